@@ -1,5 +1,18 @@
 /* barrier.c - the commands "barrier …": recipes/barrier.h, double_barrier.h and
- * rendezvous.h for scripts */
+ * rendezvous.h for scripts
+ *
+ * Three things called barriers, of which a name below /barriers is one:
+ *
+ *     set, remove, wait  one znode: whoever waits goes on when it is gone
+ *     enter, leave       N parties: nobody begins before all have entered, and
+ *                        nobody goes on before all have left
+ *     meet               N parties wait for each other once, and get what each
+ *                        has brought
+ *
+ * show reads any of them.  What a session keeps beyond the command is a place
+ * among the N (held_add()); a barrier that was set stands by itself, or for -e
+ * goes with the session.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,14 +35,16 @@ typedef struct standing {
   int64_t token; /* of one's own setting */
 } standing;
 
-/* Release the barrier and its path; safe to call twice. */
+/* Frees the object and the path; may be called twice. */
 static void standing_close(standing *s) {
   zke_barrier_free(s->barrier);
   free(s->path);
   *s = (standing){NULL, NULL, 0};
 }
 
-/* Nothing to do: whoever waits for an event looks again when it is removed. */
+/* A listener that does nothing, but has to be there: only then is the barrier
+ * watched, so that its removal wakes guard_run() or hold_until_signal(), which
+ * look. */
 static void standing_heard(zke_barrier *barrier, int event, int64_t token,
                            void *context) {
   (void)barrier, (void)event, (void)token, (void)context;
@@ -51,7 +66,8 @@ static int standing_open(call *c, bool ephemeral, standing *s) {
   return status;
 }
 
-/* Somebody else may have removed it meanwhile. */
+/* For guard_run(): does our barrier still stand?  Somebody may have removed it,
+ * and set another one. */
 static int standing_check(void *object) {
   const standing *s = object;
   int64_t token;
@@ -60,14 +76,15 @@ static int standing_check(void *object) {
   return zke_fail(ZKE_LOST, "the barrier %s was removed", s->path);
 }
 
-/* True once the barrier is gone for good. Any other failure of the check is
- * taken to pass, so the guard goes on. */
+/* For hold_until_signal(): was it removed, or is the session over?  If the file
+ * could not be asked, it counts as standing. */
 static bool standing_gone(void *object) {
   int rc = standing_check(object);
   return rc == ZKE_LOST || rc == ZKE_INVALIDSTATE;
 }
 
-/* It stands while the command runs, and not longer. */
+/* Runs the command while the barrier stands, then removes it; the exit code is
+ * the command's. */
 static int set_around(call *c, standing *s) {
   guard g = {.kind = "barrier",
              .path = s->path,
@@ -80,7 +97,8 @@ static int set_around(call *c, standing *s) {
   return status;
 }
 
-/* One command's session ends at once, so it waits for a signal. */
+/* The barrier is set: runs the command; or prints the token, and stays, if the
+ * barrier is ephemeral and would go with this command's session. */
 static int set_end(call *c, standing *s) {
   if (c->child) return set_around(c, s);
   json_t *row = json_pack("{s:I}", "token", s->token);
@@ -91,8 +109,8 @@ static int set_end(call *c, standing *s) {
   return status ? status : fail(c, STATUS_LOST, "LOST", "%s", zke_errmsg());
 }
 
-/* Sets the barrier and does what follows it: holds it for a command or a
- * session, or leaves it standing. */
+/* barrier set.  With a command it is made ephemeral, so that it goes if this
+ * process dies. */
 static int set_with(call *c, const patience *p, const char *data, int len) {
   standing s;
   int status = standing_open(c, has(c, 'e') || c->child, &s);
@@ -106,7 +124,8 @@ static int set_with(call *c, const patience *p, const char *data, int len) {
   return status;
 }
 
-/* The commands that bring something for the others. */
+/* Reads what set, enter and meet have in common: data for others, and how long
+ * to wait. */
 static int with_data(call *c, int (*fn)(call *c, const patience *how,
                                         const char *data, int len)) {
   patience how;
@@ -122,7 +141,7 @@ static int with_data(call *c, int (*fn)(call *c, const patience *how,
 
 static int set_run(call *c) { return with_data(c, set_with); }
 
-/* Programs get the token; people did not ask for anything. */
+/* Prints nothing: only programs are given the token. */
 static void set_human(call *c, json_t *row, FILE *out) {
   (void)c, (void)row, (void)out;
 }
@@ -186,8 +205,8 @@ static int show_parties(call *c, const zke_party_list *all, bool set) {
   return status;
 }
 
-/* One that stands in the way, or else the parties of a double barrier or of a
- * meeting, which are read alike. */
+/* barrier show: who has set it; and the parties of a double barrier or of a
+ * meeting, whose znodes look the same. */
 static int show_run(call *c) {
   char *path;
   zke_party_list *set = NULL, *parties = NULL;
@@ -220,7 +239,7 @@ typedef struct party {
   atomic_bool leaves; /* of its own will */
 } party;
 
-/* Leave the round: freeing the barrier gives up the place in it. */
+/* Freeing the barrier gives up the place in the round. */
 static void party_free(void *object) {
   party *p = object;
   zke_double_barrier_free(p->barrier);
@@ -249,8 +268,8 @@ static int64_t party_on_token(void *object) {
 static const held_class party_class = {"party", party_on_release, shared_drop,
                                        party_on_token};
 
-/* Where it is inside no more, its place was taken away: without asking the
- * file, since the object is told. */
+/* For guard_run(): is it still inside?  The file need not be asked, since the
+ * object watches its znode. */
 static int party_check(void *object) {
   party *p = object;
   if (zke_double_barrier_state(p->barrier) == ZKE_DOUBLE_BARRIER_INSIDE)
@@ -286,8 +305,8 @@ static party *party_new(call *c, const char *path, int64_t n) {
   return p;
 }
 
-/* Leaves, and waits until all have: 0 or the exit code.  Marks the place first,
- * so that its loss is not told meanwhile. */
+/* Leaves, and waits until all have left; the exit code.  p->leaves is set
+ * first: the place goes now, and that must not be told as a loss. */
 static int party_leave(call *c, party *p, const patience *how) {
   atomic_store(&p->leaves, true);
   cancel_by(c, cancel_party, p->barrier);
@@ -296,8 +315,9 @@ static int party_leave(call *c, party *p, const patience *how) {
   return rc == ZKE_OK ? 0 : fail_wait(c, how, rc);
 }
 
-/* What it waits for is counted anew: --wait is for each of the two waits.
- * Who comes out with a failure does not wait for the others. */
+/* Runs the command inside, then leaves.  The time of --wait begins anew: it is
+ * for each of the two waits.  If the command has failed, the others are not
+ * waited for. */
 static int enter_around(call *c, party *p, const char *path) {
   patience how;
   guard g = {.kind = "barrier",
@@ -314,8 +334,8 @@ static int enter_around(call *c, party *p, const char *path) {
   return status ? status : party_leave(c, p, &how);
 }
 
-/* The round that was entered. A request of a coprocess gets it as its answer;
- * on a terminal it must appear before the child starts, so it is an event. */
+/* Prints the round.  It is a coprocess's answer; elsewhere it is printed at
+ * once, since the command stays inside. */
 static int enter_row(call *c, party *p) {
   json_t *row =
       json_pack("{s:I}", "round", zke_double_barrier_token(p->barrier));
@@ -328,7 +348,8 @@ static void enter_human(call *c, json_t *row, FILE *out) {
           json_integer_value(json_object_get(row, "round")));
 }
 
-/* Inside: run the command, stay until the session leaves, or until a signal. */
+/* All are inside: runs the command; or gives the place to the session; or stays
+ * until a signal. */
 static int enter_end(call *c, party *p, const char *path) {
   if (c->child) return enter_around(c, p, path);
   if (c->sh->persists) {
@@ -344,8 +365,8 @@ static int enter_end(call *c, party *p, const char *path) {
   return status;
 }
 
-/* Enters with data and, once all are inside, does what follows: runs the
- * command, or keeps the place for the session. */
+/* barrier enter.  p has a reference of this call's, and a second one if the
+ * session has taken it. */
 static int enter_with(call *c, const patience *how, const char *data, int len) {
   int64_t n = 0, round;
   char *path;
@@ -368,7 +389,8 @@ static int enter_with(call *c, const patience *how, const char *data, int len) {
 
 static int enter_run(call *c) { return with_data(c, enter_with); }
 
-/* However the waiting ends one is out, unless the file could not be asked. */
+/* barrier leave.  The place is given up however the waiting for the others
+ * ends; it stays only if the file could not be asked. */
 static int leave_run(call *c) {
   char *path;
   patience how;
@@ -407,8 +429,7 @@ static int meet_rows(call *c, const zke_party_list *all, int64_t token) {
   return status;
 }
 
-/* Meets the others with data: waits until n are there, and prints what each of
- * them brought. */
+/* barrier meet: waits until n are there, and prints what each has brought. */
 static int meet_with(call *c, const patience *how, const char *data, int len) {
   int64_t n = 0, token = 0;
   char *path;

@@ -4,6 +4,10 @@
  *
  * or a line each from a file or standard input.  The operations are written as
  * the commands of these names, with the version behind the rest, or by -v.
+ *
+ * A table has a row for each kind of operation.  Each operation's words are
+ * sorted by args.c as if they were a command's own, into a call of their own
+ * (struct reading), and become a zke_op.  Then one zke_multi() does them all.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -41,7 +45,7 @@ static void request_free(request *r) {
   free(r->ops);
 }
 
-/* Room for one more, which is zero. */
+/* One more operation, which is zero; NULL after fail(). */
 static zke_op *request_add(request *r) {
   if (r->count == r->room) {
     int room = r->room * 2 + 16;
@@ -103,7 +107,7 @@ static const struct kind *kind_find(const word *w) {
   return NULL;
 }
 
-/* The type comes from operations of our own, so it is in the table. */
+/* The name of a type, which is in the table: we have made the operation. */
 static const char *kind_name(int type) {
   size_t i = 0;
   while (kinds[i].type != type) i++;
@@ -115,8 +119,8 @@ static int fail_words(const reading *r, const struct kind *k) {
               r->number, k->command.usage);
 }
 
-/* Which of the arguments the version is; what an option has said is not among
- * them. */
+/* Reads the version, from -v or from the argument behind the others.  Data that
+ * an option gave leaves one argument less before it. */
 static bool read_version(const reading *r, const struct kind *k, zke_op *op) {
   int at = k->has_data && !has(&r->of, '0') && !has(&r->of, '6') ? 2 : 1;
   int64_t version = -1;
@@ -129,7 +133,7 @@ static bool read_version(const reading *r, const struct kind *k, zke_op *op) {
   return r->of.count <= at + 1;
 }
 
-/* The data as an option or an argument says it, copied for op. */
+/* Reads the data, from an option or an argument, into a copy for op. */
 static bool read_data(const reading *r, const struct kind *k, zke_op *op) {
   char *data = NULL;
   size_t len = 0;
@@ -151,7 +155,7 @@ static bool read_data(const reading *r, const struct kind *k, zke_op *op) {
   return len <= INT32_MAX && (data || op->type == ZKE_OP_CREATE);
 }
 
-/* What kind of node create makes. */
+/* Reads what kind of node create makes. */
 static bool read_mode(const reading *r, zke_op *op) {
   const call *of = &r->of;
   if (op->type != ZKE_OP_CREATE) return true;
@@ -162,10 +166,12 @@ static bool read_mode(const reading *r, zke_op *op) {
          (!has(of, 't') || word_ttl(value_of(of, 't'), &op->ttl_ms));
 }
 
-/* ---- check-token: is the lock held still by the one who has that token? ----
+/* ---- check-token: is the lock still held with that token? ----
  *
- * A holder holds as long as its znode is there, which never comes again under
- * the same name; so it is the znode that is checked together with the rest. */
+ * A holder holds as long as its znode is there, and a znode of that name never
+ * comes again.  So the holder is looked for here, before the multi, and the
+ * multi has a check of its znode: if the holder loses it in between, the check
+ * fails, and nothing is changed. */
 
 /* Says that the token is not the holder's. */
 static int fail_token(const reading *r, const char *path, int64_t token) {
@@ -220,7 +226,7 @@ static int read_token(const reading *r, const struct kind *k, zke_op *op) {
   return status;
 }
 
-/* The operation that the sorted words say, but a check of a token. */
+/* Makes the operation that the sorted words say; all kinds but check-token. */
 static int read_node(reading *r, const struct kind *k, zke_op *op) {
   char *path;
   int status = path_join(r->c, &r->of.args[0], &path);
@@ -232,7 +238,8 @@ static int read_node(reading *r, const struct kind *k, zke_op *op) {
   return 0;
 }
 
-/* Adds the operation that the words from begin to end say. */
+/* Adds the operation that the words from begin to end say; 0 or the exit
+ * code. */
 static int read_operation(request *q, const word *begin, const word *end) {
   call *c = q->c;
   const struct kind *k = begin < end ? kind_find(begin) : NULL;
@@ -318,7 +325,8 @@ static int read_request(request *q) {
  * What came of it
  * --------------------------------------------------------------------- */
 
-/* How an operation fared: nothing stays of any when one was refused. */
+/* What became of an operation, in a word.  When one is refused, none of the
+ * others is done either. */
 static const char *result_text(int rc, const zke_op_result *result) {
   if (rc == ZKE_OK) return "ok";
   if (result->rc == ZKE_OK) return "undone";
@@ -340,7 +348,7 @@ static int emit_result(call *c, int rc, const zke_op *op,
   return emit(c, row);
 }
 
-/* The first that was refused is the one to be named. */
+/* Names the first operation that was refused, and says why. */
 static int fail_refused(request *q, int rc, const zke_op_result *results) {
   int i = 0;
   char sentence[768];
@@ -352,8 +360,8 @@ static int fail_refused(request *q, int rc, const zke_op_result *results) {
               q->count, kind_name(q->ops[i].type), q->ops[i].path, sentence);
 }
 
-/* Does it.  Rows are printed where it was done, and where one operation was
- * refused, so that each tells how it fared. */
+/* Runs the multi.  A row for each operation is printed if it was done, and if
+ * one was refused. */
 static int run_request(request *q) {
   call *c = q->c;
   int status = 0;
@@ -380,7 +388,8 @@ static int multi_run(call *c) {
   return status;
 }
 
-/* People hear of the paths made, and of everything where it was refused. */
+/* People see the paths that were made, and every operation if one was
+ * refused. */
 static void multi_human(call *c, json_t *row, FILE *out) {
   const char *op, *result;
   (void)c;

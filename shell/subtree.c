@@ -1,8 +1,12 @@
 /* subtree.c - find, deleteall, cp: whole subtrees, in batches
  *
- * A batch is one zke_multi(), so others see all of it or nothing, and what an
- * interruption leaves is a whole tree: deleteall goes from the leaves upwards,
- * cp from the top downwards.
+ * A batch is one zke_multi(), so that others see all of it or nothing.  What is
+ * interrupted leaves a tree that is whole, if not complete: deleteall goes from
+ * the leaves upwards, so no node loses its parent; cp from the top downwards.
+ *
+ * Others may change the same tree meanwhile.  find passes over what has gone;
+ * deleteall deletes what comes, in further passes; cp copies each node as it is
+ * when it is read, and not one moment of all (export does that).
  */
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -16,7 +20,7 @@
 #include "walk.h"
 #include "work.h"
 
-/* As fail_cancelled(), and how far it came: the first sentence counts. */
+/* As fail_cancelled(), with a sentence that says how far it came. */
 static int fail_interrupted(call *c, const char *done, int64_t count) {
   int signal = atomic_load(&c->signal);
   if (signal)
@@ -46,8 +50,8 @@ typedef struct wanted {
   int64_t owner;
 } wanted;
 
-/* 1: the data has it, 0: not, else below zero after a failure.  Nodes that
- * went or may not be read have not. */
+/* Has a node's data this text in it? 1 or 0; below 0 after fail().  A node that
+ * has gone, or that may not be read, has not. */
 static int find_in_data(call *c, const char *path, const word *text) {
   char *data;
   int len;
@@ -63,8 +67,8 @@ static int find_in_data(call *c, const char *path, const word *text) {
   return found;
 }
 
-/* Does the node fit?  As find_in_data(): 1, 0, or below zero after a failure.
- * What costs a read is asked last. */
+/* Does the node match all options?  1 or 0; below 0 after fail().  The data is
+ * asked about last, since that reads the node. */
 static int find_matches(call *c, const walk *w, const wanted *want) {
   int64_t owner = w->stat.ephemeralOwner;
   if (want->ephemeral && owner == 0) return 0;
@@ -113,18 +117,20 @@ int find_run(call *c) {
 
 enum { PASSES = 10 };
 
-/* Nodes that are to go together. */
+/* One call of deleteall, for one path. */
 typedef struct removal {
   batch batch;
-  int64_t alone, total;
-  bool again; /* somebody made new nodes meanwhile */
+  int64_t alone; /* nodes deleted one by one, outside of a batch */
+  int64_t total; /* nodes there were at the beginning, for the progress */
+  bool again;    /* somebody has made nodes meanwhile: another pass */
 } removal;
 
 static int64_t removal_done(const removal *r) {
   return r->batch.deleted + r->alone;
 }
 
-/* Somebody else changes the tree too: what has gone is as well. */
+/* Deletes one node.  One that has gone is done with; one that has got children
+ * again is for the next pass. */
 static int removal_one(removal *r, const char *path) {
   int rc = zke_delete(r->batch.c->z, path, -1);
   if (rc == ZKE_OK) r->alone++;
@@ -133,8 +139,8 @@ static int removal_one(removal *r, const char *path) {
   return fail_rc(r->batch.c, rc);
 }
 
-/* The batch's, where a node went or got children meanwhile: one at a time, so
- * that the others go. */
+/* For struct batch: one of its nodes went, or got children, so that all was
+ * refused.  Deletes them one at a time. */
 static int removal_refused(void *owner, int rc) {
   removal *r = owner;
   int status = 0;
@@ -155,7 +161,8 @@ static int removal_add(removal *r, const char *path) {
   return status;
 }
 
-/* Once over all of it.  What is left of a cancelled pass's batch stays. */
+/* One pass over all of it.  After a cancel the batch that is not full yet is
+ * given up. */
 static int removal_pass(removal *r, const char *path) {
   walk w;
   int status = 0;
@@ -170,7 +177,8 @@ static int removal_pass(removal *r, const char *path) {
   return status;
 }
 
-/* Again while others fill it, but not for ever. */
+/* Passes until the node is gone, while others fill it again; but not for
+ * ever. */
 static int removal_passes(removal *r, const char *path) {
   for (int i = 0; i < PASSES; i++) {
     if (zke_exists(r->batch.c->z, path, NULL, NULL, NULL) == ZKE_NONODE)
@@ -225,22 +233,23 @@ enum { COPY_BYTES = 512 * 1024 };
 
 const option cp_options[] = {{'R', "recursive", NULL}, {'\0', NULL, NULL}};
 
-/* Nodes that are to come together. */
+/* One call of cp. */
 typedef struct copying {
   batch batch;
   const char *from, *to;
-  json_t *kinds; /* of containers 0, of expiring nodes their TTL, by path */
-  int64_t total, skipped;
+  json_t *kinds;   /* of containers 0, of expiring nodes their TTL, by path */
+  int64_t total;   /* nodes there were at the beginning, for the progress */
+  int64_t skipped; /* ephemeral nodes */
 } copying;
 
-/* What the operation that makes a copy points to. */
+/* A node that was read: what the operation that copies it points to. */
 typedef struct copied {
   char *path, *data;
   int len;
   zke_acls *acls;
 } copied;
 
-/* The batch's: data and ACL came from zkembed. */
+/* For struct batch; data and ACL came from zkembed. */
 static void copied_free(void *owned) {
   copied *n = owned;
   free(n->path);
@@ -249,7 +258,8 @@ static void copied_free(void *owned) {
   free(n);
 }
 
-/* Only the file tells a container from an ordinary node. */
+/* For snapshot_read(): notes a container or a TTL node.  Only the file tells: a
+ * Stat does not, which is why cp reads the file at all. */
 static int copying_kind(void *arg, const snapshot_node *node) {
   copying *k = arg;
   const char *chroot = k->batch.c->sh->options.chroot;
@@ -283,7 +293,8 @@ static int copying_refused(void *owner, int rc) {
   return fail_rc(k->batch.c, rc);
 }
 
-/* Without ADMIN one is shown "user:x" for a digest: no copy of that. */
+/* Without ADMIN a session is shown "user:x" for a digest.  A copy with that
+ * would be open to nobody. */
 static bool is_masked(const zke_acls *acls) {
   for (int i = 0; i < acls->count; i++)
     if (acl_is_masked(&acls->data[i])) return true;
@@ -303,7 +314,7 @@ static int copying_read(copying *k, const char *path, copied *n) {
   return rc;
 }
 
-/* How a node like that at path is made. */
+/* The operation that makes the copy at n->path of the node at path. */
 static zke_op copying_op(const copying *k, const char *path, const copied *n) {
   zke_op op;
   const json_t *kind = json_object_get(k->kinds, path);
@@ -437,7 +448,7 @@ int cp_run(call *c) {
   return status;
 }
 
-/* Silent, but for what one would miss. */
+/* Prints only that ephemeral nodes were left out: people would miss them. */
 void cp_human(call *c, json_t *row, FILE *out) {
   (void)c;
   json_int_t skipped =

@@ -13,7 +13,7 @@
 #include "walk.h"
 #include "work.h"
 
-/* What programs are told, people know: it was done. */
+/* Prints nothing: people see that it was done by the absence of an error. */
 static void silent_human(call *c, json_t *row, FILE *out) {
   (void)c;
   (void)row;
@@ -39,7 +39,8 @@ static int ls_row(call *c, const char *member, const char *name,
   return emit(c, row);
 }
 
-/* The child's Stat is asked for by itself: it may have gone meanwhile. */
+/* A child's row.  Its Stat is read by itself, so the child may have gone
+ * meanwhile: then it is left out. */
 static int ls_child(call *c, const char *parent, const char *name) {
   static const zke_stat none;
   zke_stat stat;
@@ -114,7 +115,8 @@ static void ls_human(call *c, json_t *row, FILE *out) {
 static const option tree_options[] = {
     {'L', "depth", "DEPTH"}, {'s', "stat", NULL}, {'\0', NULL, NULL}};
 
-/* What stands before a name in the drawing; for free(). */
+/* What stands before a name in the drawing; for free(), NULL without memory.
+ * Each level above draws a line down, unless its node was the last there. */
 static char *tree_branch(const walk *w) {
   static const char past[] = "    ", beside[] = "│   ", last[] = "└── ",
                     fork[] = "├── ";
@@ -261,8 +263,9 @@ static int for_each_path(call *c, int (*one)(call *c, const char *path)) {
 
 static int stat_run(call *c) { return for_each_path(c, stat_one); }
 
-/* One command's answer is its exit code; where there is none to be looked at,
- * people are told in words, and a script that goes no further says why. */
+/* exists.  To people a single command answers by its exit code alone; at a
+ * prompt, where nobody sees that, by a sentence.  A script that ends by the
+ * answer 1 says why. */
 static int exists_run(call *c) {
   char *path;
   int status = arg_path(c, 0, &path);
@@ -336,14 +339,16 @@ int create_mode(bool ephemeral, bool sequential, bool container, bool ttl) {
 
 /* A node to be made. */
 typedef struct creation {
-  char *path, *data;
-  int len, mode;
-  int64_t ttl_ms;
+  char *path;
+  char *data; /* NULL: null data, len -1 */
+  int len;
+  int mode;       /* ZKE_PERSISTENT … */
+  int64_t ttl_ms; /* of a TTL mode */
   zke_acls *acls; /* NULL: open to all */
 } creation;
 
-/* The mode, the TTL, and whether the options fit together; before the data is
- * read. */
+/* Reads the mode and the TTL, and looks whether the options fit together.  It
+ * is called before the data is read, which may be standard input. */
 static int create_options_read(call *c, creation *n) {
   n->mode = create_mode(has(c, 'e'), has(c, 's'), has(c, 'c'), has(c, 't'));
   if (n->mode < 0)
@@ -388,7 +393,7 @@ static int create_node(call *c, const creation *n, char **made_out) {
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
-/* An ephemeral node that is held. */
+/* An ephemeral node that this command stays with. */
 typedef struct vigil {
   zke *z;
   const char *path;
@@ -407,13 +412,14 @@ static int vigil_check(void *object) {
 
 static bool vigil_over(void *object) { return vigil_check(object) != ZKE_OK; }
 
-/* The watch only has to end the sleep; vigil_check() looks. */
+/* A watcher that does nothing: the event ends the sleep, and vigil_check()
+ * looks. */
 static void vigil_stir(zke *z, int type, int state, const char *path,
                        void *context) {
   (void)z, (void)type, (void)state, (void)path, (void)context;
 }
 
-/* Until a signal comes. */
+/* --hold: stays until a signal comes. */
 static int create_hold(call *c, vigil *v) {
   int status = emit_event(c, path_row("path", v->path));
   if (!status) status = wait_for_cancel(c, vigil_over, v, ZKE_FOREVER);
@@ -429,7 +435,8 @@ static int create_guarded(call *c, vigil *v) {
   return guard_run(c, &g);
 }
 
-/* Or until somebody deletes it, which the watch wakes us for. */
+/* Stays with the node, in one of the two ways.  The watch wakes it if somebody
+ * deletes the node. */
 static int create_stay(call *c, vigil *v, bool runs_child) {
   int rc = zke_add_watch(c->z, v->path, ZKE_WATCH_PERSISTENT, vigil_stir, v);
   if (rc != ZKE_OK) return fail_rc(c, rc);

@@ -1,7 +1,15 @@
 /* txn.c - the commands "txn …": recipes/two_phase.h for scripts
  *
- * A transaction and its votes outlive the commands that made them, but for the
- * ephemeral form, in which a site has to be there until the decision.
+ * Each command is one step of one party, and the transaction is in the file
+ * between them, so that begin, vote and wait can be different processes:
+ *
+ *     begin --> vote by each site --> decision --> ack by each site --> gone
+ *          \--> abort ----------------/
+ *
+ * Two things belong to a session and go with it: the right to decide, with
+ * --coordinator, and a vote in the ephemeral form.  Where commands share a
+ * session, it keeps these as a "part" in its list; a single command waits for
+ * the decision instead.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,7 +24,8 @@ static const char *const decisions[] = {[ZKE_TWO_PHASE_UNDECIDED] = "undecided",
                                         [ZKE_TWO_PHASE_COMMIT] = "commit",
                                         [ZKE_TWO_PHASE_ABORT] = "abort"};
 
-/* A vote or an abort that comes too late is a negative answer. */
+/* A failed call of the recipe.  ZKE_MISUSE is a vote or an abort that comes too
+ * late: a negative answer. */
 static int fail_txn(call *c, const patience *p, int rc) {
   if (rc == ZKE_MISUSE)
     return fail(c, STATUS_NO, "DECIDED", "%s", zke_errmsg());
@@ -33,7 +42,7 @@ typedef struct part {
   zke_two_phase *t;
 } part;
 
-/* That is what gives it up. */
+/* Freeing the recipe's object gives up what the session had by it. */
 static void part_free(void *object) {
   part *p = object;
   zke_two_phase_free(p->t);
@@ -50,7 +59,7 @@ static int64_t part_on_token(void *object) {
 
 static const held_class part_class = {"txn", NULL, shared_drop, part_on_token};
 
-/* Takes t over, whatever becomes of it. */
+/* Makes a part of t, with one reference; takes t over even where it fails. */
 static part *part_new(call *c, zke_two_phase *t) {
   part *p = malloc(sizeof *p);
   if (!p) {
@@ -71,7 +80,7 @@ static char *part_path(const char *path, const char *site) {
   return asprintf(&whole, "%s/%s", path, site) < 0 ? NULL : whole;
 }
 
-/* The session holds it from here on. */
+/* Gives the session a reference; it holds the part from here on. */
 static int part_hold(call *c, part *p, const char *path, const char *site) {
   char *whole = part_path(path, site);
   if (!whole) return no_memory(c);
@@ -82,8 +91,8 @@ static int part_hold(call *c, part *p, const char *path, const char *site) {
   return status;
 }
 
-/* The part that this session holds of a transaction, as that site, with a
- * reference more; NULL: none. */
+/* The part that this session holds of a transaction for that site, with a
+ * reference for the caller; NULL: none. */
 static part *part_held(call *c, const char *path, const char *site) {
   char *whole = part_path(path, site);
   if (!whole) return NULL;
@@ -92,15 +101,17 @@ static part *part_held(call *c, const char *path, const char *site) {
   return p;
 }
 
-/* What the session holds, or else an object of this call's.  site NULL: the
- * coordinator, or an onlooker. */
+/* The part that the session holds, else a new one for this call; NULL after
+ * fail().  A transaction that is gone is a code of its own: whoever asks for
+ * the decision must not take it for "abort".
+ *   site  NULL: the coordinator, or whoever only looks
+ * */
 static part *part_open(call *c, const place *at, const char *site) {
   zke_two_phase *t;
   part *p = part_held(c, at->path, site);
   if (p) return p;
   int rc = zke_two_phase_open(c->z, at->base, at->name, site, NULL, &t);
   if (rc == ZKE_OK) return part_new(c, t);
-  /* Who waits for an answer must not take this one for "abort". */
   if (rc == ZKE_NONODE)
     fail(c, STATUS_LOST, "GONE", "%s, or it has been acknowledged by all",
          zke_errmsg());
@@ -113,7 +124,8 @@ static part *part_open(call *c, const place *at, const char *site) {
  * The decision
  * --------------------------------------------------------------------- */
 
-/* Why and by whom, while it is there. */
+/* A row with the decision; why, and by whom, if the transaction is still there
+ * to tell. */
 static json_t *decision_row(call *c, const place *at, int decision) {
   zke_two_phase_status *s;
   json_t *row = json_pack("{s:s}", "decision", decisions[decision]);
@@ -136,7 +148,7 @@ static void decision_human(call *c, json_t *row, FILE *out) {
   fputc('\n', out);
 }
 
-/* 0 for "commit", 1 for "abort". */
+/* Waits for the decision and prints it: 0 for "commit", 1 for "abort". */
 static int part_wait(call *c, part *p, const place *at, const patience *how) {
   int decision;
   cancel_by(c, cancel_txn, p->t);
@@ -148,7 +160,8 @@ static int part_wait(call *c, part *p, const place *at, const patience *how) {
   return decision == ZKE_TWO_PHASE_COMMIT ? STATUS_OK : STATUS_NO;
 }
 
-/* Given up where the session holds it: a coordinator acknowledges thereby. */
+/* Gives up the session's part without a site, if it is decided: so a
+ * coordinator acknowledges. */
 static void part_end(call *c, const place *at) {
   part *p = part_held(c, at->path, NULL);
   if (p && zke_two_phase_state(p->t) != ZKE_TWO_PHASE_UNDECIDED)
@@ -182,7 +195,8 @@ static int begin_options(call *c, zke_two_phase_options *o) {
   return option_duration(c, 'l', 0, &o->limit_ms);
 }
 
-/* Held on for "txn wait", waited for here, or left to the sites. */
+/* What follows the beginning: waits here (--wait), or the session keeps the
+ * coordinator's part for txn wait, or the sites go on by themselves. */
 static int begin_end(call *c, part *p, const place *at, const patience *how) {
   if (has(c, 'w')) return part_wait(c, p, at, how);
   return c->sh->persists ? part_hold(c, p, at->path, NULL) : 0;
@@ -248,7 +262,7 @@ static int with_part(call *c, bool site, part_fn *fn) {
   return status;
 }
 
-/* In that form a vote lives as long as its session does. */
+/* Is it of the ephemeral form, in which a vote goes with its session? */
 static bool is_ephemeral(call *c, const place *at) {
   zke_two_phase_status *s;
   if (zke_two_phase_get(c->z, at->base, at->name, &s) != ZKE_OK) return false;
@@ -281,7 +295,8 @@ static int vote_run(call *c) {
   return with_part(c, true, vote_with);
 }
 
-/* Waits for the decision; the one who began it has done with it then. */
+/* Waits for the decision.  The session that has begun the transaction is done
+ * with it then. */
 static int wait_with(call *c, part *p, const place *at, const char *site,
                      const patience *how) {
   note(c, "waiting for the decision of %s", at->path);
@@ -324,7 +339,7 @@ static int ack_run(call *c) { return with_part(c, true, ack_with); }
  * Looking
  * --------------------------------------------------------------------- */
 
-/* Names of the sites of which that is so. */
+/* The names of the sites for which is() is true. */
 static json_t *sites_that(const zke_two_phase_status *s,
                           bool (*is)(const zke_two_phase_site *site)) {
   json_t *names = json_array();
@@ -399,7 +414,7 @@ static const char *vote_of(const zke_two_phase_status *s, const char *site) {
   return "";
 }
 
-/* One that has gone meanwhile is not pending. */
+/* A row for one that is pending; one that has gone meanwhile is not. */
 static int pending_one(call *c, const char *name, const char *site) {
   zke_two_phase_status *s;
   int rc = zke_two_phase_get(c->z, "/txns", name, &s);
@@ -414,8 +429,7 @@ static int pending_one(call *c, const char *name, const char *site) {
   return emit(c, row);
 }
 
-/* Something has come or gone.  A watcher of its own: the context is the
- * call's. */
+/* The watcher of the directory: something has come or gone. */
 static void pending_changed(zke *z, int type, int state, const char *path,
                             void *context) {
   (void)z, (void)type, (void)state, (void)path;
@@ -446,7 +460,8 @@ static int pending_list(call *c, const char *site, const patience *how,
   }
 }
 
-/* txn pending: only to wait for one needs a session. */
+/* txn pending.  It needs a session only to wait, and then the directory, which
+ * is made: what does not exist could not be watched below. */
 static int pending_run(call *c) {
   patience how;
   atomic_bool changed = false;
@@ -454,7 +469,6 @@ static int pending_run(call *c) {
   const char *site = c->count ? c->args[0].text : NULL;
   int status = session_open(c, has(c, 'w') ? NEEDS_SESSION : NEEDS_FILE);
   if (!status) status = patience_of(c, &how);
-  /* Without the directory there would be nothing to watch. */
   if (!status && has(c, 'w')) {
     int rc = zke_ensure_path(c->z, "/txns", ZKE_CONTAINER, how.deadline);
     if (rc != ZKE_OK) status = fail_rc(c, rc);

@@ -1,11 +1,14 @@
 /* watch.c - wait for what happens to a node
  *
- * The watch is a persistent one also where one event is waited for: it is
- * there before anything is said or looked at, and nothing falls between.
+ * The watch is a persistent one, even if only one event is waited for.  It is
+ * set before anything is printed or looked at, so that nothing falls between.
+ * Events are heard and told apart: the watcher puts them into a list while
+ * zke_wait_turn() dispatches, and watch_events() takes them out one by one,
+ * which may mean running a command for each.  Start with watch_through().
  *
- * In a coprocess several calls watch at once, and of one session's watches on
- * one path the later kind replaces the earlier; so each has a session of its
- * own on the same store.
+ * In a coprocess several calls watch at once.  A session has one kind of watch
+ * on a path, and a later one would replace it: so each call has a session of
+ * its own on the same store there.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -29,14 +32,16 @@ typedef struct watching {
   char *path;
   int mode;       /* ZKE_WATCH_PERSISTENT… */
   unsigned types; /* bits of the events that count */
-  bool follow;
-  int64_t most, told; /* events */
+  bool follow;    /* --follow or --count */
+  int64_t most;   /* end when so many events were told */
+  int64_t told;
   int64_t deadline;
-  /* by the watcher, which runs on this thread only */
+  /* what was heard and not told; the watcher runs on this thread only */
   heard *first, **last;
-  int kept;
-  bool ended, no_memory;
-  int ran; /* what the last command that was run returned */
+  int kept;       /* how many these are */
+  bool ended;     /* the session has expired */
+  bool no_memory; /* an event is missing */
+  int ran;        /* exit code of the last command that was run */
 } watching;
 
 /* ------------------------------------------------------------------------
@@ -63,8 +68,9 @@ static heard *watch_take(watching *w) {
   return h;
 }
 
-/* Too many, since a command that they are for takes its time: as zkembed does
- * with what a session does not fetch. */
+/* Appends an event.  When there are too many, because a command takes long with
+ * each, all are dropped for one that says so, as zkembed does with events that
+ * a session does not fetch. */
 static void watch_keep(watching *w, int type, const char *path) {
   if (w->kept == KEPT_MOST) {
     watch_forget(w);
@@ -140,7 +146,8 @@ static int watch_emit(watching *w, json_t *row) {
   return w->follow ? emit_event(w->c, row) : emit(w->c, row);
 }
 
-/* Its own code is no failure of the watch: but that it cannot be run is. */
+/* Runs the command for an event.  Its exit code is noted for the end, and is no
+ * failure of the watch; a command that cannot be run is one. */
 static int watch_run(watching *w, const char *event, const char *path,
                      int64_t zxid) {
   char *texts[4] = {NULL, NULL, NULL, NULL};
@@ -179,7 +186,8 @@ static int watch_tell_next(watching *w) {
  * Waiting
  * --------------------------------------------------------------------- */
 
-/* Who follows ends by a signal: nothing has failed that were to be told. */
+/* A signal is the way to end --follow: the exit code says so, and nothing is
+ * printed. */
 static int watch_cancelled(watching *w) {
   call *c = w->c;
   int status = fail_cancelled(c);
@@ -187,7 +195,8 @@ static int watch_cancelled(watching *w) {
   return status;
 }
 
-/* The time is over.  Where all that came was asked for, that is no failure. */
+/* The time of --wait is over.  With --follow that is the end, and no failure if
+ * an event has come; else the sentence says what did not happen. */
 static int watch_late(watching *w) {
   call *c = w->c;
   const char *format = "nothing has happened at %s";
@@ -255,8 +264,8 @@ static int watch_initial(watching *w, int64_t zxid) {
   return status;
 }
 
-/* What one who is to read the node now has to know: from here on nothing is
- * missed. */
+/* Sets the watch and prints that: whoever reads the node after this line misses
+ * nothing. */
 static int watch_begin(watching *w) {
   zke_stat stat;
   int rc = zke_add_watch(w->z, w->path, w->mode, watch_hear, w);
@@ -285,7 +294,7 @@ static int watch_through(watching *w) {
   return status ? status : w->ran;
 }
 
-/* A session of its own where others watch too. */
+/* In a coprocess, begins a session of this call's own. */
 static int watch_session(watching *w) {
   call *c = w->c;
   w->z = c->z;
