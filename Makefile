@@ -21,6 +21,8 @@
 #                      in memory, compared call by call: OPS=… SEED=…
 #   make lab           every recipe in the laboratory (doc/laboratory.md), for
 #                      SECONDS=60 each; RECIPE=lock for one of them; SEED=…
+#   make lab-mutants   mistakes planted in the recipes are found there: SEEDS=1
+#                      ONLY=NAME
 #   make bench         zkembed beside plain SQL, the system's own locks and the
 #                      servers that are installed; QUICK=1: briefly; ONLY=lock
 #   make bench-peers   the same, after fetching ZooKeeper, etcd, Redis, ...
@@ -464,6 +466,23 @@ lab: export SECONDS := \
   $(if $(filter file undefined,$(origin SECONDS)),60,$(SECONDS))
 lab: $(BUILD)/test/test_lab_recipes
 	$(BUILD)/test/test_lab_recipes
+
+# Would it find mistakes in the recipes?  The script plants them in copies.
+LAB_MUTANT_OBJECTS = $(BUILD)/lab/test_lab_recipes.o $(TEST_COMMON) \
+  $(patsubst test/lab/%.c,$(BUILD)/lab/%.o,$(LAB_SOURCES)) \
+  $(RECIPE_SOURCES:recipes/%.c=$(BUILD)/lab/recipe-%.o)
+
+$(BUILD)/lab/test_lab_recipes.o: test/lab/test_lab_recipes.c $(TEST_HEADERS) \
+  $(LAB_HEADERS) | $(BUILD)/lab
+	$(CC) $(TEST_PROGRAM_CFLAGS) -c -o $@ $<
+
+.PHONY: lab-mutants
+lab-mutants: FETCH = sqlite check
+lab-mutants: $(LAB_MUTANT_OBJECTS) test/lab/mutants
+	@CC="$(CC)" LAB_CFLAGS="$(LAB_CFLAGS)" LIBS="$(CHECK_LIBS) $(LAB_LIBS)" \
+	  SEEDS=$(or $(SEEDS),1) ONLY=$(ONLY) \
+	  SECONDS=$(if $(filter file undefined,$(origin SECONDS)),20,$(SECONDS)) \
+	  sh test/lab/mutants.sh $(LAB_MUTANT_OBJECTS)
 
 # Beside a ZooKeeper server, started and stopped by the script.
 CONFORMANCE_SOURCES := $(wildcard test/conformance/*.c)
