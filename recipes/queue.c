@@ -528,7 +528,8 @@ static int queue_room(zke_queue *q, int need, int32_t *version) {
     q->placed = false;
     return ZKE_Q_AGAIN;
   }
-  return rc != ZKE_OK ? rc : count > q->limit - need ? ZKE_Q_NOTHING : ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  return count > q->limit - need ? ZKE_Q_NOTHING : ZKE_OK;
 }
 
 /* "entries/entry-100-" or "entries/later-100-<due>-" */
@@ -748,7 +749,8 @@ static int queue_watch_entries(zke_q_wait *w) {
 static int64_t queue_when(zke *z, int64_t due_ms, int64_t most) {
   if (due_ms == ZKE_FOREVER) return ZKE_FOREVER;
   int64_t left = due_ms - zke_wall(z);
-  left = left < 0 ? 0 : left > most ? most : left;
+  if (left < 0) left = 0;
+  if (left > most) left = most;
   return zke_now(z) + left;
 }
 
@@ -946,9 +948,9 @@ static int queue_wait_end(zke_q_wait *w, bool waiting, int rc) {
 static void queue_event(zke_recipe *r, int type, const char *path) {
   zke_queue *q = (zke_queue *)r;
   bool all = type == ZKE_EVENT_OVERFLOW;
-  int types = type == ZKE_EVENT_CHILD     ? ZKE_WATCH_CHILD
-              : type == ZKE_EVENT_CHANGED ? ZKE_WATCH_DATA
-                                          : ZKE_WATCH_ANY;
+  int types = ZKE_WATCH_ANY; /* a creation or deletion spends both kinds */
+  if (type == ZKE_EVENT_CHILD) types = ZKE_WATCH_CHILD;
+  if (type == ZKE_EVENT_CHANGED) types = ZKE_WATCH_DATA;
   queue_drop_watches(&q->taking, types, all ? NULL : path);
   queue_drop_watches(&q->putting, types, all ? NULL : path);
   for (zke_q_claim *c = q->claims; c; c = c->next)
@@ -1647,9 +1649,8 @@ int zke_queue_check(zke_queue *queue, const zke_queue_item *item) {
 
 /* What an event of the listener is about; NULL: it cannot be waited for. */
 static zke_q_wait *queue_waiting(zke_queue *q, int event) {
-  return event == ZKE_QUEUE_ITEM   ? &q->taking
-         : event == ZKE_QUEUE_ROOM ? &q->putting
-                                   : NULL;
+  if (event == ZKE_QUEUE_ITEM) return &q->taking;
+  return event == ZKE_QUEUE_ROOM ? &q->putting : NULL;
 }
 
 /* Begin to wait for the listener.  Where the first look fails the place in the

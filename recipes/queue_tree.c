@@ -112,7 +112,8 @@ static int queue_compare(const void *a, const void *b) {
   int32_t by = (int32_t)((uint32_t)x->number - (uint32_t)y->number);
   if (x->priority != y->priority) return x->priority < y->priority ? -1 : 1;
   if (x->due_ms != y->due_ms) return x->due_ms < y->due_ms ? -1 : 1;
-  return by < 0 ? -1 : by > 0 ? 1 : strcmp(x->name, y->name);
+  if (by != 0) return by < 0 ? -1 : 1;
+  return strcmp(x->name, y->name);
 }
 
 /* The items among names, in order: how many, or -1 without memory.

@@ -666,7 +666,8 @@ static int phase_miss_vote(zke_two_phase *t, int i) {
   if (v->watched) return ZKE_OK;
   int rc = zke_exists(t->r.z, v->path, zke_recipe_watcher, &t->r, NULL);
   v->watched = rc == ZKE_OK || rc == ZKE_NONODE;
-  return rc == ZKE_OK ? ZKE_LOOK_AGAIN : rc == ZKE_NONODE ? ZKE_OK : rc;
+  if (rc == ZKE_OK) return ZKE_LOOK_AGAIN; /* it has come */
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
 /* Look at one vote, as a watcher of votes.  Persistent ones stay as they are
