@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "recipes/double_barrier.h"
 #include "recipes/periodic.h"
 #include "recipes/queue.h"
 #include "recipes/two_phase.h"
@@ -277,4 +278,46 @@ TEST(ids_differ_at_one_moment) {
     ck_assert_int_eq(passed(z), 0);
   }
   ck_ok(zke_close(z));
+}
+
+/* Hears what there is, and then nothing for a long time. */
+static void nothing_comes(zke *z) {
+  while (zke_wait(z, zke_now(z)) == ZKE_OK) continue;
+  ck_rc(zke_wait(z, zke_now(z) + SPAN), ZKE_OPERATIONTIMEOUT);
+}
+
+static zke_double_barrier *one_of_two(zke *z) {
+  zke_double_barrier *b = NULL;
+  ck_ok(zke_double_barrier_new(z, "/gate", 2, NULL, &b));
+  return b;
+}
+
+/* A call that has looked by itself leaves no reminder behind, which would wake
+ * its session for nothing. */
+TEST(double_barrier_sets_no_reminder) {
+  zke *x = begin(":memory:", BY_EPOLL), *y = NULL;
+  ck_ok(zke_open_session(x, NULL, &y));
+  zke_double_barrier *a = one_of_two(x), *b = one_of_two(y);
+  ck_ok(zke_double_barrier_start(a, NULL, 0));
+  nothing_comes(x);
+  ck_ok(zke_double_barrier_step(a));
+  nothing_comes(x);
+  ck_ok(zke_double_barrier_stop(a));
+  nothing_comes(x);
+  ck_ok(zke_double_barrier_start(a, NULL, 0));
+  ck_ok(zke_double_barrier_start(b, NULL, 0));
+  nothing_comes(x);
+  nothing_comes(y);
+  ck_ok(zke_double_barrier_check(a));
+  nothing_comes(x);
+  ck_ok(zke_double_barrier_leave_start(a));
+  nothing_comes(x);
+  ck_ok(zke_double_barrier_leave_start(b));
+  nothing_comes(y);
+  nothing_comes(x);
+  ck_assert_int_eq(zke_double_barrier_state(a), ZKE_DOUBLE_BARRIER_OUT);
+  zke_double_barrier_free(a);
+  zke_double_barrier_free(b);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(x));
 }
