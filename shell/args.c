@@ -2,8 +2,16 @@
  * values, arguments, paths, and what stands behind "--"
  *
  * args_sort() sorts the words once, before the command runs; the command then
- * asks by has(), value_of(), option_…() and arg_…().  The words stay in one
- * block that belongs to the call.
+ * asks by has(), value_of(), option_…() and arg_…().  The words of a call lie
+ * in one block, in three parts of as many words each as were given:
+ *
+ *     [ the words ][ spare words ][ arguments ]
+ *
+ * A spare word is the value of an option that was written --name=value; the
+ * arguments are what is neither option nor value.  No text is copied.
+ *
+ * What can be refused is refused here, before a file is made or anything is
+ * held: unknown options, too many arguments, values out of bounds.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -37,7 +45,8 @@ const word *value_of(const call *c, char letter) {
   return i < 0 ? NULL : c->values[i];
 }
 
-/* Every command's, in a program's command line as well as in a line. */
+/* Takes --json, --plain or --human, which every command has; false for any
+ * other word. */
 static bool sort_format(call *c, const char *name) {
   static const char *const names[] = {[FORMAT_HUMAN] = "--human",
                                       [FORMAT_JSON] = "--json",
@@ -50,7 +59,9 @@ static bool sort_format(call *c, const char *name) {
   return false;
 }
 
-/* --name, --name=value, --name value: *i is the word's index. */
+/* An option --name, --name=value or --name value; 0 or STATUS_USAGE.
+ *
+ *   i  the word's index; in the last form it becomes that of the value */
 static int sort_long(call *c, const words *w, int *i) {
   const word *given = &w->data[*i];
   const char *equals = strchr(given->text, '=');
@@ -67,7 +78,7 @@ static int sort_long(call *c, const words *w, int *i) {
     if (equals) return fail_usage(c, "--%s takes no value", o->name);
     *value = given;
   } else if (equals) {
-    /* The words' own text goes on behind the sign; a spare word tells. */
+    /* the value is the text's end, which needs a word of its own */
     word *spare = &w->data[w->count + *i];
     *spare = (word){equals + 1, given->len - len - 1, true};
     *value = spare;
@@ -79,7 +90,7 @@ static int sort_long(call *c, const words *w, int *i) {
   return 0;
 }
 
-/* -abc, -w5, -w 5 */
+/* Options by their letters: -abc, -w5 or -w 5; as sort_long(). */
 static int sort_short(call *c, const words *w, int *i) {
   const word *given = &w->data[*i];
   for (const char *at = given->text + 1; *at; at++) {
@@ -113,15 +124,15 @@ static int sort_short(call *c, const words *w, int *i) {
   return 0;
 }
 
-/* May a command of the user's stand behind "--"?  Else it ends the options and
- * nothing more: so in a coprocess, which runs none. */
+/* May a command to run stand behind "--"?  If not, as in a coprocess, "--" only
+ * ends the options. */
 static bool takes_child(const call *c) {
   unsigned flags = c->command->flags;
   if (!(flags & TAKES_CHILD) || c->id) return false;
   return !(flags & CHILD_IF_EPHEMERAL) || has(c, 'e');
 }
 
-/* What is behind "--": a child's words, or arguments. */
+/* Takes what stands behind "--": a command to run, or arguments. */
 static void sort_rest(call *c, const words *w, int i, word *args) {
   if (takes_child(c)) {
     c->child = &w->data[i];
@@ -133,7 +144,7 @@ static void sort_rest(call *c, const words *w, int i, word *args) {
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* "-5" is a number. */
+/* Is the word an option?  "-5" is a number, and "-" standard input. */
 static bool is_option(const word *w) {
   return !w->literal && w->text[0] == '-' && w->len > 1 &&
          !is_digit(w->text[1]);
@@ -168,7 +179,8 @@ static int sort_words(call *c, const words *w, word *args) {
   return 0;
 }
 
-/* What is told with words that may have been meant as a command to run. */
+/* What is said about a superfluous argument of a command that can run another
+ * one: it may have been meant as that. */
 static const char *why_no_child(const call *c) {
   if (!(c->command->flags & TAKES_CHILD) || c->child) return "";
   if (c->id) return ": a coprocess runs no commands";
@@ -196,8 +208,7 @@ static int check_counts(call *c) {
   return 0;
 }
 
-/* The words, as many spare ones for what stands behind "=", and the arguments,
- * in one block; then the options' values. */
+/* Makes the block of the file's head and the options' values, and sorts. */
 static int sort_all(call *c, const words *given) {
   size_t n = (size_t)given->count, options = 0;
   while (options_of(c)[options].letter) options++;
@@ -269,7 +280,7 @@ int option_deadline(call *c, char letter, int64_t *deadline_out) {
  * All of it
  * --------------------------------------------------------------------- */
 
-/* Before a file is made, or anything is held, for what cannot be done. */
+/* Looks at all durations and exit codes, which every command checks alike. */
 static int check_values(call *c) {
   int64_t number;
   int status = 0;
@@ -281,15 +292,13 @@ static int check_values(call *c) {
   return status;
 }
 
-/* Words into options, arguments and child of the call. Status 0, or
- * STATUS_USAGE with the sentence in the call. */
 int args_sort(call *c, const words *given) {
   int status = sort_all(c, given);
   if (!status) status = check_counts(c);
   return status ? status : check_values(c);
 }
 
-/* Release what args_sort() made. The words themselves belong to the caller. */
+/* The texts belong to the caller. */
 void args_free(call *c) {
   free(c->values);
   free(c->block);
@@ -299,8 +308,9 @@ void args_free(call *c) {
  * Arguments
  * --------------------------------------------------------------------- */
 
-/* Adds one name of a relative path to a path that has room; "." and ".." are
- * understood, empty names are left out. */
+/* Appends one name of a relative path to a path that has room for it.  "."
+ * changes nothing, ".." takes the last name away, and an empty name is left
+ * out. */
 static void path_add(char *path, const char *name, size_t len) {
   if (len == 0 || (len == 1 && *name == '.')) return;
   char *end = path + strlen(path);
@@ -370,8 +380,8 @@ void path_trim(char *path) {
   if (len > 1 && path[len - 1] == '/') path[len - 1] = '\0';
 }
 
-/* A name without a slash at its front is of the recipe's own directory, and
- * ".." means nothing in it. */
+/* A name without a slash at its front is put behind the recipe's directory as
+ * it is: the engine refuses ".." in it, as in any absolute path. */
 int arg_place(call *c, int i, const char *base, char **path_out) {
   const word *name = &c->args[i];
   if (name->text[0] == '/') return path_join(c, name, path_out);

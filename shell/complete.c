@@ -1,8 +1,10 @@
 /* complete.c - what may come next in a line that is being typed
  *
- * Names of commands, their verbs and options, and of znodes; what stands where
- * is read from the usage lines.  What is typed already is never changed: only
- * what is missing is put behind it, in the quotation marks that are open.
+ * Names of commands, their verbs and options, and of znodes.  Which of these a
+ * word can be is read from the command's usage line.  The line is split as
+ * words.c would split it: the whole words before the cursor, and the one at the
+ * cursor, whose quotation mark may be open.  What is typed already is never
+ * changed: only what is missing is inserted, quoted as that word needs it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,19 +16,21 @@ typedef struct typed {
   shell *sh;
   words *before;    /* whole words */
   words *last;      /* the one at the cursor; count 0 for an empty one */
-  const char *text; /* of it: what a candidate begins with */
-  char quote;       /* '\'' or '"' where that is open */
+  const char *text; /* what a candidate begins with: that word, or of a path
+                       what stands behind the last slash */
+  size_t length;    /* of text */
+  char quote;       /* '\'' or '"' while that is open, else 0 */
   bool at_word;     /* nothing of the last word is there yet */
+  bool parent;      /* the only candidate is a znode with children */
   completion *out;
-  size_t length; /* of the text */
-  bool parent;   /* the only candidate is a znode with children */
 } typed;
 
 /* ------------------------------------------------------------------------
  * Taking the line apart
  * --------------------------------------------------------------------- */
 
-/* Where the last word begins; its open quotation mark. */
+/* Where the last word begins; len if there is none.  Sets the quotation mark
+ * that is open. */
 static size_t typed_start(typed *t, const char *line, size_t len) {
   size_t start = len;
   bool inside = false;
@@ -49,7 +53,8 @@ static size_t typed_start(typed *t, const char *line, size_t len) {
   return inside ? start : len;
 }
 
-/* The last word as it is meant: its quotation mark closed. */
+/* Splits the last word, with its quotation mark closed; false if it is no
+ * word. */
 static bool typed_last(typed *t, const char *line, size_t len) {
   char *text = malloc(len + 2);
   if (!text) return false;
@@ -97,7 +102,8 @@ static void offer_commands(typed *t) {
     offer_if(t, m->name);
 }
 
-/* "push | pop | ack NAME": the words before what is no such word. */
+/* Offers the choices of a usage line, such as "push | pop | ack NAME": the
+ * words in small letters with "|" between them, up to the first other one. */
 static void offer_choices(typed *t, const char *choices) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyz-";
   const char *at = choices + strspn(choices, "[ ");
@@ -126,7 +132,8 @@ static void offer_options(typed *t, const command *m) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) offer_if(t, all[i]);
 }
 
-/* Does the word before the last one want a value?  Offers what it may be. */
+/* Is the word before the cursor's an option that takes a value? Then offers the
+ * choices that its value has, if any. */
 static bool offer_value(typed *t, const command *m) {
   const word *w = &t->before->data[t->before->count - 1];
   if (w->text[0] != '-' || w->len < 2) return false;
@@ -146,7 +153,7 @@ static bool offer_value(typed *t, const command *m) {
  * Znodes
  * --------------------------------------------------------------------- */
 
-/* The node below which a name stands that is not a path. */
+/* The node below which a command's names stand that are no paths. */
 static const char *base_of(const char *name) {
   static const char *const bases[][2] = {
       {"rwlock", "/rwlocks/"},  {"sem", "/semaphores/"},
@@ -158,7 +165,8 @@ static const char *base_of(const char *name) {
   return "/locks/";
 }
 
-/* The path of what is before the last slash, for free(). */
+/* The path of the node before the last slash, for free(): from the working node
+ * on, or from base.  NULL without memory. */
 static char *parent_path(typed *t, const char *base, const char *slash) {
   call c = {.sh = t->sh};
   size_t len = slash ? (size_t)(slash - t->text) + 1 : 0;
@@ -176,7 +184,8 @@ static char *parent_path(typed *t, const char *base, const char *slash) {
   return path;
 }
 
-/* Has the only one children?  Then what follows may be a slash. */
+/* There is one candidate: notes whether it has children, so that a slash may
+ * follow. */
 static void look_whole(typed *t, const char *parent, const char *name) {
   zke_stat stat;
   char *path;
@@ -187,8 +196,9 @@ static void look_whole(typed *t, const char *parent, const char *name) {
   free(path);
 }
 
-/* The children of the node that is typed so far: of base where it is a name,
- * else of the path.  Only a handle that is open already is asked. */
+/* Offers the children of the node that is typed so far: below base for a name,
+ * else of the path.  Only a handle that is open already is asked: Tab opens no
+ * file. */
 static void offer_nodes(typed *t, const char *base) {
   const char *slash = strrchr(t->text, '/');
   zke_strings *names;

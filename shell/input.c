@@ -27,8 +27,9 @@ typedef struct stream {
   int fd;
 } stream;
 
-/* Waits for the descriptor, for a signal that ends all, and for a cancel of
- * this call. */
+/* Waits until the descriptor can be read: true.  False, with EINTR, for a
+ * signal that ends all, a cancel of this call, or without an eventfd.  A signal
+ * that has come before this call counts, too, since its pipe stays readable. */
 bool input_wait(call *c, int fd) {
   int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), ready;
   struct pollfd fds[3] = {{.fd = signals_stop_fd(), .events = POLLIN},
@@ -63,14 +64,15 @@ static int stream_close(void *cookie) {
   return fd == STDIN_FILENO ? 0 : close(fd);
 }
 
-/* Opening a FIFO must not wait for its other end: reading does that. */
+/* O_NONBLOCK, since opening a FIFO would wait for its other end where no signal
+ * could end it; input_wait() waits instead. */
 int input_descriptor(const char *name) {
   return strcmp(name, "-") == 0 ? STDIN_FILENO
                                 : open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
-/* A stdio stream over input_wait(), so that getline() and fread() can be ended
- * too. */
+/* A stdio stream whose reads wait in input_wait(), so that getline() and
+ * fread() can be ended, too. */
 FILE *input_open(call *c, const char *name) {
   static const cookie_io_functions_t functions = {.read = stream_read,
                                                   .close = stream_close};
@@ -86,8 +88,9 @@ FILE *input_open(call *c, const char *name) {
   return NULL;
 }
 
-/* Report why reading ended. EINTR comes from input_wait(): a signal or a
- * cancel, which have sentences of their own. */
+/* Says why reading ended.  EINTR comes from input_wait(): a signal or a cancel,
+ * which have sentences of their own.  A signal may have come before this call
+ * began to run; then the call is cancelled by it here. */
 int input_failed(call *c, const char *name) {
   if (errno == EINTR && signals_stopped()) signals_cancel(c, signals_stopped());
   if (errno == EINTR && cancelled(c)) return fail_cancelled(c);
@@ -123,7 +126,7 @@ static int read_stream(call *c, const char *name, FILE *in, char **data_out,
   return 0;
 }
 
-/* Standard input that brings requests or commands is not data. */
+/* Refuses standard input as data while it has requests or commands. */
 int input_is_free(call *c) {
   if (c->id)
     return fail(c, STATUS_USAGE, "USAGE",
@@ -134,7 +137,6 @@ int input_is_free(call *c) {
   return 0;
 }
 
-/* Opens, reads all, closes. */
 int read_file(call *c, const char *name, char **data_out, size_t *len_out) {
   bool input = strcmp(name, "-") == 0;
   int status = input ? input_is_free(c) : 0;
@@ -152,7 +154,7 @@ static int data_too_long(call *c) {
               "the data has more than two gigabytes");
 }
 
-/* At most one of the four ways; none of them is empty data. */
+/* The data can be given in one of four ways; without any it is empty. */
 int arg_data(call *c, int i, char **data_out, int *len_out, bool *given_out) {
   const word *text = value_of(c, '6'), *file = value_of(c, 'i');
   int ways = (i < c->count) + (text != NULL) + (file != NULL) + has(c, '0');

@@ -1,11 +1,20 @@
 /* output.c - rows into text: for people, as JSON, or separated by tabs
  *
  * A command emits rows, which are JSON objects; this file alone decides how
- * they look.  Start at emit().  It promises two things: what other processes
- * have written reaches a terminal only through put_escaped(), and a reader
- * that is stuck or gone is noticed (signals_printing(), output_check()).  A
- * table's rows wait for the widths of their columns, but not longer than a
- * second.
+ * they look.  Start at emit(), which sends a row one of these ways:
+ *
+ *     a coprocess's request    into the answer's list (coprocess.c prints it)
+ *     --json                   output_json():  one line
+ *     --plain                  output_plain(): values between tabs
+ *     people, a table          emit_cells():   kept for the columns' widths
+ *     people, anything else    output_human(): the command's function, or its
+ *                              STYLE_…
+ *
+ * Two promises hold on all of them.  What other processes have written reaches
+ * a terminal only through put_escaped(), so that it cannot command it.  And a
+ * reader that is stuck or gone is noticed: each piece of printing stands
+ * between two calls of signals_printing(), so that a signal can end a program
+ * that is stuck there, and output_check() looks for errors behind it.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -101,7 +110,7 @@ static bool is_time(const char *name) {
          (len >= 3 && strcmp(name + len - 3, "_at") == 0);
 }
 
-/* Who reads what is written, and so what must not stand in it as it is. */
+/* Who reads what is written; that decides which bytes are written otherwise. */
 enum escape {
   ESCAPE_NOTHING, /* a program */
   ESCAPE_TEXT,    /* a terminal: ends of lines and tabs stay */
@@ -110,8 +119,8 @@ enum escape {
   ESCAPE_PLAIN    /* a program that reads back \t \n \r \\ and \xHH */
 };
 
-/* Bytes of the UTF-8 character whose first byte this is; 0 where none begins
- * with it: bytes that continue, and those of characters that are too long. */
+/* How many bytes a UTF-8 character has that begins with this one.  0 if none
+ * does: a byte that continues one, or one of an encoding that is too long. */
 static size_t character_announced(unsigned char first) {
   if (first < 0x80) return 1;
   if (first < 0xc2 || first >= 0xf5) return 0;
@@ -143,10 +152,12 @@ static const char *letter_for(unsigned char byte, enum escape how) {
   return byte == '\\' ? "\\\\" : NULL;
 }
 
-/* One character, or one byte of what is none, into at most 8 bytes; *taken: how
- * much it was.  What a terminal obeys is written as \xHH: the controls below
- * U+0020 and from U+007F to U+009F, and bytes that are not UTF-8, which a
- * terminal of eight bits takes for the latter. */
+/* Writes one character, or one byte that belongs to none, into at most 8 bytes.
+ * What a terminal obeys becomes \xHH: the controls below U+0020 and from U+007F
+ * to U+009F.  So do bytes that are not UTF-8, since a terminal of eight bits
+ * takes some of them for the latter.
+ *
+ *   taken  out: how many bytes of the text it was */
 static size_t escape_one(const unsigned char *at, size_t left, enum escape how,
                          char *to, size_t *taken) {
   size_t len = character_len(at, left);
@@ -173,8 +184,9 @@ static size_t escape_one(const unsigned char *at, size_t left, enum escape how,
   return 4 * *taken;
 }
 
-/* The one way of bytes that others chose to where people read.  A signal ends
- * it: what is long would keep the program for as long as it takes. */
+/* Writes bytes that others have chosen.  It is the only way by which they reach
+ * people.  A signal ends it, since a value may be so long that printing it
+ * takes minutes. */
 static void put_escaped(const char *bytes, size_t len, enum escape how,
                         FILE *out) {
   enum { MOST = 8 };
@@ -206,8 +218,8 @@ static void put_as_json(const json_t *value, enum escape how, FILE *out) {
   free(text);
 }
 
-/* As people see it: of an array one value after the other, an object as JSON.
- */
+/* A value as people see it: an array as its values one after the other, an
+ * object as JSON. */
 static void put_value(const char *name, const json_t *value, enum escape how,
                       FILE *out) {
   char when[ZKE_RECIPE_WHEN], *data;
@@ -321,14 +333,16 @@ static void output_human(call *c, json_t *row) {
  * Tables: rows are kept for a while, for their columns' widths
  * --------------------------------------------------------------------- */
 
-/* Characters, as far as that is what columns of a terminal are. */
+/* Columns of a text on a terminal: each character counts as one, so that wide
+ * ones are counted wrongly. */
 static int width_of(const char *text) {
   int width = 0;
   for (; *text; text++) width += (*text & 0xc0) != 0x80;
   return width;
 }
 
-/* What stands in a column: of the heading for row 0. */
+/* The text of a cell, for free(); NULL without memory.  Row 0 is the heading:
+ * the member's name in capitals. */
 static char *cell_text(const json_t *table, size_t row, const char *name) {
   if (row == 0) {
     char *text = strdup(name);
@@ -340,7 +354,8 @@ static char *cell_text(const json_t *table, size_t row, const char *name) {
   return value && !json_is_null(value) ? visible_text(name, value) : strdup("");
 }
 
-/* null says nothing about a column. */
+/* Is the column one of numbers, which stand at its right edge?  null says
+ * nothing; a time is shown as text. */
 static bool is_number_column(const json_t *table, const char *name) {
   size_t row;
   json_t *cells;
@@ -366,8 +381,8 @@ static int column_width(const json_t *table, const char *name) {
   return widest;
 }
 
-/* owed: blanks that the next cell with anything in it needs before it, so that
- * no line ends in blanks. */
+/* Prints a cell.  Blanks behind it are not printed but owed, and the next cell
+ * with anything in it pays them: so no line ends in blanks. */
 static void output_cell(const json_t *table, size_t row, const char *name,
                         int width, bool right, int *owed) {
   char *text = cell_text(table, row, name);
@@ -384,13 +399,14 @@ static void output_cell(const json_t *table, size_t row, const char *name,
 
 enum { COLUMNS = 64 };
 
+/* The columns of a table whose rows are printed in several parts. */
 struct layout {
-  json_t *first; /* the first row, which has the names */
+  json_t *first; /* the first row, which owns the names */
   int count;
   struct {
     const char *name;
-    int width;
-    bool number;
+    int width;   /* the widest cell so far */
+    bool number; /* at the right edge */
   } column[COLUMNS];
 };
 
@@ -408,7 +424,7 @@ static struct layout *layout_new(const json_t *table) {
   return l;
 }
 
-/* The rows that are kept, and the widths of those that were printed. */
+/* Frees the rows that are kept, and the layout. */
 void output_forget(call *c) {
   if (c->layout) json_decref(c->layout->first);
   free(c->layout);
@@ -417,8 +433,8 @@ void output_forget(call *c) {
   c->table = NULL;
 }
 
-/* Prints the rows that were kept.  Columns become wider where later rows need
- * it, but never narrower. */
+/* Prints the rows that were kept; with the first part, the heading.  Columns
+ * become wider where later rows need it, but never narrower. */
 static int output_table(call *c) {
   const json_t *table = c->table;
   size_t row = c->layout != NULL; /* the heading stands there */
@@ -476,8 +492,9 @@ static void output_plain(json_t *row) {
  * Rows
  * --------------------------------------------------------------------- */
 
-/* That a reader has seen enough is no fault of anybody: the program ends by
- * SIGPIPE, and says nothing, unless who started it wants that ignored. */
+/* The output could not be written.  A reader that has gone has seen enough,
+ * which is nobody's fault: the program ends by SIGPIPE and says nothing, unless
+ * that signal was ignored when it was started. */
 static int fail_output(call *c) {
   errno = c->output_errno;
   if (errno != EPIPE || !signals_pipe_ends())
@@ -496,13 +513,13 @@ static int output_check(call *c, bool flush) {
   return c->output_errno ? fail_output(c) : 0;
 }
 
-/* Takes the reference. */
+/* Appends a row to an array; takes the reference.  0 or the exit code. */
 static int keep(json_t *array, call *c, json_t *row) {
   if (json_array_append_new(array, row) == 0) return 0;
   return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
 }
 
-/* About what a kept row takes. */
+/* About how many bytes a kept row takes: those of its data. */
 static size_t row_bytes(json_t *row) {
   const char *name;
   json_t *value;
@@ -514,8 +531,9 @@ static size_t row_bytes(json_t *row) {
   return bytes;
 }
 
-/* A table's row.  Printed with the others when there are many of them, or much
- * in them, or people have waited for a second. */
+/* A table's row.  It is kept until the command ends, or until the rows are
+ * many, or large, or the first has been kept for a second, so that people do
+ * not wait longer for a table that grows slowly. */
 static int emit_cells(call *c, json_t *row) {
   enum { ROWS = 500, BYTES = 1 << 20, MS = 1000 };
   if (!c->table) c->table = json_array();
@@ -534,8 +552,6 @@ static int emit_cells(call *c, json_t *row) {
   return status;
 }
 
-/* An answer of a coprocess keeps its rows; a table's rows wait for their
- * widths; all else is printed at once. */
 int emit(call *c, json_t *row) {
   if (!row) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   if (c->id) return keep(c->rows, c, row);
@@ -566,15 +582,16 @@ static int output_flush(call *c) {
   return status;
 }
 
-/* A row that must be seen at once, while the call goes on: an event of the
- * coprocess, or a line that is flushed. */
+/* A row that must be seen while the call goes on: an event of a coprocess, or a
+ * line that is flushed. */
 int emit_event(call *c, json_t *row) {
   if (c->id && row) return c->sh->event(c, row);
   int status = emit(c, row);
   return status ? status : output_flush(c);
 }
 
-/* What a coprocess's answer has is written by the coprocess. */
+/* A coprocess's answer is written by the coprocess: here only what a table has
+ * kept, and what stdio has. */
 int output_end(call *c) {
   signals_printing();
   int status = json_array_size(c->table) > 0 ? output_table(c) : 0;
@@ -600,7 +617,8 @@ static void error_text(const call *c) {
   json_decref(error);
 }
 
-/* Behind what was printed before, also where both go to one file. */
+/* Standard output is flushed first, so that the error stands behind the rows if
+ * both go to one file. */
 void output_error(const call *c) {
   signals_printing();
   (void)fflush(stdout); /* for the order; output_check() looks */
@@ -612,7 +630,8 @@ void output_error(const call *c) {
  * Progress
  * --------------------------------------------------------------------- */
 
-/* Nothing is shown in the first 0.4 s: most commands end before. */
+/* Nothing is shown in the first 0.4 s, before which most commands end; then it
+ * is shown ten times a second. */
 void progress(call *c, const char *what, int64_t done, int64_t total) {
   if (c->id || c->sh->quiet || !isatty(STDERR_FILENO)) return;
   int64_t now = monotonic_ms();
