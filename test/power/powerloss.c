@@ -110,6 +110,8 @@ static uint64_t chance(uint64_t limit) {
 
 /* ---- findings ---- */
 
+/* A violation is counted, and printed with what repeats it, unless the plan
+ * expects it. */
 static void found(powerloss_kind kind, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static void found(powerloss_kind kind, const char *format, ...) {
@@ -182,6 +184,7 @@ static void tree_value(znode *n, const char *data, int len) {
   n->hash = hash_bytes(data, len);
 }
 
+/* What a create does to the tree that is expected; the new node. */
 static znode *tree_create(tree *t, const char *path, int64_t owner,
                           const char *data, int len) {
   znode *parent = tree_parent(t, path), *n = &t->at[t->count++];
@@ -207,6 +210,7 @@ static void tree_delete(tree *t, znode *n) {
   *n = t->at[--t->count];
 }
 
+/* What the end of a session does to it. */
 static void tree_end_session(tree *t, int64_t id) {
   for (int i = 0; i < t->count;) {
     if (t->at[i].owner == id) {
@@ -373,6 +377,8 @@ static int os_stat(void *c, const char *path, zke_file *out) {
   return rc;
 }
 
+/* Files on the simulated disk: their numbers follow from their names, so that a
+ * run can be repeated. */
 static int os_fstat(void *c, int fd, zke_file *out) {
   char name[64], path[4096] = "";
   int rc = run.real.fstat(c, fd, out);
@@ -391,6 +397,8 @@ static int os_fsync(void *c, int fd) {
   return rc;
 }
 
+/* The table of system calls: the clock, chance and boot id are the run's
+ * own. */
 static void os_prepare(void) {
   zke_os_default(&run.real);
   run.os = run.real;
@@ -499,6 +507,7 @@ static void ignore(zke *z, int type, int state, const char *path, void *c) {
   (void)z, (void)type, (void)state, (void)path, (void)c;
 }
 
+/* Open the database on the simulated disk, as the plan says. */
 static int open_store(zke **out) {
   zke_options o = {.size = sizeof o,
                    .vfs = "unix-power",
@@ -586,6 +595,8 @@ static int plan_create(tree *t, zke_op *op, int slot, char *path, int64_t id) {
   return ZKE_OK;
 }
 
+/* Plan a set of any node, sometimes with a wrong version; what it should
+ * return. */
 static int plan_set(tree *t, zke_op *op, int slot, char *path) {
   znode *n = any_node(t);
   int len = make_value(slot), version = -1;
@@ -597,6 +608,8 @@ static int plan_set(tree *t, zke_op *op, int slot, char *path) {
   return ZKE_OK;
 }
 
+/* Plan the delete of a node that no other operation needs; what it should
+ * return. */
 static int plan_delete(tree *t, zke_op *op, char *path) {
   znode *n = any_node(t);
   for (int i = 0; i < 20 && is_fixed(n); i++) n = any_node(t);
@@ -674,6 +687,8 @@ static void act_change(void) {
   if (expected != SKIP) fly(s->z, &op, 1, expected);
 }
 
+/* A multi of several planned operations, which fails as a whole if one of them
+ * does. */
 static void act_multi(void) {
   char path[MULTI][PATH];
   zke_op op[MULTI];
@@ -689,6 +704,8 @@ static void act_multi(void) {
   if (expected != SKIP) fly(s->z, op, count, expected);
 }
 
+/* A create with a number below one of the queues: it is greater than all that
+ * were told before. */
 static void act_sequence(void) {
   int q = (int)chance(QUEUES), len = make_value(0);
   uint64_t mode = chance(10);
@@ -721,6 +738,7 @@ static void act_sequence(void) {
   run.number[q] = number;
 }
 
+/* Another list for a persistent node. */
 static void act_acl(void) {
   static const zke_acl two[] = {{ZKE_PERM_ALL, "world", "anyone"},
                                 {ZKE_PERM_READ, "digest", "a:b"}};
@@ -832,6 +850,7 @@ static void act_compact(void) {
   demand(zke_compact(any_session()->z, ZKE_FOREVER), ZKE_OK, "a compaction");
 }
 
+/* A watch of any kind on any node. */
 static void act_watch(void) {
   zke *z = any_session()->z;
   const znode *n = any_node(&run.now);
@@ -848,6 +867,7 @@ static void act_dispatch(void) {
   demand(zke_dispatch(any_session()->z, NULL), ZKE_OK, "dispatch");
 }
 
+/* One step of the run, whichever. */
 static void act(void) {
   static void (*const acts[])(void) = {
       act_change,   act_change,   act_change, act_change, act_change,
@@ -861,6 +881,7 @@ static void act(void) {
   acts[which]();
 }
 
+/* The parents of the numbered nodes. */
 static void make_queues(void) {
   for (int q = 0; q < QUEUES; q++) {
     const char *path = q ? "/q1" : "/q0";
@@ -1103,6 +1124,8 @@ static void look(int image) {
   free(directory);
 }
 
+/* The power fails here: several disks that this can leave are made, and each is
+ * looked at by a child. */
 static void cut(void) {
   int images = run.depth ? 1 : run.plan->images;
   add(&tally->cuts, run.depth == 0);
@@ -1146,6 +1169,7 @@ static void begin_history(void) {
   history_add(tree_describe(&run.now));
 }
 
+/* The life of the database until the run's end: it opens, acts, and closes. */
 static void live(void) {
   zke *z = NULL;
   bool names = run.plan->lie && strcmp(run.plan->lie, ".") == 0;

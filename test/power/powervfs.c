@@ -37,6 +37,7 @@ typedef struct content {
   int64_t size, room;
 } content;
 
+/* Make it as long; what is new is zero. */
 static void content_resize(content *c, int64_t size) {
   if (size > c->room) {
     c->room = size * 2;
@@ -60,6 +61,7 @@ static content content_copy(const content *from) {
   return c;
 }
 
+/* Read a file that was there before. */
 static void content_load(content *c, const char *path) {
   struct stat s;
   int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -130,6 +132,7 @@ static inode *inode_new(void) {
   return disk.inodes = i;
 }
 
+/* All changes are durable, or lost. */
 static void inode_forget_changes(inode *i) {
   while (i->first) {
     change *c = i->first;
@@ -140,6 +143,7 @@ static void inode_forget_changes(inode *i) {
   i->count = i->writes = 0;
 }
 
+/* Note a write or a truncation that has not been synced. */
 static void inode_change(inode *i, bool truncation, int64_t at,
                          const void *data, int size) {
   change *c = malloc(sizeof *c + (size_t)size);
@@ -197,6 +201,7 @@ static name *name_find(const char *text) {
   return NULL;
 }
 
+/* The entry of a name in the directory, which is made where there is none. */
 static name *name_make(const char *text) {
   name *n = name_find(text);
   if (n) return n;
@@ -259,6 +264,7 @@ static void cut_tear(const cut *k, const change *c, content *to) {
   }
 }
 
+/* Of a write each sector by itself arrives or not. */
 static void cut_sectors(const cut *k, const change *c, content *to) {
   int64_t end = c->at + c->size;
   for (int64_t at = c->at; at < end;) {
@@ -273,6 +279,8 @@ static void cut_sectors(const cut *k, const change *c, content *to) {
 /* What becomes of a change. */
 enum fate { KEPT, LOST, TORN };
 
+/* Does a change arrive, get lost or get torn?  The style decides, and
+ * chance. */
 static enum fate cut_fate(const cut *k, const change *c) {
   switch (k->style) {
     case POWER_NONE:
@@ -288,6 +296,7 @@ static enum fate cut_fate(const cut *k, const change *c) {
   }
 }
 
+/* Put a change into what is left, as its fate is. */
 static void cut_change(const cut *k, const change *c, content *to) {
   if (k->style == POWER_SECTORS && !c->truncation) {
     cut_sectors(k, c, to);
@@ -322,6 +331,8 @@ static void cut_grow(const cut *k, const inode *i, content *to) {
   }
 }
 
+/* What a cut can leave of a file: its durable content and what arrived of the
+ * changes. */
 static content cut_inode(const cut *k, const inode *i) {
   content result = content_copy(&i->durable);
   int n = 0;
@@ -477,6 +488,7 @@ static const sqlite3_io_methods methods = {
     .xShmUnmap = vfs_xShmUnmap,
 };
 
+/* Open a file, which is noted if it lies in the directory. */
 static int vfs_open(sqlite3_vfs *v, const char *path, sqlite3_file *f,
                     int flags, int *flags_out) {
   power_file *file = (power_file *)f;
@@ -496,6 +508,8 @@ static int vfs_open(sqlite3_vfs *v, const char *path, sqlite3_file *f,
   return rc;
 }
 
+/* Delete a file: its name goes, and until a sync of the directory it can come
+ * back. */
 static int vfs_delete(sqlite3_vfs *v, const char *path, int sync) {
   const char *text = name_within(path);
   name *n = text ? name_find(text) : NULL;
@@ -508,6 +522,7 @@ static int vfs_delete(sqlite3_vfs *v, const char *path, int sync) {
   return rc;
 }
 
+/* Register the VFS "unix-power" over the default one. */
 static void vfs_register(void) {
   if (under) return;
   under = sqlite3_vfs_find(NULL);
@@ -522,6 +537,7 @@ static void vfs_register(void) {
 
 /* ---- beginning ---- */
 
+/* Forget all files. */
 static void disk_clear(void) {
   while (disk.inodes) {
     inode *i = disk.inodes;

@@ -220,6 +220,8 @@ static int os_stat(void *c, const char *path, zke_file *out) {
   return rc;
 }
 
+/* Files on the simulated disk: their numbers follow from their names, so that a
+ * run can be repeated. */
 static int os_fstat(void *c, int fd, zke_file *out) {
   char name[64], path[4096] = "";
   int rc = run.real.fstat(c, fd, out);
@@ -243,6 +245,7 @@ static int64_t os_pid(void *c) {
   return 1000;
 }
 
+/* The table of system calls of a machine that can lose its power. */
 static void make_machine(void) {
   zke_os_default(&run.real);
   run.os = run.real;
@@ -255,6 +258,7 @@ static void make_machine(void) {
   run.os.fsync = os_fsync;
 }
 
+/* Open the database on the simulated disk. */
 static zke *start(void) {
   zke *z = NULL;
   zke_options o = {.size = sizeof o,
@@ -305,6 +309,8 @@ static int on_or_off(int number, int value) {
 
 /* - names: bound, bound to something else, unbound - */
 
+/* Bind or rebind a name, or unbind it; each record has such a pair of
+ * functions. */
 static int change_name(zke *z, int number, int from, int to) {
   zke_names *names = NULL;
   char name[NAME], text[NAME];
@@ -945,6 +951,7 @@ static void take_and_give(const holder *h, void *object, zke *z, zke *other) {
   dispatch(z, other);
 }
 
+/* Both objects start, look at their tokens, and stop. */
 static void meet(const holder *h, void **object, zke *z, zke *other) {
   for (int i = 0; i < 2; i++) demand(h->start(object[i]), h->name);
   dispatch(z, other);
@@ -986,6 +993,8 @@ static bool may_be(const cell *c, bool fleeting, int value, int64_t token) {
          (value == 0 || token > c->token);
 }
 
+/* Has the record a value that it may have, and a token that nobody has seen
+ * with another value? */
 static int look_at_cell(zke *z, int which, int number) {
   const record *r = &records[which];
   const cell *c = &run.cell[which][number];
@@ -1057,6 +1066,7 @@ static void look_at_queue(zke *z) {
   zke_queue_free(queue);
 }
 
+/* Every acknowledged addition counts, and none twice. */
 static void look_at_counter(zke *z) {
   zke_counter *counter = NULL;
   int64_t value = 0;
@@ -1125,6 +1135,7 @@ static void finish_deal(zke *z, int number) {
   }
 }
 
+/* Each transaction ends, as its sites were told. */
 static void look_at_deals(zke *z) {
   zke_strings *left = NULL;
   for (int i = 0; i < run.deals; i++) {
@@ -1169,6 +1180,7 @@ static void look(int image) {
   test_remove(directory);
 }
 
+/* The power fails here: disks that this can leave are looked at by children. */
 static void cut(void) {
   sum->cuts++;
   for (int i = 0; i < HOLDERS; i++)
@@ -1202,6 +1214,7 @@ static void mark(int first, int count, enum item_state state) {
   for (int i = first; i < first + count; i++) run.item[i] = state;
 }
 
+/* Put a batch, and note which items were acknowledged. */
 static void put(void) {
   int numbers[BATCH], count = 1 + (int)chance(BATCH), first = run.items;
   zke_queue_value values[BATCH];
@@ -1215,6 +1228,7 @@ static void put(void) {
   mark(first, count, PUT);
 }
 
+/* Take an item, or claim and acknowledge it. */
 static void take(void) {
   zke_queue_item *item = NULL;
   bool claims = chance(3) > 0;
@@ -1307,6 +1321,7 @@ static void deal_on(void) {
   if (run.deal[chosen].done < OVER) step_deal(&run.deal[chosen]);
 }
 
+/* Change any cell of any record. */
 static void change_record(void) {
   int which = (int)chance(RECORDS);
   const record *r = &records[which];
@@ -1346,6 +1361,7 @@ static void hold(void) {
   }
 }
 
+/* One step of the run, whichever. */
 static void act(void) {
   switch (chance(8)) {
     case 0:
@@ -1380,6 +1396,7 @@ static void rise_all(void) {
   }
 }
 
+/* The run: all recipes are used in turn until the power fails. */
 static void work(int operations) {
   zke *z = run.z[0] = start();
   demand(zke_open_session(z, NULL, &run.z[1]), "a second session");

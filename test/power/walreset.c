@@ -122,6 +122,7 @@ static int vfs_xWrite(sqlite3_file *f, const void *data, int size,
   return REAL(f)->pMethods->xWrite(REAL(f), data, size, at);
 }
 
+/* Notes which handle has the writers' lock; the test may act before. */
 static int vfs_xShmLock(sqlite3_file *f, int offset, int n, int flags) {
   pause_file *file = (pause_file *)f;
   callback(paused.at_call);
@@ -158,6 +159,7 @@ static const sqlite3_io_methods methods = {
     .xUnfetch = vfs_xUnfetch,
 };
 
+/* Open a file whose calls can be paused. */
 static int vfs_open(sqlite3_vfs *v, const char *path, sqlite3_file *f,
                     int flags, int *flags_out) {
   pause_file *file = (pause_file *)f;
@@ -169,6 +171,7 @@ static int vfs_open(sqlite3_vfs *v, const char *path, sqlite3_file *f,
   return rc;
 }
 
+/* Register the VFS "unix-pause" over the default one. */
 static void vfs_prepare(void) {
   under = sqlite3_vfs_find(NULL);
   vfs = *under;
@@ -188,6 +191,7 @@ static struct {
   int chosen; /* times the writer came between */
 } plain;
 
+/* A connection of plain SQLite, with a log that it syncs. */
 static sqlite3 *plain_open(const char *file) {
   sqlite3 *db = NULL;
   int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
@@ -403,6 +407,7 @@ static int lazy_open(const char *file, zke **out) {
   return zke_open(file, &o, out);
 }
 
+/* A process of tiny transactions, with hours between them by its clock. */
 static int lazy_write(const char *file, const char *number, int commits,
                       uint64_t seed) {
   zke *z = NULL;
@@ -444,6 +449,7 @@ static const char *from_environment(const char *name, const char *otherwise) {
   return value && *value ? value : otherwise;
 }
 
+/* Start such a process; its chance follows from SEED and its number. */
 static pid_t start_writer(const char *file, int number, const char *commits) {
   pid_t pid = -1;
   char text[16], seed[16];

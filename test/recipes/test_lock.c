@@ -807,6 +807,18 @@ static void *act(void *context) {
   return NULL;
 }
 
+/* An actor that has /ring/1 and, once the test has come to the barrier as well,
+ * wants /ring/0.  (A barrier of one: at once.) */
+static void start_second(actor *a, pthread_barrier_t *all, unsigned count) {
+  pthread_barrier_init(all, NULL, count);
+  a->session = z[1];
+  a->all = all;
+  strcpy(a->own.path, "/ring/1");
+  strcpy(a->wanted.path, "/ring/0");
+  pthread_create(&a->thread, NULL, act, a);
+  ck_until(entries(z[0], "/ring/1") == 1, 5000);
+}
+
 /* Returns how many had this result. */
 static int run_actors(actor *a, int count, int result) {
   pthread_barrier_t all;
@@ -925,15 +937,10 @@ TEST(crossing_threads_are_no_circle) {
 TEST(a_circle_closed_by_waiting_late_is_found) {
   open_sessions();
   zke_lock *a = make(z[0], "/ring/0"), *b = make(z[0], "/ring/1");
-  actor other = {.session = z[1], .limit_ms = 20000};
+  actor other = {.limit_ms = 20000};
   pthread_barrier_t all;
-  pthread_barrier_init(&all, NULL, 2);
-  other.all = &all;
-  strcpy(other.own.path, "/ring/1");
-  strcpy(other.wanted.path, "/ring/0");
   ck_ok(zke_lock_acquire(a, soon(z[0])));
-  pthread_create(&other.thread, NULL, act, &other);
-  ck_until(entries(z[0], "/ring/1") == 1, 5000);
+  start_second(&other, &all, 2);
   ck_ok(zke_lock_start(b));
   pthread_barrier_wait(&all);
   ck_until(entries(z[0], "/ring/0") == 2, 5000);
@@ -951,15 +958,11 @@ TEST(a_circle_closed_by_waiting_late_is_found) {
 TEST(a_chain_is_no_circle) {
   open_sessions();
   zke_lock *a = make(z[0], "/ring/0"), *late = make(z[2], "/ring/1");
-  actor middle = {.session = z[1], .limit_ms = 5000};
+  actor middle = {.limit_ms = 5000};
   pthread_barrier_t all;
   call c;
-  pthread_barrier_init(&all, NULL, 1);
-  middle.all = &all;
-  strcpy(middle.own.path, "/ring/1");
-  strcpy(middle.wanted.path, "/ring/0");
   ck_ok(zke_lock_acquire(a, soon(z[0])));
-  pthread_create(&middle.thread, NULL, act, &middle);
+  start_second(&middle, &all, 1);
   ck_until(entries(z[0], "/ring/0") == 2, 5000);
   acquire_aside(&c, late, soon(z[2]));
   ck_until(entries(z[0], "/ring/1") == 2, 5000);
@@ -977,15 +980,10 @@ TEST(a_chain_is_no_circle) {
 TEST(a_started_one_closes_no_circle) {
   open_sessions();
   zke_lock *a = make(z[0], "/ring/0"), *b = make(z[0], "/ring/1");
-  actor other = {.session = z[1], .limit_ms = 60};
+  actor other = {.limit_ms = 60};
   pthread_barrier_t all;
-  pthread_barrier_init(&all, NULL, 2);
-  other.all = &all;
-  strcpy(other.own.path, "/ring/1");
-  strcpy(other.wanted.path, "/ring/0");
   ck_ok(zke_lock_acquire(a, soon(z[0])));
-  pthread_create(&other.thread, NULL, act, &other);
-  ck_until(entries(z[0], "/ring/1") == 1, 5000);
+  start_second(&other, &all, 2);
   ck_ok(zke_lock_start(b));
   pthread_barrier_wait(&all);
   pthread_join(other.thread, NULL);
@@ -1000,16 +998,11 @@ TEST(a_started_one_closes_no_circle) {
 TEST(two_threads_of_a_session_are_two) {
   open_sessions();
   zke_lock *a = make(z[0], "/ring/0"), *b = make(z[0], "/ring/1");
-  actor other = {.session = z[1], .limit_ms = 5000};
+  actor other = {.limit_ms = 5000};
   pthread_barrier_t all;
   call c;
-  pthread_barrier_init(&all, NULL, 2);
-  other.all = &all;
-  strcpy(other.own.path, "/ring/1");
-  strcpy(other.wanted.path, "/ring/0");
   ck_ok(zke_lock_acquire(a, soon(z[0])));
-  pthread_create(&other.thread, NULL, act, &other);
-  ck_until(entries(z[0], "/ring/1") == 1, 5000);
+  start_second(&other, &all, 2);
   acquire_aside(&c, b, soon(z[0]));
   ck_until(entries(z[0], "/ring/1") == 2, 5000);
   pthread_barrier_wait(&all);

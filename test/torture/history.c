@@ -192,6 +192,7 @@ int hist_check_sequences(const hist *h) {
 
 /* ---- what a record shows by itself ---- */
 
+/* May such an operation return that at all? */
 static bool possible_result(const hist_op *o) {
   switch (o->rc) {
     case ZKE_OK:
@@ -208,6 +209,7 @@ static bool possible_result(const hist_op *o) {
   }
 }
 
+/* What an operation by itself can show. */
 static int check_record(const hist *h, const hist_op *o) {
   if (!possible_result(o)) {
     complain(h, "unexpected result: %s", tell(o));
@@ -368,6 +370,7 @@ static bool tried_insert(search *s, uint64_t key) {
   return true;
 }
 
+/* More room for the states that were tried. */
 static void tried_grow(search *s) {
   uint64_t *old = s->tried, old_size = s->tried_size;
   s->tried_size = old_size * 2;
@@ -455,6 +458,7 @@ static bool is_certain(const search *s, int op, const state *now) {
   return s->op[op].kind != HIST_END || !leaves_create(s, op, s->done, s->count);
 }
 
+/* Put an operation next in the order, with the state after it. */
 static void search_place(search *s, int op, state now) {
   s->stack[s->depth++] = (frame){op, is_certain(s, op, &now), s->now};
   s->now = now;
@@ -511,6 +515,7 @@ static int search_run(search *s) {
   return 1;
 }
 
+/* The search's arrays, and all operations as a list in order of their calls. */
 static void search_prepare(search *s) {
   size_t n = (size_t)s->count + 1;
   s->next = need(malloc(n * sizeof *s->next));
@@ -540,6 +545,7 @@ static void search_free(search *s) {
   free(s->tried);
 }
 
+/* Is there an order in which the operations of one node make sense? */
 static int search_node(const hist *h, hist_op *op, int done, int count) {
   search s = {.op = op, .done = done, .count = count};
   search_prepare(&s);
@@ -589,6 +595,7 @@ static const hist_op *sightings_find(const sightings *s, uint64_t value) {
   return found ? found->op : NULL;
 }
 
+/* Does the operation say anything of a node's value? */
 static bool concerns_node(const hist_op *o) {
   switch (o->kind) {
     case HIST_CREATE:
@@ -653,6 +660,7 @@ static bool has_ephemerals(const hist_op *op, int count) {
   return false;
 }
 
+/* The operations of one node, with the ends of sessions that owned it. */
 static int check_node(const hist *h, const hist_op *from, int count) {
   int room = count + h->count, total = count, done = 0;
   hist_op *op = need(malloc(sizeof *op * (size_t)room));
@@ -719,6 +727,7 @@ static ledger ledger_make(const hist *h) {
   return l;
 }
 
+/* Count an event of the node, and whether it can follow those before. */
 static void account_event(account *a, int type) {
   switch (type) {
     case ZKE_EVENT_CREATED:
@@ -742,6 +751,7 @@ static void account_event(account *a, int type) {
   }
 }
 
+/* Count an operation on the node. */
 static void account_op(account *a, const hist_op *o) {
   bool worked = has_worked(o), open = !is_done(o);
   switch (o->kind) {
@@ -773,6 +783,7 @@ static bool within(int events, int worked, int open) {
   return events >= worked && events <= worked + open;
 }
 
+/* Do the node's events lead to what is there, one for each change? */
 static int account_check(const hist *h, const account *a) {
   const char *what = NULL;
   bool there = a->last != NULL;
@@ -811,6 +822,7 @@ static bool is_nameless(const hist_op *o) {
   return o->kind == HIST_SEQUENCE && !is_done(o);
 }
 
+/* An account for each node, with its events and operations. */
 static void ledger_fill(ledger *l, const hist *h, const sightings *seen) {
   for (int i = 0; i < h->count; i++)
     if (is_given(&h->op[i]) && is_node(h->op[i].path))
@@ -861,6 +873,8 @@ static bool watched_child(const hist *h, const char *path) {
          !strchr(path + n + 1, '/');
 }
 
+/* Did the persistent watch hear each child and each change of its own node
+ * once? */
 static int check_persistent(const hist *h) {
   int children = 0, told = 0, own = 0, told_own = 0;
   if (!h->watched) return 0;
@@ -891,6 +905,7 @@ static int create_order(const void *a, const void *b) {
   return by_path ? by_path : zxid_order(a, b);
 }
 
+/* The first create of that path, in a selection ordered by path. */
 static int find_create(const selection *s, const char *path) {
   int low = 0, high = s->count;
   while (low < high) {
