@@ -25,8 +25,7 @@
  *
  * Invariants:
  *  1. While `listening` or `waiting`, the node is watched (its end if it
- *  stands;
- *     for a listener its coming if not), or `changed` is set.
+ *     stands; for a listener its coming if not), or `changed` is set.
  *  2. `seen` is the token that the last look has found.  The listener was told
  *     each change of it, in order, while `listening`.
  *

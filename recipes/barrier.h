@@ -51,11 +51,10 @@
  *
  * MISTAKES, and what they come to:
  * - Setting what stands already: ZKE_HELD.  A barrier is set by one process;
- * for
- *   a count of those that are not ready use a double barrier or a semaphore.
+ *   for a count of those that are not ready use a double barrier or a
+ *   semaphore.
  * - Removing with token 0 what another process has set meanwhile: it is
- * removed.
- *   Keep the token of the own setting and remove that one.
+ *   removed.  Keep the token of the own setting and remove that one.
  * - Waiting and relying on it that the barrier is down afterwards: it may have
  *   been set again.  The wait was for the setting that stood at the call.
  * - Two threads that wait with one object: the second gets ZKE_MISUSE.

@@ -5,16 +5,13 @@
  *
  * THE SEARCH, when an actor has begun to wait (zke_line_detect):
  *   1. Is the session's own new entry all that it has in lines?  Then nobody
- *   can
- *      wait for it: there is no circle (graph_is_alone).
+ *      can wait for it: there is no circle (graph_is_alone).
  *   2. Build the graph of waits from this one on.  For each wait: read its
- *   line;
- *      an edge goes to each entry that keeps it out (graph_follow).  For each
- *      of these: if its actor waits, too, anywhere, that wait is added
+ *      line; an edge goes to each entry that keeps it out (graph_follow).  For
+ *      each of these: if its actor waits, too, anywhere, that wait is added
  *      (graph_find_waits), and followed in its turn.
  *   3. Cross out the waits that can go on: those of which enough keepers are
- *   not
- *      stuck.  Repeat until nothing more is crossed out (graph_cross_out).
+ *      not stuck.  Repeat until nothing more is crossed out (graph_cross_out).
  *   4. Of what is left, keep the waits on a way from this actor back to itself
  *      (graph_mark_ways).  If there are any, this actor is in a circle.
  *   5. If this wait is the youngest of the circle, it is the victim

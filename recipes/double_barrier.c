@@ -9,8 +9,58 @@
  *     -                 there                  it died inside: broken
  *     -                 -                      it has left and gone
  *
- * Every step below is one multi that fails where the picture has changed; the
- * steps then look again.  Any of them may be repeated. */
+ * The steps.  Each is one multi that fails if the picture has changed; then the
+ * party looks again.  Any of them may be repeated, by any party.
+ *
+ *   enter     1. Make the own znode, ephemeral and sequential (gate_join).
+ *             2. Watch it; if its version is above 0 the round has begun: take
+ *                the list of its members from `ready` (enter_round).  Inside.
+ *             3. Fewer than N wait: sleep until the own znode changes.
+ *             4. N wait: begin the round for the first N of them (round_begin).
+ *                In one step create `ready`, which lists them, a child of it
+ *                for each, and write "inside" into each znode, at version 0.
+ *                Go to 2.
+ *             5. `ready` is there: a round runs.  If no member that lives is
+ *                inside, clear it away (picture_bury) and go to 2; else watch
+ *                one that is, and sleep (enter_behind).
+ *   withdraw  Delete the own znode at version 0 (gate_withdraw).  If that is
+ *             ZKE_BADVERSION, the round has begun: the party is inside.
+ *   leave     1. Delete the own child of `ready`: together with a check that
+ *                another member's is there, or, as the last one, together with
+ *                `ready` (stay_depart_once).
+ *             2. Sleep until `ready` has gone (all have left), or a member is
+ *                seen dead (broken).
+ *             3. Delete the own znode (stay_end).
+ *   broken    A party that sees a dead member writes "broken" into `ready`,
+ *             which wakes all that watch it (stay_broken).
+ *
+ * Why no party is counted and yet out, or inside and not counted: both the
+ * round's beginning and a withdrawal ask for version 0 of the same znode, so
+ * only one of them is made.
+ *
+ * Why a leave does not end too early: `ready` goes only in the step of the last
+ * member, whose check fails while another child is there.  Why it does not
+ * hang: a member that dies inside leaves its child without a znode, and each
+ * one in leave watches the directory, so it sees that.
+ *
+ * A death: before step 4 of enter the party's znode just goes.  Between 4 and
+ * leave's 1 it is dead inside.  After that it had left.  A round all of whose
+ * members have died is cleared away by the next round (enter's 5).
+ *
+ * A lost reply: of enter's 1, the guid tells; of all others, the next look
+ * reads whether the step was made.
+ *
+ * Invariants:
+ *  1. znode and name are set exactly while the party is WAITING, INSIDE or
+ *     LEAVING.
+ *  2. While it is, what can change its picture is watched, or `changed` is set.
+ *  3. members, round, broken and dead are of one round: the present or the
+ *     last.
+ *
+ * Names: arrivals_ those that wait; change_ a multi under way; picture_ one
+ * snapshot; round_ its beginning; gate_ the object; enter_, stay_ a look while
+ * waiting, and while inside or leaving.  Begin with enter_look(), then
+ * stay_look(). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -26,8 +76,9 @@
 #include "text.h"
 #include "znode.h"
 
-#define PLACE "double-barrier"
+#define PLACE "double-barrier" /* the directory's kind, unless told otherwise */
 
+/* What stands before the number in a party's name. */
 static const char *const party_kinds[] = {"party-"};
 
 /* `ready` begins with one of these, of equal length. */
@@ -38,34 +89,37 @@ static const char word_running[] = "running\n", word_broken[] = "broken \n";
 static const char own_broken[] = "broken ";
 
 enum {
-  WORD = sizeof word_running - 1,
+  WORD = sizeof word_running - 1, /* bytes of either word */
   PATIENCE = 250 /* ms that a step inside zke_dispatch() repeats itself */
 };
 
+/* One party.  The mutex of r guards what changes: from state on. */
+
 struct zke_double_barrier {
   zke_recipe r;
-  int parties;
-  char *kind;  /* of the directory */
+  int parties; /* N */
+  char *kind;  /* of the directory; a copy */
   char *ready; /* path of `ready` */
   zke_double_barrier_fn listener;
   void *context;
-  int state;
+  int state;               /* ZKE_DOUBLE_BARRIER_… */
   bool calling;            /* a blocking call runs */
   bool hasty;              /* it does not wait for the others to leave */
-  char *znode;             /* path of one's own, or NULL */
-  const char *name;        /* its last part */
+  char *znode;             /* path of the own znode, or NULL */
+  const char *name;        /* its last part, in znode */
   int64_t round;           /* zxid of the round, while inside and afterwards */
   bool broken;             /* that round is */
-  char dead[128];          /* who died in it, as far as it is known */
-  bool told_in;            /* zke_double_barrier_enter() has returned */
-  bool told_out;           /* so has zke_double_barrier_leave() */
+  char dead[128];          /* who died in it; "": not known */
+  bool told_in;            /* enter has returned for this round */
+  bool told_out;           /* so has leave */
   zke_party_list *members; /* of that round, or NULL */
-  int outcome;             /* how the last leave ended */
+  int outcome;             /* ZKE_… by which the last leave ended */
 };
 
 /* ---- lists of parties ---- */
 
-/* Everything in one block. */
+/* Copy parties, with their strings, into one block, for zke_free(); NULL
+ * without memory. */
 static zke_party_list *list_pack(zke *z, const zke_party *p, int count) {
   size_t text = 0;
   for (int i = 0; i < count; i++)
@@ -104,8 +158,9 @@ static void list_say(const zke_party_list *list, char *text, size_t size) {
 
 /* ---- a party's znode ---- */
 
-/* Cut the data of one that waits into strings.  False: it does not wait, or is
- * none of ours. */
+/* Cut the data of one that waits, "waiting <pid> <identity>\n<data>", into
+ * strings.  False: it does not wait (its version is above 0), or it was made by
+ * other means. */
 static bool party_read(zke_op_result *node, const char *name, zke_party *p) {
   int64_t pid;
   if (node->rc != ZKE_OK || node->len <= 0) return false;
@@ -129,17 +184,17 @@ static bool party_read(zke_op_result *node, const char *name, zke_party *p) {
   return true;
 }
 
-/* Those who wait for a round, in order. */
+/* Those that wait for a round, in order. */
 typedef struct arrivals {
-  zke_entries *entries;
-  int read_count;
+  zke_entries *entries; /* all parties' names, members' among them */
+  int read_count;       /* of ops and read */
   zke_op *ops;
-  zke_op_result *read;
+  zke_op_result *read; /* their znodes; waiting points into these */
   zke_party *waiting;
   int count; /* of waiting */
 } arrivals;
 
-/* Any of the arrays may be missing, where memory was short. */
+/* Any of the arrays may be missing, if memory was short. */
 static void arrivals_clear(arrivals *a) {
   for (int i = 0; a->ops && i < a->read_count; i++)
     zke_free((void *)(uintptr_t)a->ops[i].path);
@@ -157,8 +212,8 @@ static int session_order(const void *key, const void *element) {
   return id < info->id ? -1 : id > info->id;
 }
 
-/* Drop those whose process has died and whose znode nobody has removed yet:
- * they are not there. */
+/* Drop those whose process has died, and whose znode nobody has removed yet: a
+ * round that begins with them would be broken from the start. */
 static int arrivals_bury(zke *z, arrivals *a) {
   zke_session_list *s = NULL;
   int living = 0;
@@ -174,8 +229,8 @@ static int arrivals_bury(zke *z, arrivals *a) {
   return rc;
 }
 
-/* Reads all arrivals in one snapshot, and whose sessions have ended: these do
- * not count. */
+/* Read all parties' znodes in one snapshot, keep those that wait, and drop
+ * those whose process has died. */
 static int arrivals_read_all(zke *z, const char *path, arrivals *a) {
   size_t n = (size_t)a->entries->count;
   a->ops = zke_alloc(z, n * sizeof *a->ops);
@@ -196,8 +251,9 @@ static int arrivals_read_all(zke *z, const char *path, arrivals *a) {
   return rc == ZKE_OK ? arrivals_bury(z, a) : rc;
 }
 
-/* Where there are fewer than `least` parties of any sort, none are read.  To
- * be cleared whatever is returned. */
+/* Read who waits.  If there are fewer than `least` parties of any sort, no
+ * znode is read: so coming early costs one read.  To be cleared whatever is
+ * returned. */
 static int arrivals_read(zke *z, const char *path, int least, arrivals *a) {
   memset(a, 0, sizeof *a);
   int rc = zke_recipe_entries(z, path, party_kinds, 1, NULL, NULL, &a->entries,
@@ -208,15 +264,17 @@ static int arrivals_read(zke *z, const char *path, int least, arrivals *a) {
 
 /* ---- a multi under way ---- */
 
+/* Operations are added one by one; then change_do() makes them and releases
+ * all.  A failure for want of memory is noted, and is what change_do() returns.
+ */
 typedef struct change {
   zke *z;
-  int count, room;
+  int count, room; /* operations that were added, and that fit */
   bool no_memory;
   zke_op *ops; /* their paths are the change's */
 } change;
 
-/* Begin a step of at most so many operations. Without memory it fails when it
- * is made. */
+/* Begin a step of at most `room` operations. */
 static void change_new(change *c, zke *z, int room) {
   *c = (change){.z = z, .room = room};
   c->ops = zke_alloc(z, (size_t)room * sizeof *c->ops);
@@ -233,8 +291,7 @@ static zke_op *change_op(change *c, const char *directory, const char *name,
   return *path ? &c->ops[c->count++] : NULL;
 }
 
-/* One more operation of the change: a persistent node.  Where memory is short
- * the change notes it, and fails as a whole. */
+/* Add the making of a persistent node. */
 static void change_create(change *c, const char *directory, const char *name,
                           const void *data, int len) {
   char *path;
@@ -242,7 +299,8 @@ static void change_create(change *c, const char *directory, const char *name,
   if (op) zke_op_create(op, path, data, len, ZKE_OPEN_ACL, ZKE_PERSISTENT);
 }
 
-/* The version makes the change fail where somebody else was faster. */
+/* Add a write.  The version makes the change fail if somebody else was faster;
+ * -1 for any.  text lives until change_do(). */
 static void change_set(change *c, const char *directory, const char *name,
                        const char *text, int version) {
   char *path;
@@ -250,7 +308,7 @@ static void change_set(change *c, const char *directory, const char *name,
   if (op) zke_op_set(op, path, text, (int)strlen(text), version);
 }
 
-/* As change_set(), with the same use of the version. */
+/* Add a deletion, with the same use of the version. */
 static void change_delete(change *c, const char *directory, const char *name,
                           int version) {
   char *path;
@@ -258,16 +316,16 @@ static void change_delete(change *c, const char *directory, const char *name,
   if (op) zke_op_delete(op, path, version);
 }
 
-/* Add that a znode is there, of whatever version. */
+/* Add a check that a node is there, of any version. */
 static void change_check(change *c, const char *directory, const char *name) {
   char *path;
   zke_op *op = change_op(c, directory, name, &path);
   if (op) zke_op_check(op, path, -1);
 }
 
-/* Do it and release it.  ZKE_LOOK_AGAIN: the picture has changed.
- * (ZKE_NOTEMPTY is no such case: only a foreigner's child has children, and it
- * would stay so.) */
+/* Make the change, and release it.  ZKE_LOOK_AGAIN: the picture has changed.
+ * (ZKE_NOTEMPTY is no such case: only a child that somebody has made by hand
+ * has children, and it would stay so.) */
 static int change_do(change *c) {
   int rc =
       c->no_memory ? ZKE_NOMEM : zke_recipe_multi(c->z, c->ops, c->count, NULL);
@@ -277,18 +335,22 @@ static int change_do(change *c) {
   return rc == ZKE_NONODE || rc == ZKE_BADVERSION ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* ---- the round ---- */
+/* ---- the round ----
+ *
+ * `ready` is "running\n" or "broken \n", and behind it a record of each member.
+ * Who they are and what they brought is so known to all as long as the round is
+ * there, whatever has become of them. */
 
 /* `ready`, its children and those of the directory in one snapshot. */
 typedef struct picture {
   zke_op_result read[3];
   const zke_strings *inside; /* children of ready: who has not left */
-  const zke_strings *there;  /* who has a znode; foreign names among them */
-  int64_t round;             /* 0: there is none */
+  const zke_strings *there;  /* who has a znode; other names among them */
+  int64_t round;             /* czxid of `ready`; 0: there is none */
   bool broken;               /* it has been said */
   char *text;                /* a copy of ready's data, cut into strings */
-  zke_party *members;
-  int count;
+  zke_party *members;        /* its strings lie in text */
+  int count;                 /* of members */
 } picture;
 
 /* Release a picture, also one that could not be read whole. */
@@ -333,7 +395,8 @@ static bool member_read(char *text, int len, int *at, zke_party *p) {
   return true;
 }
 
-/* Read ready's data; ZKE_OTHERKIND where it is not one of ours. */
+/* Read ready's data; ZKE_OTHERKIND if it has another form.  The records are
+ * counted first, and then cut. */
 static int picture_parse(picture *p, zke *z, const char *ready) {
   const zke_op_result *node = &p->read[0];
   int len = node->len, at, count = 0;
@@ -359,7 +422,7 @@ static int picture_parse(picture *p, zke *z, const char *ready) {
   return ZKE_OK;
 }
 
-/* To be cleared whatever is returned. */
+/* Read it all, in one snapshot.  To be cleared whatever is returned. */
 static int picture_take(picture *p, zke *z, const char *path,
                         const char *ready) {
   static const zke_strings none;
@@ -385,14 +448,13 @@ static int name_order(const void *key, const void *element) {
   return strcmp(key, *(char *const *)element);
 }
 
-/* Names come sorted. */
+/* Is this name in a list, which is sorted? */
 static bool names_have(const zke_strings *names, const char *name) {
   return names->count && bsearch(name, names->data, (size_t)names->count,
                                  sizeof *names->data, name_order) != NULL;
 }
 
-/* Has the member's round begun, and has it not left? Its child of `ready`
- * tells. */
+/* Has the member not left yet?  Its child of `ready` tells. */
 static bool picture_inside(const picture *p, const zke_party *m) {
   return names_have(p->inside, m->name);
 }
@@ -412,7 +474,7 @@ static const zke_party *picture_dead(const picture *p) {
 }
 
 /* A member of which there is a znode, or NULL: then the round is over for all,
- * and nobody looks at `ready` any more. */
+ * and no member looks at `ready` any more. */
 static const zke_party *picture_living(const picture *p) {
   for (int i = 0; i < p->count; i++) {
     if (picture_there(p, &p->members[i])) return &p->members[i];
@@ -421,7 +483,8 @@ static const zke_party *picture_living(const picture *p) {
 }
 
 /* A member that lives and is inside, or NULL: then nothing can become of the
- * round any more.  Those in leave may be stopped: nobody waits for them. */
+ * round any more, and the next one may begin.  Members in leave may be stopped:
+ * nobody waits for them. */
 static const zke_party *picture_staying(const picture *p) {
   for (int i = 0; i < p->count; i++) {
     const zke_party *m = &p->members[i];
@@ -432,9 +495,9 @@ static const zke_party *picture_staying(const picture *p) {
 
 enum { DEATH = 160 }; /* bytes of the sentence on who died */
 
-/* Leave to the members that are in leave the word that the round was broken, in
- * their own znodes: `ready` will not tell them any more.  The word is written
- * into text, which the change keeps until it is done. */
+/* Tell the members that are in leave, in their own znodes, that the round was
+ * broken: `ready` is about to go, and would be taken for a good end.  The word
+ * is written into text, which has to live until the change is done. */
 static void picture_mark(const picture *p, change *c, const char *path,
                          char text[DEATH]) {
   const zke_party *dead = picture_dead(p);
@@ -447,8 +510,9 @@ static void picture_mark(const picture *p, change *c, const char *path,
   }
 }
 
-/* Clear away a round in which nobody stays.  Its children have names that never
- * come again: so this does not hit a later round. */
+/* Clear away a round in which nobody stays, in one step.  Its children have
+ * names that never come again, and `ready` the version that was read: so this
+ * does not hit a later round. */
 static int picture_bury(const picture *p, zke *z, const char *path,
                         const char *ready) {
   change c;
@@ -463,7 +527,7 @@ static int picture_bury(const picture *p, zke *z, const char *path,
 
 /* ---- beginning a round ---- */
 
-/* What `ready` is to contain, in one block. */
+/* What `ready` is to contain, in one block (member_read() has the form). */
 static char *round_text(zke *z, const zke_party *p, int count, int *len_out) {
   size_t size = WORD + 1;
   for (int i = 0; i < count; i++)
@@ -485,7 +549,10 @@ static char *round_text(zke *z, const zke_party *p, int count, int *len_out) {
   return text;
 }
 
-/* ZKE_NODEEXISTS: another round runs. */
+/* Begin a round with these N, in one step, which fails if any of them is not as
+ * its owner made it.  Any party may do this; the one that does may itself be
+ * beyond the first N.  ZKE_NODEEXISTS: another round runs; ZKE_LOOK_AGAIN: a
+ * party has gone, or somebody was faster. */
 static int round_begin(zke_double_barrier *b, const zke_party *p) {
   zke *z = b->r.z;
   change c;
@@ -507,15 +574,22 @@ static int round_begin(zke_double_barrier *b, const zke_party *p) {
   return rc;
 }
 
-/* ---- watching ---- */
+/* ---- watching ----
+ *
+ *   waiting   the own znode; behind a round also `ready`, and the znode and
+ *             child of one member that is inside
+ *   inside    the own znode, `ready`, and the next member's znode in the ring
+ *   leaving   the same, the ring up to the next member in leave, and the
+ *             directory
+ */
 
 /* Watch a znode for its end and for changes of its data. */
 static int gate_watch(zke_double_barrier *b, const char *path, zke_stat *stat) {
   return zke_get(b->r.z, path, zke_recipe_watcher, &b->r, NULL, NULL, stat);
 }
 
-/* Watch another party's znode, or its child of `ready`.  ZKE_LOOK_AGAIN where
- * that has gone. */
+/* Watch another party's znode, or its child of `ready`.  ZKE_LOOK_AGAIN: that
+ * has gone. */
 static int gate_watch_party(zke_double_barrier *b, const char *directory,
                             const zke_party *m) {
   char *path = zke_recipe_path(b->r.z, directory, m->name);
@@ -524,7 +598,8 @@ static int gate_watch_party(zke_double_barrier *b, const char *directory,
   return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* Watch `ready` of a round.  ZKE_LOOK_AGAIN where it has gone. */
+/* Watch `ready` of a round.  ZKE_LOOK_AGAIN: it has gone, or is another
+ * round's. */
 static int gate_watch_ready(zke_double_barrier *b, int64_t round) {
   zke_stat stat;
   int rc = gate_watch(b, b->ready, &stat);
@@ -532,8 +607,8 @@ static int gate_watch_ready(zke_double_barrier *b, int64_t round) {
   return rc == ZKE_OK && stat.czxid != round ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* Take back what is still watched of one's round.  The watches do no harm,
- * only needless wake-ups: failures do not matter. */
+/* Take back what is still watched of the round.  A watch that stays does no
+ * harm but to wake this process for nothing: so failures do not matter. */
 static void gate_unwatch(zke_double_barrier *b) {
   zke_remove_watch(b->r.z, b->ready, ZKE_WATCH_DATA, zke_recipe_watcher, &b->r);
   zke_remove_watch(b->r.z, b->r.path, ZKE_WATCH_CHILD, zke_recipe_watcher,
@@ -553,7 +628,7 @@ static void gate_tell(zke_double_barrier *b, int event) {
   zke_recipe_tell(&b->r, event, b->round, NULL, 0);
 }
 
-/* Out, with nothing left of one's own. */
+/* Forget the own znode: the party is OUT, or LOST. */
 static void gate_out(zke_double_barrier *b, int state) {
   b->state = state;
   zke_free(b->znode);
@@ -566,7 +641,7 @@ static int gate_discard(zke_double_barrier *b) {
   return zke_recipe_discard(b->r.z, b->znode, ZKE_EPHEMERAL, 0);
 }
 
-/* One's znode has gone, or the session. */
+/* The own znode has gone, or the session. */
 static void gate_lose(zke_double_barrier *b) {
   gate_out(b, ZKE_DOUBLE_BARRIER_LOST);
   gate_tell(b, ZKE_DOUBLE_BARRIER_LOST);
@@ -587,7 +662,9 @@ static int gate_lost(const zke_double_barrier *b) {
 
 /* ---- entering ---- */
 
-/* One's round has begun: get to know it. */
+/* The own znode says that the round has begun: get to know it.  If memory is
+ * short the step is made again; the state stays WAITING until the members are
+ * known.  ZKE_LOOK_AGAIN: inside; look as one that is. */
 static int enter_round(zke_double_barrier *b, int64_t round) {
   picture p;
   int rc = picture_take(&p, b->r.z, b->r.path, b->ready);
@@ -612,9 +689,10 @@ static int enter_round(zke_double_barrier *b, int64_t round) {
   return rc;
 }
 
-/* There are enough, but a round runs: wait for its end, or clear it away when
- * no living member is inside.  One that is inside is watched, for its death and
- * its leaving; then there may be another one to watch. */
+/* There are enough, but a round runs: wait for its end, or clear it away if no
+ * living member is inside.  One that is inside is watched, for its death and
+ * its leaving; then there may be another one to watch.  So a party behind a
+ * round is woken N times or so at most, one after the other. */
 static int enter_behind(zke_double_barrier *b) {
   picture p;
   int rc = picture_take(&p, b->r.z, b->r.path, b->ready);
@@ -635,7 +713,9 @@ static int enter_behind(zke_double_barrier *b) {
   return rc;
 }
 
-/* A look while waiting: is the round there, can it begin? */
+/* A look while waiting: has the round begun, can it begin?  The own znode is
+ * watched before the arrivals are read: a party that comes after that sees this
+ * one, and begins the round, which fires the watch. */
 static int enter_look(zke_double_barrier *b) {
   arrivals a;
   zke_stat own;
@@ -659,8 +739,8 @@ static int enter_look(zke_double_barrier *b) {
 
 /* ---- inside, and leaving ---- */
 
-/* The last member clears away a broken round; if it cannot, the next round
- * does. */
+/* The last member that goes clears away a broken round; if it cannot, the next
+ * round does. */
 static void stay_tidy(zke_double_barrier *b) {
   picture p;
   if (picture_take(&p, b->r.z, b->r.path, b->ready) == ZKE_OK &&
@@ -669,7 +749,7 @@ static void stay_tidy(zke_double_barrier *b) {
   picture_clear(&p);
 }
 
-/* Out of the round, whatever the outcome. */
+/* Out of the round, with that outcome. */
 static int stay_end(zke_double_barrier *b, int outcome) {
   gate_unwatch(b);
   gate_discard(b);
@@ -682,7 +762,9 @@ static int stay_end(zke_double_barrier *b, int outcome) {
   return ZKE_OK;
 }
 
-/* A member has died: see to it that all who watch `ready` are woken. */
+/* A member has died: write that into `ready`, unless it says so already, so
+ * that all that watch it are woken; tell the listener once; and go out, if this
+ * party is in leave. */
 static int stay_broken(zke_double_barrier *b, const picture *p) {
   const zke_op_result *node = &p->read[0];
   if (p->round == b->round && !p->broken) {
@@ -707,9 +789,11 @@ static int stay_broken(zke_double_barrier *b, const picture *p) {
   return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* Watch the members behind one's own place in the ring: up to the next that is
- * in leave, and watches on from there, where this one is in leave; else just
- * the next.  So each death is told at once, unless that one is stopped. */
+/* Watch the members behind the own place in the ring.  A party inside watches
+ * just the next one that has a znode.  A party in leave watches up to the next
+ * one that is in leave, too, which watches on from there.  So each member that
+ * is inside is watched by somebody in leave, and its death is told at once,
+ * unless that one is stopped. */
 static int stay_watch_ring(zke_double_barrier *b, const picture *p) {
   int own = 0, rc = ZKE_OK;
   while (own < p->count && strcmp(p->members[own].name, b->name) != 0) own++;
@@ -722,8 +806,9 @@ static int stay_watch_ring(zke_double_barrier *b, const picture *p) {
   return rc;
 }
 
-/* In leave one also watches who comes and goes at all: there a death is seen by
- * whoever waits, though a neighbour in the ring be stopped. */
+/* Set the watches of a party that is inside or in leave.  In leave it also
+ * watches who comes and goes at all, so it sees a death also if its neighbour
+ * in the ring is stopped.  A call that does not wait needs none. */
 static int stay_watch(zke_double_barrier *b, const picture *p) {
   if (b->hasty) return ZKE_OK;
   int rc = gate_watch(b, b->znode, NULL);
@@ -734,8 +819,8 @@ static int stay_watch(zke_double_barrier *b, const picture *p) {
   return rc == ZKE_OK ? stay_watch_ring(b, p) : rc;
 }
 
-/* `ready` has gone after one had left: all have left, or one's own znode tells
- * that the round was broken. */
+/* `ready` has gone after this party had left: all have left, unless the own
+ * znode tells that the round was broken (picture_mark()). */
 static int stay_over(zke_double_barrier *b) {
   char *data = NULL;
   size_t word = sizeof own_broken - 1;
@@ -752,7 +837,8 @@ static int stay_over(zke_double_barrier *b) {
   return stay_end(b, broken ? ZKE_BROKEN : ZKE_OK);
 }
 
-/* A look while inside or leaving: is it over, is it broken? */
+/* A look while inside or leaving.  In this order: has the own znode gone; is
+ * the round over; is it broken; else watch. */
 static int stay_look(zke_double_barrier *b) {
   picture p;
   int rc = picture_take(&p, b->r.z, b->r.path, b->ready);
@@ -771,9 +857,11 @@ static int stay_look(zke_double_barrier *b) {
   return rc;
 }
 
-/* Delete one's child of `ready`: alone where another member is seen to stay,
- * else together with `ready` and what foreigners have put there.  So the last
- * one's leaving is the end. */
+/* One try to leave: delete the own child of `ready`.  If another member stays,
+ * the same step checks that its child is still there; if none does, `ready` and
+ * all that is in it goes in the same step.  So the last member's leaving is the
+ * end: of two that leave at the same time one finds its check to fail, and
+ * looks again. */
 static int stay_depart_once(zke_double_barrier *b, const picture *p) {
   const char *other = NULL;
   change c;
@@ -790,8 +878,8 @@ static int stay_depart_once(zke_double_barrier *b, const picture *p) {
   return change_do(&c);
 }
 
-/* Repeats the departure while others depart at the same time: each of them
- * changes the picture once, so this ends. */
+/* Repeated while others leave at the same time: each of them changes the
+ * picture once, so this ends. */
 static int stay_depart(zke *z, void *arg) {
   zke_double_barrier *b = arg;
   int rc = ZKE_LOOK_AGAIN;
@@ -806,8 +894,8 @@ static int stay_depart(zke *z, void *arg) {
 
 /* ---- the object ---- */
 
-/* One look, repeated while the picture changes under it.  What the state is
- * decides where to look: at the arrivals, or at the round. */
+/* One look, repeated while the picture changes under it.  The state decides
+ * where to look: at the arrivals, or at the round.  For zke_retry(). */
 static int gate_look(zke *z, void *arg) {
   zke_double_barrier *b = arg;
   int rc = ZKE_LOOK_AGAIN;
@@ -822,7 +910,8 @@ static int gate_look(zke *z, void *arg) {
   return rc;
 }
 
-/* A blocking call repeats what failed by itself. */
+/* A blocking call repeats a failed step by itself; in a dispatch it is repeated
+ * for a short time here. */
 static int gate_step(zke_recipe *r) {
   zke_double_barrier *b = (zke_double_barrier *)r;
   if (b->calling) return gate_look(r->z, b);
@@ -843,7 +932,7 @@ static void gate_deliver(zke_recipe *r, int event, int64_t number,
   if (b->listener) b->listener(b, event, number, b->context);
 }
 
-/* The object is freed. Inside a round that is a death: the others find it
+/* The object is freed.  Inside a round that is as a death: the others find it
  * broken. */
 static void gate_quit(zke_recipe *r) {
   zke_double_barrier *b = (zke_double_barrier *)r;
@@ -901,7 +990,7 @@ static int gate_place(zke_double_barrier *b, int64_t deadline_ms) {
   return rc;
 }
 
-/* Make one's znode.  From then on the step does what is due. */
+/* Make the own znode.  From then on the step does what is due. */
 static int gate_join(zke_double_barrier *b, const void *data, int len,
                      int64_t deadline_ms) {
   int text_len = 0;
@@ -923,17 +1012,16 @@ static int gate_join(zke_double_barrier *b, const void *data, int len,
   return ZKE_OK;
 }
 
-/* Delete the own znode while it is at version 0, which is: while no round has
- * it. */
+/* One try to delete the own znode at version 0: while no round has it. */
 static int withdraw_once(zke *z, void *arg) {
   const zke_double_barrier *b = arg;
   int rc = zke_delete(z, b->znode, 0);
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* Delete one's znode as one made it.  ZKE_BADVERSION: the round has begun.
- * After any other failure it goes all the same: if the round begins before, a
- * member has left it. */
+/* Withdraw.  ZKE_BADVERSION: the round has begun, and the party is in it.
+ * After any other failure the znode goes all the same: if the round begins
+ * before that, a member dies inside. */
 static int gate_withdraw(zke_double_barrier *b) {
   int rc = zke_retry(b->r.z, withdraw_once, b, ZKE_FOREVER);
   if (rc != ZKE_BADVERSION) {
@@ -945,7 +1033,8 @@ static int gate_withdraw(zke_double_barrier *b) {
   return rc;
 }
 
-/* Out again after a failure; or inside after all. */
+/* Out again after a failure, whose code and sentence stay; or ZKE_OK: inside
+ * after all. */
 static int enter_give_up(zke_double_barrier *b, int rc) {
   zke_sentence kept;
   zke_recipe_keep(&kept);
@@ -957,7 +1046,7 @@ static int enter_give_up(zke_double_barrier *b, int rc) {
     int64_t limit = zke_recipe_grace(b->r.z);
     if (gate_withdraw(b) == ZKE_BADVERSION &&
         zke_retry(b->r.z, gate_look, b, ZKE_FOREVER) != ZKE_OK) {
-      gate_discard(b); /* nobody can tell whether one is inside */
+      gate_discard(b); /* it cannot be told whether it is inside */
       gate_out(b, ZKE_DOUBLE_BARRIER_OUT);
     }
     zke_limit(b->r.z, limit);
@@ -968,7 +1057,7 @@ static int enter_give_up(zke_double_barrier *b, int rc) {
 
 /* ---- who is missing ---- */
 
-/* Those of one's round who have not left. */
+/* Those of the party's round that have not left. */
 static int missing_members(const zke_double_barrier *b, zke_party_list **out) {
   picture p;
   int count = 0;
@@ -986,7 +1075,7 @@ static int missing_members(const zke_double_barrier *b, zke_party_list **out) {
   return rc;
 }
 
-/* Those who wait as well. */
+/* Those that wait, this party among them. */
 static int missing_arrivals(const zke_double_barrier *b, zke_party_list **out) {
   arrivals a;
   int rc = arrivals_read(b->r.z, b->r.path, 0, &a);
@@ -996,7 +1085,7 @@ static int missing_arrivals(const zke_double_barrier *b, zke_party_list **out) {
   return rc;
 }
 
-/* Explain why one is still outside; the code stays. */
+/* Explain why the party is still outside; the code stays. */
 static int enter_say(const zke_double_barrier *b, int rc) {
   char who[384];
   zke_sentence kept;
@@ -1071,10 +1160,10 @@ static int left(zke_recipe *r) {
   return ZKE_OK;
 }
 
-/* Leaving has failed: out all the same, by one's znode, as if one had died
- * inside.  Nobody waits for a member that has given up, and none is told that
- * all is well.  Returns rc; the end of the session leaves things as they are,
- * for that is told by itself. */
+/* Leaving has failed: out all the same, by deleting the own znode, as if the
+ * party had died inside.  So nobody waits for a member that has given up, and
+ * none is told that all is well.  Returns rc.  After the session's end nothing
+ * is left to do. */
 static int depart_give_up(zke_double_barrier *b, int rc) {
   zke_sentence kept;
   if (rc == ZKE_INVALIDSTATE || rc == ZKE_SESSIONEXPIRED) return rc;
@@ -1123,8 +1212,10 @@ static int stay_outcome(zke_double_barrier *b) {
   return b->outcome == ZKE_BROKEN ? gate_say_broken(b) : b->outcome;
 }
 
-/* A round ends for all at once.  Where the deadline comes first one is out all
- * the same: the others see its znode gone, and that it had departed. */
+/* Leave, and wait for the end of the round, which comes for all at once.  If
+ * the deadline comes first the party is out all the same: the others see that
+ * its child went before its znode, so it had left.  A leave that was started
+ * before, and has ended, tells how. */
 static int gate_leave(zke_double_barrier *b, int64_t deadline_ms) {
   b->hasty = deadline_ms <= zke_now(b->r.z);
   if (b->state == ZKE_DOUBLE_BARRIER_OUT && !b->told_out)
@@ -1145,8 +1236,8 @@ static int gate_leave(zke_double_barrier *b, int64_t deadline_ms) {
   return rc;
 }
 
-/* Out of a round at once, whatever becomes of it.  Returns the code of the
- * session's end alone. */
+/* Out of a round at once, whatever becomes of it.  Fails only if the session
+ * has ended. */
 static int gate_pass(zke_double_barrier *b) {
   int rc = b->state == ZKE_DOUBLE_BARRIER_INSIDE ? gate_depart(b) : ZKE_OK;
   if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) {
@@ -1156,8 +1247,8 @@ static int gate_pass(zke_double_barrier *b) {
   return b->state == ZKE_DOUBLE_BARRIER_INSIDE ? rc : ZKE_OK;
 }
 
-/* Enter, keep who is of the round, and pass.  One that is inside still has been
- * told so by another thread, and is on its way out. */
+/* Enter, copy who is of the round, and leave at once.  An object that is still
+ * inside of a round leaves that one first. */
 static int gate_meet(zke_double_barrier *b, const void *data, int len,
                      int64_t deadline_ms, zke_party_list **list) {
   int rc = gate_pass(b);
@@ -1174,7 +1265,7 @@ static int gate_meet(zke_double_barrier *b, const void *data, int len,
 
 /* ---- the interface ---- */
 
-/* deadline_ms: 0 for a call that does not wait. */
+/* Begin a call, one at a time; deadline_ms: 0 for a call that does not wait. */
 static int gate_call(zke_double_barrier *b, int64_t deadline_ms) {
   zke_recipe *r = (zke_recipe *)b;
   int rc =
@@ -1229,6 +1320,7 @@ int zke_double_barrier_new(zke *z, const char *path, int parties,
   return ZKE_OK;
 }
 
+/* Inside of a round this is as a death (gate_quit()). */
 void zke_double_barrier_free(zke_double_barrier *barrier) {
   zke_recipe_free((zke_recipe *)barrier);
 }
@@ -1319,6 +1411,7 @@ int zke_double_barrier_leave_start(zke_double_barrier *barrier) {
   return gate_return(barrier, rc);
 }
 
+/* For a program that has no dispatch. */
 int zke_double_barrier_step(zke_double_barrier *barrier) {
   int rc = gate_call(barrier, 0);
   if (rc != ZKE_OK) return rc;
@@ -1348,7 +1441,7 @@ int64_t zke_double_barrier_token(zke_double_barrier *barrier) {
   return round;
 }
 
-/* How one's last round stands; to be called after a look. */
+/* How the party's last round stands; to be called after a look. */
 static int gate_check(const zke_double_barrier *b) {
   if (b->broken) return gate_say_broken(b);
   return b->state == ZKE_DOUBLE_BARRIER_INSIDE ? ZKE_OK : gate_not_inside(b);
@@ -1410,8 +1503,8 @@ static bool gate_describe(const picture *p, zke_party *m) {
   return inside || there;
 }
 
-/* The members and those who wait, as one list, for zke_free(); NULL: there is
- * no memory. */
+/* The members and those that wait, as one list, for zke_free(); NULL without
+ * memory. */
 static zke_party_list *gate_list(zke *z, const picture *p, const arrivals *a) {
   size_t most = (size_t)p->count + (size_t)a->count + 1;
   zke_party *all = zke_alloc(z, most * sizeof *all);
@@ -1427,7 +1520,7 @@ static zke_party_list *gate_list(zke *z, const picture *p, const arrivals *a) {
   return list;
 }
 
-/* Members first, then those who wait. */
+/* Members first, then those that wait. */
 static int gate_parties(zke *z, const char *path, const char *ready,
                         zke_party_list **list_out) {
   picture p;
@@ -1447,7 +1540,7 @@ static int gate_parties(zke *z, const char *path, const char *ready,
   return rc;
 }
 
-/* For whoever looks from outside, without an object. */
+/* For a look from outside, without an object. */
 int zke_double_barrier_parties(zke *z, const char *path,
                                zke_party_list **list_out) {
   if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");

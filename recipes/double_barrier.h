@@ -12,6 +12,12 @@
  *     }
  *     zke_double_barrier_free(barrier);
  *
+ * The rules that every recipe keeps stand in support.h, the algorithm in
+ * double_barrier.c.  It is the double barrier of ZooKeeper's page "Recipes and
+ * Solutions"; rounds, their members' names, and BROKEN are additions, because
+ * there a party that dies inside is taken for one that has left, and a `ready`
+ * that a crash has left lets the next party pass alone.
+ *
  * LAYOUT
  *
  *     /barriers/step                    container, "zkembed double-barrier",
@@ -33,33 +39,53 @@
  * runs waits for the next, of which there is never more than one at a time;
  * so do those beyond N.
  *
- * IF A PROCESS DIES, or is freed or loses its session,
+ * IF A PROCESS DIES, or frees its object, or loses its session,
  * - before its round begins, it is just not there: the others go on waiting;
  * - inside, its znode goes and its child of `ready` stays: the round is broken.
- *   All who are in leave, or come there later, get ZKE_BROKEN;
- * - in leave: it had left.  Nobody is disturbed;
- * - and so do all others: `ready` stays, and is cleared away by the next round.
- *   Nothing else is left behind.
+ *   All members that are in leave, or come there later, get ZKE_BROKEN;
+ * - in leave: it had left.  Nobody is disturbed.
  *
- * WHO IS WOKEN: all N when the round begins, since each one's own znode is what
- * it watches, and all who are in leave when it ends or breaks.  Leaving wakes
- * nobody but for the last, and coming only those in leave: these watch who
- * comes and goes, so that a death inside reaches each of them whatever the
- * others do.  It is told at once by the member before it in the ring that is in
- * leave (and the one before it that is inside, where it dispatches); where that
- * one is stopped, within about a second.  A party that waits behind a round
- * watches one member that is inside, and no other.
+ * If all members die, `ready` stays, and the next round clears it away.
+ * Nothing else is left behind.
  *
- * WHERE A PROCESS IS STOPPED (SIGSTOP) inside, the others wait for it in leave:
- * it lives, and has not left.  In leave or out it holds up nobody, neither its
+ * WHO IS WOKEN: all N when the round begins, since each watches its own znode;
+ * and all that are in leave when it ends or breaks.  Leaving wakes nobody, but
+ * for the last member's.  A party that comes wakes only those in leave: they
+ * watch who comes and goes, so that a death inside reaches each of them
+ * whatever the others do.  A death is told at once by the member before it in
+ * the ring that is in leave (and by the one before it that is inside, if it
+ * dispatches); if that one is stopped, within about a second.  A party that
+ * waits behind a round watches one member that is inside, and no other.
+ *
+ * COSTS, for a party: entering is one write for its znode, leaving one for its
+ * child of `ready` and one for the znode; the party that begins the round makes
+ * one write more.  Each party reads some ten times and sets about five watches
+ * on the way in, and fewer on the way out.  The round's beginning and each
+ * leaving are synced to the disk.  With W members in leave, a death, and a
+ * party that comes meanwhile, makes each of them look again: W reads and W
+ * small writes.
+ *
+ * IF A PROCESS IS STOPPED (SIGSTOP) inside, the others wait for it in leave: it
+ * lives, and has not left.  In leave, or out, it holds up nobody, neither its
  * own round nor the next one.
  *
- * A WITHDRAWAL (deadline or cancel in enter) deletes one's znode only if it is
- * as one made it: so nobody is counted for a round and yet out.  Where the
- * round has begun, enter returns ZKE_OK all the same.
+ * A WITHDRAWAL (deadline or cancel in enter) deletes the party's znode only if
+ * it is as the party made it: so no party is counted for a round and yet out.
+ * If the round has begun, enter returns ZKE_OK all the same.
  *
  * FENCING: the round's number, the zxid of `ready`, increases from round to
  * round.
+ *
+ * MISTAKES, and what they come to:
+ * - Different N on one path: the second party gets ZKE_OTHERKIND.
+ * - Fewer processes than N: enter waits until its deadline; the sentence says
+ *   how many are missing.
+ * - Going on after ZKE_BROKEN as if all had done their work: the sentence names
+ *   the one that has not.
+ * - Entering again before leave: ZKE_MISUSE.
+ * - A listener that calls enter, leave or stop while a blocking call runs:
+ *   ZKE_MISUSE.
+ * - fork(), closing the handle first: as for every recipe (support.h).
  */
 #ifndef ZKEMBED_RECIPES_DOUBLE_BARRIER_H
 #define ZKEMBED_RECIPES_DOUBLE_BARRIER_H
@@ -72,7 +98,17 @@ extern "C" {
 
 typedef struct zke_double_barrier zke_double_barrier;
 
-/* Where a party is. */
+/* Where a party is.
+ *
+ *     OUT -> WAITING            enter, start, meet
+ *     WAITING -> INSIDE         its round has begun
+ *     WAITING -> OUT            stop; a deadline, cancel, a failure
+ *     INSIDE -> LEAVING         leave, leave_start
+ *     LEAVING -> OUT            all have left, the round is broken, or the call
+ *                               does not wait any longer
+ *     all but OUT -> LOST       the znode or the session has gone
+ *     LOST -> OUT               the next call that enters or leaves
+ */
 enum {
   ZKE_DOUBLE_BARRIER_OUT = 0,
   ZKE_DOUBLE_BARRIER_WAITING = 1, /* for its round to begin */
@@ -82,13 +118,39 @@ enum {
                                      told to the listener, too */
 };
 
-/* What a listener hears, and ZKE_DOUBLE_BARRIER_LOST.  While a blocking call
- * runs it may run inside of it: there enter, leave and stop are ZKE_MISUSE. */
+/* What a listener hears, and ZKE_DOUBLE_BARRIER_LOST.  token: the round.  While
+ * a blocking call runs it may run inside of it: there enter, leave and stop are
+ * ZKE_MISUSE.
+ *
+ * Example: steps in an event loop.  The party computes when its round has
+ * begun, and comes again when the round has ended.
+ *
+ *     static void heard(zke_double_barrier *barrier, int event, int64_t token,
+ *                       void *context) {
+ *       (void)context, (void)token;
+ *       if (event == ZKE_DOUBLE_BARRIER_ENTERED) {
+ *         // compute
+ *         zke_double_barrier_leave_start(barrier);
+ *       } else if (event == ZKE_DOUBLE_BARRIER_ALL_LEFT) {
+ *         zke_double_barrier_start(barrier, NULL, 0);
+ *       } else {
+ *         fprintf(stderr, "a party is gone\n");
+ *       }
+ *     }
+ *
+ *     static int begin(zke *z, zke_double_barrier **barrier) {
+ *       zke_double_barrier_options o = ZKE_INIT(zke_double_barrier_options);
+ *       o.listener = heard;
+ *       int rc = zke_double_barrier_new(z, "/barriers/step", 3, &o, barrier);
+ *       if (rc != ZKE_OK) return rc;
+ *       return zke_double_barrier_start(*barrier, NULL, 0);
+ *     }
+ */
 enum {
-  ZKE_DOUBLE_BARRIER_ENTERED = 1,  /* one's round has begun */
-  ZKE_DOUBLE_BARRIER_ALL_LEFT = 2, /* and ended, after leave: one is out */
-  ZKE_DOUBLE_BARRIER_BROKEN = 3    /* a member is gone: still inside one should
-                                      leave; after leave one is out */
+  ZKE_DOUBLE_BARRIER_ENTERED = 1,  /* the party's round has begun */
+  ZKE_DOUBLE_BARRIER_ALL_LEFT = 2, /* and ended, after leave: it is out */
+  ZKE_DOUBLE_BARRIER_BROKEN = 3    /* a member is gone: a party that is inside
+                                      should leave; after leave it is out */
 };
 typedef void (*zke_double_barrier_fn)(zke_double_barrier *barrier, int event,
                                       int64_t token, void *context);
@@ -96,9 +158,9 @@ typedef void (*zke_double_barrier_fn)(zke_double_barrier *barrier, int event,
 typedef struct zke_double_barrier_options {
   size_t size;
   const char *kind; /* for recipes made of this one: what the directory is
-                       marked with; "double-barrier" */
-  zke_double_barrier_fn listener;
-  void *context;
+                       marked with; NULL is "double-barrier"; copied */
+  zke_double_barrier_fn listener; /* or NULL */
+  void *context;                  /* for the listener; borrowed */
 } zke_double_barrier_options;
 
 enum { ZKE_DOUBLE_BARRIER_MOST = 1000 }; /* parties */
@@ -108,18 +170,39 @@ enum { ZKE_DOUBLE_BARRIER_MOST = 1000 }; /* parties */
  *   path         of the barrier; made as a container when first needed
  *   parties      N, 1 to ZKE_DOUBLE_BARRIER_MOST; the same for all
  *   options      NULL for the defaults; copied
- *   barrier_out  out, not NULL; NULL on failure
+ *   barrier_out  out, not NULL; NULL on failure.  For zke_double_barrier_free()
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
- * Threads: any.  In a callback: yes.  Since 0.1. */
+ * Returns ZKE_OK, ZKE_BADARGUMENTS (the path, parties), ZKE_NOMEM, or what the
+ * handle's state asks for.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_double_barrier_new(zke *z, const char *path, int parties,
                                    const zke_double_barrier_options *options,
                                    zke_double_barrier **barrier_out);
 
-/* zke_double_barrier_free - give up waiting, or break the round one is inside
- * of; NULL is fine.  Threads: any, while no other call on it runs.  In a
- * callback: yes. */
+/* zke_double_barrier_free - give up waiting, or break the round that the party
+ * is inside of, and release the object; NULL is fine
+ *
+ * Leave first: a party that frees its object inside is to the others like one
+ * that has died.
+ * Threads: any, while no other call on it runs.  In a callback: yes.
+ * Blocks: on the disk, and until a listener on another thread has returned. */
 ZKE_API void zke_double_barrier_free(zke_double_barrier *barrier);
+
+/* ------------------------------------------------------------------------
+ * Entering and leaving
+ *
+ * Example: one step of a computation.  A broken round is repeated from the data
+ * of the step before.
+ *
+ *     int64_t round;
+ *     rc = zke_double_barrier_enter(barrier, "part 1", 6, deadline, &round);
+ *     if (rc == ZKE_OK) {
+ *       // compute
+ *       rc = zke_double_barrier_leave(barrier, deadline);
+ *       if (rc == ZKE_BROKEN)
+ *         fprintf(stderr, "again: %s\n", zke_errmsg());  // who died
+ *     }
+ * --------------------------------------------------------------------- */
 
 /* zke_double_barrier_enter - wait until N parties are there
  *
@@ -134,7 +217,7 @@ ZKE_API void zke_double_barrier_free(zke_double_barrier *barrier);
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence says how many are
  *                         missing and who is there
  *   ZKE_CANCELLED         zke_double_barrier_cancel()
- *   ZKE_LOST              one's znode was deleted by somebody
+ *   ZKE_LOST              its znode was deleted by somebody
  *   ZKE_OTHERKIND         the path is another recipe's, or has another N
  *   ZKE_LIMIT             the data of N parties is more than fits one value
  *   ZKE_MISUSE            inside already, or another thread's call runs
@@ -156,7 +239,7 @@ ZKE_API int zke_double_barrier_enter(zke_double_barrier *barrier,
  *   ZKE_BROKEN            a member died inside; the sentence names it
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names who is inside
  *   ZKE_CANCELLED         zke_double_barrier_cancel()
- *   ZKE_LOST              not inside, or one's znode was deleted by somebody
+ *   ZKE_LOST              not inside, or its znode was deleted by somebody
  *   ZKE_MISUSE            another thread's call runs
  *   ZKE_INVALIDSTATE      the session has ended
  * Where the leaving itself fails (a full disk, another writer that stands still
@@ -173,7 +256,7 @@ ZKE_API int zke_double_barrier_leave(zke_double_barrier *barrier,
  *
  * Where the leaving fails the party is out all the same, and it has met.
  *
- *   list_out  out: one block: as zke_double_barrier_list()
+ *   list_out  out: one block, for zke_free(): as zke_double_barrier_list()
  *
  * The rest is as for zke_double_barrier_enter(). */
 ZKE_API int zke_double_barrier_meet(zke_double_barrier *barrier,
@@ -186,7 +269,7 @@ ZKE_API int zke_double_barrier_meet(zke_double_barrier *barrier,
  *
  * zke_double_barrier_start       - take a place
  * zke_double_barrier_stop        - give it up; ZKE_HELD where the round has
- *                                  begun: one is inside; ZKE_LOST: one was not
+ *                                  begun: it is inside; ZKE_LOST: it was not
  *                                  there
  * zke_double_barrier_leave_start - leave
  * zke_double_barrier_step        - look again now, as dispatches do by
@@ -198,36 +281,57 @@ ZKE_API int zke_double_barrier_stop(zke_double_barrier *barrier);
 ZKE_API int zke_double_barrier_leave_start(zke_double_barrier *barrier);
 ZKE_API int zke_double_barrier_step(zke_double_barrier *barrier);
 
-/* zke_double_barrier_cancel - the blocking call on it returns ZKE_CANCELLED;
- * ZKE_IDLE where none runs.  Threads: any.  Blocks: no. */
+/* zke_double_barrier_cancel - another thread's blocking call returns
+ * ZKE_CANCELLED, unless it has succeeded just before
+ *
+ * Returns ZKE_OK, or ZKE_IDLE where none runs.
+ * Threads: any.  In a callback: yes.  Blocks: no. */
 ZKE_API int zke_double_barrier_cancel(zke_double_barrier *barrier);
 
 /* zke_double_barrier_state - ZKE_DOUBLE_BARRIER_OUT …, without asking the file
- * zke_double_barrier_token - the number of the round one is or was last in, 0
- *                            before the first
+ * zke_double_barrier_token - the number of the round the party is or was last
+ *                            in, 0 before the first
  * zke_double_barrier_check - ask the file: ZKE_OK inside a round of which all
- *                            live; ZKE_BROKEN where a member of one's last
- *                            round died inside; else ZKE_LOST: one is in none
- * Threads: any.  In a callback: yes. */
+ *                            live; ZKE_BROKEN where a member of its last round
+ *                            died inside; else ZKE_LOST: it is in none
+ * Threads: any.  In a callback: yes.  Blocks: check on the disk; the others no
+ * longer than another call's work on the object. */
 ZKE_API int zke_double_barrier_state(zke_double_barrier *barrier);
 ZKE_API int64_t zke_double_barrier_token(zke_double_barrier *barrier);
 ZKE_API int zke_double_barrier_check(zke_double_barrier *barrier);
 
-/* zke_double_barrier_list - who is, or was, of one's last round
+/* zke_double_barrier_list - who is, or was, of the party's last round
  *
- * As they came, with their data; without asking the file, so whatever has
- * become of them.  mzxid is the round's number, since_ms its beginning.
+ * In the order in which they came, with their data.  The file is not asked, so
+ * it does not matter what has become of them.  mzxid is the round's number,
+ * since_ms its beginning.
  *
- *   list_out  out, not NULL: one block; count 0 before the first round */
+ * Example: who computes with this party, and which part.
+ *
+ *     zke_party_list *list = NULL;
+ *     rc = zke_double_barrier_list(barrier, &list);
+ *     for (int i = 0; rc == ZKE_OK && i < list->count; i++)
+ *       printf("%s: %s\n", list->data[i].identity, list->data[i].data);
+ *     zke_free(list);
+ *
+ *   list_out  out, not NULL: one block, for zke_free(); count 0 before the
+ *             first round
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_NOMEM.
+ * Threads: any.  In a callback: yes.  Blocks: no longer than another call's
+ * work on the object. */
 ZKE_API int zke_double_barrier_list(zke_double_barrier *barrier,
                                     zke_party_list **list_out);
 
-/* zke_double_barrier_missing - for whom does one wait?
+/* zke_double_barrier_missing - for whom does the party wait?
  *
- *   list_out   out: those of one's round who have not left, kind "inside" or
- *              "dead"; none while the round has not begun
+ *   list_out   out: one block, for zke_free(): those of its round that have not
+ *              left, kind "inside" or "dead"; none while the round has not
+ *              begun
  *   count_out  out: their number; before the round: how many have to come yet
- */
+ *
+ * Returns ZKE_OK, or as zke_get().
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_double_barrier_missing(zke_double_barrier *barrier,
                                        zke_party_list **list_out,
                                        int *count_out);
@@ -237,7 +341,11 @@ ZKE_API int zke_double_barrier_missing(zke_double_barrier *barrier,
  * First the members of the round that runs: kind "inside" (held is 1), "dead"
  * or "leaving"; then those who wait, in order: kind "waiting".
  *
- *   list_out  out, not NULL: one block; count 0 for one nobody uses */
+ *   list_out  out, not NULL: one block, for zke_free(); count 0 for one that
+ *             nobody uses
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_NOMEM, or as zke_get().
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_double_barrier_parties(zke *z, const char *path,
                                        zke_party_list **list_out);
 

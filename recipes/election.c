@@ -10,13 +10,12 @@
  * sees a leader only when that one has taken over.
  *
  *   ready      In one step: check the own entry, delete a former leader's word
- *   if
- *              it is there, create the own one (election_try_announce).  Then
- *              watch it: if somebody deletes it, it is made again.
+ *              if it is there, create the own one (election_try_announce).
+ *              Then watch it: if somebody deletes it, it is made again.
  *   set        In one step: check the own entry, write the word.
  *   resign     In one step: delete the own entry and the word
- *   (line_leave_both).  hand over  In one step: make a mark that names the
- *   heir's entry, which puts
+ *              (line_leave_both).
+ *   hand over  In one step: make a mark that names the heir's entry, which puts
  *              it in front of all, wake the heir, delete the own entry and the
  *              word (zke_line_yield).
  *   lost       The own entry has gone, but not the session: delete the word if

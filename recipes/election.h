@@ -63,8 +63,7 @@
  *   other.
  * - Leading without zke_election_ready(): observers hear that nobody leads.
  * - Leading on after a FAILURE: nothing stops the process.  Guard changes in
- * the
- *   same database with zke_election_op(), anything else with the token.
+ *   the same database with zke_election_op(), anything else with the token.
  * - zke_election_hand_over() to a name that several candidates have: the first
  *   of them in the line leads.
  * - fork(), closing the handle first: as for every recipe (support.h).
@@ -88,8 +87,7 @@ typedef struct zke_election zke_election;
  *     READY -> DETERMINE -> ELECTED or READY     the one before has gone
  *     ELECTED, READY -> STOP                     resigned, handed over, gave up
  *     any but STOP -> FAILED                     joining failed, or the place
- *     or
- *                                                the session was lost
+ *                                                or the session was lost
  *     FAILED -> START                            a new candidacy
  */
 enum {

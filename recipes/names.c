@@ -8,16 +8,11 @@
  *   1. Read what the name is bound to now.
  *   2. Decide by it what is left to do:
  *
- *                  the name is free        bound by this call   bound otherwise
- *        bind      create node and twin    done                 ZKE_HELD
- *        rebind    ZKE_NONODE              done                 replace it, if
- *        it
- *                                                               is the one
- *                                                               meant
- *        unbind    ZKE_NONODE; done, if    -                    delete it, if
- *        it
- *                  a try was unsure                             is the one
- *                  meant
+ *                the name is free     bound by this call  bound otherwise
+ *        bind    create node, twin    done                ZKE_HELD
+ *        rebind  ZKE_NONODE           done                replace, if meant
+ *        unbind  ZKE_NONODE; done if  -                   delete, if meant
+ *                a try was unsure
  *
  *   3. Make the change in one step, which names the twin that was read.  If
  *      somebody was faster it fails, and 1 is next.

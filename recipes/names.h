@@ -49,8 +49,7 @@
  * - Binding what is bound: ZKE_HELD, and the sentence names the binder.  To
  *   replace it use zke_names_rebind().
  * - Unbinding with token 0: whatever is bound then goes, also if another
- * process
- *   has bound it meanwhile.  Keep the token.
+ *   process has bound it meanwhile.  Keep the token.
  * - Looking up once and keeping the value: it may be bound otherwise a moment
  *   later.  The token tells whether it is still the same binding.
  * - Two threads that wait with one object: the second gets ZKE_MISUSE.

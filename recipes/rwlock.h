@@ -203,8 +203,7 @@ ZKE_API int zke_rwlock_upgrade(zke_rwlock *rw);
  * change
  *                    of mode fails afterwards: the znode is another one
  * zke_rwlock_mode  - ZKE_RWLOCK_READ or _WRITE: the present one, or the last
- * one
- *                    asked for */
+ *                    one asked for */
 ZKE_API int zke_rwlock_state(zke_rwlock *rw);
 ZKE_API int zke_rwlock_mode(zke_rwlock *rw);
 ZKE_API int64_t zke_rwlock_token(zke_rwlock *rw);

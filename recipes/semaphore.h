@@ -74,8 +74,7 @@
  * - Acquiring with an object that holds permits: ZKE_MISUSE.  An object is one
  *   acquisition; two of them at a time need two objects.
  * - Giving back a part of the permits: there is no such call.  Acquire them
- * with
- *   several objects.
+ *   with several objects.
  * - Two programs that state different limits: the second gets ZKE_LIMIT.
  * - fork(), closing the handle first, threads: as for lock.h.
  */

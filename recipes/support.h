@@ -29,13 +29,12 @@
  *   out.
  *
  * Failure (6).  When a blocking call returns anything but ZKE_OK the
- * participant
- *   is out, and so it is after giving up what it held and after free.  Its
- *   znode is gone, or the session remembers it and removes it as soon as it can
- *   (zke_discard()): when a full disk has room again, or a writer that stood
- *   still goes on.  Others wait for that, but what is not held when the call
- *   returns will not be held later.  The program has to go on calling or
- *   dispatching, or close the handle: else nothing is removed.
+ *   participant is out, and so it is after giving up what it held and after
+ *   free.  Its znode is gone, or the session remembers it and removes it as
+ *   soon as it can (zke_discard()): when a full disk has room again, or a
+ *   writer that stood still goes on.  Others wait for that, but what is not
+ *   held when the call returns will not be held later.  The program has to go
+ *   on calling or dispatching, or close the handle: else nothing is removed.
  *
  * Waiting (3) is zke_wait(): callbacks of other watches on the handle run
  *   meanwhile.  Without blocking calls a recipe goes on inside zke_dispatch().
