@@ -60,7 +60,11 @@ enum {
   VIEW_ALL     /* look at everything */
 };
 
-/* ---- the part of a tree that is looked at ---- */
+/* ---- the part of a tree that is looked at ----
+ *
+ * Names are relative to the root: "" is the root, "db/host" a grandchild.  A
+ * node is looked at if every node above it descends; whether it is then kept is
+ * decided by the filter and the number of levels for its own name. */
 
 /* What becomes of a node with this name: ZKE_CONFIG_…, or 0: nothing.  The
  * filter is asked for this name alone; scope_reaches() asks whether the node is
@@ -104,7 +108,11 @@ static int view_nomem(void) {
   return zke_recipe_fail(ZKE_NOMEM, "no memory for reading a tree");
 }
 
-/* ---- nodes: one block each, counted under the mutex ---- */
+/* ---- nodes ----
+ *
+ * A node of the picture is one block with its texts, and never changes but for
+ * its Stat.  It is shared by references, which are counted under the mutex: so
+ * a listener is given a node that stays as it is while the picture moves on. */
 
 typedef struct view_node {
   zke_config_node n; /* first: shown as this; its texts follow the struct */
@@ -174,7 +182,14 @@ static zke_config_tree *tree_make(zke *z, const zke_config_node *nodes,
   return t;
 }
 
-/* ---- reading everything ---- */
+/* ---- reading everything ----
+ *
+ * The names of a tree are known only level by level, but a picture has to be of
+ * one moment.  So each reading asks, in one snapshot, for all nodes that are
+ * known, and for the children of those that are descended.  If it lists a child
+ * that it did not read, the next reading begins with what was listed.  The last
+ * reading, which lists nothing new, is the picture; the earlier ones only found
+ * the names. */
 
 /* The paths that are read together, and what came of it. */
 typedef struct reader {
@@ -439,7 +454,14 @@ int zke_view_read(zke *z, const char *path, int levels,
   return rc;
 }
 
-/* ---- the picture, and what is to be told of it ---- */
+/* ---- the picture, and what is to be told of it ----
+ *
+ * v->nodes is the picture: sorted by name, which is how a node is found, and
+ * how a subtree is a range.  v->news has, for each name that has changed since
+ * the listener was last told, the node that the listener knows.  Every change
+ * of the picture goes through view_note(), which also tells a recipe that
+ * counts (v->edit).  Room for both arrays is made before a change begins, so
+ * that no change stops half-way for lack of memory. */
 
 /* A name whose node is not, or may not be, what the listener heard last. */
 typedef struct view_news {
@@ -599,7 +621,10 @@ int zke_view_list(const zke_view *v, const char *name,
   return ZKE_OK;
 }
 
-/* ---- a full look ---- */
+/* ---- a full look ----
+ *
+ * What was read becomes the picture: a node that is as it was is kept, so it
+ * makes no news and no copy. */
 
 /* Is a node as it was read before? Each change of data, children or ACL raises
  * one of these. */
@@ -694,7 +719,11 @@ static int view_look(zke_view *v) {
   return rc;
 }
 
-/* ---- the paths of a look at what has changed ---- */
+/* ---- the paths of a look at what has changed ----
+ *
+ * v->paths are the nodes that the next reading asks for, sorted by name.
+ * Events add to them, and so does each reading that finds that more is needed;
+ * v->more says that the last reading did.  After a step there are none. */
 
 typedef struct view_path {
   char *path;      /* one block */
@@ -788,7 +817,17 @@ static int paths_note(zke_view *v, int type, const char *path) {
   return rc;
 }
 
-/* ---- a look at what has changed ---- */
+/* ---- a look at what has changed ----
+ *
+ * What has to be read besides a path that an event has named:
+ *
+ *   its parent    if the node came or went: its numChildren, cversion and pzxid
+ *                 are others
+ *   its data      if mzxid is another one
+ *   its children  if the node is new: they may have come with it
+ *
+ * and whatever the session has events of that it has not been given: these
+ * events are in the file already, so the snapshot shows what they tell of. */
 
 /* One reading. */
 typedef struct view_round {
@@ -1253,7 +1292,10 @@ int64_t zke_config_revision(zke_config *config) {
   return revision;
 }
 
-/* ---- waiting ---- */
+/* ---- waiting ----
+ *
+ * The caller names what it knows: a revision, or a node's mzxid.  The wait ends
+ * when the picture has another one, at once if it has that already. */
 
 /* What a wait is about: the mzxid of a node, 0 where it is missing, or the
  * revision. */
@@ -1323,7 +1365,11 @@ int zke_config_cancel(zke_config *config) {
   return zke_recipe_cancel((zke_recipe *)config);
 }
 
-/* ---- changing ---- */
+/* ---- changing ----
+ *
+ * A change goes into the file, and comes into memory by its event like anybody
+ * else's.  With a version, a lost reply is looked into (config_recognise());
+ * without one, the change is made again, since the last one wins anyway. */
 
 /* A change that is to be made; all but the last two members are borrowed. */
 typedef struct config_change {

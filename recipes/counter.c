@@ -75,7 +75,7 @@ static int counter_parse(zke_counter *c, const char *data, int len,
   if (errno || end == data + mark || (*end != '\n' && *end) ||
       data[mark] == ' ' || data[mark] == '\n')
     return zke_recipe_fail(ZKE_DATAINCONSISTENCY,
-                           "the counter %s holds no number", path);
+                           "the counter %s does not hold a number", path);
   *value = number;
   return ZKE_OK;
 }

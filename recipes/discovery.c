@@ -349,7 +349,7 @@ int zke_discovery_pick(zke_discovery *service, int rule,
   if (!service || !instance_out)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "service or instance_out is NULL");
   if (rule < ZKE_PICK_FIRST || rule > ZKE_PICK_RANDOM)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "no rule %d", rule);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "there is no rule %d", rule);
   discovery_hold(service);
   int rc = discovery_pick(service, rule, instance_out);
   discovery_drop(service);

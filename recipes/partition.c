@@ -846,8 +846,8 @@ static int part_release(zke_partition *p, const char *item) {
   part_item *it = part_find(p, item);
   if (!it || !item_is_held(it)) return part_not_owned(p, item);
   if (it->state != ITEM_ASKED)
-    return zke_recipe_fail(ZKE_MISUSE, "the item %s of %s is to stay", item,
-                           p->r.path);
+    return zke_recipe_fail(ZKE_MISUSE, "the item %s of %s was not asked back",
+                           item, p->r.path);
   item_unwatch(p, it);
   int rc = item_discard(p, it);
   item_drop(it);

@@ -182,8 +182,8 @@ struct zke_periodic {
 
 /* Say that the job is not this object's to do; returns ZKE_LOST. */
 static int job_lost(const zke_periodic *j) {
-  return zke_recipe_fail(ZKE_LOST, "the job %s is not this object's to do",
-                         j->r.path);
+  return zke_recipe_fail(
+      ZKE_LOST, "this object does not have the run of the job %s", j->r.path);
 }
 
 /* It was claimed, and is another's or nobody's now: tell the listener. */

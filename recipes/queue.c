@@ -1165,8 +1165,8 @@ static int queue_check_key(const queue_load *load) {
       return zke_recipe_fail(ZKE_BADARGUMENTS,
                              "a key has no control characters");
   if (load->count > 1)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "one key for %d items",
-                           load->count);
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "a key is for one item, not for %d", load->count);
   return ZKE_OK;
 }
 
@@ -1279,7 +1279,8 @@ static int queue_get(zke_queue *q, queue_want *want, int64_t deadline_ms) {
 static int queue_get_entered(zke_queue *queue, queue_want *want,
                              int64_t deadline_ms) {
   if (!want->items)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "there is no place for an item");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the pointer for the item is NULL");
   for (int i = 0; i < want->most; i++) want->items[i] = NULL;
   int rc = zke_recipe_enter_by((zke_recipe *)queue, deadline_ms);
   if (rc != ZKE_OK) return rc;
@@ -1328,7 +1329,9 @@ int zke_queue_claim_some(zke_queue *queue, int most, int64_t deadline_ms,
  * object's, not a later one's of the same name (Q5). */
 int zke_queue_ops(const zke_queue_item *item, zke_op ops[ZKE_QUEUE_OPS]) {
   if (!item || !ops || !item->token)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "no item, no claim or no ops");
+    return zke_recipe_fail(
+        ZKE_BADARGUMENTS,
+        "the item or ops is NULL, or the item is not claimed");
   zke_op_check(&ops[0], item->claim_path, -1);
   zke_op_check(&ops[1], item->entry_path, item->version);
   zke_op_check(&ops[2], item->user_path, -1); /* Q5 */
@@ -1448,7 +1451,8 @@ static int queue_ack(zke_queue *q, const queue_acks *d) {
       rc = queue_lost(q, at, d->items[i]);
   }
   if (rc == ZKE_LOST && d->item_count > 1)
-    rc = zke_recipe_fail(rc, "one of %d items of the queue %s is lost",
+    rc = zke_recipe_fail(rc,
+                         "the claim of one of %d items of the queue %s is lost",
                          d->item_count, q->r.path);
   zke_free(claims);
   return rc;
@@ -1799,7 +1803,8 @@ static int queue_requeue(zke_queue *q, const zke_q_name *n,
 /* What a letter's name says. */
 static int queue_know_letter(const char *name, zke_q_name *n) {
   if (name && zke_q_parse(name, n)) return ZKE_OK;
-  return zke_recipe_fail(ZKE_BADARGUMENTS, "%s is not a letter's name",
+  return zke_recipe_fail(ZKE_BADARGUMENTS,
+                         "%s is not the name of a dead letter",
                          name ? name : "NULL");
 }
 

@@ -33,7 +33,10 @@
 
 enum { QUEUE_TRIES = 3 /* to make a list whose two readings agree */ };
 
-/* ---- counts ---- */
+/* ---- counts ----
+ *
+ * A directory that is missing is empty: all of them are containers, which go by
+ * themselves. */
 
 /* ---- looking ---- */
 
@@ -136,7 +139,12 @@ int zke_q_count(zke_queue *q, zke_queue_counts *counts_out) {
   return rc;
 }
 
-/* ---- lists ---- */
+/* ---- lists ----
+ *
+ * The same code makes both lists.  Of an item it reads the znode without its
+ * data (of which only the length is shown), the claim, and what says its key;
+ * of a letter the znode and its child "death".  The sessions are read after
+ * them: a consumer that has ended in between has no identity in the list. */
 
 /* What a list is made of: for each item some reads in one snapshot. */
 typedef struct queue_listing {
@@ -380,7 +388,12 @@ int zke_q_letter_key(zke_queue *q, const char *death, char **key_out) {
   return rc;
 }
 
-/* ---- the end of a queue ---- */
+/* ---- the end of a queue ----
+ *
+ * Items, letters and keys are deleted in parts, since one step cannot hold a
+ * million of them.  The rest is one step: the line, the claims, what is left of
+ * the keys, and the directories.  It fails where an item was put meanwhile, so
+ * nobody is left with half a queue. */
 
 /* A directory's children; *names_out is NULL where it is missing. */
 static int queue_names(zke_queue *q, const char *directory,

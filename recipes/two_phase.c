@@ -1271,7 +1271,7 @@ int zke_two_phase_vote(zke_two_phase *t, int vote) {
     rc =
         zke_recipe_fail(ZKE_MISUSE, "an onlooker has no vote in %s", t->r.path);
   else if (vote != ZKE_TWO_PHASE_COMMIT && vote != ZKE_TWO_PHASE_ABORT)
-    rc = zke_recipe_fail(ZKE_BADARGUMENTS, "%d is no vote", vote);
+    rc = zke_recipe_fail(ZKE_BADARGUMENTS, "%d is not a vote", vote);
   if (rc != ZKE_OK) return zke_recipe_leave(&t->r, rc);
   snprintf(why, sizeof why, "%.100s has voted abort", t->head.sites[t->own]);
   a.text = phase_decision_text(t->r.z, ZKE_TWO_PHASE_ABORT, why);
