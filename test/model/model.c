@@ -110,6 +110,7 @@ struct text {
   text *next;
 };
 
+/* A list in one block, as the library returns it. */
 static zke_strings *out_strings(const text *first) {
   size_t bytes = sizeof(zke_strings);
   int count = 0;
@@ -213,6 +214,8 @@ static uint32_t sha_word(const unsigned char *at) {
          at[3];
 }
 
+/* One block of SHA-1, by the standard: the model shares no code with the
+ * engine. */
 static void sha_block(uint32_t h[5], const unsigned char *block) {
   uint32_t w[80], s[5];
   memcpy(s, h, sizeof s);
@@ -229,6 +232,7 @@ static void sha_block(uint32_t h[5], const unsigned char *block) {
   for (int i = 0; i < 5; i++) h[i] += s[i];
 }
 
+/* SHA-1 of some bytes, padded as the standard has it. */
 static void sha_sum(const char *bytes, size_t len, unsigned char out[20]) {
   uint32_t h[5] = {0x67452301u, 0xefcdab89u, 0x98badcfeu, 0x10325476u,
                    0xc3d2e1f0u};
@@ -327,6 +331,7 @@ static node *node_child(node *up, const char *name, size_t len) {
   return NULL;
 }
 
+/* The node at a path, or NULL. */
 static node *node_find(model *m, const char *path) {
   node *n = m->root;
   while (n && path[0] && path[1]) {
@@ -352,6 +357,7 @@ static void node_data(model *m, node *n, const void *data, int len) {
   n->len = len < 0 ? -1 : len;
 }
 
+/* A node below another, in the order of names among its siblings. */
 static node *node_new(model *m, node *up, const char *path) {
   node *n = mem_new(m, sizeof *n), **at;
   n->up = up;
@@ -366,6 +372,7 @@ static node *node_new(model *m, node *up, const char *path) {
   return n;
 }
 
+/* Take a node out of the tree. */
 static void node_free(model *m, node *n) {
   node **at = &n->up->down;
   while (*at != n) at = &(*at)->next;
@@ -377,6 +384,7 @@ static void node_free(model *m, node *n) {
   mem_free(m, n);
 }
 
+/* A node's Stat: cversion counts creations and deletions of children. */
 static zke_stat node_stat(const node *n) {
   return (zke_stat){
       .czxid = n->czxid,
@@ -509,6 +517,7 @@ struct zke {
   int64_t discard_at; /* when a read or a dispatch tries again */
 };
 
+/* Does a list give one of these permissions to the session's identities? */
 static bool may(const zke *z, const list *acl, int32_t perms) {
   for (int i = 0; i < acl->count; i++) {
     const entry *e = &acl->at[i];
@@ -527,6 +536,8 @@ static int list_add_auth(zke *z, list *l, int32_t perms) {
   return ZKE_OK;
 }
 
+/* Add an entry of a list that the caller gave, with "auth" spelt out; the
+ * server's code for one that is none. */
 static int list_add_given(zke *z, list *l, const zke_acl *a) {
   if (!a->scheme) return ZKE_INVALIDACL;
   if (strcmp(a->scheme, "auth") == 0) return list_add_auth(z, l, a->perms);
@@ -632,6 +643,7 @@ static void event_drop(zke *z) {
   mem_free(z->m, e);
 }
 
+/* Tell each session that watches the path, and drop its one-shot watches. */
 static void watch_fire(model *m, const char *path, int type, list *acl) {
   for (zke *z = m->sessions; z; z = z->next) {
     bool any = false;
@@ -679,6 +691,7 @@ static void watch_once(zke *z, const char *path, int type, const pair *p) {
   watcher_add(z, path, type, ONE_SHOT, p);
 }
 
+/* A persistent watch replaces one of the other kind on the same path. */
 static void watch_stay(zke *z, const char *path, int mode, const pair *p) {
   bool known = false;
   for (row **at = &z->rows; *at;) {
@@ -747,6 +760,7 @@ static void tree_count(model *m, node *up) {
   up->pzxid = m->zxid;
 }
 
+/* Remove a node: the parent's Stat, then its watches and its parent's. */
 static void tree_remove(model *m, node *n) {
   node *up = n->up;
   char *path = mem_text(m, n->path);
@@ -792,6 +806,7 @@ static char *create_path(model *m, const ask *a, const node *up) {
   return path;
 }
 
+/* Make a node: the parent's Stat, then the watches on it and on its parent. */
 static void create_node(zke *z, const ask *a, node *up, const char *path,
                         list *acl) {
   model *m = z->m;
@@ -811,6 +826,7 @@ static void create_node(zke *z, const ask *a, node *up, const char *path,
   watch_fire(m, up->path, ZKE_EVENT_CHILD, up->acl);
 }
 
+/* A create, with the server's checks in the server's order. */
 static int op_create(zke *z, ask *a) {
   model *m = z->m;
   list *acl;
@@ -840,6 +856,7 @@ static bool is_reserved(const char *path) {
          strcmp(path, "/zookeeper/quota") == 0;
 }
 
+/* A delete, likewise. */
 static int op_delete(zke *z, const ask *a) {
   if (is_reserved(a->path)) return ZKE_BADARGUMENTS;
   node *up = node_parent(z->m, a->path), *n = node_find(z->m, a->path);
@@ -860,6 +877,7 @@ static int op_find(zke *z, const char *path, int32_t perms, node **out) {
   return may(z, (*out)->acl, perms) ? ZKE_OK : ZKE_NOAUTH;
 }
 
+/* A set, likewise. */
 static int op_set(zke *z, const ask *a) {
   node *n;
   int rc = op_find(z, a->path, ZKE_PERM_WRITE, &n);
@@ -881,6 +899,7 @@ static int op_check(zke *z, const ask *a) {
   return version_fits(n->version, a->version) ? ZKE_OK : ZKE_BADVERSION;
 }
 
+/* A set_acl with the list as it will be stored, likewise. */
 static int op_set_acl_of(zke *z, const ask *a, list *acl) {
   node *n;
   int rc = op_find(z, a->path, ZKE_PERM_ADMIN, &n);
@@ -892,6 +911,7 @@ static int op_set_acl_of(zke *z, const ask *a, list *acl) {
   return ZKE_OK;
 }
 
+/* A set_acl: the path and the list are checked before the node. */
 static int op_set_acl(zke *z, ask *a) {
   list *acl;
   if (!path_server(a->path)) return ZKE_BADARGUMENTS;
@@ -902,6 +922,7 @@ static int op_set_acl(zke *z, ask *a) {
   return rc;
 }
 
+/* A raise of a parent's counter, likewise. */
 static int op_raise(zke *z, const ask *a) {
   node *n;
   int rc = op_find(z, a->path, ZKE_PERM_CREATE, &n);
@@ -951,6 +972,7 @@ static void session_remove(zke *z) {
   for (node *n; (n = session_first(z));) tree_remove(z->m, n);
 }
 
+/* A session, after all that are older. */
 static zke *session_new(model *m, const zke_options *o) {
   zke **at = &m->sessions, *z = mem_new(m, sizeof *z);
   while (*at) at = &(*at)->next;
@@ -980,6 +1002,7 @@ static void discard_free(zke *z) {
   }
 }
 
+/* Forget a session, when its handle is closed. */
 static void session_free(zke *z) {
   model *m = z->m;
   discard_free(z);
@@ -1010,6 +1033,8 @@ typedef struct calls {
   pair *at;
 } calls;
 
+/* A function and its context are called once for an event, however many watches
+ * named them. */
 static void calls_add(calls *c, zke_watch_fn fn, void *context) {
   for (int i = 0; i < c->count; i++)
     if (c->at[i].fn == fn && c->at[i].context == context) return;
@@ -1061,6 +1086,8 @@ static void event_collect(zke *z, const event *e, calls *c) {
     event_collect_at(z, e, len, c);
 }
 
+/* Call the watchers of the session's oldest event, unless it may not read of
+ * it; how many were called. */
 static int event_deliver(zke *z) {
   event *e = z->events;
   calls c = {0};
@@ -1078,6 +1105,7 @@ static int event_deliver(zke *z) {
   return called;
 }
 
+/* Call all watchers once with the session's end. */
 static int end_deliver(zke *z) {
   calls c = {0};
   if (!z->end_untold) return 0;
@@ -1141,6 +1169,7 @@ static bool is_number(const char *s) {
   return strlen(s) == 10 && strspn(s, "0123456789") == 10;
 }
 
+/* The first node that a discard still means, or NULL. */
 static node *discard_first(zke *z, const discard *d) {
   node *first = NULL;
   const char *path = d->path;
@@ -1205,6 +1234,7 @@ static bool mode_is_bad(int mode, int64_t ttl, bool has_ttl) {
   return wants != has_ttl || (wants && (ttl < 1 || ttl > ZKE_MAX_TTL));
 }
 
+/* A create of the public interface, of any mode. */
 static int create_any(zke *z, ask *a, bool has_ttl, char **path_out,
                       zke_stat *stat_out) {
   if (mode_is_bad(a->mode, a->ttl, has_ttl)) return ZKE_BADARGUMENTS;
@@ -1444,6 +1474,8 @@ static void acl_show(const entry *e, bool admin, zke_acl *to, char **at) {
   *at += strlen(e->id) + 3;
 }
 
+/* A node's list as get_acl shows it: without digests for whoever may not change
+ * it. */
 static zke_acls *out_acls(const zke *z, const node *n) {
   const list *l = n->acl;
   bool admin = may(z, n->acl, ZKE_PERM_ADMIN);
@@ -1507,6 +1539,7 @@ static int op_any(zke *z, int type, ask *a) {
   return type == ZKE_OP_SET ? op_set(z, a) : op_check(z, a);
 }
 
+/* One operation of a multi. */
 static int multi_one(zke *z, const zke_op *op, zke_op_result *r) {
   bool create = op->type == ZKE_OP_CREATE;
   ask a = {.data = op->data,
@@ -1576,6 +1609,7 @@ int model_multi(zke *z, const zke_op *ops, int count, zke_op_result *results) {
   return lost ? ZKE_CONNECTIONLOSS : rc;
 }
 
+/* What the session was not told of below a path. */
 static void read_untold(zke *z, const zke_op *op, const char *path,
                         zke_op_result *r) {
   size_t count = 0;
@@ -1595,6 +1629,7 @@ static void read_untold(zke *z, const zke_op *op, const char *path,
   free(all);
 }
 
+/* What a read of a node gives, or its code. */
 static void read_node(zke *z, const zke_op *op, const node *n,
                       zke_op_result *r) {
   r->rc = n ? ZKE_OK : ZKE_NONODE;
@@ -1609,6 +1644,7 @@ static void read_node(zke *z, const zke_op *op, const node *n,
   }
 }
 
+/* One operation of a multi_read; it fails by itself. */
 static void read_one(zke *z, const zke_op *op, zke_op_result *r) {
   char *path = whole(z, op->path, ZKE_PERSISTENT);
   *r = (zke_op_result){0};
@@ -1638,6 +1674,7 @@ int model_multi_read(zke *z, const zke_op *ops, int count,
 
 /* ---- calls: identities and watches ---- */
 
+/* Give the session an identity, once. */
 static void auth_add(zke *z, char *id) {
   text **at = &z->ids;
   for (; *at; at = &(*at)->next)
@@ -1677,6 +1714,7 @@ int model_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
   return rc;
 }
 
+/* Remove watches of a type, of a pair or of all. */
 static int remove_any(zke *z, const char *path, int type, const pair *p) {
   char *all = whole(z, path, ZKE_PERSISTENT);
   int rc = all ? enter(z, true) : ZKE_BADARGUMENTS;
@@ -1831,6 +1869,7 @@ static void session_show(const zke *z, zke_session_info *i) {
   for (event *e = z->events; e; e = e->next) i->events++;
 }
 
+/* The sessions as a list, or the one that is asked for. */
 static int sessions_show(zke *z, int64_t only, zke_session_list **out) {
   int rc = enter(z, false), most = 0;
   if (rc != ZKE_OK) return rc;
@@ -1883,6 +1922,7 @@ static int64_t watch_owner(const zke *s, const row *r) {
   return n && n->owner != s->id ? n->owner : 0;
 }
 
+/* The watches as a list, or those on other sessions' nodes. */
 static int watches_show(zke *z, bool waiters, zke_watch_list **out) {
   int rc = enter(z, false);
   size_t most = 0;

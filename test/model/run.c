@@ -56,6 +56,7 @@ static void vary_op(uint64_t *d, const cf_plan *plan, cf_op *op) {
   if (op->kind == CF_REMOVE_WATCH) op->watch = below(d, 4);
 }
 
+/* Draw what the steps need that conformance does not have. */
 static void make_arguments(uint64_t *d, const cf_plan *plan, run_step *s) {
   cf_op *op = &s->op;
   op->watch = 1 + below(d, 3);
@@ -203,6 +204,7 @@ static bool same_acls(const zke_acls *a, const zke_acls *b) {
   return same;
 }
 
+/* Are two replies the same, to the last number? */
 static bool same_reply(const cf_reply *a, const cf_reply *b) {
   bool same = a->rc == b->rc && a->has_stat == b->has_stat &&
               a->has_names == b->has_names && a->has_acls == b->has_acls &&
@@ -216,6 +218,7 @@ static bool same_reply(const cf_reply *a, const cf_reply *b) {
   return same;
 }
 
+/* Are two sessions' events the same, in the same order? */
 static bool same_events(const cf_events *a, const cf_events *b) {
   bool same = a->count == b->count;
   for (int i = 0; i < a->count && same; i++) {
@@ -285,6 +288,7 @@ static void ask(run *r, cf_kind kind, const cf_op *op, cf_reply *reply) {
   if (s.op.path[0] == '/') run_model.call(looker, &s, reply);
 }
 
+/* Mostly choose a path that was used lately, so that operations meet. */
 static void revisit(run *r, cf_op *op) {
   const char *chroot = seat_chroot(r, op->seat);
   size_t base = strlen(chroot);
@@ -298,6 +302,7 @@ static void revisit(run *r, cf_op *op) {
   }
 }
 
+/* Choose a child that is there, if the step asks for one. */
 static void pick_child(run *r, cf_op *op) {
   const char *slash = op->path ? strrchr(op->path, '/') : NULL;
   if (!slash || op->path[0] != '/') return;
@@ -342,6 +347,7 @@ static void resolve_discard(run *r, run_step *s) {
     s->op.path = cf_copy(s->op.path, len - 10);
 }
 
+/* Fill in what a step takes from the state of now. */
 static void resolve(run *r, run_step *s) {
   resolve_op(r, &s->op);
   if (s->extra == RUN_DISCARD) resolve_discard(r, s);
@@ -396,6 +402,7 @@ static bool advance(run *r, const run_step *s) {
   return listen_all(r);
 }
 
+/* The same call on the engine and on the model: is it answered alike? */
 static bool compare_call(run *r, int at, const run_step *s) {
   seat *here = &r->seats[s->op.seat];
   cf_reply e, m;
@@ -409,6 +416,7 @@ static bool compare_call(run *r, int at, const run_step *s) {
   return same;
 }
 
+/* One step of a run; false: engine and model differ. */
 static bool step(run *r, int at, run_step *s) {
   steps_done++;
   if (!r->seats[s->op.seat].e) open_seat(r, s->op.seat);
@@ -451,6 +459,8 @@ static bool look_over(run *r, const char *path) {
   return same;
 }
 
+/* At the end: every node and session is the same, and zke_check() finds
+ * nothing. */
 static bool finish(run *r) {
   run_step s = {.op = {.kind = CF_CHECK}, .extra = RUN_SESSIONS};
   bool same = listen_all(r);
@@ -463,6 +473,7 @@ static bool finish(run *r) {
   return same && zke_check(run_engine.anchor(), violated, r) == ZKE_OK;
 }
 
+/* Begin a run on an empty engine and an empty model, with one clock. */
 static void begin(run *r, const cf_plan *plan) {
   static const run_step base = {
       .op = {.kind = CF_CREATE, .path = CF_BASE, .data = "", .acls = {0}}};
@@ -487,6 +498,7 @@ static void begin(run *r, const cf_plan *plan) {
   r->seats[CF_SEATS - 1].m = looker;
 }
 
+/* Close whatever is open on both sides. */
 static void end(run *r) {
   for (int i = 0; i < CF_SEATS; i++) {
     if (r->seats[i].e) run_engine.close(r->seats[i].e);
@@ -550,6 +562,7 @@ static int drop_pieces(const cf_plan *plan, int *kept, int count, int len) {
   return count;
 }
 
+/* Leave out steps, in ever smaller pieces, while the difference stays. */
 static void shrink(const cf_plan *plan, int *kept, int count) {
   for (int len = count / 2; len > 1; len /= 2)
     count = drop_pieces(plan, kept, count, len);

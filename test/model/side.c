@@ -81,6 +81,7 @@ static int64_t side_pid(void *arg) {
 
 static cf_store *side_store;
 
+/* Begin a side of the run, the engine or the model, on the run's clock. */
 static void side_begin(run_clock *clock, int64_t container_ms) {
   zke_os os = {.size = sizeof os,
                .context = clock,
@@ -130,6 +131,7 @@ static void side_advance(void) {
 
 /* ---- the extra calls ---- */
 
+/* A read by zke_multi_read(). */
 static void side_read_one(zke *z, zke_op *op, cf_reply *r) {
   zke_op_result result = {0};
   r->rc = zke_multi_read(z, op, 1, &result);
@@ -143,6 +145,7 @@ static void side_read_one(zke *z, zke_op *op, cf_reply *r) {
   zke_results_clear(&result, 1);
 }
 
+/* The list of sessions as text. */
 static void side_sessions(zke *z, int64_t only, cf_reply *r) {
   zke_session_list *l = NULL;
   r->rc = only ? zke_session(z, only, &l) : zke_sessions(z, &l);
@@ -161,6 +164,7 @@ static void side_sessions(zke *z, int64_t only, cf_reply *r) {
   zke_free(l);
 }
 
+/* The list of watches as text. */
 static void side_watches(zke *z, bool waiters, cf_reply *r) {
   zke_watch_list *l = NULL;
   r->rc = waiters ? zke_waiters(z, &l) : zke_watches(z, &l);
@@ -260,6 +264,7 @@ static void side_read(zke *z, const run_step *s, cf_reply *r) {
   side_read_one(z, &op, r);
 }
 
+/* A step that conformance does not have. */
 static void side_extra(cf_zke *c, const run_step *s, cf_reply *r) {
   switch (s->extra) {
     case RUN_RAISE:
@@ -302,6 +307,8 @@ static void side_once(cf_zke *z, const run_step *s, cf_reply *r) {
     cf_zke_call(z, &s->op, r);
 }
 
+/* Any step.  The model does some of them twice, with its state put back in
+ * between. */
 static void side_call(cf_zke *z, const run_step *s, cf_reply *r) {
 #ifdef RUN_MODEL
   void *before = s->twice ? malloc(model_used(side_model)) : NULL;
