@@ -104,6 +104,7 @@ static bool component_passes(const char *at, size_t len, bool open) {
   return open || !dots;
 }
 
+/* Does the C client let such a path through to the server? */
 static bool path_passes(const char *path, bool sequential) {
   if (!path || path[0] != '/') return false;
   if (path[1] == '\0') return true;
@@ -183,6 +184,7 @@ static const char *quote_text(const char *text) {
   return cf_quote(text, text ? (int)strlen(text) : -1);
 }
 
+/* A list as text, for a report. */
 static const char *describe_acls(const zke_acls *acls) {
   const char *text = "";
   for (int i = 0; i < acls->count; i++) {

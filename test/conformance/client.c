@@ -73,6 +73,7 @@ static void finish(const void *data) {
   pthread_mutex_unlock(&s->lock);
 }
 
+/* Keep a Stat that has come, if one has. */
 static void keep_stat(cf_reply *r, const struct Stat *stat) {
   if (!stat) return;
   r->has_stat = true;
@@ -112,6 +113,7 @@ static void stat_done(int rc, const struct Stat *stat, const void *data) {
   finish(data);
 }
 
+/* The C client's callback for data. */
 static void data_done(int rc, const char *value, int len,
                       const struct Stat *stat, const void *data) {
   cf_reply *r = arrived(data, rc);
@@ -155,6 +157,7 @@ static void path_stat_done(int rc, const char *path, const struct Stat *stat,
   finish(data);
 }
 
+/* The C client's callback for a list. */
 static void acl_done(int rc, struct ACL_vector *acls, struct Stat *stat,
                      const void *data) {
   cf_reply *r = arrived(data, rc);
@@ -178,6 +181,7 @@ static char *plain(const char *text) { /* the client's structs lack const */
   return (char *)(uintptr_t)text;
 }
 
+/* A list as the C client wants it. */
 static struct ACL_vector *convert(const zke_acls *acls) {
   struct ACL_vector *v = cf_alloc(sizeof *v);
   v->count = acls->count;
@@ -194,6 +198,7 @@ static void *chosen(session *s, const cf_op *op) {
   return &s->contexts[op->watch];
 }
 
+/* A create by the call that its mode needs. */
 static int call_create(session *s, const cf_op *op) {
   const struct ACL_vector *acls = convert(&op->acls);
   zhandle_t *zh = s->zh;
@@ -239,6 +244,7 @@ static int call_remove_watch(session *s, const cf_op *op) {
                              done, s);
 }
 
+/* An operation that is one asynchronous call. */
 static int call_simple(session *s, const cf_op *op) {
   switch (op->kind) {
     case CF_CREATE:
@@ -270,6 +276,7 @@ static int call_simple(session *s, const cf_op *op) {
   }
 }
 
+/* Wait until the client's thread has said so. */
 static void wait_for(session *s, const bool *flag, const int *value, int want) {
   struct timespec limit;
   clock_gettime(CLOCK_REALTIME, &limit);
@@ -292,6 +299,7 @@ static void settle(session *s, int rc) {
 
 /* ---- multi ---- */
 
+/* One operation of a multi, for the C client. */
 static void fill_sub(const cf_op *op, zoo_op_t *to, struct Stat *stat) {
   switch (op->kind) {
     case CF_CREATE:
@@ -323,6 +331,7 @@ static bool would_break(const session *s, const cf_op *op) {
   return false;
 }
 
+/* A multi: each operation's own result, as far as the client tells it. */
 static void call_multi(session *s, const cf_op *op) {
   enum { UNTOUCHED = 12345 };
   size_t n = (size_t)op->count + 1;
@@ -366,6 +375,7 @@ static void call_behind(session *s) {
 
 /* ---- the driver ---- */
 
+/* Make a call by the C client, and wait for its reply. */
 static void client_call(void *arg, const cf_op *op, cf_reply *reply) {
   session *s = arg;
   *reply = (cf_reply){0};
@@ -407,6 +417,7 @@ static void silence(void) {
   zoo_set_log_stream(nowhere);
 }
 
+/* A session by the C client, below a chroot. */
 static void *client_open(const char *chroot) {
   char *host = cf_text("127.0.0.1:%d%s", cf_port, chroot);
   session *s = calloc(1, sizeof *s);

@@ -239,6 +239,8 @@ static int find_change(const cf_compare *c, int64_t server) {
   return low;
 }
 
+/* A change, at its place among those that are known: its zxid on the server and
+ * here. */
 static change *insert_change(cf_compare *c, int at, int64_t server,
                              int64_t zke_side) {
   if (c->change_count == c->change_cap) {
@@ -284,6 +286,8 @@ static const char *differ(const char *field, int64_t server, int64_t zke_side) {
                  zke_side);
 }
 
+/* What differs between two Stats, NULL if nothing does: zxids and times must be
+ * of the same changes. */
 static const char *compare_stat(cf_compare *c, const zke_stat *a,
                                 const zke_stat *b) {
 #define SAME(field) \
@@ -313,6 +317,7 @@ static int by_text(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* What differs between two lists of names, in any order. */
 static const char *compare_names(zke_strings *a, zke_strings *b) {
   if (a->count != b->count) return differ("names", a->count, b->count);
   if (a->count == 0) return NULL;
@@ -351,6 +356,7 @@ static zke_acl *sorted_acls(const zke_acls *acls) {
   return copy;
 }
 
+/* What differs between two lists of ACL entries, in any order. */
 static const char *compare_acls(const zke_acls *a, const zke_acls *b) {
   if (a->count != b->count) return differ("acl count", a->count, b->count);
   const zke_acl *x = sorted_acls(a), *y = sorted_acls(b);
@@ -458,6 +464,7 @@ static void sort_calls(cf_events *e) {
   }
 }
 
+/* Leave out the session's own events, which only the C client tells. */
 static void drop_session_events(cf_events *e) {
   int kept = 0;
   for (int i = 0; i < e->count; i++) {
@@ -471,6 +478,8 @@ static void drop_session_events(cf_events *e) {
   e->count = kept;
 }
 
+/* Bring events into an order in which they can be compared, where theirs means
+ * nothing. */
 static void arrange(cf_events *e, unsigned how) {
   if (!(how & CF_BY_CLIENT)) drop_session_events(e);
   if (how & CF_ANY_ORDER && e->count > 1) {

@@ -120,6 +120,8 @@ static void announce(const cf_plan *plan, const char *text) {
   fflush(stdout);
 }
 
+/* Print a difference: its operations, both replies, and the command that
+ * repeats it. */
 static void report(const cf_plan *plan, shrinker *s, int length) {
   cf_mismatch m = {0};
   printf("  shrunk to %d operations:\n", s->count);
@@ -167,6 +169,7 @@ static bool run_seed(uint64_t seed, int length, bool quiet) {
   return !found;
 }
 
+/* Run so many operations from so many seeds; the exit status. */
 static int run_all(void) {
   int64_t ops = asked("OPS", OPS),
           chance = (int64_t)time(NULL) % 1000000 * 1000;

@@ -187,6 +187,8 @@ static const char *gen_path(dice *d, const cf_plan *plan, int seat) {
 
 /* ---- data and ACLs ---- */
 
+/* A random length of data: mostly short, sometimes none, seldom at the
+ * limit. */
 static int gen_length(dice *d) {
   int n = below(d, 10000);
   if (n < 500) return -1;
@@ -236,6 +238,7 @@ static zke_acl gen_bad_entry(dice *d) {
   return ANY_OF(d, bad);
 }
 
+/* A random ACL entry. */
 static zke_acl gen_entry(dice *d) {
   int32_t perms = gen_perms(d);
   switch (below(d, 4)) {
@@ -266,6 +269,7 @@ static void gen_entries(dice *d, bool quiet, int count, zke_acl *data) {
   }
 }
 
+/* A random list: mostly the open one, sometimes one that is refused. */
 static void gen_acls(dice *d, const cf_plan *plan, cf_op *op) {
   if (permille(d, 850)) {
     op->acls = zke_open_acl;
@@ -283,6 +287,7 @@ static void gen_acls(dice *d, const cf_plan *plan, cf_op *op) {
 
 /* ---- operations ---- */
 
+/* A random version: any, the node's own, or one beside it. */
 static void gen_version(dice *d, cf_op *op, bool lenient) {
   int n = below(d, 100);
   op->version_rule = CF_LITERAL;
@@ -318,6 +323,7 @@ static void gen_bad_mode(dice *d, cf_op *op) {
   }
 }
 
+/* A random create, seldom with a mode that is none. */
 static void gen_create(dice *d, const cf_plan *plan, cf_op *op) {
   gen_mode(d, op);
   if (permille(d, 15)) gen_bad_mode(d, op);
@@ -379,6 +385,7 @@ static void gen_multi(dice *d, const cf_plan *plan, cf_op *op) {
             &op->subs[i]);
 }
 
+/* A random multi_read, sometimes with nothing in it. */
 static void gen_multi_read(dice *d, const cf_plan *plan, cf_op *op) {
   op->count = permille(d, 30) ? 0 : 1 + below(d, 8);
   op->subs = cf_alloc((size_t)(op->count + 1) * sizeof *op->subs);
@@ -400,6 +407,7 @@ static void gen_auth(dice *d, cf_op *op) {
     op->scheme = ANY_OF(d, ((const char *const[]){"foo", "world", "auth", ""}));
 }
 
+/* All that this kind of operation needs. */
 static void gen_arguments(dice *d, const cf_plan *plan, cf_op *op) {
   bool client = plan->seat[op->seat].client;
   switch (op->kind) {
@@ -446,6 +454,7 @@ static bool can(const cf_plan *plan, int seat, cf_kind kind) {
   return plan->seat[seat].client ? who[kind].client : who[kind].raw;
 }
 
+/* A random kind, among those that the seat's client can do. */
 static cf_kind gen_kind(dice *d, const cf_plan *plan, int seat) {
   for (;;) {
     int total = 0, kind = 0;
