@@ -5,7 +5,7 @@
 #
 # Each prints "NAME: N passed, N failed" (as often as it likes) and its exit
 # status says whether all is well.  All are run whatever becomes of the others,
-# JOBS at a time (one more than there are processors, since most of them also
+# JOBS at a time (twice as many as there are processors, since most of them also
 # wait), in the order given.  Then the output of those that failed is shown, and
 # the last line is the sum, "N passed, N failed".  A program that crashes,
 # hangs, or reports nothing counts as one that failed.  Outputs stay in
@@ -13,7 +13,7 @@
 # RUNNER is a command to run programs by, such as valgrind with its options.
 
 logs=${BUILD:-build}/log
-jobs=${JOBS:-$(($(nproc) + 1))}
+jobs=${JOBS:-$(($(nproc) * 2))}
 limit=2400 # seconds for one program; its tests have limits of their own
 
 # The limits are for what hangs, not for a machine that is slow.
