@@ -1,7 +1,28 @@
 /* rendezvous.c - parties meet and exchange what they brought
  *
- * A meeting is a double barrier that is left as soon as it has been entered.
- * A point is a znode of its own. */
+ * A meeting is a double barrier (double_barrier.c) of another kind that is left
+ * as soon as it has been entered.  What is here of it passes calls on; only the
+ * listener does something, as it has to leave the round.
+ *
+ * A point is one znode of the user's path.
+ *
+ *   prepare  Create it, empty.  ZKE_NODEEXISTS: an empty one of the same owner
+ *            is as good, and is what a lost reply has left.
+ *   fill     Read it; if it is empty, write at the version that was read.  If
+ *            it is filled with this very text after a lost reply, it was this
+ *            call.
+ *   wait     Read and watch it, or its coming; sleep; read again.
+ *
+ * If a process dies before its step nothing has changed.  An ephemeral point
+ * goes with the session that has prepared it; that it was there and is gone
+ * tells those that wait that the initiator is gone.
+ *
+ * Invariants of a point's object:
+ *  1. While `listening` or `waiting`, the znode or its coming is watched, or
+ *     `changed` is set.
+ *  2. data and token are set exactly while state is FILLED.
+ *
+ * Begin with point_look(). */
 #include "rendezvous.h"
 
 #include <inttypes.h>
@@ -13,7 +34,8 @@
 
 /* ---- a meeting ---- */
 
-/* All that changes is the barrier's. */
+/* No member changes after zke_rendezvous_new(): all state is the barrier's, and
+ * so is the mutex. */
 struct zke_rendezvous {
   zke_double_barrier *barrier;
   zke_rendezvous_fn listener;
@@ -21,7 +43,7 @@ struct zke_rendezvous {
 };
 
 /* Get out of a round, without waiting for anybody.  How that ends does not
- * matter, as everybody's data is there: ZKE_OK where one is out. */
+ * matter, as everybody's data is there: ZKE_OK if the party is out. */
 static int meeting_leave(zke_double_barrier *b) {
   int state = zke_double_barrier_state(b);
   if (state != ZKE_DOUBLE_BARRIER_INSIDE && state != ZKE_DOUBLE_BARRIER_LEAVING)
@@ -30,8 +52,9 @@ static int meeting_leave(zke_double_barrier *b) {
   return zke_double_barrier_state(b) == ZKE_DOUBLE_BARRIER_OUT ? ZKE_OK : rc;
 }
 
-/* Where a blocking call runs, that one leaves the round: here it cannot.  The
- * user's listener may free the meeting. */
+/* The barrier's listener.  If a blocking call runs, that call leaves the round,
+ * and the leaving here is refused.  The user's listener may free the meeting,
+ * so it is called last. */
 static void meeting_told(zke_double_barrier *b, int event, int64_t round,
                          void *context) {
   const zke_rendezvous *m = context;
@@ -44,8 +67,7 @@ static void meeting_told(zke_double_barrier *b, int event, int64_t round,
   }
 }
 
-/* A meeting is a double barrier of another kind, which nobody waits to
- * leave. */
+/* The kind keeps meetings and double barriers on one path apart. */
 int zke_rendezvous_new(zke *z, const char *path, int parties,
                        const zke_rendezvous_options *options,
                        zke_rendezvous **meeting_out) {
@@ -70,6 +92,7 @@ int zke_rendezvous_new(zke *z, const char *path, int parties,
   return rc;
 }
 
+/* The barrier first: it calls meeting_told() with m. */
 void zke_rendezvous_free(zke_rendezvous *meeting) {
   if (!meeting) return;
   zke_double_barrier_free(meeting->barrier);
@@ -97,18 +120,20 @@ int zke_rendezvous_start(zke_rendezvous *meeting, const void *data, int len) {
   int rc = meeting_check(meeting);
   if (rc != ZKE_OK) return rc;
   zke_double_barrier *b = meeting->barrier;
-  zke_recipe_hold((zke_recipe *)b); /* its listener may free it */
+  zke_recipe_hold((zke_recipe *)b); /* its listener may free it meanwhile */
   rc = meeting_leave(b);
   if (rc == ZKE_OK) rc = zke_double_barrier_start(b, data, len);
   zke_recipe_drop((zke_recipe *)b);
   return rc;
 }
 
+/* For a program that has no dispatch. */
 int zke_rendezvous_step(zke_rendezvous *meeting) {
   int rc = meeting_check(meeting);
   return rc == ZKE_OK ? zke_double_barrier_step(meeting->barrier) : rc;
 }
 
+/* ZKE_HELD: it is too late, all have met. */
 int zke_rendezvous_stop(zke_rendezvous *meeting) {
   int rc = meeting_check(meeting);
   return rc == ZKE_OK ? zke_double_barrier_stop(meeting->barrier) : rc;
@@ -133,43 +158,50 @@ int zke_rendezvous_list(zke_rendezvous *meeting, zke_party_list **list_out,
   return ZKE_OK;
 }
 
-/* What waits is the barrier's call. */
+/* The call that waits is the barrier's. */
 int zke_rendezvous_cancel(zke_rendezvous *meeting) {
   int rc = meeting_check(meeting);
   return rc == ZKE_OK ? zke_double_barrier_cancel(meeting->barrier) : rc;
 }
 
+/* How many have not come; the barrier's list of who they are is not wanted. */
 int zke_rendezvous_missing(zke_rendezvous *meeting, int *count_out) {
   int rc = meeting_check(meeting);
   if (rc != ZKE_OK) return rc;
   return zke_double_barrier_missing(meeting->barrier, NULL, count_out);
 }
 
+/* Needs no object. */
 int zke_rendezvous_parties(zke *z, const char *path,
                            zke_party_list **list_out) {
   return zke_double_barrier_parties(z, path, list_out);
 }
 
-/* ---- a point's data ---- */
+/* ---- a point's data ----
+ *
+ * "zkembed rendezvous-point\n", then "empty\n", or "filled <session> <pid>
+ * <identity>\n" and what was filled in. */
 
 static const char point_mark[] = "zkembed rendezvous-point\n";
 static const char point_empty[] = "zkembed rendezvous-point\nempty\n";
 
 enum { MARK = sizeof point_mark - 1 };
 
+/* A point as it was read.  What follows `filled` is set only if it is. */
 typedef struct point_data {
-  char *text; /* as it was read */
-  int text_len;
+  char *text;   /* the znode's data, one block */
+  int text_len; /* bytes of it */
   zke_stat stat;
   bool filled;
-  int64_t pid;
-  const char *identity;
-  const char *data;
-  int len;
+  int64_t pid;          /* of the process that has filled it */
+  const char *identity; /* in text; ends at a newline */
+  const char *data;     /* in text: what was filled in */
+  int len;              /* bytes of data */
 } point_data;
 
-/* Read a point.  ZKE_NONODE: it is not there; ZKE_OTHERKIND: it is none.  To be
- * released by zke_free(p->text). */
+/* Read a point, and watch it if fn is not NULL.  ZKE_NONODE: it is not there;
+ * ZKE_OTHERKIND: it is none.  p->text is for zke_free(), whatever is returned.
+ */
 static int point_read(zke *z, const char *path, zke_watch_fn fn, void *context,
                       point_data *p) {
   int64_t session;
@@ -190,7 +222,8 @@ static int point_read(zke *z, const char *path, zke_watch_fn fn, void *context,
   return ZKE_OK;
 }
 
-/* "... is filled by master (pid 12) since 2026-11-20T12:00:00Z" */
+/* Fail with ZKE_HELD: "the rendezvous point /meetings/7 is filled by master
+ * (pid 12) since 2026-11-20T12:00:00Z". */
 static int point_say_filled(const point_data *p, const char *path) {
   char when[ZKE_RECIPE_WHEN];
   zke_recipe_when(p->stat.mtime, when);
@@ -202,16 +235,19 @@ static int point_say_filled(const point_data *p, const char *path) {
 
 /* ---- preparing and filling ---- */
 
+/* A preparation or a filling under way, for zke_retry(). */
 typedef struct point_change {
   const char *path;
-  int mode;
-  char *text;
-  int len;
-  bool unsure; /* the last try may have done it */
-  int64_t token;
+  int mode;      /* a preparation: of the znode */
+  char *text;    /* a filling: the znode's new data */
+  int len;       /* bytes of text */
+  bool unsure;   /* a try has lost its reply: it may have been made */
+  int64_t token; /* a filling: out, its zxid */
 } point_change;
 
-/* It is there already. */
+/* It is there already: is it as good as the one that was to be made?  If a try
+ * is unsure it may have been filled since.  ZKE_LOOK_AGAIN: it has just gone.
+ */
 static int point_compare(zke *z, const point_change *c) {
   point_data p;
   int64_t owner = c->mode == ZKE_EPHEMERAL ? zke_session_id(z) : 0;
@@ -239,8 +275,8 @@ static int point_try_prepare(zke *z, void *arg) {
   return rc;
 }
 
-/* The point is the user's own path, so it has no recipe's directory above
- * it. */
+/* Make what is missing above the point.  It is the user's own path, so there is
+ * no recipe's directory above it. */
 static int point_ensure_parent(zke *z, const char *path, int64_t deadline_ms) {
   const char *last = strrchr(path, '/');
   if (last == path) return ZKE_OK;
@@ -252,8 +288,8 @@ static int point_ensure_parent(zke *z, const char *path, int64_t deadline_ms) {
   return rc;
 }
 
-/* Makes the empty point.  If the process dies after it an ephemeral one goes,
- * which those that wait hear as BROKEN. */
+/* Make the empty point.  If the process dies after that, an ephemeral one goes,
+ * and those that wait hear that as BROKEN. */
 int zke_rendezvous_prepare(zke *z, const char *path, int ephemeral,
                            int64_t deadline_ms) {
   point_change c = {.path = path,
@@ -267,7 +303,8 @@ int zke_rendezvous_prepare(zke *z, const char *path, int ephemeral,
   return rc;
 }
 
-/* The mark, "filled <session> <pid> <identity>\n" and the data. */
+/* Make the data of a filled point.  A line end in the identity would end the
+ * line early: it becomes a space. */
 static int point_text(zke *z, point_change *c, const void *data, int len) {
   zke_session_list *who = NULL;
   int rc = zke_session(z, zke_session_id(z), &who);
@@ -291,9 +328,9 @@ static int point_text(zke *z, point_change *c, const void *data, int len) {
   return c->text ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* One look and one write, which succeeds only on the empty point that was
- * seen.  What is filled already with the same text, after a lost reply, is
- * one's own. */
+/* One look and one write, which succeeds only on the empty point that was seen.
+ * If it is filled with the same text after a lost reply, this call has done it.
+ * ZKE_LOOK_AGAIN: somebody has written to it meanwhile. */
 static int point_fill_once(zke *z, point_change *c) {
   point_data p;
   int rc = point_read(z, c->path, NULL, NULL, &p);
@@ -310,7 +347,7 @@ static int point_fill_once(zke *z, point_change *c) {
   return rc;
 }
 
-/* Repeated while others write to it. */
+/* One try, repeated while others write to it. */
 static int point_try_fill(zke *z, void *arg) {
   point_change *c = arg;
   int rc = ZKE_LOOK_AGAIN;
@@ -319,7 +356,7 @@ static int point_try_fill(zke *z, void *arg) {
   return rc;
 }
 
-/* A point is filled once, by one; ZKE_HELD says by whom. */
+/* A point is filled once; ZKE_HELD says by which process. */
 int zke_rendezvous_fill(zke *z, const char *path, const void *data, int len,
                         int64_t deadline_ms, int64_t *token_out) {
   point_change c = {.path = path};
@@ -332,30 +369,37 @@ int zke_rendezvous_fill(zke *z, const char *path, const void *data, int len,
   return rc;
 }
 
-/* ---- waiting at a point ---- */
+/* ---- waiting at a point ----
+ *
+ *     0 --it is there--> EMPTY --filled--> FILLED
+ *     EMPTY, FILLED --it has gone, or is another znode--> REMOVED
+ *     REMOVED --it is there again--> EMPTY
+ *     any --session's end--> LOST
+ */
 
+/* The mutex of r guards what changes: from listening on. */
 struct zke_rendezvous_point {
   zke_recipe r;
   zke_rendezvous_point_fn listener;
   void *context;
-  bool listening;
-  bool waiting;  /* a blocking call runs */
-  int state;     /* ZKE_RENDEZVOUS_POINT_…, 0: it was never there */
-  int64_t czxid; /* of the znode that was seen */
-  int64_t token; /* of the filling */
-  char *data;    /* what was filled in, or NULL */
-  int len;
+  bool listening; /* zke_rendezvous_point_start() was called */
+  bool waiting;   /* a blocking call runs */
+  int state;      /* ZKE_RENDEZVOUS_POINT_…, 0: it was never there */
+  int64_t czxid;  /* of the znode that was seen */
+  int64_t token;  /* of the filling */
+  char *data;     /* what was filled in, or NULL */
+  int len;        /* bytes of data */
 };
 
-/* Note a new state, and tell it where somebody listens; the same one is not
- * told again. */
+/* Note a new state, and tell it if somebody listens; the same one is not told
+ * again. */
 static void point_change_to(zke_rendezvous_point *p, int state) {
   if (p->state == state) return;
   p->state = state;
   if (p->listening) zke_recipe_tell(&p->r, state, p->token, p->data, p->len);
 }
 
-/* A point that is removed and prepared anew is another one. */
+/* Forget what was filled in: the point has gone, or another one is there. */
 static void point_forget(zke_rendezvous_point *p) {
   zke_free(p->data);
   p->data = NULL;
@@ -363,7 +407,8 @@ static void point_forget(zke_rendezvous_point *p) {
   p->token = 0;
 }
 
-/* Keep what was read. */
+/* Note what was read.  Another czxid means that the point was removed and
+ * prepared again between two looks: both are told. */
 static int point_take(zke_rendezvous_point *p, const point_data *d) {
   if (p->czxid != d->stat.czxid) {
     point_forget(p);
@@ -383,7 +428,8 @@ static int point_take(zke_rendezvous_point *p, const point_data *d) {
   return ZKE_OK;
 }
 
-/* Look, and watch for what comes next: its coming, its filling, its end. */
+/* Look, and watch for what comes next: its coming, its filling, its end.  It
+ * may come between the two reads; then it is read again. */
 static int point_look(zke_rendezvous_point *p) {
   point_data d;
   int rc = ZKE_LOOK_AGAIN;
@@ -404,20 +450,20 @@ static int point_look(zke_rendezvous_point *p) {
   return ZKE_OK;
 }
 
-/* An object that nobody listens at or waits with has nothing to look for. */
+/* Without a listener or a thread that waits there is nothing to look for. */
 static int point_step(zke_recipe *r) {
   zke_rendezvous_point *p = (zke_rendezvous_point *)r;
   return p->listening || p->waiting ? point_look(p) : ZKE_OK;
 }
 
-/* What was read is not known to be there any more. */
+/* Without a session it is not known any more whether the point is there. */
 static void point_ended(zke_recipe *r) {
   zke_rendezvous_point *p = (zke_rendezvous_point *)r;
   point_forget(p);
   point_change_to(p, ZKE_RENDEZVOUS_POINT_LOST);
 }
 
-/* The number is the token, the text what the owner brought. */
+/* The number is the token, the text what was filled in. */
 static void point_deliver(zke_recipe *r, int event, int64_t number,
                           const char *text, int len) {
   zke_rendezvous_point *p = (zke_rendezvous_point *)r;
@@ -435,7 +481,7 @@ static const zke_recipe_class point_class = {.name = "rendezvous point",
                                              .deliver = point_deliver,
                                              .destroy = point_destroy};
 
-/* Waits or listens; whoever fills needs no object. */
+/* An object waits or listens; preparing and filling need none. */
 int zke_rendezvous_point_new(zke *z, const char *path,
                              const zke_rendezvous_point_options *options,
                              zke_rendezvous_point **point_out) {
@@ -453,11 +499,12 @@ int zke_rendezvous_point_new(zke *z, const char *path,
   return ZKE_OK;
 }
 
+/* The point stays; a call that waits ends. */
 void zke_rendezvous_point_free(zke_rendezvous_point *point) {
   zke_recipe_free((zke_recipe *)point);
 }
 
-/* The await's question.  A point that was never prepared is waited for; one
+/* For zke_recipe_await().  A point that was never prepared is waited for; one
  * that has gone is not. */
 static int point_done(zke_recipe *r) {
   const zke_rendezvous_point *p = (const zke_rendezvous_point *)r;
@@ -530,6 +577,7 @@ int zke_rendezvous_point_start(zke_rendezvous_point *point) {
   return zke_recipe_leave(&point->r, rc);
 }
 
+/* For a program that has no dispatch. */
 int zke_rendezvous_point_step(zke_rendezvous_point *point) {
   return zke_recipe_step((zke_recipe *)point);
 }
