@@ -133,6 +133,8 @@ int64_t engine_alarm(zke *z) {
   return atomic_load(&z->owes) ? base_min(at, z->discard_at) : at;
 }
 
+int engine_watchers(const zke *z) { return (int)z->watcher_count; }
+
 int engine_owned(zke *any, int64_t session) {
   zke_strings *paths = NULL;
   if (zke_ephemerals(any, session, "/", &paths) != ZKE_OK) return -1;

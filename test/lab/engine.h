@@ -44,4 +44,7 @@ int64_t engine_alarm(zke *z);
 /* How many ephemeral znodes a session owns; -1: cannot be read. */
 int engine_owned(zke *any, int64_t session);
 
+/* How many watchers are registered with a handle. */
+int engine_watchers(const zke *z);
+
 #endif

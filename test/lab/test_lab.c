@@ -102,6 +102,11 @@ static void leave_znode(zke *z, void *arg) {
   zke_create(z, "/left", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
 }
 
+static void leave_watcher(zke *z, void *arg) {
+  (void)arg;
+  zke_exists(z, "/left", fire, NULL, NULL);
+}
+
 static void go_inside(zke *z, void *arg) {
   (void)arg;
   zke_exists(z, "/", NULL, NULL, NULL);
@@ -138,6 +143,7 @@ static const struct {
     {"an assertion", assert_nothing, NULL, "stat.numChildren == 77"},
     {"memory", leave_memory, NULL, "left 100 bytes of memory"},
     {"an ephemeral znode", leave_znode, NULL, "left 1 ephemeral"},
+    {"a watcher", leave_watcher, NULL, "left 1 watchers"},
     {"a section with two", go_inside, go_inside, "is in \"inside\" beside"},
     {"two sections", go_inside, go_where_nobody_is, "while"},
     {"a mutex", lock_twice, NULL, "waits for ever in mutex"},

@@ -659,6 +659,9 @@ static void process_check_leftovers(int i) {
   if (owned > 0)
     zke_lab_fail("%s has returned and left %d ephemeral znodes", name_of(i),
                  owned);
+  int watchers = engine_watchers(p->z);
+  if (watchers > 0)
+    zke_lab_fail("%s has returned and left %d watchers", name_of(i), watchers);
 }
 
 static void process_main(void) {

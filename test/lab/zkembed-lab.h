@@ -48,7 +48,8 @@
  *     deadlines of their waits;
  *   - a schedule takes more than `steps` steps;
  *   - abort(), a failed assert(), a fault of memory, a division by zero;
- *   - a process returns and leaves memory or ephemeral znodes behind;
+ *   - a process returns and leaves memory, ephemeral znodes or watchers behind:
+ *     a watcher that is called later finds its context gone;
  *   - sections overlap that zke_lab_enter() and zke_lab_exclude() keep apart;
  *   - a process is woken more often for nothing than `wakes` allows;
  *   - zke_check() finds fault with the tree at the end.
@@ -111,7 +112,8 @@ typedef struct zke_lab_options {
   int strategies;    /* ZKE_LAB_… added up; all but DEPTH */
   int timeouts;      /* 1: a wait may run into its deadline where nobody else
                       could go on; 0: that is a finding */
-  int leftovers;     /* 1: a process may leave memory and ephemeral znodes */
+  int leftovers;     /* 1: a process may leave memory, ephemeral znodes and
+                      watchers */
   int waits;         /* 1: after a death or an expiry the others may wait for
                       ever (for a barrier that is not complete, say) */
   int64_t time_ms;   /* of processor time to search; 2000 */
@@ -163,7 +165,7 @@ int zke_lab_thread(zke_lab *lab, const char *process, const char *name,
  * zke_lab_finally - at the end of a schedule, when each process has returned or
  *                   is dead and buried
  * One each; NULL takes it back.  All three run by themselves: nothing happens
- * meanwhile. */
+ * meanwhile.  With lab NULL they do nothing. */
 void zke_lab_setup(zke_lab *lab, zke_lab_fn fn, void *arg);
 void zke_lab_always(zke_lab *lab, zke_lab_fn fn, void *arg);
 void zke_lab_finally(zke_lab *lab, zke_lab_fn fn, void *arg);
