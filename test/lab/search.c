@@ -226,17 +226,50 @@ static bool seen_grow(walk *w) {
   return true;
 }
 
-/* Is it met for the first time? */
-static bool seen_add(walk *w, uint64_t state) {
+static bool seen_has(const walk *w, uint64_t state) {
+  for (size_t i = state & (w->seen_cap - 1); w->seen[i];
+       i = (i + 1) & (w->seen_cap - 1)) {
+    if (w->seen[i] == state) return true;
+  }
+  return false;
+}
+
+/* A state with so many faults left of each kind. */
+static uint64_t seen_number(uint64_t state, const int left[WORLD_FAULTS]) {
+  for (int i = 0; i < WORLD_FAULTS; i++)
+    state = (state ^ (uint64_t)left[i]) * UINT64_C(0x9e3779b97f4a7c15);
+  state ^= state >> 32;
+  return state ? state : 1;
+}
+
+/* The next of all numbers of faults that are between two; false: that was the
+ * last. */
+static bool faults_next(int at[WORLD_FAULTS], const int least[WORLD_FAULTS],
+                        const int most[WORLD_FAULTS]) {
+  for (int i = 0; i < WORLD_FAULTS; i++) {
+    if (at[i]++ < most[i]) return true;
+    at[i] = least[i];
+  }
+  return false;
+}
+
+/* Is it met for the first time?  From a state that was met with as many faults
+ * left, or with more, all was tried that can follow now. */
+static bool seen_add(const zke_lab *lab, walk *w, uint64_t state) {
+  const zke_lab_options *o = &lab->options;
+  const int most[WORLD_FAULTS] = {o->crashes, o->expiries, o->losses,
+                                  o->pauses};
+  int left[WORLD_FAULTS], at[WORLD_FAULTS];
+  world_faults_left(left);
   if (!seen_grow(w)) {
     w->cut = true;
     return true;
   }
-  for (size_t i = state & (w->seen_cap - 1); w->seen[i];
-       i = (i + 1) & (w->seen_cap - 1)) {
-    if (w->seen[i] == state) return false;
-  }
-  seen_put(w->seen, w->seen_cap, state);
+  memcpy(at, left, sizeof at);
+  do {
+    if (seen_has(w, seen_number(state, at))) return false;
+  } while (faults_next(at, left, most));
+  seen_put(w->seen, w->seen_cap, seen_number(state, left));
   w->seen_count++;
   return true;
 }
@@ -298,7 +331,7 @@ static bool walk_arrive(zke_lab *lab, walk *w, int preemptions) {
   if (w->by_state) {
     uint64_t state = state_hash(lab);
     if (!state) w->cut = true;
-    if (state && !seen_add(w, state)) return false;
+    if (state && !seen_add(lab, w, state)) return false;
     lab->states_met++;
   }
   if (w->depth == DEPTH_MOST || !walk_enter(lab, w, steps, count, preemptions))

@@ -17,13 +17,7 @@
 #include "engine.h"
 #include "world.h"
 
-enum {
-  BLOCKS = 8192,
-  WORDS = 1 << 17,
-  COUNTERS = 8192,
-  OTHERS = 512,
-  SUMS = 4
-};
+enum { BLOCKS = 8192, WORDS = 1 << 17, COUNTERS = 8192, SUMS = 4 };
 
 /* It would be a part of the pictures, were it a static variable itself. */
 typedef struct survey {
@@ -232,7 +226,8 @@ static uint64_t survey_hash(survey *s) {
   return a ? a : 1;
 }
 
-/* The number of the world's state; 0: it cannot be compared. */
+/* The number of the world's state, but for the faults that are left; 0: it
+ * cannot be compared. */
 uint64_t state_hash(zke_lab *lab) {
   world_lane lanes[ZKE_LAB_MOST];
   zke *handles[ZKE_LAB_MOST];
@@ -244,8 +239,8 @@ uint64_t state_hash(zke_lab *lab) {
   arena_current = ARENA_WORLD;
   engine_database_words(handles, n, &sink);
   arena_current = ARENA_OUTSIDE;
-  uint64_t others[OTHERS];
-  size_t count = world_words(others, OTHERS);
+  uint64_t others[WORLD_WORDS];
+  size_t count = world_words(others);
   for (size_t i = 0; i < count; i++) add_reference(s, others[i]);
   for (int i = 0; i < n; i++) add_lane(s, &lanes[i]);
   for (int i = 0; i < lab->state_count; i++)

@@ -1024,29 +1024,47 @@ int world_lanes(world_lane out[ZKE_LAB_MOST]) {
   return W->n;
 }
 
-/* A death before its burial still has a session.  What a process waits for
- * decides who wakes it. */
-size_t world_words(uint64_t *out, size_t most) {
+void world_faults_left(int out[WORLD_FAULTS]) {
+  out[0] = W->crashes;
+  out[1] = W->expiries;
+  out[2] = W->losses;
+  out[3] = W->pauses;
+}
+
+/* Which sessions a process has opened matters until they end with it: at its
+ * death's notice, too. */
+static size_t session_words(const process *p, uint64_t *out) {
+  for (int k = 0; k < p->more_count; k++)
+    out[k] = (uint64_t)p->more_sessions[k];
+  return (size_t)p->more_count;
+}
+
+/* What a living process waits for decides who wakes it. */
+static size_t process_words(const process *p, uint64_t *out) {
+  size_t n = 0;
+  bool counts = lab_running->options.wakes > 0;
+  out[n++] = (uint64_t)p->life;
+  if (p->life == LIFE_RETURNED || p->life == LIFE_BURIED) return n;
+  n += session_words(p, out + n);
+  if (!is_alive(p)) return n;
+  out[n++] = (uint64_t)p->expired | (uint64_t)p->begun << 1 |
+             (uint64_t)(counts && p->woken) << 2 | (uint64_t)p->sleeps << 3 |
+             (uint64_t)p->inside << 8;
+  out[n++] = (uint64_t)(counts ? p->vain : 0) << 32 | p->drawn;
+  out[n++] = (uint64_t)p->due;
+  out[n++] = (uint64_t)p->wait.until;
+  out[n++] = (uint64_t)p->wait.turn;
+  out[n++] = (uint64_t)(int64_t)p->fd;
+  out[n++] = (uint64_t)(uintptr_t)p->on;
+  out[n++] = (uint64_t)(uintptr_t)p->call;
+  return n;
+}
+
+size_t world_words(uint64_t out[WORLD_WORDS]) {
   size_t n = 0;
   out[n++] = (uint64_t)W->now;
-  out[n++] = (uint64_t)W->crashes | (uint64_t)W->expiries << 8 |
-             (uint64_t)W->losses << 16 | (uint64_t)W->pauses << 24 |
-             (uint64_t)W->hurt << 32;
-  for (int i = 0; i < W->n && n + 9 < most; i++) {
-    const process *p = &W->p[i];
-    bool counts = lab_running->options.wakes > 0;
-    out[n++] = (uint64_t)p->life | (uint64_t)p->expired << 8 |
-               (uint64_t)p->begun << 9 | (uint64_t)(counts && p->woken) << 10 |
-               (uint64_t)p->sleeps << 11 | (uint64_t)p->inside << 16;
-    out[n++] = (uint64_t)(counts ? p->vain : 0) << 32 | p->drawn;
-    if (!is_alive(p)) continue;
-    out[n++] = (uint64_t)p->due;
-    out[n++] = (uint64_t)p->wait.until;
-    out[n++] = (uint64_t)p->wait.turn;
-    out[n++] = (uint64_t)(int64_t)p->fd;
-    out[n++] = (uint64_t)(uintptr_t)p->on;
-    out[n++] = (uint64_t)(uintptr_t)p->call;
-  }
-  for (int i = 0; i < W->pipes && n < most; i++) out[n++] = W->bytes[i] != 0;
+  out[n++] = W->hurt;
+  for (int i = 0; i < W->n; i++) n += process_words(&W->p[i], out + n);
+  for (int i = 0; i < W->pipes; i++) out[n++] = W->bytes[i] != 0;
   return n;
 }

@@ -57,6 +57,8 @@ bool world_has_failed(void);
 int world_step_count(void);
 int world_last(void); /* the process that went on last; -1: none */
 int world_kind(char step, int *process); /* one of STEP_…; 0: no such letter */
+enum { WORLD_FAULTS = 4 };
+void world_faults_left(int out[WORLD_FAULTS]); /* of each kind */
 int world_budget(
     const zke_lab *lab); /* faults that are allowed in a schedule */
 bool world_snapshot(picture *p);
@@ -70,8 +72,9 @@ typedef struct world_lane {
   zke *z;
 } world_lane;
 int world_lanes(world_lane out[ZKE_LAB_MOST]);
-size_t world_words(uint64_t *out,
-                   size_t most); /* the rest of a world's state */
+/* The rest of a world's state, but for the faults that are left. */
+enum { WORLD_WORDS = 256 };
+size_t world_words(uint64_t out[WORLD_WORDS]);
 
 /* Before the first world. */
 bool state_begin(void);
