@@ -40,10 +40,9 @@
  *
  * A death before a step leaves the transaction as it was; after it, the step is
  * whole.  Any participant can make the next one: nobody waits for the process
- * that died, but for its vote.  After a lost reply
- * a step is tried again, and fails because the first try has made it: then the
- * look that follows finds the decision, the vote or the acknowledgement, and
- * begin finds its own id.
+ * that died, but for its vote.  After a lost reply a step is tried again, and
+ * fails because the first try has made it: then the look that follows finds the
+ * decision, the vote or the acknowledgement, and begin finds its own id.
  *
  *     UNDECIDED --- all have voted commit ----> COMMIT --- all acks --> removed
  *         |                                                  ^
