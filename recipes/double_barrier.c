@@ -344,8 +344,8 @@ static int change_do(change *c) {
 /* `ready`, its children and those of the directory in one snapshot. */
 typedef struct picture {
   zke_op_result read[3];
-  const zke_strings *inside; /* children of ready: who has not left */
-  const zke_strings *there;  /* who has a znode; other names among them */
+  const zke_strings *inside; /* children of ready: those that have not left */
+  const zke_strings *there;  /* those with a znode; other names among them */
   int64_t round;             /* czxid of `ready`; 0: there is none */
   bool broken;               /* it has been said */
   char *text;                /* a copy of ready's data, cut into strings */
@@ -1152,7 +1152,7 @@ static int gate_enter(zke_double_barrier *b, const void *data, int len,
   return rc;
 }
 
-/* The await's question of leaving. */
+/* For zke_recipe_await(): has the round ended? */
 static int left(zke_recipe *r) {
   const zke_double_barrier *b = (const zke_double_barrier *)r;
   if (r->ended || b->state == ZKE_DOUBLE_BARRIER_LEAVING) return ZKE_NOT_YET;

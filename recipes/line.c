@@ -338,7 +338,7 @@ static int line_watch_keepers(zke_line *l, const zke_entries *e, int i) {
 typedef struct line_hooks {
   /* read the entries for a look; what must be watched before is watched */
   int (*read)(zke_line *l, zke_entries **e, zke_stat *directory);
-  /* make one's znode or znodes, whose data is text */
+  /* make the own znode or znodes, with text as data */
   int (*make)(zke_line *l, const char *text, int len, int64_t deadline_ms);
   /* nobody keeps it out: see to it that its data says "held"; stat: in: with
    * the czxid as mzxid, out: of that write.  ZKE_BADVERSION: look again */
@@ -743,7 +743,7 @@ static int line_make(zke_line *l, const char *state, int64_t deadline_ms) {
 /* An object whose place was taken away may join again, unless another thread's
  * blocking call still has to see that it was.
  *
- * The znode says "waiting" or "queued" from the beginning: so whoever looks for
+ * The znode says "waiting" or "queued" from the beginning: so a search for
  * deadlocks sees a wait as soon as it exists.  If the process dies after the
  * znode was made, the session's end removes it. */
 int zke_line_join(zke_line *l, bool blocking, int64_t deadline_ms) {
@@ -784,8 +784,8 @@ static int line_say_held(zke_line *l, int rc) {
 }
 
 /* The znode has to be made to know whether anybody is before it.  It is there
- * for a moment: whoever comes in this moment watches it, and is woken when it
- * goes. */
+ * for a moment: an entry that comes in this moment watches it, and is woken
+ * when it goes. */
 int zke_line_try(zke_line *l) {
   int rc = zke_line_join(l, false, ZKE_FOREVER);
   if (rc != ZKE_OK || l->state == ZKE_LINE_HELD) return rc;

@@ -445,7 +445,7 @@ static void recipe_step_apart(zke_recipe *r, bool again) {
   int64_t began = zke_now(r->z);
   int64_t limit = zke_limit(r->z, recipe_step_limit(r, again));
   int64_t grace = zke_recipe_grace_swap(ZKE_GRACE_NEW);
-  int rc = recipe_step(r); /* who awaits repeats a failure, or a reminder */
+  int rc = recipe_step(r); /* a sleeping call or a reminder repeats it */
   zke_recipe_grace_swap(grace);
   zke_limit(r->z, limit);
   int64_t now = zke_now(r->z), until = now + (now - began);

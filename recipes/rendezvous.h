@@ -101,8 +101,8 @@ typedef struct zke_rendezvous zke_rendezvous;
  *       zke_rendezvous_options o = ZKE_INIT(zke_rendezvous_options);
  *       o.listener = met;
  *       int rc = zke_rendezvous_new(z, "/meetings/startup", 3, &o, meeting);
- *       return rc == ZKE_OK ? zke_rendezvous_start(*meeting, "host:80", 7) :
- *       rc;
+ *       if (rc != ZKE_OK) return rc;
+ *       return zke_rendezvous_start(*meeting, "host:80", 7);
  *     }
  */
 enum {
