@@ -39,6 +39,16 @@ static uint64_t draw(zke_lab *lab, uint64_t below) {
   return lab->random % below;
 }
 
+/* The numbers below count, in any order. */
+static void draw_order(zke_lab *lab, int *out, int count) {
+  for (int i = 0; i < count; i++) out[i] = i;
+  for (int i = count - 1; i > 0; i--) {
+    int j = (int)draw(lab, (uint64_t)i + 1), was = out[i];
+    out[i] = out[j];
+    out[j] = was;
+  }
+}
+
 /* Processor time of this process, ms; the laboratory's clock is another. */
 static int64_t now_ms(void) {
   struct timespec t;
@@ -94,12 +104,8 @@ static int *priority_of(chance *c, char step) {
  * to the end of it, and those at which faults come. */
 static void pct_begin(zke_lab *lab, chance *c, int points) {
   enum { ALL = 2 * ZKE_LAB_MOST };
-  for (int i = 0; i < ALL; i++) c->priority[i] = 1 + i;
-  for (int i = ALL - 1; i > 0; i--) {
-    int j = (int)draw(lab, (uint64_t)i + 1), was = c->priority[i];
-    c->priority[i] = c->priority[j];
-    c->priority[j] = was;
-  }
+  draw_order(lab, c->priority, ALL);
+  for (int i = 0; i < ALL; i++) c->priority[i]++;
   c->point_count = points;
   for (int i = 0; i < points; i++)
     c->points[i] = (int)draw(lab, (uint64_t)c->length);
@@ -298,16 +304,12 @@ static int walk_preemptions(const level *l, char step, int last) {
 static bool walk_enter(zke_lab *lab, walk *w, const char *steps, int count,
                        int preemptions) {
   level *l = &w->levels[w->depth++];
-  memcpy(l->steps, steps, (size_t)count);
+  int order[STEPS_MOST];
+  draw_order(lab, order, count);
+  for (int i = 0; i < count; i++) l->steps[i] = steps[order[i]];
   l->count = count;
   l->next = 0;
   l->preemptions = preemptions;
-  for (int i = count - 1; i > 0; i--) {
-    int j = (int)draw(lab, (uint64_t)i + 1);
-    char was = l->steps[i];
-    l->steps[i] = l->steps[j];
-    l->steps[j] = was;
-  }
   w->here = true;
   return (count == 1 && w->depth > 1) || world_snapshot(&l->world);
 }

@@ -38,8 +38,10 @@ typedef struct value {
   uint64_t hash; /* of text or blob, in a row */
 } value;
 
+/* As many values as the table has columns; then their bytes. */
 typedef struct row {
-  value v[1]; /* as many as the table has columns; then the bytes */
+  int table;
+  value v[];
 } row;
 
 struct table {
@@ -119,7 +121,6 @@ static const struct {
 /* What a statement of a transaction did: `was` went and `is` came; NULL: there
  * was none, or there is none. */
 typedef struct change {
-  int table;
   row *was, *is;
 } change;
 
@@ -197,7 +198,7 @@ static uint64_t hash_of(const char *at, int size) {
 /* A row of these values, with copies of their bytes. */
 static row *row_make(int table, const value *values) {
   int count = shapes[table].count;
-  size_t head = sizeof(value) * (size_t)count, size = head;
+  size_t head = sizeof(row) + sizeof(value) * (size_t)count, size = head;
   for (int i = 0; i < count; i++)
     size += has_bytes(&values[i]) ? (size_t)values[i].size + 1 : 0;
   row *r = arena_get(ARENA_TABLES, size);
@@ -205,6 +206,7 @@ static row *row_make(int table, const value *values) {
     T->failed = true;
     return NULL;
   }
+  r->table = table;
   char *bytes = (char *)r + head;
   for (int i = 0; i < count; i++) {
     r->v[i] = values[i];
@@ -259,11 +261,11 @@ static row *find(int table, const value *key) {
 /* ---- changes, and undoing them ---- */
 
 /* Without a note: from is replaced by to; NULL as in struct change. */
-static bool put(int table, row *from, row *to) {
-  struct table *t = &T->t[table];
+static bool put(row *from, row *to) {
   const row *key = from ? from : to;
   if (!key) return true;
-  int at = place_of(table, key->v);
+  struct table *t = &T->t[key->table];
+  int at = place_of(key->table, key->v);
   if (from && to) {
     t->rows[at] = to;
   } else if (from) {
@@ -286,7 +288,7 @@ static bool put(int table, row *from, row *to) {
 static void end(bool undo) {
   for (int i = T->journal_count - 1; i >= 0; i--) {
     change *c = &T->journal[i];
-    if (undo) put(c->table, c->is, c->was);
+    if (undo) put(c->is, c->was);
     row *gone = undo ? c->is : c->was;
     if (gone) arena_put(gone);
   }
@@ -294,37 +296,36 @@ static void end(bool undo) {
   T->inside = false;
 }
 
-static void replace(int table, row *from, row *to) {
+static void replace(row *from, row *to) {
   void *journal = T->journal;
   if (!array_grow(&journal, T->journal_count, &T->journal_cap, sizeof(change)))
     return;
   T->journal = journal;
-  if (!put(table, from, to)) return;
-  T->journal[T->journal_count++] = (change){table, from, to};
+  if (!put(from, to)) return;
+  T->journal[T->journal_count++] = (change){from, to};
   T->changes++;
 }
 
 static void insert(int table, const value *values) {
   row *r = row_make(table, values);
-  if (r) replace(table, NULL, r);
+  if (r) replace(NULL, r);
 }
 
 /* Set one column after another in a copy of a row. */
 typedef struct edit {
-  int table;
   row *from;
   value v[COLUMNS_MOST];
 } edit;
 
-static edit edit_begin(int table, row *from) {
-  edit e = {.table = table, .from = from};
-  memcpy(e.v, from->v, sizeof(value) * (size_t)shapes[table].count);
+static edit edit_begin(row *from) {
+  edit e = {.from = from};
+  memcpy(e.v, from->v, sizeof(value) * (size_t)shapes[from->table].count);
   return e;
 }
 
 static void edit_end(edit *e) {
-  row *r = row_make(e->table, e->v);
-  if (r) replace(e->table, e->from, r);
+  row *r = row_make(e->from->table, e->v);
+  if (r) replace(e->from, r);
 }
 
 /* ---- looking for rows ---- */
@@ -350,7 +351,7 @@ static void remove_all(const statement *s, int table, condition *meets) {
   struct table *t = &T->t[table];
   for (int i = 0; i < t->count;) {
     int count = t->count;
-    if (meets(t->rows[i], s->p)) replace(table, t->rows[i], NULL);
+    if (meets(t->rows[i], s->p)) replace(t->rows[i], NULL);
     i += t->count == count; /* the next stands here now */
   }
 }
@@ -393,7 +394,7 @@ static void run_meta(statement *s) {
 }
 
 static void run_meta_set(statement *s) {
-  edit e = edit_begin(META, meta_row());
+  edit e = edit_begin(meta_row());
   e.v[META_ZXID] = s->p[1];
   e.v[META_RECURSIVE] = s->p[2];
   edit_end(&e);
@@ -402,7 +403,7 @@ static void run_meta_set(statement *s) {
 static void run_meta_files(statement *s) { give(s, meta_row()); }
 
 static void run_meta_files_set(statement *s) {
-  edit e = edit_begin(META, meta_row());
+  edit e = edit_begin(meta_row());
   for (int i = 0; i < 7; i++) e.v[META_BOOT + i] = s->p[1 + i];
   edit_end(&e);
 }
@@ -442,7 +443,7 @@ static void run_node_add(statement *s) {
  * none. */
 static bool node_edit(statement *s, int key, edit *out) {
   row *r = find(NODE, &s->p[key]);
-  if (r) *out = edit_begin(NODE, r);
+  if (r) *out = edit_begin(r);
   return r != NULL;
 }
 
@@ -480,7 +481,7 @@ static void run_node_child_gone(statement *s) {
 
 static void run_node_remove(statement *s) {
   row *r = find(NODE, &s->p[1]);
-  if (r) replace(NODE, r, NULL);
+  if (r) replace(r, NULL);
 }
 
 static void run_node_set(statement *s) {
@@ -606,7 +607,7 @@ static void run_blob_add(statement *s) {
 
 static void run_blob_remove(statement *s) {
   row *r = find(BLOB, &s->p[1]);
-  if (r) replace(BLOB, r, NULL);
+  if (r) replace(r, NULL);
 }
 
 /* ---- watches and events ---- */
@@ -617,7 +618,7 @@ static void run_watch_add(statement *s) {
 
 static void run_watch_remove(statement *s) {
   row *r = find(WATCH, &s->p[1]);
-  if (r) replace(WATCH, r, NULL);
+  if (r) replace(r, NULL);
 }
 
 static bool is_watched(const row *r, const value *p) {
@@ -716,7 +717,7 @@ static void run_session_row(statement *s) {
 static void run_session_seen(statement *s) {
   row *r = find(SESSION, &s->p[1]);
   if (!r) return;
-  edit e = edit_begin(SESSION, r);
+  edit e = edit_begin(r);
   e.v[SESSION_SEEN] = s->p[2];
   edit_end(&e);
 }
@@ -730,7 +731,7 @@ static void run_session_add(statement *s) {
 
 static void run_session_end(statement *s) {
   row *r = find(SESSION, &s->p[1]);
-  if (r) replace(SESSION, r, NULL);
+  if (r) replace(r, NULL);
 }
 
 static void run_session_any(statement *s) {
@@ -1139,13 +1140,13 @@ static void value_words(const value *v, const engine_sink *sink) {
   sink->word(sink->arg, has_bytes(v) ? (uint64_t)v->size : (uint64_t)v->number);
 }
 
-static void row_words(int table, const row *r, const engine_sink *sink) {
-  for (int i = 0; i < shapes[table].count; i++) {
+static void row_words(const row *r, const engine_sink *sink) {
+  for (int i = 0; i < shapes[r->table].count; i++) {
     const row *blob = NULL;
-    if (table == EVENT && i == EVENT_SEQ) continue;
-    if (table == NODE && i == NODE_BLOB && r->v[i].type == SQLITE_INTEGER)
-      blob = find(BLOB, &r->v[i]);
-    if (table == NODE && i == NODE_BLOB && !blob) continue;
+    bool is_blob = r->table == NODE && i == NODE_BLOB;
+    if (r->table == EVENT && i == EVENT_SEQ) continue;
+    if (is_blob && r->v[i].type == SQLITE_INTEGER) blob = find(BLOB, &r->v[i]);
+    if (is_blob && !blob) continue;
     value_words(blob ? &blob->v[BLOB_DATA] : &r->v[i], sink);
   }
 }
@@ -1166,7 +1167,7 @@ void tables_words(bool (*is_read)(void *arg, int64_t session, int64_t seq),
       if (compared[i] == EVENT &&
           is_read(arg, int_of(r, EVENT_SESSION), int_of(r, EVENT_SEQ)))
         continue;
-      row_words(compared[i], r, sink);
+      row_words(r, sink);
     }
     sink->word(sink->arg, i);
   }
