@@ -1,10 +1,24 @@
 /* process.c - other processes, as far as /proc tells of them
  *
- * A session's life is a lock of one byte, the session's number, on a file of
- * the database's directory.  It belongs to an open file description, and lasts
- * until the last process that has a descriptor of it is gone or has closed it.
- * /proc/PID/fdinfo lists the locks of each description.
- */
+ * Three questions are answered here:
+ *
+ * - Which processes are there, and who is whose child? guard.c asks, to signal
+ *   the descendants of a command.
+ *
+ * - Does a process surely wait for another one? lock.c asks, to find deadlocks
+ *   with the zke that runs it (process_waits()).
+ *
+ * - Which processes keep a session alive? Those that look ask (holders_…).  A
+ *   session's life is a lock of one byte, whose offset is the session's number,
+ *   on a file of the database's directory.  The lock belongs to an open file
+ *   description, and lasts until the last process that has a descriptor of it
+ *   is gone or has closed it.  /proc/PID/fdinfo lists the locks of each
+ *   description.
+ *
+ *
+ * All of it is a picture of a moment that is over: processes come and go while
+ * /proc is read, and numbers are given to others.  So a process is known by its
+ * number and its time of start together. / */
 #include "process.h"
 
 #include <dirent.h>
@@ -25,8 +39,8 @@
  * One process
  * --------------------------------------------------------------------- */
 
-/* The beginning of a file of /proc/PID as text; its length, 0 where there is
- * none (any more). */
+/* Reads the beginning of a file of /proc/PID as text; its length, 0 if the
+ * process is gone or does not show it. */
 static size_t proc_text(pid_t pid, const char *what, char *text, size_t size) {
   char name[64];
   snprintf(name, sizeof name, "/proc/%d/%s", (int)pid, what);
@@ -38,7 +52,7 @@ static size_t proc_text(pid_t pid, const char *what, char *text, size_t size) {
   return (size_t)len;
 }
 
-/* Takes over one field of /proc/PID/stat, where it is one of ours. */
+/* Takes one field of /proc/PID/stat, if it is one of those that are wanted. */
 static void process_field(process *p, int field, const char *at) {
   enum { STATE = 3, PARENT = 4, GROUP = 5, THREADS = 20, START = 22 };
   if (field == STATE) p->state = *at;
@@ -48,8 +62,9 @@ static void process_field(process *p, int field, const char *at) {
   if (field == START) p->start = strtoull(at, NULL, 10);
 }
 
-/* Its fields are numbered as proc(5) does.  The second is the program's name,
- * which may have blanks and parentheses in it. */
+/* Reads /proc/PID/stat, whose fields are numbered as in proc(5).  The second is
+ * the program's name, which may have blanks and parentheses in it: so the
+ * fields behind it are counted from the last parenthesis on. */
 bool process_read(pid_t pid, process *p) {
   enum { NAME = 2, LAST = 22 };
   char text[1024];
@@ -64,7 +79,9 @@ bool process_read(pid_t pid, process *p) {
   return at != NULL;
 }
 
-/* By a descriptor, where the kernel has them. */
+/* A pidfd stays that of one process.  Its start is compared after the pidfd was
+ * opened: if it is the right one then, no other process can get the signal.
+ * Kernels without pidfds leave a small gap. */
 void process_signal(const process *p, int signal) {
 #if defined SYS_pidfd_open && defined SYS_pidfd_send_signal
   process now;
@@ -84,7 +101,8 @@ void process_signal(const process *p, int signal) {
  * All of them
  * --------------------------------------------------------------------- */
 
-/* Room is doubled whenever the count is a power of two. */
+/* Makes room for one more element: doubles it whenever the count is a power of
+ * two, so that no size has to be kept.  NULL without memory, data unchanged. */
 static void *room_for_one(void *data, size_t count, size_t size) {
   if (count & (count - 1)) return data;
   return realloc(data, (count ? 2 * count : 1) * size);
@@ -104,7 +122,7 @@ static int process_compare(const void *a, const void *b) {
   return (p->pid > q->pid) - (p->pid < q->pid);
 }
 
-/* As /proc shows them, sorted; processes come and go meanwhile. */
+/* What cannot be read has gone meanwhile, or is hidden from this user. */
 processes processes_all(void) {
   processes all = {NULL, 0};
   process p;
@@ -119,7 +137,7 @@ processes processes_all(void) {
   return all;
 }
 
-/* By bisection. */
+/* By bisection, since the list is sorted by number. */
 process *processes_find(const processes *all, pid_t pid) {
   process wanted = {.pid = pid};
   if (!all->count) return NULL;
@@ -139,15 +157,19 @@ static int child_count(const processes *all, pid_t parent) {
   return count;
 }
 
-/* Where the kernel says in which function a process sleeps. */
+/* Is the process inside wait(2)?  The kernel tells the function in which it
+ * sleeps; false where it does not tell. */
 static bool is_in_wait(pid_t pid) {
   char text[64];
   proc_text(pid, "wchan", text, sizeof text);
   return strcmp(text, "do_wait") == 0;
 }
 
-/* Goes from the child up to the ancestor.  Whatever is not surely so ends it by
- * WAITS_NO. */
+/* Goes from the child up to the ancestor.  Each process on the way must have
+ * the one below as its only child and one thread alone: then, while it is
+ * inside wait(2), it does nothing else.  The ancestor's own wait is known.  The
+ * steps are bounded, since what /proc shows of several moments may be a
+ * circle. */
 static int waits_in(const processes *all, pid_t ancestor, uint64_t start,
                     pid_t child) {
   int found = WAITS_YES;
@@ -163,7 +185,6 @@ static int waits_in(const processes *all, pid_t ancestor, uint64_t start,
   return WAITS_NO;
 }
 
-/* On one picture of all processes. */
 int process_waits(pid_t ancestor, uint64_t start, pid_t child) {
   processes all = processes_all();
   int found = waits_in(&all, ancestor, start, child);
@@ -175,8 +196,9 @@ int process_waits(pid_t ancestor, uint64_t start, pid_t child) {
  * Who keeps a session alive
  * --------------------------------------------------------------------- */
 
-/* Is it a descriptor of a file that carries lives?  The name that /proc gives
- * is a hint, since names differ between mount namespaces: the file decides. */
+/* Is it a descriptor of a file that carries lives?  The path that /proc gives
+ * may be of another mount namespace, so only its name is used: the file of that
+ * name in our directory must be the same one. */
 static bool is_live_file(const char *directory, const char *link) {
   char target[PATH_MAX], ours[PATH_MAX + 64];
   struct stat there, here;
@@ -190,10 +212,11 @@ static bool is_live_file(const char *directory, const char *link) {
          there.st_dev == here.st_dev && there.st_ino == here.st_ino;
 }
 
-/* Its words with blanks between them, or its name where it shows none. */
+/* A process's words with blanks between them, or its name if it shows none.
+ * Words that are cut do not end in half of a character. */
 static void command_of(pid_t pid, char *text, size_t size) {
   size_t len = proc_text(pid, "cmdline", text, size);
-  if (len == size - 1) /* no half of a character */
+  if (len == size - 1)
     while (len > 0 && (text[--len] & 0xc0) == 0x80) continue;
   text[len] = '\0';
   while (len > 0 && text[len - 1] == '\0') len--;
@@ -203,8 +226,8 @@ static void command_of(pid_t pid, char *text, size_t size) {
   if (len > 0 && text[len - 1] == '\n') text[len - 1] = '\0';
 }
 
-/* Notes that a process has a session's descriptor, or, for session 0, that it
- * was looked at; left out without memory. */
+/* Notes that a process has a session's descriptor; with session 0, that it was
+ * looked at.  Without memory it is left out. */
 static void holders_add(holders *h, int64_t session, pid_t pid) {
   holder *data = room_for_one(h->data, h->count, sizeof *data);
   if (!data) return;
@@ -221,8 +244,9 @@ static bool holders_found(const holders *h, int64_t session, pid_t pid) {
   return false;
 }
 
-/* The lives that one descriptor carries: "lock: 1: OFDLCK ADVISORY WRITE -1
- * 08:01:12 FIRST LAST" */
+/* Notes the lives that one descriptor carries.  fdinfo has a line for each
+ * lock: "lock: 1: OFDLCK ADVISORY WRITE -1 08:01:12 FIRST LAST", where FIRST is
+ * the session. */
 static void holders_of_descriptor(holders *h, pid_t pid, const char *fd) {
   char what[300], text[2048];
   snprintf(what, sizeof what, "fdinfo/%s", fd);
@@ -266,7 +290,7 @@ static void holders_look_at_all(holders *h) {
   h->all = true;
 }
 
-/* The directory of the files that carry lives is what tells the descriptors. */
+/* Only notes the directory of the files that carry lives. */
 holders holders_begin(const char *file) {
   holders h = {.directory = NULL};
   char *real = realpath(file, NULL);
@@ -280,8 +304,7 @@ void holders_free(holders *h) {
   free(h->data);
 }
 
-/* Does the process hold the life of the session? Looks at that process only, at
- * most once. */
+/* Looks at that process alone, at most once. */
 bool holders_have(holders *h, int64_t session, int64_t pid) {
   holders_look_at(h, (pid_t)pid);
   return holders_found(h, session, (pid_t)pid);
@@ -309,7 +332,7 @@ json_t *holders_instead(holders *h, int64_t session, int64_t pid) {
   return holders_list(h, session, 0);
 }
 
-/* Commands are others' words: what a terminal obeys is escaped. */
+/* The words are other users': what a terminal obeys is escaped. */
 void holders_human(const json_t *list, FILE *out) {
   size_t i;
   json_t *one;

@@ -1,10 +1,16 @@
 /* walk.c - over a subtree, node by node
  *
- * One list of names a level, read when the walk comes there, so that memory
- * follows depth and width, not size.  What others remove meanwhile is passed
- * over.  A name that cannot be one, in a damaged file, ends the walk: it might
- * lead back to where it is.
- */
+ * The walk is at w->path.  For each node on the way to it there is a level: the
+ * names of that node's children, and which is next.  The names are read when
+ * the walk comes there, so that memory goes by depth and width, not by the
+ * number of nodes:
+ *     /            [a] b  c        level 0: at a
+ *     /a            x [y] z        level 1: at y
+ *     /a/y         the node that walk_next() gives: its level comes next
+ *
+ *
+ * What others remove meanwhile is passed over.  A name that cannot be one, in a
+ * damaged file, ends the walk: it might lead back to where it is. / */
 #include "walk.h"
 
 #include <stdlib.h>
@@ -14,7 +20,7 @@ static void walk_no_memory(walk *w) {
   w->status = fail(w->c, STATUS_SYSTEM, "NOMEM", "out of memory");
 }
 
-/* Room in the path for len bytes and a NUL. */
+/* Makes room in the path for len bytes and a NUL; false after fail(). */
 static bool walk_make_room(walk *w, size_t len) {
   if (len < w->room) return true;
   char *larger = realloc(w->path, len * 2 + 1);
@@ -39,7 +45,7 @@ void walk_begin(walk *w, call *c, const char *path, int limit,
  * Levels
  * --------------------------------------------------------------------- */
 
-/* Takes the names. */
+/* Begins the level of the node at hand; takes the names. */
 static void walk_push(walk *w, zke_strings *names) {
   if (w->level_count == w->level_room) {
     int room = w->level_room * 2 + 16;
@@ -55,7 +61,7 @@ static void walk_push(walk *w, zke_strings *names) {
   w->levels[w->level_count++] = (walk_level){names, 0, strlen(w->path)};
 }
 
-/* Back to the node whose children they were. */
+/* Ends a level: back to the node whose children these were. */
 static void walk_pop(walk *w) {
   walk_level *top = &w->levels[--w->level_count];
   zke_free(top->names);
@@ -65,7 +71,6 @@ static void walk_pop(walk *w) {
 
 bool walk_is_name(const char *name) { return *name && !strchr(name, '/'); }
 
-/* For a name with a slash in it, or none: a walk would not end there. */
 int walk_fail_name(call *c, const char *parent) {
   return fail(
       c, STATUS_IO, "CORRUPT",
@@ -74,8 +79,9 @@ int walk_fail_name(call *c, const char *parent) {
       parent);
 }
 
-/* To the next of the children.  In a damaged file one may have no name: its
- * path would be that of its parent, and the walk would never end. */
+/* Goes to the next of the level's children, of which one is left; false after
+ * fail().  A child without a name, in a damaged file, would have its parent's
+ * path, and the walk would never end. */
 static bool walk_child(walk *w, walk_level *top) {
   const char *name = top->names->data[top->next++];
   size_t len = top->len, more = strlen(name);
@@ -94,7 +100,8 @@ static bool walk_child(walk *w, walk_level *top) {
  * Nodes
  * --------------------------------------------------------------------- */
 
-/* It is visited, but not what is below it: if there is anything. */
+/* The children of the node may not be read.  The walk goes on without them, and
+ * walk_end() says so, if there are any. */
 static int walk_deny(walk *w) {
   int rc = zke_exists(w->c->z, w->path, NULL, NULL, &w->stat);
   if (rc != ZKE_OK || w->stat.numChildren == 0) return rc;
@@ -102,7 +109,8 @@ static int walk_deny(walk *w) {
   return rc;
 }
 
-/* Reads the node and the names of its children; false where there is none. */
+/* Reads the node and the names of its children; false if it has gone, or after
+ * fail(). */
 static bool walk_visit(walk *w) {
   zke *z = w->c->z;
   zke_strings *names = NULL;
