@@ -1449,7 +1449,7 @@ static int config_do(zke *z, config_change *c, const zke_op *op) {
                     &c->stat);
 }
 
-/* One try.  A version that does not fit after a lost reply may be one's own
+/* One try.  A version that does not fit after a lost reply may be this call's
  * work: config_recognise() tells.  Without a version the node is made where it
  * is missing. */
 static int config_try_set(zke *z, void *arg) {

@@ -347,7 +347,7 @@ static int item_try_take(zke *z, void *arg) {
 }
 
 /* Something is at the item's path.  Is it this object's znode, then it has the
- * item; else it waits for the other one's to go.  ZKE_LOOK_AGAIN: it has gone
+ * item; else it waits for the other znode to go.  ZKE_LOOK_AGAIN: it has gone
  * meanwhile. */
 static int item_settle(zke_partition *p, part_item *it) {
   zke_stat stat;
@@ -525,7 +525,7 @@ static int part_watch_neighbour(zke_partition *p, const division *plan,
   return rc == ZKE_NONODE ? ZKE_OK : rc; /* the directory's watch tells */
 }
 
-/* One look: who is there, whom to watch, which items to take, to keep and to
+/* One look: the members, the neighbour, which items to take, to keep and to
  * let go.  A member whose znode is not among the others has lost its place. */
 static int part_step(zke_recipe *r) {
   zke_partition *p = (zke_partition *)r;

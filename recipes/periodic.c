@@ -307,9 +307,9 @@ static bool job_is_mine(const zke_periodic *j, const record *c) {
 }
 
 /* One look, and the claim where the job is due.  After a lost reply the claim
- * is one's own where the record has one's id and the session that runs it is
- * this one.  What follows for waiting is noted in the claim: when to look next,
- * and whether the end of the present run may make it due sooner.
+ * is this object's where the record has its id and `running` is this
+ * session's.  What follows for waiting is noted in the claim: when to look
+ * next, and whether the end of the present run may make it due sooner.
  *
  * If the process dies after the claim `running` goes with its session; the
  * record says that the run has not ended. */
@@ -633,7 +633,8 @@ static int job_linger(zke_periodic *j, const job_claim *a, int refused,
 }
 
 /* Tries, and waits until there is a reason to try again.  At the deadline the
- * sentence of the last try stands: it says who does it, or when it is due. */
+ * sentence of the last try stands: it says which process does it, or when it is
+ * due. */
 static int job_wait(zke_periodic *j, int64_t deadline_ms) {
   zke_sentence kept;
   for (;;) {

@@ -1326,7 +1326,7 @@ int zke_queue_claim_some(zke_queue *queue, int most, int64_t deadline_ms,
  * and nothing has changed. */
 
 /* The claim is there, at the version that it has made (Q1), and it is this
- * object's, not a later one's of the same name (Q5). */
+ * object's, not that of a later item of the same name (Q5). */
 int zke_queue_ops(const zke_queue_item *item, zke_op ops[ZKE_QUEUE_OPS]) {
   if (!item || !ops || !item->token)
     return zke_recipe_fail(
@@ -1349,7 +1349,7 @@ static int queue_lost(zke_queue *q, zke_q_claim **at,
 
 /* Make a step that ends or changes claims, as often as is needed.  Where it is
  * to be made again a claim may have gone meanwhile, and its name be that of
- * another one's (Q5): so it is looked for by its token.
+ * another claim (Q5): so it is looked for by its token.
  *
  *   own  so many operations of the step are the claims'
  *
@@ -1497,11 +1497,11 @@ static int64_t queue_claim_end(const char *marker) {
   return ends ? m.ms : ZKE_FOREVER;
 }
 
-/* Have the claim end at another time.  Those who wait sleep until the time they
- * know, unless the claim's znode is written to: that is done where it ends
- * sooner, so that a consumer that prolongs again and again wakes nobody.  What
- * may have been made, and cannot be looked for, counts as not made: then the
- * acknowledgement finds it lost. */
+/* Have the claim end at another time.  Consumers that wait sleep until the
+ * time they know, unless the claim's znode is written to: that is done where
+ * it ends sooner, so that a consumer that prolongs again and again wakes
+ * nobody.  What may have been made, and cannot be looked for, counts as not
+ * made: then the acknowledgement finds it lost. */
 static int queue_prolong(zke_queue *q, zke_q_claim *c,
                          const zke_queue_item *item, char *until) {
   zke_q_step *s = zke_q_step_new(q->r.z, 4);

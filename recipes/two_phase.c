@@ -1022,8 +1022,9 @@ static int phase_meet(zke *z, const phase_start *b) {
   return rc;
 }
 
-/* One try.  What is there already may be this one's own, after a lost reply, or
- * one that has ended and waits for its removal: phase_meet() tells. */
+/* One try.  What is there already may be what this call has begun, after a lost
+ * reply, or one that has ended and waits for its removal: phase_meet()
+ * tells. */
 static int phase_try_begin(zke *z, void *arg) {
   phase_start *b = arg;
   int rc = ZKE_LOOK_AGAIN;
@@ -1108,8 +1109,8 @@ void zke_two_phase_free(zke_two_phase *t) { zke_recipe_free((zke_recipe *)t); }
 
 /* ---- taking part ---- */
 
-/* The ephemeral vote is there.  Is it this session's, or a live one's?
- * ZKE_LOOK_AGAIN: it was a dead one's. */
+/* The ephemeral vote is there.  Is it this session's, or another live
+ * session's?  ZKE_LOOK_AGAIN: it was a dead session's. */
 static int phase_meet_vote(zke_two_phase *t) {
   zke *z = t->r.z;
   const char *path = t->votes[t->own].path;
@@ -1146,7 +1147,7 @@ static int phase_try_join(zke *z, void *arg) {
   return rc;
 }
 
-/* The mutex is held: see what is there; in the ephemeral form show oneself. */
+/* The mutex is held: see what is there; in the ephemeral form join. */
 static int phase_open(zke_two_phase *t, const char *site) {
   zke *z = t->r.z;
   int rc = head_read(z, t->r.path, &t->head);
