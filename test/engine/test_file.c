@@ -1133,6 +1133,7 @@ static int64_t largest_wal(zke *z, const char *wal, int times) {
 /* design.md 8: the log stays under 16 MiB while no reader holds a snapshot,
  * grows and is reported while one does, and is short again afterwards. */
 TEST(wal_is_bounded) {
+  test_in_memory(); /* it writes and syncs 100 MiB */
   const char *path = sample(test_path("a.db")), *wal = joined(path, "-wal");
   zke *z;
   zke_options options = {.size = sizeof options, .log = count_warning};

@@ -622,3 +622,9 @@ TEST(a_copy_of_a_database_in_use_starts_with_no_sessions) {
   ck_ok(zke_close(copy));
   ck_ok(zke_close(z));
 }
+
+/* Nothing here is about a disk, and syncing the random trees takes longest. */
+int main(int argc, char **argv) {
+  test_in_memory();
+  return test_main(argc, argv);
+}
