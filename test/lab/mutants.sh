@@ -35,7 +35,8 @@ plant() {
 # seek USE SEED: adds to $work/found the seconds that it took, and how many
 # letters the schedule has
 seek() {
-  ! RECIPE=$1 SEED=$2 SECONDS=$SECONDS "$work/program" >"$work/log" 2>&1 || {
+  ! RECIPE=$1 SEED=$2 SECONDS=$SECONDS timeout 300 "$work/program" \
+    >"$work/log" 2>&1 || {
     echo "seed $2 finds nothing"
     return 1
   }

@@ -618,7 +618,7 @@ static int drain(zke *z) {
   while (zke_queue_claim(queue, 0, &item) == ZKE_OK) {
     snprintf(path, sizeof path, "/done-%s", item->data);
     zke_lab_assert(zke_exists(z, path, NULL, NULL, NULL) == ZKE_NONODE);
-    zke_queue_ack(queue, item, NULL, 0, NULL);
+    zke_lab_assert(zke_queue_ack(queue, item, NULL, 0, NULL) == ZKE_OK);
     zke_free(item);
     count++;
   }
