@@ -1,8 +1,18 @@
 /* waits.c - waits, deadlocks: who waits for whom, as rows or for Graphviz
  *
- * The engine's recipes say in their znodes whom they wait for;
- * zke_line_waits() reads that and finds the circles.  Here they become rows and
- * sentences.
+ * The recipes write into their znodes that they wait, and for whom follows from
+ * the order of a line.  zke_line_waits() reads all lines and finds the circles;
+ * nothing here decides what a deadlock is.  What is read is not of one moment,
+ * so each part of a row may be missing: a keeper that has gone, a session that
+ * has ended.  Such a row says null, and people read "somebody".
+ *
+ *     waits            a row for each pair: who waits, and who keeps it waiting
+ *     waits --dot      the same as a picture's text: a box for each actor, an
+ *                      arrow for each pair, a circle's in red
+ *     deadlocks        the pairs of the circles alone, one circle after another
+ *
+ * The list has the youngest wait first, people read the earliest first: so the
+ * loops over it run backwards.  Start reading at graph_take().
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,10 +26,11 @@
  * What there is
  * --------------------------------------------------------------------- */
 
+/* What all that is printed is made of. */
 typedef struct graph {
-  zke_wait_list *waits;
-  zke_session_list *sessions;
-  holders holders; /* who keeps them alive */
+  zke_wait_list *waits;       /* who waits, and for whom */
+  zke_session_list *sessions; /* their names and pids; read after the waits */
+  holders holders;            /* the processes that keep the sessions alive */
 } graph;
 
 /* Release the three lists; each may be empty. */
@@ -38,12 +49,16 @@ static int graph_take(call *c, graph *g) {
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
-/* A znode's directory: the line. */
+/* The line that an entry stands in: its znode's directory, with a reference for
+ * the caller. */
 static json_t *line_text(const char *path) {
   return json_data(path, (int)(strrchr(path, '/') - path));
 }
 
-/* One who waits and one who keeps it waiting; the latter may have gone. */
+/* A row of a wait and one of its keepers.  Where k is NULL, or its session has
+ * ended since, the members that begin with "by_" are null.  "by_kept_by" names
+ * the processes that hold a keeper's session where the one that began it does
+ * not: it is they that a person has to look for. */
 static json_t *wait_row(graph *g, const zke_wait_info *w, const zke_keeper *k) {
   const zke_session_info *by = k ? look_session(g->sessions, k->session) : NULL;
   json_t *row = json_pack(
@@ -70,7 +85,8 @@ static json_t *wait_row(graph *g, const zke_wait_info *w, const zke_keeper *k) {
  * Rows
  * --------------------------------------------------------------------- */
 
-/* A row for each party that one waits for, or one row without. */
+/* Emit a row for each party that this one waits for.  Without any it is one
+ * row: that somebody waits is told also where its keepers have just gone. */
 static int waits_of(call *c, graph *g, const zke_wait_info *w) {
   int status = w->keeper_count ? 0 : emit(c, wait_row(g, w, NULL));
   for (int i = 0; i < w->keeper_count && !status; i++)
@@ -88,7 +104,8 @@ static bool is_in_circle(const graph *g, const zke_keeper *k, int circle) {
   return false;
 }
 
-/* "zke (pid 7; kept by …)" of the row's members of these names. */
+/* Print "zke (pid 7, kept by …)" of the row's members of these names, or
+ * "somebody" where it is not known who that is. */
 static void name_of(FILE *out, json_t *row, const char *identity,
                     const char *pid, const char *kept) {
   const json_t *number = json_object_get(row, pid);
@@ -102,7 +119,8 @@ static void name_of(FILE *out, json_t *row, const char *identity,
   fputc(')', out);
 }
 
-/* "a (pid 1) waits for b (pid 2): /locks/x since 2026-…" */
+/* The row for people, of waits and of deadlocks:
+ * "a (pid 1) waits for b (pid 2): /locks/x since 2026-…, deadlock 1" */
 static void wait_human(call *c, json_t *row, FILE *out) {
   const json_t *circle = json_object_get(row, "deadlock");
   (void)c;
@@ -121,7 +139,8 @@ static void wait_human(call *c, json_t *row, FILE *out) {
   fputc('\n', out);
 }
 
-/* The waits of one circle, the earliest first. */
+/* Emit the waits of one circle, the earliest first.  A member may also wait for
+ * others, who are not to blame: these pairs are left out. */
 static int deadlock_rows(call *c, graph *g, int circle) {
   int status = 0;
   for (int i = g->waits->count - 1; i >= 0; i--) {
@@ -134,7 +153,9 @@ static int deadlock_rows(call *c, graph *g, int circle) {
   return status;
 }
 
-/* 1 where there is one: what a monitor asks for. */
+/* deadlocks: a row for each pair in a circle.  The exit code is STATUS_NO where
+ * there is a deadlock, so that a monitor need not read the rows.  Circles are
+ * numbered from 1, so the greatest number is how many there are. */
 static int deadlocks_run(call *c) {
   graph g;
   int status = graph_take(c, &g), count = 0;
@@ -150,7 +171,9 @@ static int deadlocks_run(call *c) {
  * Graphviz's text
  * --------------------------------------------------------------------- */
 
-/* Text inside of a "…" of Graphviz's language. */
+/* Print text inside of a "…" of Graphviz's language.  Any process may have
+ * chosen it: it must neither end the string nor reach the terminal as a control
+ * character. */
 static void dot_text(FILE *out, const char *text) {
   for (; *text; text++) {
     unsigned char byte = (unsigned char)*text;
@@ -159,12 +182,14 @@ static void dot_text(FILE *out, const char *text) {
   }
 }
 
-/* A session's thread is a node of the picture: threads wait, not sessions. */
+/* The name of a box.  It stands for an actor of a session, since actors wait,
+ * not sessions: a session's two actors may wait for each other. */
 static void dot_node_name(FILE *out, int64_t session, uint64_t actor) {
   fprintf(out, "\"%" PRIx64 ".%" PRIx64 "\"", (uint64_t)session, actor);
 }
 
-/* A box for one that waits or keeps others waiting. */
+/* A box for one that waits or keeps others waiting.  It may be printed more
+ * than once: Graphviz makes one box of all with the same name. */
 static void dot_node(FILE *out, const graph *g, int64_t session, uint64_t actor,
                      bool circle) {
   const zke_session_info *who = look_session(g->sessions, session);
@@ -177,7 +202,9 @@ static void dot_node(FILE *out, const graph *g, int64_t session, uint64_t actor,
   fputs(circle ? ", color=red, fontcolor=red];\n" : "];\n", out);
 }
 
-/* An arrow from one that waits to one that keeps it waiting. */
+/* An arrow from one that waits to one that keeps it waiting, with the line's
+ * path.  It is dashed where the waiting one is not inside a blocking call, and
+ * so can do other things. */
 static void dot_edge(FILE *out, const graph *g, const zke_wait_info *w,
                      const zke_keeper *k) {
   bool circle = w->circle && is_in_circle(g, k, w->circle);
@@ -193,7 +220,8 @@ static void dot_edge(FILE *out, const graph *g, const zke_wait_info *w,
           w->blocking ? "" : ", style=dashed");
 }
 
-/* Does anybody wait who has been drawn already?  Then keepers are too. */
+/* Does this keeper wait for something itself?  Then its box is drawn with its
+ * own wait, which knows whether it is in a circle. */
 static bool is_waiter(const graph *g, const zke_keeper *k) {
   for (int i = 0; i < g->waits->count; i++) {
     const zke_wait_info *w = &g->waits->data[i];
@@ -202,7 +230,8 @@ static bool is_waiter(const graph *g, const zke_keeper *k) {
   return false;
 }
 
-/* For free(); NULL without memory. */
+/* The whole picture's text, for free(); NULL without memory.  A failed write
+ * to the stream in memory is told by fclose(). */
 static char *dot_of(const graph *g) {
   char *text = NULL;
   size_t len;
@@ -231,7 +260,8 @@ static char *dot_of(const graph *g) {
  * waits
  * --------------------------------------------------------------------- */
 
-/* waits --dot */
+/* waits --dot: the picture as one row with one member, so that --json has it as
+ * a string. */
 static int waits_picture(call *c, const graph *g) {
   char *dot = dot_of(g);
   if (!dot) return no_memory(c);
