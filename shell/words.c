@@ -1,7 +1,12 @@
 /* words.c - a line into words, and words into numbers, durations and bytes
  *
  * Nothing here knows of commands.  What is not wholly a number, a duration or
- * base64 is none: "5x" is refused, not read as 5.
+ * base64 is none: "5x" is refused, not read as 5.  A text with a NUL inside is
+ * none either: the functions of the C library stop there, so the lengths are
+ * compared, too.
+ *
+ * All functions here are pure: they keep nothing, and any thread may call them.
+ * Start reading at words_split().
  */
 #include <ctype.h>
 #include <errno.h>
@@ -11,20 +16,28 @@
 
 #include "shell.h"
 
+/* edit.c compares the address: only after this sentence may a further line
+ * help, and it asks for one. */
 const char words_unclosed[] = "a quotation mark is not closed";
 
 /* ------------------------------------------------------------------------
  * A line into words
  * --------------------------------------------------------------------- */
 
-/* Where the splitting stands: what is read, what is written, and the word that
- * is being made, if there is one. */
+/* Where the splitting stands.
+ *
+ *     BETWEEN words -- any other character, or a quotation mark --> INSIDE
+ *     INSIDE a word -- a blank, or the end of the line -----------> BETWEEN
+ *     BETWEEN words -- # -----------------------------------------> the end
+ *
+ * Blanks and # within quotation marks, and behind a backslash, are characters
+ * like others.  What is quoted does not end a word: a'b c'd is one. */
 typedef struct splitter {
-  const char *at, *end;
-  char *to;
-  word *words;
-  int count;
-  bool inside;
+  const char *at, *end; /* the part of the line that is not read yet */
+  char *to;             /* where the next byte of a text goes */
+  word *words;          /* room for all words of the line */
+  int count;            /* words that have ended */
+  bool inside;          /* INSIDE: words[count] is being made */
 } splitter;
 
 /* A word may begin with nothing in it: '' is a word too. */
@@ -34,7 +47,8 @@ static void split_begin_word(splitter *s) {
   s->words[s->count] = (word){s->to, 0, false};
 }
 
-/* Ends the word at hand, if there is one. */
+/* Ends the word at hand, if there is one, and writes the NUL behind it, which
+ * its length does not count. */
 static void split_end_word(splitter *s) {
   if (!s->inside) return;
   word *w = &s->words[s->count++];
@@ -50,7 +64,8 @@ static int hex_digit(char c) {
   return at ? (int)(at - digits) : -1;
 }
 
-/* \xHH, s->at at the x. */
+/* Takes \xHH, where s->at is at the x.  Returns NULL, or what is wrong, as all
+ * functions of this section that may refuse a line. */
 static const char *split_hex(splitter *s) {
   int high = s->end - s->at > 2 ? hex_digit(s->at[1]) : -1;
   int low = high >= 0 ? hex_digit(s->at[2]) : -1;
@@ -60,7 +75,9 @@ static const char *split_hex(splitter *s) {
   return NULL;
 }
 
-/* What stands behind a backslash in "…". */
+/* Takes what stands behind a backslash in "…": a name of a byte, else the
+ * character itself.  The byte of '0' is the NUL that ends `bytes`.  strchr()
+ * finds a NUL of the line at the end of `names`: that is no name, hence *at. */
 static const char *split_escape(splitter *s) {
   static const char names[] = "ntr0", bytes[] = "\n\t\r";
   if (s->at == s->end) return "a backslash at the end of the line";
@@ -71,7 +88,8 @@ static const char *split_escape(splitter *s) {
   return NULL;
 }
 
-/* From behind the opening quotation mark to behind the closing one. */
+/* Takes all from behind the opening quotation mark to behind the closing
+ * one. */
 static const char *split_quoted(splitter *s, char mark) {
   while (s->at < s->end && *s->at != mark) {
     if (mark == '"' && *s->at == '\\') {
@@ -93,7 +111,7 @@ static bool is_blank(char c) {
          c == '\v';
 }
 
-/* One character, or what is quoted. */
+/* Takes one character, or all that is quoted, and moves between the states. */
 static const char *split_step(splitter *s) {
   char c = *s->at++;
   if (is_blank(c)) {
@@ -114,10 +132,14 @@ static const char *split_step(splitter *s) {
   return NULL;
 }
 
-/* One block has the words and, behind them, their texts. */
+/* One block has the words and, behind them, their texts.
+ *
+ * It is large enough whatever the line holds.  A word takes at least one
+ * character and the blank before the next, so there are no more than half as
+ * many words as characters, and one.  A text is never longer than what it is
+ * read from, and its NUL takes the place of that blank; only behind the last
+ * word there may be none, and that is the one byte more. */
 const char *words_split(const char *line, size_t len, words **out) {
-  /* A word takes at least one character and the blank before the next; its
-   * NUL takes that blank's place. */
   size_t most = len / 2 + 1;
   words *w = malloc(sizeof *w + most * sizeof(word) + len + 1);
   if (!w) return "out of memory";
@@ -136,7 +158,8 @@ const char *words_split(const char *line, size_t len, words **out) {
   return NULL;
 }
 
-/* Only the list is new: the texts are argv's. */
+/* Only the list is new: the texts are argv's, and have to live as long.  None
+ * of the words is literal, so options are found among them. */
 words *words_copy(int count, char *const *argv) {
   words *w = malloc(sizeof *w + (size_t)count * sizeof(word));
   if (!w) return NULL;
@@ -147,6 +170,7 @@ words *words_copy(int count, char *const *argv) {
   return w;
 }
 
+/* A word with a NUL inside is equal to no text, since its length is not. */
 bool word_is(const word *w, const char *text) {
   return w->len == strlen(text) && memcmp(w->text, text, w->len) == 0;
 }
@@ -155,8 +179,8 @@ bool word_is(const word *w, const char *text) {
  * Numbers
  * --------------------------------------------------------------------- */
 
-/* strtoll() takes blanks and a plus before the digits; here they are
- * refused. */
+/* strtoll() takes blanks and a plus before the digits; here they are refused,
+ * as is what does not fit into 64 bits. */
 bool word_number(const word *w, int64_t *number_out) {
   const char *digits = w->text + (*w->text == '-');
   if (!isdigit((unsigned char)*digits) || strlen(w->text) != w->len)
@@ -169,7 +193,8 @@ bool word_number(const word *w, int64_t *number_out) {
   return true;
 }
 
-/* All 64 bits are allowed in hexadecimal. */
+/* A session's id as commands print it, or as a decimal number.  In hexadecimal
+ * all 64 bits are allowed: the highest makes the number negative. */
 bool word_session(const word *w, int64_t *session_out) {
   if (strncmp(w->text, "0x", 2) != 0) return word_number(w, session_out);
   if (hex_digit(w->text[2]) < 0 || strlen(w->text) != w->len) return false;
@@ -181,7 +206,9 @@ bool word_session(const word *w, int64_t *session_out) {
   return true;
 }
 
-/* strtod() takes hexadecimal, exponents and infinity; here they are refused. */
+/* strtod() takes hexadecimal, exponents and infinity; here they are refused: no
+ * unit has one of these letters, and no infinity begins with a digit.  The
+ * result is rounded to whole milliseconds. */
 bool word_duration(const word *w, int64_t *ms_out) {
   static const struct {
     const char *name;
@@ -211,7 +238,8 @@ bool word_duration(const word *w, int64_t *ms_out) {
 static const char base64_digits[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/* RFC 4648, with padding. */
+/* Three bytes at a time into four digits; the last group is padded.  NULL where
+ * there is no memory. */
 char *base64_encode(const void *data, size_t len) {
   const unsigned char *from = data;
   char *text = malloc((len + 2) / 3 * 4 + 1), *to = text;
@@ -252,7 +280,9 @@ static int base64_group(const char *text, bool last, char *to) {
   return digits - 1;
 }
 
-/* Padding is wanted; a NUL stands behind the bytes. */
+/* Padding is wanted; a NUL stands behind the bytes, which len_out does not
+ * count.  A text that was accepted is the only one for its bytes:
+ * base64_encode() gives it back. */
 bool base64_decode(const char *text, size_t len, char **data_out,
                    size_t *len_out) {
   char *data = len % 4 ? NULL : malloc(len / 4 * 3 + 1);
