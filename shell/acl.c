@@ -2,7 +2,9 @@
  *
  * An entry is written SCHEME:ID:PERMS.  acls_parse() and perms_json() lead from
  * there to zkembed's structs and back; getacl, setacl, create and import use
- * them.  The rules of who may do what are the engine's alone.
+ * them.  What getacl prints, setacl takes; but an id that the engine has masked
+ * is lost (acl_is_masked()).  The rules of who may do what are the engine's
+ * alone: here only the form is checked, not whether a scheme exists.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,8 @@
  * SCHEME:ID:PERMS
  * --------------------------------------------------------------------- */
 
+/* Each permission's letter, in the order in which ZooKeeper's shell prints
+ * them. */
 static const struct {
   char letter;
   int32_t perm;
@@ -25,8 +29,9 @@ static const struct {
              {'a', ZKE_PERM_ADMIN}};
 enum { PERMS = sizeof perms / sizeof *perms };
 
-/* A sum of letters, each at most once; numbers are taken whatever their bits,
- * for what has no letters. */
+/* A sum of letters, each at most once.  A number is taken whatever its bits,
+ * since perms_json() gives one for what has no letters: the engine decides
+ * whether it is valid.  No letter at all is refused. */
 bool perms_parse(const char *text, int32_t *perms_out) {
   const word w = {text, strlen(text), false};
   int64_t number;
@@ -45,7 +50,8 @@ bool perms_parse(const char *text, int32_t *perms_out) {
   return sum != 0;
 }
 
-/* Letters where every bit has one, else the number as text. */
+/* Letters where every bit has one, else the number as text; 0, too, is told as
+ * a number, since no letters would read as an empty member. */
 json_t *perms_json(int32_t value) {
   char text[PERMS + 1], *at = text;
   if (value <= 0 || value > ZKE_PERM_ALL) return json_sprintf("%d", value);
@@ -56,14 +62,18 @@ json_t *perms_json(int32_t value) {
 }
 
 /* A digest of "user:x": what zke_get_acl() shows to a caller without ADMIN, in
- * place of the hash. Such an entry cannot be set again. */
+ * place of the hash.  Copying and import refuse such an entry: no password has
+ * the hash "x", so the user would lose the permission. */
 bool acl_is_masked(const zke_acl *entry) {
   size_t len = strlen(entry->id);
   return strcmp(entry->scheme, "digest") == 0 && len >= 2 &&
          strcmp(entry->id + len - 2, ":x") == 0;
 }
 
-/* One entry, in place: the id of a digest has a colon inside. */
+/* Cut one entry up in place: *out points into text.  The scheme ends at the
+ * first colon and the permissions begin behind the last, since the id of a
+ * digest has a colon inside.  False where it is no entry; then text is as it
+ * was, for the sentence that shows it. */
 static bool acl_parse(char *text, zke_acl *out) {
   char *first = strchr(text, ':'), *last = strrchr(text, ':');
   if (!first || first == last || !perms_parse(last + 1, &out->perms))
@@ -74,7 +84,7 @@ static bool acl_parse(char *text, zke_acl *out) {
   return true;
 }
 
-/* Says what an entry of a list looks like; STATUS_DATA. */
+/* Refuse an entry, with examples of what one looks like; STATUS_DATA. */
 static int acls_refuse(call *c, const char *text) {
   return fail(c, STATUS_DATA, "INVALIDACL",
               "\"%s\" is not SCHEME:ID:PERMS, as world:anyone:cdrwa, "
@@ -82,7 +92,9 @@ static int acls_refuse(call *c, const char *text) {
               text);
 }
 
-/* How many there are, and with how many bytes of text. */
+/* How many entries the words have, and how many bytes their texts and NULs
+ * take: what acls_parse() needs room for.  A comma separates two, so a word has
+ * one more than it has commas. */
 static int acls_measure(const word *texts, int count, size_t *size_out) {
   int entries = 0;
   *size_out = 0;
@@ -126,7 +138,7 @@ int acls_parse(call *c, const word *texts, int count, zke_acls **acls_out) {
  * getacl, setacl
  * --------------------------------------------------------------------- */
 
-/* getacl: a row for each entry of the node's list. */
+/* getacl: a row for each entry of the node's list, in the list's order. */
 static int getacl_run(call *c) {
   char *path;
   zke_acls *acls;
@@ -145,7 +157,8 @@ static int getacl_run(call *c) {
   return status;
 }
 
-/* As setacl takes it. */
+/* The row as setacl takes it: the members stand in the order of
+ * SCHEME:ID:PERMS, with a colon between them. */
 static void getacl_human(call *c, json_t *row, FILE *out) {
   const char *name;
   json_t *value;
@@ -156,15 +169,17 @@ static void getacl_human(call *c, json_t *row, FILE *out) {
   }
 }
 
-/* For walk and list alike: the ACL of one node, if it has this version. */
+/* Replace the list of one node, if that list has this version (-1: any). */
 static int setacl_one(call *c, const char *path, int version,
                       const zke_acls *acls) {
   int rc = zke_set_acl(c->z, path, version, acls);
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
-/* Gives the node and all below it the same list, parents first; stops at the
- * first node that refuses. */
+/* Give the node and all below it the same list, parents first; stop at the
+ * first node that refuses.  Each node is a step of its own: those before it
+ * keep their new list.  A list without READ does not hinder the walk, which has
+ * the names of a node's children before the node gets its list. */
 static int setacl_all(call *c, const char *path, const zke_acls *acls) {
   walk w;
   int status = 0;
@@ -202,7 +217,9 @@ static int setacl_run(call *c) {
  * addauth
  * --------------------------------------------------------------------- */
 
-/* For the sessions that come later, and for a coprocess's watches. */
+/* Note an identity that the engine has accepted, for the sessions and handles
+ * that this shell opens later.  json_data() keeps bytes that are not UTF-8.
+ * Without memory for it or for the array appending fails, which is told. */
 static int addauth_keep(call *c, const word *text) {
   shell *sh = c->sh;
   json_t *identity = json_data(text->text, (int)text->len);
