@@ -204,6 +204,7 @@ ZKE_API int zke_election_start(zke_election *e);
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names the leader
  *   ZKE_CANCELLED         zke_election_cancel()
  *   ZKE_LOST              the znode was deleted, or another thread resigned
+ *   ZKE_LIMIT             the directory has given 2147483647 numbers
  *   ZKE_OTHERKIND         the path is not an election's
  *   ZKE_INVALIDSTATE      the session has ended
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */

@@ -131,7 +131,8 @@ ZKE_API int zke_line_init(zke_line *l);
  * Returns ZKE_OK: WAITING or HELD, or LOST if somebody has just deleted the
  * znode; or, OUT again,
  *   ZKE_NONODE     a lease: the directory is missing
- *   ZKE_LIMIT      a lease: its weight is above the limit
+ *   ZKE_LIMIT      a lease: its weight is above the limit; or the directory
+ *                  has no numbers left (zke_recipe_create())
  *   ZKE_OTHERKIND  the directory was made anew, for something else
  *   other codes    what stood in the way
  * or ZKE_MISUSE: the object is in the line already; nothing has changed. */

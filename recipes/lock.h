@@ -233,6 +233,7 @@ ZKE_API void zke_lock_free(zke_lock *lock);
  *   ZKE_DEADLOCK          this wait closed a circle
  *   ZKE_LOST              the object's znode was deleted by somebody, or
  *                         another thread released or freed the object
+ *   ZKE_LIMIT             the directory has given 2147483647 numbers
  *   ZKE_OTHERKIND         the path is not a lock's: it has data of its own, or
  *                         belongs to another recipe
  *   ZKE_INVALIDSTATE      the session has ended

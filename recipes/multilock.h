@@ -172,6 +172,7 @@ ZKE_API void zke_multilock_free(zke_multilock *ml);
  *   ZKE_DEADLOCK          this wait closed a circle
  *   ZKE_LOST              one of its znodes was deleted by somebody, or another
  *                         thread released or freed the object
+ *   ZKE_LIMIT             the directory has given 2147483647 numbers
  *   ZKE_OTHERKIND         a path is not what its mode says
  *   ZKE_INVALIDSTATE      the session has ended
  * or, and then nothing has changed,

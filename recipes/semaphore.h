@@ -186,7 +186,8 @@ ZKE_API void zke_semaphore_free(zke_semaphore *sem);
  *   ZKE_DEADLOCK          this wait closed a circle
  *   ZKE_LIMIT             more permits than the limit, also where it was
  *                         lowered while waiting; or, at the object's first
- *                         use, options.limit is not the one there
+ *                         use, options.limit is not the one there; or the
+ *                         directory has given 2147483647 numbers
  *   ZKE_NONODE            no limit stated and no semaphore there
  *   ZKE_LOST              one of its znodes was deleted by somebody, or another
  *                         thread released or freed the object

@@ -310,6 +310,35 @@ int zke_creation_name(zke *z, zke_creation *c, const char *suffix) {
   return ZKE_OK;
 }
 
+/* ZKE_LIMIT where a number tells no order any more.  Counters end at 2^31 - 1:
+ * every later znode gets that number again, or a negative one where several are
+ * made in one step (semantics.md 2.3), so an entry that comes later could stand
+ * before one that holds. */
+static int znode_check_number(const char *directory, const char *path,
+                              const char *given) {
+  const char *number = path + strlen(given);
+  if (*number != '-' && strcmp(number, "2147483647") != 0) return ZKE_OK;
+  return zke_recipe_fail(
+      ZKE_LIMIT,
+      "%s has given all of its 2147483647 numbers: it begins "
+      "anew after it was empty for a while, or was deleted",
+      directory);
+}
+
+/* The number of a creation that was made; the znode goes where it is refused.
+ */
+static int znode_take_number(zke *z, const zke_creation *c) {
+  zke_sentence kept;
+  int rc = znode_check_number(c->directory, c->path, c->given);
+  if (rc == ZKE_OK) return rc;
+  zke_recipe_keep(&kept);
+  if (znode_is_ephemeral(c->mode))
+    zke_recipe_discard(z, c->given, c->mode, c->stat.czxid);
+  else
+    zke_recipe_delete(z, c->path);
+  return zke_recipe_restore(&kept, rc);
+}
+
 /* A directory that is missing is made, and the znode tried again: the directory
  * is a container, which may go whenever it is empty.  The first try does
  * without a look at the directory, because most of the time it is there.
@@ -337,6 +366,7 @@ int zke_recipe_create(zke *z, const char *directory, const char *place,
       rc = zke_retry(z, znode_try_create, &c, deadline_ms);
   }
   if (rc != ZKE_OK && c.unsure) rc = zke_creation_resolve(z, &c, rc);
+  if (rc == ZKE_OK) rc = znode_take_number(z, &c);
   zke_free(c.given);
   if (rc == ZKE_OK && path_out)
     *path_out = c.path;
@@ -461,9 +491,27 @@ static zke_strings *znode_made(zke *z, const znode_creations *c) {
   return s;
 }
 
-/* Where the list of the paths cannot be made for want of memory, the znodes are
- * discarded by the paths that the create was given: the session finds them by
- * the guid. */
+/* The paths of all, which the caller is given; or they are discarded, by the
+ * paths that the create was given: the session finds them by the guid.  That is
+ * so where one has got a number that tells no order, or without memory. */
+static int znode_take_all(zke *z, const znode_creations *c,
+                          zke_strings **paths_out) {
+  zke_sentence kept;
+  int rc = ZKE_OK;
+  for (int i = 0; i < c->count && rc == ZKE_OK; i++) {
+    if (!c->made[i].path) continue; /* somebody has deleted it */
+    rc = znode_check_number(c->seats[i].directory, c->made[i].path,
+                            c->ops[i].path);
+  }
+  *paths_out = rc == ZKE_OK ? znode_made(z, c) : NULL;
+  if (*paths_out) return ZKE_OK;
+  if (rc == ZKE_OK) rc = ZKE_NOMEM;
+  zke_recipe_keep(&kept);
+  for (int i = 0; i < c->count; i++)
+    zke_recipe_discard(z, c->ops[i].path, ZKE_EPHEMERAL_SEQUENTIAL, 0);
+  return zke_recipe_restore(&kept, rc);
+}
+
 int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
                           int64_t deadline_ms, zke_strings **paths_out,
                           int64_t *czxid_out) {
@@ -477,14 +525,9 @@ int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
   char *text = c.ops && c.made ? znode_creation_ops(z, &c) : NULL;
   if (text) rc = zke_retry(z, znode_try_create_all, &c, deadline_ms);
   if (rc != ZKE_OK && c.unsure) rc = znode_settle_all(z, &c, rc);
-  if (rc == ZKE_OK) {
-    paths = znode_made(z, &c);
-    for (int i = 0; i < count; i++) {
-      if (!paths)
-        zke_recipe_discard(z, c.ops[i].path, ZKE_EPHEMERAL_SEQUENTIAL, 0);
-      if (c.made[i].path) *czxid_out = c.made[i].stat.czxid;
-    }
-    if (!paths) rc = ZKE_NOMEM;
+  if (rc == ZKE_OK) rc = znode_take_all(z, &c, &paths);
+  for (int i = 0; i < count && rc == ZKE_OK; i++) {
+    if (c.made[i].path) *czxid_out = c.made[i].stat.czxid;
   }
   if (c.made) zke_results_clear(c.made, count);
   zke_free(c.ops);

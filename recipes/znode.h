@@ -108,8 +108,9 @@ ZKE_API void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]);
  *   path_out     out: the znode's whole path, for zke_free()
  *   stat_out     out: its Stat
  *
- * Returns ZKE_OK, or as zke_create() and zke_recipe_place(): then there is no
- * znode, or none will stay.  (A persistent one whose reply was lost, and that
+ * Returns ZKE_OK; ZKE_LIMIT where the directory has given all numbers up to
+ * 2^31 - 1, after which they tell no order; or as zke_create() and
+ * zke_recipe_place(): then there is no znode, or none will stay.  (A persistent one whose reply was lost, and that
  * could not be looked for, may stay.) */
 ZKE_API int zke_recipe_create(zke *z, const char *directory, const char *place,
                               const char *kind, const void *data, int len,

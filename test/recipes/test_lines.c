@@ -235,6 +235,30 @@ TEST_EACH(a_removed_directory_is_made_again) {
   close_line();
 }
 
+/* A directory counts to 2^31 - 1 and gives that number for ever after, so of two
+ * with it the later one could stand first.  Nobody gets it: the one before is
+ * the last that holds, and whoever comes then is refused and leaves nothing. */
+TEST_EACH(the_end_of_the_numbers_is_refused) {
+  open_line(_i);
+  ck_ok(k->acquire(x[0], soon(z[0])));
+  ck_ok(zke_raise_sequence(z[1], PATH, INT32_MAX - k->places, NULL));
+  ck_ok(k->start(x[1]));
+  for (int i = 2; i < 4; i++) {
+    ck_rc(k->acquire(x[i], soon(z[i])), ZKE_LIMIT);
+    ck_says(PATH " has given all of its 2147483647 numbers");
+    ck_rc(k->try_once(x[i]), ZKE_LIMIT);
+    ck_assert_int_eq(in_line(), 2);
+  }
+  ck_ok(k->release(x[0]));
+  dispatch_all();
+  ck_assert_int_eq(k->state(x[1]), ZKE_LINE_HELD);
+  ck_rc(k->start(x[2]), ZKE_LIMIT);
+  ck_ok(k->release(x[1]));
+  ck_ok(zke_delete(z[1], PATH, -1));
+  ck_ok(k->acquire(x[2], soon(z[2])));
+  close_line();
+}
+
 /* A deadline that is over still gets what is free. */
 TEST_EACH(what_is_free_needs_no_time) {
   open_line(_i);
