@@ -1,16 +1,23 @@
-/* batch.c - operations that go into one multi each some hundred (batch.h) */
+/* batch.c - operations that go into one multi each some hundred (batch.h)
+ *
+ * A multi costs one transaction, whose price hardly depends on how much it
+ * does: so operations are kept until a batch is full, and then done together.
+ * A batch is empty after each run, whatever came of it: what was refused is not
+ * tried again.
+ */
 #include "batch.h"
 
 #include "../recipes/support.h"
 #include "../recipes/znode.h"
 
-/* Forget the operations that were sent, and release what they own. */
+/* Forget the operations, done or not, and release what they point to. */
 void batch_clear(batch *b) {
   while (b->count > 0) b->release(b->owned[--b->count]);
   b->bytes = 0;
 }
 
-/* Counts what was done. */
+/* Count what a successful run has done.  Operations of other types, such as
+ * checks, are not counted. */
 static void batch_counted(batch *b) {
   for (int i = 0; i < b->count; i++) {
     b->created += b->ops[i].type == ZKE_OP_CREATE;
@@ -20,7 +27,8 @@ static void batch_counted(batch *b) {
 }
 
 /* One multi; a failed one has changed nothing, and refused() decides what that
- * means. */
+ * means.  It is asked before the batch is cleared, so that it can look at the
+ * operations, and do them one by one. */
 int batch_run(batch *b) {
   int status = 0;
   if (b->count == 0) return 0;
@@ -33,7 +41,9 @@ int batch_run(batch *b) {
   return status;
 }
 
-/* Runs the batch before the new operation would make it too large. */
+/* Runs the batch before the new operation would make it too large, not after it
+ * is full: so the last batch is the caller's to run.  An operation that alone
+ * has more than most_bytes goes by itself. */
 int batch_add(batch *b, const zke_op *op, void *owned) {
   int64_t bytes = op->len > 0 ? op->len : 0;
   int status = 0;

@@ -1,8 +1,16 @@
 /* batch.h - operations that go into one multi each some hundred
  *
  * deleteall, cp and import change any number of nodes.  Others see a batch
- * whole or not at all.  An operation points to memory of its own, which the
- * batch releases when the operation has been done or was given up.
+ * whole or not at all, and they see the batches one after the other: an
+ * interruption leaves the first of them done.  An operation points to memory of
+ * its own, which the batch releases when the operation has been done or was
+ * given up.
+ *
+ *     batch b = {.c = c, .most = BATCH_MOST, .most_bytes = limit,
+ *                .release = free, .refused = refused, .owner = me};
+ *     while (!status && …) status = batch_add(&b, &op, owned);
+ *     if (!status) status = batch_run(&b);
+ *     batch_clear(&b);
  */
 #ifndef ZKE_SHELL_BATCH_H
 #define ZKE_SHELL_BATCH_H
@@ -12,7 +20,8 @@
 enum { BATCH_MOST = 500 };
 
 typedef struct batch {
-  call *c;
+  /* set by the owner, before the first operation */
+  call *c;            /* whose failure it is, and whose handle is used */
   int most;           /* operations at once, up to BATCH_MOST */
   int64_t most_bytes; /* of data at once; one operation may have more */
   void (*release)(void *owned);
@@ -21,9 +30,10 @@ typedef struct batch {
   int (*refused)(void *owner, int rc);
   void *owner;
 
-  int64_t created, changed, deleted; /* nodes, so far */
-  int count;
-  int64_t bytes;
+  /* the batch's own; zero at the beginning */
+  int64_t created, changed, deleted; /* nodes, so far, by all runs */
+  int count;                         /* operations that are not done yet */
+  int64_t bytes;                     /* of their data */
   zke_op ops[BATCH_MOST];
   void *owned[BATCH_MOST]; /* what the operation of that index points to */
 } batch;
