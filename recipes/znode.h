@@ -110,8 +110,8 @@ ZKE_API void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]);
  *
  * Returns ZKE_OK; ZKE_LIMIT where the directory has given all numbers up to
  * 2^31 - 1, after which they tell no order; or as zke_create() and
- * zke_recipe_place(): then there is no znode, or none will stay.  (A persistent one whose reply was lost, and that
- * could not be looked for, may stay.) */
+ * zke_recipe_place(): then there is no znode, or none will stay.  (A persistent
+ * one whose reply was lost, and that could not be looked for, may stay.) */
 ZKE_API int zke_recipe_create(zke *z, const char *directory, const char *place,
                               const char *kind, const void *data, int len,
                               int mode, int64_t deadline_ms, char **path_out,

@@ -235,9 +235,10 @@ TEST_EACH(a_removed_directory_is_made_again) {
   close_line();
 }
 
-/* A directory counts to 2^31 - 1 and gives that number for ever after, so of two
- * with it the later one could stand first.  Nobody gets it: the one before is
- * the last that holds, and whoever comes then is refused and leaves nothing. */
+/* A directory counts to 2^31 - 1 and gives that number for ever after, so of
+ * two with it the later one could stand first.  Nobody gets it: the one before
+ * is the last that holds, and whoever comes then is refused and leaves nothing.
+ */
 TEST_EACH(the_end_of_the_numbers_is_refused) {
   open_line(_i);
   ck_ok(k->acquire(x[0], soon(z[0])));
