@@ -18,6 +18,36 @@
  * nobody reads any more: then what runs is cancelled, and answers as it ends.
  * Requests in line begin after the end of input, cancelled, so that they do all
  * but wait; in the other cases they do not begin.
+ *
+ * A REQUEST'S LIFE, and the functions that lead on:
+ *
+ *     a line     line_take(), object_take(), request_new()
+ *       |          no request, or its id is in use ------------> REQUEST
+ *       |        request_start()
+ *       |          its line is full and stands still ----------> LIMIT
+ *       |          no thread is to be had ---------------------> SYSTEM
+ *     IN LINE    pool_add(): in a pool, and in co.all
+ *       |          request_cancel() ---------------------------> CANCELLED
+ *       |        worker_run() takes it
+ *       |          the end has come, not that of input --------> INTERRUPTED
+ *       |                                                        or CANCELLED
+ *     RUNS       request_do(), under its actor
+ *       |          it writes events; a cancel makes it end
+ *       |        request_run() takes it out of co.all
+ *     ANSWERED   request_answer() --------------------------------> its result
+ *
+ * WHAT HOLDS AT ANY TIME
+ *
+ * - Each request is answered once; where there is no memory to do so the whole
+ *   output ends (out_line()), since its client would wait for ever.
+ * - An id is in co.all from IN LINE until right before the answer is written.
+ * - No thread writes while it holds co.m: a reader that is slow would keep the
+ *   requests from being read and cancelled.
+ * - A request belongs to the reader up to IN LINE, then to the worker that takes
+ *   it.  Others only compare its id and cancel its call, under co.m, in which a
+ *   request leaves co.all before it is freed.
+ *
+ * Start reading at coprocess_run(), then object_take() and worker_run().
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,10 +81,10 @@ enum {
 
 /* One request, from its line to its answer. */
 typedef struct request {
-  call c;
-  json_t *object; /* the line; owns id and the words' texts */
-  words *w;
-  uint64_t actor;
+  call c;                 /* its run; what is to be answered is left here */
+  json_t *object;         /* the line; owns id and the words' texts */
+  words *w;               /* of "run" */
+  uint64_t actor;         /* whom the recipes take its worker for */
   size_t bytes;           /* what it costs while it is in a line */
   struct request *next;   /* of all */
   struct request *queued; /* of those that no worker has taken */
@@ -62,11 +92,13 @@ typedef struct request {
 
 /* A line of requests that no worker has taken, and its workers. */
 typedef struct pool {
-  request *first, **end;
-  pthread_cond_t work;
-  size_t bytes; /* of those in line */
-  int queued, idle, workers;
-  int64_t turn_ms; /* when a request's turn came last, or more workers */
+  request *first, **end; /* end: where the next one is hung in */
+  pthread_cond_t work;   /* a request has come, or the program is to end */
+  size_t bytes;          /* of those in line */
+  int queued;            /* requests in line */
+  int idle;              /* workers that wait for one */
+  int workers;           /* all of them, the idle ones included */
+  int64_t turn_ms;       /* when a request's turn came last, or more workers */
 } pool;
 
 static struct {
@@ -253,7 +285,8 @@ __attribute__((format(printf, 3, 4))) static void refuse(json_t *id, long line,
   out_answer(id, STATUS_DATA, NULL, "REQUEST", sentence);
 }
 
-/* Free a request and all that its call has made; NULL is fine. */
+/* Free a request and all that its call has made; NULL is fine.  It is in no
+ * list. */
 static void request_free(request *r) {
   if (!r) return;
   run_call_free(&r->c);
@@ -377,7 +410,9 @@ static const char *request_members(const json_t *object) {
 }
 
 /* Make a request of an object.  On success the request owns the object; on
- * failure the caller does still, *wrong_out says why, and NULL is returned. */
+ * failure the caller does still, *wrong_out says why, and NULL is returned.  The
+ * words of "run" may be strings then where they were numbers: nobody looks at
+ * them any more. */
 static request *request_new(json_t *object, const char **wrong_out) {
   const char *wrong = request_members(object);
   request *r = wrong ? NULL : calloc(1, sizeof *r);
@@ -626,7 +661,9 @@ static bool request_may_wait(const request *r) {
 
 /* Put a request into a line, with a worker more where none is idle.  Returns 0,
  * or its status where the line is full and stands still, or no thread is to be
- * had at all.  co.m is held. */
+ * had at all: where there are workers, it stands in line for them.  An idle worker
+ * is counted until it has taken its request, so it is compared with all that
+ * are in line.  Beyond WORKERS_SOON pool_grow() decides.  co.m is held. */
 static int request_queue(pool *p, request *r) {
   if (p == &co.waiting && pool_is_stuck(p))
     return fail(&r->c, STATUS_CONFLICT, "LIMIT",
@@ -733,7 +770,8 @@ typedef struct input {
 } input;
 
 /* Take the whole lines, and move what is left to the front.  No line ends
- * before the byte `fresh`, up to which the input was looked at before. */
+ * before the byte `fresh`, up to which the input was looked at before: so a
+ * long line that comes in many pieces is searched once. */
 static void input_lines(input *in, size_t fresh) {
   size_t begin = 0;
   for (char *end; fresh < in->len; fresh = begin) {
@@ -857,7 +895,10 @@ static int co_begin(shell *sh) {
 
 /* Cancel all requests, wait until the last worker has left, then end the
  * keeper. signal: what brought the end, or 0.  The keeper comes last, so that a
- * lock that is lost meanwhile is still told. */
+ * lock that is lost meanwhile is still told.
+ *
+ * Nothing reads requests any more, so no worker and no request comes to those
+ * that are counted here; and once co.ending is set no keeper begins. */
 static void co_end(int signal) {
   pthread_mutex_lock(&co.m);
   for (request *r = co.all; r; r = r->next) signals_cancel(&r->c, signal);
