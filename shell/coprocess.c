@@ -43,9 +43,9 @@
  * - An id is in co.all from IN LINE until right before the answer is written.
  * - No thread writes while it holds co.m: a reader that is slow would keep the
  *   requests from being read and cancelled.
- * - A request belongs to the reader up to IN LINE, then to the worker that takes
- *   it.  Others only compare its id and cancel its call, under co.m, in which a
- *   request leaves co.all before it is freed.
+ * - A request is the reader's up to IN LINE, then that of the worker that takes
+ *   it.  Others only compare its id and cancel its call.  They find it in
+ *   co.all, under co.m, and it leaves co.all before it is freed.
  *
  * Start reading at coprocess_run(), then object_take() and worker_run().
  */
@@ -410,9 +410,8 @@ static const char *request_members(const json_t *object) {
 }
 
 /* Make a request of an object.  On success the request owns the object; on
- * failure the caller does still, *wrong_out says why, and NULL is returned.  The
- * words of "run" may be strings then where they were numbers: nobody looks at
- * them any more. */
+ * failure the caller does still, *wrong_out says why, and NULL is returned; the
+ * words of "run" may be strings then where they were numbers. */
 static request *request_new(json_t *object, const char **wrong_out) {
   const char *wrong = request_members(object);
   request *r = wrong ? NULL : calloc(1, sizeof *r);
@@ -661,9 +660,10 @@ static bool request_may_wait(const request *r) {
 
 /* Put a request into a line, with a worker more where none is idle.  Returns 0,
  * or its status where the line is full and stands still, or no thread is to be
- * had at all: where there are workers, it stands in line for them.  An idle worker
- * is counted until it has taken its request, so it is compared with all that
- * are in line.  Beyond WORKERS_SOON pool_grow() decides.  co.m is held. */
+ * had at all: where there are workers, it stands in line for them.  A worker
+ * counts as idle until it has taken its request, so the idle ones are compared
+ * with all that are in line.  Beyond WORKERS_SOON pool_grow() decides.  co.m is
+ * held. */
 static int request_queue(pool *p, request *r) {
   if (p == &co.waiting && pool_is_stuck(p))
     return fail(&r->c, STATUS_CONFLICT, "LIMIT",
