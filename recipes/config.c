@@ -1195,7 +1195,7 @@ static const zke_recipe_class config_class = {.name = "configuration",
                                               .deliver = config_deliver,
                                               .destroy = config_destroy};
 
-/* Nothing is read before the first start, get or wait. */
+/* Nothing of the tree is read before the first start or wait. */
 int zke_config_new(zke *z, const char *path, const zke_config_options *options,
                    zke_config **config_out) {
   zke_config_options o;
@@ -1260,7 +1260,7 @@ static int config_copy(zke *z, const zke_config_node *n, char **data_out,
   return ZKE_OK;
 }
 
-/* From memory, which the call brings up to date where events are due. */
+/* From memory: only dispatches, steps and waits bring it up to date. */
 int zke_config_get(zke_config *config, const char *name, char **data_out,
                    int *len_out, zke_stat *stat_out) {
   int rc = config_enter(config, name);

@@ -143,8 +143,6 @@ typedef struct zke_config_options {
 
 /* zke_config_new - an object for one tree; does not touch it
  *
- *   path        of the root, which need not exist; not "/"
- *   options     NULL for the defaults; copied
  * Example: one node and its children, no deeper.
  *
  *     zke_config_options o = ZKE_INIT(zke_config_options);
@@ -152,6 +150,8 @@ typedef struct zke_config_options {
  *     rc = zke_config_new(z, "/app/flags", &o, &config);
  *     if (rc == ZKE_OK) rc = zke_config_start(config);
  *
+ *   path        of the root, which need not exist; not "/"
+ *   options     NULL for the defaults; copied
  *   config_out  out, not NULL; NULL on failure.  For zke_config_free()
  *
  * Returns ZKE_OK, ZKE_BADARGUMENTS (the path, levels below -1, config_out is

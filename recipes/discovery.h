@@ -35,8 +35,9 @@
  * instances.
  *
  * COSTS are those of group.h: registering two writes and two reads, an update
- * and unregistering one write each, a change one read for each object that was
- * started.  Lists and picks after the start cost no transaction.
+ * one write, and one more when its event is dispatched, unregistering two
+ * writes, a change one read for each object that was started.  Lists and picks
+ * after the start cost no transaction.
  *
  * LOSING THE SESSION, or the instance to a process that deletes it: the
  * listener hears ZKE_DISCOVERY_LOST; as in group.h.

@@ -24,8 +24,8 @@
  *     knows.  g->look says that something may have happened to the znode.
  *   - g->members is the number of members in the picture of the view.  The view
  *     reports each change of the picture to members_edit(), once.
- *   - The listener hears of members only through the view's news, so it sees
- *     each change once, and nothing between "came and went".
+ *   - The listener hears of members only through the view's news: of each
+ *     member the difference between what it heard last and what is there now.
  *
  * A znode is a member's if it is ephemeral and has the name that a recipe gives
  * (member_number()).  Anything else in the directory is ignored.

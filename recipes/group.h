@@ -41,10 +41,11 @@
  *
  * COSTS, in transactions of the database: joining is two writes (the znode; the
  * watch of it) and two reads, and the first member also makes the directory.
- * An update and leaving are one write each.  Watching takes one watch for the
- * whole group; a change costs each process that watches a read of what has
- * changed, however many members there are.  A list from memory costs no
- * transaction.
+ * An update is one write, and another one when its event is dispatched, which
+ * sets the watch again.  Leaving is two writes: the watch goes first.  Looking
+ * on takes one watch for the whole group; a change costs each process that
+ * watches a read of what has changed, however many members there are.  A list
+ * from memory costs no transaction.
  *
  * LOSING THE SESSION, or the member's znode to a process that deletes it: the
  * listener hears ZKE_GROUP_LOST, and zke_group_update() and zke_group_leave()
@@ -158,9 +159,9 @@ ZKE_API void zke_group_free(zke_group *group);
 
 /* zke_group_join - become a member
  *
- * After ZKE_OK every list that is read from the file has the member.  After any
- * error but ZKE_MISUSE the object is not a member, and a znode that may have
- * been made is deleted.
+ * After ZKE_OK every list that is read from the file has the member.
+ * ZKE_MISUSE and ZKE_BADARGUMENTS change nothing.  After any other error the
+ * object is not a member, and a znode that may have been made is deleted.
  *
  *   data,len     shown to others, copied; NULL and 0 for nothing
  *   deadline_ms  of zke_now(), for repeating what got no reply

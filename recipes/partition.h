@@ -62,9 +62,11 @@
  *
  * COSTS, in transactions of the database: when members change, each member
  * reads their names twice (the list; the data), and makes one write and one
- * watch for each item that it gets.  Releasing an item is one write, and so is
- * leaving, however many items there are.  While nothing changes nothing is
- * read.
+ * watch for each item that it gets.  It sets the watch of the list again, and
+ * one of its neighbour where that is another one now.  A watch is a small write
+ * of its own, and so is taking it back.  Releasing an item is two writes: its
+ * watch, its znode.  Leaving deletes all znodes in one write, after the watches
+ * of the items were taken back.  While nothing changes nothing is read.
  *
  * LOSING THE SESSION, or the member's znode, loses every item: the listener
  * hears ZKE_PARTITION_LOST for each.

@@ -422,8 +422,8 @@ static int job_settle(zke_periodic *j, const job_claim *a, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
-/* Claims at once or fails.  From the claim on the znode is watched, so that a
- * claim that is taken away is heard of. */
+/* Claims at once or fails.  With a listener `running` is watched from the claim
+ * on, so that the listener hears of a claim that is taken away. */
 static int job_claim_now(zke_periodic *j, job_claim *a) {
   int rc = job_begin_claim(j);
   if (rc == ZKE_OK) rc = zke_retry(j->r.z, job_try_claim, a, ZKE_FOREVER);

@@ -50,9 +50,9 @@
  *
  * COSTS, in transactions of the database: a try is two reads (this session's
  * identity; the record), and one write where the run is claimed; the first try
- * also makes the directory.  With a listener a claim sets one watch.  A release
- * is one write.  A process that waits costs one try at each time at which it
- * looks.
+ * also makes the directory.  A release is one write.  With a listener a claim
+ * is one small write more, which sets a watch, and a release one that takes it
+ * back.  A process that waits costs one try at each time at which it looks.
  *
  * LOSING THE SESSION while doing it, or having `running` deleted: the listener
  * hears ZKE_PERIODIC_LOST; zke_periodic_release() fails, and so does a multi
@@ -121,12 +121,9 @@ typedef struct zke_periodic_options {
 } zke_periodic_options;
 
 /* zke_periodic_new  - an object for one starter; does not touch the tree
- * zke_periodic_free - NULL is fine.  A run that was not done ends as if the
- *                     process had died
+ * zke_periodic_free - NULL is fine.  A run that was not released ends as if
+ *                     the process had died
  *
- *   base     directory of jobs; made when first needed
- *   name     of the job, without '/'
- *   options  not NULL: there is no default for the period; copied
  * Example: every night at two o'clock UTC; a run that failed is repeated.
  *
  *     zke_periodic_options o = ZKE_INIT(zke_periodic_options);
@@ -136,6 +133,9 @@ typedef struct zke_periodic_options {
  *     o.retry = ZKE_PERIODIC_RETRY_DEAD | ZKE_PERIODIC_RETRY_FAILED;
  *     rc = zke_periodic_new(z, "/jobs", "backup", &o, &job);
  *
+ *   base     directory of jobs; made when first needed
+ *   name     of the job, without '/'
+ *   options  not NULL: there is no default for the period; copied
  *   job_out  out, not NULL; NULL on failure.  For zke_periodic_free()
  *
  * new returns ZKE_OK, ZKE_BADARGUMENTS (base, name, an option, job_out is

@@ -29,9 +29,10 @@
  * WHO IS WOKEN: the owner, when something happens to its znode; an object that
  * waits, when the other session's znode changes or goes.
  *
- * COSTS, in transactions of the database: making the znode is a read, a write,
- * and a read that watches it.  A set is a read and a write, and a read when the
- * event of it is dispatched.
+ * COSTS, in transactions of the database: making the znode is a look and two
+ * writes, the znode and its watch.  A set is a read and a write, and a small
+ * write when its event is dispatched, which sets the watch again.  A release is
+ * two writes.
  *
  * LOSING THE SESSION: the znode has gone.  The listener hears
  * ZKE_PERSISTENT_NODE_LOST, every call but renew and free returns
@@ -39,10 +40,11 @@
  *
  * FENCING: the token is the znode's czxid, greater each time it is made.
  *
- * LIMITS.  One object for a path and session.  Deleting and setting look first
- * whether the znode is the object's own and then name its version: only a znode
- * that another session puts in the place of a deleted one within these
- * microseconds, at the very same version, is not told apart.
+ * LIMITS.  One object for a path and session.  Deleting never hits another
+ * session's znode.  Setting looks first whether the znode is the object's own
+ * and then names its version: only a znode that another session puts in the
+ * place of a deleted one within these microseconds, at the very same version,
+ * is not told apart.
  *
  * MISTAKES, and what they come to:
  * - Two objects of one session on one path: each of them may take the znode for

@@ -6,8 +6,9 @@
  * this one are queue_tree.c (names, directories, the step), queue_item.c (which
  * item is the next) and queue_list.c (lists, and the end of a queue).
  *
- * The object keeps nothing of the queue from one call to the next but its
- * settings.  Every call that changes something goes the same way:
+ * From one call to the next the object keeps only the queue's settings and the
+ * list of its own claims, never what it has read of the items.  Every call that
+ * puts, takes or claims goes the same way:
  *
  *   1. zke_q_ready(): the queue is there, and so is this object's user znode.
  *   2. Read what the change rests on, in one snapshot: the first names and all
@@ -25,7 +26,8 @@
  *
  * What one step does:
  *
- *   put      set "entries" at its version, create the item (and its key)
+ *   put      set "entries" (in a queue with a limit, or with a key: at the
+ *            version that was read), create the item (and its key)
  *   take     delete the item at its version (and its key)
  *   claim    set the item at its version, create its znode in "taken" (and the
  *            marker of its end)
@@ -33,9 +35,9 @@
  *   release  delete the claim, check the item's version (and create a delay)
  *   bury     delete claim, item (and key), create the letter
  *
- * In 5 the watch is registered before the last look, so a change that comes
- * after that look ends the sleep.  A wake-up is only a reason to look again:
- * the step decides who has the item.
+ * In 5 no change is missed that comes after the last look; "waiting" below says
+ * how.  A wake-up is only a reason to look again: the step decides who has the
+ * item.
  *
  * What holds, and why:
  *
@@ -121,7 +123,7 @@ typedef struct queue_watch {
  * claim wants its znode and the item's version, and so finds that out. */
 
 /* Where this object's claim stands in its list; where there is none, the list's
- * end, at which NULL stands. A later claim of the same item has the same path
+ * end, at which NULL stands.  A later claim of the same item has the same path
  * and another token. */
 static zke_q_claim **queue_find_claim(zke_queue *q, const char *path,
                                       int64_t token) {
@@ -1501,7 +1503,8 @@ static int64_t queue_claim_end(const char *marker) {
  * time they know, unless the claim's znode is written to: that is done where
  * it ends sooner, so that a consumer that prolongs again and again wakes
  * nobody.  What may have been made, and cannot be looked for, counts as not
- * made: then the acknowledgement finds it lost. */
+ * made: then the acknowledgement, which deletes the old marker, may find the
+ * claim lost. */
 static int queue_prolong(zke_queue *q, zke_q_claim *c,
                          const zke_queue_item *item, char *until) {
   zke_q_step *s = zke_q_step_new(q->r.z, 4);
@@ -1838,8 +1841,8 @@ static int queue_drop(zke_queue *q, const char *name) {
   return rc;
 }
 
-/* A letter that another process has dropped or put back meanwhile is missing.
- * */
+/* ZKE_NONODE also where another process has dropped the letter, or put it back,
+ * meanwhile. */
 int zke_queue_drop(zke_queue *queue, const char *name) {
   zke_q_name n;
   int rc = queue_know_letter(name, &n);

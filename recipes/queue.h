@@ -69,7 +69,9 @@
  * EXACTLY ONCE IN AND OUT.  Every change is one zke_multi(), which also writes
  * the object's own "user" znode: after a lost reply its version tells whether
  * the change was made.  So a put is never done twice, even where the item is
- * taken before the producer could look for it.
+ * taken before the producer could look for it.  Only where that znode cannot be
+ * read either, or somebody has deleted it, it is not known whether the change
+ * was made: then the call returns ZKE_CONNECTIONLOSS, or why it could not read.
  *
  * IF THE PROCESS DIES in a put, all of its items are in or none; in a take,
  * the item is still there or gone with the process (at most once); with a
@@ -91,9 +93,10 @@
  * priorities, a key costs one read, and with a listener a claim sets one
  * watch.  An ack, a release and a prolongation are one write each,
  * zke_queue_check() is one read.  A call that has to wait creates and deletes
- * its place in the line, and sets one watch on "entries" and one on each
- * claimed item.  put_all, claim_some and ack_all share one write among all of
- * their items.
+ * its place in the line, and sets and takes back one watch on "entries" and one
+ * on each item that is claimed or was given back with a delay; each of these is
+ * a small write.  put_all, claim_some and ack_all share one write among all of
+ * their items; claim_some reads each item.
  *
  * LOSING THE SESSION, or a claim to somebody who deletes it, loses the claim:
  * the listener hears ZKE_QUEUE_LOST; ack, release, check and a multi with
@@ -377,7 +380,8 @@ ZKE_API int zke_queue_claim(zke_queue *queue, int64_t deadline_ms,
  * As zke_queue_claim(), which it is for one.  It does not wait until there are
  * as many as asked for: when it returns ZKE_OK there is at least one.  It has
  * fewer where there are no more, where together they are larger than the data
- * limit, or where one has to be buried first.
+ * limit, or where the next one has to be buried first, or was claimed or
+ * removed by another process at that moment.
  *
  *   most       1 to 256
  *   items_out  out, most of them, in their order, each a block of its own; NULL
@@ -418,6 +422,8 @@ ZKE_API int zke_queue_claim_some(zke_queue *queue, int most,
  *   ZKE_LOST          the claim is not held any more: another has the item
  *   ZKE_BADARGUMENTS  the item is NULL, or ms
  * or why it could not be written: then the claim ends when it would have.
+ * After ZKE_CONNECTIONLOSS it is not known which of the two times counts, and
+ * ack, release and prolong may return ZKE_LOST.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_queue_prolong(zke_queue *queue, const zke_queue_item *item,
                               int64_t ms);
@@ -471,13 +477,12 @@ ZKE_API int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
  *   reason    a line; NULL: "it was given back".  Copied, and kept with
  *             the letter only; a line break in it becomes a space
  *
- * Returns ZKE_OK, or ZKE_LOST, or why it could not be written (the disk is
- * full, another writer does not go on).  Whatever it returns, the claim is
- * given up: where it could not be deleted the session deletes it as soon as it
- * can, in its next calls and dispatches, and then the item is the first again,
- * without a delay.
- * After its last attempt the next consumer that looks buries it, without the
- * reason.
+ * Returns ZKE_OK, ZKE_LOST, ZKE_BADARGUMENTS (the item is NULL, or delay_ms;
+ * nothing was done), or why it could not be written (the disk is full, another
+ * writer does not go on).  In the last case the claim is given up all the same:
+ * the session deletes it as soon as it can, in its next calls and dispatches.
+ * Then the item is the first again, without a delay; after its last attempt the
+ * next consumer that looks buries it, without the reason.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_queue_release(zke_queue *queue, const zke_queue_item *item);
 ZKE_API int zke_queue_fail(zke_queue *queue, const zke_queue_item *item,
@@ -643,12 +648,14 @@ ZKE_API int zke_queue_dead(zke_queue *queue, zke_queue_entries **entries_out);
 
 /* zke_queue_requeue - put a dead letter back in, as new, at the end
  *
- * In one step, which deletes the letter, with its priority; its attempts begin
- * at 0.  Room for it is waited for as by zke_queue_put().
+ * The step that puts the item deletes the letter.  The item has the priority of
+ * before, and its attempts begin at 0.  It waits for room as zke_queue_put()
+ * does.
  *
  *   name  as zke_queue_dead() shows it
  *
- * Returns as zke_queue_put(), or ZKE_NONODE where there is no such letter.  A
+ * Returns as zke_queue_put(), ZKE_BADARGUMENTS where it is not the name of an
+ * item, or ZKE_NONODE where there is no such letter.  A
  * letter has the key that its item had: ZKE_NODEEXISTS where another item has
  * it now.
  * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.

@@ -61,9 +61,11 @@ int zke_q_pick(zke_queue *q, bool keep, int64_t deadline_ms,
  * version counts the claims (Q1) */
 bool zke_q_is_exhausted(const zke_queue *q, const zke_queue_item *item);
 
-/* zke_q_add_takeover - delete the znodes of an earlier claim or delay, which is
- * over zke_q_add_removal  - delete the item, at the version that was read, and
- * its key zke_q_add_unclaim  - delete a claim that this object holds
+/* zke_q_add_takeover - delete the znodes of an earlier claim or delay, which
+ *                      is over
+ * zke_q_add_removal  - delete the item, at the version that was read, and its
+ *                      key
+ * zke_q_add_unclaim  - delete a claim that this object holds
  *
  * Each adds operations at op and returns their end.  The enum says how many
  * they add at most. */

@@ -10,9 +10,10 @@
  *   2. for each name the item, its claim and its key, or the letter and how it
  *      died, and the directory once more, in one snapshot.
  *
- * If the directory's cversion is the same in both, nothing came or went in
- * between, and the list is that of one moment.  Otherwise it is made again, at
- * most QUEUE_TRIES times.
+ * If the directory's cversion is the same in both, no item came or went in
+ * between, and the list has the items of one moment.  Otherwise it is made
+ * again, at most QUEUE_TRIES times.  When a claim ends is known from 1, and all
+ * else of it from 2: of a claim that came in between the end is missing.
  *
  * Start reading at zke_q_list() and queue_listing_read(); at zke_q_destroy()
  * and queue_delete_rest() for the end of a queue. */
@@ -37,8 +38,6 @@ enum { QUEUE_TRIES = 3 /* to make a list whose two readings agree */ };
  *
  * A directory that is missing is empty: all of them are containers, which go by
  * themselves. */
-
-/* ---- looking ---- */
 
 /* How many of a kind stand in the line. */
 static int queue_count_line(zke_queue *q, const char *kind, int *count) {
@@ -122,7 +121,8 @@ static void queue_count_items(const zke_queue *q, const queue_all *all,
   }
 }
 
-/* What belongs together was read together, so the numbers fit each other. */
+/* Items and claims were read together, so the numbers of items fit each
+ * other. */
 int zke_q_count(zke_queue *q, zke_queue_counts *counts_out) {
   zke_queue_counts c;
   queue_all all = {0};

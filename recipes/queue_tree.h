@@ -175,7 +175,8 @@ char *zke_q_key_path(const zke_queue *q, const char *key);
 /* ---- the place ---- */
 
 /* zke_q_see_kind - fail with ZKE_OTHERKIND where the path is something else
- * than a queue; a path that does not exist is fine */
+ * than a queue; a path that does not exist is fine.  A node with empty data is
+ * marked as a queue (zke_recipe_place()) */
 int zke_q_see_kind(zke_queue *q, int64_t deadline_ms);
 
 /* zke_q_ready - make the queue where it is missing, have a user znode in it,
@@ -187,8 +188,8 @@ int zke_q_see_kind(zke_queue *q, int64_t deadline_ms);
  * not a container. */
 int zke_q_ready(zke_queue *q, int64_t deadline_ms);
 
-/* zke_q_know - know the settings without making anything, for functions that
- * only look.  ZKE_OK where there is no queue: it is read as empty */
+/* zke_q_know - know the settings without making a queue, for functions that
+ * only look.  ZKE_OK where there is none: it is read as empty */
 int zke_q_know(zke_queue *q);
 
 /* ---- the step ---- */

@@ -35,8 +35,9 @@
  * WHO IS WOKEN: the next in line and nobody else.
  *
  * COSTS, in transactions of the database: as a lock's (lock.h), and one small
- * write more to take over: the watch of the object's own znode.  A process that
- * stands by costs nothing while it waits.
+ * write more to take over, and one to release: the watch of the object's own
+ * znode is set and taken back.  A process that stands by costs nothing while it
+ * waits.
  *
  * LOSING THE SESSION, or the znode to zke_singleton_replace(): the listener
  * hears ZKE_SINGLETON_LOST; zke_singleton_check() fails, and so does a multi

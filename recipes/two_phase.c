@@ -39,10 +39,11 @@
  *       the last one knows that it is the last.
  *
  * A death before a step leaves the transaction as it was; after it, the step is
- * whole.  Any participant can make the next one: nobody waits for the process
- * that died, but for its vote.  After a lost reply a step is tried again, and
- * fails because the first try has made it: then the look that follows finds the
- * decision, the vote or the acknowledgement, and begin finds its own id.
+ * whole.  Any participant can decide and remove, so nobody waits for a process
+ * that died, except for its vote and its acknowledgement.  After a lost reply a
+ * step is tried again.  If the first try has made it, the second one fails, and
+ * the look that follows finds the decision, the vote or the acknowledgement;
+ * begin finds its own id.
  *
  *     UNDECIDED --- all have voted commit ----> COMMIT --- all acks --> removed
  *         |                                                  ^
@@ -512,8 +513,8 @@ static void phase_unwatch_path(zke_two_phase *t, const char *path,
   *watched = false;
 }
 
-/* It is known how the transaction ended: note it once, and tell the listener.
- * */
+/* It is known how the transaction ended: note it, and tell the listener, once.
+ */
 static void phase_settle(zke_two_phase *t, int state, int64_t token,
                          const char *why, int len) {
   if (t->state != ZKE_TWO_PHASE_UNDECIDED) return;
@@ -976,8 +977,8 @@ static int phase_make_text(zke *z, phase_start *b) {
 }
 
 /* All znodes come in one step, so nobody sees a transaction with some of its
- * votes.  If the coordinator dies after it its ephemeral goes, and a site
- * decides when the time is over. */
+ * votes.  If the coordinator dies after it, its ephemeral goes, and the sites
+ * decide without it. */
 static int phase_create_all(zke *z, const phase_start *b) {
   char by[PHASE_BY];
   phase_steps s;

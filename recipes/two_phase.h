@@ -73,10 +73,13 @@
  *
  * COSTS, in transactions of the database: begin is one write, besides making
  * the directory once; a vote one write and some reads; the decision one write;
- * an acknowledgement two reads and one write.  So N sites take 2 N + 3 writes.
- * Each participant that waits sets a watch on the decision.  In the form
- * ZKE_TWO_PHASE_SITES each of them also looks at the votes when the vote that
- * it watches is given; in the coordinator's form only the coordinator does.
+ * an acknowledgement two reads and one write.  So N sites take 2 N + 3 writes
+ * that are synced; in the ephemeral form each site that opens it makes one
+ * small write more.  Watches are small writes, too: each look at what is
+ * undecided (begin, open, vote, an event) sets the one of the decision.  In the
+ * form ZKE_TWO_PHASE_SITES each participant also reads the votes then, and sets
+ * a watch on the first that is missing; in the coordinator's form only the
+ * coordinator does, and the others watch the coordinator.
  *
  * LOSING THE SESSION: the listener hears ZKE_TWO_PHASE_LOST.  Persistent votes
  * stand; open it again on a new session.
@@ -161,8 +164,8 @@ typedef struct zke_two_phase_options {
  *   t_out        out, not NULL; NULL on failure.  For zke_two_phase_free()
  *
  * Returns ZKE_OK, or
- *   ZKE_HELD       there is one of that name; the sentence tells since when
- *                  and what it waits for
+ *   ZKE_HELD       there is one of that name; the sentence tells which sites
+ *                  it waits for
  *   ZKE_OTHERKIND  base, or base/name, is something else
  *   ZKE_BADARGUMENTS, or what the handle's state asks for
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
