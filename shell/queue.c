@@ -15,6 +15,16 @@
  *
  * An item that was given back, or whose claim went, so often that its attempts
  * are used up is a dead letter; the recipe sees to that.
+ *
+ * WHOSE A CLAIM IS.  pop's claim is on its stack, and its object of the recipe
+ * serves one item after the other.  A claim that the session holds has an
+ * object of its own, and references (struct shared): the session's list has
+ * one, and each call that uses the claim has one.  So a call that prolongs a
+ * claim does not lose it under its feet when another call gives it back, or
+ * when the session ends.
+ *
+ * Where nothing else is said, a function returns 0 or the exit code after
+ * fail().  Start reading at pop_one(), then claim_run().
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -28,10 +38,10 @@
 
 CANCELLER(cancel_queue, zke_queue, zke_queue_cancel)
 
-/* The queue that argument 0 names, and its path. */
+/* The queue that argument 0 names, from queue_open() to queue_close(). */
 typedef struct queue_of {
-  char *path;
-  zke_queue *queue;
+  char *path;       /* whole: "/queues/jobs" for "jobs" */
+  zke_queue *queue; /* the recipe's object */
 } queue_of;
 
 /* Releases what queue_open() has made. */
@@ -46,9 +56,13 @@ static void queue_close(queue_of *q) {
 enum { NEW_ATTEMPTS = 5 };
 
 /* Makes the recipe's object for argument 0, with the options that the command
- * has; 0 or the exit code.
+ * has; 0 or the exit code.  An option that a command does not have reads as not
+ * given.
  *
- *   listener  hears of lost claims, with context; NULL: none can be lost */
+ * --attempts is a demand, which fails where the queue has another number;
+ * NEW_ATTEMPTS is a wish, for a queue that this object makes.
+ *
+ *   listener  hears of lost claims, with context; NULL: nobody is to hear */
 static int queue_open_for(call *c, queue_of *q, zke_queue_fn listener,
                           void *context) {
   int64_t limit, attempts, visible_ms;
@@ -78,7 +92,9 @@ static int queue_open(call *c, queue_of *q) {
   return queue_open_for(c, q, NULL, NULL);
 }
 
-/* For looking: the recipe makes a queue that is not there. */
+/* For looking and removing, where a queue that is missing is to be told.  The
+ * recipe's object alone does not tell: it does not touch the tree, and would
+ * find an empty queue. */
 static int queue_open_existing(call *c, queue_of *q) {
   int status = queue_open(c, q);
   if (status) return status;
@@ -95,17 +111,18 @@ static int queue_open_existing(call *c, queue_of *q) {
  * In
  * --------------------------------------------------------------------- */
 
+/* One push, of one item or of lines. */
 typedef struct push {
   call *c;
   zke_queue *queue;
-  patience p;
-  zke_queue_put_options o;
-  int64_t count; /* items put */
+  patience p;              /* how long to wait for room */
+  zke_queue_put_options o; /* the same for each item */
+  int64_t count;           /* items put */
   /* of --lines */
-  int in;
-  bool end;
-  char *text; /* what was read and not put yet */
-  size_t len, room;
+  int in;           /* where they are read from */
+  bool end;         /* nothing comes any more */
+  char *text;       /* what was read and not put yet: the last line's part */
+  size_t len, room; /* bytes in it, and bytes that fit */
 } push;
 
 /* Reads the options of each item; returns a status, as most functions here do.
@@ -151,7 +168,10 @@ static int push_data(push *p) {
 /* So many lines, and bytes of them, go in in one step. */
 enum { LINES_MOST = 500, LINES_BYTES = 256 * 1024, READ_BYTES = 64 * 1024 };
 
-/* Puts the lines that are whole; at the end the last one need not be. */
+/* Puts the lines that are whole; at the end the last one need not be.  They go
+ * in in groups, each in one step, since each step is a write to the disk.  But
+ * nothing waits for a group to be full: what a program writes line by line is
+ * in the queue at once.  A line that is longer than a group goes by itself. */
 static int push_whole(push *p) {
   zke_queue_value values[LINES_MOST];
   size_t at = 0, sum = 0;
@@ -176,7 +196,8 @@ static int push_whole(push *p) {
   return status;
 }
 
-/* What there is, as soon as there is any. */
+/* Reads what there is, as soon as there is any; the text keeps room for the
+ * longest line so far. */
 static int push_read(push *p) {
   if (p->room - p->len < READ_BYTES) {
     char *larger = realloc(p->text, p->room = p->room * 2 + READ_BYTES);
@@ -269,18 +290,21 @@ static json_t *item_row(const zke_queue_item *item) {
 }
 
 /* An item that this process has claimed.  pop has it on its stack; a claim that
- * the session holds is shared between the session and the calls that use it. */
+ * the session holds is shared between the session and the calls that use it.
+ * How the latter is to end is noted in it, since held_release() has no words
+ * for that. */
 typedef struct claim {
-  shared s; /* only of the latter */
-  zke_queue *queue;
-  zke_queue_item *item;
+  shared s;              /* only of the latter */
+  zke_queue *queue;      /* the object that has claimed it */
+  zke_queue_item *item;  /* its data, its name and its token */
   atomic_bool ack;       /* how it is to end: done, else given back */
   atomic_llong delay_ms; /* given back, but nobody gets it before */
   atomic_bool lost;      /* the listener has heard of that */
 } claim;
 
 /* Claims the next item; a zkembed code.  With --verbose it tries once without
- * waiting, only to say why it has to wait. */
+ * waiting, only to say why it has to wait.  That costs nothing if there is an
+ * item, which is claimed then. */
 static int claim_next(call *c, zke_queue *queue, const patience *p,
                       zke_queue_item **item_out) {
   int rc = ZKE_OPERATIONTIMEOUT;
@@ -322,7 +346,8 @@ static int claim_end(call *c, const claim *k, int status) {
 
 enum { ITEM_TEXTS = 5, ITEM_TEXT_MOST = 100 * 1024 /* Linux has 128 KiB */ };
 
-/* "NAME=value"; false without memory. */
+/* Appends "NAME=value" to the texts, which have room for it; false without
+ * memory. */
 __attribute__((format(printf, 3, 4))) static bool item_text(char **texts,
                                                             int *count,
                                                             const char *format,
@@ -463,8 +488,8 @@ static int pop_run(call *c) {
  * Claims that the session holds
  * --------------------------------------------------------------------- */
 
-/* The held_class of claims: ends one.  k->ack says how; at the session's end
- * it is false, and the item is given back. */
+/* The held_class of claims: ends one.  k->ack says how; where nobody has set
+ * it, at the session's end, the item is given back. */
 static int claim_on_release(void *object) {
   claim *k = object;
   if (atomic_load(&k->ack))
@@ -473,13 +498,15 @@ static int claim_on_release(void *object) {
                                  NULL);
 }
 
-/* 0 where it was lost. */
+/* The held_class of claims: the token under which the claim is listed; 0 where
+ * it was lost, so that this is told. */
 static int64_t claim_on_token(void *object) {
   claim *k = object;
   return atomic_load(&k->lost) ? 0 : k->item->token;
 }
 
-/* When the session and the last call have given back their references. */
+/* Called when the session and the last call have given back their references.
+ * A claim that never got an item is freed by it, too. */
 static void claim_free(void *object) {
   claim *k = object;
   zke_queue_free(k->queue);
@@ -490,13 +517,16 @@ static void claim_free(void *object) {
 static const held_class claim_class = {"claim", claim_on_release, shared_drop,
                                        claim_on_token};
 
-/* "/queues/jobs/entry-100-0000000000", for free(). */
+/* "/queues/jobs/entry-100-0000000000", for free().  No such znode exists: it is
+ * the name under which the session lists a claim, so that a queue's claims are
+ * told apart, and those of queues below it too. */
 static char *claim_path(const char *queue, const char *item) {
   char *path;
   return asprintf(&path, "%s/%s", queue, item) < 0 ? NULL : path;
 }
 
-/* A listener: "held" and ack are to know of a loss. */
+/* A listener, which the recipe calls: notes a loss, for "held" and for the
+ * event that tells it. */
 static void claim_heard(zke_queue *queue, int event, int64_t token,
                         const char *name, void *context) {
   claim *k = context;
@@ -504,7 +534,9 @@ static void claim_heard(zke_queue *queue, int event, int64_t token,
   if (event == ZKE_QUEUE_LOST) atomic_store(&k->lost, true);
 }
 
-/* The session has it from here on, unless that fails. */
+/* Puts the claim into the session's list, and answers with the item.  The list
+ * has a reference of its own from here on; where it could not be put there the
+ * caller's is the last one, and dropping it gives the item back. */
 static int claim_hold(call *c, const char *queue, claim *k) {
   char *path = claim_path(queue, k->item->name);
   json_t *row = item_row(k->item);
@@ -520,7 +552,9 @@ static int claim_hold(call *c, const char *queue, claim *k) {
   return status;
 }
 
-/* Claims an item by an object of its own, which lives as long as the claim. */
+/* Claims an item by an object of its own, which lives as long as the claim: its
+ * listener has the claim as its context, and so knows whose loss it hears.  The
+ * claim owns the object from the moment it is made. */
 static int claim_with(call *c, const patience *p, claim *k) {
   queue_of q;
   int status = queue_open_for(c, &q, claim_heard, k);
@@ -550,13 +584,14 @@ static int claim_run(call *c) {
   return status;
 }
 
-/* The latest claim below a queue's path. */
+/* The search for the latest claim of a queue. */
 typedef struct latest {
-  const char *queue;
-  char *path; /* for free() */
+  const char *queue; /* its path */
+  char *path;        /* of the claim, for free(); NULL: none so far */
 } latest;
 
-/* For held_each(), which begins with the latest: keeps the first that fits. */
+/* For held_each(), which begins with the latest: keeps the first that fits.  A
+ * claim of a queue that lies below this one has a slash more. */
 static void latest_one(void *arg, const held_class *class_, const char *path,
                        void *object) {
   latest *l = arg;
@@ -568,7 +603,8 @@ static void latest_one(void *arg, const held_class *class_, const char *path,
   l->path = strdup(path);
 }
 
-/* Of the item that argument 1 names, or the latest; for free(). */
+/* The path of the claim of the item that argument 1 names, or of the latest
+ * one; for free().  Only for the latest is it known that it exists. */
 static int claim_of(call *c, char **path_out) {
   latest l = {NULL, NULL};
   char *queue;
@@ -587,7 +623,9 @@ static int claim_of(call *c, char **path_out) {
   return status;
 }
 
-/* The claim that the arguments name is acknowledged, or given back. */
+/* The claim that the arguments name is acknowledged, or given back: how is
+ * noted in the claim, and held_release() ends it (claim_on_release()).  Where
+ * the claim is gone, that call says so. */
 static int claim_finish(call *c, bool ack) {
   char *path;
   int64_t delay_ms;
@@ -606,7 +644,8 @@ static int claim_finish(call *c, bool ack) {
 static int ack_run(call *c) { return claim_finish(c, true); }
 static int release_run(call *c) { return claim_finish(c, false); }
 
-/* The claim that the arguments name ends later. */
+/* queue prolong: the claim that the arguments name ends later.  It stays in the
+ * session's list. */
 static int prolong_run(call *c) {
   char *path;
   int64_t ms;
@@ -690,7 +729,8 @@ static int drop_run(call *c) { return letters(c, drop_one); }
  * The end of a queue
  * --------------------------------------------------------------------- */
 
-/* queue rm */
+/* queue rm: without --force only a queue that has neither items nor dead
+ * letters.  The recipe decides that in the step that removes it. */
 static int rm_run(call *c) {
   queue_of q;
   int status = queue_open_existing(c, &q);
@@ -747,7 +787,7 @@ static json_t *holder_of(const zke_queue_entry *e) {
              : json_null();
 }
 
-/* People get what fits into a line. */
+/* A dead letter in the list; people get what fits into a line. */
 static json_t *letter_row(const call *c, const zke_queue_entry *e) {
   json_t *row = json_pack("{s:o,s:i,s:i,s:i,s:I}", "item", json_text(e->name),
                           "priority", e->priority, "bytes", e->len, "attempts",
@@ -765,7 +805,8 @@ static json_t *letter_row(const call *c, const zke_queue_entry *e) {
   return row;
 }
 
-/* An item in the list; people do not get what would not fit. */
+/* An item in the list; people do not get what would not fit.  json_time() makes
+ * null of every 0, also of the token of an item that nobody has claimed. */
 static json_t *entry_row(const call *c, const zke_queue_entry *e) {
   json_t *row = json_pack("{s:o,s:s,s:i,s:i,s:I}", "item", json_text(e->name),
                           "state", state_of(e), "priority", e->priority,
@@ -789,7 +830,9 @@ static json_t *entry_row(const call *c, const zke_queue_entry *e) {
   return row;
 }
 
-/* An item that has gone meanwhile has no data. */
+/* Adds an item's data to its row.  The recipe's list comes without, so it is
+ * read from the znode (LAYOUT in queue.h).  An item that has gone meanwhile has
+ * null. */
 static int entry_data(call *c, const char *queue, const zke_queue_entry *e,
                       json_t *row) {
   char *path, *data = NULL;
@@ -805,7 +848,7 @@ static int entry_data(call *c, const char *queue, const zke_queue_entry *e,
   return 0;
 }
 
-/* Prints the rows, until somebody interrupts. */
+/* Prints the rows, until somebody interrupts: with --data each costs a read. */
 static int list_entries(call *c, const queue_of *q,
                         const zke_queue_entries *all) {
   int status = 0;
@@ -822,7 +865,8 @@ static int list_entries(call *c, const queue_of *q,
   return status;
 }
 
-/* queue list */
+/* queue list: the items in the order in which they come, or with --dead the
+ * dead letters. */
 static int list_run(call *c) {
   queue_of q;
   zke_queue_entries *all;
