@@ -143,7 +143,9 @@ static struct {
  * Options
  * --------------------------------------------------------------------- */
 
-/* Only checks them, before anything is held; guard_run() reads them again. */
+/* Only checks them, before anything is held; guard_run() reads them again.  A
+ * word of the child becomes a string of C, so a NUL in it, which a script can
+ * write as "\0", is refused rather than taken for its end. */
 int guard_options(call *c) {
   int64_t grace;
   const word *lost = value_of(c, 'L');
@@ -174,14 +176,15 @@ static int run_options(run *r) {
  * The child's words and environment
  * --------------------------------------------------------------------- */
 
+/* A list of texts as execvpe() takes it. */
 typedef struct texts {
-  char **data; /* ends by NULL */
-  size_t count;
-  bool failed;
+  char **data;  /* ends by NULL; NULL itself before the first text */
+  size_t count; /* without that NULL */
+  bool failed;  /* there was no memory for one; it stays so */
 } texts;
 
 /* Adds a formatted text; the list ends by NULL at any time.  Without memory
- * failed is set, and stays so. */
+ * failed is set, and whoever wants the list looks at it once, at the end. */
 __attribute__((format(printf, 2, 3))) static void texts_add(texts *t,
                                                             const char *format,
                                                             ...) {
@@ -202,13 +205,14 @@ __attribute__((format(printf, 2, 3))) static void texts_add(texts *t,
   if (text) t->data[++t->count] = NULL;
 }
 
-/* Only the texts that are ours; the list ends with NULL. */
+/* Frees the texts and the list. */
 static void texts_free(texts *t) {
   for (char **text = t->data; text && *text; text++) free(*text);
   free(t->data);
 }
 
-/* Whether two entries of the environment set the same variable. */
+/* Does an entry of the environment set the variable that `other` names?  The
+ * latter is "NAME=value" or the name alone. */
 static bool same_name(const char *entry, const char *other) {
   size_t len = strcspn(other, "=");
   return strncmp(entry, other, len) == 0 && entry[len] == '=';
@@ -241,7 +245,8 @@ static void environment_held(texts *t, const guard *g) {
 }
 
 /* The inherited environment without what is replaced, then what the command
- * needs to find the database and the session, then more. */
+ * needs to find the database and the session, then more.  The file is told by
+ * its whole path, since the command may work in another directory. */
 static texts environment_make(const run *r, const char *const *more,
                               int count) {
   texts t = {NULL, 0, false};
@@ -267,7 +272,8 @@ static texts environment_make(const run *r, const char *const *more,
  * was made before the fork.
  * --------------------------------------------------------------------- */
 
-/* All that the child needs, made by the parent. */
+/* All that the child needs, made by the parent before the fork; the child only
+ * reads it. */
 typedef struct start {
   const char *program;
   texts words, environment;
@@ -280,7 +286,9 @@ typedef struct start {
   int report;    /* where errno is written to; closes by exec() */
 } start;
 
-/* Sets standard input: what the command is to read, nothing, or ours. */
+/* Sets standard input: what the command is to read, nothing, or ours.  "null"
+ * is 0 where standard input was closed before: then it is in its place already,
+ * and must stay open; -1 leaves the child with our input. */
 static void child_streams(const start *s) {
   int null = s->input < 0 && s->no_input ? open("/dev/null", O_RDONLY) : -1;
   if (s->input >= 0) dup2(s->input, STDIN_FILENO);
@@ -367,7 +375,8 @@ static size_t family_look(run *r) {
 }
 
 /* Is it in our group, where the command was started, or in the group that the
- * command has moved to? */
+ * command has moved to?  A command may move itself, as an interactive shell
+ * does; its work then is in that group. */
 static bool is_in_group(const run *r, const process *p) {
   const process *child = processes_find(&r->known, r->pid);
   return p->group == getpgrp() || (child && p->group == child->group);
@@ -617,7 +626,8 @@ static bool stays_are_gone(const run *r) {
   return n == 0;
 }
 
-/* Says on standard error for whom the place is kept. */
+/* Writes for whom the place is kept, in words or as JSON.  `list` is what
+ * holders_list() has found. */
 static void stays_tell(const run *r, json_t *list, FILE *out) {
   if (r->c->format == FORMAT_JSON) {
     json_t *row = json_pack("{s:s,s:s,s:s,s:O}", "event", "waiting", "kind",
@@ -890,7 +900,8 @@ static int run_through(run *r, const start *s, int status) {
 }
 
 /* Makes the child's standard input, if the caller gave bytes for it.  It is a
- * file without a name: a pipe would block us where the child does not read. */
+ * file without a name: a pipe would block us where the child does not read.
+ * *fd_out is to be closed also where this fails, unless it is -1. */
 static int run_input(run *r, int *fd_out) {
   if (!r->g || !r->g->input) return 0;
   const char *at = r->g->input, *end = at + r->g->input_len;
@@ -901,7 +912,9 @@ static int run_input(run *r, int *fd_out) {
   return fail_errno(r->c, STATUS_SYSTEM, "cannot pass on the data");
 }
 
-/* Makes everything that the child needs, runs it, and takes it all away. */
+/* Makes everything that the child needs, runs it, and takes it all away.  After
+ * the report's pipe everything is taken away at the one end below, whatever has
+ * failed: -1 and NULL stand for what was not made. */
 static int run_begin(run *r, const char *const *more, int count) {
   call *c = r->c;
   int ends[2];
@@ -948,7 +961,8 @@ static int run_all(run *r, const char *const *more, int count) {
   return status;
 }
 
-/* Runs the command under what the call holds. */
+/* Runs the command under what the call holds, and returns when that may be
+ * given up, as the file's head says; giving it up is the caller's. */
 int guard_run(call *c, const guard *g) {
   run r = {.c = c, .g = g, .alive = -1};
   int status = run_options(&r);
