@@ -84,8 +84,8 @@ static int semaphore_other_kind(const char *path, const char *data) {
       0)
     return zke_recipe_fail(ZKE_OTHERKIND, "%s is a semaphore without a limit",
                            path);
-  return zke_recipe_fail(ZKE_OTHERKIND, "%s is a %.*s, not a semaphore", path,
-                         (int)strcspn(data + mark, "\n"), data + mark);
+  return zke_recipe_fail(ZKE_OTHERKIND, "%s is of kind %.*s, not semaphore",
+                         path, (int)strcspn(data + mark, "\n"), data + mark);
 }
 
 /* Read the directory's limit.  ZKE_NONODE: it is missing, or an empty node,

@@ -101,7 +101,7 @@ static int znode_other_kind(const znode_place *p, const char *data) {
     return zke_recipe_fail(ZKE_OTHERKIND, "%s has data of its own: it is no %s",
                            p->path, p->kind);
   }
-  return zke_recipe_fail(ZKE_OTHERKIND, "%s is a %.*s, not a %s", p->path,
+  return zke_recipe_fail(ZKE_OTHERKIND, "%s is of kind %.*s, not %s", p->path,
                          (int)strcspn(data + mark, "\n"), data + mark, p->kind);
 }
 

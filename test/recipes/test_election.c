@@ -357,7 +357,7 @@ TEST(another_kind_on_the_path_is_refused) {
   ck_ok(zke_lock_new(z[0], PATH, NULL, &lock));
   ck_ok(zke_lock_try(lock));
   ck_rc(zke_election_start(e[1]), ZKE_OTHERKIND);
-  ck_says(PATH " is a lock, not a election");
+  ck_says(PATH " is of kind lock, not election");
   ck_rc(zke_election_lead(e[1], soon(z[1])), ZKE_OTHERKIND);
   ck_ok(zke_observer_new(z[1], PATH, NULL, &o));
   ck_rc(zke_observer_start(o), ZKE_OTHERKIND);

@@ -1994,7 +1994,7 @@ TEST(another_kind_on_the_path_is_refused) {
   ck_ok(zke_create(z[0], PATH, "zkembed lock\n", 13, ZKE_OPEN_ACL, 0, NULL,
                    NULL));
   ck_rc(zke_queue_put(q[0], "x", 1, NULL, 0), ZKE_OTHERKIND);
-  ck_says("is a lock, not a queue");
+  ck_says("is of kind lock, not queue");
   ck_rc(zke_queue_take(q[0], 0, &item), ZKE_OTHERKIND);
   ck_assert_int_eq(entries(z[0], PATH), 0);
   close_all();

@@ -230,7 +230,7 @@ TEST(another_kind_on_the_path_is_refused) {
   ck_ok(zke_lock_new(z[0], PATH, NULL, &lock));
   ck_ok(zke_lock_acquire(lock, soon(z[0])));
   ck_rc(zke_rwlock_start(rw[1], READ), ZKE_OTHERKIND);
-  ck_says(PATH " is a lock, not a rwlock");
+  ck_says(PATH " is of kind lock, not rwlock");
   ck_rc(zke_rwlock_try(rw[1], WRITE), ZKE_OTHERKIND);
   ck_rc(zke_rwlock_acquire(rw[1], READ, soon(z[1])), ZKE_OTHERKIND);
   ck_rc(zke_rwlock_revoke(rw[1], soon(z[1]), 1), ZKE_OTHERKIND);

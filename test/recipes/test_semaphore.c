@@ -187,7 +187,7 @@ TEST(another_kind_on_the_path_is_refused) {
   for (int i = 0; i < 4; i++) {
     ck_ok(zke_set(z[0], PATH, data[i], (int)strlen(data[i]), -1, NULL));
     ck_rc(zke_semaphore_acquire(sem, 1, soon(z[0])), ZKE_OTHERKIND);
-    ck_says(i == 0 ? "is a lock" : PATH);
+    ck_says(i == 0 ? "is of kind lock" : PATH);
     ck_rc(zke_semaphore_try(sem, 1), ZKE_OTHERKIND);
     ck_rc(zke_semaphore_resize(z[0], PATH, 2, ZKE_FOREVER), ZKE_OTHERKIND);
     ck_rc(zke_semaphore_limit(z[0], PATH, &limit), ZKE_OTHERKIND);
