@@ -40,8 +40,8 @@
  *
  * COSTS: a setting is three reads and one write, a removal four reads and one
  * write, both synced to the disk unless the barrier is ephemeral.  A wait at a
- * barrier that does not stand is two reads; at one that stands it is a watch
- * more, and a look when it wakes.
+ * barrier that does not stand is three reads (two where the directory is
+ * missing); at one that stands it is a watch more, and a read when it wakes.
  *
  * LOSING THE SESSION: waiting ends with ZKE_INVALIDSTATE, a listener hears
  * ZKE_BARRIER_LOST and nothing more.  A barrier that is not ephemeral stands.
@@ -114,7 +114,7 @@ typedef struct zke_barrier_options {
   void *context;           /* for the listener; borrowed */
 } zke_barrier_options;
 
-/* zke_barrier_new - an object for one path; does not touch the tree
+/* zke_barrier_new - an object for one path; writes nothing
  *
  *   path         of the barrier; made as a container when it is first set
  *   options      NULL for the defaults; copied
@@ -208,8 +208,9 @@ ZKE_API int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms);
  * zke_barrier_stop   - no more
  * zke_barrier_get    - ask the file: *token_out, or NULL, becomes the token of
  *                      the barrier that stands; 0: none does
- * zke_barrier_cancel - the blocking call on it returns ZKE_CANCELLED;
- *                      ZKE_IDLE where none runs.  Blocks: no
+ * zke_barrier_cancel - zke_barrier_wait() on it returns ZKE_CANCELLED; set and
+ *                      remove go on.  ZKE_IDLE where none of the three runs.
+ *                      Blocks: no
  *
  * The first four return ZKE_OK, or
  *   ZKE_OTHERKIND         start: the path is not a barrier's

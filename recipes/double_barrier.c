@@ -9,8 +9,8 @@
  *     -                 there                  it died inside: broken
  *     -                 -                      it has left and gone
  *
- * The steps.  Each is one multi that fails if the picture has changed; then the
- * party looks again.  Any of them may be repeated, by any party.
+ * The steps.  Each change is one transaction, and each that goes by the picture
+ * fails if that has changed; then the party looks again.
  *
  *   enter     1. Make the own znode, ephemeral and sequential (gate_join).
  *             2. Watch it; if its version is above 0 the round has begun: take
@@ -1346,7 +1346,7 @@ int zke_double_barrier_leave(zke_double_barrier *barrier, int64_t deadline_ms) {
 }
 
 /* Enter and leave in one call, with what all had brought.  The list is made
- * while inside, since the round's data goes with the last who leaves. */
+ * while inside, since the round's data goes with the last that leaves. */
 int zke_double_barrier_meet(zke_double_barrier *barrier, const void *data,
                             int len, int64_t deadline_ms,
                             zke_party_list **list_out, int64_t *token_out) {

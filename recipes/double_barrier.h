@@ -35,9 +35,9 @@
  * into its own znode, and not because there is a `ready`: that of a round
  * whose processes have died lets nobody pass.  The zxid of that step is the
  * round's number.  A member leaves by deleting its child of `ready`, the last
- * one, in the same step, `ready` as well.  A party that comes while a round
- * runs waits for the next, of which there is never more than one at a time;
- * so do those beyond N.
+ * one, in the same step, `ready` as well.  There is never more than one round
+ * at a time.  A party that comes while one runs waits for the next, and so do
+ * those beyond N.
  *
  * IF A PROCESS DIES, or frees its object, or loses its session,
  * - before its round begins, it is just not there: the others go on waiting;
@@ -49,21 +49,24 @@
  * Nothing else is left behind.
  *
  * WHO IS WOKEN: all N when the round begins, since each watches its own znode;
- * and all that are in leave when it ends or breaks.  Leaving wakes nobody, but
- * for the last member's.  A party that comes wakes only those in leave: they
- * watch who comes and goes, so that a death inside reaches each of them
- * whatever the others do.  A death is told at once by the member before it in
- * the ring that is in leave (and by the one before it that is inside, if it
- * dispatches); if that one is stopped, within about a second.  A party that
- * waits behind a round watches one member that is inside, and no other.
+ * and all that are in leave when it ends or breaks.  A leaving that is not the
+ * last wakes only parties that wait behind the round.  A party that comes wakes
+ * only those in leave: they watch who comes and goes, so that a death inside
+ * reaches each of them whatever the others do.  A death is told at once by the
+ * member before it in the ring that is in leave (and by the one before it that
+ * is inside, if it dispatches); if that one is stopped, within about a second.
+ * Where N parties wait behind a round, the one that came last of them, and each
+ * that comes later, watches `ready` and one member that is inside.
  *
  * COSTS, for a party: entering is one write for its znode, leaving one for its
  * child of `ready` and one for the znode; the party that begins the round makes
  * one write more.  Each party reads some ten times and sets about five watches
- * on the way in, and fewer on the way out.  The round's beginning and each
- * leaving are synced to the disk.  With W members in leave, a death, and a
- * party that comes meanwhile, makes each of them look again: W reads and W
- * small writes.
+ * on the way in.  In leave it watches its own znode, `ready`, the directory,
+ * and the members behind it in the ring up to the next one in leave: so the
+ * first that leaves watches all others, and takes these watches back at the
+ * end.  The round's beginning and each leaving are synced to the disk.  With W
+ * members in leave, a death, and a party that comes meanwhile, makes each of
+ * them look again: a snapshot, and the setting of its watches.
  *
  * IF A PROCESS IS STOPPED (SIGSTOP) inside, the others wait for it in leave: it
  * lives, and has not left.  In leave, or out, it holds up nobody, neither its
@@ -104,6 +107,7 @@ typedef struct zke_double_barrier zke_double_barrier;
  *     WAITING -> INSIDE         its round has begun
  *     WAITING -> OUT            stop; a deadline, cancel, a failure
  *     INSIDE -> LEAVING         leave, leave_start
+ *     INSIDE -> OUT             a leaving that has failed
  *     LEAVING -> OUT            all have left, the round is broken, or the call
  *                               does not wait any longer
  *     all but OUT -> LOST       the znode or the session has gone
@@ -165,7 +169,7 @@ typedef struct zke_double_barrier_options {
 
 enum { ZKE_DOUBLE_BARRIER_MOST = 1000 }; /* parties */
 
-/* zke_double_barrier_new - an object for one party; does not touch the tree
+/* zke_double_barrier_new - an object for one party; writes nothing
  *
  *   path         of the barrier; made as a container when first needed
  *   parties      N, 1 to ZKE_DOUBLE_BARRIER_MOST; the same for all
@@ -222,8 +226,9 @@ ZKE_API void zke_double_barrier_free(zke_double_barrier *barrier);
  *   ZKE_LIMIT             the data of N parties is more than fits one value
  *   ZKE_MISUSE            inside already, or another thread's call runs
  *   ZKE_INVALIDSTATE      the session has ended
- * Where even the withdrawal fails, its code: the party is out all the same, and
- * the session deletes its znode as soon as it can.
+ * Where even the withdrawal fails, the code is the same: the party is out, and
+ * the session deletes its znode as soon as it can.  If a round begins with it
+ * before that, it is to the others a member that died inside.
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_double_barrier_enter(zke_double_barrier *barrier,
                                      const void *data, int len,
@@ -235,7 +240,7 @@ ZKE_API int zke_double_barrier_enter(zke_double_barrier *barrier,
  *
  *   deadline_ms  of zke_now(); in the past: leave and do not wait
  *
- * Returns ZKE_OK, or, out as well and to the others like any who left,
+ * Returns ZKE_OK, or, out as well and to the others like any that left,
  *   ZKE_BROKEN            a member died inside; the sentence names it
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names who is inside
  *   ZKE_CANCELLED         zke_double_barrier_cancel()
@@ -339,7 +344,7 @@ ZKE_API int zke_double_barrier_missing(zke_double_barrier *barrier,
 /* zke_double_barrier_parties - who is at a barrier
  *
  * First the members of the round that runs: kind "inside" (held is 1), "dead"
- * or "leaving"; then those who wait, in order: kind "waiting".
+ * or "leaving"; then those that wait, in order: kind "waiting".
  *
  *   list_out  out, not NULL: one block, for zke_free(); count 0 for one that
  *             nobody uses

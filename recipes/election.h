@@ -42,13 +42,15 @@
  * same; after it the next one, or the successor, leads.  A successor that dies
  * is passed over; its mark ("next-") may stay until somebody else leads.
  *
- * WHO IS WOKEN: a leader's end wakes the next candidate, or the one it handed
- * over to, and the observers.
+ * WHO IS WOKEN: a leader's end wakes the next candidate and the observers, and
+ * where it hands over also the candidate that it names.
  *
- * COSTS: a candidacy is one write, a watch and two reads; "leader" is one
- * write more, and so is each change of its value; resigning is one write.  None
- * but the making of the directory is synced.  An observer is two reads and a
- * watch, and one read for each change.
+ * COSTS: a candidacy is one write and three reads, one of which sets a watch
+ * (two of them where it has to wait); "leader" is one write and a watch more,
+ * and each change of its value one write; resigning is one write.  Taking a
+ * watch back is a small write.  None but the making of the directory is synced.
+ * An observer is three reads, one of which sets a watch, and one read and a
+ * watch for each change.
  *
  * LOSING THE SESSION, or the znode, ends the candidacy: the listener hears
  * ZKE_ELECTION_FAILURE, zke_election_check() fails, and so does a multi that
@@ -89,6 +91,7 @@ typedef struct zke_election zke_election;
  *     any but STOP -> FAILED                     joining failed, or the place
  *                                                or the session was lost
  *     FAILED -> START                            a new candidacy
+ *     FAILED -> STOP                             resigned
  */
 enum {
   ZKE_ELECTION_STOP = 0,  /* not a candidate */
@@ -155,7 +158,7 @@ typedef struct zke_election_options {
   void *context;            /* for the listener; borrowed */
 } zke_election_options;
 
-/* zke_election_new  - an object for one candidate; does not touch the tree
+/* zke_election_new  - an object for one candidate; writes nothing
  * zke_election_free - resign and release the object; NULL is fine
  *
  *   path     of the election; made as a container when first needed
@@ -188,8 +191,9 @@ ZKE_API void zke_election_free(zke_election *e);
 /* zke_election_start - become a candidate and go on; the listener is told
  *
  * Returns ZKE_OK; ZKE_MISUSE where it is one already; ZKE_OTHERKIND where the
- * path is not an election's; or what stood in the way: then it is none, and the
- * listener hears FAILURE.
+ * path is not an election's; or what stood in the way.  After a failure but
+ * ZKE_MISUSE it is none.  The listener hears FAILURE if it has heard STARTED:
+ * where even the directory could not be seen to it hears nothing.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_election_start(zke_election *e);
 
@@ -207,6 +211,8 @@ ZKE_API int zke_election_start(zke_election *e);
  *   ZKE_LIMIT             the directory has given 2147483647 numbers
  *   ZKE_OTHERKIND         the path is not an election's
  *   ZKE_INVALIDSTATE      the session has ended
+ * or ZKE_MISUSE: another thread's call waits with this object; nothing has
+ * changed.
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_election_lead(zke_election *e, int64_t deadline_ms);
 
@@ -235,7 +241,8 @@ ZKE_API int zke_election_ready(zke_election *e);
  * Returns ZKE_OK; ZKE_LOST where the office was lost meanwhile,
  * ZKE_BADARGUMENTS where len is negative.  After any other code this can be
  * repeated.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since
+ * 0.1. */
 ZKE_API int zke_election_set(zke_election *e, const void *data, int len,
                              int64_t deadline_ms);
 
@@ -292,7 +299,7 @@ ZKE_API int64_t zke_election_token(zke_election *e);
 ZKE_API int zke_election_check(zke_election *e);
 ZKE_API int zke_election_op(zke_election *e, zke_op *op);
 
-/* zke_election_parties - the leader and those who come next, in order; data is
+/* zke_election_parties - the leader and those that come next, in order; data is
  * the candidate's name, held is 1 for the leader
  *
  *   list_out  out, not NULL: one block, for zke_free(); count 0 without a
@@ -332,7 +339,7 @@ typedef struct zke_observer_options {
   void *context;
 } zke_observer_options;
 
-/* zke_observer_new    - an object for one observer; does not touch the tree
+/* zke_observer_new    - an object for one observer; writes nothing
  * zke_observer_free   - NULL is fine
  * zke_observer_start  - begin to observe: the listener is told inside this call
  *                       and inside zke_dispatch()

@@ -17,7 +17,7 @@
  *                               zke_line_acquire(&thing->l, deadline_ms));
  *     }
  *
- * lock.c is the smallest recipe of this kind.
+ * lock.c is a recipe of this kind to read beside this.
  *
  * A ZNODE'S DATA is one line "<state> <actor>", and then the user's data.  The
  * state is
@@ -123,8 +123,8 @@ ZKE_API int zke_line_init(zke_line *l);
 
 /* zke_line_join - make the znode, and take office if that is allowed
  *
- * Costs one write, and one read of the line.  An object that is LOST gives up
- * what is left of its place first.
+ * Costs one write, one read of the line, and what waiting watches.  An object
+ * that is LOST gives up what is left of its place first.
  *
  *   blocking  the znode says "waiting", not "queued"
  *

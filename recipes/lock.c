@@ -6,7 +6,8 @@
  *
  *   acquire
  *     1. Create an ephemeral sequential znode below the lock's node
- *        (zke_line_join).  Its name bears a guid; its data says "waiting".
+ *        (zke_line_join).  Its name bears a guid; its data says "waiting",
+ *        or "queued" where the call does not block.
  *     2. Read the names of the line, sorted by number (line_look).
  *     3. Own entry missing: it was taken away.  The place is lost.
  *     4. Nobody before it: it holds (line_take_office).  Unless it was first

@@ -37,10 +37,11 @@
  * COSTS, in transactions of the database: a free lock takes one write and one
  * read (the znode is made, the line is read); the first use of an object takes
  * one more read, and the first use of a path makes the directory.  A release is
- * one write.  A call that has to wait also sets two watches, which are small
- * writes, looks for deadlocks (one read, more where the session holds anything
- * else), and writes its mark if the release has not done so.  Only making the
- * directory is synced to the disk: a lock does not outlive the host.
+ * one write, and a small one more where the own znode is watched.  A call that
+ * has to wait also sets two watches, which are small writes, looks for
+ * deadlocks (one read, more where the session has other entries in lines), and
+ * writes its mark if the release has not done so.  Only making the directory is
+ * synced to the disk: a lock does not outlive the host.
  *
  * LOSING THE SESSION loses the lock, and so does losing the znode to
  * zke_lock_break() or to a thief: the listener hears ZKE_LOCK_LOST,
@@ -108,6 +109,7 @@ typedef struct zke_lock zke_lock;
  *     WAITING -> OUT        the same; a deadline, cancel, any other failure
  *     WAITING, HELD -> LOST the znode or the session has gone
  *     LOST -> OUT           the next acquire, try, start or release
+ *     any but HELD -> HELD  steal
  */
 enum {
   ZKE_LOCK_OUT = ZKE_LINE_OUT,
@@ -117,7 +119,8 @@ enum {
 };
 
 /* Called when the lock's state changes to ZKE_LOCK_HELD (acquired; with its
- * token), ZKE_LOCK_OUT (released, or the wait was given up) or ZKE_LOCK_LOST.
+ * token), ZKE_LOCK_OUT (released, or the wait was given up, also by a try; or
+ * what was lost is given up by the next call) or ZKE_LOCK_LOST.
  *
  * It runs inside zke_dispatch(), zke_wait() or a call on the object, before
  * that returns, and may call the lock or free it (support.h).  With a listener
@@ -165,7 +168,7 @@ typedef struct zke_lock_options {
  * Making and freeing
  * --------------------------------------------------------------------- */
 
-/* zke_lock_new - an object for one contender; does not touch the tree
+/* zke_lock_new - an object for one contender; writes nothing
  *
  *   path      of the lock; made as a container when first needed
  *   options   NULL for the defaults; copied
@@ -279,9 +282,10 @@ ZKE_API int zke_lock_step(zke_lock *lock);
  * Of a reentrant lock only the last release does; those before it count down,
  * without a look at the file.  Any thread may release.
  *
- * Returns ZKE_OK, ZKE_LOST where the lock is not held or was lost, or what
- * stood in the way.  After any failure it is not held any more either: the
- * session deletes the znode as soon as it can (zke_discard()).
+ * Returns ZKE_OK, ZKE_LOST where the lock is neither held nor waited for, or
+ * was lost, or what stood in the way.  After a failure of the deletion it is
+ * not held any more either: the session deletes the znode as soon as it can
+ * (zke_discard()).
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_lock_release(zke_lock *lock);
 
@@ -369,7 +373,7 @@ ZKE_API int zke_lock_steal(zke_lock *lock);
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_lock_break(zke *z, const char *path, int64_t token);
 
-/* zke_lock_parties - the holder and those who wait, in order
+/* zke_lock_parties - the holder and those that wait, in order
  *
  *   list_out  out, not NULL: one block, for zke_free(); count 0 for a lock that
  *             nobody uses, also where the path does not exist

@@ -18,8 +18,10 @@
  * Why the turns may be looked at one after the other: once the turn of an entry
  * has come it stays, because entries in front only go.  (A thief deletes the
  * entry; then the step of 4 fails, and all is lost.)  So when the last turn has
- * come the others still have, if their entries are there, and step 4 finds out
- * whether they are.
+ * come the others still have, if their entries are there, and the write of step
+ * 4 finds out whether they are.  (Where it needs no write it has held all of
+ * them since they were made, and one that is missing by then was taken away
+ * from a holder.)
  *
  * Why two multi-locks cannot wait for each other: the numbers of all entries of
  * one are given in one transaction, so of two the same one comes first in every

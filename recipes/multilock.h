@@ -63,9 +63,10 @@
  * which they were taken.  In each of them it is greater than that of every
  * holder before.
  *
- * DEADLOCKS: two multi-locks cannot block each other.  With threads that hold a
- * single lock while they ask for another a multi-lock can still be in a circle.
- * That is found as for lock.h.
+ * DEADLOCKS: two multi-locks whose threads hold nothing else cannot block each
+ * other.  A thread that holds any lock while it asks for a multi-lock, or holds
+ * a multi-lock while it asks for another lock, can still be in a circle.  That
+ * is found as for lock.h.
  *
  * MISTAKES, and what they come to:
  * - Naming a path twice: ZKE_BADARGUMENTS.
@@ -126,7 +127,7 @@ typedef struct zke_multilock_options {
   void *context;             /* for the listener; borrowed */
 } zke_multilock_options;
 
-/* zke_multilock_new - an object for one contender; does not touch the tree
+/* zke_multilock_new - an object for one contender; writes nothing
  *
  *   items,count  the locks, at least one, no path twice; copied
  *   options      NULL for the defaults; copied
@@ -206,9 +207,9 @@ ZKE_API int zke_multilock_step(zke_multilock *ml);
 
 /* zke_multilock_release - give up all, in one step; or the wait
  *
- * Returns ZKE_OK; ZKE_LOST where it was lost or is not held; or what stood in
- * the way.  After any of these none is held any more: the session deletes the
- * znodes that are left as soon as it can (zke_discard()).
+ * Returns ZKE_OK; ZKE_LOST where it was lost, or neither holds nor waits; or
+ * what stood in the way.  After any of these none is held any more: the session
+ * deletes the znodes that are left as soon as it can (zke_discard()).
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_multilock_release(zke_multilock *ml);
 
@@ -234,9 +235,8 @@ ZKE_API int zke_multilock_cancel(zke_multilock *ml);
 /* zke_multilock_state - ZKE_MULTILOCK_…, without asking the file
  * zke_multilock_token - the fencing value, or 0 when not held
  * zke_multilock_check - ask the file: ZKE_OK when all are held, else ZKE_LOST
- * zke_multilock_ops   - as many operations as there are locks, for a
- * zke_multi()
- *                       of the program, which fails with ZKE_NONODE unless all
+ * zke_multilock_ops   - as many operations as there are locks, for a multi of
+ *                       the program, which fails with ZKE_NONODE unless all
  *                       are held; valid until the next call that changes the
  *                       object.  ZKE_LOST where not held
  *

@@ -47,9 +47,8 @@ enum { NAMES_ID = 64 }; /* bytes of an id, with its NUL */
 /* The mutex of r guards both members. */
 struct zke_names {
   zke_recipe r;
-  const char *wanted; /* the path that a blocking call waits for, or NULL; lies
-  in
-                         that call's frame */
+  const char *wanted; /* the path that a blocking call waits for, or NULL; it is
+                         that call's block */
   bool there;         /* it was seen to be there */
 };
 

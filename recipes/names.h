@@ -93,7 +93,7 @@ typedef struct zke_names_options {
   size_t size;
 } zke_names_options;
 
-/* zke_names_new - an object for one directory of names; does not touch the tree
+/* zke_names_new - an object for one directory of names; writes nothing
  *
  *   path       of the directory; made as a container by the first binding
  *   options    NULL for the defaults

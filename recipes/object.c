@@ -16,7 +16,7 @@
  *       recipe_may_sleep()      freed, ended, cancelled?
  *       recipe_wait()           deliver notes, drop the mutex, sleep until the
  *                               turn changes, take the mutex
- *     zke_recipe_leave()      deliver notes, drop the mutex, set the limit back
+ *     zke_recipe_leave()      set the limit back, deliver notes, drop the mutex
  *
  * An event, on whichever thread dispatches:
  *
@@ -29,8 +29,9 @@
  * the user's listener runs.
  *
  * Invariants:
- *  1. The mutex is held in every function of a recipe but deliver().  It is
- *     dropped while the listener runs, while a call sleeps, and by free.
+ *  1. The mutex is held in every function of a class but deliver() and
+ *     destroy().  It is dropped while the listener runs, while a call sleeps,
+ *     and by free.
  *  2. The memory stays while any thread is inside: refs counts free's own
  *     reference, each call, each sleep and each recipe's hold.
  *  3. Notes are delivered one at a time and in order: one thread is the teller

@@ -14,8 +14,8 @@
  *   wait     Read and watch it, or its coming; sleep; read again.
  *
  * If a process dies before its step nothing has changed.  An ephemeral point
- * goes with the session that has prepared it; that it was there and is gone
- * tells those that wait that the initiator is gone.
+ * goes with the session that has prepared it; that one is gone tells those
+ * that wait that the initiator is gone.
  *
  * Invariants of a point's object:
  *  1. While `listening` or `waiting`, the znode or its coming is watched, or

@@ -40,7 +40,8 @@
  * waiting.  Afterwards everybody has everything, whichever party dies: what it
  * brought stays.  A meeting whose parties all died leaves `ready`, which the
  * next one clears away.  A point that was prepared as an ephemeral goes with
- * its initiator, and those that wait are told (ZKE_BROKEN).  It is filled or
+ * its initiator, and those that wait are told (ZKE_BROKEN).  Of a persistent
+ * one this only tells that somebody has deleted it.  It is filled or
  * not; there is nothing between.
  *
  * WHO IS WOKEN: all N when the last has come, nobody before.  All that wait at
@@ -118,7 +119,7 @@ typedef struct zke_rendezvous_options {
   void *context;              /* for the listener; borrowed */
 } zke_rendezvous_options;
 
-/* zke_rendezvous_new - an object for one party; does not touch the tree
+/* zke_rendezvous_new - an object for one party; writes nothing
  *
  *   path         of the meeting; made as a container when first needed
  *   parties      N, 1 to ZKE_DOUBLE_BARRIER_MOST; the same for all
@@ -176,7 +177,7 @@ ZKE_API int zke_rendezvous_meet(zke_rendezvous *meeting, const void *data,
  * zke_rendezvous_cancel  - the blocking call on it returns ZKE_CANCELLED;
  *                          ZKE_IDLE where none runs
  * zke_rendezvous_missing - how many have to come yet
- * zke_rendezvous_parties - who is there: those who wait are of kind "waiting"
+ * zke_rendezvous_parties - who is there: those that wait are of kind "waiting"
  *
  * Return ZKE_OK, or
  *   ZKE_MISUSE        start: this object waits already, or another thread's
@@ -210,7 +211,7 @@ ZKE_API int zke_rendezvous_parties(zke *z, const char *path,
  *     rc = zke_rendezvous_prepare(z, "/meetings/7", 1, deadline);
  *     if (rc == ZKE_OK)
  *       rc = zke_rendezvous_fill(z, "/meetings/7", "host:80", 7, deadline,
- *       NULL);
+ *                                NULL);
  *
  * Example: a worker, which may have been started before the initiator.
  *
@@ -226,13 +227,14 @@ ZKE_API int zke_rendezvous_parties(zke *z, const char *path,
 /* zke_rendezvous_prepare - make the znode, empty
  *
  *   path         its parents are made where they are missing
- *   ephemeral    1: it goes with this session, and all who wait learn it
+ *   ephemeral    1: it goes with this session, and all that wait learn it
  *   deadline_ms  of zke_now(), for repeating what got no reply
  *
  * Returns ZKE_OK, also where an empty point is there already (but for an
  * ephemeral one only where it is this session's); ZKE_HELD where it is there
- * and filled, or another session's; ZKE_OTHERKIND where the path is something
- * else; or as zke_create().
+ * and filled, or another session's, or ephemeral and a persistent one was asked
+ * for, or the other way round; ZKE_OTHERKIND where the path is something else;
+ * or as zke_create().
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_rendezvous_prepare(zke *z, const char *path, int ephemeral,
                                    int64_t deadline_ms);
@@ -263,8 +265,9 @@ typedef struct zke_rendezvous_point zke_rendezvous_point;
  * dispatches is not heard of. */
 enum {
   ZKE_RENDEZVOUS_POINT_FILLED = 1,  /* with the token and what was filled in */
-  ZKE_RENDEZVOUS_POINT_REMOVED = 2, /* it was there and has gone, and so has
-                                       the initiator: clean up */
+  ZKE_RENDEZVOUS_POINT_REMOVED = 2, /* it was there and has gone; where it was
+                                       ephemeral, so has the initiator: clean
+                                       up */
   ZKE_RENDEZVOUS_POINT_EMPTY = 3,   /* prepared; told by _start() only */
   ZKE_RENDEZVOUS_POINT_LOST = 4     /* the session has ended: nothing more is
                                        heard */
@@ -282,8 +285,7 @@ typedef struct zke_rendezvous_point_options {
   void *context;                    /* for the listener; borrowed */
 } zke_rendezvous_point_options;
 
-/* zke_rendezvous_point_new  - an object for one who waits; does not touch the
- *                             tree
+/* zke_rendezvous_point_new  - an object for one that waits; writes nothing
  * zke_rendezvous_point_free - NULL is fine; while no other call on it runs
  *
  *   path       of the point; it need not exist
@@ -309,7 +311,8 @@ ZKE_API void zke_rendezvous_point_free(zke_rendezvous_point *point);
  *   token_out    out: the zxid of the filling
  *
  * Returns ZKE_OK, or
- *   ZKE_BROKEN            it was there and has gone: so has the initiator
+ *   ZKE_BROKEN            it was there and has gone; where it was ephemeral, so
+ *                         has the initiator
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence says what is missing
  *   ZKE_CANCELLED         zke_rendezvous_point_cancel()
  *   ZKE_OTHERKIND         the path is something else

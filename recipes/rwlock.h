@@ -26,8 +26,8 @@
  * A reader waits for the nearest writer before it, a writer for everything
  * before it.
  *
- * REVOKING: the word "unlock" in front of a holder's data asks it to release
- * (`set <znode> unlock` by hand does too).  Its listener hears
+ * REVOKING: the word "unlock" in the place of the state in a holder's data asks
+ * it to release (`set <znode> unlock` by hand does too).  Its listener hears
  * ZKE_RWLOCK_ASKED and is free to comply; without a listener it does not
  * notice.  A revoker that insists deletes the znode when its deadline has
  * come, and the victim hears ZKE_RWLOCK_LOST.  Changing the mode is no
@@ -41,9 +41,9 @@
  * WHO IS WOKEN: a writer's release wakes the readers right behind it, or the
  * next writer; a reader's wakes nobody but a writer right behind it.
  *
- * COSTS: as for lock.h.  A downgrade is one write, an upgrade one write and
- * three reads; both make a new znode.  A revocation is one write for each
- * holder, and a watch.
+ * COSTS: as for lock.h.  A downgrade is one write and one read, an upgrade one
+ * write and three reads; both make a new znode.  A revocation is one write for
+ * each holder, and a watch.
  *
  * LOSING THE SESSION, or the znode, loses the lock: as for lock.h.
  *
@@ -57,8 +57,9 @@
  * - Acquiring while it is held: ZKE_MISUSE.  It is not reentrant, in no mode.
  * - Acquiring to write by a second object, while the thread reads by the first:
  *   ZKE_DEADLOCK.  Use zke_rwlock_upgrade().
- * - Relying on an upgrade: two readers cannot both become the writer, so one of
- *   them gets ZKE_HELD and has to release, and to read again what it has read.
+ * - Relying on an upgrade: while two objects read, each of them gets ZKE_HELD.
+ *   One of them has to release, to acquire for writing, and to read again what
+ *   it has read.
  * - fork(), closing the handle first, threads: as for lock.h.
  */
 #ifndef ZKEMBED_RECIPES_RWLOCK_H
@@ -119,7 +120,7 @@ typedef struct zke_rwlock_options {
   void *context;          /* for the listener; borrowed */
 } zke_rwlock_options;
 
-/* zke_rwlock_new  - an object for one contender; does not touch the tree
+/* zke_rwlock_new  - an object for one contender; writes nothing
  * zke_rwlock_free - release what it holds and the object; NULL is fine
  * As zke_lock_new() and zke_lock_free(). */
 ZKE_API int zke_rwlock_new(zke *z, const char *path,
@@ -199,9 +200,8 @@ ZKE_API int zke_rwlock_downgrade(zke_rwlock *rw);
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_rwlock_upgrade(zke_rwlock *rw);
 
-/* zke_rwlock_state, _token, _check, _op - as in lock.h.  An op of before a
- * change
- *                    of mode fails afterwards: the znode is another one
+/* zke_rwlock_state, _token, _check, _op - as in lock.h.  An op from before
+ *                    a change of mode fails after it: the znode is another one
  * zke_rwlock_mode  - ZKE_RWLOCK_READ or _WRITE: the present one, or the last
  *                    one asked for */
 ZKE_API int zke_rwlock_state(zke_rwlock *rw);
@@ -234,7 +234,7 @@ ZKE_API int zke_rwlock_op(zke_rwlock *rw, zke_op *op);
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, int insist);
 
-/* zke_rwlock_parties - holders and those who wait, in order; kind is
+/* zke_rwlock_parties - holders and those that wait, in order; kind is
  * "__READ__" or "__WRIT__".  Of a holder that was asked to release, mzxid is
  * that of the request, and since_ms is when it joined the line.
  *

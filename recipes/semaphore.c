@@ -35,8 +35,9 @@
  * release, missing znodes are what was wanted; of a resize, the limit that is
  * found tells.
  *
- * Invariant: l.limit is 1 or more and was read from the directory, and l.weight
- * is that of the znodes in `own`.  Begin with semaphore_join(). */
+ * Invariant: while the object is in the line, l.limit is 1 or more and was read
+ * from the directory, and l.weight is the number of the znodes in `own`.  Begin
+ * with semaphore_join(). */
 #include "semaphore.h"
 
 #include <limits.h>

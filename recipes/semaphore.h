@@ -53,8 +53,8 @@
  * COSTS: acquiring permits that are free takes two writes (the znodes are made,
  * in one step; the last one is marked) and two reads; a release is one write.
  * An acquisition that waits sets a watch on at most as many entries as the
- * limit, and on the directory. A permit is a znode, so limits are for tens and
- * hundreds.
+ * limit, on the directory, and on each of its own znodes.  A permit is a znode,
+ * so limits are for tens and hundreds.
  *
  * A PERMIT COMES BACK ONCE: a release deletes the very znodes of this
  * acquisition and no others, however often it is called or repeated.  (A
@@ -136,8 +136,8 @@ typedef struct zke_semaphore_options {
   void *context;
 } zke_semaphore_options;
 
-/* zke_semaphore_new - an object for one acquisition at a time; does not touch
- *                     the tree
+/* zke_semaphore_new - an object for one acquisition at a time; writes
+ *                     nothing
  *
  *   path     of the semaphore; made as a container when first needed, where
  *            a limit is stated
@@ -227,9 +227,9 @@ ZKE_API int zke_semaphore_step(zke_semaphore *sem);
 
 /* zke_semaphore_release - give back all permits of the object; or the wait
  *
- * Returns ZKE_OK; ZKE_LOST where nothing is held or it was lost, and nothing is
- * given back; or what stood in the way: then none is held any more either, and
- * the session gives them back as soon as it can (zke_discard()).
+ * Returns ZKE_OK; ZKE_LOST where it neither holds nor waits, or was lost, and
+ * nothing is given back; or what stood in the way: then none is held any more
+ * either, and the session gives them back as soon as it can (zke_discard()).
  * Threads: any, also another than the one that acquired.  In a callback: yes.
  * Blocks: on the disk. */
 ZKE_API int zke_semaphore_release(zke_semaphore *sem);

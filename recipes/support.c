@@ -16,8 +16,8 @@
 #include "text.h"
 
 /* The deadline stands twice: as the thread's limit, so that a call of fn does
- * not wait for another writer beyond it, and as `end`, so that no pause
- * does. */
+ * not wait for another writer beyond it and its grace, and as `end`, so that no
+ * pause goes beyond it. */
 int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms) {
   int64_t limit = zke_recipe_limit(z, deadline_ms);
   int64_t end = deadline_ms < limit ? deadline_ms : limit;

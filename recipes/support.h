@@ -35,6 +35,9 @@
  *   writer that stood still goes on.  Others wait for that, but what is not
  *   held when the call returns will not be held later.  The program has to go
  *   on calling or dispatching, or close the handle: else nothing is removed.
+ *   Two kinds of failure change nothing: ZKE_MISUSE and ZKE_BADARGUMENTS, and
+ *   what the handle answers before the call has begun (no memory, a file that
+ *   cannot be read; see zke_sync()).
  *
  * Waiting (3) is zke_wait(): callbacks of other watches on the handle run
  *   meanwhile.  Without blocking calls a recipe goes on inside zke_dispatch().
@@ -99,7 +102,8 @@ enum {
  * the database for the whole busy timeout: nothing was changed), at most
  * ZKE_RETRIES times more, with pauses of 5, 10, 15 … ms, never beyond the
  * deadline, nor beyond zke_limit()'s.  The calls that fn makes wait for other
- * processes no longer than that either.
+ * processes no longer than that either, but for the ZKE_GRACE_MS that are left
+ * to them where the deadline is nearer or has passed.
  *
  * fn must be able to tell that a try before had succeeded.  A zke_set() of a
  * fixed value may simply be repeated; a zke_create() that fails with
@@ -126,8 +130,8 @@ enum {
  *     }
  *
  *   fn, arg      called on this thread
- *   deadline_ms  of zke_now(); ZKE_FOREVER for the ten tries; 0 for one try
- *                that waits as any call does
+ *   deadline_ms  of zke_now(); ZKE_FOREVER: only the ten repetitions are an
+ *                end; 0 for one try that waits as any call does
  *
  * Returns what fn returned last.  Threads: any.  In a callback: yes.
  * Blocks: until the deadline. */

@@ -21,7 +21,8 @@
  *        look once more, with some time left for it; if even that cannot be
  *        read, tell the session to remove whatever has this guid
  *
- * If the process dies at any of these the session ends, and with it the znode.
+ * If the process dies at any of these its session ends, and with it the znode,
+ * unless that is a persistent one.
  *
  * Invariant: a function that makes an ephemeral znode returns ZKE_OK with its
  * path, or has seen to it that none will stay: a caller that fails has nothing

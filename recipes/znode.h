@@ -251,8 +251,7 @@ int64_t zke_recipe_since(const zke_stat *stat, const char *data);
  * Not exported: for the files that recipes are made of
  * --------------------------------------------------------------------- */
 
-/* *
- * zke_recipe_parse     - read the name of a protected znode
+/* zke_recipe_parse     - read the name of a protected znode
  * zke_recipe_parse_all - the entries among names, sorted, in one block; NULL
  *                        without memory */
 bool zke_recipe_parse(const char *name, const char *const *kinds, int count,
