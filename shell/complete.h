@@ -1,4 +1,8 @@
-/* complete.h - what may come next in a line that is being typed */
+/* complete.h - what may come next in a line that is being typed
+ *
+ * The line is not changed here: whoever edits it inserts completion.insert at
+ * the cursor, and shows the names where that decides nothing.
+ */
 #ifndef ZKE_SHELL_COMPLETE_H
 #define ZKE_SHELL_COMPLETE_H
 
@@ -12,10 +16,12 @@ typedef struct completion {
 
 /* complete - at the end of a line
  *
- *   line, len  up to the cursor
- *   out        zeroed; count 0 where nothing is known; complete_free() it
+ *   line, len  up to the cursor; what stands behind it does not count
+ *   out        zeroed; count 0 where nothing is known, or without memory, and
+ *              insert is NULL then; complete_free() it
  *
- * Looks at the store only where it is open. */
+ * Looks at the store only where it is open: a key that a person presses begins
+ * no session and makes no file. */
 void complete(shell *sh, const char *line, size_t len, completion *out);
 void complete_free(completion *out);
 

@@ -14,6 +14,7 @@
 /* One picture of the database, until it is closed. */
 typedef struct snapshot snapshot;
 
+/* A node, for the time of the callback that gets it. */
 typedef struct snapshot_node {
   const char *path; /* whole, whatever the chroot */
   const char *data;
@@ -25,6 +26,7 @@ typedef struct snapshot_node {
   zke_stat stat;
 } snapshot_node;
 
+/* A watch, or a waiter, for the time of its callback. */
 typedef struct snapshot_watch {
   int64_t session;
   const char *path; /* whole, whatever the chroot */
@@ -39,9 +41,11 @@ typedef struct snapshot_watch {
  * snapshot_sessions, snapshot_watches - call fn for what zke_sessions() and
  *                  zke_watches() list, or for zke_waiters()'s; who is alive the
  *                  file does not tell: 0
+ * snapshot_close - NULL is fine
  *   path  as the handle sees it, below the chroot
  *   fn    returns an exit code; another than 0 ends it
- * Return 0 or the exit code. */
+ * Return 0 or the exit code.  Between open and close SQLite cannot shorten its
+ * log, which grows with what others write: close it as soon as all is read. */
 int snapshot_open(call *c, snapshot **out);
 int snapshot_read(snapshot *s, const char *path,
                   int (*fn)(void *arg, const snapshot_node *node), void *arg);
@@ -57,17 +61,27 @@ void snapshot_close(snapshot *s);
 bool is_reserved(const call *c, const char *path);
 
 /* A file that is written beside its place and then takes it, so that nobody
- * sees half of it; a device or a pipe is written to as it is. */
+ * sees half of it; a device or a pipe is written to as it is.
+ *
+ *     target t;
+ *     int status = target_open(c, name, false, &t);
+ *     if (!status) status = write_all(t.fd);
+ *     if (!status) status = target_done(c, &t);
+ *     target_close(&t);
+ */
 typedef struct target {
-  char *name; /* symbolic links resolved */
-  char *temp; /* NULL: name is written to */
-  int fd;
+  char *name;   /* symbolic links resolved */
+  char *temp;   /* NULL: name is written to, or has its file already */
+  int fd;       /* what is to be written to */
   bool replace; /* another may be there */
 } target;
 
-/* target_open  - refuses c's database and what belongs to it
- * target_done  - synced, with the database's permissions, and in its place
- * target_close - removes what is not in its place */
+/* target_open  - begins the file; refuses c's database and what belongs to it,
+ *                and a regular file that is there already unless replace is set
+ * target_done  - synced, with the database's permissions, and in its place;
+ *                nothing for a device or a pipe
+ * target_close - removes what is not in its place; also after target_open() has
+ *                failed */
 int target_open(call *c, const char *name, bool replace, target *t);
 int target_done(call *c, target *t);
 void target_close(target *t);

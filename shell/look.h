@@ -1,4 +1,14 @@
-/* look.h - the lines of a database, as those see them who look from outside */
+/* look.h - the lines of a database, as those see them who look from outside
+ *
+ *     look l;
+ *     int status = look_take(c, &l);
+ *     for (int i = 0; !status && i < l.count; i++)
+ *       status = look_at(&l.lines[i]);
+ *     look_free(&l);
+ *
+ * What is taken is not of one moment: a line may have parties whose sessions
+ * are not in the list, since they came later, and sessions may have gone.
+ */
 #ifndef ZKE_SHELL_LOOK_H
 #define ZKE_SHELL_LOOK_H
 
@@ -6,7 +16,7 @@
 #include "process.h"
 #include "shell.h"
 
-/* Texts in a growing array. */
+/* Texts in a growing array, which owns them. */
 typedef struct look_names {
   char **data;
   int count, room;
@@ -19,9 +29,10 @@ typedef struct look_line {
   zke_party_list *parties;
 } look_line;
 
+/* All that was taken; look_free() releases every part of it. */
 typedef struct look {
-  zke_session_list *sessions;
-  look_names places; /* the lines' directories, sorted */
+  zke_session_list *sessions; /* read first */
+  look_names places;          /* the lines' directories, sorted */
   look_names claims; /* ephemerals that may be claims of a queue's items */
   look_names queues; /* directories that may be queues in use, sorted */
   look_line *lines;  /* by path */
@@ -38,11 +49,11 @@ void look_free(look *l);
 /* look_word - what a party does, for people: "reads", "waits", "leads" */
 const char *look_word(const look_line *line, const zke_party *p);
 
-/* look_kept_human - behind a pid: ", kept by …" where other processes than that
+/* look_kept_human - behind a pid: "; kept by …" where other processes than that
  *                   one keep the session alive, as a row's member says */
 void look_kept_human(json_t *row, const char *member, FILE *out);
 
-/* look_session - the entry of a session, or NULL */
+/* look_session - the entry of a session, or NULL where it has ended */
 const zke_session_info *look_session(const zke_session_list *list,
                                      int64_t session);
 

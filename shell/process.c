@@ -15,10 +15,10 @@
  *   is gone or has closed it.  /proc/PID/fdinfo lists the locks of each
  *   description.
  *
- *
  * All of it is a picture of a moment that is over: processes come and go while
  * /proc is read, and numbers are given to others.  So a process is known by its
- * number and its time of start together. / */
+ * number and its time of start together.
+ */
 #include "process.h"
 
 #include <dirent.h>

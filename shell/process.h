@@ -1,4 +1,8 @@
-/* process.h - other processes, as far as /proc tells of them */
+/* process.h - other processes, as far as /proc tells of them
+ *
+ * Every answer is of a moment that is over, and what this process may not see
+ * is missing: that something is not found proves nothing.
+ */
 #ifndef ZKE_SHELL_PROCESS_H
 #define ZKE_SHELL_PROCESS_H
 
@@ -19,8 +23,9 @@ typedef struct process {
   bool member; /* guard.c's: descends from the command */
 } process;
 
+/* A list of them. */
 typedef struct processes {
-  process *data; /* by pid */
+  process *data; /* by pid, for free() */
   size_t count;
 } processes;
 
@@ -57,6 +62,8 @@ typedef struct holder {
   char command[100]; /* its words, as far as they fit */
 } holder;
 
+/* What was found so far.  Looking at a process costs some reads of /proc, so
+ * each is looked at once, when it is first asked about. */
 typedef struct holders {
   char *directory; /* of the database's files; NULL: none */
   holder *data;

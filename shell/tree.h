@@ -1,4 +1,9 @@
-/* tree.h - what the commands that change the tree have in common */
+/* tree.h - what the commands that change the tree have in common
+ *
+ * How people write a kind of node and a time to live (create, also in a multi),
+ * and an ACL (acl.c; import reads the same).  And the functions of subtree.c,
+ * whose rows stand in the table of tree.c.
+ */
 #ifndef ZKE_TREE_H
 #define ZKE_TREE_H
 
@@ -8,13 +13,13 @@
  *            or a duration with its unit */
 bool word_ttl(const word *w, int64_t *ms_out);
 
-/* create_mode - of the letters "esct" that were given; -1 where they do not
- *               go together */
+/* create_mode - the mode for zke_create(), by which of -e, -s, -c and -t were
+ *               given; -1 where they do not go together */
 int create_mode(bool ephemeral, bool sequential, bool container, bool ttl);
 
 /* acls_parse - SCHEME:ID:PERMS, several in a word with commas between
  *
- *   acls_out  one block, for free()
+ *   acls_out  one block, for free(); untouched on failure
  *
  * Returns 0 or the exit code (acl.c). */
 int acls_parse(call *c, const word *texts, int count, zke_acls **acls_out);
@@ -22,7 +27,8 @@ int acls_parse(call *c, const word *texts, int count, zke_acls **acls_out);
 /* perms_parse - "crwda", letters each once at the most; or a number, for what
  *               has no letters; false where it is neither
  * perms_json  - back
- * acl_is_masked - "USER:x": shown so to who may not see it, it is nobody's */
+ * acl_is_masked - is it a digest "USER:x"?  It is shown so to whoever may not
+ *                 see the hash, and is no user's */
 bool perms_parse(const char *text, int32_t *perms_out);
 json_t *perms_json(int32_t value);
 bool acl_is_masked(const zke_acl *entry);

@@ -4,13 +4,14 @@
  * names of that node's children, and which is next.  The names are read when
  * the walk comes there, so that memory goes by depth and width, not by the
  * number of nodes:
+ *
  *     /            [a] b  c        level 0: at a
  *     /a            x [y] z        level 1: at y
  *     /a/y         the node that walk_next() gives: its level comes next
  *
- *
  * What others remove meanwhile is passed over.  A name that cannot be one, in a
- * damaged file, ends the walk: it might lead back to where it is. / */
+ * damaged file, ends the walk: it might lead back to where it is.
+ */
 #include "walk.h"
 
 #include <stdlib.h>

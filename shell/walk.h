@@ -14,6 +14,7 @@
 
 #include "shell.h"
 
+/* The children of one node that is on the way to where the walk is. */
 typedef struct walk_level {
   zke_strings *names;
   int next;   /* the first that is left */
@@ -29,11 +30,13 @@ typedef struct walk {
 
   /* the walk's own */
   call *c;
-  int limit;
-  bool children_first, begun, cancelled;
-  int status;
-  size_t room;
-  walk_level *levels; /* of the current path, from the top */
+  int limit;           /* as walk_begin() got it */
+  bool children_first; /* the same */
+  bool begun;          /* the first node was given */
+  bool cancelled;      /* the call was: the walk has ended early */
+  int status;          /* of what has failed in the walk; 0: nothing */
+  size_t room;         /* bytes that fit into path */
+  walk_level *levels;  /* of the current path, from the top */
   int level_count, level_room;
   int64_t denied; /* nodes whose children may not be read */
   char *denied_path;

@@ -6,7 +6,7 @@
 
 /* How long a command waits, and what it returns when that was in vain. */
 typedef struct patience {
-  int64_t deadline; /* of zke_now() */
+  int64_t deadline; /* of zke_now(); 0: does not wait */
   int conflict;     /* the exit code: 75, or -E's */
 } patience;
 
@@ -17,8 +17,9 @@ typedef struct patience {
   {'w', "wait", "DURATION"}, {'N', "nonblock", NULL}, OPTIONS_CONFLICT
 
 /* patience_of - from --wait, --nonblock and -E, as far as the command has them;
- *               without any it waits for ever
- * fail_wait   - what a blocking call of a recipe returned but ZKE_OK */
+ *               without any it waits for ever.  The time begins to run here
+ * fail_wait   - the exit code for what a blocking call of a recipe returned but
+ *               ZKE_OK; -E's code stands for STATUS_CONFLICT */
 int patience_of(call *c, patience *p);
 int fail_wait(call *c, const patience *p, int rc);
 
@@ -54,18 +55,21 @@ char *child_label(const call *c);
 json_t *json_time(int64_t ms);
 json_t *for_people(const call *c, json_t *row);
 
-/* A recipe's path as its directory and its name; base points into one block,
- * for free(). */
+/* A recipe's path, whole and in two.  All three are in one block. */
 typedef struct place {
-  char *base;
-  const char *name, *path;
+  char *base;       /* "/jobs" of "/jobs/backup"; free() it for all three */
+  const char *name; /* "backup" */
+  const char *path; /* "/jobs/backup" */
 } place;
+
+/* place_of - of argument i, as arg_place() reads it: 0 or the exit code, and
+ * then there is nothing to be freed */
 int place_of(call *c, int i, const char *base, place *p);
 
 /* An object that a session holds and that a call may be inside of when it is
  * given up: who is last destroys it. */
 typedef struct shared {
-  atomic_int refs;
+  atomic_int refs; /* the session's list has one, each call inside another */
   void (*destroy)(void *object); /* of the whole object */
 } shared;
 
@@ -78,8 +82,8 @@ void shared_init(shared *s, void (*destroy)(void *object));
 void shared_drop(void *object);
 void *shared_held(call *c, const held_class *class_, const char *path);
 
-/* no_memory - fail for want of it; here, so that who reads the code without
- *             running it sees that this is not 0 */
+/* no_memory - fail for want of it.  It stands here, so that a compiler or an
+ *             analyser sees in each file that what it returns is not 0 */
 static inline int no_memory(call *c) {
   fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   return STATUS_SYSTEM;
