@@ -199,7 +199,7 @@ TEST(another_kind_on_a_path_is_refused) {
   ck_ok(zke_semaphore_acquire(sem, 1, soon(z[1])));
   zke_multilock *ml = make(z[0], "ab"), *modes = make(z[0], "aR");
   ck_rc(zke_multilock_acquire(ml, soon(z[0])), ZKE_OTHERKIND);
-  ck_says("/b is a semaphore");
+  ck_says("/b is of kind semaphore");
   ck_rc(zke_multilock_try(ml), ZKE_OTHERKIND);
   ck_rc(zke_multilock_start(ml), ZKE_OTHERKIND);
   ck_assert_int_eq(entries(z[0], "/a"), 0);

@@ -680,7 +680,7 @@ TEST(bad_arguments) {
   ck_ok(zke_create(s, "/lock", "zkembed lock", 12, ZKE_OPEN_ACL, ZKE_PERSISTENT,
                    NULL, NULL));
   ck_rc(BEGIN("/lock", "t", "", 0, twice, 2, NULL), ZKE_OTHERKIND);
-  ck_says("is a lock");
+  ck_says("is of kind lock");
   ck_ok(zke_create(s, "/lock/t", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
                    NULL));
   ck_rc(zke_two_phase_open(s, "/lock", "t", "a", NULL, &other), ZKE_OTHERKIND);
