@@ -29,7 +29,13 @@
  *       process.c (what /proc tells of other processes)
  *
  * Threads: a call runs on one thread; in a coprocess several calls run at
- * once over one shell.  What belongs to the shell says what guards it.
+ * once over one shell.  What belongs to the shell says what guards it.  Where
+ * mutexes are taken together it is in this order: coprocess.c's, signals.c's,
+ * guard.c's.  The shell's own is taken while none of these is held, and none of
+ * these while it is.
+ *
+ * Read run_words() and emit() first: all commands go in by the one, and all
+ * their rows out by the other.
  */
 #ifndef ZKE_SHELL_H
 #define ZKE_SHELL_H
@@ -82,6 +88,8 @@ typedef struct word {
   bool literal; /* no option, no "--" and no sign, whatever it looks like */
 } word;
 
+/* Words in their order.  The struct and the list are one block; only
+ * words_split() puts the texts into it, too. */
 typedef struct words {
   int count;
   word *data;
@@ -100,7 +108,8 @@ typedef struct words {
 extern const char words_unclosed[];
 const char *words_split(const char *line, size_t len, words **out);
 
-/* words_copy - argv or part of it, as words; NULL without memory */
+/* words_copy - argv or part of it, as words, for free(); the texts stay argv's.
+ *              NULL without memory */
 words *words_copy(int count, char *const *argv);
 
 /* word_is - compares, NULs inside included */
@@ -123,14 +132,28 @@ bool word_duration(const word *w, int64_t *ms_out);
  * function that returns a status returns 0 or has noted its failure by fail(),
  * and whoever gets a status hands it up without looking at it.  Start with
  * struct command, then struct call.
+ *
+ *     words            command_find(): the row; with VERBS that of the verb
+ *       |              signals_enter(): from here on it can be cancelled
+ *     args_sort()      options, arguments and the child's words
+ *     session_open()   as far as the command's flags say
+ *     command.run()    emits rows, returns the exit code
+ *     output_end()     prints what was kept, and says whether all was written
+ *       |              signals_leave()
+ *     exit code        the first failure's; its sentence by output_error()
+ *
+ * Once the command is found, a step that fails leaves out those between it and
+ * output_end().
  * --------------------------------------------------------------------- */
 
 typedef struct shell shell;
 typedef struct command command;
 typedef struct call call;
 
+/* For people; --json: an object a line; --plain: values between tabs. */
 enum { FORMAT_HUMAN, FORMAT_JSON, FORMAT_PLAIN };
 
+/* An option of a command. The table's last one has the letter '\0'. */
 typedef struct option {
   char letter;       /* 'w' for -w; another character (a digit or a capital
                         that "-" is not to precede): '\0' to end the table */
@@ -138,6 +161,9 @@ typedef struct option {
   const char *value; /* "DURATION" where it takes one, else NULL */
 } option;
 
+/* A command's flags: what it needs of the file, and what may stand in its line.
+ * CREATES_FILE has the bit of NEEDS_SESSION, and NEEDS_CHILD that of
+ * TAKES_CHILD. */
 enum {
   NEEDS_NOTHING = 0, /* runs without a database, or opens it itself */
   NEEDS_FILE = 1,    /* only looks, without a session: the file must exist */
@@ -164,8 +190,9 @@ enum {
   STYLE_VALUE   /* the first value and nothing else */
 };
 
+/* A row of a table; it never changes, so any number of calls share it. */
 struct command {
-  const char *name;
+  const char *name;      /* with its verb: "queue push" */
   const char *usage;     /* what follows the name: "[-s] PATH" */
   const char *summary;   /* one line, without a full stop */
   const option *options; /* ends by a letter 0; NULL: none */
@@ -206,18 +233,18 @@ struct call {
   char sentence[1024];
 
   /* args.c's and output.c's own */
-  const word **values; /* by option */
-  words *block;
-  json_t *table; /* rows kept for their widths */
+  const word **values; /* by the option's place in the table; NULL: not given */
+  words *block;        /* args, child and some of values point into it */
+  json_t *table;       /* rows kept for their widths */
   size_t table_bytes;
   int64_t table_ms;      /* when they are printed at the latest */
   struct layout *layout; /* of those printed */
   bool told;             /* a row was printed before */
-  int output_errno;
-  int64_t progress_ms; /* when it was shown last; 0: not yet */
+  int output_errno;      /* the first failure to print; 0: none */
+  int64_t progress_ms;   /* not shown before; 0: nobody has asked yet */
 
   /* signals.c's own: guarded by its mutex */
-  int (*cancel)(void *object);
+  int (*cancel)(void *object); /* ends what it waits in; NULL: does not wait */
   void *cancel_object;
   bool unheard; /* cancel came before what it is for: to be tried again */
   atomic_bool cancelled;
@@ -226,18 +253,19 @@ struct call {
 
   /* the coprocess's own */
   const json_t *id; /* NULL: not of a coprocess */
-  json_t *rows;
+  json_t *rows;     /* what it has emitted, for the answer */
 };
 
-/* The program. */
+/* The program.  Up to the mutex its members do not change while calls run
+ * beside each other. */
 struct shell {
   const command *const *tables; /* commands_all */
   const char *file;             /* as given */
-  unsigned open_flags;
-  int format;
-  bool quiet;     /* --quiet */
-  bool verbose;   /* --verbose */
-  bool coprocess; /* calls run at once */
+  unsigned open_flags;          /* ZKE_OPEN_READONLY for --readonly, or 0 */
+  int format;                   /* FORMAT_…: of calls that begin */
+  bool quiet;                   /* --quiet */
+  bool verbose;                 /* --verbose */
+  bool coprocess;               /* calls run at once */
   /* a coprocess's: prints a row between the answers; takes the reference */
   int (*event)(call *c, json_t *row);
   bool persists; /* several commands run in one session, so that what one of
@@ -268,7 +296,9 @@ struct shell {
  * left in c.  Returns the exit code. */
 int run_words(call *c, const words *w);
 
-/* run_line - one line of a script or of a person */
+/* run_line - one line of a script or of a person, from its words to its last
+ *            row.  Returns the exit code; failures were told on standard
+ *            error */
 int run_line(shell *sh, const char *line, size_t len);
 
 /* run_call_free - what run_words() left in c */
@@ -497,6 +527,8 @@ int session_authenticate(call *c, zke *z);
 
 typedef struct held held;
 
+/* What the list knows of a kind of thing.  All three are called on any thread;
+ * token() also with the shell's mutex held, so it must not wait for a call. */
 typedef struct held_class {
   const char *kind;               /* "lock" */
   int (*release)(void *object);   /* zkembed code; NULL: destroy does */
@@ -621,6 +653,11 @@ int guard_event(call *c, const char *const *more, int count);
  * main.c decides, and calls one of these.
  * --------------------------------------------------------------------- */
 
+/* script_run    - the commands of a file, "-" for standard input
+ *   go_on  also after one that fails; else that one's exit code is the result
+ * edit_run      - those that a person types, until exit, ^D or a signal
+ * coprocess_run - a program's requests (doc/coprocess.md)
+ * Return the program's exit code. */
 int script_run(shell *sh, const char *name, bool go_on);
 int edit_run(shell *sh);
 int coprocess_run(shell *sh);

@@ -32,7 +32,7 @@ typedef struct walk {
   call *c;
   int limit;           /* as walk_begin() got it */
   bool children_first; /* the same */
-  bool begun;          /* the first node was given */
+  bool begun;          /* the first node was read */
   bool cancelled;      /* the call was: the walk has ended early */
   int status;          /* of what has failed in the walk; 0: nothing */
   size_t room;         /* bytes that fit into path */
