@@ -1191,7 +1191,7 @@ static int queue_load_options(const zke_queue_put_options *given,
   return load->key ? queue_check_key(load) : ZKE_OK;
 }
 
-/* The arguments are checked before anything is touched. For no items, too, the
+/* The arguments are checked before anything is touched.  For no items, too, the
  * object and its session are asked. */
 int zke_queue_put_all(zke_queue *queue, const zke_queue_value *values,
                       int count, const zke_queue_put_options *options,

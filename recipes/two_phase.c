@@ -1105,7 +1105,7 @@ int zke_two_phase_begin(zke *z, const char *base, const char *name,
 }
 
 /* What was the session's alone goes: a coordinator's znode, and a vote where
- * votes are ephemeral. Any other vote stands. */
+ * votes are ephemeral.  Any other vote stands. */
 void zke_two_phase_free(zke_two_phase *t) { zke_recipe_free((zke_recipe *)t); }
 
 /* ---- taking part ---- */

@@ -32,7 +32,7 @@ CANCELLER(cancel_meeting, zke_rendezvous, zke_rendezvous_cancel)
 typedef struct standing {
   char *path;
   zke_barrier *barrier;
-  int64_t token; /* of one's own setting */
+  int64_t token; /* of this object's setting */
 } standing;
 
 /* Frees the object and the path; may be called twice. */

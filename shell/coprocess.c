@@ -484,7 +484,7 @@ static request *request_find(const json_t *id) {
   return r;
 }
 
-/* Take a request out of the list of all. The caller holds co.m. */
+/* Take a request out of the list of all.  The caller holds co.m. */
 static void request_remove(request *r) {
   request **at = &co.all;
   while (*at != r) at = &(*at)->next;

@@ -693,7 +693,7 @@ static void edit_run_words(edit *e, const words *w) {
   if (sh->z && zke_state(sh->z) != ZKE_STATE_EXPIRED) e->expired = false;
 }
 
-/* Report a line that could not be split. It belongs to no call, so one is made
+/* Report a line that could not be split.  It belongs to no call, so one is made
  * up to say it with. */
 static void edit_fail(edit *e, const char *wrong) {
   call c = {.sh = e->sh, .format = e->sh->format};

@@ -88,7 +88,7 @@ int status_of(int rc) {
   return STATUS_INTERNAL;
 }
 
-/* Report a result of the engine with the thread's sentence. Call it before
+/* Report a result of the engine with the thread's sentence.  Call it before
  * anything else of the engine, which may replace that sentence. */
 int fail_rc(call *c, int rc) {
   return fail(c, status_of(rc), zke_error_name(rc) + strlen("ZKE_"), "%s",

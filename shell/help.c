@@ -124,7 +124,8 @@ static const struct {
     {"once", "show", "print what is known of the job"},
     {"txn begin", "data", "what it is about"},
     {"txn begin", "deadline", "abort if not all have voted in that time"},
-    {"txn begin", "coordinator", "only the session that begins it decides"},
+    {"txn begin", "coordinator",
+     "only the session that begins it decides, while it lives"},
     {"txn begin", "ephemeral", "a vote counts as long as its session lives"},
 };
 

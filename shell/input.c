@@ -28,8 +28,9 @@ typedef struct stream {
 } stream;
 
 /* Waits until the descriptor can be read: true.  False, with EINTR, for a
- * signal that ends all, a cancel of this call, or without an eventfd.  A signal
- * that has come before this call counts, too, since its pipe stays readable. */
+ * signal that ends all or a cancel of this call; or, with another errno, where
+ * no eventfd is to be had.  A signal that has come before this call counts,
+ * too, since its pipe stays readable. */
 bool input_wait(call *c, int fd) {
   int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), ready;
   struct pollfd fds[3] = {{.fd = signals_stop_fd(), .events = POLLIN},

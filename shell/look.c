@@ -541,7 +541,8 @@ static int fail_kind(call *c, const look_line *line, const char *instead) {
  * break
  * --------------------------------------------------------------------- */
 
-/* The names made together with one's: a semaphore's permits. */
+/* Were two znodes made together, as a semaphore's permits are?  Then their
+ * names have the same guid. */
 static bool is_together(const char *name, const char *with) {
   return strncmp(name, with, 39) == 0;
 }

@@ -250,8 +250,8 @@ static void put_value(const char *name, const json_t *value, enum escape how,
   }
 }
 
-/* Print a value for people. On a terminal control characters of other processes
- * are escaped; in a pipe the bytes stay as they are. */
+/* Prints a value for people.  On a terminal what it would obey is escaped; in a
+ * pipe the bytes stay as they are. */
 void output_text(const char *name, const json_t *value, FILE *out) {
   int fd = fileno(out); /* -1: in memory */
   bool terminal = fd >= 0 && isatty(fd);

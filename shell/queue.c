@@ -644,8 +644,8 @@ static int claim_finish(call *c, bool ack) {
 static int ack_run(call *c) { return claim_finish(c, true); }
 static int release_run(call *c) { return claim_finish(c, false); }
 
-/* queue prolong: the claim that the arguments name ends later.  It stays in the
- * session's list. */
+/* queue prolong: the claim that the arguments name ends when --visibility from
+ * now is over.  It stays in the session's list. */
 static int prolong_run(call *c) {
   char *path;
   int64_t ms;

@@ -154,7 +154,7 @@ int run_words(call *c, const words *given) {
   return status;
 }
 
-/* Release what the call owns. Rows that were kept are dropped. */
+/* Release what the call owns.  Rows that were kept are dropped. */
 void run_call_free(call *c) {
   args_free(c);
   output_forget(c);

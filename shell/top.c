@@ -545,9 +545,10 @@ static void top_changed(zke *z, int type, int state, const char *path,
   atomic_fetch_add(&t->changes, 1);
 }
 
-/* When to draw next.  At once after a key; after a change when a pause is over,
- * which is four times as long as the last drawing took, so that a large tree
- * costs at most a fifth of a processor; else at the interval. */
+/* When to draw next.  At once after a key; after a change when a pause is over;
+ * else at the interval.  The pause is REDRAW_MS, or four times as long as the
+ * last drawing took, if that is more: so a large tree costs at most a fifth of
+ * a processor. */
 static int64_t top_next(const top *t) {
   int64_t pause = 4 * t->took_ms > REDRAW_MS ? 4 * t->took_ms : REDRAW_MS;
   if (t->dirty) return t->drawn_ms;

@@ -6,10 +6,11 @@
  *     begin --> vote by each site --> decision --> ack by each site --> gone
  *          \--> abort ----------------/
  *
- * Two things belong to a session and go with it: the right to decide, with
- * --coordinator, and a vote in the ephemeral form.  Where commands share a
- * session, it keeps these as a "part" in its list; a single command waits for
- * the decision instead.
+ * Two things belong to a session and go with it: the coordinator's part (with
+ * --coordinator only it looks at the votes while it is there), and a vote in
+ * the ephemeral form.  Where commands share a session, it keeps these as a
+ * "part" in its list.  A single command waits for the decision instead, or
+ * leaves it to the sites.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -104,8 +105,8 @@ static part *part_held(call *c, const char *path, const char *site) {
 /* The part that the session holds, else a new one for this call; NULL after
  * fail().  A transaction that is gone is a code of its own: whoever asks for
  * the decision must not take it for "abort".
- *   site  NULL: the coordinator, or whoever only looks
- * */
+ *
+ *   site  NULL: the coordinator, or whoever only looks */
 static part *part_open(call *c, const place *at, const char *site) {
   zke_two_phase *t;
   part *p = part_held(c, at->path, site);
