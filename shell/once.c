@@ -13,6 +13,16 @@
  *   - Without one, where several commands share a session: claim now, and
  *     report later with --done.
  *
+ * The two, with what follows from each outcome:
+ *
+ *     once NAME -- CMD   job_claim() --> job_run() --> the outcome is written
+ *                            \ not due, or run by another --> 0, or -E's code
+ *     once NAME          job_claim() --> turn_hold(): in the session's list
+ *                            \ the same --> {"due": false}, or -E's code
+ *     once NAME --done   turn_done(): the outcome is written, the list has it
+ *                        no more
+ *     the session ends   turn_free(): nothing is written, the run has died
+ *
  * When this process dies while it runs the command, the record says that the
  * run has died, and --retry-dead makes the job due again.
  *
@@ -104,8 +114,8 @@ static int job_claim(call *c, zke_periodic *job, const patience *p) {
 
 /* A claim that is kept between two calls.  Two of them may have it at once. */
 typedef struct turn {
-  shared s; /* counts who has it */
-  zke_periodic *job;
+  shared s;          /* counts who has it */
+  zke_periodic *job; /* the recipe's object, which has the claim */
   int64_t token;    /* of the run, to be shown when the recipe has it no more */
   atomic_bool done; /* it was reported, so it was not lost */
 } turn;
@@ -260,7 +270,8 @@ static int show_all(call *c) {
   return status;
 }
 
-/* once --show: one job, or all of them. */
+/* once --show: one job, or all of them.  A job that never ran has no record,
+ * which is an error where it was named. */
 static int job_show(call *c) {
   place at;
   if (c->child) return fail_usage(c, "--show runs no command");
