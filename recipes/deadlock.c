@@ -34,8 +34,9 @@
  * WHAT IS NOT SEEN is listed in lock.h, under DEADLOCKS.
  *
  * COST: each session that the search comes to is read once, with its entries;
- * each wait costs a survey of its line and a read of each keeper.  Crossing out
- * goes over all waits and edges for each wait, in memory; a chain takes one
+ * each wait costs a survey of its line, unless that line was the last that was
+ * read, and a read of each keeper that graph_follow_entry() looks at.  Crossing
+ * out goes over all waits and edges for each wait, in memory; a chain takes one
  * such pass, because the last that was found is looked at first.
  *
  * Sections, each using those above it: actors; the graph and how it grows;

@@ -223,7 +223,8 @@ ZKE_API void zke_double_barrier_free(zke_double_barrier *barrier);
  *   ZKE_CANCELLED         zke_double_barrier_cancel()
  *   ZKE_LOST              its znode was deleted by somebody
  *   ZKE_OTHERKIND         the path is another recipe's, or has another N
- *   ZKE_LIMIT             the data of N parties is more than fits one value
+ *   ZKE_LIMIT             the data of N parties is more than fits one value, or
+ *                         the directory has given 2147483647 numbers
  *   ZKE_MISUSE            inside already, or another thread's call runs
  *   ZKE_INVALIDSTATE      the session has ended
  * Where even the withdrawal fails, the code is the same: the party is out, and

@@ -158,7 +158,8 @@ ZKE_API void zke_rendezvous_free(zke_rendezvous *meeting);
  *   ZKE_CANCELLED         zke_rendezvous_cancel()
  *   ZKE_LOST              its znode was deleted by somebody
  *   ZKE_OTHERKIND         the path is another recipe's, or has another N
- *   ZKE_LIMIT             what N parties bring is more than fits one value
+ *   ZKE_LIMIT             what N parties bring is more than fits one value, or
+ *                         the directory has given 2147483647 numbers
  *   ZKE_MISUSE            another thread's call runs
  *   ZKE_INVALIDSTATE      the session has ended
  * A party that withdraws (deadline, cancel) when all are there has met them all

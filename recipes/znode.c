@@ -635,10 +635,12 @@ bool zke_recipe_parse(const char *name, const char *const *kinds, int count,
   return false;
 }
 
-/* By number, as the difference of two 32-bit counters, which may wrap around;
- * the name breaks ties, so that the order is the same for all.  It is an order
- * while all numbers lie within 2^31 of each other; to go beyond, that many
- * entries would have to come while one stays. */
+/* By number, as the difference of two 32-bit numbers; the name breaks ties, so
+ * that the order is the same for all.  Entries of one kind that stay have
+ * different numbers, none of them negative.  A number from the counter's end or
+ * beyond it is there only until its creator takes it back
+ * (znode_check_number()); for that moment it may keep others waiting, and it
+ * lets nobody in. */
 static int znode_order(const void *a, const void *b) {
   const zke_entry *x = a, *y = b;
   int32_t by = (int32_t)((uint32_t)x->number - (uint32_t)y->number);

@@ -173,8 +173,8 @@ typedef struct zke_seat {
  *                failure
  *   czxid_out    out, not NULL: of all of them
  *
- * Returns as zke_recipe_multi(): ZKE_NONODE if a directory is missing.  After a
- * failure none will stay. */
+ * Returns as zke_recipe_multi(): ZKE_NONODE if a directory is missing;
+ * ZKE_LIMIT as zke_recipe_create().  After a failure none will stay. */
 ZKE_API int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
                                   int64_t deadline_ms, zke_strings **paths_out,
                                   int64_t *czxid_out);
@@ -203,9 +203,8 @@ typedef struct zke_entries {
 /* zke_recipe_entries - those of a directory that have such names, sorted
  *
  * Anything else in the directory is ignored: what people put there by hand does
- * no harm.  Numbers are compared as numbers, with the wrap-around of
- * ZooKeeper's 32 bits: of two, the one that comes first is less than 2^31
- * before the other.
+ * no harm.  Numbers are compared as numbers of 32 bits, by their difference:
+ * of two, the one that comes first is less than 2^31 before the other.
  *
  * Example: who stands in a line, in order.
  *
