@@ -768,7 +768,7 @@ static int observer_start(zke_observer *o) {
   int rc = observer_place(o->r.z, o->r.path);
   if (rc != ZKE_OK) return rc;
   o->started = true;
-  rc = observer_step(&o->r);
+  rc = zke_recipe_look(&o->r);
   if (rc != ZKE_OK) o->started = false;
   return rc;
 }

@@ -455,7 +455,7 @@ static int multilock_join(zke_multilock *ml, bool blocking,
   for (int i = 0; i < ml->count; i++) ml->seats[i].turn = false;
   ml->at_once = true;
   ml->state = ZKE_LINE_WAITING;
-  rc = multilock_step(&ml->r);
+  rc = zke_recipe_look(&ml->r);
   return rc == ZKE_OK ? ZKE_OK : multilock_give_up(ml, rc);
 }
 
@@ -539,9 +539,7 @@ int zke_multilock_start(zke_multilock *ml) {
 
 /* For a program that has no dispatch: looks as an event would make it look. */
 int zke_multilock_step(zke_multilock *ml) {
-  int rc = zke_recipe_enter((zke_recipe *)ml);
-  if (rc != ZKE_OK) return rc;
-  return zke_recipe_leave(&ml->r, multilock_step(&ml->r));
+  return zke_recipe_step((zke_recipe *)ml);
 }
 
 /* Takes no lock of the object, which the call that is to be cancelled may

@@ -788,7 +788,7 @@ static int part_join(zke_partition *p) {
   if (rc != ZKE_OK) return rc;
   p->gone = false;
   rc = part_compare(p);
-  if (rc == ZKE_OK) rc = part_step(&p->r);
+  if (rc == ZKE_OK) rc = zke_recipe_look(&p->r);
   if (rc == ZKE_OK) return ZKE_OK;
   zke_sentence kept;
   zke_recipe_keep(&kept);
@@ -851,7 +851,7 @@ static int part_release(zke_partition *p, const char *item) {
   item_unwatch(p, it);
   int rc = item_discard(p, it);
   item_drop(it);
-  if (rc != ZKE_OK || part_step(&p->r) != ZKE_OK)
+  if (rc != ZKE_OK || zke_recipe_look(&p->r) != ZKE_OK)
     p->r.changed = true; /* it may come back */
   return rc;
 }
@@ -942,9 +942,7 @@ int zke_partition_cancel(zke_partition *p) {
 
 /* Also for a program that does not dispatch: takes what is overdue. */
 int zke_partition_step(zke_partition *p) {
-  int rc = zke_recipe_enter((zke_recipe *)p);
-  if (rc != ZKE_OK) return rc;
-  return zke_recipe_leave(&p->r, part_step(&p->r));
+  return zke_recipe_step((zke_recipe *)p);
 }
 
 /* For a program with a loop of its own: when to call step. */

@@ -429,7 +429,7 @@ static int job_claim_now(zke_periodic *j, job_claim *a) {
   if (rc == ZKE_OK) rc = zke_retry(j->r.z, job_try_claim, a, ZKE_FOREVER);
   if (rc != ZKE_OK) return job_settle(j, a, rc);
   j->state = ZKE_PERIODIC_HELD;
-  if (job_step(&j->r) != ZKE_OK) j->r.changed = true;
+  zke_recipe_look(&j->r); /* a failure is repeated later */
   return ZKE_OK;
 }
 

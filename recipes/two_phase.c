@@ -1063,8 +1063,7 @@ static int phase_begin(zke_two_phase *t, phase_start *b) {
   if (rc == ZKE_OK) rc = phase_start_it(z, b);
   if (rc == ZKE_OK) {
     t->coordinator = true;
-    phase_step(&t->r); /* a failure is repeated by whoever waits */
-    t->r.changed = true;
+    zke_recipe_look(&t->r); /* a failure is repeated later */
   } else if (b->unsure) {
     t->coordinator = true; /* perhaps: what it made goes with the object */
   }
@@ -1166,7 +1165,7 @@ static int phase_open(zke_two_phase *t, const char *site) {
   if (rc == ZKE_OK && site && t->state == ZKE_TWO_PHASE_UNDECIDED &&
       t->head.form & ZKE_TWO_PHASE_EPHEMERAL)
     rc = zke_retry(z, phase_try_join, t, ZKE_FOREVER);
-  return rc == ZKE_OK ? phase_step(&t->r) : rc;
+  return rc == ZKE_OK ? zke_recipe_look(&t->r) : rc;
 }
 
 /* Whoever has opened one before and died opens it again by the site's name, and
@@ -1278,11 +1277,7 @@ int zke_two_phase_vote(zke_two_phase *t, int vote) {
   a.text = phase_decision_text(t->r.z, ZKE_TWO_PHASE_ABORT, why);
   rc = a.text ? zke_retry(t->r.z, phase_try_vote, &a, ZKE_FOREVER) : ZKE_NOMEM;
   zke_free(a.text);
-  if (rc == ZKE_OK) {
-    rc = phase_step(&t->r); /* it may have been the last one */
-    if (rc != ZKE_OK) t->r.changed = true;
-    rc = ZKE_OK;
-  }
+  if (rc == ZKE_OK) zke_recipe_look(&t->r); /* it may have been the last one */
   return zke_recipe_leave(&t->r, rc);
 }
 
@@ -1384,9 +1379,7 @@ int zke_two_phase_cancel(zke_two_phase *t) {
 
 /* For a program that has no dispatch: looks as an event would make it look. */
 int zke_two_phase_step(zke_two_phase *t) {
-  int rc = zke_recipe_enter((zke_recipe *)t);
-  if (rc != ZKE_OK) return rc;
-  return zke_recipe_leave(&t->r, phase_step(&t->r));
+  return zke_recipe_step((zke_recipe *)t);
 }
 
 /* From memory: as of the last look or event. */

@@ -286,6 +286,29 @@ static void nothing_comes(zke *z) {
   ck_rc(zke_wait(z, zke_now(z) + SPAN), ZKE_OPERATIONTIMEOUT);
 }
 
+/* So it is with the coordinator and a site of a two-phase commit. */
+TEST(two_phase_sets_no_reminder) {
+  static const char *const sites[] = {"a", "b"};
+  zke *x = begin(":memory:", BY_EPOLL), *y = NULL;
+  zke_two_phase *c, *a;
+  ck_ok(zke_open_session(x, NULL, &y));
+  ck_ok(zke_two_phase_begin(x, "/2pc", "t", "", 0, sites, 2, NULL, &c));
+  nothing_comes(x);
+  ck_ok(zke_two_phase_open(y, "/2pc", "t", "a", NULL, &a));
+  nothing_comes(y);
+  ck_ok(zke_two_phase_vote(a, ZKE_TWO_PHASE_COMMIT));
+  nothing_comes(y);
+  ck_ok(zke_two_phase_step(c));
+  nothing_comes(x);
+  ck_ok(zke_two_phase_abort(c, NULL));
+  nothing_comes(x);
+  nothing_comes(y);
+  zke_two_phase_free(a);
+  zke_two_phase_free(c);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(x));
+}
+
 static zke_double_barrier *one_of_two(zke *z) {
   zke_double_barrier *b = NULL;
   ck_ok(zke_double_barrier_new(z, "/gate", 2, NULL, &b));
