@@ -45,7 +45,8 @@ bool zke_recipe_read(char **at, const char *word, int base,
   errno = 0;
   int64_t number = base == 16 ? (int64_t)strtoull(start, &end, 16)
                               : (int64_t)strtoll(start, &end, 10);
-  if (errno != 0 || end == start) return false;
+  bool twice = base == 16 && end > start + 1 && tolower(start[1]) == 'x';
+  if (errno != 0 || end == start || twice) return false;
   *at = end;
   *number_out = number;
   return true;

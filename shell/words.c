@@ -197,11 +197,11 @@ bool word_number(const word *w, int64_t *number_out) {
  * all 64 bits are allowed: the highest makes the number negative. */
 bool word_session(const word *w, int64_t *session_out) {
   if (strncmp(w->text, "0x", 2) != 0) return word_number(w, session_out);
-  if (hex_digit(w->text[2]) < 0 || strlen(w->text) != w->len) return false;
-  char *end;
-  errno = 0;
-  uint64_t session = strtoull(w->text + 2, &end, 16);
-  if (errno || *end) return false;
+  size_t digits = strspn(w->text + 2, "0123456789abcdefABCDEF");
+  if (digits == 0 || digits + 2 != w->len) return false;
+  errno = 0; /* strtoull() alone would take a second 0x */
+  uint64_t session = strtoull(w->text + 2, NULL, 16);
+  if (errno) return false;
   *session_out = (int64_t)session;
   return true;
 }
