@@ -103,7 +103,7 @@ typedef struct zke_counter_options {
   void *context;           /* for the listener; borrowed */
 } zke_counter_options;
 
-/* zke_counter_new - an object that counts; does not touch the tree
+/* zke_counter_new - an object that counts; writes nothing
  *
  *   path         of the counter; made with the first change
  *   options      NULL for the defaults; copied

@@ -120,7 +120,7 @@ typedef struct zke_discovery_options {
   void *context;             /* for the listener; borrowed */
 } zke_discovery_options;
 
-/* zke_discovery_new - an object for one service; does not touch the tree
+/* zke_discovery_new - an object for one service; writes nothing
  *
  *   base,name    the service is base/name; name has no '/'
  *   options      NULL for the defaults; copied

@@ -134,7 +134,7 @@ typedef struct zke_partition_options {
   void *context;             /* for the listener; borrowed */
 } zke_partition_options;
 
-/* zke_partition_new  - an object for one member; does not touch the tree
+/* zke_partition_new  - an object for one member; writes nothing
  * zke_partition_free - leave, and release the object; NULL is fine
  *
  * Free is one step, as leaving is, and the others have the items at once; after

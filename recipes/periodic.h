@@ -120,7 +120,7 @@ typedef struct zke_periodic_options {
   void *context;            /* for the listener; borrowed */
 } zke_periodic_options;
 
-/* zke_periodic_new  - an object for one starter; does not touch the tree
+/* zke_periodic_new  - an object for one starter; writes nothing
  * zke_periodic_free - NULL is fine.  A run that was not released ends as if
  *                     the process had died
  *

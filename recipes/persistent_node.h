@@ -104,7 +104,7 @@ typedef struct zke_persistent_node_options {
   void *context;                   /* for the listener; borrowed */
 } zke_persistent_node_options;
 
-/* zke_persistent_node_new - an object for one znode; does not touch the tree
+/* zke_persistent_node_new - an object for one znode; writes nothing
  *
  *   path      of the znode
  *   data,len  its value, as for zke_create(); copied

@@ -113,7 +113,7 @@ typedef struct zke_singleton_options {
   void *context;             /* for the listener; borrowed */
 } zke_singleton_options;
 
-/* zke_singleton_new  - an object for one process; does not touch the tree
+/* zke_singleton_new  - an object for one process; writes nothing
  * zke_singleton_free - stop, and release the object; NULL is fine
  *
  *   path     of the worker; made as a container when first needed
