@@ -1235,6 +1235,17 @@ static int phase_vote_now(zke *z, const phase_act *a, int there) {
   return rc;
 }
 
+/* The own vote's znode is missing, which is made with the transaction and goes
+ * with it.  Where the transaction is still there, and is undecided, somebody
+ * has deleted the vote alone. */
+static int phase_vote_deleted(zke_two_phase *t) {
+  int rc = phase_look_decision(t);
+  if (rc != ZKE_OK) return rc;
+  if (t->state != ZKE_TWO_PHASE_UNDECIDED) return ZKE_LOOK_AGAIN;
+  return zke_recipe_fail(ZKE_NONODE, "the vote of %s on %s was deleted",
+                         t->head.sites[t->own], t->r.path);
+}
+
 /* A vote is given once; the same one again is fine, another one is refused.  If
  * the process dies before the step the site has not voted; after it the vote
  * stands, unless votes are ephemeral and the transaction is undecided. */
@@ -1247,6 +1258,8 @@ static int phase_vote_once(zke *z, const phase_act *a) {
   rc = phase_read_vote(t, t->own, false, &given);
   if (rc == ZKE_OK && given) return phase_compare_vote(t, given, a->word);
   if (t->state != ZKE_TWO_PHASE_UNDECIDED) return ZKE_OK;
+  if (rc == ZKE_NONODE && !(t->head.form & ZKE_TWO_PHASE_EPHEMERAL))
+    return phase_vote_deleted(t);
   rc = phase_vote_now(z, a, rc);
   bool again = rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NODEEXISTS;
   return again ? ZKE_LOOK_AGAIN : rc;

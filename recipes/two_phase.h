@@ -233,6 +233,7 @@ ZKE_API void zke_two_phase_free(zke_two_phase *t);
  *   ZKE_BADARGUMENTS  vote is neither of the two
  *   ZKE_LOST          the transaction has gone
  *   ZKE_HELD          the ephemeral vote is another session's
+ *   ZKE_NONODE        the vote's znode was deleted by somebody: abort
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_two_phase_vote(zke_two_phase *t, int vote);
 

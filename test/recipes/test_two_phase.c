@@ -324,6 +324,19 @@ TEST(site_restarts) {
   end();
 }
 
+/* Somebody has deleted a vote's znode: that site is told and does not look for
+ * it for ever, and the transaction can be aborted. */
+TEST(a_deleted_vote_is_told) {
+  begin(ZKE_TWO_PHASE_SITES, 0);
+  ck_ok(zke_delete(z[1], BASE "/tx/vote-a", -1));
+  ck_rc(zke_two_phase_vote(t[0], C), ZKE_NONODE);
+  ck_says("the vote of a on " BASE "/tx was deleted");
+  ck_ok(zke_two_phase_abort(tc, "a vote is missing"));
+  ck_ok(zke_two_phase_vote(t[0], C));
+  all_decide(ZKE_TWO_PHASE_ABORT);
+  end();
+}
+
 /* Who watches what: in the form of that name only the coordinator is woken by
  * votes; the sites only by the decision. */
 TEST(no_herd) {
