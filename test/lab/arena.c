@@ -15,8 +15,6 @@
 #include <unistd.h>
 
 enum {
-  REGION_BYTES = ARENA_REGION,
-  STACK_BYTES = ARENA_STACK,
   SMALL_CLASSES = 64, /* of 16 bytes each */
   CLASSES = SMALL_CLASSES + 24,
   GRAIN = 16
@@ -25,7 +23,6 @@ enum {
 /* The region outside serves the explorer, which keeps many pictures; these it
  * maps itself. */
 #define OUTSIDE_BYTES ((size_t)1 << 34)
-#define INSIDE_BYTES ARENA_BYTES
 
 typedef struct region {
   char *top; /* the first byte that was never used */
@@ -43,13 +40,13 @@ static bool arena_sqlite_used; /* put back with the world */
 int arena_current = ARENA_OUTSIDE;
 
 static region *region_at(int r) {
-  return (region *)(void *)(arena_base + (size_t)r * REGION_BYTES);
+  return (region *)(void *)(arena_base + (size_t)r * ARENA_REGION);
 }
 
 static char *region_end(int r) {
-  char *from = arena_base + (size_t)r * REGION_BYTES;
+  char *from = arena_base + (size_t)r * ARENA_REGION;
   if (r == ARENA_OUTSIDE) return from + OUTSIDE_BYTES;
-  return from + REGION_BYTES - (r >= ARENA_PROCESS ? STACK_BYTES : 0);
+  return from + ARENA_REGION - (r >= ARENA_PROCESS ? ARENA_STACK : 0);
 }
 
 /* Where its first block is. */
@@ -65,7 +62,7 @@ static void region_clear(int r) {
 
 bool arena_begin(void) {
   if (arena_base) return true;
-  void *at = mmap(NULL, INSIDE_BYTES + OUTSIDE_BYTES, PROT_READ | PROT_WRITE,
+  void *at = mmap(NULL, ARENA_BYTES + OUTSIDE_BYTES, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return false;
   arena_base = at;
@@ -139,7 +136,7 @@ size_t arena_live(int r) { return region_at(r)->live; }
 int arena_region(const void *block) { return (int)head_of(block)->region; }
 
 char *arena_stack(int process) {
-  return arena_base + (size_t)(ARENA_PROCESS + process + 1) * REGION_BYTES;
+  return arena_base + (size_t)(ARENA_PROCESS + process + 1) * ARENA_REGION;
 }
 
 int arena_blocks(arena_block *out, int most) {

@@ -4,10 +4,9 @@
 
 #include "zkembed.h"
 
-/* What states are compared by: words as they are, and bytes. */
+/* What states are compared by. */
 typedef struct engine_sink {
   void (*word)(void *arg, uint64_t word); /* may be a pointer */
-  void (*bytes)(void *arg, const void *at, size_t size);
   void *arg;
 } engine_sink;
 

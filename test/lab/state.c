@@ -166,15 +166,6 @@ static void follow(survey *s) {
 
 static void sink_word(void *arg, uint64_t word) { add_reference(arg, word); }
 
-static void sink_bytes(void *arg, const void *at, size_t size) {
-  const unsigned char *bytes = at;
-  uint64_t h = UINT64_C(0xcbf29ce484222325);
-  for (size_t i = 0; i < size; i++)
-    h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
-  add_word(arg, size);
-  add_word(arg, h >> 8); /* never like a counter */
-}
-
 /* A lane's variables of a thread, but for the sentence of the last error. */
 static void add_thread(survey *s, const world_lane *lane, const char *section) {
   size_t size;
@@ -188,7 +179,7 @@ static void add_thread(survey *s, const world_lane *lane, const char *section) {
 extern char __start_lab_thread[];
 
 static void add_lane(survey *s, const world_lane *lane) {
-  const engine_sink sink = {sink_word, sink_bytes, s};
+  const engine_sink sink = {sink_word, s};
   if (!lane->lives) return;
   engine_handle_words(lane->z, &sink);
   add_thread(s, lane, __start_lab_thread);
@@ -233,7 +224,7 @@ uint64_t state_hash(zke_lab *lab) {
   zke *handles[ZKE_LAB_MOST];
   survey *s = survey_begin();
   if (s->overflow) return 0;
-  const engine_sink sink = {sink_word, sink_bytes, s};
+  const engine_sink sink = {sink_word, s};
   int n = world_lanes(lanes);
   for (int i = 0; i < n; i++) handles[i] = lanes[i].z;
   arena_current = ARENA_WORLD;

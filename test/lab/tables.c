@@ -141,7 +141,7 @@ typedef struct known {
   uint32_t hash;
   int parameters;
   void (*run)(statement *s);
-  int table; /* whose rows it gives, with these columns */
+  int table; /* whose rows it gives or changes, with these columns */
   unsigned char columns[COLUMNS_MOST];
 } known;
 
@@ -447,27 +447,24 @@ static bool node_edit(statement *s, int key, edit *out) {
   return r != NULL;
 }
 
-static void run_node_set_due(statement *s) {
+/* Begin to change a row: the first parameters are the values of the statement's
+ * columns, and the last two are the key. */
+static bool node_assign(statement *s, edit *out) {
+  int count = s->is->parameters - 2;
+  if (!node_edit(s, count + 1, out)) return false;
+  for (int i = 0; i < count; i++) out->v[s->is->columns[i]] = s->p[1 + i];
+  return true;
+}
+
+static void run_node_assign(statement *s) {
   edit e;
-  if (!node_edit(s, 2, &e)) return;
-  e.v[NODE_DUE] = s->p[1];
-  edit_end(&e);
+  if (node_assign(s, &e)) edit_end(&e);
 }
 
 static void run_node_child_added(statement *s) {
   edit e;
-  if (!node_edit(s, 3, &e)) return;
-  e.v[NODE_CREATES] = s->p[1];
+  if (!node_assign(s, &e)) return;
   e.v[NODE_NCHILD].number++;
-  e.v[NODE_PZXID] = s->p[2];
-  edit_end(&e);
-}
-
-static void run_node_raise(statement *s) {
-  edit e;
-  if (!node_edit(s, 3, &e)) return;
-  e.v[NODE_CREATES] = s->p[1];
-  e.v[NODE_PZXID] = s->p[2];
   edit_end(&e);
 }
 
@@ -485,21 +482,10 @@ static void run_node_remove(statement *s) {
 }
 
 static void run_node_set(statement *s) {
-  static const int set[] = {NODE_DATA,  NODE_BLOB,  NODE_LEN,
-                            NODE_MZXID, NODE_MTIME, NODE_VERSION};
   edit e;
-  if (!node_edit(s, 7, &e)) return;
-  for (int i = 0; i < 6; i++) e.v[set[i]] = s->p[1 + i];
+  if (!node_assign(s, &e)) return;
   if (e.v[NODE_KIND].number == 2 && e.v[NODE_NCHILD].number == 0)
     e.v[NODE_DUE] = of_int(e.v[NODE_MTIME].number + e.v[NODE_TTL].number);
-  edit_end(&e);
-}
-
-static void run_node_set_acl(statement *s) {
-  edit e;
-  if (!node_edit(s, 3, &e)) return;
-  e.v[NODE_ACL] = s->p[1];
-  e.v[NODE_AVERSION] = s->p[2];
   edit_end(&e);
 }
 
@@ -800,13 +786,18 @@ static const known statements[] = {
     {"NODE_ROW", 0xbd6d54f1, 2, run_node_row, NODE, {NODE_COLUMNS}},
     {"NODE_DATA", 0x05ba12bc, 2, run_node_row, NODE, {NODE_COLUMNS, NODE_DATA}},
     {"NODE_ADD", 0xbc7b1569, 12, run_node_add, 0, {0}},
-    {"NODE_CHILD_ADDED", 0xe6917ca5, 4, run_node_child_added, 0, {0}},
+    {"NODE_CHILD_ADDED", 0xe6917ca5, 4, run_node_child_added, NODE,
+     {NODE_CREATES, NODE_PZXID}},
     {"NODE_CHILD_GONE", 0x074e7944, 4, run_node_child_gone, 0, {0}},
-    {"NODE_RAISE", 0xf23509a8, 4, run_node_raise, 0, {0}},
-    {"NODE_SET_DUE", 0xf6be4c1b, 3, run_node_set_due, 0, {0}},
+    {"NODE_RAISE", 0xf23509a8, 4, run_node_assign, NODE,
+     {NODE_CREATES, NODE_PZXID}},
+    {"NODE_SET_DUE", 0xf6be4c1b, 3, run_node_assign, NODE,
+     {NODE_DUE}},
     {"NODE_REMOVE", 0x8fdf35d0, 2, run_node_remove, 0, {0}},
-    {"NODE_SET", 0xfc8658dc, 8, run_node_set, 0, {0}},
-    {"NODE_SET_ACL", 0x8cc795fe, 4, run_node_set_acl, 0, {0}},
+    {"NODE_SET", 0xfc8658dc, 8, run_node_set, NODE,
+     {NODE_DATA, NODE_BLOB, NODE_LEN, NODE_MZXID, NODE_MTIME, NODE_VERSION}},
+    {"NODE_SET_ACL", 0x8cc795fe, 4, run_node_assign, NODE,
+     {NODE_ACL, NODE_AVERSION}},
     {"NODE_NAMES", 0x4d9da936, 3, run_node_names, NODE, {NODE_NAME}},
     {"NODE_COUNT", 0xc1c9e80e, 3, run_node_count, 0, {0}},
     {"NODE_COUNT_ALL", 0x4b0afe55, 0, run_node_count_all, 0, {0}},
