@@ -638,8 +638,9 @@ int zke_line_detect(zke *z, uint64_t actor, int own) {
 /* ---- the list, for programs that look from outside ----
  *
  * The graph of everybody's waits, without a `me`.  The waits that are stuck are
- * noted as doomed; then those that are only behind a circle are crossed out;
- * and what is left is told apart by looking for the circles of each in turn. */
+ * noted as doomed.  Then those that only wait behind a circle are crossed out.
+ * The rest are circles and the waits between circles; a search from one wait
+ * after another tells which wait is on which circle. */
 
 /* The youngest first: crossing out begins at the other end, where the waits
  * stand that can go on soonest. */
@@ -648,7 +649,7 @@ static int graph_compare_waits(const void *a, const void *b) {
   return (x->since < y->since) - (x->since > y->since);
 }
 
-/* Does any wait that is stuck wait for this one's actor? */
+/* Does any stuck wait wait for the actor of this one? */
 static bool graph_is_waited_for(const graph *g, int at) {
   for (int i = 0; i < g->edge_count; i++) {
     const graph_edge *e = &g->edges[i];

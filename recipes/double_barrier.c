@@ -43,9 +43,10 @@
  * hang: a member that dies inside leaves its child without a znode, and each
  * one in leave watches the directory, so it sees that.
  *
- * A death: before step 4 of enter the party's znode just goes.  Between 4 and
- * leave's 1 it is dead inside.  After that it had left.  A round all of whose
- * members have died is cleared away by the next round (enter's 5).
+ * A death: before step 4 of enter the party's znode just goes.  Between step 4
+ * of enter and step 1 of leave the party counts as dead inside, after that as
+ * one that had left.  If all members of a round have died, the next round
+ * clears it away (step 5 of enter).
  *
  * A lost reply: of enter's 1, the guid tells; of all others, the next look
  * reads whether the step was made.
@@ -807,8 +808,8 @@ static int stay_watch_ring(zke_double_barrier *b, const picture *p) {
 }
 
 /* Set the watches of a party that is inside or in leave.  In leave it also
- * watches who comes and goes at all, so it sees a death also if its neighbour
- * in the ring is stopped.  A call that does not wait needs none. */
+ * watches the directory's children, so it sees a death even if its neighbour in
+ * the ring is stopped.  A call that does not wait needs none. */
 static int stay_watch(zke_double_barrier *b, const picture *p) {
   if (b->hasty) return ZKE_OK;
   int rc = gate_watch(b, b->znode, NULL);
@@ -1247,8 +1248,8 @@ static int gate_pass(zke_double_barrier *b) {
   return b->state == ZKE_DOUBLE_BARRIER_INSIDE ? rc : ZKE_OK;
 }
 
-/* Enter, copy who is of the round, and leave at once.  An object that is still
- * inside of a round leaves that one first. */
+/* Enter, copy the list of the round's parties, and leave at once.  An object
+ * that is still inside a round leaves that one first. */
 static int gate_meet(zke_double_barrier *b, const void *data, int len,
                      int64_t deadline_ms, zke_party_list **list) {
   int rc = gate_pass(b);

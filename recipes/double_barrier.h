@@ -51,10 +51,11 @@
  * WHO IS WOKEN: all N when the round begins, since each watches its own znode;
  * and all that are in leave when it ends or breaks.  A leaving that is not the
  * last wakes only parties that wait behind the round.  A party that comes wakes
- * only those in leave: they watch who comes and goes, so that a death inside
- * reaches each of them whatever the others do.  A death is told at once by the
- * member before it in the ring that is in leave (and by the one before it that
- * is inside, if it dispatches); if that one is stopped, within about a second.
+ * only those in leave: they watch the directory's children, so that a death
+ * inside reaches each of them whatever the others do.  A death is told at once
+ * by the member before it in the ring that is in leave (and by the one before
+ * it that is inside, if it dispatches); if that one is stopped, within about a
+ * second.
  * Where N parties wait behind a round, the one that came last of them, and each
  * that comes later, watches `ready` and one member that is inside.
  *

@@ -91,16 +91,16 @@ enum {
                             object is a member */
   ZKE_GROUP_CHANGED = 2, /* its data was updated; `who` has the new data */
   ZKE_GROUP_LEFT = 3,    /* it went; `who` has its last data */
-  ZKE_GROUP_READY = 4,   /* all that were there at the start have been told; who
-                            is NULL */
+  ZKE_GROUP_READY = 4,   /* all that were there at the start have been told;
+                            `who` is NULL */
   ZKE_GROUP_LOST = 5     /* the object's own membership, or the session, is
-                            gone; who is NULL */
+                            gone; `who` is NULL */
 };
 
 /* Called after zke_group_start(), about all members, this object too, and with
- * ZKE_GROUP_LOST in any case.  who is the recipe's and lives until the listener
- * returns: kind is "member-", held is 1, since_ms when it came, mzxid changes
- * with its data.
+ * ZKE_GROUP_LOST in any case.  `who` is the recipe's and lives until the
+ * listener returns: kind is "member-", held is 1, since_ms when it came, mzxid
+ * changes with its data.
  *
  * Example: join again after the znode was deleted; the listener may do that.
  *

@@ -24,6 +24,15 @@ void close_sessions(void) {
   for (int i = SESSIONS - 1; i >= 0; i--) ck_ok(zke_close(z[i]));
 }
 
+void close_clean(const char *path) {
+  for (int i = 0; i < SESSIONS; i++) {
+    if (zke_sync(z[i], "/") != ZKE_OK) continue; /* its session has ended */
+    ck_assert_int_eq(entries(z[i], path), 0);
+    ck_assert_int_eq(watches(z[i]), 0);
+  }
+  close_sessions();
+}
+
 void dispatch_all(void) {
   for (int any = 1; any;) {
     any = 0;

@@ -19,6 +19,9 @@ void open_sessions(void);
 void close_sessions(void);
 /* Dispatch all of them, until nothing comes any more. */
 void dispatch_all(void);
+/* The sessions that live have nothing below `path`, and watch nothing; then all
+ * are closed. */
+void close_clean(const char *path);
 /* Another session in the place of one that has ended; has its name. */
 void renew_session(int i);
 

@@ -84,12 +84,7 @@ static void open_all(void) {
 /* Nothing stays behind. */
 static void close_all(void) {
   for (int i = 0; i < SESSIONS; i++) zke_election_free(e[i]);
-  for (int i = 0; i < SESSIONS; i++) {
-    if (zke_sync(z[i], "/") != ZKE_OK) continue; /* its session has ended */
-    ck_assert_int_eq(entries(z[i], PATH), 0);
-    ck_assert_int_eq(watches(z[i]), 0);
-  }
-  close_sessions();
+  close_clean(PATH);
 }
 
 static void volunteer(int count) {
