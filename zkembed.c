@@ -34,6 +34,7 @@
  *   schema_        the tables; recognising a file
  *   db_            the connection: reads, writes, syncs, checkpoints
  *   side_          the directory beside the database and its files
+ *   carrier_       what sessions share: the ready ones, and when each is due
  *   life_          which sessions live
  *   wake_          FIFOs: waking a session
  *   guard_         are the files and descriptors still the store's own?
@@ -185,7 +186,7 @@
 #endif
 
 #define ZKE_APPLICATION_ID 0x7a6b656d /* "zkem" */
-#define ZKE_FORMAT 2
+#define ZKE_FORMAT 3
 #define ZKE_MS INT64_C(1000000) /* nanoseconds */
 
 #if defined(__GNUC__)
@@ -271,6 +272,13 @@ static bool base_believe(bool holds, const char *text, int line) {
 #define ALWAYS(x) (x)
 #define NEVER(x) (x)
 #endif
+
+/* What zke_zxid() gives: set by each call that reads or changes the tree, 0
+ * while such a call has not seen a state of it.  A read looks for it only on a
+ * thread that has asked before: where others write, that is one more page to be
+ * read. */
+static _Thread_local int64_t base_zxid;
+static _Thread_local bool base_zxid_wanted;
 
 /* Fail for want of memory: the one sentence that every caller needs. */
 static int base_nomem(void) { return base_fail(ZKE_NOMEM, "out of memory"); }
@@ -1340,10 +1348,13 @@ static char *auth_identity(const zke_allocator *a, const char *cert,
  * all), so that the usual case costs nothing. semantics.md 8.
  *
  * acl_encode() is the only way in: it checks a caller's list as the server
- * does and replaces entries of scheme auth by the session's identities, so
- * what the file holds is world and digest only. acl_allows() decides,
- * acl_decode() gives a list out again.  A damaged text allows nothing from the
- * place of the damage on.
+ * does and replaces entries of scheme auth by the session's identities.  So the
+ * file holds world, digest, and the schemes that some host has vouched for.
+ * What those mean is that host's affair: here an entry matches the identity
+ * that has the same scheme and the same text, and so nobody in a process that
+ * knows nothing of the scheme.  Only ip is compared as addresses.
+ * acl_allows() decides, acl_decode() gives a list out again.  A damaged text
+ * allows nothing from the place of the damage on.
  * ==================================================================== */
 
 static const zke_acl acl_open_data[] = {{ZKE_PERM_ALL, "world", "anyone"}};
@@ -1353,19 +1364,120 @@ const zke_acls zke_open_acl = {1, acl_open_data};
 const zke_acls zke_read_acl = {1, acl_read_data};
 const zke_acls zke_creator_all_acl = {1, acl_creator_data};
 
-/* A session's identities, all of scheme digest: NUL-terminated, in a row. */
+/* A session's identities: of each the scheme and the id, both NUL-terminated,
+ * in a row. */
 typedef struct acl_identities {
-  buf ids;
+  buf texts;
   int count;
 } acl_identities;
 
-/* Has a session this identity already?  Added twice it counts once. */
-static bool acl_has_identity(const acl_identities *who, const char *id) {
-  const char *at = who->ids.data;
-  for (int i = 0; i < who->count; i++, at += strlen(at) + 1) {
-    if (strcmp(at, id) == 0) return true;
+/* The schemes that a store's host has vouched for: NUL-terminated, in a row. */
+typedef struct acl_schemes {
+  buf names;
+  int count;
+} acl_schemes;
+
+/* The text that follows one in such a row. */
+static const char *acl_after(const char *text) {
+  return text + strlen(text) + 1;
+}
+
+/* Append one text or two to a row, both or none, and count them as one. */
+static int acl_add_texts(buf *row, int *count, const char *first,
+                         const char *second) {
+  size_t len = row->len;
+  buf_add_string(row, first);
+  if (second) buf_add_string(row, second);
+  if (!row->failed) {
+    ++*count;
+    return ZKE_OK;
+  }
+  row->failed = false;
+  row->len = len;
+  return base_nomem();
+}
+
+/* Has a session this identity already? */
+static bool acl_has_identity(const acl_identities *who, const char *scheme,
+                             const char *id) {
+  const char *at = who->texts.data;
+  for (int i = 0; i < who->count; i++, at = acl_after(acl_after(at))) {
+    if (strcmp(at, scheme) == 0 && strcmp(acl_after(at), id) == 0) return true;
   }
   return false;
+}
+
+/* Give a session an identity; given twice it counts once. */
+static int acl_add_identity(acl_identities *who, const char *scheme,
+                            const char *id) {
+  if (acl_has_identity(who, scheme, id)) return ZKE_OK;
+  return acl_add_texts(&who->texts, &who->count, scheme, id);
+}
+
+/* Take all identities from a session. */
+static void acl_clear(acl_identities *who) {
+  who->texts.len = 0;
+  who->count = 0;
+}
+
+/* Has the store's host vouched for a scheme? */
+static bool acl_is_known(const acl_schemes *known, const char *scheme) {
+  const char *at = known->names.data;
+  for (int i = 0; i < known->count; i++, at = acl_after(at)) {
+    if (strcmp(at, scheme) == 0) return true;
+  }
+  return false;
+}
+
+/* Make a scheme valid in lists. */
+static int acl_add_scheme(acl_schemes *known, const char *scheme) {
+  if (acl_is_known(known, scheme)) return ZKE_OK;
+  return acl_add_texts(&known->names, &known->count, scheme, NULL);
+}
+
+/* Read a decimal number up to `most`; -1 where there is none. */
+static int acl_number(const char **at, const char *end, int most) {
+  int n = -1;
+  for (; *at < end && **at >= '0' && **at <= '9'; ++*at) {
+    n = 10 * (n < 0 ? 0 : n) + (**at - '0');
+    if (n > most) return -1;
+  }
+  return n;
+}
+
+/* An address of scheme ip, and how many of its leading bits count. */
+typedef struct acl_net {
+  uint32_t address;
+  int bits;
+} acl_net;
+
+/* Read "a.b.c.d", with "/bits" behind it where that is allowed.  As ZooKeeper's
+ * provider, it knows IPv4 only. */
+static bool acl_read_net(const char *at, size_t len, bool may_mask,
+                         acl_net *out) {
+  const char *end = at + len;
+  *out = (acl_net){0, 32};
+  for (int i = 0; i < 4; i++) {
+    if (i && (at == end || *at++ != '.')) return false;
+    int part = acl_number(&at, end, 255);
+    if (part < 0) return false;
+    out->address = out->address << 8 | (uint32_t)part;
+  }
+  if (at == end) return true;
+  if (!may_mask || *at++ != '/') return false;
+  out->bits = acl_number(&at, end, 32);
+  return out->bits >= 0 && at == end;
+}
+
+/* Is an address in the net of an entry's id? */
+static bool acl_in_net(const char *net_text, size_t len, const char *id) {
+  acl_net net, from;
+  if (!acl_read_net(net_text, len, true, &net) ||
+      !acl_read_net(id, strlen(id), false, &from)) {
+    return false;
+  }
+  uint32_t mask = net.bits ? UINT32_MAX << (32 - net.bits) : 0;
+  return ((net.address ^ from.address) & mask) == 0;
 }
 
 /* Is this a digest id as the server accepts it: two parts at one colon, where
@@ -1406,27 +1518,41 @@ static bool acl_is_repeated(const zke_acls *acls, int i) {
   return false;
 }
 
+/* Append the entries that one of scheme auth stands for: the session's
+ * identities, but for the address that it comes from, and for super, which
+ * needs no entry. */
+static int acl_encode_auth(const acl_identities *who, int32_t perms, buf *out) {
+  const char *at = who->texts.data;
+  size_t len = out->len;
+  for (int i = 0; i < who->count; i++, at = acl_after(acl_after(at))) {
+    if (strcmp(at, "ip") != 0 && strcmp(at, "super") != 0)
+      acl_add_entry(out, perms, at, acl_after(at));
+  }
+  if (out->len > len || out->failed) return ZKE_OK;
+  return base_fail(ZKE_INVALIDACL,
+                   "ACL of scheme auth, but the session has no identity");
+}
+
+/* Is this entry, which is not of scheme auth, one that a list may have? */
+static bool acl_is_valid(const acl_schemes *known, const zke_acl *e) {
+  acl_net net;
+  if (!e->id) return false;
+  if (strcmp(e->scheme, "world") == 0) return strcmp(e->id, "anyone") == 0;
+  if (strcmp(e->scheme, "digest") == 0) return acl_digest_valid(e->id);
+  if (strcmp(e->scheme, "super") == 0) return false;
+  if (!acl_is_known(known, e->scheme)) return false;
+  return strcmp(e->scheme, "ip") != 0 ||
+         acl_read_net(e->id, strlen(e->id), true, &net);
+}
+
 /* Append one entry of a caller's list, expanded where its scheme is auth. */
-static int acl_encode_entry(const acl_identities *who, const zke_acl *e,
-                            buf *out) {
-  if (strcmp(e->scheme, "auth") == 0) {
-    const char *id = who->ids.data;
-    if (who->count == 0) {
-      return base_fail(ZKE_INVALIDACL,
-                       "ACL of scheme auth, but the session has no identity");
-    }
-    for (int i = 0; i < who->count; i++, id += strlen(id) + 1)
-      acl_add_entry(out, e->perms, "digest", id);
-    return ZKE_OK;
-  }
-  bool world = strcmp(e->scheme, "world") == 0;
-  if (world && !e->id) {
+static int acl_encode_entry(const acl_identities *who, const acl_schemes *known,
+                            const zke_acl *e, buf *out) {
+  if (strcmp(e->scheme, "auth") == 0)
+    return acl_encode_auth(who, e->perms, out);
+  if (strcmp(e->scheme, "world") == 0 && !e->id)
     return base_fail(ZKE_MARSHALLINGERROR, "ACL of scheme world: id is NULL");
-  }
-  bool valid =
-      strcmp(e->scheme, "digest") == 0 && e->id && acl_digest_valid(e->id);
-  if (world) valid = strcmp(e->id, "anyone") == 0;
-  if (!valid) {
+  if (!acl_is_valid(known, e)) {
     return base_fail(ZKE_INVALIDACL, "ACL entry %s:%s is not valid", e->scheme,
                      e->id ? e->id : "(null)");
   }
@@ -1443,8 +1569,8 @@ static bool acl_is_open(const zke_acls *acls) {
 
 /* Encode a caller's list.  *open_out tells that it is the open ACL, stored as
  * NULL. */
-static int acl_encode(const acl_identities *who, const zke_acls *acls, buf *out,
-                      bool *open_out) {
+static int acl_encode(const acl_identities *who, const acl_schemes *known,
+                      const zke_acls *acls, buf *out, bool *open_out) {
   if (!acls || acls->count <= 0 || !acls->data)
     return base_fail(ZKE_INVALIDACL, "the ACL has no entry");
   for (int i = 0; i < acls->count; i++) {
@@ -1454,17 +1580,19 @@ static int acl_encode(const acl_identities *who, const zke_acls *acls, buf *out,
   *open_out = acl_is_open(acls);
   for (int i = 0; i < acls->count && !*open_out; i++) {
     if (acl_is_repeated(acls, i)) continue;
-    int rc = acl_encode_entry(who, &acls->data[i], out);
+    int rc = acl_encode_entry(who, known, &acls->data[i], out);
     if (rc != ZKE_OK) return rc;
   }
   if (!*open_out) buf_add(out, "", 1);
   return out->failed ? base_nomem() : ZKE_OK;
 }
 
+enum { ACL_SCHEME = 16 }; /* bytes of a scheme's name, with its NUL */
+
 /* One entry of an encoded ACL, pointing into its text. */
 typedef struct acl_entry {
   int32_t perms;
-  char scheme[16];
+  char scheme[ACL_SCHEME];
   const char *id; /* escaped */
   size_t id_len;
 } acl_entry;
@@ -1475,7 +1603,7 @@ static bool acl_next(const char **at, acl_entry *e) {
   if (!**at) return false;
   long perms = strtol(*at, &end, 10);
   size_t len = *end == ':' ? strcspn(end + 1, ":\n") : 0;
-  if (len == 0 || len > 15 || end[1 + len] != ':') return false;
+  if (len == 0 || len >= ACL_SCHEME || end[1 + len] != ':') return false;
   e->perms = (int32_t)perms;
   memcpy(e->scheme, end + 1, len);
   e->scheme[len] = '\0';
@@ -1500,11 +1628,24 @@ static bool acl_id_equals(const acl_entry *e, const char *id) {
   return at == end && !*id;
 }
 
-/* Is the entry's identity one of the session's? */
+/* Does an entry speak to one of the session's identities? */
 static bool acl_has_entry(const acl_identities *who, const acl_entry *e) {
-  const char *at = who->ids.data;
-  for (int i = 0; i < who->count; i++, at += strlen(at) + 1) {
-    if (acl_id_equals(e, at)) return true;
+  const char *at = who->texts.data;
+  bool net = strcmp(e->scheme, "ip") == 0;
+  for (int i = 0; i < who->count; i++, at = acl_after(acl_after(at))) {
+    const char *id = acl_after(at);
+    if (strcmp(at, e->scheme) != 0) continue;
+    if (net ? acl_in_net(e->id, e->id_len, id) : acl_id_equals(e, id))
+      return true;
+  }
+  return false;
+}
+
+/* Is one of them the identity that passes every check? */
+static bool acl_is_super(const acl_identities *who) {
+  const char *at = who->texts.data;
+  for (int i = 0; i < who->count; i++, at = acl_after(acl_after(at))) {
+    if (strcmp(at, "super") == 0) return true;
   }
   return false;
 }
@@ -1514,7 +1655,7 @@ static bool acl_has_entry(const acl_identities *who, const acl_entry *e) {
 static bool acl_allows(const acl_identities *who, const char *text,
                        int32_t needed) {
   acl_entry e;
-  if (!text) return true;
+  if (!text || acl_is_super(who)) return true;
   while (acl_next(&text, &e)) {
     if ((e.perms & needed) &&
         (strcmp(e.scheme, "world") == 0 || acl_has_entry(who, &e))) {
@@ -1582,7 +1723,8 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
  * function that binds it: see SQL_STATEMENT(). */
 /* clang-format off */
 #define SQL_NAMES(X)                                                          \
-  X(BEGIN_READ) X(BEGIN_WRITE) X(COMMIT) X(ROLLBACK) X(META) X(META_SET)      \
+  X(BEGIN_READ) X(BEGIN_WRITE) X(COMMIT) X(ROLLBACK) X(JOIN) X(JOIN_END)      \
+  X(JOIN_UNDO) X(META) X(META_SET)                                            \
   X(META_FILES) X(META_FILES_SET) X(NODE_ROW) X(NODE_DATA) X(NODE_ADD)        \
   X(NODE_CHILD_ADDED) X(NODE_CHILD_GONE) X(NODE_RAISE) X(NODE_SET_DUE)        \
   X(NODE_REMOVE) X(NODE_SET) X(NODE_SET_ACL) X(NODE_NAMES) X(NODE_COUNT)      \
@@ -1592,7 +1734,8 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
   X(WATCH_SPEND) X(EVENT_BOUNDS) X(EVENT_ADD) X(EVENT_NEXT) X(EVENT_TRIM)     \
   X(SESSION_SEEN) X(EVENT_END) X(SESSION_ADD) X(SESSION_HAS) X(SESSION_PID)   \
   X(SESSION_END) X(SESSION_ANY) X(SESSION_FEW) X(SESSION_PART) X(SLOT_LAST)   \
-  X(SLOT_TAKEN)
+  X(SLOT_TAKEN) X(SESSION_CARRIED) X(SESSION_CARRIED_BY) X(SESSION_DETACH)    \
+  X(SESSION_PASSWORD) X(SESSION_ATTACH) X(SESSION_REARM) X(EVENT_CARRIED)
 /* clang-format on */
 
 #define SQL_NAME_ID(name) SQL_ID_##name,
@@ -1609,7 +1752,15 @@ enum { WATCH_ONE_SHOT = 0, WATCH_PERSISTENT = 1, WATCH_RECURSIVE = 2 };
 /* Where a session is known to stand.  EXPIRED is what it was told by the
  * database, or concluded because its files are gone; CLOSED is set while
  * zke_close() runs.  The edges are in doc/design.md 5. */
-enum sess_state { SESS_ALIVE, SESS_EXPIRED, SESS_AUTH_FAILED, SESS_CLOSED };
+enum sess_state {
+  SESS_ALIVE,
+  SESS_EXPIRED,
+  SESS_MOVED, /* another handle has attached it */
+  SESS_AUTH_FAILED,
+  SESS_CLOSED
+};
+
+enum { SESS_PASSWORD = 16 }; /* bytes */
 
 /* A hash table of items that lie first in their structs. */
 typedef struct watcher_item {
@@ -1624,26 +1775,67 @@ typedef struct watcher_table {
 } watcher_table;
 
 /* An event that was read from the file and is not delivered yet.  Whether the
- * session may see it was decided when it was read; one that it may not see is
- * spent without a call. */
+ * session may see it is decided when it is delivered; one that it may not see
+ * is spent without a call. */
 typedef struct wait_event {
   struct wait_event *next;
   int type;
   int64_t zxid;
-  bool readable; /* false: the session may not see it */
+  const char *acl; /* of the node, encoded, in the same block; NULL: open */
   char path[];
 } wait_event;
 
 /* The notice of a dead owner: a writing end of the owner's FIFO, which reports
  * an error when the last reader is gone, that is when the owner's process has
- * ended.  One for each owner that a watcher of this session waits for. */
+ * ended.  One for each carrier of owners that watchers wait for. */
 typedef struct wait_notice {
-  int64_t owner;
+  int64_t owner;           /* the carrier's id */
   int fd;                  /* -1: the notice came, probe from time to time */
   int refs;                /* watchers that wait for the owner's node */
   int64_t probe_at, pause; /* ns */
   bool busy;               /* it was the gate that the last probe failed at */
 } wait_notice;
+
+/* What a session needs of the system: a lock that is its life, a FIFO to be
+ * woken by, a poller and a timer.  Each session that is not light has one of
+ * its own; a light one shares that of the session that carries it.  Its lock
+ * byte and its FIFO have the number of that session, and stay after its handle
+ * was closed, until the last light session has gone.  The sessions of a carrier
+ * are dispatched together, by one thread at a time. */
+struct carrier {
+  /* fixed at open */
+  struct store *s;
+  int64_t id;   /* of the session that it was made for */
+  char *fifo;   /* path, NULL in memory */
+  int live_fd;  /* holds the lock that is the life of its sessions */
+  int64_t life; /* inode of the file that it is a lock of */
+  int wake_rfd, wake_wfd;
+  int poller, timer; /* -1 if the table has none */
+  /* guarded by the store's lock */
+  struct carrier *next; /* of the store's carriers without a handle */
+  zke *own;             /* the session of that id; NULL: its handle is closed */
+  size_t users;         /* handles, `own` among them */
+  size_t kept;          /* of these, sessions with a timeout */
+  size_t watcher_count; /* of all its sessions */
+  int64_t looked;       /* zxid of the state that light sessions with events
+                           were looked for in */
+  int64_t fetched;      /* the store's read in which that was */
+  int64_t lost;         /* meta.lost then */
+  wait_notice *notices;
+  size_t notice_count, notice_cap;
+  int64_t tick_at;     /* monotonic ns */
+  int64_t timer_at;    /* what the timer is set to, 0: off */
+  bool dispatching;    /* a thread has the role */
+  pthread_cond_t done; /* a watcher has run, or the role is free */
+  /* The host's time, by which it judges kept sessions: ns in which it was seen
+   * to dispatch, as of clock_at (monotonic ns). */
+  atomic_int_fast64_t clock, clock_at;
+  /* changed with the lock's mutex held: light sessions to be looked at now, in
+   * order, and all of them in a heap by when each is to be looked at */
+  zke *ready, **ready_end;
+  zke **due;
+  size_t due_count, due_cap;
+};
 
 /* A handle, which is one session.  The members are grouped by what guards
  * them: a member that is fixed at open may be read by any thread at any time,
@@ -1652,20 +1844,21 @@ typedef struct wait_notice {
 struct zke {
   /* fixed at open */
   struct store *s;
-  int64_t id;   /* 0: read-only */
-  char *chroot; /* "" or "/a/b" */
+  struct carrier *c;
+  int64_t id;      /* 0: read-only */
+  int64_t carrier; /* of its row: 0, or of a light one the carrier's id */
+  char *chroot;    /* "" or "/a/b" */
   size_t chroot_len;
   int64_t lease, slot; /* ns or 0; slot in the liveness file */
   int event_limit;
-  char *fifo;   /* path, NULL in memory */
-  int live_fd;  /* holds the lock that is this session's life */
-  int64_t life; /* inode of the file that it is a lock of */
-  int wake_rfd, wake_wfd;
-  int poller, timer; /* -1 if the table has none */
+  int64_t timeout;                       /* ns; 0: it is not kept */
+  unsigned char password[SESS_PASSWORD]; /* of a kept one */
   /* any thread; a call adds itself to `calls` before it looks at `closing` */
   atomic_bool closing;
   atomic_int calls;
+  atomic_int_fast64_t heard; /* carrier_clock() when a kept one was touched */
   /* guarded by the store's lock */
+  bool listed; /* among the store's sessions */
   enum sess_state state;
   bool lost_notice; /* a session event is due */
   zke_watch_fn watcher;
@@ -1680,6 +1873,7 @@ struct zke {
   int64_t lease_at;     /* boottime ns of the last stamp */
   int64_t lease_retry;  /* … nobody is woken for the next one before */
   int64_t seen;         /* number of a read that found the session's row */
+  int64_t joined;       /* number of the last batch that it was part of */
   int64_t sync_next;    /* monotonic ns: zke_sync() is to look for it again */
   int64_t discard_at, discard_pause; /* monotonic ns: the next try; ns */
   /* changed with the lock's mutex held: what is to be discarded, newest first,
@@ -1695,6 +1889,7 @@ struct zke {
   /* watchers in memory */
   watcher_table spots, pairs;
   size_t watcher_count, recursive_count;
+  struct watcher_fired *fired, *fired_last; /* in the order of their zxids */
   uint64_t listing; /* how often calls have been collected */
   /* events */
   int64_t cursor, trimmed; /* last number read; last one trimmed */
@@ -1702,14 +1897,14 @@ struct zke {
   wait_event *queue, **queue_end;
   int32_t silent; /* events that it might not see: spent in silence */
   /* waiting */
-  wait_notice *notices;
-  size_t notice_count, notice_cap;
-  int64_t tick_at;           /* monotonic ns */
-  int64_t timer_at;          /* what the timer is set to, 0: off */
-  bool dispatching;          /* a thread has the role */
   struct wait_batch *batch;  /* calls being made, innermost first */
   atomic_uint_fast64_t turn; /* watchers called and zke_wake()s, ever */
-  pthread_cond_t done;
+  pthread_cond_t left;       /* the last call has left a closing handle */
+  /* of a light one, with the lock's mutex held: its places in the carrier's
+   * list (ready_at NULL: not in it) and heap */
+  zke *ready_next, **ready_at;
+  size_t due_place;
+  int64_t due_at; /* monotonic ns */
 };
 
 /* A file of SQLite's of which some methods are ours.  It is the first member
@@ -1734,6 +1929,7 @@ typedef struct wal_log {
   char *bytes;  /* ZKE_LOG_BYTES, or NULL: nothing is ever gathered */
   bool gather;  /* SQLite is known to write the log as is relied on */
   bool strange; /* … but has written otherwise since: gather no more */
+  bool lazy;    /* the COMMIT that is being made need not be synced */
   int len;      /* bytes gathered */
   int64_t at;   /* where they belong */
   int64_t end;  /* of what the transaction has written; 0: nothing yet */
@@ -1847,17 +2043,25 @@ typedef struct store {
   int64_t line_from;        /* the line's first place, as far as it is known */
   bool duty;                /* we hold the duty byte */
   int64_t tick_next;        /* monotonic ns of the next look by a caller */
-  int64_t sweep_at;   /* no session of ours looks after the sweep before */
-  int64_t sweeper;    /* the one that did last: with the duty it goes on */
-  int64_t swept_at;   /* the last sweep that came to its end, or 0 */
-  unsigned sweeps;    /* that did */
-  int64_t recover_at; /* not before: see wait_recover() */
+  int64_t sweep_at;    /* no session of ours looks after the sweep before */
+  int64_t sweeper;     /* the one that did last: with the duty it goes on */
+  int64_t swept_at;    /* the last sweep that came to its end, or 0 */
+  unsigned sweeps;     /* that did */
+  int64_t recover_at;  /* not before: see wait_recover() */
+  acl_schemes schemes; /* that this process vouches for */
   buf put_off;        /* dead sessions, and when to try again: sess_put_off() */
   int64_t phase;      /* of its ticks among those of other stores, ns */
   int64_t lease;      /* the shortest one that a session has had, ns, or 0 */
-  zke **sessions;     /* of this store, by id */
+  int64_t state_zxid; /* of the state that the read of this number sees, */
+  int64_t state_read; /* see api_look() */
+  struct txn_batch *batch; /* that is running, or NULL */
+  int64_t batches;         /* how many there have been */
+  zke **sessions;          /* of this store, by id */
   size_t session_count, session_cap;
-  int notices; /* descriptors that tell of the deaths of others */
+  size_t handles;           /* these, and those whose sessions have moved */
+  struct carrier *carriers; /* those whose own handle is closed */
+  bool owes_end; /* the end of a light session could not be written: sweep */
+  int notices;   /* descriptors that tell of the deaths of others */
   struct {
     int64_t session;
     int fd;
@@ -1882,11 +2086,26 @@ typedef struct txn {
   bool needed;       /* it has to be full */
   bool numbered;     /* a zxid has been used */
   int64_t zxid, now; /* ms since 1970 */
+  int64_t zxid_was;  /* of the state that it began in */
   int64_t recursive, recursive_was;
-  buf wake;       /* sessions to wake after COMMIT */
+  int64_t lost, lost_was; /* meta.lost */
+  buf wake;               /* sessions to wake after COMMIT */
   buf overflowed; /* parents whose counter stands at its end: key hash, used */
   buf ended;      /* sessions whose FIFO goes after COMMIT */
 } txn;
+
+/* A batch: one transaction which the calls join that a function of the host's
+ * makes; see txn_.  It lies on the stack of the thread that runs the function,
+ * which holds the store's lock and the gate throughout.  What is to happen
+ * once it is known whether all of it was committed is collected here. */
+typedef struct txn_batch {
+  txn t;  /* its z is the session of the operation that runs */
+  zke *z; /* whose zke_batch() it is */
+  int rc; /* what has broken the transaction, or ZKE_OK */
+  char why[BASE_SENTENCE];
+  buf members; /* each zke * that has joined, once */
+  buf watches; /* registrations, for the api_ section */
+} txn_batch;
 
 /* ======================================================================
  * health_: how far a store can be relied on (private)
@@ -2163,7 +2382,7 @@ static void lock_drop_call(store *s, zke *z) {
   pthread_mutex_lock(&s->m);
   lock_drop_m(s);
   atomic_fetch_sub(&z->calls, 1);
-  if (atomic_load(&z->closing)) pthread_cond_broadcast(&z->done);
+  if (atomic_load(&z->closing)) pthread_cond_broadcast(&z->left);
   pthread_mutex_unlock(&s->m);
 }
 
@@ -2171,7 +2390,7 @@ static void lock_drop_call(store *s, zke *z) {
 static void lock_uncount_call(store *s, zke *z) {
   pthread_mutex_lock(&s->m);
   atomic_fetch_sub(&z->calls, 1);
-  if (atomic_load(&z->closing)) pthread_cond_broadcast(&z->done);
+  if (atomic_load(&z->closing)) pthread_cond_broadcast(&z->left);
   pthread_mutex_unlock(&s->m);
 }
 
@@ -2192,7 +2411,7 @@ static void lock_wait(store *s, pthread_cond_t *c, int64_t ns) {
 static void lock_await_calls(store *s, zke *z) {
   pthread_mutex_lock(&s->m);
   lock_drop_m(s);
-  while (atomic_load(&z->calls)) pthread_cond_wait(&z->done, &s->m);
+  while (atomic_load(&z->calls)) pthread_cond_wait(&z->left, &s->m);
   lock_take_m(s, INT64_MAX);
   pthread_mutex_unlock(&s->m);
 }
@@ -2791,10 +3010,14 @@ static int wal_truncate(sqlite3_file *f, sqlite3_int64 size) {
 }
 
 /* A sync promises what was written before it, so what is gathered goes out
- * first. */
+ * first.  That of a commit is left out where the commit need not be durable:
+ * SQLite asks for it by what the connection was set to before the transaction,
+ * when a batch does not know yet what it will change.  Any other sync, that of
+ * the log's new head for one, is made. */
 static int wal_sync(sqlite3_file *f, int flags) {
   wal_log *l = file_owner(f);
   int rc = wal_flush(l);
+  if (rc == SQLITE_OK && l->lazy && !l->strange && wal_is_commit(l)) return rc;
   return rc ? rc : l->file.real->xSync(f, flags);
 }
 
@@ -3269,7 +3492,8 @@ static int vfs_connect(store *s, int flags) {
  * invariants there are what zke_check() verifies. */
 static const char schema_tables[] =
     "CREATE TABLE meta(one INTEGER PRIMARY KEY CHECK(one=1),"
-    "zxid INTEGER NOT NULL,recursive INTEGER NOT NULL,boot TEXT NOT NULL,"
+    "zxid INTEGER NOT NULL,recursive INTEGER NOT NULL,"
+    "lost INTEGER NOT NULL,boot TEXT NOT NULL,"
     "db_device INTEGER NOT NULL,db_inode INTEGER NOT NULL,"
     "live_device INTEGER NOT NULL,live_inode INTEGER NOT NULL,"
     "gate_device INTEGER NOT NULL,gate_inode INTEGER NOT NULL)STRICT;"
@@ -3287,20 +3511,24 @@ static const char schema_tables[] =
     "CREATE TABLE session(id INTEGER PRIMARY KEY,identity TEXT NOT NULL,"
     "pid INTEGER NOT NULL,started INTEGER NOT NULL,lease INTEGER NOT NULL,"
     "slot INTEGER NOT NULL,life INTEGER NOT NULL,"
-    "event_limit INTEGER NOT NULL,seen INTEGER NOT NULL)STRICT;"
+    "carrier INTEGER NOT NULL,event_limit INTEGER NOT NULL,"
+    "seen INTEGER NOT NULL,timeout INTEGER NOT NULL,"
+    "heard INTEGER NOT NULL,password BLOB)STRICT;"
     "CREATE UNIQUE INDEX session_slot ON session(slot)WHERE slot>=0;"
+    "CREATE INDEX session_carrier ON session(carrier)WHERE carrier<>0;"
     "CREATE TABLE watch(path TEXT NOT NULL,kind INTEGER NOT NULL,"
     "session INTEGER NOT NULL,PRIMARY KEY(path,kind,session))"
     "STRICT,WITHOUT ROWID;"
     "CREATE INDEX watch_session ON watch(session);"
     "CREATE TABLE event(session INTEGER NOT NULL,seq INTEGER NOT NULL,"
     "type INTEGER NOT NULL,path TEXT NOT NULL,zxid INTEGER NOT NULL,acl TEXT,"
-    "PRIMARY KEY(session,seq))STRICT,WITHOUT ROWID;";
+    "carrier INTEGER NOT NULL,PRIMARY KEY(session,seq))STRICT,WITHOUT ROWID;"
+    "CREATE INDEX event_carrier ON event(carrier,zxid)WHERE carrier<>0;";
 
 /* The reserved nodes as a fresh server has them (semantics.md 7), and the
  * first epoch: session ids lie above every other lock byte. */
 static const char schema_rows[] =
-    "INSERT INTO meta VALUES(1,4294967296,0,'',0,0,0,0,0,0);"
+    "INSERT INTO meta VALUES(1,4294967296,0,0,'',0,0,0,0,0,0);"
     "INSERT INTO node VALUES"
     "('','',0,0,0,0,0,0,0,0,1,0,0,0,0,NULL,0,NULL,NULL),"
     "('/','zookeeper',0,0,0,0,0,0,0,0,2,0,0,0,0,NULL,0,NULL,NULL),"
@@ -3334,7 +3562,8 @@ static const char schema_views[] =
     "lease/1000000 AS lease_ms,(SELECT count(*)FROM node WHERE owner="
     "session.id AND owner<>0)AS ephemerals,(SELECT count(*)FROM watch WHERE "
     "watch.session=session.id)AS watches,(SELECT count(*)FROM event WHERE "
-    "event.session=session.id)AS events FROM session;"
+    "event.session=session.id)AS events,carrier,timeout/1000000 AS timeout_ms "
+    "FROM session;"
     "CREATE VIEW zke_watches AS SELECT path,session,CASE kind&1 WHEN 0 THEN "
     "'data' ELSE 'child' END AS type,CASE kind/2 WHEN 0 THEN 'one-shot' WHEN "
     "1 THEN 'persistent' ELSE 'recursive' END AS mode FROM watch;"
@@ -3898,12 +4127,255 @@ static bool side_write_hint(store *s, int64_t at, int64_t stamp) {
 }
 
 /* ======================================================================
+ * carrier_: what sessions share (private)
+ *
+ * A carrier has the lock, the FIFO, the poller and the timer of one session or,
+ * with light ones, of many.  This section knows which light sessions are to be
+ * looked at now (the ready list), when each of the others is (a heap), and what
+ * time it is for those that are judged by a timeout.  So a dispatch costs
+ * nothing for sessions for which there is nothing to do.
+ *
+ * List and heap are guarded by the lock's mutex, because an alarm or a discard
+ * enters them without the store's lock; a function whose name ends in _m is
+ * called with the mutex held.  The session that a carrier was made for is in
+ * neither: each dispatch looks at it.
+ *
+ * A place in the heap may be too early, never too late: what is put off is
+ * found not to be due when it is looked at, and gets its new place then.
+ * ==================================================================== */
+
+/* Does a session live by another one's lock, and share its descriptors? */
+static bool carrier_is_light(const zke *z) { return z->carrier != 0; }
+
+/* Take a session out of the ready list, if it is in it. */
+static void carrier_unready_m(zke *z) {
+  if (!z->ready_at) return;
+  *z->ready_at = z->ready_next;
+  if (z->ready_next)
+    z->ready_next->ready_at = z->ready_at;
+  else
+    z->c->ready_end = z->ready_at;
+  z->ready_at = NULL;
+}
+
+/* A light session is to be looked at: put it at the list's end. */
+static void carrier_ready(zke *z) {
+  if (!carrier_is_light(z)) return;
+  pthread_mutex_lock(&z->s->m);
+  if (!z->ready_at) {
+    z->ready_next = NULL;
+    z->ready_at = z->c->ready_end;
+    *z->ready_at = z;
+    z->c->ready_end = &z->ready_next;
+  }
+  pthread_mutex_unlock(&z->s->m);
+}
+
+/* The first of the list, which leaves it; NULL: it is empty. */
+static zke *carrier_take_ready(struct carrier *c) {
+  pthread_mutex_lock(&c->s->m);
+  zke *z = c->ready;
+  if (z) carrier_unready_m(z);
+  pthread_mutex_unlock(&c->s->m);
+  return z;
+}
+
+/* How many are in the list. */
+static size_t carrier_count_ready(struct carrier *c) {
+  size_t n = 0;
+  pthread_mutex_lock(&c->s->m);
+  for (const zke *z = c->ready; z; z = z->ready_next) n++;
+  pthread_mutex_unlock(&c->s->m);
+  return n;
+}
+
+/* ---- the heap ---- */
+
+/* Put a session at a place of the heap. */
+static void carrier_place_m(struct carrier *c, size_t at, zke *z) {
+  c->due[at] = z;
+  z->due_place = at;
+}
+
+/* Move a session, whose time was changed, to where it belongs. */
+static void carrier_sift_m(struct carrier *c, zke *z) {
+  size_t at = z->due_place;
+  while (at && c->due[(at - 1) / 2]->due_at > z->due_at) {
+    carrier_place_m(c, at, c->due[(at - 1) / 2]);
+    at = (at - 1) / 2;
+  }
+  for (size_t child; (child = 2 * at + 1) < c->due_count; at = child) {
+    if (child + 1 < c->due_count &&
+        c->due[child + 1]->due_at < c->due[child]->due_at)
+      child++;
+    if (c->due[child]->due_at >= z->due_at) break;
+    carrier_place_m(c, at, c->due[child]);
+  }
+  carrier_place_m(c, at, z);
+}
+
+/* Room in the heap for one more; false without memory. */
+static bool carrier_room(struct carrier *c) {
+  if (c->due_count < c->due_cap) return true;
+  size_t cap = c->due_cap ? c->due_cap * 2 : 16;
+  zke **due = mem_resize(&c->s->a, c->due, cap * sizeof(zke *));
+  if (!due) return false;
+  c->due = due;
+  c->due_cap = cap;
+  return true;
+}
+
+/* ---- the host's time ---- */
+
+/* The longest that a host may take from one dispatch to the next: what is
+ * beyond it is taken for a time in which the host stood still, and does not
+ * count for its kept sessions.  A host that waits looks once a tick. */
+static int64_t carrier_step(void) { return tick_plain() * 3 / 2; }
+
+/* The host's time, ns: it goes on while the host dispatches. */
+static int64_t carrier_clock(const struct carrier *c, int64_t now) {
+  int64_t passed = now - atomic_load(&c->clock_at);
+  return atomic_load(&c->clock) + base_max(base_min(passed, carrier_step()), 0);
+}
+
+/* The host dispatches: let its time go on.  In this order a zke_touch() of
+ * another thread in between finds a time that is too late, never too early: it
+ * must not shorten a timeout. */
+static void carrier_advance(struct carrier *c, int64_t now) {
+  int64_t clock = carrier_clock(c, now);
+  atomic_store(&c->clock, clock);
+  atomic_store(&c->clock_at, now);
+}
+
+/* A kept session has been heard from.  Of several threads the latest time
+ * counts, whichever is the last to write. */
+static void carrier_touch(zke *z) {
+  if (!z->timeout) return;
+  int64_t at = carrier_clock(z->c, host_now(z->s));
+  int_fast64_t was = atomic_load(&z->heard);
+  while (was < at && !atomic_compare_exchange_weak(&z->heard, &was, at)) {
+  }
+}
+
+/* How long until a kept session is over, unless it is heard from: ns; below 0:
+ * it is over. */
+static int64_t carrier_left(const zke *z, int64_t now) {
+  return atomic_load(&z->heard) + z->timeout - carrier_clock(z->c, now);
+}
+
+enum { CARRIER_RETRY_MS = 10 }; /* after a failure */
+
+/* When a session wants to be looked at for its own sake, monotonic ns. */
+static int64_t carrier_due_at(const zke *z) {
+  int64_t at = atomic_load(&z->alarm_at), now = host_now(z->s);
+  if (z->state != SESS_ALIVE) return INT64_MAX;
+  if (atomic_load(&z->owes)) at = base_min(at, z->discard_at);
+  if (z->timeout) {
+    int64_t left = carrier_left(z, now);
+    if (left < 0) left = CARRIER_RETRY_MS * ZKE_MS; /* its end failed */
+    at = base_min(at, base_later(now, base_later(left, 1)));
+  }
+  if (z->lease) {
+    int64_t due =
+        base_max(z->lease_at + tick_lease_renewal(z->lease), z->lease_retry);
+    at = base_min(at, now + base_max(due - host_boottime(z->s), 0));
+  }
+  return at;
+}
+
+enum { CARRIER_NO_PLACE = -1 };
+
+/* A light session is to be looked at at this time, or sooner. */
+static void carrier_sooner_m(zke *z, int64_t at) {
+  if (z->due_place == (size_t)CARRIER_NO_PLACE || z->due_at <= at) return;
+  z->due_at = at;
+  carrier_sift_m(z->c, z);
+}
+
+/* A light session has been looked at: find out when the next time is. */
+static void carrier_schedule(zke *z) {
+  pthread_mutex_lock(&z->s->m);
+  if (z->due_place != (size_t)CARRIER_NO_PLACE) {
+    z->due_at = carrier_due_at(z);
+    carrier_sift_m(z->c, z);
+  }
+  pthread_mutex_unlock(&z->s->m);
+}
+
+/* Serving a light session has failed: try again soon. */
+static void carrier_retry(zke *z, int64_t now) {
+  pthread_mutex_lock(&z->s->m);
+  carrier_sooner_m(z, now + CARRIER_RETRY_MS * ZKE_MS);
+  pthread_mutex_unlock(&z->s->m);
+}
+
+/* When the first light session is due, monotonic ns; 0: now. */
+static int64_t carrier_first_due(struct carrier *c) {
+  pthread_mutex_lock(&c->s->m);
+  int64_t at = c->due_count ? c->due[0]->due_at : INT64_MAX;
+  if (c->ready) at = 0;
+  pthread_mutex_unlock(&c->s->m);
+  return at;
+}
+
+/* Make all that are due ready.  Each is in the heap as due never until it was
+ * looked at. */
+static void carrier_ready_due(struct carrier *c, int64_t now) {
+  for (;;) {
+    pthread_mutex_lock(&c->s->m);
+    zke *z = c->due_count ? c->due[0] : NULL;
+    bool due = z && z->due_at <= now;
+    if (due) {
+      z->due_at = INT64_MAX;
+      carrier_sift_m(c, z);
+    }
+    pthread_mutex_unlock(&c->s->m);
+    if (!due) return;
+    carrier_ready(z);
+  }
+}
+
+/* A light session comes to its carrier, with room in the heap. */
+static void carrier_enter(zke *z) {
+  struct carrier *c = z->c;
+  c->kept += z->timeout > 0;
+  if (!carrier_is_light(z)) return;
+  pthread_mutex_lock(&z->s->m);
+  z->due_at = carrier_due_at(z);
+  carrier_place_m(c, c->due_count++, z);
+  carrier_sift_m(c, z);
+  pthread_mutex_unlock(&z->s->m);
+}
+
+/* … and leaves it.  It may be in the list still, to be told of its end. */
+static void carrier_leave(zke *z) {
+  struct carrier *c = z->c;
+  c->kept -= z->timeout > 0;
+  if (!carrier_is_light(z)) return;
+  pthread_mutex_lock(&z->s->m);
+  zke *last = c->due[--c->due_count];
+  if (last != z) {
+    carrier_place_m(c, z->due_place, last);
+    carrier_sift_m(c, last);
+  }
+  z->due_place = (size_t)CARRIER_NO_PLACE;
+  pthread_mutex_unlock(&z->s->m);
+}
+
+/* Is there a session that lives, and so somebody to do a store's duties for?
+ */
+static bool carrier_lives(const struct carrier *c) {
+  return (c->own && c->own->state == SESS_ALIVE) || c->due_count > 0;
+}
+
+/* ======================================================================
  * life_: which sessions live (private)
  *
  * Who lives?  A session's life is a lock on the byte at offset = session id of
  * one of LIFE_SHARDS files, held by an open file description of the session's
- * own.  The kernel drops it when the process is gone, however it went, so
- * nobody has to judge by a timeout (P5).
+ * own; for a light session that of its carrier, at the carrier's byte.  The
+ * kernel drops it when the process is gone, however it went, so nobody has to
+ * judge by a timeout (P5).
  *
  * A session's row has the inode of the file.  While the session lives the file
  * is open, so no other file can have that inode; one that was put in its place
@@ -3938,6 +4410,15 @@ static zke *life_find_own(const store *s, int64_t session) {
   size_t at = life_place(s, session);
   bool found = at < s->session_count && s->sessions[at]->id == session;
   return found ? s->sessions[at] : NULL;
+}
+
+/* The carrier of this store with an id, or NULL. */
+static struct carrier *life_find_carrier(const store *s, int64_t id) {
+  const zke *own = life_find_own(s, id);
+  if (own) return own->c;
+  struct carrier *c = s->carriers;
+  while (c && c->id != id) c = c->next;
+  return c;
 }
 
 /* Which of the files is for a session.  The bits are mixed because ids differ
@@ -4045,25 +4526,22 @@ enum life_state {
   LIFE_FREE,  /* it is dead */
   LIFE_LOST,  /* the file with its lock was removed: nobody can tell */
   LIFE_BLIND, /* this process has no descriptor left to look with */
+  LIFE_NONE   /* it has none: it is detached */
 };
 
-/* Is a session alive?  life is what the session's row says; 0 where the row is
- * not at hand, and then the answer is a hint.  Only a positive answer of the
- * kernel makes a session dead: any error means alive (P5). */
+/* Is a session alive, or what carries it?  life is what the session's row says;
+ * 0 where the row is not at hand, and then the answer is a hint.  Only a
+ * positive answer of the kernel makes a session dead: any error means alive
+ * (P5). */
 static enum life_state life_look(store *s, int64_t session, int64_t life) {
   void *c = s->os.context;
-  if (life_find_own(s, session)) return LIFE_HELD;
+  if (life_find_carrier(s, session)) return LIFE_HELD;
   if (s->memory) return LIFE_FREE; /* its close could not be written */
   if (!life && s->os.probe(c, s->live_fd, session) != 0) return LIFE_HELD;
   int fd = life_find(s, session, life);
   if (fd == -ENOENT) return LIFE_LOST;
   if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM) return LIFE_BLIND;
   return fd >= 0 && s->os.probe(c, fd, session) == 0 ? LIFE_FREE : LIFE_HELD;
-}
-
-/* Is the session dead?  False also where nobody can tell. */
-static bool life_is_dead(store *s, int64_t session, int64_t life) {
-  return life_look(s, session, life) == LIFE_FREE;
 }
 
 /* ======================================================================
@@ -4098,7 +4576,8 @@ static bool wake_write(const store *s, int fd, const char *byte) {
 /* Wake the thread that sleeps for this session of ours.  Never into a
  * descriptor that is the host's by now. */
 static void wake_self(zke *z) {
-  if (!health_lost_fds(z->s)) wake_write(z->s, z->wake_wfd, WAKE_EVENT);
+  carrier_ready(z);
+  if (!health_lost_fds(z->s)) wake_write(z->s, z->c->wake_wfd, WAKE_EVENT);
 }
 
 /* Wake the session's thread without the store's lock, which that thread may
@@ -4107,7 +4586,7 @@ static void wake_self(zke *z) {
 static void wake_sleeper(const zke *z) {
   const store *s = z->s;
   if (!s->readonly && (s->memory || side_fds_match(s)))
-    wake_write(s, z->wake_wfd, WAKE_EVENT);
+    wake_write(s, z->c->wake_wfd, WAKE_EVENT);
 }
 
 /* The path of a session's FIFO; NULL without memory. */
@@ -4131,13 +4610,13 @@ static int wake_open(store *s, int64_t session) {
   return fd;
 }
 
-/* Wake one session by this byte.  Writing ends are kept, the one used last
- * first, up to ZKE_WAKE_CACHE; beyond that the one that was not used for the
- * longest time is closed.  A failure means that the session is gone, or that
- * its tick must do (P7). */
+/* Wake the sessions of one carrier by this byte.  Writing ends are kept, the
+ * one used last first, up to ZKE_WAKE_CACHE; beyond that the one that was not
+ * used for the longest time is closed.  A failure means that the session is
+ * gone, or that its tick must do (P7). */
 static void wake_session(store *s, int64_t session, const char *byte) {
-  zke *own = life_find_own(s, session);
-  if (own) wake_self(own);
+  const struct carrier *own = life_find_carrier(s, session);
+  if (own && !health_lost_fds(s)) wake_write(s, own->wake_wfd, WAKE_EVENT);
   if (own || s->memory) return;
   int i = 0;
   while (i < s->wake_count && s->wake[i].session != session) i++;
@@ -4433,7 +4912,7 @@ static void line_join(store *s, line_stay *at) {
     int64_t ahead =
         rc ? place : line_any(s, place + LINE_AHEAD, LINE_LAST_PLACE);
     if (!ahead) {
-      int64_t slot[2] = {place, at->sleeper ? at->sleeper->id : 0};
+      int64_t slot[2] = {place, at->sleeper ? at->sleeper->c->id : 0};
       line_write(s, slot, 2, line_slot_at(place));
       line_write(s, &place, 1, LINE_LAST_AT);
       at->place = place;
@@ -4587,10 +5066,10 @@ static void gate_sleep(store *s, line_stay *at, int64_t ns) {
     s->os.sleep(s->os.context, base_min(ns, most));
     return;
   }
-  struct pollfd fd = {z->wake_rfd, POLLIN, 0};
+  struct pollfd fd = {z->c->wake_rfd, POLLIN, 0};
   int ms = (int)(ns / ZKE_MS);
   if (s->os.poll(s->os.context, &fd, 1, ms) <= 0) return;
-  int64_t n = s->os.read(s->os.context, z->wake_rfd, bytes, sizeof bytes);
+  int64_t n = s->os.read(s->os.context, z->c->wake_rfd, bytes, sizeof bytes);
   if (n <= 0) s->os.sleep(s->os.context, ZKE_MS); /* it is not ours any more */
   for (int64_t i = 0; i < n; i++) at->took_event |= bytes[i] != *WAKE_GATE;
 }
@@ -4705,6 +5184,13 @@ static void gate_leave(store *s) {
  * commit that the next store to open makes durable (sess_sync_log()); after it
  * only the wake-ups are missing, which the ticks make good (P7).
  *
+ * A batch is one transaction for several bodies.  While one is open on the
+ * store, txn_run() does not begin: txn_join() runs the body in the batch's
+ * transaction, as an operation with a zxid of its own, which is undone alone
+ * where it fails (a savepoint of SQLite's).  The class need not be guessed: it
+ * begins full, and the sync of its COMMIT is left out where none of its
+ * operations needed it (wal_sync()).
+ *
  * Start reading at txn_run(), then txn_commit().  Compaction, at the end, is
  * the one change that is no transaction of a body.
  * ==================================================================== */
@@ -4763,15 +5249,37 @@ static int txn_recover(store *s) {
   return rc == ZKE_OK || rc == ZKE_REPLACED ? rc : txn_not_usable(s);
 }
 
+/* The session is over for this handle: tell its watchers at the next
+ * dispatch. */
+static void txn_lose_session(zke *z, enum sess_state state) {
+  if (z->state != SESS_ALIVE) return;
+  z->state = state;
+  z->lost_notice = true;
+  wake_self(z);
+}
+
 /* The session's row is gone: somebody expired it. */
 static int txn_session_gone(zke *z) {
-  if (z->state == SESS_ALIVE) {
-    z->state = SESS_EXPIRED;
-    z->lost_notice = true;
-    wake_self(z);
-  }
+  txn_lose_session(z, SESS_EXPIRED);
   return base_fail(ZKE_SESSIONEXPIRED, "session 0x%llx has expired",
                    (unsigned long long)z->id);
+}
+
+/* Another handle has attached the session. */
+static int txn_session_moved(zke *z) {
+  txn_lose_session(z, SESS_MOVED);
+  return base_fail(ZKE_SESSIONMOVED,
+                   "session 0x%llx was attached by another handle",
+                   (unsigned long long)z->id);
+}
+
+enum { TXN_NO_ROW = -1 };
+
+/* Is the session's row still this handle's, which has this in its column
+ * `carrier`?  TXN_NO_ROW: there is none. */
+static int txn_session_stands(zke *z, int64_t carrier) {
+  if (carrier == z->carrier) return ZKE_OK;
+  return carrier == TXN_NO_ROW ? txn_session_gone(z) : txn_session_moved(z);
 }
 
 /* Free what a transaction has noted for its end. */
@@ -4797,18 +5305,20 @@ static void txn_abort(txn *t) {
   gate_leave(t->s);
 }
 
-SQL_STATEMENT(META,
-              "SELECT zxid,recursive,EXISTS(SELECT 1 FROM session WHERE id=?1) "
-              "FROM meta");
+SQL_STATEMENT(
+    META,
+    "SELECT zxid,recursive,lost,coalesce((SELECT carrier FROM session "
+    "WHERE id=?1),-1)FROM meta");
 
 /* Read the meta row, and check that the acting session still exists. */
 static int txn_read_meta(txn *t) {
-  int64_t meta[3] = {0};
+  int64_t meta[4] = {0};
   int64_t id = t->z ? t->z->id : 0;
-  int rc = sql_fetch_ints(t->s, SQL_META, id, 3, meta);
+  int rc = sql_fetch_ints(t->s, SQL_META, id, 4, meta);
+  if (rc == ZKE_OK && t->z) rc = txn_session_stands(t->z, meta[3]);
   if (rc != ZKE_OK) return rc;
-  if (t->z && !meta[2]) return txn_session_gone(t->z);
-  t->zxid = meta[0];
+  t->lost = t->lost_was = meta[2];
+  t->zxid = t->zxid_was = meta[0];
   t->recursive = t->recursive_was = meta[1];
   t->now = t->s->os.clock(t->s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
   return ZKE_OK;
@@ -4893,10 +5403,13 @@ static int txn_outcome(store *s, int sqlite_rc, const char *doing) {
   return rc;
 }
 
-/* COMMIT itself. */
-static int txn_commit_sqlite(store *s) {
+/* COMMIT itself.  It is synced where the transaction is full; one that is not
+ * may be so by a connection that would sync, as a batch's is. */
+static int txn_commit_sqlite(store *s, bool full) {
   sqlite3_stmt *st = s->statement[SQL_COMMIT->id]; /* by db_prepare_ends() */
+  s->wal_log.lazy = !full;
   int sqlite_rc = sqlite3_step(st);
+  s->wal_log.lazy = false;
   sqlite3_reset(st);
   s->index.lockless = false;
   return txn_outcome(s, sqlite_rc == SQLITE_DONE ? SQLITE_OK : sqlite_rc,
@@ -4926,15 +5439,17 @@ static void txn_note_zxid(const txn *t) {
   if (!t->s->memory) side_write_hint(t->s, SIDE_ZXID_AT, t->zxid);
 }
 
-SQL_STATEMENT(META_SET, "UPDATE meta SET zxid=?1,recursive=?2");
+SQL_STATEMENT(META_SET, "UPDATE meta SET zxid=?1,recursive=?2,lost=?3");
 
 /* Write what every transaction adds to its body's changes: the zxid, if one was
- * used, the number of recursive watches, and the trim of delivered events. */
+ * used, the numbers of recursive watches and of lost sessions, and the trim of
+ * delivered events. */
 static int txn_finish_rows(txn *t) {
   int rc = ZKE_OK;
   if (t->wake.failed || t->ended.failed) return base_nomem();
-  if (t->numbered || t->recursive != t->recursive_was)
-    rc = sql_do_ints(t->s, SQL_META_SET, 2, (int64_t[]){t->zxid, t->recursive});
+  if (t->numbered || t->recursive != t->recursive_was || t->lost != t->lost_was)
+    rc = sql_do_ints(t->s, SQL_META_SET, 3,
+                     (int64_t[]){t->zxid, t->recursive, t->lost});
   return rc == ZKE_OK ? txn_trim(t) : rc;
 }
 
@@ -4963,7 +5478,7 @@ static int txn_commit(txn *t) {
   store *s = t->s;
   int rc = txn_finish_rows(t);
   if (rc == ZKE_OK && t->full) rc = db_sync_directory(s);
-  if (rc == ZKE_OK) rc = txn_commit_sqlite(s);
+  if (rc == ZKE_OK) rc = txn_commit_sqlite(s, t->full);
   if (rc != ZKE_OK) {
     txn_abort(t);
     return rc;
@@ -5005,25 +5520,213 @@ static bool txn_wants_full(const store *s, const zke *z, enum txn_class want) {
   return false;
 }
 
+/* ---- batches ----
+ *
+ * One thread runs a batch's function, and while it does it is alone in the
+ * store.  It is in one batch at a time, of whatever store: `txn_here`. */
+
+static _Thread_local txn_batch *txn_here;
+
+/* The batch whose function this thread is in, or NULL.  A child that was forked
+ * there is in none: the transaction is its parent's. */
+static txn_batch *txn_batch_here(void) {
+  return txn_here && !fork_is_copy(txn_here->t.s) ? txn_here : NULL;
+}
+
+/* Nothing more can be done in the batch, and nothing of it stays: keep the
+ * first reason.  Returns rc. */
+static int txn_break(txn_batch *b, int rc) {
+  if (b->rc != ZKE_OK) return rc;
+  b->rc = rc;
+  base_keep(b->why);
+  return rc;
+}
+
+/* What every call in a broken batch returns, and the batch itself. */
+static int txn_say_broken(const txn_batch *b) {
+  if (b->rc != ZKE_OK) base_say_again(b->why);
+  return b->rc;
+}
+
+/* A call in the batch has failed.  A refusal is the caller's to judge, and so
+ * is a lack of memory: that operation alone was undone.  Where the file cannot
+ * be read or written, or SQLite has given the transaction up by itself, no
+ * later call may go on as if all before it stood. */
+static int txn_judge(txn_batch *b, int rc) {
+  switch (rc) {
+    case ZKE_SYSTEMERROR:
+    case ZKE_CONNECTIONLOSS:
+    case ZKE_OPERATIONTIMEOUT:
+    case ZKE_NOTADB:
+    case ZKE_CORRUPT:
+    case ZKE_FULL:
+    case ZKE_CANTOPEN:
+      return txn_break(b, rc);
+    default:
+      return sqlite3_get_autocommit(b->t.s->db) ? txn_break(b, rc) : rc;
+  }
+}
+
+/* What an operation that is undone takes back. */
+typedef struct txn_mark {
+  bool needed;
+  int64_t zxid, recursive;
+  size_t wake, ended, watches;
+} txn_mark;
+
+/* What there is to take an operation back to, before it begins. */
+static txn_mark txn_set_mark(const txn_batch *b) {
+  const txn *t = &b->t;
+  return (txn_mark){.needed = t->needed,
+                    .zxid = t->zxid,
+                    .recursive = t->recursive,
+                    .wake = t->wake.len,
+                    .ended = t->ended.len,
+                    .watches = b->watches.len};
+}
+
+SQL_STATEMENT(JOIN_END, "RELEASE operation");
+
+SQL_STATEMENT(JOIN_UNDO, "ROLLBACK TO operation");
+
+/* Take back what an operation has done that failed with rc, which is returned:
+ * rows by SQLite, the rest by the mark.  Where rows cannot be taken back, the
+ * batch is broken. */
+static int txn_undo_join(txn_batch *b, const txn_mark *to, int rc) {
+  txn *t = &b->t;
+  char cause[BASE_SENTENCE];
+  base_keep(cause);
+  t->needed = to->needed;
+  t->zxid = to->zxid;
+  t->recursive = to->recursive;
+  t->wake.len = to->wake;
+  t->ended.len = to->ended;
+  b->watches.len = to->watches;
+  t->wake.failed = t->ended.failed = b->watches.failed = false;
+  int undone = ZKE_OK;
+  if (!sqlite3_get_autocommit(t->s->db)) undone = sql_do(t->s, SQL_JOIN_UNDO);
+  if (undone == ZKE_OK && !sqlite3_get_autocommit(t->s->db))
+    undone = sql_do(t->s, SQL_JOIN_END);
+  if (undone != ZKE_OK) return txn_break(b, undone);
+  base_say_again(cause);
+  return txn_judge(b, rc);
+}
+
+SQL_STATEMENT(JOIN, "SAVEPOINT operation");
+
+/* Run a body as one operation of the batch: what a transaction of its own would
+ * begin with anew, begins anew.  The list of wake-ups must be whole before the
+ * next one: without memory for it the operation is undone. */
+static int txn_join(txn_batch *b, zke *z, txn_body body, void *arg) {
+  txn *t = &b->t;
+  txn_mark mark = txn_set_mark(b);
+  int rc = sql_do(t->s, SQL_JOIN);
+  if (rc != ZKE_OK) return txn_break(b, rc);
+  t->z = z;
+  t->now = t->s->os.clock(t->s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
+  t->numbered = false;
+  t->overflowed.len = 0;
+  rc = body(t, arg);
+  bool failed = t->wake.failed || t->ended.failed || b->watches.failed;
+  if (rc == ZKE_OK && failed) rc = base_nomem();
+  if (rc == ZKE_OK) rc = sql_do(t->s, SQL_JOIN_END);
+  if (rc != ZKE_OK) rc = txn_undo_join(b, &mark, rc);
+  base_zxid = t->zxid;
+  return rc;
+}
+
+/* A session makes its first call in the batch, of those that need the file: it
+ * has to exist.  Until the batch ends nobody can end it.  Its delivered events
+ * go as they do with any change (txn_trim()). */
+static int txn_join_session(txn_batch *b, zke *z) {
+  store *s = b->t.s;
+  int64_t meta[4] = {0};
+  if (z->joined == s->batches) return ZKE_OK;
+  int rc = sql_fetch_ints(s, SQL_META, z->id, 4, meta);
+  if (rc == ZKE_OK) rc = txn_session_stands(z, meta[3]);
+  if (rc != ZKE_OK) return rc;
+  buf_add(&b->members, &z, sizeof(zke *));
+  if (rc == ZKE_OK && b->members.failed) rc = base_nomem();
+  b->members.failed = false;
+  if (rc != ZKE_OK) return rc;
+  z->joined = s->batches;
+  b->t.z = z;
+  rc = txn_trim(&b->t);
+  return rc == ZKE_OK ? ZKE_OK : txn_break(b, rc);
+}
+
+/* Begin a batch: as txn_begin() does, with a place in the line, since nobody
+ * knows how long the function will take. */
+static int txn_begin_batch(txn_batch *b, zke *z) {
+  store *s = z->s;
+  memset(b, 0, sizeof *b);
+  b->z = z;
+  b->members.a = b->watches.a = &s->a;
+  int rc = txn_begin(&b->t, s, z, s->durability != ZKE_DURABLE_NONE, false);
+  if (rc != ZKE_OK) return rc;
+  s->batches++;
+  s->batch = txn_here = b;
+  rc = txn_join_session(b, z);
+  if (rc == ZKE_OK) return ZKE_OK;
+  s->batch = txn_here = NULL;
+  txn_abort(&b->t);
+  buf_free(&b->members);
+  return rc;
+}
+
+/* End a batch with what its function has returned: commit, or undo all of it.
+ * The class is known now.  The caller concludes what the batch has collected,
+ * and frees it. */
+static int txn_end_batch(txn_batch *b, int rc) {
+  txn *t = &b->t;
+  store *s = t->s;
+  size_t count = b->members.len / sizeof(zke *);
+  s->batch = txn_here = NULL;
+  if (b->rc != ZKE_OK) rc = txn_say_broken(b);
+  base_zxid = rc == ZKE_OK ? t->zxid : t->zxid_was;
+  if (rc != ZKE_OK) {
+    txn_abort(t);
+    return rc;
+  }
+  t->z = NULL; /* its members' events have been trimmed */
+  t->numbered = t->zxid != t->zxid_was;
+  t->full = t->full && (t->needed || s->durability == ZKE_DURABLE_ALL);
+  rc = txn_commit(t);
+  if (rc != ZKE_OK) base_zxid = 0;
+  for (size_t i = 0; i < count && rc == ZKE_OK; i++) {
+    zke *z = ((zke **)(void *)b->members.data)[i];
+    z->trimmed = z->cursor;
+  }
+  return rc;
+}
+
+/* ---- a transaction ---- */
+
 /* Run a body in a transaction until its class is right: a guess, for which z
  * is not NULL, may be corrected once, then the class only rises.  The next try
  * keeps the gate: whoever guessed wrong does not wait for a second turn.  A
  * class that is learnt is taken from the last time: too much is committed as it
- * is. */
+ * is.  For zke_zxid() a session's transaction leaves its zxid, or, where it is
+ * refused, that of the state in which it was.  In a batch all this is decided
+ * already. */
 static int txn_run(store *s, zke *z, enum txn_class want, txn_body body,
                    void *arg) {
   bool guess = s->durability == ZKE_DURABLE_BY_KIND && want == TXN_GUESS;
   bool full = txn_wants_full(s, z, want);
   txn t;
+  if (s->batch) return txn_join(s->batch, z, body, arg);
   int rc = txn_begin(&t, s, z, full, guess);
   while (rc == ZKE_OK) {
     rc = body(&t, arg);
     if (rc == ZKE_OK) {
       if (want == TXN_GUESS) z->guess_light = !full;
       if (want == TXN_LEARN) txn_learn(z, t.needed);
-      return txn_commit(&t);
+      rc = txn_commit(&t);
+      if (z && rc == ZKE_OK) base_zxid = t.zxid;
+      return rc;
     }
     if (rc != ZKE_NEEDS_FULL && rc != ZKE_NEEDS_NORMAL) {
+      if (z) base_zxid = t.zxid_was;
       txn_abort(&t);
       return rc;
     }
@@ -5188,16 +5891,18 @@ SQL_STATEMENT(EVENT_BOUNDS,
               "SELECT(SELECT min(seq)FROM event WHERE session=?1),"
               "(SELECT max(seq)FROM event WHERE session=?1),(SELECT seen "
               "FROM session WHERE id=?1),(SELECT event_limit FROM session "
-              "WHERE id=?1)");
+              "WHERE id=?1),(SELECT carrier FROM session WHERE id=?1)");
 
-/* The next number for a session's event; *overflow when too many wait.  Rows
- * that the session has seen but not trimmed yet count as waiting.  0 for a
- * session that does not exist. */
-static int watch_next_seq(txn *t, int64_t session, int64_t *seq,
-                          bool *overflow) {
-  int64_t b[4] = {0}; /* least and greatest number, last one seen, limit */
-  int rc = sql_fetch_ints(t->s, SQL_EVENT_BOUNDS, session, 4, b);
+/* The next number for a session's event, and what carries it; *overflow when
+ * too many wait.  Rows that the session has seen but not trimmed yet count as
+ * waiting.  0 for a session that does not exist. */
+static int watch_next_seq(txn *t, int64_t session, int64_t *seq, bool *overflow,
+                          int64_t *carrier) {
+  /* least and greatest number, last one seen, limit, carrier */
+  int64_t b[5] = {0};
+  int rc = sql_fetch_ints(t->s, SQL_EVENT_BOUNDS, session, 5, b);
   if (rc != ZKE_OK) return rc;
+  *carrier = b[4];
   *seq = b[3] ? base_wrap(base_max(b[1], b[2]), 1) : 0;
   int64_t waiting = base_wrap(b[1], (int64_t)(1 - (uint64_t)b[0]));
   *overflow = b[1] && waiting >= b[3];
@@ -5207,8 +5912,8 @@ static int watch_next_seq(txn *t, int64_t session, int64_t *seq,
 SQL_STATEMENT(WATCH_SPEND, "DELETE FROM watch WHERE session=?1 AND kind<2");
 
 SQL_STATEMENT(EVENT_ADD,
-              "INSERT INTO event(session,seq,type,path,zxid,acl)"
-              "VALUES(:session,:seq,:type,:path,:zxid,:acl)");
+              "INSERT INTO event(session,seq,type,path,zxid,acl,carrier)"
+              "VALUES(:session,:seq,:type,:path,:zxid,:acl,:carrier)");
 
 SQL_STATEMENT(EVENT_END, "DELETE FROM event WHERE session=?1");
 
@@ -5216,9 +5921,9 @@ SQL_STATEMENT(EVENT_END, "DELETE FROM event WHERE session=?1");
  * also spends the session's one-shots (P4). */
 static int watch_queue(txn *t, int64_t session, int type, const char *path,
                        size_t len, const char *acl) {
-  int64_t seq;
+  int64_t seq, carrier;
   bool overflow;
-  int rc = watch_next_seq(t, session, &seq, &overflow);
+  int rc = watch_next_seq(t, session, &seq, &overflow, &carrier);
   if (rc != ZKE_OK || !seq) return rc;
   if (overflow) {
     rc = sql_do_int(t->s, SQL_EVENT_END, session);
@@ -5236,7 +5941,8 @@ static int watch_queue(txn *t, int64_t session, int type, const char *path,
   sql_bind_text(st, 4, ":path", path, (int)len);
   sql_bind_int(st, 5, ":zxid", t->zxid);
   sql_bind_text(st, 6, ":acl", acl, -1);
-  buf_add_int(&t->wake, session);
+  sql_bind_int(st, 7, ":carrier", carrier);
+  buf_add_int(&t->wake, carrier ? carrier : session);
   return sql_run(t->s, st);
 }
 
@@ -5831,13 +6537,15 @@ SQL_STATEMENT(
     "UPDATE node SET acl=:acl,aversion=:aversion WHERE parent=:parent "
     "AND name=:name");
 
-/* Replace a node's ACL; NULL: the open one. */
-static int node_set_acl(txn *t, path_key k, const node *n, const char *acl) {
+/* Replace a node's ACL; NULL: the open one.  Of *n only aversion becomes what
+ * is stored. */
+static int node_set_acl(txn *t, path_key k, node *n, const char *acl) {
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_SET_ACL, &rc);
   if (!st) return rc;
+  n->aversion = base_int32((int64_t)n->aversion + 1);
   sql_bind_text(st, 1, ":acl", acl, -1);
-  sql_bind_int(st, 2, ":aversion", base_int32((int64_t)n->aversion + 1));
+  sql_bind_int(st, 2, ":aversion", n->aversion);
   sql_bind_key(st, 3, k);
   return sql_run(t->s, st);
 }
@@ -6033,7 +6741,7 @@ static int op_create(txn *t, const char *path, const zke_op *op, char **made,
   bool open = false;
   node parent;
   *made = NULL;
-  int rc = acl_encode(&t->z->who, op->acls, &acl, &open);
+  int rc = acl_encode(&t->z->who, &t->s->schemes, op->acls, &acl, &open);
   if (rc == ZKE_OK && !op_mode_is_ephemeral(op->mode)) rc = txn_need_full(t);
   /* the parent is all before the last '/', also of "/c/" */
   size_t slash = (size_t)(strrchr(path, '/') - path);
@@ -6165,32 +6873,39 @@ static int op_check(txn *t, const char *path, int version) {
   return rc;
 }
 
-/* Replace a node's ACL.  The list is judged before the node is loaded, so a
- * malformed one is refused whatever the path. */
+/* The second half of a change of an ACL: the new one, encoded, is valid. */
+static int op_set_acl_text(txn *t, const char *path, int version,
+                           const char *acl, zke_stat *stat) {
+  node n;
+  int rc = op_load(t->s, path, &n, NULL);
+  if (rc != ZKE_OK) return rc;
+  if (!op_allows(t->z, &n, ZKE_PERM_ADMIN)) {
+    rc = op_no_permission("administer", path, (int)strlen(path));
+  } else if (version != -1 && version != n.aversion) {
+    rc = op_bad_version(path, n.aversion, version);
+  } else {
+    rc = op_class(t, &n);
+    if (rc == ZKE_OK) rc = txn_number(t);
+    if (rc == ZKE_OK)
+      rc = node_set_acl(t, path_split(path, strlen(path)), &n, acl);
+    if (rc == ZKE_OK) node_stat(&n, stat);
+  }
+  node_free(&n);
+  return rc;
+}
+
+/* Replace a node's ACL; *stat is what it is afterwards.  The list is judged
+ * before the node is loaded, so a malformed one is refused whatever the path.
+ */
 static int op_set_acl(txn *t, const char *path, int version,
-                      const zke_acls *acls) {
+                      const zke_acls *acls, zke_stat *stat) {
   buf acl = {.a = &t->s->a};
   bool open = false;
-  node n;
   if (!path_check_new(path))
     return base_fail(ZKE_BADARGUMENTS, "malformed path %s", path);
-  int rc = acl_encode(&t->z->who, acls, &acl, &open);
-  if (rc == ZKE_OK) rc = op_load(t->s, path, &n, NULL);
-  if (rc == ZKE_OK) {
-    if (!op_allows(t->z, &n, ZKE_PERM_ADMIN)) {
-      rc = op_no_permission("administer", path, (int)strlen(path));
-    } else if (version != -1 && version != n.aversion) {
-      rc = op_bad_version(path, n.aversion, version);
-    } else {
-      rc = op_class(t, &n);
-      if (rc == ZKE_OK) rc = txn_number(t);
-      if (rc == ZKE_OK) {
-        rc = node_set_acl(t, path_split(path, strlen(path)), &n,
-                          open ? NULL : acl.data);
-      }
-    }
-    node_free(&n);
-  }
+  int rc = acl_encode(&t->z->who, &t->s->schemes, acls, &acl, &open);
+  if (rc == ZKE_OK)
+    rc = op_set_acl_text(t, path, version, open ? NULL : acl.data, stat);
   buf_free(&acl);
   return rc;
 }
@@ -6201,6 +6916,7 @@ typedef struct op_answer {
   char *data;
   int len;
   zke_strings *names;
+  zke_acls *acls;
   int64_t owner; /* of the node, for the death notice */
 } op_answer;
 
@@ -6208,11 +6924,31 @@ typedef struct op_answer {
 static void op_answer_free(op_answer *a) {
   mem_free(a->data);
   mem_free(a->names);
+  mem_free(a->acls);
 }
 
 /* What a read asks for.  OP_EXISTS alone needs no permission, as in ZooKeeper;
  * OP_STAT is the same for whoever may read the node. */
-enum op_wish { OP_EXISTS, OP_STAT, OP_GET, OP_CHILDREN };
+enum op_wish { OP_EXISTS, OP_STAT, OP_GET, OP_CHILDREN, OP_ACL };
+
+/* Refuse a session that may not have what a read asks for.  A node's ACL may be
+ * seen by whoever may read the node or set that list. */
+static int op_check_read(const zke *acting, enum op_wish wish, const char *path,
+                         const node *n) {
+  bool acl = wish == OP_ACL;
+  int32_t needed = acl ? ZKE_PERM_READ | ZKE_PERM_ADMIN : ZKE_PERM_READ;
+  if (wish == OP_EXISTS || op_allows(acting, n, needed)) return ZKE_OK;
+  return op_no_permission(acl ? "read the ACL of" : "read", path,
+                          (int)strlen(path));
+}
+
+/* A node's ACL as this session may see it: only whoever may administer the node
+ * sees digests, which are what a password is checked against. */
+static int op_show_acl(const zke *acting, const node *n, zke_acls **out) {
+  bool masked = !op_allows(acting, n, ZKE_PERM_ADMIN);
+  *out = acl_decode(&acting->s->a, n->acl, masked);
+  return *out ? ZKE_OK : base_nomem();
+}
 
 /* Read a node inside any transaction.  range says which children are wanted,
  * and means nothing to the other wishes.  *out is to be freed by
@@ -6224,10 +6960,10 @@ static int op_read(const zke *acting, enum op_wish wish, const char *path,
   memset(out, 0, sizeof *out);
   int rc = op_load(s, path, &n, wish == OP_GET ? &out->data : NULL);
   if (rc != ZKE_OK) return rc;
-  if (wish != OP_EXISTS && !op_allows(acting, &n, ZKE_PERM_READ))
-    rc = op_no_permission("read", path, (int)strlen(path));
+  rc = op_check_read(acting, wish, path, &n);
   if (rc == ZKE_OK && wish == OP_CHILDREN)
     rc = node_names(s, path, range, &out->names);
+  if (rc == ZKE_OK && wish == OP_ACL) rc = op_show_acl(acting, &n, &out->acls);
   node_stat(&n, &out->stat);
   out->len = (int)n.len;
   out->owner = n.owner;
@@ -6267,14 +7003,51 @@ static int op_read(const zke *acting, enum op_wish wish, const char *path,
  * Start reading at sess_begin_body() and sess_end().
  * ==================================================================== */
 
-/* Why a session ends. */
-enum sess_why { SESS_CLOSE, SESS_DEAD, SESS_LEASE, SESS_EXPIRE };
+/* Why a session ends.  A kept one whose host is dead is detached instead, and
+ * ends when its timeout is over. */
+enum sess_why {
+  SESS_CLOSE,
+  SESS_DEAD,
+  SESS_LEASE,
+  SESS_EXPIRE,
+  SESS_TIMEOUT,
+  SESS_DETACH
+};
 
 typedef struct sess_end_arg {
   int64_t session;
   enum sess_why why;
+  zke *z; /* the handle by which it is ended, or NULL */
   bool ended;
 } sess_end_arg;
+
+/* A session's row, as far as it decides about its life. */
+typedef struct sess_row {
+  int64_t id, lease, slot, life, carrier, timeout, heard;
+} sess_row;
+
+enum { SESS_COLUMNS = 7 };
+
+/* Is it kept, with nobody that has it attached? */
+static bool sess_is_detached(const sess_row *r) {
+  return r->timeout > 0 && !r->carrier;
+}
+
+/* The id whose byte is locked while the session lives, and that its FIFO has as
+ * its name. */
+static int64_t sess_carrier(const sess_row *r) {
+  return r->carrier ? r->carrier : r->id;
+}
+
+/* Is the session of a row alive?  A light one is not, whose carrier is this
+ * store's though no handle has it: its end could not be written.  Nobody is
+ * asked about a detached one. */
+static enum life_state sess_life(store *s, const sess_row *r) {
+  if (life_find_own(s, r->id)) return LIFE_HELD;
+  if (sess_is_detached(r)) return LIFE_NONE;
+  if (r->carrier && life_find_carrier(s, r->carrier)) return LIFE_FREE;
+  return life_look(s, sess_carrier(r), r->life);
+}
 
 SQL_STATEMENT(
     NODE_OWNED,
@@ -6293,32 +7066,92 @@ static int sess_remove_nodes(txn *t, int64_t session) {
   return rc;
 }
 
+/* A session is taken from a host that may live and not know: it has to hear of
+ * that.  The number in the meta row tells the hosts of light sessions to look
+ * which of theirs it is. */
+static void sess_wake_host(txn *t, const sess_row *r) {
+  if (sess_is_detached(r)) return;
+  buf_add_int(&t->wake, sess_carrier(r));
+  if (r->carrier) t->lost = base_wrap(t->lost, 1);
+}
+
+SQL_STATEMENT(SESSION_CARRIED,
+              "SELECT EXISTS(SELECT 1 FROM session WHERE carrier=?1 AND "
+              "carrier<>0)OR EXISTS(SELECT 1 FROM session WHERE id=?1)");
+
+/* A session of a dead process has gone: with the last one goes the FIFO.  A
+ * process that lives unlinks its own. */
+static int sess_forget_fifo(txn *t, const sess_row *r) {
+  int64_t any = 1, carrier = sess_carrier(r);
+  int rc = sql_fetch_ints(t->s, SQL_SESSION_CARRIED, carrier, 1, &any);
+  if (rc == ZKE_OK && !any && !life_find_carrier(t->s, carrier))
+    buf_add_int(&t->ended, carrier);
+  return rc;
+}
+
 SQL_STATEMENT(SESSION_END, "DELETE FROM session WHERE id=?1");
 
 /* Remove a session and all it owns.  Its watches go first, so that it gets no
- * event for its own end; one that may live and not know must hear of it. */
-static int sess_remove(txn *t, int64_t session, enum sess_why why) {
+ * event for its own end. */
+static int sess_remove(txn *t, const sess_row *r, enum sess_why why) {
   int rc = txn_number(t);
-  if (rc == ZKE_OK) rc = watch_end(t, session);
-  if (rc == ZKE_OK) rc = sess_remove_nodes(t, session);
-  if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_EVENT_END, session);
-  if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_SESSION_END, session);
-  if (why == SESS_LEASE || why == SESS_EXPIRE) buf_add_int(&t->wake, session);
-  buf_add_int(&t->ended, session);
+  if (rc == ZKE_OK) rc = watch_end(t, r->id);
+  if (rc == ZKE_OK) rc = sess_remove_nodes(t, r->id);
+  if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_EVENT_END, r->id);
+  if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_SESSION_END, r->id);
+  if (why == SESS_LEASE || why == SESS_EXPIRE) sess_wake_host(t, r);
+  if (rc == ZKE_OK && why == SESS_DEAD) rc = sess_forget_fifo(t, r);
+  return rc;
+}
+
+/* When a session was detached, where the process that did it does not know the
+ * host's clock: the next sweep of one that does stamps it anew. */
+#define SESS_UNSTAMPED INT64_MAX
+
+/* The time of now, as others compare it. */
+static int64_t sess_stamp(const store *s) {
+  return s->strange_clock ? SESS_UNSTAMPED : host_boottime(s);
+}
+
+SQL_STATEMENT(SESSION_DETACH,
+              "UPDATE session SET carrier=0,life=0,heard=?2 WHERE id=?1");
+
+/* Take a kept session from its host: from now on it has its whole timeout for
+ * being attached.  Its watches and events end with the attachment, its nodes
+ * stay. */
+static int sess_detach(txn *t, const sess_row *r, enum sess_why why) {
+  int64_t values[] = {r->id, sess_stamp(t->s)};
+  int rc = watch_end(t, r->id);
+  if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_EVENT_END, r->id);
+  if (rc == ZKE_OK) rc = sql_do_ints(t->s, SQL_SESSION_DETACH, 2, values);
+  if (rc == ZKE_OK && why == SESS_DEAD) rc = sess_forget_fifo(t, r);
   return rc;
 }
 
 /* Has the lease run out?  The stamp is in memory for a session of ours.  The
  * clock is read first: if this process is stopped between the two, it takes the
  * stamp for too young, never for too old (P5). */
-static bool sess_lease_over(store *s, int64_t session, int64_t lease,
-                            int64_t slot) {
-  if (lease <= 0 || slot < 0 || slot > LEASE_SLOTS_MOST) return false;
-  zke *own = life_find_own(s, session);
+static bool sess_lease_over(store *s, const sess_row *r) {
+  if (r->lease <= 0 || r->slot < 0 || r->slot > LEASE_SLOTS_MOST) return false;
+  zke *own = life_find_own(s, r->id);
   if (!own && s->strange_clock) return false;
   int64_t now = host_boottime(s);
-  int64_t at = own ? own->lease_at : side_read_hint(s, lease_slot_at(slot));
-  return at > 0 && now - at > lease; /* unknown is not over */
+  int64_t at = own ? own->lease_at : side_read_hint(s, lease_slot_at(r->slot));
+  return at > 0 && now - at > r->lease; /* unknown is not over */
+}
+
+/* Is the time of a kept session over?  While its host lives only the host
+ * judges, by its own time; when nobody has it, anybody, by the stamp of its
+ * detachment. */
+static bool sess_timeout_over(store *s, const sess_row *r) {
+  zke *own = life_find_own(s, r->id);
+  if (own) {
+    return own->timeout && own->state == SESS_ALIVE &&
+           carrier_left(own, host_now(s)) < 0;
+  }
+  if (!sess_is_detached(r) || s->strange_clock) return false;
+  int64_t now = host_boottime(s);
+  return r->heard >= 0 && r->heard < now && now - r->heard > r->timeout;
 }
 
 /* Was the gate not had, or is the handle whose call waited for it being closed?
@@ -6359,41 +7192,87 @@ static bool sess_is_put_off(store *s, int64_t session) {
 }
 
 SQL_STATEMENT(SESSION_HAS,
-              "SELECT lease,slot,life FROM session WHERE id=:session");
+              "SELECT id,lease,slot,life,carrier,timeout,heard FROM session "
+              "WHERE id=:session");
+
+/* Take the columns of a row that a statement is at. */
+static void sess_take_row(sqlite3_stmt *st, sess_row *out) {
+  int64_t column[SESS_COLUMNS];
+  _Static_assert(sizeof column == sizeof *out, "a member for each column");
+  for (int i = 0; i < SESS_COLUMNS; i++)
+    column[i] = sqlite3_column_int64(st, i);
+  memcpy(out, column, sizeof column);
+}
+
+/* Read a session's row; *found: is there one? */
+static int sess_read_row(store *s, int64_t session, sess_row *out,
+                         bool *found) {
+  int rc;
+  *found = false;
+  sqlite3_stmt *st = sql_statement(s, SQL_SESSION_HAS, &rc);
+  if (!st) return rc;
+  sql_bind_int(st, 1, ":session", session);
+  rc = sql_step(s, st, found);
+  if (rc != ZKE_OK || !*found) return rc;
+  sess_take_row(st, out);
+  sqlite3_reset(st);
+  return ZKE_OK;
+}
+
+/* What a session's row has in its column `carrier`; TXN_NO_ROW: there is no
+ * row. */
+static int sess_read_carrier(store *s, int64_t session, int64_t *carrier) {
+  sess_row row;
+  bool found;
+  int rc = sess_read_row(s, session, &row, &found);
+  *carrier = rc == ZKE_OK && found ? row.carrier : TXN_NO_ROW;
+  return rc;
+}
+
+/* Does the reason for which a session is to end hold in the state that the
+ * transaction sees?  A handle ends what its row still says is its own. */
+static bool sess_reason_holds(store *s, const sess_row *r,
+                              const sess_end_arg *end) {
+  if (end->z && end->z->carrier != r->carrier) return false;
+  switch (end->why) {
+    case SESS_DEAD:
+      return sess_life(s, r) == LIFE_FREE;
+    case SESS_LEASE:
+      return sess_lease_over(s, r);
+    case SESS_TIMEOUT:
+      return sess_timeout_over(s, r);
+    case SESS_CLOSE:
+    case SESS_EXPIRE:
+    case SESS_DETACH:
+      break;
+  }
+  return true;
+}
 
 /* The reason is looked at again inside the transaction: the first of several
  * that noticed a death has done the work when the others come. */
 static int sess_end_body(txn *t, void *arg) {
   sess_end_arg *end = arg;
-  int rc;
-  bool row;
-  sqlite3_stmt *st = sql_statement(t->s, SQL_SESSION_HAS, &rc);
-  if (!st) return rc;
-  sql_bind_int(st, 1, ":session", end->session);
-  rc = sql_step(t->s, st, &row);
-  if (rc != ZKE_OK || !row) return rc;
-  int64_t lease = sqlite3_column_int64(st, 0);
-  int64_t slot = sqlite3_column_int64(st, 1);
-  int64_t life = sqlite3_column_int64(st, 2);
-  sqlite3_reset(st);
+  sess_row row;
+  bool found;
+  int rc = sess_read_row(t->s, end->session, &row, &found);
+  if (rc != ZKE_OK || !found) return rc;
   life_forget(t->s); /* what counts is the file that is there now */
-  if (end->why == SESS_DEAD && !life_is_dead(t->s, end->session, life))
-    return ZKE_OK;
-  if (end->why == SESS_LEASE &&
-      !sess_lease_over(t->s, end->session, lease, slot)) {
-    return ZKE_OK;
-  }
+  if (!sess_reason_holds(t->s, &row, end)) return ZKE_OK;
   end->ended = true;
-  return sess_remove(t, end->session, end->why);
+  bool stays =
+      end->why == SESS_DETACH || (end->why == SESS_DEAD && row.timeout > 0);
+  return stays ? sess_detach(t, &row, end->why)
+               : sess_remove(t, &row, end->why);
 }
 
-/* End a session; *ended tells whether this call did it.  When trying, the
- * gate is not waited for. */
-static int sess_end(store *s, int64_t session, enum sess_why why, bool trying,
-                    bool *ended) {
-  static const char *const reason[] = {"closed", "dead", "lease over",
-                                       "expired"};
-  sess_end_arg end = {session, why, false};
+/* End a session, by its handle z or by anybody (NULL); *ended tells whether
+ * this call did it.  When trying, the gate is not waited for. */
+static int sess_end(store *s, int64_t session, zke *z, enum sess_why why,
+                    bool trying, bool *ended) {
+  static const char *const reason[] = {"closed",  "dead",    "lease over",
+                                       "expired", "timeout", "detached"};
+  sess_end_arg end = {.session = session, .why = why, .z = z};
   int64_t start = host_now(s);
   int rc =
       (trying ? txn_try : txn_run)(s, NULL, TXN_NORMAL, sess_end_body, &end);
@@ -6402,7 +7281,7 @@ static int sess_end(store *s, int64_t session, enum sess_why why, bool trying,
     int64_t now = host_now(s);
     sess_put_off(s, session, now, now - start);
   }
-  if (*ended && why != SESS_CLOSE) {
+  if (*ended && why != SESS_CLOSE && why != SESS_DETACH) {
     zke *own = life_find_own(s, session);
     if (own) txn_session_gone(own);
     host_log(s, ZKE_LOG_INFO, "%s: session 0x%llx ended: %s", s->name,
@@ -6411,15 +7290,9 @@ static int sess_end(store *s, int64_t session, enum sess_why why, bool trying,
   return rc;
 }
 
-/* A session's row, as sess_list() gives it. */
-typedef struct sess_row {
-  int64_t id, lease, slot, life;
-} sess_row;
-
 /* By the files that carry their lives. */
 static int sess_compare_rows(const void *a, const void *b) {
-  unsigned x = life_shard(((const sess_row *)a)->id);
-  unsigned y = life_shard(((const sess_row *)b)->id);
+  unsigned x = life_shard(sess_carrier(a)), y = life_shard(sess_carrier(b));
   return x < y ? -1 : x > y;
 }
 
@@ -6430,7 +7303,8 @@ static sess_row *sess_rows(const buf *list, size_t *count) {
 }
 
 SQL_STATEMENT(SESSION_PART,
-              "SELECT id,lease,slot,life FROM session WHERE id%:parts=:part");
+              "SELECT id,lease,slot,life,carrier,timeout,heard FROM session "
+              "WHERE id%:parts=:part");
 
 /* The session rows of one part out of so many, those together whose lives are
  * in one file; with one part all. */
@@ -6445,10 +7319,31 @@ static int sess_list(store *s, int64_t parts, int64_t part, buf *out) {
     bool more;
     rc = sql_step(s, st, &more);
     if (rc != ZKE_OK || !more) break;
-    for (int i = 0; i < 4; i++) buf_add_int(out, sqlite3_column_int64(st, i));
+    for (int i = 0; i < SESS_COLUMNS; i++)
+      buf_add_int(out, sqlite3_column_int64(st, i));
   }
   sess_row *row = sess_rows(out, &n);
   if (n > 1) qsort(row, n, sizeof *row, sess_compare_rows);
+  return rc == ZKE_OK && out->failed ? base_nomem() : rc;
+}
+
+SQL_STATEMENT(SESSION_CARRIED_BY,
+              "SELECT id FROM session WHERE carrier=?1 AND carrier<>0 UNION "
+              "ALL SELECT id FROM session WHERE id=?1 AND carrier=0 ORDER BY "
+              "1");
+
+/* The ids of the sessions that have a life, in their order: the one that it was
+ * made for, and the light ones. */
+static int sess_list_carried(store *s, int64_t carrier, buf *out) {
+  int rc;
+  bool row = true;
+  sqlite3_stmt *st = sql_statement(s, SQL_SESSION_CARRIED_BY, &rc);
+  if (!st) return rc;
+  sql_bind_int(st, 1, NULL, carrier);
+  while (rc == ZKE_OK && row) {
+    rc = sql_step(s, st, &row);
+    if (rc == ZKE_OK && row) buf_add_int(out, sqlite3_column_int64(st, 0));
+  }
   return rc == ZKE_OK && out->failed ? base_nomem() : rc;
 }
 
@@ -6480,7 +7375,7 @@ static int sess_new_epoch(txn *t, int64_t known, const buf *sessions) {
   t->numbered = true;
   const sess_row *row = sess_rows(sessions, &n);
   for (size_t i = 0; i < n && rc == ZKE_OK; i++)
-    rc = sess_remove(t, row[i].id, SESS_DEAD);
+    rc = sess_remove(t, &row[i], SESS_DEAD);
   return rc;
 }
 
@@ -6546,13 +7441,22 @@ static void sess_current_files(store *s, sess_files *now) {
   now->n[5] = (int64_t)s->gate_id.inode;
 }
 
+/* Are there any but detached ones? */
+static bool sess_any_hosted(const buf *sessions) {
+  size_t n;
+  bool any = false;
+  const sess_row *row = sess_rows(sessions, &n);
+  for (size_t i = 0; i < n && !any; i++) any = !sess_is_detached(&row[i]);
+  return any;
+}
+
 /* Is any of the sessions alive? */
 static bool sess_any_alive(store *s, const buf *sessions) {
   size_t n;
   bool alive = false;
   const sess_row *row = sess_rows(sessions, &n);
   for (size_t i = 0; i < n && !alive; i++) {
-    enum life_state life = life_look(s, row[i].id, row[i].life);
+    enum life_state life = sess_life(s, &row[i]);
     alive = life == LIFE_HELD || life == LIFE_BLIND;
   }
   life_forget(s);
@@ -6595,7 +7499,8 @@ static enum sess_past sess_compare_files(txn *t, const sess_files *was,
   sess_same_files(was, now, same_boot, &same_db, &same_side);
   if (was->n[1] == 0 && t->zxid >= known) return SESS_MADE;
   if (!same_db) return SESS_NEW_EPOCH; /* a copy: nobody lives in it */
-  if (!same_side && same_boot && sessions->len) return SESS_LOST_FILES;
+  if (!same_side && same_boot && sess_any_hosted(sessions))
+    return SESS_LOST_FILES;
   bool alive = sess_any_alive(t->s, sessions);
   if (!same_boot && !alive) return SESS_NEW_EPOCH;
   if (!same_side || known <= 0 || t->zxid < known)
@@ -6625,13 +7530,16 @@ static int sess_sync_log(store *s, int64_t zxid, int64_t known) {
   return rc;
 }
 
-SQL_STATEMENT(SESSION_ANY, "SELECT EXISTS(SELECT 1 FROM session)");
+/* Whether there is a session that some process has. */
+SQL_STATEMENT(SESSION_ANY,
+              "SELECT EXISTS(SELECT 1 FROM session WHERE timeout=0 OR "
+              "carrier<>0)");
 
 /* What the decision about the file's sessions is made of. */
 typedef struct sess_judgment {
   sess_files was, now;
   int64_t known; /* the zxid that the liveness file remembers */
-  int64_t any;   /* whether the file has sessions */
+  int64_t any;   /* whether any process has sessions in it */
   buf sessions;  /* their rows, where they have to be looked at */
   enum sess_past past;
 } sess_judgment;
@@ -6698,15 +7606,15 @@ static int sess_judge_files(txn *t) {
 /* Take the lock byte that is the session's life, through its own open file
  * description.  A byte that is taken belongs to a session of a database that
  * lay here before: leave its number out. */
-static int sess_take_life(txn *t, zke *z) {
+static int sess_take_life(txn *t, struct carrier *c) {
   store *s = t->s;
   int rc = -EAGAIN;
   for (int tries = 0; tries < 10000 && rc == -EAGAIN; tries++) {
     t->zxid += tries > 0;
-    fd_close(s, &z->live_fd);
-    rc = life_open(s, t->zxid, &z->live_fd, &z->life);
+    fd_close(s, &c->live_fd);
+    rc = life_open(s, t->zxid, &c->live_fd, &c->life);
     if (rc != ZKE_OK) return rc;
-    rc = s->os.lock(s->os.context, z->live_fd, t->zxid, ZKE_LOCK_EXCLUSIVE);
+    rc = s->os.lock(s->os.context, c->live_fd, t->zxid, ZKE_LOCK_EXCLUSIVE);
   }
   if (rc < 0) return host_fail(s, rc, "cannot lock", s->live);
   zke_file now; /* or others would look for this life elsewhere */
@@ -6719,18 +7627,18 @@ static int sess_take_life(txn *t, zke *z) {
 /* Make the session's FIFO, with a reading end and a writing end of its own:
  * so a leaving writer causes no hang-up.  Others may only write, since one
  * that reads would hide a death. */
-static int sess_make_fifo(zke *z) {
-  store *s = z->s;
-  z->fifo = wake_path(s, z->id);
-  if (!z->fifo) return base_nomem();
-  s->os.unlink(s->os.context, z->fifo); /* left by a death before COMMIT */
-  int rc = s->os.mkfifo(s->os.context, z->fifo, s->file_id.mode | 0600u);
-  if (rc < 0) return host_fail(s, rc, "cannot make", z->fifo);
+static int sess_make_fifo(struct carrier *c) {
+  store *s = c->s;
+  c->fifo = wake_path(s, c->id);
+  if (!c->fifo) return base_nomem();
+  s->os.unlink(s->os.context, c->fifo); /* left by a death before COMMIT */
+  int rc = s->os.mkfifo(s->os.context, c->fifo, s->file_id.mode | 0600u);
+  if (rc < 0) return host_fail(s, rc, "cannot make", c->fifo);
   int flags = O_NONBLOCK | O_NOFOLLOW;
-  z->wake_rfd = rc = fd_open(s, z->fifo, O_RDONLY | flags, 0);
-  if (rc >= 0) z->wake_wfd = rc = fd_open(s, z->fifo, O_WRONLY | flags, 0);
-  if (rc >= 0) rc = side_adopt(s, z->wake_rfd, s->file_id.mode & 0222u);
-  return rc < 0 ? host_fail(s, rc, "cannot open", z->fifo) : ZKE_OK;
+  c->wake_rfd = rc = fd_open(s, c->fifo, O_RDONLY | flags, 0);
+  if (rc >= 0) c->wake_wfd = rc = fd_open(s, c->fifo, O_WRONLY | flags, 0);
+  if (rc >= 0) rc = side_adopt(s, c->wake_rfd, s->file_id.mode & 0222u);
+  return rc < 0 ? host_fail(s, rc, "cannot open", c->fifo) : ZKE_OK;
 }
 
 SQL_STATEMENT(SLOT_LAST,
@@ -6758,9 +7666,9 @@ static int sess_choose_slot(txn *t, int64_t *slot) {
 
 SQL_STATEMENT(SESSION_ADD,
               "INSERT INTO session(id,identity,pid,started,lease,slot,life,"
-              "event_limit,seen)"
-              "VALUES(:id,:identity,:pid,:started,:lease,:slot,:life,"
-              ":event_limit,0)");
+              "carrier,event_limit,seen,timeout,heard,password)"
+              "VALUES(:id,:identity,:pid,:started,:lease,:slot,:life,:carrier,"
+              ":event_limit,0,:timeout,:heard,:password)");
 
 /* Add the session's row, and take a slot for its stamps if it has a lease.  The
  * stamp is written before the row can be seen: a sweep that finds the row must
@@ -6783,8 +7691,13 @@ static int sess_insert(txn *t, zke *z, const char *identity) {
   sql_bind_int(st, 4, ":started", t->now);
   sql_bind_int(st, 5, ":lease", z->lease);
   sql_bind_int(st, 6, ":slot", z->slot);
-  sql_bind_int(st, 7, ":life", z->life);
-  sql_bind_int(st, 8, ":event_limit", z->event_limit);
+  sql_bind_int(st, 7, ":life", z->c->life);
+  sql_bind_int(st, 8, ":carrier", z->carrier);
+  sql_bind_int(st, 9, ":event_limit", z->event_limit);
+  sql_bind_int(st, 10, ":timeout", z->timeout);
+  sql_bind_int(st, 11, ":heard", z->timeout ? z->lease_at : 0);
+  sql_bind_blob(st, 12, ":password", z->timeout ? z->password : NULL,
+                SESS_PASSWORD);
   return sql_run(t->s, st);
 }
 
@@ -6795,7 +7708,8 @@ typedef struct sess_begin_arg {
 } sess_begin_arg;
 
 /* The session's id is the zxid that made it: unique, and it carries the
- * epoch.  The lock is taken before the row can be seen. */
+ * epoch.  The lock is taken before the row can be seen; a light session has its
+ * carrier's. */
 static int sess_begin_body(txn *t, void *arg) {
   sess_begin_arg *b = arg;
   zke *z = b->z;
@@ -6807,81 +7721,245 @@ static int sess_begin_body(txn *t, void *arg) {
   } else {
     rc = txn_number(t);
   }
-  if (rc == ZKE_OK && !t->s->memory) rc = sess_take_life(t, z);
+  bool own = !carrier_is_light(z);
+  if (rc == ZKE_OK && own && !t->s->memory) rc = sess_take_life(t, z->c);
   if (rc != ZKE_OK) return rc;
   z->id = t->zxid;
-  if (!t->s->memory) rc = sess_make_fifo(z);
+  if (own) z->c->id = z->id;
+  if (own && !t->s->memory) rc = sess_make_fifo(z->c);
   return rc == ZKE_OK ? sess_insert(t, z, b->identity) : rc;
 }
 
+typedef struct sess_attach_arg {
+  zke *z;
+  int64_t session;
+  const unsigned char *password;
+  const char *identity;
+} sess_attach_arg;
+
+SQL_STATEMENT(SESSION_PASSWORD,
+              "SELECT password FROM session WHERE id=:session");
+
+/* Compare the password of a session that exists.  How long that takes does not
+ * tell how many of its bytes are right. */
+static int sess_check_password(store *s, const sess_attach_arg *a) {
+  int rc;
+  bool row;
+  unsigned differs = 0;
+  sqlite3_stmt *st = sql_statement(s, SQL_SESSION_PASSWORD, &rc);
+  if (!st) return rc;
+  sql_bind_int(st, 1, ":session", a->session);
+  rc = sql_step(s, st, &row);
+  if (rc != ZKE_OK || !row) return rc;
+  const unsigned char *has = sqlite3_column_blob(st, 0);
+  bool whole = has && sqlite3_column_bytes(st, 0) == SESS_PASSWORD;
+  for (int i = 0; i < SESS_PASSWORD && whole; i++)
+    differs |= (unsigned)(has[i] ^ a->password[i]);
+  if (!whole) differs = 1;
+  sqlite3_reset(st);
+  if (!differs) return ZKE_OK;
+  return base_fail(ZKE_AUTHFAILED, "session 0x%llx has another password",
+                   (unsigned long long)a->session);
+}
+
+SQL_STATEMENT(SESSION_ATTACH,
+              "UPDATE session SET identity=:identity,pid=:pid,life=:life,"
+              "carrier=:carrier,event_limit=:event_limit,seen=:seen,"
+              "timeout=:timeout WHERE id=:id");
+
+/* Make the row this handle's. */
+static int sess_write_attached(txn *t, const sess_attach_arg *a) {
+  int rc;
+  const zke *z = a->z;
+  sqlite3_stmt *st = sql_statement(t->s, SQL_SESSION_ATTACH, &rc);
+  if (!st) return rc;
+  sql_bind_text(st, 1, ":identity", a->identity, -1);
+  sql_bind_int(st, 2, ":pid", t->s->os.pid(t->s->os.context));
+  sql_bind_int(st, 3, ":life", z->c->life);
+  sql_bind_int(st, 4, ":carrier", z->carrier);
+  sql_bind_int(st, 5, ":event_limit", z->event_limit);
+  sql_bind_int(st, 6, ":seen", z->cursor);
+  sql_bind_int(st, 7, ":timeout", z->timeout);
+  sql_bind_int(st, 8, ":id", z->id);
+  return sql_run(t->s, st);
+}
+
+/* Take a kept session over, whoever has it.  Watches and events end with the
+ * attachment before; its host is told. */
+static int sess_attach_body(txn *t, void *arg) {
+  sess_attach_arg *a = arg;
+  zke *z = a->z;
+  sess_row row;
+  bool found;
+  int rc = sess_read_row(t->s, a->session, &row, &found);
+  if (rc != ZKE_OK) return rc;
+  if (!found)
+    return base_fail(ZKE_SESSIONEXPIRED, "session 0x%llx has ended",
+                     (unsigned long long)a->session);
+  int64_t b[5] = {0};
+  rc = sess_check_password(t->s, a);
+  if (rc == ZKE_OK) rc = sql_fetch_ints(t->s, SQL_EVENT_BOUNDS, row.id, 5, b);
+  if (rc != ZKE_OK) return rc;
+  z->id = row.id;
+  z->cursor = z->trimmed = base_max(b[1], b[2]); /* events go on behind it */
+  if (!z->timeout)
+    z->timeout = base_min(base_max(row.timeout, 1), ZKE_MAX_TIMEOUT * ZKE_MS);
+  memcpy(z->password, a->password, SESS_PASSWORD);
+  sess_wake_host(t, &row);
+  rc = watch_end(t, z->id);
+  if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_EVENT_END, z->id);
+  return rc == ZKE_OK ? sess_write_attached(t, a) : rc;
+}
+
+/* Attach a kept session to a prepared handle.  Where nobody knows whether the
+ * COMMIT was made, a sweep of this store sees to the row that no handle has. */
+static int sess_attach(zke *z, int64_t session, const unsigned char *password,
+                       const char *identity) {
+  sess_attach_arg a = {z, session, password, identity};
+  int rc = txn_run(z->s, NULL, TXN_NORMAL, sess_attach_body, &a);
+  if (rc == ZKE_CONNECTIONLOSS) z->s->owes_end = true;
+  return rc;
+}
+
+SQL_STATEMENT(SESSION_REARM,
+              "UPDATE session SET heard=CASE WHEN heard<?2-?1 THEN heard+?1 "
+              "ELSE ?2 END WHERE timeout>0 AND carrier=0");
+
+static int sess_rearm_body(txn *t, void *arg) {
+  int64_t now = sess_stamp(t->s);
+  int64_t by = base_max(base_min(*(int64_t *)arg, now), 0);
+  return sql_do_ints(t->s, SQL_SESSION_REARM, 2, (int64_t[]){by, now});
+}
+
+/* Let so many ns more pass, at most until now, before the detached sessions are
+ * over: a time that is not to count for them.  Those without a stamp get one,
+ * also with 0. */
+static int sess_rearm(store *s, int64_t by) {
+  return txn_run(s, NULL, TXN_NORMAL, sess_rearm_body, &by);
+}
+
 /* In memory a pipe wakes the session: nobody else can. */
-static int sess_make_pipe(zke *z) {
+static int sess_make_pipe(struct carrier *c) {
   int fds[2];
-  int rc = fd_make(z->s, FD_PIPE, NULL, 0, 0, fds);
-  if (rc < 0) return host_fail(z->s, rc, "cannot open", "a pipe");
-  z->wake_rfd = fds[0];
-  z->wake_wfd = fds[1];
+  int rc = fd_make(c->s, FD_PIPE, NULL, 0, 0, fds);
+  if (rc < 0) return host_fail(c->s, rc, "cannot open", "a pipe");
+  c->wake_rfd = fds[0];
+  c->wake_wfd = fds[1];
   return ZKE_OK;
 }
 
 /* The descriptor behind zke_fd(): a poller over FIFO, timer and notices where
  * there is one. */
-static int sess_make_poller(zke *z) {
-  store *s = z->s;
-  void *c = s->os.context;
+static int sess_make_poller(struct carrier *c) {
+  store *s = c->s;
+  void *os = s->os.context;
   int fd[2];
   int rc = fd_make(s, FD_POLLER, NULL, 0, 0, fd);
   if (rc == -ENOSYS) return ZKE_OK;
   if (rc == 0) {
-    z->poller = fd[0];
+    c->poller = fd[0];
     rc = fd_make(s, FD_TIMER, NULL, 0, 0, fd);
   }
   if (rc == 0) {
-    z->timer = fd[0];
-    rc = s->os.poller_add(c, z->poller, z->wake_rfd, 1);
+    c->timer = fd[0];
+    rc = s->os.poller_add(os, c->poller, c->wake_rfd, 1);
   }
-  if (rc == 0) rc = s->os.poller_add(c, z->poller, z->timer, 1);
+  if (rc == 0) rc = s->os.poller_add(os, c->poller, c->timer, 1);
   return rc < 0 ? host_fail(s, rc, "cannot make", "a poller") : ZKE_OK;
+}
+
+/* A kept session's password.  Who knows it gets the session, so one that
+ * anybody could guess will not do. */
+static int sess_make_password(zke *z) {
+  store *s = z->s;
+  int rc = s->os.random(s->os.context, z->password, SESS_PASSWORD);
+  return rc < 0 ? host_fail(s, rc, "cannot make", "a password") : ZKE_OK;
 }
 
 /* Begin a session on a prepared handle; on failure sess_release() undoes. */
 static int sess_begin(zke *z, const char *identity, bool first) {
   sess_begin_arg b = {z, identity, first};
-  int rc = z->s->memory ? sess_make_pipe(z) : ZKE_OK;
+  bool own = !carrier_is_light(z);
+  int rc = own && z->s->memory ? sess_make_pipe(z->c) : ZKE_OK;
+  if (rc == ZKE_OK && z->timeout) rc = sess_make_password(z);
   if (rc == ZKE_OK) rc = txn_run(z->s, NULL, TXN_NORMAL, sess_begin_body, &b);
-  return rc == ZKE_OK ? sess_make_poller(z) : rc;
+  if (rc == ZKE_CONNECTIONLOSS && !own) z->s->owes_end = true;
+  return rc == ZKE_OK && own ? sess_make_poller(z->c) : rc;
 }
 
 /* Unlink the session's FIFO, if the name still means it: a stale handle must
  * not take a newer database's. */
-static void sess_unlink_fifo(const zke *z) {
-  void *c = z->s->os.context;
+static void sess_unlink_fifo(const struct carrier *c) {
+  const store *s = c->s;
   zke_file named, ours;
-  if (!z->fifo || z->wake_rfd < 0) return;
-  if (host_stat(z->s, z->fifo, &named) == 0 &&
-      host_fstat(z->s, z->wake_rfd, &ours) == 0 &&
-      side_same_file(&named, &ours)) {
-    z->s->os.unlink(c, z->fifo);
+  if (!c->fifo || c->wake_rfd < 0) return;
+  if (host_stat(s, c->fifo, &named) == 0 &&
+      host_fstat(s, c->wake_rfd, &ours) == 0 && side_same_file(&named, &ours)) {
+    s->os.unlink(s->os.context, c->fifo);
   }
 }
 
-/* Close the session's descriptors.  The life lock is dropped by name, since a
+/* Close a carrier's descriptors.  The life lock is dropped by name, since a
  * child may share its description (zke_keepalive_fd). */
-static void sess_release(zke *z) {
-  store *s = z->s;
-  sess_unlink_fifo(z);
-  if (z->live_fd >= 0 && z->id)
-    s->os.lock(s->os.context, z->live_fd, z->id, ZKE_LOCK_NONE);
-  for (size_t i = 0; i < z->notice_count; i++) {
-    s->notices -= z->notices[i].fd >= 0;
-    fd_close(s, &z->notices[i].fd);
+static void sess_close_carrier(struct carrier *c) {
+  store *s = c->s;
+  sess_unlink_fifo(c);
+  if (c->live_fd >= 0 && c->id)
+    s->os.lock(s->os.context, c->live_fd, c->id, ZKE_LOCK_NONE);
+  for (size_t i = 0; i < c->notice_count; i++) {
+    s->notices -= c->notices[i].fd >= 0;
+    fd_close(s, &c->notices[i].fd);
   }
-  z->notice_count = 0;
-  fd_close(s, &z->poller);
-  fd_close(s, &z->timer);
-  fd_close(s, &z->wake_rfd);
-  fd_close(s, &z->wake_wfd);
-  fd_close(s, &z->live_fd);
+  c->notice_count = 0;
+  fd_close(s, &c->poller);
+  fd_close(s, &c->timer);
+  fd_close(s, &c->wake_rfd);
+  fd_close(s, &c->wake_wfd);
+  fd_close(s, &c->live_fd);
+}
+
+/* A carrier for a session that is to begin; NULL without memory. */
+static struct carrier *sess_new_carrier(store *s) {
+  struct carrier *c = mem_zero(&s->a, sizeof *c);
+  if (!c) return NULL;
+  c->s = s;
+  c->live_fd = c->wake_rfd = c->wake_wfd = c->poller = c->timer = -1;
+  c->ready_end = &c->ready;
+  atomic_init(&c->clock, 0);
+  atomic_init(&c->clock_at, host_now(s));
+  os_condition_init(&c->done);
+  return c;
+}
+
+/* Take a carrier out of the store's list of those without a handle. */
+static void sess_unlist_carrier(struct carrier *c) {
+  struct carrier **at = &c->s->carriers;
+  while (*at && *at != c) at = &(*at)->next;
+  if (*at) *at = c->next;
+}
+
+/* A handle lets go of its carrier, which stays while another has it. */
+static void sess_release(zke *z) {
+  struct carrier *c = z->c;
+  if (!c) return;
+  pthread_mutex_lock(&z->s->m);
+  carrier_unready_m(z);
+  pthread_mutex_unlock(&z->s->m);
+  z->c = NULL;
+  if (--c->users) {
+    if (c->own != z) return;
+    c->own = NULL;
+    c->next = z->s->carriers;
+    z->s->carriers = c;
+    return;
+  }
+  sess_unlist_carrier(c);
+  sess_close_carrier(c);
+  mem_free(c->fifo);
+  mem_free(c->notices);
+  mem_free(c->due);
+  pthread_cond_destroy(&c->done);
+  mem_free(c);
 }
 
 /* ======================================================================
@@ -6899,6 +7977,7 @@ typedef struct discard {
   struct discard *next;
   int64_t czxid;    /* 0: whatever the session owns there */
   bool sequential;  /* the name goes on with digits */
+  int64_t batch;    /* the number of the last batch that has removed it */
   const char *path; /* whole; an entry of the list has it in its own block */
 } discard;
 
@@ -6935,12 +8014,19 @@ static int discard_remove(txn *t, const discard *d) {
   return rc;
 }
 
+/* Has the batch that is running removed it already?  What is there now under
+ * its name was made later. */
+static bool discard_is_done(const store *s, const discard *d) {
+  return s->batch && d->batch == s->batches;
+}
+
 /* Remove what all entries of a list mean, in one transaction with one zxid; one
  * that finds nothing to remove writes nothing. */
 static int discard_body(txn *t, void *arg) {
   int rc = ZKE_OK;
-  for (const discard *d = arg; d && rc == ZKE_OK; d = d->next)
-    rc = discard_remove(t, d);
+  for (const discard *d = arg; d && rc == ZKE_OK; d = d->next) {
+    if (!discard_is_done(t->s, d)) rc = discard_remove(t, d);
+  }
   return rc;
 }
 
@@ -6960,6 +8046,7 @@ static void discard_push(zke *z, discard *d) {
   d->next = z->discards;
   z->discards = d;
   atomic_store(&z->owes, true);
+  carrier_sooner_m(z, 0);
   pthread_mutex_unlock(&z->s->m);
 }
 
@@ -6972,8 +8059,13 @@ static void discard_free(discard *d) {
 }
 
 /* The try to remove these entries has ended: forget them, or say when
- * dispatches and reads are to try again.  Returns rc. */
+ * dispatches and reads are to try again.  In a batch they are marked only, as
+ * it may still be undone: discard_end_batch().  Returns rc. */
 static int discard_conclude(zke *z, discard *first, int rc) {
+  if (rc == ZKE_OK && z->s->batch) {
+    for (discard *d = first; d; d = d->next) d->batch = z->s->batches;
+    return ZKE_OK;
+  }
   if (rc != ZKE_OK) {
     z->discard_pause = base_min(base_max(2 * z->discard_pause, ZKE_MS),
                                 DISCARD_PAUSE_MS * ZKE_MS);
@@ -6991,10 +8083,21 @@ static int discard_conclude(zke *z, discard *first, int rc) {
   return ZKE_OK;
 }
 
-/* There was no memory to note what is to go: with the session all goes. */
+/* A batch that the session was part of has ended: what it has removed is
+ * forgotten if it was committed, else it is still to be removed.  Later ones
+ * stand before them in the list. */
+static void discard_end_batch(zke *z, int rc) {
+  discard *d = discard_first(z);
+  while (d && d->batch != z->s->batches) d = d->next;
+  if (d) discard_conclude(z, d, rc);
+}
+
+/* There was no memory to note what is to go: with the session all goes, which
+ * is no part of a batch. */
 static int discard_session(zke *z) {
   bool ended;
-  int rc = sess_end(z->s, z->id, SESS_EXPIRE, false, &ended);
+  if (z->s->batch) return base_nomem();
+  int rc = sess_end(z->s, z->id, z, SESS_EXPIRE, false, &ended);
   return rc == ZKE_OK ? txn_session_gone(z) : rc;
 }
 
@@ -7002,6 +8105,7 @@ static int discard_session(zke *z) {
 static int discard_all(zke *z) {
   discard *first = discard_first(z);
   int rc = ZKE_OK;
+  if (first && discard_is_done(z->s, first)) return ZKE_OK; /* so are all */
   if (atomic_load(&z->doomed))
     rc = discard_session(z);
   else if (first)
@@ -7070,6 +8174,8 @@ enum { SWEEP_FEW = 64, SWEEP_REMOVAL_MS = 20 };
 typedef struct sweep {
   int rc;    /* its first failure */
   bool over; /* no use to go on: the gate is busy, or this store cannot write */
+  bool all;  /* it looks at all sessions, not at a part of them */
+  int64_t idle; /* ns before it in which nobody swept who should have */
 } sweep;
 
 /* What a step of a sweep gives: the first failure counts and is told, later
@@ -7086,26 +8192,42 @@ static void sweep_note_step(store *s, sweep *w, int rc) {
 SQL_STATEMENT(SESSION_FEW,
               "SELECT count(*)<=?1 FROM(SELECT 1 FROM session LIMIT ?1+1)");
 
-/* Reap the dead, end overdue leases.  Where sessions are many they are looked
- * at in parts, a part a sweep, unless the last sweep is too long ago. */
-static void sweep_sessions(store *s, bool all, sweep *w) {
+/* Is there a detached session that needs another stamp: each after a time in
+ * which nobody swept, else one that has none? */
+static bool sweep_must_stamp(const store *s, const sweep *w,
+                             const sess_row *row, size_t count) {
+  bool must = false;
+  for (size_t i = 0; i < count && !must && !s->strange_clock; i++) {
+    must = sess_is_detached(&row[i]) &&
+           (w->idle || row[i].heard == SESS_UNSTAMPED);
+  }
+  return must;
+}
+
+/* Reap the dead, end overdue leases and timeouts.  Where sessions are many they
+ * are looked at in parts, a part a sweep, unless the last sweep is too long
+ * ago. */
+static void sweep_sessions(store *s, sweep *w) {
   buf sessions = {.a = &s->a};
   int64_t few = 1, parts = ZKE_TICK_MS / ZKE_DUTY_TICK_MS;
   size_t n = 0;
   bool ended;
   int rc = sql_fetch_ints(s, SQL_SESSION_FEW, SWEEP_FEW, 1, &few);
-  if (all || few) parts = 1;
+  if (w->all || few) parts = 1;
   if (rc == ZKE_OK) rc = sess_list(s, parts, s->sweeps % parts, &sessions);
   const sess_row *row = rc == ZKE_OK ? sess_rows(&sessions, &n) : NULL;
+  if (sweep_must_stamp(s, w, row, n)) rc = sess_rearm(s, w->idle);
   sweep_note_step(s, w, rc);
   for (size_t i = 0; i < n && !w->over; i++) {
     if (sess_is_put_off(s, row[i].id)) continue;
     rc = ZKE_OK;
-    enum life_state life = life_look(s, row[i].id, row[i].life);
+    enum life_state life = sess_life(s, &row[i]);
     if (life == LIFE_FREE)
-      rc = sess_end(s, row[i].id, SESS_DEAD, false, &ended);
-    else if (sess_lease_over(s, row[i].id, row[i].lease, row[i].slot))
-      rc = sess_end(s, row[i].id, SESS_LEASE, false, &ended);
+      rc = sess_end(s, row[i].id, NULL, SESS_DEAD, false, &ended);
+    else if (sess_lease_over(s, &row[i]))
+      rc = sess_end(s, row[i].id, NULL, SESS_LEASE, false, &ended);
+    else if (life == LIFE_NONE && sess_timeout_over(s, &row[i]))
+      rc = sess_end(s, row[i].id, NULL, SESS_TIMEOUT, false, &ended);
     else if (life == LIFE_BLIND)
       rc = base_fail(ZKE_SYSTEMERROR, "%s: no descriptor to look who lives",
                      s->name);
@@ -7175,11 +8297,11 @@ static int sweep_nodes(store *s, int kind, int64_t until) {
 
 /* One sweep, of all sessions or of one part of them; what is busy beyond
  * the deadline is left for the next. */
-static int sweep_run(store *s, bool all) {
-  sweep w = {ZKE_OK, false};
+static int sweep_run(store *s, bool all, int64_t idle) {
+  sweep w = {.all = all || idle, .idle = idle};
   sweep_note_step(s, &w, db_end(s));
   if (w.rc != ZKE_OK) return w.rc;
-  sweep_sessions(s, all, &w);
+  sweep_sessions(s, &w);
   int64_t until = host_now(s) + SWEEP_REMOVAL_MS * ZKE_MS;
   if (!w.over) sweep_note_step(s, &w, sweep_nodes(s, NODE_CONTAINER, until));
   if (!w.over) sweep_note_step(s, &w, sweep_nodes(s, NODE_TTL, until));
@@ -7196,8 +8318,9 @@ static int sweep_overdue(store *s, bool *found) {
   int rc = sess_list(s, 1, 0, &sessions);
   const sess_row *row = sess_rows(&sessions, &n);
   for (size_t i = 0; rc == ZKE_OK && i < n && !*found; i++)
-    *found = life_is_dead(s, row[i].id, row[i].life) ||
-             sess_lease_over(s, row[i].id, row[i].lease, row[i].slot);
+    *found = sess_life(s, &row[i]) == LIFE_FREE ||
+             sess_lease_over(s, &row[i]) ||
+             (sess_is_detached(&row[i]) && sess_timeout_over(s, &row[i]));
   life_forget(s);
   buf_free(&sessions);
   for (int i = 0; rc == ZKE_OK && i < 2 && !*found; i++) {
@@ -7246,6 +8369,22 @@ static void sweep_yield(store *s) {
   s->duty = false;
 }
 
+/* How long nobody has swept who should have, before a sweep that begins now, in
+ * ns: all processes were stopped, or had ended, or the host was suspended.
+ * INT64_MAX: it is not known.  That time does not count for the timeouts of
+ * detached sessions. */
+static int64_t sweep_idle(const store *s, int64_t now, int64_t before) {
+  int64_t at = host_boottime(s);
+  if (s->strange_clock) return 0;   /* it does not judge them */
+  if (before <= 0 || before > at) { /* this store's own sweeps must do */
+    if (!s->swept_at) return s->memory ? 0 : INT64_MAX;
+    at = now;
+    before = s->swept_at;
+  }
+  int64_t idle = at - before - tick_plain();
+  return idle > tick_duty() ? idle : 0;
+}
+
 /* Sweep, and wait for the gate so many ns at most.  Meanwhile the note tells
  * others not to.  Where the gate was busy the note is again that of the sweep
  * before, so that the next process that looks tries, too; this one keeps the
@@ -7255,12 +8394,15 @@ static void sweep_yield(store *s) {
 static void sweep_now(store *s, int64_t patience) {
   int64_t now = host_now(s), deadline = s->deadline;
   int64_t before = s->memory ? 0 : side_read_hint(s, SIDE_SWEEP_AT);
+  int64_t idle = sweep_idle(s, now, before);
   if (!s->memory) sweep_note(s);
   s->deadline = patience ? base_min(deadline, base_later(now, patience)) : 0;
-  int rc =
-      sweep_run(s, !s->swept_at || now - s->swept_at > tick_round_missed());
+  bool all =
+      !s->swept_at || s->owes_end || now - s->swept_at > tick_round_missed();
+  int rc = sweep_run(s, all, idle);
   s->deadline = deadline;
   if (rc == ZKE_OK) {
+    s->owes_end = sess_is_put_off(s, 0);
     s->swept_at = now;
     s->sweeps++;
   }
@@ -7277,7 +8419,7 @@ static void sweep_now(store *s, int64_t patience) {
  * most. */
 static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
   bool alone = s->duty || s->memory || s->readonly;
-  int64_t age = alone ? INT64_MAX : sweep_age(s);
+  int64_t age = alone || s->owes_end ? INT64_MAX : sweep_age(s);
   if (age < tick_duty_late()) return;
   sweep_verify_files(s);
   if (health_is_replaced(s) || s->readonly) return;
@@ -7315,6 +8457,9 @@ static int64_t sweep_next_tick(store *s, int64_t now, bool sweeps) {
  *     newer registration.
  *   - Rows and watchers agree after each call: memory is got inside the
  *     transaction, and watcher_conclude() links it only after COMMIT.
+ *   - A watcher that was set too late (zke_set_watch()) is in both lists like
+ *     any other, but has no row and hears nothing but the one event that it is
+ *     owed.
  *   - A spot without watchers, and a pair without, does not exist.
  *   - kinds[] of a spot counts its watchers by the rows that they need, so that
  *     the last of them takes the row with it.
@@ -7330,14 +8475,24 @@ typedef struct watcher {
   int mode;        /* WATCH_… */
   unsigned tables; /* 1 << WATCH_TABLE_… */
   int64_t zxid;
-  int64_t owner; /* whose death it waits for, or 0 */
+  int64_t owner;               /* the carrier whose death it waits for */
+  struct watcher_fired *fired; /* the event that it is owed; NULL: armed */
 } watcher;
+
+/* The event of a watcher whose node had changed before it was set; the zxid is
+ * the watcher's. */
+typedef struct watcher_fired {
+  struct watcher_fired *prev, *next; /* of the session */
+  watcher *w;
+  int type;
+} watcher_fired;
 
 /* All watchers of one path. */
 typedef struct watcher_spot {
   watcher_item item;
   watcher *first, *last;
   size_t count, kinds[6]; /* watchers; of each watch_kind() */
+  size_t pending;         /* registrations that point here */
   int64_t since[6];       /* by watch_kind(): the zxid at which its row was
                              made */
   char path[];
@@ -7349,7 +8504,7 @@ typedef struct watcher_pair {
   zke_watch_fn fn;
   void *context;
   watcher *newest;
-  size_t count;
+  size_t count, pending;
   uint64_t listed; /* the last collection of calls that it is in */
 } watcher_pair;
 
@@ -7439,9 +8594,10 @@ static watcher_spot *watcher_need_spot(zke *z, const char *path) {
   return spot;
 }
 
-/* Forget a spot that has no watchers. */
+/* Forget a spot that has no watchers, and is to get none. */
 static void watcher_drop_spot(zke *z, watcher_spot *spot) {
-  if (spot && !spot->first) watcher_free_item(&z->spots, &spot->item);
+  if (spot && !spot->first && !spot->pending)
+    watcher_free_item(&z->spots, &spot->item);
 }
 
 /* Two multiplications: functions and contexts are addresses, whose low bits
@@ -7477,9 +8633,10 @@ static watcher_pair *watcher_need_pair(zke *z, zke_watch_fn fn, void *context) {
   return pair;
 }
 
-/* Forget a pair that has no watchers. */
+/* Forget a pair that has no watchers, and is to get none. */
 static void watcher_drop_pair(zke *z, watcher_pair *pair) {
-  if (pair && !pair->newest) watcher_free_item(&z->pairs, &pair->item);
+  if (pair && !pair->newest && !pair->pending)
+    watcher_free_item(&z->pairs, &pair->item);
 }
 
 /* The watchers of a pair at a spot (pair NULL: of all pairs), the newest first:
@@ -7497,19 +8654,44 @@ static watcher *watcher_older(const watcher_spot *spot,
 
 /* Count a watcher in the notice of its owner's death, or out of it. */
 static void watcher_count_notice(zke *z, int64_t owner, int by) {
-  for (size_t i = 0; owner && i < z->notice_count; i++) {
-    if (z->notices[i].owner == owner) z->notices[i].refs += by;
+  struct carrier *c = z->c;
+  for (size_t i = 0; owner && i < c->notice_count; i++) {
+    if (c->notices[i].owner == owner) c->notices[i].refs += by;
   }
 }
 
 /* Count a watcher in its spot and in the session, or (by -1) out of them; with
  * the tables and the mode that it has. */
 static void watcher_count_kinds(zke *z, const watcher *w, int by) {
+  if (w->fired) return; /* it needs no row */
   for (int table = 0; table < 2; table++) {
     if (w->tables & 1u << table)
       w->spot->kinds[watch_kind(w->mode, table)] += (size_t)by;
   }
   if (w->mode == WATCH_RECURSIVE) z->recursive_count += (size_t)by;
+}
+
+/* Append the event that a watcher is owed. */
+static void watcher_link_fired(zke *z, watcher_fired *f) {
+  f->prev = z->fired_last;
+  if (f->prev)
+    f->prev->next = f;
+  else
+    z->fired = f;
+  z->fired_last = f;
+}
+
+/* Take the event out that a watcher is owed, and free it. */
+static void watcher_drop_fired(zke *z, watcher_fired *f) {
+  if (f->prev)
+    f->prev->next = f->next;
+  else
+    z->fired = f->next;
+  if (f->next)
+    f->next->prev = f->prev;
+  else
+    z->fired_last = f->prev;
+  mem_free(f);
 }
 
 /* Append a watcher that was made before the COMMIT that makes it count. */
@@ -7528,8 +8710,10 @@ static void watcher_link(zke *z, watcher *w) {
   pair->newest = w;
   pair->count++;
   z->watcher_count++;
+  z->c->watcher_count++;
   watcher_count_kinds(z, w, 1);
   watcher_count_notice(z, w->owner, 1);
+  if (w->fired) watcher_link_fired(z, w->fired);
 }
 
 /* Take a watcher out of its spot's list, oldest first. */
@@ -7564,6 +8748,8 @@ static void watcher_remove(zke *z, watcher *w) {
   watcher_leave_spot(w->spot, w);
   watcher_leave_pair(pair, w);
   z->watcher_count--;
+  if (w->fired) watcher_drop_fired(z, w->fired);
+  z->c->watcher_count--;
   mem_free(w);
   watcher_drop_pair(z, pair);
 }
@@ -7587,7 +8773,7 @@ static bool watcher_is_armed(const watcher_spot *spot, const watcher *w) {
  * ones. */
 static watcher *watcher_same(const watcher *like) {
   watcher *w = watcher_older(like->spot, like->pair, NULL);
-  while (w && (w->mode != like->mode || w->tables != like->tables))
+  while (w && (w->fired || w->mode != like->mode || w->tables != like->tables))
     w = watcher_older(like->spot, like->pair, w);
   return w && watcher_is_armed(like->spot, w) ? w : NULL;
 }
@@ -7609,9 +8795,10 @@ static void watcher_list(zke *z, watcher_pair *pair, buf *calls) {
 }
 
 /* Does an event, on the watcher's path itself or below it, speak to the
- * watcher?  Not if the watcher was registered after the change. */
+ * watcher?  Not if the watcher was registered after the change, or waits for
+ * nothing any more. */
 static bool watcher_hears(const watcher *w, const wait_event *e, bool below) {
-  if (w->zxid >= e->zxid) return false;
+  if (w->fired || w->zxid >= e->zxid) return false;
   for (int table = 0; table < 2; table++) {
     if ((w->tables & 1u << table) &&
         watch_matches(w->mode, table, e->type, below)) {
@@ -7703,13 +8890,30 @@ static void watcher_free(zke *z) {
 }
 
 /* A registration in the making: rows and memory before COMMIT, the link after
- * it. */
+ * it.  In a batch several may wait for that at once, for one spot or pair. */
 typedef struct watcher_pending {
   watcher_spot *spot;
   watcher_pair *pair;
   watcher *w;
   unsigned fresh; /* tables whose row was not there before */
 } watcher_pending;
+
+/* Get the memory for a watcher; inside the transaction. */
+static int watcher_make(txn *t, const char *path, int mode, unsigned tables,
+                        zke_watch_fn fn, void *context, watcher_pending *out) {
+  out->spot = watcher_need_spot(t->z, path);
+  if (out->spot) out->spot->pending++;
+  out->pair = watcher_need_pair(t->z, fn, context);
+  if (out->pair) out->pair->pending++;
+  out->w = mem_zero(&t->s->a, sizeof *out->w);
+  if (!out->spot || !out->pair || !out->w) return base_nomem();
+  *out->w = (watcher){.spot = out->spot,
+                      .pair = out->pair,
+                      .mode = mode,
+                      .tables = tables,
+                      .zxid = t->zxid};
+  return ZKE_OK;
+}
 
 /* Inside the transaction: write the rows and get the memory. */
 static int watcher_prepare(txn *t, const char *path, int mode, unsigned tables,
@@ -7721,15 +8925,21 @@ static int watcher_prepare(txn *t, const char *path, int mode, unsigned tables,
     if (rc != ZKE_OK) return rc;
     if (sqlite3_changes(t->s->db) > 0) out->fresh |= 1u << table;
   }
-  out->spot = watcher_need_spot(t->z, path);
-  out->pair = watcher_need_pair(t->z, fn, context);
-  out->w = mem_zero(&t->s->a, sizeof *out->w);
-  if (!out->spot || !out->pair || !out->w) return base_nomem();
-  *out->w = (watcher){.spot = out->spot,
-                      .pair = out->pair,
-                      .mode = mode,
-                      .tables = tables,
-                      .zxid = t->zxid};
+  return watcher_make(t, path, mode, tables, fn, context, out);
+}
+
+/* The same for a one-shot watcher whose node has changed already: it gets no
+ * row, and an event of this type, of the state that the transaction sees. */
+static int watcher_prepare_fired(txn *t, const char *path, unsigned tables,
+                                 zke_watch_fn fn, void *context, int type,
+                                 watcher_pending *out) {
+  int rc = watcher_make(t, path, WATCH_ONE_SHOT, tables, fn, context, out);
+  if (rc != ZKE_OK) return rc;
+  watcher_fired *f = mem_zero(&t->s->a, sizeof *f);
+  if (!f) return base_nomem();
+  f->w = out->w;
+  f->type = type;
+  out->w->fired = f;
   return ZKE_OK;
 }
 
@@ -7743,15 +8953,19 @@ static void watcher_conclude(zke *z, watcher_pending *entry, bool committed) {
     if (entry->fresh & 1u << table)
       spot->since[watch_kind(w->mode, table)] = w->zxid;
   }
-  watcher *same = committed ? watcher_same(w) : NULL;
+  watcher *same = committed && !w->fired ? watcher_same(w) : NULL;
   if (same && !same->owner) {
     same->owner = w->owner;
     watcher_count_notice(z, w->owner, 1);
   }
-  if (committed && !same)
+  if (committed && !same) {
     watcher_link(z, w);
-  else
+  } else {
+    if (w) mem_free(w->fired);
     mem_free(w);
+  }
+  if (spot) spot->pending--;
+  if (entry->pair) entry->pair->pending--;
   watcher_drop_pair(z, entry->pair);
   watcher_drop_spot(z, spot);
 }
@@ -7785,7 +8999,7 @@ static unsigned watcher_unneeded(const watcher_spot *spot, unsigned tables,
   unsigned rows = 0;
   const watcher *w = watcher_older(spot, pair, NULL);
   for (; w; w = watcher_older(spot, pair, w)) {
-    for (int table = 0; table < 2; table++) {
+    for (int table = 0; table < 2 && !w->fired; table++) {
       if (w->tables & tables & 1u << table) gone[watch_kind(w->mode, table)]++;
     }
   }
@@ -7888,6 +9102,7 @@ static void alarm_move(zke *z, alarm_call *a, int64_t at) {
     *link = a;
   }
   atomic_store(&z->alarm_at, z->alarm_first ? z->alarm_first->at : INT64_MAX);
+  carrier_sooner_m(z, atomic_load(&z->alarm_at));
 }
 
 /* Set the alarm of a pair.  *sooner: it is earlier than all others, and than
@@ -7965,10 +9180,15 @@ static void alarm_free(zke *z) {
 /* ======================================================================
  * wait_: descriptor, deadlines, dispatch (private)
  *
- * One thread at a time has a session's dispatcher role.  It takes notices of
- * death, ticks, reads events from the file into a queue and calls watchers
- * with no lock held.  Other threads that wait for the session sleep until that
- * thread has called a watcher (a turn), or take the role over from it.
+ * One thread at a time has the dispatcher role of a carrier, and dispatches all
+ * of its sessions.  It takes notices of death, ticks, reads events from the
+ * file into a queue and calls watchers with no lock held.  Other threads that
+ * wait for one of the sessions sleep until that thread has called a watcher of
+ * it (a turn), or take the role over from it.
+ *
+ * Of light sessions those are looked at that have events since the last look,
+ * which one statement tells (wait_find_events), those that are due, and those
+ * that something was noted for (carrier_ready).
  *
  * A session that sleeps is woken in three ways: by a byte in its FIFO, which
  * whoever queues an event for it writes; by an owner's FIFO that hangs up, as
@@ -7983,7 +9203,8 @@ static void alarm_free(zke *z) {
  * dispatch again but not close. */
 typedef struct wait_frame {
   struct wait_frame *outer;
-  const zke *z;
+  zke *z;
+  bool served; /* dispatched for another's call: counted as a call of its own */
 } wait_frame;
 
 static _Thread_local wait_frame *wait_frames;
@@ -7995,12 +9216,20 @@ static bool wait_is_inside(const zke *z) {
   return f != NULL;
 }
 
+/* Does this thread have the role of the carrier? */
+static bool wait_leads(const struct carrier *c) {
+  const wait_frame *f = wait_frames;
+  while (f && f->z->c != c) f = f->outer;
+  return f != NULL;
+}
+
 /* Take the role unless another thread has it. */
 static bool wait_lead(zke *z, wait_frame *frame) {
-  if (z->dispatching && !wait_is_inside(z)) return false;
-  z->dispatching = true;
+  if (z->c->dispatching && !wait_leads(z->c)) return false;
+  z->c->dispatching = true;
   frame->outer = wait_frames;
   frame->z = z;
+  frame->served = false;
   wait_frames = frame;
   return true;
 }
@@ -8009,62 +9238,64 @@ static bool wait_lead(zke *z, wait_frame *frame) {
 static void wait_follow(zke *z, const wait_frame *frame) {
   wait_frames = frame->outer;
   if (fork_is_copy(z->s)) return;
-  if (!wait_is_inside(z)) z->dispatching = false;
-  lock_signal(z->s, &z->done);
+  if (!wait_leads(z->c)) z->c->dispatching = false;
+  lock_signal(z->s, &z->c->done);
 }
 
 /* ---- notices of death ---- */
 
 /* Close a notice's descriptor; the notice stays, to be probed. */
-static void wait_close_notice(zke *z, wait_notice *n) {
+static void wait_close_notice(struct carrier *c, wait_notice *n) {
   if (n->fd < 0) return;
-  if (z->poller >= 0)
-    z->s->os.poller_remove(z->s->os.context, z->poller, n->fd);
-  fd_close(z->s, &n->fd);
-  z->s->notices--;
+  if (c->poller >= 0)
+    c->s->os.poller_remove(c->s->os.context, c->poller, n->fd);
+  fd_close(c->s, &n->fd);
+  c->s->notices--;
 }
 
 /* Forget a notice of death.  The last one takes its place, so a loop that drops
  * goes backwards. */
-static void wait_drop_notice(zke *z, size_t i) {
-  wait_close_notice(z, &z->notices[i]);
-  z->notices[i] = z->notices[--z->notice_count];
+static void wait_drop_notice(struct carrier *c, size_t i) {
+  wait_close_notice(c, &c->notices[i]);
+  c->notices[i] = c->notices[--c->notice_count];
 }
 
 /* Room for one more notice; without memory the sweep must do. */
-static wait_notice *wait_new_notice(zke *z) {
-  if (z->notice_count == z->notice_cap) {
-    size_t cap = z->notice_cap ? z->notice_cap * 2 : 4;
-    wait_notice *at = mem_resize(&z->s->a, z->notices, cap * sizeof *at);
+static wait_notice *wait_new_notice(struct carrier *c) {
+  if (c->notice_count == c->notice_cap) {
+    size_t cap = c->notice_cap ? c->notice_cap * 2 : 4;
+    wait_notice *at = mem_resize(&c->s->a, c->notices, cap * sizeof *at);
     if (!at) return NULL;
-    z->notices = at;
-    z->notice_cap = cap;
+    c->notices = at;
+    c->notice_cap = cap;
   }
-  return &z->notices[z->notice_count++];
+  return &c->notices[c->notice_count++];
 }
 
 /* Is there a notice of this owner already? */
-static bool wait_has_notice(const zke *z, int64_t owner) {
-  for (size_t i = 0; i < z->notice_count; i++) {
-    if (z->notices[i].owner == owner) return true;
+static bool wait_has_notice(const struct carrier *c, int64_t owner) {
+  for (size_t i = 0; i < c->notice_count; i++) {
+    if (c->notices[i].owner == owner) return true;
   }
   return false;
 }
 
-/* Have the kernel tell of the owner's death: a writing end of its FIFO reports
- * an error when its reader is gone (P6).  Called after the watch is in the
- * file; an owner that has died before is probed at the next dispatch.  False:
- * there is no such notice; where there should be, the sweep must do, as it must
- * where this store has as many as it may. */
+/* Have the kernel tell of the death of an owner, which is named by its carrier:
+ * a writing end of the FIFO reports an error when its reader is gone (P6).
+ * Called after the watch is in the file; an owner that has died before is
+ * probed at the next dispatch.  False: there is no such notice; where there
+ * should be, the sweep must do, as it must where this store has as many as it
+ * may. */
 static bool wait_watch_owner(zke *z, int64_t owner) {
   store *s = z->s;
-  if (s->memory || life_find_own(s, owner)) return false;
-  if (wait_has_notice(z, owner)) return true;
+  struct carrier *c = z->c;
+  if (s->memory || life_find_carrier(s, owner)) return false;
+  if (wait_has_notice(c, owner)) return true;
   if (s->notices >= s->notice_limit) return false;
   int fd = wake_open(s, owner);
   bool gone = fd == -ENXIO || fd == -ENOENT;
   if (fd < 0 && !gone) return false;
-  wait_notice *n = wait_new_notice(z);
+  wait_notice *n = wait_new_notice(c);
   if (!n) {
     fd_close(s, &fd);
     return false;
@@ -8074,10 +9305,24 @@ static bool wait_watch_owner(zke *z, int64_t owner) {
     n->fd = fd;
     n->probe_at = INT64_MAX; /* until the kernel tells */
     s->notices++;
-    if (z->poller >= 0) s->os.poller_add(s->os.context, z->poller, fd, 0);
+    if (c->poller >= 0) s->os.poller_add(s->os.context, c->poller, fd, 0);
   }
-  if (gone || z->poller < 0) wake_self(z);
+  if (gone || c->poller < 0) wake_self(z);
   return true;
+}
+
+/* End the sessions of a carrier whose process is dead, or detach the kept ones,
+ * without waiting for the gate. */
+static int wait_end_carried(store *s, int64_t carrier) {
+  buf sessions = {.a = &s->a};
+  size_t n;
+  bool ended;
+  int rc = sess_list_carried(s, carrier, &sessions);
+  const int64_t *session = buf_ints(&sessions, &n);
+  for (size_t i = 0; i < n && rc == ZKE_OK; i++)
+    rc = sess_end(s, session[i], NULL, SESS_DEAD, true, &ended);
+  buf_free(&sessions);
+  return rc;
 }
 
 enum { WAIT_BUSY_MS = 16 }; /* between two tries for the gate, at most */
@@ -8086,13 +9331,13 @@ enum { WAIT_BUSY_MS = 16 }; /* between two tries for the gate, at most */
  * if not yet (the kernel releases files one by one) look again, later and
  * later; where only the gate was busy, soon, but less often the longer that
  * lasts: its holder may be stopped.  True: the notice has done its work. */
-static bool wait_probe_owner(zke *z, wait_notice *n, int64_t now) {
-  bool ended, busy = false;
-  enum life_state life = life_look(z->s, n->owner, 0);
-  life_forget(z->s);
+static bool wait_probe_owner(store *s, wait_notice *n, int64_t now) {
+  bool busy = false;
+  enum life_state life = life_look(s, n->owner, 0);
+  life_forget(s);
   bool dead = life == LIFE_FREE || life == LIFE_LOST;
-  if (dead && !sess_is_put_off(z->s, n->owner)) {
-    int rc = sess_end(z->s, n->owner, SESS_DEAD, true, &ended);
+  if (dead && !sess_is_put_off(s, n->owner)) {
+    int rc = wait_end_carried(s, n->owner);
     if (rc == ZKE_OK) return true;
     busy = sess_is_delayed(rc);
   }
@@ -8105,108 +9350,135 @@ static bool wait_probe_owner(zke *z, wait_notice *n, int64_t now) {
 }
 
 /* Find the notices that have come, a batch at a time. */
-static void wait_poll_notices(zke *z) {
+static void wait_poll_notices(struct carrier *c) {
   struct pollfd fds[32];
-  for (size_t from = 0; from < z->notice_count; from += 32) {
-    size_t n = z->notice_count - from < 32 ? z->notice_count - from : 32;
+  for (size_t from = 0; from < c->notice_count; from += 32) {
+    size_t n = c->notice_count - from < 32 ? c->notice_count - from : 32;
     for (size_t i = 0; i < n; i++)
-      fds[i] = (struct pollfd){z->notices[from + i].fd, 0, 0};
-    if (z->s->os.poll(z->s->os.context, fds, (unsigned)n, 0) <= 0) continue;
+      fds[i] = (struct pollfd){c->notices[from + i].fd, 0, 0};
+    if (c->s->os.poll(c->s->os.context, fds, (unsigned)n, 0) <= 0) continue;
     for (size_t i = 0; i < n; i++) {
       if (fds[i].fd < 0 || !fds[i].revents) continue;
-      wait_close_notice(z, &z->notices[from + i]);
-      z->notices[from + i].probe_at = 0;
+      wait_close_notice(c, &c->notices[from + i]);
+      c->notices[from + i].probe_at = 0;
     }
   }
 }
 
 /* Act on the notices that have come or whose time to probe again has.  From the
  * last to the first, since one that is dropped is replaced by the last. */
-static void wait_take_notices(zke *z, int64_t now) {
-  wait_poll_notices(z);
-  for (size_t i = z->notice_count; i-- > 0;) {
-    if (z->notices[i].refs <= 0 || (z->notices[i].probe_at <= now &&
-                                    wait_probe_owner(z, &z->notices[i], now))) {
-      wait_drop_notice(z, i);
-    }
+static void wait_take_notices(struct carrier *c, int64_t now) {
+  wait_poll_notices(c);
+  for (size_t i = c->notice_count; i-- > 0;) {
+    wait_notice *n = &c->notices[i];
+    if (n->refs <= 0 || (n->probe_at <= now && wait_probe_owner(c->s, n, now)))
+      wait_drop_notice(c, i);
   }
 }
 
 /* ---- deadlines ---- */
 
-/* When the session wants to be looked after, monotonic ns; INT64_MAX: never.
- * A session inside zke_wait() always ticks. */
-static int64_t wait_deadline(const zke *z, bool waiting) {
-  int64_t at = INT64_MAX;
-  if (z->state != SESS_ALIVE) return z->lost_notice ? 0 : INT64_MAX;
-  if (waiting || z->watcher_count || z->lease || z->s->duty) at = z->tick_at;
-  for (size_t i = 0; i < z->notice_count; i++)
-    at = base_min(at, z->notices[i].probe_at);
-  if (health_needs_recovery(z->s)) at = base_min(at, z->s->recover_at);
-  if (atomic_load(&z->owes)) at = base_min(at, z->discard_at);
-  at = base_min(at, atomic_load(&z->alarm_at));
-  if (z->lease) {
-    int64_t due =
-        base_max(z->lease_at + tick_lease_renewal(z->lease), z->lease_retry);
-    int64_t left = base_max(due - host_boottime(z->s), 0);
-    at = base_min(at, host_now(z->s) + left);
-  }
+/* When the session that a carrier was made for wants to be looked after for
+ * its own sake. */
+static int64_t wait_own_deadline(const struct carrier *c) {
+  const zke *z = c->own;
+  if (!z) return INT64_MAX;
+  return z->lost_notice ? 0 : carrier_due_at(z);
+}
+
+/* When the sessions of a carrier want to be looked after, monotonic ns;
+ * INT64_MAX: never.  A session inside zke_wait() always ticks. */
+static int64_t wait_deadline(struct carrier *c, bool waiting) {
+  store *s = c->s;
+  int64_t at = base_min(wait_own_deadline(c), carrier_first_due(c));
+  if (!carrier_lives(c)) return at;
+  bool lease = c->own && c->own->lease;
+  if (waiting || c->watcher_count || c->kept || lease || s->duty || s->owes_end)
+    at = base_min(at, c->tick_at);
+  for (size_t i = 0; i < c->notice_count; i++)
+    at = base_min(at, c->notices[i].probe_at);
+  if (health_needs_recovery(s)) at = base_min(at, s->recover_at);
   return at;
 }
 
 /* Set the timer behind zke_fd(). */
-static void wait_arm(zke *z) {
-  if (z->timer < 0) return;
-  int64_t at = wait_deadline(z, false);
+static void wait_arm(const zke *z) {
+  struct carrier *c = z->c;
+  if (c->timer < 0) return;
+  int64_t at = wait_deadline(c, false);
   if (at == INT64_MAX)
     at = 0;
   else if (at <= 0)
     at = 1;
-  if (at == z->timer_at) return;
-  z->timer_at = at;
-  z->s->os.timer_set(z->s->os.context, z->timer, at);
+  if (at == c->timer_at) return;
+  c->timer_at = at;
+  c->s->os.timer_set(c->s->os.context, c->timer, at);
 }
 
 /* The tick of a session that waits, or whose host is told of a deadline.  One
- * session sweeps for all of its store, four times a second while the store has
- * the duty.  Nobody knows which sessions the host looks after, so each of the
+ * carrier sweeps for all of its store, four times a second while the store has
+ * the duty.  Nobody knows which of them the host looks after, so each of the
  * others wakes once a second, and takes over from one that is late.  Without
- * the duty, too, what one session has just looked at does for the others. */
-static void wait_tick(zke *z, int64_t now, bool waiting) {
-  if (now < z->tick_at) return;
-  store *s = z->s;
-  bool wants = waiting || z->watcher_count > 0;
+ * the duty, too, what one has just looked at does for the others. */
+static void wait_tick(struct carrier *c, int64_t now, bool waiting) {
+  if (now < c->tick_at) return;
+  store *s = c->s;
+  bool wants = waiting || c->watcher_count > 0;
   bool alone = s->duty || s->memory;
-  bool stands_by = alone && s->sweeper != z->id;
+  bool stands_by = alone && s->sweeper != c->id;
   if (now >= s->sweep_at + (stands_by ? tick_duty() : 0)) {
     sweep_tick(s, wants, waiting ? SWEEP_PATIENCE : 0);
-    s->sweeper = z->id;
+    s->sweeper = c->id;
     /* where a dispatch found the gate busy, one that may wait is to try */
     bool done = waiting || !s->duty || s->swept_at >= now;
     if ((wants || alone) && done) s->sweep_at = now + tick_sweep_rest();
   }
   s->tick_next = now + tick_plain();
-  z->tick_at = sweep_next_tick(s, now, s->sweeper == z->id);
-  z->timer_at = -1; /* it has run out: set it again */
+  c->tick_at = sweep_next_tick(s, now, s->sweeper == c->id);
+  c->timer_at = -1; /* it has run out: set it again */
 }
 
 /* ---- events ---- */
 
 enum { WAIT_BATCH = 64, WAIT_BATCHES = 16 }; /* SQL_BATCH; of one dispatch */
 
-/* Copy the row that the statement is at into the queue.  An event is read and
- * freed by itself, so its path stands in its own block; buf_block() is for
- * lists that a caller gets. */
+/* May the session see an event of a node that had this ACL?  Its identities of
+ * now decide, so that who has lost one hears of no earlier change either. */
+static bool wait_may_see(const zke *z, const char *acl) {
+  return acl_allows(&z->who, acl, ZKE_PERM_READ);
+}
+
+/* The texts of the row that SQL_EVENT_NEXT is at: path, and ACL or NULL.  A
+ * text that is missing for lack of memory must not pass for the root, or for
+ * the open ACL: false. */
+static bool wait_event_texts(sqlite3_stmt *st, const char **path,
+                             const char **acl) {
+  *path = (const char *)sqlite3_column_text(st, 2);
+  *acl = (const char *)sqlite3_column_text(st, 4);
+  return *path && (*acl || sqlite3_column_type(st, 4) == SQLITE_NULL);
+}
+
+/* An event with its path and its ACL, which may be NULL, in its own block: each
+ * is freed by itself.  NULL without memory. */
+static wait_event *wait_make_event(const zke *z, int type, int64_t zxid,
+                                   const char *path, const char *acl) {
+  size_t len = strlen(path) + 1, acl_len = acl ? strlen(acl) + 1 : 0;
+  wait_event *e = mem_zero(&z->s->a, sizeof *e + len + acl_len);
+  if (!e) return NULL;
+  e->type = type;
+  e->zxid = zxid;
+  memcpy(e->path, path, len);
+  if (acl) e->acl = memcpy(e->path + len, acl, acl_len);
+  return e;
+}
+
+/* Copy the row that the statement is at into the queue. */
 static int wait_read_event(zke *z, sqlite3_stmt *st) {
-  int len = sqlite3_column_bytes(st, 2);
-  const char *path = (const char *)sqlite3_column_text(st, 2);
-  const char *acl = (const char *)sqlite3_column_text(st, 4);
-  wait_event *e = mem_zero(&z->s->a, sizeof *e + (size_t)len + 1);
+  const char *path, *acl;
+  if (!wait_event_texts(st, &path, &acl)) return base_nomem();
+  wait_event *e = wait_make_event(z, sqlite3_column_int(st, 1),
+                                  sqlite3_column_int64(st, 3), path, acl);
   if (!e) return base_nomem();
-  e->type = sqlite3_column_int(st, 1);
-  e->zxid = sqlite3_column_int64(st, 3);
-  e->readable = acl_allows(&z->who, acl, ZKE_PERM_READ);
-  if (len) memcpy(e->path, path, (size_t)len);
   *z->queue_end = e;
   z->queue_end = &e->next;
   z->cursor = sqlite3_column_int64(st, 0);
@@ -8228,8 +9500,8 @@ SQL_STATEMENT(EVENT_NEXT,
               "AND seq>:seen ORDER BY seq LIMIT " SQL_BATCH);
 
 /* Read the next events into the queue, at most WAIT_BATCH, then look whether
- * the session still exists: an end takes the events with it. */
-static int wait_read_batch(zke *z, int *count, bool *exists) {
+ * the session is still this handle's: an end takes the events with it. */
+static int wait_read_batch(zke *z, int *count, int64_t *carrier) {
   int rc;
   bool row = true;
   sqlite3_stmt *st = sql_statement(z->s, SQL_EVENT_NEXT, &rc);
@@ -8243,35 +9515,29 @@ static int wait_read_batch(zke *z, int *count, bool *exists) {
     *count += row;
   }
   if (row) sqlite3_reset(st);
-  st = rc == ZKE_OK ? sql_statement(z->s, SQL_SESSION_HAS, &rc) : NULL;
-  if (!st) return rc;
-  sql_bind_int(st, 1, ":session", z->id);
-  rc = sql_step(z->s, st, exists);
-  if (rc == ZKE_OK && *exists) sqlite3_reset(st);
-  return rc;
+  return rc == ZKE_OK ? sess_read_carrier(z->s, z->id, carrier) : rc;
 }
 
 /* Fill the queue, which is empty; *full tells that there may be more.  Nothing
  * is there where nobody has written since all was read. */
 static int wait_fetch(zke *z, bool *full) {
   int rc, count;
-  int64_t from = z->cursor;
-  bool exists = false;
+  int64_t from = z->cursor, carrier = TXN_NO_ROW;
   *full = false;
   if (db_read_holds(z->s, z->fetched)) return ZKE_OK;
   for (;;) {
     rc = db_begin_read(z->s);
     if (rc != ZKE_OK) return rc;
-    rc = wait_read_batch(z, &count, &exists);
+    rc = wait_read_batch(z, &count, &carrier);
     if (db_read_stands(z->s)) break;
     wait_clear_queue(z);
     z->cursor = from;
   }
   if (rc != ZKE_OK) return rc;
-  if (!exists) txn_session_gone(z);
+  bool stands = txn_session_stands(z, carrier) == ZKE_OK;
   *full = count >= WAIT_BATCH;
   z->fetched = *full ? 0 : z->s->index.number;
-  if (exists) z->seen = z->s->index.number;
+  if (stands) z->seen = z->s->index.number;
   return ZKE_OK;
 }
 
@@ -8279,6 +9545,7 @@ static int wait_fetch(zke *z, bool *full) {
 static int wait_state(const zke *z) {
   if (z->s->readonly) return ZKE_STATE_READONLY;
   if (z->state == SESS_ALIVE) return ZKE_STATE_CONNECTED;
+  if (z->state == SESS_MOVED) return ZKE_STATE_MOVED;
   return z->state == SESS_AUTH_FAILED ? ZKE_STATE_AUTH_FAILED
                                       : ZKE_STATE_EXPIRED;
 }
@@ -8310,7 +9577,7 @@ typedef struct wait_batch {
  * store's mutex held. */
 static void wait_count_turn(zke *z) {
   atomic_fetch_add(&z->turn, 1);
-  pthread_cond_broadcast(&z->done);
+  pthread_cond_broadcast(&z->c->done);
 }
 
 /* Make the next call of a batch unless it was taken back. */
@@ -8345,6 +9612,11 @@ static void wait_leave_callback(void *arg) {
   wait_count_turn(z);
   pthread_mutex_unlock(&z->s->m);
   if (guard_is_intact(z->s)) wake_self(z); /* for what is not delivered yet */
+  if (wait_frames->served) {
+    wait_frames = wait_frames->outer;
+    lock_uncount_call(z->s, z);
+  }
+  z = wait_frames->z; /* by whose call it is dispatched */
   wait_follow(z, wait_frames);
   lock_drop_call(z->s, z);
   os_cancel_back();
@@ -8417,7 +9689,7 @@ static int wait_deliver(zke *z, int *count) {
     return base_nomem();
   }
   watcher_consume(z, e);
-  if (!e->readable) { /* spent in silence (semantics.md 5.8) */
+  if (!wait_may_see(z, e->acl)) { /* spent in silence (semantics.md 5.8) */
     calls.len = 0;
     z->silent = base_int32((int64_t)z->silent + 1);
   }
@@ -8427,6 +9699,37 @@ static int wait_deliver(zke *z, int *count) {
   mem_free(e);
   buf_free(&calls);
   return rc;
+}
+
+/* Deliver the first event that a watcher is owed since it was set; ZKE_NOMEM
+ * leaves it there.  As in ZooKeeper no permission is looked at. */
+static int wait_deliver_fired(zke *z, int *count) {
+  const watcher_fired *f = z->fired;
+  watcher *w = f->w;
+  watcher_spot *spot = w->spot;
+  buf calls = {.a = &z->s->a};
+  int rc = ZKE_OK;
+  wait_event *e = wait_make_event(z, f->type, w->zxid, spot->path, NULL);
+  watcher_add_call(&calls, w->pair->fn, w->pair->context);
+  if (!e || calls.failed) {
+    rc = base_nomem();
+  } else {
+    watcher_remove(z, w);
+    watcher_drop_spot(z, spot);
+    rc = wait_call(z, &calls, e, count);
+  }
+  mem_free(e);
+  buf_free(&calls);
+  return rc;
+}
+
+/* Is the next event one that a watcher is owed, and not one of the queue?
+ * *zxid: the next one's; INT64_MAX where there is none. */
+static bool wait_next_is_fired(const zke *z, int64_t *zxid) {
+  int64_t queued = z->queue ? z->queue->zxid : INT64_MAX;
+  bool fired = z->fired && z->state == SESS_ALIVE && z->fired->w->zxid < queued;
+  *zxid = fired ? z->fired->w->zxid : queued;
+  return fired;
 }
 
 /* What the session's watchers have not been told of a path and what is below
@@ -8471,12 +9774,12 @@ static int wait_untold_batch(wait_untold *u, int64_t *cursor, int *rows) {
   for (;;) {
     rc = sql_step(s, st, &row);
     if (rc != ZKE_OK || !row) return rc;
-    const char *path = (const char *)sqlite3_column_text(st, 2);
-    const char *acl = (const char *)sqlite3_column_text(st, 4);
+    const char *path, *acl;
+    bool whole = wait_event_texts(st, &path, &acl);
     *cursor = sqlite3_column_int64(st, 0);
-    if (!path) u->paths.failed = true;
+    if (!whole) u->paths.failed = true; /* told when all are read */
     wait_untold_add(u, sqlite3_column_int(st, 1), path ? path : "",
-                    acl_allows(&u->z->who, acl, ZKE_PERM_READ));
+                    whole && wait_may_see(u->z, acl));
     ++*rows;
   }
 }
@@ -8491,8 +9794,10 @@ static int wait_untold_all(wait_untold *u) {
   for (const wait_batch *b = u->z->batch; b; b = b->outer) {
     if (b->e) wait_untold_add(u, b->e->type, b->e->path, true);
   }
+  for (const watcher_fired *f = u->z->fired; f; f = f->next)
+    wait_untold_add(u, f->type, f->w->spot->path, true);
   for (const wait_event *e = u->z->queue; e; e = e->next)
-    wait_untold_add(u, e->type, e->path, e->readable);
+    wait_untold_add(u, e->type, e->path, wait_may_see(u->z, e->acl));
   while (rc == ZKE_OK && rows >= WAIT_BATCH && !u->unknown)
     rc = wait_untold_batch(u, &cursor, &rows);
   return rc == ZKE_OK && u->paths.failed ? base_nomem() : rc;
@@ -8517,13 +9822,12 @@ static int wait_deliver_end(zke *z, int *count) {
 /* Make the call of the first alarm that is due; ZKE_NOMEM leaves it set. */
 static int wait_ring(zke *z, int64_t now, int *count) {
   buf calls = {.a = &z->s->a};
-  wait_event *e = mem_zero(&z->s->a, sizeof *e + 1);
+  wait_event *e = wait_make_event(z, ZKE_EVENT_ALARM, 0, "", NULL);
   int rc = ZKE_OK;
   watcher_add_call(&calls, NULL, NULL);
   if (!e || calls.failed) {
     rc = base_nomem();
   } else if (alarm_take(z, now, (watcher_call *)(void *)calls.data)) {
-    e->type = ZKE_EVENT_ALARM;
     rc = wait_call(z, &calls, e, count);
   }
   mem_free(e);
@@ -8560,35 +9864,49 @@ static void wait_trim(zke *z) {
 }
 
 /* Empty the FIFO. */
-static void wait_drain(zke *z) {
+static void wait_drain(struct carrier *c) {
   char bytes[256];
-  while (z->s->os.read(z->s->os.context, z->wake_rfd, bytes, sizeof bytes) ==
+  while (c->s->os.read(c->s->os.context, c->wake_rfd, bytes, sizeof bytes) ==
          (int64_t)sizeof bytes) {
     continue;
   }
 }
 
+/* What a dispatch is to deliver, and what came of it. */
+typedef struct wait_order {
+  int64_t zxid; /* events of changes up to it; INT64_MAX: what there is */
+  int count;    /* watchers called */
+  bool more;    /* an event is left */
+} wait_order;
+
 /* Deliver what is in the file: batches while they are full, but not for ever,
- * lest a fast writer keep the caller here. */
-static int wait_deliver_all(zke *z, int *count) {
-  int rc = ZKE_OK;
-  bool more = true;
-  for (int batches = 0; rc == ZKE_OK && !atomic_load(&z->closing);) {
-    if (!z->queue && z->state == SESS_ALIVE && more) {
-      rc = wait_fetch(z, &more);
-      if (++batches == WAIT_BATCHES && more) {
-        more = false;
-        wake_self(z); /* the rest at the next dispatch */
-      }
+ * lest a fast writer keep the caller here.  Where a zxid bounds it there is no
+ * need for that, and the caller relies on having heard of all up to it.  The
+ * session's end is told whatever the bound is: no event follows it. */
+static int wait_deliver_all(zke *z, wait_order *o) {
+  int rc = ZKE_OK, batches = 0;
+  bool before = o->more; /* by another session */
+  o->more = false;
+  bool bounded = o->zxid < INT64_MAX, unread = true;
+  while (rc == ZKE_OK && !atomic_load(&z->closing)) {
+    int64_t next;
+    if (z->lost_notice) {
+      rc = wait_deliver_end(z, &o->count);
+    } else if (!z->queue && unread && z->state == SESS_ALIVE) {
+      o->more = !bounded && batches++ == WAIT_BATCHES;
+      if (o->more) break;
+      rc = wait_fetch(z, &unread);
+    } else {
+      bool fired = wait_next_is_fired(z, &next);
+      o->more = next > o->zxid && next < INT64_MAX;
+      if (o->more || next == INT64_MAX) break;
+      rc =
+          fired ? wait_deliver_fired(z, &o->count) : wait_deliver(z, &o->count);
     }
-    if (rc != ZKE_OK) break;
-    if (z->lost_notice)
-      rc = wait_deliver_end(z, count);
-    else if (z->queue)
-      rc = wait_deliver(z, count);
-    else
-      break;
   }
+  /* for the next dispatch */
+  if (o->more && rc != ZKE_FORKED && z->state == SESS_ALIVE) wake_self(z);
+  o->more |= before;
   return rc;
 }
 
@@ -8604,28 +9922,183 @@ static void wait_recover(store *s, int64_t now) {
   s->deadline = deadline;
 }
 
-/* One dispatch by the thread that has the role.  What is in the file waits
- * while the store is cut off; it is said when that was so before. */
-static int wait_dispatch(zke *z, bool waiting, int *count) {
+/* What a session has to do for its own sake before its events are told. */
+static void wait_keep(zke *z, int64_t now, bool waiting) {
+  bool ended;
+  if (z->state != SESS_ALIVE) return;
+  lease_stamp(z);
+  discard_try(z, now, waiting ? DISCARD_PATIENCE_MS : 0);
+  if (!z->timeout || carrier_left(z, now) >= 0 || health_is_broken(z->s))
+    return;
+  sess_end(z->s, z->id, z, SESS_TIMEOUT, true, &ended);
+}
+
+/* Tell the watchers of one session what there is, and ring its alarms. */
+static int wait_serve(zke *z, int64_t now, wait_order *o) {
   int rc = ZKE_OK;
-  int64_t now = host_now(z->s);
-  wait_recover(z->s, now);
-  if (health_is_broken(z->s)) rc = txn_not_usable(z->s);
-  if (guard_is_intact(z->s)) wait_drain(z);
-  if (z->state == SESS_ALIVE) {
-    lease_stamp(z);
-    discard_try(z, now, waiting ? DISCARD_PATIENCE_MS : 0);
-    wait_take_notices(z, now);
-    wait_tick(z, now, waiting);
-  }
-  if (!health_is_broken(z->s)) rc = wait_deliver_all(z, count);
-  int rung = rc == ZKE_FORKED ? rc : wait_ring_all(z, now, count);
+  if (!health_is_broken(z->s)) rc = wait_deliver_all(z, o);
+  int rung = rc == ZKE_FORKED ? rc : wait_ring_all(z, now, &o->count);
   if (rung == ZKE_FORKED) return rung;
   if (rc == ZKE_OK) rc = rung;
   if (z->state == SESS_ALIVE && rc == ZKE_OK && !atomic_load(&z->closing))
     wait_trim(z);
-  wait_arm(z);
   return rc;
+}
+
+/* ---- light sessions ---- */
+
+SQL_STATEMENT(EVENT_CARRIED,
+              "SELECT DISTINCT session FROM event WHERE carrier=:carrier AND "
+              "carrier<>0 AND zxid>:looked");
+
+/* Collect the carrier's sessions that have events of changes after the last
+ * look. */
+static int wait_read_sessions(const struct carrier *c, buf *out) {
+  int rc;
+  bool row = true;
+  sqlite3_stmt *st = sql_statement(c->s, SQL_EVENT_CARRIED, &rc);
+  if (!st) return rc;
+  sql_bind_int(st, 1, ":carrier", c->id);
+  sql_bind_int(st, 2, ":looked", c->looked);
+  while (rc == ZKE_OK && row) {
+    rc = sql_step(c->s, st, &row);
+    if (rc == ZKE_OK && row) buf_add_int(out, sqlite3_column_int64(st, 0));
+  }
+  return rc == ZKE_OK && out->failed ? base_nomem() : rc;
+}
+
+/* Somebody has ended light sessions, or attached them elsewhere: find those of
+ * this carrier that its handles do not know of yet.  They are told of it when
+ * they are served, since each looks at its row then. */
+static int wait_read_lost(const struct carrier *c, buf *out) {
+  buf rows = {.a = &c->s->a};
+  size_t n, at = 0;
+  int rc = sess_list_carried(c->s, c->id, &rows);
+  const int64_t *row = buf_ints(&rows, &n);
+  for (size_t i = 0; i < c->s->session_count && rc == ZKE_OK; i++) {
+    const zke *z = c->s->sessions[i];
+    if (z->c != c || z->state != SESS_ALIVE) continue;
+    while (at < n && row[at] < z->id) at++;
+    if (at == n || row[at] != z->id) buf_add_int(out, z->id);
+  }
+  buf_free(&rows);
+  return rc == ZKE_OK && out->failed ? base_nomem() : rc;
+}
+
+/* Make those light sessions ready that have events, or have been lost, since
+ * the last look.  Nothing is looked for where nobody has written since. */
+static int wait_find_events(struct carrier *c) {
+  store *s = c->s;
+  int64_t meta[3] = {0};
+  buf found = {.a = &s->a};
+  size_t n;
+  int rc;
+  if (!c->due_count || health_is_broken(s)) return ZKE_OK;
+  if (db_read_holds(s, c->fetched)) return ZKE_OK;
+  do {
+    found.len = 0;
+    rc = db_begin_read(s);
+    if (rc != ZKE_OK) break;
+    rc = sql_fetch_ints(s, SQL_META, 0, 3, meta);
+    if (rc == ZKE_OK) rc = wait_read_sessions(c, &found);
+    if (rc == ZKE_OK && meta[2] != c->lost) rc = wait_read_lost(c, &found);
+  } while (!db_read_stands(s));
+  const int64_t *session = buf_ints(&found, &n);
+  for (size_t i = 0; i < n && rc == ZKE_OK; i++) {
+    zke *z = life_find_own(s, session[i]);
+    if (z) carrier_ready(z);
+  }
+  buf_free(&found);
+  if (rc != ZKE_OK) return rc;
+  c->looked = meta[0];
+  c->lost = meta[2];
+  c->fetched = s->index.number;
+  return ZKE_OK;
+}
+
+/* Serve a session in the dispatch of another one's call.  It counts as a call
+ * of the session, so that a thread that closes the handle waits for it. */
+static int wait_serve_other(zke *z, int64_t now, bool waiting, wait_order *o) {
+  store *s = z->s;
+  wait_frame frame = {.outer = wait_frames, .z = z, .served = true};
+  if (atomic_load(&z->closing)) return ZKE_OK;
+  atomic_fetch_add(&z->calls, 1);
+  wait_frames = &frame;
+  wait_keep(z, now, waiting);
+  int rc = wait_serve(z, now, o);
+  wait_frames = frame.outer;
+  if (rc == ZKE_FORKED) return rc;
+  carrier_schedule(z);
+  if (rc != ZKE_OK || health_is_broken(s))
+    carrier_retry(z, now);
+  else if (z->lost_notice || z->queue || z->fired)
+    carrier_ready(z);
+  lock_uncount_call(s, z);
+  return rc;
+}
+
+/* Serve the light sessions that are ready now.  One that fails is tried again
+ * soon, and does not keep the others; the first failure is returned. */
+static int wait_serve_ready(struct carrier *c, int64_t now, bool waiting,
+                            wait_order *o) {
+  int first = wait_find_events(c);
+  carrier_ready_due(c, now);
+  for (size_t left = carrier_count_ready(c); left > 0; left--) {
+    zke *z = carrier_take_ready(c);
+    if (!z) break;
+    int rc = wait_serve_other(z, now, waiting, o);
+    if (rc == ZKE_FORKED) return rc;
+    if (first == ZKE_OK) first = rc;
+  }
+  return first;
+}
+
+/* Serve the session that a carrier was made for, where its handle is open. */
+static int wait_serve_own(const zke *z, int64_t now, bool waiting,
+                          wait_order *o) {
+  zke *own = z->c->own;
+  if (!own) return ZKE_OK;
+  return own == z ? wait_serve(own, now, o)
+                  : wait_serve_other(own, now, waiting, o);
+}
+
+/* Tell one light session what there is up to a zxid, and no other: what comes
+ * for the others stays, and so does what wakes them. */
+static int wait_dispatch_alone(zke *z, wait_order *o) {
+  int64_t now = host_now(z->s);
+  wait_recover(z->s, now);
+  wait_keep(z, now, false);
+  int rc = wait_serve(z, now, o);
+  if (rc == ZKE_FORKED) return rc;
+  carrier_schedule(z);
+  wait_arm(z);
+  return health_is_broken(z->s) ? txn_not_usable(z->s) : rc;
+}
+
+/* One dispatch by the thread that has the role: of all sessions of the carrier
+ * of the handle z.  What is in the file waits while the store is cut off; it is
+ * said when that was so before. */
+static int wait_dispatch(zke *z, bool waiting, wait_order *o) {
+  store *s = z->s;
+  struct carrier *c = z->c;
+  int rc = ZKE_OK;
+  int64_t now = host_now(s);
+  wait_recover(s, now);
+  if (health_is_broken(s)) rc = txn_not_usable(s);
+  if (guard_is_intact(s)) wait_drain(c);
+  carrier_advance(c, now);
+  if (c->own == z) wait_keep(z, now, waiting);
+  if (carrier_lives(c)) {
+    wait_take_notices(c, now);
+    wait_tick(c, now, waiting);
+  }
+  int own = wait_serve_own(z, now, waiting, o), light = ZKE_OK;
+  if (own == ZKE_FORKED) return own;
+  if (c->ready || c->due_count) light = wait_serve_ready(c, now, waiting, o);
+  if (light == ZKE_FORKED) return light;
+  wait_arm(z);
+  if (rc == ZKE_OK) rc = own;
+  return rc == ZKE_OK ? light : rc;
 }
 
 /* Prepare what a death that is waited for will need: most sessions bury but
@@ -8681,15 +10154,16 @@ static void wait_poll(wait_sleeper *sleeper, unsigned n, int timeout) {
 static unsigned wait_fds(zke *z, wait_sleeper *sleeper) {
   struct pollfd *fds = sleeper->few;
   size_t n = 1;
-  fds[0] = (struct pollfd){z->poller >= 0 ? z->poller : z->wake_rfd, POLLIN, 0};
-  if (z->poller < 0 && z->notice_count) {
-    size_t all = z->notice_count + 1;
+  const struct carrier *c = z->c;
+  fds[0] = (struct pollfd){c->poller >= 0 ? c->poller : c->wake_rfd, POLLIN, 0};
+  if (c->poller < 0 && c->notice_count) {
+    size_t all = c->notice_count + 1;
     if (all > 8) fds = mem_resize(&z->s->a, NULL, all * sizeof *fds);
     if (!fds) {
       fds = sleeper->few; /* the sweep must do */
     } else {
       fds[0] = sleeper->few[0];
-      for (; n < all; n++) fds[n] = (struct pollfd){z->notices[n - 1].fd, 0, 0};
+      for (; n < all; n++) fds[n] = (struct pollfd){c->notices[n - 1].fd, 0, 0};
     }
   }
   sleeper->fds = fds;
@@ -8700,10 +10174,10 @@ static unsigned wait_fds(zke *z, wait_sleeper *sleeper) {
  * with the lock dropped. */
 static void wait_sleep(zke *z, int64_t deadline) {
   store *s = z->s;
-  if (z->notice_count) wait_prepare(s);
+  if (z->c->notice_count) wait_prepare(s);
   wait_sleeper sleeper = {.z = z};
   unsigned n = wait_fds(z, &sleeper);
-  int64_t left = base_min(deadline, wait_deadline(z, true)) - host_now(s);
+  int64_t left = base_min(deadline, wait_deadline(z->c, true)) - host_now(s);
   int timeout = left <= 0 ? 0 : (int)base_min((left - 1) / ZKE_MS + 1, INT_MAX);
   lock_drop(s);
   if (timeout) wait_poll(&sleeper, n, timeout);
@@ -8714,7 +10188,8 @@ static void wait_sleep(zke *z, int64_t deadline) {
 /* Would a dispatch find something: is it due, or has something come? */
 static bool wait_has_work(zke *z) {
   zke_os *os = &z->s->os;
-  if (z->queue || wait_deadline(z, false) <= host_now(z->s)) return true;
+  if (z->queue || z->fired || wait_deadline(z->c, false) <= host_now(z->s))
+    return true;
   wait_sleeper sleeper = {.z = z};
   unsigned n = wait_fds(z, &sleeper);
   bool come = os->poll(os->context, sleeper.fds, n, 0) > 0;
@@ -8739,11 +10214,21 @@ static void wait_for_leader(zke *z, int64_t ns) {
   lock_drop_m(s);
   pthread_cleanup_push(wait_leave_queue, z);
   os_cancel_allow();
-  os_condition_wait(&z->done, &s->m, ns);
+  os_condition_wait(&z->c->done, &s->m, ns);
   os_cancel_forbid();
   pthread_cleanup_pop(0);
   lock_take_m(s, INT64_MAX);
   pthread_mutex_unlock(&s->m);
+}
+
+/* What a call is told whose session is over. */
+static int wait_say_ended(const zke *z) {
+  if (z->state == SESS_AUTH_FAILED)
+    return base_fail(ZKE_INVALIDSTATE, "authentication failed");
+  if (z->state == SESS_MOVED)
+    return base_fail(ZKE_SESSIONMOVED,
+                     "the session was attached by another handle");
+  return base_fail(ZKE_INVALIDSTATE, "the session has expired");
 }
 
 /* Is a wait over?  *rc is what it then returns.  The first look at the deadline
@@ -8755,7 +10240,7 @@ static bool wait_is_over(const zke *z, uint64_t before, bool late, int *rc) {
   } else if (atomic_load(&z->turn) != before) {
     return true; /* what was waited for */
   } else if (z->state != SESS_ALIVE && !z->lost_notice) {
-    *rc = base_fail(ZKE_INVALIDSTATE, "the session has ended");
+    *rc = wait_say_ended(z);
   } else if (late) {
     *rc = base_fail(ZKE_OPERATIONTIMEOUT, "nothing came before the deadline");
   }
@@ -8777,12 +10262,12 @@ static bool wait_may_sleep(const zke *z, uint64_t before) {
  * sleep. */
 static int wait_round(zke *z, uint64_t before, int64_t now, int64_t deadline) {
   store *s = z->s;
-  int count = 0;
+  wait_order order = {.zxid = INT64_MAX};
   lease_begin_call(s, z, base_min(deadline, base_later(now, s->busy)));
   int rc = s->index.open ? ZKE_OK : db_end(s); /* one that failed before */
   if (rc == ZKE_OK && health_is_broken(s)) rc = txn_recover(s);
   if (health_is_replaced(s)) rc = ZKE_OK; /* the session's end is to be told */
-  if (rc == ZKE_OK) rc = wait_dispatch(z, true, &count);
+  if (rc == ZKE_OK) rc = wait_dispatch(z, true, &order);
   if (rc == ZKE_OK && wait_may_sleep(z, before)) wait_sleep(z, deadline);
   return rc;
 }
@@ -8817,7 +10302,7 @@ static int wait_until(zke *z, uint64_t before, int64_t deadline) {
  * A list is given out as one block, which zke_free() frees: head, records,
  * texts.  The texts stand in the order of the records, one for each.
  *
- * zke_check() tests the invariants I0 to I16 of doc/format.md: most by a query
+ * zke_check() tests the invariants I0 to I19 of doc/format.md: most by a query
  * that has a row for each violation, names and ACLs by the functions that the
  * engine itself reads them with.
  * ==================================================================== */
@@ -8863,7 +10348,14 @@ static void view_read_session(store *s, sqlite3_stmt *st, view_list *l) {
   r.pid = sqlite3_column_int64(st, 2);
   r.started_ms = sqlite3_column_int64(st, 3);
   r.lease_ms = sqlite3_column_int64(st, 4) / ZKE_MS;
-  r.alive = !life_is_dead(s, r.id, sqlite3_column_int64(st, 8));
+  sess_row row = {.id = r.id,
+                  .life = sqlite3_column_int64(st, 8),
+                  .carrier = sqlite3_column_int64(st, 9),
+                  .timeout = sqlite3_column_int64(st, 10)};
+  enum life_state life = sess_life(s, &row);
+  r.alive = life != LIFE_FREE && life != LIFE_NONE;
+  r.carrier = row.carrier;
+  r.timeout_ms = row.timeout / ZKE_MS;
   r.ephemerals = sqlite3_column_int(st, 5);
   r.watches = sqlite3_column_int(st, 6);
   r.events = sqlite3_column_int(st, 7);
@@ -8881,8 +10373,8 @@ static int view_sessions(store *s, int64_t from, int64_t to,
       "SELECT id,identity,pid,started,lease,(SELECT count(*)FROM node WHERE "
       "owner=session.id AND owner<>0),(SELECT count(*)FROM watch WHERE "
       "watch.session=session.id),(SELECT count(*)FROM event WHERE "
-      "event.session=session.id),life FROM session WHERE id BETWEEN ?1 AND ?2 "
-      "ORDER BY id",
+      "event.session=session.id),life,carrier,timeout FROM session WHERE id "
+      "BETWEEN ?1 AND ?2 ORDER BY id",
       from, to, view_read_session, &l);
   life_forget(s);
   zke_session_list *list = NULL;
@@ -9001,6 +10493,17 @@ static const struct {
      "WHEN n.kind=1 THEN n.due ELSE 0 END OR(n.kind<>2 AND n.ttl<>0)"},
     {"I14 session ids are zxids given",
      "SELECT 'session '||id FROM session,meta WHERE id>zxid OR id<=4294967296"},
+    {"I17 a kept session has a password",
+     "SELECT 'session '||id FROM session WHERE timeout<0 OR(timeout>0)<>"
+     "(password IS NOT NULL)OR coalesce(length(password),16)<>16 OR "
+     "(timeout>0 AND lease>0)"},
+    {"I18 events are for their session's carrier",
+     "SELECT e.path FROM event e JOIN session s ON s.id=e.session WHERE "
+     "e.carrier<>s.carrier OR s.carrier<0"},
+    {"I19 detached sessions neither watch nor wait",
+     "SELECT 'session '||id FROM session s WHERE timeout>0 AND carrier=0 AND"
+     "(EXISTS(SELECT 1 FROM watch WHERE session=s.id)OR EXISTS(SELECT 1 FROM "
+     "event WHERE session=s.id)OR life<>0)"},
 };
 /* clang-format on */
 
@@ -9110,6 +10613,8 @@ static bool store_limits_valid(const zke_options *o) {
   if (o->event_limit < 0 || o->notice_limit < 0) return false;
   if (o->container_ms < ZKE_AT_ONCE) return false;
   if (o->lease_ms < 0 || o->lease_ms > INT64_MAX / ZKE_MS) return false;
+  if (o->timeout_ms < 0 || o->timeout_ms > ZKE_MAX_TIMEOUT) return false;
+  if (o->timeout_ms && o->lease_ms) return false;
   return o->busy_timeout_ms >= ZKE_AT_ONCE &&
          o->busy_timeout_ms <= INT64_MAX / ZKE_MS;
 }
@@ -9117,7 +10622,8 @@ static bool store_limits_valid(const zke_options *o) {
 /* Does this version know the durability and every flag? */
 static bool store_choices_valid(const zke_options *o) {
   const unsigned flags = ZKE_OPEN_READONLY | ZKE_OPEN_EXISTING |
-                         ZKE_OPEN_READ_LOCKS | ZKE_OPEN_PLAIN_LOG;
+                         ZKE_OPEN_READ_LOCKS | ZKE_OPEN_PLAIN_LOG |
+                         ZKE_OPEN_LIGHT;
   return o->durability >= ZKE_DURABLE_BY_KIND &&
          o->durability <= ZKE_DURABLE_NONE && !(o->flags & ~flags);
 }
@@ -9155,6 +10661,7 @@ static void store_free(store *s) {
                    s->line, s->live, s->wal,  s->shm};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) mem_free(names[i]);
   buf_free(&s->put_off);
+  buf_free(&s->schemes.names);
   mem_free(s->fds);
   mem_free(s->sessions);
   mem_free(s);
@@ -9195,7 +10702,7 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   atomic_init(&s->forked, false);
   pthread_mutex_init(&s->m, NULL);
   s->waiters_end = &s->waiters;
-  s->put_off.a = &s->a;
+  s->put_off.a = s->schemes.names.a = &s->a;
   s->name = mem_copy(&s->a, name, strlen(name));
   if (o->vfs) s->vfs = mem_copy(&s->a, o->vfs, strlen(o->vfs));
   uint32_t random = 0;
@@ -9469,19 +10976,37 @@ static int store_check_sqlite(void) {
   return ZKE_OK;
 }
 
-/* A session's handle, not yet begun. */
-static int store_new_session(store *s, const zke_options *o, zke **out) {
+/* Give a new handle its carrier: that of another session, or (NULL) its own. */
+static int store_give_carrier(zke *z, struct carrier *c) {
+  if (c) {
+    z->carrier = c->id;
+    if (!carrier_room(c)) return base_nomem();
+  } else {
+    c = sess_new_carrier(z->s);
+    if (!c) return base_nomem();
+    c->own = z;
+  }
+  z->c = c;
+  c->users++;
+  return ZKE_OK;
+}
+
+/* A session's handle, not yet begun; c: what is to carry it, NULL for a carrier
+ * of its own. */
+static int store_new_session(store *s, const zke_options *o, struct carrier *c,
+                             zke **out) {
   zke *z = mem_zero(&s->a, sizeof *z);
   if (!z) return base_nomem();
   const char *chroot =
       o->chroot && strcmp(o->chroot, "/") != 0 ? o->chroot : "";
   z->s = s;
-  z->live_fd = z->wake_rfd = z->wake_wfd = z->poller = z->timer = -1;
+  z->due_place = (size_t)CARRIER_NO_PLACE;
   z->lease = o->lease_ms * ZKE_MS;
+  z->timeout = o->timeout_ms * ZKE_MS;
   z->event_limit = (int)store_default(o->event_limit, 10000);
   z->watcher = o->watcher;
   z->watcher_context = o->watcher_context;
-  z->who.ids.a = z->path.a = &s->a;
+  z->who.texts.a = z->path.a = &s->a;
   z->queue_end = &z->queue;
   z->chroot_len = strlen(chroot);
   z->chroot = mem_copy(&s->a, chroot, z->chroot_len);
@@ -9490,24 +11015,22 @@ static int store_new_session(store *s, const zke_options *o, zke **out) {
   atomic_init(&z->owes, false);
   atomic_init(&z->doomed, false);
   atomic_init(&z->alarm_at, INT64_MAX);
-  os_condition_init(&z->done);
+  os_condition_init(&z->left);
   *out = z;
-  return z->chroot ? ZKE_OK : base_nomem();
+  return z->chroot ? store_give_carrier(z, c) : base_nomem();
 }
 
 /* Free a handle that is in no list and has no session. */
 static void store_free_session(zke *z) {
-  sess_release(z);
   discard_free(z->discards);
   wait_clear_queue(z);
   alarm_free(z);
   watcher_free(z);
-  buf_free(&z->who.ids);
+  sess_release(z);
+  buf_free(&z->who.texts);
   buf_free(&z->path);
   mem_free(z->chroot);
-  mem_free(z->fifo);
-  mem_free(z->notices);
-  pthread_cond_destroy(&z->done);
+  pthread_cond_destroy(&z->left);
   mem_free(z);
 }
 
@@ -9529,28 +11052,67 @@ static void store_list_session(store *s, zke *z) {
   memmove(s->sessions + at + 1, s->sessions + at,
           (s->session_count++ - at) * sizeof(zke *));
   s->sessions[at] = z;
+  z->listed = true;
+  carrier_touch(z);
+  carrier_enter(z);
   if (z->lease && (!s->lease || z->lease < s->lease)) s->lease = z->lease;
 }
 
-/* Begin a session for a handle and put it into the store's list.  On failure
- * the handle is freed. */
-static int store_add_session(store *s, const zke_options *o, bool first,
-                             zke **out) {
-  zke *z = NULL;
+/* Take a handle out of the store's list: its session has ended, or another
+ * handle has attached it. */
+static void store_unlist_session(zke *z) {
+  store *s = z->s;
+  if (!z->listed) return;
+  size_t at = life_place(s, z->id);
+  memmove(s->sessions + at, s->sessions + at + 1,
+          (--s->session_count - at) * sizeof(zke *));
+  z->listed = false;
+  carrier_leave(z);
+}
+
+/* How a session is to come to a new handle. */
+typedef struct store_adding {
+  const zke_options *o;
+  struct carrier *c; /* of a light session; NULL: it gets its own */
+  bool first;        /* it is the store's first session */
+  int64_t session;   /* 0: a new one, else the one to be attached */
+  const unsigned char *password;
+} store_adding;
+
+/* Begin a session on a new handle, or attach one.  A handle of this store that
+ * had it learns at once that it has moved. */
+static int store_begin_session(zke *z, const store_adding *a) {
+  store *s = z->s;
+  const zke_options *o = a->o;
   char name[64] = "";
-  int rc = store_new_session(s, o, &z);
-  if (rc == ZKE_OK && !store_session_room(s)) rc = base_nomem();
-  if (rc == ZKE_OK && !s->readonly) {
-    if (!o->identity) s->os.process_name(s->os.context, name, sizeof name);
-    rc = sess_begin(z, o->identity ? o->identity : name, first);
+  if (s->readonly) return ZKE_OK;
+  if (!o->identity) s->os.process_name(s->os.context, name, sizeof name);
+  const char *identity = o->identity ? o->identity : name;
+  if (!a->session) return sess_begin(z, identity, a->first);
+  int rc = sess_attach(z, a->session, a->password, identity);
+  zke *before = rc == ZKE_OK ? life_find_own(s, z->id) : NULL;
+  if (before) {
+    txn_session_moved(before);
+    store_unlist_session(before);
   }
+  return rc;
+}
+
+/* Make a handle with a session and put it into the store's list.  On failure
+ * the handle is freed. */
+static int store_add_session(store *s, const store_adding *a, zke **out) {
+  zke *z = NULL;
+  int rc = store_new_session(s, a->o, a->c, &z);
+  if (rc == ZKE_OK && !store_session_room(s)) rc = base_nomem();
+  if (rc == ZKE_OK) rc = store_begin_session(z, a);
   if (rc != ZKE_OK) {
     if (z) store_free_session(z);
     return rc;
   }
-  int64_t now = host_now(s);
-  z->tick_at = sweep_next_tick(s, now, true);
+  if (!a->c) z->c->tick_at = sweep_next_tick(s, host_now(s), true);
   store_list_session(s, z);
+  s->handles++;
+  if (a->c) wait_arm(z);
   *out = z;
   return ZKE_OK;
 }
@@ -9600,7 +11162,8 @@ enum {
   API_READ = 32,      /* begins its read by itself, and looks there whether
                          the session still exists */
   API_DISPATCH = 64,  /* ticks, and recovers, by itself */
-  API_DISCARD = 128   /* removes what the session has discarded */
+  API_DISCARD = 128,  /* removes what the session has discarded */
+  API_BATCH = 256     /* can be part of a batch */
 };
 
 /* Check a path and put the chroot before it; *full lives until the handle's
@@ -9633,26 +11196,27 @@ static int api_path(zke *z, const char *path, unsigned flags,
 
 /* Is the session alive, as far as the handle knows? */
 static int api_state(const zke *z) {
-  if (z->state == SESS_ALIVE) return ZKE_OK;
-  if (z->state == SESS_AUTH_FAILED)
-    return base_fail(ZKE_INVALIDSTATE, "authentication failed");
-  return base_fail(ZKE_INVALIDSTATE, "the session has expired");
+  return z->state == SESS_ALIVE ? ZKE_OK : wait_say_ended(z);
 }
 
-/* Does the session still exist in the state that is read?  An end by a handle
- * of this store is known already; in memory there are no others. */
-static int api_look(const zke *z, bool *exists) {
-  int rc;
-  *exists = true;
-  if (z->s->readonly || z->s->memory) return ZKE_OK;
-  sqlite3_stmt *st = sql_statement(z->s, SQL_SESSION_HAS, &rc);
-  if (!st) return rc;
-  sql_bind_int(st, 1, ":session", z->id);
-  rc = sql_step(z->s, st, exists);
-  if (rc != ZKE_OK)
-    *exists = true; /* a look that fails shows no end */
-  else if (*exists)
-    sqlite3_reset(st);
+/* Read what the session's row says in the state that is open, for
+ * txn_session_stands().  An end by a handle of this store is known already; in
+ * memory there are no others but of a kept session, which another handle may
+ * have taken over.  A read-only handle has no session.  Where the thread wants
+ * it, *zxid becomes the state's. */
+static int api_look(const zke *z, int64_t *zxid, int64_t *carrier) {
+  bool unowned = z->s->readonly || (z->s->memory && !z->timeout);
+  int64_t meta[4] = {0}, found = z->carrier;
+  int rc = ZKE_OK;
+  if (base_zxid_wanted) {
+    rc = sql_fetch_ints(z->s, SQL_META, z->id, 4, meta);
+    if (rc == ZKE_OK) *zxid = meta[0];
+    found = meta[3];
+  } else if (!unowned) {
+    rc = sess_read_carrier(z->s, z->id, &found);
+  }
+  /* a look that fails shows no end */
+  *carrier = rc == ZKE_OK && !unowned ? found : z->carrier;
   return rc;
 }
 
@@ -9660,10 +11224,12 @@ static int api_look(const zke *z, bool *exists) {
  * begins after the session's end is refused.  Not under db_begin_read(), where
  * what is read need not stand. */
 static int api_session(zke *z) {
-  bool exists = true;
+  int64_t zxid = 0, carrier = z->carrier;
   int rc = api_state(z);
-  if (rc == ZKE_OK) rc = api_look(z, &exists);
-  return exists ? rc : txn_session_gone(z);
+  if (rc == ZKE_OK) rc = api_look(z, &zxid, &carrier);
+  base_zxid = zxid;
+  int stands = txn_session_stands(z, carrier);
+  return rc == ZKE_OK ? stands : rc;
 }
 
 /* What the session has discarded goes before anything else that it changes: a
@@ -9755,6 +11321,7 @@ static int api_admit(zke *z, const char *path, unsigned flags,
   if (rc == ZKE_OK) rc = api_admit_to_store(s, flags);
   if (rc != ZKE_OK) return rc;
   lease_stamp(z);
+  if (!(flags & (API_LIGHT | API_DISPATCH))) carrier_touch(z);
   if (flags & API_LIGHT) return flags & API_ANY_STATE ? ZKE_OK : api_state(z);
   if (flags & API_DISPATCH) return s->index.open ? ZKE_OK : db_end(s);
   if (api_reads_on(z, flags, now)) return api_state(z);
@@ -9770,12 +11337,42 @@ static int api_forked(const store *s) {
                    s->name);
 }
 
+/* Judge a call in a batch, of whose transaction it is to be a part.  The order
+ * is that of api_admit().  What has been discarded goes before a change; a read
+ * sees the node until then, as it may elsewhere. */
+static int api_admit_to_batch(txn_batch *b, zke *z, const char *path,
+                              unsigned flags, const char **full) {
+  if (!(flags & (API_BATCH | API_LIGHT)))
+    return base_fail(ZKE_MISUSE, "not a call for the function of a batch");
+  if (z->s != b->t.s) {
+    return base_fail(ZKE_MISUSE,
+                     "%s: a call on another store than that of the batch",
+                     z->s->name);
+  }
+  int rc = full ? api_path(z, path, flags, full) : ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  lease_stamp(z);
+  if (flags & API_LIGHT) return flags & API_ANY_STATE ? ZKE_OK : api_state(z);
+  carrier_touch(z);
+  base_zxid = 0;
+  rc = txn_say_broken(b);
+  if (rc == ZKE_OK) rc = api_state(z);
+  if (rc == ZKE_OK) rc = txn_join_session(b, z);
+  bool owes =
+      (flags & API_CHANGE) && !(flags & API_DISCARD) && atomic_load(&z->owes);
+  return rc == ZKE_OK && owes ? discard_all(z) : rc;
+}
+
 /* End a call that api_enter() has let in; returns rc.  A call that has become a
  * child's by a fork() inside a watcher drops no lock: the lock is the parent's,
- * and the child is told so. */
+ * and the child is told so.  In a batch the lock stays. */
 static int api_leave(zke *z, int rc) {
+  txn_batch *b = txn_batch_here();
   if (fork_is_copy(z->s)) {
     rc = api_forked(z->s);
+  } else if (b) {
+    if (rc != ZKE_OK) txn_judge(b, rc);
+    lock_uncount_call(z->s, z);
   } else {
     lease_stamp(z);
     lock_drop_call(z->s, z);
@@ -9808,11 +11405,17 @@ static int api_count_in(zke *z) {
 
 /* Begin a call: on ZKE_OK the lock is held and api_leave() must follow; after
  * anything else nothing is held.  The call's deadline is taken before the lock
- * is waited for, which is waited for until then, and at least until a time. */
+ * is waited for, which is waited for until then, and at least until a time.  In
+ * a batch the lock is held already. */
 static int api_enter_until(zke *z, const char *path, unsigned flags,
                            const char **full, int64_t until) {
   int rc = api_count_in(z);
   if (rc != ZKE_OK) return rc;
+  txn_batch *b = txn_batch_here();
+  if (b) {
+    rc = api_admit_to_batch(b, z, path, flags, full);
+    return rc == ZKE_OK ? ZKE_OK : api_leave(z, rc);
+  }
   store *s = z->s;
   int64_t now = host_now(s);
   int64_t deadline = lock_deadline(z, now);
@@ -9823,6 +11426,7 @@ static int api_enter_until(zke *z, const char *path, unsigned flags,
                      "another thread has used the handle for too long"));
   }
   lease_begin_call(s, z, deadline);
+  if (!(flags & (API_LIGHT | API_DISPATCH))) base_zxid = 0;
   rc = api_admit(z, path, flags, full, now);
   return rc == ZKE_OK ? ZKE_OK : api_leave(z, rc);
 }
@@ -9833,26 +11437,43 @@ static int api_enter(zke *z, const char *path, unsigned flags,
   return api_enter_until(z, path, flags, full, 0);
 }
 
+/* Count a change of the session's, for zke_test_fail(): ZKE_TEST_FAIL_BEFORE or
+ * _AFTER where it is the one whose reply is to be lost, else 0.  The calls in a
+ * batch do not count: they have no replies of their own. */
+static int api_count_change(zke *z) {
+  int fail = z->fail_when;
+  if (!fail || fail == ZKE_TEST_FAIL_READ || z->s->batch) return 0;
+  if (z->fail_skip-- > 0) return 0;
+  z->fail_when = 0;
+  return fail;
+}
+
+/* What a call returns whose reply is lost for a test. */
+static int api_lost(void) {
+  base_zxid = 0; /* it was in the reply */
+  return base_fail(ZKE_CONNECTIONLOSS, "the reply was lost for a test");
+}
+
 /* Run a change as one transaction.  Where zke_test_fail() asked for it, the
  * reply is lost: before the change was made, or after. */
 static int api_change(zke *z, enum txn_class want, txn_body body, void *arg) {
-  int fail = 0;
-  if (z->fail_when && z->fail_when != ZKE_TEST_FAIL_READ &&
-      z->fail_skip-- == 0) {
-    fail = z->fail_when;
-    z->fail_when = 0;
-  }
+  int fail = api_count_change(z);
   int rc =
       fail == ZKE_TEST_FAIL_BEFORE ? ZKE_OK : txn_run(z->s, z, want, body, arg);
-  if (!fail) return rc;
-  return base_fail(ZKE_CONNECTIONLOSS, "the reply was lost for a test");
+  return fail ? api_lost() : rc;
 }
 
 /* Fail if this is the read whose reply zke_test_fail() wants to be lost. */
 static int api_lose_read(zke *z) {
-  if (z->fail_when != ZKE_TEST_FAIL_READ || z->fail_skip-- > 0) return ZKE_OK;
+  if (z->fail_when != ZKE_TEST_FAIL_READ || z->s->batch || z->fail_skip-- > 0)
+    return ZKE_OK;
   z->fail_when = 0;
-  return base_fail(ZKE_CONNECTIONLOSS, "the reply was lost for a test");
+  return api_lost();
+}
+
+/* Refuse a call that takes no lock, or its own, in the function of a batch. */
+static int api_misuse(const char *call) {
+  return base_fail(ZKE_MISUSE, "%s in the function of a batch", call);
 }
 
 /* Refuse a length that no value has, and NULL with a length.  It is looked at
@@ -9898,6 +11519,12 @@ const char *zke_error_text(int rc) {
 
 /* A pointer to the thread's own text, so it needs no lock and no handle. */
 const char *zke_errmsg(void) { return base_sentence; }
+
+/* Whoever asks once will ask again: from here on reads look for it. */
+int64_t zke_zxid(void) {
+  base_zxid_wanted = true;
+  return base_zxid;
+}
 
 /* The sentence is made aside first, since zke_errmsg() may be among the
  * arguments, and that is where it goes. */
@@ -9945,8 +11572,12 @@ static int api_open(const char *name, const zke_options *options, zke **z_out) {
   if (rc == ZKE_OK) rc = store_new(name, &o, &s);
   if (rc != ZKE_OK) return rc;
   zke *z = NULL;
-  rc = store_open(s, o.flags);
-  if (rc == ZKE_OK) rc = store_add_session(s, &o, true, &z);
+  if (o.flags & ZKE_OPEN_LIGHT || o.timeout_ms)
+    rc = base_fail(ZKE_BADARGUMENTS,
+                   "a light or a kept session needs zke_open_session()");
+  store_adding a = {.o = &o, .first = true};
+  if (rc == ZKE_OK) rc = store_open(s, o.flags);
+  if (rc == ZKE_OK) rc = store_add_session(s, &a, &z);
   if (rc != ZKE_OK) {
     store_free(s);
     return rc;
@@ -9966,60 +11597,75 @@ int zke_open(const char *name, const zke_options *options, zke **z_out) {
   *z_out = NULL;
   if (!name || !*name)
     return base_fail(ZKE_BADARGUMENTS, "the database's name is NULL or empty");
+  if (txn_batch_here()) return api_misuse("zke_open()");
   os_cancel_off();
   int rc = api_open(name, options, z_out);
   os_cancel_back();
   return rc;
 }
 
-/* Any state, since the caller may want a new session because its own has
- * ended.  The store must still be usable for one. */
-int zke_open_session(zke *z, const zke_options *options, zke **z_out) {
+/* A new session, or one to be attached, on the store of a handle.  Any state,
+ * since the caller may want a new session because its own has ended.  The store
+ * must still be usable for one. */
+static int api_add_session(zke *z, store_adding a, zke **z_out) {
   zke_options o;
   zke_os os;
   if (!z_out) return base_fail(ZKE_BADARGUMENTS, "z_out is NULL");
   *z_out = NULL;
-  int rc = store_options(options, &o, &os);
+  int rc = store_options(a.o, &o, &os);
   if (rc == ZKE_OK) rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE, NULL);
   if (rc != ZKE_OK) return rc;
+  a.o = &o;
+  if (a.session || o.timeout_ms || o.flags & ZKE_OPEN_LIGHT) a.c = z->c;
   if (health_is_replaced(z->s))
     rc = health_say_replaced(z->s);
+  else if (a.session && o.lease_ms)
+    rc = base_fail(ZKE_BADARGUMENTS, "a kept session has no lease");
   else
-    rc = store_add_session(z->s, &o, false, z_out);
+    rc = store_add_session(z->s, &a, z_out);
   return api_leave(z, rc);
 }
 
-/* Take the handle out of the store's list; true when it was the last. */
-static bool api_unlist(zke *z) {
-  store *s = z->s;
-  size_t at = life_place(s, z->id);
-  memmove(s->sessions + at, s->sessions + at + 1,
-          (--s->session_count - at) * sizeof(zke *));
-  return s->session_count == 0;
+int zke_open_session(zke *z, const zke_options *options, zke **z_out) {
+  store_adding a = {.o = options};
+  return api_add_session(z, a, z_out);
+}
+
+/* As opening, with a row that is there. */
+int zke_attach(zke *z, int64_t session, const unsigned char password[16],
+               const zke_options *options, zke **z_out) {
+  store_adding a = {.o = options, .session = session, .password = password};
+  if (!z_out) return base_fail(ZKE_BADARGUMENTS, "z_out is NULL");
+  *z_out = NULL;
+  if (session <= 0 || !password)
+    return base_fail(ZKE_BADARGUMENTS, "no session or no password");
+  return api_add_session(z, a, z_out);
 }
 
 /* zke_close(), with the handle marked as closing and cancellation held off.
  * Calls of other threads end first: those that sleep are woken, and see the
  * mark.  The session's row is ended next; where that fails the handle goes all
- * the same, and others find the session dead by its lock.  The last handle of a
- * store takes the store with it. */
-static int api_close(zke *z) {
+ * the same, and others find the session dead by its lock; a light one, whose
+ * lock stays, this store ends later.  The last handle of a store takes the
+ * store with it.  why: SESS_CLOSE or SESS_DETACH. */
+static int api_close(zke *z, enum sess_why why) {
   store *s = z->s;
   bool ended;
   int rc = ZKE_OK;
   wake_sleeper(z);
   lock_take(s, INT64_MAX);
-  lock_signal(s, &z->done);
+  lock_signal(s, &z->c->done);
   lock_await_calls(s, z);
   lease_begin_call(s, NULL, base_later(host_now(s), s->busy));
   if (health_needs_recovery(s)) txn_recover(s);
   bool written = z->state == SESS_ALIVE || z->state == SESS_AUTH_FAILED;
   if (z->id && written && !health_is_replaced(s))
-    rc = sess_end(s, z->id, SESS_CLOSE, false, &ended);
+    rc = sess_end(s, z->id, z, why, false, &ended);
+  if (rc != ZKE_OK && carrier_is_light(z)) s->owes_end = true;
   z->state = SESS_CLOSED;
-  bool last = api_unlist(z);
+  store_unlist_session(z);
   store_free_session(z);
-  if (last) {
+  if (--s->handles == 0) {
     store_finish(s);
     store_free(s);
   } else {
@@ -10031,21 +11677,56 @@ static int api_close(zke *z) {
 /* Only one thread gets to close: the flag is exchanged, and a second thread
  * finds it set.  A callback of the handle may not, since the dispatch that it
  * runs in goes on with the handle afterwards. */
-int zke_close(zke *z) {
-  if (!z) return ZKE_OK;
+static int api_close_once(zke *z, enum sess_why why) {
   if (fork_is_copy(z->s))
     return base_fail(ZKE_FORKED, "the handle belongs to the parent process");
+  if (txn_batch_here()) return api_misuse("zke_close()");
   if (wait_is_inside(z))
-    return base_fail(ZKE_MISUSE, "zke_close() from a callback of the handle");
+    return base_fail(ZKE_MISUSE, "closing from a callback of the handle");
   if (lock_limit.z == z) lock_limit.z = NULL; /* not the next one's there */
   os_cancel_off();
   int rc;
   if (atomic_exchange(&z->closing, true))
     rc = base_fail(ZKE_CLOSING, "another thread is closing the handle");
   else
-    rc = api_close(z);
+    rc = api_close(z, why);
   os_cancel_back();
   return rc;
+}
+
+int zke_close(zke *z) { return z ? api_close_once(z, SESS_CLOSE) : ZKE_OK; }
+
+/* The row keeps the time of now, from which its timeout counts. */
+int zke_detach(zke *z) {
+  if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
+  if (!z->timeout)
+    return base_fail(ZKE_BADARGUMENTS, "the session is not a kept one");
+  return api_close_once(z, SESS_DETACH);
+}
+
+/* Fixed at open. */
+int zke_password(zke *z, unsigned char out[16]) {
+  if (!z || !out)
+    return base_fail(ZKE_BADARGUMENTS, "the handle or out is NULL");
+  if (!z->timeout)
+    return base_fail(ZKE_BADARGUMENTS, "the session is not a kept one");
+  memcpy(out, z->password, SESS_PASSWORD);
+  return ZKE_OK;
+}
+
+/* Without the store's lock, so that a client that is heard from never waits for
+ * another one's change. */
+int zke_touch(zke *z) {
+  int rc = api_count_in(z);
+  if (rc != ZKE_OK) return rc;
+  carrier_touch(z);
+  return api_refuse(z, ZKE_OK);
+}
+
+int zke_rearm(zke *z) {
+  int rc = api_enter(z, NULL, API_CHANGE, NULL);
+  if (rc != ZKE_OK) return rc;
+  return api_leave(z, sess_rearm(z->s, INT64_MAX));
 }
 
 /* Constant for the handle's life, so it is read without the lock; also when the
@@ -10068,7 +11749,7 @@ int zke_expire(zke *z, int64_t session) {
   bool ended;
   int rc = api_enter(z, NULL, API_CHANGE, NULL);
   if (rc != ZKE_OK) return rc;
-  rc = sess_end(z->s, session, SESS_EXPIRE, false, &ended);
+  rc = sess_end(z->s, session, NULL, SESS_EXPIRE, false, &ended);
   if (rc == ZKE_OK && !ended) {
     rc =
         base_fail(ZKE_NONODE, "no session 0x%llx", (unsigned long long)session);
@@ -10085,8 +11766,10 @@ int zke_keepalive_fd(zke *z, int *fd_out) {
   if (z->s->memory) {
     rc = base_fail(ZKE_UNIMPLEMENTED,
                    "a session in memory cannot outlive its process");
+  } else if (carrier_is_light(z)) {
+    rc = base_fail(ZKE_UNIMPLEMENTED, "a light session has no lock of its own");
   } else {
-    int fd = z->s->os.dup(z->s->os.context, z->live_fd);
+    int fd = z->s->os.dup(z->s->os.context, z->c->live_fd);
     if (fd >= 0)
       *fd_out = fd;
     else
@@ -10144,7 +11827,7 @@ static int api_mode(const zke_op *op) {
 static int api_create(zke *z, const zke_op *op, char **path_out,
                       zke_stat *stat_out) {
   api_single c = {NULL, op, NULL, {0}};
-  unsigned flags = API_CHANGE;
+  unsigned flags = API_CHANGE | API_BATCH;
   if (op_mode_is_sequential(op->mode)) flags |= API_SEQUENTIAL;
   int rc = api_mode(op);
   if (rc == ZKE_OK) rc = api_length(op->data, op->len);
@@ -10201,7 +11884,7 @@ int zke_delete(zke *z, const char *path, int version) {
   zke_op op;
   zke_op_delete(&op, path, version);
   api_single c = {NULL, &op, NULL, {0}};
-  int rc = api_enter(z, path, API_CHANGE, &c.path);
+  int rc = api_enter(z, path, API_CHANGE | API_BATCH, &c.path);
   if (rc != ZKE_OK) return rc;
   return api_leave(z, api_change(z, TXN_GUESS, api_delete_body, &c));
 }
@@ -10225,11 +11908,14 @@ static int api_note_discard(zke *z, const char *path, bool sequential,
 }
 
 /* There is no memory for a note: remove it at once.  Where that fails, too,
- * the session is to end, and all that it owns with it. */
+ * the session is to end, and all that it owns with it.  In a batch, whose end
+ * nobody knows, that is so from the start. */
 static int api_discard_now(zke *z, const char *path, bool sequential,
                            int64_t czxid) {
   discard d = {.czxid = czxid, .sequential = sequential};
-  int rc = api_enter(z, path, API_CHANGE | API_SEQUENTIAL, &d.path);
+  int rc = base_nomem();
+  if (!txn_batch_here())
+    rc = api_enter(z, path, API_CHANGE | API_SEQUENTIAL, &d.path);
   if (rc == ZKE_OK)
     rc = api_leave(z, txn_run(z->s, z, TXN_NORMAL, discard_body, &d));
   if (rc != ZKE_OK) {
@@ -10241,7 +11927,7 @@ static int api_discard_now(zke *z, const char *path, bool sequential,
 
 /* Remove what has been noted. */
 static int api_discard_noted(zke *z) {
-  int rc = api_enter(z, NULL, API_CHANGE | API_DISCARD, NULL);
+  int rc = api_enter(z, NULL, API_CHANGE | API_DISCARD | API_BATCH, NULL);
   if (rc != ZKE_OK) return rc;
   discard *first = discard_first(z);
   if (first) /* else another thread's call has removed it */
@@ -10262,6 +11948,8 @@ int zke_discard(zke *z, const char *path, int mode, int64_t czxid) {
     return base_fail(ZKE_BADARGUMENTS, "mode %d, path %s", mode,
                      path ? path : "(NULL)");
   }
+  txn_batch *b = txn_batch_here();
+  if (b && b->t.s != z->s) return api_misuse("zke_discard() on another store");
   os_cancel_off();
   atomic_fetch_add(&z->calls, 1);
   if (atomic_load(&z->closing)) {
@@ -10284,7 +11972,7 @@ int zke_set(zke *z, const char *path, const void *data, int len, int version,
   zke_op_set(&op, path, data, len, version);
   api_single c = {NULL, &op, NULL, {0}};
   int rc = api_length(data, len);
-  if (rc == ZKE_OK) rc = api_enter(z, path, API_CHANGE, &c.path);
+  if (rc == ZKE_OK) rc = api_enter(z, path, API_CHANGE | API_BATCH, &c.path);
   if (rc != ZKE_OK) return rc;
   rc = api_limit(z, len);
   if (rc == ZKE_OK) rc = api_change(z, TXN_GUESS, api_set_body, &c);
@@ -10309,7 +11997,7 @@ static int api_raise_body(txn *t, void *arg) {
 int zke_raise_sequence(zke *z, const char *path, int next, zke_stat *stat_out) {
   api_raise c = {NULL, next, {0}};
   if (next < 0) return base_fail(ZKE_BADARGUMENTS, "the number %d", next);
-  int rc = api_enter(z, path, API_CHANGE, &c.path);
+  int rc = api_enter(z, path, API_CHANGE | API_BATCH, &c.path);
   if (rc != ZKE_OK) return rc;
   rc = api_change(z, TXN_FULL, api_raise_body, &c);
   if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
@@ -10327,7 +12015,66 @@ typedef struct api_reading {
   op_answer answer;
   watcher_pending entry;
   bool missing;
+  int64_t owner; /* the carrier of the node's owner, another session; or 0 */
+  int type;      /* zke_set_watch(): ZKE_WATCH_… */
+  int64_t since; /* … and the zxid after which a change counts */
 } api_reading;
+
+/* A registration in a batch: what is left to do of it once the batch has ended,
+ * in the order of the calls. */
+typedef struct api_pending {
+  zke *z;
+  watcher_pending entry;
+  int64_t owner; /* the carrier whose death it waits for, or 0 */
+  int other;     /* mode that this one replaces, or -1 */
+} api_pending;
+
+/* Complete a registration whose rows were committed, or (committed is false)
+ * take back what it has in memory.  A watcher that is owed an event is told by
+ * the next dispatch, which the byte in the FIFO asks for. */
+static void api_conclude(api_pending *p, bool committed) {
+  zke *z = p->z;
+  watcher *w = p->entry.w;
+  if (committed && p->owner && wait_watch_owner(z, p->owner))
+    w->owner = p->owner;
+  if (committed && p->other >= 0)
+    watcher_change_mode(z, p->entry.spot, p->other, w->mode);
+  if (committed && w->fired) wake_self(z);
+  watcher_conclude(z, &p->entry, committed);
+}
+
+/* The last step of a registration's body: in a batch, leave it there until the
+ * batch ends.  Where there is no memory for that, txn_join() fails. */
+static void api_register(txn *t, const watcher_pending *entry, int64_t owner,
+                         int other) {
+  txn_batch *b = t->s->batch;
+  api_pending p;
+  if (!b) return;
+  memset(&p, 0, sizeof p);
+  p.z = t->z;
+  p.entry = *entry;
+  p.owner = owner;
+  p.other = other;
+  buf_add(&b->watches, &p, sizeof p);
+}
+
+/* Is what became of a registration known, now that its call ends with rc? */
+static bool api_is_settled(const zke *z, int rc) {
+  return rc != ZKE_OK || !z->s->batch;
+}
+
+/* Whose death is to be noticed, for the owner of the node that was read. */
+static int api_find_owner(txn *t, api_reading *r) {
+  sess_row row;
+  bool found;
+  r->owner = 0;
+  int64_t owner = r->answer.owner;
+  if (!owner || owner == t->z->id || life_find_own(t->s, owner)) return ZKE_OK;
+  int rc = sess_read_row(t->s, owner, &row, &found);
+  if (rc == ZKE_OK && found && !sess_is_detached(&row))
+    r->owner = sess_carrier(&row);
+  return rc;
+}
 
 /* Read and register in one transaction (P3).  exists registers on a missing
  * node too; the others only where they succeed (semantics.md 5.1). */
@@ -10336,46 +12083,70 @@ static int api_watch_body(txn *t, void *arg) {
   int rc = op_read(t->z, r->wish, r->path, &node_range_all, &r->answer);
   r->missing = rc == ZKE_NONODE && r->wish == OP_EXISTS;
   if (rc != ZKE_OK && !r->missing) return rc;
+  rc = api_find_owner(t, r);
+  if (rc != ZKE_OK) return rc;
   unsigned table =
       r->wish == OP_CHILDREN ? WATCH_TABLE_CHILD : WATCH_TABLE_DATA;
-  return watcher_prepare(t, r->path, WATCH_ONE_SHOT, 1u << table, r->fn,
-                         r->context, &r->entry);
+  rc = watcher_prepare(t, r->path, WATCH_ONE_SHOT, 1u << table, r->fn,
+                       r->context, &r->entry);
+  if (rc == ZKE_OK) api_register(t, &r->entry, r->owner, -1);
+  return rc;
 }
 
-/* Read and set a watch.  The watch of an ephemeral znode of another session
- * also notes whose it is, so that this handle can hear of that owner's death
- * from the kernel.  A watcher is entered in memory before the transaction ends
- * and taken out again where it fails. */
-static int api_read_watching(zke *z, api_reading *r) {
-  int rc = txn_run(z->s, z, TXN_NORMAL, api_watch_body, r);
-  int64_t owner = r->answer.owner == z->id ? 0 : r->answer.owner;
-  if (rc == ZKE_OK && owner && wait_watch_owner(z, owner))
-    r->entry.w->owner = owner;
-  watcher_conclude(z, &r->entry, rc == ZKE_OK);
+/* Read and set a watch, by one of two bodies.  The watch of an ephemeral znode
+ * of another session also notes whose it is, so that this handle can hear of
+ * that owner's death from the kernel.  A watcher is entered in memory before
+ * the transaction ends and taken out again where it fails. */
+static int api_watch_by(zke *z, txn_body body, api_reading *r) {
+  int rc = txn_run(z->s, z, TXN_NORMAL, body, r);
+  api_pending p = {z, r->entry, r->owner, -1};
+  if (api_is_settled(z, rc)) api_conclude(&p, rc == ZKE_OK);
   if (rc != ZKE_OK) {
     op_answer_free(&r->answer);
     return rc;
   }
   wait_arm(z);
-  return r->missing ? op_no_node(r->path) : ZKE_OK;
+  return ZKE_OK;
 }
 
-/* Read without a watch; children and Stat come from one snapshot, and so does
- * the session's row, which is looked at where somebody has committed since it
- * was last seen.  r may be NULL: only that. */
+/* exists, get and children with a watch. */
+static int api_read_watching(zke *z, api_reading *r) {
+  int rc = api_watch_by(z, api_watch_body, r);
+  return rc == ZKE_OK && r->missing ? op_no_node(r->path) : rc;
+}
+
+/* Read without a watch; children and Stat come from one snapshot, and so do its
+ * zxid, if it is wanted, and the session's row, which are looked at where
+ * somebody has committed since that was last done.  r may be NULL: only that.
+ * In a batch its transaction is read, and the session was looked for when it
+ * joined. */
 static int api_read_plain(zke *z, api_reading *r) {
+  store *s = z->s;
+  if (s->batch) {
+    base_zxid = s->batch->t.zxid;
+    if (!r) return ZKE_OK;
+    return op_read(z, r->wish, r->path, &node_range_all, &r->answer);
+  }
   for (;;) {
-    bool exists = true;
-    int rc = db_begin_read(z->s);
+    int64_t carrier = z->carrier;
+    int rc = db_begin_read(s);
     if (rc != ZKE_OK) return rc;
-    int64_t number = z->s->index.number;
-    if (z->seen != number) rc = api_look(z, &exists);
+    int64_t number = s->index.number;
+    int64_t zxid = s->state_read == number ? s->state_zxid : 0;
+    if (z->seen != number || (base_zxid_wanted && !zxid))
+      rc = api_look(z, &zxid, &carrier);
     bool looked = rc == ZKE_OK;
-    if (r && rc == ZKE_OK && exists)
+    if (r && rc == ZKE_OK && carrier == z->carrier)
       rc = op_read(z, r->wish, r->path, &node_range_all, &r->answer);
-    if (db_read_stands(z->s)) {
-      if (!exists) return txn_session_gone(z);
-      if (looked) z->seen = number;
+    if (db_read_stands(s)) {
+      int stands = txn_session_stands(z, carrier);
+      if (stands != ZKE_OK) return stands;
+      if (looked) {
+        z->seen = number;
+        base_zxid = zxid;
+        if (zxid) s->state_read = number;
+        if (zxid) s->state_zxid = zxid;
+      }
       return rc;
     }
     if (!r) continue;
@@ -10385,9 +12156,13 @@ static int api_read_plain(zke *z, api_reading *r) {
 }
 
 /* Begin to read under SQLite's lock, in a state in which the session exists;
- * for a call that has entered with API_READ.  On ZKE_OK db_end() must follow.
- */
+ * for a call that has entered with API_READ.  On ZKE_OK api_end_locked() must
+ * follow.  In a batch what it has changed is read, in its transaction. */
 static int api_begin_locked(zke *z) {
+  if (z->s->batch) {
+    base_zxid = z->s->batch->t.zxid;
+    return ZKE_OK;
+  }
   int rc = db_end(z->s);
   if (rc == ZKE_OK) rc = sql_do(z->s, SQL_BEGIN_READ);
   if (rc != ZKE_OK) return rc;
@@ -10396,9 +12171,15 @@ static int api_begin_locked(zke *z) {
   return rc;
 }
 
+/* The other half of api_begin_locked(). */
+static void api_end_locked(zke *z) {
+  if (!z->s->batch) db_end(z->s);
+}
+
 /* exists, get and children are this; on ZKE_OK api_leave() must follow. */
 static int api_read(zke *z, const char *path, api_reading *r) {
-  int rc = api_enter(z, path, r->fn ? API_CHANGE : API_READ, &r->path);
+  unsigned flags = API_BATCH | (r->fn ? API_CHANGE : API_READ);
+  int rc = api_enter(z, path, flags, &r->path);
   if (rc != ZKE_OK) return rc;
   rc = api_lose_read(z);
   if (rc == ZKE_OK) rc = r->fn ? api_read_watching(z, r) : api_read_plain(z, r);
@@ -10482,14 +12263,14 @@ int zke_count(zke *z, const char *path, int64_t *count_out) {
   op_answer a;
   const char *full;
   int64_t count = 0;
-  int rc = api_enter(z, path, API_READ, &full);
+  int rc = api_enter(z, path, API_READ | API_BATCH, &full);
   if (rc != ZKE_OK) return rc;
   rc = api_lose_read(z);
   if (rc == ZKE_OK) rc = api_begin_locked(z);
   if (rc == ZKE_OK) {
     rc = op_read(z, OP_STAT, full, &node_range_all, &a);
     if (rc == ZKE_OK) rc = api_count(z, full, &count);
-    db_end(z->s);
+    api_end_locked(z);
   }
   if (rc == ZKE_OK && count_out) *count_out = count;
   return api_leave(z, rc);
@@ -10527,21 +12308,24 @@ SQL_STATEMENT(NODE_OWNED_ALL,
               "SELECT parent,name FROM node WHERE owner=:owner AND owner<>0 "
               "ORDER BY parent,name");
 
-/* One statement, so it needs no transaction to be of one moment. */
+/* One statement; under SQLite's read lock, so that its zxid is of the same
+ * state. */
 int zke_ephemerals(zke *z, int64_t session, const char *prefix,
                    zke_strings **paths_out) {
   zke_strings *list = NULL;
   int count = 0;
-  int rc = api_enter(z, NULL, 0, NULL);
+  int rc = api_enter(z, NULL, API_READ | API_BATCH, NULL);
   if (rc != ZKE_OK) return rc;
   buf paths = {.a = &z->s->a};
   rc = api_lose_read(z);
+  if (rc == ZKE_OK) rc = api_begin_locked(z);
   if (rc != ZKE_OK) return api_leave(z, rc);
   sqlite3_stmt *st = sql_statement(z->s, SQL_NODE_OWNED_ALL, &rc);
   if (st) {
     sql_bind_int(st, 1, ":owner", session ? session : z->id);
     rc = sql_collect_paths(z->s, st, &paths, &count);
   }
+  api_end_locked(z);
   if (rc == ZKE_OK)
     rc = api_filter(z, &paths, count, prefix ? prefix : "", &list);
   buf_free(&paths);
@@ -10556,7 +12340,7 @@ int zke_ephemerals(zke *z, int64_t session, const char *prefix,
  * in a process that does nothing else. */
 int zke_sync(zke *z, const char *path) {
   (void)path;
-  int rc = api_enter(z, NULL, API_READ, NULL);
+  int rc = api_enter(z, NULL, API_READ | API_BATCH, NULL);
   if (rc != ZKE_OK) return rc;
   int64_t now = host_now(z->s);
   if (now >= z->sync_next) { /* recipes ask often: not each time in the file */
@@ -10629,6 +12413,11 @@ void zke_op_untold(zke_op *op, const char *path, int most) {
   *op = (zke_op){.type = ZKE_OP_UNTOLD, .path = path, .len = most};
 }
 
+/* The root stands for the path: every check of paths lets it pass. */
+void zke_op_fail(zke_op *op, int rc) {
+  *op = (zke_op){.type = ZKE_OP_FAIL, .path = "/", .version = rc};
+}
+
 /* Also leaves every result zeroed, so that clearing twice does no harm. */
 void zke_results_clear(zke_op_result *results, int count) {
   for (int i = 0; results && i < count; i++) {
@@ -10650,7 +12439,7 @@ typedef int (*api_op_change)(txn *t, const char *path, const zke_op *op,
 typedef int (*api_op_read)(zke *z, const char *path, const zke_op *op,
                            zke_op_result *r);
 
-/* Exactly one of the two is there. */
+/* What an operation is in each of the two calls; NULL: it belongs not there. */
 typedef struct api_kind {
   api_op_change change;
   api_op_read read;
@@ -10685,6 +12474,22 @@ static int api_op_check(txn *t, const char *path, const zke_op *op,
                         zke_op_result *r) {
   (void)r;
   return op_check(t, path, op->version);
+}
+
+/* Its caller has found that it is to be refused, and with which code. */
+static int api_op_refuse(txn *t, const char *path, const zke_op *op,
+                         zke_op_result *r) {
+  (void)t, (void)path, (void)r;
+  return base_fail(op->version, "refused by its caller: %s",
+                   zke_error_text(op->version));
+}
+
+/* The same in zke_multi_read(), where it fails nothing but itself. */
+static int api_op_refuse_read(zke *z, const char *path, const zke_op *op,
+                              zke_op_result *r) {
+  (void)z, (void)path;
+  r->rc = op->version;
+  return ZKE_OK;
 }
 
 /* Read one node.  A refusal, which is an answer too, stands in the result only;
@@ -10742,7 +12547,8 @@ static const api_kind *api_op_kind(int type) {
                         checks = {api_op_check, NULL},
                         gets = {NULL, api_op_get},
                         lists = {NULL, api_op_children},
-                        asks = {NULL, api_op_untold};
+                        asks = {NULL, api_op_untold},
+                        fails = {api_op_refuse, api_op_refuse_read};
   switch ((enum zke_op_type)type) {
     case ZKE_OP_CREATE:
       return &creates;
@@ -10758,6 +12564,8 @@ static const api_kind *api_op_kind(int type) {
       return &lists;
     case ZKE_OP_UNTOLD:
       return &asks;
+    case ZKE_OP_FAIL:
+      return &fails;
   }
   return NULL;
 }
@@ -10822,8 +12630,21 @@ static unsigned api_multi_shape(const zke_op *ops, int count) {
   return shape;
 }
 
-/* zkembed.h: nothing is asked for that only a later version knows. */
+/* Can an operation be refused with this code?  Only with one that tells of the
+ * operation, and not of what has become of the whole transaction. */
+static bool api_is_refusal(int rc) {
+  return rc == ZKE_BADARGUMENTS || rc == ZKE_MARSHALLINGERROR ||
+         rc == ZKE_UNIMPLEMENTED || (rc <= -100 && rc > -200);
+}
+
+/* zkembed.h: nothing is asked for that only a later version knows, nor a
+ * refusal that is none. */
 static int api_op_reserved(const zke_op *op, int i) {
+  if (op->type == ZKE_OP_FAIL && !api_is_refusal(op->version)) {
+    return base_fail(ZKE_BADARGUMENTS,
+                     "operation %d cannot be refused with the code %d", i,
+                     op->version);
+  }
   int64_t set = op->reserved_int;
   for (size_t k = 0; k < sizeof op->reserved / sizeof *op->reserved; k++)
     set |= op->reserved[k];
@@ -10887,7 +12708,7 @@ static int api_enter_multi(zke *z, const zke_op *ops, int count,
  * shape tells what the last one like it needed (TXN_LEARN). */
 int zke_multi(zke *z, const zke_op *ops, int count, zke_op_result *results) {
   bool full;
-  int rc = api_enter_multi(z, ops, count, API_CHANGE);
+  int rc = api_enter_multi(z, ops, count, API_CHANGE | API_BATCH);
   if (rc != ZKE_OK) return rc;
   rc = api_multi_check(z, ops, count, &full);
   if (rc != ZKE_OK) return api_leave(z, rc);
@@ -10946,7 +12767,7 @@ int zke_multi_read(zke *z, const zke_op *ops, int count,
                    zke_op_result *results) {
   if (count > 0 && !results)
     return base_fail(ZKE_BADARGUMENTS, "results is NULL");
-  int rc = api_enter_multi(z, ops, count, API_READ);
+  int rc = api_enter_multi(z, ops, count, API_READ | API_BATCH);
   if (rc != ZKE_OK) return rc;
   rc = api_multi_read_check(z, ops, count);
   if (rc == ZKE_OK) rc = api_lose_read(z);
@@ -10957,7 +12778,7 @@ int zke_multi_read(zke *z, const zke_op *ops, int count,
   if (!made) rc = base_nomem();
   for (int i = 0; i < count && rc == ZKE_OK; i++)
     rc = api_multi_read_step(z, &ops[i], &made[i]);
-  db_end(z->s);
+  api_end_locked(z);
   if (rc == ZKE_OK && count)
     memcpy(results, made, (size_t)count * sizeof *results);
   else
@@ -10966,25 +12787,79 @@ int zke_multi_read(zke *z, const zke_op *ops, int count,
   return api_leave(z, rc);
 }
 
+/* ---- a batch ---- */
+
+/* A batch has ended, with rc: do what waited for that, and free it. */
+static void api_conclude_batch(txn_batch *b, int rc) {
+  size_t count = b->watches.len / sizeof(api_pending);
+  api_pending *pending = (api_pending *)(void *)b->watches.data;
+  for (size_t i = 0; i < count; i++) api_conclude(&pending[i], rc == ZKE_OK);
+  zke **members = (zke **)(void *)b->members.data;
+  for (size_t i = 0; i < b->members.len / sizeof(zke *); i++) {
+    discard_end_batch(members[i], rc);
+    wait_arm(members[i]);
+  }
+  buf_free(&b->watches);
+  buf_free(&b->members);
+}
+
+/* The function has ended its thread instead of returning: nothing of the batch
+ * stays, and what its call holds is given up. */
+static void api_leave_batch(void *arg) {
+  txn_batch *b = arg;
+  if (fork_is_copy(b->t.s)) return;
+  int rc = txn_end_batch(b, ZKE_CANCELLED);
+  api_conclude_batch(b, rc);
+  api_leave(b->z, rc);
+}
+
+/* Call the function; its result.  Its calls come back to this thread's batch by
+ * txn_batch_here(). */
+static int api_call_batch(txn_batch *b, zke_batch_fn fn, void *context) {
+  int rc;
+  pthread_cleanup_push(api_leave_batch, b);
+  rc = fn(b->z, context);
+  pthread_cleanup_pop(0);
+  return rc;
+}
+
+/* zke_batch() with the lock held.  A reply that is to be lost before the change
+ * loses the change, too: what the function has been told was not so. */
+static int api_batch(zke *z, zke_batch_fn fn, void *context) {
+  txn_batch b;
+  int fail = api_count_change(z);
+  int rc = txn_begin_batch(&b, z);
+  if (rc != ZKE_OK) return fail ? api_lost() : rc;
+  rc = api_call_batch(&b, fn, context);
+  if (fork_is_copy(z->s)) { /* the transaction is the parent's */
+    txn_here = NULL;
+    return ZKE_FORKED;
+  }
+  if (fail == ZKE_TEST_FAIL_BEFORE) txn_break(&b, api_lost());
+  rc = txn_end_batch(&b, rc);
+  api_conclude_batch(&b, rc);
+  return fail ? api_lost() : rc;
+}
+
+/* The store's lock and the gate are held while the function runs, so what other
+ * threads and processes see is the state before it, and then that after it. */
+int zke_batch(zke *z, zke_batch_fn fn, void *context) {
+  if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  int rc = api_enter(z, NULL, API_CHANGE, NULL);
+  return rc == ZKE_OK ? api_leave(z, api_batch(z, fn, context)) : rc;
+}
+
 /* ---- access control lists ---- */
 
 /* Add the digest identity of "user:password", once.  A name with a NUL could
  * not be told from a shorter one later. */
-static int api_add_identity(zke *z, const char *cert, size_t len) {
-  int rc = ZKE_OK;
+static int api_add_digest(zke *z, const char *cert, size_t len) {
   const char *colon = memchr(cert, ':', len);
   if (memchr(cert, '\0', colon ? (size_t)(colon - cert) : len))
     return base_fail(ZKE_BADARGUMENTS, "a NUL in the user's name");
   char *id = auth_identity(&z->s->a, cert, len);
   if (!id) return base_nomem();
-  if (!acl_has_identity(&z->who, id)) {
-    buf_add_string(&z->who.ids, id);
-    if (z->who.ids.failed)
-      rc = base_nomem();
-    else
-      z->who.count++;
-    z->who.ids.failed = false;
-  }
+  int rc = acl_add_identity(&z->who, "digest", id);
   mem_free(id);
   return rc;
 }
@@ -11004,54 +12879,80 @@ int zke_add_auth(zke *z, const char *scheme, const char *cert, int len) {
     return api_leave(z, base_fail(ZKE_AUTHFAILED,
                                   "unknown authentication scheme %s", scheme));
   }
-  return api_leave(z, api_add_identity(z, cert ? cert : "", (size_t)len));
+  return api_leave(z, api_add_digest(z, cert ? cert : "", (size_t)len));
 }
 
-/* Whoever may not administer the node sees no digests: they are what a password
- * is checked against. */
+/* Each check goes by what the handle has at that moment, so nothing else has to
+ * be forgotten. */
+int zke_clear_auth(zke *z) {
+  int rc = api_enter(z, NULL, API_LIGHT, NULL);
+  if (rc != ZKE_OK) return rc;
+  acl_clear(&z->who);
+  return api_leave(z, ZKE_OK);
+}
+
+/* Can a host vouch for this?  A scheme's name must fit into an entry's line
+ * (acl_next()), and world and auth name nobody. */
+static int api_check_vouch(const char *scheme, const char *id) {
+  size_t len = strlen(scheme);
+  if (!len || len >= ACL_SCHEME || strpbrk(scheme, ":\n") ||
+      strcmp(scheme, "world") == 0 || strcmp(scheme, "auth") == 0) {
+    return base_fail(ZKE_BADARGUMENTS, "nobody can vouch for the scheme \"%s\"",
+                     scheme);
+  }
+  if (!id || strcmp(scheme, "digest") != 0 || acl_digest_valid(id))
+    return ZKE_OK;
+  return base_fail(ZKE_BADARGUMENTS, "%s is no id of scheme digest", id);
+}
+
+/* The scheme is noted first: the list that scheme auth stands for may then hold
+ * the identity. */
+int zke_vouch(zke *z, const char *scheme, const char *id) {
+  if (!scheme) return base_fail(ZKE_BADARGUMENTS, "scheme is NULL");
+  int rc = api_check_vouch(scheme, id);
+  if (rc == ZKE_OK) rc = api_enter(z, NULL, API_LIGHT, NULL);
+  if (rc != ZKE_OK) return rc;
+  rc = acl_add_scheme(&z->s->schemes, scheme);
+  if (rc == ZKE_OK && id) rc = acl_add_identity(&z->who, scheme, id);
+  return api_leave(z, rc);
+}
+
+/* A read like any other: list and Stat are of one moment. */
 int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
                 zke_stat *stat_out) {
-  node n;
-  const char *full;
-  int rc = api_enter(z, path, 0, &full);
+  api_reading r = {.wish = OP_ACL};
+  int rc = api_read(z, path, &r);
   if (rc != ZKE_OK) return rc;
-  rc = api_lose_read(z);
-  if (rc == ZKE_OK) rc = op_load(z->s, full, &n, NULL);
-  if (rc != ZKE_OK) return api_leave(z, rc);
-  zke_acls *acls = NULL;
-  if (!op_allows(z, &n, ZKE_PERM_READ | ZKE_PERM_ADMIN)) {
-    rc = op_no_permission("read the ACL of", full, (int)strlen(full));
-  } else {
-    acls = acl_decode(&z->s->a, n.acl, !op_allows(z, &n, ZKE_PERM_ADMIN));
-    if (!acls) rc = base_nomem();
-  }
-  if (rc == ZKE_OK && stat_out) node_stat(&n, stat_out);
-  if (rc == ZKE_OK && acls_out)
-    *acls_out = acls;
+  if (acls_out)
+    *acls_out = r.answer.acls;
   else
-    mem_free(acls);
-  node_free(&n);
-  return api_leave(z, rc);
+    mem_free(r.answer.acls);
+  if (stat_out) *stat_out = r.answer.stat;
+  return api_leave(z, ZKE_OK);
 }
 
 typedef struct api_set_acl {
   const char *path;
   int version;
   const zke_acls *acls;
+  zke_stat stat;
 } api_set_acl;
 
 /* The body of zke_set_acl()'s transaction. */
 static int api_set_acl_body(txn *t, void *arg) {
   api_set_acl *c = arg;
-  return op_set_acl(t, c->path, c->version, c->acls);
+  return op_set_acl(t, c->path, c->version, c->acls, &c->stat);
 }
 
 /* Guessed as zke_set() is: an ephemeral node's ACL need not be synced. */
-int zke_set_acl(zke *z, const char *path, int version, const zke_acls *acls) {
-  api_set_acl c = {NULL, version, acls};
-  int rc = api_enter(z, path, API_CHANGE, &c.path);
+int zke_set_acl(zke *z, const char *path, int version, const zke_acls *acls,
+                zke_stat *stat_out) {
+  api_set_acl c = {NULL, version, acls, {0}};
+  int rc = api_enter(z, path, API_CHANGE | API_BATCH, &c.path);
   if (rc != ZKE_OK) return rc;
-  return api_leave(z, api_change(z, TXN_GUESS, api_set_acl_body, &c));
+  rc = api_change(z, TXN_GUESS, api_set_acl_body, &c);
+  if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
+  return api_leave(z, rc);
 }
 
 /* ---- watches ---- */
@@ -11074,7 +12975,9 @@ static int api_add_watch_body(txn *t, void *arg) {
   for (int table = 0; table < 2 && rc == ZKE_OK; table++)
     rc = watch_remove(t, w->path, watch_kind(w->other, table));
   if (rc != ZKE_OK) return rc;
-  return watcher_prepare(t, w->path, w->mode, 3, w->fn, w->context, &w->entry);
+  rc = watcher_prepare(t, w->path, w->mode, 3, w->fn, w->context, &w->entry);
+  if (rc == ZKE_OK) api_register(t, &w->entry, 0, w->other);
+  return rc;
 }
 
 /* The rows are changed first, then the watchers in memory: between the two no
@@ -11083,7 +12986,7 @@ int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
                   void *context) {
   api_watch w = {.mode = mode + 1, .fn = fn, .context = context};
   if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
-  int rc = api_enter(z, path, API_CHANGE, &w.path);
+  int rc = api_enter(z, path, API_CHANGE | API_BATCH, &w.path);
   if (rc != ZKE_OK) return rc;
   if (mode != ZKE_WATCH_PERSISTENT && mode != ZKE_WATCH_PERSISTENT_RECURSIVE) {
     return api_leave(
@@ -11091,10 +12994,61 @@ int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
   }
   w.other = w.mode == WATCH_PERSISTENT ? WATCH_RECURSIVE : WATCH_PERSISTENT;
   rc = txn_run(z->s, z, TXN_NORMAL, api_add_watch_body, &w);
-  if (rc == ZKE_OK) watcher_change_mode(z, w.entry.spot, w.other, w.mode);
-  watcher_conclude(z, &w.entry, rc == ZKE_OK);
+  api_pending p = {z, w.entry, 0, w.other};
+  if (api_is_settled(z, rc)) api_conclude(&p, rc == ZKE_OK);
   wait_arm(z);
   return api_leave(z, rc);
+}
+
+/* What a watch would have told of that was set at an earlier zxid; 0: nothing.
+ * Of what happened since only the last state is left: a node that has gone and
+ * come again counts as changed (semantics.md 5.9). */
+static int api_missed(const api_reading *r) {
+  if (r->type == ZKE_WATCH_EXIST) return r->missing ? 0 : ZKE_EVENT_CREATED;
+  if (r->missing) return ZKE_EVENT_DELETED;
+  const zke_stat *stat = &r->answer.stat;
+  if (r->type == ZKE_WATCH_DATA)
+    return stat->mzxid > r->since ? ZKE_EVENT_CHANGED : 0;
+  return stat->pzxid > r->since ? ZKE_EVENT_CHILD : 0;
+}
+
+/* Look what was missed, and register the watcher or give it its event, in one
+ * transaction: what changes later finds the row. */
+static int api_set_watch_body(txn *t, void *arg) {
+  api_reading *r = arg;
+  unsigned tables =
+      1u << (r->type == ZKE_WATCH_CHILD ? WATCH_TABLE_CHILD : WATCH_TABLE_DATA);
+  int rc = op_read(t->z, OP_EXISTS, r->path, &node_range_all, &r->answer);
+  r->missing = rc == ZKE_NONODE;
+  if (rc != ZKE_OK && !r->missing) return rc;
+  int type = api_missed(r);
+  if (type) {
+    r->owner = 0; /* it waits for nobody's death */
+    rc = watcher_prepare_fired(t, r->path, tables, r->fn, r->context, type,
+                               &r->entry);
+  } else {
+    rc = api_find_owner(t, r);
+    if (rc == ZKE_OK)
+      rc = watcher_prepare(t, r->path, WATCH_ONE_SHOT, tables, r->fn,
+                           r->context, &r->entry);
+  }
+  if (rc == ZKE_OK) api_register(t, &r->entry, r->owner, -1);
+  return rc;
+}
+
+/* One transaction, as for a read with a watch. */
+int zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
+                  zke_watch_fn fn, void *context) {
+  api_reading r = {.fn = fn, .context = context, .type = type, .since = zxid};
+  if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  int rc = api_enter(z, path, API_CHANGE | API_BATCH, &r.path);
+  if (rc != ZKE_OK) return rc;
+  if (type != ZKE_WATCH_DATA && type != ZKE_WATCH_CHILD &&
+      type != ZKE_WATCH_EXIST) {
+    return api_leave(
+        z, base_fail(ZKE_BADARGUMENTS, "unknown watch type %d", type));
+  }
+  return api_leave(z, api_watch_by(z, api_set_watch_body, &r));
 }
 
 /* Remove the rows of one path that were found to be needed no more. */
@@ -11107,32 +13061,59 @@ static int api_remove_watch_body(txn *t, void *arg) {
   return rc;
 }
 
+/* Which watchers of a path are meant. */
+typedef struct api_watchers {
+  watcher_spot *spot;
+  const watcher_pair *pair; /* NULL: all */
+  unsigned tables;
+} api_watchers;
+
+/* Find the watchers of a pair (fn NULL: of all) on a path; ZKE_NOWATCHER where
+ * there is none. */
+static int api_find_watchers(const zke *z, const char *path, int type,
+                             zke_watch_fn fn, const void *context,
+                             api_watchers *out) {
+  if (type < ZKE_WATCH_CHILD || type > ZKE_WATCH_ANY)
+    return base_fail(ZKE_BADARGUMENTS, "unknown watch type %d", type);
+  *out = (api_watchers){.tables = 0};
+  if (type & ZKE_WATCH_DATA) out->tables |= 1u << WATCH_TABLE_DATA;
+  if (type & ZKE_WATCH_CHILD) out->tables |= 1u << WATCH_TABLE_CHILD;
+  out->spot = watcher_find_spot(z, path, strlen(path));
+  out->pair = fn ? watcher_find_pair(z, fn, context) : NULL;
+  if (out->spot && (out->pair || !fn) &&
+      watcher_exists(out->spot, out->tables, out->pair)) {
+    return ZKE_OK;
+  }
+  return base_fail(ZKE_NOWATCHER, "no such watcher of %s", path);
+}
+
 /* Remove the watchers of a pair on a path, or all of the path where fn is NULL.
  * A row of the file stands for all watchers of one kind on the path, so it goes
  * only with the last of them. */
 static int api_remove_watches(zke *z, const char *path, int type,
                               zke_watch_fn fn, const void *context) {
   api_watch w = {.mode = 0};
+  api_watchers of;
   int rc = api_enter(z, path, API_CHANGE, &w.path);
   if (rc != ZKE_OK) return rc;
-  if (type < ZKE_WATCH_CHILD || type > ZKE_WATCH_ANY) {
-    return api_leave(
-        z, base_fail(ZKE_BADARGUMENTS, "unknown watch type %d", type));
-  }
-  unsigned tables = 0;
-  if (type & ZKE_WATCH_DATA) tables |= 1u << WATCH_TABLE_DATA;
-  if (type & ZKE_WATCH_CHILD) tables |= 1u << WATCH_TABLE_CHILD;
-  watcher_spot *spot = watcher_find_spot(z, w.path, strlen(w.path));
-  const watcher_pair *pair = fn ? watcher_find_pair(z, fn, context) : NULL;
-  if (!spot || (fn && !pair) || !watcher_exists(spot, tables, pair)) {
-    return api_leave(z,
-                     base_fail(ZKE_NOWATCHER, "no such watcher of %s", w.path));
-  }
-  w.rows = watcher_unneeded(spot, tables, pair);
+  rc = api_find_watchers(z, w.path, type, fn, context, &of);
+  if (rc != ZKE_OK) return api_leave(z, rc);
+  w.rows = watcher_unneeded(of.spot, of.tables, of.pair);
   if (w.rows) rc = txn_run(z->s, z, TXN_NORMAL, api_remove_watch_body, &w);
-  if (rc == ZKE_OK) watcher_take(z, spot, tables, pair);
+  if (rc == ZKE_OK) watcher_take(z, of.spot, of.tables, of.pair);
   wait_arm(z);
   return api_leave(z, rc);
+}
+
+/* What the handle knows: an event that has fired the watch, and is not
+ * dispatched yet, has not ended it for the caller. */
+int zke_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
+                    void *context) {
+  api_watchers of;
+  const char *full;
+  int rc = api_enter(z, path, API_CHANGE | API_LIGHT, &full);
+  if (rc != ZKE_OK) return rc;
+  return api_leave(z, api_find_watchers(z, full, type, fn, context, &of));
 }
 
 /* NULL would mean all watchers to api_remove_watches(). */
@@ -11173,6 +13154,7 @@ static bool api_needs_rows(const watcher_pair *pair) {
 int zke_forget(zke *z, zke_watch_fn fn, void *context) {
   api_watch w = {.fn = fn, .context = context};
   if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  if (txn_batch_here()) return api_misuse("zke_forget()");
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
   const watcher_pair *pair = watcher_find_pair(z, fn, context);
@@ -11182,7 +13164,8 @@ int zke_forget(zke *z, zke_watch_fn fn, void *context) {
     if (rc == ZKE_OK) rc = txn_run(z->s, z, TXN_NORMAL, api_forget_body, &w);
   }
   watcher_take_pair(z, pair); /* whatever became of the rows */
-  while (!wait_take_back(z, fn, context)) lock_wait(z->s, &z->done, INT64_MAX);
+  while (!wait_take_back(z, fn, context))
+    lock_wait(z->s, &z->c->done, INT64_MAX);
   alarm_forget(z, fn, context); /* also one that the last call has set */
   wait_arm(z);
   return api_leave(z, rc);
@@ -11217,6 +13200,7 @@ static int64_t api_deadline(int64_t deadline_ms) {
  * call of theirs that has it for long keeps the lease meanwhile, and does not
  * keep this one beyond its deadline. */
 int zke_sleep(zke *z, int64_t deadline_ms) {
+  if (txn_batch_here()) return api_misuse("zke_sleep()");
   int rc = api_count_in(z);
   if (rc != ZKE_OK) return rc;
   store *s = z->s;
@@ -11254,7 +13238,7 @@ int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn, void *context) {
     rc = base_fail(ZKE_READONLY, "%s was opened read-only", z->s->name);
   if (rc == ZKE_OK)
     rc = alarm_set(z, fn, context, api_deadline(when_ms), &sooner);
-  if (rc == ZKE_OK && sooner && !wait_is_inside(z)) wake_sleeper(z);
+  if (rc == ZKE_OK && sooner && !wait_leads(z->c)) wake_sleeper(z);
   return api_refuse(z, rc);
 }
 
@@ -11264,7 +13248,7 @@ int zke_fd(zke *z, int *fd_out) {
   if (!fd_out) return base_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
-  *fd_out = z->poller >= 0 ? z->poller : z->wake_rfd;
+  *fd_out = z->c->poller >= 0 ? z->c->poller : z->c->wake_rfd;
   return api_leave(z, ZKE_OK);
 }
 
@@ -11273,8 +13257,8 @@ int zke_next_deadline(zke *z, int64_t *deadline_out) {
   if (!deadline_out) return base_fail(ZKE_BADARGUMENTS, "deadline_out is NULL");
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
-  int64_t at = wait_deadline(z, false);
-  if (z->poller < 0 && z->notice_count) {
+  int64_t at = wait_deadline(z->c, false);
+  if (z->c->poller < 0 && z->c->notice_count) {
     /* the descriptor does not show a death notice here: look for it */
     at = base_min(at, host_now(z->s) + tick_duty());
   }
@@ -11286,8 +13270,8 @@ int zke_next_deadline(zke *z, int64_t *deadline_out) {
 
 /* Has the session ended, and its end been told? */
 static int api_waitable(const zke *z) {
-  if (z->state == SESS_ALIVE || z->lost_notice) return ZKE_OK;
-  return base_fail(ZKE_INVALIDSTATE, "the session has ended");
+  bool over = z->state != SESS_ALIVE && !z->lost_notice;
+  return over ? wait_say_ended(z) : ZKE_OK;
 }
 
 /* Looks at the clock, and polls what a sleep would, but does not look into the
@@ -11301,19 +13285,43 @@ int zke_pending(zke *z, int *pending_out) {
 }
 
 /* One thread of a session dispatches at a time, the leader; another that comes
- * meanwhile returns at once with a count of 0. */
-int zke_dispatch(zke *z, int *count_out) {
+ * meanwhile returns at once with a count of 0, and does not know what is left.
+ */
+static int api_dispatch(zke *z, wait_order *o) {
   wait_frame frame;
-  int count = 0;
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_DISPATCH, NULL);
   if (rc != ZKE_OK) return rc;
-  rc = api_waitable(z);
+  if (!z->c->due_count) rc = api_waitable(z); /* else others may have events */
   if (rc == ZKE_OK && wait_lead(z, &frame)) {
-    rc = wait_dispatch(z, false, &count);
+    bool alone = o->zxid < INT64_MAX && carrier_is_light(z);
+    rc = alone ? wait_dispatch_alone(z, o) : wait_dispatch(z, false, o);
     wait_follow(z, &frame);
+  } else {
+    o->more = true;
   }
-  if (rc == ZKE_OK && count_out) *count_out = count;
   return api_leave(z, rc);
+}
+
+int zke_dispatch(zke *z, int *count_out) {
+  wait_order order = {.zxid = INT64_MAX};
+  int rc = api_dispatch(z, &order);
+  if (rc == ZKE_OK && count_out) *count_out = order.count;
+  return rc;
+}
+
+int zke_dispatch_to(zke *z, int64_t zxid, int *count_out, int *more_out) {
+  wait_order order = {.zxid = zxid};
+  int rc = api_dispatch(z, &order);
+  if (rc == ZKE_OK && count_out) *count_out = order.count;
+  if (rc == ZKE_OK && more_out) *more_out = order.more;
+  return rc;
+}
+
+/* The innermost batch is of the event whose watcher runs: only the thread with
+ * the role makes calls, and it is the one that asks. */
+int64_t zke_event_zxid(zke *z) {
+  if (!z || !wait_is_inside(z) || !z->batch || !z->batch->e) return 0;
+  return z->batch->e->zxid;
 }
 
 int64_t zke_turn(zke *z) { return z ? (int64_t)atomic_load(&z->turn) : 0; }
@@ -11352,7 +13360,7 @@ int zke_wake(zke *z) {
 /* A look for dead sessions is not made: `alive` says how each is found. */
 int zke_sessions(zke *z, zke_session_list **list_out) {
   if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
-  int rc = api_enter(z, NULL, 0, NULL);
+  int rc = api_enter(z, NULL, API_BATCH, NULL);
   if (rc != ZKE_OK) return rc;
   return api_leave(z, view_sessions(z->s, INT64_MIN, INT64_MAX, list_out));
 }
@@ -11362,7 +13370,7 @@ int zke_sessions(zke *z, zke_session_list **list_out) {
 int zke_session(zke *z, int64_t session, zke_session_list **list_out) {
   zke_session_list *list = NULL;
   if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
-  int rc = api_enter(z, NULL, 0, NULL);
+  int rc = api_enter(z, NULL, API_BATCH, NULL);
   if (rc != ZKE_OK) return rc;
   rc = view_sessions(z->s, session, session, &list);
   if (rc == ZKE_OK && list->count == 0) {
@@ -11376,13 +13384,13 @@ int zke_session(zke *z, int64_t session, zke_session_list **list_out) {
 
 int zke_watches(zke *z, zke_watch_list **list_out) {
   if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
-  int rc = api_enter(z, NULL, 0, NULL);
+  int rc = api_enter(z, NULL, API_BATCH, NULL);
   return rc == ZKE_OK ? api_leave(z, view_watches(z->s, false, list_out)) : rc;
 }
 
 int zke_waiters(zke *z, zke_watch_list **list_out) {
   if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
-  int rc = api_enter(z, NULL, 0, NULL);
+  int rc = api_enter(z, NULL, API_BATCH, NULL);
   return rc == ZKE_OK ? api_leave(z, view_watches(z->s, true, list_out)) : rc;
 }
 
@@ -11390,7 +13398,7 @@ int zke_waiters(zke *z, zke_watch_list **list_out) {
 int zke_overdue(zke *z, int *overdue_out) {
   bool found;
   if (!overdue_out) return base_fail(ZKE_BADARGUMENTS, "overdue_out is NULL");
-  int rc = api_enter(z, NULL, 0, NULL);
+  int rc = api_enter(z, NULL, API_BATCH, NULL);
   if (rc != ZKE_OK) return rc;
   rc = sweep_overdue(z->s, &found);
   if (rc == ZKE_OK) *overdue_out = found;

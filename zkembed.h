@@ -70,6 +70,7 @@
  *   ZKE_BADARGUMENTS   a NULL handle or a path that is not one
  *   ZKE_INVALIDSTATE   the session has expired (its event has been or will be
  *                      dispatched), or authentication failed
+ *   ZKE_SESSIONMOVED   another handle has attached the session
  *   ZKE_SESSIONEXPIRED this call found the session gone; later ones get
  *                      ZKE_INVALIDSTATE
  *   ZKE_CLOSING        another thread is closing the handle
@@ -228,6 +229,8 @@ ZKE_API int zke_version_number(void);
   X(INVALIDACL, -114, "invalid acl")                             \
   X(AUTHFAILED, -115, "authentication failed")                   \
   X(CLOSING, -116, "zookeeper is closing")                       \
+  X(SESSIONMOVED, -118,                                          \
+    "session moved to another server, so operation is ignored")  \
   X(NOWATCHER, -121, "no watcher")                               \
   X(NOTADB, -201, "not a zkembed database")                      \
   X(NEWERFORMAT, -202, "database of a newer format")             \
@@ -274,6 +277,36 @@ ZKE_API const char *zke_error_text(int rc);
  *
  * Threads: any; each has its own text. */
 ZKE_API const char *zke_errmsg(void);
+
+/* zke_zxid - the zxid of this thread's last call that read or changed the tree
+ *
+ * Of a change: its own, which no other change has (the operations of a multi
+ * share one).  Of a read, of a refused change, and of one that registers or
+ * removes a watch: the zxid of the state that it saw, which is that of the last
+ * change before it.  0: the call saw no state, since it was refused before (its
+ * path, the handle's state) or its reply was lost; zke_sync() mostly looks at
+ * none.
+ *
+ * A read looks for it only on a thread that has called this before, since it
+ * has to read one page more where somebody has committed meanwhile; the first
+ * read of a thread that has not leaves 0.  So a program that needs it calls
+ * this once at the start of each of its threads.
+ *
+ * What a callback reads or changes counts as well, so a dispatch may leave
+ * another value.  Calls that do not block leave it alone.
+ *
+ * A server, or any cache that puts replies and events into one order, needs it:
+ * an event of a change up to a reply's zxid comes before the reply, a later one
+ * after it; see zke_dispatch_to().
+ *
+ * Example: the zxid of a delete, which gives no Stat.
+ *
+ *     rc = zke_delete(z, "/jobs/7", -1);
+ *     if (rc == ZKE_OK)
+ *       printf("deleted by change %lld\n", (long long)zke_zxid());
+ *
+ * Threads: any; each has its own number.  Blocks: no.  Since 0.1. */
+ZKE_API int64_t zke_zxid(void);
 
 /* zke_fail - set the sentence, return the code
  *
@@ -337,7 +370,7 @@ enum {
 
 typedef struct zke_acl {
   int32_t perms;      /* sum of ZKE_PERM_… */
-  const char *scheme; /* "world", "auth" or "digest" */
+  const char *scheme; /* "world", "auth", "digest", or see zke_vouch() */
   const char *id;     /* "anyone", ignored, or "user:base64(sha1(user:pw))" */
 } zke_acl;
 
@@ -378,19 +411,27 @@ enum {
 enum {
   ZKE_STATE_EXPIRED = -112,     /* it is over; what it owned has gone */
   ZKE_STATE_AUTH_FAILED = -113, /* zke_add_auth() with an unknown scheme */
+  ZKE_STATE_MOVED = -118,       /* another handle has attached the session */
   ZKE_STATE_CONNECTED = 3,      /* it lives */
   ZKE_STATE_READONLY = 5,       /* a handle that has no session */
   ZKE_STATE_CLOSED = 0          /* NULL, being closed, or the parent's */
 };
-enum { ZKE_WATCH_CHILD = 1, ZKE_WATCH_DATA = 2, ZKE_WATCH_ANY = 3 };
+enum {
+  ZKE_WATCH_CHILD = 1,
+  ZKE_WATCH_DATA = 2,
+  ZKE_WATCH_ANY = 3,
+  ZKE_WATCH_EXIST = 4 /* for zke_set_watch() alone: a data watch of a node that
+                         did not exist */
+};
 enum { ZKE_WATCH_PERSISTENT = 0, ZKE_WATCH_PERSISTENT_RECURSIVE = 1 };
 
 /* A watcher: called from zke_dispatch() or zke_wait() with the event's type,
  * the session's state, and the path it is about ("" for session events).
  *
  * A one-shot watch is gone when its watcher runs.  A session event
- * (ZKE_EVENT_SESSION with ZKE_STATE_EXPIRED or _AUTH_FAILED) goes to every
- * registered pair of function and context and to the handle's default watcher.
+ * (ZKE_EVENT_SESSION with ZKE_STATE_EXPIRED, _MOVED or _AUTH_FAILED) goes to
+ * every registered pair of function and context and to the handle's default
+ * watcher.
  * ZKE_EVENT_OVERFLOW goes to the same: more events were pending than
  * options.event_limit, all pending ones were dropped, and every one-shot watch
  * registered before is gone; read again and register again.
@@ -434,13 +475,16 @@ enum {
   ZKE_OPEN_READ_LOCKS = 4, /* each read takes SQLite's locks: a get then costs
                               three times as much, and a process that is
                               stopped in it holds up checkpoints */
-  ZKE_OPEN_PLAIN_LOG = 8   /* a page is written to the log at a time, as SQLite
+  ZKE_OPEN_PLAIN_LOG = 8,  /* a page is written to the log at a time, as SQLite
                               does it: an ephemeral change then costs a seventh
                               more.  Always so where the name of the VFS does
                               not begin with "unix", as those of SQLite's own
                               do: one that encrypts pages, or adds checksums,
                               has to see each by itself */
+  ZKE_OPEN_LIGHT = 16      /* zke_open_session(): a session without descriptors
+                              of its own */
 };
+#define ZKE_MAX_TIMEOUT INT64_C(0xffffffffff) /* ms */
 enum {
   ZKE_DURABLE_BY_KIND = 0, /* P8: persistent state synced, the rest not */
   ZKE_DURABLE_ALL = 1,     /* every change is synced before it returns */
@@ -485,6 +529,10 @@ typedef struct zke_options {
   void *log_context;
   zke_allocator allocator; /* the C library's */
   const struct zke_os *os; /* system calls; the library's own; copied */
+  int64_t timeout_ms;      /* for zke_open_session() and zke_attach(): a kept
+                         session, which ends when it was not heard from for
+                         this long; 0: none.  At most ZKE_MAX_TIMEOUT, and not
+                         together with lease_ms */
 } zke_options;
 
 /* zke_take_options - take a struct that begins with its size, as a caller gives
@@ -563,16 +611,114 @@ ZKE_API int zke_open(const char *name, const zke_options *options, zke **z_out);
 
 /* zke_open_session - a further session on an open handle's store
  *
- * Of the options only lease_ms, event_limit, identity, chroot, watcher and
- * watcher_context count; the rest is the store's.  Each session is closed by
- * itself, in any order; the last one closes the store.
+ * Of the options only flags (ZKE_OPEN_LIGHT), lease_ms, timeout_ms,
+ * event_limit, identity, chroot, watcher and watcher_context count; the rest is
+ * the store's.  Each session is closed by itself, in any order; the last one
+ * closes the store.
+ *
+ * ZKE_OPEN_LIGHT: the session has no descriptors of its own, so that a program
+ *   can have very many.  It lives by the lock of its carrier, and is woken and
+ *   dispatched with it: z, or, where z is light, the carrier of z.
+ *   - zke_fd() of any of them is the same descriptor, and zke_next_deadline()
+ *     the same time.  zke_dispatch() and zke_wait() of any of them call the
+ *     watchers of all; zke_dispatch_to() of a light one calls its own only.
+ *   - One thread at a time dispatches them.
+ *   - The carrier's session may end before the light ones, by zke_close() too:
+ *     these live on by what it has left, until the last of them is closed.
+ *   - A descriptor of zke_keepalive_fd() of the carrier keeps all of them
+ *     alive; a light session has none.
+ * options.timeout_ms: a kept session, see zke_attach().
  *
  *   z        any open handle of the store; not a read-only one
  *   options  NULL for the defaults
  *   z_out    out, not NULL; NULL on failure
  *
+ * Example: a session for each client of a server, dispatched by one call.
+ *
+ *     zke *clients[100];
+ *     zke_options light = ZKE_INIT(zke_options);
+ *     light.flags = ZKE_OPEN_LIGHT;
+ *     for (int i = 0; i < 100; i++)
+ *       if (zke_open_session(z, &light, &clients[i]) != ZKE_OK)
+ *         puts(zke_errmsg());
+ *     rc = zke_dispatch(z, NULL);
+ *
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
+
+/* zke_attach   - take a kept session over, by its id and password
+ * zke_detach   - release the handle of a kept session, which lives on
+ * zke_password - the 16 bytes by which it can be attached
+ * zke_touch    - the session was heard from
+ * zke_rearm    - give every detached session its whole timeout again
+ *
+ * A kept session outlives its process, for a server whose clients come back to
+ * it, or to another server on the same file.  zke_open_session() with
+ * options.timeout_ms begins one; it is light.  What it owns stays while it
+ * lives: its ephemerals.  Watches, pending events and identities belong to the
+ * attachment, and end with it, as a connection's do in ZooKeeper.
+ *
+ * When it ends:
+ * - Attached: when it was not heard from for timeout_ms, by its host's time:
+ *   by zke_touch(), or a read or change by its handle.  Only its host judges
+ *   while the host's process lives, in zke_dispatch() and zke_wait() of its
+ *   carrier.  From one of these to the next at most 1.5 s count: a time in
+ *   which the host stood still does not.
+ * - Detached: timeout_ms after zke_detach(), or after another process found the
+ *   host's process dead; whoever sweeps ends it.  A time in which no process
+ *   swept does not count, so a server that was down alone finds its clients'
+ *   sessions when it is back.  zke_rearm() is for one that was down while
+ *   others went on.
+ * - zke_close(), zke_expire(); and with all other sessions when the host has
+ *   booted, or the file is a copy: a power cut may have taken back what it
+ *   owned (P8).
+ *
+ *   session   its id
+ *   password  16 bytes
+ *   options   as for zke_open_session(); timeout_ms 0 keeps the session's
+ *   z_out     out, not NULL; NULL on failure
+ *   out       16 bytes
+ *
+ * zke_attach() takes the session from whoever has it, without asking.  That
+ * handle gets ZKE_EVENT_SESSION with ZKE_STATE_MOVED, and each of its calls
+ * that begins after this one has returned gets ZKE_SESSIONMOVED, but those that
+ * look at nothing: zke_touch() and zke_password().  It is to be closed; that
+ * does not end the session.
+ * zke_detach() releases the handle as zke_close() does, whatever is returned,
+ * except for ZKE_MISUSE and ZKE_BADARGUMENTS.  Where the file could not be
+ * written the session is detached later.
+ *
+ * Example: a session that the next process goes on with.
+ *
+ *     unsigned char password[16];
+ *     zke_options kept = ZKE_INIT(zke_options);
+ *     zke *client = NULL;
+ *     kept.timeout_ms = 10000;
+ *     rc = zke_open_session(z, &kept, &client);
+ *     if (rc == ZKE_OK) rc = zke_password(client, password);
+ *     int64_t id = zke_session_id(client);
+ *     if (rc == ZKE_OK) rc = zke_detach(client);
+ *     if (rc == ZKE_OK) rc = zke_attach(z, id, password, NULL, &client);
+ *     if (rc == ZKE_OK) rc = zke_touch(client);
+ *     zke_close(client);
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_SESSIONEXPIRED  there is no such session (any more)
+ *   ZKE_AUTHFAILED      it has another password, or none
+ *   ZKE_BADARGUMENTS    the session of the handle is not a kept one, which
+ *                       zke_touch() accepts; options.lease_ms
+ *   ZKE_MISUSE          zke_detach() in a callback of this very handle
+ *
+ * Threads: any.  In a callback: yes, but for zke_detach() of its handle.
+ * Blocks: zke_attach(), zke_detach() and zke_rearm() on the disk; the others do
+ * not.  Since 0.1. */
+ZKE_API int zke_attach(zke *z, int64_t session,
+                       const unsigned char password[16],
+                       const zke_options *options, zke **z_out);
+ZKE_API int zke_detach(zke *z);
+ZKE_API int zke_password(zke *z, unsigned char out[16]);
+ZKE_API int zke_touch(zke *z);
+ZKE_API int zke_rearm(zke *z);
 
 /* zke_close - end the session and release the handle
  *
@@ -924,7 +1070,8 @@ enum zke_op_type {
   ZKE_OP_CHECK = 4,
   ZKE_OP_GET = 5,
   ZKE_OP_CHILDREN = 6,
-  ZKE_OP_UNTOLD = 7
+  ZKE_OP_UNTOLD = 7,
+  ZKE_OP_FAIL = 8
 };
 
 typedef struct zke_op {
@@ -1027,6 +1174,22 @@ ZKE_API void zke_op_children_after(zke_op *op, const char *path,
  * Threads: any.  Blocks: no.  Since 0.1. */
 ZKE_API void zke_op_untold(zke_op *op, const char *path, int most);
 
+/* zke_op_fail - an operation that is refused, with this code
+ *
+ * For a program that passes on operations of others, above all a server.  An
+ * operation that it cannot pass on, because it is malformed or unknown, would
+ * make zke_multi() refuse the whole call; ZooKeeper refuses that operation
+ * alone.  This one in its place gives ZooKeeper's results: zke_multi() judges
+ * those before it first, and changes nothing; zke_multi_read() answers the
+ * others.
+ *
+ *   rc  ZKE_BADARGUMENTS, ZKE_MARSHALLINGERROR, ZKE_UNIMPLEMENTED, or a code of
+ *       ZooKeeper's from -100 on, down to -199; with another one the call is
+ *       ZKE_BADARGUMENTS
+ *
+ * Threads: any.  Blocks: no.  Since 0.1. */
+ZKE_API void zke_op_fail(zke_op *op, int rc);
+
 /* zke_multi - create, delete, set and check, all or nothing
  *
  * One transaction, one zxid, one timestamp; each operation sees what those
@@ -1081,6 +1244,75 @@ ZKE_API int zke_multi(zke *z, const zke_op *ops, int count,
 ZKE_API int zke_multi_read(zke *z, const zke_op *ops, int count,
                            zke_op_result *results);
 
+/* zke_batch - several calls, each with its own result, in one transaction
+ *
+ * Calls fn once, on this thread.  The calls that fn makes there, on this handle
+ * and on others of the same store, are the operations of the batch.  Each has
+ * its own result, its own time, and its own zxid in their order, exactly as if
+ * it stood alone; each sees what those before it did.  One that is refused
+ * (ZKE_NONODE, ZKE_BADVERSION, …) has changed nothing, and the others stand.  A
+ * zke_multi() is all or nothing by itself.  Nobody else sees any of it until fn
+ * has returned ZKE_OK and all of it was committed at once, with one sync if one
+ * of its changes needs a sync.  Where fn returns anything else nothing of it is
+ * left, as after the death of the process or a power cut.
+ *
+ * It costs one transaction, where the calls alone would cost one each: for
+ * durable changes about a sync each.
+ *
+ * Example: five jobs, or as many as are not there yet, by one sync.
+ *
+ *     static int put_jobs(zke *z, void *context) {
+ *       int *count = context;
+ *       for (int i = 0; i < 5; i++) {
+ *         char path[32];
+ *         snprintf(path, sizeof path, "/jobs/%d", i);
+ *         int rc = zke_create(z, path, "run", 3, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+ *                             NULL, NULL);
+ *         if (rc == ZKE_OK) ++*count;
+ *         if (rc != ZKE_OK && rc != ZKE_NODEEXISTS) return rc;
+ *       }
+ *       return ZKE_OK;
+ *     }
+ *
+ *     static int put_five(zke *z) {
+ *       int count = 0;
+ *       int rc = zke_batch(z, put_jobs, &count);
+ *       if (rc == ZKE_OK) printf("%d were new\n", count);
+ *       return rc;
+ *     }
+ *
+ * What fn may call: create, create_ttl, delete, set, set_acl, raise_sequence,
+ *   discard, multi, all that read (with a watch, too), add_watch, set_watch,
+ *   and what blocks on nothing.  A watch is registered if the batch is
+ *   committed, and hears of what the batch changes after it.  Identities that
+ *   fn adds or takes stay as they are then.  All else is ZKE_MISUSE, and so is
+ *   any call that would take the lock of another store: zke_batch, open,
+ *   close, wait, dispatch, sleep, expire, compact, check, forget, and removing
+ *   watches.
+ * While fn runs the store's lock and the writers' gate are held.  The calls of
+ *   other threads on this store wait, and so do all changes by other processes,
+ *   each at most its own busy timeout; reads there go on.  So fn is short: it
+ *   must not wait for anything, least of all for a thread that uses the store.
+ *   Leases of the store's other sessions do not run meanwhile.
+ * What breaks the transaction (an I/O error, a full disk) is the result of the
+ *   call that met it, of all later ones, and of zke_batch(), whatever fn
+ *   returns.  The results that fn got before are then void.
+ * fn must return.  Where it ends its thread (pthread_exit()) nothing of the
+ *   batch is left, and the handle stays usable.  A child that fn forks may
+ *   return from it and gets ZKE_FORKED; it cannot open a store until it execs.
+ *
+ *   fn       called with z and context.  Any result but ZKE_OK undoes all
+ *
+ * Returns ZKE_OK, what fn has returned, or what has broken the transaction; or
+ *   ZKE_BADARGUMENTS    fn is NULL
+ *   ZKE_MISUSE          called in the function of a batch
+ *   ZKE_CONNECTIONLOSS  an I/O error at COMMIT: all of it was made or nothing
+ *
+ * Threads: any.  In a callback: yes.  Blocks: on the disk, until fn is called;
+ * the busy timeout does not bound fn.  Since 0.1. */
+typedef int (*zke_batch_fn)(zke *z, void *context);
+ZKE_API int zke_batch(zke *z, zke_batch_fn fn, void *context);
+
 /* zke_results_clear - release what results own and set them to zero
  *
  * Results of zeros are fine, so it may be called twice; so is NULL.
@@ -1119,6 +1351,54 @@ ZKE_API void zke_results_clear(zke_op_result *results, int count);
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_add_auth(zke *z, const char *scheme, const char *cert, int len);
 
+/* zke_vouch - give this session an identity that the host has verified
+ *
+ * For a program that acts for others and knows by other means who they are: a
+ * server that has seen a client's address, Kerberos name or certificate.  The
+ * library asks for no proof and cannot: who may open the file may say anything
+ * (doc/security.md).
+ *
+ * From the first call on, the scheme is valid in the ACLs that this process
+ * writes by any handle of this store.  An entry of such a scheme matches a
+ * session that has the same scheme and the same id, as text.  In a process
+ * that does not vouch for it an entry matches nobody: zke_get_acl() shows it,
+ * and a list that has it cannot be written.  Two schemes are ZooKeeper's own:
+ *
+ *   ip      an entry's id is an IPv4 address "10.1.2.3", or with the number of
+ *           leading bits that count, "10.1.0.0/16"; a session's id is an
+ *           address.  Another text as an entry's id is ZKE_INVALIDACL, and one
+ *           as a session's id matches nothing
+ *   super   passes every check, whatever the id; no list can have it
+ *
+ * An entry of scheme auth stands for every identity of the session except those
+ * of ip and super.
+ *
+ * Example: a server's session for a client that came from an address and has
+ * shown a certificate.
+ *
+ *     rc = zke_vouch(z, "ip", "10.1.2.3");
+ *     if (rc == ZKE_OK) rc = zke_vouch(z, "x509", "CN=ann,O=example");
+ *
+ *   scheme  1 to 15 bytes without ':' and newline; not "world", nor "auth"
+ *   id      any text; of scheme digest "user:hash".  NULL: the session gets no
+ *           identity, and only the scheme becomes valid, for lists of others.
+ *           One that the session has already is given once
+ *
+ * Returns ZKE_OK, or ZKE_BADARGUMENTS (see above).
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_vouch(zke *z, const char *scheme, const char *id);
+
+/* zke_clear_auth - take all identities from this session
+ *
+ * Those of zke_add_auth() and those of zke_vouch(): from here on it may do what
+ * everybody may.  For a session that goes on for another user, or on another
+ * connection.  Which schemes are valid stays.  Events that are pending are told
+ * by the identities that the session has when they are dispatched.
+ *
+ * Returns ZKE_OK.
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_clear_auth(zke *z);
+
 /* zke_get_acl - a node's ACL
  *
  *   acls_out  out: one block.  Without ZKE_PERM_ADMIN digests read "user:x".
@@ -1134,12 +1414,13 @@ ZKE_API int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
  *   version  the aversion the node must have, or -1 for any
  *   acls     not empty; copied.  Entries of scheme auth become the identities
  *            that this session has now
+ *   stat_out out: the Stat after the change
  *
  * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS, ZKE_INVALIDACL,
  * ZKE_NONODE, ZKE_NOAUTH (no ADMIN), ZKE_BADVERSION.  Fires no watch.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_set_acl(zke *z, const char *path, int version,
-                        const zke_acls *acls);
+                        const zke_acls *acls, zke_stat *stat_out);
 
 /* ------------------------------------------------------------------------
  * Watches beside those of the reading calls
@@ -1188,6 +1469,58 @@ ZKE_API int zke_set_acl(zke *z, const char *path, int version,
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
                           void *context);
+
+/* zke_set_watch - a watch that was set before, once more
+ *
+ * ZooKeeper's setWatches, for one watch: what a client sends when it comes
+ * back, with the zxid of the last state that it has seen.  Where the node has
+ * changed since, the watcher gets its event at once, that is in the next
+ * dispatch; else the watch is registered, and fires once.  Of several changes
+ * only the last state is known: a node that was deleted and made again counts
+ * as changed.
+ *
+ *   type        ZKE_WATCH_DATA, of zke_get(), or zke_exists() of a node that
+ *               was there: DELETED where it is missing, CHANGED where it was
+ *               set after the zxid
+ *               ZKE_WATCH_EXIST, of zke_exists() of a missing node: CREATED
+ *               where it is there, whatever the zxid
+ *               ZKE_WATCH_CHILD, of zke_children(): DELETED where it is
+ *               missing, CHILD where a child has come or gone after the zxid
+ *   zxid        as zke_zxid() gave it
+ *   fn,context  the watcher; fn is not NULL
+ *
+ * No permission is needed, as in ZooKeeper: the watch had it when it was set,
+ * and the event at once tells no more than zke_exists().  What comes later is
+ * delivered only where the session may read the node then.  The zxid of the
+ * event (zke_event_zxid()) is that of the state that this call saw, which
+ * zke_zxid() gives afterwards.  A watch that stays is set anew by
+ * zke_add_watch(): it misses what happened between.
+ *
+ * Example: a cache of one node that was kept over a restart of the program,
+ * with the zxid of its last look.  If the node has changed since, the watcher
+ * is called, and reads it again.
+ *
+ *     static int follow(zke *z, int64_t last_look, zke_watch_fn read_again,
+ *                       void *cache) {
+ *       return zke_set_watch(z, "/config", ZKE_WATCH_DATA, last_look,
+ *                            read_again, cache);
+ *     }
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS (fn is NULL, another type).
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
+                          zke_watch_fn fn, void *context);
+
+/* zke_check_watch - is this watcher registered?
+ *
+ *   type        ZKE_WATCH_CHILD, _DATA or _ANY
+ *   fn,context  the pair; fn NULL: any watcher of this session
+ *
+ * Returns ZKE_OK, or ZKE_NOWATCHER.  One whose event is pending counts as
+ * registered until it has been dispatched.
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
+                            void *context);
 
 /* zke_remove_watch - take back one watcher
  *
@@ -1385,6 +1718,45 @@ ZKE_API int zke_pending(zke *z, int *pending_out);
  * Since 0.1. */
 ZKE_API int zke_dispatch(zke *z, int *count_out);
 
+/* zke_dispatch_to - as zke_dispatch(), but only events of changes up to a zxid
+ * zke_event_zxid  - in a watcher: the zxid of the change it is told of
+ *
+ * When zke_dispatch_to() has returned, every event of a change up to that zxid
+ * has been told, however many there are.  Later ones wait, and the descriptor
+ * stays readable for them.  The session's end is told whatever its zxid, and
+ * so are the alarms that are due (zke_call_at()): they are no changes.
+ *
+ * So a server sends events and replies in ZooKeeper's order: what a reply shows
+ * is told before it, and no event before the reply that registered its watch.
+ *
+ * Example: answer a read for a client of a server.  send_reply() and the
+ * watcher, send_event(), write to one connection.
+ *
+ *     static void answer_get(zke *z, const char *path, zke_watch_fn send_event,
+ *                            void *client,
+ *                            void (*send_reply)(void *client, int rc,
+ *                                               int64_t zxid)) {
+ *       int rc = zke_get(z, path, send_event, client, NULL, NULL, NULL);
+ *       int64_t zxid = zke_zxid();
+ *       if (zxid) zke_dispatch_to(z, zxid, NULL, NULL);
+ *       send_reply(client, rc, zxid);
+ *     }
+ *
+ *   zxid       of a state that this process has seen, as zke_zxid() gives it
+ *   count_out  out: watchers called
+ *   more_out   out: 1 where events may be left, which are of later changes; or
+ *              where another thread is dispatching this session, which so has
+ *              not been done; else 0
+ *
+ * zke_event_zxid() is 0 where the watcher is told of no change (the session's
+ * end, an alarm), and outside of the watchers of this handle.
+ *
+ * Threads and the rest as zke_dispatch(); zke_event_zxid(): Blocks: no.
+ * Since 0.1. */
+ZKE_API int zke_dispatch_to(zke *z, int64_t zxid, int *count_out,
+                            int *more_out);
+ZKE_API int64_t zke_event_zxid(zke *z);
+
 /* zke_wait - sleep until something was dispatched, then return
  *
  * Of several threads that wait on a handle one sleeps in the kernel and
@@ -1447,7 +1819,9 @@ typedef struct zke_session_info {
   int ephemerals;     /* nodes it owns */
   int watches;        /* rows it has registered */
   int events;         /* pending */
-  int64_t reserved[4];
+  int64_t carrier;    /* of a light session: by whose lock it lives; else 0 */
+  int64_t timeout_ms; /* of a kept session; without a carrier it is detached */
+  int64_t reserved[2];
 } zke_session_info;
 
 typedef struct zke_session_list {
@@ -1574,9 +1948,12 @@ enum {
 /* zke_test_fail - lose the reply of a coming change, or of a coming read
  *
  * The session's change number skip+1 from now (create, delete, set, multi,
- * set_acl, discard, raise_sequence) returns ZKE_CONNECTIONLOSS: before it took
- * effect, or after, as a client of a server sees it when the connection breaks.
- * A change that would have been refused loses its reply as well.
+ * set_acl, discard, raise_sequence, batch) returns ZKE_CONNECTIONLOSS: before
+ * it took effect, or after, as a client of a server sees it when the connection
+ * breaks.  A change that would have been refused loses its reply as well.
+ * A batch counts as one change; the calls inside do not count, neither as
+ * changes nor as reads.  Where the batch is lost before it took effect, its
+ * function is called and all is undone.
  * Of reads those of ZooKeeper count (exists, get, children, with a watch and
  * without, count, ephemerals, get_acl, multi_read): the one that loses its
  * reply registers no watch.
@@ -1661,7 +2038,8 @@ ZKE_API int zke_test_fail(zke *z, int when, int skip);
  *                     never); -ENOSYS: the caller goes by zke_next_deadline()
  *   clock             ns of the clock that is asked for
  *   sleep             for ns, or shorter
- *   random            fill the buffer; a failure costs nothing but chance
+ *   random            fill the buffer; a failure costs chance, and no kept
+ *                     session can begin
  *   boot_id           another text after each boot of the host
  *   pid               for display, and the lock that tells who is the writer
  *   process_name      what a session is called without options.identity

@@ -556,39 +556,35 @@ int zke_recipe_delete(zke *z, const char *path) {
   return rc;
 }
 
-/* Several deletions as one step, for zke_retry(). */
+/* Some deletions, and why the first of them was refused. */
 typedef struct znode_deletions {
-  const zke_op *ops;
-  int count;
+  const zke_strings *paths;
+  int refused;
 } znode_deletions;
 
-/* One try. */
-static int znode_try_delete_all(zke *z, void *arg) {
-  const znode_deletions *d = arg;
-  return zke_recipe_multi(z, d->ops, d->count, NULL);
+/* The function of a batch.  One that has gone is as good as deleted; one that
+ * is refused keeps none of the others.  "": see zke_recipe_create_all(). */
+static int znode_delete_each(zke *z, void *arg) {
+  znode_deletions *d = arg;
+  d->refused = ZKE_OK;
+  for (int i = 0; i < d->paths->count; i++) {
+    const char *path = d->paths->data[i];
+    int rc = *path ? zke_delete(z, path, -1) : ZKE_OK;
+    if (rc != ZKE_NONODE && d->refused == ZKE_OK) d->refused = rc;
+  }
+  return ZKE_OK;
 }
 
-/* In one step, so that nobody sees some of them without the others.  One that
- * has gone makes the whole step fail; then they are deleted one by one, and
- * others may see some without the rest.  They have to expect that anyway, since
- * one has gone before.  "" (see zke_recipe_create_all()) makes a step
- * malformed. */
+/* One try; what it did before its reply was lost is gone at the next. */
+static int znode_try_delete_all(zke *z, void *arg) {
+  return zke_batch(z, znode_delete_each, arg);
+}
+
+/* In one step, so that nobody sees some of them without the others. */
 int zke_recipe_delete_all(zke *z, const zke_strings *paths) {
-  znode_deletions d = {.count = paths->count};
-  zke_op *ops = zke_alloc(z, (size_t)paths->count * sizeof *ops);
-  int rc = ZKE_NONODE; /* without memory: one by one */
-  d.ops = ops;
-  for (int i = 0; i < paths->count && ops; i++)
-    zke_op_delete(&ops[i], paths->data[i], -1);
-  if (ops) rc = zke_retry(z, znode_try_delete_all, &d, ZKE_FOREVER);
-  zke_free(ops);
-  if (rc != ZKE_NONODE && rc != ZKE_MARSHALLINGERROR) return rc;
-  rc = ZKE_OK; /* some have gone before */
-  for (int i = 0; i < paths->count; i++) {
-    int one = *paths->data[i] ? zke_recipe_delete(z, paths->data[i]) : ZKE_OK;
-    if (rc == ZKE_OK) rc = one;
-  }
-  return rc;
+  znode_deletions d = {paths, ZKE_OK};
+  int rc = zke_retry(z, znode_try_delete_all, &d, ZKE_FOREVER);
+  return rc == ZKE_OK ? d.refused : rc;
 }
 
 /* As zke_recipe_discard().  Their names contain a guid, so nobody makes one of

@@ -179,13 +179,12 @@ ZKE_API int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
                                   int64_t deadline_ms, zke_strings **paths_out,
                                   int64_t *czxid_out);
 
-/* zke_recipe_delete_all - zke_recipe_delete() of several, in one step unless
- * some have gone before.  Returns the first failure */
+/* zke_recipe_delete_all - zke_recipe_delete() of several, in one step.  One
+ * that is refused keeps none of the others.  Returns the first failure */
 ZKE_API int zke_recipe_delete_all(zke *z, const zke_strings *paths);
 
 /* zke_recipe_discard_all - zke_recipe_discard() of several (ZKE_EPHEMERAL), in
- * one step unless some have gone before or that fails.  Returns the first
- * failure */
+ * one step unless that fails.  Returns the first failure */
 ZKE_API int zke_recipe_discard_all(zke *z, const zke_strings *paths);
 
 /* A directory's entries of the given kinds, by number. */

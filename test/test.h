@@ -48,6 +48,13 @@
   }                                                                       \
   struct test_item
 
+/* The program's tests are about a disk's files: see test_on_disk(). */
+#define ON_DISK                                                        \
+  __attribute__((constructor)) static void test_on_disk_itself(void) { \
+    test_on_disk();                                                    \
+  }                                                                    \
+  struct test_item
+
 #define TEST_AT_LINE(name) TEST_PASTE(name, __LINE__)
 #define TEST_PASTE(a, b) TEST_PASTE_EXPANDED(a, b)
 #define TEST_PASTE_EXPANDED(a, b) a##b
@@ -129,13 +136,15 @@ int test_child_end(pid_t pid);
 
 /* A path in this test's own directory, made at first use and removed with
  * everything in it when the test's process exits.  The text stays valid until
- * then. */
+ * then.  The directory lies in TMPDIR.  Without TMPDIR it lies in /dev/shm,
+ * where a sync costs nothing, if that has room, or else in /tmp. */
 const char *test_path(const char *name);
 /* Remove a file, or a directory with everything in it; what is missing is
  * fine. */
 void test_remove(const char *path);
-/* Before the first path: let the directory lie where syncing costs nothing, if
- * there is such a place. */
+/* Before the first path: without TMPDIR the directory lies in /tmp, for a test
+ * that is about a disk's files.  test_in_memory(): this one is not. */
+void test_on_disk(void);
 void test_in_memory(void);
 
 /* Mount a file system of so many KiB on a new directory, which only this

@@ -408,6 +408,38 @@ static void cmd_multi(char **word) {
   answer_code(zke_multi(handle, op, 3, NULL));
 }
 
+/* What a batch is to do, as its words say. */
+static int batch_words(zke *z, void *context) {
+  char **word = context;
+  int rc = zke_set(z, word[0], "multi", 5, -1, NULL);
+  if (rc == ZKE_OK)
+    rc = zke_create(z, word[1], "multi", 5, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                    NULL);
+  return rc == ZKE_OK ? zke_delete(z, word[2], -1) : rc;
+}
+
+/* batch SET CREATE DELETE: the same as three calls in a batch */
+static void cmd_batch(char **word) {
+  answer_code(zke_batch(handle, batch_words, word));
+}
+
+static int batch_light(zke *z, void *context) {
+  char **word = context;
+  int rc =
+      zke_create(z, word[0], "x", 1, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
+  if (rc == ZKE_OK) rc = zke_exists(z, word[0], note, NULL, NULL);
+  if (rc == ZKE_OK) rc = zke_set(z, word[0], "y", 1, -1, NULL);
+  if (zke_create(z, "/none/p", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                 NULL) != ZKE_NONODE)
+    rc = ZKE_BROKEN;
+  return rc == ZKE_OK ? zke_delete(z, word[0], -1) : rc;
+}
+
+/* light PATH: an ephemeral's life, in a batch; a durable create is refused */
+static void cmd_light(char **word) {
+  answer_code(zke_batch(handle, batch_light, word));
+}
+
 /* own PATH COUNT: ephemerals below a path, in one transaction */
 static void cmd_own(char **word) {
   int count = number(word[1]);
@@ -678,6 +710,8 @@ static const struct command {
     {"get", 1, 1, cmd_get},
     {"exists", 1, 1, cmd_exists},
     {"multi", 3, 3, cmd_multi},
+    {"batch", 3, 3, cmd_batch},
+    {"light", 1, 1, cmd_light},
     {"own", 2, 2, cmd_own},
     {"guard", 2, 2, cmd_guard},
     {"pass", 2, 2, cmd_pass},

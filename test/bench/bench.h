@@ -121,6 +121,8 @@ typedef enum action {
   ACT_MULTI,      /* create count ephemeral ones in one step */
   ACT_MULTI_UNDO, /* delete them */
   ACT_FILL,       /* create count persistent ones in one step, synced or not */
+  ACT_FLIGHT,     /* create count persistent ones at once, each with a result
+                     of its own: in a batch, or in flight together */
   ACT_CHILDREN,
   ACT_WATCH,   /* the next change of a node; it need not exist */
   ACT_AWAIT,   /* until such a watch has fired */

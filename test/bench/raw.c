@@ -36,7 +36,7 @@ enum {
 static const char schema[] =
     "CREATE TABLE IF NOT EXISTS meta("
     " one INTEGER PRIMARY KEY CHECK(one = 1), zxid INTEGER NOT NULL,"
-    " recursive INTEGER NOT NULL, boot TEXT NOT NULL,"
+    " recursive INTEGER NOT NULL, lost INTEGER NOT NULL, boot TEXT NOT NULL,"
     " db_device INTEGER NOT NULL, db_inode INTEGER NOT NULL,"
     " live_device INTEGER NOT NULL, live_inode INTEGER NOT NULL,"
     " gate_device INTEGER NOT NULL, gate_inode INTEGER NOT NULL) STRICT;"
@@ -57,7 +57,11 @@ static const char schema[] =
     " id INTEGER PRIMARY KEY, identity TEXT NOT NULL, pid INTEGER NOT NULL,"
     " started INTEGER NOT NULL, lease INTEGER NOT NULL,"
     " slot INTEGER NOT NULL, life INTEGER NOT NULL,"
-    " event_limit INTEGER NOT NULL, seen INTEGER NOT NULL) STRICT;"
+    " carrier INTEGER NOT NULL, event_limit INTEGER NOT NULL,"
+    " seen INTEGER NOT NULL, timeout INTEGER NOT NULL, heard INTEGER NOT NULL,"
+    " password BLOB) STRICT;"
+    "CREATE INDEX IF NOT EXISTS session_carrier ON session(carrier)"
+    " WHERE carrier <> 0;"
     "CREATE TABLE IF NOT EXISTS watch("
     " path TEXT NOT NULL, kind INTEGER NOT NULL, session INTEGER NOT NULL,"
     " PRIMARY KEY(path, kind, session)) STRICT, WITHOUT ROWID;"
@@ -65,8 +69,11 @@ static const char schema[] =
     "CREATE TABLE IF NOT EXISTS event("
     " session INTEGER NOT NULL, seq INTEGER NOT NULL, type INTEGER NOT NULL,"
     " path TEXT NOT NULL, zxid INTEGER NOT NULL, acl TEXT,"
-    " PRIMARY KEY(session, seq)) STRICT, WITHOUT ROWID;"
-    "INSERT OR IGNORE INTO meta VALUES(1, 0, 0, 'boot', 0, 0, 0, 0, 0, 0);"
+    " carrier INTEGER NOT NULL, PRIMARY KEY(session, seq))"
+    " STRICT, WITHOUT ROWID;"
+    "CREATE INDEX IF NOT EXISTS event_carrier ON event(carrier, zxid)"
+    " WHERE carrier <> 0;"
+    "INSERT OR IGNORE INTO meta VALUES(1, 0, 0, 0, 'boot', 0, 0, 0, 0, 0, 0);"
     "INSERT OR IGNORE INTO node VALUES('', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,"
     " 0, 0, NULL, -1, NULL, NULL);";
 
@@ -102,15 +109,16 @@ static const char schema[] =
   X(WATCH, "INSERT OR IGNORE INTO watch VALUES(?1, ?2, ?3)")             \
   X(UNWATCH, "DELETE FROM watch WHERE path = ?1 AND session = ?2")       \
   X(UNSET, "DELETE FROM watch WHERE path = ?1 AND kind = ?2")            \
-  X(NOTE, "INSERT INTO event VALUES(?1, ?2, 1, ?3, ?2, NULL)")           \
+  X(NOTE, "INSERT INTO event VALUES(?1, ?2, 1, ?3, ?2, NULL, 0)")        \
   X(EVENTS,                                                              \
     "SELECT seq, type, path, zxid, acl FROM event"                       \
     " WHERE session = ?1 AND seq > ?2 ORDER BY seq")                     \
   X(TRIM, "DELETE FROM event WHERE session = ?1 AND seq <= ?2")          \
   X(ALIVE, "SELECT lease, slot FROM session WHERE id = ?1")              \
   X(JOIN,                                                                \
-    "INSERT INTO session(identity, pid, started, lease, slot,"           \
-    " life, event_limit, seen) VALUES('bench', ?1, ?2, 0, -1, 0, 0, 0)") \
+    "INSERT INTO session(identity, pid, started, lease, slot, life,"     \
+    " carrier, event_limit, seen, timeout, heard)"                       \
+    " VALUES('bench', ?1, ?2, 0, -1, 0, 0, 0, 0, 0, 0)")                 \
   X(LEAVE, "DELETE FROM session WHERE id = ?1")                          \
   X(FORGET, "DELETE FROM watch WHERE session = ?1")                      \
   X(DROP, "DELETE FROM event WHERE session = ?1")

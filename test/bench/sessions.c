@@ -4,7 +4,8 @@
  * each, all of which wait in loops of their own: what a read, a change and the
  * opening of one more takes beside them, and what they take while nothing
  * happens.  A session has five descriptors, so a process needs RLIMIT_NOFILE to
- * allow 5,100; the benchmark raises its soft limit.
+ * allow 5,100; the benchmark raises its soft limit.  Then light sessions, which
+ * have none, in one process.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -12,6 +13,7 @@
 #include "bench.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -158,6 +160,55 @@ static void measure_calls(zke *z, const char *file, int sessions,
   }
 }
 
+/* ---- light sessions ---- */
+
+/* One of so many light sessions watches a node, which is set, and the carrier
+ * is dispatched. */
+static void measure_light_dispatch(zke *z, zke *const *light, int count) {
+  samples s = {0};
+  for (int i = 0; i < times(CALLS * 10, CALLS); i++) {
+    zke *one = light[i * 7919 % count];
+    int64_t start = now_ns();
+    must(zke_get(one, "/light", ignore, NULL, NULL, NULL, NULL), "zke_get");
+    must(zke_set(z, "/light", data, DATA_BYTES, -1, NULL), "zke_set");
+    must(zke_dispatch(z, NULL), "zke_dispatch");
+    add(&s, (double)(now_ns() - start) / 1000);
+  }
+  report("watch, set, dispatch, light", count, "zkembed", "us", &s, NULL, NULL);
+  forget(&s);
+}
+
+/* So many light sessions on one handle are opened, used, and closed. */
+static void measure_light(const char *file, int count) {
+  zke *z, **light = allocate((size_t)count * sizeof(zke *));
+  samples opens = {0}, closes = {0};
+  zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_LIGHT};
+  must(zke_open(file, NULL, &z), "zke_open");
+  must(zke_create(z, "/light", data, DATA_BYTES, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
+                  NULL, NULL),
+       "zke_create");
+  struct mallinfo2 before = mallinfo2();
+  for (int i = 0; i < count; i++) {
+    int64_t start = now_ns();
+    must(zke_open_session(z, &o, &light[i]), "zke_open_session");
+    add(&opens, (double)(now_ns() - start) / 1000);
+  }
+  report("open a light session", count, "zkembed", "us", &opens, NULL, NULL);
+  forget(&opens);
+  report_one("memory of a light session", count, "zkembed", "bytes",
+             (double)(mallinfo2().uordblks - before.uordblks) / count);
+  measure_light_dispatch(z, light, count);
+  for (int i = 0; i < count; i++) {
+    int64_t start = now_ns();
+    must(zke_close(light[i]), "zke_close");
+    add(&closes, (double)(now_ns() - start) / 1000);
+  }
+  report("close a light session", count, "zkembed", "us", &closes, NULL, NULL);
+  forget(&closes);
+  must(zke_close(z), "zke_close");
+  free(light);
+}
+
 void part_sessions(void) {
   const int sizes[] = {10, times(1000, 20), times(10000, 30)};
   double first[KINDS] = {0};
@@ -178,4 +229,7 @@ void part_sessions(void) {
   }
   for (int i = 0; i < c.processes; i++) worker_kill(&c.w[i]);
   must(zke_close(z), "zke_close");
+  file_in(file, sizeof file, "light.db");
+  measure_light(file, 10);
+  measure_light(file, 10000);
 }

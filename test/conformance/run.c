@@ -184,7 +184,7 @@ static void find_lags(run *r, const char *path, lag two[2]) {
                  .data = reply.data,
                  .len = reply.len};
   for (int i = here.aversion; i < reply.stat.aversion; i++)
-    must(zke_set_acl(z, path, -1, ZKE_OPEN_ACL), path);
+    must(zke_set_acl(z, path, -1, ZKE_OPEN_ACL, NULL), path);
 }
 
 /* Append what takes one step. */

@@ -251,7 +251,7 @@ static int call_plain(cf_zke *z, const cf_op *op, cf_reply *r) {
     case CF_SET:
       return zke_set(z->z, op->path, op->data, op->len, op->version, &r->stat);
     case CF_SET_ACL:
-      return zke_set_acl(z->z, op->path, op->version, &op->acls);
+      return zke_set_acl(z->z, op->path, op->version, &op->acls, &r->stat);
     case CF_SYNC:
       return zke_sync(z->z, op->path);
     case CF_COUNT:
@@ -293,7 +293,8 @@ void cf_zke_call(cf_zke *z, const cf_op *op, cf_reply *r) {
     default:
       r->rc = call_plain(z, op, r);
       r->has_stat =
-          r->rc == ZKE_OK && (op->kind == CF_EXISTS || op->kind == CF_SET);
+          r->rc == ZKE_OK && (op->kind == CF_EXISTS || op->kind == CF_SET ||
+                              op->kind == CF_SET_ACL);
       r->has_count = r->rc == ZKE_OK && op->kind == CF_COUNT;
       break;
   }

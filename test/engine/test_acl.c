@@ -150,14 +150,14 @@ TEST_LOOP(list_by_set_acl, 0, COUNT(lists)) {
   zke_acls acls = {lists[_i].count, lists[_i].entries};
   make(z, "/a");
   if (!lists[_i].stored) {
-    ck_rc(zke_set_acl(z, "/a", -1, &acls), ZKE_INVALIDACL);
+    ck_rc(zke_set_acl(z, "/a", -1, &acls, NULL), ZKE_INVALIDACL);
     expect_acl(z, "/a", "31 world:anyone");
     ck_assert_int_eq(test_stat(z, "/a").aversion, 0);
   } else {
     char expected[200];
     memcpy(entries, lists[_i].entries, sizeof lists[_i].entries);
     entries[acls.count] = (zke_acl){A, "world", "anyone"};
-    ck_ok(zke_set_acl(z, "/a", -1, &(zke_acls){acls.count + 1, entries}));
+    ck_ok(zke_set_acl(z, "/a", -1, &(zke_acls){acls.count + 1, entries}, NULL));
     snprintf(expected, sizeof expected, "%s; 16 world:anyone",
              lists[_i].stored);
     expect_acl(z, "/a", expected);
@@ -173,9 +173,9 @@ TEST(no_list) {
   ck_rc(create_with(z, "/a", NULL), ZKE_INVALIDACL);
   ck_rc(create_with(z, "/a", &negative), ZKE_INVALIDACL);
   ck_rc(create_with(z, "/a", &hollow), ZKE_INVALIDACL);
-  ck_rc(zke_set_acl(z, "/", -1, NULL), ZKE_INVALIDACL);
-  ck_rc(zke_set_acl(z, "/", -1, &negative), ZKE_INVALIDACL);
-  ck_rc(zke_set_acl(z, "/", -1, &hollow), ZKE_INVALIDACL);
+  ck_rc(zke_set_acl(z, "/", -1, NULL, NULL), ZKE_INVALIDACL);
+  ck_rc(zke_set_acl(z, "/", -1, &negative, NULL), ZKE_INVALIDACL);
+  ck_rc(zke_set_acl(z, "/", -1, &hollow, NULL), ZKE_INVALIDACL);
   ck_rc(exists(z, "/a"), ZKE_NONODE);
   ck_ok(zke_close(z));
 }
@@ -185,7 +185,8 @@ TEST(no_list) {
 TEST(missing_id) {
   zke *z = memory();
   ck_rc(create_with(z, "/a", one(ALL, "world", NULL)), ZKE_MARSHALLINGERROR);
-  ck_rc(zke_set_acl(z, "/", -1, one(ALL, "world", NULL)), ZKE_MARSHALLINGERROR);
+  ck_rc(zke_set_acl(z, "/", -1, one(ALL, "world", NULL), NULL),
+        ZKE_MARSHALLINGERROR);
   ck_rc(exists(z, "/a"), ZKE_NONODE);
   ck_ok(auth(z, "bob:p"));
   ck_ok(create_with(z, "/a", one(ALL, "auth", NULL)));
@@ -422,7 +423,9 @@ static int op_sequential(zke *z) {
 
 static int op_delete(zke *z) { return zke_delete(z, "/p/k", -1); }
 
-static int op_set_acl(zke *z) { return zke_set_acl(z, "/p", -1, ZKE_OPEN_ACL); }
+static int op_set_acl(zke *z) {
+  return zke_set_acl(z, "/p", -1, ZKE_OPEN_ACL, NULL);
+}
 
 static int op_get_acl(zke *z) { return zke_get_acl(z, "/p", NULL, NULL); }
 
@@ -472,7 +475,7 @@ TEST_LOOP(permission_needed, 0, COUNT(needs)) {
     zke *z = memory();
     make(z, "/p");
     make(z, "/p/k");
-    ck_ok(zke_set_acl(z, "/p", -1, world(perms)));
+    ck_ok(zke_set_acl(z, "/p", -1, world(perms), NULL));
     bool allowed = !needs[_i].needs || (perms & needs[_i].needs);
     int rc = needs[_i].run(z);
     ck_assert_msg(rc == (allowed ? ZKE_OK : ZKE_NOAUTH), "%s with %d: %s",
@@ -518,7 +521,7 @@ TEST(no_inheritance) {
   make(z, "/p");
   make(z, "/p/k");
   make(z, "/p/k/l");
-  ck_ok(zke_set_acl(z, "/p", -1, world(0)));
+  ck_ok(zke_set_acl(z, "/p", -1, world(0), NULL));
   ck_ok(get(z, "/p/k/l"));
   ck_ok(set(z, "/p/k/l", 0));
   ck_ok(zke_delete(z, "/p/k/l", 1));
@@ -559,12 +562,12 @@ static const struct {
 TEST_LOOP(set_acl_order_of_checks, 0, COUNT(set_acl_order)) {
   zke *z = memory();
   make(z, "/open");
-  ck_ok(zke_set_acl(z, "/open", 0, ZKE_OPEN_ACL));
+  ck_ok(zke_set_acl(z, "/open", 0, ZKE_OPEN_ACL, NULL));
   ck_ok(create_with(z, "/shut", world(0)));
   int64_t before = test_zxid(z);
   int rc = set_acl_order[_i].rc;
   ck_rc(zke_set_acl(z, set_acl_order[_i].path, set_acl_order[_i].version,
-                    set_acl_order[_i].acls),
+                    set_acl_order[_i].acls, NULL),
         rc);
   ck_assert_int_eq(test_stat(z, "/open").aversion, 1 + (rc == ZKE_OK));
   ck_assert_int_eq(test_zxid(z), before + 1 + (rc == ZKE_OK)); /* P1 */
@@ -577,7 +580,7 @@ TEST(permission_before_the_rest) {
   zke_op op;
   make(z, "/shut");
   make(z, "/shut/k");
-  ck_ok(zke_set_acl(z, "/shut", -1, world(0)));
+  ck_ok(zke_set_acl(z, "/shut", -1, world(0), NULL));
   ck_rc(zke_delete(z, "/shut/nope", 7), ZKE_NOAUTH);
   ck_rc(zke_delete(z, "/shut/k", 7), ZKE_NOAUTH);
   ck_rc(create_with(z, "/shut/k", ZKE_OPEN_ACL), ZKE_NOAUTH);
@@ -618,9 +621,9 @@ TEST(set_acl_changes_aversion_only) {
   ck_ok(zke_exists(z, "/a", test_record, &events, NULL));
   ck_ok(zke_children(z, "/a", test_record, &events, NULL, NULL));
   ck_ok(zke_children(z, "/", test_record, &events, NULL, NULL));
-  ck_ok(zke_set_acl(z, "/a", 0, world(R | A)));
+  ck_ok(zke_set_acl(z, "/a", 0, world(R | A), &t));
   test_expect(z, &events, "");
-  t = test_stat(z, "/a");
+  test_expect_stat(t, test_stat(z, "/a"));
   ck_assert_int_eq(t.aversion, 1);
   ck_assert_int_eq(t.version, s.version);
   ck_assert_int_eq(t.cversion, s.cversion);
@@ -638,8 +641,8 @@ TEST(set_acl_looks_at_aversion) {
   make(z, "/a");
   ck_ok(set(z, "/a", 0));
   ck_ok(set(z, "/a", 1));
-  ck_rc(zke_set_acl(z, "/a", 2, ZKE_OPEN_ACL), ZKE_BADVERSION);
-  ck_ok(zke_set_acl(z, "/a", 0, ZKE_OPEN_ACL));
+  ck_rc(zke_set_acl(z, "/a", 2, ZKE_OPEN_ACL, NULL), ZKE_BADVERSION);
+  ck_ok(zke_set_acl(z, "/a", 0, ZKE_OPEN_ACL, NULL));
   ck_ok(set(z, "/a", 2));
   ck_ok(zke_close(z));
 }
@@ -693,9 +696,9 @@ TEST(get_acl_outputs) {
 TEST(set_acl_may_lock_out) {
   zke *z = memory();
   make(z, "/a");
-  ck_ok(zke_set_acl(z, "/a", -1, ZKE_READ_ACL));
+  ck_ok(zke_set_acl(z, "/a", -1, ZKE_READ_ACL, NULL));
   expect_acl(z, "/a", "1 world:anyone");
-  ck_rc(zke_set_acl(z, "/a", -1, ZKE_OPEN_ACL), ZKE_NOAUTH);
+  ck_rc(zke_set_acl(z, "/a", -1, ZKE_OPEN_ACL, NULL), ZKE_NOAUTH);
   ck_ok(zke_close(z));
 }
 
@@ -728,7 +731,7 @@ TEST(acls_are_stored) {
   ck_ok(auth(z, "bob:p"));
   ck_ok(create_with(z, "/a", ZKE_CREATOR_ALL_ACL));
   make(z, "/b");
-  ck_ok(zke_set_acl(z, "/b", 0, world(R)));
+  ck_ok(zke_set_acl(z, "/b", 0, world(R), NULL));
   ck_ok(zke_close(z));
   z = test_open(name);
   ck_rc(get(z, "/a"), ZKE_NOAUTH);
@@ -760,10 +763,10 @@ TEST(changed_is_withheld) {
   two_sessions(&bob, &z);
   make(bob, "/a");
   ck_ok(zke_get(z, "/a", test_record, &events, NULL, NULL, NULL));
-  ck_ok(zke_set_acl(bob, "/a", -1, ZKE_CREATOR_ALL_ACL));
+  ck_ok(zke_set_acl(bob, "/a", -1, ZKE_CREATOR_ALL_ACL, NULL));
   ck_ok(set(bob, "/a", -1));
   test_expect(z, &events, "");
-  ck_ok(zke_set_acl(bob, "/a", -1, ZKE_OPEN_ACL));
+  ck_ok(zke_set_acl(bob, "/a", -1, ZKE_OPEN_ACL, NULL));
   ck_ok(set(bob, "/a", -1));
   test_expect(z, &events, "");
   close_both(bob, z);
@@ -779,10 +782,10 @@ TEST(acl_of_the_change_decides) {
   ck_ok(zke_exists(z, "/a", test_record, &events, NULL));
   ck_ok(zke_exists(z, "/b", test_record, &events, NULL));
   ck_ok(set(bob, "/a", -1)); /* readable now, not later */
-  ck_ok(zke_set_acl(bob, "/a", -1, ZKE_CREATOR_ALL_ACL));
-  ck_ok(zke_set_acl(bob, "/b", -1, ZKE_CREATOR_ALL_ACL));
+  ck_ok(zke_set_acl(bob, "/a", -1, ZKE_CREATOR_ALL_ACL, NULL));
+  ck_ok(zke_set_acl(bob, "/b", -1, ZKE_CREATOR_ALL_ACL, NULL));
   ck_ok(set(bob, "/b", -1)); /* readable later, not now */
-  ck_ok(zke_set_acl(bob, "/b", -1, ZKE_OPEN_ACL));
+  ck_ok(zke_set_acl(bob, "/b", -1, ZKE_OPEN_ACL, NULL));
   test_expect(z, &events, "CHANGED /a");
   close_both(bob, z);
 }
@@ -825,10 +828,10 @@ TEST(child_needs_read_on_parent) {
   ck_ok(create_with(bob, "/p/secret", ZKE_CREATOR_ALL_ACL));
   test_expect(z, &events, "CHILD /p");
   ck_ok(zke_children(z, "/p", test_record, &events, NULL, NULL));
-  ck_ok(zke_set_acl(bob, "/p", -1, ZKE_CREATOR_ALL_ACL));
+  ck_ok(zke_set_acl(bob, "/p", -1, ZKE_CREATOR_ALL_ACL, NULL));
   make(bob, "/p/a");
   test_expect(z, &events, "");
-  ck_ok(zke_set_acl(bob, "/p", -1, ZKE_OPEN_ACL));
+  ck_ok(zke_set_acl(bob, "/p", -1, ZKE_OPEN_ACL, NULL));
   make(bob, "/p/b");
   test_expect(z, &events, "");
   close_both(bob, z);
@@ -859,12 +862,269 @@ TEST(refused_read_registers_nothing) {
   ck_ok(create_with(bob, "/a", ZKE_CREATOR_ALL_ACL));
   ck_rc(zke_get(z, "/a", test_record, &events, NULL, NULL, NULL), ZKE_NOAUTH);
   ck_rc(zke_children(z, "/a", test_record, &events, NULL, NULL), ZKE_NOAUTH);
-  ck_ok(zke_set_acl(bob, "/a", -1, ZKE_OPEN_ACL));
+  ck_ok(zke_set_acl(bob, "/a", -1, ZKE_OPEN_ACL, NULL));
   ck_ok(set(bob, "/a", -1));
   make(bob, "/a/b");
   test_expect(z, &events, "");
   ck_rc(zke_remove_all_watches(z, "/a", ZKE_WATCH_ANY), ZKE_NOWATCHER);
   close_both(bob, z);
+}
+
+/* Who may read an event is asked when it is delivered: an identity that went
+ * or came since then counts, whichever was there when the event was queued, or
+ * read from the file. */
+TEST_LOOP(pending_events_go_by_the_identities_of_now, 0, 2) {
+  test_events events = {0};
+  zke *bob, *z;
+  two_sessions(&bob, &z);
+  bool had = _i == 0;
+  ck_ok(create_with(bob, "/a", ZKE_CREATOR_ALL_ACL));
+  if (had) ck_ok(auth(z, "bob:p"));
+  ck_ok(zke_add_watch(z, "/a", ZKE_WATCH_PERSISTENT, test_record, &events));
+  ck_ok(set(bob, "/a", -1));
+  int64_t first = zke_zxid();
+  ck_ok(set(bob, "/a", -1));
+  ck_ok(zke_dispatch_to(z, first, NULL, NULL)); /* the second is in memory */
+  ck_assert_int_eq(events.count, had);
+  if (had)
+    ck_ok(zke_clear_auth(z));
+  else
+    ck_ok(auth(z, "bob:p"));
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(events.count, 1);
+  close_both(bob, z);
+}
+
+/* ---- identities that a host vouches for ---- */
+
+/* What was added goes, of either kind, and can be added again. */
+TEST(clear_auth_takes_all_identities) {
+  zke *bob, *z;
+  two_sessions(&bob, &z);
+  ck_ok(create_with(bob, "/a", ZKE_CREATOR_ALL_ACL));
+  ck_ok(get(bob, "/a"));
+  ck_ok(zke_vouch(bob, "sasl", "bob"));
+  ck_ok(create_with(bob, "/s", one(ALL, "sasl", "bob")));
+  ck_ok(zke_clear_auth(bob));
+  ck_rc(get(bob, "/a"), ZKE_NOAUTH);
+  ck_rc(get(bob, "/s"), ZKE_NOAUTH);
+  ck_rc(create_with(bob, "/b", ZKE_CREATOR_ALL_ACL), ZKE_INVALIDACL);
+  ck_ok(auth(bob, "bob:p"));
+  ck_ok(get(bob, "/a"));
+  ck_ok(zke_vouch(bob, "sasl", "bob"));
+  ck_ok(get(bob, "/s"));
+  ck_rc(zke_clear_auth(NULL), ZKE_BADARGUMENTS);
+  close_both(bob, z);
+}
+
+/* A scheme is valid for all sessions of the store from the first word on, and
+ * matches scheme and id, as text. */
+TEST(a_vouched_scheme_is_valid_and_matches_by_text) {
+  zke *bob, *z;
+  two_sessions(&bob, &z);
+  ck_rc(create_with(z, "/a", one(ALL, "x509", "CN=ann")), ZKE_INVALIDACL);
+  ck_ok(zke_vouch(bob, "x509", NULL));
+  ck_ok(create_with(z, "/a", one(ALL, "x509", "CN=ann")));
+  expect_acl(bob, "/zookeeper", "31 world:anyone");
+  ck_rc(get(bob, "/a"), ZKE_NOAUTH);
+  ck_ok(zke_vouch(bob, "x509", "CN=anna"));
+  ck_ok(zke_vouch(bob, "sasl", "CN=ann"));
+  ck_rc(get(bob, "/a"), ZKE_NOAUTH);
+  ck_ok(zke_vouch(bob, "x509", "CN=ann"));
+  ck_ok(zke_vouch(bob, "x509", "CN=ann"));
+  ck_ok(get(bob, "/a"));
+  expect_acl(bob, "/a", "31 x509:CN=ann");
+  ck_rc(get(z, "/a"), ZKE_NOAUTH);
+  ck_ok(create_with(bob, "/b", one(R, "sasl", "a\nb\\n:c")));
+  ck_rc(get(bob, "/b"), ZKE_NOAUTH);
+  ck_ok(zke_vouch(bob, "sasl", "a\nb\\n:c"));
+  ck_ok(get(bob, "/b"));
+  ck_rc(create_with(bob, "/c", one(ALL, "x509", NULL)), ZKE_INVALIDACL);
+  close_both(bob, z);
+}
+
+/* An entry of one scheme is not met by an identity of another with its text. */
+TEST(a_digest_matches_no_other_scheme) {
+  zke *bob, *z;
+  two_sessions(&bob, &z);
+  ck_ok(zke_vouch(z, "sasl", BOB));
+  ck_ok(create_with(z, "/d", one(ALL, "digest", BOB)));
+  ck_ok(create_with(z, "/s", one(ALL, "sasl", BOB)));
+  ck_rc(get(z, "/d"), ZKE_NOAUTH);
+  ck_rc(get(bob, "/s"), ZKE_NOAUTH);
+  ck_ok(get(bob, "/d"));
+  ck_ok(get(z, "/s"));
+  ck_ok(zke_vouch(z, "digest", BOB));
+  ck_ok(get(z, "/d"));
+  close_both(bob, z);
+}
+
+/* auth stands for all identities but address and super. */
+TEST(auth_stands_for_vouched_identities) {
+  zke *z = memory();
+  ck_ok(zke_vouch(z, "ip", "1.2.3.4"));
+  ck_ok(zke_vouch(z, "super", ""));
+  ck_rc(create_with(z, "/a", ZKE_CREATOR_ALL_ACL), ZKE_INVALIDACL);
+  ck_ok(zke_vouch(z, "sasl", "bob"));
+  ck_ok(auth(z, "bob:p"));
+  ck_ok(create_with(z, "/a", ZKE_CREATOR_ALL_ACL));
+  expect_acl(z, "/a", "31 sasl:bob; 31 digest:" BOB);
+  ck_ok(zke_close(z));
+}
+
+/* super passes every check, and sees digests; no list may have it. */
+TEST(super_passes_every_check) {
+  test_events events = {0};
+  zke *bob, *z;
+  two_sessions(&bob, &z);
+  ck_ok(create_with(bob, "/a", one(ALL, "digest", BOB)));
+  make(bob, "/b");
+  ck_ok(zke_set_acl(bob, "/b", -1, world(0), NULL));
+  ck_ok(zke_vouch(z, "super", ""));
+  ck_ok(get(z, "/a"));
+  ck_ok(set(z, "/a", -1));
+  expect_acl(z, "/a", "31 digest:" BOB);
+  make(z, "/b/c");
+  ck_ok(zke_get(z, "/a", test_record, &events, NULL, NULL, NULL));
+  ck_ok(set(bob, "/a", -1));
+  test_expect(z, &events, "CHANGED /a");
+  ck_ok(zke_delete(z, "/b/c", -1));
+  ck_ok(zke_set_acl(z, "/b", -1, ZKE_OPEN_ACL, NULL));
+  ck_rc(create_with(z, "/c", one(ALL, "super", "")), ZKE_INVALIDACL);
+  ck_ok(zke_clear_auth(z));
+  ck_rc(get(z, "/a"), ZKE_NOAUTH);
+  close_both(bob, z);
+}
+
+static const struct {
+  const char *entry, *from; /* from NULL: the entry is not valid */
+  bool match;
+} nets[] = {
+    {"10.1.2.3", "10.1.2.3", true},
+    {"10.1.2.3", "10.1.2.4", false},
+    {"10.1.2.3/32", "10.1.2.3", true},
+    {"10.1.2.3/31", "10.1.2.2", true},
+    {"10.1.2.3/31", "10.1.2.4", false},
+    {"10.1.0.0/16", "10.1.255.9", true},
+    {"10.1.0.0/16", "10.2.0.0", false},
+    {"0.0.0.0/0", "255.255.255.255", true},
+    {"128.0.0.0/1", "200.0.0.1", true},
+    {"128.0.0.0/1", "100.0.0.1", false},
+    {"010.001.2.3", "10.1.2.3", true},
+    {"1.2.3.4", "1.2.3.4/32", false},
+    {"1.2.3.4", "::1", false},
+    {"0.0.0.0/0", "0:0:0:0:0:0:0:1", false},
+    {"0.0.0.0/0", "", false},
+    {"1.2.3.4/33", NULL, false},
+    {"300.1.1.1", NULL, false},
+    {"abc", NULL, false},
+    {"::1", NULL, false},
+    {"", NULL, false},
+    {"1.2.3", NULL, false},
+    {"1.2.3.4.5", NULL, false},
+    {"1.2.3.4/", NULL, false},
+    {"1.2.3.4/8/8", NULL, false},
+    {"1.2.3.4/-1", NULL, false},
+    {"1..2.3", NULL, false},
+    {".1.2.3", NULL, false},
+    {"1.2.3.", NULL, false},
+    {"1.2.3.4 ", NULL, false},
+    {"1.2.3.256", NULL, false},
+    {"1.2.3.4294967297", NULL, false},
+    {"1.2.3.4/4294967304", NULL, false},
+};
+
+/* 8: scheme ip is an IPv4 address, or a net. */
+TEST_LOOP(ip_matches_as_addresses, 0, COUNT(nets)) {
+  zke *bob, *z;
+  two_sessions(&bob, &z);
+  ck_rc(create_with(bob, "/a", one(ALL, "ip", "10.1.2.3")), ZKE_INVALIDACL);
+  ck_ok(zke_vouch(z, "ip", nets[_i].from ? nets[_i].from : "1.2.3.4"));
+  ck_rc(create_with(bob, "/a", one(ALL, "ip", nets[_i].entry)),
+        nets[_i].from ? ZKE_OK : ZKE_INVALIDACL);
+  if (nets[_i].from) {
+    ck_rc(get(z, "/a"), nets[_i].match ? ZKE_OK : ZKE_NOAUTH);
+    ck_rc(get(bob, "/a"), ZKE_NOAUTH);
+  }
+  close_both(bob, z);
+}
+
+static const struct {
+  const char *scheme, *id;
+  int rc;
+} vouchers[] = {
+    {NULL, "x", ZKE_BADARGUMENTS},
+    {"", "x", ZKE_BADARGUMENTS},
+    {"world", "anyone", ZKE_BADARGUMENTS},
+    {"auth", "", ZKE_BADARGUMENTS},
+    {"a:b", "x", ZKE_BADARGUMENTS},
+    {"a\nb", "x", ZKE_BADARGUMENTS},
+    {"sixteen_letters_", "x", ZKE_BADARGUMENTS},
+    {"fifteen_letters", "x", ZKE_OK},
+    {"digest", "bob", ZKE_BADARGUMENTS},
+    {"digest", BOB, ZKE_OK},
+    {"sasl", "", ZKE_OK},
+    {"World", "anyone", ZKE_OK},
+};
+
+TEST_LOOP(what_a_host_can_vouch_for, 0, COUNT(vouchers)) {
+  const char *scheme = vouchers[_i].scheme, *id = vouchers[_i].id;
+  zke *z = memory();
+  ck_rc(zke_vouch(z, scheme, id), vouchers[_i].rc);
+  ck_rc(zke_vouch(NULL, scheme, id), ZKE_BADARGUMENTS);
+  if (scheme)
+    ck_rc(create_with(z, "/a", one(ALL, scheme, id)),
+          vouchers[_i].rc == ZKE_OK || strcmp(scheme, "world") == 0
+              ? ZKE_OK
+              : ZKE_INVALIDACL);
+  if (vouchers[_i].rc == ZKE_OK) ck_ok(get(z, "/a"));
+  ck_ok(zke_close(z));
+}
+
+/* A process that does not vouch for a scheme is nobody to its entries: it sees
+ * them, but cannot write them, nor read the node. */
+TEST(a_scheme_matches_nobody_in_another_process) {
+  const char *name = test_path("acl.db");
+  zke_acls *acls = NULL;
+  zke_acl entries[] = {{ALL, "sasl", "bob"}, {A | R, "world", "anyone"}};
+  zke *server = test_open(name), *program = test_open(name);
+  ck_ok(zke_vouch(server, "sasl", "bob"));
+  ck_ok(create_with(server, "/a", &(zke_acls){1, entries}));
+  ck_ok(create_with(server, "/b", &(zke_acls){2, entries}));
+  ck_rc(get(program, "/a"), ZKE_NOAUTH);
+  expect_acl(program, "/b", "31 sasl:bob; 17 world:anyone");
+  ck_rc(set(program, "/b", -1), ZKE_NOAUTH);
+  ck_ok(set(server, "/b", -1));
+  ck_ok(zke_get_acl(program, "/b", &acls, NULL));
+  ck_rc(zke_set_acl(program, "/b", -1, acls, NULL), ZKE_INVALIDACL);
+  ck_says("sasl:bob");
+  ck_ok(zke_vouch(program, "sasl", NULL));
+  ck_ok(zke_set_acl(program, "/b", -1, acls, NULL));
+  ck_rc(get(program, "/a"), ZKE_NOAUTH);
+  zke_free(acls);
+  ck_ok(zke_check(program, NULL, NULL));
+  close_both(server, program);
+}
+
+/* An identity for which there is no memory is not given at all. */
+TEST(vouching_without_memory_gives_nothing) {
+  test_heap heap = {0};
+  zke_options options = {.size = sizeof options,
+                         .allocator = {test_heap_resize, &heap}};
+  zke *z = NULL;
+  ck_ok(zke_open(":memory:", &options, &z));
+  ck_ok(zke_vouch(z, "sasl", NULL));
+  ck_ok(create_with(z, "/a", one(ALL, "sasl", "bob")));
+  for (int fails = 1, rc = ZKE_NOMEM; rc != ZKE_OK; fails++) {
+    ck_rc(get(z, "/a"), ZKE_NOAUTH);
+    heap.fail_at = fails;
+    rc = zke_vouch(z, "sasl", "bob");
+    heap.fail_at = 0;
+    ck_assert_int_lt(fails, 10);
+  }
+  ck_ok(get(z, "/a"));
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(heap.live, 0);
 }
 
 /* ---- resources ---- */
@@ -882,9 +1142,9 @@ TEST(heap_is_balanced) {
   ck_ok(auth(z, "bob:p"));
   ck_ok(auth(z, "alice:secret"));
   ck_ok(create_with(z, "/a", ZKE_CREATOR_ALL_ACL));
-  ck_ok(zke_set_acl(z, "/a", 0, one(ALL, "auth", "")));
+  ck_ok(zke_set_acl(z, "/a", 0, one(ALL, "auth", ""), NULL));
   ck_rc(get(other, "/a"), ZKE_NOAUTH);
-  ck_rc(zke_set_acl(other, "/a", -1, one(ALL, "digest", "bob")),
+  ck_rc(zke_set_acl(other, "/a", -1, one(ALL, "digest", "bob"), NULL),
         ZKE_INVALIDACL);
   for (int i = 0; i < COUNT(lists); i++) {
     zke_acls list = {lists[i].count, lists[i].entries};

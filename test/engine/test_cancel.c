@@ -275,6 +275,13 @@ static void read_all(zke *z) {
 }
 
 /* Each changing call, likewise. */
+static int write_twice(zke *z, void *context) {
+  (void)context;
+  zke_set(z, "/p", "a", 1, -1, NULL);
+  zke_exists(z, "/p", note, NULL, NULL);
+  return zke_set(z, "/p", "b", 1, -1, NULL);
+}
+
 static void write_all(zke *z) {
   zke_op ops[2];
   char *path = NULL;
@@ -283,10 +290,11 @@ static void write_all(zke *z) {
   zke_free(path);
   zke_create(z, "/p", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
   zke_set(z, "/p", "y", 1, -1, NULL);
-  zke_set_acl(z, "/p", -1, ZKE_OPEN_ACL);
+  zke_set_acl(z, "/p", -1, ZKE_OPEN_ACL, NULL);
   zke_op_set(&ops[0], "/p", "z", 1, -1);
   zke_op_check(&ops[1], "/n", -1);
   zke_multi(z, ops, 2, NULL);
+  zke_batch(z, write_twice, NULL);
 }
 
 /* Each public function that may be cancelled in its middle, once. */

@@ -246,6 +246,12 @@ static const scenario scenarios[] = {
      "multi /s /c /d",
      verify_multi,
      true},
+    {"batch", {0}, "batch /s /c /d", verify_multi, false},
+    {"batch with watches",
+     {"watch /s", "watch /c", "watchchildren /"},
+     "batch /s /c /d",
+     verify_multi,
+     true},
     {"data watch", {0}, "watch /s", verify_watch, true},
     {"child watch", {0}, "watchchildren /", verify_watch, true},
     {"recursive watch", {0}, "watchtree /", verify_watch, true},
@@ -782,9 +788,4 @@ TEST_LOOP(recovery_by_an_open_store, 0, 2) {
   ck_assert(_i ? log.st_size == 0 : log.st_size > 0);
   ask(&w, "close");
   ck_assert_int_eq(test_wait(&w), 0);
-}
-
-int main(int argc, char **argv) {
-  test_in_memory(); /* where syncs count, the disk is powervfs's */
-  return test_main(argc, argv);
 }

@@ -31,6 +31,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+ON_DISK;
+
 /* ---- nodes and files ---- */
 
 static void make(zke *z, const char *path, const char *data, int mode) {

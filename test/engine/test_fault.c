@@ -807,6 +807,8 @@ static struct {
  * as the test; in memory it is a further session of t.z's store. */
 static zke *other;
 
+static int64_t kept_id; /* a session to be ended with the case; or 0 */
+
 static side side_z, side_other, side_dead;
 static zke_os os_z, os_other, os_dead;
 static test_heap heap;
@@ -1153,8 +1155,10 @@ static void sweep(void) {
 static void end(void) {
   bool stays = !t.memory && !has(FRESH);
   close_one(&t.opened);
-  close_one(&t.z);
   close_one(&t.victim);
+  if (kept_id && other) zke_expire(other, kept_id);
+  kept_id = 0;
+  close_one(&t.z);
   close_one(&t.dead);
   if (other) {
     sweep();
@@ -1581,6 +1585,37 @@ static int call_multi_refused(void) {
   return zke_multi(t.z, ops, 3, t.out.results);
 }
 
+/* The same as calls of their own, and a watch that hears of one of them. */
+static int batch_of_changes(zke *z, void *context) {
+  static char inside[] = "inside";
+  (void)context;
+  int rc = zke_create(z, "/t/dir/new-", bytes, LARGE, ZKE_OPEN_ACL,
+                      ZKE_PERSISTENT_SEQUENTIAL, NULL, NULL);
+  if (rc == ZKE_OK)
+    rc = zke_get(z, "/t/small", note_more, inside, NULL, NULL, NULL);
+  if (rc == ZKE_OK) rc = zke_set(z, "/t/small", "new", 3, 0, NULL);
+  if (rc == ZKE_OK) rc = zke_children(z, "/t", NULL, NULL, NULL, NULL);
+  if (rc == ZKE_OK && zke_delete(z, "/t/dir", -1) == ZKE_OK) rc = ZKE_BROKEN;
+  if (rc == ZKE_OK) rc = zke_delete(z, "/t/large", -1);
+  return rc == ZKE_OK ? t.c->rc : rc;
+}
+
+static int call_batch(void) { return zke_batch(t.z, batch_of_changes, NULL); }
+
+/* Ephemerals only: not synced. */
+static int batch_of_ephemerals(zke *z, void *context) {
+  (void)context;
+  int rc =
+      zke_create(z, "/t/e", bytes, 5, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
+  if (rc == ZKE_OK) rc = zke_set(z, "/t/mine", bytes, LARGE, -1, NULL);
+  if (rc == ZKE_OK) rc = zke_delete(z, "/t/mine", -1);
+  return rc;
+}
+
+static int call_batch_light(void) {
+  return zke_batch(t.z, batch_of_ephemerals, NULL);
+}
+
 static int call_multi_read(void) {
   zke_op ops[3];
   zke_op_get(&ops[0], "/t/large");
@@ -1603,6 +1638,8 @@ static int call_add_auth(void) {
   return zke_add_auth(t.z, "digest", "somebody:else", 13);
 }
 
+static int call_vouch(void) { return zke_vouch(t.z, "sasl", "somebody"); }
+
 static int call_add_auth_unknown(void) {
   return zke_add_auth(t.z, "carrier-pigeon", "x", 1);
 }
@@ -1615,11 +1652,11 @@ static int call_get_acl(void) {
 static void show_secret(void) {
   zke_acl entries[] = {{ZKE_PERM_READ, "world", "anyone"},
                        {ZKE_PERM_ALL, "auth", ""}};
-  must_ok(zke_set_acl(other, "/t/secret", -1, &(zke_acls){2, entries}));
+  must_ok(zke_set_acl(other, "/t/secret", -1, &(zke_acls){2, entries}, NULL));
 }
 
 static int call_set_acl(void) {
-  return zke_set_acl(t.z, "/t/small", 0, ZKE_CREATOR_ALL_ACL);
+  return zke_set_acl(t.z, "/t/small", 0, ZKE_CREATOR_ALL_ACL, NULL);
 }
 
 /* ---- watches ---- */
@@ -1631,6 +1668,16 @@ static int call_add_watch(void) {
 static void watch_recursively(void) {
   must_ok(zke_add_watch(t.z, "/t/dir", ZKE_WATCH_PERSISTENT_RECURSIVE, note,
                         &t.seen));
+}
+
+static int call_set_watch(void) {
+  return zke_set_watch(t.z, "/t/dir", ZKE_WATCH_CHILD, INT64_MAX, note,
+                       &t.seen);
+}
+
+/* It has changed since, so the watcher is owed an event. */
+static int call_set_watch_missed(void) {
+  return zke_set_watch(t.z, "/t/small", ZKE_WATCH_DATA, 0, note, &t.seen);
 }
 
 static int call_remove_watch(void) {
@@ -1763,6 +1810,94 @@ static void emptied_container(void) {
   watch("/t/box");
 }
 
+/* ---- light sessions, and kept ones ---- */
+
+static unsigned char kept_password[16];
+
+static void open_light_on(zke *z, int64_t timeout_ms) {
+  zke_options o = {
+      .size = sizeof o, .flags = ZKE_OPEN_LIGHT, .timeout_ms = timeout_ms};
+  must_ok(zke_open_session(z, &o, &t.victim));
+  make(t.victim, "/t/victim", 1, ZKE_EPHEMERAL);
+  if (!timeout_ms) return;
+  kept_id = zke_session_id(t.victim);
+  must_ok(zke_password(t.victim, kept_password));
+}
+
+static void open_kept(void) { open_light_on(t.z, 60000); }
+static void open_kept_elsewhere(void) { open_light_on(other, 60000); }
+
+static void leave_detached(void) {
+  open_kept();
+  must_ok(zke_detach(t.victim));
+  t.victim = NULL;
+}
+
+/* Without a fault any more: let t.z's store do what it could not, and keep the
+ * failure's sentence. */
+static int settle(int rc) {
+  char why[512];
+  snprintf(why, sizeof why, "%s", zke_errmsg());
+  fault.armed = false;
+  heap.fail_at = heap.fail_all = 0;
+  for (int i = 0; i < 3; i++) {
+    clock_advance(1100);
+    zke_dispatch(t.z, NULL);
+  }
+  return zke_fail(rc, "%s", why);
+}
+
+static int open_with_flags(unsigned flags, int64_t timeout_ms) {
+  zke_options o = {.size = sizeof o, .flags = flags, .timeout_ms = timeout_ms};
+  int rc = zke_open_session(t.z, &o, &t.opened);
+  if (rc == ZKE_OK) kept_id = zke_session_id(t.opened);
+  return rc == ZKE_CONNECTIONLOSS && timeout_ms == 0 ? settle(rc) : rc;
+}
+
+static int call_open_light(void) { return open_with_flags(ZKE_OPEN_LIGHT, 0); }
+
+/* Where nobody knows whether the session moved, one tries again. */
+static int call_attach(void) {
+  int rc = zke_attach(t.z, kept_id, kept_password, NULL, &t.opened);
+  if (rc != ZKE_CONNECTIONLOSS) return rc;
+  settle(rc);
+  return zke_attach(t.z, kept_id, kept_password, NULL, &t.opened);
+}
+
+/* The handle goes whatever is returned; the rest is done later. */
+static int call_detach(void) {
+  if (!t.victim) return settle(ZKE_OK);
+  zke *z = t.victim;
+  t.victim = NULL;
+  return zke_detach(z);
+}
+
+static int call_close_light(void) {
+  if (!t.victim) return settle(ZKE_OK);
+  zke *z = t.victim;
+  t.victim = NULL;
+  return zke_close(z);
+}
+
+static int call_rearm(void) { return zke_rearm(t.z); }
+
+static void open_light(void) { open_light_on(t.z, 0); }
+
+/* Two light sessions' worth of events, of which the carrier hears. */
+static void light_events(void) {
+  open_light();
+  must_ok(zke_get(t.victim, "/t/small", note, &t.seen, NULL, NULL, NULL));
+  other_sets("/t/small");
+}
+
+/* A kept session that its host has not heard from for too long. */
+static void kept_is_over(void) {
+  open_light_on(t.z, 1000);
+  must_ok(zke_exists(t.victim, "/t/small", note, &t.seen, NULL));
+  must_ok(zke_dispatch(t.z, NULL));
+  clock_advance(1400);
+}
+
 /* ---- inspection ---- */
 
 static int call_sessions(void) { return zke_sessions(t.z, &t.out.sessions); }
@@ -1801,6 +1936,16 @@ static const fault_case cases[] = {
     {"expire another", CALL(expire_victim), .prepare = open_victim},
     {"expire oneself", CALL(expire_self), .prepare = own_node, .flags = ENDS},
     {"keep alive", CALL(keepalive), .flags = FILE_ONLY},
+    {"open a light session", CALL(open_light), .flags = OPENS},
+    {"close a light session", CALL(close_light), .prepare = open_light,
+     .flags = TRIES},
+    {"attach", CALL(attach), .prepare = open_kept_elsewhere, .flags = OPENS},
+    {"detach", CALL(detach), .prepare = open_kept, .flags = TRIES},
+    {"rearm", CALL(rearm), .prepare = leave_detached},
+    {"dispatch to a light session", CALL(dispatch), .prepare = light_events,
+     .flags = TRIES},
+    {"dispatch, a timeout", CALL(dispatch), .prepare = kept_is_over,
+     .flags = TRIES},
 
     {"create persistent", CALL(create), .mode = ZKE_PERSISTENT, .len = 5},
     {"create ephemeral", CALL(create), .mode = ZKE_EPHEMERAL, .len = 5},
@@ -1893,9 +2038,13 @@ static const fault_case cases[] = {
     {"multi, synced late", CALL(multi_late)},
     {"multi below a chroot", CALL(multi_chroot), .with = {.chroot = "/t"}},
     {"multi, refused", CALL(multi_refused), .rc = ZKE_NONODE},
+    {"batch", CALL(batch)},
+    {"batch of ephemerals", CALL(batch_light), .prepare = own_node},
+    {"batch, undone", CALL(batch), .rc = ZKE_CANCELLED},
     {"multi_read", CALL(multi_read)},
     {"multi_read with an acl", CALL(multi_read_secret), .prepare = identify},
     {"add_auth", CALL(add_auth), .prepare = identify},
+    {"vouch", CALL(vouch)},
     {"add_auth, unknown scheme", CALL(add_auth_unknown), .rc = ZKE_AUTHFAILED,
      .flags = ENDS},
     {"get_acl", CALL(get_acl), .prepare = identify},
@@ -1908,6 +2057,8 @@ static const fault_case cases[] = {
      .mode = ZKE_WATCH_PERSISTENT_RECURSIVE},
     {"add_watch, another mode", CALL(add_watch), .prepare = watch_recursively,
      .mode = ZKE_WATCH_PERSISTENT},
+    {"set_watch", CALL(set_watch)},
+    {"set_watch, missed", CALL(set_watch_missed)},
     {"remove_watch", CALL(remove_watch), .prepare = watch_dir},
     {"remove_all_watches", CALL(remove_all), .prepare = watch_dir},
     {"set_watcher", CALL(set_watcher)},
@@ -2086,7 +2237,6 @@ int main(int argc, char **argv) {
   if (shared == MAP_FAILED) return 1;
   each = getenv("FAULT_EACH") != NULL;
   for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (char)('a' + i % 23);
-  test_in_memory();
   zke_os_default(&os_real);
   mem_install();
   int status = test_main(argc, argv);

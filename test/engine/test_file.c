@@ -20,6 +20,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+ON_DISK;
+
 /* ---- files ---- */
 
 /* Two strings in one, valid until sixteen calls later. */
@@ -788,7 +790,9 @@ static const struct {
     {"delete /t", true},         {"create /e x 1", false},
     {"create /f x 1", false},    {"guard /e /p", true},
     {"pass /e /f", false}, /* what it was told by another shape of multi */
-    {"guard /e /p", true},
+    {"guard /e /p", true},       {"light /g", false},
+    {"create /h x 0", true},     {"batch /e /b /h", true},
+    {"light /g", false},
 };
 
 /* After each change of the table: was the log synced, as this durability
@@ -1610,7 +1614,7 @@ static const struct {
     {"I8 ", "UPDATE node SET data=NULL WHERE name='b'"},
     {"I9 ", "INSERT INTO blob(data) VALUES(x'00')"},
     {"I10 ", "INSERT INTO watch VALUES('/a',0,999)"},
-    {"I11 ", "INSERT INTO event VALUES(999,1,1,'/a',1,NULL)"},
+    {"I11 ", "INSERT INTO event VALUES(999,1,1,'/a',1,NULL,0)"},
     {"I12 ", "UPDATE meta SET recursive=recursive+1"},
     {"I13 ", "UPDATE node SET ttl=5 WHERE name='b'"},
     {"I14 ", "UPDATE meta SET zxid=zxid-100"},
@@ -1620,6 +1624,12 @@ static const struct {
     {"I16 ",
      "UPDATE node SET acl='31:world:anyone'||char(10)||'x' "
      "WHERE name='b'"},
+    {"I17 ", "UPDATE session SET password=x'00'"},
+    {"I17 ", "UPDATE session SET timeout=-1"},
+    {"I18 ", "INSERT INTO event SELECT id,1,1,'/a',1,NULL,7 FROM session"},
+    {"I19 ",
+     "INSERT INTO watch SELECT '/a',0,id FROM session;UPDATE session SET "
+     "timeout=5,password=zeroblob(16)"},
 };
 enum { DAMAGES = sizeof damages / sizeof damages[0] };
 

@@ -74,10 +74,21 @@ static int call_get_acl(zke *z) {
   return zke_get_acl(z, "/n", &acls, NULL);
 }
 static int call_set_acl(zke *z) {
-  return zke_set_acl(z, "/n", -1, ZKE_OPEN_ACL);
+  return zke_set_acl(z, "/n", -1, ZKE_OPEN_ACL, NULL);
 }
 static int call_add_watch(zke *z) {
   return zke_add_watch(z, "/n", ZKE_WATCH_PERSISTENT, test_record, NULL);
+}
+static int call_set_watch(zke *z) {
+  return zke_set_watch(z, "/n", ZKE_WATCH_DATA, 0, test_record, NULL);
+}
+static int call_check_watch(zke *z) {
+  return zke_check_watch(z, "/n", ZKE_WATCH_ANY, NULL, NULL);
+}
+static int call_clear_auth(zke *z) { return zke_clear_auth(z); }
+static int call_vouch(zke *z) { return zke_vouch(z, "sasl", "bob"); }
+static int call_dispatch_to(zke *z) {
+  return zke_dispatch_to(z, 0, NULL, NULL);
 }
 static int call_remove_watch(zke *z) {
   return zke_remove_watch(z, "/n", ZKE_WATCH_ANY, test_record, NULL);
@@ -129,17 +140,44 @@ static int call_close(zke *z) { return zke_close(z); }
 
 typedef int (*call)(zke *z);
 static const call calls[] = {
-    call_create,      call_create_ttl,   call_delete,
-    call_exists,      call_get,          call_set,
-    call_children,    call_count,        call_ephemerals,
-    call_sync,        call_multi,        call_multi_read,
-    call_add_auth,    call_get_acl,      call_set_acl,
-    call_add_watch,   call_remove_watch, call_remove_all_watches,
-    call_set_watcher, call_fd,           call_next_deadline,
-    call_dispatch,    call_wait,         call_sessions,
-    call_watches,     call_waiters,      call_check,
-    call_expire,      call_keepalive_fd, call_open_session,
-    call_test_fail,   call_forget,       call_call_at,
+    call_set_watch,
+    call_check_watch,
+    call_clear_auth,
+    call_vouch,
+    call_dispatch_to,
+    call_create,
+    call_create_ttl,
+    call_delete,
+    call_exists,
+    call_get,
+    call_set,
+    call_children,
+    call_count,
+    call_ephemerals,
+    call_sync,
+    call_multi,
+    call_multi_read,
+    call_add_auth,
+    call_get_acl,
+    call_set_acl,
+    call_add_watch,
+    call_remove_watch,
+    call_remove_all_watches,
+    call_set_watcher,
+    call_fd,
+    call_next_deadline,
+    call_dispatch,
+    call_wait,
+    call_sessions,
+    call_watches,
+    call_waiters,
+    call_check,
+    call_expire,
+    call_keepalive_fd,
+    call_open_session,
+    call_test_fail,
+    call_forget,
+    call_call_at,
     call_close,
 };
 

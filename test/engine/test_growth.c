@@ -123,8 +123,8 @@ static const struct row {
   int (*take)(zke *z, const void *options);
   void (*fill)(void *options);
 } rows[] = {
-    ROW(zke_options, os, take_open),
-    ROW(zke_options, os, take_session),
+    ROW(zke_options, timeout_ms, take_open),
+    ROW(zke_options, timeout_ms, take_session),
     ROW(zke_barrier_options, context, take_barrier),
     ROW(zke_config_options, select, take_config),
     ROW(zke_counter_options, context, take_counter),
@@ -311,7 +311,8 @@ TEST(reserved_members_come_as_zero) {
   ck_ok(zke_sessions(z, &sessions));
   ck_ok(zke_watches(z, &watches));
   ck_assert_int_eq(watches->count, 1);
-  ck_assert_mem_eq(sessions->data[0].reserved, zeros, sizeof zeros);
+  ck_assert_mem_eq(sessions->data[0].reserved, zeros,
+                   sizeof sessions->data[0].reserved);
   ck_assert_mem_eq(watches->data[0].reserved, zeros, sizeof zeros);
   zke_free(sessions);
   zke_free(watches);

@@ -315,7 +315,6 @@ static void open_plain(const char *vfs) {
 
 /* A writer, a reader whose calls are spied upon, and the plain connection. */
 static void begin(void) {
-  test_in_memory();
   spy_register();
   writer = open_with(NULL, NULL, 0);
   first_generation(writer);
@@ -400,7 +399,6 @@ static void share(void) {
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ck_assert_ptr_ne(shared, MAP_FAILED);
-  test_in_memory();
   test_path("a.db");                    /* the directory is the parent's */
   sys_clock(NULL, ZKE_CLOCK_MONOTONIC); /* and the hour */
 }
@@ -1142,7 +1140,6 @@ static bool log_shows(const char *what) {
  * came to the disk as they were, and were read as rubbish. */
 TEST(pages_that_a_vfs_encrypts) {
   sqlite3_vfs crypt;
-  test_in_memory();
   spy.under = sqlite3_vfs_find(NULL);
   crypt = *spy.under;
   crypt.zName = "crypt";
@@ -1464,7 +1461,6 @@ static void take_duty(void) {
 }
 
 static void begin_sweeping(void) {
-  test_in_memory();
   take_duty();
   for (int i = 0; i < OTHERS; i++) others[i] = open_watching("counted");
 }

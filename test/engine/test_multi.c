@@ -450,7 +450,7 @@ static zke *refusal_tree(void) {
   make(z, "/shut");
   make(z, "/shut/k");
   ck_ok(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
-  ck_ok(zke_set_acl(z, "/shut", -1, &(zke_acls){1, &nobody}));
+  ck_ok(zke_set_acl(z, "/shut", -1, &(zke_acls){1, &nobody}, NULL));
   return z;
 }
 
@@ -564,7 +564,7 @@ TEST(expired_session) {
 
 /* zkembed.h: operations that read, and strangers. */
 TEST(operations_that_do_not_belong) {
-  static const int types[] = {ZKE_OP_GET, ZKE_OP_CHILDREN, ZKE_OP_UNTOLD, 0, 8,
+  static const int types[] = {ZKE_OP_GET, ZKE_OP_CHILDREN, ZKE_OP_UNTOLD, 0, 9,
                               -1,         INT_MAX};
   zke *z = memory();
   batch b = {0};
@@ -575,6 +575,69 @@ TEST(operations_that_do_not_belong) {
     b.count = 0;
   }
   ck_rc(exists(z, "/a"), ZKE_NONODE);
+  ck_ok(zke_close(z));
+}
+
+static void add_fail(batch *b, int rc) { zke_op_fail(next(b), rc); }
+
+/* 4: an operation that is refused beforehand takes its turn: what comes before
+ * it is judged first. */
+TEST(an_operation_that_fails_fails_the_multi) {
+  zke *z = memory();
+  batch b = {0};
+  add_create(&b, "/a", ZKE_PERSISTENT);
+  add_fail(&b, ZKE_BADARGUMENTS);
+  add_delete(&b, "/none", -1);
+  run(z, &b, "0 -8 -2");
+  ck_rc(exists(z, "/a"), ZKE_NONODE);
+  clear(&b);
+  add_delete(&b, "/none", -1);
+  add_fail(&b, ZKE_BADARGUMENTS);
+  run(z, &b, "-101 -2");
+  clear(&b);
+  add_fail(&b, -123); /* ZooKeeper's for reconfig */
+  run(z, &b, "-123");
+  ck_says("refused by its caller");
+  ck_ok(zke_close(z));
+}
+
+/* zkembed.h: with codes that say something of the one operation only, in a
+ * multi and in a multi_read. */
+TEST(codes_that_an_operation_can_fail_with) {
+  static const struct {
+    int code;
+    bool can;
+  } rows[] = {{0, false},
+              {1, false},
+              {2, false}, /* the engine's own */
+              {INT_MIN, false},
+              {ZKE_SYSTEMERROR, false},
+              {ZKE_RUNTIMEINCONSISTENCY, false},
+              {ZKE_CONNECTIONLOSS, false},
+              {ZKE_MARSHALLINGERROR, true},
+              {ZKE_UNIMPLEMENTED, true},
+              {ZKE_OPERATIONTIMEOUT, false},
+              {ZKE_BADARGUMENTS, true},
+              {ZKE_INVALIDSTATE, false},
+              {-99, false},
+              {-100, true},
+              {-199, true},
+              {-200, false},
+              {ZKE_FULL, false}};
+  zke *z = memory();
+  for (int i = 0; i < COUNT(rows); i++) {
+    batch b = {0};
+    add_fail(&b, rows[i].code);
+    spoil(&b);
+    int rc = zke_multi(z, b.ops, 1, b.results);
+    ck_assert_int_eq(rc, rows[i].can ? rows[i].code : ZKE_BADARGUMENTS);
+    ck_assert_int_eq(is_spoilt(&b), !rows[i].can);
+    spoil(&b);
+    ck_rc(zke_multi_read(z, b.ops, 1, b.results),
+          rows[i].can ? ZKE_OK : ZKE_BADARGUMENTS);
+    if (rows[i].can) ck_assert_int_eq(b.results[0].rc, rows[i].code);
+    ck_assert_int_eq(is_spoilt(&b), !rows[i].can);
+  }
   ck_ok(zke_close(z));
 }
 
@@ -932,8 +995,9 @@ TEST(read_ranges) {
 
 /* 4: one that fails does not touch the others. */
 TEST(read_failures_are_independent) {
-  static const int codes[] = {ZKE_OK,     ZKE_NONODE, ZKE_NOAUTH,
-                              ZKE_NONODE, ZKE_NOAUTH, ZKE_OK};
+  static const int codes[] = {ZKE_OK,          ZKE_NONODE, ZKE_NOAUTH,
+                              ZKE_NONODE,      ZKE_NOAUTH, ZKE_OK,
+                              ZKE_BADARGUMENTS};
   zke *z = read_tree();
   batch b = {0};
   add_get(&b, "/x");
@@ -942,6 +1006,7 @@ TEST(read_failures_are_independent) {
   add_children(&b, "/nope");
   add_children(&b, "/shut");
   add_children(&b, "/");
+  add_fail(&b, ZKE_BADARGUMENTS);
   spoil(&b);
   ck_ok(zke_multi_read(z, b.ops, b.count, b.results));
   for (int i = 0; i < b.count; i++) {
@@ -1045,6 +1110,8 @@ TEST(builders) {
   ck_assert_int_eq(op.version, 7);
   zke_op_get(&op, "/g");
   ck_assert_int_eq(op.type, ZKE_OP_GET);
+  zke_op_fail(&op, ZKE_NOAUTH);
+  ck_assert_int_eq(op.type, ZKE_OP_FAIL);
   zke_op_untold(&op, "/u", 5);
   ck_assert_int_eq(op.type, ZKE_OP_UNTOLD);
   ck_assert_str_eq(op.path, "/u");

@@ -92,11 +92,19 @@ static int run_get_acl(zke *z, const char *path) {
 }
 
 static int run_set_acl(zke *z, const char *path) {
-  return zke_set_acl(z, path, -1, ZKE_OPEN_ACL);
+  return zke_set_acl(z, path, -1, ZKE_OPEN_ACL, NULL);
 }
 
 static int run_add_watch(zke *z, const char *path) {
   return zke_add_watch(z, path, ZKE_WATCH_PERSISTENT, test_record, NULL);
+}
+
+static int run_set_watch(zke *z, const char *path) {
+  return zke_set_watch(z, path, ZKE_WATCH_EXIST, 0, test_record, NULL);
+}
+
+static int run_check_watch(zke *z, const char *path) {
+  return zke_check_watch(z, path, ZKE_WATCH_ANY, test_record, NULL);
 }
 
 static int run_remove_watch(zke *z, const char *path) {
@@ -126,6 +134,8 @@ static const struct {
     {"count", run_count, ZKE_NONODE},
     {"get_acl", run_get_acl, ZKE_NONODE},
     {"add_watch", run_add_watch, ZKE_OK},
+    {"set_watch", run_set_watch, ZKE_OK},
+    {"check_watch", run_check_watch, ZKE_OK},
     {"remove_watch", run_remove_watch, ZKE_OK},
     {"remove_all_watches", run_remove_all_watches, ZKE_NOWATCHER},
 };

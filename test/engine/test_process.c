@@ -21,6 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+ON_DISK;
+
 /* ---- helpers ---- */
 
 /* A worker that owns PATH. */

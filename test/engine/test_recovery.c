@@ -1150,10 +1150,10 @@ TEST(multi_that_could_not_begin) {
 #define EVENT(seq, path)                             \
   "INSERT INTO event SELECT max(id)," seq ",3," path \
   ",99999999,"                                       \
-  "NULL FROM session"
+  "NULL,0 FROM session"
 #define NODE(parent, name)                      \
   "INSERT INTO session VALUES(" DEAD            \
-  ",'x',1,1,0,-1,0,100,0);"                     \
+  ",'x',1,1,0,-1,0,0,100,0,0,0,NULL);"          \
   "INSERT INTO node SELECT '" parent "','" name \
   "',czxid,mzxid,pzxid,"                        \
   "ctime,mtime,0,0,0,0," DEAD                   \
@@ -1186,8 +1186,16 @@ static const char *const hostile[] = {
     "UPDATE meta SET boot=hex(zeroblob(500))",
     "DELETE FROM meta",
     "DELETE FROM session",
-    "INSERT INTO session VALUES(" FIRST ",'x',1,1,0,-1,0,100,0)",
-    "INSERT INTO session VALUES(0,'x',1,1,0,-1,0,100,0)",
+    "INSERT INTO session VALUES(" FIRST ",'x',1,1,0,-1,0,0,100,0,0,0,NULL)",
+    "INSERT INTO session VALUES(0,'x',1,1,0,-1,0,0,100,0,0,0,NULL)",
+    "INSERT INTO session VALUES(5,'x',1,1,0,-1,0,0,100,0,1," FIRST ",NULL)",
+    "INSERT INTO session VALUES(5,'x',1,1,0,-1,0,0,100,0," LAST "," LAST
+    ",zeroblob(16))",
+    "INSERT INTO session VALUES(5,'x',1,1,0,-1,0," FIRST
+    ",100,0,1,0,zeroblob(3))",
+    "UPDATE session SET carrier=" LAST,
+    "UPDATE session SET timeout=" FIRST,
+    "UPDATE meta SET lost=" LAST,
     "UPDATE session SET event_limit=" FIRST,
     "DELETE FROM node WHERE parent=''",
     "UPDATE node SET version=" LAST ",aversion=" LAST,

@@ -369,7 +369,7 @@ TEST_LOOP(expired_session_changes_nothing, 0, WAYS) {
         ZKE_INVALIDSTATE);
   ck_rc(zke_delete(a, "/n", -1), ZKE_INVALIDSTATE);
   ck_rc(set(a, "/n"), ZKE_INVALIDSTATE);
-  ck_rc(zke_set_acl(a, "/n", -1, ZKE_OPEN_ACL), ZKE_INVALIDSTATE);
+  ck_rc(zke_set_acl(a, "/n", -1, ZKE_OPEN_ACL, NULL), ZKE_INVALIDSTATE);
   ck_rc(zke_add_auth(a, "digest", "u:p", 3), ZKE_INVALIDSTATE);
   ck_rc(zke_expire(a, zke_session_id(b)), ZKE_INVALIDSTATE);
   ck_rc(exists(b, "/x"), ZKE_NONODE);
@@ -405,6 +405,9 @@ TEST_LOOP(expired_session_watches_nothing, 0, WAYS) {
   ck_rc(watch(a, "/n", &seen), ZKE_INVALIDSTATE);
   ck_rc(zke_add_watch(a, "/n", ZKE_WATCH_PERSISTENT, test_record, &seen),
         ZKE_INVALIDSTATE);
+  ck_rc(zke_set_watch(a, "/n", ZKE_WATCH_DATA, 0, test_record, &seen),
+        ZKE_INVALIDSTATE);
+  ck_rc(zke_check_watch(a, "/n", any, NULL, NULL), ZKE_INVALIDSTATE);
   ck_rc(zke_remove_watch(a, "/n", any, test_record, &seen), ZKE_INVALIDSTATE);
   ck_rc(zke_remove_all_watches(a, "/n", any), ZKE_INVALIDSTATE);
   ck_ok(set(b, "/n"));
@@ -1246,7 +1249,7 @@ static int do_change(int kind) {
       zke_op_set(&op, "/n", "x", 1, -1);
       return zke_multi(a, &op, 1, NULL);
     default:
-      return zke_set_acl(a, "/n", -1, ZKE_OPEN_ACL);
+      return zke_set_acl(a, "/n", -1, ZKE_OPEN_ACL, NULL);
   }
 }
 

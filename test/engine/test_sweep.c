@@ -246,7 +246,6 @@ static void own(const char *path, int sessions) {
 static pid_t start_owner(const char *path, int sessions) {
   int ready[2];
   char byte;
-  test_in_memory();
   test_path("a.db");                    /* the directory is the parent's */
   sys_clock(NULL, ZKE_CLOCK_MONOTONIC); /* and the hour */
   ck_assert_int_eq(pipe(ready), 0);
@@ -922,7 +921,7 @@ static void with_store(zke *z, void (*run)(store *s)) {
   ck_ok(api_leave(z, ZKE_OK));
 }
 
-static void sweep_by_families(store *s) { ck_ok(sweep_run(s, true)); }
+static void sweep_by_families(store *s) { ck_ok(sweep_run(s, true, 0)); }
 
 /* The session ends in the first tree as usual and in the second row by row. */
 static void twins_end(twin *t, int member) {
@@ -952,7 +951,6 @@ TEST_LOOP(families_are_removed_as_row_by_row, 0, 2) {
   const char *given = getenv("SEED");
   unsigned seed = given ? (unsigned)atoi(given) : (unsigned)getpid();
   twin t[TWINS];
-  test_in_memory();
   printf("families: SEED=%u\n", seed);
   twins_begin(t, _i == 0);
   for (int round = 0; round < ROUNDS; round++) {
@@ -1031,7 +1029,6 @@ static double end_of_many(zke *z, int count) {
  * costs the same among few and among many, and less than half of what it cost
  * when its parent was loaded and counted for each (165 instructions). */
 TEST(end_of_many_costs_little_each) {
-  test_in_memory();
   zke *z = open_at(&seats[0], NULL);
   make(z, "/group", ZKE_PERSISTENT);
   double few = end_of_many(z, 256), many = end_of_many(z, 4096);
@@ -1064,7 +1061,6 @@ TEST(end_of_many_is_not_cut_off) {
 TEST(overdue_parents_are_not_looked_at) {
   enum { MANY = 1000 };
   char path[64];
-  test_in_memory();
   zke *z = open_at(&seats[0], NULL);
   make(z, "/t", ZKE_PERSISTENT);
   count_for(z, true);

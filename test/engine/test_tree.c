@@ -361,7 +361,7 @@ static zke *order_tree(void) {
   make(z, "/shut");
   make(z, "/shut/k");
   zke_acl entry = {ZKE_PERM_READ | ZKE_PERM_ADMIN, "world", "anyone"};
-  ck_ok(zke_set_acl(z, "/shut", -1, &(zke_acls){1, &entry}));
+  ck_ok(zke_set_acl(z, "/shut", -1, &(zke_acls){1, &entry}, NULL));
   return z;
 }
 
@@ -731,7 +731,7 @@ TEST(version_passes_minus_one) {
 
 /* Set /c's ACL and assert the aversion that came out. */
 static void set_acl_to(zke *z, int expected_version, int aversion) {
-  ck_ok(zke_set_acl(z, "/c", expected_version, ZKE_OPEN_ACL));
+  ck_ok(zke_set_acl(z, "/c", expected_version, ZKE_OPEN_ACL, NULL));
   ck_assert_int_eq(test_stat(z, "/c").aversion, aversion);
 }
 
@@ -739,7 +739,7 @@ static void set_acl_to(zke *z, int expected_version, int aversion) {
 TEST(aversion_wraps) {
   zke *z = doctored(DOCTOR("aversion = 2147483647"));
   set_acl_to(z, INT_MAX, INT_MIN);
-  ck_rc(zke_set_acl(z, "/c", INT_MAX, ZKE_OPEN_ACL), ZKE_BADVERSION);
+  ck_rc(zke_set_acl(z, "/c", INT_MAX, ZKE_OPEN_ACL, NULL), ZKE_BADVERSION);
   set_acl_to(z, INT_MIN, INT_MIN + 1);
   ck_ok(zke_close(z));
 }
@@ -748,7 +748,7 @@ TEST(aversion_wraps) {
 TEST(aversion_passes_minus_one) {
   zke *z = doctored(DOCTOR("aversion = -2"));
   set_acl_to(z, -2, -1);
-  ck_rc(zke_set_acl(z, "/c", 7, ZKE_OPEN_ACL), ZKE_BADVERSION);
+  ck_rc(zke_set_acl(z, "/c", 7, ZKE_OPEN_ACL, NULL), ZKE_BADVERSION);
   set_acl_to(z, -1, 0);
   ck_ok(zke_close(z));
 }
@@ -890,7 +890,7 @@ TEST(sequence_ignores_other_changes) {
   make(z, "/p/q");
   ck_ok(zke_set(z, "/p", "x", 1, -1, NULL));
   ck_ok(zke_set(z, "/p/q", "x", 1, -1, NULL));
-  ck_ok(zke_set_acl(z, "/p", -1, ZKE_OPEN_ACL));
+  ck_ok(zke_set_acl(z, "/p", -1, ZKE_OPEN_ACL, NULL));
   make(z, "/p/q/r");
   ck_ok(drop(z, "/p/q/r"));
   sequence(z, "/p/s-", "/p/s-0000000001");
@@ -1213,7 +1213,7 @@ static void cost_delete(zke *z) { ck_ok(drop(z, "/a/b")); }
 static void cost_set(zke *z) { ck_ok(zke_set(z, "/a", "", 0, 0, NULL)); }
 
 static void cost_set_acl(zke *z) {
-  ck_ok(zke_set_acl(z, "/a", 0, ZKE_OPEN_ACL));
+  ck_ok(zke_set_acl(z, "/a", 0, ZKE_OPEN_ACL, NULL));
 }
 
 /* Failing operations, which cost nothing. */
@@ -1226,8 +1226,8 @@ static void cost_refused(zke *z) {
   ck_rc(drop(z, "/a"), ZKE_NOTEMPTY);
   ck_rc(zke_set(z, "/nope", "", 0, -1, NULL), ZKE_NONODE);
   ck_rc(zke_set(z, "/a", "", 0, 9, NULL), ZKE_BADVERSION);
-  ck_rc(zke_set_acl(z, "/a", 9, ZKE_OPEN_ACL), ZKE_BADVERSION);
-  ck_rc(zke_set_acl(z, "/a", -1, &no_acls), ZKE_INVALIDACL);
+  ck_rc(zke_set_acl(z, "/a", 9, ZKE_OPEN_ACL, NULL), ZKE_BADVERSION);
+  ck_rc(zke_set_acl(z, "/a", -1, &no_acls, NULL), ZKE_INVALIDACL);
 }
 
 /* Reads, which cost nothing. */
@@ -1523,7 +1523,7 @@ TEST(ttl_node_is_not_refreshed_otherwise) {
   ck_ok(create_ttl(z, "/t", ZKE_PERSISTENT_WITH_TTL, 60000));
   advance(&s, 50000);
   ck_ok(zke_get(z, "/t", NULL, NULL, NULL, NULL, NULL));
-  ck_ok(zke_set_acl(z, "/t", -1, ZKE_OPEN_ACL));
+  ck_ok(zke_set_acl(z, "/t", -1, ZKE_OPEN_ACL, NULL));
   make(z, "/t/a");
   ck_ok(drop(z, "/t/a"));
   advance(&s, 11000);
@@ -1563,7 +1563,7 @@ TEST(null_handle) {
   ck_rc(zke_multi_read(NULL, NULL, 0, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_add_auth(NULL, "digest", "a:b", 3), ZKE_BADARGUMENTS);
   ck_rc(zke_get_acl(NULL, "/a", NULL, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_set_acl(NULL, "/a", -1, ZKE_OPEN_ACL), ZKE_BADARGUMENTS);
+  ck_rc(zke_set_acl(NULL, "/a", -1, ZKE_OPEN_ACL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_expire(NULL, 1), ZKE_BADARGUMENTS);
   ck_ok(zke_close(NULL));
   zke_free(NULL);
@@ -1583,6 +1583,7 @@ TEST(null_handle_elsewhere) {
   ck_rc(zke_keepalive_fd(NULL, &fd), ZKE_BADARGUMENTS);
   ck_rc(zke_next_deadline(NULL, &deadline), ZKE_BADARGUMENTS);
   ck_rc(zke_dispatch(NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_dispatch_to(NULL, 0, NULL, &fd), ZKE_BADARGUMENTS);
   ck_rc(zke_wait(NULL, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_check(NULL, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_test_fail(NULL, 0, 0), ZKE_BADARGUMENTS);
@@ -2102,7 +2103,7 @@ static void engine_apply(zke *z, change *c) {
   } else if (c->type == ZKE_OP_SET) {
     c->rc = zke_set(z, c->path, c->data, c->len, c->version, &c->stat);
   } else {
-    c->rc = zke_set_acl(z, c->path, c->version, c->acls);
+    c->rc = zke_set_acl(z, c->path, c->version, c->acls, NULL);
   }
 }
 

@@ -485,7 +485,7 @@ static void file_change_node(zke *z, const char *path) {
   snprintf(below, sizeof below, "%s/new", path[1] ? path : "");
   fuzz_rc(zke_set(z, path, large, 900, -1, NULL));
   fuzz_rc(zke_set(z, path, "s", 1, -1, NULL));
-  fuzz_rc(zke_set_acl(z, path, -1, ZKE_OPEN_ACL));
+  fuzz_rc(zke_set_acl(z, path, -1, ZKE_OPEN_ACL, NULL));
   for (int i = 0; i < 3; i++)
     fuzz_rc(zke_create(z, below, "b", 1, ZKE_OPEN_ACL, modes[i], NULL, NULL));
   fuzz_rc(zke_create_ttl(z, below, NULL, -1, ZKE_OPEN_ACL,

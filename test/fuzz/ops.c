@@ -10,7 +10,11 @@
 #endif
 #include "fuzz.h"
 
-enum { OPS_SESSIONS = 4, OPS_CALLS_MOST = 300 };
+enum {
+  OPS_SESSIONS = 4,
+  OPS_CALLS_MOST = 300,
+  OPS_BATCH = 59 /* the byte that begins one */
+};
 
 typedef struct ops_run {
   fuzz_input in;
@@ -192,6 +196,7 @@ static void ops_children(ops_run *r, zke *z) {
 }
 
 static void ops_multi(ops_run *r, zke *z) {
+  static const int codes[] = {ZKE_NOAUTH, ZKE_BADARGUMENTS, ZKE_FULL, ZKE_OK};
   enum { MOST = 6 };
   zke_op ops[MOST];
   zke_op_result results[MOST];
@@ -224,6 +229,9 @@ static void ops_multi(ops_run *r, zke *z) {
       case 5:
         zke_op_children(&ops[i], paths[i]);
         break;
+      case 6:
+        zke_op_fail(&ops[i], codes[fuzz_byte(&r->in) % 4]);
+        break;
       default:
         zke_op_check(&ops[i], paths[i], ops_version(r));
     }
@@ -240,6 +248,27 @@ static void ops_add_watch(ops_run *r, zke *z) {
   char *path = ops_path(r);
   fuzz_rc(zke_add_watch(z, path, (int)(fuzz_byte(&r->in) % 3), ops_watcher, r));
   free(path);
+}
+
+static void ops_set_watch(ops_run *r, zke *z) {
+  char *path = ops_path(r);
+  int type = (int)(fuzz_byte(&r->in) % 6);
+  int64_t since = zke_zxid() - fuzz_byte(&r->in) % 8;
+  fuzz_rc(zke_set_watch(z, path, type, since, ops_watcher, r));
+  fuzz_rc(zke_check_watch(z, path, type, ops_watcher, r));
+  fuzz_rc(zke_dispatch_to(z, since, NULL, NULL));
+  free(path);
+}
+
+static void ops_vouch(ops_run *r, zke *z) {
+  static const char *const schemes[] = {"ip", "sasl", "super", "auth",
+                                        "digest"};
+  char *id = fuzz_text(&r->in, fuzz_byte(&r->in) % 12);
+  if (fuzz_byte(&r->in) % 4 == 0)
+    fuzz_rc(zke_clear_auth(z));
+  else
+    fuzz_rc(zke_vouch(z, schemes[fuzz_byte(&r->in) % 5], id));
+  free(id);
 }
 
 static void ops_remove_watch(ops_run *r, zke *z) {
@@ -283,7 +312,7 @@ static void ops_acl(ops_run *r, zke *z) {
   zke_acl data[3];
   char *path = ops_path(r);
   zke_acls acls = ops_acls(r, data), *got = NULL;
-  fuzz_rc(zke_set_acl(z, path, ops_version(r), &acls));
+  fuzz_rc(zke_set_acl(z, path, ops_version(r), &acls, NULL));
   if (fuzz_rc(zke_get_acl(z, path, &got, NULL)) == ZKE_OK) {
     FUZZ_EXPECT(got->count > 0);
     for (int i = 0; i < got->count; i++)
@@ -358,23 +387,46 @@ static void ops_renew(ops_run *r, int i) {
   if (other == OPS_SESSIONS) return;
   if (r->z[i]) fuzz_rc(zke_close(r->z[i]));
   zke_options o = ops_options(r);
+  if (o.event_limit) o.flags = ZKE_OPEN_LIGHT; /* by half of all inputs */
   fuzz_rc(zke_open_session(r->z[other], &o, &r->z[i]));
 }
 
-static void ops_call(ops_run *r) {
+/* One call, or a session's beginning; that is not allowed in a batch. */
+static void ops_call(ops_run *r, bool in_batch) {
   static void (*const calls[])(ops_run *, zke *) = {
       ops_create,    ops_create,       ops_delete,   ops_set,
       ops_get,       ops_exists,       ops_children, ops_multi,
       ops_add_watch, ops_remove_watch, ops_dispatch, ops_wait,
       ops_pass_time, ops_auth,         ops_acl,      ops_inspect,
-      ops_count,     ops_check,        ops_expire,   ops_lose_reply};
+      ops_count,     ops_check,        ops_expire,   ops_lose_reply,
+      ops_set_watch, ops_vouch};
   unsigned what = fuzz_byte(&r->in);
   int i = (int)(what / 64);
   what %= 64;
-  if (what >= 60 || !r->z[i])
+  if (!in_batch && (what >= 60 || !r->z[i]))
     ops_renew(r, i);
-  else
+  else if (r->z[i])
     calls[what % (sizeof calls / sizeof *calls)](r, r->z[i]);
+}
+
+/* Calls by any of the sessions, in a batch of one of them. */
+static int ops_in_batch(zke *z, void *context) {
+  ops_run *r = context;
+  unsigned how = fuzz_byte(&r->in);
+  FUZZ_EXPECT(zke_batch(z, ops_in_batch, r) == ZKE_MISUSE);
+  for (unsigned i = 0; i < how % 16 && r->in.left; i++) ops_call(r, true);
+  return how < 200 ? ZKE_OK : ZKE_CANCELLED;
+}
+
+/* The next of a run. */
+static void ops_next(ops_run *r) {
+  zke *z = r->z[r->in.left % OPS_SESSIONS];
+  if (z && *r->in.at == OPS_BATCH) {
+    fuzz_byte(&r->in);
+    fuzz_rc(zke_batch(z, ops_in_batch, r));
+  } else {
+    ops_call(r, false);
+  }
 }
 
 static int fuzz_ops(const uint8_t *data, size_t size) {
@@ -384,7 +436,7 @@ static int fuzz_ops(const uint8_t *data, size_t size) {
   r.os = fuzz_world_begin(&r.world);
   zke_options o = ops_options(&r);
   FUZZ_EXPECT(zke_open(":memory:", &o, &r.z[0]) == ZKE_OK);
-  for (int i = 0; i < OPS_CALLS_MOST && r.in.left; i++) ops_call(&r);
+  for (int i = 0; i < OPS_CALLS_MOST && r.in.left; i++) ops_next(&r);
   zke_options plain = {.size = sizeof plain};
   zke *checker = NULL, *any = NULL;
   for (int i = 0; i < OPS_SESSIONS; i++) any = r.z[i] ? r.z[i] : any;

@@ -108,13 +108,12 @@ static void path_fuzz_split(fuzz_input *in) {
 static void path_fuzz_identities(fuzz_input *in, const zke_allocator *a,
                                  acl_identities *who) {
   memset(who, 0, sizeof *who);
-  who->ids.a = a;
+  who->texts.a = a;
   for (unsigned i = fuzz_byte(in) % 3; i; i--) {
     char *cert = fuzz_text(in, fuzz_byte(in));
     char *id = auth_identity(a, cert, strlen(cert));
     FUZZ_EXPECT(id && strlen(id) >= 29);
-    buf_add_string(&who->ids, id);
-    who->count++;
+    FUZZ_EXPECT(acl_add_identity(who, "digest", id) == ZKE_OK);
     mem_free(id);
     free(cert);
   }
@@ -138,7 +137,7 @@ static void path_fuzz_acl_text(fuzz_input *in) {
       FUZZ_EXPECT(strlen(list->data[i].scheme) < 16 && list->data[i].id);
     mem_free(list);
   }
-  buf_free(&who.ids);
+  buf_free(&who.texts);
   free(text);
 }
 
@@ -157,20 +156,26 @@ static bool path_fuzz_has_entry(const zke_acls *list, const zke_acl *e) {
  * to entries that are in it. */
 static void path_fuzz_acl_list(fuzz_input *in) {
   zke_allocator a = {mem_default_resize, NULL};
-  static const char *const schemes[] = {"digest", "world", "auth", "ip"};
+  static const char *const schemes[] = {"digest", "world", "auth",
+                                        "ip",     "sasl",  "super"};
+  acl_schemes known = {.names = {.a = &a}};
   acl_identities who;
   zke_acl entries[8];
   buf text = {.a = &a};
   bool open = false;
   path_fuzz_identities(in, &a, &who);
+  if (fuzz_byte(in) % 2) {
+    FUZZ_EXPECT(acl_add_scheme(&known, "ip") == ZKE_OK);
+    FUZZ_EXPECT(acl_add_scheme(&known, "sasl") == ZKE_OK);
+  }
   int count = (int)(fuzz_byte(in) % 8);
   for (int i = 0; i < count; i++) {
     entries[i].perms = (int32_t)fuzz_int(in);
-    entries[i].scheme = schemes[fuzz_byte(in) % 4];
+    entries[i].scheme = schemes[fuzz_byte(in) % 6];
     entries[i].id = fuzz_text(in, fuzz_byte(in) % 64);
   }
   zke_acls acls = {count, entries};
-  int rc = fuzz_rc(acl_encode(&who, &acls, &text, &open));
+  int rc = fuzz_rc(acl_encode(&who, &known, &acls, &text, &open));
   if (rc == ZKE_OK && !open) {
     FUZZ_EXPECT(view_acl_valid(text.data));
     zke_acls *list = acl_decode(&a, text.data, false);
@@ -183,7 +188,8 @@ static void path_fuzz_acl_list(fuzz_input *in) {
   }
   for (int i = 0; i < count; i++) free((char *)(uintptr_t)entries[i].id);
   buf_free(&text);
-  buf_free(&who.ids);
+  buf_free(&known.names);
+  buf_free(&who.texts);
 }
 
 static int fuzz_path(const uint8_t *data, size_t size) {

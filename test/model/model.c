@@ -475,6 +475,7 @@ struct event {
   char *path;
   int64_t zxid;
   list *acl;
+  watcher *only; /* who alone is told, whatever the list says; or NULL */
 };
 
 struct alarm_at {
@@ -628,19 +629,32 @@ static bool watch_take(zke *z, const char *path, int table, int type) {
   return any;
 }
 
-static void event_add(zke *z, int type, const char *path, list *acl) {
+static event *event_add(zke *z, int type, const char *path, list *acl) {
   event **at = &z->events, *e = mem_new(z->m, sizeof *e);
   while (*at) at = &(*at)->next;
-  *e = (event){NULL, type, mem_text(z->m, path), z->m->zxid, list_share(acl)};
+  *e = (event){.type = type,
+               .path = mem_text(z->m, path),
+               .zxid = z->m->zxid,
+               .acl = acl ? list_share(acl) : NULL};
   *at = e;
+  return e;
 }
 
-static void event_drop(zke *z) {
-  event *e = z->events;
-  z->events = e->next;
-  list_release(z->m, e->acl);
+static void event_drop_at(zke *z, event **at) {
+  event *e = *at;
+  *at = e->next;
+  if (e->acl) list_release(z->m, e->acl);
   mem_free(z->m, e->path);
   mem_free(z->m, e);
+}
+
+static void event_drop(zke *z) { event_drop_at(z, &z->events); }
+
+/* The event that a watcher is owed, which was set too late; NULL: it waits. */
+static event **event_owed(zke *z, const watcher *w) {
+  event **at = &z->events;
+  while (*at && (*at)->only != w) at = &(*at)->next;
+  return *at ? at : NULL;
 }
 
 /* Tell each session that watches the path, and drop its one-shot watches. */
@@ -661,6 +675,8 @@ static bool watcher_is(const watcher *w, zke_watch_fn fn, const void *context) {
 
 static void watcher_drop(zke *z, watcher **at) {
   watcher *w = *at;
+  event **owed = event_owed(z, w);
+  if (owed) event_drop_at(z, owed);
   *at = w->next;
   mem_free(z->m, w->path);
   mem_free(z->m, w);
@@ -672,13 +688,14 @@ static bool watcher_has(const watcher *w, const row *r) {
          strcmp(w->path, r->path) == 0;
 }
 
-static void watcher_add(zke *z, const char *path, int types, int mode,
-                        const pair *p) {
+static watcher *watcher_add(zke *z, const char *path, int types, int mode,
+                            const pair *p) {
   watcher **at = &z->watchers, *w = mem_new(z->m, sizeof *w);
   while (*at) at = &(*at)->next;
   *w = (watcher){NULL,  mem_text(z->m, path), types,     mode,
                  p->fn, p->context,           z->m->zxid};
   *at = w;
+  return w;
 }
 
 /* A reading call's watch. */
@@ -686,7 +703,9 @@ static void watch_once(zke *z, const char *path, int type, const pair *p) {
   if (!p->fn) return;
   row *r = row_find(z, path, type, ONE_SHOT);
   for (watcher *w = z->watchers; w && r; w = w->next)
-    if (watcher_is(w, p->fn, p->context) && watcher_has(w, r)) return;
+    if (watcher_is(w, p->fn, p->context) && watcher_has(w, r) &&
+        !event_owed(z, w))
+      return;
   row_add(z, path, type, ONE_SHOT);
   watcher_add(z, path, type, ONE_SHOT, p);
 }
@@ -716,6 +735,7 @@ static void watch_tidy(zke *z) {
     bool needed = false;
     for (watcher *w = z->watchers; w && !needed; w = w->next)
       needed = w->mode == (*at)->mode && (w->types & (*at)->type) &&
+               !event_owed(z, w) &&
                (w->mode != ONE_SHOT || w->since >= (*at)->since) &&
                strcmp(w->path, (*at)->path) == 0;
     if (needed)
@@ -908,6 +928,7 @@ static int op_set_acl_of(zke *z, const ask *a, list *acl) {
   list_release(z->m, n->acl);
   n->acl = list_share(acl);
   n->aversion = (int32_t)((uint32_t)n->aversion + 1);
+  node_tell(n, a->stat);
   return ZKE_OK;
 }
 
@@ -1071,7 +1092,8 @@ static bool watcher_hears(const watcher *w, const event *e) {
 static void event_collect_at(zke *z, const event *e, size_t len, calls *c) {
   for (watcher **at = &z->watchers; *at;) {
     watcher *w = *at;
-    bool hears = strlen(w->path) == len && watcher_hears(w, e);
+    bool hears =
+        strlen(w->path) == len && watcher_hears(w, e) && !event_owed(z, w);
     if (hears) calls_add(c, w->fn, w->context);
     if (hears && w->mode == ONE_SHOT)
       watcher_drop(z, at);
@@ -1091,15 +1113,23 @@ static void event_collect(zke *z, const event *e, calls *c) {
 static int event_deliver(zke *z) {
   event *e = z->events;
   calls c = {0};
-  event_collect(z, e, &c);
-  if (!may(z, e->acl, ZKE_PERM_READ)) {
+  watcher **only = &z->watchers;
+  while (e->only && *only != e->only) only = &(*only)->next;
+  if (e->only)
+    calls_add(&c, e->only->fn, e->only->context);
+  else
+    event_collect(z, e, &c);
+  if (!e->only && !may(z, e->acl, ZKE_PERM_READ)) {
     z->unread++;
     c.count = 0;
   }
   int type = e->type;
   char *path = strdup(shown(z, e->path));
   if (!path) abort();
-  event_drop(z);
+  if (e->only)
+    watcher_drop(z, only); /* and the event */
+  else
+    event_drop(z);
   int called = calls_make(&c, z, type, path);
   free(path);
   return called;
@@ -1304,9 +1334,10 @@ int model_set(zke *z, const char *path, const void *data, int len, int version,
   return change_at(z, change_set, &a, stat_out);
 }
 
-int model_set_acl(zke *z, const char *path, int version, const zke_acls *acls) {
+int model_set_acl(zke *z, const char *path, int version, const zke_acls *acls,
+                  zke_stat *stat_out) {
   ask a = {.path = path, .version = version, .acls = acls};
-  return change_at(z, op_set_acl, &a, NULL);
+  return change_at(z, op_set_acl, &a, stat_out);
 }
 
 int model_raise_sequence(zke *z, const char *path, int next,
@@ -1616,7 +1647,7 @@ static void read_untold(zke *z, const zke_op *op, const char *path,
   text *all = out_new(sizeof *all);
   r->len = z->unread;
   for (event *e = z->events; e; e = e->next) {
-    bool readable = may(z, e->acl, ZKE_PERM_READ);
+    bool readable = e->only || may(z, e->acl, ZKE_PERM_READ);
     r->len += !readable;
     if (!readable || !path_below(e->path, path)) continue;
     all = realloc(all, (count + 2) * sizeof *all);
@@ -1712,6 +1743,49 @@ int model_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
   if (rc == ZKE_OK) watch_stay(z, all, mode, &(pair){fn, context});
   mem_free(z->m, all);
   return rc;
+}
+
+/* semantics.md 5.9: what is told at once of a watch that was set before. */
+static int watch_missed(const node *n, int type, int64_t zxid) {
+  if (type == ZKE_WATCH_EXIST) return n ? ZKE_EVENT_CREATED : 0;
+  if (!n) return ZKE_EVENT_DELETED;
+  if (type == ZKE_WATCH_DATA) return n->mzxid > zxid ? ZKE_EVENT_CHANGED : 0;
+  return n->pzxid > zxid ? ZKE_EVENT_CHILD : 0;
+}
+
+int model_set_watch(zke *z, const char *path, int type, int64_t zxid,
+                    zke_watch_fn fn, void *context) {
+  char *all = whole(z, path, ZKE_PERSISTENT);
+  int rc = all && fn ? enter(z, true) : ZKE_BADARGUMENTS;
+  bool known = type == ZKE_WATCH_DATA || type == ZKE_WATCH_CHILD ||
+               type == ZKE_WATCH_EXIST;
+  if (rc == ZKE_OK && !known) rc = ZKE_BADARGUMENTS;
+  if (rc == ZKE_OK) {
+    int table = type == ZKE_WATCH_CHILD ? ZKE_WATCH_CHILD : ZKE_WATCH_DATA;
+    int missed = watch_missed(node_find(z->m, all), type, zxid);
+    const pair p = {fn, context};
+    if (missed)
+      event_add(z, missed, all, NULL)->only =
+          watcher_add(z, all, table, ONE_SHOT, &p);
+    else
+      watch_once(z, all, table, &p);
+  }
+  mem_free(z->m, all);
+  return rc;
+}
+
+int model_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
+                      void *context) {
+  char *all = whole(z, path, ZKE_PERSISTENT);
+  int rc = all ? usable(z) : ZKE_BADARGUMENTS;
+  bool found = false;
+  if (rc == ZKE_OK && (type < ZKE_WATCH_CHILD || type > ZKE_WATCH_ANY))
+    rc = ZKE_BADARGUMENTS;
+  for (watcher *w = z->watchers; w && rc == ZKE_OK; w = w->next)
+    found |= (!fn || watcher_is(w, fn, context)) && (w->types & type) &&
+             strcmp(w->path, all) == 0;
+  mem_free(z->m, all);
+  return rc == ZKE_OK && !found ? ZKE_NOWATCHER : rc;
 }
 
 /* Remove watches of a type, of a pair or of all. */

@@ -19,6 +19,9 @@
  *   zke_fd, zke_wait, zke_wait_turn, zke_turn, zke_wake, zke_pending,
  *     zke_next_deadline, zke_sleep, zke_limit, zke_busy_timeout: about waiting;
  *     model_dispatch() is what a wait does once it is awake
+ *   zke_zxid, zke_event_zxid, zke_dispatch_to: test_zxid has the order of
+ *     replies and events with a model of its own
+ *   zke_vouch, zke_clear_auth: test_acl
  *   zke_errmsg, zke_fail, zke_error_name, zke_error_text: sentences
  *   zke_version, zke_take_options, zke_os_fill, zke_alloc: not about the tree
  *   zke_op_create and the others that fill a zke_op: the engine's own are used
@@ -84,9 +87,14 @@ void model_results_clear(zke_op_result *results, int count);
 int model_add_auth(zke *z, const char *scheme, const char *cert, int len);
 int model_get_acl(zke *z, const char *path, zke_acls **acls_out,
                   zke_stat *stat_out);
-int model_set_acl(zke *z, const char *path, int version, const zke_acls *acls);
+int model_set_acl(zke *z, const char *path, int version, const zke_acls *acls,
+                  zke_stat *stat_out);
 int model_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
                     void *context);
+int model_set_watch(zke *z, const char *path, int type, int64_t zxid,
+                    zke_watch_fn fn, void *context);
+int model_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
+                      void *context);
 int model_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
                        void *context);
 int model_remove_all_watches(zke *z, const char *path, int type);

@@ -85,6 +85,15 @@ static void make_arguments(uint64_t *d, const cf_plan *plan, run_step *s) {
       op->type = below(d, 4);
       op->len = below(d, 3);
       break;
+    case RUN_SET_WATCH:
+    case RUN_CHECK_WATCH:
+      op->type = below(d, 6);
+      s->number = ANY_OF(d, 0, 1, 3, 10, 40, -1);
+      break;
+    case RUN_BATCH:
+      op->len = 1 + below(d, 12);
+      op->type = below(d, 4) ? ZKE_OK : ZKE_CANCELLED;
+      break;
     default:
       break;
   }
@@ -431,6 +440,87 @@ static bool step(run *r, int at, run_step *s) {
   return s->extra == RUN_ADVANCE ? advance(r, s) : compare_call(r, at, s);
 }
 
+/* ---- several steps in one batch ---- */
+
+typedef struct batch {
+  run *r;
+  const int *indices; /* of its steps */
+  int count, result;
+  cf_zke *engine;
+  bool same;
+} batch;
+
+/* Can the step be part of a batch?  One that is undone (result) must not leave
+ * what is no part of it: what is discarded stays so. */
+static bool may_join(const run *r, const run_step *s, int result) {
+  const seat *at = &r->seats[s->op.seat];
+  if (!at->e || at->dead) return false;
+  switch (s->extra) {
+    case RUN_NONE:
+      return s->op.kind <= CF_ADD_WATCH;
+    case RUN_DISCARD:
+      return result == ZKE_OK;
+    case RUN_RAISE:
+    case RUN_AFTER:
+    case RUN_UNTOLD:
+    case RUN_SESSIONS:
+    case RUN_SESSION:
+    case RUN_WATCHES:
+    case RUN_WAITERS:
+    case RUN_EPHEMERALS_OF:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/* The steps of a batch, by both sides. */
+static int batch_steps(zke *z, void *arg) {
+  batch *b = arg;
+  (void)z;
+  for (int i = 0; i < b->count && b->same; i++) {
+    run_step s;
+    make_step(b->r->plan, b->indices[i], &s);
+    if (!may_join(b->r, &s, b->result)) continue;
+    steps_done++;
+    resolve(b->r, &s);
+    b->same = compare_call(b->r, b->indices[i], &s);
+  }
+  return b->same ? b->result : ZKE_BROKEN;
+}
+
+/* The model's batch is around the engine's. */
+static int batch_engine(zke *z, void *arg) {
+  batch *b = arg;
+  (void)z;
+  return run_engine.batch(b->engine, batch_steps, b);
+}
+
+/* No reply is to be lost any more: in a batch that counts otherwise. */
+static bool lose_none(run *r) {
+  run_step s = {.op = {.kind = CF_CHECK}, .extra = RUN_LOSE};
+  bool same = true;
+  for (s.op.seat = 0; s.op.seat < CF_SEATS && same; s.op.seat++) {
+    const seat *at = &r->seats[s.op.seat];
+    if (at->e && !at->dead) same = compare_call(r, -1, &s);
+  }
+  return same;
+}
+
+/* The engine does the next steps in one batch, the model one by one; false: the
+ * two differ. */
+static bool step_batch(run *r, const run_step *s, const int *indices) {
+  seat *at = &r->seats[s->op.seat];
+  if (!at->e) open_seat(r, s->op.seat);
+  if (at->dead) return true;
+  if (!lose_none(r)) return false;
+  batch b = {r, indices, s->op.len, s->op.type, at->e, true};
+  tell(r, indices[0], s, NULL);
+  int rc = run_model.batch(at->m, batch_engine, &b);
+  if (b.same) b.same = compare_rc(r, "batch", rc, b.result);
+  return b.same;
+}
+
 /* ---- a whole run ---- */
 
 static void violated(void *arg, const char *sentence) {
@@ -531,7 +621,14 @@ static int run_steps(const cf_plan *plan, const int *indices, int count,
     run_step s;
     cf_reset();
     make_step(plan, indices[at], &s);
-    same = step(&r, indices[at], &s);
+    if (s.extra == RUN_BATCH) {
+      int left = count - at - 1;
+      if (s.op.len > left) s.op.len = left;
+      same = step_batch(&r, &s, indices + at + 1);
+      at += s.op.len;
+    } else {
+      same = step(&r, indices[at], &s);
+    }
   }
   if (same) {
     cf_reset();

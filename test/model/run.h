@@ -22,9 +22,12 @@
   X(WAITERS, 60)          \
   X(OVERDUE, 60)          \
   X(WATCHER, 30)          \
+  X(SET_WATCH, 200)       \
+  X(CHECK_WATCH, 60)      \
   X(EPHEMERALS_OF, 60)    \
   X(STATE, 60)            \
-  X(DEAD_END, 60)
+  X(DEAD_END, 60)         \
+  X(BATCH, 250)
 
 #define RUN_EXTRA_ENUM(name, weight) RUN_##name,
 typedef enum run_extra { RUN_EXTRA_LIST(RUN_EXTRA_ENUM) RUN_EXTRAS } run_extra;
@@ -57,6 +60,7 @@ typedef struct run_side {
   int64_t (*id)(cf_zke *z);
   int (*expire)(int64_t id);
   zke *(*anchor)(void); /* the harness's own session */
+  int (*batch)(cf_zke *z, zke_batch_fn fn, void *context);
 } run_side;
 
 extern const run_side run_engine, run_model;

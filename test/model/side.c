@@ -32,6 +32,8 @@ static model *side_model;
 #define zke_get_acl model_get_acl
 #define zke_set_acl model_set_acl
 #define zke_add_watch model_add_watch
+#define zke_set_watch model_set_watch
+#define zke_check_watch model_check_watch
 #define zke_remove_watch model_remove_watch
 #define zke_remove_all_watches model_remove_all_watches
 #define zke_forget model_forget
@@ -226,6 +228,15 @@ static void side_state(zke *z, cf_reply *r) {
                     zke_now(z), zke_wall(z), (uint64_t)zke_session_id(z));
 }
 
+/* A watch that was set so many changes ago: by the newest zxid of the root. */
+static int side_set_watch(cf_zke *c, const run_step *s) {
+  zke_stat stat = {0};
+  zke_exists(side_anchor(), "/", NULL, NULL, &stat);
+  return zke_set_watch(c->z, s->op.path, s->op.type,
+                       stat.pzxid + 20 - s->number, watcher,
+                       context_of(c, &s->op));
+}
+
 /* What gives nothing but a code. */
 static int side_plain(cf_zke *c, const run_step *s) {
   const cf_op *op = &s->op;
@@ -236,6 +247,11 @@ static int side_plain(cf_zke *c, const run_step *s) {
       return zke_forget(c->z, watcher, context_of(c, op));
     case RUN_CALL_AT:
       return zke_call_at(c->z, s->number, watcher, context_of(c, op));
+    case RUN_SET_WATCH:
+      return side_set_watch(c, s);
+    case RUN_CHECK_WATCH:
+      return zke_check_watch(c->z, s->op.path, s->op.type,
+                             s->number ? watcher : NULL, context_of(c, &s->op));
     case RUN_LOSE:
       return zke_test_fail(c->z, op->type, op->len);
     default:
@@ -322,6 +338,23 @@ static void side_call(cf_zke *z, const run_step *s, cf_reply *r) {
   side_once(z, s, r);
 }
 
+/* What fn does is one step: the engine's batch.  The model does it call by
+ * call, and is set back where the engine undoes all: that is what a batch is to
+ * be like. */
+static int side_batch(cf_zke *z, zke_batch_fn fn, void *arg) {
+#ifdef RUN_MODEL
+  void *before = malloc(model_used(side_model));
+  if (!before) cf_die("out of memory");
+  model_save(side_model, before);
+  int rc = fn(z->z, arg);
+  if (rc != ZKE_OK) model_restore(side_model, before);
+  free(before);
+  return rc;
+#else
+  return zke_batch(z->z, fn, arg);
+#endif
+}
+
 #ifdef RUN_MODEL
 #define SIDE run_model
 #define SIDE_NAME "model "
@@ -332,4 +365,4 @@ static void side_call(cf_zke *z, const run_step *s, cf_reply *r) {
 
 const run_side SIDE = {SIDE_NAME,    side_begin,  side_end,     side_open,
                        cf_zke_close, side_call,   side_advance, cf_zke_events,
-                       cf_zke_id,    side_expire, side_anchor};
+                       cf_zke_id,    side_expire, side_anchor,  side_batch};

@@ -19,6 +19,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdarg.h>
@@ -644,24 +645,28 @@ static bool is_durable(const tree *before, const tree *after) {
   return false;
 }
 
+/* An operation as a call of its own. */
+static int fly_alone(zke *z, const zke_op *op, zke_stat *stat) {
+  if (op->ttl_ms)
+    return zke_create_ttl(z, op->path, op->data, op->len, op->acls, op->mode,
+                          op->ttl_ms, NULL, stat);
+  if (op->type == ZKE_OP_CREATE)
+    return zke_create(z, op->path, op->data, op->len, op->acls, op->mode, NULL,
+                      stat);
+  if (op->type == ZKE_OP_SET)
+    return zke_set(z, op->path, op->data, op->len, op->version, stat);
+  return zke_delete(z, op->path, op->version);
+}
+
 /* Have the whole plan done by a call, and hold it against what was planned. */
 static void fly(zke *z, const zke_op *op, int count, int expected) {
   zke_op_result result[MULTI] = {{0}};
   int rc;
   if (expected == ZKE_OK) flight_begin(is_durable(&run.now, &run.next));
-  if (count > 1) {
+  if (count > 1)
     rc = zke_multi(z, op, count, result);
-  } else if (op->ttl_ms) {
-    rc = zke_create_ttl(z, op->path, op->data, op->len, op->acls, op->mode,
-                        op->ttl_ms, NULL, &result[0].stat);
-  } else if (op->type == ZKE_OP_CREATE) {
-    rc = zke_create(z, op->path, op->data, op->len, op->acls, op->mode, NULL,
-                    &result[0].stat);
-  } else if (op->type == ZKE_OP_SET) {
-    rc = zke_set(z, op->path, op->data, op->len, op->version, &result[0].stat);
-  } else {
-    rc = zke_delete(z, op->path, op->version);
-  }
+  else
+    rc = fly_alone(z, op, &result[0].stat);
   if (expected != ZKE_OK) {
     demand(rc, expected, "a change that is to be refused");
   } else {
@@ -702,6 +707,44 @@ static void act_multi(void) {
     if (expected != ZKE_OK) count = i + 1;
   }
   if (expected != SKIP) fly(s->z, op, count, expected);
+}
+
+/* A batch in the making: what each operation is to return, and the batch. */
+typedef struct group {
+  char path[MULTI][PATH];
+  zke_op op[MULTI];
+  int expected[MULTI], count, result;
+} group;
+
+static int fly_together(zke *z, void *context) {
+  const group *g = context;
+  for (int i = 0; i < g->count; i++)
+    demand(fly_alone(z, &g->op[i], NULL), g->expected[i], "in a batch");
+  return g->result;
+}
+
+/* Several operations in a batch: each that is not refused has a zxid, and all
+ * of them are one state. */
+static void act_batch(void) {
+  static group g;
+  const session *s = any_session();
+  int wanted = 2 + (int)chance(MULTI - 1);
+  tree *t = flight_plan();
+  g.result = chance(5) ? ZKE_OK : ZKE_CANCELLED;
+  for (g.count = 0; g.count < wanted; g.count++) {
+    int i = g.count;
+    g.expected[i] = plan_one(t, &g.op[i], i, g.path[i], s->id);
+    if (g.expected[i] == SKIP) break;
+    if (g.expected[i] == ZKE_OK) t->zxid++;
+  }
+  t->zxid--; /* of the one that has not come */
+  if (t->zxid == run.now.zxid) return;
+  if (g.result != ZKE_OK) {
+    demand(zke_batch(s->z, fly_together, &g), g.result, "an undone batch");
+    return;
+  }
+  flight_begin(is_durable(&run.now, &run.next));
+  flight_end(zke_batch(s->z, fly_together, &g), "a batch");
 }
 
 /* A create with a number below one of the queues: it is greater than all that
@@ -748,8 +791,9 @@ static void act_acl(void) {
   n->aversion++;
   n->acls = 1 + (int)chance(2);
   flight_begin(true);
-  flight_end(zke_set_acl(any_session()->z, n->path, -1, &lists[n->acls - 1]),
-             "acl");
+  flight_end(
+      zke_set_acl(any_session()->z, n->path, -1, &lists[n->acls - 1], NULL),
+      "acl");
 }
 
 static void act_open(void) {
@@ -870,11 +914,11 @@ static void act_dispatch(void) {
 /* One step of the run, whichever. */
 static void act(void) {
   static void (*const acts[])(void) = {
-      act_change,   act_change,   act_change, act_change, act_change,
-      act_change,   act_change,   act_multi,  act_multi,  act_multi,
-      act_sequence, act_sequence, act_watch,  act_watch,  act_dispatch,
-      act_open,     act_close,    act_acl,    act_expire, act_restart,
-      act_sweep,    act_compact};
+      act_change, act_change,   act_change,   act_change,   act_change,
+      act_change, act_change,   act_multi,    act_multi,    act_multi,
+      act_batch,  act_batch,    act_sequence, act_sequence, act_watch,
+      act_watch,  act_dispatch, act_open,     act_close,    act_acl,
+      act_expire, act_restart,  act_sweep,    act_compact};
   uint64_t which = chance(sizeof acts / sizeof acts[0]);
   if (acts[which] == act_restart && chance(4)) which = 0;
   if (run.depth == 0) add(&tally->operations, 1);
@@ -1124,6 +1168,12 @@ static void look(int image) {
   free(directory);
 }
 
+/* On a thread of its own: the child's first one may be inside a batch. */
+static void *look_apart(void *arg) {
+  look(*(const int *)arg);
+  return NULL;
+}
+
 /* The power fails here: several disks that this can leave are made, and each is
  * looked at by a child. */
 static void cut(void) {
@@ -1135,7 +1185,9 @@ static void cut(void) {
     pid_t pid = _Fork(); /* in the middle of a call: no atfork handlers */
     if (pid < 0) abort();
     if (pid == 0) {
-      look(image);
+      pthread_t thread;
+      if (pthread_create(&thread, NULL, look_apart, &image)) abort();
+      pthread_join(thread, NULL);
       fflush(stdout);
       _exit(0);
     }

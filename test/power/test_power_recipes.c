@@ -1487,8 +1487,3 @@ TEST(finds_losses_without_durability) {
   for (int i = 0; i < RECORDS; i++)
     ck_assert_msg(sum->noticed[i] > 0, "no loss in %s", records[i].name);
 }
-
-int main(int argc, char **argv) {
-  test_in_memory(); /* the disk is powervfs's */
-  return test_main(argc, argv);
-}

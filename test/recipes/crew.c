@@ -137,7 +137,6 @@ void *shared_memory(size_t size) {
 }
 
 void share(void) {
-  test_in_memory();
   test_path("db");
   shared = shared_memory(sizeof *shared);
 }

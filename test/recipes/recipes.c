@@ -238,7 +238,6 @@ static void begin(const char *name, const char *what, long n) {
                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(place, MAP_FAILED);
     os_prepare();
-    test_in_memory();
   }
   snprintf(where, sizeof where, "%s: %s %ld", name, what, n);
   if (getenv("RECIPE_SAY")) fprintf(stderr, "%s\n", where);

@@ -100,7 +100,6 @@ void open_two(void) {
   zke_os os = os_real;
   zke_options o = {.size = sizeof o, .os = &os, .identity = "caller"};
   os.lock_range = acting_lock;
-  test_in_memory();
   ck_ok(zke_open(test_path("db"), &o, &caller));
   o = (zke_options){.size = sizeof o, .identity = "intruder"};
   ck_ok(zke_open(test_path("db"), &o, &intruder));

@@ -786,7 +786,6 @@ TEST_LOOP(pictures_are_committed_states, 0, sizeof parts / sizeof *parts) {
   pid_t writers[WRITERS];
   pthread_t thread;
   zke *z;
-  test_in_memory();
   history_begin(&h, seed);
   z = test_open(test_path("db"));
   put(z, "/app", "");
@@ -908,7 +907,6 @@ static cost measure(const char *file, int nodes) {
 
 /* As much as what has changed, however many nodes there are. */
 TEST(a_change_costs_what_has_changed) {
-  test_in_memory();
   cost few = measure("few", 5), many = measure("many", 1500);
   ck_assert_int_eq(many.set, few.set);
   ck_assert_int_eq(many.created, few.created);
@@ -927,7 +925,7 @@ TEST(unreadable_nodes_go) {
   ck_ok(zke_add_auth(z, "digest", "me:pw", 5));
   zke_config *c = started(y, 0, &h);
   expect(y, &h, "+:root +db: +db/host:a +db/port:1 READY ");
-  ck_ok(zke_set_acl(z, ROOT "/db", -1, ZKE_CREATOR_ALL_ACL));
+  ck_ok(zke_set_acl(z, ROOT "/db", -1, ZKE_CREATOR_ALL_ACL, NULL));
   put(z, ROOT "/db", "secret"); /* spent in silence */
   expect(y, &h, "");
   put(z, ROOT, "new");
@@ -936,7 +934,7 @@ TEST(unreadable_nodes_go) {
   put(z, ROOT "/db/more", "c");
   expect(y, &h, "");
   ck_assert_str_eq(in_memory(c, "db/host"), "none");
-  ck_ok(zke_set_acl(z, ROOT "/db", -1, ZKE_OPEN_ACL));
+  ck_ok(zke_set_acl(z, ROOT "/db", -1, ZKE_OPEN_ACL, NULL));
   put(z, ROOT "/db", "open");
   expect(y, &h, "+db:open +db/host:b +db/more:c +db/port:1 ");
   zke_config_free(c);
@@ -953,7 +951,7 @@ TEST(unreadable_changes_count_before_they_are_told) {
   zke_config *c = started(y, 0, &h);
   expect(y, &h, "+:root +db: +db/host:a +db/port:1 READY ");
   put(z, ROOT "/db/port", "2");
-  ck_ok(zke_set_acl(z, ROOT "/db/host", -1, ZKE_CREATOR_ALL_ACL));
+  ck_ok(zke_set_acl(z, ROOT "/db/host", -1, ZKE_CREATOR_ALL_ACL, NULL));
   put(z, ROOT "/db/host", "secret");
   put(z, ROOT, "new");
   expect(y, &h, "~:root>new -db/host:a ~db/port:1>2 ");

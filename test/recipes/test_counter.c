@@ -206,7 +206,6 @@ static void *count_100(void *arg) {
 /* Four threads on three counters of two stores add 400 times in all: nothing is
  * lost. */
 TEST(threads_count_together) {
-  test_in_memory();
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_counter *c[4] = {make(z), NULL, make(z), make(y)};
   pthread_t t[4];
@@ -485,7 +484,6 @@ RECIPE_TESTS(uses, 10, 0);
  * time: the sum is right, and everybody saw values of its own. */
 TEST(processes) {
   enum { N = 4, EACH = 60 };
-  test_in_memory();
   const char *db = test_path("db");
   int values[2];
   ck_assert_int_eq(pipe(values), 0);

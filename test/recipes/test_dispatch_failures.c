@@ -90,7 +90,6 @@ static void clear(int obstacle) {
 /* z waits for others so many ms; the other has no obstacle but the writer. */
 static void begin(int64_t busy_ms) {
   disk_register();
-  test_in_memory();
   zke_options o = {.size = sizeof o, .busy_timeout_ms = busy_ms, .vfs = "disk"};
   ck_ok(zke_open(test_path("a.db"), &o, &z));
   other = test_open(test_path("a.db"));

@@ -584,7 +584,6 @@ static long cost(const char *file, int members) {
 
 /* As much in a large group as in a small one, give or take a wake-up. */
 TEST(a_coming_costs_the_same_in_any_group) {
-  test_in_memory();
   long few = cost("few", 5), many = cost("many", 1000);
   ck_assert_int_lt(many, few + 50);
 }

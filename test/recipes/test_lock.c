@@ -554,7 +554,7 @@ static void heir_is_protected(zke_lock *lock) {
   (void)lock;
   party_at(z[0], 1, path);
   ck_ok(zke_add_auth(z[2], "digest", "cid:secret", 10));
-  ck_ok(zke_set_acl(z[2], path, -1, ZKE_CREATOR_ALL_ACL));
+  ck_ok(zke_set_acl(z[2], path, -1, ZKE_CREATOR_ALL_ACL, NULL));
 }
 static void reply_is_lost(zke_lock *lock) {
   (void)lock;

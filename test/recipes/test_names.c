@@ -460,7 +460,6 @@ RECIPE_TESTS(uses, 10, 0);
 /* Of several processes that want a name one gets it at a time. */
 TEST(processes) {
   enum { N = 4, EACH = 15 };
-  test_in_memory();
   const char *db = test_path("db");
   pid_t pids[N];
   for (int i = 0; i < N; i++) {

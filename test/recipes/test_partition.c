@@ -444,7 +444,6 @@ static bool divided(int members) {
 TEST(killed) {
   pid_t pids[MANY];
   int64_t quickest = INT64_MAX;
-  test_in_memory();
   (void)test_path("db");
   for (int i = 0; i < MANY; i++) pids[i] = start_member();
   admin = test_open(test_path("db"));

@@ -385,7 +385,6 @@ RECIPE_TESTS(uses, 5, 0);
 TEST(processes) {
   enum { RUNS = 20, COUNT = 4 };
   pid_t pids[COUNT];
-  test_in_memory();
   (void)test_path("db");
   for (int i = 0; i < COUNT; i++) {
     pids[i] = fork();

@@ -632,7 +632,6 @@ TEST(a_waiter_sleeps_until_the_earliest) {
 /* The time survives the producer, and the database's closing. */
 TEST(a_delay_survives) {
   zke_queue *queue;
-  test_in_memory();
   zke *own = test_open(test_path("db"));
   int64_t at = test_wall() + 100;
   ck_ok(zke_queue_new(own, PATH, NULL, &queue));
@@ -788,7 +787,6 @@ static int meddling_poll(void *context, struct pollfd *fds, unsigned count,
 static zke *open_meddled(void) {
   zke_options o = {.size = sizeof o, .busy_timeout_ms = 1};
   zke *own;
-  test_in_memory();
   zke_os_default(&clock_real);
   zke_os os = clock_real;
   os.clock = meddling_clock;
@@ -2039,7 +2037,6 @@ static int nodes_below(zke *session, const char *path) {
 static zke *open_hasty(const char *name) {
   zke *hasty;
   zke_options o = {.size = sizeof o, .container_ms = ZKE_AT_ONCE};
-  test_in_memory();
   ck_ok(zke_open(test_path(name), &o, &hasty));
   return hasty;
 }
@@ -2105,7 +2102,6 @@ static int die_at_a_queue(void *context) {
 /* Wherever a process dies it leaves no directory that nobody removes (Q6). */
 TEST(a_death_leaves_no_queue) {
   int rc = 1;
-  test_in_memory();
   test_path("db");
   for (long n = 1; rc == 1; n++)
     rc = test_child_end(test_child(die_at_a_queue, &n));

@@ -967,7 +967,6 @@ TEST(random_histories) {
   printf("SEED=%u\n", votes_seed);
   fflush(stdout);
   srand(votes_seed);
-  test_in_memory();
   (void)test_path("db"); /* the children share the directory */
   pid_t first = fork();
   if (first == 0) {

@@ -639,7 +639,7 @@ static void do_acl(process *p) {
   o->wanted = version;
   const zke_acls *acls = value_acls(o->value);
   call(p);
-  done(p, zke_set_acl(p->z, "/a/0", version, acls));
+  done(p, zke_set_acl(p->z, "/a/0", version, acls, NULL));
 }
 
 /* A node of one user's. */

@@ -1,0 +1,802 @@
+/* test_batch.c - zke_batch(): calls with results of their own in one
+ * transaction
+ */
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test/test.h"
+
+static int create(zke *z, const char *path, int mode, zke_stat *stat) {
+  return zke_create(z, path, "", 0, ZKE_OPEN_ACL, mode, NULL, stat);
+}
+
+static int make(zke *z, const char *path) {
+  return create(z, path, ZKE_PERSISTENT, NULL);
+}
+
+static int exists(zke *z, const char *path) {
+  return zke_exists(z, path, NULL, NULL, NULL);
+}
+
+/* Every test of this file runs on a file and in memory. */
+enum { ON_FILE, IN_MEMORY, PLACES };
+static zke *open_at(int place) {
+  return test_open(place == ON_FILE ? test_path("db") : ":memory:");
+}
+
+/* ---- results ---- */
+
+/* Creates, a refusal, a change, a deletion, and a refused multi in between. */
+static int each(zke *z, void *context) {
+  zke_stat a, b, set;
+  zke_op ops[2];
+  int64_t from = *(int64_t *)context;
+  ck_ok(create(z, "/a", ZKE_PERSISTENT, &a));
+  ck_assert_int_eq(zke_zxid(), from + 1);
+  ck_rc(create(z, "/a", ZKE_PERSISTENT, NULL), ZKE_NODEEXISTS);
+  ck_assert_int_eq(zke_zxid(), from + 1);
+  ck_rc(create(z, "/none/b", ZKE_PERSISTENT, NULL), ZKE_NONODE);
+  ck_ok(create(z, "/a/b", ZKE_EPHEMERAL, &b));
+  ck_rc(create(z, "/a/b/c", ZKE_PERSISTENT, NULL), ZKE_NOCHILDRENFOREPHEMERALS);
+  ck_rc(zke_delete(z, "/a", -1), ZKE_NOTEMPTY);
+  zke_op_set(&ops[0], "/a", "lost", 4, -1);
+  zke_op_check(&ops[1], "/a", 7);
+  ck_rc(zke_multi(z, ops, 2, NULL), ZKE_BADVERSION);
+  ck_ok(zke_set(z, "/a", "kept", 4, 0, &set));
+  ck_ok(zke_delete(z, "/a/b", 0));
+  ck_assert_int_eq(zke_zxid(), from + 4);
+  ck_assert_int_eq(a.czxid, from + 1);
+  ck_assert_int_eq(b.czxid, from + 2);
+  ck_assert_int_eq(set.mzxid, from + 3);
+  ck_assert_int_eq(test_stat(z, "/a").pzxid, from + 4);
+  ck_assert_int_eq(zke_zxid(), from + 4);
+  return ZKE_OK;
+}
+
+TEST_LOOP(each_call_has_its_own_result_and_zxid, 0, PLACES) {
+  zke *z = open_at(_i);
+  int64_t from = test_zxid(z);
+  ck_ok(zke_batch(z, each, &from));
+  ck_assert_int_eq(zke_zxid(), from + 4);
+  zke_stat a = test_stat(z, "/a");
+  ck_assert_int_eq(a.czxid, from + 1);
+  ck_assert_int_eq(a.mzxid, from + 3);
+  ck_assert_int_eq(a.cversion, 2);
+  ck_assert_int_eq(a.version, 1);
+  ck_assert_int_eq(test_zxid(z), from + 5);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+
+/* Names at the end of a counter, as in calls alone; a multi counts on. */
+static int two_last_names(zke *z, void *context) {
+  (void)context;
+  ck_ok(create(z, "/q/n", ZKE_PERSISTENT_SEQUENTIAL, NULL));
+  ck_rc(create(z, "/q/n", ZKE_PERSISTENT_SEQUENTIAL, NULL), ZKE_NODEEXISTS);
+  return ZKE_OK;
+}
+
+TEST_LOOP(the_end_of_a_counter, 0, PLACES) {
+  zke *z = open_at(_i);
+  ck_ok(make(z, "/q"));
+  ck_ok(zke_raise_sequence(z, "/q", INT_MAX, NULL));
+  ck_ok(zke_batch(z, two_last_names, NULL));
+  ck_rc(create(z, "/q/n", ZKE_PERSISTENT_SEQUENTIAL, NULL), ZKE_NODEEXISTS);
+  ck_ok(zke_close(z));
+}
+
+/* A function that does nothing, and one that returns what it is given. */
+static int answer(zke *z, void *context) {
+  (void)z;
+  return *(const int *)context;
+}
+
+TEST_LOOP(a_batch_of_nothing_uses_no_zxid, 0, PLACES) {
+  int rc = ZKE_OK;
+  zke *z = open_at(_i);
+  int64_t from = test_zxid(z);
+  ck_ok(zke_batch(z, answer, &rc));
+  ck_assert_int_eq(test_zxid(z), from + 1);
+  ck_ok(zke_close(z));
+}
+
+/* What a batch has done that is undone. */
+static int undone(zke *z, void *context) {
+  zke_strings *names;
+  ck_ok(make(z, "/b"));
+  ck_ok(create(z, "/b/e", ZKE_EPHEMERAL, NULL));
+  ck_ok(zke_set(z, "/a", "new", 3, -1, NULL));
+  ck_ok(zke_children(z, "/b", NULL, NULL, &names, NULL));
+  ck_assert_int_eq(names->count, 1);
+  zke_free(names);
+  return zke_fail(*(const int *)context, "thought better of it");
+}
+
+/* Whatever fn returns but ZKE_OK undoes all, and is returned with its
+ * sentence. */
+TEST_LOOP(another_result_undoes_all, 0, PLACES) {
+  static const int codes[] = {ZKE_NONODE, ZKE_CONNECTIONLOSS, 1};
+  zke *z = open_at(_i);
+  ck_ok(make(z, "/a"));
+  int64_t from = test_zxid(z);
+  for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+    int rc = codes[i];
+    ck_rc(zke_batch(z, undone, &rc), rc);
+    ck_says("thought better of it");
+    ck_rc(exists(z, "/b"), ZKE_NONODE);
+    ck_assert_int_eq(test_stat(z, "/a").version, 0);
+  }
+  ck_assert_int_eq(test_zxid(z), from + 1);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+
+/* ---- who sees it, and when ---- */
+
+typedef struct outside {
+  const char *db;
+  int seen;
+} outside;
+
+/* Another thread with a store of its own: to this one it is another process. */
+static void *look_from_outside(void *arg) {
+  outside *o = arg;
+  zke_options options = ZKE_INIT(zke_options);
+  options.flags = ZKE_OPEN_READONLY;
+  zke *z = NULL;
+  o->seen = zke_open(o->db, &options, &z);
+  if (o->seen == ZKE_OK) o->seen = exists(z, "/new");
+  zke_close(z);
+  return NULL;
+}
+
+static int make_while_others_look(zke *z, void *context) {
+  pthread_t thread;
+  ck_ok(make(z, "/new"));
+  ck_ok(exists(z, "/new"));
+  ck_assert_int_eq(pthread_create(&thread, NULL, look_from_outside, context),
+                   0);
+  pthread_join(thread, NULL);
+  return ZKE_OK;
+}
+
+TEST(nobody_sees_it_before_it_is_committed) {
+  outside o = {test_path("db"), 0};
+  zke *z = test_open(o.db);
+  ck_ok(zke_batch(z, make_while_others_look, &o));
+  ck_rc(o.seen, ZKE_NONODE);
+  look_from_outside(&o);
+  ck_ok(o.seen);
+  ck_ok(zke_close(z));
+}
+
+/* A thread of the same store, which has to wait. */
+static void *set_meanwhile(void *arg) {
+  zke *z = arg;
+  return (void *)(intptr_t)zke_set(z, "/a", "thread", 6, -1, NULL);
+}
+
+typedef struct meanwhile {
+  pthread_t thread;
+  zke *other;
+} meanwhile;
+
+static int begin_another_call(zke *z, void *context) {
+  meanwhile *m = context;
+  ck_assert_int_eq(pthread_create(&m->thread, NULL, set_meanwhile, m->other),
+                   0);
+  for (int i = 0; i < 20; i++) {
+    test_pause();
+    ck_ok(zke_set(z, "/a", "batch", 5, i, NULL));
+  }
+  return ZKE_OK;
+}
+
+TEST(other_threads_of_the_store_wait) {
+  void *rc;
+  zke *z = test_open(test_path("db"));
+  meanwhile m = {.other = test_session(z, NULL)};
+  ck_ok(make(z, "/a"));
+  ck_ok(zke_batch(z, begin_another_call, &m));
+  ck_assert_int_eq(pthread_join(m.thread, &rc), 0);
+  ck_rc((int)(intptr_t)rc, ZKE_OK);
+  ck_assert_int_eq(test_stat(z, "/a").version, 21);
+  ck_ok(zke_close(m.other));
+  ck_ok(zke_close(z));
+}
+
+/* ---- several sessions ---- */
+
+typedef struct pair {
+  zke *one, *two;
+  test_events *events;
+} pair;
+
+static int by_both(zke *z, void *context) {
+  pair *p = context;
+  ck_ok(create(p->two, "/two", ZKE_EPHEMERAL, NULL));
+  ck_ok(create(z, "/one", ZKE_EPHEMERAL, NULL));
+  ck_ok(zke_set(p->two, "/one", "x", 1, -1, NULL));
+  return ZKE_OK;
+}
+
+TEST_LOOP(sessions_of_the_store_take_part, 0, PLACES) {
+  pair p = {.one = open_at(_i)};
+  p.two = test_session(p.one, NULL);
+  ck_ok(zke_batch(p.one, by_both, &p));
+  ck_assert_int_eq(test_stat(p.one, "/one").ephemeralOwner,
+                   zke_session_id(p.one));
+  ck_assert_int_eq(test_stat(p.one, "/two").ephemeralOwner,
+                   zke_session_id(p.two));
+  ck_ok(zke_close(p.two));
+  ck_rc(exists(p.one, "/two"), ZKE_NONODE);
+  ck_ok(zke_close(p.one));
+}
+
+/* A light session as well, whose events its carrier's dispatch tells. */
+static int by_light(zke *z, void *context) {
+  const pair *p = context;
+  ck_ok(create(p->two, "/two", ZKE_EPHEMERAL, NULL));
+  ck_rc(zke_exists(p->two, "/one", test_record, p->events, NULL), ZKE_NONODE);
+  ck_ok(create(z, "/one", ZKE_EPHEMERAL, NULL));
+  return ZKE_OK;
+}
+
+TEST_LOOP(light_sessions_take_part, 0, PLACES) {
+  static test_events heard;
+  zke_options options = ZKE_INIT(zke_options);
+  options.flags = ZKE_OPEN_LIGHT;
+  pair p = {.one = open_at(_i), .events = &heard};
+  ck_ok(zke_open_session(p.one, &options, &p.two));
+  ck_ok(zke_batch(p.one, by_light, &p));
+  ck_assert_int_eq(test_stat(p.one, "/two").ephemeralOwner,
+                   zke_session_id(p.two));
+  test_expect(p.one, &heard, "CREATED /one");
+  ck_ok(zke_close(p.two));
+  ck_rc(exists(p.one, "/two"), ZKE_NONODE);
+  ck_ok(zke_close(p.one));
+}
+
+static int by_the_dead(zke *z, void *context) {
+  pair *p = context;
+  ck_ok(make(z, "/before"));
+  ck_rc(make(p->two, "/dead"), ZKE_SESSIONEXPIRED);
+  ck_rc(make(p->two, "/dead"), ZKE_INVALIDSTATE);
+  ck_rc(exists(p->two, "/before"), ZKE_INVALIDSTATE);
+  return ZKE_OK;
+}
+
+/* A session that somebody has ended can do nothing in a batch of another. */
+TEST(an_expired_session_is_refused_inside) {
+  const char *db = test_path("db");
+  zke *other = test_open(db);
+  pair p = {.one = test_open(db)};
+  p.two = test_session(p.one, NULL);
+  ck_ok(zke_expire(other, zke_session_id(p.two)));
+  ck_ok(zke_batch(p.one, by_the_dead, &p));
+  ck_ok(exists(p.one, "/before"));
+  ck_ok(zke_expire(other, zke_session_id(p.one)));
+  ck_rc(zke_batch(p.one, by_the_dead, &p), ZKE_SESSIONEXPIRED);
+  ck_ok(zke_close(p.two));
+  ck_ok(zke_close(p.one));
+  ck_ok(zke_close(other));
+}
+
+/* ---- watches and events ---- */
+
+static int change_three(zke *z, void *context) {
+  (void)context;
+  ck_ok(make(z, "/w"));
+  ck_ok(zke_set(z, "/w", "x", 1, -1, NULL));
+  ck_rc(make(z, "/w"), ZKE_NODEEXISTS);
+  ck_ok(zke_delete(z, "/w", -1));
+  return ZKE_OK;
+}
+
+TEST_LOOP(events_come_in_order, 0, PLACES) {
+  static test_events events;
+  pair p = {.one = open_at(_i)};
+  p.two = test_session(p.one, NULL);
+  ck_ok(make(p.one, "/a"));
+  ck_ok(zke_add_watch(p.two, "/", ZKE_WATCH_PERSISTENT_RECURSIVE, test_record,
+                      &events));
+  int rc = ZKE_NONODE;
+  ck_rc(zke_batch(p.one, undone, &rc), ZKE_NONODE);
+  test_expect(p.two, &events, "");
+  ck_ok(zke_batch(p.one, change_three, NULL));
+  test_expect(p.two, &events, "CREATED /w; CHANGED /w; DELETED /w");
+  ck_ok(zke_close(p.two));
+  ck_ok(zke_close(p.one));
+}
+
+static test_events events, more;
+
+/* One-shots that are set, fire, and are set again in one batch; and of one
+ * node, by one function, twice. */
+static int watch_and_change(zke *z, void *context) {
+  ck_rc(zke_exists(z, "/w", test_record, &events, NULL), ZKE_NONODE);
+  ck_rc(zke_exists(z, "/w", test_record, &events, NULL), ZKE_NONODE);
+  ck_ok(zke_children(z, "/", test_record, &more, NULL, NULL));
+  ck_ok(make(z, "/w"));
+  ck_ok(zke_exists(z, "/w", test_record, &events, NULL));
+  ck_ok(zke_set(z, "/w", "x", 1, -1, NULL));
+  ck_ok(zke_set(z, "/w", "y", 1, -1, NULL));
+  ck_ok(zke_get(z, "/w", test_record, &events, NULL, NULL, NULL));
+  ck_ok(zke_add_watch(z, "/p", ZKE_WATCH_PERSISTENT, test_record, &more));
+  ck_ok(make(z, "/p"));
+  return *(const int *)context;
+}
+
+static const char *const heard = "CREATED /w; CHANGED /w";
+
+TEST_LOOP(watches_that_are_set_inside, 0, PLACES) {
+  int rc = ZKE_OK;
+  zke *z = open_at(_i);
+  ck_ok(zke_batch(z, watch_and_change, &rc));
+  int count;
+  ck_ok(zke_dispatch(z, &count));
+  test_expect(z, &events, heard);
+  test_expect(z, &more, "CHILD /; CREATED /p");
+  ck_ok(zke_set(z, "/w", "z", 1, -1, NULL));
+  ck_ok(zke_delete(z, "/p", -1));
+  test_expect(z, &events, "CHANGED /w");
+  test_expect(z, &more, "DELETED /p");
+  ck_ok(zke_close(z));
+}
+
+/* The same undone: no row is left, nobody is called, and what was there before
+ * stays. */
+TEST_LOOP(watches_that_are_undone, 0, PLACES) {
+  zke_watch_list *list = NULL;
+  int rc = ZKE_BROKEN;
+  zke *z = open_at(_i);
+  ck_rc(zke_batch(z, watch_and_change, &rc), ZKE_BROKEN);
+  ck_ok(zke_watches(z, &list));
+  ck_assert_int_eq(list->count, 0);
+  zke_free(list);
+  ck_rc(zke_exists(z, "/w", test_record, &events, NULL), ZKE_NONODE);
+  ck_rc(zke_batch(z, watch_and_change, &rc), ZKE_BROKEN);
+  ck_ok(make(z, "/w"));
+  test_expect(z, &events, "CREATED /w");
+  test_expect(z, &more, "");
+  ck_ok(zke_close(z));
+}
+
+typedef struct refused {
+  int result;
+  test_events *events;
+} refused;
+
+static int watch_what_is_refused(zke *z, void *context) {
+  const refused *r = context;
+  ck_rc(zke_get(z, "/none", test_record, r->events, NULL, NULL, NULL),
+        ZKE_NONODE);
+  ck_rc(zke_exists(z, "/none", test_record, r->events, NULL), ZKE_NONODE);
+  ck_rc(zke_children(z, "/none", test_record, r->events, NULL, NULL),
+        ZKE_NONODE);
+  ck_ok(make(z, "/made"));
+  return r->result;
+}
+
+static test_events again;
+
+/* Set watches once more, one that tells of what was missed and one that waits,
+ * and end as context says. */
+static int set_again(zke *z, void *context) {
+  ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
+  int64_t since = zke_zxid();
+  ck_ok(zke_set(z, "/a", "", 0, -1, NULL));
+  ck_ok(zke_set_watch(z, "/a", ZKE_WATCH_DATA, since, test_record, &again));
+  ck_assert_int_eq(zke_zxid(), since + 1);
+  ck_ok(zke_set_watch(z, "/b", ZKE_WATCH_DATA, since, test_record, &again));
+  ck_ok(zke_set(z, "/b", "", 0, -1, NULL));
+  return *(int *)context;
+}
+
+/* What was missed is told once the batch is committed, in its place, and not at
+ * all where it is not. */
+TEST_LOOP(watches_set_once_more_inside, 0, PLACES) {
+  zke *z = open_at(_i);
+  int rc = ZKE_CANCELLED;
+  ck_ok(make(z, "/a"));
+  ck_ok(make(z, "/b"));
+  ck_rc(zke_batch(z, set_again, &rc), ZKE_CANCELLED);
+  ck_rc(zke_check_watch(z, "/a", ZKE_WATCH_ANY, NULL, NULL), ZKE_NOWATCHER);
+  ck_ok(zke_set(z, "/b", "", 0, -1, NULL));
+  test_expect(z, &again, "");
+  rc = ZKE_OK;
+  ck_ok(zke_batch(z, set_again, &rc));
+  test_expect(z, &again, "CHANGED /a; CHANGED /b");
+  ck_ok(zke_close(z));
+}
+
+/* A refused read registers nothing, and harms no registration beside it for
+ * the same path and function. */
+TEST_LOOP(a_refused_watch_harms_no_other, 0, PLACES) {
+  refused r = {ZKE_OK, &events};
+  zke *z = open_at(_i);
+  ck_ok(zke_batch(z, watch_what_is_refused, &r));
+  ck_ok(make(z, "/none"));
+  test_expect(z, &events, "CREATED /none");
+  ck_ok(zke_close(z));
+}
+
+/* ---- what is discarded ---- */
+
+typedef struct discarding {
+  int result;
+  int64_t czxid; /* of what is made anew */
+} discarding;
+
+static int discard_and_make(zke *z, void *context) {
+  discarding *d = context;
+  zke_stat stat;
+  ck_ok(zke_discard(z, "/mine", ZKE_EPHEMERAL, 0));
+  ck_rc(exists(z, "/mine"), ZKE_NONODE);
+  ck_ok(create(z, "/mine", ZKE_EPHEMERAL, &stat));
+  ck_ok(make(z, "/after"));
+  ck_ok(zke_discard(z, "/other", ZKE_EPHEMERAL, 0));
+  ck_ok(zke_delete(z, "/after", -1));
+  d->czxid = stat.czxid;
+  return d->result;
+}
+
+/* What is made under the name of what was discarded stays. */
+TEST_LOOP(what_is_discarded_goes_once, 0, PLACES) {
+  discarding d = {ZKE_OK, 0};
+  zke *z = open_at(_i);
+  ck_ok(create(z, "/mine", ZKE_EPHEMERAL, NULL));
+  ck_ok(create(z, "/other", ZKE_EPHEMERAL, NULL));
+  ck_ok(zke_batch(z, discard_and_make, &d));
+  ck_ok(make(z, "/later"));
+  ck_assert_int_eq(test_stat(z, "/mine").czxid, d.czxid);
+  ck_rc(exists(z, "/other"), ZKE_NONODE);
+  ck_ok(zke_close(z));
+}
+
+/* Where the batch is undone it is still to be removed, by the next change. */
+TEST_LOOP(what_is_discarded_in_vain_goes_later, 0, PLACES) {
+  discarding d = {ZKE_LOST, 0};
+  zke *z = open_at(_i);
+  ck_ok(create(z, "/mine", ZKE_EPHEMERAL, NULL));
+  ck_ok(create(z, "/other", ZKE_EPHEMERAL, NULL));
+  ck_rc(zke_batch(z, discard_and_make, &d), ZKE_LOST);
+  ck_ok(make(z, "/later"));
+  ck_rc(exists(z, "/mine"), ZKE_NONODE);
+  ck_rc(exists(z, "/other"), ZKE_NONODE);
+  ck_ok(zke_close(z));
+}
+
+/* ---- what is not allowed ---- */
+
+static int misuse(zke *z, void *context) {
+  zke *foreign = context, *made = NULL;
+  zke_op op;
+  zke_op_result result;
+  int n, rc = ZKE_OK;
+  int64_t at;
+  ck_ok(make(z, "/a"));
+  ck_rc(zke_batch(z, answer, &rc), ZKE_MISUSE);
+  ck_rc(zke_batch(foreign, answer, &rc), ZKE_MISUSE);
+  ck_rc(zke_open(test_path("new"), NULL, &made), ZKE_MISUSE);
+  ck_rc(zke_open_session(z, NULL, &made), ZKE_MISUSE);
+  ck_assert_ptr_null(made);
+  ck_rc(zke_close(z), ZKE_MISUSE);
+  ck_rc(zke_close(foreign), ZKE_MISUSE);
+  ck_rc(zke_wait(z, 0), ZKE_MISUSE);
+  ck_rc(zke_dispatch(z, &n), ZKE_MISUSE);
+  ck_rc(zke_sleep(z, 0), ZKE_MISUSE);
+  ck_rc(zke_sleep(foreign, 0), ZKE_MISUSE);
+  ck_rc(zke_compact(z, 0), ZKE_MISUSE);
+  ck_rc(zke_expire(z, zke_session_id(z)), ZKE_MISUSE);
+  ck_rc(zke_check(z, NULL, NULL), ZKE_MISUSE);
+  ck_rc(zke_forget(z, test_record, &events), ZKE_MISUSE);
+  ck_rc(zke_remove_all_watches(z, "/", ZKE_WATCH_ANY), ZKE_MISUSE);
+  ck_rc(make(foreign, "/a"), ZKE_MISUSE);
+  ck_rc(exists(foreign, "/"), ZKE_MISUSE);
+  ck_rc(zke_discard(foreign, "/e", ZKE_EPHEMERAL, 0), ZKE_MISUSE);
+  ck_rc(zke_next_deadline(foreign, &at), ZKE_MISUSE);
+  ck_assert_int_eq(zke_state(z), ZKE_STATE_CONNECTED);
+  ck_ok(zke_next_deadline(z, &at));
+  ck_ok(zke_sync(z, "/"));
+  zke_op_get(&op, "/a");
+  ck_ok(zke_multi_read(z, &op, 1, &result));
+  ck_rc(result.rc, ZKE_OK);
+  zke_results_clear(&result, 1);
+  ck_ok(zke_count(z, "/", &at));
+  return ZKE_OK;
+}
+
+/* None of it harms the batch, and each is allowed again after it. */
+TEST_LOOP(calls_that_are_refused, 0, PLACES) {
+  int rc = ZKE_OK;
+  zke *z = open_at(_i), *foreign = test_open(test_path("foreign"));
+  ck_ok(create(foreign, "/e", ZKE_EPHEMERAL, NULL));
+  ck_ok(zke_batch(z, misuse, foreign));
+  ck_ok(exists(z, "/a"));
+  ck_ok(exists(foreign, "/e"));
+  ck_ok(zke_batch(foreign, answer, &rc));
+  ck_rc(zke_batch(z, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_batch(NULL, answer, &rc), ZKE_BADARGUMENTS);
+  ck_ok(zke_close(foreign));
+  ck_ok(zke_close(z));
+}
+
+/* A batch of which a watcher is the caller. */
+static void batch_in_callback(zke *z, int type, int state, const char *path,
+                              void *context) {
+  (void)type, (void)state, (void)path;
+  *(int *)context = zke_batch(z, change_three, NULL);
+}
+
+TEST_LOOP(in_a_callback, 0, PLACES) {
+  int rc = ZKE_CORRUPT, count;
+  zke *z = open_at(_i);
+  ck_rc(zke_exists(z, "/a", batch_in_callback, &rc, NULL), ZKE_NONODE);
+  ck_ok(make(z, "/a"));
+  ck_ok(zke_dispatch(z, &count));
+  ck_ok(rc);
+  ck_ok(zke_close(z));
+}
+
+/* ---- a function that does not return ---- */
+
+static int leave_thread(zke *z, void *context) {
+  (void)context;
+  make(z, "/lost");
+  zke_exists(z, "/lost", test_record, &events, NULL);
+  pthread_exit(NULL);
+}
+
+static void *run_leaving(void *arg) {
+  zke_batch(arg, leave_thread, NULL);
+  return NULL;
+}
+
+TEST_LOOP(one_that_ends_its_thread_leaves_nothing, 0, PLACES) {
+  pthread_t thread;
+  zke *z = open_at(_i), *other = NULL;
+  if (_i == ON_FILE) other = test_open(test_path("db"));
+  ck_assert_int_eq(pthread_create(&thread, NULL, run_leaving, z), 0);
+  pthread_join(thread, NULL);
+  ck_rc(exists(z, "/lost"), ZKE_NONODE);
+  ck_ok(make(z, "/a"));
+  if (other) ck_ok(make(other, "/b")); /* the gate is free */
+  test_expect(z, &events, "");
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+
+typedef struct forking {
+  const char *db;
+  int status;
+} forking;
+
+/* In the child every call is refused.  It cannot open a store of its own: the
+ * parent's transaction is open in SQLite's memory there. */
+static int in_the_child(zke *z, const char *db) {
+  zke *own = NULL;
+  if (make(z, "/child") != ZKE_FORKED) return 2;
+  if (zke_close(z) != ZKE_FORKED) return 3;
+  return zke_open(db, NULL, &own) == ZKE_FORKED ? 0 : 4;
+}
+
+static int forks(zke *z, void *context) {
+  forking *f = context;
+  ck_ok(make(z, "/parent"));
+  pid_t pid = fork();
+  if (pid == 0) _exit(in_the_child(z, f->db));
+  ck_assert_int_eq(waitpid(pid, &f->status, 0), pid);
+  ck_ok(exists(z, "/parent"));
+  return ZKE_OK;
+}
+
+TEST(a_child_that_is_forked_inside) {
+  forking f = {test_path("child"), -1};
+  zke *z = test_open(test_path("db"));
+  ck_ok(zke_batch(z, forks, &f));
+  ck_assert_int_eq(test_status(f.status), 0);
+  ck_ok(exists(z, "/parent"));
+  ck_ok(zke_close(z));
+}
+
+/* The child comes back out of the function. */
+static int forks_and_returns(zke *z, void *context) {
+  ck_ok(make(z, "/parent"));
+  *(pid_t *)context = fork();
+  return ZKE_OK;
+}
+
+TEST(a_child_that_returns) {
+  int status;
+  pid_t pid = -1;
+  zke *z = test_open(test_path("db"));
+  int rc = zke_batch(z, forks_and_returns, &pid);
+  if (pid == 0) _exit(rc == ZKE_FORKED && make(z, "/c") == ZKE_FORKED ? 0 : 2);
+  ck_ok(rc);
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert_int_eq(test_status(status), 0);
+  ck_ok(exists(z, "/parent"));
+  ck_ok(zke_close(z));
+}
+
+/* Cancellation is held off until the batch is committed. */
+static int cancel_self(zke *z, void *context) {
+  (void)context;
+  pthread_cancel(pthread_self());
+  pthread_testcancel();
+  return make(z, "/done");
+}
+
+static void *run_cancelled(void *arg) {
+  zke_batch(arg, cancel_self, NULL);
+  pthread_testcancel();
+  return NULL;
+}
+
+TEST(cancellation_waits) {
+  pthread_t thread;
+  void *ended;
+  zke *z = test_open(":memory:");
+  ck_assert_int_eq(pthread_create(&thread, NULL, run_cancelled, z), 0);
+  pthread_join(thread, &ended);
+  ck_assert_ptr_eq(ended, PTHREAD_CANCELED);
+  ck_ok(exists(z, "/done"));
+  ck_ok(zke_close(z));
+}
+
+/* ---- lost replies, lack of memory ---- */
+
+static int make_two(zke *z, void *context) {
+  int *made = context;
+  if (make(z, "/1") == ZKE_OK) ++*made;
+  if (make(z, "/2") == ZKE_OK) ++*made;
+  return ZKE_OK;
+}
+
+TEST_LOOP(its_reply_can_be_lost, 0, PLACES) {
+  int made = 0;
+  zke *z = open_at(_i);
+  ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_BEFORE, 0));
+  ck_rc(zke_batch(z, make_two, &made), ZKE_CONNECTIONLOSS);
+  ck_assert_int_eq(made, 2);
+  ck_rc(exists(z, "/1"), ZKE_NONODE);
+  ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_AFTER, 1));
+  ck_ok(make(z, "/first"));
+  ck_rc(zke_batch(z, make_two, &made), ZKE_CONNECTIONLOSS);
+  ck_assert_int_eq(made, 4);
+  ck_ok(exists(z, "/2"));
+  ck_ok(zke_close(z));
+}
+
+/* Reads in a batch do not count either. */
+TEST_LOOP(no_read_inside_is_lost, 0, PLACES) {
+  int rc = ZKE_OK;
+  zke *z = open_at(_i);
+  ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_READ, 0));
+  ck_ok(make(z, "/a"));
+  ck_ok(zke_batch(z, watch_and_change, &rc));
+  ck_rc(exists(z, "/w"), ZKE_CONNECTIONLOSS);
+  ck_ok(zke_close(z));
+}
+
+enum { STARVED = 6 };
+
+typedef struct starving {
+  test_heap heap;
+  int at; /* the allocation that fails, from the function on */
+  int result[STARVED], watched;
+} starving;
+
+/* Creations of each kind, of which one may lack memory. */
+static int make_starving(zke *z, void *context) {
+  static char large[3000];
+  starving *s = context;
+  s->heap.fail_at = s->heap.calls + s->at;
+  for (int i = 0; i < STARVED; i++) {
+    char path[32];
+    snprintf(path, sizeof path, "/s/%d", i);
+    s->result[i] =
+        zke_create(z, path, large, i % 2 ? (int)sizeof large : 3, ZKE_OPEN_ACL,
+                   i % 3 ? ZKE_PERSISTENT : ZKE_EPHEMERAL, NULL, NULL);
+    if (s->result[i] != ZKE_OK) ck_rc(s->result[i], ZKE_NOMEM);
+  }
+  s->watched =
+      zke_add_watch(z, "/s", ZKE_WATCH_PERSISTENT_RECURSIVE, test_ignore, NULL);
+  if (s->watched != ZKE_OK) ck_rc(s->watched, ZKE_NOMEM);
+  s->heap.fail_at = 0;
+  return ZKE_OK;
+}
+
+/* Each operation is whole or has not been, as its result says; a watch that
+ * fires there is queued with it. */
+TEST(without_memory_no_half_is_left) {
+  starving s = {.at = 0};
+  zke_options options = ZKE_INIT(zke_options);
+  options.allocator = (zke_allocator){test_heap_resize, &s.heap};
+  bool starved = true;
+  while (starved) {
+    zke *z, *other;
+    starved = false;
+    s.at++;
+    test_remove(test_path("db"));
+    test_remove(test_path("db-zke"));
+    ck_ok(zke_open(test_path("db"), &options, &z));
+    ck_ok(make(z, "/s"));
+    ck_ok(zke_open_session(z, NULL, &other));
+    ck_ok(zke_add_watch(other, "/s", ZKE_WATCH_PERSISTENT_RECURSIVE,
+                        test_record, &events));
+    ck_ok(zke_batch(z, make_starving, &s));
+    int made = 0;
+    for (int i = 0; i < STARVED; i++) {
+      char path[32];
+      snprintf(path, sizeof path, "/s/%d", i);
+      ck_rc(exists(z, path), s.result[i] == ZKE_OK ? ZKE_OK : ZKE_NONODE);
+      made += s.result[i] == ZKE_OK;
+      starved |= s.result[i] != ZKE_OK;
+    }
+    starved |= s.watched != ZKE_OK;
+    ck_ok(zke_check(z, NULL, NULL));
+    int count;
+    ck_ok(zke_dispatch(other, &count));
+    ck_assert_int_eq(events.count, made);
+    events.count = 0;
+    ck_ok(zke_close(other));
+    ck_ok(zke_close(z));
+    ck_assert_int_eq(s.heap.live, 0);
+  }
+  ck_assert_int_gt(s.at, STARVED);
+}
+
+enum { HEAVY = 40 };
+
+typedef struct stubborn {
+  int made, first, later; /* creates that went well; results after that */
+  int read;
+} stubborn;
+
+/* Goes on whatever it is told, and says that all is well. */
+static int go_on(zke *z, void *context) {
+  static char data[100000];
+  stubborn *s = context;
+  for (int i = 0; i < HEAVY; i++) {
+    char path[32];
+    snprintf(path, sizeof path, "/heavy%d", i);
+    int rc = zke_create(z, path, data, sizeof data, ZKE_OPEN_ACL,
+                        ZKE_PERSISTENT, NULL, NULL);
+    if (rc == ZKE_OK) s->made++;
+    if (rc != ZKE_OK && s->first == ZKE_OK) s->first = rc;
+    if (s->first != ZKE_OK) s->later = rc;
+  }
+  s->read = exists(z, "/kept");
+  return ZKE_OK;
+}
+
+/* P2, P11: a disk that is full in the middle breaks the batch, and nobody can
+ * overlook it: each later call fails by it, and the batch does. */
+TEST(a_full_disk_breaks_it) {
+  if (!test_small_disk("disk", 2048)) return;
+  stubborn s = {0, ZKE_OK, ZKE_OK, ZKE_OK};
+  zke_options options = ZKE_INIT(zke_options);
+  options.cache_kib = 64; /* so that it is written before the end */
+  zke *z = NULL;
+  ck_ok(zke_open(test_path("disk/a.db"), &options, &z));
+  ck_ok(make(z, "/kept"));
+  int64_t from = test_zxid(z);
+  ck_rc(zke_batch(z, go_on, &s), ZKE_FULL);
+  ck_assert_int_gt(s.made, 0);
+  ck_rc(s.first, ZKE_FULL);
+  ck_rc(s.later, ZKE_FULL);
+  ck_rc(s.read, ZKE_FULL);
+  ck_ok(exists(z, "/kept"));
+  ck_rc(exists(z, "/heavy0"), ZKE_NONODE);
+  ck_assert_int_eq(test_zxid(z), from + 1);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}

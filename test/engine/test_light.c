@@ -1,0 +1,919 @@
+/* test_light.c - light sessions, and sessions that outlive their host
+ *
+ * A carrier a has light sessions; b is another store on the same file, or
+ * another session of the store in memory.  Kept sessions move between the two.
+ */
+#include "test/test.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { IN_MEMORY, IN_FILE, WAYS };
+
+static zke *a, *b;
+static test_events seen, other;
+
+/* Two sessions, a and b, that share the tree in this way. */
+static void begin(int way) {
+  if (way == IN_MEMORY) {
+    ck_ok(zke_open(":memory:", NULL, &a));
+    ck_ok(zke_open_session(a, NULL, &b));
+  } else {
+    ck_ok(zke_open(test_path("light.db"), NULL, &a));
+    ck_ok(zke_open(test_path("light.db"), NULL, &b));
+  }
+}
+
+/* Closes what begin() opened; runs after every test. */
+static void finish(void) {
+  if (b) ck_ok(zke_check(b, NULL, NULL));
+  ck_ok(zke_close(a));
+  ck_ok(zke_close(b));
+}
+AFTER_EACH(finish);
+
+/* A light session on a handle's carrier. */
+static zke *light(zke *z) {
+  zke *made = NULL;
+  zke_options o = ZKE_INIT(zke_options);
+  o.flags = ZKE_OPEN_LIGHT;
+  ck_ok(zke_open_session(z, &o, &made));
+  return made;
+}
+
+static int create(zke *z, const char *path, int mode) {
+  return zke_create(z, path, "", 0, ZKE_OPEN_ACL, mode, NULL, NULL);
+}
+
+static int exists(zke *z, const char *path) {
+  return zke_exists(z, path, NULL, NULL, NULL);
+}
+
+/* Watches a node that may be missing. */
+static int watch(zke *z, const char *path, test_events *events) {
+  int rc = zke_exists(z, path, test_record, events, NULL);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+/* What z's database says of a session; id 0 where it has none. */
+static zke_session_info info(zke *z, int64_t id) {
+  zke_session_info found = {0};
+  zke_session_list *list = NULL;
+  int rc = zke_session(z, id, &list);
+  if (rc == ZKE_OK)
+    found = list->data[0];
+  else
+    ck_rc(rc, ZKE_NONODE);
+  found.identity = NULL;
+  zke_free(list);
+  return found;
+}
+
+/* ---- light sessions ---- */
+
+/* zkembed.h: a light session has no descriptors of its own, whichever handle of
+ * its carrier it was opened by; and it is a session like any other. */
+TEST_LOOP(light_sessions_need_no_descriptors, 0, WAYS) {
+  enum { MANY = 300 };
+  zke *all[MANY];
+  char path[32];
+  begin(_i);
+  int fds = test_fd_count();
+  for (int i = 0; i < MANY; i++) {
+    all[i] = light(i % 2 ? all[0] : a);
+    snprintf(path, sizeof path, "/e%d", i);
+    ck_ok(create(all[i], path, ZKE_EPHEMERAL));
+  }
+  ck_assert_int_eq(test_fd_count(), fds);
+  zke_session_info row = info(b, zke_session_id(all[7]));
+  ck_assert_int_eq(row.carrier, zke_session_id(a));
+  ck_assert_int_eq(row.alive, 1);
+  ck_assert_int_eq(row.ephemerals, 1);
+  ck_assert_int_eq(row.timeout_ms, 0);
+  ck_assert_int_eq(test_stat(b, "/e7").ephemeralOwner, zke_session_id(all[7]));
+  ck_ok(zke_close(all[7]));
+  ck_rc(exists(b, "/e7"), ZKE_NONODE);
+  ck_ok(exists(b, "/e8"));
+  for (int i = 0; i < MANY; i++) {
+    if (i != 7) ck_ok(zke_close(all[i]));
+  }
+  ck_assert_int_eq(test_session_count(b), 2);
+}
+
+/* A dispatch of the carrier dispatches its light sessions; so does one of a
+ * light session, and the descriptor is the same. */
+TEST_LOOP(sessions_of_a_carrier_are_dispatched_together, 0, 2 * WAYS) {
+  begin(_i % WAYS);
+  zke *x = light(a), *y = light(a);
+  zke *by = _i < WAYS ? a : x;
+  int fd = -1, count = -1;
+  ck_ok(zke_fd(y, &fd));
+  int carriers = -2;
+  ck_ok(zke_fd(a, &carriers));
+  ck_assert_int_eq(fd, carriers);
+  ck_ok(watch(x, "/n", &seen));
+  ck_ok(watch(y, "/n", &other));
+  ck_ok(zke_dispatch(by, &count));
+  ck_assert_int_eq(count, 0);
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  struct pollfd p = {fd, POLLIN, 0};
+  ck_assert_int_eq(poll(&p, 1, 5000), 1);
+  ck_ok(zke_dispatch(by, &count));
+  ck_assert_int_eq(count, 2);
+  test_expect(by, &seen, "CREATED /n");
+  test_expect(by, &other, "CREATED /n");
+  ck_assert_int_eq(poll(&p, 1, 0), 0);
+  ck_ok(zke_close(x));
+  ck_ok(zke_close(y));
+}
+
+/* zke_dispatch_to() of a light session tells it alone. */
+TEST(dispatch_to_tells_one_light_session) {
+  begin(IN_FILE);
+  zke *x = light(a), *y = light(a);
+  int more = -1, fd = -1;
+  ck_ok(watch(x, "/n", &seen));
+  ck_ok(watch(y, "/n", &other));
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  ck_ok(zke_dispatch_to(x, zke_zxid(), NULL, &more));
+  ck_assert_int_eq(seen.count, 1);
+  ck_assert_int_eq(other.count, 0);
+  ck_ok(zke_fd(a, &fd));
+  struct pollfd p = {fd, POLLIN, 0};
+  ck_assert_int_eq(poll(&p, 1, 0), 1);
+  ck_ok(zke_dispatch(a, NULL));
+  ck_assert_int_eq(seen.count, 1);
+  ck_assert_int_eq(other.count, 1);
+  ck_ok(zke_close(x));
+  ck_ok(zke_close(y));
+}
+
+/* zke_wait() on a light session ends by its own watcher, and calls those of its
+ * siblings meanwhile. */
+TEST_LOOP(wait_on_a_light_session, 0, WAYS) {
+  begin(_i);
+  zke *x = light(a), *y = light(a);
+  ck_ok(watch(x, "/x", &seen));
+  ck_ok(watch(y, "/y", &other));
+  ck_ok(create(b, "/y", ZKE_PERSISTENT));
+  ck_rc(zke_wait(x, zke_now(x) + 50), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(other.count, 1);
+  ck_ok(create(b, "/x", ZKE_PERSISTENT));
+  ck_ok(zke_wait(x, zke_now(x) + 5000));
+  ck_assert_int_eq(seen.count, 1);
+  ck_ok(zke_close(x));
+  ck_ok(zke_close(y));
+}
+
+/* A thread that waits on a light session of its own, and is told as often as
+ * its node is set; whichever thread has the role calls the watcher. */
+typedef struct waiter {
+  zke *z;
+  int told;
+  char path[16];
+} waiter;
+
+enum { WAITERS = 4, SETS = 50 };
+
+static void count_sets(zke *z, int type, int state, const char *path,
+                       void *context) {
+  waiter *w = context;
+  (void)state, (void)path;
+  if (type != ZKE_EVENT_CHANGED) return;
+  if (__atomic_add_fetch(&w->told, 1, __ATOMIC_ACQ_REL) < SETS)
+    ck_ok(zke_get(z, w->path, count_sets, w, NULL, NULL, NULL));
+}
+
+static void *wait_for_sets(void *context) {
+  waiter *w = context;
+  for (;;) {
+    int64_t turn = zke_turn(w->z);
+    if (__atomic_load_n(&w->told, __ATOMIC_ACQUIRE) >= SETS) return NULL;
+    int rc = zke_wait_turn(w->z, turn, zke_now(w->z) + 20000);
+    if (rc != ZKE_OK) return w;
+  }
+}
+
+TEST_LOOP(threads_wait_on_light_sessions, 0, WAYS) {
+  pthread_t thread[WAITERS];
+  waiter w[WAITERS];
+  memset(w, 0, sizeof w);
+  begin(_i);
+  for (int i = 0; i < WAITERS; i++) {
+    w[i].z = light(a);
+    snprintf(w[i].path, sizeof w[i].path, "/w%d", i);
+    ck_ok(create(b, w[i].path, ZKE_EPHEMERAL));
+    ck_ok(zke_get(w[i].z, w[i].path, count_sets, &w[i], NULL, NULL, NULL));
+  }
+  for (int i = 0; i < WAITERS; i++)
+    ck_assert_int_eq(pthread_create(&thread[i], NULL, wait_for_sets, &w[i]), 0);
+  for (int n = 0; n < SETS; n++) {
+    for (int i = 0; i < WAITERS; i++) {
+      ck_ok(zke_set(b, w[i].path, "x", 1, -1, NULL));
+      ck_until(__atomic_load_n(&w[i].told, __ATOMIC_ACQUIRE) > n, 20000);
+    }
+  }
+  for (int i = 0; i < WAITERS; i++) {
+    void *late = NULL;
+    ck_assert_int_eq(pthread_join(thread[i], &late), 0);
+    ck_assert_ptr_null(late);
+    ck_ok(zke_close(w[i].z));
+  }
+}
+
+/* The carrier may be closed first: its own session ends, the light ones live on
+ * by what it leaves them, and can be waited on. */
+TEST_LOOP(carrier_may_be_closed_first, 0, WAYS) {
+  begin(_i);
+  zke *x = light(a);
+  int64_t carrier = zke_session_id(a);
+  ck_ok(create(a, "/a", ZKE_EPHEMERAL));
+  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  ck_ok(zke_close(a));
+  a = NULL;
+  ck_rc(exists(b, "/a"), ZKE_NONODE);
+  ck_assert_int_eq(info(b, carrier).id, 0);
+  ck_assert_int_eq(info(b, zke_session_id(x)).alive, 1);
+  ck_ok(watch(x, "/n", &seen));
+  zke *y = light(x);
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  ck_ok(zke_wait(x, zke_now(x) + 5000));
+  test_expect(x, &seen, "CREATED /n");
+  ck_rc(zke_wait(b, zke_now(b) + 600), ZKE_OPERATIONTIMEOUT); /* sweeps */
+  ck_ok(exists(b, "/x"));
+  ck_ok(zke_close(x));
+  ck_rc(exists(b, "/x"), ZKE_NONODE);
+  ck_ok(zke_close(y));
+  ck_assert_int_eq(test_session_count(b), 1);
+}
+
+/* zke_expire() of a light session by another process is told at the carrier's
+ * next dispatch, and to that session alone. */
+TEST_LOOP(expired_light_session_is_told, 0, WAYS) {
+  begin(_i);
+  zke *x = light(a), *y = light(a);
+  ck_ok(watch(x, "/n", &seen));
+  ck_ok(watch(y, "/n", &other));
+  ck_ok(zke_dispatch(a, NULL));
+  ck_ok(zke_expire(b, zke_session_id(x)));
+  test_expect(a, &seen, "SESSION -112");
+  test_expect(a, &other, "");
+  ck_rc(exists(x, "/"), ZKE_INVALIDSTATE);
+  ck_ok(exists(y, "/"));
+  /* the carrier's own session may end as well */
+  ck_ok(zke_expire(b, zke_session_id(a)));
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  ck_ok(zke_dispatch(a, NULL));
+  ck_assert_int_eq(other.count, 1);
+  zke *late = light(a);
+  ck_ok(watch(late, "/n", &seen));
+  ck_ok(zke_delete(b, "/n", -1));
+  ck_ok(zke_wait(late, zke_now(late) + 900)); /* sooner than its tick */
+  ck_ok(zke_close(late));
+  ck_ok(zke_close(x));
+  ck_ok(zke_close(y));
+}
+
+static void close_context(zke *z, int type, int state, const char *path,
+                          void *context) {
+  zke **victim = context;
+  (void)z, (void)type, (void)state, (void)path;
+  if (!*victim) return;
+  ck_ok(zke_close(*victim));
+  *victim = NULL;
+}
+
+static void close_self(zke *z, int type, int state, const char *path,
+                       void *context) {
+  zke *dispatching = context;
+  (void)type, (void)state, (void)path;
+  ck_rc(zke_close(z), ZKE_MISUSE);
+  ck_rc(zke_close(dispatching), ZKE_MISUSE);
+}
+
+/* A callback may close another light session, whose events are ready as well,
+ * but neither its own nor the one by which it is dispatched. */
+TEST(callback_closes_a_sibling) {
+  begin(IN_FILE);
+  enum { MANY = 20 };
+  zke *all[MANY];
+  for (int i = 0; i < MANY; i++) all[i] = light(a);
+  for (int i = 0; i < MANY; i++)
+    ck_rc(zke_exists(all[i], "/n", close_context, &all[(i + 7) % MANY], NULL),
+          ZKE_NONODE);
+  ck_rc(zke_exists(all[0], "/n", close_self, a, NULL), ZKE_NONODE);
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  ck_ok(zke_dispatch(a, NULL));
+  int left = 0;
+  for (int i = 0; i < MANY; i++) {
+    if (!all[i]) continue;
+    left++;
+    ck_ok(zke_close(all[i]));
+  }
+  ck_assert_int_gt(left, 0);
+  ck_assert_int_lt(left, MANY);
+}
+
+/* Alarms of light sessions ring in the carrier's dispatch, in the order of
+ * their times, and set its deadline and its descriptor. */
+TEST(alarms_of_light_sessions) {
+  begin(IN_FILE);
+  enum { MANY = 50 };
+  zke *all[MANY];
+  int64_t at = 0, first = zke_now(a) + 40;
+  int fd = -1;
+  ck_ok(zke_fd(a, &fd));
+  for (int i = 0; i < MANY; i++) {
+    all[i] = light(a);
+    ck_ok(zke_call_at(all[i], first + (i * 7) % MANY, test_record, &seen));
+  }
+  ck_ok(zke_next_deadline(a, &at));
+  ck_assert_int_eq(at, first);
+  while (seen.count < MANY) {
+    struct pollfd p = {fd, POLLIN, 0};
+    ck_assert_int_eq(poll(&p, 1, 5000), 1);
+    ck_ok(zke_dispatch(a, NULL));
+  }
+  ck_ok(zke_next_deadline(a, &at));
+  ck_assert(at == ZKE_FOREVER || at > zke_now(a) - 1000);
+  for (int i = 0; i < MANY; i++) ck_ok(zke_close(all[i]));
+}
+
+/* Waiting for a light session's node by a lock, whose process is killed: the
+ * kernel tells, as for any other (P6). */
+static int hold_light(void *context) {
+  zke *z = NULL, *x = NULL;
+  zke_options o = ZKE_INIT(zke_options);
+  o.flags = ZKE_OPEN_LIGHT;
+  if (zke_open(context, NULL, &z) != ZKE_OK) return 1;
+  if (zke_open_session(z, &o, &x) != ZKE_OK) return 2;
+  if (zke_create(x, "/held", NULL, -1, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
+                 NULL) != ZKE_OK)
+    return 3;
+  for (;;) pause();
+}
+
+TEST(death_of_a_carrier_is_told_at_once) {
+  begin(IN_FILE);
+  pid_t pid = test_child(hold_light, (void *)(uintptr_t)test_path("light.db"));
+  ck_until(exists(b, "/held") == ZKE_OK, 10000);
+  zke *x = light(a);
+  ck_ok(watch(x, "/held", &seen));
+  ck_ok(zke_dispatch(a, NULL));
+  ck_assert_int_eq(test_session_count(b), 5);
+  ck_assert_int_eq(kill(pid, SIGKILL), 0);
+  test_child_end(pid);
+  ck_ok(zke_wait(x, zke_now(x) + 10000));
+  test_expect(a, &seen, "DELETED /held");
+  ck_assert_int_eq(test_session_count(b), 3);
+  ck_ok(zke_close(x));
+}
+
+/* ---- kept sessions ---- */
+
+enum { SECOND = 1000 };
+
+/* A kept session on a handle's carrier. */
+static zke *kept(zke *z, int64_t timeout_ms, unsigned char password[16]) {
+  zke *made = NULL;
+  zke_options o = ZKE_INIT(zke_options);
+  o.timeout_ms = timeout_ms;
+  ck_ok(zke_open_session(z, &o, &made));
+  ck_ok(zke_password(made, password));
+  return made;
+}
+
+/* Detached and attached again, its ephemerals are there; watches, events and
+ * identities of before are not. */
+TEST_LOOP(kept_session_is_attached_again, 0, WAYS) {
+  unsigned char password[16], wrong[16] = "another password";
+  begin(_i);
+  zke *x = kept(a, 60 * SECOND, password);
+  int64_t id = zke_session_id(x);
+  ck_ok(zke_add_auth(x, "digest", "u:p", 3));
+  ck_ok(zke_create(x, "/e", "", 0, ZKE_CREATOR_ALL_ACL, ZKE_EPHEMERAL, NULL,
+                   NULL));
+  ck_ok(watch(x, "/n", &seen));
+  ck_ok(watch(x, "/m", &seen));
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  ck_ok(zke_detach(x));
+  zke_session_info row = info(b, id);
+  ck_assert_int_eq(row.alive, 0);
+  ck_assert_int_eq(row.carrier, 0);
+  ck_assert_int_eq(row.timeout_ms, 60 * SECOND);
+  ck_assert_int_eq(row.watches, 0);
+  ck_assert_int_eq(row.events, 0);
+  ck_assert_int_eq(row.ephemerals, 1);
+  ck_ok(create(b, "/m", ZKE_PERSISTENT));
+  ck_rc(zke_attach(b, id, wrong, NULL, &x), ZKE_AUTHFAILED);
+  ck_assert_ptr_null(x);
+  ck_rc(zke_attach(b, zke_session_id(a), password, NULL, &x), ZKE_AUTHFAILED);
+  ck_rc(zke_attach(b, id + 77, password, NULL, &x), ZKE_SESSIONEXPIRED);
+  ck_ok(zke_attach(b, id, password, NULL, &x));
+  ck_assert_int_eq(zke_session_id(x), id);
+  row = info(a, id);
+  ck_assert_int_eq(row.alive, 1);
+  ck_assert_int_eq(row.carrier, zke_session_id(b));
+  ck_ok(exists(a, "/e"));
+  ck_rc(zke_get(x, "/e", NULL, NULL, NULL, NULL, NULL), ZKE_NOAUTH);
+  ck_ok(watch(x, "/m", &other));
+  ck_ok(zke_delete(a, "/n", -1));
+  ck_ok(zke_delete(a, "/m", -1));
+  test_expect(b, &other, "DELETED /m");
+  test_expect(b, &seen, "");
+  ck_ok(zke_close(x));
+  ck_assert_int_eq(info(a, id).id, 0);
+}
+
+/* Attached while another handle has it: that one is refused from then on, is
+ * told once, and its end takes nothing with it. */
+TEST_LOOP(attached_session_moves, 0, 2 * WAYS) {
+  unsigned char password[16];
+  begin(_i % WAYS);
+  zke *x = kept(a, 60 * SECOND, password), *y = NULL;
+  zke *sibling = kept(a, 60 * SECOND, password + 0);
+  ck_ok(zke_password(x, password));
+  ck_ok(create(x, "/e", ZKE_EPHEMERAL));
+  ck_ok(watch(x, "/n", &seen));
+  ck_ok(watch(sibling, "/n", &other));
+  ck_ok(zke_dispatch(a, NULL));
+  ck_ok(zke_attach(_i < WAYS ? b : a, zke_session_id(x), password, NULL, &y));
+  if (_i % 2) {
+    test_expect(a, &seen, "SESSION -118");
+    ck_rc(exists(x, "/e"), ZKE_SESSIONMOVED);
+  } else {
+    ck_rc(exists(x, "/e"), ZKE_SESSIONMOVED);
+    ck_rc(create(x, "/f", ZKE_EPHEMERAL), ZKE_SESSIONMOVED);
+    test_expect(a, &seen, "SESSION -118");
+  }
+  test_expect(a, &other, "");
+  ck_assert_int_eq(zke_state(x), ZKE_STATE_MOVED);
+  ck_rc(zke_wait(x, zke_now(x)), ZKE_SESSIONMOVED);
+  ck_ok(zke_close(x));
+  ck_ok(exists(y, "/e"));
+  ck_ok(zke_dispatch(a, NULL));
+  ck_ok(zke_close(y));
+  ck_rc(exists(b, "/e"), ZKE_NONODE);
+  ck_ok(zke_close(sibling));
+}
+
+/* A handle whose session has moved, and that does not know it yet, ends nothing
+ * when it is closed or detached. */
+TEST_LOOP(moved_handle_ends_nothing, 0, 2) {
+  unsigned char password[16];
+  begin(IN_FILE);
+  zke *x = kept(a, 60 * SECOND, password), *y = NULL;
+  ck_ok(create(x, "/e", ZKE_EPHEMERAL));
+  ck_ok(zke_attach(b, zke_session_id(x), password, NULL, &y));
+  ck_ok(_i ? zke_detach(x) : zke_close(x));
+  ck_ok(exists(y, "/e"));
+  ck_assert_int_eq(info(a, zke_session_id(y)).carrier, zke_session_id(b));
+  ck_ok(zke_close(y));
+}
+
+/* The last handle of a store may be one whose session has moved. */
+TEST(moved_handle_may_be_the_last_of_its_store) {
+  unsigned char password[16];
+  begin(IN_FILE);
+  zke *x = kept(a, 60 * SECOND, password), *y = NULL;
+  ck_ok(zke_attach(a, zke_session_id(x), password, NULL, &y));
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(a));
+  a = NULL;
+  ck_rc(exists(x, "/"), ZKE_SESSIONMOVED);
+  ck_ok(zke_close(x));
+}
+
+/* ---- the time of kept sessions, on a clock of the test's ---- */
+
+static int64_t clock_ns[3];
+
+static int64_t driven_clock(void *context, int which) {
+  (void)context;
+  return clock_ns[which];
+}
+
+static void pass_ns(void *context, int64_t ns) {
+  (void)context;
+  for (int i = 0; i < 3; i++) clock_ns[i] += ns;
+}
+
+/* a and b on a clock that stands still until it is moved. */
+static void begin_driven(int way) {
+  static zke_os os;
+  zke_options o = ZKE_INIT(zke_options);
+  zke_os_default(&os);
+  for (int i = 0; i < 3; i++) clock_ns[i] = os.clock(os.context, i);
+  os.clock = driven_clock;
+  os.sleep = pass_ns;
+  o.os = &os;
+  const char *name = way == IN_MEMORY ? ":memory:" : test_path("light.db");
+  ck_ok(zke_open(name, &o, &a));
+  ck_ok(way == IN_MEMORY ? zke_open_session(a, NULL, &b)
+                         : zke_open(name, &o, &b));
+}
+
+/* Let time pass in steps of 100 ms, after each of which z dispatches, and z2
+ * unless it is NULL. */
+static void pass(zke *z, zke *z2, int64_t ms) {
+  for (; ms > 0; ms -= 100) {
+    pass_ns(NULL, 100 * INT64_C(1000000));
+    ck_ok(zke_dispatch(z, NULL));
+    if (z2) ck_ok(zke_dispatch(z2, NULL));
+  }
+}
+
+enum { TIMEOUT = 4 * SECOND };
+
+/* An attached session ends when its host has dispatched for its timeout and has
+ * not heard from it: neither sooner nor much later.  A touch, and a call by its
+ * handle, begin the time anew. */
+TEST_LOOP(host_ends_what_it_does_not_hear, 0, 3 * WAYS) {
+  unsigned char password[16];
+  begin_driven(_i % WAYS);
+  zke *x = kept(a, TIMEOUT, password), *y = kept(a, TIMEOUT, password);
+  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  ck_ok(zke_set_watcher(x, test_record, &seen));
+  for (int i = 0; i < 5; i++) {
+    pass(a, b, TIMEOUT - 200);
+    ck_ok(_i < WAYS ? zke_touch(x) : exists(x, "/x"));
+    ck_ok(zke_touch(y));
+  }
+  int64_t at = 0;
+  ck_ok(zke_next_deadline(a, &at));
+  ck_assert_int_le(at, zke_now(a) + TIMEOUT + 10);
+  pass(a, b, TIMEOUT - 100);
+  ck_ok(exists(b, "/x"));
+  ck_assert_int_eq(seen.count, 0);
+  ck_ok(zke_touch(y));
+  pass(a, b, 300);
+  test_expect(a, &seen, "SESSION -112");
+  ck_rc(exists(b, "/x"), ZKE_NONODE);
+  ck_rc(exists(x, "/"), ZKE_INVALIDSTATE);
+  ck_ok(exists(y, "/"));
+  ck_ok(zke_close(x));
+  ck_ok(zke_close(y));
+}
+
+/* Only the host judges while its process lives, and a time in which it stood
+ * still counts as at most 1.5 s: another process that goes on ends nothing. */
+TEST(time_in_which_the_host_stands_still_does_not_count) {
+  unsigned char password[16];
+  begin_driven(IN_FILE);
+  zke *x = kept(a, TIMEOUT, password);
+  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  for (int i = 0; i < 2; i++) {
+    pass(b, NULL, 3600 * SECOND / 10); /* a stands still, b sweeps */
+    ck_ok(exists(b, "/x"));
+    ck_ok(zke_dispatch(a, NULL));
+    ck_ok(exists(b, "/x"));
+  }
+  pass(a, b, 800); /* 3 s have counted before */
+  ck_ok(exists(b, "/x"));
+  pass(a, b, 400);
+  ck_rc(exists(b, "/x"), ZKE_NONODE);
+  ck_ok(zke_close(x));
+}
+
+/* A detached session ends when its timeout is over, by whoever sweeps; one that
+ * is attached before that lives on. */
+TEST_LOOP(detached_session_ends_by_its_stamp, 0, WAYS) {
+  unsigned char password[16];
+  begin_driven(_i);
+  zke *x = kept(a, TIMEOUT, password);
+  int64_t id = zke_session_id(x);
+  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  for (int i = 0; i < 3; i++) {
+    pass(a, b, TIMEOUT - 300);
+    ck_ok(zke_detach(x));
+    pass(b, NULL, TIMEOUT - 300);
+    ck_ok(exists(b, "/x"));
+    ck_ok(zke_attach(a, id, password, NULL, &x));
+  }
+  ck_ok(zke_detach(x));
+  pass(b, NULL, TIMEOUT + 1500);
+  ck_rc(exists(b, "/x"), ZKE_NONODE);
+  ck_rc(zke_attach(a, id, password, NULL, &x), ZKE_SESSIONEXPIRED);
+}
+
+/* Time in which no process sweeps does not count for detached sessions: that of
+ * a server that was down alone; nor what zke_rearm() gives back. */
+TEST_LOOP(time_in_which_nobody_sweeps_does_not_count, 0, 2) {
+  unsigned char password[16];
+  int overdue = -1;
+  begin_driven(IN_FILE);
+  zke *x = kept(a, TIMEOUT, password);
+  int64_t id = zke_session_id(x);
+  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  ck_ok(zke_detach(x));
+  if (_i) {
+    pass(a, b, TIMEOUT - 300);
+    ck_ok(zke_rearm(a));
+  } else {
+    pass(a, b, 500);
+    pass_ns(NULL, 3600 * INT64_C(1000000000));
+  }
+  ck_ok(zke_dispatch(b, NULL));
+  pass(a, b, TIMEOUT - 1700);
+  ck_ok(exists(b, "/x"));
+  ck_ok(zke_overdue(b, &overdue));
+  ck_assert_int_eq(overdue, 0);
+  ck_ok(zke_attach(b, id, password, NULL, &x));
+  ck_ok(zke_detach(x));
+  pass(a, b, TIMEOUT + 1500);
+  ck_rc(exists(b, "/x"), ZKE_NONODE);
+}
+
+/* A host in a time namespace whose offset it does not know: an hour behind. */
+static int64_t strange_clock(void *context, int which) {
+  int64_t hour = 3600 * INT64_C(1000000000);
+  return driven_clock(context, which) -
+         (which == ZKE_CLOCK_BOOTTIME ? hour : 0);
+}
+
+static int no_boot_offset(void *context, int64_t *out) {
+  (void)context, (void)out;
+  return -EIO;
+}
+
+/* What such a host detaches, or gives its whole timeout again, has it by the
+ * clock of the one that sweeps. */
+TEST_LOOP(stamps_of_a_host_with_a_strange_clock, 0, 2) {
+  unsigned char password[16];
+  zke *strange = NULL;
+  zke_os os;
+  zke_options o = ZKE_INIT(zke_options);
+  begin_driven(IN_FILE);
+  zke_os_default(&os);
+  os.clock = strange_clock;
+  os.sleep = pass_ns;
+  os.boot_offset = no_boot_offset;
+  o.os = &os;
+  ck_ok(zke_open(test_path("light.db"), &o, &strange));
+  zke *x = kept(_i ? a : strange, TIMEOUT, password);
+  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  ck_ok(zke_detach(x));
+  if (_i) ck_ok(zke_rearm(strange));
+  pass(a, b, TIMEOUT - 500);
+  ck_ok(exists(b, "/x"));
+  pass(a, b, 2500);
+  ck_rc(exists(b, "/x"), ZKE_NONODE);
+  ck_ok(zke_close(strange));
+}
+
+/* ---- hosts that die ---- */
+
+/* In a child: a kept session with /kept and a watch; its id and password go
+ * into a file that the parent reads. */
+static int host_kept(void *context) {
+  zke *z = NULL, *x = NULL;
+  unsigned char password[16];
+  char path[600];
+  zke_options o = ZKE_INIT(zke_options);
+  o.timeout_ms = 3 * SECOND;
+  if (zke_open(context, NULL, &z) != ZKE_OK) return 1;
+  if (zke_open_session(z, &o, &x) != ZKE_OK) return 2;
+  if (zke_create(x, "/kept", NULL, -1, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
+                 NULL) != ZKE_OK)
+    return 3;
+  if (zke_exists(x, "/n", test_ignore, NULL, NULL) != ZKE_NONODE) return 4;
+  if (zke_password(x, password) != ZKE_OK) return 5;
+  snprintf(path, sizeof path, "%s.new", (const char *)context);
+  FILE *out = fopen(path, "w");
+  int64_t id = zke_session_id(x);
+  if (!out || fwrite(&id, sizeof id, 1, out) != 1) return 6;
+  if (fwrite(password, sizeof password, 1, out) != 1 || fclose(out)) return 7;
+  char ready[600];
+  snprintf(ready, sizeof ready, "%s.ready", (const char *)context);
+  if (rename(path, ready)) return 8;
+  for (;;) {
+    zke_wait(z, zke_now(z) + 200);
+    zke_touch(x);
+  }
+}
+
+static pid_t start_host(int64_t *id, unsigned char password[16]) {
+  const char *db = test_path("light.db");
+  pid_t pid = test_child(host_kept, (void *)(uintptr_t)db);
+  FILE *in = NULL;
+  ck_until((in = fopen(test_path("light.db.ready"), "r")) != NULL, 20000);
+  ck_assert_int_eq((int)fread(id, sizeof *id, 1, in), 1);
+  ck_assert_int_eq((int)fread(password, 16, 1, in), 1);
+  ck_assert_int_eq(fclose(in), 0);
+  return pid;
+}
+
+/* A host that is killed: its ephemerals stay, the session is detached by
+ * whoever notices, can be attached, and ends when nobody does. */
+TEST_LOOP(killed_hosts_session_can_be_attached, 0, 2) {
+  unsigned char password[16];
+  int64_t id;
+  begin(IN_FILE);
+  pid_t pid = start_host(&id, password);
+  ck_assert_int_eq(info(b, id).watches, 1);
+  ck_assert_int_eq(kill(pid, SIGKILL), 0);
+  test_child_end(pid);
+  ck_until(zke_wait(b, zke_now(b) + 10) != 7 && info(b, id).carrier == 0,
+           10000);
+  ck_assert_int_eq(info(b, id).watches, 0);
+  ck_ok(exists(b, "/kept"));
+  ck_assert_int_eq(test_session_count(b), 3);
+  if (_i) {
+    zke *x = NULL;
+    ck_ok(zke_attach(a, id, password, NULL, &x));
+    ck_ok(exists(x, "/kept"));
+    ck_ok(zke_close(x));
+  } else {
+    ck_until(zke_wait(b, zke_now(b) + 10) != 7 && info(b, id).id == 0, 20000);
+  }
+  ck_rc(exists(b, "/kept"), ZKE_NONODE);
+}
+
+/* A host that is stopped: nobody ends its session, however long; another may
+ * attach it meanwhile, and what the host does when it goes on ends nothing. */
+TEST(stopped_hosts_session_can_be_attached) {
+  unsigned char password[16];
+  int64_t id;
+  zke *x = NULL;
+  begin(IN_FILE);
+  pid_t pid = start_host(&id, password);
+  test_stop(pid, test_path("light.db"));
+  int64_t end = test_now() + 4500; /* longer than its timeout */
+  while (test_now() < end) zke_wait(b, zke_now(b) + 50);
+  ck_ok(exists(b, "/kept"));
+  ck_assert_int_eq(info(b, id).alive, 1);
+  ck_ok(zke_attach(a, id, password, NULL, &x));
+  ck_assert_int_eq(kill(pid, SIGCONT), 0);
+  end = test_now() + 1500;
+  while (test_now() < end) {
+    zke_wait(a, zke_now(a) + 50);
+    ck_ok(zke_touch(x));
+  }
+  ck_ok(exists(x, "/kept"));
+  ck_assert_int_eq(kill(pid, SIGKILL), 0);
+  test_child_end(pid);
+  ck_ok(exists(x, "/kept"));
+  ck_ok(zke_close(x));
+}
+
+/* Two threads attach one session over and over, by two stores: each time one of
+ * them has it, its ephemeral is there throughout, and no handle that lost it
+ * can change anything. */
+typedef struct rival {
+  zke *z;
+  int64_t id;
+  const unsigned char *password;
+  int kept, moved, wrong;
+} rival;
+
+static void *attach_often(void *context) {
+  rival *r = context;
+  for (int i = 0; i < 200; i++) {
+    zke *x = NULL;
+    int rc = zke_attach(r->z, r->id, r->password, NULL, &x);
+    if (rc == ZKE_OK) rc = zke_set(x, "/x", NULL, -1, -1, NULL);
+    if (rc == ZKE_OK)
+      r->kept++;
+    else if (rc == ZKE_SESSIONMOVED)
+      r->moved++;
+    else
+      r->wrong++;
+    zke_dispatch(r->z, NULL);
+    if (zke_close(NULL) || (i % 3 == 0 && x && zke_detach(x))) r->wrong++;
+    if (i % 3 != 0 && x && zke_exists(x, "/x", NULL, NULL, NULL) == ZKE_OK) {
+      if (zke_detach(x)) r->wrong++;
+    } else if (i % 3 != 0 && x) {
+      if (zke_close(x)) r->wrong++; /* it has moved: nothing ends */
+    }
+  }
+  return NULL;
+}
+
+TEST(rivals_attach_one_session) {
+  unsigned char password[16];
+  pthread_t thread;
+  begin(IN_FILE);
+  zke *x = kept(a, 600 * SECOND, password);
+  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  rival r[2] = {{.z = a, .id = zke_session_id(x), .password = password},
+                {.z = b, .id = zke_session_id(x), .password = password}};
+  ck_assert_int_eq(pthread_create(&thread, NULL, attach_often, &r[1]), 0);
+  attach_often(&r[0]);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_assert_int_eq(r[0].wrong + r[1].wrong, 0);
+  ck_assert_int_gt(r[0].kept, 0);
+  ck_assert_int_gt(r[1].kept, 0);
+  ck_ok(zke_close(x)); /* it has moved */
+  ck_ok(exists(b, "/x"));
+  ck_ok(zke_attach(a, r[0].id, password, NULL, &x));
+  ck_ok(zke_close(x));
+  ck_rc(exists(b, "/x"), ZKE_NONODE);
+}
+
+/* In a child: attaches the session that the parent made, changes something, and
+ * detaches, for as long as it lives. */
+typedef struct mover {
+  const char *db;
+  int64_t id;
+  const unsigned char *password;
+} mover;
+
+static int move_often(void *context) {
+  const mover *m = context;
+  zke *z = NULL, *x = NULL;
+  if (zke_open(m->db, NULL, &z) != ZKE_OK) return 1;
+  for (int i = 0;; i++) {
+    if (zke_attach(z, m->id, m->password, NULL, &x) != ZKE_OK) return 2;
+    if (zke_get(x, "/x", test_ignore, NULL, NULL, NULL, NULL)) return 3;
+    if (zke_set(x, "/x", "y", 1, -1, NULL) != ZKE_OK) return 4;
+    if (i % 2 && zke_dispatch(z, NULL) != ZKE_OK) return 5;
+    if (i % 3 ? zke_detach(x) : ZKE_OK) return 6;
+  }
+}
+
+/* A host that is killed at any moment of attaching and detaching leaves the
+ * session whole: what it owns is there, the database is sound, and the next one
+ * attaches it. */
+TEST(host_is_killed_at_any_moment) {
+  unsigned char password[16];
+  begin(IN_FILE);
+  zke *x = kept(a, 600 * SECOND, password);
+  mover m = {test_path("light.db"), zke_session_id(x), password};
+  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  ck_ok(zke_detach(x));
+  unsigned seed = (unsigned)getpid();
+  printf("SEED=%u\n", seed);
+  for (int i = 0; i < 40; i++) {
+    int version = test_stat(b, "/x").version;
+    pid_t pid = test_child(move_often, &m);
+    ck_until(test_stat(b, "/x").version > version, 20000);
+    usleep(rand_r(&seed) % 3000);
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    ck_assert_int_eq(test_child_end(pid), 128 + SIGKILL);
+    ck_ok(zke_check(b, NULL, NULL));
+    if (i % 2) {
+      ck_ok(zke_attach(a, m.id, password, NULL, &x));
+      ck_ok(zke_set(x, "/x", "z", 1, -1, NULL));
+      ck_ok(zke_detach(x));
+    }
+  }
+  ck_assert_int_eq(test_stat(b, "/x").ephemeralOwner, m.id);
+  ck_ok(zke_expire(b, m.id));
+}
+
+/* Options that do not go together, and calls on sessions that are not kept. */
+TEST(kept_sessions_refuse) {
+  unsigned char password[16];
+  zke *x = NULL;
+  begin(IN_FILE);
+  zke_options o = ZKE_INIT(zke_options);
+  o.timeout_ms = 1000;
+  o.lease_ms = 1000;
+  ck_rc(zke_open_session(a, &o, &x), ZKE_BADARGUMENTS);
+  o.lease_ms = 0;
+  ck_rc(zke_open(test_path("light.db"), &o, &x), ZKE_BADARGUMENTS);
+  o.timeout_ms = -1;
+  ck_rc(zke_open_session(a, &o, &x), ZKE_BADARGUMENTS);
+  o.timeout_ms = ZKE_MAX_TIMEOUT + 1;
+  ck_rc(zke_open_session(a, &o, &x), ZKE_BADARGUMENTS);
+  o.timeout_ms = 0;
+  o.flags = ZKE_OPEN_LIGHT;
+  ck_rc(zke_open(test_path("light.db"), &o, &x), ZKE_BADARGUMENTS);
+  o.flags = 0;
+  o.timeout_ms = 1000;
+  ck_ok(zke_open_session(a, &o, &x));
+  ck_ok(zke_password(x, password));
+  o.timeout_ms = 0;
+  o.lease_ms = 1000;
+  zke *taken = NULL;
+  ck_rc(zke_attach(b, zke_session_id(x), password, &o, &taken),
+        ZKE_BADARGUMENTS);
+  ck_ok(zke_close(x));
+  ck_rc(zke_password(a, password), ZKE_BADARGUMENTS);
+  ck_rc(zke_detach(a), ZKE_BADARGUMENTS);
+  x = light(a);
+  int fd = -1;
+  ck_rc(zke_password(x, password), ZKE_BADARGUMENTS);
+  ck_rc(zke_detach(x), ZKE_BADARGUMENTS);
+  ck_rc(zke_keepalive_fd(x, &fd), ZKE_UNIMPLEMENTED);
+  ck_ok(zke_touch(x));
+  ck_ok(zke_close(x));
+  ck_rc(zke_detach(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_touch(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_rearm(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_password(NULL, password), ZKE_BADARGUMENTS);
+  ck_rc(zke_attach(NULL, 1, password, NULL, &x), ZKE_BADARGUMENTS);
+  ck_rc(zke_attach(a, 1, NULL, NULL, &x), ZKE_BADARGUMENTS);
+  ck_rc(zke_attach(a, 0, password, NULL, &x), ZKE_BADARGUMENTS);
+  ck_rc(zke_attach(a, 1, password, NULL, NULL), ZKE_BADARGUMENTS);
+}
