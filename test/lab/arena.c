@@ -273,7 +273,10 @@ void *realloc(void *block, size_t size) {
  * use, which is a waste that hardly ever happens. */
 static void *aligned(size_t alignment, size_t size) {
   if (alignment <= GRAIN) return malloc(size);
-  if (size > SIZE_MAX - alignment - 2 * sizeof(head)) return malloc(SIZE_MAX);
+  if (size > SIZE_MAX - alignment - 2 * sizeof(head)) {
+    errno = ENOMEM;
+    return NULL;
+  }
   uint32_t class_ = class_of(size);
   char *outer = malloc(class_bytes(class_) + alignment + sizeof(head));
   if (!outer) return NULL;

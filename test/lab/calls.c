@@ -10,10 +10,13 @@
 /* One function: its name, the path that it is shown with, parameters, and the
  * same as arguments. */
 #define CALL(name, path, parameters, arguments) \
-  int lab_real_##name parameters;               \
-  int name parameters {                         \
-    lab_call(#name, z, path);                   \
-    return lab_done(lab_real_##name arguments); \
+  CALL_AFTER((void)0, name, path, parameters, arguments)
+#define CALL_AFTER(first, name, path, parameters, arguments) \
+  int lab_real_##name parameters;                            \
+  int name parameters {                                      \
+    first;                                                   \
+    lab_call(#name, z, path);                                \
+    return lab_done(lab_real_##name arguments);              \
   }
 
 /* One that may wait.  While it does, its caller's part of the stack, what it
@@ -38,16 +41,25 @@ static const char *first_path(const zke_op *ops, int count) {
 }
 
 CALL(zke_close, "", (zke * z), (z))
+CALL(zke_detach, "", (zke * z), (z))
+CALL(zke_rearm, "", (zke * z), (z))
 CALL(zke_expire, "", (zke * z, int64_t session), (z, session))
-CALL(zke_create, path,
-     (zke * z, const char *path, const void *data, int len,
-      const zke_acls *acls, int mode, char **path_out, zke_stat *stat_out),
-     (z, path, data, len, acls, mode, path_out, stat_out))
-CALL(zke_create_ttl, path,
-     (zke * z, const char *path, const void *data, int len,
-      const zke_acls *acls, int mode, int64_t ttl_ms, char **path_out,
-      zke_stat *stat_out),
-     (z, path, data, len, acls, mode, ttl_ms, path_out, stat_out))
+/* One that others may queue behind, or look for: whose is the first? */
+static bool is_told_apart(int mode) {
+  return mode != ZKE_PERSISTENT && mode != ZKE_CONTAINER &&
+         mode != ZKE_PERSISTENT_WITH_TTL;
+}
+
+CALL_AFTER(lab_makes(is_told_apart(mode)), zke_create, path,
+           (zke * z, const char *path, const void *data, int len,
+            const zke_acls *acls, int mode, char **path_out,
+            zke_stat *stat_out),
+           (z, path, data, len, acls, mode, path_out, stat_out))
+CALL_AFTER(lab_makes(is_told_apart(mode)), zke_create_ttl, path,
+           (zke * z, const char *path, const void *data, int len,
+            const zke_acls *acls, int mode, int64_t ttl_ms, char **path_out,
+            zke_stat *stat_out),
+           (z, path, data, len, acls, mode, ttl_ms, path_out, stat_out))
 CALL(zke_delete, path, (zke * z, const char *path, int version),
      (z, path, version))
 CALL(zke_discard, path, (zke * z, const char *path, int mode, int64_t czxid),
@@ -86,11 +98,16 @@ CALL(zke_get_acl, path,
      (zke * z, const char *path, zke_acls **acls_out, zke_stat *stat_out),
      (z, path, acls_out, stat_out))
 CALL(zke_set_acl, path,
-     (zke * z, const char *path, int version, const zke_acls *acls),
-     (z, path, version, acls))
+     (zke * z, const char *path, int version, const zke_acls *acls,
+      zke_stat *stat_out),
+     (z, path, version, acls, stat_out))
 CALL(zke_add_watch, path,
      (zke * z, const char *path, int mode, zke_watch_fn fn, void *context),
      (z, path, mode, fn, context))
+CALL(zke_set_watch, path,
+     (zke * z, const char *path, int type, int64_t zxid, zke_watch_fn fn,
+      void *context),
+     (z, path, type, zxid, fn, context))
 CALL(zke_remove_watch, path,
      (zke * z, const char *path, int type, zke_watch_fn fn, void *context),
      (z, path, type, fn, context))
@@ -99,6 +116,9 @@ CALL(zke_remove_all_watches, path, (zke * z, const char *path, int type),
 CALL(zke_forget, "", (zke * z, zke_watch_fn fn, void *context),
      (z, fn, context))
 CALL(zke_dispatch, "", (zke * z, int *count_out), (z, count_out))
+CALL(zke_dispatch_to, "",
+     (zke * z, int64_t zxid, int *count_out, int *more_out),
+     (z, zxid, count_out, more_out))
 CALL(zke_wake, "", (zke * z), (z))
 CALL(zke_sessions, "", (zke * z, zke_session_list **list_out), (z, list_out))
 CALL(zke_session, "", (zke * z, int64_t session, zke_session_list **list_out),
@@ -114,6 +134,37 @@ WAITING(zke_wait, zke_turn(z), deadline_ms, (zke * z, int64_t deadline_ms),
 WAITING(zke_wait_turn, turn, deadline_ms,
         (zke * z, int64_t turn, int64_t deadline_ms), (z, turn, deadline_ms))
 
+/* Only this thread's last call decides it, so nobody stops here. */
+int64_t lab_real_zke_zxid(void);
+
+int64_t zke_zxid(void) {
+  lab_zxid();
+  return lab_real_zke_zxid();
+}
+
+/* A batch holds the gate while its function runs, and what that does shows at
+ * its end only: so it is one step, however many calls the function makes. */
+typedef struct batch {
+  zke_batch_fn fn;
+  void *context;
+} batch;
+
+static int run_batch(zke *z, void *arg) {
+  const batch *b = arg;
+  lab_batch(true);
+  int rc = b->fn(z, b->context);
+  lab_batch(false);
+  return rc;
+}
+
+int lab_real_zke_batch(zke *z, zke_batch_fn fn, void *context);
+
+int zke_batch(zke *z, zke_batch_fn fn, void *context) {
+  batch b = {fn, context};
+  lab_call("zke_batch", z, "");
+  return lab_done(lab_real_zke_batch(z, fn ? run_batch : NULL, &b));
+}
+
 /* A handle that a process opens is a session on the one database. */
 int lab_real_zke_open(const char *name, const zke_options *options,
                       zke **z_out);
@@ -122,6 +173,17 @@ int lab_real_zke_open_session(zke *z, const zke_options *options, zke **z_out);
 int zke_open_session(zke *z, const zke_options *options, zke **z_out) {
   lab_call("zke_open_session", z, "");
   return lab_opened(lab_real_zke_open_session(z, options, z_out), z_out);
+}
+
+int lab_real_zke_attach(zke *z, int64_t session,
+                        const unsigned char password[16],
+                        const zke_options *options, zke **z_out);
+
+int zke_attach(zke *z, int64_t session, const unsigned char password[16],
+               const zke_options *options, zke **z_out) {
+  lab_call("zke_attach", z, "");
+  return lab_opened(lab_real_zke_attach(z, session, password, options, z_out),
+                    z_out);
 }
 
 int zke_open(const char *name, const zke_options *options, zke **z_out) {

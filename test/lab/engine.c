@@ -31,6 +31,33 @@
 #define sqlite3_last_insert_rowid tables_last_insert_rowid
 #define sqlite3_get_autocommit tables_get_autocommit
 
+/* These have no code for the tables: an engine that begins to call one does not
+ * link until tables.c has it. */
+#define sqlite3_bind_double tables_c_lacks_sqlite3_bind_double
+#define sqlite3_bind_int tables_c_lacks_sqlite3_bind_int
+#define sqlite3_bind_text64 tables_c_lacks_sqlite3_bind_text64
+#define sqlite3_bind_blob64 tables_c_lacks_sqlite3_bind_blob64
+#define sqlite3_bind_zeroblob tables_c_lacks_sqlite3_bind_zeroblob
+#define sqlite3_clear_bindings tables_c_lacks_sqlite3_clear_bindings
+#define sqlite3_column_count tables_c_lacks_sqlite3_column_count
+#define sqlite3_column_double tables_c_lacks_sqlite3_column_double
+#define sqlite3_column_value tables_c_lacks_sqlite3_column_value
+#define sqlite3_data_count tables_c_lacks_sqlite3_data_count
+#define sqlite3_stmt_busy tables_c_lacks_sqlite3_stmt_busy
+#define sqlite3_stmt_readonly tables_c_lacks_sqlite3_stmt_readonly
+#define sqlite3_changes64 tables_c_lacks_sqlite3_changes64
+#define sqlite3_total_changes tables_c_lacks_sqlite3_total_changes
+#define sqlite3_txn_state tables_c_lacks_sqlite3_txn_state
+
+/* In a child that the laboratory forks off the engine goes on (keep_fork.c). */
+static int engine_atfork(void (*prepare)(void), void (*parent)(void),
+                         void (*child)(void)) {
+  (void)prepare, (void)parent, (void)child;
+  return 0;
+}
+#include <pthread.h>
+#define pthread_atfork engine_atfork
+
 #include "../../zkembed.c"
 
 #include "engine.h"
@@ -46,6 +73,21 @@ int engine_begin(zke *z) {
   return ZKE_OK;
 }
 
+/* Say what to do about a statement that tables.c was not written for. */
+static int engine_statement_is_new(const char *name, const char *text) {
+  if (!tables_has(name))
+    return base_fail(ZKE_SYSTEMERROR,
+                     "the laboratory: the engine's statement %s is new: add a "
+                     "function and a line {\"%s\", 0x%08x, ...} to "
+                     "`statements` in test/lab/tables.c",
+                     name, name, tables_hash(text));
+  return base_fail(ZKE_SYSTEMERROR,
+                   "the laboratory: the text of the engine's statement %s has "
+                   "changed: let its function in test/lab/tables.c do the "
+                   "same, then write the new hash 0x%08x beside it",
+                   name, tables_hash(text));
+}
+
 /* Statements that are prepared already are SQLite's. */
 #define ENGINE_STATEMENT(name) {#name, SQL_##name},
 
@@ -57,14 +99,18 @@ int engine_begin_tables(zke *z) {
   store *s = z->s;
   for (int i = 0; i < SQL_COUNT; i++) {
     if (!tables_know(all[i].name, all[i].sql->text))
-      return base_fail(ZKE_SYSTEMERROR,
-                       "the laboratory's tables have no code for the statement "
-                       "%s as it is now, with the hash 0x%08x",
-                       all[i].name, tables_hash(all[i].sql->text));
+      return engine_statement_is_new(all[i].name, all[i].sql->text);
     sqlite3_finalize(s->statement[i]);
     s->statement[i] = NULL;
   }
-  int rc = tables_begin(s->db);
+  const char *other = NULL;
+  int rc = tables_begin(s->db, &other);
+  if (other)
+    return base_fail(ZKE_SYSTEMERROR,
+                     "the laboratory: the table %s is new, or has other "
+                     "columns than before: mend `shapes` and the statements "
+                     "that use it in test/lab/tables.c",
+                     other);
   return rc == SQLITE_OK ? db_prepare_ends(s)
                          : sql_error(s, rc, "the laboratory");
 }
@@ -78,7 +124,10 @@ void engine_begin_handle(zke *z, int number) {
 void engine_handle_words(zke *z, const engine_sink *sink) {
   const uint64_t words[] = {(uint64_t)z->state,
                             (uint64_t)z->lost_notice,
-                            (uint64_t)z->dispatching,
+                            (uint64_t)z->c->dispatching,
+                            (uint64_t)z->c->due_count,
+                            (uint64_t)(uintptr_t)z->c->ready,
+                            (uint64_t)(uintptr_t)z->ready_next,
                             (uint64_t)z->fail_when,
                             (uint64_t)atomic_load(&z->closing),
                             (uint64_t)atomic_load(&z->calls),
@@ -95,6 +144,9 @@ void engine_handle_words(zke *z, const engine_sink *sink) {
                             (uint64_t)(uintptr_t)z->spots.at,
                             (uint64_t)(uintptr_t)z->pairs.at,
                             (uint64_t)(uintptr_t)z->queue,
+                            (uint64_t)(uintptr_t)z->fired,
+                            (uint64_t)(uintptr_t)z->who.texts.data,
+                            (uint64_t)z->who.count,
                             (uint64_t)(uintptr_t)z->batch,
                             (uint64_t)(uintptr_t)z->watcher,
                             (uint64_t)(uintptr_t)z->watcher_context};
@@ -123,9 +175,9 @@ void engine_database_words(zke *const *handles, int count,
   tables_words(engine_has_read, &readers, sink);
 }
 
-const char *engine_sentence(size_t *size_out) {
-  *size_out = sizeof base_sentence;
-  return base_sentence;
+const char *engine_unread(int which, size_t *size_out) {
+  *size_out = which == ENGINE_ZXID ? sizeof base_zxid : sizeof base_sentence;
+  return which == ENGINE_ZXID ? (const char *)&base_zxid : base_sentence;
 }
 
 int64_t engine_alarm(zke *z) {

@@ -34,8 +34,10 @@ void engine_handle_words(zke *z, const engine_sink *sink);
 void engine_database_words(zke *const *handles, int count,
                            const engine_sink *sink);
 
-/* The engine's sentence of the last error: not a part of the state. */
-const char *engine_sentence(size_t *size_out);
+/* The variables of a thread that are no part of the state: the sentence of the
+ * last error; the zxid of the last call, while nobody asks for it. */
+enum { ENGINE_UNREAD = 2, ENGINE_ZXID = 1 };
+const char *engine_unread(int which, size_t *size_out);
 
 /* When the handle itself has to be called (ns; INT64_MAX: never). */
 int64_t engine_alarm(zke *z);

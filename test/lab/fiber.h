@@ -3,7 +3,7 @@
 #define FIBER_H
 
 /* Lay out a stack so that the first switch to it calls fn, which must not
- * return; returns the stack pointer. */
+ * return; returns the stack pointer.  NULL: out of memory (baton.c). */
 void *fiber_make(char *stack_end, void (*fn)(void));
 
 /* Define name() so that it calls target() with the same arguments, and
@@ -11,6 +11,11 @@ void *fiber_make(char *stack_end, void (*fn)(void));
  * that a call preserves lie there, and everything above.  What is below belongs
  * to target(), and says nothing of the caller. */
 extern char *fiber_mark;
+#if defined(LAB_FORKED)
+/* Stacks are not compared, so the two are one. */
+#define FIBER_MARKED(name, target) \
+  __asm__(".globl " #name "\n.set " #name "," #target)
+#else
 #define FIBER_MARKED(name, target)        \
   __asm__(                                \
       ".text\n"                           \
@@ -38,7 +43,14 @@ extern char *fiber_mark;
       "  ret\n"                           \
       ".size " #name ",.-" #name "\n")
 
+#endif
+
 /* Go on where `to` stopped; *from is where this stops. */
 void fiber_switch(void **from, void *to);
+
+/* Fill with zeros what earlier calls have left below the end of a stack, as the
+ * next call's frame lies there: what a function never sets would make worlds
+ * different that are equal. */
+void fiber_clean(char *sp);
 
 #endif

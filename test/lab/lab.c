@@ -4,10 +4,10 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "keep.h"
 #include "picture.h"
 #include "search.h"
 
@@ -61,7 +61,7 @@ int zke_lab_new(const zke_lab_options *options, zke_lab **out) {
   /* The C library keeps the time zone in memory of its own from the first use
    * on, which is not to be a process's. */
   tzset();
-  zke_lab *lab = state_begin() ? calloc(1, sizeof *lab) : NULL;
+  zke_lab *lab = state_begin() ? keep_alloc(sizeof *lab) : NULL;
   if (!lab) return zke_fail(ZKE_NOMEM, "out of memory");
   lab->options = o;
   *out = lab;
@@ -72,8 +72,8 @@ void zke_lab_free(zke_lab *lab) {
   if (!lab) return;
   picture_free(&lab->before);
   picture_free(&lab->first);
-  free(lab->lines);
-  free(lab);
+  keep_free(lab->lines, LAB_LINES * sizeof *lab->lines);
+  keep_free(lab, sizeof *lab);
 }
 
 static int process_named(const zke_lab *lab, const char *name) {
@@ -141,22 +141,26 @@ int zke_lab_state(zke_lab *lab, void *at, size_t size) {
 
 /* ---- running it ---- */
 
-static int run_begin(zke_lab *lab, bool on_sqlite) {
+static int run_begin(zke_lab *lab) {
   if (!lab || lab->count == 0)
     return zke_fail(ZKE_BADARGUMENTS, "there is no process to run");
   lab->schedules = lab->calls = lab->states_met = 0;
-  lab->on_sqlite = on_sqlite;
+  lab->asks_zxid = false;
+  lab->is_found = lab->exhausted = lab->stale = false;
   lab->found[0] = lab->found_why[0] = '\0';
   memset(lab->clean, 0, sizeof lab->clean);
   lab->random = lab->options.seed + UINT64_C(0x9e3779b97f4a7c15);
   if (!lab->random) lab->random = 1;
-  return world_open(lab);
+  return ZKE_OK;
 }
 
-static void run_tell(const zke_lab *lab, bool found, zke_lab_result *out) {
+static void run_tell(const zke_lab *lab, zke_lab_result *out) {
+  bool found = lab->is_found;
   if (!out) return;
   *out = (zke_lab_result){.size = sizeof *out,
                           .found = found,
+                          .stale = lab->stale,
+                          .exhausted = lab->exhausted && !found,
                           .why = found ? lab->found_why : NULL,
                           .schedule = found ? lab->found : NULL,
                           .schedules = lab->schedules,
@@ -171,7 +175,7 @@ static void keep_finding(zke_lab *lab) {
   char steps[LAB_SCHEDULE];
   int count = lab->length;
   memcpy(steps, lab->taken, (size_t)count);
-  search_replay(lab, steps, count, NULL);
+  search_replay(lab, steps, count);
   search_print(lab, steps, count, lab->found, sizeof lab->found);
   memcpy(lab->found_why, lab->why, sizeof lab->why);
   lab->schedules = schedules;
@@ -189,7 +193,7 @@ static int confirm_finding(zke_lab *lab) {
   lab->on_sqlite = true;
   int rc = world_open(lab);
   if (rc != ZKE_OK) return rc;
-  bool found = search_replay(lab, steps, count, NULL);
+  bool found = search_replay(lab, steps, count);
   bool same =
       found && lab->trace == trace && strcmp(lab->why, lab->found_why) == 0;
   world_close(lab);
@@ -200,38 +204,69 @@ static int confirm_finding(zke_lab *lab) {
                   lab->found, lab->found_why, found ? lab->why : "nothing");
 }
 
-int zke_lab_run(zke_lab *lab, zke_lab_result *out) {
-  bool exhausted = false;
-  int rc = run_begin(lab, false);
+/* Is there a strategy that the options ask for and that can search here? */
+static bool can_search(const zke_lab *lab) {
+  int strategies = lab->options.strategies;
+  bool goes_back = keep_has_pictures && !lab->has_outside;
+  return goes_back || (strategies & (ZKE_LAB_RANDOM | ZKE_LAB_PCT));
+}
+
+/* The tables are for worlds that are put back. */
+static int run_search(zke_lab *lab) {
+  lab->on_sqlite = !keep_has_pictures;
+  int rc = world_open(lab);
   if (rc != ZKE_OK) return rc;
-  bool found = search_run(lab, &exhausted);
-  if (found) keep_finding(lab);
+  lab->is_found = search_run(lab, &lab->exhausted);
+  if (lab->is_found) keep_finding(lab);
   world_close(lab);
-  run_tell(lab, found, out);
-  if (out) out->exhausted = exhausted && !found;
-  return found ? confirm_finding(lab) : ZKE_OK;
+  return lab->is_found && !lab->on_sqlite ? confirm_finding(lab) : ZKE_OK;
+}
+
+int zke_lab_run(zke_lab *lab, zke_lab_result *out) {
+  int rc = run_begin(lab);
+  if (rc == ZKE_OK && !can_search(lab))
+    rc = zke_fail(ZKE_UNIMPLEMENTED,
+                  "the strategies states and depth need the laboratory's "
+                  "arena, and no party outside");
+  if (rc != ZKE_OK) return rc;
+  rc = keep_run(lab, run_search);
+  run_tell(lab, out);
+  return rc;
+}
+
+/* Of lab->taken. */
+static int run_replay(zke_lab *lab) {
+  char steps[LAB_SCHEDULE];
+  int count = lab->length;
+  memcpy(steps, lab->taken, (size_t)count);
+  lab->on_sqlite = true;
+  int rc = world_open(lab);
+  if (rc != ZKE_OK) return rc;
+  lab->line_count = 0;
+  lab->is_found = search_replay(lab, steps, count);
+  lab->stale = lab->kept_count != count;
+  search_print(lab, lab->kept, lab->kept_count, lab->found, sizeof lab->found);
+  memcpy(lab->found_why, lab->why, sizeof lab->why);
+  lab->schedules = 1;
+  world_close(lab);
+  return ZKE_OK;
 }
 
 int zke_lab_replay(zke_lab *lab, const char *schedule, zke_lab_result *out) {
   char steps[LAB_SCHEDULE];
   unsigned check;
-  int count = schedule ? search_parse(schedule, steps, &check) : -1, kept;
+  int count = schedule ? search_parse(schedule, steps, &check) : -1;
   if (count < 0)
     return zke_fail(ZKE_BADARGUMENTS, "\"%s\" is no schedule",
                     schedule ? schedule : "(NULL)");
-  int rc = run_begin(lab, true);
+  int rc = run_begin(lab);
   if (rc != ZKE_OK) return rc;
-  lab->line_count = 0;
-  bool found = search_replay(lab, steps, count, &kept);
-  bool stale =
-      kept != count || (check != UINT32_MAX && check != search_check(lab));
-  search_print(lab, steps, kept, lab->found, sizeof lab->found);
-  memcpy(lab->found_why, lab->why, sizeof lab->why);
-  lab->schedules = 1;
-  world_close(lab);
-  run_tell(lab, found, out);
-  if (out) out->stale = stale;
-  return ZKE_OK;
+  memcpy(lab->taken, steps, (size_t)count);
+  lab->length = count;
+  rc = keep_run(lab, run_replay);
+  if (check != UINT32_MAX && check != search_check(lab)) lab->stale = true;
+  run_tell(lab, out);
+  return rc;
 }
 
 static int picture_write(const zke_lab *lab, const char *file) {
@@ -251,11 +286,11 @@ static int picture_write(const zke_lab *lab, const char *file) {
 
 int zke_lab_picture(zke_lab *lab, const char *schedule, const char *file) {
   if (!lab || !file) return zke_fail(ZKE_BADARGUMENTS, "lab or file is NULL");
-  if (!lab->lines) lab->lines = calloc(LAB_LINES, sizeof *lab->lines);
+  if (!lab->lines) lab->lines = keep_alloc(LAB_LINES * sizeof *lab->lines);
   if (!lab->lines) return zke_fail(ZKE_NOMEM, "out of memory");
   int rc = zke_lab_replay(lab, schedule, NULL);
   if (rc == ZKE_OK) rc = picture_write(lab, file);
-  free(lab->lines);
+  keep_free(lab->lines, LAB_LINES * sizeof *lab->lines);
   lab->lines = NULL;
   return rc;
 }

@@ -1,13 +1,15 @@
 /* lab.h - the laboratory's parts, as they know each other
  *
  *   arena    memory that is copied and put back
- *   fiber    stacks
+ *   fiber    stacks; or, in baton.c, threads
+ *   keep     what a schedule changes is undone: with the arena, or by fork()
  *   tables   what the engine's statements run on, in place of SQLite
  *   engine   zkembed.c, and what is read of its inside
  *   calls    zkembed.h's functions, which stop before each call
  *   world    processes, faults, clock, mutexes: one step after another
  *   state    when are two worlds equal; what has leaked
  *   search   which step comes next; what was found is made short
+ *   outside  processes whose code runs elsewhere
  *   picture  what happened, drawn
  *   lab      zkembed-lab.h's functions
  *
@@ -24,6 +26,7 @@
 enum {
   LAB_NAME = 16,
   LAB_WHY = 512,
+  LAB_PATH = 64,
   LAB_STATES = 32,
   LAB_SCHEDULE = 4096, /* steps, and letters */
   LAB_LINE = 160,
@@ -51,6 +54,13 @@ typedef struct lab_memory {
   size_t size;
 } lab_memory;
 
+/* A process that is a party outside. */
+typedef struct lab_outside {
+  zke_lab_party party;
+  void *context;
+  bool is_used;
+} lab_outside;
+
 /* One line of a picture. */
 typedef struct lab_line {
   int lane; /* process; -1: all */
@@ -64,19 +74,33 @@ struct zke_lab {
   zke_lab_options options;
   lab_process processes[ZKE_LAB_MOST];
   int count;
+  lab_outside outside[ZKE_LAB_MOST];
+  bool has_outside;
   lab_look setup, always, finally;
   lab_memory states[LAB_STATES];
   int state_count;
   bool merges; /* zke_lab_state() was called */
   /* the run */
   bool on_sqlite; /* or on plain tables */
+  bool shrinks;
   void *main_sp;
+  int doing; /* the process that runs, and its call; -1: none */
+  const char *doing_call;
+  char doing_path[LAB_PATH];
   uint64_t random;
   char why[LAB_WHY];
   char taken[LAB_SCHEDULE]; /* the letters of this schedule */
   int length;
-  uint64_t trace; /* what was called, and with which results */
+  uint64_t trace;          /* what was called, and with which results */
+  char kept[LAB_SCHEDULE]; /* what of a replay's letters was possible */
+  int kept_count;
   int64_t schedules, calls, states_met;
+  bool asks_zxid; /* somebody has called zke_zxid(), so its result counts */
+  bool is_found, exhausted, stale;
+  /* of a part that ran in a process of its own (keep_fork.c) */
+  bool ended, tried;
+  int rc;
+  char said[LAB_WHY];
   picture before, first; /* of the whole program; of the world at its start */
   bool clean[LAB_CLEAN]; /* by bytes in use at a return: nothing was left */
   /* the last result */

@@ -16,9 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "keep.h"
 
 enum {
   DEPTH_MOST = 1024, /* of a walk: each level keeps a picture */
@@ -49,11 +52,19 @@ static void draw_order(zke_lab *lab, int *out, int count) {
   }
 }
 
-/* Processor time of this process, ms; the laboratory's clock is another. */
+static int64_t ms_of(struct timeval t) {
+  return t.tv_sec * INT64_C(1000) + t.tv_usec / 1000;
+}
+
+/* Processor time of this process and of those it has forked off, ms; the
+ * laboratory's clock is another. */
 static int64_t now_ms(void) {
   struct timespec t;
+  struct rusage children;
   syscall(SYS_clock_gettime, CLOCK_PROCESS_CPUTIME_ID, &t);
-  return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+  getrusage(RUSAGE_CHILDREN, &children);
+  return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000 +
+         ms_of(children.ru_utime) + ms_of(children.ru_stime);
 }
 
 /* A step that is no fault: somebody goes on, or a death is noticed. */
@@ -158,14 +169,28 @@ static bool search_leaf(zke_lab *lab) {
   return world_has_failed();
 }
 
-/* One schedule from the beginning to its end; true: it has failed. */
-static bool search_once(zke_lab *lab, search_chooser choose, void *arg) {
+/* Who chooses, and by what. */
+typedef struct search_choice {
+  search_chooser choose;
+  void *arg;
+} search_choice;
+
+static bool search_steps(zke_lab *lab, void *arg) {
+  const search_choice *c = arg;
   char steps[STEPS_MOST];
   int count;
-  world_again(lab);
   while ((count = world_steps(lab, steps)) > 0)
-    world_step(lab, steps[choose(lab, arg, steps, count)]);
+    world_step(lab, steps[c->choose(lab, c->arg, steps, count)]);
   return search_leaf(lab);
+}
+
+/* One schedule from the beginning to its end; true: it has failed. */
+static bool search_once(zke_lab *lab, search_chooser choose, void *arg) {
+  search_choice c = {choose, arg};
+  int64_t before = lab->schedules;
+  bool failed = world_try(lab, search_steps, &c);
+  lab->schedules = before + 1; /* also where it did not come to its leaf */
+  return failed;
 }
 
 /* Some schedules by chance.  Their mean length is learnt on the way. */
@@ -191,6 +216,7 @@ typedef struct level {
   picture world; /* where more than one step was possible */
   char steps[STEPS_MOST];
   int count, next;
+  int others;      /* steps behind these, which are tried only if need be */
   int preemptions; /* up to here */
 } level;
 
@@ -200,6 +226,7 @@ typedef struct walk {
   bool by_state; /* or by preemptions */
   bool cut;      /* somewhere it was too deep, or could not be compared */
   bool over;
+  bool by_zxid;   /* the results of zke_zxid() make a difference */
   bool here;      /* the world is the one of the last level */
   uint64_t *seen; /* states, hashed; 0: free */
   size_t seen_cap, seen_count;
@@ -300,43 +327,57 @@ static int walk_preemptions(const level *l, char step, int last) {
   return l->preemptions + (could && kind == STEP_RUN && process != last);
 }
 
-/* Begin a level: the world is where these steps are possible. */
+/* Begin a level: the world is where these steps are possible.  The first
+ * `enough` of them are tried, and the others only if need be; 0: all. */
 static bool walk_enter(zke_lab *lab, walk *w, const char *steps, int count,
-                       int preemptions) {
+                       int enough, int preemptions) {
   level *l = &w->levels[w->depth++];
   int order[STEPS_MOST];
   draw_order(lab, order, count);
-  for (int i = 0; i < count; i++) l->steps[i] = steps[order[i]];
-  l->count = count;
+  for (int i = 0; i < count; i++) l->steps[i] = steps[enough ? i : order[i]];
+  l->count = enough ? enough : count;
+  l->others = count - l->count;
   l->next = 0;
   l->preemptions = preemptions;
   w->here = true;
-  return (count == 1 && w->depth > 1) || world_snapshot(&l->world);
+  bool is_only = l->count + l->others == 1 && w->depth > 1;
+  return is_only || world_snapshot(&l->world);
+}
+
+/* The steps that are possible now, and how many of them are enough. */
+static int walk_steps(zke_lab *lab, const walk *w, char *steps, int *enough) {
+  int count = world_steps(lab, steps);
+  if (lab->options.alike) count = world_leave_alike(lab, steps, count);
+  *enough = w->by_state ? world_reduce(lab, steps, count) : 0;
+  return count;
 }
 
 static walk *walk_begin(zke_lab *lab, bool by_state) {
   char steps[STEPS_MOST];
+  int enough;
   walk *w = map(sizeof *w);
   if (!w) return NULL;
   w->by_state = by_state;
   world_again(lab);
-  int count = world_steps(lab, steps);
-  w->over = count == 0 || !walk_enter(lab, w, steps, count, 0);
+  w->by_zxid = lab->asks_zxid;
+  int count = walk_steps(lab, w, steps, &enough);
+  w->over = count == 0 || !walk_enter(lab, w, steps, count, enough, 0);
   return w;
 }
 
 /* The world after a step: a leaf, a state that was met before, or a level. */
 static bool walk_arrive(zke_lab *lab, walk *w, int preemptions) {
   char steps[STEPS_MOST];
-  int count = world_steps(lab, steps);
+  int enough, count = walk_steps(lab, w, steps, &enough);
   if (count == 0) return search_leaf(lab);
-  if (w->by_state) {
+  if (w->by_state && !enough) {
     uint64_t state = state_hash(lab);
     if (!state) w->cut = true;
     if (state && !seen_add(lab, w, state)) return false;
     lab->states_met++;
   }
-  if (w->depth == DEPTH_MOST || !walk_enter(lab, w, steps, count, preemptions))
+  if (w->depth == DEPTH_MOST ||
+      !walk_enter(lab, w, steps, count, enough, preemptions))
     w->cut = true;
   return false;
 }
@@ -360,6 +401,10 @@ static bool walk_step(zke_lab *lab, walk *w) {
   }
   lab->length = w->depth - 1;
   world_step(lab, step);
+  if (l->next == 1 && l->others > 0 && world_was_seen()) {
+    l->count += l->others;
+    l->others = 0;
+  }
   return walk_arrive(lab, w, preemptions);
 }
 
@@ -389,17 +434,32 @@ typedef struct searchers {
   walk *states, *depth;
 } searchers;
 
+/* Once somebody asks for a zxid, states count as different that were taken for
+ * equal: begin again. */
+static bool states_turn(zke_lab *lab, walk **w) {
+  if (walk_turn(lab, *w)) return true;
+  if (!(*w)->by_state || (*w)->by_zxid == lab->asks_zxid) return false;
+  walk *other = walk_begin(lab, true);
+  if (other) {
+    walk_free(*w);
+    *w = other;
+  } else {
+    (*w)->over = (*w)->cut = true;
+  }
+  return false;
+}
+
 static bool search_turn(zke_lab *lab, searchers *s, bool *exhausted) {
   int strategies = lab->options.strategies;
   if ((strategies & (ZKE_LAB_RANDOM | ZKE_LAB_PCT)) &&
       chance_turn(lab, &s->chance))
     return true;
-  walk *walks[] = {s->states, s->depth};
+  walk **walks[] = {&s->states, &s->depth};
   for (int i = 0; i < 2; i++) {
-    walk *w = walks[i];
-    if (!w || w->over) continue;
-    if (walk_turn(lab, w)) return true;
-    if (w->over && !w->cut) *exhausted = true;
+    walk **w = walks[i];
+    if (!*w || (*w)->over) continue;
+    if (states_turn(lab, w)) return true;
+    if ((*w)->over && !(*w)->cut) *exhausted = true;
   }
   return false;
 }
@@ -419,13 +479,15 @@ bool search_run(zke_lab *lab, bool *exhausted_out) {
   int64_t until = now_ms() + lab->options.time_ms;
   searchers *s = map(sizeof *s);
   bool found = false;
+  bool goes_back = keep_has_pictures && !lab->has_outside;
   *exhausted_out = false;
   if (!s) return false;
   s->chance.length = LENGTH_GUESS;
   s->chance.budget = world_budget(lab);
-  if ((strategies & ZKE_LAB_STATES) && lab->merges)
+  if ((strategies & ZKE_LAB_STATES) && lab->merges && goes_back)
     s->states = walk_begin(lab, true);
-  if (strategies & ZKE_LAB_DEPTH) s->depth = walk_begin(lab, false);
+  if ((strategies & ZKE_LAB_DEPTH) && goes_back)
+    s->depth = walk_begin(lab, false);
   while (!found && !*exhausted_out && search_goes_on(lab, s, until))
     found = search_turn(lab, s, exhausted_out);
   walk_free(s->states);
@@ -451,16 +513,20 @@ static char step_by_itself(const char *steps, int count) {
   return 0;
 }
 
-bool search_replay(zke_lab *lab, char *steps, int count, int *kept_out) {
+/* The letters to be replayed. */
+typedef struct replay_steps {
+  const char *steps;
+  int count;
+} replay_steps;
+
+static bool replay(zke_lab *lab, void *arg) {
+  const replay_steps *r = arg;
   char possible[STEPS_MOST];
-  int n, kept = 0;
-  world_again(lab);
-  for (int i = 0; i < count && (n = world_steps(lab, possible)) > 0; i++) {
-    if (!has_step(possible, n, steps[i])) continue;
-    char step = steps[i];
-    if (kept_out) steps[kept] = step;
-    kept++;
-    world_step(lab, step);
+  int n;
+  for (int i = 0; i < r->count && (n = world_steps(lab, possible)) > 0; i++) {
+    if (!has_step(possible, n, r->steps[i])) continue;
+    lab->kept[lab->kept_count++] = r->steps[i];
+    world_step(lab, r->steps[i]);
   }
   while ((n = world_steps(lab, possible)) > 0) {
     char step = step_by_itself(possible, n);
@@ -468,8 +534,13 @@ bool search_replay(zke_lab *lab, char *steps, int count, int *kept_out) {
     world_step(lab, step);
   }
   if (!world_has_failed()) world_end(lab, true);
-  if (kept_out) *kept_out = kept;
   return world_has_failed();
+}
+
+bool search_replay(zke_lab *lab, const char *steps, int count) {
+  replay_steps r = {steps, count};
+  lab->kept_count = 0;
+  return world_try(lab, replay, &r);
 }
 
 /* ---- making it short ---- */
@@ -481,9 +552,7 @@ typedef struct shrinking {
 
 /* Does the trial fail, too?  Then it is the schedule from now on. */
 static bool shrink_try(zke_lab *lab, shrinking *s, int count) {
-  char copy[LAB_SCHEDULE];
-  memcpy(copy, s->trial, (size_t)count);
-  if (!search_replay(lab, copy, count, NULL)) return false;
+  if (!search_replay(lab, s->trial, count)) return false;
   memcpy(s->steps, s->trial, (size_t)count);
   s->count = count;
   return true;
@@ -528,6 +597,7 @@ static void shrink_changes(zke_lab *lab, shrinking *s) {
 void search_shrink(zke_lab *lab) {
   shrinking *s = map(sizeof *s);
   if (!s) return;
+  lab->shrinks = true;
   s->count = lab->length;
   memcpy(s->steps, lab->taken, (size_t)s->count);
   for (int before = s->count + 1; s->count < before;) {
@@ -535,10 +605,10 @@ void search_shrink(zke_lab *lab) {
     shrink_blocks(lab, s);
     shrink_changes(lab, s);
   }
-  int kept;
-  search_replay(lab, s->steps, s->count, &kept);
-  memcpy(lab->taken, s->steps, (size_t)kept);
-  lab->length = kept;
+  search_replay(lab, s->steps, s->count);
+  memcpy(lab->taken, lab->kept, (size_t)lab->kept_count);
+  lab->length = lab->kept_count;
+  lab->shrinks = false;
   munmap(s, sizeof *s);
 }
 

@@ -12,9 +12,8 @@ bool search_run(zke_lab *lab, bool *exhausted_out);
 void search_shrink(zke_lab *lab);
 
 /* Run these steps, skipping what is not possible, and then everybody to the
- * end.  True: it has failed.  *kept_out: how many steps were possible; they are
- * moved to the front of `steps` where that is not NULL. */
-bool search_replay(zke_lab *lab, char *steps, int count, int *kept_out);
+ * end.  True: it has failed.  lab->kept are the steps that were possible. */
+bool search_replay(zke_lab *lab, const char *steps, int count);
 
 /* A schedule as text: letters, repeated ones counted, a point and a check
  * number of what it does.  search_parse() returns how many steps, or -1. */

@@ -166,23 +166,31 @@ static void follow(survey *s) {
 
 static void sink_word(void *arg, uint64_t word) { add_reference(arg, word); }
 
-/* A lane's variables of a thread, but for the sentence of the last error. */
-static void add_thread(survey *s, const world_lane *lane, const char *section) {
-  size_t size;
-  const char *sentence = engine_sentence(&size);
-  size_t at = (size_t)(sentence - section);
-  if (at > lane->thread_size) at = size = 0;
-  add_memory(s, lane->thread, lane->thread + at);
-  add_memory(s, lane->thread + at + size, lane->thread + lane->thread_size);
-}
-
 extern char __start_lab_thread[];
+
+/* A lane's variables of a thread, but for those that nobody reads. */
+static void add_thread(survey *s, const world_lane *lane) {
+  enum { COPY = 4096 };
+  _Alignas(uint64_t) char copy[COPY];
+  if (lane->thread_size > COPY) {
+    add_memory(s, lane->thread, lane->thread + lane->thread_size);
+    return;
+  }
+  memcpy(copy, lane->thread, lane->thread_size);
+  for (int i = 0; i < ENGINE_UNREAD; i++) {
+    size_t size;
+    const char *at = engine_unread(i, &size);
+    if (i == ENGINE_ZXID && lab_running->asks_zxid) continue;
+    memset(copy + (at - __start_lab_thread), 0, size);
+  }
+  add_memory(s, copy, copy + lane->thread_size);
+}
 
 static void add_lane(survey *s, const world_lane *lane) {
   const engine_sink sink = {sink_word, s};
   if (!lane->lives) return;
   engine_handle_words(lane->z, &sink);
-  add_thread(s, lane, __start_lab_thread);
+  add_thread(s, lane);
   add_memory(s, lane->from, lane->to);
 }
 

@@ -24,7 +24,7 @@
 enum {
   COLUMNS_MOST = 19,
   PARAMETERS_MOST = 12,
-  COMPUTED_MOST = 4,
+  COMPUTED_MOST = 5,
   LIMIT_NAMES = 128, /* of the statements that have one */
   LIMIT_EVENTS = 64
 };
@@ -51,7 +51,7 @@ struct table {
 
 enum { META, NODE, BLOB, SESSION, WATCH, EVENT, TABLES };
 
-enum { META_ONE, META_ZXID, META_RECURSIVE, META_BOOT };
+enum { META_ONE, META_ZXID, META_RECURSIVE, META_LOST, META_BOOT };
 enum {
   NODE_PARENT,
   NODE_NAME,
@@ -82,8 +82,12 @@ enum {
   SESSION_LEASE,
   SESSION_SLOT,
   SESSION_LIFE,
+  SESSION_CARRIER,
   SESSION_LIMIT,
-  SESSION_SEEN
+  SESSION_SEEN,
+  SESSION_TIMEOUT,
+  SESSION_HEARD,
+  SESSION_PASSWORD
 };
 enum { WATCH_PATH, WATCH_KIND, WATCH_SESSION };
 enum {
@@ -92,7 +96,8 @@ enum {
   EVENT_TYPE,
   EVENT_PATH,
   EVENT_ZXID,
-  EVENT_ACL
+  EVENT_ACL,
+  EVENT_CARRIER
 };
 
 /* In place of a column of a session's row: how many of these it has. */
@@ -104,19 +109,20 @@ static const struct {
   int count, keys;
 } shapes[TABLES] = {
     [META] = {"meta",
-              "one,zxid,recursive,boot,db_device,db_inode,live_device,"
+              "one,zxid,recursive,lost,boot,db_device,db_inode,live_device,"
               "live_inode,gate_device,gate_inode",
-              10, 1},
+              11, 1},
     [NODE] = {"node",
               "parent,name,czxid,mzxid,pzxid,ctime,mtime,version,aversion,"
               "creates,nchild,owner,kind,ttl,due,acl,len,blob,data",
               19, 2},
     [BLOB] = {"blob", "id,data", 2, 1},
     [SESSION] = {"session",
-                 "id,identity,pid,started,lease,slot,life,event_limit,seen", 9,
-                 1},
+                 "id,identity,pid,started,lease,slot,life,carrier,event_limit,"
+                 "seen,timeout,heard,password",
+                 13, 1},
     [WATCH] = {"watch", "path,kind,session", 3, 3},
-    [EVENT] = {"event", "session,seq,type,path,zxid,acl", 6, 2}};
+    [EVENT] = {"event", "session,seq,type,path,zxid,acl,carrier", 7, 2}};
 
 /* What a statement of a transaction did: `was` went and `is` came; NULL: there
  * was none, or there is none. */
@@ -150,8 +156,9 @@ static struct tables {
   struct table t[TABLES];
   change *journal;
   int journal_count, journal_cap;
-  bool inside; /* a transaction */
-  bool failed; /* there was no memory */
+  int journal_mark; /* where the operation of a batch begins */
+  bool inside;      /* a transaction */
+  bool failed;      /* there was no memory */
   int changes;
   int64_t blob;
 } * T;
@@ -284,15 +291,20 @@ static bool put(row *from, row *to) {
   return true;
 }
 
-/* The changes of a transaction stand, or are undone in the opposite order. */
-static void end(bool undo) {
-  for (int i = T->journal_count - 1; i >= 0; i--) {
+/* The changes of a transaction from one on stand, or are undone in the opposite
+ * order. */
+static void end_from(int from, bool undo) {
+  for (int i = T->journal_count - 1; i >= from; i--) {
     change *c = &T->journal[i];
     if (undo) put(c->is, c->was);
     row *gone = undo ? c->is : c->was;
     if (gone) arena_put(gone);
   }
-  T->journal_count = 0;
+  T->journal_count = from;
+}
+
+static void end(bool undo) {
+  end_from(0, undo);
   T->inside = false;
 }
 
@@ -387,16 +399,33 @@ static void run_rollback(statement *s) {
   end(true);
 }
 
+/* A savepoint: there is one at a time. */
+static void run_join(statement *s) {
+  (void)s;
+  T->journal_mark = T->journal_count;
+}
+
+static void run_join_undo(statement *s) {
+  (void)s;
+  end_from(T->journal_mark, true);
+}
+
+/* What was done since then stands if the transaction does. */
+static void run_join_end(statement *s) { (void)s; }
+
 static void run_meta(statement *s) {
   compute(s, 0, int_of(meta_row(), META_ZXID));
   compute(s, 1, int_of(meta_row(), META_RECURSIVE));
-  compute(s, 2, find(SESSION, &s->p[1]) != NULL);
+  compute(s, 2, int_of(meta_row(), META_LOST));
+  const row *session = find(SESSION, &s->p[1]);
+  compute(s, 3, session ? int_of(session, SESSION_CARRIER) : -1);
 }
 
 static void run_meta_set(statement *s) {
   edit e = edit_begin(meta_row());
   e.v[META_ZXID] = s->p[1];
   e.v[META_RECURSIVE] = s->p[2];
+  e.v[META_LOST] = s->p[3];
   edit_end(&e);
 }
 
@@ -673,6 +702,7 @@ static void run_event_bounds(statement *s) {
   compute(s, 1, last);
   compute(s, 2, session ? int_of(session, SESSION_SEEN) : 0);
   compute(s, 3, session ? int_of(session, SESSION_LIMIT) : 0);
+  compute(s, 4, session ? int_of(session, SESSION_CARRIER) : 0);
 }
 
 static void run_event_add(statement *s) { insert(EVENT, &s->p[1]); }
@@ -712,6 +742,8 @@ static void run_session_add(statement *s) {
   value v[COLUMNS_MOST];
   memcpy(v, &s->p[1], sizeof(value) * SESSION_SEEN);
   v[SESSION_SEEN] = of_int(0);
+  memcpy(v + SESSION_TIMEOUT, &s->p[1 + SESSION_SEEN],
+         sizeof(value) * (1 + SESSION_PASSWORD - SESSION_TIMEOUT));
   insert(SESSION, v);
 }
 
@@ -720,8 +752,78 @@ static void run_session_end(statement *s) {
   if (r) replace(r, NULL);
 }
 
+static bool is_attached(const row *r, const value *p) {
+  (void)p;
+  return !int_of(r, SESSION_TIMEOUT) || int_of(r, SESSION_CARRIER);
+}
+
 static void run_session_any(statement *s) {
-  compute(s, 0, T->t[SESSION].count > 0);
+  compute(s, 0, count_all(s->p, SESSION, is_attached) > 0);
+}
+
+/* ---- light sessions, and kept ones ---- */
+
+static bool is_carried(const row *r, const value *p) {
+  int64_t carrier = int_of(r, SESSION_CARRIER);
+  return (carrier ? carrier : int_of(r, SESSION_ID)) == p[1].number;
+}
+
+static bool is_light_of(const row *r, const value *p) {
+  return int_of(r, SESSION_CARRIER) && is_carried(r, p);
+}
+
+static void run_session_carried(statement *s) {
+  compute(s, 0,
+          count_all(s->p, SESSION, is_light_of) > 0 ||
+              find(SESSION, &s->p[1]) != NULL);
+}
+
+/* Sessions are in the order of their ids. */
+static void run_session_carried_by(statement *s) {
+  give_all(s, SESSION, is_carried, INT32_MAX);
+}
+
+static void run_session_detach(statement *s) {
+  row *r = find(SESSION, &s->p[1]);
+  if (!r) return;
+  edit e = edit_begin(r);
+  e.v[SESSION_CARRIER] = e.v[SESSION_LIFE] = of_int(0);
+  e.v[SESSION_HEARD] = s->p[2];
+  edit_end(&e);
+}
+
+static void run_session_attach(statement *s) {
+  static const int columns[] = {SESSION_IDENTITY, SESSION_PID,   SESSION_LIFE,
+                                SESSION_CARRIER,  SESSION_LIMIT, SESSION_SEEN,
+                                SESSION_TIMEOUT};
+  enum { COUNT = sizeof columns / sizeof columns[0] };
+  row *r = find(SESSION, &s->p[1 + COUNT]);
+  if (!r) return;
+  edit e = edit_begin(r);
+  for (int i = 0; i < COUNT; i++) e.v[columns[i]] = s->p[1 + i];
+  edit_end(&e);
+}
+
+static void run_session_rearm(statement *s) {
+  for (int i = 0; i < T->t[SESSION].count; i++) {
+    row *r = T->t[SESSION].rows[i];
+    if (is_attached(r, s->p)) continue;
+    int64_t by = s->p[1].number, now = s->p[2].number;
+    int64_t heard = int_of(r, SESSION_HEARD);
+    edit e = edit_begin(r);
+    e.v[SESSION_HEARD] = of_int(heard < now - by ? heard + by : now);
+    edit_end(&e);
+  }
+}
+
+static bool is_carried_event(const row *r, const value *p) {
+  return int_of(r, EVENT_CARRIER) && int_of(r, EVENT_CARRIER) == p[1].number &&
+         int_of(r, EVENT_ZXID) > p[2].number;
+}
+
+/* Not each session once only: who asks takes that. */
+static void run_event_carried(statement *s) {
+  give_all(s, EVENT, is_carried_event, INT32_MAX);
 }
 
 static void run_session_few(statement *s) {
@@ -770,6 +872,9 @@ static void run_slot_taken(statement *s) {
       NODE_AVERSION, NODE_CREATES, NODE_NCHILD, NODE_OWNER, NODE_KIND,      \
       NODE_TTL, NODE_ACL, NODE_LEN, NODE_BLOB, NODE_DUE
 #define NODE_REMOVAL NODE_PARENT, NODE_NAME, NODE_ACL, NODE_BLOB
+#define SESSION_JUDGED                                                    \
+  SESSION_ID, SESSION_LEASE, SESSION_SLOT, SESSION_LIFE, SESSION_CARRIER, \
+      SESSION_TIMEOUT, SESSION_HEARD
 
 /* The hash is of the text that the function was written for: after a change of
  * the text read both, change the function, then the hash. */
@@ -779,9 +884,12 @@ static const known statements[] = {
     {"BEGIN_WRITE", 0xa72bae3b, 0, run_begin, 0, {0}},
     {"COMMIT", 0xa869911c, 0, run_commit, 0, {0}},
     {"ROLLBACK", 0xb8bf437d, 0, run_rollback, 0, {0}},
-    {"META", 0x9cc1f1b0, 1, run_meta, 0, {0}},
-    {"META_SET", 0xcbcfdaff, 2, run_meta_set, 0, {0}},
-    {"META_FILES", 0x1feb34df, 0, run_meta_files, META, {3, 4, 5, 6, 7, 8, 9}},
+    {"JOIN", 0x5264246f, 0, run_join, 0, {0}},
+    {"JOIN_END", 0x23e989cf, 0, run_join_end, 0, {0}},
+    {"JOIN_UNDO", 0x1591755b, 0, run_join_undo, 0, {0}},
+    {"META", 0xf85ff28b, 1, run_meta, 0, {0}},
+    {"META_SET", 0x8d4817a0, 3, run_meta_set, 0, {0}},
+    {"META_FILES", 0x1feb34df, 0, run_meta_files, META, {4, 5, 6, 7, 8, 9, 10}},
     {"META_FILES_SET", 0x2abc1866, 7, run_meta_files_set, 0, {0}},
     {"NODE_ROW", 0xbd6d54f1, 2, run_node_row, NODE, {NODE_COLUMNS}},
     {"NODE_DATA", 0x05ba12bc, 2, run_node_row, NODE, {NODE_COLUMNS, NODE_DATA}},
@@ -817,21 +925,30 @@ static const known statements[] = {
     {"WATCH_RECURSIVE", 0x5132754e, 1, run_watch_recursive, 0, {0}},
     {"WATCH_END", 0x78ac5b99, 1, run_watch_end, 0, {0}},
     {"WATCH_SPEND", 0xd1a63264, 1, run_watch_spend, 0, {0}},
-    {"EVENT_BOUNDS", 0x038ae14e, 1, run_event_bounds, 0, {0}},
-    {"EVENT_ADD", 0x82ec7c5e, 6, run_event_add, 0, {0}},
+    {"EVENT_BOUNDS", 0x0ad5cf08, 1, run_event_bounds, 0, {0}},
+    {"EVENT_ADD", 0x125d0466, 7, run_event_add, 0, {0}},
     {"EVENT_NEXT", 0x67c6ffbc, 2, run_event_next, EVENT, {1, 2, 3, 4, 5}},
     {"EVENT_TRIM", 0x4f29b88c, 2, run_event_trim, 0, {0}},
     {"SESSION_SEEN", 0xc484ab20, 2, run_session_seen, 0, {0}},
     {"EVENT_END", 0xe71d4fb8, 1, run_event_end, 0, {0}},
-    {"SESSION_ADD", 0xa76663e1, 8, run_session_add, 0, {0}},
-    {"SESSION_HAS", 0x0d89e0c6, 1, run_session_row, SESSION,
-     {SESSION_LEASE, SESSION_SLOT, SESSION_LIFE}},
+    {"SESSION_ADD", 0x75fcde05, 12, run_session_add, 0, {0}},
+    {"SESSION_HAS", 0x34db74e6, 1, run_session_row, SESSION,
+     {SESSION_JUDGED}},
+    {"SESSION_CARRIED", 0xb6d560f8, 1, run_session_carried, 0, {0}},
+    {"SESSION_CARRIED_BY", 0x3100e2ff, 1, run_session_carried_by, SESSION,
+     {SESSION_ID}},
+    {"SESSION_DETACH", 0x8bb4c411, 2, run_session_detach, 0, {0}},
+    {"SESSION_PASSWORD", 0x68127edb, 1, run_session_row, SESSION,
+     {SESSION_PASSWORD}},
+    {"SESSION_ATTACH", 0xc0c992d9, 8, run_session_attach, 0, {0}},
+    {"SESSION_REARM", 0xcfaa99f8, 2, run_session_rearm, 0, {0}},
+    {"EVENT_CARRIED", 0x7b17c22e, 2, run_event_carried, EVENT, {EVENT_SESSION}},
     {"SESSION_PID", 0x67c16c63, 1, run_session_row, SESSION, {SESSION_PID}},
     {"SESSION_END", 0x46abf57d, 1, run_session_end, 0, {0}},
-    {"SESSION_ANY", 0x69bd11f1, 0, run_session_any, 0, {0}},
+    {"SESSION_ANY", 0x3dbdb5b9, 0, run_session_any, 0, {0}},
     {"SESSION_FEW", 0x7c05533d, 1, run_session_few, 0, {0}},
-    {"SESSION_PART", 0x37b55df3, 2, run_session_part, SESSION,
-     {SESSION_ID, SESSION_LEASE, SESSION_SLOT, SESSION_LIFE}},
+    {"SESSION_PART", 0xa1db1c62, 2, run_session_part, SESSION,
+     {SESSION_JUDGED}},
     {"SLOT_LAST", 0xf58ba804, 0, run_slot_last, 0, {0}},
     {"SLOT_TAKEN", 0x5c350bd3, 1, run_slot_taken, 0, {0}}};
 /* clang-format on */
@@ -840,12 +957,13 @@ static const known statements[] = {
  * known by its hash alone: another text is left to SQLite. */
 static const known session_view = {
     "zke_sessions",
-    0x07946275,
+    0x9674debe,
     2,
     run_session_view,
     SESSION,
     {SESSION_ID, SESSION_IDENTITY, SESSION_PID, SESSION_STARTED, SESSION_LEASE,
-     COUNT_OWNED, COUNT_WATCHES, COUNT_EVENTS, SESSION_LIFE}};
+     COUNT_OWNED, COUNT_WATCHES, COUNT_EVENTS, SESSION_LIFE, SESSION_CARRIER,
+     SESSION_TIMEOUT}};
 
 enum { STATEMENTS = sizeof statements / sizeof statements[0] };
 
@@ -861,6 +979,13 @@ bool tables_know(const char *name, const char *text) {
     if (strcmp(statements[i].name, name) != 0) continue;
     texts[i] = text;
     return statements[i].hash == tables_hash(text);
+  }
+  return false;
+}
+
+bool tables_has(const char *name) {
+  for (int i = 0; i < STATEMENTS; i++) {
+    if (strcmp(statements[i].name, name) == 0) return true;
   }
   return false;
 }
@@ -1064,11 +1189,43 @@ static int take_table(sqlite3 *db, int table) {
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-int tables_begin(sqlite3 *db) {
+/* Has the table the columns of its shape, and no more? */
+static bool has_shape(sqlite3 *db, int table) {
+  char sql[256];
+  sqlite3_stmt *st = NULL;
+  sqlite3_snprintf(sizeof sql, sql, "SELECT * FROM %s", shapes[table].name);
+  int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+  bool same =
+      rc == SQLITE_OK && sqlite3_column_count(st) == shapes[table].count;
+  sqlite3_finalize(st);
+  return same;
+}
+
+/* The first table of the database that has no shape here, or another one. */
+static int find_other(sqlite3 *db, const char **other_out) {
+  static char name[64]; /* outside of the world */
+  sqlite3_stmt *st = NULL;
+  int rc = sqlite3_prepare_v2(db,
+                              "SELECT name FROM sqlite_schema WHERE "
+                              "type='table' AND name NOT LIKE 'sqlite%'",
+                              -1, &st, NULL);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+    int table = 0;
+    sqlite3_snprintf(sizeof name, name, "%s", sqlite3_column_text(st, 0));
+    while (table < TABLES && strcmp(shapes[table].name, name) != 0) table++;
+    if (table == TABLES || !has_shape(db, table)) *other_out = name;
+    rc = *other_out ? SQLITE_ERROR : SQLITE_OK;
+  }
+  sqlite3_finalize(st);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+int tables_begin(sqlite3 *db, const char **other_out) {
+  int rc = find_other(db, other_out);
+  if (rc != SQLITE_OK) return rc;
   T = arena_get(ARENA_TABLES, sizeof *T);
   if (!T) return SQLITE_NOMEM;
   T->db = db;
-  int rc = SQLITE_OK;
   for (int i = 0; i < TABLES && rc == SQLITE_OK; i++) rc = take_table(db, i);
   end(false);
   return T->failed ? SQLITE_NOMEM : rc;

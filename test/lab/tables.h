@@ -16,12 +16,14 @@
 /* Take over the rows of a database, whose tables are those of doc/format.md.
  * From now on a statement that was told of by tables_know() runs here; any
  * other runs in SQLite, on rows that are written back before.  Returns an error
- * of SQLite's. */
-int tables_begin(sqlite3 *db);
+ * of SQLite's; *other_out: the name of a table of which something would get
+ * lost, as it is unknown here or has other columns. */
+int tables_begin(sqlite3 *db, const char **other_out);
 
 /* Tell a statement's name and text; before tables_begin().  False: there is no
  * code for it, or the text is not the one that the code was written for. */
 bool tables_know(const char *name, const char *text);
+bool tables_has(const char *name);      /* some code, for whatever text */
 uint32_t tables_hash(const char *text); /* that stands beside the code */
 
 /* Everything that the tables hold, in the order of their keys.  An event counts

@@ -1,15 +1,30 @@
 /* test_lab: what the laboratory finds by itself, and that it says what it has
- * found.  test_lab_recipes and test_lab_bugs have real recipes. */
+ * found.  test_lab_recipes and test_lab_bugs have real recipes.
+ *
+ * test_lab_forked is the same with the laboratory that forks, which has no
+ * pictures of worlds (WITH_FORKS). */
 #include "test/lab/zkembed-lab.h"
 #include "test/test.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "recipes/lock.h"
+
+#if !defined(WITH_FORKS)
+enum { WITH_FORKS = 0 };
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SEGMENTATION_FAULT "has ended the program with status"
+#else
+#define SEGMENTATION_FAULT "Segmentation fault"
+#endif
 
 static zke_lab *made(const zke_lab_options *o) {
   zke_lab *lab = NULL;
@@ -36,7 +51,7 @@ static void finds(zke_lab *lab, const char *why) {
 static zke_lab_options no_faults(void) {
   zke_lab_options o = ZKE_INIT(zke_lab_options);
   o.crashes = o.expiries = o.losses = o.pauses = -1;
-  o.time_ms = 1000;
+  o.time_ms = WITH_FORKS ? 300 : 1000;
   return o;
 }
 
@@ -139,7 +154,7 @@ static const struct {
      "waits for its deadline"},
     {"a loop", look_for_ever, NULL, "no end after 2000 steps"},
     {"abort()", call_abort, NULL, "Aborted"},
-    {"a bad pointer", touch_nothing, NULL, "Segmentation fault"},
+    {"a bad pointer", touch_nothing, NULL, SEGMENTATION_FAULT},
     {"an assertion", assert_nothing, NULL, "stat.numChildren == 77"},
     {"memory", leave_memory, NULL, "left 100 bytes of memory"},
     {"an ephemeral znode", leave_znode, NULL, "left 1 ephemeral"},
@@ -154,12 +169,49 @@ enum { ALONE = sizeof alone / sizeof alone[0] };
  * end, crashes, what is left behind, two in one section. */
 TEST_LOOP(finds_by_itself, 0, ALONE) {
   zke_lab_options o = no_faults();
+  if (WITH_FORKS && alone[_i].first == leave_memory) return;
   zke_lab *lab = made(&o);
   add(lab, "a", alone[_i].first);
   if (alone[_i].second) add(lab, "b", alone[_i].second);
   finds(lab, alone[_i].why);
   zke_lab_free(lab);
 }
+
+#if defined(__SANITIZE_ADDRESS__)
+static char *shared;
+
+static void use_shared(zke *z, void *arg) {
+  (void)arg;
+  shared = malloc(1);
+  *shared = 1;
+  zke_exists(z, "/used", NULL, NULL, NULL);
+  zke_lab_note("%d", *shared);
+}
+
+static void free_shared(zke *z, void *arg) {
+  (void)arg;
+  zke_exists(z, "/freed", NULL, NULL, NULL);
+  free(shared);
+  zke_exists(z, "/freed", NULL, NULL, NULL);
+}
+
+/* A use after free() ends its schedule only, and has a schedule that is
+ * replayed: after this order of calls, and not before. */
+TEST(what_a_sanitizer_reports_is_found) {
+  zke_lab_options o = no_faults();
+  zke_lab_result r;
+  zke_lab *lab = made(&o);
+  add(lab, "a", use_shared);
+  add(lab, "b", free_shared);
+  finds(lab, "a: has ended the program with status 1, after zke_exists /used");
+  ck_assert_int_eq(zke_lab_replay(lab, "ab2a", &r), ZKE_OK);
+  ck_assert_int_eq(r.found, 1);
+  ck_assert_int_eq(zke_lab_replay(lab, "a2b2", &r), ZKE_OK);
+  ck_assert_msg(!r.found, "%s", r.why);
+  ck_assert_ptr_null(shared);
+  zke_lab_free(lab);
+}
+#endif
 
 /* The options that say that a wait is meant. */
 TEST(intended_waits_are_not_found) {
@@ -238,6 +290,11 @@ TEST(states_by_named_memory) {
   add(lab, "a", add_one);
   add(lab, "b", add_one);
   zke_lab_finally(lab, counted_both, NULL);
+  if (WITH_FORKS) {
+    ck_assert_int_eq(zke_lab_run(lab, &r), ZKE_UNIMPLEMENTED);
+    zke_lab_free(lab);
+    return;
+  }
   ck_assert_int_eq(zke_lab_run(lab, &r), ZKE_OK);
   ck_assert_int_eq(r.states, 0); /* without a name the search stays out */
   ck_assert_int_eq(zke_lab_state(lab, &counter, sizeof counter), ZKE_OK);
@@ -262,6 +319,7 @@ static void take_lock(zke *z, void *arg) {
  * visits all, and says so. */
 TEST(states_come_to_an_end) {
   zke_lab_options o = no_faults();
+  if (WITH_FORKS) return;
   zke_lab_result r;
   o.crashes = 1;
   o.strategies = ZKE_LAB_STATES;
@@ -277,7 +335,7 @@ TEST(states_come_to_an_end) {
 }
 
 /* The same bug by each strategy. */
-TEST_LOOP(each_strategy_searches, 0, 4) {
+TEST_LOOP(each_strategy_searches, 0, WITH_FORKS ? 2 : 4) {
   zke_lab_options o = no_faults();
   o.strategies = 1 << _i;
   zke_lab *lab = made(&o);
@@ -303,6 +361,7 @@ static void take_steps(zke *z, void *second) {
 
 /* Chance and the walk take turns, and each has letters of its own. */
 TEST(finding_between_turns_is_replayed) {
+  if (WITH_FORKS) return; /* only chance searches */
   for (uint64_t seed = 1; seed <= 3; seed++) {
     zke_lab_options o = no_faults();
     zke_lab_result r;
@@ -318,6 +377,189 @@ TEST(finding_between_turns_is_replayed) {
     snprintf(schedule, sizeof schedule, "%s", r.schedule);
     ck_assert_int_eq(zke_lab_replay(lab, schedule, &r), ZKE_OK);
     ck_assert_msg(r.found && !r.stale, "seed %d: %s", (int)seed, schedule);
+    zke_lab_free(lab);
+  }
+}
+
+/* ---- what the search by states leaves out ---- */
+
+static const char *wanted; /* the end that a run looks for */
+
+/* A place in a queue, with steps around it that nobody else sees. */
+static void queue_up(zke *z, void *arg) {
+  (void)arg;
+  zke_exists(z, "/", NULL, NULL, NULL);
+  zke_create(z, "/n-", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL, NULL,
+             NULL);
+  zke_forget(z, fire, NULL);
+}
+
+static const char *identity_of(const zke_session_list *list, int64_t session) {
+  for (int i = 0; i < list->count; i++) {
+    if (list->data[i].id == session) return list->data[i].identity;
+  }
+  return "?";
+}
+
+/* The names of those whose places are left, in the order of the queue, each
+ * with the last digit of its place. */
+static void see_queue(zke *z, void *arg) {
+  char order[16] = "", path[64];
+  zke_strings *names = NULL;
+  zke_session_list *list = NULL;
+  (void)arg;
+  zke_lab_assert(zke_children(z, "/", NULL, NULL, &names, NULL) == ZKE_OK);
+  zke_lab_assert(zke_sessions(z, &list) == ZKE_OK);
+  for (int i = 0; i < names->count; i++) {
+    zke_stat stat;
+    snprintf(path, sizeof path, "/%s", names->data[i]);
+    zke_exists(z, path, NULL, NULL, &stat);
+    if (strncmp(path, "/n-", 3) != 0) continue;
+    strcat(order, identity_of(list, stat.ephemeralOwner));
+    strcat(order, path + strlen(path) - 1);
+  }
+  zke_free(names);
+  zke_free(list);
+  if (strcmp(order, wanted) == 0) zke_lab_fail("the end is %s", order);
+}
+
+static bool ends_so(const char *order, int reduction, int alike) {
+  zke_lab_options o = no_faults();
+  zke_lab_result r;
+  o.strategies = ZKE_LAB_STATES;
+  o.crashes = o.leftovers = 1;
+  o.reduction = reduction;
+  o.alike = alike;
+  o.time_ms = 60000;
+  zke_lab *lab = made(&o);
+  add(lab, "a", queue_up);
+  add(lab, "b", queue_up);
+  add(lab, "c", queue_up);
+  zke_lab_finally(lab, see_queue, NULL);
+  ck_assert_int_eq(zke_lab_state(lab, NULL, 0), ZKE_OK);
+  wanted = order;
+  ck_assert_int_eq(zke_lab_run(lab, &r), ZKE_OK);
+  ck_assert(r.found || r.exhausted);
+  bool found = r.found;
+  zke_lab_free(lab);
+  return found;
+}
+
+/* Every end that all schedules together have is reached by those that are
+ * tried; of those that differ in names only, one is when the processes are said
+ * to be alike, and no other end is. */
+TEST(states_reach_all_ends) {
+  static const struct {
+    const char *orders[6];
+  } like[] = {{{"a0b1c2", "a0c1b2", "b0a1c2", "b0c1a2", "c0a1b2", "c0b1a2"}},
+              {{"a0b1", "a0c1", "b0a1", "b0c1", "c0a1", "c0b1"}},
+              {{"a0b2", "a0c2", "b0a2", "b0c2", "c0a2", "c0b2"}},
+              {{"a1b2", "a1c2", "b1a2", "b1c2", "c1a2", "c1b2"}},
+              {{"a0", "a1", "b0", "b1", "c0", "c1"}}};
+  if (WITH_FORKS) return;
+  for (size_t k = 0; k < sizeof like / sizeof like[0]; k++) {
+    int all = 0, some = 0;
+    for (int i = 0; i < 6; i++) {
+      const char *order = like[k].orders[i];
+      bool ends = ends_so(order, -1, 0);
+      ck_assert_msg(ends == ends_so(order, 0, 0), "\"%s\"", order);
+      bool ends_alike = ends_so(order, 0, 1);
+      ck_assert_msg(ends || !ends_alike, "\"%s\"", order);
+      all += ends;
+      some += ends_alike;
+    }
+    ck_assert_int_eq(all > 0, some > 0);
+    ck_assert_int_le(some, all);
+  }
+  ck_assert(!ends_so("c0b1a2", 0, 1)); /* it has saved something */
+}
+
+static void begin_inside(zke *z, void *arg) {
+  (void)arg;
+  zke_lab_enter("inside", 1);
+  zke_lab_leave("inside");
+  zke_exists(z, "/", NULL, NULL, NULL);
+}
+
+static void begin_excluding(zke *z, void *arg) {
+  (void)z, (void)arg;
+  zke_lab_enter("other", 1);
+  zke_lab_exclude("other", "inside");
+  zke_lab_leave("other");
+}
+
+static void forget_and_exclude(zke *z, void *arg) {
+  zke_exists(z, "/", NULL, NULL, NULL);
+  zke_forget(z, fire, NULL);
+  begin_excluding(z, arg);
+}
+
+static void begin_late(zke *z, void *arg) {
+  (void)arg;
+  zke_lab_assert(zke_now(z) < 2000);
+  zke_exists(z, "/", NULL, NULL, NULL);
+}
+
+static void wait_a_second_late(zke *z, void *arg) {
+  (void)arg;
+  wait_until(z, 2000);
+}
+
+/* What happens before a first call, or after a zke_forget(), is not put off
+ * where it touches a section or reads the clock: the second process must come
+ * first here. */
+TEST(states_see_sections_and_clocks_before_a_call) {
+  static const struct {
+    zke_lab_fn first, second;
+    const char *why;
+  } cases[] = {{begin_excluding, begin_inside, "while b is in \"inside\""},
+               {forget_and_exclude, begin_inside, "while b is in \"inside\""},
+               {begin_late, wait_a_second_late, "zke_now(z) < 2000"}};
+  if (WITH_FORKS) return;
+  for (uint64_t i = 0; i < 3 * 8; i++) {
+    zke_lab_options o = no_faults();
+    o.strategies = ZKE_LAB_STATES;
+    o.seed = i / 3 + 1;
+    o.timeouts = 1;
+    o.pauses = i % 3 == 2 ? 1 : -1;
+    zke_lab *lab = made(&o);
+    add(lab, "a", cases[i % 3].first);
+    add(lab, "b", cases[i % 3].second);
+    ck_assert_int_eq(zke_lab_state(lab, NULL, 0), ZKE_OK);
+    finds(lab, cases[i % 3].why);
+    zke_lab_free(lab);
+  }
+}
+
+static void make_b(zke *z, void *arg) {
+  (void)arg;
+  zke_create(z, "/b", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+}
+
+static void ask_later(zke *z, void *arg) {
+  zke_stat stat = {0};
+  (void)arg;
+  zke_zxid(); /* from now on reads leave theirs */
+  zke_exists(z, "/", NULL, NULL, NULL);
+  zke_lab_yield();
+  int64_t seen_zxid = zke_zxid();
+  if (zke_exists(z, "/b", NULL, NULL, &stat) == ZKE_OK)
+    zke_lab_assert(seen_zxid < stat.czxid);
+}
+
+/* Worlds that differ in nothing but what zke_zxid() would say are equal until
+ * somebody asks. */
+TEST(states_differ_by_zxid_where_it_is_asked_for) {
+  if (WITH_FORKS) return;
+  for (uint64_t seed = 1; seed <= 8; seed++) {
+    zke_lab_options o = no_faults();
+    o.strategies = ZKE_LAB_STATES;
+    o.seed = seed;
+    zke_lab *lab = made(&o);
+    add(lab, "a", ask_later);
+    add(lab, "b", make_b);
+    ck_assert_int_eq(zke_lab_state(lab, NULL, 0), ZKE_OK);
+    finds(lab, "seen_zxid < stat.czxid");
     zke_lab_free(lab);
   }
 }
@@ -446,6 +688,40 @@ TEST(a_schedule_is_replayed) {
   zke_lab_free(lab);
 }
 
+/* Two that take turns by an ephemeral znode, and do not ask after a lost reply
+ * whether it was made. */
+static void hold(zke *z, void *arg) {
+  int rc;
+  (void)arg;
+  while ((rc = zke_create(z, "/held", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
+                          NULL)) != ZKE_OK) {
+    int fired = 0;
+    if (rc != ZKE_NODEEXISTS && rc != ZKE_CONNECTIONLOSS) return;
+    if (zke_exists(z, "/held", fire, &fired, NULL) == ZKE_NONODE) fired = 1;
+    while (!fired && zke_wait(z, ZKE_FOREVER) == ZKE_OK) continue;
+    zke_forget(z, fire, &fired);
+    if (!fired) return;
+  }
+  zke_lab_enter("held", 1);
+  zke_lab_leave("held");
+  while (zke_delete(z, "/held", -1) == ZKE_CONNECTIONLOSS) continue;
+}
+
+/* What one kind of laboratory has found, with the check of all calls and
+ * results, the other replays. */
+TEST(schedules_are_the_same_in_each_laboratory) {
+  zke_lab_result r;
+  zke_lab_options o = no_faults();
+  o.losses = o.crashes = 1;
+  zke_lab *lab = made(&o);
+  add(lab, "a", hold);
+  add(lab, "b", hold);
+  finds(lab, "waits for ever");
+  ck_assert_int_eq(zke_lab_replay(lab, "bBGaK.86f8", &r), ZKE_OK);
+  ck_assert_msg(r.found && !r.stale, "%s", r.schedule);
+  zke_lab_free(lab);
+}
+
 /* What is drawn names the processes, the calls and what was wrong. */
 TEST_LOOP(a_picture_has_all, 0, 2) {
   static const char *const names[] = {"picture.txt", "picture.svg"};
@@ -469,6 +745,225 @@ TEST_LOOP(a_picture_has_all, 0, 2) {
   ck_assert_int_eq(zke_lab_picture(lab, "ab", "/no/such/file"),
                    ZKE_SYSTEMERROR);
   zke_lab_free(lab);
+}
+
+/* ---- parties outside ---- */
+
+/* A client in a process of its own.  It sends 'g' for get, 's' and a digit for
+ * set, 'w' to be told of the znode /go, and is answered by a letter and a
+ * digit; or 'i' where it waits for an event, which comes as 'v'. */
+typedef struct client {
+  int fd; /* 0: it was not begun */
+  pid_t pid;
+  void (*run)(int fd);
+  bool idle, event; /* it waits for an event; one was sent */
+  char request[2], digit;
+} client;
+
+static void client_ask(int fd, char what, char digit, char reply[2]) {
+  char request[2] = {what, digit};
+  if (write(fd, request, 2) != 2 || read(fd, reply, 2) != 2) _exit(1);
+}
+
+/* Adds one, with no thought of others. */
+static char client_add(int fd) {
+  char reply[2];
+  do {
+    client_ask(fd, 'g', '0', reply);
+  } while (reply[0] != 'o');
+  client_ask(fd, 's', (char)(reply[1] + 1), reply);
+  return reply[0];
+}
+
+static void client_add_once(int fd) { client_add(fd); }
+
+static void client_add_again(int fd) {
+  if (client_add(fd) != 'o') client_add(fd);
+}
+
+static void client_wait(int fd) {
+  char reply[2];
+  client_ask(fd, 'w', '0', reply);
+  if (reply[0] == 'o') return; /* it is there */
+  client_ask(fd, 'i', '0', reply);
+  if (reply[0] == 'v') client_add(fd);
+}
+
+static void client_begin(void *context) {
+  client *c = context;
+  int fds[2];
+  zke_lab_assert(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+  c->pid = fork();
+  if (c->pid == 0) {
+    close(fds[0]);
+    c->run(fds[1]);
+    _exit(0);
+  }
+  close(fds[1]);
+  c->fd = fds[0];
+}
+
+static int client_next(void *context) {
+  client *c = context;
+  for (;;) {
+    if (c->idle && !c->event) return ZKE_LAB_IDLE;
+    if (c->idle) c->idle = c->event = false;
+    if (read(c->fd, c->request, 2) != 2) return ZKE_LAB_ENDED;
+    c->idle = c->request[0] == 'i';
+    if (!c->idle) return ZKE_LAB_REQUEST;
+  }
+}
+
+static void client_answer(const client *c, char what) {
+  const char reply[2] = {what, c->digit};
+  (void)!send(c->fd, reply, 2, MSG_NOSIGNAL);
+}
+
+static void client_tell(zke *z, int type, int state, const char *path,
+                        void *context) {
+  client *c = context;
+  (void)z, (void)type, (void)state, (void)path;
+  c->event = true;
+  client_answer(c, 'v');
+}
+
+static int client_apply(void *context, zke *z) {
+  client *c = context;
+  char *data = NULL;
+  int len = 0;
+  if (c->request[0] == 'w') return zke_exists(z, "/go", client_tell, c, NULL);
+  if (c->request[0] == 's')
+    return zke_set(z, "/count", &c->request[1], 1, -1, NULL);
+  int rc = zke_get(z, "/count", NULL, NULL, &data, &len, NULL);
+  c->digit = rc == ZKE_OK && len == 1 ? data[0] : '0';
+  zke_free(data);
+  return rc;
+}
+
+static void client_reply(void *context, int rc) {
+  client_answer(context, rc == ZKE_OK ? 'o' : 'e');
+}
+
+static void client_drop(void *context, int why) {
+  client *c = context;
+  if (why == ZKE_LAB_LOST)
+    client_answer(c, 'l');
+  else if (c->fd)
+    shutdown(c->fd, SHUT_RDWR);
+}
+
+static void client_end(void *context) {
+  client *c = context;
+  if (!c->fd) return;
+  close(c->fd);
+  waitpid(c->pid, NULL, 0);
+  c->fd = 0;
+}
+
+static void make_count(zke *z, void *arg) {
+  (void)arg;
+  zke_create(z, "/count", "0", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+}
+
+/* Two that have ended well have added two. */
+static void see_count(zke *z, void *most) {
+  char *data = NULL;
+  int len = 0;
+  zke_lab_assert(zke_get(z, "/count", NULL, NULL, &data, &len, NULL) == ZKE_OK);
+  char count = data[0];
+  zke_free(data);
+  if (most) zke_lab_assert(count <= '2');
+  if (!most) zke_lab_assert(count >= '2');
+}
+
+static client clients[2];
+
+static zke_lab *with_clients(const zke_lab_options *o, void (*first)(int fd),
+                             void (*second)(int fd)) {
+  zke_lab_party party = ZKE_INIT(zke_lab_party);
+  party.begin = client_begin;
+  party.next = client_next;
+  party.apply = client_apply;
+  party.reply = client_reply;
+  party.drop = client_drop;
+  party.end = client_end;
+  zke_lab *lab = made(o);
+  zke_lab_setup(lab, make_count, NULL);
+  for (int i = 0; i < 2; i++) {
+    char name[] = {(char)('a' + i), '\0'};
+    clients[i] = (client){.run = i ? second : first};
+    if (!clients[i].run) continue;
+    ck_assert_int_eq(zke_lab_outside(lab, name, &party, &clients[i]), ZKE_OK);
+  }
+  return lab;
+}
+
+/* What is found is replayed, with the check of all calls and results. */
+static void finds_outside(zke_lab *lab, const char *why) {
+  char schedule[100];
+  zke_lab_result r;
+  finds(lab, why);
+  ck_assert_int_eq(zke_lab_run(lab, &r), ZKE_OK);
+  snprintf(schedule, sizeof schedule, "%s", r.schedule);
+  for (int i = 0; i < 20; i++) {
+    ck_assert_int_eq(zke_lab_replay(lab, schedule, &r), ZKE_OK);
+    ck_assert_msg(r.found && !r.stale, "%s", schedule);
+    ck_assert_str_eq(r.schedule, schedule);
+  }
+  zke_lab_free(lab);
+}
+
+/* Two clients in processes of their own lose an update by the order of their
+ * requests. */
+TEST(parties_outside_take_turns) {
+  zke_lab_options o = no_faults();
+  zke_lab *lab = with_clients(&o, client_add_once, client_add_once);
+  zke_lab_finally(lab, see_count, NULL);
+  finds_outside(lab, "count >= '2'");
+}
+
+/* One adds again after its reply was lost, which had been made. */
+TEST(parties_outside_lose_replies) {
+  zke_lab_options o = no_faults();
+  o.losses = 1;
+  zke_lab *lab = with_clients(&o, client_add_again, client_add_once);
+  zke_lab_finally(lab, see_count, clients);
+  finds_outside(lab, "count <= '2'");
+}
+
+/* Deaths and expiries end a party, and the others go on: nothing is found. */
+TEST(parties_outside_die_and_expire) {
+  zke_lab_options o = no_faults();
+  zke_lab_result r;
+  o.crashes = o.expiries = 1;
+  o.schedules = 100;
+  zke_lab *lab = with_clients(&o, client_add_once, client_add_once);
+  zke_lab_finally(lab, see_count, clients);
+  finds(lab, NULL);
+  ck_assert_int_eq(zke_lab_replay(lab, "aA", &r), ZKE_OK);
+  ck_assert_msg(!r.found && !r.stale, "%s", r.why);
+  ck_assert_int_eq(zke_lab_replay(lab, "ap", &r), ZKE_OK);
+  ck_assert_msg(!r.found && !r.stale, "%s", r.why);
+  zke_lab_free(lab);
+}
+
+static void make_go(zke *z, void *arg) {
+  (void)arg;
+  zke_create(z, "/go", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+}
+
+/* A client waits for an event, which a process of the test causes; where nobody
+ * does, its wait is found. */
+TEST(parties_outside_wait_for_events) {
+  for (int comes = 0; comes < 2; comes++) {
+    zke_lab_options o = no_faults();
+    o.schedules = 100;
+    o.leftovers = 1;
+    zke_lab *lab = with_clients(&o, client_wait, NULL);
+    add(lab, "c", comes ? make_go : make_one);
+    finds(lab, comes ? NULL : "a waits for ever in zke_wait");
+    zke_lab_free(lab);
+  }
 }
 
 /* ---- misuse ---- */
@@ -499,11 +994,30 @@ TEST(misuse_is_refused) {
     add(lab, name, add_one);
   }
   ck_assert_int_eq(zke_lab_process(lab, "f", add_one, NULL), ZKE_BADARGUMENTS);
+  zke_lab_party party = ZKE_INIT(zke_lab_party);
+  ck_assert_int_eq(zke_lab_outside(lab, "f", &party, NULL), ZKE_BADARGUMENTS);
   ck_assert_int_eq(zke_lab_replay(lab, "a!", &r), ZKE_BADARGUMENTS);
   ck_assert_int_eq(zke_lab_replay(lab, "a0", &r), ZKE_BADARGUMENTS);
   ck_assert_int_eq(zke_lab_replay(lab, "a.12", &r), ZKE_BADARGUMENTS);
   zke_lab_free(lab);
   zke_lab_free(NULL);
+}
+
+static void fail_setup(zke *z, void *arg) {
+  (void)z, (void)arg;
+  zke_lab_fail("no such weather");
+}
+
+/* What keeps a run from beginning is told in zke_errmsg(), although the
+ * program's variables were put back since. */
+TEST(setup_that_fails_is_told) {
+  zke_lab_result r;
+  zke_lab *lab = made(NULL);
+  add(lab, "a", make_one);
+  zke_lab_setup(lab, fail_setup, NULL);
+  ck_assert_int_eq(zke_lab_run(lab, &r), ZKE_SYSTEMERROR);
+  ck_assert_str_eq(zke_errmsg(), "setup has failed: no such weather");
+  zke_lab_free(lab);
 }
 
 /* Outside of a run, code under test may keep its marks. */
@@ -514,4 +1028,45 @@ TEST(marks_do_nothing_outside) {
   zke_lab_yield();
   zke_lab_note("nothing");
   zke_lab_fail("nothing");
+}
+
+/* ---- a batch is one step ---- */
+
+/* Read a number and write the next one, without a look at the version.  The
+ * znode's version counts all who did, so it is the number unless one of them
+ * has written over another's. */
+static int count_up(zke *z, void *arg) {
+  char *data = NULL, text[16];
+  zke_stat stat;
+  (void)arg;
+  int rc = zke_get(z, "/n", NULL, NULL, &data, NULL, NULL);
+  int number = rc == ZKE_OK ? atoi(data) + 1 : 0;
+  zke_free(data);
+  if (rc != ZKE_OK) return rc;
+  int len = snprintf(text, sizeof text, "%d", number);
+  rc = zke_set(z, "/n", text, len, -1, &stat);
+  if (rc == ZKE_OK) zke_lab_assert(stat.version == number);
+  return rc;
+}
+
+static void count_alone(zke *z, void *arg) {
+  zke_create(z, "/n", "0", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+  count_up(z, arg);
+}
+
+static void count_in_batch(zke *z, void *arg) {
+  zke_create(z, "/n", "0", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+  zke_batch(z, count_up, arg);
+}
+
+TEST(a_batch_is_one_step) {
+  for (int batch = 0; batch < 2; batch++) {
+    zke_lab_options o = no_faults();
+    if (batch) o.crashes = o.losses = 0; /* as many as by default */
+    zke_lab *lab = made(&o);
+    add(lab, "one", batch ? count_in_batch : count_alone);
+    add(lab, "two", batch ? count_in_batch : count_alone);
+    finds(lab, batch ? NULL : "stat.version == number");
+    zke_lab_free(lab);
+  }
 }

@@ -177,6 +177,27 @@ static void do_multi(zke *z) {
   zke_results_clear(results, count);
 }
 
+/* Changes of which some are refused, and with those between them a multi, in
+ * one batch; now and then all of it is undone. */
+static int some_changes(zke *z, void *context) {
+  (void)context;
+  for (int i = draw(5); i >= 0; i--) {
+    int mode = draw(5);
+    if (draw(3) == 0) {
+      do_multi(z);
+    } else if (draw(2) == 0) {
+      fold_int(zke_create(z, some_new_path(mode), data, some_length(),
+                          ZKE_OPEN_ACL, mode, NULL, NULL));
+    } else {
+      fold_int(zke_delete(z, some_path(), -1));
+    }
+  }
+  do_read(z);
+  return draw(3) ? ZKE_OK : ZKE_CANCELLED;
+}
+
+static void do_batch(zke *z) { fold_int(zke_batch(z, some_changes, NULL)); }
+
 static void do_multi_read(zke *z) {
   zke_op ops[3];
   zke_op_result results[3];
@@ -205,7 +226,7 @@ static void do_acl(zke *z) {
   memset(&stat, 0, sizeof stat);
   if (draw(2)) {
     fold_int(zke_set_acl(z, some_path(), draw(2) ? -1 : draw(3),
-                         &all[draw(4) == 0]));
+                         &all[draw(4) == 0], NULL));
     return;
   }
   fold_int(zke_get_acl(z, some_path(), &acls, &stat));
@@ -317,7 +338,7 @@ static void do_rest(zke *z) {
 static void call_by_chance(zke *z) {
   static void (*const calls[])(zke * z) = {
       do_create,     do_create, do_create, do_change, do_change,  do_read,
-      do_read,       do_multi,  do_multi,  do_acl,    do_watch,   do_look,
+      do_read,       do_multi,  do_batch,  do_acl,    do_watch,   do_look,
       do_multi_read, do_rest,   do_rest,   do_rest,   do_discard, do_session};
   int call = draw((int)(sizeof calls / sizeof calls[0]));
   zke *other = others[z == first];

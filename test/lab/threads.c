@@ -15,8 +15,20 @@
 
 /* The fields of the C library are used as it uses them, so that a mutex may be
  * made by its functions or by an initializer. */
+#if defined(__GLIBC__)
+#define KIND(m) ((m)->__data.__kind)
+#define LOCKED(m) ((m)->__data.__lock)
+#define OWNER(m) ((m)->__data.__owner)
+#define COUNT(m) ((m)->__data.__count)
+#else /* musl: 0 kind, 1 lock, 2 waiters, 5 count, and some others */
+#define KIND(m) ((m)->__u.__i[0])
+#define LOCKED(m) ((m)->__u.__i[1])
+#define OWNER(m) ((m)->__u.__i[2])
+#define COUNT(m) (*(unsigned *)&(m)->__u.__i[5])
+#endif
+
 static bool mutex_is_recursive(const pthread_mutex_t *m) {
-  return (m->__data.__kind & 3) == PTHREAD_MUTEX_RECURSIVE;
+  return (KIND(m) & 3) == PTHREAD_MUTEX_RECURSIVE;
 }
 
 /* The C library's function of that name. */
@@ -34,11 +46,11 @@ static void *library(void **kept, const char *name) {
   } while (0)
 
 static bool mutex_take(pthread_mutex_t *m, int me) {
-  if (m->__data.__lock && m->__data.__owner != me) return false;
-  if (m->__data.__lock && !mutex_is_recursive(m)) return false;
-  m->__data.__lock = 1;
-  m->__data.__owner = me;
-  m->__data.__count++;
+  if (LOCKED(m) && OWNER(m) != me) return false;
+  if (LOCKED(m) && !mutex_is_recursive(m)) return false;
+  LOCKED(m) = 1;
+  OWNER(m) = me;
+  COUNT(m)++;
   return true;
 }
 
@@ -57,21 +69,21 @@ int pthread_mutex_trylock(pthread_mutex_t *m) {
 
 int pthread_mutex_unlock(pthread_mutex_t *m) {
   if (!lab_self()) LIBRARY(pthread_mutex_unlock, (pthread_mutex_t *), (m));
-  if (--m->__data.__count > 0) return 0;
-  m->__data.__lock = 0;
-  m->__data.__owner = 0;
+  if (--COUNT(m) > 0) return 0;
+  LOCKED(m) = 0;
+  OWNER(m) = 0;
   lab_wake_on(m);
   return 0;
 }
 
 /* Drop the mutex however often it is held, wait, take it as often again. */
 static int condition_wait(pthread_cond_t *c, pthread_mutex_t *m, int64_t due) {
-  unsigned count = m->__data.__count;
-  m->__data.__count = 1;
+  unsigned count = COUNT(m);
+  COUNT(m) = 1;
   pthread_mutex_unlock(m);
   bool late = lab_wait_on(c, due, "condition");
   pthread_mutex_lock(m);
-  m->__data.__count = count;
+  COUNT(m) = count;
   return late ? ETIMEDOUT : 0;
 }
 
@@ -108,13 +120,15 @@ int pthread_cond_destroy(pthread_cond_t *c) {
   return 0;
 }
 
-/* Each process is a thread to whoever asks. */
+#if !defined(LAB_FORKED)
+/* Each process is a thread to whoever asks.  (In baton.c it is one.) */
 pthread_t pthread_self(void) {
   static pthread_t (*own)(void);
   if (lab_self()) return (pthread_t)lab_self();
   if (!own) *(void **)(&own) = dlsym(RTLD_NEXT, "pthread_self");
   return own();
 }
+#endif
 
 /* Nobody cancels a thread here.  The C library would remember what one fiber
  * has asked for when the next one asks. */

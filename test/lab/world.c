@@ -20,19 +20,17 @@
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sqlite3.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "engine.h"
 #include "fiber.h"
+#include "keep.h"
 #include "../../recipes/deadlock.h"
 
 /* The engine's own functions: nobody stops before these. */
@@ -55,9 +53,12 @@ typedef struct process {
   int64_t more_sessions[SESSIONS];
   int more_count;
   bool expired;
-  bool begun;       /* it has made a call */
+  bool begun;       /* it is about to make a call, or has made one */
+  bool makes, made; /* it is about to make an ephemeral or sequential znode; it
+                     has tried to */
+  bool in_batch;    /* and makes others inside it, which are no steps */
   const char *call; /* that it is about to make, or waits in */
-  char path[64];
+  char path[LAB_PATH];
   zke *handle;   /* of that call */
   lab_wait wait; /* the innermost */
   /* waiting */
@@ -85,6 +86,7 @@ typedef struct world {
   bool hurt; /* somebody has died or lost a session */
   int step;
   bool failed;
+  bool in_section, read_clock; /* what the last step has done */
   char sections[LAB_SECTIONS][32];
   int section_count;
   char *thread; /* the explorer's variables of a thread */
@@ -139,22 +141,10 @@ static void go_back(enum life life) {
   fiber_switch(&p->sp, lab_running->main_sp);
 }
 
-/* Fill with zeros what earlier calls have left below the end of a stack, as the
- * next call's frame lies there: what a function never sets would make worlds
- * different that are equal. */
-static void stack_clean(char *sp) {
-  enum { BLOCK = 512 };
-  static const char zeros[BLOCK];
-  for (int clean = 0; clean < 2;) {
-    sp -= BLOCK;
-    clean = memcmp(sp, zeros, BLOCK) == 0 ? clean + 1 : 0;
-    if (clean == 0) memset(sp, 0, BLOCK);
-  }
-}
-
 /* In a process: what the engine had on the stack is in the way of whatever its
  * caller does next.  Only from another stack can it be cleaned. */
 static void clean_up(void) {
+  if (!keep_has_pictures) return;
   self()->cleans = true;
   fiber_switch(&self()->sp, lab_running->main_sp);
 }
@@ -165,13 +155,17 @@ static void go_to(int i) {
   memcpy(__start_lab_thread, p->thread, thread_bytes());
   W->current = i;
   W->last = i;
+  lab_running->doing = i;
+  lab_running->doing_call = p->call;
+  memcpy(lab_running->doing_path, p->path, sizeof p->path);
   arena_current = ARENA_PROCESS + i;
   do {
     p->cleans = false;
-    stack_clean(p->sp);
+    fiber_clean(p->sp);
     fiber_switch(&lab_running->main_sp, p->sp);
   } while (p->cleans);
   W->current = -1;
+  lab_running->doing = -1;
   arena_current = ARENA_WORLD;
   memcpy(p->thread, __start_lab_thread, thread_bytes());
   memcpy(__start_lab_thread, W->thread, thread_bytes());
@@ -224,8 +218,8 @@ void yield_marked(void) {
 
 static bool call_is_change(const char *call) {
   static const char *const changes[] = {
-      "zke_create",  "zke_create_ttl", "zke_delete",        "zke_set",
-      "zke_set_acl", "zke_multi",      "zke_raise_sequence"};
+      "zke_create",  "zke_create_ttl", "zke_delete",         "zke_set",
+      "zke_set_acl", "zke_multi",      "zke_raise_sequence", "zke_batch"};
   for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
     if (call && strcmp(call, changes[i]) == 0) return true;
   }
@@ -252,7 +246,7 @@ void call_marked(const char *name, zke *z, const char *path);
 FIBER_MARKED(lab_call, call_marked);
 
 void call_marked(const char *name, zke *z, const char *path) {
-  if (!inside()) return;
+  if (!inside() || self()->in_batch) return;
   process *p = self();
   p->call = name;
   p->handle = z;
@@ -260,12 +254,18 @@ void call_marked(const char *name, zke *z, const char *path) {
   text_copy(p->path, sizeof p->path, path ? path : "(NULL)");
   lab_running->calls++;
   go_back(LIFE_READY);
+  p->made = p->made || p->makes;
+  p->makes = false;
   trace_add(p->call, W->current);
   trace_add(p->path, 0);
 }
 
+void lab_batch(bool begins) {
+  if (inside()) self()->in_batch = begins;
+}
+
 int lab_done(int rc) {
-  if (!inside()) return rc;
+  if (!inside() || self()->in_batch) return rc;
   process *p = self();
   if (rc == ZKE_OK && call_is_change(p->call)) p->woken = false;
   trace_add("", rc);
@@ -287,6 +287,14 @@ lab_wait lab_wait_begin(char *mark, int64_t turn, int64_t deadline_ms) {
 
 void lab_wait_end(lab_wait was) {
   if (inside()) self()->wait = was;
+}
+
+void lab_makes(bool makes) {
+  if (inside() && !self()->in_batch) self()->makes = makes;
+}
+
+void lab_zxid(void) {
+  if (lab_running) lab_running->asks_zxid = true;
 }
 
 zke *lab_store(void) { return inside() ? W->observer : NULL; }
@@ -333,6 +341,7 @@ void zke_lab_enter(const char *section, int limit) {
   if (!inside()) return;
   int s = section_number(section), count = 0;
   process *p = self();
+  W->in_section = true;
   p->inside |= 1u << s;
   p->woken = false;
   line_say(W->current, '[', "%s", section);
@@ -349,12 +358,15 @@ void zke_lab_enter(const char *section, int limit) {
 
 void zke_lab_leave(const char *section) {
   if (!inside()) return;
+  W->in_section = true;
   self()->inside &= ~(1u << section_number(section));
   line_say(W->current, ']', "%s", section);
 }
 
 void zke_lab_exclude(const char *section, const char *other) {
-  if (!inside() || !process_counts(self())) return;
+  if (!inside()) return;
+  W->in_section = true;
+  if (!process_counts(self())) return;
   int s = section_number(section), o = section_number(other);
   if (!(self()->inside >> s & 1)) return;
   int holder = section_holder(o, W->current);
@@ -419,6 +431,7 @@ void lab_wake_on(const void *what) {
 
 static int64_t os_clock(void *context, int which) {
   (void)context;
+  W->read_clock = true;
   if (which == ZKE_CLOCK_REALTIME) return W->now + INT64_C(1700000000000000000);
   return W->now;
 }
@@ -575,54 +588,28 @@ int nanosleep(const struct timespec *time, struct timespec *left) {
 
 /* ---- what ends a process from within ---- */
 
-static void on_signal(int number) {
-  sigset_t set;
-  if (!inside()) {
-    signal(number, SIG_DFL);
-    raise(number);
-    return;
-  }
-  sigemptyset(&set);
-  sigaddset(&set, number);
-  sigprocmask(SIG_UNBLOCK, &set, NULL);
-  zke_lab_fail("%s: %s, after %s %s", name_of(W->current), strsignal(number),
-               self()->call ? self()->call : "nothing", self()->path);
+void world_death_words(const zke_lab *lab, const char *how, char *out,
+                       size_t size) {
+  const char *call = lab->doing >= 0 ? lab->doing_call : NULL;
+  snprintf(out, size, "%s: %s, after %s %s",
+           lab->doing >= 0 ? lab->processes[lab->doing].name : "a check", how,
+           call ? call : "nothing", call ? lab->doing_path : "");
 }
 
 /* assert(): its sentence is the finding's.  <assert.h> declares it. */
-void __assert_fail(const char *expression, const char *file, unsigned line,
+#if defined(__GLIBC__)
+typedef unsigned assert_line;
+#else
+typedef int assert_line;
+#endif
+
+void __assert_fail(const char *expression, const char *file, assert_line line,
                    const char *function) {
+  int at = (int)line;
   if (inside() || look_escape)
-    zke_lab_fail("%s:%u: %s: assert(%s)", file, line, function, expression);
-  fprintf(stderr, "%s:%u: %s: assert(%s)\n", file, line, function, expression);
+    zke_lab_fail("%s:%d: %s: assert(%s)", file, at, function, expression);
+  fprintf(stderr, "%s:%d: %s: assert(%s)\n", file, at, function, expression);
   abort();
-}
-
-static const int caught[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-enum { CAUGHT = sizeof caught / sizeof caught[0], SIGNAL_STACK = 64 << 10 };
-static struct sigaction caught_before[CAUGHT];
-static stack_t stack_before;
-
-/* On a stack of its own, as a process may have used up its stack. */
-static bool signals_catch(void) {
-  void *at = mmap(NULL, SIGNAL_STACK, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED) return false;
-  stack_t stack = {.ss_sp = at, .ss_size = SIGNAL_STACK};
-  sigaltstack(&stack, &stack_before);
-  struct sigaction action = {.sa_handler = on_signal,
-                             .sa_flags = SA_ONSTACK | SA_NODEFER};
-  for (int i = 0; i < CAUGHT; i++)
-    sigaction(caught[i], &action, &caught_before[i]);
-  return true;
-}
-
-static void signals_release(void) {
-  stack_t stack;
-  for (int i = 0; i < CAUGHT; i++)
-    sigaction(caught[i], &caught_before[i], NULL);
-  sigaltstack(&stack_before, &stack);
-  munmap(stack.ss_sp, SIGNAL_STACK);
 }
 
 /* ---- the life of a process ---- */
@@ -695,11 +682,13 @@ static int process_open(zke_lab *lab, int i) {
     engine_begin_handle(p->z, i);
   }
   p->sp = fiber_make(arena_stack(i), process_main);
+  if (!p->sp) return ZKE_NOMEM;
   p->mark = p->sp;
   return ZKE_OK;
 }
 
 static void process_die(zke_lab *lab, int i) {
+  outside_died(lab, i);
   for (int j = 0; j < W->n; j++) {
     if (same_process(lab, i, j)) W->p[j].life = LIFE_DEAD;
   }
@@ -854,6 +843,7 @@ void world_step(zke_lab *lab, char step) {
   if (lab->length < LAB_SCHEDULE) lab->taken[lab->length++] = step;
   arena_current = ARENA_WORLD;
   W->step++;
+  W->in_section = W->read_clock = false;
   step_say(kind, i);
   switch (kind) {
     case STEP_RUN:
@@ -884,6 +874,106 @@ void world_step(zke_lab *lab, char step) {
   if (!W->failed && W->step > lab->options.steps)
     fail("no end after %d steps", lab->options.steps);
   arena_current = ARENA_OUTSIDE;
+}
+
+/* ---- steps that need not be tried ----
+ *
+ * Let the next step of process p commute with all that the others can do, now
+ * or later, and with the passing of time; and let nobody but p see what it has
+ * done.  Then any schedule that goes on from here, and fails, fails as well
+ * with this step moved to its front: so at first only it need be tried.  Beside
+ * it stands p's death, which would come in its place, and which for its part
+ * commutes with what the others do, as nobody sees it before it is noticed.
+ * (Peled, All from One, One for All: on Model Checking Using Representatives,
+ * 1993.)  A circle of such steps is a loop that no other process can end, and
+ * is found as what it is; so nothing is put off for ever.
+ *
+ * Such a step is
+ *   - the way to the first call: it touches nothing but p's own memory, where
+ *     the test has named no memory that is shared, and has no threads;
+ *   - zke_forget() on a handle that has no watchers, as nobody else can
+ *     register one; with the same way to the next call.  An expiry could change
+ *     its result, and time what its alarms do.
+ * Whether the way read the clock or touched a section shows only when it has
+ * been gone: world_was_seen(). */
+
+static bool step_is_own(const process *p) {
+  if (p->life != LIFE_READY) return false;
+  if (!p->begun) return true;
+  return p->call && strcmp(p->call, "zke_forget") == 0 && p->inside == 0 &&
+         engine_watchers(p->handle) == 0 && W->pauses == 0 &&
+         (W->expiries == 0 || p->expired);
+}
+
+static bool can_reduce(const zke_lab *lab) {
+  if (lab->options.reduction < 0 || lab->state_count > 0) return false;
+  for (int i = 0; i < lab->count; i++) {
+    if (lab->processes[i].leader != i) return false;
+  }
+  return true;
+}
+
+int world_reduce(const zke_lab *lab, char *steps, int count) {
+  if (!can_reduce(lab)) return 0;
+  for (int i = 0; i < W->n; i++) {
+    if (!step_is_own(&W->p[i])) continue;
+    int n = 0;
+    for (int k = 0; k < count; k++) {
+      if (steps[k] != STEP_RUN + i && steps[k] != STEP_DIE + i) continue;
+      char step = steps[n];
+      steps[n] = steps[k];
+      steps[k] = step;
+      if (steps[n] == STEP_RUN + i && n > 0) {
+        steps[n] = steps[0];
+        steps[0] = (char)(STEP_RUN + i);
+      }
+      n++;
+    }
+    return n;
+  }
+  return 0;
+}
+
+/* Without a pause left time stands while p can go on. */
+bool world_was_seen(void) {
+  return W->in_section || (W->read_clock && W->pauses > 0);
+}
+
+/* Of the processes that are alike let the first that makes an ephemeral or
+ * sequential znode have the first's name, the second the second's, and so on:
+ * each schedule can be told with such names, is a schedule then as well, and
+ * fails as well.  So only these need be tried. */
+
+/* Has it still to try to make its first one? */
+static bool is_like_new(int i) {
+  const process *p = &W->p[i];
+  return is_alive(p) && !p->made && !p->expired;
+}
+
+static bool comes_too_early(const zke_lab *lab, int i) {
+  const lab_process *all = lab->processes;
+  if (!W->p[i].makes || !is_like_new(i)) return false;
+  for (int j = 0; j < i; j++) {
+    if (all[j].fn == all[i].fn && all[j].arg == all[i].arg && is_like_new(j))
+      return true;
+  }
+  return false;
+}
+
+/* Where nobody else can go on, one that comes too early does: to try more than
+ * need be hides nothing. */
+int world_leave_alike(const zke_lab *lab, char *steps, int count) {
+  char kept[STEPS_MOST];
+  int n = 0;
+  for (int k = 0; k < count; k++) {
+    int i, kind = world_kind(steps[k], &i);
+    bool goes =
+        kind == STEP_RUN || kind == STEP_LOSE_BEFORE || kind == STEP_LOSE_AFTER;
+    if (!goes || !comes_too_early(lab, i)) kept[n++] = steps[k];
+  }
+  if (n == 0) return count;
+  memcpy(steps, kept, (size_t)n);
+  return n;
 }
 
 static void report_check(void *context, const char *sentence) {
@@ -919,45 +1009,34 @@ bool world_snapshot(picture *p) {
 
 void world_put(const picture *p) { picture_put(p, &lab_running->first); }
 
-void world_again(zke_lab *lab) {
-  world_put(&lab->first);
+/* Each schedule begins so. */
+static void world_begin(zke_lab *lab) {
   lab->length = 0;
   lab->trace = 0;
 }
 
-static void *sql_malloc(int size) {
-  return arena_get(
-      arena_current == ARENA_OUTSIDE ? ARENA_OUTSIDE : ARENA_SQLITE,
-      (size_t)size);
-}
-static void sql_free(void *block) { free(block); }
-static int sql_size(void *block) { return block ? (int)arena_size(block) : 0; }
-static void *sql_realloc(void *block, int size) {
-  void *other = sql_malloc(size);
-  if (!other) return NULL;
-  size_t old = arena_size(block);
-  memcpy(other, block, old < (size_t)size ? old : (size_t)size);
-  free(block);
-  return other;
-}
-static int sql_roundup(int size) { return (size + 15) & ~15; }
-static int sql_begin(void *arg) {
-  (void)arg;
-  return SQLITE_OK;
-}
-static void sql_end(void *arg) { (void)arg; }
+/* What is run, and with what. */
+typedef struct world_trial {
+  bool (*fn)(zke_lab *lab, void *arg);
+  void *arg;
+} world_trial;
 
-/* SQLite takes its memory from the world, too.  What it had before is kept in
- * lab->before, with the program's variables. */
-static int sqlite_begin(void) {
-  sqlite3_mem_methods methods = {sql_malloc,  sql_free,  sql_realloc, sql_size,
-                                 sql_roundup, sql_begin, sql_end,     NULL};
-  sqlite3_shutdown();
-  if (sqlite3_config(SQLITE_CONFIG_MALLOC, &methods) != SQLITE_OK ||
-      sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0) != SQLITE_OK ||
-      sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 0, 0) != SQLITE_OK)
-    return zke_fail(ZKE_MISUSE, "the laboratory: SQLite is in use already");
-  return sqlite3_initialize() == SQLITE_OK ? ZKE_OK : ZKE_NOMEM;
+static bool try_to_end(zke_lab *lab, void *arg) {
+  const world_trial *t = arg;
+  bool failed = t->fn(lab, t->arg);
+  outside_end(lab);
+  return failed;
+}
+
+bool world_try(zke_lab *lab, bool (*fn)(zke_lab *lab, void *arg), void *arg) {
+  world_trial t = {fn, arg};
+  world_begin(lab);
+  return keep_try(lab, try_to_end, &t);
+}
+
+void world_again(zke_lab *lab) {
+  world_begin(lab);
+  world_put(&lab->first);
 }
 
 static int world_fill(zke_lab *lab) {
@@ -976,7 +1055,7 @@ static int world_fill(zke_lab *lab) {
   W->pauses = lab->options.pauses;
   W->thread = malloc(thread_bytes());
   if (!W->thread) return ZKE_NOMEM;
-  int rc = sqlite_begin();
+  int rc = keep_sqlite();
   if (rc == ZKE_OK) rc = lab_real_zke_open(":memory:", &o, &W->observer);
   if (rc == ZKE_OK) rc = engine_begin(W->observer);
   for (int i = 0; i < W->n && rc == ZKE_OK; i++) rc = process_open(lab, i);
@@ -989,25 +1068,22 @@ static int world_fill(zke_lab *lab) {
 }
 
 int world_open(zke_lab *lab) {
-  static char *const none[MOST];
-  if (!picture_take(&lab->before, none, true)) return ZKE_NOMEM;
+  if (!keep_begin(lab)) return zke_fail(ZKE_NOMEM, "out of memory");
   lab_running = lab;
   arena_current = ARENA_WORLD;
   W = calloc(1, sizeof *W);
-  int rc = W && signals_catch() ? world_fill(lab) : ZKE_NOMEM;
+  int rc = W ? world_fill(lab) : ZKE_NOMEM;
   arena_current = ARENA_OUTSIDE;
-  if (rc == ZKE_OK && !world_snapshot(&lab->first)) rc = ZKE_NOMEM;
-  if (rc != ZKE_OK) world_close(lab);
-  return rc;
+  if (rc == ZKE_OK && keep_has_pictures && !world_snapshot(&lab->first))
+    rc = ZKE_NOMEM;
+  if (rc == ZKE_OK) return rc;
+  char said[LAB_WHY]; /* the sentence is put back with the other variables */
+  snprintf(said, sizeof said, "%s", zke_errmsg());
+  world_close(lab);
+  return zke_fail(rc, "%s", said);
 }
 
-/* The world is not closed but left: what it was is in no picture any more. */
-void world_close(zke_lab *lab) {
-  signals_release();
-  picture_put(&lab->before, &lab->before);
-  arena_clear();
-  arena_current = ARENA_OUTSIDE;
-}
+void world_close(zke_lab *lab) { keep_end(lab); }
 
 /* ---- what states are compared by ---- */
 
@@ -1049,7 +1125,7 @@ static size_t process_words(const process *p, uint64_t *out) {
   if (!is_alive(p)) return n;
   out[n++] = (uint64_t)p->expired | (uint64_t)p->begun << 1 |
              (uint64_t)(counts && p->woken) << 2 | (uint64_t)p->sleeps << 3 |
-             (uint64_t)p->inside << 8;
+             (uint64_t)p->made << 4 | (uint64_t)p->inside << 8;
   out[n++] = (uint64_t)(counts ? p->vain : 0) << 32 | p->drawn;
   out[n++] = (uint64_t)p->due;
   out[n++] = (uint64_t)p->wait.until;

@@ -7,7 +7,12 @@
 /* ---- for calls.c: what a process tells of itself ---- */
 void lab_call(const char *name, zke *z, const char *path); /* before it */
 int lab_done(int rc);                                      /* after it */
+/* Around the function of a batch: the calls in it are one step with it. */
+void lab_batch(bool begins);
 int lab_opened(int rc, zke **z);
+void lab_zxid(void); /* zke_zxid() is called */
+/* The next call makes an ephemeral or a sequential znode, or does not. */
+void lab_makes(bool makes);
 /* A call that may wait: what the one around it was is kept meanwhile, as a
  * callback may wait as well. */
 typedef struct lab_wait {
@@ -23,6 +28,11 @@ zke *lab_store(void); /* inside a process: a session that stays; else NULL */
 int lab_self(void); /* the process that runs, from 1 on; 0: none */
 bool lab_wait_on(const void *what, int64_t due, const char *name); /* late? */
 void lab_wake_on(const void *what);
+
+/* ---- for keep.h ---- */
+/* The finding when the one that runs has ended the program. */
+void world_death_words(const zke_lab *lab, const char *how, char *out,
+                       size_t size);
 
 /* ---- for the search ---- */
 
@@ -44,12 +54,24 @@ enum {
 
 int world_open(zke_lab *lab); /* make it, and take lab->first */
 void world_close(zke_lab *lab);
+/* Run a schedule: fn begins in the world as it was made, and only what it
+ * changes in *lab is sure to last.  Returns what fn returns; true, too, where
+ * it has ended the program. */
+bool world_try(zke_lab *lab, bool (*fn)(zke_lab *lab, void *arg), void *arg);
+/* With pictures only (keep.h): */
 void world_again(zke_lab *lab); /* as it was in lab->first */
 void world_put(const picture *p);
 
 /* The steps that are possible now; 0: it is over, or has failed. */
 int world_steps(zke_lab *lab, char out[STEPS_MOST]);
 void world_step(zke_lab *lab, char step);
+/* Move to the front those of these steps that have to be tried; returns how
+ * many.  0: all.  If world_was_seen() is true after the first of them, all have
+ * to be tried. */
+int world_reduce(const zke_lab *lab, char *steps, int count);
+bool world_was_seen(void);
+/* Leave out a step where the same step of an alike process is tried instead. */
+int world_leave_alike(const zke_lab *lab, char *steps, int count);
 /* The last looks, when there is no step.  zke_check() takes as long as many
  * schedules, so the search asks for it now and then. */
 void world_end(zke_lab *lab, bool check);
@@ -75,6 +97,10 @@ int world_lanes(world_lane out[ZKE_LAB_MOST]);
 /* The rest of a world's state, but for the faults that are left. */
 enum { WORLD_WORDS = 256 };
 size_t world_words(uint64_t out[WORLD_WORDS]);
+
+/* ---- of outside.c: a party's process has died; a schedule is over ---- */
+void outside_died(const zke_lab *lab, int process);
+void outside_end(const zke_lab *lab);
 
 /* Before the first world. */
 bool state_begin(void);

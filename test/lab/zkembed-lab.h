@@ -119,7 +119,18 @@ typedef struct zke_lab_options {
   int64_t time_ms;   /* of processor time to search; 2000 */
   int64_t schedules; /* at most so many; 0: any */
   uint64_t seed;     /* of the choices; 0 is a seed as good as any */
+  int reduction;     /* of STATES; -1: try also what is known to end as well as
+                      something that was tried */
+  int alike;         /* 1: processes of one function and argument can stand for
+                      each other; see below */
 } zke_lab_options;
+
+/* With `alike`, of the processes that have the same function and argument the
+ * first is the first to make an ephemeral or sequential znode, the second the
+ * second, and so on: STATES and DEPTH leave out the other orders, five of six
+ * for three processes.  Say it only where nothing tells these processes apart:
+ * neither the test nor the code compares their names, the numbers of their
+ * sessions, or what they have drawn at random, but for being equal. */
 
 /* What a run has found.  Texts belong to the laboratory, until the next run. */
 typedef struct zke_lab_result {
@@ -160,6 +171,51 @@ int zke_lab_process(zke_lab *lab, const char *name, zke_lab_fn fn, void *arg);
 int zke_lab_thread(zke_lab *lab, const char *process, const char *name,
                    zke_lab_fn fn, void *arg);
 
+/* What a party outside does next. */
+enum { ZKE_LAB_ENDED, ZKE_LAB_REQUEST, ZKE_LAB_IDLE };
+/* Why its connection is gone: a reply was lost, before the change was made or
+ * after; its session has expired; or it is to be dead, as its process is. */
+enum { ZKE_LAB_LOST = 1, ZKE_LAB_EXPIRED, ZKE_LAB_DEAD };
+
+/* A party outside: a client whose code runs elsewhere, in another program or
+ * language, and makes requests of a server that the test is.  A request is
+ * parked until it is its turn.  Set it up with ZKE_INIT(zke_lab_party). */
+typedef struct zke_lab_party {
+  size_t size;
+  /* A schedule begins: start the party, or let it begin anew. */
+  void (*begin)(void *context);
+  /* Wait until it has a request, and keep that: ZKE_LAB_REQUEST; or until it
+   * is sure that it waits for an event, ZKE_LAB_IDLE, or has returned,
+   * ZKE_LAB_ENDED.  Nothing else goes on meanwhile. */
+  int (*next)(void *context);
+  /* Make the calls of that request with the party's session, and keep what is
+   * to be replied.  Each call of zkembed.h is a step.  Events come in a call,
+   * to the watchers that it gives.  Returns a result of zkembed.h; after
+   * ZKE_CONNECTIONLOSS, or where the session has expired, drop() follows in
+   * place of reply(). */
+  int (*apply)(void *context, zke *z);
+  /* Let the reply go, behind the events that came before it.  This is a step
+   * of its own: the reply is held while others go on. */
+  void (*reply)(void *context, int rc);
+  /* The connection is gone.  After ZKE_LAB_LOST the party may go on and connect
+   * again; after the others nothing is called for it but end(). */
+  void (*drop)(void *context, int why);
+  /* The schedule is over, however far the party has come; also where it was
+   * not begun: stop it, and close what begin() has opened. */
+  void (*end)(void *context);
+} zke_lab_party;
+
+/* zke_lab_outside - add a party outside, as a process with a session
+ * The functions are copied.  They run one at a time, and what they are to
+ * remember lies in *context, which is put back before each schedule as all
+ * memory is.  The letters of schedules are those of any process; a party is to
+ * do the same again when it gets the same replies.  STATES and DEPTH stay out,
+ * as they would have to put the parties back: zke_lab_run() returns
+ * ZKE_UNIMPLEMENTED where nothing else is to search.
+ * Errors: as zke_lab_process(), and a function is NULL. */
+int zke_lab_outside(zke_lab *lab, const char *name, const zke_lab_party *party,
+                    void *context);
+
 /* zke_lab_setup   - before the first schedule, with a session that stays
  * zke_lab_always  - after each step
  * zke_lab_finally - at the end of a schedule, when each process has returned or
@@ -183,8 +239,10 @@ int zke_lab_state(zke_lab *lab, void *at, size_t size);
 /* zke_lab_run    - search; ZKE_OK also where something was found
  * zke_lab_replay - run one schedule, once
  * Errors: ZKE_BADARGUMENTS, there is no process, or the schedule is malformed;
- * ZKE_NOMEM; what the engine says when the database cannot be made, or when
- * setup fails. */
+ * ZKE_UNIMPLEMENTED, only STATES or DEPTH are to search, which the library that
+ * forks (libzkembed-lab-forked.a) does not have, and which parties outside keep
+ * out; ZKE_NOMEM; what the engine says when the database cannot be made, or
+ * when setup fails. */
 int zke_lab_run(zke_lab *lab, zke_lab_result *out);
 int zke_lab_replay(zke_lab *lab, const char *schedule, zke_lab_result *out);
 
