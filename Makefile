@@ -12,11 +12,13 @@
 #   make torture-recipes  the same with recipes; RECIPE=… for one of them
 #   make powerloss     power cuts; CUTS=… EVERY=… SEED=… COMMITS=…
 #   make fuzz          fuzzes with libFuzzer: SECONDS=60 for each target,
-#                      TARGET=path, ops, file, lines or import for one; see
-#                      test/fuzz/fuzz.h
+#                      TARGET=path, ops, file, lines, import or jute for one;
+#                      see test/fuzz/fuzz.h
 #   make conformance   the same random operations on zkembed and on a ZooKeeper
 #                      server, which it fetches: OPS=… SEED=… SEEDS=…; MASKS=1
 #                      tells what is not compared
+#   make foreign       kazoo's own tests on `zke serve`, and on ZooKeeper servers
+#                      where they are installed; SHORT=1: its recipes, on zke
 #   make model         the same random operations on zkembed and on a model of it
 #                      in memory, compared call by call: OPS=… SEED=…
 #   make lab           every recipe in the laboratory (doc/laboratory.md), for
@@ -66,6 +68,7 @@ SAN =# sanitizers, as -fsanitize= takes them
 SQLITE =# path of a sqlite3.c to compile in; empty: the system's library
 WERROR =# 1: warnings are errors
 TEST_OPTIMIZE = -O0# of test programs: most take longer to compile than to run
+LAB_OPTIMIZE = -O1# of the laboratory: its time goes into the C library's memcpy()
 LINT =# the files that make lint reads; empty: all
 CHECKED =# what make check leaves out
 
@@ -114,14 +117,15 @@ SHARED = $(BUILD)/libzkembed.so.$(VERSION)
 RECIPE_SOURCES := $(wildcard recipes/*.c)
 RECIPE_HEADERS := $(wildcard recipes/*.h)
 # The files of recipes/ that recipes are made of, the lowest layer first.
-RECIPE_PARTS = text limit support znode object entry deadlock party line \
+RECIPE_PARTS = jute text limit support znode object entry deadlock party line \
   queue_tree queue_item queue_list
 RECIPE_ARCHIVE = $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.a)
 RECIPE_SHARED = \
   $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.so.$(VERSION))
 CONFIGS = $(BUILD)/zkembed.pc \
   $(if $(RECIPE_SOURCES),$(BUILD)/zkembed-recipes.pc) \
-  $(if $(LAB),$(BUILD)/zkembed-lab.pc)
+  $(if $(LAB),$(BUILD)/zkembed-lab.pc) \
+  $(if $(LAB_FORKED),$(BUILD)/zkembed-lab-forked.pc)
 # The command reads JSON by jansson, and edits lines by libedit where it is.
 COMMAND_SOURCES := $(wildcard shell/*.c)
 COMMAND = $(BUILD)/zke
@@ -132,18 +136,30 @@ COMMAND_LIBS = -ljansson $(if $(EDIT),$(shell pkg-config --libs libedit))
 
 # The laboratory (doc/laboratory.md) moves the program's memory about, which a
 # sanitizer takes for a fault, and switches stacks as one kind of machine does.
+# The one that forks in place of this goes wherever Linux is.
 LAB := $(if $(SAN),,$(shell $(CC) -dumpmachine | grep -v musl | grep x86_64))
-LAB_SOURCES := $(if $(LAB),$(filter-out test/lab/test_%,$(wildcard \
-  test/lab/*.c)))
+LAB_FORKED := $(shell $(CC) -dumpmachine | grep linux)
+LAB_ALL := $(filter-out test/lab/test_%,$(wildcard test/lab/*.c))
+LAB_OF_ARENA = arena fiber keep_arena state
+LAB_OF_FORK = baton keep_fork
+LAB_SOURCES := $(if $(LAB),$(filter-out $(LAB_OF_FORK:%=test/lab/%.c), \
+  $(LAB_ALL)))
+LAB_FORKED_SOURCES := $(if $(LAB_FORKED), \
+  $(filter-out $(LAB_OF_ARENA:%=test/lab/%.c),$(LAB_ALL)))
 LAB_ARCHIVE = $(if $(LAB),$(BUILD)/libzkembed-lab.a)
-LAB_TESTS := $(patsubst test/lab/test_%.c,%,$(if $(LAB),$(wildcard \
-  test/lab/test_*.c)))
+LAB_FORKED_ARCHIVE = $(if $(LAB_FORKED),$(BUILD)/libzkembed-lab-forked.a)
+LAB_ARCHIVES = $(LAB_ARCHIVE) $(LAB_FORKED_ARCHIVE)
+LAB_FORKED_TESTS = $(if $(LAB_FORKED),lab_forked)
+LAB_TESTS := $(if $(LAB),$(filter-out lab_forked, \
+  $(patsubst test/lab/test_%.c,%,$(wildcard test/lab/test_*.c))))
 
 # AddressSanitizer does not know the end of a thread by unwinding: it takes the
 # marks of frames that are gone for those of its own.
 TEST_SOURCES := $(filter-out \
   $(if $(findstring address,$(SAN)),%/test_cancel.c) \
-  $(if $(LAB),,test/lab/%),$(wildcard test/*/test_*.c))
+  $(filter-out $(patsubst %,test/lab/test_%.c,$(LAB_TESTS) \
+    $(LAB_FORKED_TESTS)),$(wildcard test/lab/test_*.c)), \
+  $(wildcard test/*/test_*.c))
 TESTS := $(patsubst test_%.c,%,$(notdir $(TEST_SOURCES)))
 # Tests of statics include zkembed.c and so are not linked with it.
 WHITE_TESTS := $(patsubst test_%.c,%,$(notdir $(shell \
@@ -156,13 +172,14 @@ export BUILD CC LAB LAB_LIBS LIBS MAKE RECIPE_PARTS SAN SQLITE_CFLAGS
 
 .PHONY: all
 all: $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED) $(CONFIGS) \
-  $(COMMAND) $(LAB_ARCHIVE)
+  $(COMMAND) $(LAB_ARCHIVE) $(LAB_FORKED_ARCHIVE)
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
 DIRECTORIES = $(BUILD) $(BUILD)/recipes $(BUILD)/shell build/deps \
-  $(BUILD)/test $(BUILD)/test/bench $(BUILD)/test/fuzz $(BUILD)/lab
+  $(BUILD)/test $(BUILD)/test/bench $(BUILD)/test/fuzz $(BUILD)/lab \
+  $(BUILD)/lab-forked
 $(sort $(DIRECTORIES)):
 	mkdir -p $@
 
@@ -208,6 +225,13 @@ $(BUILD)/zkembed-lab.pc: | $(BUILD)
 	  'Description: Recipe code run in every order, with deaths' \
 	  'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
 	  'Libs: -L$${libdir} -lzkembed-lab $(strip $(LAB_LIBS))' >$@
+
+$(BUILD)/zkembed-lab-forked.pc: | $(BUILD)
+	@printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$(INCLUDEDIR)' \
+	  'libdir=$(LIBDIR)' '' 'Name: zkembed-lab-forked' \
+	  'Description: zkembed-lab for sanitizers, valgrind and other systems' \
+	  'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
+	  'Libs: -L$${libdir} -lzkembed-lab-forked $(strip $(LIBS))' >$@
 
 # ---- recipes and the command, once they have sources -----------------------
 
@@ -256,9 +280,9 @@ ifneq ($(RECIPE_HEADERS),)
 	$(INSTALL) -d $(DESTDIR)$(INCLUDEDIR)/zkembed
 	$(INSTALL) -m 644 $(RECIPE_HEADERS) $(DESTDIR)$(INCLUDEDIR)/zkembed
 endif
-ifneq ($(LAB),)
+ifneq ($(LAB_FORKED),)
 	$(INSTALL) -m 644 test/lab/zkembed-lab.h $(DESTDIR)$(INCLUDEDIR)
-	$(INSTALL) -m 644 $(LAB_ARCHIVE) $(DESTDIR)$(LIBDIR)
+	$(INSTALL) -m 644 $(LAB_ARCHIVES) $(DESTDIR)$(LIBDIR)
 endif
 ifneq ($(COMMAND),)
 	$(INSTALL) -d $(DESTDIR)$(BINDIR)
@@ -280,8 +304,8 @@ INSTALLED = $(INCLUDEDIR)/zkembed.h \
   $(RECIPE_HEADERS:recipes/%=$(INCLUDEDIR)/zkembed/%) \
   $(addprefix $(LIBDIR)/,$(LINKS) $(CONFIGS:$(BUILD)/%=pkgconfig/%) \
     $(notdir $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED))) \
-  $(if $(LAB),$(INCLUDEDIR)/zkembed-lab.h \
-    $(LIBDIR)/$(notdir $(LAB_ARCHIVE))) \
+  $(if $(LAB_FORKED),$(INCLUDEDIR)/zkembed-lab.h \
+    $(addprefix $(LIBDIR)/,$(notdir $(LAB_ARCHIVES)))) \
   $(COMMAND:$(BUILD)/%=$(BINDIR)/%) \
   $(if $(COMMAND),$(COMPLETIONDIR)/zke $(DOCDIR)/coprocess.md) \
   $(MAN1:doc/%=$(MANDIR)/man1/%) $(MAN3:doc/%=$(MANDIR)/man3/%)
@@ -294,7 +318,8 @@ uninstall:
 # A need is probed once and noted under build/deps.  FETCH, which the targets
 # that may install packages set, lists all they need: so there is one run of
 # the package manager.  A plain `make` only says what is missing.
-TEST_PACKAGES = sqlite check shell jansson libedit python3 node tmux
+TEST_PACKAGES = sqlite check shell jansson libedit python3 node tmux \
+  python-kazoo python-pytest
 .PHONY: deps deps-sqlite
 deps: FETCH = $(TEST_PACKAGES)
 deps: deps-sqlite build/deps/check build/deps/shell build/deps/jansson
@@ -316,7 +341,7 @@ TEST_HEADERS := $(wildcard test/*.h test/*/*.h) zkembed.h $(RECIPE_HEADERS)
 TEST_COMMON = $(addprefix $(BUILD)/test/,test.o recipes.o crew.o sessions.o)
 TEST_LINKED = $(TEST_COMMON) $(RECIPE_ARCHIVE) $(OBJECTS)
 TEST_NEEDS = $(WORKER) $(COMMAND) build/deps/shell
-COMMAND_TESTS := $(wildcard test/shell/*.sh)
+COMMAND_TESTS := $(wildcard test/shell/*.sh test/server/*.sh)
 
 # The programs lie in folders by subject; what is built lies in one.
 vpath %.c test $(sort $(dir $(TEST_SOURCES)))
@@ -361,7 +386,7 @@ $(POWER_OBJECTS): $(BUILD)/test/%.o: test/power/%.c $(TEST_HEADERS) \
 	$(CC) $(TEST_CFLAGS) -c -o $@ $<
 
 $(POWER_ENGINE): zkembed.c zkembed.h | $(BUILD)/test deps-sqlite
-	$(CC) $(LIB_CFLAGS) -DZKE_CHECKPOINT_PAGES=8 \
+	$(CC) $(LIB_CFLAGS) -O1 -DZKE_CHECKPOINT_PAGES=8 \
 	  -DZKE_CHECKPOINT_RETRY_PAGES=2 -c -o $@ zkembed.c
 
 CUTS = 4000
@@ -425,38 +450,52 @@ torture-recipes: $(BUILD)/torture-recipes
 # which are equal look so.
 # With -fexceptions a cleanup handler is a matter of the compiler, and leaves no
 # trace in what the C library keeps for the one real thread.
-LAB_CFLAGS = $(COMMON_CFLAGS) -I. -fno-builtin-malloc -fexceptions \
-  $(LAB_ZEROS) $(WARNINGS)
+LAB_CFLAGS = $(COMMON_CFLAGS) $(LAB_OPTIMIZE) -I. -fno-builtin-malloc \
+  -fexceptions $(LAB_ZEROS) $(WARNINGS)
 LAB_ZEROS = $(shell $(CC) -ftrivial-auto-var-init=zero -x c -c /dev/null \
   -o /dev/null 2>/dev/null && echo -ftrivial-auto-var-init=zero)
 LAB_HEADERS := $(wildcard test/lab/*.h) zkembed.h $(RECIPE_HEADERS)
+# Engine and recipes are the same in both.
+LAB_ENGINE = test/lab/engine.c
+LAB_RECIPES = $(RECIPE_SOURCES:recipes/%.c=$(BUILD)/lab/recipe-%.o)
 OBJCOPY = objcopy
 LAB_LIBS = $(or $(SQLITE_OBJECT),-l:libsqlite3.a) -lm -ldl -lpthread
 
-$(patsubst test/lab/%.c,$(BUILD)/lab/%.o,$(LAB_SOURCES)): \
+$(patsubst test/lab/%.c,$(BUILD)/lab/%.o,$(sort $(LAB_SOURCES) $(LAB_ENGINE))): \
   $(BUILD)/lab/%.o: test/lab/%.c zkembed.c $(LAB_HEADERS) \
   | $(BUILD)/lab deps-sqlite
 	$(CC) $(LAB_CFLAGS) -c -o $@ $<
 
-$(RECIPE_SOURCES:recipes/%.c=$(BUILD)/lab/recipe-%.o): \
-  $(BUILD)/lab/recipe-%.o: recipes/%.c $(LAB_HEADERS) | $(BUILD)/lab
+$(LAB_RECIPES): $(BUILD)/lab/recipe-%.o: recipes/%.c $(LAB_HEADERS) \
+  | $(BUILD)/lab
 	$(CC) $(LAB_CFLAGS) -include test/lab/thread.h -c -o $@ $<
 
-# The archive shows zke_ names, and those of the C library's that the laboratory
+LAB_FORKED_OBJECTS = $(patsubst test/lab/%.c,$(BUILD)/lab-forked/%.o, \
+  $(filter-out $(LAB_ENGINE),$(LAB_FORKED_SOURCES)))
+
+$(LAB_FORKED_OBJECTS): $(BUILD)/lab-forked/%.o: test/lab/%.c $(LAB_HEADERS) \
+  | $(BUILD)/lab-forked deps-sqlite
+	$(CC) $(LAB_CFLAGS) -DLAB_FORKED -c -o $@ $<
+
+# The archives show zke_ names, and those of the C library's that the laboratory
 # has in its place; so all is one object.
-$(LAB_ARCHIVE): $(patsubst test/lab/%.c,$(BUILD)/lab/%.o,$(LAB_SOURCES)) \
-  $(RECIPE_SOURCES:recipes/%.c=$(BUILD)/lab/recipe-%.o) test/lab/replaced
+$(LAB_ARCHIVE): $(patsubst test/lab/%.c,$(BUILD)/lab/%.o,$(LAB_SOURCES))
+$(LAB_FORKED_ARCHIVE): $(LAB_FORKED_OBJECTS) $(BUILD)/lab/engine.o
+$(LAB_ARCHIVES): $(LAB_RECIPES) test/lab/replaced
 	rm -f $@
-	$(LD) -r -o $(BUILD)/lab/all.o $(filter %.o,$^)
+	$(LD) -r -o $(@:.a=.o) $(filter %.o,$^)
 	$(OBJCOPY) --wildcard --keep-global-symbol='zke_*' \
-	  --keep-global-symbols=test/lab/replaced $(BUILD)/lab/all.o
-	$(AR) rcs $@ $(BUILD)/lab/all.o
+	  --keep-global-symbols=test/lab/replaced $(@:.a=.o)
+	$(AR) rcs $@ $(@:.a=.o)
 
 LAB_PROGRAMS = $(LAB_TESTS:%=$(BUILD)/test/test_%)
-$(LAB_PROGRAMS): private RECIPE_ARCHIVE =
+LAB_FORKED_PROGRAMS = $(LAB_FORKED_TESTS:%=$(BUILD)/test/test_%)
+$(LAB_PROGRAMS) $(LAB_FORKED_PROGRAMS): private RECIPE_ARCHIVE =
 $(LAB_PROGRAMS): private OBJECTS = $(LAB_ARCHIVE)
 $(LAB_PROGRAMS): private LIBS = $(LAB_LIBS)
 $(LAB_PROGRAMS): $(LAB_ARCHIVE)
+$(LAB_FORKED_PROGRAMS): private OBJECTS = $(LAB_FORKED_ARCHIVE) $(SQLITE_OBJECT)
+$(LAB_FORKED_PROGRAMS): $(LAB_FORKED_ARCHIVE) test/lab/test_lab.c
 
 # By the clock of the processor; what finds something says how to replay it.
 .PHONY: lab
@@ -470,8 +509,7 @@ lab: $(BUILD)/test/test_lab_recipes
 
 # Would it find mistakes in the recipes?  The script plants them in copies.
 LAB_MUTANT_OBJECTS = $(BUILD)/lab/test_lab_recipes.o $(TEST_COMMON) \
-  $(patsubst test/lab/%.c,$(BUILD)/lab/%.o,$(LAB_SOURCES)) \
-  $(RECIPE_SOURCES:recipes/%.c=$(BUILD)/lab/recipe-%.o)
+  $(patsubst test/lab/%.c,$(BUILD)/lab/%.o,$(LAB_SOURCES)) $(LAB_RECIPES)
 
 $(BUILD)/lab/test_lab_recipes.o: test/lab/test_lab_recipes.c $(TEST_HEADERS) \
   $(LAB_HEADERS) | $(BUILD)/lab
@@ -498,6 +536,12 @@ conformance: FETCH = sqlite zookeeper zookeeper-client
 conformance: $(BUILD)/conformance build/deps/zookeeper
 	@sh test/conformance/conformance.sh $<
 
+# Other projects' tests of a ZooKeeper server, on `zke serve`.
+.PHONY: foreign
+foreign: FETCH = sqlite jansson libedit python-kazoo python-pytest
+foreign: $(BUILD)/zke build/deps/python-kazoo build/deps/python-pytest
+	@SHORT=$(SHORT) sh test/foreign/kazoo.sh $(BUILD)/zke
+
 # The engine beside a model of it: the same calls are compiled for each.
 MODEL_SOURCES = $(patsubst %,test/%.c,model/run model/model model/side \
   conformance/base conformance/gen)
@@ -520,9 +564,10 @@ model: $(BUILD)/model
 # Those that take longest begin first, so that nothing long is left at the end.
 # Some of them compute, some wait.
 TEST_RUN = $(TEST_PROGRAMS) $(COMMAND_TESTS) test/checks/check_docs.sh
-LONGEST = fault power transcripts environment process transfer queue wait \
-  coprocess scale power_recipes guard shell_work leftovers file crash \
-  lab_recipes lab_bugs two_phase election terminal_edit check_docs lab corpus
+LONGEST = fault environment process wait queue coprocess power crash guard \
+  power_recipes leftovers file transcripts lab_recipes transfer serve \
+  terminal_edit shell_work two_phase election kazoo lab_bugs check_docs lab \
+  double_barrier rwlock multilock semaphore scale corpus
 TEST_FIRST = $(foreach t,$(LONGEST),$(filter %/test_$t %/$t.sh,$(TEST_RUN)))
 TEST_TARGETS = test test-fast $(TESTS:%=test-%)
 .PHONY: $(TEST_TARGETS) test-programs test-tsan
@@ -543,7 +588,8 @@ $(TESTS:%=test-%): test-%: $(BUILD)/test/test_% $(TEST_NEEDS)
 	@sh test/run.sh $<
 
 test-tsan:
-	@$(MAKE) --no-print-directory SAN=thread test-thread test-coprocess
+	@$(MAKE) --no-print-directory SAN=thread test-thread test-coprocess \
+	  test-lab_forked
 
 test-programs: $(TEST_PROGRAMS) $(TEST_NEEDS)
 
@@ -627,7 +673,7 @@ coverage-here: build/deps/gcovr test-programs
 # test/fuzz/corpus is what `make test` replays; what a run finds new goes beside
 # it, inputs that break something to build/fuzz/TARGET-crash-… and the like.
 FUZZ_TARGETS = path ops file $(if $(COMMAND),$(FUZZ_COMMAND))
-FUZZ_COMMAND = lines import # those that run the zke command
+FUZZ_COMMAND = lines import jute # those linked with the zke command
 FUZZ_CC = clang
 FUZZ_CFLAGS = -O1 -g -fno-omit-frame-pointer \
   -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
@@ -766,7 +812,7 @@ check check-format: build/deps/clang-format
 check check-install: build/deps/pkg-config all
 check check-symbols: all
 check check-manuals: $(COMMAND) build/deps/mandoc
-check check-docs: $(ARCHIVE) $(RECIPE_ARCHIVE)
+check check-docs: $(ARCHIVE) $(RECIPE_ARCHIVE) $(LAB_ARCHIVE)
 check check-twice: $(BUILD)/zkembed.lo $(SQLITE_OBJECT)
 
 check: deps-sqlite

@@ -3,7 +3,8 @@
  * An entry is written SCHEME:ID:PERMS.  acls_parse() and perms_json() lead from
  * there to zkembed's structs and back; getacl, setacl, create and import use
  * them.  What getacl prints, setacl takes; but an id that the engine has masked
- * is lost (acl_is_masked()).  The rules of who may do what are the engine's
+ * is lost (acl_is_masked()), and an entry of another program's scheme is
+ * refused (acl_is_foreign()).  The rules of who may do what are the engine's
  * alone: here only the form is checked, not whether a scheme exists.
  */
 #include <stdlib.h>
@@ -68,6 +69,19 @@ bool acl_is_masked(const zke_acl *entry) {
   size_t len = strlen(entry->id);
   return strcmp(entry->scheme, "digest") == 0 && len >= 2 &&
          strcmp(entry->id + len - 2, ":x") == 0;
+}
+
+/* An entry of such a scheme was written by a program that vouches for it, a
+ * server mostly.  It matches nobody here, but copies, exports and imports keep
+ * it.  What is typed is not taken, since it is more likely a mistake. */
+bool acl_is_foreign(const zke_acl *entry) {
+  return strcmp(entry->scheme, "world") != 0 &&
+         strcmp(entry->scheme, "digest") != 0 &&
+         strcmp(entry->scheme, "auth") != 0;
+}
+
+int acl_accept(zke *z, const zke_acl *entry) {
+  return acl_is_foreign(entry) ? zke_vouch(z, entry->scheme, NULL) : ZKE_OK;
 }
 
 /* Cut one entry up in place: *out points into text.  The scheme ends at the
@@ -172,7 +186,7 @@ static void getacl_human(call *c, json_t *row, FILE *out) {
 /* Replace the list of one node, if that list has this version (-1: any). */
 static int setacl_one(call *c, const char *path, int version,
                       const zke_acls *acls) {
-  int rc = zke_set_acl(c->z, path, version, acls);
+  int rc = zke_set_acl(c->z, path, version, acls, NULL);
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 

@@ -1,14 +1,11 @@
-/* batch.c - operations that go into one multi each some hundred (batch.h)
+/* batch.c - operations that are done some hundred at a time (batch.h)
  *
- * A multi costs one transaction, whose price hardly depends on how much it
+ * A transaction is synced once, and its price hardly depends on how much it
  * does: so operations are kept until a batch is full, and then done together.
  * A batch is empty after each run, whatever came of it: what was refused is not
  * tried again.
  */
 #include "batch.h"
-
-#include "../recipes/support.h"
-#include "../recipes/znode.h"
 
 /* Forget the operations, done or not, and release what they point to. */
 void batch_clear(batch *b) {
@@ -16,29 +13,54 @@ void batch_clear(batch *b) {
   b->bytes = 0;
 }
 
-/* Count what a successful run has done.  Operations of other types, such as
- * checks, are not counted. */
+/* Count what a run has done that was committed. */
 static void batch_counted(batch *b) {
   for (int i = 0; i < b->count; i++) {
+    if (!b->done[i]) continue;
     b->created += b->ops[i].type == ZKE_OP_CREATE;
     b->changed += b->ops[i].type == ZKE_OP_SET;
     b->deleted += b->ops[i].type == ZKE_OP_DELETE;
   }
 }
 
-/* One multi; a failed one has changed nothing, and refused() decides what that
- * means.  It is asked before the batch is cleared, so that it can look at the
- * operations, and do them one by one. */
+/* Do one operation, by the call that it stands for. */
+static int batch_do(zke *z, const zke_op *op) {
+  switch (op->type) {
+    case ZKE_OP_CREATE:
+      if (!op->ttl_ms)
+        return zke_create(z, op->path, op->data, op->len, op->acls, op->mode,
+                          NULL, NULL);
+      return zke_create_ttl(z, op->path, op->data, op->len, op->acls, op->mode,
+                            op->ttl_ms, NULL, NULL);
+    case ZKE_OP_SET:
+      return zke_set(z, op->path, op->data, op->len, op->version, NULL);
+    default:
+      return zke_delete(z, op->path, op->version);
+  }
+}
+
+/* The function of zke_batch(). */
+static int batch_all(zke *z, void *context) {
+  batch *b = context;
+  for (int i = 0; i < b->count && !b->status; i++) {
+    int rc = batch_do(z, &b->ops[i]);
+    b->done[i] = rc == ZKE_OK;
+    if (rc != ZKE_OK) b->status = b->refused(b->owner, &b->ops[i], rc);
+  }
+  return b->status ? ZKE_CANCELLED : ZKE_OK;
+}
+
+/* Where no operation is to blame, the disk or another writer is. */
 int batch_run(batch *b) {
-  int status = 0;
   if (b->count == 0) return 0;
-  int rc = zke_recipe_multi(b->c->z, b->ops, b->count, NULL);
+  b->status = 0;
+  int rc = zke_batch(b->c->z, batch_all, b);
   if (rc == ZKE_OK)
     batch_counted(b);
-  else
-    status = b->refused(b->owner, rc);
+  else if (!b->status)
+    b->status = b->refused(b->owner, NULL, rc);
   batch_clear(b);
-  return status;
+  return b->status;
 }
 
 /* Runs the batch before the new operation would make it too large, not after it

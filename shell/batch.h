@@ -1,10 +1,11 @@
-/* batch.h - operations that go into one multi each some hundred
+/* batch.h - operations that are done some hundred at a time, by zke_batch()
  *
  * deleteall, cp and import change any number of nodes.  Others see a batch
  * whole or not at all, and they see the batches one after the other: an
- * interruption leaves the first of them done.  An operation points to memory of
- * its own, which the batch releases when the operation has been done or was
- * given up.
+ * interruption leaves the first of them done.  Each operation has its own
+ * result, and the batch's owner decides what a refusal means.  An operation
+ * points to memory of its own, which the batch releases when the operation has
+ * been done or was given up.
  *
  *     batch b = {.c = c, .most = BATCH_MOST, .most_bytes = limit,
  *                .release = free, .refused = refused, .owner = me};
@@ -25,16 +26,19 @@ typedef struct batch {
   int most;           /* operations at once, up to BATCH_MOST */
   int64_t most_bytes; /* of data at once; one operation may have more */
   void (*release)(void *owned);
-  /* the multi was refused, nothing was changed: 0 where that is dealt with, or
-   * the exit code after fail().  The operations are still there */
-  int (*refused)(void *owner, int rc);
+  /* an operation was refused: 0 where the others go on, or the exit code after
+   * fail(): then nothing of this batch is done.  Called in zke_batch(); op is
+   * NULL where the batch as a whole failed */
+  int (*refused)(void *owner, const zke_op *op, int rc);
   void *owner;
 
   /* the batch's own; zero at the beginning */
   int64_t created, changed, deleted; /* nodes, so far, by all runs */
+  int status;                        /* exit code of the run, or 0 */
   int count;                         /* operations that are not done yet */
   int64_t bytes;                     /* of their data */
   zke_op ops[BATCH_MOST];
+  bool done[BATCH_MOST];   /* by the run: the operation was not refused */
   void *owned[BATCH_MOST]; /* what the operation of that index points to */
 } batch;
 

@@ -316,7 +316,8 @@ int snapshot_sessions(snapshot *s,
   int status = snapshot_prepare(
       s,
       "SELECT id,v.identity,v.pid,s.started,v.lease_ms,v.ephemerals,v.watches,"
-      "v.events FROM zke_sessions v JOIN session s USING(id)ORDER BY id",
+      "v.events,v.carrier,v.timeout_ms FROM zke_sessions v JOIN session s "
+      "USING(id)ORDER BY id",
       NULL, NULL, &stmt);
   while (!status && snapshot_next(s, stmt, &status)) {
     zke_session_info info = {
@@ -327,7 +328,9 @@ int snapshot_sessions(snapshot *s,
         .lease_ms = sqlite3_column_int64(stmt, 4),
         .ephemerals = sqlite3_column_int(stmt, 5),
         .watches = sqlite3_column_int(stmt, 6),
-        .events = sqlite3_column_int(stmt, 7)};
+        .events = sqlite3_column_int(stmt, 7),
+        .carrier = sqlite3_column_int64(stmt, 8),
+        .timeout_ms = sqlite3_column_int64(stmt, 9)};
     status = info.identity ? fn(arg, &info) : no_memory(s->c);
   }
   sqlite3_finalize(stmt);
@@ -1132,6 +1135,8 @@ static bool doctor_orphan(doctor *d, const zke_session_info *s,
 /* Says what is wrong with a session; false: nothing is. */
 static bool doctor_session(doctor *d, holders *h, const zke_session_info *s) {
   process p;
+  int64_t life = holders_life(s);
+  if (!s->alive && s->timeout_ms && !s->carrier) return false; /* detached */
   if (!s->alive) {
     find(d, "session", WARNING,
          "0x%" PRIx64 " (%s, pid %" PRId64
@@ -1139,8 +1144,8 @@ static bool doctor_session(doctor *d, holders *h, const zke_session_info *s) {
          (uint64_t)s->id, s->identity, s->pid);
     return true;
   }
-  if (!holders_have(h, s->id, s->pid)) {
-    json_t *kept = holders_instead(h, s->id, s->pid);
+  if (!holders_have(h, life, s->pid)) {
+    json_t *kept = holders_instead(h, life, s->pid);
     bool said = doctor_orphan(d, s, kept);
     json_decref(kept);
     return said;
@@ -1157,7 +1162,7 @@ static bool doctor_session(doctor *d, holders *h, const zke_session_info *s) {
 /* The list is short enough to be searched from the beginning each time. */
 static bool session_exists(const zke_session_list *list, int64_t id) {
   for (int i = 0; i < list->count; i++)
-    if (list->data[i].id == id) return true;
+    if (list->data[i].id == id || list->data[i].carrier == id) return true;
   return false;
 }
 

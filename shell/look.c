@@ -293,10 +293,12 @@ static json_t *party_row(const look_line *line, int i) {
 /* A row for party i of the line. */
 static int locks_party(call *c, look *l, const look_line *line, int i) {
   const zke_party *p = &line->parties->data[i];
+  const zke_session_info *who = look_session(l->sessions, p->session);
+  int64_t life = who ? holders_life(who) : p->session;
   json_t *row = party_row(line, i);
   if (row)
     json_object_set_new(row, "kept_by",
-                        holders_instead(&l->holders, p->session, p->pid));
+                        holders_instead(&l->holders, life, p->pid));
   return emit(c, row);
 }
 
@@ -326,7 +328,8 @@ static json_t *claim_row(look *l, const char *queue, const char *name,
       "identity", json_text(who ? who->identity : ""), "pid",
       (json_int_t)(who ? who->pid : 0), "mode", "permits", 1, "data", "znode",
       json_text(name), "kept_by",
-      who ? holders_instead(&l->holders, who->id, who->pid) : json_null());
+      who ? holders_instead(&l->holders, holders_life(who), who->pid)
+          : json_null());
 }
 
 /* The claims of one queue.  l->claims is sorted by path, so that they come in
@@ -417,13 +420,17 @@ static json_t *session_row(const call *c, const zke_session_info *s) {
                    s->id == zke_session_id(c->z));
 }
 
-/* A session's row, with the processes that keep it alive instead of its own. */
+/* A session's row, with the processes that keep it alive instead of its own,
+ * and how it lives. */
 static int sessions_one(call *c, holders *h, const zke_session_info *s) {
   json_t *row = session_row(c, s);
-  if (row)
-    json_object_set_new(
-        row, "kept_by",
-        s->alive ? holders_instead(h, s->id, s->pid) : json_null());
+  if (!row) return emit(c, row);
+  json_object_set_new(
+      row, "kept_by",
+      s->alive ? holders_instead(h, holders_life(s), s->pid) : json_null());
+  json_object_set_new(row, "timeout_ms", json_integer(s->timeout_ms));
+  json_object_set_new(row, "carrier",
+                      s->carrier ? json_session(s->carrier) : json_null());
   return emit(c, row);
 }
 
@@ -443,12 +450,14 @@ static int sessions_run(call *c) {
 /* A line for a session, below a heading before the first. */
 static void sessions_human(call *c, json_t *row, FILE *out) {
   const char *session;
-  json_int_t pid, since, lease;
+  json_int_t pid, since, lease, timeout;
   int alive, own, ephemerals, watches, events;
-  json_unpack(row, "{s:s,s:I,s:I,s:I,s:b,s:b,s:i,s:i,s:i}", "session", &session,
-              "pid", &pid, "since", &since, "lease_ms", &lease, "alive", &alive,
-              "own", &own, "ephemerals", &ephemerals, "watches", &watches,
-              "events", &events);
+  bool light = !json_is_null(json_object_get(row, "carrier"));
+  json_unpack(row, "{s:s,s:I,s:I,s:I,s:I,s:b,s:b,s:i,s:i,s:i}", "session",
+              &session, "pid", &pid, "since", &since, "lease_ms", &lease,
+              "timeout_ms", &timeout, "alive", &alive, "own", &own,
+              "ephemerals", &ephemerals, "watches", &watches, "events",
+              &events);
   if (!c->told)
     fprintf(out, "%8s  %-12s  %-20s %5s %5s %5s  IDENTITY\n", "PID", "SESSION",
             "SINCE", "NODES", "WATCH", "EVENT");
@@ -458,9 +467,12 @@ static void sessions_human(call *c, json_t *row, FILE *out) {
           session, when, ephemerals, watches, events);
   output_visible(NULL, json_object_get(row, "identity"), out);
   if (lease) fprintf(out, " (lease %" JSON_INTEGER_FORMAT " ms)", lease);
+  if (timeout) fprintf(out, " (kept %" JSON_INTEGER_FORMAT " ms)", timeout);
   look_kept_human(row, "kept_by", out);
   if (own)
     fputs(" (this one)", out);
+  else if (timeout && !light)
+    fputs(" (detached)", out);
   else if (!alive)
     fputs(" (dead)", out);
   fputc('\n', out);

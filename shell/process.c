@@ -325,6 +325,12 @@ json_t *holders_list(holders *h, int64_t session, pid_t but) {
   return list ? list : json_null();
 }
 
+/* The session by whose descriptor this one lives: a light one lives by its
+ * carrier's. */
+int64_t holders_life(const zke_session_info *s) {
+  return s->carrier ? s->carrier : s->id;
+}
+
 /* JSON null where the session is held by the process that its row names; else
  * the list of those that hold it. */
 json_t *holders_instead(holders *h, int64_t session, int64_t pid) {

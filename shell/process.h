@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+#include "zkembed.h"
+
 /* A process, and when it started: the two together are not used again. */
 typedef struct process {
   pid_t pid, parent, group;
@@ -73,6 +75,7 @@ typedef struct holders {
 
 /* holders_begin   - of a database's sessions; nothing is looked at yet
  * holders_free    - what was found
+ * holders_life    - the session whose descriptor keeps this one alive
  * holders_have    - has one process the descriptor of a session?
  * holders_list    - the processes that have a session's descriptor, as an array
  *                   of objects with pid and command; null: none is seen
@@ -91,6 +94,7 @@ typedef struct holders {
 holders holders_begin(const char *file);
 void holders_free(holders *h);
 bool holders_have(holders *h, int64_t session, int64_t pid);
+int64_t holders_life(const zke_session_info *s);
 json_t *holders_list(holders *h, int64_t session, pid_t but);
 json_t *holders_instead(holders *h, int64_t session, int64_t pid);
 void holders_human(const json_t *list, FILE *out);

@@ -26,7 +26,8 @@
  *       share),
  *       guard.c (runs a child), lock.c, queue.c, barrier.c, once.c, txn.c
  *       (work.c has what these four share), look.c, waits.c, top.c,
- *       process.c (what /proc tells of other processes)
+ *       process.c (what /proc tells of other processes), serve.c (the protocol
+ *       server, of which serve.h tells the parts)
  *
  * Threads: a call runs on one thread; in a coprocess several calls run at
  * once over one shell.  What belongs to the shell says what guards it.  Where
@@ -209,7 +210,8 @@ struct command {
 extern const command builtin_commands[], tree_commands[], watch_commands[],
     multi_commands[], acl_commands[], transfer_commands[], database_commands[],
     lock_commands[], queue_commands[], barrier_commands[], once_commands[],
-    txn_commands[], look_commands[], waits_commands[], top_commands[];
+    txn_commands[], look_commands[], waits_commands[], top_commands[],
+    serve_commands[];
 
 /* All of these tables, in the order of the list that help prints; NULL ends it.
  * For shell.tables. */

@@ -1,6 +1,6 @@
 /* subtree.c - find, deleteall, cp: whole subtrees, in batches
  *
- * A batch is one zke_multi(), so that others see all of it or nothing.  What is
+ * A batch is one zke_batch(), so that others see all of it or nothing.  What is
  * interrupted leaves a tree that is whole, if not complete: deleteall goes from
  * the leaves upwards, so no node loses its parent; cp from the top downwards.
  *
@@ -120,34 +120,17 @@ enum { PASSES = 10 };
 /* One call of deleteall, for one path. */
 typedef struct removal {
   batch batch;
-  int64_t alone; /* nodes deleted one by one, outside of a batch */
   int64_t total; /* nodes there were at the beginning, for the progress */
   bool again;    /* somebody has made nodes meanwhile: another pass */
 } removal;
 
-static int64_t removal_done(const removal *r) {
-  return r->batch.deleted + r->alone;
-}
-
-/* Deletes one node.  One that has gone is done with; one that has got children
- * again is for the next pass. */
-static int removal_one(removal *r, const char *path) {
-  int rc = zke_delete(r->batch.c->z, path, -1);
-  if (rc == ZKE_OK) r->alone++;
-  if (rc == ZKE_NOTEMPTY) r->again = true;
-  if (rc == ZKE_OK || rc == ZKE_NOTEMPTY || rc == ZKE_NONODE) return 0;
-  return fail_rc(r->batch.c, rc);
-}
-
-/* For struct batch: one of its nodes went, or got children, so that all was
- * refused.  Deletes them one at a time. */
-static int removal_refused(void *owner, int rc) {
+/* For struct batch: a node that has gone is done with; one that has got
+ * children again is for the next pass. */
+static int removal_refused(void *owner, const zke_op *op, int rc) {
   removal *r = owner;
-  int status = 0;
-  if (rc != ZKE_NONODE && rc != ZKE_NOTEMPTY) return fail_rc(r->batch.c, rc);
-  for (int i = 0; !status && i < r->batch.count; i++)
-    status = removal_one(r, r->batch.ops[i].path);
-  return status;
+  if (op && rc == ZKE_NOTEMPTY) r->again = true;
+  bool dealt_with = op && (rc == ZKE_NOTEMPTY || rc == ZKE_NONODE);
+  return dealt_with ? 0 : fail_rc(r->batch.c, rc);
 }
 
 /* Puts a node into the batch; children have come before. */
@@ -157,7 +140,7 @@ static int removal_add(removal *r, const char *path) {
   if (!copy) return no_memory(r->batch.c);
   zke_op_delete(&op, copy, -1);
   int status = batch_add(&r->batch, &op, copy);
-  progress(r->batch.c, "deleteall", removal_done(r), r->total);
+  progress(r->batch.c, "deleteall", r->batch.deleted, r->total);
   return status;
 }
 
@@ -170,7 +153,7 @@ static int removal_pass(removal *r, const char *path) {
   walk_begin(&w, r->batch.c, path, -1, true);
   while (!status && walk_next(&w)) status = removal_add(r, w.path);
   if (w.cancelled && !status)
-    status = fail_interrupted(r->batch.c, "deleted", removal_done(r));
+    status = fail_interrupted(r->batch.c, "deleted", r->batch.deleted);
   status = walk_end(&w, status);
   if (!status) status = batch_run(&r->batch);
   batch_clear(&r->batch);
@@ -206,7 +189,7 @@ static int deleteall_one(call *c, removal *r, const char *path) {
   int status = removal_passes(r, path);
   if (status) return status;
   return emit(c, json_pack("{s:o,s:I}", "path", json_text(path), "deleted",
-                           (json_int_t)removal_done(r)));
+                           (json_int_t)r->batch.deleted));
 }
 
 /* deleteall: one path after the other, until one fails. */
@@ -287,9 +270,10 @@ static int copying_kinds(copying *k) {
   return status;
 }
 
-/* A batch that was refused as a whole: report the reason. */
-static int copying_refused(void *owner, int rc) {
+/* Any refusal ends the copying: report the reason. */
+static int copying_refused(void *owner, const zke_op *op, int rc) {
   copying *k = owner;
+  (void)op;
   return fail_rc(k->batch.c, rc);
 }
 
@@ -307,6 +291,8 @@ static int copying_read(copying *k, const char *path, copied *n) {
   int rc = zke_get(z, path, NULL, NULL, &n->data, &n->len, NULL);
   if (rc != ZKE_OK) return rc;
   rc = zke_get_acl(z, path, &n->acls, NULL);
+  for (int i = 0; rc == ZKE_OK && i < n->acls->count; i++)
+    rc = acl_accept(z, &n->acls->data[i]);
   if (rc == ZKE_OK && is_masked(n->acls))
     rc = zke_fail(ZKE_NOAUTH,
                   "the ACL of %s is shown in full only to who may change it",

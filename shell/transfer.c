@@ -72,6 +72,14 @@ static json_t *acl_id(const char *text, size_t len) {
   return j;
 }
 
+/* Mark an entry of a scheme that some other program vouches for, so that import
+ * takes it for what it is and not for a mistake. */
+static void acl_mark_foreign(json_t *entry) {
+  zke_acl acl = {.scheme = json_string_value(json_object_get(entry, "scheme"))};
+  if (acl.scheme && acl_is_foreign(&acl))
+    json_object_set_new(entry, "foreign", json_true());
+}
+
 /* The file's ACL (doc/format.md), a line an entry, as an array of objects.  It
  * ends at the first line that is malformed, as in a damaged file. */
 static json_t *acl_to_json(const char *text) {
@@ -88,6 +96,7 @@ static json_t *acl_to_json(const char *text) {
     json_t *entry = json_pack("{s:s%,s:o*,s:o*}", "scheme", scheme, len, "id",
                               acl_id(id, line - (size_t)(id - text)), "perms",
                               perms_json(value));
+    acl_mark_foreign(entry);
     if (json_array_append_new(list, entry) != 0) {
       json_decref(list);
       return NULL;
@@ -487,17 +496,27 @@ static int record_sequence(import *im, record *r) {
   return 0;
 }
 
+/* Make the scheme of an entry valid that is marked as another program's: in the
+ * session that is written by, and in the database that tries each node. */
+static int record_accept(import *im, const zke_acl *entry) {
+  int rc = acl_accept(im->c->z, entry);
+  if (rc == ZKE_OK && im->scratch) rc = acl_accept(im->scratch, entry);
+  return rc == ZKE_OK ? 0 : bad_line(im, "%s", zke_errmsg());
+}
+
 /* One entry of an ACL; its texts are the row's. */
 static int record_acl_entry(import *im, const json_t *j, zke_acl *entry) {
+  const json_t *foreign = json_object_get(j, "foreign");
   entry->scheme = json_string_value(json_object_get(j, "scheme"));
   entry->id = json_string_value(json_object_get(j, "id"));
   const char *perms = json_string_value(json_object_get(j, "perms"));
-  if (!entry->scheme || !entry->id || json_object_size(j) != 3 || !perms ||
+  if (!entry->scheme || !entry->id || !perms ||
+      json_object_size(j) != 3 + (size_t)json_is_true(foreign) ||
       !perms_parse(perms, &entry->perms))
     return bad_line(im,
                     "an ACL's entry has a scheme, an id, and perms of "
                     "\"cdrwa\"");
-  return 0;
+  return foreign ? record_accept(im, entry) : 0;
 }
 
 /* The list of entries; without one, everybody may do everything.  There is room
@@ -557,8 +576,9 @@ static int import_fail(import *im, int rc) {
               zke_errmsg(), import_written(im), im->total);
 }
 
-/* For struct batch: its multi was refused. */
-static int import_refused(void *owner, int rc) {
+/* For struct batch: any refusal ends the import. */
+static int import_refused(void *owner, const zke_op *op, int rc) {
+  (void)op;
   return import_fail(owner, rc);
 }
 
@@ -962,18 +982,66 @@ static int finish_acl(import *im, const record *r) {
   if (rc == ZKE_NONODE && r->kind != KIND_PERSISTENT) return 0;
   bool equal = rc == ZKE_OK && acls_equal(now, &r->acls);
   zke_free(now);
-  if (rc == ZKE_OK && !equal) rc = zke_set_acl(im->c->z, r->path, -1, &r->acls);
+  if (rc == ZKE_OK && !equal)
+    rc = zke_set_acl(im->c->z, r->path, -1, &r->acls, NULL);
   return rc == ZKE_OK ? 0 : import_fail(im, rc);
 }
 
+/* Is something left to be done for a node when all below it is made? */
+static bool finish_due(const import *im, const record *r) {
+  return r->kind != KIND_EPHEMERAL &&
+         (r->sequence || may_exist(im, r) || acl_waits(im, r));
+}
+
 /* Gives a node what it can have only when all below it is made. */
-static int import_finish(import *im, const record *r) {
+static int finish_one(import *im, const record *r) {
   int status = 0;
-  if (r->kind == KIND_EPHEMERAL) return 0;
   if (r->sequence) status = finish_sequence(im, r);
   if (!status && (may_exist(im, r) || acl_waits(im, r)))
     status = finish_acl(im, r);
   return status;
+}
+
+/* Nodes that are finished together, by one zke_batch(). */
+typedef struct finishing {
+  import *im;
+  int count, status;
+  int64_t bytes; /* of their values */
+  record *at[BATCH_MOST];
+} finishing;
+
+/* The function of zke_batch(). */
+static int finish_all(zke *z, void *context) {
+  finishing *f = context;
+  (void)z;
+  for (int i = 0; i < f->count && !f->status; i++)
+    f->status = finish_one(f->im, f->at[i]);
+  return f->status ? ZKE_CANCELLED : ZKE_OK;
+}
+
+/* Finishes those that were collected, and frees them; where it has failed
+ * already only that. */
+static int finish_run(finishing *f, int status) {
+  int rc = ZKE_OK;
+  f->status = status;
+  if (!status && f->count) rc = zke_batch(f->im->c->z, finish_all, f);
+  if (rc != ZKE_OK && !f->status) f->status = import_fail(f->im, rc);
+  while (f->count > 0) record_free(f->at[--f->count]);
+  f->bytes = 0;
+  return f->status;
+}
+
+/* Takes a record, and finishes it now or together with later ones. */
+static int finish_add(finishing *f, record *r) {
+  bool full = f->count == BATCH_MOST || f->bytes > f->im->batch.most_bytes;
+  int status = full ? finish_run(f, 0) : 0;
+  if (status || !finish_due(f->im, r)) {
+    record_free(r);
+    return status;
+  }
+  f->at[f->count++] = r;
+  f->bytes += r->len > 0 ? r->len : 0;
+  return 0;
 }
 
 /* ------------------------------------------------------------------------
@@ -1006,13 +1074,19 @@ static int import_nodes(import *im) {
 /* The third reading: sequence numbers and ACLs. */
 static int import_finishing(import *im) {
   record *r = NULL;
+  finishing *f = malloc(sizeof *f); /* too large for a thread's stack */
+  if (!f) return no_memory(im->c);
+  f->im = im;
+  f->count = 0;
+  f->bytes = 0;
   int status = import_rewind(im);
   while (!status && (status = import_next(im, &r)) == 0 && r) {
     im->nodes++;
     progress(im->c, "import, nodes finished", im->nodes, im->total);
-    status = import_finish(im, r);
-    record_free(r);
+    status = finish_add(f, r);
   }
+  status = finish_run(f, status);
+  free(f);
   return status;
 }
 

@@ -33,6 +33,12 @@ bool perms_parse(const char *text, int32_t *perms_out);
 json_t *perms_json(int32_t value);
 bool acl_is_masked(const zke_acl *entry);
 
+/* acl_is_foreign - is it of a scheme whose meaning some other program knows?
+ * acl_accept     - make its scheme valid in the lists that are written by this
+ *                  handle's store; ZKE_OK or what zke_vouch() returns */
+bool acl_is_foreign(const zke_acl *entry);
+int acl_accept(zke *z, const zke_acl *entry);
+
 /* Commands of whole subtrees (subtree.c). */
 int find_run(call *c);
 int deleteall_run(call *c);

@@ -77,7 +77,8 @@ static json_t *wait_row(graph *g, const zke_wait_info *w, const zke_keeper *k) {
                       w->circle ? json_integer(w->circle) : json_null());
   json_object_set_new(
       row, "by_kept_by",
-      by ? holders_instead(&g->holders, by->id, by->pid) : json_null());
+      by ? holders_instead(&g->holders, holders_life(by), by->pid)
+         : json_null());
   return row;
 }
 

@@ -2,12 +2,12 @@
  *
  *   test_corpus                    everything
  *   test_corpus TARGET FILE...     run these inputs through a fuzz target
- *                                  (path, ops, file, lines, import) in this
- *                                  process: for what `make fuzz` has found,
+ *                                  (path, ops, file, lines, import, jute) in
+ *                                  this process: for what `make fuzz` found,
  *                                  under a debugger
  *
- * FLIP_STRIDE=n in the environment flips every n-th byte only, 1 is the full
- * test; FLIP_AT=offset flips that one.
+ * FLIP_STRIDE=n in the environment flips every n-th byte: 17, 5 in .ci/run,
+ * and 1 for the full test; FLIP_AT=offset flips that one.
  */
 #include "zkembed.c"
 
@@ -20,17 +20,17 @@
 /* Linked: names of the command's meet with statics of zkembed.c. */
 int fuzz_lines(const uint8_t *data, size_t size);
 int fuzz_import(const uint8_t *data, size_t size);
+int fuzz_jute(const uint8_t *data, size_t size);
 
 static const struct {
   const char *name;
   int (*run)(const uint8_t *data, size_t size);
   int least; /* inputs that the corpus must have */
-} corpus_targets[] = {{"path", fuzz_path, 50},
-                      {"ops", fuzz_ops, 50},
+} corpus_targets[] = {{"path", fuzz_path, 50},   {"ops", fuzz_ops, 50},
                       {"file", fuzz_file, 50},
 #ifdef CORPUS_COMMAND
-                      {"lines", fuzz_lines, 50},
-                      {"import", fuzz_import, 50}
+                      {"lines", fuzz_lines, 50}, {"import", fuzz_import, 50},
+                      {"jute", fuzz_jute, 50}
 #endif
 };
 enum { CORPUS_TARGETS = sizeof corpus_targets / sizeof *corpus_targets };
@@ -319,7 +319,7 @@ enum { FLIP_PARTS = 8 };
  * crashes. */
 TEST_LOOP(a_flipped_byte_is_reported_or_harmless, 0, FLIP_PARTS) {
   flip_base b = flip_begin();
-  long stride = flip_setting("FLIP_STRIDE", 5);
+  long stride = flip_setting("FLIP_STRIDE", 17);
   long only = flip_setting("FLIP_AT", -1);
   int counts[4] = {0};
   for (long at = _i * stride; at < b.size; at += FLIP_PARTS * stride) {

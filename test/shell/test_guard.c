@@ -38,7 +38,6 @@ static const char *db;
 
 /* Every test's beginning: scripts find their files in $T. */
 static void begin(void) {
-  test_in_memory();
   snprintf(command, sizeof command, "%s", test_zke());
   ck_assert_int_gt(readlink("/proc/self/exe", self, sizeof self - 1), 0);
   db = test_path("db");

@@ -235,13 +235,16 @@ run_commands() {
   mkdir "$room/work" "$room/bin"
   ln -s "$(cd "$BUILD" && pwd)/zke" "$room/bin/zke"
   driver "$1" >"$room/driver"
-  # Sanitizers and coverage are asked for by the environment.
+  # Sanitizers and coverage are asked for by the environment.  What the script
+  # was started with besides its input and output is not the commands' concern:
+  # some of them use up all descriptors.
   (cd "$room/work" && exec setsid env -i HOME="$room/work" LC_ALL=C.UTF-8 \
     TERM=dumb TZ=UTC PATH="$room/bin:$PATH" \
     ${ASAN_OPTIONS+ASAN_OPTIONS="$ASAN_OPTIONS"} \
     ${UBSAN_OPTIONS+UBSAN_OPTIONS="$UBSAN_OPTIONS"} \
     ${TSAN_OPTIONS+TSAN_OPTIONS="$TSAN_OPTIONS"} \
-    sh "$room/driver" </dev/null >"$room/log" 2>&1) &
+    sh "$room/driver" </dev/null >"$room/log" 2>&1 \
+    3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-) &
   session=$!
   watch_over $session >/dev/null 2>&1 &
   dog=$!

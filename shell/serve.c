@@ -1,0 +1,444 @@
+/* serve.c - the protocol server: ZooKeeper's clients on a zkembed file
+ *
+ * The command `serve` listens, and answers until a signal comes.  One thread
+ * does all of it, by one epoll.  A round of the loop is:
+ *
+ *     wait         until something can be read or sent, or a tick is over
+ *     sources      each that is ready: accept, read, dispatch events
+ *     busy         each connection with something to do: requests, sending,
+ *                  closing
+ *     time         sessions whose time is over end
+ *
+ * Start with serve_run().  serve.h says what the other files do.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <limits.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "serve.h"
+
+enum {
+  BACKLOG = 512,
+  EVENTS_AT_ONCE = 256,
+  /* A connection that has not said whose it is ends after that. */
+  GREETING_MS = 10000
+};
+
+/* ------------------------------------------------------------------------
+ * What is ready
+ * --------------------------------------------------------------------- */
+
+/* A connection can be read or written, or is broken. */
+static void conn_ready(server *s, source *from, unsigned events) {
+  conn *c = (void *)from;
+  (void)s;
+  if (c->dropped) return;
+  conn_touch(c);
+  bool broken = events & (EPOLLHUP | EPOLLERR);
+  if (events & EPOLLIN ? !conn_read(c) : broken) conn_drop(c);
+}
+
+static void tcp_ready(server *s, source *from, unsigned events) {
+  (void)events;
+  conn_accept(s, from->fd, false, conn_ready);
+}
+
+static void unix_ready(server *s, source *from, unsigned events) {
+  (void)events;
+  conn_accept(s, from->fd, true, conn_ready);
+}
+
+/* The store's own session has its duties: dead sessions, nodes whose time is
+ * over. */
+static void store_ready(server *s, source *from, unsigned events) {
+  (void)from, (void)events;
+  zke_dispatch(s->z, NULL);
+}
+
+static void wake_ready(server *s, source *from, unsigned events) {
+  (void)from, (void)events;
+  s->ending = true;
+}
+
+/* Gives a descriptor to epoll; 0 or the exit code. */
+static int source_add(server *s, source *from, int fd,
+                      void (*ready)(server *, source *, unsigned)) {
+  struct epoll_event e = {.events = EPOLLIN, .data.ptr = from};
+  *from = (source){fd, ready};
+  if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e) != 0)
+    return fail_errno(s->c, STATUS_SYSTEM, "epoll_ctl");
+  return 0;
+}
+
+/* ------------------------------------------------------------------------
+ * A round
+ * --------------------------------------------------------------------- */
+
+/* May another request of the connection be taken? */
+static bool has_room(const server *s, const conn *c) {
+  return !conn_full(c) && !requests_many(s);
+}
+
+/* Takes all that can be part of a batch: the batch's function. */
+static int take_batch(zke *z, void *context) {
+  server *s = context;
+  (void)z;
+  for (conn *c = s->round; c; c = c->busy_next) {
+    for (int i = 0; i < REQUESTS_AT_ONCE && has_room(s, c); i++)
+      if (request_is_alone(c) || !request_take(s, c)) break;
+  }
+  return ZKE_OK;
+}
+
+/* Where two changes or more are there they are one transaction, and their
+ * answers follow its commit.  Where the transaction could not begin, because
+ * another process writes for too long, none of the changes waits for it once
+ * more. */
+static void take_together(server *s) {
+  int changes = 0;
+  for (conn *c = s->round; c; c = c->busy_next) changes += request_changes(c);
+  if (changes < 2) return;
+  int rc = zke_batch(s->z, take_batch, s);
+  bool begun = s->answer_count > 0;
+  requests_answer(s, rc);
+  if (rc == ZKE_OK || begun) return;
+  s->refusal = rc;
+  take_batch(s->z, s);
+  requests_answer(s, ZKE_OK);
+  s->refusal = ZKE_OK;
+}
+
+/* Takes requests one by one: a connection's first frame, what cannot be part of
+ * a batch, and all where there is no batch. */
+static void take_requests(server *s, conn *c) {
+  if (!c->greeted && words_take(s, c)) return;
+  for (int i = 0; i < REQUESTS_AT_ONCE && has_room(s, c); i++) {
+    if (!request_take(s, c)) return;
+    requests_answer(s, ZKE_OK);
+  }
+}
+
+/* Deals with what is busy.  What was sent first makes room for answers.  A
+ * connection that stays busy, or becomes it meanwhile, is for the next round,
+ * which does not wait then. */
+static void take_busy(server *s) {
+  size_t len;
+  s->round = s->busy;
+  s->busy = NULL;
+  for (conn *c = s->round; c; c = c->busy_next) conn_flush(c);
+  take_together(s);
+  while (s->round) {
+    conn *c = s->round;
+    s->round = c->busy_next;
+    c->is_busy = false;
+    take_requests(s, c);
+    conn_flush(c);
+    if (c->dropped || (!conn_full(c) && conn_frame(c, 0, &len))) conn_touch(c);
+  }
+}
+
+/* Frees those that are to be closed.  All of them are busy. */
+static void close_dropped(server *s) {
+  conn *list = s->busy;
+  s->busy = NULL;
+  while (list) {
+    conn *c = list;
+    list = c->busy_next;
+    c->is_busy = false;
+    if (!c->dropped) {
+      conn_touch(c);
+      continue;
+    }
+    if (c->session) client_detach(c->session);
+    conn_free(c);
+  }
+}
+
+/* Lets the server's clock follow the real one.  The loop waits for a quarter of
+ * a tick at most, so a longer pause is one in which the server could hear
+ * nobody: it counts as half a tick. */
+static void follow_clock(server *s) {
+  int64_t real = monotonic_ms(), passed = real - s->real_ms;
+  s->real_ms = real;
+  s->now_ms += passed < s->tick_ms / 2 ? passed : s->tick_ms / 2;
+}
+
+/* Drops connections that did not say in time whose they are, and those that
+ * have no session any more and do not read what is left for them. */
+static void drop_silent(server *s) {
+  for (conn *c = s->conns; c; c = c->next)
+    if (!c->session && s->now_ms - c->heard_ms >= GREETING_MS) conn_drop(c);
+}
+
+/* A connection that cannot be taken stays in its queue, and epoll would tell of
+ * it again at once, for ever.  So for the next wait it does not: the server
+ * tries again when something else has happened, or after that wait. */
+static void listen_or_not(server *s) {
+  struct epoll_event e = {.events = s->listening_off ? 0 : EPOLLIN};
+  if (s->listening_off != s->is_listening_off) {
+    for (int i = 0; i < s->listener_count; i++) {
+      e.data.ptr = &s->listeners[i];
+      epoll_ctl(s->epoll, EPOLL_CTL_MOD, s->listeners[i].fd, &e);
+    }
+  }
+  s->is_listening_off = s->listening_off;
+  s->listening_off = false;
+}
+
+static int serve_round(server *s) {
+  struct epoll_event events[EVENTS_AT_ONCE];
+  int64_t wait_ms = s->busy ? 0 : s->tick_ms / 4;
+  int n = epoll_wait(s->epoll, events, EVENTS_AT_ONCE, (int)wait_ms);
+  if (n < 0 && errno != EINTR)
+    return fail_errno(s->c, STATUS_SYSTEM, "epoll_wait");
+  if (zke_state(s->z) != ZKE_STATE_CONNECTED)
+    return fail(s->c, STATUS_LOST, "LOST",
+                "the server's own session has ended; its clients can go on "
+                "with another server");
+  follow_clock(s);
+  for (int i = 0; i < n; i++) {
+    source *from = events[i].data.ptr;
+    from->ready(s, from, events[i].events);
+  }
+  take_busy(s);
+  if (clients_expire(s)) drop_silent(s);
+  listen_or_not(s);
+  close_dropped(s);
+  return 0;
+}
+
+/* ------------------------------------------------------------------------
+ * Listening
+ * --------------------------------------------------------------------- */
+
+/* Can only this host reach the address? */
+static bool is_loopback(const struct sockaddr *a) {
+  if (a->sa_family == AF_INET) {
+    const struct sockaddr_in *in = (const void *)a;
+    return ntohl(in->sin_addr.s_addr) >> 24 == 127;
+  }
+  const struct sockaddr_in6 *in = (const void *)a;
+  return IN6_IS_ADDR_LOOPBACK(&in->sin6_addr);
+}
+
+/* The port that a socket got; 0 where it has none. */
+static int port_of(int fd) {
+  union {
+    struct sockaddr any;
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
+  } a = {.six = {0}};
+  socklen_t len = sizeof a;
+  if (getsockname(fd, &a.any, &len) != 0) return 0;
+  return ntohs(a.any.sa_family == AF_INET ? a.four.sin_port : a.six.sin6_port);
+}
+
+/* Listens on one address; 0 or the exit code. */
+static int listen_at(server *s, const struct sockaddr *address, socklen_t len,
+                     const char *name,
+                     void (*ready)(server *, source *, unsigned)) {
+  int yes = 1;
+  if (s->listener_count == LISTENERS_MOST) return 0;
+  int fd =
+      socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return fail_errno(s->c, STATUS_SYSTEM, "socket");
+  s->listeners[s->listener_count++].fd = fd;
+  if (address->sa_family != AF_UNIX)
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (address->sa_family == AF_INET6)
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
+  if (bind(fd, address, len) != 0 || listen(fd, BACKLOG) != 0)
+    return fail_errno(s->c, STATUS_SYSTEM, name);
+  return source_add(s, &s->listeners[s->listener_count - 1], fd, ready);
+}
+
+/* Says what it means that others reach the server. */
+static void warn_of_network(const char *host) {
+  fputs("zke: serve: ", stderr);
+  output_sentence(host, stderr);
+  fputs(
+      " is not only for this host: whoever reaches it can read and change the "
+      "database as far as ACLs let them, and nothing is encrypted\n",
+      stderr);
+}
+
+/* Listens on all addresses that the host's name has, on one port. */
+static int listen_tcp(server *s, const char *host, int port) {
+  struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
+                           .ai_socktype = SOCK_STREAM};
+  struct addrinfo *list = NULL;
+  char name[300], service[8];
+  bool warned = false;
+  int status = 0;
+  snprintf(service, sizeof service, "%d", port);
+  snprintf(name, sizeof name, "%.255s port %d", host, port);
+  int rc = getaddrinfo(host, service, &hints, &list);
+  if (rc != 0)
+    return fail(s->c, STATUS_USAGE, "USAGE", "%s: %s", host, gai_strerror(rc));
+  for (struct addrinfo *at = list; at && !status; at = at->ai_next) {
+    if (s->port && at->ai_family == AF_INET6)
+      ((struct sockaddr_in6 *)(void *)at->ai_addr)->sin6_port =
+          htons((uint16_t)s->port);
+    else if (s->port)
+      ((struct sockaddr_in *)(void *)at->ai_addr)->sin_port =
+          htons((uint16_t)s->port);
+    if (!is_loopback(at->ai_addr) && !warned) warn_of_network(host);
+    warned = warned || !is_loopback(at->ai_addr);
+    status = listen_at(s, at->ai_addr, at->ai_addrlen, name, tcp_ready);
+    if (!status) s->port = port_of(s->listeners[s->listener_count - 1].fd);
+  }
+  freeaddrinfo(list);
+  return status;
+}
+
+/* Is there a socket that nobody listens on any more?  That of a server that was
+ * killed is in the way. */
+static bool is_left_over(const struct sockaddr_un *address) {
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  bool refused =
+      connect(fd, (const struct sockaddr *)address, sizeof *address) != 0 &&
+      errno == ECONNREFUSED;
+  close(fd);
+  return refused;
+}
+
+/* The socket gets the permissions that the umask leaves, as a file does. */
+static int listen_unix(server *s, const char *path) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  if (strlen(path) >= sizeof address.sun_path)
+    return fail_usage(s->c, "--unix wants a path of at most %d bytes",
+                      (int)sizeof address.sun_path - 1);
+  memcpy(address.sun_path, path, strlen(path));
+  if (is_left_over(&address)) unlink(path);
+  int status = listen_at(s, (struct sockaddr *)&address, sizeof address, path,
+                         unix_ready);
+  if (!status) s->unix_path = path;
+  return status;
+}
+
+/* --unix alone means no TCP. */
+static int serve_listen(server *s) {
+  call *c = s->c;
+  const word *host = value_of(c, 'h'), *path = value_of(c, 'u');
+  int64_t port;
+  int status = option_number(c, 'p', 0, 65535, 2181, &port);
+  if (!status && path) status = listen_unix(s, path->text);
+  if (!status && (!path || host || has(c, 'p')))
+    status = listen_tcp(s, host ? host->text : "127.0.0.1", (int)port);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * serve
+ * --------------------------------------------------------------------- */
+
+/* The options that are numbers, with ZooKeeper's defaults. */
+static int serve_options(server *s) {
+  call *c = s->c;
+  int64_t most = 0;
+  int status = option_duration(c, 'm', 4000, &s->timeout_min_ms);
+  if (!status) status = option_duration(c, 'M', 40000, &s->timeout_max_ms);
+  if (!status) status = option_number(c, 'n', 0, INT_MAX, 60, &most);
+  s->address_most = (int)most;
+  if (status) return status;
+  if (has(c, 'm') && !has(c, 'M') && s->timeout_max_ms < s->timeout_min_ms)
+    s->timeout_max_ms = s->timeout_min_ms;
+  if (has(c, 'M') && !has(c, 'm') && s->timeout_min_ms > s->timeout_max_ms)
+    s->timeout_min_ms = s->timeout_max_ms;
+  if (s->timeout_min_ms < 20 || s->timeout_max_ms < s->timeout_min_ms ||
+      s->timeout_max_ms > INT_MAX)
+    return fail_usage(c,
+                      "--timeout-min is 20ms at least, and --timeout-max not "
+                      "less than it");
+  s->tick_ms = s->timeout_min_ms / 2;
+  return 0;
+}
+
+/* epoll, and what it always has. */
+static int serve_prepare(server *s) {
+  int fd;
+  s->epoll = epoll_create1(EPOLL_CLOEXEC);
+  s->wake.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (s->epoll < 0 || s->wake.fd < 0)
+    return fail_errno(s->c, STATUS_SYSTEM, "epoll");
+  s->real_ms = monotonic_ms();
+  s->began_ms = wall_now();
+  int rc = zke_fd(s->z, &fd);
+  if (rc != ZKE_OK) return fail_rc(s->c, rc);
+  int status = source_add(s, &s->store, fd, store_ready);
+  return status ? status : source_add(s, &s->wake, s->wake.fd, wake_ready);
+}
+
+/* Closes the connections; 0 or the exit code.  Sessions live on in the file:
+ * the next server has them, or their time is over. */
+static int serve_end(server *s) {
+  int status = 0;
+  while (s->sessions) {
+    int rc = client_leave(s, s->sessions);
+    if (rc != ZKE_OK && !status) status = fail_rc(s->c, rc);
+  }
+  while (s->conns) conn_free(s->conns);
+  free(s->answers);
+  for (int i = 0; i < s->listener_count; i++) close(s->listeners[i].fd);
+  if (s->unix_path) unlink(s->unix_path);
+  if (s->epoll >= 0) close(s->epoll);
+  if (s->wake.fd >= 0) close(s->wake.fd);
+  return status;
+}
+
+/* Tells where it listens, to whoever has started it.  It is the only row. */
+static int serve_tell(server *s) {
+  if (!has(s->c, 'P')) return 0;
+  return emit_event(s->c, json_pack("{s:i}", "port", s->port));
+}
+
+/* Answers until a signal comes, which is the usual way to end it.  Sessions
+ * from before get their whole time again, since nobody could hear their
+ * clients.  Replies need the zxids of reads: the library tells these only to a
+ * thread that has asked before. */
+static int serve_loop(server *s) {
+  (void)zke_zxid();
+  int rc = zke_rearm(s->z);
+  int status = rc == ZKE_OK ? serve_tell(s) : fail_rc(s->c, rc);
+  cancel_by(s->c, cancel_by_fd, &s->wake.fd);
+  while (!status && !s->ending) status = serve_round(s);
+  cancel_by(s->c, NULL, NULL);
+  return status;
+}
+
+static int serve_run(call *c) {
+  server s = {.c = c, .z = c->z, .epoll = -1, .wake = {-1, NULL}};
+  int status = serve_options(&s);
+  if (!status) status = serve_prepare(&s);
+  if (!status) status = serve_listen(&s);
+  if (!status) status = serve_loop(&s);
+  int ended = serve_end(&s);
+  return status ? status : ended;
+}
+
+static const option serve_options_list[] = {{'p', "port", "N"},
+                                            {'h', "host", "HOST"},
+                                            {'u', "unix", "PATH"},
+                                            {'m', "timeout-min", "DURATION"},
+                                            {'M', "timeout-max", "DURATION"},
+                                            {'n', "connections", "N"},
+                                            {'P', "print-port", NULL},
+                                            {'\0', NULL, NULL}};
+
+const command serve_commands[] = {
+    {"serve",
+     "[--port N] [--host HOST] [--unix PATH] [--timeout-min DURATION] "
+     "[--timeout-max DURATION] [--connections N] [--print-port]",
+     "let ZooKeeper's clients use the database", serve_options_list, 0, 0,
+     CREATES_FILE | NOT_IN_COPROCESS, STYLE_VALUE, serve_run, NULL},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

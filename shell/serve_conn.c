@@ -1,0 +1,242 @@
+/* serve_conn.c - connections of the protocol server: frames in, frames out
+ *
+ * It knows sockets and bytes, and nothing of what they mean.  A connection
+ * without a whole frame and with nothing to send has no buffer at all, so that
+ * thousands of idle ones cost little.
+ *
+ * What is read is bounded by the frame limit, what is to be sent by not reading
+ * requests while there is much of it (conn_full()).  Begin with conn_read() and
+ * conn_flush().
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "serve.h"
+
+enum { READ_ONCE = 64 * 1024 };
+
+/* ------------------------------------------------------------------------
+ * Life
+ * --------------------------------------------------------------------- */
+
+/* The peer's address as a text, and its port. */
+static void name_peer(conn *c, const struct sockaddr_storage *peer) {
+  const void *address = NULL;
+  if (peer->ss_family == AF_INET) {
+    const struct sockaddr_in *in = (const void *)peer;
+    address = &in->sin_addr;
+    c->port = ntohs(in->sin_port);
+  } else if (peer->ss_family == AF_INET6) {
+    const struct sockaddr_in6 *in = (const void *)peer;
+    address = &in->sin6_addr;
+    c->port = ntohs(in->sin6_port);
+  }
+  if (!address ||
+      !inet_ntop(peer->ss_family, address, c->address, sizeof c->address))
+    memcpy(c->address, "local", sizeof "local");
+}
+
+/* Are there as many connections from that address as there may be? */
+static bool is_over_limit(const server *s, const conn *c) {
+  int count = 0;
+  if (!s->address_most || c->is_unix) return false;
+  for (const conn *other = s->conns; other; other = other->next)
+    count += !other->dropped && strcmp(other->address, c->address) == 0;
+  return count >= s->address_most;
+}
+
+/* Puts a connection into the server's list and into epoll; false on failure. */
+static bool conn_enter(server *s, conn *c) {
+  struct epoll_event e = {.events = EPOLLIN, .data.ptr = &c->source};
+  if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, c->source.fd, &e) != 0) return false;
+  c->next = s->conns;
+  c->link = &s->conns;
+  if (c->next) c->next->link = &c->next;
+  c->waited = EPOLLIN;
+  s->conns = c;
+  s->conn_count++;
+  s->counts.accepted++;
+  return true;
+}
+
+/* A connection that cannot be kept is closed at once, as ZooKeeper does it: its
+ * client tries again. */
+conn *conn_accept(server *s, int listener, bool is_unix,
+                  void (*ready)(server *s, source *from, unsigned events)) {
+  struct sockaddr_storage peer = {0};
+  socklen_t len = sizeof peer;
+  int yes = 1;
+  int fd = accept4(listener, (struct sockaddr *)&peer, &len,
+                   SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) {
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+        errno == ENOMEM)
+      s->listening_off = true;
+    return NULL;
+  }
+  conn *c = calloc(1, sizeof *c);
+  if (!c) {
+    close(fd);
+    return NULL;
+  }
+  c->source = (source){fd, ready};
+  c->server = s;
+  c->is_unix = is_unix;
+  c->since_ms = c->heard_ms = s->now_ms;
+  name_peer(c, &peer);
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+  bool refused = is_over_limit(s, c);
+  s->counts.refused += refused;
+  if (refused || !conn_enter(s, c)) {
+    close(fd);
+    free(c);
+    return NULL;
+  }
+  return c;
+}
+
+void conn_touch(conn *c) {
+  if (c->is_busy) return;
+  c->is_busy = true;
+  c->busy_next = c->server->busy;
+  c->server->busy = c;
+}
+
+void conn_end(conn *c) {
+  c->ended = true;
+  conn_touch(c);
+}
+
+void conn_drop(conn *c) {
+  c->dropped = true;
+  conn_touch(c);
+}
+
+void conn_free(conn *c) {
+  *c->link = c->next;
+  if (c->next) c->next->link = c->link;
+  c->server->conn_count--;
+  close(c->source.fd);
+  while (c->identities) {
+    identity *first = c->identities;
+    c->identities = first->next;
+    free(first);
+  }
+  zke_jute_writer_free(&c->out);
+  free(c->in);
+  free(c);
+}
+
+/* ------------------------------------------------------------------------
+ * In
+ * --------------------------------------------------------------------- */
+
+/* Appends what was read.  The buffer is at most a frame or READ_ONCE, and what
+ * one read brings: conn_read(). */
+static bool keep(conn *c, const char *data, size_t len) {
+  if (c->in && c->in_at) memmove(c->in, c->in + c->in_at, c->in_len - c->in_at);
+  c->in_len -= c->in_at;
+  c->in_at = 0;
+  if (!c->in || c->in_size - c->in_len < len) {
+    size_t wanted = c->in_len + len + c->in_len / 2;
+    char *grown = realloc(c->in, wanted);
+    if (!grown) return false;
+    c->in = grown;
+    c->in_size = wanted;
+  }
+  memcpy(c->in + c->in_len, data, len);
+  c->in_len += len;
+  return true;
+}
+
+/* A frame longer than the limit is not read: nothing behind it could be
+ * understood, so the connection ends, as with ZooKeeper. */
+char *conn_frame(conn *c, size_t skip, size_t *len_out) {
+  size_t at = c->in_at + skip;
+  if (c->in_len < at + 4 || c->dropped || c->ended) return NULL;
+  int32_t len = zke_jute_length(c->in + at);
+  if (len < 0 || len > ZKE_JUTE_FRAME_LIMIT) {
+    if (skip == 0) conn_drop(c);
+    return NULL;
+  }
+  *len_out = (size_t)len;
+  return c->in_len - at - 4 < (size_t)len ? NULL : c->in + at + 4;
+}
+
+void conn_taken(conn *c, size_t len) {
+  c->in_at += 4 + len;
+  if (c->in_at < c->in_len) return;
+  free(c->in);
+  c->in = NULL;
+  c->in_at = c->in_len = c->in_size = 0;
+}
+
+/* Reads once, unless there is a whole frame and much behind it: requests come
+ * faster than they are taken.  What is left in the socket makes epoll tell
+ * again. */
+bool conn_read(conn *c) {
+  char buffer[READ_ONCE];
+  size_t len;
+  if (c->in_len - c->in_at >= READ_ONCE && conn_frame(c, 0, &len)) return true;
+  ssize_t n = recv(c->source.fd, buffer, sizeof buffer, 0);
+  if (n < 0) return errno == EAGAIN || errno == EINTR;
+  return n > 0 && keep(c, buffer, (size_t)n);
+}
+
+/* ------------------------------------------------------------------------
+ * Out
+ * --------------------------------------------------------------------- */
+
+bool conn_full(const conn *c) {
+  return c->out.len - c->sent >= CONN_OUT_ENOUGH;
+}
+
+/* Takes what was sent out of the buffer: all of it, or what is worth a move. */
+static void forget_sent(conn *c) {
+  if (c->sent == c->out.len) {
+    zke_jute_writer_free(&c->out);
+  } else if (c->sent > CONN_OUT_ENOUGH) {
+    memmove(c->out.data, c->out.data + c->sent, c->out.len - c->sent);
+    c->out.len -= c->sent;
+  } else {
+    return;
+  }
+  c->sent = 0;
+}
+
+/* Requests are waited for unless much is to be sent: a client that does not
+ * read gets no further. */
+static void wait_for_more(conn *c) {
+  struct epoll_event e = {.data.ptr = &c->source};
+  if (c->sent < c->out.len) e.events |= EPOLLOUT;
+  if (!conn_full(c) && !c->ended) e.events |= EPOLLIN;
+  if (e.events == c->waited) return;
+  c->waited = e.events;
+  epoll_ctl(c->server->epoll, EPOLL_CTL_MOD, c->source.fd, &e);
+}
+
+/* A peer that has gone is noticed by the write, and the connection ends. */
+void conn_flush(conn *c) {
+  while (!c->dropped && c->sent < c->out.len) {
+    ssize_t n = send(c->source.fd, c->out.data + c->sent, c->out.len - c->sent,
+                     MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) break;
+    if (n < 0)
+      conn_drop(c);
+    else
+      c->sent += (size_t)n;
+  }
+  if (c->out.failed) conn_drop(c);
+  forget_sent(c);
+  if (c->ended && c->out.len == 0) conn_drop(c);
+  if (!c->dropped) wait_for_more(c);
+}

@@ -1,0 +1,905 @@
+/* serve_request.c - what a client asks for, and its answer
+ *
+ * A request is a header, xid and type, and a record; its answer is a header,
+ * xid, zxid and error, and where there is no error a record.  Each type is a
+ * row of a table: its name and a function that reads the record, makes one call
+ * of the library, and writes the answer's record.  Begin with request_take().
+ *
+ * An answer is kept until what it shows is committed (requests_answer()).  The
+ * events of the changes up to what it shows are sent before it, and those of
+ * later ones after it.
+ *
+ * The library checks what ZooKeeper's client and server check together; what
+ * the server alone does with a malformed path is restored here as far as
+ * another answer would mislead (path_rc()).
+ */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve.h"
+
+/* One request while it is dealt with. */
+typedef struct request {
+  server *s;
+  conn *c;
+  zke *z;
+  int32_t xid, type;
+  zke_jute_reader body;
+  zke_jute_writer answer; /* the records behind the answer's header */
+} request;
+
+/* What an operation is to a batch: a change of the tree gains by it; what ends
+ * or begins something cannot be part of one. */
+enum { CHANGES = 1, ALONE = 2 };
+
+/* An operation: its function returns a code of the library or of the wire. */
+typedef struct operation {
+  int type;
+  const char *name; /* for people, as ZooKeeper's cons has them */
+  unsigned flags;
+  int (*run)(request *q);
+} operation;
+
+/* The answer to a request that was dealt with: what is sent when it is certain
+ * that what it shows is so. */
+struct answer {
+  conn *c;
+  int32_t xid;
+  int rc;
+  int64_t zxid;            /* of the state that it shows */
+  int64_t began_ms;        /* monotonic */
+  zke_jute_writer records; /* behind its header */
+};
+
+/* ------------------------------------------------------------------------
+ * Reading and answering
+ * --------------------------------------------------------------------- */
+
+/* Reads the request's record; ZooKeeper's code for one that is malformed. */
+static int read_record(request *q, const zke_jute_record *record, void *out) {
+  return zke_jute_read(&q->body, record, out) ? ZKE_OK : ZKE_MARSHALLINGERROR;
+}
+
+#define READ(q, name, out) read_record(q, &zke_jute_of_##name, out)
+#define ANSWER(q, name, in) \
+  zke_jute_write(&(q)->answer, &zke_jute_of_##name, in)
+
+/* A path that the library can be given: there is one, without a NUL inside. */
+static int check_path(const request *q, const char *path) {
+  if (!path) return ZKE_MARSHALLINGERROR;
+  return q->body.has_nul ? ZKE_BADARGUMENTS : ZKE_OK;
+}
+
+/* Reads a record whose first member is the path, and looks at it. */
+static int read_with_path(request *q, const zke_jute_record *record,
+                          void *out) {
+  int rc = read_record(q, record, out);
+  return rc == ZKE_OK ? check_path(q, *(const char **)out) : rc;
+}
+
+#define READ_PATH(q, name, out) read_with_path(q, &zke_jute_of_##name, out)
+
+/* ZooKeeper's server does not look at the path of a read: what is no path has
+ * no node. */
+static int path_rc(int rc) { return rc == ZKE_BADARGUMENTS ? ZKE_NONODE : rc; }
+
+/* The same for "", which is another name of "/" there. */
+static const char *read_path(const char *path) { return *path ? path : "/"; }
+
+static zke_watch_fn watcher_if(int watch) {
+  return watch ? client_watcher : NULL;
+}
+
+/* The library's own codes mean nothing to a client. */
+static int wire_code(int rc) { return rc <= -200 ? ZKE_SYSTEMERROR : rc; }
+
+/* ------------------------------------------------------------------------
+ * Nodes
+ * --------------------------------------------------------------------- */
+
+/* The mode that a create of this type and these flags means (semantics.md
+ * 2.1): one that makes a container makes nothing else, and one without a TTL
+ * makes no container. */
+static int create_mode(int type, int flags) {
+  bool is_container = flags == ZKE_CONTAINER || flags == ZKE_PERSISTENT ||
+                      flags == ZKE_EPHEMERAL;
+  if (type == ZKE_JUTE_CREATE_CONTAINER)
+    return is_container ? ZKE_CONTAINER : INT_MAX;
+  if (type == ZKE_JUTE_CREATE_TTL) return flags;
+  return flags == ZKE_CONTAINER ? ZKE_PERSISTENT : flags;
+}
+
+/* Fills an operation for any of the four creates. */
+static void fill_create(zke_op *op, int type,
+                        const zke_jute_create_ttl_request *r) {
+  int mode = create_mode(type, r->flags);
+  if (type == ZKE_JUTE_CREATE_TTL)
+    zke_op_create_ttl(op, r->path, r->data.data, r->data.len, &r->acl, mode,
+                      r->ttl);
+  else
+    zke_op_create(op, r->path, r->data.data, r->data.len, &r->acl, mode);
+}
+
+/* Reads one; those without a TTL end before it. */
+static int read_create(request *q, int type, zke_jute_create_ttl_request *r) {
+  zke_jute_create_request plain;
+  if (type == ZKE_JUTE_CREATE_TTL) return READ_PATH(q, create_ttl_request, r);
+  int rc = READ_PATH(q, create_request, &plain);
+  *r = (zke_jute_create_ttl_request){plain.path, plain.data, plain.acl,
+                                     plain.flags, 0};
+  return rc;
+}
+
+static int run_create(request *q) {
+  zke_jute_create_ttl_request r;
+  zke_jute_create2_response made = {0};
+  char *path = NULL;
+  zke_op op;
+  int rc = read_create(q, q->type, &r);
+  if (rc != ZKE_OK) return rc;
+  fill_create(&op, q->type, &r);
+  if (q->type == ZKE_JUTE_CREATE_TTL)
+    rc = zke_create_ttl(q->z, op.path, op.data, op.len, op.acls, op.mode,
+                        op.ttl_ms, &path, &made.stat);
+  else
+    rc = zke_create(q->z, op.path, op.data, op.len, op.acls, op.mode, &path,
+                    &made.stat);
+  if (rc != ZKE_OK) return rc;
+  made.path = path;
+  if (q->type == ZKE_JUTE_CREATE)
+    ANSWER(q, path_response, &made.path);
+  else
+    ANSWER(q, create2_response, &made);
+  zke_free(path);
+  return ZKE_OK;
+}
+
+static int run_delete(request *q) {
+  zke_jute_delete_request r;
+  int rc = READ_PATH(q, delete_request, &r);
+  return rc == ZKE_OK ? zke_delete(q->z, r.path, r.version) : rc;
+}
+
+/* check by itself; ZooKeeper's own answer to it never arrives. */
+static int run_check(request *q) {
+  zke_jute_delete_request r;
+  zke_op op;
+  int rc = READ_PATH(q, delete_request, &r);
+  if (rc != ZKE_OK) return rc;
+  zke_op_check(&op, r.path, r.version);
+  return zke_multi(q->z, &op, 1, NULL);
+}
+
+static int run_exists(request *q) {
+  zke_jute_read_request r;
+  zke_jute_stat_response stat;
+  int rc = READ_PATH(q, read_request, &r);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_exists(q->z, read_path(r.path), watcher_if(r.watch), q->c,
+                  &stat.stat);
+  if (rc == ZKE_OK) ANSWER(q, stat_response, &stat);
+  return path_rc(rc);
+}
+
+static int run_get_data(request *q) {
+  zke_jute_read_request r;
+  zke_jute_get_data_response got;
+  char *data;
+  int rc = READ_PATH(q, read_request, &r);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_get(q->z, read_path(r.path), watcher_if(r.watch), q->c, &data,
+               &got.data.len, &got.stat);
+  if (rc != ZKE_OK) return path_rc(rc);
+  got.data.data = data;
+  ANSWER(q, get_data_response, &got);
+  zke_free(data);
+  return ZKE_OK;
+}
+
+static int run_set_data(request *q) {
+  zke_jute_set_data_request r;
+  zke_jute_stat_response stat;
+  int rc = READ(q, set_data_request, &r);
+  if (rc != ZKE_OK) return rc;
+  if (!r.path || q->body.has_nul) return ZKE_BADARGUMENTS;
+  rc = zke_set(q->z, r.path, r.data.data, r.data.len, r.version, &stat.stat);
+  if (rc != ZKE_OK) return rc;
+  ANSWER(q, stat_response, &stat);
+  return ZKE_OK;
+}
+
+static int run_get_children(request *q) {
+  zke_jute_read_request r;
+  zke_jute_children2_response got;
+  zke_strings *names;
+  int rc = READ_PATH(q, read_request, &r);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_children(q->z, read_path(r.path), watcher_if(r.watch), q->c, &names,
+                    &got.stat);
+  if (rc != ZKE_OK) return path_rc(rc);
+  got.children = *names;
+  if (q->type == ZKE_JUTE_GET_CHILDREN)
+    ANSWER(q, children_response, &got.children);
+  else
+    ANSWER(q, children2_response, &got);
+  zke_free(names);
+  return ZKE_OK;
+}
+
+static int run_sync(request *q) {
+  zke_jute_path_request r;
+  int rc = READ(q, path_request, &r);
+  if (rc == ZKE_OK) rc = zke_sync(q->z, r.path);
+  if (rc == ZKE_OK) ANSWER(q, path_response, &r);
+  return rc;
+}
+
+static int run_count(request *q) {
+  zke_jute_path_request r;
+  zke_jute_count_response got;
+  int64_t count;
+  int rc = READ_PATH(q, path_request, &r);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_count(q->z, r.path, &count);
+  if (rc != ZKE_OK) return path_rc(rc);
+  got.count = count > INT_MAX ? INT_MAX : (int)count;
+  ANSWER(q, count_response, &got);
+  return ZKE_OK;
+}
+
+static int run_ephemerals(request *q) {
+  zke_jute_path_request r;
+  zke_strings *paths;
+  int rc = READ_PATH(q, path_request, &r);
+  if (rc == ZKE_OK) rc = zke_ephemerals(q->z, 0, r.path, &paths);
+  if (rc != ZKE_OK) return rc;
+  ANSWER(q, children_response, paths);
+  zke_free(paths);
+  return ZKE_OK;
+}
+
+/* ------------------------------------------------------------------------
+ * Access control lists and identities
+ * --------------------------------------------------------------------- */
+
+static int run_get_acl(request *q) {
+  zke_jute_path_request r;
+  zke_jute_acl_response got;
+  zke_acls *acls;
+  int rc = READ_PATH(q, path_request, &r);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_get_acl(q->z, r.path, &acls, &got.stat);
+  if (rc != ZKE_OK) return path_rc(rc);
+  got.acl = *acls;
+  ANSWER(q, acl_response, &got);
+  zke_free(acls);
+  return ZKE_OK;
+}
+
+static int run_set_acl(request *q) {
+  zke_jute_set_acl_request r;
+  zke_jute_stat_response stat;
+  int rc = READ(q, set_acl_request, &r);
+  if (rc != ZKE_OK) return rc;
+  if (!r.path || q->body.has_nul) return ZKE_BADARGUMENTS;
+  rc = zke_set_acl(q->z, r.path, r.version, &r.acl, &stat.stat);
+  if (rc == ZKE_OK) ANSWER(q, stat_response, &stat);
+  return rc;
+}
+
+/* Notes an identity for whoAmI: the part before the colon. */
+static int note_identity(conn *c, const char *cert, size_t len) {
+  const char *colon = memchr(cert, ':', len);
+  size_t user = colon ? (size_t)(colon - cert) : len;
+  identity *new = malloc(sizeof *new + user + 1);
+  if (!new) return zke_fail(ZKE_NOMEM, "out of memory");
+  memcpy(new->user, cert, user);
+  new->user[user] = '\0';
+  new->next = c->identities;
+  c->identities = new;
+  return ZKE_OK;
+}
+
+/* The scheme digest is the library's; "ip" is accepted and does nothing, as in
+ * ZooKeeper; any other ends the connection, after the answer. */
+static int run_auth(request *q) {
+  zke_jute_auth_packet r;
+  int rc = READ(q, auth_packet, &r);
+  if (rc != ZKE_OK) return rc;
+  bool is_digest = r.scheme && strcmp(r.scheme, "digest") == 0 && r.auth.data;
+  bool is_ip = r.scheme && strcmp(r.scheme, "ip") == 0;
+  if (is_digest)
+    rc = zke_add_auth(q->z, "digest", r.auth.data, r.auth.len);
+  else if (!is_ip)
+    rc = ZKE_AUTHFAILED;
+  if (rc == ZKE_OK && is_digest)
+    rc = note_identity(q->c, r.auth.data, (size_t)r.auth.len);
+  if (rc != ZKE_OK) conn_end(q->c);
+  return rc == ZKE_OK ? ZKE_OK : ZKE_AUTHFAILED;
+}
+
+/* SASL is not there: a client that wants it is not let in without. */
+static int run_sasl(request *q) {
+  conn_end(q->c);
+  return ZKE_AUTHFAILED;
+}
+
+/* The client's address, then its digest identities. */
+static int run_who_am_i(request *q) {
+  int count = 1, i = 1;
+  for (const identity *at = q->c->identities; at; at = at->next) count++;
+  zke_acl *entries = calloc((size_t)count, sizeof *entries);
+  if (!entries) return ZKE_NOMEM;
+  entries[0] = (zke_acl){0, "ip", q->c->address};
+  for (const identity *at = q->c->identities; at; at = at->next)
+    entries[i++] = (zke_acl){0, "digest", at->user};
+  zke_jute_who_am_i_response r = {{count, entries}};
+  ANSWER(q, who_am_i_response, &r);
+  free(entries);
+  return ZKE_OK;
+}
+
+/* As a server that stands alone, which is one that is not reconfigured. */
+static int run_reconfig(request *q) {
+  (void)q;
+  return ZKE_JUTE_RECONFIGDISABLED;
+}
+
+/* ------------------------------------------------------------------------
+ * Watches
+ * --------------------------------------------------------------------- */
+
+static int run_add_watch(request *q) {
+  zke_jute_add_watch_request r;
+  int rc = READ_PATH(q, add_watch_request, &r);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_add_watch(q->z, r.path, r.mode, client_watcher, q->c);
+  if (rc == ZKE_OK) ANSWER(q, error_response, &(zke_jute_error_response){0});
+  return rc;
+}
+
+/* Sets watches once more, of a client that has come back: those of one kind.
+ * What is no path has no node, and so no watch. */
+static int set_again(request *q, const zke_strings *paths, int type,
+                     int64_t zxid) {
+  int rc = ZKE_OK;
+  for (int i = 0; i < paths->count && rc == ZKE_OK; i++) {
+    if (!paths->data[i]) return ZKE_MARSHALLINGERROR;
+    rc = zke_set_watch(q->z, paths->data[i], type, zxid, client_watcher, q->c);
+    if (rc == ZKE_BADARGUMENTS) rc = ZKE_OK;
+  }
+  return rc;
+}
+
+/* The same for watches that stay. */
+static int add_again(request *q, const zke_strings *paths, int mode) {
+  int rc = ZKE_OK;
+  for (int i = 0; i < paths->count && rc == ZKE_OK; i++) {
+    if (!paths->data[i]) return ZKE_MARSHALLINGERROR;
+    rc = zke_add_watch(q->z, paths->data[i], mode, client_watcher, q->c);
+    if (rc == ZKE_BADARGUMENTS) rc = ZKE_OK;
+  }
+  return rc;
+}
+
+/* setWatches has the first three lists of setWatches2. */
+static int run_set_watches(request *q) {
+  zke_jute_set_watches2 r = {.persistent = {0, NULL}, .recursive = {0, NULL}};
+  zke_jute_set_watches three;
+  int rc;
+  if (q->type == ZKE_JUTE_SET_WATCHES2) {
+    rc = READ(q, set_watches2, &r);
+  } else {
+    rc = READ(q, set_watches, &three);
+    r.relative_zxid = three.relative_zxid;
+    r.data = three.data;
+    r.exist = three.exist;
+    r.child = three.child;
+  }
+  int64_t zxid = r.relative_zxid;
+  if (rc == ZKE_OK) rc = set_again(q, &r.data, ZKE_WATCH_DATA, zxid);
+  if (rc == ZKE_OK) rc = set_again(q, &r.exist, ZKE_WATCH_EXIST, zxid);
+  if (rc == ZKE_OK) rc = set_again(q, &r.child, ZKE_WATCH_CHILD, zxid);
+  if (rc == ZKE_OK) rc = add_again(q, &r.persistent, ZKE_WATCH_PERSISTENT);
+  if (rc == ZKE_OK)
+    rc = add_again(q, &r.recursive, ZKE_WATCH_PERSISTENT_RECURSIVE);
+  return rc;
+}
+
+static int run_check_watches(request *q) {
+  zke_jute_watches_request r;
+  int rc = READ_PATH(q, watches_request, &r);
+  if (rc != ZKE_OK) return rc;
+  if (r.type < ZKE_WATCH_CHILD || r.type > ZKE_WATCH_ANY)
+    return ZKE_MARSHALLINGERROR;
+  return zke_check_watch(q->z, r.path, r.type, client_watcher, q->c);
+}
+
+static int run_remove_watches(request *q) {
+  zke_jute_watches_request r;
+  int rc = READ_PATH(q, watches_request, &r);
+  if (rc != ZKE_OK) return rc;
+  if (r.type < ZKE_WATCH_CHILD || r.type > ZKE_WATCH_ANY)
+    return ZKE_MARSHALLINGERROR;
+  return zke_remove_watch(q->z, r.path, r.type, client_watcher, q->c);
+}
+
+/* ------------------------------------------------------------------------
+ * Several at once
+ * --------------------------------------------------------------------- */
+
+/* What the answer to an operation needs of it, and the ACL that it has. */
+typedef struct part {
+  int type;
+  zke_acls acls;
+} part;
+
+/* The operations of a multi of either kind. */
+typedef struct several {
+  int count, size;
+  zke_op *ops;
+  part *parts;
+  zke_op_result *results;
+} several;
+
+static void several_free(several *m) {
+  zke_results_clear(m->results, m->results ? m->count : 0);
+  free(m->ops);
+  free(m->parts);
+  free(m->results);
+}
+
+/* Room for one operation more; false without memory. */
+static bool several_grow(several *m) {
+  size_t size = m->size ? 2 * (size_t)m->size : 8;
+  if (m->count < m->size) return true;
+  zke_op *ops = realloc(m->ops, size * sizeof *ops);
+  if (ops) m->ops = ops;
+  part *parts = realloc(m->parts, size * sizeof *parts);
+  if (parts) m->parts = parts;
+  if (!ops || !parts) return false;
+  m->size = (int)size;
+  return true;
+}
+
+/* Reads one operation of a multi, or ZooKeeper's code for one that cannot be
+ * part of it. */
+static int read_change(request *q, int type, zke_op *op, zke_acls *acls) {
+  zke_jute_create_ttl_request create;
+  zke_jute_delete_request del;
+  zke_jute_set_data_request set;
+  int rc = ZKE_MARSHALLINGERROR;
+  if (type == ZKE_JUTE_CREATE || type == ZKE_JUTE_CREATE2 ||
+      type == ZKE_JUTE_CREATE_CONTAINER || type == ZKE_JUTE_CREATE_TTL) {
+    rc = read_create(q, type, &create);
+    if (rc == ZKE_OK) fill_create(op, type, &create);
+    if (rc == ZKE_OK) *acls = create.acl;
+  } else if (type == ZKE_JUTE_DELETE || type == ZKE_JUTE_CHECK) {
+    rc = READ_PATH(q, delete_request, &del);
+    if (rc == ZKE_OK && type == ZKE_JUTE_DELETE)
+      zke_op_delete(op, del.path, del.version);
+    else if (rc == ZKE_OK)
+      zke_op_check(op, del.path, del.version);
+  } else if (type == ZKE_JUTE_SET_DATA) {
+    rc = READ_PATH(q, set_data_request, &set);
+    if (rc == ZKE_OK)
+      zke_op_set(op, set.path, set.data.data, set.data.len, set.version);
+  }
+  return rc;
+}
+
+/* Reads one operation of a multiRead. */
+static int read_look(request *q, int type, zke_op *op) {
+  zke_jute_read_request r;
+  if (type != ZKE_JUTE_GET_DATA && type != ZKE_JUTE_GET_CHILDREN)
+    return ZKE_MARSHALLINGERROR;
+  int rc = READ_PATH(q, read_request, &r);
+  if (rc != ZKE_OK) return rc;
+  if (type == ZKE_JUTE_GET_DATA)
+    zke_op_get(op, read_path(r.path));
+  else
+    zke_op_children(op, read_path(r.path));
+  return ZKE_OK;
+}
+
+/* Reads all operations; the frame bounds how many they are. */
+static int several_read(request *q, several *m) {
+  for (;;) {
+    zke_jute_multi_header head;
+    int rc = READ(q, multi_header, &head);
+    if (rc != ZKE_OK || head.done) return rc;
+    if (!several_grow(m)) return ZKE_NOMEM;
+    zke_op *op = &m->ops[m->count];
+    rc = q->type == ZKE_JUTE_MULTI
+             ? read_change(q, head.type, op, &m->parts[m->count].acls)
+             : read_look(q, head.type, op);
+    if (rc != ZKE_OK) return rc;
+    m->parts[m->count++].type = head.type;
+  }
+}
+
+/* After the arrays have their final places.  The results begin as zeros. */
+static int several_prepare(several *m) {
+  for (int i = 0; i < m->count; i++)
+    if (m->ops[i].type == ZKE_OP_CREATE) m->ops[i].acls = &m->parts[i].acls;
+  m->results = calloc((size_t)m->count + 1, sizeof *m->results);
+  return m->results ? ZKE_OK : ZKE_NOMEM;
+}
+
+/* The type that a result has in the answer: create2 answers as a plain create,
+ * and those that also tell the Stat as create2 (semantics.md 4). */
+static int result_type(int type, int rc) {
+  if (rc != ZKE_OK) return ZKE_JUTE_ERROR;
+  if (type == ZKE_JUTE_CREATE_CONTAINER || type == ZKE_JUTE_CREATE_TTL)
+    return ZKE_JUTE_CREATE2;
+  return type == ZKE_JUTE_CREATE2 ? ZKE_JUTE_CREATE : type;
+}
+
+/* What stands behind a result's header. */
+static void put_result(request *q, int type, const zke_op_result *r) {
+  if (type == ZKE_JUTE_CREATE)
+    ANSWER(q, path_response, &(zke_jute_path_response){r->path});
+  else if (type == ZKE_JUTE_CREATE2)
+    ANSWER(q, create2_response,
+           &((zke_jute_create2_response){r->path, r->stat}));
+  else if (type == ZKE_JUTE_SET_DATA)
+    ANSWER(q, stat_response, &(zke_jute_stat_response){r->stat});
+  else if (type == ZKE_JUTE_GET_DATA)
+    ANSWER(q, get_data_response,
+           &((zke_jute_get_data_response){{r->len, r->data}, r->stat}));
+  else if (type == ZKE_JUTE_GET_CHILDREN && r->children)
+    ANSWER(q, children_response, &(zke_jute_children_response){*r->children});
+}
+
+/* The answer to both kinds: a header and a result for each operation.  When a
+ * multi is refused, all of its results are errors, 0 for those before. */
+static void put_results(request *q, const several *m, bool refused) {
+  for (int i = 0; i < m->count; i++) {
+    const zke_op_result *r = &m->results[i];
+    int type = refused ? ZKE_JUTE_ERROR : result_type(m->parts[i].type, r->rc);
+    int err = type == ZKE_JUTE_ERROR ? wire_code(r->rc) : 0;
+    ANSWER(q, multi_header, &((zke_jute_multi_header){type, 0, err}));
+    if (type == ZKE_JUTE_ERROR)
+      ANSWER(q, error_response, &(zke_jute_error_response){err});
+    else
+      put_result(q, type, r);
+  }
+  ANSWER(q, multi_header, &((zke_jute_multi_header){-1, 1, -1}));
+}
+
+/* Was the multi refused for one of its operations?  Then the results say for
+ * which. */
+static bool is_refused(const several *m, int rc) {
+  for (int i = 0; i < m->count; i++)
+    if (m->results[i].rc == rc) return rc != ZKE_OK;
+  return false;
+}
+
+/* Does a number follow the path that a create has? */
+static bool is_sequential(const zke_op *op) {
+  return op->type == ZKE_OP_CREATE &&
+         (op->mode == ZKE_PERSISTENT_SEQUENTIAL ||
+          op->mode == ZKE_EPHEMERAL_SEQUENTIAL ||
+          op->mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL);
+}
+
+/* Can the library not be given this path? */
+static bool is_malformed(request *q, const zke_op *op) {
+  char *path = NULL;
+  if (asprintf(&path, "%s%s", op->path, is_sequential(op) ? "0" : "") < 0)
+    return false;
+  int rc = zke_exists(q->z, path, NULL, NULL, NULL);
+  free(path);
+  return rc == ZKE_BADARGUMENTS;
+}
+
+/* The library refuses a whole call for a malformed path, as ZooKeeper's client
+ * does; its server refuses the one operation, with this code. */
+static void refuse_malformed(request *q, several *m, int code) {
+  for (int i = 0; i < m->count; i++)
+    if (is_malformed(q, &m->ops[i])) zke_op_fail(&m->ops[i], code);
+}
+
+static int run_multi(request *q) {
+  several m = {0};
+  int rc = several_read(q, &m);
+  if (rc == ZKE_OK) rc = several_prepare(&m);
+  if (rc == ZKE_OK) rc = zke_multi(q->z, m.ops, m.count, m.results);
+  if (rc == ZKE_MARSHALLINGERROR && m.results) {
+    refuse_malformed(q, &m, ZKE_BADARGUMENTS);
+    rc = zke_multi(q->z, m.ops, m.count, m.results);
+  }
+  if (rc == ZKE_OK || (m.results && is_refused(&m, rc))) {
+    put_results(q, &m, rc != ZKE_OK);
+    rc = ZKE_OK;
+  }
+  several_free(&m);
+  return rc;
+}
+
+static int run_multi_read(request *q) {
+  several m = {0};
+  int rc = several_read(q, &m);
+  if (rc == ZKE_OK) rc = several_prepare(&m);
+  if (rc == ZKE_OK) rc = zke_multi_read(q->z, m.ops, m.count, m.results);
+  if (rc == ZKE_MARSHALLINGERROR && m.results) {
+    refuse_malformed(q, &m, ZKE_NONODE);
+    rc = zke_multi_read(q->z, m.ops, m.count, m.results);
+  }
+  for (int i = 0; rc == ZKE_OK && i < m.count; i++)
+    m.results[i].rc = path_rc(m.results[i].rc);
+  if (rc == ZKE_OK) put_results(q, &m, false);
+  several_free(&m);
+  return rc;
+}
+
+/* ------------------------------------------------------------------------
+ * The session
+ * --------------------------------------------------------------------- */
+
+static int run_ping(request *q) {
+  (void)q;
+  return ZKE_OK;
+}
+
+/* What follows a close is not read: neither answered nor done. */
+static int run_close(request *q) {
+  int rc = client_close(q->s, q->c->session);
+  conn_end(q->c);
+  return rc;
+}
+
+static const operation operations[] = {
+    {ZKE_JUTE_CREATE, "CREA", CHANGES, run_create},
+    {ZKE_JUTE_DELETE, "DELE", CHANGES, run_delete},
+    {ZKE_JUTE_EXISTS, "EXIS", 0, run_exists},
+    {ZKE_JUTE_GET_DATA, "GETD", 0, run_get_data},
+    {ZKE_JUTE_SET_DATA, "SETD", CHANGES, run_set_data},
+    {ZKE_JUTE_GET_ACL, "GETA", 0, run_get_acl},
+    {ZKE_JUTE_SET_ACL, "SETA", CHANGES, run_set_acl},
+    {ZKE_JUTE_GET_CHILDREN, "GETC", 0, run_get_children},
+    {ZKE_JUTE_SYNC, "SYNC", 0, run_sync},
+    {ZKE_JUTE_PING, "PING", 0, run_ping},
+    {ZKE_JUTE_GET_CHILDREN2, "GETC", 0, run_get_children},
+    {ZKE_JUTE_CHECK, "CHEC", CHANGES, run_check},
+    {ZKE_JUTE_MULTI, "MULT", CHANGES, run_multi},
+    {ZKE_JUTE_CREATE2, "CREA", CHANGES, run_create},
+    {ZKE_JUTE_RECONFIG, "RECO", 0, run_reconfig},
+    {ZKE_JUTE_CHECK_WATCHES, "CHKW", 0, run_check_watches},
+    {ZKE_JUTE_REMOVE_WATCHES, "REMW", ALONE, run_remove_watches},
+    {ZKE_JUTE_CREATE_CONTAINER, "CREA", CHANGES, run_create},
+    {ZKE_JUTE_CREATE_TTL, "CREA", CHANGES, run_create},
+    {ZKE_JUTE_MULTI_READ, "MLTR", 0, run_multi_read},
+    {ZKE_JUTE_AUTH, "AUTH", ALONE, run_auth},
+    {ZKE_JUTE_SASL, "SASL", ALONE, run_sasl},
+    {ZKE_JUTE_GET_EPHEMERALS, "GETE", 0, run_ephemerals},
+    {ZKE_JUTE_COUNT, "GETACN", 0, run_count},
+    {ZKE_JUTE_SET_WATCHES, "SETW", ALONE, run_set_watches},
+    {ZKE_JUTE_SET_WATCHES2, "SETW", ALONE, run_set_watches},
+    {ZKE_JUTE_ADD_WATCH, "ADDW", 0, run_add_watch},
+    {ZKE_JUTE_WHO_AM_I, "HOMI", 0, run_who_am_i},
+    {ZKE_JUTE_CLOSE, "CLOS", ALONE, run_close}};
+
+static const operation *find_operation(int type) {
+  for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
+    if (operations[i].type == type) return &operations[i];
+  return NULL;
+}
+
+/* ------------------------------------------------------------------------
+ * The first frame of a connection
+ * --------------------------------------------------------------------- */
+
+/* Finds or makes the session that the frame asks for.  What the session is not
+ * to blame for ends the connection, so that the client tries again.  No session
+ * of a file has an id below 0, but some of a ZooKeeper do. */
+static int admit(server *s, conn *c, const zke_jute_connect_request *r) {
+  if (r->session_id == 0)
+    return client_open(s, c, r->time_out) ? ZKE_OK : ZKE_CONNECTIONLOSS;
+  if (r->session_id < 0) return ZKE_SESSIONEXPIRED;
+  if (r->passwd.len != PASSWORD_BYTES) return ZKE_AUTHFAILED;
+  return client_attach(s, c, r->session_id, r->passwd.data, r->time_out);
+}
+
+/* Answers it; a session of id 0 tells the client that its own is over. */
+static void put_connected(conn *c, const client *session, bool has_read_only) {
+  static const char nothing[PASSWORD_BYTES];
+  zke_jute_connect_response a = {0, 0, 0, {PASSWORD_BYTES, nothing}};
+  if (session)
+    a = (zke_jute_connect_response){
+        0,
+        (int32_t)session->timeout_ms,
+        session->id,
+        {PASSWORD_BYTES, (const char *)session->password}};
+  size_t at = zke_jute_begin(&c->out);
+  zke_jute_write(&c->out, &zke_jute_of_connect_response, &a);
+  if (has_read_only)
+    zke_jute_write(&c->out, &zke_jute_of_read_only, &(zke_jute_read_only){0});
+  zke_jute_end(&c->out, at);
+  c->issued++;
+}
+
+/* A client that has seen a later state than this file has is talking to the
+ * wrong server: it is dropped without an answer. */
+static void take_connect(request *q) {
+  conn *c = q->c;
+  zke_jute_connect_request r;
+  if (READ(q, connect_request, &r) != ZKE_OK ||
+      r.last_zxid_seen > server_zxid(q->s)) {
+    conn_drop(c);
+    return;
+  }
+  bool has_read_only = q->body.at < q->body.end;
+  int rc = admit(q->s, c, &r);
+  if (rc != ZKE_OK && rc != ZKE_SESSIONEXPIRED && rc != ZKE_AUTHFAILED) {
+    conn_drop(c);
+    return;
+  }
+  put_connected(c, c->session, has_read_only);
+  c->greeted = true;
+  if (!c->session) conn_end(c);
+}
+
+/* ------------------------------------------------------------------------
+ * Answers
+ * --------------------------------------------------------------------- */
+
+/* Does this code end the connection without an answer?  Its client has to ask
+ * again whether a change was made, and whether the session lives. */
+static bool ends_connection(int rc) {
+  return rc == ZKE_CONNECTIONLOSS || rc == ZKE_SESSIONEXPIRED ||
+         rc == ZKE_INVALIDSTATE || rc == ZKE_SESSIONMOVED ||
+         rc == ZKE_CLOSING || rc == ZKE_REPLACED;
+}
+
+/* Room for one answer more; false without memory. */
+static bool answers_grow(server *s) {
+  size_t size = s->answer_size ? 2 * (size_t)s->answer_size : 64;
+  if (s->answer_count < s->answer_size) return true;
+  struct answer *grown = realloc(s->answers, size * sizeof *grown);
+  if (!grown) return false;
+  s->answers = grown;
+  s->answer_size = (int)size;
+  return true;
+}
+
+/* Keeps the answer to q until it is sent; it takes its records. */
+static void keep_answer(server *s, request *q, int rc, int64_t began_ms) {
+  if (!answers_grow(s)) {
+    conn_drop(q->c);
+    return;
+  }
+  s->answers[s->answer_count++] =
+      (struct answer){q->c, q->xid, rc, s->zxid, began_ms, q->answer};
+  s->answer_bytes += q->answer.len;
+  q->answer = (zke_jute_writer){0};
+}
+
+/* Notes how long a request took, up to its answer. */
+static void count_request(server *s, int64_t began_ms) {
+  int64_t took = monotonic_ms() - began_ms;
+  counts *n = &s->counts;
+  if (n->requests == 0 || took < n->latency_min_ms) n->latency_min_ms = took;
+  if (took > n->latency_max_ms) n->latency_max_ms = took;
+  n->latency_sum_ms += took;
+  n->requests++;
+  n->sent++;
+}
+
+/* Sends one, behind the events of the changes that it shows. */
+static void send_answer(server *s, struct answer *a) {
+  conn *c = a->c;
+  if (ends_connection(a->rc)) {
+    bool over = a->rc != ZKE_CONNECTIONLOSS && a->rc != ZKE_REPLACED;
+    if (over && c->session) client_over(c->session);
+    conn_drop(c);
+    return;
+  }
+  if (c->session) client_events(c->session, a->zxid);
+  zke_jute_reply_header head = {a->xid, a->zxid, wire_code(a->rc)};
+  size_t at = zke_jute_begin(&c->out);
+  zke_jute_write(&c->out, &zke_jute_of_reply_header, &head);
+  if (a->rc == ZKE_OK) zke_jute_append(&c->out, &a->records);
+  zke_jute_end(&c->out, at);
+  c->issued++;
+  c->last_zxid = a->zxid;
+  count_request(s, a->began_ms);
+}
+
+/* Where the batch has failed nothing that it has shown is so: neither what it
+ * has changed nor what it has read. */
+void requests_answer(server *s, int rc) {
+  for (int i = 0; i < s->answer_count; i++) {
+    struct answer *a = &s->answers[i];
+    if (rc != ZKE_OK) a->rc = rc;
+    if (!a->c->dropped) send_answer(s, a);
+    zke_jute_writer_free(&a->records);
+  }
+  s->answer_count = 0;
+  s->answer_bytes = 0;
+}
+
+bool requests_many(const server *s) {
+  return s->answer_bytes >= CONN_OUT_ENOUGH;
+}
+
+/* ------------------------------------------------------------------------
+ * Every frame
+ * --------------------------------------------------------------------- */
+
+/* The operation that a frame asks for; NULL: none that is known. */
+static const operation *operation_of(const char *frame, size_t len) {
+  return len < 8 ? NULL : find_operation(zke_jute_length(frame + 4));
+}
+
+bool request_is_alone(conn *c) {
+  size_t len;
+  const char *frame = conn_frame(c, 0, &len);
+  const operation *op = frame ? operation_of(frame, len) : NULL;
+  return !c->session || !op || op->flags & ALONE;
+}
+
+int request_changes(conn *c) {
+  size_t at = 0, len;
+  int changes = 0;
+  if (!c->session || conn_full(c)) return 0;
+  for (int i = 0; i < REQUESTS_AT_ONCE; i++, at += 4 + len) {
+    const char *frame = conn_frame(c, at, &len);
+    const operation *op = frame ? operation_of(frame, len) : NULL;
+    if (!op || op->flags & ALONE) break;
+    changes += (op->flags & CHANGES) != 0;
+  }
+  return changes;
+}
+
+/* Runs the operation, unless changes are refused now.  One that ZooKeeper does
+ * not know ends the connection, after the answer. */
+static int run_operation(request *q, const operation *op) {
+  if (!op) {
+    conn_end(q->c);
+    return ZKE_UNIMPLEMENTED;
+  }
+  if (q->s->refusal && op->flags & CHANGES) return q->s->refusal;
+  return op->run(q);
+}
+
+static void take_operation(server *s, request *q) {
+  zke_jute_request_header head;
+  if (READ(q, request_header, &head) != ZKE_OK) {
+    conn_drop(q->c);
+    return;
+  }
+  const operation *op = find_operation(head.type);
+  int64_t began_ms = monotonic_ms();
+  q->xid = head.xid;
+  q->type = head.type;
+  q->z = q->c->session->z;
+  q->c->last_xid = head.xid;
+  q->c->last_name = op ? op->name : "NA";
+  client_heard(q->s, q->c->session);
+  int rc = run_operation(q, op);
+  server_saw(q->s);
+  keep_answer(s, q, rc, began_ms);
+}
+
+/* A connection without a session that has been greeted is about to end. */
+bool request_take(server *s, conn *c) {
+  size_t len;
+  char *frame = conn_frame(c, 0, &len);
+  if (!frame) return false;
+  request q = {.s = s, .c = c, .body = {.at = frame, .end = frame + len}};
+  c->received++;
+  c->heard_ms = s->now_ms;
+  s->counts.received++;
+  if (!c->greeted)
+    take_connect(&q);
+  else if (c->session)
+    take_operation(s, &q);
+  else
+    conn_drop(c);
+  zke_jute_reader_free(&q.body);
+  zke_jute_writer_free(&q.answer);
+  conn_taken(c, len);
+  return true;
+}

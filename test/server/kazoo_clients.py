@@ -1,0 +1,114 @@
+"""What kazoo.sh runs: a client of the server, by kazoo, in one of its roles.
+
+    kazoo_clients.py HOSTS ROLE ARGUMENTS...
+
+Each prints what it has done, a line each, and ends with 0 if all went well.
+"""
+import os
+import sys
+import time
+import uuid
+
+from kazoo.client import KazooClient
+
+
+def curator_lock(zk, path):
+    """A lock whose znodes have the names of Curator's and zkembed's."""
+    lock = zk.Lock(path, "kazoo %d" % os.getpid(),
+                   extra_lock_patterns=["-lock-"])
+    lock.prefix = "_c_%s-lock-" % uuid.uuid4()
+    lock.create_path = lock.path + "/" + lock.prefix
+    return lock
+
+
+def count(zk, path, turns):
+    """Raise the number in /count, under the lock, by read and write."""
+    lock = curator_lock(zk, path)
+    for _ in range(int(turns)):
+        with lock:
+            number = int(zk.get("/count")[0])
+            time.sleep(0.001)
+            zk.set("/count", b"%d" % (number + 1))
+
+
+def hold(zk, path):
+    """Hold the lock until the process is killed."""
+    curator_lock(zk, path).acquire()
+    say("held")
+    time.sleep(600)
+
+
+def take(zk, path):
+    """Wait for the lock, and say that it came."""
+    with curator_lock(zk, path):
+        say("taken")
+
+
+def put(zk, path, items):
+    queue = zk.LockingQueue(path)
+    for i in range(int(items)):
+        queue.put(b"item %d" % i, priority=i % 3)
+
+
+def consume(zk, path):
+    """Take items until none comes any more."""
+    queue = zk.LockingQueue(path)
+    while True:
+        item = queue.get(timeout=3)
+        if item is None:
+            return
+        queue.consume()
+        say(item.decode())
+
+
+def lead(zk, path, seconds):
+    """Lead once, for so long."""
+    def leader():
+        say("leads")
+        time.sleep(float(seconds))
+    zk.Election(path, str(os.getpid())).run(leader)
+
+
+def watch(zk, path):
+    """Follow a node's data and children until it was set to "end"."""
+    heard = []
+
+    @zk.DataWatch(path)
+    def data(value, stat):
+        if value is not None:
+            heard.append(value)
+
+    @zk.ChildrenWatch(path)
+    def children(names):
+        say("children %s" % " ".join(sorted(names)))
+    say("watches")
+    until = time.time() + 60
+    while b"end" not in heard and time.time() < until:
+        time.sleep(0.01)
+    say("data %s" % heard[-1].decode())
+
+
+def party(zk, path, name):
+    """Meet at a double barrier of two, then leave together."""
+    barrier = zk.DoubleBarrier(path, 2, name)
+    barrier.enter()
+    say("in")
+    barrier.leave()
+    say("out")
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def main():
+    hosts, role = sys.argv[1:3]
+    zk = KazooClient(hosts=hosts, timeout=2)
+    zk.start()
+    {f.__name__: f for f in (count, hold, take, put, consume, lead, watch,
+                             party)}[role](zk, *sys.argv[3:])
+    zk.stop()
+    zk.close()
+
+
+main()

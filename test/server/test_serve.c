@@ -1,0 +1,1407 @@
+/* test_serve.c - zke serve: the wire protocol as a client sees it, its sessions
+ * and their time, hostile clients, and direct users of the same file
+ *
+ * The client here is a raw one: it sends what it is told to, waits for one
+ * frame at a time, and does nothing by itself.  kazoo.sh beside it runs a real
+ * client.
+ */
+#include <arpa/inet.h>
+#include <poll.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "recipes/jute.h"
+#include "test/test.h"
+
+enum { SOON = 20000 }; /* ms: what takes longer does not happen */
+
+/* ------------------------------------------------------------------------
+ * The server
+ * --------------------------------------------------------------------- */
+
+typedef struct serving {
+  pid_t pid;
+  int port;
+} serving;
+
+/* Start "zke FILE serve --port 0 --print-port OPTIONS…", and wait for the
+ * port. */
+static serving serve(const char *file, const char *options) {
+  char command[1000];
+  int out[2];
+  snprintf(command, sizeof command,
+           "exec '%s' '%s' serve --port 0 --print-port %s", test_zke(), file,
+           options);
+  ck_assert_int_eq(pipe(out), 0);
+  pid_t pid = fork();
+  if (pid == 0) {
+    dup2(out[1], 1);
+    close(out[0]);
+    close(out[1]);
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    _exit(127);
+  }
+  ck_assert_int_gt(pid, 0);
+  close(out[1]);
+  FILE *told = fdopen(out[0], "r");
+  serving s = {pid, 0};
+  ck_assert_msg(fscanf(told, "%d", &s.port) == 1, "the server has not begun");
+  fclose(told);
+  return s;
+}
+
+/* Its end, within the time; the exit code. */
+static int ended(serving s) {
+  int outcome = 0;
+  ck_until(waitpid(s.pid, &outcome, WNOHANG) == s.pid, SOON);
+  return test_status(outcome);
+}
+
+static void stop(serving s) {
+  kill(s.pid, SIGTERM);
+  ck_assert_int_eq(ended(s), 0);
+}
+
+/* ------------------------------------------------------------------------
+ * A client
+ * --------------------------------------------------------------------- */
+
+/* One connection.  The latest frame that came is in `in`, and `r` reads it. */
+typedef struct wire {
+  int fd, xid;
+  int64_t id; /* of its session */
+  int timeout_ms;
+  char password[16];
+  char *in;
+  zke_jute_reader r;
+  zke_jute_reply_header head;
+  zke_jute_writer out;
+  size_t begun; /* where the frame that is being made begins */
+} wire;
+
+static wire dial(int port) {
+  struct sockaddr_in a = {.sin_family = AF_INET,
+                          .sin_port = htons((uint16_t)port),
+                          .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  wire w = {.fd = socket(AF_INET, SOCK_STREAM, 0)};
+  ck_assert_int_eq(connect(w.fd, (struct sockaddr *)&a, sizeof a), 0);
+  return w;
+}
+
+static void hang_up(wire *w) {
+  close(w->fd);
+  zke_jute_reader_free(&w->r);
+  zke_jute_writer_free(&w->out);
+  free(w->in);
+  *w = (wire){.fd = -1};
+}
+
+static void send_bytes(wire *w, const void *bytes, size_t len) {
+  const char *at = bytes;
+  while (len > 0) {
+    ssize_t n = send(w->fd, at, len, MSG_NOSIGNAL);
+    ck_assert_msg(n > 0, "the server has hung up");
+    at += n;
+    len -= (size_t)n;
+  }
+}
+
+/* Send what was written. */
+static void send_out(wire *w) {
+  ck_assert(!w->out.failed);
+  send_bytes(w, w->out.data, w->out.len);
+  zke_jute_writer_free(&w->out);
+}
+
+/* Fill len bytes; false at the connection's end. */
+static bool receive(wire *w, char *to, size_t len) {
+  while (len > 0) {
+    struct pollfd p = {.fd = w->fd, .events = POLLIN};
+    ck_assert_msg(poll(&p, 1, (int)test_patience(SOON)) == 1,
+                  "nothing has come");
+    ssize_t n = recv(w->fd, to, len, 0);
+    if (n <= 0) return false;
+    to += n;
+    len -= (size_t)n;
+  }
+  return true;
+}
+
+/* Take the next frame; false at the connection's end. */
+static bool next_frame(wire *w) {
+  char length[4];
+  zke_jute_reader_free(&w->r);
+  free(w->in);
+  w->in = NULL;
+  if (!receive(w, length, 4)) return false;
+  int len = zke_jute_length(length);
+  ck_assert_int_ge(len, 0);
+  w->in = malloc((size_t)len + 1);
+  ck_assert(receive(w, w->in, (size_t)len));
+  w->r = (zke_jute_reader){.at = w->in, .end = w->in + len};
+  return true;
+}
+
+#define PUT(w, name, ...)                        \
+  zke_jute_write(&(w)->out, &zke_jute_of_##name, \
+                 &(zke_jute_##name){__VA_ARGS__})
+#define GET(w, name, to) \
+  ck_assert(zke_jute_read(&(w)->r, &zke_jute_of_##name, to))
+
+/* The server closes: what it still sends is passed over. */
+static void ck_closed(wire *w) {
+  while (next_frame(w)) continue;
+}
+
+/* ---- sessions ---- */
+
+static void send_connect(wire *w, int64_t id, const char *password,
+                         int timeout_ms, int64_t seen) {
+  size_t at = zke_jute_begin(&w->out);
+  PUT(w, connect_request, 0, seen, timeout_ms, id, {16, password});
+  PUT(w, read_only, 0);
+  zke_jute_end(&w->out, at);
+  send_out(w);
+}
+
+/* The answer to that: the id, 0 where there is no such session. */
+static int64_t take_connected(wire *w) {
+  zke_jute_connect_response a;
+  ck_assert_msg(next_frame(w), "the server has hung up");
+  GET(w, connect_response, &a);
+  ck_assert_int_eq(a.passwd.len, 16);
+  ck_assert_int_eq((int)(w->r.end - w->r.at), 1); /* read-only: it is not */
+  w->id = a.session_id;
+  w->timeout_ms = a.time_out;
+  memcpy(w->password, a.passwd.data, 16);
+  return w->id;
+}
+
+/* A connection with a new session. */
+static wire begin_with(serving s, int timeout_ms) {
+  static const char none[16];
+  wire w = dial(s.port);
+  send_connect(&w, 0, none, timeout_ms, 0);
+  ck_assert_int_ne(take_connected(&w), 0);
+  return w;
+}
+
+static wire begin(serving s) { return begin_with(s, 30000); }
+
+/* Another connection for the same session: its id, 0 where it is over. */
+static int64_t attach(serving s, wire *w, const wire *before) {
+  *w = dial(s.port);
+  send_connect(w, before->id, before->password, 30000, 0);
+  return take_connected(w);
+}
+
+/* ---- requests ---- */
+
+static void request(wire *w, int type) {
+  w->begun = zke_jute_begin(&w->out);
+  PUT(w, request_header, ++w->xid, type);
+}
+
+/* Send the request that was written. */
+static void ask(wire *w) {
+  zke_jute_end(&w->out, w->begun);
+  send_out(w);
+}
+
+/* The next answer, which is to be that of this xid; its error. */
+static int answer_to(wire *w, int xid) {
+  ck_assert_msg(next_frame(w), "the server has hung up");
+  GET(w, reply_header, &w->head);
+  ck_assert_int_eq(w->head.xid, xid);
+  if (w->head.err) ck_assert_ptr_eq(w->r.at, w->r.end);
+  return w->head.err;
+}
+
+static int answer(wire *w) { return answer_to(w, w->xid); }
+
+/* The next frame is this event. */
+static void ck_event(wire *w, int type, const char *path) {
+  zke_jute_watcher_event e;
+  ck_assert_int_eq(answer_to(w, ZKE_JUTE_XID_EVENT), 0);
+  ck_assert_int_eq(w->head.zxid, -1);
+  GET(w, watcher_event, &e);
+  ck_assert_int_eq(e.type, type);
+  ck_assert_int_eq(e.state, ZKE_STATE_CONNECTED);
+  ck_assert_str_eq(e.path, path);
+}
+
+static void ask_create(wire *w, const char *path, const char *data, int flags) {
+  request(w, ZKE_JUTE_CREATE);
+  PUT(w, create_request, path, {(int)strlen(data), data}, zke_open_acl, flags);
+  ask(w);
+}
+
+static int create(wire *w, const char *path, const char *data, int flags) {
+  ask_create(w, path, data, flags);
+  return answer(w);
+}
+
+static void ask_read(wire *w, int type, const char *path, int watch) {
+  request(w, type);
+  PUT(w, read_request, path, watch);
+  ask(w);
+}
+
+static int look(wire *w, int type, const char *path, int watch) {
+  ask_read(w, type, path, watch);
+  return answer(w);
+}
+
+static void ask_set(wire *w, const char *path, const char *data, int version) {
+  request(w, ZKE_JUTE_SET_DATA);
+  PUT(w, set_data_request, path, {(int)strlen(data), data}, version);
+  ask(w);
+}
+
+static int set(wire *w, const char *path, const char *data, int version) {
+  ask_set(w, path, data, version);
+  return answer(w);
+}
+
+static void ask_delete(wire *w, const char *path) {
+  request(w, ZKE_JUTE_DELETE);
+  PUT(w, delete_request, path, -1);
+  ask(w);
+}
+
+static int ping(wire *w) {
+  size_t at = zke_jute_begin(&w->out);
+  PUT(w, request_header, ZKE_JUTE_XID_PING, ZKE_JUTE_PING);
+  zke_jute_end(&w->out, at);
+  send_out(w);
+  return answer_to(w, ZKE_JUTE_XID_PING);
+}
+
+/* The data at a path, as a text. */
+static const char *data_at(wire *w, const char *path) {
+  static char text[1000];
+  zke_jute_get_data_response got;
+  ck_assert_int_eq(look(w, ZKE_JUTE_GET_DATA, path, 0), 0);
+  GET(w, get_data_response, &got);
+  snprintf(text, sizeof text, "%.*s", got.data.len, got.data.data);
+  return text;
+}
+
+/* A server that listens at a Unix socket alone, and a client of it. */
+static serving serve_unix(wire *w) {
+  static const char none[16];
+  struct sockaddr_un a = {.sun_family = AF_UNIX};
+  char options[600];
+  snprintf(a.sun_path, sizeof a.sun_path, "%s", test_path("socket"));
+  snprintf(options, sizeof options, "--unix '%s'", a.sun_path);
+  serving s = serve(":memory:", options);
+  *w = (wire){.fd = socket(AF_UNIX, SOCK_STREAM, 0)};
+  ck_assert_int_eq(connect(w->fd, (struct sockaddr *)&a, sizeof a), 0);
+  send_connect(w, 0, none, 10000, 0);
+  ck_assert_int_ne(take_connected(w), 0);
+  return s;
+}
+
+/* ------------------------------------------------------------------------
+ * Nodes
+ * --------------------------------------------------------------------- */
+
+/* Each answer has its xid, the zxid of what was done, and a record only where
+ * it was not refused. */
+TEST(nodes_are_made_read_changed_and_removed) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  zke_jute_path_response made;
+  zke_jute_stat_response stat;
+  ck_assert_int_eq(create(&w, "/a", "one", 0), 0);
+  GET(&w, path_response, &made);
+  ck_assert_str_eq(made.path, "/a");
+  int64_t zxid = w.head.zxid;
+  ck_assert_int_eq(create(&w, "/a", "", 0), ZKE_NODEEXISTS);
+  ck_assert_int_eq(create(&w, "/b/c", "", 0), ZKE_NONODE);
+  ck_assert_str_eq(data_at(&w, "/a"), "one");
+  ck_assert_int_eq(set(&w, "/a", "two", 7), ZKE_BADVERSION);
+  ck_assert_int_eq(set(&w, "/a", "two", 0), 0);
+  GET(&w, stat_response, &stat);
+  ck_assert_int_eq(stat.stat.version, 1);
+  ck_assert_int_eq(stat.stat.czxid, zxid);
+  ck_assert_int_eq(stat.stat.mzxid, w.head.zxid);
+  ck_assert_str_eq(data_at(&w, "/a"), "two");
+  ask_delete(&w, "/a");
+  ck_assert_int_eq(answer(&w), 0);
+  ck_assert_int_gt(w.head.zxid, stat.stat.mzxid);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_EXISTS, "/a", 0), ZKE_NONODE);
+  hang_up(&w);
+  stop(s);
+}
+
+TEST(children_counts_and_ephemerals_are_listed) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  zke_jute_children2_response two;
+  zke_jute_children_response one;
+  zke_jute_count_response count;
+  create(&w, "/p", "", 0);
+  create(&w, "/p/e-", "", ZKE_EPHEMERAL_SEQUENTIAL);
+  create(&w, "/p/q", "", 0);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_GET_CHILDREN2, "/p", 0), 0);
+  GET(&w, children2_response, &two);
+  ck_assert_int_eq(two.children.count, 2);
+  ck_assert_int_eq(two.stat.numChildren, 2);
+  ck_assert_str_eq(two.children.data[0], "e-0000000000");
+  ck_assert_int_eq(look(&w, ZKE_JUTE_GET_CHILDREN, "/p", 0), 0);
+  GET(&w, children_response, &one);
+  ck_assert_int_eq(one.children.count, 2);
+  ck_assert_ptr_eq(w.r.at, w.r.end);
+  request(&w, ZKE_JUTE_COUNT);
+  PUT(&w, path_request, "/p");
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  GET(&w, count_response, &count);
+  ck_assert_int_eq(count.count, 2);
+  request(&w, ZKE_JUTE_GET_EPHEMERALS);
+  PUT(&w, path_request, "/p");
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  GET(&w, children_response, &one);
+  ck_assert_int_eq(one.children.count, 1);
+  ck_assert_str_eq(one.children.data[0], "/p/e-0000000000");
+  hang_up(&w);
+  stop(s);
+}
+
+/* Requests that are sent together are answered in their order. */
+TEST(answers_come_in_the_order_of_the_requests) {
+  enum { REQUESTS = 500 };
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  create(&w, "/a", "", 0);
+  int first = w.xid;
+  for (int i = 0; i < REQUESTS; i++) {
+    w.begun = zke_jute_begin(&w.out);
+    PUT(&w, request_header, ++w.xid,
+        i % 2 ? ZKE_JUTE_SET_DATA : ZKE_JUTE_EXISTS);
+    if (i % 2)
+      PUT(&w, set_data_request, "/a", {1, "x"}, -1);
+    else
+      PUT(&w, read_request, "/a", 0);
+    zke_jute_end(&w.out, w.begun);
+  }
+  send_out(&w);
+  for (int i = 1; i <= REQUESTS; i++) {
+    zke_jute_stat_response stat;
+    ck_assert_int_eq(answer_to(&w, first + i), 0);
+    GET(&w, stat_response, &stat);
+    ck_assert_int_eq(stat.stat.version, i / 2);
+  }
+  hang_up(&w);
+  stop(s);
+}
+
+/* Changes that are there together are one transaction; each has its answer,
+ * with its own zxid, and a refused one leaves the others as they are. */
+TEST(changes_that_come_together_have_answers_of_their_own) {
+  enum { NODES = 300 };
+  serving s = serve(test_path("app.db"), "");
+  wire w = begin(s);
+  int64_t before = 0;
+  int first = w.xid;
+  for (int i = 0; i < NODES; i++) {
+    char path[32];
+    snprintf(path, sizeof path, i % 3 == 1 ? "/no/%d" : "/n%d", i);
+    w.begun = zke_jute_begin(&w.out);
+    PUT(&w, request_header, ++w.xid, ZKE_JUTE_CREATE);
+    PUT(&w, create_request, path, {0, ""}, zke_open_acl, 0);
+    zke_jute_end(&w.out, w.begun);
+  }
+  send_out(&w);
+  for (int i = 0; i < NODES; i++) {
+    ck_assert_int_eq(answer_to(&w, first + i + 1), i % 3 == 1 ? ZKE_NONODE : 0);
+    if (i % 3 == 1) continue;
+    ck_assert_int_gt(w.head.zxid, before);
+    before = w.head.zxid;
+  }
+  hang_up(&w);
+  stop(s);
+}
+
+/* Another process that does not let go of the file: changes are refused after
+ * the time that --timeout says, once for all that are there and not once for
+ * each, and nothing is changed.  What only reads is answered. */
+TEST(changes_wait_for_another_writer_together) {
+  const char *file = test_path("app.db");
+  serving s = serve(file, "");
+  wire w = begin(s);
+  sqlite3 *db;
+  ck_assert_int_eq(create(&w, "/a", "", 0), 0);
+  ck_assert_int_eq(sqlite3_open(file, &db), SQLITE_OK);
+  ck_assert_int_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
+                   SQLITE_OK);
+  int first = w.xid;
+  for (int i = 0; i < 9; i++) {
+    w.begun = zke_jute_begin(&w.out);
+    PUT(&w, request_header, ++w.xid,
+        i == 4 ? ZKE_JUTE_GET_DATA : ZKE_JUTE_SET_DATA);
+    if (i == 4)
+      PUT(&w, read_request, "/a", 0);
+    else
+      PUT(&w, set_data_request, "/a", {1, "x"}, -1);
+    zke_jute_end(&w.out, w.begun);
+  }
+  int64_t began = test_now();
+  send_out(&w);
+  for (int i = 0; i < 9; i++)
+    ck_assert_int_eq(answer_to(&w, first + i + 1),
+                     i == 4 ? 0 : ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_lt(test_now() - began, test_patience(9000)); /* 5 s, not 40 */
+  ck_assert_int_eq(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(db);
+  ck_assert_str_eq(data_at(&w, "/a"), "");
+  ck_assert_int_eq(set(&w, "/a", "y", 0), 0);
+  hang_up(&w);
+  stop(s);
+}
+
+/* create2, container and TTL tell the Stat as well. */
+TEST(the_kinds_of_create) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  zke_jute_create2_response made;
+  request(&w, ZKE_JUTE_CREATE2);
+  PUT(&w, create_request, "/a-", {-1, NULL}, zke_open_acl,
+      ZKE_PERSISTENT_SEQUENTIAL);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  GET(&w, create2_response, &made);
+  ck_assert_str_eq(made.path, "/a-0000000000");
+  ck_assert_int_eq(made.stat.czxid, w.head.zxid);
+  request(&w, ZKE_JUTE_CREATE_CONTAINER);
+  PUT(&w, create_request, "/c", {0, ""}, zke_open_acl, ZKE_CONTAINER);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  request(&w, ZKE_JUTE_CREATE_TTL);
+  PUT(&w, create_ttl_request, "/t", {0, ""}, zke_open_acl,
+      ZKE_PERSISTENT_WITH_TTL, 0);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), ZKE_BADARGUMENTS);
+  request(&w, ZKE_JUTE_CREATE_TTL);
+  PUT(&w, create_ttl_request, "/t", {0, ""}, zke_open_acl,
+      ZKE_PERSISTENT_WITH_TTL, 3600000);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  ck_assert_int_eq(create(&w, "/x", "", ZKE_PERSISTENT_WITH_TTL),
+                   ZKE_BADARGUMENTS);
+  hang_up(&w);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * multi
+ * --------------------------------------------------------------------- */
+
+static void put_create(wire *w, const char *path) {
+  PUT(w, multi_header, ZKE_JUTE_CREATE, 0, -1);
+  PUT(w, create_request, path, {0, ""}, zke_open_acl, 0);
+}
+
+static void put_check(wire *w, const char *path, int version) {
+  PUT(w, multi_header, ZKE_JUTE_CHECK, 0, -1);
+  PUT(w, delete_request, path, version);
+}
+
+static int end_multi(wire *w) {
+  PUT(w, multi_header, -1, 1, -1);
+  ask(w);
+  return answer(w);
+}
+
+/* The next result's header. */
+static void ck_result(wire *w, int type, int err) {
+  zke_jute_multi_header head;
+  zke_jute_error_response error;
+  GET(w, multi_header, &head);
+  ck_assert_int_eq(head.type, type);
+  ck_assert_int_eq(head.done, 0);
+  ck_assert_int_eq(head.err, err);
+  if (type != ZKE_JUTE_ERROR) return;
+  GET(w, error_response, &error);
+  ck_assert_int_eq(error.err, err);
+}
+
+static void ck_results_end(wire *w) {
+  zke_jute_multi_header head;
+  GET(w, multi_header, &head);
+  ck_assert_int_eq(head.done, 1);
+  ck_assert_ptr_eq(w->r.at, w->r.end);
+}
+
+TEST(a_multi_is_done_as_a_whole_or_not_at_all) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  zke_jute_path_response made;
+  request(&w, ZKE_JUTE_MULTI);
+  put_create(&w, "/a");
+  put_check(&w, "/a", 0);
+  ck_assert_int_eq(end_multi(&w), 0);
+  ck_result(&w, ZKE_JUTE_CREATE, 0);
+  GET(&w, path_response, &made);
+  ck_assert_str_eq(made.path, "/a");
+  ck_result(&w, ZKE_JUTE_CHECK, 0);
+  ck_results_end(&w);
+  request(&w, ZKE_JUTE_MULTI);
+  put_create(&w, "/b");
+  put_check(&w, "/a", 9);
+  put_create(&w, "/c");
+  ck_assert_int_eq(end_multi(&w), 0);
+  ck_result(&w, ZKE_JUTE_ERROR, 0);
+  ck_result(&w, ZKE_JUTE_ERROR, ZKE_BADVERSION);
+  ck_result(&w, ZKE_JUTE_ERROR, ZKE_RUNTIMEINCONSISTENCY);
+  ck_results_end(&w);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_EXISTS, "/b", 0), ZKE_NONODE);
+  hang_up(&w);
+  stop(s);
+}
+
+/* A multi inside of a multi, and what cannot be part of one, is malformed: the
+ * answer says so, and the connection stays. */
+TEST(a_multi_of_what_cannot_be_in_one_is_refused) {
+  static const int types[] = {ZKE_JUTE_MULTI, ZKE_JUTE_GET_DATA, -1, 99};
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  for (int i = 0; i < 4; i++) {
+    request(&w, ZKE_JUTE_MULTI);
+    put_create(&w, "/a");
+    PUT(&w, multi_header, types[i], 0, -1);
+    PUT(&w, delete_request, "/a", -1);
+    ck_assert_int_eq(end_multi(&w), ZKE_MARSHALLINGERROR);
+  }
+  ck_assert_int_eq(look(&w, ZKE_JUTE_EXISTS, "/a", 0), ZKE_NONODE);
+  hang_up(&w);
+  stop(s);
+}
+
+/* As by ZooKeeper's server, and not as by its client, which sends none. */
+TEST(a_multi_with_a_malformed_path_is_refused_for_that_one) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  zke_jute_path_response made;
+  request(&w, ZKE_JUTE_MULTI);
+  put_create(&w, "/a");
+  put_create(&w, "/b/");
+  put_create(&w, "/c");
+  ck_assert_int_eq(end_multi(&w), 0);
+  ck_result(&w, ZKE_JUTE_ERROR, 0);
+  ck_result(&w, ZKE_JUTE_ERROR, ZKE_BADARGUMENTS);
+  ck_result(&w, ZKE_JUTE_ERROR, ZKE_RUNTIMEINCONSISTENCY);
+  ck_results_end(&w);
+  request(&w, ZKE_JUTE_MULTI);
+  PUT(&w, multi_header, ZKE_JUTE_CREATE, 0, -1);
+  PUT(&w, create_request, "/", {0, ""}, zke_open_acl,
+      ZKE_PERSISTENT_SEQUENTIAL);
+  ck_assert_int_eq(end_multi(&w), 0);
+  ck_result(&w, ZKE_JUTE_CREATE, 0);
+  GET(&w, path_response, &made);
+  ck_assert_str_eq(made.path, "/0000000000");
+  hang_up(&w);
+  stop(s);
+}
+
+TEST(a_multi_read_has_a_result_for_each) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  zke_jute_get_data_response got;
+  create(&w, "/a", "x", 0);
+  request(&w, ZKE_JUTE_MULTI_READ);
+  PUT(&w, multi_header, ZKE_JUTE_GET_DATA, 0, -1);
+  PUT(&w, read_request, "/none", 0);
+  PUT(&w, multi_header, ZKE_JUTE_GET_DATA, 0, -1);
+  PUT(&w, read_request, "/a", 0);
+  ck_assert_int_eq(end_multi(&w), 0);
+  ck_result(&w, ZKE_JUTE_ERROR, ZKE_NONODE);
+  ck_result(&w, ZKE_JUTE_GET_DATA, 0);
+  GET(&w, get_data_response, &got);
+  ck_assert_mem_eq(got.data.data, "x", 1);
+  ck_results_end(&w);
+  hang_up(&w);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * Watches
+ * --------------------------------------------------------------------- */
+
+/* The client that changes what it watches hears of it before its answer; one
+ * that reads the change, before that. */
+TEST(an_event_comes_before_the_answer_that_shows_it) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s), other = begin(s);
+  create(&w, "/a", "", 0);
+  look(&w, ZKE_JUTE_GET_DATA, "/a", 1);
+  look(&other, ZKE_JUTE_EXISTS, "/a", 1);
+  ask_set(&w, "/a", "x", -1);
+  ck_event(&w, ZKE_EVENT_CHANGED, "/a");
+  ck_assert_int_eq(answer(&w), 0);
+  ask_read(&other, ZKE_JUTE_GET_DATA, "/a", 0);
+  ck_event(&other, ZKE_EVENT_CHANGED, "/a");
+  ck_assert_int_eq(answer(&other), 0);
+  ck_assert_int_eq(set(&w, "/a", "y", -1), 0); /* it has fired */
+  hang_up(&w);
+  hang_up(&other);
+  stop(s);
+}
+
+/* Watches and changes in one packet: the event of a change stands between the
+ * answer that has set the watch and the answer of the change. */
+TEST(an_event_comes_after_the_answer_that_set_its_watch) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  create(&w, "/a", "", 0);
+  for (int i = 0; i < 100; i++) {
+    size_t at = zke_jute_begin(&w.out);
+    PUT(&w, request_header, ++w.xid, ZKE_JUTE_GET_DATA);
+    PUT(&w, read_request, "/a", 1);
+    zke_jute_end(&w.out, at);
+    ask_set(&w, "/a", "x", -1);
+    ck_assert_int_eq(answer_to(&w, w.xid - 1), 0);
+    ck_event(&w, ZKE_EVENT_CHANGED, "/a");
+    ck_assert_int_eq(answer(&w), 0);
+  }
+  hang_up(&w);
+  stop(s);
+}
+
+TEST(a_persistent_watch_stays_until_it_is_removed) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  request(&w, ZKE_JUTE_ADD_WATCH);
+  PUT(&w, add_watch_request, "/a", ZKE_WATCH_PERSISTENT_RECURSIVE);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  static const char *const paths[] = {"/a", "/a/b", "/a/b/c"};
+  for (int i = 0; i < 3; i++) {
+    ask_create(&w, paths[i], "", 0);
+    ck_event(&w, ZKE_EVENT_CREATED, paths[i]);
+    ck_assert_int_eq(answer(&w), 0);
+  }
+  for (int i = 0; i < 2; i++) {
+    request(&w, ZKE_JUTE_REMOVE_WATCHES);
+    PUT(&w, watches_request, "/a", ZKE_WATCH_ANY);
+    ask(&w);
+    ck_assert_int_eq(answer(&w), i ? ZKE_NOWATCHER : 0);
+  }
+  ck_assert_int_eq(set(&w, "/a", "x", -1), 0);
+  hang_up(&w);
+  stop(s);
+}
+
+/* What a client sends when it has come back: one list of setWatches2. */
+static zke_strings one(const char *path) {
+  static char *at[8];
+  static int count;
+  count = (count + 1) % 8;
+  at[count] = (char *)(uintptr_t)path;
+  return (zke_strings){1, &at[count]};
+}
+
+/* Of each kind of watch one that fires at once, since the node has changed
+ * while the client was away, and one that waits. */
+TEST(watches_are_set_again_after_coming_back) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s), other = begin(s), again;
+  create(&w, "/changed", "", 0);
+  create(&w, "/same", "", 0);
+  int64_t seen = w.head.zxid;
+  close(w.fd);
+  set(&other, "/changed", "x", -1);
+  create(&other, "/new", "", 0);
+  create(&other, "/same/b", "", 0);
+  ck_assert_int_eq(attach(s, &again, &w), w.id);
+  static const zke_strings none = {0, NULL};
+  request(&again, ZKE_JUTE_SET_WATCHES2);
+  PUT(&again, set_watches2, seen, one("/changed"), one("/new"), one("/same"),
+      one("/p"), none);
+  ask(&again);
+  ck_event(&again, ZKE_EVENT_CHANGED, "/changed");
+  ck_event(&again, ZKE_EVENT_CREATED, "/new");
+  ck_event(&again, ZKE_EVENT_CHILD, "/same");
+  ck_assert_int_eq(answer(&again), 0);
+  request(&again, ZKE_JUTE_SET_WATCHES);
+  PUT(&again, set_watches, again.head.zxid, one("/same"), one("/none"),
+      one("/changed"));
+  ask(&again);
+  ck_assert_int_eq(answer(&again), 0);
+  set(&other, "/same", "x", -1);
+  ck_event(&again, ZKE_EVENT_CHANGED, "/same");
+  create(&other, "/none", "", 0);
+  ck_event(&again, ZKE_EVENT_CREATED, "/none");
+  create(&other, "/changed/c", "", 0);
+  ck_event(&again, ZKE_EVENT_CHILD, "/changed");
+  create(&other, "/p", "", 0);
+  ck_event(&again, ZKE_EVENT_CREATED, "/p");
+  w.fd = -1;
+  hang_up(&w);
+  hang_up(&again);
+  hang_up(&other);
+  stop(s);
+}
+
+TEST(watches_can_be_asked_for) {
+  static const int types[] = {ZKE_WATCH_DATA, ZKE_WATCH_CHILD, ZKE_WATCH_ANY,
+                              7};
+  static const int got[] = {0, ZKE_NOWATCHER, 0, ZKE_MARSHALLINGERROR};
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  look(&w, ZKE_JUTE_EXISTS, "/a", 1);
+  for (int i = 0; i < 4; i++) {
+    request(&w, ZKE_JUTE_CHECK_WATCHES);
+    PUT(&w, watches_request, "/a", types[i]);
+    ask(&w);
+    ck_assert_int_eq(answer(&w), got[i]);
+  }
+  hang_up(&w);
+  stop(s);
+}
+
+/* A direct user of the file and a client see each other's changes. */
+TEST(a_direct_user_of_the_file_is_seen) {
+  const char *file = test_path("app.db");
+  serving s = serve(file, "");
+  wire w = begin(s);
+  zke *z;
+  ck_ok(zke_open(file, NULL, &z));
+  ck_assert_int_eq(look(&w, ZKE_JUTE_EXISTS, "/a", 1), ZKE_NONODE);
+  ck_ok(zke_create(z, "/a", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_event(&w, ZKE_EVENT_CREATED, "/a");
+  ck_assert_str_eq(data_at(&w, "/a"), "x");
+  ck_assert_int_eq(create(&w, "/b", "y", 0), 0);
+  ck_ok(zke_exists(z, "/b", NULL, NULL, NULL));
+  ck_ok(zke_close(z));
+  hang_up(&w);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * Sessions
+ * --------------------------------------------------------------------- */
+
+TEST(the_timeout_is_brought_into_the_limits) {
+  serving s = serve(":memory:", "--timeout-min 2s --timeout-max 1m");
+  static const int asked[] = {-1, 0, 1, 5000, 60001},
+                   got[] = {2000, 2000, 2000, 5000, 60000};
+  for (int i = 0; i < 5; i++) {
+    wire w = begin_with(s, asked[i]);
+    ck_assert_int_eq(w.timeout_ms, got[i]);
+    hang_up(&w);
+  }
+  stop(s);
+}
+
+/* A client from before 3.4 sends no read-only flag, and gets none. */
+TEST(an_old_client_gets_an_old_answer) {
+  static const char none[16];
+  serving s = serve(":memory:", "");
+  wire w = dial(s.port);
+  zke_jute_connect_response a;
+  size_t at = zke_jute_begin(&w.out);
+  PUT(&w, connect_request, 0, 0, 9000, 0, {16, none});
+  zke_jute_end(&w.out, at);
+  send_out(&w);
+  ck_assert(next_frame(&w));
+  GET(&w, connect_response, &a);
+  ck_assert_int_eq(a.time_out, 9000);
+  ck_assert_ptr_eq(w.r.at, w.r.end);
+  hang_up(&w);
+  stop(s);
+}
+
+/* The session outlives its connection, with its ephemerals; the watches of the
+ * connection do not.  Another connection of the session takes over at once. */
+TEST(a_session_outlives_its_connection) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s), again, third;
+  create(&w, "/e", "", ZKE_EPHEMERAL);
+  look(&w, ZKE_JUTE_GET_DATA, "/e", 1);
+  ck_assert_int_eq(attach(s, &again, &w), w.id);
+  ck_closed(&w);
+  ck_assert_int_eq(set(&again, "/e", "x", -1), 0); /* and no event */
+  close(again.fd);
+  ck_assert_int_eq(attach(s, &third, &again), w.id);
+  ck_assert_str_eq(data_at(&third, "/e"), "x");
+  hang_up(&third);
+  again.fd = -1;
+  hang_up(&again);
+  hang_up(&w);
+  stop(s);
+}
+
+TEST(a_session_is_refused_to_another_password) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s), thief = w, stranger = w, owner;
+  create(&w, "/e", "", ZKE_EPHEMERAL);
+  thief.password[3] = (char)(thief.password[3] ^ 1);
+  thief.in = NULL;
+  thief.r = (zke_jute_reader){0};
+  ck_assert_int_eq(attach(s, &owner, &thief), 0);
+  ck_closed(&owner);
+  hang_up(&owner);
+  ck_closed(&w); /* as in ZooKeeper */
+  stranger.id++;
+  ck_assert_int_eq(attach(s, &owner, &stranger), 0);
+  ck_closed(&owner);
+  hang_up(&owner);
+  ck_assert_int_eq(attach(s, &owner, &w), w.id);
+  ck_assert_int_eq(look(&owner, ZKE_JUTE_EXISTS, "/e", 0), 0);
+  hang_up(&owner);
+  hang_up(&w);
+  stop(s);
+}
+
+/* A client that has seen what this server has not is at the wrong one. */
+TEST(a_client_from_the_future_is_dropped) {
+  static const char none[16];
+  serving s = serve(":memory:", "");
+  wire w = dial(s.port);
+  send_connect(&w, 0, none, 10000, INT64_MAX);
+  ck_assert(!next_frame(&w));
+  hang_up(&w);
+  stop(s);
+}
+
+/* One that comes from a ZooKeeper, whose ids may be below 0, is told that its
+ * session is over, and does not come back with it for ever. */
+TEST(a_session_of_another_server_is_over) {
+  static const int64_t ids[] = {INT64_MIN, -5, 1, INT64_MAX};
+  static const char none[16];
+  serving s = serve(":memory:", "");
+  for (int i = 0; i < 4; i++) {
+    wire w = dial(s.port);
+    send_connect(&w, ids[i], none, 10000, 0);
+    ck_assert_int_eq(take_connected(&w), 0);
+    ck_closed(&w);
+    hang_up(&w);
+  }
+  stop(s);
+}
+
+/* Wait until a node has gone, by asking. */
+static bool is_there(wire *w, const char *path) {
+  return look(w, ZKE_JUTE_EXISTS, path, 0) == 0;
+}
+
+/* A session that is not heard of ends, and one that pings does not.  The
+ * connection is closed then; its client is told when it comes back. */
+TEST(a_session_that_is_not_heard_of_ends) {
+  serving s = serve(":memory:", "--timeout-min 1s");
+  wire w = begin_with(s, 1000), other = begin_with(s, 40000), again;
+  int64_t began = test_now();
+  create(&w, "/e", "", ZKE_EPHEMERAL);
+  while (test_now() < began + 3000) {
+    ck_assert_int_eq(ping(&w), 0);
+    ck_assert_int_eq(ping(&other), 0);
+    test_pause();
+  }
+  ck_assert(is_there(&other, "/e"));
+  began = test_now();
+  ck_until(!is_there(&other, "/e"), SOON);
+  ck_assert_int_ge(test_now() - began, 900); /* its timeout, but for a ping */
+  ck_closed(&w);
+  ck_assert_int_eq(attach(s, &again, &w), 0);
+  hang_up(&again);
+  hang_up(&other);
+  hang_up(&w);
+  stop(s);
+}
+
+/* While the server stands still no session grows older. */
+TEST(time_in_which_the_server_stands_still_does_not_count) {
+  serving s = serve(":memory:", "--timeout-min 2s");
+  wire w = begin_with(s, 2000);
+  create(&w, "/e", "", ZKE_EPHEMERAL);
+  int64_t until = test_now() + 6000;
+  kill(s.pid, SIGSTOP);
+  while (test_now() < until) test_pause();
+  kill(s.pid, SIGCONT);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_EXISTS, "/e", 0), 0);
+  hang_up(&w);
+  stop(s);
+}
+
+/* What is sent behind a close is neither answered nor done. */
+TEST(a_close_ends_the_session_and_what_follows_it) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s), other = begin(s);
+  create(&w, "/e", "", ZKE_EPHEMERAL);
+  size_t at = zke_jute_begin(&w.out);
+  PUT(&w, request_header, ++w.xid, ZKE_JUTE_CLOSE);
+  zke_jute_end(&w.out, at);
+  int closed = w.xid;
+  ask_create(&w, "/late", "", 0);
+  ck_assert_int_eq(answer_to(&w, closed), 0);
+  ck_assert(!next_frame(&w));
+  ck_assert(!is_there(&other, "/e"));
+  ck_assert(!is_there(&other, "/late"));
+  hang_up(&w);
+  hang_up(&other);
+  stop(s);
+}
+
+/* `zke FILE expire` and zke_expire() end a client's session as any. */
+TEST(a_person_can_end_a_session) {
+  const char *file = test_path("app.db");
+  serving s = serve(file, "");
+  wire w = begin(s), again;
+  zke *z;
+  create(&w, "/e", "", ZKE_EPHEMERAL);
+  ck_ok(zke_open(file, NULL, &z));
+  ck_ok(zke_expire(z, w.id));
+  ck_closed(&w);
+  ck_assert_int_eq(attach(s, &again, &w), 0);
+  ck_rc(zke_exists(z, "/e", NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_close(z));
+  hang_up(&again);
+  hang_up(&w);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * The server's end
+ * --------------------------------------------------------------------- */
+
+/* Its sessions do not end with it: a client goes on with the next server on the
+ * file, whether the one before was told to end or was killed. */
+TEST_LOOP(a_session_goes_on_with_the_next_server, 0, 2) {
+  const char *file = test_path("app.db");
+  serving s = serve(file, "");
+  wire w = begin(s), again;
+  create(&w, "/e", "", ZKE_EPHEMERAL);
+  kill(s.pid, _i ? SIGKILL : SIGTERM);
+  ck_assert_int_eq(ended(s), _i ? 128 + SIGKILL : 0);
+  ck_closed(&w);
+  s = serve(file, "");
+  ck_assert_int_eq(attach(s, &again, &w), w.id);
+  ck_assert(is_there(&again, "/e"));
+  ck_assert_int_eq(set(&again, "/e", "x", -1), 0);
+  hang_up(&w);
+  w = begin(s);
+  ck_assert(is_there(&w, "/e"));
+  hang_up(&w);
+  hang_up(&again);
+  stop(s);
+}
+
+/* One that is killed leaves nothing that needs a hand: a direct user finds its
+ * sessions over when their time is, and the next server listens at the same
+ * socket. */
+TEST(a_server_that_is_killed_leaves_nothing_behind) {
+  const char *file = test_path("app.db");
+  char options[600];
+  snprintf(options, sizeof options, "--timeout-min 1s --unix '%s'",
+           test_path("socket"));
+  serving s = serve(file, options);
+  wire w = begin_with(s, 1000);
+  zke *z;
+  create(&w, "/e", "", ZKE_EPHEMERAL);
+  create(&w, "/p", "", 0);
+  ck_ok(zke_open(file, NULL, &z));
+  kill(s.pid, SIGKILL);
+  ck_assert_int_eq(ended(s), 128 + SIGKILL);
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK &&
+               zke_exists(z, "/e", NULL, NULL, NULL) == ZKE_NONODE,
+           SOON);
+  ck_ok(zke_exists(z, "/p", NULL, NULL, NULL));
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+  hang_up(&w);
+  s = serve(file, options);
+  w = begin(s);
+  ck_assert(is_there(&w, "/p"));
+  hang_up(&w);
+  stop(s);
+  ck_assert_int_ne(access(test_path("socket"), F_OK), 0);
+}
+
+/* Two servers on one file: a session moves to the one that its client comes to,
+ * and the other closes the connection that it has. */
+TEST(a_session_moves_between_servers) {
+  const char *file = test_path("app.db");
+  serving s = serve(file, ""), t = serve(file, "");
+  wire w = begin(s), moved, back;
+  create(&w, "/e", "", ZKE_EPHEMERAL);
+  ck_assert_int_eq(attach(t, &moved, &w), w.id);
+  ck_closed(&w);
+  ck_assert(is_there(&moved, "/e"));
+  ck_assert_int_eq(attach(s, &back, &moved), w.id);
+  ck_closed(&moved);
+  ck_assert_int_eq(set(&back, "/e", "x", -1), 0);
+  hang_up(&w);
+  hang_up(&moved);
+  hang_up(&back);
+  stop(s);
+  stop(t);
+}
+
+/* Changes by one server are seen, and heard of, at the other. */
+TEST(two_servers_show_one_tree) {
+  const char *file = test_path("app.db");
+  serving s = serve(file, ""), t = serve(file, "");
+  wire w = begin(s), other = begin(t);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_EXISTS, "/a", 1), ZKE_NONODE);
+  ck_assert_int_eq(create(&other, "/a", "x", 0), 0);
+  ck_event(&w, ZKE_EVENT_CREATED, "/a");
+  ck_assert_str_eq(data_at(&w, "/a"), "x");
+  hang_up(&w);
+  hang_up(&other);
+  stop(s);
+  stop(t);
+}
+
+/* ------------------------------------------------------------------------
+ * Access
+ * --------------------------------------------------------------------- */
+
+static int add_auth(wire *w, const char *scheme, const char *cert) {
+  size_t at = zke_jute_begin(&w->out);
+  PUT(w, request_header, ZKE_JUTE_XID_AUTH, ZKE_JUTE_AUTH);
+  PUT(w, auth_packet, 0, scheme, {(int)strlen(cert), cert});
+  zke_jute_end(&w->out, at);
+  send_out(w);
+  return answer_to(w, ZKE_JUTE_XID_AUTH);
+}
+
+TEST(an_identity_opens_what_it_protects) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s), other = begin(s);
+  zke_jute_who_am_i_response who;
+  ck_assert_int_eq(add_auth(&w, "digest", "ann:secret"), 0);
+  request(&w, ZKE_JUTE_CREATE);
+  PUT(&w, create_request, "/a", {1, "x"}, zke_creator_all_acl, 0);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  ck_assert_int_eq(look(&other, ZKE_JUTE_GET_DATA, "/a", 0), ZKE_NOAUTH);
+  ck_assert_int_eq(add_auth(&other, "digest", "ann:secret"), 0);
+  ck_assert_int_eq(look(&other, ZKE_JUTE_GET_DATA, "/a", 0), 0);
+  request(&w, ZKE_JUTE_WHO_AM_I);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  GET(&w, who_am_i_response, &who);
+  ck_assert_int_eq(who.ids.count, 2);
+  ck_assert_str_eq(who.ids.data[0].scheme, "ip");
+  ck_assert_str_eq(who.ids.data[0].id, "127.0.0.1");
+  ck_assert_str_eq(who.ids.data[1].scheme, "digest");
+  ck_assert_str_eq(who.ids.data[1].id, "ann");
+  hang_up(&w);
+  hang_up(&other);
+  stop(s);
+}
+
+/* They belong to the connection: the session without them is nobody. */
+TEST(identities_go_with_their_connection) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s), again;
+  ck_assert_int_eq(add_auth(&w, "digest", "ann:secret"), 0);
+  request(&w, ZKE_JUTE_CREATE);
+  PUT(&w, create_request, "/a", {1, "x"}, zke_creator_all_acl, 0);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  ck_assert_int_eq(attach(s, &again, &w), w.id);
+  ck_assert_int_eq(look(&again, ZKE_JUTE_GET_DATA, "/a", 0), ZKE_NOAUTH);
+  hang_up(&again);
+  hang_up(&w);
+  stop(s);
+}
+
+/* Every connection has the identity of its address. */
+TEST(an_address_is_an_identity) {
+  static const zke_acl here = {ZKE_PERM_ALL, "ip", "127.0.0.0/8"},
+                       there = {ZKE_PERM_ALL, "ip", "10.0.0.1"};
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  request(&w, ZKE_JUTE_CREATE);
+  PUT(&w, create_request, "/here", {0, ""}, {1, &here}, 0);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  request(&w, ZKE_JUTE_CREATE);
+  PUT(&w, create_request, "/there", {0, ""}, {1, &there}, 0);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_GET_DATA, "/here", 0), 0);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_GET_DATA, "/there", 0), ZKE_NOAUTH);
+  hang_up(&w);
+  stop(s);
+}
+
+/* A scheme that is not there ends the connection; the session stays. */
+TEST(an_unknown_scheme_ends_the_connection) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s), again;
+  ck_assert_int_eq(add_auth(&w, "kerberos", "x"), ZKE_AUTHFAILED);
+  ck_assert(!next_frame(&w));
+  ck_assert_int_eq(attach(s, &again, &w), w.id);
+  ck_assert_int_eq(create(&again, "/a", "", 0), 0);
+  hang_up(&again);
+  hang_up(&w);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * Hostile clients
+ * --------------------------------------------------------------------- */
+
+/* A record that is cut short, or whose lengths lie, is answered so; an
+ * operation that nobody knows ends the connection.  The server lives on. */
+TEST(a_malformed_request_is_refused) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  request(&w, ZKE_JUTE_CREATE);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), ZKE_MARSHALLINGERROR);
+  request(&w, ZKE_JUTE_GET_DATA);
+  PUT(&w, error_response, INT32_MAX); /* the path's length */
+  ask(&w);
+  ck_assert_int_eq(answer(&w), ZKE_MARSHALLINGERROR);
+  request(&w, ZKE_JUTE_RECONFIG);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), ZKE_JUTE_RECONFIGDISABLED);
+  request(&w, 12345);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), ZKE_UNIMPLEMENTED);
+  ck_assert(!next_frame(&w));
+  hang_up(&w);
+  w = begin(s);
+  hang_up(&w);
+  stop(s);
+}
+
+/* The longest frame is jute.maxbuffer; one more byte, or a negative length,
+ * ends the connection and not the session. */
+TEST(a_frame_that_is_too_long_ends_the_connection) {
+  serving s = serve(":memory:", "");
+  static char data[ZKE_JUTE_FRAME_LIMIT];
+  wire w = begin(s), again;
+  int most = ZKE_JUTE_FRAME_LIMIT - 49; /* 47 and the path's two bytes */
+  for (int i = 0; i < 2; i++) {
+    request(&w, ZKE_JUTE_CREATE);
+    PUT(&w, create_request, i ? "/b" : "/a", {most + i, data}, zke_open_acl, 0);
+    zke_jute_end(&w.out, w.begun);
+    ck_assert_int_eq(zke_jute_length(w.out.data), ZKE_JUTE_FRAME_LIMIT + i);
+    if (i == 0) send_out(&w);
+    if (i == 0) ck_assert_int_eq(answer(&w), 0);
+  }
+  send(w.fd, w.out.data, w.out.len, MSG_NOSIGNAL);
+  ck_assert(!next_frame(&w));
+  ck_assert_int_eq(attach(s, &again, &w), w.id);
+  send_bytes(&again, "\377\377\377\377", 4);
+  ck_assert(!next_frame(&again));
+  hang_up(&again);
+  hang_up(&w);
+  stop(s);
+}
+
+/* A client that sends a byte at a time holds up nobody. */
+TEST(a_slow_sender_is_waited_for) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s), other = begin(s);
+  create(&w, "/a", "x", 0);
+  request(&w, ZKE_JUTE_GET_DATA);
+  PUT(&w, read_request, "/a", 0);
+  zke_jute_end(&w.out, w.begun);
+  for (size_t i = 0; i < w.out.len; i++) {
+    send_bytes(&w, w.out.data + i, 1);
+    ck_assert_int_eq(ping(&other), 0);
+  }
+  zke_jute_writer_free(&w.out);
+  ck_assert_int_eq(answer(&w), 0);
+  hang_up(&w);
+  hang_up(&other);
+  stop(s);
+}
+
+/* KiB of memory that the process has. */
+static long memory_of(pid_t pid) {
+  char name[64], line[200];
+  long kib = -1;
+  snprintf(name, sizeof name, "/proc/%d/status", (int)pid);
+  FILE *f = fopen(name, "r");
+  while (f && fgets(line, sizeof line, f))
+    if (sscanf(line, "VmRSS: %ld", &kib) == 1) break;
+  if (f) fclose(f);
+  return kib;
+}
+
+/* A client that asks for 400 MB and reads nothing gets no further than its
+ * buffers; others are served, and when it reads, all of it comes. */
+TEST(a_client_that_does_not_read_is_not_read_from) {
+  enum { ASKED = 800, BYTES = 500000 };
+  static char data[BYTES];
+  serving s = serve(":memory:", "");
+  wire w = begin(s), other = begin(s);
+  memset(data, 'x', sizeof data);
+  request(&w, ZKE_JUTE_CREATE);
+  PUT(&w, create_request, "/a", {BYTES, data}, zke_open_acl, 0);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  int first = w.xid;
+  long before = memory_of(s.pid);
+  for (int i = 0; i < ASKED; i++) ask_read(&w, ZKE_JUTE_GET_DATA, "/a", 0);
+  for (int i = 0; i < 200; i++) ck_assert_int_eq(ping(&other), 0);
+  ck_assert_int_lt(memory_of(s.pid) - before, 100 * 1024);
+  for (int i = 1; i <= ASKED; i++)
+    ck_assert_int_eq(answer_to(&w, first + i), 0);
+  hang_up(&w);
+  hang_up(&other);
+  stop(s);
+}
+
+/* A client that sends requests faster than they are taken, and reads all
+ * answers, is read from no faster: what is under way fits into the sockets'
+ * buffers and the server's, and does not grow. */
+TEST(a_client_that_sends_fast_is_not_read_ahead) {
+  enum { PING = 112, PINGS = 75000, ANSWER = 20, AHEAD = 2 << 20 };
+  static char pings[PING * PINGS], answers[65536];
+  size_t sent = 0, got = 0;
+  wire w;
+  serving s = serve_unix(&w);
+  for (int i = 0; i < PINGS; i++) {
+    request(&w, ZKE_JUTE_PING);
+    zke_jute_end(&w.out, w.begun);
+    memcpy(pings + i * PING, "\0\0\0\x6c", 4);
+    memcpy(pings + i * PING + 4, w.out.data + 4, 8);
+    zke_jute_writer_free(&w.out);
+  }
+  while (got < (size_t)PINGS * ANSWER) {
+    struct pollfd p = {w.fd, POLLIN | (sent < sizeof pings ? POLLOUT : 0), 0};
+    ck_assert_int_eq(poll(&p, 1, (int)test_patience(SOON)), 1);
+    ssize_t n = p.revents & POLLIN
+                    ? recv(w.fd, answers, sizeof answers, MSG_DONTWAIT)
+                    : 0;
+    if (n > 0) got += (size_t)n;
+    n = p.revents & POLLOUT
+            ? send(w.fd, pings + sent, sizeof pings - sent, MSG_DONTWAIT)
+            : 0;
+    if (n > 0) sent += (size_t)n;
+    ck_assert_int_lt((int64_t)(sent - got / ANSWER * PING), AHEAD);
+  }
+  hang_up(&w);
+  stop(s);
+}
+
+/* How often a process has gone to sleep by itself. */
+static long sleeps_of(pid_t pid) {
+  char path[64], line[200];
+  long count = -1;
+  snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+  FILE *f = fopen(path, "r");
+  while (f && fgets(line, sizeof line, f))
+    sscanf(line, "voluntary_ctxt_switches: %ld", &count);
+  if (f) fclose(f);
+  return count;
+}
+
+/* Without a descriptor for a connection the server sleeps between two looks
+ * whether there is one, serves those that it has, and then takes those that
+ * have waited. */
+TEST(a_server_without_descriptors_waits_for_one) {
+  static const char none[16];
+  struct rlimit before, few;
+  serving s = serve(":memory:", "--timeout-min 1s");
+  wire w = begin(s);
+  ck_assert_int_eq(prlimit(s.pid, RLIMIT_NOFILE, NULL, &before), 0);
+  few = (struct rlimit){3, before.rlim_max};
+  ck_assert_int_eq(prlimit(s.pid, RLIMIT_NOFILE, &few, NULL), 0);
+  wire waiting = dial(s.port);
+  send_connect(&waiting, 0, none, 10000, 0);
+  ck_assert_int_eq(ping(&w), 0);
+  long sleeps = sleeps_of(s.pid);
+  ck_until(sleeps_of(s.pid) >= sleeps + 4, SOON);
+  ck_assert_int_eq(ping(&w), 0);
+  ck_assert_int_eq(prlimit(s.pid, RLIMIT_NOFILE, &before, NULL), 0);
+  ck_assert_int_ne(take_connected(&waiting), 0);
+  hang_up(&waiting);
+  hang_up(&w);
+  stop(s);
+}
+
+TEST(connections_of_one_address_are_limited) {
+  serving s = serve(":memory:", "--connections 3");
+  wire w[4];
+  for (int i = 0; i < 3; i++) w[i] = begin(s);
+  w[3] = dial(s.port);
+  ck_assert(!next_frame(&w[3]));
+  hang_up(&w[3]);
+  hang_up(&w[0]);
+  ck_assert_int_eq(ping(&w[1]), 0);
+  ck_until((w[3] = dial(s.port), send_bytes(&w[3], "ruok", 4),
+            receive(&w[3], (char[4]){0}, 4) ? true : (hang_up(&w[3]), false)),
+           SOON);
+  for (int i = 1; i < 4; i++) hang_up(&w[i]);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * Words, and how it is started
+ * --------------------------------------------------------------------- */
+
+/* What the server says to a word. */
+static const char *says(serving s, const char *word) {
+  static char text[10000];
+  wire w = dial(s.port);
+  size_t len = 0;
+  ssize_t n;
+  send_bytes(&w, word, 4);
+  while ((n = recv(w.fd, text + len, sizeof text - 1 - len, 0)) > 0)
+    len += (size_t)n;
+  text[len] = '\0';
+  hang_up(&w);
+  return text;
+}
+
+#define ck_word(s, word, part)                                       \
+  do {                                                               \
+    const char *got_ = says(s, word);                                \
+    ck_assert_msg(strstr(got_, part) != NULL, "%s: %s", word, got_); \
+  } while (0)
+
+TEST(four_letter_words_are_answered) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  char id[64];
+  snprintf(id, sizeof id, "0x%llx", (unsigned long long)w.id);
+  create(&w, "/e", "", ZKE_EPHEMERAL);
+  look(&w, ZKE_JUTE_GET_DATA, "/e", 1);
+  ck_assert_str_eq(says(s, "ruok"), "imok");
+  ck_assert_str_eq(says(s, "isro"), "rw");
+  ck_word(s, "srvr", "Mode: standalone\nNode count: 5\n");
+  ck_word(s, "srvr", "Zookeeper version: 3.8.");
+  ck_word(s, "stat", "Clients:\n /127.0.0.1:");
+  ck_word(s, "mntr", "\nzk_znode_count\t5\n");
+  ck_word(s, "mntr", "\nzk_ephemerals_count\t1\n");
+  ck_word(s, "mntr", "\nzk_watch_count\t1\n");
+  ck_word(s, "cons", id);
+  ck_word(s, "conf", "tickTime=2000\n");
+  ck_word(s, "conf", "minSessionTimeout=4000\nmaxSessionTimeout=40000\n");
+  ck_word(s, "envi", "zookeeper.version=3.8.");
+  ck_word(s, "dump", ":\n\t/e\n");
+  ck_assert_str_eq(says(s, "wchs"),
+                   "1 connections watching 1 paths\nTotal watches:1\n");
+  ck_word(s, "wchp", "/e\n\t0x");
+  ck_word(s, "wchc", "\n\t/e\n");
+  hang_up(&w);
+  stop(s);
+}
+
+/* --unix alone listens there and nowhere else. */
+TEST(a_unix_socket_is_served) {
+  wire w;
+  serving s = serve_unix(&w);
+  ck_assert_int_eq(create(&w, "/a", "", 0), 0);
+  hang_up(&w);
+  stop(s);
+}
