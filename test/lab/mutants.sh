@@ -7,8 +7,8 @@
 # Plants each mistake of test/lab/mutants in a copy of the recipe, links the test
 # with the copy in the recipe's place, and runs the use of the recipe that is to
 # find it: with SEEDS (1) seeds, for SECONDS (20) of processor time at most.
-# Every seed has to find it, and half of them within 2 s.  ONLY=NAME: that
-# mistake only.
+# Every seed has to find it, and of eleven or more half within 2 s: one seed alone
+# says more of the machine than of the laboratory.  ONLY=NAME: that mistake only.
 . test/report.sh
 
 : "${SEEDS:=1}" "${SECONDS:=20}" "${ONLY:=}" "${LAB_CFLAGS:?}"
@@ -46,7 +46,7 @@ seek() {
   echo "$took $((${#replay} - 5))" >>"$work/found" # less the check number
 }
 
-# find USE: by all seeds, half of them soon
+# find USE: by all seeds, half of many soon
 find_it() {
   : >"$work/found"
   seed=1
@@ -59,7 +59,7 @@ find_it() {
     END {
       printf "median %6.3f s, worst %6.3f s, %d letters\n",
         took[int((NR + 1) / 2)], took[NR], least
-      exit took[int((NR + 1) / 2)] > 2
+      exit NR >= 11 && took[int((NR + 1) / 2)] > 2
     }'
 }
 
