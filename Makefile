@@ -318,8 +318,7 @@ uninstall:
 # A need is probed once and noted under build/deps.  FETCH, which the targets
 # that may install packages set, lists all they need: so there is one run of
 # the package manager.  A plain `make` only says what is missing.
-TEST_PACKAGES = sqlite check shell jansson libedit python3 node tmux \
-  python-kazoo python-pytest
+TEST_PACKAGES = sqlite check shell jansson libedit python3 node tmux kazoo
 .PHONY: deps deps-sqlite
 deps: FETCH = $(TEST_PACKAGES)
 deps: deps-sqlite build/deps/check build/deps/shell build/deps/jansson
@@ -538,8 +537,8 @@ conformance: $(BUILD)/conformance build/deps/zookeeper
 
 # Other projects' tests of a ZooKeeper server, on `zke serve`.
 .PHONY: foreign
-foreign: FETCH = sqlite jansson libedit python-kazoo python-pytest
-foreign: $(BUILD)/zke build/deps/python-kazoo build/deps/python-pytest
+foreign: FETCH = sqlite jansson libedit kazoo
+foreign: $(BUILD)/zke build/deps/kazoo
 	@SHORT=$(SHORT) sh test/foreign/kazoo.sh $(BUILD)/zke
 
 # The engine beside a model of it: the same calls are compiled for each.

@@ -8,6 +8,8 @@
 # the command is printed before it runs.  Where that cannot be, the one command
 # to type is printed and the exit status is 1.
 
+. "$(dirname "$0")/report.sh"
+
 fetch=no
 if [ "$1" = -y ]; then
   fetch=yes
@@ -52,10 +54,8 @@ there() {
     redis) command -v redis-server >/dev/null ;;
     redis-client) links '#include <hiredis/hiredis.h>
       int main(void) { return redisConnect == 0; }' -lhiredis ;;
-    python-*) for python in python3 /usr/bin/python3; do
-        $python -c "import ${1#python-}" 2>/dev/null && return
-      done
-      return 1 ;;
+    kazoo) python_with 'kazoo, pytest' ;; # one that has both
+    python-*) python_with "${1#python-}" ;;
     c++) command -v c++ >/dev/null ;;
     musl) command -v musl-gcc >/dev/null ;;
     libfuzzer) (compiler=clang; links '#include <stddef.h>
@@ -81,6 +81,7 @@ packages() {
     etcd) echo etcd-server ;;
     redis) echo redis-server ;;
     redis-client) echo libhiredis-dev ;;
+    kazoo) echo python3 python3-kazoo python3-pytest ;;
     python-*) echo python3 "python3-${1#python-}" ;;
     gnuplot) echo gnuplot-nox ;;
     c++) echo g++ ;;

@@ -37,6 +37,22 @@ scratch() {
   exit 1
 }
 
+# python_with MODULES: sets python to the first that has all of them, or to ""
+python_with() {
+  for python in python3 /usr/bin/python3 ''; do
+    [ -n "$python" ] && $python -c "import $1" 2>/dev/null && return
+  done
+  return 1
+}
+
+# need_kazoo: sets python to one that has kazoo and pytest, or ends the script
+need_kazoo() {
+  python_with 'kazoo, pytest' && return
+  echo 'Missing.  Type: apt-get install python3-kazoo python3-pytest'
+  failed=1
+  report
+}
+
 report() {
   echo "$(basename "$0" .sh): $passed passed, $failed failed"
   [ $failed = 0 ]

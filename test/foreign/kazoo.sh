@@ -20,13 +20,7 @@ if [ -n "$SHORT" ]; then
   done
 fi
 
-for python in python3 /usr/bin/python3 ''; do
-  $python -c 'import kazoo, pytest' 2>/dev/null && break
-done
-if [ -z "$python" ]; then
-  echo 'Missing.  Type: apt-get install python3-kazoo python3-pytest'
-  exit 1
-fi
+need_kazoo
 
 # suite NAME: kazoo's tests with a plugin; the last line of pytest's, which has
 # the counts, is told under this name

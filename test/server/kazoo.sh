@@ -14,15 +14,7 @@ cd "$room" || exit 1
 server=
 trap 'kill $server 2>/dev/null' EXIT
 
-for python in python3 /usr/bin/python3; do
-  $python -c 'import kazoo, pytest' 2>/dev/null && break
-  python=
-done
-if [ -z "$python" ]; then
-  echo 'Missing.  Type: apt-get install python3-kazoo python3-pytest'
-  failed=1
-  report
-fi
+need_kazoo
 
 # begin: the server, on app.db; its address in $hosts
 begin() {
