@@ -38,6 +38,17 @@ until_says() {
   return 1
 }
 
+# until_two DIRECTORY: two contenders stand in it
+until_two() {
+  for i in $(seq 3000); do
+    [ "$("$zke" app.db ls "$1" | wc -l)" = 2 ] && return
+    sleep 0.01
+  done
+  echo "$1 lacks a second contender:"
+  "$zke" app.db ls "$1"
+  return 1
+}
+
 # One number, raised by kazoo's lock in two processes and by zke's in others,
 # which do not go through the server: none is lost.
 a_lock_excludes_kazoo_and_c() {
@@ -67,7 +78,7 @@ a_dead_process_gives_the_lock_to_kazoo() {
   "$zke" app.db lock three -- sh -c 'echo held; exec sleep 600' >held & a=$!
   until_says held held || return 1
   client take /locks/three >taken & b=$!
-  sleep 0.3
+  until_two /locks/three || return 1
   [ ! -s taken ] || return 1
   kill -9 $a
   wait $b && until_says taken taken
@@ -88,7 +99,7 @@ an_election_has_a_leader() {
   $python "$clients" "$hosts" lead /election 600 >first & a=$!
   until_says first leads || return 1
   client lead /election 0 >second & b=$!
-  sleep 0.3
+  until_two /election || return 1
   [ ! -s second ] || return 1
   kill -9 $a
   wait $b && until_says second leads
