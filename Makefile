@@ -345,7 +345,14 @@ COMMAND_TESTS := $(wildcard test/shell/*.sh test/server/*.sh)
 # The programs lie in folders by subject; what is built lies in one.
 vpath %.c test $(sort $(dir $(TEST_SOURCES)))
 
-$(TEST_COMMON): $(BUILD)/test/%.o: %.c $(TEST_HEADERS) \
+# What drives a server of the command has a raw client, too.
+WIRE = $(BUILD)/test/wire.o
+WIRE_PROGRAMS := $(patsubst test/server/%.c,$(BUILD)/test/%, \
+  $(wildcard test/server/test_*.c))
+$(WIRE_PROGRAMS): private TEST_COMMON += $(WIRE)
+$(WIRE_PROGRAMS): $(WIRE)
+
+$(TEST_COMMON) $(WIRE): $(BUILD)/test/%.o: %.c $(TEST_HEADERS) \
   | $(BUILD)/test build/deps/check
 	$(CC) $(TEST_PROGRAM_CFLAGS) -c -o $@ $<
 

@@ -1,11 +1,9 @@
 /* test_serve.c - zke serve: the wire protocol as a client sees it, its sessions
  * and their time, hostile clients, and direct users of the same file
  *
- * The client here is a raw one: it sends what it is told to, waits for one
- * frame at a time, and does nothing by itself.  kazoo.sh beside it runs a real
+ * The client here is the raw one of wire.h.  kazoo.sh beside it runs a real
  * client.
  */
-#include <arpa/inet.h>
 #include <poll.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -14,301 +12,9 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "recipes/jute.h"
-#include "test/test.h"
-
-enum { SOON = 20000 }; /* ms: what takes longer does not happen */
-
-/* ------------------------------------------------------------------------
- * The server
- * --------------------------------------------------------------------- */
-
-typedef struct serving {
-  pid_t pid;
-  int port;
-} serving;
-
-/* Start "zke FILE serve --port 0 --print-port OPTIONS…", and wait for the
- * port. */
-static serving serve(const char *file, const char *options) {
-  char command[1000];
-  int out[2];
-  snprintf(command, sizeof command,
-           "exec '%s' '%s' serve --port 0 --print-port %s", test_zke(), file,
-           options);
-  ck_assert_int_eq(pipe(out), 0);
-  pid_t pid = fork();
-  if (pid == 0) {
-    dup2(out[1], 1);
-    close(out[0]);
-    close(out[1]);
-    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
-    _exit(127);
-  }
-  ck_assert_int_gt(pid, 0);
-  close(out[1]);
-  FILE *told = fdopen(out[0], "r");
-  serving s = {pid, 0};
-  ck_assert_msg(fscanf(told, "%d", &s.port) == 1, "the server has not begun");
-  fclose(told);
-  return s;
-}
-
-/* Its end, within the time; the exit code. */
-static int ended(serving s) {
-  int outcome = 0;
-  ck_until(waitpid(s.pid, &outcome, WNOHANG) == s.pid, SOON);
-  return test_status(outcome);
-}
-
-static void stop(serving s) {
-  kill(s.pid, SIGTERM);
-  ck_assert_int_eq(ended(s), 0);
-}
-
-/* ------------------------------------------------------------------------
- * A client
- * --------------------------------------------------------------------- */
-
-/* One connection.  The latest frame that came is in `in`, and `r` reads it. */
-typedef struct wire {
-  int fd, xid;
-  int64_t id; /* of its session */
-  int timeout_ms;
-  char password[16];
-  char *in;
-  zke_jute_reader r;
-  zke_jute_reply_header head;
-  zke_jute_writer out;
-  size_t begun; /* where the frame that is being made begins */
-} wire;
-
-static wire dial(int port) {
-  struct sockaddr_in a = {.sin_family = AF_INET,
-                          .sin_port = htons((uint16_t)port),
-                          .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  wire w = {.fd = socket(AF_INET, SOCK_STREAM, 0)};
-  ck_assert_int_eq(connect(w.fd, (struct sockaddr *)&a, sizeof a), 0);
-  return w;
-}
-
-static void hang_up(wire *w) {
-  close(w->fd);
-  zke_jute_reader_free(&w->r);
-  zke_jute_writer_free(&w->out);
-  free(w->in);
-  *w = (wire){.fd = -1};
-}
-
-static void send_bytes(wire *w, const void *bytes, size_t len) {
-  const char *at = bytes;
-  while (len > 0) {
-    ssize_t n = send(w->fd, at, len, MSG_NOSIGNAL);
-    ck_assert_msg(n > 0, "the server has hung up");
-    at += n;
-    len -= (size_t)n;
-  }
-}
-
-/* Send what was written. */
-static void send_out(wire *w) {
-  ck_assert(!w->out.failed);
-  send_bytes(w, w->out.data, w->out.len);
-  zke_jute_writer_free(&w->out);
-}
-
-/* Fill len bytes; false at the connection's end. */
-static bool receive(wire *w, char *to, size_t len) {
-  while (len > 0) {
-    struct pollfd p = {.fd = w->fd, .events = POLLIN};
-    ck_assert_msg(poll(&p, 1, (int)test_patience(SOON)) == 1,
-                  "nothing has come");
-    ssize_t n = recv(w->fd, to, len, 0);
-    if (n <= 0) return false;
-    to += n;
-    len -= (size_t)n;
-  }
-  return true;
-}
-
-/* Take the next frame; false at the connection's end. */
-static bool next_frame(wire *w) {
-  char length[4];
-  zke_jute_reader_free(&w->r);
-  free(w->in);
-  w->in = NULL;
-  if (!receive(w, length, 4)) return false;
-  int len = zke_jute_length(length);
-  ck_assert_int_ge(len, 0);
-  w->in = malloc((size_t)len + 1);
-  ck_assert(receive(w, w->in, (size_t)len));
-  w->r = (zke_jute_reader){.at = w->in, .end = w->in + len};
-  return true;
-}
-
-#define PUT(w, name, ...)                        \
-  zke_jute_write(&(w)->out, &zke_jute_of_##name, \
-                 &(zke_jute_##name){__VA_ARGS__})
-#define GET(w, name, to) \
-  ck_assert(zke_jute_read(&(w)->r, &zke_jute_of_##name, to))
-
-/* The server closes: what it still sends is passed over. */
-static void ck_closed(wire *w) {
-  while (next_frame(w)) continue;
-}
-
-/* ---- sessions ---- */
-
-static void send_connect(wire *w, int64_t id, const char *password,
-                         int timeout_ms, int64_t seen) {
-  size_t at = zke_jute_begin(&w->out);
-  PUT(w, connect_request, 0, seen, timeout_ms, id, {16, password});
-  PUT(w, read_only, 0);
-  zke_jute_end(&w->out, at);
-  send_out(w);
-}
-
-/* The answer to that: the id, 0 where there is no such session. */
-static int64_t take_connected(wire *w) {
-  zke_jute_connect_response a;
-  ck_assert_msg(next_frame(w), "the server has hung up");
-  GET(w, connect_response, &a);
-  ck_assert_int_eq(a.passwd.len, 16);
-  ck_assert_int_eq((int)(w->r.end - w->r.at), 1); /* read-only: it is not */
-  w->id = a.session_id;
-  w->timeout_ms = a.time_out;
-  memcpy(w->password, a.passwd.data, 16);
-  return w->id;
-}
-
-/* A connection with a new session. */
-static wire begin_with(serving s, int timeout_ms) {
-  static const char none[16];
-  wire w = dial(s.port);
-  send_connect(&w, 0, none, timeout_ms, 0);
-  ck_assert_int_ne(take_connected(&w), 0);
-  return w;
-}
-
-static wire begin(serving s) { return begin_with(s, 30000); }
-
-/* Another connection for the same session: its id, 0 where it is over. */
-static int64_t attach(serving s, wire *w, const wire *before) {
-  *w = dial(s.port);
-  send_connect(w, before->id, before->password, 30000, 0);
-  return take_connected(w);
-}
-
-/* ---- requests ---- */
-
-static void request(wire *w, int type) {
-  w->begun = zke_jute_begin(&w->out);
-  PUT(w, request_header, ++w->xid, type);
-}
-
-/* Send the request that was written. */
-static void ask(wire *w) {
-  zke_jute_end(&w->out, w->begun);
-  send_out(w);
-}
-
-/* The next answer, which is to be that of this xid; its error. */
-static int answer_to(wire *w, int xid) {
-  ck_assert_msg(next_frame(w), "the server has hung up");
-  GET(w, reply_header, &w->head);
-  ck_assert_int_eq(w->head.xid, xid);
-  if (w->head.err) ck_assert_ptr_eq(w->r.at, w->r.end);
-  return w->head.err;
-}
-
-static int answer(wire *w) { return answer_to(w, w->xid); }
-
-/* The next frame is this event. */
-static void ck_event(wire *w, int type, const char *path) {
-  zke_jute_watcher_event e;
-  ck_assert_int_eq(answer_to(w, ZKE_JUTE_XID_EVENT), 0);
-  ck_assert_int_eq(w->head.zxid, -1);
-  GET(w, watcher_event, &e);
-  ck_assert_int_eq(e.type, type);
-  ck_assert_int_eq(e.state, ZKE_STATE_CONNECTED);
-  ck_assert_str_eq(e.path, path);
-}
-
-static void ask_create(wire *w, const char *path, const char *data, int flags) {
-  request(w, ZKE_JUTE_CREATE);
-  PUT(w, create_request, path, {(int)strlen(data), data}, zke_open_acl, flags);
-  ask(w);
-}
-
-static int create(wire *w, const char *path, const char *data, int flags) {
-  ask_create(w, path, data, flags);
-  return answer(w);
-}
-
-static void ask_read(wire *w, int type, const char *path, int watch) {
-  request(w, type);
-  PUT(w, read_request, path, watch);
-  ask(w);
-}
-
-static int look(wire *w, int type, const char *path, int watch) {
-  ask_read(w, type, path, watch);
-  return answer(w);
-}
-
-static void ask_set(wire *w, const char *path, const char *data, int version) {
-  request(w, ZKE_JUTE_SET_DATA);
-  PUT(w, set_data_request, path, {(int)strlen(data), data}, version);
-  ask(w);
-}
-
-static int set(wire *w, const char *path, const char *data, int version) {
-  ask_set(w, path, data, version);
-  return answer(w);
-}
-
-static void ask_delete(wire *w, const char *path) {
-  request(w, ZKE_JUTE_DELETE);
-  PUT(w, delete_request, path, -1);
-  ask(w);
-}
-
-static int ping(wire *w) {
-  size_t at = zke_jute_begin(&w->out);
-  PUT(w, request_header, ZKE_JUTE_XID_PING, ZKE_JUTE_PING);
-  zke_jute_end(&w->out, at);
-  send_out(w);
-  return answer_to(w, ZKE_JUTE_XID_PING);
-}
-
-/* The data at a path, as a text. */
-static const char *data_at(wire *w, const char *path) {
-  static char text[1000];
-  zke_jute_get_data_response got;
-  ck_assert_int_eq(look(w, ZKE_JUTE_GET_DATA, path, 0), 0);
-  GET(w, get_data_response, &got);
-  snprintf(text, sizeof text, "%.*s", got.data.len, got.data.data);
-  return text;
-}
-
-/* A server that listens at a Unix socket alone, and a client of it. */
-static serving serve_unix(wire *w) {
-  static const char none[16];
-  struct sockaddr_un a = {.sun_family = AF_UNIX};
-  char options[600];
-  snprintf(a.sun_path, sizeof a.sun_path, "%s", test_path("socket"));
-  snprintf(options, sizeof options, "--unix '%s'", a.sun_path);
-  serving s = serve(":memory:", options);
-  *w = (wire){.fd = socket(AF_UNIX, SOCK_STREAM, 0)};
-  ck_assert_int_eq(connect(w->fd, (struct sockaddr *)&a, sizeof a), 0);
-  send_connect(w, 0, none, 10000, 0);
-  ck_assert_int_ne(take_connected(w), 0);
-  return s;
-}
+#include "test/server/wire.h"
 
 /* ------------------------------------------------------------------------
  * Nodes
@@ -891,11 +597,6 @@ TEST(a_session_of_another_server_is_over) {
   stop(s);
 }
 
-/* Wait until a node has gone, by asking. */
-static bool is_there(wire *w, const char *path) {
-  return look(w, ZKE_JUTE_EXISTS, path, 0) == 0;
-}
-
 /* A session that is not heard of ends, and one that pings does not.  The
  * connection is closed then; its client is told when it comes back. */
 TEST(a_session_that_is_not_heard_of_ends) {
@@ -1066,15 +767,6 @@ TEST(two_servers_show_one_tree) {
 /* ------------------------------------------------------------------------
  * Access
  * --------------------------------------------------------------------- */
-
-static int add_auth(wire *w, const char *scheme, const char *cert) {
-  size_t at = zke_jute_begin(&w->out);
-  PUT(w, request_header, ZKE_JUTE_XID_AUTH, ZKE_JUTE_AUTH);
-  PUT(w, auth_packet, 0, scheme, {(int)strlen(cert), cert});
-  zke_jute_end(&w->out, at);
-  send_out(w);
-  return answer_to(w, ZKE_JUTE_XID_AUTH);
-}
 
 TEST(an_identity_opens_what_it_protects) {
   serving s = serve(":memory:", "");
@@ -1348,26 +1040,6 @@ TEST(connections_of_one_address_are_limited) {
 /* ------------------------------------------------------------------------
  * Words, and how it is started
  * --------------------------------------------------------------------- */
-
-/* What the server says to a word. */
-static const char *says(serving s, const char *word) {
-  static char text[10000];
-  wire w = dial(s.port);
-  size_t len = 0;
-  ssize_t n;
-  send_bytes(&w, word, 4);
-  while ((n = recv(w.fd, text + len, sizeof text - 1 - len, 0)) > 0)
-    len += (size_t)n;
-  text[len] = '\0';
-  hang_up(&w);
-  return text;
-}
-
-#define ck_word(s, word, part)                                       \
-  do {                                                               \
-    const char *got_ = says(s, word);                                \
-    ck_assert_msg(strstr(got_, part) != NULL, "%s: %s", word, got_); \
-  } while (0)
 
 TEST(four_letter_words_are_answered) {
   serving s = serve(":memory:", "");

@@ -1,0 +1,135 @@
+/* wire.h - a server and a raw client of it, for tests
+ *
+ * serve() starts `zke FILE serve`.  The client sends what it is told to, waits
+ * for one frame at a time, and does nothing by itself:
+ *
+ *     serving s = serve(":memory:", "");
+ *     wire w = begin(s);
+ *     ck_assert_int_eq(create(&w, "/a", "x", 0), 0);
+ *     request(&w, ZKE_JUTE_DELETE);
+ *     PUT(&w, delete_request, "/a", -1);
+ *     ask(&w);
+ *     ck_assert_int_eq(answer(&w), 0);
+ *     hang_up(&w);
+ *     stop(s);
+ *
+ * What does not happen within SOON fails the test.
+ */
+#ifndef ZKE_TEST_WIRE_H
+#define ZKE_TEST_WIRE_H
+
+#include <stdbool.h>
+
+#include "recipes/jute.h"
+#include "test/test.h"
+
+enum { SOON = 20000 }; /* ms: what takes longer does not happen */
+
+/* ---- the server ---- */
+
+typedef struct serving {
+  pid_t pid;
+  int port;
+} serving;
+
+/* Start "zke FILE serve --port 0 --print-port OPTIONS…", and wait for the
+ * port. */
+serving serve(const char *file, const char *options);
+/* Its end, within the time; the exit code. */
+int ended(serving s);
+/* End it by a signal; it has to end well. */
+void stop(serving s);
+
+/* What the server says to a four-letter word; valid until the next call. */
+const char *says(serving s, const char *word);
+
+#define ck_word(s, word, part)                                       \
+  do {                                                               \
+    const char *got_ = says(s, word);                                \
+    ck_assert_msg(strstr(got_, part) != NULL, "%s: %s", word, got_); \
+  } while (0)
+
+/* ---- a connection ---- */
+
+/* One connection.  The latest frame that came is in `in`, and `r` reads it. */
+typedef struct wire {
+  int fd, xid;
+  int64_t id; /* of its session */
+  int timeout_ms;
+  char password[16];
+  char *in;
+  zke_jute_reader r;
+  zke_jute_reply_header head;
+  zke_jute_writer out;
+  size_t begun; /* where the frame that is being made begins */
+} wire;
+
+/* Connect to the port, and say nothing. */
+wire dial(int port);
+void hang_up(wire *w);
+void send_bytes(wire *w, const void *bytes, size_t len);
+/* Send what was written. */
+void send_out(wire *w);
+/* Fill len bytes; false at the connection's end. */
+bool receive(wire *w, char *to, size_t len);
+/* All that comes up to the connection's end, as a text that is valid until the
+ * next call. */
+const char *receive_rest(wire *w);
+/* Take the next frame; false at the connection's end. */
+bool next_frame(wire *w);
+/* The server closes: what it still sends is passed over. */
+void ck_closed(wire *w);
+
+/* Write a record, its members in order; read one of the latest frame. */
+#define PUT(w, name, ...)                        \
+  zke_jute_write(&(w)->out, &zke_jute_of_##name, \
+                 &(zke_jute_##name){__VA_ARGS__})
+#define GET(w, name, to) \
+  ck_assert(zke_jute_read(&(w)->r, &zke_jute_of_##name, to))
+
+/* ---- sessions ---- */
+
+/* Send the first frame of a connection. */
+void send_connect(wire *w, int64_t id, const char *password, int timeout_ms,
+                  int64_t seen);
+/* The answer to that: the id, 0 where there is no such session. */
+int64_t take_connected(wire *w);
+/* A connection with a new session. */
+wire begin_with(serving s, int timeout_ms);
+wire begin(serving s);
+/* Another connection for the same session: its id, 0 where it is over. */
+int64_t attach(serving s, wire *w, const wire *before);
+/* A server that listens at a Unix socket alone, and a client of it. */
+serving serve_unix(wire *w);
+
+/* ---- requests ---- */
+
+/* Begin a request; its record is written next. */
+void request(wire *w, int type);
+/* Send the request that was written. */
+void ask(wire *w);
+/* The next answer, which is to be that of this xid; its error.  Its record is
+ * there for GET(). */
+int answer_to(wire *w, int xid);
+/* The answer to the latest request. */
+int answer(wire *w);
+/* The next frame is this event. */
+void ck_event(wire *w, int type, const char *path);
+
+/* Requests that are made often: ask_… sends one, the others also take its
+ * answer, and return its error. */
+void ask_create(wire *w, const char *path, const char *data, int flags);
+int create(wire *w, const char *path, const char *data, int flags);
+void ask_read(wire *w, int type, const char *path, int watch);
+int look(wire *w, int type, const char *path, int watch);
+void ask_set(wire *w, const char *path, const char *data, int version);
+int set(wire *w, const char *path, const char *data, int version);
+void ask_delete(wire *w, const char *path);
+int ping(wire *w);
+int add_auth(wire *w, const char *scheme, const char *cert);
+/* Is there a node? */
+bool is_there(wire *w, const char *path);
+/* The data at a path, as a text that is valid until the next call. */
+const char *data_at(wire *w, const char *path);
+
+#endif
