@@ -2782,6 +2782,17 @@ static int sql_collect_paths(store *s, sqlite3_stmt *st, buf *out, int *count) {
   }
 }
 
+/* Collect the first column of a query's rows. */
+static int sql_collect_ints(store *s, sqlite3_stmt *st, buf *out) {
+  int rc;
+  bool row = true;
+  do {
+    rc = sql_step(s, st, &row);
+    if (rc == ZKE_OK && row) buf_add_int(out, sqlite3_column_int64(st, 0));
+  } while (rc == ZKE_OK && row);
+  return rc == ZKE_OK && out->failed ? base_nomem() : rc;
+}
+
 /* Run SQL that is needed once, such as a pragma; `doing` names it. */
 static int sql_exec(store *s, const char *sql, const char *doing) {
   int rc = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
@@ -7336,15 +7347,10 @@ SQL_STATEMENT(SESSION_CARRIED_BY,
  * made for, and the light ones. */
 static int sess_list_carried(store *s, int64_t carrier, buf *out) {
   int rc;
-  bool row = true;
   sqlite3_stmt *st = sql_statement(s, SQL_SESSION_CARRIED_BY, &rc);
   if (!st) return rc;
   sql_bind_int(st, 1, NULL, carrier);
-  while (rc == ZKE_OK && row) {
-    rc = sql_step(s, st, &row);
-    if (rc == ZKE_OK && row) buf_add_int(out, sqlite3_column_int64(st, 0));
-  }
-  return rc == ZKE_OK && out->failed ? base_nomem() : rc;
+  return sql_collect_ints(s, st, out);
 }
 
 /* The wall clock as a zxid: seconds since 2020 in the high half, their fraction
@@ -9955,16 +9961,11 @@ SQL_STATEMENT(EVENT_CARRIED,
  * look. */
 static int wait_read_sessions(const struct carrier *c, buf *out) {
   int rc;
-  bool row = true;
   sqlite3_stmt *st = sql_statement(c->s, SQL_EVENT_CARRIED, &rc);
   if (!st) return rc;
   sql_bind_int(st, 1, ":carrier", c->id);
   sql_bind_int(st, 2, ":looked", c->looked);
-  while (rc == ZKE_OK && row) {
-    rc = sql_step(c->s, st, &row);
-    if (rc == ZKE_OK && row) buf_add_int(out, sqlite3_column_int64(st, 0));
-  }
-  return rc == ZKE_OK && out->failed ? base_nomem() : rc;
+  return sql_collect_ints(c->s, st, out);
 }
 
 /* Somebody has ended light sessions, or attached them elsewhere: find those of
