@@ -4294,11 +4294,11 @@ static int64_t carrier_due_at(const zke *z) {
   return at;
 }
 
-enum { CARRIER_NO_PLACE = -1 };
+#define CARRIER_NO_PLACE SIZE_MAX /* zke.due_place: not in the heap */
 
 /* A light session is to be looked at at this time, or sooner. */
 static void carrier_sooner_m(zke *z, int64_t at) {
-  if (z->due_place == (size_t)CARRIER_NO_PLACE || z->due_at <= at) return;
+  if (z->due_place == CARRIER_NO_PLACE || z->due_at <= at) return;
   z->due_at = at;
   carrier_sift_m(z->c, z);
 }
@@ -4306,7 +4306,7 @@ static void carrier_sooner_m(zke *z, int64_t at) {
 /* A light session has been looked at: find out when the next time is. */
 static void carrier_schedule(zke *z) {
   pthread_mutex_lock(&z->s->m);
-  if (z->due_place != (size_t)CARRIER_NO_PLACE) {
+  if (z->due_place != CARRIER_NO_PLACE) {
     z->due_at = carrier_due_at(z);
     carrier_sift_m(z->c, z);
   }
@@ -4369,7 +4369,7 @@ static void carrier_leave(zke *z) {
     carrier_place_m(c, z->due_place, last);
     carrier_sift_m(c, last);
   }
-  z->due_place = (size_t)CARRIER_NO_PLACE;
+  z->due_place = CARRIER_NO_PLACE;
   pthread_mutex_unlock(&z->s->m);
 }
 
@@ -11001,7 +11001,7 @@ static int store_new_session(store *s, const zke_options *o, struct carrier *c,
   const char *chroot =
       o->chroot && strcmp(o->chroot, "/") != 0 ? o->chroot : "";
   z->s = s;
-  z->due_place = (size_t)CARRIER_NO_PLACE;
+  z->due_place = CARRIER_NO_PLACE;
   z->lease = o->lease_ms * ZKE_MS;
   z->timeout = o->timeout_ms * ZKE_MS;
   z->event_limit = (int)store_default(o->event_limit, 10000);
