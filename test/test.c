@@ -173,10 +173,41 @@ int64_t test_patience(int64_t limit) {
   return times && atoi(times) > 1 ? limit * atoi(times) : limit;
 }
 
+int64_t test_clock_ns[3];
+
+int64_t test_driven_clock(void *context, int which) {
+  (void)context;
+  return test_clock_ns[which];
+}
+
+void test_pass_ns(void *context, int64_t ns) {
+  (void)context;
+  for (int i = 0; i < 3; i++) test_clock_ns[i] += ns;
+}
+
+zke_os test_driven_os(void) {
+  zke_os os;
+  zke_os_default(&os);
+  for (int i = 0; i < 3; i++) test_clock_ns[i] = os.clock(os.context, i);
+  os.clock = test_driven_clock;
+  os.sleep = test_pass_ns;
+  return os;
+}
+
 int64_t test_stood(int which, int64_t now) {
   static int64_t stood[3];
   if (!stood[which]) stood[which] = now;
   return stood[which];
+}
+
+unsigned test_seed(void) {
+  const char *given = getenv("SEED");
+  unsigned seed = given
+                      ? (unsigned)strtoul(given, NULL, 0)
+                      : (unsigned)test_now() * 2654435761u ^ (unsigned)getpid();
+  printf("SEED=%u\n", seed);
+  fflush(stdout);
+  return seed;
 }
 
 void test_settle(const long *numbers, int count) {

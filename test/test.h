@@ -124,8 +124,19 @@ int64_t test_wall(void); /* ms since 1970 */
 void test_pause(void);   /* one millisecond */
 /* A limit, in whatever unit, times CK_TIMEOUT_MULTIPLIER where that is set. */
 int64_t test_patience(int64_t limit);
+/* A clock that stands still until a test moves it: by test_pass_ns(), which all
+ * clocks of ZKE_CLOCK_ follow, or by a change of test_clock_ns.
+ * test_driven_os(): the library's table with this clock, which begins at the
+ * present time. */
+extern int64_t test_clock_ns[3];
+int64_t test_driven_clock(void *context, int which);
+void test_pass_ns(void *context, int64_t ns);
+zke_os test_driven_os(void);
 /* For a clock that stands: what the first look at this one was. */
 int64_t test_stood(int which, int64_t now);
+/* The seed of a random test: SEED of the environment, or a new one.  It is
+ * printed as SEED=n, so that a run's choices can be repeated. */
+unsigned test_seed(void);
 /* Until no number has changed for half a second: nothing is under way. */
 void test_settle(const long *numbers, int count);
 /* Start a child that ends with what body says, or by SIGALRM if it hangs; no

@@ -519,14 +519,6 @@ TEST(killed_before_the_wakeup) {
 
 /* ---- drawn by lot ---- */
 
-/* Start rand() anew: from SEED, or from a number that is told. */
-static void draw_lots(const char *what) {
-  const char *given = getenv("SEED");
-  unsigned seed = given ? (unsigned)atoi(given) : (unsigned)getpid();
-  printf("%s: SEED=%u\n", what, seed);
-  srand(seed);
-}
-
 enum { TOGETHER = 3, GROUPS = 20, ADDS = 20 };
 
 /* A worker that owns an ephemeral, adds to /n and may die at it. */
@@ -561,7 +553,7 @@ TEST(killed_among_others) {
   zke *z = test_open(db);
   put(z, "/n", "0");
   put(z, "/group", "");
-  draw_lots("among others");
+  srand(test_seed());
   for (int i = 0; i < GROUPS; i++) {
     test_worker w[TOGETHER];
     for (int k = 0; k < TOGETHER; k++) w[k] = start_adder(db);
@@ -585,7 +577,7 @@ enum { SAMPLES = 16, LARGE = 65536 };
  * writes into the database file on. */
 TEST(killed_while_checkpointing) {
   const char *db = test_path("a.db");
-  draw_lots("checkpoint");
+  srand(test_seed());
   for (int i = 0; i < SAMPLES; i++) {
     story told;
     int len = 0, n = 1 + rand() % 100;

@@ -496,26 +496,10 @@ TEST(moved_handle_may_be_the_last_of_its_store) {
 
 /* ---- the time of kept sessions, on a clock of the test's ---- */
 
-static int64_t clock_ns[3];
-
-static int64_t driven_clock(void *context, int which) {
-  (void)context;
-  return clock_ns[which];
-}
-
-static void pass_ns(void *context, int64_t ns) {
-  (void)context;
-  for (int i = 0; i < 3; i++) clock_ns[i] += ns;
-}
-
 /* a and b on a clock that stands still until it is moved. */
 static void begin_driven(int way) {
-  static zke_os os;
+  zke_os os = test_driven_os();
   zke_options o = ZKE_INIT(zke_options);
-  zke_os_default(&os);
-  for (int i = 0; i < 3; i++) clock_ns[i] = os.clock(os.context, i);
-  os.clock = driven_clock;
-  os.sleep = pass_ns;
   o.os = &os;
   const char *name = way == IN_MEMORY ? ":memory:" : test_path("light.db");
   ck_ok(zke_open(name, &o, &a));
@@ -527,7 +511,7 @@ static void begin_driven(int way) {
  * unless it is NULL. */
 static void pass(zke *z, zke *z2, int64_t ms) {
   for (; ms > 0; ms -= 100) {
-    pass_ns(NULL, 100 * INT64_C(1000000));
+    test_pass_ns(NULL, 100 * INT64_C(1000000));
     ck_ok(zke_dispatch(z, NULL));
     if (z2) ck_ok(zke_dispatch(z2, NULL));
   }
@@ -621,7 +605,7 @@ TEST_LOOP(time_in_which_nobody_sweeps_does_not_count, 0, 2) {
     ck_ok(zke_rearm(a));
   } else {
     pass(a, b, 500);
-    pass_ns(NULL, 3600 * INT64_C(1000000000));
+    test_pass_ns(NULL, 3600 * INT64_C(1000000000));
   }
   ck_ok(zke_dispatch(b, NULL));
   pass(a, b, TIMEOUT - 1700);
@@ -637,7 +621,7 @@ TEST_LOOP(time_in_which_nobody_sweeps_does_not_count, 0, 2) {
 /* A host in a time namespace whose offset it does not know: an hour behind. */
 static int64_t strange_clock(void *context, int which) {
   int64_t hour = 3600 * INT64_C(1000000000);
-  return driven_clock(context, which) -
+  return test_driven_clock(context, which) -
          (which == ZKE_CLOCK_BOOTTIME ? hour : 0);
 }
 
@@ -656,7 +640,7 @@ TEST_LOOP(stamps_of_a_host_with_a_strange_clock, 0, 2) {
   begin_driven(IN_FILE);
   zke_os_default(&os);
   os.clock = strange_clock;
-  os.sleep = pass_ns;
+  os.sleep = test_pass_ns;
   os.boot_offset = no_boot_offset;
   o.os = &os;
   ck_ok(zke_open(test_path("light.db"), &o, &strange));
@@ -851,8 +835,7 @@ TEST(host_is_killed_at_any_moment) {
   mover m = {test_path("light.db"), zke_session_id(x), password};
   ck_ok(create(x, "/x", ZKE_EPHEMERAL));
   ck_ok(zke_detach(x));
-  unsigned seed = (unsigned)getpid();
-  printf("SEED=%u\n", seed);
+  unsigned seed = test_seed();
   for (int i = 0; i < 40; i++) {
     int version = test_stat(b, "/x").version;
     pid_t pid = test_child(move_often, &m);

@@ -1395,11 +1395,7 @@ TEST(all_at_once) {
                                         checkpoint_on};
   enum { ROLES = sizeof roles / sizeof *roles };
   pid_t pid[ROLES];
-  const char *given = getenv("SEED");
-  unsigned long first =
-      given ? strtoul(given, NULL, 0)
-            : (unsigned long)time(NULL) ^ (unsigned long)getpid() << 16;
-  printf("all_at_once: SEED=%lu\n", first);
+  unsigned long first = test_seed();
   share();
   sys.real = true;
   end_child(start_child(prepare));

@@ -1436,11 +1436,8 @@ static void watcher_step(zke *z, int *contexts) {
  * lists of spots and of pairs hold the same watchers, and what is asked of the
  * shorter one is what a walk over all finds. */
 TEST(watchers_are_in_two_lists) {
-  const char *given = getenv("SEED");
-  unsigned seed = given ? (unsigned)atoi(given) : (unsigned)getpid();
   int contexts[REG_CONTEXTS];
-  printf("watchers: SEED=%u\n", seed);
-  srand(seed);
+  srand(test_seed());
   zke *z = test_open(":memory:");
   for (int i = 0; i < REG_STEPS; i++) {
     watcher_step(z, contexts);

@@ -829,35 +829,15 @@ TEST(keepalive_descriptor_needs_a_file) {
 
 enum { LEASE = 1000 };
 
-static int64_t clock_ns[3];
-
-static int64_t driven_clock(void *context, int which) {
-  (void)context;
-  return clock_ns[which];
-}
-
-static void pass_ns(void *context, int64_t ns) {
-  (void)context;
-  for (int i = 0; i < 3; i++) clock_ns[i] += ns;
-}
-
-static void move(int which, int64_t ms) { clock_ns[which] += ms * 1000000; }
-
-/* The library's table with a clock that stands still until it is moved. */
-static const zke_os *driven_os(void) {
-  static zke_os os;
-  zke_os_default(&os);
-  for (int i = 0; i < 3; i++) clock_ns[i] = os.clock(os.context, i);
-  os.clock = driven_clock;
-  os.sleep = pass_ns;
-  return &os;
+static void move(int which, int64_t ms) {
+  test_clock_ns[which] += ms * 1000000;
 }
 
 /* a with a lease and an ephemeral /e, b without. */
 static void begin_leased(int way) {
-  const zke_os *os = driven_os();
-  zke_options leased = {.size = sizeof leased, .lease_ms = LEASE, .os = os};
-  zke_options plain = {.size = sizeof plain, .os = os};
+  zke_os os = test_driven_os();
+  zke_options leased = {.size = sizeof leased, .lease_ms = LEASE, .os = &os};
+  zke_options plain = {.size = sizeof plain, .os = &os};
   begin_with(way, &leased, &plain);
   ck_ok(create(a, "/e", ZKE_EPHEMERAL));
 }
@@ -865,7 +845,7 @@ static void begin_leased(int way) {
 /* Let time pass while z calls in every 50 ms and sweeps what is due. */
 static void pass_with(zke *z, int64_t ms) {
   for (; ms > 0; ms -= 50) {
-    pass_ns(NULL, 50 * 1000000);
+    test_pass_ns(NULL, 50 * 1000000);
     ck_ok(exists(z, "/"));
     ck_ok(zke_dispatch(z, NULL));
   }
@@ -958,10 +938,10 @@ TEST_LOOP(session_without_lease_is_never_late, 0, WAYS) {
   ck_ok(create(b, "/b", ZKE_EPHEMERAL));
   for (int i = 0; i < 10; i++) {
     pass_with(a, 500);
-    pass_ns(NULL, INT64_C(1000000) * (LEASE - 550));
+    test_pass_ns(NULL, INT64_C(1000000) * (LEASE - 550));
   }
   ck_assert(lives(a, id));
-  pass_ns(NULL, INT64_C(86400) * 365 * 1000000000);
+  test_pass_ns(NULL, INT64_C(86400) * 365 * 1000000000);
   ck_ok(exists(b, "/b"));
   ck_ok(zke_dispatch(b, NULL));
   ck_assert_int_eq(zke_state(b), ZKE_STATE_CONNECTED);
@@ -1015,7 +995,7 @@ static int64_t counting_pwrite(void *context, int fd, const void *data,
  * each do it at each tick. */
 TEST(one_sweep_serves_all_sessions_of_a_store) {
   enum { MANY = 20, TICKS = 8 };
-  zke_os os = *driven_os();
+  zke_os os = test_driven_os();
   os.pwrite = counting_pwrite;
   zke_options o = {.size = sizeof o, .os = &os};
   zke *all[MANY];
@@ -1025,7 +1005,7 @@ TEST(one_sweep_serves_all_sessions_of_a_store) {
   pass_with(all[0], 1500); /* takes the duty */
   sweeps = 0;
   for (int tick = 0; tick < TICKS; tick++) {
-    pass_ns(NULL, INT64_C(250000000));
+    test_pass_ns(NULL, INT64_C(250000000));
     for (int i = 0; i < MANY; i++) ck_ok(zke_dispatch(all[i], NULL));
   }
   ck_assert_int_ge(sweeps, TICKS - 1);
@@ -1073,7 +1053,7 @@ static void look_at_leases(void) {
   for (int i = 0; i < leases; i++) {
     ck_assert_int_eq(pread(live_file, &stamp, sizeof stamp, 4096 + 8 * i),
                      sizeof stamp);
-    int64_t age = clock_ns[ZKE_CLOCK_BOOTTIME] - stamp;
+    int64_t age = test_clock_ns[ZKE_CLOCK_BOOTTIME] - stamp;
     if (age > oldest) oldest = age;
   }
 }
@@ -1084,13 +1064,13 @@ static int driven_poll(void *context, struct pollfd *fds, unsigned count,
   zke_os os;
   zke_os_default(&os);
   int rc = os.poll(context, fds, count, 0);
-  if (rc == 0 && timeout > 0) pass_ns(NULL, INT64_C(1000000) * timeout);
+  if (rc == 0 && timeout > 0) test_pass_ns(NULL, INT64_C(1000000) * timeout);
   look_at_leases();
   return rc;
 }
 
 static void sleep_and_look(void *context, int64_t ns) {
-  pass_ns(context, ns);
+  test_pass_ns(context, ns);
   look_at_leases();
 }
 
@@ -1123,7 +1103,7 @@ static zke *begin_siblings(zke_os *os, int busy) {
  * run out there.  Those of the store's other sessions, for which nobody can
  * call in meanwhile, do not run out either: they did. */
 TEST_LOOP(waiting_call_keeps_the_leases, 0, 3) {
-  zke_os os = *driven_os();
+  zke_os os = test_driven_os();
   os.poll = driven_poll;
   zke *z = NULL, *sibling = begin_siblings(&os, 0);
   int gate = hold_gate();
@@ -1139,7 +1119,7 @@ TEST_LOOP(waiting_call_keeps_the_leases, 0, 3) {
 
 /* The same of a call that has the gate, and waits for a foreign writer. */
 TEST(foreign_writer_keeps_the_leases) {
-  zke_os os = *driven_os();
+  zke_os os = test_driven_os();
   os.lock_range = look_at_the_gate;
   zke *sibling = begin_siblings(&os, 0);
   sqlite3 *db = NULL;
@@ -1158,7 +1138,7 @@ TEST(foreign_writer_keeps_the_leases) {
 /* … but one that does not call in where it could loses its lease, however long
  * the calls of its siblings wait. */
 TEST(siblings_keep_no_lease) {
-  zke_os os = *driven_os();
+  zke_os os = test_driven_os();
   os.poll = driven_poll;
   zke *sibling = begin_siblings(&os, 2 * LEASE);
   int64_t id = zke_session_id(sibling);
@@ -1176,7 +1156,7 @@ TEST(siblings_keep_no_lease) {
 
 /* zkembed.h: so does zke_sleep() keep it; it did not. */
 TEST(sleep_keeps_the_lease) {
-  zke_os os = *driven_os();
+  zke_os os = test_driven_os();
   os.sleep = sleep_and_look;
   zke *sibling = begin_siblings(&os, 0);
   leases = 1;
@@ -1194,13 +1174,13 @@ static int creeping;
 static int64_t creeping_clock(void *context, int which) {
   (void)context;
   if (which == ZKE_CLOCK_MONOTONIC) move(ZKE_CLOCK_BOOTTIME, creeping);
-  return clock_ns[which];
+  return test_clock_ns[which];
 }
 
 /* P5: a compaction that takes longer than the leases of its store ends none of
  * them: nobody could call in. */
 TEST(compaction_keeps_the_leases) {
-  zke_os os = *driven_os();
+  zke_os os = test_driven_os();
   os.clock = creeping_clock;
   zke_options leased = {.size = sizeof leased, .lease_ms = LEASE, .os = &os};
   zke_options plain = {.size = sizeof plain, .os = &os};

@@ -948,10 +948,8 @@ static void twins_begin(twin *t, bool in_memory) {
  * session and a sweep leave what they left row by row: counters, zxids, events
  * and their order, one-shots. */
 TEST_LOOP(families_are_removed_as_row_by_row, 0, 2) {
-  const char *given = getenv("SEED");
-  unsigned seed = given ? (unsigned)atoi(given) : (unsigned)getpid();
+  unsigned seed = test_seed();
   twin t[TWINS];
-  printf("families: SEED=%u\n", seed);
   twins_begin(t, _i == 0);
   for (int round = 0; round < ROUNDS; round++) {
     unsigned start = seed * 31 + (unsigned)round;

@@ -2239,14 +2239,11 @@ static void walk_load(walk *w, const char *path) {
 
 /* Begin a walk: its seed, its sessions, the first nodes. */
 static void walk_start(walk *w, const char *name) {
-  const char *seed = getenv("SEED");
   zke_options options = {.size = sizeof options,
                          .durability = ZKE_DURABLE_NONE,
                          .container_ms = INT64_C(86400000)};
   memset(w, 0, sizeof *w);
-  w->seed = seed ? strtoull(seed, NULL, 0) : (uint64_t)test_now();
-  w->random = w->seed;
-  fprintf(stderr, "SEED=%llu\n", (unsigned long long)w->seed);
+  w->random = w->seed = test_seed();
   ck_ok(zke_open(name, &options, &w->z[0]));
   for (int i = 1; i < WALKERS; i++) w->z[i] = test_session(w->z[0], NULL);
   w->now.zxid = test_zxid(w->z[0]);

@@ -1828,21 +1828,12 @@ static void model_step(model *m, int action, int n) {
   }
 }
 
-static unsigned random_seed(void) {
-  const char *text = getenv("SEED");
-  unsigned seed =
-      text ? (unsigned)strtoul(text, NULL, 10) : (unsigned)test_now();
-  printf("SEED=%u\n", seed);
-  fflush(stdout);
-  return seed;
-}
-
 /* 5.1, 5.2, P3, P4: whatever happens in whatever order, and however late the
  * dispatch, the events are those of the model. */
 TEST_LOOP(events_follow_the_model, 0, WAYS) {
   begin(_i);
   on_all("/m", ZKE_WATCH_PERSISTENT_RECURSIVE, &other);
-  unsigned seed = random_seed();
+  unsigned seed = test_seed();
   static model m;
   for (int round = 0; round < 200; round++) {
     m.one_shot[0] = m.recursive[0] = '\0';

@@ -507,11 +507,9 @@ static void read_by_client(int64_t *zxid) {
 /* A server's order holds, whatever happens between a call, its dispatch and the
  * next: no event late, none early, none lost.  SEED=n replays a run. */
 TEST_LOOP(replies_and_events_have_one_order, 0, WAYS) {
-  const char *given = getenv("SEED");
   int64_t zxid;
   begin(_i);
-  seed_ = random_ = given ? strtoull(given, NULL, 0) : (uint64_t)test_now();
-  fprintf(stderr, "SEED=%llu\n", (unsigned long long)seed_);
+  seed_ = random_ = test_seed();
   memset(armed, -1, sizeof armed);
   for (int step = 0; step < STEPS; step++) {
     disturb();

@@ -73,15 +73,6 @@ void close_last(zke *session) {
   ck_ok(zke_close(session));
 }
 
-unsigned seed(void) {
-  const char *given = getenv("SEED");
-  unsigned value = given ? (unsigned)strtoul(given, NULL, 0)
-                         : (unsigned)test_now() * 2654435761u;
-  printf("SEED=%u\n", value);
-  fflush(stdout);
-  return value;
-}
-
 /* ------------------------------------------------------------------------
  * A call on a thread of its own
  * --------------------------------------------------------------------- */

@@ -30,9 +30,6 @@ int all_watches(zke *session);
 /* Close the last session of a test: nobody watches anything any more, and
  * zke_check() finds nothing. */
 void close_last(zke *session);
-/* The seed of a random test: SEED of the environment, or a new one.  It is
- * printed. */
-unsigned seed(void);
 
 /* ---- a call on a thread of its own ---- */
 

@@ -425,8 +425,7 @@ static void follow(zke_config *c, int event, const zke_config_node *before,
 /* 3,000 random changes under an event limit that overflows: after each dispatch
  * the cache, and what its listener was told, are what the file has. */
 TEST(random_changes) {
-  unsigned seed =
-      getenv("SEED") ? (unsigned)atoi(getenv("SEED")) : (unsigned)test_now();
+  unsigned seed = test_seed();
   zke *z = test_open(":memory:");
   zke_options few = {.size = sizeof few, .event_limit = 20};
   mirror m = {0};
@@ -434,7 +433,6 @@ TEST(random_changes) {
   zke_config *c;
   zke_config_tree *seen, *real = NULL;
   zke *y;
-  printf("random_changes: SEED=%u\n", seed);
   put(z, "/app", "");
   ck_ok(zke_open_session(z, &few, &y));
   ck_ok(zke_config_new(y, ROOT, &o, &c));
@@ -776,10 +774,7 @@ static void watch_history(zke *z, zke_config *c, const told *t, const part *p,
  * the last one is the file's. */
 TEST_LOOP(pictures_are_committed_states, 0, sizeof parts / sizeof *parts) {
   const part *p = &parts[_i];
-  unsigned seed =
-      getenv("SEED") ? (unsigned)atoi(getenv("SEED")) : (unsigned)test_now();
-  printf("pictures_are_committed_states, %s: SEED=%u\n", p->name, seed);
-  fflush(stdout);
+  unsigned seed = test_seed();
   zke_options few = {.size = sizeof few, .event_limit = p->limit};
   history h;
   told t = {{false}, {{0}}};

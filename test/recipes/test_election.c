@@ -1116,7 +1116,7 @@ static void expect_one_leader(bool settled) {
 /* Random calls, hand-overs and lost sessions: never two leaders, one where
  * there is a candidate and all is dispatched, and rising tokens. */
 TEST(any_history_has_one_leader_and_rising_tokens) {
-  unsigned random = seed();
+  unsigned random = test_seed();
   open_all();
   for (int i = 0; i < 3; i++) {
     zke_election_free(e[i]);
@@ -1248,7 +1248,7 @@ static void play_terms(zke *own) {
 TEST(tokens_rise_while_leaders_are_killed) {
   enum { PLAYERS = 4, KILLS = 30 };
   pid_t pid[PLAYERS];
-  unsigned random = seed();
+  unsigned random = test_seed();
   share();
   store(&shared->go, 1);
   for (int i = 0; i < PLAYERS; i++) pid[i] = spawn(i, play_terms);

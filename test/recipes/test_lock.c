@@ -1460,7 +1460,7 @@ static void log_tokens(zke *own) {
 TEST(tokens_increase_while_holders_are_killed) {
   enum { WORKERS = 4, KILLS = 30 };
   pid_t pid[WORKERS];
-  unsigned random = seed();
+  unsigned random = test_seed();
   share();
   for (int i = 0; i < WORKERS; i++) pid[i] = spawn(i, log_tokens);
   store(&shared->go, 1);
@@ -1543,7 +1543,7 @@ static void random_call(unsigned *random, zke_lock **lock) {
  * never two that hold, and each HELD has a token greater than all before. */
 TEST(tokens_increase_in_any_history) {
   zke_lock *lock[LOCKS];
-  unsigned random = seed();
+  unsigned random = test_seed();
   open_sessions();
   for (int i = 0; i < LOCKS; i++) lock[i] = make_watchful(z[i % 3]);
   for (int n = 0; n < 3000; n++) {

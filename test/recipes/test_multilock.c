@@ -730,7 +730,7 @@ static void use_a(zke *own) {
 TEST(tokens_increase_while_holders_are_killed) {
   enum { KILLS = 20 };
   pid_t pid[WORKERS];
-  unsigned random = seed();
+  unsigned random = test_seed();
   share();
   for (int i = 0; i < WORKERS; i++) pid[i] = spawn(i, use_a);
   store(&shared->go, 1);
@@ -844,7 +844,7 @@ static int expect_exclusion(const crowd *c, int64_t *highest) {
  * the tokens of each lock's holders rise. */
 TEST(locks_exclude_in_any_history) {
   crowd c;
-  unsigned random = seed();
+  unsigned random = test_seed();
   int64_t highest[LOCKS] = {0};
   int most = 0;
   open_sessions();

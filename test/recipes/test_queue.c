@@ -2720,7 +2720,7 @@ static void check_numbers(zke *own) {
  * choices.  The second time without a bound, and with a queue that goes
  * whenever nobody uses it, some times at least. */
 TEST_LOOP(nothing_is_lost_or_done_twice, 0, 2) {
-  unsigned at = seed();
+  unsigned at = test_seed();
   pid_t pid[WORKERS + MAKERS];
   zke_queue_options o = {.size = sizeof o, .limit = 5};
   zke_queue *queue;

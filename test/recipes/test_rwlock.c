@@ -450,7 +450,7 @@ static void strike(model *m, int who, bool expire) {
 /* The same for 2,500 random actions, with sessions that are lost and znodes
  * that are deleted. */
 TEST(long_random_walks_are_as_the_model_says) {
-  unsigned random = seed();
+  unsigned random = test_seed();
   model m = {.count = 0};
   open_all();
   for (int i = 0; i < 2500; i++) {
@@ -1111,7 +1111,7 @@ static void play_on(zke *own) {
 TEST(processes_that_are_killed_exclude_each_other) {
   enum { PLAYERS = 4, KILLS = 25 };
   pid_t pid[PLAYERS];
-  unsigned random = seed();
+  unsigned random = test_seed();
   share();
   store(&shared->go, 1);
   for (int i = 0; i < PLAYERS; i++) pid[i] = spawn(i, play_on);

@@ -912,7 +912,7 @@ static int reach(void) {
  * lowered one lets in nobody whose turn had not come before. */
 TEST_LOOP(the_limit_holds_in_any_history, 0, 2) {
   zke_semaphore *sem[OBJECTS];
-  unsigned random = seed();
+  unsigned random = test_seed();
   int full = 0, before = 0;
   open_sessions();
   limit_now = 3;
@@ -937,7 +937,7 @@ TEST_LOOP(the_limit_holds_in_any_history, 0, 2) {
 /* Whoever waits for a permit comes in, once all others have gone. */
 TEST(everybody_is_served_in_the_end) {
   zke_semaphore *sem[OBJECTS];
-  unsigned random = seed();
+  unsigned random = test_seed();
   int served = 0, moved;
   open_sessions();
   ck_ok(zke_semaphore_resize(z[4], PATH, WIDEST, ZKE_FOREVER));
@@ -993,7 +993,7 @@ static void expect_within_limit(zke *own) {
 TEST(the_limit_holds_while_holders_are_killed) {
   enum { WORKERS = 4, KILLS = 20 };
   pid_t pid[WORKERS];
-  unsigned random = seed();
+  unsigned random = test_seed();
   share();
   for (int i = 0; i < WORKERS; i++) pid[i] = spawn(i, come_and_go);
   zke *own = test_open(test_path("db"));

@@ -961,11 +961,7 @@ static void check_history(zke *s) {
  * alike, each keeps to its decision, and nothing stays pending. */
 TEST(random_histories) {
   pid_t pids[PROCESSES];
-  const char *given = getenv("SEED");
-  votes_seed = given ? (unsigned)atoi(given)
-                     : (unsigned)getpid() * 31u + (unsigned)test_now();
-  printf("SEED=%u\n", votes_seed);
-  fflush(stdout);
+  votes_seed = test_seed();
   srand(votes_seed);
   (void)test_path("db"); /* the children share the directory */
   pid_t first = fork();

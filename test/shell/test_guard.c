@@ -1253,9 +1253,7 @@ TEST(forty_on_a_semaphore) {
 TEST(killed_at_random) {
   enum { MANY = 60 };
   begin();
-  unsigned seed = (unsigned)(getenv("SEED") ? atoi(getenv("SEED")) : getpid());
-  printf("SEED=%u\n", seed);
-  srand(seed);
+  srand(test_seed());
   pid_t pids[MANY];
   for (int i = 0; i < MANY; i++) {
     /* Whoever is killed leaves its number; it must not live any more. */

@@ -98,12 +98,9 @@ static unsigned pick(unsigned below) {
   return (unsigned)(seed_state >> 33) % below;
 }
 
-/* The seed of the i-th tree: SEED of the environment, and i. */
+/* The seed of the i-th tree. */
 static void seed(int i) {
-  const char *text = getenv("SEED");
-  uint64_t first = text ? strtoull(text, NULL, 10) : 1;
-  seed_state = first * 1000 + (uint64_t)i;
-  printf("SEED=%" PRIu64 " tree %d\n", first, i);
+  seed_state = (uint64_t)test_seed() * 1000 + (uint64_t)i;
 }
 
 /* A name of one to four characters: any that a name may have. */
