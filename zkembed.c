@@ -4141,18 +4141,20 @@ static bool side_write_hint(store *s, int64_t at, int64_t stamp) {
  * carrier_: what sessions share (private)
  *
  * A carrier has the lock, the FIFO, the poller and the timer of one session or,
- * with light ones, of many.  This section knows which light sessions are to be
- * looked at now (the ready list), when each of the others is (a heap), and what
- * time it is for those that are judged by a timeout.  So a dispatch costs
- * nothing for sessions for which there is nothing to do.
+ * with light sessions, of many.  This section keeps three things: a list of the
+ * light sessions that the next dispatch looks at (the ready list), a heap of
+ * the times at which the others must be looked at, and the clock by which the
+ * timeouts of kept sessions run.  So a dispatch spends no time on a session
+ * that has nothing to do.
  *
  * List and heap are guarded by the lock's mutex, because an alarm or a discard
  * enters them without the store's lock; a function whose name ends in _m is
  * called with the mutex held.  The session that a carrier was made for is in
  * neither: each dispatch looks at it.
  *
- * A place in the heap may be too early, never too late: what is put off is
- * found not to be due when it is looked at, and gets its new place then.
+ * A time in the heap may be too early, never too late.  Where a session's time
+ * is put off, its place stays: the look at the old time finds that it is not
+ * due yet, and gives it its new place.
  * ==================================================================== */
 
 /* Does a session live by another one's lock, and share its descriptors? */
@@ -9448,8 +9450,9 @@ static void wait_tick(struct carrier *c, int64_t now, bool waiting) {
 
 enum { WAIT_BATCH = 64, WAIT_BATCHES = 16 }; /* SQL_BATCH; of one dispatch */
 
-/* May the session see an event of a node that had this ACL?  Its identities of
- * now decide, so that who has lost one hears of no earlier change either. */
+/* May the session see an event of a node that had this ACL?  The identities
+ * that it has now decide: a session that has lost an identity is not told of
+ * changes from before, either. */
 static bool wait_may_see(const zke *z, const char *acl) {
   return acl_allows(&z->who, acl, ZKE_PERM_READ);
 }
@@ -9729,8 +9732,9 @@ static int wait_deliver_fired(zke *z, int *count) {
   return rc;
 }
 
-/* Is the next event one that a watcher is owed, and not one of the queue?
- * *zxid: the next one's; INT64_MAX where there is none. */
+/* Events come from two places: the list z->fired, which zke_set_watch() fills,
+ * and the queue.  Does the next event come from the list?  *zxid: that of the
+ * next event; INT64_MAX where there is none. */
 static bool wait_next_is_fired(const zke *z, int64_t *zxid) {
   int64_t queued = z->queue ? z->queue->zxid : INT64_MAX;
   bool fired = z->fired && z->state == SESS_ALIVE && z->fired->w->zxid < queued;
@@ -10017,8 +10021,9 @@ static int wait_find_events(struct carrier *c) {
   return ZKE_OK;
 }
 
-/* Serve a session in the dispatch of another one's call.  It counts as a call
- * of the session, so that a thread that closes the handle waits for it. */
+/* Serve a light session in a dispatch that was called on another handle.  This
+ * counts as a call on the session's own handle, so that a thread that closes
+ * that handle waits until this is done. */
 static int wait_serve_other(zke *z, int64_t now, bool waiting, wait_order *o) {
   store *s = z->s;
   wait_frame frame = {.outer = wait_frames, .z = z, .served = true};
@@ -11338,9 +11343,10 @@ static int api_forked(const store *s) {
                    s->name);
 }
 
-/* Judge a call in a batch, of whose transaction it is to be a part.  The order
- * is that of api_admit().  What has been discarded goes before a change; a read
- * sees the node until then, as it may elsewhere. */
+/* Judge a call that the function of a batch makes, and that becomes a part of
+ * the batch's transaction.  The checks come in the order of api_admit().  Nodes
+ * that the session has discarded are removed before a change.  A read removes
+ * none, and may see them, as outside of a batch. */
 static int api_admit_to_batch(txn_batch *b, zke *z, const char *path,
                               unsigned flags, const char **full) {
   if (!(flags & (API_BATCH | API_LIGHT)))
@@ -11715,8 +11721,8 @@ int zke_password(zke *z, unsigned char out[16]) {
   return ZKE_OK;
 }
 
-/* Without the store's lock, so that a client that is heard from never waits for
- * another one's change. */
+/* Does not take the store's lock: a server that touches one client's session
+ * never waits for another client's change. */
 int zke_touch(zke *z) {
   int rc = api_count_in(z);
   if (rc != ZKE_OK) return rc;

@@ -122,8 +122,8 @@ struct conn {
   bool is_busy;
   client *session; /* NULL: none yet, or no more */
   bool greeted;    /* it has sent its first four bytes */
-  bool ended;      /* is closed when all was sent; nothing is read any more */
-  bool dropped;    /* is closed at the end of the round */
+  bool ended;      /* nothing more is read; closed once all has been sent */
+  bool dropped;    /* closed at the end of the round */
   unsigned waited; /* the events that epoll is asked for */
   bool is_unix;
   char address[CONN_ADDRESS]; /* "127.0.0.1" */

@@ -56,7 +56,7 @@ static int64_t drop(zke *z, const char *path) {
 
 /* ---- calls ---- */
 
-/* Each change has the zxid after the last one's, those without a Stat too. */
+/* Each change has the next zxid, also a change that returns no Stat. */
 TEST_LOOP(each_change_has_its_own_zxid, 0, WAYS) {
   begin(_i);
   int64_t at = make(a, "/n");

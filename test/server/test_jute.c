@@ -1,6 +1,7 @@
-/* test_jute.c - the codec of ZooKeeper's records: what is written is read
- * again, and no frame, however it lies about its lengths, is read beyond its
- * end
+/* test_jute.c - the codec of ZooKeeper's records
+ *
+ * Reading gives back what was written.  A frame with wrong lengths in it is
+ * never read beyond its end.
  */
 #include <stdlib.h>
 #include <string.h>
