@@ -11663,7 +11663,7 @@ static int api_close(zke *z, enum sess_why why) {
   lock_take(s, INT64_MAX);
   lock_signal(s, &z->c->done);
   lock_await_calls(s, z);
-  lease_begin_call(s, NULL, base_later(host_now(s), s->busy));
+  lease_begin_call(s, NULL, lock_deadline(z, host_now(s)));
   if (health_needs_recovery(s)) txn_recover(s);
   bool written = z->state == SESS_ALIVE || z->state == SESS_AUTH_FAILED;
   if (z->id && written && !health_is_replaced(s))
@@ -11690,13 +11690,14 @@ static int api_close_once(zke *z, enum sess_why why) {
   if (txn_batch_here()) return api_misuse("zke_close()");
   if (wait_is_inside(z))
     return base_fail(ZKE_MISUSE, "closing from a callback of the handle");
-  if (lock_limit.z == z) lock_limit.z = NULL; /* not the next one's there */
+  bool limited = lock_limit.z == z;
   os_cancel_off();
   int rc;
   if (atomic_exchange(&z->closing, true))
     rc = base_fail(ZKE_CLOSING, "another thread is closing the handle");
   else
     rc = api_close(z, why);
+  if (limited) lock_limit.z = NULL; /* it is not that of the next one there */
   os_cancel_back();
   return rc;
 }

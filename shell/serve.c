@@ -61,7 +61,9 @@ static void unix_ready(server *s, source *from, unsigned events) {
  * over. */
 static void store_ready(server *s, source *from, unsigned events) {
   (void)from, (void)events;
+  server_limit(s, s->z);
   zke_dispatch(s->z, NULL);
+  server_unlimit(s);
 }
 
 static void wake_ready(server *s, source *from, unsigned events) {
@@ -100,17 +102,20 @@ static int take_batch(zke *z, void *context) {
 }
 
 /* Where two changes or more are there they are one transaction, and their
- * answers follow its commit.  Where the transaction could not begin, because
- * another process writes for too long, none of the changes waits for it once
- * more. */
+ * answers follow its commit.  Where the transaction could not begin, none of the
+ * changes waits for it once more in this round: another process writes, and they
+ * are held, or the file cannot be written, and they are refused. */
 static void take_together(server *s) {
   int changes = 0;
   for (conn *c = s->round; c; c = c->busy_next) changes += request_changes(c);
   if (changes < 2) return;
+  server_limit(s, s->z);
   int rc = zke_batch(s->z, take_batch, s);
+  server_unlimit(s);
   bool begun = s->answer_count > 0;
   requests_answer(s, rc);
-  if (rc == ZKE_OK || begun) return;
+  if (rc == ZKE_OPERATIONTIMEOUT && !begun) server_blocked(s);
+  if (rc == ZKE_OK || begun || s->blocked) return;
   s->refusal = rc;
   take_batch(s->z, s);
   requests_answer(s, ZKE_OK);
@@ -120,11 +125,13 @@ static void take_together(server *s) {
 /* Takes requests one by one: a connection's first frame, what cannot be part of
  * a batch, and all where there is no batch. */
 static void take_requests(server *s, conn *c) {
+  size_t len;
   if (!c->greeted && words_take(s, c)) return;
   for (int i = 0; i < REQUESTS_AT_ONCE && has_room(s, c); i++) {
-    if (!request_take(s, c)) return;
+    if (!request_take(s, c)) break;
     requests_answer(s, ZKE_OK);
   }
+  if (!conn_frame(c, 0, &len)) c->held_ms = 0;
 }
 
 /* Deals with what is busy.  What was sent first makes room for answers.  A
@@ -132,6 +139,8 @@ static void take_requests(server *s, conn *c) {
  * which does not wait then. */
 static void take_busy(server *s) {
   size_t len;
+  s->blocked_rounds = s->blocked ? s->blocked_rounds + 1 : 0;
+  s->blocked = false;
   s->round = s->busy;
   s->busy = NULL;
   for (conn *c = s->round; c; c = c->busy_next) conn_flush(c);
@@ -380,13 +389,17 @@ static int serve_prepare(server *s) {
 }
 
 /* Closes the connections; 0 or the exit code.  Sessions live on in the file:
- * the next server has them, or their time is over. */
+ * the next server has them, or their time is over.  That of all of them may
+ * wait for another process as long as one call does. */
 static int serve_end(server *s) {
   int status = 0;
+  int64_t deadline = zke_now(s->z) + zke_busy_timeout(s->z);
   while (s->sessions) {
+    zke_limit(s->sessions->z, deadline);
     int rc = client_leave(s, s->sessions);
     if (rc != ZKE_OK && !status) status = fail_rc(s->c, rc);
   }
+  server_unlimit(s);
   while (s->conns) conn_free(s->conns);
   free(s->answers);
   for (int i = 0; i < s->listener_count; i++) close(s->listeners[i].fd);

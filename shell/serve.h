@@ -18,6 +18,12 @@
  * have something to do, and then looks at the time.  A connection
  * that is over is marked (conn_drop()) and freed at the round's end, so nothing
  * is freed while a function above works on it.
+ *
+ * While another process writes, what changes the file has to wait.  A round
+ * waits for it some milliseconds at most (server_limit()).  A request that
+ * could not be done in that time is held: it stays where it is, with all behind
+ * it, and is tried again in the next round, until it is late.  Meanwhile others
+ * are served, and pings of theirs answered.
  */
 #ifndef ZKE_SERVE_H
 #define ZKE_SERVE_H
@@ -83,8 +89,10 @@ struct server {
   struct answer *answers; /* not sent yet */
   int answer_count, answer_size;
   size_t answer_bytes;
-  int refusal; /* other than ZKE_OK: changes are answered with it, unmade */
-  conn *conns; /* all; the newest first */
+  int refusal;  /* other than ZKE_OK: changes are answered with it, unmade */
+  bool blocked; /* in this round something had to wait for another process */
+  int blocked_rounds; /* so many before this one, without one between */
+  conn *conns;        /* all; the newest first */
   int conn_count;
   client *sessions; /* all; the newest first */
   int session_count;
@@ -139,6 +147,8 @@ struct conn {
   int64_t last_zxid;
   int last_xid;
   const char *last_name; /* of its last request; NULL: none */
+  int64_t held_ms; /* monotonic: since when its next request is held; 0: it is
+                      not */
 };
 
 /* conn_accept - take a connection from a listener; NULL where it cannot be
@@ -184,7 +194,8 @@ struct client {
   bool over;          /* it has expired, or another server has it */
 };
 
-/* client_open    - a new session for a connection; NULL: there can be none
+/* client_open    - a new session for a connection: ZKE_OK, or what
+ *                  zke_open_session() says
  * client_attach  - a client has come back with id and password, 16 bytes: it
  *                  has its session again, and the connection that it had is
  *                  dropped.  ZKE_OK, or what zke_attach() says
@@ -197,7 +208,7 @@ struct client {
  * client_over    - it has ended by itself: it is freed at the round's end
  * clients_expire - end those that were not heard of for too long, and free
  *                  those that are over; true where a tick was over */
-client *client_open(server *s, conn *c, int64_t timeout_ms);
+int client_open(server *s, conn *c, int64_t timeout_ms);
 int client_attach(server *s, conn *c, int64_t id, const char *password,
                   int64_t timeout_ms);
 void client_detach(client *session);
@@ -208,8 +219,19 @@ int client_leave(server *s, client *session);
 void client_over(client *session);
 bool clients_expire(server *s);
 
-/* server_saw  - note the zxid of the call of the library that was just made
- * server_zxid - the zxid of the present state */
+/* server_limit    - the library's next calls for z wait for other processes for
+ *                   some milliseconds at most, or not at all where something
+ *                   has waited in vain in this round
+ * server_unlimit  - they wait as long as --timeout says
+ * server_blocked  - a call has waited in vain
+ * server_can_write - can the file be written now?  For what cannot be tried
+ *                   twice
+ * server_saw      - note the zxid of the call of the library that was just made
+ * server_zxid     - the zxid of the present state */
+void server_limit(server *s, zke *z);
+void server_unlimit(server *s);
+void server_blocked(server *s);
+bool server_can_write(server *s);
 void server_saw(server *s);
 int64_t server_zxid(server *s);
 
@@ -223,7 +245,8 @@ void client_watcher(zke *z, int type, int state, const char *path,
  * --------------------------------------------------------------------- */
 
 /* request_take    - deal with the next frame of a connection; false where there
- *                   is none.  Its answer waits for requests_answer()
+ *                   is none, or where it is held.  Its answer waits for
+ *                   requests_answer()
  * request_changes - how many changes are among the next frames of a connection,
  *                   up to one that cannot be part of a batch
  * request_is_alone - is the next frame one of those?

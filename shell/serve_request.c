@@ -643,8 +643,18 @@ static int run_ping(request *q) {
   return ZKE_OK;
 }
 
-/* What follows a close is not read: neither answered nor done. */
+/* Is the request to be answered although it could not be done, since it has
+ * waited for another process as long as any call does? */
+static bool is_late(const server *s, const conn *c) {
+  return c->held_ms && monotonic_ms() - c->held_ms >= zke_busy_timeout(s->z);
+}
+
+/* What follows a close is not read: neither answered nor done.  It cannot be
+ * tried twice. */
 static int run_close(request *q) {
+  if (!server_can_write(q->s) && !is_late(q->s, q->c))
+    return ZKE_OPERATIONTIMEOUT;
+  server_limit(q->s, q->z);
   int rc = client_close(q->s, q->c->session);
   conn_end(q->c);
   return rc;
@@ -688,6 +698,20 @@ static const operation *find_operation(int type) {
 }
 
 /* ------------------------------------------------------------------------
+ * Waiting for another process
+ * --------------------------------------------------------------------- */
+
+/* Is a request with that outcome held, to be tried again?  Nothing was changed
+ * by it.  Once it is late its client is told. */
+static bool hold(request *q, int rc) {
+  conn *c = q->c;
+  if (rc != ZKE_OPERATIONTIMEOUT) return false;
+  server_blocked(q->s);
+  if (!c->held_ms) c->held_ms = monotonic_ms();
+  return !is_late(q->s, c);
+}
+
+/* ------------------------------------------------------------------------
  * The first frame of a connection
  * --------------------------------------------------------------------- */
 
@@ -695,8 +719,7 @@ static const operation *find_operation(int type) {
  * to blame for ends the connection, so that the client tries again.  No session
  * of a file has an id below 0, but some of a ZooKeeper do. */
 static int admit(server *s, conn *c, const zke_jute_connect_request *r) {
-  if (r->session_id == 0)
-    return client_open(s, c, r->time_out) ? ZKE_OK : ZKE_CONNECTIONLOSS;
+  if (r->session_id == 0) return client_open(s, c, r->time_out);
   if (r->session_id < 0) return ZKE_SESSIONEXPIRED;
   if (r->passwd.len != PASSWORD_BYTES) return ZKE_AUTHFAILED;
   return client_attach(s, c, r->session_id, r->passwd.data, r->time_out);
@@ -721,24 +744,28 @@ static void put_connected(conn *c, const client *session, bool has_read_only) {
 }
 
 /* A client that has seen a later state than this file has is talking to the
- * wrong server: it is dropped without an answer. */
-static void take_connect(request *q) {
+ * wrong server: it is dropped without an answer.  False: it is held. */
+static bool take_connect(request *q) {
   conn *c = q->c;
   zke_jute_connect_request r;
   if (READ(q, connect_request, &r) != ZKE_OK ||
       r.last_zxid_seen > server_zxid(q->s)) {
     conn_drop(c);
-    return;
+    return true;
   }
   bool has_read_only = q->body.at < q->body.end;
+  server_limit(q->s, q->s->z);
   int rc = admit(q->s, c, &r);
+  server_unlimit(q->s);
+  if (hold(q, rc)) return false;
   if (rc != ZKE_OK && rc != ZKE_SESSIONEXPIRED && rc != ZKE_AUTHFAILED) {
     conn_drop(c);
-    return;
+    return true;
   }
   put_connected(c, c->session, has_read_only);
   c->greeted = true;
   if (!c->session) conn_end(c);
+  return true;
 }
 
 /* ------------------------------------------------------------------------
@@ -854,24 +881,29 @@ int request_changes(conn *c) {
 }
 
 /* Runs the operation, unless changes are refused now.  One that ZooKeeper does
- * not know ends the connection, after the answer. */
+ * not know ends the connection, after the answer.  The session may be gone when
+ * it returns. */
 static int run_operation(request *q, const operation *op) {
   if (!op) {
     conn_end(q->c);
     return ZKE_UNIMPLEMENTED;
   }
   if (q->s->refusal && op->flags & CHANGES) return q->s->refusal;
-  return op->run(q);
+  server_limit(q->s, q->z);
+  int rc = op->run(q);
+  server_unlimit(q->s);
+  return rc;
 }
 
-static void take_operation(server *s, request *q) {
+/* False: it is held. */
+static bool take_operation(server *s, request *q) {
   zke_jute_request_header head;
   if (READ(q, request_header, &head) != ZKE_OK) {
     conn_drop(q->c);
-    return;
+    return true;
   }
   const operation *op = find_operation(head.type);
-  int64_t began_ms = monotonic_ms();
+  int64_t began_ms = q->c->held_ms ? q->c->held_ms : monotonic_ms();
   q->xid = head.xid;
   q->type = head.type;
   q->z = q->c->session->z;
@@ -879,27 +911,42 @@ static void take_operation(server *s, request *q) {
   q->c->last_name = op ? op->name : "NA";
   client_heard(q->s, q->c->session);
   int rc = run_operation(q, op);
+  if (hold(q, rc)) return false;
   server_saw(q->s);
   keep_answer(s, q, rc, began_ms);
+  return true;
 }
 
 /* A connection without a session that has been greeted is about to end. */
+static bool take_frame(server *s, request *q) {
+  if (!q->c->greeted) return take_connect(q);
+  if (q->c->session) return take_operation(s, q);
+  conn_drop(q->c);
+  return true;
+}
+
+/* Reading changes a frame (jute.h), so it is done in a copy: the frame may have
+ * to be read again. */
 bool request_take(server *s, conn *c) {
   size_t len;
-  char *frame = conn_frame(c, 0, &len);
+  const char *frame = conn_frame(c, 0, &len);
+  char *copy = frame ? malloc(len + 1) : NULL;
   if (!frame) return false;
-  request q = {.s = s, .c = c, .body = {.at = frame, .end = frame + len}};
-  c->received++;
-  c->heard_ms = s->now_ms;
-  s->counts.received++;
-  if (!c->greeted)
-    take_connect(&q);
-  else if (c->session)
-    take_operation(s, &q);
-  else
+  if (!copy) {
     conn_drop(c);
+    return false;
+  }
+  memcpy(copy, frame, len);
+  request q = {.s = s, .c = c, .body = {.at = copy, .end = copy + len}};
+  c->heard_ms = s->now_ms;
+  bool taken = take_frame(s, &q);
   zke_jute_reader_free(&q.body);
   zke_jute_writer_free(&q.answer);
+  free(copy);
+  if (!taken) return false;
+  if (!s->blocked) c->held_ms = 0;
+  c->received++;
+  s->counts.received++;
   conn_taken(c, len);
   return true;
 }

@@ -70,6 +70,37 @@ void client_events(client *session, int64_t zxid) {
   zke_dispatch_to(session->z, zxid, NULL, NULL);
 }
 
+/* Short, so that a client whose request waits for nobody hardly notices; longer
+ * where processes write without pause, so that the server gets its turn among
+ * them. */
+enum { PATIENCE_MS = 20, PATIENCE_MOST_MS = 100 };
+
+void server_limit(server *s, zke *z) {
+  int64_t ms = PATIENCE_MS * (int64_t)(s->blocked_rounds + 1);
+  if (ms > PATIENCE_MOST_MS) ms = PATIENCE_MOST_MS;
+  zke_limit(z, s->blocked ? 0 : zke_now(z) + ms);
+}
+
+/* A thread has one limit, so it is taken back by whichever handle. */
+void server_unlimit(server *s) { zke_limit(s->z, ZKE_FOREVER); }
+
+void server_blocked(server *s) { s->blocked = true; }
+
+/* The function of a batch that changes nothing. */
+static int write_nothing(zke *z, void *context) {
+  (void)z, (void)context;
+  return ZKE_OK;
+}
+
+/* By a batch without changes, which costs no sync. */
+bool server_can_write(server *s) {
+  server_limit(s, s->z);
+  if (zke_batch(s->z, write_nothing, NULL) == ZKE_OPERATIONTIMEOUT)
+    server_blocked(s);
+  server_unlimit(s);
+  return !s->blocked;
+}
+
 void server_saw(server *s) {
   int64_t zxid = zke_zxid();
   if (zxid > s->zxid) s->zxid = zxid;
@@ -140,17 +171,18 @@ static void client_connect(server *s, client *session, conn *c,
   client_heard(s, session);
 }
 
-client *client_open(server *s, conn *c, int64_t timeout_ms) {
+int client_open(server *s, conn *c, int64_t timeout_ms) {
   client *new = client_new(s);
-  if (!new) return NULL;
+  if (!new) return ZKE_NOMEM;
   zke_options options = options_for(s, new, timeout_ms, c);
-  if (zke_open_session(s->z, &options, &new->z) != ZKE_OK) {
+  int rc = zke_open_session(s->z, &options, &new->z);
+  if (rc != ZKE_OK) {
     free(new);
-    return NULL;
+    return rc;
   }
   client_enter(s, new);
   client_connect(s, new, c, timeout_ms);
-  return new;
+  return ZKE_OK;
 }
 
 /* The session of this server with that id; NULL: it has none. */
@@ -167,7 +199,10 @@ void client_detach(client *session) {
   session->conn = NULL;
   if (!c) return;
   c->session = NULL;
-  zke_forget(session->z, client_watcher, c);
+  server_limit(session->server, session->z);
+  if (zke_forget(session->z, client_watcher, c) == ZKE_OPERATIONTIMEOUT)
+    server_blocked(session->server);
+  server_unlimit(session->server);
 }
 
 /* Drops the connection that a session has. */
@@ -224,7 +259,8 @@ int client_leave(server *s, client *session) {
 }
 
 /* Sessions are looked at once a tick; those that somebody has ended, when one
- * is.  The client of one that is over finds out when it comes back. */
+ * is.  The client of one that is over finds out when it comes back.  While
+ * another process writes they have to stay until the next round. */
 bool clients_expire(server *s) {
   bool tick = s->now_ms / s->tick_ms != s->swept_ms / s->tick_ms;
   if (!tick && !s->some_over) return false;
@@ -233,6 +269,8 @@ bool clients_expire(server *s) {
   for (client *at = s->sessions, *next; at; at = next) {
     next = at->next;
     if (!at->over && s->now_ms < at->expires_ms) continue;
+    s->some_over = !server_can_write(s);
+    if (s->some_over) break;
     s->counts.expired++;
     if (at->conn) conn_drop(at->conn);
     client_close(s, at);

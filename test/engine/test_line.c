@@ -272,6 +272,23 @@ TEST_LOOP(change_of_unknown_kind_has_one_turn, 0, 2) {
   finish();
 }
 
+/* zkembed.h: zke_limit() holds for the end of a session as well, and not for
+ * the next handle, which may lie at the same address. */
+TEST(a_close_keeps_its_limit) {
+  zke *other, *next;
+  begin();
+  ck_ok(zke_open_session(z, NULL, &other));
+  int gate = hold_gate(1);
+  zke_limit(other, 0);
+  ck_rc(zke_close(other), ZKE_OPERATIONTIMEOUT);
+  ck_says("did not finish within 0 ms");
+  close(gate);
+  ck_ok(zke_open_session(z, NULL, &next));
+  ck_assert_int_eq(zke_limit(next, ZKE_FOREVER), ZKE_FOREVER);
+  ck_ok(zke_close(next));
+  finish();
+}
+
 /* P10: a first that is stopped is passed over, once: the line begins behind it
  * from then on.  When it goes on it takes a new place, and writes.  Where the
  * beginning cannot be written (1), each of the others passes it over; they used

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "test/server/wire.h"
@@ -173,6 +174,106 @@ TEST(changes_wait_for_another_writer_together) {
   ck_assert_str_eq(data_at(&w, "/a"), "");
   ck_assert_int_eq(set(&w, "/a", "y", 0), 0);
   hang_up(&w);
+  stop(s);
+}
+
+/* ---- another process writes, and does not come to an end ---- */
+
+/* The function of a batch that waits until its process is killed. */
+static int never_end(zke *z, void *context) {
+  (void)z;
+  ck_assert_int_eq(write(*(int *)context, "", 1), 1);
+  for (;;) pause();
+}
+
+/* Start a process that writes to the file, and wait until it does. */
+static pid_t begin_writing(const char *file) {
+  int began[2];
+  char byte;
+  ck_assert_int_eq(pipe(began), 0);
+  pid_t pid = fork();
+  if (pid == 0) {
+    zke *z;
+    ck_assert_int_eq(zke_open(file, NULL, &z), ZKE_OK);
+    zke_batch(z, never_end, &began[1]);
+    _exit(1);
+  }
+  ck_assert_int_eq(read(began[0], &byte, 1), 1);
+  close(began[0]);
+  close(began[1]);
+  return pid;
+}
+
+static void end_writing(pid_t pid) {
+  ck_assert_int_eq(kill(pid, SIGKILL), 0);
+  ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+/* A change that waits for another process holds up its own connection alone,
+ * and is made as soon as the other lets go.  So do the beginning and the end of
+ * a session.  Other clients are answered meanwhile.  A session whose request
+ * waits does not end, and one that is over ends when that can be written. */
+TEST(a_change_that_waits_holds_up_nobody) {
+  enum { TIMEOUT = 1000 };
+  static const char none[16];
+  const char *file = test_path("app.db");
+  serving s = serve_within("60s", file, "--timeout-min 1s");
+  wire w = begin_with(s, TIMEOUT), other = begin_with(s, TIMEOUT);
+  wire ending = begin_with(s, TIMEOUT), gone = begin_with(s, TIMEOUT);
+  ck_assert_int_eq(create(&w, "/a", "", 0), 0);
+  ck_assert_int_eq(create(&ending, "/ending", "", ZKE_EPHEMERAL), 0);
+  ck_assert_int_eq(create(&gone, "/gone", "", ZKE_EPHEMERAL), 0);
+  pid_t writer = begin_writing(file);
+  ask_set(&w, "/a", "1", -1);
+  ask_set(&w, "/a", "2", -1);
+  wire fresh = dial(s.port);
+  send_connect(&fresh, 0, none, TIMEOUT, 0);
+  request(&ending, ZKE_JUTE_CLOSE);
+  ask(&ending);
+  hang_up(&gone);
+  int64_t end = test_now() + 3 * TIMEOUT;
+  do {
+    ck_assert_int_eq(ping(&other), 0);
+    ck_assert_str_eq(data_at(&other, "/a"), "");
+    ck_assert(is_there(&other, "/ending"));
+  } while (test_now() < end);
+  ck_assert(is_there(&other, "/gone"));
+  end_writing(writer);
+  ck_assert_int_eq(answer_to(&w, w.xid - 1), 0);
+  ck_assert_int_eq(answer_to(&w, w.xid), 0);
+  ck_assert_int_eq(answer(&ending), 0);
+  ck_assert_int_ne(take_connected(&fresh), 0);
+  ck_assert_str_eq(data_at(&fresh, "/a"), "2");
+  ck_assert(!is_there(&fresh, "/ending"));
+  ck_until(!is_there(&fresh, "/gone"), SOON);
+  hang_up(&fresh);
+  hang_up(&ending);
+  hang_up(&other);
+  hang_up(&w);
+  stop(s);
+}
+
+/* A server that is told to end does so within the time that --timeout says,
+ * also where it cannot note that its clients are away.  They go on with the
+ * next server. */
+TEST(a_server_that_cannot_write_ends_in_time) {
+  enum { CLIENTS = 8 };
+  const char *file = test_path("app.db");
+  serving s = serve_within("1s", file, "");
+  wire w[CLIENTS], again;
+  for (int i = 0; i < CLIENTS; i++) w[i] = begin(s);
+  pid_t writer = begin_writing(file);
+  int64_t began = test_now();
+  kill(s.pid, SIGTERM);
+  ended(s);
+  ck_assert_int_lt(test_now() - began, test_patience(4000));
+  end_writing(writer);
+  s = serve(file, "");
+  for (int i = 0; i < CLIENTS; i++) {
+    ck_assert_int_eq(attach(s, &again, &w[i]), w[i].id);
+    hang_up(&again);
+    hang_up(&w[i]);
+  }
   stop(s);
 }
 

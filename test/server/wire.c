@@ -18,12 +18,13 @@
 
 /* Start "zke FILE serve --port 0 --print-port OPTIONS…", and wait for the
  * port. */
-serving serve(const char *file, const char *options) {
+serving serve_within(const char *timeout, const char *file,
+                     const char *options) {
   char command[1000];
   int out[2];
   snprintf(command, sizeof command,
-           "exec '%s' '%s' serve --port 0 --print-port %s", test_zke(), file,
-           options);
+           "exec '%s' --timeout %s '%s' serve --port 0 --print-port %s",
+           test_zke(), timeout, file, options);
   ck_assert_int_eq(pipe(out), 0);
   pid_t pid = fork();
   if (pid == 0) {
@@ -40,6 +41,10 @@ serving serve(const char *file, const char *options) {
   ck_assert_msg(fscanf(told, "%d", &s.port) == 1, "the server has not begun");
   fclose(told);
   return s;
+}
+
+serving serve(const char *file, const char *options) {
+  return serve_within("5s", file, options);
 }
 
 /* Its end, within the time; the exit code. */

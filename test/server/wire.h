@@ -35,6 +35,9 @@ typedef struct serving {
 /* Start "zke FILE serve --port 0 --print-port OPTIONS…", and wait for the
  * port. */
 serving serve(const char *file, const char *options);
+/* The same by "zke --timeout TIMEOUT FILE serve …". */
+serving serve_within(const char *timeout, const char *file,
+                     const char *options);
 /* Its end, within the time; the exit code. */
 int ended(serving s);
 /* End it by a signal; it has to end well. */
