@@ -1861,6 +1861,7 @@ struct zke {
   bool listed; /* among the store's sessions */
   enum sess_state state;
   bool lost_notice; /* a session event is due */
+  bool lost_row;    /* the session's row is gone, or another handle's */
   zke_watch_fn watcher;
   void *watcher_context;
   acl_identities who;
@@ -4276,18 +4277,26 @@ static int64_t carrier_left(const zke *z, int64_t now) {
   return atomic_load(&z->heard) + z->timeout - carrier_clock(z->c, now);
 }
 
+/* Is this the handle of a kept session that its timeout can end?  A failed
+ * authentication ends what the handle can do, but not the session. */
+static bool carrier_is_timed(const zke *z) {
+  if (!z->timeout || z->lost_row) return false;
+  return z->state == SESS_ALIVE || z->state == SESS_AUTH_FAILED;
+}
+
 enum { CARRIER_RETRY_MS = 10 }; /* after a failure */
 
 /* When a session wants to be looked at for its own sake, monotonic ns. */
 static int64_t carrier_due_at(const zke *z) {
-  int64_t at = atomic_load(&z->alarm_at), now = host_now(z->s);
-  if (z->state != SESS_ALIVE) return INT64_MAX;
-  if (atomic_load(&z->owes)) at = base_min(at, z->discard_at);
-  if (z->timeout) {
+  int64_t at = INT64_MAX, now = host_now(z->s);
+  if (carrier_is_timed(z)) {
     int64_t left = carrier_left(z, now);
     if (left < 0) left = CARRIER_RETRY_MS * ZKE_MS; /* its end failed */
-    at = base_min(at, base_later(now, base_later(left, 1)));
+    at = base_later(now, base_later(left, 1));
   }
+  if (z->state != SESS_ALIVE) return at;
+  at = base_min(at, atomic_load(&z->alarm_at));
+  if (atomic_load(&z->owes)) at = base_min(at, z->discard_at);
   if (z->lease) {
     int64_t due =
         base_max(z->lease_at + tick_lease_renewal(z->lease), z->lease_retry);
@@ -5265,6 +5274,7 @@ static int txn_recover(store *s) {
 /* The session is over for this handle: tell its watchers at the next
  * dispatch. */
 static void txn_lose_session(zke *z, enum sess_state state) {
+  z->lost_row = true;
   if (z->state != SESS_ALIVE) return;
   z->state = state;
   z->lost_notice = true;
@@ -7158,10 +7168,7 @@ static bool sess_lease_over(store *s, const sess_row *r) {
  * detachment. */
 static bool sess_timeout_over(store *s, const sess_row *r) {
   zke *own = life_find_own(s, r->id);
-  if (own) {
-    return own->timeout && own->state == SESS_ALIVE &&
-           carrier_left(own, host_now(s)) < 0;
-  }
+  if (own) return carrier_is_timed(own) && carrier_left(own, host_now(s)) < 0;
   if (!sess_is_detached(r) || s->strange_clock) return false;
   int64_t now = host_boottime(s);
   return r->heard >= 0 && r->heard < now && now - r->heard > r->timeout;
@@ -9932,15 +9939,25 @@ static void wait_recover(store *s, int64_t now) {
   s->deadline = deadline;
 }
 
+/* End a kept session whose time is over.  Where no zke_touch() came meanwhile
+ * and the transaction found nothing to end, the row is gone already, or another
+ * handle's: one in AUTH_FAILED learns it here, since it reads no more. */
+static void wait_end_overdue(zke *z, int64_t now) {
+  bool ended;
+  if (!carrier_is_timed(z) || carrier_left(z, now) >= 0) return;
+  if (health_is_broken(z->s)) return;
+  int rc = sess_end(z->s, z->id, z, SESS_TIMEOUT, true, &ended);
+  if (rc == ZKE_OK && z->state == SESS_AUTH_FAILED)
+    z->lost_row |= carrier_left(z, now) < 0;
+}
+
 /* What a session has to do for its own sake before its events are told. */
 static void wait_keep(zke *z, int64_t now, bool waiting) {
-  bool ended;
-  if (z->state != SESS_ALIVE) return;
-  lease_stamp(z);
-  discard_try(z, now, waiting ? DISCARD_PATIENCE_MS : 0);
-  if (!z->timeout || carrier_left(z, now) >= 0 || health_is_broken(z->s))
-    return;
-  sess_end(z->s, z->id, z, SESS_TIMEOUT, true, &ended);
+  if (z->state == SESS_ALIVE) {
+    lease_stamp(z);
+    discard_try(z, now, waiting ? DISCARD_PATIENCE_MS : 0);
+  }
+  wait_end_overdue(z, now);
 }
 
 /* Tell the watchers of one session what there is, and ring its alarms. */
@@ -11086,7 +11103,9 @@ typedef struct store_adding {
 } store_adding;
 
 /* Begin a session on a new handle, or attach one.  A handle of this store that
- * had it learns at once that it has moved. */
+ * had it learns at once that it has moved.  Where nobody knows whether the
+ * COMMIT was made it has moved as well: if it was made the handle's watches are
+ * gone, and its row does not show that. */
 static int store_begin_session(zke *z, const store_adding *a) {
   store *s = z->s;
   const zke_options *o = a->o;
@@ -11096,9 +11115,10 @@ static int store_begin_session(zke *z, const store_adding *a) {
   const char *identity = o->identity ? o->identity : name;
   if (!a->session) return sess_begin(z, identity, a->first);
   int rc = sess_attach(z, a->session, a->password, identity);
-  zke *before = rc == ZKE_OK ? life_find_own(s, z->id) : NULL;
+  bool moved = rc == ZKE_OK || (rc == ZKE_CONNECTIONLOSS && z->id);
+  zke *before = moved ? life_find_own(s, z->id) : NULL;
   if (before) {
-    txn_session_moved(before);
+    txn_lose_session(before, SESS_MOVED);
     store_unlist_session(before);
   }
   return rc;
@@ -11665,8 +11685,9 @@ static int api_close(zke *z, enum sess_why why) {
   lock_await_calls(s, z);
   lease_begin_call(s, NULL, lock_deadline(z, host_now(s)));
   if (health_needs_recovery(s)) txn_recover(s);
-  bool written = z->state == SESS_ALIVE || z->state == SESS_AUTH_FAILED;
-  if (z->id && written && !health_is_replaced(s))
+  bool own =
+      (z->state == SESS_ALIVE || z->state == SESS_AUTH_FAILED) && !z->lost_row;
+  if (z->id && own && !health_is_replaced(s))
     rc = sess_end(s, z->id, z, why, false, &ended);
   if (rc != ZKE_OK && carrier_is_light(z)) s->owes_end = true;
   z->state = SESS_CLOSED;

@@ -618,6 +618,46 @@ TEST_LOOP(time_in_which_nobody_sweeps_does_not_count, 0, 2) {
   ck_rc(exists(b, "/x"), ZKE_NONODE);
 }
 
+/* A kept session whose authentication failed can do nothing any more, and ends
+ * by its timeout like others; its handle stays as it was. */
+TEST_LOOP(failed_authentication_does_not_keep_a_session, 0, WAYS) {
+  unsigned char password[16];
+  begin_driven(_i);
+  zke *x = kept(a, TIMEOUT, password), *y = kept(a, TIMEOUT, password);
+  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  ck_rc(zke_add_auth(x, "nonsense", "", 0), ZKE_AUTHFAILED);
+  ck_rc(zke_add_auth(y, "nonsense", "", 0), ZKE_AUTHFAILED);
+  pass(a, b, TIMEOUT - 1000);
+  ck_ok(exists(b, "/x"));
+  ck_ok(zke_touch(x));
+  ck_ok(zke_expire(b, zke_session_id(y)));
+  pass(a, b, TIMEOUT - 1000);
+  ck_ok(exists(b, "/x"));
+  pass(a, b, 2500);
+  ck_rc(exists(b, "/x"), ZKE_NONODE);
+  ck_assert_int_eq(test_session_count(b), 2);
+  ck_assert_int_eq(zke_state(x), ZKE_STATE_AUTH_FAILED);
+  ck_ok(zke_close(x));
+  ck_ok(zke_close(y));
+}
+
+/* Attached by another handle of the store, it is not ended by the close of the
+ * one whose authentication failed. */
+TEST_LOOP(failed_handle_does_not_end_a_moved_session, 0, WAYS) {
+  unsigned char password[16];
+  zke *y = NULL;
+  begin(_i);
+  zke *x = kept(a, TIMEOUT, password);
+  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
+  ck_rc(zke_add_auth(x, "nonsense", "", 0), ZKE_AUTHFAILED);
+  ck_ok(zke_attach(a, zke_session_id(x), password, NULL, &y));
+  ck_ok(zke_close(x));
+  ck_ok(exists(b, "/x"));
+  ck_ok(exists(y, "/x"));
+  ck_ok(zke_close(y));
+  ck_rc(exists(b, "/x"), ZKE_NONODE);
+}
+
 /* A host in a time namespace whose offset it does not know: an hour behind. */
 static int64_t strange_clock(void *context, int which) {
   int64_t hour = 3600 * INT64_C(1000000000);

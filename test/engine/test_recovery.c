@@ -168,9 +168,12 @@ static int shim_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
   return rc;
 }
 
+static int shim_durability; /* of options */
+
 /* Open by a VFS whose syncs can fail, or that cannot share memory. */
 static int shim_try(const char *name, zke **z) {
-  zke_options options = {.size = sizeof options, .vfs = "regress"};
+  zke_options options = {
+      .size = sizeof options, .vfs = "regress", .durability = shim_durability};
   shim.real = sqlite3_vfs_find(NULL);
   shim.vfs = *shim.real;
   shim.vfs.zName = "regress";
@@ -602,6 +605,36 @@ TEST(closed_before_it_has_recovered) {
   ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
   z = test_open(db);
   ck_ok(see(z, "/n"));
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+
+/* zkembed.h, zke_attach: the COMMIT of the attachment failed, and was made all
+ * the same.  The watches of the handle before are gone, so it is told that its
+ * session has moved; and the session can be attached again. */
+TEST(attachment_whose_commit_fails_moves_the_session) {
+  unsigned char password[16];
+  test_events events = {0};
+  zke_options kept = {.size = sizeof kept, .timeout_ms = 600000};
+  zke *x = NULL, *y = NULL;
+  shim_durability = ZKE_DURABLE_ALL;
+  zke *z = shim_open_handle(test_path("a.db"));
+  ck_ok(zke_open_session(z, &kept, &x));
+  ck_ok(zke_password(x, password));
+  make(x, "/e", ZKE_EPHEMERAL);
+  ck_rc(zke_exists(x, "/n", test_record, &events, NULL), ZKE_NONODE);
+  int64_t id = zke_session_id(x);
+  shim.failing = 1;
+  ck_rc(zke_attach(z, id, password, NULL, &y), ZKE_CONNECTIONLOSS);
+  ck_says("COMMIT");
+  make(z, "/n", ZKE_PERSISTENT);
+  test_expect(x, &events, "SESSION -118");
+  ck_rc(see(x, "/n"), ZKE_SESSIONMOVED);
+  ck_ok(zke_attach(z, id, password, NULL, &y));
+  ck_ok(zke_close(x));
+  ck_ok(see(y, "/e"));
+  ck_ok(zke_close(y));
+  ck_rc(see(z, "/e"), ZKE_NONODE);
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
