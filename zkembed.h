@@ -305,7 +305,8 @@ ZKE_API const char *zke_errmsg(void);
  *     if (rc == ZKE_OK)
  *       printf("deleted by change %lld\n", (long long)zke_zxid());
  *
- * Threads: any; each has its own number.  Blocks: no.  Since 0.1. */
+ * Threads: any; each has its own number.  In a callback: yes.  Blocks: no.
+ * Since 0.1. */
 ZKE_API int64_t zke_zxid(void);
 
 /* zke_fail - set the sentence, return the code
@@ -673,11 +674,18 @@ ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
  *   booted, or the file is a copy: a power cut may have taken back what it
  *   owned (P8).
  *
- *   session   its id
- *   password  16 bytes
- *   options   as for zke_open_session(); timeout_ms 0 keeps the session's
- *   z_out     out, not NULL; NULL on failure
- *   out       16 bytes
+ * - A handle whose authentication failed (zke_add_auth()) does not keep the
+ *   session: it ends by its timeout, as above.
+ *
+ *   z         zke_attach(): any open handle of the store that is to be its
+ *             host, not a read-only one; zke_rearm(): any handle with a session;
+ *             the others: the session's own handle
+ *   session   its id, above 0
+ *   password  16 bytes, copied
+ *   options   as for zke_open_session(), or NULL; timeout_ms 0 keeps the
+ *             session's
+ *   z_out     out, not NULL; NULL on failure.  The caller closes or detaches it
+ *   out       out, not NULL: 16 bytes
  *
  * zke_attach() takes the session from whoever has it, without asking.  That
  * handle gets ZKE_EVENT_SESSION with ZKE_STATE_MOVED, and each of its calls
@@ -703,11 +711,18 @@ ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
  *     zke_close(client);
  *
  * Returns ZKE_OK, or
- *   ZKE_SESSIONEXPIRED  there is no such session (any more)
+ *   ZKE_SESSIONEXPIRED  there is no such session (any more); zke_touch() and
+ *                       zke_password() do not look, and are ZKE_OK then
  *   ZKE_AUTHFAILED      it has another password, or none
  *   ZKE_BADARGUMENTS    the session of the handle is not a kept one, which
- *                       zke_touch() accepts; options.lease_ms
- *   ZKE_MISUSE          zke_detach() in a callback of this very handle
+ *                       zke_touch() accepts; options.lease_ms; no password, or
+ *                       an id that is none; z_out or out is NULL
+ *   ZKE_CONNECTIONLOSS  zke_attach(): it was attached, or was not.  A handle of
+ *                       this store that had it has moved in either case;
+ *                       attach it again
+ *   ZKE_MISUSE          zke_detach() in a callback of this very handle;
+ *                       zke_attach(), zke_detach() and zke_rearm() in the
+ *                       function of a batch
  *
  * Threads: any.  In a callback: yes, but for zke_detach() of its handle.
  * Blocks: zke_attach(), zke_detach() and zke_rearm() on the disk; the others do
@@ -1185,8 +1200,8 @@ ZKE_API void zke_op_untold(zke_op *op, const char *path, int most);
  * others.
  *
  *   rc  ZKE_BADARGUMENTS, ZKE_MARSHALLINGERROR, ZKE_UNIMPLEMENTED, or a code of
- *       ZooKeeper's from -100 on, down to -199; with another one the call is
- *       ZKE_BADARGUMENTS
+ *       ZooKeeper's from -100 on, down to -199.  It is not looked at here: with
+ *       another one zke_multi() or zke_multi_read() is ZKE_BADARGUMENTS
  *
  * Threads: any.  Blocks: no.  Since 0.1. */
 ZKE_API void zke_op_fail(zke_op *op, int rc);
@@ -1380,12 +1395,14 @@ ZKE_API int zke_add_auth(zke *z, const char *scheme, const char *cert, int len);
  *     rc = zke_vouch(z, "ip", "10.1.2.3");
  *     if (rc == ZKE_OK) rc = zke_vouch(z, "x509", "CN=ann,O=example");
  *
- *   scheme  1 to 15 bytes without ':' and newline; not "world", nor "auth"
- *   id      any text; of scheme digest "user:hash".  NULL: the session gets no
- *           identity, and only the scheme becomes valid, for lists of others.
- *           One that the session has already is given once
+ *   scheme  1 to 15 bytes without ':' and newline; not "world", nor "auth";
+ *           copied
+ *   id      any text, copied; of scheme digest "user:hash".  NULL: the session
+ *           gets no identity, and only the scheme becomes valid, for lists of
+ *           others.  One that the session has already is given once
  *
- * Returns ZKE_OK, or ZKE_BADARGUMENTS (see above).
+ * Returns ZKE_OK, or ZKE_BADARGUMENTS (scheme is NULL or not such a name; an id
+ * of scheme digest without its hash).
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_vouch(zke *z, const char *scheme, const char *id);
 
@@ -1507,7 +1524,8 @@ ZKE_API int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
  *                            read_again, cache);
  *     }
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS (fn is NULL, another type).
+ * Returns ZKE_OK, or ZKE_BADARGUMENTS (fn is NULL, another type), with which
+ * nothing is registered.  The rules are those of semantics.md 5.9.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
                           zke_watch_fn fn, void *context);
@@ -1517,8 +1535,10 @@ ZKE_API int zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
  *   type        ZKE_WATCH_CHILD, _DATA or _ANY
  *   fn,context  the pair; fn NULL: any watcher of this session
  *
- * Returns ZKE_OK, or ZKE_NOWATCHER.  One whose event is pending counts as
- * registered until it has been dispatched.
+ * Returns ZKE_OK, ZKE_NOWATCHER, or ZKE_BADARGUMENTS (another type).  One whose
+ * event is pending counts as registered until it has been dispatched.  Of this
+ * handle's watchers only; ZooKeeper's checkWatches also succeeds where another
+ * connection watches the path (semantics.md 5.6).
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
                             void *context);
