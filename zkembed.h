@@ -678,7 +678,7 @@ ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
  *   session: it ends by its timeout, as above.
  *
  *   z         zke_attach(): any open handle of the store that is to be its
- *             host, not a read-only one; zke_rearm(): any handle with a session;
+ *             host, not a read-only one; zke_rearm(): any with a session;
  *             the others: the session's own handle
  *   session   its id, above 0
  *   password  16 bytes, copied
