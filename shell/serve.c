@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -102,9 +103,9 @@ static int take_batch(zke *z, void *context) {
 }
 
 /* Where two changes or more are there they are one transaction, and their
- * answers follow its commit.  Where the transaction could not begin, none of the
- * changes waits for it once more in this round: another process writes, and they
- * are held, or the file cannot be written, and they are refused. */
+ * answers follow its commit.  Where the transaction could not begin, none of
+ * the changes waits for it once more in this round: another process writes, and
+ * they are held, or the file cannot be written, and they are refused. */
 static void take_together(server *s) {
   int changes = 0;
   for (conn *c = s->round; c; c = c->busy_next) changes += request_changes(c);
@@ -267,6 +268,7 @@ static int listen_at(server *s, const struct sockaddr *address, socklen_t len,
     setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);
   if (bind(fd, address, len) != 0 || listen(fd, BACKLOG) != 0)
     return fail_errno(s->c, STATUS_SYSTEM, name);
+  if (fd >= s->own_descriptors) s->own_descriptors = fd + 1;
   return source_add(s, &s->listeners[s->listener_count - 1], fd, ready);
 }
 
@@ -373,6 +375,15 @@ static int serve_options(server *s) {
   return 0;
 }
 
+/* A connection is a descriptor.  The usual limit of 1,024 is there for programs
+ * that use select(), which this is not. */
+static void raise_descriptors(void) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 /* epoll, and what it always has. */
 static int serve_prepare(server *s) {
   int fd;
@@ -382,6 +393,7 @@ static int serve_prepare(server *s) {
     return fail_errno(s->c, STATUS_SYSTEM, "epoll");
   s->real_ms = monotonic_ms();
   s->began_ms = wall_now();
+  raise_descriptors();
   int rc = zke_fd(s->z, &fd);
   if (rc != ZKE_OK) return fail_rc(s->c, rc);
   int status = source_add(s, &s->store, fd, store_ready);

@@ -67,6 +67,7 @@ struct server {
   source store; /* z's descriptor */
   source listeners[LISTENERS_MOST];
   int listener_count;
+  int own_descriptors;   /* that many are open without connections */
   bool listening_off;    /* no connection can be taken now, for want of means */
   bool is_listening_off; /* epoll does not tell of them */
   int port;              /* of TCP; 0: none */
@@ -107,6 +108,8 @@ struct server {
 
 enum {
   CONN_ADDRESS = 64,
+  /* So many descriptors are not for connections: the library opens files. */
+  DESCRIPTORS_KEPT = 32,
   /* Of one connection in one round, so that others get their turn. */
   REQUESTS_AT_ONCE = 64,
   /* With so many bytes waiting to be sent, no request is read any more. */

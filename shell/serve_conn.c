@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -66,13 +67,27 @@ static bool conn_enter(server *s, conn *c) {
   return true;
 }
 
+/* Is there a descriptor for a connection more?  The limit may be changed from
+ * outside, so it is asked for. */
+static bool has_descriptor(const server *s) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return true;
+  int used = s->own_descriptors + s->conn_count + DESCRIPTORS_KEPT;
+  return (rlim_t)used < limit.rlim_cur;
+}
+
 /* A connection that cannot be kept is closed at once, as ZooKeeper does it: its
- * client tries again. */
+ * client tries again.  One for which there is no descriptor waits in its queue
+ * until another goes. */
 conn *conn_accept(server *s, int listener, bool is_unix,
                   void (*ready)(server *s, source *from, unsigned events)) {
   struct sockaddr_storage peer = {0};
   socklen_t len = sizeof peer;
   int yes = 1;
+  if (!has_descriptor(s)) {
+    s->listening_off = true;
+    return NULL;
+  }
   int fd = accept4(listener, (struct sockaddr *)&peer, &len,
                    SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) {

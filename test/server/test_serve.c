@@ -1122,6 +1122,44 @@ TEST(a_server_without_descriptors_waits_for_one) {
   stop(s);
 }
 
+/* Is there an answer, before the server has gone to sleep some times more?  It
+ * looks for a descriptor between two sleeps. */
+static bool has_answer(serving s, const wire *w) {
+  struct pollfd p = {.fd = w->fd, .events = POLLIN};
+  long sleeps = sleeps_of(s.pid);
+  while (poll(&p, 1, 10) == 0 && sleeps_of(s.pid) < sleeps + 6) continue;
+  return poll(&p, 1, 0) == 1;
+}
+
+/* Some descriptors are kept for the library: a server that has as many
+ * connections as it can have still makes durable changes, checkpoints among
+ * them.  Whoever comes then waits until another goes. */
+TEST(connections_leave_descriptors_for_the_file) {
+  enum { LIMIT = 80, MOST = LIMIT - 32 };
+  static const char none[16];
+  struct rlimit few = {LIMIT, LIMIT};
+  serving s = serve(test_path("app.db"), "--timeout-min 1s");
+  ck_assert_int_eq(prlimit(s.pid, RLIMIT_NOFILE, &few, NULL), 0);
+  wire w[LIMIT];
+  int count = 0;
+  for (;; count++) {
+    ck_assert_int_lt(count, MOST);
+    w[count] = dial(s.port);
+    send_connect(&w[count], 0, none, 30000, 0);
+    if (!has_answer(s, &w[count])) break;
+    ck_assert_int_ne(take_connected(&w[count]), 0);
+  }
+  ck_assert_int_gt(count, 10);
+  for (int i = 0; i < 3000; i++)
+    ck_assert_int_eq(create(&w[0], "/n-", "x", ZKE_EPHEMERAL_SEQUENTIAL), 0);
+  ck_assert_int_eq(create(&w[0], "/durable", "x", 0), 0);
+  hang_up(&w[1]);
+  ck_assert_int_ne(take_connected(&w[count]), 0);
+  for (int i = 0; i <= count; i++)
+    if (i != 1) hang_up(&w[i]);
+  stop(s);
+}
+
 TEST(connections_of_one_address_are_limited) {
   serving s = serve(":memory:", "--connections 3");
   wire w[4];
@@ -1141,6 +1179,20 @@ TEST(connections_of_one_address_are_limited) {
 /* ------------------------------------------------------------------------
  * Words, and how it is started
  * --------------------------------------------------------------------- */
+
+/* A word may come in parts, and what comes behind it is not read. */
+TEST(a_word_may_come_in_parts) {
+  serving s = serve(":memory:", "");
+  wire w = dial(s.port);
+  send_bytes(&w, "r", 1);
+  ck_word(s, "ruok", "imok"); /* the first byte has been read, too */
+  send_bytes(&w, "uo", 2);
+  ck_word(s, "ruok", "imok");
+  send_bytes(&w, "k\n", 2);
+  ck_assert_str_eq(receive_rest(&w), "imok");
+  hang_up(&w);
+  stop(s);
+}
 
 TEST(four_letter_words_are_answered) {
   serving s = serve(":memory:", "");
