@@ -37,7 +37,8 @@ static const struct {
              {"reader", part_reader},     {"memory", part_memory},
              {"idle", part_idle},         {"scale", part_scale},
              {"removal", part_removal},   {"sessions", part_sessions},
-             {"line", part_line},         {"cache", part_cache}};
+             {"line", part_line},         {"cache", part_cache},
+             {"served", part_served}};
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
 /* ---- subjects ---- */
@@ -53,8 +54,9 @@ static const struct {
     {"zkembed", &subject_zke},         {"raw", &subject_raw},
     {"fifo", &subject_fifo},           {"flock", &subject_flock},
     {"mutex", &subject_mutex},         {"semaphore", &subject_semaphore},
-    {"zookeeper", &subject_zookeeper}, {"etcd", &subject_etcd},
-    {"redis", &subject_redis},         {"election", &subject_election}};
+    {"zookeeper", &subject_zookeeper}, {"served", &subject_served},
+    {"etcd", &subject_etcd},           {"redis", &subject_redis},
+    {"election", &subject_election}};
 enum { KNOWN = sizeof known / sizeof known[0], COMPARED = KNOWN - 1 };
 
 static const char *absent[SUBJECTS_MOST][2]; /* name and reason */

@@ -15,6 +15,7 @@
  *   memory.c   bytes
  *   removal.c  many nodes that go, many watchers
  *   sessions.c ten thousand sessions
+ *   served.c   servers of the protocol
  *   bench_NAME.c     subjects: zke, floor, local, zookeeper, etcd, redis,
  *                    python
  *
@@ -184,6 +185,7 @@ extern const subject subject_election;
 
 /* Linked in where their clients are. */
 extern const subject subject_zookeeper __attribute__((weak));
+extern const subject subject_served __attribute__((weak));
 extern const subject subject_redis __attribute__((weak));
 extern const subject subject_etcd;
 extern const subject subjects_python[];
@@ -276,6 +278,7 @@ void part_memory(void);
 void part_idle(void);
 void part_sessions(void);
 void part_line(void);
+void part_served(void);
 void part_cache(void);
 int measure_loop(const char *name, const char *subject, int count);
 

@@ -69,6 +69,15 @@ END
   export BENCH_ZOOKEEPER_VERSION
 }
 
+# The file's directory is that of the other databases.
+start_served() {
+  port=$("$program" --free-port)
+  serve served "$BENCH_ZKE" "$BENCH_DIR/served.db" serve --port "$port" \
+    --connections 0
+  answers "$port" || return
+  export BENCH_SERVED=127.0.0.1:$port
+}
+
 start_etcd() {
   port=$("$program" --free-port)
   peer=$("$program" --free-port)
@@ -120,9 +129,10 @@ choose_python
 
 here=$(dirname "$program")
 export BENCH_DIR="${BENCH_DIR:-$directory}"
-export BENCH_SCRIPT="${BENCH_SCRIPT:-test/bench_python.py}"
+export BENCH_SCRIPT="${BENCH_SCRIPT:-test/bench/python.py}"
 export BENCH_ZKE="${BENCH_ZKE:-$here/zke}"
 export BENCH_LIBRARY="${BENCH_LIBRARY:-$here/libzkembed.so}"
+start_served
 
 # In the background, so that a signal is heard while it runs.
 $tied "$@" </dev/null &

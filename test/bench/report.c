@@ -251,6 +251,15 @@ typedef struct target {
     name, 200, ME, NULL, limit, false                                    \
   }
 
+#define AT_EACH_CLIENTS(name, limit)                                \
+  {name, 1, "served", "zookeeper", limit, true},                    \
+      {name, 8, "served", "zookeeper", limit, true},                \
+      {name, 64, "served", "zookeeper", limit, true},               \
+      {name ", 64 ahead", 1, "served", "zookeeper", limit, true},   \
+      {name ", 64 ahead", 8, "served", "zookeeper", limit, true}, { \
+    name ", 64 ahead", 64, "served", "zookeeper", limit, true       \
+  }
+
 static const target targets[] = {
     AT_EACH_SIZE("get", 1.3),
     AT_EACH_SIZE("ephemeral create", 1.3),
@@ -269,6 +278,10 @@ static const target targets[] = {
     {"ephemeral delete", 1000, "zookeeper", ME, 40, true},
     {"durable create", 1000, "zookeeper", ME, 3, true},
     {"lock + unlock", 1000, "zookeeper", ME, 50, true},
+    AT_EACH_CLIENTS("served get", 3),
+    AT_EACH_CLIENTS("served ephemeral", 3),
+    {"served create, 64 ahead", 64, "served", "zookeeper", 1, true},
+    {"served set, 64 ahead", 64, "served", "zookeeper", 1, true},
     {"lock + unlock", 1000, "etcd", ME, 50, true},
     {"lock + unlock", 1000, "redis", ME, 4, true},
     {"hand-over", 1, "filelock", ME, 100, true},

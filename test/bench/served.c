@@ -1,0 +1,243 @@
+/* served.c - servers of ZooKeeper's protocol: how many requests a second
+ *
+ * `zke serve` beside ZooKeeper, by frames that are made here, so that both have
+ * the same client and it costs little.  One, eight and 64 connections, each
+ * with one request at a time or with 64 ahead.  What is created or set in
+ * persistent nodes is on the disk before it is answered, by both servers.
+ *
+ * BENCH_SERVED and BENCH_ZOOKEEPER are host:port; peers.sh starts the servers.
+ * zookeeper.c measures the same servers by ZooKeeper's C client.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "bench.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "recipes/jute.h"
+
+enum { CLIENTS_MOST = 64, AHEAD = 64, PASSES = 5, IN_BYTES = 1 << 16 };
+
+#define NODE "/bench-served"
+
+/* ---- one connection ---- */
+
+typedef struct client {
+  int fd;
+  int on_the_way;    /* requests without an answer yet */
+  char in[IN_BYTES]; /* a part of what came: `in_len` bytes */
+  size_t in_len;
+  char set[64]; /* the node that it sets */
+} client;
+
+typedef enum kind { GET, CREATE_EPHEMERAL, CREATE, SET, KINDS } kind;
+
+static const char *const kind_names[KINDS] = {"served get", "served ephemeral",
+                                              "served create", "served set"};
+
+static void send_all(client *c, zke_jute_writer *w) {
+  if (w->failed) die("served: no memory");
+  for (size_t at = 0; at < w->len;) {
+    ssize_t n = send(c->fd, w->data + at, w->len - at, MSG_NOSIGNAL);
+    if (n < 0 && errno != EINTR) die("served: send: %s", strerror(errno));
+    if (n > 0) at += (size_t)n;
+  }
+  zke_jute_writer_free(w);
+}
+
+/* Write one request of that kind. */
+static void put_request(const client *c, kind k, zke_jute_writer *w) {
+  static const int types[] = {ZKE_JUTE_GET_DATA, ZKE_JUTE_CREATE,
+                              ZKE_JUTE_CREATE, ZKE_JUTE_SET_DATA};
+  zke_jute_bytes bytes = {DATA_BYTES, data};
+  zke_jute_request_header head = {1, types[k]};
+  size_t at = zke_jute_begin(w);
+  zke_jute_write(w, &zke_jute_of_request_header, &head);
+  if (k == GET)
+    zke_jute_write(w, &zke_jute_of_read_request,
+                   &(zke_jute_read_request){NODE, 0});
+  else if (k == SET)
+    zke_jute_write(w, &zke_jute_of_set_data_request,
+                   &(zke_jute_set_data_request){c->set, bytes, -1});
+  else
+    zke_jute_write(
+        w, &zke_jute_of_create_request,
+        &(zke_jute_create_request){NODE "/n-", bytes, zke_open_acl,
+                                   k == CREATE ? ZKE_PERSISTENT_SEQUENTIAL
+                                               : ZKE_EPHEMERAL_SEQUENTIAL});
+  zke_jute_end(w, at);
+}
+
+/* An answer with an error is no figure. */
+static void check_answer(char *frame, size_t len) {
+  zke_jute_reader r = {.at = frame, .end = frame + len};
+  zke_jute_reply_header head = {0};
+  if (!zke_jute_read(&r, &zke_jute_of_reply_header, &head) || head.err)
+    die("served: a request was refused: %d", (int)head.err);
+}
+
+/* Take the answers among what came; how many. */
+static int take_answers(client *c, bool greeting) {
+  size_t at = 0;
+  int count = 0;
+  while (c->in_len - at >= 4) {
+    size_t len = (size_t)zke_jute_length(c->in + at);
+    if (len + 4 > sizeof c->in) die("served: a frame of %zu bytes", len);
+    if (c->in_len - at - 4 < len) break;
+    if (!greeting) check_answer(c->in + at + 4, len);
+    at += 4 + len;
+    count++;
+  }
+  memmove(c->in, c->in + at, c->in_len - at);
+  c->in_len -= at;
+  c->on_the_way -= count;
+  return count;
+}
+
+/* Read what is there, or wait for it; the number of answers in it. */
+static int receive(client *c, bool greeting) {
+  ssize_t n = recv(c->fd, c->in + c->in_len, sizeof c->in - c->in_len, 0);
+  if (n <= 0) die("served: the server has hung up");
+  c->in_len += (size_t)n;
+  return take_answers(c, greeting);
+}
+
+static void wait_for_all(client *c, bool greeting) {
+  while (c->on_the_way) receive(c, greeting);
+}
+
+/* A node that may be there. */
+static void need_node(client *c, const char *path) {
+  zke_jute_writer w = {0};
+  zke_jute_request_header head = {1, ZKE_JUTE_CREATE};
+  zke_jute_create_request r = {path, {DATA_BYTES, data}, zke_open_acl, 0};
+  size_t at = zke_jute_begin(&w);
+  zke_jute_write(&w, &zke_jute_of_request_header, &head);
+  zke_jute_write(&w, &zke_jute_of_create_request, &r);
+  zke_jute_end(&w, at);
+  send_all(c, &w);
+  c->on_the_way = 1;
+  wait_for_all(c, true); /* whatever it says */
+}
+
+/* Connect to host:port, and begin a session. */
+static client *client_begin(const char *address, int number) {
+  static const char none[16];
+  client *c = allocate(sizeof *c);
+  struct sockaddr_in to = {.sin_family = AF_INET};
+  const char *colon = strchr(address, ':');
+  char host[64];
+  int yes = 1;
+  if (!colon) die("served: %s is not host:port", address);
+  snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
+  to.sin_port = htons((uint16_t)atoi(colon + 1));
+  inet_pton(AF_INET, host, &to.sin_addr);
+  c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (connect(c->fd, (struct sockaddr *)&to, sizeof to) != 0)
+    die("served: %s: %s", address, strerror(errno));
+  setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  zke_jute_writer w = {0};
+  zke_jute_connect_request greeting = {0, 0, 30000, 0, {sizeof none, none}};
+  size_t at = zke_jute_begin(&w);
+  zke_jute_write(&w, &zke_jute_of_connect_request, &greeting);
+  zke_jute_end(&w, at);
+  send_all(c, &w);
+  c->on_the_way = 1;
+  wait_for_all(c, true);
+  snprintf(c->set, sizeof c->set, NODE "/set-%d", number);
+  need_node(c, NODE);
+  need_node(c, c->set);
+  return c;
+}
+
+/* Its session, and so its ephemeral nodes, end now. */
+static void client_end(client *c) {
+  zke_jute_writer w = {0};
+  zke_jute_request_header head = {1, ZKE_JUTE_CLOSE};
+  size_t at = zke_jute_begin(&w);
+  zke_jute_write(&w, &zke_jute_of_request_header, &head);
+  zke_jute_end(&w, at);
+  send_all(c, &w);
+  c->on_the_way = 1;
+  wait_for_all(c, false);
+  close(c->fd);
+  free(c);
+}
+
+/* ---- all of them ---- */
+
+/* Have so many requests on the way. */
+static void fill_up(client *c, kind k, int ahead) {
+  zke_jute_writer w = {0};
+  for (; c->on_the_way < ahead; c->on_the_way++) put_request(c, k, &w);
+  if (w.len) send_all(c, &w);
+}
+
+/* Requests a second. */
+static double rate(const char *address, kind k, int clients, int ahead) {
+  client *c[CLIENTS_MOST];
+  struct pollfd p[CLIENTS_MOST];
+  int64_t count = 0;
+  for (int i = 0; i < clients; i++) {
+    c[i] = client_begin(address, i);
+    p[i] = (struct pollfd){.fd = c[i]->fd, .events = POLLIN};
+  }
+  int64_t start = now_ns(), now = start;
+  int64_t end = start + times(1000, 40) * INT64_C(1000000);
+  for (int i = 0; i < clients; i++) fill_up(c[i], k, ahead);
+  while (now < end) {
+    if (poll(p, (nfds_t)clients, -1) < 0 && errno != EINTR) die("poll");
+    for (int i = 0; i < clients; i++) {
+      if (!p[i].revents) continue;
+      count += receive(c[i], false);
+      fill_up(c[i], k, ahead);
+    }
+    now = now_ns();
+  }
+  for (int i = 0; i < clients; i++) {
+    wait_for_all(c[i], false);
+    client_end(c[i]);
+  }
+  return (double)count * 1e9 / (double)(now - start);
+}
+
+/* The servers in turns. */
+static void compare(kind k, int clients, int ahead) {
+  static const char *const names[] = {"served", "zookeeper"};
+  const char *address[] = {getenv("BENCH_SERVED"), getenv("BENCH_ZOOKEEPER")};
+  samples s[2] = {{0}};
+  char name[48];
+  for (int pass = 0; pass < times(PASSES, 1); pass++) {
+    for (int turn = 0; turn < 2; turn++) {
+      int i = in_turn(pass, turn, 2);
+      if (address[i]) add(&s[i], rate(address[i], k, clients, ahead));
+    }
+  }
+  snprintf(name, sizeof name, "%s%s", kind_names[k],
+           ahead > 1 ? ", 64 ahead" : "");
+  for (int i = 0; i < 2; i++) {
+    if (address[i]) report(name, clients, names[i], "1/s", &s[i], NULL, NULL);
+    forget(&s[i]);
+  }
+}
+
+void part_served(void) {
+  static const int clients[] = {1, 8, 64};
+  if (!getenv("BENCH_SERVED")) return;
+  for (kind k = 0; k < KINDS; k++) {
+    for (int i = 0; i < 3; i++) {
+      compare(k, clients[i], 1);
+      compare(k, clients[i], AHEAD);
+    }
+  }
+}
