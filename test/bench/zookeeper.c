@@ -1,9 +1,9 @@
 /* zookeeper.c - a ZooKeeper server, and `zke serve`, by ZooKeeper's C client
  *
  * libzookeeper_mt's synchronous calls.  BENCH_ZOOKEEPER and BENCH_SERVED are
- * host:port of the servers; test/bench/peers.sh starts them.  The lock is the recipe of
- * ZooKeeper's documentation: an ephemeral sequential node, the children, a
- * watch of the one before.
+ * host:port of the servers; test/bench/peers.sh starts them.  The lock is the
+ * recipe of ZooKeeper's documentation: an ephemeral sequential node, the
+ * children, a watch of the one before.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
