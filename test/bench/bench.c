@@ -169,6 +169,7 @@ int main(int argc, char **argv) {
   if (argc == 5 && strcmp(argv[1], "--loop") == 0) {
     return measure_loop(argv[2], argv[3], atoi(argv[4]));
   }
+  if (argc > 1) die("it takes no arguments but those that its head tells of");
   subjects_find();
   report_begin();
   run_parts();
