@@ -1309,8 +1309,8 @@ static void auth_sha1(const unsigned char *data, size_t len,
     out[i] = (unsigned char)(h[i / 4] >> (24 - 8 * (i % 4)));
 }
 
-/* Base64 of 20 bytes: 28 characters and a NUL. */
-static void auth_base64(const unsigned char in[20], char out[29]) {
+/* Base64 of 20 bytes. */
+static void auth_base64(const unsigned char in[20], char out[ZKE_DIGEST_SIZE]) {
   static const char digits[] =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   for (int i = 0, o = 0; i < 20; i += 3) {
@@ -1322,15 +1322,21 @@ static void auth_base64(const unsigned char in[20], char out[29]) {
   out[28] = '\0';
 }
 
+/* The hash of "user:password". */
+static void auth_digest(const char *cert, size_t len,
+                        char out[ZKE_DIGEST_SIZE]) {
+  unsigned char hash[20];
+  auth_sha1((const unsigned char *)cert, len, hash);
+  auth_base64(hash, out);
+}
+
 /* The identity of "user:password"; without a colon all of it is the user. */
 static char *auth_identity(const zke_allocator *a, const char *cert,
                            size_t len) {
-  unsigned char hash[20];
-  char text[29];
+  char text[ZKE_DIGEST_SIZE];
   const char *colon = len ? memchr(cert, ':', len) : NULL;
   size_t user_len = colon ? (size_t)(colon - cert) : len;
-  auth_sha1((const unsigned char *)cert, len, hash);
-  auth_base64(hash, text);
+  auth_digest(cert, len, text);
   char *id = mem_resize(a, NULL, user_len + 1 + sizeof text);
   if (!id) return NULL;
   if (user_len) memcpy(id, cert, user_len);
@@ -12909,6 +12915,11 @@ int zke_add_auth(zke *z, const char *scheme, const char *cert, int len) {
                                   "unknown authentication scheme %s", scheme));
   }
   return api_leave(z, api_add_digest(z, cert ? cert : "", (size_t)len));
+}
+
+void zke_digest(const char *cert, int len, char out[ZKE_DIGEST_SIZE]) {
+  auth_digest(cert && len > 0 ? cert : "", cert && len > 0 ? (size_t)len : 0,
+              out);
 }
 
 /* Each check goes by what the handle has at that moment, so nothing else has to

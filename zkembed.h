@@ -1367,6 +1367,27 @@ ZKE_API void zke_results_clear(zke_op_result *results, int count);
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_add_auth(zke *z, const char *scheme, const char *cert, int len);
 
+/* zke_digest - the hash that names a user and a password in an ACL
+ *
+ * The base64 of the SHA-1 of "user:password".  Behind the user's name and a
+ * colon it is the id of an entry of scheme digest, for a user whose session
+ * this is not: ZooKeeper's DigestAuthenticationProvider.generateDigest().
+ *
+ * Example:
+ *
+ *     char hash[ZKE_DIGEST_SIZE], id[40];
+ *     zke_digest("ann:secret", 10, hash);
+ *     snprintf(id, sizeof id, "ann:%s", hash);
+ *     const zke_acl entry = {ZKE_PERM_READ, "digest", id};
+ *
+ *   cert  "user:password", any bytes
+ *   len   bytes of cert; below 1, or with cert NULL: none
+ *   out   out; 28 characters and a NUL
+ *
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+enum { ZKE_DIGEST_SIZE = 29 };
+ZKE_API void zke_digest(const char *cert, int len, char out[ZKE_DIGEST_SIZE]);
+
 /* zke_vouch - give this session an identity that the host has verified
  *
  * For a program that acts for others and knows by other means who they are: a

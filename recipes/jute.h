@@ -120,7 +120,8 @@ typedef struct zke_jute_bytes {
   R(set_watches) R(set_watches2) R(add_watch_request) R(watches_request)  \
   R(watcher_event) R(path_response) R(create2_response) R(stat_response)  \
   R(get_data_response) R(children_response) R(children2_response)         \
-  R(acl_response) R(count_response) R(error_response) R(who_am_i_response)
+  R(acl_response) R(count_response) R(error_response) R(who_am_i_response) \
+  R(sasl_token)
 
 #define ZKE_JUTE_FIELDS_request_header(F, R) F(R, INT, xid) F(R, INT, type)
 #define ZKE_JUTE_FIELDS_reply_header(F, R)                                \
@@ -176,6 +177,8 @@ typedef struct zke_jute_bytes {
 #define ZKE_JUTE_FIELDS_count_response(F, R) F(R, INT, count)
 #define ZKE_JUTE_FIELDS_error_response(F, R) F(R, INT, err)
 #define ZKE_JUTE_FIELDS_who_am_i_response(F, R) F(R, IDS, ids)
+/* SASL, in both directions */
+#define ZKE_JUTE_FIELDS_sasl_token(F, R) F(R, BYTES, token)
 /* clang-format on */
 
 #define ZKE_JUTE_TYPE_BOOL int

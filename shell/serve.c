@@ -414,6 +414,7 @@ static int serve_end(server *s) {
   server_unlimit(s);
   while (s->conns) conn_free(s->conns);
   free(s->answers);
+  users_free(s);
   for (int i = 0; i < s->listener_count; i++) close(s->listeners[i].fd);
   if (s->unix_path) unlink(s->unix_path);
   if (s->epoll >= 0) close(s->epoll);
@@ -444,6 +445,7 @@ static int serve_loop(server *s) {
 static int serve_run(call *c) {
   server s = {.c = c, .z = c->z, .epoll = -1, .wake = {-1, NULL}};
   int status = serve_options(&s);
+  if (!status) status = users_load(&s);
   if (!status) status = serve_prepare(&s);
   if (!status) status = serve_listen(&s);
   if (!status) status = serve_loop(&s);
@@ -457,13 +459,17 @@ static const option serve_options_list[] = {{'p', "port", "N"},
                                             {'m', "timeout-min", "DURATION"},
                                             {'M', "timeout-max", "DURATION"},
                                             {'n', "connections", "N"},
+                                            {'U', "users", "FILE"},
+                                            {'S', "super-user", "NAME"},
+                                            {'D', "super-digest", "ID"},
                                             {'P', "print-port", NULL},
                                             {'\0', NULL, NULL}};
 
 const command serve_commands[] = {
     {"serve",
      "[--port N] [--host HOST] [--unix PATH] [--timeout-min DURATION] "
-     "[--timeout-max DURATION] [--connections N] [--print-port]",
+     "[--timeout-max DURATION] [--connections N] [--users FILE] "
+     "[--super-user NAME] [--super-digest ID] [--print-port]",
      "let ZooKeeper's clients use the database", serve_options_list, 0, 0,
      CREATES_FILE | NOT_IN_COPROCESS, STYLE_VALUE, serve_run, NULL},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

@@ -3,6 +3,7 @@
  *     serve.c          the command: options, listeners, the loop
  *     serve_words.c    the four-letter words
  *     serve_request.c  what a client asks for, and its answer
+ *     serve_sasl.c     who the users are, and how clients prove it
  *     serve_session.c  sessions: their time, their handles, their events
  *     serve_conn.c     connections: frames in, frames out
  *
@@ -34,6 +35,8 @@
 typedef struct server server;
 typedef struct client client;
 typedef struct conn conn;
+typedef struct user user;
+typedef struct sasl sasl;
 
 /* What epoll tells of: one of these is the first member of what it points to,
  * and its function is called. */
@@ -74,8 +77,11 @@ struct server {
   const char *unix_path; /* NULL: none */
   int64_t timeout_min_ms; /* what a session's timeout is brought into */
   int64_t timeout_max_ms;
-  int64_t tick_ms;  /* sessions end at multiples of it */
-  int address_most; /* connections from one address; 0: any number */
+  int64_t tick_ms;          /* sessions end at multiples of it */
+  int address_most;         /* connections from one address; 0: any number */
+  user *users;              /* of SASL; NULL: there is none */
+  const char *super_user;   /* of SASL; NULL: none */
+  const char *super_digest; /* "super:hash"; NULL: none */
 
   /* The server's clock: it goes on with the monotonic one, but by half a tick
    * at most between two rounds.  So a time in which the server stood still
@@ -122,7 +128,8 @@ enum {
 /* An identity that the client has proven; whoAmI lists them. */
 typedef struct identity {
   struct identity *next;
-  char user[]; /* "ann" */
+  const char *scheme; /* digest, sasl, super */
+  char user[];        /* "ann"; of super "" */
 } identity;
 
 struct conn {
@@ -144,6 +151,7 @@ struct conn {
   zke_jute_writer out; /* what is to be sent, from `sent` on */
   size_t sent;
   identity *identities;
+  sasl *sasl;               /* NULL: it has sent no token */
   int64_t since_ms;         /* server's clock: when it was accepted */
   int64_t heard_ms;         /* server's clock: its last request */
   int64_t received, issued; /* packets */
@@ -242,6 +250,25 @@ int64_t server_zxid(server *s);
  *                   connection */
 void client_watcher(zke *z, int type, int state, const char *path,
                     void *context);
+
+/* ------------------------------------------------------------------------
+ * Users (serve_sasl.c)
+ * --------------------------------------------------------------------- */
+
+/* users_load   - read what the options say about users; 0 or the exit code
+ * users_free   - the opposite
+ * users_digest - give a session the digest identity of "user:password", and
+ *                that of the super user if it is that one
+ * sasl_token   - deal with a client's token: the next step of DIGEST-MD5.
+ *                ZKE_OK and the server's token, for free(); or ZKE_AUTHFAILED:
+ *                the client has not proven who it is
+ * sasl_free    - forget a connection's exchange */
+int users_load(server *s);
+void users_free(server *s);
+int users_digest(server *s, conn *c, const char *cert, int len);
+int sasl_token(server *s, conn *c, const char *token, size_t len,
+               char **token_out);
+void sasl_free(conn *c);
 
 /* ------------------------------------------------------------------------
  * Requests (serve_request.c), four-letter words (serve_words.c)

@@ -145,6 +145,7 @@ void conn_free(conn *c) {
     c->identities = first->next;
     free(first);
   }
+  sasl_free(c);
   zke_jute_writer_free(&c->out);
   free(c->in);
   free(c);

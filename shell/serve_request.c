@@ -288,19 +288,6 @@ static int run_set_acl(request *q) {
   return rc;
 }
 
-/* Notes an identity for whoAmI: the part before the colon. */
-static int note_identity(conn *c, const char *cert, size_t len) {
-  const char *colon = memchr(cert, ':', len);
-  size_t user = colon ? (size_t)(colon - cert) : len;
-  identity *new = malloc(sizeof *new + user + 1);
-  if (!new) return zke_fail(ZKE_NOMEM, "out of memory");
-  memcpy(new->user, cert, user);
-  new->user[user] = '\0';
-  new->next = c->identities;
-  c->identities = new;
-  return ZKE_OK;
-}
-
 /* The scheme digest is the library's; "ip" is accepted and does nothing, as in
  * ZooKeeper; any other ends the connection, after the answer. */
 static int run_auth(request *q) {
@@ -310,22 +297,33 @@ static int run_auth(request *q) {
   bool is_digest = r.scheme && strcmp(r.scheme, "digest") == 0 && r.auth.data;
   bool is_ip = r.scheme && strcmp(r.scheme, "ip") == 0;
   if (is_digest)
-    rc = zke_add_auth(q->z, "digest", r.auth.data, r.auth.len);
+    rc = users_digest(q->s, q->c, r.auth.data, r.auth.len);
   else if (!is_ip)
     rc = ZKE_AUTHFAILED;
-  if (rc == ZKE_OK && is_digest)
-    rc = note_identity(q->c, r.auth.data, (size_t)r.auth.len);
   if (rc != ZKE_OK) conn_end(q->c);
   return rc == ZKE_OK ? ZKE_OK : ZKE_AUTHFAILED;
 }
 
-/* SASL is not there: a client that wants it is not let in without. */
+/* A client that wants SASL is not let in without: what is not proven ends the
+ * connection, after the answer.  That has a token, of length -1, all the same:
+ * clients read one. */
 static int run_sasl(request *q) {
-  conn_end(q->c);
-  return ZKE_AUTHFAILED;
+  zke_jute_sasl_token r, next = {{-1, NULL}};
+  char *token = NULL;
+  int rc = READ(q, sasl_token, &r);
+  if (rc == ZKE_OK && r.token.len < 0) rc = ZKE_AUTHFAILED;
+  if (rc == ZKE_OK)
+    rc = sasl_token(q->s, q->c, r.token.data, (size_t)r.token.len, &token);
+  if (rc == ZKE_OK)
+    next.token = (zke_jute_bytes){(int)strlen(token), token};
+  else
+    conn_end(q->c);
+  ANSWER(q, sasl_token, &next);
+  free(token);
+  return rc == ZKE_OK ? ZKE_OK : ZKE_AUTHFAILED;
 }
 
-/* The client's address, then its digest identities. */
+/* The client's address, then what it has proven. */
 static int run_who_am_i(request *q) {
   int count = 1, i = 1;
   for (const identity *at = q->c->identities; at; at = at->next) count++;
@@ -333,7 +331,7 @@ static int run_who_am_i(request *q) {
   if (!entries) return ZKE_NOMEM;
   entries[0] = (zke_acl){0, "ip", q->c->address};
   for (const identity *at = q->c->identities; at; at = at->next)
-    entries[i++] = (zke_acl){0, "digest", at->user};
+    entries[i++] = (zke_acl){0, at->scheme, at->user};
   zke_jute_who_am_i_response r = {{count, entries}};
   ANSWER(q, who_am_i_response, &r);
   free(entries);
@@ -797,6 +795,8 @@ static void keep_answer(server *s, request *q, int rc, int64_t began_ms) {
     conn_drop(q->c);
     return;
   }
+  if (rc != ZKE_OK && q->type != ZKE_JUTE_SASL)
+    zke_jute_writer_free(&q->answer);
   s->answers[s->answer_count++] =
       (struct answer){q->c, q->xid, rc, s->zxid, began_ms, q->answer};
   s->answer_bytes += q->answer.len;
@@ -827,7 +827,7 @@ static void send_answer(server *s, struct answer *a) {
   zke_jute_reply_header head = {a->xid, a->zxid, wire_code(a->rc)};
   size_t at = zke_jute_begin(&c->out);
   zke_jute_write(&c->out, &zke_jute_of_reply_header, &head);
-  if (a->rc == ZKE_OK) zke_jute_append(&c->out, &a->records);
+  zke_jute_append(&c->out, &a->records);
   zke_jute_end(&c->out, at);
   c->issued++;
   c->last_zxid = a->zxid;
@@ -839,7 +839,10 @@ static void send_answer(server *s, struct answer *a) {
 void requests_answer(server *s, int rc) {
   for (int i = 0; i < s->answer_count; i++) {
     struct answer *a = &s->answers[i];
-    if (rc != ZKE_OK) a->rc = rc;
+    if (rc != ZKE_OK) {
+      a->rc = rc;
+      zke_jute_writer_free(&a->records);
+    }
     if (!a->c->dropped) send_answer(s, a);
     zke_jute_writer_free(&a->records);
   }

@@ -54,7 +54,7 @@ there() {
     redis) command -v redis-server >/dev/null ;;
     redis-client) links '#include <hiredis/hiredis.h>
       int main(void) { return redisConnect == 0; }' -lhiredis ;;
-    kazoo) python_with 'kazoo, pytest' ;; # one that has both
+    kazoo) python_with 'kazoo, puresasl, pytest' ;; # one that has all
     python-*) python_with "${1#python-}" ;;
     c++) command -v c++ >/dev/null ;;
     musl) command -v musl-gcc >/dev/null ;;
@@ -81,7 +81,7 @@ packages() {
     etcd) echo etcd-server ;;
     redis) echo redis-server ;;
     redis-client) echo libhiredis-dev ;;
-    kazoo) echo python3 python3-kazoo python3-pytest ;;
+    kazoo) echo python3 python3-kazoo python3-pure-sasl python3-pytest ;;
     python-*) echo python3 "python3-${1#python-}" ;;
     gnuplot) echo gnuplot-nox ;;
     c++) echo g++ ;;

@@ -45,10 +45,12 @@ python_with() {
   return 1
 }
 
-# need_kazoo: sets python to one that has kazoo and pytest, or ends the script
+# need_kazoo: sets python to one that has kazoo, its SASL and pytest, or ends the
+# script
 need_kazoo() {
-  python_with 'kazoo, pytest' && return
-  echo 'Missing.  Type: apt-get install python3-kazoo python3-pytest'
+  python_with 'kazoo, puresasl, pytest' && return
+  echo 'Missing.  Type:' \
+    'apt-get install python3-kazoo python3-pure-sasl python3-pytest'
   failed=1
   report
 }

@@ -19,7 +19,9 @@ need_kazoo
 # begin: the server, on app.db; its address in $hosts
 begin() {
   mkfifo port
-  "$zke" app.db serve --port 0 --print-port --timeout-min 1s >port &
+  (umask 077; echo ann:secret >users)
+  "$zke" app.db serve --port 0 --print-port --timeout-min 1s --users users \
+    >port &
   server=$!
   read -r port <port
   hosts=127.0.0.1:$port
@@ -128,6 +130,12 @@ a_double_barrier_lets_both_in() {
   until_says one out && until_says two out
 }
 
+# What a user of SASL protects others do not see.
+sasl_protects() {
+  [ "$(client login ann secret)" = secret ] || return 1
+  [ "$(client see /of-ann)" = no ] && [ "$(client login ann Secret)" = refused ]
+}
+
 "$zke" app.db create /count 0 || exit 1
 begin
 expect "kazoo's lock and zke's exclude each other" a_lock_excludes_kazoo_and_c
@@ -137,6 +145,7 @@ expect "each item of a queue comes once" a_queue_gives_each_item_once
 expect "an election has one leader" an_election_has_a_leader
 expect "direct changes are heard" watches_hear_of_direct_changes
 expect "a double barrier lets both in" a_double_barrier_lets_both_in
+expect "a user of SASL sees what others do not" sasl_protects
 expect "the tests of doc/server.md pass" the_document_is_true
 kill "$server"
 wait "$server"

@@ -10,6 +10,8 @@ import time
 import uuid
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError, NoAuthError
+from kazoo.security import make_acl
 
 
 def curator_lock(zk, path):
@@ -97,16 +99,41 @@ def party(zk, path, name):
     say("out")
 
 
+def login(hosts, user, password):
+    """Make a node that only this user of SASL can read, and read it."""
+    zk = KazooClient(hosts=hosts, timeout=2, sasl_options={
+        "mechanism": "DIGEST-MD5", "username": user, "password": password})
+    zk.start()
+    try:  # start() returns before the server has looked at the password
+        zk.create("/of-" + user, b"secret",
+                  acl=[make_acl("sasl", credential=user, all=True)])
+        say(zk.get("/of-" + user)[0].decode())
+    except AuthFailedError:
+        say("refused")
+    zk.stop()
+    zk.close()
+
+
+def see(zk, path):
+    """Say what is there, or why not."""
+    try:
+        say(zk.get(path)[0].decode())
+    except NoAuthError:
+        say("no")
+
+
 def say(text):
     print(text, flush=True)
 
 
 def main():
     hosts, role = sys.argv[1:3]
+    if role == "login":
+        return login(hosts, *sys.argv[3:])
     zk = KazooClient(hosts=hosts, timeout=2)
     zk.start()
     {f.__name__: f for f in (count, hold, take, put, consume, lead, watch,
-                             party)}[role](zk, *sys.argv[3:])
+                             party, see)}[role](zk, *sys.argv[3:])
     zk.stop()
     zk.close()
 

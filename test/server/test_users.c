@@ -1,0 +1,398 @@
+/* test_users.c - zke serve: SASL as ZooKeeper's clients do it, and super users
+ *
+ * The client is that of wire.h; its answers to a challenge are made by the
+ * server's own digest.c, which test_digest.c holds to its RFCs.  A real client
+ * is in kazoo.sh.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shell/digest.c"
+#include "test/server/wire.h"
+
+/* ------------------------------------------------------------------------
+ * The server, and a client of it that knows SASL
+ * --------------------------------------------------------------------- */
+
+/* Write a file of this test's directory, for its owner alone; its path. */
+static const char *users_file(const char *text) {
+  const char *path = test_path("users");
+  FILE *f = fopen(path, "w");
+  ck_assert_ptr_nonnull(f);
+  fputs(text, f);
+  fclose(f);
+  ck_assert_int_eq(chmod(path, 0600), 0);
+  return path;
+}
+
+static serving serve_users(const char *more) {
+  char options[600];
+  snprintf(options, sizeof options, "--users '%s' %s",
+           users_file("# two of them\n\nann:secret\nbob:a:b\n"), more);
+  return serve(":memory:", options);
+}
+
+/* Send a token; the error of the answer, whose token is in *next. */
+static int send_token(wire *w, const char *token, int len,
+                      zke_jute_sasl_token *next) {
+  request(w, ZKE_JUTE_SASL);
+  PUT(w, sasl_token, {len, token});
+  ask(w);
+  ck_assert_msg(next_frame(w), "the server has hung up");
+  GET(w, reply_header, &w->head);
+  ck_assert_int_eq(w->head.xid, w->xid);
+  GET(w, sasl_token, next);
+  ck_assert_ptr_eq(w->r.at, w->r.end);
+  return w->head.err;
+}
+
+/* What a client answers to a challenge.  A test changes it. */
+typedef struct reply {
+  const char *user, *password, *realm, *nonce, *nc, *qop, *uri, *more;
+} reply;
+
+static const reply anns = {"ann",      "secret", "zk-sasl-md5",           NULL,
+                           "00000001", "auth",   "zookeeper/zk-sasl-md5", ""};
+
+/* Ask for a challenge; its nonce, valid until the next call. */
+static const char *challenged(wire *w) {
+  static char nonce[100];
+  zke_jute_sasl_token next;
+  char text[200];
+  ck_assert_int_eq(send_token(w, "", 0, &next), 0);
+  snprintf(text, sizeof text, "%.*s", next.token.len, next.token.data);
+  ck_assert_int_eq(
+      sscanf(text, "realm=\"zk-sasl-md5\",nonce=\"%99[^\"]\"", nonce), 1);
+  ck_assert_str_eq(strstr(text, "\",charset"),
+                   "\",charset=utf-8,algorithm=md5-sess");
+  return nonce;
+}
+
+/* Write the token that answers a challenge. */
+static void put_token(const reply *r, char *out, size_t size) {
+  digest_answer a = {.username = r->user,
+                     .realm = r->realm,
+                     .nonce = r->nonce,
+                     .cnonce = "abc",
+                     .nc = r->nc,
+                     .qop = r->qop,
+                     .uri = r->uri};
+  char hex[DIGEST_HEX];
+  digest_response(&a, r->password, "AUTHENTICATE", hex);
+  snprintf(out, size,
+           "username=\"%s\",realm=\"%s\",nonce=\"%s\",cnonce=\"abc\",nc=%s,"
+           "qop=%s,digest-uri=\"%s\",response=%s%s",
+           r->user, r->realm, r->nonce, r->nc, r->qop, r->uri, hex, r->more);
+}
+
+/* The whole exchange; the error of its end.  Where there is none the server has
+ * shown that it knows the password. */
+static int log_in(wire *w, reply r) {
+  zke_jute_sasl_token next;
+  char token[1000], hex[DIGEST_HEX], text[100];
+  const char *nonce = challenged(w);
+  if (!r.nonce) r.nonce = nonce;
+  put_token(&r, token, sizeof token);
+  int rc = send_token(w, token, (int)strlen(token), &next);
+  if (rc != 0) {
+    ck_assert_int_eq(next.token.len, -1);
+    return rc;
+  }
+  digest_answer a;
+  ck_assert(digest_parse(token, strlen(token), &a));
+  digest_response(&a, r.password, "", hex);
+  snprintf(text, sizeof text, "%.*s", next.token.len, next.token.data);
+  ck_assert_str_eq(strstr(text, "=") + 1, hex);
+  return 0;
+}
+
+/* The error of a create with one entry as its list. */
+static int create_for(wire *w, const char *path, const char *scheme,
+                      const char *id) {
+  const zke_acl entry = {ZKE_PERM_ALL, scheme, id};
+  request(w, ZKE_JUTE_CREATE);
+  PUT(w, create_request, path, {1, "x"}, {1, &entry}, 0);
+  ask(w);
+  return answer(w);
+}
+
+/* whoAmI, as "scheme:name scheme:name". */
+static const char *who_am_i(wire *w) {
+  static char text[200];
+  zke_jute_who_am_i_response who;
+  size_t len = 0;
+  request(w, ZKE_JUTE_WHO_AM_I);
+  ask(w);
+  ck_assert_int_eq(answer(w), 0);
+  GET(w, who_am_i_response, &who);
+  for (int i = 0; i < who.ids.count; i++)
+    len +=
+        (size_t)snprintf(text + len, sizeof text - len, "%s%s:%s", i ? " " : "",
+                         who.ids.data[i].scheme, who.ids.data[i].id);
+  return text;
+}
+
+/* ------------------------------------------------------------------------
+ * SASL
+ * --------------------------------------------------------------------- */
+
+TEST(a_user_opens_what_it_protects) {
+  serving s = serve_users("");
+  wire w = begin(s), other = begin(s);
+  reply bob = anns;
+  bob.user = "bob";
+  bob.password = "a:b";
+  ck_assert_int_eq(log_in(&w, anns), 0);
+  ck_assert_str_eq(who_am_i(&w), "ip:127.0.0.1 sasl:ann");
+  ck_assert_int_eq(create_for(&w, "/a", "sasl", "ann"), 0);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_GET_DATA, "/a", 0), 0);
+  ck_assert_int_eq(look(&other, ZKE_JUTE_GET_DATA, "/a", 0), ZKE_NOAUTH);
+  ck_assert_int_eq(log_in(&other, bob), 0);
+  ck_assert_int_eq(look(&other, ZKE_JUTE_GET_DATA, "/a", 0), ZKE_NOAUTH);
+  hang_up(&other);
+  other = begin(s);
+  ck_assert_int_eq(log_in(&other, anns), 0);
+  ck_assert_int_eq(look(&other, ZKE_JUTE_GET_DATA, "/a", 0), 0);
+  hang_up(&w);
+  hang_up(&other);
+  stop(s);
+}
+
+/* Whatever is wrong with the answer: AUTHFAILED with an empty token, and the
+ * connection ends.  The session stays. */
+TEST(what_proves_nothing_ends_the_connection) {
+  serving s = serve_users("");
+  for (int i = 0; i < 11; i++) {
+    reply r = anns;
+    wire w = begin(s), again;
+    if (i == 0) r.password = "Secret";
+    if (i == 1) r.user = "nobody";
+    if (i == 2) r.nonce = "abcd";
+    if (i == 3) r.nc = "00000002";
+    if (i == 4) r.qop = "auth-int";
+    if (i == 5) r.uri = "zookeeper/elsewhere";
+    if (i == 6) r.realm = "elsewhere";
+    if (i == 7) r.more = ",nc=00000001";
+    if (i == 8) r.more = ",charset=latin1";
+    if (i == 9) r.more = ",x";
+    if (i == 10) r.more = ",response=00";
+    ck_assert_msg(log_in(&w, r) == ZKE_AUTHFAILED, "%d", i);
+    ck_assert(!next_frame(&w));
+    ck_assert_int_eq(attach(s, &again, &w), w.id);
+    ck_assert_str_eq(who_am_i(&again), "ip:127.0.0.1");
+    hang_up(&again);
+    hang_up(&w);
+  }
+  stop(s);
+}
+
+/* Each directive that has to be there is missed. */
+TEST(an_answer_without_a_directive_proves_nothing) {
+  static const char *const needed[] = {"username", "realm",    "nonce",
+                                       "cnonce",   "response", "digest-uri"};
+  serving s = serve_users("");
+  for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+    wire w = begin(s);
+    zke_jute_sasl_token next;
+    char token[1000], name[40];
+    reply r = anns;
+    r.nonce = challenged(&w);
+    r.more = ",";
+    put_token(&r, token, sizeof token);
+    snprintf(name, sizeof name, "%s%s=", i ? "," : "", needed[i]);
+    memset(strstr(token, name) + (i ? 1 : 0), 'x', strlen(needed[i]));
+    ck_assert_msg(
+        send_token(&w, token, (int)strlen(token), &next) == ZKE_AUTHFAILED,
+        "%s", needed[i]);
+    ck_assert(!next_frame(&w));
+    hang_up(&w);
+  }
+  stop(s);
+}
+
+/* A token that was heard is worth nothing: neither once more on its connection,
+ * nor on another one, whose nonce is another. */
+TEST(a_token_cannot_be_sent_twice) {
+  serving s = serve_users("");
+  wire w = begin(s), thief = begin(s);
+  zke_jute_sasl_token next;
+  char token[1000], nonce[100];
+  reply r = anns;
+  snprintf(nonce, sizeof nonce, "%s", challenged(&w));
+  r.nonce = nonce;
+  put_token(&r, token, sizeof token);
+  ck_assert_int_eq(send_token(&w, token, (int)strlen(token), &next), 0);
+  ck_assert_str_ne(challenged(&thief), nonce);
+  ck_assert_int_eq(send_token(&thief, token, (int)strlen(token), &next),
+                   ZKE_AUTHFAILED);
+  ck_assert(!next_frame(&thief));
+  ck_assert_int_eq(send_token(&w, token, (int)strlen(token), &next),
+                   ZKE_AUTHFAILED);
+  ck_assert(!next_frame(&w));
+  hang_up(&thief);
+  hang_up(&w);
+  stop(s);
+}
+
+/* Tokens of chance, as the first and as the second, and frames that lie about
+ * their length: the server answers or hangs up, and goes on. */
+TEST(malformed_tokens_do_no_harm) {
+  enum { ROUNDS = 200 };
+  static const char letters[] = "\"\\,= \tusernamepqco-di1\377";
+  static char token[5000];
+  serving s = serve_users("");
+  srand(test_seed());
+  for (int i = 0; i < ROUNDS; i++) {
+    wire w = begin(s);
+    zke_jute_sasl_token next;
+    int len = i ? rand() % 100 : (int)sizeof token;
+    for (int k = 0; k < len; k++)
+      token[k] = letters[(size_t)rand() % (sizeof letters - 1)];
+    ck_assert_int_eq(send_token(&w, token, rand() % 50, &next), 0);
+    ck_assert_int_eq(send_token(&w, token, len, &next), ZKE_AUTHFAILED);
+    ck_assert(!next_frame(&w));
+    hang_up(&w);
+  }
+  for (int i = 0; i < 3; i++) {
+    wire w = begin(s);
+    request(&w, ZKE_JUTE_SASL);
+    if (i) PUT(&w, error_response, i == 1 ? -1 : 100000);
+    ask(&w);
+    ck_closed(&w);
+    hang_up(&w);
+  }
+  wire w = begin(s);
+  ck_assert_int_eq(log_in(&w, anns), 0);
+  hang_up(&w);
+  stop(s);
+}
+
+/* A server without users lets nobody believe that it has proven something. */
+TEST(without_users_there_is_no_sasl) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  zke_jute_sasl_token next;
+  ck_assert_int_eq(create_for(&w, "/a", "sasl", "ann"), ZKE_INVALIDACL);
+  ck_assert_int_eq(send_token(&w, "", 0, &next), ZKE_AUTHFAILED);
+  ck_assert(!next_frame(&w));
+  hang_up(&w);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * Super users
+ * --------------------------------------------------------------------- */
+
+/* ZooKeeper's documentation has this one: super:admin. */
+#define SUPER "super:xQJmxLMiHGwaqBvst5y6rkB6HQs="
+
+TEST(a_super_user_passes_every_check) {
+  serving s = serve_users("--super-user bob --super-digest " SUPER);
+  wire w = begin(s), other = begin(s);
+  reply bob = anns;
+  bob.user = "bob";
+  bob.password = "a:b";
+  ck_assert_int_eq(create_for(&w, "/a", "ip", "10.0.0.1"), 0);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_GET_DATA, "/a", 0), ZKE_NOAUTH);
+  ck_assert_int_eq(log_in(&w, anns), 0);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_GET_DATA, "/a", 0), ZKE_NOAUTH);
+  ck_assert_int_eq(add_auth(&w, "digest", "super:Admin"), 0);
+  ck_assert_int_eq(add_auth(&w, "digest", "supe:admin"), 0);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_GET_DATA, "/a", 0), ZKE_NOAUTH);
+  ck_assert_int_eq(add_auth(&w, "digest", "super:admin"), 0);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_GET_DATA, "/a", 0), 0);
+  ck_assert_int_eq(log_in(&other, bob), 0);
+  ck_assert_int_eq(look(&other, ZKE_JUTE_GET_DATA, "/a", 0), 0);
+  ck_assert_str_eq(who_am_i(&other), "ip:127.0.0.1 super: sasl:bob");
+  hang_up(&other);
+  hang_up(&w);
+  stop(s);
+}
+
+/* The super identity belongs to the connection, as others do. */
+TEST(a_super_user_who_comes_back_is_nobody) {
+  serving s = serve(":memory:", "--super-digest " SUPER);
+  wire w = begin(s), again;
+  ck_assert_int_eq(create_for(&w, "/a", "ip", "10.0.0.1"), 0);
+  ck_assert_int_eq(add_auth(&w, "digest", "super:admin"), 0);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_GET_DATA, "/a", 0), 0);
+  ck_assert_int_eq(attach(s, &again, &w), w.id);
+  ck_assert_int_eq(look(&again, ZKE_JUTE_GET_DATA, "/a", 0), ZKE_NOAUTH);
+  hang_up(&again);
+  hang_up(&w);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * The file of users
+ * --------------------------------------------------------------------- */
+
+/* What a server says that does not begin. */
+static const char *refusal(const char *options) {
+  static char said[2000];
+  char command[1200];
+  snprintf(command, sizeof command,
+           "'%s' :memory: serve --port 0 %s 2>&1 </dev/null", test_zke(),
+           options);
+  FILE *f = popen(command, "r");
+  size_t len = fread(said, 1, sizeof said - 1, f);
+  said[len] = '\0';
+  ck_assert_int_ne(pclose(f), 0);
+  return said;
+}
+
+#define ck_refused(options, part)                            \
+  do {                                                       \
+    const char *got_ = refusal(options);                     \
+    ck_assert_msg(strstr(got_, part), "%s: %s", part, got_); \
+  } while (0)
+
+/* Each mistake in it has its own sentence, and nothing begins. */
+TEST(a_file_of_users_is_checked) {
+  static const struct {
+    const char *text, *says;
+  } mistakes[] = {{"ann\n", "line 1 is not NAME:PASSWORD"},
+                  {"# x\n:secret\n", "line 2 is not NAME:PASSWORD"},
+                  {"ann:\n", "line 1 is not NAME:PASSWORD"},
+                  {"ann:x\nann:y\n", "line 2: ann is there twice"},
+                  {"j\303\266rg:x\n", "not of ASCII"},
+                  {"# nobody\n", "has no users"}};
+  char options[600], line[1100];
+  const char *path = users_file("");
+  snprintf(options, sizeof options, "--users '%s'", path);
+  for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+    users_file(mistakes[i].text);
+    ck_refused(options, mistakes[i].says);
+  }
+  memset(line, 'x', sizeof line);
+  memcpy(line, "ann:", 4);
+  line[1001] = '\0';
+  users_file(line);
+  ck_refused(options, "of at most 1000 bytes");
+}
+
+TEST(a_file_that_all_can_read_has_no_secrets) {
+  char options[600];
+  snprintf(options, sizeof options, "--users '%s'", users_file("ann:x\n"));
+  ck_assert_int_eq(chmod(test_path("users"), 0604), 0);
+  ck_refused(options, "everybody can read or write");
+  ck_assert_int_eq(unlink(test_path("users")), 0);
+  ck_refused(options, "No such file");
+}
+
+TEST(options_that_name_nobody_are_refused) {
+  char options[600];
+  snprintf(options, sizeof options, "--users '%s' --super-user eve",
+           users_file("ann:x\n"));
+  ck_refused(options, "eve is none of --users");
+  ck_refused("--super-user ann", "ann is none of --users");
+  ck_refused("--super-digest super:admin", "wants USER:HASH");
+  ck_refused(
+      "--super-digest "
+      "xQJmxLMiHGwaqBvst5y6rkB6HQs=",
+      "wants USER");
+}
