@@ -453,13 +453,17 @@ torture-recipes: $(BUILD)/torture-recipes
 
 # The laboratory: engine, recipes and SQLite in one program whose whole memory
 # is copied and put back.  Variables on the stack begin as zeros, so that states
-# which are equal look so.
+# which are equal look so; for the same reason the recipes' functions begin with
+# a call (fiber.h).
 # With -fexceptions a cleanup handler is a matter of the compiler, and leaves no
 # trace in what the C library keeps for the one real thread.
 LAB_CFLAGS = $(COMMON_CFLAGS) $(LAB_OPTIMIZE) -I. -fno-builtin-malloc \
   -fexceptions $(LAB_ZEROS) $(WARNINGS)
 LAB_ZEROS = $(shell $(CC) -ftrivial-auto-var-init=zero -x c -c /dev/null \
   -o /dev/null 2>/dev/null && echo -ftrivial-auto-var-init=zero)
+LAB_RECIPE_CFLAGS = $(LAB_CFLAGS) -include test/lab/thread.h $(LAB_ENTRY)
+LAB_ENTRY = $(if $(LAB),$(shell $(CC) -pg -mfentry -x c -c /dev/null \
+  -o /dev/null 2>/dev/null && echo -pg -mfentry))
 LAB_HEADERS := $(wildcard test/lab/*.h) zkembed.h $(RECIPE_HEADERS)
 # Engine and recipes are the same in both.
 LAB_ENGINE = test/lab/engine.c
@@ -474,7 +478,7 @@ $(patsubst test/lab/%.c,$(BUILD)/lab/%.o,$(sort $(LAB_SOURCES) $(LAB_ENGINE))): 
 
 $(LAB_RECIPES): $(BUILD)/lab/recipe-%.o: recipes/%.c $(LAB_HEADERS) \
   | $(BUILD)/lab
-	$(CC) $(LAB_CFLAGS) -include test/lab/thread.h -c -o $@ $<
+	$(CC) $(LAB_RECIPE_CFLAGS) -c -o $@ $<
 
 LAB_FORKED_OBJECTS = $(patsubst test/lab/%.c,$(BUILD)/lab-forked/%.o, \
   $(filter-out $(LAB_ENGINE),$(LAB_FORKED_SOURCES)))
@@ -524,7 +528,7 @@ $(BUILD)/lab/test_lab_recipes.o: test/lab/test_lab_recipes.c $(TEST_HEADERS) \
 .PHONY: lab-mutants
 lab-mutants: FETCH = sqlite check
 lab-mutants: $(LAB_MUTANT_OBJECTS) test/lab/mutants
-	@CC="$(CC)" LAB_CFLAGS="$(LAB_CFLAGS)" LIBS="$(CHECK_LIBS) $(LAB_LIBS)" \
+	@CC="$(CC)" LAB_CFLAGS="$(LAB_RECIPE_CFLAGS)" LIBS="$(CHECK_LIBS) $(LAB_LIBS)" \
 	  SEEDS=$(or $(SEEDS),1) ONLY=$(ONLY) \
 	  SECONDS=$(if $(filter file undefined,$(origin SECONDS)),20,$(SECONDS)) \
 	  sh test/lab/mutants.sh $(LAB_MUTANT_OBJECTS)

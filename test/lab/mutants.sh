@@ -22,7 +22,7 @@ plant() {
   copy=$work/$(basename "$file")
   awk -v name="$name" -f test/lab/mutants.awk $table "$file" >"$copy" || return 1
   # flags are several words
-  $CC $LAB_CFLAGS -w -iquote recipes -include test/lab/thread.h -c \
+  $CC $LAB_CFLAGS -w -iquote recipes -c \
     -o "$work/recipe.o" "$copy" || return 1
   own=recipe-$(basename "$file" .c).o
   for object in "$@"; do

@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fiber.h"
 #include "keep.h"
 
 enum {
@@ -359,6 +360,7 @@ static walk *walk_begin(zke_lab *lab, bool by_state) {
   if (!w) return NULL;
   w->by_state = by_state;
   world_again(lab);
+  fiber_clears = by_state; /* so it is in all pictures of this walk */
   w->by_zxid = lab->asks_zxid;
   int count = walk_steps(lab, w, steps, &enough);
   w->over = count == 0 || !walk_enter(lab, w, steps, count, enough, 0);
