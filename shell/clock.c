@@ -1,17 +1,62 @@
-/* clock.c - the command's two clocks
+/* clock.c - the command's two clocks, and a database's
  *
  * Pauses and limits go by the monotonic one, which nobody sets.  The wall clock
  * is for what people read.
+ *
+ * A database in memory has a wall clock of its own, which a test can move and
+ * stop (serve --control).  ctime and mtime are of it, and nodes with a TTL and
+ * containers go by it.  One in a file has that of all processes that use it.
  */
 #include <time.h>
 
 #include "shell.h"
 
-static int64_t clock_ms(clockid_t which) {
+static int64_t clock_ns(clockid_t which) {
   struct timespec now;
   clock_gettime(which, &now);
-  return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+  return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
-int64_t monotonic_ms(void) { return clock_ms(CLOCK_MONOTONIC); }
-int64_t wall_now(void) { return clock_ms(CLOCK_REALTIME); }
+int64_t monotonic_ms(void) { return clock_ns(CLOCK_MONOTONIC) / 1000000; }
+int64_t wall_now(void) { return clock_ns(CLOCK_REALTIME) / 1000000; }
+
+/* That of databases in memory: how far it is ahead and, while it stands, where.
+ * Only a server moves it, on the thread that uses the database. */
+static struct {
+  int64_t ahead_ns;
+  int64_t stands_at_ns;
+  bool stands;
+} moved;
+
+static int64_t moved_ns(void) {
+  if (moved.stands) return moved.stands_at_ns;
+  return clock_ns(CLOCK_REALTIME) + moved.ahead_ns;
+}
+
+void clock_move(int64_t ms) {
+  moved.ahead_ns += ms * 1000000;
+  moved.stands_at_ns += ms * 1000000;
+}
+
+/* It goes on from where it stood. */
+void clock_stand(bool stands) {
+  if (stands == moved.stands) return;
+  if (stands)
+    moved.stands_at_ns = moved_ns();
+  else
+    moved.ahead_ns = moved.stands_at_ns - clock_ns(CLOCK_REALTIME);
+  moved.stands = stands;
+}
+
+static int64_t clock_read(void *context, int which) {
+  (void)context;
+  if (which == ZKE_CLOCK_REALTIME) return moved_ns();
+  return clock_ns(which == ZKE_CLOCK_BOOTTIME ? CLOCK_BOOTTIME
+                                              : CLOCK_MONOTONIC);
+}
+
+const zke_os *clock_os(void) {
+  static zke_os os = ZKE_INIT(zke_os);
+  os.clock = clock_read;
+  return &os;
+}

@@ -123,11 +123,18 @@ static void take_together(server *s) {
   s->refusal = ZKE_OK;
 }
 
+/* What is there by HTTP. */
+static const http_page pages[] = {{"GET", "/control", control_report},
+                                  {"POST", "/control", control_do},
+                                  {NULL, NULL, NULL}};
+
 /* Takes requests one by one: a connection's first frame, what cannot be part of
  * a batch, and all where there is no batch. */
 static void take_requests(server *s, conn *c) {
   size_t len;
-  if (!c->greeted && words_take(s, c)) return;
+  if (!c->greeted &&
+      (http_take(s, c, pages) || fault_refuses(s, c) || words_take(s, c)))
+    return;
   for (int i = 0; i < REQUESTS_AT_ONCE && has_room(s, c); i++) {
     if (!request_take(s, c)) break;
     requests_answer(s, ZKE_OK);
@@ -179,7 +186,8 @@ static void close_dropped(server *s) {
 static void follow_clock(server *s) {
   int64_t real = monotonic_ms(), passed = real - s->real_ms;
   s->real_ms = real;
-  s->now_ms += passed < s->tick_ms / 2 ? passed : s->tick_ms / 2;
+  s->now_ms +=
+      faults_passed(s, passed < s->tick_ms / 2 ? passed : s->tick_ms / 2);
 }
 
 /* Drops connections that did not say in time whose they are, and those that
@@ -207,7 +215,8 @@ static void listen_or_not(server *s) {
 static int serve_round(server *s) {
   struct epoll_event events[EVENTS_AT_ONCE];
   int64_t wait_ms = s->busy ? 0 : s->tick_ms / 4;
-  int n = epoll_wait(s->epoll, events, EVENTS_AT_ONCE, (int)wait_ms);
+  int n = epoll_wait(s->epoll, events, EVENTS_AT_ONCE,
+                     (int)faults_pause(s, wait_ms));
   if (n < 0 && errno != EINTR)
     return fail_errno(s->c, STATUS_SYSTEM, "epoll_wait");
   if (zke_state(s->z) != ZKE_STATE_CONNECTED)
@@ -223,6 +232,8 @@ static int serve_round(server *s) {
   if (clients_expire(s)) drop_silent(s);
   listen_or_not(s);
   close_dropped(s);
+  faults_round(s);
+  control_round(s);
   return 0;
 }
 
@@ -372,6 +383,8 @@ static int serve_options(server *s) {
                       "--timeout-min is 20ms at least, and --timeout-max not "
                       "less than it");
   s->tick_ms = s->timeout_min_ms / 2;
+  if (has(c, 'C') && !faults_begin(s))
+    return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   return 0;
 }
 
@@ -415,6 +428,7 @@ static int serve_end(server *s) {
   while (s->conns) conn_free(s->conns);
   free(s->answers);
   users_free(s);
+  faults_end(s);
   for (int i = 0; i < s->listener_count; i++) close(s->listeners[i].fd);
   if (s->unix_path) unlink(s->unix_path);
   if (s->epoll >= 0) close(s->epoll);
@@ -463,13 +477,15 @@ static const option serve_options_list[] = {{'p', "port", "N"},
                                             {'S', "super-user", "NAME"},
                                             {'D', "super-digest", "ID"},
                                             {'P', "print-port", NULL},
+                                            {'C', "control", NULL},
                                             {'\0', NULL, NULL}};
 
 const command serve_commands[] = {
     {"serve",
      "[--port N] [--host HOST] [--unix PATH] [--timeout-min DURATION] "
      "[--timeout-max DURATION] [--connections N] [--users FILE] "
-     "[--super-user NAME] [--super-digest ID] [--print-port]",
+     "[--super-user NAME] [--super-digest ID] [--print-port] "
+     "[--control]",
      "let ZooKeeper's clients use the database", serve_options_list, 0, 0,
      CREATES_FILE | NOT_IN_COPROCESS, STYLE_VALUE, serve_run, NULL},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

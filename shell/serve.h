@@ -1,9 +1,12 @@
 /* serve.h - what the files of the protocol server share
  *
  *     serve.c          the command: options, listeners, the loop
+ *     serve_control.c  how a test asks for faults, by HTTP
+ *     serve_http.c     the form of HTTP
  *     serve_words.c    the four-letter words
  *     serve_request.c  what a client asks for, and its answer
  *     serve_sasl.c     who the users are, and how clients prove it
+ *     serve_fault.c    faults that a test has asked for
  *     serve_session.c  sessions: their time, their handles, their events
  *     serve_conn.c     connections: frames in, frames out
  *
@@ -106,6 +109,7 @@ struct server {
   bool some_over; /* a session has ended by itself */
   int64_t zxid;   /* the latest that was seen */
   counts counts;
+  struct faults *faults; /* NULL: without --control */
 };
 
 /* ------------------------------------------------------------------------
@@ -132,6 +136,36 @@ typedef struct identity {
   char user[];        /* "ann"; of super "" */
 } identity;
 
+/* What a fault does to a request: nothing; or the request is refused with an
+ * error; or it is done, and its reply is lost with the connection, or is held
+ * with all behind it. */
+enum { FATE_NONE, FATE_REFUSED, FATE_LOST, FATE_HELD };
+
+typedef struct fate {
+  int what;  /* FATE_… */
+  int fault; /* its number */
+  int error; /* of FATE_REFUSED */
+} fate;
+
+/* What faults do to a connection; all of it is zero without --control. */
+typedef struct conn_faults {
+  bool looked;    /* the next frame has met all faults that there are for it */
+  fate fate;      /* of that frame */
+  bool deaf;      /* no frame is taken */
+  int deaf_by;    /* the fault that holds what the client sends; 0: none */
+  int mute_by;    /* the fault that holds what is sent to it; 0: none */
+  size_t mute_at; /* what is held begins there in `out` */
+  int64_t deaf_until_ms; /* server's clock; 0: until it is released */
+  int64_t mute_until_ms;
+} conn_faults;
+
+/* What an order of a test is waiting for before it is answered. */
+typedef struct control_wait {
+  int what;  /* WAITS_… of serve_control.c; 0: for nothing */
+  int fault; /* its number */
+  int64_t count;
+} control_wait;
+
 struct conn {
   source source;
   server *server;
@@ -140,6 +174,7 @@ struct conn {
   bool is_busy;
   client *session; /* NULL: none yet, or no more */
   bool greeted;    /* it has sent its first four bytes */
+  bool is_text;    /* they begin a request by HTTP: there are no frames */
   bool ended;      /* nothing more is read; closed once all has been sent */
   bool dropped;    /* closed at the end of the round */
   unsigned waited; /* the events that epoll is asked for */
@@ -160,6 +195,8 @@ struct conn {
   const char *last_name; /* of its last request; NULL: none */
   int64_t held_ms; /* monotonic: since when its next request is held; 0: it is
                       not */
+  conn_faults faults;
+  control_wait wait;
 };
 
 /* conn_accept - take a connection from a listener; NULL where it cannot be
@@ -212,6 +249,7 @@ struct client {
  *                  dropped.  ZKE_OK, or what zke_attach() says
  * client_detach  - the connection goes, the session stays for its timeout
  * client_heard   - its client lives
+ * client_find    - this server's session with that id, unless it is over; NULL
  * client_events  - send what its watchers are to be told of changes up to a
  *                  zxid
  * client_close   - end it now, and free it; its connection stays
@@ -224,6 +262,7 @@ int client_attach(server *s, conn *c, int64_t id, const char *password,
                   int64_t timeout_ms);
 void client_detach(client *session);
 void client_heard(server *s, client *session);
+client *client_find(server *s, int64_t id);
 void client_events(client *session, int64_t zxid);
 int client_close(server *s, client *session);
 int client_leave(server *s, client *session);
@@ -292,5 +331,66 @@ bool requests_many(const server *s);
 
 /* words_take - is what came a four-letter word?  Then it is answered */
 bool words_take(server *s, conn *c);
+
+/* ------------------------------------------------------------------------
+ * HTTP (serve_http.c), what a test asks for (serve_control.c)
+ * --------------------------------------------------------------------- */
+
+/* A request by HTTP; it is valid while its function runs. */
+typedef struct http_request {
+  const char *method; /* "GET" */
+  const char *path;   /* "/control" */
+  const char *query;  /* what is behind the ?, or "" */
+  const char *head;   /* the lines behind the first */
+  const char *body;   /* or "" */
+} http_request;
+
+/* What stands behind a path. */
+typedef struct http_page {
+  const char *method, *path;
+  void (*run)(server *s, conn *c, const http_request *r);
+} http_page;
+
+/* http_take    - has what came the beginning of a request by HTTP?  When all of
+ *                it is there its page is run; the last page has no path
+ * http_answer  - answer with a body, and close
+ * http_refuse  - answer with a sentence that says what is wrong, and close
+ * http_is_from_page - has a page in a browser sent it? */
+bool http_take(server *s, conn *c, const http_page *pages);
+void http_answer(conn *c, int status, const char *type, const char *body);
+void http_refuse(conn *c, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+bool http_is_from_page(const http_request *r);
+
+/* control_report - GET /control: which faults there are
+ * control_do     - POST /control: what a test asks for
+ * control_round  - answer those whose order was done in this round */
+void control_report(server *s, conn *c, const http_request *r);
+void control_do(server *s, conn *c, const http_request *r);
+void control_round(server *s);
+
+/* ------------------------------------------------------------------------
+ * Faults (serve_fault.c); serve_fault.h has what serve_control.c needs
+ * --------------------------------------------------------------------- */
+
+/* faults_begin  - the server can have faults from now on; false without memory
+ * faults_end    - free them
+ * fault_stops   - the next frame of a connection meets the faults: is it not to
+ *                 be taken now?  Else what becomes of it is in its fate
+ * fault_taken   - that frame was taken
+ * fault_answers - the reply to a request with a fate is due: is it not sent?
+ * fault_refuses - is the connection refused because of an outage?
+ * faults_passed - how much of so many real ms counts for the server's clock
+ * faults_pause  - until when the server may wait, at most so many ms
+ * faults_round  - what the server's clock ends */
+bool faults_begin(server *s);
+void faults_end(server *s);
+bool fault_stops(server *s, conn *c, const char *frame, size_t len);
+void fault_taken(conn *c);
+bool fault_answers(server *s, conn *c, const fate *f);
+bool fault_refuses(server *s, conn *c);
+int64_t faults_passed(const server *s, int64_t ms);
+int64_t faults_pause(const server *s, int64_t ms);
+void faults_round(server *s);
 
 #endif

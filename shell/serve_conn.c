@@ -178,6 +178,7 @@ static bool keep(conn *c, const char *data, size_t len) {
 char *conn_frame(conn *c, size_t skip, size_t *len_out) {
   size_t at = c->in_at + skip;
   if (c->in_len < at + 4 || c->dropped || c->ended) return NULL;
+  if (c->is_text || c->faults.deaf) return NULL;
   int32_t len = zke_jute_length(c->in + at);
   if (len < 0 || len > ZKE_JUTE_FRAME_LIMIT) {
     if (skip == 0) conn_drop(c);
@@ -201,7 +202,9 @@ void conn_taken(conn *c, size_t len) {
 bool conn_read(conn *c) {
   char buffer[READ_ONCE];
   size_t len;
-  if (c->in_len - c->in_at >= READ_ONCE && conn_frame(c, 0, &len)) return true;
+  if (c->in_len - c->in_at >= READ_ONCE &&
+      (c->faults.deaf || conn_frame(c, 0, &len)))
+    return true;
   ssize_t n = recv(c->source.fd, buffer, sizeof buffer, 0);
   if (n < 0) return errno == EAGAIN || errno == EINTR;
   return n > 0 && keep(c, buffer, (size_t)n);
@@ -215,6 +218,11 @@ bool conn_full(const conn *c) {
   return c->out.len - c->sent >= CONN_OUT_ENOUGH;
 }
 
+/* Where the output ends that may be sent now. */
+static size_t sendable(const conn *c) {
+  return c->faults.mute_by ? c->faults.mute_at : c->out.len;
+}
+
 /* Takes what was sent out of the buffer: all of it, or what is worth a move. */
 static void forget_sent(conn *c) {
   if (c->sent == c->out.len) {
@@ -225,6 +233,7 @@ static void forget_sent(conn *c) {
   } else {
     return;
   }
+  if (c->faults.mute_by) c->faults.mute_at -= c->sent;
   c->sent = 0;
 }
 
@@ -232,8 +241,8 @@ static void forget_sent(conn *c) {
  * read gets no further. */
 static void wait_for_more(conn *c) {
   struct epoll_event e = {.data.ptr = &c->source};
-  if (c->sent < c->out.len) e.events |= EPOLLOUT;
-  if (!conn_full(c) && !c->ended) e.events |= EPOLLIN;
+  if (c->sent < sendable(c)) e.events |= EPOLLOUT;
+  if (!conn_full(c) && !c->ended && !c->faults.deaf) e.events |= EPOLLIN;
   if (e.events == c->waited) return;
   c->waited = e.events;
   epoll_ctl(c->server->epoll, EPOLL_CTL_MOD, c->source.fd, &e);
@@ -241,8 +250,8 @@ static void wait_for_more(conn *c) {
 
 /* A peer that has gone is noticed by the write, and the connection ends. */
 void conn_flush(conn *c) {
-  while (!c->dropped && c->sent < c->out.len) {
-    ssize_t n = send(c->source.fd, c->out.data + c->sent, c->out.len - c->sent,
+  while (!c->dropped && c->sent < sendable(c)) {
+    ssize_t n = send(c->source.fd, c->out.data + c->sent, sendable(c) - c->sent,
                      MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) break;

@@ -47,6 +47,7 @@ struct answer {
   conn *c;
   int32_t xid;
   int rc;
+  fate fate;
   int64_t zxid;            /* of the state that it shows */
   int64_t began_ms;        /* monotonic */
   zke_jute_writer records; /* behind its header */
@@ -703,7 +704,8 @@ static const operation *find_operation(int type) {
  * by it.  Once it is late its client is told. */
 static bool hold(request *q, int rc) {
   conn *c = q->c;
-  if (rc != ZKE_OPERATIONTIMEOUT) return false;
+  if (rc != ZKE_OPERATIONTIMEOUT || c->faults.fate.what == FATE_REFUSED)
+    return false;
   server_blocked(q->s);
   if (!c->held_ms) c->held_ms = monotonic_ms();
   return !is_late(q->s, c);
@@ -760,6 +762,8 @@ static bool take_connect(request *q) {
     conn_drop(c);
     return true;
   }
+  if (c->faults.fate.what && fault_answers(q->s, c, &c->faults.fate))
+    return true;
   put_connected(c, c->session, has_read_only);
   c->greeted = true;
   if (!c->session) conn_end(c);
@@ -797,8 +801,8 @@ static void keep_answer(server *s, request *q, int rc, int64_t began_ms) {
   }
   if (rc != ZKE_OK && q->type != ZKE_JUTE_SASL)
     zke_jute_writer_free(&q->answer);
-  s->answers[s->answer_count++] =
-      (struct answer){q->c, q->xid, rc, s->zxid, began_ms, q->answer};
+  s->answers[s->answer_count++] = (struct answer){
+      q->c, q->xid, rc, q->c->faults.fate, s->zxid, began_ms, q->answer};
   s->answer_bytes += q->answer.len;
   q->answer = (zke_jute_writer){0};
 }
@@ -843,7 +847,8 @@ void requests_answer(server *s, int rc) {
       a->rc = rc;
       zke_jute_writer_free(&a->records);
     }
-    if (!a->c->dropped) send_answer(s, a);
+    bool lost = a->fate.what && fault_answers(s, a->c, &a->fate);
+    if (!lost && !a->c->dropped) send_answer(s, a);
     zke_jute_writer_free(&a->records);
   }
   s->answer_count = 0;
@@ -865,9 +870,9 @@ static const operation *operation_of(const char *frame, size_t len) {
 
 bool request_is_alone(conn *c) {
   size_t len;
-  const char *frame = conn_frame(c, 0, &len);
+  const char *frame = c->session ? conn_frame(c, 0, &len) : NULL;
   const operation *op = frame ? operation_of(frame, len) : NULL;
-  return !c->session || !op || op->flags & ALONE;
+  return !op || op->flags & ALONE;
 }
 
 int request_changes(conn *c) {
@@ -891,6 +896,7 @@ static int run_operation(request *q, const operation *op) {
     conn_end(q->c);
     return ZKE_UNIMPLEMENTED;
   }
+  if (q->c->faults.fate.what == FATE_REFUSED) return q->c->faults.fate.error;
   if (q->s->refusal && op->flags & CHANGES) return q->s->refusal;
   server_limit(q->s, q->z);
   int rc = op->run(q);
@@ -933,8 +939,8 @@ static bool take_frame(server *s, request *q) {
 bool request_take(server *s, conn *c) {
   size_t len;
   const char *frame = conn_frame(c, 0, &len);
-  char *copy = frame ? malloc(len + 1) : NULL;
-  if (!frame) return false;
+  if (!frame || fault_stops(s, c, frame, len)) return false;
+  char *copy = malloc(len + 1);
   if (!copy) {
     conn_drop(c);
     return false;
@@ -951,5 +957,6 @@ bool request_take(server *s, conn *c) {
   c->received++;
   s->counts.received++;
   conn_taken(c, len);
+  fault_taken(c);
   return true;
 }

@@ -185,8 +185,7 @@ int client_open(server *s, conn *c, int64_t timeout_ms) {
   return ZKE_OK;
 }
 
-/* The session of this server with that id; NULL: it has none. */
-static client *client_find(server *s, int64_t id) {
+client *client_find(server *s, int64_t id) {
   for (client *at = s->sessions; at; at = at->next)
     if (at->id == id && !at->over) return at;
   return NULL;

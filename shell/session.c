@@ -225,6 +225,7 @@ static int session_begin(call *c, unsigned needs, unsigned flags, zke **out) {
   zke *z = NULL;
   zke_options o = sh->options;
   o.flags = flags;
+  if (is_memory(sh)) o.os = clock_os();
   if ((needs & CREATES_FILE) != CREATES_FILE) o.flags |= ZKE_OPEN_EXISTING;
   int rc = zke_open(sh->file, &o, &z);
   int status =

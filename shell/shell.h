@@ -19,7 +19,7 @@
  *       words.c    a line into words; numbers, durations, base64
  *       input.c    files and standard input; data of a command
  *       fail.c     how a call fails
- *       clock.c    the two clocks
+ *       clock.c    the two clocks, and that of a database in memory
  *     the commands, a table each:
  *       builtin.c, tree.c, subtree.c (by walk.c), watch.c, multi.c, acl.c,
  *       transfer.c, database.c, batch.c (what removing, copying and import
@@ -405,9 +405,16 @@ bool base64_decode(const char *text, size_t len, char **data_out,
                    size_t *len_out);
 
 /* monotonic_ms - for pauses and limits; begins anywhere
- * wall_now     - ms since 1970, for what people read (both: clock.c) */
+ * wall_now     - ms since 1970, for what people read
+ * clock_os     - the system calls of a database in memory: its wall clock is
+ *                one that a test can move
+ * clock_move   - let that one go on at once
+ * clock_stand  - stop it, or let it go on (all: clock.c) */
 int64_t monotonic_ms(void);
 int64_t wall_now(void);
+const zke_os *clock_os(void);
+void clock_move(int64_t ms);
+void clock_stand(bool stands);
 
 /* The commands' interface: waiting -------------------------------------- */
 

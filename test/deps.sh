@@ -44,7 +44,7 @@ there() {
       int main(void) { return json_null() == NULL; }' -ljansson ;;
     libedit) command -v pkg-config >/dev/null &&
       pkg-config --exists libedit ;;
-    shell) command -v sqlite3 >/dev/null ;;
+    shell) command -v sqlite3 >/dev/null && command -v curl >/dev/null ;;
     zookeeper) command -v java >/dev/null &&
       [ -e "${ZOOKEEPER_HOME:-/usr/share/java/zookeeper.jar}" ] ;;
     zookeeper-client) links '#include <zookeeper/zookeeper.h>
@@ -75,7 +75,7 @@ packages() {
     jansson) echo libjansson-dev ;;
     libedit) echo libedit-dev pkg-config ;;
     node) echo nodejs ;;
-    shell) echo sqlite3 ;;
+    shell) echo sqlite3 curl ;;
     zookeeper) echo default-jre-headless zookeeper ;;
     zookeeper-client) echo libzookeeper-mt-dev ;;
     etcd) echo etcd-server ;;

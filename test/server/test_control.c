@@ -1,0 +1,917 @@
+/* test_control.c - zke serve --control: faults that a test asks for, as they
+ * are seen at the wire
+ *
+ * Orders go by HTTP as a test in any language sends them: order() and
+ * ck_refused().  What they do is looked at by the raw client of wire.h.
+ */
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "wire.h"
+
+/* ------------------------------------------------------------------------
+ * Orders
+ * --------------------------------------------------------------------- */
+
+/* Sends bytes to the server, and takes all that it answers. */
+static const char *tell(serving s, const char *text) {
+  wire w = dial(s.port);
+  send_bytes(&w, text, strlen(text));
+  const char *told = receive_rest(&w);
+  hang_up(&w);
+  return told;
+}
+
+/* A request for /control. */
+static const char *post_text(const char *line) {
+  static char text[2000];
+  snprintf(text, sizeof text,
+           "POST /control HTTP/1.1\r\nHost: localhost\r\n"
+           "Content-Length: %zu\r\n\r\n%s",
+           strlen(line), line);
+  return text;
+}
+
+/* Sends an order, which is to be done; the answer's body. */
+static const char *order(serving s, const char *format, ...) {
+  char line[1000];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  const char *told = tell(s, post_text(line));
+  ck_assert_msg(strncmp(told, "HTTP/1.1 200 OK\r\n", 17) == 0, "%s: %s", line,
+                told);
+  return strstr(told, "\r\n\r\n") + 4;
+}
+
+/* Sends an order for a fault; its number. */
+#define arm(...) number_in(order(__VA_ARGS__), "\"fault\":")
+#define done(...) number_in(order(__VA_ARGS__), "\"done\":")
+
+static int number_in(const char *json, const char *name) {
+  const char *at = strstr(json, name);
+  ck_assert_msg(at != NULL, "%s", json);
+  return atoi(at + strlen(name));
+}
+
+/* The answer is this one, its sentence in the first line and as the body. */
+static void ck_told(const char *told, int status, const char *sentence) {
+  char head[700], body[600];
+  snprintf(head, sizeof head, "HTTP/1.1 %d %s\r\n", status, sentence);
+  snprintf(body, sizeof body, "\r\n\r\n%s\n", sentence);
+  ck_assert_msg(strncmp(told, head, strlen(head)) == 0, "%s", told);
+  ck_assert_msg(strstr(told, body) != NULL, "%s", told);
+}
+
+static void ck_refused(serving s, int status, const char *line,
+                       const char *sentence) {
+  ck_told(tell(s, post_text(line)), status, sentence);
+}
+
+/* What the report says of a fault. */
+static void ck_fault(serving s, int fault, int seen, int fired,
+                     const char *left) {
+  char begins[40], ends[100];
+  const char *told = tell(s, "GET /control HTTP/1.1\r\n\r\n");
+  snprintf(begins, sizeof begins, "{\"fault\":%d,", fault);
+  snprintf(ends, sizeof ends, "\"seen\":%d,\"fired\":%d,\"left\":%s", seen,
+           fired, left);
+  const char *at = strstr(told, begins);
+  ck_assert_msg(at != NULL, "no fault %d: %s", fault, told);
+  const char *found = strstr(at, ends);
+  ck_assert_msg(found && found < strchr(at, '}'), "%s is not in %s", ends, at);
+}
+
+/* ---- clients ---- */
+
+static serving serve_faults(void) {
+  return serve(":memory:", "--control --connections 0");
+}
+
+/* Nothing has come, and the connection is open.  The server has answered a
+ * later request of another client: so it has had the time. */
+static void ck_silent(serving s, wire *w) {
+  struct pollfd p = {.fd = w->fd, .events = POLLIN};
+  for (int i = 0; i < 3; i++) tell(s, "GET /control HTTP/1.1\r\n\r\n");
+  ck_assert_int_eq(poll(&p, 1, 0), 0);
+}
+
+/* A client that has come back takes the place of itself. */
+static void come_back(serving s, wire *w) {
+  wire again;
+  ck_assert_int_eq(attach(s, &again, w), w->id);
+  hang_up(w);
+  *w = again;
+}
+
+/* Its session is over. */
+static void ck_expired(serving s, const wire *w) {
+  wire again;
+  ck_assert_int_eq(attach(s, &again, w), 0);
+  hang_up(&again);
+}
+
+/* ------------------------------------------------------------------------
+ * Who may ask, and how
+ * --------------------------------------------------------------------- */
+
+#define WITHOUT "faults are for a server that was started with --control"
+
+TEST(without_the_option_there_is_no_way_to_faults) {
+  serving s = serve(":memory:", "");
+  ck_refused(s, 403, "expire session=all", WITHOUT);
+  ck_told(tell(s, "GET /control HTTP/1.1\r\n\r\n"), 403, WITHOUT);
+  stop(s);
+}
+
+TEST(a_page_in_a_browser_may_not_ask) {
+  serving s = serve_faults();
+  ck_told(tell(s,
+               "POST /control HTTP/1.1\r\norigin: http://a.example\r\n"
+               "Content-Length: 5\r\n\r\nclear"),
+          403, "faults are not for pages in a browser");
+  stop(s);
+}
+
+/* An address of this host that is not the loopback's; false: it has none. */
+static bool other_address(struct sockaddr_in *out) {
+  struct ifaddrs *list;
+  bool found = false;
+  ck_assert_int_eq(getifaddrs(&list), 0);
+  for (struct ifaddrs *at = list; at && !found; at = at->ifa_next) {
+    if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET) continue;
+    memcpy(out, at->ifa_addr, sizeof *out);
+    found = ntohl(out->sin_addr.s_addr) >> 24 != 127;
+  }
+  freeifaddrs(list);
+  return found;
+}
+
+/* The server is reached by another address of this host, as by another host. */
+TEST(another_host_may_not_ask) {
+  struct sockaddr_in a;
+  if (!other_address(&a)) return;
+  serving s = serve(":memory:", "--control --host 0.0.0.0 2>/dev/null");
+  wire w = {.fd = socket(AF_INET, SOCK_STREAM, 0)};
+  a.sin_port = htons((uint16_t)s.port);
+  ck_assert_int_eq(connect(w.fd, (struct sockaddr *)&a, sizeof a), 0);
+  const char *text = post_text("clear");
+  send_bytes(&w, text, strlen(text));
+  ck_told(receive_rest(&w), 403,
+          "faults are for programs on the server's own host");
+  hang_up(&w);
+  order(s, "clear");
+  stop(s);
+}
+
+static const struct {
+  const char *line;
+  int status;
+  const char *sentence;
+} refused[] = {
+    {"", 400, "the body is one order, in one line"},
+    {"clear\nclear", 400, "the body is one order, in one line"},
+    {"drop-before path='/a", 400,
+     "the order is malformed: a quotation mark is not closed"},
+    {"lose", 400,
+     "there is no order \"lose\"; there are drop-before, drop-after, "
+     "hold-request, hold-reply, fail, pause, outage, expire, drop, advance, "
+     "stop-clock, start-clock, release, clear, wait"},
+    {"drop-before for=3s", 400,
+     "drop-before takes session=, type=, path=, skip=, times=, not \"for=3s\""},
+    {"drop-before create", 400,
+     "drop-before takes session=, type=, path=, skip=, times=, not \"create\""},
+    {"stop-clock by=3s", 400, "stop-clock takes nothing, not \"by=3s\""},
+    {"expire", 400, "expire wants session="},
+    {"wait fired=2", 400, "wait wants fault="},
+    {"drop session=0", 400,
+     "drop: session= wants the number of a session, or all, not \"0\""},
+    {"drop session=0x77", 404, "drop: there is no session 0x77 at this server"},
+    {"pause session=119", 404,
+     "pause: there is no session 0x77 at this server"},
+    {"drop-after session=0x77", 404,
+     "drop-after: there is no session 0x77 at this server"},
+    {"expire session=0x77", 404, "expire: there is no session 0x77"},
+    {"drop-after type=Create", 400,
+     "drop-after: type= wants a request (create, getData, ...), change, read, "
+     "request or any, not \"Create\""},
+    {"drop-after path=", 400,
+     "drop-after: path= wants a path, in which * stands for any characters, "
+     "not \"\""},
+    {"drop-after skip=-1", 400, "drop-after: skip= wants a number, not \"-1\""},
+    {"drop-after times=0", 400,
+     "drop-after: times= wants a number from 1 on, or all, not \"0\""},
+    {"hold-reply for=soon", 400,
+     "hold-reply: for= wants seconds, or a number with ms, s, m, h or d, not "
+     "\"soon\""},
+    {"advance by=1y", 400,
+     "advance: by= wants seconds, or a number with ms, s, m, h or d, not "
+     "\"1y\""},
+    {"fail error=SESSIONEXPIRED", 400,
+     "fail: error= wants the name of an error that a server answers, NOAUTH "
+     "say, not \"SESSIONEXPIRED\""},
+    {"fail type=any", 400,
+     "fail: a connect request or a ping has no error; drop-before loses it"},
+    {"release fault=9", 404, "release: there is no fault 9"},
+    {"clear fault=9", 404, "clear: there is no fault 9"},
+    {"wait fault=9", 404, "wait: there is no fault 9"},
+    {"wait fault=first", 400,
+     "wait: fault= wants the number of a fault, not \"first\""}};
+
+/* Each with a sentence of its own, and nothing is armed by them. */
+TEST(an_order_that_cannot_be_done_is_refused) {
+  serving s = serve_faults();
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+    ck_refused(s, refused[i].status, refused[i].line, refused[i].sentence);
+  ck_assert_ptr_ne(
+      strstr(tell(s, "GET /control HTTP/1.1\r\n\r\n"), "\"faults\":[]}"), NULL);
+  stop(s);
+}
+
+/* What does not begin as one is a frame that is too long. */
+TEST(a_malformed_request_of_http_is_refused) {
+  static char long_head[17000];
+  serving s = serve_faults();
+  ck_told(tell(s, "GET /elsewhere HTTP/1.1\r\n\r\n"), 404,
+          "there is no /elsewhere");
+  ck_told(tell(s, "GET nowhere HTTP/1.1\r\n\r\n"), 400,
+          "the first line is no request of HTTP");
+  ck_told(tell(s,
+               "POST /control HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"
+               "\r\n"),
+          411, "the head tells the length of the body, at most 16384");
+  ck_told(tell(s, "POST /control HTTP/1.1\r\nContent-Length: 99999\r\n\r\n"),
+          413, "the head tells the length of the body, at most 16384");
+  memset(long_head, 'a', sizeof long_head - 1);
+  memcpy(long_head, "GET /", 5);
+  ck_told(tell(s, long_head), 431, "the head is longer than 16384 bytes");
+  ck_assert_str_eq(tell(s, "PUT /control HTTP/1.1\r\n\r\n"), "");
+  stop(s);
+}
+
+/* It is taken when all of it is there. */
+TEST(an_order_may_come_in_parts) {
+  serving s = serve_faults();
+  wire w = dial(s.port);
+  const char *text = post_text("stop-clock");
+  for (const char *at = text; *at; at++) {
+    send_bytes(&w, at, 1);
+    if (at - text < 4 || at[1] == '\0')
+      tell(s, "GET /control HTTP/1.1\r\n\r\n");
+  }
+  ck_assert_ptr_ne(strstr(receive_rest(&w), "{\"done\":1}"), NULL);
+  hang_up(&w);
+  stop(s);
+}
+
+/* A word that comes together with changes of others is answered, too. */
+TEST(words_and_orders_come_beside_a_batch) {
+  serving s = serve_faults();
+  wire a = begin(s), b = begin(s), word = dial(s.port), get = dial(s.port);
+  kill(s.pid, SIGSTOP);
+  ask_create(&a, "/a", "", 0);
+  ask_create(&b, "/b", "", 0);
+  send_bytes(&word, "ruok", 4);
+  send_bytes(&get, "GET /control HTTP/1.1\r\n\r\n", 25);
+  kill(s.pid, SIGCONT);
+  ck_assert_str_eq(receive_rest(&word), "imok");
+  ck_assert_int_eq(strncmp(receive_rest(&get), "HTTP/1.1 200 OK", 15), 0);
+  ck_assert_int_eq(answer(&a), 0);
+  ck_assert_int_eq(answer(&b), 0);
+  hang_up(&word), hang_up(&get), hang_up(&a), hang_up(&b);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * Connections that drop
+ * --------------------------------------------------------------------- */
+
+/* The request is not done, and the session lives. */
+TEST(a_connection_drops_before_a_request) {
+  serving s = serve_faults();
+  wire w = begin(s);
+  int fault = arm(s, "drop-before type=create");
+  ck_assert_int_eq(ping(&w), 0);
+  ck_assert(!is_there(&w, "/a"));
+  ask_create(&w, "/a", "", 0);
+  ck_closed(&w);
+  ck_fault(s, fault, 1, 1, "0");
+  come_back(s, &w);
+  ck_assert(!is_there(&w, "/a"));
+  ck_assert_int_eq(create(&w, "/a", "", 0), 0);
+  hang_up(&w);
+  stop(s);
+}
+
+/* The request is done, its reply is lost.  Replies before it arrive; what the
+ * client has sent behind it is not done. */
+TEST(a_connection_drops_after_a_request) {
+  serving s = serve_faults();
+  wire w = begin(s);
+  int fault = arm(s, "drop-after path=/b");
+  kill(s.pid, SIGSTOP);
+  ask_create(&w, "/a", "", 0);
+  ask_create(&w, "/b", "", 0);
+  ask_create(&w, "/c", "", 0);
+  kill(s.pid, SIGCONT);
+  ck_assert_int_eq(answer_to(&w, 1), 0);
+  ck_assert(!next_frame(&w));
+  ck_fault(s, fault, 1, 1, "0");
+  come_back(s, &w);
+  ck_assert(is_there(&w, "/a") && is_there(&w, "/b") && !is_there(&w, "/c"));
+  hang_up(&w);
+  stop(s);
+}
+
+/* A request that is refused is a request. */
+TEST(the_reply_that_is_lost_may_be_an_error) {
+  serving s = serve_faults();
+  wire w = begin(s);
+  int fault = arm(s, "drop-after type=delete");
+  ask_delete(&w, "/none");
+  ck_closed(&w);
+  ck_fault(s, fault, 1, 1, "0");
+  hang_up(&w);
+  stop(s);
+}
+
+/* The session is made, and its client never hears of it. */
+TEST(the_reply_to_a_connect_request_is_lost) {
+  static const char none[16];
+  serving s = serve_faults();
+  int fault = arm(s, "drop-after type=connect");
+  wire w = dial(s.port), other;
+  send_connect(&w, 0, none, 10000, 0);
+  ck_assert(!next_frame(&w));
+  ck_fault(s, fault, 1, 1, "0");
+  ck_word(s, "mntr", "zk_global_sessions\t1\n");
+  other = begin(s);
+  ck_word(s, "mntr", "zk_global_sessions\t2\n");
+  hang_up(&w), hang_up(&other);
+  stop(s);
+}
+
+TEST(a_connection_is_dropped_now) {
+  serving s = serve_faults();
+  wire a = begin(s), b = begin(s);
+  ck_assert_int_eq(done(s, "drop session=%lld", (long long)a.id), 1);
+  ck_closed(&a);
+  ck_assert_int_eq(ping(&b), 0);
+  char sentence[100], line[100];
+  snprintf(line, sizeof line, "drop session=0x%llx", (long long)a.id);
+  snprintf(sentence, sizeof sentence, "drop: session 0x%llx has no connection",
+           (long long)a.id);
+  ck_refused(s, 409, line, sentence);
+  come_back(s, &a);
+  ck_assert_int_eq(done(s, "drop session=all"), 2);
+  ck_closed(&a);
+  ck_closed(&b);
+  ck_assert_int_eq(done(s, "drop session=all"), 0);
+  hang_up(&a), hang_up(&b);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * Which requests
+ * --------------------------------------------------------------------- */
+
+/* Counted exactly, over connections too. */
+TEST(a_fault_passes_over_some_and_fires_some_times) {
+  serving s = serve_faults();
+  wire w = begin(s);
+  int fault = arm(s, "drop-before type=setData path=/a skip=2 times=2");
+  ck_assert_int_eq(create(&w, "/a", "", 0), 0);
+  ck_assert_int_eq(set(&w, "/a", "1", -1), 0);
+  ck_assert_int_eq(set(&w, "/a", "2", -1), 0);
+  for (int i = 0; i < 2; i++) {
+    ck_fault(s, fault, 2 + i, i, i ? "1" : "2");
+    ask_set(&w, "/a", "lost", -1);
+    ck_closed(&w);
+    come_back(s, &w);
+  }
+  ck_assert_int_eq(set(&w, "/a", "3", -1), 0);
+  ck_fault(s, fault, 4, 2, "0");
+  ck_assert_str_eq(data_at(&w, "/a"), "3");
+  hang_up(&w);
+  stop(s);
+}
+
+TEST(a_fault_is_for_one_session_or_all) {
+  serving s = serve_faults();
+  wire a = begin(s), b = begin(s);
+  int fault = arm(s, "fail type=create session=%lld", (long long)a.id);
+  int all = arm(s, "fail type=create error=NOAUTH");
+  ck_assert_int_eq(create(&b, "/b", "", 0), ZKE_NOAUTH);
+  ck_assert_int_eq(create(&b, "/b", "", 0), 0);
+  ck_assert_int_eq(create(&a, "/a", "", 0), ZKE_SYSTEMERROR);
+  ck_assert_int_eq(create(&a, "/a", "", 0), 0);
+  ck_fault(s, fault, 1, 1, "0");
+  ck_fault(s, all, 1, 1, "0");
+  hang_up(&a), hang_up(&b);
+  stop(s);
+}
+
+/* The first that fires is the only one for a request, and those behind it do
+ * not count it. */
+TEST(a_request_meets_one_fault) {
+  serving s = serve_faults();
+  wire w = begin(s);
+  int first = arm(s, "fail error=NOAUTH skip=1");
+  int second = arm(s, "fail error=BADVERSION");
+  ck_assert_int_eq(create(&w, "/a", "", 0), ZKE_BADVERSION);
+  ck_assert_int_eq(create(&w, "/a", "", 0), ZKE_NOAUTH);
+  ck_assert_int_eq(create(&w, "/a", "", 0), 0);
+  ck_fault(s, first, 2, 1, "0");
+  ck_fault(s, second, 1, 1, "0");
+  hang_up(&w);
+  stop(s);
+}
+
+static void ask_multi(wire *w, const char *created, const char *deleted) {
+  request(w, ZKE_JUTE_MULTI);
+  PUT(w, multi_header, ZKE_JUTE_CREATE, 0, -1);
+  PUT(w, create_request, created, {0, ""}, zke_open_acl, 0);
+  PUT(w, multi_header, ZKE_JUTE_DELETE, 0, -1);
+  PUT(w, delete_request, deleted, -1);
+  PUT(w, multi_header, -1, 1, -1);
+  ask(w);
+}
+
+/* A * stands for slashes, too; a multi has the paths of all its operations. */
+TEST(paths_are_patterns) {
+  serving s = serve_faults();
+  wire w = begin(s);
+  ck_assert_int_eq(create(&w, "/a", "", 0), 0);
+  arm(s, "fail path=/a/*");
+  ck_assert_int_eq(set(&w, "/a", "", -1), 0);
+  ck_assert_int_eq(create(&w, "/a/b", "", 0), ZKE_SYSTEMERROR);
+  ck_assert_int_eq(create(&w, "/a/b", "", 0), 0);
+  arm(s, "fail path='*/b c'");
+  ck_assert_int_eq(create(&w, "/a/b c", "", 0), ZKE_SYSTEMERROR);
+  arm(s, "fail type=multi path=/a/b");
+  ask_multi(&w, "/x", "/a/c");
+  ck_assert_int_eq(answer(&w), 0);
+  ask_multi(&w, "/x", "/a/b");
+  ck_assert_int_eq(answer(&w), ZKE_SYSTEMERROR);
+  ck_assert(is_there(&w, "/a/b") && !is_there(&w, "/x"));
+  ask_multi(&w, "/x", "/a/b");
+  ck_assert_int_eq(answer(&w), 0);
+  ck_assert(!is_there(&w, "/a/b") && is_there(&w, "/x"));
+  hang_up(&w);
+  stop(s);
+}
+
+/* Changes and reads are groups; what a client sends by itself is in neither. */
+TEST(a_full_disk_refuses_changes_only) {
+  serving s = serve_faults();
+  wire w = begin(s);
+  ck_assert_int_eq(create(&w, "/a", "before", 0), 0);
+  int fault = arm(s, "fail times=all");
+  ck_assert_int_eq(set(&w, "/a", "after", -1), ZKE_SYSTEMERROR);
+  ck_assert_int_eq(create(&w, "/b", "", 0), ZKE_SYSTEMERROR);
+  ck_assert_str_eq(data_at(&w, "/a"), "before");
+  ck_assert_int_eq(ping(&w), 0);
+  ck_fault(s, fault, 2, 2, "null");
+  arm(s, "fail type=read error=NOAUTH");
+  ck_assert_int_eq(look(&w, ZKE_JUTE_EXISTS, "/a", 0), ZKE_NOAUTH);
+  ck_assert_int_eq(done(s, "clear fault=%d", fault), 1);
+  ck_assert_int_eq(set(&w, "/a", "after", -1), 0);
+  hang_up(&w);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * Holding
+ * --------------------------------------------------------------------- */
+
+/* It is not done, and nor is what is behind it.  Others go on.  The release is
+ * answered when it was done. */
+TEST(a_request_is_held) {
+  serving s = serve_faults();
+  wire a = begin(s), b = begin(s);
+  int fault = arm(s, "hold-request type=create");
+  ask_create(&a, "/a", "", 0);
+  ask_create(&a, "/b", "", 0);
+  order(s, "wait fault=%d", fault);
+  ck_assert(!is_there(&b, "/a"));
+  ck_assert_int_eq(create(&b, "/c", "", 0), 0);
+  ck_silent(s, &a);
+  ck_fault(s, fault, 1, 1, "0,\"holds\":1");
+  ck_assert_int_eq(done(s, "release fault=%d", fault), 1);
+  ck_assert(is_there(&b, "/a"));
+  ck_assert_int_eq(answer_to(&a, 1), 0);
+  ck_assert_int_eq(answer_to(&a, 2), 0);
+  ck_fault(s, fault, 1, 1, "0,\"holds\":0");
+  hang_up(&a), hang_up(&b);
+  stop(s);
+}
+
+/* The change is done and seen.  Later replies and events wait behind it. */
+TEST(a_reply_is_held) {
+  serving s = serve_faults();
+  wire a = begin(s), b = begin(s);
+  ck_assert_int_eq(look(&a, ZKE_JUTE_GET_CHILDREN, "/", 1), 0);
+  int fault = arm(s, "hold-reply type=exists");
+  ask_read(&a, ZKE_JUTE_EXISTS, "/a", 0);
+  order(s, "wait fault=%d", fault);
+  ask_create(&a, "/a", "", 0);
+  ck_until(is_there(&b, "/a"), SOON);
+  ck_silent(s, &a);
+  ck_assert_int_eq(done(s, "release session=%lld", (long long)b.id), 0);
+  ck_assert_int_eq(done(s, "release session=%lld", (long long)a.id), 1);
+  ck_assert_int_eq(answer_to(&a, 2), ZKE_NONODE);
+  ck_event(&a, ZKE_EVENT_CHILD, "/");
+  ck_assert_int_eq(answer_to(&a, 3), 0);
+  hang_up(&a), hang_up(&b);
+  stop(s);
+}
+
+/* Of more than a socket takes at once, too. */
+TEST(much_is_held_and_arrives) {
+  enum { LEN = 900000 };
+  static char data[LEN + 1];
+  serving s = serve_faults();
+  wire a = begin(s), b = begin(s);
+  zke_jute_get_data_response got;
+  memset(data, 'x', LEN);
+  ck_assert_int_eq(create(&b, "/a", data, 0), 0);
+  int fault = arm(s, "hold-reply type=getData skip=1");
+  for (int i = 0; i < 3; i++) ask_read(&a, ZKE_JUTE_GET_DATA, "/a", 0);
+  ck_assert_int_eq(answer_to(&a, 1), 0);
+  order(s, "wait fault=%d", fault);
+  ck_silent(s, &a);
+  ck_assert_int_eq(done(s, "release"), 1);
+  for (int i = 2; i <= 3; i++) {
+    ck_assert_int_eq(answer_to(&a, i), 0);
+    GET(&a, get_data_response, &got);
+    ck_assert_int_eq(got.data.len, LEN);
+  }
+  hang_up(&a), hang_up(&b);
+  stop(s);
+}
+
+/* By the server's clock, which a test moves. */
+TEST(what_is_held_goes_on_after_its_time) {
+  serving s = serve_faults();
+  wire w = begin(s);
+  order(s, "stop-clock");
+  arm(s, "hold-request type=create for=5s");
+  arm(s, "hold-reply type=setData for=5s");
+  ask_create(&w, "/a", "", 0);
+  ck_silent(s, &w);
+  order(s, "advance by=4999ms");
+  ck_silent(s, &w);
+  order(s, "advance by=1ms");
+  ck_assert_int_eq(answer(&w), 0);
+  ask_set(&w, "/a", "b", -1);
+  ck_silent(s, &w);
+  order(s, "advance by=5s");
+  ck_assert_int_eq(answer(&w), 0);
+  order(s, "start-clock");
+  arm(s, "hold-request type=setData for=10ms");
+  ck_assert_int_eq(set(&w, "/a", "c", -1), 0);
+  hang_up(&w);
+  stop(s);
+}
+
+/* A client that hangs up meanwhile: what it had sent is done, as a network does
+ * it that was slow. */
+TEST_LOOP(a_held_connection_may_go, 0, 2) {
+  serving s = serve_faults();
+  wire a = begin(s), b = begin(s);
+  int fault = arm(s, _i ? "hold-reply" : "hold-request");
+  ask_create(&a, "/a", "", 0);
+  order(s, "wait fault=%d", fault);
+  hang_up(&a);
+  ck_assert(is_there(&b, "/a") == (_i == 1));
+  order(s, "release");
+  ck_assert(is_there(&b, "/a"));
+  ck_fault(s, fault, 1, 1, "0,\"holds\":0");
+  hang_up(&b);
+  stop(s);
+}
+
+/* The connection that is held is dropped by its session's next one: what was
+ * held is never done. */
+TEST(a_held_request_goes_with_its_connection) {
+  serving s = serve_faults();
+  wire w = begin(s);
+  int fault = arm(s, "hold-request");
+  ask_create(&w, "/a", "", 0);
+  order(s, "wait fault=%d", fault);
+  come_back(s, &w);
+  ck_assert_int_eq(done(s, "release"), 0);
+  ck_assert(!is_there(&w, "/a"));
+  hang_up(&w);
+  stop(s);
+}
+
+/* A session that ends while a request of it is held. */
+TEST(a_session_with_a_held_request_expires) {
+  serving s = serve_faults();
+  wire a = begin(s), b = begin(s);
+  int fault = arm(s, "hold-request type=create");
+  ask_create(&a, "/a", "", 0);
+  order(s, "wait fault=%d", fault);
+  order(s, "expire session=%lld", (long long)a.id);
+  ck_closed(&a);
+  ck_assert_int_eq(done(s, "release"), 0);
+  ck_assert(!is_there(&b, "/a"));
+  hang_up(&a), hang_up(&b);
+  stop(s);
+}
+
+/* Faults of several kinds on one connection. */
+TEST(a_connection_with_held_replies_drops) {
+  serving s = serve_faults();
+  wire w = begin(s);
+  arm(s, "hold-reply type=create");
+  int fault = arm(s, "drop-after type=setData");
+  ask_create(&w, "/a", "", 0);
+  ask_set(&w, "/a", "b", -1);
+  order(s, "wait fault=%d", fault);
+  ck_assert(!next_frame(&w));
+  come_back(s, &w);
+  ck_assert_str_eq(data_at(&w, "/a"), "b");
+  hang_up(&w);
+  stop(s);
+}
+
+TEST(many_connections_are_held_and_released) {
+  enum { MANY = 200 };
+  static wire w[MANY];
+  serving s = serve_faults();
+  for (int i = 0; i < MANY; i++) w[i] = begin(s);
+  int requests = arm(s, "hold-request type=create times=%d", MANY / 2);
+  int replies = arm(s, "hold-reply type=create times=all");
+  for (int i = 0; i < MANY; i++) ask_create(&w[i], "/n", "", 2);
+  order(s, "wait fault=%d fired=%d", replies, MANY / 2);
+  order(s, "wait fault=%d fired=%d", requests, MANY / 2);
+  ck_assert_int_eq(done(s, "release fault=%d", requests), MANY / 2);
+  order(s, "wait fault=%d fired=%d", replies, MANY / 2);
+  ck_assert_int_eq(done(s, "clear"), 2);
+  for (int i = 0; i < MANY; i++) ck_assert_int_eq(answer(&w[i]), 0);
+  for (int i = 0; i < MANY; i++) hang_up(&w[i]);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * Waiting for a fault
+ * --------------------------------------------------------------------- */
+
+/* The order is answered when the fault has fired so often, or is cleared. */
+TEST(an_order_waits_for_a_fault) {
+  serving s = serve_faults();
+  wire w = begin(s), one = dial(s.port), two = dial(s.port),
+       gone = dial(s.port);
+  ck_assert_int_eq(arm(s, "fail type=create times=all"), 1);
+  const char *text = post_text("wait fault=1 fired=2");
+  send_bytes(&one, text, strlen(text));
+  text = post_text("wait fault=1 fired=3");
+  send_bytes(&two, text, strlen(text));
+  send_bytes(&gone, text, strlen(text));
+  ck_assert_int_eq(create(&w, "/a", "", 0), ZKE_SYSTEMERROR);
+  ck_silent(s, &one);
+  hang_up(&gone);
+  ck_assert_int_eq(create(&w, "/a", "", 0), ZKE_SYSTEMERROR);
+  ck_assert_ptr_ne(strstr(receive_rest(&one), "\"seen\":2,\"fired\":2"), NULL);
+  ck_silent(s, &two);
+  order(s, "clear");
+  ck_told(receive_rest(&two), 410, "fault 1 was cleared");
+  hang_up(&one), hang_up(&two), hang_up(&w);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * Sessions and time
+ * --------------------------------------------------------------------- */
+
+/* Its client finds out as with ZooKeeper: its connection closes, and when it
+ * comes back there is no such session. */
+TEST(a_session_expires) {
+  serving s = serve_faults();
+  wire a = begin(s), b = begin(s), away = begin(s);
+  ck_assert_int_eq(create(&a, "/a", "", ZKE_EPHEMERAL), 0);
+  ck_assert_int_eq(create(&away, "/away", "", ZKE_EPHEMERAL), 0);
+  int64_t id = away.id;
+  ck_assert_int_eq(done(s, "drop session=%lld", (long long)id), 1);
+  ck_assert_int_eq(done(s, "expire session=%lld", (long long)a.id), 1);
+  ck_closed(&a);
+  ck_assert(!is_there(&b, "/a") && is_there(&b, "/away"));
+  ck_expired(s, &a);
+  ck_assert_int_eq(done(s, "expire session=0x%llx", (long long)id), 1);
+  ck_assert(!is_there(&b, "/away"));
+  ck_expired(s, &away);
+  ck_assert_int_eq(done(s, "expire session=all"), 1);
+  ck_closed(&b);
+  ck_expired(s, &b);
+  hang_up(&a), hang_up(&b), hang_up(&away);
+  stop(s);
+}
+
+/* That of another server on the same file, too. */
+TEST(a_session_of_another_server_expires) {
+  serving one = serve(test_path("app.db"), "--control");
+  serving two = serve(test_path("app.db"), "");
+  wire w = begin(two);
+  ck_assert_int_eq(done(one, "expire session=%lld", (long long)w.id), 1);
+  ck_closed(&w);
+  ck_expired(two, &w);
+  hang_up(&w);
+  stop(one);
+  stop(two);
+}
+
+/* The time is the server's: who is away expires, who is connected does not. */
+TEST(time_is_moved) {
+  serving s = serve_faults();
+  wire w = begin(s), away = begin(s), other = begin(s);
+  ck_assert_int_eq(create(&away, "/away", "", ZKE_EPHEMERAL), 0);
+  order(s, "drop session=%lld", (long long)away.id);
+  order(s, "drop session=%lld", (long long)other.id);
+  order(s, "advance by=29s");
+  ck_assert(is_there(&w, "/away"));
+  come_back(s, &other);
+  order(s, "advance by=4s");
+  ck_assert(!is_there(&w, "/away"));
+  ck_expired(s, &away);
+  ck_assert_int_eq(ping(&w), 0);
+  ck_assert_int_eq(ping(&other), 0);
+  hang_up(&w), hang_up(&away), hang_up(&other);
+  stop(s);
+}
+
+/* A client that is paused is not heard, and hears nothing: it is a process that
+ * is stopped, or a network that is gone.  Coming back does not help it. */
+TEST(a_paused_session_runs_out_of_time) {
+  serving s = serve_faults();
+  wire w = begin(s), paused = begin(s), again = dial(s.port);
+  ck_assert_int_eq(create(&paused, "/p", "", ZKE_EPHEMERAL), 0);
+  ck_assert_int_eq(look(&paused, ZKE_JUTE_EXISTS, "/w", 1), ZKE_NONODE);
+  int fault = arm(s, "pause session=%lld", (long long)paused.id);
+  ck_assert_int_eq(create(&w, "/w", "", 0), 0);
+  ask_create(&paused, "/q", "", 0);
+  ck_silent(s, &paused);
+  send_connect(&again, paused.id, paused.password, 30000, 0);
+  order(s, "wait fault=%d fired=2", fault);
+  ck_silent(s, &again);
+  order(s, "advance by=29s");
+  ck_assert(is_there(&w, "/p"));
+  order(s, "advance by=3s");
+  ck_assert(!is_there(&w, "/p") && !is_there(&w, "/q"));
+  ck_closed(&paused);
+  order(s, "release fault=%d", fault);
+  ck_assert_int_eq(take_connected(&again), 0);
+  ck_fault(s, fault, 1, 2, "0");
+  hang_up(&w), hang_up(&paused), hang_up(&again);
+  stop(s);
+}
+
+TEST(a_pause_ends) {
+  serving s = serve_faults();
+  wire w = begin(s), other = begin(s);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_EXISTS, "/a", 1), ZKE_NONODE);
+  arm(s, "pause session=%lld for=10s", (long long)w.id);
+  ck_assert_int_eq(create(&other, "/a", "", 0), 0);
+  ask_set(&w, "/a", "late", -1);
+  ck_silent(s, &w);
+  order(s, "advance by=10s");
+  ck_event(&w, ZKE_EVENT_CREATED, "/a");
+  ck_assert_int_eq(answer(&w), 0);
+  hang_up(&w), hang_up(&other);
+  stop(s);
+}
+
+/* Its sessions' time does not pass, however long it really takes. */
+TEST(a_clock_that_stands_ends_nobody) {
+  serving s = serve(":memory:", "--control --timeout-min 20ms");
+  order(s, "stop-clock");
+  ck_assert_ptr_ne(
+      strstr(tell(s, "GET /control HTTP/1.1\r\n\r\n"), "\"clock\":\"stopped\""),
+      NULL);
+  wire w = begin_with(s, 20), again = dial(s.port);
+  int64_t until = test_now() + 300;
+  while (test_now() < until) ck_word(s, "mntr", "zk_global_sessions\t1\n");
+  send_connect(&again, w.id, w.password, 20, 0);
+  ck_assert_int_eq(take_connected(&again), w.id);
+  hang_up(&w), hang_up(&again);
+  order(s, "start-clock");
+  ck_until(strstr(says(s, "mntr"), "zk_global_sessions\t0\n"), SOON);
+  stop(s);
+}
+
+/* Nodes with a TTL, and containers, go by the same clock. */
+TEST(nodes_go_when_time_is_moved) {
+  serving s = serve_faults();
+  wire w = begin(s);
+  request(&w, ZKE_JUTE_CREATE_TTL);
+  PUT(&w, create_ttl_request, "/ttl", {0, ""}, zke_open_acl,
+      ZKE_PERSISTENT_WITH_TTL, 60000);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  request(&w, ZKE_JUTE_CREATE_CONTAINER);
+  PUT(&w, create_request, "/box", {0, ""}, zke_open_acl, ZKE_CONTAINER);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  ck_assert_int_eq(create(&w, "/box/a", "", 0), 0);
+  ask_delete(&w, "/box/a");
+  ck_assert_int_eq(answer(&w), 0);
+  order(s, "advance by=50s");
+  ck_assert(is_there(&w, "/ttl") && is_there(&w, "/box"));
+  order(s, "advance by=11s");
+  ck_assert(!is_there(&w, "/ttl") && !is_there(&w, "/box"));
+  hang_up(&w);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * Outages
+ * --------------------------------------------------------------------- */
+
+/* A connection that is made is closed at its first word. */
+static void ck_no_connection(serving s) {
+  static const char none[16];
+  wire w = dial(s.port);
+  send_connect(&w, 0, none, 10000, 0);
+  ck_assert(!next_frame(&w));
+  hang_up(&w);
+}
+
+/* Until it is released; orders go on. */
+TEST(an_outage_is_for_clients) {
+  serving s = serve_faults();
+  wire w = begin(s);
+  int fault = arm(s, "outage");
+  ck_closed(&w);
+  ck_no_connection(s);
+  ck_assert_str_eq(tell(s, "ruok"), "");
+  ck_fault(s, fault, 2, 2, "null");
+  ck_assert_int_eq(done(s, "release"), 1);
+  come_back(s, &w);
+  ck_assert_str_eq(tell(s, "ruok"), "imok");
+  hang_up(&w);
+  stop(s);
+}
+
+/* For so many connections, or so long. */
+TEST(an_outage_ends) {
+  serving s = serve_faults();
+  wire w = begin(s);
+  int fault = arm(s, "outage times=2");
+  ck_closed(&w);
+  ck_no_connection(s);
+  ck_no_connection(s);
+  ck_fault(s, fault, 2, 2, "0");
+  come_back(s, &w);
+  order(s, "stop-clock");
+  arm(s, "outage for=10s");
+  ck_closed(&w);
+  order(s, "advance by=9s");
+  ck_no_connection(s);
+  order(s, "advance by=1s");
+  come_back(s, &w);
+  hang_up(&w);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * The server's end
+ * --------------------------------------------------------------------- */
+
+/* The next server on the file has none of the faults, and what was held was not
+ * done. */
+TEST_LOOP(faults_end_with_their_server, 0, 2) {
+  serving s = serve(test_path("app.db"), "--control");
+  wire a = begin(s), b = begin(s);
+  arm(s, "hold-reply type=setData times=all");
+  int fault = arm(s, "hold-request type=create");
+  arm(s, "fail times=all");
+  ask_create(&a, "/a", "", 0);
+  order(s, "wait fault=%d", fault);
+  arm(s, "pause session=all");
+  arm(s, "outage");
+  if (_i) {
+    kill(s.pid, SIGKILL);
+    ended(s);
+  } else {
+    stop(s);
+  }
+  s = serve(test_path("app.db"), "--control");
+  come_back(s, &a);
+  come_back(s, &b);
+  ck_assert(!is_there(&a, "/a"));
+  ck_assert_int_eq(create(&b, "/a", "", 0), 0);
+  ck_assert_int_eq(done(s, "clear"), 0);
+  hang_up(&a), hang_up(&b);
+  stop(s);
+}
