@@ -534,16 +534,19 @@ lab-mutants: $(LAB_MUTANT_OBJECTS) test/lab/mutants
 	  sh test/lab/mutants.sh $(LAB_MUTANT_OBJECTS)
 
 # Beside a ZooKeeper server, started and stopped by the script.
-CONFORMANCE_SOURCES := $(wildcard test/conformance/*.c)
+CONFORMANCE_SOURCES := $(wildcard test/conformance/*.c) test/server/peer.c \
+  recipes/jute.c
 
-$(BUILD)/conformance: $(CONFORMANCE_SOURCES) \
-  test/conformance/conformance.h zkembed.h $(OBJECTS) | $(BUILD) build/deps/zookeeper-client
+$(BUILD)/conformance: $(CONFORMANCE_SOURCES) $(wildcard test/conformance/*.h) \
+  test/server/peer.h recipes/jute.h zkembed.h $(OBJECTS) | $(BUILD) build/deps/zookeeper-client
 	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(CONFORMANCE_SOURCES) $(OBJECTS) \
 	  -lzookeeper_mt $(LIBS)
 
 .PHONY: conformance
 conformance: FETCH = sqlite zookeeper zookeeper-client
-conformance: $(BUILD)/conformance build/deps/zookeeper
+conformance: export WIRE := $(WIRE)
+conformance: export ZKE := $(BUILD)/zke
+conformance: $(BUILD)/conformance $(if $(WIRE),$(BUILD)/zke) build/deps/zookeeper
 	@sh test/conformance/conformance.sh $<
 
 # Other projects' tests of a ZooKeeper server, on `zke serve`.
@@ -556,7 +559,7 @@ foreign: $(BUILD)/zke build/deps/kazoo
 MODEL_SOURCES = $(patsubst %,test/%.c,model/run model/model model/side \
   conformance/base conformance/gen)
 MODEL_HEADERS = test/model/model.h test/model/run.h test/conformance/zke.c \
-  test/conformance/conformance.h zkembed.h
+  test/conformance/conformance.h test/conformance/masks.h zkembed.h
 
 $(BUILD)/test/model-side.o: test/model/side.c $(MODEL_HEADERS) | $(BUILD)/test
 	$(CC) $(TEST_CFLAGS) -DRUN_MODEL -c -o $@ $<

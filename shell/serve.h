@@ -132,8 +132,9 @@ enum {
 /* An identity that the client has proven; whoAmI lists them. */
 typedef struct identity {
   struct identity *next;
-  const char *scheme; /* digest, sasl, super */
-  char user[];        /* "ann"; of super "" */
+  const char *scheme;          /* digest, sasl, super */
+  char proof[ZKE_DIGEST_SIZE]; /* what it was proven by: a hash, or "" */
+  char user[];                 /* "ann"; of super "" */
 } identity;
 
 /* What a fault does to a request: nothing; or the request is refused with an

@@ -49,6 +49,7 @@ struct answer {
   int rc;
   fate fate;
   int64_t zxid;            /* of the state that it shows */
+  int64_t told_zxid;       /* what its header says of that */
   int64_t began_ms;        /* monotonic */
   zke_jute_writer records; /* behind its header */
 };
@@ -88,8 +89,10 @@ static int path_rc(int rc) { return rc == ZKE_BADARGUMENTS ? ZKE_NONODE : rc; }
 /* The same for "", which is another name of "/" there. */
 static const char *read_path(const char *path) { return *path ? path : "/"; }
 
-static zke_watch_fn watcher_if(int watch) {
-  return watch ? client_watcher : NULL;
+/* The watch that a read sets.  One of "" is of no node there, and never fires.
+ */
+static zke_watch_fn watch_of(const zke_jute_read_request *r) {
+  return r->watch && *r->path ? client_watcher : NULL;
 }
 
 /* The library's own codes mean nothing to a client. */
@@ -177,8 +180,7 @@ static int run_exists(request *q) {
   zke_jute_stat_response stat;
   int rc = READ_PATH(q, read_request, &r);
   if (rc != ZKE_OK) return rc;
-  rc = zke_exists(q->z, read_path(r.path), watcher_if(r.watch), q->c,
-                  &stat.stat);
+  rc = zke_exists(q->z, read_path(r.path), watch_of(&r), q->c, &stat.stat);
   if (rc == ZKE_OK) ANSWER(q, stat_response, &stat);
   return path_rc(rc);
 }
@@ -189,7 +191,7 @@ static int run_get_data(request *q) {
   char *data;
   int rc = READ_PATH(q, read_request, &r);
   if (rc != ZKE_OK) return rc;
-  rc = zke_get(q->z, read_path(r.path), watcher_if(r.watch), q->c, &data,
+  rc = zke_get(q->z, read_path(r.path), watch_of(&r), q->c, &data,
                &got.data.len, &got.stat);
   if (rc != ZKE_OK) return path_rc(rc);
   got.data.data = data;
@@ -216,7 +218,7 @@ static int run_get_children(request *q) {
   zke_strings *names;
   int rc = READ_PATH(q, read_request, &r);
   if (rc != ZKE_OK) return rc;
-  rc = zke_children(q->z, read_path(r.path), watcher_if(r.watch), q->c, &names,
+  rc = zke_children(q->z, read_path(r.path), watch_of(&r), q->c, &names,
                     &got.stat);
   if (rc != ZKE_OK) return path_rc(rc);
   got.children = *names;
@@ -242,7 +244,7 @@ static int run_count(request *q) {
   int64_t count;
   int rc = READ_PATH(q, path_request, &r);
   if (rc != ZKE_OK) return rc;
-  rc = zke_count(q->z, r.path, &count);
+  rc = zke_count(q->z, read_path(r.path), &count);
   if (rc != ZKE_OK) return path_rc(rc);
   got.count = count > INT_MAX ? INT_MAX : (int)count;
   ANSWER(q, count_response, &got);
@@ -270,7 +272,7 @@ static int run_get_acl(request *q) {
   zke_acls *acls;
   int rc = READ_PATH(q, path_request, &r);
   if (rc != ZKE_OK) return rc;
-  rc = zke_get_acl(q->z, r.path, &acls, &got.stat);
+  rc = zke_get_acl(q->z, read_path(r.path), &acls, &got.stat);
   if (rc != ZKE_OK) return path_rc(rc);
   got.acl = *acls;
   ANSWER(q, acl_response, &got);
@@ -289,14 +291,22 @@ static int run_set_acl(request *q) {
   return rc;
 }
 
+/* Sends the events of what was done before.  It is for requests that are ALONE,
+ * so the answers to those before are sent. */
+static void tell_first(request *q) {
+  client_events(q->c->session, server_zxid(q->s));
+}
+
 /* The scheme digest is the library's; "ip" is accepted and does nothing, as in
- * ZooKeeper; any other ends the connection, after the answer. */
+ * ZooKeeper; any other ends the connection, after the answer.  An identity does
+ * not count for events of before: those are told without it. */
 static int run_auth(request *q) {
   zke_jute_auth_packet r;
   int rc = READ(q, auth_packet, &r);
   if (rc != ZKE_OK) return rc;
   bool is_digest = r.scheme && strcmp(r.scheme, "digest") == 0 && r.auth.data;
   bool is_ip = r.scheme && strcmp(r.scheme, "ip") == 0;
+  tell_first(q);
   if (is_digest)
     rc = users_digest(q->s, q->c, r.auth.data, r.auth.len);
   else if (!is_ip)
@@ -349,11 +359,19 @@ static int run_reconfig(request *q) {
  * Watches
  * --------------------------------------------------------------------- */
 
+static bool is_watch_mode(int mode) {
+  return mode == ZKE_WATCH_PERSISTENT || mode == ZKE_WATCH_PERSISTENT_RECURSIVE;
+}
+
+/* What is no path has no node, so its watch would never fire. */
 static int run_add_watch(request *q) {
   zke_jute_add_watch_request r;
   int rc = READ_PATH(q, add_watch_request, &r);
   if (rc != ZKE_OK) return rc;
+  if (!is_watch_mode(r.mode)) return ZKE_MARSHALLINGERROR;
+  tell_first(q);
   rc = zke_add_watch(q->z, r.path, r.mode, client_watcher, q->c);
+  if (rc == ZKE_BADARGUMENTS) rc = ZKE_OK;
   if (rc == ZKE_OK) ANSWER(q, error_response, &(zke_jute_error_response){0});
   return rc;
 }
@@ -406,13 +424,20 @@ static int run_set_watches(request *q) {
   return rc;
 }
 
+/* ZooKeeper's server does not look at the path of a watch either. */
+static int watch_rc(int rc) {
+  return rc == ZKE_BADARGUMENTS ? ZKE_NOWATCHER : rc;
+}
+
 static int run_check_watches(request *q) {
   zke_jute_watches_request r;
   int rc = READ_PATH(q, watches_request, &r);
   if (rc != ZKE_OK) return rc;
   if (r.type < ZKE_WATCH_CHILD || r.type > ZKE_WATCH_ANY)
     return ZKE_MARSHALLINGERROR;
-  return zke_check_watch(q->z, r.path, r.type, client_watcher, q->c);
+  tell_first(q);
+  rc = zke_check_watch(q->z, r.path, r.type, client_watcher, q->c);
+  return watch_rc(rc);
 }
 
 static int run_remove_watches(request *q) {
@@ -421,7 +446,9 @@ static int run_remove_watches(request *q) {
   if (rc != ZKE_OK) return rc;
   if (r.type < ZKE_WATCH_CHILD || r.type > ZKE_WATCH_ANY)
     return ZKE_MARSHALLINGERROR;
-  return zke_remove_watch(q->z, r.path, r.type, client_watcher, q->c);
+  tell_first(q);
+  rc = zke_remove_watch(q->z, r.path, r.type, client_watcher, q->c);
+  return watch_rc(rc);
 }
 
 /* ------------------------------------------------------------------------
@@ -462,8 +489,16 @@ static bool several_grow(several *m) {
   return true;
 }
 
+/* Is there such a mode, with such a TTL? */
+static bool can_create(const zke_op *op) {
+  if (op->mode == ZKE_PERSISTENT_WITH_TTL ||
+      op->mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL)
+    return op->ttl_ms > 0 && op->ttl_ms <= ZKE_MAX_TTL;
+  return op->mode >= ZKE_PERSISTENT && op->mode <= ZKE_CONTAINER;
+}
+
 /* Reads one operation of a multi, or ZooKeeper's code for one that cannot be
- * part of it. */
+ * part of it.  A create in a mode that is none is refused in its turn. */
 static int read_change(request *q, int type, zke_op *op, zke_acls *acls) {
   zke_jute_create_ttl_request create;
   zke_jute_delete_request del;
@@ -474,6 +509,7 @@ static int read_change(request *q, int type, zke_op *op, zke_acls *acls) {
     rc = read_create(q, type, &create);
     if (rc == ZKE_OK) fill_create(op, type, &create);
     if (rc == ZKE_OK) *acls = create.acl;
+    if (rc == ZKE_OK && !can_create(op)) zke_op_fail(op, ZKE_BADARGUMENTS);
   } else if (type == ZKE_JUTE_DELETE || type == ZKE_JUTE_CHECK) {
     rc = READ_PATH(q, delete_request, &del);
     if (rc == ZKE_OK && type == ZKE_JUTE_DELETE)
@@ -675,7 +711,7 @@ static const operation operations[] = {
     {ZKE_JUTE_MULTI, "MULT", CHANGES, run_multi},
     {ZKE_JUTE_CREATE2, "CREA", CHANGES, run_create},
     {ZKE_JUTE_RECONFIG, "RECO", 0, run_reconfig},
-    {ZKE_JUTE_CHECK_WATCHES, "CHKW", 0, run_check_watches},
+    {ZKE_JUTE_CHECK_WATCHES, "CHKW", ALONE, run_check_watches},
     {ZKE_JUTE_REMOVE_WATCHES, "REMW", ALONE, run_remove_watches},
     {ZKE_JUTE_CREATE_CONTAINER, "CREA", CHANGES, run_create},
     {ZKE_JUTE_CREATE_TTL, "CREA", CHANGES, run_create},
@@ -686,7 +722,7 @@ static const operation operations[] = {
     {ZKE_JUTE_COUNT, "GETACN", 0, run_count},
     {ZKE_JUTE_SET_WATCHES, "SETW", ALONE, run_set_watches},
     {ZKE_JUTE_SET_WATCHES2, "SETW", ALONE, run_set_watches},
-    {ZKE_JUTE_ADD_WATCH, "ADDW", 0, run_add_watch},
+    {ZKE_JUTE_ADD_WATCH, "ADDW", ALONE, run_add_watch},
     {ZKE_JUTE_WHO_AM_I, "HOMI", 0, run_who_am_i},
     {ZKE_JUTE_CLOSE, "CLOS", ALONE, run_close}};
 
@@ -793,6 +829,13 @@ static bool answers_grow(server *s) {
   return true;
 }
 
+/* The zxid in an answer's header, as ZooKeeper has it: its answers to auth and
+ * to what it does not know come from where no state is at hand. */
+static int64_t told_zxid(const server *s, const request *q) {
+  if (q->type == ZKE_JUTE_AUTH) return 0;
+  return find_operation(q->type) ? s->zxid : -1;
+}
+
 /* Keeps the answer to q until it is sent; it takes its records. */
 static void keep_answer(server *s, request *q, int rc, int64_t began_ms) {
   if (!answers_grow(s)) {
@@ -801,8 +844,9 @@ static void keep_answer(server *s, request *q, int rc, int64_t began_ms) {
   }
   if (rc != ZKE_OK && q->type != ZKE_JUTE_SASL)
     zke_jute_writer_free(&q->answer);
-  s->answers[s->answer_count++] = (struct answer){
-      q->c, q->xid, rc, q->c->faults.fate, s->zxid, began_ms, q->answer};
+  s->answers[s->answer_count++] =
+      (struct answer){q->c,    q->xid,          rc,       q->c->faults.fate,
+                      s->zxid, told_zxid(s, q), began_ms, q->answer};
   s->answer_bytes += q->answer.len;
   q->answer = (zke_jute_writer){0};
 }
@@ -828,7 +872,7 @@ static void send_answer(server *s, struct answer *a) {
     return;
   }
   if (c->session) client_events(c->session, a->zxid);
-  zke_jute_reply_header head = {a->xid, a->zxid, wire_code(a->rc)};
+  zke_jute_reply_header head = {a->xid, a->told_zxid, wire_code(a->rc)};
   size_t at = zke_jute_begin(&c->out);
   zke_jute_write(&c->out, &zke_jute_of_reply_header, &head);
   zke_jute_append(&c->out, &a->records);

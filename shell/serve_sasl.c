@@ -181,12 +181,25 @@ void users_free(server *s) {
  * Identities
  * --------------------------------------------------------------------- */
 
-/* Notes for whoAmI who a connection's client is. */
-static int note_identity(conn *c, const char *scheme, const char *name,
-                         size_t len) {
+/* Has the client proven this before, on this connection? */
+static bool is_noted(const conn *c, const char *scheme, const char *proof,
+                     const char *name, size_t len) {
+  for (const identity *at = c->identities; at; at = at->next)
+    if (strcmp(at->scheme, scheme) == 0 && strcmp(at->proof, proof) == 0 &&
+        strlen(at->user) == len && memcmp(at->user, name, len) == 0)
+      return true;
+  return false;
+}
+
+/* Notes for whoAmI who a connection's client is, once.  By two passwords one
+ * name is two identities. */
+static int note_identity(conn *c, const char *scheme, const char *proof,
+                         const char *name, size_t len) {
+  if (is_noted(c, scheme, proof, name, len)) return ZKE_OK;
   identity *new = malloc(sizeof *new + len + 1);
   if (!new) return zke_fail(ZKE_NOMEM, "out of memory");
   new->scheme = scheme;
+  snprintf(new->proof, sizeof new->proof, "%s", proof);
   memcpy(new->user, name, len);
   new->user[len] = '\0';
   new->next = c->identities;
@@ -196,16 +209,15 @@ static int note_identity(conn *c, const char *scheme, const char *name,
 
 static int make_super(conn *c) {
   int rc = zke_vouch(c->session->z, "super", "");
-  return rc == ZKE_OK ? note_identity(c, "super", "", 0) : rc;
+  return rc == ZKE_OK ? note_identity(c, "super", "", "", 0) : rc;
 }
 
 /* Is it the certificate, "user:password", that --super-digest is of? */
-static bool is_super(const server *s, const char *cert, int len, size_t name) {
-  char hash[ZKE_DIGEST_SIZE];
+static bool is_super(const server *s, const char *cert, size_t name,
+                     const char *hash) {
   if (!s->super_digest || strlen(s->super_digest) != name + ZKE_DIGEST_SIZE ||
       memcmp(s->super_digest, cert, name) != 0)
     return false;
-  zke_digest(cert, len, hash);
   return strcmp(s->super_digest + name + 1, hash) == 0;
 }
 
@@ -213,9 +225,11 @@ static bool is_super(const server *s, const char *cert, int len, size_t name) {
 int users_digest(server *s, conn *c, const char *cert, int len) {
   const char *colon = memchr(cert, ':', (size_t)len);
   size_t name = colon ? (size_t)(colon - cert) : (size_t)len;
+  char hash[ZKE_DIGEST_SIZE] = "";
+  zke_digest(cert, len, hash);
   int rc = zke_add_auth(c->session->z, "digest", cert, len);
-  if (rc == ZKE_OK) rc = note_identity(c, "digest", cert, name);
-  if (rc == ZKE_OK && is_super(s, cert, len, name)) rc = make_super(c);
+  if (rc == ZKE_OK) rc = note_identity(c, "digest", hash, cert, name);
+  if (rc == ZKE_OK && is_super(s, cert, name, hash)) rc = make_super(c);
   return rc;
 }
 
@@ -280,7 +294,8 @@ static int conclude(server *s, conn *c, const char *token, size_t len,
   const user *who = prove(s, &a);
   if (!who) return ZKE_AUTHFAILED;
   int rc = zke_vouch(c->session->z, "sasl", who->name);
-  if (rc == ZKE_OK) rc = note_identity(c, "sasl", who->name, strlen(who->name));
+  if (rc == ZKE_OK)
+    rc = note_identity(c, "sasl", "", who->name, strlen(who->name));
   if (rc == ZKE_OK && s->super_user && strcmp(who->name, s->super_user) == 0)
     rc = make_super(c);
   if (rc != ZKE_OK) return rc;

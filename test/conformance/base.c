@@ -236,10 +236,21 @@ const char *cf_describe(const cf_op *op) {
                      describe_subs(op));
     case CF_ADD_AUTH:
       return cf_text("ADD_AUTH %s %s", quote_text(op->scheme), data);
+    case CF_CHECK_WATCH:
+      return cf_text("%s type=%d", head, op->type);
+    case CF_SET_WATCHES:
+      return cf_text("%s%s of %d%s", cf_kind_name(op->kind),
+                     op->whole ? "2" : "", op->count, describe_subs(op));
+    case CF_RECONNECT:
+    case CF_MALFORMED:
+      return cf_text("%s way=%d chance=%d%s", cf_kind_name(op->kind), op->type,
+                     op->chance, describe_subs(op));
     case CF_FLUSH:
     case CF_CLOSE:
     case CF_EXPIRE:
     case CF_KILL:
+    case CF_PING:
+    case CF_WHO_AM_I:
       return cf_kind_name(op->kind);
     default:
       return head;

@@ -337,7 +337,7 @@ static void call_multi(session *s, const cf_op *op) {
   size_t n = (size_t)op->count + 1;
   cf_reply *reply = s->reply;
   if (would_break(s, op)) {
-    cf_mask_client_multi();
+    cf_mask_used[CF_MASK_CLIENT_MULTI]++;
     *reply = (cf_reply){.rc = ZMARSHALLINGERROR, .local = true};
     return;
   }
@@ -449,7 +449,8 @@ static void replace_own_end(session *s) {
   cf_events told = {0};
   pthread_mutex_lock(&s->lock);
   for (int i = 0; i < s->events.count; i++) {
-    if (s->events.at[i].type != ZOO_SESSION_EVENT) cf_mask_own_end();
+    if (s->events.at[i].type != ZOO_SESSION_EVENT)
+      cf_mask_used[CF_MASK_OWN_END]++;
     note_told(&told, s->events.at[i].watch);
   }
   cf_events_free(&s->events);

@@ -1,6 +1,6 @@
 /* compare.c - what must be equal, and what need not be
  *
- * Everything is compared but what MASKS names, with the reason.  What cannot
+ * Everything is compared but what masks.h names, with the reason.  What cannot
  * be equal is compared through a relation where there is one: zxids, times
  * and session ids are mapped one to one, and zxids in order.
  */
@@ -10,109 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- the table ---- */
-
-/* Name, how it is compared, why it differs by nature. */
-#define MASKS(X)                                                             \
-  X(ZXID, "zxids: one to one and in the same order",                         \
-    "the server gives a zxid to refused writes and to sessions as well")     \
-  X(TIME, "ctime, mtime: equal zxids have equal times, on each side",        \
-    "the two sides make a change some microseconds apart")                   \
-  X(OWNER, "ephemeralOwner: one to one with the sessions",                   \
-    "each side numbers its own sessions")                                    \
-  X(NAMES, "children, ephemerals: as sets",                                  \
-    "the server lists them in the order of a hash table")                    \
-  X(AUTH_ORDER, "digests of equal permissions in a row: as a set",           \
-    "the server expands scheme auth in the order of a hash table")           \
-  X(ABSENT_STAT, "a Stat that only zkembed gives: not compared",             \
-    "the server has forms of create, getChildren and multi without a Stat, " \
-    "and the C client's set_acl keeps it to itself")                         \
-  X(END_ORDER, "events of the end of a session: as a set",                   \
-    "the server deletes ephemerals in the order of a hash table")            \
-  X(CALL_ORDER, "callbacks of one event: as a set",                          \
-    "the C client calls watchers in the order of a hash table")              \
-  X(RAW_SESSION, "session events of a session on a raw connection: none",    \
-    "they are made by the C client, not by the server")                      \
-  X(SYNC_PATH, "sync of a malformed path: not compared",                     \
-    "zkembed has nothing to sync and does not look at the path")             \
-  X(CONNECTION, "session events of connecting: not kept",                    \
-    "zkembed has no connection")                                             \
-  X(OWN_END, "events of a session's own end: as if it were told of the end", \
-    "the server sends them while it ends a session, and hardly ever is "     \
-    "there somebody to deliver them")                                        \
-  X(AUTH_END, "session after failed authentication: ended by the harness",   \
-    "the server would keep it until it times out, zke_close() ends it")      \
-  X(CLIENT_MULTI,                                                            \
-    "refused by the C client, multi: its code is taken as known",            \
-    "the C client frees what it never allocated there, or hangs (bugs)")     \
-  X(LEFT_WATCH, "remove_all_watches after remove_watches: 0 or no watcher",  \
-    "the C client takes one watcher back without telling the server, which " \
-    "then still finds its watch")                                            \
-  X(SILENCED,                                                                \
-    "callbacks of one event, or of the end, through the C client where "     \
-    "READ may be missing: zkembed's among ZooKeeper's; remove_watches "      \
-    "there: not generated",                                                  \
-    "the server spends a watch in silence and the client keeps its "         \
-    "watcher, to be called with the next one; zkembed spends both")          \
-  X(PENDING, "dispatched before a watch is taken back",                      \
-    "zkembed promises no callback after that, the client calls what has "    \
-    "arrived")                                                               \
-  X(NULLS, "ACLs with NULL beside others or in a multi: not generated",      \
-    "the server falls over them at one point or another")                    \
-  X(MODE,                                                                    \
-    "an unknown mode or a bad TTL, in a multi or on a dead session: "        \
-    "both refuse",                                                           \
-    "zkembed checks modes before anything else")                             \
-  X(MODE_CHANGE, "dispatched before a staying watch changes its mode",       \
-    "zkembed calls for waiting events by the new mode")                      \
-  X(REAPER, "containers and TTL nodes: are not reaped during a run",         \
-    "the server's job and zkembed's sweep have their own time")              \
-  X(SIZES, "values near a mebibyte: not generated",                          \
-    "the server limits the request, zkembed the value")                      \
-  X(MIXED_WATCH,                                                             \
-    "one-shot and staying watch of one session on one path: "                \
-    "not generated",                                                         \
-    "ZooKeeper 3.8.0 loses the staying one (a known bug)")                   \
-  X(CHROOT_ROOT, "sequential create of \"/\" under a chroot: not generated", \
-    "the C client makes it outside of the chroot; zkembed refuses")          \
-  X(RELATIVE, "relative paths under a chroot: not generated",                \
-    "the C client glues them to the chroot's name; zkembed refuses")         \
-  X(IP, "ACLs and identities of scheme ip: not generated",                   \
-    "zkembed has no addresses")                                              \
-  X(QUOTA, "quota nodes: not generated", "zkembed has no quotas")
-
-#define MASK_ENUM(name, how, why) MASK_##name,
-enum { MASKS(MASK_ENUM) MASK_COUNT };
-#undef MASK_ENUM
-
-static const struct mask {
-  const char *name, *how, *why;
-} masks[] = {
-#define MASK_ROW(name, how, why) {#name, how, why},
-    MASKS(MASK_ROW)
-#undef MASK_ROW
-};
-
-static int64_t mask_used[MASK_COUNT];
-
-void cf_mask_client_multi(void) { mask_used[MASK_CLIENT_MULTI]++; }
-
-void cf_mask_left_watch(void) { mask_used[MASK_LEFT_WATCH]++; }
-
-void cf_mask_own_end(void) { mask_used[MASK_OWN_END]++; }
-
-void cf_masks_print(bool counts) {
-  for (int i = 0; i < MASK_COUNT; i++) {
-    if (counts && mask_used[i] == 0) continue;
-    if (counts)
-      printf("  %-12s %12" PRId64 "  %s\n", masks[i].name, mask_used[i],
-             masks[i].how);
-    else
-      printf("%s: %s\n    since %s\n", masks[i].name, masks[i].how,
-             masks[i].why);
-  }
-}
 
 /* ---- what was seen ---- */
 
@@ -126,7 +23,8 @@ static int64_t seen_watches[3]; /* set: one-shot, persistent, recursive */
 /* What an operation has made; exists watches what is not there, too. */
 static void note_made(const cf_op *op, int rc) {
   bool made = rc == ZKE_OK, absent = rc == ZKE_NONODE;
-  if (made && op->kind == CF_CREATE) seen_modes[op->mode]++;
+  bool known = op->mode >= 0 && op->mode < 7;
+  if (made && op->kind == CF_CREATE && known) seen_modes[op->mode]++;
   if (made && op->kind == CF_ADD_WATCH) seen_watches[1 + op->type]++;
   if ((made || (absent && op->kind == CF_EXISTS)) && op->watch &&
       op->kind != CF_REMOVE_WATCH)
@@ -146,13 +44,17 @@ static void note_seen(const cf_op *op, const cf_reply *r) {
   }
 }
 
+void cf_note_code(const cf_op *op, int rc) {
+  note_code(op, rc);
+  note_made(op, rc);
+}
+
+void cf_note_event(int type) { seen_events[type > 0 && type < 5 ? type : 0]++; }
+
 void cf_note_end(cf_kind kind) { seen[kind][0]++; }
 
 static void note_events(const cf_events *e) {
-  for (int i = 0; i < e->count; i++) {
-    int type = e->at[i].type;
-    seen_events[type > 0 && type < 5 ? type : 0]++;
-  }
+  for (int i = 0; i < e->count; i++) cf_note_event(e->at[i].type);
 }
 
 void cf_seen_print(void) {
@@ -177,108 +79,6 @@ void cf_seen_print(void) {
   }
 }
 
-/* ---- what is mapped ---- */
-
-/* A change on both sides; time -1: not seen yet. */
-typedef struct change {
-  int64_t server, zke_side;
-  int64_t server_ms, zke_ms;
-} change;
-
-typedef struct owner {
-  int64_t server, zke_side;
-} owner;
-
-struct cf_compare {
-  change *changes; /* ascending on both sides */
-  int change_count, change_cap;
-  owner *owners;
-  int owner_count, owner_cap;
-};
-
-cf_compare *cf_compare_new(void) {
-  cf_compare *c = calloc(1, sizeof *c);
-  if (!c) cf_die("out of memory");
-  cf_compare_session(c, 0, 0);
-  return c;
-}
-
-void cf_compare_free(cf_compare *c) {
-  free(c->changes);
-  free(c->owners);
-  free(c);
-}
-
-void cf_compare_session(cf_compare *c, int64_t server, int64_t zke_id) {
-  if (c->owner_count == c->owner_cap) {
-    c->owner_cap = 2 * c->owner_cap + 16;
-    c->owners = realloc(c->owners, (size_t)c->owner_cap * sizeof *c->owners);
-    if (!c->owners) cf_die("out of memory");
-  }
-  c->owners[c->owner_count++] = (owner){server, zke_id};
-}
-
-static bool same_owner(const cf_compare *c, int64_t server, int64_t zke_id) {
-  mask_used[MASK_OWNER] += server != zke_id;
-  for (int i = c->owner_count; i-- > 0;) {
-    if (c->owners[i].server == server) return c->owners[i].zke_side == zke_id;
-  }
-  return false;
-}
-
-/* Where the server's zxid is, or would have to be put. */
-static int find_change(const cf_compare *c, int64_t server) {
-  int low = 0, high = c->change_count;
-  while (low < high) {
-    int middle = low + (high - low) / 2;
-    if (c->changes[middle].server < server)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
-
-/* A change, at its place among those that are known: its zxid on the server and
- * here. */
-static change *insert_change(cf_compare *c, int at, int64_t server,
-                             int64_t zke_side) {
-  if (c->change_count == c->change_cap) {
-    c->change_cap = 2 * c->change_cap + 256;
-    c->changes =
-        realloc(c->changes, (size_t)c->change_cap * sizeof *c->changes);
-    if (!c->changes) cf_die("out of memory");
-  }
-  memmove(c->changes + at + 1, c->changes + at,
-          (size_t)(c->change_count - at) * sizeof *c->changes);
-  c->change_count++;
-  c->changes[at] = (change){server, zke_side, -1, -1};
-  return &c->changes[at];
-}
-
-/* The change that these two zxids name; learned where both are new and fit
- * between their neighbours, NULL where they do not. */
-static change *same_change(cf_compare *c, int64_t server, int64_t zke_side) {
-  mask_used[MASK_ZXID] += server != zke_side;
-  int at = find_change(c, server);
-  change *here = c->changes + at;
-  if (at < c->change_count && here->server == server)
-    return here->zke_side == zke_side ? here : NULL;
-  if (at > 0 && here[-1].zke_side >= zke_side) return NULL;
-  if (at < c->change_count && here->zke_side <= zke_side) return NULL;
-  return insert_change(c, at, server, zke_side);
-}
-
-/* A change has one time on each side, whoever tells it. */
-static bool same_time(change *at, int64_t server_ms, int64_t zke_ms) {
-  mask_used[MASK_TIME] += server_ms != zke_ms;
-  if (at->server_ms < 0) {
-    at->server_ms = server_ms;
-    at->zke_ms = zke_ms;
-  }
-  return at->server_ms == server_ms && at->zke_ms == zke_ms;
-}
-
 /* ---- replies ---- */
 
 static const char *differ(const char *field, int64_t server, int64_t zke_side) {
@@ -288,8 +88,8 @@ static const char *differ(const char *field, int64_t server, int64_t zke_side) {
 
 /* What differs between two Stats, NULL if nothing does: zxids and times must be
  * of the same changes. */
-static const char *compare_stat(cf_compare *c, const zke_stat *a,
-                                const zke_stat *b) {
+const char *cf_compare_stat(cf_compare *c, const zke_stat *a,
+                            const zke_stat *b) {
 #define SAME(field) \
   if (a->field != b->field) return differ(#field, a->field, b->field)
   SAME(version);
@@ -298,17 +98,17 @@ static const char *compare_stat(cf_compare *c, const zke_stat *a,
   SAME(dataLength);
   SAME(numChildren);
 #undef SAME
-  if (!same_owner(c, a->ephemeralOwner, b->ephemeralOwner))
+  if (!cf_same_owner(c, a->ephemeralOwner, b->ephemeralOwner))
     return differ("ephemeralOwner", a->ephemeralOwner, b->ephemeralOwner);
-  change *made = same_change(c, a->czxid, b->czxid);
+  cf_change *made = cf_same_change(c, a->czxid, b->czxid);
   if (!made) return differ("czxid", a->czxid, b->czxid);
-  if (!same_time(made, a->ctime, b->ctime))
+  if (!cf_same_time(made, a->ctime, b->ctime))
     return differ("ctime", a->ctime, b->ctime);
-  change *set = same_change(c, a->mzxid, b->mzxid);
+  cf_change *set = cf_same_change(c, a->mzxid, b->mzxid);
   if (!set) return differ("mzxid", a->mzxid, b->mzxid);
-  if (!same_time(set, a->mtime, b->mtime))
+  if (!cf_same_time(set, a->mtime, b->mtime))
     return differ("mtime", a->mtime, b->mtime);
-  if (!same_change(c, a->pzxid, b->pzxid))
+  if (!cf_same_change(c, a->pzxid, b->pzxid))
     return differ("pzxid", a->pzxid, b->pzxid);
   return NULL;
 }
@@ -323,7 +123,7 @@ static const char *compare_names(zke_strings *a, zke_strings *b) {
   if (a->count == 0) return NULL;
   qsort(a->data, (size_t)a->count, sizeof *a->data, by_text);
   qsort(b->data, (size_t)b->count, sizeof *b->data, by_text);
-  mask_used[MASK_NAMES]++;
+  cf_mask_used[CF_MASK_NAMES]++;
   for (int i = 0; i < a->count; i++) {
     if (strcmp(a->data[i], b->data[i]) != 0)
       return cf_text("names: ZooKeeper %s, zkembed %s",
@@ -342,7 +142,7 @@ static int compare_acl(const zke_acl *a, const zke_acl *b) {
 static int by_acl(const void *a, const void *b) { return compare_acl(a, b); }
 
 /* A copy with each run of digests of the same permissions sorted. */
-static zke_acl *sorted_acls(const zke_acls *acls) {
+zke_acl *cf_sorted_acls(const zke_acls *acls) {
   zke_acl *copy = cf_alloc((size_t)acls->count * sizeof *copy + 1);
   for (int i = 0; i < acls->count; i++) copy[i] = acls->data[i];
   for (int i = 0, end; i < acls->count; i = end) {
@@ -350,7 +150,7 @@ static zke_acl *sorted_acls(const zke_acls *acls) {
                       strcmp(copy[end].scheme, "digest") == 0 &&
                       strcmp(copy[i].scheme, "digest") == 0;)
       end++;
-    if (end > i + 1) mask_used[MASK_AUTH_ORDER]++;
+    if (end > i + 1) cf_mask_used[CF_MASK_AUTH_ORDER]++;
     qsort(copy + i, (size_t)(end - i), sizeof *copy, by_acl);
   }
   return copy;
@@ -359,7 +159,7 @@ static zke_acl *sorted_acls(const zke_acls *acls) {
 /* What differs between two lists of ACL entries, in any order. */
 static const char *compare_acls(const zke_acls *a, const zke_acls *b) {
   if (a->count != b->count) return differ("acl count", a->count, b->count);
-  const zke_acl *x = sorted_acls(a), *y = sorted_acls(b);
+  const zke_acl *x = cf_sorted_acls(a), *y = cf_sorted_acls(b);
   for (int i = 0; i < a->count; i++) {
     if (compare_acl(&x[i], &y[i]) != 0)
       return cf_text("acl: entry %d differs", i);
@@ -380,8 +180,8 @@ static const char *compare_outputs(cf_compare *c, const cf_reply *a,
   const char *why = NULL;
   if (a->path && (!b->path || strcmp(a->path, b->path) != 0))
     return "path: differs";
-  if (a->has_stat && b->has_stat) why = compare_stat(c, &a->stat, &b->stat);
-  if (a->has_stat != b->has_stat) mask_used[MASK_ABSENT_STAT]++;
+  if (a->has_stat && b->has_stat) why = cf_compare_stat(c, &a->stat, &b->stat);
+  if (a->has_stat != b->has_stat) cf_mask_used[CF_MASK_ABSENT_STAT]++;
   if (!why && a->has_data) why = compare_data(a, b);
   if (!why && a->has_names) {
     zke_strings names = a->names;
@@ -419,7 +219,7 @@ static bool mode_comes_first(const cf_op *op, const cf_reply *a,
   bool same = a->rc == b->rc && a->count == b->count;
   if (!found || same || a->rc == ZKE_OK || b->rc != ZKE_BADARGUMENTS)
     return false;
-  mask_used[MASK_MODE]++;
+  cf_mask_used[CF_MASK_MODE]++;
   return true;
 }
 
@@ -428,7 +228,7 @@ const char *cf_compare_reply(cf_compare *c, const cf_op *op, const cf_reply *a,
   note_seen(op, a);
   if (mode_comes_first(op, a, b)) return NULL;
   if (op->kind == CF_SYNC && a->rc == ZKE_BADARGUMENTS) {
-    mask_used[MASK_SYNC_PATH]++;
+    cf_mask_used[CF_MASK_SYNC_PATH]++;
     return NULL;
   }
   const char *why = compare_one(c, a, b);
@@ -459,7 +259,7 @@ static void sort_calls(cf_events *e) {
     for (end = i + 1; end < e->count && e->at[end].type == e->at[i].type &&
                       strcmp(e->at[end].path, e->at[i].path) == 0;)
       end++;
-    if (end > i + 1) mask_used[MASK_CALL_ORDER]++;
+    if (end > i + 1) cf_mask_used[CF_MASK_CALL_ORDER]++;
     qsort(e->at + i, (size_t)(end - i), sizeof *e->at, by_event);
   }
 }
@@ -469,7 +269,7 @@ static void drop_session_events(cf_events *e) {
   int kept = 0;
   for (int i = 0; i < e->count; i++) {
     if (e->at[i].type == ZKE_EVENT_SESSION) {
-      mask_used[MASK_RAW_SESSION]++;
+      cf_mask_used[CF_MASK_RAW_SESSION]++;
       free(e->at[i].path);
     } else {
       e->at[kept++] = e->at[i];
@@ -483,7 +283,7 @@ static void drop_session_events(cf_events *e) {
 static void arrange(cf_events *e, unsigned how) {
   if (!(how & CF_BY_CLIENT)) drop_session_events(e);
   if (how & CF_ANY_ORDER && e->count > 1) {
-    mask_used[MASK_END_ORDER]++;
+    cf_mask_used[CF_MASK_END_ORDER]++;
     qsort(e->at, (size_t)e->count, sizeof *e->at, by_event);
   } else if (how & CF_BY_CLIENT) {
     sort_calls(e);
@@ -508,7 +308,7 @@ static void drop_silenced(cf_events *a, const cf_events *b) {
     if (same || !(is_of_event(b, at, call) || is_of_event(b, at - 1, call))) {
       a->at[kept++] = *call;
     } else {
-      mask_used[MASK_SILENCED]++;
+      cf_mask_used[CF_MASK_SILENCED]++;
       free(call->path);
     }
   }

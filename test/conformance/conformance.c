@@ -5,6 +5,8 @@
  *     make conformance SEED=7 SEEDS=1 OPS=5000   one seed again
  *     make conformance SHRINK=600 …        seconds to shrink a mismatch; 120
  *     make conformance MASKS=1             what is not compared, and why
+ *     make conformance WIRE=1 …            `zke FILE serve` in place of the
+ *                                          library, frame by frame (wire.c)
  *
  * test/conformance/conformance.sh starts the server and this program:
  *
@@ -45,6 +47,16 @@ static int64_t asked(const char *name, int64_t otherwise) {
   return value;
 }
 
+/* ---- the two ways ---- */
+
+static bool is_wire(void) { return asked("WIRE", 0) != 0; }
+
+static bool run_ops(const cf_plan *plan, const int *indices, int count,
+                    bool verbose, cf_mismatch *out) {
+  return plan->wire ? cf_wire_run(plan, indices, count, verbose, out)
+                    : cf_run(plan, indices, count, verbose, out);
+}
+
 /* ---- shrinking ---- */
 
 typedef struct shrinker {
@@ -59,7 +71,7 @@ typedef struct shrinker {
 static bool keeps(shrinker *s, int count) {
   cf_mismatch m = {0};
   if (count == s->count) return false;
-  bool found = cf_run(s->plan, s->trial, count, false, &m);
+  bool found = run_ops(s->plan, s->trial, count, false, &m);
   bool same = found && strcmp(m.field, s->field) == 0;
   if (same && m.at + 1 < count) count = m.at + 1;
   free(m.text);
@@ -114,9 +126,15 @@ static void shrink(shrinker *s) {
 
 /* ---- seeds ---- */
 
+/* What zkembed's side of a run is. */
+static const char *place(const cf_plan *plan) {
+  if (plan->wire) return plan->servers > 1 ? "two servers" : "one server";
+  return plan->file ? "on a file" : "in memory";
+}
+
 static void announce(const cf_plan *plan, const char *text) {
   printf("\nMISMATCH in seed %" PRIu64 " (%s, %d sessions): %s\n", plan->seed,
-         plan->file ? "on a file" : "in memory", plan->seats, text);
+         place(plan), plan->seats, text);
   fflush(stdout);
 }
 
@@ -126,13 +144,13 @@ static void report(const cf_plan *plan, shrinker *s, int length) {
   cf_mismatch m = {0};
   printf("  shrunk to %d operations:\n", s->count);
   if (s->count > MOST_PRINTED) printf("  (too many to show)\n");
-  if (cf_run(plan, s->kept, s->count, s->count <= MOST_PRINTED, &m))
+  if (run_ops(plan, s->kept, s->count, s->count <= MOST_PRINTED, &m))
     printf("  mismatch: %s\n", m.text);
   else
     printf("  (it does not come back: it depends on timing)\n");
   free(m.text);
-  printf("  again: make conformance SEED=%" PRIu64 " SEEDS=1 OPS=%d\n\n",
-         plan->seed, length);
+  printf("  again: make conformance%s SEED=%" PRIu64 " SEEDS=1 OPS=%d\n\n",
+         plan->wire ? " WIRE=1" : "", plan->seed, length);
   fflush(stdout);
 }
 
@@ -149,12 +167,15 @@ static bool run_seed(uint64_t seed, int length, bool quiet) {
   cf_mismatch m = {0};
   shrinker s = {.plan = &plan, .count = length};
   note_seed(seed);
-  cf_plan_make(seed, &plan);
+  if (is_wire())
+    cf_plan_wire(seed, &plan);
+  else
+    cf_plan_make(seed, &plan);
   s.kept = calloc((size_t)length + 1, sizeof *s.kept);
   s.trial = calloc((size_t)length + 1, sizeof *s.trial);
   if (!s.kept || !s.trial) cf_die("out of memory");
   for (int i = 0; i < length; i++) s.kept[i] = i;
-  bool found = cf_run(&plan, s.kept, length, false, &m);
+  bool found = run_ops(&plan, s.kept, length, false, &m);
   if (found) announce(&plan, m.text);
   if (found && !quiet) {
     if (m.at + 1 < s.count) s.count = m.at + 1;
@@ -224,5 +245,6 @@ int main(int argc, char **argv) {
   if (argc != 3) cf_die("usage: conformance PORT DIRECTORY");
   cf_port = atoi(argv[1]);
   cf_directory = argv[2];
+  cf_zke_program = getenv("ZKE") ? getenv("ZKE") : "build/zke";
   return run_all();
 }

@@ -7,6 +7,9 @@
  *     raw.c      a session of ZooKeeper through its wire protocol
  *     compare.c  what must be equal, and the one table of what
  *                            need not be
+ *     masks.c    what is not compared, and why
+ *     map.c      zxids, times and session ids of both sides
+ *     tree.c     the tree of a run: how it begins, what operations take from it
  *     run.c      one run of operations on both sides
  *     conformance.c          seeds, shrinking, reports
  *
@@ -20,6 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "masks.h"
 #include "zkembed.h"
 
 enum {
@@ -31,7 +35,8 @@ enum {
 
 /* ---- operations and replies ---- */
 
-/* Name, weight in ten thousand, who can do it: C client, wire protocol. */
+/* Name, weight in ten thousand, who can do it: C client, wire protocol.  What
+ * neither of them can do is done over the wire on both sides alone (wire.c). */
 #define CF_KIND_LIST(X)      \
   X(CREATE, 2200, 1, 1)      \
   X(DELETE, 1100, 1, 1)      \
@@ -53,7 +58,13 @@ enum {
   X(CLOSE, 60, 1, 1)         \
   X(EXPIRE, 12, 1, 1)        \
   X(KILL, 6, 0, 1)           \
-  X(CHECK, 0, 0, 0)
+  X(CHECK, 0, 0, 0)          \
+  X(PING, 60, 0, 0)          \
+  X(WHO_AM_I, 60, 0, 0)      \
+  X(SET_WATCHES, 120, 0, 0)  \
+  X(CHECK_WATCH, 120, 0, 0)  \
+  X(RECONNECT, 60, 0, 0)     \
+  X(MALFORMED, 200, 0, 0)
 
 #define CF_KIND_ENUM(name, weight, client, raw) CF_##name,
 typedef enum cf_kind { CF_KIND_LIST(CF_KIND_ENUM) CF_KINDS } cf_kind;
@@ -73,7 +84,10 @@ typedef struct cf_op {
   const char *below; /* after that: a further name, or NULL */
   int version_rule;  /* CF_LITERAL or CF_CURRENT (+ version) */
   int watch;         /* number of the context, 0: none */
-  int type;          /* ADD_WATCH: mode; REMOVE_WATCH: type */
+  int type;          /* ADD_WATCH: mode; REMOVE_WATCH, CHECK_WATCH: type;
+                      * RECONNECT and MALFORMED: in which way */
+  int chance;        /* what else the way needs of chance */
+  int ahead;         /* over the wire: so many more are sent with it */
   const char *path;
   const char *data; /* NULL with len -1 */
   int len;
@@ -82,7 +96,7 @@ typedef struct cf_op {
   int64_t ttl_ms;
   int version;
   const char *scheme; /* ADD_AUTH; the certificate is data */
-  int count;          /* MULTI and MULTI_READ */
+  int count;          /* MULTI, MULTI_READ, SET_WATCHES; MALFORMED: 1 */
   struct cf_op *subs;
 } cf_op;
 
@@ -156,8 +170,10 @@ typedef struct cf_seat_plan {
 /* What a seed decides once. */
 typedef struct cf_plan {
   uint64_t seed;
-  bool file;  /* zkembed on a file, else in memory */
-  bool quiet; /* everybody may read everything: no event is withheld */
+  bool file;   /* zkembed on a file, else in memory */
+  bool quiet;  /* everybody may read everything: no event is withheld */
+  bool wire;   /* both sides over the wire; zkembed's is `zke FILE serve` */
+  int servers; /* of zkembed on the file, over the wire */
   int seats;
   cf_seat_plan seat[CF_SEATS + 1]; /* the last looks over the end */
   int depth;                       /* of paths, at most */
@@ -168,6 +184,7 @@ typedef struct cf_plan {
 } cf_plan;
 
 void cf_plan_make(uint64_t seed, cf_plan *plan);
+void cf_plan_wire(uint64_t seed, cf_plan *plan);
 void cf_generate(const cf_plan *plan, int index, cf_op *op);
 
 /* Identities that sessions take: "user:password", and as an ACL id. */
@@ -223,12 +240,58 @@ void cf_zke_events(cf_zke *z, cf_events *out); /* dispatches, gives them */
 int64_t cf_zke_id(cf_zke *z);
 int cf_zke_close(cf_zke *z);
 
+/* ---- the tree of a run ---- */
+
+/* A growing list of paths. */
+typedef struct cf_paths {
+  char **at;
+  int count, cap;
+} cf_paths;
+
+void cf_paths_add(cf_paths *p, const char *path);
+bool cf_paths_have(const cf_paths *p, const char *path);
+void cf_paths_free(cf_paths *p);
+
+/* A path that was watched, as the server knows it. */
+typedef struct cf_watched {
+  int seat;
+  char *path;
+} cf_watched;
+
+enum { CF_RECENT = 24 };
+
+typedef struct cf_tree {
+  const cf_plan *plan;
+  cf_raw *control; /* a super user's session on the server */
+  char *file;      /* of the database; NULL: in memory */
+  cf_store *store;
+  cf_watched recent[CF_RECENT]; /* a ring */
+  unsigned recent_at;
+} cf_tree;
+
+/* Clears the server, and makes a database like it, in an empty directory. */
+void cf_tree_begin(cf_tree *t, const cf_plan *plan);
+void cf_tree_end(cf_tree *t);
+void cf_tree_list(cf_tree *t, cf_paths *out); /* parents before children */
+void cf_note_watched(cf_tree *t, const cf_op *op);
+void cf_resolve(cf_tree *t, cf_op *op);         /* what depends on the tree */
+bool cf_stays_here(int seat, const char *path); /* the watches of a path */
+void cf_must(int rc, const char *what);         /* be ZKE_OK */
+
 /* ---- comparing ---- */
 
 typedef struct cf_compare cf_compare;
 cf_compare *cf_compare_new(void);
 void cf_compare_free(cf_compare *c);
 void cf_compare_session(cf_compare *c, int64_t server, int64_t zke_id);
+
+/* Do these belong together?  The change that two zxids name, or NULL; the times
+ * of one; zxids that may stand between changes. */
+typedef struct cf_change cf_change;
+bool cf_same_owner(const cf_compare *c, int64_t server, int64_t zke_id);
+cf_change *cf_same_change(cf_compare *c, int64_t server, int64_t zke_side);
+bool cf_same_time(cf_change *at, int64_t server_ms, int64_t zke_ms);
+bool cf_same_moment(const cf_compare *c, int64_t server, int64_t zke_side);
 
 /* NULL where all is well, else what differs, one word before a colon naming
  * the field; in memory of the operation. */
@@ -240,13 +303,15 @@ enum {
   CF_SILENCED = 4   /* watches may have been spent in silence */
 };
 const char *cf_compare_events(unsigned how, cf_events *server, cf_events *z);
-void cf_masks_print(bool counts);
+/* NULL where two Stats are of the same changes, else what differs. */
+const char *cf_compare_stat(cf_compare *c, const zke_stat *server,
+                            const zke_stat *z);
+/* A copy, in which order means nothing that means nothing. */
+zke_acl *cf_sorted_acls(const zke_acls *acls);
+void cf_note_code(const cf_op *op, int rc);
+void cf_note_event(int type);
 void cf_note_end(cf_kind kind); /* of a session */
 void cf_seen_print(void); /* how often what was done, and with which code */
-/* Masks that others make use of. */
-void cf_mask_client_multi(void);
-void cf_mask_left_watch(void);
-void cf_mask_own_end(void);
 
 /* ---- one run ---- */
 
@@ -256,9 +321,34 @@ typedef struct cf_mismatch {
   char *text;     /* the whole story; free() */
 } cf_mismatch;
 
+/* What is wrong with a connection that has come back; of a frame. */
+enum {
+  CF_DROPPED,    /* dropped, and taken up again */
+  CF_TAKEN_OVER, /* taken up again while the one before is still there */
+  CF_OLD_CLIENT, /* taken up by a client from before 3.4 */
+  CF_WRONG_PASSWORD,
+  CF_UNKNOWN_SESSION,
+  CF_FROM_THE_FUTURE, /* has seen a later zxid than there is */
+  CF_RECONNECTS
+};
+enum {
+  CF_CUT_SHORT,
+  CF_TOO_LONG,
+  CF_OTHER_LENGTH, /* of its first text */
+  CF_UNKNOWN_TYPE,
+  CF_NO_HEADER,
+  CF_HUGE,
+  CF_NEGATIVE,
+  CF_MALFORMATIONS
+};
+
 /* Run these operations of the plan on both sides.  true: a mismatch. */
 bool cf_run(const cf_plan *plan, const int *indices, int count, bool verbose,
             cf_mismatch *out);
+/* The same over the wire (wire.c); cf_zke is the program `zke`. */
+bool cf_wire_run(const cf_plan *plan, const int *indices, int count,
+                 bool verbose, cf_mismatch *out);
+extern const char *cf_zke_program;
 
 extern const char *cf_directory; /* for files */
 extern int64_t cf_events_compared, cf_replies_compared;

@@ -398,6 +398,41 @@ static void gen_multi_read(dice *d, const cf_plan *plan, cf_op *op) {
   }
 }
 
+/* Paths of watches to be set again; their type is that of the watch. */
+static void gen_set_watches(dice *d, const cf_plan *plan, cf_op *op) {
+  op->count = below(d, 6);
+  op->chance = below(d, 1000);
+  op->subs = cf_alloc((size_t)(op->count + 1) * sizeof *op->subs);
+  for (int i = 0; i < op->count; i++) {
+    cf_op *sub = &op->subs[i];
+    *sub = (cf_op){.seat = op->seat, .kind = CF_EXISTS, .type = below(d, 3)};
+    sub->path = gen_path(d, plan, op->seat);
+    gen_rules(d, plan, sub, 500, 300);
+  }
+}
+
+static void gen_arguments(dice *d, const cf_plan *plan, cf_op *op);
+
+/* Something that is well formed, to be damaged. */
+static void gen_malformed(dice *d, const cf_plan *plan, cf_op *op) {
+  static const cf_kind kinds[] = {
+      CF_CREATE,    CF_DELETE,     CF_EXISTS,       CF_GET,
+      CF_SET,       CF_CHILDREN,   CF_GET_ACL,      CF_SET_ACL,
+      CF_SYNC,      CF_MULTI,      CF_MULTI_READ,   CF_COUNT,
+      CF_ADD_WATCH, CF_EPHEMERALS, CF_REMOVE_WATCH, CF_SET_WATCHES};
+  op->type =
+      permille(d, 850) ? below(d, CF_UNKNOWN_TYPE) : below(d, CF_MALFORMATIONS);
+  op->chance = below(d, 1000000);
+  op->count = 1;
+  op->subs = cf_alloc(sizeof *op->subs);
+  cf_op *sub = op->subs;
+  *sub = (cf_op){.seat = op->seat, .kind = ANY_OF(d, kinds)};
+  sub->path = gen_path(d, plan, op->seat);
+  gen_rules(d, plan, sub, 300, 100);
+  sub->watch = below(d, 2);
+  gen_arguments(d, plan, sub);
+}
+
 static void gen_auth(dice *d, cf_op *op) {
   static const char *const odd[] = {"", ":", "a:", ":b", "x:y:z", "\xc3\xa9:p"};
   op->scheme = "digest";
@@ -442,6 +477,19 @@ static void gen_arguments(dice *d, const cf_plan *plan, cf_op *op) {
     case CF_ADD_AUTH:
       gen_auth(d, op);
       break;
+    case CF_SET_WATCHES:
+      gen_set_watches(d, plan, op);
+      break;
+    case CF_CHECK_WATCH:
+      op->type = permille(d, 50) ? below(d, 6) - 1 : 1 + below(d, 3);
+      break;
+    case CF_RECONNECT:
+      op->type = below(d, 2) ? CF_DROPPED : below(d, CF_RECONNECTS);
+      op->chance = below(d, 1000);
+      break;
+    case CF_MALFORMED:
+      gen_malformed(d, plan, op);
+      break;
     default:
       break;
   }
@@ -451,6 +499,7 @@ static bool can(const cf_plan *plan, int seat, cf_kind kind) {
 #define WHO(name, weight, client, raw) {client, raw},
   static const struct { bool client, raw; } who[] = {CF_KIND_LIST(WHO)};
 #undef WHO
+  if (plan->wire) return kind != CF_CHECK;
   return plan->seat[seat].client ? who[kind].client : who[kind].raw;
 }
 
@@ -484,6 +533,7 @@ void cf_generate(const cf_plan *plan, int index, cf_op *op) {
                      op->kind == CF_SET || op->kind == CF_EXISTS;
   if (can_be_null && permille(&d, 1) && !plan->seat[op->seat].chroot)
     op->path = NULL;
+  if (plan->wire && below(&d, 4) == 0) op->ahead = 1 + below(&d, 12);
 }
 
 /* ---- plans ---- */
@@ -495,9 +545,10 @@ static void plan_names(dice *d, cf_plan *plan) {
         i < 2 || below(d, 2) ? ANY_OF(d, plain_names) : ANY_OF(d, odd_names);
 }
 
-/* The usual weights, some of them three times or a third. */
+/* The usual weights, some of them three times or a third; none for what only
+ * the wire has. */
 static void plan_weights(dice *d, cf_plan *plan) {
-#define WEIGHT(name, weight, client, raw) weight,
+#define WEIGHT(name, weight, client, raw) (client) || (raw) ? (weight) : 0,
   static const int usual[] = {CF_KIND_LIST(WEIGHT)};
 #undef WEIGHT
   for (int i = 0; i < CF_KINDS; i++) {
@@ -521,4 +572,18 @@ void cf_plan_make(uint64_t seed, cf_plan *plan) {
   plan->hostile = 10 + below(&d, 80);
   plan_names(&d, plan);
   plan_weights(&d, plan);
+}
+
+/* Every client is a raw one, and nobody has a chroot, which is the clients'
+ * matter. */
+void cf_plan_wire(uint64_t seed, cf_plan *plan) {
+#define WEIGHT(name, weight, client, raw) (client) || (raw) ? 0 : (weight)*3,
+  static const int only_here[] = {CF_KIND_LIST(WEIGHT)};
+#undef WEIGHT
+  cf_plan_make(seed, plan);
+  plan->wire = true;
+  plan->file = true;
+  plan->servers = 1 + (int)(seed % 2);
+  for (int i = 0; i < CF_SEATS; i++) plan->seat[i] = (cf_seat_plan){0};
+  for (int i = 0; i < CF_KINDS; i++) plan->weight[i] += only_here[i];
 }
