@@ -4,6 +4,7 @@
  * The client here is the raw one of wire.h.  kazoo.sh beside it runs a real
  * client.
  */
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -1157,6 +1158,43 @@ TEST(connections_leave_descriptors_for_the_file) {
   ck_assert_int_ne(take_connected(&w[count]), 0);
   for (int i = 0; i <= count; i++)
     if (i != 1) hang_up(&w[i]);
+  stop(s);
+}
+
+/* Have as many descriptors as may be; how many. */
+static int most_descriptors(void) {
+  struct rlimit limit;
+  ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = limit.rlim_max;
+  ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  return limit.rlim_max > INT_MAX ? INT_MAX : (int)limit.rlim_max;
+}
+
+/* Ten thousand connections that do not say whose they are, or as many as there
+ * are descriptors for: a client beside them is served, and after ten seconds
+ * they end.  Some have sent a part of a word or of a frame. */
+TEST(connections_that_say_nothing_end) {
+  enum { MANY = 10000, OTHERS = 200 };
+  static int fd[MANY];
+  int most = most_descriptors() - OTHERS;
+  int count = most < MANY ? most : MANY;
+  char byte;
+  serving s = serve(":memory:", "--connections 0");
+  wire w = begin(s);
+  for (int i = 0; i < count; i++) {
+    wire silent = dial(s.port);
+    fd[i] = silent.fd;
+    send_bytes(&silent, "\0\0\0", (size_t)(i % 4));
+    if (i % 100 == 0) ck_assert_int_eq(ping(&w), 0);
+  }
+  for (int i = 0; i < count; i++) {
+    struct pollfd p = {.fd = fd[i], .events = POLLIN};
+    ck_assert_int_eq(poll(&p, 1, (int)test_patience(SOON)), 1);
+    ck_assert_int_eq(recv(fd[i], &byte, 1, 0), 0);
+    close(fd[i]);
+  }
+  ck_assert_int_eq(ping(&w), 0);
+  hang_up(&w);
   stop(s);
 }
 
