@@ -124,7 +124,9 @@ static void take_together(server *s) {
 }
 
 /* What is there by HTTP. */
-static const http_page pages[] = {{"GET", "/control", control_report},
+static const http_page pages[] = {{"GET", "/commands", admin_index},
+                                  {"GET", "/commands/", admin_page},
+                                  {"GET", "/control", control_report},
                                   {"POST", "/control", control_do},
                                   {NULL, NULL, NULL}};
 
@@ -194,7 +196,10 @@ static void follow_clock(server *s) {
  * have no session any more and do not read what is left for them. */
 static void drop_silent(server *s) {
   for (conn *c = s->conns; c; c = c->next)
-    if (!c->session && s->now_ms - c->heard_ms >= GREETING_MS) conn_drop(c);
+    if (!c->session && s->now_ms - c->heard_ms >= GREETING_MS) {
+      s->counts.silent++;
+      conn_drop(c);
+    }
 }
 
 /* A connection that cannot be taken stays in its queue, and epoll would tell of

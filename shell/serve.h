@@ -2,8 +2,10 @@
  *
  *     serve.c          the command: options, listeners, the loop
  *     serve_control.c  how a test asks for faults, by HTTP
+ *     serve_admin.c    what the server tells of itself, as JSON by HTTP
  *     serve_http.c     the form of HTTP
  *     serve_words.c    the four-letter words
+ *     serve_stats.c    what words and pages tell of the server
  *     serve_request.c  what a client asks for, and its answer
  *     serve_sasl.c     who the users are, and how clients prove it
  *     serve_fault.c    faults that a test has asked for
@@ -54,12 +56,19 @@ typedef struct source {
 
 enum { LISTENERS_MOST = 8, PASSWORD_BYTES = 16 };
 
-/* What it counts since its beginning, for srvr and mntr. */
+/* How long requests took, from their being read to their answer. */
+typedef struct timing {
+  int64_t count, min_ms, max_ms, last_ms, sum_ms;
+} timing;
+
+/* What it counts since its beginning (stats_monitor()). */
 typedef struct counts {
   int64_t received, sent; /* packets */
-  int64_t requests;       /* answered */
-  int64_t latency_min_ms, latency_max_ms, latency_sum_ms;
+  timing all, reads, changes;
+  int64_t bytes_received, bytes_answered;         /* of packets */
+  int64_t answer_last, answer_least, answer_most; /* bytes */
   int64_t refused;  /* connections over the limit */
+  int64_t silent;   /* connections that did not say whose they are */
   int64_t accepted; /* connections */
   int64_t expired;  /* sessions */
 } counts;
@@ -191,6 +200,8 @@ struct conn {
   int64_t since_ms;         /* server's clock: when it was accepted */
   int64_t heard_ms;         /* server's clock: its last request */
   int64_t received, issued; /* packets */
+  timing took;              /* its requests */
+  int64_t answered_ms;      /* monotonic: its latest answer */
   int64_t last_zxid;
   int last_xid;
   const char *last_name; /* of its last request; NULL: none */
@@ -334,6 +345,41 @@ bool requests_many(const server *s);
 bool words_take(server *s, conn *c);
 
 /* ------------------------------------------------------------------------
+ * What the server tells of itself (serve_stats.c)
+ * --------------------------------------------------------------------- */
+
+/* What old clients parse: kazoo and the monitors take the number behind the
+ * colon for ZooKeeper's. */
+#define SERVE_VERSION "3.8.0-zkembed-" ZKE_VERSION
+#define SERVE_VERSION_FULL SERVE_VERSION ", built on zkembed"
+
+typedef struct watch_counts {
+  int sessions, paths, watches;
+} watch_counts;
+
+/* timing_add        - one request more
+ * timing_average    - 0 where there was none
+ * stats_nodes       - nodes of the tree, "/" too
+ * stats_client      - this server's session with that id; NULL: another
+ *                     process has it
+ * stats_waiting     - requests of a connection that are here and not dealt with
+ * stats_all_waiting - the same of all
+ * stats_interest    - what a connection waits for: 1 to read, 4 to write
+ * stats_is_ours     - has a client of this server that watch?
+ * stats_watches     - those of clients of this server
+ * stats_monitor     - all that mntr has, without its zk_; for json_decref() */
+void timing_add(timing *t, int64_t ms);
+double timing_average(const timing *t);
+int64_t stats_nodes(server *s);
+const client *stats_client(const server *s, int64_t id);
+int64_t stats_waiting(conn *c);
+int64_t stats_all_waiting(const server *s);
+int stats_interest(const conn *c);
+bool stats_is_ours(const server *s, const zke_watch_info *w);
+watch_counts stats_watches(server *s);
+json_t *stats_monitor(server *s);
+
+/* ------------------------------------------------------------------------
  * HTTP (serve_http.c), what a test asks for (serve_control.c)
  * --------------------------------------------------------------------- */
 
@@ -346,7 +392,8 @@ typedef struct http_request {
   const char *body;   /* or "" */
 } http_request;
 
-/* What stands behind a path. */
+/* What stands behind a path, or behind all paths that begin so, where it ends
+ * in a slash. */
 typedef struct http_page {
   const char *method, *path;
   void (*run)(server *s, conn *c, const http_request *r);
@@ -362,6 +409,11 @@ void http_answer(conn *c, int status, const char *type, const char *body);
 void http_refuse(conn *c, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 bool http_is_from_page(const http_request *r);
+
+/* admin_index - GET /commands: which pages there are
+ * admin_page  - GET /commands/…: one of them */
+void admin_index(server *s, conn *c, const http_request *r);
+void admin_page(server *s, conn *c, const http_request *r);
 
 /* control_report - GET /control: which faults there are
  * control_do     - POST /control: what a test asks for

@@ -116,12 +116,19 @@ static bool read_first_line(http_request *r, char *line) {
   return true;
 }
 
+/* Is the page there for the path? */
+static bool is_for(const http_page *page, const char *path) {
+  size_t len = strlen(page->path);
+  if (page->path[len - 1] == '/') return strncmp(page->path, path, len) == 0;
+  return strcmp(page->path, path) == 0;
+}
+
 /* Runs what stands behind the path. */
 static void run_page(server *s, conn *c, const http_request *r,
                      const http_page *pages) {
   bool known = false;
   for (const http_page *page = pages; page->path; page++) {
-    if (strcmp(page->path, r->path) != 0) continue;
+    if (!is_for(page, r->path)) continue;
     known = true;
     if (strcmp(page->method, r->method) != 0) continue;
     page->run(s, c, r);

@@ -25,6 +25,7 @@ typedef struct request {
   conn *c;
   zke *z;
   int32_t xid, type;
+  bool is_change;
   zke_jute_reader body;
   zke_jute_writer answer; /* the records behind the answer's header */
 } request;
@@ -51,6 +52,7 @@ struct answer {
   int64_t zxid;            /* of the state that it shows */
   int64_t told_zxid;       /* what its header says of that */
   int64_t began_ms;        /* monotonic */
+  bool is_change;          /* what asked for it was one */
   zke_jute_writer records; /* behind its header */
 };
 
@@ -845,20 +847,26 @@ static void keep_answer(server *s, request *q, int rc, int64_t began_ms) {
   if (rc != ZKE_OK && q->type != ZKE_JUTE_SASL)
     zke_jute_writer_free(&q->answer);
   s->answers[s->answer_count++] =
-      (struct answer){q->c,    q->xid,          rc,       q->c->faults.fate,
-                      s->zxid, told_zxid(s, q), began_ms, q->answer};
+      (struct answer){q->c,     q->xid,          rc,       q->c->faults.fate,
+                      s->zxid,  told_zxid(s, q), began_ms, q->is_change,
+                      q->answer};
   s->answer_bytes += q->answer.len;
   q->answer = (zke_jute_writer){0};
 }
 
-/* Notes how long a request took, up to its answer. */
-static void count_request(server *s, int64_t began_ms) {
-  int64_t took = monotonic_ms() - began_ms;
+/* Notes how long a request took, up to its answer, and how long that is. */
+static void count_request(server *s, const struct answer *a, size_t bytes) {
+  int64_t now = monotonic_ms(), took = now - a->began_ms;
   counts *n = &s->counts;
-  if (n->requests == 0 || took < n->latency_min_ms) n->latency_min_ms = took;
-  if (took > n->latency_max_ms) n->latency_max_ms = took;
-  n->latency_sum_ms += took;
-  n->requests++;
+  timing_add(&n->all, took);
+  timing_add(a->is_change ? &n->changes : &n->reads, took);
+  timing_add(&a->c->took, took);
+  a->c->answered_ms = now;
+  n->answer_last = (int64_t)bytes;
+  if (n->all.count == 1 || n->answer_last < n->answer_least)
+    n->answer_least = n->answer_last;
+  if (n->answer_last > n->answer_most) n->answer_most = n->answer_last;
+  n->bytes_answered += n->answer_last;
   n->sent++;
 }
 
@@ -879,7 +887,7 @@ static void send_answer(server *s, struct answer *a) {
   zke_jute_end(&c->out, at);
   c->issued++;
   c->last_zxid = a->zxid;
-  count_request(s, a->began_ms);
+  count_request(s, a, c->out.len - at - 4);
 }
 
 /* Where the batch has failed nothing that it has shown is so: neither what it
@@ -912,6 +920,7 @@ static const operation *operation_of(const char *frame, size_t len) {
   return len < 8 ? NULL : find_operation(zke_jute_length(frame + 4));
 }
 
+/* What a connection without a session has sent may be a word, and no frame. */
 bool request_is_alone(conn *c) {
   size_t len;
   const char *frame = c->session ? conn_frame(c, 0, &len) : NULL;
@@ -959,6 +968,7 @@ static bool take_operation(server *s, request *q) {
   int64_t began_ms = q->c->held_ms ? q->c->held_ms : monotonic_ms();
   q->xid = head.xid;
   q->type = head.type;
+  q->is_change = op && op->flags & CHANGES;
   q->z = q->c->session->z;
   q->c->last_xid = head.xid;
   q->c->last_name = op ? op->name : "NA";
@@ -1000,6 +1010,7 @@ bool request_take(server *s, conn *c) {
   if (!s->blocked) c->held_ms = 0;
   c->received++;
   s->counts.received++;
+  s->counts.bytes_received += (int64_t)len;
   conn_taken(c, len);
   fault_taken(c);
   return true;

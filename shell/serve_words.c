@@ -4,41 +4,12 @@
  * the connection is closed.  The texts have the form of ZooKeeper 3.8, since
  * programs read them; what has no meaning here is left out, not made up.
  */
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include "serve.h"
-
-/* What old clients parse: kazoo and the monitors take the number behind the
- * colon for ZooKeeper's. */
-#define VERSION "3.8.0-zkembed-" ZKE_VERSION
-
-/* ------------------------------------------------------------------------
- * Numbers
- * --------------------------------------------------------------------- */
-
-/* Nodes of the tree, "/" too. */
-static int64_t node_count(server *s) {
-  int64_t count = 0;
-  return zke_count(s->z, "/", &count) == ZKE_OK ? count + 1 : 0;
-}
-
-static double average_ms(const server *s) {
-  if (!s->counts.requests) return 0;
-  return (double)s->counts.latency_sum_ms / (double)s->counts.requests;
-}
-
-/* This server's session with that id; NULL where another process has it. */
-static const client *client_of(const server *s, int64_t id) {
-  for (const client *at = s->sessions; at; at = at->next)
-    if (at->id == id) return at;
-  return NULL;
-}
 
 /* ------------------------------------------------------------------------
  * Texts
@@ -58,17 +29,18 @@ static void say_isro(server *s, FILE *out) {
 static void say_state(server *s, FILE *out) {
   const counts *n = &s->counts;
   fprintf(out, "Latency min/avg/max: %" PRId64 "/%.4f/%" PRId64 "\n",
-          n->latency_min_ms, average_ms(s), n->latency_max_ms);
+          n->all.min_ms, timing_average(&n->all), n->all.max_ms);
   fprintf(out, "Received: %" PRId64 "\nSent: %" PRId64 "\n", n->received,
           n->sent);
-  fprintf(out, "Connections: %d\nOutstanding: 0\n", s->conn_count);
+  fprintf(out, "Connections: %d\nOutstanding: %" PRId64 "\n", s->conn_count,
+          stats_all_waiting(s));
   fprintf(out, "Zxid: 0x%" PRIx64 "\nMode: standalone\n",
           (uint64_t)server_zxid(s));
-  fprintf(out, "Node count: %" PRId64 "\n", node_count(s));
+  fprintf(out, "Node count: %" PRId64 "\n", stats_nodes(s));
 }
 
 static void say_version(FILE *out) {
-  fputs("Zookeeper version: " VERSION ", built on zkembed\n", out);
+  fputs("Zookeeper version: " SERVE_VERSION_FULL "\n", out);
 }
 
 static void say_srvr(server *s, FILE *out) {
@@ -77,15 +49,17 @@ static void say_srvr(server *s, FILE *out) {
 }
 
 /* What stat and cons say of a connection first. */
-static void say_peer(const conn *c, FILE *out) {
-  fprintf(out, " /%s:%d[1](queued=0,recved=%" PRId64 ",sent=%" PRId64,
-          c->address, c->port, c->received, c->issued);
+static void say_peer(conn *c, FILE *out) {
+  fprintf(out,
+          " /%s:%d[%d](queued=%" PRId64 ",recved=%" PRId64 ",sent=%" PRId64,
+          c->address, c->port, stats_interest(c), stats_waiting(c), c->received,
+          c->issued);
 }
 
 static void say_stat(server *s, FILE *out) {
   say_version(out);
   fputs("Clients:\n", out);
-  for (const conn *c = s->conns; c; c = c->next) {
+  for (conn *c = s->conns; c; c = c->next) {
     say_peer(c, out);
     fputs(")\n", out);
   }
@@ -93,16 +67,25 @@ static void say_stat(server *s, FILE *out) {
   say_state(s, out);
 }
 
+/* What cons says of one that has a session. */
+static void say_session(const server *s, const conn *c, FILE *out) {
+  fprintf(out,
+          ",sid=0x%" PRIx64 ",lop=%s,est=%" PRId64 ",to=%" PRId64
+          ",lcxid=0x%x,lzxid=0x%" PRIx64,
+          (uint64_t)c->session->id, c->last_name ? c->last_name : "NA",
+          s->began_ms + c->since_ms, c->session->timeout_ms,
+          (unsigned)c->last_xid, (uint64_t)c->last_zxid);
+  fprintf(out,
+          ",lresp=%" PRId64 ",llat=%" PRId64 ",minlat=%" PRId64
+          ",avglat=%" PRId64 ",maxlat=%" PRId64,
+          c->answered_ms, c->took.last_ms, c->took.min_ms,
+          (int64_t)timing_average(&c->took), c->took.max_ms);
+}
+
 static void say_cons(server *s, FILE *out) {
-  for (const conn *c = s->conns; c; c = c->next) {
+  for (conn *c = s->conns; c; c = c->next) {
     say_peer(c, out);
-    if (c->session)
-      fprintf(out,
-              ",sid=0x%" PRIx64 ",lop=%s,est=%" PRId64 ",to=%" PRId64
-              ",lcxid=0x%x,lzxid=0x%" PRIx64,
-              (uint64_t)c->session->id, c->last_name ? c->last_name : "NA",
-              s->began_ms + c->since_ms, c->session->timeout_ms,
-              (unsigned)c->last_xid, (uint64_t)c->last_zxid);
+    if (c->session) say_session(s, c, out);
     fputs(")\n", out);
   }
   fputs("\n", out);
@@ -122,62 +105,25 @@ static void say_envi(server *s, FILE *out) {
   struct utsname host = {0};
   (void)s;
   uname(&host);
-  fputs("Environment:\nzookeeper.version=" VERSION "\n", out);
+  fputs("Environment:\nzookeeper.version=" SERVE_VERSION_FULL "\n", out);
   fprintf(out, "host.name=%s\nos.name=%s\nos.arch=%s\nos.version=%s\n",
           host.nodename, host.sysname, host.machine, host.release);
 }
 
-/* How many descriptors the process has open. */
-static int open_descriptors(void) {
-  int count = 0;
-  DIR *d = opendir("/proc/self/fd");
-  if (!d) return 0;
-  while (readdir(d)) count++;
-  closedir(d);
-  return count - 3; /* ".", ".." and d itself */
-}
-
-/* Ephemeral nodes of all sessions, and watches of those of this server. */
-static void count_all(server *s, int64_t *ephemerals, int64_t *watches) {
-  zke_session_list *list;
-  *ephemerals = *watches = 0;
-  if (zke_sessions(s->z, &list) != ZKE_OK) return;
-  for (int i = 0; i < list->count; i++) {
-    *ephemerals += list->data[i].ephemerals;
-    if (client_of(s, list->data[i].id)) *watches += list->data[i].watches;
-  }
-  zke_free(list);
-}
-
-static void say_number(FILE *out, const char *name, int64_t value) {
-  fprintf(out, "zk_%s\t%" PRId64 "\n", name, value);
-}
-
+/* A line for each number, as ZooKeeper writes it. */
 static void say_mntr(server *s, FILE *out) {
-  const counts *n = &s->counts;
-  struct rlimit limit = {0};
-  int64_t ephemerals, watches;
-  count_all(s, &ephemerals, &watches);
-  getrlimit(RLIMIT_NOFILE, &limit);
-  fputs("zk_version\t" VERSION ", built on zkembed\n", out);
-  fputs("zk_server_state\tstandalone\n", out);
-  fprintf(out, "zk_avg_latency\t%.4f\n", average_ms(s));
-  say_number(out, "max_latency", n->latency_max_ms);
-  say_number(out, "min_latency", n->latency_min_ms);
-  say_number(out, "packets_received", n->received);
-  say_number(out, "packets_sent", n->sent);
-  say_number(out, "num_alive_connections", s->conn_count);
-  say_number(out, "outstanding_requests", 0);
-  say_number(out, "connection_rejected", n->refused);
-  say_number(out, "connection_request_count", n->accepted);
-  say_number(out, "stale_sessions_expired", n->expired);
-  say_number(out, "global_sessions", s->session_count);
-  say_number(out, "uptime", wall_now() - s->began_ms);
-  say_number(out, "znode_count", node_count(s));
-  say_number(out, "watch_count", watches);
-  say_number(out, "ephemerals_count", ephemerals);
-  say_number(out, "open_file_descriptor_count", open_descriptors());
-  say_number(out, "max_file_descriptor_count", (int64_t)limit.rlim_cur);
+  json_t *all = stats_monitor(s), *value;
+  const char *name;
+  json_object_foreach(all, name, value) {
+    if (json_is_string(value))
+      fprintf(out, "zk_%s\t%s\n", name, json_string_value(value));
+    else if (json_is_real(value))
+      fprintf(out, "zk_%s\t%.4f\n", name, json_real_value(value));
+    else
+      fprintf(out, "zk_%s\t%" PRId64 "\n", name,
+              (int64_t)json_integer_value(value));
+  }
+  json_decref(all);
 }
 
 static void say_dump(server *s, FILE *out) {
@@ -201,31 +147,10 @@ static void say_dump(server *s, FILE *out) {
  * Watches
  * --------------------------------------------------------------------- */
 
-/* A watch that a client of this server has. */
-static bool is_ours(const server *s, const zke_watch_info *w) {
-  return client_of(s, w->session) != NULL;
-}
-
 static void say_wchs(server *s, FILE *out) {
-  zke_watch_list *list;
-  int watches = 0, paths = 0, sessions = 0;
-  const char *before = NULL;
-  if (zke_watches(s->z, &list) != ZKE_OK) return;
-  for (int i = 0; i < list->count; i++) {
-    const zke_watch_info *w = &list->data[i];
-    if (!is_ours(s, w)) continue;
-    watches++;
-    paths += !before || strcmp(before, w->path) != 0;
-    before = w->path;
-  }
-  for (const client *at = s->sessions; at; at = at->next) {
-    int i = 0;
-    while (i < list->count && list->data[i].session != at->id) i++;
-    sessions += i < list->count;
-  }
-  fprintf(out, "%d connections watching %d paths\nTotal watches:%d\n", sessions,
-          paths, watches);
-  zke_free(list);
+  watch_counts n = stats_watches(s);
+  fprintf(out, "%d connections watching %d paths\nTotal watches:%d\n",
+          n.sessions, n.paths, n.watches);
 }
 
 /* By session; the list is by path. */
@@ -251,7 +176,7 @@ static void say_wchp(server *s, FILE *out) {
   if (zke_watches(s->z, &list) != ZKE_OK) return;
   for (int i = 0; i < list->count; i++) {
     const zke_watch_info *w = &list->data[i];
-    if (!is_ours(s, w)) continue;
+    if (!stats_is_ours(s, w)) continue;
     if (!before || strcmp(before, w->path) != 0) fprintf(out, "%s\n", w->path);
     before = w->path;
     fprintf(out, "\t0x%" PRIx64 "\n", (uint64_t)w->session);

@@ -1,0 +1,281 @@
+/* serve_admin.c - what the protocol server tells of itself, as JSON by HTTP
+ *
+ * ZooKeeper answers GET /commands/NAME on a port of its own.  Here the port of
+ * the clients does (serve_http.c).  The commands have ZooKeeper's names and
+ * members.  What has no meaning here is left out, not made up; no command
+ * changes anything.
+ *
+ * Begin with admin_page().
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "serve.h"
+
+/* ------------------------------------------------------------------------
+ * The commands
+ * --------------------------------------------------------------------- */
+
+static json_t *number(int64_t value) { return json_integer(value); }
+
+/* A session's id or a time, which is a member's name. */
+static void put_list(json_t *to, int64_t id, json_t *list) {
+  char name[32];
+  snprintf(name, sizeof name, "%" PRId64, id);
+  json_object_set_new(to, name, list);
+}
+
+static json_t *page_configuration(server *s) {
+  return json_pack("{s:i, s:s, s:I, s:i, s:I, s:I}", "client_port", s->port,
+                   "data_dir", s->c->sh->file, "tick_time",
+                   (json_int_t)s->tick_ms, "max_client_cnxns", s->address_most,
+                   "min_session_timeout", (json_int_t)s->timeout_min_ms,
+                   "max_session_timeout", (json_int_t)s->timeout_max_ms);
+}
+
+/* What /stats says of a connection, and /connections first. */
+static json_t *connection(conn *c) {
+  char address[CONN_ADDRESS + 16];
+  snprintf(address, sizeof address, "%s:%d", c->address, c->port);
+  return json_pack("{s:s, s:i, s:o, s:o, s:o}", "remote_socket_address",
+                   address, "interest_ops", stats_interest(c),
+                   "outstanding_requests", number(stats_waiting(c)),
+                   "packets_received", number(c->received), "packets_sent",
+                   number(c->issued));
+}
+
+/* What /connections says besides of one with a session. */
+static void put_session(json_t *to, const server *s, const conn *c) {
+  const timing *t = &c->took;
+  json_t *more = json_pack(
+      "{s:o, s:s, s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "session_id",
+      number(c->session->id), "last_operation",
+      c->last_name ? c->last_name : "NA", "established",
+      number(s->began_ms + c->since_ms), "session_timeout",
+      number(c->session->timeout_ms), "last_cxid", c->last_xid, "last_zxid",
+      number(c->last_zxid), "last_response_time", number(c->answered_ms),
+      "last_latency", number(t->last_ms), "min_latency", number(t->min_ms),
+      "avg_latency", number((int64_t)timing_average(t)), "max_latency",
+      number(t->max_ms));
+  json_object_update(to, more);
+  json_decref(more);
+}
+
+static json_t *connections(server *s, bool with_sessions) {
+  json_t *list = json_array();
+  for (conn *c = s->conns; c; c = c->next) {
+    json_t *one = connection(c);
+    if (with_sessions && c->session) put_session(one, s, c);
+    json_array_append_new(list, one);
+  }
+  return list;
+}
+
+static json_t *page_connections(server *s) {
+  return json_pack("{s:o, s:[]}", "connections", connections(s, true),
+                   "secure_connections");
+}
+
+/* Sessions by the time of the server's clock at which they end. */
+static json_t *expiries(const server *s) {
+  json_t *all = json_object();
+  for (const client *at = s->sessions; at; at = at->next) {
+    char name[32];
+    snprintf(name, sizeof name, "%" PRId64, at->expires_ms);
+    json_t *list = json_object_get(all, name);
+    if (!list) json_object_set_new(all, name, list = json_array());
+    json_array_append_new(list, number(at->id));
+  }
+  return all;
+}
+
+static json_t *page_dump(server *s) {
+  json_t *all = json_object();
+  for (const client *at = s->sessions; at; at = at->next) {
+    zke_strings *paths;
+    if (zke_ephemerals(s->z, at->id, NULL, &paths) != ZKE_OK) continue;
+    json_t *list = json_array();
+    for (int i = 0; i < paths->count; i++)
+      json_array_append_new(list, json_text(paths->data[i]));
+    if (paths->count)
+      put_list(all, at->id, list);
+    else
+      json_decref(list);
+    zke_free(paths);
+  }
+  return json_pack("{s:o, s:o}", "expiry_time_to_session_ids", expiries(s),
+                   "session_id_to_ephemeral_paths", all);
+}
+
+static json_t *page_environment(server *s) {
+  struct utsname host = {0};
+  (void)s;
+  uname(&host);
+  return json_pack("{s:s, s:s, s:s, s:s, s:s}", "zookeeper.version",
+                   SERVE_VERSION_FULL, "host.name", host.nodename, "os.name",
+                   host.sysname, "os.arch", host.machine, "os.version",
+                   host.release);
+}
+
+static json_t *page_is_read_only(server *s) {
+  (void)s;
+  return json_pack("{s:b}", "read_only", 0);
+}
+
+static json_t *page_ruok(server *s) {
+  (void)s;
+  return json_object();
+}
+
+static json_t *answer_sizes(const server *s) {
+  const counts *n = &s->counts;
+  return json_pack("{s:o, s:o, s:o}", "last_buffer_size",
+                   number(n->answer_last), "min_buffer_size",
+                   number(n->answer_least), "max_buffer_size",
+                   number(n->answer_most));
+}
+
+static json_t *page_server_stats(server *s) {
+  const counts *n = &s->counts;
+  json_t *stats = json_pack(
+      "{s:o, s:o, s:o, s:s, s:o, s:o, s:f, s:o, s:o, s:i, s:o}", "packets_sent",
+      number(n->sent), "packets_received", number(n->received),
+      "client_response_stats", answer_sizes(s), "server_state", "standalone",
+      "last_processed_zxid", number(server_zxid(s)), "outstanding_requests",
+      number(stats_all_waiting(s)), "avg_latency", timing_average(&n->all),
+      "max_latency", number(n->all.max_ms), "min_latency",
+      number(n->all.min_ms), "num_alive_client_connections", s->conn_count,
+      "uptime", number(wall_now() - s->began_ms));
+  return json_pack("{s:s, s:b, s:o, s:o, s:o}", "version", SERVE_VERSION_FULL,
+                   "read_only", 0, "server_stats", stats, "client_response",
+                   answer_sizes(s), "node_count", number(stats_nodes(s)));
+}
+
+static json_t *page_stats(server *s) {
+  json_t *all = page_server_stats(s);
+  json_object_set_new(all, "connections", connections(s, false));
+  json_object_set_new(all, "secure_connections", json_array());
+  return all;
+}
+
+static json_t *page_watch_summary(server *s) {
+  watch_counts n = stats_watches(s);
+  return json_pack("{s:i, s:i, s:i}", "num_connections", n.sessions,
+                   "num_paths", n.paths, "num_total_watches", n.watches);
+}
+
+/* Appends to the member's list, which may be a new one, what it does not end
+ * in: a node may have several watches of a session, one behind the other. */
+static void append(json_t *to, const char *name, json_t *value) {
+  json_t *list = json_object_get(to, name);
+  if (!list) json_object_set_new(to, name, list = json_array());
+  size_t size = json_array_size(list);
+  if (size && json_equal(json_array_get(list, size - 1), value))
+    json_decref(value);
+  else
+    json_array_append_new(list, value);
+}
+
+/* Watches of this server's clients, by path or by session. */
+static json_t *watches(server *s, bool by_path) {
+  json_t *all = json_object();
+  zke_watch_list *list;
+  if (zke_watches(s->z, &list) != ZKE_OK) return all;
+  for (int i = 0; i < list->count; i++) {
+    const zke_watch_info *w = &list->data[i];
+    char id[32];
+    if (!stats_is_ours(s, w)) continue;
+    snprintf(id, sizeof id, "%" PRId64, w->session);
+    if (by_path)
+      append(all, w->path, number(w->session));
+    else
+      append(all, id, json_text(w->path));
+  }
+  zke_free(list);
+  return all;
+}
+
+static json_t *page_watches(server *s) {
+  return json_pack("{s:o}", "session_id_to_watched_paths", watches(s, false));
+}
+
+static json_t *page_watches_by_path(server *s) {
+  return json_pack("{s:o}", "path_to_session_ids", watches(s, true));
+}
+
+/* A command by its names, the first of which it tells. */
+static const struct {
+  const char *names[3];
+  json_t *(*page)(server *s);
+} pages[] = {{{"configuration", "conf", "config"}, page_configuration},
+             {{"connections", "cons", NULL}, page_connections},
+             {{"dump", NULL, NULL}, page_dump},
+             {{"environment", "env", "envi"}, page_environment},
+             {{"is_read_only", "isro", NULL}, page_is_read_only},
+             {{"monitor", "mntr", NULL}, stats_monitor},
+             {{"ruok", NULL, NULL}, page_ruok},
+             {{"server_stats", "srvr", NULL}, page_server_stats},
+             {{"stats", "stat", NULL}, page_stats},
+             {{"watch_summary", "wchs", NULL}, page_watch_summary},
+             {{"watches", "wchc", NULL}, page_watches},
+             {{"watches_by_path", "wchp", NULL}, page_watches_by_path}};
+enum { PAGES = sizeof pages / sizeof *pages };
+
+/* The place of a command in the table; PAGES: it is not there. */
+static int find_page(const char *name) {
+  for (int i = 0; i < PAGES; i++)
+    for (int k = 0; k < 3 && pages[i].names[k]; k++)
+      if (strcmp(pages[i].names[k], name) == 0) return i;
+  return PAGES;
+}
+
+/* ------------------------------------------------------------------------
+ * Answers
+ * --------------------------------------------------------------------- */
+
+/* What a person sees in a browser, as ZooKeeper has it. */
+void admin_index(server *s, conn *c, const http_request *r) {
+  char *body = NULL;
+  size_t len;
+  FILE *out = open_memstream(&body, &len);
+  (void)s, (void)r;
+  for (int i = 0; out && i < PAGES; i++)
+    fprintf(out, "<a href=\"/commands/%s\">%s</a>\n<br/>\n", pages[i].names[0],
+            pages[i].names[0]);
+  if (out && fclose(out) == 0)
+    http_answer(c, 200, "text/html", body);
+  else
+    conn_drop(c);
+  free(body);
+}
+
+/* ZooKeeper's two members stand behind those of every page. */
+static void answer_json(conn *c, int status, json_t *page, const char *name,
+                        json_t *error) {
+  json_object_set_new(page, "command", json_text(name));
+  json_object_set_new(page, "error", error);
+  char *body = json_dumps(page, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+  json_decref(page);
+  if (body)
+    http_answer(c, status, "application/json", body);
+  else
+    conn_drop(c);
+  free(body);
+}
+
+void admin_page(server *s, conn *c, const http_request *r) {
+  const char *name = r->path + strlen("/commands/");
+  char *sentence = NULL;
+  int page = find_page(name);
+  if (!*name)
+    admin_index(s, c, r);
+  else if (page < PAGES)
+    answer_json(c, 200, pages[page].page(s), pages[page].names[0], json_null());
+  else if (asprintf(&sentence, "Unknown command: %s", name) >= 0)
+    answer_json(c, 404, json_object(), name, json_text(sentence));
+  else
+    conn_drop(c);
+  free(sentence);
+}

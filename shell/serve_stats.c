@@ -1,0 +1,183 @@
+/* serve_stats.c - what the protocol server knows of itself, for people
+ *
+ * Four-letter words (serve_words.c) and pages of JSON (serve_admin.c) tell the
+ * same.  What both have is calculated here, once, under ZooKeeper's names.  A
+ * number that would have no meaning here has no name here: a program that asks
+ * for it finds nothing, and no made-up 0.
+ */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+
+#include "serve.h"
+
+/* ------------------------------------------------------------------------
+ * Times
+ * --------------------------------------------------------------------- */
+
+void timing_add(timing *t, int64_t ms) {
+  if (t->count == 0 || ms < t->min_ms) t->min_ms = ms;
+  if (ms > t->max_ms) t->max_ms = ms;
+  t->last_ms = ms;
+  t->sum_ms += ms;
+  t->count++;
+}
+
+double timing_average(const timing *t) {
+  return t->count ? (double)t->sum_ms / (double)t->count : 0;
+}
+
+/* ------------------------------------------------------------------------
+ * Numbers
+ * --------------------------------------------------------------------- */
+
+int64_t stats_nodes(server *s) {
+  int64_t count = 0;
+  return zke_count(s->z, "/", &count) == ZKE_OK ? count + 1 : 0;
+}
+
+const client *stats_client(const server *s, int64_t id) {
+  for (const client *at = s->sessions; at; at = at->next)
+    if (at->id == id) return at;
+  return NULL;
+}
+
+int64_t stats_waiting(conn *c) {
+  size_t at = 0, len;
+  int64_t count = 0;
+  for (; c->session && conn_frame(c, at, &len); at += 4 + len) count++;
+  return count;
+}
+
+int64_t stats_all_waiting(const server *s) {
+  int64_t count = 0;
+  for (conn *c = s->conns; c; c = c->next) count += stats_waiting(c);
+  return count;
+}
+
+/* Java's numbers for reading and writing. */
+int stats_interest(const conn *c) {
+  return (c->waited & EPOLLIN ? 1 : 0) | (c->waited & EPOLLOUT ? 4 : 0);
+}
+
+/* How many descriptors the process has open. */
+static int open_descriptors(void) {
+  int count = 0;
+  DIR *d = opendir("/proc/self/fd");
+  if (!d) return 0;
+  while (readdir(d)) count++;
+  closedir(d);
+  return count - 3; /* ".", ".." and d itself */
+}
+
+/* Ephemeral nodes of all sessions, and watches of those of this server. */
+static void count_all(server *s, int64_t *ephemerals, int64_t *watches) {
+  zke_session_list *list;
+  *ephemerals = *watches = 0;
+  if (zke_sessions(s->z, &list) != ZKE_OK) return;
+  for (int i = 0; i < list->count; i++) {
+    *ephemerals += list->data[i].ephemerals;
+    if (stats_client(s, list->data[i].id)) *watches += list->data[i].watches;
+  }
+  zke_free(list);
+}
+
+bool stats_is_ours(const server *s, const zke_watch_info *w) {
+  return stats_client(s, w->session) != NULL;
+}
+
+/* The list is by path. */
+watch_counts stats_watches(server *s) {
+  watch_counts n = {0, 0, 0};
+  zke_watch_list *list;
+  const char *before = NULL;
+  if (zke_watches(s->z, &list) != ZKE_OK) return n;
+  for (int i = 0; i < list->count; i++) {
+    const zke_watch_info *w = &list->data[i];
+    if (!stats_is_ours(s, w)) continue;
+    n.watches++;
+    n.paths += !before || strcmp(before, w->path) != 0;
+    before = w->path;
+  }
+  for (const client *at = s->sessions; at; at = at->next) {
+    int i = 0;
+    while (i < list->count && list->data[i].session != at->id) i++;
+    n.sessions += i < list->count;
+  }
+  zke_free(list);
+  return n;
+}
+
+/* ------------------------------------------------------------------------
+ * The monitor
+ * --------------------------------------------------------------------- */
+
+static void put(json_t *to, const char *name, int64_t value) {
+  json_object_set_new(to, name, json_integer(value));
+}
+
+/* One of ZooKeeper's summaries, without its percentiles. */
+static void put_timing(json_t *to, const char *name, const timing *t) {
+  json_t *j =
+      json_pack("{s:f, s:I, s:I, s:I, s:I}", "avg", timing_average(t), "min",
+                (json_int_t)t->min_ms, "max", (json_int_t)t->max_ms, "cnt",
+                (json_int_t)t->count, "sum", (json_int_t)t->sum_ms);
+  const char *kind;
+  json_t *value;
+  json_object_foreach(j, kind, value) {
+    char full[64];
+    snprintf(full, sizeof full, "%s_%s", kind, name);
+    json_object_set(to, full, value);
+  }
+  json_decref(j);
+}
+
+/* What is counted in the file, by all that use it. */
+static void put_tree(server *s, json_t *to) {
+  int64_t ephemerals, watches;
+  count_all(s, &ephemerals, &watches);
+  put(to, "znode_count", stats_nodes(s));
+  put(to, "ephemerals_count", ephemerals);
+  put(to, "watch_count", watches);
+}
+
+/* What is counted of connections and packets. */
+static void put_traffic(server *s, json_t *to) {
+  const counts *n = &s->counts;
+  put(to, "num_alive_connections", s->conn_count);
+  put(to, "outstanding_requests", stats_all_waiting(s));
+  put(to, "packets_received", n->received);
+  put(to, "packets_sent", n->sent);
+  put(to, "bytes_received_count", n->bytes_received);
+  put(to, "response_bytes", n->bytes_answered);
+  put(to, "last_client_response_size", n->answer_last);
+  put(to, "min_client_response_size", n->answer_least);
+  put(to, "max_client_response_size", n->answer_most);
+  put(to, "connection_rejected", n->refused);
+  put(to, "connection_request_count", n->accepted);
+  put(to, "sessionless_connections_expired", n->silent);
+  put(to, "stale_sessions_expired", n->expired);
+  put(to, "global_sessions", s->session_count);
+}
+
+json_t *stats_monitor(server *s) {
+  const timing *all = &s->counts.all;
+  struct rlimit limit = {0};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  json_t *to = json_object();
+  json_object_set_new(to, "version", json_string(SERVE_VERSION_FULL));
+  json_object_set_new(to, "server_state", json_string("standalone"));
+  json_object_set_new(to, "avg_latency", json_real(timing_average(all)));
+  put(to, "max_latency", all->max_ms);
+  put(to, "min_latency", all->min_ms);
+  put(to, "uptime", wall_now() - s->began_ms);
+  put_tree(s, to);
+  put_traffic(s, to);
+  put(to, "open_file_descriptor_count", open_descriptors());
+  put(to, "max_file_descriptor_count", (int64_t)limit.rlim_cur);
+  put_timing(to, "readlatency", &s->counts.reads);
+  put_timing(to, "updatelatency", &s->counts.changes);
+  return to;
+}
