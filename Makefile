@@ -17,8 +17,9 @@
 #   make conformance   the same random operations on zkembed and on a ZooKeeper
 #                      server, which it fetches: OPS=… SEED=… SEEDS=…; MASKS=1
 #                      tells what is not compared
-#   make foreign       kazoo's own tests on `zke serve`, and on ZooKeeper servers
-#                      where they are installed; SHORT=1: its recipes, on zke
+#   make foreign       the tests of kazoo, the C client and go-zookeeper on
+#                      `zke serve`, and on ZooKeeper servers; SUITE=kazoo, zktest
+#                      or go for one; SHORT=1: kazoo's recipes, on zke
 #   make model         the same random operations on zkembed and on a model of it
 #                      in memory, compared call by call: OPS=… SEED=…
 #   make lab           every recipe in the laboratory (doc/laboratory.md), for
@@ -550,10 +551,16 @@ conformance: $(BUILD)/conformance $(if $(WIRE),$(BUILD)/zke) build/deps/zookeepe
 	@sh test/conformance/conformance.sh $<
 
 # Other projects' tests of a ZooKeeper server, on `zke serve`.
+SUITES = $(or $(SUITE),$(if $(SHORT),kazoo,kazoo zktest go))
+FOREIGN_NEEDS = kazoo $(if $(SHORT),,zookeeper zookeeper-client cppunit c++ \
+  dpkg-dev go go-zookeeper)
+
 .PHONY: foreign
-foreign: FETCH = sqlite jansson libedit kazoo
-foreign: $(BUILD)/zke build/deps/kazoo
-	@SHORT=$(SHORT) sh test/foreign/kazoo.sh $(BUILD)/zke
+foreign: FETCH = sqlite jansson libedit $(FOREIGN_NEEDS)
+foreign: $(BUILD)/zke $(FOREIGN_NEEDS:%=build/deps/%)
+	@status=0; for suite in $(SUITES); do \
+	  SHORT=$(SHORT) sh test/foreign/$$suite.sh $(BUILD)/zke || status=1; \
+	done; exit $$status
 
 # The engine beside a model of it: the same calls are compiled for each.
 MODEL_SOURCES = $(patsubst %,test/%.c,model/run model/model model/side \

@@ -58,6 +58,9 @@ there() {
     python-*) python_with "${1#python-}" ;;
     c++) command -v c++ >/dev/null ;;
     musl) command -v musl-gcc >/dev/null ;;
+    cppunit) [ -e /usr/include/cppunit/Test.h ] ;;
+    dpkg-dev) command -v dpkg-source >/dev/null ;;
+    go-zookeeper) [ -e /usr/share/gocode/src/github.com/samuel/go-zookeeper ] ;;
     libfuzzer) (compiler=clang; links '#include <stddef.h>
       int LLVMFuzzerTestOneInput(const unsigned char *p, size_t n);
       int LLVMFuzzerTestOneInput(const unsigned char *p, size_t n) {
@@ -87,6 +90,9 @@ packages() {
     c++) echo g++ ;;
     ctags) echo universal-ctags ;;
     musl) echo musl-tools ;;
+    cppunit) echo libcppunit-dev ;;
+    go) echo golang-go ;;
+    go-zookeeper) echo golang-github-samuel-go-zookeeper-dev ;;
     libfuzzer) echo clang libclang-rt-dev ;;
     *) echo "$1" ;;
   esac

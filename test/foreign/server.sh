@@ -1,0 +1,32 @@
+#!/bin/sh
+# server.sh CONFIGURATION [PROPERTY...] - become the server that one of
+# ZooKeeper's configuration files asks for
+#
+# Where ZKE names the command it is `zke serve`, which prints the port when it
+# is ready; else the ZooKeeper that is installed, run by JAVA with the system
+# properties.  The servers of one ensemble are servers of one file: zke.file in
+# the configuration, or else one beside their data directories.
+configuration=$1
+shift
+
+# value NAME DEFAULT: what the configuration says
+value() {
+  said=$(sed -n "s/^$1=//p" "$configuration" | tail -n 1)
+  echo "${said:-$2}"
+}
+
+data=$(value dataDir)
+if [ -z "$ZKE" ]; then
+  exec "$JAVA" -cp /etc/zookeeper/conf:/usr/share/java/zookeeper.jar \
+    -Xmx512m -XX:+UseSerialGC -Dzookeeper.admin.enableServer=false "$@" \
+    org.apache.zookeeper.server.quorum.QuorumPeerMain "$configuration"
+fi
+
+file=$data/app.db
+if grep -q '^server\.' "$configuration"; then file=$(dirname "$data")/app.db; fi
+tick=$(value tickTime 3000)
+exec "$ZKE" "$(value zke.file "$file")" serve --print-port \
+  --port "$(value clientPort 2181)" \
+  --connections "$(value maxClientCnxns 60)" \
+  --timeout-min "$(value minSessionTimeout $((2 * tick)))ms" \
+  --timeout-max "$(value maxSessionTimeout $((20 * tick)))ms"
