@@ -127,14 +127,27 @@ static void fill_create(zke_op *op, int type,
     zke_op_create(op, r->path, r->data.data, r->data.len, &r->acl, mode);
 }
 
-/* Reads one; those without a TTL end before it. */
-static int read_create(request *q, int type, zke_jute_create_ttl_request *r) {
+/* Is there such a mode, with such a TTL? */
+static bool can_create(const zke_op *op) {
+  if (op->mode == ZKE_PERSISTENT_WITH_TTL ||
+      op->mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL)
+    return op->ttl_ms > 0 && op->ttl_ms <= ZKE_MAX_TTL;
+  return op->mode >= ZKE_PERSISTENT && op->mode <= ZKE_CONTAINER;
+}
+
+/* Reads one into r, which the operation points into; those without a TTL end
+ * before it.  ZooKeeper looks at the mode before the path. */
+static int read_create(request *q, int type, zke_jute_create_ttl_request *r,
+                       zke_op *op) {
   zke_jute_create_request plain;
-  if (type == ZKE_JUTE_CREATE_TTL) return READ_PATH(q, create_ttl_request, r);
-  int rc = READ_PATH(q, create_request, &plain);
-  *r = (zke_jute_create_ttl_request){plain.path, plain.data, plain.acl,
-                                     plain.flags, 0};
-  return rc;
+  int rc = type == ZKE_JUTE_CREATE_TTL ? READ(q, create_ttl_request, r)
+                                       : READ(q, create_request, &plain);
+  if (rc != ZKE_OK) return rc;
+  if (type != ZKE_JUTE_CREATE_TTL)
+    *r = (zke_jute_create_ttl_request){plain.path, plain.data, plain.acl,
+                                       plain.flags, 0};
+  fill_create(op, type, r);
+  return can_create(op) ? check_path(q, r->path) : ZKE_BADARGUMENTS;
 }
 
 static int run_create(request *q) {
@@ -142,9 +155,8 @@ static int run_create(request *q) {
   zke_jute_create2_response made = {0};
   char *path = NULL;
   zke_op op;
-  int rc = read_create(q, q->type, &r);
+  int rc = read_create(q, q->type, &r, &op);
   if (rc != ZKE_OK) return rc;
-  fill_create(&op, q->type, &r);
   if (q->type == ZKE_JUTE_CREATE_TTL)
     rc = zke_create_ttl(q->z, op.path, op.data, op.len, op.acls, op.mode,
                         op.ttl_ms, &path, &made.stat);
@@ -491,14 +503,6 @@ static bool several_grow(several *m) {
   return true;
 }
 
-/* Is there such a mode, with such a TTL? */
-static bool can_create(const zke_op *op) {
-  if (op->mode == ZKE_PERSISTENT_WITH_TTL ||
-      op->mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL)
-    return op->ttl_ms > 0 && op->ttl_ms <= ZKE_MAX_TTL;
-  return op->mode >= ZKE_PERSISTENT && op->mode <= ZKE_CONTAINER;
-}
-
 /* Reads one operation of a multi, or ZooKeeper's code for one that cannot be
  * part of it.  A create in a mode that is none is refused in its turn. */
 static int read_change(request *q, int type, zke_op *op, zke_acls *acls) {
@@ -508,10 +512,12 @@ static int read_change(request *q, int type, zke_op *op, zke_acls *acls) {
   int rc = ZKE_MARSHALLINGERROR;
   if (type == ZKE_JUTE_CREATE || type == ZKE_JUTE_CREATE2 ||
       type == ZKE_JUTE_CREATE_CONTAINER || type == ZKE_JUTE_CREATE_TTL) {
-    rc = read_create(q, type, &create);
-    if (rc == ZKE_OK) fill_create(op, type, &create);
+    rc = read_create(q, type, &create, op);
     if (rc == ZKE_OK) *acls = create.acl;
-    if (rc == ZKE_OK && !can_create(op)) zke_op_fail(op, ZKE_BADARGUMENTS);
+    if (rc == ZKE_BADARGUMENTS) {
+      zke_op_fail(op, rc);
+      rc = ZKE_OK;
+    }
   } else if (type == ZKE_JUTE_DELETE || type == ZKE_JUTE_CHECK) {
     rc = READ_PATH(q, delete_request, &del);
     if (rc == ZKE_OK && type == ZKE_JUTE_DELETE)

@@ -89,6 +89,10 @@
   X(ACL_AHEAD, "setACL over the wire: nothing is sent behind it at once",     \
     "ZooKeeper judges requests that are behind a setACL in flight by the "    \
     "ACL before it")                                                          \
+  X(STALE,                                                                    \
+    "a connection whose session another one has taken, over the wire: "       \
+    "closed by zkembed",                                                      \
+    "ZooKeeper forgets it where one before it closes late")                   \
   X(BLIND, "two servers: a read before all but reads of good paths",          \
     "a refusal or a ping may be answered before the events of the other "     \
     "server's changes")                                                       \

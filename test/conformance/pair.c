@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { ANSWER_MS = 60000, PASSWORD = 16 };
+enum { ANSWER_MS = 30000, PASSWORD = 16 };
 
 int cf_zke_ports[CF_WIRE_SERVERS];
 

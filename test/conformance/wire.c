@@ -85,6 +85,11 @@ static bool await_close(run *r, cf_pair *p) {
   cf_answers both[CF_SIDES];
   int bad;
   cf_pair_take(p, TO_THE_END, both);
+  if (both[CF_ZOOKEEPER].outcome == PEER_SILENT &&
+      both[CF_ZKEMBED].outcome == PEER_CLOSED) {
+    cf_mask_used[CF_MASK_STALE]++;
+    both[CF_ZOOKEEPER].outcome = PEER_CLOSED;
+  }
   r->why = cf_compare_answers(r->compare, p, NULL, 0, CF_OWN_END, both, &bad);
   cf_pair_hang_up(p);
   return !r->why;
@@ -247,7 +252,8 @@ static bool is_alone(const cf_op *op) {
 
 /* May nothing be sent behind it before its answer is there? */
 static bool is_last(const cf_op *op) {
-  return is_alone(op) || op->kind == CF_SET_ACL;
+  const cf_op *real = op->kind == CF_MALFORMED ? op->subs : op;
+  return is_alone(op) || real->kind == CF_SET_ACL;
 }
 
 /* Does the answer show the state that there is when it is made?  A refusal may

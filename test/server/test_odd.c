@@ -1,0 +1,176 @@
+/* test_odd.c - zke serve: what conformance over the wire has shown
+ *
+ * Answers that differed from those of ZooKeeper's server, each to something
+ * that clients seldom send, or send at an unlucky moment.
+ */
+#include "test/server/wire.h"
+
+/* An answer to auth tells no zxid, and one to what is not known tells -1. */
+TEST(answers_from_outside_of_the_tree_have_their_own_zxids) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  ck_assert_int_eq(create(&w, "/a", "", 0), 0);
+  ck_assert_int_eq(add_auth(&w, "digest", "ann:red"), 0);
+  ck_assert_int_eq(w.head.zxid, 0);
+  request(&w, 99);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), ZKE_UNIMPLEMENTED);
+  ck_assert_int_eq(w.head.zxid, -1);
+  ck_closed(&w);
+  hang_up(&w);
+  stop(s);
+}
+
+/* An identity that is added twice is one; by another password it is another. */
+TEST(whoami_lists_each_identity_once) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  zke_jute_who_am_i_response r;
+  ck_assert_int_eq(add_auth(&w, "digest", "ann:red"), 0);
+  ck_assert_int_eq(add_auth(&w, "digest", "ann:red"), 0);
+  request(&w, ZKE_JUTE_WHO_AM_I);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  GET(&w, who_am_i_response, &r);
+  ck_assert_int_eq(r.ids.count, 2); /* and the address */
+  ck_assert_int_eq(add_auth(&w, "digest", "ann:blue"), 0);
+  request(&w, ZKE_JUTE_WHO_AM_I);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  GET(&w, who_am_i_response, &r);
+  ck_assert_int_eq(r.ids.count, 3);
+  hang_up(&w);
+  stop(s);
+}
+
+/* Reads the results of a multi of which all operations are refused or not run.
+ */
+static void ck_errors(wire *w, const int *errors, int count) {
+  zke_jute_multi_header head;
+  zke_jute_error_response error;
+  for (int i = 0; i < count; i++) {
+    GET(w, multi_header, &head);
+    GET(w, error_response, &error);
+    ck_assert_int_eq(head.type, ZKE_JUTE_ERROR);
+    ck_assert_int_eq(head.err, errors[i]);
+    ck_assert_int_eq(error.err, errors[i]);
+  }
+  GET(w, multi_header, &head);
+  ck_assert_int_eq(head.done, 1);
+}
+
+/* A create that no mode is of, or with a TTL that is none, is refused in its
+ * turn: the multi has a result for each of its operations. */
+TEST(a_multi_refuses_a_create_in_an_unknown_mode_by_itself) {
+  static const int errors[] = {0, ZKE_BADARGUMENTS, ZKE_RUNTIMEINCONSISTENCY};
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  for (int way = 0; way < 2; way++) {
+    request(&w, ZKE_JUTE_MULTI);
+    PUT(&w, multi_header, ZKE_JUTE_CREATE, 0, -1);
+    PUT(&w, create_request, "/a", {0, ""}, zke_open_acl, 0);
+    PUT(&w, multi_header, way ? ZKE_JUTE_CREATE_TTL : ZKE_JUTE_CREATE, 0, -1);
+    if (way)
+      PUT(&w, create_ttl_request, "/b", {0, ""}, zke_open_acl,
+          ZKE_PERSISTENT_WITH_TTL, ZKE_MAX_TTL + 1);
+    else
+      PUT(&w, create_request, "/b", {0, ""}, zke_open_acl, 77);
+    PUT(&w, multi_header, ZKE_JUTE_DELETE, 0, -1);
+    PUT(&w, delete_request, "/c", -1);
+    PUT(&w, multi_header, -1, 1, -1);
+    ask(&w);
+    ck_assert_int_eq(answer(&w), 0);
+    ck_errors(&w, errors, 3);
+  }
+  ck_assert(!is_there(&w, "/a"));
+  hang_up(&w);
+  stop(s);
+}
+
+/* A mode that is none is told before a path that is none. */
+TEST(a_create_without_a_path_is_refused_for_its_mode_first) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  for (int mode = 0; mode < 2; mode++) {
+    request(&w, ZKE_JUTE_CREATE);
+    PUT(&w, create_request, NULL, {0, ""}, zke_open_acl, mode ? 77 : 0);
+    ask(&w);
+    ck_assert_int_eq(answer(&w),
+                     mode ? ZKE_BADARGUMENTS : ZKE_MARSHALLINGERROR);
+  }
+  hang_up(&w);
+  stop(s);
+}
+
+static int path_request(wire *w, int type, const char *path) {
+  request(w, type);
+  PUT(w, path_request, path);
+  ask(w);
+  return answer(w);
+}
+
+/* "" is another name of "/" for reads, but a watch of it is not one of "/". */
+TEST(the_empty_path_is_the_root_without_its_watches) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  ck_assert_int_eq(path_request(&w, ZKE_JUTE_GET_ACL, ""), 0);
+  ck_assert_int_eq(path_request(&w, ZKE_JUTE_COUNT, ""), 0);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_EXISTS, "", 1), 0);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_GET_DATA, "", 1), 0);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_GET_CHILDREN, "", 1), 0);
+  ck_assert_int_eq(set(&w, "/", "x", -1), 0);
+  ck_assert_int_eq(create(&w, "/a", "", 0), 0); /* no event before it */
+  hang_up(&w);
+  stop(s);
+}
+
+static int watches_request(wire *w, int type, const char *path, int mode) {
+  request(w, type);
+  PUT(w, watches_request, path, mode);
+  ask(w);
+  return answer(w);
+}
+
+/* The server does not look at the paths of watches, but at their modes. */
+TEST(a_watch_of_what_is_no_path_never_fires) {
+  static const char *const bad[] = {"/a//b", "/a/", "", "/a/.."};
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    ck_assert_int_eq(watches_request(&w, ZKE_JUTE_ADD_WATCH, bad[i], 1), 0);
+    ck_assert_int_eq(watches_request(&w, ZKE_JUTE_ADD_WATCH, bad[i], 9),
+                     ZKE_MARSHALLINGERROR);
+    ck_assert_int_eq(
+        watches_request(&w, ZKE_JUTE_REMOVE_WATCHES, bad[i], ZKE_WATCH_ANY),
+        ZKE_NOWATCHER);
+    ck_assert_int_eq(
+        watches_request(&w, ZKE_JUTE_CHECK_WATCHES, bad[i], ZKE_WATCH_ANY),
+        ZKE_NOWATCHER);
+  }
+  ck_assert_int_eq(create(&w, "/a", "", 0), 0); /* no event before it */
+  ck_assert_int_eq(create(&w, "/a/b", "", 0), 0);
+  hang_up(&w);
+  stop(s);
+}
+
+/* In one send: a watch that the change before has spent is there no more. */
+TEST(a_watch_is_spent_by_the_change_just_before) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  ck_assert_int_eq(create(&w, "/a", "", 0), 0);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_GET_DATA, "/a", 1), 0);
+  for (int i = 0; i < 2; i++) {
+    request(&w, ZKE_JUTE_SET_DATA);
+    PUT(&w, set_data_request, "/a", {1, "x"}, -1);
+    zke_jute_end(&w.out, w.begun);
+  }
+  request(&w, ZKE_JUTE_CHECK_WATCHES);
+  PUT(&w, watches_request, "/a", ZKE_WATCH_DATA);
+  ask(&w);
+  ck_event(&w, ZKE_EVENT_CHANGED, "/a");
+  ck_assert_int_eq(answer_to(&w, w.xid - 2), 0);
+  ck_assert_int_eq(answer_to(&w, w.xid - 1), 0);
+  ck_assert_int_eq(answer(&w), ZKE_NOWATCHER);
+  hang_up(&w);
+  stop(s);
+}
