@@ -62,6 +62,7 @@ LIBDIR = $(PREFIX)/lib
 BINDIR = $(PREFIX)/bin
 MANDIR = $(PREFIX)/share/man
 DOCDIR = $(PREFIX)/share/doc/zkembed
+SHAREDIR = $(PREFIX)/share/zkembed
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 DESTDIR =
 
@@ -154,6 +155,14 @@ LAB_FORKED_TESTS = $(if $(LAB_FORKED),lab_forked)
 LAB_TESTS := $(if $(LAB),$(filter-out lab_forked, \
   $(patsubst test/lab/test_%.c,%,$(wildcard test/lab/test_*.c))))
 
+# Programs in other languages: the protocol server's files answer, on the engine
+# of the laboratory.
+LABSERVE_SOURCES := $(wildcard test/labserve/*.c)
+LABSERVE_OBJECTS = $(LABSERVE_SOURCES:test/labserve/%.c=$(BUILD)/labserve/%.o)
+LABSERVE_PYTHON = $(BUILD)/zkelab.py
+LABSERVE_SHELL = $(BUILD)/labserve/shell.a
+LABSERVE = $(if $(COMMAND),$(LAB_ARCHIVE:%.a=$(BUILD)/zke-lab-serve))
+
 # AddressSanitizer does not know the end of a thread by unwinding: it takes the
 # marks of frames that are gone for those of its own.
 TEST_SOURCES := $(filter-out \
@@ -173,14 +182,14 @@ export BUILD CC LAB LAB_LIBS LIBS MAKE RECIPE_PARTS SAN SQLITE_CFLAGS
 
 .PHONY: all
 all: $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED) $(CONFIGS) \
-  $(COMMAND) $(LAB_ARCHIVE) $(LAB_FORKED_ARCHIVE)
+  $(COMMAND) $(LAB_ARCHIVE) $(LAB_FORKED_ARCHIVE) $(LABSERVE)
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
 DIRECTORIES = $(BUILD) $(BUILD)/recipes $(BUILD)/shell build/deps \
   $(BUILD)/test $(BUILD)/test/bench $(BUILD)/test/fuzz $(BUILD)/lab \
-  $(BUILD)/lab-forked
+  $(BUILD)/lab-forked $(BUILD)/labserve
 $(sort $(DIRECTORIES)):
 	mkdir -p $@
 
@@ -287,10 +296,14 @@ ifneq ($(LAB_FORKED),)
 endif
 ifneq ($(COMMAND),)
 	$(INSTALL) -d $(DESTDIR)$(BINDIR)
-	$(INSTALL) -m 755 $(COMMAND) $(DESTDIR)$(BINDIR)
+	$(INSTALL) -m 755 $(COMMAND) $(LABSERVE) $(DESTDIR)$(BINDIR)
 	$(INSTALL) -d $(DESTDIR)$(COMPLETIONDIR) $(DESTDIR)$(DOCDIR)
 	$(INSTALL) -m 644 shell/zke.bash $(DESTDIR)$(COMPLETIONDIR)/zke
 	$(INSTALL) -m 644 doc/coprocess.md $(DESTDIR)$(DOCDIR)
+endif
+ifneq ($(LABSERVE),)
+	$(INSTALL) -d $(DESTDIR)$(SHAREDIR)
+	$(INSTALL) -m 644 $(LABSERVE_PYTHON) $(DESTDIR)$(SHAREDIR)
 endif
 ifneq ($(MAN1),)
 	$(INSTALL) -d $(DESTDIR)$(MANDIR)/man1
@@ -308,6 +321,7 @@ INSTALLED = $(INCLUDEDIR)/zkembed.h \
   $(if $(LAB_FORKED),$(INCLUDEDIR)/zkembed-lab.h \
     $(addprefix $(LIBDIR)/,$(notdir $(LAB_ARCHIVES)))) \
   $(COMMAND:$(BUILD)/%=$(BINDIR)/%) \
+  $(if $(LABSERVE),$(BINDIR)/zke-lab-serve $(SHAREDIR)/zkelab.py) \
   $(if $(COMMAND),$(COMPLETIONDIR)/zke $(DOCDIR)/coprocess.md) \
   $(MAN1:doc/%=$(MANDIR)/man1/%) $(MAN3:doc/%=$(MANDIR)/man3/%)
 
@@ -340,8 +354,9 @@ TEST_PROGRAMS = $(TESTS:%=$(BUILD)/test/test_%)
 TEST_HEADERS := $(wildcard test/*.h test/*/*.h) zkembed.h $(RECIPE_HEADERS)
 TEST_COMMON = $(addprefix $(BUILD)/test/,test.o recipes.o crew.o sessions.o)
 TEST_LINKED = $(TEST_COMMON) $(RECIPE_ARCHIVE) $(OBJECTS)
-TEST_NEEDS = $(WORKER) $(COMMAND) build/deps/shell
-COMMAND_TESTS := $(wildcard test/shell/*.sh test/server/*.sh)
+TEST_NEEDS = $(WORKER) $(COMMAND) $(LABSERVE) build/deps/shell
+COMMAND_TESTS := $(wildcard test/shell/*.sh test/server/*.sh \
+  $(if $(LAB),test/labserve/*.sh))
 
 # The programs lie in folders by subject; what is built lies in one.
 vpath %.c test $(sort $(dir $(TEST_SOURCES)))
@@ -508,6 +523,24 @@ $(LAB_PROGRAMS): $(LAB_ARCHIVE)
 $(LAB_FORKED_PROGRAMS): private OBJECTS = $(LAB_FORKED_ARCHIVE) $(SQLITE_OBJECT)
 $(LAB_FORKED_PROGRAMS): $(LAB_FORKED_ARCHIVE) test/lab/test_lab.c
 
+$(LABSERVE_OBJECTS): $(BUILD)/labserve/%.o: test/labserve/%.c \
+  test/labserve/labserve.h test/lab/zkembed-lab.h $(wildcard shell/*.h) \
+  $(RECIPE_HEADERS) zkembed.h | $(BUILD)/labserve build/deps/jansson
+	$(CC) $(PROGRAM_CFLAGS) -D_GNU_SOURCE= -c -o $@ $<
+
+# Only the files that are needed are linked.
+$(LABSERVE_SHELL): $(filter-out %/main.o,$(COMMAND_OBJECTS)) | $(BUILD)/labserve
+	rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/zke-lab-serve: $(LABSERVE_OBJECTS) $(LABSERVE_SHELL) $(LAB_ARCHIVE) \
+  $(LABSERVE_PYTHON)
+	$(CC) $(PROGRAM_CFLAGS) $(LINK) -o $@ $(filter-out %.py,$^) $(COMMAND_LIBS) \
+	  $(LAB_LIBS)
+
+$(LABSERVE_PYTHON): test/labserve/zkelab.py | $(BUILD)
+	cp $< $@
+
 # By the clock of the processor; what finds something says how to replay it.
 .PHONY: lab
 lab: export RECIPE := $(RECIPE)
@@ -586,7 +619,7 @@ model: $(BUILD)/model
 TEST_RUN = $(TEST_PROGRAMS) $(COMMAND_TESTS) test/checks/check_docs.sh
 LONGEST = fault environment process wait queue coprocess power crash guard \
   power_recipes leftovers file transcripts lab_recipes transfer serve \
-  terminal_edit shell_work two_phase election kazoo lab_bugs check_docs lab \
+  terminal_edit shell_work two_phase election kazoo lab_serve lab_bugs check_docs lab \
   double_barrier rwlock multilock semaphore scale corpus
 TEST_FIRST = $(foreach t,$(LONGEST),$(filter %/test_$t %/$t.sh,$(TEST_RUN)))
 TEST_TARGETS = test test-fast $(TESTS:%=test-%)

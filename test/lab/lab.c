@@ -168,6 +168,14 @@ static void run_tell(const zke_lab *lab, zke_lab_result *out) {
                           .calls = lab->calls};
 }
 
+/* A party outside that does not do the same again was not told the same, or
+ * draws random numbers, or looks at a clock. */
+static void doubt_finding(zke_lab *lab) {
+  size_t at = strlen(lab->why);
+  snprintf(lab->why + at, sizeof lab->why - at,
+           " (seen, and not again when its schedule was replayed)");
+}
+
 /* Make the finding short, and replay what is left for its words. */
 static void keep_finding(zke_lab *lab) {
   int64_t schedules = lab->schedules, calls = lab->calls;
@@ -175,7 +183,7 @@ static void keep_finding(zke_lab *lab) {
   char steps[LAB_SCHEDULE];
   int count = lab->length;
   memcpy(steps, lab->taken, (size_t)count);
-  search_replay(lab, steps, count);
+  if (!search_replay(lab, steps, count)) doubt_finding(lab);
   search_print(lab, steps, count, lab->found, sizeof lab->found);
   memcpy(lab->found_why, lab->why, sizeof lab->why);
   lab->schedules = schedules;
@@ -211,9 +219,10 @@ static bool can_search(const zke_lab *lab) {
   return goes_back || (strategies & (ZKE_LAB_RANDOM | ZKE_LAB_PCT));
 }
 
-/* The tables are for worlds that are put back. */
+/* The tables are for worlds that are put back; parties outside take so long
+ * that they would gain nothing by them. */
 static int run_search(zke_lab *lab) {
-  lab->on_sqlite = !keep_has_pictures;
+  lab->on_sqlite = !keep_has_pictures || lab->has_outside;
   int rc = world_open(lab);
   if (rc != ZKE_OK) return rc;
   lab->is_found = search_run(lab, &lab->exhausted);

@@ -110,6 +110,11 @@ struct zke_lab {
   int line_count;
 };
 
+/* How many bytes at the beginning of a text are a GUID?  0: it begins with
+ * none.  A party outside may draw one at random, so which one it is does not
+ * count. */
+size_t outside_guid(const char *text);
+
 /* The one that runs, or NULL. */
 extern zke_lab *lab_running;
 

@@ -4,6 +4,8 @@
  * the one below: it asks the party for its next request, which is parked
  * meanwhile, and makes the request's calls on the party's session.  Each call
  * stops as ever, and there the search chooses. */
+#include <string.h>
+
 #include "lab.h"
 #include "world.h"
 
@@ -33,6 +35,10 @@ static void serve(zke *z, void *arg) {
   const lab_outside *o = arg;
   bool goes_on = true;
   o->party.begin(o->context);
+  if (o->party.run) {
+    o->party.run(o->context, z);
+    return;
+  }
   while (goes_on) {
     int next = o->party.next(o->context);
     if (next == ZKE_LAB_ENDED) return;
@@ -51,7 +57,8 @@ int zke_lab_outside(zke_lab *lab, const char *name, const zke_lab_party *party,
   if (!lab) return zke_fail(ZKE_BADARGUMENTS, "lab is NULL");
   int rc = zke_take_options(party, &p, sizeof p, "zke_lab_party");
   if (rc != ZKE_OK) return rc;
-  if (!p.begin || !p.next || !p.apply || !p.reply || !p.drop || !p.end)
+  bool whole = p.run || (p.next && p.apply && p.reply && p.drop);
+  if (!p.begin || !p.end || !whole)
     return zke_fail(ZKE_BADARGUMENTS, "a function of the party is NULL");
   if (lab->count == ZKE_LAB_MOST)
     return zke_fail(ZKE_BADARGUMENTS, "there are %d processes already",
@@ -66,7 +73,7 @@ int zke_lab_outside(zke_lab *lab, const char *name, const zke_lab_party *party,
 
 void outside_died(const zke_lab *lab, int process) {
   const lab_outside *o = &lab->outside[process];
-  if (o->is_used) o->party.drop(o->context, ZKE_LAB_DEAD);
+  if (o->is_used && o->party.drop) o->party.drop(o->context, ZKE_LAB_DEAD);
 }
 
 void outside_end(const zke_lab *lab) {
@@ -74,4 +81,12 @@ void outside_end(const zke_lab *lab) {
     const lab_outside *o = &lab->outside[i];
     if (o->is_used) o->party.end(o->context);
   }
+}
+
+/* 32 digits, and dashes between them or behind. */
+size_t outside_guid(const char *text) {
+  size_t digits = 0, n = 0;
+  for (; strchr("0123456789abcdef-", text[n]) && text[n]; n++)
+    digits += text[n] != '-';
+  return digits >= 32 ? n : 0;
 }

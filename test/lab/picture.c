@@ -20,9 +20,13 @@ static int lane_width(const zke_lab *lab) {
   return (WIDTH - GUTTER) / lab->count;
 }
 
-/* A call without what every call's name begins with. */
-static const char *short_text(const lab_line *line) {
+/* A call without what every call's name begins with.  A server dispatches
+ * before it answers. */
+static const char *short_text(const zke_lab *lab, const lab_line *line) {
   const char *text = line->text;
+  if (line->lane >= 0 && lab->outside[line->lane].is_used &&
+      strcmp(text, "zke_dispatch_to ") == 0)
+    return "is answered";
   return strncmp(text, "zke_", 4) == 0 ? text + 4 : text;
 }
 
@@ -30,6 +34,20 @@ static const char *mark_of(const lab_line *line) {
   if (line->kind == '[') return "enters ";
   if (line->kind == ']') return "leaves ";
   return is_event(line) ? "* " : "";
+}
+
+/* A lane is not wide enough for GUIDs: their first digits are. */
+static void shorten_guids(char *text) {
+  enum { SHOWN = 4 };
+  for (; *text; text++) {
+    size_t length = outside_guid(text);
+    if (!length) continue;
+    text += SHOWN;
+    *text++ = '~';
+    memmove(text, text + length - SHOWN - 1,
+            strlen(text + length - SHOWN - 1) + 1);
+    text--;
+  }
 }
 
 /* Lanes before and behind the one that has something to say. */
@@ -43,7 +61,8 @@ static void text_line(const zke_lab *lab, const lab_line *line,
                       const unsigned *inside, FILE *out) {
   int width = lane_width(lab), lane = line->lane < 0 ? 0 : line->lane;
   char cell[LAB_LINE + 16];
-  snprintf(cell, sizeof cell, "%s%s", mark_of(line), short_text(line));
+  snprintf(cell, sizeof cell, "%s%s", mark_of(line), short_text(lab, line));
+  if (lab->has_outside) shorten_guids(cell);
   if ((int)strlen(cell) > width - 3 && line->lane >= 0 && lane + 1 < lab->count)
     strcpy(cell + width - 5, "..");
   fprintf(out, "%-*d", GUTTER, line->step);
@@ -141,11 +160,12 @@ static void svg_lanes(const zke_lab *lab, FILE *out) {
   }
 }
 
-static void svg_line(const lab_line *line, int number, FILE *out) {
+static void svg_line(const zke_lab *lab, const lab_line *line, int number,
+                     FILE *out) {
   char cell[LAB_LINE + 16];
   int x = lane_x(line->lane), y = line_y(number);
   snprintf(cell, sizeof cell, "%s%s", is_event(line) ? "" : mark_of(line),
-           short_text(line));
+           short_text(lab, line));
   if (line->kind == 'f') {
     svg_label(out, "wrong", LEFT - 5, y + 4, line->text);
   } else if (line->lane < 0) {
@@ -181,6 +201,7 @@ void picture_svg(const zke_lab *lab, FILE *out) {
       "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
       out);
   svg_lanes(lab, out);
-  for (int i = 0; i < lab->line_count; i++) svg_line(&lab->lines[i], i, out);
+  for (int i = 0; i < lab->line_count; i++)
+    svg_line(lab, &lab->lines[i], i, out);
   fputs("</svg>\n", out);
 }

@@ -58,10 +58,15 @@ static int64_t ms_of(struct timeval t) {
 }
 
 /* Processor time of this process and of those it has forked off, ms; the
- * laboratory's clock is another. */
-static int64_t now_ms(void) {
+ * laboratory's clock is another.  Parties outside spend time elsewhere, so with
+ * them it is the time that passes. */
+static int64_t now_ms(const zke_lab *lab) {
   struct timespec t;
   struct rusage children;
+  if (lab->has_outside) {
+    syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+  }
   syscall(SYS_clock_gettime, CLOCK_PROCESS_CPUTIME_ID, &t);
   getrusage(RUSAGE_CHILDREN, &children);
   return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000 +
@@ -84,6 +89,7 @@ typedef struct chance {
   int points[POINTS_MOST], point_count;
   int faults[POINTS_MOST], fault_count; /* the steps where they come */
   int stayed, stayer;                   /* who has gone on for how long */
+  int64_t until;                        /* the search's end */
 } chance;
 
 /* A fault among the steps, or -1. */
@@ -207,6 +213,7 @@ static bool chance_turn(zke_lab *lab, chance *c) {
     if (c->length < 4) c->length = 4;
     if (lab->options.schedules && lab->schedules >= lab->options.schedules)
       break;
+    if (lab->has_outside && now_ms(lab) >= c->until) break;
   }
   return false;
 }
@@ -473,12 +480,12 @@ static bool search_goes_on(const zke_lab *lab, const searchers *s,
   bool walks = (s->states && !s->states->over) || (s->depth && !s->depth->over);
   if (lab->options.schedules && lab->schedules >= lab->options.schedules)
     return false;
-  return (chances || walks) && now_ms() < until;
+  return (chances || walks) && now_ms(lab) < until;
 }
 
 bool search_run(zke_lab *lab, bool *exhausted_out) {
   int strategies = lab->options.strategies;
-  int64_t until = now_ms() + lab->options.time_ms;
+  int64_t until = now_ms(lab) + lab->options.time_ms;
   searchers *s = map(sizeof *s);
   bool found = false;
   bool goes_back = keep_has_pictures && !lab->has_outside;
@@ -486,6 +493,7 @@ bool search_run(zke_lab *lab, bool *exhausted_out) {
   if (!s) return false;
   s->chance.length = LENGTH_GUESS;
   s->chance.budget = world_budget(lab);
+  s->chance.until = until;
   if ((strategies & ZKE_LAB_STATES) && lab->merges && goes_back)
     s->states = walk_begin(lab, true);
   if ((strategies & ZKE_LAB_DEPTH) && goes_back)

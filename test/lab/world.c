@@ -230,8 +230,12 @@ static bool call_is_change(const char *call) {
  * replayed on a program that has changed gives another. */
 static void trace_add(const char *text, int number) {
   uint64_t h = lab_running->trace ^ (uint64_t)(unsigned)number;
-  for (; *text; text++)
+  bool outside = lab_running->has_outside;
+  for (; *text; text++) {
+    if (outside) text += outside_guid(text);
+    if (!*text) break;
     h = (h ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+  }
   lab_running->trace = h;
 }
 
@@ -707,8 +711,16 @@ static void process_bury(zke_lab *lab, int i) {
   lab_real_zke_expire(W->observer, W->p[i].session);
 }
 
+/* A party outside that opens its sessions itself loses these, and can open
+ * others by the one that it began with. */
 static void process_expire(zke_lab *lab, int i) {
-  lab_real_zke_expire(W->observer, W->p[i].session);
+  process *p = &W->p[i];
+  if (lab->outside[i].party.run) {
+    for (int k = 0; k < p->more_count; k++)
+      lab_real_zke_expire(W->observer, p->more_sessions[k]);
+  } else {
+    lab_real_zke_expire(W->observer, p->session);
+  }
   for (int j = 0; j < W->n; j++) {
     if (same_process(lab, i, j)) W->p[j].expired = true;
   }
@@ -752,7 +764,9 @@ static void check_progress(const zke_lab *lab, int64_t due) {
   if (waiting < 0 || excused) return;
   const process *p = &W->p[waiting];
   const char *space = *p->path ? " " : "";
-  if (due == INT64_MAX)
+  if (due == INT64_MAX && lab->outside[waiting].party.run)
+    fail("%s waits for ever, and nobody can wake it", name_of(waiting));
+  else if (due == INT64_MAX)
     fail("%s waits for ever in %s%s%s, and nobody can wake it",
          name_of(waiting), p->call, space, p->path);
   else if (!lab->options.timeouts)

@@ -203,6 +203,11 @@ typedef struct zke_lab_party {
   /* The schedule is over, however far the party has come; also where it was
    * not begun: stop it, and close what begin() has opened. */
   void (*end)(void *context);
+  /* In place of next(), apply(), reply() and drop(), which may be NULL then:
+   * all that is done for the party, until it has ended.  The party's sessions
+   * are those that this function opens on z, zke_open_session() and
+   * zke_attach(): they expire, and z does not. */
+  void (*run)(void *context, zke *z);
 } zke_lab_party;
 
 /* zke_lab_outside - add a party outside, as a process with a session

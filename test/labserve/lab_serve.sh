@@ -1,0 +1,95 @@
+#!/bin/sh
+# lab_serve.sh - programs in other languages in the laboratory: zke-lab-serve
+#
+# The programs, and what they show, are those of doc/laboratory.md.
+. test/report.sh
+
+scratch room lab_serve
+serve=$(cd "$BUILD" && pwd)/zke-lab-serve
+# Blocks of the document that have a file's name become that file.
+awk -v room="$room" '
+  /^```/ { out = "" }
+  out { print >out }
+  /^```(python|text) [a-z_.]+$/ { out = room "/" $2 }' doc/laboratory.md
+cp test/labserve/clients.py "$room"
+cd "$room" || exit 1
+
+need_kazoo
+
+# found FILE ARGUMENT...: what the document shows of a program is what it does;
+# its first line is the command
+found() {
+  shown=$1
+  shift
+  "$serve" "$@" >out && return 1
+  sed 's/ *$//; s/, [0-9]* calls, 0 states//' out >got
+  sed '1d; s/ *$//; s/, [0-9]* calls, 0 states//' "$shown" >wanted
+  diff wanted got
+}
+
+naive_lock_is_found() {
+  found naive_lock.out $calm anna ben -- "$python" naive_lock.py
+}
+
+kazoo_649_is_found() {
+  found read_write.out reader writer -- "$python" read_write.py
+}
+
+# The schedule that the document shows does the same each time.
+kazoo_649_is_replayed() {
+  replay=$(sed -n 's/^# --replay //p' read_write.out)
+  for i in 1 2 3 4; do
+    "$serve" --replay "$replay" reader writer -- "$python" read_write.py >out &&
+      return 1
+    cat out
+    grep -q "^# --replay $replay\$" out || return 1
+    ! grep -q stale out || return 1
+  done
+}
+
+calm="--deaths 0 --expiries 0 --losses 0"
+
+# nothing_found ARGUMENT...
+nothing_found() { "$serve" "$@" >out || { cat out; return 1; }; }
+
+# says TEXT ARGUMENT...: what is printed has it
+says() {
+  text=$1
+  shift
+  "$serve" "$@" >out 2>&1 && return 1
+  cat out
+  grep -qF -e "$text" out
+}
+
+expect "a naive lock fails" naive_lock_is_found
+expect "kazoo's read/write lock fails" kazoo_649_is_found
+expect "and again when it is replayed" kazoo_649_is_replayed
+expect "kazoo's lock does not fail" \
+  nothing_found --schedules 40 anna ben -- "$python" lock.py
+expect "nor on two threads of a process" \
+  nothing_found --schedules 20 --together anna ben -- "$python" lock.py
+expect "an exception is a finding" \
+  says "# anna: ValueError: no" $calm anna -- "$python" clients.py raise
+expect "but for those that are excused" nothing_found --schedules 4 \
+  $calm anna -- "$python" clients.py excuse
+expect "sleeps take the laboratory's time" nothing_found --schedules 4 \
+  $calm anna ben -- "$python" clients.py sleep
+expect "so do waits with a timeout" nothing_found --schedules 8 $calm \
+  --together anna ben -- "$python" clients.py give_up
+expect "clients of a process make each other go on" nothing_found \
+  --schedules 8 $calm --together anna ben -- "$python" clients.py hand_over
+expect "a program without zkelab is started for each schedule" \
+  nothing_found --schedules 2 $calm anna -- "$python" clients.py plain
+expect "its exit status is a finding" says "# anna has ended with status 3" \
+  $calm anna -- "$python" clients.py status
+expect "two connections of a client are refused" \
+  says "# anna has two connections at a time" $calm anna -- \
+  "$python" clients.py twice
+expect "a command that is not there is said to be" \
+  says "cannot be started" anna -- ./nobody
+expect "so is one that does not connect" \
+  says "has ended before it connected" anna -- true
+expect "a name that is too long is refused" \
+  says "a name has at most 15 bytes" anna_anna_anna_anna -- true
+expect "unknown options are refused" says "--nothing: unknown" --nothing 1 a -- b
+report

@@ -1,0 +1,138 @@
+/* labserve.h - what the files of zke-lab-serve share
+ *
+ *     main.c     the command's words; a run of the laboratory
+ *     party.c    a client as a party of the laboratory: its connection, its
+ *                requests, its waits
+ *     control.c  what a client says of itself: sections, failures, sleeps
+ *     program.c  clients' programs: started for each schedule, and killed
+ *     quiet.c    does a program do nothing any more until it is told something?
+ *
+ * Each file calls those below it in this list.  The requests themselves are
+ * answered by the protocol server's own files (shell/serve.h).
+ *
+ * A client has two ports of its own, so its name never depends on which
+ * connection comes first: one is its ZooKeeper, the other takes lines of text
+ * (control.c).  Its environment tells them:
+ *
+ *     ZKE_LAB_NAME     anna
+ *     ZKE_LAB_HOSTS    127.0.0.1:40001
+ *     ZKE_LAB_CONTROL  127.0.0.1:40002
+ *
+ * Listeners, and the programs that fork, are there before the laboratory's
+ * world is made, and stay.  All else belongs to a schedule: the laboratory
+ * puts the memory back, and party_end() closes what is open. */
+#ifndef LABSERVE_H
+#define LABSERVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "../../shell/serve.h"
+#include "../lab/zkembed-lab.h"
+
+/* ------------------------------------------------------------------------
+ * Is a program quiet? (quiet.c)
+ * --------------------------------------------------------------------- */
+
+/* quiet_begin - before anything is started: this process, and what it starts,
+ *               stay on one processor; false: that cannot be had
+ * quiet_tasks - do all threads of the process and of its children sleep, and is
+ *               no message under way that would wake one?  Then nothing but a
+ *               timer of their own wakes them before they are told something */
+bool quiet_begin(void);
+bool quiet_tasks(pid_t root);
+
+/* ------------------------------------------------------------------------
+ * Programs (program.c)
+ * --------------------------------------------------------------------- */
+
+enum { NAME_BYTES = 16, PORT_BYTES = 32 };
+
+/* A process that plays one client, or all of them. */
+typedef struct program {
+  char *const *command;
+  bool shows;      /* its output is shown */
+  char names[256]; /* of its clients, with spaces between them */
+  char hosts[256]; /* their addresses, in the same order */
+  char controls[256];
+  int keeper;       /* to the process that forks one for each schedule; -1 */
+  pid_t keeper_pid; /* 0: none */
+  /* of this schedule */
+  pid_t pid; /* 0: it was not started */
+  int pidfd; /* readable when it has ended */
+} program;
+
+/* program_try   - before the first schedule: start it, and see whether it will
+ *                 fork for each one (it says "warm"); else it is ended again.
+ *                 hosts, lines: where it connects.  NULL, or what is wrong
+ * program_begin - a process for this schedule; false: it cannot be had
+ * program_ended - has it ended?  Then with which status: an exit status, or
+ *                 minus a signal; 0 where nobody knows
+ * program_end   - kill it, with its children, and wait until it is gone
+ * program_leave - end the one that forks */
+const char *program_try(program *g, int hosts, int lines);
+bool program_begin(program *g);
+bool program_ended(const program *g, int *status_out);
+void program_end(program *g);
+void program_leave(program *g);
+
+/* ------------------------------------------------------------------------
+ * What a client says of itself (control.c)
+ * --------------------------------------------------------------------- */
+
+enum { CONTROLS = 32, LINE_BYTES = 512 };
+
+/* A connection for lines.  One thread of the client uses it, and waits for an
+ * answer to each line. */
+typedef struct control {
+  int fd; /* 0: none */
+  char line[LINE_BYTES];
+  size_t len;
+  int64_t wakes_ms; /* it sleeps until then; 0: it does not */
+} control;
+
+/* control_take  - do what one says; true where there was something.  done_out:
+ *                 set to true where the client has ended
+ * control_rings - answer those whose time has come
+ * control_due   - when the next one is to be woken; ZKE_FOREVER: never
+ * control_close - close all */
+bool control_take(control all[CONTROLS], zke *z, bool *done_out);
+void control_accept(control all[CONTROLS], int listener);
+void control_ring(control all[CONTROLS], int64_t now_ms);
+int64_t control_due(const control all[CONTROLS]);
+void control_close(control all[CONTROLS]);
+
+/* ------------------------------------------------------------------------
+ * A client (party.c)
+ * --------------------------------------------------------------------- */
+
+typedef struct party {
+  char name[NAME_BYTES];
+  int hosts, control; /* listeners */
+  program *program;
+  bool starts; /* it starts the program and ends it; else another does */
+  /* of this schedule */
+  bool begun;
+  server server; /* of this client alone */
+  conn *conn;    /* NULL: it is not connected */
+  bool eof;      /* nothing more will come from it */
+  control controls[CONTROLS];
+  bool done;  /* the client has ended */
+  zke *waits; /* what it waits by; NULL: it does not */
+  bool rung;  /* it was woken, since another client has done something */
+} party;
+
+/* All of them; `parties` is how many. */
+enum { PARTIES_MOST = ZKE_LAB_MOST };
+extern party parties[PARTIES_MOST];
+extern int party_count;
+
+/* party_listen - open a client's ports, and write their addresses
+ * party_forget - drop connections that nobody has taken
+ * party_add    - have the laboratory run it */
+bool party_listen(party *p, char hosts[PORT_BYTES], char lines[PORT_BYTES]);
+void party_forget(const party *p);
+int party_add(zke_lab *lab, party *p);
+
+#endif

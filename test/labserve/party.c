@@ -1,0 +1,366 @@
+/* party.c - a client as a party of the laboratory
+ *
+ * The laboratory runs party_run() as a process of its own.  It waits for the
+ * client's next request, and has the protocol server's own code answer it
+ * (request_take()), on a `server` that has this one connection.  Each call of
+ * the library in there is a step, before which the search chooses who goes on:
+ *
+ *     a request comes              it is parked at its first call
+ *     the call is made             a fault may lose its reply
+ *     zke_dispatch_to()            the events that come before the answer;
+ *                                  until this step is taken both are held
+ *     the answer is sent
+ *
+ * In real time a client goes on from an answer until it has sent the next
+ * request, or until its program is quiet (quiet.c): then it waits for an event,
+ * or sleeps, and so does this process, in zke_wait().  Nobody else goes on
+ * meanwhile, so a schedule does not depend on how fast anybody is.
+ *
+ * Sessions do not end by time: the laboratory ends them. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "labserve.h"
+
+enum {
+  HOUR_MS = 3600 * 1000,
+  LOOK_NS = 100 * 1000 /* between two looks whether it is quiet */
+};
+
+party parties[PARTIES_MOST];
+int party_count;
+
+/* ------------------------------------------------------------------------
+ * Ports
+ * --------------------------------------------------------------------- */
+
+/* Listens on a free port of this host, and writes the address; -1. */
+static int listen_somewhere(char address[PORT_BYTES]) {
+  struct sockaddr_in in = {.sin_family = AF_INET,
+                           .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t len = sizeof in;
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -1;
+  if (bind(fd, (struct sockaddr *)&in, len) != 0 || listen(fd, 64) != 0 ||
+      getsockname(fd, (struct sockaddr *)&in, &len) != 0) {
+    close(fd);
+    return -1;
+  }
+  snprintf(address, PORT_BYTES, "127.0.0.1:%d", ntohs(in.sin_port));
+  return fd;
+}
+
+bool party_listen(party *p, char hosts[PORT_BYTES], char lines[PORT_BYTES]) {
+  p->hosts = listen_somewhere(hosts);
+  p->control = listen_somewhere(lines);
+  return p->hosts >= 0 && p->control >= 0;
+}
+
+/* ------------------------------------------------------------------------
+ * What has come
+ * --------------------------------------------------------------------- */
+
+static bool is_ready(int fd) {
+  struct pollfd one = {fd, POLLIN, 0};
+  return poll(&one, 1, 0) == 1;
+}
+
+/* What the connection's file calls back is done by this one. */
+static void nothing(server *s, source *from, unsigned events) {
+  (void)s, (void)from, (void)events;
+}
+
+/* Has it connected once more without closing what it had?  What it has closed
+ * can be read before what came after can be taken. */
+static bool is_second(const party *p) {
+  if (!p->conn || p->eof || !is_ready(p->hosts)) return false;
+  if (!is_ready(p->conn->source.fd))
+    zke_lab_fail(
+        "%s has two connections at a time; give each client a name of its own",
+        p->name);
+  return true;
+}
+
+/* Takes what the client has sent and whatever connects; false: there was
+ * nothing. */
+static bool take_input(party *p) {
+  bool some = false;
+  if (is_ready(p->control)) {
+    control_accept(p->controls, p->control);
+    some = true;
+  }
+  if (p->conn && !p->eof && is_ready(p->conn->source.fd)) {
+    p->eof = !conn_read(p->conn);
+    some = true;
+  }
+  if (!p->conn && is_ready(p->hosts)) {
+    p->conn = conn_accept(&p->server, p->hosts, false, nothing);
+    p->eof = false;
+    some = true;
+  }
+  return some || is_second(p);
+}
+
+static bool has_request(const party *p) {
+  size_t len;
+  return p->conn && conn_frame(p->conn, 0, &len);
+}
+
+/* Is there something for it to take? */
+static bool has_input(const party *p) {
+  if (is_ready(p->hosts) || is_ready(p->control)) return true;
+  if (p->conn && !p->eof && is_ready(p->conn->source.fd)) return true;
+  for (int i = 0; i < CONTROLS; i++)
+    if (p->controls[i].fd && is_ready(p->controls[i].fd)) return true;
+  return false;
+}
+
+/* A client of this one's program that waits may have something to ask, since
+ * this one's answer has made the program go on: it is not to wait any more. */
+static void wake_others(const party *p) {
+  for (int i = 0; i < party_count; i++) {
+    party *other = &parties[i];
+    if (other == p || other->program != p->program || !other->waits) continue;
+    if (other->rung || !has_input(other)) continue;
+    other->rung = true;
+    zke_wake(other->waits);
+  }
+}
+
+/* ------------------------------------------------------------------------
+ * Is the program quiet?
+ * --------------------------------------------------------------------- */
+
+static void pause_a_little(const party *p) {
+  struct timespec t = {0, LOOK_NS};
+  struct pollfd fds[3 + CONTROLS] = {{p->hosts, POLLIN, 0},
+                                     {p->control, POLLIN, 0}};
+  nfds_t n = 2;
+  if (p->conn) fds[0].fd = p->eof ? -1 : p->conn->source.fd;
+  for (int i = 0; i < CONTROLS; i++)
+    if (p->controls[i].fd) fds[n++] = (struct pollfd){p->controls[i].fd, 1, 0};
+  ppoll(fds, n, &t, NULL);
+}
+
+/* Waits until the program has done all that it does about what it was told. */
+static void settle(const party *p) {
+  struct timespec t = {0, LOOK_NS};
+  while (!quiet_tasks(p->program->pid)) ppoll(NULL, 0, &t, NULL);
+}
+
+/* ------------------------------------------------------------------------
+ * Answers
+ * --------------------------------------------------------------------- */
+
+/* Sends a frame, however long it takes the client to read. */
+static void send_frame(party *p, const char *frame, size_t len) {
+  conn *c = p->conn;
+  zke_jute_writer one = {.data = (char *)(uintptr_t)frame, .len = len};
+  zke_jute_append(&c->out, &one);
+  conn_flush(c);
+  while (!c->dropped && c->out.len > 0) {
+    struct pollfd room = {c->source.fd, POLLOUT, 0};
+    poll(&room, 1, -1);
+    conn_flush(c);
+  }
+}
+
+/* Sends what is to be sent.  After an event the program may do something on
+ * another thread, beside what it does about the answer that follows; so it gets
+ * the one when it has done with the other. */
+static void release(party *p) {
+  if (!p->conn || p->conn->out.len == 0) return;
+  zke_jute_writer all = p->conn->out;
+  bool ended = p->conn->ended;
+  p->conn->out = (zke_jute_writer){0};
+  p->conn->ended = false;
+  for (size_t at = 0, len; at + 4 <= all.len && !p->conn->dropped; at += len) {
+    len = 4 + (size_t)zke_jute_length(all.data + at);
+    bool is_event =
+        len >= 8 && zke_jute_length(all.data + at + 4) == ZKE_JUTE_XID_EVENT;
+    send_frame(p, all.data + at, len);
+    if (is_event && !p->conn->dropped) settle(p);
+  }
+  zke_jute_writer_free(&all);
+  if (ended) conn_drop(p->conn);
+}
+
+/* A ping is no step: it is answered at once. */
+static void answer_ping(party *p, size_t len) {
+  conn *c = p->conn;
+  zke_jute_reply_header head = {ZKE_JUTE_XID_PING, p->server.zxid, 0};
+  size_t at = zke_jute_begin(&c->out);
+  zke_jute_write(&c->out, &zke_jute_of_reply_header, &head);
+  zke_jute_end(&c->out, at);
+  conn_taken(c, len);
+}
+
+/* The session of this client, or NULL. */
+static client *session_of(const party *p) { return p->server.sessions; }
+
+/* Sessions that have ended by themselves, and a connection that is over.  The
+ * client has done with what it was sent before it sees the connection's end. */
+static void bury(party *p) {
+  conn *c = p->conn;
+  client *session = session_of(p);
+  bool over = session && session->over;
+  if (c && p->eof && !has_request(p)) conn_drop(c);
+  if (c && (over || c->dropped)) {
+    settle(p);
+    p->conn = NULL;
+    if (c->session) client_detach(c->session);
+    conn_free(c);
+  }
+  p->server.busy = NULL;
+  if (over) client_close(&p->server, session);
+}
+
+/* Answers the next request.  Each call of the library in it is a step. */
+static void serve_request(party *p) {
+  size_t len;
+  const char *frame = conn_frame(p->conn, 0, &len);
+  bool is_ping = p->conn->greeted && len >= 4 &&
+                 zke_jute_length(frame) == ZKE_JUTE_XID_PING;
+  if (is_ping) {
+    answer_ping(p, len);
+  } else {
+    request_take(&p->server, p->conn);
+    requests_answer(&p->server, ZKE_OK);
+  }
+  release(p);
+}
+
+/* ------------------------------------------------------------------------
+ * The life of a client
+ * --------------------------------------------------------------------- */
+
+/* Has its program ended?  One that says nothing else has ended well with 0. */
+static bool has_ended(party *p) {
+  int status;
+  if (p->done) return true;
+  if (!program_ended(p->program, &status)) return false;
+  if (status < 0)
+    zke_lab_fail("%s was ended by signal %d", p->name, -status);
+  else if (status > 0)
+    zke_lab_fail("%s has ended with status %d", p->name, status);
+  else if (p->program->keeper_pid)
+    zke_lab_fail("%s has ended before its time", p->name);
+  return true;
+}
+
+/* Waits, in real time, until the client has sent a request, or has ended, or
+ * its program is quiet. */
+static void listen_to(party *p) {
+  for (;;) {
+    while (take_input(p) || control_take(p->controls, p->server.z, &p->done))
+      continue;
+    bury(p);
+    wake_others(p);
+    if (has_request(p) || p->done) return;
+    bool quiet = quiet_tasks(p->program->pid);
+    if (has_input(p)) continue;
+    if (quiet || has_ended(p)) return;
+    pause_a_little(p);
+  }
+}
+
+static void ring(zke *z, int type, int state, const char *path, void *context) {
+  (void)z, (void)type, (void)state, (void)path, (void)context;
+}
+
+/* Waits, in the laboratory's time, for an event or for the end of a sleep.
+ * Others may go on before the call begins: one that wakes it then counts. */
+static void wait_for_more(party *p) {
+  client *session = session_of(p);
+  zke *z = session ? session->z : p->server.z;
+  int64_t due = control_due(p->controls);
+  zke_call_at(z, due, ring, p);
+  p->waits = z;
+  zke_wait_turn(z, zke_turn(z), ZKE_FOREVER);
+  p->waits = NULL;
+  p->rung = false;
+  zke_call_at(z, ZKE_FOREVER, ring, p);
+  release(p);
+  control_ring(p->controls, zke_now(p->server.z));
+}
+
+/* What it has not closed itself ends with its program. */
+static void leave(party *p) {
+  if (p->conn) conn_drop(p->conn);
+  bury(p);
+  client *session = session_of(p);
+  if (session) client_close(&p->server, session);
+}
+
+static void party_run(void *context, zke *z) {
+  party *p = context;
+  p->server.z = z;
+  for (;;) {
+    listen_to(p);
+    if (has_request(p))
+      serve_request(p);
+    else if (has_ended(p))
+      break;
+    else
+      wait_for_more(p);
+    bury(p);
+  }
+  leave(p);
+}
+
+/* All programs begin together, so that they start beside each other. */
+static void begin_all(void) {
+  for (int i = 0; i < party_count; i++) {
+    party *p = &parties[i];
+    p->begun = true;
+    p->server = (server){.epoll = epoll_create1(EPOLL_CLOEXEC),
+                         .timeout_min_ms = HOUR_MS,
+                         .timeout_max_ms = HOUR_MS,
+                         .tick_ms = HOUR_MS / 2};
+    if (p->starts && !program_begin(p->program))
+      zke_lab_fail("the program of %s cannot be started", p->name);
+  }
+  (void)zke_zxid(); /* the library tells zxids to those who have asked */
+}
+
+static void party_begin(void *context) {
+  party *p = context;
+  if (!p->begun) begin_all();
+}
+
+/* Connections that nobody has taken are those of the schedule that is over. */
+static void empty(int listener) {
+  int fd;
+  while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) close(fd);
+}
+
+void party_forget(const party *p) {
+  empty(p->hosts);
+  empty(p->control);
+}
+
+static void party_end(void *context) {
+  party *p = context;
+  if (!p->begun) return;
+  if (p->starts) program_end(p->program);
+  if (p->conn) close(p->conn->source.fd);
+  control_close(p->controls);
+  close(p->server.epoll);
+  party_forget(p);
+}
+
+int party_add(zke_lab *lab, party *p) {
+  zke_lab_party functions = ZKE_INIT(zke_lab_party);
+  functions.begin = party_begin;
+  functions.run = party_run;
+  functions.end = party_end;
+  return zke_lab_outside(lab, p->name, &functions, p);
+}
