@@ -1,14 +1,18 @@
 """How fast a server answers: zke serve or a ZooKeeper, by the raw protocol.
 
-    load.py PORT [REQUESTS]
+    load.py PORT...
 
-One client, one request at a time and then 64 ahead; requests a second.  Values
-have 100 bytes.  Run it for both servers in turns: a machine has good minutes
-and bad ones.
+One client of each server, one request at a time and then 64 ahead.  The
+servers are asked in turns, a short block of requests each, since a machine has
+good moments and bad ones: so only figures of one run can be compared.  Told
+are requests a second in the block at the median, and for the servers after the
+first the time that the first one took beside each: the ratio of the blocks of
+one round at the median.  Values have 100 bytes.
 """
 import os
 import socket
 import struct
+import statistics
 import sys
 import time
 
@@ -52,39 +56,53 @@ class Client:
     def size(self):
         return 4 + struct.unpack(">i", self.left[:4])[0]
 
-    def rate(self, count, make, ahead):
-        """Requests a second, at most so many without an answer."""
+    def time(self, requests, ahead):
+        """Seconds that they take, at most so many of them without an answer."""
         sent = answered = 0
-        began = time.time()
-        while answered < count:
-            if sent < count and sent - answered <= ahead // 2:
-                n = min(ahead, count - sent)
-                self.socket.sendall(b"".join(make(sent + i)
-                                             for i in range(n)))
-                sent += n
+        began = time.perf_counter()
+        while answered < len(requests):
+            if sent < len(requests) and sent - answered <= ahead // 2:
+                self.socket.sendall(b"".join(requests[sent:sent + ahead]))
+                sent = min(sent + ahead, len(requests))
             answer = self.take()
             answered += 1
             if struct.unpack(">i", answer[12:16])[0]:
                 sys.exit("a request was refused")
-        return count / (time.time() - began)
+        return time.perf_counter() - began
+
+
+def compare(clients, make, ahead):
+    """What main() prints of one kind of requests."""
+    block = 10 if ahead == 1 else 8 * ahead
+    rounds = 60 if ahead == 1 else 20
+    times = [[] for _ in clients]
+    for turn in range(rounds):
+        requests = [make(turn * block + i) for i in range(block)]
+        for i in range(len(clients)):
+            i = (i + turn) % len(clients)
+            times[i].append(clients[i].time(requests, ahead))
+    rates = ["%d" % (block / statistics.median(t)) for t in times]
+    ratios = ["%.2f" % statistics.median(a / b for a, b in zip(times[0], t))
+              for t in times[1:]]
+    return " ".join(rates + ["(%s)" % " ".join(ratios)] * bool(ratios))
 
 
 def main():
-    count = int(sys.argv[2]) if len(sys.argv) > 2 else 3000
-    client = Client(int(sys.argv[1]))
+    clients = [Client(int(port)) for port in sys.argv[1:]]
     top = b"/load-%d" % os.getpid()
-    client.rate(1, lambda i: create(top, 0), 1)
+    for client in clients:
+        client.time([create(top, 0)], 1)
     for ahead in 1, AHEAD:
         kinds = {
             "get": lambda i: request(GET, top, b"\0"),
-            "ephemeral": lambda i: create(b"%s-e%d-%d" % (top, ahead, i), 1),
-            "create": lambda i: create(b"%s-p%d-%d" % (top, ahead, i), 0),
+            "create": lambda i: create(b"%s/p%d-%d" % (top, ahead, i), 0),
             "set": lambda i: request(SET, top, text(b"x" * 100) +
                                      struct.pack(">i", -1)),
+            "ephemeral": lambda i: create(b"%s/e%d-%d" % (top, ahead, i), 1),
         }
-        print("%2d ahead:" % ahead, ", ".join(
-            "%s %d" % (name, client.rate(count, make, ahead))
-            for name, make in kinds.items()), flush=True)
+        for name, make in kinds.items():
+            print("%2d ahead, %s:" % (ahead, name),
+                  compare(clients, make, ahead), flush=True)
 
 
 main()
