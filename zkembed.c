@@ -1740,6 +1740,7 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
   X(META_FILES) X(META_FILES_SET) X(NODE_ROW) X(NODE_DATA) X(NODE_ADD)        \
   X(NODE_CHILD_ADDED) X(NODE_CHILD_GONE) X(NODE_RAISE) X(NODE_SET_DUE)        \
   X(NODE_REMOVE) X(NODE_SET) X(NODE_SET_ACL) X(NODE_NAMES) X(NODE_COUNT)      \
+  X(NODE_BYTES)                                                               \
   X(NODE_COUNT_ALL) X(NODE_OWNED_ALL) X(NODE_OWNED) X(NODE_DUE)               \
   X(NODE_DISCARD) X(BLOB_ADD) X(BLOB_REMOVE) X(WATCH_AT) X(WATCH_BELOW)       \
   X(WATCH_DROP) X(WATCH_ADD) X(WATCH_REMOVE) X(WATCH_RECURSIVE) X(WATCH_END)  \
@@ -12311,29 +12312,41 @@ SQL_STATEMENT(NODE_COUNT,
 
 SQL_STATEMENT(NODE_COUNT_ALL, "SELECT count(*)-1 FROM node");
 
-/* Count the descendants of a whole path.  They are one range of the table's
- * key, from "path/" up to "path0", since '0' follows '/'. */
-static int api_count(zke *z, const char *path, int64_t *count) {
+/* A node without data has the length -1. */
+SQL_STATEMENT(NODE_BYTES,
+              "SELECT ifnull((SELECT sum(max(len,0))FROM node WHERE "
+              "parent=:path),0)+ifnull((SELECT sum(max(len,0))FROM node WHERE "
+              "parent>:from AND parent<:to),0)");
+
+/* Ask a statement about the descendants of a whole path.  They are one range of
+ * the table's key, from "path/" up to "path0", since '0' follows '/'. */
+static int api_below(zke *z, const sql_text *statement, const char *path,
+                     int64_t *out) {
   int rc;
   bool row;
-  size_t len = strlen(path);
-  if (len == 1) return sql_fetch_ints(z->s, SQL_NODE_COUNT_ALL, 0, 1, count);
-  sqlite3_stmt *st = sql_statement(z->s, SQL_NODE_COUNT, &rc);
-  char *range = st ? mem_resize(&z->s->a, NULL, 2 * (len + 1)) : NULL;
+  size_t len = strlen(path), stem = len == 1 ? 0 : len;
+  sqlite3_stmt *st = sql_statement(z->s, statement, &rc);
+  char *range = st ? mem_resize(&z->s->a, NULL, 2 * (stem + 1)) : NULL;
   if (!st) return rc;
   if (!range) return base_nomem();
-  memcpy(range, path, len);
-  memcpy(range + len + 1, path, len);
-  range[len] = '/';
-  range[2 * len + 1] = '/' + 1;
+  memcpy(range, path, stem);
+  memcpy(range + stem + 1, path, stem);
+  range[stem] = '/';
+  range[2 * stem + 1] = '/' + 1;
   sql_bind_text(st, 1, ":path", path, (int)len);
-  sql_bind_text(st, 2, ":from", range, (int)len + 1);
-  sql_bind_text(st, 3, ":to", range + len + 1, (int)len + 1);
+  sql_bind_text(st, 2, ":from", range, (int)stem + 1);
+  sql_bind_text(st, 3, ":to", range + stem + 1, (int)stem + 1);
   rc = sql_step(z->s, st, &row);
-  if (rc == ZKE_OK) *count = sqlite3_column_int64(st, 0);
+  if (rc == ZKE_OK) *out = sqlite3_column_int64(st, 0);
   sqlite3_reset(st);
   mem_free(range);
   return rc;
+}
+
+/* Count the descendants of a whole path. */
+static int api_count(zke *z, const char *path, int64_t *count) {
+  if (!path[1]) return sql_fetch_ints(z->s, SQL_NODE_COUNT_ALL, 0, 1, count);
+  return api_below(z, SQL_NODE_COUNT, path, count);
 }
 
 /* Two statements, so under SQLite's read lock: the node must be the one whose
@@ -12352,6 +12365,27 @@ int zke_count(zke *z, const char *path, int64_t *count_out) {
     api_end_locked(z);
   }
   if (rc == ZKE_OK && count_out) *count_out = count;
+  return api_leave(z, rc);
+}
+
+/* Under SQLite's read lock, as zke_count(). */
+int zke_usage(zke *z, const char *path, int64_t *count_out,
+              int64_t *bytes_out) {
+  op_answer a = {0};
+  const char *full;
+  int64_t count = 0, bytes = 0;
+  int rc = api_enter(z, path, API_READ | API_BATCH, &full);
+  if (rc != ZKE_OK) return rc;
+  rc = api_lose_read(z);
+  if (rc == ZKE_OK) rc = api_begin_locked(z);
+  if (rc == ZKE_OK) {
+    rc = op_read(z, OP_STAT, full, &node_range_all, &a);
+    if (rc == ZKE_OK) rc = api_count(z, full, &count);
+    if (rc == ZKE_OK) rc = api_below(z, SQL_NODE_BYTES, full, &bytes);
+    api_end_locked(z);
+  }
+  if (rc == ZKE_OK && count_out) *count_out = count + 1;
+  if (rc == ZKE_OK && bytes_out) *bytes_out = bytes + a.stat.dataLength;
   return api_leave(z, rc);
 }
 

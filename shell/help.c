@@ -128,6 +128,7 @@ static const struct {
     {"serve", "timeout-min", "the shortest timeout of a session; 4s"},
     {"serve", "timeout-max", "the longest timeout of a session; 40s"},
     {"serve", "connections", "so many from one address, 0: any number; 60"},
+    {"serve", "enforce-quota", "refuse what passes the limits of a quota"},
     {"serve", "users", "NAME:PASSWORD lines: the users of SASL"},
     {"serve", "super-user", "the one of them who passes every check"},
     {"serve", "super-digest", "USER:HASH; who adds this passes every check"},

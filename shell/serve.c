@@ -377,6 +377,7 @@ static int serve_options(server *s) {
   if (!status) status = option_duration(c, 'M', 40000, &s->timeout_max_ms);
   if (!status) status = option_number(c, 'n', 0, INT_MAX, 60, &most);
   s->address_most = (int)most;
+  s->enforce_quota = has(c, 'q');
   if (status) return status;
   if (has(c, 'm') && !has(c, 'M') && s->timeout_max_ms < s->timeout_min_ms)
     s->timeout_max_ms = s->timeout_min_ms;
@@ -412,7 +413,8 @@ static int serve_prepare(server *s) {
   s->real_ms = monotonic_ms();
   s->began_ms = wall_now();
   raise_descriptors();
-  int rc = zke_fd(s->z, &fd);
+  int rc = zke_vouch(s->z, "super", ""); /* numbers and quotas are of all */
+  if (rc == ZKE_OK) rc = zke_fd(s->z, &fd);
   if (rc != ZKE_OK) return fail_rc(s->c, rc);
   int status = source_add(s, &s->store, fd, store_ready);
   return status ? status : source_add(s, &s->wake, s->wake.fd, wake_ready);
@@ -433,6 +435,7 @@ static int serve_end(server *s) {
   while (s->conns) conn_free(s->conns);
   free(s->answers);
   users_free(s);
+  free(s->quota_told);
   faults_end(s);
   for (int i = 0; i < s->listener_count; i++) close(s->listeners[i].fd);
   if (s->unix_path) unlink(s->unix_path);
@@ -478,6 +481,7 @@ static const option serve_options_list[] = {{'p', "port", "N"},
                                             {'m', "timeout-min", "DURATION"},
                                             {'M', "timeout-max", "DURATION"},
                                             {'n', "connections", "N"},
+                                            {'q', "enforce-quota", NULL},
                                             {'U', "users", "FILE"},
                                             {'S', "super-user", "NAME"},
                                             {'D', "super-digest", "ID"},
@@ -488,7 +492,8 @@ static const option serve_options_list[] = {{'p', "port", "N"},
 const command serve_commands[] = {
     {"serve",
      "[--port N] [--host HOST] [--unix PATH] [--timeout-min DURATION] "
-     "[--timeout-max DURATION] [--connections N] [--users FILE] "
+     "[--timeout-max DURATION] [--connections N] [--enforce-quota] [--users "
+     "FILE] "
      "[--super-user NAME] [--super-digest ID] [--print-port] "
      "[--control]",
      "let ZooKeeper's clients use the database", serve_options_list, 0, 0,

@@ -7,6 +7,7 @@
  *     serve_words.c    the four-letter words
  *     serve_stats.c    what words and pages tell of the server
  *     serve_request.c  what a client asks for, and its answer
+ *     serve_quota.c    what a subtree may hold, and what it holds
  *     serve_sasl.c     who the users are, and how clients prove it
  *     serve_fault.c    faults that a test has asked for
  *     serve_session.c  sessions: their time, their handles, their events
@@ -89,8 +90,11 @@ struct server {
   const char *unix_path; /* NULL: none */
   int64_t timeout_min_ms; /* what a session's timeout is brought into */
   int64_t timeout_max_ms;
-  int64_t tick_ms;          /* sessions end at multiples of it */
-  int address_most;         /* connections from one address; 0: any number */
+  int64_t tick_ms;    /* sessions end at multiples of it */
+  int address_most;   /* connections from one address; 0: any number */
+  bool enforce_quota; /* refuse what passes a hard limit */
+  char *quota_told;   /* the path of the quota that was told of; for free() */
+  int64_t quota_told_ms;
   user *users;              /* of SASL; NULL: there is none */
   const char *super_user;   /* of SASL; NULL: none */
   const char *super_digest; /* "super:hash"; NULL: none */
@@ -301,6 +305,17 @@ int64_t server_zxid(server *s);
  *                   connection */
 void client_watcher(zke *z, int type, int state, const char *path,
                     void *context);
+
+/* ------------------------------------------------------------------------
+ * Quotas (serve_quota.c)
+ * --------------------------------------------------------------------- */
+
+/* quota_stats   - what stands in a node that has a quota's statistics, for
+ *                 free(); NULL: it is none, its data is what it has
+ * quota_refuses - does a hard limit refuse to create the path, or set its data,
+ *                 with so many bytes? */
+char *quota_stats(server *s, const char *node);
+bool quota_refuses(server *s, const char *path, bool is_create, int len);
 
 /* ------------------------------------------------------------------------
  * Users (serve_sasl.c)

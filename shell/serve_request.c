@@ -150,6 +150,15 @@ static int read_create(request *q, int type, zke_jute_create_ttl_request *r,
   return can_create(op) ? check_path(q, r->path) : ZKE_BADARGUMENTS;
 }
 
+/* The answer to a change that a quota refuses: that of a multi of the change
+ * and a refusal.  It makes nothing, and where the change has another fault it
+ * tells that, as ZooKeeper does. */
+static int refuse_by_quota(request *q, const zke_op *op) {
+  zke_op both[2] = {*op};
+  zke_op_fail(&both[1], ZKE_JUTE_QUOTAEXCEEDED);
+  return zke_multi(q->z, both, 2, NULL);
+}
+
 static int run_create(request *q) {
   zke_jute_create_ttl_request r;
   zke_jute_create2_response made = {0};
@@ -157,6 +166,8 @@ static int run_create(request *q) {
   zke_op op;
   int rc = read_create(q, q->type, &r, &op);
   if (rc != ZKE_OK) return rc;
+  if (quota_refuses(q->s, op.path, true, op.len))
+    return refuse_by_quota(q, &op);
   if (q->type == ZKE_JUTE_CREATE_TTL)
     rc = zke_create_ttl(q->z, op.path, op.data, op.len, op.acls, op.mode,
                         op.ttl_ms, &path, &made.stat);
@@ -199,6 +210,18 @@ static int run_exists(request *q) {
   return path_rc(rc);
 }
 
+/* Answers what was read of a node.  Statistics of a quota are those of now. */
+static void put_data(request *q, const char *path,
+                     zke_jute_get_data_response *got) {
+  char *stats = quota_stats(q->s, path);
+  if (stats) {
+    got->data = (zke_jute_bytes){(int)strlen(stats), stats};
+    got->stat.dataLength = got->data.len;
+  }
+  ANSWER(q, get_data_response, got);
+  free(stats);
+}
+
 static int run_get_data(request *q) {
   zke_jute_read_request r;
   zke_jute_get_data_response got;
@@ -209,7 +232,7 @@ static int run_get_data(request *q) {
                &got.data.len, &got.stat);
   if (rc != ZKE_OK) return path_rc(rc);
   got.data.data = data;
-  ANSWER(q, get_data_response, &got);
+  put_data(q, r.path, &got);
   zke_free(data);
   return ZKE_OK;
 }
@@ -220,6 +243,11 @@ static int run_set_data(request *q) {
   int rc = READ(q, set_data_request, &r);
   if (rc != ZKE_OK) return rc;
   if (!r.path || q->body.has_nul) return ZKE_BADARGUMENTS;
+  if (quota_refuses(q->s, r.path, false, r.data.len)) {
+    zke_op op; /* of any version: that is looked at last */
+    zke_op_set(&op, r.path, r.data.data, r.data.len, -1);
+    return refuse_by_quota(q, &op);
+  }
   rc = zke_set(q->z, r.path, r.data.data, r.data.len, r.version, &stat.stat);
   if (rc != ZKE_OK) return rc;
   ANSWER(q, stat_response, &stat);
@@ -580,7 +608,8 @@ static int result_type(int type, int rc) {
 }
 
 /* What stands behind a result's header. */
-static void put_result(request *q, int type, const zke_op_result *r) {
+static void put_result(request *q, int type, const char *path,
+                       const zke_op_result *r) {
   if (type == ZKE_JUTE_CREATE)
     ANSWER(q, path_response, &(zke_jute_path_response){r->path});
   else if (type == ZKE_JUTE_CREATE2)
@@ -589,8 +618,8 @@ static void put_result(request *q, int type, const zke_op_result *r) {
   else if (type == ZKE_JUTE_SET_DATA)
     ANSWER(q, stat_response, &(zke_jute_stat_response){r->stat});
   else if (type == ZKE_JUTE_GET_DATA)
-    ANSWER(q, get_data_response,
-           &((zke_jute_get_data_response){{r->len, r->data}, r->stat}));
+    put_data(q, path,
+             &(zke_jute_get_data_response){{r->len, r->data}, r->stat});
   else if (type == ZKE_JUTE_GET_CHILDREN && r->children)
     ANSWER(q, children_response, &(zke_jute_children_response){*r->children});
 }
@@ -606,7 +635,7 @@ static void put_results(request *q, const several *m, bool refused) {
     if (type == ZKE_JUTE_ERROR)
       ANSWER(q, error_response, &(zke_jute_error_response){err});
     else
-      put_result(q, type, r);
+      put_result(q, type, m->ops[i].path, r);
   }
   ANSWER(q, multi_header, &((zke_jute_multi_header){-1, 1, -1}));
 }
@@ -644,10 +673,22 @@ static void refuse_malformed(request *q, several *m, int code) {
     if (is_malformed(q, &m->ops[i])) zke_op_fail(&m->ops[i], code);
 }
 
+/* Each change by itself, as ZooKeeper looks at them. */
+static void refuse_passed(request *q, several *m) {
+  for (int i = 0; i < m->count; i++) {
+    const zke_op *op = &m->ops[i];
+    bool is_create = op->type == ZKE_OP_CREATE;
+    if ((is_create || op->type == ZKE_OP_SET) &&
+        quota_refuses(q->s, op->path, is_create, op->len))
+      zke_op_fail(&m->ops[i], ZKE_JUTE_QUOTAEXCEEDED);
+  }
+}
+
 static int run_multi(request *q) {
   several m = {0};
   int rc = several_read(q, &m);
   if (rc == ZKE_OK) rc = several_prepare(&m);
+  if (rc == ZKE_OK) refuse_passed(q, &m);
   if (rc == ZKE_OK) rc = zke_multi(q->z, m.ops, m.count, m.results);
   if (rc == ZKE_MARSHALLINGERROR && m.results) {
     refuse_malformed(q, &m, ZKE_BADARGUMENTS);
@@ -840,7 +881,7 @@ static bool answers_grow(server *s) {
 /* The zxid in an answer's header, as ZooKeeper has it: its answers to auth and
  * to what it does not know come from where no state is at hand. */
 static int64_t told_zxid(const server *s, const request *q) {
-  if (q->type == ZKE_JUTE_AUTH) return 0;
+  if (q->type == ZKE_JUTE_AUTH || q->type == ZKE_JUTE_SASL) return 0;
   return find_operation(q->type) ? s->zxid : -1;
 }
 

@@ -405,6 +405,7 @@ static int op_children(zke *z) {
 }
 
 static int op_count(zke *z) { return zke_count(z, "/p", NULL); }
+static int op_usage(zke *z) { return zke_usage(z, "/p", NULL, NULL); }
 
 static int op_check(zke *z) {
   zke_op op;
@@ -451,6 +452,7 @@ static const struct {
     {"get", op_get, R},
     {"children", op_children, R},
     {"count", op_count, R},
+    {"usage", op_usage, R},
     {"check", op_check, R},
     {"set", op_set, W},
     {"create", op_create, C},

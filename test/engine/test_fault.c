@@ -1541,6 +1541,10 @@ static int call_children(void) {
 static int call_count(void) { return zke_count(t.z, "/t", &t.out.number); }
 static int call_count_all(void) { return zke_count(t.z, "/", &t.out.number); }
 
+static int call_usage(void) {
+  return zke_usage(t.z, "/t", NULL, &t.out.number);
+}
+
 static int call_ephemerals(void) {
   return zke_ephemerals(t.z, zke_session_id(other), NULL, &t.out.names);
 }
@@ -2022,6 +2026,7 @@ static const fault_case cases[] = {
     {"children, watch", CALL(children), .mode = 1},
     {"count", CALL(count)},
     {"count all", CALL(count_all)},
+    {"usage", CALL(usage)},
     {"ephemerals", CALL(ephemerals)},
     {"sync", CALL(sync)},
     {"read-only exists", CALL(exists), READS},

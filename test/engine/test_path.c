@@ -87,6 +87,10 @@ static int run_count(zke *z, const char *path) {
   return zke_count(z, path, NULL);
 }
 
+static int run_usage(zke *z, const char *path) {
+  return zke_usage(z, path, NULL, NULL);
+}
+
 static int run_get_acl(zke *z, const char *path) {
   return zke_get_acl(z, path, NULL, NULL);
 }
@@ -132,6 +136,7 @@ static const struct {
     {"get", run_get, ZKE_NONODE},
     {"children", run_children, ZKE_NONODE},
     {"count", run_count, ZKE_NONODE},
+    {"usage", run_usage, ZKE_NONODE},
     {"get_acl", run_get_acl, ZKE_NONODE},
     {"add_watch", run_add_watch, ZKE_OK},
     {"set_watch", run_set_watch, ZKE_OK},

@@ -1066,6 +1066,38 @@ TEST(count_of_descendants) {
   ck_ok(zke_close(z));
 }
 
+/* The node itself counts, its siblings with a longer name do not; no data is
+ * nothing. */
+TEST(usage_is_of_a_node_and_its_descendants) {
+  zke *z = memory();
+  int64_t count = -1, bytes = -1;
+  ck_ok(zke_usage(z, "/", &count, &bytes));
+  ck_assert_int_eq(count, 4);
+  ck_assert_int_eq(bytes, 0);
+  make(z, "/a");
+  make(z, "/a0");
+  make(z, "/a/b");
+  make(z, "/a/b/c");
+  ck_ok(zke_set(z, "/a", "12", 2, -1, NULL));
+  ck_ok(zke_set(z, "/a0", "1234", 4, -1, NULL));
+  ck_ok(zke_set(z, "/a/b", "12345678", 8, -1, NULL));
+  ck_ok(zke_set(z, "/a/b/c", NULL, -1, -1, NULL));
+  ck_ok(zke_usage(z, "/a", &count, &bytes));
+  ck_assert_int_eq(count, 3);
+  ck_assert_int_eq(bytes, 10);
+  ck_ok(zke_usage(z, "/a/b/c", &count, &bytes));
+  ck_assert_int_eq(count, 1);
+  ck_assert_int_eq(bytes, 0);
+  ck_ok(zke_usage(z, "/", &count, &bytes));
+  ck_assert_int_eq(count, 8);
+  ck_assert_int_eq(bytes, 14);
+  ck_ok(zke_usage(z, "/", NULL, NULL));
+  ck_rc(zke_usage(z, "/nope", &count, &bytes), ZKE_NONODE);
+  ck_rc(zke_usage(NULL, "/a", NULL, NULL), ZKE_BADARGUMENTS);
+  ck_assert_int_eq(count, 8);
+  ck_ok(zke_close(z));
+}
+
 /* 12 #79: what zke_ephemerals() finds; z owns these, and other "/t/o". */
 static const struct {
   const char *prefix, *paths;

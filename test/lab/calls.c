@@ -85,6 +85,9 @@ CALL(zke_children, path,
      (z, path, fn, context, names_out, stat_out))
 CALL(zke_count, path, (zke * z, const char *path, int64_t *count_out),
      (z, path, count_out))
+CALL(zke_usage, path,
+     (zke * z, const char *path, int64_t *count_out, int64_t *bytes_out),
+     (z, path, count_out, bytes_out))
 CALL(zke_ephemerals, prefix,
      (zke * z, int64_t session, const char *prefix, zke_strings **paths_out),
      (z, session, prefix, paths_out))

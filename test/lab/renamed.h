@@ -25,6 +25,7 @@
 #define zke_set lab_real_zke_set
 #define zke_children lab_real_zke_children
 #define zke_count lab_real_zke_count
+#define zke_usage lab_real_zke_usage
 #define zke_ephemerals lab_real_zke_ephemerals
 #define zke_multi lab_real_zke_multi
 #define zke_multi_read lab_real_zke_multi_read

@@ -544,6 +544,21 @@ static void run_node_count(statement *s) {
       count_all(s->p, NODE, is_child) + count_all(s->p, NODE, is_far_below));
 }
 
+/* Bytes of data; -1 is none. */
+static int64_t sum_bytes(const value *p, condition *chosen) {
+  int64_t sum = 0;
+  for (int i = 0; i < T->t[NODE].count; i++) {
+    const row *r = T->t[NODE].rows[i];
+    int64_t len = int_of(r, NODE_LEN);
+    if (chosen(r, p) && len > 0) sum += len;
+  }
+  return sum;
+}
+
+static void run_node_bytes(statement *s) {
+  compute(s, 0, sum_bytes(s->p, is_child) + sum_bytes(s->p, is_far_below));
+}
+
 static void run_node_count_all(statement *s) {
   compute(s, 0, T->t[NODE].count - 1);
 }
@@ -908,6 +923,7 @@ static const known statements[] = {
      {NODE_ACL, NODE_AVERSION}},
     {"NODE_NAMES", 0x4d9da936, 3, run_node_names, NODE, {NODE_NAME}},
     {"NODE_COUNT", 0xc1c9e80e, 3, run_node_count, 0, {0}},
+    {"NODE_BYTES", 0x7443e8aa, 3, run_node_bytes, 0, {0}},
     {"NODE_COUNT_ALL", 0x4b0afe55, 0, run_node_count_all, 0, {0}},
     {"NODE_OWNED_ALL", 0x2612e456, 1, run_node_owned_all, NODE,
      {NODE_PARENT, NODE_NAME}},

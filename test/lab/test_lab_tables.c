@@ -257,13 +257,16 @@ static void do_watch(zke *z) {
 }
 
 static void do_look(zke *z) {
-  int64_t count = 0;
+  int64_t count = 0, bytes = 0;
   int overdue = 0;
   zke_strings *paths = NULL;
   zke_session_list *sessions = NULL;
   zke_watch_list *watches = NULL;
   fold_int(zke_count(z, draw(2) ? "/" : some_path(), &count));
   fold_int(count);
+  fold_int(zke_usage(z, draw(2) ? "/" : some_path(), &count, &bytes));
+  fold_int(count);
+  fold_int(bytes);
   fold_int(zke_ephemerals(z, 0, "/", &paths));
   fold_names(paths);
   fold_int(zke_sessions(z, &sessions));

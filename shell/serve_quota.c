@@ -1,0 +1,190 @@
+/* serve_quota.c - quotas, as ZooKeeper keeps them below /zookeeper/quota
+ *
+ *     /zookeeper/quota/PATH/zookeeper_limits   what PATH may hold
+ *     /zookeeper/quota/PATH/zookeeper_stats    what it holds
+ *
+ * Both are texts, "count=5,bytes=-1=;countHardLimit=9"; -1 is no limit, and so
+ * is a name that is not there.  ZooKeeper's server writes the statistics anew
+ * at each change.  Here they are calculated when a client reads them.  So they
+ * are right whoever has changed the tree, and cost nothing where nobody reads
+ * them.
+ *
+ * Limits are looked at with --enforce-quota only, as with ZooKeeper's
+ * enforceQuota: before each create and set the quota of the path, if it has
+ * one, is looked for and its subtree counted.  A hard limit refuses, a soft one
+ * warns.  Of quotas within each other the deepest counts.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve.h"
+
+#define QUOTA "/zookeeper/quota"
+
+/* A limit that is passed is told once in this time. */
+enum { TELL_AGAIN_MS = 60000 };
+
+/* ------------------------------------------------------------------------
+ * The two nodes
+ * --------------------------------------------------------------------- */
+
+typedef struct limits {
+  int64_t count, bytes, count_hard, bytes_hard; /* -1: none */
+} limits;
+
+/* Reads one "name=number", up to a separator. */
+static void read_limit(limits *out, const char *text) {
+  const struct {
+    const char *name;
+    int64_t *value;
+  } known[] = {{"count=", &out->count},
+               {"bytes=", &out->bytes},
+               {"countHardLimit=", &out->count_hard},
+               {"byteHardLimit=", &out->bytes_hard}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    size_t len = strlen(known[i].name);
+    char *end;
+    if (strncmp(text, known[i].name, len) != 0) continue;
+    long long value = strtoll(text + len, &end, 10);
+    *known[i].value = end == text + len ? -1 : value;
+  }
+}
+
+/* A text of limits; it ends in a NUL. */
+static limits read_limits(const char *text) {
+  limits out = {-1, -1, -1, -1};
+  while (*text) {
+    read_limit(&out, text);
+    text += strcspn(text, ",;");
+    text += strspn(text, ",;");
+  }
+  return out;
+}
+
+/* The limits of a path, of which the first len bytes count.  ZKE_NONODE: it has
+ * no quota, and where *deeper gets false nothing below it has one. */
+static int find_limits(server *s, const char *path, size_t len, limits *out,
+                       bool *deeper) {
+  char *node = NULL, *data = NULL;
+  int rc = ZKE_NOMEM, bytes;
+  if (asprintf(&node, QUOTA "%.*s/zookeeper_limits", (int)len, path) < 0)
+    return rc;
+  rc = zke_get(s->z, node, NULL, NULL, &data, &bytes, NULL);
+  if (rc == ZKE_OK) {
+    char *text = strndup(data ? data : "", bytes > 0 ? (size_t)bytes : 0);
+    if (text)
+      *out = read_limits(text);
+    else
+      rc = ZKE_NOMEM;
+    free(text);
+    zke_free(data);
+  }
+  node[strlen(QUOTA) + len] = '\0';
+  *deeper = rc == ZKE_OK || zke_exists(s->z, node, NULL, NULL, NULL) == ZKE_OK;
+  free(node);
+  return rc;
+}
+
+/* The path whose statistics a node has: its length, and *path_out; 0: it has
+ * none.  "/" has no quota, as with ZooKeeper. */
+static size_t stats_of(const char *node, const char **path_out) {
+  static const char leaf[] = "/zookeeper_stats";
+  size_t root = strlen(QUOTA), len = strlen(node), end = strlen(leaf);
+  if (strncmp(node, QUOTA "/", root + 1) != 0 || len <= root + end) return 0;
+  if (strcmp(node + len - end, leaf) != 0) return 0;
+  *path_out = node + root;
+  return len - root - end;
+}
+
+/* A path that is not there holds nothing. */
+char *quota_stats(server *s, const char *node) {
+  limits unused;
+  bool deeper;
+  const char *path = NULL;
+  size_t len = stats_of(node, &path);
+  int64_t count = 0, bytes = 0;
+  if (len == 0 || find_limits(s, path, len, &unused, &deeper) != ZKE_OK)
+    return NULL;
+  char *subtree = strndup(path, len), *text = NULL;
+  int rc = subtree ? zke_usage(s->z, subtree, &count, &bytes) : ZKE_NOMEM;
+  free(subtree);
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return NULL;
+  if (asprintf(&text, "count=%" PRId64 ",bytes=%" PRId64, count, bytes) < 0)
+    return NULL;
+  return text;
+}
+
+/* ------------------------------------------------------------------------
+ * Enforcement
+ * --------------------------------------------------------------------- */
+
+/* Finds the deepest quota over a path: how much of the path it is of; 0: there
+ * is none.  It goes down from the top, and stops where there are no quotas any
+ * more: so a path without one costs one or two reads. */
+static size_t find_quota(server *s, const char *path, limits *out) {
+  size_t found = 0;
+  bool deeper =
+      strncmp(path, "/zookeeper", 10) != 0 || (path[10] && path[10] != '/');
+  for (size_t len = 1; deeper && path[len - 1]; len++) {
+    limits here;
+    len += strcspn(path + len, "/");
+    if (find_limits(s, path, len, &here, &deeper) != ZKE_OK) continue;
+    *out = here;
+    found = len;
+  }
+  return found;
+}
+
+/* Says it once in a while.  The path is shown with its strange characters
+ * escaped. */
+static void tell(server *s, const char *path, const char *what, int64_t now,
+                 const char *kind, int64_t limit) {
+  if (s->quota_told && strcmp(s->quota_told, path) == 0 &&
+      s->now_ms - s->quota_told_ms < TELL_AGAIN_MS)
+    return;
+  free(s->quota_told);
+  s->quota_told = strdup(path);
+  s->quota_told_ms = s->now_ms;
+  fputs("zke: serve: quota exceeded: ", stderr);
+  output_sentence(path, stderr);
+  fprintf(stderr, ": %" PRId64 " %s, %s limit %" PRId64 "\n", now, what, kind,
+          limit);
+}
+
+/* Is the limit passed so that the change has to be refused?  A hard limit
+ * stands before a soft one. */
+static bool is_passed(server *s, const char *path, const char *what,
+                      int64_t now, int64_t soft, int64_t hard) {
+  int64_t limit = hard > -1 ? hard : soft;
+  if (limit < 0 || now <= limit) return false;
+  tell(s, path, what, now, hard > -1 ? "hard" : "soft", limit);
+  return hard > -1;
+}
+
+/* How many bytes of data a node has; 0 where there is none. */
+static int64_t bytes_at(server *s, const char *path) {
+  zke_stat stat;
+  return zke_exists(s->z, path, NULL, NULL, &stat) == ZKE_OK ? stat.dataLength
+                                                             : 0;
+}
+
+/* What cannot be found out is not refused: the change itself fails then. */
+bool quota_refuses(server *s, const char *path, bool is_create, int len) {
+  limits l;
+  int64_t count, bytes;
+  bool refused = false;
+  size_t found = s->enforce_quota && *path == '/' ? find_quota(s, path, &l) : 0;
+  char *quota = found ? strndup(path, found) : NULL;
+  if (!quota) return false;
+  int64_t more = (len > 0 ? len : 0) - (is_create ? 0 : bytes_at(s, path));
+  int rc = zke_usage(s->z, quota, &count, &bytes);
+  if (rc == ZKE_NONODE) count = bytes = 0;
+  if (rc == ZKE_OK || rc == ZKE_NONODE)
+    refused = (is_create && is_passed(s, quota, "nodes", count + 1, l.count,
+                                      l.count_hard)) ||
+              (more != 0 && is_passed(s, quota, "bytes", bytes + more, l.bytes,
+                                      l.bytes_hard));
+  free(quota);
+  return refused;
+}

@@ -1,0 +1,291 @@
+/* test_quota.c - zke serve: quotas below /zookeeper/quota, their statistics and
+ * their limits
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "test/server/wire.h"
+
+enum { QUOTAEXCEEDED = -125 };
+
+/* Set a quota as ZooKeeper's setquota does: the nodes on the way, the limits,
+ * and then the statistics. */
+static void set_quota(wire *w, const char *path, const char *limits) {
+  char node[200];
+  size_t root = (size_t)snprintf(node, sizeof node, "/zookeeper/quota");
+  for (const char *at = path; *at;) {
+    size_t len = 1 + strcspn(at + 1, "/");
+    at += len;
+    snprintf(node + root, sizeof node - root, "%.*s", (int)(at - path), path);
+    int rc = create(w, node, "", 0);
+    ck_assert(rc == 0 || rc == ZKE_NODEEXISTS);
+  }
+  snprintf(node, sizeof node, "/zookeeper/quota%s/zookeeper_limits", path);
+  ck_assert_int_eq(create(w, node, limits, 0), 0);
+  snprintf(node, sizeof node, "/zookeeper/quota%s/zookeeper_stats", path);
+  ck_assert_int_eq(create(w, node, "count=0,bytes=0", 0), 0);
+}
+
+/* The statistics of a path are these. */
+static void ck_stats(wire *w, const char *path, const char *expected) {
+  char node[200];
+  zke_jute_get_data_response got;
+  snprintf(node, sizeof node, "/zookeeper/quota%s/zookeeper_stats", path);
+  ck_assert_int_eq(look(w, ZKE_JUTE_GET_DATA, node, 0), 0);
+  GET(w, get_data_response, &got);
+  ck_assert_int_eq(got.data.len, (int)strlen(expected));
+  ck_assert_mem_eq(got.data.data, expected, strlen(expected));
+  ck_assert_int_eq(got.stat.dataLength, got.data.len);
+  ck_assert_int_eq(got.stat.version, 0);
+}
+
+/* ------------------------------------------------------------------------
+ * Statistics
+ * --------------------------------------------------------------------- */
+
+/* Whoever has changed the tree: they are calculated when they are read. */
+TEST(statistics_are_right_when_they_are_read) {
+  const char *file = test_path("app.db");
+  serving s = serve(file, "");
+  wire w = begin(s);
+  zke *z;
+  create(&w, "/a", "12", 0);
+  set_quota(&w, "/a", "count=5,bytes=-1");
+  ck_stats(&w, "/a", "count=1,bytes=2");
+  create(&w, "/a/b", "1234", ZKE_EPHEMERAL);
+  create(&w, "/ab", "1", 0);
+  ck_stats(&w, "/a", "count=2,bytes=6");
+  ck_ok(zke_open(file, NULL, &z));
+  ck_ok(
+      zke_create(z, "/a/c", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_close(z));
+  ck_stats(&w, "/a", "count=3,bytes=7");
+  set(&w, "/a/c", "", -1);
+  ask_delete(&w, "/a/b");
+  ck_assert_int_eq(answer(&w), 0);
+  ck_stats(&w, "/a", "count=2,bytes=2");
+  hang_up(&w);
+  stop(s);
+}
+
+/* A multiRead shows the same.  Without limits, or of "/", there are none: the
+ * node has the data that it has. */
+TEST(statistics_are_those_of_a_quota) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  zke_jute_multi_header head;
+  zke_jute_get_data_response got;
+  create(&w, "/a", "12", 0);
+  set_quota(&w, "/a", "count=5,bytes=-1");
+  request(&w, ZKE_JUTE_MULTI_READ);
+  PUT(&w, multi_header, ZKE_JUTE_GET_DATA, 0, -1);
+  PUT(&w, read_request, "/zookeeper/quota/a/zookeeper_stats", 0);
+  PUT(&w, multi_header, -1, 1, -1);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  GET(&w, multi_header, &head);
+  GET(&w, get_data_response, &got);
+  ck_assert_int_eq(got.data.len, 15);
+  ck_assert_mem_eq(got.data.data, "count=1,bytes=2", 15);
+  ask_delete(&w, "/zookeeper/quota/a/zookeeper_limits");
+  ck_assert_int_eq(answer(&w), 0);
+  ck_stats(&w, "/a", "count=0,bytes=0");
+  set_quota(&w, "", "count=5,bytes=-1");
+  ck_stats(&w, "", "count=0,bytes=0");
+  set_quota(&w, "/none", "count=5,bytes=-1");
+  ck_stats(&w, "/none", "count=0,bytes=0");
+  create(&w, "/zookeeper_stats", "x", 0);
+  ck_assert_str_eq(data_at(&w, "/zookeeper_stats"), "x");
+  hang_up(&w);
+  stop(s);
+}
+
+/* Nobody needs to be allowed to read what is counted. */
+TEST(statistics_count_what_is_protected) {
+  static const zke_acl nobody = {ZKE_PERM_CREATE, "world", "anyone"};
+  serving s = serve(":memory:", "--enforce-quota");
+  wire w = begin(s);
+  request(&w, ZKE_JUTE_CREATE);
+  PUT(&w, create_request, "/a", {3, "123"}, {1, &nobody}, 0);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  set_quota(&w, "/a", "count=-1,bytes=-1=;countHardLimit=2");
+  ck_assert_int_eq(look(&w, ZKE_JUTE_GET_DATA, "/a", 0), ZKE_NOAUTH);
+  ck_stats(&w, "/a", "count=1,bytes=3");
+  ck_assert_int_eq(create(&w, "/a/b", "", 0), 0);
+  ck_assert_int_eq(create(&w, "/a/c", "", 0), QUOTAEXCEEDED);
+  hang_up(&w);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * Limits
+ * --------------------------------------------------------------------- */
+
+TEST(a_hard_limit_of_nodes_is_enforced) {
+  serving s = serve(":memory:", "--enforce-quota");
+  wire w = begin(s);
+  create(&w, "/a", "", 0);
+  create(&w, "/b", "", 0);
+  set_quota(&w, "/a", "count=1,bytes=-1=;byteHardLimit=-1;countHardLimit=3");
+  ck_assert_int_eq(create(&w, "/a/1", "", 0), 0);
+  ck_assert_int_eq(create(&w, "/a/1/2", "", ZKE_EPHEMERAL), 0);
+  ck_assert_int_eq(create(&w, "/a/3", "", 0), QUOTAEXCEEDED);
+  ck_assert_int_eq(create(&w, "/a/1/", "", ZKE_PERSISTENT_SEQUENTIAL),
+                   QUOTAEXCEEDED);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_EXISTS, "/a/3", 0), ZKE_NONODE);
+  ck_assert_int_eq(set(&w, "/a", "any", -1), 0);
+  ck_assert_int_eq(create(&w, "/b/1", "", 0), 0);
+  ck_assert_int_eq(create(&w, "/ab", "", 0), 0);
+  ask_delete(&w, "/a/1/2");
+  ck_assert_int_eq(answer(&w), 0);
+  ck_assert_int_eq(create(&w, "/a/3", "", 0), 0);
+  hang_up(&w);
+  stop(s);
+}
+
+TEST(a_hard_limit_of_bytes_is_enforced) {
+  serving s = serve(":memory:", "--enforce-quota");
+  wire w = begin(s);
+  create(&w, "/a", "1234", 0);
+  set_quota(&w, "/a", "count=-1,bytes=1=;byteHardLimit=10");
+  ck_assert_int_eq(create(&w, "/a/1", "123456", 0), 0);
+  ck_assert_int_eq(create(&w, "/a/2", "1", 0), QUOTAEXCEEDED);
+  ck_assert_int_eq(create(&w, "/a/2", "", 0), 0);
+  ck_assert_int_eq(set(&w, "/a/1", "1234567", -1), QUOTAEXCEEDED);
+  ck_assert_int_eq(set(&w, "/a/1", "1234567", 9), QUOTAEXCEEDED);
+  ck_assert_int_eq(set(&w, "/a/1", "654321", -1), 0);
+  ck_assert_int_eq(set(&w, "/a", "", -1), 0);
+  ck_assert_int_eq(set(&w, "/a/2", "1234", -1), 0);
+  ck_assert_int_eq(set(&w, "/a/2", "12345", -1), QUOTAEXCEEDED);
+  ck_stats(&w, "/a", "count=3,bytes=10");
+  hang_up(&w);
+  stop(s);
+}
+
+/* What is wrong with a change besides is told first, as ZooKeeper does it:
+ * clients that make parents rely on NODEEXISTS. */
+TEST(another_fault_is_told_first) {
+  serving s = serve(":memory:", "--enforce-quota");
+  wire w = begin(s);
+  create(&w, "/a", "", 0);
+  create(&w, "/a/1", "", ZKE_EPHEMERAL);
+  set_quota(&w, "/a", "count=-1,bytes=-1=;byteHardLimit=0;countHardLimit=1");
+  ck_assert_int_eq(create(&w, "/a", "", 0), ZKE_NODEEXISTS);
+  ck_assert_int_eq(create(&w, "/a/x/y", "", 0), ZKE_NONODE);
+  ck_assert_int_eq(create(&w, "/a/1/2", "", 0), ZKE_NOCHILDRENFOREPHEMERALS);
+  ck_assert_int_eq(set(&w, "/a/x", "1", -1), ZKE_NONODE);
+  ck_assert_int_eq(create(&w, "/a/2", "", 0), QUOTAEXCEEDED);
+  hang_up(&w);
+  stop(s);
+}
+
+TEST(a_multi_is_refused_for_the_change_that_passes_a_limit) {
+  serving s = serve(":memory:", "--enforce-quota");
+  wire w = begin(s);
+  zke_jute_multi_header head;
+  zke_jute_error_response error;
+  static const int errors[] = {0, QUOTAEXCEEDED, ZKE_RUNTIMEINCONSISTENCY};
+  create(&w, "/a", "", 0);
+  set_quota(&w, "/a", "count=-1,bytes=-1=;countHardLimit=1");
+  request(&w, ZKE_JUTE_MULTI);
+  for (int i = 0; i < 3; i++) {
+    PUT(&w, multi_header, ZKE_JUTE_CREATE, 0, -1);
+    PUT(&w, create_request,
+        i == 1 ? "/a/b"
+        : i    ? "/c"
+               : "/b",
+        {0, ""}, zke_open_acl, 0);
+  }
+  PUT(&w, multi_header, -1, 1, -1);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  for (int i = 0; i < 3; i++) {
+    GET(&w, multi_header, &head);
+    GET(&w, error_response, &error);
+    ck_assert_int_eq(error.err, errors[i]);
+  }
+  ck_assert(!is_there(&w, "/b"));
+  hang_up(&w);
+  stop(s);
+}
+
+/* Of quotas within each other the deepest counts; a quota that goes counts no
+ * more; limits that are malformed are none. */
+TEST(the_quota_that_counts_is_found) {
+  serving s = serve(":memory:", "--enforce-quota");
+  wire w = begin(s);
+  create(&w, "/a", "", 0);
+  create(&w, "/a/b", "", 0);
+  set_quota(&w, "/a", "count=-1,bytes=-1=;countHardLimit=2");
+  ck_assert_int_eq(create(&w, "/a/b/c", "", 0), QUOTAEXCEEDED);
+  set_quota(&w, "/a/b", "count=-1,bytes=-1=;countHardLimit=2");
+  ck_assert_int_eq(create(&w, "/a/b/c", "", 0), 0);
+  ck_assert_int_eq(create(&w, "/a/b/d", "", 0), QUOTAEXCEEDED);
+  ck_assert_int_eq(create(&w, "/a/d", "", 0), QUOTAEXCEEDED);
+  static const char *const malformed[] = {
+      "",      "countHardLimit=",  "countHardLimit", "countHardLimit=x",
+      ";,;=,", "xcountHardLimit=1"};
+  for (size_t i = 0; i < sizeof malformed / sizeof *malformed; i++) {
+    char path[20];
+    ck_assert_int_eq(
+        set(&w, "/zookeeper/quota/a/zookeeper_limits", malformed[i], -1), 0);
+    snprintf(path, sizeof path, "/a/m%d", (int)i);
+    ck_assert_int_eq(create(&w, path, "", 0), 0);
+  }
+  ask_delete(&w, "/zookeeper/quota/a/b/zookeeper_limits");
+  ck_assert_int_eq(answer(&w), 0);
+  ck_assert_int_eq(create(&w, "/a/b/d", "", 0), 0);
+  hang_up(&w);
+  stop(s);
+}
+
+/* Without the option nothing is refused, as with ZooKeeper. */
+TEST(limits_are_not_enforced_unasked) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  create(&w, "/a", "", 0);
+  set_quota(&w, "/a", "count=1,bytes=0=;countHardLimit=1");
+  ck_assert_int_eq(create(&w, "/a/b", "x", 0), 0);
+  ck_stats(&w, "/a", "count=2,bytes=1");
+  hang_up(&w);
+  stop(s);
+}
+
+/* A limit that is passed is told on standard error, once for many changes; a
+ * soft one refuses nothing. */
+TEST(a_soft_limit_warns) {
+  char options[600], said[1000];
+  const char *log = test_path("log");
+  snprintf(options, sizeof options, "--enforce-quota 2>'%s'", log);
+  serving s = serve(":memory:", options);
+  wire w = begin(s);
+  create(&w, "/a", "", 0);
+  set_quota(&w, "/a", "count=2,bytes=-1");
+  ck_assert_int_eq(create(&w, "/a/1", "", 0), 0);
+  ck_assert_int_eq(access(log, F_OK), 0);
+  for (int i = 2; i < 9; i++) {
+    char path[20];
+    snprintf(path, sizeof path, "/a/%d", i);
+    ck_assert_int_eq(create(&w, path, "", 0), 0);
+  }
+  hang_up(&w);
+  stop(s);
+  FILE *f = fopen(log, "r");
+  size_t len = fread(said, 1, sizeof said - 1, f);
+  fclose(f);
+  said[len] = '\0';
+  ck_assert_str_eq(said,
+                   "zke: serve: quota exceeded: /a: 3 nodes, soft limit 2\n");
+}
+
+/* What ZooKeeper's getConfig reads: of a server that stands alone, nothing. */
+TEST(the_configuration_is_empty) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  ck_assert_str_eq(data_at(&w, "/zookeeper/config"), "");
+  hang_up(&w);
+  stop(s);
+}
