@@ -110,7 +110,8 @@ TEST_CFLAGS = $(COMMON_CFLAGS) -D_GNU_SOURCE= -I. \
   $(filter-out -Wconversion,$(WARNINGS))
 TEST_PROGRAM_CFLAGS = $(TEST_CFLAGS) $(TEST_OPTIMIZE)
 LINK = $(LDFLAGS) $(SAN_FLAGS)
-CHECK_LIBS = $(shell pkg-config --libs check)
+# Asked for when the first recipe needs it, and then once.
+CHECK_LIBS = $(eval CHECK_LIBS := $$(shell pkg-config --libs check))$(CHECK_LIBS)
 
 OBJECTS = $(BUILD)/zkembed.o $(SQLITE_OBJECT)
 ARCHIVE = $(BUILD)/libzkembed.a
@@ -475,11 +476,14 @@ torture-recipes: $(BUILD)/torture-recipes
 # trace in what the C library keeps for the one real thread.
 LAB_CFLAGS = $(COMMON_CFLAGS) $(LAB_OPTIMIZE) -I. -fno-builtin-malloc \
   -fexceptions $(LAB_ZEROS) $(WARNINGS)
-LAB_ZEROS = $(shell $(CC) -ftrivial-auto-var-init=zero -x c -c /dev/null \
-  -o /dev/null 2>/dev/null && echo -ftrivial-auto-var-init=zero)
+LAB_ZEROS = $(eval LAB_ZEROS := $$(call accepted, \
+  -ftrivial-auto-var-init=zero))$(LAB_ZEROS)
 LAB_RECIPE_CFLAGS = $(LAB_CFLAGS) -include test/lab/thread.h $(LAB_ENTRY)
-LAB_ENTRY = $(if $(LAB),$(shell $(CC) -pg -mfentry -x c -c /dev/null \
-  -o /dev/null 2>/dev/null && echo -pg -mfentry))
+LAB_ENTRY = $(eval LAB_ENTRY := $(if $(LAB),$$(call accepted, \
+  -pg -mfentry)))$(LAB_ENTRY)
+# These flags, if the compiler knows them.
+accepted = $(shell $(CC) $(1) -x c -c /dev/null -o /dev/null 2>/dev/null && \
+  echo $(1))
 LAB_HEADERS := $(wildcard test/lab/*.h) zkembed.h $(RECIPE_HEADERS)
 # Engine and recipes are the same in both.
 LAB_ENGINE = test/lab/engine.c

@@ -985,7 +985,7 @@ static const recipe recipes[] = {
      .parties = {{run_job, NULL}, {run_job, NULL}, {run_job, NULL}},
      .timeouts = true}};
 
-enum { RECIPES = sizeof recipes / sizeof recipes[0], SHORT_MS = 400 };
+enum { RECIPES = sizeof recipes / sizeof recipes[0], SHORT_MS = 200 };
 
 static double number(const char *name, double otherwise) {
   const char *text = getenv(name);
