@@ -26,7 +26,13 @@
 
 #include "recipes/jute.h"
 
-enum { CLIENTS_MOST = 64, AHEAD = 64, PASSES = 5, IN_BYTES = 1 << 16 };
+enum {
+  CLIENTS_MOST = 64,
+  AHEAD = 64,
+  PASSES = 15,
+  BLOCK_MS = 100,
+  IN_BYTES = 1 << 16
+};
 
 #define NODE "/bench-served"
 
@@ -183,51 +189,66 @@ static void fill_up(client *c, kind k, int ahead) {
   if (w.len) send_all(c, &w);
 }
 
-/* Requests a second. */
-static double rate(const char *address, kind k, int clients, int ahead) {
+/* So many connections to a server, and what poll() is asked. */
+typedef struct crowd {
+  int count;
   client *c[CLIENTS_MOST];
   struct pollfd p[CLIENTS_MOST];
-  int64_t count = 0;
+} crowd;
+
+static void crowd_begin(crowd *w, const char *address, int clients) {
+  w->count = clients;
   for (int i = 0; i < clients; i++) {
-    c[i] = client_begin(address, i);
-    p[i] = (struct pollfd){.fd = c[i]->fd, .events = POLLIN};
+    w->c[i] = client_begin(address, i);
+    w->p[i] = (struct pollfd){.fd = w->c[i]->fd, .events = POLLIN};
   }
-  int64_t start = now_ns(), now = start;
-  int64_t end = start + times(1000, 40) * INT64_C(1000000);
-  for (int i = 0; i < clients; i++) fill_up(c[i], k, ahead);
+}
+
+static void crowd_end(crowd *w) {
+  for (int i = 0; i < w->count; i++) client_end(w->c[i]);
+}
+
+/* Requests a second, in a block of some time. */
+static double rate(crowd *w, kind k, int ahead) {
+  int64_t count = 0, start = now_ns(), now = start;
+  int64_t end = start + BLOCK_MS * INT64_C(1000000);
+  for (int i = 0; i < w->count; i++) fill_up(w->c[i], k, ahead);
   while (now < end) {
-    if (poll(p, (nfds_t)clients, -1) < 0 && errno != EINTR) die("poll");
-    for (int i = 0; i < clients; i++) {
-      if (!p[i].revents) continue;
-      count += receive(c[i], false);
-      fill_up(c[i], k, ahead);
+    if (poll(w->p, (nfds_t)w->count, -1) < 0 && errno != EINTR) die("poll");
+    for (int i = 0; i < w->count; i++) {
+      if (!w->p[i].revents) continue;
+      count += receive(w->c[i], false);
+      fill_up(w->c[i], k, ahead);
     }
     now = now_ns();
   }
-  for (int i = 0; i < clients; i++) {
-    wait_for_all(c[i], false);
-    client_end(c[i]);
-  }
+  for (int i = 0; i < w->count; i++) wait_for_all(w->c[i], false);
   return (double)count * 1e9 / (double)(now - start);
 }
 
-/* The servers in turns. */
+/* The servers in turns, a short block each, since a machine has good moments
+ * and bad ones. */
 static void compare(kind k, int clients, int ahead) {
   static const char *const names[] = {"served", "zookeeper"};
+  static crowd w[2];
   const char *address[] = {getenv("BENCH_SERVED"), getenv("BENCH_ZOOKEEPER")};
   samples s[2] = {{0}};
   char name[48];
+  for (int i = 0; i < 2; i++)
+    if (address[i]) crowd_begin(&w[i], address[i], clients);
   for (int pass = 0; pass < times(PASSES, 1); pass++) {
     for (int turn = 0; turn < 2; turn++) {
       int i = in_turn(pass, turn, 2);
-      if (address[i]) add(&s[i], rate(address[i], k, clients, ahead));
+      if (address[i]) add(&s[i], rate(&w[i], k, ahead));
     }
   }
   snprintf(name, sizeof name, "%s%s", kind_names[k],
            ahead > 1 ? ", 64 ahead" : "");
   for (int i = 0; i < 2; i++) {
-    if (address[i]) report(name, clients, names[i], "1/s", &s[i], NULL, NULL);
+    if (!address[i]) continue;
+    report(name, clients, names[i], "1/s", &s[i], NULL, NULL);
     forget(&s[i]);
+    crowd_end(&w[i]);
   }
 }
 
