@@ -10,6 +10,7 @@
 #   make coverage      what of zkembed.c all tests together reach; needs gcc
 #   make torture       processes that are killed: KILLS=… SEED=… SECONDS=…
 #   make torture-recipes  the same with recipes; RECIPE=… for one of them
+#   make torture-serve    servers of one file that are killed: KILLS=… SEED=…
 #   make powerloss     power cuts; CUTS=… EVERY=… SEED=… COMMITS=…
 #   make fuzz          fuzzes with libFuzzer: SECONDS=60 for each target,
 #                      TARGET=path, ops, file, lines, import or jute for one;
@@ -467,6 +468,19 @@ torture-recipes: export SECONDS := \
   $(if $(filter file,$(origin SECONDS)),,$(SECONDS))
 torture-recipes: $(BUILD)/torture-recipes
 	$(BUILD)/torture-recipes $(BUILD)/test
+
+# Servers of one file that are killed, and clients that come back.
+$(BUILD)/torture-serve: test/torture/serve_torture.c test/server/peer.c \
+  test/server/peer.h recipes/jute.c recipes/jute.h zkembed.h $(TORTURE_ENGINE) \
+  $(SQLITE_OBJECT)
+	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c %.o,$^) $(LIBS)
+
+.PHONY: torture-serve
+torture-serve: FETCH = sqlite jansson libedit
+torture-serve: export KILLS := $(if $(filter file,$(origin KILLS)),,$(KILLS))
+torture-serve: export SEED := $(SEED)
+torture-serve: $(BUILD)/torture-serve $(BUILD)/zke
+	$(BUILD)/torture-serve $(BUILD)/zke $(BUILD)/test
 
 # The laboratory: engine, recipes and SQLite in one program whose whole memory
 # is copied and put back.  Variables on the stack begin as zeros, so that states

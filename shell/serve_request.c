@@ -466,31 +466,27 @@ static int run_set_watches(request *q) {
   return rc;
 }
 
-/* ZooKeeper's server does not look at the path of a watch either. */
-static int watch_rc(int rc) {
+/* Removes or looks for a watch.  ZooKeeper's server does not look at its path:
+ * what is no path has none. */
+static int run_watch(request *q, int (*run)(zke *z, const char *path, int type,
+                                            zke_watch_fn fn, void *context)) {
+  zke_jute_watches_request r;
+  int rc = READ(q, watches_request, &r);
+  if (rc != ZKE_OK) return rc;
+  if (r.type < ZKE_WATCH_CHILD || r.type > ZKE_WATCH_ANY)
+    return ZKE_MARSHALLINGERROR;
+  if (!r.path || q->body.has_nul) return ZKE_NOWATCHER;
+  tell_first(q);
+  rc = run(q->z, r.path, r.type, client_watcher, q->c);
   return rc == ZKE_BADARGUMENTS ? ZKE_NOWATCHER : rc;
 }
 
 static int run_check_watches(request *q) {
-  zke_jute_watches_request r;
-  int rc = READ_PATH(q, watches_request, &r);
-  if (rc != ZKE_OK) return rc;
-  if (r.type < ZKE_WATCH_CHILD || r.type > ZKE_WATCH_ANY)
-    return ZKE_MARSHALLINGERROR;
-  tell_first(q);
-  rc = zke_check_watch(q->z, r.path, r.type, client_watcher, q->c);
-  return watch_rc(rc);
+  return run_watch(q, zke_check_watch);
 }
 
 static int run_remove_watches(request *q) {
-  zke_jute_watches_request r;
-  int rc = READ_PATH(q, watches_request, &r);
-  if (rc != ZKE_OK) return rc;
-  if (r.type < ZKE_WATCH_CHILD || r.type > ZKE_WATCH_ANY)
-    return ZKE_MARSHALLINGERROR;
-  tell_first(q);
-  rc = zke_remove_watch(q->z, r.path, r.type, client_watcher, q->c);
-  return watch_rc(rc);
+  return run_watch(q, zke_remove_watch);
 }
 
 /* ------------------------------------------------------------------------

@@ -196,12 +196,10 @@ static bool made_change(const cf_op *op, const reply *r) {
 
 /* Both refuse to create or delete, zkembed for the path and ZooKeeper for what
  * it looks at before; then zkembed's code becomes ZooKeeper's. */
-static void match_bad_path(const cf_op *op, int a, int32_t *b) {
-  bool damaged = op->kind == CF_MALFORMED;
-  const cf_op *real = damaged ? op->subs : op;
-  bool late = real->kind == CF_CREATE || real->kind == CF_DELETE;
-  if (!late || a == *b || a == ZKE_OK || *b != ZKE_BADARGUMENTS) return;
-  if (!damaged && cf_client_passes(op)) return;
+static void match_bad_path(const cf_op *op, bool damaged, int a, int32_t *b) {
+  bool late = op->kind == CF_CREATE || op->kind == CF_DELETE;
+  if (a == *b || a == ZKE_OK || *b != ZKE_BADARGUMENTS) return;
+  if (!damaged && (!late || cf_client_passes(op))) return;
   cf_mask_used[CF_MASK_BAD_PATH]++;
   *b = a;
 }
@@ -212,7 +210,7 @@ static const char *match_head(cf_compare *c, const cf_op *op, const reply *a,
   int64_t x = a->head.zxid, y = b->head.zxid;
   if (a->head.xid != b->head.xid)
     return cf_text("xid: ZooKeeper %d, zkembed %d", a->head.xid, b->head.xid);
-  match_bad_path(op, a->head.err, &b->head.err);
+  match_bad_path(op, op->kind == CF_MALFORMED, a->head.err, &b->head.err);
   if (a->head.err != b->head.err)
     return cf_text("err: ZooKeeper %d, zkembed %d", a->head.err, b->head.err);
   bool same = made_change(op, a) ? cf_same_change(c, x, y) != NULL
@@ -242,15 +240,17 @@ static const char *differ(const char *why, const cf_frame *a,
 }
 
 /* The codes of a multi's operations, each of which stands twice. */
-static void match_results(const cf_op *op, const reply *a, reply *b) {
+static void match_results(const cf_op *op, bool damaged, const reply *a,
+                          reply *b) {
   int at = 0;
   for (int i = 0; i + 1 < a->count && at < op->count; i++) {
     part *x = &a->parts[i], *y = &b->parts[i];
     if (x->record != &zke_jute_of_multi_header) continue;
     if (x->is.multi.type == ZKE_JUTE_ERROR && y->record == x->record &&
         y[1].record == &zke_jute_of_error_response) {
-      match_bad_path(&op->subs[at], x->is.multi.err, &y->is.multi.err);
-      match_bad_path(&op->subs[at], x->is.multi.err, &y[1].is.error.err);
+      match_bad_path(&op->subs[at], damaged, x->is.multi.err, &y->is.multi.err);
+      match_bad_path(&op->subs[at], damaged, x->is.multi.err,
+                     &y[1].is.error.err);
     }
     at++;
   }
@@ -261,7 +261,7 @@ static const char *match_replies(cf_compare *c, const cf_op *op, reply *a,
   const char *why = match_head(c, op, a, b);
   if (!why && a->count != b->count) why = "records: not as many";
   const cf_op *real = op->kind == CF_MALFORMED ? op->subs : op;
-  if (!why && real->kind == CF_MULTI) match_results(real, a, b);
+  if (!why && real->kind == CF_MULTI) match_results(real, real != op, a, b);
   for (int i = 0; !why && i < a->count; i++) {
     why = match_part(c, &a->parts[i], &b->parts[i]);
     if (why && a->count > 1) why = cf_text("part-%s (record %d)", why, i);

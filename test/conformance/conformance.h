@@ -219,7 +219,8 @@ bool cf_raw_is_up(void); /* does a server answer, within a second? */
 cf_raw *cf_raw_open(const char *chroot);
 void cf_raw_call(cf_raw *r, const cf_op *op, cf_reply *reply);
 int cf_raw_close(cf_raw *r);
-int64_t cf_raw_zxid(const cf_raw *r); /* that the last reply told */
+int64_t cf_raw_look(cf_raw *r); /* the zxid of now */
+void cf_raw_await_expiry(cf_raw *watch, int64_t before);
 const char *cf_raw_password(const cf_raw *r);
 /* Take over a session from elsewhere and end it: at once, or by letting it
  * time out; returns when it has ended. */

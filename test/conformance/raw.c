@@ -650,7 +650,6 @@ bool cf_raw_is_up(void) {
   return up;
 }
 
-int64_t cf_raw_zxid(const cf_raw *r) { return r->zxid; }
 const char *cf_raw_password(const cf_raw *r) { return r->password; }
 
 /* Take over a session; with CLOSE right behind, so that its former owner finds
@@ -671,15 +670,19 @@ static greeting take_over(int64_t id, const char *password, int timeout_ms,
   return answer;
 }
 
-/* The expiry is the only change there can be, and it has a zxid. */
-static void await_expiry(cf_raw *watch, int64_t before) {
+int64_t cf_raw_look(cf_raw *r) {
   cf_op look = {.kind = CF_EXISTS, .path = "/"};
   cf_reply reply;
+  cf_raw_call(r, &look, &reply);
+  return r->zxid;
+}
+
+/* The expiry is the only change there can be, and it has a zxid. */
+void cf_raw_await_expiry(cf_raw *watch, int64_t before) {
   int64_t end = cf_now_ms() + 30000;
-  while (cf_raw_zxid(watch) == before) {
+  while (cf_raw_look(watch) == before) {
     if (cf_now_ms() > end) cf_die("a session does not expire");
     poll(NULL, 0, 2);
-    cf_raw_call(watch, &look, &reply);
   }
 }
 
@@ -689,14 +692,11 @@ void cf_raw_end(int64_t id, const char password[PASSWORD], bool by_timeout) {
       poll(NULL, 0, 1);
     return;
   }
-  cf_op look = {.kind = CF_EXISTS, .path = "/"};
-  cf_reply reply;
   cf_raw *watch = cf_raw_open("");
-  cf_raw_call(watch, &look, &reply);
-  int64_t before = cf_raw_zxid(watch);
+  int64_t before = cf_raw_look(watch);
   if (take_over(id, password, SHORT_MS, false) != WELCOME)
     cf_die("a session is gone");
-  await_expiry(watch, before);
+  cf_raw_await_expiry(watch, before);
   cf_raw_close(watch);
 }
 

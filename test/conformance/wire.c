@@ -174,16 +174,20 @@ static bool close_seat(run *r, int i) {
 }
 
 /* By a connection that takes the session over: it ends it, or asks for the
- * shortest time and lets that pass. */
+ * shortest time and lets that pass.  ZooKeeper closes a silent connection some
+ * time before the session is over. */
 static bool expire_seat(run *r, int i, bool by_timeout) {
   seat *s = &r->seats[i];
   cf_pair before = s->pair;
   cf_greeting g = {.timeout_ms = by_timeout ? CF_SHORT_MS : CF_LIVE_MS};
+  int64_t zxid = cf_raw_look(r->tree.control);
   s->pair = another(&before);
   if (!greet(r, &s->pair, &g) || !await_close(r, &before)) return false;
   if (!by_timeout) return close_seat(r, i);
   s->open = false;
-  return await_close(r, &s->pair);
+  if (!await_close(r, &s->pair)) return false;
+  cf_raw_await_expiry(r->tree.control, zxid);
+  return true;
 }
 
 /* The session is over, as both sides tell one that comes back. */

@@ -147,6 +147,9 @@ TEST(a_watch_of_what_is_no_path_never_fires) {
         watches_request(&w, ZKE_JUTE_CHECK_WATCHES, bad[i], ZKE_WATCH_ANY),
         ZKE_NOWATCHER);
   }
+  ck_assert_int_eq(
+      watches_request(&w, ZKE_JUTE_REMOVE_WATCHES, NULL, ZKE_WATCH_ANY),
+      ZKE_NOWATCHER);
   ck_assert_int_eq(create(&w, "/a", "", 0), 0); /* no event before it */
   ck_assert_int_eq(create(&w, "/a/b", "", 0), 0);
   hang_up(&w);
