@@ -19,8 +19,9 @@
 #                      server, which it fetches: OPS=… SEED=… SEEDS=…; MASKS=1
 #                      tells what is not compared
 #   make foreign       the tests of kazoo, the C client and go-zookeeper on
-#                      `zke serve`, and on ZooKeeper servers; SUITE=kazoo, zktest
-#                      or go for one; SHORT=1: kazoo's recipes, on zke
+#                      `zke serve`, and on ZooKeeper servers, and the examples in
+#                      Java and Go; SUITE=kazoo, zktest, go or examples for one;
+#                      SHORT=1: kazoo's recipes, on zke, and the examples
 #   make model         the same random operations on zkembed and on a model of it
 #                      in memory, compared call by call: OPS=… SEED=…
 #   make lab           every recipe in the laboratory (doc/laboratory.md), for
@@ -602,9 +603,9 @@ conformance: $(BUILD)/conformance $(if $(WIRE),$(BUILD)/zke) build/deps/zookeepe
 	@sh test/conformance/conformance.sh $<
 
 # Other projects' tests of a ZooKeeper server, on `zke serve`.
-SUITES = $(or $(SUITE),$(if $(SHORT),kazoo,kazoo zktest go))
-FOREIGN_NEEDS = kazoo $(if $(SHORT),,zookeeper zookeeper-client cppunit c++ \
-  dpkg-dev go go-zookeeper)
+SUITES = $(or $(SUITE),kazoo examples $(if $(SHORT),,zktest go))
+FOREIGN_NEEDS = kazoo javac zookeeper-java curator junit5 go go-zookeeper \
+  $(if $(SHORT),,python-objgraph zookeeper zookeeper-client cppunit c++ dpkg-dev)
 
 .PHONY: foreign
 foreign: FETCH = sqlite jansson libedit $(FOREIGN_NEEDS)

@@ -60,6 +60,9 @@ there() {
     musl) command -v musl-gcc >/dev/null ;;
     cppunit) [ -e /usr/include/cppunit/Test.h ] ;;
     dpkg-dev) command -v dpkg-source >/dev/null ;;
+    zookeeper-java) [ -e /usr/share/java/zookeeper.jar ] ;;
+    curator) [ -e /usr/share/java/curator-recipes.jar ] ;;
+    junit5) [ -e /usr/share/java/junit-platform-console.jar ] ;;
     go-zookeeper) [ -e /usr/share/gocode/src/github.com/samuel/go-zookeeper ] ;;
     libfuzzer) (compiler=clang; links '#include <stddef.h>
       int LLVMFuzzerTestOneInput(const unsigned char *p, size_t n);
@@ -91,6 +94,9 @@ packages() {
     ctags) echo universal-ctags ;;
     musl) echo musl-tools ;;
     cppunit) echo libcppunit-dev ;;
+    javac) echo default-jdk-headless ;;
+    zookeeper-java) echo libzookeeper-java ;;
+    curator) echo libcurator-recipes-java ;;
     go) echo golang-go ;;
     go-zookeeper) echo golang-github-samuel-go-zookeeper-dev ;;
     libfuzzer) echo clang libclang-rt-dev ;;

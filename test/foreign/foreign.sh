@@ -24,6 +24,17 @@ enough() {
   exit 1
 }
 
+# The jars that JUnit's console needs; and class_path NAMES: sets $classes.
+junit='junit-jupiter-api junit-jupiter-params junit-jupiter-engine
+  junit-platform-commons junit-platform-engine junit-platform-launcher
+  junit-platform-console junit-platform-reporting opentest4j
+  opentest4j-reporting-events opentest4j-reporting-schema picocli
+  univocity-parsers apiguardian-api'
+class_path() {
+  classes=
+  for jar in $1; do classes=$classes${classes:+:}$java/$jar.jar; done
+}
+
 # fetch_source PACKAGE VERSION: the source of a Debian package, unpacked into
 # $room/source/PACKAGE-...  The machine's own sources of packages say where it
 # is.  Their lists are fetched into the room; those of the machine stay as they
