@@ -477,6 +477,7 @@ TEST_LOOP(what_is_discarded_in_vain_goes_later, 0, PLACES) {
 
 static int misuse(zke *z, void *context) {
   zke *foreign = context, *made = NULL;
+  const unsigned char password[16] = "";
   zke_op op;
   zke_op_result result;
   int n, rc = ZKE_OK;
@@ -486,6 +487,8 @@ static int misuse(zke *z, void *context) {
   ck_rc(zke_batch(foreign, answer, &rc), ZKE_MISUSE);
   ck_rc(zke_open(test_path("new"), NULL, &made), ZKE_MISUSE);
   ck_rc(zke_open_session(z, NULL, &made), ZKE_MISUSE);
+  ck_rc(zke_attach(z, 1, password, NULL, &made), ZKE_MISUSE);
+  ck_rc(zke_rearm(z), ZKE_MISUSE);
   ck_assert_ptr_null(made);
   ck_rc(zke_close(z), ZKE_MISUSE);
   ck_rc(zke_close(foreign), ZKE_MISUSE);
