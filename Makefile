@@ -56,6 +56,13 @@
 # Any of these can be had in a variant, which has a directory of its own:
 # CC=clang, SAN=address,undefined, SAN=thread, SQLITE=…/sqlite3.c.
 
+# A minute of processor time goes into compiling the tests: so all processors
+# do it, unless -j or JOBS says otherwise.
+ifeq ($(MAKELEVEL) $(words $(MAKECMDGOALS)),0 1)
+MAKEFLAGS += $(if $(filter test test-% transcripts valgrind coverage mutate, \
+  $(MAKECMDGOALS)),-j$(or $(JOBS),$(shell nproc)))
+endif
+
 # ---- settings --------------------------------------------------------------
 
 PREFIX = /usr/local
@@ -636,10 +643,10 @@ model: $(BUILD)/model
 # Those that take longest begin first, so that nothing long is left at the end.
 # Some of them compute, some wait.
 TEST_RUN = $(TEST_PROGRAMS) $(COMMAND_TESTS) test/checks/check_docs.sh
-LONGEST = fault environment process wait queue coprocess power crash guard \
-  power_recipes leftovers file transcripts lab_recipes transfer serve \
-  terminal_edit shell_work two_phase election kazoo lab_serve lab_bugs check_docs lab \
-  double_barrier rwlock multilock semaphore scale corpus
+LONGEST = fault environment process wait serve queue coprocess power crash \
+  guard transcripts check_docs power_recipes leftovers file transfer \
+  lab_recipes lab kazoo terminal_edit shell_work two_phase election lab_serve \
+  double_barrier lab_bugs lab_forked rwlock multilock semaphore scale corpus
 TEST_FIRST = $(foreach t,$(LONGEST),$(filter %/test_$t %/$t.sh,$(TEST_RUN)))
 TEST_TARGETS = test test-fast $(TESTS:%=test-%)
 .PHONY: $(TEST_TARGETS) test-programs test-tsan
