@@ -8,6 +8,7 @@
 #include <ifaddrs.h>
 #include <poll.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -880,6 +881,134 @@ TEST(an_outage_ends) {
   ck_no_connection(s);
   order(s, "advance by=1s");
   come_back(s, &w);
+  hang_up(&w);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * Beside other processes
+ * --------------------------------------------------------------------- */
+
+/* Another process writes to the file from now on. */
+static sqlite3 *begin_writing(const char *file) {
+  sqlite3 *db;
+  ck_assert_int_eq(sqlite3_open(file, &db), SQLITE_OK);
+  ck_assert_int_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
+                   SQLITE_OK);
+  return db;
+}
+
+static void end_writing(sqlite3 *db) {
+  ck_assert_int_eq(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(db);
+}
+
+/* The request is tried again and again, and is one request all the same; its
+ * fault has fired when it is done. */
+TEST(a_request_that_waits_for_another_process_meets_its_fault_once) {
+  serving s = serve(test_path("app.db"), "--control");
+  wire w = begin(s), other = begin(s);
+  int fault = arm(s, "drop-after type=create times=all");
+  sqlite3 *db = begin_writing(test_path("app.db"));
+  ask_create(&w, "/a", "", 0);
+  for (int i = 0; i < 10; i++) ck_assert_int_eq(ping(&other), 0);
+  ck_fault(s, fault, 1, 0, "null");
+  end_writing(db);
+  ck_closed(&w);
+  ck_fault(s, fault, 1, 1, "null");
+  ck_assert(is_there(&other, "/a"));
+  hang_up(&w), hang_up(&other);
+  stop(s);
+}
+
+/* The order is answered when the session has ended. */
+TEST(an_expiry_waits_for_another_process) {
+  serving s = serve(test_path("app.db"), "--control");
+  wire w = begin(s), other = begin(s), asking = dial(s.port);
+  char line[100];
+  ck_assert_int_eq(create(&w, "/a", "", ZKE_EPHEMERAL), 0);
+  sqlite3 *db = begin_writing(test_path("app.db"));
+  snprintf(line, sizeof line, "expire session=%lld", (long long)w.id);
+  const char *text = post_text(line);
+  send_bytes(&asking, text, strlen(text));
+  for (int i = 0; i < 10; i++) ck_assert_int_eq(ping(&other), 0);
+  ck_silent(s, &asking);
+  end_writing(db);
+  ck_assert_ptr_ne(strstr(receive_rest(&asking), "{\"done\":1}"), NULL);
+  ck_assert(!is_there(&other, "/a"));
+  ck_closed(&w);
+  hang_up(&w), hang_up(&other), hang_up(&asking);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * What nobody means
+ * --------------------------------------------------------------------- */
+
+/* Text of chance, mostly of words that mean something. */
+static void make_text(char *text, size_t size, unsigned *seed) {
+  static const char *const words[] = {"drop-before ",
+                                      "drop-after ",
+                                      "hold-request ",
+                                      "hold-reply ",
+                                      "fail ",
+                                      "pause ",
+                                      "outage ",
+                                      "expire ",
+                                      "advance ",
+                                      "release ",
+                                      "clear ",
+                                      "wait ",
+                                      "session=",
+                                      "all ",
+                                      "type=",
+                                      "create ",
+                                      "any ",
+                                      "path=",
+                                      "/a* ",
+                                      "[",
+                                      "times=",
+                                      "1 ",
+                                      "for=",
+                                      "1ms ",
+                                      "'",
+                                      "\"",
+                                      "\\",
+                                      "#",
+                                      "=",
+                                      "%s%n",
+                                      "\r\n",
+                                      "\x01",
+                                      "99999999999 ",
+                                      "fault=",
+                                      "error="};
+  size_t len = 0;
+  text[0] = '\0';
+  for (int i = rand_r(seed) % 8; i >= 0; i--)
+    len += (size_t)snprintf(
+        text + len, size - len, "%s",
+        words[(size_t)rand_r(seed) % (sizeof words / sizeof *words)]);
+}
+
+/* The server goes on, whatever is asked for while clients come and go. */
+TEST(orders_of_chance_do_no_harm) {
+  static const char none[16];
+  char text[200];
+  unsigned seed = test_seed();
+  serving s = serve_faults();
+  for (int i = 0; i < 400; i++) {
+    wire w = dial(s.port), asking = dial(s.port);
+    make_text(text, sizeof text, &seed);
+    const char *whole = post_text(text);
+    send_connect(&w, 0, none, 10000, 0);
+    send_bytes(&asking, whole, strlen(whole) - (size_t)(i % 10 == 0));
+    tell(s, "GET /control HTTP/1.1\r\n\r\n");
+    hang_up(&asking);
+    hang_up(&w);
+  }
+  order(s, "clear");
+  wire w = begin(s);
+  ck_assert_int_eq(ping(&w), 0);
   hang_up(&w);
   stop(s);
 }
