@@ -202,9 +202,7 @@ void conn_taken(conn *c, size_t len) {
 bool conn_read(conn *c) {
   char buffer[READ_ONCE];
   size_t len;
-  if (c->in_len - c->in_at >= READ_ONCE &&
-      (c->faults.deaf || conn_frame(c, 0, &len)))
-    return true;
+  if (c->in_len - c->in_at >= READ_ONCE && conn_frame(c, 0, &len)) return true;
   ssize_t n = recv(c->source.fd, buffer, sizeof buffer, 0);
   if (n < 0) return errno == EAGAIN || errno == EINTR;
   return n > 0 && keep(c, buffer, (size_t)n);

@@ -208,7 +208,7 @@ static void do_start_clock(order *o) {
 }
 
 static void do_release(order *o) {
-  if (!has_fault(o) || !has_session(o)) return;
+  if (!has_fault(o)) return;
   wait_for(o, WAITS_ROUND, fault_release(o->s, o->number, o->fault.session));
 }
 

@@ -221,10 +221,10 @@ static int64_t end_of(const server *s, const fault *f) {
   return f->for_ms ? s->now_ms + f->for_ms : 0;
 }
 
-/* Nothing of the connection is taken any more. */
+/* Nothing of the connection is taken any more.  The latest fault that holds it
+ * is the one that lets it go. */
 static void make_deaf(conn *c, const fault *f, int64_t until_ms) {
   conn_faults *at = &c->faults;
-  if (at->deaf_by) return;
   at->deaf = true;
   at->deaf_by = f->id;
   at->deaf_until_ms = until_ms;
@@ -234,9 +234,8 @@ static void make_deaf(conn *c, const fault *f, int64_t until_ms) {
 /* What is sent from now on is held. */
 static void make_mute(conn *c, const fault *f, int64_t until_ms) {
   conn_faults *at = &c->faults;
-  if (at->mute_by) return;
+  if (!at->mute_by) at->mute_at = c->out.len;
   at->mute_by = f->id;
-  at->mute_at = c->out.len;
   at->mute_until_ms = until_ms;
   conn_touch(c);
 }
@@ -306,11 +305,9 @@ void fault_taken(conn *c) {
   c->faults.looked = false;
 }
 
-/* A connection that is gone has lost the reply by itself. */
 bool fault_answers(server *s, conn *c, const fate *how) {
   fault *f = fault_find(s, how->fault);
   if (f) f->fired++;
-  if (c->dropped) return true;
   if (how->what == FATE_HELD && f) make_mute(c, f, end_of(s, f));
   if (how->what == FATE_LOST) hang_up(c);
   return how->what == FATE_LOST;
