@@ -840,8 +840,8 @@ TEST(a_pause_ends) {
   stop(s);
 }
 
-/* Its sessions' time does not pass, however long it really takes.  The library's
- * own time for them, which is 1.5 s more, does not either. */
+/* Its sessions' time does not pass, however long it really takes.  Nor does the
+ * library's own time for them, which is 1.5 s more. */
 TEST(a_clock_that_stands_ends_nobody) {
   serving s = serve(":memory:", "--control --timeout-min 20ms");
   order(s, "stop-clock");
