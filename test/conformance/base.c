@@ -212,8 +212,9 @@ const char *cf_describe(const cf_op *op) {
   const char *data = cf_quote(op->data, op->len);
   switch (op->kind) {
     case CF_CREATE:
-      return cf_text("%s mode=%d ttl=%" PRId64 " data=%s %s", head, op->mode,
-                     op->ttl_ms, data, describe_acls(&op->acls));
+      return cf_text("%s type=%d mode=%d ttl=%" PRId64 " data=%s %s", head,
+                     op->type, op->mode, op->ttl_ms, data,
+                     describe_acls(&op->acls));
     case CF_DELETE:
     case CF_CHECK:
       return cf_text("%s version=%d", head, op->version);

@@ -85,7 +85,8 @@ typedef struct cf_op {
   int version_rule;  /* CF_LITERAL or CF_CURRENT (+ version) */
   int watch;         /* number of the context, 0: none */
   int type;          /* ADD_WATCH: mode; REMOVE_WATCH, CHECK_WATCH: type;
-                      * RECONNECT and MALFORMED: in which way */
+                      * RECONNECT and MALFORMED: in which way; CREATE: the type
+                      * on the wire, 0: by the mode */
   int chance;        /* what else the way needs of chance */
   int ahead;         /* over the wire: so many more are sent with it */
   const char *path;

@@ -238,8 +238,17 @@ static zke_acl gen_bad_entry(dice *d) {
   return ANY_OF(d, bad);
 }
 
+/* Entries of addresses, which clients have over the wire alone. */
+static zke_acl gen_address(dice *d) {
+  static const char *const ids[] = {
+      "127.0.0.1", "127.0.0.1", "127.0.0.0/8",  "10.0.0.1", "10.0.0.0/8",
+      "1.2.3",     "a",         "127.0.0.1/33", "",         "127.0.0.1/"};
+  return (zke_acl){gen_perms(d), "ip", ANY_OF(d, ids)};
+}
+
 /* A random ACL entry. */
-static zke_acl gen_entry(dice *d) {
+static zke_acl gen_entry(dice *d, bool wire) {
+  if (wire && permille(d, 150)) return gen_address(d);
   int32_t perms = gen_perms(d);
   switch (below(d, 4)) {
     case 0:
@@ -257,9 +266,11 @@ static const zke_acl null_scheme[] = {{31, NULL, "anyone"}},
                      null_id[] = {{31, "world", NULL}};
 
 /* Where everybody must be able to read, the world's entry comes first. */
-static void gen_entries(dice *d, bool quiet, int count, zke_acl *data) {
+static void gen_entries(dice *d, const cf_plan *plan, int count,
+                        zke_acl *data) {
+  bool quiet = plan->quiet;
   for (int i = 0; i < count; i++) {
-    data[i] = gen_entry(d);
+    data[i] = gen_entry(d, plan->wire);
     if (quiet && i == 0)
       data[i] = (zke_acl){gen_perms(d) | ZKE_PERM_READ, "world", "anyone"};
     if (i > 0 && permille(d, 150)) data[i] = data[i - 1];
@@ -281,7 +292,7 @@ static void gen_acls(dice *d, const cf_plan *plan, cf_op *op) {
   }
   int n = below(d, 100), count = n < 3 ? 0 : n < 60 ? 1 : 2 + below(d, 3);
   zke_acl *data = cf_alloc((size_t)(count + 1) * sizeof *data);
-  gen_entries(d, plan->quiet, count, data);
+  gen_entries(d, plan, count, data);
   op->acls = (zke_acls){count, data};
 }
 
@@ -323,6 +334,12 @@ static void gen_bad_mode(dice *d, cf_op *op) {
   }
 }
 
+/* One that need not be what its mode asks for (mask CONTAINER). */
+static int gen_create_type(dice *d, int mode) {
+  static const int types[] = {1, 15, 21, 19}; /* of ZooKeeper's OpCode */
+  return types[below(d, mode == 2 || mode == 3 || mode == 6 ? 3 : 4)];
+}
+
 /* A random create, seldom with a mode that is none. */
 static void gen_create(dice *d, const cf_plan *plan, cf_op *op) {
   gen_mode(d, op);
@@ -333,6 +350,7 @@ static void gen_create(dice *d, const cf_plan *plan, cf_op *op) {
   if (numbered && plan->seat[op->seat].chroot && strlen(op->path) < 2)
     op->path = "/s-";
   op->whole = below(d, 2) != 0;
+  if (plan->wire && permille(d, 30)) op->type = gen_create_type(d, op->mode);
   gen_data(d, op, INT_MAX);
   gen_acls(d, plan, op);
 }
@@ -365,6 +383,7 @@ static void gen_sub(dice *d, const cf_plan *plan, int seat, bool lenient,
   if (op->kind == CF_SET) gen_data(d, op, 5000);
   if (op->kind != CF_CREATE) return;
   gen_create(d, plan, op);
+  op->type = 0;
   if (op->len > 5000) op->len = 5000;
   if (op->mode < ZKE_PERSISTENT_WITH_TTL) op->ttl_ms = 0; /* has no form */
   bool null = op->acls.data == null_scheme || op->acls.data == null_id;
@@ -433,13 +452,14 @@ static void gen_malformed(dice *d, const cf_plan *plan, cf_op *op) {
   gen_arguments(d, plan, sub);
 }
 
-static void gen_auth(dice *d, cf_op *op) {
+static void gen_auth(dice *d, bool wire, cf_op *op) {
   static const char *const odd[] = {"", ":", "a:", ":b", "x:y:z", "\xc3\xa9:p"};
   op->scheme = "digest";
   op->data = permille(d, 100) ? ANY_OF(d, odd) : ANY_OF(d, users);
   op->len = (int)strlen(op->data);
   if (permille(d, 30))
     op->scheme = ANY_OF(d, ((const char *const[]){"foo", "world", "auth", ""}));
+  if (wire && permille(d, 30)) op->scheme = "ip";
 }
 
 /* All that this kind of operation needs. */
@@ -475,7 +495,7 @@ static void gen_arguments(dice *d, const cf_plan *plan, cf_op *op) {
       op->watch = client && plan->quiet ? below(d, CF_WATCHERS + 1) : 0;
       break;
     case CF_ADD_AUTH:
-      gen_auth(d, op);
+      gen_auth(d, plan->wire, op);
       break;
     case CF_SET_WATCHES:
       gen_set_watches(d, plan, op);

@@ -73,7 +73,7 @@
     "the C client makes it outside of the chroot; zkembed refuses")           \
   X(RELATIVE, "relative paths under a chroot: not generated",                 \
     "the C client glues them to the chroot's name; zkembed refuses")          \
-  X(IP, "ACLs and identities of scheme ip: not generated",                    \
+  X(IP, "ACLs and identities of scheme ip: over the wire alone",              \
     "zkembed has no addresses")                                               \
   X(QUOTA, "quota nodes: not generated", "zkembed has no quotas")             \
   X(UTF8,                                                                     \
@@ -89,6 +89,11 @@
   X(ACL_AHEAD, "setACL over the wire: nothing is sent behind it at once",     \
     "ZooKeeper judges requests that are behind a setACL in flight by the "    \
     "ACL before it")                                                          \
+  X(CONTAINER, "createContainer of a numbered mode: not generated",           \
+    "ZooKeeper makes a numbered container, which no client asks for and "     \
+    "zkembed does not have")                                                  \
+  X(MULTI_TYPE, "creates of a multi: of the type that their mode asks for",   \
+    "ZooKeeper goes by the mode there, zkembed by the type")                  \
   X(STALE,                                                                    \
     "a connection whose session another one has taken, over the wire: "       \
     "closed by zkembed",                                                      \

@@ -13,6 +13,7 @@ static bool has_ttl(int mode) {
 }
 
 static int create_type(const cf_op *op) {
+  if (op->type) return op->type;
   if (op->mode == ZKE_CONTAINER) return ZKE_JUTE_CREATE_CONTAINER;
   if (has_ttl(op->mode)) return ZKE_JUTE_CREATE_TTL;
   return op->whole ? ZKE_JUTE_CREATE2 : ZKE_JUTE_CREATE;
@@ -60,7 +61,7 @@ static zke_jute_bytes data_of(const cf_op *op) {
 }
 
 static void put_create(zke_jute_writer *w, const cf_op *op) {
-  if (has_ttl(op->mode))
+  if (create_type(op) == ZKE_JUTE_CREATE_TTL)
     PUT(w, create_ttl_request, op->path, data_of(op), op->acls, op->mode,
         op->ttl_ms);
   else
