@@ -144,7 +144,7 @@ int zke_lab_state(zke_lab *lab, void *at, size_t size) {
 static int run_begin(zke_lab *lab) {
   if (!lab || lab->count == 0)
     return zke_fail(ZKE_BADARGUMENTS, "there is no process to run");
-  lab->schedules = lab->calls = lab->states_met = 0;
+  lab->schedules = lab->calls = lab->states_met = lab->doubts = 0;
   lab->asks_zxid = false;
   lab->is_found = lab->exhausted = lab->stale = false;
   lab->found[0] = lab->found_why[0] = '\0';
@@ -165,7 +165,8 @@ static void run_tell(const zke_lab *lab, zke_lab_result *out) {
                           .schedule = found ? lab->found : NULL,
                           .schedules = lab->schedules,
                           .states = lab->states_met,
-                          .calls = lab->calls};
+                          .calls = lab->calls,
+                          .doubts = lab->doubts};
 }
 
 /* A party outside that does not do the same again was not told the same, or

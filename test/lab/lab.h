@@ -94,7 +94,7 @@ struct zke_lab {
   uint64_t trace;          /* what was called, and with which results */
   char kept[LAB_SCHEDULE]; /* what of a replay's letters was possible */
   int kept_count;
-  int64_t schedules, calls, states_met;
+  int64_t schedules, calls, states_met, doubts;
   bool asks_zxid; /* somebody has called zke_zxid(), so its result counts */
   bool is_found, exhausted, stale;
   /* of a part that ran in a process of its own (keep_fork.c) */

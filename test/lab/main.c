@@ -86,6 +86,10 @@ static void tell_result(const zke_lab_result *r) {
   printf("# %lld schedules, %lld calls, %lld states%s\n",
          (long long)r->schedules, (long long)r->calls, (long long)r->states,
          r->exhausted ? ": all there are" : "");
+  if (r->doubts)
+    printf(
+        "# %lld schedules have failed, and not again when they were replayed\n",
+        (long long)r->doubts);
   if (r->stale)
     printf(
         "# the schedule is stale: the program does not do what it did when "

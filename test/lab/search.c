@@ -201,6 +201,18 @@ static bool search_once(zke_lab *lab, search_chooser choose, void *arg) {
 }
 
 /* Some schedules by chance.  Their mean length is learnt on the way. */
+/* A party outside may be different each time, for reasons of its own.  What it
+ * does not do again is no finding.  lab->taken are the steps of both tries. */
+static bool happens_again(zke_lab *lab) {
+  char steps[LAB_SCHEDULE];
+  int count = lab->length;
+  if (!lab->has_outside) return true;
+  memcpy(steps, lab->taken, (size_t)count);
+  if (search_replay(lab, steps, count)) return true;
+  lab->doubts++;
+  return false;
+}
+
 static bool chance_turn(zke_lab *lab, chance *c) {
   int strategies = lab->options.strategies;
   for (int i = 0; i < TURN_SCHEDULES; i++) {
@@ -208,7 +220,9 @@ static bool chance_turn(zke_lab *lab, chance *c) {
                (!(strategies & ZKE_LAB_RANDOM) || i % 3 != 0);
     c->planned = (int)draw(lab, (uint64_t)c->budget + 1);
     if (pct) pct_begin(lab, c, i % 2 ? 3 : 5);
-    if (search_once(lab, pct ? choose_pct : choose_random, c)) return true;
+    if (search_once(lab, pct ? choose_pct : choose_random, c) &&
+        happens_again(lab))
+      return true;
     c->length += (lab->length - c->length) / 8;
     if (c->length < 4) c->length = 4;
     if (lab->options.schedules && lab->schedules >= lab->options.schedules)
@@ -560,9 +574,11 @@ typedef struct shrinking {
   int count;
 } shrinking;
 
-/* Does the trial fail, too?  Then it is the schedule from now on. */
+/* Does the trial fail, too?  Then it is the schedule from now on.  With a party
+ * outside it has to fail twice. */
 static bool shrink_try(zke_lab *lab, shrinking *s, int count) {
   if (!search_replay(lab, s->trial, count)) return false;
+  if (lab->has_outside && !search_replay(lab, s->trial, count)) return false;
   memcpy(s->steps, s->trial, (size_t)count);
   s->count = count;
   return true;

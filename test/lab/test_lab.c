@@ -902,6 +902,9 @@ static void see_count(zke *z, void *most) {
 
 static client clients[2];
 
+/* With clients it is the time that passes, on a machine that does more. */
+enum { PATIENCE_MS = 60000 };
+
 static zke_lab *with_clients(const zke_lab_options *o, void (*first)(int fd),
                              void (*second)(int fd)) {
   zke_lab_party party = ZKE_INIT(zke_lab_party);
@@ -941,6 +944,7 @@ static void finds_outside(zke_lab *lab, const char *why) {
  * requests. */
 TEST(parties_outside_take_turns) {
   zke_lab_options o = no_faults();
+  o.time_ms = PATIENCE_MS;
   zke_lab *lab = with_clients(&o, client_add_once, client_add_once);
   zke_lab_finally(lab, see_count, NULL);
   finds_outside(lab, "count >= '2'");
@@ -950,6 +954,7 @@ TEST(parties_outside_take_turns) {
 TEST(parties_outside_lose_replies) {
   zke_lab_options o = no_faults();
   o.losses = 1;
+  o.time_ms = PATIENCE_MS;
   zke_lab *lab = with_clients(&o, client_add_again, client_add_once);
   zke_lab_finally(lab, see_count, clients);
   finds_outside(lab, "count <= '2'");

@@ -143,6 +143,9 @@ typedef struct zke_lab_result {
   int64_t schedules;    /* run, until it was found or the time was over */
   int64_t states;       /* different ones that were met by STATES */
   int64_t calls;        /* of zkembed.h */
+  int64_t
+      doubts; /* schedules of parties outside that have failed, and not again
+                     when they were replayed: these are not findings */
 } zke_lab_result;
 
 typedef struct zke_lab zke_lab;

@@ -25,6 +25,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,6 +33,7 @@
 
 enum {
   HOUR_MS = 3600 * 1000,
+  PATIENCE_MS = 30 * 1000,
   LOOK_NS = 100 * 1000 /* between two looks whether it is quiet */
 };
 
@@ -146,14 +148,43 @@ static void pause_a_little(const party *p) {
   nfds_t n = 2;
   if (p->conn) fds[0].fd = p->eof ? -1 : p->conn->source.fd;
   for (int i = 0; i < CONTROLS; i++)
-    if (p->controls[i].fd) fds[n++] = (struct pollfd){p->controls[i].fd, 1, 0};
+    if (p->controls[i].fd)
+      fds[n++] = (struct pollfd){p->controls[i].fd, POLLIN, 0};
   ppoll(fds, n, &t, NULL);
+}
+
+/* The real time, ms: the laboratory's clock stands. */
+static int64_t real_ms(void) {
+  struct timespec t;
+  syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t);
+  return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+}
+
+/* A program that computes for ever, or looks for something again and again
+ * without asking its server, is never quiet.  No schedule can be tried with it,
+ * so this ends the whole run. */
+static void check_patience(const party *p, int64_t since_ms) {
+  if (real_ms() - since_ms < PATIENCE_MS) return;
+  (void)fprintf(stderr,
+                "zke-lab-serve: %s: has done something for %d seconds without "
+                "a request; a program has to wait for something\n",
+                p->name, PATIENCE_MS / 1000);
+  for (int i = 0; i < party_count; i++) {
+    if (!parties[i].starts) continue;
+    program_end(parties[i].program);
+    program_leave(parties[i].program);
+  }
+  _exit(2);
 }
 
 /* Waits until the program has done all that it does about what it was told. */
 static void settle(const party *p) {
   struct timespec t = {0, LOOK_NS};
-  while (!quiet_tasks(p->program->pid)) ppoll(NULL, 0, &t, NULL);
+  int64_t since_ms = real_ms();
+  while (!quiet_tasks(p->program->pid)) {
+    check_patience(p, since_ms);
+    ppoll(NULL, 0, &t, NULL);
+  }
 }
 
 /* ------------------------------------------------------------------------
@@ -259,15 +290,17 @@ static bool has_ended(party *p) {
 /* Waits, in real time, until the client has sent a request, or has ended, or
  * its program is quiet. */
 static void listen_to(party *p) {
+  int64_t since_ms = real_ms();
   for (;;) {
     while (take_input(p) || control_take(p->controls, p->server.z, &p->done))
-      continue;
+      since_ms = real_ms();
     bury(p);
     wake_others(p);
     if (has_request(p) || p->done) return;
     bool quiet = quiet_tasks(p->program->pid);
     if (has_input(p)) continue;
     if (quiet || has_ended(p)) return;
+    check_patience(p, since_ms);
     pause_a_little(p);
   }
 }

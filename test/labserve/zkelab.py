@@ -23,6 +23,7 @@ by that.  What is drawn at random is the
 same in each schedule.  For both, import zkelab before other modules.
 """
 import contextlib
+import ctypes
 import os
 import queue
 import random
@@ -110,7 +111,12 @@ def main(work, excuse=()):
 
 # ---- a schedule's process ----
 
+_libc = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1  # a process does not outlive the one that has forked it
+
+
 def _begin(clients, work, excuse):
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _stand_still(clients[0])
     for client in clients[1:]:
