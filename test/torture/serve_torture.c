@@ -714,6 +714,13 @@ static void kill_direct(void) {
   scene.user[i] = start_user(i, ++scene.lives);
 }
 
+/* How long no server is there, in ms: longer than sessions live, about as long,
+ * or for a moment. */
+static int outage(int n) {
+  if (n < 2) return 4500;
+  return below(&scene.random, n < 6 ? 2500 : 200);
+}
+
 /* One kill: of a server, of both at once, of a direct user.  Now and then no
  * server is there for longer than sessions live. */
 static int one_kill(void) {
@@ -728,7 +735,7 @@ static int one_kill(void) {
   if (n < 35) {
     kill_server(1 - i);
     killed = 2;
-    pause_ms(n < 17 ? 4500 : below(&scene.random, 200));
+    pause_ms(outage(n - 15));
     start_server(1 - i);
   }
   pause_ms(below(&scene.random, 100));
