@@ -51,7 +51,7 @@ static void finds(zke_lab *lab, const char *why) {
 static zke_lab_options no_faults(void) {
   zke_lab_options o = ZKE_INIT(zke_lab_options);
   o.crashes = o.expiries = o.losses = o.pauses = -1;
-  o.time_ms = 300;
+  o.time_ms = WITH_FORKS ? 300 : 1000;
   return o;
 }
 
