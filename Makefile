@@ -21,7 +21,8 @@
 #   make foreign       the tests of kazoo, the C client and go-zookeeper on
 #                      `zke serve`, and on ZooKeeper servers, and the examples in
 #                      Java and Go; SUITE=kazoo, zktest, go or examples for one;
-#                      SHORT=1: kazoo's recipes, on zke, and the examples
+#                      SHORT=1: kazoo's recipes, on zke, and the examples;
+#                      SUITE=curator: the tests of Curator's recipes, 40 minutes
 #   make model         the same random operations on zkembed and on a model of it
 #                      in memory, compared call by call: OPS=… SEED=…
 #   make lab           every recipe in the laboratory (doc/laboratory.md), for
@@ -612,6 +613,7 @@ conformance: $(BUILD)/conformance $(if $(WIRE),$(BUILD)/zke) build/deps/zookeepe
 # Other projects' tests of a ZooKeeper server, on `zke serve`.
 SUITES = $(or $(SUITE),kazoo examples $(if $(SHORT),,zktest go))
 FOREIGN_NEEDS = kazoo javac zookeeper-java curator junit5 go go-zookeeper \
+  $(if $(findstring curator,$(SUITE)),curator-tests) \
   $(if $(SHORT),,python-objgraph zookeeper zookeeper-client cppunit c++ dpkg-dev)
 
 .PHONY: foreign

@@ -62,6 +62,10 @@ there() {
     dpkg-dev) command -v dpkg-source >/dev/null ;;
     zookeeper-java) [ -e /usr/share/java/zookeeper.jar ] ;;
     curator) [ -e /usr/share/java/curator-recipes.jar ] ;;
+    curator-tests) [ -e /usr/share/java/curator-test.jar ] &&
+      [ -e /usr/share/java/mockito-core.jar ] &&
+      [ -e /usr/share/java/assertj-core.jar ] &&
+      [ -e /usr/share/java/commons-math.jar ] ;;
     junit5) [ -e /usr/share/java/junit-platform-console.jar ] ;;
     go-zookeeper) [ -e /usr/share/gocode/src/github.com/samuel/go-zookeeper ] ;;
     libfuzzer) (compiler=clang; links '#include <stddef.h>
@@ -97,6 +101,8 @@ packages() {
     javac) echo default-jdk-headless ;;
     zookeeper-java) echo libzookeeper-java ;;
     curator) echo libcurator-recipes-java ;;
+    curator-tests) echo libcurator-test-java libmockito-java \
+      libassertj-core-java libcommons-math-java ;;
     go) echo golang-go ;;
     go-zookeeper) echo golang-github-samuel-go-zookeeper-dev ;;
     libfuzzer) echo clang libclang-rt-dev ;;
