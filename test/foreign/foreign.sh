@@ -80,7 +80,7 @@ bounded() {
   mkdir -p "$room/groups" && : >"$room/groups/$group"
   wait $group
   status=$?
-  kill -KILL -- -$group 2>/dev/null
+  kill -s KILL -- -$group 2>/dev/null
   rm -f "$room/groups/$group"
   return $status
 }
@@ -89,7 +89,7 @@ bounded() {
 stop_groups() {
   trap - HUP INT TERM
   for file in "$room/groups"/*; do
-    [ -e "$file" ] && kill -KILL -- "-${file##*/}"
+    [ -e "$file" ] && kill -s KILL -- "-${file##*/}"
   done
   exit 130
 }
