@@ -22,6 +22,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -328,8 +329,11 @@ static int listen_tcp(server *s, const char *host, int port) {
 }
 
 /* Is there a socket that nobody listens on any more?  That of a server that was
- * killed is in the way. */
+ * killed is in the way.  A connection to a file that is no socket is refused,
+ * too: such a file stays. */
 static bool is_left_over(const struct sockaddr_un *address) {
+  struct stat st;
+  if (lstat(address->sun_path, &st) != 0 || !S_ISSOCK(st.st_mode)) return false;
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;
   bool refused =

@@ -1260,6 +1260,18 @@ TEST(four_letter_words_are_answered) {
   stop(s);
 }
 
+/* What --unix names is not a socket: the server does not begin, and the file
+ * stays. */
+TEST(a_unix_socket_does_not_replace_a_file) {
+  const char *path = test_path("letter");
+  char options[600];
+  fclose(fopen(path, "w"));
+  snprintf(options, sizeof options, "--unix '%s'", path);
+  const char *said = refusal(options);
+  ck_assert_msg(strstr(said, "Address already in use") != NULL, "%s", said);
+  ck_assert_int_eq(access(path, F_OK), 0);
+}
+
 /* --unix alone listens there and nowhere else. */
 TEST(a_unix_socket_is_served) {
   wire w;

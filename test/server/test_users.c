@@ -331,20 +331,6 @@ TEST(a_super_user_who_comes_back_is_nobody) {
  * The file of users
  * --------------------------------------------------------------------- */
 
-/* What a server says that does not begin. */
-static const char *refusal(const char *options) {
-  static char said[2000];
-  char command[1200];
-  snprintf(command, sizeof command,
-           "'%s' :memory: serve --port 0 %s 2>&1 </dev/null", test_zke(),
-           options);
-  FILE *f = popen(command, "r");
-  size_t len = fread(said, 1, sizeof said - 1, f);
-  said[len] = '\0';
-  ck_assert_int_ne(pclose(f), 0);
-  return said;
-}
-
 #define ck_refused(options, part)                            \
   do {                                                       \
     const char *got_ = refusal(options);                     \

@@ -198,6 +198,20 @@ serving serve_unix(wire *w) {
   return s;
 }
 
+/* What a server says that does not begin. */
+const char *refusal(const char *options) {
+  static char said[2000];
+  char command[1200];
+  snprintf(command, sizeof command,
+           "timeout 20 '%s' :memory: serve --port 0 %s 2>&1 </dev/null",
+           test_zke(), options);
+  FILE *f = popen(command, "r");
+  size_t len = fread(said, 1, sizeof said - 1, f);
+  said[len] = '\0';
+  ck_assert_int_ne(pclose(f), 0);
+  return said;
+}
+
 /* A connection for one word. */
 const char *says(serving s, const char *word) {
   wire w = dial(s.port);

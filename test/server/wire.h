@@ -104,6 +104,8 @@ wire begin(serving s);
 int64_t attach(serving s, wire *w, const wire *before);
 /* A server that listens at a Unix socket alone, and a client of it. */
 serving serve_unix(wire *w);
+/* What a server says that does not begin. */
+const char *refusal(const char *options);
 
 /* ---- requests ---- */
 
