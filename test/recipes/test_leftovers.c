@@ -397,13 +397,42 @@ TEST(not_elected_after_its_time) {
   end();
 }
 
-/* ---- the queue ---- */
-
-static void fill_disk(void) { test_fill_disk(test_path("disk/ballast")); }
+/* ---- a full disk ---- */
 
 static void empty_disk(void) {
   ck_assert_int_eq(unlink(test_path("disk/ballast")), 0);
 }
+
+/* Begin with files on a disk of so many KiB; false: there cannot be one.  There
+ * are nodes for fill(). */
+static bool begin_on_disk(int kib) {
+  if (!test_small_disk("disk", kib)) return false;
+  begin_at("disk/a.db");
+  ck_ok(zke_create(z, "/large", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, 0, 0));
+  ck_ok(zke_create(z, "/small", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, 0, 0));
+  return true;
+}
+
+/* Until neither a large change goes through, which the database has no room
+ * for, nor the smallest: the log has room behind it, which changes before have
+ * left.  False: it cannot be told now. */
+static bool fill(void) {
+  static char data[20000];
+  int rc;
+  test_fill_disk(test_path("disk/ballast"));
+  do {
+    rc = zke_set(other, "/large", data, sizeof data, -1, NULL);
+  } while (rc == ZKE_OK);
+  if (rc == ZKE_FULL) {
+    do {
+      rc = zke_set(other, "/small", "", 0, -1, NULL);
+    } while (rc == ZKE_OK);
+  }
+  if (rc != ZKE_FULL) empty_disk();
+  return rc == ZKE_FULL;
+}
+
+/* ---- the queue ---- */
 
 /* Has another the item, or is it a dead letter (last)? */
 static bool is_given_back(zke_queue *theirs, bool last, zke_queue_item **out) {
@@ -424,13 +453,18 @@ TEST_LOOP(given_back_behind_an_obstacle, 0, 4) {
   zke_queue *theirs;
   zke_queue_item *item = NULL, *again = NULL;
   bool full = _i & 1;
-  if (full && !test_small_disk("disk", 4096)) return;
-  begin_at(full ? "disk/a.db" : "a.db");
+  if (!full)
+    begin();
+  else if (!begin_on_disk(4096))
+    return;
   ck_ok(zke_queue_new(z, "/q", &o, &queue));
   ck_ok(zke_queue_new(other, "/q", NULL, &theirs));
   ck_ok(zke_queue_put(queue, "x", 1, NULL, soon(z)));
   ck_ok(zke_queue_claim(queue, soon(z), &item));
-  full ? fill_disk() : obstruct();
+  if (full)
+    ck_assert(fill());
+  else
+    obstruct();
   ck_rc(zke_queue_release(queue, item), full ? ZKE_FULL : ZKE_OPERATIONTIMEOUT);
   full ? empty_disk() : clear();
   ck_rc(zke_queue_check(queue, item), ZKE_LOST);
@@ -533,21 +567,6 @@ TEST(released_behind_an_obstacle) {
 
 /* ---- rounds that cannot be left ---- */
 
-/* Until neither a large change goes through nor a small one.  False: it cannot
- * be told now. */
-static bool fill(void) {
-  static char data[20000];
-  int rc = ZKE_FULL;
-  fill_disk();
-  for (int i = 0; i < 2 && rc == ZKE_FULL; i++) {
-    do {
-      rc = zke_set(other, "/n", data, i ? 1 : sizeof data, -1, NULL);
-    } while (rc == ZKE_OK);
-  }
-  if (rc != ZKE_FULL) empty_disk();
-  return rc == ZKE_FULL;
-}
-
 /* What keeps a member in its round, and the code that leaving has then. */
 typedef struct obstacle {
   bool disk;
@@ -557,9 +576,8 @@ static const obstacle obstacles[] = {{false, ZKE_OPERATIONTIMEOUT},
                                      {true, ZKE_FULL}};
 
 static bool begin_with(const obstacle *o) {
-  if (o->disk && !test_small_disk("disk", 32768)) return false;
-  begin_at(o->disk ? "disk/a.db" : "a.db");
-  ck_ok(zke_create(z, "/n", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  if (o->disk) return begin_on_disk(32768);
+  begin();
   return true;
 }
 
