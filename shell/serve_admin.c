@@ -167,15 +167,33 @@ static json_t *page_watch_summary(server *s) {
 }
 
 /* Appends to the member's list, which may be a new one, what it does not end
- * in: a node may have several watches of a session, one behind the other. */
+ * in: a node may have several watches of a session, one behind the other.  The
+ * name is UTF-8: JSON has no other members. */
 static void append(json_t *to, const char *name, json_t *value) {
   json_t *list = json_object_get(to, name);
-  if (!list) json_object_set_new(to, name, list = json_array());
+  if (!list) {
+    json_object_set_new(to, name, json_array());
+    list = json_object_get(to, name); /* NULL without memory */
+  }
   size_t size = json_array_size(list);
   if (size && json_equal(json_array_get(list, size - 1), value))
     json_decref(value);
   else
     json_array_append_new(list, value);
+}
+
+/* Appends to the list of a path.  That of a watch may be no UTF-8, although
+ * that of a node is: what is wrong in it stands as \xHH. */
+static void append_by_path(json_t *to, const char *path, json_t *value) {
+  char *name = NULL;
+  size_t len;
+  FILE *out = open_memstream(&name, &len);
+  if (out) output_sentence(path, out);
+  if (out && fclose(out) == 0)
+    append(to, name, value);
+  else
+    json_decref(value);
+  free(name);
 }
 
 /* Watches of this server's clients, by path or by session. */
@@ -189,7 +207,7 @@ static json_t *watches(server *s, bool by_path) {
     if (!stats_is_ours(s, w)) continue;
     snprintf(id, sizeof id, "%" PRId64, w->session);
     if (by_path)
-      append(all, w->path, number(w->session));
+      append_by_path(all, w->path, number(w->session));
     else
       append(all, id, json_text(w->path));
   }

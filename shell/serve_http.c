@@ -153,7 +153,9 @@ static void take_whole(server *s, conn *c, size_t head_len,
   text[there] = text[head_len - 1] = '\0';
   http_request r = {.head = strchr(text, '\n'), .body = text + head_len};
   int64_t len = body_length(text);
-  if (len < 0 || len > BODY_MOST) {
+  if (memchr(text, '\0', head_len - 1)) {
+    http_refuse(c, 400, "the head has a NUL");
+  } else if (len < 0 || len > BODY_MOST) {
     http_refuse(c, len < 0 ? 411 : 413,
                 "the head tells the length of the body, at most %d", BODY_MOST);
   } else if (there - head_len >= (size_t)len) {

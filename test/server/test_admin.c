@@ -80,6 +80,21 @@ TEST(pages_tell_what_the_words_do) {
   stop(s);
 }
 
+/* No node has such a path, but a watch may. */
+TEST(a_watch_of_what_is_no_utf8_is_shown) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  char part[100];
+  look(&w, ZKE_JUTE_EXISTS, "/e\377", 1);
+  look(&w, ZKE_JUTE_EXISTS, "/e", 1);
+  ck_page(s, "/commands/watches", "\"base64\": \"L2X/\"");
+  snprintf(part, sizeof part, "\"/e\\\\xff\": [\n      %lld\n    ]",
+           (long long)w.id);
+  ck_page(s, "/commands/watches_by_path", part);
+  hang_up(&w);
+  stop(s);
+}
+
 TEST(what_is_no_page_has_a_sentence) {
   serving s = serve(":memory:", "");
   ck_assert_str_eq(page(s, "/commands/nosuch", "404 Not Found\r\n"),

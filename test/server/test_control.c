@@ -267,6 +267,24 @@ TEST(a_malformed_request_of_http_is_refused) {
   stop(s);
 }
 
+/* What is behind a NUL is not passed over, and the server goes on. */
+TEST(a_head_with_a_nul_is_refused) {
+  static const char *const heads[] = {"POST /control HTTP/1.1 ~\r\n\r\n",
+                                      "GET /control HTTP/1.1\r\nA: ~\r\n\r\n"};
+  serving s = serve_faults();
+  for (int i = 0; i < 2; i++) {
+    char text[100];
+    size_t len = strlen(heads[i]);
+    memcpy(text, heads[i], len);
+    *(char *)memchr(text, '~', len) = '\0';
+    wire w = dial(s.port);
+    send_bytes(&w, text, len);
+    ck_told(receive_rest(&w), 400, "the head has a NUL");
+    hang_up(&w);
+  }
+  stop(s);
+}
+
 /* It is taken when all of it is there. */
 TEST(an_order_may_come_in_parts) {
   serving s = serve_faults();
