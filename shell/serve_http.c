@@ -87,8 +87,20 @@ static const char *head_line(const char *head, const char *name) {
   return NULL;
 }
 
+/* Is a Host: an address, or the usual name of this host? */
+static bool is_address(const char *host) {
+  static const char here[] = "localhost";
+  size_t len = strcspn(host, ": \t\r\n");
+  if (*host == '[') return true;
+  if (len == strlen(here) && strncasecmp(host, here, len) == 0) return true;
+  return len > 0 && strspn(host, "0123456789.") >= len;
+}
+
+/* A page tells its origin with what it sends.  One whose own name has been made
+ * to lead here (DNS rebinding) reads without that, but as from that name. */
 bool http_is_from_page(const http_request *r) {
-  return head_line(r->head, "Origin:") != NULL;
+  const char *host = head_line(r->head, "Host:");
+  return head_line(r->head, "Origin:") || (host && !is_address(host));
 }
 
 /* The length of the body that the head tells; -1: none that can be taken. */

@@ -221,12 +221,24 @@ static bool is_super(const server *s, const char *cert, size_t name,
   return strcmp(s->super_digest + name + 1, hash) == 0;
 }
 
+/* May a connection have a further identity with a name of so many bytes?  They
+ * are kept for as long as it lasts, and whoAmI sends them all. */
+static bool has_room_for(const conn *c, size_t len) {
+  enum { EACH = sizeof(identity), MOST = 64 * 1024 };
+  size_t sum = EACH + len;
+  for (const identity *at = c->identities; at; at = at->next)
+    sum += EACH + strlen(at->user);
+  return sum <= MOST;
+}
+
 /* What stands before the colon is shown. */
 int users_digest(server *s, conn *c, const char *cert, int len) {
   const char *colon = memchr(cert, ':', (size_t)len);
   size_t name = colon ? (size_t)(colon - cert) : (size_t)len;
   char hash[ZKE_DIGEST_SIZE] = "";
   zke_digest(cert, len, hash);
+  if (!is_noted(c, "digest", hash, cert, name) && !has_room_for(c, name))
+    return zke_fail(ZKE_AUTHFAILED, "too many identities");
   int rc = zke_add_auth(c->session->z, "digest", cert, len);
   if (rc == ZKE_OK) rc = note_identity(c, "digest", hash, cert, name);
   if (rc == ZKE_OK && is_super(s, cert, name, hash)) rc = make_super(c);

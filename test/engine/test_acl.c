@@ -1129,20 +1129,16 @@ TEST(vouching_without_memory_gives_nothing) {
   ck_assert_int_eq(heap.live, 0);
 }
 
-/* ---- resources ---- */
-
-/* P9: lists and identities are taken from the handle's allocator and given
- * back. */
 /* What zke_add_auth() makes of a certificate, for lists of others; a user
  * without a password, and no user. */
 TEST(a_digest_names_a_user) {
   char hash[ZKE_DIGEST_SIZE];
   zke_digest("bob:p", 5, hash);
-  ck_assert_str_eq(hash, BOB + 4);
+  ck_assert_str_eq(hash, &BOB[4]);
   zke_digest("alice:secret", 12, hash);
-  ck_assert_str_eq(hash, ALICE + 6);
+  ck_assert_str_eq(hash, &ALICE[6]);
   zke_digest("bob:p\0", 6, hash);
-  ck_assert_str_ne(hash, BOB + 4);
+  ck_assert_str_ne(hash, &BOB[4]);
   zke_digest("bob:p", 0, hash);
   ck_assert_str_eq(hash, "2jmj7l5rSw0yVb/vlWAYkK/YBwk="); /* of nothing */
   zke_digest(NULL, 5, hash);
@@ -1151,6 +1147,10 @@ TEST(a_digest_names_a_user) {
   ck_assert_str_eq(hash, "2jmj7l5rSw0yVb/vlWAYkK/YBwk=");
 }
 
+/* ---- resources ---- */
+
+/* P9: lists and identities are taken from the handle's allocator and given
+ * back. */
 TEST(heap_is_balanced) {
   test_heap heap = {0};
   zke_options options = {.size = sizeof options,

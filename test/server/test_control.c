@@ -142,12 +142,20 @@ TEST(without_the_option_there_is_no_way_to_faults) {
   stop(s);
 }
 
+/* Nor one from a name that was made to lead here, which has no origin. */
 TEST(a_page_in_a_browser_may_not_ask) {
+  static const char from_page[] =
+      "faults are not for pages in a browser: Host wants an address, or "
+      "localhost, and there may be no Origin";
   serving s = serve_faults();
   ck_told(tell(s,
                "POST /control HTTP/1.1\r\norigin: http://a.example\r\n"
                "Content-Length: 5\r\n\r\nclear"),
-          403, "faults are not for pages in a browser");
+          403, from_page);
+  ck_told(tell(s, "GET /control HTTP/1.1\r\nHost: a.example:80\r\n\r\n"), 403,
+          from_page);
+  const char *told = tell(s, "GET /control HTTP/1.1\r\nhost: [::1]:80\r\n\r\n");
+  ck_assert_msg(strstr(told, " 200 OK") != NULL, "%s", told);
   stop(s);
 }
 

@@ -313,6 +313,34 @@ TEST(a_super_user_passes_every_check) {
   stop(s);
 }
 
+/* The identities of a connection are limited, so that nobody fills the server's
+ * memory with them: the connection ends.  The same one again is none more, and
+ * a new connection begins anew. */
+TEST(identities_of_a_connection_are_limited) {
+  enum { SOME = 100, NAME = 20000 };
+  static char cert[NAME + 3];
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  for (int i = 0; i < 2 * SOME; i++) {
+    snprintf(cert, sizeof cert, "ann%d:x", i % SOME);
+    ck_assert_int_eq(add_auth(&w, "digest", cert), 0);
+  }
+  memset(cert, 'n', NAME);
+  memcpy(cert + NAME, ":x", 3);
+  int added = 0;
+  while (add_auth(&w, "digest", cert) == 0) {
+    ck_assert_int_lt(++added, 4);
+    cert[0]++;
+  }
+  ck_closed(&w);
+  ck_assert_int_ge(added, 1);
+  hang_up(&w);
+  w = begin(s);
+  ck_assert_int_eq(add_auth(&w, "digest", cert), 0);
+  hang_up(&w);
+  stop(s);
+}
+
 /* The super identity belongs to the connection, as others do. */
 TEST(a_super_user_who_comes_back_is_nobody) {
   serving s = serve(":memory:", "--super-digest " SUPER);
