@@ -3,13 +3,13 @@
 #
 #   conformance.sh PROGRAM
 #
-# PROGRAM is conformance.c's; OPS, SEED, SEEDS, WIRE and ZKE in the
-# environment are for it, MASKS only has its table printed.  The server is that of Debian's
+# PROGRAM is conformance.c's; OPS, SEED, SEEDS, WIRE and ZKE in the environment
+# are for it, MASKS only has its table printed.  The server is that of Debian's
 # package zookeeper, or what ZOOKEEPER_HOME points to (a release as it is
-# unpacked; 3.8.4 or a later one of 3.8, which filter events by READ as
-# Debian's 3.8.0 does).  It listens on a free port of 127.0.0.1, keeps its data
-# in a directory of its own, and is stopped whatever happens; should this shell
-# be killed outright, the kernel stops it.
+# unpacked; 3.8.4 or a later one of 3.8, which filter events by READ as Debian's
+# 3.8.0 does).  It listens on a free port of 127.0.0.1, keeps its data in a
+# directory of its own, and is stopped whatever happens; should this shell be
+# killed outright, the kernel stops it.
 program=$1
 
 if [ "$MASKS" ]; then exec "$program" --masks; fi

@@ -293,7 +293,7 @@ static void listen_to(party *p) {
   int64_t since_ms = real_ms();
   for (;;) {
     while (take_input(p) || control_take(p->controls, p->server.z, &p->done))
-      since_ms = real_ms();
+      check_patience(p, since_ms);
     bury(p);
     wake_others(p);
     if (has_request(p) || p->done) return;

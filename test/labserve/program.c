@@ -90,13 +90,16 @@ static bool keeper_line(int fd, char *line, size_t size) {
   return true;
 }
 
+enum { FIRST_MS = 60 * 1000 };
+
 /* Has it said "warm", as its first line?  Waits for what it does first: that,
- * something else, or its end. */
+ * something else, or its end.  One that does nothing for so long is taken for
+ * one that is to be started for each schedule, where it is found to wait. */
 static bool is_warm(program *g, int pidfd, int hosts, int lines) {
   struct pollfd fds[] = {
       {hosts, POLLIN, 0}, {lines, POLLIN, 0}, {pidfd, POLLIN, 0}};
   char line[16];
-  while (poll(fds, 3, -1) < 0 && errno == EINTR) continue;
+  while (poll(fds, 3, FIRST_MS) < 0 && errno == EINTR) continue;
   if (!(fds[1].revents & POLLIN)) return false;
   g->keeper = accept4(lines, NULL, NULL, SOCK_CLOEXEC);
   if (g->keeper < 0) return false;

@@ -13,6 +13,7 @@ awk '/^```/ { out = 0 } out { print } /^```python test_locks.py$/ { out = 1 }' \
 cd "$room" || exit 1
 server=
 trap 'kill $server 2>/dev/null' EXIT
+trap 'exit 130' HUP INT TERM
 
 need_kazoo
 

@@ -116,6 +116,14 @@ static void complain(const char *format, ...) {
   fflush(stdout);
 }
 
+/* What a round cannot go on without.  All that it started ends with this
+ * process. */
+static void must(int rc, const char *what) {
+  if (rc == 0) return;
+  fprintf(stderr, "SEED=%" PRIu64 ": %s: %s\n", round_seed, what, zke_errmsg());
+  exit(2);
+}
+
 /* ------------------------------------------------------------------------
  * A client
  * --------------------------------------------------------------------- */
@@ -670,6 +678,7 @@ static void be_direct(int number, int life) {
 static pid_t start_user(int number, int life) {
   fflush(stdout);
   pid_t pid = fork();
+  if (pid < 0) must(ZKE_SYSTEMERROR, strerror(errno));
   if (pid != 0) return pid;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (number < CLIENTS)
@@ -743,12 +752,6 @@ static int one_kill(void) {
   return killed;
 }
 
-static void must(int rc, const char *what) {
-  if (rc == 0) return;
-  fprintf(stderr, "serve_torture: %s: %s\n", what, zke_errmsg());
-  exit(2);
-}
-
 static void make_tree(void) {
   static const char *const paths[] = {"/counter", "/guarded", "/lock", "/queue",
                                       "/sessions"};
@@ -780,9 +783,11 @@ static void stop_users(void) {
   }
 }
 
+/* One that has not begun is no process: to kill number 0 would kill us. */
 static void stop_servers(void) {
   for (int i = 0; i < SERVERS; i++) {
     int status = 0;
+    if (!scene.server[i]) continue;
     kill(scene.server[i], SIGTERM);
     waitpid(scene.server[i], &status, 0);
     if (status != 0) complain("server %d has ended with %#x", i, status);
