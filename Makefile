@@ -373,13 +373,13 @@ COMMAND_TESTS := $(wildcard test/shell/*.sh test/server/*.sh \
 vpath %.c test $(sort $(dir $(TEST_SOURCES)))
 
 # What drives a server of the command has a raw client, too.
-WIRE = $(BUILD)/test/wire.o
+WIRE_OBJECT = $(BUILD)/test/wire.o
 WIRE_PROGRAMS := $(patsubst test/server/%.c,$(BUILD)/test/%, \
   $(wildcard test/server/test_*.c))
-$(WIRE_PROGRAMS): private TEST_COMMON += $(WIRE)
-$(WIRE_PROGRAMS): $(WIRE)
+$(WIRE_PROGRAMS): private TEST_COMMON += $(WIRE_OBJECT)
+$(WIRE_PROGRAMS): $(WIRE_OBJECT)
 
-$(TEST_COMMON) $(WIRE): $(BUILD)/test/%.o: %.c $(TEST_HEADERS) \
+$(TEST_COMMON) $(WIRE_OBJECT): $(BUILD)/test/%.o: %.c $(TEST_HEADERS) \
   | $(BUILD)/test build/deps/check
 	$(CC) $(TEST_PROGRAM_CFLAGS) -c -o $@ $<
 
