@@ -103,14 +103,14 @@ musl() {
     in_c musl musl-gcc -static -I"$sqlite" -- "$place/musl.sqlite3.o" -lpthread
 }
 
-# laboratory COMPILER: the laboratory that forks replays the schedule that stands
-# in doc/laboratory.md, which the other one has found
+# laboratory COMPILER: the laboratory that forks replays the first schedule that
+# stands in doc/laboratory.md, which the other one has found
 laboratory() {
   built=build/$1-amalgamation/libzkembed-lab-forked.a
   $MAKE CC="$1" SQLITE="$AMALGAMATION" COMMAND= "$built" &&
     awk '/^ *```c$/ { inside = 1; next } /^ *```$/ && inside { exit } inside' \
       doc/laboratory.md >"$place/lab.c" || return 1
-  schedule=$(sed -n 's/^# --replay \([^ ]*\)$/\1/p' doc/laboratory.md)
+  schedule=$(sed -n '/^# --replay /{ s///p; q; }' doc/laboratory.md)
   "$1" -std=c11 -I. -Itest/lab -o "$place/lab" "$place/lab.c" "$built" \
     "$place/musl.sqlite3.o" -lpthread || return 1
   "$place/lab" --replay "$schedule" >"$place/lab.out"
