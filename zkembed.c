@@ -23,6 +23,7 @@
  *   (types)        the store, the session, the transaction
  *   health_        how far a store can be relied on
  *   host_          the host's clocks, logger and files, as a store sees them
+ *   count_         what is counted for whoever watches over a database
  *   lock_          the store's lock
  *   fork_          the process's list of stores, for a forked child
  *   fd_            descriptors, noted where a forked child finds them
@@ -31,6 +32,7 @@
  *   wal_           the write-ahead log: a transaction gathered into one write
  *   shm_           the WAL-index: reads without locks
  *   vfs_           the VFS of each store
+ *   app_           the program's own SQL on this connection
  *   schema_        the tables; recognising a file
  *   db_            the connection: reads, writes, syncs, checkpoints
  *   side_          the directory beside the database and its files
@@ -43,6 +45,7 @@
  *   gate_          the one writer
  *   txn_           one transaction: gate, class, zxid, commit, wake
  *   watch_         registering, firing, queueing events
+ *   history_       what has become of the nodes, where that is kept
  *   node_          rows of the tree: load, add, remove, change
  *   op_            create, delete, set, check, reads: ZooKeeper's checks
  *   sess_          beginning, ending and reaping sessions; new boots
@@ -53,6 +56,7 @@
  *   wait_          descriptor, deadlines, dispatch
  *   view_          lists for inspection, zke_check
  *   store_         making and ending a store
+ *   engine_        handles of other engines behind this interface
  *   api_, zke_     argument checks, enter, one inner call, leave
  */
 #ifndef _GNU_SOURCE
@@ -192,7 +196,7 @@
 #endif
 
 #define ZKE_APPLICATION_ID 0x7a6b656d /* "zkem" */
-#define ZKE_FORMAT 3
+#define ZKE_FORMAT 4
 #define ZKE_MS INT64_C(1000000) /* nanoseconds */
 
 #if defined(__GNUC__)
@@ -631,12 +635,16 @@ static int os_open(void *context, const char *path, int flags, unsigned mode) {
   return os_result(fd);
 }
 
+/* Close once, whatever it returns: after EINTR the descriptor is closed on
+ * Linux, and may be another thread's by then. */
 static int os_close(void *context, int fd) {
   (void)context;
   return os_result(close(fd)); /* EINTR too has closed it */
 }
 
-/* Not below 3: a host may have closed its standard descriptors. */
+/* Duplicate, and with it the locks of the open file description. Not below 3: a
+ * host may have closed its standard descriptors, and writes to 1 and 2 all the
+ * same. */
 static int os_dup(void *context, int fd) {
   (void)context;
   return os_result(fcntl(fd, F_DUPFD_CLOEXEC, 3));
@@ -788,11 +796,13 @@ static int os_adopt(void *context, int fd, unsigned mode, unsigned uid,
   return os_result(fchmod(fd, (mode_t)mode));
 }
 
+/* The umask counts; os_adopt() gives the mode that is meant. */
 static int os_mkdir(void *context, const char *path, unsigned mode) {
   (void)context;
   return os_result(mkdir(path, (mode_t)mode));
 }
 
+/* As os_mkdir(). */
 static int os_mkfifo(void *context, const char *path, unsigned mode) {
   (void)context;
   return os_result(mkfifo(path, (mode_t)mode));
@@ -816,6 +826,7 @@ static int os_share(void *context, const char *path, unsigned mode,
   return os_result(fchmodat(AT_FDCWD, path, (mode_t)mode, AT_SYMLINK_NOFOLLOW));
 }
 
+/* Remove a name. Processes that have the file open keep it. */
 static int os_unlink(void *context, const char *path) {
   (void)context;
   return os_result(unlink(path));
@@ -879,6 +890,7 @@ static int os_lock_range(void *context, int fd, int64_t from, int64_t count,
   return errno == EACCES ? -EAGAIN : -errno; /* POSIX allows either */
 }
 
+/* The lock of one byte, as the life of a session is. */
 static int os_lock(void *context, int fd, int64_t offset, int how) {
   return os_lock_range(context, fd, offset, 1, how);
 }
@@ -910,11 +922,14 @@ static int os_poll(void *context, struct pollfd *fds, unsigned count,
   return os_result(poll(fds, count, timeout_ms)); /* EINTR: the caller looks */
 }
 
+/* Neither end blocks: a byte that finds no room is not needed, as there is one
+ * already. */
 static int os_pipe(void *context, int fds[2]) {
   (void)context;
   return os_result(pipe2(fds, O_NONBLOCK | O_CLOEXEC));
 }
 
+/* What a host polls to wait for everything of a session at once. */
 static int os_poller(void *context) {
   (void)context;
   return os_result(epoll_create1(EPOLL_CLOEXEC));
@@ -974,7 +989,8 @@ static void os_sleep(void *context, int64_t ns) {
   while (nanosleep(&t, &t) < 0 && errno == EINTR) continue;
 }
 
-/* Read a small file of /proc into a string without its newline. */
+/* Read a small file of /proc into a string without its newline. One read gets
+ * all of such a file; a longer one is cut. */
 static int os_slurp(const char *path, char *buffer, size_t size) {
   int fd = os_open(NULL, path, O_RDONLY, 0);
   if (fd < 0) return fd;
@@ -1026,6 +1042,7 @@ static int os_boot_offset(void *context, int64_t *out) {
   return 0;
 }
 
+/* By a call each time: a forked child has another one. */
 static int64_t os_pid(void *context) {
   (void)context;
   return (int64_t)getpid();
@@ -1259,7 +1276,8 @@ static bool path_is_reserved(const char *path) {
  * anything (doc/security.md).  SHA-1 is what ZooKeeper uses.
  * ==================================================================== */
 
-/* Rotate to the left by n bits, 0 < n < 32. */
+/* Rotate to the left by n bits, 0 < n < 32: a shift by 32 would not be defined.
+ */
 static uint32_t auth_rotate(uint32_t x, int n) {
   return x << n | x >> (32 - n);
 }
@@ -1296,8 +1314,9 @@ static void auth_sha1_block(uint32_t h[5], const unsigned char *p) {
   for (int i = 0; i < 5; i++) h[i] += v[i];
 }
 
-/* The SHA-1 of a whole text.  It names identities as ZooKeeper does; nothing
- * here relies on its strength. */
+/* The SHA-1 of a whole text. It names identities as ZooKeeper does; nothing
+ * here relies on its strength. The text is followed by a bit, zeros, and its
+ * length in bits, which fills one block or two. */
 static void auth_sha1(const unsigned char *data, size_t len,
                       unsigned char out[20]) {
   uint32_t h[5] = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0};
@@ -1315,7 +1334,7 @@ static void auth_sha1(const unsigned char *data, size_t len,
     out[i] = (unsigned char)(h[i / 4] >> (24 - 8 * (i % 4)));
 }
 
-/* Base64 of 20 bytes. */
+/* Base64 of 20 bytes: 27 digits and a '=', as the last group lacks one byte. */
 static void auth_base64(const unsigned char in[20], char out[ZKE_DIGEST_SIZE]) {
   static const char digits[] =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -1389,12 +1408,14 @@ typedef struct acl_schemes {
   int count;
 } acl_schemes;
 
-/* The text that follows one in such a row. */
+/* The text that follows one in such a row. Rows have no pointers, so they can
+ * grow without care for who points into them. */
 static const char *acl_after(const char *text) {
   return text + strlen(text) + 1;
 }
 
-/* Append one text or two to a row, both or none, and count them as one. */
+/* Append one text or two to a row, both or none, and count them as one. Half of
+ * an identity would be read as a whole one. */
 static int acl_add_texts(buf *row, int *count, const char *first,
                          const char *second) {
   size_t len = row->len;
@@ -1481,7 +1502,8 @@ static bool acl_read_net(const char *at, size_t len, bool may_mask,
   return out->bits >= 0 && at == end;
 }
 
-/* Is an address in the net of an entry's id? */
+/* Is an address in the net of an entry's id? An id that cannot be read matches
+ * nothing. */
 static bool acl_in_net(const char *net_text, size_t len, const char *id) {
   acl_net net, from;
   if (!acl_read_net(net_text, len, true, &net) ||
@@ -1517,7 +1539,8 @@ static void acl_add_entry(buf *out, int32_t perms, const char *scheme,
   buf_add(out, "\n", 1);
 }
 
-/* Was an equal entry before the i-th?  The server removes duplicates. */
+/* Was an equal entry before the i-th? The server removes duplicates, so that
+ * reading a list back gives the same here and there. */
 static bool acl_is_repeated(const zke_acls *acls, int i) {
   const zke_acl *e = &acls->data[i];
   for (int k = 0; k < i; k++) {
@@ -1572,7 +1595,8 @@ static int acl_encode_entry(const acl_identities *who, const acl_schemes *known,
   return ZKE_OK;
 }
 
-/* Is a caller's list the open ACL, spelled out? */
+/* Is a caller's list the open ACL, spelled out? Most lists are, and then no
+ * text is made. */
 static bool acl_is_open(const zke_acls *acls) {
   const zke_acl *e = acls->data;
   return acls->count == 1 && e->perms == ZKE_PERM_ALL && e->id &&
@@ -1609,7 +1633,8 @@ typedef struct acl_entry {
   size_t id_len;
 } acl_entry;
 
-/* Read the entry at *at; false at the end or where the text is damaged. */
+/* Read the entry at *at, and move it behind; false at the end or where the text
+ * is damaged. The two are told apart by **at. */
 static bool acl_next(const char **at, acl_entry *e) {
   char *end;
   if (!**at) return false;
@@ -1748,7 +1773,8 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
   X(SESSION_SEEN) X(EVENT_END) X(SESSION_ADD) X(SESSION_HAS) X(SESSION_PID)   \
   X(SESSION_END) X(SESSION_ANY) X(SESSION_FEW) X(SESSION_PART) X(SLOT_LAST)   \
   X(SLOT_TAKEN) X(SESSION_CARRIED) X(SESSION_CARRIED_BY) X(SESSION_DETACH)    \
-  X(SESSION_PASSWORD) X(SESSION_ATTACH) X(SESSION_REARM) X(EVENT_CARRIED)
+  X(SESSION_PASSWORD) X(SESSION_ATTACH) X(SESSION_REARM) X(EVENT_CARRIED)     \
+  X(HISTORY_ADD) X(HISTORY_PRUNE) X(HISTORY_LIMITS) X(HISTORY_KEPT)
 /* clang-format on */
 
 #define SQL_NAME_ID(name) SQL_ID_##name,
@@ -1855,6 +1881,7 @@ struct carrier {
  * an atomic one likewise; all others belong to the thread that holds the
  * store's lock. */
 struct zke {
+  const zke_engine *engine; /* NULL: this file's own; see zke_handle */
   /* fixed at open */
   struct store *s;
   struct carrier *c;
@@ -2007,6 +2034,24 @@ enum store_health {
   HEALTH_FDS_LOST  /* the host closed our descriptors: hands off them */
 };
 
+/* Is a function of the program's running, and what may its SQL do? */
+enum app_mode { APP_NONE, APP_READS, APP_WRITES };
+
+/* What is counted, in the order of the liveness file (doc/format.md 5).  Of
+ * things that take time there are three numbers: how many, how many ns together
+ * and the longest of them. */
+enum count_kind {
+  COUNT_WAITS, /* for the gate, in which the process slept */
+  COUNT_WAIT_NS,
+  COUNT_WAIT_MOST_NS,
+  COUNT_CHECKPOINTS, /* by zkembed, to their end */
+  COUNT_DEATHS,      /* sessions whose process was found dead */
+  COUNT_EXPIRIES,    /* of leases and timeouts */
+  COUNT_LATE_NS,     /* how long after their time they were ended */
+  COUNT_LATE_MOST_NS,
+  COUNTS
+};
+
 /* What the sessions of one zke_open() share: the connection, the files, the
  * lock.  The members are grouped by what guards them, as those of struct zke.
  */
@@ -2017,6 +2062,8 @@ typedef struct store {
   zke_log_fn log;
   void *log_context;
   bool memory, readonly;
+  bool host;                  /* make the tables in a program's database */
+  bool foreign_keys;          /* the program's SQL enforces them */
   bool read_locks, plain_log; /* SQLite's own ways, by option */
   int durability, data_limit, cache_kib, notice_limit;
   int64_t busy, container;        /* ns, ms */
@@ -2049,11 +2096,17 @@ typedef struct store {
                        calling in before is made up for; INT64_MAX: nothing */
   sqlite3 *db;
   sqlite3_stmt *statement[SQL_COUNT];
-  int synchronous; /* what the connection is set to: 1 NORMAL, 2 FULL */
+  enum app_mode app; /* what a function of the program's may do now */
+  bool writing;      /* a transaction is open that only its COMMIT may commit */
+  sqlite3 *guest;    /* the program's connection that has the gate, or NULL */
+  zke *guest_by;     /* by which handle */
+  int synchronous;   /* what the connection is set to: 1 NORMAL, 2 FULL */
   enum store_health health; /* changed by health_ alone */
   bool synced_dir;          /* the directory knows the -wal */
   int wal_pages;            /* after the last commit */
   int wal_limit;            /* checkpoint when it is reached */
+  int64_t counts[COUNTS];   /* what the liveness file does not have yet */
+  bool counted;             /* there is something of that */
   int64_t line_from;        /* the line's first place, as far as it is known */
   bool duty;                /* we hold the duty byte */
   int64_t tick_next;        /* monotonic ns of the next look by a caller */
@@ -2103,6 +2156,10 @@ typedef struct txn {
   int64_t zxid_was;  /* of the state that it began in */
   int64_t recursive, recursive_was;
   int64_t lost, lost_was; /* meta.lost */
+  bool history;           /* changes are to be noted */
+  int64_t ending;         /* the session that ends, whose nodes go; or 0 */
+  bool died;              /* a session ends since its process is dead */
+  int64_t late;           /* one ends whose time was over so long ago, ns */
   buf wake;               /* sessions to wake after COMMIT */
   buf overflowed; /* parents whose counter stands at its end: key hash, used */
   buf ended;      /* sessions whose FIFO goes after COMMIT */
@@ -2283,6 +2340,50 @@ static void host_log(store *s, int level, const char *format, ...) {
   vsnprintf(text, sizeof text, format, ap);
   va_end(ap);
   s->log(s->log_context, level, text);
+}
+
+/* ======================================================================
+ * count_: what is counted (private)
+ *
+ * Numbers for whoever watches over a database: waits for the gate, checkpoints,
+ * deaths and expiries.  All of these are rare, or take a process long anyway.
+ * So a store counts them in its memory, and adds that to the numbers of all
+ * processes in the liveness file when it leaves the gate the next time.  The
+ * holder of the gate is alone, so no addition is lost.  A change that did not
+ * wait counts nothing, and writes nothing.
+ *
+ * The numbers are hints, as all that is in that file: they are never synced,
+ * and what a process has counted since it left the gate last dies with it.
+ * They begin anew with a new boot or another file, when no session of before
+ * can be alive (sess_judge_files).
+ *
+ * In memory nothing is counted: no other process could look.
+ * ==================================================================== */
+
+/* Count something. */
+static void count_add(store *s, enum count_kind kind, int64_t n) {
+  if (s->memory) return;
+  s->counts[kind] = base_wrap(s->counts[kind], n);
+  s->counted = true;
+}
+
+/* Count something that took so many ns; `first` of its three numbers. */
+static void count_time(store *s, enum count_kind first, int64_t ns) {
+  if (s->memory) return;
+  count_add(s, first, 1);
+  count_add(s, first + 1, ns);
+  s->counts[first + 2] = base_max(s->counts[first + 2], ns);
+}
+
+/* Add what was counted to the numbers of others, which come from a file: one
+ * that cannot be counts as 0. */
+static void count_merge(int64_t *to, const int64_t *from) {
+  for (int i = 0; i < COUNTS; i++) {
+    bool most = i == COUNT_WAIT_MOST_NS || i == COUNT_LATE_MOST_NS;
+    int64_t was = base_max(to[i], 0);
+    to[i] = most ? base_max(was, from[i]) : base_wrap(was, from[i]);
+    to[i] = base_max(to[i], 0);
+  }
 }
 
 /* ======================================================================
@@ -2614,37 +2715,37 @@ static void fd_close(store *s, int *fd) {
  * Start reading at SQL_STATEMENT() and sql_step().
  * ==================================================================== */
 
-/* Turn a failed SQLite call into a result with its sentence.  What a caller
- * can act on has a code of its own; the rest is ZKE_SYSTEMERROR with SQLite's
- * text. */
-static int sql_error(store *s, int sqlite_rc, const char *doing) {
-  int rc;
+/* The result that a failed SQLite call gives.  What a caller can act on has a
+ * code of its own. */
+static int sql_code(int sqlite_rc) {
+  /* app_on_commit(): SQLite has undone the transaction for lack of memory */
+  if (sqlite_rc == SQLITE_CONSTRAINT_COMMITHOOK) return ZKE_NOMEM;
   switch (sqlite_rc & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
     case SQLITE_PROTOCOL: /* a writer was stopped while it told of a commit */
-      rc = ZKE_OPERATIONTIMEOUT;
-      break;
+      return ZKE_OPERATIONTIMEOUT;
     case SQLITE_NOMEM:
-      rc = ZKE_NOMEM;
-      break;
+      return ZKE_NOMEM;
     case SQLITE_FULL:
-      rc = ZKE_FULL;
-      break;
+      return ZKE_FULL;
     case SQLITE_READONLY:
     case SQLITE_PERM:
-      rc = ZKE_READONLY;
-      break;
+      return ZKE_READONLY;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-      rc = ZKE_CORRUPT;
-      break;
+      return ZKE_CORRUPT;
     case SQLITE_CANTOPEN:
-      rc = ZKE_CANTOPEN;
-      break;
+      return ZKE_CANTOPEN;
     default:
-      rc = ZKE_SYSTEMERROR;
+      return ZKE_SYSTEMERROR;
   }
+}
+
+/* Turn a failed SQLite call into a result with its sentence: what was being
+ * done, and SQLite's text. */
+static int sql_error(store *s, int sqlite_rc, const char *doing) {
+  int rc = sql_code(sqlite_rc);
   int error = s->db && rc == ZKE_CANTOPEN ? sqlite3_system_errno(s->db) : 0;
   return base_fail(rc, "%s: %s: %s%s%s (SQLite %d)", s->name, doing,
                    s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(sqlite_rc),
@@ -3346,6 +3447,20 @@ static int shm_lock(sqlite3_file *f, int first, int n, int flags) {
   return rc;
 }
 
+/* How many pages there are in the log, and how many of them are not in the
+ * database yet: behind the header's copies stands how many are.  False: the
+ * header is not known.  Others may be at work meanwhile. */
+static bool shm_count_pages(const shm_index *x, int64_t *log,
+                            int64_t *pending) {
+  shm_head copy[2];
+  shm_read_heads(x, copy);
+  if (!shm_is_ready(copy)) return false;
+  int64_t copied = x->head[2 * SHM_WORDS];
+  *log = copy->frames;
+  *pending = base_max(*log - copied, 0);
+  return true;
+}
+
 /* SQLite maps the WAL-index: note where its header is. */
 static int shm_map(sqlite3_file *f, int region, int size, int extend,
                    void volatile **out) {
@@ -3538,6 +3653,260 @@ static int vfs_connect(store *s, int flags) {
 }
 
 /* ======================================================================
+ * app_: the program's own SQL on this connection (private)
+ *
+ * A program may have tables of its own in the file.  A function of the
+ * program's (zke_sql_fn) runs statements on them on the engine's connection,
+ * inside the engine's transaction.  This section knows what such a function
+ * must not do, and sees to it:
+ *
+ * - The authorizer refuses statements that begin or end transactions, attach
+ *   files, set pragmas, or write into our tables.  It is set once, with the
+ *   connection: to set it later would make SQLite prepare each statement anew.
+ *   While no function runs, it allows all.
+ * - SQLite ends a transaction by itself where the disk is full or memory is
+ *   short.  A statement after that would be a transaction of its own, and stay.
+ *   So while a function runs, the commit hook refuses every commit.  It does so
+ *   in all transactions that write, up to their COMMIT: for SQLite may call the
+ *   statement done at whose end it has undone everything.
+ * - A statement that is left open would hold its read of the database, and the
+ *   log could not be emptied any more.  So it is ended, and the function has
+ *   failed.
+ *
+ * A function runs with the store's lock held, and mostly with the gate.  A call
+ * of the library in it would wait for what its own thread holds: app_here tells
+ * the api_ section to refuse it.
+ *
+ * Start reading at app_run().
+ * ==================================================================== */
+
+/* Is this thread in a function of the program's, or between zke_sql_begin() and
+ * its end?  The store, or NULL. */
+static _Thread_local store *app_here;
+
+/* Is it a name of ours, whatever its case?  Tables and indices begin with
+ * "zkembed_", views with "zke_". */
+static bool app_is_ours(const char *name) {
+  return name && (sqlite3_strnicmp(name, "zkembed_", 8) == 0 ||
+                  sqlite3_strnicmp(name, "zke_", 4) == 0);
+}
+
+/* Does a statement that writes touch what is ours?  The arguments are those of
+ * SQLite's authorizer.  A trigger counts by the table that it is on, and by
+ * what it does when it runs, which SQLite asks for one by one. */
+static bool app_touches_ours(int action, const char *a, const char *b) {
+  switch (action) {
+    case SQLITE_CREATE_INDEX:
+    case SQLITE_CREATE_TEMP_INDEX:
+    case SQLITE_DROP_INDEX:
+    case SQLITE_DROP_TEMP_INDEX:
+      return app_is_ours(a) || app_is_ours(b);
+    case SQLITE_CREATE_TRIGGER:
+    case SQLITE_CREATE_TEMP_TRIGGER:
+    case SQLITE_DROP_TRIGGER:
+    case SQLITE_DROP_TEMP_TRIGGER:
+    case SQLITE_ALTER_TABLE:
+      return app_is_ours(b);
+    default:
+      return app_is_ours(a);
+  }
+}
+
+/* SQLite asks, while it prepares a statement, for each thing that it does. */
+static int app_authorize(void *arg, int action, const char *a, const char *b,
+                         const char *database, const char *trigger) {
+  const store *s = arg;
+  (void)database, (void)trigger;
+  if (s->app == APP_NONE) return SQLITE_OK;
+  switch (action) {
+    case SQLITE_SELECT:
+    case SQLITE_READ:
+    case SQLITE_FUNCTION:
+    case SQLITE_RECURSIVE:
+      return SQLITE_OK;
+    case SQLITE_TRANSACTION:
+    case SQLITE_ATTACH:
+    case SQLITE_DETACH:
+    case SQLITE_PRAGMA:
+      return SQLITE_DENY;
+    case SQLITE_SAVEPOINT: /* a batch has one of ours */
+      return app_is_ours(b) ? SQLITE_DENY : SQLITE_OK;
+    default:
+      return s->app == APP_READS || app_touches_ours(action, a, b) ? SQLITE_DENY
+                                                                   : SQLITE_OK;
+  }
+}
+
+/* SQLite asks before each commit: not 0 makes a rollback of it. */
+static int app_on_commit(void *arg) {
+  const store *s = arg;
+  return s->app != APP_NONE || s->writing;
+}
+
+/* The SQL function zke_claim(path, token): 1 where the token is in office at
+ * the path, in the snapshot that the statement reads, else an error.  A reader
+ * of a read/write lock may not write: its node is known by its name, which
+ * other clients of ZooKeeper give it, too. */
+static void app_claim(sqlite3_context *c, int count, sqlite3_value **values) {
+  sqlite3_stmt *st = NULL;
+  (void)count;
+  int rc = sqlite3_prepare_v2(
+      sqlite3_context_db_handle(c),
+      "SELECT 1 FROM zkembed_node WHERE parent=?1 AND mzxid=?2 AND owner<>0 "
+      "AND instr(name,'-__READ__')=0",
+      -1, &st, NULL);
+  if (rc == SQLITE_OK) {
+    sqlite3_bind_value(st, 1, values[0]);
+    sqlite3_bind_value(st, 2, values[1]);
+    rc = sqlite3_step(st);
+  }
+  sqlite3_finalize(st);
+  if (rc == SQLITE_ROW) {
+    sqlite3_result_int(c, 1);
+  } else if (rc == SQLITE_DONE) {
+    char *why = sqlite3_mprintf("fenced: that token does not hold %s",
+                                sqlite3_value_text(values[0]));
+    sqlite3_result_error(c, why ? why : "fenced", -1);
+    sqlite3_free(why);
+  } else {
+    sqlite3_result_error_code(c, rc);
+  }
+}
+
+/* Give a connection the function zke_claim(), ours or one of the program's.  An
+ * SQLite code. */
+static int app_add_claim(sqlite3 *db) {
+  return sqlite3_create_function_v2(db, "zke_claim", 2,
+                                    SQLITE_UTF8 | SQLITE_INNOCUOUS, NULL,
+                                    app_claim, NULL, NULL, NULL);
+}
+
+/* Pages in the log after the last commit on a connection of the program's. */
+static _Thread_local int app_pages;
+
+static int app_note_pages(void *arg, sqlite3 *db, const char *name, int pages) {
+  (void)arg, (void)db, (void)name;
+  app_pages = pages;
+  return SQLITE_OK;
+}
+
+/* What failed on a connection of the program's. */
+static int app_guest_error(store *s, sqlite3 *db, int sqlite_rc,
+                           const char *doing) {
+  int rc = sql_code(sqlite_rc);
+  if ((sqlite_rc & 0xff) == SQLITE_CONSTRAINT) rc = ZKE_SQL;
+  return base_fail(rc, "%s: %s: %s (SQLite %d)", s->name, doing,
+                   sqlite3_errmsg(db), sqlite_rc);
+}
+
+/* Make a connection of the program's one that does no checkpoints: neither by
+ * itself after a commit nor when it is closed (P12).  The log is left to the
+ * engine's writers, and to zke_sql_commit(). */
+static int app_adopt(store *s, sqlite3 *db) {
+  int persist = 1;
+  sqlite3_wal_autocheckpoint(db, 0);
+  sqlite3_wal_hook(db, app_note_pages, NULL);
+  sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
+  sqlite3_file_control(db, "main", SQLITE_FCNTL_PERSIST_WAL, &persist);
+  sqlite3_busy_timeout(db, (int)base_min(s->busy / ZKE_MS, INT_MAX));
+  int rc = app_add_claim(db);
+  return rc == SQLITE_OK ? ZKE_OK : app_guest_error(s, db, rc, "adopting");
+}
+
+/* End the transaction of a connection of the program's.  ZKE_OK also where
+ * there is none to be rolled back. */
+static int app_end_guest(store *s, sqlite3 *db, bool commit) {
+  int rc = SQLITE_OK;
+  bool undone = sqlite3_get_autocommit(db);
+  if (commit && undone) {
+    return base_fail(ZKE_SYSTEMERROR,
+                     "%s: the transaction has ended before zke_sql_commit()",
+                     s->name);
+  }
+  if (commit) rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+  if (rc != SQLITE_OK) rc = app_guest_error(s, db, rc, "COMMIT");
+  bool lost = rc == ZKE_SYSTEMERROR && commit &&
+              (sqlite3_extended_errcode(db) & 0xff) == SQLITE_IOERR;
+  if (lost) rc = ZKE_CONNECTIONLOSS;
+  if (!sqlite3_get_autocommit(db))
+    sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+  return rc;
+}
+
+/* Prepare the store's connection for functions of the program's. */
+static int app_configure(store *s) {
+  sqlite3_set_authorizer(s->db, app_authorize, s);
+  sqlite3_commit_hook(s->db, app_on_commit, s);
+  sqlite3_db_config(s->db, SQLITE_DBCONFIG_ENABLE_FKEY, (int)s->foreign_keys,
+                    (int *)NULL);
+  int rc = app_add_claim(s->db);
+  return rc == SQLITE_OK ? ZKE_OK : sql_error(s, rc, "connecting");
+}
+
+/* Is the statement one of the engine's own? */
+static bool app_is_own_statement(const store *s, const sqlite3_stmt *st) {
+  for (int i = 0; i < SQL_COUNT; i++)
+    if (s->statement[i] == st) return true;
+  return false;
+}
+
+/* End the statements that a function has left open; it has failed then. */
+static int app_end_statements(store *s) {
+  int rc = ZKE_OK;
+  sqlite3_stmt *st = NULL;
+  while ((st = sqlite3_next_stmt(s->db, st))) {
+    if (app_is_own_statement(s, st)) continue;
+    sqlite3_reset(st);
+    const char *text = sqlite3_sql(st);
+    rc = base_fail(ZKE_MISUSE, "a function has not finalized its statement: %s",
+                   text ? text : "(a blob)");
+  }
+  return rc;
+}
+
+/* May a function's own code be the result of a call?  The codes of the library
+ * itself say what has become of the database, which the function cannot. */
+static bool app_is_result(int code) {
+  return code > 0 || (code <= -100 && code > -200) || code <= -300;
+}
+
+/* The result of a function that has refused: the code that the call is to
+ * return is in *code.  What the function has said by zke_fail() is its
+ * sentence; without that it is SQLite's. */
+static int app_refused(store *s, int *code) {
+  if (!app_is_result(*code)) *code = ZKE_SQL;
+  if (base_sentence[0]) return ZKE_SQL;
+  if (*code > 0 && sqlite3_errcode(s->db) != SQLITE_OK) {
+    return base_fail(ZKE_SQL, "a function has refused: %s (SQLite %d)",
+                     sqlite3_errmsg(s->db), *code);
+  }
+  return base_fail(ZKE_SQL, "a function has refused with the code %d", *code);
+}
+
+/* Call a function of the program's in the transaction that is open.  ZKE_OK, or
+ * what the transaction has to be undone for; ZKE_SQL means that the function
+ * refuses, and *code is its own code then. */
+static int app_run(store *s, enum app_mode mode, zke_sql_fn fn, void *context,
+                   int64_t zxid, int *code) {
+  base_sentence[0] = '\0';
+  s->app = mode;
+  app_here = s;
+  *code = fn(s->db, zxid, context);
+  app_here = NULL;
+  if (fork_is_copy(s)) return ZKE_FORKED; /* the connection is the parent's */
+  s->app = APP_NONE;
+  int rc = *code ? app_refused(s, code) : ZKE_OK;
+  int left = app_end_statements(s);
+  if (rc == ZKE_OK) rc = left;
+  if (rc == ZKE_OK && mode == APP_WRITES && sqlite3_get_autocommit(s->db)) {
+    rc = base_fail(ZKE_SYSTEMERROR,
+                   "%s: SQLite has undone the transaction in a function",
+                   s->name);
+  }
+  return rc;
+}
+
+/* ======================================================================
  * schema_: the tables; recognising a file (private)
  *
  * What a database of zkembed consists of, how one is made, and what the header
@@ -3554,13 +3923,15 @@ static int vfs_connect(store *s, int flags) {
 /* The tables.  Their meaning, column by column, is in doc/format.md; the
  * invariants there are what zke_check() verifies. */
 static const char schema_tables[] =
-    "CREATE TABLE meta(one INTEGER PRIMARY KEY CHECK(one=1),"
+    "CREATE TABLE zkembed_meta(one INTEGER PRIMARY KEY CHECK(one=1),"
     "zxid INTEGER NOT NULL,recursive INTEGER NOT NULL,"
     "lost INTEGER NOT NULL,boot TEXT NOT NULL,"
     "db_device INTEGER NOT NULL,db_inode INTEGER NOT NULL,"
     "live_device INTEGER NOT NULL,live_inode INTEGER NOT NULL,"
-    "gate_device INTEGER NOT NULL,gate_inode INTEGER NOT NULL)STRICT;"
-    "CREATE TABLE node(parent TEXT NOT NULL,name TEXT NOT NULL,"
+    "gate_device INTEGER NOT NULL,gate_inode INTEGER NOT NULL,"
+    "format INTEGER NOT NULL,history_rows INTEGER NOT NULL,"
+    "history_ms INTEGER NOT NULL)STRICT;"
+    "CREATE TABLE zkembed_node(parent TEXT NOT NULL,name TEXT NOT NULL,"
     "czxid INTEGER NOT NULL,mzxid INTEGER NOT NULL,pzxid INTEGER NOT NULL,"
     "ctime INTEGER NOT NULL,mtime INTEGER NOT NULL,version INTEGER NOT NULL,"
     "aversion INTEGER NOT NULL,creates INTEGER NOT NULL,"
@@ -3568,31 +3939,42 @@ static const char schema_tables[] =
     "ttl INTEGER NOT NULL,due INTEGER NOT NULL,acl TEXT,"
     "len INTEGER NOT NULL,blob INTEGER,data BLOB,"
     "PRIMARY KEY(parent,name))STRICT,WITHOUT ROWID;"
-    "CREATE INDEX node_owner ON node(owner)WHERE owner<>0;"
-    "CREATE INDEX node_due ON node(kind,due)WHERE due<>0;"
-    "CREATE TABLE blob(id INTEGER PRIMARY KEY,data BLOB NOT NULL)STRICT;"
-    "CREATE TABLE session(id INTEGER PRIMARY KEY,identity TEXT NOT NULL,"
+    "CREATE INDEX zkembed_node_owner ON zkembed_node(owner)WHERE owner<>0;"
+    "CREATE INDEX zkembed_node_due ON zkembed_node(kind,due)WHERE due<>0;"
+    "CREATE TABLE zkembed_blob(id INTEGER PRIMARY KEY,data BLOB NOT "
+    "NULL)STRICT;"
+    "CREATE TABLE zkembed_session(id INTEGER PRIMARY KEY,identity TEXT NOT "
+    "NULL,"
     "pid INTEGER NOT NULL,started INTEGER NOT NULL,lease INTEGER NOT NULL,"
     "slot INTEGER NOT NULL,life INTEGER NOT NULL,"
     "carrier INTEGER NOT NULL,event_limit INTEGER NOT NULL,"
     "seen INTEGER NOT NULL,timeout INTEGER NOT NULL,"
     "heard INTEGER NOT NULL,password BLOB)STRICT;"
-    "CREATE UNIQUE INDEX session_slot ON session(slot)WHERE slot>=0;"
-    "CREATE INDEX session_carrier ON session(carrier)WHERE carrier<>0;"
-    "CREATE TABLE watch(path TEXT NOT NULL,kind INTEGER NOT NULL,"
+    "CREATE UNIQUE INDEX zkembed_session_slot ON zkembed_session(slot)WHERE "
+    "slot>=0;"
+    "CREATE INDEX zkembed_session_carrier ON zkembed_session(carrier)WHERE "
+    "carrier<>0;"
+    "CREATE TABLE zkembed_watch(path TEXT NOT NULL,kind INTEGER NOT NULL,"
     "session INTEGER NOT NULL,PRIMARY KEY(path,kind,session))"
     "STRICT,WITHOUT ROWID;"
-    "CREATE INDEX watch_session ON watch(session);"
-    "CREATE TABLE event(session INTEGER NOT NULL,seq INTEGER NOT NULL,"
+    "CREATE INDEX zkembed_watch_session ON zkembed_watch(session);"
+    "CREATE TABLE zkembed_event(session INTEGER NOT NULL,seq INTEGER NOT NULL,"
     "type INTEGER NOT NULL,path TEXT NOT NULL,zxid INTEGER NOT NULL,acl TEXT,"
     "carrier INTEGER NOT NULL,PRIMARY KEY(session,seq))STRICT,WITHOUT ROWID;"
-    "CREATE INDEX event_carrier ON event(carrier,zxid)WHERE carrier<>0;";
+    "CREATE INDEX zkembed_event_carrier ON zkembed_event(carrier,zxid)WHERE "
+    "carrier<>0;";
+
+#define SCHEMA_DIGITS(number) #number
+#define SCHEMA_TEXT(number) SCHEMA_DIGITS(number)
+#define SCHEMA_FORMAT SCHEMA_TEXT(ZKE_FORMAT)
 
 /* The reserved nodes as a fresh server has them (semantics.md 7), and the
  * first epoch: session ids lie above every other lock byte. */
 static const char schema_rows[] =
-    "INSERT INTO meta VALUES(1,4294967296,0,0,'',0,0,0,0,0,0);"
-    "INSERT INTO node VALUES"
+    "INSERT INTO zkembed_meta "
+    "VALUES(1,4294967296,0,0,'',0,0,0,0,0,0," SCHEMA_FORMAT
+    ",0,0);"
+    "INSERT INTO zkembed_node VALUES"
     "('','',0,0,0,0,0,0,0,0,1,0,0,0,0,NULL,0,NULL,NULL),"
     "('/','zookeeper',0,0,0,0,0,0,0,0,2,0,0,0,0,NULL,0,NULL,NULL),"
     "('/zookeeper','config',0,0,0,0,0,0,-1,0,0,0,0,0,0,"
@@ -3603,7 +3985,7 @@ static const char schema_rows[] =
  * the watched path is made by cutting it at its last '/'. */
 #define SCHEMA_WAITERS(columns)                                         \
   "SELECT " columns                                                     \
-  " FROM watch w JOIN node n ON n.parent=CASE WHEN "                    \
+  " FROM zkembed_watch w JOIN zkembed_node n ON n.parent=CASE WHEN "    \
   "length(rtrim(w.path,replace(w.path,'/','')))=1 THEN '/' ELSE "       \
   "rtrim(rtrim(w.path,replace(w.path,'/','')),'/')END AND n.name="      \
   "substr(w.path,length(rtrim(w.path,replace(w.path,'/','')))+1)WHERE " \
@@ -3613,53 +3995,84 @@ static const char schema_rows[] =
 static const char schema_views[] =
     "CREATE VIEW zke_nodes AS SELECT CASE parent WHEN '' THEN '/' WHEN '/' "
     "THEN '/'||name ELSE parent||'/'||name END AS path,CASE WHEN len<0 THEN "
-    "NULL WHEN blob IS NOT NULL THEN(SELECT b.data FROM blob b WHERE "
-    "b.id=node.blob)ELSE coalesce(data,x'')END AS data,czxid,mzxid,ctime,"
+    "NULL WHEN blob IS NOT NULL THEN(SELECT b.data FROM zkembed_blob b WHERE "
+    "b.id=zkembed_node.blob)ELSE coalesce(data,x'')END AS "
+    "data,czxid,mzxid,ctime,"
     "mtime,version,2*creates-nchild AS cversion,aversion,owner AS "
     "ephemeralOwner,max(len,0)AS dataLength,nchild AS numChildren,pzxid,"
     "CASE kind WHEN 1 THEN 'container' WHEN 2 THEN 'ttl' ELSE CASE owner "
     "WHEN 0 THEN 'persistent' ELSE 'ephemeral' END END AS kind,ttl,"
-    "coalesce(acl,'31:world:anyone'||char(10))AS acl FROM node;"
+    "coalesce(acl,'31:world:anyone'||char(10))AS acl FROM zkembed_node;"
     "CREATE VIEW zke_sessions AS SELECT id,identity,pid,"
     "strftime('%Y-%m-%d %H:%M:%f',started/1000.0,'unixepoch')AS started,"
-    "lease/1000000 AS lease_ms,(SELECT count(*)FROM node WHERE owner="
-    "session.id AND owner<>0)AS ephemerals,(SELECT count(*)FROM watch WHERE "
-    "watch.session=session.id)AS watches,(SELECT count(*)FROM event WHERE "
-    "event.session=session.id)AS events,carrier,timeout/1000000 AS timeout_ms "
-    "FROM session;"
+    "lease/1000000 AS lease_ms,(SELECT count(*)FROM zkembed_node WHERE owner="
+    "zkembed_session.id AND owner<>0)AS ephemerals,(SELECT count(*)FROM "
+    "zkembed_watch WHERE "
+    "zkembed_watch.session=zkembed_session.id)AS watches,(SELECT count(*)FROM "
+    "zkembed_event WHERE "
+    "zkembed_event.session=zkembed_session.id)AS "
+    "events,carrier,timeout/1000000 AS timeout_ms "
+    "FROM zkembed_session;"
     "CREATE VIEW zke_watches AS SELECT path,session,CASE kind&1 WHEN 0 THEN "
     "'data' ELSE 'child' END AS type,CASE kind/2 WHEN 0 THEN 'one-shot' WHEN "
-    "1 THEN 'persistent' ELSE 'recursive' END AS mode FROM watch;"
+    "1 THEN 'persistent' ELSE 'recursive' END AS mode FROM zkembed_watch;"
     "CREATE VIEW zke_events AS SELECT session,seq,CASE type WHEN 1 THEN "
     "'created' WHEN 2 THEN 'deleted' WHEN 3 THEN 'changed' WHEN 4 THEN "
-    "'child' ELSE 'overflow' END AS type,path,zxid FROM event;"
+    "'child' ELSE 'overflow' END AS type,path,zxid FROM zkembed_event;"
     "CREATE VIEW zke_waiters AS " SCHEMA_WAITERS(
-        "w.session AS waiter,w.path AS path,n.owner AS owner") ";";
+        "w.session AS waiter,w.path AS path,n.owner AS owner") ";"
+    "CREATE VIEW zke_tokens AS SELECT parent AS path,mzxid AS token,owner AS "
+    "session,name FROM zkembed_node WHERE owner<>0;";
 
-/* Make the tables in one transaction. */
-static int schema_create(store *s) {
+/* All that the above has made, for a program's database that is to be rid of
+ * it.  What is in a table goes with it. */
+static const char schema_drop[] =
+    "DROP VIEW zke_nodes;DROP VIEW zke_sessions;DROP VIEW zke_watches;"
+    "DROP VIEW zke_events;DROP VIEW zke_waiters;DROP VIEW zke_tokens;"
+    "DROP TABLE zkembed_event;DROP TABLE zkembed_watch;"
+    "DROP TABLE zkembed_session;DROP TABLE zkembed_blob;"
+    "DROP TABLE zkembed_node;DROP TABLE zkembed_meta;"
+    "DROP VIEW IF EXISTS zke_history;DROP TABLE IF EXISTS zkembed_history;";
+
+/* In a program's database the header's fields are the program's, and the meta
+ * row alone says which format this is.  The row also claims another inode than
+ * any file has, as a copy's does: so the first session begins an epoch by the
+ * clock, above what the program's tables may know from tables of ours that were
+ * there before. */
+static const char schema_hosted[] = "UPDATE zkembed_meta SET db_inode=-1";
+
+/* Make the tables in one transaction; in a program's database where hosted. */
+static int schema_create(store *s, bool hosted) {
   char head[96];
   snprintf(head, sizeof head,
            "PRAGMA application_id=%d;PRAGMA user_version=%d;",
            ZKE_APPLICATION_ID, ZKE_FORMAT);
   int rc = sql_exec(s, "BEGIN EXCLUSIVE", "creating");
   if (rc != ZKE_OK) return rc;
-  rc = sql_exec(s, head, "creating");
+  if (!hosted) rc = sql_exec(s, head, "creating");
   if (rc == ZKE_OK) rc = sql_exec(s, schema_tables, "creating");
   if (rc == ZKE_OK) rc = sql_exec(s, schema_rows, "creating");
+  if (rc == ZKE_OK && hosted) rc = sql_exec(s, schema_hosted, "creating");
   if (rc == ZKE_OK && !s->memory) rc = sql_exec(s, schema_views, "creating");
   if (rc == ZKE_OK) rc = sql_exec(s, "COMMIT", "creating");
-  if (rc != ZKE_OK && !sqlite3_get_autocommit(s->db))
+  if (rc != ZKE_OK && !sqlite3_get_autocommit(s->db)) {
+    char cause[BASE_SENTENCE];
+    base_keep(cause);
     sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+    base_say_again(cause);
+  }
   return rc;
 }
 
-/* What the first bytes of a file say. */
+/* What a file is, by its first bytes and, where these are another program's,
+ * by its tables. */
 enum schema_kind {
   SCHEMA_EMPTY,
   SCHEMA_UNFINISHED,
   SCHEMA_OURS,
-  SCHEMA_STRANGER,
+  SCHEMA_HOSTED,   /* a program's database that has our tables, too */
+  SCHEMA_STRANGER, /* a program's database */
+  SCHEMA_NO_DATABASE,
   SCHEMA_OLDER,
   SCHEMA_NEWER
 };
@@ -3685,19 +4098,39 @@ static bool schema_is_unfinished(store *s) {
  * nobody's is looked at once more. */
 static enum schema_kind schema_judge(store *s, const unsigned char *head) {
   if (memcmp(head, "SQLite format 3", 16) != 0)
-    return schema_is_unfinished(s) ? SCHEMA_UNFINISHED : SCHEMA_STRANGER;
+    return schema_is_unfinished(s) ? SCHEMA_UNFINISHED : SCHEMA_NO_DATABASE;
   if (base_big_endian(head + 68) != ZKE_APPLICATION_ID) return SCHEMA_STRANGER;
   uint32_t format = base_big_endian(head + 60);
   if (format > ZKE_FORMAT) return SCHEMA_NEWER;
   return format < ZKE_FORMAT ? SCHEMA_OLDER : SCHEMA_OURS;
 }
 
+/* Look into a database whose header is another program's, as any program
+ * would that reads it: has it our tables?  What cannot be read, or has no meta
+ * row of ours, is a stranger's. */
+static int schema_look_inside(store *s, enum schema_kind *kind) {
+  sqlite3_stmt *st = NULL;
+  int format = 0;
+  int rc = sqlite3_prepare_v2(s->db, "SELECT format FROM zkembed_meta", -1, &st,
+                              NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_step(st);
+  if (rc == SQLITE_ROW) format = sqlite3_column_int(st, 0);
+  sqlite3_finalize(st);
+  if ((rc & 0xff) == SQLITE_NOMEM || (rc & 0xff) == SQLITE_BUSY)
+    return sql_error(s, rc, "looking for the tables");
+  if (format <= 0) return ZKE_OK;
+  *kind = SCHEMA_HOSTED;
+  if (format != ZKE_FORMAT)
+    *kind = format > ZKE_FORMAT ? SCHEMA_NEWER : SCHEMA_OLDER;
+  return ZKE_OK;
+}
+
 /* Look at the file's header through SQLite's own descriptor: reading the
  * database in any other way would make a -shm beside a stranger's file, or
- * drop SQLite's locks when the descriptor is closed.  The header never lies
- * in the write-ahead log: the identifying fields are written before WAL mode
- * is switched on and not changed after. */
-static int schema_recognise(store *s, enum schema_kind *kind) {
+ * drop SQLite's locks when the descriptor is closed.  The header of a file that
+ * is ours alone never lies in the write-ahead log: the identifying fields are
+ * written before WAL mode is switched on and not changed after. */
+static int schema_read_header(store *s, enum schema_kind *kind) {
   sqlite3_file *file = NULL;
   sqlite3_int64 size = 0;
   unsigned char head[100];
@@ -3708,7 +4141,7 @@ static int schema_recognise(store *s, enum schema_kind *kind) {
     return sql_error(s, SQLITE_CANTOPEN, "opening");
   rc = file->pMethods->xFileSize(file, &size);
   if (rc != SQLITE_OK) return sql_error(s, rc, "reading the header");
-  *kind = size == 0 ? SCHEMA_EMPTY : SCHEMA_STRANGER;
+  *kind = size == 0 ? SCHEMA_EMPTY : SCHEMA_NO_DATABASE;
   if (size < (sqlite3_int64)sizeof head) return ZKE_OK;
   rc = file->pMethods->xRead(file, head, sizeof head, 0);
   if (rc != SQLITE_OK) return sql_error(s, rc, "reading the header");
@@ -3716,10 +4149,50 @@ static int schema_recognise(store *s, enum schema_kind *kind) {
   return ZKE_OK;
 }
 
+/* Find out what the file is, without writing to it. */
+static int schema_recognise(store *s, enum schema_kind *kind) {
+  int rc = schema_read_header(s, kind);
+  if (rc != ZKE_OK || *kind != SCHEMA_STRANGER) return rc;
+  return schema_look_inside(s, kind);
+}
+
+/* How many triggers and views of the program's name what is ours? */
+static int schema_count_triggers(store *s, int64_t *count) {
+  sqlite3_stmt *st = NULL;
+  int rc = sqlite3_prepare_v2(
+      s->db,
+      "SELECT count(*)FROM sqlite_schema WHERE(type='trigger' OR type='view' "
+      "AND name NOT LIKE 'zke!_%' ESCAPE '!')AND(sql LIKE '%zkembed!_%' ESCAPE "
+      "'!' OR sql LIKE '%zke!_%' ESCAPE '!')",
+      -1, &st, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_step(st);
+  *count = rc == SQLITE_ROW ? sqlite3_column_int64(st, 0) : 0;
+  sqlite3_finalize(st);
+  return rc == SQLITE_ROW ? ZKE_OK : sql_error(s, rc, "looking for triggers");
+}
+
+/* Are the texts of the database UTF-8?  Paths are compared by their bytes. */
+static int schema_is_utf8(store *s, bool *yes) {
+  sqlite3_stmt *st = NULL;
+  int rc = sqlite3_prepare_v2(s->db, "PRAGMA encoding", -1, &st, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_step(st);
+  const char *name =
+      rc == SQLITE_ROW ? (const char *)sqlite3_column_text(st, 0) : NULL;
+  *yes = name && strcmp(name, "UTF-8") == 0;
+  sqlite3_finalize(st);
+  return rc == SQLITE_ROW ? ZKE_OK : sql_error(s, rc, "reading the encoding");
+}
+
 /* Refuse what is not ours. */
 static int schema_accept(store *s, enum schema_kind kind) {
-  if (kind == SCHEMA_STRANGER)
+  if (kind == SCHEMA_NO_DATABASE)
     return base_fail(ZKE_NOTADB, "%s is not a zkembed database", s->name);
+  if (kind == SCHEMA_STRANGER && !s->host) {
+    return base_fail(ZKE_NOTADB,
+                     "%s is another program's database, without the tables of "
+                     "zkembed, which ZKE_OPEN_HOST would put there",
+                     s->name);
+  }
   if (kind == SCHEMA_OLDER) {
     return base_fail(
         ZKE_NOTADB,
@@ -3765,7 +4238,7 @@ SQL_STATEMENT(ROLLBACK, "ROLLBACK");
  * wants no memory; where it fails all the same, the next call tries again
  * before anything else. */
 static int db_end(store *s) {
-  s->index.lockless = s->index.open = false;
+  s->index.lockless = s->index.open = s->writing = false;
   if (!s->db || sqlite3_get_autocommit(s->db)) return ZKE_OK;
   int rc = sql_do(s, SQL_ROLLBACK);
   return sqlite3_get_autocommit(s->db) ? ZKE_OK : rc;
@@ -3815,10 +4288,13 @@ static void db_forget_schema(store *s) {
 static int db_begin_write(store *s) {
   shm_go_lockless(s);
   int rc = sql_do(s, SQL_BEGIN_WRITE);
-  if (rc == ZKE_OK || !s->index.lockless || shm_is_current(s)) return rc;
-  db_forget_schema(s);
-  rc = db_end(s);
-  return rc == ZKE_OK ? sql_do(s, SQL_BEGIN_WRITE) : rc;
+  if (rc != ZKE_OK && s->index.lockless && !shm_is_current(s)) {
+    db_forget_schema(s);
+    rc = db_end(s);
+    if (rc == ZKE_OK) rc = sql_do(s, SQL_BEGIN_WRITE);
+  }
+  s->writing = rc == ZKE_OK;
+  return rc;
 }
 
 /* Is the read of that number open still, and what it reads current?  Then
@@ -3859,7 +4335,7 @@ static int db_connect(store *s, bool create) {
   if (!s->readonly && sqlite3_db_readonly(s->db, "main") == 1)
     return base_fail(ZKE_READONLY, "%s cannot be written", s->name);
   sqlite3_busy_handler(s->db, sql_busy, s);
-  return ZKE_OK;
+  return app_configure(s);
 }
 
 /* What ends a transaction must not want memory at that moment: prepare it as
@@ -4001,6 +4477,7 @@ static int db_checkpoint(store *s, bool truncate) {
       NULL);
   s->deadline = deadline;
   if (rc == SQLITE_OK) {
+    count_add(s, COUNT_CHECKPOINTS, 1);
     s->wal_pages = 0;
     s->wal_limit = ZKE_CHECKPOINT_PAGES;
     return ZKE_OK;
@@ -4053,8 +4530,8 @@ static int db_vacuum(store *s) {
  *
  * The liveness file's numbers are hints and never synced: when the last sweep
  * was, how far the zxids had come (a database that is behind was restored from
- * a backup), when a session with a lease called in last.  A process that cannot
- * write one goes on without.
+ * a backup), what was counted, when a session with a lease called in last.  A
+ * process that cannot write one goes on without.
  *
  * Files are opened so that nobody is led elsewhere: links are not followed,
  * and an existing file is never made anew.  They have the database's mode and,
@@ -4071,6 +4548,8 @@ enum {
   SIDE_SWEEP_AT = 8,   /* boottime of the last sweep, ns */
   SIDE_ZXID_AT = 16,   /* zxid of the last change */
   SIDE_FILES_AT = 24,  /* which files that sweep has looked at */
+  SIDE_SINCE_AT = 32,  /* ms since 1970, when the counts were 0 */
+  SIDE_COUNTS_AT = 40, /* see count_ */
   SIDE_SLOTS_AT = 4096 /* leases' stamps: see lease_ */
 };
 
@@ -4187,6 +4666,37 @@ static int64_t side_read_hint(store *s, int64_t at) {
 static bool side_write_hint(store *s, int64_t at, int64_t stamp) {
   return s->os.pwrite(s->os.context, s->live_fd, &stamp, sizeof stamp, at) ==
          (int64_t)sizeof stamp;
+}
+
+/* Read what was counted, and since when; what the file does not have is 0.
+ * False: it cannot be read. */
+static bool side_read_counts(store *s, int64_t *since, int64_t *counts) {
+  int64_t words[1 + COUNTS] = {0};
+  int64_t n = s->os.pread(s->os.context, s->live_fd, words, sizeof words,
+                          SIDE_SINCE_AT);
+  if (n < 0) return false;
+  *since = words[0];
+  memcpy(counts, words + 1, sizeof words - sizeof *words);
+  return true;
+}
+
+/* Add what this store has counted, with the gate held.  Where that fails it is
+ * kept for the next time. */
+static void side_write_counts(store *s) {
+  int64_t since, counts[COUNTS];
+  if (!side_read_counts(s, &since, counts)) return;
+  count_merge(counts, s->counts);
+  int64_t n = s->os.pwrite(s->os.context, s->live_fd, counts, sizeof counts,
+                           SIDE_COUNTS_AT);
+  if (n != (int64_t)sizeof counts) return;
+  memset(s->counts, 0, sizeof s->counts);
+  s->counted = false;
+}
+
+/* Let the numbers of all processes begin anew at this time, ms since 1970. */
+static void side_clear_counts(store *s, int64_t now) {
+  const int64_t words[1 + COUNTS] = {now};
+  s->os.pwrite(s->os.context, s->live_fd, words, sizeof words, SIDE_SINCE_AT);
 }
 
 /* ======================================================================
@@ -4732,11 +5242,10 @@ static void wake_forget(store *s) {
  * long, and by the tick.
  * ==================================================================== */
 
-/* The store's files are not the ones that it opened: expire its sessions and
- * wake them, so that each tells its watcher. */
-static void guard_give_up(store *s, const char *path) {
+/* The store is of no use any more: expire its sessions and wake them, so that
+ * each tells its watcher. */
+static void guard_end_store(store *s) {
   health_worsen(s, HEALTH_REPLACED);
-  host_log(s, ZKE_LOG_ERROR, "%s was removed or replaced", path);
   for (size_t i = 0; i < s->session_count; i++) {
     zke *z = s->sessions[i];
     if (z->state != SESS_ALIVE) continue;
@@ -4744,6 +5253,12 @@ static void guard_give_up(store *s, const char *path) {
     z->lost_notice = true;
     wake_self(z);
   }
+}
+
+/* The store's files are not the ones that it opened. */
+static void guard_give_up(store *s, const char *path) {
+  host_log(s, ZKE_LOG_ERROR, "%s was removed or replaced", path);
+  guard_end_store(s);
 }
 
 /* Are the descriptors still ours?  A host that closes all it does not know,
@@ -5147,7 +5662,7 @@ static void gate_sleep(store *s, line_stay *at, int64_t ns) {
   for (int64_t i = 0; i < n; i++) at->took_event |= bytes[i] != *WAKE_GATE;
 }
 
-SQL_STATEMENT(SESSION_PID, "SELECT pid FROM session WHERE id=?1");
+SQL_STATEMENT(SESSION_PID, "SELECT pid FROM zkembed_session WHERE id=?1");
 
 /* Fail because of the deadline, and say which process was waited for: by the
  * number that the gate's lock gives, with the process id from the session's
@@ -5218,6 +5733,7 @@ static int gate_enter(store *s, zke *z, bool full) {
   if (rc != ZKE_OK || !held) return rc;
   at.start = at.now = host_now(s);
   rc = gate_wait(s, z, &at);
+  if (at.now > at.start) count_time(s, COUNT_WAITS, at.now - at.start);
   bool left = rc != ZKE_OK && at.place;
   line_leave(s, &at);
   if (left && !gate_holder(s))
@@ -5227,10 +5743,12 @@ static int gate_enter(store *s, zke *z, bool full) {
 }
 
 /* Let the next one write, and wake the first in the line.  The leases of the
- * other sessions are moved on before: after that anybody may judge them. */
+ * other sessions are moved on before: after that anybody may judge them.  So is
+ * added what was counted: after that another process may do so. */
 static void gate_leave(store *s) {
   lease_extend(s);
   if (s->memory) return;
+  if (s->counted && guard_is_intact(s)) side_write_counts(s);
   s->os.lock_range(s->os.context, s->gate_fd, SIDE_GATE, SIDE_DUTY,
                    ZKE_LOCK_NONE);
   if (line_any(s, s->line_from, LINE_LAST_PLACE)) line_wake_first(s);
@@ -5381,19 +5899,20 @@ static void txn_abort(txn *t) {
 
 SQL_STATEMENT(
     META,
-    "SELECT zxid,recursive,lost,coalesce((SELECT carrier FROM session "
-    "WHERE id=?1),-1)FROM meta");
+    "SELECT zxid,recursive,lost,coalesce((SELECT carrier FROM zkembed_session "
+    "WHERE id=?1),-1),history_rows>0 OR history_ms>0 FROM zkembed_meta");
 
 /* Read the meta row, and check that the acting session still exists. */
 static int txn_read_meta(txn *t) {
-  int64_t meta[4] = {0};
+  int64_t meta[5] = {0};
   int64_t id = t->z ? t->z->id : 0;
-  int rc = sql_fetch_ints(t->s, SQL_META, id, 4, meta);
+  int rc = sql_fetch_ints(t->s, SQL_META, id, 5, meta);
   if (rc == ZKE_OK && t->z) rc = txn_session_stands(t->z, meta[3]);
   if (rc != ZKE_OK) return rc;
   t->lost = t->lost_was = meta[2];
   t->zxid = t->zxid_was = meta[0];
   t->recursive = t->recursive_was = meta[1];
+  t->history = meta[4] != 0;
   t->now = t->s->os.clock(t->s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
   return ZKE_OK;
 }
@@ -5450,9 +5969,10 @@ static int txn_number_again(txn *t) {
   return txn_number(t);
 }
 
-SQL_STATEMENT(EVENT_TRIM, "DELETE FROM event WHERE session=?1 AND seq<=?2");
+SQL_STATEMENT(EVENT_TRIM,
+              "DELETE FROM zkembed_event WHERE session=?1 AND seq<=?2");
 
-SQL_STATEMENT(SESSION_SEEN, "UPDATE session SET seen=?2 WHERE id=?1");
+SQL_STATEMENT(SESSION_SEEN, "UPDATE zkembed_session SET seen=?2 WHERE id=?1");
 
 /* Drop the acting session's delivered events, riding on its write, and note
  * the last one's number: the next is above it. */
@@ -5469,6 +5989,8 @@ static int txn_trim(txn *t) {
 static int txn_outcome(store *s, int sqlite_rc, const char *doing) {
   if (sqlite_rc == SQLITE_OK) return ZKE_OK;
   int rc = sql_error(s, sqlite_rc, doing);
+  if ((sqlite_rc & 0xff) == SQLITE_CONSTRAINT)
+    rc = ZKE_SQL; /* a deferred one */
   if ((sqlite_rc & 0xff) == SQLITE_IOERR) {
     health_worsen(s, HEALTH_BROKEN);
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
@@ -5482,6 +6004,7 @@ static int txn_outcome(store *s, int sqlite_rc, const char *doing) {
 static int txn_commit_sqlite(store *s, bool full) {
   sqlite3_stmt *st = s->statement[SQL_COMMIT->id]; /* by db_prepare_ends() */
   s->wal_log.lazy = !full;
+  s->writing = false;
   int sqlite_rc = sqlite3_step(st);
   s->wal_log.lazy = false;
   sqlite3_reset(st);
@@ -5513,7 +6036,7 @@ static void txn_note_zxid(const txn *t) {
   if (!t->s->memory) side_write_hint(t->s, SIDE_ZXID_AT, t->zxid);
 }
 
-SQL_STATEMENT(META_SET, "UPDATE meta SET zxid=?1,recursive=?2,lost=?3");
+SQL_STATEMENT(META_SET, "UPDATE zkembed_meta SET zxid=?1,recursive=?2,lost=?3");
 
 /* Write what every transaction adds to its body's changes: the zxid, if one was
  * used, the numbers of recursive watches and of lost sessions, and the trim of
@@ -5551,6 +6074,9 @@ static void txn_shorten_log(store *s) {
 static int txn_commit(txn *t) {
   store *s = t->s;
   int rc = txn_finish_rows(t);
+  /* where memory is short at a statement's end, SQLite undoes all and yet calls
+   * the statement done */
+  if (rc == ZKE_OK && sqlite3_get_autocommit(s->db)) rc = base_nomem();
   if (rc == ZKE_OK && t->full) rc = db_sync_directory(s);
   if (rc == ZKE_OK) rc = txn_commit_sqlite(s, t->full);
   if (rc != ZKE_OK) {
@@ -5559,6 +6085,8 @@ static int txn_commit(txn *t) {
   }
   if (t->z) t->z->trimmed = t->z->cursor;
   if (t->numbered) txn_note_zxid(t);
+  if (t->died) count_add(s, COUNT_DEATHS, 1);
+  if (t->late) count_time(s, COUNT_EXPIRIES, t->late);
   txn_shorten_log(s);
   gate_leave(s);
   txn_tell(t);
@@ -5643,7 +6171,7 @@ static int txn_judge(txn_batch *b, int rc) {
 
 /* What an operation that is undone takes back. */
 typedef struct txn_mark {
-  bool needed;
+  bool needed, history;
   int64_t zxid, recursive;
   size_t wake, ended, watches;
 } txn_mark;
@@ -5652,6 +6180,7 @@ typedef struct txn_mark {
 static txn_mark txn_set_mark(const txn_batch *b) {
   const txn *t = &b->t;
   return (txn_mark){.needed = t->needed,
+                    .history = t->history,
                     .zxid = t->zxid,
                     .recursive = t->recursive,
                     .wake = t->wake.len,
@@ -5659,9 +6188,9 @@ static txn_mark txn_set_mark(const txn_batch *b) {
                     .watches = b->watches.len};
 }
 
-SQL_STATEMENT(JOIN_END, "RELEASE operation");
+SQL_STATEMENT(JOIN_END, "RELEASE zkembed_operation");
 
-SQL_STATEMENT(JOIN_UNDO, "ROLLBACK TO operation");
+SQL_STATEMENT(JOIN_UNDO, "ROLLBACK TO zkembed_operation");
 
 /* Take back what an operation has done that failed with rc, which is returned:
  * rows by SQLite, the rest by the mark.  Where rows cannot be taken back, the
@@ -5671,6 +6200,7 @@ static int txn_undo_join(txn_batch *b, const txn_mark *to, int rc) {
   char cause[BASE_SENTENCE];
   base_keep(cause);
   t->needed = to->needed;
+  t->history = to->history;
   t->zxid = to->zxid;
   t->recursive = to->recursive;
   t->wake.len = to->wake;
@@ -5686,7 +6216,7 @@ static int txn_undo_join(txn_batch *b, const txn_mark *to, int rc) {
   return txn_judge(b, rc);
 }
 
-SQL_STATEMENT(JOIN, "SAVEPOINT operation");
+SQL_STATEMENT(JOIN, "SAVEPOINT zkembed_operation");
 
 /* Run a body as one operation of the batch: what a transaction of its own would
  * begin with anew, begins anew.  The list of wake-ups must be whole before the
@@ -5701,6 +6231,7 @@ static int txn_join(txn_batch *b, zke *z, txn_body body, void *arg) {
   t->numbered = false;
   t->overflowed.len = 0;
   rc = body(t, arg);
+  if (rc == ZKE_FORKED) return rc; /* the transaction is the parent's */
   bool failed = t->wake.failed || t->ended.failed || b->watches.failed;
   if (rc == ZKE_OK && failed) rc = base_nomem();
   if (rc == ZKE_OK) rc = sql_do(t->s, SQL_JOIN_END);
@@ -5799,6 +6330,7 @@ static int txn_run(store *s, zke *z, enum txn_class want, txn_body body,
       if (z && rc == ZKE_OK) base_zxid = t.zxid;
       return rc;
     }
+    if (rc == ZKE_FORKED) return rc; /* the transaction is the parent's */
     if (rc != ZKE_NEEDS_FULL && rc != ZKE_NEEDS_NORMAL) {
       if (z) base_zxid = t.zxid_was;
       txn_abort(&t);
@@ -5906,14 +6438,17 @@ static int txn_compact(store *s, zke *z) {
  * Start reading at watch_fire_found().
  * ==================================================================== */
 
-/* The kind of a row; kind / 2 and kind % 2 are the mode and the table. */
+/* The kind of a row; kind / 2 and kind % 2 are the mode and the table. The
+ * numbers are in files, and do not change. */
 static int watch_kind(int mode, int table) { return 2 * mode + table; }
 
 SQL_STATEMENT(WATCH_ADD,
-              "INSERT OR IGNORE INTO watch(path,kind,session)"
+              "INSERT OR IGNORE INTO zkembed_watch(path,kind,session)"
               "VALUES(:path,:kind,:session)");
 
-/* Add a row; repetition adds none. */
+/* Add a row; repetition adds none. The number of recursive rows of all sessions
+ * is counted in the meta row (I12): while it is 0 no change looks for watches
+ * above its own path. */
 static int watch_add(txn *t, const char *path, int kind) {
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_ADD, &rc);
@@ -5928,10 +6463,11 @@ static int watch_add(txn *t, const char *path, int kind) {
 }
 
 SQL_STATEMENT(WATCH_REMOVE,
-              "DELETE FROM watch WHERE path=:path AND kind=:kind "
+              "DELETE FROM zkembed_watch WHERE path=:path AND kind=:kind "
               "AND session=:session");
 
-/* Remove this session's row of a path and a kind, if there is one. */
+/* Remove this session's row of a path and a kind, if there is one. The watcher
+ * in memory is its caller's to take. */
 static int watch_remove(txn *t, const char *path, int kind) {
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_REMOVE, &rc);
@@ -5946,11 +6482,12 @@ static int watch_remove(txn *t, const char *path, int kind) {
 }
 
 SQL_STATEMENT(WATCH_RECURSIVE,
-              "SELECT count(*)FROM watch WHERE session=?1 AND kind>=4");
+              "SELECT count(*)FROM zkembed_watch WHERE session=?1 AND kind>=4");
 
-SQL_STATEMENT(WATCH_END, "DELETE FROM watch WHERE session=?1");
+SQL_STATEMENT(WATCH_END, "DELETE FROM zkembed_watch WHERE session=?1");
 
-/* Remove all rows of a session. */
+/* Remove all rows of a session. Its recursive ones are counted out of the meta
+ * row. */
 static int watch_end(txn *t, int64_t session) {
   int64_t recursive = 0;
   int rc = ZKE_OK;
@@ -5961,15 +6498,19 @@ static int watch_end(txn *t, int64_t session) {
   return sql_do_int(t->s, SQL_WATCH_END, session);
 }
 
-SQL_STATEMENT(EVENT_BOUNDS,
-              "SELECT(SELECT min(seq)FROM event WHERE session=?1),"
-              "(SELECT max(seq)FROM event WHERE session=?1),(SELECT seen "
-              "FROM session WHERE id=?1),(SELECT event_limit FROM session "
-              "WHERE id=?1),(SELECT carrier FROM session WHERE id=?1)");
+SQL_STATEMENT(
+    EVENT_BOUNDS,
+    "SELECT(SELECT min(seq)FROM zkembed_event WHERE session=?1),"
+    "(SELECT max(seq)FROM zkembed_event WHERE session=?1),(SELECT seen "
+    "FROM zkembed_session WHERE id=?1),(SELECT event_limit FROM "
+    "zkembed_session "
+    "WHERE id=?1),(SELECT carrier FROM zkembed_session WHERE id=?1)");
 
 /* The next number for a session's event, and what carries it; *overflow when
- * too many wait.  Rows that the session has seen but not trimmed yet count as
- * waiting.  0 for a session that does not exist. */
+ * too many wait. A number is never given again, so it is one above the last
+ * that was seen, also where all rows are trimmed. Rows that the session has
+ * seen but not trimmed yet count as waiting. 0 for a session that does not
+ * exist. */
 static int watch_next_seq(txn *t, int64_t session, int64_t *seq, bool *overflow,
                           int64_t *carrier) {
   /* least and greatest number, last one seen, limit, carrier */
@@ -5983,16 +6524,20 @@ static int watch_next_seq(txn *t, int64_t session, int64_t *seq, bool *overflow,
   return ZKE_OK;
 }
 
-SQL_STATEMENT(WATCH_SPEND, "DELETE FROM watch WHERE session=?1 AND kind<2");
+SQL_STATEMENT(WATCH_SPEND,
+              "DELETE FROM zkembed_watch WHERE session=?1 AND kind<2");
 
-SQL_STATEMENT(EVENT_ADD,
-              "INSERT INTO event(session,seq,type,path,zxid,acl,carrier)"
-              "VALUES(:session,:seq,:type,:path,:zxid,:acl,:carrier)");
+SQL_STATEMENT(
+    EVENT_ADD,
+    "INSERT INTO zkembed_event(session,seq,type,path,zxid,acl,carrier)"
+    "VALUES(:session,:seq,:type,:path,:zxid,:acl,:carrier)");
 
-SQL_STATEMENT(EVENT_END, "DELETE FROM event WHERE session=?1");
+SQL_STATEMENT(EVENT_END, "DELETE FROM zkembed_event WHERE session=?1");
 
 /* Queue an event for a session, or an overflow in place of all of them, which
- * also spends the session's one-shots (P4). */
+ * also spends the session's one-shots (P4). The session's carrier is noted to
+ * be woken behind the COMMIT. A session that has ended meanwhile gets nothing,
+ * which is no failure. */
 static int watch_queue(txn *t, int64_t session, int type, const char *path,
                        size_t len, const char *acl) {
   int64_t seq, carrier;
@@ -6037,10 +6582,13 @@ static bool watch_matches(int mode, int table, int type, bool below) {
          (type == ZKE_EVENT_CHILD ? WATCH_TABLE_CHILD : WATCH_TABLE_DATA);
 }
 
-SQL_STATEMENT(WATCH_AT, "SELECT kind,session FROM watch WHERE path=:path");
+SQL_STATEMENT(WATCH_AT,
+              "SELECT kind,session FROM zkembed_watch WHERE path=:path");
 
 /* Collect the sessions that watch a path for an event of this type, on the path
- * itself or below it; fired[] tells which one-shot tables have rows. */
+ * itself or below it; fired[] tells which one-shot tables have rows. A session
+ * with several such rows is in the buffer several times; watch_fire_found()
+ * makes one of them. */
 static int watch_collect(txn *t, const char *path, size_t len, int type,
                          bool below, buf *sessions, bool fired[2]) {
   int rc;
@@ -6059,7 +6607,8 @@ static int watch_collect(txn *t, const char *path, size_t len, int type,
 }
 
 /* Collect the recursive watches of all ancestors; looked up only while there
- * are any at all. */
+ * are any at all. One-shots of an ancestor hear nothing of what is below, so
+ * `none` stays as it is. */
 static int watch_collect_ancestors(txn *t, const char *path, size_t len,
                                    int type, buf *sessions) {
   bool none[2];
@@ -6069,9 +6618,11 @@ static int watch_collect_ancestors(txn *t, const char *path, size_t len,
   return rc;
 }
 
-SQL_STATEMENT(WATCH_DROP, "DELETE FROM watch WHERE path=:path AND kind=:kind");
+SQL_STATEMENT(WATCH_DROP,
+              "DELETE FROM zkembed_watch WHERE path=:path AND kind=:kind");
 
-/* Remove the rows of all sessions for a path and a kind: they have fired. */
+/* Remove the rows of all sessions for a path and a kind: they have fired. They
+ * go together, as one change fires all of them. */
 static int watch_drop(txn *t, const char *path, size_t len, int kind) {
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_DROP, &rc);
@@ -6113,11 +6664,13 @@ static int watch_fire(txn *t, const char *path, size_t len, int type,
   return watch_fire_found(t, path, len, type, acl, &found);
 }
 
-SQL_STATEMENT(WATCH_BELOW,
-              "SELECT 1 FROM watch WHERE path>:path||'/' AND path<:path||'0' "
-              "LIMIT 1");
+SQL_STATEMENT(
+    WATCH_BELOW,
+    "SELECT 1 FROM zkembed_watch WHERE path>:path||'/' AND path<:path||'0' "
+    "LIMIT 1");
 
-/* Is there a watch of any path below a parent? */
+/* Is there a watch of any path below a parent? All of them lie in one range of
+ * the key, from "parent/" to "parent0". */
 static int watch_any_below(txn *t, const char *parent, size_t len, bool *any) {
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_BELOW, &rc);
@@ -6144,6 +6697,238 @@ static int watch_is_quiet(txn *t, const char *path, size_t len,
 }
 
 /* ======================================================================
+ * history_: what has become of the nodes (private)
+ *
+ * Where the database keeps a history, each transaction adds a row to it for
+ * each node that it creates, changes or deletes.  The rows are in the order of
+ * the changes: `seq` and `zxid` rise together, and several rows may have one
+ * zxid.  The oldest go first, so what is there has no gap: from the first row's
+ * zxid on it is whole.  The first row of all says only when it began.
+ *
+ * The meta row has the limits, and so tells each transaction at its begin
+ * whether there is a history (txn_read_meta()).  The table is made when it is
+ * turned on, and dropped when it is turned off.
+ *
+ * What is too old goes a few rows at a time, with the rows that come.
+ *
+ * Start reading at history_note() and history_each().
+ * ==================================================================== */
+
+enum {
+  HISTORY_BEGINS = 0, /* in the place of an event's type */
+  HISTORY_EVERY = 8,  /* rows that come between two looks at the oldest; */
+  HISTORY_GOES = 64   /* how many go at most then: more than come */
+};
+
+SQL_STATEMENT(
+    HISTORY_ADD,
+    "INSERT INTO zkembed_history(zxid,time,type,path,session,owner,acl,"
+    "identity,pid)SELECT :zxid,:time,:type,:path,:session,:owner,:acl,"
+    "coalesce(identity,''),coalesce(pid,0)FROM(SELECT 1)LEFT JOIN "
+    "zkembed_session ON id=:session");
+
+/* The first row that stays is looked for once, from the oldest on.  So no row
+ * goes before an older one, even if a clock was set back between them. */
+SQL_STATEMENT(
+    HISTORY_PRUNE,
+    "DELETE FROM zkembed_history WHERE seq<(SELECT h.seq FROM zkembed_meta "
+    "CROSS JOIN zkembed_history AS h WHERE one=1 AND(h.seq>=?3+(SELECT "
+    "min(seq)FROM zkembed_history)OR NOT((history_rows>0 AND "
+    "h.seq<=?1-history_rows)OR(history_ms>0 AND h.time<?2-history_ms)))"
+    "ORDER BY h.seq LIMIT 1)");
+
+/* Let the oldest rows go, if it is time to look. */
+static int history_prune(txn *t, int64_t seq) {
+  if (seq % HISTORY_EVERY) return ZKE_OK;
+  return sql_do_ints(t->s, SQL_HISTORY_PRUNE, 3,
+                     (int64_t[]){seq, t->now, HISTORY_GOES});
+}
+
+/* Note a change of a node in its transaction, if a history is kept.  owner: of
+ * an ephemeral node, where that is known; acl: who may read of it. */
+static int history_note(txn *t, const char *path, size_t len, int type,
+                        int64_t owner, const char *acl) {
+  int rc;
+  if (!t->history) return ZKE_OK;
+  sqlite3_stmt *st = sql_statement(t->s, SQL_HISTORY_ADD, &rc);
+  if (!st) return rc;
+  int64_t session = t->z ? t->z->id : 0;
+  if (t->ending) session = t->ending;
+  sql_bind_int(st, 1, ":zxid", t->zxid);
+  sql_bind_int(st, 2, ":time", t->now);
+  sql_bind_int(st, 3, ":type", type);
+  sql_bind_text(st, 4, ":path", path, (int)len);
+  sql_bind_int(st, 5, ":session", session);
+  sql_bind_int(st, 6, ":owner", owner);
+  sql_bind_text(st, 7, ":acl", acl, -1);
+  rc = sql_run(t->s, st);
+  if (rc != ZKE_OK) return rc;
+  return history_prune(t, sqlite3_last_insert_rowid(t->s->db));
+}
+
+/* Make the table, with the row that says when it began. */
+static int history_begin(txn *t) {
+  int rc = sql_exec(
+      t->s,
+      "CREATE TABLE zkembed_history(seq INTEGER PRIMARY KEY,"
+      "zxid INTEGER NOT NULL,time INTEGER NOT NULL,type INTEGER NOT NULL,"
+      "path TEXT NOT NULL,session INTEGER NOT NULL,owner INTEGER NOT NULL,"
+      "acl TEXT,identity TEXT NOT NULL,pid INTEGER NOT NULL)STRICT;"
+      "CREATE VIEW zke_history AS SELECT seq,zxid,"
+      "strftime('%Y-%m-%d %H:%M:%f',time/1000.0,'unixepoch')AS time,"
+      "CASE type WHEN 0 THEN 'begins' WHEN 1 THEN 'created' WHEN 2 THEN "
+      "'deleted' ELSE 'changed' END AS type,path,session,owner,identity,pid "
+      "FROM zkembed_history",
+      "making the history");
+  t->history = true;
+  return rc == ZKE_OK ? history_note(t, "", 0, HISTORY_BEGINS, 0, NULL) : rc;
+}
+
+SQL_STATEMENT(HISTORY_LIMITS,
+              "UPDATE zkembed_meta SET history_rows=?1,history_ms=?2");
+
+/* Keep a history with these limits; 0 and 0: none any more. */
+static int history_keep(txn *t, int64_t rows, int64_t ms) {
+  bool keep = rows > 0 || ms > 0;
+  int rc = txn_need_full(t);
+  if (rc == ZKE_OK) rc = txn_number(t);
+  if (rc == ZKE_OK && keep && !t->history) rc = history_begin(t);
+  if (rc == ZKE_OK && !keep && t->history) {
+    rc = sql_exec(t->s, "DROP VIEW zke_history;DROP TABLE zkembed_history",
+                  "dropping the history");
+    t->history = false;
+  }
+  if (rc != ZKE_OK) return rc;
+  return sql_do_ints(t->s, SQL_HISTORY_LIMITS, 2, (int64_t[]){rows, ms});
+}
+
+/* A row of the history.  The texts stay until the statement goes on. */
+typedef struct history_row {
+  int64_t zxid, time, session, owner, pid;
+  int type;
+  const char *path, *acl, *identity;
+} history_row;
+
+/* What is asked for, and whether it is all there. */
+typedef struct history_span {
+  const char *path; /* of the nodes: this one and those below it */
+  size_t len;
+  int64_t after; /* zxid: only what came later */
+  bool whole;    /* out: nothing that came later has gone */
+} history_span;
+
+/* The zxid of the first row from a number on; INT64_MAX: there is none. */
+static int history_zxid_from(store *s, sqlite3_stmt *st, int64_t seq,
+                             int64_t *seq_out, int64_t *zxid) {
+  bool row;
+  sqlite3_reset(st);
+  sqlite3_bind_int64(st, 1, seq);
+  int rc = sql_step(s, st, &row);
+  *zxid = INT64_MAX;
+  *seq_out = INT64_MAX;
+  if (rc != ZKE_OK || !row) return rc;
+  *seq_out = sqlite3_column_int64(st, 0);
+  *zxid = sqlite3_column_int64(st, 1);
+  sqlite3_reset(st);
+  return ZKE_OK;
+}
+
+/* Find the number of the first row that is later than a zxid, by halving: the
+ * rows are in the order of both.  *whole: is there an earlier row, so that none
+ * of the later ones can have gone? */
+static int history_find(store *s, int64_t after, int64_t *first, bool *whole) {
+  sqlite3_stmt *st = NULL;
+  int64_t low = 1, high = INT64_MAX, seq, zxid;
+  int sqlite_rc = sqlite3_prepare_v2(
+      s->db,
+      "SELECT seq,zxid FROM zkembed_history WHERE seq>=?1 ORDER BY seq LIMIT 1",
+      -1, &st, NULL);
+  if (sqlite_rc != SQLITE_OK) return sql_error(s, sqlite_rc, "reading");
+  int rc = history_zxid_from(s, st, low, &seq, &zxid);
+  *whole = rc == ZKE_OK && zxid <= after;
+  /* invariant: rows before `low` are not later; from `high` on all are */
+  while (rc == ZKE_OK && low < high) {
+    int64_t middle = low + (high - low) / 2;
+    rc = history_zxid_from(s, st, middle, &seq, &zxid);
+    if (zxid > after)
+      high = middle;
+    else
+      low = seq + 1;
+  }
+  sqlite3_finalize(st);
+  *first = low;
+  return rc;
+}
+
+/* Is the row one of those that are asked for? */
+static bool history_is_asked(const history_span *h, const history_row *r) {
+  if (r->type == HISTORY_BEGINS) return false;
+  if (h->len == 1) return true; /* "/" */
+  if (strncmp(r->path, h->path, h->len) != 0) return false;
+  return r->path[h->len] == '\0' || r->path[h->len] == '/';
+}
+
+/* Fill in a row from the statement that is at it; false without memory. */
+static bool history_read(sqlite3_stmt *st, history_row *r) {
+  r->zxid = sqlite3_column_int64(st, 0);
+  r->time = sqlite3_column_int64(st, 1);
+  r->type = sqlite3_column_int(st, 2);
+  r->path = (const char *)sqlite3_column_text(st, 3);
+  r->session = sqlite3_column_int64(st, 4);
+  r->owner = sqlite3_column_int64(st, 5);
+  r->acl = (const char *)sqlite3_column_text(st, 6);
+  r->identity = (const char *)sqlite3_column_text(st, 7);
+  r->pid = sqlite3_column_int64(st, 8);
+  return r->path && r->identity &&
+         (r->acl || sqlite3_column_type(st, 6) == SQLITE_NULL);
+}
+
+/* What is done with a row: ZKE_OK, HISTORY_ENOUGH, or what it fails with. */
+typedef int (*history_fn)(void *arg, const history_row *r);
+
+enum { HISTORY_ENOUGH = 4 }; /* no result of the API: no further rows */
+
+/* Call fn with the rows that are asked for, from the statement's on. */
+static int history_walk(store *s, sqlite3_stmt *st, const history_span *h,
+                        history_fn fn, void *arg) {
+  for (;;) {
+    bool more;
+    history_row r;
+    int rc = sql_step(s, st, &more);
+    if (rc != ZKE_OK || !more) return rc;
+    if (!history_read(st, &r)) return base_nomem();
+    if (!history_is_asked(h, &r)) continue;
+    rc = fn(arg, &r);
+    if (rc != ZKE_OK) return rc == HISTORY_ENOUGH ? ZKE_OK : rc;
+  }
+}
+
+SQL_STATEMENT(HISTORY_KEPT,
+              "SELECT history_rows>0 OR history_ms>0 FROM zkembed_meta");
+
+/* Call fn with each row that is asked for, in their order.  Where no history is
+ * kept there are none, and nothing is whole. */
+static int history_each(store *s, history_span *h, history_fn fn, void *arg) {
+  sqlite3_stmt *st = NULL;
+  int64_t first = 1, kept = 0;
+  h->whole = false;
+  int rc = sql_fetch_ints(s, SQL_HISTORY_KEPT, 0, 1, &kept);
+  if (rc != ZKE_OK || !kept) return rc;
+  rc = history_find(s, h->after, &first, &h->whole);
+  if (rc != ZKE_OK) return rc;
+  int sqlite_rc = sqlite3_prepare_v2(
+      s->db,
+      "SELECT zxid,time,type,path,session,owner,acl,identity,pid FROM "
+      "zkembed_history WHERE seq>=?1 ORDER BY seq",
+      -1, &st, NULL);
+  if (sqlite_rc != SQLITE_OK) return sql_error(s, sqlite_rc, "reading");
+  sqlite3_bind_int64(st, 1, first);
+  rc = history_walk(s, st, h, fn, arg);
+  sqlite3_finalize(st);
+  return rc;
+}
+
+/* ======================================================================
  * node_: rows of the tree (private)
  *
  * Loading, adding, removing and changing rows, with the parent's counters and
@@ -6155,9 +6940,14 @@ static int watch_is_quiet(txn *t, const char *path, size_t len,
  * cversion is not stored: it is 2 * creates - nchild (semantics.md 0).
  * ==================================================================== */
 
+/* A node's row without its path and its data. It is a copy, good for the
+ * transaction that it was read in; the functions below write a row by its key
+ * and bring the copy up to date where they say so. */
 typedef struct node {
   int64_t czxid, mzxid, pzxid, ctime, mtime;
   int32_t version, aversion;
+  /* creates: children ever made, which is the next number of a sequential one;
+   * blob: 0, or the id of the row that has the data; due: see node_set_due() */
   int64_t creates, nchild, owner, ttl, len, blob, due; /* len -1: NULL */
   int kind;
   char *acl; /* NULL: open */
@@ -6169,7 +6959,8 @@ static void node_free(node *n) {
   n->acl = NULL;
 }
 
-/* A node's Stat, as the caller sees it. */
+/* A node's Stat, as the caller sees it. ZooKeeper's counters have 32 bits and
+ * wrap, so cversion is calculated without a sign and cut. */
 static void node_stat(const node *n, zke_stat *out) {
   out->czxid = n->czxid;
   out->mzxid = n->mzxid;
@@ -6226,7 +7017,9 @@ static int node_read_columns(store *s, sqlite3_stmt *st, node *n) {
   return n->acl ? ZKE_OK : base_nomem();
 }
 
-/* Copy the data column into a block of the caller's; NULL stays NULL. */
+/* Copy the data column into a block of the caller's; NULL stays NULL. A length
+ * that the data does not have is damage, and is told as that: a caller must not
+ * take a part for the whole. */
 static int node_read_data(store *s, sqlite3_stmt *st, const node *n,
                           char **data) {
   *data = NULL;
@@ -6238,18 +7031,21 @@ static int node_read_data(store *s, sqlite3_stmt *st, const node *n,
   return *data ? ZKE_OK : base_nomem();
 }
 
-SQL_STATEMENT(NODE_ROW, "SELECT " NODE_COLUMNS_TEXT
-                        " FROM node WHERE parent=:parent AND name=:name");
+SQL_STATEMENT(NODE_ROW,
+              "SELECT " NODE_COLUMNS_TEXT
+              " FROM zkembed_node WHERE parent=:parent AND name=:name");
 
 SQL_STATEMENT(
     NODE_DATA,
     "SELECT " NODE_COLUMNS_TEXT
-    ",CASE WHEN blob IS NULL THEN data ELSE (SELECT b.data FROM blob b "
-    "WHERE b.id=node.blob) END FROM node WHERE parent=:parent "
+    ",CASE WHEN blob IS NULL THEN data ELSE (SELECT b.data FROM zkembed_blob b "
+    "WHERE b.id=zkembed_node.blob) END FROM zkembed_node WHERE parent=:parent "
     "AND name=:name");
 
-/* Load a node, and its data where data is not NULL.  ZKE_NONODE without a
- * sentence: the caller knows the path.  On success node_free() follows. */
+/* Load a node, and its data where data is not NULL. ZKE_NONODE without a
+ * sentence: the caller knows the path. On success node_free() follows. The
+ * statement is reset before this returns, so that no read of SQLite's stays
+ * open for longer than a call. */
 static int node_load(store *s, path_key k, node *n, char **data) {
   int rc;
   bool row;
@@ -6267,10 +7063,13 @@ static int node_load(store *s, path_key k, node *n, char **data) {
   return rc;
 }
 
-SQL_STATEMENT(BLOB_ADD, "INSERT INTO blob(data)VALUES(:data)");
+/* Large values have a table of their own, by their number. So a node's row
+ * stays short, and a search by path passes over no data. */
+SQL_STATEMENT(BLOB_ADD, "INSERT INTO zkembed_blob(data)VALUES(:data)");
 
 /* Store a value: in the row (bound at `at`) or, when large, beside it (its id
- * bound at `at_blob`).  Both parameters are set in any case. */
+ * bound at `at_blob`). Both parameters are set in any case. The numbers of the
+ * parameters are the caller's, as two statements use this. */
 static int node_bind_data(txn *t, sqlite3_stmt *st, int at, int at_blob,
                           const void *data, int len) {
   int rc = ZKE_OK;
@@ -6290,22 +7089,26 @@ static int node_bind_data(txn *t, sqlite3_stmt *st, int at, int at_blob,
   return rc;
 }
 
-SQL_STATEMENT(BLOB_REMOVE, "DELETE FROM blob WHERE id=?1");
+SQL_STATEMENT(BLOB_REMOVE, "DELETE FROM zkembed_blob WHERE id=?1");
 
-/* Remove a value that lies beside its row; 0: it does not. */
+/* Remove a value that lies beside its row; 0: it does not. Whatever replaces or
+ * deletes a row calls it, since nothing in the tables does: a value without a
+ * row would never go (I9). */
 static int node_drop_blob(txn *t, int64_t blob) {
   return blob ? sql_do_int(t->s, SQL_BLOB_REMOVE, blob) : ZKE_OK;
 }
 
 SQL_STATEMENT(
     NODE_ADD,
-    "INSERT INTO node(parent,name,czxid,mzxid,pzxid,ctime,mtime,"
+    "INSERT INTO zkembed_node(parent,name,czxid,mzxid,pzxid,ctime,mtime,"
     "version,aversion,creates,nchild,owner,kind,ttl,acl,len,blob,due,data)"
     "VALUES(:parent,:name,:zxid,:zxid,:zxid,:now,:now,"
     "0,0,0,0,:owner,:kind,:ttl,:acl,:len,:blob,:due,:data)"
     "ON CONFLICT DO NOTHING");
 
-/* Insert the row of a new node; ZKE_NODEEXISTS without a sentence. */
+/* Insert the row of a new node; ZKE_NODEEXISTS without a sentence, since the
+ * caller knows the path. The table's key decides, so no look before the insert
+ * is needed. */
 static int node_insert(txn *t, path_key k, const node *n, const void *data) {
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_ADD, &rc);
@@ -6333,12 +7136,14 @@ static int64_t node_due_when_empty(const txn *t, const node *n) {
   return n->kind == NODE_TTL ? base_wrap(n->mtime, n->ttl) : 0;
 }
 
-SQL_STATEMENT(NODE_SET_DUE,
-              "UPDATE node SET due=:due WHERE parent=:parent AND name=:name");
+SQL_STATEMENT(
+    NODE_SET_DUE,
+    "UPDATE zkembed_node SET due=:due WHERE parent=:parent AND name=:name");
 
-/* A node with children is never due, and the index that the sweep looks at
- * does not have it.  A statement of its own, so that the counters of plain
- * nodes touch no index. */
+/* Set when a node is due to be removed. A node with children is never due, and
+ * the index that the sweep looks at does not have it. It is a statement of its
+ * own, run only where the time changes, so the counters of plain nodes touch no
+ * index. */
 static int node_set_due(txn *t, path_key k, const node *n, int64_t due) {
   int rc;
   if (n->due == due) return ZKE_OK;
@@ -6349,12 +7154,13 @@ static int node_set_due(txn *t, path_key k, const node *n, int64_t due) {
   return sql_run(t->s, st);
 }
 
-SQL_STATEMENT(NODE_CHILD_ADDED,
-              "UPDATE node SET creates=:creates,nchild=nchild+1,pzxid=:pzxid "
-              "WHERE parent=:parent AND name=:name");
+SQL_STATEMENT(
+    NODE_CHILD_ADDED,
+    "UPDATE zkembed_node SET creates=:creates,nchild=nchild+1,pzxid=:pzxid "
+    "WHERE parent=:parent AND name=:name");
 
-/* Count a child in its parent.  A counter at its end stays there, and then
- * pzxid stays too (semantics.md 2.3). */
+/* Count a child in its parent. A counter at its end stays there, and then pzxid
+ * stays too (semantics.md 2.3). A parent with a child is not due any more. */
 static int node_count_child(txn *t, path_key k, const node *parent) {
   int rc;
   bool stuck = parent->creates >= INT32_MAX;
@@ -6369,10 +7175,11 @@ static int node_count_child(txn *t, path_key k, const node *parent) {
 }
 
 SQL_STATEMENT(NODE_RAISE,
-              "UPDATE node SET creates=:creates,pzxid=:pzxid "
+              "UPDATE zkembed_node SET creates=:creates,pzxid=:pzxid "
               "WHERE parent=:parent AND name=:name");
 
-/* Let a node's counter of children made rise to this number. */
+/* Let a node's counter of children made rise to this number. The copy gets the
+ * new numbers, since its Stat is the caller's answer. */
 static int node_raise(txn *t, path_key k, node *n, int64_t creates) {
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_RAISE, &rc);
@@ -6386,10 +7193,12 @@ static int node_raise(txn *t, path_key k, node *n, int64_t creates) {
 }
 
 SQL_STATEMENT(NODE_CHILD_GONE,
-              "UPDATE node SET nchild=nchild-:count,pzxid=:pzxid "
+              "UPDATE zkembed_node SET nchild=nchild-:count,pzxid=:pzxid "
               "WHERE parent=:parent AND name=:name");
 
-/* Count so many children out of their parent. */
+/* Count so many children out of their parent. `parent` is as it was before they
+ * went: where they were its last ones, a container or a TTL node begins to be
+ * due. */
 static int node_uncount_children(txn *t, path_key k, const node *parent,
                                  int64_t count) {
   int rc;
@@ -6404,9 +7213,10 @@ static int node_uncount_children(txn *t, path_key k, const node *parent,
 }
 
 SQL_STATEMENT(NODE_REMOVE,
-              "DELETE FROM node WHERE parent=:parent AND name=:name");
+              "DELETE FROM zkembed_node WHERE parent=:parent AND name=:name");
 
-/* Delete a node's row and its data. */
+/* Delete a node's row and its data. That the row is missing is damage: its
+ * caller has just read it in the same transaction. */
 static int node_delete_row(txn *t, path_key k, int64_t blob) {
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_REMOVE, &rc);
@@ -6418,7 +7228,8 @@ static int node_delete_row(txn *t, path_key k, int64_t blob) {
   return rc == ZKE_OK ? node_drop_blob(t, blob) : rc;
 }
 
-/* Remove a childless node: row, data, the parent's counters, events. */
+/* Remove a childless node: row, data, the parent's counters, events. The events
+ * come in ZooKeeper's order, the node's own before its parent's. */
 static int node_remove(txn *t, const char *path, const node *n,
                        const node *parent) {
   size_t len = strlen(path);
@@ -6429,6 +7240,8 @@ static int node_remove(txn *t, const char *path, const node *n,
                                parent, 1);
   }
   if (rc == ZKE_OK) rc = watch_fire(t, path, len, ZKE_EVENT_DELETED, n->acl);
+  if (rc == ZKE_OK)
+    rc = history_note(t, path, len, ZKE_EVENT_DELETED, n->owner, n->acl);
   if (rc != ZKE_OK) return rc;
   return watch_fire(t, k.parent, (size_t)k.parent_len, ZKE_EVENT_CHILD,
                     parent->acl);
@@ -6465,9 +7278,10 @@ typedef struct node_family {
   bool child_told; /* nobody is left who hears CHILD of the parent */
 } node_family;
 
-/* Append the node that the statement is at: parent, name, acl, blob.  A text
+/* Append the node that the statement is at: parent, name, acl, blob. A text
  * that is missing for lack of memory must not pass for an empty one, which
- * would be another node's path. */
+ * would be another node's path. Both texts of a node are put behind each other,
+ * and read again by buf_next_text(). */
 static int node_collect_row(sqlite3_stmt *st, node_goers *out) {
   const char *text[3]; /* parent, name, ACL */
   int len[3];
@@ -6488,7 +7302,9 @@ static int node_collect_row(sqlite3_stmt *st, node_goers *out) {
   return out->nodes.failed || out->texts.failed ? base_nomem() : ZKE_OK;
 }
 
-/* Collect all nodes that a bound statement gives, at most NODE_REMOVAL. */
+/* Collect all nodes that a bound statement gives, at most NODE_REMOVAL. They
+ * are collected before any is removed: no row may go from under a statement
+ * that is still reading. */
 static int node_collect(store *s, sqlite3_stmt *st, node_goers *out,
                         int *count) {
   for (*count = 0;; ++*count) {
@@ -6533,16 +7349,20 @@ static int node_family_enter(txn *t, node_family *f, const char *path,
   return watch_is_quiet(t, path, len, parent_len, &f->quiet);
 }
 
-/* Remove a child of the family's parent, and queue its events. */
+/* Remove a child of the family's parent, and queue its events. Once nobody was
+ * found who hears of the parent's children, nobody is looked for again: the
+ * transaction adds no watch in between. */
 static int node_family_remove(txn *t, node_family *f, const node_goer *n,
                               const char *path, const char *acl) {
   size_t len = strlen(path);
   bool found = false;
   int rc = node_delete_row(t, path_split(path, len), n->blob);
   f->gone++;
-  if (rc == ZKE_OK && !f->quiet) {
-    rc = watch_fire(t, path, len, ZKE_EVENT_DELETED, n->has_acl ? acl : NULL);
-  }
+  if (!n->has_acl) acl = NULL;
+  if (rc == ZKE_OK && !f->quiet)
+    rc = watch_fire(t, path, len, ZKE_EVENT_DELETED, acl);
+  if (rc == ZKE_OK)
+    rc = history_note(t, path, len, ZKE_EVENT_DELETED, t->ending, acl);
   if (rc != ZKE_OK || f->child_told) return rc;
   rc = watch_fire_found(t, f->path, f->len, ZKE_EVENT_CHILD, f->parent.acl,
                         &found);
@@ -6580,13 +7400,16 @@ static int node_remove_all(txn *t, sqlite3_stmt *st, bool each, int *count,
   return rc;
 }
 
-SQL_STATEMENT(NODE_SET,
-              "UPDATE node SET data=:data,blob=:blob,len=:len,mzxid=:mzxid,"
-              "mtime=:mtime,version=:version,due=CASE WHEN kind=2 "
-              "AND nchild=0 THEN :mtime+ttl ELSE due END WHERE parent=:parent "
-              "AND name=:name");
+SQL_STATEMENT(
+    NODE_SET,
+    "UPDATE zkembed_node SET data=:data,blob=:blob,len=:len,mzxid=:mzxid,"
+    "mtime=:mtime,version=:version,due=CASE WHEN kind=2 "
+    "AND nchild=0 THEN :mtime+ttl ELSE due END WHERE parent=:parent "
+    "AND name=:name");
 
-/* Replace a node's data; *n becomes what is stored. */
+/* Replace a node's data; *n becomes what is stored. The old value goes first,
+ * so a large one does not need its room twice. A TTL node's time begins anew,
+ * in the same statement. */
 static int node_set(txn *t, path_key k, node *n, const void *data, int len) {
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_SET, &rc);
@@ -6608,7 +7431,7 @@ static int node_set(txn *t, path_key k, node *n, const void *data, int len) {
 
 SQL_STATEMENT(
     NODE_SET_ACL,
-    "UPDATE node SET acl=:acl,aversion=:aversion WHERE parent=:parent "
+    "UPDATE zkembed_node SET acl=:acl,aversion=:aversion WHERE parent=:parent "
     "AND name=:name");
 
 /* Replace a node's ACL; NULL: the open one.  Of *n only aversion becomes what
@@ -6633,11 +7456,13 @@ typedef struct node_range {
 
 static const node_range node_range_all = {"", 0};
 
-SQL_STATEMENT(NODE_NAMES,
-              "SELECT name FROM node WHERE parent=:parent AND name>:after "
-              "ORDER BY name LIMIT :most");
+SQL_STATEMENT(
+    NODE_NAMES,
+    "SELECT name FROM zkembed_node WHERE parent=:parent AND name>:after "
+    "ORDER BY name LIMIT :most");
 
-/* The sorted names of a node's children, or of a range of them. */
+/* The sorted names of a node's children, or of a range of them. They are in the
+ * order of the key, which is that of their bytes. */
 static int node_names(store *s, const char *path, const node_range *range,
                       zke_strings **out) {
   int rc, count = 0;
@@ -6681,7 +7506,7 @@ static int node_names(store *s, const char *path, const node_range *range,
  * session is the one whose identities count.  Start reading at op_set().
  * ==================================================================== */
 
-/* The three properties that a mode of zkembed.h stands for. */
+/* Does the parent's counter of children become a part of the name? */
 static bool op_mode_is_sequential(int mode) {
   return mode == ZKE_PERSISTENT_SEQUENTIAL ||
          mode == ZKE_EPHEMERAL_SEQUENTIAL ||
@@ -6699,7 +7524,8 @@ static bool op_mode_has_ttl(int mode) {
          mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL;
 }
 
-/* The refusals that several operations have, each with its sentence. */
+/* The refusals that several operations have, each with its sentence: the node
+ * is not there. */
 static int op_no_node(const char *path) {
   return base_fail(ZKE_NONODE, "no node at %s", path);
 }
@@ -6716,7 +7542,9 @@ static int op_bad_version(const char *path, int32_t has, int wanted) {
                    wanted);
 }
 
-/* May the session do with the node what needs one of these permissions? */
+/* May the session do with the node what needs one of these permissions? The
+ * identities count that the handle has now, and the ACL that the node has in
+ * this transaction. */
 static bool op_allows(const zke *acting, const node *n, int32_t needed) {
   return acl_allows(&acting->who, n->acl, needed);
 }
@@ -6728,7 +7556,8 @@ static int op_load(store *s, const char *path, node *n, char **data) {
 }
 
 /* Ask for the kind of transaction that a change of this node needs: a synced
- * one unless it is ephemeral (P8). */
+ * one unless it is ephemeral (P8). A change of an ephemeral node need not be
+ * synced, since the node does not outlive a power cut. */
 static int op_class(txn *t, const node *n) {
   if (n->owner) return t->guessed ? ZKE_NEEDS_NORMAL : ZKE_OK;
   return txn_need_full(t);
@@ -6764,7 +7593,8 @@ static char *op_created_path(txn *t, const char *path, int mode,
   return mem_format(&t->s->a, "%s%010d", path, (int)base_int32(number));
 }
 
-/* Fill in the row of a node that is being created. */
+/* Fill in the row of a node that is being created. Its ACL is the caller's to
+ * set and to free. */
 static void op_new_node(txn *t, const zke_op *op, node *n) {
   memset(n, 0, sizeof *n);
   n->czxid = n->mzxid = n->pzxid = t->zxid;
@@ -6801,6 +7631,8 @@ static int op_create_below(txn *t, const zke_op *op, const char *made,
   }
   if (rc == ZKE_OK) rc = node_count_child(t, parent_key, parent);
   if (rc == ZKE_OK) rc = watch_fire(t, made, len, ZKE_EVENT_CREATED, acl);
+  if (rc == ZKE_OK)
+    rc = history_note(t, made, len, ZKE_EVENT_CREATED, n.owner, acl);
   if (rc != ZKE_OK) return rc;
   node_stat(&n, stat);
   return watch_fire(t, k.parent, (size_t)k.parent_len, ZKE_EVENT_CHILD,
@@ -6864,8 +7696,9 @@ static int op_delete_below(txn *t, const char *path, int version,
   return rc;
 }
 
-/* Delete a node.  The permission is the parent's, so it is looked at first: a
- * caller without it does not learn whether the node exists. */
+/* Delete a node. The permission is the parent's, so it is looked at first: a
+ * caller without it does not learn whether the node exists. Reserved nodes
+ * cannot be deleted by anybody. */
 static int op_delete(txn *t, const char *path, int version) {
   node parent;
   if (path_is_reserved(path))
@@ -6882,7 +7715,10 @@ static int op_delete(txn *t, const char *path, int version) {
   return rc;
 }
 
-/* Replace a node's value; *stat is what it is afterwards. */
+/* Replace a node's value; *stat is what it is afterwards. Most changes of one
+ * node have this form: load, check, class, zxid, row, events. The class is
+ * asked for only after the checks: a change that is refused does not make its
+ * transaction a synced one. */
 static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
   node n;
   if (!path_check_new(path))
@@ -6900,6 +7736,9 @@ static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
       rc = node_set(t, path_split(path, strlen(path)), &n, op->data, op->len);
     if (rc == ZKE_OK)
       rc = watch_fire(t, path, strlen(path), ZKE_EVENT_CHANGED, n.acl);
+    if (rc == ZKE_OK)
+      rc = history_note(t, path, strlen(path), ZKE_EVENT_CHANGED, n.owner,
+                        n.acl);
     if (rc == ZKE_OK) node_stat(&n, stat);
   }
   node_free(&n);
@@ -6930,8 +7769,8 @@ static int op_raise_sequence(txn *t, const char *path, int next,
   return rc;
 }
 
-/* The check of a multi.  It changes nothing, but stands in a transaction with
- * what does. */
+/* The check of a multi. It changes nothing, but stands in a transaction with
+ * what does. It takes no zxid of its own and needs no class. */
 static int op_check(txn *t, const char *path, int version) {
   node n;
   if (!path_check_new(path))
@@ -6984,7 +7823,8 @@ static int op_set_acl(txn *t, const char *path, int version,
   return rc;
 }
 
-/* What a reading operation gives. */
+/* What a reading operation gives. What is in it is its caller's, until it is
+ * handed on or freed. */
 typedef struct op_answer {
   zke_stat stat;
   char *data;
@@ -7125,7 +7965,7 @@ static enum life_state sess_life(store *s, const sess_row *r) {
 
 SQL_STATEMENT(
     NODE_OWNED,
-    "SELECT parent,name,acl,blob FROM node WHERE owner=:owner "
+    "SELECT parent,name,acl,blob FROM zkembed_node WHERE owner=:owner "
     "AND owner<>0 AND nchild=0 ORDER BY parent,name LIMIT " SQL_REMOVAL);
 
 /* Delete the nodes that a session owns, with their events. */
@@ -7149,9 +7989,10 @@ static void sess_wake_host(txn *t, const sess_row *r) {
   if (r->carrier) t->lost = base_wrap(t->lost, 1);
 }
 
-SQL_STATEMENT(SESSION_CARRIED,
-              "SELECT EXISTS(SELECT 1 FROM session WHERE carrier=?1 AND "
-              "carrier<>0)OR EXISTS(SELECT 1 FROM session WHERE id=?1)");
+SQL_STATEMENT(
+    SESSION_CARRIED,
+    "SELECT EXISTS(SELECT 1 FROM zkembed_session WHERE carrier=?1 AND "
+    "carrier<>0)OR EXISTS(SELECT 1 FROM zkembed_session WHERE id=?1)");
 
 /* A session of a dead process has gone: with the last one goes the FIFO.  A
  * process that lives unlinks its own. */
@@ -7163,14 +8004,16 @@ static int sess_forget_fifo(txn *t, const sess_row *r) {
   return rc;
 }
 
-SQL_STATEMENT(SESSION_END, "DELETE FROM session WHERE id=?1");
+SQL_STATEMENT(SESSION_END, "DELETE FROM zkembed_session WHERE id=?1");
 
 /* Remove a session and all it owns.  Its watches go first, so that it gets no
  * event for its own end. */
 static int sess_remove(txn *t, const sess_row *r, enum sess_why why) {
   int rc = txn_number(t);
+  t->ending = r->id;
   if (rc == ZKE_OK) rc = watch_end(t, r->id);
   if (rc == ZKE_OK) rc = sess_remove_nodes(t, r->id);
+  t->ending = 0;
   if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_EVENT_END, r->id);
   if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_SESSION_END, r->id);
   if (why == SESS_LEASE || why == SESS_EXPIRE) sess_wake_host(t, r);
@@ -7187,8 +8030,9 @@ static int64_t sess_stamp(const store *s) {
   return s->strange_clock ? SESS_UNSTAMPED : host_boottime(s);
 }
 
-SQL_STATEMENT(SESSION_DETACH,
-              "UPDATE session SET carrier=0,life=0,heard=?2 WHERE id=?1");
+SQL_STATEMENT(
+    SESSION_DETACH,
+    "UPDATE zkembed_session SET carrier=0,life=0,heard=?2 WHERE id=?1");
 
 /* Take a kept session from its host: from now on it has its whole timeout for
  * being attached.  Its watches and events end with the attachment, its nodes
@@ -7202,27 +8046,31 @@ static int sess_detach(txn *t, const sess_row *r, enum sess_why why) {
   return rc;
 }
 
-/* Has the lease run out?  The stamp is in memory for a session of ours.  The
- * clock is read first: if this process is stopped between the two, it takes the
- * stamp for too young, never for too old (P5). */
-static bool sess_lease_over(store *s, const sess_row *r) {
-  if (r->lease <= 0 || r->slot < 0 || r->slot > LEASE_SLOTS_MOST) return false;
+/* How long ago has the lease run out?  ns; 0: it has not, or nobody knows.  The
+ * stamp is in memory for a session of ours.  The clock is read first: if this
+ * process is stopped between the two, it takes the stamp for too young, never
+ * for too old (P5). */
+static int64_t sess_lease_late(store *s, const sess_row *r) {
+  if (r->lease <= 0 || r->slot < 0 || r->slot > LEASE_SLOTS_MOST) return 0;
   zke *own = life_find_own(s, r->id);
-  if (!own && s->strange_clock) return false;
+  if (!own && s->strange_clock) return 0;
   int64_t now = host_boottime(s);
   int64_t at = own ? own->lease_at : side_read_hint(s, lease_slot_at(r->slot));
-  return at > 0 && now - at > r->lease; /* unknown is not over */
+  bool over = at > 0 && now - at > r->lease; /* unknown is not over */
+  return over ? now - at - r->lease : 0;
 }
 
-/* Is the time of a kept session over?  While its host lives only the host
- * judges, by its own time; when nobody has it, anybody, by the stamp of its
- * detachment. */
-static bool sess_timeout_over(store *s, const sess_row *r) {
+/* How long ago was the time of a kept session over?  ns; 0: it is not, or it is
+ * not this store's to judge.  While its host lives only the host judges, by its
+ * own time; when nobody has it, anybody, by the stamp of its detachment. */
+static int64_t sess_timeout_late(store *s, const sess_row *r) {
   zke *own = life_find_own(s, r->id);
-  if (own) return carrier_is_timed(own) && carrier_left(own, host_now(s)) < 0;
-  if (!sess_is_detached(r) || s->strange_clock) return false;
+  if (own && !carrier_is_timed(own)) return 0;
+  if (own) return base_max(-carrier_left(own, host_now(s)), 0);
+  if (!sess_is_detached(r) || s->strange_clock) return 0;
   int64_t now = host_boottime(s);
-  return r->heard >= 0 && r->heard < now && now - r->heard > r->timeout;
+  if (r->heard < 0 || r->heard >= now) return 0;
+  return base_max(now - r->heard - r->timeout, 0);
 }
 
 /* Was the gate not had, or is the handle whose call waited for it being closed?
@@ -7262,9 +8110,10 @@ static bool sess_is_put_off(store *s, int64_t session) {
   return found;
 }
 
-SQL_STATEMENT(SESSION_HAS,
-              "SELECT id,lease,slot,life,carrier,timeout,heard FROM session "
-              "WHERE id=:session");
+SQL_STATEMENT(
+    SESSION_HAS,
+    "SELECT id,lease,slot,life,carrier,timeout,heard FROM zkembed_session "
+    "WHERE id=:session");
 
 /* Take the columns of a row that a statement is at. */
 static void sess_take_row(sqlite3_stmt *st, sess_row *out) {
@@ -7301,17 +8150,23 @@ static int sess_read_carrier(store *s, int64_t session, int64_t *carrier) {
 }
 
 /* Does the reason for which a session is to end hold in the state that the
- * transaction sees?  A handle ends what its row still says is its own. */
-static bool sess_reason_holds(store *s, const sess_row *r,
+ * transaction sees?  A handle ends what its row still says is its own.  What is
+ * counted of it is noted for the commit.  (A batch ends no session for one of
+ * these reasons.) */
+static bool sess_reason_holds(txn *t, const sess_row *r,
                               const sess_end_arg *end) {
+  store *s = t->s;
   if (end->z && end->z->carrier != r->carrier) return false;
   switch (end->why) {
     case SESS_DEAD:
-      return sess_life(s, r) == LIFE_FREE;
+      t->died = sess_life(s, r) == LIFE_FREE;
+      return t->died;
     case SESS_LEASE:
-      return sess_lease_over(s, r);
+      t->late = sess_lease_late(s, r);
+      return t->late > 0;
     case SESS_TIMEOUT:
-      return sess_timeout_over(s, r);
+      t->late = sess_timeout_late(s, r);
+      return t->late > 0;
     case SESS_CLOSE:
     case SESS_EXPIRE:
     case SESS_DETACH:
@@ -7329,7 +8184,7 @@ static int sess_end_body(txn *t, void *arg) {
   int rc = sess_read_row(t->s, end->session, &row, &found);
   if (rc != ZKE_OK || !found) return rc;
   life_forget(t->s); /* what counts is the file that is there now */
-  if (!sess_reason_holds(t->s, &row, end)) return ZKE_OK;
+  if (!sess_reason_holds(t, &row, end)) return ZKE_OK;
   end->ended = true;
   bool stays =
       end->why == SESS_DETACH || (end->why == SESS_DEAD && row.timeout > 0);
@@ -7373,9 +8228,10 @@ static sess_row *sess_rows(const buf *list, size_t *count) {
   return (sess_row *)(void *)list->data;
 }
 
-SQL_STATEMENT(SESSION_PART,
-              "SELECT id,lease,slot,life,carrier,timeout,heard FROM session "
-              "WHERE id%:parts=:part");
+SQL_STATEMENT(
+    SESSION_PART,
+    "SELECT id,lease,slot,life,carrier,timeout,heard FROM zkembed_session "
+    "WHERE id%:parts=:part");
 
 /* The session rows of one part out of so many, those together whose lives are
  * in one file; with one part all. */
@@ -7398,10 +8254,11 @@ static int sess_list(store *s, int64_t parts, int64_t part, buf *out) {
   return rc == ZKE_OK && out->failed ? base_nomem() : rc;
 }
 
-SQL_STATEMENT(SESSION_CARRIED_BY,
-              "SELECT id FROM session WHERE carrier=?1 AND carrier<>0 UNION "
-              "ALL SELECT id FROM session WHERE id=?1 AND carrier=0 ORDER BY "
-              "1");
+SQL_STATEMENT(
+    SESSION_CARRIED_BY,
+    "SELECT id FROM zkembed_session WHERE carrier=?1 AND carrier<>0 UNION "
+    "ALL SELECT id FROM zkembed_session WHERE id=?1 AND carrier=0 ORDER BY "
+    "1");
 
 /* The ids of the sessions that have a life, in their order: the one that it was
  * made for, and the light ones. */
@@ -7454,7 +8311,7 @@ typedef struct sess_files {
 SQL_STATEMENT(
     META_FILES,
     "SELECT boot,db_device,db_inode,live_device,live_inode,gate_device,"
-    "gate_inode FROM meta");
+    "gate_inode FROM zkembed_meta");
 
 /* Read what the meta row says of the boot and of the files that the living
  * sessions use.  It is compared with what is found on the disk, to tell a new
@@ -7475,9 +8332,10 @@ static int sess_read_files(store *s, sess_files *out) {
   return ZKE_OK;
 }
 
-SQL_STATEMENT(META_FILES_SET,
-              "UPDATE meta SET boot=?1,db_device=?2,db_inode=?3,live_device=?4,"
-              "live_inode=?5,gate_device=?6,gate_inode=?7");
+SQL_STATEMENT(
+    META_FILES_SET,
+    "UPDATE zkembed_meta SET boot=?1,db_device=?2,db_inode=?3,live_device=?4,"
+    "live_inode=?5,gate_device=?6,gate_inode=?7");
 
 /* Note that from now on these are the files that the sessions use. */
 static int sess_write_files(store *s, const sess_files *f) {
@@ -7598,7 +8456,7 @@ static int sess_sync_log(store *s, int64_t zxid, int64_t known) {
 
 /* Whether there is a session that some process has. */
 SQL_STATEMENT(SESSION_ANY,
-              "SELECT EXISTS(SELECT 1 FROM session WHERE timeout=0 OR "
+              "SELECT EXISTS(SELECT 1 FROM zkembed_session WHERE timeout=0 OR "
               "carrier<>0)");
 
 /* What the decision about the file's sessions is made of. */
@@ -7662,6 +8520,8 @@ static int sess_judge_files(txn *t) {
   if (j.past == SESS_CONTAINER)
     memcpy(j.now.boot, j.was.boot, sizeof j.now.boot);
   if (rc == ZKE_OK && j.past != SESS_SAME) rc = sess_write_files(s, &j.now);
+  if (rc == ZKE_OK && (j.past == SESS_MADE || j.past == SESS_NEW_EPOCH))
+    side_clear_counts(s, t->now);
   /* FIFOs that killed processes left behind, when nobody has any */
   if (rc == ZKE_OK && (j.past == SESS_NEW_EPOCH || !j.any))
     s->os.list(s->os.context, s->dir, sess_unlink_orphan, s);
@@ -7707,11 +8567,13 @@ static int sess_make_fifo(struct carrier *c) {
   return rc < 0 ? host_fail(s, rc, "cannot open", c->fifo) : ZKE_OK;
 }
 
-SQL_STATEMENT(SLOT_LAST,
-              "SELECT coalesce(max(slot),-1)FROM session WHERE slot>=0");
+SQL_STATEMENT(
+    SLOT_LAST,
+    "SELECT coalesce(max(slot),-1)FROM zkembed_session WHERE slot>=0");
 
-SQL_STATEMENT(SLOT_TAKEN,
-              "SELECT EXISTS(SELECT 1 FROM session WHERE slot=?1 AND slot>=0)");
+SQL_STATEMENT(
+    SLOT_TAKEN,
+    "SELECT EXISTS(SELECT 1 FROM zkembed_session WHERE slot=?1 AND slot>=0)");
 
 /* A slot for a lease's stamp that no session has: one below the last in use
  * that happens to be free, or the next one.  So a few looks at an index do,
@@ -7730,11 +8592,12 @@ static int sess_choose_slot(txn *t, int64_t *slot) {
   return rc;
 }
 
-SQL_STATEMENT(SESSION_ADD,
-              "INSERT INTO session(id,identity,pid,started,lease,slot,life,"
-              "carrier,event_limit,seen,timeout,heard,password)"
-              "VALUES(:id,:identity,:pid,:started,:lease,:slot,:life,:carrier,"
-              ":event_limit,0,:timeout,:heard,:password)");
+SQL_STATEMENT(
+    SESSION_ADD,
+    "INSERT INTO zkembed_session(id,identity,pid,started,lease,slot,life,"
+    "carrier,event_limit,seen,timeout,heard,password)"
+    "VALUES(:id,:identity,:pid,:started,:lease,:slot,:life,:carrier,"
+    ":event_limit,0,:timeout,:heard,:password)");
 
 /* Add the session's row, and take a slot for its stamps if it has a lease.  The
  * stamp is written before the row can be seen: a sweep that finds the row must
@@ -7804,7 +8667,7 @@ typedef struct sess_attach_arg {
 } sess_attach_arg;
 
 SQL_STATEMENT(SESSION_PASSWORD,
-              "SELECT password FROM session WHERE id=:session");
+              "SELECT password FROM zkembed_session WHERE id=:session");
 
 /* Compare the password of a session that exists.  How long that takes does not
  * tell how many of its bytes are right. */
@@ -7828,10 +8691,11 @@ static int sess_check_password(store *s, const sess_attach_arg *a) {
                    (unsigned long long)a->session);
 }
 
-SQL_STATEMENT(SESSION_ATTACH,
-              "UPDATE session SET identity=:identity,pid=:pid,life=:life,"
-              "carrier=:carrier,event_limit=:event_limit,seen=:seen,"
-              "timeout=:timeout WHERE id=:id");
+SQL_STATEMENT(
+    SESSION_ATTACH,
+    "UPDATE zkembed_session SET identity=:identity,pid=:pid,life=:life,"
+    "carrier=:carrier,event_limit=:event_limit,seen=:seen,"
+    "timeout=:timeout WHERE id=:id");
 
 /* Make the row this handle's. */
 static int sess_write_attached(txn *t, const sess_attach_arg *a) {
@@ -7887,9 +8751,10 @@ static int sess_attach(zke *z, int64_t session, const unsigned char *password,
   return rc;
 }
 
-SQL_STATEMENT(SESSION_REARM,
-              "UPDATE session SET heard=CASE WHEN heard<?2-?1 THEN heard+?1 "
-              "ELSE ?2 END WHERE timeout>0 AND carrier=0");
+SQL_STATEMENT(
+    SESSION_REARM,
+    "UPDATE zkembed_session SET heard=CASE WHEN heard<?2-?1 THEN heard+?1 "
+    "ELSE ?2 END WHERE timeout>0 AND carrier=0");
 
 static int sess_rearm_body(txn *t, void *arg) {
   int64_t now = sess_stamp(t->s);
@@ -8055,7 +8920,7 @@ enum {
 
 SQL_STATEMENT(
     NODE_DISCARD,
-    "SELECT parent,name,acl,blob FROM node WHERE parent=:parent "
+    "SELECT parent,name,acl,blob FROM zkembed_node WHERE parent=:parent "
     "AND name>=:name AND name<=:name||CASE WHEN :digits>0 THEN "
     "'9999999999' ELSE '' END AND(:digits=0 "
     "OR(length(name)-length(:name)BETWEEN :digits "
@@ -8064,8 +8929,9 @@ SQL_STATEMENT(
     "length(:name)+2)NOT GLOB'*[^0-9]*'))"
     "AND owner=:owner AND(:czxid=0 OR czxid=:czxid)LIMIT " SQL_REMOVAL);
 
-/* Remove the nodes that an entry means, as far as the session owns them.  No
- * permission is asked, as at the session's end. */
+/* Remove the nodes that an entry means, as far as the session owns them. No
+ * permission is asked, as at the session's end. Any number of nodes goes, in
+ * portions, since they are collected before they are removed. */
 static int discard_remove(txn *t, const discard *d) {
   int rc, count = 0, orphans = 0;
   do {
@@ -8080,8 +8946,9 @@ static int discard_remove(txn *t, const discard *d) {
   return rc;
 }
 
-/* Has the batch that is running removed it already?  What is there now under
- * its name was made later. */
+/* Has the batch that is running removed it already? What is there now under its
+ * name was made later. Batches are numbered, so a mark of an earlier one means
+ * nothing. */
 static bool discard_is_done(const store *s, const discard *d) {
   return s->batch && d->batch == s->batches;
 }
@@ -8180,7 +9047,8 @@ static int discard_all(zke *z) {
 }
 
 /* The same from a call that has other things to do: when it is time, and
- * waiting for others no longer than so many ms. */
+ * waiting for others no longer than so many ms. The store's deadline is set
+ * back: it is that of the call that this is made from. */
 static void discard_try(zke *z, int64_t now, int64_t ms) {
   store *s = z->s;
   if (!atomic_load(&z->owes) || now < z->discard_at) return;
@@ -8255,8 +9123,9 @@ static void sweep_note_step(store *s, sweep *w, int rc) {
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
 }
 
-SQL_STATEMENT(SESSION_FEW,
-              "SELECT count(*)<=?1 FROM(SELECT 1 FROM session LIMIT ?1+1)");
+SQL_STATEMENT(
+    SESSION_FEW,
+    "SELECT count(*)<=?1 FROM(SELECT 1 FROM zkembed_session LIMIT ?1+1)");
 
 /* Is there a detached session that needs another stamp: each after a time in
  * which nobody swept, else one that has none? */
@@ -8290,9 +9159,9 @@ static void sweep_sessions(store *s, sweep *w) {
     enum life_state life = sess_life(s, &row[i]);
     if (life == LIFE_FREE)
       rc = sess_end(s, row[i].id, NULL, SESS_DEAD, false, &ended);
-    else if (sess_lease_over(s, &row[i]))
+    else if (sess_lease_late(s, &row[i]) > 0)
       rc = sess_end(s, row[i].id, NULL, SESS_LEASE, false, &ended);
-    else if (life == LIFE_NONE && sess_timeout_over(s, &row[i]))
+    else if (life == LIFE_NONE && sess_timeout_late(s, &row[i]) > 0)
       rc = sess_end(s, row[i].id, NULL, SESS_TIMEOUT, false, &ended);
     else if (life == LIFE_BLIND)
       rc = base_fail(ZKE_SYSTEMERROR, "%s: no descriptor to look who lives",
@@ -8316,7 +9185,7 @@ static int64_t sweep_due_by(const store *s, int kind, int64_t now) {
 
 SQL_STATEMENT(
     NODE_DUE,
-    "SELECT parent,name,acl,blob FROM node WHERE kind=:kind AND due<>0 "
+    "SELECT parent,name,acl,blob FROM zkembed_node WHERE kind=:kind AND due<>0 "
     "AND due<=:now AND nchild=0 AND ttl>=0 ORDER BY due,parent,name "
     "LIMIT " SQL_REMOVAL);
 
@@ -8385,8 +9254,8 @@ static int sweep_overdue(store *s, bool *found) {
   const sess_row *row = sess_rows(&sessions, &n);
   for (size_t i = 0; rc == ZKE_OK && i < n && !*found; i++)
     *found = sess_life(s, &row[i]) == LIFE_FREE ||
-             sess_lease_over(s, &row[i]) ||
-             (sess_is_detached(&row[i]) && sess_timeout_over(s, &row[i]));
+             sess_lease_late(s, &row[i]) > 0 ||
+             (sess_is_detached(&row[i]) && sess_timeout_late(s, &row[i]) > 0);
   life_forget(s);
   buf_free(&sessions);
   for (int i = 0; rc == ZKE_OK && i < 2 && !*found; i++) {
@@ -8533,6 +9402,8 @@ static int64_t sweep_next_tick(store *s, int64_t now, bool sweeps) {
  * Start reading at watcher_prepare(), then watcher_collect().
  * ==================================================================== */
 
+/* One registration: a pair on a path, in one way. It lives from the COMMIT that
+ * made its rows to its event, or to its removal. */
 typedef struct watcher {
   struct watcher *prev, *next;   /* of the spot, in order of registration */
   struct watcher *older, *newer; /* of the pair, in the same order */
@@ -8540,6 +9411,7 @@ typedef struct watcher {
   struct watcher_pair *pair;
   int mode;        /* WATCH_… */
   unsigned tables; /* 1 << WATCH_TABLE_… */
+  /* of the state that its registration has seen: later changes are for it */
   int64_t zxid;
   int64_t owner;               /* the carrier whose death it waits for */
   struct watcher_fired *fired; /* the event that it is owed; NULL: armed */
@@ -8574,7 +9446,7 @@ typedef struct watcher_pair {
   uint64_t listed; /* the last collection of calls that it is in */
 } watcher_pair;
 
-/* One call to be made. */
+/* One call to be made. It is a copy, since the watcher may be gone by then. */
 typedef struct watcher_call {
   zke_watch_fn fn;
   void *context;
@@ -8582,12 +9454,14 @@ typedef struct watcher_call {
 
 /* ---- tables ---- */
 
-/* The chain of a hash; NULL for an empty table. */
+/* The chain of a hash; NULL for an empty table. The number of chains is a power
+ * of two. */
 static watcher_item **watcher_chain(const watcher_table *table, uint64_t hash) {
   return table->cap ? &table->at[hash & (table->cap - 1)] : NULL;
 }
 
-/* Double the table when it is full; false without memory. */
+/* Double the table when it is full; false without memory. Items do not move,
+ * only their links: pointers to spots and pairs stay good. */
 static bool watcher_grow(zke *z, watcher_table *table) {
   if (table->count < table->cap) return true;
   watcher_table more = {.cap = table->cap ? table->cap * 2 : 16};
@@ -8649,7 +9523,8 @@ static watcher_spot *watcher_find_spot(const zke *z, const char *path,
   return NULL;
 }
 
-/* The spot of a path, made if need be; NULL without memory. */
+/* The spot of a path, made if need be; NULL without memory. A new one has no
+ * watcher yet, so it is to be given one, or to watcher_drop_spot(). */
 static watcher_spot *watcher_need_spot(zke *z, const char *path) {
   size_t len = strlen(path);
   watcher_spot *spot = watcher_find_spot(z, path, len);
@@ -8666,8 +9541,8 @@ static void watcher_drop_spot(zke *z, watcher_spot *spot) {
     watcher_free_item(&z->spots, &spot->item);
 }
 
-/* Two multiplications: functions and contexts are addresses, whose low bits
- * agree. */
+/* Hash a pair. Functions and contexts are addresses, whose low bits agree, so
+ * both are multiplied and the high bits are folded down. */
 static uint64_t watcher_hash_pair(zke_watch_fn fn, const void *context) {
   uint64_t hash = (uintptr_t)fn * UINT64_C(0x9e3779b97f4a7c15);
   hash = (hash ^ (uintptr_t)context) * UINT64_C(0x9e3779b97f4a7c15);
@@ -8718,7 +9593,8 @@ static watcher *watcher_older(const watcher_spot *spot,
   return at;
 }
 
-/* Count a watcher in the notice of its owner's death, or out of it. */
+/* Count a watcher in the notice of its owner's death, or out of it. A notice
+ * without watchers is dropped at the next dispatch (wait_take_notices()). */
 static void watcher_count_notice(zke *z, int64_t owner, int by) {
   struct carrier *c = z->c;
   for (size_t i = 0; owner && i < c->notice_count; i++) {
@@ -8727,7 +9603,8 @@ static void watcher_count_notice(zke *z, int64_t owner, int by) {
 }
 
 /* Count a watcher in its spot and in the session, or (by -1) out of them; with
- * the tables and the mode that it has. */
+ * the tables and the mode that it has. It is called before and after a change
+ * of either, so that the counts never show a mode that no watcher has. */
 static void watcher_count_kinds(zke *z, const watcher *w, int by) {
   if (w->fired) return; /* it needs no row */
   for (int table = 0; table < 2; table++) {
@@ -8760,7 +9637,8 @@ static void watcher_drop_fired(zke *z, watcher_fired *f) {
   mem_free(f);
 }
 
-/* Append a watcher that was made before the COMMIT that makes it count. */
+/* Enter a watcher in both lists, at their new ends, when the COMMIT that makes
+ * it count has been made. It needs no memory, and so cannot fail. */
 static void watcher_link(zke *z, watcher *w) {
   watcher_spot *spot = w->spot;
   watcher_pair *pair = w->pair;
@@ -8853,7 +9731,8 @@ static void watcher_add_call(buf *calls, zke_watch_fn fn, void *context) {
   buf_add(calls, &call, sizeof call);
 }
 
-/* Note the call of a pair, once in this collection. */
+/* Note the call of a pair, once in this collection: one event calls a pair
+ * once, however many of its watchers hear it, as in ZooKeeper. */
 static void watcher_list(zke *z, watcher_pair *pair, buf *calls) {
   if (pair->listed == z->listing) return;
   pair->listed = z->listing;
@@ -8874,7 +9753,9 @@ static bool watcher_hears(const watcher *w, const wait_event *e, bool below) {
   return false;
 }
 
-/* Collect the calls of all watchers, the default watcher last. */
+/* Collect the calls of all watchers, the default watcher last: for an overflow,
+ * and for the session's end. A pair that is the default watcher, too, is called
+ * once. */
 static void watcher_collect_all(zke *z, buf *calls) {
   z->listing++;
   for (size_t i = 0; i < z->spots.cap; i++) {
@@ -8890,8 +9771,10 @@ static void watcher_collect_all(zke *z, buf *calls) {
     watcher_add_call(calls, z->watcher, z->watcher_context);
 }
 
-/* Collect the calls for an event; an overflow speaks to all.  No watcher is
- * consumed by this, so the event can be delivered later where memory lacks. */
+/* Collect the calls for an event; an overflow speaks to all. From the event's
+ * path it climbs to the root only where there are recursive watchers. No
+ * watcher is consumed by this, so the event can be delivered later where memory
+ * lacks. */
 static void watcher_collect(zke *z, const wait_event *e, buf *calls) {
   size_t len = strlen(e->path);
   bool below = false;
@@ -8964,7 +9847,8 @@ typedef struct watcher_pending {
   unsigned fresh; /* tables whose row was not there before */
 } watcher_pending;
 
-/* Get the memory for a watcher; inside the transaction. */
+/* Get the memory for a watcher, inside the transaction. What was got is in *out
+ * also after a failure, and watcher_conclude() takes it back. */
 static int watcher_make(txn *t, const char *path, int mode, unsigned tables,
                         zke_watch_fn fn, void *context, watcher_pending *out) {
   out->spot = watcher_need_spot(t->z, path);
@@ -8981,7 +9865,8 @@ static int watcher_make(txn *t, const char *path, int mode, unsigned tables,
   return ZKE_OK;
 }
 
-/* Inside the transaction: write the rows and get the memory. */
+/* Inside the transaction: write the rows and get the memory. A row that was
+ * there already is another watcher's of this session, and serves both. */
 static int watcher_prepare(txn *t, const char *path, int mode, unsigned tables,
                            zke_watch_fn fn, void *context,
                            watcher_pending *out) {
@@ -9049,7 +9934,9 @@ static void watcher_change_mode(zke *z, watcher_spot *spot, int from, int to) {
   }
 }
 
-/* Has the pair (NULL: any) a watcher at the spot in one of the tables? */
+/* Has the pair (NULL: any) a watcher at the spot in one of the tables? One that
+ * has been fired but not called yet counts: for its caller it is still there.
+ */
 static bool watcher_exists(const watcher_spot *spot, unsigned tables,
                            const watcher_pair *pair) {
   const watcher *w = watcher_older(spot, pair, NULL);
@@ -9058,7 +9945,8 @@ static bool watcher_exists(const watcher_spot *spot, unsigned tables,
 }
 
 /* Which rows of a path nobody would need any more after the pair (NULL: all)
- * was removed from these tables: bit watch_kind() of the result. */
+ * was removed from these tables: bit watch_kind() of the result. It changes
+ * nothing, as the rows are removed first. */
 static unsigned watcher_unneeded(const watcher_spot *spot, unsigned tables,
                                  const watcher_pair *pair) {
   size_t gone[6] = {0};
@@ -9075,7 +9963,8 @@ static unsigned watcher_unneeded(const watcher_spot *spot, unsigned tables,
   return rows;
 }
 
-/* Take the watchers of a pair (NULL: all) off the spot. */
+/* Take the watchers of a pair (NULL: all) off the spot. A watcher in both
+ * tables of which one is taken stays in the other. */
 static void watcher_take(zke *z, watcher_spot *spot, unsigned tables,
                          const watcher_pair *pair) {
   for (watcher *w = watcher_older(spot, pair, NULL), *next; w; w = next) {
@@ -9121,6 +10010,8 @@ static void watcher_take_pair(zke *z, const watcher_pair *pair) {
  * them one by one, and holds nothing while it calls.
  * ==================================================================== */
 
+/* One pair's alarm. It stays when it has rung, unset, so that setting it again
+ * needs no memory. */
 typedef struct alarm_call {
   watcher_item item;
   zke_watch_fn fn;
@@ -9141,7 +10032,8 @@ static alarm_call *alarm_find(const zke *z, zke_watch_fn fn,
   return NULL;
 }
 
-/* The alarm of a pair, made if need be; NULL without memory. */
+/* The alarm of a pair, made if need be; NULL without memory. With the mutex
+ * held. */
 static alarm_call *alarm_need(zke *z, zke_watch_fn fn, void *context) {
   alarm_call *a = alarm_find(z, fn, context);
   if (!a)
@@ -9186,7 +10078,7 @@ static int alarm_set(zke *z, zke_watch_fn fn, void *context, int64_t at,
   return a ? ZKE_OK : base_nomem();
 }
 
-/* How many are due. */
+/* How many are due. Mostly none is, and then no lock is taken. */
 static int alarm_count_due(zke *z, int64_t now) {
   int count = 0;
   if (atomic_load(&z->alarm_at) > now) return 0;
@@ -9197,7 +10089,8 @@ static int alarm_count_due(zke *z, int64_t now) {
   return count;
 }
 
-/* The call of the first that is due, which is set no longer; false: none is. */
+/* The call of the first that is due, which is set no longer; false: none is. It
+ * is unset before the call, so that the call may set it again. */
 static bool alarm_take(zke *z, int64_t now, watcher_call *call) {
   pthread_mutex_lock(&z->s->m);
   alarm_call *a = z->alarm_first;
@@ -9212,7 +10105,8 @@ static bool alarm_take(zke *z, int64_t now, watcher_call *call) {
 }
 
 /* Add the calls of those that are set to a collection that
- * watcher_collect_all() has begun, unless they are in it. */
+ * watcher_collect_all() has begun, unless they are in it. A pair that has asked
+ * for a time is told of the session's end, as one with a watch is. */
 static void alarm_list(zke *z, buf *calls) {
   pthread_mutex_lock(&z->s->m);
   for (const alarm_call *a = z->alarm_first; a; a = a->next) {
@@ -9266,7 +10160,7 @@ static void alarm_free(zke *z) {
  * ==================================================================== */
 
 /* Which sessions this thread is dispatching, innermost first: a callback may
- * dispatch again but not close. */
+ * dispatch again but not close. The frames lie on the stacks of those calls. */
 typedef struct wait_frame {
   struct wait_frame *outer;
   zke *z;
@@ -9282,14 +10176,16 @@ static bool wait_is_inside(const zke *z) {
   return f != NULL;
 }
 
-/* Does this thread have the role of the carrier? */
+/* Does this thread have the role of the carrier? Any session of the carrier
+ * will do: the role is the carrier's. */
 static bool wait_leads(const struct carrier *c) {
   const wait_frame *f = wait_frames;
   while (f && f->z->c != c) f = f->outer;
   return f != NULL;
 }
 
-/* Take the role unless another thread has it. */
+/* Take the role unless another thread has it. A thread that has it already,
+ * since it is in a callback, takes it once more. */
 static bool wait_lead(zke *z, wait_frame *frame) {
   if (z->c->dispatching && !wait_leads(z->c)) return false;
   z->c->dispatching = true;
@@ -9300,7 +10196,8 @@ static bool wait_lead(zke *z, wait_frame *frame) {
   return true;
 }
 
-/* Give the role back; whoever waits for it may go on. */
+/* Give the role back; a thread that waits for it may go on. In a child that was
+ * forked in a callback only the frame goes: lock and role are the parent's. */
 static void wait_follow(zke *z, const wait_frame *frame) {
   wait_frames = frame->outer;
   if (fork_is_copy(z->s)) return;
@@ -9338,7 +10235,8 @@ static wait_notice *wait_new_notice(struct carrier *c) {
   return &c->notices[c->notice_count++];
 }
 
-/* Is there a notice of this owner already? */
+/* Is there a notice of this owner already? One serves all sessions of the
+ * carrier. */
 static bool wait_has_notice(const struct carrier *c, int64_t owner) {
   for (size_t i = 0; i < c->notice_count; i++) {
     if (c->notices[i].owner == owner) return true;
@@ -9453,7 +10351,9 @@ static int64_t wait_own_deadline(const struct carrier *c) {
 }
 
 /* When the sessions of a carrier want to be looked after, monotonic ns;
- * INT64_MAX: never.  A session inside zke_wait() always ticks. */
+ * INT64_MAX: never. A session inside zke_wait() always ticks. It is the
+ * earliest of what its sessions want, of the tick where somebody relies on it,
+ * of notices to be probed, and of a recovery that is due. */
 static int64_t wait_deadline(struct carrier *c, bool waiting) {
   store *s = c->s;
   int64_t at = base_min(wait_own_deadline(c), carrier_first_due(c));
@@ -9467,7 +10367,8 @@ static int64_t wait_deadline(struct carrier *c, bool waiting) {
   return at;
 }
 
-/* Set the timer behind zke_fd(). */
+/* Set the timer behind zke_fd(), where it is not set so already: 0 would disarm
+ * it, so a time that has passed is 1. */
 static void wait_arm(const zke *z) {
   struct carrier *c = z->c;
   if (c->timer < 0) return;
@@ -9525,8 +10426,8 @@ static bool wait_event_texts(sqlite3_stmt *st, const char **path,
   return *path && (*acl || sqlite3_column_type(st, 4) == SQLITE_NULL);
 }
 
-/* An event with its path and its ACL, which may be NULL, in its own block: each
- * is freed by itself.  NULL without memory. */
+/* An event with its path and its ACL, which may be NULL, in one block of its
+ * own: each event is freed by itself. NULL without memory. */
 static wait_event *wait_make_event(const zke *z, int type, int64_t zxid,
                                    const char *path, const char *acl) {
   size_t len = strlen(path) + 1, acl_len = acl ? strlen(acl) + 1 : 0;
@@ -9539,7 +10440,9 @@ static wait_event *wait_make_event(const zke *z, int type, int64_t zxid,
   return e;
 }
 
-/* Copy the row that the statement is at into the queue. */
+/* Copy the row that the statement is at into the queue. From then on it counts
+ * as read: the cursor is behind it. That is why a read that does not stand sets
+ * the cursor back. */
 static int wait_read_event(zke *z, sqlite3_stmt *st) {
   const char *path, *acl;
   if (!wait_event_texts(st, &path, &acl)) return base_nomem();
@@ -9552,7 +10455,8 @@ static int wait_read_event(zke *z, sqlite3_stmt *st) {
   return ZKE_OK;
 }
 
-/* Drop the events that were read and not delivered. */
+/* Drop the events that were read and not delivered. Their rows stay, unless the
+ * session has ended. */
 static void wait_clear_queue(zke *z) {
   for (wait_event *e = z->queue, *next; e; e = next) {
     next = e->next;
@@ -9562,9 +10466,10 @@ static void wait_clear_queue(zke *z) {
   z->queue_end = &z->queue;
 }
 
-SQL_STATEMENT(EVENT_NEXT,
-              "SELECT seq,type,path,zxid,acl FROM event WHERE session=:session "
-              "AND seq>:seen ORDER BY seq LIMIT " SQL_BATCH);
+SQL_STATEMENT(
+    EVENT_NEXT,
+    "SELECT seq,type,path,zxid,acl FROM zkembed_event WHERE session=:session "
+    "AND seq>:seen ORDER BY seq LIMIT " SQL_BATCH);
 
 /* Read the next events into the queue, at most WAIT_BATCH, then look whether
  * the session is still this handle's: an end takes the events with it. */
@@ -9585,8 +10490,10 @@ static int wait_read_batch(zke *z, int *count, int64_t *carrier) {
   return rc == ZKE_OK ? sess_read_carrier(z->s, z->id, carrier) : rc;
 }
 
-/* Fill the queue, which is empty; *full tells that there may be more.  Nothing
- * is there where nobody has written since all was read. */
+/* Fill the queue, which is empty; *full tells that there may be more. Nothing
+ * is there where nobody has written since all was read, and then the file is
+ * not looked into. A read without locks may have seen a writer's half: it is
+ * thrown away and repeated until it stands. */
 static int wait_fetch(zke *z, bool *full) {
   int rc, count;
   int64_t from = z->cursor, carrier = TXN_NO_ROW;
@@ -9617,7 +10524,8 @@ static int wait_state(const zke *z) {
                                       : ZKE_STATE_EXPIRED;
 }
 
-/* The event's path as the handle sees it, below its chroot. */
+/* The event's path as the handle sees it, below its chroot. One outside of it
+ * is shown whole: the returned pointer then is the argument. */
 static const char *wait_visible_path(const zke *z, const char *path) {
   const char *below = path + z->chroot_len;
   if (!z->chroot_len || strncmp(path, z->chroot, z->chroot_len) != 0 ||
@@ -9647,7 +10555,9 @@ static void wait_count_turn(zke *z) {
   pthread_cond_broadcast(&z->c->done);
 }
 
-/* Make the next call of a batch unless it was taken back. */
+/* Make the next call of a batch unless it was taken back. Under the mutex
+ * zke_forget() of another thread either takes the call back, or finds it
+ * running and waits for it. */
 static void wait_call_next(wait_batch *b) {
   zke *z = b->z;
   pthread_mutex_lock(&z->s->m);
@@ -9689,7 +10599,8 @@ static void wait_leave_callback(void *arg) {
   os_cancel_back();
 }
 
-/* May the next call of a batch be made? */
+/* May the next call of a batch be made? A handle that is being closed makes
+ * none, and a forked child none of its parent's. */
 static bool wait_calls_on(const wait_batch *b) {
   return b->next < b->count && !atomic_load(&b->z->closing) &&
          !fork_is_copy(b->z->s);
@@ -9703,8 +10614,9 @@ static void wait_call_all(wait_batch *b) {
 }
 
 /* Make the calls about an event, or about the session's end where e is NULL.
- * ZKE_FORKED: one of them forked, and this is the child; the lock is not held
- * then. */
+ * The thread's limit (zke_limit()) does not hold in them. ZKE_FORKED: one of
+ * them forked, and this is the child; the lock is not held then, and nothing of
+ * the handle may be touched. */
 static int wait_call(zke *z, const buf *calls, wait_event *e, int *count) {
   wait_batch b = {.outer = z->batch,
                   .z = z,
@@ -9746,7 +10658,9 @@ static bool wait_take_back(zke *z, zke_watch_fn fn, const void *context) {
   return quiet;
 }
 
-/* Deliver the first event of the queue; ZKE_NOMEM leaves it there. */
+/* Deliver the first event of the queue; ZKE_NOMEM leaves it there, with its
+ * watchers. The one-shots are consumed before the calls, so that a callback may
+ * set the same watch again. */
 static int wait_deliver(zke *z, int *count) {
   buf calls = {.a = &z->s->a};
   wait_event *e = z->queue;
@@ -9811,7 +10725,8 @@ typedef struct wait_untold {
   buf paths;
 } wait_untold;
 
-/* Take one event into the answer, if it is of the path and may be seen. */
+/* Take one event into the answer, if it is of the path and may be seen. An
+ * overflow among them means that nobody knows what was dropped. */
 static void wait_untold_add(wait_untold *u, int type, const char *path,
                             bool readable) {
   size_t len = strlen(u->path);
@@ -9871,7 +10786,9 @@ static int wait_untold_all(wait_untold *u) {
   return rc == ZKE_OK && u->paths.failed ? base_nomem() : rc;
 }
 
-/* Deliver the session's end: to everybody, once; what was queued is void. */
+/* Deliver the session's end: to everybody, once; what was queued is void.
+ * Without memory nothing was told yet, and the next dispatch comes here again.
+ */
 static int wait_deliver_end(zke *z, int *count) {
   buf calls = {.a = &z->s->a};
   wait_clear_queue(z);
@@ -9887,7 +10804,8 @@ static int wait_deliver_end(zke *z, int *count) {
   return rc;
 }
 
-/* Make the call of the first alarm that is due; ZKE_NOMEM leaves it set. */
+/* Make the call of the first alarm that is due; ZKE_NOMEM leaves it set. Memory
+ * is taken first for that. */
 static int wait_ring(zke *z, int64_t now, int *count) {
   buf calls = {.a = &z->s->a};
   wait_event *e = wait_make_event(z, ZKE_EVENT_ALARM, 0, "", NULL);
@@ -9931,7 +10849,8 @@ static void wait_trim(zke *z) {
     txn_try(z->s, z, TXN_NORMAL, wait_trim_body, NULL);
 }
 
-/* Empty the FIFO. */
+/* Empty the FIFO, before the events are read: a byte that comes later wakes
+ * again. */
 static void wait_drain(struct carrier *c) {
   char bytes[256];
   while (c->s->os.read(c->s->os.context, c->wake_rfd, bytes, sizeof bytes) ==
@@ -10002,7 +10921,8 @@ static void wait_end_overdue(zke *z, int64_t now) {
     z->lost_row |= carrier_left(z, now) < 0;
 }
 
-/* What a session has to do for its own sake before its events are told. */
+/* What a session has to do for its own sake. It comes before its events are
+ * told, since a watcher may run for long. */
 static void wait_keep(zke *z, int64_t now, bool waiting) {
   if (z->state == SESS_ALIVE) {
     lease_stamp(z);
@@ -10025,12 +10945,14 @@ static int wait_serve(zke *z, int64_t now, wait_order *o) {
 
 /* ---- light sessions ---- */
 
-SQL_STATEMENT(EVENT_CARRIED,
-              "SELECT DISTINCT session FROM event WHERE carrier=:carrier AND "
-              "carrier<>0 AND zxid>:looked");
+SQL_STATEMENT(
+    EVENT_CARRIED,
+    "SELECT DISTINCT session FROM zkembed_event WHERE carrier=:carrier AND "
+    "carrier<>0 AND zxid>:looked");
 
 /* Collect the carrier's sessions that have events of changes after the last
- * look. */
+ * look. An index has the events by carrier and zxid, so sessions without new
+ * events cost nothing. */
 static int wait_read_sessions(const struct carrier *c, buf *out) {
   int rc;
   sqlite3_stmt *st = sql_statement(c->s, SQL_EVENT_CARRIED, &rc);
@@ -10127,7 +11049,8 @@ static int wait_serve_ready(struct carrier *c, int64_t now, bool waiting,
   return first;
 }
 
-/* Serve the session that a carrier was made for, where its handle is open. */
+/* Serve the session that a carrier was made for, where its handle is open. By a
+ * call on another handle of the carrier it is served as a light one is. */
 static int wait_serve_own(const zke *z, int64_t now, bool waiting,
                           wait_order *o) {
   zke *own = z->c->own;
@@ -10190,7 +11113,8 @@ static void wait_prepare(store *s) {
   for (int i = 0; i < COUNT; i++) sql_statement(s, sql[i], &rc);
 }
 
-/* A thread that sleeps for a session, with the role and without the lock. */
+/* A thread that sleeps for a session, with the role and without the lock. It is
+ * what the thread's cancellation needs to undo the sleep. */
 typedef struct wait_sleeper {
   zke *z;
   struct pollfd *fds;
@@ -10245,7 +11169,8 @@ static unsigned wait_fds(zke *z, wait_sleeper *sleeper) {
 }
 
 /* Sleep in the kernel until something comes or the deadline (monotonic ns),
- * with the lock dropped. */
+ * with the lock dropped. Milliseconds are rounded up, so that a sleep never
+ * ends just before its time and goes round once more. */
 static void wait_sleep(zke *z, int64_t deadline) {
   store *s = z->s;
   if (z->c->notice_count) wait_prepare(s);
@@ -10259,7 +11184,8 @@ static void wait_sleep(zke *z, int64_t deadline) {
   wait_free_fds(&sleeper);
 }
 
-/* Would a dispatch find something: is it due, or has something come? */
+/* Would a dispatch find something: is it due, or has something come? It polls
+ * what a sleep would, and does not look into the file. */
 static bool wait_has_work(zke *z) {
   zke_os *os = &z->s->os;
   if (z->queue || z->fired || wait_deadline(z->c, false) <= host_now(z->s))
@@ -10381,8 +11307,10 @@ static int wait_until(zke *z, uint64_t before, int64_t deadline) {
  * engine itself reads them with.
  * ==================================================================== */
 
+/* A list under construction: what view_collect() fills and buf_block() makes
+ * one block of. */
 typedef struct view_list {
-  buf records, texts;
+  buf records, texts; /* one text a record, and two of a change */
   int count;
 } view_list;
 
@@ -10392,7 +11320,9 @@ static void view_add_text(view_list *l, sqlite3_stmt *st, int column) {
   buf_add_string(&l->texts, text ? text : "");
 }
 
-/* Run a query of the views and let add() turn each row into a record. */
+/* Run a query of the views and let add() turn each row into a record. A query
+ * with two parameters gets `from` and `to`. Memory that lacks shows in the
+ * buffers, and is found when the block is made. */
 static int view_collect(store *s, const char *sql, int64_t from, int64_t to,
                         void (*add)(store *s, sqlite3_stmt *st, view_list *l),
                         view_list *l) {
@@ -10437,19 +11367,23 @@ static void view_read_session(store *s, sqlite3_stmt *st, view_list *l) {
   view_add_text(l, st, 1);
 }
 
-/* The sessions with ids in a range. */
+/* The sessions with ids in a range, by id. Their counts are of the same moment
+ * as the rows; whether they live is asked for while the rows are read. */
 static int view_sessions(store *s, int64_t from, int64_t to,
                          zke_session_list **out) {
   view_list l;
   char *records = NULL, *text = NULL;
-  int rc = view_collect(
-      s,
-      "SELECT id,identity,pid,started,lease,(SELECT count(*)FROM node WHERE "
-      "owner=session.id AND owner<>0),(SELECT count(*)FROM watch WHERE "
-      "watch.session=session.id),(SELECT count(*)FROM event WHERE "
-      "event.session=session.id),life,carrier,timeout FROM session WHERE id "
-      "BETWEEN ?1 AND ?2 ORDER BY id",
-      from, to, view_read_session, &l);
+  int rc = view_collect(s,
+                        "SELECT id,identity,pid,started,lease,(SELECT "
+                        "count(*)FROM zkembed_node WHERE "
+                        "owner=zkembed_session.id AND owner<>0),(SELECT "
+                        "count(*)FROM zkembed_watch WHERE "
+                        "zkembed_watch.session=zkembed_session.id),(SELECT "
+                        "count(*)FROM zkembed_event WHERE "
+                        "zkembed_event.session=zkembed_session.id),life,"
+                        "carrier,timeout FROM zkembed_session WHERE id "
+                        "BETWEEN ?1 AND ?2 ORDER BY id",
+                        from, to, view_read_session, &l);
   life_forget(s);
   zke_session_list *list = NULL;
   if (rc == ZKE_OK)
@@ -10466,8 +11400,66 @@ static int view_sessions(store *s, int64_t from, int64_t to,
   return rc == ZKE_OK && !list ? base_nomem() : rc;
 }
 
+/* The history that is being listed, for a session. */
+typedef struct view_changes {
+  view_list l;
+  const zke *z;
+  int most;
+  int64_t zxid; /* of the last record */
+} view_changes;
+
+/* Make a record of a change, if the session may read of it.  Enough are those
+ * that were asked for, and the rest of their last zxid. */
+static int view_read_change(void *arg, const history_row *row) {
+  view_changes *v = arg;
+  zke_change r;
+  if (v->most && v->l.count >= v->most && row->zxid != v->zxid)
+    return HISTORY_ENOUGH;
+  if (!acl_allows(&v->z->who, row->acl, ZKE_PERM_READ)) return ZKE_OK;
+  memset(&r, 0, sizeof r);
+  r.zxid = v->zxid = row->zxid;
+  r.time_ms = row->time;
+  r.type = row->type;
+  r.session = row->session;
+  r.owner = row->owner;
+  r.pid = row->pid;
+  buf_add(&v->l.records, &r, sizeof r);
+  const char *path = row->path + v->z->chroot_len;
+  buf_add_string(&v->l.texts, *path ? path : "/");
+  buf_add_string(&v->l.texts, row->identity);
+  v->l.count++;
+  return v->l.records.failed || v->l.texts.failed ? base_nomem() : ZKE_OK;
+}
+
+/* The changes at a path and below it, in the state that is open. */
+static int view_history(zke *z, history_span *h, int most,
+                        zke_change_list **out) {
+  store *s = z->s;
+  view_changes v = {.z = z, .most = most};
+  char *records = NULL, *text = NULL;
+  v.l.records.a = v.l.texts.a = &s->a;
+  int rc = history_each(s, h, view_read_change, &v);
+  zke_change_list *list = NULL;
+  if (rc == ZKE_OK)
+    list = buf_block(&s->a, sizeof *list, &v.l.records, &v.l.texts, &records,
+                     &text);
+  if (list) {
+    zke_change *r = (zke_change *)(void *)records;
+    for (int i = 0; i < v.l.count; i++) {
+      r[i].path = buf_next_text(&text);
+      r[i].identity = buf_next_text(&text);
+    }
+    *list = (zke_change_list){v.l.count, h->whole, r};
+    *out = list;
+  }
+  buf_free(&v.l.records);
+  buf_free(&v.l.texts);
+  return rc == ZKE_OK && !list ? base_nomem() : rc;
+}
+
 /* Make a record of a watch's row, or of one of SCHEMA_WAITERS() with the
- * session that is waited for. */
+ * session that is waited for. The kind's two parts are the mode and the table
+ * (watch_kind()). */
 static void view_read_watch(store *s, sqlite3_stmt *st, view_list *l) {
   zke_watch_info r;
   (void)s;
@@ -10486,7 +11478,8 @@ static void view_read_watch(store *s, sqlite3_stmt *st, view_list *l) {
 static int view_watches(store *s, bool waiters, zke_watch_list **out) {
   view_list l;
   char *records = NULL, *text = NULL;
-  const char *sql = "SELECT path,kind,session,0 FROM watch ORDER BY 1,3,2";
+  const char *sql =
+      "SELECT path,kind,session,0 FROM zkembed_watch ORDER BY 1,3,2";
   if (waiters)
     sql = SCHEMA_WAITERS("w.path,w.kind,w.session,n.owner") " ORDER BY 1,3";
   int rc = view_collect(s, sql, 0, 0, view_read_watch, &l);
@@ -10512,75 +11505,77 @@ static int view_watches(store *s, bool waiters, zke_watch_list **out) {
   "n.parent||'/'||n.name END"
 #define VIEW_HEAD(p) "rtrim(" p ",replace(" p ",'/',''))"
 
+/* The nodes of which something is true. */
+#define VIEW_NODES "SELECT " VIEW_PATH " FROM zkembed_node n WHERE "
+
 /* The invariants of doc/format.md that SQL can test: each query gives a row
  * for a violation. */
 /* clang-format off */
 static const struct {
   const char *name, *sql;
 } view_invariants[] = {
-    {"I1 root", "SELECT '/'WHERE NOT EXISTS(SELECT 1 FROM node WHERE "
-                "parent=''AND name='')OR(SELECT count(*)FROM node WHERE "
-                "parent='')<>1"},
+    {"I1 root",
+     "SELECT '/'WHERE NOT EXISTS(SELECT 1 FROM zkembed_node WHERE "
+     "parent=''AND name='')OR(SELECT count(*)FROM zkembed_node WHERE "
+     "parent='')<>1"},
     {"I2 parent exists",
-     "SELECT " VIEW_PATH " FROM node n WHERE n.parent NOT IN('','/')AND NOT "
-     "EXISTS(SELECT 1 FROM node p WHERE p.parent=CASE length(" VIEW_HEAD(
-         "n.parent") ")WHEN 1 THEN '/'ELSE rtrim(" VIEW_HEAD(
-         "n.parent") ",'/')END AND p.name=substr(n.parent,length(" VIEW_HEAD(
-         "n.parent") ")+1))"},
+     VIEW_NODES "n.parent NOT IN('','/')AND NOT EXISTS(SELECT 1 FROM "
+     "zkembed_node p WHERE p.parent=CASE length(" VIEW_HEAD("n.parent")
+     ")WHEN 1 THEN '/'ELSE rtrim(" VIEW_HEAD("n.parent") ",'/')END AND "
+     "p.name=substr(n.parent,length(" VIEW_HEAD("n.parent") ")+1))"},
     {"I3 nchild is the number of children",
-     "SELECT " VIEW_PATH " FROM node n WHERE n.nchild<>(SELECT count(*)FROM "
-     "node c WHERE c.parent=" VIEW_PATH ")"},
+     VIEW_NODES "n.nchild<>(SELECT count(*)FROM zkembed_node c WHERE "
+     "c.parent=" VIEW_PATH ")"},
     {"I4 creates counts at least the children",
-     "SELECT " VIEW_PATH " FROM node n WHERE n.creates<0 OR "
-     "n.creates>2147483647 OR n.creates+CASE " VIEW_PATH " WHEN '/'THEN 1 "
-     "WHEN '/zookeeper'THEN 2 ELSE 0 END<n.nchild"},
+     VIEW_NODES "n.creates<0 OR n.creates>2147483647 OR n.creates+CASE "
+     VIEW_PATH " WHEN '/'THEN 1 WHEN '/zookeeper'THEN 2 ELSE 0 END<n.nchild"},
     {"I5 an owner is a session",
-     "SELECT " VIEW_PATH " FROM node n WHERE n.owner<>0 AND NOT EXISTS(SELECT "
-     "1 FROM session WHERE id=n.owner)"},
+     VIEW_NODES "n.owner<>0 AND NOT EXISTS(SELECT 1 FROM zkembed_session "
+     "WHERE id=n.owner)"},
     {"I6 ephemerals have no children and are plain",
-     "SELECT " VIEW_PATH " FROM node n WHERE n.owner<>0 AND(n.nchild<>0 OR "
-     "n.kind<>0)"},
+     VIEW_NODES "n.owner<>0 AND(n.nchild<>0 OR n.kind<>0)"},
     {"I7 zxids are ordered",
-     "SELECT " VIEW_PATH " FROM node n,meta m WHERE n.czxid>n.mzxid OR "
-     "n.czxid>n.pzxid OR n.mzxid>m.zxid OR n.pzxid>m.zxid"},
+     "SELECT " VIEW_PATH " FROM zkembed_node n,zkembed_meta m WHERE "
+     "n.czxid>n.mzxid OR n.czxid>n.pzxid OR n.mzxid>m.zxid OR n.pzxid>m.zxid"},
     {"I8 data is where its length says",
-     "SELECT " VIEW_PATH " FROM node n LEFT JOIN blob b ON b.id=n.blob WHERE "
-     "CASE WHEN n.len<-1 THEN 1 WHEN n.len<=0 THEN n.data IS NOT NULL OR "
-     "n.blob IS NOT NULL WHEN n.blob IS NULL THEN n.data IS NULL OR "
-     "length(n.data)<>n.len ELSE n.data IS NOT NULL OR b.data IS NULL OR "
-     "length(b.data)<>n.len END"},
+     "SELECT " VIEW_PATH " FROM zkembed_node n LEFT JOIN zkembed_blob b ON "
+     "b.id=n.blob WHERE CASE WHEN n.len<-1 THEN 1 WHEN n.len<=0 THEN n.data "
+     "IS NOT NULL OR n.blob IS NOT NULL WHEN n.blob IS NULL THEN n.data IS "
+     "NULL OR length(n.data)<>n.len ELSE n.data IS NOT NULL OR b.data IS "
+     "NULL OR length(b.data)<>n.len END"},
     {"I9 every blob has one node",
-     "SELECT 'blob '||id FROM blob WHERE(SELECT count(*)FROM node n WHERE "
-     "n.blob=id)<>1"},
+     "SELECT 'blob '||id FROM zkembed_blob WHERE(SELECT count(*)FROM "
+     "zkembed_node n WHERE n.blob=id)<>1"},
     {"I10 watches are of a session and a known kind",
-     "SELECT path FROM watch w WHERE w.kind NOT BETWEEN 0 AND 5 OR NOT "
-     "EXISTS(SELECT 1 FROM session WHERE id=w.session)"},
+     "SELECT path FROM zkembed_watch w WHERE w.kind NOT BETWEEN 0 AND 5 OR "
+     "NOT EXISTS(SELECT 1 FROM zkembed_session WHERE id=w.session)"},
     {"I11 events are of a session",
-     "SELECT path FROM event e WHERE NOT EXISTS(SELECT 1 FROM session WHERE "
-     "id=e.session)"},
+     "SELECT path FROM zkembed_event e WHERE NOT EXISTS(SELECT 1 FROM "
+     "zkembed_session WHERE id=e.session)"},
     {"I12 meta.recursive counts the recursive watches",
-     "SELECT 'meta'FROM meta WHERE recursive<>(SELECT count(*)FROM watch "
-     "WHERE kind>=4)"},
+     "SELECT 'meta'FROM zkembed_meta WHERE recursive<>(SELECT count(*)FROM "
+     "zkembed_watch WHERE kind>=4)"},
     {"I13 kind, ttl and due agree",
-     "SELECT " VIEW_PATH " FROM node n WHERE n.kind NOT BETWEEN 0 AND 2 OR "
-     "n.due<>CASE WHEN n.nchild<>0 THEN 0 WHEN n.kind=2 THEN n.mtime+n.ttl "
-     "WHEN n.kind=1 THEN n.due ELSE 0 END OR(n.kind<>2 AND n.ttl<>0)"},
+     VIEW_NODES "n.kind NOT BETWEEN 0 AND 2 OR n.due<>CASE WHEN n.nchild<>0 "
+     "THEN 0 WHEN n.kind=2 THEN n.mtime+n.ttl WHEN n.kind=1 THEN n.due ELSE "
+     "0 END OR(n.kind<>2 AND n.ttl<>0)"},
     {"I14 session ids are zxids given",
-     "SELECT 'session '||id FROM session,meta WHERE id>zxid OR id<=4294967296"},
+     "SELECT 'session '||id FROM zkembed_session,zkembed_meta WHERE id>zxid "
+     "OR id<=4294967296"},
     {"I17 a kept session has a password",
-     "SELECT 'session '||id FROM session WHERE timeout<0 OR(timeout>0)<>"
-     "(password IS NOT NULL)OR coalesce(length(password),16)<>16 OR "
-     "(timeout>0 AND lease>0)"},
+     "SELECT 'session '||id FROM zkembed_session WHERE timeout<0 OR("
+     "timeout>0)<>(password IS NOT NULL)OR coalesce(length(password),16)"
+     "<>16 OR (timeout>0 AND lease>0)"},
     {"I18 events are for their session's carrier",
-     "SELECT e.path FROM event e JOIN session s ON s.id=e.session WHERE "
-     "e.carrier<>s.carrier OR s.carrier<0"},
+     "SELECT e.path FROM zkembed_event e JOIN zkembed_session s ON "
+     "s.id=e.session WHERE e.carrier<>s.carrier OR s.carrier<0"},
     {"I19 detached sessions neither watch nor wait",
-     "SELECT 'session '||id FROM session s WHERE timeout>0 AND carrier=0 AND"
-     "(EXISTS(SELECT 1 FROM watch WHERE session=s.id)OR EXISTS(SELECT 1 FROM "
-     "event WHERE session=s.id)OR life<>0)"},
-};
+     "SELECT 'session '||id FROM zkembed_session s WHERE timeout>0 AND "
+     "carrier=0 AND(EXISTS(SELECT 1 FROM zkembed_watch WHERE session=s.id)"
+     "OR EXISTS(SELECT 1 FROM zkembed_event WHERE session=s.id)OR life<>0)"}};
 /* clang-format on */
 
+/* What zke_check() has found, and whom it tells. */
 typedef struct view_report {
   zke_check_fn fn;
   void *context;
@@ -10599,7 +11594,9 @@ static void view_tell(view_report *r, const char *format, ...) {
   if (r->fn) r->fn(r->context, text);
 }
 
-/* Run one query whose rows are violations; quick_check's "ok" is none. */
+/* Run one query whose rows are violations; quick_check's "ok" is none. A
+ * failure of the query itself, as in a damaged file, is returned and is no
+ * violation. */
 static int view_check_query(store *s, const char *name, const char *sql,
                             view_report *r) {
   sqlite3_stmt *st = NULL;
@@ -10613,7 +11610,8 @@ static int view_check_query(store *s, const char *name, const char *sql,
   return rc == SQLITE_DONE ? ZKE_OK : sql_error(s, rc, name);
 }
 
-/* Is the text an ACL that acl_next() reads to its end? */
+/* Is the text an ACL that acl_next() reads to its end? A damaged one allows
+ * nothing from the damage on, so it locks out and does not let in. */
 static bool view_acl_valid(const char *text) {
   acl_entry e;
   int entries = 0;
@@ -10621,11 +11619,13 @@ static bool view_acl_valid(const char *text) {
   return entries > 0 && !*text;
 }
 
-/* What SQL cannot test: names and ACLs. */
+/* What SQL cannot test: names and ACLs. Names were checked when they were made,
+ * so one that fails now was written by something else. */
 static int view_check_texts(store *s, view_report *r) {
   sqlite3_stmt *st = NULL;
   int rc = sqlite3_prepare_v2(
-      s->db, "SELECT " VIEW_PATH ",n.name,n.acl FROM node n", -1, &st, NULL);
+      s->db, "SELECT " VIEW_PATH ",n.name,n.acl FROM zkembed_node n", -1, &st,
+      NULL);
   while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
     const char *path = (const char *)sqlite3_column_text(st, 0);
     const char *name = (const char *)sqlite3_column_text(st, 1);
@@ -10663,6 +11663,27 @@ static int view_check(store *s, zke_check_fn fn, void *context) {
                    r.found);
 }
 
+/* Tell what was counted, with what this store has not added to the file yet. */
+static int view_counts(store *s, zke_counts *out) {
+  int64_t since = 0, n[COUNTS] = {0};
+  if (s->live_fd >= 0 && !side_read_counts(s, &since, n))
+    return base_fail(ZKE_SYSTEMERROR, "%s cannot be read", s->live);
+  count_merge(n, s->counts);
+  *out = (zke_counts){.since_ms = base_max(since, 0),
+                      .waits = n[COUNT_WAITS],
+                      .wait_ns = n[COUNT_WAIT_NS],
+                      .wait_most_ns = n[COUNT_WAIT_MOST_NS],
+                      .checkpoints = n[COUNT_CHECKPOINTS],
+                      .deaths = n[COUNT_DEATHS],
+                      .expiries = n[COUNT_EXPIRIES],
+                      .late_ns = n[COUNT_LATE_NS],
+                      .late_most_ns = n[COUNT_LATE_MOST_NS],
+                      .log_pages = -1,
+                      .log_pending = -1};
+  shm_count_pages(&s->index, &out->log_pages, &out->log_pending);
+  return ZKE_OK;
+}
+
 /* ======================================================================
  * store_: making and ending a store (private)
  *
@@ -10674,14 +11695,15 @@ static int view_check(store *s, zke_check_fn fn, void *context) {
  * Start reading at store_open().
  * ==================================================================== */
 
-/* An option's value: what was given, or its default. */
+/* An option's value: what was given, or its default. ZKE_AT_ONCE stands for 0,
+ * since 0 stands for the default. */
 static int64_t store_default(int64_t given, int64_t otherwise) {
   if (given == ZKE_AT_ONCE) return 0;
   return given ? given : otherwise;
 }
 
-/* Are the numbers of the options in their bounds?  Times must not overflow as
- * nanoseconds. */
+/* Are the numbers of the options in their bounds? Times must not overflow as
+ * nanoseconds. A session has a lease or a timeout, not both. */
 static bool store_limits_valid(const zke_options *o) {
   if (o->data_limit < 0 || o->cache_kib < 0) return false;
   if (o->event_limit < 0 || o->notice_limit < 0) return false;
@@ -10693,17 +11715,19 @@ static bool store_limits_valid(const zke_options *o) {
          o->busy_timeout_ms <= INT64_MAX / ZKE_MS;
 }
 
-/* Does this version know the durability and every flag? */
+/* Does this version know the durability and every flag? An unknown flag asks
+ * for something that would not be given. */
 static bool store_choices_valid(const zke_options *o) {
   const unsigned flags = ZKE_OPEN_READONLY | ZKE_OPEN_EXISTING |
                          ZKE_OPEN_READ_LOCKS | ZKE_OPEN_PLAIN_LOG |
-                         ZKE_OPEN_LIGHT;
+                         ZKE_OPEN_LIGHT | ZKE_OPEN_HOST | ZKE_OPEN_FOREIGN_KEYS;
   return o->durability >= ZKE_DURABLE_BY_KIND &&
          o->durability <= ZKE_DURABLE_NONE && !(o->flags & ~flags);
 }
 
 /* The caller's options as this version knows them, with a whole table of system
- * calls in *os. */
+ * calls in *os. A caller of an older header has shorter structs: what is
+ * missing is zero, which means the default. */
 static int store_options(const zke_options *given, zke_options *out,
                          zke_os *os) {
   int rc = base_take(given, out, sizeof *out, "zke_options");
@@ -10720,7 +11744,8 @@ static int store_options(const zke_options *given, zke_options *out,
   return ZKE_OK;
 }
 
-/* Free a store with all that it holds open, however far its opening came. */
+/* Free a store with all that it holds open, however far its opening came. The
+ * caller is alone with it. */
 static void store_free(store *s) {
   wake_forget(s);
   life_forget(s);
@@ -10741,7 +11766,8 @@ static void store_free(store *s) {
   mem_free(s);
 }
 
-/* Take what the options say of the store; defaults stand in place of zeros. */
+/* Take what the options say of the store; defaults stand in place of zeros.
+ * They are fixed from here on, so they are read without a lock. */
 static void store_set_options(store *s, const zke_options *o) {
   s->os = *o->os;
   s->log = o->log;
@@ -10749,6 +11775,8 @@ static void store_set_options(store *s, const zke_options *o) {
   s->readonly = (o->flags & ZKE_OPEN_READONLY) != 0;
   s->read_locks = (o->flags & ZKE_OPEN_READ_LOCKS) != 0;
   s->plain_log = (o->flags & ZKE_OPEN_PLAIN_LOG) != 0;
+  s->host = (o->flags & ZKE_OPEN_HOST) != 0;
+  s->foreign_keys = (o->flags & ZKE_OPEN_FOREIGN_KEYS) != 0;
   s->durability = o->durability;
   s->data_limit = (int)store_default(o->data_limit, 1048576);
   s->cache_kib = (int)store_default(o->cache_kib, 256);
@@ -10811,8 +11839,9 @@ static char *store_directory(store *s) {
   return dir;
 }
 
-/* Does SQLite take the path?  What hinders it to make an existing directory's
- * file absolute is the length.  Beside its limit it wants room for a suffix. */
+/* Does SQLite take the path, of which it is known that it leads to no directory
+ * and that its own directory exists?  Then what hinders it to make the path
+ * absolute is the length.  Beside its limit it wants room for a suffix. */
 static int store_check_length(store *s) {
   enum { SUFFIX = 8 }; /* "-journal" */
   sqlite3_vfs *v = sqlite3_vfs_find(s->vfs);
@@ -10830,8 +11859,9 @@ static int store_check_length(store *s) {
                    v->mxPathname - SUFFIX, s->name);
 }
 
-/* Is the file one that its processes can share?  The files beside it are found
- * by its name, so all of them must reach it by one name in one directory. */
+/* Is the file one that its processes can share? The files beside it are found
+ * by its name, so all of them must reach it by one name in one directory. Each
+ * refusal names what would go wrong, and what to do. */
 static int store_inspect_file(store *s, const zke_file *f,
                               const zke_file *dir) {
   if (f->type != ZKE_FILE_REGULAR) {
@@ -10854,7 +11884,8 @@ static int store_inspect_file(store *s, const zke_file *f,
   return ZKE_OK;
 }
 
-/* Look at the name before anything is opened or made: *exists. */
+/* Look at the name before anything is opened or made: *exists. What is refused
+ * here has not been touched. */
 static int store_inspect_name(store *s, unsigned flags, bool *exists) {
   void *c = s->os.context;
   zke_file f, above;
@@ -10880,11 +11911,12 @@ static int store_inspect_name(store *s, unsigned flags, bool *exists) {
                      "different hosts cannot share a write-ahead log",
                      s->name);
   }
-  rc = store_check_length(s);
-  return rc == ZKE_OK && *exists ? store_inspect_file(s, &f, &above) : rc;
+  rc = *exists ? store_inspect_file(s, &f, &above) : ZKE_OK;
+  return rc == ZKE_OK ? store_check_length(s) : rc;
 }
 
-/* The path of a side file; NULL without memory. */
+/* The path of a side file; NULL without memory. It is beside the file that a
+ * link leads to. */
 static char *store_beside(store *s, const char *suffix) {
   return mem_format(&s->a, "%s%s", s->file, suffix);
 }
@@ -10914,8 +11946,26 @@ static int store_roll_back(store *s, enum schema_kind *kind) {
   int rc = sql_exec(s, "SELECT 1 FROM sqlite_schema LIMIT 1", "reading");
   if (rc == ZKE_CORRUPT && *kind == SCHEMA_UNFINISHED) rc = ZKE_OK;
   if (rc == ZKE_OK) rc = schema_recognise(s, kind);
-  if (rc == ZKE_OK && *kind == SCHEMA_UNFINISHED) *kind = SCHEMA_STRANGER;
+  if (rc == ZKE_OK && *kind == SCHEMA_UNFINISHED) *kind = SCHEMA_NO_DATABASE;
   return rc == ZKE_OK ? schema_accept(s, *kind) : rc;
+}
+
+/* Make the tables in a program's database, with the gate held.  It may have
+ * been in use for years: so write-ahead logging comes first, and the COMMIT is
+ * synced, as any durable one, directory and all. */
+static int store_create_hosted(store *s) {
+  bool utf8 = false;
+  int rc = db_enter_wal(s);
+  if (rc == ZKE_OK) rc = schema_is_utf8(s, &utf8);
+  if (rc == ZKE_OK && !utf8) {
+    return base_fail(ZKE_NOTADB,
+                     "%s has its texts as UTF-16, and zkembed needs UTF-8",
+                     s->name);
+  }
+  if (rc == ZKE_OK) rc = db_set_synchronous(s, true);
+  if (rc == ZKE_OK) rc = db_sync_directory(s);
+  if (rc == ZKE_OK) rc = schema_create(s, true);
+  return rc == ZKE_OK ? db_prepare_ends(s) : rc;
 }
 
 /* With the gate held: make the tables, or accept what is there now. */
@@ -10925,7 +11975,9 @@ static int store_ensure_schema(store *s) {
   if (rc == ZKE_OK) rc = schema_accept(s, kind);
   if (rc == ZKE_OK) rc = db_configure(s);
   if (rc == ZKE_OK && kind != SCHEMA_EMPTY) rc = store_roll_back(s, &kind);
-  if (rc == ZKE_OK && kind == SCHEMA_EMPTY) rc = schema_create(s);
+  bool hosted = kind == SCHEMA_STRANGER || (kind == SCHEMA_EMPTY && s->host);
+  if (rc == ZKE_OK && hosted) return store_create_hosted(s);
+  if (rc == ZKE_OK && kind == SCHEMA_EMPTY) rc = schema_create(s, false);
   if (rc == ZKE_OK) rc = db_enter_wal(s);
   return rc == ZKE_OK ? db_prepare_ends(s) : rc;
 }
@@ -10983,13 +12035,21 @@ static void store_open_lives(store *s) {
   if (s->live_fd < 0) s->live_fd = -1;
 }
 
-/* Open a file for inspection: nothing is made, nothing is changed. */
+/* Refuse what is not ours, and what would have to be made first. */
+static int store_accept_readonly(store *s, enum schema_kind kind) {
+  bool nothing =
+      kind <= SCHEMA_UNFINISHED || (kind == SCHEMA_STRANGER && s->host);
+  return schema_accept(s, nothing ? SCHEMA_NO_DATABASE : kind);
+}
+
+/* Open a file for inspection: nothing is made, nothing is changed. Even then
+ * SQLite wants the -shm file, whose locks keep a checkpoint away from what is
+ * being read. */
 static int store_open_readonly(store *s) {
   enum schema_kind kind = SCHEMA_STRANGER;
   int rc = db_connect(s, false);
   if (rc == ZKE_OK) rc = schema_recognise(s, &kind);
-  if (rc == ZKE_OK)
-    rc = schema_accept(s, kind <= SCHEMA_UNFINISHED ? SCHEMA_STRANGER : kind);
+  if (rc == ZKE_OK) rc = store_accept_readonly(s, kind);
   if (rc == ZKE_OK) rc = store_name_files(s);
   if (rc != ZKE_OK) return rc;
   store_open_lives(s);
@@ -11008,15 +12068,17 @@ static int store_open_readonly(store *s) {
   return rc;
 }
 
-/* Open a database that nobody else can reach: no gate, no lives, no log. */
+/* Open a database that nobody else can reach: no gate, no lives, no log. The
+ * tables are the same, but for the views, which no other program could read. */
 static int store_open_memory(store *s) {
   int rc = db_connect(s, true);
   if (rc == ZKE_OK) rc = db_configure(s);
-  if (rc == ZKE_OK) rc = schema_create(s);
+  if (rc == ZKE_OK) rc = schema_create(s, false);
   return rc == ZKE_OK ? db_prepare_ends(s) : rc;
 }
 
-/* Remember the inodes of SQLite's side files, for the tick. */
+/* Remember the inodes of SQLite's side files, for the tick. Other files under
+ * these names later mean that somebody has replaced them (guard_). */
 static void store_note_files(store *s) {
   if (s->memory || s->readonly) return;
   if (host_stat(s, s->wal, &s->wal_id) < 0) s->wal_id.inode = 0;
@@ -11039,7 +12101,8 @@ static int store_open(store *s, unsigned flags) {
   return s->readonly ? store_open_readonly(s) : store_open_file(s, exists);
 }
 
-/* The library behind us: new enough, and safe with threads? */
+/* Is the library that was linked new enough, and safe with threads? It may be
+ * another one than that of the header which this was compiled with. */
 static int store_check_sqlite(void) {
   if (sqlite3_libversion_number() < ZKE_SQLITE_OLDEST) {
     return base_fail(ZKE_SQLITEVERSION, "SQLite %s is older than 3.37.2",
@@ -11050,7 +12113,9 @@ static int store_check_sqlite(void) {
   return ZKE_OK;
 }
 
-/* Give a new handle its carrier: that of another session, or (NULL) its own. */
+/* Give a new handle its carrier: that of another session, or (NULL) its own.
+ * The handle counts as one of its users from here on, also if its session never
+ * begins. */
 static int store_give_carrier(zke *z, struct carrier *c) {
   if (c) {
     z->carrier = c->id;
@@ -11066,7 +12131,7 @@ static int store_give_carrier(zke *z, struct carrier *c) {
 }
 
 /* A session's handle, not yet begun; c: what is to carry it, NULL for a carrier
- * of its own. */
+ * of its own. After a failure *out is a handle to be freed, or NULL. */
 static int store_new_session(store *s, const zke_options *o, struct carrier *c,
                              zke **out) {
   zke *z = mem_zero(&s->a, sizeof *z);
@@ -11094,7 +12159,8 @@ static int store_new_session(store *s, const zke_options *o, struct carrier *c,
   return z->chroot ? store_give_carrier(z, c) : base_nomem();
 }
 
-/* Free a handle that is in no list and has no session. */
+/* Free a handle that is in no list and has no session, with its notes, its
+ * queue, its alarms and its watchers. No thread is inside. */
 static void store_free_session(zke *z) {
   discard_free(z->discards);
   wait_clear_queue(z);
@@ -11108,7 +12174,9 @@ static void store_free_session(zke *z) {
   mem_free(z);
 }
 
-/* Room for one more in the store's list; false without memory. */
+/* Room for one more in the store's list; false without memory. It is made
+ * before the session begins, so that a session which has begun can be listed.
+ */
 static bool store_session_room(store *s) {
   if (s->session_count < s->session_cap) return true;
   size_t cap = s->session_cap ? s->session_cap * 2 : 4;
@@ -11144,7 +12212,8 @@ static void store_unlist_session(zke *z) {
   carrier_leave(z);
 }
 
-/* How a session is to come to a new handle. */
+/* How a session is to come to a new handle. Opening, zke_open_session() and
+ * zke_attach() differ in this alone. */
 typedef struct store_adding {
   const zke_options *o;
   struct carrier *c; /* of a light session; NULL: it gets its own */
@@ -11194,8 +12263,47 @@ static int store_add_session(store *s, const store_adding *a, zke **out) {
   return ZKE_OK;
 }
 
+/* Are the tables in a database of the program's?  Else the file is ours. */
+static int store_is_hosted(store *s) {
+  enum schema_kind kind = SCHEMA_OURS;
+  int rc = s->memory ? ZKE_OK : schema_read_header(s, &kind);
+  if (rc != ZKE_OK || kind == SCHEMA_STRANGER) return rc;
+  return base_fail(ZKE_BADARGUMENTS,
+                   "%s is zkembed's own: to be rid of it, delete the file",
+                   s->name);
+}
+
+/* May the tables go?  Not while anybody uses them: another session, or a
+ * trigger of the program's, whose table could not be written any more. */
+static int store_may_drop(store *s) {
+  buf sessions = {.a = &s->a};
+  size_t n;
+  bool used = s->handles > 1;
+  int rc = sess_list(s, 1, 0, &sessions);
+  const sess_row *row = sess_rows(&sessions, &n);
+  for (size_t i = 0; i < n && rc == ZKE_OK && !used; i++) {
+    enum life_state life = sess_life(s, &row[i]);
+    used =
+        !life_find_own(s, row[i].id) && life != LIFE_FREE && life != LIFE_LOST;
+  }
+  life_forget(s);
+  buf_free(&sessions);
+  if (rc == ZKE_OK && used)
+    rc = base_fail(ZKE_NOTEMPTY, "%s: other sessions use it", s->name);
+  if (rc != ZKE_OK) return rc;
+  int64_t triggers = 0;
+  rc = schema_count_triggers(s, &triggers);
+  if (rc != ZKE_OK || !triggers) return rc;
+  return base_fail(ZKE_NOTEMPTY,
+                   "%s: %lld triggers of the program's use the tables of "
+                   "zkembed, and have to be dropped first",
+                   s->name, (long long)triggers);
+}
+
 /* When the last session of all processes has ended, the database file alone
- * holds everything. */
+ * holds everything: the log is emptied into it, synced. So a file that nobody
+ * uses can be copied by itself. A failure is no matter: the next opening reads
+ * the log. */
 static void store_finish(store *s) {
   int64_t any = 1;
   if (s->memory || s->readonly || s->health >= HEALTH_BROKEN) return;
@@ -11205,6 +12313,100 @@ static void store_finish(store *s) {
     if (db_set_synchronous(s, true) == ZKE_OK) db_checkpoint(s, true);
     gate_leave(s);
   }
+}
+
+/* ======================================================================
+ * engine_: handles of other engines behind this interface (private)
+ *
+ * Knows the tables that were registered, and nothing of what they do.  A handle
+ * of another engine has its table as its first member, where a file's has NULL:
+ * each public function that gets a handle looks there before anything else, and
+ * hands the call on.
+ *
+ * Tables are only ever added, so one that was found stays, and a reader needs
+ * no lock: a slot is filled first, and shown then.
+ *
+ * Start reading at ENGINE_IS_OTHER().
+ * ==================================================================== */
+
+enum { ENGINE_MOST = 8 };
+
+typedef struct engine_slot {
+  zke_engine engine;
+  atomic_bool ready;
+} engine_slot;
+
+static engine_slot engine_slots[ENGINE_MOST];
+static atomic_int engine_taken;
+
+/* Is the handle another engine's?  The answer to a call that such an engine
+ * does not have, and the call otherwise: the one line by which every public
+ * function hands on. */
+#define ENGINE_IS_OTHER(z) ((z) && (z)->engine)
+#define ENGINE_CALL(z, call, ...)                     \
+  ((z)->engine->call ? (z)->engine->call(__VA_ARGS__) \
+                     : engine_lacks((z)->engine, __func__))
+
+/* Refuse a call that an engine does not have. */
+static int engine_lacks(const zke_engine *engine, const char *call) {
+  return base_fail(ZKE_UNIMPLEMENTED, "%s() is not offered on %s", call,
+                   *engine->prefix ? engine->prefix : "this engine");
+}
+
+/* The table whose prefix the name has, the longest one; NULL: it is a file. */
+static const zke_engine *engine_find(const char *name) {
+  const zke_engine *best = NULL;
+  for (int i = 0; i < ENGINE_MOST; i++) {
+    const zke_engine *e = &engine_slots[i].engine;
+    if (!atomic_load(&engine_slots[i].ready)) continue;
+    if (strncmp(name, e->prefix, strlen(e->prefix)) != 0) continue;
+    if (!best || strlen(e->prefix) > strlen(best->prefix)) best = e;
+  }
+  return best;
+}
+
+/* Is it a name that only an engine can open: letters and "://"?  Opened as a
+ * file it would fail by a directory that is missing, which misleads. */
+static bool engine_is_name(const char *name) {
+  size_t letters = strspn(name, "abcdefghijklmnopqrstuvwxyz");
+  return letters && strncmp(name + letters, "://", 3) == 0;
+}
+
+/* The required members, those whose answer has no room for an error. */
+static bool engine_is_complete(const zke_engine *e) {
+  return e->prefix && e->open && e->close && e->session_id && e->state &&
+         e->now && e->wall && e->busy_timeout && e->limit && e->event_zxid &&
+         e->turn;
+}
+
+/* Open a name that an engine has claimed.  It gets all options of this version,
+ * and an allocator that is there. */
+static int engine_open(const zke_engine *engine, const char *name,
+                       const zke_options *options, zke **z_out) {
+  zke_options o;
+  int rc = base_take(options, &o, sizeof o, "zke_options");
+  if (rc != ZKE_OK) return rc;
+  if (!o.allocator.resize)
+    o.allocator = (zke_allocator){mem_default_resize, NULL};
+  return engine->open(engine, name, &o, z_out);
+}
+
+/* Give a table a slot of its own.  One with the same prefix stays: to register
+ * an engine twice does no harm. */
+static int engine_register(const zke_engine *e) {
+  for (int i = 0; i < ENGINE_MOST; i++) {
+    if (atomic_load(&engine_slots[i].ready) &&
+        strcmp(engine_slots[i].engine.prefix, e->prefix) == 0)
+      return ZKE_OK;
+  }
+  int slot = atomic_fetch_add(&engine_taken, 1);
+  if (slot >= ENGINE_MOST) {
+    atomic_store(&engine_taken, ENGINE_MOST);
+    return base_fail(ZKE_MISUSE, "there are %d engines already", ENGINE_MOST);
+  }
+  engine_slots[slot].engine = *e;
+  atomic_store(&engine_slots[slot].ready, true);
+  return ZKE_OK;
 }
 
 /* ======================================================================
@@ -11244,7 +12446,9 @@ enum {
 };
 
 /* Check a path and put the chroot before it; *full lives until the handle's
- * next call. */
+ * next call. Without a chroot it is the caller's own. Below one, "/" is the
+ * chroot's node, so no whole path ends in a slash; a sequential create of it
+ * would make a sibling of the chroot. */
 static int api_path(zke *z, const char *path, unsigned flags,
                     const char **full) {
   bool sequential = (flags & API_SEQUENTIAL) != 0;
@@ -11271,7 +12475,8 @@ static int api_path(zke *z, const char *path, unsigned flags,
   return ZKE_OK;
 }
 
-/* Is the session alive, as far as the handle knows? */
+/* Is the session alive, as far as the handle knows? Only this handle's
+ * knowledge is asked: others may have ended the session. */
 static int api_state(const zke *z) {
   return z->state == SESS_ALIVE ? ZKE_OK : wait_say_ended(z);
 }
@@ -11441,9 +12646,11 @@ static int api_admit_to_batch(txn_batch *b, zke *z, const char *path,
   return rc == ZKE_OK && owes ? discard_all(z) : rc;
 }
 
-/* End a call that api_enter() has let in; returns rc.  A call that has become a
+/* End a call that api_enter() has let in; returns rc. A call that has become a
  * child's by a fork() inside a watcher drops no lock: the lock is the parent's,
- * and the child is told so.  In a batch the lock stays. */
+ * and the child is told so. In a batch the lock stays. What the lock protects
+ * may be another thread's at once, so nothing of the store is touched behind
+ * this. */
 static int api_leave(zke *z, int rc) {
   txn_batch *b = txn_batch_here();
   if (fork_is_copy(z->s)) {
@@ -11466,6 +12673,15 @@ static int api_refuse(zke *z, int rc) {
   return rc;
 }
 
+/* Refuse a call whose thread holds a store's lock and gate already, in a
+ * function of the program's or in a transaction of its own connection. */
+static int api_not_here(void) {
+  return base_fail(ZKE_MISUSE,
+                   "%s: a call in a function of zke_op_sql(), or between "
+                   "zke_sql_begin() and its end",
+                   app_here->name);
+}
+
 /* Count a call in that does without the lock, or takes it later: on ZKE_OK
  * api_refuse() must follow, after anything else nothing.  The order matters.
  * The fork flag is looked at before any lock is touched, since a child may have
@@ -11475,6 +12691,7 @@ static int api_refuse(zke *z, int rc) {
 static int api_count_in(zke *z) {
   if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
   if (fork_is_copy(z->s)) return api_forked(z->s);
+  if (app_here) return api_not_here();
   os_cancel_off();
   atomic_fetch_add(&z->calls, 1);
   if (!atomic_load(&z->closing)) return ZKE_OK;
@@ -11584,6 +12801,7 @@ const char *zke_error_name(int rc) {
   }
 }
 
+/* The sentence of a code, for where there is no sentence of the call's own. */
 const char *zke_error_text(int rc) {
   switch (rc) {
 #define ZKE_RESULT_TEXT(name, number, text) \
@@ -11603,6 +12821,9 @@ int64_t zke_zxid(void) {
   base_zxid_wanted = true;
   return base_zxid;
 }
+
+/* For an engine, whose calls see states that this file knows nothing of. */
+void zke_set_zxid(int64_t zxid) { base_zxid = zxid; }
 
 /* The sentence is made aside first, since zke_errmsg() may be among the
  * arguments, and that is where it goes. */
@@ -11633,7 +12854,12 @@ void zke_os_fill(zke_os *os) {
 /* At least a byte, so that NULL always means that there is no memory. */
 void *zke_alloc(zke *z, size_t size) {
   if (!size) size = 1;
-  void *block = z ? mem_zero(&z->s->a, size) : NULL;
+  const zke_allocator *a = NULL;
+  if (ENGINE_IS_OTHER(z))
+    a = &((const zke_handle *)(const void *)z)->allocator;
+  else if (z)
+    a = &z->s->a;
+  void *block = a ? mem_zero(a, size) : NULL;
   if (!block) base_nomem();
   return block;
 }
@@ -11668,6 +12894,19 @@ static int api_open(const char *name, const zke_options *options, zke **z_out) {
   return ZKE_OK;
 }
 
+/* Of the tables in other programs' headers, too: base_take() knows sizes. */
+int zke_register_engine(const zke_engine *engine) {
+  zke_engine e;
+  if (!engine) return base_fail(ZKE_BADARGUMENTS, "the engine is NULL");
+  int rc = base_take(engine, &e, sizeof e, "zke_engine");
+  if (rc != ZKE_OK) return rc;
+  if (!engine_is_complete(&e)) {
+    return base_fail(ZKE_BADARGUMENTS,
+                     "an engine without a prefix or a required function");
+  }
+  return engine_register(&e);
+}
+
 /* The opening thread holds the lock of its new store from the start, though
  * nobody else can know the store yet: what is called assumes it. */
 int zke_open(const char *name, const zke_options *options, zke **z_out) {
@@ -11676,6 +12915,13 @@ int zke_open(const char *name, const zke_options *options, zke **z_out) {
   if (!name || !*name)
     return base_fail(ZKE_BADARGUMENTS, "the database's name is NULL or empty");
   if (txn_batch_here()) return api_misuse("zke_open()");
+  if (app_here) return api_not_here();
+  const zke_engine *engine = engine_find(name);
+  if (engine) return engine_open(engine, name, options, z_out);
+  if (engine_is_name(name)) {
+    return base_fail(ZKE_CANTOPEN, "%s: no engine for such names is registered",
+                     name);
+  }
   os_cancel_off();
   int rc = api_open(name, options, z_out);
   os_cancel_back();
@@ -11704,7 +12950,11 @@ static int api_add_session(zke *z, store_adding a, zke **z_out) {
   return api_leave(z, rc);
 }
 
+/* Without a carrier of its own only if it is light or kept: api_add_session().
+ */
 int zke_open_session(zke *z, const zke_options *options, zke **z_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, open_session, z, options, z_out);
   store_adding a = {.o = options};
   return api_add_session(z, a, z_out);
 }
@@ -11712,6 +12962,8 @@ int zke_open_session(zke *z, const zke_options *options, zke **z_out) {
 /* As opening, with a row that is there. */
 int zke_attach(zke *z, int64_t session, const unsigned char password[16],
                const zke_options *options, zke **z_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, attach, z, session, password, options, z_out);
   store_adding a = {.o = options, .session = session, .password = password};
   if (!z_out) return base_fail(ZKE_BADARGUMENTS, "z_out is NULL");
   *z_out = NULL;
@@ -11760,6 +13012,7 @@ static int api_close_once(zke *z, enum sess_why why) {
   if (fork_is_copy(z->s))
     return base_fail(ZKE_FORKED, "the handle belongs to the parent process");
   if (txn_batch_here()) return api_misuse("zke_close()");
+  if (app_here) return api_not_here();
   if (wait_is_inside(z))
     return base_fail(ZKE_MISUSE, "closing from a callback of the handle");
   bool limited = lock_limit.z == z;
@@ -11774,10 +13027,14 @@ static int api_close_once(zke *z, enum sess_why why) {
   return rc;
 }
 
-int zke_close(zke *z) { return z ? api_close_once(z, SESS_CLOSE) : ZKE_OK; }
+int zke_close(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, close, z);
+  return z ? api_close_once(z, SESS_CLOSE) : ZKE_OK;
+}
 
 /* The row keeps the time of now, from which its timeout counts. */
 int zke_detach(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, detach, z);
   if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
   if (!z->timeout)
     return base_fail(ZKE_BADARGUMENTS, "the session is not a kept one");
@@ -11786,6 +13043,7 @@ int zke_detach(zke *z) {
 
 /* Fixed at open. */
 int zke_password(zke *z, unsigned char out[16]) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, password, z, out);
   if (!z || !out)
     return base_fail(ZKE_BADARGUMENTS, "the handle or out is NULL");
   if (!z->timeout)
@@ -11797,6 +13055,7 @@ int zke_password(zke *z, unsigned char out[16]) {
 /* Does not take the store's lock: a server that touches one client's session
  * never waits for another client's change. */
 int zke_touch(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, touch, z);
   int rc = api_count_in(z);
   if (rc != ZKE_OK) return rc;
   carrier_touch(z);
@@ -11804,6 +13063,7 @@ int zke_touch(zke *z) {
 }
 
 int zke_rearm(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, rearm, z);
   int rc = api_enter(z, NULL, API_CHANGE, NULL);
   if (rc != ZKE_OK) return rc;
   return api_leave(z, sess_rearm(z->s, INT64_MAX));
@@ -11811,11 +13071,15 @@ int zke_rearm(zke *z) {
 
 /* Constant for the handle's life, so it is read without the lock; also when the
  * session has ended, for the text of a message. */
-int64_t zke_session_id(zke *z) { return z ? z->id : 0; }
+int64_t zke_session_id(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, session_id, z);
+  return z ? z->id : 0;
+}
 
 /* Any failure to enter means that the handle is of no use any more, which is
  * what ZKE_STATE_CLOSED says. */
 int zke_state(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, state, z);
   if (api_enter(z, NULL, API_ANY_STATE | API_LIGHT, NULL) != ZKE_OK)
     return ZKE_STATE_CLOSED;
   int state = wait_state(z);
@@ -11826,6 +13090,7 @@ int zke_state(zke *z) {
 /* The session may be this handle's own: sess_end() marks it as gone at once,
  * and the next dispatch tells. */
 int zke_expire(zke *z, int64_t session) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, expire, z, session);
   bool ended;
   int rc = api_enter(z, NULL, API_CHANGE, NULL);
   if (rc != ZKE_OK) return rc;
@@ -11840,6 +13105,7 @@ int zke_expire(zke *z, int64_t session) {
 /* A duplicate shares the open file description, and with it the lock that is
  * the session's life.  So it lasts until the last of the two is closed. */
 int zke_keepalive_fd(zke *z, int *fd_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, keepalive_fd, z, fd_out);
   if (!fd_out) return base_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
   int rc = api_enter(z, NULL, API_CHANGE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
@@ -11860,7 +13126,8 @@ int zke_keepalive_fd(zke *z, int *fd_out) {
 
 /* ---- nodes: changes ---- */
 
-/* A change of one znode: what its transaction gets, and what comes of it. */
+/* A change of one node: what its transaction gets, and what comes of it. It
+ * lies on the stack of the call, and outlives the transaction's body. */
 typedef struct api_single {
   const char *path;
   const zke_op *op;
@@ -11941,6 +13208,9 @@ static int api_create(zke *z, const zke_op *op, char **path_out,
 int zke_create(zke *z, const char *path, const void *data, int len,
                const zke_acls *acls, int mode, char **path_out,
                zke_stat *stat_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, create, z, path, data, len, acls, mode, path_out,
+                       stat_out);
   zke_op op;
   zke_op_create(&op, path, data, len, acls, mode);
   return api_create(z, &op, path_out, stat_out);
@@ -11951,6 +13221,9 @@ int zke_create(zke *z, const char *path, const void *data, int len,
 int zke_create_ttl(zke *z, const char *path, const void *data, int len,
                    const zke_acls *acls, int mode, int64_t ttl_ms,
                    char **path_out, zke_stat *stat_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, create_ttl, z, path, data, len, acls, mode, ttl_ms,
+                       path_out, stat_out);
   zke_op op;
   if (!op_mode_has_ttl(mode))
     return base_fail(ZKE_BADARGUMENTS, "mode %d has no ttl", mode);
@@ -11961,6 +13234,7 @@ int zke_create_ttl(zke *z, const char *path, const void *data, int len,
 /* Neither permission nor existence is known before the transaction, nor whether
  * a sync is needed: the class is guessed, as for zke_set(). */
 int zke_delete(zke *z, const char *path, int version) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, remove, z, path, version);
   zke_op op;
   zke_op_delete(&op, path, version);
   api_single c = {NULL, &op, NULL, {0}};
@@ -12019,6 +13293,7 @@ static int api_discard_noted(zke *z) {
  * the removal tried, so whatever stops it leaves a note that later calls act
  * on.  A death of the process ends the session, and its nodes with it. */
 int zke_discard(zke *z, const char *path, int mode, int64_t czxid) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, discard, z, path, mode, czxid);
   bool sequential = mode == ZKE_EPHEMERAL_SEQUENTIAL;
   if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
   if (fork_is_copy(z->s)) return api_forked(z->s);
@@ -12048,6 +13323,8 @@ int zke_discard(zke *z, const char *path, int mode, int64_t czxid) {
  * persistent ones or back. */
 int zke_set(zke *z, const char *path, const void *data, int len, int version,
             zke_stat *stat_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, set, z, path, data, len, version, stat_out);
   zke_op op;
   zke_op_set(&op, path, data, len, version);
   api_single c = {NULL, &op, NULL, {0}};
@@ -12075,6 +13352,8 @@ static int api_raise_body(txn *t, void *arg) {
 
 /* Always synced: a number that a power cut took back could be given again. */
 int zke_raise_sequence(zke *z, const char *path, int next, zke_stat *stat_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, raise_sequence, z, path, next, stat_out);
   api_raise c = {NULL, next, {0}};
   if (next < 0) return base_fail(ZKE_BADARGUMENTS, "the number %d", next);
   int rc = api_enter(z, path, API_CHANGE | API_BATCH, &c.path);
@@ -12143,7 +13422,10 @@ static bool api_is_settled(const zke *z, int rc) {
   return rc != ZKE_OK || !z->s->batch;
 }
 
-/* Whose death is to be noticed, for the owner of the node that was read. */
+/* Note whose death is to be noticed, for the node that was read: the carrier of
+ * its owner. 0 where that is not needed: there is no owner, or it is this
+ * store's, whose ends are known here; or the session is detached, and dies by
+ * its timeout alone. */
 static int api_find_owner(txn *t, api_reading *r) {
   sess_row row;
   bool found;
@@ -12270,6 +13552,8 @@ static int api_read(zke *z, const char *path, api_reading *r) {
  */
 int zke_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
                zke_stat *stat_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, exists, z, path, fn, context, stat_out);
   api_reading r = {.wish = OP_EXISTS, .fn = fn, .context = context};
   int rc = api_read(z, path, &r);
   if (rc != ZKE_OK) return rc;
@@ -12280,6 +13564,9 @@ int zke_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
 /* What the caller does not want is freed here, since api_read() gives all. */
 int zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
             char **data_out, int *len_out, zke_stat *stat_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, get, z, path, fn, context, data_out, len_out,
+                       stat_out);
   api_reading r = {.wish = OP_GET, .fn = fn, .context = context};
   int rc = api_read(z, path, &r);
   if (rc != ZKE_OK) return rc;
@@ -12295,6 +13582,8 @@ int zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
 /* A copy of all names in one block, in the order of the key. */
 int zke_children(zke *z, const char *path, zke_watch_fn fn, void *context,
                  zke_strings **names_out, zke_stat *stat_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, children, z, path, fn, context, names_out, stat_out);
   api_reading r = {.wish = OP_CHILDREN, .fn = fn, .context = context};
   int rc = api_read(z, path, &r);
   if (rc != ZKE_OK) return rc;
@@ -12306,17 +13595,19 @@ int zke_children(zke *z, const char *path, zke_watch_fn fn, void *context,
   return api_leave(z, ZKE_OK);
 }
 
-SQL_STATEMENT(NODE_COUNT,
-              "SELECT(SELECT count(*)FROM node WHERE parent=:path)+"
-              "(SELECT count(*)FROM node WHERE parent>:from AND parent<:to)");
+SQL_STATEMENT(
+    NODE_COUNT,
+    "SELECT(SELECT count(*)FROM zkembed_node WHERE parent=:path)+"
+    "(SELECT count(*)FROM zkembed_node WHERE parent>:from AND parent<:to)");
 
-SQL_STATEMENT(NODE_COUNT_ALL, "SELECT count(*)-1 FROM node");
+SQL_STATEMENT(NODE_COUNT_ALL, "SELECT count(*)-1 FROM zkembed_node");
 
 /* A node without data has the length -1. */
-SQL_STATEMENT(NODE_BYTES,
-              "SELECT ifnull((SELECT sum(max(len,0))FROM node WHERE "
-              "parent=:path),0)+ifnull((SELECT sum(max(len,0))FROM node WHERE "
-              "parent>:from AND parent<:to),0)");
+SQL_STATEMENT(
+    NODE_BYTES,
+    "SELECT ifnull((SELECT sum(max(len,0))FROM zkembed_node WHERE "
+    "parent=:path),0)+ifnull((SELECT sum(max(len,0))FROM zkembed_node WHERE "
+    "parent>:from AND parent<:to),0)");
 
 /* Ask a statement about the descendants of a whole path.  They are one range of
  * the table's key, from "path/" up to "path0", since '0' follows '/'. */
@@ -12352,6 +13643,7 @@ static int api_count(zke *z, const char *path, int64_t *count) {
 /* Two statements, so under SQLite's read lock: the node must be the one whose
  * descendants are counted. */
 int zke_count(zke *z, const char *path, int64_t *count_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, count, z, path, count_out);
   op_answer a;
   const char *full;
   int64_t count = 0;
@@ -12368,9 +13660,12 @@ int zke_count(zke *z, const char *path, int64_t *count_out) {
   return api_leave(z, rc);
 }
 
-/* Under SQLite's read lock, as zke_count(). */
+/* Under SQLite's read lock, as zke_count(). Both count what is below the node;
+ * the node itself is added here. */
 int zke_usage(zke *z, const char *path, int64_t *count_out,
               int64_t *bytes_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, usage, z, path, count_out, bytes_out);
   op_answer a = {0};
   const char *full;
   int64_t count = 0, bytes = 0;
@@ -12395,7 +13690,8 @@ static int api_compare_strings(const void *a, const void *b) {
 }
 
 /* Keep the paths that begin with chroot + prefix, shown without the chroot and
- * sorted. */
+ * sorted. The key's order is not that of whole paths, as it compares the parent
+ * first. */
 static int api_filter(const zke *z, const buf *paths, int count,
                       const char *prefix, zke_strings **out) {
   buf kept = {.a = &z->s->a};
@@ -12417,14 +13713,17 @@ static int api_filter(const zke *z, const buf *paths, int count,
   return ZKE_OK;
 }
 
-SQL_STATEMENT(NODE_OWNED_ALL,
-              "SELECT parent,name FROM node WHERE owner=:owner AND owner<>0 "
-              "ORDER BY parent,name");
+SQL_STATEMENT(
+    NODE_OWNED_ALL,
+    "SELECT parent,name FROM zkembed_node WHERE owner=:owner AND owner<>0 "
+    "ORDER BY parent,name");
 
 /* One statement; under SQLite's read lock, so that its zxid is of the same
  * state. */
 int zke_ephemerals(zke *z, int64_t session, const char *prefix,
                    zke_strings **paths_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, ephemerals, z, session, prefix, paths_out);
   zke_strings *list = NULL;
   int count = 0;
   int rc = api_enter(z, NULL, API_READ | API_BATCH, NULL);
@@ -12452,6 +13751,7 @@ int zke_ephemerals(zke *z, int64_t session, const char *prefix,
 /* Reads are linearizable without it.  What it adds is to find the session's end
  * in a process that does nothing else. */
 int zke_sync(zke *z, const char *path) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, sync, z, path);
   (void)path;
   int rc = api_enter(z, NULL, API_READ | API_BATCH, NULL);
   if (rc != ZKE_OK) return rc;
@@ -12478,6 +13778,7 @@ void zke_op_create(zke_op *op, const char *path, const void *data, int len,
                  .mode = mode};
 }
 
+/* For a mode with a TTL; a plain mode with one is found when the multi runs. */
 void zke_op_create_ttl(zke_op *op, const char *path, const void *data, int len,
                        const zke_acls *acls, int mode, int64_t ttl_ms) {
   *op = (zke_op){.type = ZKE_OP_CREATE,
@@ -12493,6 +13794,7 @@ void zke_op_delete(zke_op *op, const char *path, int version) {
   *op = (zke_op){.type = ZKE_OP_DELETE, .path = path, .version = version};
 }
 
+/* len -1 is NULL data, as in zke_set(). */
 void zke_op_set(zke_op *op, const char *path, const void *data, int len,
                 int version) {
   *op = (zke_op){.type = ZKE_OP_SET,
@@ -12529,6 +13831,12 @@ void zke_op_untold(zke_op *op, const char *path, int most) {
 /* The root stands for the path: every check of paths lets it pass. */
 void zke_op_fail(zke_op *op, int rc) {
   *op = (zke_op){.type = ZKE_OP_FAIL, .path = "/", .version = rc};
+}
+
+/* The root stands for the path here, too. */
+void zke_op_sql(zke_op *op, zke_sql_fn fn, void *context) {
+  *op =
+      (zke_op){.type = ZKE_OP_SQL, .path = "/", .sql = fn, .context = context};
 }
 
 /* Also leaves every result zeroed, so that clearing twice does no harm. */
@@ -12651,6 +13959,29 @@ static int api_op_untold(zke *z, const char *path, const zke_op *op,
   return rc;
 }
 
+/* SQL in a multi.  The function's own code is in the result, for zke_multi().
+ */
+static int api_op_sql(txn *t, const char *path, const zke_op *op,
+                      zke_op_result *r) {
+  (void)path;
+  int rc = txn_need_full(t);
+  return rc == ZKE_OK
+             ? app_run(t->s, APP_WRITES, op->sql, op->context, t->zxid, &r->rc)
+             : rc;
+}
+
+/* SQL in a snapshot.  Its function's refusal is its own; what is returned
+ * fails the whole call. */
+static int api_op_sql_read(zke *z, const char *path, const zke_op *op,
+                           zke_op_result *r) {
+  int64_t meta[4] = {0};
+  (void)path;
+  int rc = sql_fetch_ints(z->s, SQL_META, z->id, 4, meta);
+  if (rc != ZKE_OK) return rc;
+  rc = app_run(z->s, APP_READS, op->sql, op->context, meta[0], &r->rc);
+  return rc == ZKE_SQL ? ZKE_OK : rc;
+}
+
 /* The kind of an operation; NULL: there is no such type.  No `default`: the
  * compiler names a type of zkembed.h that is missing here. */
 static const api_kind *api_op_kind(int type) {
@@ -12661,6 +13992,7 @@ static const api_kind *api_op_kind(int type) {
                         gets = {NULL, api_op_get},
                         lists = {NULL, api_op_children},
                         asks = {NULL, api_op_untold},
+                        queries = {api_op_sql, api_op_sql_read},
                         fails = {api_op_refuse, api_op_refuse_read};
   switch ((enum zke_op_type)type) {
     case ZKE_OP_CREATE:
@@ -12679,15 +14011,20 @@ static const api_kind *api_op_kind(int type) {
       return &asks;
     case ZKE_OP_FAIL:
       return &fails;
+    case ZKE_OP_SQL:
+      return &queries;
   }
   return NULL;
 }
 
 /* ---- several operations: the calls ---- */
 
+/* A multi under way. Results are the call's own until its end: the caller's
+ * array is written once, or not at all. */
 typedef struct api_multi {
   const zke_op *ops;
   int count, refused; /* index of the refused operation, or -1 */
+  int code;           /* of a function of the program's that has refused */
   zke_op_result *results;
 } api_multi;
 
@@ -12704,7 +14041,8 @@ static int api_multi_step(txn *t, const zke_op *op, zke_op_result *r) {
   const api_kind *kind = api_op_kind(op->type);
   int rc = api_path(t->z, op->path, api_op_flags(op), &path);
   /* api_multi_check() has found both good, and made room for the longest */
-  if (NEVER(!kind)) return base_fail(ZKE_BADARGUMENTS, "type %d", op->type);
+  if (NEVER(!kind || !kind->change))
+    return base_fail(ZKE_BADARGUMENTS, "type %d", op->type);
   if (NEVER(rc != ZKE_OK)) return rc;
   return kind->change(t, path, op, r);
 }
@@ -12719,11 +14057,13 @@ static int api_multi_body(txn *t, void *arg) {
   for (int i = 0; i < m->count && rc == ZKE_OK; i++) {
     rc = api_multi_step(t, &m->ops[i], &m->results[i]);
     if (rc < 0) m->refused = i; /* not when the class was wrong */
+    if (rc == ZKE_SQL) m->code = m->results[i].rc;
   }
   return rc;
 }
 
-/* The results of a multi that was refused (semantics.md 4). */
+/* The results of a multi that was refused (semantics.md 4). Those before the
+ * refused one have 0: they would have gone well. */
 static void api_multi_refuse(api_multi *m, int rc) {
   zke_results_clear(m->results, m->count);
   for (int i = m->refused; i < m->count; i++)
@@ -12758,6 +14098,8 @@ static int api_op_reserved(const zke_op *op, int i) {
                      "operation %d cannot be refused with the code %d", i,
                      op->version);
   }
+  if (op->type == ZKE_OP_SQL && !op->sql)
+    return base_fail(ZKE_BADARGUMENTS, "operation %d: fn is NULL", i);
   int64_t set = op->reserved_int;
   for (size_t k = 0; k < sizeof op->reserved / sizeof *op->reserved; k++)
     set |= op->reserved[k];
@@ -12770,7 +14112,8 @@ static int api_op_reserved(const zke_op *op, int i) {
 }
 
 /* Check one operation of a multi, the i-th: all that can be judged without the
- * tree. */
+ * tree. A malformed path is ZKE_MARSHALLINGERROR here, as ZooKeeper's client
+ * has it. */
 static int api_multi_check_op(zke *z, const zke_op *op, int i) {
   const char *path;
   const api_kind *kind = api_op_kind(op->type);
@@ -12798,6 +14141,7 @@ static int api_multi_check(zke *z, const zke_op *ops, int count, bool *full) {
     sum += base_max(op->len, 0);
     if (op->type == ZKE_OP_CREATE && !op_mode_is_ephemeral(op->mode))
       *full = true;
+    if (op->type == ZKE_OP_SQL) *full = true;
   }
   if (sum > z->s->data_limit) {
     return base_fail(ZKE_BADARGUMENTS,
@@ -12807,7 +14151,8 @@ static int api_multi_check(zke *z, const zke_op *ops, int count, bool *full) {
   return ZKE_OK;
 }
 
-/* Enter for a multi: an ended session reads ZKE_MARSHALLINGERROR there. */
+/* Enter for a multi: an ended session reads ZKE_MARSHALLINGERROR there.
+ * ZooKeeper's client does the same. */
 static int api_enter_multi(zke *z, const zke_op *ops, int count,
                            unsigned flags) {
   if (count < 0 || (count && !ops))
@@ -12820,16 +14165,18 @@ static int api_enter_multi(zke *z, const zke_op *ops, int count,
 /* A multi that makes a persistent znode is synced from the start; of others the
  * shape tells what the last one like it needed (TXN_LEARN). */
 int zke_multi(zke *z, const zke_op *ops, int count, zke_op_result *results) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, multi, z, ops, count, results);
   bool full;
   int rc = api_enter_multi(z, ops, count, API_CHANGE | API_BATCH);
   if (rc != ZKE_OK) return rc;
   rc = api_multi_check(z, ops, count, &full);
   if (rc != ZKE_OK) return api_leave(z, rc);
-  api_multi m = {ops, count, -1, NULL};
+  api_multi m = {ops, count, -1, ZKE_OK, NULL};
   m.results = mem_zero(&z->s->a, ((size_t)count + 1) * sizeof(zke_op_result));
   if (!m.results) return api_leave(z, base_nomem());
   z->shape = api_multi_shape(ops, count);
   rc = api_change(z, full ? TXN_FULL : TXN_LEARN, api_multi_body, &m);
+  if (rc == ZKE_SQL && m.code) rc = m.code;
   bool refused = rc != ZKE_OK && rc != ZKE_CONNECTIONLOSS && m.refused >= 0;
   if (refused) api_multi_refuse(&m, rc);
   if (results && (rc == ZKE_OK || refused)) {
@@ -12847,7 +14194,8 @@ static int api_multi_read_step(zke *z, const zke_op *op, zke_op_result *r) {
   const api_kind *kind = api_op_kind(op->type);
   int rc = api_path(z, op->path, 0, &path);
   /* api_multi_read_check() has found both good, and made room */
-  if (NEVER(!kind)) return base_fail(ZKE_BADARGUMENTS, "type %d", op->type);
+  if (NEVER(!kind || !kind->read))
+    return base_fail(ZKE_BADARGUMENTS, "type %d", op->type);
   if (NEVER(rc != ZKE_OK)) return rc;
   return kind->read(z, path, op, r);
 }
@@ -12878,6 +14226,8 @@ static int api_multi_read_check(zke *z, const zke_op *ops, int count) {
  * lock-free read cannot span several. */
 int zke_multi_read(zke *z, const zke_op *ops, int count,
                    zke_op_result *results) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, multi_read, z, ops, count, results);
   if (count > 0 && !results)
     return base_fail(ZKE_BADARGUMENTS, "results is NULL");
   int rc = api_enter_multi(z, ops, count, API_READ | API_BATCH);
@@ -12902,7 +14252,9 @@ int zke_multi_read(zke *z, const zke_op *ops, int count,
 
 /* ---- a batch ---- */
 
-/* A batch has ended, with rc: do what waited for that, and free it. */
+/* A batch has ended, with rc: do what waited for that, and free it.
+ * Registrations are concluded in the order of their calls, so that a later mode
+ * of a path replaces an earlier one. */
 static void api_conclude_batch(txn_batch *b, int rc) {
   size_t count = b->watches.len / sizeof(api_pending);
   api_pending *pending = (api_pending *)(void *)b->watches.data;
@@ -12957,6 +14309,7 @@ static int api_batch(zke *z, zke_batch_fn fn, void *context) {
 /* The store's lock and the gate are held while the function runs, so what other
  * threads and processes see is the state before it, and then that after it. */
 int zke_batch(zke *z, zke_batch_fn fn, void *context) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, batch, z, fn, context);
   if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
   int rc = api_enter(z, NULL, API_CHANGE, NULL);
   return rc == ZKE_OK ? api_leave(z, api_batch(z, fn, context)) : rc;
@@ -12980,6 +14333,7 @@ static int api_add_digest(zke *z, const char *cert, size_t len) {
 /* Identities live in the handle alone, as ZooKeeper's do in a connection.  An
  * unknown scheme fails the session for good, as it does in ZooKeeper. */
 int zke_add_auth(zke *z, const char *scheme, const char *cert, int len) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, add_auth, z, scheme, cert, len);
   if (!scheme) return base_fail(ZKE_BADARGUMENTS, "scheme is NULL");
   if (len < 0 || (len && !cert))
     return base_fail(ZKE_BADARGUMENTS, "cert of length %d", len);
@@ -13003,6 +14357,7 @@ void zke_digest(const char *cert, int len, char out[ZKE_DIGEST_SIZE]) {
 /* Each check goes by what the handle has at that moment, so nothing else has to
  * be forgotten. */
 int zke_clear_auth(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, clear_auth, z);
   int rc = api_enter(z, NULL, API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
   acl_clear(&z->who);
@@ -13026,6 +14381,7 @@ static int api_check_vouch(const char *scheme, const char *id) {
 /* The scheme is noted first: the list that scheme auth stands for may then hold
  * the identity. */
 int zke_vouch(zke *z, const char *scheme, const char *id) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, vouch, z, scheme, id);
   if (!scheme) return base_fail(ZKE_BADARGUMENTS, "scheme is NULL");
   int rc = api_check_vouch(scheme, id);
   if (rc == ZKE_OK) rc = api_enter(z, NULL, API_LIGHT, NULL);
@@ -13038,6 +14394,8 @@ int zke_vouch(zke *z, const char *scheme, const char *id) {
 /* A read like any other: list and Stat are of one moment. */
 int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
                 zke_stat *stat_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, get_acl, z, path, acls_out, stat_out);
   api_reading r = {.wish = OP_ACL};
   int rc = api_read(z, path, &r);
   if (rc != ZKE_OK) return rc;
@@ -13065,6 +14423,8 @@ static int api_set_acl_body(txn *t, void *arg) {
 /* Guessed as zke_set() is: an ephemeral node's ACL need not be synced. */
 int zke_set_acl(zke *z, const char *path, int version, const zke_acls *acls,
                 zke_stat *stat_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, set_acl, z, path, version, acls, stat_out);
   api_set_acl c = {NULL, version, acls, {0}};
   int rc = api_enter(z, path, API_CHANGE | API_BATCH, &c.path);
   if (rc != ZKE_OK) return rc;
@@ -13098,10 +14458,26 @@ static int api_add_watch_body(txn *t, void *arg) {
   return rc;
 }
 
-/* The rows are changed first, then the watchers in memory: between the two no
- * event can be dispatched, as the lock is held. */
+/* Run a body that registers a watch that stays.  The rows are changed first,
+ * then the watchers in memory: between the two no event can be dispatched, as
+ * the lock is held. */
+static int api_register_persistent(zke *z, txn_body body, api_watch *w,
+                                   void *arg) {
+  w->other = w->mode == WATCH_PERSISTENT ? WATCH_RECURSIVE : WATCH_PERSISTENT;
+  int rc = txn_run(z->s, z, TXN_NORMAL, body, arg);
+  api_pending p = {z, w->entry, 0, w->other};
+  if (api_is_settled(z, rc)) api_conclude(&p, rc == ZKE_OK);
+  wait_arm(z);
+  return rc;
+}
+
+/* The mode is checked behind the state of the handle, as ZooKeeper's server
+ * checks it. mode + 1: WATCH_PERSISTENT and WATCH_RECURSIVE follow
+ * WATCH_ONE_SHOT, which this cannot set. */
 int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
                   void *context) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, add_watch, z, path, mode, fn, context);
   api_watch w = {.mode = mode + 1, .fn = fn, .context = context};
   if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
   int rc = api_enter(z, path, API_CHANGE | API_BATCH, &w.path);
@@ -13110,12 +14486,7 @@ int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
     return api_leave(
         z, base_fail(ZKE_MARSHALLINGERROR, "unknown watch mode %d", mode));
   }
-  w.other = w.mode == WATCH_PERSISTENT ? WATCH_RECURSIVE : WATCH_PERSISTENT;
-  rc = txn_run(z->s, z, TXN_NORMAL, api_add_watch_body, &w);
-  api_pending p = {z, w.entry, 0, w.other};
-  if (api_is_settled(z, rc)) api_conclude(&p, rc == ZKE_OK);
-  wait_arm(z);
-  return api_leave(z, rc);
+  return api_leave(z, api_register_persistent(z, api_add_watch_body, &w, &w));
 }
 
 /* What a watch would have told of that was set at an earlier zxid; 0: nothing.
@@ -13157,6 +14528,8 @@ static int api_set_watch_body(txn *t, void *arg) {
 /* One transaction, as for a read with a watch. */
 int zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
                   zke_watch_fn fn, void *context) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, set_watch, z, path, type, zxid, fn, context);
   api_reading r = {.fn = fn, .context = context, .type = type, .since = zxid};
   if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
   int rc = api_enter(z, path, API_CHANGE | API_BATCH, &r.path);
@@ -13187,7 +14560,8 @@ typedef struct api_watchers {
 } api_watchers;
 
 /* Find the watchers of a pair (fn NULL: of all) on a path; ZKE_NOWATCHER where
- * there is none. */
+ * there is none. The handle's memory is asked and not the file, whose rows know
+ * sessions and no pairs. */
 static int api_find_watchers(const zke *z, const char *path, int type,
                              zke_watch_fn fn, const void *context,
                              api_watchers *out) {
@@ -13227,6 +14601,8 @@ static int api_remove_watches(zke *z, const char *path, int type,
  * dispatched yet, has not ended it for the caller. */
 int zke_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
                     void *context) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, check_watch, z, path, type, fn, context);
   api_watchers of;
   const char *full;
   int rc = api_enter(z, path, API_CHANGE | API_LIGHT, &full);
@@ -13237,11 +14613,16 @@ int zke_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
 /* NULL would mean all watchers to api_remove_watches(). */
 int zke_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
                      void *context) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, remove_watch, z, path, type, fn, context);
   if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
   return api_remove_watches(z, path, type, fn, context);
 }
 
+/* This handle's only: other sessions' watches are theirs. */
 int zke_remove_all_watches(zke *z, const char *path, int type) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, remove_all_watches, z, path, type);
   return api_remove_watches(z, path, type, NULL, NULL);
 }
 
@@ -13270,6 +14651,7 @@ static bool api_needs_rows(const watcher_pair *pair) {
  * that runs in another thread is waited for.  A row that stays makes events for
  * which no watcher is found. */
 int zke_forget(zke *z, zke_watch_fn fn, void *context) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, forget, z, fn, context);
   api_watch w = {.fn = fn, .context = context};
   if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
   if (txn_batch_here()) return api_misuse("zke_forget()");
@@ -13291,6 +14673,7 @@ int zke_forget(zke *z, zke_watch_fn fn, void *context) {
 
 /* Under the store's lock, by which a dispatch reads the two as one. */
 int zke_set_watcher(zke *z, zke_watch_fn fn, void *context) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, set_watcher, z, fn, context);
   int rc = api_enter(z, NULL, API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
   z->watcher = fn;
@@ -13300,15 +14683,21 @@ int zke_set_watcher(zke *z, zke_watch_fn fn, void *context) {
 
 /* ---- waiting ---- */
 
-int64_t zke_now(zke *z) { return z ? host_now(z->s) / ZKE_MS : 0; }
+/* The store's clock, which a program may have replaced (options.os). */
+int64_t zke_now(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, now, z);
+  return z ? host_now(z->s) / ZKE_MS : 0;
+}
 
 /* The clock that ctime and mtime are of; it may be set, so nothing waits by it.
  */
 int64_t zke_wall(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, wall, z);
   return z ? z->s->os.clock(z->s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS : 0;
 }
 
-/* A deadline of zke_now() in the store's ns. */
+/* A deadline of zke_now() in the store's ns. ZKE_FOREVER, and what would
+ * overflow, is never. */
 static int64_t api_deadline(int64_t deadline_ms) {
   if (deadline_ms >= INT64_MAX / ZKE_MS) return INT64_MAX;
   return base_max(deadline_ms, 0) * ZKE_MS;
@@ -13318,6 +14707,7 @@ static int64_t api_deadline(int64_t deadline_ms) {
  * call of theirs that has it for long keeps the lease meanwhile, and does not
  * keep this one beyond its deadline. */
 int zke_sleep(zke *z, int64_t deadline_ms) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, sleep, z, deadline_ms);
   if (txn_batch_here()) return api_misuse("zke_sleep()");
   int rc = api_count_in(z);
   if (rc != ZKE_OK) return rc;
@@ -13334,10 +14724,15 @@ int zke_sleep(zke *z, int64_t deadline_ms) {
   return api_refuse(z, ZKE_OK);
 }
 
-int64_t zke_busy_timeout(zke *z) { return z ? z->s->busy / ZKE_MS : 0; }
+/* Fixed at open, so no lock is needed. */
+int64_t zke_busy_timeout(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, busy_timeout, z);
+  return z ? z->s->busy / ZKE_MS : 0;
+}
 
 /* Kept by the thread, not by the handle: other threads have their own. */
 int64_t zke_limit(zke *z, int64_t deadline_ms) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, limit, z, deadline_ms);
   int64_t was = z && lock_limit.z == z ? lock_limit.until : ZKE_FOREVER;
   lock_limit.z = deadline_ms == ZKE_FOREVER ? NULL : z;
   lock_limit.until = deadline_ms;
@@ -13348,6 +14743,8 @@ int64_t zke_limit(zke *z, int64_t deadline_ms) {
  * that knows the descriptor alone, are to know: the next dispatch sets the
  * timer.  A thread that dispatches sees to that at its end. */
 int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn, void *context) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, call_at, z, when_ms, fn, context);
   bool sooner;
   if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
   int rc = api_count_in(z);
@@ -13363,6 +14760,7 @@ int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn, void *context) {
 /* The poller shows everything that ends a sleep.  Without one (options.os) the
  * FIFO does, and zke_next_deadline() covers the rest. */
 int zke_fd(zke *z, int *fd_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, fd, z, fd_out);
   if (!fd_out) return base_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
@@ -13372,6 +14770,7 @@ int zke_fd(zke *z, int *fd_out) {
 
 /* What the timer behind the descriptor is set to, for hosts without one. */
 int zke_next_deadline(zke *z, int64_t *deadline_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, next_deadline, z, deadline_out);
   if (!deadline_out) return base_fail(ZKE_BADARGUMENTS, "deadline_out is NULL");
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
@@ -13395,6 +14794,7 @@ static int api_waitable(const zke *z) {
 /* Looks at the clock, and polls what a sleep would, but does not look into the
  * file: so it may say yes where nothing is left to call. */
 int zke_pending(zke *z, int *pending_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, pending, z, pending_out);
   if (!pending_out) return base_fail(ZKE_BADARGUMENTS, "pending_out is NULL");
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
@@ -13420,14 +14820,20 @@ static int api_dispatch(zke *z, wait_order *o) {
   return api_leave(z, rc);
 }
 
+/* All that there is, but not without end: see wait_deliver_all(). */
 int zke_dispatch(zke *z, int *count_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, dispatch, z, count_out);
   wait_order order = {.zxid = INT64_MAX};
   int rc = api_dispatch(z, &order);
   if (rc == ZKE_OK && count_out) *count_out = order.count;
   return rc;
 }
 
+/* A light session is dispatched alone: the bound is meant for its events.
+ */
 int zke_dispatch_to(zke *z, int64_t zxid, int *count_out, int *more_out) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, dispatch_to, z, zxid, count_out, more_out);
   wait_order order = {.zxid = zxid};
   int rc = api_dispatch(z, &order);
   if (rc == ZKE_OK && count_out) *count_out = order.count;
@@ -13438,15 +14844,22 @@ int zke_dispatch_to(zke *z, int64_t zxid, int *count_out, int *more_out) {
 /* The innermost batch is of the event whose watcher runs: only the thread with
  * the role makes calls, and it is the one that asks. */
 int64_t zke_event_zxid(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, event_zxid, z);
   if (!z || !wait_is_inside(z) || !z->batch || !z->batch->e) return 0;
   return z->batch->e->zxid;
 }
 
-int64_t zke_turn(zke *z) { return z ? (int64_t)atomic_load(&z->turn) : 0; }
+/* Without the lock: a turn that is read too early only ends the wait sooner. */
+int64_t zke_turn(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, turn, z);
+  return z ? (int64_t)atomic_load(&z->turn) : 0;
+}
 
 /* The lock is waited for until the deadline, even beyond the busy timeout: a
  * wait must not fail because another thread's call takes long. */
 int zke_wait_turn(zke *z, int64_t turn, int64_t deadline_ms) {
+  if (ENGINE_IS_OTHER(z))
+    return ENGINE_CALL(z, wait_turn, z, turn, deadline_ms);
   int64_t until = api_deadline(deadline_ms);
   int rc = api_enter_until(z, NULL, API_CHANGE | API_ANY_STATE | API_DISPATCH,
                            NULL, until);
@@ -13464,6 +14877,7 @@ int zke_wait(zke *z, int64_t deadline_ms) {
 /* The turn wakes threads of this process that wait for the leader; the byte
  * wakes the leader, which may sleep in poll(). */
 int zke_wake(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, wake, z);
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
   pthread_mutex_lock(&z->s->m);
@@ -13477,6 +14891,7 @@ int zke_wake(zke *z) {
 
 /* A look for dead sessions is not made: `alive` says how each is found. */
 int zke_sessions(zke *z, zke_session_list **list_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, sessions, z, list_out);
   if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = api_enter(z, NULL, API_BATCH, NULL);
   if (rc != ZKE_OK) return rc;
@@ -13486,6 +14901,7 @@ int zke_sessions(zke *z, zke_session_list **list_out) {
 /* An unknown id is an error here, unlike in a list, so that a caller need not
  * count. */
 int zke_session(zke *z, int64_t session, zke_session_list **list_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, session, z, session, list_out);
   zke_session_list *list = NULL;
   if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = api_enter(z, NULL, API_BATCH, NULL);
@@ -13500,20 +14916,149 @@ int zke_session(zke *z, int64_t session, zke_session_list **list_out) {
   return api_leave(z, rc);
 }
 
+/* One statement, and so of one moment. */
 int zke_watches(zke *z, zke_watch_list **list_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, watches, z, list_out);
   if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = api_enter(z, NULL, API_BATCH, NULL);
   return rc == ZKE_OK ? api_leave(z, view_watches(z->s, false, list_out)) : rc;
 }
 
+/* As zke_watches(), joined with the nodes' owners. */
 int zke_waiters(zke *z, zke_watch_list **list_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, waiters, z, list_out);
   if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = api_enter(z, NULL, API_BATCH, NULL);
   return rc == ZKE_OK ? api_leave(z, view_watches(z->s, true, list_out)) : rc;
 }
 
+int zke_counters(zke *z, zke_counts *out) {
+  if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
+  if (!out) return base_fail(ZKE_BADARGUMENTS, "out is NULL");
+  int rc = api_enter(z, NULL, API_BATCH, NULL);
+  if (rc != ZKE_OK) return rc;
+  if (z->s->memory)
+    rc = base_fail(ZKE_UNIMPLEMENTED, "in memory nothing is counted");
+  else
+    rc = view_counts(z->s, out);
+  return api_leave(z, rc);
+}
+
+/* ---- history ---- */
+
+typedef struct api_keeping {
+  int64_t rows, ms;
+} api_keeping;
+
+static int api_keep_body(txn *t, void *arg) {
+  const api_keeping *k = arg;
+  return history_keep(t, k->rows, k->ms);
+}
+
+int zke_history_keep(zke *z, int64_t rows, int64_t ms) {
+  if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
+  if (rows < 0 || ms < 0) {
+    return base_fail(ZKE_BADARGUMENTS, "a history of %lld rows, %lld ms",
+                     (long long)rows, (long long)ms);
+  }
+  api_keeping k = {rows, ms};
+  int rc = api_enter(z, NULL, API_CHANGE | API_BATCH, NULL);
+  if (rc != ZKE_OK) return rc;
+  return api_leave(z, api_change(z, TXN_FULL, api_keep_body, &k));
+}
+
+/* Under SQLite's read lock: it takes several statements. */
+int zke_history(zke *z, const char *path, int64_t after, int most,
+                zke_change_list **list_out) {
+  if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
+  history_span h = {.after = after};
+  if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  if (most < 0) return base_fail(ZKE_BADARGUMENTS, "at most %d", most);
+  int rc = api_enter(z, path, API_READ | API_BATCH, &h.path);
+  if (rc != ZKE_OK) return rc;
+  h.len = strlen(h.path);
+  rc = api_begin_locked(z);
+  if (rc == ZKE_OK) rc = view_history(z, &h, most, list_out);
+  api_end_locked(z);
+  return api_leave(z, rc);
+}
+
+/* A watch that is set with what it would have told since. */
+typedef struct api_resume {
+  api_watch w;
+  txn *t;
+  history_span h;
+  node parent; /* that is watched, for its ACL */
+} api_resume;
+
+/* What a row is to a watch of h->path: the event's type, or 0. */
+static int api_missed_type(const api_resume *m, const history_row *r) {
+  const char *below = r->path + (m->h.len == 1 ? 0 : m->h.len);
+  bool itself = strlen(r->path) == m->h.len;
+  if (itself || m->w.mode == WATCH_RECURSIVE) return r->type;
+  bool child = strchr(below + 1, '/') == NULL;
+  return child && r->type != ZKE_EVENT_CHANGED ? ZKE_EVENT_CHILD : 0;
+}
+
+/* Queue the event of a row, with the zxid that it had. */
+static int api_queue_missed(void *arg, const history_row *r) {
+  api_resume *m = arg;
+  txn *t = m->t;
+  int type = api_missed_type(m, r);
+  bool child = type == ZKE_EVENT_CHILD;
+  const char *path = child ? m->h.path : r->path;
+  const char *acl = child ? m->parent.acl : r->acl;
+  if (!type) return ZKE_OK;
+  int64_t zxid = t->zxid;
+  t->zxid = r->zxid;
+  int rc = watch_queue(t, t->z->id, type, path, strlen(path), acl);
+  t->zxid = zxid;
+  return rc;
+}
+
+/* The rows of the watch are written and the past is read in one transaction, so
+ * each change is told by the one or the other. */
+static int api_watch_since_body(txn *t, void *arg) {
+  api_resume *m = arg;
+  m->t = t;
+  memset(&m->parent, 0, sizeof m->parent);
+  int rc = node_load(t->s, path_split(m->h.path, m->h.len), &m->parent, NULL);
+  if (rc == ZKE_OK || rc == ZKE_NONODE)
+    rc = history_each(t->s, &m->h, api_queue_missed, m);
+  node_free(&m->parent);
+  if (rc != ZKE_OK) return rc;
+  if (!m->h.whole) {
+    return base_fail(ZKE_RUNTIMEINCONSISTENCY,
+                     "%s: the history does not reach back to zxid 0x%llx",
+                     t->s->name, (unsigned long long)m->h.after);
+  }
+  rc = api_add_watch_body(t, &m->w);
+  if (rc == ZKE_OK) m->w.entry.w->zxid = m->h.after; /* it hears from then on */
+  return rc;
+}
+
+/* A light session's events are looked for by their zxids, of which these are
+ * none that are new: so it is told to look. */
+int zke_watch_since(zke *z, const char *path, int mode, int64_t zxid,
+                    zke_watch_fn fn, void *context) {
+  if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
+  api_resume m = {.w = {.mode = mode + 1, .fn = fn, .context = context},
+                  .h = {.after = zxid}};
+  if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  if (mode != ZKE_WATCH_PERSISTENT && mode != ZKE_WATCH_PERSISTENT_RECURSIVE)
+    return base_fail(ZKE_BADARGUMENTS, "unknown watch mode %d", mode);
+  int rc = api_enter(z, path, API_CHANGE | API_BATCH, &m.w.path);
+  if (rc != ZKE_OK) return rc;
+  m.h.path = m.w.path;
+  m.h.len = strlen(m.h.path);
+  rc = api_register_persistent(z, api_watch_since_body, &m.w, &m);
+  if (rc == ZKE_OK) carrier_ready(z);
+  return api_leave(z, rc);
+}
+
 /* For a handle that may not sweep: the same look, without the removal. */
 int zke_overdue(zke *z, int *overdue_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, overdue, z, overdue_out);
   bool found;
   if (!overdue_out) return base_fail(ZKE_BADARGUMENTS, "overdue_out is NULL");
   int rc = api_enter(z, NULL, API_BATCH, NULL);
@@ -13526,6 +15071,7 @@ int zke_overdue(zke *z, int *overdue_out) {
 /* Under the store's lock throughout, so fn must not come back into the library.
  */
 int zke_check(zke *z, zke_check_fn fn, void *context) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, check, z, fn, context);
   int rc = api_enter(z, NULL, 0, NULL);
   return rc == ZKE_OK ? api_leave(z, view_check(z->s, fn, context)) : rc;
 }
@@ -13533,6 +15079,7 @@ int zke_check(zke *z, zke_check_fn fn, void *context) {
 /* The session is looked at here and not in a transaction of a body, since there
  * is none.  From a callback it would wait for the very call it is in. */
 int zke_compact(zke *z, int64_t deadline_ms) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, compact, z, deadline_ms);
   if (z && wait_is_inside(z))
     return base_fail(ZKE_MISUSE, "zke_compact() from a callback of the handle");
   int rc = api_enter(z, NULL, API_CHANGE, NULL);
@@ -13548,9 +15095,143 @@ int zke_compact(zke *z, int64_t deadline_ms) {
   return api_leave(z, rc);
 }
 
+/* Drop the tables, with the gate held.  By hand, since a transaction of txn_
+ * ends by writing the meta row. */
+static int api_drop_tables(store *s) {
+  int rc = db_set_synchronous(s, true);
+  if (rc == ZKE_OK) rc = db_sync_directory(s);
+  if (rc == ZKE_OK) rc = db_begin_write(s);
+  if (rc == ZKE_OK) rc = store_may_drop(s);
+  if (rc == ZKE_OK) rc = sql_exec(s, schema_drop, "dropping the tables");
+  if (rc == ZKE_OK) rc = txn_commit_sqlite(s, true);
+  if (rc == ZKE_OK) {
+    db_checkpoint(s, true);
+    return rc;
+  }
+  char cause[BASE_SENTENCE];
+  base_keep(cause);
+  db_end(s);
+  base_say_again(cause);
+  return rc;
+}
+
+/* The store is as one whose files were replaced from then on: what it has open
+ * is the program's. */
+int zke_remove_tables(zke *z) {
+  if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
+  if (z && wait_is_inside(z))
+    return base_fail(ZKE_MISUSE, "%s() from a callback of the handle",
+                     __func__);
+  int rc = api_enter(z, NULL, API_CHANGE, NULL);
+  if (rc != ZKE_OK) return rc;
+  store *s = z->s;
+  rc = store_is_hosted(s);
+  if (rc == ZKE_OK) rc = db_end(s);
+  if (rc == ZKE_OK) rc = gate_enter(s, z, true);
+  if (rc != ZKE_OK) return api_leave(z, rc);
+  rc = api_drop_tables(s);
+  gate_leave(s);
+  if (rc == ZKE_OK) guard_end_store(s);
+  return api_leave(z, rc);
+}
+
+/* Is the connection one of the store's file, other than the store's own? */
+static int api_check_guest(store *s, sqlite3 *db) {
+  const char *file = db ? sqlite3_db_filename(db, "main") : NULL;
+  zke_file f;
+  if (!db) return base_fail(ZKE_BADARGUMENTS, "the connection is NULL");
+  if (db == s->db)
+    return base_fail(ZKE_BADARGUMENTS, "the connection is zkembed's own");
+  if (!s->memory && file && host_stat(s, file, &f) == 0 &&
+      side_same_file(&f, &s->file_id))
+    return ZKE_OK;
+  return base_fail(ZKE_BADARGUMENTS,
+                   "%s: the connection is to another file: %s", s->name,
+                   file && *file ? file : "in memory");
+}
+
+/* It takes no part in a transaction yet; zke_sql_begin() begins one. */
+int zke_sql_adopt(zke *z, struct sqlite3 *db) {
+  if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
+  int rc = api_enter(z, NULL, API_CHANGE | API_LIGHT, NULL);
+  if (rc != ZKE_OK) return rc;
+  rc = api_check_guest(z->s, db);
+  if (rc == ZKE_OK) rc = app_adopt(z->s, db);
+  return api_leave(z, rc);
+}
+
+/* Take the gate as for a batch, and begin on the program's connection.  Within
+ * the gate only a foreign program can be in the way. */
+static int api_begin_guest(zke *z, sqlite3 *db) {
+  store *s = z->s;
+  int rc = api_check_guest(s, db);
+  if (rc == ZKE_OK) rc = db_end(s);
+  if (rc == ZKE_OK) rc = gate_enter(s, z, true);
+  if (rc != ZKE_OK) return rc;
+  int sqlite_rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+  if (sqlite_rc == SQLITE_OK) return ZKE_OK;
+  rc = app_guest_error(s, db, sqlite_rc, "BEGIN");
+  gate_leave(s);
+  return rc;
+}
+
+/* On success neither the lock nor the gate is given back: api_end_guest() does
+ * that. */
+int zke_sql_begin(zke *z, struct sqlite3 *db) {
+  if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
+  if (txn_batch_here()) return api_misuse("zke_sql_begin()");
+  int rc = api_enter(z, NULL, API_CHANGE, NULL);
+  if (rc != ZKE_OK) return rc;
+  rc = api_session(z);
+  if (rc == ZKE_OK) rc = api_begin_guest(z, db);
+  if (rc != ZKE_OK) return api_leave(z, rc);
+  z->s->guest = db;
+  z->s->guest_by = z;
+  app_here = z->s;
+  app_pages = 0;
+  return ZKE_OK;
+}
+
+/* The end of both kinds.  The log is shortened with the gate held, as after
+ * any commit. */
+static int api_end_guest(zke *z, sqlite3 *db, bool commit, const char *call) {
+  if (z && fork_is_copy(z->s)) {
+    app_here = NULL;
+    return api_forked(z->s);
+  }
+  store *s = app_here;
+  if (!z || !s || z->s != s || s->guest_by != z || s->guest != db || s->app)
+    return base_fail(ZKE_MISUSE,
+                     "%s() of what this thread has not begun by "
+                     "zke_sql_begin()",
+                     call);
+  int rc = app_end_guest(s, db, commit);
+  char cause[BASE_SENTENCE];
+  base_keep(cause);
+  if (app_pages) s->wal_pages = app_pages;
+  if (rc == ZKE_OK) txn_shorten_log(s);
+  s->guest = NULL;
+  s->guest_by = NULL;
+  app_here = NULL;
+  gate_leave(s);
+  base_say_again(cause);
+  return api_leave(z, rc);
+}
+
+int zke_sql_commit(zke *z, struct sqlite3 *db) {
+  if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
+  return api_end_guest(z, db, true, __func__);
+}
+
+int zke_sql_rollback(zke *z, struct sqlite3 *db) {
+  if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
+  return api_end_guest(z, db, false, __func__);
+}
+
 /* A light call: it sets two numbers, and does no I/O that a test's own table of
  * system calls would count. */
 int zke_test_fail(zke *z, int when, int skip) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, test_fail, z, when, skip);
   if (when < 0 || when > ZKE_TEST_FAIL_READ || skip < 0)
     return base_fail(ZKE_BADARGUMENTS, "when %d, skip %d", when, skip);
   int rc = api_enter(z, NULL, API_CHANGE | API_LIGHT, NULL);

@@ -134,9 +134,10 @@
  *   older than the header: it would not do what is asked.
  * - A struct that stands in arrays, or that one side fills for the other, keeps
  *   its size; new members take the place of `reserved`.  These are zke_op,
- *   zke_op_result, zke_file, zke_session_info, zke_watch_info, and in the
- *   recipes' headers those that have such a member.  It is zero in what the
- *   library returns, and has to be in what it is given, else ZKE_BADARGUMENTS.
+ *   zke_op_result, zke_file, zke_session_info, zke_watch_info, zke_counts, and
+ *   in the recipes' headers those that have such a member.  It is zero in what
+ *   the library returns, and has to be in what it is given, else
+ *   ZKE_BADARGUMENTS.
  * - A struct that a call returns as one block by itself may get new members at
  *   its end.
  * - All others never change: zke_stat, zke_acl, zke_acls, zke_strings,
@@ -244,6 +245,7 @@ ZKE_API int zke_version_number(void);
   X(REPLACED, -210, "database files removed or replaced")        \
   X(MISUSE, -211, "call not allowed here")                       \
   X(SQLITEVERSION, -212, "unsuitable SQLite library")            \
+  X(SQL, -213, "refused by the program's own SQL")               \
   X(CANCELLED, -301, "cancelled")                                \
   X(HELD, -302, "held by another")                               \
   X(LOST, -303, "no longer held")                                \
@@ -413,6 +415,8 @@ enum {
   ZKE_STATE_EXPIRED = -112,     /* it is over; what it owned has gone */
   ZKE_STATE_AUTH_FAILED = -113, /* zke_add_auth() with an unknown scheme */
   ZKE_STATE_MOVED = -118,       /* another handle has attached the session */
+  ZKE_STATE_CONNECTING = 1,     /* it may live: an engine's connection is lost,
+                                   and looked for again.  Never on a file */
   ZKE_STATE_CONNECTED = 3,      /* it lives */
   ZKE_STATE_READONLY = 5,       /* a handle that has no session */
   ZKE_STATE_CLOSED = 0          /* NULL, being closed, or the parent's */
@@ -482,8 +486,14 @@ enum {
                               not begin with "unix", as those of SQLite's own
                               do: one that encrypts pages, or adds checksums,
                               has to see each by itself */
-  ZKE_OPEN_LIGHT = 16      /* zke_open_session(): a session without descriptors
+  ZKE_OPEN_LIGHT = 16,     /* zke_open_session(): a session without descriptors
                               of its own */
+
+  /* For a database that has the program's own tables, too; see "The program's
+   * own data". */
+  ZKE_OPEN_HOST = 32,        /* where the database is another program's, or
+                                 empty: make our tables beside its own */
+  ZKE_OPEN_FOREIGN_KEYS = 64 /* SQL of zke_op_sql() enforces foreign keys */
 };
 #define ZKE_MAX_TIMEOUT INT64_C(0xffffffffff) /* ms */
 enum {
@@ -590,7 +600,8 @@ ZKE_API int zke_take_options(const void *given, void *out, size_t size,
  *
  * Returns ZKE_OK, or
  *   ZKE_BADARGUMENTS  an option or the chroot is malformed; name is NULL
- *   ZKE_CANTOPEN      missing directory, a directory, no permission; the file
+ *   ZKE_CANTOPEN      a name like "zk://…" whose engine is not registered;
+ *                     missing directory, a directory, no permission; the file
  *                     has a second hard link, or is mounted by itself, apart
  *                     from its directory; a path that SQLite does not take,
  *                     made absolute: more than 504 bytes with its usual VFS;
@@ -1100,8 +1111,14 @@ enum zke_op_type {
   ZKE_OP_GET = 5,
   ZKE_OP_CHILDREN = 6,
   ZKE_OP_UNTOLD = 7,
-  ZKE_OP_FAIL = 8
+  ZKE_OP_FAIL = 8,
+  ZKE_OP_SQL = 9
 };
+
+struct sqlite3;
+
+/* A function of the program's that runs its own SQL; see zke_op_sql(). */
+typedef int (*zke_sql_fn)(struct sqlite3 *db, int64_t zxid, void *context);
 
 typedef struct zke_op {
   int type; /* ZKE_OP_… */
@@ -1113,7 +1130,9 @@ typedef struct zke_op {
   int64_t ttl_ms; /* 0 in modes without a TTL */
   int version;
   int reserved_int; /* 0 */
-  int64_t reserved[4];
+  zke_sql_fn sql;   /* and its context */
+  void *context;
+  int64_t reserved[2];
 } zke_op;
 
 typedef struct zke_op_result {
@@ -1218,6 +1237,64 @@ ZKE_API void zke_op_untold(zke_op *op, const char *path, int most);
  *
  * Threads: any.  Blocks: no.  Since 0.1. */
 ZKE_API void zke_op_fail(zke_op *op, int rc);
+
+/* zke_op_sql - the program's own SQL as an operation
+ *
+ * In zke_multi() fn is called in the transaction, in its turn: what it writes
+ * into the program's own tables is committed with the other operations or not
+ * at all, by one sync, and whoever is woken by them finds it.  In
+ * zke_multi_read() it reads in the same snapshot.  "The program's own data"
+ * below says how tables come into the file.
+ *
+ * Example: a row and the znode that announces it, in one commit.
+ *
+ *     static int add_order(struct sqlite3 *db, int64_t zxid, void *context) {
+ *       char *sql = sqlite3_mprintf("INSERT INTO orders VALUES(%lld,%Q)",
+ *                                   (long long)zxid, (const char *)context);
+ *       int rc = sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
+ *       sqlite3_free(sql);
+ *       return rc;
+ *     }
+ *
+ *     static int place_order(zke *z, const char *what) {
+ *       zke_op ops[2];
+ *       zke_op_sql(&ops[0], add_order, (void *)what);
+ *       zke_op_create(&ops[1], "/orders/o-", NULL, -1, ZKE_OPEN_ACL,
+ *                     ZKE_PERSISTENT_SEQUENTIAL);
+ *       return zke_multi(z, ops, 2, NULL);
+ *     }
+ *
+ *   fn  is given the engine's connection, the zxid of the transaction or of the
+ *       snapshot, and context.  It returns ZKE_OK (which is SQLITE_OK), or a
+ *       code of its own, and the transaction is undone: in zke_multi() that
+ *       code is the result of the operation and of the call, in
+ *       zke_multi_read() of the operation alone.  Codes above 0, such as
+ *       SQLite's, ZooKeeper's from -100 to -199, and those from -300 down are
+ *       handed on as they are; any other becomes ZKE_SQL.  zke_errmsg() is
+ *       what fn said by zke_fail(), else SQLite's sentence.
+ *
+ * What fn may do.  Prepare, step and finalize statements of any kind that
+ *   SQLite has, on all tables but ours: tables, indices and views whose names
+ *   begin with "zkembed_" or "zke_" can be read and not written.  BEGIN,
+ *   COMMIT, ROLLBACK, ATTACH, DETACH and PRAGMA are refused (SQLITE_AUTH), and
+ *   in zke_multi_read() whatever writes; SAVEPOINTs are fine.  SQL functions
+ *   and collations that its statements need fn registers itself, each time:
+ *   the connection may be another one than the last time.
+ * What fn must not do.  Keep the connection, or a statement: one that is not
+ *   finalized when fn returns fails the operation with ZKE_MISUSE.  Set hooks,
+ *   handlers, or an authorizer.  Call the library on a handle, which is
+ *   ZKE_MISUSE; zke_fail(), zke_now() and what else needs no lock is fine.
+ *   Wait for anything: the writers' gate is held, as in zke_batch().  End its
+ *   thread.  A child that fn forks must not return from it.
+ * fn is called once in a call of zke_multi().  But a recipe makes a call again
+ *   whose reply was lost and that was not made, so fn may be called again; at
+ *   most one of its calls has an effect in the database.
+ *
+ * A transaction with SQL in it is synced, as that of a persistent znode, unless
+ * options.durability says that nothing is.
+ *
+ * Threads: any.  Blocks: no.  Since 0.1. */
+ZKE_API void zke_op_sql(zke_op *op, zke_sql_fn fn, void *context);
 
 /* zke_multi - create, delete, set and check, all or nothing
  *
@@ -1347,6 +1424,139 @@ ZKE_API int zke_batch(zke *z, zke_batch_fn fn, void *context);
  * Results of zeros are fine, so it may be called twice; so is NULL.
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API void zke_results_clear(zke_op_result *results, int count);
+
+/* ------------------------------------------------------------------------
+ * The program's own data
+ *
+ * The tree may live in the same database as the program's own tables, and one
+ * transaction may change both: an order and the item that announces it, a
+ * result and the end of the job, a row that only the holder of a lock may
+ * write.  There are three ways to it, from the inside out:
+ *
+ *   zke_op_sql()      the program's statements in the engine's transaction
+ *   zke_sql_begin()   a transaction on a connection of the program's own, which
+ *                     stands in the writers' line with all others
+ *   any SQLite        of any program; a trigger can refuse what it writes with
+ *                     a token that is not in office (the view zke_tokens)
+ *
+ * zke_open() with ZKE_OPEN_HOST makes the tables of zkembed in a database that
+ * is there, or leaves the header of a new one to the program: application_id
+ * and user_version are the program's.  Its texts must be UTF-8.  The database
+ * is switched to write-ahead logging and stays so.  Once the tables are there,
+ * no flag is needed.  zke_compact() is SQLite's VACUUM, of the whole file:
+ * rowids of tables without an INTEGER PRIMARY KEY may change.
+ *
+ * Not offered is a second file by ATTACH: in WAL mode SQLite commits to each of
+ * the files by itself, and a process that is killed in between leaves one
+ * changed and the other not.
+ *
+ * Example: the tables beside the program's own.
+ *
+ *     zke_options options = ZKE_INIT(zke_options);
+ *     options.flags = ZKE_OPEN_HOST;
+ *     rc = zke_open("orders.db", &options, &z);
+ * --------------------------------------------------------------------- */
+
+/* zke_sql_adopt - make a connection of the program's fit for the file
+ *
+ * SQLite's own checkpoints run without the writers' gate, and SQLite up to
+ * 3.51.2 can lose a commit by that (P12); so the connection makes none any
+ * more, neither after a commit nor when it is closed.  It gets the handle's
+ * busy timeout, and an SQL function: zke_claim(path, token) is 1 where the
+ * token is in office at the path, as in the view zke_tokens, and fails the
+ * statement otherwise.  It refuses the readers of a read/write lock, which may
+ * not write.  Called at the beginning of a transaction it costs less than a
+ * trigger does for each row.
+ *
+ * Do this with every connection that this process opens to the file.  The
+ * connection must be one of the same SQLite library as zkembed's: two copies of
+ * SQLite in one process drop each other's locks.  A language that brings its
+ * own uses the file from another process, or by the command zke.
+ *
+ *   db  a connection that the program has opened, in no transaction; it stays
+ *       the program's.  It must not set a WAL hook or automatic checkpoints
+ *       afterwards
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_BADARGUMENTS  db is NULL, or to another file; z is NULL
+ *   ZKE_NOMEM
+ *
+ * Threads: any that may use db.  In a callback: yes.  Blocks: no.
+ * Since 0.1. */
+ZKE_API int zke_sql_adopt(zke *z, struct sqlite3 *db);
+
+/* zke_sql_begin - begin a transaction that writes, in the writers' line
+ *
+ * BEGIN IMMEDIATE of a connection of the program's beside zkembed's writers
+ * waits by chance, and may starve.  This waits in their line, then begins.  The
+ * program then works with db as it likes, and ends by zke_sql_commit() or
+ * zke_sql_rollback(), on the same thread and soon: until then nobody else can
+ * write, calls of other threads on the store of z wait, and this thread's
+ * cancellation is held off.  Calls of the library on this thread are ZKE_MISUSE
+ * until then, but for those that need no lock.
+ *
+ * Example: a row that only the holder of the lock may write.
+ *
+ *     static int pay(zke *z, struct sqlite3 *db, long long token) {
+ *       int rc = zke_sql_begin(z, db);
+ *       if (rc != ZKE_OK) return rc;
+ *       char sql[160];
+ *       snprintf(sql, sizeof sql,
+ *                "SELECT zke_claim('/locks/pay',%lld);"
+ *                "UPDATE account SET sum=sum+1", token);
+ *       if (sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK)
+ *         return zke_sql_commit(z, db);
+ *       fprintf(stderr, "%s\n", sqlite3_errmsg(db));
+ *       return zke_sql_rollback(z, db);
+ *     }
+ *
+ *   db  as zke_sql_adopt() was given it
+ *
+ * Returns ZKE_OK, or, with nothing begun,
+ *   ZKE_BADARGUMENTS      as zke_sql_adopt()
+ *   ZKE_OPERATIONTIMEOUT  others kept it waiting for the busy timeout
+ *   ZKE_SESSIONEXPIRED    the session of z has ended
+ *   ZKE_MISUSE            in a batch, or begun already
+ *   and what a change returns whose transaction cannot begin
+ *
+ * Threads: any that may use db.  In a callback: yes, and it is ended there.
+ * Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_sql_begin(zke *z, struct sqlite3 *db);
+
+/* zke_sql_commit, zke_sql_rollback - end what zke_sql_begin() began
+ *
+ * Both end it whatever they return: where COMMIT fails, it is rolled back.
+ *
+ *   z, db  those of zke_sql_begin()
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_MISUSE          this thread has not begun anything by that pair
+ *   ZKE_SQL             a deferred constraint; all is undone
+ *   ZKE_SYSTEMERROR     SQLite, or the program, has ended it before
+ *   ZKE_CONNECTIONLOSS  an I/O error at COMMIT: it was made, or was not
+ *   ZKE_FORKED          in a child of the thread; nothing is done
+ *   ZKE_FULL, ZKE_NOMEM, …  all is undone
+ *
+ * Threads: that of zke_sql_begin().  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_sql_commit(zke *z, struct sqlite3 *db);
+ZKE_API int zke_sql_rollback(zke *z, struct sqlite3 *db);
+
+/* zke_remove_tables - take zkembed out of a database of the program's
+ *
+ * Drops all that ZKE_OPEN_HOST has made, with the tree in it.  The program's
+ * tables stay, and so does write-ahead logging.  The handle is as one whose
+ * file was removed afterwards: close it.  The directory "<name>-zke" may then
+ * be deleted.
+ *
+ * Returns ZKE_OK, or, with nothing changed,
+ *   ZKE_BADARGUMENTS  the file is zkembed's own
+ *   ZKE_NOTEMPTY      other sessions live, of whatever process, or are kept; or
+ *                     triggers or views of the program's use the tables
+ *   ZKE_MISUSE        in a batch or a callback of the handle
+ *   and what any change returns
+ *
+ * Threads: any.  In a callback: no.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_remove_tables(zke *z);
 
 /* ------------------------------------------------------------------------
  * Access control lists
@@ -1764,8 +1974,10 @@ ZKE_API int zke_pending(zke *z, int *pending_out);
  *
  * Returns ZKE_OK, also when it delivered the session's end; ZKE_CONNECTIONLOSS
  * while the file cannot be opened again after an I/O error: what came stays.
- * Threads: any.  In a callback: yes (it takes what came since).  Blocks: no
- * longer than a read does, unless it finds a session dead, nodes whose time is
+ * Threads: any.  In a callback: yes (it takes what came since).  A watcher that
+ * dispatches each time nests as deep as there are events; each level takes some
+ * 1.3 KiB of the stack beside what the watcher itself takes.  Blocks: no longer
+ * than a read does, unless it finds a session dead, nodes whose time is
  * over, or what is to be discarded: then for the write that removes them, which
  * is not synced.  To end a session takes some microseconds for each node that
  * it owned.  Of the nodes whose time is over as many are removed as about 20 ms
@@ -1909,6 +2121,142 @@ ZKE_API int zke_sessions(zke *z, zke_session_list **list_out);
 ZKE_API int zke_session(zke *z, int64_t session, zke_session_list **list_out);
 ZKE_API int zke_watches(zke *z, zke_watch_list **list_out);
 ZKE_API int zke_waiters(zke *z, zke_watch_list **list_out);
+
+/* What all processes have counted together; see zke_counters(). */
+typedef struct zke_counts {
+  int64_t since_ms;     /* when all were 0, ms since 1970; 0: not known */
+  int64_t waits;        /* for the writers' gate, also those given up */
+  int64_t wait_ns;      /* how long these took together */
+  int64_t wait_most_ns; /* the longest of them */
+  int64_t checkpoints;  /* the log was emptied into the database */
+  int64_t deaths;       /* sessions that ended, or were detached, because their
+                           process was found dead */
+  int64_t expiries;     /* leases and timeouts that ended a session */
+  int64_t late_ns;      /* how long after their time, together */
+  int64_t late_most_ns; /* the latest of them */
+  int64_t log_pages;    /* now, in the write-ahead log; -1: not known */
+  int64_t log_pending;  /* of these, not in the database yet; -1: not known */
+  int64_t reserved[5];
+} zke_counts;
+
+/* zke_counters - what has happened to the database's processes, in numbers
+ *
+ * For monitoring; `zke FILE metrics` prints them.  They are not in the database
+ * and not in the views: they begin at 0 when the host has booted, and when the
+ * database was made, copied or restored.  A process adds what it has counted
+ * at the end of its changes, or of its tries to change something; what it has
+ * not added when it is killed is lost.
+ *
+ * A wait is counted where a process had to sleep before it could change
+ * something, since another process was writing.  Not counted: waits of threads
+ * for each other, and those for another program's own SQL.  When a process dies
+ * nobody notes, so it cannot be told how late a death was noticed.
+ *
+ * Example: how long a change has waited at the longest.
+ *
+ *     zke_counts now;
+ *     if (zke_counters(z, &now) == ZKE_OK)
+ *       printf("%.3f s\n", (double)now.wait_most_ns / 1e9);
+ *
+ *   out  out, not NULL
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_UNIMPLEMENTED for a database in memory
+ * or a handle of another engine, or ZKE_SYSTEMERROR where the file beside the
+ * database that has them cannot be read.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_counters(zke *z, zke_counts *out);
+
+/* ------------------------------------------------------------------------
+ * History: what has become of the nodes
+ *
+ * A database can keep which node was created, changed or deleted, by whom and
+ * when; it costs a row more for each change.  It is a matter of the database,
+ * so it counts for all processes.  The values themselves are not kept.  The
+ * same is readable by SQL in the view zke_history (doc/format.md).
+ *
+ * Example: a program that tells another one of all changes, across its own
+ * restarts.  `seen` is the zxid of the last event that it has passed on.
+ *
+ *     static int follow(zke *z, int64_t seen, zke_watch_fn pass_on) {
+ *       int rc = zke_watch_since(z, "/orders", ZKE_WATCH_PERSISTENT_RECURSIVE,
+ *                                seen, pass_on, NULL);
+ *       if (rc != ZKE_RUNTIMEINCONSISTENCY) return rc;
+ *       puts("too long away: read everything");
+ *       return zke_add_watch(z, "/orders", ZKE_WATCH_PERSISTENT_RECURSIVE,
+ *                            pass_on, NULL);
+ *     }
+ * --------------------------------------------------------------------- */
+
+/* zke_history_keep - begin to keep a history, change its limits, or end it
+ *
+ * What is beyond either limit goes, the oldest first, some with each change.
+ *
+ *   rows  keep about so many rows; 0: any number
+ *   ms    keep rows for about so long; 0: for ever.  Both 0: no history, and
+ *         what there is of it is dropped
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS for a negative limit, or what any durable
+ * change returns.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_history_keep(zke *z, int64_t rows, int64_t ms);
+
+/* One change of one node. */
+typedef struct zke_change {
+  int64_t zxid;
+  int64_t time_ms;      /* ms since 1970, by the clock of whoever made it */
+  int type;             /* ZKE_EVENT_CREATED, _DELETED or _CHANGED */
+  const char *path;     /* as the handle names it, without its chroot */
+  int64_t session;      /* that made the change, or whose end made it; 0: the
+                           sweep, of a container or a TTL node */
+  int64_t owner;        /* of an ephemeral node, else 0 */
+  const char *identity; /* of the session; "" without one */
+  int64_t pid;          /* likewise; 0 without one */
+  int64_t reserved[2];
+} zke_change;
+
+typedef struct zke_change_list {
+  int count;
+  int complete; /* 1: what came after `after` is all there */
+  const zke_change *data;
+} zke_change_list;
+
+/* zke_history - read the history of a node and of those below it
+ *
+ * The changes are in their order; a multi's have one zxid.  Of a node whose ACL
+ * does not let the session read nothing is told.
+ *
+ *   after     a zxid: what came later is told; 0: from the beginning
+ *   most      about so many: a zxid is told whole or not at all.  0: all.  To
+ *             go on, ask again after the last one's zxid
+ *   list_out  out, in one block; zke_free() releases it
+ *
+ * Returns ZKE_OK, with no changes and complete 0 where no history is kept;
+ * ZKE_BADARGUMENTS for a malformed path or a negative number; or what a read
+ * returns.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_history(zke *z, const char *path, int64_t after, int most,
+                        zke_change_list **list_out);
+
+/* zke_watch_since - a watch that stays, and that hears what it has missed
+ *
+ * As zke_add_watch(), and in the same step an event is queued for each change
+ * since a zxid that the watch would have told of, with that change's zxid
+ * (zke_event_zxid()).  So there is no gap between past and future, and nothing
+ * is told twice to a watcher that is registered by this call alone.  Another
+ * watcher of the session on the same path that was there before those changes
+ * hears of them once more.
+ *
+ *   zxid  of the last event that was heard, or of the state that was read
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_RUNTIMEINCONSISTENCY  the history does not reach back that far, or none
+ *                             is kept; nothing was registered
+ *   ZKE_BADARGUMENTS          fn is NULL, an unknown mode, a malformed path
+ *   and what zke_add_watch() returns.  More events than options.event_limit
+ *   are ZKE_EVENT_OVERFLOW, as always.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_watch_since(zke *z, const char *path, int mode, int64_t zxid,
+                            zke_watch_fn fn, void *context);
 
 /* zke_overdue - is there anything that the next sweep removes?
  *
@@ -2185,6 +2533,153 @@ static inline void zke_os_default(zke_os *out) {
   *out = own;
   zke_os_fill(out);
 }
+
+/* ------------------------------------------------------------------------
+ * Other engines behind this interface
+ *
+ * A program that outgrows one host, or a test, can have handles that are no
+ * file's: zke_open() gives a name to the engine that has registered its
+ * beginning, and every function of this header hands a call with such a handle
+ * on to the engine's table.  What is built above this header, the recipes and
+ * the command, does not see the difference.  recipes/zookeeper.h is one, for a
+ * ZooKeeper ensemble.
+ *
+ * Example: a program that opens a file or an ensemble, whatever its argument
+ * names.
+ *
+ *     static int open_any(const zke_engine *ensemble, const char *name,
+ *                         zke **z_out) {
+ *       int rc = zke_register_engine(ensemble);
+ *       return rc == ZKE_OK ? zke_open(name, NULL, z_out) : rc;
+ *     }
+ *
+ * For whoever writes an engine.  A handle points to a struct of the engine's
+ * that begins with a zke_handle.  Results are made by zke_alloc(), sentences by
+ * zke_fail(), and the thread's zxid is set by zke_set_zxid(); all functions
+ * without a handle are the library's for every engine.  The library holds no
+ * lock and does not hold off cancellation when it calls an engine, and it does
+ * not look whether the process has forked: the RULES of this header are the
+ * engine's to keep.
+ * --------------------------------------------------------------------- */
+
+/* The beginning of a handle; the engine fills it in before it gives the handle
+ * out. */
+typedef struct zke_handle {
+  const struct zke_engine *engine; /* as open() was given it */
+  zke_allocator allocator;         /* options.allocator, likewise */
+} zke_handle;
+
+/* Each function has the name of the public one (but remove, which is
+ * zke_delete(): a word of C++), its arguments and its results; the handle is
+ * never NULL.  A call whose member is NULL is ZKE_UNIMPLEMENTED.  Required are
+ * prefix and open, and close, session_id, state, now, wall, busy_timeout,
+ * limit, event_zxid and turn. */
+typedef struct zke_engine {
+  size_t size;
+  const char *prefix; /* of the names that it opens, "zk://"; "": of all that no
+                         other engine opens.  It is not copied */
+  /* options is never NULL, has this version's size, and an allocator that is
+   * not NULL */
+  int (*open)(const struct zke_engine *engine, const char *name,
+              const zke_options *options, zke **z_out);
+  int (*open_session)(zke *z, const zke_options *options, zke **z_out);
+  int (*attach)(zke *z, int64_t session, const unsigned char password[16],
+                const zke_options *options, zke **z_out);
+  int (*detach)(zke *z);
+  int (*password)(zke *z, unsigned char out[16]);
+  int (*touch)(zke *z);
+  int (*rearm)(zke *z);
+  int (*close)(zke *z);
+  int64_t (*session_id)(zke *z);
+  int (*state)(zke *z);
+  int (*expire)(zke *z, int64_t session);
+  int (*keepalive_fd)(zke *z, int *fd_out);
+  int (*create)(zke *z, const char *path, const void *data, int len,
+                const zke_acls *acls, int mode, char **path_out,
+                zke_stat *stat_out);
+  int (*create_ttl)(zke *z, const char *path, const void *data, int len,
+                    const zke_acls *acls, int mode, int64_t ttl_ms,
+                    char **path_out, zke_stat *stat_out);
+  int (*remove)(zke *z, const char *path, int version);
+  int (*discard)(zke *z, const char *path, int mode, int64_t czxid);
+  int (*raise_sequence)(zke *z, const char *path, int next, zke_stat *stat_out);
+  int (*exists)(zke *z, const char *path, zke_watch_fn fn, void *context,
+                zke_stat *stat_out);
+  int (*get)(zke *z, const char *path, zke_watch_fn fn, void *context,
+             char **data_out, int *len_out, zke_stat *stat_out);
+  int (*set)(zke *z, const char *path, const void *data, int len, int version,
+             zke_stat *stat_out);
+  int (*children)(zke *z, const char *path, zke_watch_fn fn, void *context,
+                  zke_strings **names_out, zke_stat *stat_out);
+  int (*count)(zke *z, const char *path, int64_t *count_out);
+  int (*usage)(zke *z, const char *path, int64_t *count_out,
+               int64_t *bytes_out);
+  int (*ephemerals)(zke *z, int64_t session, const char *prefix,
+                    zke_strings **paths_out);
+  int (*sync)(zke *z, const char *path);
+  int (*multi)(zke *z, const zke_op *ops, int count, zke_op_result *results);
+  int (*multi_read)(zke *z, const zke_op *ops, int count,
+                    zke_op_result *results);
+  int (*batch)(zke *z, zke_batch_fn fn, void *context);
+  int (*add_auth)(zke *z, const char *scheme, const char *cert, int len);
+  int (*vouch)(zke *z, const char *scheme, const char *id);
+  int (*clear_auth)(zke *z);
+  int (*get_acl)(zke *z, const char *path, zke_acls **acls_out,
+                 zke_stat *stat_out);
+  int (*set_acl)(zke *z, const char *path, int version, const zke_acls *acls,
+                 zke_stat *stat_out);
+  int (*add_watch)(zke *z, const char *path, int mode, zke_watch_fn fn,
+                   void *context);
+  int (*set_watch)(zke *z, const char *path, int type, int64_t zxid,
+                   zke_watch_fn fn, void *context);
+  int (*check_watch)(zke *z, const char *path, int type, zke_watch_fn fn,
+                     void *context);
+  int (*remove_watch)(zke *z, const char *path, int type, zke_watch_fn fn,
+                      void *context);
+  int (*remove_all_watches)(zke *z, const char *path, int type);
+  int (*forget)(zke *z, zke_watch_fn fn, void *context);
+  int (*call_at)(zke *z, int64_t when_ms, zke_watch_fn fn, void *context);
+  int (*set_watcher)(zke *z, zke_watch_fn fn, void *context);
+  int64_t (*now)(zke *z);
+  int64_t (*wall)(zke *z);
+  int (*sleep)(zke *z, int64_t deadline_ms);
+  int64_t (*busy_timeout)(zke *z);
+  int64_t (*limit)(zke *z, int64_t deadline_ms);
+  int (*fd)(zke *z, int *fd_out);
+  int (*next_deadline)(zke *z, int64_t *deadline_out);
+  int (*pending)(zke *z, int *pending_out);
+  int (*dispatch)(zke *z, int *count_out);
+  int (*dispatch_to)(zke *z, int64_t zxid, int *count_out, int *more_out);
+  int64_t (*event_zxid)(zke *z);
+  int64_t (*turn)(zke *z);
+  int (*wait_turn)(zke *z, int64_t turn, int64_t deadline_ms);
+  int (*wake)(zke *z);
+  int (*sessions)(zke *z, zke_session_list **list_out);
+  int (*session)(zke *z, int64_t session, zke_session_list **list_out);
+  int (*watches)(zke *z, zke_watch_list **list_out);
+  int (*waiters)(zke *z, zke_watch_list **list_out);
+  int (*overdue)(zke *z, int *overdue_out);
+  int (*check)(zke *z, zke_check_fn fn, void *context);
+  int (*compact)(zke *z, int64_t deadline_ms);
+  int (*test_fail)(zke *z, int when, int skip);
+} zke_engine;
+
+/* zke_register_engine - from now on zke_open() gives the engine its names
+ *
+ *   engine  copied.  Where its prefix is registered already, nothing changes;
+ *           of two prefixes that fit a name the longer one counts
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_BADARGUMENTS  engine is NULL, of a size that no version has, or lacks a
+ *                     required member
+ *   ZKE_MISUSE        there are eight engines already
+ *
+ * Threads: any.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_register_engine(const zke_engine *engine);
+
+/* zke_set_zxid - for an engine: what zke_zxid() gives on this thread
+ * Threads: any.  Blocks: no.  Since 0.1. */
+ZKE_API void zke_set_zxid(int64_t zxid);
 
 #ifdef __cplusplus
 }

@@ -121,7 +121,16 @@ static void add_items(Suite *suite, const char *only) {
   }
 }
 
+/* The names of all tests, for scripts that run each by itself. */
+static int list_items(void) {
+  for (const test_item *item = items; item; item = item->next) {
+    if (item->function) puts(item->name);
+  }
+  return 0;
+}
+
 int test_main(int argc, char **argv) {
+  if (argc > 1 && strcmp(argv[1], "--list") == 0) return list_items();
   snprintf(program_path, sizeof program_path, "%s", argv[0]);
   const char *slash = strrchr(argv[0], '/');
   const char *name = slash ? slash + 1 : argv[0];
@@ -208,6 +217,11 @@ unsigned test_seed(void) {
   printf("SEED=%u\n", seed);
   fflush(stdout);
   return seed;
+}
+
+long test_sample(long all, long sample) {
+  const char *full = getenv("FULL");
+  return full && *full ? all : sample;
 }
 
 void test_settle(const long *numbers, int count) {

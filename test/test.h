@@ -84,8 +84,9 @@ void test_after_each(SFun function);
 void test_mark(const char *file, int line);
 
 /* Run the tests in the order in which they are written, or the one that
- * argv[1] names.  Returns the program's exit status.  A program whose main()
- * would do nothing else needs none: test.c has it. */
+ * argv[1] names; --list only tells their names.  Returns the program's exit
+ * status.  A program whose main() would do nothing else needs none: test.c has
+ * it. */
 int test_main(int argc, char **argv);
 const char *test_program(void); /* its path, as it was started */
 
@@ -137,6 +138,9 @@ int64_t test_stood(int which, int64_t now);
 /* The seed of a random test: SEED of the environment, or a new one.  It is
  * printed as SEED=n, so that a run's choices can be repeated. */
 unsigned test_seed(void);
+/* How many of something a test tries: all of them where FULL is set, as in
+ * .ci/run; else a sample, so that `make test` is quick. */
+long test_sample(long all, long sample);
 /* Until no number has changed for half a second: nothing is under way. */
 void test_settle(const long *numbers, int count);
 /* Start a child that ends with what body says, or by SIGALRM if it hangs; no

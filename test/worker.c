@@ -335,6 +335,7 @@ static void cmd_open(char **word) {
     }
     if (has_value(w, "readonly", &value)) o.flags |= ZKE_OPEN_READONLY;
     if (has_value(w, "existing", &value)) o.flags |= ZKE_OPEN_EXISTING;
+    if (has_value(w, "host", &value)) o.flags |= ZKE_OPEN_HOST;
   }
   int rc = zke_open(word[0], &o, &handle);
   answer(rc, "%lld", (long long)zke_session_id(handle));
@@ -406,6 +407,24 @@ static void cmd_multi(char **word) {
   zke_op_create(&op[1], word[1], "multi", 5, ZKE_OPEN_ACL, ZKE_PERSISTENT);
   zke_op_delete(&op[2], word[2], -1);
   answer_code(zke_multi(handle, op, 3, NULL));
+}
+
+/* A row of the program's, in the transaction of the other operations. */
+static int add_row(sqlite3 *db, int64_t zxid, void *context) {
+  (void)zxid, (void)context;
+  return sqlite3_exec(db,
+                      "CREATE TABLE IF NOT EXISTS mine(a);INSERT INTO mine "
+                      "VALUES(zeroblob(9000))",
+                      NULL, NULL, NULL);
+}
+
+/* row PATH: a row and a node, all or nothing, with a history */
+static void cmd_row(char **word) {
+  zke_op op[2];
+  zke_op_sql(&op[0], add_row, NULL);
+  zke_op_create(&op[1], word[0], "new", 3, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  int rc = zke_history_keep(handle, 100, 0);
+  answer_code(rc == ZKE_OK ? zke_multi(handle, op, 2, NULL) : rc);
 }
 
 /* What a batch is to do, as its words say. */
@@ -711,6 +730,7 @@ static const struct command {
     {"exists", 1, 1, cmd_exists},
     {"multi", 3, 3, cmd_multi},
     {"batch", 3, 3, cmd_batch},
+    {"row", 1, 1, cmd_row},
     {"light", 1, 1, cmd_light},
     {"own", 2, 2, cmd_own},
     {"guard", 2, 2, cmd_guard},

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sqlite3.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -274,6 +275,14 @@ static void read_all(zke *z) {
   zke_free(acls);
 }
 
+/* In a function of the program's a cancellation is held off. */
+static int write_row(sqlite3 *db, int64_t zxid, void *context) {
+  (void)zxid, (void)context;
+  pthread_testcancel();
+  return sqlite3_exec(db, "CREATE TABLE IF NOT EXISTS mine(a)", NULL, NULL,
+                      NULL);
+}
+
 /* Each changing call, likewise. */
 static int write_twice(zke *z, void *context) {
   (void)context;
@@ -295,6 +304,8 @@ static void write_all(zke *z) {
   zke_op_check(&ops[1], "/n", -1);
   zke_multi(z, ops, 2, NULL);
   zke_batch(z, write_twice, NULL);
+  zke_op_sql(&ops[0], write_row, NULL);
+  zke_multi(z, ops, 2, NULL);
 }
 
 /* Each public function that may be cancelled in its middle, once. */

@@ -34,10 +34,13 @@
  *   FAULT_MOST=n     most steps for a case; more are thinned out evenly; 0: all
  *   FAULT_ALIKE=n    so many steps below the same calls of the engine, in all
  *                    cases together (1); 0: all
+ *   FULL=1           no sample of those steps is taken, but all are tried
  *
  * A case repeats most of what others do: the same calls of the engine reach the
- * same step.  So one of these is tried, and all calls of its function fail with
- * the first of its errors only; all is tried by FAULT_ALIKE=0, as .ci/run does.
+ * same step.  So one of these is tried, all calls of its function fail with the
+ * first of its errors only, and every step from there on fails at each third
+ * step only; all is tried by FAULT_ALIKE=0.  Without FULL a case tries each
+ * fifth of its steps, at least one; neighbours try others.
  */
 #include "test/test.h"
 
@@ -109,6 +112,7 @@ static bool each;   /* FAULT_EACH */
  * --------------------------------------------------------------------- */
 
 enum { MOST_STEPS = 1 << 16 };
+enum { SAMPLED = 5 };         /* each so-manieth step of a case, without FULL */
 static bool dull[MOST_STEPS]; /* of the case's steps: enough alike were tried */
 
 static long setting(const char *name, long otherwise) {
@@ -1636,6 +1640,106 @@ static int call_multi_read_secret(void) {
   return zke_multi_read(t.z, ops, 3, t.out.results);
 }
 
+/* ---- the program's own SQL, and the history ---- */
+
+/* Of a function in a transaction; its own row is not in what is compared. */
+static int write_row(sqlite3 *db, int64_t zxid, void *context) {
+  (void)zxid, (void)context;
+  return sqlite3_exec(db,
+                      "CREATE TABLE IF NOT EXISTS mine(a);INSERT INTO mine "
+                      "VALUES(zeroblob(3000));SELECT * FROM mine",
+                      NULL, NULL, NULL);
+}
+
+/* SQLite's code, which such a function hands on, as the library's. */
+static int as_result(int rc) {
+  switch (rc < 0 ? 0 : rc & 0xff) {
+    case SQLITE_OK:
+      return rc;
+    case SQLITE_NOMEM:
+      return ZKE_NOMEM;
+    case SQLITE_FULL:
+      return ZKE_FULL;
+    case SQLITE_BUSY:
+      return ZKE_OPERATIONTIMEOUT;
+    default:
+      return ZKE_SYSTEMERROR;
+  }
+}
+
+static int call_multi_sql(void) {
+  zke_op ops[3];
+  zke_op_set(&ops[0], "/t/small", bytes, 3, -1);
+  zke_op_sql(&ops[1], write_row, NULL);
+  zke_op_create(&ops[2], "/t/dir/row", bytes, 3, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  return as_result(zke_multi(t.z, ops, 3, NULL));
+}
+
+static int read_rows(sqlite3 *db, int64_t zxid, void *context) {
+  (void)zxid, (void)context;
+  return sqlite3_exec(db, "SELECT * FROM zke_tokens", NULL, NULL, NULL);
+}
+
+static int call_multi_read_sql(void) {
+  zke_op ops[2];
+  zke_op_result results[2] = {{0}};
+  zke_op_sql(&ops[0], read_rows, NULL);
+  zke_op_get(&ops[1], "/t/large");
+  int rc = zke_multi_read(t.z, ops, 2, results);
+  if (rc == ZKE_OK) rc = as_result(results[0].rc);
+  zke_results_clear(results, 2);
+  return rc;
+}
+
+static int call_history_keep(void) { return zke_history_keep(t.z, 10000, 0); }
+static int call_history_end(void) { return zke_history_keep(t.z, 0, 0); }
+static void keep_history(void) { must_ok(zke_history_keep(t.z, 10000, 0)); }
+static void keep_none(void) { must_ok(zke_history_keep(t.z, 0, 0)); }
+
+static int64_t kept_from; /* a zxid that the history reaches back to */
+
+static void have_history(void) {
+  zke_stat stat;
+  keep_none(); /* a point begins with a new one */
+  keep_history();
+  must_ok(zke_set(t.z, "/t/dir", "x", 1, -1, &stat));
+  kept_from = stat.mzxid;
+  for (int i = 0; i < 8; i++) must_ok(zke_set(t.z, "/t/dir", "x", 1, -1, NULL));
+}
+
+static int call_history(void) {
+  zke_change_list *list = NULL;
+  int rc = zke_history(t.z, "/t", 0, 0, &list);
+  if (rc == ZKE_OK) t.out.number = list->count;
+  zke_free(list);
+  return rc;
+}
+
+static int call_counters(void) {
+  zke_counts now;
+  int rc = zke_counters(t.z, &now);
+  if (rc == ZKE_OK) t.out.number = now.deaths;
+  return rc;
+}
+
+/* One that cannot begin for lack of memory is undone alone: the change after it
+ * notes nothing. */
+static int keep_and_set(zke *z, void *context) {
+  (void)context;
+  int rc = zke_history_keep(z, 10000, 0);
+  if (rc != ZKE_OK && rc != ZKE_NOMEM) return rc;
+  return zke_set(z, "/t/small", "new", 3, -1, NULL);
+}
+
+static int call_batch_history(void) {
+  return zke_batch(t.z, keep_and_set, NULL);
+}
+
+static int call_watch_since(void) {
+  return zke_watch_since(t.z, "/t/dir", ZKE_WATCH_PERSISTENT, kept_from, note,
+                         &t.seen);
+}
+
 /* ---- access control lists ---- */
 
 static int call_add_auth(void) {
@@ -1922,6 +2026,9 @@ static void watch_ephemeral(void) { watch("/t/eph"); }
 static const fault_case cases[] = {
     {"open a missing file", CALL(open),
      .flags = OPENS | FIRST | FRESH | FILE_ONLY},
+    {"open in a program's database", CALL(open),
+     .flags = OPENS | FIRST | FRESH | FILE_ONLY,
+     .with = {.flags = ZKE_OPEN_HOST}, .most = 200},
     {"open a file", CALL(open), .flags = OPENS | FIRST | FILE_ONLY},
     {"open with a lease", CALL(open), .flags = OPENS | FIRST | FILE_ONLY,
      .with = {.lease_ms = 60000, .chroot = "/t", .identity = "me"}},
@@ -2035,6 +2142,7 @@ static const fault_case cases[] = {
     {"read-only count", CALL(count), READS},
     {"read-only ephemerals", CALL(ephemerals), READS},
     {"read-only multi_read", CALL(multi_read), READS},
+    {"read-only multi_read with SQL", CALL(multi_read_sql), READS},
     {"read-only sessions", CALL(sessions), READS},
     {"read-only check", CALL(check), .with = {.flags = ZKE_OPEN_READONLY},
      .flags = FILE_ONLY | CHECKS},
@@ -2048,6 +2156,17 @@ static const fault_case cases[] = {
     {"batch, undone", CALL(batch), .rc = ZKE_CANCELLED},
     {"multi_read", CALL(multi_read)},
     {"multi_read with an acl", CALL(multi_read_secret), .prepare = identify},
+    {"multi with SQL", CALL(multi_sql), .most = 300},
+    {"multi_read with SQL", CALL(multi_read_sql), .flags = FILE_ONLY},
+    {"history_keep", CALL(history_keep), .prepare = keep_none, .most = 300},
+    {"set, with a history", CALL(set_small), .prepare = have_history, .len = 3},
+    {"history", CALL(history), .prepare = have_history},
+    {"counters", CALL(counters), .flags = FILE_ONLY},
+    {"batch that begins a history", CALL(batch_history), .prepare = keep_none,
+     .most = 300},
+    {"watch_since", CALL(watch_since), .prepare = have_history},
+    {"history_keep, none", CALL(history_end), .prepare = keep_history,
+     .most = 300},
     {"add_auth", CALL(add_auth), .prepare = identify},
     {"vouch", CALL(vouch)},
     {"add_auth, unknown scheme", CALL(add_auth_unknown), .rc = ZKE_AUTHFAILED,
@@ -2159,6 +2278,7 @@ static bool run_step(const fault_case *c, bool memory, const char *name,
     if (!alike && (variant == 0 || most_alike() == LONG_MAX))
       run_with(c, memory, name, at, variant, SAME);
   } while (++variant < fault.variants);
+  if (most_alike() != LONG_MAX && at % 3 != 0) return true;
   return run_with(c, memory, name, at, 0, ALL);
 }
 
@@ -2190,8 +2310,10 @@ static void run_case(const fault_case *c, bool memory, const char *name) {
   if (each && other) close_one(&other);
   long count = choose_steps(chosen);
   long stride = (count - 1) / most_steps(c) + 1;
+  if (stride == 1 && most_alike() != LONG_MAX) stride = test_sample(1, SAMPLED);
+  if (stride > count) stride = count;
   shared->steps[fault.kind] += fault.steps;
-  for (long i = (c - cases) % stride; i < count; i += stride)
+  for (long i = count ? (c - cases) % stride : 0; i < count; i += stride)
     if (!run_step(c, memory, name, chosen[i])) break;
 }
 

@@ -228,15 +228,24 @@ TEST(text_file_is_refused) {
  * whose application calls it by its own application_id. */
 TEST_LOOP(foreign_database_is_refused, 0, 4) {
   static const char *const modes[] = {
-      "PRAGMA journal_mode=DELETE; CREATE TABLE node(a)",
+      "PRAGMA journal_mode=DELETE; CREATE TABLE zkembed_node(a)",
       "PRAGMA journal_mode=WAL; CREATE TABLE t(a); INSERT INTO t VALUES(1)",
-      "PRAGMA application_id=77; CREATE TABLE meta(a)",
+      "PRAGMA application_id=77; CREATE TABLE zkembed_meta(a)",
       "PRAGMA user_version=1; PRAGMA journal_mode=WAL"};
   const char *where = directory("d"), *path = test_path("d/other.db");
   sql(path, "%s", modes[_i]);
   refused(where, path, ZKE_NOTADB);
+  /* a read-only connection of SQLite's leaves its -wal and -shm behind */
   zke_options readonly = {.size = sizeof readonly, .flags = ZKE_OPEN_READONLY};
-  refused_by(where, path, &readonly, ZKE_NOTADB);
+  char *before = picture(where);
+  zke *z;
+  ck_rc(zke_open(path, &readonly, &z), ZKE_NOTADB);
+  test_remove(joined(path, "-wal"));
+  test_remove(joined(path, "-shm"));
+  char *after = picture(where);
+  ck_assert_str_eq(before, after);
+  free(before);
+  free(after);
 }
 
 /* P11: the same while its application has it open in WAL mode. */
@@ -838,7 +847,7 @@ TEST(life_is_named_by_its_row) {
   char name[300];
   bool found = false;
   zke *z = test_open(path);
-  int64_t life = sql(path, "SELECT life FROM session");
+  int64_t life = sql(path, "SELECT life FROM zkembed_session");
   for (int i = 0; i < 64 && !found; i++) {
     snprintf(name, sizeof name, "%s-zke/live.%02x", path, i);
     found = stat(name, &st) == 0 && (int64_t)st.st_ino == life;
@@ -886,7 +895,8 @@ TEST(readonly_sees_dead_sessions) {
                    0);
   ck_assert_int_eq(stat(joined(path, "-zke/live"), &live), 0);
   ck_ok(zke_open(path, &o, &z));
-  ck_assert_int_eq(sql(path, "SELECT life FROM session"), (int64_t)live.st_ino);
+  ck_assert_int_eq(sql(path, "SELECT life FROM zkembed_session"),
+                   (int64_t)live.st_ino);
   ck_ok(zke_sessions(z, &list));
   ck_assert_int_eq(list->count, 1);
   ck_assert_int_eq(list->data[0].alive, 0);
@@ -1234,7 +1244,7 @@ static char *all_rows(const char *path) {
   FILE *out = open_memstream(&text, &size);
   ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
   for (int i = 0; i < 6; i++) {
-    char *query = sqlite3_mprintf("SELECT * FROM %s", tables[i]);
+    char *query = sqlite3_mprintf("SELECT * FROM zkembed_%s", tables[i]);
     ck_assert_int_eq(sqlite3_exec(db, query, print_row, out, NULL), SQLITE_OK);
     sqlite3_free(query);
   }
@@ -1343,7 +1353,8 @@ static int64_t leaping_clock(void *context, int which) {
   leap.looks++;
   if (leap.countdown > 0 && --leap.countdown == 0) {
     if (leap.reader)
-      sqlite3_exec(leap.reader, "BEGIN;SELECT * FROM meta", NULL, NULL, NULL);
+      sqlite3_exec(leap.reader, "BEGIN;SELECT * FROM zkembed_meta", NULL, NULL,
+                   NULL);
     else
       leap.ahead += INT64_C(3600000000000);
   }
@@ -1397,9 +1408,9 @@ TEST(compaction_beside_a_long_reader) {
   ck_assert_int_eq(sqlite3_open(path, &reader), SQLITE_OK);
   ck_ok(zke_set(z, "/a", "new", 3, -1, NULL));
   char *before = all_rows(path);
-  ck_assert_int_eq(
-      sqlite3_exec(reader, "BEGIN;SELECT * FROM meta", NULL, NULL, NULL),
-      SQLITE_OK);
+  ck_assert_int_eq(sqlite3_exec(reader, "BEGIN;SELECT * FROM zkembed_meta",
+                                NULL, NULL, NULL),
+                   SQLITE_OK);
   ck_rc(zke_compact(z, ZKE_FOREVER), ZKE_OPERATIONTIMEOUT);
   ck_says("reader");
   ck_assert_int_eq(file_size(path), size);
@@ -1621,33 +1632,36 @@ static const struct {
   const char *invariant; /* as doc/format.md numbers them */
   const char *damage;
 } damages[] = {
-    {"I1 ", "DELETE FROM node WHERE parent=''"},
-    {"I2 ", "UPDATE node SET parent='/none' WHERE name='b'"},
-    {"I3 ", "UPDATE node SET nchild=0 WHERE name='a'"},
-    {"I4 ", "UPDATE node SET creates=0 WHERE name='a'"},
-    {"I5 ", "UPDATE node SET owner=12345 WHERE name='b'"},
-    {"I6 ", "UPDATE node SET kind=1 WHERE name='e'"},
-    {"I7 ", "UPDATE node SET mzxid=czxid-1 WHERE name='b'"},
-    {"I7 ", "UPDATE node SET pzxid=1<<60 WHERE name='a'"},
-    {"I8 ", "UPDATE node SET len=len+1 WHERE name='b'"},
-    {"I8 ", "UPDATE node SET data=NULL WHERE name='b'"},
-    {"I9 ", "INSERT INTO blob(data) VALUES(x'00')"},
-    {"I10 ", "INSERT INTO watch VALUES('/a',0,999)"},
-    {"I11 ", "INSERT INTO event VALUES(999,1,1,'/a',1,NULL,0)"},
-    {"I12 ", "UPDATE meta SET recursive=recursive+1"},
-    {"I13 ", "UPDATE node SET ttl=5 WHERE name='b'"},
-    {"I14 ", "UPDATE meta SET zxid=zxid-100"},
-    {"I15 ", "UPDATE node SET name='..' WHERE name='b'"},
-    {"I15 ", "UPDATE node SET name='x/y' WHERE name='b'"},
-    {"I16 ", "UPDATE node SET acl='nonsense' WHERE name='b'"},
+    {"I1 ", "DELETE FROM zkembed_node WHERE parent=''"},
+    {"I2 ", "UPDATE zkembed_node SET parent='/none' WHERE name='b'"},
+    {"I3 ", "UPDATE zkembed_node SET nchild=0 WHERE name='a'"},
+    {"I4 ", "UPDATE zkembed_node SET creates=0 WHERE name='a'"},
+    {"I5 ", "UPDATE zkembed_node SET owner=12345 WHERE name='b'"},
+    {"I6 ", "UPDATE zkembed_node SET kind=1 WHERE name='e'"},
+    {"I7 ", "UPDATE zkembed_node SET mzxid=czxid-1 WHERE name='b'"},
+    {"I7 ", "UPDATE zkembed_node SET pzxid=1<<60 WHERE name='a'"},
+    {"I8 ", "UPDATE zkembed_node SET len=len+1 WHERE name='b'"},
+    {"I8 ", "UPDATE zkembed_node SET data=NULL WHERE name='b'"},
+    {"I9 ", "INSERT INTO zkembed_blob(data) VALUES(x'00')"},
+    {"I10 ", "INSERT INTO zkembed_watch VALUES('/a',0,999)"},
+    {"I11 ", "INSERT INTO zkembed_event VALUES(999,1,1,'/a',1,NULL,0)"},
+    {"I12 ", "UPDATE zkembed_meta SET recursive=recursive+1"},
+    {"I13 ", "UPDATE zkembed_node SET ttl=5 WHERE name='b'"},
+    {"I14 ", "UPDATE zkembed_meta SET zxid=zxid-100"},
+    {"I15 ", "UPDATE zkembed_node SET name='..' WHERE name='b'"},
+    {"I15 ", "UPDATE zkembed_node SET name='x/y' WHERE name='b'"},
+    {"I16 ", "UPDATE zkembed_node SET acl='nonsense' WHERE name='b'"},
     {"I16 ",
-     "UPDATE node SET acl='31:world:anyone'||char(10)||'x' "
+     "UPDATE zkembed_node SET acl='31:world:anyone'||char(10)||'x' "
      "WHERE name='b'"},
-    {"I17 ", "UPDATE session SET password=x'00'"},
-    {"I17 ", "UPDATE session SET timeout=-1"},
-    {"I18 ", "INSERT INTO event SELECT id,1,1,'/a',1,NULL,7 FROM session"},
+    {"I17 ", "UPDATE zkembed_session SET password=x'00'"},
+    {"I17 ", "UPDATE zkembed_session SET timeout=-1"},
+    {"I18 ",
+     "INSERT INTO zkembed_event SELECT id,1,1,'/a',1,NULL,7 FROM "
+     "zkembed_session"},
     {"I19 ",
-     "INSERT INTO watch SELECT '/a',0,id FROM session;UPDATE session SET "
+     "INSERT INTO zkembed_watch SELECT '/a',0,id FROM zkembed_session;UPDATE "
+     "zkembed_session SET "
      "timeout=5,password=zeroblob(16)"},
 };
 enum { DAMAGES = sizeof damages / sizeof damages[0] };

@@ -16,6 +16,7 @@
 #include "recipes/discovery.h"
 #include "recipes/double_barrier.h"
 #include "recipes/election.h"
+#include "recipes/fence.h"
 #include "recipes/group.h"
 #include "recipes/lock.h"
 #include "recipes/multilock.h"
@@ -104,6 +105,13 @@ static int take_two_phase(zke *z, const void *o) {
   return rc;
 }
 
+/* A tree in memory has no tables to fence, which is found out behind the
+ * options. */
+static int take_fence(zke *z, const void *o) {
+  int rc = zke_fence_set(z, "table", "/lock", o);
+  return rc == ZKE_UNIMPLEMENTED ? ZKE_OK : rc;
+}
+
 static void fill_nothing(void *o) { (void)o; }
 static void fill_period(void *o) {
   ((zke_periodic_options *)o)->period_ms = 1000;
@@ -131,6 +139,7 @@ static const struct row {
     ROW(zke_discovery_options, context, take_discovery),
     ROW(zke_double_barrier_options, context, take_double_barrier),
     ROW(zke_election_options, context, take_election),
+    ROW(zke_fence_options, reserved, take_fence),
     ROW(zke_group_options, place, take_group),
     ROW(zke_lock_options, context, take_lock),
     ROW(zke_multilock_options, context, take_multilock),
@@ -268,13 +277,13 @@ TEST(fill_keeps_to_the_size) {
  * and nothing is done. */
 TEST(reserved_members_are_zero) {
   zke *z = test_open(":memory:");
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < 3; i++) {
     zke_op_result results[2];
     zke_op ops[2];
     zke_op_create(&ops[0], "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
     zke_op_check(&ops[1], "/", -1);
     zke_op *late = &ops[1];
-    if (i < 4)
+    if (i < 2)
       late->reserved[i] = INT64_C(1) << 40;
     else
       late->reserved_int = 1;

@@ -1102,13 +1102,15 @@ TEST(nodes_without_names) {
   zke_strings *paths = NULL;
   ck_ok(zke_close(test_open(db)));
   sql(db,
-      "DROP VIEW zke_nodes;DROP VIEW zke_sessions;DROP VIEW zke_waiters;"
-      "CREATE TABLE other AS SELECT * FROM node;DROP TABLE node;"
-      "ALTER TABLE other RENAME TO node;");
+      "DROP VIEW zke_nodes;DROP VIEW zke_sessions;DROP VIEW zke_tokens;DROP "
+      "VIEW zke_waiters;"
+      "CREATE TABLE other AS SELECT * FROM zkembed_node;DROP TABLE "
+      "zkembed_node;"
+      "ALTER TABLE other RENAME TO zkembed_node;");
   z1 = test_open(db);
   sql(db,
-      "INSERT INTO node(nchild,owner,kind,len,acl)SELECT 0,id,0,0,'x'"
-      "FROM session");
+      "INSERT INTO zkembed_node(nchild,owner,kind,len,acl)SELECT 0,id,0,0,'x'"
+      "FROM zkembed_session");
   ck_ok(zke_ephemerals(z1, 0, NULL, &paths));
   ck_assert_int_eq(paths->count, 1);
   ck_assert_str_eq(paths->data[0], "/");
@@ -1122,7 +1124,7 @@ TEST(nodes_without_names) {
 TEST(negative_ttl_is_never_over) {
   begin_two();
   make_ttl(z2, "/c");
-  sql(test_path("a.db"), "UPDATE node SET ttl=-5,due=1 WHERE name='c'");
+  sql(test_path("a.db"), "UPDATE zkembed_node SET ttl=-5,due=1 WHERE name='c'");
   sys_pass(5000);
   ck_ok(see(z1, "/c"));
   ck_ok(see(z1, "/c"));
@@ -1144,7 +1146,7 @@ TEST(sweep_without_zxids) {
   o->log_context = &errors;
   ck_ok(zke_open(db, o, &z1));
   make_ttl(z1, "/c");
-  sql(db, "UPDATE meta SET zxid=9223372036854775807");
+  sql(db, "UPDATE zkembed_meta SET zxid=9223372036854775807");
   sys_pass(3 * STAY);
   ck_ok(see(z1, "/c"));
   ck_assert_int_eq(errors, 1);
@@ -1162,7 +1164,7 @@ TEST(two_parents_overflow) {
   z1 = test_open(db);
   make(z1, "/a", ZKE_PERSISTENT);
   make(z1, "/bc", ZKE_PERSISTENT);
-  sql(db, "UPDATE node SET creates=2147483647 WHERE parent='/'");
+  sql(db, "UPDATE zkembed_node SET creates=2147483647 WHERE parent='/'");
   for (int i = 0; i < 4; i++) {
     zke_op_create(&ops[i], i % 2 ? "/bc/x" : "/a/x", "", 0, ZKE_OPEN_ACL,
                   ZKE_PERSISTENT_SEQUENTIAL);

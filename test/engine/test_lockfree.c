@@ -309,8 +309,9 @@ static void open_plain(const char *vfs) {
       sqlite3_open_v2(test_path("a.db"), &plain, SQLITE_OPEN_READWRITE, vfs),
       SQLITE_OK);
   sqlite3_wal_autocheckpoint(plain, 0);
-  ck_assert_int_eq(sqlite3_exec(plain, "SELECT * FROM meta", NULL, NULL, NULL),
-                   SQLITE_OK); /* it knows that there is a log */
+  ck_assert_int_eq(
+      sqlite3_exec(plain, "SELECT * FROM zkembed_meta", NULL, NULL, NULL),
+      SQLITE_OK); /* it knows that there is a log */
 }
 
 /* A writer, a reader whose calls are spied upon, and the plain connection. */
@@ -653,7 +654,7 @@ static int expect_ok(void *context, int columns, char **value, char **name) {
  * the database. */
 static void index_and_die(void) {
   act_count++;
-  run_plainly("CREATE INDEX host_i ON node(mzxid)");
+  run_plainly("CREATE INDEX host_i ON zkembed_node(mzxid)");
   spy.page_1_only = true;
   int rc = sqlite3_wal_checkpoint_v2(plain, "main", SQLITE_CHECKPOINT_PASSIVE,
                                      NULL, NULL);

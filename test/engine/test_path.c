@@ -107,6 +107,18 @@ static int run_set_watch(zke *z, const char *path) {
   return zke_set_watch(z, path, ZKE_WATCH_EXIST, 0, test_record, NULL);
 }
 
+/* Without a history it registers nothing, but looks at the path. */
+static int run_watch_since(zke *z, const char *path) {
+  return zke_watch_since(z, path, ZKE_WATCH_PERSISTENT, 0, test_record, NULL);
+}
+
+static int run_history(zke *z, const char *path) {
+  zke_change_list *list = NULL;
+  int rc = zke_history(z, path, 0, 0, &list);
+  zke_free(list);
+  return rc;
+}
+
 static int run_check_watch(zke *z, const char *path) {
   return zke_check_watch(z, path, ZKE_WATCH_ANY, test_record, NULL);
 }
@@ -140,6 +152,8 @@ static const struct {
     {"get_acl", run_get_acl, ZKE_NONODE},
     {"add_watch", run_add_watch, ZKE_OK},
     {"set_watch", run_set_watch, ZKE_OK},
+    {"watch_since", run_watch_since, ZKE_RUNTIMEINCONSISTENCY},
+    {"history", run_history, ZKE_OK},
     {"check_watch", run_check_watch, ZKE_OK},
     {"remove_watch", run_remove_watch, ZKE_OK},
     {"remove_all_watches", run_remove_all_watches, ZKE_NOWATCHER},

@@ -537,7 +537,8 @@ TEST(reader_in_the_way_of_recovery) {
   make(z, "/n", ZKE_PERSISTENT);
   ck_assert_int_eq(sqlite3_open(db, &reader), SQLITE_OK);
   ck_assert_int_eq(
-      sqlite3_exec(reader, "BEGIN;SELECT count(*)FROM node", NULL, NULL, NULL),
+      sqlite3_exec(reader, "BEGIN;SELECT count(*)FROM zkembed_node", NULL, NULL,
+                   NULL),
       SQLITE_OK);
   shim.failing = 1;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
@@ -568,9 +569,10 @@ TEST_LOOP(forgets_after_a_failed_commit, 0, 2) {
   ck_ok(zke_get(z, "/n", test_record, &events, NULL, NULL, NULL));
   ck_assert_int_eq(sqlite3_open(db, &reader), SQLITE_OK);
   if (_i == 1) {
-    ck_assert_int_eq(sqlite3_exec(reader, "BEGIN;SELECT count(*)FROM node",
-                                  NULL, NULL, NULL),
-                     SQLITE_OK);
+    ck_assert_int_eq(
+        sqlite3_exec(reader, "BEGIN;SELECT count(*)FROM zkembed_node", NULL,
+                     NULL, NULL),
+        SQLITE_OK);
   }
   shim.failing = 1;
   ck_rc(zke_delete(z, "/n", -1), ZKE_CONNECTIONLOSS);
@@ -595,7 +597,8 @@ TEST(closed_before_it_has_recovered) {
   make(z, "/n", ZKE_PERSISTENT);
   ck_assert_int_eq(sqlite3_open(db, &reader), SQLITE_OK);
   ck_assert_int_eq(
-      sqlite3_exec(reader, "BEGIN;SELECT count(*)FROM node", NULL, NULL, NULL),
+      sqlite3_exec(reader, "BEGIN;SELECT count(*)FROM zkembed_node", NULL, NULL,
+                   NULL),
       SQLITE_OK);
   shim.failing = 1;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
@@ -1180,17 +1183,17 @@ TEST(multi_that_could_not_begin) {
 #define DEAD "4294967296"
 #define LAST "9223372036854775807"
 #define FIRST "(-9223372036854775807-1)"
-#define EVENT(seq, path)                             \
-  "INSERT INTO event SELECT max(id)," seq ",3," path \
-  ",99999999,"                                       \
-  "NULL,0 FROM session"
-#define NODE(parent, name)                      \
-  "INSERT INTO session VALUES(" DEAD            \
-  ",'x',1,1,0,-1,0,0,100,0,0,0,NULL);"          \
-  "INSERT INTO node SELECT '" parent "','" name \
-  "',czxid,mzxid,pzxid,"                        \
-  "ctime,mtime,0,0,0,0," DEAD                   \
-  ",0,0,0,NULL,0,NULL,NULL FROM node "          \
+#define EVENT(seq, path)                                     \
+  "INSERT INTO zkembed_event SELECT max(id)," seq ",3," path \
+  ",99999999,"                                               \
+  "NULL,0 FROM zkembed_session"
+#define NODE(parent, name)                              \
+  "INSERT INTO zkembed_session VALUES(" DEAD            \
+  ",'x',1,1,0,-1,0,0,100,0,0,0,NULL);"                  \
+  "INSERT INTO zkembed_node SELECT '" parent "','" name \
+  "',czxid,mzxid,pzxid,"                                \
+  "ctime,mtime,0,0,0,0," DEAD                           \
+  ",0,0,0,NULL,0,NULL,NULL FROM zkembed_node "          \
   "WHERE parent=''AND name=''"
 
 /* Rows against the invariants, each put in beside a good tree. */
@@ -1203,43 +1206,45 @@ static const char *const hostile[] = {
     NODE("/", "a/b"),
     NODE("/n/", ""),
     NODE("//", "/"),
-    "UPDATE session SET lease=1,slot=" LAST,
-    "UPDATE session SET lease=1,slot=" FIRST,
-    "UPDATE session SET lease=1,slot=1152921504606846976",
-    "UPDATE session SET lease=" LAST ",slot=0",
-    "UPDATE session SET lease=" FIRST ",slot=0",
-    "INSERT INTO watch SELECT 'abc',4,max(id)FROM session",
-    "INSERT INTO watch SELECT '/n',99,max(id)FROM session",
-    "INSERT INTO watch SELECT '/n',-3,max(id)FROM session",
-    "UPDATE meta SET zxid=" LAST,
-    "UPDATE meta SET zxid=" LAST "-1",
-    "UPDATE meta SET zxid=-1",
-    "UPDATE meta SET zxid=" FIRST,
-    "UPDATE meta SET recursive=" LAST,
-    "UPDATE meta SET boot=hex(zeroblob(500))",
-    "DELETE FROM meta",
-    "DELETE FROM session",
-    "INSERT INTO session VALUES(" FIRST ",'x',1,1,0,-1,0,0,100,0,0,0,NULL)",
-    "INSERT INTO session VALUES(0,'x',1,1,0,-1,0,0,100,0,0,0,NULL)",
-    "INSERT INTO session VALUES(5,'x',1,1,0,-1,0,0,100,0,1," FIRST ",NULL)",
-    "INSERT INTO session VALUES(5,'x',1,1,0,-1,0,0,100,0," LAST "," LAST
+    "UPDATE zkembed_session SET lease=1,slot=" LAST,
+    "UPDATE zkembed_session SET lease=1,slot=" FIRST,
+    "UPDATE zkembed_session SET lease=1,slot=1152921504606846976",
+    "UPDATE zkembed_session SET lease=" LAST ",slot=0",
+    "UPDATE zkembed_session SET lease=" FIRST ",slot=0",
+    "INSERT INTO zkembed_watch SELECT 'abc',4,max(id)FROM zkembed_session",
+    "INSERT INTO zkembed_watch SELECT '/n',99,max(id)FROM zkembed_session",
+    "INSERT INTO zkembed_watch SELECT '/n',-3,max(id)FROM zkembed_session",
+    "UPDATE zkembed_meta SET zxid=" LAST,
+    "UPDATE zkembed_meta SET zxid=" LAST "-1",
+    "UPDATE zkembed_meta SET zxid=-1",
+    "UPDATE zkembed_meta SET zxid=" FIRST,
+    "UPDATE zkembed_meta SET recursive=" LAST,
+    "UPDATE zkembed_meta SET boot=hex(zeroblob(500))",
+    "DELETE FROM zkembed_meta",
+    "DELETE FROM zkembed_session",
+    "INSERT INTO zkembed_session VALUES(" FIRST
+    ",'x',1,1,0,-1,0,0,100,0,0,0,NULL)",
+    "INSERT INTO zkembed_session VALUES(0,'x',1,1,0,-1,0,0,100,0,0,0,NULL)",
+    "INSERT INTO zkembed_session VALUES(5,'x',1,1,0,-1,0,0,100,0,1," FIRST
+    ",NULL)",
+    "INSERT INTO zkembed_session VALUES(5,'x',1,1,0,-1,0,0,100,0," LAST "," LAST
     ",zeroblob(16))",
-    "INSERT INTO session VALUES(5,'x',1,1,0,-1,0," FIRST
+    "INSERT INTO zkembed_session VALUES(5,'x',1,1,0,-1,0," FIRST
     ",100,0,1,0,zeroblob(3))",
-    "UPDATE session SET carrier=" LAST,
-    "UPDATE session SET timeout=" FIRST,
-    "UPDATE meta SET lost=" LAST,
-    "UPDATE session SET event_limit=" FIRST,
-    "DELETE FROM node WHERE parent=''",
-    "UPDATE node SET version=" LAST ",aversion=" LAST,
-    "UPDATE node SET len=-1",
-    "UPDATE node SET blob=" LAST ",len=5",
-    "UPDATE node SET acl=''",
-    "UPDATE node SET acl='99999999999999999999:world:anyone'||char(10)",
-    "UPDATE node SET acl='31:digest:u:'||char(92)",
-    "UPDATE node SET acl='31:digest:u:'||char(92)||char(10)",
-    "UPDATE node SET name=CAST(x'610062' AS TEXT)WHERE name='d'",
-    "UPDATE node SET parent=CAST(x'ff00ff' AS TEXT)WHERE name='d'",
+    "UPDATE zkembed_session SET carrier=" LAST,
+    "UPDATE zkembed_session SET timeout=" FIRST,
+    "UPDATE zkembed_meta SET lost=" LAST,
+    "UPDATE zkembed_session SET event_limit=" FIRST,
+    "DELETE FROM zkembed_node WHERE parent=''",
+    "UPDATE zkembed_node SET version=" LAST ",aversion=" LAST,
+    "UPDATE zkembed_node SET len=-1",
+    "UPDATE zkembed_node SET blob=" LAST ",len=5",
+    "UPDATE zkembed_node SET acl=''",
+    "UPDATE zkembed_node SET acl='99999999999999999999:world:anyone'||char(10)",
+    "UPDATE zkembed_node SET acl='31:digest:u:'||char(92)",
+    "UPDATE zkembed_node SET acl='31:digest:u:'||char(92)||char(10)",
+    "UPDATE zkembed_node SET name=CAST(x'610062' AS TEXT)WHERE name='d'",
+    "UPDATE zkembed_node SET parent=CAST(x'ff00ff' AS TEXT)WHERE name='d'",
 };
 
 /* A bit of everything; that it comes back is all that counts. */
@@ -1295,8 +1300,8 @@ TEST_LOOP(hostile_slot_ends_no_session, 0, 3) {
   const char *db = test_path("a.db");
   zke *w = test_open(db), *z = sys_open(db);
   make(w, "/e", ZKE_EPHEMERAL);
-  sql(db, text_of("UPDATE session SET lease=1,slot=%s WHERE id=%lld", slots[_i],
-                  (long long)zke_session_id(w)));
+  sql(db, text_of("UPDATE zkembed_session SET lease=1,slot=%s WHERE id=%lld",
+                  slots[_i], (long long)zke_session_id(w)));
   sys_pass(5000);
   ck_ok(see(z, "/e"));
   ck_ok(see(w, "/e"));
@@ -1308,7 +1313,7 @@ TEST_LOOP(hostile_slot_ends_no_session, 0, 3) {
 TEST(used_up_zxids_are_damage) {
   const char *db = test_path("a.db");
   zke *again = NULL, *z = test_open(db);
-  sql(db, "UPDATE meta SET zxid=" LAST);
+  sql(db, "UPDATE zkembed_meta SET zxid=" LAST);
   ck_rc(change(z, "/"), ZKE_CORRUPT);
   ck_rc(zke_open(db, NULL, &again), ZKE_CORRUPT);
   ck_assert_ptr_null(again);

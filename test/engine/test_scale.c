@@ -2,8 +2,8 @@
  *
  * P4, P6, P10 and P12 in large numbers: nothing is lost, told twice or counted
  * wrongly, no cost grows with the square, and the log stays short.  SCALE is a
- * percentage of the numbers that are wanted: 100 in .ci/run, 25 by default, and
- * 5 in sanitized programs, which are slower and larger.
+ * percentage of the numbers that are wanted: 25 by default, and 5 in
+ * sanitized programs, which are slower and larger.
  */
 #define _GNU_SOURCE
 #include "test/test.h"

@@ -1021,10 +1021,11 @@ TEST(session_without_lease_takes_no_slot) {
   sqlite3_stmt *st = NULL;
   ck_assert_int_eq(sqlite3_open(test_path("session.db"), &db), SQLITE_OK);
   ck_assert_int_eq(
-      sqlite3_prepare_v2(db,
-                         "SELECT slot FROM session WHERE id=?1 AND lease>0 "
-                         "UNION ALL SELECT slot FROM session WHERE lease=0",
-                         -1, &st, NULL),
+      sqlite3_prepare_v2(
+          db,
+          "SELECT slot FROM zkembed_session WHERE id=?1 AND lease>0 "
+          "UNION ALL SELECT slot FROM zkembed_session WHERE lease=0",
+          -1, &st, NULL),
       SQLITE_OK);
   sqlite3_bind_int64(st, 1, zke_session_id(a));
   ck_assert_int_eq(sqlite3_step(st), SQLITE_ROW);

@@ -281,7 +281,7 @@ static void run_sql(const char *text) {
 /* A COMMIT fails, and a foreign reader keeps the log that it left from being
  * moved into the database. */
 static void bring_in_doubt(zke *z) {
-  run_sql("BEGIN; SELECT * FROM meta");
+  run_sql("BEGIN; SELECT * FROM zkembed_meta");
   faulty.fails = true;
   ck_rc(zke_set(z, "/group", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
   faulty.fails = false;
@@ -409,7 +409,7 @@ TEST(a_session_that_cannot_be_removed_holds_up_no_other) {
   ck_ok(zke_delete(z, "/full/n", -1));
   ck_ok(zke_create_ttl(z, "/brief", "", 0, ZKE_OPEN_ACL,
                        ZKE_PERSISTENT_WITH_TTL, 1, NULL, NULL));
-  run_sql("DELETE FROM node WHERE parent='/' AND name='bad'");
+  run_sql("DELETE FROM zkembed_node WHERE parent='/' AND name='bad'");
   ck_assert_int_eq(sqlite3_close(foreign), SQLITE_OK);
   heard.count = 0;
   kill_owner(first);
@@ -461,7 +461,7 @@ TEST(busy_gate_ends_the_sweep) {
     pid[i] = start_owner(path, 1);
   }
   zke *z = open_holder(NULL);
-  run_sql("DELETE FROM node WHERE parent='/' AND name='bad'");
+  run_sql("DELETE FROM zkembed_node WHERE parent='/' AND name='bad'");
   ck_assert_int_eq(sqlite3_close(foreign), SQLITE_OK);
   for (int i = 0; i < DEAD; i++) kill_owner(pid[i]);
   sys_pass(ZKE_DUTY_TICK_MS);
@@ -809,12 +809,14 @@ static char *twin_dump(const twin *t) {
   static zke_allocator plain = {.resize = mem_default_resize};
   buf out = {.a = &plain};
   ck_ok(db_end(t->z[0]->s));
-  int rc = sqlite3_exec(
-      t->z[0]->s->db,
-      "SELECT zxid,recursive FROM meta;SELECT *,hex(data)FROM node;"
-      "SELECT id,length(data)FROM blob;SELECT id,event_limit,seen FROM session;"
-      "SELECT * FROM watch;SELECT * FROM event",
-      dump_row, &out, NULL);
+  int rc =
+      sqlite3_exec(t->z[0]->s->db,
+                   "SELECT zxid,recursive FROM zkembed_meta;SELECT "
+                   "*,hex(data)FROM zkembed_node;"
+                   "SELECT id,length(data)FROM zkembed_blob;SELECT "
+                   "id,event_limit,seen FROM zkembed_session;"
+                   "SELECT * FROM zkembed_watch;SELECT * FROM zkembed_event",
+                   dump_row, &out, NULL);
   ck_assert_int_eq(rc, SQLITE_OK);
   buf_add(&out, "", 1);
   return out.data;
@@ -868,10 +870,11 @@ static int end_row_by_row(txn *t, void *arg) {
   int count;
   int rc = txn_number(t);
   if (rc == ZKE_OK) rc = watch_end(t, session);
-  buf paths = paths_of(t->s, &count,
-                       "SELECT parent,name FROM node WHERE owner=?1 AND "
-                       "owner<>0 ORDER BY parent,name",
-                       session, 0);
+  buf paths =
+      paths_of(t->s, &count,
+               "SELECT parent,name FROM zkembed_node WHERE owner=?1 AND "
+               "owner<>0 ORDER BY parent,name",
+               session, 0);
   const char *path = paths.data;
   for (int i = 0; i < count && rc == ZKE_OK; i++, path += strlen(path) + 1)
     rc = remove_one(t, path);
@@ -894,20 +897,25 @@ static void sweep_row_by_row(store *s) {
     ck_ok(db_end(s));
     buf paths =
         kind == NODE_CONTAINER
-            ? paths_of(s, &count,
-                       "SELECT parent,name FROM node WHERE kind=1 AND due<>0 "
-                       "AND due<=?1 AND NOT EXISTS(SELECT 1 FROM node c WHERE "
-                       "c.parent=CASE node.parent WHEN '/' THEN '/' ELSE "
-                       "node.parent||'/' END||node.name)ORDER BY "
-                       "due,parent,name",
-                       now - s->container, 0)
-            : paths_of(s, &count,
-                       "SELECT parent,name FROM node WHERE kind=2 AND "
-                       "mtime+ttl<?1 AND NOT EXISTS(SELECT 1 FROM node c WHERE "
-                       "c.parent=CASE node.parent WHEN '/' THEN '/' ELSE "
-                       "node.parent||'/' END||node.name)ORDER BY "
-                       "mtime+ttl,parent,name",
-                       now, 0);
+            ? paths_of(
+                  s, &count,
+                  "SELECT parent,name FROM zkembed_node WHERE kind=1 AND "
+                  "due<>0 "
+                  "AND due<=?1 AND NOT EXISTS(SELECT 1 FROM zkembed_node "
+                  "c WHERE "
+                  "c.parent=CASE zkembed_node.parent WHEN '/' THEN '/' ELSE "
+                  "zkembed_node.parent||'/' END||zkembed_node.name)ORDER BY "
+                  "due,parent,name",
+                  now - s->container, 0)
+            : paths_of(
+                  s, &count,
+                  "SELECT parent,name FROM zkembed_node WHERE kind=2 AND "
+                  "mtime+ttl<?1 AND NOT EXISTS(SELECT 1 FROM zkembed_node "
+                  "c WHERE "
+                  "c.parent=CASE zkembed_node.parent WHEN '/' THEN '/' ELSE "
+                  "zkembed_node.parent||'/' END||zkembed_node.name)ORDER BY "
+                  "mtime+ttl,parent,name",
+                  now, 0);
     char *path = paths.data;
     for (int i = 0; i < count; i++, path += strlen(path) + 1)
       ck_ok(txn_run(s, NULL, TXN_FULL, remove_row_by_row, path));

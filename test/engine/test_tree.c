@@ -693,7 +693,7 @@ static zke *doctored(const char *sql) {
 }
 
 #define DOCTOR(change) \
-  "UPDATE node SET " change " WHERE parent='/' AND name='c'"
+  "UPDATE zkembed_node SET " change " WHERE parent='/' AND name='c'"
 
 /* Set /c and assert the version that came out. */
 static void set_to(zke *z, int expected_version, int version) {
@@ -1619,6 +1619,16 @@ TEST(null_handle_elsewhere) {
   ck_rc(zke_wait(NULL, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_check(NULL, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_test_fail(NULL, 0, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_watch_since(NULL, "/a", 0, 0, test_record, NULL), ZKE_BADARGUMENTS);
+  zke_change_list *list = NULL;
+  ck_rc(zke_history(NULL, "/a", 0, 0, &list), ZKE_BADARGUMENTS);
+  ck_rc(zke_history_keep(NULL, 1, 1), ZKE_BADARGUMENTS);
+  ck_rc(zke_sql_adopt(NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_sql_begin(NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_sql_commit(NULL, NULL), ZKE_MISUSE);
+  ck_rc(zke_sql_rollback(NULL, NULL), ZKE_MISUSE);
+  ck_rc(zke_remove_tables(NULL), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(list);
   ck_assert_int_eq(fd, 7);
   ck_assert_int_eq(deadline, 7);
 }
@@ -1719,7 +1729,7 @@ TEST(result_names_and_texts) {
   ck_assert_str_eq(zke_error_text(number), text);
   ZKE_RESULT_LIST(ROW)
 #undef ROW
-  static const int strangers[] = {1, -10, -100, -104, -200, -213, INT_MIN};
+  static const int strangers[] = {1, -10, -100, -104, -200, -214, INT_MIN};
   for (int i = 0; i < COUNT(strangers); i++) {
     ck_assert_str_eq(zke_error_name(strangers[i]), "ZKE_UNKNOWN");
     ck_assert_str_eq(zke_error_text(strangers[i]), "unknown error");

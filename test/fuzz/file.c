@@ -182,22 +182,25 @@ static const struct file_table {
   const char *name, *key;
   const char *columns[20];
 } file_tables[] = {
-    {"node",
+    {"zkembed_node",
      "parent,name",
      {"parent", "name", "czxid", "mzxid", "pzxid", "ctime", "mtime", "version",
       "aversion", "creates", "nchild", "owner", "kind", "ttl", "due", "acl",
       "len", "blob", "data"}},
-    {"session",
+    {"zkembed_session",
      "id",
      {"id", "identity", "pid", "started", "lease", "slot", "life",
       "event_limit", "seen"}},
-    {"watch", "path,kind,session", {"path", "kind", "session"}},
-    {"event", "session,seq", {"session", "seq", "type", "path", "zxid", "acl"}},
-    {"meta",
+    {"zkembed_watch", "path,kind,session", {"path", "kind", "session"}},
+    {"zkembed_event",
+     "session,seq",
+     {"session", "seq", "type", "path", "zxid", "acl"}},
+    {"zkembed_meta",
      "one",
      {"one", "zxid", "recursive", "boot", "db_device", "db_inode",
-      "live_device", "live_inode", "gate_device", "gate_inode"}},
-    {"blob", "id", {"id", "data"}},
+      "live_device", "live_inode", "gate_device", "gate_inode", "format",
+      "history_rows", "history_ms"}},
+    {"zkembed_blob", "id", {"id", "data"}},
 };
 
 static const char *const file_texts[] = {"",
@@ -275,7 +278,7 @@ static void file_change(file_run *r, sqlite3 *db, const char *sql) {
 /* A row like another, with one column changed. */
 static void file_insert(file_run *r, sqlite3 *db, const struct file_table *t,
                         int column) {
-  char columns[256] = "", values[256] = "", sql[800];
+  char columns[400] = "", values[400] = "", sql[1000];
   for (int i = 0; t->columns[i]; i++) {
     const char *comma = i ? "," : "";
     strcat(strcat(columns, comma), t->columns[i]);
@@ -300,7 +303,7 @@ static void file_change_row(file_run *r, sqlite3 *db, unsigned how) {
     file_insert(r, db, t, column);
     return;
   }
-  char head[64];
+  char head[128];
   if (how == 1)
     snprintf(head, sizeof head, "DELETE FROM %s", t->name);
   else
@@ -322,34 +325,42 @@ static const char *const file_schemas[] = {
     "UPDATE sqlite_schema SET sql=replace(sql,'name TEXT','name TEXT COLLATE "
     "NOCASE')",
     "UPDATE sqlite_schema SET rootpage=(SELECT rootpage FROM sqlite_schema "
-    "WHERE name='watch')WHERE name='node'",
-    "UPDATE sqlite_schema SET rootpage=1 WHERE name='blob'",
-    "UPDATE sqlite_schema SET sql='CREATE TABLE blob(id,data)'WHERE "
-    "name='blob'",
+    "WHERE name='zkembed_watch')WHERE name='zkembed_node'",
+    "UPDATE sqlite_schema SET rootpage=1 WHERE name='zkembed_blob'",
+    "UPDATE sqlite_schema SET sql='CREATE TABLE zkembed_blob(id,data)'WHERE "
+    "name='zkembed_blob'",
     "DELETE FROM sqlite_schema WHERE type='index'",
     "DELETE FROM sqlite_schema WHERE type='view'",
-    "DROP TABLE session",
-    "DROP TABLE meta;CREATE VIEW meta AS SELECT 1 AS one,9 AS zxid,0 AS "
+    "DROP TABLE zkembed_session",
+    "DROP TABLE zkembed_meta;CREATE VIEW zkembed_meta AS SELECT 1 AS one,9 AS "
+    "zxid,0 AS "
     "recursive,'fuzz' AS boot,0 AS db_device,0 AS db_inode,0 AS live_device,0 "
-    "AS live_inode,0 AS gate_device,0 AS gate_inode",
-    "ALTER TABLE node RENAME COLUMN data TO other",
-    "ALTER TABLE node DROP COLUMN ttl",
-    "ALTER TABLE event ADD COLUMN more DEFAULT 1",
-    "CREATE TRIGGER t1 AFTER UPDATE ON meta BEGIN DELETE FROM session;END",
-    "CREATE TRIGGER t2 BEFORE INSERT ON node BEGIN SELECT RAISE(IGNORE);END",
-    "CREATE TRIGGER t3 BEFORE DELETE ON node BEGIN SELECT RAISE(IGNORE);END",
-    "CREATE TRIGGER t4 AFTER INSERT ON node BEGIN DELETE FROM node WHERE "
-    "parent=NEW.parent;END",
-    "CREATE TRIGGER t5 BEFORE DELETE ON event BEGIN SELECT "
-    "RAISE(ROLLBACK,'no');END",
-    "CREATE TRIGGER t6 BEFORE DELETE ON session BEGIN SELECT "
+    "AS live_inode,0 AS gate_device,0 AS gate_inode,4 AS format,1 AS "
+    "history_rows,1 AS history_ms",
+    "ALTER TABLE zkembed_node RENAME COLUMN data TO other",
+    "ALTER TABLE zkembed_node DROP COLUMN ttl",
+    "ALTER TABLE zkembed_event ADD COLUMN more DEFAULT 1",
+    "CREATE TRIGGER t1 AFTER UPDATE ON zkembed_meta BEGIN DELETE FROM "
+    "zkembed_session;END",
+    "CREATE TRIGGER t2 BEFORE INSERT ON zkembed_node BEGIN SELECT "
     "RAISE(IGNORE);END",
-    "CREATE TRIGGER t7 AFTER INSERT ON session BEGIN UPDATE session SET "
+    "CREATE TRIGGER t3 BEFORE DELETE ON zkembed_node BEGIN SELECT "
+    "RAISE(IGNORE);END",
+    "CREATE TRIGGER t4 AFTER INSERT ON zkembed_node BEGIN DELETE FROM "
+    "zkembed_node WHERE "
+    "parent=NEW.parent;END",
+    "CREATE TRIGGER t5 BEFORE DELETE ON zkembed_event BEGIN SELECT "
+    "RAISE(ROLLBACK,'no');END",
+    "CREATE TRIGGER t6 BEFORE DELETE ON zkembed_session BEGIN SELECT "
+    "RAISE(IGNORE);END",
+    "CREATE TRIGGER t7 AFTER INSERT ON zkembed_session BEGIN UPDATE "
+    "zkembed_session SET "
     "id=-id,slot=slot-1;END",
-    "CREATE TRIGGER t8 AFTER INSERT ON event BEGIN UPDATE event SET "
+    "CREATE TRIGGER t8 AFTER INSERT ON zkembed_event BEGIN UPDATE "
+    "zkembed_event SET "
     "seq=seq+7 WHERE seq=NEW.seq;END",
-    "CREATE UNIQUE INDEX u1 ON node(kind,ttl,nchild)",
-    "CREATE UNIQUE INDEX u2 ON event(type)",
+    "CREATE UNIQUE INDEX u1 ON zkembed_node(kind,ttl,nchild)",
+    "CREATE UNIQUE INDEX u2 ON zkembed_event(type)",
 };
 
 static sqlite3 *file_image_open(void) {

@@ -2,11 +2,11 @@
  *
  *   test_corpus                    everything
  *   test_corpus TARGET FILE...     run these inputs through a fuzz target
- *                                  (path, ops, file, lines, import, jute) in
- *                                  this process: for what `make fuzz` found,
- *                                  under a debugger
+ *                                  (path, ops, file, lines, import, jute,
+ *                                  client) in this process: for what
+ *                                  `make fuzz` found, under a debugger
  *
- * FLIP_STRIDE=n in the environment flips every n-th byte: 17, 5 in .ci/run,
+ * FLIP_STRIDE=n in the environment flips every n-th byte: 53 by default,
  * and 1 for the full test; FLIP_AT=offset flips that one.
  */
 #include "zkembed.c"
@@ -21,16 +21,20 @@
 int fuzz_lines(const uint8_t *data, size_t size);
 int fuzz_import(const uint8_t *data, size_t size);
 int fuzz_jute(const uint8_t *data, size_t size);
+int fuzz_client(const uint8_t *data, size_t size);
 
 static const struct {
   const char *name;
   int (*run)(const uint8_t *data, size_t size);
   int least; /* inputs that the corpus must have */
-} corpus_targets[] = {{"path", fuzz_path, 50},   {"ops", fuzz_ops, 50},
+} corpus_targets[] = {{"path", fuzz_path, 50},
+                      {"ops", fuzz_ops, 50},
                       {"file", fuzz_file, 50},
 #ifdef CORPUS_COMMAND
-                      {"lines", fuzz_lines, 50}, {"import", fuzz_import, 50},
-                      {"jute", fuzz_jute, 50}
+                      {"lines", fuzz_lines, 50},
+                      {"import", fuzz_import, 50},
+                      {"jute", fuzz_jute, 50},
+                      {"client", fuzz_client, 50}
 #endif
 };
 enum { CORPUS_TARGETS = sizeof corpus_targets / sizeof *corpus_targets };
@@ -156,7 +160,8 @@ static int flip_read_tree(zke *z, const char *path, buf *out) {
   for (int i = 0; rc == ZKE_OK && i < names->count; i++) {
     char child[300];
     snprintf(child, sizeof child, "%s/%s", path[1] ? path : "", names->data[i]);
-    rc = flip_read_tree(z, child, out);
+    /* no node has an empty name: "/" would be its own child */
+    rc = names->data[i][0] ? flip_read_tree(z, child, out) : ZKE_CORRUPT;
   }
   zke_free(data);
   zke_free(acls);
@@ -319,7 +324,7 @@ enum { FLIP_PARTS = 8 };
  * crashes. */
 TEST_LOOP(a_flipped_byte_is_reported_or_harmless, 0, FLIP_PARTS) {
   flip_base b = flip_begin();
-  long stride = flip_setting("FLIP_STRIDE", 17);
+  long stride = flip_setting("FLIP_STRIDE", 53);
   long only = flip_setting("FLIP_AT", -1);
   int counts[4] = {0};
   for (long at = _i * stride; at < b.size; at += FLIP_PARTS * stride) {

@@ -129,6 +129,15 @@ CALL(zke_session, "", (zke * z, int64_t session, zke_session_list **list_out),
 CALL(zke_watches, "", (zke * z, zke_watch_list **list_out), (z, list_out))
 CALL(zke_waiters, "", (zke * z, zke_watch_list **list_out), (z, list_out))
 CALL(zke_overdue, "", (zke * z, int *overdue_out), (z, overdue_out))
+CALL(zke_history_keep, "", (zke * z, int64_t rows, int64_t ms), (z, rows, ms))
+CALL(zke_history, path,
+     (zke * z, const char *path, int64_t after, int most,
+      zke_change_list **list_out),
+     (z, path, after, most, list_out))
+CALL(zke_watch_since, path,
+     (zke * z, const char *path, int mode, int64_t zxid, zke_watch_fn fn,
+      void *context),
+     (z, path, mode, zxid, fn, context))
 
 WAITING(zke_sleep, 0, deadline_ms, (zke * z, int64_t deadline_ms),
         (z, deadline_ms))

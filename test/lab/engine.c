@@ -64,7 +64,7 @@ static int engine_atfork(void (*prepare)(void), void (*parent)(void),
 
 int engine_begin(zke *z) {
   char sql[96];
-  sqlite3_snprintf(sizeof sql, sql, "UPDATE meta SET zxid=%lld",
+  sqlite3_snprintf(sizeof sql, sql, "UPDATE zkembed_meta SET zxid=%lld",
                    (long long)ENGINE_COUNTER_KIND(0));
   store *s = z->s;
   if (sqlite3_exec(s->db, sql, NULL, NULL, NULL) != SQLITE_OK)

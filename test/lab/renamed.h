@@ -48,6 +48,9 @@
 #define zke_watches lab_real_zke_watches
 #define zke_waiters lab_real_zke_waiters
 #define zke_overdue lab_real_zke_overdue
+#define zke_history_keep lab_real_zke_history_keep
+#define zke_history lab_real_zke_history
+#define zke_watch_since lab_real_zke_watch_since
 #define zke_zxid lab_real_zke_zxid
 
 #endif

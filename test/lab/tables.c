@@ -108,21 +108,23 @@ static const struct {
   const char *name, *columns;
   int count, keys;
 } shapes[TABLES] = {
-    [META] = {"meta",
+    [META] = {"zkembed_meta",
               "one,zxid,recursive,lost,boot,db_device,db_inode,live_device,"
-              "live_inode,gate_device,gate_inode",
-              11, 1},
-    [NODE] = {"node",
+              "live_inode,gate_device,gate_inode,format,history_rows,"
+              "history_ms",
+              14, 1},
+    [NODE] = {"zkembed_node",
               "parent,name,czxid,mzxid,pzxid,ctime,mtime,version,aversion,"
               "creates,nchild,owner,kind,ttl,due,acl,len,blob,data",
               19, 2},
-    [BLOB] = {"blob", "id,data", 2, 1},
-    [SESSION] = {"session",
+    [BLOB] = {"zkembed_blob", "id,data", 2, 1},
+    [SESSION] = {"zkembed_session",
                  "id,identity,pid,started,lease,slot,life,carrier,event_limit,"
                  "seen,timeout,heard,password",
                  13, 1},
-    [WATCH] = {"watch", "path,kind,session", 3, 3},
-    [EVENT] = {"event", "session,seq,type,path,zxid,acl,carrier", 7, 2}};
+    [WATCH] = {"zkembed_watch", "path,kind,session", 3, 3},
+    [EVENT] = {"zkembed_event", "session,seq,type,path,zxid,acl,carrier", 7,
+               2}};
 
 /* What a statement of a transaction did: `was` went and `is` came; NULL: there
  * was none, or there is none. */
@@ -419,6 +421,16 @@ static void run_meta(statement *s) {
   compute(s, 2, int_of(meta_row(), META_LOST));
   const row *session = find(SESSION, &s->p[1]);
   compute(s, 3, session ? int_of(session, SESSION_CARRIER) : -1);
+  compute(s, 4, 0); /* no history is kept */
+}
+
+static void run_history_kept(statement *s) { compute(s, 0, 0); }
+
+/* There is no table for a history here: to begin one fails, as without
+ * memory. */
+static void run_history(statement *s) {
+  (void)s;
+  T->failed = true;
 }
 
 static void run_meta_set(statement *s) {
@@ -899,81 +911,85 @@ static const known statements[] = {
     {"BEGIN_WRITE", 0xa72bae3b, 0, run_begin, 0, {0}},
     {"COMMIT", 0xa869911c, 0, run_commit, 0, {0}},
     {"ROLLBACK", 0xb8bf437d, 0, run_rollback, 0, {0}},
-    {"JOIN", 0x5264246f, 0, run_join, 0, {0}},
-    {"JOIN_END", 0x23e989cf, 0, run_join_end, 0, {0}},
-    {"JOIN_UNDO", 0x1591755b, 0, run_join_undo, 0, {0}},
-    {"META", 0xf85ff28b, 1, run_meta, 0, {0}},
-    {"META_SET", 0x8d4817a0, 3, run_meta_set, 0, {0}},
-    {"META_FILES", 0x1feb34df, 0, run_meta_files, META, {4, 5, 6, 7, 8, 9, 10}},
-    {"META_FILES_SET", 0x2abc1866, 7, run_meta_files_set, 0, {0}},
-    {"NODE_ROW", 0xbd6d54f1, 2, run_node_row, NODE, {NODE_COLUMNS}},
-    {"NODE_DATA", 0x05ba12bc, 2, run_node_row, NODE, {NODE_COLUMNS, NODE_DATA}},
-    {"NODE_ADD", 0xbc7b1569, 12, run_node_add, 0, {0}},
-    {"NODE_CHILD_ADDED", 0xe6917ca5, 4, run_node_child_added, NODE,
+    {"JOIN", 0xb09d80a4, 0, run_join, 0, {0}},
+    {"JOIN_END", 0x3d8f8ac4, 0, run_join_end, 0, {0}},
+    {"JOIN_UNDO", 0x50e002c8, 0, run_join_undo, 0, {0}},
+    {"META", 0xfd8ab213, 1, run_meta, 0, {0}},
+    {"META_SET", 0x84e37477, 3, run_meta_set, 0, {0}},
+    {"META_FILES", 0xd14806c2, 0, run_meta_files, META, {4, 5, 6, 7, 8, 9, 10}},
+    {"META_FILES_SET", 0xcf624bb5, 7, run_meta_files_set, 0, {0}},
+    {"NODE_ROW", 0xd11449ac, 2, run_node_row, NODE, {NODE_COLUMNS}},
+    {"NODE_DATA", 0xf2779dfd, 2, run_node_row, NODE, {NODE_COLUMNS, NODE_DATA}},
+    {"NODE_ADD", 0xba1ff780, 12, run_node_add, 0, {0}},
+    {"NODE_CHILD_ADDED", 0x1d88e360, 4, run_node_child_added, NODE,
      {NODE_CREATES, NODE_PZXID}},
-    {"NODE_CHILD_GONE", 0x074e7944, 4, run_node_child_gone, 0, {0}},
-    {"NODE_RAISE", 0xf23509a8, 4, run_node_assign, NODE,
+    {"NODE_CHILD_GONE", 0x89a49f21, 4, run_node_child_gone, 0, {0}},
+    {"NODE_RAISE", 0x21226bad, 4, run_node_assign, NODE,
      {NODE_CREATES, NODE_PZXID}},
-    {"NODE_SET_DUE", 0xf6be4c1b, 3, run_node_assign, NODE,
+    {"NODE_SET_DUE", 0x75f2868c, 3, run_node_assign, NODE,
      {NODE_DUE}},
-    {"NODE_REMOVE", 0x8fdf35d0, 2, run_node_remove, 0, {0}},
-    {"NODE_SET", 0xfc8658dc, 8, run_node_set, NODE,
+    {"NODE_REMOVE", 0x2a804c15, 2, run_node_remove, 0, {0}},
+    {"NODE_SET", 0xc4ed20c3, 8, run_node_set, NODE,
      {NODE_DATA, NODE_BLOB, NODE_LEN, NODE_MZXID, NODE_MTIME, NODE_VERSION}},
-    {"NODE_SET_ACL", 0x8cc795fe, 4, run_node_assign, NODE,
+    {"NODE_SET_ACL", 0xc2299eff, 4, run_node_assign, NODE,
      {NODE_ACL, NODE_AVERSION}},
-    {"NODE_NAMES", 0x4d9da936, 3, run_node_names, NODE, {NODE_NAME}},
-    {"NODE_COUNT", 0xc1c9e80e, 3, run_node_count, 0, {0}},
-    {"NODE_BYTES", 0x7443e8aa, 3, run_node_bytes, 0, {0}},
-    {"NODE_COUNT_ALL", 0x4b0afe55, 0, run_node_count_all, 0, {0}},
-    {"NODE_OWNED_ALL", 0x2612e456, 1, run_node_owned_all, NODE,
+    {"NODE_NAMES", 0x6f05effd, 3, run_node_names, NODE, {NODE_NAME}},
+    {"NODE_COUNT", 0xd7f86c16, 3, run_node_count, 0, {0}},
+    {"NODE_BYTES", 0x21a65764, 3, run_node_bytes, 0, {0}},
+    {"NODE_COUNT_ALL", 0xf008c034, 0, run_node_count_all, 0, {0}},
+    {"NODE_OWNED_ALL", 0x9c5c86c1, 1, run_node_owned_all, NODE,
      {NODE_PARENT, NODE_NAME}},
-    {"NODE_OWNED", 0x715e9619, 1, run_node_owned, NODE, {NODE_REMOVAL}},
-    {"NODE_DUE", 0x64237ee6, 2, run_node_due, NODE, {NODE_REMOVAL}},
-    {"NODE_DISCARD", 0x2da476fd, 5, run_node_discard, NODE, {NODE_REMOVAL}},
-    {"BLOB_ADD", 0x23bdb6bd, 1, run_blob_add, 0, {0}},
-    {"BLOB_REMOVE", 0x54ba9a6e, 1, run_blob_remove, 0, {0}},
-    {"WATCH_AT", 0xc79e52e2, 1, run_watch_at, WATCH,
+    {"NODE_OWNED", 0x072ec2a8, 1, run_node_owned, NODE, {NODE_REMOVAL}},
+    {"NODE_DUE", 0xfe3a8441, 2, run_node_due, NODE, {NODE_REMOVAL}},
+    {"NODE_DISCARD", 0xbe692dee, 5, run_node_discard, NODE, {NODE_REMOVAL}},
+    {"BLOB_ADD", 0x02d54a52, 1, run_blob_add, 0, {0}},
+    {"BLOB_REMOVE", 0xff43f7c3, 1, run_blob_remove, 0, {0}},
+    {"WATCH_AT", 0xb9966ef3, 1, run_watch_at, WATCH,
      {WATCH_KIND, WATCH_SESSION}},
-    {"WATCH_BELOW", 0x8fdbc9a2, 1, run_watch_below, 0, {0}},
-    {"WATCH_DROP", 0xe3b905c7, 2, run_watch_drop, 0, {0}},
-    {"WATCH_ADD", 0x60af7362, 3, run_watch_add, 0, {0}},
-    {"WATCH_REMOVE", 0x163f8873, 3, run_watch_remove, 0, {0}},
-    {"WATCH_RECURSIVE", 0x5132754e, 1, run_watch_recursive, 0, {0}},
-    {"WATCH_END", 0x78ac5b99, 1, run_watch_end, 0, {0}},
-    {"WATCH_SPEND", 0xd1a63264, 1, run_watch_spend, 0, {0}},
-    {"EVENT_BOUNDS", 0x0ad5cf08, 1, run_event_bounds, 0, {0}},
-    {"EVENT_ADD", 0x125d0466, 7, run_event_add, 0, {0}},
-    {"EVENT_NEXT", 0x67c6ffbc, 2, run_event_next, EVENT, {1, 2, 3, 4, 5}},
-    {"EVENT_TRIM", 0x4f29b88c, 2, run_event_trim, 0, {0}},
-    {"SESSION_SEEN", 0xc484ab20, 2, run_session_seen, 0, {0}},
-    {"EVENT_END", 0xe71d4fb8, 1, run_event_end, 0, {0}},
-    {"SESSION_ADD", 0x75fcde05, 12, run_session_add, 0, {0}},
-    {"SESSION_HAS", 0x34db74e6, 1, run_session_row, SESSION,
+    {"WATCH_BELOW", 0x390f2ccd, 1, run_watch_below, 0, {0}},
+    {"WATCH_DROP", 0x913e228c, 2, run_watch_drop, 0, {0}},
+    {"WATCH_ADD", 0x231898a7, 3, run_watch_add, 0, {0}},
+    {"WATCH_REMOVE", 0xdb0e16d6, 3, run_watch_remove, 0, {0}},
+    {"WATCH_RECURSIVE", 0xa17dc1e3, 1, run_watch_recursive, 0, {0}},
+    {"WATCH_END", 0x5a5afa80, 1, run_watch_end, 0, {0}},
+    {"WATCH_SPEND", 0x3a42beff, 1, run_watch_spend, 0, {0}},
+    {"EVENT_BOUNDS", 0x289f63c3, 1, run_event_bounds, 0, {0}},
+    {"EVENT_ADD", 0x040b555b, 7, run_event_add, 0, {0}},
+    {"EVENT_NEXT", 0x041c19b5, 2, run_event_next, EVENT, {1, 2, 3, 4, 5}},
+    {"EVENT_TRIM", 0x4a7a6d89, 2, run_event_trim, 0, {0}},
+    {"SESSION_SEEN", 0x4c03b08b, 2, run_session_seen, 0, {0}},
+    {"EVENT_END", 0x5ffc1ba5, 1, run_event_end, 0, {0}},
+    {"SESSION_ADD", 0x7d518c50, 12, run_session_add, 0, {0}},
+    {"SESSION_HAS", 0x2c96b29d, 1, run_session_row, SESSION,
      {SESSION_JUDGED}},
-    {"SESSION_CARRIED", 0xb6d560f8, 1, run_session_carried, 0, {0}},
-    {"SESSION_CARRIED_BY", 0x3100e2ff, 1, run_session_carried_by, SESSION,
+    {"SESSION_CARRIED", 0x694e38c0, 1, run_session_carried, 0, {0}},
+    {"SESSION_CARRIED_BY", 0x3d7b89b5, 1, run_session_carried_by, SESSION,
      {SESSION_ID}},
-    {"SESSION_DETACH", 0x8bb4c411, 2, run_session_detach, 0, {0}},
-    {"SESSION_PASSWORD", 0x68127edb, 1, run_session_row, SESSION,
+    {"SESSION_DETACH", 0x7acbeaf2, 2, run_session_detach, 0, {0}},
+    {"SESSION_PASSWORD", 0x876cfbbc, 1, run_session_row, SESSION,
      {SESSION_PASSWORD}},
-    {"SESSION_ATTACH", 0xc0c992d9, 8, run_session_attach, 0, {0}},
-    {"SESSION_REARM", 0xcfaa99f8, 2, run_session_rearm, 0, {0}},
-    {"EVENT_CARRIED", 0x7b17c22e, 2, run_event_carried, EVENT, {EVENT_SESSION}},
-    {"SESSION_PID", 0x67c16c63, 1, run_session_row, SESSION, {SESSION_PID}},
-    {"SESSION_END", 0x46abf57d, 1, run_session_end, 0, {0}},
-    {"SESSION_ANY", 0x3dbdb5b9, 0, run_session_any, 0, {0}},
-    {"SESSION_FEW", 0x7c05533d, 1, run_session_few, 0, {0}},
-    {"SESSION_PART", 0xa1db1c62, 2, run_session_part, SESSION,
+    {"SESSION_ATTACH", 0x9365d22a, 8, run_session_attach, 0, {0}},
+    {"SESSION_REARM", 0xff4d560b, 2, run_session_rearm, 0, {0}},
+    {"EVENT_CARRIED", 0xd2fff5a7, 2, run_event_carried, EVENT, {EVENT_SESSION}},
+    {"SESSION_PID", 0x405f03dc, 1, run_session_row, SESSION, {SESSION_PID}},
+    {"SESSION_END", 0xd5824d36, 1, run_session_end, 0, {0}},
+    {"SESSION_ANY", 0x7f482e44, 0, run_session_any, 0, {0}},
+    {"SESSION_FEW", 0xf304c11a, 1, run_session_few, 0, {0}},
+    {"SESSION_PART", 0xbb95dfc1, 2, run_session_part, SESSION,
      {SESSION_JUDGED}},
-    {"SLOT_LAST", 0xf58ba804, 0, run_slot_last, 0, {0}},
-    {"SLOT_TAKEN", 0x5c350bd3, 1, run_slot_taken, 0, {0}}};
+    {"SLOT_LAST", 0x853d82ff, 0, run_slot_last, 0, {0}},
+    {"HISTORY_ADD", 0x0d9ed4c7, 7, run_history, 0, {0}},
+    {"HISTORY_PRUNE", 0x00c173b6, 3, run_history, 0, {0}},
+    {"HISTORY_LIMITS", 0xcc8880de, 2, run_history, 0, {0}},
+    {"HISTORY_KEPT", 0x99ba3b91, 0, run_history_kept, 0, {0}},
+    {"SLOT_TAKEN", 0xe4dfa3ea, 1, run_slot_taken, 0, {0}}};
 /* clang-format on */
 
 /* The view of sessions, which recipes ask for.  It is prepared each time, and
  * known by its hash alone: another text is left to SQLite. */
 static const known session_view = {
     "zke_sessions",
-    0x9674debe,
+    0x26ad6b77,
     2,
     run_session_view,
     SESSION,

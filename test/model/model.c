@@ -1540,7 +1540,7 @@ static bool is_change(int type) {
 }
 
 static bool op_is_zero(const zke_op *op) {
-  for (int i = 0; i < 4; i++)
+  for (size_t i = 0; i < sizeof op->reserved / sizeof *op->reserved; i++)
     if (op->reserved[i]) return false;
   return !op->reserved_int;
 }

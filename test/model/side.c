@@ -54,6 +54,8 @@ static model *side_model;
 #define cf_store_open model_cf_store_open
 #define cf_store_close model_cf_store_close
 #define cf_store_anchor model_cf_store_anchor
+#define cf_store_is_remote model_cf_store_is_remote
+#define cf_zke_await_end model_cf_zke_await_end
 #define cf_zke_open model_cf_open
 #define cf_zke_call model_cf_call
 #define cf_zke_listen model_cf_listen
@@ -206,7 +208,7 @@ static void side_dead_end(zke *z, const run_step *s, cf_reply *r) {
       zke_multi(z, &foreign, 1, NULL),
       zke_multi(z, &set, 1, NULL),
       zke_multi_read(z, &foreign, 1, &result),
-      (reserved.reserved[3] = 1, zke_multi_read(z, &reserved, 1, &result)),
+      (reserved.reserved[1] = 1, zke_multi_read(z, &reserved, 1, &result)),
       zke_add_watch(z, path, 0, NULL, NULL),
       zke_remove_all_watches(z, path, 0),
       zke_add_auth(z, NULL, "", 0),

@@ -474,8 +474,8 @@ static void spy_begin(void) {
       sqlite3_file_control(run.spy, "main", SQLITE_FCNTL_PERSIST_WAL, &yes) ||
       sqlite3_db_config(run.spy, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1,
                         (int *)NULL) ||
-      sqlite3_prepare_v2(run.spy, "SELECT zxid FROM meta", -1, &run.spying,
-                         NULL)) {
+      sqlite3_prepare_v2(run.spy, "SELECT zxid FROM zkembed_meta", -1,
+                         &run.spying, NULL)) {
     abort();
   }
 }

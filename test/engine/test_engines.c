@@ -1,0 +1,260 @@
+/* test_engines.c - other engines behind zkembed.h
+ *
+ * An engine that has almost nothing: what zke_open() gives it, that each call
+ * with its handle arrives there, and what becomes of the calls it lacks.
+ */
+#include "test/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A handle of the small engine. */
+typedef struct small {
+  zke_handle head;
+  int closed;
+} small;
+
+static small only;
+static char opened[64];
+
+/* Opens every name but one. */
+static int small_open(const zke_engine *engine, const char *name,
+                      const zke_options *options, zke **z_out) {
+  if (strstr(name, "refused")) return zke_fail(ZKE_CANTOPEN, "not this one");
+  snprintf(opened, sizeof opened, "%s", name);
+  only = (small){.head = {engine, options->allocator}};
+  *z_out = (zke *)(void *)&only;
+  return ZKE_OK;
+}
+
+static int small_close(zke *z) {
+  ((small *)(void *)z)->closed = 1;
+  return ZKE_OK;
+}
+
+/* Tells that the call has arrived, and what state it saw. */
+static int small_remove(zke *z, const char *path, int version) {
+  zke_set_zxid(77);
+  return zke_fail(ZKE_BADVERSION, "%s %d %d", path, version,
+                  z == (zke *)(void *)&only);
+}
+
+static int64_t small_id(zke *z) {
+  (void)z;
+  return 5;
+}
+
+static int small_state(zke *z) {
+  (void)z;
+  return ZKE_STATE_CONNECTING;
+}
+
+static int64_t small_number(zke *z) {
+  (void)z;
+  return 6;
+}
+
+static int64_t small_limit(zke *z, int64_t deadline_ms) {
+  (void)z;
+  return deadline_ms;
+}
+
+static zke_engine small_engine(const char *prefix) {
+  zke_engine e = ZKE_INIT(zke_engine);
+  e.prefix = prefix;
+  e.open = small_open;
+  e.close = small_close;
+  e.remove = small_remove;
+  e.session_id = small_id;
+  e.state = small_state;
+  e.now = small_number;
+  e.wall = small_number;
+  e.busy_timeout = small_number;
+  e.event_zxid = small_number;
+  e.turn = small_number;
+  e.limit = small_limit;
+  return e;
+}
+
+static zke *open_small(const char *name) {
+  zke_engine e = small_engine("small://");
+  zke *z = NULL;
+  ck_ok(zke_register_engine(&e));
+  ck_ok(zke_open(name, NULL, &z));
+  return z;
+}
+
+/* A name goes to the engine that has registered its beginning, all others to
+ * files; a name that only an engine could open is no file's. */
+TEST(a_name_is_its_engines) {
+  zke *z = open_small("small://there");
+  ck_assert_str_eq(opened, "small://there");
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(only.closed, 1);
+  ck_rc(zke_open("small://refused", NULL, &z), ZKE_CANTOPEN);
+  ck_assert_ptr_null(z);
+  ck_assert_str_eq(zke_errmsg(), "not this one");
+  ck_rc(zke_open("strange://there", NULL, &z), ZKE_CANTOPEN);
+  ck_assert_str_eq(zke_errmsg(),
+                   "strange://there: no engine for such names is registered");
+  ck_ok(zke_open(":memory:", NULL, &z));
+  ck_rc(zke_delete(z, "/a", -1), ZKE_NONODE);
+  ck_ok(zke_close(z));
+}
+
+/* Of two prefixes that fit the longer one counts, whichever came first, and an
+ * empty one is for all names that are left, files too. */
+TEST(the_longest_prefix_counts) {
+  zke_engine all = small_engine(""), longer = small_engine("small://x");
+  zke *z = open_small("small://x");
+  ck_assert_str_eq(only.head.engine->prefix, "small://");
+  ck_ok(zke_register_engine(&longer));
+  ck_ok(zke_register_engine(&all));
+  ck_ok(zke_open("small://x", NULL, &z));
+  ck_assert_str_eq(only.head.engine->prefix, "small://x");
+  ck_ok(zke_open("small://y", NULL, &z));
+  ck_assert_str_eq(only.head.engine->prefix, "small://");
+  ck_ok(zke_open(":memory:", NULL, &z));
+  ck_assert_str_eq(only.head.engine->prefix, "");
+}
+
+/* A call arrives with its arguments; its result, its sentence and its zxid are
+ * the caller's. */
+TEST(a_call_arrives) {
+  zke *z = open_small("small://there");
+  ck_rc(zke_delete(z, "/a/b", 3), ZKE_BADVERSION);
+  ck_assert_str_eq(zke_errmsg(), "/a/b 3 1");
+  ck_assert_int_eq(zke_zxid(), 77);
+  ck_assert_int_eq(zke_session_id(z), 5);
+  ck_assert_int_eq(zke_state(z), ZKE_STATE_CONNECTING);
+  ck_assert_int_eq(zke_now(z), 6);
+  ck_assert_int_eq(zke_limit(z, 9), 9);
+}
+
+#define LACKS(function, ...)                                                   \
+  do {                                                                         \
+    ck_rc(function(z, __VA_ARGS__), ZKE_UNIMPLEMENTED);                        \
+    ck_assert_str_eq(zke_errmsg(), #function "() is not offered on small://"); \
+  } while (0)
+#define LACKS_ALONE(function)                                                  \
+  do {                                                                         \
+    ck_rc(function(z), ZKE_UNIMPLEMENTED);                                     \
+    ck_assert_str_eq(zke_errmsg(), #function "() is not offered on small://"); \
+  } while (0)
+
+/* What an engine lacks is refused by a sentence that names it, and nothing of
+ * the file's own code sees the handle. */
+TEST(what_is_lacking_is_said) {
+  zke *z = open_small("small://there"), *other = NULL;
+  unsigned char password[16] = {0};
+  int n;
+  int64_t at;
+  LACKS(zke_open_session, NULL, &other);
+  LACKS(zke_attach, 1, password, NULL, &other);
+  LACKS_ALONE(zke_detach);
+  LACKS(zke_password, password);
+  LACKS_ALONE(zke_touch);
+  LACKS_ALONE(zke_rearm);
+  LACKS(zke_expire, 1);
+  LACKS(zke_keepalive_fd, &n);
+  LACKS(zke_create, "/a", NULL, -1, NULL, 0, NULL, NULL);
+  LACKS(zke_create_ttl, "/a", NULL, -1, NULL, 5, 1, NULL, NULL);
+  LACKS(zke_discard, "/a", ZKE_EPHEMERAL, 0);
+  LACKS(zke_raise_sequence, "/a", 1, NULL);
+  LACKS(zke_exists, "/a", NULL, NULL, NULL);
+  LACKS(zke_get, "/a", NULL, NULL, NULL, NULL, NULL);
+  LACKS(zke_set, "/a", NULL, -1, -1, NULL);
+  LACKS(zke_children, "/a", NULL, NULL, NULL, NULL);
+  LACKS(zke_count, "/a", NULL);
+  LACKS(zke_usage, "/a", NULL, NULL);
+  LACKS(zke_ephemerals, 0, NULL, NULL);
+  LACKS(zke_sync, "/");
+  LACKS(zke_multi, NULL, 0, NULL);
+  LACKS(zke_multi_read, NULL, 0, NULL);
+  LACKS(zke_batch, NULL, NULL);
+  LACKS(zke_add_auth, "digest", "a:b", 3);
+  LACKS(zke_vouch, "ip", "::1");
+  LACKS_ALONE(zke_clear_auth);
+  LACKS(zke_get_acl, "/a", NULL, NULL);
+  LACKS(zke_set_acl, "/a", -1, NULL, NULL);
+  LACKS(zke_add_watch, "/a", 0, NULL, NULL);
+  LACKS(zke_set_watch, "/a", 1, 0, NULL, NULL);
+  LACKS(zke_check_watch, "/a", 1, NULL, NULL);
+  LACKS(zke_remove_watch, "/a", 1, NULL, NULL);
+  LACKS(zke_remove_all_watches, "/a", 1);
+  LACKS(zke_forget, NULL, NULL);
+  LACKS(zke_call_at, 0, NULL, NULL);
+  LACKS(zke_set_watcher, NULL, NULL);
+  LACKS(zke_sleep, 0);
+  LACKS(zke_fd, &n);
+  LACKS(zke_next_deadline, &at);
+  LACKS(zke_pending, &n);
+  LACKS(zke_dispatch, &n);
+  LACKS(zke_dispatch_to, 1, &n, &n);
+  LACKS(zke_wait_turn, 1, 0);
+  LACKS_ALONE(zke_wake);
+  LACKS(zke_sessions, NULL);
+  LACKS(zke_session, 1, NULL);
+  LACKS(zke_watches, NULL);
+  LACKS(zke_waiters, NULL);
+  LACKS(zke_counters, NULL);
+  LACKS(zke_overdue, &n);
+  LACKS(zke_check, NULL, NULL);
+  LACKS(zke_compact, 0);
+  LACKS(zke_test_fail, 0, 0);
+}
+
+static int resized;
+
+static void *count_resize(void *context, void *block, size_t size) {
+  resized++;
+  (void)context;
+  if (size) return realloc(block, size);
+  free(block);
+  return NULL;
+}
+
+/* An engine's results come from the allocator that its handle was opened with,
+ * and go back there. */
+TEST(results_come_from_the_handles_allocator) {
+  zke_options o = ZKE_INIT(zke_options);
+  zke *z = open_small("small://there");
+  void *block = zke_alloc(z, 10);
+  ck_assert_ptr_nonnull(block);
+  zke_free(block);
+  o.allocator.resize = count_resize;
+  ck_ok(zke_open("small://there", &o, &z));
+  block = zke_alloc(z, 10);
+  ck_assert_int_eq(resized, 1);
+  zke_free(block);
+  ck_assert_int_eq(resized, 2);
+}
+
+/* A table of an older header is shorter, and what it does not have is lacking;
+ * one that lacks what is required is refused, and so is the ninth engine. */
+TEST(tables_are_looked_at) {
+  zke_engine e = small_engine("old://");
+  zke *z = NULL;
+  ck_rc(zke_register_engine(NULL), ZKE_BADARGUMENTS);
+  e.size = 5;
+  ck_rc(zke_register_engine(&e), ZKE_BADARGUMENTS);
+  e.size = sizeof e;
+  e.turn = NULL;
+  ck_rc(zke_register_engine(&e), ZKE_BADARGUMENTS);
+  e = small_engine("old://");
+  e.size -= sizeof e.test_fail;
+  ck_ok(zke_register_engine(&e));
+  ck_ok(zke_open("old://", NULL, &z));
+  ck_rc(zke_test_fail(z, 0, 0), ZKE_UNIMPLEMENTED);
+  static char prefixes[8][8];
+  for (int i = 0; i < 7; i++) {
+    snprintf(prefixes[i], sizeof prefixes[i], "%d://", i);
+    e.prefix = prefixes[i];
+    ck_ok(zke_register_engine(&e));
+    ck_ok(zke_register_engine(&e)); /* again does no harm */
+  }
+  e.prefix = "ninth://";
+  ck_rc(zke_register_engine(&e), ZKE_MISUSE);
+  ck_ok(zke_open("6://", NULL, &z));
+}

@@ -1,0 +1,809 @@
+/* test_host.c - the program's own tables in the same database, and its own SQL
+ * in the same transaction
+ */
+#include <sqlite3.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test/test.h"
+
+/* ---- a database of the program's ---- */
+
+/* Open a database as any program does. */
+static sqlite3 *plain(const char *path) {
+  sqlite3 *db;
+  ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
+  sqlite3_busy_timeout(db, 5000);
+  return db;
+}
+
+static int run(sqlite3 *db, const char *sql) {
+  return sqlite3_exec(db, sql, NULL, NULL, NULL);
+}
+
+static void must(sqlite3 *db, const char *sql) {
+  int rc = run(db, sql);
+  ck_assert_msg(rc == SQLITE_OK, "%s: %s", sql, sqlite3_errmsg(db));
+}
+
+/* The first column of the first row, as a number; -1: no row. */
+static int64_t number(sqlite3 *db, const char *sql) {
+  sqlite3_stmt *st;
+  int64_t n = -1;
+  int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+  ck_assert_msg(rc == SQLITE_OK, "%s: %s", sql, sqlite3_errmsg(db));
+  if (sqlite3_step(st) == SQLITE_ROW) n = sqlite3_column_int64(st, 0);
+  sqlite3_finalize(st);
+  return n;
+}
+
+/* The same by a connection that is there for this alone. */
+static int64_t look(const char *path, const char *sql) {
+  sqlite3 *db = plain(path);
+  int64_t n = number(db, sql);
+  sqlite3_close(db);
+  return n;
+}
+
+/* A program's database, with an application_id and a version of its own. */
+static const char *make_shop(void) {
+  const char *path = test_path("shop.db");
+  sqlite3 *db = plain(path);
+  must(db,
+       "PRAGMA application_id=77;PRAGMA user_version=5;"
+       "CREATE TABLE orders(id INTEGER PRIMARY KEY,what TEXT UNIQUE);"
+       "CREATE TABLE parts(owner INTEGER REFERENCES orders(id) "
+       "DEFERRABLE INITIALLY DEFERRED);"
+       "INSERT INTO orders VALUES(1,'first')");
+  sqlite3_close(db);
+  return path;
+}
+
+static zke *open_flags(const char *path, unsigned flags) {
+  zke_options options = {.size = sizeof options, .flags = flags};
+  zke *z;
+  ck_ok(zke_open(path, &options, &z));
+  return z;
+}
+
+/* A handle on the shop, with our tables in it, and its path. */
+static const char *shop;
+static zke *open_shop(unsigned flags) {
+  shop = make_shop();
+  return open_flags(shop, ZKE_OPEN_HOST | flags);
+}
+
+static int make(zke *z, const char *path) {
+  return zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+}
+
+/* ---- the tables in it ---- */
+
+/* zkembed.h, "The program's own data": the program's tables and its header
+ * stay as they are, and once the tables of zkembed are there no flag is
+ * needed. */
+TEST(tables_are_made_beside_the_programs) {
+  zke *z = open_shop(0);
+  ck_ok(make(z, "/a"));
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(look(shop, "PRAGMA application_id"), 77);
+  ck_assert_int_eq(look(shop, "PRAGMA user_version"), 5);
+  ck_assert_int_eq(look(shop, "SELECT count(*)FROM orders"), 1);
+  z = test_open(shop);
+  ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
+  ck_ok(zke_close(z));
+  z = open_flags(shop, ZKE_OPEN_READONLY);
+  ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+
+/* An empty file is left to the program, too: its header is not ours. */
+TEST(a_new_database_is_the_programs) {
+  const char *path = test_path("new.db");
+  zke *z = open_flags(path, ZKE_OPEN_HOST);
+  ck_ok(make(z, "/a"));
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(look(path, "PRAGMA application_id"), 0);
+  ck_assert_int_eq(look(path, "PRAGMA user_version"), 0);
+  z = test_open(path);
+  ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+
+/* P11: without the flag nothing is made in a program's database, and a
+ * read-only handle makes nothing with it. */
+TEST(without_the_flag_it_is_refused) {
+  zke *z;
+  zke_options options = {.size = sizeof options,
+                         .flags = ZKE_OPEN_HOST | ZKE_OPEN_READONLY};
+  shop = make_shop();
+  ck_rc(zke_open(shop, NULL, &z), ZKE_NOTADB);
+  ck_says("ZKE_OPEN_HOST");
+  ck_rc(zke_open(shop, &options, &z), ZKE_NOTADB);
+  ck_assert_int_eq(look(shop,
+                        "SELECT count(*)FROM sqlite_schema WHERE "
+                        "name LIKE 'zke%'"),
+                   0);
+}
+
+/* What cannot hold the tables is refused by a sentence, and left alone. */
+TEST(what_cannot_hold_the_tables_is_refused) {
+  static const char *const bad[][2] = {
+      {"PRAGMA encoding='UTF-16';CREATE TABLE t(a)", "UTF-16"},
+      {"CREATE TABLE zkembed_node(a)", "already exists"},
+      {"CREATE VIEW zke_nodes AS SELECT 1", "already exists"}};
+  zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_HOST};
+  for (int i = 0; i < 3; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "bad%d.db", i);
+    const char *path = test_path(name);
+    sqlite3 *db = plain(path);
+    must(db, bad[i][0]);
+    sqlite3_close(db);
+    zke *z;
+    ck_assert_int_ne(zke_open(path, &options, &z), ZKE_OK);
+    ck_says(bad[i][1]);
+    ck_assert_int_eq(look(path, "SELECT count(*)FROM sqlite_schema"), 1);
+  }
+}
+
+/* P11: written by a later version; a table of that name that is not ours. */
+TEST(another_format_is_refused) {
+  zke *z = open_shop(0);
+  ck_ok(zke_close(z));
+  sqlite3 *db = plain(shop);
+  must(db, "UPDATE zkembed_meta SET format=1000");
+  ck_rc(zke_open(shop, NULL, &z), ZKE_NEWERFORMAT);
+  must(db, "UPDATE zkembed_meta SET format=3");
+  ck_rc(zke_open(shop, NULL, &z), ZKE_NOTADB);
+  ck_says("older");
+  must(db, "UPDATE zkembed_meta SET format=-1");
+  ck_rc(zke_open(shop, NULL, &z), ZKE_NOTADB);
+  sqlite3_close(db);
+}
+
+/* A program may take over a file that was ours alone by giving it an
+ * application_id: the tables say what it is. */
+TEST(a_file_of_ours_may_become_the_programs) {
+  const char *path = test_path("ours.db");
+  zke *z = test_open(path);
+  ck_ok(make(z, "/a"));
+  ck_ok(zke_close(z));
+  sqlite3 *db = plain(path);
+  must(db, "PRAGMA application_id=99;PRAGMA user_version=1");
+  sqlite3_close(db);
+  z = test_open(path);
+  ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+
+/* Pages of other sizes, and a file that gives free pages back. */
+TEST_LOOP(page_sizes, 0, 3) {
+  static const char *const kinds[] = {
+      "PRAGMA page_size=512;PRAGMA auto_vacuum=FULL;CREATE TABLE t(a)",
+      "PRAGMA page_size=65536;CREATE TABLE t(a)",
+      "PRAGMA auto_vacuum=INCREMENTAL;CREATE TABLE t(a)"};
+  static char large[20000];
+  const char *path = test_path("pages.db");
+  sqlite3 *db = plain(path);
+  must(db, kinds[_i]);
+  sqlite3_close(db);
+  zke *z = open_flags(path, ZKE_OPEN_HOST);
+  for (int i = 0; i < 50; i++) {
+    ck_ok(zke_create(z, "/n-", large, (int)sizeof large, ZKE_OPEN_ACL,
+                     ZKE_PERSISTENT_SEQUENTIAL, NULL, NULL));
+  }
+  for (int i = 0; i < 40; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "/n-%010d", i);
+    ck_ok(zke_delete(z, name, -1));
+  }
+  ck_ok(zke_compact(z, zke_now(z) + 5000));
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+
+/* zke_remove_tables(): the program's database is as before, whoever uses it
+ * holds it up, and a later tree gives no number again. */
+TEST(tables_are_removed) {
+  zke *z = open_shop(0), *other;
+  zke_stat before;
+  ck_ok(
+      zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, &before));
+  other = test_open(shop);
+  ck_rc(zke_remove_tables(z), ZKE_NOTEMPTY);
+  ck_says("sessions");
+  ck_ok(zke_close(other));
+  other = test_session(z, NULL);
+  ck_rc(zke_remove_tables(z), ZKE_NOTEMPTY);
+  ck_ok(zke_close(other));
+  sqlite3 *db = plain(shop);
+  must(db,
+       "CREATE TRIGGER fence BEFORE UPDATE ON orders WHEN NOT EXISTS(SELECT 1 "
+       "FROM zke_tokens)BEGIN SELECT RAISE(ABORT,'no');END");
+  ck_rc(zke_remove_tables(z), ZKE_NOTEMPTY);
+  ck_says("trigger");
+  must(db, "DROP TRIGGER fence");
+  ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
+  ck_ok(zke_history_keep(z, 10, 0));
+  ck_ok(zke_remove_tables(z));
+  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_REPLACED);
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(number(db,
+                          "SELECT count(*)FROM sqlite_schema WHERE "
+                          "name LIKE 'zke%'"),
+                   0);
+  ck_assert_int_eq(number(db, "SELECT count(*)FROM orders"), 1);
+  sqlite3_close(db);
+  ck_rc(zke_open(shop, NULL, &z), ZKE_NOTADB);
+  zke_stat after;
+  z = open_flags(shop, ZKE_OPEN_HOST);
+  ck_ok(zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, &after));
+  ck_assert_int_gt(after.czxid, before.czxid);
+  ck_ok(zke_close(z));
+}
+
+/* A file of ours alone is not taken apart. */
+TEST(tables_of_an_own_file_stay) {
+  zke *z = test_open(test_path("own.db"));
+  ck_rc(zke_remove_tables(z), ZKE_BADARGUMENTS);
+  ck_ok(make(z, "/a"));
+  ck_ok(zke_close(z));
+  z = test_open(":memory:");
+  ck_rc(zke_remove_tables(z), ZKE_BADARGUMENTS);
+  ck_ok(zke_close(z));
+}
+
+/* ---- SQL in a change ---- */
+
+/* What a function does, and what it has seen. */
+typedef struct job {
+  const char *sql;
+  int code;        /* what it returns where the SQL has gone well */
+  const char *why; /* said by zke_fail(), or NULL */
+  int64_t zxid;
+  int calls, result; /* of the SQL */
+} job;
+
+static int work(sqlite3 *db, int64_t zxid, void *context) {
+  job *j = context;
+  j->calls++;
+  j->zxid = zxid;
+  j->result = j->sql ? run(db, j->sql) : SQLITE_OK;
+  if (j->why) return zke_fail(j->code, "%s", j->why);
+  return j->code ? j->code : j->result;
+}
+
+/* A multi of one piece of SQL and the creation of a znode. */
+static int both(zke *z, job *j, const char *path) {
+  zke_op ops[2];
+  zke_op_sql(&ops[0], work, j);
+  zke_op_create(&ops[1], path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  return zke_multi(z, ops, 2, NULL);
+}
+
+static int64_t orders(const char *path) {
+  return look(path, "SELECT count(*)FROM orders");
+}
+
+/* zke_op_sql(): row and znode come together, with one zxid; whoever hears of
+ * the znode finds the row. */
+TEST(row_and_znode_come_together) {
+  zke *z = open_shop(0);
+  job j = {.sql = "INSERT INTO orders(what)VALUES('second')"};
+  ck_ok(both(z, &j, "/o"));
+  ck_assert_int_eq(j.calls, 1);
+  ck_assert_int_eq(j.zxid, test_stat(z, "/o").czxid);
+  ck_assert_int_eq(orders(shop), 2);
+  ck_ok(zke_close(z));
+}
+
+/* Neither comes where the znode is refused, before the SQL or after it. */
+TEST_LOOP(neither_comes_where_the_znode_is_refused, 0, 2) {
+  zke *z = open_shop(0);
+  job j = {.sql = "INSERT INTO orders(what)VALUES('second')"};
+  zke_op ops[2];
+  zke_op_result results[2];
+  zke_op_sql(&ops[_i], work, &j);
+  zke_op_delete(&ops[1 - _i], "/none", -1);
+  ck_rc(zke_multi(z, ops, 2, results), ZKE_NONODE);
+  ck_assert_int_eq(j.calls, 1 - _i);
+  ck_assert_int_eq(results[1 - _i].rc, ZKE_NONODE);
+  ck_assert_int_eq(results[_i].rc, _i ? ZKE_RUNTIMEINCONSISTENCY : ZKE_OK);
+  ck_assert_int_eq(orders(shop), 1);
+  ck_ok(zke_close(z));
+}
+
+/* A function's own code is the call's, with its sentence or SQLite's; the
+ * library's own codes it cannot take. */
+TEST(a_refusal_has_the_functions_code) {
+  zke *z = open_shop(0);
+  static const struct {
+    const char *sql, *why;
+    int code, result;
+    const char *says;
+  } cases[] = {
+      {"INSERT INTO orders(what)VALUES('first')", NULL, 0,
+       SQLITE_CONSTRAINT_UNIQUE, "UNIQUE constraint failed"},
+      {"SELECT * FROM missing", NULL, 0, SQLITE_ERROR, "no such table"},
+      {NULL, NULL, 4711, 4711, "4711"},
+      {NULL, "sold out", ZKE_LIMIT, ZKE_LIMIT, "sold out"},
+      {NULL, "gone", ZKE_NONODE, ZKE_NONODE, "gone"},
+      {NULL, NULL, -5000, -5000, "-5000"},
+      {NULL, "what", ZKE_CONNECTIONLOSS, ZKE_SQL, "what"},
+      {NULL, NULL, ZKE_CORRUPT, ZKE_SQL, "-213"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    job j = {.sql = cases[i].sql, .code = cases[i].code, .why = cases[i].why};
+    zke_op ops[3];
+    zke_op_result results[3];
+    zke_op_create(&ops[0], "/o", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+    zke_op_sql(&ops[1], work, &j);
+    zke_op_check(&ops[2], "/o", -1);
+    int rc = zke_multi(z, ops, 3, results);
+    ck_assert_msg(rc == cases[i].result, "case %zu: %d, %s", i, rc,
+                  zke_errmsg());
+    ck_says(cases[i].says);
+    ck_assert_int_eq(results[0].rc, ZKE_OK);
+    ck_assert_int_eq(results[1].rc, cases[i].result);
+    ck_assert_int_eq(results[2].rc, ZKE_RUNTIMEINCONSISTENCY);
+    ck_rc(zke_exists(z, "/o", NULL, NULL, NULL), ZKE_NONODE);
+  }
+  job j = {.sql = "INSERT INTO orders(what)VALUES('second')"};
+  ck_ok(both(z, &j, "/o"));
+  ck_ok(zke_close(z));
+}
+
+/* What a function must not do is refused, and nothing of it stays. */
+TEST(forbidden_statements_are_refused) {
+  static const char *const bad[] = {
+      "COMMIT",
+      "BEGIN",
+      "ROLLBACK",
+      "END",
+      "PRAGMA synchronous=OFF",
+      "PRAGMA user_version",
+      "ATTACH ':memory:' AS x",
+      "DETACH main",
+      "DELETE FROM zkembed_node",
+      "UPDATE zkembed_meta SET zxid=0",
+      "INSERT INTO zkembed_blob VALUES(1,x'00')",
+      "REPLACE INTO Zkembed_Blob VALUES(1,x'00')",
+      "DROP TABLE zkembed_event",
+      "DROP VIEW zke_nodes",
+      "DROP INDEX zkembed_node_owner",
+      "CREATE INDEX i ON zkembed_node(ctime)",
+      "ALTER TABLE zkembed_node RENAME TO n",
+      "ALTER TABLE zkembed_node ADD COLUMN x",
+      "CREATE TRIGGER t AFTER INSERT ON zkembed_node BEGIN SELECT 1;END",
+      "CREATE TEMP TRIGGER t AFTER INSERT ON zkembed_node BEGIN SELECT 1;END",
+      "CREATE TABLE zke_mine(a)",
+      "CREATE VIEW ZKE_mine AS SELECT 1",
+      "CREATE TEMP TABLE zkembed_node(a)",
+      "SAVEPOINT zkembed_operation",
+      "RELEASE zkembed_operation",
+      ("CREATE TRIGGER t AFTER INSERT ON orders BEGIN DELETE FROM "
+       "zkembed_node;END;INSERT INTO orders(what)VALUES('x')")};
+  zke *z = open_shop(0);
+  ck_ok(make(z, "/a"));
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    job j = {.sql = bad[i], .code = 1};
+    ck_assert_int_eq(both(z, &j, "/o"), 1);
+    ck_assert_msg(j.result != SQLITE_OK, "%s was let pass", bad[i]);
+  }
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
+  ck_assert_int_eq(orders(shop), 1);
+  ck_ok(zke_close(z));
+}
+
+/* What a function may do: tables, indices and triggers of its own, savepoints,
+ * reads of what is ours. */
+TEST(permitted_statements_pass) {
+  static const char *const good[] = {
+      "CREATE TABLE mine(zke_token INTEGER);CREATE INDEX i ON mine(zke_token);"
+      "INSERT INTO mine VALUES(1);UPDATE mine SET zke_token=2",
+      "SAVEPOINT s;DELETE FROM mine;ROLLBACK TO s;RELEASE s",
+      "CREATE TRIGGER zke_fence BEFORE UPDATE ON mine WHEN NOT EXISTS(SELECT 1 "
+      "FROM zke_tokens)BEGIN SELECT RAISE(ABORT,'no');END",
+      "SELECT * FROM zke_nodes;SELECT * FROM zkembed_meta",
+      "DROP TRIGGER zke_fence;ALTER TABLE mine ADD COLUMN b;DROP TABLE mine",
+      "SAVEPOINT open"};
+  zke *z = open_shop(0);
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+    char path[16];
+    job j = {.sql = good[i]};
+    snprintf(path, sizeof path, "/o%zu", i);
+    ck_ok(both(z, &j, path));
+  }
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+
+/* A statement that is left open, in the middle of its rows or not. */
+static int leave_open(sqlite3 *db, int64_t zxid, void *context) {
+  sqlite3_stmt **st = context;
+  (void)zxid;
+  ck_assert_int_eq(
+      sqlite3_prepare_v2(db, "SELECT 1 UNION SELECT 2", -1, st, NULL),
+      SQLITE_OK);
+  ck_assert_int_eq(sqlite3_step(*st), SQLITE_ROW);
+  return ZKE_OK;
+}
+
+/* A statement that a function has not finalized fails the operation, and holds
+ * up no checkpoint. */
+TEST(an_open_statement_is_refused) {
+  zke *z = open_shop(0);
+  sqlite3_stmt *st;
+  zke_op op;
+  zke_op_sql(&op, leave_open, &st);
+  ck_rc(zke_multi(z, &op, 1, NULL), ZKE_MISUSE);
+  ck_says("SELECT 1 UNION SELECT 2");
+  ck_assert_int_eq(sqlite3_stmt_busy(st), 0);
+  sqlite3_finalize(st);
+  ck_ok(make(z, "/a"));
+  ck_ok(zke_compact(z, zke_now(z) + 5000));
+  ck_ok(zke_close(z));
+}
+
+/* Every call on a handle in a function is refused, and opening another. */
+static int call_back(sqlite3 *db, int64_t zxid, void *context) {
+  zke *z = context, *other;
+  (void)db, (void)zxid;
+  ck_rc(make(z, "/b"), ZKE_MISUSE);
+  ck_rc(zke_exists(z, "/", NULL, NULL, NULL), ZKE_MISUSE);
+  ck_rc(zke_dispatch(z, NULL), ZKE_MISUSE);
+  ck_rc(zke_wait(z, 0), ZKE_MISUSE);
+  ck_rc(zke_close(z), ZKE_MISUSE);
+  ck_rc(zke_sql_begin(z, db), ZKE_MISUSE);
+  ck_rc(zke_sql_commit(z, db), ZKE_MISUSE);
+  ck_rc(zke_open(":memory:", NULL, &other), ZKE_MISUSE);
+  ck_assert_int_ge(zke_now(z), 0);
+  return zke_fail(ZKE_OK, "fine");
+}
+
+TEST(calls_in_a_function_are_refused) {
+  zke *z = open_shop(0);
+  zke_op op;
+  zke_op_sql(&op, call_back, z);
+  ck_ok(zke_multi(z, &op, 1, NULL));
+  ck_ok(make(z, "/b"));
+  ck_ok(zke_close(z));
+}
+
+/* What belongs to a multi_read, or lacks its function, is refused before
+ * anything runs. */
+TEST(malformed_operations_are_refused) {
+  zke *z = open_shop(0);
+  zke_op op;
+  zke_op_result result;
+  zke_op_sql(&op, NULL, NULL);
+  ck_rc(zke_multi(z, &op, 1, NULL), ZKE_BADARGUMENTS);
+  ck_says("fn is NULL");
+  ck_rc(zke_multi_read(z, &op, 1, &result), ZKE_BADARGUMENTS);
+  ck_ok(zke_close(z));
+}
+
+/* SQLite undoes a transaction by itself where it runs out of memory or disk.
+ * What a function does after that is not committed either. */
+static int go_on_after_undo(sqlite3 *db, int64_t zxid, void *context) {
+  int *result = context;
+  (void)zxid;
+  ck_assert_int_ne(run(db,
+                       "INSERT INTO orders VALUES(9,'nine');INSERT OR "
+                       "ROLLBACK INTO orders VALUES(1,'again')"),
+                   SQLITE_OK);
+  ck_assert_int_ne(sqlite3_get_autocommit(db), 0);
+  *result = run(db, "INSERT INTO orders VALUES(10,'ten')");
+  return ZKE_OK;
+}
+
+TEST(nothing_is_committed_after_an_undo) {
+  zke *z = open_shop(0);
+  int result = SQLITE_OK;
+  zke_op op;
+  zke_op_sql(&op, go_on_after_undo, &result);
+  ck_rc(zke_multi(z, &op, 1, NULL), ZKE_SYSTEMERROR);
+  ck_says("undone");
+  ck_assert_int_ne(result, SQLITE_OK);
+  ck_assert_int_eq(orders(shop), 1);
+  ck_ok(make(z, "/a"));
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+
+/* ZKE_OPEN_FOREIGN_KEYS: with it a deferred constraint refuses the COMMIT, and
+ * all is undone; without it the row is taken. */
+TEST_LOOP(foreign_keys_by_option, 0, 2) {
+  zke *z = open_shop(_i ? ZKE_OPEN_FOREIGN_KEYS : 0);
+  job j = {.sql = "INSERT INTO parts VALUES(42)"};
+  ck_rc(both(z, &j, "/o"), _i ? ZKE_SQL : ZKE_OK);
+  if (_i) ck_says("FOREIGN KEY");
+  ck_rc(zke_exists(z, "/o", NULL, NULL, NULL), _i ? ZKE_NONODE : ZKE_OK);
+  ck_assert_int_eq(look(shop, "SELECT count(*)FROM parts"), 1 - _i);
+  ck_ok(make(z, "/p"));
+  ck_ok(zke_close(z));
+}
+
+/* A batch: SQL that is refused is undone alone, the rest stays. */
+static int batch_of_sql(zke *z, void *context) {
+  job *jobs = context;
+  ck_ok(both(z, &jobs[0], "/o0"));
+  ck_assert_int_eq(both(z, &jobs[1], "/o1"), SQLITE_CONSTRAINT_PRIMARYKEY);
+  ck_ok(both(z, &jobs[2], "/o2"));
+  return ZKE_OK;
+}
+
+TEST(sql_in_a_batch) {
+  zke *z = open_shop(0);
+  job jobs[3] = {{.sql = "INSERT INTO orders VALUES(2,'b')"},
+                 {.sql = "INSERT INTO orders VALUES(3,'c'),(2,'d')"},
+                 {.sql = "INSERT INTO orders VALUES(4,'e')"}};
+  ck_ok(zke_batch(z, batch_of_sql, jobs));
+  ck_assert_int_eq(jobs[2].zxid, jobs[0].zxid + 1);
+  ck_rc(zke_exists(z, "/o1", NULL, NULL, NULL), ZKE_NONODE);
+  ck_assert_int_eq(look(shop, "SELECT group_concat(id)='1,2,4'FROM orders"), 1);
+  ck_ok(zke_close(z));
+}
+
+/* zke_multi_read(): rows and znodes of one snapshot; nothing can be written,
+ * and a refusal is its own. */
+TEST(sql_in_a_snapshot) {
+  zke *z = open_shop(0);
+  job good = {.sql = "SELECT count(*)FROM orders"},
+      bad = {.sql = "DELETE FROM orders"},
+      temp = {.sql = "CREATE TEMP TABLE t(a)"};
+  zke_op ops[4];
+  zke_op_result results[4];
+  ck_ok(make(z, "/a"));
+  zke_op_sql(&ops[0], work, &good);
+  zke_op_sql(&ops[1], work, &bad);
+  zke_op_get(&ops[2], "/a");
+  zke_op_sql(&ops[3], work, &temp);
+  ck_ok(zke_multi_read(z, ops, 4, results));
+  ck_assert_int_eq(results[0].rc, ZKE_OK);
+  ck_assert_int_eq(good.zxid, results[2].stat.czxid);
+  ck_assert_int_eq(results[1].rc, SQLITE_AUTH);
+  ck_assert_int_eq(results[2].rc, ZKE_OK);
+  ck_assert_int_eq(results[3].rc, SQLITE_AUTH);
+  zke_results_clear(results, 4);
+  ck_assert_int_eq(orders(shop), 1);
+  ck_ok(zke_close(z));
+}
+
+/* The tree in memory can have tables, too. */
+TEST(sql_in_memory) {
+  zke *z = test_open(":memory:");
+  job j = {.sql = "CREATE TABLE t(a);INSERT INTO t VALUES(1)"};
+  ck_ok(both(z, &j, "/o"));
+  job k = {.sql = "INSERT INTO t VALUES(2);SELECT * FROM t"};
+  ck_ok(both(z, &k, "/p"));
+  ck_ok(zke_close(z));
+}
+
+/* A process that dies in the middle leaves neither row nor znode. */
+TEST(a_death_in_a_function_leaves_nothing) {
+  zke *z = open_shop(0);
+  ck_ok(zke_close(z));
+  pid_t child = fork();
+  ck_assert_int_ge(child, 0);
+  if (child == 0) {
+    zke *own;
+    job j = {.sql = "INSERT INTO orders VALUES(2,'b')"}, k = {.code = 0};
+    zke_op ops[3];
+    if (zke_open(shop, NULL, &own) != ZKE_OK) _exit(1);
+    zke_op_sql(&ops[0], work, &j);
+    zke_op_create(&ops[1], "/o", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+    zke_op_sql(&ops[2], (zke_sql_fn)(void (*)(void))abort, &k);
+    zke_multi(own, ops, 3, NULL);
+    _exit(2);
+  }
+  int status;
+  ck_assert_int_eq(waitpid(child, &status, 0), child);
+  ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+  z = test_open(shop);
+  ck_rc(zke_exists(z, "/o", NULL, NULL, NULL), ZKE_NONODE);
+  ck_assert_int_eq(orders(shop), 1);
+  ck_ok(zke_close(z));
+}
+
+/* A child that is forked in a function and returns from it is told, and leaves
+ * the parent's transaction alone. */
+static int fork_in(sqlite3 *db, int64_t zxid, void *context) {
+  pid_t *child = context;
+  (void)db, (void)zxid;
+  *child = fork();
+  ck_assert_int_ge(*child, 0);
+  return ZKE_OK;
+}
+
+TEST(a_fork_in_a_function) {
+  zke *z = open_shop(0);
+  pid_t child = -1;
+  zke_op ops[2];
+  zke_op_sql(&ops[0], fork_in, &child);
+  zke_op_create(&ops[1], "/o", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  int rc = zke_multi(z, ops, 2, NULL);
+  if (child == 0) _exit(rc == ZKE_FORKED ? 0 : 1);
+  ck_ok(rc);
+  int status;
+  ck_assert_int_eq(waitpid(child, &status, 0), child);
+  ck_assert_int_eq(status, 0);
+  ck_ok(zke_exists(z, "/o", NULL, NULL, NULL));
+  ck_ok(make(z, "/p"));
+  ck_ok(zke_close(z));
+}
+
+/* A lost reply: the function was called, and what it did stays or not with the
+ * rest. */
+TEST_LOOP(a_lost_reply_is_of_both, 0, 2) {
+  zke *z = open_shop(0);
+  job j = {.sql = "INSERT INTO orders VALUES(2,'b')"};
+  ck_ok(zke_test_fail(z, _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE, 0));
+  ck_rc(both(z, &j, "/o"), ZKE_CONNECTIONLOSS);
+  ck_rc(zke_exists(z, "/o", NULL, NULL, NULL), _i ? ZKE_OK : ZKE_NONODE);
+  ck_assert_int_eq(orders(shop), 1 + _i);
+  ck_ok(zke_close(z));
+}
+
+/* ---- the program's own connection ---- */
+
+/* zke_sql_adopt(): no checkpoint by that connection, neither after a commit nor
+ * when it is closed (P12). */
+TEST(an_adopted_connection_makes_no_checkpoint) {
+  zke *z = open_shop(0);
+  sqlite3 *db = plain(shop);
+  ck_ok(zke_sql_adopt(z, db));
+  must(db, "CREATE TABLE t(a)");
+  for (int i = 0; i < 1500; i++)
+    must(db, "INSERT INTO t VALUES(randomblob(3000))");
+  struct stat log;
+  char name[300];
+  snprintf(name, sizeof name, "%s-wal", shop);
+  ck_assert_int_eq(stat(name, &log), 0);
+  ck_assert_int_gt(log.st_size, 1500 * 4096);
+  int64_t size = (int64_t)log.st_size;
+  sqlite3_close(db);
+  ck_assert_int_eq(stat(name, &log), 0);
+  ck_assert_int_eq((int64_t)log.st_size, size);
+  ck_ok(make(z, "/a")); /* the engine's writer does it, with the gate */
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(look(shop, "SELECT count(*)FROM t"), 1500);
+}
+
+/* Begin, write, commit; begin, write, roll back; and what is refused. */
+TEST(transactions_of_the_programs_connection) {
+  zke *z = open_shop(0);
+  sqlite3 *db = plain(shop), *stranger = plain(test_path("other.db"));
+  must(stranger, "CREATE TABLE t(a)");
+  ck_rc(zke_sql_adopt(z, stranger), ZKE_BADARGUMENTS);
+  ck_says("other.db");
+  ck_rc(zke_sql_adopt(z, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_sql_begin(z, stranger), ZKE_BADARGUMENTS);
+  ck_rc(zke_sql_commit(z, db), ZKE_MISUSE);
+  ck_ok(zke_sql_adopt(z, db));
+  ck_ok(zke_sql_begin(z, db));
+  ck_rc(zke_sql_begin(z, db), ZKE_MISUSE);
+  ck_rc(make(z, "/a"), ZKE_MISUSE);
+  ck_rc(zke_sql_commit(z, stranger), ZKE_MISUSE);
+  must(db, "INSERT INTO orders VALUES(2,'b')");
+  ck_ok(zke_sql_commit(z, db));
+  ck_assert_int_eq(orders(shop), 2);
+  ck_ok(zke_sql_begin(z, db));
+  must(db, "INSERT INTO orders VALUES(3,'c')");
+  ck_ok(zke_sql_rollback(z, db));
+  ck_assert_int_eq(orders(shop), 2);
+  ck_ok(make(z, "/a"));
+  sqlite3_close(db);
+  sqlite3_close(stranger);
+  ck_ok(zke_close(z));
+}
+
+/* What the program has ended by itself is told; so is a deferred constraint. */
+TEST(a_commit_that_cannot_be) {
+  zke *z = open_shop(0);
+  sqlite3 *db = plain(shop);
+  must(db, "PRAGMA foreign_keys=ON");
+  ck_ok(zke_sql_adopt(z, db));
+  ck_ok(zke_sql_begin(z, db));
+  must(db, "ROLLBACK");
+  ck_rc(zke_sql_commit(z, db), ZKE_SYSTEMERROR);
+  ck_ok(zke_sql_begin(z, db));
+  must(db, "INSERT INTO parts VALUES(42)");
+  ck_rc(zke_sql_commit(z, db), ZKE_SQL);
+  ck_says("FOREIGN KEY");
+  ck_assert_int_eq(number(db, "SELECT count(*)FROM parts"), 0);
+  ck_ok(make(z, "/a"));
+  sqlite3_close(db);
+  ck_ok(zke_close(z));
+}
+
+/* While it writes no other process can, and a plain writer that is in the way
+ * makes it give up in time. */
+TEST(it_stands_in_the_line) {
+  zke *z = open_shop(0);
+  zke_options options = {.size = sizeof options, .busy_timeout_ms = 50};
+  zke *other;
+  ck_ok(zke_open(shop, &options, &other));
+  sqlite3 *db = plain(shop), *rude = plain(shop);
+  test_worker w = test_spawn("talk", NULL);
+  test_ask(&w, "open %s busy=20", shop);
+  ck_ok(zke_sql_adopt(z, db));
+  ck_ok(zke_sql_begin(z, db));
+  test_tell(&w, "set / x -1");
+  ck_assert_ptr_nonnull(strstr(test_line(&w), "writing"));
+  ck_ok(zke_sql_commit(z, db));
+  test_ask(&w, "set / x -1");
+  test_ask(&w, "close");
+  ck_assert_int_eq(test_wait(&w), 0);
+  must(rude, "BEGIN IMMEDIATE");
+  ck_ok(zke_sql_adopt(other, db)); /* its busy timeout is the shorter one */
+  ck_rc(zke_sql_begin(other, db), ZKE_OPERATIONTIMEOUT);
+  must(rude, "COMMIT");
+  ck_ok(zke_sql_begin(other, db));
+  ck_ok(zke_sql_commit(other, db));
+  sqlite3_close(db);
+  sqlite3_close(rude);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+
+/* ---- tokens ---- */
+
+/* The view zke_tokens and zke_claim(): what is in office, and who is not. */
+TEST(tokens_in_office) {
+  zke *z = open_shop(0);
+  zke_stat held;
+  char sql[200];
+  ck_ok(make(z, "/locks"));
+  ck_ok(make(z, "/locks/pay"));
+  ck_ok(zke_create(z, "/locks/pay/l-", "", 0, ZKE_OPEN_ACL,
+                   ZKE_EPHEMERAL_SEQUENTIAL, NULL, &held));
+  sqlite3 *db = plain(shop);
+  ck_ok(zke_sql_adopt(z, db));
+  snprintf(sql, sizeof sql,
+           "SELECT session FROM zke_tokens WHERE path='/locks/pay' AND "
+           "token=%lld",
+           (long long)held.mzxid);
+  ck_assert_int_eq(number(db, sql), zke_session_id(z));
+  snprintf(sql, sizeof sql, "SELECT zke_claim('/locks/pay',%lld)",
+           (long long)held.mzxid);
+  ck_assert_int_eq(number(db, sql), 1);
+  ck_assert_int_eq(run(db, "SELECT zke_claim('/locks/pay',1)"), SQLITE_ERROR);
+  ck_assert_ptr_nonnull(strstr(sqlite3_errmsg(db), "fenced"));
+  ck_assert_int_eq(run(db, "SELECT zke_claim(NULL,NULL)"), SQLITE_ERROR);
+  ck_ok(zke_delete(z, "/locks/pay/l-0000000000", -1));
+  ck_assert_int_eq(run(db, sql), SQLITE_ERROR);
+  job j = {.sql = sql};
+  zke_op op;
+  zke_op_sql(&op, work, &j);
+  ck_rc(zke_multi(z, &op, 1, NULL), SQLITE_ERROR);
+  ck_says("fenced");
+  sqlite3_close(db);
+  ck_ok(zke_close(z));
+}
+
+/* The view is asked by the index of the path. */
+TEST(tokens_are_found_by_the_index) {
+  zke *z = open_shop(0);
+  ck_ok(zke_close(z));
+  sqlite3 *db = plain(shop);
+  sqlite3_stmt *st;
+  ck_assert_int_eq(sqlite3_prepare_v2(db,
+                                      "EXPLAIN QUERY PLAN SELECT 1 FROM "
+                                      "zke_tokens WHERE path='/a' AND token=1",
+                                      -1, &st, NULL),
+                   SQLITE_OK);
+  ck_assert_int_eq(sqlite3_step(st), SQLITE_ROW);
+  const char *plan = (const char *)sqlite3_column_text(st, 3);
+  ck_assert_msg(strstr(plan, "PRIMARY KEY (parent=?)") != NULL, "%s", plan);
+  sqlite3_finalize(st);
+  sqlite3_close(db);
+}
