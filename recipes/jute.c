@@ -21,7 +21,7 @@
  * Tables
  * --------------------------------------------------------------------- */
 
-/* The forms of jute.h. */
+/* The forms of a field, as jute.h lists them. */
 enum form {
   FORM_BOOL,
   FORM_INT,
@@ -34,11 +34,14 @@ enum form {
   FORM_STAT
 };
 
+/* A field of a record: its form on the wire, and where it lies in the C struct.
+ */
 typedef struct field {
   enum form form;
   size_t offset;
 } field;
 
+/* A record as a table, in the order of the wire. */
 struct zke_jute_record {
   int count;
   const field *fields;
@@ -132,13 +135,17 @@ static int take_length(zke_jute_reader *r) {
   return r->failed ? -1 : length;
 }
 
+/* A length and so many bytes, which stay in the frame; a length of -1, and a
+ * failure, are NULL. */
 static void read_bytes(zke_jute_reader *r, zke_jute_bytes *out) {
   out->len = take_length(r);
   out->data = out->len < 0 ? NULL : take(r, (size_t)out->len);
   if (!out->data) out->len = -1;
 }
 
-/* Moves a text over the last byte of its length, and ends it with a NUL. */
+/* Read a text. It is moved over the last byte of its length, so that there is
+ * room for a NUL behind it without a copy (invariant 3). A NUL inside is noted
+ * and not refused: what it means is the caller's business. */
 static const char *read_text(zke_jute_reader *r) {
   zke_jute_bytes bytes;
   char *text;
@@ -193,6 +200,8 @@ static void read_part(zke_jute_reader *r, const zke_jute_record *record,
     read_plain(r, record->fields[i].form, out + record->fields[i].offset);
 }
 
+/* Read a vector, element by element. One that fails half-way has zeros in the
+ * rest: begin_vector() has cleared the block. */
 static void read_vector(zke_jute_reader *r, const element *e, void *out) {
   vector v;
   if (begin_vector(r, e, &v)) {
@@ -202,6 +211,8 @@ static void read_vector(zke_jute_reader *r, const element *e, void *out) {
   memcpy(out, &v, sizeof v);
 }
 
+/* Read one record, field by field. After a failure the rest of *out is as it
+ * was, and the reader stays failed. */
 bool zke_jute_read(zke_jute_reader *r, const zke_jute_record *record,
                    void *out) {
   for (int i = 0; i < record->count && !r->failed; i++) {
@@ -218,6 +229,8 @@ bool zke_jute_read(zke_jute_reader *r, const zke_jute_record *record,
   return !r->failed;
 }
 
+/* Release the blocks of vectors. Texts and bytes are in the frame, which is the
+ * caller's. */
 void zke_jute_reader_free(zke_jute_reader *r) {
   while (r->blocks) {
     void *block = r->blocks;
@@ -226,6 +239,7 @@ void zke_jute_reader_free(zke_jute_reader *r) {
   }
 }
 
+/* The bytes are copied, since a reader may change what it reads. */
 int32_t zke_jute_length(const char bytes[4]) {
   char copy[4];
   zke_jute_reader r = {.at = copy, .end = copy + 4};
@@ -254,10 +268,12 @@ static char *room(zke_jute_writer *w, size_t size) {
   return w->data + w->len - size;
 }
 
+/* Write a number of so many bytes, the highest first. */
 static void store(char *at, size_t size, uint64_t number) {
   for (size_t i = size; i-- > 0; number >>= 8) at[i] = (char)(number & 0xff);
 }
 
+/* Append a number; without memory the writer remembers that it has failed. */
 static void put_number(zke_jute_writer *w, size_t size, uint64_t number) {
   char *at = room(w, size);
   if (at) store(at, size, number);
@@ -270,6 +286,7 @@ static void put_bytes(zke_jute_writer *w, const void *data, int len) {
   if (at) memcpy(at, data, (size_t)len);
 }
 
+/* Append a text; NULL is null on the wire. */
 static void put_text(zke_jute_writer *w, const char *text) {
   size_t len = text ? strlen(text) : 0;
   if (len > INT_MAX) w->failed = true;
@@ -288,12 +305,15 @@ static void write_plain(zke_jute_writer *w, enum form form, const void *in) {
   }
 }
 
+/* Append a table of plain fields: a Stat, or an element of a vector. */
 static void write_part(zke_jute_writer *w, const zke_jute_record *record,
                        const char *in) {
   for (int i = 0; i < record->count; i++)
     write_plain(w, record->fields[i].form, in + record->fields[i].offset);
 }
 
+/* Append a vector: its count, then its elements. A count of -1 is null, and has
+ * none. */
 static void write_vector(zke_jute_writer *w, const element *e, const void *in) {
   vector v;
   memcpy(&v, in, sizeof v);
@@ -302,6 +322,7 @@ static void write_vector(zke_jute_writer *w, const element *e, const void *in) {
     write_part(w, &e->record, (const char *)v.data + (size_t)i * e->size);
 }
 
+/* Append one record, field by field, in the order of its table. */
 void zke_jute_write(zke_jute_writer *w, const zke_jute_record *record,
                     const void *in) {
   for (int i = 0; i < record->count; i++) {
@@ -317,18 +338,22 @@ void zke_jute_write(zke_jute_writer *w, const zke_jute_record *record,
   }
 }
 
+/* A failed writer makes this one fail, too, so that half a frame is never sent.
+ */
 void zke_jute_append(zke_jute_writer *w, const zke_jute_writer *more) {
   char *at = more->failed ? NULL : room(w, more->len);
   if (more->failed) w->failed = true;
   if (at && more->len) memcpy(at, more->data, more->len);
 }
 
+/* Leave room for the length, which is known at the end. */
 size_t zke_jute_begin(zke_jute_writer *w) {
   size_t at = w->len;
   room(w, 4);
   return at;
 }
 
+/* Write the length of what was appended since zke_jute_begin(). */
 void zke_jute_end(zke_jute_writer *w, size_t begin) {
   if (w->failed) return;
   size_t len = w->len - begin - 4;

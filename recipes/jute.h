@@ -85,7 +85,11 @@ enum {
 };
 
 /* Errors on the wire that the library has no name for. */
-enum { ZKE_JUTE_RECONFIGDISABLED = -123, ZKE_JUTE_QUOTAEXCEEDED = -125 };
+enum {
+  ZKE_JUTE_RECONFIGDISABLED = -123,
+  ZKE_JUTE_SESSIONCLOSEDREQUIRESASLAUTH = -124,
+  ZKE_JUTE_QUOTAEXCEEDED = -125
+};
 
 /* The longest frame that a server takes, ZooKeeper's jute.maxbuffer. */
 enum { ZKE_JUTE_FRAME_LIMIT = 0xfffff };

@@ -575,9 +575,52 @@ static int znode_delete_each(zke *z, void *arg) {
   return ZKE_OK;
 }
 
+/* One multi of deletions.  The one that refuses it, if it was refused, is
+ * *culprit then, else -1; "" is no operation. */
+static int znode_delete_in_multi(zke *z, const char *const *paths, int count,
+                                 int *culprit) {
+  int rc = ZKE_NOMEM, n = 0;
+  zke_op *ops = zke_alloc(z, (size_t)count * sizeof *ops);
+  zke_op_result *results = zke_alloc(z, (size_t)count * sizeof *results);
+  *culprit = -1;
+  if (ops && results) {
+    for (int i = 0; i < count; i++) {
+      if (*paths[i]) zke_op_delete(&ops[n++], paths[i], -1);
+    }
+    rc = n ? zke_multi(z, ops, n, results) : ZKE_OK;
+  }
+  for (int i = 0, at = 0; rc != ZKE_OK && i < count && at < n; i++) {
+    if (!*paths[i]) continue;
+    if (*culprit < 0 && results[at].rc == rc) *culprit = i;
+    at++;
+  }
+  zke_free(ops);
+  zke_free(results);
+  return rc;
+}
+
+/* The same as the batch, for an engine that has none: a multi, again without
+ * the one that was refused. */
+static int znode_delete_by_multi(zke *z, znode_deletions *d) {
+  int count = d->paths->count, rc = ZKE_NOMEM, culprit;
+  const char **left = zke_alloc(z, (size_t)(count + 1) * sizeof *left);
+  if (!left) return rc;
+  for (int i = 0; i < count; i++) left[i] = d->paths->data[i];
+  d->refused = ZKE_OK;
+  for (;;) {
+    rc = znode_delete_in_multi(z, left, count, &culprit);
+    if (rc == ZKE_OK || culprit < 0) break;
+    if (rc != ZKE_NONODE && d->refused == ZKE_OK) d->refused = rc;
+    left[culprit] = "";
+  }
+  zke_free(left);
+  return rc;
+}
+
 /* One try; what it did before its reply was lost is gone at the next. */
 static int znode_try_delete_all(zke *z, void *arg) {
-  return zke_batch(z, znode_delete_each, arg);
+  int rc = zke_batch(z, znode_delete_each, arg);
+  return rc == ZKE_UNIMPLEMENTED ? znode_delete_by_multi(z, arg) : rc;
 }
 
 /* In one step, so that nobody sees some of them without the others. */

@@ -152,6 +152,27 @@ void cf_events_free(cf_events *e) {
   *e = (cf_events){0};
 }
 
+/* Note that a watcher is told of the session's end, once. */
+static void note_told(cf_events *told, int watch) {
+  for (int i = 0; i < told->count; i++) {
+    if (told->at[i].watch == watch) return;
+  }
+  cf_events_add(told, ZKE_EVENT_SESSION, ZKE_STATE_EXPIRED, "", watch);
+}
+
+/* A client that was quick enough to come back, and to set its watches again,
+ * sees its own ephemerals go before it is told of the end; the watchers called
+ * for them are spent by then, so that counts as being told. */
+void cf_events_of_own_end(cf_events *e) {
+  cf_events told = {0};
+  for (int i = 0; i < e->count; i++) {
+    if (e->at[i].type != ZKE_EVENT_SESSION) cf_mask_used[CF_MASK_OWN_END]++;
+    note_told(&told, e->at[i].watch);
+  }
+  cf_events_free(e);
+  *e = told;
+}
+
 /* ---- printing ---- */
 
 const char *cf_kind_name(cf_kind kind) {
@@ -295,4 +316,15 @@ const char *cf_describe_events(const cf_events *e) {
                    quote_text(v->path), v->state, v->watch);
   }
   return text;
+}
+
+/* Events may be compared at one operation or another: they have no kind. */
+void cf_tell(const cf_op *op, int at, const char *why, cf_mismatch *out) {
+  int len = (int)strcspn(why, ":");
+  bool events = strncmp(why, "events", 6) == 0;
+  out->at = at;
+  snprintf(out->field, sizeof out->field, "%s %.*s",
+           events ? "any" : cf_kind_name(op->kind), len, why);
+  out->text = strdup(cf_text("%s\n    %s", cf_describe(op), why));
+  if (!out->text) cf_die("out of memory");
 }

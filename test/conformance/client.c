@@ -434,37 +434,15 @@ static void *client_open(const char *chroot) {
   return s;
 }
 
-/* Note that a watcher is told of the session's end, once. */
-static void note_told(cf_events *told, int watch) {
-  for (int i = 0; i < told->count; i++) {
-    if (told->at[i].watch == watch) return;
-  }
-  cf_events_add(told, ZOO_SESSION_EVENT, ZOO_EXPIRED_SESSION_STATE, "", watch);
-}
-
-/* A client that was quick enough to come back, and to set its watches again,
- * sees its own ephemerals go before it is told of the end; the watchers called
- * for them are spent by then, so that counts as being told. */
-static void replace_own_end(session *s) {
-  cf_events told = {0};
-  pthread_mutex_lock(&s->lock);
-  for (int i = 0; i < s->events.count; i++) {
-    if (s->events.at[i].type != ZOO_SESSION_EVENT)
-      cf_mask_used[CF_MASK_OWN_END]++;
-    note_told(&told, s->events.at[i].watch);
-  }
-  cf_events_free(&s->events);
-  s->events = told;
-  pthread_mutex_unlock(&s->lock);
-}
-
 /* The default watcher is the last to be told. */
 static void client_expire(void *arg, bool by_timeout) {
   session *s = arg;
   const clientid_t *id = zoo_client_id(s->zh);
   cf_raw_end(id->client_id, id->passwd, by_timeout);
   wait_for(s, NULL, &s->state, ZOO_EXPIRED_SESSION_STATE);
-  replace_own_end(s);
+  pthread_mutex_lock(&s->lock);
+  cf_events_of_own_end(&s->events);
+  pthread_mutex_unlock(&s->lock);
 }
 
 /* The client does not wait for the server's answer, and after failed

@@ -7,10 +7,13 @@
  *     make conformance MASKS=1             what is not compared, and why
  *     make conformance WIRE=1 …            `zke FILE serve` in place of the
  *                                          library, frame by frame (wire.c)
+ *     make conformance ENGINE=zookeeper …  zkembed on a second server in place
+ *                                          of a file (ensemble.c)
  *
  * test/conformance/conformance.sh starts the server and this program:
  *
- *     conformance PORT DIRECTORY   with OPS, SEED and SEEDS in the environment
+ *     conformance PORT DIRECTORY   with OPS, SEED and SEEDS in the environment;
+ *                                  ENSEMBLE: the port of a second server
  *     conformance --free-port      prints one
  *     conformance --is-up PORT     exit status 0: a server answers there
  *     conformance --masks
@@ -129,6 +132,7 @@ static void shrink(shrinker *s) {
 /* What zkembed's side of a run is. */
 static const char *place(const cf_plan *plan) {
   if (plan->wire) return plan->servers > 1 ? "two servers" : "one server";
+  if (cf_ensemble) return "on a second server";
   return plan->file ? "on a file" : "in memory";
 }
 
@@ -149,8 +153,10 @@ static void report(const cf_plan *plan, shrinker *s, int length) {
   else
     printf("  (it does not come back: it depends on timing)\n");
   free(m.text);
-  printf("  again: make conformance%s SEED=%" PRIu64 " SEEDS=1 OPS=%d\n\n",
-         plan->wire ? " WIRE=1" : "", plan->seed, length);
+  const char *way = cf_ensemble ? " ENGINE=zookeeper" : "";
+  if (plan->wire) way = " WIRE=1";
+  printf("  again: make conformance%s SEED=%" PRIu64 " SEEDS=1 OPS=%d\n\n", way,
+         plan->seed, length);
   fflush(stdout);
 }
 
@@ -245,6 +251,7 @@ int main(int argc, char **argv) {
   if (argc != 3) cf_die("usage: conformance PORT DIRECTORY");
   cf_port = atoi(argv[1]);
   cf_directory = argv[2];
+  if (asked("ENSEMBLE", 0)) cf_ensemble_use((int)asked("ENSEMBLE", 0));
   cf_zke_program = getenv("ZKE") ? getenv("ZKE") : "build/zke";
   return run_all();
 }

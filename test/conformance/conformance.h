@@ -8,6 +8,7 @@
  *     compare.c  what must be equal, and the one table of what
  *                            need not be
  *     masks.c    what is not compared, and why
+ *     ensemble.c   zkembed on a second server in place of a file
  *     map.c      zxids, times and session ids of both sides
  *     tree.c     the tree of a run: how it begins, what operations take from it
  *     run.c      one run of operations on both sides
@@ -133,6 +134,8 @@ void cf_events_add(cf_events *e, int type, int state, const char *path,
 void cf_events_clear(cf_events *e);
 void cf_events_move(cf_events *to, cf_events *from); /* appends */
 void cf_events_free(cf_events *e);
+/* What a session heard up to its own end: each watcher was told of it. */
+void cf_events_of_own_end(cf_events *e);
 
 /* ---- memory of one operation, text, trouble ---- */
 
@@ -218,6 +221,7 @@ extern int cf_port; /* of the server, on 127.0.0.1 */
 typedef struct cf_raw cf_raw;
 bool cf_raw_is_up(void); /* does a server answer, within a second? */
 cf_raw *cf_raw_open(const char *chroot);
+cf_raw *cf_raw_open_at(int port, const char *chroot); /* another server */
 void cf_raw_call(cf_raw *r, const cf_op *op, cf_reply *reply);
 int cf_raw_close(cf_raw *r);
 int64_t cf_raw_look(cf_raw *r); /* the zxid of now */
@@ -233,6 +237,7 @@ typedef struct cf_store cf_store;
 typedef struct cf_zke cf_zke;
 extern zke_options cf_zke_options; /* of every session; may be set before */
 cf_store *cf_store_open(const char *file); /* NULL: in memory */
+bool cf_store_is_remote(const cf_store *s);
 void cf_store_close(cf_store *s);
 zke *cf_store_anchor(cf_store *s);
 cf_zke *cf_zke_open(cf_store *s, const char *chroot, bool sibling);
@@ -240,6 +245,8 @@ void cf_zke_call(cf_zke *z, const cf_op *op, cf_reply *reply);
 void cf_zke_listen(cf_zke *z); /* dispatches, keeps the events */
 void cf_zke_events(cf_zke *z, cf_events *out); /* dispatches, gives them */
 int64_t cf_zke_id(cf_zke *z);
+/* Its session was ended on a server: wait until it knows. */
+void cf_zke_await_end(cf_zke *z);
 int cf_zke_close(cf_zke *z);
 
 /* ---- the tree of a run ---- */
@@ -265,6 +272,7 @@ enum { CF_RECENT = 24 };
 typedef struct cf_tree {
   const cf_plan *plan;
   cf_raw *control; /* a super user's session on the server */
+  cf_raw *other;   /* the same on zkembed's server; NULL: it has none */
   char *file;      /* of the database; NULL: in memory */
   cf_store *store;
   cf_watched recent[CF_RECENT]; /* a ring */
@@ -279,6 +287,24 @@ void cf_note_watched(cf_tree *t, const cf_op *op);
 void cf_resolve(cf_tree *t, cf_op *op);         /* what depends on the tree */
 bool cf_stays_here(int seat, const char *path); /* the watches of a path */
 void cf_must(int rc, const char *what);         /* be ZKE_OK */
+
+/* ---- zkembed on a second server ---- */
+
+/* What the engine for ensembles opens; NULL: zkembed is on a file. */
+extern const char *cf_ensemble;
+
+/* The node below which this engine shows its sessions. */
+#define CF_SESSIONS "/zke-sessions"
+
+void cf_ensemble_use(int port);
+void cf_ensemble_choose(uint64_t seed);
+cf_raw *cf_ensemble_control(void);
+/* Bring the nodes that cannot be made anew to equal counters. */
+void cf_ensemble_level(cf_raw *server, cf_raw *other);
+/* Does the path lie where only this engine makes nodes? */
+bool cf_ensemble_hides(const char *path);
+/* Nodes there, by the second server. */
+int64_t cf_ensemble_hidden(cf_raw *other);
 
 /* ---- comparing ---- */
 
@@ -322,6 +348,10 @@ typedef struct cf_mismatch {
   char field[64]; /* kind of operation and field, to tell mismatches apart */
   char *text;     /* the whole story; free() */
 } cf_mismatch;
+
+/* Fill it in: at the operation, which is the at-th, there is a difference, and
+ * `why` begins with the field that differs, and a colon. */
+void cf_tell(const cf_op *op, int at, const char *why, cf_mismatch *out);
 
 /* What is wrong with a connection that has come back; of a frame. */
 enum {

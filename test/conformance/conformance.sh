@@ -3,6 +3,9 @@
 #
 #   conformance.sh PROGRAM
 #
+# With ENGINE=zookeeper there are two servers, and zkembed opens the second one
+# in place of a file.
+#
 # PROGRAM is conformance.c's; OPS, SEED, SEEDS, WIRE and ZKE in the environment
 # are for it, MASKS only has its table printed.  The server is that of Debian's
 # package zookeeper, or what ZOOKEEPER_HOME points to (a release as it is
@@ -29,16 +32,18 @@ if [ "$WIRE" ] && [ -d /dev/shm ]; then export TMPDIR=/dev/shm; fi
 directory=$(mktemp -d) || exit 2
 . test/servers.sh
 
-# Sessions expire soon once they ask for it, containers are never reaped, the
-# disk is not waited for.
+# start NAME: sessions expire soon once they ask for it, containers are never
+# reaped, the disk is not waited for.
 start() {
   port=$("$program" --free-port) || exit 2
-  rm -rf "$directory/data"
-  cat >"$directory/zoo.cfg" <<END
+  data=$directory/$1
+  rm -rf "$data"
+  mkdir "$data"
+  cat >"$data/zoo.cfg" <<END
 tickTime=100
 minSessionTimeout=200
 maxSessionTimeout=3600000
-dataDir=$directory/data
+dataDir=$data
 clientPortAddress=127.0.0.1
 clientPort=$port
 maxClientCnxns=0
@@ -54,10 +59,11 @@ END
   provider=zookeeper.DigestAuthenticationProvider
   set -- "$@" "-D$provider.superDigest=super:iLSUqf7AtRIvt2vNHu6CiDS0L1A="
   $tied java -cp "$jars" -Xmx1g -XX:+UseSerialGC "$@" \
-    org.apache.zookeeper.server.ZooKeeperServerMain "$directory/zoo.cfg" \
-    >"$directory/server.log" 2>&1 </dev/null &
+    org.apache.zookeeper.server.ZooKeeperServerMain "$data/zoo.cfg" \
+    >"$data/server.log" 2>&1 </dev/null &
   server=$!
-  servers=$server
+  before=$servers
+  servers="$servers $server"
 }
 
 # What does not answer may only be slow, and must not use what the next one
@@ -65,13 +71,13 @@ END
 stop() {
   kill -KILL "$server" 2>/dev/null
   wait "$server" 2>/dev/null
-  servers=
+  servers=$before
 }
 
 # It has written down a session: what answered was not another server, which
 # took the port in between.
 is_ours() {
-  for log in "$directory"/data/version-2/log.*; do [ -e "$log" ] && return; done
+  for log in "$data"/version-2/log.*; do [ -e "$log" ] && return; done
 }
 
 # Until it answers, for as long as it lives: it dies where the port is taken.
@@ -85,16 +91,30 @@ is_up() {
   return 1
 }
 
-start
-if ! is_up; then
+# start_surely NAME: its port may be taken at the first try.
+start_surely() {
+  start "$1"
+  is_up && return
   stop
-  start
-fi
-if ! is_up; then
+  start "$1"
+  is_up && return
   echo "conformance.sh: the server does not start:" >&2
-  tail -n 20 "$directory/server.log" >&2
+  tail -n 20 "$data/server.log" >&2
   exit 2
-fi
+}
+
+case "$ENGINE" in
+"") ;;
+zookeeper)
+  start_surely second
+  export ENSEMBLE="$port"
+  ;;
+*)
+  echo "conformance.sh: ENGINE=$ENGINE is not known" >&2
+  exit 2
+  ;;
+esac
+start_surely first
 
 # In the background, so that a signal is heard while it runs.
 $tied "$program" "$port" "$directory" </dev/null &

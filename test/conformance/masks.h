@@ -37,7 +37,7 @@
     "the server sends them while it ends a session, and hardly ever is "      \
     "there somebody to deliver them")                                         \
   X(AUTH_END, "session after failed authentication: ended by the harness",    \
-    "the server would keep it until it times out, zke_close() ends it")       \
+    "the server keeps it until it times out, zke_close() on a file ends it")  \
   X(CLIENT_MULTI,                                                             \
     "refused by the C client, multi: its code is taken as known",             \
     "the C client frees what it never allocated there, or hangs (bugs)")      \
@@ -106,6 +106,13 @@
     "removeWatches and checkWatches there: no watcher or another code",       \
     "ZooKeeper's server looks at other things before, and has watches that "  \
     "never fire, since its clients send no such path")                        \
+  X(BOTH_TABLES,                                                              \
+    "on an ensemble, remove_watches of one kind of a staying watch: of both", \
+    "the engine takes such a watch back as a whole, the server by its table") \
+  X(SHOWN,                                                                    \
+    "on an ensemble, /zke-sessions: not compared, nor its nodes in counts",   \
+    "the engine makes a node there for each session, that others can name "   \
+    "its owner")                                                              \
   X(OTHER_WATCH, "checkWatches over the wire: 0 or no watcher",               \
     "ZooKeeper 3.8.0 finds the watches of other connections (a known bug)")
 

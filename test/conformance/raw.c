@@ -547,9 +547,9 @@ void cf_raw_call(cf_raw *r, const cf_op *op, cf_reply *out) {
 
 /* ---- connections ---- */
 
-static int try_connect(void) {
+static int try_connect(int port) {
   struct sockaddr_in to = {.sin_family = AF_INET,
-                           .sin_port = htons((uint16_t)cf_port),
+                           .sin_port = htons((uint16_t)port),
                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) cf_die("socket: %s", strerror(errno));
@@ -599,23 +599,27 @@ static void release(cf_raw *r) {
   free(r);
 }
 
-static cf_raw *new_connection(const char *chroot, int64_t id,
+static cf_raw *new_connection(int port, const char *chroot, int64_t id,
                               const char *password) {
   cf_raw *r = calloc(1, sizeof *r);
   if (!r || !(r->chroot = strdup(chroot))) cf_die("out of memory");
   r->id = id;
   if (password) memcpy(r->password, password, PASSWORD);
-  r->fd = try_connect();
+  r->fd = try_connect(port);
   limit_silence(r->fd, REPLY_SECONDS);
   return r;
 }
 
-cf_raw *cf_raw_open(const char *chroot) {
-  cf_raw *r = new_connection(chroot, 0, NULL);
-  if (r->fd < 0) cf_die("cannot connect to port %d", cf_port);
+cf_raw *cf_raw_open_at(int port, const char *chroot) {
+  cf_raw *r = new_connection(port, chroot, 0, NULL);
+  if (r->fd < 0) cf_die("cannot connect to port %d", port);
   send_greeting(r, LIVE_MS);
   if (receive_greeting(r) != WELCOME) cf_die("cannot begin a session");
   return r;
+}
+
+cf_raw *cf_raw_open(const char *chroot) {
+  return cf_raw_open_at(cf_port, chroot);
 }
 
 /* End the session; the events that still come are not looked at. */
@@ -635,7 +639,7 @@ int cf_raw_close(cf_raw *r) {
 }
 
 bool cf_raw_is_up(void) {
-  cf_raw *r = new_connection("", 0, NULL);
+  cf_raw *r = new_connection(cf_port, "", 0, NULL);
   bool up = r->fd >= 0;
   if (up) {
     r->starting = true;
@@ -657,7 +661,7 @@ const char *cf_raw_password(const cf_raw *r) { return r->password; }
  * and take this connection's session in turn. */
 static greeting take_over(int64_t id, const char *password, int timeout_ms,
                           bool end) {
-  cf_raw *r = new_connection("", id, password);
+  cf_raw *r = new_connection(cf_port, "", id, password);
   if (r->fd < 0) cf_die("cannot connect to port %d", cf_port);
   send_greeting(r, timeout_ms);
   if (end) {

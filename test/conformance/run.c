@@ -100,6 +100,7 @@ static bool end_seat(run *r, const cf_op *op) {
     s->driver->expire(s->server, op->kind == CF_KILL);
     cf_must(zke_expire(cf_store_anchor(r->tree.store), cf_zke_id(s->z)),
             "zke_expire");
+    if (cf_ensemble) cf_zke_await_end(s->z);
     s->dead = true;
   }
   return flush(r, true);
@@ -127,6 +128,16 @@ static void say(const run *r, int at, const cf_op *op, const cf_reply *server,
   }
 }
 
+/* Has the server spent in silence a watch that the engine for ensembles keeps,
+ * as the C client does? */
+static bool spent_watch(const run *r, const cf_op *op, int server, int z) {
+  if (!cf_ensemble || r->plan->quiet || op->kind != CF_REMOVE_WATCH ||
+      server != ZKE_NOWATCHER || z != ZKE_OK)
+    return false;
+  cf_mask_used[CF_MASK_SILENCED]++;
+  return true;
+}
+
 /* Did the C client leave a watch on the server that zkembed does not know? */
 static bool left_watch(seat *s, const cf_op *op, int server, int z) {
   if (op->kind != CF_REMOVE_WATCH || s->driver != &cf_client_driver)
@@ -148,19 +159,28 @@ static bool must_listen(const cf_op *op) {
          op->kind == CF_ADD_WATCH;
 }
 
+/* The nodes that the engine for ensembles makes are not counted. */
+static void leave_out_sessions(const run *r, const cf_op *op, cf_reply *z) {
+  bool top = op->path && strcmp(op->path, "/") == 0;
+  if (!cf_ensemble || !top || r->plan->seat[op->seat].chroot) return;
+  cf_mask_used[CF_MASK_SHOWN]++;
+  z->number -= cf_ensemble_hidden(r->tree.other);
+}
+
 static bool compare_call(run *r, int at, const cf_op *op) {
   seat *s = &r->seats[op->seat];
   cf_reply server, z;
   if (op->listen_first || must_listen(op)) cf_zke_listen(s->z);
   s->driver->call(s->server, op, &server);
   cf_zke_call(s->z, op, &z);
+  if (op->kind == CF_COUNT) leave_out_sessions(r, op, &z);
   say(r, at, op, &server, &z);
   cf_replies_compared++;
   cf_note_watched(&r->tree, op);
   if (op->kind == CF_ADD_AUTH && server.rc == ZKE_AUTHFAILED) s->dead = true;
-  r->why = left_watch(s, op, server.rc, z.rc)
-               ? NULL
-               : cf_compare_reply(r->compare, op, &server, &z);
+  bool left =
+      left_watch(s, op, server.rc, z.rc) || spent_watch(r, op, server.rc, z.rc);
+  r->why = left ? NULL : cf_compare_reply(r->compare, op, &server, &z);
   return !r->why && (server.local || compare_events(r, op->seat, false));
 }
 
@@ -219,6 +239,7 @@ static void violated(void *arg, const char *sentence) {
 }
 
 static bool check_store(run *r, cf_op *last) {
+  if (cf_ensemble) return true; /* the server's own matter */
   last->kind = CF_CHECK;
   int rc = zke_check(cf_store_anchor(r->tree.store), violated, r);
   if (rc != ZKE_OK && !r->why) r->why = cf_text("zke_check: %d", rc);
@@ -233,6 +254,7 @@ static bool finish(run *r, cf_op *last) {
   if (same) cf_tree_list(&r->tree, &all);
   for (int i = 0; i < all.count && same; i++) {
     cf_reset();
+    if (cf_ensemble_hides(all.at[i])) continue;
     same = look_over(r, all.at[i], last);
   }
   same = same && check_store(r, last);
@@ -261,17 +283,6 @@ static void end(run *r) {
   cf_reset();
 }
 
-/* Events may be compared at one operation or another: they have no kind. */
-static void tell(const run *r, const cf_op *op, int at, cf_mismatch *out) {
-  int len = (int)strcspn(r->why, ":");
-  bool events = strncmp(r->why, "events", 6) == 0;
-  out->at = at;
-  snprintf(out->field, sizeof out->field, "%s %.*s",
-           events ? "any" : cf_kind_name(op->kind), len, r->why);
-  out->text = strdup(cf_text("%s\n    %s", cf_describe(op), r->why));
-  if (!out->text) cf_die("out of memory");
-}
-
 bool cf_run(const cf_plan *plan, const int *indices, int count, bool verbose,
             cf_mismatch *out) {
   run r = {.plan = plan, .verbose = verbose};
@@ -288,7 +299,7 @@ bool cf_run(const cf_plan *plan, const int *indices, int count, bool verbose,
     same = finish(&r, &op);
     at = count + 1;
   }
-  if (!same) tell(&r, &op, at - 1, out);
+  if (!same) cf_tell(&op, at - 1, r.why, out);
   end(&r);
   return !same;
 }

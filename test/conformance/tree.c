@@ -49,20 +49,20 @@ enum { SPECIALS = 3 };
 static const char *const specials[SPECIALS] = {"/", "/zookeeper",
                                                "/zookeeper/quota"};
 
-static void control_call(cf_tree *t, const cf_op *op, cf_reply *reply) {
-  cf_raw_call(t->control, op, reply);
+static void control_call(cf_raw *r, const cf_op *op, cf_reply *reply) {
+  cf_raw_call(r, op, reply);
   if (reply->rc != ZKE_OK)
     cf_die("control: %s gives %d", cf_describe(op), reply->rc);
 }
 
-static void become_super(cf_tree *t) {
+static void become_super(cf_raw *r) {
   static const char user[] = "super:conformance";
   cf_op op = {.kind = CF_ADD_AUTH,
               .scheme = "digest",
               .data = user,
               .len = (int)sizeof user - 1};
   cf_reply reply;
-  control_call(t, &op, &reply);
+  control_call(r, &op, &reply);
 }
 
 static bool is_special(const char *path) {
@@ -72,13 +72,13 @@ static bool is_special(const char *path) {
   return strcmp(path, "/zookeeper/config") == 0;
 }
 
-/* All nodes of the server, parents before children. */
-void cf_tree_list(cf_tree *t, cf_paths *out) {
+/* All nodes of a server, parents before children. */
+static void list_nodes(cf_raw *r, cf_paths *out) {
   cf_paths_add(out, "/");
   for (int i = 0; i < out->count; i++) {
     cf_op op = {.kind = CF_CHILDREN, .path = out->at[i]};
     cf_reply reply;
-    control_call(t, &op, &reply);
+    control_call(r, &op, &reply);
     const char *parent = i ? out->at[i] : "";
     for (int k = 0; k < reply.names.count; k++)
       cf_paths_add(out, cf_text("%s/%s", parent, reply.names.data[k]));
@@ -86,13 +86,15 @@ void cf_tree_list(cf_tree *t, cf_paths *out) {
   }
 }
 
-static void clear_server(cf_tree *t) {
+void cf_tree_list(cf_tree *t, cf_paths *out) { list_nodes(t->control, out); }
+
+static void clear_server(cf_raw *r) {
   cf_paths all = {0};
-  cf_tree_list(t, &all);
+  list_nodes(r, &all);
   for (int i = all.count; i-- > 0;) {
     cf_op op = {.kind = CF_DELETE, .path = all.at[i], .version = -1};
     cf_reply reply;
-    if (!is_special(all.at[i])) control_call(t, &op, &reply);
+    if (!is_special(all.at[i])) control_call(r, &op, &reply);
     cf_reset();
   }
   cf_paths_free(&all);
@@ -103,11 +105,11 @@ static void clear_server(cf_tree *t) {
                   .acls = zke_open_acl,
                   .version = -1};
     cf_reply reply;
-    control_call(t, &look, &reply);
+    control_call(r, &look, &reply);
     const zke_acl *a = reply.acls.data;
     if (reply.acls.count != 1 || a->perms != ZKE_PERM_ALL ||
         strcmp(a->scheme, "world") != 0)
-      control_call(t, &open, &reply);
+      control_call(r, &open, &reply);
     cf_reset();
   }
 }
@@ -139,7 +141,7 @@ static void find_lags(cf_tree *t, const char *path, lag two[2]) {
   cf_op op = {.kind = CF_GET, .path = path};
   cf_reply reply;
   zke_stat here;
-  control_call(t, &op, &reply);
+  control_call(t->control, &op, &reply);
   cf_must(zke_exists(z, path, NULL, NULL, &here), path);
   two[0] = (lag){.path = path,
                  .children = true,
@@ -222,7 +224,8 @@ void cf_note_watched(cf_tree *t, const cf_op *op) {
   t->recent_at++;
 }
 
-/* A path that was watched; one's own where a watch is to be taken back. */
+/* Give the operation a path that was watched before.  Where it takes a watch
+ * back, the path is one that this session has watched. */
 static void revisit(cf_tree *t, cf_op *op) {
   size_t base = strlen(seat_chroot(t, op));
   for (unsigned i = 0; i < CF_RECENT; i++) {
@@ -248,8 +251,8 @@ static void pick_child(cf_tree *t, cf_op *op) {
                    cf_whole(seat_chroot(t, op), parent), NULL, NULL, &names,
                    NULL) != ZKE_OK)
     return;
-  if (names->count) {
-    const char *name = names->data[op->pick % names->count];
+  const char *name = names->count ? names->data[op->pick % names->count] : NULL;
+  if (name && !cf_ensemble_hides(cf_text("/%s", name))) {
     op->path = cf_text("%s/%s%s%s", len == 1 ? "" : parent, name,
                        op->below ? "/" : "", op->below ? op->below : "");
   }
@@ -276,6 +279,11 @@ bool cf_stays_here(int seat, const char *path) {
 static void separate_watches(cf_tree *t, cf_op *op) {
   if (t->plan->seat[op->seat].client || !op->path) return;
   bool stays = cf_stays_here(op->seat, op->path);
+  bool part = op->kind == CF_REMOVE_WATCH && op->type != ZKE_WATCH_ANY;
+  if (cf_ensemble && part && stays) {
+    cf_mask_used[CF_MASK_BOTH_TABLES]++;
+    op->type = ZKE_WATCH_ANY;
+  }
   if (op->kind == CF_ADD_WATCH && !stays) {
     op->kind = CF_EXISTS;
     op->watch = 1;
@@ -308,18 +316,34 @@ static const char *fresh_file(void) {
   return cf_text("%s/zke.db", directory);
 }
 
+/* A session that may do everything, on a server that it has cleared. */
+static cf_raw *take_server(cf_raw *r) {
+  become_super(r);
+  clear_server(r);
+  return r;
+}
+
+/* zkembed's side: a fresh database that catches up, or a cleared server. */
+static void begin_store(cf_tree *t) {
+  const char *file = t->plan->file ? fresh_file() : NULL;
+  if (cf_ensemble) {
+    t->other = take_server(cf_ensemble_control());
+    cf_ensemble_choose(t->plan->seed);
+    cf_ensemble_level(t->control, t->other);
+    file = cf_ensemble;
+  }
+  t->file = file ? strdup(file) : NULL;
+  t->store = cf_store_open(file);
+  if (!cf_ensemble) catch_up(t);
+}
+
 void cf_tree_begin(cf_tree *t, const cf_plan *plan) {
   cf_op base = {
       .kind = CF_CREATE, .path = CF_BASE, .data = "", .acls = zke_open_acl};
   cf_reply reply;
-  *t = (cf_tree){.plan = plan, .control = cf_raw_open("")};
-  become_super(t);
-  clear_server(t);
-  const char *file = plan->file ? fresh_file() : NULL;
-  t->file = file ? strdup(file) : NULL;
-  t->store = cf_store_open(file);
-  catch_up(t);
-  control_call(t, &base, &reply);
+  *t = (cf_tree){.plan = plan, .control = take_server(cf_raw_open(""))};
+  begin_store(t);
+  control_call(t->control, &base, &reply);
   cf_must(zke_create(cf_store_anchor(t->store), CF_BASE, "", 0, ZKE_OPEN_ACL,
                      ZKE_PERSISTENT, NULL, NULL),
           CF_BASE);
@@ -328,6 +352,7 @@ void cf_tree_begin(cf_tree *t, const cf_plan *plan) {
 void cf_tree_end(cf_tree *t) {
   for (int i = 0; i < CF_RECENT; i++) free(t->recent[i].path);
   cf_raw_close(t->control);
+  if (t->other) cf_raw_close(t->other);
   cf_store_close(t->store);
   free(t->file);
 }

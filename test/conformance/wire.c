@@ -436,16 +436,6 @@ static void end(run *r) {
   cf_reset();
 }
 
-static void tell(const run *r, const cf_op *op, int at, cf_mismatch *out) {
-  int len = (int)strcspn(r->why, ":");
-  bool events = strncmp(r->why, "events", 6) == 0;
-  out->at = at;
-  snprintf(out->field, sizeof out->field, "%s %.*s",
-           events ? "any" : cf_kind_name(op->kind), len, r->why);
-  out->text = strdup(cf_text("%s\n    %s", cf_describe(op), r->why));
-  if (!out->text) cf_die("out of memory");
-}
-
 bool cf_wire_run(const cf_plan *plan, const int *indices, int count,
                  bool verbose, cf_mismatch *out) {
   run r = {.plan = plan, .verbose = verbose};
@@ -465,7 +455,7 @@ bool cf_wire_run(const cf_plan *plan, const int *indices, int count,
     same = finish(&r, &op);
     last = count;
   }
-  if (!same) tell(&r, &op, last, out);
+  if (!same) cf_tell(&op, last, r.why, out);
   end(&r);
   return !same;
 }

@@ -23,6 +23,8 @@ struct cf_zke {
   zke *z;
   cf_events events;
   context contexts[CF_WATCHERS + 1];
+  bool remote;
+  zke *anchor;
 };
 
 static void must(int rc, const char *what) {
@@ -30,9 +32,17 @@ static void must(int rc, const char *what) {
     cf_die("%s: %s: %s", what, zke_error_name(rc), zke_errmsg());
 }
 
+/* Is it of the connection, not of the session or a node?  What happens where
+ * the engine for ensembles shows its sessions is of no interest either. */
+static bool is_beside(int type, int state, const char *path) {
+  if (type == ZKE_EVENT_SESSION && state == ZKE_STATE_CONNECTING) return true;
+  return strncmp(path, CF_SESSIONS "/", strlen(CF_SESSIONS "/")) == 0;
+}
+
 static void watcher(zke *z, int type, int state, const char *path, void *arg) {
   const context *c = arg;
   (void)z;
+  if (is_beside(type, state, path)) return;
   cf_events_add(&c->z->events, type, state, path, c->number);
 }
 
@@ -63,6 +73,10 @@ void cf_store_close(cf_store *s) {
   free(s);
 }
 
+bool cf_store_is_remote(const cf_store *s) {
+  return s->file && strncmp(s->file, "zk://", 5) == 0;
+}
+
 zke *cf_store_anchor(cf_store *s) { return s->anchor; }
 
 cf_zke *cf_zke_open(cf_store *s, const char *chroot, bool sibling) {
@@ -70,6 +84,8 @@ cf_zke *cf_zke_open(cf_store *s, const char *chroot, bool sibling) {
   cf_zke *z = calloc(1, sizeof *z);
   if (!z) cf_die("out of memory");
   for (int i = 0; i <= CF_WATCHERS; i++) z->contexts[i] = (context){z, i};
+  z->remote = cf_store_is_remote(s);
+  z->anchor = s->anchor;
   o.watcher = watcher;
   o.watcher_context = &z->contexts[0];
   if (sibling || !s->file)
@@ -79,7 +95,21 @@ cf_zke *cf_zke_open(cf_store *s, const char *chroot, bool sibling) {
   return z;
 }
 
+/* A server keeps a session that has failed to authenticate, and hangs up: so it
+ * is taken up by another connection, which ends it. */
+static void end_refused(const cf_zke *z) {
+  unsigned char password[16];
+  zke *again;
+  if (!z->remote || zke_state(z->z) != ZKE_STATE_AUTH_FAILED) return;
+  cf_mask_used[CF_MASK_AUTH_END]++;
+  must(zke_password(z->z, password), "zke_password");
+  must(zke_attach(z->anchor, zke_session_id(z->z), password, NULL, &again),
+       "zke_attach");
+  must(zke_close(again), "zke_close");
+}
+
 int cf_zke_close(cf_zke *z) {
+  end_refused(z);
   int rc = zke_close(z->z);
   cf_events_free(&z->events);
   free(z);
@@ -88,9 +118,15 @@ int cf_zke_close(cf_zke *z) {
 
 int64_t cf_zke_id(cf_zke *z) { return zke_session_id(z->z); }
 
+/* A server sends events before it answers what is asked later. */
+static void ask_server(cf_zke *z) {
+  if (z->remote) zke_exists(z->z, "/", NULL, NULL, NULL);
+}
+
 /* A session that knows of its end has nothing to dispatch. */
 void cf_zke_listen(cf_zke *z) {
   int called = 1;
+  ask_server(z);
   while (called) {
     int rc = zke_dispatch(z->z, &called);
     if (rc == ZKE_INVALIDSTATE) return;
@@ -101,6 +137,16 @@ void cf_zke_listen(cf_zke *z) {
 void cf_zke_events(cf_zke *z, cf_events *out) {
   cf_zke_listen(z);
   cf_events_move(out, &z->events);
+}
+
+void cf_zke_await_end(cf_zke *z) {
+  int64_t until = cf_now_ms() + 60000;
+  while (zke_state(z->z) != ZKE_STATE_EXPIRED) {
+    if (cf_now_ms() > until) cf_die("a session does not hear of its end");
+    ask_server(z);
+  }
+  cf_zke_listen(z);
+  cf_events_of_own_end(&z->events);
 }
 
 /* ---- operations ---- */

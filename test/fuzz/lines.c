@@ -94,11 +94,13 @@ static void lines_check_word(const word *w) {
 /* They neither wait nor reach beyond the tree. */
 static bool lines_harmless(const words *w) {
   static const char *const names[] = {
-      "help",   "cd",    "pwd",    "mode", "session",    "version", "check",
-      "sql",    "ls",    "tree",   "get",  "set",        "create",  "delete",
-      "stat",   "find",  "exists", "cp",   "deleteall",  "multi",   "count",
-      "getacl", "rmr",   "setacl", "sync", "ephemerals", "addauth", "sessions",
-      "locks",  "queue", "held",   "dump", "deadlocks",  "exit",    "nonsense"};
+      "help",      "cd",         "pwd",       "mode",     "session",  "version",
+      "check",     "sql",        "ls",        "tree",     "get",      "set",
+      "create",    "delete",     "stat",      "find",     "exists",   "cp",
+      "deleteall", "multi",      "count",     "getacl",   "rmr",      "setacl",
+      "sync",      "ephemerals", "addauth",   "sessions", "locks",    "queue",
+      "held",      "dump",       "deadlocks", "exit",     "nonsense", "fence",
+      "log",       "history",    "metrics"};
   bool known = false;
   if (w->count == 0) return true;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)

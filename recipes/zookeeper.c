@@ -1,0 +1,2275 @@
+/* zookeeper.c - zkembed.h on a ZooKeeper ensemble
+ *
+ * Each function of the engine's table is a request: what is wrong in its
+ * arguments is found here, as a file's engine does it, the rest by the server.
+ *
+ * Sections, each using those above it: one operation; results; changes; reads;
+ * several operations; access control lists; watches; waiting; sessions; opening
+ * and closing; the table. To see how a call works, read zk_remove() and the
+ * section "one operation", which it is made of. zk_handle.c has all that a call
+ * waits for, and zk_link.c what is sent; neither of them knows what an
+ * operation means.
+ *
+ * In this file a function named zk_… is a member of the table at the end, so it
+ * has the contract that zkembed.h gives for zke_…, and is called on any thread.
+ * A function that is given a call which has begun, as an op or as one of the
+ * structs around it, runs with the handle's mutex held. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "zookeeper.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "jute.h"
+#include "zk_handle.h"
+
+/* Where sessions show themselves. The path is the ensemble's, so that handles
+ * with different chroots see each other's sessions. */
+#define WHO "/zke-sessions"
+
+enum {
+  DEFAULT_BUSY = 5000, /* ms */
+  DEFAULT_TIMEOUT = 10000,
+  DEFAULT_EVENTS = 10000,
+  DEFAULT_DATA = 1048576, /* bytes */
+  WHO_TRIES = 3,          /* to show a session, while replies are lost */
+  FRAME_MORE = 65536      /* beside the data, in a frame that may be longer */
+};
+
+/* zke_fail() with its code as its value: a macro, so that analyzers, which do
+ * not look into the library, know that it is an error. */
+#define fail(rc, ...) (zke_fail((rc), __VA_ARGS__), (rc))
+
+/* ---- one operation ----
+ *
+ * Every call is an `op` from op_begin() to op_end(): the path below the chroot,
+ * the deadline, a request. Between the two the handle's mutex is held, but for
+ * the time in which the request is waited for. An op lies on its caller's
+ * stack, and so does the request in it, which the link and the poll loop of
+ * another thread refer to. That is safe because zke_ensemble_call() does not
+ * return before the request is over.
+ *
+ * Order of checks: arguments first, then the state of the handle, then the size
+ * of the data. A file's engine has the same order, so a call that is wrong
+ * twice fails with the same code on both. */
+
+/* What a call does, for op_begin(). OP_READ: its request is sent again after a
+ * lost connection. OP_CHANGE: it is refused on a read-only handle, and waits
+ * for nodes that are to be discarded. OP_SEQUENTIAL: the path is only the
+ * beginning of one. A call without any of these neither reads the tree nor
+ * changes it. */
+enum { OP_READ = 1, OP_CHANGE = 2, OP_SEQUENTIAL = 4 };
+
+/* A call under way: from op_begin() to op_end(). */
+typedef struct op {
+  zk *z;
+  const char *path; /* as the caller has it */
+  char *whole;      /* below the chroot; NULL: the call has no path */
+  /* the deadline of the whole call, taken once at its beginning */
+  int64_t until_ms;
+  unsigned flags;
+  zk_request r;
+} op;
+
+/* End a call that op_begin() or op_enter() has begun with ZKE_OK: release what
+ * it holds, then the handle. Returns rc, so that a caller can return it at
+ * once. Afterwards another thread may close the handle, so nothing of it is
+ * touched any more. Texts of the reply go with the request: results have to be
+ * copied before. */
+static int op_end(op *c, int rc) {
+  zke_link_request_clear(&c->r);
+  free(c->whole);
+  zke_ensemble_leave(c->z, rc);
+  return rc;
+}
+
+/* Set the whole path: the one that the server knows. A call without a path has
+ * none. A sequential create of "/" is refused below a chroot: its name would be
+ * the chroot's with a number behind it, a sibling of the chroot and so outside
+ * of it. */
+static int op_path(op *c) {
+  if (!c->path) return ZKE_OK;
+  if (c->z->chroot_len && !c->path[1] && c->flags & OP_SEQUENTIAL) {
+    return fail(ZKE_BADARGUMENTS,
+                "a sequential create of / would leave the chroot %s",
+                c->z->chroot);
+  }
+  c->whole = zke_ensemble_whole(c->z, c->path);
+  return c->whole ? ZKE_OK : fail(ZKE_NOMEM, "%s: out of memory", c->path);
+}
+
+/* Begin a call with a path that was checked already, or with none (NULL).
+ * Returns ZKE_OK, and then op_end() has to follow; after any other code nothing
+ * is held.
+ *
+ * A change waits here until all nodes that are to be discarded have gone, and
+ * fails if they do not: zke_discard() promises that nothing which the session
+ * makes comes before that. The wait gives the mutex up, so all that was learnt
+ * from the handle before it may be out of date. */
+static int op_enter(op *c, zke *h, const char *path, unsigned flags) {
+  *c = (op){.z = zke_ensemble_of(h), .path = path, .flags = flags};
+  if (flags) zke_set_zxid(0);
+  int rc = zke_ensemble_enter(c->z, 0);
+  if (rc != ZKE_OK) return rc;
+  c->until_ms = zke_ensemble_until(c->z);
+  c->r.reads = (flags & OP_READ) != 0;
+  rc = op_path(c);
+  if (rc == ZKE_OK && flags & OP_CHANGE && c->z->readonly)
+    rc = fail(ZKE_READONLY, "the handle was opened read-only");
+  if (rc == ZKE_OK && flags & OP_CHANGE && c->z->discards)
+    rc = zke_ensemble_discarded(c->z, c->until_ms);
+  if (rc != ZKE_OK) op_end(c, rc);
+  return rc;
+}
+
+/* A path that the client refuses. NULL is printed by some printf()s only. */
+static int bad_path(const char *path) {
+  return fail(ZKE_BADARGUMENTS, "malformed path %s", path ? path : "(NULL)");
+}
+
+/* The same, but check the path first. As on a file, a malformed path is
+ * ZKE_BADARGUMENTS whatever the handle's state. flags 0: a call that fails here
+ * leaves zke_zxid() alone. */
+static int op_begin(op *c, zke *h, const char *path, unsigned flags) {
+  if (!zke_ensemble_path_check(path, (flags & OP_SEQUENTIAL) != 0)) {
+    if (flags) zke_set_zxid(0);
+    return bad_path(path);
+  }
+  return op_enter(c, h, path, flags);
+}
+
+/* Has a test asked for this call's reply to be lost (zke_test_fail()), and
+ * when? Returns ZKE_TEST_FAIL_…, or 0. The order is used up by the call that it
+ * meets, so recipes that try again get through. Calls without OP_READ and
+ * OP_CHANGE are not counted, as zkembed.h lists them. */
+static int op_fails(op *c) {
+  zk *z = c->z;
+  bool read = z->fail_when == ZKE_TEST_FAIL_READ;
+  if (!z->fail_when || !(c->flags & (read ? OP_READ : OP_CHANGE))) return 0;
+  if (z->fail_skip-- > 0) return 0;
+  int when = z->fail_when;
+  z->fail_when = 0;
+  return when;
+}
+
+/* Fail as a lost connection does. The thread's zxid is 0, since the call has
+ * not seen a state of the tree. */
+static int op_lost(void) {
+  zke_set_zxid(0);
+  return fail(ZKE_CONNECTIONLOSS, "the reply was lost for a test");
+}
+
+/* Is the request at most as long as a server takes? A server closes the
+ * connection over a longer one, and the handle's other changes that are on
+ * their way would be ZKE_CONNECTIONLOSS with it. A program whose servers take
+ * more has said so by options.data_limit. The 8 bytes are the request's header:
+ * its number and its type. */
+static bool op_fits(const op *c) {
+  size_t most = ZKE_JUTE_FRAME_LIMIT;
+  if (c->z->data_limit > DEFAULT_DATA)
+    most = (size_t)c->z->data_limit + FRAME_MORE;
+  return c->r.body.len + 8 <= most;
+}
+
+/* Send the request and wait until it is over. Where a test has asked for a lost
+ * reply, either nothing is sent (before, and reads), or the request is made and
+ * its result is hidden (after). */
+static int op_run(op *c) {
+  int when = op_fails(c);
+  if (when && when != ZKE_TEST_FAIL_AFTER) return op_lost();
+  if (!op_fits(c)) {
+    return fail(ZKE_BADARGUMENTS, "%s: a request of %zu bytes, servers take %d",
+                c->path ? c->path : "multi", c->r.body.len + 8,
+                ZKE_JUTE_FRAME_LIMIT);
+  }
+  int rc = zke_ensemble_call(c->z, &c->r, c->path ? c->path : "the session",
+                             c->until_ms);
+  return when ? op_lost() : rc;
+}
+
+/* Have the server catch up with the leader before it answers, which makes a
+ * read linearizable. A server answers a session's requests in their order, so
+ * the read behind the sync sees what the sync has brought. Both go in the same
+ * packet, so this costs no round trip. With sync=0 nothing is done. */
+static void op_sync(op *c, const char *whole) {
+  zke_jute_path_request path = {whole};
+  if (c->z->name.sync)
+    zke_jute_write(&c->r.sync, &zke_jute_of_path_request, &path);
+}
+
+/* The failure for a reply that cannot be read. It comes from a server that is
+ * none, or from a later version of the protocol. */
+static int malformed(const op *c) {
+  return fail(ZKE_MARSHALLINGERROR, "%s: the server's reply is malformed",
+              c->path ? c->path : "multi");
+}
+
+/* Read the reply's record, whose texts and bytes stay in the reply. A change
+ * whose reply cannot be read was made all the same, since its header said so:
+ * so its code is ZKE_CONNECTIONLOSS, which tells the caller to look. */
+static int op_take(op *c, const zke_jute_record *record, void *out) {
+  if (zke_jute_read(&c->r.reply, record, out)) return ZKE_OK;
+  int rc = malformed(c);
+  return c->flags & OP_CHANGE ? fail(ZKE_CONNECTIONLOSS, "%s", zke_errmsg())
+                              : rc;
+}
+
+/* What lacked memory, by the path of the call or a word for it. */
+static int no_memory(const char *path) {
+  return fail(ZKE_NOMEM, "%s: out of memory", path);
+}
+
+/* ---- results ----
+ *
+ * What callers get is theirs: one block of their allocator, released by
+ * zke_free(). A reply's own texts go with the request. Below, a function that
+ * gives NULL has found no memory and has changed nothing; its caller fails with
+ * no_memory(). A function that has an output writes it last, so a failure
+ * leaves the caller's variables alone. */
+
+/* A result of the caller's allocator, with a NUL behind it that is not counted;
+ * NULL without memory. */
+static char *copy_bytes(zk *z, const void *data, size_t len) {
+  char *copy = zke_alloc((zke *)(void *)z, len + 1);
+  if (copy && len) memcpy(copy, data, len);
+  return copy;
+}
+
+/* A server's path as the program knows it. A server that answers with a path
+ * outside the chroot is not ours to judge: it is given as it is. */
+static char *copy_path(zk *z, const char *whole) {
+  const char *shown = whole ? zke_ensemble_shown(z, whole) : NULL;
+  if (!shown) shown = whole ? whole : "";
+  return copy_bytes(z, shown, strlen(shown));
+}
+
+/* Order of names for qsort(): by bytes, as zke_children() promises, whatever
+ * the locale. */
+static int compare(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Copy a server's list for the caller: sorted, and in one block, which one
+ * zke_free() releases. keep() gives the text that is shown for an entry, or
+ * NULL to leave it out. It is called twice for each entry, to count and then to
+ * copy, so it must give the same answer both times. An entry that is null on
+ * the wire is left out. */
+static zke_strings *copy_strings(zk *z, const zke_strings *from,
+                                 const char *(*keep)(void *arg,
+                                                     const char *text),
+                                 void *arg) {
+  size_t count = 0, bytes = 0;
+  for (int i = 0; i < from->count; i++) {
+    const char *text = from->data[i] ? keep(arg, from->data[i]) : NULL;
+    if (text) count++;
+    if (text) bytes += strlen(text) + 1;
+  }
+  size_t head = sizeof(zke_strings) + count * sizeof(char *);
+  zke_strings *list = zke_alloc((zke *)(void *)z, head + bytes);
+  if (!list) return NULL;
+  char *at = (char *)list + head;
+  list->data = (char **)(list + 1);
+  for (int i = 0; i < from->count; i++) {
+    const char *text = from->data[i] ? keep(arg, from->data[i]) : NULL;
+    if (!text) continue;
+    list->data[list->count++] = at;
+    memcpy(at, text, strlen(text));
+    at += strlen(text) + 1;
+  }
+  qsort(list->data, count, sizeof(char *), compare);
+  return list;
+}
+
+/* For copy_strings(): all entries as they are. */
+static const char *keep_all(void *arg, const char *text) {
+  (void)arg;
+  return text;
+}
+
+/* What zke_op_children_after() asks for. */
+typedef struct page {
+  const char *after;
+} page;
+
+/* For zke_op_children_after(): names behind the last one of the page before. */
+static const char *keep_after(void *arg, const char *text) {
+  const page *p = arg;
+  return strcmp(text, p->after) > 0 ? text : NULL;
+}
+
+/* ---- changes ----
+ *
+ * A change whose connection breaks may have been made, and is never sent again.
+ * What a program can get wrong is refused here with the codes of a file's
+ * engine; the rest, such as versions and permissions, the server decides. A
+ * change has three steps: check, write the record, take the reply. multi takes
+ * the same steps for each of its operations, and calls the functions of this
+ * section, except for those of the table. */
+
+/* Has the mode a TTL? Such nodes have a request of their own, with a member
+ * more. */
+static bool mode_has_ttl(int mode) {
+  return mode == ZKE_PERSISTENT_WITH_TTL ||
+         mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL;
+}
+
+/* Does the server put a number behind the path? Such a path may end in
+ * anything, also in '/'. */
+static bool mode_is_sequential(int mode) {
+  return mode == ZKE_PERSISTENT_SEQUENTIAL ||
+         mode == ZKE_EPHEMERAL_SEQUENTIAL ||
+         mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL;
+}
+
+/* Does the node go with the session? Only then its Stat names an owner. */
+static bool mode_is_ephemeral(int mode) {
+  return mode == ZKE_EPHEMERAL || mode == ZKE_EPHEMERAL_SEQUENTIAL;
+}
+
+/* Refuse a mode that is none, and a TTL that the mode does not have or that is
+ * out of range. The record of a plain create has no TTL, so a server would
+ * never see that one was asked for. */
+static int check_mode(const zke_op *o) {
+  if (o->mode < ZKE_PERSISTENT || o->mode > ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL)
+    return fail(ZKE_BADARGUMENTS, "unknown mode %d", o->mode);
+  bool bad = o->ttl_ms != 0;
+  if (mode_has_ttl(o->mode)) bad = o->ttl_ms < 1 || o->ttl_ms > ZKE_MAX_TTL;
+  if (!bad) return ZKE_OK;
+  return fail(ZKE_BADARGUMENTS, "mode %d with a ttl of %lld ms", o->mode,
+              (long long)o->ttl_ms);
+}
+
+/* Refuse a length that the data cannot have. A length of -1 means NULL data,
+ * which ZooKeeper keeps apart from empty data. */
+static int check_length(const void *data, int len) {
+  if (len >= -1 && (data || len <= 0)) return ZKE_OK;
+  return fail(ZKE_BADARGUMENTS, "data of length %d", len);
+}
+
+/* Apply options.data_limit to one value, or to the sum of a multi's values. It
+ * is asked after the handle was entered, as on a file, where it needs the
+ * handle as well. */
+static int check_limit(const zk *z, int64_t len) {
+  if (len <= z->data_limit) return ZKE_OK;
+  return fail(ZKE_BADARGUMENTS, "data of %lld bytes, the limit is %d",
+              (long long)len, z->data_limit);
+}
+
+/* The request's type for a mode. In a multi a plain create has a reply with the
+ * path only: create2 is not allowed there by servers before 3.5. */
+static int create_type(int mode, bool in_multi) {
+  if (mode_has_ttl(mode)) return ZKE_JUTE_CREATE_TTL;
+  if (mode == ZKE_CONTAINER) return ZKE_JUTE_CREATE_CONTAINER;
+  return in_multi ? ZKE_JUTE_CREATE : ZKE_JUTE_CREATE2;
+}
+
+/* Data as a record has it; a length of -1 is null on the wire. */
+static zke_jute_bytes bytes_of(const void *data, int len) {
+  return (zke_jute_bytes){len, data};
+}
+
+/* Write the record of a create. It is the same alone and in a multi. zkembed.h
+ * numbers its modes as ZooKeeper does, so a mode is the record's flags. NULL
+ * for the ACL is an empty list, which the server refuses with ZKE_INVALIDACL.
+ */
+static void write_create(zke_jute_writer *w, const char *whole,
+                         const zke_op *o) {
+  static const zke_acls none = {0, NULL};
+  zke_jute_create_ttl_request r = {.path = whole,
+                                   .data = bytes_of(o->data, o->len),
+                                   .acl = o->acls ? *o->acls : none,
+                                   .flags = o->mode,
+                                   .ttl = o->ttl_ms};
+  zke_jute_create_request plain = {r.path, r.data, r.acl, r.flags};
+  if (mode_has_ttl(o->mode))
+    zke_jute_write(w, &zke_jute_of_create_ttl_request, &r);
+  else
+    zke_jute_write(w, &zke_jute_of_create_request, &plain);
+}
+
+/* Take the reply to a create. Without memory for the path the caller could not
+ * learn the number of its node. That is as bad as a lost reply, and so it has
+ * the same code: recipes then look for the node, or discard it. */
+static int take_created(op *c, char **path_out, zke_stat *stat_out) {
+  zke_jute_create2_response made;
+  int rc = op_take(c, &zke_jute_of_create2_response, &made);
+  if (rc != ZKE_OK) return rc;
+  if (path_out) {
+    char *path = copy_path(c->z, made.path);
+    if (!path) return fail(ZKE_CONNECTIONLOSS, "made, but out of memory");
+    *path_out = path;
+  }
+  if (stat_out) *stat_out = made.stat;
+  return ZKE_OK;
+}
+
+/* Make a node in any mode: zke_create() and zke_create_ttl() differ in their
+ * arguments only. */
+static int create_by(zke *h, const zke_op *o, char **path_out,
+                     zke_stat *stat_out) {
+  op c;
+  unsigned flags = OP_CHANGE;
+  if (mode_is_sequential(o->mode)) flags |= OP_SEQUENTIAL;
+  int rc = check_mode(o);
+  if (rc == ZKE_OK) rc = check_length(o->data, o->len);
+  if (rc == ZKE_OK) rc = op_begin(&c, h, o->path, flags);
+  if (rc != ZKE_OK) return rc;
+  rc = check_limit(c.z, o->len);
+  if (rc != ZKE_OK) return op_end(&c, rc);
+  c.r.type = create_type(o->mode, false);
+  write_create(&c.r.body, c.whole, o);
+  rc = op_run(&c);
+  if (rc == ZKE_OK) rc = take_created(&c, path_out, stat_out);
+  return op_end(&c, rc);
+}
+
+/* zke_create(), as an operation. */
+static int zk_create(zke *z, const char *path, const void *data, int len,
+                     const zke_acls *acls, int mode, char **path_out,
+                     zke_stat *stat_out) {
+  zke_op o;
+  zke_op_create(&o, path, data, len, acls, mode);
+  return create_by(z, &o, path_out, stat_out);
+}
+
+/* zke_create_ttl(), as an operation. */
+static int zk_create_ttl(zke *z, const char *path, const void *data, int len,
+                         const zke_acls *acls, int mode, int64_t ttl_ms,
+                         char **path_out, zke_stat *stat_out) {
+  zke_op o;
+  zke_op_create_ttl(&o, path, data, len, acls, mode, ttl_ms);
+  return create_by(z, &o, path_out, stat_out);
+}
+
+/* zke_delete(): all that can be wrong with it, a server finds. */
+static int zk_remove(zke *z, const char *path, int version) {
+  op c;
+  int rc = op_begin(&c, z, path, OP_CHANGE);
+  if (rc != ZKE_OK) return rc;
+  zke_jute_delete_request r = {c.whole, version};
+  c.r.type = ZKE_JUTE_DELETE;
+  zke_jute_write(&c.r.body, &zke_jute_of_delete_request, &r);
+  return op_end(&c, op_run(&c));
+}
+
+/* The reply to a set and to a set_acl. Both have the new Stat and nothing else;
+ * exists has the same. */
+static int take_stat(op *c, zke_stat *stat_out) {
+  zke_jute_stat_response answer;
+  int rc = op_take(c, &zke_jute_of_stat_response, &answer);
+  if (rc == ZKE_OK && stat_out) *stat_out = answer.stat;
+  return rc;
+}
+
+/* zke_set(): the length is checked before the path, as on a file. */
+static int zk_set(zke *z, const char *path, const void *data, int len,
+                  int version, zke_stat *stat_out) {
+  op c;
+  int rc = check_length(data, len);
+  if (rc == ZKE_OK) rc = op_begin(&c, z, path, OP_CHANGE);
+  if (rc != ZKE_OK) return rc;
+  rc = check_limit(c.z, len);
+  if (rc != ZKE_OK) return op_end(&c, rc);
+  zke_jute_set_data_request r = {c.whole, bytes_of(data, len), version};
+  c.r.type = ZKE_JUTE_SET_DATA;
+  zke_jute_write(&c.r.body, &zke_jute_of_set_data_request, &r);
+  rc = op_run(&c);
+  if (rc == ZKE_OK) rc = take_stat(&c, stat_out);
+  return op_end(&c, rc);
+}
+
+/* Note the node first, so that it goes whatever happens now, then wait for
+ * that. Where there is no memory to note it, the session is given up: the
+ * server then removes the node with the session, after its timeout. That is
+ * what zke_discard() promises. */
+static int discard(zk *z, const char *path, int mode, int64_t czxid) {
+  int rc =
+      zke_ensemble_discard(z, path, mode == ZKE_EPHEMERAL_SEQUENTIAL, czxid);
+  if (rc == ZKE_NOMEM) zke_ensemble_end(z, ZKE_STATE_EXPIRED);
+  return rc == ZKE_OK ? zke_ensemble_discarded(z, zke_ensemble_until(z)) : rc;
+}
+
+/* zke_discard(). The call is entered without flags: with OP_CHANGE an earlier
+ * discard that is stuck would keep this node from being noted. A lost reply
+ * that a test has asked for is lost when the node is gone, as on a file. */
+static int zk_discard_node(zke *h, const char *path, int mode, int64_t czxid) {
+  bool sequential = mode == ZKE_EPHEMERAL_SEQUENTIAL;
+  op c;
+  if (mode != ZKE_EPHEMERAL && !sequential)
+    return fail(ZKE_BADARGUMENTS, "mode %d is not ephemeral", mode);
+  int rc = zke_ensemble_path_check(path, sequential) ? ZKE_OK : bad_path(path);
+  if (rc == ZKE_OK) rc = op_enter(&c, h, NULL, 0);
+  if (rc != ZKE_OK) return rc;
+  c.flags = OP_CHANGE;
+  int when = op_fails(&c);
+  rc = discard(c.z, path, mode, czxid);
+  return op_end(&c, when ? op_lost() : rc);
+}
+
+/* ---- reads ----
+ *
+ * A read is preceded by a sync and may be sent again. One that sets a watch
+ * enters it while its reply is taken, in the link's own function, so that no
+ * event comes between. Why that matters: a watch that was entered later could
+ * miss the event of the very next change, and one that was entered before the
+ * request could be called for a change that the read already shows. */
+
+/* A read that may register a watch. It is the request's context, so that
+ * read_done() finds the watch. After read_done() has entered the watch, `watch`
+ * is NULL and the tables own it. */
+typedef struct reading {
+  op c;
+  zk_watch *watch;
+  enum zk_watch_kind kind;
+} reading;
+
+/* The link's callback at the reply, with the mutex held: enter the watch if the
+ * server has set it. A server sets it for every read that succeeds, and for
+ * exists of a missing node, where it waits for the creation. It sets none for a
+ * get or a list of a missing node. */
+static void read_done(zk_request *r) {
+  reading *g = r->context;
+  enum zk_watch_kind kind = g->kind;
+  bool missing = r->rc == ZKE_NONODE && r->type == ZKE_JUTE_EXISTS;
+  if (!g->watch || (r->rc != ZKE_OK && !missing)) return;
+  if (missing) kind = ZK_WATCH_EXIST;
+  zke_watcher_put(&g->c.z->watches, g->watch, kind);
+  g->watch = NULL;
+}
+
+/* Begin a read, send it and wait. ZKE_OK: the caller takes the reply and ends
+ * the call with op_end(); after a failure it has ended. Memory for the watch is
+ * taken before the request is sent, so that a server's watch always has a
+ * watcher here. What was not entered is dropped at the end. */
+static int read_node(reading *g, zke *h, const char *path, int type,
+                     zke_watch_fn fn, void *context) {
+  op *c = &g->c;
+  bool names = type == ZKE_JUTE_GET_CHILDREN2;
+  *g = (reading){.c = {.z = zke_ensemble_of(h)},
+                 .kind = names ? ZK_WATCH_CHILD : ZK_WATCH_DATA};
+  int rc = op_begin(c, h, path, OP_READ);
+  if (rc != ZKE_OK) return rc;
+  if (fn) {
+    g->watch = zke_watcher_new(&c->z->watches, path, fn, context);
+    if (!g->watch) return op_end(c, no_memory(path));
+  }
+  zke_jute_read_request r = {c->whole, fn != NULL};
+  c->r.type = type;
+  c->r.done = read_done;
+  c->r.context = g;
+  op_sync(c, c->whole);
+  zke_jute_write(&c->r.body, &zke_jute_of_read_request, &r);
+  rc = op_run(c);
+  zke_watcher_drop(&c->z->watches, g->watch);
+  return rc == ZKE_OK ? ZKE_OK : op_end(c, rc);
+}
+
+/* zke_exists(). A missing node is ZKE_NONODE, and its watch is set all the
+ * same: see read_done(). */
+static int zk_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
+                     zke_stat *stat_out) {
+  reading g;
+  int rc = read_node(&g, z, path, ZKE_JUTE_EXISTS, fn, context);
+  if (rc != ZKE_OK) return rc;
+  return op_end(&g.c, take_stat(&g.c, stat_out));
+}
+
+/* zke_get(). NULL data and empty data differ on the wire, too. */
+static int zk_get(zke *z, const char *path, zke_watch_fn fn, void *context,
+                  char **data_out, int *len_out, zke_stat *stat_out) {
+  reading g;
+  zke_jute_get_data_response answer;
+  int rc = read_node(&g, z, path, ZKE_JUTE_GET_DATA, fn, context);
+  if (rc != ZKE_OK) return rc;
+  rc = op_take(&g.c, &zke_jute_of_get_data_response, &answer);
+  if (rc == ZKE_OK && data_out) {
+    bool null = answer.data.len < 0;
+    char *copy =
+        null ? NULL
+             : copy_bytes(g.c.z, answer.data.data, (size_t)answer.data.len);
+    if (!null && !copy) return op_end(&g.c, no_memory(path));
+    *data_out = copy;
+  }
+  if (rc == ZKE_OK && len_out) *len_out = answer.data.len;
+  if (rc == ZKE_OK && stat_out) *stat_out = answer.stat;
+  return op_end(&g.c, rc);
+}
+
+/* zke_children(), by getChildren2, which has the Stat. Servers give names in no
+ * order; callers get them sorted. */
+static int zk_children(zke *z, const char *path, zke_watch_fn fn, void *context,
+                       zke_strings **names_out, zke_stat *stat_out) {
+  reading g;
+  zke_jute_children2_response answer;
+  int rc = read_node(&g, z, path, ZKE_JUTE_GET_CHILDREN2, fn, context);
+  if (rc != ZKE_OK) return rc;
+  rc = op_take(&g.c, &zke_jute_of_children2_response, &answer);
+  if (rc == ZKE_OK && names_out) {
+    zke_strings *names = copy_strings(g.c.z, &answer.children, keep_all, NULL);
+    if (!names) return op_end(&g.c, no_memory(path));
+    *names_out = names;
+  }
+  if (rc == ZKE_OK && stat_out) *stat_out = answer.stat;
+  return op_end(&g.c, rc);
+}
+
+/* A read whose request is a path. */
+static int read_path(op *c, int type, const char *whole) {
+  zke_jute_path_request r = {whole};
+  c->r.type = type;
+  op_sync(c, whole);
+  zke_jute_write(&c->r.body, &zke_jute_of_path_request, &r);
+  return op_run(c);
+}
+
+/* zke_count(), by getAllChildrenNumber, which counts all descendants and not
+ * the path itself. */
+static int zk_count(zke *z, const char *path, int64_t *count_out) {
+  op c;
+  zke_jute_count_response answer = {0};
+  int rc = op_begin(&c, z, path, OP_READ);
+  if (rc != ZKE_OK) return rc;
+  rc = read_path(&c, ZKE_JUTE_COUNT, c.whole);
+  if (rc == ZKE_OK) rc = op_take(&c, &zke_jute_of_count_response, &answer);
+  if (rc == ZKE_OK && count_out) *count_out = answer.count;
+  return op_end(&c, rc);
+}
+
+/* Which of the session's ephemeral nodes are shown, and how. */
+typedef struct owned {
+  const zk *z;
+  const char *prefix;
+} owned;
+
+/* A node of the session as it is shown: below the chroot, with the prefix. The
+ * one that shows the session itself is not among them. */
+static const char *keep_owned(void *arg, const char *whole) {
+  const owned *o = arg;
+  const char *shown = zke_ensemble_shown(o->z, whole);
+  if (strncmp(whole, WHO "/", strlen(WHO "/")) == 0) return NULL;
+  if (!shown || strncmp(shown, o->prefix, strlen(o->prefix)) != 0) return NULL;
+  return shown;
+}
+
+/* zke_ephemerals() of this session: a server tells a session's nodes to nobody
+ * else. The request has the chroot as its prefix. A server compares prefixes as
+ * texts, and would also give nodes of "/ab" for the chroot "/a"; keep_owned()
+ * leaves these out. */
+static int zk_ephemerals(zke *h, int64_t session, const char *prefix,
+                         zke_strings **paths_out) {
+  op c;
+  zke_jute_children_response answer;
+  int rc = op_enter(&c, h, NULL, OP_READ);
+  if (rc != ZKE_OK) return rc;
+  owned o = {c.z, prefix ? prefix : ""};
+  if (session && session != zke_link_session(c.z->link)) {
+    rc = fail(ZKE_UNIMPLEMENTED,
+              "a server tells a session's ephemeral nodes to itself only");
+  }
+  if (rc == ZKE_OK)
+    rc = read_path(&c, ZKE_JUTE_GET_EPHEMERALS,
+                   c.z->chroot_len ? c.z->chroot : "/");
+  if (rc == ZKE_OK) rc = op_take(&c, &zke_jute_of_children_response, &answer);
+  if (rc == ZKE_OK && paths_out) {
+    zke_strings *paths = copy_strings(c.z, &answer.children, keep_owned, &o);
+    if (!paths) return op_end(&c, no_memory(o.prefix));
+    *paths_out = paths;
+  }
+  return op_end(&c, rc);
+}
+
+/* zke_sync(). Where reads sync by themselves there is nothing to be done, and
+ * it only tells the handle's state. Else it waits for the server to catch up.
+ * The path decides nothing on a server, so one that is malformed stands for
+ * "/". */
+static int zk_sync(zke *z, const char *path) {
+  op c;
+  bool plain = path && path[0] == '/';
+  int rc = op_enter(&c, z, plain ? path : "/", 0);
+  if (rc != ZKE_OK) return rc;
+  zke_jute_path_request r = {c.whole};
+  if (c.z->name.sync) return op_end(&c, ZKE_OK);
+  c.r.reads = true;
+  c.r.type = ZKE_JUTE_SYNC;
+  zke_jute_write(&c.r.body, &zke_jute_of_path_request, &r);
+  return op_end(&c, op_run(&c));
+}
+
+/* ---- several operations ----
+ *
+ * A multi is one request: headers and records in turn, and results in the same
+ * way. Those of the caller are written only when all of them could be read.
+ * multi_read is the same with reads. A reply is not trusted to have as many
+ * results as there are operations, nor to have them of the right types:
+ * take_result() checks each header before it reads the record behind it. */
+
+/* A multi under way: the operations and their results. */
+typedef struct several {
+  op c;
+  const zke_op *ops;
+  int count;
+  /* our own copy: callers get all of them, or none */
+  zke_op_result *results;
+  bool reads, failed; /* failed: no memory for a result */
+} several;
+
+/* Can an operation be refused with this code?  As a file's engine has it. */
+static bool is_refusal(int rc) {
+  return rc == ZKE_BADARGUMENTS || rc == ZKE_MARSHALLINGERROR ||
+         rc == ZKE_UNIMPLEMENTED || (rc <= -100 && rc > -200);
+}
+
+/* Refuse what only a later version of the library can mean: a member that is
+ * reserved has to be zero now, so that it can get a meaning later. Refuse also
+ * a code for zke_op_fail() that no server would give. */
+static int check_reserved(const zke_op *o, int i) {
+  int64_t set = o->reserved_int;
+  if (o->type == ZKE_OP_FAIL && !is_refusal(o->version)) {
+    return fail(ZKE_BADARGUMENTS,
+                "operation %d cannot be refused with the code %d", i,
+                o->version);
+  }
+  for (size_t k = 0; k < sizeof o->reserved / sizeof *o->reserved; k++)
+    set |= o->reserved[k];
+  if (!set) return ZKE_OK;
+  return fail(ZKE_BADARGUMENTS, "operation %d: a reserved member is not zero",
+              i);
+}
+
+/* May an operation stand in a multi that changes, or in one that reads? The two
+ * are different requests on the wire, and ZooKeeper has none that does both. */
+static bool op_belongs(const zke_op *o, bool reads) {
+  if (o->type == ZKE_OP_FAIL) return true;
+  bool read = o->type == ZKE_OP_GET || o->type == ZKE_OP_CHILDREN ||
+              o->type == ZKE_OP_UNTOLD;
+  return read ? reads
+              : !reads && o->type >= ZKE_OP_CREATE && o->type <= ZKE_OP_CHECK;
+}
+
+/* Check one operation's path. ZooKeeper's C client reports a bad path in a
+ * multi as ZKE_MARSHALLINGERROR, and not as ZKE_BADARGUMENTS as for a single
+ * call. A sequential create of "/" is refused below a chroot: see op_path(). */
+static int check_op_path(const zk *z, const zke_op *o, int i) {
+  bool sequential = o->type == ZKE_OP_CREATE && mode_is_sequential(o->mode);
+  bool root = o->path && o->path[0] == '/' && !o->path[1];
+  if (zke_ensemble_path_check(o->path, sequential) &&
+      !(root && sequential && z->chroot_len))
+    return ZKE_OK;
+  return fail(ZKE_MARSHALLINGERROR, "operation %d: malformed path %s", i,
+              o->path ? o->path : "(NULL)");
+}
+
+/* One operation, in the order of checks that a file's engine has: the kind,
+ * what is reserved, the path, the mode, the data. */
+static int check_op(const several *m, int i) {
+  const zke_op *o = &m->ops[i];
+  if (o->type == ZKE_OP_SQL) {
+    return fail(ZKE_UNIMPLEMENTED,
+                "operation %d: an ensemble has no tables for SQL", i);
+  }
+  if (!op_belongs(o, m->reads)) {
+    return fail(m->reads ? ZKE_MARSHALLINGERROR : ZKE_BADARGUMENTS,
+                "operation %d: type %d", i, o->type);
+  }
+  int rc = check_reserved(o, i);
+  if (rc == ZKE_OK && m->reads && o->len < 0)
+    rc = fail(ZKE_BADARGUMENTS, "operation %d: at most %d", i, o->len);
+  if (rc == ZKE_OK) rc = check_op_path(m->c.z, o, i);
+  if (rc != ZKE_OK || m->reads) return rc;
+  if (o->type == ZKE_OP_CREATE) rc = check_mode(o);
+  if (rc == ZKE_OK) rc = check_length(o->data, o->len);
+  return rc == ZKE_OK ? check_limit(m->c.z, o->len) : rc;
+}
+
+/* Check all operations, then the sum of their data. All is checked before
+ * anything is written, so a multi that is refused here has sent nothing. */
+static int check_ops(const several *m) {
+  int64_t sum = 0;
+  for (int i = 0; i < m->count; i++) {
+    int rc = check_op(m, i);
+    if (rc != ZKE_OK) return rc;
+    if (m->ops[i].len > 0) sum += m->ops[i].len;
+  }
+  return m->reads ? ZKE_OK : check_limit(m->c.z, sum);
+}
+
+/* What stands before each operation of a multi, and behind the last one (done).
+ */
+static void write_head(zke_jute_writer *w, int type, bool done) {
+  zke_jute_multi_header head = {type, done, -1};
+  zke_jute_write(w, &zke_jute_of_multi_header, &head);
+}
+
+/* Write one change. A delete and a check have the same record. zke_op_fail()
+ * becomes a check that always fails: the root exists, and never has the version
+ * INT32_MIN. So the server judges the operations before it first;
+ * take_changes() then replaces the code. */
+static void write_change(zke_jute_writer *w, const char *whole,
+                         const zke_op *o) {
+  zke_jute_delete_request versioned = {whole, o->version};
+  zke_jute_set_data_request set = {whole, bytes_of(o->data, o->len),
+                                   o->version};
+  switch (o->type) {
+    case ZKE_OP_CREATE:
+      write_head(w, create_type(o->mode, true), false);
+      write_create(w, whole, o);
+      break;
+    case ZKE_OP_SET:
+      write_head(w, ZKE_JUTE_SET_DATA, false);
+      zke_jute_write(w, &zke_jute_of_set_data_request, &set);
+      break;
+    case ZKE_OP_FAIL: /* what a server refuses: the root in no version it has */
+      versioned = (zke_jute_delete_request){"/", INT32_MIN};
+      write_head(w, ZKE_JUTE_CHECK, false);
+      zke_jute_write(w, &zke_jute_of_delete_request, &versioned);
+      break;
+    default:
+      write_head(w, o->type == ZKE_OP_DELETE ? ZKE_JUTE_DELETE : ZKE_JUTE_CHECK,
+                 false);
+      zke_jute_write(w, &zke_jute_of_delete_request, &versioned);
+  }
+}
+
+/* Write one read. A list of children comes without a Stat in a multi, so a get
+ * follows for the Stat: one operation, two results. take_reads() reads them in
+ * the same order. zke_op_untold() and zke_op_fail() ask the server for nothing.
+ */
+static void write_read(zke_jute_writer *w, const char *whole, const zke_op *o) {
+  zke_jute_read_request r = {whole, 0};
+  bool lists = o->type == ZKE_OP_CHILDREN;
+  if (lists) {
+    write_head(w, ZKE_JUTE_GET_CHILDREN, false);
+    zke_jute_write(w, &zke_jute_of_read_request, &r);
+  }
+  if (lists || o->type == ZKE_OP_GET) {
+    write_head(w, ZKE_JUTE_GET_DATA, false);
+    zke_jute_write(w, &zke_jute_of_read_request, &r);
+  }
+}
+
+/* Write all operations, each behind a header, and a header that ends them. A
+ * writer that lacks memory remembers it, and zke_ensemble_call() reports it. */
+static int write_ops(several *m) {
+  zke_jute_writer *w = &m->c.r.body;
+  for (int i = 0; i < m->count; i++) {
+    char *whole = zke_ensemble_whole(m->c.z, m->ops[i].path);
+    if (!whole) return no_memory(m->ops[i].path);
+    if (m->reads)
+      write_read(w, whole, &m->ops[i]);
+    else
+      write_change(w, whole, &m->ops[i]);
+    free(whole);
+  }
+  write_head(w, -1, true);
+  return ZKE_OK;
+}
+
+/* Make up the Stat of a node that a multi has made. A plain create in a multi
+ * is answered by the path only, but the reply has the multi's zxid. The times
+ * are this host's, as zookeeper.h says; a program that needs the server's has
+ * to read the node. */
+static zke_stat made_stat(const several *m, const zke_op *o) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  int64_t ms = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+  zke_stat stat = {.czxid = m->c.r.zxid,
+                   .mzxid = m->c.r.zxid,
+                   .pzxid = m->c.r.zxid,
+                   .ctime = ms,
+                   .mtime = ms,
+                   .dataLength = o->len > 0 ? o->len : 0};
+  if (mode_is_ephemeral(o->mode))
+    stat.ephemeralOwner = zke_link_session(m->c.z->link);
+  return stat;
+}
+
+/* Take the result of a create; false where it is malformed. Containers and TTL
+ * nodes are answered with their Stat, plain creates without. A path that cannot
+ * be copied makes the whole multi fail, as in take_created(). */
+static bool take_made(several *m, int i, int type) {
+  zke_jute_reader *reply = &m->c.r.reply;
+  zke_op_result *out = &m->results[i];
+  zke_jute_create2_response both;
+  zke_jute_path_response made;
+  if (type == ZKE_JUTE_CREATE) {
+    if (!zke_jute_read(reply, &zke_jute_of_path_response, &made)) return false;
+    out->stat = made_stat(m, &m->ops[i]);
+  } else {
+    if (!zke_jute_read(reply, &zke_jute_of_create2_response, &both))
+      return false;
+    made.path = both.path;
+    out->stat = both.stat;
+  }
+  out->path = copy_path(m->c.z, made.path);
+  m->failed = m->failed || !out->path;
+  return true;
+}
+
+/* The result of a get; whole: with the data, else with the Stat alone, for a
+ * list of children. */
+static bool take_data(several *m, zke_op_result *out, bool whole) {
+  zke_jute_get_data_response got;
+  if (!zke_jute_read(&m->c.r.reply, &zke_jute_of_get_data_response, &got))
+    return false;
+  out->stat = got.stat;
+  out->len = got.data.len;
+  if (!whole) return true;
+  if (got.data.len >= 0) {
+    out->data = copy_bytes(m->c.z, got.data.data, (size_t)got.data.len);
+    m->failed = m->failed || !out->data;
+  }
+  return true;
+}
+
+/* Take a list of names; false where it is malformed. The server gives all of
+ * them. They are sorted here, and then cut to the page that
+ * zke_op_children_after() asks for: those behind its name, and at most so many.
+ */
+static bool take_names(several *m, int i) {
+  zke_jute_children_response all;
+  page p = {m->ops[i].data ? m->ops[i].data : ""};
+  if (!zke_jute_read(&m->c.r.reply, &zke_jute_of_children_response, &all))
+    return false;
+  zke_strings *names =
+      copy_strings(m->c.z, &all.children, *p.after ? keep_after : keep_all, &p);
+  m->failed = m->failed || !names;
+  if (names && m->ops[i].len && names->count > m->ops[i].len)
+    names->count = m->ops[i].len;
+  m->results[i].children = names;
+  return true;
+}
+
+/* Is it the type of a create's result? Servers give the type that was asked
+ * for, or that of the plain create. */
+static bool makes_node(int type) {
+  return type == ZKE_JUTE_CREATE || type == ZKE_JUTE_CREATE2 ||
+         type == ZKE_JUTE_CREATE_CONTAINER || type == ZKE_JUTE_CREATE_TTL;
+}
+
+/* Of which type a change's result has to be. For a create this stands for all
+ * of makes_node(). */
+static int result_type(const zke_op *o) {
+  if (o->type == ZKE_OP_CREATE) return ZKE_JUTE_CREATE;
+  if (o->type == ZKE_OP_SET) return ZKE_JUTE_SET_DATA;
+  return o->type == ZKE_OP_DELETE ? ZKE_JUTE_DELETE : ZKE_JUTE_CHECK;
+}
+
+/* Take one result of this type, or an error; false where the reply is
+ * malformed. The header says which record follows, so after a header of another
+ * type nothing behind it can be read. */
+static bool take_result(several *m, int i, int type) {
+  zke_jute_reader *reply = &m->c.r.reply;
+  zke_jute_multi_header head;
+  zke_jute_error_response error;
+  zke_jute_stat_response set;
+  zke_op_result *out = &m->results[i];
+  if (!zke_jute_read(reply, &zke_jute_of_multi_header, &head) || head.done)
+    return false;
+  if (head.type == ZKE_JUTE_ERROR) {
+    if (!zke_jute_read(reply, &zke_jute_of_error_response, &error))
+      return false;
+    out->rc = zke_link_code(error.err);
+    return true;
+  }
+  if (type == ZKE_JUTE_CREATE)
+    return makes_node(head.type) && take_made(m, i, head.type);
+  if (type != head.type) return false;
+  switch (type) {
+    case ZKE_JUTE_SET_DATA:
+      if (!zke_jute_read(reply, &zke_jute_of_stat_response, &set)) return false;
+      out->stat = set.stat;
+      return true;
+    case ZKE_JUTE_GET_DATA:
+      return take_data(m, out, m->ops[i].type == ZKE_OP_GET);
+    case ZKE_JUTE_GET_CHILDREN:
+      return take_names(m, i);
+    default:
+      return true; /* a delete or a check tells nothing */
+  }
+}
+
+/* Take all results of a multi, and return its code: that of the first operation
+ * that was refused. ZooKeeper answers a refused multi with 0 for the operations
+ * before that one and with ZKE_RUNTIMEINCONSISTENCY for those behind it, which
+ * only says that they were not made. zke_op_fail() is known by its place, and
+ * gets the code that the caller has given. */
+static int take_changes(several *m) {
+  int rc = ZKE_OK;
+  for (int i = 0; i < m->count; i++) {
+    if (!take_result(m, i, result_type(&m->ops[i]))) {
+      m->failed = true;
+      return ZKE_CONNECTIONLOSS;
+    }
+    zke_op_result *out = &m->results[i];
+    bool first = out->rc && out->rc != ZKE_RUNTIMEINCONSISTENCY;
+    if (first && m->ops[i].type == ZKE_OP_FAIL) out->rc = m->ops[i].version;
+    if (first && rc == ZKE_OK) {
+      rc = fail(out->rc, "operation %d, %s: %s", i, m->ops[i].path,
+                zke_error_text(out->rc));
+    }
+  }
+  return rc;
+}
+
+/* Check and write a multi. ZKE_OK: several_end() has to follow; otherwise
+ * nothing is held. As on a file, and in ZooKeeper's client, a multi on a
+ * session that is over is ZKE_MARSHALLINGERROR. Room for the results is taken
+ * before the request is sent, so that no memory is needed when it has been
+ * made. */
+static int several_begin(several *m, zke *h, const zke_op *ops, int count,
+                         bool reads) {
+  *m = (several){.ops = ops, .count = count, .reads = reads};
+  if (count < 0 || (count && !ops))
+    return fail(ZKE_BADARGUMENTS, "%d operations", count);
+  int rc = op_enter(&m->c, h, NULL, reads ? OP_READ : OP_CHANGE);
+  if (rc == ZKE_INVALIDSTATE || rc == ZKE_SESSIONEXPIRED)
+    return ZKE_MARSHALLINGERROR;
+  if (rc != ZKE_OK) return rc;
+  rc = check_ops(m);
+  if (rc == ZKE_OK) rc = write_ops(m);
+  m->results = calloc((size_t)count + 1, sizeof *m->results);
+  if (rc == ZKE_OK && !m->results) rc = no_memory("multi");
+  if (rc == ZKE_OK) return ZKE_OK;
+  free(m->results);
+  return op_end(&m->c, rc);
+}
+
+/* Give the results to the caller, who then owns what they hold, or release
+ * them. Then end the call. The caller's array may be NULL: a change need not
+ * ask for results. */
+static int several_end(several *m, zke_op_result *results, bool give, int rc) {
+  if (give && results) {
+    if (m->count)
+      memcpy(results, m->results, (size_t)m->count * sizeof *results);
+  } else {
+    zke_results_clear(m->results, m->count);
+  }
+  free(m->results);
+  if (rc == ZKE_SESSIONEXPIRED || rc == ZKE_INVALIDSTATE)
+    rc = ZKE_MARSHALLINGERROR;
+  return op_end(&m->c, rc);
+}
+
+/* zke_multi(). Results are given out where it was refused, too: they say which
+ * operation was. A reply that cannot be read is a lost one. */
+static int zk_multi(zke *z, const zke_op *ops, int count,
+                    zke_op_result *results) {
+  several m;
+  int rc = several_begin(&m, z, ops, count, false);
+  if (rc != ZKE_OK) return rc;
+  m.c.r.type = ZKE_JUTE_MULTI;
+  rc = op_run(&m.c);
+  if (rc != ZKE_OK) return several_end(&m, results, false, rc);
+  rc = take_changes(&m);
+  if (m.failed) {
+    rc = fail(ZKE_CONNECTIONLOSS, "made, but its reply could not be read");
+    return several_end(&m, results, false, rc);
+  }
+  return several_end(&m, results, true, rc);
+}
+
+/* A list of paths under construction; list NULL: only count. Two passes under
+ * one lock see the same queue, so the second one fits what the first one has
+ * counted. */
+typedef struct untold {
+  zke_strings *list;
+  char *at;
+  size_t count, bytes;
+} untold;
+
+/* One path more. It is called twice: to count, then to fill the list. */
+static void add_untold(void *arg, const char *path) {
+  untold *u = arg;
+  size_t size = strlen(path) + 1;
+  if (u->list) {
+    memcpy(u->at, path, size);
+    u->list->data[u->list->count++] = u->at;
+    u->at += size;
+  }
+  u->count++;
+  u->bytes += size;
+}
+
+/* Answer zke_op_untold(): what the watchers have not been told at the moment of
+ * the reply. The queue has all that the read can show, since a server sends the
+ * event of a change before a reply that shows it. While an overflow is still to
+ * be told, or there are more paths than the caller wants, the answer is that it
+ * is not known. */
+static void take_untold(several *m, int i) {
+  zk *z = m->c.z;
+  zke_op_result *out = &m->results[i];
+  untold u = {NULL, NULL, 0, 0};
+  zke_watcher_untold(&z->watches, m->ops[i].path, add_untold, &u);
+  out->len = z->missed;
+  if (z->watches.round_type || u.count > (size_t)m->ops[i].len) {
+    out->rc = ZKE_RUNTIMEINCONSISTENCY;
+    return;
+  }
+  size_t head = sizeof(zke_strings) + u.count * sizeof(char *);
+  out->children = zke_alloc((zke *)(void *)z, head + u.bytes);
+  m->failed = m->failed || !out->children;
+  if (!out->children) return;
+  out->children->data = (char **)(out->children + 1);
+  untold fill = {out->children, (char *)out->children + head, 0, 0};
+  zke_watcher_untold(&z->watches, m->ops[i].path, add_untold, &fill);
+}
+
+/* The link's callback at the reply, with the mutex held. The queue of events is
+ * looked at here and not after the call has woken up: in between another thread
+ * could take more events, or dispatch some. */
+static void several_done(zk_request *r) {
+  several *m = r->context;
+  for (int i = 0; r->rc == ZKE_OK && i < m->count; i++) {
+    if (m->ops[i].type == ZKE_OP_UNTOLD) take_untold(m, i);
+  }
+}
+
+/* Take the results of a multi_read. Each operation stands for itself, so one
+ * that fails leaves the others as they are. A list whose second part, the get,
+ * has failed is given up as a whole: an operation has either a code or a
+ * result. */
+static int take_reads(several *m) {
+  for (int i = 0; i < m->count; i++) {
+    zke_op_result *out = &m->results[i];
+    int type = m->ops[i].type;
+    if (type == ZKE_OP_FAIL) out->rc = m->ops[i].version;
+    if (type != ZKE_OP_GET && type != ZKE_OP_CHILDREN) continue;
+    bool lists = type == ZKE_OP_CHILDREN;
+    if (lists && !take_result(m, i, ZKE_JUTE_GET_CHILDREN))
+      return malformed(&m->c);
+    if (!take_result(m, i, ZKE_JUTE_GET_DATA)) return malformed(&m->c);
+    if (out->rc != ZKE_OK && out->children) {
+      zke_free(out->children);
+      out->children = NULL;
+    }
+  }
+  return m->failed ? no_memory("multi_read") : ZKE_OK;
+}
+
+/* zke_multi_read(), with a sync before all of it. */
+static int zk_multi_read(zke *z, const zke_op *ops, int count,
+                         zke_op_result *results) {
+  several m;
+  if (count > 0 && !results) return fail(ZKE_BADARGUMENTS, "results is NULL");
+  int rc = several_begin(&m, z, ops, count, true);
+  if (rc != ZKE_OK) return rc;
+  m.c.r.type = ZKE_JUTE_MULTI_READ;
+  m.c.r.done = several_done;
+  m.c.r.context = &m;
+  op_sync(&m.c, m.c.z->chroot_len ? m.c.z->chroot : "/");
+  rc = op_run(&m.c);
+  if (rc == ZKE_OK) rc = take_reads(&m);
+  return several_end(&m, results, rc == ZKE_OK, rc);
+}
+
+/* ---- access control lists ----
+ *
+ * Lists are the server's business. Identities belong to a connection there, so
+ * the handle keeps them and shows them on each new one. An identity is never
+ * taken back, neither here nor by a server; it goes with the handle. A refusal
+ * ends the session (ZKE_STATE_AUTH_FAILED), as in ZooKeeper's clients. */
+
+/* Wait until the server has judged an identity. It does that at once, and
+ * answers in order with what is asked behind it. So the reply to any request
+ * will do, and a refusal has come before that. */
+static int await_auth(op *c) {
+  zke_jute_path_request r = {"/"};
+  c->r.type = ZKE_JUTE_SYNC;
+  c->r.reads = true;
+  zke_jute_write(&c->r.body, &zke_jute_of_path_request, &r);
+  int rc = op_run(c);
+  if (c->z->state != ZKE_STATE_AUTH_FAILED) return rc;
+  return fail(ZKE_AUTHFAILED, "the server refused the identity");
+}
+
+/* Copy an identity for the handle, which keeps it for every later connection.
+ */
+static int new_auth(const char *scheme, const char *cert, int len,
+                    zk_auth **out) {
+  zk_auth *a = calloc(1, sizeof *a);
+  if (a) a->scheme = strdup(scheme);
+  if (a) a->cert = malloc((size_t)len + 1);
+  if (!a || !a->scheme || !a->cert) {
+    if (a) free(a->scheme);
+    if (a) free(a->cert);
+    free(a);
+    return no_memory("an identity");
+  }
+  if (len) memcpy(a->cert, cert, (size_t)len);
+  a->len = len;
+  *out = a;
+  return ZKE_OK;
+}
+
+/* Refuse what a file's engine refuses. A NUL in the user's name is among that:
+ * a server would take the name up to the NUL, and so grant the rights of
+ * another user than was meant. */
+static int check_auth(const char *scheme, const char *cert, int len) {
+  if (!scheme) return fail(ZKE_BADARGUMENTS, "scheme is NULL");
+  if (len < 0 || (len && !cert))
+    return fail(ZKE_BADARGUMENTS, "cert of length %d", len);
+  size_t size = (size_t)len;
+  const char *colon = size ? memchr(cert, ':', size) : NULL;
+  size_t user = colon ? (size_t)(colon - cert) : size;
+  if (user && memchr(cert, '\0', user))
+    return fail(ZKE_BADARGUMENTS, "a NUL in the user's name");
+  return ZKE_OK;
+}
+
+/* zke_add_auth(). The identity is sent now where there is a connection, and by
+ * each later connection before any request. It is kept also if this call fails
+ * behind that point: then the next connection shows it. */
+static int zk_add_auth(zke *h, const char *scheme, const char *cert, int len) {
+  op c;
+  zk_auth *a = NULL;
+  int rc = check_auth(scheme, cert, len);
+  if (rc == ZKE_OK) rc = op_enter(&c, h, NULL, 0);
+  if (rc != ZKE_OK) return rc;
+  rc = new_auth(scheme, cert, len, &a);
+  if (rc != ZKE_OK) return op_end(&c, rc);
+  zke_ensemble_add_auth(c.z, a);
+  return op_end(&c, await_auth(&c));
+}
+
+/* Copy a text, NULL as "", to *at, which moves behind it. */
+static const char *append_text(char **at, const char *text) {
+  char *copy = *at;
+  size_t size = text ? strlen(text) + 1 : 1;
+  memcpy(copy, text ? text : "", size);
+  *at += size;
+  return copy;
+}
+
+/* Copy a list of the reply for the caller, in one block. Texts that are null on
+ * the wire become "", so that callers need not look for NULL. */
+static int copy_acls(zk *z, const zke_acls *from, zke_acls **out) {
+  size_t count = from->count > 0 ? (size_t)from->count : 0;
+  size_t head = sizeof(zke_acls) + count * sizeof(zke_acl), bytes = 0;
+  for (size_t i = 0; i < count; i++) {
+    const zke_acl *e = &from->data[i];
+    bytes +=
+        2 + (e->scheme ? strlen(e->scheme) : 0) + (e->id ? strlen(e->id) : 0);
+  }
+  zke_acls *list = zke_alloc((zke *)(void *)z, head + bytes);
+  if (!list) return no_memory("an ACL");
+  zke_acl *to = (zke_acl *)(void *)(list + 1);
+  char *at = (char *)list + head;
+  list->count = (int)count;
+  list->data = to;
+  for (size_t i = 0; i < count; i++) {
+    const zke_acl *e = &from->data[i];
+    to[i].perms = e->perms;
+    to[i].scheme = append_text(&at, e->scheme);
+    to[i].id = append_text(&at, e->id);
+  }
+  *out = list;
+  return ZKE_OK;
+}
+
+/* zke_get_acl(). */
+static int zk_get_acl(zke *z, const char *path, zke_acls **acls_out,
+                      zke_stat *stat_out) {
+  op c;
+  zke_jute_acl_response answer = {0};
+  int rc = op_begin(&c, z, path, OP_READ);
+  if (rc != ZKE_OK) return rc;
+  rc = read_path(&c, ZKE_JUTE_GET_ACL, c.whole);
+  if (rc == ZKE_OK) rc = op_take(&c, &zke_jute_of_acl_response, &answer);
+  if (rc == ZKE_OK && acls_out) rc = copy_acls(c.z, &answer.acl, acls_out);
+  if (rc == ZKE_OK && stat_out) *stat_out = answer.stat;
+  return op_end(&c, rc);
+}
+
+/* zke_set_acl(). A server says what is wrong with a list. */
+static int zk_set_acl(zke *z, const char *path, int version,
+                      const zke_acls *acls, zke_stat *stat_out) {
+  op c;
+  static const zke_acls none = {0, NULL};
+  int rc = op_begin(&c, z, path, OP_CHANGE);
+  if (rc != ZKE_OK) return rc;
+  zke_jute_set_acl_request r = {c.whole, acls ? *acls : none, version};
+  c.r.type = ZKE_JUTE_SET_ACL;
+  zke_jute_write(&c.r.body, &zke_jute_of_set_acl_request, &r);
+  rc = op_run(&c);
+  if (rc == ZKE_OK) rc = take_stat(&c, stat_out);
+  return op_end(&c, rc);
+}
+
+/* ---- watches ----
+ *
+ * Whom an event calls is known to this process alone (zk_watch.h); a server has
+ * one watch of a kind for a connection and path. It is set with the first of
+ * them and removed with the last. A call that fails may leave a watch at the
+ * server that nobody here waits for, and the events of that one are dropped. It
+ * never leaves a watcher whose watch the server does not have: that one would
+ * wait in vain. */
+
+/* As read_done(), for a watch that stays: the server sets it for any path,
+ * whether there is a node or not. */
+static void add_watch_done(zk_request *r) {
+  reading *g = r->context;
+  if (r->rc != ZKE_OK) return;
+  zke_watcher_put(&g->c.z->watches, g->watch, g->kind);
+  g->watch = NULL;
+}
+
+/* zke_add_watch(). Setting it again does no harm, so the request is sent again
+ * after a lost connection. */
+static int zk_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
+                        void *context) {
+  reading g;
+  bool recursive = mode == ZKE_WATCH_PERSISTENT_RECURSIVE;
+  if (!fn) return fail(ZKE_BADARGUMENTS, "fn is NULL");
+  int rc = op_begin(&g.c, z, path, 0);
+  if (rc != ZKE_OK) return rc;
+  if (mode != ZKE_WATCH_PERSISTENT && !recursive) {
+    return op_end(&g.c,
+                  fail(ZKE_MARSHALLINGERROR, "unknown watch mode %d", mode));
+  }
+  g.kind = recursive ? ZK_WATCH_RECURSIVE : ZK_WATCH_PERSISTENT;
+  g.watch = zke_watcher_new(&g.c.z->watches, path, fn, context);
+  if (!g.watch) return op_end(&g.c, no_memory(path));
+  zke_jute_add_watch_request r = {g.c.whole, mode};
+  g.c.r.type = ZKE_JUTE_ADD_WATCH;
+  g.c.r.reads = true;
+  g.c.r.done = add_watch_done;
+  g.c.r.context = &g;
+  zke_jute_write(&g.c.r.body, &zke_jute_of_add_watch_request, &r);
+  rc = op_run(&g.c);
+  zke_watcher_drop(&g.c.z->watches, g.watch);
+  return op_end(&g.c, rc);
+}
+
+/* The table of a type of zke_set_watch(); -1: there is none. */
+static int watch_kind(int type) {
+  if (type == ZKE_WATCH_DATA) return ZK_WATCH_DATA;
+  if (type == ZKE_WATCH_EXIST) return ZK_WATCH_EXIST;
+  return type == ZKE_WATCH_CHILD ? ZK_WATCH_CHILD : -1;
+}
+
+/* ZooKeeper's setWatches with one watch. A server sends the event that the
+ * watch has missed since zxid before its reply, so the watch is entered before
+ * the request is sent, or that event would find nobody. After a failure it is
+ * taken out, unless the pair had such a watch already. */
+static int zk_set_watch(zke *z, const char *path, int type, int64_t zxid,
+                        zke_watch_fn fn, void *context) {
+  op c;
+  int kind = watch_kind(type);
+  if (!fn) return fail(ZKE_BADARGUMENTS, "fn is NULL");
+  int rc = op_begin(&c, z, path, 0);
+  if (rc != ZKE_OK) return rc;
+  if (kind < 0)
+    return op_end(&c, fail(ZKE_BADARGUMENTS, "unknown watch type %d", type));
+  zk_watch *watch = zke_watcher_new(&c.z->watches, path, fn, context);
+  if (!watch) return op_end(&c, no_memory(path));
+  bool entered =
+      zke_watcher_put(&c.z->watches, watch, (enum zk_watch_kind)kind);
+  char *one[1] = {c.whole};
+  zke_strings none = {0, NULL}, list = {1, one};
+  zke_jute_set_watches r = {zxid, kind == ZK_WATCH_DATA ? list : none,
+                            kind == ZK_WATCH_EXIST ? list : none,
+                            kind == ZK_WATCH_CHILD ? list : none};
+  c.r.type = ZKE_JUTE_SET_WATCHES;
+  c.r.reads = true;
+  zke_jute_write(&c.r.body, &zke_jute_of_set_watches, &r);
+  rc = op_run(&c);
+  if (rc != ZKE_OK && entered)
+    zke_watcher_take(&c.z->watches, path, (enum zk_watch_kind)kind, fn,
+                     context);
+  return op_end(&c, rc);
+}
+
+/* Has this handle such a watch? The server is not asked: it knows connections,
+ * not watchers. */
+static int find_watch(const op *c, const zk_watch_query *q) {
+  if (q->type < ZKE_WATCH_CHILD || q->type > ZKE_WATCH_ANY)
+    return fail(ZKE_BADARGUMENTS, "unknown watch type %d", q->type);
+  if (zke_watcher_find(&c->z->watches, q)) return ZKE_OK;
+  return fail(ZKE_NOWATCHER, "no such watcher of %s", q->path);
+}
+
+/* zke_check_watch(). */
+static int zk_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
+                          void *context) {
+  op c;
+  zk_watch_query q = {path, type, fn, context};
+  int rc = op_begin(&c, z, path, 0);
+  return rc == ZKE_OK ? op_end(&c, find_watch(&c, &q)) : rc;
+}
+
+/* The server's tables that nobody here needs any more without the watches that
+ * q means; 0: none. A server's watch is shared by all watchers of the path, so
+ * it goes with the last of them. */
+static int unneeded(const zk *z, const zk_watch_query *q) {
+  bool child = !zke_watcher_needed(&z->watches, q, ZKE_WATCH_CHILD);
+  bool data = !zke_watcher_needed(&z->watches, q, ZKE_WATCH_DATA);
+  int type = (child ? ZKE_WATCH_CHILD : 0) | (data ? ZKE_WATCH_DATA : 0);
+  return type & q->type;
+}
+
+/* Remove watches at the server first, where nobody else here needs them, and
+ * then here. So where the server cannot be asked they stay, and the caller may
+ * try again. ZKE_NOWATCHER of the server is no failure: the watch has fired
+ * there, and its event is on the way. */
+static int remove_watches(zke *z, const zk_watch_query *q) {
+  op c;
+  int rc = op_begin(&c, z, q->path, 0);
+  if (rc != ZKE_OK) return rc;
+  rc = find_watch(&c, q);
+  int type = rc == ZKE_OK ? unneeded(c.z, q) : 0;
+  if (type) {
+    zke_jute_watches_request r = {c.whole, type};
+    c.r.type = ZKE_JUTE_REMOVE_WATCHES;
+    c.r.reads = true;
+    zke_jute_write(&c.r.body, &zke_jute_of_watches_request, &r);
+    rc = op_run(&c);
+    if (rc == ZKE_NOWATCHER) rc = ZKE_OK;
+  }
+  if (rc == ZKE_OK) zke_watcher_remove(&c.z->watches, q);
+  return op_end(&c, rc);
+}
+
+/* zke_remove_watch(), of one pair. */
+static int zk_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
+                           void *context) {
+  zk_watch_query q = {path, type, fn, context};
+  if (!fn) return fail(ZKE_BADARGUMENTS, "fn is NULL");
+  return remove_watches(z, &q);
+}
+
+/* zke_remove_all_watches(), of all pairs of this handle. */
+static int zk_remove_all_watches(zke *z, const char *path, int type) {
+  zk_watch_query q = {path, type, NULL, NULL};
+  return remove_watches(z, &q);
+}
+
+/* For a request that nobody waits for: it releases itself when it is over, by a
+ * reply, a lost connection or the link's end. */
+static void alone_done(zk_request *r) {
+  zke_link_request_clear(r);
+  free(r);
+}
+
+/* Have the server stop sending events of a watch that stays, without waiting
+ * for the answer: zke_forget() must not fail or wait for a server. Without
+ * memory, or without a connection, nothing is sent, and nothing is lost by it:
+ * the events that still come find nobody, and a new connection sets only the
+ * watches that are left. */
+static void stop_watching(void *arg, const char *path) {
+  zk *z = arg;
+  char *whole = zke_ensemble_whole(z, path);
+  zk_request *r = whole ? calloc(1, sizeof *r) : NULL;
+  zke_jute_watches_request body = {whole, ZKE_WATCH_ANY};
+  if (r) {
+    r->type = ZKE_JUTE_REMOVE_WATCHES;
+    r->done = alone_done;
+    zke_jute_write(&r->body, &zke_jute_of_watches_request, &body);
+  }
+  if (r && !r->body.failed && zke_link_is_up(z->link))
+    zke_link_submit(z->link, r, zke_ensemble_now());
+  else if (r)
+    alone_done(r);
+  free(whole);
+}
+
+/* zke_forget(). The server is told first, while the pair's watches are still
+ * there to name the paths, but its answer is not waited for. */
+static int zk_forget(zke *h, zke_watch_fn fn, void *context) {
+  zk *z = zke_ensemble_of(h);
+  if (!fn) return fail(ZKE_BADARGUMENTS, "fn is NULL");
+  int rc = zke_ensemble_enter(z, ZK_ANY_STATE);
+  if (rc != ZKE_OK) return rc;
+  zke_watcher_of_pair(&z->watches, fn, context, stop_watching, z);
+  zke_ensemble_forget(z, fn, context);
+  return zke_ensemble_leave(z, ZKE_OK);
+}
+
+/* zke_call_at(). Times are this process's business: no server is told. A reader
+ * that sleeps for longer is woken to set its time anew. */
+static int zk_call_at(zke *h, int64_t when_ms, zke_watch_fn fn, void *context) {
+  zk *z = zke_ensemble_of(h);
+  if (!fn) return fail(ZKE_BADARGUMENTS, "fn is NULL");
+  int rc = zke_ensemble_enter(z, ZK_ANY_STATE);
+  if (rc != ZKE_OK) return rc;
+  if (when_ms < 0) when_ms = 0;
+  if (!zke_watcher_alarm(&z->watches, when_ms, fn, context))
+    rc = no_memory("an alarm");
+  zke_ensemble_kick(z);
+  return zke_ensemble_leave(z, rc);
+}
+
+/* zke_set_watcher(). The default watcher is looked up when it is called, so
+ * what has not been dispatched yet goes to the new one. */
+static int zk_set_watcher(zke *h, zke_watch_fn fn, void *context) {
+  zk *z = zke_ensemble_of(h);
+  int rc = zke_ensemble_enter(z, ZK_ANY_STATE);
+  if (rc != ZKE_OK) return rc;
+  z->watcher = fn;
+  z->watcher_context = context;
+  return zke_ensemble_leave(z, ZKE_OK);
+}
+
+/* ---- waiting ----
+ *
+ * Thin: zk_handle.c has the waiting. Most of these work after the session's
+ * end, too, so that a program is told of it. A function here enters the handle,
+ * asks zk_handle.c, and leaves. Entering does what is due by the clock, pings
+ * for example, so a program that only polls keeps its session, too. */
+
+/* zke_now(): the monotonic clock, so that deadlines do not move with the time
+ * of day. */
+static int64_t zk_now(zke *z) {
+  (void)z;
+  return zke_ensemble_now();
+}
+
+/* The time of day of this host: a server's is not known. */
+static int64_t zk_wall(zke *z) {
+  struct timespec t;
+  (void)z;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* zke_sleep(). The pause keeps the session alive and dispatches nothing. It
+ * ends early when another thread closes the handle, which would wait for it
+ * otherwise; the session's end does not shorten it. */
+static int zk_sleep(zke *h, int64_t deadline_ms) {
+  zk *z = zke_ensemble_of(h);
+  int rc = zke_ensemble_enter(z, ZK_ANY_STATE);
+  if (rc != ZKE_OK) return rc;
+  while (!z->closing && zke_ensemble_now() < deadline_ms)
+    zke_ensemble_rest(z, deadline_ms);
+  return zke_ensemble_leave(z, ZKE_OK);
+}
+
+/* zke_busy_timeout(): fixed at open, so no lock is needed. */
+static int64_t zk_busy_timeout(zke *z) { return zke_ensemble_of(z)->busy_ms; }
+
+/* zke_limit(): a variable of the thread, so no lock is needed. */
+static int64_t zk_limit(zke *z, int64_t deadline_ms) {
+  return zke_ensemble_limit(zke_ensemble_of(z), deadline_ms);
+}
+
+/* zke_fd(). The descriptor stays the same for the handle's life, though the
+ * socket behind it changes. */
+static int zk_fd(zke *h, int *fd_out) {
+  zk *z = zke_ensemble_of(h);
+  if (!fd_out) return fail(ZKE_BADARGUMENTS, "fd_out is NULL");
+  int rc = zke_ensemble_enter(z, ZK_ANY_STATE);
+  if (rc != ZKE_OK) return rc;
+  *fd_out = z->poller;
+  return zke_ensemble_leave(z, ZKE_OK);
+}
+
+/* zke_next_deadline(): the time that the descriptor's timer is set to, too. */
+static int zk_next_deadline(zke *h, int64_t *deadline_out) {
+  zk *z = zke_ensemble_of(h);
+  if (!deadline_out) return fail(ZKE_BADARGUMENTS, "deadline_out is NULL");
+  int rc = zke_ensemble_enter(z, ZK_ANY_STATE);
+  if (rc != ZKE_OK) return rc;
+  *deadline_out = zke_ensemble_deadline(z);
+  return zke_ensemble_leave(z, ZKE_OK);
+}
+
+/* zke_pending(): whether a dispatch would find something to do now. */
+static int zk_pending(zke *h, int *pending_out) {
+  zk *z = zke_ensemble_of(h);
+  if (!pending_out) return fail(ZKE_BADARGUMENTS, "pending_out is NULL");
+  int rc = zke_ensemble_enter(z, ZK_ANY_STATE);
+  if (rc != ZKE_OK) return rc;
+  *pending_out = zke_ensemble_pending(z);
+  return zke_ensemble_leave(z, ZKE_OK);
+}
+
+/* zke_dispatch_to(). After ZKE_FORKED this is a child that was forked in a
+ * callback: the mutex and the count of calls are its parent's, so the handle is
+ * not left. */
+static int zk_dispatch_to(zke *h, int64_t zxid, int *count_out, int *more_out) {
+  zk *z = zke_ensemble_of(h);
+  int count = 0, more = 0, rc = zke_ensemble_enter(z, ZK_ANY_STATE);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_ensemble_dispatch(z, zxid, &count, &more);
+  if (rc == ZKE_FORKED) return rc; /* the handle is the parent's */
+  if (count_out) *count_out = count;
+  if (more_out) *more_out = more;
+  return zke_ensemble_leave(z, rc);
+}
+
+/* zke_dispatch(): all events, whatever their zxid. */
+static int zk_dispatch(zke *z, int *count_out) {
+  return zk_dispatch_to(z, INT64_MAX, count_out, NULL);
+}
+
+/* zke_event_zxid(): of the innermost callback that runs on this thread. 0
+ * outside of callbacks, and on other threads, whose events these are not. */
+static int64_t zk_event_zxid(zke *h) {
+  zk *z = zke_ensemble_of(h);
+  int64_t zxid = 0;
+  if (zke_ensemble_enter(z, ZK_ANY_STATE) != ZKE_OK) return 0;
+  if (z->frame && pthread_equal(z->dispatcher, pthread_self()))
+    zxid = z->frame->target.zxid;
+  zke_ensemble_leave(z, ZKE_OK);
+  return zxid;
+}
+
+/* zke_turn(): what zke_wait_turn() compares with. A caller takes it before it
+ * looks at what it waits for, so that a change in between ends the wait at
+ * once. */
+static int64_t zk_turn(zke *h) {
+  zk *z = zke_ensemble_of(h);
+  if (zke_ensemble_enter(z, ZK_ANY_STATE) != ZKE_OK) return 0;
+  int64_t turn = z->turn;
+  zke_ensemble_leave(z, ZKE_OK);
+  return turn;
+}
+
+/* zke_wait() and zke_wait_turn(). Of all calls only these are cancellation
+ * points: all others would leave a program not knowing what they have done.
+ * ZKE_FORKED: see zk_dispatch_to(). */
+static int zk_wait_turn(zke *h, int64_t turn, int64_t deadline_ms) {
+  zk *z = zke_ensemble_of(h);
+  int rc = zke_ensemble_enter(z, ZK_ANY_STATE);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_ensemble_wait(z, turn, deadline_ms);
+  return rc == ZKE_FORKED ? rc : zke_ensemble_leave(z, rc);
+}
+
+/* zke_wake(): end all waits on this handle, on whatever thread. */
+static int zk_wake(zke *h) {
+  zk *z = zke_ensemble_of(h);
+  int rc = zke_ensemble_enter(z, ZK_ANY_STATE);
+  if (rc != ZKE_OK) return rc;
+  zke_ensemble_turn(z);
+  return zke_ensemble_leave(z, ZKE_OK);
+}
+
+/* zke_test_fail(): lost replies without a network that loses them. */
+static int zk_test_fail(zke *h, int when, int skip) {
+  zk *z = zke_ensemble_of(h);
+  if (when < 0 || when > ZKE_TEST_FAIL_READ || skip < 0)
+    return fail(ZKE_BADARGUMENTS, "when %d, skip %d", when, skip);
+  int rc = zke_ensemble_enter(z, 0);
+  if (rc != ZKE_OK) return rc;
+  z->fail_when = when;
+  z->fail_skip = skip;
+  return zke_ensemble_leave(z, ZKE_OK);
+}
+
+/* ---- sessions ----
+ *
+ * A session shows itself by an ephemeral node below /zke-sessions, outside
+ * every chroot: "PID STARTED TIMEOUT IDENTITY". It goes when the session does,
+ * so what is listed lives, or has died within its timeout. The node is only a
+ * notice. Locks and ephemerals do not depend on it, so a session that could not
+ * publish it works as any other; others then know of it only the number. */
+
+/* zke_session_id(); after the session's end, too. */
+static int64_t zk_session_id(zke *h) {
+  zk *z = zke_ensemble_of(h);
+  if (zke_ensemble_enter(z, ZK_ANY_STATE) != ZKE_OK) return 0;
+  int64_t id = zke_link_session(z->link);
+  zke_ensemble_leave(z, ZKE_OK);
+  return id;
+}
+
+/* zke_state(), as the last step has left it. */
+static int zk_state(zke *h) {
+  zk *z = zke_ensemble_of(h);
+  if (zke_ensemble_enter(z, ZK_ANY_STATE) != ZKE_OK) return ZKE_STATE_CLOSED;
+  int state = z->state;
+  zke_ensemble_leave(z, ZKE_OK);
+  return state;
+}
+
+/* The path of the node that shows a session: its number in 16 hexadecimal
+ * digits, so that names sort as numbers do. */
+static void who_path(char *out, size_t size, int64_t session) {
+  snprintf(out, size, WHO "/%016" PRIx64, (uint64_t)session);
+}
+
+/* Create a node at its whole path, whatever the chroot. The op's request is
+ * used again, so that one call may make several. */
+static int who_create(op *c, const char *path, const char *text,
+                      const zke_acls *acls, int mode) {
+  zke_op o;
+  zke_op_create(&o, path, text, (int)strlen(text), acls, mode);
+  zke_link_request_clear(&c->r);
+  c->r = (zk_request){.type = create_type(mode, false)};
+  write_create(&c->r.body, path, &o);
+  return zke_ensemble_call(c->z, &c->r, path, c->until_ms);
+}
+
+/* Show the session to others; it fails in silence. The node's ACL lets
+ * everybody read it and nobody set it. The directory is made on demand, and is
+ * open to all, since each session has to be able to make its node in it. A lost
+ * reply is tried again: the node that was made then answers ZKE_NODEEXISTS,
+ * which ends the loop. */
+static void who_publish(zke *h) {
+  op c;
+  char path[64], text[512];
+  if (op_enter(&c, h, NULL, 0) != ZKE_OK) return;
+  zk *z = c.z;
+  who_path(path, sizeof path, zke_link_session(z->link));
+  snprintf(text, sizeof text, "%lld %lld %lld %s", (long long)z->pid,
+           (long long)z->started_ms, (long long)zke_link_timeout(z->link),
+           z->identity);
+  for (int i = 0; i < WHO_TRIES; i++) {
+    int rc = who_create(&c, path, text, ZKE_READ_ACL, ZKE_EPHEMERAL);
+    if (rc == ZKE_NONODE)
+      who_create(&c, WHO, "", ZKE_OPEN_ACL, ZKE_PERSISTENT);
+    else if (rc != ZKE_CONNECTIONLOSS)
+      break;
+  }
+  op_end(&c, ZKE_OK);
+}
+
+/* One session, as its node's data has it. */
+typedef struct who {
+  int64_t session;
+  const char *text; /* NUL-terminated, in the reply */
+} who;
+
+/* Read "PID STARTED TIMEOUT IDENTITY"; returns the identity. Anybody may have
+ * written a node below /zke-sessions, so the text is not trusted: a number that
+ * cannot be read is 0. */
+static const char *who_read(const who *w, zke_session_info *out) {
+  char *at = (char *)(uintptr_t)(w->text ? w->text : "");
+  *out = (zke_session_info){.id = w->session, .identity = "", .alive = 1};
+  out->pid = strtoll(at, &at, 10);
+  out->started_ms = strtoll(at, &at, 10);
+  out->lease_ms = strtoll(at, &at, 10);
+  return *at == ' ' ? at + 1 : "";
+}
+
+/* Make the list for the caller, in one block with its texts. who_read() is
+ * called twice, to measure and then to fill. */
+static int who_list(zk *z, const who *all, size_t count,
+                    zke_session_list **out) {
+  size_t head = sizeof(zke_session_list) + count * sizeof(zke_session_info);
+  size_t bytes = 0;
+  zke_session_info one;
+  for (size_t i = 0; i < count; i++)
+    bytes += strlen(who_read(&all[i], &one)) + 1;
+  zke_session_list *list = zke_alloc((zke *)(void *)z, head + bytes);
+  if (!list) return no_memory("sessions");
+  zke_session_info *info = (zke_session_info *)(void *)(list + 1);
+  char *at = (char *)list + head;
+  list->count = (int)count;
+  list->data = info;
+  for (size_t i = 0; i < count; i++) {
+    const char *text = who_read(&all[i], &info[i]);
+    size_t size = strlen(text) + 1;
+    info[i].identity = memcpy(at, text, size);
+    at += size;
+  }
+  *out = list;
+  return ZKE_OK;
+}
+
+/* The list for this handle's own session. It asks no server, so it is right
+ * also where the session could not publish its node. */
+static int who_own(zk *z, zke_session_list **out) {
+  char text[512];
+  snprintf(text, sizeof text, "%lld %lld %lld %s", (long long)z->pid,
+           (long long)z->started_ms, (long long)zke_link_timeout(z->link),
+           z->identity);
+  who own = {zke_link_session(z->link), text};
+  return who_list(z, &own, 1, out);
+}
+
+/* The text of a node's data, NUL-terminated in place; NULL where the reply
+ * cannot be read. Behind the data stands the reply's Stat, which is read by
+ * then, so its first byte may be overwritten. */
+static const char *who_text(op *c, zke_jute_get_data_response *answer) {
+  if (op_take(c, &zke_jute_of_get_data_response, answer) != ZKE_OK) return NULL;
+  if (answer->data.len < 0) return "";
+  char *text = c->r.frame + (answer->data.data - c->r.frame);
+  text[answer->data.len] = '\0';
+  return text;
+}
+
+/* Ask for one session's node. The text stays in the op's reply, and so is valid
+ * only until the next request of the op. */
+static int who_ask(op *c, int64_t session, who *out) {
+  char path[64];
+  zke_jute_get_data_response answer;
+  who_path(path, sizeof path, session);
+  zke_jute_read_request r = {path, 0};
+  zke_link_request_clear(&c->r);
+  c->r = (zk_request){.type = ZKE_JUTE_GET_DATA, .reads = true};
+  op_sync(c, path);
+  zke_jute_write(&c->r.body, &zke_jute_of_read_request, &r);
+  int rc = zke_ensemble_call(c->z, &c->r, path, c->until_ms);
+  if (rc != ZKE_OK) return rc;
+  *out = (who){session, who_text(c, &answer)};
+  return out->text ? ZKE_OK : malformed(c);
+}
+
+/* zke_session(): this session is known here, others by their nodes. */
+static int zk_session(zke *h, int64_t session, zke_session_list **list_out) {
+  op c;
+  who one;
+  if (!list_out) return fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = op_enter(&c, h, NULL, OP_READ);
+  if (rc != ZKE_OK) return rc;
+  if (session == zke_link_session(c.z->link))
+    return op_end(&c, who_own(c.z, list_out));
+  rc = who_ask(&c, session, &one);
+  if (rc == ZKE_OK) rc = who_list(c.z, &one, 1, list_out);
+  return op_end(&c, rc);
+}
+
+/* Each of the names, with a copy of its text.  One that has gone meanwhile is
+ * left out. */
+static int who_ask_all(op *c, const zke_strings *names, who *all,
+                       size_t *count) {
+  for (int i = 0; i < names->count; i++) {
+    int64_t id = (int64_t)strtoull(names->data[i], NULL, 16);
+    int rc = who_ask(c, id, &all[*count]);
+    if (rc == ZKE_NONODE) continue;
+    if (rc != ZKE_OK) return rc;
+    const char *said = all[*count].text;
+    all[*count].text =
+        copy_bytes(c->z, said ? said : "", said ? strlen(said) : 0);
+    if (!all[*count].text) return no_memory("sessions");
+    ++*count;
+  }
+  return ZKE_OK;
+}
+
+/* The names of the sessions that have shown themselves; the caller frees the
+ * list with zke_free(). Where nobody has ever shown a session there is no
+ * directory, and the list is empty. */
+static int who_names(op *c, zke_strings **out) {
+  zke_jute_children2_response answer;
+  zke_jute_read_request r = {WHO, 0};
+  c->r.type = ZKE_JUTE_GET_CHILDREN2;
+  op_sync(c, WHO);
+  zke_jute_write(&c->r.body, &zke_jute_of_read_request, &r);
+  int rc = zke_ensemble_call(c->z, &c->r, WHO, c->until_ms);
+  if (rc == ZKE_OK) rc = op_take(c, &zke_jute_of_children2_response, &answer);
+  if (rc == ZKE_NONODE) { /* nobody has ever */
+    answer.children = (zke_strings){0, NULL};
+    rc = ZKE_OK;
+  }
+  if (rc != ZKE_OK) return rc;
+  *out = copy_strings(c->z, &answer.children, keep_all, NULL);
+  return *out ? ZKE_OK : no_memory("sessions");
+}
+
+/* zke_sessions(): one request for the names, and one for each of them. This is
+ * no snapshot: a session that ends meanwhile is left out, one that begins may
+ * be missing. */
+static int zk_sessions(zke *h, zke_session_list **list_out) {
+  op c;
+  zke_strings *names = NULL;
+  size_t count = 0;
+  if (!list_out) return fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = op_enter(&c, h, NULL, OP_READ);
+  if (rc != ZKE_OK) return rc;
+  rc = who_names(&c, &names);
+  if (rc != ZKE_OK) return op_end(&c, rc);
+  who *all = calloc((size_t)names->count + 1, sizeof *all);
+  if (!all) {
+    zke_free(names);
+    return op_end(&c, no_memory("sessions"));
+  }
+  rc = who_ask_all(&c, names, all, &count);
+  if (rc == ZKE_OK) rc = who_list(c.z, all, count, list_out);
+  for (size_t i = 0; i < count; i++) zke_free((char *)(uintptr_t)all[i].text);
+  free(all);
+  zke_free(names);
+  return op_end(&c, rc);
+}
+
+/* zke_password(). It works after the session's end, too, as zke_session_id()
+ * does. */
+static int zk_password(zke *h, unsigned char out[16]) {
+  zk *z = zke_ensemble_of(h);
+  if (!out) return fail(ZKE_BADARGUMENTS, "out is NULL");
+  int rc = zke_ensemble_enter(z, ZK_ANY_STATE);
+  if (rc != ZKE_OK) return rc;
+  memcpy(out, zke_link_password(z->link), 16);
+  return zke_ensemble_leave(z, ZKE_OK);
+}
+
+/* zke_touch(). Entering the handle is enough: it does what is due, and a ping
+ * is among that. */
+static int zk_touch(zke *h) {
+  zk *z = zke_ensemble_of(h);
+  int rc = zke_ensemble_enter(z, 0);
+  return rc == ZKE_OK ? zke_ensemble_leave(z, ZKE_OK) : rc;
+}
+
+/* ---- opening and closing ----
+ *
+ * A handle is opened by its parts: options, link, first connection, its node,
+ * its thread. The process keeps a list of its handles: a session is ended by
+ * its own handle, also where another one asks for that. Order of locks: the
+ * list's mutex first, then a handle's. Nobody asks for the list's while it
+ * holds a handle's. */
+
+/* The handles that are open in this process, for zke_expire(): only a session's
+ * own handle can end it, as its password is not published. */
+static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t open_once = PTHREAD_ONCE_INIT;
+static zk *open_first;
+
+/* Take and release the list's mutex; also what pthread_atfork() calls. A fork
+ * takes the mutex before, so it is free in the child. */
+static void open_lock(void) { pthread_mutex_lock(&open_mutex); }
+static void open_unlock(void) { pthread_mutex_unlock(&open_mutex); }
+
+/* Have forks take the list's mutex, so that no child inherits it from a thread
+ * that the child does not have. Once for the process: pthread_once() calls it.
+ */
+static void open_prepare(void) {
+  pthread_atfork(open_lock, open_unlock, open_unlock);
+}
+
+/* A handle is in the list from its opening to its close. */
+static void open_enter(zk *z) {
+  pthread_once(&open_once, open_prepare);
+  open_lock();
+  z->next_open = open_first;
+  open_first = z;
+  open_unlock();
+}
+
+/* Take a handle out of the list before it is closed, so that zke_expire() of
+ * another thread does not find it any more. A handle that is not in the list is
+ * no error. */
+static void open_leave(const zk *z) {
+  open_lock();
+  zk **at = &open_first;
+  while (*at && *at != z) at = &(*at)->next_open;
+  if (*at) *at = z->next_open;
+  open_unlock();
+}
+
+/* The handle of a session that is open in this process, entered; NULL: there is
+ * none.  Being inside, it is not released before zke_ensemble_leave(). */
+static zk *open_enter_session(int64_t session) {
+  zk *found = NULL;
+  open_lock();
+  for (zk *z = open_first; z && !found; z = z->next_open) {
+    if (zke_ensemble_enter(z, ZK_ANY_STATE) != ZKE_OK) continue;
+    if (zke_link_session(z->link) == session)
+      found = z;
+    else
+      zke_ensemble_leave(z, ZKE_OK);
+  }
+  open_unlock();
+  return found;
+}
+
+/* The program's name, as on a file. */
+static char *default_identity(void) {
+  return strdup(program_invocation_short_name);
+}
+
+/* The chroot of the name, and that of the options below it. */
+static int set_chroot(zk *z, const char *more) {
+  const char *first = z->name.chroot;
+  if (!more) more = "";
+  if (*more && !zke_ensemble_path_check(more, false))
+    return fail(ZKE_BADARGUMENTS, "malformed chroot %s", more);
+  if (!strcmp(more, "/")) more = "";
+  z->chroot_len = strlen(first) + strlen(more);
+  z->chroot = malloc(z->chroot_len + 1);
+  if (!z->chroot) return no_memory("a chroot");
+  memcpy(z->chroot, first, strlen(first));
+  memcpy(z->chroot + strlen(first), more, strlen(more) + 1);
+  return ZKE_OK;
+}
+
+/* The session's timeout: the name's, or that of the options, whose lease is the
+ * same thing on a file. */
+static int64_t option_timeout(const zk *z, const zke_options *o) {
+  int64_t timeout = z->name.timeout_ms;
+  if (!timeout) timeout = o->lease_ms ? o->lease_ms : o->timeout_ms;
+  if (!timeout) timeout = DEFAULT_TIMEOUT;
+  return timeout < INT32_MAX ? timeout : INT32_MAX;
+}
+
+/* Refuse negative options, as every engine does. ZKE_AT_ONCE is the one
+ * negative value that means something. */
+static int check_options(const zke_options *o) {
+  if (o->data_limit < 0 || o->event_limit < 0 || o->lease_ms < 0 ||
+      o->timeout_ms < 0 || o->busy_timeout_ms < ZKE_AT_ONCE) {
+    return fail(ZKE_BADARGUMENTS, "an option is negative");
+  }
+  return ZKE_OK;
+}
+
+/* Take what the name and the options say into the handle. Texts are copied,
+ * since the caller may release them. What was copied is released by
+ * zke_ensemble_free(), also after a failure here. */
+static int set_options(zk *z, const char *name, const zke_options *o) {
+  int rc = check_options(o);
+  if (rc == ZKE_OK) rc = zke_ensemble_name_parse(name, &z->name);
+  if (rc == ZKE_OK) rc = set_chroot(z, o->chroot);
+  if (rc != ZKE_OK) return rc;
+  z->base.allocator = o->allocator;
+  z->data_limit = o->data_limit ? o->data_limit : DEFAULT_DATA;
+  z->busy_ms = o->busy_timeout_ms ? o->busy_timeout_ms : DEFAULT_BUSY;
+  if (o->busy_timeout_ms == ZKE_AT_ONCE) z->busy_ms = 0;
+  z->readonly = (o->flags & ZKE_OPEN_READONLY) != 0;
+  z->log = o->log;
+  z->log_context = o->log_context;
+  z->watcher = o->watcher;
+  z->watcher_context = o->watcher_context;
+  z->started_ms = zk_wall(NULL);
+  zke_watchers_init(&z->watches,
+                    o->event_limit ? o->event_limit : DEFAULT_EVENTS);
+  z->text = strdup(name);
+  z->identity = o->identity ? strdup(o->identity) : default_identity();
+  return z->text && z->identity ? ZKE_OK : no_memory(name);
+}
+
+/* Wait for the first connection, for the busy timeout at most. A handle with
+ * ZKE_AT_ONCE waits for the default time here and nowhere else: without a
+ * session there is no handle. Where the servers do not know a session that is
+ * to be taken up, that is ZKE_SESSIONEXPIRED at once. */
+static int await_connection(zk *z) {
+  int64_t until = zke_ensemble_until(z);
+  if (until < zke_ensemble_now() + DEFAULT_BUSY && !z->busy_ms)
+    until = zke_ensemble_now() + DEFAULT_BUSY;
+  int rc = zke_ensemble_enter(z, ZK_ANY_STATE);
+  if (rc != ZKE_OK) return rc;
+  while (z->state == ZKE_STATE_CONNECTING && zke_ensemble_now() < until)
+    zke_ensemble_rest(z, until);
+  if (z->state == ZKE_STATE_EXPIRED) {
+    rc = fail(ZKE_SESSIONEXPIRED, "%s has no such session", z->text);
+  } else if (z->state != ZKE_STATE_CONNECTED) {
+    rc =
+        fail(ZKE_OPERATIONTIMEOUT, "no server of %s could be reached", z->text);
+  }
+  return zke_ensemble_leave(z, rc);
+}
+
+/* ZKE_OPEN_EXISTING: refuse to open where the node that a program's data is
+ * below does not exist. */
+static int await_chroot(zk *z) {
+  int rc = zk_exists((zke *)(void *)z, "/", NULL, NULL, NULL);
+  if (rc != ZKE_NONODE) return rc;
+  return fail(ZKE_CANTOPEN, "%s has no znode %s", z->text, z->chroot);
+}
+
+/* A session to take up, or NULL for a new one. */
+typedef struct taken {
+  int64_t session;
+  const unsigned char *password;
+} taken;
+
+/* Open a handle: its parts, its link, the first connection, its helper thread.
+ * *z_out is NULL until the handle is whole. Until open_enter() no other thread
+ * knows it. t: a session to take up, which has shown itself already; so only a
+ * new session publishes its node, and a read-only handle, which changes
+ * nothing, never does. */
+static int open_handle(const zke_engine *engine, const char *name,
+                       const zke_options *o, const taken *t, zke **z_out) {
+  zk *z = zke_ensemble_new();
+  *z_out = NULL;
+  if (!z) {
+    return fail(errno == ENOMEM ? ZKE_NOMEM : ZKE_SYSTEMERROR, "%s: %s", name,
+                strerror(errno));
+  }
+  z->base.engine = engine;
+  int rc = set_options(z, name, o);
+  if (rc == ZKE_OK)
+    rc = zke_ensemble_connect(z, option_timeout(z, o), t ? t->session : 0,
+                              t ? t->password : NULL);
+  if (rc != ZKE_OK) {
+    zke_ensemble_free(z);
+    return rc;
+  }
+  rc = await_connection(z);
+  if (rc == ZKE_OK && o->flags & ZKE_OPEN_EXISTING) rc = await_chroot(z);
+  if (rc == ZKE_OK && z->name.thread) rc = zke_ensemble_help(z);
+  if (rc != ZKE_OK) {
+    zke_ensemble_close(z, false);
+    return rc;
+  }
+  open_enter(z);
+  *z_out = (zke *)(void *)z;
+  if (!t && !z->readonly) who_publish(*z_out);
+  return ZKE_OK;
+}
+
+/* zke_open(). Cancellation of the thread is held off to the end, so that it
+ * gets its handle, or its failure: otherwise a session without an owner would
+ * remain. */
+static int zk_open(const zke_engine *engine, const char *name,
+                   const zke_options *options, zke **z_out) {
+  zke_ensemble_cancel_off();
+  int rc = open_handle(engine, name, options, NULL, z_out);
+  zke_ensemble_cancel_back();
+  return rc;
+}
+
+/* Open another session on the same ensemble. Name, data limit, busy timeout,
+ * allocator and logger are those of z. They are copied under z's mutex, which
+ * is then left before the connection is waited for: so z's other calls go on.
+ * Cancellation is held off from before the mutex is left, as in zk_open(). */
+static int open_beside(zke *h, const zke_options *given, const taken *t,
+                       zke **z_out) {
+  zk *z = zke_ensemble_of(h);
+  zke_options o;
+  *z_out = NULL;
+  int rc = zke_take_options(given, &o, sizeof o, "zke_options");
+  if (rc == ZKE_OK) rc = zke_ensemble_enter(z, ZK_ANY_STATE);
+  if (rc != ZKE_OK) return rc;
+  o.allocator = z->base.allocator;
+  o.log = z->log;
+  o.log_context = z->log_context;
+  o.data_limit = z->data_limit;
+  o.busy_timeout_ms = z->busy_ms ? z->busy_ms : ZKE_AT_ONCE;
+  char *name = strdup(z->text);
+  const zke_engine *engine = z->base.engine;
+  zke_ensemble_cancel_off();
+  zke_ensemble_leave(z, ZKE_OK);
+  rc = name ? open_handle(engine, name, &o, t, z_out) : no_memory("a name");
+  free(name);
+  zke_ensemble_cancel_back();
+  return rc;
+}
+
+/* zke_open_session(): a connection and a session of its own. */
+static int zk_open_session(zke *z, const zke_options *options, zke **z_out) {
+  if (!z_out) return fail(ZKE_BADARGUMENTS, "z_out is NULL");
+  return open_beside(z, options, NULL, z_out);
+}
+
+/* zke_attach(). Here only missing arguments are refused; the server compares
+ * the password. */
+static int zk_attach(zke *z, int64_t session, const unsigned char password[16],
+                     const zke_options *options, zke **z_out) {
+  taken t = {session, password};
+  if (!z_out) return fail(ZKE_BADARGUMENTS, "z_out is NULL");
+  *z_out = NULL;
+  if (!password || !session)
+    return fail(ZKE_BADARGUMENTS, "no session, or no password");
+  return open_beside(z, options, &t, z_out);
+}
+
+/* zke_close() and zke_detach(). The handle leaves the list before it closes. In
+ * a forked child the close fails, and its copy of the list stays as it is.
+ * ZKE_MISUSE: this is a callback of the handle, which stays open, and so goes
+ * back into the list. */
+static int close_handle(zke *h, bool keep) {
+  zk *z = zke_ensemble_of(h);
+  if (z->pid != getpid()) return zke_ensemble_close(z, keep);
+  open_leave(z);
+  int rc = zke_ensemble_close(z, keep);
+  if (rc == ZKE_MISUSE) open_enter(z);
+  return rc;
+}
+
+/* zke_close(): the session ends, and with it what it owns. */
+static int zk_close(zke *z) { return close_handle(z, false); }
+/* zke_detach(): only the connection ends. The session lives on for its timeout.
+ */
+static int zk_detach(zke *z) { return close_handle(z, true); }
+
+/* End the session of a handle that was entered: its own connection sends the
+ * close. Another connection would have to take the session up first, and the
+ * handle's own one would take it back. That the session has expired by then is
+ * a success. */
+static int expire_entered(zk *z) {
+  zk_request r = {.type = ZKE_JUTE_CLOSE};
+  if (z->state == ZKE_STATE_EXPIRED)
+    return fail(ZKE_NONODE, "the session has ended");
+  int rc = zke_ensemble_call(z, &r, "the session", zke_ensemble_until(z));
+  zke_link_request_clear(&r);
+  if (rc != ZKE_OK && rc != ZKE_SESSIONEXPIRED) return rc;
+  zke_ensemble_end(z, ZKE_STATE_EXPIRED);
+  return ZKE_OK;
+}
+
+/* zke_expire(). A session of this process is ended by its handle. One of
+ * another process can be looked at, to tell ZKE_NONODE from ZKE_UNIMPLEMENTED,
+ * but not ended: that takes its password. The caller's own handle is left
+ * before the list is locked, for the order of locks. */
+static int zk_expire(zke *h, int64_t session) {
+  zke_session_list *list = NULL;
+  int rc = zke_ensemble_enter(zke_ensemble_of(h), 0);
+  if (rc != ZKE_OK) return rc;
+  zke_ensemble_leave(zke_ensemble_of(h), ZKE_OK);
+  zk *z = open_enter_session(session);
+  if (z) return zke_ensemble_leave(z, expire_entered(z));
+  rc = zk_session(h, session, &list);
+  zke_free(list);
+  if (rc != ZKE_OK) return rc;
+  return fail(ZKE_UNIMPLEMENTED,
+              "another process's session: only that process can end it");
+}
+
+/* ---- the table ---- */
+
+/* Left out, and so ZKE_UNIMPLEMENTED: what zookeeper.h says an ensemble cannot
+ * give. */
+const zke_engine zke_zookeeper = {
+    .size = sizeof(zke_engine),
+    .prefix = ZK_NAME_PREFIX,
+    .open = zk_open,
+    .open_session = zk_open_session,
+    .attach = zk_attach,
+    .detach = zk_detach,
+    .password = zk_password,
+    .touch = zk_touch,
+    .close = zk_close,
+    .session_id = zk_session_id,
+    .state = zk_state,
+    .expire = zk_expire,
+    .create = zk_create,
+    .create_ttl = zk_create_ttl,
+    .remove = zk_remove,
+    .discard = zk_discard_node,
+    .exists = zk_exists,
+    .get = zk_get,
+    .set = zk_set,
+    .children = zk_children,
+    .count = zk_count,
+    .ephemerals = zk_ephemerals,
+    .sync = zk_sync,
+    .multi = zk_multi,
+    .multi_read = zk_multi_read,
+    .add_auth = zk_add_auth,
+    .get_acl = zk_get_acl,
+    .set_acl = zk_set_acl,
+    .add_watch = zk_add_watch,
+    .set_watch = zk_set_watch,
+    .check_watch = zk_check_watch,
+    .remove_watch = zk_remove_watch,
+    .remove_all_watches = zk_remove_all_watches,
+    .forget = zk_forget,
+    .call_at = zk_call_at,
+    .set_watcher = zk_set_watcher,
+    .now = zk_now,
+    .wall = zk_wall,
+    .sleep = zk_sleep,
+    .busy_timeout = zk_busy_timeout,
+    .limit = zk_limit,
+    .fd = zk_fd,
+    .next_deadline = zk_next_deadline,
+    .pending = zk_pending,
+    .dispatch = zk_dispatch,
+    .dispatch_to = zk_dispatch_to,
+    .event_zxid = zk_event_zxid,
+    .turn = zk_turn,
+    .wait_turn = zk_wait_turn,
+    .wake = zk_wake,
+    .sessions = zk_sessions,
+    .session = zk_session,
+    .test_fail = zk_test_fail,
+};

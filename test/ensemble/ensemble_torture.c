@@ -1,0 +1,754 @@
+/* ensemble_torture.c - recipes on a server that fails, over a bad network
+ *
+ * Eight processes use a lock, an election, a queue and transactions on one
+ * ZooKeeper server, each through one of two proxies, or on an ensemble, each
+ * through a proxy before every server.  Meanwhile this program kills servers,
+ * stops them for longer than sessions live, cuts, freezes and refuses
+ * connections, lets requests and replies get lost, and stops processes.  What
+ * is promised:
+ *
+ *   fencing   "/guarded/…" is raised by whoever holds the lock, or leads, in
+ *             one step with zke_lock_op() or zke_election_op(): no number is
+ *             reached twice, its number and its version stay equal, no
+ *             acknowledged step is lost, and nobody gets through whose token is
+ *             older than one that was seen there.  An ensemble's version is
+ *             told, and not judged: a leader of ZooKeeper 3.8.0 that begins
+ *             after a crash may give one a second time (doc/testing.md)
+ *   queue     no item is taken twice; an item is lost only where a take ended
+ *             without an answer (recipe_history.h)
+ *   two-phase each transaction has one outcome, the one that its votes ask for
+ *
+ *   KILLS=n   how many faults of all kinds; 200
+ *   SEED=n    printed; which fault comes when follows from it
+ *   SERVER=zookeeper   instead of zke
+ *   SERVERS=n          an ensemble of n servers of ZooKeeper, up to 5: of those
+ *                      that are killed or stopped half are its leader, and most
+ *                      of the others go on meanwhile
+ *
+ * Argument: a directory for the server's files, if /dev/shm is not there.  Exit
+ * status 1: something was wrong, and the files are kept.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "recipes/election.h"
+#include "recipes/lock.h"
+#include "recipes/queue.h"
+#include "recipes/two_phase.h"
+#include "recipes/zookeeper.h"
+#include "test/ensemble/proxy.h"
+#include "test/torture/recipe_history.h"
+
+enum {
+  WORKERS = 8,
+  SERVERS = 5, /* at most */
+  PROXIES = 2, /* before a single server */
+  SITES = 3,
+  OPEN = 3, /* transactions at a time, about */
+  SESSION_MS = 1500,
+  WAIT_MS = 3000,    /* a worker's deadline */
+  NUMBERS = 1000000, /* of raises that are remembered */
+  SETTLE_MS = 60000,
+  QUEUE = 1, /* numbers of recipes in the history */
+  TWO_PHASE = 2
+};
+
+/* The two guarded numbers. */
+enum { LOCK, ELECTION, GUARDED };
+static const char *const guarded[GUARDED] = {"/guarded/lock",
+                                             "/guarded/election"};
+
+static struct shared {
+  atomic_int stop, complaints;
+  atomic_long tried[GUARDED], acknowledged[GUARDED]; /* raises */
+  atomic_int reached[GUARDED][NUMBERS]; /* how often each number was */
+  atomic_long sessions, taken, decided;
+  long leaders; /* that were killed or stopped */
+} * shared;
+
+static char directory[400], history_path[500];
+
+static int history_of(void) {
+  int fd = open(history_path, O_WRONLY | O_APPEND | O_CREAT, 0600);
+  if (fd < 0) abort();
+  return fd;
+}
+
+static bool complain(const char *text, int64_t number) {
+  atomic_fetch_add(&shared->complaints, 1);
+  printf("WRONG: %s (%lld)\n", text, (long long)number);
+  fflush(stdout);
+  return false;
+}
+
+/* ------------------------------------------------------------------------
+ * A worker
+ * --------------------------------------------------------------------- */
+
+typedef struct worker {
+  zke *z;
+  int history; /* descriptor */
+  int32_t slot, who;
+  unsigned random;
+  int64_t items; /* put so far, and transactions begun */
+} worker;
+
+static int chance(worker *w, int of) { return rand_r(&w->random) % of; }
+
+static int64_t deadline(const worker *w) { return zke_now(w->z) + WAIT_MS; }
+
+static void note(const worker *w, int recipe, int event, int64_t number,
+                 int weight) {
+  history_write(w->history, (history_record){.number = number,
+                                             .who = w->who,
+                                             .recipe = (int16_t)recipe,
+                                             .weight = weight,
+                                             .event = event});
+}
+
+/* From here on this is another: what it was about to say is not known. */
+static void begin_anew(worker *w) {
+  note(w, -1, HISTORY_DYING, 0, 0);
+  w->who += WORKERS;
+}
+
+/* What a bad network may make of any call. */
+static bool may_be(int rc) {
+  switch (rc) {
+    case ZKE_OK:
+    case ZKE_CONNECTIONLOSS:
+    case ZKE_OPERATIONTIMEOUT:
+    case ZKE_SESSIONEXPIRED:
+    case ZKE_INVALIDSTATE:
+    case ZKE_LOST:
+    case ZKE_HELD:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/* A call that may fail, but by the network only. */
+static int expect(const char *what, int rc) {
+  if (may_be(rc)) return rc;
+  fprintf(stderr, "%s: %s\n", what, zke_errmsg());
+  complain(what, rc);
+  return rc;
+}
+
+/* Now and then sleep, also for longer than the session lives: then others hold.
+ */
+static void doze(worker *w) {
+  if (chance(w, 25) == 0) poll(NULL, 0, chance(w, 2 * SESSION_MS));
+}
+
+/* Raise a guarded number: its data is the number and the token of who raised
+ * it.  The guard alone decides whether this process still may. */
+static void raise_number(worker *w, int which, zke_op *guard, int64_t token) {
+  zke_op ops[2] = {*guard};
+  char *data, text[100];
+  long long number = 0, seen = 0;
+  int len;
+  if (zke_get(w->z, guarded[which], NULL, NULL, &data, &len, NULL) != ZKE_OK)
+    return;
+  if (sscanf(data, "%lld %lld", &number, &seen) != 2)
+    complain("a guarded number is none", number);
+  zke_free(data);
+  doze(w);
+  snprintf(text, sizeof text, "%lld %lld", number + 1, (long long)token);
+  zke_op_set(&ops[1], guarded[which], text, (int)strlen(text), -1);
+  atomic_fetch_add(&shared->tried[which], 1);
+  int rc = zke_multi(w->z, ops, 2, NULL);
+  if (rc != ZKE_OK) return; /* lost, or no longer the holder */
+  atomic_fetch_add(&shared->acknowledged[which], 1);
+  if (seen > token) complain("a stale holder got through", token);
+  if (number < NUMBERS && atomic_fetch_add(&shared->reached[which][number], 1))
+    complain("two held it at once, and reached a number", number);
+}
+
+static void do_lock(worker *w) {
+  zke_lock *lock = NULL;
+  zke_op guard;
+  int rc = expect("lock_new", zke_lock_new(w->z, "/lock", NULL, &lock));
+  if (rc != ZKE_OK) return;
+  rc = expect("lock_acquire", zke_lock_acquire(lock, deadline(w)));
+  int64_t token = zke_lock_token(lock);
+  if (rc == ZKE_OK && zke_lock_op(lock, &guard) == ZKE_OK) {
+    if (chance(w, 4) == 0) poll(NULL, 0, chance(w, 20));
+    raise_number(w, LOCK, &guard, token);
+    expect("lock_release", zke_lock_release(lock));
+  }
+  zke_lock_free(lock);
+}
+
+static void do_election(worker *w) {
+  zke_election *e = NULL;
+  zke_op guard;
+  int rc =
+      expect("election_new", zke_election_new(w->z, "/election", NULL, &e));
+  if (rc != ZKE_OK) return;
+  rc = expect("election_lead", zke_election_lead(e, deadline(w)));
+  int64_t token = zke_election_token(e);
+  if (rc == ZKE_OK && zke_election_op(e, &guard) == ZKE_OK) {
+    raise_number(w, ELECTION, &guard, token);
+    expect("election_resign", zke_election_resign(e));
+  }
+  zke_election_free(e);
+}
+
+static void put(worker *w, zke_queue *queue) {
+  int64_t number = (int64_t)w->who << 32 | ++w->items;
+  note(w, QUEUE, HISTORY_PUTTING, number, 0);
+  int rc = zke_queue_put(queue, &number, sizeof number, NULL, deadline(w));
+  if (expect("queue_put", rc) == ZKE_OK) note(w, QUEUE, HISTORY_PUT, number, 0);
+}
+
+static int64_t number_of(const zke_queue_item *item) {
+  int64_t number = -1;
+  if (item->len == sizeof number) memcpy(&number, item->data, sizeof number);
+  return number;
+}
+
+/* A take that ends without an answer may have taken one. */
+static void take(worker *w, zke_queue *queue) {
+  zke_queue_item *item = NULL;
+  int rc = zke_queue_take(queue, zke_now(w->z) + chance(w, 100), &item);
+  if (rc == ZKE_OK) {
+    note(w, QUEUE, HISTORY_GOT, number_of(item), 0);
+    atomic_fetch_add(&shared->taken, 1);
+  } else {
+    expect("queue_take", rc);
+    begin_anew(w);
+  }
+  zke_free(item);
+}
+
+static void do_queue(worker *w) {
+  zke_queue *queue = NULL;
+  int rc = expect("queue_new", zke_queue_new(w->z, "/queue", NULL, &queue));
+  if (rc == ZKE_OK && chance(w, 2))
+    put(w, queue);
+  else if (rc == ZKE_OK)
+    take(w, queue);
+  zke_queue_free(queue);
+}
+
+/* ---- transactions: the name says how each site votes ---- */
+
+static const char *const sites[SITES] = {"ann", "bob", "cat"};
+
+static int vote_of(int64_t number, int site) {
+  uint64_t mixed = (uint64_t)number * UINT64_C(0x9e3779b97f4a7c15);
+  return (mixed >> (40 + 4 * site)) % 8 ? ZKE_TWO_PHASE_COMMIT
+                                        : ZKE_TWO_PHASE_ABORT;
+}
+
+/* See the outcome, if it is there in time, and acknowledge it. */
+static void conclude(worker *w, zke_two_phase *t, int64_t number, int ms) {
+  int decision = 0;
+  int rc = zke_two_phase_wait(t, zke_now(w->z) + ms, &decision);
+  if (expect("two_phase_wait", rc) != ZKE_OK) return;
+  note(w, TWO_PHASE, HISTORY_DECIDED, number, decision == ZKE_TWO_PHASE_COMMIT);
+  atomic_fetch_add(&shared->decided, 1);
+  expect("two_phase_ack", zke_two_phase_ack(t));
+}
+
+static void coordinate(worker *w) {
+  zke_two_phase *t = NULL;
+  char name[40];
+  int64_t number = (int64_t)w->who << 32 | ++w->items;
+  snprintf(name, sizeof name, "t%lld", (long long)number);
+  int rc = zke_two_phase_begin(w->z, "/two_phase", name, NULL, 0, sites, SITES,
+                               NULL, &t);
+  if (expect("two_phase_begin", rc) == ZKE_OK)
+    conclude(w, t, number, chance(w, 50));
+  zke_two_phase_free(t);
+}
+
+/* Vote for a site, where nobody has, and see the outcome. */
+static void take_part(worker *w, const char *name, int site, int ms) {
+  zke_two_phase *t = NULL;
+  int64_t number = strtoll(name + 1, NULL, 10);
+  int vote = vote_of(number, site);
+  int rc = zke_two_phase_open(w->z, "/two_phase", name, sites[site], NULL, &t);
+  if (rc != ZKE_NONODE) expect("two_phase_open", rc);
+  if (t) {
+    note(w, TWO_PHASE, HISTORY_VOTING, number, vote == ZKE_TWO_PHASE_COMMIT);
+    if (expect("two_phase_vote", zke_two_phase_vote(t, vote)) == ZKE_OK)
+      conclude(w, t, number, ms);
+  }
+  zke_two_phase_free(t);
+}
+
+static zke_strings *pending(worker *w, const char *site) {
+  zke_strings *names = NULL;
+  expect("two_phase_pending",
+         zke_two_phase_pending(w->z, "/two_phase", site, NULL, NULL, &names));
+  return names;
+}
+
+/* Act for a site, as the only one: under the site's lock, at the same session.
+ */
+static void serve(worker *w, int site, int ms) {
+  char path[40];
+  zke_lock *lock = NULL;
+  snprintf(path, sizeof path, "/sites/%s", sites[site]);
+  if (expect("site's lock", zke_lock_new(w->z, path, NULL, &lock)) == ZKE_OK &&
+      zke_lock_acquire(lock, zke_now(w->z) + ms) == ZKE_OK) {
+    zke_strings *names = pending(w, sites[site]);
+    for (int i = 0; names && i < names->count; i++)
+      take_part(w, names->data[i], site, ms);
+    zke_free(names);
+  }
+  zke_lock_free(lock);
+}
+
+static void do_two_phase(worker *w) {
+  zke_strings *names = chance(w, 4) ? NULL : pending(w, NULL);
+  if (names && names->count < OPEN)
+    coordinate(w);
+  else
+    serve(w, chance(w, SITES), 1 + chance(w, 50));
+  zke_free(names);
+}
+
+/* ---- its life ---- */
+
+/* hosts: those of a name, "127.0.0.1:1,127.0.0.1:2" */
+static int open_session(const char *hosts, zke **z_out) {
+  char name[300];
+  zke_options o = ZKE_INIT(zke_options);
+  o.busy_timeout_ms = WAIT_MS;
+  snprintf(name, sizeof name, "zk://%s?timeout=%d", hosts, SESSION_MS);
+  return zke_open(name, &o, z_out);
+}
+
+/* Work with one session until it ends. */
+static void live(worker *w) {
+  static void (*const rounds[])(worker *) = {do_lock, do_election, do_queue,
+                                             do_queue, do_two_phase};
+  atomic_fetch_add(&shared->sessions, 1);
+  while (!atomic_load(&shared->stop)) {
+    int state = zke_state(w->z);
+    if (state != ZKE_STATE_CONNECTED && state != ZKE_STATE_CONNECTING) break;
+    rounds[chance(w, 5)](w);
+  }
+  zke_close(w->z);
+  w->z = NULL;
+}
+
+static pid_t start_worker(int slot, const char *hosts, unsigned seed) {
+  pid_t pid = fork();
+  if (pid != 0) return pid;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  worker w = {.history = history_of(),
+              .slot = slot,
+              .who = slot + 1,
+              .random = seed * 2654435761u + (unsigned)slot};
+  while (!atomic_load(&shared->stop)) {
+    if (open_session(hosts, &w.z) == ZKE_OK)
+      live(&w);
+    else
+      poll(NULL, 0, 20);
+  }
+  _exit(0);
+}
+
+/* ------------------------------------------------------------------------
+ * The scene
+ * --------------------------------------------------------------------- */
+
+/* A server, and what it needs to be begun again. */
+typedef struct torture_server {
+  pid_t pid;
+  int port;
+  char peer[60], directory[450];
+} torture_server;
+
+static struct scene {
+  const char *kind;
+  unsigned random;
+  int servers, proxies, begun; /* begun: servers, ever */
+  torture_server server[SERVERS];
+  pid_t worker[WORKERS];
+  proxy way[SERVERS > PROXIES ? SERVERS : PROXIES];
+} scene;
+
+static int among(int of) { return rand_r(&scene.random) % of; }
+
+/* A port that is free now, and is asked for again and again. */
+static int free_port(void) {
+  struct sockaddr_in a = {.sin_family = AF_INET,
+                          .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t len = sizeof a;
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (bind(fd, (struct sockaddr *)&a, len) != 0 ||
+      getsockname(fd, (struct sockaddr *)&a, &len) != 0)
+    abort();
+  close(fd);
+  return ntohs(a.sin_port);
+}
+
+/* Become a server by the script; an ensemble's is told its number and peers. */
+static _Noreturn void become_server(int i) {
+  const torture_server *s = &scene.server[i];
+  const char *args[8 + SERVERS] = {"sh", "test/ensemble/server.sh", scene.kind,
+                                   s->directory};
+  char port[20], number[20], log[500];
+  int count = 4;
+  snprintf(port, sizeof port, "%d", s->port);
+  snprintf(number, sizeof number, "%d", i + 1);
+  snprintf(log, sizeof log, "%s/log", s->directory);
+  args[count++] = port;
+  if (scene.servers > 1) args[count++] = number;
+  for (int k = 0; scene.servers > 1 && k < scene.servers; k++)
+    args[count++] = scene.server[k].peer;
+  int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+  dup2(fd, 1);
+  dup2(fd, 2);
+  execv("/bin/sh", (char *const *)(uintptr_t)args);
+  _exit(127);
+}
+
+static void start_server(int i) {
+  scene.begun++;
+  scene.server[i].pid = fork();
+  if (scene.server[i].pid != 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  become_server(i);
+}
+
+static void kill_server(int i) {
+  kill(scene.server[i].pid, SIGKILL);
+  waitpid(scene.server[i].pid, NULL, 0);
+}
+
+/* Is this server the ensemble's leader, as it says itself? */
+static bool leads(int i) {
+  char text[2000];
+  size_t len = 0;
+  ssize_t n = 1;
+  struct sockaddr_in a = {.sin_family = AF_INET,
+                          .sin_port = htons((uint16_t)scene.server[i].port),
+                          .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  struct timeval soon = {.tv_sec = 1};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof soon);
+  if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0 &&
+      send(fd, "srvr", 4, MSG_NOSIGNAL) == 4) {
+    while (n > 0 && len < sizeof text - 1) {
+      n = recv(fd, text + len, sizeof text - 1 - len, 0);
+      if (n > 0) len += (size_t)n;
+    }
+  }
+  close(fd);
+  text[len] = '\0';
+  return strstr(text, "Mode: leader") != NULL;
+}
+
+/* A server: of an ensemble half the time the leader, if there is one. */
+static int some_server(void) {
+  int any = among(scene.servers);
+  if (scene.servers == 1 || among(2)) return any;
+  for (int i = 0; i < scene.servers; i++) {
+    if (!leads(i)) continue;
+    shared->leaders++;
+    return i;
+  }
+  return any;
+}
+
+/* Longer than a session lives, about as long, or a moment. */
+static int outage_ms(void) {
+  int n = among(10);
+  if (n == 0) return 2 * SESSION_MS;
+  return n < 3 ? among(SESSION_MS) : among(200);
+}
+
+/* A process, or the server, stands still for a while. */
+static void stop_for_a_while(pid_t pid) {
+  kill(pid, SIGSTOP);
+  poll(NULL, 0, outage_ms());
+  kill(pid, SIGCONT);
+}
+
+/* One fault, of any kind. */
+static void do_harm(void) {
+  proxy *p = &scene.way[among(scene.proxies)];
+  int n = among(100), i = n < 17 ? some_server() : 0;
+  if (n < 12) {
+    kill_server(i);
+    poll(NULL, 0, outage_ms());
+    start_server(i);
+  } else if (n < 17) {
+    stop_for_a_while(scene.server[i].pid);
+  } else if (n < 30) {
+    stop_for_a_while(scene.worker[among(WORKERS)]);
+  } else if (n < 55) {
+    proxy_cut(p);
+  } else if (n < 60) {
+    proxy_refuse(p, true);
+    proxy_cut(p);
+    poll(NULL, 0, outage_ms());
+    proxy_refuse(p, false);
+  } else if (n < 65) {
+    proxy_freeze(p, true);
+    poll(NULL, 0, outage_ms());
+    proxy_freeze(p, false);
+  } else if (n < 70) {
+    proxy_delay(p, among(30), among(30));
+  } else {
+    proxy_lose(p, PROXY_BEFORE + among(2), among(5));
+  }
+}
+
+/* ---- the end ---- */
+
+static void calm_down(void) {
+  for (int i = 0; i < scene.proxies; i++) {
+    proxy_lose(&scene.way[i], PROXY_NEVER, 0);
+    proxy_delay(&scene.way[i], 0, 0);
+  }
+}
+
+/* The workers end by themselves. */
+static void settle(void) {
+  int64_t end = history_now() + SETTLE_MS * INT64_C(1000000);
+  atomic_store(&shared->stop, 1);
+  for (int i = 0; i < WORKERS; i++) {
+    int status = 0;
+    while (waitpid(scene.worker[i], &status, WNOHANG) == 0) {
+      poll(NULL, 0, 5);
+      if (history_now() < end) continue;
+      complain("a worker does not end", i);
+      kill(scene.worker[i], SIGKILL);
+      waitpid(scene.worker[i], &status, 0);
+      break;
+    }
+    if (status != 0) complain("a worker ended by itself", status);
+  }
+}
+
+/* The servers themselves, not through a proxy. */
+static const char *direct_hosts(void) {
+  static char hosts[250];
+  hosts[0] = '\0';
+  for (int i = 0; i < scene.servers; i++)
+    snprintf(hosts + strlen(hosts), 40, "%s127.0.0.1:%d", i ? "," : "",
+             scene.server[i].port);
+  return hosts;
+}
+
+/* A session of this process, on servers that have nothing else to do. */
+static zke *open_directly(void) {
+  zke *z = NULL;
+  int64_t end = history_now() + SETTLE_MS * INT64_C(1000000);
+  while (open_session(direct_hosts(), &z) != ZKE_OK) {
+    if (history_now() > end) {
+      fprintf(stderr, "the server does not answer: %s\n", zke_errmsg());
+      exit(2);
+    }
+    poll(NULL, 0, 50);
+  }
+  return z;
+}
+
+static void must(int rc, const char *what) {
+  if (rc == ZKE_OK) return;
+  fprintf(stderr, "%s: %s\n", what, zke_errmsg());
+  exit(2);
+}
+
+static void make_tree(void) {
+  zke *z = open_directly();
+  must(zke_create(z, "/guarded", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL), "/");
+  for (int i = 0; i < GUARDED; i++)
+    must(zke_create(z, guarded[i], "0 0", 3, ZKE_OPEN_ACL, 0, NULL, NULL),
+         guarded[i]);
+  must(zke_close(z), "close");
+}
+
+static void judge_numbers(zke *z) {
+  for (int i = 0; i < GUARDED; i++) {
+    char *data;
+    int len;
+    zke_stat stat;
+    must(zke_get(z, guarded[i], NULL, NULL, &data, &len, &stat), guarded[i]);
+    long value = atol(data);
+    if (value != stat.version && scene.servers == 1)
+      complain("two held it at once", value);
+    else if (value != stat.version)
+      printf("%s: %ld raises, version %d\n", guarded[i], value, stat.version);
+    if (value < atomic_load(&shared->acknowledged[i]))
+      complain("an acknowledged step is lost", value);
+    if (value > atomic_load(&shared->tried[i]))
+      complain("a step was made twice", value);
+    zke_free(data);
+  }
+}
+
+/* Takes what is left of the queue, and ends the transactions. */
+static void finish_work(worker *w) {
+  zke_queue *queue = NULL;
+  zke_queue_item *item;
+  must(zke_queue_new(w->z, "/queue", NULL, &queue), "queue_new");
+  while (zke_queue_take(queue, zke_now(w->z) + 300, &item) == ZKE_OK) {
+    note(w, QUEUE, HISTORY_LEFT, number_of(item), 0);
+    zke_free(item);
+  }
+  zke_queue_free(queue);
+  for (int round = 0; round < 2; round++) {
+    for (int site = 0; site < SITES; site++) serve(w, site, 2 * SESSION_MS);
+  }
+}
+
+static bool check_outcomes(const history *h) {
+  for (int i = 0; i < h->count; i++) {
+    const history_record *r = &h->at[i];
+    bool all = true;
+    if (r->recipe != TWO_PHASE || r->event != HISTORY_DECIDED) continue;
+    for (int site = 0; site < SITES; site++)
+      all &= vote_of(r->number, site) == ZKE_TWO_PHASE_COMMIT;
+    if (all != (r->weight != 0))
+      return complain("an outcome against the votes", r->number);
+  }
+  return true;
+}
+
+static void judge_history(void) {
+  history h;
+  if (!history_read(history_path, &h)) complain("no history", 0);
+  history_case queue = {.h = &h, .recipe = QUEUE};
+  history_case two_phase = {.h = &h, .recipe = TWO_PHASE};
+  if (!history_queue(&queue, false)) complain(queue.problem, 0);
+  if (!history_decisions(&two_phase, SITES)) complain(two_phase.problem, 0);
+  check_outcomes(&h);
+  history_free(&h);
+}
+
+static void judge(void) {
+  worker w = {.history = history_of(), .who = 1000000};
+  w.z = open_directly();
+  judge_numbers(w.z);
+  finish_work(&w);
+  must(zke_close(w.z), "close");
+  judge_history();
+}
+
+static long setting(const char *name, long otherwise) {
+  const char *text = getenv(name);
+  return text && text[0] ? strtol(text, NULL, 0) : otherwise;
+}
+
+/* The servers: their kind, directories and ports. */
+static void set_servers(void) {
+  const char *kind = getenv("SERVER");
+  long servers = setting("SERVERS", 1);
+  scene.kind = kind && kind[0] ? kind : "zke";
+  if (servers > 1) scene.kind = "zookeeper";
+  scene.servers = servers < 1 || servers > SERVERS ? 1 : (int)servers;
+  for (int i = 0; i < scene.servers; i++) {
+    torture_server *s = &scene.server[i];
+    s->port = free_port();
+    snprintf(s->peer, sizeof s->peer, "127.0.0.1:%d:%d", free_port(),
+             free_port());
+    snprintf(s->directory, sizeof s->directory, "%s/server%d", directory, i);
+    if (mkdir(s->directory, 0700) != 0) abort();
+  }
+  for (int i = 0; i < scene.servers; i++) start_server(i);
+}
+
+/* A worker's servers: the proxies before all of an ensemble, or the one of the
+ * proxies before the single server that is its own. */
+static const char *worker_hosts(int slot) {
+  static char hosts[250];
+  hosts[0] = '\0';
+  for (int i = 0; i < scene.proxies; i++) {
+    if (scene.servers == 1 && i != slot % scene.proxies) continue;
+    snprintf(hosts + strlen(hosts), 40, "%s127.0.0.1:%d", *hosts ? "," : "",
+             scene.way[i].port);
+  }
+  return hosts;
+}
+
+/* The directory, the servers, the tree, the proxies and the workers. */
+static void set_scene(const char *disk, unsigned seed) {
+  snprintf(directory, sizeof directory, "%s/ensemble-torture-XXXXXX",
+           access("/dev/shm", W_OK) == 0 ? "/dev/shm" : disk);
+  if (!mkdtemp(directory)) abort();
+  snprintf(history_path, sizeof history_path, "%s/history", directory);
+  scene.random = seed;
+  set_servers();
+  scene.proxies = scene.servers > 1 ? scene.servers : PROXIES;
+  must(zke_register_engine(&zke_zookeeper), "register");
+  make_tree();
+  for (int i = 0; i < scene.proxies; i++) {
+    const torture_server *s = &scene.server[i % scene.servers];
+    if (!proxy_start(&scene.way[i], s->port)) abort();
+  }
+  fflush(stdout);
+  for (int i = 0; i < WORKERS; i++)
+    scene.worker[i] = start_worker(i, worker_hosts(i), seed);
+}
+
+static void clean_up(bool good) {
+  char command[500];
+  for (int i = 0; i < scene.servers; i++) kill_server(i);
+  for (int i = 0; i < scene.proxies; i++) proxy_end(&scene.way[i]);
+  snprintf(command, sizeof command, "rm -rf '%s'", directory);
+  if (!good)
+    printf("kept: %s\n", directory);
+  else if (system(command) != 0)
+    printf("not removed: %s\n", directory);
+}
+
+int main(int argc, char **argv) {
+  unsigned seed = (unsigned)setting("SEED", 0);
+  long faults = setting("KILLS", 200), done = 0, lost = 0;
+  while (!seed) seed = (unsigned)history_now() % 1000000;
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) return 2;
+  printf("SEED=%u\n", seed);
+  set_scene(argc > 1 ? argv[1] : "/tmp", seed);
+  for (; done < faults && !atomic_load(&shared->complaints); done++) {
+    /* an ensemble needs a second to agree on a leader */
+    poll(NULL, 0, among(scene.servers > 1 ? 1500 : 150));
+    do_harm();
+  }
+  calm_down();
+  for (int i = 0; i < scene.proxies; i++) lost += proxy_lost(&scene.way[i]);
+  settle();
+  judge();
+  bool good = atomic_load(&shared->complaints) == 0;
+  printf(
+      "ensemble_torture: %d servers begun, %ld times the leader was killed or "
+      "stopped, %ld faults, %ld requests or replies lost, %ld sessions; %ld "
+      "raises under the lock, %ld under the election, %ld items "
+      "taken, %ld outcomes seen\n%d passed, %d failed\n",
+      scene.begun, shared->leaders, done, lost,
+      (long)atomic_load(&shared->sessions),
+      (long)atomic_load(&shared->acknowledged[LOCK]),
+      (long)atomic_load(&shared->acknowledged[ELECTION]),
+      (long)atomic_load(&shared->taken), (long)atomic_load(&shared->decided),
+      good, !good);
+  clean_up(good);
+  return good ? 0 : 1;
+}

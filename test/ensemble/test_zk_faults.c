@@ -1,0 +1,579 @@
+/* test_zk_faults.c - the engine of an ensemble where something goes wrong
+ *
+ * What test_zookeeper.c cannot show with a good server: servers that say what
+ * they should not (stub.h), and threads that meet inside a handle.
+ */
+#include <dirent.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "recipes/jute.h"
+#include "recipes/zookeeper.h"
+#include "test/ensemble/proxy.h"
+#include "test/ensemble/stub.h"
+#include "test/server/wire.h"
+#include "test/test.h"
+
+/* ---- what the tests share ---- */
+
+static zke *open_named(const char *name, const zke_options *o) {
+  zke *z;
+  ck_ok(zke_register_engine(&zke_zookeeper));
+  ck_ok(zke_open(name, o, &z));
+  return z;
+}
+
+/* Open on a port of this host; more: options of the name. */
+static zke *open_port(int port, const char *more, const zke_options *o) {
+  char name[100];
+  snprintf(name, sizeof name, "zk://127.0.0.1:%d%s", port, more);
+  return open_named(name, o);
+}
+
+/* The states that the default watcher is told. */
+typedef struct told {
+  int states[64];
+  atomic_int count;
+} told;
+
+static void note_state(zke *z, int type, int state, const char *path,
+                       void *context) {
+  told *t = context;
+  (void)z, (void)path;
+  if (type == ZKE_EVENT_SESSION && t->count < 64) t->states[t->count++] = state;
+}
+
+static zke_options told_options(told *t) {
+  zke_options o = ZKE_INIT(zke_options);
+  o.watcher = note_state;
+  o.watcher_context = t;
+  return o;
+}
+
+static int64_t cpu_ms(void) {
+  struct rusage u;
+  getrusage(RUSAGE_SELF, &u);
+  return (int64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000 +
+         (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1000;
+}
+
+/* A call of a thread, whose result is waited for. */
+typedef struct call_apart {
+  zke *z;
+  pthread_t thread;
+  atomic_bool begun, over;
+  atomic_int rc;
+} call_apart;
+
+static void begin_apart(call_apart *c, zke *z, void *(*body)(void *)) {
+  *c = (call_apart){.z = z};
+  ck_assert_int_eq(pthread_create(&c->thread, NULL, body, c), 0);
+  ck_until(c->begun, 10000);
+}
+
+static int end_apart(call_apart *c) {
+  pthread_join(c->thread, NULL);
+  return c->rc;
+}
+
+/* ---- a server that says what it should not ---- */
+
+/* A greeting that gives another session than was asked for means that ours is
+ * over: what it owned has gone. */
+TEST(another_session_than_ours_is_not_taken_for_ours) {
+  stub s;
+  told t = {.count = 0};
+  zke_options o = told_options(&t);
+  stub_begin(&s);
+  zke *z = open_port(s.port, "", &o);
+  int64_t id = zke_session_id(z);
+  s.session = 0x9999;
+  stub_cut(&s);
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && t.count > 0 &&
+               t.states[t.count - 1] != ZKE_STATE_CONNECTING,
+           10000);
+  ck_assert_int_eq(t.states[t.count - 1], ZKE_STATE_EXPIRED);
+  ck_assert_int_eq(zke_session_id(z), id);
+  ck_rc(zke_exists(z, "/", NULL, NULL, NULL), ZKE_INVALIDSTATE);
+  ck_ok(zke_close(z));
+  stub_end(&s);
+}
+
+/* Watchers are told of what happens to nodes, by a server, and of nothing that
+ * only the client can know. */
+TEST_LOOP(an_event_of_no_known_type_is_told_to_nobody, 0, 4) {
+  static const int types[] = {-1, -3, -4, 99};
+  static char frame[] =
+      "\0\0\0\x1e\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0"
+      "\0\0\0\0\0\0\0\3\0\0\0\2/x";
+  stub s;
+  test_events e = {0};
+  zke_stat stat;
+  for (int i = 0; i < 4; i++)
+    frame[20 + i] = (char)((uint32_t)types[_i] >> (24 - 8 * i) & 0xff);
+  stub_begin(&s);
+  zke *z = open_port(s.port, "", NULL);
+  ck_ok(zke_exists(z, "/x", test_record, &e, &stat));
+  s.event = frame;
+  s.event_bytes = sizeof frame - 1;
+  ck_ok(zke_exists(z, "/y", NULL, NULL, &stat));
+  ck_assert_int_eq(s.event_bytes, 0);
+  test_expect(z, &e, "");
+  ck_ok(zke_close(z));
+  stub_end(&s);
+}
+
+/* Servers that take a connection and say nothing cost a part of the time. */
+TEST_LOOP(silent_servers_are_passed_over, 0, 4) {
+  stub quiet[4], good;
+  char name[200] = "zk://";
+  zke_options o = ZKE_INIT(zke_options);
+  o.busy_timeout_ms = 6000;
+  for (int i = 0; i < 4; i++) {
+    stub_begin(&quiet[i]);
+    quiet[i].silent = true;
+    snprintf(name + strlen(name), 30, "127.0.0.1:%d,", quiet[i].port);
+  }
+  stub_begin(&good);
+  snprintf(name + strlen(name), 60, "127.0.0.1:%d?timeout=6000", good.port);
+  zke *z = open_named(name, &o);
+  ck_ok(zke_close(z));
+  for (int i = 0; i < 4; i++) stub_end(&quiet[i]);
+  stub_end(&good);
+}
+
+/* The connection ends when it is given up, though a child has it, too. */
+static int stay(void *arg) {
+  (void)arg;
+  for (;;) pause();
+  return 0;
+}
+
+TEST(a_forked_child_does_not_keep_a_connection) {
+  stub s;
+  stub_begin(&s);
+  zke *z = open_port(s.port, "", NULL);
+  ck_assert_int_eq(s.clients, 1);
+  pid_t child = test_child(stay, NULL);
+  ck_ok(zke_detach(z));
+  ck_until(s.clients == 0, 10000);
+  kill(child, SIGKILL);
+  waitpid(child, NULL, 0);
+  stub_end(&s);
+}
+
+/* ---- waiting ---- */
+
+/* A time that has come is for who dispatches; others sleep on. */
+TEST_LOOP(who_cannot_call_an_alarm_sleeps_all_the_same, 0, 2) {
+  serving s = serve(":memory:", "");
+  proxy p;
+  ck_assert(proxy_start(&p, s.port));
+  zke *z = open_port(p.port, "", NULL);
+  proxy_delay(&p, 300, 300);
+  ck_ok(zke_call_at(z, 0, test_ignore, NULL));
+  int64_t before = cpu_ms();
+  if (_i == 0)
+    ck_ok(zke_sleep(z, zke_now(z) + 600));
+  else
+    ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
+  ck_assert_int_lt(cpu_ms() - before, 100);
+  ck_ok(zke_close(z));
+  proxy_end(&p);
+  stop(s);
+}
+
+static atomic_bool callback_may_return;
+
+static void linger(zke *z, int type, int state, const char *path,
+                   void *context) {
+  (void)z, (void)type, (void)state, (void)path;
+  *(atomic_bool *)context = true;
+  while (!callback_may_return) test_pause();
+}
+
+static void *wait_apart(void *arg) {
+  call_apart *c = arg;
+  c->begun = true;
+  c->rc = zke_wait(c->z, zke_now(c->z) + 20000);
+  c->over = true;
+  return NULL;
+}
+
+/* A second waiter does not turn around while the first is in a callback. */
+TEST(a_waiter_beside_a_callback_sleeps) {
+  serving s = serve(":memory:", "");
+  zke *z = open_port(s.port, "", NULL);
+  call_apart first, second;
+  atomic_bool inside = false;
+  ck_ok(zke_call_at(z, 0, linger, &inside));
+  begin_apart(&first, z, wait_apart);
+  ck_until(inside, 10000);
+  ck_ok(zke_call_at(z, 0, test_ignore, NULL));
+  begin_apart(&second, z, wait_apart);
+  int64_t before = cpu_ms();
+  poll(NULL, 0, 500);
+  ck_assert_int_lt(cpu_ms() - before, 250);
+  callback_may_return = true;
+  ck_ok(end_apart(&first));
+  ck_ok(end_apart(&second));
+  ck_ok(zke_close(z));
+  stop(s);
+}
+
+static void *sleep_apart(void *arg) {
+  call_apart *c = arg;
+  c->begun = true;
+  c->rc = zke_sleep(c->z, zke_now(c->z) + 3000);
+  return NULL;
+}
+
+/* A time that is asked for is kept by the waiter, also while the thread that
+ * reads for both only sleeps. */
+TEST(a_waiter_behind_a_sleeper_hears_of_an_alarm) {
+  serving s = serve(":memory:", "");
+  zke *z = open_port(s.port, "?timeout=30000", NULL);
+  test_events e = {0};
+  call_apart sleeper, waiter;
+  begin_apart(&sleeper, z, sleep_apart);
+  poll(NULL, 0, 50);
+  begin_apart(&waiter, z, wait_apart);
+  poll(NULL, 0, 50);
+  int64_t before = test_now();
+  ck_ok(zke_call_at(z, zke_now(z) + 50, test_record, &e));
+  ck_ok(end_apart(&waiter));
+  ck_assert_int_lt(test_now() - before, 2500);
+  ck_assert_int_eq(e.count, 1);
+  ck_ok(end_apart(&sleeper));
+  ck_ok(zke_close(z));
+  stop(s);
+}
+
+/* What one thread's call brings is told to another that waits, at once: well
+ * before the next ping, which is ten seconds away. */
+TEST(a_waiter_hears_of_what_another_thread_did) {
+  serving s = serve(":memory:", "");
+  zke *z = open_port(s.port, "?timeout=30000", NULL);
+  test_events e = {0};
+  call_apart c;
+  ck_rc(zke_exists(z, "/x", test_record, &e, NULL), ZKE_NONODE);
+  begin_apart(&c, z, wait_apart);
+  int64_t before = test_now();
+  ck_ok(zke_expire(z, zke_session_id(z)));
+  ck_ok(end_apart(&c));
+  ck_assert_int_lt(test_now() - before, 5000);
+  ck_assert_int_eq(e.count, 1);
+  ck_ok(zke_close(z));
+  stop(s);
+}
+
+/* ---- closing ---- */
+
+/* The end of the session's own nodes, which a server tells before it answers
+ * closeSession, is told to nobody. */
+TEST(watchers_hear_nothing_of_a_close) {
+  static const char frame[] =
+      "\0\0\0\x1e\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0"
+      "\0\0\0\2\0\0\0\3\0\0\0\2/e";
+  stub s;
+  test_events e = {0};
+  zke_stat stat;
+  call_apart c;
+  stub_begin(&s);
+  zke *z = open_port(s.port, "?timeout=30000", NULL);
+  ck_ok(zke_exists(z, "/e", test_record, &e, &stat));
+  begin_apart(&c, z, wait_apart);
+  poll(NULL, 0, 50);
+  s.event = frame;
+  s.event_bytes = sizeof frame - 1;
+  ck_ok(zke_close(z));
+  ck_rc(end_apart(&c), ZKE_CLOSING);
+  ck_assert_int_eq(s.event_bytes, 0);
+  ck_assert_int_eq(e.count, 0);
+  stub_end(&s);
+}
+
+static void *list_sessions(void *arg) {
+  call_apart *c = arg;
+  zke_session_list *list;
+  c->begun = true;
+  c->rc = zke_sessions(c->z, &list);
+  return NULL;
+}
+
+/* A call of several requests says why it has ended, whichever was next. */
+TEST(a_call_of_several_requests_is_ended_by_a_close) {
+  serving s = serve(":memory:", "");
+  proxy p;
+  ck_assert(proxy_start(&p, s.port));
+  zke *z = open_port(p.port, "", NULL);
+  call_apart c;
+  proxy_delay(&p, 0, 400);
+  begin_apart(&c, z, list_sessions);
+  poll(NULL, 0, 100);
+  ck_ok(zke_close(z));
+  ck_rc(end_apart(&c), ZKE_CLOSING);
+  proxy_end(&p);
+  stop(s);
+}
+
+/* ---- watches ---- */
+
+static void *get_apart(void *arg) {
+  static test_events e;
+  call_apart *c = arg;
+  c->begun = true;
+  c->rc = zke_get(c->z, "/w", test_record, &e, NULL, NULL, NULL);
+  return &e;
+}
+
+/* While a read that sets a watch is under way, another watch of the path is
+ * taken back: the server must not forget the new one. */
+TEST_LOOP(a_watch_that_is_being_set_is_not_taken_back, 0, 2) {
+  serving s = serve(":memory:", "");
+  proxy p;
+  ck_assert(proxy_start(&p, s.port));
+  zke *z = open_port(p.port, "", NULL);
+  test_events *e;
+  call_apart c;
+  ck_ok(zke_create(z, "/w", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  if (_i == 0)
+    ck_ok(zke_get(z, "/w", test_ignore, NULL, NULL, NULL, NULL));
+  else
+    ck_ok(zke_add_watch(z, "/w", 0, test_ignore, NULL));
+  proxy_delay(&p, 0, 300);
+  begin_apart(&c, z, get_apart);
+  poll(NULL, 0, 100);
+  if (_i == 0)
+    ck_ok(zke_remove_watch(z, "/w", ZKE_WATCH_DATA, test_ignore, NULL));
+  else
+    ck_ok(zke_forget(z, test_ignore, NULL));
+  void *got;
+  pthread_join(c.thread, &got);
+  e = got;
+  ck_ok(c.rc);
+  proxy_delay(&p, 0, 0);
+  ck_ok(zke_set(z, "/w", "1", 1, -1, NULL));
+  test_expect_within(z, e, "CHANGED /w", 5000);
+  ck_ok(zke_close(z));
+  proxy_end(&p);
+  stop(s);
+}
+
+/* A watch that could not be set leaves those that the pair has. */
+TEST(a_watch_that_fails_takes_no_other_with_it) {
+  serving s = serve(":memory:", "");
+  proxy p;
+  ck_assert(proxy_start(&p, s.port));
+  zke *z = open_port(p.port, "", NULL);
+  test_events e = {0};
+  ck_ok(zke_create(z, "/w", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_add_watch(z, "/w", 0, test_record, &e));
+  proxy_refuse(&p, true);
+  proxy_cut(&p);
+  ck_until(
+      zke_dispatch(z, NULL) == ZKE_OK && zke_state(z) == ZKE_STATE_CONNECTING,
+      10000);
+  int64_t before = zke_limit(z, zke_now(z) + 50);
+  ck_rc(zke_set_watch(z, "/w", ZKE_WATCH_DATA, 0, test_record, &e),
+        ZKE_OPERATIONTIMEOUT);
+  zke_limit(z, before);
+  ck_ok(zke_check_watch(z, "/w", ZKE_WATCH_DATA, test_record, &e));
+  proxy_refuse(&p, false);
+  ck_ok(zke_close(z));
+  proxy_end(&p);
+  stop(s);
+}
+
+/* Paths of nearly a frame's length, among many short ones: what sets the
+ * watches again is never longer than a server takes. */
+TEST(long_watches_are_set_again) {
+  enum { LONG = 12, SHORT = 1000, LENGTH = 1000000, LITTLE = 1200 };
+  stub s;
+  char *path = malloc(LENGTH + 1);
+  told t = {.count = 0};
+  zke_options o = told_options(&t);
+  test_events e = {0};
+  stub_begin(&s);
+  zke *z = open_port(s.port, "", &o);
+  memset(path, 'p', LENGTH);
+  for (int i = 0; i < LONG + SHORT; i++) {
+    int len = i < LONG ? LENGTH : LITTLE;
+    path[len] = '\0';
+    path[snprintf(path, 20, "/%08d", i)] = 'p';
+    ck_ok(zke_exists(z, path, test_record, &e, NULL));
+    path[len] = 'p';
+  }
+  stub_cut(&s);
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && t.count > 1, 10000);
+  ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
+  ck_assert_int_gt(s.longest, LENGTH);
+  ck_assert_int_le(s.longest, ZKE_JUTE_FRAME_LIMIT);
+  free(path);
+  ck_ok(zke_close(z));
+  stub_end(&s);
+}
+
+/* Two losses between two dispatches: each is told with its end. */
+TEST(each_loss_is_told_with_its_end) {
+  stub s;
+  told t = {.count = 0};
+  zke_options o = told_options(&t);
+  stub_begin(&s);
+  zke *z = open_port(s.port, "", &o);
+  s.silent = true;
+  stub_cut(&s);
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && t.count == 1, 10000);
+  s.silent = false;
+  stub_cut(&s); /* the one that waits for a greeting */
+  ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
+  s.silent = true;
+  stub_cut(&s);
+  ck_until(zke_sleep(z, zke_now(z) + 5) == ZKE_OK &&
+               zke_state(z) == ZKE_STATE_CONNECTING,
+           10000);
+  ck_ok(zke_dispatch(z, NULL));
+  s.silent = false;
+  stub_cut(&s);
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && t.count >= 4, 10000);
+  for (int i = 0; i < t.count; i++)
+    ck_assert_int_eq(t.states[i],
+                     i % 2 ? ZKE_STATE_CONNECTED : ZKE_STATE_CONNECTING);
+  ck_ok(zke_close(z));
+  stub_end(&s);
+}
+
+/* ---- the helper thread ---- */
+
+static int thread_count(void) {
+  int count = -2; /* . and .. */
+  DIR *d = opendir("/proc/self/task");
+  while (readdir(d)) count++;
+  closedir(d);
+  return count;
+}
+
+/* A program that does not call in keeps its session by "thread=1" alone, also
+ * where the connection breaks; without it nothing is sent. */
+TEST_LOOP(a_helper_thread_keeps_the_session, 0, 2) {
+  stub s;
+  stub_begin(&s);
+  s.timeout_ms = 600;
+  int before = thread_count();
+  zke *z = open_port(s.port, _i ? "?thread=1" : "?thread=0", NULL);
+  ck_assert_int_eq(thread_count(), before + _i);
+  if (_i == 0) {
+    poll(NULL, 0, 1000);
+    ck_assert_int_eq(s.pings, 0);
+  } else {
+    ck_until(s.pings >= 3, 10000);
+    s.session = 0x9999; /* only the greeting of a new connection tells */
+    stub_cut(&s);
+    ck_until(zke_state(z) == ZKE_STATE_EXPIRED, 10000);
+  }
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(thread_count(), before);
+  stub_end(&s);
+}
+
+/* Nothing is dispatched by it, and the descriptor tells that there is work. */
+TEST(a_helper_thread_dispatches_nothing) {
+  serving s = serve(":memory:", "");
+  zke *z = open_port(s.port, "?timeout=2000&thread=1", NULL);
+  zke *other = open_port(s.port, "", NULL);
+  test_events e = {0};
+  struct pollfd p = {.events = POLLIN};
+  ck_rc(zke_exists(z, "/x", test_record, &e, NULL), ZKE_NONODE);
+  ck_ok(zke_create(other, "/x", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));
+  poll(NULL, 0, 3000); /* longer than the session lives by itself */
+  ck_assert_int_eq(e.count, 0);
+  ck_ok(zke_fd(z, &p.fd));
+  ck_assert_int_eq(poll(&p, 1, 5000), 1);
+  test_expect_within(z, &e, "CREATED /x", 5000);
+  ck_ok(zke_exists(z, "/x", NULL, NULL, NULL));
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+  stop(s);
+}
+
+static atomic_int signals;
+static void count_signal(int number) {
+  (void)number;
+  signals++;
+}
+
+/* Signals are for the program's own threads. */
+TEST(a_helper_thread_takes_no_signal) {
+  serving s = serve(":memory:", "");
+  zke *z = open_port(s.port, "?thread=1", NULL);
+  sigset_t set, pending;
+  struct sigaction action = {.sa_handler = count_signal};
+  sigaction(SIGUSR1, &action, NULL);
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &set, NULL);
+  kill(getpid(), SIGUSR1);
+  ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
+  sigpending(&pending);
+  ck_assert_int_eq(sigismember(&pending, SIGUSR1), 1);
+  ck_assert_int_eq(signals, 0);
+  ck_ok(zke_close(z));
+  stop(s);
+}
+
+static int leave_copy(void *arg) {
+  zke *z = arg;
+  if (thread_count() != 1) return 1;
+  return zke_close(z) == ZKE_FORKED ? 0 : 2;
+}
+
+/* A child has neither the handle nor the thread; the parent keeps both. */
+TEST(a_helper_thread_is_the_parents) {
+  serving s = serve(":memory:", "");
+  zke *z = open_port(s.port, "?timeout=2000&thread=1", NULL);
+  for (int i = 0; i < 20; i++)
+    ck_assert_int_eq(test_child_end(test_child(leave_copy, z)), 0);
+  ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
+  ck_ok(zke_close(z));
+  stop(s);
+}
+
+static void *work_apart(void *arg) {
+  call_apart *c = arg;
+  c->begun = true;
+  while (c->rc == ZKE_OK && !c->over)
+    c->rc = zke_exists(c->z, "/", NULL, NULL, NULL);
+  return NULL;
+}
+
+/* Calls of several threads, the helper's pings and losses meet; and a close
+ * comes while threads are inside. */
+TEST_LOOP(a_helper_thread_beside_others, 0, 5) {
+  enum { THREADS = 4 };
+  serving s = serve(":memory:", "");
+  proxy p;
+  call_apart c[THREADS], w;
+  ck_assert(proxy_start(&p, s.port));
+  zke *z = open_port(p.port, "?timeout=2000&thread=1", NULL);
+  for (int i = 0; i < THREADS; i++) begin_apart(&c[i], z, work_apart);
+  for (int i = 0; i < 10; i++) {
+    poll(NULL, 0, 20);
+    proxy_cut(&p);
+  }
+  for (int i = 0; i < THREADS; i++) c[i].over = true;
+  for (int i = 0; i < THREADS; i++) ck_ok(end_apart(&c[i]));
+  begin_apart(&w, z, wait_apart);
+  poll(NULL, 0, 20);
+  ck_ok(zke_close(z));
+  ck_rc(end_apart(&w), ZKE_CLOSING);
+  proxy_end(&p);
+  stop(s);
+}

@@ -1,0 +1,203 @@
+/* test_zk_link.c - one session's connection, from the inside
+ *
+ * The file's text is included, so that numbers can be set that are reached
+ * after years, and the resolver and the system can refuse what they seldom do.
+ * The server is stub.h's.
+ */
+#include <netdb.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+/* What the host refuses from now on. */
+static struct host {
+  int lookups;    /* that were asked for */
+  int unresolved; /* lookups that fail */
+  int unknown;    /* sockets of a kind that the host does not have */
+} host;
+
+static int host_getaddrinfo(const char *node, const char *service,
+                            const struct addrinfo *hints,
+                            struct addrinfo **out) {
+  host.lookups++;
+  if (host.unresolved && host.unresolved--) return EAI_AGAIN;
+  return getaddrinfo(node, service, hints, out);
+}
+
+static int host_socket(int domain, int type, int protocol);
+
+#define getaddrinfo host_getaddrinfo
+#define socket host_socket
+#include "recipes/zk_link.c"
+#undef getaddrinfo
+#undef socket
+
+#include "test/ensemble/stub.h"
+#include "test/test.h"
+
+static int host_socket(int domain, int type, int protocol) {
+  if (host.unknown && host.unknown--) {
+    errno = EAFNOSUPPORT;
+    return -1;
+  }
+  return socket(domain, type, protocol);
+}
+
+/* ---- a link and its server ---- */
+
+typedef struct linked {
+  stub s;
+  zk_name name;
+  int poller, lost, ended;
+  zk_link *l;
+} linked;
+
+static void on_event(void *owner, int type, const char *path, int64_t zxid) {
+  (void)owner, (void)type, (void)path, (void)zxid;
+}
+
+static void on_connected(void *owner) { (void)owner; }
+
+static void on_lost(void *owner, const char *why) {
+  linked *k = owner;
+  (void)why;
+  k->lost++;
+}
+
+static void on_ended(void *owner, int state) {
+  linked *k = owner;
+  k->ended = state;
+}
+
+static bool step(linked *k) {
+  zke_link_step(k->l, test_now());
+  return true;
+}
+
+/* A link to the server, whose address is in the name so many times. */
+static void begin_linked(linked *k, int addresses) {
+  char text[500] = "zk://";
+  memset(k, 0, sizeof *k);
+  stub_begin(&k->s);
+  for (int i = 0; i < addresses; i++)
+    snprintf(text + strlen(text), 40, "%s127.0.0.1:%d", i ? "," : "",
+             k->s.port);
+  ck_ok(zke_ensemble_name_parse(text, &k->name));
+  k->poller = epoll_create1(EPOLL_CLOEXEC);
+  zk_link_config c = {.name = &k->name,
+                      .timeout_ms = 4000,
+                      .poller = k->poller,
+                      .owner = k,
+                      .event = on_event,
+                      .connected = on_connected,
+                      .lost = on_lost,
+                      .ended = on_ended};
+  k->l = zke_link_new(&c);
+  ck_assert_ptr_nonnull(k->l);
+}
+
+static void end_linked(linked *k) {
+  zke_link_free(k->l);
+  close(k->poller);
+  zke_ensemble_name_free(&k->name);
+  stub_end(&k->s);
+}
+
+/* A read with a sync before it; its result. */
+static int ask(linked *k) {
+  zk_request r = {.type = ZKE_JUTE_EXISTS, .reads = true};
+  zke_jute_read_request look = {"/", 0};
+  zke_jute_path_request path = {"/"};
+  zke_jute_write(&r.sync, &zke_jute_of_path_request, &path);
+  zke_jute_write(&r.body, &zke_jute_of_read_request, &look);
+  zke_link_submit(k->l, &r, test_now());
+  ck_until(step(k) && r.over, 10000);
+  zke_link_request_clear(&r);
+  return r.rc;
+}
+
+/* ---- tests ---- */
+
+/* Numbers of requests begin anew behind the greatest, wherever that falls: on a
+ * request, on its sync, or between two. */
+TEST_LOOP(numbers_of_requests_wrap, 0, 5) {
+  linked k;
+  begin_linked(&k, 1);
+  ck_until(step(&k) && zke_link_is_up(k.l), 10000);
+  k.l->xid = INT32_MAX - _i;
+  for (int i = 0; i < 5; i++) ck_ok(ask(&k));
+  ck_assert_int_eq(k.lost, 0);
+  ck_assert_int_lt(k.l->xid, 20);
+  end_linked(&k);
+}
+
+/* A server that is behind the others tells smaller zxids: what was seen stays
+ * seen, and greetings and setWatches2 say so. */
+TEST(the_last_zxid_never_goes_back) {
+  linked k;
+  begin_linked(&k, 1);
+  ck_ok(ask(&k));
+  ck_assert_int_eq(zke_link_zxid(k.l), 1);
+  k.l->zxid = 100;
+  ck_ok(ask(&k));
+  stub_cut(&k.s);
+  ck_until(step(&k) && k.lost == 1, 10000);
+  ck_ok(ask(&k));
+  ck_assert_int_eq(zke_link_zxid(k.l), 100);
+  ck_assert_int_eq(k.s.last_zxid, 100);
+  end_linked(&k);
+}
+
+/* While addresses are known that answer, no name is looked up: a resolver that
+ * hangs would cost the session's time. */
+TEST(known_addresses_are_tried_first) {
+  linked k;
+  begin_linked(&k, 2);
+  ck_until(step(&k) && zke_link_is_up(k.l), 10000);
+  ck_assert_int_eq(host.lookups, 2);
+  stub_cut(&k.s);
+  ck_until(step(&k) && k.lost == 1, 10000);
+  ck_until(step(&k) && zke_link_is_up(k.l), 10000);
+  ck_ok(ask(&k));
+  ck_assert_int_eq(host.lookups, 2);
+  end_linked(&k);
+}
+
+/* Where names cannot be looked up any more, the addresses that are known do. */
+TEST(known_addresses_outlive_the_resolver) {
+  linked k;
+  begin_linked(&k, 2);
+  ck_until(step(&k) && zke_link_is_up(k.l), 10000);
+  host.unresolved = 1000;
+  k.s.silent = true;
+  stub_cut(&k.s);
+  ck_until(step(&k) && host.lookups > 2, 20000);
+  k.s.silent = false;
+  stub_cut(&k.s);
+  ck_until(step(&k) && zke_link_is_up(k.l), 10000);
+  ck_ok(ask(&k));
+  end_linked(&k);
+}
+
+/* An address of a kind that the host does not have, as IPv6 is where it is
+ * switched off, costs no pause. */
+TEST(an_unknown_kind_of_address_is_passed_over) {
+  linked k;
+  begin_linked(&k, 4);
+  host.unknown = 3;
+  int64_t before = test_now();
+  ck_until(step(&k) && zke_link_is_up(k.l), 10000);
+  ck_assert_int_lt(test_now() - before, LINK_PAUSE_MOST);
+  ck_assert_int_eq(host.unknown, 0);
+  end_linked(&k);
+}
+
+/* No address has such a socket: there is a pause, and no end. */
+TEST(no_known_kind_of_address_is_tried_again) {
+  linked k;
+  begin_linked(&k, 2);
+  host.unknown = 4;
+  ck_until(step(&k) && zke_link_is_up(k.l), 10000);
+  ck_assert_int_eq(host.unknown, 0);
+  ck_assert_int_ge(host.lookups, 4);
+  end_linked(&k);
+}

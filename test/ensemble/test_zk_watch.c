@@ -1,0 +1,276 @@
+/* test_zk_watch.c - watchers in memory (recipes/zk_watch.h), by its rules */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "recipes/zk_watch.h"
+#include "test/test.h"
+
+static char a[] = "a", b[] = "b", c[] = "c";
+
+static void put(zk_watches *w, const char *path, enum zk_watch_kind kind,
+                char *context) {
+  zk_watch *entry = zke_watcher_new(w, path, test_ignore, context);
+  ck_assert_ptr_nonnull(entry);
+  zke_watcher_put(w, entry, kind);
+}
+
+/* All that is due, as "2 /p a; 4 / b"; what all are told comes first. */
+static const char *due(zk_watches *w) {
+  static char text[4000];
+  zk_target t;
+  text[0] = '\0';
+  for (;;) {
+    bool told = w->round_type && zke_watcher_next_told(w, &t);
+    if (!told && !zke_watcher_next(w, INT64_MAX, &t)) return text;
+    snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d %s %s",
+             *text ? "; " : "", t.type, t.path, (char *)t.context);
+    zke_watcher_done(w, &t);
+  }
+}
+
+static bool has(zk_watches *w, const char *path, int type, char *context) {
+  zk_watch_query q = {path, type, context ? test_ignore : NULL, context};
+  return zke_watcher_find(w, &q);
+}
+
+static void event(zk_watches *w, int type, const char *path) {
+  zke_watcher_event(w, type, path, 0, 0);
+}
+
+/* Which kinds each event calls, on the path itself and on the path above. */
+TEST(the_table_of_kinds_and_events) {
+  static const char *const expected[ZK_WATCH_KINDS][2][4] = {
+      [ZK_WATCH_DATA] = {{"1", "2", "3", ""}, {"", "", "", ""}},
+      [ZK_WATCH_EXIST] = {{"1", "2", "3", ""}, {"", "", "", ""}},
+      [ZK_WATCH_CHILD] = {{"", "2", "", "4"}, {"", "", "", ""}},
+      [ZK_WATCH_PERSISTENT] = {{"1", "2", "3", "4"}, {"", "", "", ""}},
+      [ZK_WATCH_RECURSIVE] = {{"1", "2", "3", ""}, {"1", "2", "3", ""}}};
+  for (int kind = 0; kind < ZK_WATCH_KINDS; kind++) {
+    for (int above = 0; above < 2; above++) {
+      for (int type = 1; type <= 4; type++) {
+        zk_watches w;
+        char text[40] = "";
+        const char *got = expected[kind][above][type - 1];
+        zke_watchers_init(&w, 100);
+        put(&w, "/p", (enum zk_watch_kind)kind, a);
+        event(&w, type, above ? "/p/q" : "/p");
+        if (*got)
+          snprintf(text, sizeof text, "%s %s a", got, above ? "/p/q" : "/p");
+        ck_assert_str_eq(due(&w), text);
+        bool stays = !*got || kind >= ZK_WATCH_PERSISTENT;
+        ck_assert_int_eq(has(&w, "/p", ZKE_WATCH_ANY, a), stays);
+        zke_watchers_free(&w);
+      }
+    }
+  }
+}
+
+TEST(one_pair_is_called_once_for_an_event) {
+  zk_watches w;
+  zke_watchers_init(&w, 100);
+  put(&w, "/p", ZK_WATCH_DATA, a);
+  put(&w, "/p", ZK_WATCH_DATA, a);
+  put(&w, "/p", ZK_WATCH_CHILD, a);
+  put(&w, "/", ZK_WATCH_RECURSIVE, a);
+  put(&w, "/p", ZK_WATCH_DATA, b);
+  event(&w, ZKE_EVENT_DELETED, "/p");
+  ck_assert_str_eq(due(&w), "2 /p a; 2 /p b");
+  event(&w, ZKE_EVENT_CREATED, "/p");
+  ck_assert_str_eq(due(&w), "1 /p a");
+  event(&w, ZKE_EVENT_CREATED, "/");
+  event(&w, ZKE_EVENT_CHANGED, "/pq/r/s");
+  ck_assert_str_eq(due(&w), "1 / a; 3 /pq/r/s a");
+  zke_watchers_free(&w);
+}
+
+/* "/p" is above "/p/q", not above "/pq". */
+TEST(a_recursive_watch_ends_at_a_slash) {
+  zk_watches w;
+  zke_watchers_init(&w, 100);
+  put(&w, "/p", ZK_WATCH_RECURSIVE, a);
+  event(&w, ZKE_EVENT_CHANGED, "/pq");
+  event(&w, ZKE_EVENT_CHANGED, "/");
+  ck_assert_str_eq(due(&w), "");
+  zke_watchers_free(&w);
+}
+
+/* Rule 2: who is called is decided when the event comes. */
+TEST(a_watch_that_is_set_after_an_event_is_new) {
+  zk_watches w;
+  zke_watchers_init(&w, 100);
+  put(&w, "/p", ZK_WATCH_DATA, a);
+  event(&w, ZKE_EVENT_CHANGED, "/p");
+  ck_assert(has(&w, "/p", ZKE_WATCH_DATA, a)); /* it is due */
+  ck_assert(!has(&w, "/p", ZKE_WATCH_CHILD, a));
+  put(&w, "/p", ZK_WATCH_DATA, a);
+  event(&w, ZKE_EVENT_CHANGED, "/p");
+  event(&w, ZKE_EVENT_CHANGED, "/p");
+  ck_assert_str_eq(due(&w), "3 /p a; 3 /p a");
+  ck_assert(!has(&w, "/p", ZKE_WATCH_ANY, NULL));
+  zke_watchers_free(&w);
+}
+
+TEST(the_later_mode_of_a_path_counts_for_all) {
+  zk_watches w;
+  zke_watchers_init(&w, 100);
+  put(&w, "/p", ZK_WATCH_PERSISTENT, a);
+  put(&w, "/p", ZK_WATCH_RECURSIVE, b);
+  event(&w, ZKE_EVENT_CHANGED, "/p/q");
+  event(&w, ZKE_EVENT_CHILD, "/p");
+  ck_assert_str_eq(due(&w), "3 /p/q a; 3 /p/q b");
+  zke_watchers_free(&w);
+}
+
+/* Taking back: one of a pair, or all of a pair; what is due goes, too. */
+TEST(what_is_taken_back_is_not_called) {
+  zk_watches w;
+  zk_watch_query q = {"/p", ZKE_WATCH_DATA, test_ignore, a};
+  zke_watchers_init(&w, 100);
+  put(&w, "/p", ZK_WATCH_DATA, a);
+  put(&w, "/p", ZK_WATCH_CHILD, a);
+  put(&w, "/p", ZK_WATCH_DATA, b);
+  ck_assert(zke_watcher_needed(&w, &q, ZKE_WATCH_DATA));
+  zke_watcher_remove(&w, &q);
+  ck_assert(has(&w, "/p", ZKE_WATCH_CHILD, a));
+  ck_assert(!has(&w, "/p", ZKE_WATCH_DATA, a));
+  q.context = b;
+  ck_assert(!zke_watcher_needed(&w, &q, ZKE_WATCH_DATA));
+  event(&w, ZKE_EVENT_CHANGED, "/p");
+  zke_watcher_remove(&w, &q);
+  ck_assert_str_eq(due(&w), "");
+  put(&w, "/p", ZK_WATCH_DATA, b);
+  event(&w, ZKE_EVENT_CHANGED, "/p");
+  put(&w, "/x", ZK_WATCH_RECURSIVE, b);
+  zke_watcher_forget(&w, test_ignore, b);
+  ck_assert_str_eq(due(&w), "");
+  ck_assert(!has(&w, "/x", ZKE_WATCH_ANY, NULL));
+  ck_assert(has(&w, "/p", ZKE_WATCH_CHILD, a));
+  zke_watchers_free(&w);
+}
+
+/* Rule 4. */
+TEST(too_many_events_are_told_once) {
+  zk_watches w;
+  zke_watchers_init(&w, 3);
+  put(&w, "/", ZK_WATCH_RECURSIVE, a);
+  put(&w, "/p", ZK_WATCH_CHILD, b);
+  for (int i = 0; i < 3; i++) event(&w, ZKE_EVENT_CHANGED, "/p");
+  ck_assert_int_eq(w.round_type, 0);
+  event(&w, ZKE_EVENT_CHANGED, "/p");
+  ck_assert_int_eq(w.pending, 0);
+  zk_target t;
+  int told = 0;
+  while (zke_watcher_next_told(&w, &t)) {
+    told++;
+    ck_assert_int_eq(t.type, ZKE_EVENT_OVERFLOW);
+  }
+  ck_assert_int_eq(told, 2);
+  ck_assert(!has(&w, "/p", ZKE_WATCH_ANY, b));
+  event(&w, ZKE_EVENT_CHANGED, "/p");
+  ck_assert_str_eq(due(&w), "3 /p a");
+  zke_watchers_free(&w);
+}
+
+/* The end: what came before it is told first, then each pair hears of it. */
+TEST(the_end_is_told_to_each_pair_once) {
+  zk_watches w;
+  zk_target t;
+  zke_watchers_init(&w, 100);
+  put(&w, "/p", ZK_WATCH_DATA, a);
+  put(&w, "/q", ZK_WATCH_DATA, a);
+  put(&w, "/q", ZK_WATCH_DATA, b);
+  ck_assert(zke_watcher_alarm(&w, 1000, test_ignore, c));
+  event(&w, ZKE_EVENT_CHANGED, "/p");
+  zke_watcher_tell_all(&w, ZKE_EVENT_SESSION);
+  ck_assert_int_eq(w.count, 0);
+  ck_assert(zke_watcher_next(&w, INT64_MAX, &t));
+  zke_watcher_done(&w, &t);
+  int told = 0;
+  while (zke_watcher_next_told(&w, &t)) told += t.type == ZKE_EVENT_SESSION;
+  ck_assert_int_eq(told, 3);
+  ck_assert(!zke_watcher_next_alarm(&w, INT64_MAX - 1, &t));
+  zke_watchers_free(&w);
+}
+
+TEST(alarms_come_in_their_order) {
+  zk_watches w;
+  zk_target t;
+  zke_watchers_init(&w, 100);
+  ck_assert_int_eq(zke_watcher_next_due(&w), ZKE_FOREVER);
+  ck_assert(zke_watcher_alarm(&w, 300, test_ignore, a));
+  ck_assert(zke_watcher_alarm(&w, 200, test_ignore, b));
+  ck_assert(zke_watcher_alarm(&w, 100, test_ignore, a));
+  ck_assert_int_eq(zke_watcher_next_due(&w), 100);
+  ck_assert(!zke_watcher_next_alarm(&w, 99, &t));
+  ck_assert(zke_watcher_next_alarm(&w, 250, &t));
+  ck_assert_ptr_eq(t.context, a);
+  ck_assert(zke_watcher_next_alarm(&w, 250, &t));
+  ck_assert_ptr_eq(t.context, b);
+  ck_assert(!zke_watcher_next_alarm(&w, 250, &t));
+  ck_assert(zke_watcher_alarm(&w, 400, test_ignore, b));
+  zke_watcher_forget(&w, test_ignore, b);
+  ck_assert_int_eq(zke_watcher_next_due(&w), ZKE_FOREVER);
+  zke_watchers_free(&w);
+}
+
+/* dispatch_to: events of changes beyond the zxid wait, and all behind them. */
+TEST(events_up_to_a_zxid) {
+  zk_watches w;
+  zk_target t;
+  zke_watchers_init(&w, 100);
+  put(&w, "/", ZK_WATCH_RECURSIVE, a);
+  zke_watcher_event(&w, ZKE_EVENT_CHANGED, "/1", 5, 5);
+  zke_watcher_event(&w, ZKE_EVENT_CHANGED, "/2", 0, 8);
+  ck_assert(!zke_watcher_next(&w, 4, &t));
+  ck_assert(zke_watcher_next(&w, 7, &t));
+  ck_assert_int_eq(t.zxid, 5);
+  zke_watcher_done(&w, &t);
+  ck_assert(!zke_watcher_next(&w, 7, &t));
+  ck_assert_str_eq(due(&w), "3 /2 a");
+  zke_watchers_free(&w);
+}
+
+static void count_path(void *arg, const char *path) {
+  (void)path;
+  ++*(int *)arg;
+}
+
+/* An event is untold until its last watcher has returned. */
+TEST(untold_is_what_has_not_returned) {
+  zk_watches w;
+  zk_target t;
+  int count = 0;
+  zke_watchers_init(&w, 100);
+  put(&w, "/p", ZK_WATCH_RECURSIVE, a);
+  put(&w, "/p", ZK_WATCH_RECURSIVE, b);
+  event(&w, ZKE_EVENT_CHANGED, "/p/1");
+  event(&w, ZKE_EVENT_CHANGED, "/p");
+  ck_assert_int_eq(zke_watcher_untold(&w, "/p", count_path, &count), 2);
+  ck_assert_int_eq(count, 2);
+  ck_assert_int_eq(zke_watcher_untold(&w, "/p/1", NULL, NULL), 1);
+  ck_assert_int_eq(zke_watcher_untold(&w, "/q", NULL, NULL), 0);
+  ck_assert(zke_watcher_next(&w, INT64_MAX, &t));
+  zke_watcher_done(&w, &t);
+  ck_assert(zke_watcher_next(&w, INT64_MAX, &t));
+  ck_assert_int_eq(zke_watcher_untold(&w, "/", NULL, NULL), 2);
+  zke_watcher_done(&w, &t);
+  ck_assert_int_eq(zke_watcher_untold(&w, "/", NULL, NULL), 1);
+  zke_watchers_free(&w);
+}
+
+/* After a gap only those with a watch that stays are told. */
+TEST(a_gap_is_told_to_watches_that_stay) {
+  zk_watches w;
+  zke_watchers_init(&w, 100);
+  put(&w, "/p", ZK_WATCH_DATA, a);
+  ck_assert(!zke_watcher_tell_kept(&w));
+  put(&w, "/p", ZK_WATCH_PERSISTENT, b);
+  event(&w, ZKE_EVENT_CHANGED, "/p");
+  ck_assert(zke_watcher_tell_kept(&w));
+  char told[40];
+  snprintf(told, sizeof told, "%d  b; 3 /p a; 3 /p b", ZKE_EVENT_OVERFLOW);
+  ck_assert_str_eq(due(&w), told);
+  ck_assert(has(&w, "/p", ZKE_WATCH_ANY, b));
+  zke_watchers_free(&w);
+}

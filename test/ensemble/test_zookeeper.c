@@ -1,0 +1,1225 @@
+/* test_zookeeper.c - zkembed.h on an ensemble (recipes/zookeeper.h)
+ *
+ * The server is our own, `zke FILE serve`, unless ZKE_TEST_ENSEMBLE names one,
+ * "127.0.0.1:2181": then the tests that need no control of the server run
+ * there, each below a znode of its own.  Where the network is to break there is
+ * a proxy between.  A server that misbehaves is a thread of the test.
+ */
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include "recipes/election.h"
+#include "recipes/jute.h"
+#include "recipes/lock.h"
+#include "recipes/queue.h"
+#include "recipes/two_phase.h"
+#include "recipes/zookeeper.h"
+#include "test/ensemble/proxy.h"
+#include "test/server/wire.h"
+#include "test/test.h"
+
+/* ---- servers and names ---- */
+
+/* Where a test's handles go. */
+typedef struct ground {
+  serving s; /* pid 0: somebody else's server */
+  char name[200];
+} ground;
+
+static const char *foreign(void) { return getenv("ZKE_TEST_ENSEMBLE"); }
+
+static zke *open_as(const char *name, const zke_options *o) {
+  zke *z;
+  ck_ok(zke_register_engine(&zke_zookeeper));
+  ck_ok(zke_open(name, o, &z));
+  return z;
+}
+
+/* A server of our own. */
+static ground begin_own(void) {
+  ground g = {.s = serve(":memory:", "")};
+  snprintf(g.name, sizeof g.name, "zk://127.0.0.1:%d", g.s.port);
+  return g;
+}
+
+/* The server, and a znode on it that is this test's. */
+static ground begin_ground(void) {
+  ground g = {.s = {0, 0}};
+  char root[64];
+  if (!foreign()) return begin_own();
+  snprintf(g.name, sizeof g.name, "zk://%s", foreign());
+  snprintf(root, sizeof root, "/t%d-%lld", (int)getpid(),
+           (long long)test_wall());
+  zke *z = open_as(g.name, NULL);
+  ck_ok(
+      zke_create(z, root, NULL, -1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_close(z));
+  strcat(g.name, root);
+  return g;
+}
+
+static void end_ground(ground *g) {
+  if (g->s.pid) stop(g->s);
+}
+
+static zke *open_ground(const ground *g) { return open_as(g->name, NULL); }
+
+/* What the default watcher and the logger are told. */
+typedef struct news {
+  int states[64], count;
+  char log[4000];
+} news;
+
+static void note_state(zke *z, int type, int state, const char *path,
+                       void *context) {
+  news *n = context;
+  (void)z, (void)path;
+  if (type == ZKE_EVENT_SESSION && n->count < 64) n->states[n->count++] = state;
+}
+
+static void note_log(void *context, int level, const char *text) {
+  news *n = context;
+  (void)level;
+  snprintf(n->log + strlen(n->log), sizeof n->log - strlen(n->log), "%s\n",
+           text);
+}
+
+static zke_options options_with(news *n) {
+  zke_options o = ZKE_INIT(zke_options);
+  o.watcher = note_state;
+  o.watcher_context = n;
+  o.log = note_log;
+  o.log_context = n;
+  return o;
+}
+
+/* ---- names ---- */
+
+TEST(a_malformed_name_is_refused_with_what_is_wrong) {
+  static const struct {
+    const char *name, *says;
+  } bad[] = {{"zk://", "no host"},
+             {"zk:///a", "no host"},
+             {"zk://a,,b", "no host"},
+             {"zk://:2181", "no host"},
+             {"zk://a:", "no port"},
+             {"zk://a:0", "no port"},
+             {"zk://a:65536", "no port"},
+             {"zk://a:2x", "no port"},
+             {"zk://[::1", "no ]"},
+             {"zk://[::1]2181", "neither"},
+             {"zk://a/b/", "no path"},
+             {"zk://a//b", "no path"},
+             {"zk://a/../b", "no path"},
+             {"zk://a?timeout=0", "timeout"},
+             {"zk://a?timeout=", "timeout"},
+             {"zk://a?timeout=99999999999999999999", "timeout"},
+             {"zk://a?sync=2", "sync"},
+             {"zk://a?thread=yes", "thread"},
+             {"zk://a?synk=1", "unknown option"},
+             {"zk://a?", "unknown option"}};
+  ck_ok(zke_register_engine(&zke_zookeeper));
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    zke *z = (zke *)&z;
+    ck_rc(zke_open(bad[i].name, NULL, &z), ZKE_BADARGUMENTS);
+    ck_assert_ptr_null(z);
+    ck_says(bad[i].says);
+  }
+}
+
+/* 64 servers are a name, 65 are not. */
+TEST(a_name_has_so_many_servers) {
+  zke *z;
+  char name[2000] = "zk://127.0.0.1:1";
+  zke_options o = ZKE_INIT(zke_options);
+  ck_ok(zke_register_engine(&zke_zookeeper));
+  o.busy_timeout_ms = 100;
+  for (int i = 1; i < 64; i++) strcat(name, ",127.0.0.1:1");
+  ck_rc(zke_open(name, &o, &z), ZKE_OPERATIONTIMEOUT);
+  strcat(name, ",127.0.0.1:1");
+  ck_rc(zke_open(name, &o, &z), ZKE_BADARGUMENTS);
+  ck_says("too many servers");
+}
+
+/* A port at which nobody listens: no change, within the time. */
+TEST(no_server_is_a_timeout) {
+  zke *z;
+  zke_options o = ZKE_INIT(zke_options);
+  int64_t before = test_now();
+  ck_ok(zke_register_engine(&zke_zookeeper));
+  o.busy_timeout_ms = 200;
+  ck_rc(zke_open("zk://127.0.0.1:1,[::1]:1", &o, &z), ZKE_OPERATIONTIMEOUT);
+  ck_assert_ptr_null(z);
+  ck_assert_int_ge(test_now() - before, 200);
+}
+
+TEST(a_chroot_is_that_of_the_name_and_that_of_the_options) {
+  ground g = begin_ground();
+  char name[300], *path;
+  zke_options o = ZKE_INIT(zke_options);
+  zke *z = open_ground(&g);
+  ck_ok(zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_create(z, "/a/b", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  snprintf(name, sizeof name, "%s/a?timeout=6000&sync=1", g.name);
+  o.chroot = "/b";
+  zke *below = open_as(name, &o);
+  ck_ok(zke_create(below, "/c-", "x", 1, ZKE_OPEN_ACL,
+                   ZKE_PERSISTENT_SEQUENTIAL, &path, NULL));
+  ck_assert_str_eq(path, "/c-0000000000");
+  zke_free(path);
+  ck_ok(zke_exists(z, "/a/b/c-0000000000", NULL, NULL, NULL));
+  ck_rc(zke_create(below, "/", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_SEQUENTIAL,
+                   NULL, NULL),
+        ZKE_BADARGUMENTS);
+  ck_says("leave the chroot");
+  o.chroot = "/nobody";
+  o.flags = ZKE_OPEN_EXISTING;
+  zke *none;
+  ck_rc(zke_open(name, &o, &none), ZKE_CANTOPEN);
+  ck_ok(zke_close(below));
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+/* ---- the same calls on a file and on an ensemble ---- */
+
+/* What calls gave, as text. */
+static char said[20000];
+
+static void say(const char *format, ...) {
+  va_list args;
+  size_t at = strlen(said);
+  va_start(args, format);
+  vsnprintf(said + at, sizeof said - at, format, args);
+  va_end(args);
+}
+
+static void say_stat(int rc, const zke_stat *s) {
+  say("%d", rc);
+  if (rc == ZKE_OK)
+    say(" v%d c%d a%d len%d n%d %s", s->version, s->cversion, s->aversion,
+        s->dataLength, s->numChildren, s->ephemeralOwner ? "own" : "-");
+  say("\n");
+}
+
+static void say_create(zke *z, const char *path, const void *data, int len,
+                       int mode) {
+  char *made = NULL;
+  zke_stat s;
+  int rc = zke_create(z, path, data, len, ZKE_OPEN_ACL, mode, &made, &s);
+  say("create %s %s ", path ? path : "NULL", made ? made : "-");
+  say_stat(rc, &s);
+  zke_free(made);
+}
+
+static void say_get(zke *z, const char *path) {
+  char *data = NULL;
+  int len = -7;
+  zke_stat s;
+  int rc = zke_get(z, path, NULL, NULL, &data, &len, &s);
+  say("get %s %d %s ", path ? path : "NULL", len, data ? data : "(null)");
+  say_stat(rc, &s);
+  zke_free(data);
+}
+
+static void say_names(const char *what, int rc, zke_strings *names) {
+  say("%s %d", what, rc);
+  for (int i = 0; rc == ZKE_OK && i < names->count; i++)
+    say(" %s", names->data[i]);
+  say("\n");
+  if (rc == ZKE_OK) zke_free(names);
+}
+
+static void say_owned(zke *z, const char *prefix) {
+  zke_strings *names;
+  int rc = zke_ephemerals(z, 0, prefix, &names);
+  say_names("ephemerals", rc, names);
+}
+
+static void say_children(zke *z, const char *path) {
+  zke_strings *names;
+  zke_stat s;
+  int rc = zke_children(z, path, NULL, NULL, &names, &s);
+  say_names("children", rc, names);
+}
+
+static void say_set(zke *z, const char *path, const void *data, int len,
+                    int version) {
+  zke_stat s;
+  int rc = zke_set(z, path, data, len, version, &s);
+  say("set ");
+  say_stat(rc, &s);
+}
+
+static void do_nodes(zke *z) {
+  int64_t count;
+  say_create(z, "/a", "x", 1, ZKE_PERSISTENT);
+  say_create(z, "/a", "x", 1, ZKE_PERSISTENT);
+  say_create(z, "/a/null", NULL, -1, ZKE_PERSISTENT);
+  say_create(z, "/a/empty", "", 0, ZKE_CONTAINER);
+  say_create(z, "/a/s-", "1", 1, ZKE_PERSISTENT_SEQUENTIAL);
+  say_create(z, "/a/e-", "2", 1, ZKE_EPHEMERAL_SEQUENTIAL);
+  say_create(z, "/a/Z", "2", 1, ZKE_EPHEMERAL);
+  say_create(z, "/a/Z/below", "", 0, ZKE_PERSISTENT);
+  say_create(z, "/no/where", "", 0, ZKE_PERSISTENT);
+  say_create(z, "/a/", "", 0, ZKE_PERSISTENT_SEQUENTIAL);
+  say_get(z, "/a");
+  say_get(z, "/a/null");
+  say_get(z, "/a/empty");
+  say_get(z, "/nope");
+  say_children(z, "/a");
+  say_children(z, "/a/Z");
+  say_children(z, "/nope");
+  say("count %d ", zke_count(z, "/a", &count));
+  say("%d\n", (int)count);
+  say("count %d\n", zke_count(z, "/nope", &count));
+  say_owned(z, NULL);
+  say_owned(z, "/a/e");
+  say_owned(z, "/nope");
+  say_set(z, "/a", "hello", 5, 0);
+  say_set(z, "/a", "hello", 5, 0);
+  say_set(z, "/a", NULL, -1, -1);
+  say_set(z, "/nope", "", 0, -1);
+  say("delete %d\n", zke_delete(z, "/a", -1));
+  say("delete %d\n", zke_delete(z, "/a/null", 3));
+  say("delete %d\n", zke_delete(z, "/a/null", 0));
+  say("delete %d\n", zke_delete(z, "/a/null", 0));
+  say("sync %d\n", zke_sync(z, "/a"));
+}
+
+/* What is refused before anything is sent, and by the server. */
+static void do_refusals(zke *z) {
+  static const char *const paths[] = {NULL,    "",     "a",     "/a/",  "//",
+                                      "/a//b", "/a/.", "/../a", "/\x01"};
+  const zke_acls none = {0, NULL};
+  const zke_acl odd_entry = {31, "nobody", "x"};
+  const zke_acls odd = {1, &odd_entry};
+  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+    say_create(z, paths[i], "", 0, ZKE_PERSISTENT);
+    say_get(z, paths[i]);
+    say_children(z, paths[i]);
+    say_set(z, paths[i], "", 0, -1);
+    say("%d\n", zke_delete(z, paths[i], -1));
+  }
+  say_create(z, "/b\x1f", "", 0, ZKE_PERSISTENT);
+  say_create(z, "/b", "", -2, ZKE_PERSISTENT);
+  say_create(z, "/b", NULL, 3, ZKE_PERSISTENT);
+  say_create(z, "/b", "", 0, 7);
+  say_create(z, "/b", "", 0, ZKE_PERSISTENT_WITH_TTL);
+  say("%d\n", zke_create(z, "/b", "", 0, &none, 0, NULL, NULL));
+  say("%d\n", zke_create(z, "/b", "", 0, NULL, 0, NULL, NULL));
+  say("%d\n", zke_create(z, "/b", "", 0, &odd, 0, NULL, NULL));
+  say("%d\n", zke_create_ttl(z, "/b", "", 0, ZKE_OPEN_ACL,
+                             ZKE_PERSISTENT_WITH_TTL, 0, NULL, NULL));
+  say("%d\n", zke_add_watch(z, "/b", 0, NULL, NULL));
+  say("%d\n", zke_add_watch(z, "/b", 9, test_ignore, NULL));
+  say("%d\n", zke_set_watch(z, "/b", 9, 0, test_ignore, NULL));
+  say("%d\n", zke_remove_watch(z, "/b", 3, test_ignore, NULL));
+  say("%d\n", zke_remove_watch(z, "/b", 9, test_ignore, NULL));
+  say("%d\n", zke_discard(z, "/b", ZKE_PERSISTENT, 0));
+  say("%d\n", zke_forget(z, NULL, NULL));
+  say("%d\n", zke_add_auth(z, NULL, "", 0));
+  say("%d\n", zke_add_auth(z, "digest", "a\0b:c", 5));
+}
+
+static void say_results(const char *what, int rc, zke_op_result *r, int count) {
+  say("%s %d:", what, rc);
+  for (int i = 0; i < count; i++) {
+    say(" %d %s v%d n%d len%d %s", r[i].rc, r[i].path ? r[i].path : "-",
+        r[i].stat.version, r[i].stat.numChildren, r[i].len,
+        r[i].data ? r[i].data : "-");
+    for (int k = 0; r[i].children && k < r[i].children->count; k++)
+      say(" [%s]", r[i].children->data[k]);
+  }
+  say("\n");
+  zke_results_clear(r, count);
+}
+
+static void do_multis(zke *z) {
+  zke_op o[6];
+  zke_op_result r[6] = {{0}};
+  zke_op_create(&o[0], "/m", "m", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  zke_op_create(&o[1], "/m/s-", "s", 1, ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL);
+  zke_op_create(&o[2], "/m/c", "c", 1, ZKE_OPEN_ACL, ZKE_CONTAINER);
+  zke_op_set(&o[3], "/m", "mm", 2, 0);
+  zke_op_check(&o[4], "/m", 1);
+  zke_op_delete(&o[5], "/m/c", 0);
+  say_results("multi", zke_multi(z, o, 6, r), r, 6);
+  zke_op_check(&o[1], "/m", 7);
+  zke_op_set(&o[0], "/m", "x", 1, -1);
+  say_results("multi", zke_multi(z, o, 3, r), r, 3);
+  zke_op_fail(&o[1], ZKE_NOAUTH);
+  say_results("multi", zke_multi(z, o, 3, r), r, 3);
+  say_results("multi", zke_multi(z, o, 0, r), r, 0);
+  zke_op_set(&o[1], "bad", "x", 1, -1);
+  say_results("multi", zke_multi(z, o, 2, r), r, 2);
+  zke_op_get(&o[1], "/m");
+  say_results("multi", zke_multi(z, o, 2, r), r, 2);
+  zke_op_get(&o[0], "/m");
+  zke_op_children(&o[1], "/m");
+  zke_op_get(&o[2], "/nope");
+  zke_op_children(&o[3], "/nope");
+  zke_op_fail(&o[4], ZKE_UNIMPLEMENTED);
+  zke_op_untold(&o[5], "/m", 10);
+  say_results("read", zke_multi_read(z, o, 6, r), r, 6);
+  for (int i = 0; i < 5; i++) {
+    char path[20];
+    snprintf(path, sizeof path, "/m/k%d", i);
+    say_create(z, path, "", 0, ZKE_PERSISTENT);
+  }
+  zke_op_children_after(&o[0], "/m", "k1", 2);
+  zke_op_children_after(&o[1], "/m", "z", 0);
+  say_results("page", zke_multi_read(z, o, 2, r), r, 2);
+  zke_op_children_after(&o[0], "/m", "k1", -1);
+  say_results("page", zke_multi_read(z, o, 1, r), r, 1);
+  zke_op_create(&o[0], "/q", "", 0, ZKE_OPEN_ACL, 0);
+  say_results("read", zke_multi_read(z, o, 1, r), r, 1);
+}
+
+static void do_acls(zke *z) {
+  zke_acls *acls;
+  zke_stat s;
+  const zke_acl entries[] = {{ZKE_PERM_ALL, "auth", ""},
+                             {ZKE_PERM_READ, "world", "anyone"}};
+  const zke_acls mine = {2, entries};
+  say_create(z, "/acl", "", 0, ZKE_PERSISTENT);
+  say("%d\n", zke_add_auth(z, "digest", "ann:secret", 10));
+  int rc = zke_set_acl(z, "/acl", 0, &mine, &s);
+  say_stat(rc, &s);
+  rc = zke_set_acl(z, "/acl", 0, &mine, &s);
+  say_stat(rc, &s);
+  rc = zke_get_acl(z, "/acl", &acls, &s);
+  say_stat(rc, &s);
+  for (int i = 0; rc == ZKE_OK && i < acls->count; i++)
+    say("%d %s %s\n", acls->data[i].perms, acls->data[i].scheme,
+        acls->data[i].id);
+  if (rc == ZKE_OK) zke_free(acls);
+  say("%d\n", zke_get_acl(z, "/nope", NULL, NULL));
+}
+
+/* Contexts, which are shown. */
+static char exist_[] = "exist", get_[] = "get", child_[] = "child",
+            below_[] = "below", stays_[] = "stays", gone_[] = "gone",
+            armed_[] = "armed", no_[] = "no", is_[] = "is", both_[] = "both";
+
+static void say_event(zke *z, int type, int state, const char *path,
+                      void *context) {
+  (void)z;
+  say("event %d %d %s %s\n", type, state, path, (const char *)context);
+}
+
+/* Dispatches until nothing has come for a while: only then all is told. */
+static void drain(zke *z) {
+  ck_ok(zke_sync(z, "/"));
+  ck_rc(zke_exists(z, "/drain", NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_dispatch(z, NULL));
+}
+
+static void do_watches(zke *z) {
+  say_create(z, "/armed", "", 0, ZKE_PERSISTENT);
+  say("%d\n", zke_exists(z, "/w", say_event, exist_, NULL));
+  say("%d\n", zke_get(z, "/w", say_event, get_, NULL, NULL, NULL));
+  say_create(z, "/w", "", 0, ZKE_PERSISTENT);
+  drain(z);
+  say("%d\n", zke_get(z, "/w", say_event, get_, NULL, NULL, NULL));
+  say("%d\n", zke_get(z, "/w", say_event, get_, NULL, NULL, NULL));
+  say("%d\n", zke_children(z, "/w", say_event, child_, NULL, NULL));
+  say("check %d\n", zke_check_watch(z, "/w", 1, say_event, child_));
+  say("check %d\n", zke_check_watch(z, "/w", 2, say_event, child_));
+  say("check %d\n", zke_check_watch(z, "/w", 3, NULL, NULL));
+  say_set(z, "/w", "1", 1, -1);
+  say_set(z, "/w", "2", 1, -1);
+  say_create(z, "/w/c", "", 0, ZKE_PERSISTENT);
+  say("check %d\n", zke_check_watch(z, "/w", 1, say_event, child_));
+  drain(z);
+  say("check %d\n", zke_check_watch(z, "/w", 3, NULL, NULL));
+  say("add %d\n", zke_add_watch(z, "/w", 1, say_event, below_));
+  say_set(z, "/w/c", "1", 1, -1);
+  say("delete %d\n", zke_delete(z, "/w/c", -1));
+  drain(z);
+  say("add %d\n", zke_add_watch(z, "/w", 0, say_event, stays_));
+  say_create(z, "/w/d", "", 0, ZKE_PERSISTENT);
+  drain(z);
+  say("remove %d\n", zke_remove_watch(z, "/w", 3, say_event, stays_));
+  say("remove %d\n", zke_remove_watch(z, "/w", 3, say_event, stays_));
+  say("remove %d\n", zke_remove_all_watches(z, "/w", 3));
+  say("remove %d\n", zke_remove_all_watches(z, "/w", 3));
+  say("%d\n", zke_exists(z, "/w", say_event, gone_, NULL));
+  say("%d\n", zke_forget(z, say_event, gone_));
+  say_set(z, "/w", "3", 1, -1);
+  drain(z);
+  say("set %d\n", zke_set_watch(z, "/armed", ZKE_WATCH_CHILD, INT64_MAX,
+                                say_event, armed_));
+  drain(z);
+  say("set %d\n", zke_set_watch(z, "/no", ZKE_WATCH_DATA, 0, say_event, no_));
+  say("set %d\n", zke_set_watch(z, "/w", ZKE_WATCH_EXIST, 0, say_event, is_));
+  drain(z);
+  say("%d\n", zke_exists(z, "/w", say_event, both_, NULL));
+  say("%d\n", zke_children(z, "/w", say_event, both_, NULL, NULL));
+  say("delete %d\n", zke_delete(z, "/w/d", -1));
+  say("delete %d\n", zke_delete(z, "/w", -1));
+  say("delete %d\n", zke_delete(z, "/armed", -1));
+  drain(z);
+}
+
+static void do_failures(zke *z) {
+  ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_BEFORE, 0));
+  say_create(z, "/f", "", 0, ZKE_PERSISTENT);
+  say_get(z, "/f");
+  ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_AFTER, 1));
+  say_create(z, "/f", "", 0, ZKE_PERSISTENT);
+  say_create(z, "/g", "", 0, ZKE_PERSISTENT);
+  say_get(z, "/g");
+  ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_READ, 0));
+  say_set(z, "/f", "1", 1, -1);
+  say_get(z, "/f");
+  say_get(z, "/f");
+  ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_AFTER, 0));
+  say_create(z, "/f/e-", "", 0, ZKE_EPHEMERAL_SEQUENTIAL);
+  say_create(z, "/f/e-", "", 0, ZKE_EPHEMERAL_SEQUENTIAL);
+  say("discard %d\n", zke_discard(z, "/f/e-", ZKE_EPHEMERAL_SEQUENTIAL, 0));
+  say_children(z, "/f");
+  say_create(z, "/f/e", "", 0, ZKE_EPHEMERAL);
+  say("discard %d\n", zke_discard(z, "/f/e", ZKE_EPHEMERAL, 12345));
+  say_children(z, "/f");
+  say("discard %d\n", zke_discard(z, "/f/e", ZKE_EPHEMERAL, 0));
+  say("discard %d\n", zke_discard(z, "/g", ZKE_EPHEMERAL, 0));
+  say_children(z, "/f");
+  say_get(z, "/g");
+}
+
+/* All calls of a kind, on a file in memory and on the server. */
+TEST_LOOP(a_server_answers_as_a_file_does, 0, 6) {
+  static void (*const kinds[])(zke *) = {do_nodes, do_refusals, do_multis,
+                                         do_acls,  do_watches,  do_failures};
+  ground g = begin_ground();
+  static char of_file[sizeof said];
+  zke *z = test_open(":memory:");
+  said[0] = '\0';
+  kinds[_i](z);
+  memcpy(of_file, said, sizeof said);
+  ck_ok(zke_close(z));
+  z = open_ground(&g);
+  said[0] = '\0';
+  kinds[_i](z);
+  ck_assert_msg(strcmp(of_file, said) == 0, "a file says\n%s\na server\n%s",
+                of_file, said);
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+/* ---- sessions ---- */
+
+TEST(sessions_show_themselves) {
+  ground g = begin_ground();
+  zke_session_list *list;
+  zke_options o = ZKE_INIT(zke_options);
+  zke *z = open_ground(&g), *other;
+  o.identity = "another one";
+  ck_ok(zke_open_session(z, &o, &other));
+  int64_t id = zke_session_id(other);
+  ck_ok(zke_session(z, id, &list));
+  ck_assert_int_eq(list->count, 1);
+  ck_assert_str_eq(list->data[0].identity, "another one");
+  ck_assert_int_eq(list->data[0].pid, getpid());
+  zke_free(list);
+  ck_ok(zke_session(other, id, &list));
+  ck_assert_str_eq(list->data[0].identity, "another one");
+  zke_free(list);
+  bool seen = false;
+  ck_ok(zke_sessions(z, &list));
+  for (int i = 0; i < list->count; i++) seen = seen || list->data[i].id == id;
+  ck_assert(seen);
+  zke_free(list);
+  ck_ok(zke_close(other));
+  ck_rc(zke_session(z, id, &list), ZKE_NONODE);
+  zke_strings *paths;
+  ck_rc(zke_ephemerals(z, id, NULL, &paths), ZKE_UNIMPLEMENTED);
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+/* The end is told once to each pair and to the default watcher. */
+TEST(the_end_of_a_session_is_told_once) {
+  ground g = begin_ground();
+  news n = {.count = 0};
+  test_events pair = {0};
+  zke_options o = options_with(&n);
+  zke *z = open_as(g.name, &o), *other = open_ground(&g);
+  ck_ok(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  ck_ok(zke_exists(z, "/e", test_record, &pair, NULL));
+  ck_ok(zke_children(z, "/", test_record, &pair, NULL, NULL));
+  ck_ok(zke_expire(other, zke_session_id(z)));
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && n.count > 0 &&
+               n.states[n.count - 1] == ZKE_STATE_EXPIRED,
+           10000);
+  ck_assert_int_eq(pair.at[pair.count - 1].state, ZKE_STATE_EXPIRED);
+  int before = pair.count, news_before = n.count;
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(pair.count, before);
+  ck_assert_int_eq(n.count, news_before);
+  ck_assert_int_eq(zke_state(z), ZKE_STATE_EXPIRED);
+  ck_rc(zke_get(z, "/e", NULL, NULL, NULL, NULL, NULL), ZKE_INVALIDSTATE);
+  ck_rc(zke_multi(z, NULL, 0, NULL), ZKE_MARSHALLINGERROR);
+  ck_rc(zke_wait(z, zke_now(z) + 1000), ZKE_INVALIDSTATE);
+  ck_rc(zke_exists(other, "/e", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(zke_expire(other, 0x7777), ZKE_NONODE);
+  ck_ok(zke_close(z));
+  ck_ok(zke_expire(other, zke_session_id(other)));
+  ck_rc(zke_sync(other, "/"), ZKE_INVALIDSTATE);
+  ck_ok(zke_close(other));
+  end_ground(&g);
+}
+
+TEST(a_session_is_detached_and_attached_again) {
+  ground g = begin_ground();
+  unsigned char password[16], wrong[16] = {1};
+  zke *z = open_ground(&g), *kept, *again;
+  ck_ok(zke_open_session(z, NULL, &kept));
+  ck_ok(zke_create(kept, "/k", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  int64_t id = zke_session_id(kept);
+  ck_ok(zke_password(kept, password));
+  ck_ok(zke_touch(kept));
+  ck_ok(zke_detach(kept));
+  ck_ok(zke_exists(z, "/k", NULL, NULL, NULL));
+  ck_rc(zke_attach(z, id, wrong, NULL, &again), ZKE_SESSIONEXPIRED);
+  ck_ok(zke_attach(z, id, password, NULL, &again));
+  ck_assert_int_eq(zke_session_id(again), id);
+  ck_ok(zke_close(again));
+  ck_rc(zke_exists(z, "/k", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(zke_attach(z, id, password, NULL, &again), ZKE_SESSIONEXPIRED);
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+/* ---- lost connections ---- */
+
+/* A server, a proxy before it, and a handle through it. */
+typedef struct broken {
+  serving s;
+  proxy p;
+  news n;
+  zke *z, *direct;
+} broken;
+
+static void begin_broken(broken *b) {
+  char name[64];
+  b->n = (news){.count = 0};
+  zke_options o = options_with(&b->n);
+  b->s = serve(":memory:", "");
+  ck_assert(proxy_start(&b->p, b->s.port));
+  snprintf(name, sizeof name, "zk://127.0.0.1:%d", b->p.port);
+  b->z = open_as(name, &o);
+  snprintf(name, sizeof name, "zk://127.0.0.1:%d", b->s.port);
+  b->direct = open_as(name, NULL);
+}
+
+static void end_broken(broken *b) {
+  ck_ok(zke_close(b->z));
+  ck_ok(zke_close(b->direct));
+  proxy_end(&b->p);
+  stop(b->s);
+}
+
+TEST(a_lost_connection_ends_nothing) {
+  broken b;
+  begin_broken(&b);
+  test_events pair = {0};
+  ck_ok(zke_create(b.z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  ck_ok(zke_get(b.z, "/e", test_record, &pair, NULL, NULL, NULL));
+  ck_rc(zke_exists(b.z, "/new", test_record, &pair, NULL), ZKE_NONODE);
+  ck_ok(zke_children(b.z, "/e", test_record, &pair, NULL, NULL));
+  proxy_refuse(&b.p, true);
+  proxy_cut(&b.p);
+  ck_until(zke_dispatch(b.z, NULL) == ZKE_OK &&
+               zke_state(b.z) == ZKE_STATE_CONNECTING,
+           10000);
+  ck_ok(zke_set(b.direct, "/e", "x", 1, -1, NULL));
+  ck_ok(zke_create(b.direct, "/new", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+  proxy_refuse(&b.p, false);
+  ck_until(zke_wait(b.z, zke_now(b.z) + 10) != ZKE_INVALIDSTATE &&
+               zke_state(b.z) == ZKE_STATE_CONNECTED && pair.count == 2,
+           10000);
+  test_expect(b.z, &pair, "CHANGED /e; CREATED /new");
+  ck_ok(zke_dispatch(b.z, NULL));
+  ck_assert_int_eq(b.n.count, 2);
+  ck_assert_int_eq(b.n.states[0], ZKE_STATE_CONNECTING);
+  ck_assert_int_eq(b.n.states[1], ZKE_STATE_CONNECTED);
+  ck_ok(zke_exists(b.direct, "/e", NULL, NULL, NULL));
+  ck_assert_ptr_nonnull(strstr(b.n.log, "disconnected"));
+  end_broken(&b);
+}
+
+/* A change whose reply is lost says so; one that was not sent says another
+ * thing, and was not made; a read is asked again. */
+TEST(what_a_loss_means_for_a_call) {
+  broken b;
+  begin_broken(&b);
+  ck_ok(zke_create(b.z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  proxy_lose(&b.p, PROXY_AFTER, 0);
+  ck_rc(zke_set(b.z, "/a", "1", 1, -1, NULL), ZKE_CONNECTIONLOSS);
+  ck_assert_int_eq(test_stat(b.z, "/a").version, 1);
+  proxy_lose(&b.p, PROXY_BEFORE, 0);
+  ck_rc(zke_set(b.z, "/a", "2", 1, -1, NULL), ZKE_CONNECTIONLOSS);
+  ck_assert_int_eq(test_stat(b.z, "/a").version, 1);
+  proxy_refuse(&b.p, true);
+  proxy_cut(&b.p);
+  ck_until(zke_dispatch(b.z, NULL) == ZKE_OK &&
+               zke_state(b.z) == ZKE_STATE_CONNECTING,
+           10000);
+  int64_t before = zke_limit(b.z, zke_now(b.z) + 100);
+  ck_rc(zke_set(b.z, "/a", "3", 1, -1, NULL), ZKE_OPERATIONTIMEOUT);
+  ck_rc(zke_get(b.z, "/a", NULL, NULL, NULL, NULL, NULL), ZKE_OPERATIONTIMEOUT);
+  zke_limit(b.z, before);
+  proxy_refuse(&b.p, false);
+  ck_assert_int_eq(test_stat(b.z, "/a").version, 1);
+  end_broken(&b);
+}
+
+/* A watch that stays may have missed something: its watcher is told. */
+TEST(a_watch_that_stays_is_told_of_a_gap) {
+  broken b;
+  begin_broken(&b);
+  test_events stays = {0}, once = {0};
+  zke_op op;
+  zke_op_result before, after;
+  ck_ok(zke_create(b.z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_add_watch(b.z, "/a", 1, test_record, &stays));
+  ck_ok(zke_get(b.z, "/a", test_record, &once, NULL, NULL, NULL));
+  zke_op_untold(&op, "/a", 100);
+  ck_ok(zke_multi_read(b.z, &op, 1, &before));
+  ck_ok(before.rc);
+  proxy_cut(&b.p);
+  ck_until(
+      zke_wait(b.z, zke_now(b.z) + 10) != ZKE_INVALIDSTATE && stays.count > 0,
+      10000);
+  ck_assert_int_eq(stays.at[0].type, ZKE_EVENT_OVERFLOW);
+  ck_assert_int_eq(once.count, 0);
+  ck_ok(zke_multi_read(b.z, &op, 1, &after));
+  ck_assert_int_ne(before.len, after.len);
+  stays.count = 0;
+  ck_ok(zke_create(b.direct, "/a/b", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+  test_expect_within(b.z, &stays, "CREATED /a/b", 10000);
+  zke_results_clear(&before, 1);
+  zke_results_clear(&after, 1);
+  end_broken(&b);
+}
+
+/* What is discarded while there is no connection goes when it is back. */
+TEST(a_discard_outlives_a_loss) {
+  broken b;
+  begin_broken(&b);
+  proxy_lose(&b.p, PROXY_AFTER, 0);
+  ck_rc(zke_create(b.z, "/l-", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL,
+                   NULL, NULL),
+        ZKE_CONNECTIONLOSS);
+  proxy_refuse(&b.p, true);
+  proxy_cut(&b.p);
+  int64_t before = zke_limit(b.z, zke_now(b.z) + 100);
+  ck_rc(zke_discard(b.z, "/l-", ZKE_EPHEMERAL_SEQUENTIAL, 0),
+        ZKE_OPERATIONTIMEOUT);
+  ck_rc(zke_set(b.z, "/", "", 0, -1, NULL), ZKE_OPERATIONTIMEOUT);
+  zke_limit(b.z, before);
+  proxy_refuse(&b.p, false);
+  ck_until(
+      zke_wait(b.z, zke_now(b.z) + 10) != ZKE_INVALIDSTATE &&
+          zke_exists(b.direct, "/l-0000000000", NULL, NULL, NULL) == ZKE_NONODE,
+      10000);
+  ck_ok(zke_set(b.z, "/", "", 0, -1, NULL));
+  end_broken(&b);
+}
+
+/* A server that is killed, and comes back on its file at another port. */
+TEST(a_session_goes_on_after_the_server_was_killed) {
+  char name[64];
+  proxy p;
+  serving s = serve(test_path("db"), "");
+  ck_assert(proxy_start(&p, s.port));
+  snprintf(name, sizeof name, "zk://127.0.0.1:%d", p.port);
+  zke *z = open_as(name, NULL);
+  int64_t id = zke_session_id(z);
+  ck_ok(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  kill(s.pid, SIGKILL);
+  waitpid(s.pid, NULL, 0);
+  s = serve(test_path("db"), "");
+  proxy_aim(&p, s.port);
+  ck_assert_int_eq(test_stat(z, "/e").version, 0); /* reads wait for it */
+  ck_ok(zke_set(z, "/e", "x", 1, -1, NULL));
+  ck_assert_int_eq(zke_session_id(z), id);
+  ck_assert_int_eq(test_stat(z, "/e").ephemeralOwner, id);
+  ck_ok(zke_close(z));
+  proxy_end(&p);
+  stop(s);
+}
+
+/* A server that says nothing any more is given up. */
+TEST(a_silent_server_is_given_up) {
+  broken b;
+  char name[80];
+  begin_broken(&b);
+  snprintf(name, sizeof name, "zk://127.0.0.1:%d?timeout=600", b.p.port);
+  zke *z = open_as(name, NULL);
+  proxy_freeze(&b.p, true);
+  ck_rc(zke_set(z, "/", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
+  proxy_freeze(&b.p, false);
+  ck_ok(zke_set(z, "/", "x", 1, -1, NULL));
+  ck_ok(zke_close(z));
+  end_broken(&b);
+}
+
+/* Pings keep an idle session, by the descriptor alone. */
+TEST(an_idle_session_lives_by_its_descriptor) {
+  ground g = begin_own();
+  char name[300];
+  news n = {.count = 0};
+  zke_options o = options_with(&n);
+  snprintf(name, sizeof name, "%s?timeout=500", g.name);
+  zke *z = open_as(name, &o);
+  int64_t end = test_now() + 2500;
+  struct pollfd p = {.events = POLLIN};
+  ck_ok(zke_fd(z, &p.fd));
+  while (test_now() < end) {
+    ck_assert_int_ge(poll(&p, 1, 1000), 0);
+    ck_ok(zke_dispatch(z, NULL));
+  }
+  ck_assert_int_eq(n.count, 0);
+  ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+/* ---- servers that misbehave ---- */
+
+/* A server in a thread: it greets, and answers the first request by bytes. */
+typedef struct liar {
+  int fd, port;
+  pthread_t thread;
+  const char *bytes;
+  size_t len;
+  bool greets;
+  atomic_int taken; /* connections */
+  atomic_bool over;
+} liar;
+
+/* A frame and its length, or nothing. */
+static bool liar_read(int fd, char *frame, size_t size) {
+  char head[4];
+  if (recv(fd, head, 4, MSG_WAITALL) != 4) return false;
+  int32_t len = zke_jute_length(head);
+  if (len < 0 || (size_t)len > size) return false;
+  return recv(fd, frame, (size_t)len, MSG_WAITALL) == len;
+}
+
+static void liar_greet(int fd) {
+  zke_jute_writer w = {0};
+  zke_jute_connect_response hello = {0, 4000, 0x1234, {16, "0123456789abcdef"}};
+  size_t at = zke_jute_begin(&w);
+  zke_jute_write(&w, &zke_jute_of_connect_response, &hello);
+  zke_jute_end(&w, at);
+  send(fd, w.data, w.len, MSG_NOSIGNAL);
+  zke_jute_writer_free(&w);
+}
+
+static void *liar_run(void *arg) {
+  liar *l = arg;
+  char frame[4096];
+  while (!l->over) {
+    struct pollfd p = {.fd = l->fd, .events = POLLIN};
+    if (poll(&p, 1, 20) <= 0) continue;
+    int fd = accept(l->fd, NULL, NULL);
+    l->taken++;
+    if (liar_read(fd, frame, sizeof frame)) {
+      if (l->greets) liar_greet(fd);
+      if (!l->greets || liar_read(fd, frame, sizeof frame))
+        send(fd, l->bytes, l->len, MSG_NOSIGNAL);
+    }
+    close(fd);
+  }
+  return NULL;
+}
+
+static void liar_begin(liar *l, const char *bytes, size_t len, bool greets) {
+  struct sockaddr_in a = {.sin_family = AF_INET};
+  socklen_t size = sizeof a;
+  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  l->bytes = bytes;
+  l->len = len;
+  l->greets = greets;
+  l->taken = 0;
+  l->over = false;
+  l->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ck_assert_int_eq(bind(l->fd, (struct sockaddr *)&a, sizeof a), 0);
+  ck_assert_int_eq(listen(l->fd, 8), 0);
+  ck_assert_int_eq(getsockname(l->fd, (struct sockaddr *)&a, &size), 0);
+  l->port = ntohs(a.sin_port);
+  ck_assert_int_eq(pthread_create(&l->thread, NULL, liar_run, l), 0);
+}
+
+static void liar_end(liar *l) {
+  l->over = true;
+  pthread_join(l->thread, NULL);
+  close(l->fd);
+}
+
+#define BYTES(text) \
+  { text, sizeof text - 1 }
+static const struct {
+  const char *bytes;
+  size_t len;
+} lies[] = {
+    BYTES(""),                 /* it closes */
+    BYTES("\x7f\xff\xff\xff"), /* 2 GiB */
+    BYTES("\xff\xff\xff\xff"),
+    BYTES("\0\0\0\x10\0\0"),                               /* half a frame */
+    BYTES("\0\0\0\2\0\0"),                                 /* half a header */
+    BYTES("\0\0\0\x10\0\0\0\x63\0\0\0\0\0\0\0\1\0\0\0\0"), /* xid 99 */
+    BYTES("\0\0\0\x10\xff\xff\xff\x9d\0\0\0\0\0\0\0\1\0\0\0\0"),
+    BYTES("\0\0\0\x10\0\0\0\2\0\0\0\0\0\0\0\1\0\0\0\0"), /* before its sync */
+    BYTES("\0\0\0\x14\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0"
+          "\0\0\0\1"), /* half an event */
+    BYTES("\0\0\0\x1c\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0"
+          "\0\0\0\1\0\0\0\3\x7f\0\0\0"), /* an event's path of 2 GiB */
+    BYTES("\0\0\0\x10\xff\xff\xff\xf8\0\0\0\0\0\0\0\1\xff\xff\xff\xff"),
+    BYTES("HTTP/1.1 400 Bad Request\r\n\r\n")};
+
+/* A read is asked again and again until its time is over; nothing else. */
+TEST_LOOP(a_lie_ends_the_connection, 0, sizeof lies / sizeof *lies) {
+  liar l;
+  char name[64];
+  news n = {.count = 0};
+  zke_options o = options_with(&n);
+  zke_stat s;
+  o.busy_timeout_ms = 300;
+  o.flags = ZKE_OPEN_READONLY;
+  liar_begin(&l, lies[_i].bytes, lies[_i].len, true);
+  snprintf(name, sizeof name, "zk://127.0.0.1:%d", l.port);
+  zke *z = open_as(name, &o);
+  int64_t before = zke_limit(z, zke_now(z) + 300);
+  ck_rc(zke_exists(z, "/", NULL, NULL, &s), ZKE_OPERATIONTIMEOUT);
+  zke_limit(z, before);
+  ck_assert_ptr_nonnull(strstr(n.log, "disconnected: "));
+  ck_assert_int_gt(l.taken, 1);
+  ck_ok(zke_close(z));
+  liar_end(&l);
+}
+
+/* A change is not asked again. */
+TEST(a_change_that_is_answered_by_a_lie_may_have_been_made) {
+  liar l;
+  char name[64];
+  zke *z;
+  liar_begin(&l, lies[1].bytes, lies[1].len, true);
+  snprintf(name, sizeof name, "zk://127.0.0.1:%d", l.port);
+  z = open_as(name, NULL); /* it shows itself by a create */
+  ck_rc(zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL),
+        ZKE_CONNECTIONLOSS);
+  ck_ok(zke_close(z));
+  liar_end(&l);
+}
+
+TEST_LOOP(what_does_not_greet_is_no_server, 0, 3) {
+  static const char *const greetings[] = {
+      "HTTP/1.1 400 Bad Request\r\n\r\n", "",
+      "\0\0\0\x24\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x10"};
+  static const size_t lengths[] = {28, 0, 24};
+  liar l;
+  zke *z;
+  char name[64];
+  zke_options o = ZKE_INIT(zke_options);
+  o.busy_timeout_ms = 200;
+  liar_begin(&l, greetings[_i], lengths[_i], false);
+  snprintf(name, sizeof name, "zk://127.0.0.1:%d", l.port);
+  ck_ok(zke_register_engine(&zke_zookeeper));
+  ck_rc(zke_open(name, &o, &z), ZKE_OPERATIONTIMEOUT);
+  liar_end(&l);
+}
+
+/* ---- threads, fork, waiting ---- */
+
+enum { RAISES = 50, RAISERS = 4 };
+
+static void *raise_number(void *arg) {
+  zke *z = arg;
+  for (int i = 0; i < RAISES; i++) {
+    int rc;
+    do {
+      char *text, number[32];
+      zke_stat s;
+      rc = zke_get(z, "/n", NULL, NULL, &text, NULL, &s);
+      if (rc != ZKE_OK) break;
+      int len = snprintf(number, sizeof number, "%d", atoi(text) + 1);
+      zke_free(text);
+      rc = zke_set(z, "/n", number, len, s.version, NULL);
+    } while (rc == ZKE_BADVERSION);
+    if (rc != ZKE_OK) return z;
+  }
+  return NULL;
+}
+
+TEST(threads_share_a_handle) {
+  ground g = begin_ground();
+  zke *z = open_ground(&g);
+  pthread_t threads[RAISERS];
+  char *text;
+  ck_ok(zke_create(z, "/n", "0", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  for (int i = 0; i < RAISERS; i++)
+    ck_assert_int_eq(pthread_create(&threads[i], NULL, raise_number, z), 0);
+  for (int i = 0; i < RAISERS; i++) {
+    void *failed;
+    pthread_join(threads[i], &failed);
+    ck_assert_ptr_null(failed);
+  }
+  ck_ok(zke_get(z, "/n", NULL, NULL, &text, NULL, NULL));
+  ck_assert_int_eq(atoi(text), RAISES * RAISERS);
+  zke_free(text);
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+TEST(a_wait_ends_in_time) {
+  ground g = begin_ground();
+  zke *z = open_ground(&g);
+  int64_t now = zke_now(z);
+  ck_rc(zke_wait(z, now + 50), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_ge(zke_now(z), now + 50);
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+static void come_back(zke *z, int type, int state, const char *path,
+                      void *context) {
+  test_events *e = context;
+  test_record(z, type, state, path, e);
+  if (e->count < 3) zke_call_at(z, zke_now(z) + 20, come_back, e);
+}
+
+TEST(alarms_come) {
+  ground g = begin_ground();
+  zke *z = open_ground(&g);
+  test_events e = {0};
+  ck_ok(zke_call_at(z, zke_now(z) + 20, come_back, &e));
+  while (e.count < 3) ck_ok(zke_wait(z, zke_now(z) + 5000));
+  ck_assert_int_eq(e.at[2].type, ZKE_EVENT_ALARM);
+  ck_ok(zke_forget(z, come_back, &e));
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+static int use_copy(void *arg) {
+  zke *z = arg;
+  int fd;
+  if (zke_get(z, "/", NULL, NULL, NULL, NULL, NULL) != ZKE_FORKED) return 1;
+  if (zke_wait(z, zke_now(z) + 10) != ZKE_FORKED) return 2;
+  if (zke_fd(z, &fd) != ZKE_FORKED) return 3;
+  if (zke_state(z) != ZKE_STATE_CLOSED) return 4;
+  return zke_close(z) == ZKE_FORKED ? 0 : 5;
+}
+
+TEST(a_child_has_no_handle) {
+  ground g = begin_ground();
+  zke *z = open_ground(&g);
+  ck_assert_int_eq(test_child_end(test_child(use_copy, z)), 0);
+  ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+static void close_inside(zke *z, int type, int state, const char *path,
+                         void *context) {
+  (void)type, (void)state, (void)path;
+  *(int *)context = zke_close(z);
+}
+
+TEST(a_callback_does_not_close_its_handle) {
+  ground g = begin_ground();
+  zke *z = open_ground(&g);
+  int rc = 0;
+  ck_ok(zke_call_at(z, 0, close_inside, &rc));
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(rc, ZKE_MISUSE);
+  ck_ok(zke_forget(z, close_inside, &rc));
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+/* For zke_op_sql(), which is never called here. */
+static int no_sql(struct sqlite3 *db, int64_t zxid, void *context) {
+  (void)db;
+  (void)zxid;
+  return *(int *)context = 1;
+}
+
+/* A multi with SQL is refused as a whole, and so is a multi_read. */
+TEST(sql_needs_a_file) {
+  ground g = begin_ground();
+  zke *z = open_ground(&g);
+  zke_op ops[2];
+  zke_op_result result;
+  int called = 0;
+  zke_op_create(&ops[0], "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  zke_op_sql(&ops[1], no_sql, &called);
+  ck_rc(zke_multi(z, ops, 2, NULL), ZKE_UNIMPLEMENTED);
+  ck_says("operation 1: an ensemble has no tables for SQL");
+  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(zke_multi_read(z, &ops[1], 1, &result), ZKE_UNIMPLEMENTED);
+  ck_assert_int_eq(called, 0);
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+/* What an ensemble cannot give says so. */
+TEST(what_is_missing_says_so) {
+  ground g = begin_ground();
+  zke *z = open_ground(&g);
+  int64_t bytes;
+  zke_watch_list *list;
+  int fd;
+  ck_rc(zke_usage(z, "/", NULL, &bytes), ZKE_UNIMPLEMENTED);
+  ck_says("zke_usage");
+  ck_rc(zke_watches(z, &list), ZKE_UNIMPLEMENTED);
+  ck_rc(zke_keepalive_fd(z, &fd), ZKE_UNIMPLEMENTED);
+  ck_rc(zke_raise_sequence(z, "/", 3, NULL), ZKE_UNIMPLEMENTED);
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+/* ---- recipes ---- */
+
+TEST(a_lock_goes_from_one_to_the_other) {
+  ground g = begin_ground();
+  zke *z = open_ground(&g), *other = open_ground(&g);
+  zke_lock *a, *b;
+  ck_ok(zke_lock_new(z, "/lock", NULL, &a));
+  ck_ok(zke_lock_new(other, "/lock", NULL, &b));
+  ck_ok(zke_lock_acquire(a, zke_now(z) + 5000));
+  ck_rc(zke_lock_try(b), ZKE_HELD);
+  ck_ok(zke_lock_start(b));
+  ck_ok(zke_lock_release(a));
+  ck_ok(zke_lock_acquire(b, zke_now(other) + 5000));
+  ck_assert_int_gt(zke_lock_token(b), 0);
+  zke_lock_free(a);
+  zke_lock_free(b);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+TEST(a_queue_gives_an_item_once) {
+  ground g = begin_ground();
+  zke *z = open_ground(&g);
+  zke_queue *q;
+  zke_queue_item *item;
+  ck_ok(zke_queue_new(z, "/queue", NULL, &q));
+  ck_ok(zke_queue_put(q, "job", 3, NULL, zke_now(z) + 5000));
+  ck_ok(zke_queue_claim(q, zke_now(z) + 5000, &item));
+  ck_assert_str_eq(item->data, "job");
+  ck_ok(zke_queue_ack(q, item, NULL, 0, NULL));
+  zke_free(item);
+  ck_rc(zke_queue_claim(q, zke_now(z) + 100, &item), ZKE_OPERATIONTIMEOUT);
+  zke_queue_free(q);
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+TEST(an_election_passes_on_when_a_session_ends) {
+  ground g = begin_ground();
+  zke *z = open_ground(&g), *other = open_ground(&g);
+  zke_election *e, *next;
+  ck_ok(zke_election_new(z, "/boss", NULL, &e));
+  ck_ok(zke_election_new(other, "/boss", NULL, &next));
+  ck_ok(zke_election_lead(e, zke_now(z) + 5000));
+  ck_ok(zke_election_start(next));
+  ck_ok(zke_expire(other, zke_session_id(z)));
+  ck_ok(zke_election_lead(next, zke_now(z) + 5000));
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK &&
+               zke_election_state(e) == ZKE_ELECTION_FAILED,
+           10000);
+  zke_election_free(e);
+  zke_election_free(next);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+TEST(two_sites_commit_together) {
+  static const char *const sites[] = {"here", "there"};
+  ground g = begin_ground();
+  zke *z = open_ground(&g), *other = open_ground(&g);
+  zke_two_phase *all, *one, *two;
+  zke_op op;
+  int decision = 0, done = -1;
+  int called = 0;
+  ck_ok(zke_two_phase_begin(z, "/2pc", "x", "", 0, sites, 2, NULL, &all));
+  ck_ok(zke_two_phase_open(z, "/2pc", "x", "here", NULL, &one));
+  ck_ok(zke_two_phase_open(other, "/2pc", "x", "there", NULL, &two));
+  zke_op_sql(&op, no_sql, &called);
+  ck_rc(zke_two_phase_vote_with(one, ZKE_TWO_PHASE_COMMIT, &op, 1, NULL, NULL),
+        ZKE_UNIMPLEMENTED);
+  ck_assert_int_eq(called, 0);
+  zke_op_create(&op, "/row", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  ck_ok(
+      zke_two_phase_vote_with(one, ZKE_TWO_PHASE_COMMIT, &op, 1, NULL, &done));
+  ck_assert_int_eq(done, ZKE_TWO_PHASE_DONE);
+  ck_ok(zke_two_phase_vote(two, ZKE_TWO_PHASE_COMMIT));
+  ck_ok(zke_two_phase_wait(all, zke_now(z) + 5000, &decision));
+  ck_assert_int_eq(decision, ZKE_TWO_PHASE_COMMIT);
+  ck_ok(zke_two_phase_wait(two, zke_now(z) + 5000, &decision));
+  ck_assert_int_eq(decision, ZKE_TWO_PHASE_COMMIT);
+  zke_op_set(&op, "/row", "sold", 4, 0);
+  ck_ok(zke_two_phase_ack_with(one, &op, 1, NULL, &done));
+  ck_assert_int_eq(done, ZKE_TWO_PHASE_DONE);
+  zke_two_phase_free(one);
+  zke_two_phase_free(two);
+  zke_two_phase_free(all);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+/* A waiter is not refused for want of others' ephemerals. */
+static void *acquire_and_release(void *arg) {
+  zke_lock *lock = arg;
+  int rc = zke_lock_acquire(lock, ZKE_FOREVER);
+  if (rc == ZKE_OK) rc = zke_lock_release(lock);
+  return (void *)(intptr_t)rc;
+}
+
+TEST(a_lock_is_waited_for_while_another_is_held) {
+  ground g = begin_ground();
+  zke *z = open_ground(&g), *other = open_ground(&g);
+  zke_lock *a, *b, *mine;
+  pthread_t waiter;
+  void *rc;
+  ck_ok(zke_lock_new(z, "/a", NULL, &a));
+  ck_ok(zke_lock_new(other, "/b", NULL, &mine));
+  ck_ok(zke_lock_new(other, "/a", NULL, &b));
+  ck_ok(zke_lock_acquire(a, zke_now(z) + 5000));
+  ck_ok(zke_lock_acquire(mine, zke_now(z) + 5000));
+  pthread_create(&waiter, NULL, acquire_and_release, b);
+  zke_party_list *list = NULL;
+  ck_until((zke_free(list), zke_lock_parties(z, "/a", &list) == ZKE_OK) &&
+               list->count == 2,
+           10000);
+  zke_free(list);
+  ck_ok(zke_lock_release(a));
+  pthread_join(waiter, &rc);
+  ck_assert_ptr_null(rc);
+  zke_lock_free(a);
+  zke_lock_free(b);
+  zke_lock_free(mine);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
