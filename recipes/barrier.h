@@ -49,6 +49,10 @@
  * FENCING: the token of a setting is the zxid of its znode, greater than those
  * of all before.
  *
+ * ON AN ENSEMBLE (zookeeper.h): an ephemeral barrier is gone when the process
+ * that set it was silent for the session's timeout, though that lives; all else
+ * is the same.
+ *
  * MISTAKES, and what they come to:
  * - Setting what stands already: ZKE_HELD.  A barrier is set by one process;
  *   for a count of those that are not ready use a double barrier or a

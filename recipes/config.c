@@ -120,7 +120,8 @@ typedef struct view_node {
   bool hidden;       /* read for its Stat and children, but not shown */
 } view_node;
 
-/* How many bytes a node's strings take, each with a NUL behind it. */
+/* How many bytes a node's texts take: name and data, each with a NUL behind it,
+ * so that data can be used as a text. */
 static size_t node_bytes(const zke_config_node *n) {
   return strlen(n->name) + 1 + (n->len > 0 ? (size_t)n->len : 0) + 1;
 }
@@ -136,7 +137,8 @@ static void node_copy(zke_config_node *to, const zke_config_node *n,
   *text += name + len + 1;
 }
 
-/* A node in memory and its text in one block, with one reference. */
+/* A node in memory and its text in one block, with one reference. NULL without
+ * memory. */
 static view_node *node_make(zke *z, const zke_config_node *n, bool hidden) {
   view_node *made = zke_alloc(z, sizeof *made + node_bytes(n));
   if (!made) return NULL;
@@ -154,7 +156,7 @@ static view_node *node_ref(view_node *n) {
   return n;
 }
 
-/* The last one to let go frees; NULL is fine. */
+/* Let a node go; the last one to do so frees it. NULL is fine. */
 static void node_unref(view_node *n) {
   if (n && --n->refs == 0) zke_free(n);
 }
@@ -240,7 +242,8 @@ static char *path_below(zke *z, const char *root, const char *name) {
   return view_text(z, *root ? root : "/");
 }
 
-/* Begin with the root and what is known below it. */
+/* Begin with the root and what is known below it. What has gone meanwhile is
+ * found missing, which costs nothing but its place in the request. */
 static int reader_begin(reader *r, view_node *const *known, int count) {
   r->paths = zke_alloc(r->z, ((size_t)count + 1) * sizeof *r->paths);
   if (!r->paths) return view_nomem();
@@ -277,7 +280,9 @@ static int reader_ops(reader *r) {
   return n + 1;
 }
 
-/* ZKE_OK where each result can be used. */
+/* ZKE_OK where each result can be used. Three refusals can be: the node is
+ * missing, the session may not read it, or it is not known what was not told.
+ */
 static int results_check(const zke_op *ops, const zke_op_result *results,
                          int count) {
   for (int i = 0; i < count; i++) {
@@ -325,7 +330,8 @@ static int reader_add_children(const reader *r, int parent, char **paths,
   return ZKE_OK;
 }
 
-/* The paths that the children just read stand for, and the root's. */
+/* The paths that the children just read stand for, and the root's, sorted.
+ * *paths_out is for reader_drop_paths(). */
 static int reader_listed(const reader *r, char ***paths_out, int *count_out) {
   int total = 1, n = 0, rc = ZKE_OK;
   for (int i = 0; i < r->parents; i++) total += reader_children(r, i);
@@ -391,7 +397,8 @@ static int node_order(const void *a, const void *b) {
                 ((const zke_config_node *)b)->name);
 }
 
-/* Points into the result, which has to stay as long. */
+/* A node as it was read; its texts are the result's, which has to stay as long.
+ */
 static zke_config_node node_read(const char *name, const zke_op_result *r,
                                  bool data) {
   return (zke_config_node){.name = name,
@@ -538,7 +545,8 @@ static void view_note(zke_view *v, view_node *before, view_node *now) {
   *at = (view_news){.node = node_ref(was ? before : now), .known = was};
 }
 
-/* Room for so many more nodes and news. */
+/* Make room for so many more nodes and news, before a change of the picture
+ * begins. */
 static int view_room(zke_view *v, int nodes, int news) {
   if (view_reserve(v->r.z, &v->nodes, v->count, &v->room, v->count + nodes,
                    sizeof(void *)) &&
@@ -634,7 +642,9 @@ static bool node_is_same(const view_node *n, const zke_config_node *read) {
          a->cversion == b->cversion && a->aversion == b->aversion;
 }
 
-/* Make the nodes that the picture does not have as they were read. */
+/* Make the nodes that the picture does not have as they were read. made[] has
+ * NULL for the others; after a failure the caller lets those go that were made.
+ */
 static int view_make(const zke_view *v, const zke_config_node *read, int count,
                      view_node **made) {
   for (int i = 0; i < count; i++) {
@@ -670,7 +680,8 @@ static void view_replace(zke_view *v, const zke_config_node *read, int count,
   v->count = v->room = count;
 }
 
-/* The news are told once there is memory for it. */
+/* Have the listener told of the news. Where there is no memory for that it is
+ * owed, and the next step tries again. */
 static int view_tell(zke_view *v) {
   v->owing = !zke_recipe_tell(&v->r, ZKE_VIEW_NEWS, v->revision, NULL, 0);
   return v->owing
@@ -761,7 +772,8 @@ static void paths_drop(zke_view *v) {
 }
 
 /* Read a node, too, with its data or its children's where these are asked for.
- * Where there are too many, everything will be read. */
+ * Where there are too many, everything will be read. The sorted place of a name
+ * is where a second request for it is found. */
 static int paths_add(zke_view *v, const char *name, bool data, bool list) {
   int i = paths_lower(v, name);
   view_path *at = v->paths + i;
@@ -838,7 +850,7 @@ typedef struct view_round {
   int count;              /* of ops */
 } view_round;
 
-/* Ready for the next round. */
+/* Release a round's reading, so that the next one can begin. */
 static void round_drop(view_round *r) {
   if (r->results) zke_results_clear(r->results, r->count);
   zke_free(r->results);
@@ -1143,7 +1155,7 @@ struct zke_config {
   int64_t since;      /* the mzxid, or the revision, that it knows */
 };
 
-/* The class's functions are the view's. */
+/* The functions of the class are the view's. */
 static void config_event(zke_recipe *r, int type, const char *path) {
   zke_view_event((zke_view *)r, type, path);
 }

@@ -67,6 +67,10 @@
  * change of an ACL is no event: what it hides or shows is hidden or shown at
  * the node's next change at the latest.
  *
+ * ON AN ENSEMBLE (zookeeper.h): nothing differs, but that after a lost
+ * connection it reads all again, and tells what it then finds changed as one
+ * change.
+ *
  * MISTAKES, and what they come to:
  * - Never dispatching: the memory stays as it was at the start.  The blocking
  *   calls of any recipe on the handle dispatch, too.
@@ -299,6 +303,10 @@ ZKE_API int zke_config_set(zke_config *config, const char *name,
  *     rc = zke_config_set_guarded(config, "mode", "on", 2, -1, &guard, 1,
  *                                 deadline, NULL);
  *     if (rc == ZKE_LOST) printf("%s\n", zke_errmsg());
+ *
+ * A guard that writes would do so again where a reply was lost and the change
+ * repeated.  So only checks are guards, and zke_op_sql() is none: for a row and
+ * a setting in one step use zke_multi().
  *
  *   guards, count  zke_op_check() or what a recipe's op function fills in for a
  *                  holder; 0: none

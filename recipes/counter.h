@@ -47,6 +47,8 @@
  * A change is synced to the disk, like every change of persistent state (P8):
  * for a number that need not survive a power cut that is dear.
  *
+ * ON AN ENSEMBLE (zookeeper.h): nothing differs but the time that a call takes.
+ *
  * MISTAKES, and what they come to:
  * - get and then set: a change in between is overwritten.  Add, or compare and
  *   set in a loop, as the example below does.

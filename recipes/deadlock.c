@@ -288,13 +288,15 @@ static int graph_read_entry(graph *g, const char *path) {
 }
 
 /* Read a session with all its entries, once: an actor may wait in several
- * places, and other actors of its session are often met soon. */
+ * places, and other actors of its session are often met soon.  Where they are
+ * not told, it seems to wait for nobody. */
 static int graph_read_session(graph *g, int64_t session) {
   zke_strings *paths = NULL;
   bool news;
   int rc = graph_add_session(g, session, &news);
   if (rc != ZKE_OK || !news) return rc;
   rc = zke_ephemerals(g->z, session, NULL, &paths);
+  if (rc == ZKE_UNIMPLEMENTED) return ZKE_OK; /* an ensemble, see deadlock.h */
   for (int i = 0; rc == ZKE_OK && i < paths->count; i++)
     rc = graph_read_entry(g, paths->data[i]);
   zke_free(paths);

@@ -23,6 +23,10 @@
  *
  * The entries of the lines are all there is to go by.  No process asks another
  * one, so a circle is found also if its other members are stopped.
+ *
+ * On an ensemble (zookeeper.h) a session is told of its own entries only.  So
+ * no circle through another session is found: a call that waits in one ends at
+ * its deadline.  zke_line_waits() lists the waits of this session.
  */
 #ifndef ZKEMBED_RECIPES_DEADLOCK_H
 #define ZKEMBED_RECIPES_DEADLOCK_H

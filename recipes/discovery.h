@@ -44,6 +44,9 @@
  *
  * FENCING: nothing is held that would need it.
  *
+ * ON AN ENSEMBLE (zookeeper.h): as in group.h: an instance that has died is
+ * listed for the session's timeout.
+ *
  * MISTAKES, and what they come to:
  * - Keeping an instance that was picked: it may have gone since.  Pick again
  *   for each connection; a pick is cheap.

@@ -94,7 +94,7 @@ enum {
   PATIENCE = 250 /* ms that a step inside zke_dispatch() repeats itself */
 };
 
-/* One party.  The mutex of r guards what changes: from state on. */
+/* One party. The mutex of r guards what changes: from state on. */
 
 struct zke_double_barrier {
   zke_recipe r;
@@ -160,8 +160,8 @@ static void list_say(const zke_party_list *list, char *text, size_t size) {
 /* ---- a party's znode ---- */
 
 /* Cut the data of one that waits, "waiting <pid> <identity>\n<data>", into
- * strings.  False: it does not wait (its version is above 0), or it was made by
- * other means. */
+ * strings. False: it does not wait (its version is above 0), or it was made by
+ * other means. The strings are the result's own bytes, and end with it. */
 static bool party_read(zke_op_result *node, const char *name, zke_party *p) {
   int64_t pid;
   if (node->rc != ZKE_OK || node->len <= 0) return false;
@@ -195,7 +195,8 @@ typedef struct arrivals {
   int count; /* of waiting */
 } arrivals;
 
-/* Any of the arrays may be missing, if memory was short. */
+/* Release what was read. Any of the arrays may be missing, if memory was short.
+ */
 static void arrivals_clear(arrivals *a) {
   for (int i = 0; a->ops && i < a->read_count; i++)
     zke_free((void *)(uintptr_t)a->ops[i].path);
@@ -275,7 +276,8 @@ typedef struct change {
   zke_op *ops; /* their paths are the change's */
 } change;
 
-/* Begin a step of at most `room` operations. */
+/* Begin a step of at most `room` operations. Without memory it goes on with
+ * none, and change_do() tells. */
 static void change_new(change *c, zke *z, int room) {
   *c = (change){.z = z, .room = room};
   c->ops = zke_alloc(z, (size_t)room * sizeof *c->ops);
@@ -317,7 +319,8 @@ static void change_delete(change *c, const char *directory, const char *name,
   if (op) zke_op_delete(op, path, version);
 }
 
-/* Add a check that a node is there, of any version. */
+/* Add a check that a node is there, of any version: the change is made only as
+ * long as what was seen still holds. */
 static void change_check(change *c, const char *directory, const char *name) {
   char *path;
   zke_op *op = change_op(c, directory, name, &path);
@@ -354,7 +357,8 @@ typedef struct picture {
   int count;                 /* of members */
 } picture;
 
-/* Release a picture, also one that could not be read whole. */
+/* Release a picture, also one that could not be read whole. Its members'
+ * strings go with it. */
 static void picture_clear(picture *p) {
   zke_results_clear(p->read, 3);
   zke_free(p->members);
@@ -396,8 +400,9 @@ static bool member_read(char *text, int len, int *at, zke_party *p) {
   return true;
 }
 
-/* Read ready's data; ZKE_OTHERKIND if it has another form.  The records are
- * counted first, and then cut. */
+/* Read ready's data; ZKE_OTHERKIND if it has another form. The records are
+ * counted first, and then cut. A record that is malformed ends the list: what
+ * is behind it was not written by a party. */
 static int picture_parse(picture *p, zke *z, const char *ready) {
   const zke_op_result *node = &p->read[0];
   int len = node->len, at, count = 0;

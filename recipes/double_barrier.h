@@ -80,6 +80,9 @@
  * FENCING: the round's number, the zxid of `ready`, increases from round to
  * round.
  *
+ * ON AN ENSEMBLE (zookeeper.h): a party that was silent for the session's
+ * timeout counts as gone, though it may be at work.
+ *
  * MISTAKES, and what they come to:
  * - Different N on one path: the second party gets ZKE_OTHERKIND.
  * - Fewer processes than N: enter waits until its deadline; the sentence says

@@ -60,6 +60,10 @@
  * FENCING: zke_election_token() is the zxid of taking office, greater than
  * that of every leader before.
  *
+ * ON AN ENSEMBLE (zookeeper.h): one leads by the ensemble's order of changes. A
+ * leader that was silent for the session's timeout is succeeded, though it may
+ * not know: guard by zke_election_op() or the token.
+ *
  * MISTAKES, and what they come to:
  * - Two objects for one candidate: they are two candidates, one behind the
  *   other.

@@ -55,6 +55,9 @@
  * FENCING: nothing is held that would need it.  A member's czxid is its number
  * in all of history.
  *
+ * ON AN ENSEMBLE (zookeeper.h): a member that was silent for the session's
+ * timeout is off the list, and one that has died stays on it for as long.
+ *
  * MISTAKES, and what they come to:
  * - Joining twice with one object: ZKE_MISUSE.  Two members of one process need
  *   two objects.

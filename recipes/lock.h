@@ -79,6 +79,11 @@
  * - a thread waits for something else, such as an election, a queue or another
  *   program's lock, or one thread acquires what another one is to release.
  *
+ * ON AN ENSEMBLE (zookeeper.h): at most one holds by the ensemble's order of
+ * changes. A holder that was silent for the session's timeout has lost it,
+ * though it may not know: guard by zke_lock_op() or the token. Circles between
+ * sessions are not found there: acquire with a deadline.
+ *
  * MISTAKES, and what they come to:
  * - Two threads share an object and both acquire: the second gets ZKE_MISUSE.
  *   The object is the contender, so each of them needs its own.

@@ -68,6 +68,8 @@
  * a multi-lock while it asks for another lock, can still be in a circle.  That
  * is found as for lock.h.
  *
+ * ON AN ENSEMBLE (zookeeper.h): as for lock.h, for each of its locks.
+ *
  * MISTAKES, and what they come to:
  * - Naming a path twice: ZKE_BADARGUMENTS.
  * - Asking for a multi-lock while the thread holds one of its locks:

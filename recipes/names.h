@@ -45,6 +45,9 @@
  * FENCING: a binding's token is the zxid of its making, greater than those of
  * all bindings before.
  *
+ * ON AN ENSEMBLE (zookeeper.h): an ephemeral binding stays for the session's
+ * timeout after its process has died; all else is the same.
+ *
  * MISTAKES, and what they come to:
  * - Binding what is bound: ZKE_HELD, and the sentence names the binder.  To
  *   replace it use zke_names_rebind().

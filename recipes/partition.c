@@ -53,13 +53,15 @@
  * name_
  * ==================================================================== */
 
-/* Bytes that stand for themselves; all others are %XX. */
+/* May the byte stand for itself in a znode's name? All others are %XX, so that
+ * any text can be an item, and two items never have one znode. */
 static bool name_is_plain(unsigned char c) {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
          (c >= 'a' && c <= 'z') || c == '-' || c == '_';
 }
 
-/* "directory/item-<item>" in one block. */
+/* "directory/item-<item>" in one block; NULL without memory. Each byte of the
+ * item may become three. */
 static char *name_path(zke *z, const char *directory, const char *item) {
   size_t size = strlen(directory) + strlen(ITEM_PREFIX) + 3 * strlen(item) + 2;
   char *path = zke_alloc(z, size), *at = path;
@@ -81,7 +83,8 @@ static int name_digit(char c) {
   return at ? (int)(at - digits) : -1;
 }
 
-/* The item of a znode's name, written to text; false for a stranger. */
+/* The item of a znode's name, written to text, which has room for the name;
+ * false for a name that no member gives. */
 static bool name_item(const char *name, char *text) {
   if (strncmp(name, ITEM_PREFIX, strlen(ITEM_PREFIX)) != 0) return false;
   for (name += strlen(ITEM_PREFIX); *name; name++) {
@@ -113,7 +116,8 @@ static uint64_t plan_hash(uint64_t hash, const char *text) {
   return hash;
 }
 
-/* So that each bit of the text reaches the highest ones. */
+/* Mix a hash, so that each bit of the text reaches the highest ones, by which
+ * two hashes mostly differ. */
 static uint64_t plan_mix(uint64_t x) {
   x = (x ^ x >> 33) * UINT64_C(0xff51afd7ed558ccd);
   x = (x ^ x >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
@@ -129,7 +133,9 @@ typedef struct plan_member {
   int load;          /* so many items were given to it */
 } plan_member;
 
-/* The members of one moment. */
+/* The members of one moment, and what the plan has given to each so far. It is
+ * freed by plan_free() after each look: nothing of a plan is remembered but
+ * what it says of this member's items and of its neighbour. */
 typedef struct division {
   zke_entries *entries; /* of the directory */
   zke_op_result *got;   /* their data, in the same order */
@@ -153,7 +159,9 @@ static const char *plan_name(const plan_member *m) {
   return space && space[1] ? space + 1 : m->znode;
 }
 
-/* Is member a to be preferred to b for an item?  Of one name: by znode. */
+/* Is member a to be preferred to b for an item? The item's name is a part of
+ * the hash, so each item has an order of members of its own. Of two members
+ * with one name the znode decides. */
 static bool plan_prefers(const char *item, const plan_member *a,
                          const plan_member *b) {
   uint64_t seed = plan_hash(plan_start, item);
@@ -192,7 +200,8 @@ static int plan_get_all(zke *z, const char *directory, const zke_entries *e,
   return zke_recipe_multi_read(z, ops, e->count, got);
 }
 
-/* Keep the members whose names were read; one that is missing has gone. */
+/* Keep the members whose names were read; one that is missing has gone. They
+ * stay in the order of their numbers, which is the same for every reader. */
 static void plan_keep_members(division *p) {
   for (int i = 0; i < p->entries->count; i++) {
     if (p->got[i].rc != ZKE_OK || !p->got[i].data) continue;
@@ -291,7 +300,8 @@ static void item_drop(part_item *it) {
   it->token = 0;
 }
 
-/* The item is held no more; the listener hears that of one that was. */
+/* The item is held no more; the listener hears that of one that was. An item
+ * that was only wanted is dropped in silence. */
 static void item_lose(zke_partition *p, part_item *it) {
   if (item_is_held(it)) item_tell(p, it, ZKE_PARTITION_LOST);
   item_drop(it);
@@ -306,7 +316,9 @@ static void item_unwatch(zke_partition *p, part_item *it) {
   it->watched = false;
 }
 
-/* Look at an item's znode and watch it.  mine: this object has made it. */
+/* Look at an item's znode, and watch it unless it is watched. mine: this object
+ * has made it. A missing znode gets no watch: its caller makes it, or lets it
+ * go. */
 static int item_look(zke_partition *p, part_item *it, zke_stat *stat,
                      bool *mine) {
   char *data = NULL;
@@ -319,6 +331,7 @@ static int item_look(zke_partition *p, part_item *it, zke_stat *stat,
   return rc;
 }
 
+/* What a try on an item needs, for zke_retry(). */
 typedef struct item_act {
   zke_partition *p;
   part_item *it;
@@ -367,7 +380,8 @@ static int item_settle(zke_partition *p, part_item *it) {
   return ZKE_OK;
 }
 
-/* Has its holder had the time that it may take to release the item? */
+/* Has its holder had the time that it may take to release the item? release_ms
+ * 0: it may take any time. */
 static bool item_is_overdue(const zke_partition *p, const part_item *it) {
   return it->state == ITEM_WANTED && p->release_ms &&
          zke_now(p->r.z) - it->since >= p->release_ms;
@@ -402,7 +416,8 @@ static int item_verify(zke_partition *p, part_item *it) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* Has what is held gone, or is it another's? */
+/* Has what is held gone, or is it another's? What cannot be found out counts as
+ * still there. */
 static bool item_is_gone(const zke_partition *p, const part_item *it) {
   zke_stat stat;
   int rc = zke_exists(p->r.z, it->path, NULL, NULL, &stat);
@@ -428,7 +443,9 @@ static int item_discard(zke_partition *p, part_item *it) {
                             rc == ZKE_OK ? stat.czxid : 0);
 }
 
-/* Bring one item to what it is to be. */
+/* Bring one item to what it is to be. First it is asked whether it is still
+ * this member's, since all else follows from that. A release is only asked for
+ * here: the listener, or the program, does it (zke_partition_release()). */
 static int item_step(zke_partition *p, part_item *it) {
   int rc = item_verify(p, it);
   if (rc != ZKE_OK) return rc;
@@ -459,7 +476,8 @@ static void part_lose(zke_partition *p) {
   p->gone = true;
 }
 
-/* The index of this member in a plan, or -1. */
+/* The index of this member in a plan, or -1. -1: the membership was taken away.
+ */
 static int part_find_self(const zke_partition *p, const division *plan) {
   const char *own = strrchr(p->znode, '/') + 1;
   for (int i = 0; i < plan->count; i++) {
@@ -564,10 +582,12 @@ static void part_event(zke_recipe *r, int type, const char *path) {
   }
 }
 
-/* All items are lost with the session. */
+/* The session has ended: all items are lost with it, and others have them
+ * already or soon. */
 static void part_ended(zke_recipe *r) { part_lose((zke_partition *)r); }
 
-/* The text is the item, the number its token. */
+/* Call the listener, without the mutex. The text is the item, the number its
+ * token. */
 static void part_deliver(zke_recipe *r, int event, int64_t number,
                          const char *text, int len) {
   zke_partition *p = (zke_partition *)r;
@@ -589,7 +609,8 @@ static zke_strings *part_paths(const zke_partition *p) {
   return s;
 }
 
-/* Delete them in one step. */
+/* Delete them in one step. ZKE_NONODE: one of them has gone, and none was
+ * deleted. */
 static int part_delete_all(zke_partition *p) {
   zke_strings *paths = part_paths(p);
   zke_op *ops =
@@ -618,7 +639,9 @@ static int part_discard_all(zke_partition *p) {
   return rc == ZKE_OK ? own : rc;
 }
 
-/* Give everything up, in one step where that can be done. */
+/* Give everything up, in one step where that can be done. An item that has been
+ * taken away is left out of it, and told as lost. Where a creation may have
+ * worked, the znodes are looked at one by one instead (part_discard_all()). */
 static int part_quit(zke_partition *p) {
   bool tried = false;
   if (!p->znode) return ZKE_OK;
@@ -696,7 +719,8 @@ static int part_fill(zke_partition *p, const char *const *items, int count) {
   return ZKE_OK;
 }
 
-/* What can be refused without touching the file. */
+/* What can be refused without touching the file. The file is not touched, so a
+ * mistake of the caller is told whatever the handle's state. */
 static int part_check(const char *const *items, int count,
                       const zke_partition_options *given,
                       zke_partition_options *o, zke_partition **p_out) {
@@ -1031,7 +1055,8 @@ int zke_partition_list(zke_partition *p, zke_strings **items_out) {
 
 /* ---- looking on ---- */
 
-/* One more owner in a list that is grown as a whole. */
+/* The owners as they are read, before they are packed. There is room for all
+ * from the start. */
 typedef struct part_roll {
   zke_partition_owner *data;
   char **texts;
@@ -1065,7 +1090,8 @@ static int part_note(zke *z, const char *path, const char *name,
   return text ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* All of it in one block. */
+/* All of the roll in one block, texts behind the records; NULL without memory.
+ */
 static zke_partition_owners *part_pack(zke *z, const part_roll *roll) {
   size_t size = sizeof(zke_partition_owners);
   for (int i = 0; i < roll->count; i++) {

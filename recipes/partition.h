@@ -74,6 +74,9 @@
  * FENCING: zke_partition_token() is the zxid of taking an item, greater than
  * that of every owner before.
  *
+ * ON AN ENSEMBLE (zookeeper.h): a member that was silent for the session's
+ * timeout has lost its items, and may not know: guard by the token.
+ *
  * MISTAKES, and what they come to:
  * - Members with different items: the later one gets ZKE_OTHERKIND from start.
  *   To change the set of items stop all members first.

@@ -64,13 +64,14 @@ typedef struct record {
   int64_t runner;       /* the session that owns it */
 } record;
 
-/* Release what was read of a job's znode. */
+/* Release what was read of a job's znode. It may be called twice. */
 static void record_free(record *c) {
   zke_free(c->text);
   *c = (record){0};
 }
 
-/* zke_recipe_read() of an int. */
+/* As zke_recipe_read(), for an int. A number that does not fit is refused and
+ * not cut: the text is somebody else's. */
 static bool record_int(char **at, const char *word, int *out) {
   int64_t number;
   if (!zke_recipe_read(at, word, 10, &number)) return false;
@@ -78,7 +79,7 @@ static bool record_int(char **at, const char *word, int *out) {
   return number >= INT_MIN && number <= INT_MAX;
 }
 
-/* Move *at behind a word; false: something else stands there. */
+/* Move *at behind a word; false: something else stands there, and *at stays. */
 static bool record_word(char **at, const char *word) {
   size_t len = strlen(word);
   if (strncmp(*at, word, len) != 0) return false;
@@ -86,7 +87,8 @@ static bool record_word(char **at, const char *word) {
   return true;
 }
 
-/* The id, which ends with its line. */
+/* Read the id, which ends with its line. An empty one, or one that is too long,
+ * is none of ours. */
 static bool record_id(char **at, char *id) {
   if (!record_word(at, "\nid ")) return false;
   size_t len = strcspn(*at, " \n");
@@ -97,7 +99,8 @@ static bool record_id(char **at, char *id) {
   return true;
 }
 
-/* Read what record_text() wrote; the text ends with a NUL. */
+/* Read what record_text() wrote; the text ends with a NUL. An empty text, or
+ * none, tells of no run. The identity stays in the text, and is ended there. */
 static int record_parse(record *c, const char *path) {
   char *at = c->text;
   if (!at || !*at) return ZKE_OK;
@@ -142,7 +145,8 @@ static int record_read(zke *z, const char *path, const char *running,
   return rc;
 }
 
-/* A line end in the identity becomes a space, as record_parse() reads lines. */
+/* The record as a text of lines, for record_parse(); NULL without memory. A
+ * line end in the identity becomes a space, since lines are what is read. */
 static char *record_text(zke *z, const record *c) {
   size_t size = 320 + strlen(c->identity);
   char *text = zke_alloc(z, size);
@@ -203,7 +207,8 @@ static int64_t job_period(const zke_periodic *j, int64_t ms) {
   return since / period - (since % period < 0);
 }
 
-/* When the period of the last run ends. */
+/* When the period of the last run ends, in wall time: its length after the
+ * start, or, where periods are aligned, at the beginning of the next one. */
 static int64_t job_next(const zke_periodic *j, const record *c) {
   if (!j->o.aligned) return c->start_ms + j->o.period_ms;
   return (job_period(j, c->start_ms) + 1) * j->o.period_ms + j->o.offset_ms;
@@ -224,8 +229,8 @@ static bool job_is_retried(const zke_periodic *j, const record *c) {
                    : j->o.retry & ZKE_PERIODIC_RETRY_DEAD;
 }
 
-/* "the job /jobs/a was done by x (pid 1) at ... (status 0) and is due again
- * at ..." */
+/* Fail with rc, and say why the job is not to be had now: "the job /jobs/a was
+ * done by x (pid 1) at ... (status 0) and is due again at ...". */
 static int job_say(const zke_periodic *j, int rc, const record *c) {
   char start[ZKE_RECIPE_WHEN], next[ZKE_RECIPE_WHEN], how[32] = "it died";
   zke_recipe_when(c->start_ms, start);
@@ -374,7 +379,7 @@ static int job_begin_claim(zke_periodic *j) {
   return j->identity ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* Watch the run, for its end or the death of its process.  ZKE_NONODE: it has
+/* Watch the run, for its end or the death of its process. ZKE_NONODE: it has
  * ended. */
 static int job_watch(zke_periodic *j) {
   int rc =
@@ -435,6 +440,7 @@ static int job_claim_now(zke_periodic *j, job_claim *a) {
 
 /* ---- giving it back ---- */
 
+/* The end of a run, for zke_retry(). */
 typedef struct job_end {
   zke_periodic *j;
   const char *text;
@@ -485,7 +491,8 @@ static int job_end_run(zke_periodic *j, int status) {
 
 /* ---- the object ---- */
 
-/* An overflow may have hidden the one that is waited for. */
+/* Note that something has come. An overflow may have hidden the event that is
+ * waited for, so it counts as that. */
 static void job_event(zke_recipe *r, int type, const char *path) {
   zke_periodic *j = (zke_periodic *)r;
   if (type == ZKE_EVENT_OVERFLOW || strcmp(path, j->running) == 0)
@@ -528,7 +535,8 @@ static const zke_recipe_class job_class = {.name = "job",
                                            .quit = job_quit,
                                            .destroy = job_destroy};
 
-/* The bounds keep the times of periods within 64 bits. */
+/* Refuse options that mean nothing. The bounds keep the times of periods within
+ * 64 bits. */
 static int job_check_options(const char *base, const char *name,
                              const zke_periodic_options *given,
                              zke_periodic_options *o) {
@@ -576,7 +584,8 @@ void zke_periodic_free(zke_periodic *job) {
   zke_recipe_free((zke_recipe *)job);
 }
 
-/* deadline_ms: 0 for a call that does not wait. */
+/* Enter an object that neither has a run nor waits for one; deadline_ms: 0 for
+ * a call that does not wait. */
 static int job_enter(zke_periodic *j, int64_t deadline_ms) {
   zke_recipe *r = (zke_recipe *)j;
   int rc =
@@ -588,7 +597,8 @@ static int job_enter(zke_periodic *j, int64_t deadline_ms) {
   return zke_recipe_leave(&j->r, rc);
 }
 
-/* Not due, or done by another, is told at once by ZKE_LIMIT or ZKE_HELD. */
+/* Claim at once, or say why not. Not due, or done by another, is ZKE_LIMIT or
+ * ZKE_HELD. */
 static int job_try(zke_periodic *j, bool force) {
   int rc = job_enter(j, 0);
   if (rc != ZKE_OK) return rc;
@@ -602,7 +612,8 @@ int zke_periodic_force(zke_periodic *job) { return job_try(job, true); }
 
 /* ---- waiting ---- */
 
-/* The await's question.  A release beside the waiting call ends it. */
+/* For zke_recipe_await(): has anything come since the wait began? A release
+ * beside the waiting call ends it. */
 static int job_is_woken(zke_recipe *r) {
   const zke_periodic *j = (const zke_periodic *)r;
   if (j->given_up) return job_lost(j);
@@ -735,7 +746,7 @@ int zke_periodic_op(zke_periodic *job, zke_op *op) {
   return zke_recipe_leave(&job->r, rc);
 }
 
-/* A record in a block of the caller's. */
+/* A copy of the record for the caller, in one block; NULL without memory. */
 static zke_periodic_record *job_give(zke *z, const record *c) {
   size_t size = strlen(c->identity) + 1;
   zke_periodic_record *out = zke_alloc(z, sizeof *out + size);

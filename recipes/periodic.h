@@ -61,6 +61,10 @@
  * FENCING: zke_periodic_token() is the zxid of the claim; it increases from
  * run to run.
  *
+ * ON AN ENSEMBLE (zookeeper.h): a run whose process was silent for the
+ * session's timeout may be claimed by another, while it goes on: guard by
+ * zke_periodic_op() or the token.
+ *
  * MISTAKES, and what they come to:
  * - Not releasing: while the process lives the job runs, for others as well.
  *   zke_periodic_free() ends the run as a death would.

@@ -46,6 +46,9 @@
  * place of a deleted one within these microseconds, at the very same version,
  * is not told apart.
  *
+ * ON AN ENSEMBLE (zookeeper.h): the znode of a process that has died stays for
+ * the session's timeout, and that of one that was silent for so long has gone.
+ *
  * MISTAKES, and what they come to:
  * - Two objects of one session on one path: each of them may take the znode for
  *   its own after a lost reply.  Use one.

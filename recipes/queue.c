@@ -372,6 +372,39 @@ static int queue_take_now(zke_queue *q, int64_t deadline_ms,
   return rc;
 }
 
+/* ---- the caller's own operations ---- */
+
+/* What the caller changes in the step of a put or of an acknowledgement. */
+typedef struct queue_more {
+  const zke_op *ops;
+  int count;
+  zke_op_result *results; /* of these, or NULL */
+  int code; /* out: what a function of zke_op_sql() has refused the step with
+               (zke_q_step), or 0 */
+} queue_more;
+
+/* Refuse a number of operations that cannot be. */
+static int queue_check_more(const queue_more *m) {
+  if (m->count >= 0 && m->count < INT32_MAX / 256 && (m->ops || !m->count))
+    return ZKE_OK;
+  return zke_recipe_fail(ZKE_BADARGUMENTS, "%d operations", m->count);
+}
+
+/* Add them behind those of the queue's. */
+static zke_op *queue_add_more(zke_op *op, const queue_more *m) {
+  if (m->count) memcpy(op, m->ops, (size_t)m->count * sizeof *op);
+  return op + m->count;
+}
+
+/* Hand out what came of them; they are the last of the step. */
+static void queue_give_more(queue_more *m, zke_q_step *s) {
+  zke_op_result *own = &s->results[s->count - m->count];
+  m->code = s->code;
+  if (!m->results || !m->count) return;
+  memcpy(m->results, own, (size_t)m->count * sizeof *own);
+  memset(own, 0, (size_t)m->count * sizeof *own);
+}
+
 /* ---- putting ----
  *
  * A put reads the room that there is, and then makes one step with all items.
@@ -395,6 +428,7 @@ typedef struct queue_load {
   const char *key;    /* of the one item, or NULL */
   const char *letter; /* path of the dead letter it was, or NULL */
   const char *death;  /* path of its child, or NULL */
+  queue_more *more;   /* or NULL */
 } queue_load;
 
 /* What a put with a key is made of (Q8). */
@@ -564,11 +598,15 @@ static int queue_put_step(zke_queue *q, const queue_load *load, zke_q_step *s,
                   ZKE_OPEN_ACL, load->mode);
   }
   int items = zke_q_step_end(s, op) + ZKE_Q_OP_FIRST;
-  if (load->key) zke_q_step_end(s, queue_add_key(op, load, k));
+  if (load->key) op = queue_add_key(op, load, k);
+  int own = zke_q_step_end(s, op) + ZKE_Q_OP_FIRST;
+  if (load->more) zke_q_step_end(s, queue_add_more(op, load->more));
   int rc = zke_q_change(q, s, deadline_ms);
   bool changed = s->results[first].rc == ZKE_BADVERSION ||
-                 zke_q_has_changed(s, items, s->count);
-  return rc < 0 && changed ? ZKE_Q_AGAIN : rc;
+                 zke_q_has_changed(s, items, own);
+  if (rc < 0 && changed) rc = ZKE_Q_AGAIN;
+  if (load->more && rc != ZKE_Q_AGAIN) queue_give_more(load->more, s);
+  return rc;
 }
 
 /* One try of a put: read what it rests on, and make the step.  ZKE_Q_AGAIN:
@@ -577,7 +615,8 @@ static int queue_try_put(zke_queue *q, const queue_load *load,
                          const char *prefix, int64_t deadline_ms) {
   int32_t version;
   queue_keying k = {0};
-  zke_q_step *s = zke_q_step_new(q->r.z, load->count + PUT_OPS);
+  int more = load->more ? load->more->count : 0;
+  zke_q_step *s = zke_q_step_new(q->r.z, load->count + PUT_OPS + more);
   int rc = s ? zke_q_ready(q, deadline_ms) : ZKE_NOMEM;
   if (rc == ZKE_OK) rc = queue_prepare_key(q, load, prefix, &k);
   if (rc == ZKE_OK) rc = queue_room(q, load->count, &version);
@@ -1191,20 +1230,44 @@ static int queue_load_options(const zke_queue_put_options *given,
   return load->key ? queue_check_key(load) : ZKE_OK;
 }
 
-/* The arguments are checked before anything is touched.  For no items, too, the
- * object and its session are asked. */
+/* Put what is there to put; the arguments are checked before anything is
+ * touched.  For no items, too, the object and its session are asked. */
+static int queue_put_load(zke_queue *queue, queue_load *load,
+                          const zke_queue_put_options *options,
+                          int64_t deadline_ms) {
+  int count = load->count;
+  if (count < 0 || count >= INT32_MAX / 256 || (count && !load->values))
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "%d items", count);
+  int rc = queue_load_options(options, load);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_recipe_enter_by((zke_recipe *)queue, deadline_ms);
+  if (rc != ZKE_OK) return rc;
+  if (count) rc = queue_put(queue, load, deadline_ms);
+  if (load->more && load->more->code) rc = load->more->code;
+  return zke_recipe_leave(&queue->r, rc);
+}
+
+/* Items without changes of the caller's. */
 int zke_queue_put_all(zke_queue *queue, const zke_queue_value *values,
                       int count, const zke_queue_put_options *options,
                       int64_t deadline_ms) {
   queue_load load = {.values = values, .count = count};
-  if (count < 0 || count >= INT32_MAX / 256 || (count && !values))
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "%d items", count);
-  int rc = queue_load_options(options, &load);
+  return queue_put_load(queue, &load, options, deadline_ms);
+}
+
+/* The items and the caller's changes are one step. */
+int zke_queue_put_with(zke_queue *queue, const zke_queue_value *values,
+                       int value_count, const zke_queue_put_options *options,
+                       const zke_op *ops, int count, zke_op_result *results,
+                       int64_t deadline_ms) {
+  queue_more more = {ops, count, results, 0};
+  queue_load load = {.values = values, .count = value_count, .more = &more};
+  int rc = queue_check_more(&more);
   if (rc != ZKE_OK) return rc;
-  rc = zke_recipe_enter_by((zke_recipe *)queue, deadline_ms);
-  if (rc != ZKE_OK) return rc;
-  if (count) rc = queue_put(queue, &load, deadline_ms);
-  return zke_recipe_leave(&queue->r, rc);
+  if (value_count < 1)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "%d items", value_count);
+  for (int i = 0; results && i < count; i++) results[i] = (zke_op_result){0};
+  return queue_put_load(queue, &load, options, deadline_ms);
 }
 
 /* A put of one. */
@@ -1393,38 +1456,26 @@ static int queue_enter_claim(zke_queue *q, const zke_queue_item *item,
 typedef struct queue_acks {
   const zke_queue_item *const *items;
   int item_count;
-  const zke_op *ops; /* the caller's */
-  int count;
-  zke_op_result *results; /* of these, or NULL */
+  queue_more more;
 } queue_acks;
 
-/* Hand out the results of the caller's own operations. */
-static void queue_give_results(const queue_acks *d, zke_q_step *s) {
-  zke_op_result *own = &s->results[s->count - d->count];
-  if (!d->results || !d->count) return;
-  memcpy(d->results, own, (size_t)d->count * sizeof *own);
-  memset(own, 0, (size_t)d->count * sizeof *own);
-}
-
 /* Delete claims and items, and do what the caller wants with it. */
-static int queue_do_ack(zke_queue *q, const queue_acks *d,
-                        zke_q_claim *const *claims, zke_q_step *s) {
+static int queue_do_ack(zke_queue *q, queue_acks *d, zke_q_claim *const *claims,
+                        zke_q_step *s) {
   zke_op *op = &s->ops[ZKE_Q_OP_FIRST];
   for (int i = 0; i < d->item_count; i++) {
     op = zke_q_add_unclaim(op, claims[i]);
     op = zke_q_add_removal(op, d->items[i]);
   }
   int own = zke_q_step_end(s, op);
-  if (d->count) memcpy(op, d->ops, (size_t)d->count * sizeof *op);
-  zke_q_step_end(s, op + d->count);
+  zke_q_step_end(s, queue_add_more(op, &d->more));
   int rc = queue_change_claims(q, claims, d->item_count, s, own);
-  if (rc != ZKE_LOST) queue_give_results(d, s);
-  return rc;
+  if (rc != ZKE_LOST) queue_give_more(&d->more, s);
+  return d->more.code ? d->more.code : rc;
 }
 
 /* Find the claims of the items, and make the step. */
-static int queue_try_ack(zke_queue *q, const queue_acks *d,
-                         zke_q_claim **claims) {
+static int queue_try_ack(zke_queue *q, queue_acks *d, zke_q_claim **claims) {
   int rc = ZKE_OK;
   zke_q_claim **at;
   for (int i = 0; i < d->item_count && rc == ZKE_OK; i++) {
@@ -1434,14 +1485,14 @@ static int queue_try_ack(zke_queue *q, const queue_acks *d,
   if (rc != ZKE_OK) return rc;
   zke_q_step *s = zke_q_step_new(
       q->r.z,
-      d->item_count * (ZKE_Q_UNCLAIM_OPS + ZKE_Q_REMOVAL_OPS) + d->count);
+      d->item_count * (ZKE_Q_UNCLAIM_OPS + ZKE_Q_REMOVAL_OPS) + d->more.count);
   rc = s ? queue_do_ack(q, d, claims, s) : ZKE_NOMEM;
   zke_q_step_free(s);
   return rc;
 }
 
 /* Of several items of which one is lost, the others stay claimed. */
-static int queue_ack(zke_queue *q, const queue_acks *d) {
+static int queue_ack(zke_queue *q, queue_acks *d) {
   zke_q_claim **claims =
       zke_alloc(q->r.z, ((size_t)d->item_count + 1) * sizeof(zke_q_claim *));
   int rc = claims ? queue_try_ack(q, d, claims) : ZKE_NOMEM;
@@ -1462,13 +1513,13 @@ static int queue_ack(zke_queue *q, const queue_acks *d) {
 
 /* Acknowledge one item or several; the arguments are checked before anything
  * is touched. */
-static int queue_ack_entered(zke_queue *queue, const queue_acks *d) {
-  if (d->count < 0 || d->count >= INT32_MAX / 256 || (d->count && !d->ops))
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "%d operations", d->count);
+static int queue_ack_entered(zke_queue *queue, queue_acks *d) {
+  int rc = queue_check_more(&d->more);
+  if (rc != ZKE_OK) return rc;
   for (int i = 0; i < d->item_count; i++)
     if (!d->items[i])
       return zke_recipe_fail(ZKE_BADARGUMENTS, "the item is NULL");
-  int rc = zke_recipe_enter((zke_recipe *)queue);
+  rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&queue->r, queue_ack(queue, d));
 }
@@ -1476,7 +1527,7 @@ static int queue_ack_entered(zke_queue *queue, const queue_acks *d) {
 /* The item, its claim and the caller's changes are one step. */
 int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
                   const zke_op *ops, int count, zke_op_result *results) {
-  queue_acks d = {&item, 1, ops, count, results};
+  queue_acks d = {&item, 1, {ops, count, results, 0}};
   return queue_ack_entered(queue, &d);
 }
 
@@ -1484,8 +1535,9 @@ int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
 int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
                       int item_count, const zke_op *ops, int count,
                       zke_op_result *results) {
-  queue_acks d = {(const zke_queue_item *const *)items, item_count, ops, count,
-                  results};
+  queue_acks d = {(const zke_queue_item *const *)items,
+                  item_count,
+                  {ops, count, results, 0}};
   if (!items || item_count < 1 || item_count > ZKE_Q_BATCH)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "%d items, at most %d", item_count,
                            ZKE_Q_BATCH);

@@ -126,6 +126,10 @@
  * A program that makes items by zke_create() wakes nobody unless it also sets
  * the data of "entries".
  *
+ * ON AN ENSEMBLE (zookeeper.h): an item whose consumer was silent for the
+ * session's timeout is delivered again. The first consumer's ack is ZKE_LOST
+ * then, and nothing of its operations is done.
+ *
  * MISTAKES, and what they come to:
  * - Freeing a claimed item for an acknowledgement: the claim stays until ack,
  *   release, zke_queue_free() or the end of the session, or its time.
@@ -313,6 +317,41 @@ ZKE_API int zke_queue_put_all(zke_queue *queue, const zke_queue_value *values,
                               int count, const zke_queue_put_options *options,
                               int64_t deadline_ms);
 
+/* zke_queue_put_with - the same, and change more in the same step
+ *
+ * So there is never a row without the item that announces it, nor an item
+ * without its row.
+ *
+ * Example: an order and its item; add_order() is as that of zke_op_sql().
+ *
+ *     static int place(zke *z, zke_queue *queue, zke_sql_fn add_order,
+ *                      char *what) {
+ *       zke_queue_value value = {what, (int)strlen(what)};
+ *       zke_op op;
+ *       zke_op_sql(&op, add_order, what);
+ *       return zke_queue_put_with(queue, &value, 1, NULL, &op, 1, NULL,
+ *                                 zke_now(z) + 5000);
+ *     }
+ *
+ *   values, value_count  as for zke_queue_put_all(), but at least one
+ *   ops, count  what is to be changed together with it.  Made after the items
+ *               are there, once there is room; not lost and not done twice,
+ *               whatever happens to the reply.  A function of zke_op_sql() may
+ *               be called several times (others put at the same moment)
+ *   results     out, count of them, or NULL; zke_results_clear() releases
+ *               them.  All zero where a reply was lost, and where nothing was
+ *               tried
+ *
+ * Returns as zke_queue_put_all(), or what zke_multi() says to ops: then nothing
+ * was put.  ZKE_NODEEXISTS is the key's, if no result has that code.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
+ */
+ZKE_API int zke_queue_put_with(zke_queue *queue, const zke_queue_value *values,
+                               int value_count,
+                               const zke_queue_put_options *options,
+                               const zke_op *ops, int count,
+                               zke_op_result *results, int64_t deadline_ms);
+
 /* ------------------------------------------------------------------------
  * Out
  *
@@ -432,7 +471,8 @@ ZKE_API int zke_queue_prolong(zke_queue *queue, const zke_queue_item *item,
  *
  *   item        from zke_queue_claim() of this object; not freed
  *   ops, count  what is to be changed together with it, or NULL, 0.  Not lost
- *               and not done twice, whatever happens to the reply
+ *               and not done twice, whatever happens to the reply; a function
+ *               of zke_op_sql() may be called several times
  *   results     out, count of them, or NULL; zke_results_clear() releases
  *               them.  All zero where a reply was lost
  *

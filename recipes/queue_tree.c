@@ -465,6 +465,8 @@ static int queue_try_change(zke *z, void *arg) {
   }
   zke_results_clear(t->step->results, t->step->count);
   int rc = zke_recipe_multi(z, t->step->ops, t->step->count, t->step->results);
+  t->step->code = rc > 0 ? rc : 0;
+  if (rc > 0) rc = ZKE_SQL;
   t->unsure = rc == ZKE_CONNECTIONLOSS;
   if (rc == ZKE_OK) t->step->zxid = t->step->results[ZKE_Q_OP_USER].stat.mzxid;
   bool late = rc == ZKE_OPERATIONTIMEOUT && zke_now(z) >= t->deadline_ms;

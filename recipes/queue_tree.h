@@ -205,6 +205,9 @@ typedef struct zke_q_step {
                         zke_q_change(), which makes it; NULL: none */
   int count;         /* of ops; zke_q_step_end() sets it */
   bool unsure;       /* it failed, but whether it was made could not be seen */
+  int code;          /* what a function of zke_op_sql() has refused it with, if
+                        that is above 0: then the result is ZKE_SQL, since such
+                        numbers mean something else here; 0: none has */
   int64_t zxid;      /* of the step once it was made; the czxid of all that it
                         created */
   zke_op *ops;

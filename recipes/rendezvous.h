@@ -58,6 +58,9 @@
  * FENCING: the zxid of the meeting, or of the filling, increases from one to
  * the next.
  *
+ * ON AN ENSEMBLE (zookeeper.h): a party that was silent for the session's
+ * timeout is not there any more; its place is another's. A point is the same.
+ *
  * MISTAKES, and what they come to:
  * - Different N on one path: the second party gets ZKE_OTHERKIND.
  * - Filling twice: ZKE_HELD.  A point is filled once; for a value that changes

@@ -53,6 +53,8 @@
  *
  * DEADLOCKS are found as for lock.h.
  *
+ * ON AN ENSEMBLE (zookeeper.h): as for lock.h.
+ *
  * MISTAKES, and what they come to:
  * - Acquiring while it is held: ZKE_MISUSE.  It is not reentrant, in no mode.
  * - Acquiring to write by a second object, while the thread reads by the first:

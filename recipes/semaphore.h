@@ -70,6 +70,9 @@
  * DEADLOCKS are found as for lock.h.  An acquisition is stuck if threads that
  * are stuck hold so many permits that the rest is not enough for it.
  *
+ * ON AN ENSEMBLE (zookeeper.h): never more permits than the limit are out, by
+ * the ensemble's order of changes; for the rest as for lock.h.
+ *
  * MISTAKES, and what they come to:
  * - Acquiring with an object that holds permits: ZKE_MISUSE.  An object is one
  *   acquisition; two of them at a time need two objects.

@@ -47,6 +47,10 @@
  * FENCING: zke_singleton_token() is the zxid of taking over, greater than the
  * token of every process that ran before.
  *
+ * ON AN ENSEMBLE (zookeeper.h): a worker that was silent for the session's
+ * timeout is replaced, and may run on beside the next one until it looks: guard
+ * by zke_singleton_op() or the token.
+ *
  * MISTAKES, and what they come to:
  * - A worker that never calls zke_singleton_check(), nor dispatches: it works
  *   on after the process was stopped for long and another one took over.  Check

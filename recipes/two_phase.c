@@ -13,14 +13,16 @@
  *              "coordinator" and, unless they are ephemeral, an empty vote for
  *              each site (phase_create_all())
  *   2. vote    a site writes "commit" into its vote; or "abort", and then
- *              "decision" with it (phase_give_vote())
+ *              "decision" with it (phase_give_vote()).  Operations of the
+ *              caller's are done with it, and "work-<site>" created
  *   3. decide  any participant creates "decision": "commit", if each vote is
  *              "commit" in that very step; "abort" at the time limit, or when
  *              an ephemeral vote has gone, or on demand (phase_try_decide())
  *   4. ack     a site that has done what was decided creates "ack-<site>", and
- *              the coordinator deletes "coordinator" (phase_note())
- *   5. remove  the last one to acknowledge deletes all of it instead of 4
- *              (view_remove())
+ *              the coordinator deletes "coordinator" (phase_note()).  A site
+ *              may do it in this very step: operations of the caller's
+ *   5. remove  the last one to acknowledge deletes all of it instead of 4, with
+ *              the same operations (view_remove())
  *
  * What makes it safe:
  *
@@ -37,13 +39,26 @@
  *   T4  Acknowledgements write "decision" at the version that was seen.  So of
  *       two that acknowledge at the same time one fails and looks again, and
  *       the last one knows that it is the last.
+ *   T5  "id-<id>" has version 0 until the step that decides raises it.  A vote
+ *       checks version 0, so none comes after the decision, and no operation
+ *       with it: not by a process that was stopped for long either, after
+ *       another one has acknowledged for its site.
+ *   T6  The caller's operations stand in the step of 2, 4 or 5, behind the
+ *       recipe's own, so they are done where the vote or the acknowledgement is
+ *       given by this very call, and nowhere else.  A mark stays of them, with
+ *       an id of the call: "work-<site>", which outlives an ephemeral vote, and
+ *       "ack-<site>" itself.  A call that finds the mark leaves its operations
+ *       out, and the id says whether it was the call's own lost try.
+ *   T7  The code of a caller's operation is not looked at here, since it may be
+ *       one on which this recipe looks again.  Which operation of the step was
+ *       refused tells whose the refusal is (more_take()).
  *
  * A death before a step leaves the transaction as it was; after it, the step is
  * whole.  Any participant can decide and remove, so nobody waits for a process
  * that died, except for its vote and its acknowledgement.  After a lost reply a
  * step is tried again.  If the first try has made it, the second one fails, and
  * the look that follows finds the decision, the vote or the acknowledgement;
- * begin finds its own id.
+ * begin finds its own id.  Votes and acknowledgements look before each try.
  *
  *     UNDECIDED --- all have voted commit ----> COMMIT --- all acks --> removed
  *         |                                                  ^
@@ -70,7 +85,8 @@
 
 enum {
   PHASE_ID = ZKE_RECIPE_GUID,
-  PHASE_BY = 96, /* bytes of "identity (pid 12)" */
+  PHASE_BY = 96,               /* bytes of "identity (pid 12)" */
+  PHASE_OPS = INT32_MAX / 256, /* of a caller's, at most */
   PHASE_FORMS = ZKE_TWO_PHASE_COORDINATOR | ZKE_TWO_PHASE_EPHEMERAL
 };
 
@@ -218,6 +234,21 @@ typedef struct phase_steps {
   bool failed; /* there was no memory: steps_do() tells */
 } phase_steps;
 
+/* What a site does in the step of its vote or of its acknowledgement (T6). */
+typedef struct phase_more {
+  const zke_op *ops; /* the caller's; at least one */
+  int count;
+  zke_op_result *results; /* of these, or NULL; handed out where the step was
+                             made or one of these was refused */
+  char id[PHASE_ID];      /* of the call, as the mark bears it */
+  bool tried;             /* so the mark may be this call's.  One from before is
+                             not, even with this id: a kept session goes on in
+                             another process, which counts from 1 again */
+  int done;               /* out: ZKE_TWO_PHASE_NOT_DONE… */
+  bool refused;           /* out: one of these was, with the code below */
+  int code;
+} phase_more;
+
 /* Room for so many operations.  A lack of memory is noted, and told by
  * steps_do(): so nobody has to ask in between. */
 static void steps_begin(phase_steps *s, zke *z, const char *tx, int room) {
@@ -302,6 +333,55 @@ static void steps_get(phase_steps *s, const char *prefix, const char *name) {
 static int steps_do(phase_steps *s) {
   int rc =
       s->failed ? ZKE_NOMEM : zke_recipe_multi(s->z, s->ops, s->count, NULL);
+  steps_end(s);
+  return rc;
+}
+
+/* So many operations does the caller add; more may be NULL. */
+static int more_count(const phase_more *more) { return more ? more->count : 0; }
+
+/* Which operation of a step was refused?  Those behind it have a code that says
+ * only that.  -1: none, the step failed as a whole. */
+static int more_refused(const zke_op_result *got, int count) {
+  for (int i = 0; i < count; i++) {
+    if (got[i].rc && got[i].rc != ZKE_RUNTIMEINCONSISTENCY) return i;
+  }
+  return -1;
+}
+
+/* Keep what came of the caller's operations, which stand behind `own` ones of
+ * the recipe's.  Where one of the caller's was refused the result is ZKE_SQL,
+ * on which nothing here looks again or tries again; its code travels in *more
+ * (T7). */
+static int more_take(phase_more *more, zke_op_result *got, int own, int rc) {
+  size_t size = (size_t)more->count * sizeof *got;
+  more->tried = true;
+  more->refused = rc != ZKE_OK && more_refused(got, own + more->count) >= own;
+  more->code = more->refused ? rc : ZKE_OK;
+  if (rc == ZKE_OK) more->done = ZKE_TWO_PHASE_DONE;
+  if (more->results && (rc == ZKE_OK || more->refused)) {
+    memcpy(more->results, got + own, size);
+    memset(got + own, 0, size);
+  }
+  return more->refused ? ZKE_SQL : rc;
+}
+
+/* As steps_do(), with the caller's operations behind those collected, for which
+ * steps_begin() has made room; more may be NULL. */
+static int steps_do_with(phase_steps *s, phase_more *more) {
+  int own = s->count, rc = ZKE_NOMEM;
+  zke_op_result *got = NULL;
+  if (!more) return steps_do(s);
+  if (!s->failed)
+    got = zke_alloc(s->z, (size_t)(own + more->count) * sizeof *got);
+  if (got) {
+    memcpy(s->ops + own, more->ops, (size_t)more->count * sizeof *s->ops);
+    s->count += more->count;
+    rc = zke_recipe_multi(s->z, s->ops, s->count, got);
+    rc = more_take(more, got, own, rc);
+    zke_results_clear(got, s->count);
+  }
+  zke_free(got);
   steps_end(s);
   return rc;
 }
@@ -411,22 +491,25 @@ static const char *view_missing(const phase_view *v, bool acks, char *text,
 
 /* Remove all of it, if the decision has still the version that was seen: then
  * no acknowledgement has come since (T4), and the view's list of children is
- * whole.  ZKE_NOTEMPTY: there are foreign znodes in it. */
-static int view_remove(zke *z, const char *tx, const phase_view *v) {
+ * whole.  ZKE_NOTEMPTY: there are foreign znodes in it.
+ *
+ *   more  of the site whose acknowledgement this is, or NULL */
+static int view_remove(zke *z, const char *tx, const phase_view *v,
+                       phase_more *more) {
+  static const char *const kinds[] = {"vote-", "work-", "ack-"};
   const phase_head *h = &v->head;
   phase_steps s;
-  steps_begin(&s, z, tx, 2 * h->count + 5);
+  steps_begin(&s, z, tx, 3 * h->count + 5 + more_count(more));
   steps_check(&s, "decision", "", v->got[1].stat.version);
-  for (int i = 0; i < h->count; i++) {
-    if (view_has(v, "vote-", h->sites[i]))
-      steps_delete(&s, "vote-", h->sites[i]);
-    if (view_has(v, "ack-", h->sites[i])) steps_delete(&s, "ack-", h->sites[i]);
+  for (int i = 0; i < 3 * h->count; i++) {
+    const char *site = h->sites[i / 3];
+    if (view_has(v, kinds[i % 3], site)) steps_delete(&s, kinds[i % 3], site);
   }
   if (view_has(v, "coordinator", "")) steps_delete(&s, "coordinator", "");
   steps_delete(&s, "decision", "");
   steps_delete(&s, "id-", h->id);
   if (!s.failed) zke_op_delete(&s.ops[s.count++], tx, -1);
-  return steps_do(&s);
+  return steps_do_with(&s, more);
 }
 
 /* End the session that owns an ephemeral if its process is dead, rather than
@@ -581,21 +664,23 @@ static char *phase_decision_text(zke *z, int decision, const char *why) {
   return text;
 }
 
-/* A vote or a decision that is to be written. */
+/* A vote, a decision or an acknowledgement that is to be written. */
 typedef struct phase_act {
   zke_two_phase *t;
-  int word;   /* ZKE_TWO_PHASE_COMMIT or _ABORT */
-  char *text; /* the data of the decision */
+  int word;         /* of the first two: ZKE_TWO_PHASE_COMMIT or _ABORT */
+  char *text;       /* the data of the decision */
+  phase_more *more; /* to be done in the same step, or NULL */
 } phase_act;
 
-/* Create the decision.  "commit" only where in the same step each vote has
- * version 1, which one for "commit" has (T2). */
+/* Create the decision, after which no vote is given any more (T5).  "commit"
+ * only where in the same step each vote has version 1, which one for "commit"
+ * has (T2). */
 static int phase_try_decide(zke *z, void *arg) {
   const phase_act *a = arg;
   const phase_head *h = &a->t->head;
   phase_steps s;
   steps_begin(&s, z, a->t->r.path, h->count + 2);
-  steps_check(&s, "id-", h->id, -1);
+  steps_set(&s, "id-", h->id, "", -1); /* T5 */
   for (int i = 0; i < h->count && a->word == ZKE_TWO_PHASE_COMMIT; i++)
     steps_check(&s, "vote-", h->sites[i], 1);
   steps_create(&s, "decision", "", a->text, ZKE_PERSISTENT);
@@ -760,24 +845,63 @@ static void phase_deliver(zke_recipe *r, int event, int64_t number,
   if (t->listener) t->listener(t, event, number, text, t->context);
 }
 
+/* ---- the caller's operations ---- */
+
+/* Were operations done for the own site, and by which call?  more->done says it
+ * afterwards.  In one snapshot with the id, so that the mark is this
+ * transaction's (T3); and so is what this object has read of it before, since
+ * no id comes a second time.
+ *
+ *   prefix  of the znode that is the mark: "work-" or "ack-"
+ *
+ * ZKE_NONODE: there is no mark, and none were; ZKE_LOOK_AGAIN: the transaction
+ * has gone. */
+static int phase_read_mark(const zke_two_phase *t, const char *prefix,
+                           phase_more *more) {
+  zke_op ops[2];
+  zke_op_result got[2] = {{0}};
+  char *path = phase_path(t->r.z, t->r.path, prefix, t->head.sites[t->own]);
+  if (!path) return ZKE_NOMEM;
+  zke_op_get(&ops[0], t->id);
+  zke_op_get(&ops[1], path);
+  int rc = zke_recipe_multi_read(t->r.z, ops, 2, got);
+  if (rc == ZKE_OK) rc = got[0].rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : got[0].rc;
+  if (rc == ZKE_OK) rc = got[1].rc;
+  const char *id = got[1].data ? got[1].data : "";
+  more->done = ZKE_TWO_PHASE_NOT_DONE;
+  if (rc == ZKE_OK && *id) {
+    bool own = more->tried && strcmp(id, more->id) == 0;
+    more->done = own ? ZKE_TWO_PHASE_DONE : ZKE_TWO_PHASE_DONE_BEFORE;
+  }
+  zke_results_clear(got, 2);
+  zke_free(path);
+  return rc;
+}
+
 /* ---- acknowledging ---- */
+
+/* Has this participant acknowledged, as of the view? */
+static bool phase_has_noted(const zke_two_phase *t, const phase_view *v) {
+  return t->own >= 0 ? view_has(v, "ack-", t->head.sites[t->own])
+                     : !view_has(v, "coordinator", "");
+}
 
 /* Write this participant's acknowledgement, unless it is there already.  It
  * also writes the decision, at the version seen, so of two at the same time
- * one looks again (T4). */
-static int phase_note(zke_two_phase *t, const phase_view *v) {
+ * one looks again (T4).  With operations of the caller's it bears the id of the
+ * call (T6). */
+static int phase_note(zke_two_phase *t, const phase_view *v, phase_more *more) {
   phase_steps s;
-  const char *site = t->own >= 0 ? t->head.sites[t->own] : NULL;
-  if (site ? view_has(v, "ack-", site) : !view_has(v, "coordinator", ""))
-    return ZKE_OK;
-  steps_begin(&s, t->r.z, t->r.path, 3);
+  if (phase_has_noted(t, v)) return ZKE_OK;
+  steps_begin(&s, t->r.z, t->r.path, 3 + more_count(more));
   steps_check(&s, "id-", t->head.id, -1);
   steps_set(&s, "decision", "", v->got[1].data, v->got[1].stat.version);
-  if (site)
-    steps_create(&s, "ack-", site, "", ZKE_PERSISTENT);
+  if (t->own >= 0)
+    steps_create(&s, "ack-", t->head.sites[t->own], more ? more->id : "",
+                 ZKE_PERSISTENT);
   else
     steps_delete(&s, "coordinator", "");
-  return steps_do(&s);
+  return steps_do_with(&s, more);
 }
 
 /* Have all others acknowledged?  For a coordinator: all sites.  For a site: all
@@ -788,26 +912,43 @@ static int phase_is_last(zke_two_phase *t, const phase_view *v, bool *last) {
                         : view_is_over(t->r.z, t->r.path, v, t->own, last);
 }
 
-/* One try of an acknowledgement.  The last one removes the transaction instead
- * of writing it, if nobody has acknowledged since the view: so one of several
- * that are the last at the same moment does it, and the others look again and
- * find it gone, which is fine.  If the process dies before, another one that
+/* Acknowledge in a transaction as it was seen.  The last one removes it instead
+ * of writing the acknowledgement, if nobody has acknowledged since the view: so
+ * one of several that are the last at the same moment does it.  Operations were
+ * done where the site has acknowledged before, and are not done again. */
+static int phase_acknowledge_in(zke_two_phase *t, const phase_view *v,
+                                phase_more *more) {
+  bool last = false;
+  int rc = ZKE_OK;
+  if (!view_decision(v))
+    return zke_recipe_fail(ZKE_MISUSE, "%s is undecided", t->r.path);
+  if (more && phase_has_noted(t, v)) {
+    rc = phase_read_mark(t, "ack-", more);
+    more = NULL;
+  }
+  if (rc == ZKE_OK) rc = phase_is_last(t, v, &last);
+  if (rc == ZKE_OK && last) rc = view_remove(t->r.z, t->r.path, v, more);
+  if (rc == ZKE_NOTEMPTY || (rc == ZKE_OK && !last))
+    rc = phase_note(t, v, more);
+  return rc;
+}
+
+/* One try of an acknowledgement.  Where somebody else has acknowledged at the
+ * same moment it looks again.  A transaction that has gone was acknowledged by
+ * all, which is fine.  If the process dies before the step, another one that
  * opens the transaction with the site's name acknowledges. */
-static int phase_acknowledge_once(zke_two_phase *t) {
+static int phase_acknowledge_once(const phase_act *a) {
+  zke_two_phase *t = a->t;
   phase_view v;
   int rc = view_read(t->r.z, t->r.path, &v);
-  if (rc == ZKE_NONODE || rc == ZKE_OTHERKIND) return ZKE_OK;
-  if (rc != ZKE_OK) return rc;
-  if (strcmp(v.head.id, t->head.id) == 0) {
-    rc = view_decision(&v)
-             ? ZKE_OK
-             : zke_recipe_fail(ZKE_MISUSE, "%s is undecided", t->r.path);
-    bool last = false;
-    if (rc == ZKE_OK) rc = phase_is_last(t, &v, &last);
-    if (rc == ZKE_OK && last) rc = view_remove(t->r.z, t->r.path, &v);
-    if (rc == ZKE_NOTEMPTY || (rc == ZKE_OK && !last)) rc = phase_note(t, &v);
+  bool gone = rc == ZKE_NONODE || rc == ZKE_OTHERKIND;
+  if (rc == ZKE_OK) {
+    gone = strcmp(v.head.id, t->head.id) != 0;
+    if (!gone) rc = phase_acknowledge_in(t, &v, a->more);
+    view_free(&v);
   }
-  view_free(&v);
+  if (gone && a->more) a->more->done = ZKE_TWO_PHASE_GONE;
+  if (gone) return ZKE_OK;
   return rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NODEEXISTS
              ? ZKE_LOOK_AGAIN
              : rc;
@@ -821,9 +962,12 @@ static int phase_try_acknowledge(zke *z, void *arg) {
   return rc;
 }
 
-/* Acknowledge the decision; twice does no harm. */
-static int phase_acknowledge(zke_two_phase *t) {
-  return zke_retry(t->r.z, phase_try_acknowledge, t, ZKE_FOREVER);
+/* Acknowledge the decision; twice does no harm.
+ *
+ *   more  of a site, or NULL */
+static int phase_acknowledge(zke_two_phase *t, phase_more *more) {
+  phase_act a = {.t = t, .more = more};
+  return zke_retry(t->r.z, phase_try_acknowledge, &a, ZKE_FOREVER);
 }
 
 /* ---- leaving ---- */
@@ -852,7 +996,7 @@ static void phase_quit(zke_recipe *r) {
   zke_two_phase *t = (zke_two_phase *)r;
   if (t->coordinator &&
       (t->state == ZKE_TWO_PHASE_COMMIT || t->state == ZKE_TWO_PHASE_ABORT))
-    phase_acknowledge(t);
+    phase_acknowledge(t, NULL);
   if (t->coordinator) phase_drop(t, t->leader);
   if (t->joined) phase_drop(t, t->votes[t->own].path);
 }
@@ -1009,7 +1153,7 @@ static int phase_meet(zke *z, const phase_start *b) {
   bool own = b->unsure && strcmp(v.head.id, b->id) == 0;
   if (!own) rc = view_is_over(z, path, &v, -1, &over);
   if (over) {
-    rc = view_remove(z, path, &v);
+    rc = view_remove(z, path, &v, NULL);
     if (rc == ZKE_OK || rc == ZKE_NONODE || rc == ZKE_BADVERSION)
       rc = ZKE_LOOK_AGAIN;
   } else if (rc == ZKE_OK && !own) {
@@ -1199,20 +1343,27 @@ static int phase_compare_vote(const zke_two_phase *t, int given, int vote) {
 }
 
 /* Give the vote; "abort" in one step with the decision that it means.  The vote
- * must have version 0: it is given once (T2).
+ * must have version 0: it is given once (T2); and so must the id: there is no
+ * decision (T5).  The caller's operations are done with it, unless they were
+ * with an earlier vote of the site's, which went with its session (T6).
  *
  *   missing  the vote's znode has to be made, in the same step */
 static int phase_give_vote(zke *z, const phase_act *a, bool missing) {
   const zke_two_phase *t = a->t;
   const char *site = t->head.sites[t->own];
+  bool does = a->more && a->more->done == ZKE_TWO_PHASE_NOT_DONE;
+  phase_more *more = does ? a->more : NULL;
   phase_steps s;
-  steps_begin(&s, z, t->r.path, 4);
-  steps_check(&s, "id-", t->head.id, -1);
+  steps_begin(&s, z, t->r.path, 6 + more_count(more));
+  steps_check(&s, "id-", t->head.id, 0);
   if (missing) steps_create(&s, "vote-", site, "", ZKE_EPHEMERAL);
   steps_set(&s, "vote-", site, phase_words[a->word], 0);
-  if (a->word == ZKE_TWO_PHASE_ABORT)
+  if (a->word == ZKE_TWO_PHASE_ABORT) {
+    steps_set(&s, "id-", t->head.id, "", 0);
     steps_create(&s, "decision", "", a->text, ZKE_PERSISTENT);
-  return steps_do(&s);
+  }
+  if (more) steps_create(&s, "work-", site, more->id, ZKE_PERSISTENT);
+  return steps_do_with(&s, more);
 }
 
 /* Give the vote in an undecided transaction in which the site has none.
@@ -1246,16 +1397,36 @@ static int phase_vote_deleted(zke_two_phase *t) {
                          t->head.sites[t->own], t->r.path);
 }
 
+/* Read the own vote, and then whether operations were done with it: they are
+ * done in the step of a vote, so a vote that was seen has its mark.  A
+ * transaction that has gone, and whose decision this object has seen, needs no
+ * vote.
+ *
+ *   there  out: what reading the vote's znode has returned */
+static int phase_read_own(const phase_act *a, int *given, int *there) {
+  *there = phase_read_vote(a->t, a->t->own, false, given);
+  if (!a->more) return ZKE_OK;
+  int rc = phase_read_mark(a->t, "work-", a->more);
+  if (rc == ZKE_LOOK_AGAIN && a->t->state != ZKE_TWO_PHASE_UNDECIDED) {
+    a->more->done = ZKE_TWO_PHASE_GONE;
+    *given = ZKE_TWO_PHASE_UNDECIDED;
+    return ZKE_OK;
+  }
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
 /* A vote is given once; the same one again is fine, another one is refused.  If
  * the process dies before the step the site has not voted; after it the vote
  * stands, unless votes are ephemeral and the transaction is undecided. */
 static int phase_vote_once(zke *z, const phase_act *a) {
   zke_two_phase *t = a->t;
-  int given;
+  int given, there;
   int rc = phase_look_decision(t);
   if (rc != ZKE_OK) return rc;
   if (t->state == ZKE_TWO_PHASE_LOST) return phase_gone(t);
-  rc = phase_read_vote(t, t->own, false, &given);
+  rc = phase_read_own(a, &given, &there);
+  if (rc != ZKE_OK) return rc;
+  rc = there;
   if (rc == ZKE_OK && given) return phase_compare_vote(t, given, a->word);
   if (t->state != ZKE_TWO_PHASE_UNDECIDED) return ZKE_OK;
   if (rc == ZKE_NONODE && !(t->head.form & ZKE_TWO_PHASE_EPHEMERAL))
@@ -1265,33 +1436,72 @@ static int phase_vote_once(zke *z, const phase_act *a) {
   return again ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* Vote, and again while others change what the vote rests on.  This ends: a
- * vote is given once, and a decision is made once. */
+/* Vote, and again while others change what the vote rests on.  A vote is given
+ * once, and a decision is made once, so a few looks are enough; unless somebody
+ * has written by hand what T2 and T5 rely on. */
 static int phase_try_vote(zke *z, void *arg) {
+  const phase_act *a = arg;
   int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN) rc = phase_vote_once(z, arg);
+  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_LOOK_AGAIN; i++)
+    rc = phase_vote_once(z, a);
+  if (rc != ZKE_LOOK_AGAIN) return rc;
+  return zke_recipe_fail(ZKE_RUNTIMEINCONSISTENCY,
+                         "something else has written to %s", a->t->r.path);
+}
+
+/* Take over what a caller wants to be done along; the arguments are checked
+ * before anything is touched. */
+static int phase_take_more(phase_more *more) {
+  if (more->count < 0 || more->count > PHASE_OPS || (more->count && !more->ops))
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "%d operations", more->count);
+  for (int i = 0; more->results && i < more->count; i++)
+    more->results[i] = (zke_op_result){0};
+  return ZKE_OK;
+}
+
+/* Leave a call that took operations along.  A code that one of these was
+ * refused with is not shown to the object, for which it may mean that the
+ * session has ended (T7). */
+static int phase_leave(zke_two_phase *t, const phase_more *more, int rc,
+                       int *done_out) {
+  if (rc == ZKE_OK && done_out) *done_out = more->done;
+  rc = zke_recipe_leave(&t->r, rc);
+  return more->refused ? more->code : rc;
+}
+
+/* The mutex is held: vote.  A vote for abort decides at once, in the same step.
+ * After the last vote one look suffices to decide. */
+static int phase_vote_as(zke_two_phase *t, int vote, phase_more *more) {
+  phase_act a = {.t = t, .word = vote, .more = more->count ? more : NULL};
+  char why[160];
+  if (t->own < 0)
+    return zke_recipe_fail(ZKE_MISUSE, "an onlooker has no vote in %s",
+                           t->r.path);
+  if (vote != ZKE_TWO_PHASE_COMMIT && vote != ZKE_TWO_PHASE_ABORT)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "%d is not a vote", vote);
+  snprintf(why, sizeof why, "%.100s has voted abort", t->head.sites[t->own]);
+  if (a.more) zke_recipe_guid(t->r.z, more->id);
+  a.text = phase_decision_text(t->r.z, ZKE_TWO_PHASE_ABORT, why);
+  if (!a.text) return ZKE_NOMEM;
+  int rc = zke_retry(t->r.z, phase_try_vote, &a, ZKE_FOREVER);
+  zke_free(a.text);
+  if (rc == ZKE_OK) zke_recipe_look(&t->r); /* it may have been the last one */
   return rc;
 }
 
-/* A vote for abort decides at once, in the same step.  After the last vote one
- * look suffices to decide. */
-int zke_two_phase_vote(zke_two_phase *t, int vote) {
-  phase_act a = {.t = t, .word = vote};
-  char why[160];
-  int rc = zke_recipe_enter((zke_recipe *)t);
+/* The vote and the caller's changes are one step. */
+int zke_two_phase_vote_with(zke_two_phase *t, int vote, const zke_op *ops,
+                            int count, zke_op_result *results, int *done_out) {
+  phase_more more = {.ops = ops, .count = count, .results = results};
+  int rc = phase_take_more(&more);
+  if (rc == ZKE_OK) rc = zke_recipe_enter((zke_recipe *)t);
   if (rc != ZKE_OK) return rc;
-  if (t->own < 0)
-    rc =
-        zke_recipe_fail(ZKE_MISUSE, "an onlooker has no vote in %s", t->r.path);
-  else if (vote != ZKE_TWO_PHASE_COMMIT && vote != ZKE_TWO_PHASE_ABORT)
-    rc = zke_recipe_fail(ZKE_BADARGUMENTS, "%d is not a vote", vote);
-  if (rc != ZKE_OK) return zke_recipe_leave(&t->r, rc);
-  snprintf(why, sizeof why, "%.100s has voted abort", t->head.sites[t->own]);
-  a.text = phase_decision_text(t->r.z, ZKE_TWO_PHASE_ABORT, why);
-  rc = a.text ? zke_retry(t->r.z, phase_try_vote, &a, ZKE_FOREVER) : ZKE_NOMEM;
-  zke_free(a.text);
-  if (rc == ZKE_OK) zke_recipe_look(&t->r); /* it may have been the last one */
-  return zke_recipe_leave(&t->r, rc);
+  return phase_leave(t, &more, phase_vote_as(t, vote, &more), done_out);
+}
+
+/* A vote without changes of the caller's. */
+int zke_two_phase_vote(zke_two_phase *t, int vote) {
+  return zke_two_phase_vote_with(t, vote, NULL, 0, NULL, NULL);
 }
 
 /* Anybody may abort what is undecided.  Of two that decide at the same time one
@@ -1373,15 +1583,32 @@ int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
   return zke_recipe_leave(&t->r, rc);
 }
 
+/* The mutex is held: acknowledge.  A coordinator's own part is not kept when it
+ * dies, so nothing can be promised of operations of its. */
+static int phase_acknowledge_as(zke_two_phase *t, phase_more *more) {
+  if (t->own < 0 && !t->coordinator)
+    return zke_recipe_fail(ZKE_MISUSE, "an onlooker does not acknowledge");
+  if (t->own < 0 && more->count)
+    return zke_recipe_fail(ZKE_MISUSE, "only a site takes operations along");
+  if (!more->count) return phase_acknowledge(t, NULL);
+  zke_recipe_guid(t->r.z, more->id);
+  return phase_acknowledge(t, more);
+}
+
+/* The acknowledgement and the caller's changes are one step: what was decided
+ * is applied as the site says that it is. */
+int zke_two_phase_ack_with(zke_two_phase *t, const zke_op *ops, int count,
+                           zke_op_result *results, int *done_out) {
+  phase_more more = {.ops = ops, .count = count, .results = results};
+  int rc = phase_take_more(&more);
+  if (rc == ZKE_OK) rc = zke_recipe_enter((zke_recipe *)t);
+  if (rc != ZKE_OK) return rc;
+  return phase_leave(t, &more, phase_acknowledge_as(t, &more), done_out);
+}
+
 /* The site's work is done: nobody needs the decision for it any more. */
 int zke_two_phase_ack(zke_two_phase *t) {
-  int rc = zke_recipe_enter((zke_recipe *)t);
-  if (rc != ZKE_OK) return rc;
-  if (t->own < 0 && !t->coordinator)
-    rc = zke_recipe_fail(ZKE_MISUSE, "an onlooker does not acknowledge");
-  else
-    rc = phase_acknowledge(t);
-  return zke_recipe_leave(&t->r, rc);
+  return zke_two_phase_ack_with(t, NULL, 0, NULL, NULL);
 }
 
 /* Takes no lock of the object, which the call that is to be cancelled may
@@ -1519,7 +1746,7 @@ static int pending_look(zke *z, const char *tx, const char *site,
   if (rc != ZKE_OK) return rc;
   rc = view_is_over(z, tx, &v, -1, &over);
   if (over) {
-    rc = view_remove(z, tx, &v);
+    rc = view_remove(z, tx, &v, NULL);
     if (rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NOTEMPTY)
       rc = ZKE_OK;
   } else if (rc == ZKE_OK) {

@@ -36,8 +36,10 @@
  *         coordinator       ephemeral: the process that began it lives
  *         vote-bank         empty: not yet, version 1: "commit" or "abort"
  *         vote-shop         (ephemeral in that form)
+ *         work-bank         the site's vote took operations along; which call's
  *         decision          persistent: "commit" or "abort", why, by whom
- *         ack-bank          this site has done what was decided
+ *         ack-bank          this site has done what was decided; which call, if
+ *                           that took operations along
  *
  * THE FORMS.  ZKE_TWO_PHASE_SITES: every site watches the votes, and the first
  * to see them all decides.  ZKE_TWO_PHASE_COORDINATOR: only the coordinator
@@ -52,6 +54,14 @@
  * time limit, by zke_two_phase_abort().  So it is taken once, and nobody acts
  * on votes that it merely saw.
  *
+ * THE SITE'S OWN WORK can be done in one transaction with its vote
+ * (zke_two_phase_vote_with()) and with its acknowledgement
+ * (zke_two_phase_ack_with()): znodes of its own, or rows by zke_op_sql().  Then
+ * its part is prepared where it has voted, and kept or undone where it has
+ * acknowledged, exactly once, whatever dies when; and each costs no sync of its
+ * own.  The decision takes no operations: any participant may make it, in a
+ * process that does not have the others' functions.
+ *
  * IF A PROCESS DIES
  *   before begin's one step: nothing is there; after it: the transaction
  *     waits for its sites, until the limit;
@@ -62,7 +72,10 @@
  *   between votes and decision, coordinator or site: any survivor that waits,
  *     or that opens it later, decides;
  *   before acknowledging: zke_two_phase_pending() names it after the restart,
- *     with payload and outcome still there.
+ *     with payload and outcome still there;
+ *   in zke_two_phase_vote_with() or zke_two_phase_ack_with(): the operations
+ *     are done with the vote or the acknowledgement, or neither is.  The same
+ *     call after the restart does what is missing, and no more.
  * The last one to acknowledge removes it in the same step; where the
  * coordinator died last, zke_two_phase_pending() or the next begin of the name
  * does.
@@ -75,11 +88,12 @@
  * the directory once; a vote one write and some reads; the decision one write;
  * an acknowledgement two reads and one write.  So N sites take 2 N + 3 writes
  * that are synced; in the ephemeral form each site that opens it makes one
- * small write more.  Watches are small writes, too: each look at what is
- * undecided (begin, open, vote, an event) sets the one of the decision.  In the
- * form ZKE_TWO_PHASE_SITES each participant also reads the votes then, and sets
- * a watch on the first that is missing; in the coordinator's form only the
- * coordinator does, and the others watch the coordinator.
+ * small write more.  A vote that takes operations along makes one znode more in
+ * its write, and reads once more.  Watches are small writes, too: each look at
+ * what is undecided (begin, open, vote, an event) sets the one of the decision.
+ * In the form ZKE_TWO_PHASE_SITES each participant also reads the votes then,
+ * and sets a watch on the first that is missing; in the coordinator's form only
+ * the coordinator does, and the others watch the coordinator.
  *
  * LOSING THE SESSION: the listener hears ZKE_TWO_PHASE_LOST.  Persistent votes
  * stand; open it again on a new session.
@@ -90,12 +104,25 @@
  * a clock set forward aborts early, one set back late.  Each participant that
  * waits looks at it; without blocking calls call zke_two_phase_step() then.
  *
+ * ON AN ENSEMBLE (zookeeper.h): votes and decisions are persistent and never
+ * lost. A coordinator that was silent for the session's timeout counts as dead,
+ * as after its end.  Operations may be creates, deletes, sets and checks there;
+ * one of zke_op_sql() is ZKE_UNIMPLEMENTED.
+ *
  * MISTAKES, and what they come to:
  * - Voting commit before the work is on the disk: after a crash the site cannot
  *   keep its word, and the others have committed.
  * - Undoing the work because zke_two_phase_wait() timed out: the decision may
  *   be taken right then.  Only the decision says what to do; abort first if it
  *   is to be undone.
+ * - Doing the work before zke_two_phase_vote_with() or
+ *   zke_two_phase_ack_with() and not in their operations: a death in between
+ *   leaves the one without the other.
+ * - Giving zke_two_phase_ack_with() the operations of one outcome without
+ *   having asked zke_two_phase_wait() which it is: the recipe does not know
+ *   what they mean.
+ * - Acknowledging by zke_two_phase_ack() in one place and with operations in
+ *   another: where the first came, the operations are not done.
  * - Not acknowledging: the transaction stays, and its name cannot be used again
  *   (ZKE_HELD names the sites).
  * - Not asking zke_two_phase_pending() after a restart: the site's part of what
@@ -127,6 +154,19 @@ enum {
   ZKE_TWO_PHASE_ABORT = 2,
   ZKE_TWO_PHASE_LOST = 3 /* a state: the session has ended, or the transaction
                             was removed before this object saw its decision */
+};
+
+/* What has become of the operations that a vote or an acknowledgement was to
+ * take along.  Of all calls that vote for a site at most one is told
+ * ZKE_TWO_PHASE_DONE, and so it is with those that acknowledge for it, whatever
+ * was lost on the way. */
+enum {
+  ZKE_TWO_PHASE_NOT_DONE = 0,    /* nor were those of an earlier call */
+  ZKE_TWO_PHASE_DONE = 1,        /* by this call */
+  ZKE_TWO_PHASE_DONE_BEFORE = 2, /* those of an earlier call were; not these */
+  ZKE_TWO_PHASE_GONE = 3 /* all have acknowledged, and the transaction has gone:
+                            whether they were done by this call, whose reply was
+                            lost, or by an earlier one cannot be seen */
 };
 
 /* Called once, with ZKE_TWO_PHASE_COMMIT or _ABORT, the token, and why; or
@@ -234,8 +274,78 @@ ZKE_API void zke_two_phase_free(zke_two_phase *t);
  *   ZKE_LOST          the transaction has gone
  *   ZKE_HELD          the ephemeral vote is another session's
  *   ZKE_NONODE        the vote's znode was deleted by somebody: abort
+ *   ZKE_RUNTIMEINCONSISTENCY  something else has written to the vote's znode,
+ *                     or to the id's: abort
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_two_phase_vote(zke_two_phase *t, int vote);
+
+/* zke_two_phase_vote_with - the same, and change more in the same step
+ *
+ * The operations are done in the transaction that gives the vote, or the vote
+ * is not given.  They are done with a site's first vote only: after a lost
+ * reply, or a restart, a call finds that they were, and leaves its own out.  So
+ * a site calls this again with the same operations until it returns ZKE_OK, and
+ * need not know which of its calls did them.  In the ephemeral form they stay
+ * done when the vote goes; a site that comes again in time and votes once more
+ * does not repeat them.
+ *
+ * Example: the whole of a site.  Its row is reserved with its vote, and sold or
+ * deleted with its acknowledgement.  What a death leaves undone is done by the
+ * next call for that name, which zke_two_phase_pending() tells.  The functions
+ * are as that of zke_op_sql(); doc/recipes.md has a program with them.
+ *
+ *     static int sell(zke *z, char *name, zke_sql_fn insert_row,
+ *                     zke_sql_fn mark_sold, zke_sql_fn delete_row) {
+ *       zke_two_phase *t;
+ *       zke_op op;
+ *       int decision, done = ZKE_TWO_PHASE_NOT_DONE;
+ *       int rc = zke_two_phase_open(z, "/2pc", name, "shop", NULL, &t);
+ *       if (rc != ZKE_OK) return rc;
+ *       zke_op_sql(&op, insert_row, name);
+ *       rc = zke_two_phase_vote_with(t, ZKE_TWO_PHASE_COMMIT, &op, 1, NULL,
+ *                                    &done);
+ *       // The row is refused, so the vote was not given.
+ *       if (rc > 0) rc = zke_two_phase_vote(t, ZKE_TWO_PHASE_ABORT);
+ *       if (rc == ZKE_MISUSE) rc = ZKE_OK;  // so it had voted, and died
+ *       if (rc == ZKE_OK) rc = zke_two_phase_wait(t, ZKE_FOREVER, &decision);
+ *       if (rc == ZKE_OK) {
+ *         bool commit = decision == ZKE_TWO_PHASE_COMMIT;
+ *         bool has_row = done != ZKE_TWO_PHASE_NOT_DONE;
+ *         zke_op_sql(&op, commit ? mark_sold : delete_row, name);
+ *         rc = zke_two_phase_ack_with(t, &op, has_row, NULL, NULL);
+ *       }
+ *       zke_two_phase_free(t);
+ *       return rc;
+ *     }
+ *
+ *   ops, count  what is to be changed together with the vote; NULL, 0: as
+ *               zke_two_phase_vote().  A function of zke_op_sql() may be called
+ *               several times; at most one of its calls has an effect
+ *   results     out, count of them, or NULL; zke_results_clear() releases them.
+ *               All zero where nothing was tried, and where a reply was lost
+ *   done_out    out, or NULL; set on ZKE_OK:
+ *                 ZKE_TWO_PHASE_DONE         the vote was given by this call,
+ *                                            also where its reply was lost
+ *                 ZKE_TWO_PHASE_DONE_BEFORE  the site's operations were done
+ *                                            with an earlier vote
+ *                 ZKE_TWO_PHASE_NOT_DONE     it was decided without the site's
+ *                                            vote, or the site has voted before
+ *                                            without operations, or count is 0
+ *                 ZKE_TWO_PHASE_GONE         this object has seen the decision,
+ *                                            and all have acknowledged since
+ *
+ * Returns as zke_two_phase_vote(), or what zke_multi() says to ops: then
+ * nothing was changed, and the site has not voted by this call.  An operation
+ * that was refused has the code in its result; a code that no result has is the
+ * recipe's own, such as the ZKE_NONODE of a vote that was deleted, or tells
+ * that ops cannot be (a malformed path, data over the limit).
+ * ZKE_BADARGUMENTS also for a count below 0 and for ops of NULL.  After
+ * ZKE_CONNECTIONLOSS and ZKE_INVALIDSTATE, and ZKE_LOST after a lost reply, it
+ * is not known whether it was done; the next call tells.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_two_phase_vote_with(zke_two_phase *t, int vote,
+                                    const zke_op *ops, int count,
+                                    zke_op_result *results, int *done_out);
 
 /* zke_two_phase_wait - wait for the decision
  *
@@ -284,6 +394,38 @@ ZKE_API int zke_two_phase_abort(zke_two_phase *t, const char *why);
  * Returns ZKE_OK, also a second time; ZKE_MISUSE while undecided, and from an
  * onlooker.  Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_two_phase_ack(zke_two_phase *t);
+
+/* zke_two_phase_ack_with - the same of a site, and change more in the same step
+ *
+ * So what was decided is applied exactly once: the operations are done in the
+ * transaction that acknowledges, which may also be the one that removes all of
+ * it.  After a lost reply, or a restart, a call finds that the site has
+ * acknowledged, and leaves its operations out.  Which outcome they belong to is
+ * the caller's to know, by zke_two_phase_wait().  The example stands at
+ * zke_two_phase_vote_with().
+ *
+ *   ops, count, results  as for zke_two_phase_vote_with()
+ *   done_out    out, or NULL; set on ZKE_OK:
+ *                 ZKE_TWO_PHASE_DONE         by this call
+ *                 ZKE_TWO_PHASE_DONE_BEFORE  the site had acknowledged before,
+ *                                            with operations
+ *                 ZKE_TWO_PHASE_NOT_DONE     the same without any; or count is
+ *                                            0
+ *                 ZKE_TWO_PHASE_GONE         all have acknowledged.  Operations
+ *                                            of the site's were done once, if
+ *                                            all its acknowledgements take them
+ *                                            along
+ *
+ * Returns as zke_two_phase_ack(), or what zke_multi() says to ops, as
+ * zke_two_phase_vote_with() does: then nothing was changed, and the site has
+ * not acknowledged by this call.  ZKE_MISUSE also from a coordinator where
+ * count is not 0: its part ends with its process, so one that has work to do
+ * takes part as a site as well.  After ZKE_CONNECTIONLOSS and ZKE_INVALIDSTATE
+ * it is not known whether it was done; the next call tells.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_two_phase_ack_with(zke_two_phase *t, const zke_op *ops,
+                                   int count, zke_op_result *results,
+                                   int *done_out);
 
 /* zke_two_phase_cancel - the blocking call on it returns ZKE_CANCELLED;
  *                        ZKE_IDLE where none runs.  Blocks: no.

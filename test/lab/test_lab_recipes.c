@@ -45,9 +45,10 @@ static struct {
   int came, left;
   int tries, done;
   int votes, refusals, committed, aborted;
-  int victims;    /* that were told of a deadlock */
-  int64_t token;  /* of whoever held last */
-  int64_t run_ms; /* when the job was begun last */
+  int prepared[2], settled[2]; /* calls that were told so, of each site */
+  int victims;                 /* that were told of a deadlock */
+  int64_t token;               /* of whoever held last */
+  int64_t run_ms;              /* when the job was begun last */
 } shared;
 
 /* Has a deadline ended the call?  Where the last reply was lost as well, that
@@ -659,15 +660,25 @@ static void see_count(zke *z, void *arg) {
   zke_lab_assert(value >= shared.done && value <= shared.tries);
 }
 
-static void begin_sale(zke *z, void *arg) {
-  static const char *const sites[] = {"bank", "shop"};
+static const char *const sale_sites[] = {"bank", "shop"};
+
+static void begin_form(zke *z, int form) {
   zke_two_phase_options o = ZKE_INIT(zke_two_phase_options);
   zke_two_phase *t = NULL;
-  (void)arg;
-  o.form = ZKE_TWO_PHASE_SITES | ZKE_TWO_PHASE_EPHEMERAL;
-  if (went(z,
-           zke_two_phase_begin(z, "/2pc", "sale", "tea", 3, sites, 2, &o, &t)))
+  o.form = form;
+  if (went(z, zke_two_phase_begin(z, "/2pc", "sale", "tea", 3, sale_sites, 2,
+                                  &o, &t)))
     zke_two_phase_free(t);
+}
+
+static void begin_sale(zke *z, void *arg) {
+  (void)arg;
+  begin_form(z, ZKE_TWO_PHASE_SITES | ZKE_TWO_PHASE_EPHEMERAL);
+}
+
+static void begin_lasting_sale(zke *z, void *arg) {
+  (void)arg;
+  begin_form(z, ZKE_TWO_PHASE_SITES);
 }
 
 /* Those that know the decision know the same; a commit needs both sites. */
@@ -705,6 +716,87 @@ static void take_part(zke *z, void *site) {
 }
 
 static void refuse(zke *z, void *site) { decide(z, site, ZKE_TWO_PHASE_ABORT); }
+
+/* A site's znode, which comes with its vote, and is written with its
+ * acknowledgement: its version tells how often. */
+static const char *sale_row(int site) {
+  static const char *const rows[] = {"/row-bank", "/row-shop"};
+  return rows[site];
+}
+
+/* Count the calls that were told that their operations were done: of those for
+ * one site one is. */
+static void note_done(int *counts, int site, int done) {
+  counts[site] += done == ZKE_TWO_PHASE_DONE;
+  zke_lab_assert(counts[site] <= 1);
+}
+
+/* Settle what was prepared.  Without a row there is nothing to settle. */
+static int settle(zke_two_phase *t, int site, int decision, bool has_row) {
+  zke_op op;
+  int done = -1;
+  zke_op_set(&op, sale_row(site),
+             decision == ZKE_TWO_PHASE_COMMIT ? "sold" : "kept", 4, -1);
+  int rc = zke_two_phase_ack_with(t, &op, has_row, NULL, &done);
+  if (rc == ZKE_OK) note_done(shared.settled, site, done);
+  return rc;
+}
+
+/* A site that prepares and settles in the steps of the recipe. */
+static int sell(zke_two_phase *t, int site, int vote) {
+  zke_op op;
+  int done = -1, decision = 0;
+  zke_op_create(&op, sale_row(site), "?", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  int rc = zke_two_phase_vote_with(t, vote, &op, 1, NULL, &done);
+  if (rc != ZKE_OK) return rc;
+  note_done(shared.prepared, site, done);
+  rc = zke_two_phase_wait(t, ZKE_FOREVER, &decision);
+  if (rc != ZKE_OK) return rc;
+  shared.committed += decision == ZKE_TWO_PHASE_COMMIT;
+  shared.aborted += decision == ZKE_TWO_PHASE_ABORT;
+  zke_lab_assert(!shared.committed || !shared.aborted);
+  return settle(t, site, decision, done != ZKE_TWO_PHASE_NOT_DONE);
+}
+
+/* It may come when all is over, or while another process of its site is there
+ * (in the ephemeral form). */
+static void join_sale(zke *z, const char *name, int vote) {
+  int site = strcmp(name, sale_sites[0]) != 0;
+  zke_two_phase *t = NULL;
+  int rc = zke_two_phase_open(z, "/2pc", "sale", name, NULL, &t);
+  if (rc == ZKE_OK) rc = sell(t, site, vote);
+  if (rc != ZKE_NONODE && rc != ZKE_LOST && rc != ZKE_HELD) went(z, rc);
+  zke_two_phase_free(t);
+}
+
+static void take_part_in_sale(zke *z, void *name) {
+  join_sale(z, name, ZKE_TWO_PHASE_COMMIT);
+}
+
+static void refuse_sale(zke *z, void *name) {
+  join_sale(z, name, ZKE_TWO_PHASE_ABORT);
+}
+
+/* Each site's row is as its vote and its acknowledgement are. */
+static void see_sale(zke *z, void *arg) {
+  zke_two_phase_status *st = NULL;
+  (void)arg;
+  int there = zke_two_phase_get(z, "/2pc", "sale", &st);
+  for (int i = 0; i < 2; i++) {
+    zke_stat stat = {.version = -1};
+    zke_exists(z, sale_row(i), NULL, NULL, &stat);
+    bool settled = there != ZKE_OK || st->sites[i].acknowledged;
+    bool voted = there == ZKE_OK && st->sites[i].vote;
+    bool sold = there != ZKE_OK ? shared.committed > 0
+                                : st->decision == ZKE_TWO_PHASE_COMMIT;
+    if (settled && sold) zke_lab_assert(stat.version == 1);
+    if (settled) zke_lab_assert(stat.version != 0);
+    if (voted) zke_lab_assert(stat.version == settled);
+    zke_lab_assert(stat.version <= settled);
+    zke_lab_assert(stat.version >= 0 || !shared.prepared[i]);
+  }
+  zke_free(st);
+}
 
 /* The directory is there, so that few changes lose their reply. */
 static void prepare_names(zke *z, void *arg) {
@@ -968,6 +1060,27 @@ static const recipe recipes[] = {
      .parties = {{take_part, "bank"}, {refuse, "shop"}, {take_part, NULL}},
      .waits = true,
      .setup = begin_sale},
+    {.name = "two_phase_rows", /* the bank's next process */
+     .parties = {{take_part_in_sale, "bank"},
+                 {take_part_in_sale, "shop"},
+                 {take_part_in_sale, "bank"}},
+     .waits = true,
+     .setup = begin_lasting_sale,
+     .finally = see_sale},
+    {.name = "two_phase_rows_gone",
+     .parties = {{take_part_in_sale, "bank"},
+                 {take_part_in_sale, "shop"},
+                 {take_part_in_sale, "bank"}},
+     .waits = true,
+     .setup = begin_sale,
+     .finally = see_sale},
+    {.name = "two_phase_rows_refused",
+     .parties = {{take_part_in_sale, "bank"},
+                 {refuse_sale, "shop"},
+                 {take_part_in_sale, "bank"}},
+     .waits = true,
+     .setup = begin_lasting_sale,
+     .finally = see_sale},
     {.name = "names",
      .parties = {{use_name, NULL}, {use_name, NULL}},
      .setup = prepare_names},
@@ -985,7 +1098,8 @@ static const recipe recipes[] = {
      .parties = {{run_job, NULL}, {run_job, NULL}, {run_job, NULL}},
      .timeouts = true}};
 
-enum { RECIPES = sizeof recipes / sizeof recipes[0], SHORT_MS = 200 };
+enum { RECIPES = sizeof recipes / sizeof recipes[0] };
+#define SHORT_S ((double)test_sample(200, 80) / 1000)
 
 static double number(const char *name, double otherwise) {
   const char *text = getenv(name);
@@ -1004,7 +1118,7 @@ static zke_lab *build(const recipe *r) {
   o.waits = r->waits;
   o.timeouts = r->timeouts;
   o.wakes = r->wakes;
-  o.time_ms = (int64_t)(number("SECONDS", SHORT_MS / 1000.0) * 1000);
+  o.time_ms = (int64_t)(number("SECONDS", SHORT_S) * 1000);
   o.seed = (uint64_t)number("SEED", 0);
   ck_rc(zke_lab_new(&o, &lab), ZKE_OK);
   for (int i = 0; i < 3 && r->parties[i].fn; i++) {

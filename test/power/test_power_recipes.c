@@ -3,7 +3,8 @@
  * P8, with the recipes' own promises: what a queue has acknowledged as put is
  * there after the cut, what was acknowledged as done does not come back, a
  * decision stays, a counter has counted; names, configuration, barriers, runs
- * of a period and points are as they were acknowledged (the table `records`);
+ * of a period, points and fenced rows are as they were acknowledged (the table
+ * `records`);
  * and what was held by a session is free at once, with a greater token than all
  * before (`holders`).  One process with two sessions works on the disk that
  * forgets (powervfs.h); before every n-th event a forked child, which has all
@@ -20,6 +21,7 @@
 #endif
 #include <errno.h>
 #include <limits.h>
+#include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +38,7 @@
 #include "recipes/discovery.h"
 #include "recipes/double_barrier.h"
 #include "recipes/election.h"
+#include "recipes/fence.h"
 #include "recipes/group.h"
 #include "recipes/lock.h"
 #include "recipes/multilock.h"
@@ -59,7 +62,7 @@ enum {
   SITES = 2,
   IMAGES = 4, /* disks looked at for each cut */
   NAME = 24,
-  RECORDS = 5,
+  RECORDS = 6,
   HOLDERS = 12,
   CELLS = 8,     /* of a record, at most */
   FLEETING = 2,  /* the cell that is ephemeral, where a record has such */
@@ -543,12 +546,139 @@ static void fill_again(zke *z, int number, int value) {
     found("point %d, filled once more: %s", number, zke_error_name(rc));
 }
 
+/* - fences: a table of the program's with one row, fenced and written by the
+ *   holder of a lock, and unfenced - */
+
+/* What is to be done with the table, or read of it. */
+typedef struct fenced {
+  const char *sql; /* to run */
+  char table[NAME], path[NAME];
+  int triggers, value;
+  int64_t token;
+} fenced;
+
+static fenced name_fenced(int number) {
+  fenced f = {.sql = NULL};
+  snprintf(f.table, sizeof f.table, "fenced_%d", number);
+  snprintf(f.path, sizeof f.path, "/fence-%d", number);
+  return f;
+}
+
+/* A zke_sql_fn: the text of a fenced. */
+static int run_fenced(sqlite3 *db, int64_t zxid, void *context) {
+  const fenced *f = context;
+  (void)zxid;
+  return sqlite3_exec(db, f->sql, NULL, NULL, NULL);
+}
+
+static int change_fenced(zke *z, fenced *f, const char *sql) {
+  zke_op op;
+  f->sql = sql;
+  zke_op_sql(&op, run_fenced, f);
+  return zke_multi(z, &op, 1, NULL);
+}
+
+/* Make the table and its row, unfenced, and fence it. */
+static int make_fenced(zke *z, fenced *f) {
+  char sql[200];
+  snprintf(sql, sizeof sql,
+           "CREATE TABLE IF NOT EXISTS %s(id INTEGER PRIMARY KEY,value,fence);"
+           "INSERT OR REPLACE INTO %s VALUES(1,0,0)",
+           f->table, f->table);
+  int rc = zke_fence_remove(z, f->table);
+  if (rc == ZKE_OK || rc == ZKE_NONODE) rc = change_fenced(z, f, sql);
+  return rc == ZKE_OK ? zke_fence_set(z, f->table, f->path, NULL) : rc;
+}
+
+static int write_fenced(zke *z, fenced *f, int to, int64_t token) {
+  char sql[100];
+  snprintf(sql, sizeof sql, "UPDATE %s SET value=%d,fence=%lld", f->table, to,
+           (long long)token);
+  return change_fenced(z, f, sql);
+}
+
+static int change_fence(zke *z, int number, int from, int to) {
+  fenced f = name_fenced(number);
+  zke_lock *lock = NULL;
+  if (!to) return zke_fence_remove(z, f.table);
+  int rc = from ? ZKE_OK : make_fenced(z, &f);
+  if (rc == ZKE_OK) rc = zke_lock_new(z, f.path, NULL, &lock);
+  if (rc == ZKE_OK) rc = zke_lock_try(lock);
+  if (rc == ZKE_OK) rc = write_fenced(z, &f, to, zke_lock_token(lock));
+  if (rc == ZKE_OK) rc = zke_lock_release(lock);
+  zke_lock_free(lock);
+  return rc;
+}
+
+/* Read a row of numbers, if there is one; false without. */
+static bool read_numbers(sqlite3 *db, const char *sql, int64_t number[2]) {
+  sqlite3_stmt *st = NULL;
+  bool row = sqlite3_prepare_v2(db, sql, -1, &st, NULL) == SQLITE_OK &&
+             sqlite3_step(st) == SQLITE_ROW;
+  for (int i = 0; row && i < 2; i++) number[i] = sqlite3_column_int64(st, i);
+  sqlite3_finalize(st);
+  return row;
+}
+
+/* A zke_sql_fn: the triggers of a table, and its row where there are some. */
+static int read_table(sqlite3 *db, int64_t zxid, void *context) {
+  fenced *f = context;
+  char sql[100];
+  int64_t number[2] = {0};
+  (void)zxid;
+  snprintf(sql, sizeof sql,
+           "SELECT count(*) FROM sqlite_schema WHERE type='trigger' AND "
+           "tbl_name='%s'",
+           f->table);
+  if (!read_numbers(db, sql, number)) return SQLITE_ERROR;
+  f->triggers = (int)number[0];
+  if (!f->triggers) return SQLITE_OK;
+  snprintf(sql, sizeof sql, "SELECT value,fence FROM %s", f->table);
+  if (!read_numbers(db, sql, number)) return SQLITE_ERROR;
+  f->value = (int)number[0];
+  f->token = number[1];
+  return SQLITE_OK;
+}
+
+/* The value of an unfenced table is nothing; no fence is half there. */
+static int read_fence(zke *z, int number, int *value, int64_t *token) {
+  fenced f = name_fenced(number);
+  zke_op op;
+  zke_op_result result = {0};
+  zke_op_sql(&op, read_table, &f);
+  int rc = zke_multi_read(z, &op, 1, &result);
+  if (rc == ZKE_OK) rc = result.rc;
+  zke_results_clear(&result, 1);
+  if (rc == ZKE_OK && f.triggers % 2) found("half a fence of %s", f.table);
+  *value = f.value;
+  *token = f.token;
+  return rc;
+}
+
+/* The row's writer holds the lock no more: it is refused, before another holds
+ * the lock and while it does. */
+static void write_late(zke *z, int number, int value) {
+  fenced f = name_fenced(number);
+  zke_lock *lock = NULL;
+  int64_t token = 0;
+  demand(read_fence(z, number, &value, &token), f.table);
+  demand(zke_lock_new(z, f.path, NULL, &lock), "a fence's lock");
+  for (int held = 0; value && held < 2; held++) {
+    if (held) demand(zke_lock_try(lock), "a fence's lock");
+    int rc = write_fenced(z, &f, value, token);
+    if (rc == ZKE_OK || !strstr(zke_errmsg(), "fenced: that token"))
+      found("%s, written by a former holder: %s", f.table, zke_error_name(rc));
+  }
+  zke_lock_free(lock);
+}
+
 static const record records[RECORDS] = {
     {"names", 5, true, new_or_none, change_name, read_name, NULL},
     {"config", 5, false, new_value, change_config, read_config, load_config},
     {"barrier", 4, true, on_or_off, change_barrier, read_barrier, pass_barrier},
     {"periodic", 4, false, next_step, change_job, read_job, run_again},
-    {"point", 8, true, next_filling, change_point, read_point, fill_again}};
+    {"point", 8, true, next_filling, change_point, read_point, fill_again},
+    {"fence", 3, false, new_or_none, change_fence, read_fence, write_late}};
 
 /* One change of a cell and what it says then; the zxid rises. */
 static void change_cell(zke *z, int which, int number, cell *c, int next) {
@@ -1451,7 +1581,8 @@ LIMIT(getenv("CUTS") ? 0 : 120);
 /* P8, in the recipes' own words: see above. */
 TEST(what_recipes_acknowledged_survives) {
   uint64_t seed = (uint64_t)setting("SEED", 1);
-  long cuts = getenv("CUTS") ? setting("CUTS", 0) / STRIDE : 60;
+  long cuts =
+      getenv("CUTS") ? setting("CUTS", 0) / STRIDE : test_sample(60, 20);
   long every = setting("EVERY", 7);
   begin_tally();
   printf("recipes: SEED=%llu EVERY=%ld\n", (unsigned long long)seed, every);

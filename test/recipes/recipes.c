@@ -225,6 +225,8 @@ static void too_long(int signal) {
   _exit(n > 0 ? 124 : 125);
 }
 
+enum { SAMPLED = 3 }; /* each so-manieth place of a loop, without FULL */
+
 /* Is this place to be tried?  RECIPE_ONLY tells. */
 static bool wanted(long n) {
   const char *only = getenv("RECIPE_ONLY");
@@ -405,12 +407,13 @@ static bool die_at(const recipe_use *u, long n) {
 }
 
 int recipe_deaths(const recipe_use *u) {
-  int deaths = 0;
-  for (long n = 1; !wanted(n) || die_at(u, n); n++) {
-    deaths++;
+  int last = 0;
+  long stride = getenv("RECIPE_ONLY") ? 1 : test_sample(1, SAMPLED);
+  for (long n = 1; !wanted(n) || die_at(u, n); n += stride) {
+    last = (int)n;
     if (getenv("RECIPE_ONLY") && n >= atol(getenv("RECIPE_ONLY"))) break;
   }
-  return deaths;
+  return last;
 }
 
 /* ------------------------------------------------------------------------
@@ -547,13 +550,14 @@ static long fail_at(const recipe_use *u, enum fault_kind kind, bool all,
 static long stride_of(long places) {
   const char *most = getenv("FAULT_MOST");
   long limit = most ? atol(most) : MOST_PLACES;
-  return limit && places ? (places + limit - 1) / limit : 1;
+  long stride = limit && places ? (places + limit - 1) / limit : 1;
+  return getenv("RECIPE_ONLY") ? 1 : stride * test_sample(1, SAMPLED);
 }
 
 /* One kind of step fails at each of its places, or at as many as are wanted. */
 static void fail_each(const recipe_use *u, enum fault_kind kind, bool all) {
   long steps = fail_at(u, kind, all, 0), stride = stride_of(steps);
-  for (long n = 1; n <= steps; n += stride) {
+  for (long n = 1 + (all ? stride / 2 : 0); n <= steps; n += stride) {
     if (wanted(n)) fail_at(u, kind, all, n);
   }
 }

@@ -44,6 +44,8 @@
  *   RECIPE_ROUND=n seconds for a round, instead of RECIPE_ROUND_S
  *   FAULT_MOST=n   most places of a loop of recipe_faults(); more are thinned
  *                  out evenly; 0: all
+ *   FULL=1         of the places of deaths and faults all are tried; without it
+ *                  each third of them
  */
 #ifndef ZKE_TEST_RECIPES_H
 #define ZKE_TEST_RECIPES_H
@@ -72,7 +74,8 @@ typedef struct recipe_use {
  * that are (the queue of writers is a lock): so a death comes between any two
  * changes and, since they are atomic, that is all there is to see.
  *
- * Returns the number of deaths. */
+ * Returns the last place at which it died.  Without FULL (test_sample()) each
+ * third is tried. */
 int recipe_deaths(const recipe_use *u);
 
 /* Does a use again and again, and its first, second, third ... change loses

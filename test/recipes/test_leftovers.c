@@ -745,8 +745,8 @@ TEST(nothing_piles_up_without_dispatch) {
     ck_ok(zke_lock_release(lock));
     ck_ok(zke_election_lead(election, soon(z)));
     ck_ok(zke_election_resign(election));
+    if (i % 50 == 49) ck_assert_int_lt(pending(), 10);
   }
-  ck_assert_int_lt(pending(), 10);
   zke_lock_free(lock);
   zke_election_free(election);
   end();

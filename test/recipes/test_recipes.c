@@ -266,8 +266,8 @@ TEST_LOOP(a_planted_mistake_is_noticed, 0, PLANTED) {
   char command[4200], output[8000];
   int round = strstr(planted[_i].name, "hangs") ? 2 : RECIPE_ROUND_S;
   snprintf(command, sizeof command,
-           "PLANTED=%d RECIPE_ROUND=%d '%s' planted_mistake 2>&1", _i, round,
-           test_program());
+           "FULL=1 PLANTED=%d RECIPE_ROUND=%d '%s' planted_mistake 2>&1", _i,
+           round, test_program());
   FILE *f = popen(command, "r");
   ck_assert_ptr_nonnull(f);
   size_t n = fread(output, 1, sizeof output - 1, f);

@@ -1097,10 +1097,13 @@ static int play_round(zke *own, zke_rwlock *lock, unsigned *random) {
   return zke_rwlock_release(lock);
 }
 
+/* What a process that is spawned now begins its choices with. */
+static unsigned player_seed;
+
 /* A process that plays rounds until it is killed. */
 static void play_on(zke *own) {
   zke_rwlock *lock = NULL;
-  unsigned random = (unsigned)getpid();
+  unsigned random = player_seed;
   int rc = zke_rwlock_new(own, PATH, NULL, &lock);
   while (rc == ZKE_OK) rc = play_round(own, lock, &random);
   give_up("round", rc);
@@ -1114,13 +1117,17 @@ TEST(processes_that_are_killed_exclude_each_other) {
   unsigned random = test_seed();
   share();
   store(&shared->go, 1);
-  for (int i = 0; i < PLAYERS; i++) pid[i] = spawn(i, play_on);
+  for (int i = 0; i < PLAYERS; i++) {
+    player_seed = (unsigned)rand_r(&random);
+    pid[i] = spawn(i, play_on);
+  }
   for (int i = 0; i < KILLS; i++) {
     int rounds = load(&shared->done) + 5 + rand_r(&random) % 40;
     int victim = rand_r(&random) % PLAYERS;
     ck_until(load(&shared->done) >= rounds || *shared->sentence, 20000);
     ck_assert_str_eq(shared->sentence, "");
     strike_down(victim, pid[victim]);
+    player_seed = (unsigned)rand_r(&random);
     pid[victim] = spawn(victim, play_on);
   }
   ck_until(load(&shared->stage[0]) || *shared->sentence, 20000);

@@ -5,8 +5,9 @@
  * SIGKILL at random instants, and starts others in the place of the dead.
  * Now and then one of their changes loses its reply, before or after it took
  * effect.  They append what they do to a file; in the end an inspector uses
- * each recipe once more, empties the queues, finishes the transactions, runs
- * zke_check(), and the history is checked (recipe_history.h).
+ * each recipe once more, empties the queues, finishes the transactions, reads
+ * the fenced tables, runs zke_check(), and the history is checked
+ * (recipe_history.h).
  *
  *   KILLS=n     how many; 2000
  *   SEED=n      printed; who is killed when, and what the workers do, follows
@@ -26,6 +27,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +43,7 @@
 #include "recipes/discovery.h"
 #include "recipes/double_barrier.h"
 #include "recipes/election.h"
+#include "recipes/fence.h"
 #include "recipes/group.h"
 #include "recipes/lock.h"
 #include "recipes/multilock.h"
@@ -73,6 +76,7 @@ enum {
 #define FASHION_NS INT64_C(40000000)
 
 static int32_t people; /* processes so far */
+static char directory[4000], database[4100], history_path[4100];
 
 /* ---- a worker ---- */
 
@@ -83,6 +87,7 @@ typedef struct worker {
   unsigned random;
   int16_t recipe, resource; /* of the present round */
   int64_t items;            /* put so far */
+  sqlite3 *db;              /* the program's own connection, once it is open */
   char path[64];
 } worker;
 
@@ -212,7 +217,7 @@ static void take(worker *w, zke_queue *queue) {
   zke_free(item);
 }
 
-/* A claim may have gone to another since it ended. */
+/* A claim or a lock may have gone to another. */
 static void may_lose(worker *w, int rc) {
   if (rc != ZKE_LOST) must(w, rc);
 }
@@ -739,6 +744,117 @@ static void do_two_phase(worker *w) {
     serve(w, chance(w, SITES));
 }
 
+/* ---- a fence ----
+ *
+ * Each resource has a table, fenced by a lock that is also stolen now and then.
+ * Its holders add rows, and write on when they have lost the lock.  A row has a
+ * number of its own, and the writer's token in two columns.  One of these is
+ * the fence's; which one changes.  So the tokens never fall from row to row. */
+
+enum { FENCED = 1 }; /* no result of the API: the fence has refused the row */
+
+static bool fence_said(const char *sentence) {
+  return strstr(sentence, "fenced: that token does not hold ") != NULL;
+}
+
+/* A zke_sql_fn: run an SQL text. */
+static int run_sql(sqlite3 *db, int64_t zxid, void *sql) {
+  (void)zxid;
+  return sqlite3_exec(db, sql, NULL, NULL, NULL);
+}
+
+/* In the engine's transaction. */
+static int write_by_multi(worker *w, char *sql) {
+  zke_op op;
+  zke_op_sql(&op, run_sql, sql);
+  int rc = zke_multi(w->z, &op, 1, NULL);
+  if (rc <= 0) return rc;
+  return fence_said(zke_errmsg()) ? FENCED : ZKE_SQL;
+}
+
+/* On a connection of the program's own. */
+static int write_by_own(worker *w, char *sql) {
+  int rc = zke_sql_begin(w->z, w->db);
+  if (rc != ZKE_OK) return rc;
+  if (run_sql(w->db, 0, sql) == SQLITE_OK) return zke_sql_commit(w->z, w->db);
+  rc = fence_said(sqlite3_errmsg(w->db)) ? FENCED : ZKE_SQL;
+  must(w, zke_sql_rollback(w->z, w->db));
+  return rc;
+}
+
+/* Add a row with a token; ZKE_OK, FENCED, or ZKE_CONNECTIONLOSS: who knows. */
+static int add_row(worker *w, int64_t token) {
+  char sql[160];
+  int64_t number = (int64_t)w->who << 32 | ++w->items;
+  snprintf(sql, sizeof sql,
+           "INSERT INTO fenced_%d(number,one,two) VALUES(%lld,%lld,%lld)",
+           w->resource, (long long)number, (long long)token, (long long)token);
+  note(w, HISTORY_PUTTING, number, 0);
+  int rc = (chance(w, 2) ? write_by_multi : write_by_own)(w, sql);
+  if (rc == ZKE_OK) note(w, HISTORY_PUT, number, 0);
+  if (rc == FENCED) note(w, HISTORY_GAVE_UP, number, 0);
+  if (rc < 0 && rc != ZKE_CONNECTIONLOSS) must(w, rc);
+  return rc;
+}
+
+/* Fence the table, by either column; false: there is no table yet. */
+static bool set_fence(worker *w) {
+  char table[20];
+  zke_fence_options o = {.size = sizeof o,
+                         .column = chance(w, 2) ? "one" : "two",
+                         .replace = chance(w, 8) == 0};
+  snprintf(table, sizeof table, "fenced_%d", w->resource);
+  int rc = zke_fence_set(w->z, table, w->path, &o);
+  if (rc == ZKE_BADARGUMENTS) return false;
+  if (rc != ZKE_NODEEXISTS) must(w, rc); /* by the other column */
+  return true;
+}
+
+/* Have the connection, the table and the fence. */
+static void prepare_fence(worker *w) {
+  char sql[160];
+  snprintf(sql, sizeof sql,
+           "CREATE TABLE IF NOT EXISTS fenced_%d(id INTEGER PRIMARY KEY,"
+           "number INTEGER UNIQUE,one INTEGER,two INTEGER)",
+           w->resource);
+  if (!w->db) {
+    if (sqlite3_open(database, &w->db) != SQLITE_OK) abort();
+    must(w, zke_sql_adopt(w->z, w->db));
+  }
+  while (!set_fence(w)) {
+    int rc = write_by_multi(w, sql);
+    if (rc != ZKE_CONNECTIONLOSS) must(w, rc);
+  }
+}
+
+/* A write is refused only where its writer has lost the lock. */
+static void write_as_holder(worker *w, zke_lock *lock, int64_t token) {
+  for (int i = chance(w, 3); i >= 0; i--) {
+    if (add_row(w, token) == FENCED && zke_lock_check(lock) == ZKE_OK)
+      must(w, ZKE_DATAINCONSISTENCY);
+    linger(w);
+  }
+}
+
+static void do_fence(worker *w) {
+  zke_lock *lock = NULL;
+  prepare_fence(w);
+  must(w, zke_lock_new(w->z, w->path, NULL, &lock));
+  int rc =
+      chance(w, 4) ? zke_lock_acquire(lock, deadline(w)) : zke_lock_steal(lock);
+  int64_t token = zke_lock_token(lock);
+  if (rc == ZKE_OK) {
+    note(w, HISTORY_TAKEN, token, 1);
+    write_as_holder(w, lock, token);
+    note(w, HISTORY_LEAVING, 0, 0);
+    may_lose(w, zke_lock_release(lock));
+    if (add_row(w, token) == ZKE_OK) must(w, ZKE_DATAINCONSISTENCY);
+  } else if (rc != ZKE_OPERATIONTIMEOUT) {
+    may_lose(w, rc); /* stolen while it was being had */
+  }
+  zke_lock_free(lock);
+}
+
 /* ---- the checks of each recipe ---- */
 
 static bool complain_of(history_case *c, const char *text, int64_t number) {
@@ -817,6 +933,44 @@ static bool check_counter(history_case *c) {
     good = complain_of(c, "additions were lost or made twice", last);
   free(sums);
   return good;
+}
+
+/* The sorted numbers of all records of a kind. */
+static int64_t *sorted_numbers(const history *h, int event, size_t *count) {
+  int64_t *numbers = calloc((size_t)h->count + 1, sizeof *numbers);
+  if (!numbers) abort();
+  *count = 0;
+  for (int i = 0; i < h->count; i++) {
+    if (h->at[i].event == event) numbers[(*count)++] = h->at[i].number;
+  }
+  qsort(numbers, *count, sizeof *numbers, by_value);
+  return numbers;
+}
+
+/* Look each record of one kind up among those of another: it must be there, or
+ * it must not. */
+static bool all_are_in(history_case *c, int event, int other, bool there,
+                       const char *problem) {
+  size_t count;
+  int64_t *numbers = sorted_numbers(c->h, other, &count);
+  bool good = true;
+  for (int i = 0; i < c->h->count && good; i++) {
+    const history_record *r = &c->h->at[i];
+    if (r->event != event) continue;
+    bool found = bsearch(&r->number, numbers, count, sizeof *numbers, by_value);
+    if (found != there) good = complain_of(c, problem, r->number);
+  }
+  free(numbers);
+  return good;
+}
+
+/* The table has what was acknowledged, and nothing that was refused. */
+static bool check_fence(history_case *c) {
+  return all_are_in(c, HISTORY_PUT, HISTORY_LEFT, true, "a row was lost") &&
+         all_are_in(c, HISTORY_GAVE_UP, HISTORY_LEFT, false,
+                    "a row is there that was refused") &&
+         all_are_in(c, HISTORY_LEFT, HISTORY_PUTTING, true,
+                    "a row that nobody wrote");
 }
 
 /* What is decided is what follows from the votes that must have been given. */
@@ -898,6 +1052,41 @@ static void read_counter(worker *w) {
   zke_counter_free(counter);
 }
 
+/* Is the table's fence whole? */
+static bool is_fenced(worker *w) {
+  char sql[160];
+  sqlite3_stmt *st = NULL;
+  snprintf(sql, sizeof sql,
+           "SELECT count(*) FROM sqlite_schema WHERE type='trigger' AND "
+           "tbl_name='fenced_%d' AND name GLOB 'fence_zke_*'",
+           w->resource);
+  if (sqlite3_prepare_v2(w->db, sql, -1, &st, NULL) != SQLITE_OK) return false;
+  bool whole =
+      sqlite3_step(st) == SQLITE_ROW && sqlite3_column_int64(st, 0) == 2;
+  sqlite3_finalize(st);
+  return whole;
+}
+
+/* The fence once more, and then the rows of its table, in their order. */
+static void read_fenced(worker *w) {
+  char sql[80];
+  sqlite3_stmt *st = NULL;
+  int64_t last = 0;
+  do_fence(w);
+  if (!is_fenced(w)) must(w, ZKE_DATAINCONSISTENCY);
+  snprintf(sql, sizeof sql, "SELECT number,one,two FROM fenced_%d ORDER BY id",
+           w->resource);
+  if (sqlite3_prepare_v2(w->db, sql, -1, &st, NULL) != SQLITE_OK) abort();
+  while (sqlite3_step(st) == SQLITE_ROW) {
+    int64_t one = sqlite3_column_int64(st, 1),
+            two = sqlite3_column_int64(st, 2);
+    note(w, HISTORY_LEFT, sqlite3_column_int64(st, 0), 0);
+    if (one != two || one < last) must(w, ZKE_DATAINCONSISTENCY);
+    last = one;
+  }
+  sqlite3_finalize(st);
+}
+
 /* All sites of a transaction are back. */
 static void end_transaction(worker *w, const char *name) {
   zke_two_phase *t[SITES];
@@ -954,6 +1143,7 @@ static const torture_recipe recipes[] = {
     {"group", do_group, check_nothing, NULL},
     {"discovery", do_discovery, check_nothing, NULL},
     {"config", do_config, check_nothing, NULL},
+    {"fence", do_fence, check_fence, read_fenced},
 };
 
 enum { RECIPES = sizeof recipes / sizeof *recipes };
@@ -970,7 +1160,6 @@ static bool is_wanted(int recipe) {
 
 /* ---- workers as processes ---- */
 
-static char directory[4000], database[4100], history_path[4100];
 static volatile int *stop; /* shared */
 
 /* The recipes take turns, some at a time. */
@@ -1010,6 +1199,7 @@ static void work(int32_t who, unsigned seed) {
     lose_a_reply(&w);
     recipes[recipe].round(&w);
   }
+  sqlite3_close(w.db);
   must(&w, zke_close(w.z));
   _exit(0);
 }
@@ -1135,6 +1325,7 @@ static void inspect(void) {
         recipes[i].round(&w);
     }
   }
+  sqlite3_close(w.db);
   must(&w, zke_check(w.z, complain, NULL));
   must(&w, zke_close(w.z));
 }

@@ -86,6 +86,7 @@ static struct shared {
 
 static uint64_t round_seed;
 static char directory[500], database[600];
+static volatile sig_atomic_t stopped; /* by SIGTERM or SIGINT */
 static const char *program;
 
 static int64_t now_ms(void) {
@@ -906,7 +907,7 @@ static int play(int kills, const char *disk, bool on_disk) {
   make_tree();
   for (int i = 0; i < SERVERS; i++) start_server(i);
   for (int i = 0; i < USERS; i++) scene.user[i] = start_user(i, 0);
-  while (killed < kills && !atomic_load(&shared->complaints))
+  while (killed < kills && !stopped && !atomic_load(&shared->complaints))
     killed += one_kill();
   pause_ms(100);
   stop_users();
@@ -940,6 +941,19 @@ static void add_up(int killed) {
   for (int i = 0; i < USERS; i++) totals.items += shared->items[i];
 }
 
+/* A run that is stopped ends its round early, so its processes and its
+ * directory go as always. */
+static void stop(int signal) {
+  (void)signal;
+  stopped = 1;
+}
+
+static void listen_to_signals(void) {
+  struct sigaction action = {.sa_handler = stop, .sa_flags = SA_RESTART};
+  sigaction(SIGTERM, &action, NULL);
+  sigaction(SIGINT, &action, NULL);
+}
+
 int main(int argc, char **argv) {
   long kills = setting("KILLS", 200), seed = setting("SEED", 1);
   int64_t began = now_ms();
@@ -947,7 +961,8 @@ int main(int argc, char **argv) {
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return 2;
-  while (totals.kills < kills && totals.bad < 3) {
+  listen_to_signals();
+  while (totals.kills < kills && totals.bad < 3 && !stopped) {
     long left = kills - totals.kills;
     round_seed = (uint64_t)seed++;
     add_up(play((int)(left < KILLS_A_ROUND ? left : KILLS_A_ROUND),
@@ -960,5 +975,5 @@ int main(int argc, char **argv) {
       totals.kills, totals.rounds, totals.answers, totals.returns,
       totals.refusals, totals.locks, totals.steps, totals.items,
       (double)(now_ms() - began) / 1e3, totals.rounds - totals.bad, totals.bad);
-  return totals.bad ? 1 : 0;
+  return totals.bad || stopped ? 1 : 0;
 }

@@ -1,0 +1,472 @@
+/* fence.c - triggers that refuse what a former holder writes
+ *
+ * A fence is two triggers, each of the form
+ *
+ *     CREATE TRIGGER "fence_zke_<zxid>_insert" BEFORE INSERT ON "<table>"
+ *     WHEN NOT EXISTS(SELECT 1 FROM zke_tokens WHERE path='<path>'
+ *                     AND token=NEW."<column>" AND instr(name,'-__READ__')=0)
+ *     BEGIN SELECT RAISE(ABORT,'fenced: ...');END
+ *
+ * in one line.  The zxid, which no other transaction has, makes the name
+ * unique: so a renamed table and a new one of its old name can both have a
+ * fence.  Which table, path and column it is of is read back from the text that
+ * SQLite keeps, and keeps up when the table or the column is renamed: there is
+ * no second record that could say otherwise.  fence_parse() therefore accepts
+ * this form exactly and nothing else.
+ *
+ * The view is found in the trigger's own database whatever temporary tables a
+ * connection has: SQLite resolves the names of a trigger there.
+ *
+ * Start reading at fence_set().
+ */
+#include "fence.h"
+
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "limit.h"
+#include "text.h"
+#include "znode.h"
+
+/* A shared libzkembed with a SQLite compiled in keeps that to itself.  Then
+ * these are missing when the program is linked, and are NULL. */
+#pragma weak sqlite3_bind_text
+#pragma weak sqlite3_column_bytes
+#pragma weak sqlite3_column_int64
+#pragma weak sqlite3_column_text
+#pragma weak sqlite3_errmsg
+#pragma weak sqlite3_exec
+#pragma weak sqlite3_finalize
+#pragma weak sqlite3_free
+#pragma weak sqlite3_mprintf
+#pragma weak sqlite3_prepare_v2
+#pragma weak sqlite3_step
+#pragma weak sqlite3_stricmp
+#pragma weak sqlite3_strnicmp
+#pragma weak sqlite3_table_column_metadata
+
+/* One call, for the function that runs in the transaction. */
+typedef struct fence {
+  zke *z;
+  const char *table;  /* as it was given; as the schema has it, once found */
+  const char *path;   /* of the lock */
+  const char *column; /* likewise */
+  bool replace;
+  zke_fence_infos *list; /* out, of zke_fence_list() */
+  int rc;                /* a code of ours that a zke_sql_fn may not return */
+} fence;
+
+/* What a trigger's text says. */
+typedef struct fence_text {
+  char *table, *path, *column; /* sqlite3_free() */
+} fence_text;
+
+/* ---- failing ---- */
+
+/* Fail in the transaction, with a code that only the caller of the recipe is to
+ * get. */
+static int fence_fail(fence *f, int rc, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static int fence_fail(fence *f, int rc, const char *format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  f->rc = rc;
+  return zke_recipe_fail(rc, "%s", text);
+}
+
+/* What SQLite said. */
+static int fence_sqlite(fence *f, sqlite3 *db, int sqlite_rc) {
+  int rc = sqlite_rc == SQLITE_NOMEM ? ZKE_NOMEM : ZKE_SQL;
+  return fence_fail(f, rc, "fence: %s", sqlite3_errmsg(db));
+}
+
+/* The result of zke_multi(), which has made ZKE_SQL of codes of ours. */
+static int fence_result(const fence *f, int rc) {
+  zke_sentence kept;
+  if (rc == ZKE_OK || f->rc == ZKE_OK) return rc;
+  zke_recipe_keep(&kept);
+  return zke_recipe_restore(&kept, f->rc);
+}
+
+/* ---- the text of a trigger ---- */
+
+/* Is this what stands there?  Then go behind it. */
+static bool fence_skip(const char **at, const char *text) {
+  size_t len = strlen(text);
+  if (strncmp(*at, text, len) != 0) return false;
+  *at += len;
+  return true;
+}
+
+/* Read what is quoted, in which the quote stands twice; NULL where it is not
+ * quoted, or without memory.  For sqlite3_free(). */
+static char *fence_unquote(const char **at, char quote) {
+  const char *from = *at;
+  if (*from++ != quote) return NULL;
+  char *text = sqlite3_mprintf("%s", from), *to = text;
+  if (!text) return NULL;
+  for (; *from; from++) {
+    if (*from == quote && *++from != quote) {
+      *to = '\0';
+      *at = from;
+      return text;
+    }
+    *to++ = *from;
+  }
+  sqlite3_free(text);
+  return NULL;
+}
+
+static void fence_text_free(fence_text *t) {
+  sqlite3_free(t->table);
+  sqlite3_free(t->path);
+  sqlite3_free(t->column);
+  *t = (fence_text){NULL, NULL, NULL};
+}
+
+/* Read the text of a trigger; false, with nothing to free, where it is no
+ * fence's. */
+static bool fence_parse(const char *sql, fence_text *t) {
+  char *name = NULL;
+  *t = (fence_text){NULL, NULL, NULL};
+  bool right = fence_skip(&sql, "CREATE TRIGGER ") &&
+               (name = fence_unquote(&sql, '"')) != NULL &&
+               (fence_skip(&sql, " BEFORE INSERT ON ") ||
+                fence_skip(&sql, " BEFORE UPDATE ON ")) &&
+               (t->table = fence_unquote(&sql, '"')) != NULL &&
+               fence_skip(&sql,
+                          " WHEN NOT EXISTS(SELECT 1 FROM zke_tokens WHERE "
+                          "path=") &&
+               (t->path = fence_unquote(&sql, '\'')) != NULL &&
+               fence_skip(&sql, " AND token=NEW.") &&
+               (t->column = fence_unquote(&sql, '"')) != NULL;
+  sqlite3_free(name);
+  if (!right) fence_text_free(t);
+  return right;
+}
+
+/* ---- in the transaction ---- */
+
+/* Prepare a statement, with a text if that is not NULL. */
+static int fence_prepare(fence *f, sqlite3 *db, const char *sql,
+                         const char *text, sqlite3_stmt **st) {
+  int rc = sqlite3_prepare_v2(db, sql, -1, st, NULL);
+  if (rc == SQLITE_OK && text)
+    rc = sqlite3_bind_text(*st, 1, text, -1, SQLITE_STATIC);
+  return rc == SQLITE_OK ? ZKE_OK : fence_sqlite(f, db, rc);
+}
+
+/* Run a text of sqlite3_mprintf(), and release it. */
+static int fence_exec(fence *f, sqlite3 *db, char *sql) {
+  if (!sql) return fence_fail(f, ZKE_NOMEM, "out of memory");
+  int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+  sqlite3_free(sql);
+  return rc == SQLITE_OK ? ZKE_OK : fence_sqlite(f, db, rc);
+}
+
+/* Why a thing of the schema cannot have a fence; NULL: it can. */
+static const char *fence_unfit(const char *name, const char *type,
+                               bool virtual) {
+  if (strcmp(type, "view") == 0) return "is a view: fence its tables";
+  if (virtual) return "is a virtual table, which has no triggers";
+  if (sqlite3_strnicmp(name, "zkembed_", 8) == 0) return "is zkembed's own";
+  if (sqlite3_strnicmp(name, "sqlite_", 7) == 0) return "is SQLite's own";
+  return NULL;
+}
+
+/* Is there a table of that name that can have triggers?  A virtual one has no
+ * page of its own. */
+static int fence_find_table(fence *f, sqlite3 *db) {
+  sqlite3_stmt *st = NULL;
+  const char *unfit = "is no table of this database";
+  int rc = fence_prepare(f, db,
+                         "SELECT name,type,rootpage FROM main.sqlite_schema "
+                         "WHERE name=?1 COLLATE NOCASE AND type IN('table',"
+                         "'view')",
+                         f->table, &st);
+  if (rc == ZKE_OK && sqlite3_step(st) == SQLITE_ROW)
+    unfit = fence_unfit((const char *)sqlite3_column_text(st, 0),
+                        (const char *)sqlite3_column_text(st, 1),
+                        sqlite3_column_int64(st, 2) == 0);
+  sqlite3_finalize(st);
+  if (rc != ZKE_OK || !unfit) return rc;
+  return fence_fail(f, ZKE_BADARGUMENTS, "%s %s", f->table, unfit);
+}
+
+static int fence_find_column(fence *f, sqlite3 *db) {
+  int rc = sqlite3_table_column_metadata(db, "main", f->table, f->column, NULL,
+                                         NULL, NULL, NULL, NULL);
+  if (rc == SQLITE_OK) return ZKE_OK;
+  if (rc != SQLITE_ERROR) return fence_sqlite(f, db, rc);
+  return fence_fail(f, ZKE_BADARGUMENTS,
+                    "%s has no column \"%s\": ALTER TABLE … ADD COLUMN makes "
+                    "one",
+                    f->table, f->column);
+}
+
+/* A tree in memory has no views, and nobody else can write to it. */
+static int fence_find_view(fence *f, sqlite3 *db) {
+  sqlite3_stmt *st = NULL;
+  int rc = fence_prepare(f, db,
+                         "SELECT 1 FROM main.sqlite_schema WHERE type='view' "
+                         "AND name='zke_tokens'",
+                         NULL, &st);
+  bool there = rc == ZKE_OK && sqlite3_step(st) == SQLITE_ROW;
+  sqlite3_finalize(st);
+  if (rc != ZKE_OK || there) return rc;
+  return fence_fail(f, ZKE_UNIMPLEMENTED,
+                    "a fence wants a file: this tree is in memory");
+}
+
+/* Count the table's triggers that say what is asked for.  Fails for one that
+ * says something else, unless that may be replaced; then *same is less than
+ * *all. */
+static int fence_count(fence *f, sqlite3 *db, int *same, int *all) {
+  sqlite3_stmt *st = NULL;
+  fence_text t;
+  int rc = fence_prepare(f, db,
+                         "SELECT sql FROM main.sqlite_schema WHERE "
+                         "type='trigger' AND name GLOB 'fence_zke_*' AND "
+                         "tbl_name=?1 COLLATE NOCASE",
+                         f->table, &st);
+  *same = *all = 0;
+  while (rc == ZKE_OK && sqlite3_step(st) == SQLITE_ROW) {
+    const char *sql = (const char *)sqlite3_column_text(st, 0);
+    ++*all;
+    if (!sql || !fence_parse(sql, &t)) continue;
+    if (strcmp(t.path, f->path) == 0 &&
+        sqlite3_stricmp(t.column, f->column) == 0)
+      ++*same;
+    else if (!f->replace)
+      rc = fence_fail(f, ZKE_NODEEXISTS,
+                      "%s is fenced already, by %s in the column \"%s\"",
+                      t.table, t.path, t.column);
+    fence_text_free(&t);
+  }
+  sqlite3_finalize(st);
+  return rc;
+}
+
+/* Drop one of the table's triggers; *more: there was one.  One at a time, since
+ * none can be dropped while a statement reads the schema. */
+static int fence_drop_one(fence *f, sqlite3 *db, bool *more) {
+  sqlite3_stmt *st = NULL;
+  char *sql = NULL;
+  int rc = fence_prepare(f, db,
+                         "SELECT name FROM main.sqlite_schema WHERE "
+                         "type='trigger' AND name GLOB 'fence_zke_*' AND "
+                         "tbl_name=?1 COLLATE NOCASE LIMIT 1",
+                         f->table, &st);
+  *more = rc == ZKE_OK && sqlite3_step(st) == SQLITE_ROW;
+  if (*more)
+    sql =
+        sqlite3_mprintf("DROP TRIGGER main.\"%w\"", sqlite3_column_text(st, 0));
+  sqlite3_finalize(st);
+  return *more ? fence_exec(f, db, sql) : rc;
+}
+
+/* Drop all of them; *count: so many. */
+static int fence_drop(fence *f, sqlite3 *db, int *count) {
+  bool more = true;
+  int rc = ZKE_OK;
+  for (*count = 0; rc == ZKE_OK && more; *count += more)
+    rc = fence_drop_one(f, db, &more);
+  return rc;
+}
+
+/* Make one of the two; its texts are quoted by %w and %Q, which double the
+ * quotes in them. */
+static int fence_create(fence *f, sqlite3 *db, int64_t zxid, const char *lower,
+                        const char *upper) {
+  char *why = sqlite3_mprintf("fenced: that token does not hold %s", f->path);
+  if (!why) return fence_fail(f, ZKE_NOMEM, "out of memory");
+  char *sql = sqlite3_mprintf(
+      "CREATE TRIGGER \"fence_zke_%llx_%s\" BEFORE %s ON \"%w\" WHEN NOT "
+      "EXISTS(SELECT 1 FROM zke_tokens WHERE path=%Q AND token=NEW.\"%w\" AND "
+      "instr(name,'-__READ__')=0)BEGIN SELECT RAISE(ABORT,%Q);END",
+      (long long)zxid, lower, upper, f->table, f->path, f->column, why);
+  sqlite3_free(why);
+  return fence_exec(f, db, sql);
+}
+
+/* A zke_sql_fn: make the fence, unless it is there as it is to be. */
+static int fence_set(sqlite3 *db, int64_t zxid, void *context) {
+  fence *f = context;
+  int same = 0, all = 0, dropped;
+  f->rc = ZKE_OK;
+  int rc = fence_find_view(f, db);
+  if (rc == ZKE_OK) rc = fence_find_table(f, db);
+  if (rc == ZKE_OK) rc = fence_find_column(f, db);
+  if (rc == ZKE_OK) rc = fence_count(f, db, &same, &all);
+  if (rc != ZKE_OK || (same == 2 && all == 2)) return rc;
+  rc = fence_drop(f, db, &dropped);
+  if (rc == ZKE_OK) rc = fence_create(f, db, zxid, "insert", "INSERT");
+  if (rc == ZKE_OK) rc = fence_create(f, db, zxid, "update", "UPDATE");
+  return rc;
+}
+
+/* A zke_sql_fn: drop the table's fence. */
+static int fence_unset(sqlite3 *db, int64_t zxid, void *context) {
+  fence *f = context;
+  int dropped;
+  (void)zxid;
+  f->rc = ZKE_OK;
+  int rc = fence_drop(f, db, &dropped);
+  if (rc != ZKE_OK || dropped) return rc;
+  return fence_fail(f, ZKE_NONODE, "%s has no fence", f->table);
+}
+
+/* ---- the list ---- */
+
+/* Copy a text behind the list's rows. */
+static const char *fence_place(char **to, const char *text) {
+  char *at = *to;
+  size_t len = strlen(text) + 1;
+  memcpy(at, text, len);
+  *to += len;
+  return at;
+}
+
+/* Walk over the fences, once to count and once to fill the list in: where `to`
+ * is NULL nothing is written.  *bytes: what their texts take. */
+static int fence_walk(fence *f, sqlite3 *db, zke_fence_info *rows, char *to,
+                      int *count, size_t *bytes) {
+  sqlite3_stmt *st = NULL;
+  fence_text t;
+  int rc = fence_prepare(f, db,
+                         "SELECT sql FROM main.sqlite_schema WHERE "
+                         "type='trigger' AND name GLOB 'fence_zke_*_insert' "
+                         "ORDER BY tbl_name",
+                         NULL, &st);
+  for (*count = 0, *bytes = 0;
+       rc == ZKE_OK && sqlite3_step(st) == SQLITE_ROW;) {
+    const char *sql = (const char *)sqlite3_column_text(st, 0);
+    if (!sql || !fence_parse(sql, &t)) continue;
+    *bytes += strlen(t.table) + strlen(t.path) + strlen(t.column) + 3;
+    if (to)
+      rows[*count] = (zke_fence_info){.table = fence_place(&to, t.table),
+                                      .path = fence_place(&to, t.path),
+                                      .column = fence_place(&to, t.column)};
+    ++*count;
+    fence_text_free(&t);
+  }
+  sqlite3_finalize(st);
+  return rc;
+}
+
+/* A zke_sql_fn, in a snapshot: so both walks see the same. */
+static int fence_read(sqlite3 *db, int64_t zxid, void *context) {
+  fence *f = context;
+  int count;
+  size_t bytes;
+  (void)zxid;
+  f->rc = ZKE_OK;
+  int rc = fence_walk(f, db, NULL, NULL, &count, &bytes);
+  if (rc != ZKE_OK) return rc;
+  size_t rows = (size_t)count * sizeof(zke_fence_info);
+  f->list = zke_alloc(f->z, sizeof *f->list + rows + bytes);
+  if (!f->list) return fence_fail(f, ZKE_NOMEM, "out of memory");
+  zke_fence_info *data = (zke_fence_info *)(f->list + 1);
+  f->list->count = count;
+  f->list->data = data;
+  return fence_walk(f, db, data, (char *)(data + count), &count, &bytes);
+}
+
+/* ---- the calls ---- */
+
+/* Can the program's SQLite be reached? */
+static int fence_reach(void) {
+  if (sqlite3_prepare_v2 != NULL) return ZKE_OK;
+  return zke_recipe_fail(ZKE_UNIMPLEMENTED,
+                         "this zkembed has a SQLite of its own, which a "
+                         "program cannot use: link with the archive");
+}
+
+static int fence_try_set(zke *z, void *arg) {
+  zke_op op;
+  zke_op_sql(&op, fence_set, arg);
+  return fence_result(arg, zke_recipe_multi(z, &op, 1, NULL));
+}
+
+/* One that is not there at a repetition was removed by the try before. */
+typedef struct fence_removal {
+  fence f;
+  int tries;
+} fence_removal;
+
+static int fence_try_remove(zke *z, void *arg) {
+  fence_removal *r = arg;
+  zke_op op;
+  zke_op_sql(&op, fence_unset, &r->f);
+  bool again = r->tries++ > 0;
+  int rc = fence_result(&r->f, zke_recipe_multi(z, &op, 1, NULL));
+  return rc == ZKE_NONODE && again ? ZKE_OK : rc;
+}
+
+/* Repeat what lost its reply, for as long as a single call may wait. */
+static int fence_retry(zke *z, zke_retry_fn fn, void *arg) {
+  int64_t limit = zke_recipe_limit(z, zke_recipe_patience(z));
+  int rc = zke_retry(z, fn, arg, ZKE_FOREVER);
+  zke_limit(z, limit);
+  return rc;
+}
+
+/* The form of the path is the engine's concern; whether it is there is not
+ * ours.  The root has no lock. */
+static int fence_check_path(zke *z, const char *path) {
+  int rc = zke_exists(z, path, NULL, NULL, NULL);
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  if (path[1]) return ZKE_OK;
+  return zke_recipe_fail(ZKE_BADARGUMENTS, "the path / is no lock's");
+}
+
+int zke_fence_set(zke *z, const char *table, const char *path,
+                  const zke_fence_options *options) {
+  zke_fence_options o;
+  if (!z || !table || !*table || !path)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "z, table or path is missing");
+  int rc = zke_take_options(options, &o, sizeof o, "zke_fence_options");
+  if (rc == ZKE_OK) rc = fence_reach();
+  if (rc == ZKE_OK) rc = fence_check_path(z, path);
+  if (rc != ZKE_OK) return rc;
+  fence f = {.z = z,
+             .table = table,
+             .path = path,
+             .column = o.column ? o.column : "fence",
+             .replace = o.replace};
+  return fence_retry(z, fence_try_set, &f);
+}
+
+int zke_fence_remove(zke *z, const char *table) {
+  fence_removal r = {.f = {.z = z, .table = table}};
+  if (!z || !table)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "z or table is NULL");
+  int rc = fence_reach();
+  return rc == ZKE_OK ? fence_retry(z, fence_try_remove, &r) : rc;
+}
+
+int zke_fence_list(zke *z, zke_fence_infos **list_out) {
+  fence f = {.z = z};
+  zke_op op;
+  zke_op_result result;
+  if (list_out) *list_out = NULL;
+  if (!z || !list_out)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "z or list_out is NULL");
+  int rc = fence_reach();
+  if (rc != ZKE_OK) return rc;
+  zke_op_sql(&op, fence_read, &f);
+  rc = zke_recipe_multi_read(z, &op, 1, &result);
+  if (rc != ZKE_OK) return rc;
+  rc = fence_result(&f, result.rc);
+  if (rc == ZKE_OK)
+    *list_out = f.list;
+  else
+    zke_free(f.list);
+  zke_results_clear(&result, 1);
+  return rc;
+}

@@ -1,0 +1,140 @@
+/* fence.h - the database itself refuses rows of whoever has lost the lock
+ *
+ *     zke_fence_options o = ZKE_INIT(zke_fence_options);
+ *     o.column = "token";
+ *     int rc = zke_fence_set(z, "payments", "/locks/pay", &o);
+ *     if (rc != ZKE_OK) fprintf(stderr, "%s\n", zke_errmsg());
+ *
+ * From then on a row of the table can only be inserted or updated with the
+ * token of the present holder of the lock in its column:
+ *
+ *     INSERT INTO payments(sum,token) VALUES(100,:token)
+ *     UPDATE payments SET sum=sum+1,token=:token WHERE id=7
+ *
+ * where :token is what zke_lock_token() says, or $ZKE_LOCK_TOKEN in a command
+ * that `zke FILE lock` runs.  Any other value fails the statement with "fenced:
+ * that token does not hold /locks/pay" (SQLITE_CONSTRAINT_TRIGGER).  It is a
+ * matter of the database: it holds for each program that writes to the file
+ * with SQLite, in whatever language, and for the shell of SQLite itself.
+ *
+ * LAYOUT: two triggers of the table, for INSERT and for UPDATE, named
+ * fence_zke_<zxid>_insert and _update.  They ask the view zke_tokens
+ * (doc/format.md).  Nothing else is kept.  ALTER TABLE may rename the table or
+ * the column; DROP TABLE takes the triggers with it.
+ *
+ * WHICH PATHS FIT: those of recipes whose participants are ephemeral children
+ * of the path itself: lock, multilock (each of its paths), semaphore,
+ * singleton, election (its candidates), and rwlock, of which the writers alone
+ * may write.  At any other path no token is in office, and every row is
+ * refused.  The path is the database's, whatever the handle's chroot, as in the
+ * view.
+ *
+ * WHAT IT DOES NOT COVER:
+ * - A DELETE brings no token with it.  Update the row's column first, in the
+ *   same transaction; or make the deletion in a zke_multi() with zke_lock_op()
+ *   and zke_op_sql(); or begin the transaction with zke_claim()
+ *   (zke_sql_adopt()).
+ * - An UPDATE that does not set the column keeps the row's: it passes while the
+ *   last writer of that row is in office, whoever makes it.  So let each
+ *   statement set it.
+ * - Whoever may write to the file can drop a trigger, and can read others'
+ *   tokens.  A fence is there for processes that are late, not for enemies.
+ *
+ * IF THE PROCESS DIES in one of these calls, all of it is done or nothing.
+ * After the death of a holder its token is out of office as soon as its session
+ * is removed, which the next of the line does before it holds.
+ *
+ * WHO IS WOKEN: nobody.
+ *
+ * COSTS: zke_fence_set() and zke_fence_remove() are one synced write each; it
+ * changes the schema, so that every connection prepares its statements again.
+ * A row that is written costs a search in the tree for the path's children
+ * more: doc/performance.md has figures.
+ *
+ * MISTAKES, and what they come to:
+ * - A second lock for one table: ZKE_NODEEXISTS, unless options.replace.
+ * - zke_remove_tables() while there is a fence: ZKE_NOTEMPTY.  Remove it first.
+ * - INSERT OR REPLACE deletes the row in its way without asking any trigger;
+ *   the row that comes is asked for.
+ */
+#ifndef ZKEMBED_RECIPES_FENCE_H
+#define ZKEMBED_RECIPES_FENCE_H
+
+#include "support.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct zke_fence_options {
+  size_t size;
+  const char *column; /* of the table; NULL: "fence" */
+  int replace;        /* 1: in the place of the table's other fence */
+  int reserved;       /* 0 */
+} zke_fence_options;
+
+/* zke_fence_set - let the database refuse rows without the present token
+ *
+ *   table    of the program's, as it is called, without quotes or a schema's
+ *            name; rows that are there already stay
+ *   path     of the lock, which need not be there yet: the whole path, whatever
+ *            the handle's chroot
+ *   options  NULL for the defaults
+ *
+ * Returns ZKE_OK, also where that fence was there before; or, with nothing
+ * changed,
+ *   ZKE_NODEEXISTS     the table has another fence; the sentence says which
+ *   ZKE_BADARGUMENTS   a malformed path, "/"; no table of that name; a view, a
+ *                      virtual table, one of zkembed's or of SQLite's; no such
+ *                      column
+ *   ZKE_SQL            SQLite refuses the triggers; the sentence says why
+ *   ZKE_UNIMPLEMENTED  the tree is in no file, or the program cannot reach the
+ *                      SQLite that zkembed uses (a shared library with one
+ *                      compiled in)
+ *   ZKE_NOMEM, or what a durable change returns
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_fence_set(zke *z, const char *table, const char *path,
+                          const zke_fence_options *options);
+
+/* zke_fence_remove - let the table be written without a token again
+ *
+ * Returns ZKE_OK; ZKE_NONODE where the table has no fence, or is not there;
+ * ZKE_BADARGUMENTS for NULL; or as zke_fence_set().
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_fence_remove(zke *z, const char *table);
+
+/* A fence.  Its strings are in the list's block. */
+typedef struct zke_fence_info {
+  const char *table;
+  const char *path;
+  const char *column;
+  int64_t reserved[4];
+} zke_fence_info;
+
+typedef struct zke_fence_infos {
+  int count;
+  const zke_fence_info *data;
+} zke_fence_infos;
+
+/* zke_fence_list - all fences of the database, in the order of the tables
+ *
+ * Example: what is fenced by what.
+ *
+ *     zke_fence_infos *list = NULL;
+ *     rc = zke_fence_list(z, &list);
+ *     for (int i = 0; rc == ZKE_OK && i < list->count; i++)
+ *       printf("%s by %s\n", list->data[i].table, list->data[i].path);
+ *     zke_free(list);
+ *
+ *   list_out  out, in one block; zke_free() releases it
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_NOMEM, ZKE_UNIMPLEMENTED, or what a
+ * read returns.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_fence_list(zke *z, zke_fence_infos **list_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,518 @@
+/* host_torture.c - programs with tables of their own, killed and deposed
+ *
+ * Runs the programs of doc/examples that keep their tables beside the tree:
+ * outbox (shops and mailers), jobs (leaders, workers and who adds jobs) and
+ * ledger.py under a lock of the command.  While they run it stops them, lets
+ * them go on, kills them with SIGKILL at random instants and starts others in
+ * their place; and a process deposes leaders, breaks locks and claims, and ends
+ * sessions, of programs that live, know nothing of it, or are stopped.
+ *
+ * A checker reads the programs' tables with plain SQLite, in the midst of it
+ * and at the end: the rules below.  Since each step of the programs is one
+ * transaction, they hold in every snapshot.
+ *
+ *   KILLS=n     how many; 300
+ *   SEED=n      printed; who is killed when follows from it as far as the
+ *               scheduler lets it
+ *   SECONDS=n   end after so many, whatever KILLS says; without limit
+ *
+ * Arguments: what the names of the programs begin with, the command zke, the
+ * Python program, a directory for the database (/dev/shm where that is there).
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "zkembed.h"
+
+enum {
+  BACKLOG = 300,     /* orders and jobs that may wait: then none are added */
+  CHECK_MS = 150,    /* between two looks of the checker */
+  SETTLE_MS = 90000, /* to end what the dead have left */
+  WORDS = 12,        /* of a program's arguments */
+  DEPOSE_MS = 60     /* between two acts of the deposer, at most */
+};
+
+static char directory[4000], database[4100], errors[4100];
+static const char *examples, *command, *ledger;
+static volatile int *deposed; /* shared: how many acts */
+
+static int64_t now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void give_up(const char *what, const char *why) {
+  fprintf(stderr, "host_torture: %s: %s\n", what, why);
+  exit(1);
+}
+
+/* ---- the rules ---- */
+
+#define ITEMS                                                     \
+  "WITH item(reference)AS MATERIALIZED(SELECT CAST(data AS TEXT)" \
+  "FROM zke_nodes WHERE path>'/outbox/entries/entry-'AND "        \
+  "path<'/outbox/entries/entry.')"
+
+/* Each query finds what breaks the rule. */
+typedef struct rule {
+  const char *sentence, *sql;
+} rule;
+
+static const rule rules[] = {
+    {"an order has neither its item nor its mail",
+     ITEMS "SELECT reference FROM orders WHERE reference NOT IN"
+           "(SELECT reference FROM item)AND id NOT IN"
+           "(SELECT order_id FROM mail)"},
+    {"an item has no order",
+     ITEMS "SELECT reference FROM item WHERE reference NOT IN"
+           "(SELECT reference FROM orders)"},
+    {"a mail was sent, and its item is still there",
+     ITEMS "SELECT reference FROM item JOIN orders o USING(reference)"
+           "WHERE o.id IN(SELECT order_id FROM mail)"},
+    {"a mail was sent twice",
+     "SELECT order_id FROM mail GROUP BY order_id HAVING count(*)>1"},
+    {"a result was stored twice",
+     "SELECT job FROM results GROUP BY job HAVING count(*)>1"},
+    {"a job is done without a result, or not done with one",
+     "SELECT id FROM jobs WHERE done<>(id IN(SELECT job FROM results))"},
+    {"a result is not of the worker that has the job",
+     "SELECT job FROM results r JOIN jobs j ON j.id=r.job "
+     "WHERE r.worker<>j.worker"},
+    {"a former leader has assigned a job",
+     "SELECT id FROM(SELECT id,token,lag(token)OVER(ORDER BY id)AS last "
+     "FROM assigned)WHERE token<last"},
+    {"a job was assigned by another one than its last leader",
+     "SELECT j.id FROM jobs j JOIN(SELECT job AS its,max(id)AS last FROM "
+     "assigned GROUP BY job)ON its=j.id JOIN assigned a ON a.id=last "
+     "WHERE a.token<>j.token OR a.worker<>j.worker"},
+    {"a former holder of the lock has written into the ledger",
+     "SELECT id FROM(SELECT id,token,lag(token)OVER(ORDER BY id)AS last "
+     "FROM ledger)WHERE token<last"},
+};
+
+enum { RULES = sizeof rules / sizeof *rules };
+
+/* A number of the tables, or -1 while they are not there. */
+static int64_t number(sqlite3 *db, const char *sql) {
+  sqlite3_stmt *st;
+  int64_t n = -1;
+  if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) == SQLITE_OK &&
+      sqlite3_step(st) == SQLITE_ROW)
+    n = sqlite3_column_int64(st, 0);
+  sqlite3_finalize(st);
+  return n;
+}
+
+/* One rule: true where it holds. */
+static bool check_rule(sqlite3 *db, const rule *r) {
+  sqlite3_stmt *st;
+  if (sqlite3_prepare_v2(db, r->sql, -1, &st, NULL) != SQLITE_OK)
+    give_up(r->sentence, sqlite3_errmsg(db));
+  int rc = sqlite3_step(st);
+  if (rc == SQLITE_ROW)
+    printf("%s (%s)\n", r->sentence, (const char *)sqlite3_column_text(st, 0));
+  else if (rc != SQLITE_DONE)
+    printf("%s: %s\n", r->sentence, sqlite3_errmsg(db));
+  sqlite3_finalize(st);
+  return rc == SQLITE_DONE;
+}
+
+/* All rules, on one snapshot; also where not all tables are there yet. */
+static bool check_tables(sqlite3 *db) {
+  bool good = true;
+  if (sqlite3_exec(db, "BEGIN", NULL, NULL, NULL) != SQLITE_OK)
+    give_up("BEGIN", sqlite3_errmsg(db));
+  if (number(db,
+             "SELECT count(*)FROM sqlite_schema WHERE name IN('orders','mail',"
+             "'jobs','assigned','results','ledger','zke_nodes')") == 7) {
+    for (int i = 0; i < RULES; i++) good = check_rule(db, &rules[i]) && good;
+  }
+  sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+  return good;
+}
+
+static sqlite3 *open_tables(void) {
+  sqlite3 *db;
+  if (sqlite3_open_v2(database, &db, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK)
+    give_up(database, sqlite3_errmsg(db));
+  sqlite3_busy_timeout(db, SETTLE_MS);
+  return db;
+}
+
+/* ---- the programs ---- */
+
+/* What a process does.  "=outbox" is an example, "@" the database, "zke" the
+ * command, and what follows "python3" the Python program. */
+typedef struct role {
+  const char *words[WORDS];
+  bool adds;   /* is not started while much is left to do */
+  bool ends;   /* may end by itself */
+  bool nested; /* has a child, which is to outlive it */
+} role;
+
+static const role roles[] = {
+    {.words = {"=outbox", "@", "shop", "40"}, .adds = true, .ends = true},
+    {.words = {"=outbox", "@", "shop", "40"}, .adds = true, .ends = true},
+    {.words = {"=outbox", "@", "mailer"}},
+    {.words = {"=outbox", "@", "mailer"}},
+    {.words = {"=jobs", "@", "add", "40"}, .adds = true, .ends = true},
+    {.words = {"=jobs", "@", "leader"}, .ends = true},
+    {.words = {"=jobs", "@", "leader"}, .ends = true},
+    {.words = {"=jobs", "@", "worker"}, .ends = true},
+    {.words = {"=jobs", "@", "worker"}, .ends = true},
+    {.words = {"zke", "@", "lock", "ledger", "--outlive", "--on-lost", "warn",
+               "--", "python3", "", "20"},
+     .ends = true,
+     .nested = true},
+    {.words = {"zke", "@", "lock", "ledger", "--outlive", "--on-lost", "warn",
+               "--", "python3", "", "20"},
+     .ends = true,
+     .nested = true},
+};
+
+enum { SLOTS = sizeof roles / sizeof *roles };
+
+typedef struct slot {
+  pid_t pid; /* and its process group; 0: none */
+  bool stopped;
+  int64_t go_on; /* ms: when */
+} slot;
+
+static slot slots[SLOTS];
+static int started;
+
+/* A word as the program is to get it, in a buffer that lives until exec(). */
+static char *word(const char *w, char buffer[4200]) {
+  const char *text = w;
+  if (strcmp(w, "@") == 0) text = database;
+  if (strcmp(w, "zke") == 0) text = command;
+  if (w[0] == '=')
+    snprintf(buffer, 4200, "%s%s", examples, w + 1);
+  else
+    snprintf(buffer, 4200, "%s", text);
+  return buffer;
+}
+
+/* In the child: become the program. */
+static void become(const role *r) {
+  static char buffers[WORDS][4200];
+  char *arguments[WORDS + 1] = {NULL};
+  int out = open(errors, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (out >= 0) dup2(out, 2);
+  for (int i = 0; i < WORDS && r->words[i]; i++) {
+    bool script = i > 0 && strcmp(r->words[i - 1], "python3") == 0;
+    arguments[i] = word(script ? ledger : r->words[i], buffers[i]);
+  }
+  if (arguments[0]) execvp(arguments[0], arguments);
+  perror(arguments[0]);
+  _exit(127);
+}
+
+static void start(int i) {
+  slots[i] = (slot){.pid = fork()};
+  if (slots[i].pid < 0) give_up("fork", strerror(errno));
+  if (slots[i].pid == 0) become(&roles[i]);
+  setpgid(slots[i].pid, slots[i].pid); /* whoever is first */
+  started++;
+}
+
+static void reap(pid_t pid) {
+  while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
+}
+
+static void go_on(slot *s) {
+  if (s->stopped) kill(-s->pid, SIGCONT);
+  s->stopped = false;
+}
+
+/* Kill a process, and its child or not: one that was stopped goes on alone. */
+static void kill_slot(slot *s, bool child) {
+  if (!s->pid) return;
+  kill(child ? -s->pid : s->pid, SIGKILL);
+  go_on(s);
+  reap(s->pid);
+  s->pid = 0;
+}
+
+/* One of ours has ended by itself.  Those that may, and well or because their
+ * session was ended, are started again.  False: something is wrong with it. */
+static bool judge_end(int i, int status) {
+  const role *r = &roles[i];
+  int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  bool well = code == 0 || code == 3 || (r->nested && code > 0 && code != 127);
+  if (r->ends && well) return true;
+  fprintf(stderr, "%s %s ended by itself: %x\n", r->words[0], r->words[2],
+          (unsigned)status);
+  return false;
+}
+
+/* See who has ended by itself, orphans of the killed too. */
+static bool see_ends(void) {
+  int status;
+  bool good = true;
+  for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+    for (int i = 0; i < SLOTS; i++) {
+      if (slots[i].pid != pid) continue;
+      slots[i].pid = 0;
+      good = judge_end(i, status) && good;
+    }
+  }
+  return good;
+}
+
+/* ---- the deposer ---- */
+
+/* Whose znodes, how often, and may their sessions be ended, too? */
+typedef struct place {
+  const char *path;
+  int of_twenty; /* so many of twenty acts */
+  bool expire;
+} place;
+
+/* Python takes long to begin, so its lock is left alone mostly. */
+static const place places[] = {{"/boss", 8, true},
+                               {"/workers", 4, true},
+                               {"/outbox/taken", 7, false},
+                               {"/locks/ledger", 1, true}};
+
+static const place *choose_place(int die) {
+  const place *p = places;
+  for (; die >= p->of_twenty; p++) die -= p->of_twenty;
+  return p;
+}
+
+/* The child of a place with the lowest number: the one that holds. */
+static const char *first_of(const zke_strings *names) {
+  const char *first = NULL, *lowest = NULL;
+  for (int i = 0; i < names->count; i++) {
+    const char *tail = strrchr(names->data[i], '-');
+    if (!tail || (lowest && strcmp(tail, lowest) >= 0)) continue;
+    first = names->data[i];
+    lowest = tail;
+  }
+  return first;
+}
+
+/* Take an office from whoever has it. */
+static void depose(zke *z, const place *p, bool expire) {
+  zke_strings *names;
+  zke_stat stat;
+  char path[4200];
+  if (zke_children(z, p->path, NULL, NULL, &names, NULL) != ZKE_OK) return;
+  const char *first = first_of(names);
+  snprintf(path, sizeof path, "%s/%s", p->path, first ? first : "none");
+  int rc = zke_exists(z, path, NULL, NULL, &stat);
+  if (rc == ZKE_OK && expire && p->expire && stat.ephemeralOwner)
+    rc = zke_expire(z, stat.ephemeralOwner);
+  else if (rc == ZKE_OK)
+    rc = zke_delete(z, path, -1);
+  if (rc == ZKE_OK) __atomic_add_fetch(deposed, 1, __ATOMIC_RELAXED);
+  zke_free(names);
+}
+
+/* A process of its own, since this one opens the database by plain SQLite. */
+static pid_t start_deposer(unsigned seed) {
+  pid_t pid = fork();
+  if (pid < 0) give_up("fork", strerror(errno));
+  if (pid) return pid;
+  zke *z;
+  zke_options o = ZKE_INIT(zke_options);
+  o.flags = ZKE_OPEN_HOST;
+  o.busy_timeout_ms = SETTLE_MS;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (zke_open(database, &o, &z) != ZKE_OK) give_up(database, zke_errmsg());
+  for (unsigned random = ~seed;;) {
+    poll(NULL, 0, rand_r(&random) % DEPOSE_MS);
+    const place *p = choose_place(rand_r(&random) % 20);
+    depose(z, p, rand_r(&random) % 3 == 0);
+  }
+}
+
+/* ---- a run ---- */
+
+static long number_from(const char *name, long otherwise) {
+  const char *text = getenv(name);
+  return text && text[0] ? strtol(text, NULL, 0) : otherwise;
+}
+
+/* What is left to do: orders without a mail, and jobs. */
+static int64_t left_to_do(sqlite3 *db) {
+  return number(db,
+                "SELECT(SELECT count(*)FROM orders)-(SELECT count(*)FROM mail)+"
+                "(SELECT count(*)FROM jobs WHERE NOT done)");
+}
+
+/* Start who is missing, and let go on who has been stopped for long enough.
+ * False: one has ended that should not have. */
+static bool tend(bool add) {
+  if (!see_ends()) return false;
+  for (int i = 0; i < SLOTS; i++) {
+    if (slots[i].stopped && slots[i].go_on < now_ms()) go_on(&slots[i]);
+    if (!slots[i].pid && (add || !roles[i].adds)) start(i);
+  }
+  return true;
+}
+
+/* One of them is stopped for a while, or killed: true.  Those that take long to
+ * begin are spared mostly. */
+static bool harass(unsigned *random) {
+  int i = rand_r(random) % SLOTS;
+  slot *s = &slots[i];
+  if (!s->pid || s->stopped) return false;
+  if (roles[i].nested && rand_r(random) % 4) return false;
+  if (rand_r(random) % 3 == 0) {
+    kill(-s->pid, SIGSTOP);
+    s->stopped = true;
+    s->go_on = now_ms() + rand_r(random) % 100;
+    return false;
+  }
+  kill_slot(s, rand_r(random) % 2);
+  return true;
+}
+
+/* Until it is enough.  Returns the kills, or -1: something was wrong. */
+static long torment(sqlite3 *db, unsigned seed, long kills) {
+  unsigned random = seed;
+  long done = 0, seconds = number_from("SECONDS", 0);
+  int64_t began = now_ms(), look = began + CHECK_MS;
+  bool add = true;
+  while (done < kills && !(seconds && now_ms() - began > seconds * 1000)) {
+    if (!tend(add)) return -1;
+    poll(NULL, 0, 5 + rand_r(&random) % 40);
+    done += harass(&random);
+    if (now_ms() < look) continue;
+    if (!check_tables(db)) return -1;
+    add = left_to_do(db) < BACKLOG;
+    look = now_ms() + CHECK_MS;
+  }
+  return done;
+}
+
+/* All are dead, those too that have outlived their parents. */
+static void end_all(void) {
+  for (int i = 0; i < SLOTS; i++) kill_slot(&slots[i], true);
+  int64_t end = now_ms() + SETTLE_MS;
+  while (waitpid(-1, NULL, WNOHANG) >= 0 && now_ms() < end) poll(NULL, 0, 5);
+}
+
+/* Whatever the dead have left is done by one of each kind.  False: it is
+ * not. */
+static bool settle(sqlite3 *db) {
+  int64_t end = now_ms() + SETTLE_MS;
+  bool good = true;
+  for (int i = 0; i < SLOTS; i++)
+    if (!roles[i].adds && !roles[i].nested) start(i);
+  while (left_to_do(db) != 0 && good && now_ms() < end) {
+    poll(NULL, 0, 5);
+    good = see_ends();
+  }
+  int64_t left = left_to_do(db);
+  if (left) printf("not done in the end: %lld\n", (long long)left);
+  end_all();
+  return good && !left;
+}
+
+/* zke FILE check */
+static bool is_whole(void) {
+  pid_t pid = fork();
+  int status = -1;
+  if (pid < 0) give_up("fork", strerror(errno));
+  if (pid == 0) execl(command, command, database, "check", (char *)NULL);
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  return status == 0;
+}
+
+/* How much was done, so that nobody takes little for much. */
+static void count_done(sqlite3 *db) {
+  static const char *const what[][2] = {
+      {"orders", "SELECT count(*)FROM orders"},
+      {"mails", "SELECT count(*)FROM mail"},
+      {"results", "SELECT count(*)FROM results"},
+      {"assignments", "SELECT count(*)FROM assigned"},
+      {"leaders", "SELECT count(DISTINCT token)FROM assigned"},
+      {"lines of the ledger", "SELECT count(*)FROM ledger"},
+      {"holders", "SELECT count(DISTINCT token)FROM ledger"}};
+  for (size_t i = 0; i < sizeof what / sizeof *what; i++)
+    printf("%lld %s, ", (long long)number(db, what[i][1]), what[i][0]);
+  printf("%d processes, %d deposed\n", started, *deposed);
+}
+
+static void choose_directory(const char *given) {
+  const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : given;
+  snprintf(directory, sizeof directory, "%s/zke-host-XXXXXX", base);
+  if (!mkdtemp(directory)) give_up(directory, strerror(errno));
+  snprintf(database, sizeof database, "%s/shop.db", directory);
+  snprintf(errors, sizeof errors, "%s/errors", directory);
+}
+
+/* Remove one thing below the run's directory, the deepest first. */
+static int remove_one(const char *path, const struct stat *info, int kind,
+                      struct FTW *where) {
+  (void)info, (void)kind, (void)where;
+  return remove(path);
+}
+
+/* What a run leaves is kept where it failed. */
+static void clean_up(bool good) {
+  enum { AT_ONCE = 16 }; /* descriptors */
+  if (!good)
+    printf("kept: %s\n", directory);
+  else if (nftw(directory, remove_one, AT_ONCE, FTW_DEPTH | FTW_PHYS) != 0)
+    printf("not removed: %s\n", directory);
+}
+
+/* Orphans become children of this process, so that it can wait for them. */
+static void prepare(char **argv) {
+  examples = argv[1];
+  command = argv[2];
+  ledger = argv[3];
+  choose_directory(argv[4]);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  deposed = mmap(NULL, sizeof *deposed, PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (deposed == MAP_FAILED) give_up("mmap", strerror(errno));
+}
+
+int main(int argc, char **argv) {
+  unsigned seed = (unsigned)number_from("SEED", 0);
+  if (argc != 5) give_up("usage", "PREFIX ZKE LEDGER DIRECTORY");
+  while (!seed) seed = (unsigned)now_ms() * 2654435761u % 1000000;
+  prepare(argv);
+  printf("SEED=%u\n", seed);
+  if (fflush(stdout) != 0) give_up("standard output", strerror(errno));
+  pid_t deposer = start_deposer(seed);
+  while (access(database, F_OK) != 0) poll(NULL, 0, 5);
+  sqlite3 *db = open_tables();
+  long kills = torment(db, seed, number_from("KILLS", 300));
+  kill(deposer, SIGKILL);
+  reap(deposer);
+  end_all();
+  bool good = kills >= 0 && settle(db) && check_tables(db);
+  count_done(db);
+  sqlite3_close(db);
+  good = is_whole() && good;
+  printf("host_torture: %ld kills, %s\n", kills, good ? "good" : "BAD");
+  clean_up(good);
+  return good ? 0 : 1;
+}
