@@ -71,6 +71,12 @@ bool acl_is_masked(const zke_acl *entry) {
          strcmp(entry->id + len - 2, ":x") == 0;
 }
 
+bool acls_are_masked(const zke_acls *acls) {
+  for (int i = 0; i < acls->count; i++)
+    if (acl_is_masked(&acls->data[i])) return true;
+  return false;
+}
+
 /* An entry of such a scheme was written by a program that vouches for it, a
  * server mostly.  It matches nobody here, but copies, exports and imports keep
  * it.  What is typed is not taken, since it is more likely a mistake. */
@@ -80,8 +86,11 @@ bool acl_is_foreign(const zke_acl *entry) {
          strcmp(entry->scheme, "auth") != 0;
 }
 
+/* An ensemble's servers judge by themselves which schemes are valid. */
 int acl_accept(zke *z, const zke_acl *entry) {
-  return acl_is_foreign(entry) ? zke_vouch(z, entry->scheme, NULL) : ZKE_OK;
+  if (!acl_is_foreign(entry)) return ZKE_OK;
+  int rc = zke_vouch(z, entry->scheme, NULL);
+  return rc == ZKE_UNIMPLEMENTED ? ZKE_OK : rc;
 }
 
 /* Cut one entry up in place: *out points into text.  The scheme ends at the

@@ -276,6 +276,20 @@ int option_deadline(call *c, char letter, int64_t *deadline_out) {
   return status;
 }
 
+/* The sentence has each form that can be given. */
+int option_time(call *c, char letter, int64_t otherwise, int64_t *ms_out) {
+  char name[32];
+  const word *w = value_of(c, letter);
+  if (!w)
+    *ms_out = otherwise;
+  else if (!word_time(w, wall_now(), ms_out))
+    return fail_usage(c,
+                      "%s wants a time such as 2026-11-20T12:00:00Z, or how "
+                      "long ago it was, such as 90s, 5m or 2h, not \"%s\"",
+                      option_text(c, letter, name), w->text);
+  return 0;
+}
+
 /* ------------------------------------------------------------------------
  * All of it
  * --------------------------------------------------------------------- */
@@ -382,8 +396,7 @@ void path_trim(char *path) {
 
 /* A name without a slash at its front is put behind the recipe's directory as
  * it is: the engine refuses ".." in it, as in any absolute path. */
-int arg_place(call *c, int i, const char *base, char **path_out) {
-  const word *name = &c->args[i];
+int place_path(call *c, const word *name, const char *base, char **path_out) {
   if (name->text[0] == '/') return path_join(c, name, path_out);
   if (name->len == 0 || strlen(name->text) != name->len)
     return fail(c, STATUS_DATA, "BADARGUMENTS", "\"%s\" is not a name",
@@ -393,4 +406,8 @@ int arg_place(call *c, int i, const char *base, char **path_out) {
   sprintf(path, "/%s/%s", base, name->text);
   *path_out = path;
   return 0;
+}
+
+int arg_place(call *c, int i, const char *base, char **path_out) {
+  return place_path(c, &c->args[i], base, path_out);
 }

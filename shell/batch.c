@@ -50,15 +50,15 @@ static int batch_all(zke *z, void *context) {
   return b->status ? ZKE_CANCELLED : ZKE_OK;
 }
 
-/* Where no operation is to blame, the disk or another writer is. */
+/* What was done is counted where it is committed: with the batch, or, on an
+ * ensemble, each operation by itself.  Where no operation is to blame, the disk
+ * or another writer is. */
 int batch_run(batch *b) {
   if (b->count == 0) return 0;
   b->status = 0;
-  int rc = zke_batch(b->c->z, batch_all, b);
-  if (rc == ZKE_OK)
-    batch_counted(b);
-  else if (!b->status)
-    b->status = b->refused(b->owner, NULL, rc);
+  int rc = store_batch(b->c, batch_all, b);
+  if (rc == ZKE_OK || store_of(b->c->sh) == STORE_ENSEMBLE) batch_counted(b);
+  if (rc != ZKE_OK && !b->status) b->status = b->refused(b->owner, NULL, rc);
   batch_clear(b);
   return b->status;
 }
@@ -76,6 +76,7 @@ int batch_add(batch *b, const zke_op *op, void *owned) {
     return status;
   }
   b->ops[b->count] = *op;
+  b->done[b->count] = false;
   b->owned[b->count++] = owned;
   b->bytes += bytes;
   return 0;

@@ -48,6 +48,8 @@ void clock_stand(bool stands) {
   moved.stands = stands;
 }
 
+/* The clock of the library's table: only the time of day is moved.  Waiting
+ * goes by the real clocks, or a wait would never end while the time stands. */
 static int64_t clock_read(void *context, int which) {
   (void)context;
   if (which == ZKE_CLOCK_REALTIME) return moved_ns();

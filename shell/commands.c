@@ -6,20 +6,9 @@
  */
 #include "shell.h"
 
-const command *const commands_all[] = {builtin_commands,
-                                       tree_commands,
-                                       watch_commands,
-                                       multi_commands,
-                                       acl_commands,
-                                       transfer_commands,
-                                       database_commands,
-                                       lock_commands,
-                                       queue_commands,
-                                       barrier_commands,
-                                       once_commands,
-                                       txn_commands,
-                                       look_commands,
-                                       waits_commands,
-                                       top_commands,
-                                       serve_commands,
-                                       NULL};
+const command *const commands_all[] = {
+    builtin_commands, tree_commands,     watch_commands,    multi_commands,
+    acl_commands,     transfer_commands, database_commands, fence_commands,
+    history_commands, metrics_commands,  lock_commands,     queue_commands,
+    barrier_commands, once_commands,     txn_commands,      look_commands,
+    waits_commands,   top_commands,      serve_commands,    NULL};

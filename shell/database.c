@@ -37,11 +37,14 @@
 
 /* ------------------------------------------------------------------------
  * Connections
+ *
+ * A reader reads beside writers. All that it hinders is the emptying of the
+ * log, for as long as its transaction lasts.
  * --------------------------------------------------------------------- */
 
-static bool is_memory(const call *c) {
-  return strcmp(c->sh->file, ":memory:") == 0;
-}
+/* Is the database in memory? Then there is no file to look at, and SQLite's
+ * connection to it is the engine's alone. */
+static bool is_memory(const call *c) { return store_of(c->sh) == STORE_MEMORY; }
 
 /* What a few of SQLite's codes are here; all others are STATUS_IO, "IO". */
 static const struct {
@@ -55,7 +58,8 @@ static const struct {
              {SQLITE_TOOBIG, STATUS_DATA, "SQL"}};
 
 /* Fails by what SQLite said last; a cancel that interrupted it is reported as
- * one. */
+ * one. The first failure of a call is the one that is told, so this may be
+ * called for what follows from another. */
 static int fail_sqlite(call *c, sqlite3 *db, const char *what) {
   int rc = sqlite3_errcode(db);
   const char *text = db ? sqlite3_errmsg(db) : "out of memory";
@@ -76,6 +80,7 @@ static int fail_sqlite(call *c, sqlite3 *db, const char *what) {
  * statement begins. */
 static int reader_cancelled(void *c) { return cancelled(c); }
 
+/* Have a cancel of the call end what the connection is doing. */
 static void reader_cancel_by(sqlite3 *db, call *c) {
   sqlite3_progress_handler(db, 10000, reader_cancelled, c);
 }
@@ -88,8 +93,8 @@ static int reader_try(const char *file, sqlite3 **out) {
                            SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL);
   if (rc != SQLITE_OK) return rc;
   sqlite3_busy_timeout(*out, 5000);
-  return sqlite3_exec(*out, "PRAGMA query_only=1;SELECT zxid FROM meta", 0, 0,
-                      0);
+  return sqlite3_exec(*out, "PRAGMA query_only=1;SELECT zxid FROM zkembed_meta",
+                      0, 0, 0);
 }
 
 /* A connection for reading, for sqlite3_close(), which a signal interrupts; 0
@@ -123,6 +128,10 @@ static int64_t reader_number(sqlite3 *db, const char *sql) {
 
 /* ------------------------------------------------------------------------
  * Snapshots
+ *
+ * A read transaction keeps its moment while others go on writing. For that
+ * SQLite has to keep all that they write in the log, so a snapshot is closed as
+ * soon as all is read.
  * --------------------------------------------------------------------- */
 
 struct snapshot {
@@ -136,8 +145,8 @@ int snapshot_open(call *c, snapshot **out) {
   if (!s) return no_memory(c);
   s->c = c;
   int status = reader_open(c, &s->db);
-  if (!status &&
-      sqlite3_exec(s->db, "BEGIN;SELECT zxid FROM meta", 0, 0, 0) != SQLITE_OK)
+  if (!status && sqlite3_exec(s->db, "BEGIN;SELECT zxid FROM zkembed_meta", 0,
+                              0, 0) != SQLITE_OK)
     status = fail_sqlite(c, s->db, c->sh->file);
   if (status) {
     snapshot_close(s);
@@ -145,6 +154,31 @@ int snapshot_open(call *c, snapshot **out) {
   }
   *out = s;
   return 0;
+}
+
+/* A statement of the command's own, which has no arguments. It is read in the
+ * snapshot's moment. */
+int64_t snapshot_number(snapshot *s, const char *sql) {
+  return reader_number(s->db, sql);
+}
+
+/* A file that cannot be looked at counts as empty: this only informs. */
+static int64_t file_bytes(const char *name) {
+  struct stat st;
+  return stat(name, &st) == 0 ? (int64_t)st.st_size : 0;
+}
+
+/* The log is found beside the file that a link leads to, as SQLite finds it. */
+snapshot_sizes snapshot_file(snapshot *s) {
+  char log[PATH_MAX + 16];
+  char *real = realpath(s->c->sh->file, NULL);
+  snprintf(log, sizeof log, "%s-wal", real ? real : "");
+  free(real);
+  return (snapshot_sizes){
+      .pages = reader_number(s->db, "PRAGMA page_count"),
+      .page_bytes = reader_number(s->db, "PRAGMA page_size"),
+      .free_pages = reader_number(s->db, "PRAGMA freelist_count"),
+      .log_bytes = file_bytes(log)};
 }
 
 /* NULL is fine. */
@@ -159,27 +193,47 @@ static const char *chroot_of(const call *c) {
   return chroot && strcmp(chroot, "/") != 0 ? chroot : "";
 }
 
+/* The path from the file's root on, for free(); NULL without memory. "/" is the
+ * chroot's own node, so no path ends in a slash. */
+char *whole_path(const call *c, const char *path) {
+  const char *chroot = chroot_of(c);
+  size_t room = strlen(chroot) + strlen(path) + 1;
+  char *whole = malloc(room);
+  if (whole)
+    snprintf(whole, room, "%s%s", chroot, *chroot && !path[1] ? "" : path);
+  return whole;
+}
+
 /* Compares whole components: /ab is not below /a. */
 static bool is_below(const char *path, const char *top) {
   size_t len = strlen(top);
   return strncmp(path, top, len) == 0 && (!path[len] || path[len] == '/');
 }
 
+/* Does the path belong to ZooKeeper or to the engine, and not to a program?
+ * Below a chroot /zookeeper means nothing special. On an ensemble the engine
+ * has a place of its own for the sessions. */
 bool is_reserved(const call *c, const char *path) {
+  if (store_of(c->sh) == STORE_ENSEMBLE && is_below(path, "/zke-sessions"))
+    return true;
   return !*chroot_of(c) && is_below(path, "/zookeeper");
 }
 
-/* This reads the tables (doc/format.md), not the view zke_nodes, which has no
- * index by which what is below a node can be found.  The rows come in the order
- * of the key (parent, name).  There a node comes before its children: its
- * parent's path is a beginning of its own. */
+/* Read the tables (doc/format.md) and not the view zke_nodes, which has no
+ * index by which what is below a node can be found. The rows come in the order
+ * of the key (parent, name). There a node comes before its children: its
+ * parent's path is a beginning of its own path. The columns are in the order in
+ * which snapshot_row() takes them. */
 #define SNAPSHOT_COLUMNS                                                     \
   "SELECT CASE parent WHEN '' THEN '/' WHEN '/' THEN '/'||name ELSE parent " \
-  "||'/'||name END,CASE WHEN blob IS NOT NULL THEN(SELECT b.data FROM blob " \
-  "b WHERE b.id=node.blob)ELSE data END,len,acl,CASE kind WHEN 1 THEN "      \
+  "||'/'||name END,CASE WHEN blob IS NOT NULL THEN(SELECT b.data FROM "      \
+  "zkembed_blob "                                                            \
+  "b WHERE b.id=zkembed_node.blob)ELSE data END,len,acl,CASE kind WHEN 1 "   \
+  "THEN "                                                                    \
   "'container' WHEN 2 THEN 'ttl' ELSE CASE owner WHEN 0 THEN 'persistent' "  \
   "ELSE 'ephemeral' END END,ttl,creates,czxid,mzxid,pzxid,ctime,mtime,"      \
-  "version,2*creates-nchild,aversion,owner,max(len,0),nchild FROM node "
+  "version,2*creates-nchild,aversion,owner,max(len,0),nchild FROM "          \
+  "zkembed_node "
 
 static const char snapshot_range[] =
     SNAPSHOT_COLUMNS "WHERE parent>=?1 AND parent<?2 ORDER BY parent,name";
@@ -231,7 +285,8 @@ static bool snapshot_next(snapshot *s, sqlite3_stmt *stmt, int *status) {
   return rc == SQLITE_ROW && !*status;
 }
 
-/* The nodes of one statement with two texts; *count of them. */
+/* The nodes of one statement with two texts; *count of them. /zookeeper is left
+ * out here, for all who read: it is not a program's data. */
 static int snapshot_each(snapshot *s, const char *sql, const char *one,
                          const char *two,
                          int (*fn)(void *, const snapshot_node *), void *arg,
@@ -296,11 +351,8 @@ static int snapshot_below(snapshot *s, const char *whole,
 /* The path is prefixed by the chroot, since the tables know nothing of it. */
 int snapshot_read(snapshot *s, const char *path,
                   int (*fn)(void *arg, const snapshot_node *node), void *arg) {
-  const char *chroot = chroot_of(s->c);
-  size_t room = strlen(chroot) + strlen(path) + 1;
-  char *whole = malloc(room);
+  char *whole = whole_path(s->c, path);
   if (!whole) return no_memory(s->c);
-  snprintf(whole, room, "%s%s", chroot, *chroot && !path[1] ? "" : path);
   int status = snapshot_top(s, whole, fn, arg);
   if (!status) status = snapshot_below(s, whole, fn, arg);
   free(whole);
@@ -316,7 +368,8 @@ int snapshot_sessions(snapshot *s,
   int status = snapshot_prepare(
       s,
       "SELECT id,v.identity,v.pid,s.started,v.lease_ms,v.ephemerals,v.watches,"
-      "v.events,v.carrier,v.timeout_ms FROM zke_sessions v JOIN session s "
+      "v.events,v.carrier,v.timeout_ms FROM zke_sessions v JOIN "
+      "zkembed_session s "
       "USING(id)ORDER BY id",
       NULL, NULL, &stmt);
   while (!status && snapshot_next(s, stmt, &status)) {
@@ -370,6 +423,10 @@ int snapshot_watches(snapshot *s, bool waiters,
 
 /* ------------------------------------------------------------------------
  * Files that take their place when they are whole
+ *
+ * A reader of such a file finds the old one or the whole new one, at any moment
+ * and after a crash. target_done() is what makes it visible; whoever returns
+ * without it leaves nothing behind (target_close()).
  * --------------------------------------------------------------------- */
 
 /* Compares device and inode, since two names may lead to one file. */
@@ -408,7 +465,8 @@ static int refuse(call *c, const char *code, const char *name,
   return STATUS_CANTCREATE;
 }
 
-/* Makes a new file beside the place, which nobody else may read yet. */
+/* Make a new file beside the place, which nobody else may read yet. It is in
+ * the same directory, since rename() works within one file system only. */
 static int target_temp(call *c, target *t) {
   size_t room = strlen(t->name) + 16;
   t->temp = malloc(room);
@@ -439,7 +497,9 @@ int target_open(call *c, const char *name, bool replace, target *t) {
   return t->fd >= 0 ? 0 : fail_create(c, name);
 }
 
-/* The permissions are the database's, which may say who reads its data. */
+/* Give the copy the permissions of the database: whoever may read the data
+ * there may read it here. Until now nobody else could open the copy, so there
+ * is no moment in which too many can. */
 static int target_permissions(call *c, target *t) {
   struct stat st;
   mode_t mode = 0600;
@@ -492,9 +552,13 @@ void target_close(target *t) {
 
 /* ------------------------------------------------------------------------
  * init
+ *
+ * The file is made by this command and not by the engine, so that it has its
+ * permissions before anybody else can open it.
  * --------------------------------------------------------------------- */
 
-/* The mode as chmod has it: octal, for files, and the owner's at least. */
+/* The mode as chmod has it: octal, for files, and the owner's at least. More
+ * than reading and writing means nothing for a database. */
 static int init_mode(call *c, mode_t *mode) {
   const word *w = value_of(c, 'm');
   char *end;
@@ -509,7 +573,8 @@ static int init_mode(call *c, mode_t *mode) {
   return 0;
 }
 
-/* By name, or by number. */
+/* The group by its name, or by its number; a name that is a number is a name
+ * first. */
 static int init_group(call *c, gid_t *group) {
   const word *w = value_of(c, 'g');
   int64_t number;
@@ -543,14 +608,69 @@ static int init_file(call *c, mode_t mode, gid_t group) {
   return status;
 }
 
-/* Says what was made: the file, its mode and its group. */
-static int init_emit(call *c) {
+/* Says what there is now: the file, its mode and its group; and in a program's
+ * database what became of the tables. */
+static int init_emit(call *c, const char *tables) {
   char mode[16];
   struct stat st;
   if (stat(c->sh->file, &st) != 0) return fail_create(c, c->sh->file);
   snprintf(mode, sizeof mode, "%03o", (unsigned)st.st_mode & 0777);
-  return emit(c, json_pack("{s:o*,s:s,s:I}", "file", json_text(c->sh->file),
-                           "mode", mode, "group", (json_int_t)st.st_gid));
+  json_t *row = json_pack("{s:o*,s:s,s:I}", "file", json_text(c->sh->file),
+                          "mode", mode, "group", (json_int_t)st.st_gid);
+  if (row && tables) json_object_set_new(row, "tables", json_string(tables));
+  return emit(c, row);
+}
+
+/* A handle for init, on a file that is there. It has no chroot: whether the
+ * tables are there does not depend on one. */
+static int init_open(call *c, unsigned flags, zke **out) {
+  zke_options o = c->sh->options;
+  o.flags = ZKE_OPEN_EXISTING | flags;
+  o.chroot = NULL;
+  return zke_open(c->sh->file, &o, out);
+}
+
+/* Opens the file, which makes the tables, and says so. */
+static int init_tables(call *c, unsigned flags, const char *tables) {
+  zke *z = NULL;
+  int rc = init_open(c, flags, &z);
+  if (rc == ZKE_OK) rc = zke_close(z);
+  return rc == ZKE_OK ? init_emit(c, tables) : fail_rc(c, rc);
+}
+
+/* init --host: the tables come beside the program's.  Where there is no file,
+ * it is made as by init, and is the program's from the beginning. */
+static int init_host(call *c, mode_t mode, gid_t group) {
+  zke *z = NULL;
+  if (access(c->sh->file, F_OK) != 0) {
+    int status = init_file(c, mode, group);
+    return status ? status : init_tables(c, ZKE_OPEN_HOST, "made");
+  }
+  if (has(c, 'm') || has(c, 'g'))
+    return fail_usage(c, "%s exists: chmod and chgrp change its permissions",
+                      c->sh->file);
+  bool there = init_open(c, ZKE_OPEN_READONLY, &z) == ZKE_OK;
+  zke_close(z);
+  return init_tables(c, ZKE_OPEN_HOST, there ? "were there already" : "made");
+}
+
+/* init --remove: all of zkembed goes out of the program's database. */
+static int init_remove(call *c) {
+  zke *z = NULL;
+  if (has(c, 'm') || has(c, 'g') || has(c, 'h'))
+    return fail_usage(c, "--remove goes with no other option");
+  int rc = init_open(c, 0, &z);
+  if (rc == ZKE_OK) rc = zke_remove_tables(z);
+  int status = 0;
+  if (rc == ZKE_NOTEMPTY && strstr(zke_errmsg(), "trigger"))
+    status = fail(c, status_of(rc), "NOTEMPTY",
+                  "%s (\"fence\" lists fences, \"fence TABLE --off\" removes "
+                  "one)",
+                  zke_errmsg());
+  else if (rc != ZKE_OK)
+    status = fail_rc(c, rc);
+  zke_close(z);
+  return status ? status : init_emit(c, "removed");
 }
 
 /* init: makes the file with mode and group first, and then the database in it,
@@ -558,23 +678,24 @@ static int init_emit(call *c) {
 static int init_run(call *c) {
   mode_t mode = 0660;
   gid_t group = (gid_t)-1;
-  zke *z = NULL;
-  zke_options o = c->sh->options;
   if (is_memory(c))
     return fail_usage(c, "init makes a file, and :memory: has none");
   int status = init_mode(c, &mode);
   if (!status) status = init_group(c, &group);
-  if (!status) status = init_file(c, mode, group);
   if (status) return status;
-  o.flags = ZKE_OPEN_EXISTING;
-  o.chroot = NULL;
-  int rc = zke_open(c->sh->file, &o, &z);
-  if (rc == ZKE_OK) rc = zke_close(z);
-  return rc == ZKE_OK ? init_emit(c) : fail_rc(c, rc);
+  if (has(c, 'r')) return init_remove(c);
+  if (has(c, 'h')) return init_host(c, mode, group);
+  status = init_file(c, mode, group);
+  return status ? status : init_tables(c, 0, NULL);
 }
 
 /* ------------------------------------------------------------------------
  * backup
+ *
+ * The pages are copied by SQLite's own interface, so they are those of one
+ * moment, and a copy needs no log beside it. The copy is checked before it gets
+ * its name: a damaged database is noticed when a copy is made and not when it
+ * is needed.
  * --------------------------------------------------------------------- */
 
 /* Refuses to replace a copy that a process has open.  Whoever reads or writes
@@ -684,6 +805,10 @@ static int backup_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * check
+ *
+ * The checks themselves are the engine's (zke_check()). What is here opens the
+ * file without a session, so that nothing is written to one that may be
+ * damaged.
  * --------------------------------------------------------------------- */
 
 /* A handle without a session, which changes nothing, since the file may be
@@ -701,6 +826,8 @@ static int inspect_open(call *c, zke **out) {
   return ZKE_OK;
 }
 
+/* Close what inspect_open() has opened; the handle of a tree in memory is the
+ * shell's. */
 static void inspect_close(call *c, zke *z) {
   if (!is_memory(c)) zke_close(z);
 }
@@ -755,15 +882,12 @@ static int check_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * compact
+ *
+ * The engine does it; this command says how long it may wait for others, and by
+ * how much the file has become shorter.
  * --------------------------------------------------------------------- */
 
 enum { COMPACT_MS = 60000 }; /* unless --wait says otherwise */
-
-/* A file that cannot be looked at counts as empty: this only informs. */
-static int64_t file_bytes(const char *name) {
-  struct stat st;
-  return stat(name, &st) == 0 ? (int64_t)st.st_size : 0;
-}
 
 /* compact, by a handle of its own, so that other calls of a coprocess go on
  * meanwhile. */
@@ -791,6 +915,10 @@ static int compact_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * sql
+ *
+ * Three things keep a query from changing anything: the connection is
+ * read-only, the authorizer refuses what is not reading, and the statement is
+ * asked whether it writes.
  * --------------------------------------------------------------------- */
 
 /* Does this pragma only tell something?  The first nine take an argument that
@@ -830,7 +958,8 @@ static int sql_authorize(void *unused, int action, const char *one,
   }
 }
 
-/* A column of the row as JSON; NULL without memory. */
+/* A column of the row as JSON; NULL without memory. SQLite has infinities and
+ * JSON has none, so such a number becomes a text. */
 static json_t *sql_value(sqlite3_stmt *stmt, int i) {
   switch (sqlite3_column_type(stmt, i)) {
     case SQLITE_INTEGER:
@@ -872,13 +1001,15 @@ static json_t *sql_row(sqlite3_stmt *stmt) {
   return row;
 }
 
+/* The failure for a statement that would do more than read. */
 static int fail_only_reads(call *c) {
   return fail(c, STATUS_DENIED, "READONLY",
               "sql runs only statements that read");
 }
 
-/* Prepares the statement that was given.  A second one behind it is refused,
- * and so is one that would write. */
+/* Prepares the statement that was given. A second one behind it is refused, and
+ * so is one that would write. Where a second one follows, the first is not run
+ * either: whoever has written two means both. */
 static int sql_prepare(call *c, sqlite3 *db, sqlite3_stmt **out) {
   const word *query = &c->args[0];
   const char *rest = NULL;
@@ -921,8 +1052,14 @@ static int sql_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * doctor
+ *
+ * Each function looks at one thing and tells by find() what it has seen, also
+ * that it is fine. One that cannot look says so, and does not hide the rest.
+ * Nothing is changed.
  * --------------------------------------------------------------------- */
 
+/* How bad a finding is. Only a problem makes the exit status 1; a note is no
+ * fault of the database. */
 enum { FINE, NOTE, WARNING, PROBLEM };
 
 /* One call of doctor. */
@@ -954,8 +1091,9 @@ static void find(doctor *d, const char *check, int state, const char *format,
   if (!d->status) d->status = status;
 }
 
-/* Which library and which SQLite run, and whether they are those that this was
- * made for. */
+/* Look at the versions of the library and of SQLite: whether they are those
+ * that this was made for, and whether SQLite has the bug of resetting the log,
+ * whose repair came in the versions named here. */
 static void doctor_versions(doctor *d) {
   int n = sqlite3_libversion_number();
   if (zke_version_number() == ZKE_VERSION_NUMBER)
@@ -978,7 +1116,10 @@ static void doctor_versions(doctor *d) {
          "mended; zkembed avoids it, but other programs must not write here");
 }
 
-/* The database file: links, permissions, owner. */
+/* The database file: links, permissions, owner. Of several faults the worst is
+ * told. A second hard link is the worst: SQLite names the log after the path,
+ * so two names have two logs, and what is written by one is not seen by the
+ * other. */
 static void doctor_file(doctor *d) {
   struct stat st;
   if (stat(d->real, &st) != 0) {
@@ -1048,7 +1189,8 @@ static void doctor_file_system(doctor *d) {
   find(d, "space", state, "%" PRIu64 " MiB left", left >> 20);
 }
 
-/* The write-ahead log's length. */
+/* The write-ahead log's length. Checkpoints reuse the log from its beginning,
+ * unless somebody still reads what stands there. */
 static void doctor_log(doctor *d) {
   enum { LONG = 64 << 20 };
   char name[PATH_MAX + 16];
@@ -1077,7 +1219,7 @@ static void doctor_pages(doctor *d) {
   find(d, "journal", wal ? FINE : PROBLEM, "journal mode %s%s", mode,
        wal ? "" : ", not wal");
   find(d, "format", FINE, "format %" PRId64,
-       reader_number(d->db, "PRAGMA user_version"));
+       reader_number(d->db, "SELECT format FROM zkembed_meta"));
   int64_t pages = reader_number(d->db, "PRAGMA page_count");
   int64_t unused = reader_number(d->db, "PRAGMA freelist_count");
   bool slack = unused > 10000 && unused > pages / 2;
@@ -1090,8 +1232,8 @@ static void doctor_pages(doctor *d) {
 /* Nodes from the future, and zxids above the database's.  A minute is granted
  * to clocks that are set now and then. */
 static void doctor_clock(doctor *d) {
-  int64_t latest =
-      reader_number(d->db, "SELECT max(max(ctime),max(mtime)) FROM node");
+  int64_t latest = reader_number(
+      d->db, "SELECT max(max(ctime),max(mtime)) FROM zkembed_node");
   int64_t ahead = latest / 1000 - wall_now() / 1000;
   if (ahead > 60)
     find(d, "clock", WARNING,
@@ -1100,9 +1242,10 @@ static void doctor_clock(doctor *d) {
          ahead);
   else
     find(d, "clock", FINE, "no node is from the future");
-  int64_t zxid = d->zxid = reader_number(d->db, "SELECT zxid FROM meta");
-  int64_t above =
-      reader_number(d->db, "SELECT max(max(mzxid),max(pzxid)) FROM node");
+  int64_t zxid = d->zxid =
+      reader_number(d->db, "SELECT zxid FROM zkembed_meta");
+  int64_t above = reader_number(
+      d->db, "SELECT max(max(mzxid),max(pzxid)) FROM zkembed_node");
   find(d, "zxid", above > zxid ? PROBLEM : FINE, "0x%" PRIx64 "%s",
        (uint64_t)zxid, above > zxid ? ", a node has a higher one" : "");
 }
@@ -1268,23 +1411,28 @@ static int doctor_run(call *c) {
 
 static const option backup_options[] = {{'f', "force", NULL}, {0}};
 static const option compact_options[] = {{'w', "wait", "DURATION"}, {0}};
-static const option init_options[] = {
-    {'m', "mode", "MODE"}, {'g', "group", "GROUP"}, {0}};
+static const option init_options[] = {{'m', "mode", "MODE"},
+                                      {'g', "group", "GROUP"},
+                                      {'h', "host", NULL},
+                                      {'r', "remove", NULL},
+                                      {0}};
 
 const command database_commands[] = {
     {"backup", "[--force] FILE", "copy the database while it is in use",
-     backup_options, 1, 1, NEEDS_FILE, STYLE_RECORD, backup_run, NULL},
-    {"init", "[--mode MODE] [--group GROUP]",
-     "make the database with the permissions or the group you choose",
-     init_options, 0, 0, NEEDS_NOTHING, STYLE_RECORD, init_run, NULL},
+     backup_options, 1, 1, NEEDS_FILE | FILE_ONLY, STYLE_RECORD, backup_run,
+     NULL},
+    {"init", "[--host] [--mode MODE] [--group GROUP] | --remove",
+     "make the database, or its tables in a program's; or remove these",
+     init_options, 0, 0, NEEDS_NOTHING | FILE_ONLY, STYLE_RECORD, init_run,
+     NULL},
     {"check", "", "verify the database; print what is wrong with it", NULL, 0,
-     0, NEEDS_NOTHING, STYLE_VALUE, check_run, NULL},
+     0, NEEDS_NOTHING | FILE_ONLY, STYLE_VALUE, check_run, NULL},
     {"compact", "[--wait DURATION]",
      "make the file shorter after much was removed", compact_options, 0, 0,
-     NEEDS_NOTHING, STYLE_RECORD, compact_run, NULL},
+     NEEDS_NOTHING | FILE_ONLY, STYLE_RECORD, compact_run, NULL},
     {"doctor", "", "look for problems of the file, the system and the sessions",
-     NULL, 0, 0, NEEDS_NOTHING, STYLE_TABLE, doctor_run, NULL},
+     NULL, 0, 0, NEEDS_NOTHING | FILE_ONLY, STYLE_TABLE, doctor_run, NULL},
     {"sql", "QUERY",
      "run an SQL query on zke_nodes, zke_sessions and other views", NULL, 1, 1,
-     NEEDS_FILE, STYLE_TABLE, sql_run, NULL},
+     NEEDS_FILE | FILE_ONLY, STYLE_TABLE, sql_run, NULL},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

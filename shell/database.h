@@ -35,12 +35,20 @@ typedef struct snapshot_watch {
   int64_t owner;    /* of a waiter: who owns the node at path; else 0 */
 } snapshot_watch;
 
+/* What the file takes.  Of the log a beginning may be in use, or all of it. */
+typedef struct snapshot_sizes {
+  int64_t pages, page_bytes, free_pages, log_bytes;
+} snapshot_sizes;
+
 /* snapshot_open  - of c's database; fails for :memory:, which has no file
  * snapshot_read  - call fn for a node and all below it, parents first; what
  *                  is reserved is left out
  * snapshot_sessions, snapshot_watches - call fn for what zke_sessions() and
  *                  zke_watches() list, or for zke_waiters()'s; who is alive the
  *                  file does not tell: 0
+ * snapshot_number - the number that a statement reads; -1 where it reads no
+ *                  row, or fails
+ * snapshot_file  - sizes of the file and of its log
  * snapshot_close - NULL is fine
  *   path  as the handle sees it, below the chroot
  *   fn    returns an exit code; another than 0 ends it
@@ -55,7 +63,13 @@ int snapshot_sessions(snapshot *s,
 int snapshot_watches(snapshot *s, bool waiters,
                      int (*fn)(void *arg, const snapshot_watch *watch),
                      void *arg);
+int64_t snapshot_number(snapshot *s, const char *sql);
+snapshot_sizes snapshot_file(snapshot *s);
 void snapshot_close(snapshot *s);
+
+/* whole_path - the path in the database of one that the handle sees, for
+ *              free(); NULL without memory */
+char *whole_path(const call *c, const char *path);
 
 /* The reserved nodes, as the handle sees paths. */
 bool is_reserved(const call *c, const char *path);

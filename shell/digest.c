@@ -52,6 +52,7 @@ static uint32_t md5_mix(int step, const uint32_t v[4], int *word_out) {
   return v[2] ^ (v[1] | ~v[3]);
 }
 
+/* Mixes one block into the sum, by the 64 steps of RFC 1321. */
 static void md5_block(uint32_t h[4], const unsigned char *p) {
   uint32_t v[4], word[16];
   memcpy(v, h, sizeof v);

@@ -760,15 +760,15 @@ static int edit_open(edit *e, const char **what) {
   static const command opening = {.name = "zke"};
   shell *sh = e->sh;
   call c = {.sh = sh, .command = &opening, .format = sh->format};
-  bool memory = strcmp(sh->file, ":memory:") == 0;
-  if (!memory && access(sh->file, F_OK) != 0 && errno == ENOENT) {
+  int store = store_of(sh);
+  if (store == STORE_FILE && access(sh->file, F_OK) != 0 && errno == ENOENT) {
     *what = " (new)";
     return 0;
   }
   int status = session_open(&c, NEEDS_FILE);
   if (status) output_error(&c);
   *what = "";
-  if (memory)
+  if (store == STORE_MEMORY)
     *what = " (gone when you leave)";
   else if (session_is_readonly(sh))
     *what = " (read-only)";

@@ -22,6 +22,8 @@ static int fail_with(call *c, int status, const char *code, const char *format,
   return status;
 }
 
+/* Notes why the call fails, unless it has failed before; the status to
+ * return. */
 int fail(call *c, int status, const char *code, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
@@ -57,6 +59,7 @@ static const struct {
                 {ZKE_INVALIDACL, STATUS_DATA},
                 {ZKE_MARSHALLINGERROR, STATUS_DATA},
                 {ZKE_OTHERKIND, STATUS_DATA},
+                {ZKE_SQL, STATUS_DATA},
                 {ZKE_CANTOPEN, STATUS_CANTOPEN},
                 {ZKE_NOTADB, STATUS_CANTOPEN},
                 {ZKE_NEWERFORMAT, STATUS_CANTOPEN},

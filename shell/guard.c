@@ -252,7 +252,7 @@ static texts environment_make(const run *r, const char *const *more,
   texts t = {NULL, 0, false};
   const char *file = r->c->sh->file;
   char whole[PATH_MAX];
-  if (strcmp(file, ":memory:") != 0 && realpath(file, whole)) file = whole;
+  if (store_of(r->c->sh) == STORE_FILE && realpath(file, whole)) file = whole;
   for (char **e = environ; *e; e++)
     if (!is_replaced(*e, more, count)) texts_add(&t, "%s", *e);
   texts_add(&t, "ZKE_DB=%s", file);
@@ -821,7 +821,7 @@ static void run_adopt(run *r) {
 
 /* Makes the two descriptors by which descendants keep what is held; none where
  * nothing is held, or with --close.  A database in memory has no session that
- * could be kept alive. */
+ * could be kept alive, and that of an ensemble ends with this process. */
 static int run_keepalive(run *r, start *s) {
   int ends[2];
   if (!r->g || r->close) return 0;

@@ -138,6 +138,8 @@ int input_is_free(call *c) {
   return 0;
 }
 
+/* Reads a file, or standard input for "-", which must be free; 0, or a status
+ * after fail().  The data is for free(). */
 int read_file(call *c, const char *name, char **data_out, size_t *len_out) {
   bool input = strcmp(name, "-") == 0;
   int status = input ? input_is_free(c) : 0;

@@ -1,4 +1,4 @@
-/* lock.c - the commands lock, rwlock, sem, elect, release and held
+/* lock.c - the commands lock, rwlock, sem, elect and release
  *
  * The first four do the same with different recipes: they stand in the
  * recipe's line, get what they wait for, and hold it.  A struct kind has the
@@ -127,6 +127,8 @@ static int lock_acquire(contender *k, int64_t deadline) {
   return zke_lock_acquire(k->object, deadline);
 }
 
+/* As lock_make(), for a read/write lock; whether it reads or writes is said
+ * where it begins (k->how). */
 static int rwlock_make(contender *k) {
   zke_rwlock_options o = {.size = sizeof o,
                           .data = k->label,
@@ -672,7 +674,7 @@ static void elect_human(call *c, json_t *row, FILE *out) {
   }
 }
 
-/* ---- release, held ---- */
+/* ---- release ---- */
 
 /* release NAME [KIND]: gives up what the session holds. */
 static int release_run(call *c) {
@@ -680,30 +682,6 @@ static int release_run(call *c) {
   const char *kind_ = c->count > 1 ? c->args[1].text : NULL;
   int status = option_number(c, 't', 1, INT64_MAX, 0, &token);
   return status ? status : held_release(c, kind_, c->args[0].text, token);
-}
-
-/* For held_each(), under the shell's mutex: only collects the rows, since
- * printing may take as long as the reader likes. */
-static void held_row(void *arg, const held_class *class_, const char *path,
-                     void *object) {
-  int64_t token = class_->token(object);
-  json_array_append_new(
-      arg, json_pack("{s:s,s:o*,s:I,s:b}", "kind", class_->kind, "path",
-                     json_text(path), "token", (json_int_t)token, "held",
-                     token != 0));
-}
-
-/* held: a row for each thing that the session holds. */
-static int held_run(call *c) {
-  size_t i;
-  json_t *row, *rows = json_array();
-  int status = rows ? 0 : fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
-  if (rows) held_each(c->sh, held_row, rows);
-  json_array_foreach(rows, i, row) {
-    if (!status) status = emit(c, json_incref(row));
-  }
-  json_decref(rows);
-  return status;
 }
 
 /* ------------------------------------------------------------------------
@@ -768,6 +746,4 @@ const command lock_commands[] = {
     {"release", "NAME [KIND] [--token TOKEN]",
      "give up what this session holds; --token: only what has that token",
      release_options, 1, 2, NEEDS_NOTHING, STYLE_LINE, release_run, NULL},
-    {"held", "", "list what this session holds", NULL, 0, 0, NEEDS_NOTHING,
-     STYLE_TABLE, held_run, NULL},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

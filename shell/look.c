@@ -24,10 +24,14 @@
 #include "../recipes/singleton.h"
 #include "../recipes/text.h"
 #include "../recipes/znode.h"
+#include "walk.h"
 #include "work.h"
 
 /* ------------------------------------------------------------------------
  * What there is
+ *
+ * The cost follows from what is held and waited for. Only on an ensemble, which
+ * tells a session's nodes to itself alone, the whole tree is read.
  * --------------------------------------------------------------------- */
 
 /* Adds the first len bytes of a text, unless it was the last one added: the
@@ -47,6 +51,7 @@ static int names_add(call *c, look_names *n, const char *text, size_t len) {
   return 0;
 }
 
+/* For qsort(): by bytes, which puts what lies in one directory together. */
 static int names_compare(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -65,6 +70,7 @@ static void names_sort(look_names *n) {
   n->count = kept;
 }
 
+/* Free a list of names. One of zeros is fine. */
 static void names_free(look_names *n) {
   for (int i = 0; i < n->count; i++) free(n->data[i]);
   free(n->data);
@@ -102,7 +108,8 @@ static int look_path(call *c, look *l, const char *path) {
   return status;
 }
 
-/* Notes the places of one session's ephemeral znodes; 0 or the exit code. */
+/* Notes the places of one session's ephemeral znodes; 0 or the exit code. What
+ * the session has made since the list of sessions was read is among them. */
 static int look_ephemerals(call *c, look *l, int64_t session) {
   zke_strings *paths;
   int rc = zke_ephemerals(c->z, session, NULL, &paths), status = 0;
@@ -111,6 +118,19 @@ static int look_ephemerals(call *c, look *l, int64_t session) {
     status = look_path(c, l, paths->data[i]);
   zke_free(paths);
   return status;
+}
+
+/* The same for all sessions of an ensemble, which does not say what a session
+ * owns: the whole tree is looked through.  What may not be read is left out, as
+ * where it is known. */
+static int look_everywhere(call *c, look *l) {
+  walk w;
+  int status = 0;
+  walk_begin(&w, c, "/", -1, false);
+  while (!status && walk_next(&w))
+    if (w.stat.ephemeralOwner) status = look_path(c, l, w.path);
+  w.denied = 0;
+  return walk_end(&w, status);
 }
 
 /* A recipe's directory says in its data what it is: "zkembed lock\n…".  Takes
@@ -131,8 +151,10 @@ static const char *kind_of_entry(const char *entry) {
   return strncmp(entry, "__", 2) == 0 ? "rwlock" : "lock";
 }
 
-/* Who is in the line at a path.  No parties where it is no line, nobody is in
- * it, it has gone, or may not be read. */
+/* Read the line at a path: its kind, and its parties. Without parties the place
+ * is no line, or nobody is in it, or it has gone, or may not be read: none of
+ * these is a failure, since all of them may happen between two looks. The line
+ * is to be freed by line_free() in any case. */
 static int line_take(call *c, const char *path, look_line *line) {
   char *data = NULL;
   *line = (look_line){.path = strdup(path)};
@@ -152,6 +174,7 @@ static int line_take(call *c, const char *path, look_line *line) {
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
+/* Free a line; one of zeros is fine. */
 static void line_free(look_line *line) {
   free(line->path);
   zke_free(line->parties);
@@ -172,9 +195,11 @@ static int look_place(call *c, look *l, const char *path) {
 /* As at the file's head; look_free() is to be called even where this fails. */
 int look_take(call *c, look *l) {
   *l = (look){.holders = holders_begin(c->sh->file)};
+  bool ensemble = store_of(c->sh) == STORE_ENSEMBLE;
   int status = 0, rc = zke_sessions(c->z, &l->sessions);
   if (rc != ZKE_OK) return fail_rc(c, rc);
-  for (int i = 0; i < l->sessions->count && !status; i++) {
+  if (ensemble) status = look_everywhere(c, l);
+  for (int i = 0; i < l->sessions->count && !ensemble && !status; i++) {
     if (l->sessions->data[i].ephemerals)
       status = look_ephemerals(c, l, l->sessions->data[i].id);
   }
@@ -191,6 +216,7 @@ int look_take(call *c, look *l) {
   return status;
 }
 
+/* Frees what the look has found, however far it came. */
 void look_free(look *l) {
   for (int i = 0; i < l->count; i++) line_free(&l->lines[i]);
   free(l->lines);
@@ -218,6 +244,8 @@ const zke_session_info *look_session(const zke_session_list *list,
   return NULL;
 }
 
+/* Is it a party that reads? Curator's name for its entries says so, and the
+ * recipe has taken it over. */
 static bool is_reader(const zke_party *p) {
   return strcmp(p->kind, "__READ__") == 0;
 }
@@ -237,12 +265,16 @@ static const char *word_for(const char *kind, const char *mode, bool has_it) {
   return has_it ? "writes" : "to write";
 }
 
+/* The word is the same for people in every command. */
 const char *look_word(const look_line *line, const zke_party *p) {
   return word_for(line->kind, party_mode(line, p), p->held);
 }
 
 /* ------------------------------------------------------------------------
  * locks
+ *
+ * Rows of all kinds have the same members, and what does not apply is null. So
+ * a script that reads --plain finds each column at its place.
  * --------------------------------------------------------------------- */
 
 /* Where a name without a slash is looked for. */
@@ -407,9 +439,14 @@ static void locks_human(call *c, json_t *row, FILE *out) {
 
 /* ------------------------------------------------------------------------
  * sessions, expire
+ *
+ * What is told of a session's life is of two kinds: what the file has of it,
+ * and what /proc shows of processes that keep its descriptor (process.c). For
+ * another user's processes the second may be missing.
  * --------------------------------------------------------------------- */
 
-/* What the file has about a session. */
+/* What the file has about a session. It is the same row for `expire`, which is
+ * why it does not say who keeps the session. */
 static json_t *session_row(const call *c, const zke_session_info *s) {
   return json_pack("{s:o*,s:o*,s:I,s:I,s:b,s:I,s:i,s:i,s:i,s:b}", "session",
                    json_session(s->id), "identity", json_text(s->identity),
@@ -478,7 +515,8 @@ static void sessions_human(call *c, json_t *row, FILE *out) {
   fputc('\n', out);
 }
 
-/* Ends a session; tells which it was, as it was before. */
+/* Ends a session; tells which it was, as it was before. It is read first, since
+ * nothing is left to be told afterwards. */
 static int expire_one(call *c, const word *given) {
   int64_t session;
   zke_session_list *list = NULL;
@@ -513,8 +551,13 @@ static void expire_human(call *c, json_t *row, FILE *out) {
 
 /* ------------------------------------------------------------------------
  * What break, steal and revoke are about
+ *
+ * A name without a slash may mean a lock, an election or another recipe's line.
+ * It is taken for the one that is in use; where two are, the command refuses to
+ * guess.
  * --------------------------------------------------------------------- */
 
+/* Refuse a name that two lines have. */
 static int target_two(call *c, const look_line *a, const char *b) {
   return fail_usage(c, "\"%s\" may mean %s or %s", c->args[0].text, a->path, b);
 }
@@ -551,6 +594,9 @@ static int fail_kind(call *c, const look_line *line, const char *instead) {
 
 /* ------------------------------------------------------------------------
  * break
+ *
+ * The holder is not asked. It learns that it has lost what it held when its
+ * node is gone, and its token is worth nothing from then on.
  * --------------------------------------------------------------------- */
 
 /* Were two znodes made together, as a semaphore's permits are?  Then their
@@ -599,6 +645,7 @@ static int break_one(call *c, const look_line *line, int i) {
   return emit(c, row);
 }
 
+/* Does the party hold the line, by this token? 0 stands for any. */
 static bool is_target(const zke_party *p, int64_t token) {
   return p->held && (token == 0 || p->mzxid == token);
 }
@@ -656,8 +703,13 @@ static void break_human(call *c, json_t *row, FILE *out) {
 
 /* ------------------------------------------------------------------------
  * steal
+ *
+ * A lock that is stolen never is without a holder: zke_lock_steal() puts this
+ * session's entry before all others, in one transaction.
  * --------------------------------------------------------------------- */
 
+/* For stolen_class, by which a session in a script or coprocess keeps the lock
+ * until it releases it. */
 static int stolen_release(void *lock) { return zke_lock_release(lock); }
 static void stolen_destroy(void *lock) { zke_lock_free(lock); }
 static int64_t stolen_token(void *lock) { return zke_lock_token(lock); }
@@ -666,7 +718,8 @@ static int stolen_check(void *lock) { return zke_lock_check(lock); }
 static const held_class stolen_class = {"lock", stolen_release, stolen_destroy,
                                         stolen_token};
 
-/* Listening makes the lock watch its own znode. */
+/* A listener that does nothing. To have one makes the lock watch its own znode,
+ * so that its state tells at once that another one has stolen it. */
 static void stolen_heard(zke_lock *lock, int state, int64_t token,
                          void *context) {
   (void)lock, (void)state, (void)token, (void)context;
@@ -708,6 +761,7 @@ static void steal_human(call *c, json_t *row, FILE *out) {
   fputc('\n', out);
 }
 
+/* The failure of a lock that was taken away again. */
 static int fail_stolen(call *c, const char *path) {
   return fail(c, STATUS_LOST, "LOST", "the lock %s was lost", path);
 }
@@ -723,7 +777,9 @@ static int steal_hold(call *c, const char *path, zke_lock *lock) {
   return status ? status : fail_stolen(c, path);
 }
 
-/* What was lost in the last moment was lost. */
+/* Run the child while the lock is held, then release it. What was lost in the
+ * last moment was lost, and the exit status says so: the child may have written
+ * without the lock. */
 static int steal_for_child(call *c, const char *path, zke_lock *lock) {
   guard g = {.kind = "lock",
              .path = path,
@@ -790,10 +846,15 @@ static int steal_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * revoke
+ *
+ * A holder that listens gives the lock up by itself, between two steps of its
+ * work. Only --insist takes it away when the time is over.
  * --------------------------------------------------------------------- */
 
 CANCELLER(revoke_cancel, zke_rwlock, zke_rwlock_cancel)
 
+/* Ask, and wait until it is free; 0 or the exit code. A signal ends the wait by
+ * zke_rwlock_cancel(). */
 static int revoke_wait(call *c, const char *path, int64_t deadline) {
   zke_rwlock *rw;
   int rc = zke_rwlock_new(c->z, path, NULL, &rw);
@@ -842,6 +903,7 @@ static int revoke_run(call *c) {
   return status;
 }
 
+/* "revoked /rwlocks/a: backup (pid 12)" */
 static void revoke_human(call *c, json_t *row, FILE *out) {
   (void)c;
   party_human("revoked", row, out);

@@ -24,7 +24,8 @@ static const char usage[] =
     "       zke [OPTION…] FILE -f SCRIPT        commands from a file\n"
     "       zke [OPTION…] FILE --coprocess      JSON requests, a line each\n"
     "\n"
-    "FILE is a database, made by the first command that writes, or :memory:.\n"
+    "FILE is a database, made by the first command that writes, or :memory:,\n"
+    "or a ZooKeeper ensemble: zk://HOST:PORT,HOST:PORT/CHROOT.\n"
     "\n"
     "  --json, --plain, --human  how results are printed\n"
     "  -f, --file SCRIPT         run the commands in SCRIPT (-: standard "
@@ -54,6 +55,10 @@ typedef struct request {
 
 /* ------------------------------------------------------------------------
  * The command line
+ *
+ * The program's own options are read before a database is opened, and without
+ * one: what is wrong with them is told whatever FILE is. Words behind the
+ * command belong to it (args.c).
  * --------------------------------------------------------------------- */
 
 /* Says what is wrong with the program's own words; STATUS_USAGE. */
@@ -74,21 +79,27 @@ static int set_timeout(request *r, const char *value) {
   return 0;
 }
 
+/* -f: the script that is run; "-" is standard input. */
 static int set_script(request *r, const char *value) {
   r->script = value;
   return 0;
 }
 
+/* --chroot: passed on as it is, since the engine checks it when the file is
+ * opened. */
 static int set_chroot(request *r, const char *value) {
   r->sh.options.chroot = value;
   return 0;
 }
 
+/* --auth, in place of ZKE_AUTH. Other users of the host can see it in the list
+ * of processes, which is why there is ZKE_AUTH. */
 static int set_auth(request *r, const char *value) {
   r->sh.auth = value;
   return 0;
 }
 
+/* --identity: what others are shown for this session. */
 static int set_identity(request *r, const char *value) {
   r->sh.options.identity = value;
   return 0;
@@ -126,8 +137,9 @@ static bool set_flag(request *r, const char *name) {
   return true;
 }
 
-/* Does a command's name stand where FILE should?  If there is a file of that
- * name, the file is meant. */
+/* Does a command's name stand where FILE should? If there is a file of that
+ * name, the file is meant. It is asked only to say what was probably meant:
+ * nothing is run by a guess. */
 static bool is_command(const shell *sh, const char *file) {
   word name = {file, file ? strlen(file) : 0, false};
   return file && command_find(sh, &name) && access(file, F_OK) != 0;
@@ -203,11 +215,12 @@ static int parse(request *r, int argc, char **argv) {
   return r->sh.file ? 0 : wrong("no database was named", "");
 }
 
-/* Was FILE forgotten, as in `zke lock nightly -- job`?  The first word is a
- * command's name, and the next words can only be that command's: "--", or a
- * word that is no command. */
+/* Was FILE forgotten, as in `zke serve` or `zke lock nightly -- job`?  The
+ * first word is a command's name, and there is nothing behind it, or the next
+ * words can only be that command's: "--", or a word that is no command. */
 static bool forgets_file(const request *r) {
-  if (!r->rest || !is_command(&r->sh, r->sh.file)) return false;
+  if (!is_command(&r->sh, r->sh.file)) return false;
+  if (!r->rest) return !r->script && !r->coprocess;
   bool has_child = false;
   for (int i = 0; i < r->rest_count; i++)
     has_child = has_child || strcmp(r->rest[i], "--") == 0;
@@ -229,6 +242,9 @@ static bool told_about_itself(int argc, char **argv) {
 
 /* ------------------------------------------------------------------------
  * The forms
+ *
+ * Each form opens the database by itself, when it first needs it: `help` and
+ * what is refused for its words need none.
  * --------------------------------------------------------------------- */
 
 /* One command from the command line. */
@@ -274,6 +290,7 @@ int main(int argc, char **argv) {
     return fflush(stdout) ? STATUS_IO : STATUS_OK;
   int status = parse(&r, argc, argv);
   if (status) return status;
+  if (store_register() != ZKE_OK) return STATUS_INTERNAL;
   if (forgets_file(&r)) return fail_forgotten(r.sh.file);
   if (signals_begin() != 0) {
     perror("zke: SYSTEM");

@@ -8,6 +8,8 @@
  * A table has a row for each kind of operation.  Each operation's words are
  * sorted by args.c as if they were a command's own, into a call of their own
  * (struct reading), and become a zke_op.  Then one zke_multi() does them all.
+ * There is no row for zke_op_sql(): it wants a function of the program's, and a
+ * script has none.  A fence (fence.c) covers the SQL of scripts.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,8 +23,12 @@
 
 /* ------------------------------------------------------------------------
  * The operations of a request
+ *
+ * All operations are read before the first is done, so a mistake in the last
+ * line changes nothing.
  * --------------------------------------------------------------------- */
 
+/* All operations of one call of multi, in their order. */
 typedef struct request {
   call *c;
   int count, room;
@@ -45,7 +51,8 @@ static void request_free(request *r) {
   free(r->ops);
 }
 
-/* One more operation, which is zero; NULL after fail(). */
+/* One more operation, which is zero; NULL after fail(). It may move the others,
+ * so pointers to operations are good until the next one only. */
 static zke_op *request_add(request *r) {
   if (r->count == r->room) {
     int room = r->room * 2 + 16;
@@ -63,6 +70,10 @@ static zke_op *request_add(request *r) {
 
 /* ------------------------------------------------------------------------
  * Words into an operation
+ *
+ * An operation is written as the command of its name, but has fewer options:
+ * what a multi cannot do in one step, such as missing parents, it does not
+ * take.
  * --------------------------------------------------------------------- */
 
 #define OPTIONS_TAKEN \
@@ -114,6 +125,7 @@ static const char *kind_name(int type) {
   return kinds[i].command.name;
 }
 
+/* Refuse an operation whose words do not fit, and show how they should read. */
 static int fail_words(const reading *r, const struct kind *k) {
   return fail(r->c, STATUS_USAGE, "USAGE", "operation %d should read: %s",
               r->number, k->command.usage);
@@ -155,7 +167,8 @@ static bool read_data(const reading *r, const struct kind *k, zke_op *op) {
   return len <= INT32_MAX && (data || op->type == ZKE_OP_CREATE);
 }
 
-/* Reads what kind of node create makes. */
+/* Reads what kind of node create makes. The ACL is the open one: a multi has no
+ * option for another. */
 static bool read_mode(const reading *r, zke_op *op) {
   const call *of = &r->of;
   if (op->type != ZKE_OP_CREATE) return true;
@@ -192,7 +205,8 @@ static int token_place(const reading *r, char **path_out) {
   return 0;
 }
 
-/* Finds the holder with that token and makes op check its znode. */
+/* Finds the holder with that token and makes op check its znode. The check is
+ * of any version, as only the znode's being there counts. */
 static int token_find(const reading *r, const char *path, int64_t token,
                       zke_op *op) {
   zke_party_list *list;
@@ -268,6 +282,9 @@ static int read_operation(request *q, const word *begin, const word *end) {
 
 /* ------------------------------------------------------------------------
  * Where they come from
+ *
+ * Words of a file are split as a script's lines are, so an operation may be
+ * moved from the one to the other.
  * --------------------------------------------------------------------- */
 
 /* Arguments, with "," between operations. */
@@ -323,6 +340,9 @@ static int read_request(request *q) {
 
 /* ------------------------------------------------------------------------
  * What came of it
+ *
+ * The sentence names the operation that was refused; the rows tell of all of
+ * them. Both say that nothing was changed, since that is what a multi is for.
  * --------------------------------------------------------------------- */
 
 /* What became of an operation, in a word.  When one is refused, none of the

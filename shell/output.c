@@ -552,6 +552,10 @@ static int emit_cells(call *c, json_t *row) {
   return status;
 }
 
+/* Prints a row in the form that the command has, and frees it; 0 or the exit
+ * code.  A row of a coprocess is kept until its answer, and those of a table
+ * until their columns' widths are known.  NULL stands for a row that could not
+ * be made for lack of memory. */
 int emit(call *c, json_t *row) {
   if (!row) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   if (c->id) return keep(c->rows, c, row);

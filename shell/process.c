@@ -149,11 +149,12 @@ process *processes_find(const processes *all, pid_t pid) {
  * Who waits for whom
  * --------------------------------------------------------------------- */
 
-/* How many live children a process has. */
-static int child_count(const processes *all, pid_t parent) {
+/* How many children a process has, of those that live or of those that are dead
+ * and that it has not asked about yet. */
+static int child_count(const processes *all, pid_t parent, bool live) {
   int count = 0;
   for (size_t i = 0; i < all->count; i++)
-    count += all->data[i].live && all->data[i].parent == parent;
+    count += all->data[i].live == live && all->data[i].parent == parent;
   return count;
 }
 
@@ -165,29 +166,66 @@ static bool is_in_wait(pid_t pid) {
   return strcmp(text, "do_wait") == 0;
 }
 
-/* Goes from the child up to the ancestor.  Each process on the way must have
- * the one below as its only child and one thread alone: then, while it is
- * inside wait(2), it does nothing else.  The ancestor's own wait is known.  The
+/* How often the process has gone to sleep; -1 where that is not told. */
+static long sleeps_of(pid_t pid) {
+  static const char line[] = "\nvoluntary_ctxt_switches:";
+  char text[4096];
+  proc_text(pid, "status", text, sizeof text);
+  const char *at = strstr(text, line);
+  return at ? strtol(at + sizeof line - 1, NULL, 10) : -1;
+}
+
+/* Notes for each process between the two how often it has gone to sleep.  The
  * steps are bounded, since what /proc shows of several moments may be a
  * circle. */
-static int waits_in(const processes *all, pid_t ancestor, uint64_t start,
-                    pid_t child) {
+static void note_sleeps(const processes *all, pid_t ancestor, pid_t child) {
+  for (size_t steps = 0; steps < all->count; steps++) {
+    const process *at = processes_find(all, child);
+    process *up = at ? processes_find(all, at->parent) : NULL;
+    if (!up || up->pid == ancestor) return;
+    up->sleeps = sleeps_of(up->pid);
+    child = up->pid;
+  }
+}
+
+/* Has the process been in one and the same wait(2) since its sleeps were noted?
+ * A shell that runs one short command after the other is in wait(2) at nearly
+ * each look, and has no such command at many. */
+static bool has_slept_on(const processes *before, pid_t pid) {
+  const process *p = processes_find(before, pid);
+  return p && p->sleeps >= 0 && is_in_wait(pid) && sleeps_of(pid) == p->sleeps;
+}
+
+/* Goes from the child up to the ancestor.  Each process on the way must have
+ * the one below as its only child and one thread alone: then, while it is
+ * inside wait(2), it does nothing else.  The ancestor's own wait is known.
+ *
+ *   before  an earlier list, with the sleeps noted
+ *   all     a list that was made after that */
+static int waits_in(const processes *before, const processes *all,
+                    pid_t ancestor, uint64_t start, pid_t child) {
   int found = WAITS_YES;
   for (size_t steps = 0; steps < all->count; steps++) {
     const process *at = processes_find(all, child);
     const process *up = at ? processes_find(all, at->parent) : NULL;
-    if (!up || child_count(all, up->pid) != 1) return WAITS_NO;
+    if (!up || child_count(all, up->pid, true) != 1) return WAITS_NO;
     if (up->pid == ancestor) return up->start == start ? found : WAITS_NO;
     if (up->threads != 1) return WAITS_NO;
-    if (!is_in_wait(up->pid)) found = WAITS_NOT_YET;
+    if (child_count(all, up->pid, false) || !has_slept_on(before, up->pid))
+      found = WAITS_NOT_YET;
     child = up->pid;
   }
   return WAITS_NO;
 }
 
+/* A process that sleeps on while all are listed has had no other children
+ * meanwhile than those of the list. */
 int process_waits(pid_t ancestor, uint64_t start, pid_t child) {
+  processes before = processes_all();
+  note_sleeps(&before, ancestor, child);
   processes all = processes_all();
-  int found = waits_in(&all, ancestor, start, child);
+  int found = waits_in(&before, &all, ancestor, start, child);
+  free(before.data);
   free(all.data);
   return found;
 }

@@ -23,6 +23,7 @@ typedef struct process {
   char state;  /* 'S' sleeps, 'T' is stopped, … as in proc(5) */
   bool live;   /* it has not ended */
   bool member; /* guard.c's: descends from the command */
+  long sleeps; /* process_waits()'s: how often it had gone to sleep */
 } process;
 
 /* A list of them. */
@@ -53,7 +54,7 @@ process *processes_find(const processes *all, pid_t pid);
  *   start  the ancestor's, so that no other process is taken for it
  *
  * Returns WAITS_YES, WAITS_NO, or WAITS_NOT_YET where all is so, but one of
- * them is not inside wait() at this moment. */
+ * them was not inside wait() all the time that the looking took. */
 enum { WAITS_NO, WAITS_NOT_YET, WAITS_YES };
 int process_waits(pid_t ancestor, uint64_t start, pid_t child);
 

@@ -37,9 +37,16 @@ enum {
 
 /* ------------------------------------------------------------------------
  * What is ready
+ *
+ * A source's function accepts, reads, or takes what the library has to tell.
+ * Requests are taken later in the round, in the order of serve_round(), and not
+ * in that in which epoll tells of their connections.
  * --------------------------------------------------------------------- */
 
-/* A connection can be read or written, or is broken. */
+/* A connection can be read or written, or is broken. What has come is read
+ * before the connection is dropped: a client that sends a close and hangs up at
+ * once is heard. Where nothing can be read any more there is nobody to answer.
+ */
 static void conn_ready(server *s, source *from, unsigned events) {
   conn *c = (void *)from;
   (void)s;
@@ -60,7 +67,9 @@ static void unix_ready(server *s, source *from, unsigned events) {
 }
 
 /* The store's own session has its duties: dead sessions, nodes whose time is
- * over. */
+ * over, and events for the clients' sessions, which it carries. It waits for
+ * other processes for a moment at most (server_limit()), since all clients wait
+ * with it. */
 static void store_ready(server *s, source *from, unsigned events) {
   (void)from, (void)events;
   server_limit(s, s->z);
@@ -68,6 +77,8 @@ static void store_ready(server *s, source *from, unsigned events) {
   server_unlimit(s);
 }
 
+/* A signal has come (cancel_by_fd()): this round is the last. The eventfd need
+ * not be read, since nobody looks at it again. */
 static void wake_ready(server *s, source *from, unsigned events) {
   (void)from, (void)events;
   s->ending = true;
@@ -85,14 +96,23 @@ static int source_add(server *s, source *from, int fd,
 
 /* ------------------------------------------------------------------------
  * A round
+ *
+ * Requests are taken in two passes. Where several changes have come in one
+ * round, of whatever clients, they are one transaction with one sync to the
+ * disk (take_together()); all others are taken one by one (take_requests()). No
+ * answer is sent before what it shows is committed.
  * --------------------------------------------------------------------- */
 
-/* May another request of the connection be taken? */
+/* May another request of the connection be taken? Both limits bound memory:
+ * what waits to be sent to this client, and what all answers of a batch take.
+ */
 static bool has_room(const server *s, const conn *c) {
   return !conn_full(c) && !requests_many(s);
 }
 
-/* Takes all that can be part of a batch: the batch's function. */
+/* Take all that can be part of a batch: the batch's function. A connection's
+ * requests stay in their order, so its turn ends at the first that has to be
+ * alone or is held. It never fails: what fails in it is one client's answer. */
 static int take_batch(zke *z, void *context) {
   server *s = context;
   (void)z;
@@ -110,6 +130,7 @@ static int take_batch(zke *z, void *context) {
 static void take_together(server *s) {
   int changes = 0;
   for (conn *c = s->round; c; c = c->busy_next) changes += request_changes(c);
+  /* one change alone gains nothing by a batch */
   if (changes < 2) return;
   server_limit(s, s->z);
   int rc = zke_batch(s->z, take_batch, s);
@@ -118,6 +139,7 @@ static void take_together(server *s) {
   requests_answer(s, rc);
   if (rc == ZKE_OPERATIONTIMEOUT && !begun) server_blocked(s);
   if (rc == ZKE_OK || begun || s->blocked) return;
+  /* the transaction could not begin: have each change answered with its code */
   s->refusal = rc;
   take_batch(s->z, s);
   requests_answer(s, ZKE_OK);
@@ -131,8 +153,10 @@ static const http_page pages[] = {{"GET", "/commands", admin_index},
                                   {"POST", "/control", control_do},
                                   {NULL, NULL, NULL}};
 
-/* Takes requests one by one: a connection's first frame, what cannot be part of
- * a batch, and all where there is no batch. */
+/* Take requests one by one: a connection's first frame, what cannot be part of
+ * a batch, and all where there is no batch. A connection that has not been
+ * greeted may speak HTTP or four-letter words; both are no frames, and are
+ * looked at before one is read. */
 static void take_requests(server *s, conn *c) {
   size_t len;
   if (!c->greeted &&
@@ -166,7 +190,9 @@ static void take_busy(server *s) {
   }
 }
 
-/* Frees those that are to be closed.  All of them are busy. */
+/* Free those connections that are to be closed. All of them are in the busy
+ * list, since conn_drop() puts them there. It is the only place in the loop
+ * that frees one, so a pointer to a connection is good for the whole round. */
 static void close_dropped(server *s) {
   conn *list = s->busy;
   s->busy = NULL;
@@ -193,11 +219,12 @@ static void follow_clock(server *s) {
       faults_passed(s, passed < s->tick_ms / 2 ? passed : s->tick_ms / 2);
 }
 
-/* Drops connections that did not say in time whose they are, and those that
- * have no session any more and do not read what is left for them. */
+/* Drop connections that did not say in time whose they are, and those that have
+ * no session any more and do not read what is left for them: each of them would
+ * keep a descriptor for ever. */
 static void drop_silent(server *s) {
   for (conn *c = s->conns; c; c = c->next)
-    if (!c->session && s->now_ms - c->heard_ms >= GREETING_MS) {
+    if (!c->session && !c->dropped && s->now_ms - c->heard_ms >= GREETING_MS) {
       s->counts.silent++;
       conn_drop(c);
     }
@@ -218,6 +245,10 @@ static void listen_or_not(server *s) {
   s->listening_off = false;
 }
 
+/* Waits for something to happen, and does all that is to be done.  The order
+ * matters: sessions expire after the frames that had come before their end,
+ * connections are closed after their last answers were tried, and whoever gave
+ * an order to the faults is answered last. */
 static int serve_round(server *s) {
   struct epoll_event events[EVENTS_AT_ONCE];
   int64_t wait_ms = s->busy ? 0 : s->tick_ms / 4;
@@ -245,6 +276,9 @@ static int serve_round(server *s) {
 
 /* ------------------------------------------------------------------------
  * Listening
+ *
+ * All addresses of the name get the same port, also where the system chooses
+ * it: the first one decides.
  * --------------------------------------------------------------------- */
 
 /* Can only this host reach the address? */
@@ -257,7 +291,8 @@ static bool is_loopback(const struct sockaddr *a) {
   return IN6_IS_ADDR_LOOPBACK(&in->sin6_addr);
 }
 
-/* The port that a socket got; 0 where it has none. */
+/* The port that a socket got, which with --port 0 the system has chosen; 0
+ * where it has none. */
 static int port_of(int fd) {
   union {
     struct sockaddr any;
@@ -269,7 +304,9 @@ static int port_of(int fd) {
   return ntohs(a.any.sa_family == AF_INET ? a.four.sin_port : a.six.sin6_port);
 }
 
-/* Listens on one address; 0 or the exit code. */
+/* Listen on one address; 0 or the exit code. The descriptor is in the list
+ * before anything can fail, so that serve_end() closes it. IPv6 is without
+ * IPv4, or the second of a host's two addresses would find its port taken. */
 static int listen_at(server *s, const struct sockaddr *address, socklen_t len,
                      const char *name,
                      void (*ready)(server *, source *, unsigned)) {
@@ -357,7 +394,9 @@ static int listen_unix(server *s, const char *path) {
   return status;
 }
 
-/* --unix alone means no TCP. */
+/* Listen where the options say. --unix alone means no TCP: a server for this
+ * host's users only is not to be reached by the network because somebody forgot
+ * --host. */
 static int serve_listen(server *s) {
   call *c = s->c;
   const word *host = value_of(c, 'h'), *path = value_of(c, 'u');
@@ -371,9 +410,15 @@ static int serve_listen(server *s) {
 
 /* ------------------------------------------------------------------------
  * serve
+ *
+ * From the options to the loop and back. serve_end() takes back all of it, and
+ * may be called however far the beginning came.
  * --------------------------------------------------------------------- */
 
-/* The options that are numbers, with ZooKeeper's defaults. */
+/* Read the options that are numbers, with ZooKeeper's defaults. Where only one
+ * of the two limits is given it moves the other: the limit that a user has
+ * named counts. A tick is half of the shortest timeout, as ZooKeeper's shortest
+ * timeout is two ticks. */
 static int serve_options(server *s) {
   call *c = s->c;
   int64_t most = 0;
@@ -393,13 +438,30 @@ static int serve_options(server *s) {
                       "--timeout-min is 20ms at least, and --timeout-max not "
                       "less than it");
   s->tick_ms = s->timeout_min_ms / 2;
-  if (has(c, 'C') && !faults_begin(s))
-    return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   return 0;
 }
 
-/* A connection is a descriptor.  The usual limit of 1,024 is there for programs
- * that use select(), which this is not. */
+/* Opens the store, with the time of containers, which is the store's.  One that
+ * is open already, in a script, has its time. */
+static int serve_open(server *s) {
+  call *c = s->c;
+  int64_t ms;
+  int status = option_number(c, 'c', 0, INT_MAX, 60000, &ms);
+  if (!status && has(c, 'c') && c->sh->persists)
+    status = fail_usage(c,
+                        "--container-ms is for a session of its own, which one "
+                        "command on the command line has");
+  if (status) return status;
+  if (has(c, 'c')) c->sh->options.container_ms = ms ? ms : ZKE_AT_ONCE;
+  status = session_open(c, CREATES_FILE);
+  s->z = c->z;
+  return status;
+}
+
+/* Raise the limit of descriptors to the most that the system allows: each
+ * connection is one. The usual limit of 1,024 is there for programs that use
+ * select(), which this is not. Where it cannot be raised the server has fewer
+ * connections. */
 static void raise_descriptors(void) {
   struct rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -416,6 +478,8 @@ static int serve_prepare(server *s) {
     return fail_errno(s->c, STATUS_SYSTEM, "epoll");
   s->real_ms = monotonic_ms();
   s->began_ms = wall_now();
+  if (has(s->c, 'C') && !faults_begin(s))
+    return fail(s->c, STATUS_SYSTEM, "NOMEM", "out of memory");
   raise_descriptors();
   int rc = zke_vouch(s->z, "super", ""); /* numbers and quotas are of all */
   if (rc == ZKE_OK) rc = zke_fd(s->z, &fd);
@@ -468,10 +532,14 @@ static int serve_loop(server *s) {
   return status;
 }
 
+/* Runs the command.  What serve_open() has opened is closed by serve_end(),
+ * however far it came; the first failure is the exit status. */
 static int serve_run(call *c) {
-  server s = {.c = c, .z = c->z, .epoll = -1, .wake = {-1, NULL}};
+  server s = {.c = c, .epoll = -1, .wake = {-1, NULL}};
   int status = serve_options(&s);
-  if (!status) status = users_load(&s);
+  if (!status) status = serve_open(&s);
+  if (status) return status;
+  status = users_load(&s);
   if (!status) status = serve_prepare(&s);
   if (!status) status = serve_listen(&s);
   if (!status) status = serve_loop(&s);
@@ -485,8 +553,10 @@ static const option serve_options_list[] = {{'p', "port", "N"},
                                             {'m', "timeout-min", "DURATION"},
                                             {'M', "timeout-max", "DURATION"},
                                             {'n', "connections", "N"},
+                                            {'c', "container-ms", "N"},
                                             {'q', "enforce-quota", NULL},
                                             {'U', "users", "FILE"},
+                                            {'R', "require-sasl", NULL},
                                             {'S', "super-user", "NAME"},
                                             {'D', "super-digest", "ID"},
                                             {'P', "print-port", NULL},
@@ -496,10 +566,10 @@ static const option serve_options_list[] = {{'p', "port", "N"},
 const command serve_commands[] = {
     {"serve",
      "[--port N] [--host HOST] [--unix PATH] [--timeout-min DURATION] "
-     "[--timeout-max DURATION] [--connections N] [--enforce-quota] [--users "
-     "FILE] "
+     "[--timeout-max DURATION] [--connections N] [--container-ms N] "
+     "[--enforce-quota] [--users FILE] [--require-sasl] "
      "[--super-user NAME] [--super-digest ID] [--print-port] "
      "[--control]",
      "let ZooKeeper's clients use the database", serve_options_list, 0, 0,
-     CREATES_FILE | NOT_IN_COPROCESS, STYLE_VALUE, serve_run, NULL},
+     NOT_IN_COPROCESS | FILE_ONLY, STYLE_VALUE, serve_run, NULL},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

@@ -9,8 +9,8 @@
  *     serve_request.c  what a client asks for, and its answer
  *     serve_quota.c    what a subtree may hold, and what it holds
  *     serve_sasl.c     who the users are, and how clients prove it
- *     serve_fault.c    faults that a test has asked for
  *     serve_session.c  sessions: their time, their handles, their events
+ *     serve_fault.c    faults that a test has asked for
  *     serve_conn.c     connections: frames in, frames out
  *
  * Each file calls those below it in this list.  All of it runs on one thread,
@@ -96,6 +96,7 @@ struct server {
   char *quota_told;   /* the path of the quota that was told of; for free() */
   int64_t quota_told_ms;
   user *users;              /* of SASL; NULL: there is none */
+  bool require_sasl;        /* a client that is none of them is refused */
   const char *super_user;   /* of SASL; NULL: none */
   const char *super_digest; /* "super:hash"; NULL: none */
 
@@ -193,14 +194,16 @@ struct conn {
   bool dropped;    /* closed at the end of the round */
   unsigned waited; /* the events that epoll is asked for */
   bool is_unix;
+  bool has_watched; /* it may have watches, and events may wait for it */
   char address[CONN_ADDRESS]; /* "127.0.0.1" */
   int port;
-  char *in; /* what came and was not taken yet, from in_at to in_len */
+  char *in; /* received bytes; those from in_at to in_len are not taken yet */
   size_t in_at, in_len, in_size;
   zke_jute_writer out; /* what is to be sent, from `sent` on */
   size_t sent;
   identity *identities;
   sasl *sasl;               /* NULL: it has sent no token */
+  bool is_user;             /* it has proven by SASL which user it is */
   int64_t since_ms;         /* server's clock: when it was accepted */
   int64_t heard_ms;         /* server's clock: its last request */
   int64_t received, issued; /* packets */
@@ -265,6 +268,7 @@ struct client {
  *                  dropped.  ZKE_OK, or what zke_attach() says
  * client_detach  - the connection goes, the session stays for its timeout
  * client_heard   - its client lives
+ * clients_heard  - those do that are connected and not held
  * client_find    - this server's session with that id, unless it is over; NULL
  * client_events  - send what its watchers are to be told of changes up to a
  *                  zxid
@@ -278,6 +282,7 @@ int client_attach(server *s, conn *c, int64_t id, const char *password,
                   int64_t timeout_ms);
 void client_detach(client *session);
 void client_heard(server *s, client *session);
+void clients_heard(server *s);
 client *client_find(server *s, int64_t id);
 void client_events(client *session, int64_t zxid);
 int client_close(server *s, client *session);
@@ -310,12 +315,18 @@ void client_watcher(zke *z, int type, int state, const char *path,
  * Quotas (serve_quota.c)
  * --------------------------------------------------------------------- */
 
+/* What was counted for a request; NULL at its beginning. */
+typedef struct quota_counts quota_counts;
+
 /* quota_stats   - what stands in a node that has a quota's statistics, for
  *                 free(); NULL: it is none, its data is what it has
  * quota_refuses - does a hard limit refuse to create the path, or set its data,
- *                 with so many bytes? */
-char *quota_stats(server *s, const char *node);
-bool quota_refuses(server *s, const char *path, bool is_create, int len);
+ *                 with so many bytes?
+ * quota_forget  - free what was counted, when the request is done */
+char *quota_stats(server *s, quota_counts **counted, const char *node);
+bool quota_refuses(server *s, quota_counts **counted, const char *path,
+                   bool is_create, int len);
+void quota_forget(quota_counts **counted);
 
 /* ------------------------------------------------------------------------
  * Users (serve_sasl.c)
@@ -372,26 +383,43 @@ typedef struct watch_counts {
   int sessions, paths, watches;
 } watch_counts;
 
-/* timing_add        - one request more
- * timing_average    - 0 where there was none
- * stats_nodes       - nodes of the tree, "/" too
- * stats_client      - this server's session with that id; NULL: another
- *                     process has it
- * stats_waiting     - requests of a connection that are here and not dealt with
- * stats_all_waiting - the same of all
- * stats_interest    - what a connection waits for: 1 to read, 4 to write
- * stats_is_ours     - has a client of this server that watch?
- * stats_watches     - those of clients of this server
- * stats_monitor     - all that mntr has, without its zk_; for json_decref() */
+/* The watches of this server's clients. */
+typedef struct own_watches {
+  zke_watch_list *list; /* of all processes: what `at` points to is in it */
+  zke_watch_info *at;   /* in the order of their paths at first */
+  int count;
+} own_watches;
+
+/* timing_add          - one request more
+ * timing_average      - 0 where there was none
+ * stats_nodes         - nodes of the tree, "/" too
+ * stats_waiting       - requests of a connection that are here and not dealt
+ *                       with
+ * stats_all_waiting   - the same of all
+ * stats_interest      - what a connection waits for: 1 to read, 4 to write
+ * stats_watches       - those of clients of this server; for
+ *                       stats_watches_free().  None where they cannot be read
+ * stats_by_session    - sort them by session, the newest first, and by path
+ *                       within
+ * stats_new_path      - does the i-th have another path than the one before?
+ * stats_new_session   - the same of its session
+ * stats_repeated      - does it have the path and the session of that one?
+ * stats_count_watches - how many they are
+ * stats_monitor       - all that mntr has, without its zk_; for json_decref()
+ */
 void timing_add(timing *t, int64_t ms);
 double timing_average(const timing *t);
 int64_t stats_nodes(server *s);
-const client *stats_client(const server *s, int64_t id);
 int64_t stats_waiting(conn *c);
 int64_t stats_all_waiting(const server *s);
 int stats_interest(const conn *c);
-bool stats_is_ours(const server *s, const zke_watch_info *w);
-watch_counts stats_watches(server *s);
+void stats_watches(server *s, own_watches *w);
+void stats_watches_free(own_watches *w);
+void stats_by_session(own_watches *w);
+bool stats_new_path(const own_watches *w, int i);
+bool stats_new_session(const own_watches *w, int i);
+bool stats_repeated(const own_watches *w, int i);
+watch_counts stats_count_watches(server *s);
 json_t *stats_monitor(server *s);
 
 /* ------------------------------------------------------------------------
@@ -447,6 +475,7 @@ void control_round(server *s);
  *                 be taken now?  Else what becomes of it is in its fate
  * fault_taken   - that frame was taken
  * fault_answers - the reply to a request with a fate is due: is it not sent?
+ * fault_event   - an event is about to be sent: it meets the faults, too
  * fault_refuses - is the connection refused because of an outage?
  * faults_passed - how much of so many real ms counts for the server's clock
  * faults_pause  - until when the server may wait, at most so many ms
@@ -456,6 +485,7 @@ void faults_end(server *s);
 bool fault_stops(server *s, conn *c, const char *frame, size_t len);
 void fault_taken(conn *c);
 bool fault_answers(server *s, conn *c, const fate *f);
+void fault_event(server *s, conn *c, const char *path);
 bool fault_refuses(server *s, conn *c);
 int64_t faults_passed(const server *s, int64_t ms);
 int64_t faults_pause(const server *s, int64_t ms);

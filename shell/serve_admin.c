@@ -16,8 +16,15 @@
 
 /* ------------------------------------------------------------------------
  * The commands
+ *
+ * Each page is a function that builds one JSON object; answer_json() adds what
+ * all pages have. Their members' names, types and units are ZooKeeper's, as
+ * monitors read them. Where memory runs out a page lacks something or is NULL.
+ * jansson's functions take NULL, and without a text the connection ends.
  * --------------------------------------------------------------------- */
 
+/* A number, for an "o" of json_pack(): its own letter "I" wants a json_int_t,
+ * which may be another type than int64_t. */
 static json_t *number(int64_t value) { return json_integer(value); }
 
 /* A session's id or a time, which is a member's name. */
@@ -27,6 +34,7 @@ static void put_list(json_t *to, int64_t id, json_t *list) {
   json_object_set_new(to, name, list);
 }
 
+/* /commands/configuration: what the server was started with. */
 static json_t *page_configuration(server *s) {
   return json_pack("{s:i, s:s, s:I, s:i, s:I, s:I}", "client_port", s->port,
                    "data_dir", s->c->sh->file, "tick_time",
@@ -63,6 +71,8 @@ static void put_session(json_t *to, const server *s, const conn *c) {
   json_decref(more);
 }
 
+/* All connections in the order of the server's list, the latest first; with
+ * what their sessions have done, or without, as /stats shows them. */
 static json_t *connections(server *s, bool with_sessions) {
   json_t *list = json_array();
   for (conn *c = s->conns; c; c = c->next) {
@@ -73,12 +83,14 @@ static json_t *connections(server *s, bool with_sessions) {
   return list;
 }
 
+/* /commands/connections.  Without TLS there are no secure ones. */
 static json_t *page_connections(server *s) {
   return json_pack("{s:o, s:[]}", "connections", connections(s, true),
                    "secure_connections");
 }
 
-/* Sessions by the time of the server's clock at which they end. */
+/* Sessions by the time of the server's clock at which they end. They are times
+ * of the server's clock, and not of day, as in ZooKeeper. */
 static json_t *expiries(const server *s) {
   json_t *all = json_object();
   for (const client *at = s->sessions; at; at = at->next) {
@@ -91,6 +103,8 @@ static json_t *expiries(const server *s) {
   return all;
 }
 
+/* /commands/dump: when sessions end, and which ephemeral nodes they have.  A
+ * session whose nodes cannot be read now is left out. */
 static json_t *page_dump(server *s) {
   json_t *all = json_object();
   for (const client *at = s->sessions; at; at = at->next) {
@@ -109,6 +123,7 @@ static json_t *page_dump(server *s) {
                    "session_id_to_ephemeral_paths", all);
 }
 
+/* /commands/environment: ZooKeeper's members, but those about Java. */
 static json_t *page_environment(server *s) {
   struct utsname host = {0};
   (void)s;
@@ -119,16 +134,21 @@ static json_t *page_environment(server *s) {
                    host.release);
 }
 
+/* /commands/is_read_only: never, as the server opens the file for writing. */
 static json_t *page_is_read_only(server *s) {
   (void)s;
   return json_pack("{s:b}", "read_only", 0);
 }
 
+/* /commands/ruok: an object without members of its own. That there is an answer
+ * is the answer. */
 static json_t *page_ruok(server *s) {
   (void)s;
   return json_object();
 }
 
+/* The sizes of answers, which two members of a page have.  It is built twice,
+ * since json_pack() takes each value over. */
 static json_t *answer_sizes(const server *s) {
   const counts *n = &s->counts;
   return json_pack("{s:o, s:o, s:o}", "last_buffer_size",
@@ -137,6 +157,7 @@ static json_t *answer_sizes(const server *s) {
                    number(n->answer_most));
 }
 
+/* /commands/server_stats: the numbers of srvr, under ZooKeeper's names. */
 static json_t *page_server_stats(server *s) {
   const counts *n = &s->counts;
   json_t *stats = json_pack(
@@ -153,6 +174,7 @@ static json_t *page_server_stats(server *s) {
                    answer_sizes(s), "node_count", number(stats_nodes(s)));
 }
 
+/* /commands/stats: the same, and the connections. */
 static json_t *page_stats(server *s) {
   json_t *all = page_server_stats(s);
   json_object_set_new(all, "connections", connections(s, false));
@@ -160,8 +182,10 @@ static json_t *page_stats(server *s) {
   return all;
 }
 
+/* /commands/watch_summary: how many watches there are, of how many sessions
+ * and nodes. */
 static json_t *page_watch_summary(server *s) {
-  watch_counts n = stats_watches(s);
+  watch_counts n = stats_count_watches(s);
   return json_pack("{s:i, s:i, s:i}", "num_connections", n.sessions,
                    "num_paths", n.paths, "num_total_watches", n.watches);
 }
@@ -199,26 +223,26 @@ static void append_by_path(json_t *to, const char *path, json_t *value) {
 /* Watches of this server's clients, by path or by session. */
 static json_t *watches(server *s, bool by_path) {
   json_t *all = json_object();
-  zke_watch_list *list;
-  if (zke_watches(s->z, &list) != ZKE_OK) return all;
-  for (int i = 0; i < list->count; i++) {
-    const zke_watch_info *w = &list->data[i];
+  own_watches w;
+  stats_watches(s, &w);
+  for (int i = 0; i < w.count; i++) {
     char id[32];
-    if (!stats_is_ours(s, w)) continue;
-    snprintf(id, sizeof id, "%" PRId64, w->session);
+    snprintf(id, sizeof id, "%" PRId64, w.at[i].session);
     if (by_path)
-      append_by_path(all, w->path, number(w->session));
+      append_by_path(all, w.at[i].path, number(w.at[i].session));
     else
-      append(all, id, json_text(w->path));
+      append(all, id, json_text(w.at[i].path));
   }
-  zke_free(list);
+  stats_watches_free(&w);
   return all;
 }
 
+/* /commands/watches: the watches of each session. */
 static json_t *page_watches(server *s) {
   return json_pack("{s:o}", "session_id_to_watched_paths", watches(s, false));
 }
 
+/* /commands/watches_by_path: the sessions that watch each node. */
 static json_t *page_watches_by_path(server *s) {
   return json_pack("{s:o}", "path_to_session_ids", watches(s, true));
 }
@@ -251,6 +275,9 @@ static int find_page(const char *name) {
 
 /* ------------------------------------------------------------------------
  * Answers
+ *
+ * An unknown command is 404 with a JSON body; a command always has 200, also
+ * where the file cannot be read now: then its numbers are 0 or its lists empty.
  * --------------------------------------------------------------------- */
 
 /* What a person sees in a browser, as ZooKeeper has it. */
@@ -283,6 +310,8 @@ static void answer_json(conn *c, int status, json_t *page, const char *name,
   free(body);
 }
 
+/* Answers GET /commands/NAME; without a name, the list of them.  An unknown
+ * name is answered in JSON as well, since it is a program that reads it. */
 void admin_page(server *s, conn *c, const http_request *r) {
   const char *name = r->path + strlen("/commands/");
   char *sentence = NULL;

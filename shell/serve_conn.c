@@ -44,7 +44,9 @@ static void name_peer(conn *c, const struct sockaddr_storage *peer) {
     memcpy(c->address, "local", sizeof "local");
 }
 
-/* Are there as many connections from that address as there may be? */
+/* Are there as many connections from that address as there may be? Those that
+ * are dropped do not count: a client that reconnects would be turned away by
+ * its own old connection. */
 static bool is_over_limit(const server *s, const conn *c) {
   int count = 0;
   if (!s->address_most || c->is_unix) return false;
@@ -118,6 +120,8 @@ conn *conn_accept(server *s, int listener, bool is_unix,
   return c;
 }
 
+/* Has the connection looked at in this round or the next.  It is in the list
+ * once, however often it is touched. */
 void conn_touch(conn *c) {
   if (c->is_busy) return;
   c->is_busy = true;
@@ -125,16 +129,21 @@ void conn_touch(conn *c) {
   c->server->busy = c;
 }
 
+/* Ends the connection when its output has been sent. */
 void conn_end(conn *c) {
   c->ended = true;
   conn_touch(c);
 }
 
+/* Ends the connection at once: what is still to be sent is lost.  Nothing is
+ * freed here, since the caller may be inside a loop over connections. */
 void conn_drop(conn *c) {
   c->dropped = true;
   conn_touch(c);
 }
 
+/* Closes the socket and frees the connection, which has no session any more
+ * and is in no list but the server's. */
 void conn_free(conn *c) {
   *c->link = c->next;
   if (c->next) c->next->link = c->link;
@@ -153,6 +162,8 @@ void conn_free(conn *c) {
 
 /* ------------------------------------------------------------------------
  * In
+ *
+ * Bytes are kept until they are a whole frame; nothing here looks into one.
  * --------------------------------------------------------------------- */
 
 /* Appends what was read.  The buffer is at most a frame or READ_ONCE, and what
@@ -188,6 +199,8 @@ char *conn_frame(conn *c, size_t skip, size_t *len_out) {
   return c->in_len - at - 4 < (size_t)len ? NULL : c->in + at + 4;
 }
 
+/* The frame in front was taken.  An empty buffer is given back: most
+ * connections are idle, and ten thousand buffers would be much memory. */
 void conn_taken(conn *c, size_t len) {
   c->in_at += 4 + len;
   if (c->in_at < c->in_len) return;
@@ -198,20 +211,28 @@ void conn_taken(conn *c, size_t len) {
 
 /* Reads once, unless there is a whole frame and much behind it: requests come
  * faster than they are taken.  What is left in the socket makes epoll tell
- * again. */
+ * again.  A connection has one request by HTTP: what comes behind it while its
+ * answer is waited for is thrown away. */
 bool conn_read(conn *c) {
   char buffer[READ_ONCE];
   size_t len;
   if (c->in_len - c->in_at >= READ_ONCE && conn_frame(c, 0, &len)) return true;
   ssize_t n = recv(c->source.fd, buffer, sizeof buffer, 0);
   if (n < 0) return errno == EAGAIN || errno == EINTR;
+  if (n > 0 && c->is_text && c->greeted) return true;
   return n > 0 && keep(c, buffer, (size_t)n);
 }
 
 /* ------------------------------------------------------------------------
  * Out
+ *
+ * What is written goes into a buffer first, and to the socket by conn_flush(),
+ * which the loop calls before and after it takes requests. A slow reader is
+ * held back in two ways: no further request of its is read, and where events
+ * alone fill the buffer the connection ends (serve_session.c).
  * --------------------------------------------------------------------- */
 
+/* A client that does not read its answers is not given more of them. */
 bool conn_full(const conn *c) {
   return c->out.len - c->sent >= CONN_OUT_ENOUGH;
 }

@@ -7,9 +7,14 @@
  *     drop-after type=create path=/locks*
  *
  * It is answered when it was done, with JSON, or refused with a sentence; then
- * nothing was changed.  The words are rows of the table `kinds`.  What faults
- * do is in serve_fault.c.
- */
+ * nothing was changed. The words are rows of the table `kinds`. What faults do
+ * is in serve_fault.c. An order is read as a whole before any of it is done:
+ * each value is checked by a function of the table `values`, then the order's
+ * own function is run. Begin with control_do().
+ *
+ * Whatever an order does is done at once, but its answer is sent at the end of
+ * a round: a test that has got it knows that the server has acted on it, for
+ * all of its connections. */
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -21,9 +26,14 @@
 
 /* ------------------------------------------------------------------------
  * Orders
+ *
+ * An order lives while control_do() runs. What is to be remembered of it until
+ * its answer is in the connection (conn.wait), so nothing has to be taken back
+ * where the test hangs up.
  * --------------------------------------------------------------------- */
 
-/* The names of values. */
+/* The names of values. As bits, they tell which ones an order takes, needs, and
+ * was given. */
 enum {
   SESSION = 1,
   TYPE = 2,
@@ -40,6 +50,7 @@ enum {
 
 typedef struct order order;
 
+/* One word that an order may begin with. */
 typedef struct kind {
   const char *word;
   unsigned takes, needs; /* values */
@@ -64,14 +75,15 @@ struct order {
 /* What an order waits for before it is answered.  All look at the end of a
  * round. */
 enum {
-  WAITS_ROUND = 1, /* until the round after this one; WAITS_END: this one's */
-  WAITS_END,
-  WAITS_ENDED, /* until the sessions that are over have ended */
-  WAITS_TIME,  /* the same, and nodes whose time is over */
-  WAITS_FAULT  /* until a fault has fired so many times */
+  WAITS_ROUND = 1, /* until the end of the next round */
+  WAITS_END,       /* until the end of this round */
+  WAITS_ENDED,     /* until the sessions that are over have ended */
+  WAITS_TIME,      /* the same, and nodes whose time is over */
+  WAITS_FAULT      /* until a fault has fired so many times */
 };
 
-/* Has the order answered when that is so.  count: for the answer. */
+/* Have the order answered once what it waits for has come (control_round()).
+ * count: for the answer. */
 static void wait_for(order *o, int what, int64_t count) {
   o->c->wait = (control_wait){what, o->number, count};
 }
@@ -92,6 +104,9 @@ static bool refuse(order *o, int status, const char *format, ...) {
   return false;
 }
 
+/* Answer an order with one line of JSON; the value is freed. NULL stands for a
+ * value that could not be made for lack of memory: then the connection ends
+ * without an answer. */
 static void answer_json(conn *c, json_t *value) {
   char *text = value ? json_dumps(value, JSON_COMPACT) : NULL;
   char *line = NULL;
@@ -114,9 +129,15 @@ static json_t *report_of(const server *s, const fault *f) {
 
 /* ------------------------------------------------------------------------
  * What each order does
+ *
+ * Each function either refuses, by a sentence that it sends, and then nothing
+ * was changed; or does what was asked for, and says by wait_for() when it is to
+ * be answered.
  * --------------------------------------------------------------------- */
 
-/* Is there that session at this server?  Else its sentence was sent. */
+/* Is there that session at this server? Else its sentence was sent. A fault for
+ * a session that is not here would never fire, and its test would wait in vain.
+ */
 static bool has_session(order *o) {
   int64_t id = o->fault.session;
   if (!id || client_find(o->s, id)) return true;
@@ -124,12 +145,16 @@ static bool has_session(order *o) {
                 o->kind->word, (uint64_t)id);
 }
 
+/* Is there that fault, where the order names one?  Else its sentence was
+ * sent. */
 static bool has_fault(order *o) {
   if (!o->number || fault_find(o->s, o->number)) return true;
   return refuse(o, 404, "%s: there is no fault %d", o->kind->word, o->number);
 }
 
-/* Takes the order's texts. */
+/* Add a fault. Its texts are copied, since it outlives the order; from
+ * fault_add() on they are the fault's. The answer comes at the end of this
+ * round: it waits for no more firings than there have been. */
 static void add_fault(order *o) {
   fault wanted = o->fault;
   if (!has_session(o)) return;
@@ -152,7 +177,8 @@ static void add_fault(order *o) {
   wait_for(o, WAITS_FAULT, f->fired);
 }
 
-/* A session that another server or process has is ended by the library. */
+/* End a session that another server or process has, by the library. That one
+ * finds out by itself, so there is nothing to wait for. */
 static void expire_other(order *o) {
   int64_t id = o->fault.session;
   int rc = zke_expire(o->s->z, id);
@@ -164,6 +190,8 @@ static void expire_other(order *o) {
     wait_for(o, WAITS_END, 1);
 }
 
+/* Ends a session, or all of this server.  One that another server has is ended
+ * only by its number. */
 static void do_expire(order *o) {
   int64_t id = o->fault.session, count = 0;
   for (client *at = o->s->sessions; at; at = at->next) {
@@ -177,6 +205,8 @@ static void do_expire(order *o) {
     wait_for(o, WAITS_ENDED, count);
 }
 
+/* Closes a session's connection, or all.  A session without one is refused:
+ * nothing would happen that a test could wait for. */
 static void do_drop(order *o) {
   if (!has_session(o)) return;
   int count = faults_drop(o->s, o->fault.session);
@@ -187,6 +217,9 @@ static void do_drop(order *o) {
     wait_for(o, WAITS_END, count);
 }
 
+/* Moves the clock. Sessions whose clients are there count as heard from in that
+ * time; only those that are away, or held, can end by it. The limit keeps all
+ * sums of times far from an overflow. */
 static void do_advance(order *o) {
   int64_t most = INT64_C(100) * 366 * 86400 * 1000;
   if (o->s->faults->advanced_ms > most - o->by_ms) {
@@ -194,19 +227,24 @@ static void do_advance(order *o) {
     return;
   }
   faults_advance(o->s, o->by_ms);
+  clients_heard(o->s);
   wait_for(o, WAITS_TIME, 1);
 }
 
+/* Stop the server's clock: from now on only `advance` moves it. */
 static void do_stop_clock(order *o) {
   faults_stand(o->s, true);
   wait_for(o, WAITS_END, 1);
 }
 
+/* Let the clock go on from where it stands. */
 static void do_start_clock(order *o) {
   faults_stand(o->s, false);
   wait_for(o, WAITS_END, 1);
 }
 
+/* Send on what a fault holds, or what all hold. The answer comes a round later,
+ * when what was held has been dealt with. */
 static void do_release(order *o) {
   if (!has_fault(o)) return;
   wait_for(o, WAITS_ROUND, fault_release(o->s, o->number, o->fault.session));
@@ -219,6 +257,8 @@ static void do_clear(order *o) {
   wait_for(o, WAITS_ROUND, fault_clear(o->s, o->number));
 }
 
+/* Answer when a fault has fired so many times; without a number, once. A test
+ * waits by this for the moment in which its client is stuck. */
 static void do_wait(order *o) {
   if (!has_fault(o)) return;
   wait_for(o, WAITS_FAULT, o->given & FIRED ? o->fired : 1);
@@ -229,6 +269,8 @@ static const kind kinds[] = {
     {"drop-after", MATCH, 0, ACT_DROP_AFTER, add_fault},
     {"hold-request", MATCH | FOR, 0, ACT_HOLD_REQUEST, add_fault},
     {"hold-reply", MATCH | FOR, 0, ACT_HOLD_REPLY, add_fault},
+    {"hold-event", (MATCH | FOR) & ~(unsigned)TYPE, 0, ACT_HOLD_EVENT,
+     add_fault},
     {"fail", MATCH | ERROR, 0, ACT_FAIL, add_fault},
     {"pause", SESSION | FOR, SESSION, ACT_PAUSE, add_fault},
     {"outage", TIMES | FOR, 0, ACT_OUTAGE, add_fault},
@@ -245,8 +287,13 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* ------------------------------------------------------------------------
  * Reading values
+ *
+ * A value is read into the order by the function of its row. A function returns
+ * false where the value is none of its kind; the sentence that refuses it is
+ * made of the row's `wants`.
  * --------------------------------------------------------------------- */
 
+/* session=: the number of a session, or all, which is what 0 stands for. */
 /* Each returns false where the value is none of its kind. */
 
 static bool read_session(order *o, const word *value) {
@@ -254,34 +301,41 @@ static bool read_session(order *o, const word *value) {
   return word_session(value, &o->fault.session) && o->fault.session > 0;
 }
 
+/* type=: a request, or a group of them. */
 static bool read_type(order *o, const word *value) {
   o->fault.types = fault_types(value->text);
   return o->fault.types != 0;
 }
 
+/* path=: a pattern, which fault_stops() compares with the request's paths. */
 static bool read_path(order *o, const word *value) {
   o->path = value->text;
   return *value->text != '\0';
 }
 
+/* skip=: how many requests pass before the first that is met. */
 static bool read_skip(order *o, const word *value) {
   return word_number(value, &o->fault.skip) && o->fault.skip >= 0;
 }
 
+/* times=: how many requests a fault meets. */
 static bool read_times(order *o, const word *value) {
   o->fault.left = FAULT_ALWAYS;
   if (word_is(value, "all")) return true;
   return word_number(value, &o->fault.left) && o->fault.left > 0;
 }
 
+/* for=: how long a fault holds. */
 static bool read_for(order *o, const word *value) {
   return word_duration(value, &o->fault.for_ms) && o->fault.for_ms > 0;
 }
 
+/* by=: how far the clock is moved; 0 is fine. */
 static bool read_by(order *o, const word *value) {
   return word_duration(value, &o->by_ms);
 }
 
+/* fault=: the number that an order to add one has answered. */
 static bool read_number(order *o, const word *value) {
   int64_t number;
   if (!word_number(value, &number) || number < 1 || number > INT_MAX)
@@ -290,11 +344,14 @@ static bool read_number(order *o, const word *value) {
   return true;
 }
 
+/* fired=: how often a fault is to have fired. */
 static bool read_fired(order *o, const word *value) {
   return word_number(value, &o->fired) && o->fired > 0;
 }
 
-/* Those that end a connection or a session are no answers to a request. */
+/* Those that end a connection or a session are no answers to a request. error=:
+ * a code by its name, without the ZKE_ that ZooKeeper's own names do not have.
+ */
 static bool read_error(order *o, const word *value) {
   enum { LAST = -127 };
   for (int rc = -1; rc >= LAST; rc--) {
@@ -320,7 +377,8 @@ static const struct {
     {"path", PATH, read_path, "a path, in which * stands for any characters"},
     {"skip", SKIP, read_skip, "a number"},
     {"times", TIMES, read_times, "a number from 1 on, or all"},
-    {"for", FOR, read_for, "seconds, or a number with ms, s, m, h or d"},
+    {"for", FOR, read_for,
+     "a time above 0, in seconds, or a number with ms, s, m, h or d"},
     {"by", BY, read_by, "seconds, or a number with ms, s, m, h or d"},
     {"error", ERROR, read_error,
      "the name of an error that a server answers, NOAUTH say"},
@@ -359,6 +417,9 @@ static bool read_value(order *o, const word *w) {
         strncmp(values[i].name, w->text, len) != 0)
       continue;
     word value = {equals + 1, w->len - len - 1, false};
+    if (o->given & values[i].bit)
+      return refuse(o, 400, "%s: %s= is there twice", o->kind->word,
+                    values[i].name);
     if (values[i].read(o, &value)) {
       o->given |= values[i].bit;
       return true;
@@ -370,12 +431,15 @@ static bool read_value(order *o, const word *w) {
                 names_of(o->kind->takes, names, sizeof names), w->text);
 }
 
-/* What is so where it is not said. */
+/* What is so where it is not said. It comes before the values, which replace
+ * what is here. Where nothing is said a fault at a request fires once, and a
+ * pause or an outage any number of times. */
 static void set_defaults(order *o) {
   fault *f = &o->fault;
   bool lasts = o->kind->act >= ACT_PAUSE;
   f->types = fault_types(o->kind->act == ACT_FAIL ? "change" : "request");
   if (lasts) f->types = fault_types("any");
+  if (o->kind->act == ACT_HOLD_EVENT) f->types = 0; /* of no request */
   f->left = lasts ? FAULT_ALWAYS : 1;
   f->error = ZKE_SYSTEMERROR;
 }
@@ -411,9 +475,13 @@ static bool read_order(order *o, const words *w) {
 
 /* ------------------------------------------------------------------------
  * Requests by HTTP
+ *
+ * Faults can stop a server for everybody, so they are for its own host, and not
+ * for a page that a browser on that host shows.
  * --------------------------------------------------------------------- */
 
-/* Is the peer a program on this host? */
+/* Is the peer a program on this host? An address of IPv4 may have come by a
+ * socket of IPv6. */
 static bool is_local(const conn *c) {
   struct in_addr four;
   const char *address = c->address;
@@ -438,6 +506,7 @@ static bool is_allowed(server *s, conn *c, const http_request *r) {
   return !why;
 }
 
+/* Answers GET: the clock, and each fault with what has become of it. */
 void control_report(server *s, conn *c, const http_request *r) {
   if (!is_allowed(s, c, r)) return;
   json_t *list = json_array();
@@ -454,6 +523,9 @@ static char *line_of(const char *body) {
   return strndup(body, strcspn(body, "\r\n"));
 }
 
+/* Answers POST: reads the one order of the body and begins it.  What an order
+ * waits for is looked at at the end of rounds (control_round()), so the answer
+ * may come later. */
 void control_do(server *s, conn *c, const http_request *r) {
   words *w = NULL;
   if (!is_allowed(s, c, r)) return;
@@ -477,6 +549,9 @@ void control_do(server *s, conn *c, const http_request *r) {
 
 /* ------------------------------------------------------------------------
  * Answers
+ *
+ * An order's answer waits in its connection. Looking at all connections in each
+ * round is fine: it is done with --control only.
  * --------------------------------------------------------------------- */
 
 /* Are there nodes whose time is over?  Those of a file go by its processes'

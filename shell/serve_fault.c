@@ -8,6 +8,9 @@
  * the request is done is done there; what it does afterwards is the request's
  * fate, which goes with it to its reply (fault_answers()).
  *
+ * An event that is about to be sent meets the faults that are for events in the
+ * same way (fault_event()).
+ *
  * Holding is a matter of the connection.  A deaf one stays as it is in front of
  * the frame that was held, so what is behind waits, too; of a mute one nothing
  * is sent from a place in its output on.
@@ -75,6 +78,8 @@ static const struct {
 
 enum { TYPES = sizeof types / sizeof *types };
 
+/* The rows of types[] that a name of doc/server.md stands for, as bits: one
+ * request by its name, a group, or all; 0: there is no such name. */
 uint64_t fault_types(const char *name) {
   bool all = strcmp(name, "any") == 0, asked = strcmp(name, "request") == 0;
   unsigned group = 0;
@@ -97,6 +102,7 @@ typedef struct sight {
   size_t len;
 } sight;
 
+/* The row of a type; -1: the type is unknown, and no fault applies to it. */
 static int row_of(int type) {
   for (int i = 0; i < TYPES; i++)
     if (types[i].type == type) return i;
@@ -112,6 +118,8 @@ static char *open_frame(const sight *at, zke_jute_reader *r) {
   return copy;
 }
 
+/* Ends what open_frame() has begun.  What was read points into the copy, and
+ * is gone as well. */
 static void close_frame(char *copy, zke_jute_reader *r) {
   zke_jute_reader_free(r);
   free(copy);
@@ -127,6 +135,8 @@ static int64_t session_wanted(const sight *at) {
   return read ? request.session_id : 0;
 }
 
+/* What a frame asks for and for which session.  A connection that has not
+ * introduced itself is about to do that, whatever the frame looks like. */
 static sight look_at(const conn *c, const char *frame, size_t len) {
   sight at = {.row = -1, .frame = frame, .len = len};
   if (!c->greeted) {
@@ -141,6 +151,8 @@ static sight look_at(const conn *c, const char *frame, size_t len) {
 
 /* ---- paths ---- */
 
+/* Does a path fit a pattern?  A "*" of it stands for slashes as well, so one
+ * pattern can mean a whole subtree. */
 static bool fits(const char *pattern, const char *path) {
   return path && fnmatch(pattern, path, 0) == 0;
 }
@@ -240,12 +252,16 @@ static void make_mute(conn *c, const fault *f, int64_t until_ms) {
   conn_touch(c);
 }
 
+/* The connection's frames are taken again, from the one in front of which it
+ * was held. */
 static void end_deaf(conn *c) {
   c->faults.deaf = false;
   c->faults.deaf_by = 0;
   conn_touch(c);
 }
 
+/* What was kept of the connection's output is sent, with all that came behind
+ * it. */
 static void end_mute(conn *c) {
   c->faults.mute_by = 0;
   conn_touch(c);
@@ -255,6 +271,9 @@ static void end_mute(conn *c) {
  * At a request
  * --------------------------------------------------------------------- */
 
+/* Is this a frame that the fault names, by its type, session and path?  It is
+ * asked before fires(), which counts, so the path is read for faults that are
+ * not used up only. */
 static bool applies(const fault *f, const sight *at) {
   if (f->left == 0 || at->row < 0) return false;
   if (!(f->types >> at->row & 1)) return false;
@@ -262,21 +281,28 @@ static bool applies(const fault *f, const sight *at) {
   return !f->path || has_path(at, f->path);
 }
 
-/* The fault that fires now, counted down; NULL: none. */
-static fault *choose(const server *s, const sight *at) {
-  for (fault *f = s->faults->first; f; f = f->next) {
-    if (!applies(f, at)) continue;
-    f->seen++;
-    if (f->skip > 0) {
-      f->skip--;
-      continue;
-    }
-    if (f->left != FAULT_ALWAYS) f->left--;
-    return f;
+/* Does a fault that applies fire now?  It is counted. */
+static bool fires(fault *f) {
+  f->seen++;
+  if (f->skip > 0) {
+    f->skip--;
+    return false;
   }
+  if (f->left != FAULT_ALWAYS) f->left--;
+  return true;
+}
+
+/* The fault that fires now; NULL: none. */
+static fault *choose(const server *s, const sight *at) {
+  for (fault *f = s->faults->first; f; f = f->next)
+    if (applies(f, at) && fires(f)) return f;
   return NULL;
 }
 
+/* Meets the faults, once for each frame: true when the frame must not be taken
+ * now, because the connection is closed or held in front of it.  Otherwise the
+ * fate that a fault has given the request waits in the connection for its
+ * reply. */
 bool fault_stops(server *s, conn *c, const char *frame, size_t len) {
   if (!s->faults || c->faults.looked) return false;
   c->faults.looked = true;
@@ -305,12 +331,28 @@ void fault_taken(conn *c) {
   c->faults.looked = false;
 }
 
+/* Applies a request's fate to its reply; true when the reply is lost.  The
+ * fault may have been removed since: then a reply is not held, but one that
+ * was to be lost still is, since the client must not learn what it was told to
+ * miss. */
 bool fault_answers(server *s, conn *c, const fate *how) {
   fault *f = fault_find(s, how->fault);
   if (f) f->fired++;
   if (how->what == FATE_HELD && f) make_mute(c, f, end_of(s, f));
   if (how->what == FATE_LOST) hang_up(c);
   return how->what == FATE_LOST;
+}
+
+/* The first that fires is the only one, as at a request. */
+void fault_event(server *s, conn *c, const char *path) {
+  for (fault *f = s->faults ? s->faults->first : NULL; f; f = f->next) {
+    if (f->act != ACT_HOLD_EVENT || f->left == 0) continue;
+    if (f->session && f->session != c->session->id) continue;
+    if ((f->path && !fits(f->path, path)) || !fires(f)) continue;
+    f->fired++;
+    make_mute(c, f, end_of(s, f));
+    return;
+  }
 }
 
 /* A request by HTTP is let in (http_take()). */
@@ -331,17 +373,22 @@ bool fault_refuses(server *s, conn *c) {
  * The list
  * --------------------------------------------------------------------- */
 
+/* Makes the empty list: from here on the server accepts orders.  False without
+ * memory. */
 bool faults_begin(server *s) {
   s->faults = calloc(1, sizeof *s->faults);
   return s->faults != NULL;
 }
 
+/* Frees a fault that is in no list, with its texts. */
 static void fault_free(fault *f) {
   free(f->path);
   free(f->line);
   free(f);
 }
 
+/* Frees the list and lets the clock go; the server has no faults from then on.
+ * It may be called for a server that never had any. */
 void faults_end(server *s) {
   if (!s->faults) return;
   while (s->faults->first) {
@@ -354,6 +401,7 @@ void faults_end(server *s) {
   clock_stand(false);
 }
 
+/* The fault of a number; NULL where it was removed, or has never been. */
 fault *fault_find(const server *s, int id) {
   for (fault *f = s->faults->first; f; f = f->next)
     if (f->id == id) return f;
@@ -379,6 +427,9 @@ static void begin(server *s, fault *f) {
   }
 }
 
+/* Puts a copy of a fault at the end of the list, so that faults are met in the
+ * order in which they were asked for; the texts are then the list's.  A fault
+ * that lasts begins at once.  NULL without memory. */
 fault *fault_add(server *s, const fault *wanted) {
   fault *f = malloc(sizeof *f), **end = &s->faults->first;
   if (!f) return NULL;
@@ -401,6 +452,9 @@ static bool is_meant(const server *s, const conn *c, int by, int id,
          (f && f->session == session);
 }
 
+/* Ends what a fault holds, of one session or of all; number and session 0
+ * stand for any.  The result counts connections that are let go and outages
+ * that end, since those are what a test can see. */
 int fault_release(server *s, int id, int64_t session) {
   int count = 0;
   for (conn *c = s->conns; c; c = c->next) {
@@ -420,6 +474,9 @@ int fault_release(server *s, int id, int64_t session) {
   return count;
 }
 
+/* Removes a fault, or all for 0, and lets go what it held; how many there
+ * were.  Releasing comes first: no connection may be left to a fault that
+ * cannot be named any more. */
 int fault_clear(server *s, int id) {
   fault **at = &s->faults->first;
   int count = 0;
@@ -438,6 +495,8 @@ int fault_clear(server *s, int id) {
   return count;
 }
 
+/* How many connections the fault holds now.  One that is about to be closed
+ * counts as gone. */
 int fault_holds(const server *s, const fault *f) {
   int count = 0;
   for (const conn *c = s->conns; c; c = c->next)
@@ -446,6 +505,9 @@ int fault_holds(const server *s, const fault *f) {
   return count;
 }
 
+/* Closes the connections of a session, or of all for 0, without sending what
+ * they still have; how many.  Their sessions live on and wait for their
+ * clients. */
 int faults_drop(server *s, int64_t session) {
   int count = 0;
   for (conn *c = s->conns; c; c = c->next) {
@@ -466,19 +528,19 @@ void faults_advance(server *s, int64_t ms) {
   s->now_ms += ms;
   s->faults->advanced_ms += ms;
   clock_move(ms);
-  for (conn *c = s->conns; c; c = c->next) {
-    if (!c->session)
-      c->heard_ms += ms;
-    else if (!c->dropped && !c->faults.deaf)
-      client_heard(s, c->session);
-  }
+  for (conn *c = s->conns; c; c = c->next)
+    if (!c->session) c->heard_ms += ms;
 }
 
+/* Stops the server's clock and the library's together, or lets both go on, so
+ * that they never disagree on whether a session is over. */
 void faults_stand(server *s, bool stands) {
   s->faults->stands = stands;
   clock_stand(stands);
 }
 
+/* How much of the time that has passed counts for sessions: none while the
+ * clock stands. */
 int64_t faults_passed(const server *s, int64_t ms) {
   return s->faults && s->faults->stands ? 0 : ms;
 }
@@ -490,6 +552,9 @@ static int64_t sooner(const server *s, int64_t until_ms, int64_t ms) {
   return left < 0 ? 0 : left;
 }
 
+/* How long the server may wait for the next thing to happen, at most ms: until
+ * a fault's time is over, and a moment only while an order waits for its end,
+ * which no descriptor tells. */
 int64_t faults_pause(const server *s, int64_t ms) {
   enum { LOOK_MS = 10 };
   if (!s->faults || s->faults->stands) return ms;
@@ -503,6 +568,7 @@ int64_t faults_pause(const server *s, int64_t ms) {
   return ms;
 }
 
+/* Has a time come?  0 is none, and never comes. */
 static bool is_over(const server *s, int64_t until_ms) {
   return until_ms && s->now_ms >= until_ms;
 }

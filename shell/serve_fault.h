@@ -5,12 +5,14 @@
 #include "serve.h"
 
 /* What a fault does.  From ACT_PAUSE on they last until they are released, or
- * for their time; the others wait for a request that they apply to. */
+ * for their time; the others wait for a request that they apply to, and
+ * ACT_HOLD_EVENT for an event. */
 enum fault_act {
   ACT_DROP_BEFORE,
   ACT_DROP_AFTER,
   ACT_HOLD_REQUEST,
   ACT_HOLD_REPLY,
+  ACT_HOLD_EVENT,
   ACT_FAIL,
   ACT_PAUSE,
   ACT_OUTAGE
@@ -22,7 +24,7 @@ typedef struct fault {
   struct fault *next;
   int id; /* from 1 on */
   enum fault_act act;
-  /* the requests that it applies to */
+  /* the requests that it applies to; of events, the session and the path */
   int64_t session;  /* 0: any */
   uint64_t types;   /* fault_types() */
   char *path;       /* a pattern as of fnmatch(); NULL: any */
@@ -32,7 +34,7 @@ typedef struct fault {
   int error;        /* of ACT_FAIL */
   int64_t until_ms; /* server's clock: the end of one that lasts; 0: none */
   /* what has become of it */
-  int64_t seen;  /* requests that it applies to */
+  int64_t seen;  /* requests that it applies to, or events */
   int64_t fired; /* how often it has fired, and that was done */
   char *line;    /* as it was asked for */
 } fault;

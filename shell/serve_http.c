@@ -21,6 +21,8 @@ enum { HEAD_MOST = 16 * 1024, BODY_MOST = 16 * 1024 };
  * Answers
  * --------------------------------------------------------------------- */
 
+/* What the first line says of a status.  Refusals do not come here: theirs is
+ * their sentence. */
 static const char *reason_of(int status) {
   switch (status) {
     case 200:
@@ -52,6 +54,8 @@ static void answer(conn *c, int status, const char *reason, const char *type,
   conn_end(c);
 }
 
+/* Answers the one request of the connection, which ends when the answer was
+ * sent. */
 void http_answer(conn *c, int status, const char *type, const char *body) {
   answer(c, status, reason_of(status), type, body);
 }
@@ -62,6 +66,9 @@ static void make_line(char *text) {
     if ((unsigned char)*text < ' ' || *text == 0x7f) *text = ' ';
 }
 
+/* Refuses a request by a sentence, which is the body and stands in the first
+ * line.  Characters that would end that line become spaces: the sentence may
+ * quote what the peer has sent. */
 void http_refuse(conn *c, int status, const char *format, ...) {
   char sentence[500], body[sizeof sentence + 1];
   va_list arguments;
@@ -181,6 +188,9 @@ static void take_whole(server *s, conn *c, size_t head_len,
   free(text);
 }
 
+/* Is this connection one for HTTP?  Then its request is run as soon as all of
+ * it has come, and nothing on it is ever read as frames.  pages ends by one
+ * without a path. */
 bool http_take(server *s, conn *c, const http_page *pages) {
   size_t there = c->in_len - c->in_at;
   const char *at = c->in + c->in_at;

@@ -13,6 +13,10 @@
  * enforceQuota: before each create and set the quota of the path, if it has
  * one, is looked for and its subtree counted.  A hard limit refuses, a soft one
  * warns.  Of quotas within each other the deepest counts.
+ *
+ * A count takes time by the size of the subtree, in which nobody else is
+ * served.  So a request, which may be a multi of thousands of operations,
+ * counts each subtree once: all of them are judged by the state before it.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -97,20 +101,50 @@ static size_t stats_of(const char *node, const char **path_out) {
   return len - root - end;
 }
 
-/* A path that is not there holds nothing. */
-char *quota_stats(server *s, const char *node) {
+/* What the subtree of a path holds, where rc is ZKE_OK. */
+struct quota_counts {
+  quota_counts *next;
+  int rc;
+  int64_t count, bytes;
+  char path[];
+};
+
+/* Counts it, unless the request has done so; NULL: without memory.  A path that
+ * is not there holds nothing. */
+static const quota_counts *count_once(server *s, quota_counts **counted,
+                                      const char *path, size_t len) {
+  for (quota_counts *at = *counted; at; at = at->next)
+    if (strncmp(at->path, path, len) == 0 && !at->path[len]) return at;
+  quota_counts *new = calloc(1, sizeof *new + len + 1);
+  if (!new) return NULL;
+  memcpy(new->path, path, len);
+  new->rc = zke_usage(s->z, new->path, &new->count, &new->bytes);
+  if (new->rc == ZKE_NONODE) new->rc = ZKE_OK;
+  new->next = *counted;
+  *counted = new;
+  return new;
+}
+
+void quota_forget(quota_counts **counted) {
+  while (*counted) {
+    quota_counts *first = *counted;
+    *counted = first->next;
+    free(first);
+  }
+}
+
+char *quota_stats(server *s, quota_counts **counted, const char *node) {
   limits unused;
   bool deeper;
   const char *path = NULL;
   size_t len = stats_of(node, &path);
-  int64_t count = 0, bytes = 0;
   if (len == 0 || find_limits(s, path, len, &unused, &deeper) != ZKE_OK)
     return NULL;
-  char *subtree = strndup(path, len), *text = NULL;
-  int rc = subtree ? zke_usage(s->z, subtree, &count, &bytes) : ZKE_NOMEM;
-  free(subtree);
-  if (rc != ZKE_OK && rc != ZKE_NONODE) return NULL;
-  if (asprintf(&text, "count=%" PRId64 ",bytes=%" PRId64, count, bytes) < 0)
+  const quota_counts *used = count_once(s, counted, path, len);
+  char *text;
+  if (!used || used->rc != ZKE_OK) return NULL;
+  if (asprintf(&text, "count=%" PRId64 ",bytes=%" PRId64, used->count,
+               used->bytes) < 0)
     return NULL;
   return text;
 }
@@ -170,21 +204,16 @@ static int64_t bytes_at(server *s, const char *path) {
 }
 
 /* What cannot be found out is not refused: the change itself fails then. */
-bool quota_refuses(server *s, const char *path, bool is_create, int len) {
-  limits l;
-  int64_t count, bytes;
-  bool refused = false;
+bool quota_refuses(server *s, quota_counts **counted, const char *path,
+                   bool is_create, int len) {
+  limits l = {0};
   size_t found = s->enforce_quota && *path == '/' ? find_quota(s, path, &l) : 0;
-  char *quota = found ? strndup(path, found) : NULL;
-  if (!quota) return false;
+  if (!found) return false;
+  const quota_counts *used = count_once(s, counted, path, found);
+  if (!used || used->rc != ZKE_OK) return false;
   int64_t more = (len > 0 ? len : 0) - (is_create ? 0 : bytes_at(s, path));
-  int rc = zke_usage(s->z, quota, &count, &bytes);
-  if (rc == ZKE_NONODE) count = bytes = 0;
-  if (rc == ZKE_OK || rc == ZKE_NONODE)
-    refused = (is_create && is_passed(s, quota, "nodes", count + 1, l.count,
-                                      l.count_hard)) ||
-              (more != 0 && is_passed(s, quota, "bytes", bytes + more, l.bytes,
-                                      l.bytes_hard));
-  free(quota);
-  return refused;
+  return (is_create && is_passed(s, used->path, "nodes", used->count + 1,
+                                 l.count, l.count_hard)) ||
+         (more != 0 && is_passed(s, used->path, "bytes", used->bytes + more,
+                                 l.bytes, l.bytes_hard));
 }

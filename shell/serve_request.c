@@ -11,15 +11,20 @@
  *
  * The library checks what ZooKeeper's client and server check together; what
  * the server alone does with a malformed path is restored here as far as
- * another answer would mislead (path_rc()).
- */
+ * another answer would mislead (path_rc()). A function of the table may run
+ * twice for one request: a request that has to wait for another process is
+ * held, and run again in the next round. So it must change nothing where it
+ * returns ZKE_OPERATIONTIMEOUT; what cannot promise that asks first
+ * (run_close()) or is a batch (run_set_watches()). */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve.h"
 
-/* One request while it is dealt with. */
+/* One request while it is dealt with. It lives for one call of request_take():
+ * what is read of the frame points into a copy that goes with it. z is the
+ * session's handle; before the first frame was taken there is none. */
 typedef struct request {
   server *s;
   conn *c;
@@ -28,6 +33,7 @@ typedef struct request {
   bool is_change;
   zke_jute_reader body;
   zke_jute_writer answer; /* the records behind the answer's header */
+  quota_counts *counted;
 } request;
 
 /* What an operation is to a batch: a change of the tree gains by it; what ends
@@ -58,6 +64,10 @@ struct answer {
 
 /* ------------------------------------------------------------------------
  * Reading and answering
+ *
+ * A function that reads returns ZKE_OK, or the code that ZooKeeper answers to a
+ * record that is malformed. The connection goes on: a frame's length says where
+ * the next one begins.
  * --------------------------------------------------------------------- */
 
 /* Reads the request's record; ZooKeeper's code for one that is malformed. */
@@ -91,17 +101,30 @@ static int path_rc(int rc) { return rc == ZKE_BADARGUMENTS ? ZKE_NONODE : rc; }
 /* The same for "", which is another name of "/" there. */
 static const char *read_path(const char *path) { return *path ? path : "/"; }
 
-/* The watch that a read sets.  One of "" is of no node there, and never fires.
- */
-static zke_watch_fn watch_of(const zke_jute_read_request *r) {
-  return r->watch && *r->path ? client_watcher : NULL;
+/* What watches of this request are registered with. From now on events are
+ * looked for before each answer to this connection: those that have never set a
+ * watch are spared that. */
+static zke_watch_fn watcher(request *q) {
+  q->c->has_watched = true;
+  return client_watcher;
 }
 
-/* The library's own codes mean nothing to a client. */
+/* The watch that a read sets.  One of "" is of no node there, and never fires.
+ */
+static zke_watch_fn watch_of(request *q, const zke_jute_read_request *r) {
+  return r->watch && *r->path ? watcher(q) : NULL;
+}
+
+/* The code that is sent. The library's own codes, from -200 down, mean nothing
+ * to a client of ZooKeeper. */
 static int wire_code(int rc) { return rc <= -200 ? ZKE_SYSTEMERROR : rc; }
 
 /* ------------------------------------------------------------------------
  * Nodes
+ *
+ * Each function is one request of ZooKeeper's: it reads the record, makes one
+ * call, writes the record of the answer. What a function returns becomes the
+ * answer's code.
  * --------------------------------------------------------------------- */
 
 /* The mode that a create of this type and these flags means (semantics.md
@@ -116,7 +139,8 @@ static int create_mode(int type, int flags) {
   return flags == ZKE_CONTAINER ? ZKE_PERSISTENT : flags;
 }
 
-/* Fills an operation for any of the four creates. */
+/* Fills an operation for any of the four creates. The operation points into r,
+ * which has to live as long. */
 static void fill_create(zke_op *op, int type,
                         const zke_jute_create_ttl_request *r) {
   int mode = create_mode(type, r->flags);
@@ -127,7 +151,8 @@ static void fill_create(zke_op *op, int type,
     zke_op_create(op, r->path, r->data.data, r->data.len, &r->acl, mode);
 }
 
-/* Is there such a mode, with such a TTL? */
+/* Is there such a mode, with such a TTL? What create_mode() makes of a mode
+ * that its request cannot have is none. */
 static bool can_create(const zke_op *op) {
   if (op->mode == ZKE_PERSISTENT_WITH_TTL ||
       op->mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL)
@@ -159,6 +184,9 @@ static int refuse_by_quota(request *q, const zke_op *op) {
   return zke_multi(q->z, both, 2, NULL);
 }
 
+/* The four creates, which differ in the modes that they accept and in whether
+ * a Stat is answered.  The quota is looked at after the mode and the path,
+ * since ZooKeeper tells those faults first. */
 static int run_create(request *q) {
   zke_jute_create_ttl_request r;
   zke_jute_create2_response made = {0};
@@ -166,7 +194,7 @@ static int run_create(request *q) {
   zke_op op;
   int rc = read_create(q, q->type, &r, &op);
   if (rc != ZKE_OK) return rc;
-  if (quota_refuses(q->s, op.path, true, op.len))
+  if (quota_refuses(q->s, &q->counted, op.path, true, op.len))
     return refuse_by_quota(q, &op);
   if (q->type == ZKE_JUTE_CREATE_TTL)
     rc = zke_create_ttl(q->z, op.path, op.data, op.len, op.acls, op.mode,
@@ -184,13 +212,15 @@ static int run_create(request *q) {
   return ZKE_OK;
 }
 
+/* delete: the answer is its header alone. */
 static int run_delete(request *q) {
   zke_jute_delete_request r;
   int rc = READ_PATH(q, delete_request, &r);
   return rc == ZKE_OK ? zke_delete(q->z, r.path, r.version) : rc;
 }
 
-/* check by itself; ZooKeeper's own answer to it never arrives. */
+/* check by itself, as a multi of one operation, since the library has no other.
+ * ZooKeeper's own answer to it never arrives. */
 static int run_check(request *q) {
   zke_jute_delete_request r;
   zke_op op;
@@ -200,12 +230,14 @@ static int run_check(request *q) {
   return zke_multi(q->z, &op, 1, NULL);
 }
 
+/* exists.  A watch is set for a missing node, too; the answer then is the code
+ * alone. */
 static int run_exists(request *q) {
   zke_jute_read_request r;
   zke_jute_stat_response stat;
   int rc = READ_PATH(q, read_request, &r);
   if (rc != ZKE_OK) return rc;
-  rc = zke_exists(q->z, read_path(r.path), watch_of(&r), q->c, &stat.stat);
+  rc = zke_exists(q->z, read_path(r.path), watch_of(q, &r), q->c, &stat.stat);
   if (rc == ZKE_OK) ANSWER(q, stat_response, &stat);
   return path_rc(rc);
 }
@@ -213,7 +245,7 @@ static int run_exists(request *q) {
 /* Answers what was read of a node.  Statistics of a quota are those of now. */
 static void put_data(request *q, const char *path,
                      zke_jute_get_data_response *got) {
-  char *stats = quota_stats(q->s, path);
+  char *stats = quota_stats(q->s, &q->counted, path);
   if (stats) {
     got->data = (zke_jute_bytes){(int)strlen(stats), stats};
     got->stat.dataLength = got->data.len;
@@ -222,13 +254,15 @@ static void put_data(request *q, const char *path,
   free(stats);
 }
 
+/* getData.  The bytes are the library's until they have been copied into the
+ * answer. */
 static int run_get_data(request *q) {
   zke_jute_read_request r;
   zke_jute_get_data_response got;
   char *data;
   int rc = READ_PATH(q, read_request, &r);
   if (rc != ZKE_OK) return rc;
-  rc = zke_get(q->z, read_path(r.path), watch_of(&r), q->c, &data,
+  rc = zke_get(q->z, read_path(r.path), watch_of(q, &r), q->c, &data,
                &got.data.len, &got.stat);
   if (rc != ZKE_OK) return path_rc(rc);
   got.data.data = data;
@@ -237,13 +271,15 @@ static int run_get_data(request *q) {
   return ZKE_OK;
 }
 
+/* setData.  ZooKeeper calls a missing path a bad argument here, and a
+ * malformed record elsewhere. */
 static int run_set_data(request *q) {
   zke_jute_set_data_request r;
   zke_jute_stat_response stat;
   int rc = READ(q, set_data_request, &r);
   if (rc != ZKE_OK) return rc;
   if (!r.path || q->body.has_nul) return ZKE_BADARGUMENTS;
-  if (quota_refuses(q->s, r.path, false, r.data.len)) {
+  if (quota_refuses(q->s, &q->counted, r.path, false, r.data.len)) {
     zke_op op; /* of any version: that is looked at last */
     zke_op_set(&op, r.path, r.data.data, r.data.len, -1);
     return refuse_by_quota(q, &op);
@@ -254,13 +290,14 @@ static int run_set_data(request *q) {
   return ZKE_OK;
 }
 
+/* getChildren and getChildren2: the second answers the Stat as well. */
 static int run_get_children(request *q) {
   zke_jute_read_request r;
   zke_jute_children2_response got;
   zke_strings *names;
   int rc = READ_PATH(q, read_request, &r);
   if (rc != ZKE_OK) return rc;
-  rc = zke_children(q->z, read_path(r.path), watch_of(&r), q->c, &names,
+  rc = zke_children(q->z, read_path(r.path), watch_of(q, &r), q->c, &names,
                     &got.stat);
   if (rc != ZKE_OK) return path_rc(rc);
   got.children = *names;
@@ -272,6 +309,7 @@ static int run_get_children(request *q) {
   return ZKE_OK;
 }
 
+/* sync: answers the path as it was sent. */
 static int run_sync(request *q) {
   zke_jute_path_request r;
   int rc = READ(q, path_request, &r);
@@ -280,6 +318,8 @@ static int run_sync(request *q) {
   return rc;
 }
 
+/* getAllChildrenNumber.  The wire has 32 bits for it, so the number ends there
+ * and does not turn negative. */
 static int run_count(request *q) {
   zke_jute_path_request r;
   zke_jute_count_response got;
@@ -293,6 +333,7 @@ static int run_count(request *q) {
   return ZKE_OK;
 }
 
+/* getEphemerals of the client's own session, below a prefix. */
 static int run_ephemerals(request *q) {
   zke_jute_path_request r;
   zke_strings *paths;
@@ -306,8 +347,15 @@ static int run_ephemerals(request *q) {
 
 /* ------------------------------------------------------------------------
  * Access control lists and identities
+ *
+ * Identities are the connection's. What a client proves counts from the next
+ * request on; a failed proof ends the connection, so that it cannot be tried
+ * without end on one.
  * --------------------------------------------------------------------- */
 
+/* getACL. What the client may not see of it is masked by the library. So the
+ * hash of a digest identity is not shown to those who may not administer the
+ * node. */
 static int run_get_acl(request *q) {
   zke_jute_path_request r;
   zke_jute_acl_response got;
@@ -322,6 +370,7 @@ static int run_get_acl(request *q) {
   return ZKE_OK;
 }
 
+/* setACL, with the same answers to a bad path as setData. */
 static int run_set_acl(request *q) {
   zke_jute_set_acl_request r;
   zke_jute_stat_response stat;
@@ -373,10 +422,21 @@ static int run_sasl(request *q) {
     conn_end(q->c);
   ANSWER(q, sasl_token, &next);
   free(token);
-  return rc == ZKE_OK ? ZKE_OK : ZKE_AUTHFAILED;
+  if (rc == ZKE_OK) return ZKE_OK;
+  return q->s->require_sasl ? ZKE_JUTE_SESSIONCLOSEDREQUIRESASLAUTH
+                            : ZKE_AUTHFAILED;
 }
 
-/* The client's address, then what it has proven. */
+/* Does a client ask that must first prove by SASL who it is? It may only do
+ * that, and add identities. It is asked before an unknown request is refused as
+ * such. */
+static bool is_stranger(const request *q) {
+  return q->s->require_sasl && !q->c->is_user && q->type != ZKE_JUTE_SASL &&
+         q->type != ZKE_JUTE_AUTH;
+}
+
+/* whoAmI: the client's address, then what it has proven. The texts are those of
+ * the connection, and live longer than the answer is built. */
 static int run_who_am_i(request *q) {
   int count = 1, i = 1;
   for (const identity *at = q->c->identities; at; at = at->next) count++;
@@ -391,7 +451,8 @@ static int run_who_am_i(request *q) {
   return ZKE_OK;
 }
 
-/* As a server that stands alone, which is one that is not reconfigured. */
+/* reconfig: refused as by a server that stands alone, which cannot be
+ * reconfigured. */
 static int run_reconfig(request *q) {
   (void)q;
   return ZKE_JUTE_RECONFIGDISABLED;
@@ -399,8 +460,18 @@ static int run_reconfig(request *q) {
 
 /* ------------------------------------------------------------------------
  * Watches
+ *
+ * A watch is registered in the session's handle with the connection as its
+ * context. So it goes with the connection (client_detach()), and an event finds
+ * its way without a table of its own.
+ *
+ * The events of earlier changes are sent before a watch that stays is set, and
+ * before one is removed or looked for (tell_first()): they belong to the
+ * watches as they were.
  * --------------------------------------------------------------------- */
 
+/* Is it one of ZooKeeper's two modes? Others are answered as a malformed
+ * record, as there. */
 static bool is_watch_mode(int mode) {
   return mode == ZKE_WATCH_PERSISTENT || mode == ZKE_WATCH_PERSISTENT_RECURSIVE;
 }
@@ -412,7 +483,7 @@ static int run_add_watch(request *q) {
   if (rc != ZKE_OK) return rc;
   if (!is_watch_mode(r.mode)) return ZKE_MARSHALLINGERROR;
   tell_first(q);
-  rc = zke_add_watch(q->z, r.path, r.mode, client_watcher, q->c);
+  rc = zke_add_watch(q->z, r.path, r.mode, watcher(q), q->c);
   if (rc == ZKE_BADARGUMENTS) rc = ZKE_OK;
   if (rc == ZKE_OK) ANSWER(q, error_response, &(zke_jute_error_response){0});
   return rc;
@@ -425,7 +496,7 @@ static int set_again(request *q, const zke_strings *paths, int type,
   int rc = ZKE_OK;
   for (int i = 0; i < paths->count && rc == ZKE_OK; i++) {
     if (!paths->data[i]) return ZKE_MARSHALLINGERROR;
-    rc = zke_set_watch(q->z, paths->data[i], type, zxid, client_watcher, q->c);
+    rc = zke_set_watch(q->z, paths->data[i], type, zxid, watcher(q), q->c);
     if (rc == ZKE_BADARGUMENTS) rc = ZKE_OK;
   }
   return rc;
@@ -436,13 +507,36 @@ static int add_again(request *q, const zke_strings *paths, int mode) {
   int rc = ZKE_OK;
   for (int i = 0; i < paths->count && rc == ZKE_OK; i++) {
     if (!paths->data[i]) return ZKE_MARSHALLINGERROR;
-    rc = zke_add_watch(q->z, paths->data[i], mode, client_watcher, q->c);
+    rc = zke_add_watch(q->z, paths->data[i], mode, watcher(q), q->c);
     if (rc == ZKE_BADARGUMENTS) rc = ZKE_OK;
   }
   return rc;
 }
 
-/* setWatches has the first three lists of setWatches2. */
+/* A setWatches that is being done. */
+typedef struct rewatch {
+  request *q;
+  const zke_jute_set_watches2 *lists;
+} rewatch;
+
+/* The function of its batch. */
+static int set_all_again(zke *z, void *context) {
+  const rewatch *w = context;
+  const zke_jute_set_watches2 *r = w->lists;
+  request *q = w->q;
+  int64_t zxid = r->relative_zxid;
+  (void)z;
+  int rc = set_again(q, &r->data, ZKE_WATCH_DATA, zxid);
+  if (rc == ZKE_OK) rc = set_again(q, &r->exist, ZKE_WATCH_EXIST, zxid);
+  if (rc == ZKE_OK) rc = set_again(q, &r->child, ZKE_WATCH_CHILD, zxid);
+  if (rc == ZKE_OK) rc = add_again(q, &r->persistent, ZKE_WATCH_PERSISTENT);
+  if (rc == ZKE_OK)
+    rc = add_again(q, &r->recursive, ZKE_WATCH_PERSISTENT_RECURSIVE);
+  return rc;
+}
+
+/* setWatches has the first three lists of setWatches2.  All is done or nothing:
+ * a request that is held is done again, and must not tell an event twice. */
 static int run_set_watches(request *q) {
   zke_jute_set_watches2 r = {.persistent = {0, NULL}, .recursive = {0, NULL}};
   zke_jute_set_watches three;
@@ -456,14 +550,8 @@ static int run_set_watches(request *q) {
     r.exist = three.exist;
     r.child = three.child;
   }
-  int64_t zxid = r.relative_zxid;
-  if (rc == ZKE_OK) rc = set_again(q, &r.data, ZKE_WATCH_DATA, zxid);
-  if (rc == ZKE_OK) rc = set_again(q, &r.exist, ZKE_WATCH_EXIST, zxid);
-  if (rc == ZKE_OK) rc = set_again(q, &r.child, ZKE_WATCH_CHILD, zxid);
-  if (rc == ZKE_OK) rc = add_again(q, &r.persistent, ZKE_WATCH_PERSISTENT);
-  if (rc == ZKE_OK)
-    rc = add_again(q, &r.recursive, ZKE_WATCH_PERSISTENT_RECURSIVE);
-  return rc;
+  if (rc != ZKE_OK) return rc;
+  return zke_batch(q->z, set_all_again, &(rewatch){q, &r});
 }
 
 /* Removes or looks for a watch.  ZooKeeper's server does not look at its path:
@@ -481,16 +569,24 @@ static int run_watch(request *q, int (*run)(zke *z, const char *path, int type,
   return rc == ZKE_BADARGUMENTS ? ZKE_NOWATCHER : rc;
 }
 
+/* checkWatches: ZKE_NOWATCHER tells that there is none. */
 static int run_check_watches(request *q) {
   return run_watch(q, zke_check_watch);
 }
 
+/* removeWatches, of the connection's only: others' are not its own to remove.
+ */
 static int run_remove_watches(request *q) {
   return run_watch(q, zke_remove_watch);
 }
 
 /* ------------------------------------------------------------------------
  * Several at once
+ *
+ * A multi is read as a whole before any of it is done, since the library makes
+ * it in one call. What the library refuses as a whole and ZooKeeper's server
+ * only in one place is found by a second look (refuse_malformed()): that costs
+ * something for malformed paths only.
  * --------------------------------------------------------------------- */
 
 /* What the answer to an operation needs of it, and the ACL that it has. */
@@ -507,6 +603,8 @@ typedef struct several {
   zke_op_result *results;
 } several;
 
+/* Frees the operations and their results.  It may be called however far
+ * several_read() came. */
 static void several_free(several *m) {
   zke_results_clear(m->results, m->results ? m->count : 0);
   free(m->ops);
@@ -556,7 +654,8 @@ static int read_change(request *q, int type, zke_op *op, zke_acls *acls) {
   return rc;
 }
 
-/* Reads one operation of a multiRead. */
+/* Read one operation of a multiRead: a get, or a list of names without a Stat.
+ * There is no other on the wire. */
 static int read_look(request *q, int type, zke_op *op) {
   zke_jute_read_request r;
   if (type != ZKE_JUTE_GET_DATA && type != ZKE_JUTE_GET_CHILDREN)
@@ -586,7 +685,9 @@ static int several_read(request *q, several *m) {
   }
 }
 
-/* After the arrays have their final places.  The results begin as zeros. */
+/* Finish the operations after the arrays have their final places:
+ * several_grow() may have moved the ACLs that they point to. The results begin
+ * as zeros, so that they can be released however far the call came. */
 static int several_prepare(several *m) {
   for (int i = 0; i < m->count; i++)
     if (m->ops[i].type == ZKE_OP_CREATE) m->ops[i].acls = &m->parts[i].acls;
@@ -652,7 +753,9 @@ static bool is_sequential(const zke_op *op) {
           op->mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL);
 }
 
-/* Can the library not be given this path? */
+/* Can the library not be given this path? It is asked by a read that finds
+ * nothing else wrong with a missing node. A path that gets a number may end in
+ * '/', so a digit stands for the number. */
 static bool is_malformed(request *q, const zke_op *op) {
   char *path = NULL;
   if (asprintf(&path, "%s%s", op->path, is_sequential(op) ? "0" : "") < 0)
@@ -669,17 +772,21 @@ static void refuse_malformed(request *q, several *m, int code) {
     if (is_malformed(q, &m->ops[i])) zke_op_fail(&m->ops[i], code);
 }
 
-/* Each change by itself, as ZooKeeper looks at them. */
+/* Each change by itself and by the state before the multi, as ZooKeeper looks
+ * at them. */
 static void refuse_passed(request *q, several *m) {
   for (int i = 0; i < m->count; i++) {
     const zke_op *op = &m->ops[i];
     bool is_create = op->type == ZKE_OP_CREATE;
     if ((is_create || op->type == ZKE_OP_SET) &&
-        quota_refuses(q->s, op->path, is_create, op->len))
+        quota_refuses(q->s, &q->counted, op->path, is_create, op->len))
       zke_op_fail(&m->ops[i], ZKE_JUTE_QUOTAEXCEEDED);
   }
 }
 
+/* multi.  A refusal of one operation is an answer and no error of the request:
+ * the results name the operation.  Only where the whole could not be tried
+ * does the request itself fail. */
 static int run_multi(request *q) {
   several m = {0};
   int rc = several_read(q, &m);
@@ -698,6 +805,8 @@ static int run_multi(request *q) {
   return rc;
 }
 
+/* multiRead: each operation has its own result, so one that fails changes
+ * nothing for the others. */
 static int run_multi_read(request *q) {
   several m = {0};
   int rc = several_read(q, &m);
@@ -716,8 +825,12 @@ static int run_multi_read(request *q) {
 
 /* ------------------------------------------------------------------------
  * The session
+ *
+ * Ping and close are requests as others are, and come in their order.
  * --------------------------------------------------------------------- */
 
+/* ping: the header alone is the answer.  That it came is what keeps the
+ * session alive. */
 static int run_ping(request *q) {
   (void)q;
   return ZKE_OK;
@@ -771,6 +884,8 @@ static const operation operations[] = {
     {ZKE_JUTE_WHO_AM_I, "HOMI", 0, run_who_am_i},
     {ZKE_JUTE_CLOSE, "CLOS", ALONE, run_close}};
 
+/* The row of a type; NULL: ZooKeeper has no such request, or this server does
+ * not know it. The table is short, so it is searched from its beginning. */
 static const operation *find_operation(int type) {
   for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
     if (operations[i].type == type) return &operations[i];
@@ -779,6 +894,10 @@ static const operation *find_operation(int type) {
 
 /* ------------------------------------------------------------------------
  * Waiting for another process
+ *
+ * The library tells by ZKE_OPERATIONTIMEOUT that another process writes, and
+ * that nothing was changed. The frame then stays in front of its connection's
+ * input, so what is behind it keeps its order.
  * --------------------------------------------------------------------- */
 
 /* Is a request with that outcome held, to be tried again?  Nothing was changed
@@ -794,6 +913,9 @@ static bool hold(request *q, int rc) {
 
 /* ------------------------------------------------------------------------
  * The first frame of a connection
+ *
+ * It has no header. The answer tells by its session's id whether the client has
+ * the session that it asked for.
  * --------------------------------------------------------------------- */
 
 /* Finds or makes the session that the frame asks for.  What the session is not
@@ -853,6 +975,10 @@ static bool take_connect(request *q) {
 
 /* ------------------------------------------------------------------------
  * Answers
+ *
+ * An answer is kept from the request to the commit of the batch that it is part
+ * of. Only then is it certain that what it shows is so, and only then are the
+ * events before it known.
  * --------------------------------------------------------------------- */
 
 /* Does this code end the connection without an answer?  Its client has to ask
@@ -863,7 +989,8 @@ static bool ends_connection(int rc) {
          rc == ZKE_CLOSING || rc == ZKE_REPLACED;
 }
 
-/* Room for one answer more; false without memory. */
+/* Make room for one answer more; false without memory. Then the connection is
+ * dropped: a change whose answer cannot be kept must look like a lost reply. */
 static bool answers_grow(server *s) {
   size_t size = s->answer_size ? 2 * (size_t)s->answer_size : 64;
   if (s->answer_count < s->answer_size) return true;
@@ -874,9 +1001,11 @@ static bool answers_grow(server *s) {
   return true;
 }
 
-/* The zxid in an answer's header, as ZooKeeper has it: its answers to auth and
- * to what it does not know come from where no state is at hand. */
+/* The zxid in an answer's header, as ZooKeeper has it: its answers to auth, to
+ * clients without SASL and to what it does not know come from where no state is
+ * at hand. */
 static int64_t told_zxid(const server *s, const request *q) {
+  if (is_stranger(q)) return 0;
   if (q->type == ZKE_JUTE_AUTH || q->type == ZKE_JUTE_SASL) return 0;
   return find_operation(q->type) ? s->zxid : -1;
 }
@@ -913,7 +1042,8 @@ static void count_request(server *s, const struct answer *a, size_t bytes) {
   n->sent++;
 }
 
-/* Sends one, behind the events of the changes that it shows. */
+/* Sends one, behind the events of the changes that it shows.  Where the
+ * connection has never set a watch there are none to look for. */
 static void send_answer(server *s, struct answer *a) {
   conn *c = a->c;
   if (ends_connection(a->rc)) {
@@ -922,7 +1052,7 @@ static void send_answer(server *s, struct answer *a) {
     conn_drop(c);
     return;
   }
-  if (c->session) client_events(c->session, a->zxid);
+  if (c->session && c->has_watched) client_events(c->session, a->zxid);
   zke_jute_reply_header head = {a->xid, a->told_zxid, wire_code(a->rc)};
   size_t at = zke_jute_begin(&c->out);
   zke_jute_write(&c->out, &zke_jute_of_reply_header, &head);
@@ -950,15 +1080,22 @@ void requests_answer(server *s, int rc) {
   s->answer_bytes = 0;
 }
 
+/* Is enough answered at once, so that a batch had better end here? It bounds
+ * the memory that answers take before they are sent. */
 bool requests_many(const server *s) {
   return s->answer_bytes >= CONN_OUT_ENOUGH;
 }
 
 /* ------------------------------------------------------------------------
  * Every frame
+ *
+ * request_take() is the one way from bytes to an operation. What is asked
+ * beforehand about frames (request_changes(), request_is_alone()) looks at
+ * their type and takes nothing.
  * --------------------------------------------------------------------- */
 
-/* The operation that a frame asks for; NULL: none that is known. */
+/* The operation that a frame asks for; NULL: none that is known. The type
+ * stands behind the xid, in the second four bytes. */
 static const operation *operation_of(const char *frame, size_t len) {
   return len < 8 ? NULL : find_operation(zke_jute_length(frame + 4));
 }
@@ -971,6 +1108,9 @@ bool request_is_alone(conn *c) {
   return !op || op->flags & ALONE;
 }
 
+/* How many changes stand in a row in what the connection has sent.  The server
+ * asks for that to see whether a batch is worth its one sync; what must be
+ * done alone ends the row. */
 int request_changes(conn *c) {
   size_t at = 0, len;
   int changes = 0;
@@ -985,9 +1125,13 @@ int request_changes(conn *c) {
 }
 
 /* Runs the operation, unless changes are refused now.  One that ZooKeeper does
- * not know ends the connection, after the answer.  The session may be gone when
- * it returns. */
+ * not know, or that its client may not ask for, ends the connection, after the
+ * answer.  The session may be gone when it returns. */
 static int run_operation(request *q, const operation *op) {
+  if (is_stranger(q)) {
+    conn_end(q->c);
+    return ZKE_JUTE_SESSIONCLOSEDREQUIRESASLAUTH;
+  }
   if (!op) {
     conn_end(q->c);
     return ZKE_UNIMPLEMENTED;
@@ -1000,7 +1144,9 @@ static int run_operation(request *q, const operation *op) {
   return rc;
 }
 
-/* False: it is held. */
+/* Deal with a request of a session; false: it is held. That it came counts as a
+ * sign of life also where it is held, since its client is there. The time that
+ * it took is counted from its first try. */
 static bool take_operation(server *s, request *q) {
   zke_jute_request_header head;
   if (READ(q, request_header, &head) != ZKE_OK) {
@@ -1023,7 +1169,8 @@ static bool take_operation(server *s, request *q) {
   return true;
 }
 
-/* A connection without a session that has been greeted is about to end. */
+/* Deal with a frame by what its connection is. One that has been greeted and
+ * has no session any more is about to end, so nothing of it is done. */
 static bool take_frame(server *s, request *q) {
   if (!q->c->greeted) return take_connect(q);
   if (q->c->session) return take_operation(s, q);
@@ -1031,8 +1178,9 @@ static bool take_frame(server *s, request *q) {
   return true;
 }
 
-/* Reading changes a frame (jute.h), so it is done in a copy: the frame may have
- * to be read again. */
+/* Reading changes a frame (jute.h), so it is done in a copy: a frame that is
+ * held has to be read again. All that the request has taken is released here,
+ * whatever became of it. */
 bool request_take(server *s, conn *c) {
   size_t len;
   const char *frame = conn_frame(c, 0, &len);
@@ -1048,6 +1196,7 @@ bool request_take(server *s, conn *c) {
   bool taken = take_frame(s, &q);
   zke_jute_reader_free(&q.body);
   zke_jute_writer_free(&q.answer);
+  quota_forget(&q.counted);
   free(copy);
   if (!taken) return false;
   if (!s->blocked) c->held_ms = 0;

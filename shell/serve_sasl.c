@@ -43,8 +43,12 @@ struct sasl {
 
 /* ------------------------------------------------------------------------
  * The file of users
+ *
+ * The file is read before the server listens, and not again: a change of it
+ * wants a restart.
  * --------------------------------------------------------------------- */
 
+/* The user of that name; NULL: there is none. */
 static const user *find_user(const server *s, const char *name) {
   for (const user *at = s->users; at; at = at->next)
     if (strcmp(at->name, name) == 0) return at;
@@ -109,7 +113,9 @@ static int read_users(server *s, FILE *f, const char *path) {
   return status;
 }
 
-/* Whoever can read the file is every user of it. */
+/* Open the file of passwords; 0 or the exit code. One that everybody can read
+ * or write is refused: whoever can read it is every user of it. The open file
+ * is looked at and not its path, so that nobody can exchange it in between. */
 static int open_users(server *s, const char *path, FILE **f_out) {
   struct stat st;
   int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -126,7 +132,8 @@ static int open_users(server *s, const char *path, FILE **f_out) {
   return status;
 }
 
-/* The scheme becomes valid in the ACLs that clients write. */
+/* Read the users. From now on the scheme sasl is valid in the ACLs that clients
+ * write, also before any of them has logged in. */
 static int load_users(server *s, const char *path) {
   FILE *f = NULL;
   int status = open_users(s, path, &f);
@@ -140,7 +147,8 @@ static int load_users(server *s, const char *path) {
   return rc == ZKE_OK ? 0 : fail_rc(s->c, rc);
 }
 
-/* "super:" and the 28 characters of a hash. */
+/* Is it a name, a colon and the base64 of a SHA-1? A mistyped one would match
+ * nobody and be noticed late. */
 static bool is_super_digest(const char *text) {
   char *hash;
   size_t len;
@@ -152,11 +160,27 @@ static bool is_super_digest(const char *text) {
   return len == 20;
 }
 
-/* A super user who is no user would be a door that somebody believes locked. */
+/* Do the options that are about users have any?  0 or STATUS_USAGE. */
+static int check_users(server *s) {
+  if (has(s->c, 'U')) return 0;
+  if (has(s->c, 'S'))
+    return fail_usage(s->c,
+                      "--super-user names one of --users, which is not "
+                      "given");
+  if (has(s->c, 'R'))
+    return fail_usage(s->c,
+                      "--require-sasl wants --users: without them no "
+                      "client could log in");
+  return 0;
+}
+
+/* A super user who is not among the users could never log in, so the name is
+ * refused as a mistake. */
 int users_load(server *s) {
   const word *path = value_of(s->c, 'U'), *super = value_of(s->c, 'S'),
              *digest = value_of(s->c, 'D');
-  int status = path ? load_users(s, path->text) : 0;
+  int status = check_users(s);
+  if (!status && path) status = load_users(s, path->text);
   if (!status && super && !find_user(s, super->text))
     status =
         fail_usage(s->c, "--super-user %s is none of --users", super->text);
@@ -164,11 +188,13 @@ int users_load(server *s) {
     status = fail_usage(s->c,
                         "--super-digest wants USER:HASH, where HASH is the "
                         "base64 of the SHA-1 of USER:PASSWORD");
+  s->require_sasl = has(s->c, 'R');
   s->super_user = super ? super->text : NULL;
   s->super_digest = digest ? digest->text : NULL;
   return status;
 }
 
+/* Frees the list of users, with their passwords. */
 void users_free(server *s) {
   while (s->users) {
     user *first = s->users;
@@ -179,6 +205,10 @@ void users_free(server *s) {
 
 /* ------------------------------------------------------------------------
  * Identities
+ *
+ * What a client has proven is known twice: to the library, which checks ACLs by
+ * it, and to the connection, which tells it by whoAmI. The library comes first,
+ * so whoAmI never shows what does not count.
  * --------------------------------------------------------------------- */
 
 /* Has the client proven this before, on this connection? */
@@ -207,6 +237,8 @@ static int note_identity(conn *c, const char *scheme, const char *proof,
   return ZKE_OK;
 }
 
+/* Let the session pass every check of an ACL, as ZooKeeper's super user does.
+ */
 static int make_super(conn *c) {
   int rc = zke_vouch(c->session->z, "super", "");
   return rc == ZKE_OK ? note_identity(c, "super", "", "", 0) : rc;
@@ -231,7 +263,9 @@ static bool has_room_for(const conn *c, size_t len) {
   return sum <= MOST;
 }
 
-/* What stands before the colon is shown. */
+/* The name is what stands before the colon; it may be shown, the password not.
+ * Once a connection's identities take too much memory, each new one is refused
+ * as one that is not proven. */
 int users_digest(server *s, conn *c, const char *cert, int len) {
   const char *colon = memchr(cert, ':', (size_t)len);
   size_t name = colon ? (size_t)(colon - cert) : (size_t)len;
@@ -247,6 +281,9 @@ int users_digest(server *s, conn *c, const char *cert, int len) {
 
 /* ------------------------------------------------------------------------
  * The exchange
+ *
+ * DIGEST-MD5 in two steps, as ZooKeeper's clients do it. Neither side sends a
+ * password.
  * --------------------------------------------------------------------- */
 
 /* A nonce that nobody can foresee and no other connection has. */
@@ -256,7 +293,8 @@ static char *make_nonce(void) {
   return base64_encode(bytes, sizeof bytes);
 }
 
-/* The first token says nothing, and is not looked at. */
+/* Answer the first token, whatever it says: DIGEST-MD5 begins with the server's
+ * challenge. */
 static int challenge(conn *c, char **token_out) {
   sasl *new = calloc(1, sizeof *new);
   if (!new) return ZKE_NOMEM;
@@ -271,6 +309,7 @@ static int challenge(conn *c, char **token_out) {
              : ZKE_OK;
 }
 
+/* Is the value there, and the expected one? */
 static bool is_same(const char *value, const char *expected) {
   return value && strcmp(value, expected) == 0;
 }
@@ -285,8 +324,9 @@ static bool answers(const digest_answer *a, const char *nonce) {
          (!a->charset || strcasecmp(a->charset, "utf-8") == 0);
 }
 
-/* The user who has answered; NULL: nobody.  A user who does not exist takes as
- * long as a wrong password. */
+/* The user whose password the answer proves; NULL: none. For an unknown name
+ * the same is calculated, so that the time of a refusal does not tell which
+ * names there are. */
 static const user *prove(const server *s, const digest_answer *a) {
   char expected[DIGEST_HEX];
   const user *who = find_user(s, a->username);
@@ -311,10 +351,14 @@ static int conclude(server *s, conn *c, const char *token, size_t len,
   if (rc == ZKE_OK && s->super_user && strcmp(who->name, s->super_user) == 0)
     rc = make_super(c);
   if (rc != ZKE_OK) return rc;
+  c->is_user = true;
   digest_response(&a, who->password, "", proof);
   return asprintf(token_out, "rspauth=%s", proof) < 0 ? ZKE_NOMEM : ZKE_OK;
 }
 
+/* Answers a token of SASL: the first with a challenge, the second with the
+ * proof that the server knows the password, too.  A connection has one try:
+ * after a token was refused each other one is. */
 int sasl_token(server *s, conn *c, const char *token, size_t len,
                char **token_out) {
   if (!s->users || (c->sasl && c->sasl->over)) return ZKE_AUTHFAILED;

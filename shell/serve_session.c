@@ -24,6 +24,10 @@
 
 /* ------------------------------------------------------------------------
  * Events
+ *
+ * Events go from the library's queue into a connection's output at three
+ * moments: before an answer that may show their change, when the store's
+ * descriptor tells of them, and before a watch is changed.
  * --------------------------------------------------------------------- */
 
 /* Is the client told of it?  What the library adds to ZooKeeper's is not for
@@ -35,11 +39,15 @@ static bool is_for_client(conn *c, int type) {
   return type > 0 && !c->dropped;
 }
 
+/* The watcher of all watches on the wire: puts the event into the connection's
+ * output.  Those of one dispatch come in the library's order, which is
+ * ZooKeeper's. */
 void client_watcher(zke *z, int type, int state, const char *path,
                     void *context) {
   conn *c = context;
   (void)z, (void)state;
   if (!is_for_client(c, type)) return;
+  fault_event(c->server, c, path);
   zke_jute_reply_header head = {ZKE_JUTE_XID_EVENT, -1, 0};
   zke_jute_watcher_event event = {type, ZKE_STATE_CONNECTED, path};
   size_t at = zke_jute_begin(&c->out);
@@ -51,6 +59,8 @@ void client_watcher(zke *z, int type, int state, const char *path,
   conn_touch(c);
 }
 
+/* The session ends in the next round.  It is not ended here, because the
+ * caller may be inside a call of the library on its handle. */
 void client_over(client *session) {
   session->over = true;
   session->server->some_over = true;
@@ -66,6 +76,8 @@ static void client_ended(zke *z, int type, int state, const char *path,
     client_over(context);
 }
 
+/* Sends the events of changes up to a zxid, so that a reply that shows a
+ * change comes behind the event that tells of it. */
 void client_events(client *session, int64_t zxid) {
   zke_dispatch_to(session->z, zxid, NULL, NULL);
 }
@@ -84,6 +96,8 @@ void server_limit(server *s, zke *z) {
 /* A thread has one limit, so it is taken back by whichever handle. */
 void server_unlimit(server *s) { zke_limit(s->z, ZKE_FOREVER); }
 
+/* Notes that another process has the file: calls of this round try once and do
+ * not wait. */
 void server_blocked(server *s) { s->blocked = true; }
 
 /* The function of a batch that changes nothing. */
@@ -101,11 +115,14 @@ bool server_can_write(server *s) {
   return !s->blocked;
 }
 
+/* Notes the zxid of the thread's latest call, if none was greater. */
 void server_saw(server *s) {
   int64_t zxid = zke_zxid();
   if (zxid > s->zxid) s->zxid = zxid;
 }
 
+/* The zxid that the file has now; where it cannot be read, the latest that was
+ * seen. */
 int64_t server_zxid(server *s) {
   if (zke_exists(s->z, "/", NULL, NULL, NULL) == ZKE_OK) server_saw(s);
   return s->zxid;
@@ -113,6 +130,9 @@ int64_t server_zxid(server *s) {
 
 /* ------------------------------------------------------------------------
  * Beginning and end
+ *
+ * A session's handle and its place in the server's list begin and end together:
+ * client_enter() and client_free().
  * --------------------------------------------------------------------- */
 
 /* What a client asks for, brought into the server's limits. */
@@ -127,6 +147,14 @@ void client_heard(server *s, client *session) {
   int64_t end = s->now_ms + session->timeout_ms;
   session->expires_ms = (end / s->tick_ms + 1) * s->tick_ms;
   zke_touch(session->z);
+}
+
+/* After the clock was moved: sessions whose clients are there and are not held
+ * count as heard from. */
+void clients_heard(server *s) {
+  for (client *at = s->sessions; at; at = at->next)
+    if (at->conn && !at->conn->dropped && !at->conn->faults.deaf)
+      client_heard(s, at);
 }
 
 /* The options of the library's session.  Its timeout ends sessions whose server
@@ -171,6 +199,8 @@ static void client_connect(server *s, client *session, conn *c,
   client_heard(s, session);
 }
 
+/* A new session, connected to c.  On failure c is as it was, and ZooKeeper's
+ * code says why. */
 int client_open(server *s, conn *c, int64_t timeout_ms) {
   client *new = client_new(s);
   if (!new) return ZKE_NOMEM;
@@ -185,6 +215,7 @@ int client_open(server *s, conn *c, int64_t timeout_ms) {
   return ZKE_OK;
 }
 
+/* The session of that number at this server, unless it is over; NULL: none. */
 client *client_find(server *s, int64_t id) {
   for (client *at = s->sessions; at; at = at->next)
     if (at->id == id && !at->over) return at;
@@ -272,7 +303,9 @@ bool clients_expire(server *s) {
     if (s->some_over) break;
     s->counts.expired++;
     if (at->conn) conn_drop(at->conn);
+    server_limit(s, at->z); /* another may have begun to write since */
     client_close(s, at);
+    server_unlimit(s);
   }
   return tick;
 }

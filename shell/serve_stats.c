@@ -17,6 +17,8 @@
  * Times
  * --------------------------------------------------------------------- */
 
+/* Counts one duration.  The first is the least, whatever the struct's zeros
+ * say. */
 void timing_add(timing *t, int64_t ms) {
   if (t->count == 0 || ms < t->min_ms) t->min_ms = ms;
   if (ms > t->max_ms) t->max_ms = ms;
@@ -25,25 +27,27 @@ void timing_add(timing *t, int64_t ms) {
   t->count++;
 }
 
+/* The average; 0 before anything was counted, and no NaN, which JSON cannot
+ * have. */
 double timing_average(const timing *t) {
   return t->count ? (double)t->sum_ms / (double)t->count : 0;
 }
 
 /* ------------------------------------------------------------------------
  * Numbers
+ *
+ * They are asked for seldom, so they are counted when somebody asks, and
+ * nothing is kept for them.
  * --------------------------------------------------------------------- */
 
+/* How many nodes the file has, the root included; 0 when it cannot be read
+ * now. */
 int64_t stats_nodes(server *s) {
   int64_t count = 0;
   return zke_count(s->z, "/", &count) == ZKE_OK ? count + 1 : 0;
 }
 
-const client *stats_client(const server *s, int64_t id) {
-  for (const client *at = s->sessions; at; at = at->next)
-    if (at->id == id) return at;
-  return NULL;
-}
-
+/* How many requests of the connection have come whole and were not taken. */
 int64_t stats_waiting(conn *c) {
   size_t at = 0, len;
   int64_t count = 0;
@@ -51,6 +55,7 @@ int64_t stats_waiting(conn *c) {
   return count;
 }
 
+/* The same, of all connections. */
 int64_t stats_all_waiting(const server *s) {
   int64_t count = 0;
   for (conn *c = s->conns; c; c = c->next) count += stats_waiting(c);
@@ -72,41 +77,100 @@ static int open_descriptors(void) {
   return count - 3; /* ".", ".." and d itself */
 }
 
+/* ------------------------------------------------------------------------
+ * Sessions and watches
+ *
+ * The file has the watches of all processes that use it. What a server tells
+ * are those of its own clients, so lists are filtered by its sessions' ids.
+ * --------------------------------------------------------------------- */
+
+/* For qsort() and bsearch(): a difference of two ids may not fit into an int.
+ */
+static int order_ids(const void *a, const void *b) {
+  int64_t one = *(const int64_t *)a, other = *(const int64_t *)b;
+  return (one > other) - (one < other);
+}
+
+/* The ids of this server's sessions, sorted, for free(); NULL without memory.
+ * There are session_count of them. */
+static int64_t *sorted_ids(const server *s) {
+  int64_t *ids = malloc(((size_t)s->session_count + 1) * sizeof *ids);
+  size_t count = 0;
+  if (!ids) return NULL;
+  for (const client *at = s->sessions; at; at = at->next) ids[count++] = at->id;
+  qsort(ids, count, sizeof *ids, order_ids);
+  return ids;
+}
+
+/* Is it among what sorted_ids() has returned? */
+static bool is_ours(const server *s, const int64_t *ids, int64_t id) {
+  return bsearch(&id, ids, (size_t)s->session_count, sizeof *ids, order_ids);
+}
+
 /* Ephemeral nodes of all sessions, and watches of those of this server. */
 static void count_all(server *s, int64_t *ephemerals, int64_t *watches) {
   zke_session_list *list;
   *ephemerals = *watches = 0;
-  if (zke_sessions(s->z, &list) != ZKE_OK) return;
-  for (int i = 0; i < list->count; i++) {
-    *ephemerals += list->data[i].ephemerals;
-    if (stats_client(s, list->data[i].id)) *watches += list->data[i].watches;
+  int64_t *ids = sorted_ids(s);
+  if (ids && zke_sessions(s->z, &list) == ZKE_OK) {
+    for (int i = 0; i < list->count; i++) {
+      *ephemerals += list->data[i].ephemerals;
+      if (is_ours(s, ids, list->data[i].id)) *watches += list->data[i].watches;
+    }
+    zke_free(list);
   }
-  zke_free(list);
+  free(ids);
 }
 
-bool stats_is_ours(const server *s, const zke_watch_info *w) {
-  return stats_client(s, w->session) != NULL;
+/* By session, the newest first, and those of one session by path. */
+static int order_watches(const void *a, const void *b) {
+  const zke_watch_info *one = a, *other = b;
+  if (one->session != other->session)
+    return one->session > other->session ? -1 : 1;
+  return strcmp(one->path, other->path);
 }
 
-/* The list is by path. */
-watch_counts stats_watches(server *s) {
-  watch_counts n = {0, 0, 0};
-  zke_watch_list *list;
-  const char *before = NULL;
-  if (zke_watches(s->z, &list) != ZKE_OK) return n;
-  for (int i = 0; i < list->count; i++) {
-    const zke_watch_info *w = &list->data[i];
-    if (!stats_is_ours(s, w)) continue;
-    n.watches++;
-    n.paths += !before || strcmp(before, w->path) != 0;
-    before = w->path;
-  }
-  for (const client *at = s->sessions; at; at = at->next) {
-    int i = 0;
-    while (i < list->count && list->data[i].session != at->id) i++;
-    n.sessions += i < list->count;
-  }
-  zke_free(list);
+void stats_by_session(own_watches *w) {
+  if (w->at) qsort(w->at, (size_t)w->count, sizeof *w->at, order_watches);
+}
+
+void stats_watches(server *s, own_watches *w) {
+  *w = (own_watches){NULL, NULL, 0};
+  int64_t *ids = sorted_ids(s);
+  if (ids && zke_watches(s->z, &w->list) == ZKE_OK)
+    w->at = calloc((size_t)w->list->count + 1, sizeof *w->at);
+  for (int i = 0; w->at && i < w->list->count; i++)
+    if (is_ours(s, ids, w->list->data[i].session))
+      w->at[w->count++] = w->list->data[i];
+  free(ids);
+}
+
+void stats_watches_free(own_watches *w) {
+  free(w->at);
+  zke_free(w->list);
+}
+
+bool stats_new_path(const own_watches *w, int i) {
+  const char *path = w->at[i].path, *before = i ? w->at[i - 1].path : NULL;
+  return !before || !path || strcmp(before, path) != 0;
+}
+
+bool stats_new_session(const own_watches *w, int i) {
+  return i == 0 || w->at[i - 1].session != w->at[i].session;
+}
+
+bool stats_repeated(const own_watches *w, int i) {
+  return !stats_new_session(w, i) && !stats_new_path(w, i);
+}
+
+watch_counts stats_count_watches(server *s) {
+  own_watches w;
+  stats_watches(s, &w);
+  watch_counts n = {0, 0, w.count};
+  for (int i = 0; i < w.count; i++) n.paths += stats_new_path(&w, i);
+  stats_by_session(&w);
+  for (int i = 0; i < w.count; i++) n.sessions += stats_new_session(&w, i);
+  stats_watches_free(&w);
   return n;
 }
 
@@ -114,6 +178,7 @@ watch_counts stats_watches(server *s) {
  * The monitor
  * --------------------------------------------------------------------- */
 
+/* Adds a number to the monitor's object. */
 static void put(json_t *to, const char *name, int64_t value) {
   json_object_set_new(to, name, json_integer(value));
 }
@@ -162,6 +227,8 @@ static void put_traffic(server *s, json_t *to) {
   put(to, "global_sessions", s->session_count);
 }
 
+/* What mntr and /commands/monitor tell, under ZooKeeper's names.  For
+ * json_decref(). */
 json_t *stats_monitor(server *s) {
   const timing *all = &s->counts.all;
   struct rlimit limit = {0};

@@ -13,19 +13,26 @@
 
 /* ------------------------------------------------------------------------
  * Texts
+ *
+ * A function writes the answer to one word. What cannot be read now is told as
+ * 0 or left out: that is better than no answer for a monitor that asks every
+ * few seconds.
  * --------------------------------------------------------------------- */
 
+/* ruok: the server answers, so it runs. */
 static void say_ruok(server *s, FILE *out) {
   (void)s;
   fputs("imok", out);
 }
 
+/* isro: "rw", since this server is never read-only. */
 static void say_isro(server *s, FILE *out) {
   (void)s;
   fputs("rw", out);
 }
 
-/* The lines of srvr, which stat has, too. */
+/* The lines of srvr, which stat has, too. The order of the lines is
+ * ZooKeeper's, since programs look for some by their place. */
 static void say_state(server *s, FILE *out) {
   const counts *n = &s->counts;
   fprintf(out, "Latency min/avg/max: %" PRId64 "/%.4f/%" PRId64 "\n",
@@ -39,10 +46,12 @@ static void say_state(server *s, FILE *out) {
   fprintf(out, "Node count: %" PRId64 "\n", stats_nodes(s));
 }
 
+/* The first line of srvr and stat; programs take the version from it. */
 static void say_version(FILE *out) {
   fputs("Zookeeper version: " SERVE_VERSION_FULL "\n", out);
 }
 
+/* srvr: the server's numbers. */
 static void say_srvr(server *s, FILE *out) {
   say_version(out);
   say_state(s, out);
@@ -56,6 +65,7 @@ static void say_peer(conn *c, FILE *out) {
           c->issued);
 }
 
+/* stat: the same, and a line for each connection, with the one that asks. */
 static void say_stat(server *s, FILE *out) {
   say_version(out);
   fputs("Clients:\n", out);
@@ -82,6 +92,7 @@ static void say_session(const server *s, const conn *c, FILE *out) {
           (int64_t)timing_average(&c->took), c->took.max_ms);
 }
 
+/* cons: all connections, with what their sessions have done. */
 static void say_cons(server *s, FILE *out) {
   for (conn *c = s->conns; c; c = c->next) {
     say_peer(c, out);
@@ -91,6 +102,8 @@ static void say_cons(server *s, FILE *out) {
   fputs("\n", out);
 }
 
+/* conf: what the server was started with.  -1 is ZooKeeper's word for what is
+ * not configured. */
 static void say_conf(server *s, FILE *out) {
   fprintf(out, "clientPort=%d\nsecureClientPort=-1\ndataDir=%s\n", s->port,
           s->c->sh->file);
@@ -101,6 +114,7 @@ static void say_conf(server *s, FILE *out) {
   fputs("clientPortListenBacklog=-1\nserverId=0\n", out);
 }
 
+/* envi: of ZooKeeper's lines those that are not about Java. */
 static void say_envi(server *s, FILE *out) {
   struct utsname host = {0};
   (void)s;
@@ -126,6 +140,9 @@ static void say_mntr(server *s, FILE *out) {
   json_decref(all);
 }
 
+/* dump: when each session ends, and which ephemeral nodes it has.  Sessions
+ * are not gathered by their time, as in ZooKeeper, so each is a set of its
+ * own. */
 static void say_dump(server *s, FILE *out) {
   fprintf(out, "SessionTracker dump:\nSession Sets (%d)/(%d):\n",
           s->session_count, s->session_count);
@@ -147,46 +164,45 @@ static void say_dump(server *s, FILE *out) {
  * Watches
  * --------------------------------------------------------------------- */
 
+/* wchs: how many watches there are. */
 static void say_wchs(server *s, FILE *out) {
-  watch_counts n = stats_watches(s);
+  watch_counts n = stats_count_watches(s);
   fprintf(out, "%d connections watching %d paths\nTotal watches:%d\n",
           n.sessions, n.paths, n.watches);
 }
 
-/* By session; the list is by path. */
+/* wchc: paths by session. */
 static void say_wchc(server *s, FILE *out) {
-  zke_watch_list *list;
-  if (zke_watches(s->z, &list) != ZKE_OK) return;
-  for (const client *at = s->sessions; at; at = at->next) {
-    bool told = false;
-    for (int i = 0; i < list->count; i++) {
-      if (list->data[i].session != at->id) continue;
-      if (!told) fprintf(out, "0x%" PRIx64 "\n", (uint64_t)at->id);
-      told = true;
-      fprintf(out, "\t%s\n", list->data[i].path);
-    }
+  own_watches w;
+  stats_watches(s, &w);
+  stats_by_session(&w);
+  for (int i = 0; i < w.count; i++) {
+    if (stats_new_session(&w, i))
+      fprintf(out, "0x%" PRIx64 "\n", (uint64_t)w.at[i].session);
+    if (!stats_repeated(&w, i)) fprintf(out, "\t%s\n", w.at[i].path);
   }
   fputs("\n", out);
-  zke_free(list);
+  stats_watches_free(&w);
 }
 
+/* wchp: sessions by path. */
 static void say_wchp(server *s, FILE *out) {
-  zke_watch_list *list;
-  const char *before = NULL;
-  if (zke_watches(s->z, &list) != ZKE_OK) return;
-  for (int i = 0; i < list->count; i++) {
-    const zke_watch_info *w = &list->data[i];
-    if (!stats_is_ours(s, w)) continue;
-    if (!before || strcmp(before, w->path) != 0) fprintf(out, "%s\n", w->path);
-    before = w->path;
-    fprintf(out, "\t0x%" PRIx64 "\n", (uint64_t)w->session);
+  own_watches w;
+  stats_watches(s, &w);
+  for (int i = 0; i < w.count; i++) {
+    if (stats_new_path(&w, i)) fprintf(out, "%s\n", w.at[i].path);
+    if (!stats_repeated(&w, i))
+      fprintf(out, "\t0x%" PRIx64 "\n", (uint64_t)w.at[i].session);
   }
   fputs("\n", out);
-  zke_free(list);
+  stats_watches_free(&w);
 }
 
 /* ------------------------------------------------------------------------
  * The words
+ *
+ * Only a connection that has not been greeted may send one (take_requests() in
+ * serve.c).
  * --------------------------------------------------------------------- */
 
 static const struct {

@@ -12,6 +12,10 @@
  *          |  ^ expired, and a person enters another command
  *          \--/
  *
+ * In memory and on an ensemble there are no lookers: every command gets the
+ * session.  An ensemble ends a session that it does not hear from, so a thread
+ * of its own, the keeper, waits in the handle, which pings there.
+ *
  * A looker makes no change and waits for no writer, so that looking works on a
  * full disk, without permission to write, and beside a writer that hangs.
  *
@@ -27,6 +31,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../recipes/zookeeper.h"
 #include "shell.h"
 
 /* ------------------------------------------------------------------------
@@ -192,8 +197,46 @@ int session_authenticate(call *c, zke *z) {
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
-static bool is_memory(const shell *sh) {
-  return strcmp(sh->file, ":memory:") == 0;
+int store_of(const shell *sh) {
+  const char *prefix = zke_zookeeper.prefix;
+  if (strcmp(sh->file, ":memory:") == 0) return STORE_MEMORY;
+  if (strncmp(sh->file, prefix, strlen(prefix)) == 0) return STORE_ENSEMBLE;
+  return STORE_FILE;
+}
+
+int store_register(void) { return zke_register_engine(&zke_zookeeper); }
+
+int store_batch(call *c, zke_batch_fn fn, void *context) {
+  if (store_of(c->sh) == STORE_ENSEMBLE) return fn(c->z, context);
+  return zke_batch(c->z, fn, context);
+}
+
+/* The keeper of an ensemble's session.  It takes the turn before it looks
+ * whether it is to end, so that the wake-up in keeper_end() is not missed. */
+static void *keeper_run(void *shell_) {
+  shell *sh = shell_;
+  for (int rc = ZKE_OK; rc == ZKE_OK;) {
+    int64_t turn = zke_turn(sh->z);
+    if (atomic_load(&sh->keeper_ends)) break;
+    rc = zke_wait_turn(sh->z, turn, ZKE_FOREVER);
+  }
+  return NULL;
+}
+
+/* The shell's mutex is held.  Where no thread can be had, the session lives as
+ * long as commands come often enough. */
+static void keeper_begin(shell *sh) {
+  atomic_store(&sh->keeper_ends, false);
+  sh->keeping = pthread_create(&sh->keeper, NULL, keeper_run, sh) == 0;
+}
+
+/* Before the session's handle is closed. */
+static void keeper_end(shell *sh) {
+  if (!sh->keeping) return;
+  atomic_store(&sh->keeper_ends, true);
+  zke_wake(sh->z);
+  pthread_join(sh->keeper, NULL);
+  sh->keeping = false;
 }
 
 zke *session_looker(const shell *sh) { return sh->z ? sh->z : sh->looker; }
@@ -201,14 +244,22 @@ zke *session_looker(const shell *sh) { return sh->z ? sh->z : sh->looker; }
 /* Before the store is open, the file's permissions tell; a file that is still
  * to be made can be written. */
 bool session_is_readonly(const shell *sh) {
-  if (sh->z || is_memory(sh)) return false;
+  int store = store_of(sh);
+  if (store == STORE_ENSEMBLE) return sh->open_flags & ZKE_OPEN_READONLY;
+  if (sh->z || store == STORE_MEMORY) return false;
   if (sh->open_flags & ZKE_OPEN_READONLY) return true;
   return access(sh->file, W_OK) != 0 && errno != ENOENT;
 }
 
 /* Why the store cannot be opened.  If permission to write is missing, the
- * sentence also says what works without. */
+ * sentence also says what works without; and how a program's database becomes
+ * one of ours. */
 static int fail_open(call *c, unsigned needs, int rc) {
+  if (rc == ZKE_NOTADB && strstr(zke_errmsg(), "ZKE_OPEN_HOST"))
+    return fail(c, status_of(rc), "NOTADB",
+                "%s is another program's database; \"init --host\" makes the "
+                "tables of zkembed in it",
+                c->sh->file);
   if (rc != ZKE_READONLY || needs & NEEDS_FILE) return fail_rc(c, rc);
   return fail(c, STATUS_DENIED, "READONLY",
               "%s; commands that only read work all the same, and with "
@@ -225,7 +276,7 @@ static int session_begin(call *c, unsigned needs, unsigned flags, zke **out) {
   zke *z = NULL;
   zke_options o = sh->options;
   o.flags = flags;
-  if (is_memory(sh)) o.os = clock_os();
+  if (store_of(sh) == STORE_MEMORY) o.os = clock_os();
   if ((needs & CREATES_FILE) != CREATES_FILE) o.flags |= ZKE_OPEN_EXISTING;
   int rc = zke_open(sh->file, &o, &z);
   int status =
@@ -262,6 +313,7 @@ static int session_again(call *c) {
   shell *sh = c->sh;
   if (!sh->person || zke_state(sh->z) != ZKE_STATE_EXPIRED) return 0;
   held_free(sh);
+  keeper_end(sh);
   zke_close(sh->z);
   sh->z = NULL;
   fprintf(stderr, "zke: the session had expired; this is a new one\n");
@@ -279,18 +331,33 @@ static int session_look(call *c, unsigned needs) {
   return status;
 }
 
+/* The shell's mutex is held.  Begins the session of a tree in memory or of an
+ * ensemble.  In memory each further handle would be a tree of its own; on an
+ * ensemble it would be a session of its own. */
+static int session_without_file(call *c, unsigned needs) {
+  shell *sh = c->sh;
+  bool ensemble = store_of(sh) == STORE_ENSEMBLE;
+  int status = 0;
+  if (!sh->z) {
+    unsigned flags = ensemble ? sh->open_flags : 0;
+    status = session_begin(c, needs, flags, &sh->z);
+    if (!status && ensemble) keeper_begin(sh);
+  }
+  c->z = sh->z;
+  return status;
+}
+
 /* The shell's mutex is held.  Gives the call its handle.  A command that only
  * looks uses the session if there is one, so that it sees what the session may
- * see.  For ":memory:" there are no lookers: each handle would be a tree of its
- * own.  One that prefers a session, but cannot have it, looks without. */
+ * see.  One that prefers a session, but cannot have it, looks without. */
 static int session_open_locked(call *c, unsigned needs) {
   shell *sh = c->sh;
   unsigned session = needs & (CREATES_FILE | PREFERS_SESSION);
   bool readonly = sh->open_flags & ZKE_OPEN_READONLY;
   int status = 0;
   if (sh->z) session_again(c);
-  if (!sh->z && !is_memory(sh) && (readonly || !session))
-    return session_look(c, needs);
+  if (store_of(sh) != STORE_FILE) return session_without_file(c, needs);
+  if (!sh->z && (readonly || !session)) return session_look(c, needs);
   if (!sh->z) status = session_begin(c, needs, 0, &sh->z);
   if (status && session == PREFERS_SESSION && c->code) {
     c->status = STATUS_OK;
@@ -320,13 +387,24 @@ static int session_lease(call *c) {
   return status;
 }
 
+/* Refuses what an ensemble cannot do; 0 or the exit code. */
+static int refuse_ensemble(call *c, unsigned needs) {
+  shell *sh = c->sh;
+  if (!(needs & FILE_ONLY) || !sh->file || store_of(sh) != STORE_ENSEMBLE)
+    return 0;
+  return fail(c, STATUS_DENIED, "ENSEMBLE",
+              "%s is for a database in a file, and %s is an ensemble",
+              c->command->name, sh->file);
+}
+
 /* Opens under the shell's mutex, so that calls of a coprocess that begin
  * together share one session. */
 int session_open(call *c, unsigned needs) {
   shell *sh = c->sh;
-  if (!(needs & (NEEDS_FILE | CREATES_FILE))) return 0;
+  int status = refuse_ensemble(c, needs);
+  if (status || !(needs & (NEEDS_FILE | CREATES_FILE))) return status;
   if (!sh->file) return fail(c, STATUS_USAGE, "USAGE", "no database was named");
-  int status = session_lease(c);
+  status = session_lease(c);
   if (status) return status;
   pthread_mutex_lock(&sh->m);
   status = session_open_locked(c, needs);
@@ -344,6 +422,7 @@ int session_open(call *c, unsigned needs) {
  * sees to that. */
 int session_close(shell *sh) {
   held_free(sh);
+  keeper_end(sh);
   int rc = zke_close(sh->z);
   zke_close(sh->looker);
   sh->z = sh->looker = NULL;

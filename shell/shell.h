@@ -26,7 +26,8 @@
  *       share),
  *       guard.c (runs a child), lock.c, queue.c, barrier.c, once.c, txn.c
  *       (work.c has what these four share), look.c, waits.c, top.c,
- *       process.c (what /proc tells of other processes), serve.c (the protocol
+ *       process.c (what /proc tells of other processes), fence.c, history.c
+ *       (past.c works out who held what), metrics.c, serve.c (the protocol
  *       server, of which serve.h tells the parts)
  *
  * Threads: a call runs on one thread; in a coprocess several calls run at
@@ -119,10 +120,14 @@ bool word_is(const word *w, const char *text);
 /* word_number   - a decimal number and nothing else; false if not
  * word_session  - 0x… or a decimal number
  * word_duration - "90", "1.5" seconds; "250ms", "90s", "5m", "2h", "1d"; in
- *                 ms.  Nothing below zero, nothing above a hundred years. */
+ *                 ms.  Nothing below zero, nothing above a hundred years
+ * word_time     - "2026-11-20T12:00:00.5Z", of which the day is enough, in UTC;
+ *                 a duration before now_ms; or ms since 1970.  In ms since
+ *                 1970 */
 bool word_number(const word *w, int64_t *number_out);
 bool word_session(const word *w, int64_t *session_out);
 bool word_duration(const word *w, int64_t *ms_out);
+bool word_time(const word *w, int64_t now_ms, int64_t *ms_out);
 
 /* ------------------------------------------------------------------------
  * Commands and calls (run.c)
@@ -179,6 +184,7 @@ enum {
   OPTIONS_FIRST = 256, /* behind the first argument all words are arguments */
   PREFERS_SESSION = 1024,  /* with NEEDS_FILE: a session where one can be had */
   NO_FORMAT = 2048,        /* multi.c's: a part of a command, without --json */
+  FILE_ONLY = 4096,        /* refused on an ensemble: it is about a file */
   CHILD_IF_EPHEMERAL = 512 /* a command may follow where -e was given; else
                               "--" only ends the options */
 };
@@ -211,7 +217,7 @@ extern const command builtin_commands[], tree_commands[], watch_commands[],
     multi_commands[], acl_commands[], transfer_commands[], database_commands[],
     lock_commands[], queue_commands[], barrier_commands[], once_commands[],
     txn_commands[], look_commands[], waits_commands[], top_commands[],
-    serve_commands[];
+    serve_commands[], fence_commands[], history_commands[], metrics_commands[];
 
 /* All of these tables, in the order of the list that help prints; NULL ends it.
  * For shell.tables. */
@@ -280,10 +286,13 @@ struct shell {
   pthread_mutex_t m;   /* guards what follows */
   zke *z;              /* the session; NULL: none yet */
   zke *looker;         /* without one, for what only looks; NULL: not open */
-  int64_t sweep_ms;    /* no look for what has died before */
-  json_t *identities;  /* what addauth was given, an array or NULL */
-  char *cwd;           /* "/" or "/a/b"; replaced by cd */
-  bool leaving;        /* exit was given */
+  pthread_t keeper;    /* an ensemble's session: the thread that pings */
+  bool keeping;        /* there is that thread */
+  atomic_bool keeper_ends; /* it is to end */
+  int64_t sweep_ms;        /* no look for what has died before */
+  json_t *identities;      /* what addauth was given, an array or NULL */
+  char *cwd;               /* "/" or "/a/b"; replaced by cd */
+  bool leaving;            /* exit was given */
   int leave_status;
   int died_by;       /* the signal that ended a command of ours, or 0 */
   struct held *held; /* locks and the like that this session holds */
@@ -358,21 +367,25 @@ int status_of(int rc);
  * path_join    - the same for any text, a slash at its end included
  * path_trim    - leaves it out
  * arg_place    - a recipe's path: "/…" as it is, else "/<base>/<name>"
+ * place_path   - the same of any word
  * shell_cwd    - a copy of the working node */
 int arg_path(call *c, int i, char **path_out);
 int path_join(call *c, const word *text, char **path_out);
 void path_trim(char *path);
 int arg_place(call *c, int i, const char *base, char **path_out);
+int place_path(call *c, const word *name, const char *base, char **path_out);
 char *shell_cwd(shell *sh);
 
 /* option_number   - an option's value between least and most; the default
  *                   where it was not given
  * option_deadline - zke_now() plus the option's duration; ZKE_FOREVER where it
- *                   was not given */
+ *                   was not given
+ * option_time     - a time, in ms since 1970 */
 int option_number(call *c, char letter, int64_t least, int64_t most,
                   int64_t otherwise, int64_t *out);
 int option_duration(call *c, char letter, int64_t otherwise, int64_t *ms_out);
 int option_deadline(call *c, char letter, int64_t *deadline_out);
+int option_time(call *c, char letter, int64_t otherwise, int64_t *ms_out);
 
 /* A znode's data as the commands take it: argument i; or --null, --base64 TEXT,
  * --input FILE ("-": standard input).  OPTIONS_DATA goes into the table.
@@ -505,6 +518,21 @@ void progress_end(call *c);
  * keep one session for all commands.  Start with session_open().
  * --------------------------------------------------------------------- */
 
+/* What the name of the store says it is. */
+enum {
+  STORE_FILE,    /* a database */
+  STORE_MEMORY,  /* ":memory:": a tree that this process alone has */
+  STORE_ENSEMBLE /* "zk://…": a ZooKeeper ensemble (recipes/zookeeper.h) */
+};
+
+/* store_of       - which of them it is
+ * store_register - from now on names of ensembles can be opened; a zkembed code
+ * store_batch    - zke_batch().  An ensemble has none: there the calls of fn
+ *                  are made one by one, and stay made if a later one fails */
+int store_of(const shell *sh);
+int store_register(void);
+int store_batch(call *c, zke_batch_fn fn, void *context);
+
 /* session_open - open c->z for what a command needs of the store: the session,
  *                which begins with the first command that needs one, and again
  *                after it expired; before that, a handle that only looks.
@@ -512,7 +540,7 @@ void progress_end(call *c);
  *                the command's flags; a command whose options decide has
  *                NEEDS_NOTHING in the table and calls it itself
  *   needs  NEEDS_FILE, NEEDS_SESSION or CREATES_FILE, with or without
- *          PREFERS_SESSION; other flags are ignored
+ *          PREFERS_SESSION and FILE_ONLY; other flags are ignored
  * session_looker - the handle to look with; NULL: none is open
  * session_is_readonly - is there no session, and can there be none?
  * session_close - give up what is held, end the session; STATUS_… */

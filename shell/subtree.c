@@ -36,6 +36,9 @@ static int fail_interrupted(call *c, const char *done, int64_t count) {
 
 /* ------------------------------------------------------------------------
  * find
+ *
+ * The walk reads Stats only; data is read for those nodes that all other
+ * options have left.
  * --------------------------------------------------------------------- */
 
 const option find_options[] = {
@@ -113,6 +116,10 @@ int find_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * deleteall
+ *
+ * A tree is deleted from its leaves up, in batches, since one transaction for a
+ * tree of any size would keep other writers waiting. So others see it half
+ * deleted, and what they add meanwhile is deleted in a further pass.
  * --------------------------------------------------------------------- */
 
 enum { PASSES = 10 };
@@ -210,6 +217,10 @@ int deleteall_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * cp
+ *
+ * The copy is made from the top down, in batches, and is not of one moment. It
+ * has the data, the ACLs and the kinds of nodes. Versions, times and numbers of
+ * children begin anew.
  * --------------------------------------------------------------------- */
 
 enum { COPY_BYTES = 512 * 1024 };
@@ -255,14 +266,13 @@ static int copying_kind(void *arg, const snapshot_node *node) {
   return failed ? no_memory(k->batch.c) : 0;
 }
 
-/* Notes which nodes are containers or expire; in memory there is no file to
- * ask, and none is noted. */
+/* Notes which nodes are containers or expire; in memory and on an ensemble
+ * there is no file to ask, and none is noted. */
 static int copying_kinds(copying *k) {
   snapshot *s;
   k->kinds = json_object();
   if (!k->kinds) return no_memory(k->batch.c);
-  if (strcmp(k->batch.c->sh->file, ":memory:") == 0)
-    return 0; /* there is none */
+  if (store_of(k->batch.c->sh) != STORE_FILE) return 0;
   int status = snapshot_open(k->batch.c, &s);
   if (status) return status;
   status = snapshot_read(s, k->from, copying_kind, k);
@@ -277,15 +287,8 @@ static int copying_refused(void *owner, const zke_op *op, int rc) {
   return fail_rc(k->batch.c, rc);
 }
 
-/* Without ADMIN a session is shown "user:x" for a digest.  A copy with that
- * would be open to nobody. */
-static bool is_masked(const zke_acls *acls) {
-  for (int i = 0; i < acls->count; i++)
-    if (acl_is_masked(&acls->data[i])) return true;
-  return false;
-}
-
-/* Reads a node: ZKE_NONODE where it went meanwhile. */
+/* Reads a node: ZKE_NONODE where it went meanwhile. An ACL that is shown masked
+ * is refused: the copy would have another one. */
 static int copying_read(copying *k, const char *path, copied *n) {
   zke *z = k->batch.c->z;
   int rc = zke_get(z, path, NULL, NULL, &n->data, &n->len, NULL);
@@ -293,7 +296,7 @@ static int copying_read(copying *k, const char *path, copied *n) {
   rc = zke_get_acl(z, path, &n->acls, NULL);
   for (int i = 0; rc == ZKE_OK && i < n->acls->count; i++)
     rc = acl_accept(z, &n->acls->data[i]);
-  if (rc == ZKE_OK && is_masked(n->acls))
+  if (rc == ZKE_OK && acls_are_masked(n->acls))
     rc = zke_fail(ZKE_NOAUTH,
                   "the ACL of %s is shown in full only to who may change it",
                   path);

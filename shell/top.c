@@ -71,11 +71,16 @@ typedef struct top {
 
 /* ------------------------------------------------------------------------
  * Cells
+ *
+ * Texts of others, names and data, may have anything in them. All of them go
+ * through output_visible(), so none can move the cursor.
  * --------------------------------------------------------------------- */
 
+/* Is the byte the first of a UTF-8 character, and not a further one? */
 static bool begins_character(char byte) { return (byte & 0xc0) != 0x80; }
 
-/* Columns of a UTF-8 text, one for each character. */
+/* Columns of a UTF-8 text, one for each character. Wide characters are not
+ * known, and shift what is behind them. */
 static int characters(const char *text) {
   int count = 0;
   for (; *text; text++) count += begins_character(*text);
@@ -116,7 +121,8 @@ static void tail(FILE *out, const char *text, int len) {
   json_decref(value);
 }
 
-/* "12s", "5m", "3h", "2d": how long since */
+/* "12s", "5m", "3h", "2d": how long since A time in the future is 0, as after a
+ * clock was set back. */
 static void ago(FILE *out, const top *t, int64_t since_ms) {
   static const struct {
     int64_t below, seconds; /* durations below, in units of so many seconds */
@@ -171,7 +177,8 @@ static void body_line(FILE *out, const top *t, const look_line *line) {
   }
 }
 
-/* A node's children; 0 where it is missing. */
+/* A node's children; 0 where it is missing. One that cannot be read now has
+ * none: a picture is no place for a failure. */
 static int children(call *c, const char *directory, const char *name) {
   zke_stat stat = {0};
   char *path = zke_recipe_path(c->z, directory, name);
@@ -285,6 +292,8 @@ enum { HEAD_LINES = 4 }; /* with the table's heading: they stay in place */
 
 /* ------------------------------------------------------------------------
  * A picture
+ *
+ * Each picture is read anew. Nothing of the last one is kept.
  * --------------------------------------------------------------------- */
 
 /* Counts the changes a second since the last time.  Below half a second the
@@ -343,6 +352,7 @@ static const char *draw_line(FILE *out, const char *at, int columns) {
   return end + 1;
 }
 
+/* How many rows the body has; each ends with its newline. */
 static int body_lines(const top *t) {
   int count = 0;
   for (const char *at = t->body; *at; at = strchr(at, '\n') + 1) count++;
@@ -388,6 +398,7 @@ static int put(call *c, const char *text, size_t len) {
   return 0;
 }
 
+/* Write a text to the terminal; 0 or the exit code. */
 static int put_text(call *c, const char *text) {
   return put(c, text, strlen(text));
 }
@@ -422,6 +433,9 @@ static int top_draw(top *t) {
 
 /* ------------------------------------------------------------------------
  * The terminal
+ *
+ * Between terminal_take() and terminal_give() nothing else may print: a failure
+ * is noted, and told when the terminal is as it was.
  * --------------------------------------------------------------------- */
 
 /* Takes the terminal: keys come one by one and are not echoed; the other screen
@@ -460,6 +474,10 @@ static bool is_terminal(void) {
 
 /* ------------------------------------------------------------------------
  * Keys, signals, changes
+ *
+ * Beside the time, three things end a sleep: a key, the eventfd, and the
+ * session's descriptor. Each only marks what has changed; top_loop() decides
+ * when to draw.
  * --------------------------------------------------------------------- */
 
 /* Another view begins at its top. */
@@ -594,6 +612,8 @@ static int top_loop(top *t) {
 
 /* ------------------------------------------------------------------------
  * top
+ *
+ * The ways in and out: on a terminal, or once as text.
  * --------------------------------------------------------------------- */
 
 /* A signal is one of the ways to leave it, and no error to be told, whatever
@@ -676,6 +696,6 @@ static const option top_options[] = {
 const command top_commands[] = {
     {"top", "[--interval DURATION] [--once]",
      "show who holds what and who waits, as it changes", top_options, 0, 0,
-     NEEDS_FILE | PREFERS_SESSION | NOT_IN_COPROCESS, STYLE_VALUE, top_run,
-     NULL},
+     NEEDS_FILE | FILE_ONLY | PREFERS_SESSION | NOT_IN_COPROCESS, STYLE_VALUE,
+     top_run, NULL},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

@@ -16,6 +16,10 @@
  * EXPORT and DUMP read one snapshot of the file (database.c), so that what they
  * write is the tree at one moment, while others go on changing it.
  *
+ * EXPORT of an ensemble walks over the tree instead: each node is as it is when
+ * it is read, and no request tells a container or a TTL node from a persistent
+ * one, so that both are written as persistent.
+ *
  * IMPORT reads its file three times; a pipe is copied to a temporary file
  * first.  Start with import_all():
  *
@@ -54,6 +58,9 @@ enum { FORMAT_VERSION = 1 };
 
 /* ------------------------------------------------------------------------
  * ACLs
+ *
+ * The file's text and the library's structure both become the same JSON, so
+ * that an export does not depend on where it was read.
  * --------------------------------------------------------------------- */
 
 /* The id of a line "perms:scheme:id" of the file.  There an end of line is
@@ -108,8 +115,12 @@ static json_t *acl_to_json(const char *text) {
 
 /* ------------------------------------------------------------------------
  * export
+ *
+ * An export has no failure in its midst: a file appears when it is whole, and a
+ * stream without its last line is not taken by import.
  * --------------------------------------------------------------------- */
 
+/* One call of export. */
 typedef struct export {
   call *c;
   const char *top;  /* the exported node's path from the file's root on, that
@@ -141,8 +152,10 @@ static const char *export_relative(const export *x, const char *path) {
   return rest + (*rest == '/');
 }
 
-/* A node's line; NULL without memory. */
-static json_t *export_node(const export *x, const snapshot_node *n) {
+/* A node's line; takes the ACL, NULL for the usual one.  NULL without
+ * memory. */
+static json_t *export_node(const export *x, const snapshot_node *n,
+                           json_t *acl) {
   json_t *row = json_object();
   int bad =
       json_object_set_new(row, "path", json_text(export_relative(x, n->path)));
@@ -156,31 +169,101 @@ static json_t *export_node(const export *x, const snapshot_node *n) {
         json_object_set_new(row, "owner", json_session(n->stat.ephemeralOwner));
   if (n->sequence)
     bad |= json_object_set_new(row, "sequence", json_integer(n->sequence));
-  if (n->acl) bad |= json_object_set_new(row, "acl", acl_to_json(n->acl));
+  if (acl) bad |= json_object_set_new(row, "acl", acl);
   if (!bad) return row;
   json_decref(row);
   return NULL;
 }
 
-/* For snapshot_read(): one node. */
-static int export_one(void *arg, const snapshot_node *n) {
-  export *x = arg;
+/* Writes one node, and counts it; takes the ACL. */
+static int export_count(export *x, const snapshot_node *n, json_t *acl) {
   x->nodes++;
   x->ephemerals += n->stat.ephemeralOwner != 0;
   progress(x->c, "export, nodes", x->nodes, x->total);
-  return export_line(x, export_node(x, n));
+  return export_line(x, export_node(x, n, acl));
+}
+
+/* For snapshot_read(): one node. */
+static int export_one(void *arg, const snapshot_node *n) {
+  return export_count(arg, n, n->acl ? acl_to_json(n->acl) : NULL);
+}
+
+/* The number that the next sequential child gets, which is how many children
+ * have been created.  cversion counts creations and deletions, numChildren
+ * creations less deletions: half of the sum is the creations, in 32 bits. */
+static int64_t next_sequence(const zke_stat *stat) {
+  return ((uint32_t)stat->cversion + (uint32_t)stat->numChildren) / 2;
+}
+
+/* An ACL as the export has it; NULL for the usual one, which is left out. */
+static json_t *acls_to_json(const zke_acls *acls) {
+  const zke_acl *a = acls->data;
+  if (acls->count == 1 && a->perms == ZKE_PERM_ALL &&
+      strcmp(a->scheme, "world") == 0)
+    return NULL;
+  json_t *list = json_array();
+  for (int i = 0; i < acls->count; i++, a++) {
+    json_t *entry = json_pack("{s:s,s:o*,s:o*}", "scheme", a->scheme, "id",
+                              json_text(a->id), "perms", perms_json(a->perms));
+    acl_mark_foreign(entry);
+    json_array_append_new(list, entry);
+  }
+  return list;
+}
+
+/* One node of an ensemble; one that has gone meanwhile is left out.  What this
+ * session may not read ends the export: it would not be whole. */
+static int export_read(export *x, const char *path) {
+  call *c = x->c;
+  char *data = NULL;
+  zke_acls *acls = NULL;
+  snapshot_node n = {.path = path, .kind = "persistent"};
+  int rc = zke_get(c->z, path, NULL, NULL, &data, &n.len, &n.stat);
+  if (rc == ZKE_OK) rc = zke_get_acl(c->z, path, &acls, NULL);
+  if (rc == ZKE_OK && acls_are_masked(acls))
+    rc = zke_fail(ZKE_NOAUTH,
+                  "the ACL of %s is shown in full only to who may change it",
+                  path);
+  int status = 0;
+  if (rc == ZKE_OK) {
+    n.data = data;
+    n.sequence = next_sequence(&n.stat);
+    if (n.stat.ephemeralOwner) n.kind = "ephemeral";
+    status = export_count(x, &n, acls_to_json(acls));
+  } else if (rc != ZKE_NONODE) {
+    status = fail_rc(c, rc);
+  }
+  zke_free(data);
+  zke_free(acls);
+  return status;
+}
+
+/* The nodes of an ensemble, parents first. */
+static int export_walk(export *x, const char *path) {
+  walk w;
+  int status = 0;
+  walk_begin(&w, x->c, path, -1, false);
+  while (!status && walk_next(&w))
+    if (!is_reserved(x->c, w.path)) status = export_read(x, w.path);
+  return walk_end(&w, status);
+}
+
+/* All nodes: of the snapshot, or of the ensemble. */
+static int export_nodes(export *x, snapshot *s, const char *path) {
+  return s ? snapshot_read(s, path, export_one, x) : export_walk(x, path);
 }
 
 /* The whole export: its head, its nodes, its end. */
 static int export_tree(export *x, const char *path) {
   snapshot *s = NULL;
-  int status = snapshot_open(x->c, &s);
+  int status = 0;
+  if (store_of(x->c->sh) != STORE_ENSEMBLE) status = snapshot_open(x->c, &s);
   if (!status)
     status = export_line(
         x, json_pack("{s:s,s:i,s:o*,s:I,s:s}", "format", FORMAT_NAME, "version",
                      FORMAT_VERSION, "path", json_text(path), "exported_at",
                      (json_int_t)wall_now(), "zkembed", zke_version()));
-  if (!status) status = snapshot_read(s, path, export_one, x);
+  if (!status) status = export_nodes(x, s, path);
   if (!status)
     status = export_line(x, json_pack("{s:I}", "nodes", (json_int_t)x->nodes));
   snapshot_close(s);
@@ -238,6 +321,7 @@ static int arg_top(call *c, char **path_out) {
   return c->count ? arg_path(c, 0, path_out) : path_join(c, &root, path_out);
 }
 
+/* Refuses a path below /zookeeper; STATUS_DATA. */
 static int fail_reserved(call *c, const char *path) {
   return fail(
       c, STATUS_DATA, "BADARGUMENTS",
@@ -245,11 +329,12 @@ static int fail_reserved(call *c, const char *path) {
       path);
 }
 
-/* The path from the file's root on, for struct export: --chroot and the path.
- * For free(); NULL without memory. */
+/* The path from the file's root on, for struct export: --chroot and the path;
+ * on an ensemble the handle's path.  For free(); NULL without memory. */
 static char *top_of(call *c, const char *path) {
   const char *chroot = c->sh->options.chroot ? c->sh->options.chroot : "";
-  if (strcmp(chroot, "/") == 0) chroot = "";
+  if (strcmp(chroot, "/") == 0 || store_of(c->sh) == STORE_ENSEMBLE)
+    chroot = "";
   size_t room = strlen(chroot) + strlen(path) + 1;
   char *top = malloc(room);
   if (top) snprintf(top, room, "%s%s", chroot, path[1] ? path : "");
@@ -281,6 +366,9 @@ static int export_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * import: the lines
+ *
+ * A reading goes from the header to the line that counts the nodes. All three
+ * readings use the same functions, so they see the same nodes.
  * --------------------------------------------------------------------- */
 
 enum { KIND_PERSISTENT, KIND_CONTAINER, KIND_TTL, KIND_EPHEMERAL };
@@ -418,6 +506,9 @@ static int import_header(import *im) {
 
 /* ------------------------------------------------------------------------
  * import: a node's line
+ *
+ * Only the form is looked at here, without the database. A record owns all that
+ * was read from its line.
  * --------------------------------------------------------------------- */
 
 /* A member that is not known may have a meaning that would be lost: it is
@@ -465,7 +556,8 @@ static int record_data(import *im, record *r) {
   return 0;
 }
 
-/* The kind by its name; a TTL belongs to kind ttl and to no other. */
+/* The kind by its name; a TTL belongs to kind ttl and to no other. What is left
+ * out is "persistent". */
 static int record_kind(import *im, record *r) {
   static const char *const names[] = {"persistent", "container", "ttl",
                                       "ephemeral"};
@@ -555,6 +647,7 @@ static int record_read(import *im, json_t *row, record **out) {
   return status;
 }
 
+/* Has anything been written? Until then a failure needs no advice. */
 static bool import_changed(const import *im) {
   return im->batch.created + im->batch.changed + im->batch.deleted > 0;
 }
@@ -624,6 +717,10 @@ static int import_next(import *im, record **out) {
 
 /* ------------------------------------------------------------------------
  * import: everything is looked at before the first change
+ *
+ * What can be known beforehand is refused here, so that a mistake in line
+ * 90,000 does not leave 89,999 nodes behind. Others may change the tree between
+ * this look and the writing; for that there is --merge.
  * --------------------------------------------------------------------- */
 
 /* The operation that makes the node of a record, at that path. */
@@ -658,8 +755,9 @@ static int check_engine(import *im, const record *r) {
                   zke_errmsg());
 }
 
-/* Has its parent come, and may that one have children?  Does it come for the
- * first time?  Notes it, and counts it as a child unless it is left out. */
+/* Has its parent come, and may that one have children? Does it come for the
+ * first time? Notes it, and counts it as a child unless it is left out. A
+ * parent is always before its children, so one look is enough. */
 static int check_place(import *im, const record *r) {
   char *slash = strrchr(r->relative, '/');
   if (json_object_get(im->seen, r->relative))
@@ -775,6 +873,9 @@ static int import_check(import *im) {
 
 /* ------------------------------------------------------------------------
  * import --replace: what was there goes first
+ *
+ * All of the tree is looked at once before anything of it goes, since a tree
+ * that is half deleted helps nobody.
  * --------------------------------------------------------------------- */
 
 /* Puts the deletion of a node into the batch. */
@@ -858,6 +959,10 @@ static int import_remove(import *im) {
 
 /* ------------------------------------------------------------------------
  * import: the nodes
+ *
+ * Parents come before children in the file, and so in the batches. A node of
+ * which something is still to be done gets an ACL that lets this session do it
+ * (record_open()).
  * --------------------------------------------------------------------- */
 
 /* Has everybody these permissions? */
@@ -917,6 +1022,8 @@ static int write_over(import *im, record *r) {
   return 0;
 }
 
+/* Can the node be there already? Only with --merge; and the root is always
+ * there. */
 static bool may_exist(const import *im, const record *r) {
   return im->existing == EXISTING_MERGE || !r->path[1];
 }
@@ -933,13 +1040,32 @@ static int import_write(import *im, record *r) {
 
 /* ------------------------------------------------------------------------
  * import: sequence numbers and ACLs, when all nodes are there
+ *
+ * Both are set only where they differ, so this can be repeated: after an import
+ * that was ended in its midst, --merge comes here again for all nodes.
  * --------------------------------------------------------------------- */
 
-/* The number that the next sequential child gets, which is how many children
- * have been created.  cversion counts creations and deletions, numChildren
- * creations less deletions: half of the sum is the creations, in 32 bits. */
-static int64_t next_sequence(const zke_stat *stat) {
-  return ((uint32_t)stat->cversion + (uint32_t)stat->numChildren) / 2;
+/* Raises the number on an ensemble, where no request does: each child that is
+ * created raises it by one, and is deleted at once.  Some hundred go into one
+ * request. */
+static int raise_by_children(import *im, const record *r, int64_t count) {
+  enum { AT_ONCE = 250 };
+  zke_op ops[2 * AT_ONCE];
+  size_t room = strlen(r->path) + sizeof "/zke-import";
+  char *child = malloc(room);
+  int rc = child ? ZKE_OK : zke_fail(ZKE_NOMEM, "out of memory");
+  if (child) snprintf(child, room, "%s/zke-import", r->path[1] ? r->path : "");
+  while (rc == ZKE_OK && count > 0 && !cancelled(im->c)) {
+    int n = count < AT_ONCE ? (int)count : AT_ONCE;
+    for (int i = 0; i < n; i++) {
+      zke_op_create(&ops[2 * i], child, NULL, 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+      zke_op_delete(&ops[2 * i + 1], child, -1);
+    }
+    rc = zke_multi(im->c->z, ops, 2 * n, NULL);
+    count -= n;
+  }
+  free(child);
+  return rc;
 }
 
 /* Raises the sequence number to that of the file; a higher one stays.  A node
@@ -948,8 +1074,13 @@ static int64_t next_sequence(const zke_stat *stat) {
 static int finish_sequence(import *im, const record *r) {
   zke_stat stat;
   int rc = zke_exists(im->c->z, r->path, NULL, NULL, &stat);
-  if (rc == ZKE_OK && next_sequence(&stat) < r->sequence)
+  bool ensemble = store_of(im->c->sh) == STORE_ENSEMBLE;
+  int64_t missing = rc == ZKE_OK ? r->sequence - next_sequence(&stat) : 0;
+  if (missing > 0 && ensemble)
+    rc = raise_by_children(im, r, missing);
+  else if (missing > 0)
     rc = zke_raise_sequence(im->c->z, r->path, (int)r->sequence, NULL);
+  if (ensemble && cancelled(im->c)) return import_cancelled(im);
   if (rc == ZKE_NONODE && r->kind != KIND_PERSISTENT) return 0;
   return rc == ZKE_OK ? 0 : import_fail(im, rc);
 }
@@ -1010,7 +1141,9 @@ typedef struct finishing {
   record *at[BATCH_MOST];
 } finishing;
 
-/* The function of zke_batch(). */
+/* The function of zke_batch(): each node is finished by calls of its own, which
+ * become one transaction where the store has batches (store_batch()). A failure
+ * ends it. */
 static int finish_all(zke *z, void *context) {
   finishing *f = context;
   (void)z;
@@ -1024,7 +1157,7 @@ static int finish_all(zke *z, void *context) {
 static int finish_run(finishing *f, int status) {
   int rc = ZKE_OK;
   f->status = status;
-  if (!status && f->count) rc = zke_batch(f->im->c->z, finish_all, f);
+  if (!status && f->count) rc = store_batch(f->im->c, finish_all, f);
   if (rc != ZKE_OK && !f->status) f->status = import_fail(f->im, rc);
   while (f->count > 0) record_free(f->at[--f->count]);
   f->bytes = 0;
@@ -1046,9 +1179,14 @@ static int finish_add(finishing *f, record *r) {
 
 /* ------------------------------------------------------------------------
  * import
+ *
+ * The three readings, in the order of the file's head. A failure at any place
+ * is told once, by whoever finds it; import_free() then takes back what is not
+ * the tree's.
  * --------------------------------------------------------------------- */
 
-/* Begins another reading of the file. */
+/* Begins another reading of the file. The header was read without fault before,
+ * so only the file itself can fail now. */
 static int import_rewind(import *im) {
   rewind(im->in);
   im->line = 0;
@@ -1151,7 +1289,7 @@ static int import_large(import *im) {
   o.flags = ZKE_OPEN_EXISTING;
   o.data_limit = im->data_limit = im->largest;
   im->batch.most_bytes = im->largest;
-  if (strcmp(sh->file, ":memory:") == 0)
+  if (store_of(sh) == STORE_MEMORY)
     return fail(im->c, STATUS_DATA, "DATA",
                 "%s: a value has %d bytes, and in memory %d are the most",
                 im->name, im->largest, 1048576);
@@ -1241,6 +1379,9 @@ static void import_human(call *c, json_t *row, FILE *out) {
 
 /* ------------------------------------------------------------------------
  * dump
+ *
+ * One snapshot, so that what a report shows fits together: a watch's session is
+ * among the sessions.
  * --------------------------------------------------------------------- */
 
 /* A node with its Stat, its kind and its ACL. */
@@ -1323,5 +1464,5 @@ const command transfer_commands[] = {
      "make the nodes that an export holds", import_options, 0, 2, CREATES_FILE,
      STYLE_RECORD, import_run, import_human},
     {"dump", "[--no-data]", "print everything there is, for a report",
-     dump_options, 0, 0, NEEDS_FILE, STYLE_LINE, dump_run, NULL},
+     dump_options, 0, 0, NEEDS_FILE | FILE_ONLY, STYLE_LINE, dump_run, NULL},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

@@ -20,12 +20,16 @@ static void silent_human(call *c, json_t *row, FILE *out) {
   (void)out;
 }
 
+/* A row with one path, or name, as text; NULL without memory. */
 static json_t *path_row(const char *name, const char *path) {
   return json_pack("{s:o}", name, json_text(path));
 }
 
 /* ------------------------------------------------------------------------
  * ls
+ *
+ * Rows are printed as they are read, so a directory of any size takes no memory
+ * for them, and head(1) can end it.
  * --------------------------------------------------------------------- */
 
 static const option ls_options[] = {
@@ -77,7 +81,7 @@ static int ls_all(call *c, const char *path) {
   return walk_end(&w, status);
 }
 
-/* ls */
+/* ls: names of children, or with -R paths of all that is below. */
 static int ls_run(call *c) {
   char *path;
   int status = arg_path(c, 0, &path);
@@ -110,6 +114,9 @@ static void ls_human(call *c, json_t *row, FILE *out) {
 
 /* ------------------------------------------------------------------------
  * tree
+ *
+ * The drawing is for people alone. For programs a row has the path and the
+ * depth, which tell the same.
  * --------------------------------------------------------------------- */
 
 static const option tree_options[] = {
@@ -183,6 +190,9 @@ static void tree_human(call *c, json_t *row, FILE *out) {
 
 /* ------------------------------------------------------------------------
  * get
+ *
+ * Data may be any bytes. People see them escaped (output_text()), JSON has them
+ * as base64 where they are no UTF-8, and --raw writes them as they are.
  * --------------------------------------------------------------------- */
 
 static const option get_options[] = {
@@ -236,6 +246,8 @@ static void get_human(call *c, json_t *row, FILE *out) {
 
 /* ------------------------------------------------------------------------
  * stat, exists, count
+ *
+ * Each is one call of the library.
  * --------------------------------------------------------------------- */
 
 /* A row with the Stat of a node. */
@@ -261,6 +273,7 @@ static int for_each_path(call *c, int (*one)(call *c, const char *path)) {
   return status;
 }
 
+/* stat: a row for each path, until one fails. */
 static int stat_run(call *c) { return for_each_path(c, stat_one); }
 
 /* exists.  To people a single command answers by its exit code alone; at a
@@ -305,6 +318,9 @@ static int count_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * create
+ *
+ * The options are looked at before anything is read or made: standard input can
+ * be read only once, and a node that was made by mistake is not taken back.
  * --------------------------------------------------------------------- */
 
 static const option create_options[] = {{'e', "ephemeral", NULL},
@@ -372,7 +388,8 @@ static int create_options_read(call *c, creation *n) {
   return guard_options(c);
 }
 
-/* The nodes above it, as far as they are missing. */
+/* The nodes above it, as far as they are missing. They are persistent and open
+ * to all, whatever the node itself is to be. */
 static int create_parents(call *c, const char *path) {
   const char *slash = strrchr(path, '/');
   if (!slash || slash == path) return 0;
@@ -410,6 +427,8 @@ static int vigil_check(void *object) {
   return rc;
 }
 
+/* For wait_for_cancel(): a wait ends when the node is lost, and when that
+ * cannot be found out. */
 static bool vigil_over(void *object) { return vigil_check(object) != ZKE_OK; }
 
 /* A watcher that does nothing: the event ends the sleep, and vigil_check()
@@ -419,7 +438,8 @@ static void vigil_stir(zke *z, int type, int state, const char *path,
   (void)z, (void)type, (void)state, (void)path, (void)context;
 }
 
-/* --hold: stays until a signal comes. */
+/* --hold: stay until a signal comes, which is the way to end it and no failure.
+ * A node that somebody deletes meanwhile ends it with the reason. */
 static int create_hold(call *c, vigil *v) {
   int status = emit_event(c, path_row("path", v->path));
   if (!status) status = wait_for_cancel(c, vigil_over, v, ZKE_FOREVER);
@@ -557,10 +577,27 @@ static int delete_run(call *c) {
 static const option ephemerals_options[] = {{'m', "mine", NULL},
                                             {'\0', NULL, NULL}};
 
+/* A row for each ephemeral node of an ensemble, or of one session (0: of all).
+ * A server does not say what another session owns: the tree is looked
+ * through. */
+static int ephemerals_search(call *c, int64_t session) {
+  walk w;
+  int status = 0;
+  walk_begin(&w, c, "/", -1, false);
+  while (!status && walk_next(&w)) {
+    int64_t owner = w.stat.ephemeralOwner;
+    if (!owner || (session && owner != session)) continue;
+    status = emit(c, json_pack("{s:o,s:o}", "path", json_text(w.path),
+                               "session", json_session(owner)));
+  }
+  return walk_end(&w, status);
+}
+
 /* A row for each ephemeral node of a session. */
 static int ephemerals_of(call *c, int64_t session) {
   zke_strings *paths;
   int status = 0;
+  if (store_of(c->sh) == STORE_ENSEMBLE) return ephemerals_search(c, session);
   int rc = zke_ephemerals(c->z, session, NULL, &paths);
   if (rc != ZKE_OK) return fail_rc(c, rc);
   for (int i = 0; !status && i < paths->count; i++)
@@ -586,6 +623,7 @@ static int ephemerals_of_one(call *c, const word *name) {
 static int ephemerals_of_all(call *c) {
   zke_session_list *all;
   int status = 0;
+  if (store_of(c->sh) == STORE_ENSEMBLE) return ephemerals_search(c, 0);
   int rc = zke_sessions(c->z, &all);
   if (rc != ZKE_OK) return fail_rc(c, rc);
   for (int i = 0; !status && i < all->count; i++)

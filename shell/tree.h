@@ -28,10 +28,13 @@ int acls_parse(call *c, const word *texts, int count, zke_acls **acls_out);
  *               has no letters; false where it is neither
  * perms_json  - back
  * acl_is_masked - is it a digest "USER:x"?  It is shown so to whoever may not
- *                 see the hash, and is no user's */
+ *                 see the hash, and is no user's
+ * acls_are_masked - is one of a list?  To copy it would open the node to
+ *                 nobody */
 bool perms_parse(const char *text, int32_t *perms_out);
 json_t *perms_json(int32_t value);
 bool acl_is_masked(const zke_acl *entry);
+bool acls_are_masked(const zke_acls *acls);
 
 /* acl_is_foreign - is it of a scheme whose meaning some other program knows?
  * acl_accept     - make its scheme valid in the lists that are written by this

@@ -301,8 +301,9 @@ static const option waits_options[] = {{'d', "dot", NULL}, {'\0', NULL, NULL}};
 
 const command waits_commands[] = {
     {"waits", "[--dot]", "list who waits for whom, as rows or for Graphviz",
-     waits_options, 0, 0, NEEDS_FILE, STYLE_LINE, waits_run, waits_human},
+     waits_options, 0, 0, NEEDS_FILE | FILE_ONLY, STYLE_LINE, waits_run,
+     waits_human},
     {"deadlocks", "",
      "list deadlocks: circles of waits; exit status 1 if there is one", NULL, 0,
-     0, NEEDS_FILE, STYLE_LINE, deadlocks_run, wait_human},
+     0, NEEDS_FILE | FILE_ONLY, STYLE_LINE, deadlocks_run, wait_human},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

@@ -72,6 +72,7 @@ static void walk_pop(walk *w) {
 
 bool walk_is_name(const char *name) { return *name && !strchr(name, '/'); }
 
+/* Fails for a name that only a damaged file can have. */
 int walk_fail_name(call *c, const char *parent) {
   return fail(
       c, STATUS_IO, "CORRUPT",

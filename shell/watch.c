@@ -26,6 +26,7 @@ typedef struct heard {
   char path[];
 } heard;
 
+/* One call of watch, from its options to its last event. */
 typedef struct watching {
   call *c;
   zke *z;
@@ -46,6 +47,9 @@ typedef struct watching {
 
 /* ------------------------------------------------------------------------
  * Hearing
+ *
+ * The watcher runs inside zke_wait_turn(), on this thread. It only keeps the
+ * event: telling may take long, and may run a command that uses the database.
  * --------------------------------------------------------------------- */
 
 /* Drops what was heard and not told. */
@@ -106,9 +110,13 @@ static void watch_hear(zke *z, int type, int state, const char *path,
 
 /* ------------------------------------------------------------------------
  * Telling
+ *
+ * What is told of an event is its type and its path. Of the zxid the node is
+ * asked afterwards, so it is that of the latest change: a reader that has seen
+ * it has seen this event's, too.
  * --------------------------------------------------------------------- */
 
-/* What people and programs are told. */
+/* The word for an event, which people and programs are told. */
 static const char *event_name(int type) {
   switch (type) {
     case ZKE_EVENT_CREATED:
@@ -184,6 +192,9 @@ static int watch_tell_next(watching *w) {
 
 /* ------------------------------------------------------------------------
  * Waiting
+ *
+ * The turn is taken before anything is looked at. What comes between the look
+ * and the sleep has changed it, and the sleep ends at once.
  * --------------------------------------------------------------------- */
 
 /* A signal is the way to end --follow: the exit code says so, and nothing is
@@ -224,7 +235,8 @@ static int watch_sleep(watching *w, int64_t turn) {
   return rc == ZKE_OK ? 0 : fail_rc(w->c, rc);
 }
 
-/* Tells events until there were enough. */
+/* Tells events until there were enough. After a signal nothing more is told,
+ * though it was heard. */
 static int watch_events(watching *w) {
   int status = 0;
   while (!status && w->told < w->most) {
@@ -235,7 +247,8 @@ static int watch_events(watching *w) {
   return status;
 }
 
-/* Until the node exists, or does not. */
+/* Wait until the node exists, or does not. Each event only means a look, so
+ * those that were heard are dropped. */
 static int watch_until(watching *w, bool exists) {
   zke_stat stat = {0};
   for (;;) {
@@ -253,6 +266,9 @@ static int watch_until(watching *w, bool exists) {
 
 /* ------------------------------------------------------------------------
  * From the beginning to the end
+ *
+ * A call takes back its watch whatever ends it: in a script the session goes
+ * on, and would hear for nobody.
  * --------------------------------------------------------------------- */
 
 /* --initial: the first look is told as an event, which does not count.  It is

@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "shell.h"
 
@@ -229,6 +230,44 @@ bool word_duration(const word *w, int64_t *ms_out) {
     return true;
   }
   return false;
+}
+
+/* A date and a time of UTC; what strptime() would take and no calendar has, the
+ * 30th of February, is found by writing the result as a date again. */
+static bool time_of_calendar(const char *text, int64_t *ms_out) {
+  struct tm tm = {0}, back;
+  const char *rest = strptime(text, "%Y-%m-%d", &tm);
+  int64_t ms = 0, unit = 100;
+  if (!rest || !isdigit((unsigned char)*text)) return false;
+  if (*rest == 'T' || *rest == ' ') rest = strptime(rest + 1, "%H:%M:%S", &tm);
+  if (!rest) return false;
+  if (*rest == '.' && isdigit((unsigned char)rest[1]))
+    for (rest++; isdigit((unsigned char)*rest); rest++, unit /= 10)
+      ms += unit * (*rest - '0');
+  if (*rest == 'Z') rest++;
+  struct tm given = tm;
+  time_t seconds = timegm(&tm);
+  if (*rest || !gmtime_r(&seconds, &back) || back.tm_mday != given.tm_mday ||
+      back.tm_mon != given.tm_mon || seconds < 0)
+    return false;
+  *ms_out = (int64_t)seconds * 1000 + ms;
+  return true;
+}
+
+/* No duration is as great as the ms since 1970 of a time after 1973, as rows in
+ * JSON have it. */
+bool word_time(const word *w, int64_t now_ms, int64_t *ms_out) {
+  const int64_t least = INT64_C(100000000000);
+  int64_t number;
+  if (strlen(w->text) != w->len) return false;
+  if (word_number(w, &number) && number >= least) {
+    *ms_out = number;
+  } else if (word_duration(w, &number)) {
+    *ms_out = now_ms - number;
+  } else {
+    return time_of_calendar(w->text, ms_out);
+  }
+  return true;
 }
 
 /* ------------------------------------------------------------------------

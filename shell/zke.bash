@@ -15,7 +15,7 @@ _zke_options() {
 # _zke_nodes FILE WORD: the paths below WORD's last slash
 _zke_nodes() {
   local above=${2%/*}
-  [[ ! -f $1 ]] || zke "$1" ls "${above:-/}" 2>/dev/null |
+  [[ ! -f $1 && $1 != zk://* ]] || timeout 5 zke "$1" ls "${above:-/}" 2>/dev/null |
     while IFS= read -r name; do printf '%s/%s\n' "$above" "$name"; done
 }
 
@@ -32,6 +32,11 @@ _zke_words() {
       *)
         if [[ ! $file ]]; then
           file=${COMP_WORDS[i]}
+          # bash has split the name of an ensemble at ":" and "="
+          while [[ ${COMP_WORDS[i + 1]} == [:=] ]] && ((i + 2 < COMP_CWORD)); do
+            file+=${COMP_WORDS[i + 1]}${COMP_WORDS[i + 2]}
+            ((i += 2))
+          done
         elif [[ ! $command ]]; then
           command=${COMP_WORDS[i]}
         else

@@ -49,7 +49,9 @@ public class ZooKeeperServerEmbeddedAdapter implements ZooKeeperMainFace {
     @Override
     public void start() {
         try {
-            process = new ProcessBuilder("sh", System.getenv("SERVER"), configuration.getPath())
+            String container = "znode.container.checkIntervalMs";
+            process = new ProcessBuilder("sh", System.getenv("SERVER"), configuration.getPath(),
+                    "-D" + container + "=" + System.getProperty(container, "60000"))
                     .redirectError(ProcessBuilder.Redirect.INHERIT).start();
             String port = new BufferedReader(new InputStreamReader(process.getInputStream())).readLine();
             if (port == null) throw new IOException("the server has ended");

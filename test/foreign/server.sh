@@ -3,9 +3,10 @@
 # ZooKeeper's configuration files asks for
 #
 # Where ZKE names the command it is `zke serve`, which prints the port when it
-# is ready; else the ZooKeeper that is installed, run by JAVA with the system
-# properties.  The servers of one ensemble are servers of one file: zke.file in
-# the configuration, or else one beside their data directories.
+# is ready, with those of the system properties that it has an option for; else
+# the ZooKeeper that is installed, run by JAVA with all of them.  The servers of
+# one ensemble are servers of one file: zke.file in the configuration, or else
+# one beside their data directories.
 configuration=$1
 shift
 
@@ -23,10 +24,23 @@ if [ -z "$ZKE" ]; then
 fi
 
 file=$data/app.db
+container=60000
+sasl=
+for property; do
+  case $property in
+    -Dznode.container.checkIntervalMs=*) container=${property#*=} ;;
+    -Dzookeeper.sessionRequireClientSASLAuth=true) sasl=yes ;;
+  esac
+done
+set --
+if [ "$sasl" ]; then
+  (umask 077 && echo ann:secret >"$data/users")
+  set -- --require-sasl --users "$data/users"
+fi
 if grep -q '^server\.' "$configuration"; then file=$(dirname "$data")/app.db; fi
 tick=$(value tickTime 3000)
 exec "$ZKE" "$(value zke.file "$file")" serve --print-port \
   --port "$(value clientPort 2181)" \
-  --connections "$(value maxClientCnxns 60)" \
+  --connections "$(value maxClientCnxns 60)" --container-ms "$container" \
   --timeout-min "$(value minSessionTimeout $((2 * tick)))ms" \
-  --timeout-max "$(value maxSessionTimeout $((20 * tick)))ms"
+  --timeout-max "$(value maxSessionTimeout $((20 * tick)))ms" "$@"

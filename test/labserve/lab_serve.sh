@@ -6,6 +6,8 @@
 
 scratch room lab_serve
 serve=$(cd "$BUILD" && pwd)/zke-lab-serve
+# The options that its code knows.
+options=$(grep -o '"--[a-z]*"' test/labserve/main.c | tr -d '"')
 # Blocks of the document that have a file's name become that file.
 awk -v room="$room" '
   /^```/ { out = "" }
@@ -61,6 +63,15 @@ says() {
   grep -qF -e "$text" out
 }
 
+help_tells_all() {
+  "$serve" --help >out || return 1
+  for text in $options ZKE_LAB_NAME ZKE_LAB_HOSTS ZKE_LAB_CONTROL enter leave \
+    exclude note fail sleep 'Exit status'; do
+    grep -qF -e "$text" out || { echo "--help lacks $text"; return 1; }
+  done
+}
+
+expect "--help tells every option, and the environment" help_tells_all
 expect "a naive lock fails" naive_lock_is_found
 expect "kazoo's read/write lock fails" kazoo_649_is_found
 expect "and again when it is replayed" kazoo_649_is_replayed

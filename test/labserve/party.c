@@ -125,8 +125,8 @@ static bool has_input(const party *p) {
   return false;
 }
 
-/* A client of this one's program that waits may have something to ask, since
- * this one's answer has made the program go on: it is not to wait any more. */
+/* This client's answer has made its program go on.  So other clients of the
+ * program that wait may have something to ask: they stop waiting. */
 static void wake_others(const party *p) {
   for (int i = 0; i < party_count; i++) {
     party *other = &parties[i];

@@ -11,6 +11,7 @@ import uuid
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, NoAuthError
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import make_acl
 
 
@@ -103,12 +104,13 @@ def login(hosts, user, password):
     """Make a node that only this user of SASL can read, and read it."""
     zk = KazooClient(hosts=hosts, timeout=2, sasl_options={
         "mechanism": "DIGEST-MD5", "username": user, "password": password})
-    zk.start()
-    try:  # start() returns before the server has looked at the password
+    # The server may look at the password before start() has returned, or after.
+    try:
+        zk.start()
         zk.create("/of-" + user, b"secret",
                   acl=[make_acl("sasl", credential=user, all=True)])
         say(zk.get("/of-" + user)[0].decode())
-    except AuthFailedError:
+    except (AuthFailedError, KazooTimeoutError):
         say("refused")
     zk.stop()
     zk.close()

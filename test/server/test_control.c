@@ -201,7 +201,8 @@ static const struct {
      "the order is malformed: a quotation mark is not closed"},
     {"lose", 400,
      "there is no order \"lose\"; there are drop-before, drop-after, "
-     "hold-request, hold-reply, fail, pause, outage, expire, drop, advance, "
+     "hold-request, hold-reply, hold-event, fail, pause, outage, expire, drop, "
+     "advance, "
      "stop-clock, start-clock, release, clear, wait"},
     {"drop-before for=3s", 400,
      "drop-before takes session=, type=, path=, skip=, times=, not \"for=3s\""},
@@ -228,8 +229,18 @@ static const struct {
     {"drop-after times=0", 400,
      "drop-after: times= wants a number from 1 on, or all, not \"0\""},
     {"hold-reply for=soon", 400,
-     "hold-reply: for= wants seconds, or a number with ms, s, m, h or d, not "
-     "\"soon\""},
+     "hold-reply: for= wants a time above 0, in seconds, or a number with ms, "
+     "s, m, h or d, not \"soon\""},
+    {"outage for=0", 400,
+     "outage: for= wants a time above 0, in seconds, or a number with ms, s, "
+     "m, "
+     "h or d, not \"0\""},
+    {"fail type=create error=NOAUTH type=delete", 400,
+     "fail: type= is there twice"},
+    {"drop session=1 session=1", 400, "drop: session= is there twice"},
+    {"hold-event type=create", 400,
+     "hold-event takes session=, path=, skip=, times=, for=, not "
+     "\"type=create\""},
     {"advance by=1y", 400,
      "advance: by= wants seconds, or a number with ms, s, m, h or d, not "
      "\"1y\""},
@@ -583,6 +594,55 @@ TEST(a_reply_is_held) {
   stop(s);
 }
 
+/* The change is done and seen, also by the client that is to be told, but that
+ * hears of it late.  Another session's event is none of the fault's. */
+TEST(an_event_is_held) {
+  serving s = serve_faults();
+  wire a = begin(s), b = begin(s);
+  int fault =
+      arm(s, "hold-event session=%lld path=/a* skip=1", (long long)a.id);
+  for (int i = 0; i < 2; i++) {
+    const char *path = i ? "/b" : "/a";
+    ck_assert_int_eq(look(&a, ZKE_JUTE_EXISTS, path, 1), ZKE_NONODE);
+    ck_assert_int_eq(look(&b, ZKE_JUTE_EXISTS, path, 1), ZKE_NONODE);
+    ck_assert_int_eq(look(&a, ZKE_JUTE_GET_CHILDREN, "/", 1), 0);
+    ask_create(&b, path, "", 0);
+    ck_event(&b, ZKE_EVENT_CREATED, path);
+    ck_assert_int_eq(answer(&b), 0);
+    ck_event(&a, ZKE_EVENT_CREATED, path);
+    ck_event(&a, ZKE_EVENT_CHILD, "/");
+  }
+  ck_fault(s, fault, 1, 0, "1");
+  ck_assert_int_eq(look(&a, ZKE_JUTE_GET_DATA, "/a", 1), 0);
+  ck_assert_int_eq(set(&b, "/a", "x", -1), 0);
+  order(s, "wait fault=%d", fault);
+  ask_read(&a, ZKE_JUTE_EXISTS, "/b", 0);
+  ck_silent(s, &a);
+  ck_fault(s, fault, 2, 1, "0,\"holds\":1");
+  ck_assert_int_eq(done(s, "release fault=%d", fault), 1);
+  ck_event(&a, ZKE_EVENT_CHANGED, "/a");
+  ck_assert_int_eq(answer(&a), 0);
+  hang_up(&a), hang_up(&b);
+  stop(s);
+}
+
+/* It goes on by itself when its time is over. */
+TEST(an_event_is_held_for_a_time) {
+  serving s = serve_faults();
+  wire a = begin(s);
+  order(s, "stop-clock");
+  arm(s, "hold-event for=10s");
+  ck_assert_int_eq(look(&a, ZKE_JUTE_EXISTS, "/a", 1), ZKE_NONODE);
+  ask_create(&a, "/a", "", 0);
+  order(s, "wait fault=1");
+  ck_silent(s, &a);
+  order(s, "advance by=10s");
+  ck_event(&a, ZKE_EVENT_CREATED, "/a");
+  ck_assert_int_eq(answer(&a), 0);
+  hang_up(&a);
+  stop(s);
+}
+
 /* Of more than a socket takes at once, too: what is before it is still to be
  * sent when it is held. */
 TEST_LOOP(much_is_held_and_arrives, 8, 10) {
@@ -745,6 +805,24 @@ TEST(an_order_waits_for_a_fault) {
   stop(s);
 }
 
+/* What comes behind an order that waits is not kept. */
+TEST(much_behind_an_order_takes_no_memory) {
+  enum { MUCH = 1 << 20, TIMES = 50 };
+  static char data[MUCH];
+  serving s = serve_faults();
+  wire w = begin(s), one = dial(s.port);
+  arm(s, "fail type=create");
+  const char *text = post_text("wait fault=1");
+  send_bytes(&one, text, strlen(text));
+  long before = memory_of(s);
+  for (int i = 0; i < TIMES; i++) send_bytes(&one, data, sizeof data);
+  ck_assert_int_lt(memory_of(s) - before, 10 * 1024);
+  ck_assert_int_eq(create(&w, "/a", "", 0), ZKE_SYSTEMERROR);
+  ck_assert_ptr_ne(strstr(receive_rest(&one), "\"fired\":1"), NULL);
+  hang_up(&one), hang_up(&w);
+  stop(s);
+}
+
 /* ------------------------------------------------------------------------
  * Sessions and time
  * --------------------------------------------------------------------- */
@@ -785,7 +863,8 @@ TEST(a_session_of_another_server_expires) {
   stop(two);
 }
 
-/* The time is the server's: who is away expires, who is connected does not. */
+/* The server's time is moved: a session whose client is away expires, and one
+ * whose client is connected does not. */
 TEST(time_is_moved) {
   serving s = serve_faults();
   wire w = begin(s), away = begin(s), other = begin(s);
@@ -1035,41 +1114,19 @@ TEST(an_expiry_waits_for_another_process) {
 
 /* Text of chance, mostly of words that mean something. */
 static void make_text(char *text, size_t size, unsigned *seed) {
-  static const char *const words[] = {"drop-before ",
-                                      "drop-after ",
-                                      "hold-request ",
-                                      "hold-reply ",
-                                      "fail ",
-                                      "pause ",
-                                      "outage ",
-                                      "expire ",
-                                      "advance ",
-                                      "release ",
-                                      "clear ",
-                                      "wait ",
-                                      "session=",
-                                      "all ",
-                                      "type=",
-                                      "create ",
-                                      "any ",
-                                      "path=",
-                                      "/a* ",
-                                      "[",
-                                      "times=",
-                                      "1 ",
-                                      "for=",
-                                      "1ms ",
-                                      "'",
-                                      "\"",
-                                      "\\",
-                                      "#",
-                                      "=",
-                                      "%s%n",
-                                      "\r\n",
-                                      "\x01",
-                                      "99999999999 ",
-                                      "fault=",
-                                      "error="};
+  static const char *const words[] = {
+      "drop-before ", "drop-after ", "hold-request ",
+      "hold-reply ",  "hold-event ", "fail ",
+      "pause ",       "outage ",     "expire ",
+      "advance ",     "release ",    "clear ",
+      "wait ",        "session=",    "all ",
+      "type=",        "create ",     "any ",
+      "path=",        "/a* ",        "[",
+      "times=",       "1 ",          "for=",
+      "1ms ",         "'",           "\"",
+      "\\",           "#",           "=",
+      "%s%n",         "\r\n",        "\x01",
+      "99999999999 ", "fault=",      "error="};
   size_t len = 0;
   text[0] = '\0';
   for (int i = rand_r(seed) % 8; i >= 0; i--)

@@ -3,6 +3,8 @@
  * Answers that differed from those of ZooKeeper's server, each to something
  * that clients seldom send, or send at an unlucky moment.
  */
+#include <signal.h>
+
 #include "test/server/wire.h"
 
 /* An answer to auth tells no zxid, and one to what is not known tells -1. */
@@ -175,5 +177,33 @@ TEST(a_watch_is_spent_by_the_change_just_before) {
   ck_assert_int_eq(answer_to(&w, w.xid - 1), 0);
   ck_assert_int_eq(answer(&w), ZKE_NOWATCHER);
   hang_up(&w);
+  stop(s);
+}
+
+/* In one round of the server, in either order: who is told that its watch is
+ * there has not seen the other client's change yet. */
+TEST_LOOP(a_watch_is_spent_by_the_change_of_another, 0, 2) {
+  serving s = serve(":memory:", "");
+  wire a = begin(s), b = begin(s);
+  ck_assert_int_eq(create(&a, "/a", "", 0), 0);
+  ck_assert_int_eq(look(&a, ZKE_JUTE_GET_DATA, "/a", 1), 0);
+  request(&a, ZKE_JUTE_CHECK_WATCHES);
+  PUT(&a, watches_request, "/a", ZKE_WATCH_DATA);
+  kill(s.pid, SIGSTOP);
+  if (_i) ask(&a);
+  ask_set(&b, "/a", "x", -1);
+  if (!_i) ask(&a);
+  kill(s.pid, SIGCONT);
+  ck_assert_int_eq(answer(&b), 0);
+  ck_assert(next_frame(&a));
+  GET(&a, reply_header, &a.head);
+  if (a.head.xid == ZKE_JUTE_XID_EVENT) {
+    ck_assert_int_eq(answer(&a), ZKE_NOWATCHER);
+  } else {
+    ck_assert_int_eq(a.head.err, 0);
+    ck_assert_int_lt(a.head.zxid, b.head.zxid);
+    ck_event(&a, ZKE_EVENT_CHANGED, "/a");
+  }
+  hang_up(&a), hang_up(&b);
   stop(s);
 }

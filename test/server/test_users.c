@@ -284,6 +284,86 @@ TEST(without_users_there_is_no_sasl) {
 }
 
 /* ------------------------------------------------------------------------
+ * --require-sasl
+ * --------------------------------------------------------------------- */
+
+/* The answer to a request of this xid refuses the client, without a zxid, and
+ * the connection ends. */
+static void ck_stranger(wire *w, int xid) {
+  ck_assert_int_eq(answer_to(w, xid), ZKE_JUTE_SESSIONCLOSEDREQUIRESASLAUTH);
+  ck_assert_int_eq(w->head.zxid, 0);
+  ck_assert(!next_frame(w));
+}
+
+/* Whatever it asks for, pings too; what it sends behind that is not done.  Its
+ * session stays. */
+TEST(who_has_not_proven_to_be_a_user_is_refused) {
+  static const int types[] = {ZKE_JUTE_EXISTS, ZKE_JUTE_WHO_AM_I, 99,
+                              ZKE_JUTE_CLOSE};
+  serving s = serve_users("--require-sasl");
+  wire w = begin(s), again, ann = begin(s);
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    request(&w, types[i]);
+    ask(&w);
+    ck_stranger(&w, w.xid);
+    ck_assert_int_eq(attach(s, &again, &w), w.id);
+    hang_up(&w);
+    w = again;
+  }
+  for (int i = 0; i < 2; i++) {
+    request(&w, ZKE_JUTE_CREATE);
+    PUT(&w, create_request, i ? "/b" : "/a", {0, ""}, zke_open_acl, 0);
+    zke_jute_end(&w.out, w.begun);
+  }
+  send_out(&w);
+  ck_stranger(&w, w.xid - 1);
+  hang_up(&w);
+  w = begin(s);
+  ck_assert_int_eq(ping(&w), ZKE_JUTE_SESSIONCLOSEDREQUIRESASLAUTH);
+  ck_assert_int_eq(log_in(&ann, anns), 0);
+  ck_assert(!is_there(&ann, "/a") && !is_there(&ann, "/b"));
+  hang_up(&w), hang_up(&ann);
+  stop(s);
+}
+
+/* Another identity does not help, and what SASL refuses has the same error. */
+TEST(only_sasl_lets_in) {
+  serving s = serve_users(
+      "--require-sasl --super-digest "
+      "super:xQJmxLMiHGwaqBvst5y6rkB6HQs=");
+  wire w = begin(s);
+  reply r = anns;
+  ck_assert_int_eq(add_auth(&w, "digest", "super:admin"), 0);
+  ask_read(&w, ZKE_JUTE_EXISTS, "/", 0);
+  ck_stranger(&w, w.xid);
+  hang_up(&w);
+  w = begin(s);
+  r.password = "Secret";
+  ck_assert_int_eq(log_in(&w, r), ZKE_JUTE_SESSIONCLOSEDREQUIRESASLAUTH);
+  ck_assert(!next_frame(&w));
+  hang_up(&w);
+  w = begin(s);
+  ck_assert_int_eq(log_in(&w, anns), 0);
+  ck_assert_int_eq(create(&w, "/a", "", 0), 0);
+  ck_word(s, "ruok", "imok");
+  hang_up(&w);
+  stop(s);
+}
+
+/* Who was let in proves it again on each connection. */
+TEST(a_user_who_comes_back_is_a_stranger) {
+  serving s = serve_users("--require-sasl");
+  wire w = begin(s), again;
+  ck_assert_int_eq(log_in(&w, anns), 0);
+  ck_assert_int_eq(ping(&w), 0);
+  ck_assert_int_eq(attach(s, &again, &w), w.id);
+  ask_read(&again, ZKE_JUTE_EXISTS, "/", 0);
+  ck_stranger(&again, again.xid);
+  hang_up(&again), hang_up(&w);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
  * Super users
  * --------------------------------------------------------------------- */
 
@@ -403,7 +483,8 @@ TEST(options_that_name_nobody_are_refused) {
   snprintf(options, sizeof options, "--users '%s' --super-user eve",
            users_file("ann:x\n"));
   ck_refused(options, "eve is none of --users");
-  ck_refused("--super-user ann", "ann is none of --users");
+  ck_refused("--super-user ann", "--super-user names one of --users");
+  ck_refused("--require-sasl", "--require-sasl wants --users");
   ck_refused("--super-digest super:admin", "wants USER:HASH");
   ck_refused(
       "--super-digest "

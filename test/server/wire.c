@@ -59,6 +59,17 @@ void stop(serving s) {
   ck_assert_int_eq(ended(s), 0);
 }
 
+long memory_of(serving s) {
+  char name[64], line[200];
+  long kib = -1;
+  snprintf(name, sizeof name, "/proc/%d/status", (int)s.pid);
+  FILE *f = fopen(name, "r");
+  while (f && fgets(line, sizeof line, f))
+    if (sscanf(line, "VmRSS: %ld", &kib) == 1) break;
+  if (f) fclose(f);
+  return kib;
+}
+
 /* ------------------------------------------------------------------------
  * A client
  * --------------------------------------------------------------------- */
@@ -183,18 +194,27 @@ int64_t attach(serving s, wire *w, const wire *before) {
   return take_connected(w);
 }
 
-/* A server that listens at a Unix socket alone, and a client of it. */
-serving serve_unix(wire *w) {
-  static const char none[16];
+wire dial_unix(void) {
   struct sockaddr_un a = {.sun_family = AF_UNIX};
-  char options[600];
+  wire w = {.fd = socket(AF_UNIX, SOCK_STREAM, 0)};
   snprintf(a.sun_path, sizeof a.sun_path, "%s", test_path("socket"));
-  snprintf(options, sizeof options, "--unix '%s'", a.sun_path);
+  ck_assert_int_eq(connect(w.fd, (struct sockaddr *)&a, sizeof a), 0);
+  return w;
+}
+
+wire begin_unix(void) {
+  static const char none[16];
+  wire w = dial_unix();
+  send_connect(&w, 0, none, 10000, 0);
+  ck_assert_int_ne(take_connected(&w), 0);
+  return w;
+}
+
+serving serve_unix(wire *w) {
+  char options[600];
+  snprintf(options, sizeof options, "--unix '%s'", test_path("socket"));
   serving s = serve(":memory:", options);
-  *w = (wire){.fd = socket(AF_UNIX, SOCK_STREAM, 0)};
-  ck_assert_int_eq(connect(w->fd, (struct sockaddr *)&a, sizeof a), 0);
-  send_connect(w, 0, none, 10000, 0);
-  ck_assert_int_ne(take_connected(w), 0);
+  *w = begin_unix();
   return s;
 }
 

@@ -43,6 +43,9 @@ int ended(serving s);
 /* End it by a signal; it has to end well. */
 void stop(serving s);
 
+/* KiB of memory that it has. */
+long memory_of(serving s);
+
 /* What the server says to a four-letter word; valid until the next call. */
 const char *says(serving s, const char *word);
 
@@ -102,8 +105,11 @@ wire begin_with(serving s, int timeout_ms);
 wire begin(serving s);
 /* Another connection for the same session: its id, 0 where it is over. */
 int64_t attach(serving s, wire *w, const wire *before);
-/* A server that listens at a Unix socket alone, and a client of it. */
+/* A server that listens at a Unix socket, too, and a client of that. */
 serving serve_unix(wire *w);
+/* Another connection to that socket; one with a new session. */
+wire dial_unix(void);
+wire begin_unix(void);
 /* What a server says that does not begin. */
 const char *refusal(const char *options);
 

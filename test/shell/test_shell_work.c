@@ -287,9 +287,10 @@ TEST(damaged_tree_is_not_walked_for_ever) {
   enter_room();
   ck_assert_int_eq(run("zke app.db create /a; zke app.db export / out"), 0);
   ck_assert_int_eq(sqlite3_open("app.db", &db), SQLITE_OK);
-  ck_assert_int_eq(sqlite3_exec(db, "UPDATE node SET name='b/c' WHERE name='a'",
-                                NULL, NULL, NULL),
-                   SQLITE_OK);
+  ck_assert_int_eq(
+      sqlite3_exec(db, "UPDATE zkembed_node SET name='b/c' WHERE name='a'",
+                   NULL, NULL, NULL),
+      SQLITE_OK);
   ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
   ck_assert_int_eq(run("zke app.db tree >tree 2>said"), 74);
   ck_assert_int_eq(run("zke app.db ls -R >tree 2>>said"), 74);

@@ -195,7 +195,8 @@ static void random_tree(zke *z, int count) {
 
 /* Random trees come through an export and an import unchanged, also by a pipe,
  * and below another path. */
-TEST_LOOP(an_export_imported_and_exported_is_the_same, 0, 25) {
+TEST_LOOP(an_export_imported_and_exported_is_the_same, 0,
+          (int)test_sample(25, 8)) {
   zke *z = test_open(test_path("a.db"));
   seed(_i);
   random_tree(z, 30 + (int)pick(120));
@@ -433,7 +434,7 @@ static const char one_picture[] =
 TEST(an_export_is_one_picture) {
   mover m;
   mover_begin(&m);
-  for (int i = 0; i < 40; i++) {
+  for (long i = test_sample(40, 12); i > 0; i--) {
     int64_t before = m.moves;
     ck_zke(0, "zke a.db export /p p.json >err 2>&1");
     ck_zke(0, "%s", one_picture);
@@ -446,7 +447,7 @@ TEST(an_export_is_one_picture) {
 TEST(a_backup_is_one_picture) {
   mover m;
   mover_begin(&m);
-  for (int i = 0; i < 20; i++) {
+  for (long i = test_sample(20, 7); i > 0; i--) {
     int64_t before = m.moves;
     ck_zke(0, "zke a.db backup --force b.db >err 2>&1");
     ck_zke(0, "zke b.db check >err 2>&1");
@@ -620,7 +621,7 @@ static void end_by_term_while_writing(const char *command_, const char *file) {
 /* A signal in the middle of an export leaves the file that was there, and no
  * half one beside it. */
 TEST(an_interrupted_export_leaves_the_old_file) {
-  make_large_file(60000);
+  make_large_file((int)test_sample(60000, 12000));
   ck_zke(0, "zke a.db import /big large.json >err 2>&1");
   end_by_term_while_writing("zke a.db export /big out.json >err 2>&1",
                             "out.json");
@@ -628,7 +629,7 @@ TEST(an_interrupted_export_leaves_the_old_file) {
 
 /* The same of a backup. */
 TEST(an_interrupted_backup_leaves_the_old_file) {
-  make_large_file(60000);
+  make_large_file((int)test_sample(60000, 12000));
   ck_zke(0, "zke a.db import /big large.json >err 2>&1");
   end_by_term_while_writing("zke a.db backup --force out.db >err 2>&1",
                             "out.db");

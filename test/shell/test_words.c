@@ -183,3 +183,50 @@ TEST(base64_that_is_none) {
     ck_assert_msg(!base64_decode(bad[i], strlen(bad[i]), &data, &len),
                   "taken for base64: %s", bad[i]);
 }
+
+/* word_time() of a text at 1,000,000 s since 1970; -1: refused. */
+static int64_t time_of(const char *text) {
+  word w = {text, strlen(text), false};
+  int64_t ms;
+  return word_time(&w, INT64_C(1000000000), &ms) ? ms : -1;
+}
+
+/* A day, a time of UTC with or without its fraction, ms since 1970, or how long
+ * ago it was. */
+TEST(times) {
+  const int64_t noon = INT64_C(1795176000000);
+  ck_assert_int_eq(time_of("2026-11-20T12:00:00Z"), noon);
+  ck_assert_int_eq(time_of("2026-11-20T12:00:00"), noon);
+  ck_assert_int_eq(time_of("2026-11-20 12:00:00"), noon);
+  ck_assert_int_eq(time_of("2026-11-20T12:00:00.5Z"), noon + 500);
+  ck_assert_int_eq(time_of("2026-11-20T12:00:00.123456Z"), noon + 123);
+  ck_assert_int_eq(time_of("2026-11-20"), noon - 12 * 3600 * 1000);
+  ck_assert_int_eq(time_of("2024-02-29"), INT64_C(1709164800000));
+  ck_assert_int_eq(time_of("1795176000000"), noon);
+  ck_assert_int_eq(time_of("90s"), 1000000000 - 90000);
+  ck_assert_int_eq(time_of("90"), 1000000000 - 90000);
+  ck_assert_int_eq(time_of("0"), 1000000000);
+}
+
+/* What is in no calendar, and what is more or less than a time. */
+TEST(no_times) {
+  static const char *const wrong[] = {"",
+                                      "now",
+                                      "2026-02-30",
+                                      "2026-13-01",
+                                      "2026-11-20T25:00:00Z",
+                                      "2026-11-20T12:00",
+                                      "2026-11-20T12:00:00+01:00",
+                                      "2026-11-20T12:00:00Z ",
+                                      " 2026-11-20",
+                                      "2026-11-20T",
+                                      "2026-11-20T12:00:00.Z",
+                                      "1969-01-01",
+                                      "-5m",
+                                      "5y"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    ck_assert_msg(time_of(wrong[i]) == -1, "\"%s\" was taken", wrong[i]);
+  word nul = {"5m\0x", 4, false};
+  int64_t ms;
+  ck_assert(!word_time(&nul, 0, &ms));
+}

@@ -1,0 +1,401 @@
+/* history.c - the commands about what has become of the nodes
+ *
+ *     history   whether the database keeps one, on, off, and its limits
+ *     log       the changes of a node and of those below it
+ *     held      who held a lock at a time in the past (past.c finds that out);
+ *               without a name, what this session holds
+ *
+ * What is kept is the engine's (zkembed.h, "History").  Where the history
+ * begins is read from the file, since no call tells it: what was before is said
+ * to be unknown, and never guessed.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../recipes/text.h"
+#include "database.h"
+#include "past.h"
+#include "work.h"
+
+/* ------------------------------------------------------------------------
+ * history
+ * --------------------------------------------------------------------- */
+
+/* What the file says of its history. */
+typedef struct extent {
+  bool kept;
+  int64_t keep, for_ms;  /* the limits; 0: none */
+  int64_t rows;          /* changes that are there */
+  int64_t zxid, time_ms; /* from when on it is whole */
+} extent;
+
+static int extent_read(call *c, extent *e) {
+  snapshot *s = NULL;
+  int status = snapshot_open(c, &s);
+  *e = (extent){.kept = false};
+  if (status) return status;
+  e->keep = snapshot_number(s, "SELECT history_rows FROM zkembed_meta");
+  e->for_ms = snapshot_number(s, "SELECT history_ms FROM zkembed_meta");
+  e->kept = e->keep > 0 || e->for_ms > 0;
+  if (e->kept) {
+    e->rows = snapshot_number(
+        s, "SELECT count(*) FROM zkembed_history WHERE type<>0");
+    e->zxid = snapshot_number(
+        s, "SELECT zxid FROM zkembed_history ORDER BY seq LIMIT 1");
+    e->time_ms = snapshot_number(
+        s, "SELECT time FROM zkembed_history ORDER BY seq LIMIT 1");
+  }
+  snapshot_close(s);
+  return 0;
+}
+
+/* Fail where no history is kept. */
+static int extent_need(call *c, extent *e) {
+  int status = extent_read(c, e);
+  if (status || e->kept) return status;
+  return fail(c, STATUS_NO, "NOHISTORY",
+              "no history is kept of %s; \"history on\" begins one",
+              c->sh->file);
+}
+
+/* A limit; null for none. */
+static json_t *limit_of(int64_t limit) {
+  return limit > 0 ? json_integer(limit) : json_null();
+}
+
+/* history: whether there is one, its limits, how much there is and from when.
+ */
+static int history_tell(call *c) {
+  extent e;
+  int status = extent_read(c, &e);
+  if (status) return status;
+  if (!e.kept) return emit(c, json_pack("{s:s}", "history", "off"));
+  return emit(
+      c, for_people(
+             c, json_pack("{s:s,s:o,s:o,s:I,s:I,s:I}", "history", "on", "keep",
+                          limit_of(e.keep), "for_ms", limit_of(e.for_ms),
+                          "changes", (json_int_t)e.rows, "zxid",
+                          (json_int_t)e.zxid, "since", (json_int_t)e.time_ms)));
+}
+
+/* history on: without a limit of its own it has one that no disk minds. */
+static int history_on(call *c) {
+  enum { ROWS = 100000 };
+  int64_t rows, ms;
+  int status = option_number(c, 'k', 1, INT64_MAX, 0, &rows);
+  if (!status) status = option_duration(c, 'f', 0, &ms);
+  if (!status && has(c, 'f') && ms == 0)
+    status = fail_usage(c,
+                        "--for wants more than nothing; \"history off\" "
+                        "ends the history");
+  if (!status) status = session_open(c, NEEDS_SESSION | FILE_ONLY);
+  if (status) return status;
+  if (rows == 0 && ms == 0) rows = ROWS;
+  int rc = zke_history_keep(c->z, rows, ms);
+  return rc == ZKE_OK ? history_tell(c) : fail_rc(c, rc);
+}
+
+static int history_off(call *c) {
+  if (has(c, 'k') || has(c, 'f'))
+    return fail_usage(c, "limits are for \"history on\"");
+  int status = session_open(c, NEEDS_SESSION | FILE_ONLY);
+  if (status) return status;
+  int rc = zke_history_keep(c->z, 0, 0);
+  return rc == ZKE_OK ? history_tell(c) : fail_rc(c, rc);
+}
+
+static int refuse_memory(call *c) {
+  if (store_of(c->sh) != STORE_MEMORY) return 0;
+  return fail(c, STATUS_DENIED, "MEMORY",
+              "%s is about a file's history, and :memory: is none",
+              c->command->name);
+}
+
+static int history_run(call *c) {
+  int status = refuse_memory(c);
+  if (status) return status;
+  if (c->count && word_is(&c->args[0], "on")) return history_on(c);
+  if (c->count && word_is(&c->args[0], "off")) return history_off(c);
+  if (c->count)
+    return fail_usage(c, "history is on or off, not \"%s\"", c->args[0].text);
+  if (has(c, 'k') || has(c, 'f'))
+    return fail_usage(c, "limits are for \"history on\"");
+  status = session_open(c, NEEDS_FILE | FILE_ONLY);
+  return status ? status : history_tell(c);
+}
+
+/* ------------------------------------------------------------------------
+ * log
+ * --------------------------------------------------------------------- */
+
+/* A row for a change.  A session that is not known is null: the sweep, that has
+ * removed a container or a TTL node. */
+static json_t *change_row(const zke_change *h) {
+  static const char *const types[] = {"?", "created", "deleted", "changed"};
+  int type = h->type >= 1 && h->type <= 3 ? h->type : 0;
+  return json_pack(
+      "{s:I,s:I,s:s,s:o*,s:o*,s:o*,s:o*}", "zxid", (json_int_t)h->zxid, "time",
+      (json_int_t)h->time_ms, "type", types[type], "path", json_text(h->path),
+      "session", h->session ? json_session(h->session) : json_null(),
+      "identity", *h->identity ? json_text(h->identity) : json_null(), "pid",
+      h->pid ? json_integer(h->pid) : json_null());
+}
+
+/* --since: a zxid, which is a number without a unit, or a time. */
+static int since_of(call *c, int64_t *zxid, int64_t *ms) {
+  const word *w = value_of(c, 's');
+  *zxid = *ms = 0;
+  if (!w || word_session(w, zxid)) return 0;
+  if (word_time(w, wall_now(), ms)) return 0;
+  return fail_usage(c,
+                    "--since wants a zxid, a time such as "
+                    "2026-11-20T12:00:00Z, or how long ago it was, such as "
+                    "90s, 5m or 2h, not \"%s\"",
+                    w->text);
+}
+
+/* Say that what is asked for is not all there. */
+static void tell_begin(call *c, const extent *e, const zke_change_list *list,
+                       int64_t zxid, int64_t ms) {
+  bool gap = (zxid && !list->complete) || (ms && ms < e->time_ms);
+  if (!gap || c->sh->quiet || c->id) return;
+  char text[ZKE_RECIPE_WHEN];
+  zke_recipe_when(e->time_ms, text);
+  fprintf(stderr,
+          "zke: the history begins at %s, zxid %" PRId64
+          ": what was before is not known\n",
+          text, e->zxid);
+}
+
+/* Emit the changes from a time on; of these the last `limit`. */
+static int log_rows(call *c, const zke_change_list *list, int64_t ms,
+                    int64_t limit) {
+  int status = 0, first = list->count;
+  for (int64_t left = limit; first > 0 && left > 0; first--)
+    left -= list->data[first - 1].time_ms >= ms;
+  for (int i = first; i < list->count && !status; i++) {
+    if (list->data[i].time_ms < ms) continue;
+    status =
+        cancelled(c) ? fail_cancelled(c) : emit(c, change_row(&list->data[i]));
+  }
+  return status;
+}
+
+static int log_run(call *c) {
+  char *path = NULL;
+  extent e;
+  int64_t zxid, ms, limit;
+  zke_change_list *list = NULL;
+  int status = since_of(c, &zxid, &ms);
+  if (!status) status = option_number(c, 'n', 1, INT64_MAX, INT64_MAX, &limit);
+  if (!status) status = refuse_memory(c);
+  if (!status) status = arg_path(c, 0, &path);
+  if (!status) status = extent_need(c, &e);
+  if (!status) {
+    int rc = zke_history(c->z, path, zxid, 0, &list);
+    if (rc != ZKE_OK) status = fail_rc(c, rc);
+  }
+  if (!status) tell_begin(c, &e, list, zxid, ms);
+  if (!status) status = log_rows(c, list, ms, limit);
+  zke_free(list);
+  free(path);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * held
+ * --------------------------------------------------------------------- */
+
+/* All that held is worked out from. */
+typedef struct past {
+  char *path;
+  int64_t at;
+  zke_change_list *changes;
+  zke_session_list *sessions; /* that there are now */
+  past_node *now;             /* ephemeral nodes that there are now */
+  int now_count;
+  past_life *lives;
+  int life_count;
+} past;
+
+static void past_free(past *p) {
+  for (int i = 0; i < p->now_count; i++)
+    free((char *)(uintptr_t)p->now[i].path);
+  free(p->now);
+  free(p->lives);
+  zke_free(p->changes);
+  zke_free(p->sessions);
+  free(p->path);
+}
+
+/* Note a node that is there now, if it is ephemeral. */
+static int past_note(call *c, past *p, const char *directory,
+                     const char *name) {
+  size_t room = strlen(directory) + (name ? strlen(name) : 0) + 2;
+  char *path = malloc(room);
+  zke_stat stat;
+  if (!path) return no_memory(c);
+  snprintf(path, room, "%s%s%s", directory, name && directory[1] ? "/" : "",
+           name ? name : "");
+  int rc = zke_exists(c->z, path, NULL, NULL, &stat);
+  if (rc == ZKE_OK && stat.ephemeralOwner) {
+    p->now[p->now_count++] = (past_node){path, stat.ephemeralOwner};
+    return 0;
+  }
+  free(path);
+  return rc == ZKE_OK || rc == ZKE_NONODE ? 0 : fail_rc(c, rc);
+}
+
+/* What is there now.  It is read before the history: so a node that comes
+ * between is in the history, and one that goes is as well. */
+static int past_present(call *c, past *p) {
+  zke_strings *names = NULL;
+  int status = 0;
+  int rc = zke_children(c->z, p->path, NULL, NULL, &names, NULL);
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return fail_rc(c, rc);
+  int count = rc == ZKE_OK ? names->count : 0;
+  p->now = calloc((size_t)count + 1, sizeof *p->now);
+  if (!p->now) status = no_memory(c);
+  if (!status) status = past_note(c, p, p->path, NULL);
+  for (int i = 0; i < count && !status; i++)
+    status = past_note(c, p, p->path, names->data[i]);
+  zke_free(names);
+  return status;
+}
+
+static int past_read(call *c, past *p) {
+  int status = past_present(c, p);
+  if (status) return status;
+  int rc = zke_history(c->z, p->path, 0, 0, &p->changes);
+  if (rc == ZKE_OK) rc = zke_sessions(c->z, &p->sessions);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  p->life_count =
+      past_lives(p->changes, p->path, p->now, p->now_count, &p->lives);
+  return p->life_count < 0 ? no_memory(c) : 0;
+}
+
+/* Put the name and the pid of a session into a row, as a change of its own or
+ * the present list has them; null where neither does. */
+static void past_name(const past *p, int64_t session, json_t *row) {
+  const char *identity = NULL;
+  int64_t pid = 0;
+  for (int i = 0; i < p->changes->count && !identity; i++) {
+    if (p->changes->data[i].session != session) continue;
+    identity = p->changes->data[i].identity;
+    pid = p->changes->data[i].pid;
+  }
+  for (int i = 0; i < p->sessions->count && !identity; i++) {
+    if (p->sessions->data[i].id != session) continue;
+    identity = p->sessions->data[i].identity;
+    pid = p->sessions->data[i].pid;
+  }
+  json_object_set_new(
+      row, "identity",
+      identity && *identity ? json_text(identity) : json_null());
+  json_object_set_new(row, "pid", pid ? json_integer(pid) : json_null());
+}
+
+/* Emit one that held. */
+static int past_emit(call *c, const past *p, const past_holder *h) {
+  json_t *row =
+      json_pack("{s:o*,s:i,s:o*}", "path", json_text(h->life->path), "place",
+                h->place, "session", json_session(h->life->owner));
+  if (!row) return no_memory(c);
+  past_name(p, h->life->owner, row);
+  json_object_set_new(row, "since", json_time(h->since_ms));
+  json_object_set_new(row, "until_time", json_time(h->until_ms));
+  return emit(c, row);
+}
+
+/* Emit all that held, or say that nobody did. */
+static int past_tell(call *c, const past *p) {
+  past_holder *holders = NULL;
+  int status = 0;
+  int count = past_holders(p->changes, p->path, p->lives, p->life_count, p->at,
+                           &holders);
+  if (count < 0) status = no_memory(c);
+  for (int i = 0; i < count && !status; i++)
+    status = past_emit(c, p, &holders[i]);
+  free(holders);
+  if (status || count > 0) return status;
+  return fail(c, STATUS_NO, "NONODE", "nobody held %s then", p->path);
+}
+
+/* The history does not reach back to the time. */
+static int fail_before(call *c, const extent *e) {
+  char text[ZKE_RECIPE_WHEN];
+  zke_recipe_when(e->time_ms, text);
+  return fail(c, STATUS_NO, "NOHISTORY",
+              "the history begins at %s: who held anything before is not known",
+              text);
+}
+
+static int held_then(call *c) {
+  past p = {.path = NULL};
+  extent e;
+  int64_t now = wall_now();
+  int status = option_time(c, 'a', now, &p.at);
+  if (!status && p.at > now)
+    status = fail_usage(c, "--at is a time in the future");
+  if (!status) status = refuse_memory(c);
+  if (!status) status = session_open(c, NEEDS_FILE | FILE_ONLY);
+  if (!status) status = arg_place(c, 0, "locks", &p.path);
+  if (!status) status = extent_need(c, &e);
+  if (!status && p.at < e.time_ms) status = fail_before(c, &e);
+  if (!status) status = past_read(c, &p);
+  if (!status) status = past_tell(c, &p);
+  past_free(&p);
+  return status;
+}
+
+/* For held_each(), under the shell's mutex: only collects the rows, since
+ * printing may take as long as the reader likes. */
+static void held_row(void *arg, const held_class *class_, const char *path,
+                     void *object) {
+  int64_t token = class_->token(object);
+  json_array_append_new(
+      arg, json_pack("{s:s,s:o*,s:I,s:b}", "kind", class_->kind, "path",
+                     json_text(path), "token", (json_int_t)token, "held",
+                     token != 0));
+}
+
+/* held without a name: a row for each thing that the session holds. */
+static int held_now(call *c) {
+  size_t i;
+  json_t *row, *rows = json_array();
+  int status = rows ? 0 : no_memory(c);
+  if (rows) held_each(c->sh, held_row, rows);
+  json_array_foreach(rows, i, row) {
+    if (!status) status = emit(c, json_incref(row));
+  }
+  json_decref(rows);
+  return status;
+}
+
+/* held: what this session holds; or with a name, who held that. */
+static int held_run(call *c) {
+  if (c->count) return held_then(c);
+  if (has(c, 'a')) return fail_usage(c, "--at wants the NAME of a lock");
+  return held_now(c);
+}
+
+/* --------------------------------------------------------------------- */
+
+static const option history_options[] = {
+    {'k', "keep", "N"}, {'f', "for", "DURATION"}, {'\0', NULL, NULL}};
+static const option log_options[] = {
+    {'s', "since", "ZXID|TIME"}, {'n', "limit", "N"}, {'\0', NULL, NULL}};
+static const option held_options[] = {{'a', "at", "TIME"}, {'\0', NULL, NULL}};
+
+const command history_commands[] = {
+    {"history", "[on [--keep N] [--for DURATION] | off]",
+     "keep a history of all changes, end it, or tell about it", history_options,
+     0, 1, NEEDS_NOTHING | FILE_ONLY, STYLE_RECORD, history_run, NULL},
+    {"log", "[PATH] [--since ZXID|TIME] [--limit N]",
+     "print the history of a node and of those below it", log_options, 0, 1,
+     NEEDS_FILE | FILE_ONLY, STYLE_TABLE, log_run, NULL},
+    {"held", "[NAME [--at TIME]]",
+     "list what this session holds, or who held a lock at a time in the past",
+     held_options, 0, 1, NEEDS_NOTHING, STYLE_TABLE, held_run, NULL},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

@@ -1,0 +1,273 @@
+/* metrics.c - the command metrics: numbers of a database as OpenMetrics text
+ *
+ * For a collector of text files, or a monitor that runs commands.  What the
+ * file tells is read in one read transaction, so these numbers fit together.
+ * Which sessions live only the kernel knows; it is asked right before.  What
+ * the processes have counted is read right after.  What is not known is not
+ * printed.
+ *
+ * The zxid is no count of changes: a new epoch, as after a copy of the file,
+ * begins anywhere above all zxids before.  So it is two gauges, of 32 bits
+ * each, which a collector can keep without loss; while the first one stays, the
+ * second rises by one with each change.
+ *
+ * Start reading at metrics_write().
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "database.h"
+#include "work.h"
+
+/* What one call has read. */
+typedef struct metrics {
+  zke_session_list *sessions;
+  zke_counts counts;
+  snapshot *file;
+  FILE *out;
+} metrics;
+
+/* The head of a family: its samples follow. */
+static void family(metrics *m, const char *name, const char *type,
+                   const char *help) {
+  fprintf(m->out, "# HELP zkembed_%s %s\n# TYPE zkembed_%s %s\n", name, help,
+          name, type);
+}
+
+/* A family of one sample without labels. */
+static void gauge(metrics *m, const char *name, const char *help,
+                  int64_t value) {
+  family(m, name, "gauge", help);
+  fprintf(m->out, "zkembed_%s %" PRId64 "\n", name, value);
+}
+
+/* The same of what a statement counts; none where it cannot be read. */
+static void gauge_of(metrics *m, const char *name, const char *help,
+                     const char *sql) {
+  int64_t value = snapshot_number(m->file, sql);
+  if (value >= 0) gauge(m, name, help, value);
+}
+
+/* A sample of a family with a label. */
+static void labelled(metrics *m, const char *name, const char *label,
+                     const char *of, int64_t value) {
+  if (value < 0) return;
+  fprintf(m->out, "zkembed_%s{%s=\"%s\"} %" PRId64 "\n", name, label, of,
+          value);
+}
+
+/* A family of one number that only rises; it begins at 0 with the others. */
+static void counter(metrics *m, const char *name, const char *help,
+                    int64_t value) {
+  family(m, name, "counter", help);
+  fprintf(m->out, "zkembed_%s_total %" PRId64 "\n", name, value);
+}
+
+/* A sample in seconds, of a family with this stem. */
+static void seconds(metrics *m, const char *stem, const char *end, int64_t ns) {
+  const int64_t second = 1000000000;
+  fprintf(m->out, "zkembed_%s%s %" PRId64 ".%09" PRId64 "\n", stem, end,
+          ns / second, ns % second);
+}
+
+/* Two families: how many of something there were and how long they took
+ * together, and the longest. */
+static void times(metrics *m, const char *stem, const char *help, int64_t count,
+                  int64_t ns, int64_t most) {
+  char name[64];
+  snprintf(name, sizeof name, "%s_seconds", stem);
+  family(m, name, "summary", help);
+  fprintf(m->out, "zkembed_%s_count %" PRId64 "\n", name, count);
+  seconds(m, name, "_sum", ns);
+  snprintf(name, sizeof name, "%s_longest_seconds", stem);
+  family(m, name, "gauge", "The longest of these times.");
+  seconds(m, name, "", most);
+}
+
+/* A point in time. */
+static void timestamp(metrics *m, const char *name, const char *help,
+                      int64_t ms) {
+  family(m, name, "gauge", help);
+  fprintf(m->out, "zkembed_%s %" PRId64 ".%03" PRId64 "\n", name, ms / 1000,
+          ms % 1000);
+}
+
+/* ------------------------------------------------------------------------
+ * The families
+ * --------------------------------------------------------------------- */
+
+enum { SESSION_PROCESS, SESSION_LEASED, SESSION_LIGHT, SESSION_KEPT, SESSIONS };
+
+/* By what a session lives: see zkembed.h. */
+static int session_kind(const zke_session_info *s) {
+  if (s->timeout_ms) return SESSION_KEPT;
+  if (s->carrier) return SESSION_LIGHT;
+  return s->lease_ms ? SESSION_LEASED : SESSION_PROCESS;
+}
+
+/* Sessions by kind, and those of them that are dead and not removed yet.  A
+ * kept session that nobody is attached to lives by its timeout alone. */
+static void write_sessions(metrics *m) {
+  static const char *const kinds[SESSIONS] = {"process", "leased", "light",
+                                              "kept"};
+  int64_t count[SESSIONS] = {0}, dead = 0;
+  for (int i = 0; i < m->sessions->count; i++) {
+    const zke_session_info *s = &m->sessions->data[i];
+    bool detached = s->timeout_ms && !s->carrier;
+    count[session_kind(s)]++;
+    dead += !s->alive && !detached;
+  }
+  family(m, "sessions", "gauge", "Sessions in the database, by kind.");
+  for (int i = 0; i < SESSIONS; i++)
+    labelled(m, "sessions", "kind", kinds[i], count[i]);
+  gauge(m, "sessions_dead",
+        "Sessions whose process has ended and that are not removed yet.", dead);
+}
+
+/* Nodes and watches by kind. */
+static void write_tree(metrics *m) {
+  static const char *const kinds[][2] = {
+      {"persistent",
+       "SELECT count(*) FROM zkembed_node WHERE kind=0 AND owner=0"},
+      {"ephemeral", "SELECT count(*) FROM zkembed_node WHERE owner<>0"},
+      {"container", "SELECT count(*) FROM zkembed_node WHERE kind=1"},
+      {"ttl", "SELECT count(*) FROM zkembed_node WHERE kind=2"}};
+  static const char *const modes[][2] = {
+      {"one-shot", "SELECT count(*) FROM zke_watches WHERE mode='one-shot'"},
+      {"persistent",
+       "SELECT count(*) FROM zke_watches WHERE mode='persistent'"},
+      {"recursive", "SELECT count(*) FROM zke_watches WHERE mode='recursive'"}};
+  family(m, "nodes", "gauge", "Nodes in the tree, by kind.");
+  for (int i = 0; i < 4; i++)
+    labelled(m, "nodes", "kind", kinds[i][0],
+             snapshot_number(m->file, kinds[i][1]));
+  family(m, "watches", "gauge", "Watches that are set, by mode.");
+  for (int i = 0; i < 3; i++)
+    labelled(m, "watches", "mode", modes[i][0],
+             snapshot_number(m->file, modes[i][1]));
+  gauge_of(m, "waiters", "Watches on nodes that other sessions own.",
+           "SELECT count(*) FROM zke_waiters");
+  gauge_of(m, "events_pending", "Events that no session has taken yet.",
+           "SELECT count(*) FROM zkembed_event");
+}
+
+/* Up to which change the database is. */
+static void write_changes(metrics *m) {
+  int64_t zxid = snapshot_number(m->file, "SELECT zxid FROM zkembed_meta");
+  if (zxid < 0) return;
+  gauge(m, "zxid_high", "Upper 32 bits of the zxid of the last change.",
+        zxid >> 32);
+  gauge(m, "zxid_low",
+        "Lower 32 bits; while the upper ones stay, one more for each "
+        "transaction that changes the tree or the sessions.",
+        zxid & INT64_C(0xffffffff));
+}
+
+/* What the files take.  The log is written over from its beginning when all of
+ * it is in the database, so its length says how much it has grown to. */
+static void write_file(metrics *m) {
+  enum { LOG_HEADER = 32, FRAME_HEADER = 24 };
+  snapshot_sizes s = snapshot_file(m->file);
+  int64_t frame = s.page_bytes + FRAME_HEADER;
+  int64_t log = s.log_bytes > LOG_HEADER ? s.log_bytes - LOG_HEADER : 0;
+  gauge(m, "database_bytes", "Size of the database.", s.pages * s.page_bytes);
+  gauge(m, "database_pages", "Pages of the database.", s.pages);
+  gauge(m, "database_free_pages", "Pages of it that are not in use.",
+        s.free_pages);
+  gauge(m, "log_bytes", "Length of the write-ahead log's file.", s.log_bytes);
+  gauge(m, "log_pages", "Pages that this length has room for.", log / frame);
+  if (m->counts.log_pending >= 0)
+    gauge(m, "log_pending_pages", "Pages in it that are not in the database.",
+          m->counts.log_pending);
+}
+
+/* What the processes have counted; zke_counters() says what that is. */
+static void write_counts(metrics *m) {
+  const zke_counts *c = &m->counts;
+  if (c->since_ms)
+    timestamp(m, "counters_begin_timestamp_seconds",
+              "When counters and longest times began, since 1970.",
+              c->since_ms);
+  times(m, "write_wait",
+        "How long processes have waited that found another one writing.",
+        c->waits, c->wait_ns, c->wait_most_ns);
+  counter(m, "checkpoints", "Times that the log was emptied into the database.",
+          c->checkpoints);
+  counter(m, "session_deaths",
+          "Sessions that ended because their process was found dead.",
+          c->deaths);
+  times(m, "session_expiry_delay",
+        "How long after its lease or timeout a session was ended.", c->expiries,
+        c->late_ns, c->late_most_ns);
+}
+
+/* Of the history, where one is kept. */
+static void write_history(metrics *m) {
+  if (snapshot_number(m->file,
+                      "SELECT history_rows>0 OR history_ms>0 FROM "
+                      "zkembed_meta") <= 0)
+    return;
+  gauge_of(m, "history_rows", "Changes in the history.",
+           "SELECT count(*) FROM zkembed_history WHERE type<>0");
+  int64_t ms = snapshot_number(
+      m->file, "SELECT time FROM zkembed_history ORDER BY seq LIMIT 1");
+  if (ms < 0) return;
+  timestamp(m, "history_begin_timestamp_seconds",
+            "When the history begins, since 1970.", ms);
+}
+
+/* The whole text. */
+static void metrics_write(metrics *m) {
+  family(m, "build", "info", "The library that answers.");
+  fprintf(m->out, "zkembed_build_info{version=\"%s\"} 1\n", zke_version());
+  write_sessions(m);
+  write_tree(m);
+  write_changes(m);
+  write_counts(m);
+  write_file(m);
+  write_history(m);
+  fputs("# EOF\n", m->out);
+}
+
+/* ------------------------------------------------------------------------
+ * The command
+ * --------------------------------------------------------------------- */
+
+/* The text as one row with one member, so that --json has it as a string. */
+static int metrics_emit(call *c, metrics *m) {
+  char *text = NULL;
+  size_t len;
+  m->out = open_memstream(&text, &len);
+  if (!m->out) return no_memory(c);
+  metrics_write(m);
+  int status = fclose(m->out) == 0
+                   ? emit(c, json_pack("{s:o*}", "metrics", json_text(text)))
+                   : no_memory(c);
+  free(text);
+  return status;
+}
+
+static int metrics_run(call *c) {
+  metrics m = {.sessions = NULL};
+  int rc = zke_sessions(c->z, &m.sessions);
+  int status = rc == ZKE_OK ? snapshot_open(c, &m.file) : fail_rc(c, rc);
+  if (!status) {
+    rc = zke_counters(c->z, &m.counts);
+    status = rc == ZKE_OK ? metrics_emit(c, &m) : fail_rc(c, rc);
+  }
+  snapshot_close(m.file);
+  zke_free(m.sessions);
+  return status;
+}
+
+/* The text as it is. */
+static void metrics_human(call *c, json_t *row, FILE *out) {
+  (void)c;
+  fputs(json_string_value(json_object_get(row, "metrics")), out);
+}
+
+const command metrics_commands[] = {
+    {"metrics", "", "print numbers of the database as OpenMetrics text", NULL,
+     0, 0, NEEDS_FILE | FILE_ONLY, STYLE_LINE, metrics_run, metrics_human},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

@@ -1,0 +1,236 @@
+/* past.c - who held what, worked out from a history
+ *
+ * The history tells which nodes were created and deleted, in the order of their
+ * zxids.  From that follows the life of each ephemeral node: from its creation
+ * to its deletion.  A node whose first change is no creation was there before
+ * the history began, and so was one that is there now and has no change at all.
+ *
+ * A time becomes a zxid, that of the last change up to then, and from there on
+ * only zxids are compared: clocks may be set back, zxids rise.
+ *
+ * An entry of a line is kept out by those before it, but a reader by no reader.
+ * It holds from the end of the last one that kept it out, or from its own
+ * beginning, and until one comes that goes before it (a thief), or its own end.
+ * So no replay is needed: begin with past_holders().
+ */
+#include "past.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------
+ * Lives
+ * --------------------------------------------------------------------- */
+
+/* A change and its place in the list, for sorting by paths. */
+typedef struct past_step {
+  const zke_change *change;
+  int index;
+} past_step;
+
+static int step_compare(const void *a_, const void *b_) {
+  const past_step *a = a_, *b = b_;
+  int order = strcmp(a->change->path, b->change->path);
+  return order ? order : (a->index > b->index) - (a->index < b->index);
+}
+
+/* Is it the node itself, or a child of it? */
+static bool is_near(const char *path, const char *top) {
+  size_t len = strlen(top);
+  if (strcmp(path, top) == 0) return true;
+  if (len > 1 && (strncmp(path, top, len) != 0 || path[len] != '/'))
+    return false;
+  return strchr(path + (len > 1 ? len : 0) + 1, '/') == NULL;
+}
+
+/* The lives of one path from its changes in their order, one behind the other;
+ * how many.  Each change tells the owner, where it is known. */
+static int lives_of(const past_step *steps, int count, past_life *to) {
+  int n = 0;
+  bool alive = false;
+  for (int i = 0; i < count; i++) {
+    const zke_change *c = steps[i].change;
+    if (!alive) to[n] = (past_life){.path = c->path, .to = INT64_MAX};
+    if (!alive && c->type == ZKE_EVENT_CREATED) {
+      to[n].from = c->zxid;
+      to[n].from_ms = c->time_ms;
+    }
+    alive = true;
+    if (c->owner) to[n].owner = c->owner;
+    if (c->type != ZKE_EVENT_DELETED) continue;
+    to[n].to = c->zxid;
+    to[n].to_ms = c->time_ms;
+    alive = false;
+    n += to[n].owner != 0;
+  }
+  return n + (alive && to[n].owner != 0);
+}
+
+/* All lives that the sorted changes tell of. */
+static int lives_of_all(const past_step *steps, int count, past_life *to) {
+  int n = 0;
+  for (int i = 0, end; i < count; i = end) {
+    for (end = i + 1; end < count; end++)
+      if (strcmp(steps[end].change->path, steps[i].change->path) != 0) break;
+    n += lives_of(steps + i, end - i, to + n);
+  }
+  return n;
+}
+
+static int life_compare(const void *a, const void *b) {
+  return strcmp(((const past_life *)a)->path, ((const past_life *)b)->path);
+}
+
+/* Has the history a change of this path? */
+static bool is_told(const past_step *steps, int count, const char *path) {
+  int low = 0, high = count;
+  while (low < high) {
+    int middle = low + (high - low) / 2;
+    int order = strcmp(steps[middle].change->path, path);
+    if (order == 0) return true;
+    if (order < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return false;
+}
+
+int past_lives(const zke_change_list *changes, const char *path,
+               const past_node *now, int count, past_life **lives_out) {
+  size_t room = (size_t)changes->count + (size_t)count + 1;
+  past_step *steps = calloc(room, sizeof *steps);
+  past_life *lives = calloc(room, sizeof *lives);
+  int n = 0, told = 0;
+  *lives_out = lives;
+  if (!steps || !lives) {
+    free(steps);
+    return -1;
+  }
+  for (int i = 0; i < changes->count; i++)
+    if (is_near(changes->data[i].path, path))
+      steps[told++] = (past_step){&changes->data[i], i};
+  qsort(steps, (size_t)told, sizeof *steps, step_compare);
+  n = lives_of_all(steps, told, lives);
+  for (int i = 0; i < count; i++)
+    if (!is_told(steps, told, now[i].path))
+      lives[n++] = (past_life){
+          .path = now[i].path, .owner = now[i].owner, .to = INT64_MAX};
+  qsort(lives, (size_t)n, sizeof *lives, life_compare);
+  free(steps);
+  return n;
+}
+
+/* ------------------------------------------------------------------------
+ * The line
+ * --------------------------------------------------------------------- */
+
+/* The number at the end of an entry's name; -1: it is none. */
+static long long number_of(const char *path) {
+  size_t len = strlen(path);
+  if (len < 11) return -1;
+  const char *digits = path + len - 10;
+  for (int i = 0; i < 10; i++)
+    if (!isdigit((unsigned char)digits[i])) return -1;
+  return strtoll(digits, NULL, 10);
+}
+
+/* Does the part of the name before the number end like that? */
+static bool is_kind(const past_life *l, const char *kind) {
+  size_t len = strlen(l->path), n = strlen(kind);
+  return len >= n + 10 && strncmp(l->path + len - 10 - n, kind, n) == 0;
+}
+
+/* An entry of a line, not a mark for one and no other child. */
+static bool is_entry(const past_life *l) {
+  return number_of(l->path) >= 0 && !is_kind(l, "-next-");
+}
+
+/* Thieves go before all others. */
+static bool is_before(const past_life *a, const past_life *b) {
+  bool front = is_kind(a, "-front-"), other = is_kind(b, "-front-");
+  return front != other ? front : number_of(a->path) < number_of(b->path);
+}
+
+/* Does the one keep out the other while it lives?  Of semaphores it is not
+ * known: none does. */
+static bool keeps_out(const past_life *a, const past_life *b) {
+  if (!is_entry(a) || !is_before(a, b) || is_kind(b, "-lease-")) return false;
+  return !(is_kind(a, "-__READ__") && is_kind(b, "-__READ__"));
+}
+
+static bool lives_at(const past_life *l, int64_t zxid) {
+  return l->from <= zxid && zxid < l->to;
+}
+
+/* When an entry that nobody keeps out at a zxid began to hold, and when it
+ * ended. */
+static void hold_of(const past_life *lives, int count, int64_t zxid,
+                    past_holder *h) {
+  const past_life *l = h->life;
+  int64_t from = l->from, to = l->to;
+  h->since_ms = l->from_ms;
+  h->until_ms = l->to_ms;
+  for (int i = 0; i < count; i++) {
+    const past_life *other = &lives[i];
+    if (!keeps_out(other, l)) continue;
+    if (other->to <= zxid && other->to > from) {
+      from = other->to;
+      h->since_ms = other->to_ms;
+    } else if (other->from > zxid && other->from < to) {
+      to = other->from;
+      h->until_ms = other->from_ms;
+    }
+  }
+}
+
+/* Fill in the holder that a life was at a zxid; false: it was none. */
+static bool holder_of(const past_life *lives, int count, const past_life *l,
+                      int64_t zxid, past_holder *h) {
+  *h = (past_holder){.life = l, .place = 1};
+  if (!lives_at(l, zxid) || !is_entry(l)) return false;
+  for (int i = 0; i < count; i++) {
+    if (!lives_at(&lives[i], zxid)) continue;
+    if (keeps_out(&lives[i], l)) return false;
+    h->place += is_entry(&lives[i]) && is_before(&lives[i], l);
+  }
+  hold_of(lives, count, zxid, h);
+  return true;
+}
+
+static int holder_compare(const void *a, const void *b) {
+  return ((const past_holder *)a)->place - ((const past_holder *)b)->place;
+}
+
+/* The zxid of the last change up to a time. */
+static int64_t zxid_at(const zke_change_list *changes, int64_t at) {
+  int64_t zxid = 0;
+  for (int i = 0; i < changes->count; i++)
+    if (changes->data[i].time_ms <= at) zxid = changes->data[i].zxid;
+  return zxid;
+}
+
+int past_holders(const zke_change_list *changes, const char *path,
+                 const past_life *lives, int count, int64_t at,
+                 past_holder **holders_out) {
+  past_holder *holders = calloc((size_t)count + 1, sizeof *holders);
+  int64_t zxid = zxid_at(changes, at);
+  int n = 0;
+  *holders_out = holders;
+  if (!holders) return -1;
+  for (int i = 0; i < count; i++) {
+    if (strcmp(lives[i].path, path) != 0 || !lives_at(&lives[i], zxid))
+      continue;
+    holders[0] = (past_holder){.life = &lives[i],
+                               .place = 1,
+                               .since_ms = lives[i].from_ms,
+                               .until_ms = lives[i].to_ms};
+    return 1;
+  }
+  for (int i = 0; i < count; i++)
+    n += holder_of(lives, count, &lives[i], zxid, &holders[n]);
+  qsort(holders, (size_t)n, sizeof *holders, holder_compare);
+  return n;
+}

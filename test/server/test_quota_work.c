@@ -1,0 +1,107 @@
+/* test_quota_work.c - quotas of the protocol server: how often a subtree is
+ * counted
+ *
+ * Counting takes time by the size of the subtree, in which the server answers
+ * nobody.  So this counts the calls of zke_usage().
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* what the file below needs */
+#endif
+#include "zkembed.h"
+
+static int usages;
+
+/* As zke_usage(), and it is counted. */
+static int counted_usage(zke *z, const char *path, int64_t *count,
+                         int64_t *bytes) {
+  usages++;
+  return zke_usage(z, path, count, bytes);
+}
+
+#define zke_usage counted_usage
+#include "shell/serve_quota.c"
+#undef zke_usage
+#include "test/test.h"
+
+/* Of shell/output.c: nothing here asks what was told. */
+void output_sentence(const char *text, FILE *out) { fputs(text, out); }
+
+static void make(zke *z, const char *path, const char *text) {
+  ck_ok(zke_create(z, path, text, (int)strlen(text), ZKE_OPEN_ACL,
+                   ZKE_PERSISTENT, NULL, NULL));
+}
+
+/* A server on a tree in which /a may have three nodes and /b three bytes. */
+static server begin(void) {
+  server s = {.enforce_quota = true};
+  ck_ok(zke_open(":memory:", NULL, &s.z));
+  make(s.z, "/a", "12");
+  make(s.z, "/a/b", "12");
+  make(s.z, "/b", "12");
+  make(s.z, "/zookeeper/quota/a", "");
+  make(s.z, "/zookeeper/quota/a/zookeeper_limits",
+       "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=3");
+  make(s.z, "/zookeeper/quota/b", "");
+  make(s.z, "/zookeeper/quota/b/zookeeper_limits",
+       "count=-1,bytes=-1=;byteHardLimit=3;countHardLimit=-1");
+  usages = 0;
+  return s;
+}
+
+static void end(server *s) {
+  free(s->quota_told);
+  ck_ok(zke_close(s->z));
+}
+
+/* A multi of a thousand operations counts each quota's subtree once, and judges
+ * each operation as it would judge it alone. */
+TEST(a_request_counts_each_subtree_once) {
+  server s = begin();
+  quota_counts *counted = NULL;
+  for (int i = 0; i < 1000; i++) {
+    ck_assert(!quota_refuses(&s, &counted, "/a/b", false, 2));
+    ck_assert(!quota_refuses(&s, &counted, "/a/c", true, 0));
+    ck_assert(!quota_refuses(&s, &counted, "/b", false, 3));
+    ck_assert(quota_refuses(&s, &counted, "/b", false, 4));
+    ck_assert(!quota_refuses(&s, &counted, "/none", true, 100));
+  }
+  ck_assert_int_eq(usages, 2);
+  quota_forget(&counted);
+  ck_assert_ptr_null(counted);
+  end(&s);
+}
+
+/* What one request has counted is not for the next: the tree may be another. */
+TEST(the_next_request_counts_anew) {
+  server s = begin();
+  quota_counts *counted = NULL;
+  ck_assert(!quota_refuses(&s, &counted, "/a/c", true, 0));
+  quota_forget(&counted);
+  make(s.z, "/a/c", "");
+  ck_assert(quota_refuses(&s, &counted, "/a/d", true, 0));
+  ck_assert_int_eq(usages, 2);
+  quota_forget(&counted);
+  end(&s);
+}
+
+/* So do the reads of a multiRead; a path whose beginning is that of another
+ * quota is one of its own. */
+TEST(statistics_are_counted_once_too) {
+  server s = begin();
+  quota_counts *counted = NULL;
+  make(s.z, "/zookeeper/quota/a/b", "");
+  make(s.z, "/zookeeper/quota/a/b/zookeeper_limits", "count=9,bytes=9");
+  for (int i = 0; i < 100; i++) {
+    char *of_a =
+        quota_stats(&s, &counted, "/zookeeper/quota/a/zookeeper_stats");
+    char *of_b =
+        quota_stats(&s, &counted, "/zookeeper/quota/a/b/zookeeper_stats");
+    ck_assert_str_eq(of_a, "count=2,bytes=4");
+    ck_assert_str_eq(of_b, "count=1,bytes=2");
+    free(of_a);
+    free(of_b);
+  }
+  ck_assert_int_eq(usages, 2);
+  quota_forget(&counted);
+  end(&s);
+}
