@@ -58,6 +58,12 @@ int64_t now_ns(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+int64_t own_cpu_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 void sleep_us(int64_t us) {
   struct timespec t = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
   while (nanosleep(&t, &t) && errno == EINTR) {

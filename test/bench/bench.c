@@ -38,7 +38,8 @@ static const struct {
              {"idle", part_idle},         {"scale", part_scale},
              {"removal", part_removal},   {"sessions", part_sessions},
              {"line", part_line},         {"cache", part_cache},
-             {"served", part_served}};
+             {"served", part_served},     {"host", part_host},
+             {"zoonet", part_zoonet}};
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
 /* ---- subjects ---- */

@@ -16,6 +16,9 @@
  *   removal.c  many nodes that go, many watchers
  *   sessions.c ten thousand sessions
  *   served.c   servers of the protocol
+ *   host.c     the program's own tables
+ *   echo.c     one that answers and does no work: their floor
+ *   zoonet.c   several services in one order
  *   bench_NAME.c     subjects: zke, floor, local, zookeeper, etcd, redis,
  *                    python
  *
@@ -57,6 +60,7 @@ _Noreturn void die(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 void must(int rc, const char *what); /* a result of zkembed's */
 int64_t now_ns(void);
+int64_t own_cpu_ns(void); /* this process's time on processors */
 void sleep_us(int64_t us);
 void pin(int cpu);
 void choose_cpus(void);
@@ -238,8 +242,10 @@ void role_queue(char **argv);
 void role_take(char **argv);
 void role_await(char **argv);
 void role_line(char **argv);
+void role_host(char **argv);
 void role_session(char **argv);
 void role_crowd(char **argv);
+void role_echo(char **argv);
 
 /* A subject taking part in a comparison. */
 typedef struct runner {
@@ -255,6 +261,13 @@ worker contender_start(const subject *s, const char *place, int cpu);
 /* Kill the victim, which is asleep; the time until another process says when
  * it was told, us. */
 double death(worker *victim, worker *heir);
+
+/* ---- python.c ---- */
+
+/* A process of python.py, on a file or, with kazoo, a host:port; is that kind
+ * of lock installed? */
+worker python_locker(const char *kind, const char *where, int cpu);
+bool python_has(const char *kind);
 
 /* ---- parts ---- */
 
@@ -279,7 +292,9 @@ void part_idle(void);
 void part_sessions(void);
 void part_line(void);
 void part_served(void);
+void part_host(void);
 void part_cache(void);
+void part_zoonet(void);
 int measure_loop(const char *name, const char *subject, int count);
 
 #endif

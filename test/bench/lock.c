@@ -26,7 +26,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -47,12 +46,6 @@ typedef struct turn {
 
 static int64_t sent(const subject *s, const void *self) {
   return s->wakeups ? s->wakeups(self) : 0;
-}
-
-static int64_t own_cpu_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 static int64_t own_sleeps(void) {

@@ -62,7 +62,7 @@ END
   serve zookeeper java -cp "$jars" -Xmx1000m \
     org.apache.zookeeper.server.ZooKeeperServerMain "$directory/zoo.cfg"
   answers "$port" || return
-  export BENCH_ZOOKEEPER=127.0.0.1:$port
+  export BENCH_ZOOKEEPER=127.0.0.1:$port BENCH_ZOOKEEPER_PID="$server"
   BENCH_ZOOKEEPER_VERSION=$(java -cp "$jars" \
     org.apache.zookeeper.version.VersionInfoMain 2>/dev/null |
     sed -n 's/.*version \([^ ]*\).*/\1/p')
@@ -75,7 +75,7 @@ start_served() {
   serve served "$BENCH_ZKE" "$BENCH_DIR/served.db" serve --port "$port" \
     --connections 0
   answers "$port" || return
-  export BENCH_SERVED=127.0.0.1:$port
+  export BENCH_SERVED=127.0.0.1:$port BENCH_SERVED_PID="$server"
 }
 
 start_etcd() {
@@ -105,13 +105,16 @@ start_redis() {
 }
 
 # The interpreter for which the distribution's packages are may not be the first
-# one in PATH.
+# one in PATH: the one that has all of them, or else most.
 choose_python() {
-  for python in "${BENCH_PYTHON:-python3}" /usr/bin/python3; do
-    if "$python" -c 'import filelock, fasteners, portalocker' 2>/dev/null; then
-      export BENCH_PYTHON="$python"
-      return
-    fi
+  others='filelock, fasteners, portalocker'
+  for modules in "$others, kazoo" "$others" kazoo; do
+    for python in "${BENCH_PYTHON:-python3}" /usr/bin/python3; do
+      if "$python" -c "import $modules" 2>/dev/null; then
+        export BENCH_PYTHON="$python"
+        return
+      fi
+    done
   done
 }
 

@@ -58,6 +58,8 @@ colour() {
     fasteners) echo '#a04000' ;;
     portalocker) echo '#6e2c00' ;;
     zkembed-py) echo '#ff7f50' ;;
+    composed) echo '#c0392b' ;;
+    sync-all) echo '#7f8c8d' ;;
     *) echo '#000000' ;;
   esac
 }
@@ -155,6 +157,47 @@ bars() {
   } | draw "$file"
 }
 
+# bursts SUBJECT OFFSET NEAR READS: x, median, quartiles of a way's bars in one
+# panel, at 1, 2, 3 for the bursts in their order
+bursts() {
+  points "zoonet near $3 reads $4 clients 32, ratio" "$1" |
+    awk -v offset="$2" '{ print NR + offset, $2, $3, $4 }'
+}
+
+# panels FILE TITLE: a panel for each share of the near service, and of reads;
+# in it the ways that keep the order, as ratios to never a sync
+panels() {
+  file=$1 drawn=
+  {
+    begin "$file" "" 960 560
+    echo "set multiplot layout 2,3 title '$2' font ',14'"
+    echo 'set yrange [0:1.3]; set ytics 0.2; set xrange [0.4:3.6]; set samples 2'
+    echo 'set style fill solid 0.9; set bmargin 3.5; set key off'
+    echo "set xtics ('1' 1, '25' 2, '50' 3)"
+    for near in 80 50; do
+      for reads in 100 90 50; do
+        bursts composed -0.2 $near $reads >"$work/$file-$near-$reads-c"
+        bursts sync-all 0.2 $near $reads >"$work/$file-$near-$reads-s"
+        [ -s "$work/$file-$near-$reads-c" ] && drawn=yes
+        echo "set title '$near % near, $reads % reads' font ',12'"
+        echo "set xlabel 'burst'; unset ylabel"
+        [ $reads != 100 ] || echo "set ylabel 'ratio to never a sync'"
+        echo 'plot 1 lc rgb "#2c3e50" dt 2 notitle, \'
+        for way in composed sync-all; do
+          data=$work/$file-$near-$reads-$(echo $way | cut -c 1)
+          echo "'$data' using 1:2:(0.36) with boxes title '$way' \
+            lc rgb '$(colour $way)', '$data' using 1:3:(0):(\$4-\$3) \
+            notitle with vectors nohead lc rgb '#333333'\
+            $([ $way = composed ] && echo ', \')"
+        done
+        echo 'set key off'
+      done
+    done
+    echo 'unset multiplot'
+  } >"$work/$file.gp"
+  [ -z "$drawn" ] || draw "$file" <"$work/$file.gp"
+}
+
 bars operations 'One operation, 1,000 znodes' \
   get get 1000 'ephemeral\ncreate' 'ephemeral create' 1000 \
   'ephemeral\ndelete' 'ephemeral delete' 1000 \
@@ -188,4 +231,5 @@ lines mixed '90 % get, 10 % durable set' processes 'operations a second' \
   '90 % get, 10 % durable set'
 lines mixed-ephemeral '90 % get, 10 % ephemeral set' processes \
   'operations a second' '90 % get, 10 % ephemeral set'
+panels composition 'Throughput with a common order (red), and with a sync before each read (grey); 32 clients'
 ls "$out"

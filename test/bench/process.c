@@ -56,7 +56,8 @@ int role_main(int argc, char **argv) {
                {"enter", role_enter},     {"load", role_load},
                {"write", role_write},     {"queue", role_queue},
                {"crowd", role_crowd},     {"line", role_line},
-               {"take", role_take},       {"await", role_await}};
+               {"take", role_take},       {"await", role_await},
+               {"host", role_host},       {"echo", role_echo}};
   if (argc < 5) return 1;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != (pid_t)atol(argv[3])) return 1; /* it died before that */

@@ -39,22 +39,29 @@ static const char *has(const char *kind) {
   return line;
 }
 
-static worker python_start(const char *kind, const char *place, int cpu) {
-  char name[100], path[PATH_BYTES], where[24];
-  snprintf(name, sizeof name, "python-%.30s-%.40s", kind, place);
-  file_in(path, sizeof path, name);
-  snprintf(where, sizeof where, "%d", cpu);
+worker python_locker(const char *kind, const char *where, int cpu) {
+  char number[24];
+  snprintf(number, sizeof number, "%d", cpu);
   char *argv[] = {strdup(interpreter()),
                   strdup(script()),
                   strdup("lock"),
                   strdup(kind),
-                  path,
-                  where,
+                  strdup(where),
+                  number,
                   NULL};
   worker w = worker_run(argv);
-  for (int i = 0; i < 4; i++) free(argv[i]);
+  for (int i = 0; i < 5; i++) free(argv[i]);
   worker_ready(&w);
   return w;
+}
+
+bool python_has(const char *kind) { return has(kind) != NULL; }
+
+static worker python_start(const char *kind, const char *place, int cpu) {
+  char name[100], path[PATH_BYTES];
+  snprintf(name, sizeof name, "python-%.30s-%.40s", kind, place);
+  file_in(path, sizeof path, name);
+  return python_locker(kind, path, cpu);
 }
 
 static void *python_open(const char *kind, const char *place) {

@@ -4,7 +4,8 @@
     python.py lock KIND FILE CPU   speaks the protocol of lock.c
 
 KIND is filelock, fasteners or portalocker, as each is without options, or
-zkembed-py: zkembed through `zke --coprocess`, which BENCH_ZKE names.  Commands
+zkembed-py: zkembed through `zke --coprocess`, which BENCH_ZKE names; or kazoo,
+with FILE the host:port of a server of ZooKeeper's protocol.  Commands
 are bytes on standard input, answers 8-byte words on standard output, times
 those of CLOCK_MONOTONIC:
 
@@ -90,11 +91,23 @@ class Coprocess:
         self.run("release", "bench")
 
 
+class Kazoo:
+    def __init__(self, hosts):
+        from kazoo.client import KazooClient
+
+        client = KazooClient(hosts=hosts)
+        client.start()
+        self.lock = client.Lock("/bench-kazoo")
+        self.acquire = self.lock.acquire
+        self.release = self.lock.release
+
+
 KINDS = {
     "filelock": FileLock,
     "fasteners": Fasteners,
     "portalocker": Portalocker,
     "zkembed-py": Coprocess,
+    "kazoo": Kazoo,
 }
 
 

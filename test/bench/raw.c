@@ -34,13 +34,13 @@ enum {
 };
 
 static const char schema[] =
-    "CREATE TABLE IF NOT EXISTS meta("
+    "CREATE TABLE IF NOT EXISTS zkembed_meta("
     " one INTEGER PRIMARY KEY CHECK(one = 1), zxid INTEGER NOT NULL,"
     " recursive INTEGER NOT NULL, lost INTEGER NOT NULL, boot TEXT NOT NULL,"
     " db_device INTEGER NOT NULL, db_inode INTEGER NOT NULL,"
     " live_device INTEGER NOT NULL, live_inode INTEGER NOT NULL,"
     " gate_device INTEGER NOT NULL, gate_inode INTEGER NOT NULL) STRICT;"
-    "CREATE TABLE IF NOT EXISTS node("
+    "CREATE TABLE IF NOT EXISTS zkembed_node("
     " parent TEXT NOT NULL, name TEXT NOT NULL, czxid INTEGER NOT NULL,"
     " mzxid INTEGER NOT NULL, pzxid INTEGER NOT NULL, ctime INTEGER NOT NULL,"
     " mtime INTEGER NOT NULL, version INTEGER NOT NULL,"
@@ -49,79 +49,84 @@ static const char schema[] =
     " ttl INTEGER NOT NULL, due INTEGER NOT NULL, acl TEXT,"
     " len INTEGER NOT NULL, blob INTEGER, data BLOB,"
     " PRIMARY KEY(parent, name)) STRICT, WITHOUT ROWID;"
-    "CREATE INDEX IF NOT EXISTS node_owner ON node(owner) WHERE owner <> 0;"
-    "CREATE INDEX IF NOT EXISTS node_due ON node(kind, due) WHERE due <> 0;"
-    "CREATE TABLE IF NOT EXISTS blob("
+    "CREATE INDEX IF NOT EXISTS zkembed_node_owner ON zkembed_node(owner)"
+    " WHERE owner <> 0;"
+    "CREATE INDEX IF NOT EXISTS zkembed_node_due ON zkembed_node(kind, due)"
+    " WHERE due <> 0;"
+    "CREATE TABLE IF NOT EXISTS zkembed_blob("
     " id INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;"
-    "CREATE TABLE IF NOT EXISTS session("
+    "CREATE TABLE IF NOT EXISTS zkembed_session("
     " id INTEGER PRIMARY KEY, identity TEXT NOT NULL, pid INTEGER NOT NULL,"
     " started INTEGER NOT NULL, lease INTEGER NOT NULL,"
     " slot INTEGER NOT NULL, life INTEGER NOT NULL,"
     " carrier INTEGER NOT NULL, event_limit INTEGER NOT NULL,"
     " seen INTEGER NOT NULL, timeout INTEGER NOT NULL, heard INTEGER NOT NULL,"
     " password BLOB) STRICT;"
-    "CREATE INDEX IF NOT EXISTS session_carrier ON session(carrier)"
-    " WHERE carrier <> 0;"
-    "CREATE TABLE IF NOT EXISTS watch("
+    "CREATE INDEX IF NOT EXISTS zkembed_session_carrier"
+    " ON zkembed_session(carrier) WHERE carrier <> 0;"
+    "CREATE TABLE IF NOT EXISTS zkembed_watch("
     " path TEXT NOT NULL, kind INTEGER NOT NULL, session INTEGER NOT NULL,"
     " PRIMARY KEY(path, kind, session)) STRICT, WITHOUT ROWID;"
-    "CREATE INDEX IF NOT EXISTS watch_session ON watch(session);"
-    "CREATE TABLE IF NOT EXISTS event("
+    "CREATE INDEX IF NOT EXISTS zkembed_watch_session"
+    " ON zkembed_watch(session);"
+    "CREATE TABLE IF NOT EXISTS zkembed_event("
     " session INTEGER NOT NULL, seq INTEGER NOT NULL, type INTEGER NOT NULL,"
     " path TEXT NOT NULL, zxid INTEGER NOT NULL, acl TEXT,"
     " carrier INTEGER NOT NULL, PRIMARY KEY(session, seq))"
     " STRICT, WITHOUT ROWID;"
-    "CREATE INDEX IF NOT EXISTS event_carrier ON event(carrier, zxid)"
-    " WHERE carrier <> 0;"
-    "INSERT OR IGNORE INTO meta VALUES(1, 0, 0, 0, 'boot', 0, 0, 0, 0, 0, 0);"
-    "INSERT OR IGNORE INTO node VALUES('', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,"
+    "CREATE INDEX IF NOT EXISTS zkembed_event_carrier"
+    " ON zkembed_event(carrier, zxid) WHERE carrier <> 0;"
+    "INSERT OR IGNORE INTO zkembed_meta VALUES(1, 0, 0, 0, 'boot', 0, 0, 0, 0, "
+    "0, 0);"
+    "INSERT OR IGNORE INTO zkembed_node VALUES('', '', 0, 0, 0, 0, 0, 0, 0, 0, "
+    "0, 0, 0,"
     " 0, 0, NULL, -1, NULL, NULL);";
 
 /* One list makes the enum and the texts. */
-#define STATEMENTS(X)                                                    \
-  X(BEGIN, "BEGIN")                                                      \
-  X(IMMEDIATE, "BEGIN IMMEDIATE")                                        \
-  X(COMMIT, "COMMIT")                                                    \
-  X(META,                                                                \
-    "SELECT zxid, recursive, (SELECT 1 FROM session WHERE id = ?1)"      \
-    " FROM meta WHERE one = 1")                                          \
-  X(ZXID, "UPDATE meta SET zxid = ?1 WHERE one = 1")                     \
-  X(NODE,                                                                \
-    "SELECT czxid, mzxid, pzxid, ctime, mtime, version, aversion,"       \
-    " creates, nchild, owner, len, kind, ttl, acl, data, blob"           \
-    " FROM node WHERE parent = ?1 AND name = ?2")                        \
-  X(CHILDREN, "SELECT name FROM node WHERE parent = ?1 ORDER BY name")   \
-  X(INSERT,                                                              \
-    "INSERT INTO node VALUES(?1, ?2, ?3, ?3, ?3, ?4, ?4, 0, 0, 0, 0,"    \
-    " ?5, ?8, 0, 0, NULL, ?6, NULL, ?7)")                                \
-  X(DELETE, "DELETE FROM node WHERE parent = ?1 AND name = ?2")          \
-  X(GROW,                                                                \
-    "UPDATE node SET creates = creates + 1, nchild = nchild + 1,"        \
-    " pzxid = ?3, due = 0 WHERE parent = ?1 AND name = ?2")              \
-  X(SHRINK,                                                              \
-    "UPDATE node SET nchild = nchild - 1, pzxid = ?3,"                   \
-    " due = CASE WHEN kind = 1 AND nchild = 1 THEN ?4 ELSE 0 END"        \
-    " WHERE parent = ?1 AND name = ?2")                                  \
-  X(SET,                                                                 \
-    "UPDATE node SET mzxid = ?3, mtime = ?4, version = version + 1,"     \
-    " len = ?5, data = ?6, blob = NULL WHERE parent = ?1 AND name = ?2") \
-  X(WATCHED, "SELECT kind, session FROM watch WHERE path = ?1")          \
-  X(WATCH, "INSERT OR IGNORE INTO watch VALUES(?1, ?2, ?3)")             \
-  X(UNWATCH, "DELETE FROM watch WHERE path = ?1 AND session = ?2")       \
-  X(UNSET, "DELETE FROM watch WHERE path = ?1 AND kind = ?2")            \
-  X(NOTE, "INSERT INTO event VALUES(?1, ?2, 1, ?3, ?2, NULL, 0)")        \
-  X(EVENTS,                                                              \
-    "SELECT seq, type, path, zxid, acl FROM event"                       \
-    " WHERE session = ?1 AND seq > ?2 ORDER BY seq")                     \
-  X(TRIM, "DELETE FROM event WHERE session = ?1 AND seq <= ?2")          \
-  X(ALIVE, "SELECT lease, slot FROM session WHERE id = ?1")              \
-  X(JOIN,                                                                \
-    "INSERT INTO session(identity, pid, started, lease, slot, life,"     \
-    " carrier, event_limit, seen, timeout, heard)"                       \
-    " VALUES('bench', ?1, ?2, 0, -1, 0, 0, 0, 0, 0, 0)")                 \
-  X(LEAVE, "DELETE FROM session WHERE id = ?1")                          \
-  X(FORGET, "DELETE FROM watch WHERE session = ?1")                      \
-  X(DROP, "DELETE FROM event WHERE session = ?1")
+#define STATEMENTS(X)                                                          \
+  X(BEGIN, "BEGIN")                                                            \
+  X(IMMEDIATE, "BEGIN IMMEDIATE")                                              \
+  X(COMMIT, "COMMIT")                                                          \
+  X(META,                                                                      \
+    "SELECT zxid, recursive, (SELECT 1 FROM zkembed_session WHERE id = ?1)"    \
+    " FROM zkembed_meta WHERE one = 1")                                        \
+  X(ZXID, "UPDATE zkembed_meta SET zxid = ?1 WHERE one = 1")                   \
+  X(NODE,                                                                      \
+    "SELECT czxid, mzxid, pzxid, ctime, mtime, version, aversion,"             \
+    " creates, nchild, owner, len, kind, ttl, acl, data, blob"                 \
+    " FROM zkembed_node WHERE parent = ?1 AND name = ?2")                      \
+  X(CHILDREN, "SELECT name FROM zkembed_node WHERE parent = ?1 ORDER BY name") \
+  X(INSERT,                                                                    \
+    "INSERT INTO zkembed_node VALUES(?1, ?2, ?3, ?3, ?3, ?4, ?4, 0, 0, 0, 0,"  \
+    " ?5, ?8, 0, 0, NULL, ?6, NULL, ?7)")                                      \
+  X(DELETE, "DELETE FROM zkembed_node WHERE parent = ?1 AND name = ?2")        \
+  X(GROW,                                                                      \
+    "UPDATE zkembed_node SET creates = creates + 1, nchild = nchild + 1,"      \
+    " pzxid = ?3, due = 0 WHERE parent = ?1 AND name = ?2")                    \
+  X(SHRINK,                                                                    \
+    "UPDATE zkembed_node SET nchild = nchild - 1, pzxid = ?3,"                 \
+    " due = CASE WHEN kind = 1 AND nchild = 1 THEN ?4 ELSE 0 END"              \
+    " WHERE parent = ?1 AND name = ?2")                                        \
+  X(SET,                                                                       \
+    "UPDATE zkembed_node SET mzxid = ?3, mtime = ?4, version = version + 1,"   \
+    " len = ?5, data = ?6, blob = NULL WHERE parent = ?1 AND name = ?2")       \
+  X(WATCHED, "SELECT kind, session FROM zkembed_watch WHERE path = ?1")        \
+  X(WATCH, "INSERT OR IGNORE INTO zkembed_watch VALUES(?1, ?2, ?3)")           \
+  X(UNWATCH, "DELETE FROM zkembed_watch WHERE path = ?1 AND session = ?2")     \
+  X(UNSET, "DELETE FROM zkembed_watch WHERE path = ?1 AND kind = ?2")          \
+  X(NOTE, "INSERT INTO zkembed_event VALUES(?1, ?2, 1, ?3, ?2, NULL, 0)")      \
+  X(EVENTS,                                                                    \
+    "SELECT seq, type, path, zxid, acl FROM zkembed_event"                     \
+    " WHERE session = ?1 AND seq > ?2 ORDER BY seq")                           \
+  X(TRIM, "DELETE FROM zkembed_event WHERE session = ?1 AND seq <= ?2")        \
+  X(ALIVE, "SELECT lease, slot FROM zkembed_session WHERE id = ?1")            \
+  X(JOIN,                                                                      \
+    "INSERT INTO zkembed_session(identity, pid, started, lease, slot, life,"   \
+    " carrier, event_limit, seen, timeout, heard)"                             \
+    " VALUES('bench', ?1, ?2, 0, -1, 0, 0, 0, 0, 0, 0)")                       \
+  X(LEAVE, "DELETE FROM zkembed_session WHERE id = ?1")                        \
+  X(FORGET, "DELETE FROM zkembed_watch WHERE session = ?1")                    \
+  X(DROP, "DELETE FROM zkembed_event WHERE session = ?1")
 
 #define STATEMENT_ID(name, text) name,
 enum { STATEMENTS(STATEMENT_ID) STATEMENT_COUNT };

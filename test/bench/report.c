@@ -302,6 +302,7 @@ static const target targets[] = {
     {"writers, 10 ms, too late", 200, ME, NULL, 0, false},
     {"CPU of a line", 200, ME, NULL, 2, false},
     {"a stopped first, longest", 8, ME, NULL, 100, false},
+    {"history, to without", 1000, ME, NULL, 1.25, false},
     {"library's text", 0, ME, NULL, 200, false},
     {"store with a session", 0, ME, NULL, 400, false},
     {"further session", 0, ME, NULL, 16, false},
@@ -343,11 +344,11 @@ static void report_target(const target *t) {
   if (of_raw >= 0) {
     snprintf(raw_text, sizeof raw_text, ", raw %.2f", of_raw);
   }
-  printf("  %-52s %s %7.1f  %10s  %s%s\n", text,
+  printf("  %-52s %s %7.4g  %10s  %s%s\n", text,
          t->at_least ? ">=" : "<=", t->limit, figure_text, verdict(t, value),
          raw_text);
   fprintf(json,
-          "%s{\"target\": \"%s\", \"at_least\": %s, \"limit\": %.1f, "
+          "%s{\"target\": \"%s\", \"at_least\": %s, \"limit\": %.4g, "
           "\"value\": %.3f, \"verdict\": \"%s\"}",
           gap, text, t->at_least ? "true" : "false", t->limit, value,
           verdict(t, value));
