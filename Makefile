@@ -4,20 +4,31 @@
 #                      COMMAND= leaves out zke, and with it the need of jansson
 #   make install       puts them under PREFIX (and DESTDIR); make uninstall
 #   make demo          counts the words of this checkout with several processes
-#   make test          all tests; test-fast: the quick ones; test-NAME: one
+#   make test          all tests; test-fast: the quick ones; test-NAME: one;
+#                      FULL=1: all of what they take a sample of without it
 #   make transcripts   what doc/ and test/shell say that zke prints, it prints
 #   make test-tsan     the thread tests under ThreadSanitizer
 #   make coverage      what of zkembed.c all tests together reach; needs gcc
 #   make torture       processes that are killed: KILLS=… SEED=… SECONDS=…
 #   make torture-recipes  the same with recipes; RECIPE=… for one of them
 #   make torture-serve    servers of one file that are killed: KILLS=… SEED=…
+#   make torture-host  doc/examples with tables of their own, killed and
+#                      deposed: KILLS=… SEED=… SECONDS=…; torture-host-mistakes:
+#                      mistakes planted in them are found
+#   make torture-ensemble  recipes on a ZooKeeper server that fails, over a bad
+#                      network: KILLS=… SEED=…; SERVER=zookeeper, else zke
+#   make order-ensemble  random programs over a file, `zke serve` and a ZooKeeper
+#                      service with an observer: PROGRAMS=… SEED=…
+#   make test-ensemble the recipes' tests on `zke serve` and on a ZooKeeper
+#                      server, which it fetches: SERVER=… ONLY=NAME SHORT=1
 #   make powerloss     power cuts; CUTS=… EVERY=… SEED=… COMMITS=…
 #   make fuzz          fuzzes with libFuzzer: SECONDS=60 for each target,
-#                      TARGET=path, ops, file, lines, import or jute for one;
-#                      see test/fuzz/fuzz.h
+#                      TARGET=path, ops, file, lines, import, jute or client
+#                      for one; see test/fuzz/fuzz.h
 #   make conformance   the same random operations on zkembed and on a ZooKeeper
 #                      server, which it fetches: OPS=… SEED=… SEEDS=…; MASKS=1
-#                      tells what is not compared
+#                      tells what is not compared; ENGINE=zookeeper: zkembed
+#                      on a second such server in place of a file
 #   make foreign       the tests of kazoo, the C client and go-zookeeper on
 #                      `zke serve`, and on ZooKeeper servers, and the examples in
 #                      Java and Go; SUITE=kazoo, zktest, go or examples for one;
@@ -58,10 +69,11 @@
 # CC=clang, SAN=address,undefined, SAN=thread, SQLITE=…/sqlite3.c.
 
 # A minute of processor time goes into compiling the tests: so all processors
-# do it, unless -j or JOBS says otherwise.
+# do it, unless -j or JOBS says otherwise.  One more job is for the tests that
+# run beside.
 ifeq ($(MAKELEVEL) $(words $(MAKECMDGOALS)),0 1)
 MAKEFLAGS += $(if $(filter test test-% transcripts valgrind coverage mutate, \
-  $(MAKECMDGOALS)),-j$(or $(JOBS),$(shell nproc)))
+  $(MAKECMDGOALS)),-j$(or $(JOBS),$(shell expr $$(nproc) + 1)))
 endif
 
 # ---- settings --------------------------------------------------------------
@@ -132,6 +144,9 @@ RECIPE_HEADERS := $(wildcard recipes/*.h)
 # The files of recipes/ that recipes are made of, the lowest layer first.
 RECIPE_PARTS = jute text limit support znode object entry deadlock party line \
   queue_tree queue_item queue_list
+# Those that are no recipe, but what stands behind a handle.
+RECIPE_ENGINES := $(basename $(notdir $(wildcard recipes/zk_*.h))) zookeeper \
+  compose
 RECIPE_ARCHIVE = $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.a)
 RECIPE_SHARED = \
   $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.so.$(VERSION))
@@ -177,7 +192,7 @@ LABSERVE = $(if $(COMMAND),$(LAB_ARCHIVE:%.a=$(BUILD)/zke-lab-serve))
 # AddressSanitizer does not know the end of a thread by unwinding: it takes the
 # marks of frames that are gone for those of its own.
 TEST_SOURCES := $(filter-out \
-  $(if $(findstring address,$(SAN)),%/test_cancel.c) \
+  $(if $(findstring address,$(SAN)),%cancel.c) \
   $(filter-out $(patsubst %,test/lab/test_%.c,$(LAB_TESTS) \
     $(LAB_FORKED_TESTS)),$(wildcard test/lab/test_*.c)), \
   $(wildcard test/*/test_*.c))
@@ -187,7 +202,8 @@ WHITE_TESTS := $(patsubst test_%.c,%,$(notdir $(shell \
   grep -l '^.include "zkembed\.c"' /dev/null $(TEST_SOURCES))))
 WORKER = $(BUILD)/test/worker
 
-export BUILD CC LAB LAB_LIBS LIBS MAKE RECIPE_PARTS SAN SQLITE_CFLAGS
+export BUILD CC LAB LAB_LIBS LIBS MAKE RECIPE_ENGINES RECIPE_PARTS \
+  SAN SQLITE_CFLAGS
 
 # ---- libraries -------------------------------------------------------------
 
@@ -365,7 +381,8 @@ TEST_PROGRAMS = $(TESTS:%=$(BUILD)/test/test_%)
 TEST_HEADERS := $(wildcard test/*.h test/*/*.h) zkembed.h $(RECIPE_HEADERS)
 TEST_COMMON = $(addprefix $(BUILD)/test/,test.o recipes.o crew.o sessions.o)
 TEST_LINKED = $(TEST_COMMON) $(RECIPE_ARCHIVE) $(OBJECTS)
-TEST_NEEDS = $(WORKER) $(COMMAND) $(LABSERVE) build/deps/shell
+EXAMPLES := $(patsubst doc/examples/%.c,$(BUILD)/%,$(wildcard doc/examples/*.c))
+TEST_NEEDS = $(WORKER) $(COMMAND) $(LABSERVE) $(EXAMPLES) build/deps/shell
 COMMAND_TESTS := $(wildcard test/shell/*.sh test/server/*.sh \
   $(if $(LAB),test/labserve/*.sh))
 
@@ -379,7 +396,37 @@ WIRE_PROGRAMS := $(patsubst test/server/%.c,$(BUILD)/test/%, \
 $(WIRE_PROGRAMS): private TEST_COMMON += $(WIRE_OBJECT)
 $(WIRE_PROGRAMS): $(WIRE_OBJECT)
 
-$(TEST_COMMON) $(WIRE_OBJECT): $(BUILD)/test/%.o: %.c $(TEST_HEADERS) \
+# Between the two goes what makes a bad network of a good one.
+PROXY_OBJECT = $(BUILD)/test/proxy.o $(BUILD)/test/stub.o
+PROXY_PROGRAMS = $(BUILD)/test/test_proxy $(BUILD)/test/test_zookeeper \
+  $(BUILD)/test/test_zk_faults $(BUILD)/test/test_zk_link \
+  $(BUILD)/test/test_zk_memory
+$(PROXY_PROGRAMS): private TEST_COMMON += $(WIRE_OBJECT) $(PROXY_OBJECT)
+$(PROXY_PROGRAMS): $(WIRE_OBJECT) $(PROXY_OBJECT)
+SERVED_PROGRAMS = $(BUILD)/test/test_compose_ensemble \
+  $(BUILD)/test/test_zk_cancel
+$(SERVED_PROGRAMS): private TEST_COMMON += $(WIRE_OBJECT)
+$(SERVED_PROGRAMS): $(WIRE_OBJECT)
+
+# What judges the order of several services.
+ORDER_OBJECT = $(BUILD)/test/one_order.o
+$(BUILD)/test/test_order: private TEST_COMMON += $(ORDER_OBJECT)
+$(BUILD)/test/test_order: $(ORDER_OBJECT)
+
+# The recipes' tests run on a server, too: where ZKE_TEST_SERVER names one.
+ENSEMBLE_OBJECT = $(BUILD)/test/engine.o
+# (What composes services has services of its own, and SQL needs a file.)
+ENSEMBLE_PROGRAMS := $(patsubst test/recipes/%.c,$(BUILD)/test/%, \
+  $(filter-out %/test_order.c %/test_compose.c %/test_fence.c \
+    %/test_recipe_sql.c, \
+    $(wildcard test/recipes/test_*.c)))
+$(ENSEMBLE_PROGRAMS): private TEST_COMMON += $(ENSEMBLE_OBJECT)
+$(ENSEMBLE_PROGRAMS): $(ENSEMBLE_OBJECT)
+
+$(TEST_COMMON) $(WIRE_OBJECT) $(PROXY_OBJECT) $(ORDER_OBJECT) \
+  $(ENSEMBLE_OBJECT): \
+  $(BUILD)/test/%.o: %.c \
+  $(TEST_HEADERS) \
   | $(BUILD)/test build/deps/check
 	$(CC) $(TEST_PROGRAM_CFLAGS) -c -o $@ $<
 
@@ -419,7 +466,7 @@ $(POWER_OBJECTS): $(BUILD)/test/%.o: test/power/%.c $(TEST_HEADERS) \
 	$(CC) $(TEST_CFLAGS) -c -o $@ $<
 
 $(POWER_ENGINE): zkembed.c zkembed.h | $(BUILD)/test deps-sqlite
-	$(CC) $(LIB_CFLAGS) -O1 -DZKE_CHECKPOINT_PAGES=8 \
+	$(CC) $(LIB_CFLAGS) -O0 -DZKE_CHECKPOINT_PAGES=8 \
 	  -DZKE_CHECKPOINT_RETRY_PAGES=2 -c -o $@ zkembed.c
 
 CUTS = 4000
@@ -491,6 +538,69 @@ torture-serve: export SEED := $(SEED)
 torture-serve: $(BUILD)/torture-serve $(BUILD)/zke
 	$(BUILD)/torture-serve $(BUILD)/zke $(BUILD)/test
 
+# The programs of doc/examples that have their tables beside the tree, killed.
+$(BUILD)/torture-host: test/torture/host_torture.c zkembed.h $(TORTURE_ENGINE) \
+  $(SQLITE_OBJECT)
+	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c %.o,$^) $(LIBS)
+
+$(BUILD)/test/host-%: doc/examples/%.c $(RECIPE_HEADERS) zkembed.h \
+  $(RECIPE_ARCHIVE) $(TORTURE_ENGINE) $(SQLITE_OBJECT)
+	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $< $(RECIPE_ARCHIVE) \
+	  $(TORTURE_ENGINE) $(SQLITE_OBJECT) $(LIBS)
+
+HOST_PROGRAMS = $(BUILD)/torture-host $(BUILD)/test/host-outbox \
+  $(BUILD)/test/host-jobs $(BUILD)/zke
+.PHONY: torture-host torture-host-mistakes
+torture-host torture-host-mistakes: FETCH = sqlite jansson libedit python3
+torture-host: export KILLS := $(if $(filter file,$(origin KILLS)),,$(KILLS))
+torture-host: export SEED := $(SEED)
+torture-host: export SECONDS := \
+  $(if $(filter file,$(origin SECONDS)),,$(SECONDS))
+torture-host: $(HOST_PROGRAMS)
+	$(BUILD)/torture-host $(BUILD)/test/host- $(BUILD)/zke \
+	  doc/examples/ledger.py $(BUILD)/test
+
+# The same with mistakes, which it has to find.
+torture-host-mistakes: export SEED := $(SEED)
+torture-host-mistakes: $(HOST_PROGRAMS)
+	@BUILD=$(BUILD) MAKE='$(MAKE)' sh test/torture/host_mistakes.sh
+
+# Recipes on a server that fails, over a bad network.
+$(BUILD)/torture-ensemble: test/ensemble/ensemble_torture.c \
+  test/ensemble/proxy.c test/ensemble/proxy.h test/torture/recipe_history.c \
+  test/torture/recipe_history.h $(RECIPE_HEADERS) $(RECIPE_ARCHIVE) \
+  zkembed.h $(OBJECTS)
+	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c,$^) $(RECIPE_ARCHIVE) \
+	  $(OBJECTS) $(LIBS)
+
+.PHONY: torture-ensemble
+torture-ensemble: FETCH = sqlite jansson libedit \
+  $(if $(findstring zookeeper,$(SERVER))$(SERVERS),zookeeper)
+torture-ensemble: export KILLS := $(if $(filter file,$(origin KILLS)),,$(KILLS))
+torture-ensemble: export SEED := $(SEED)
+torture-ensemble: export SERVER := $(SERVER)
+torture-ensemble: export SERVERS := $(SERVERS)
+torture-ensemble: $(BUILD)/torture-ensemble $(BUILD)/zke
+	$(BUILD)/torture-ensemble $(BUILD)/test
+
+# Services with an observer, behind a proxy.
+SERVICES_SOURCES = test/ensemble/services.c test/ensemble/proxy.c
+SERVICES_HEADERS = test/ensemble/services.h test/ensemble/proxy.h
+
+# Several services as one: do outcomes fit one order?
+$(BUILD)/order-ensemble: test/ensemble/order_ensemble.c \
+  test/recipes/one_order.c test/recipes/one_order.h $(SERVICES_SOURCES) \
+  $(SERVICES_HEADERS) $(RECIPE_HEADERS) $(RECIPE_ARCHIVE) zkembed.h $(OBJECTS)
+	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c,$^) $(RECIPE_ARCHIVE) \
+	  $(OBJECTS) $(LIBS)
+
+.PHONY: order-ensemble
+order-ensemble: FETCH = sqlite jansson libedit zookeeper
+order-ensemble: export PROGRAMS := $(PROGRAMS)
+order-ensemble: export SEED := $(SEED)
+order-ensemble: $(BUILD)/order-ensemble $(BUILD)/zke build/deps/zookeeper
+	$(BUILD)/order-ensemble $(BUILD)/test
+
 # The laboratory: engine, recipes and SQLite in one program whose whole memory
 # is copied and put back.  Variables on the stack begin as zeros, so that states
 # which are equal look so; for the same reason the recipes' functions begin with
@@ -510,7 +620,9 @@ accepted = $(shell $(CC) $(1) -x c -c /dev/null -o /dev/null 2>/dev/null && \
 LAB_HEADERS := $(wildcard test/lab/*.h) zkembed.h $(RECIPE_HEADERS)
 # Engine and recipes are the same in both.
 LAB_ENGINE = test/lab/engine.c
-LAB_RECIPES = $(RECIPE_SOURCES:recipes/%.c=$(BUILD)/lab/recipe-%.o)
+# (There is no network in it.)
+LAB_RECIPES = $(patsubst recipes/%.c,$(BUILD)/lab/recipe-%.o, \
+  $(filter-out recipes/zookeeper.c recipes/zk_%,$(RECIPE_SOURCES)))
 OBJCOPY = objcopy
 LAB_LIBS = $(or $(SQLITE_OBJECT),-l:libsqlite3.a) -lm -ldl -lpthread
 
@@ -596,16 +708,17 @@ lab-mutants: $(LAB_MUTANT_OBJECTS) test/lab/mutants
 
 # Beside a ZooKeeper server, started and stopped by the script.
 CONFORMANCE_SOURCES := $(wildcard test/conformance/*.c) test/server/peer.c \
-  recipes/jute.c
+  recipes/jute.c recipes/zookeeper.c $(wildcard recipes/zk_*.c)
 
 $(BUILD)/conformance: $(CONFORMANCE_SOURCES) $(wildcard test/conformance/*.h) \
-  test/server/peer.h recipes/jute.h zkembed.h $(OBJECTS) | $(BUILD) build/deps/zookeeper-client
+  test/server/peer.h recipes/jute.h $(wildcard recipes/zk_*.h) zkembed.h $(OBJECTS) | $(BUILD) build/deps/zookeeper-client
 	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(CONFORMANCE_SOURCES) $(OBJECTS) \
 	  -lzookeeper_mt $(LIBS)
 
 .PHONY: conformance
 conformance: FETCH = sqlite zookeeper zookeeper-client
 conformance: export WIRE := $(WIRE)
+conformance: export ENGINE := $(ENGINE)
 conformance: export ZKE := $(BUILD)/zke
 conformance: $(BUILD)/conformance $(if $(WIRE),$(BUILD)/zke) build/deps/zookeeper
 	@sh test/conformance/conformance.sh $<
@@ -625,7 +738,7 @@ foreign: $(BUILD)/zke $(FOREIGN_NEEDS:%=build/deps/%)
 
 # The engine beside a model of it: the same calls are compiled for each.
 MODEL_SOURCES = $(patsubst %,test/%.c,model/run model/model model/side \
-  conformance/base conformance/gen)
+  conformance/base conformance/gen conformance/masks)
 MODEL_HEADERS = test/model/model.h test/model/run.h test/conformance/zke.c \
   test/conformance/conformance.h test/conformance/masks.h zkembed.h
 
@@ -642,20 +755,33 @@ model: FETCH = sqlite
 model: $(BUILD)/model
 	@$<
 
-# Those that take longest begin first, so that nothing long is left at the end.
-# Some of them compute, some wait.
+# The programs that mostly wait run while the others are compiled.  Of these,
+# those that take longest begin first, so that nothing long is left at the end.
 TEST_RUN = $(TEST_PROGRAMS) $(COMMAND_TESTS) test/checks/check_docs.sh
-LONGEST = fault environment process wait serve queue coprocess power crash \
-  guard transcripts check_docs power_recipes leftovers file transfer \
-  lab_recipes lab kazoo terminal_edit shell_work two_phase election lab_serve \
-  double_barrier lab_bugs lab_forked rwlock multilock semaphore scale corpus
-TEST_FIRST = $(foreach t,$(LONGEST),$(filter %/test_$t %/$t.sh,$(TEST_RUN)))
+WAITING = environment serve process wait queue leftovers light control \
+  zk_faults
+LONGEST = fault power power_recipes transcripts check_docs coprocess guard \
+  lab transfer crash file kazoo corpus order coprocess_clients lock lab_recipes \
+  terminal_edit shell_work two_phase election lab_serve \
+  double_barrier lab_bugs lab_forked rwlock multilock semaphore scale
+named_tests = $(foreach t,$(1),$(filter %/test_$t %/$t.sh,$(TEST_RUN)))
+TEST_WAITING = $(call named_tests,$(WAITING))
+TEST_FIRST = $(call named_tests,$(LONGEST))
+TEST_OTHERS = $(TEST_FIRST) $(filter-out $(TEST_WAITING) $(TEST_FIRST), \
+  $(TEST_RUN))
 TEST_TARGETS = test test-fast $(TESTS:%=test-%)
-.PHONY: $(TEST_TARGETS) test-programs test-tsan
-$(TEST_TARGETS) test-programs: FETCH = $(TEST_PACKAGES)
+.PHONY: $(TEST_TARGETS) test-waiting test-others test-programs test-tsan
+$(TEST_TARGETS) test-others test-programs: FETCH = $(TEST_PACKAGES)
 
-test: $(TEST_PROGRAMS) $(TEST_NEEDS) $(ARCHIVE)
-	@sh test/run.sh $(TEST_FIRST) $(filter-out $(TEST_FIRST),$(TEST_RUN))
+test: $(TEST_WAITING) $(TEST_NEEDS) $(ARCHIVE)
+	@$(MAKE) --no-print-directory test-waiting test-others
+	@sh test/run.sh --sum $(TEST_WAITING) $(TEST_OTHERS)
+
+test-waiting:
+	@JOBS=$(or $(JOBS),$(words $(WAITING))) sh test/run.sh --each $(TEST_WAITING)
+
+test-others: $(TEST_PROGRAMS)
+	@sh test/run.sh --each $(TEST_OTHERS)
 
 .PHONY: transcripts
 transcripts: FETCH = $(TEST_PACKAGES)
@@ -667,6 +793,17 @@ test-fast: $(FAST_TESTS:%=$(BUILD)/test/test_%) $(TEST_NEEDS)
 
 $(TESTS:%=test-%): test-%: $(BUILD)/test/test_% $(TEST_NEEDS)
 	@sh test/run.sh $<
+
+# The recipes' tests on servers of both kinds.
+.PHONY: test-ensemble
+test-ensemble: FETCH = $(TEST_PACKAGES) \
+  $(if $(filter zke,$(SERVER)),,zookeeper)
+test-ensemble: export SERVER := $(SERVER)
+test-ensemble: export ONLY := $(ONLY)
+test-ensemble: export SHORT := $(SHORT)
+test-ensemble: $(ENSEMBLE_PROGRAMS) $(BUILD)/zke \
+  $(if $(filter zke,$(SERVER)),,build/deps/zookeeper)
+	@sh test/ensemble/recipes.sh $(ENSEMBLE_PROGRAMS)
 
 test-tsan:
 	@$(MAKE) --no-print-directory SAN=thread test-thread test-coprocess \
@@ -742,7 +879,7 @@ coverage:
 	@$(MAKE) --no-print-directory BUILD=build/coverage CC=gcc \
 	  CFLAGS='-O0 -g --coverage -fprofile-update=atomic' \
 	  CPPFLAGS=-DZKE_COVERAGE LDFLAGS=--coverage TEST_LDFLAGS=-Wl,--wrap=_exit \
-	  coverage-here
+	  FULL=1 coverage-here
 
 coverage-here: FETCH = $(TEST_PACKAGES) gcovr
 coverage-here: build/deps/gcovr test-programs
@@ -754,7 +891,7 @@ coverage-here: build/deps/gcovr test-programs
 # test/fuzz/corpus is what `make test` replays; what a run finds new goes beside
 # it, inputs that break something to build/fuzz/TARGET-crash-… and the like.
 FUZZ_TARGETS = path ops file $(if $(COMMAND),$(FUZZ_COMMAND))
-FUZZ_COMMAND = lines import jute # those linked with the zke command
+FUZZ_COMMAND = lines import jute client # those linked with the zke command
 FUZZ_CC = clang
 FUZZ_CFLAGS = -O1 -g -fno-omit-frame-pointer \
   -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
@@ -763,8 +900,8 @@ TARGET = $(FUZZ_TARGETS)
 FUZZ_RUNS = $(TARGET:%=fuzz-%)
 
 $(BUILD)/test/test_corpus: $(wildcard test/fuzz/*.c)
-# It has the engine as text, and runs longest in that.
-$(BUILD)/test/test_corpus: private TEST_OPTIMIZE = -O1
+# It has the engine as text, and in full size runs longest in that.
+$(BUILD)/test/test_corpus: private TEST_OPTIMIZE = $(if $(FULL),-O1,-O0)
 
 # All of the command but its main().  It has functions whose names statics of
 # zkembed.c have too, so these targets are no part of test_corpus.c's text.
@@ -817,7 +954,13 @@ $(FUZZ_TARGETS:%=build/fuzz/%): build/fuzz/%: build/fuzz/objects/test/fuzz/%.o
 	  $(if $(filter $*,$(FUZZ_COMMAND)),$(COMMAND_LIBS)) $(LIBS)
 
 $(filter-out build/fuzz/path,$(FUZZ_TARGETS:%=build/fuzz/%)): $(FUZZ_ENGINE)
-$(FUZZ_COMMAND:%=build/fuzz/%): $(FUZZ_PARTS)
+# fuzz/client.c has these two as text, on a network and a clock of its own.
+FUZZ_CLIENT_TEXT = recipes/zk_link recipes/zk_handle
+$(filter-out %/client,$(FUZZ_COMMAND:%=build/fuzz/%)): $(FUZZ_PARTS)
+build/fuzz/client: \
+  $(filter-out $(FUZZ_CLIENT_TEXT:%=build/fuzz/objects/%.o),$(FUZZ_PARTS))
+build/fuzz/objects/test/fuzz/client.o: $(FUZZ_CLIENT_TEXT:%=%.c)
+$(BUILD)/test/fuzz/client.o: $(FUZZ_CLIENT_TEXT:%=%.c) $(RECIPE_HEADERS)
 
 $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: build/fuzz/%
 	@mkdir -p build/fuzz/corpus/$*
@@ -825,13 +968,14 @@ $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: build/fuzz/%
 	@ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	  build/fuzz/$* -max_total_time=$(SECONDS) -max_len=600 -len_control=0 \
 	  -timeout=25 -print_final_stats=1 -artifact_prefix=build/fuzz/$*- \
+	  $(if $(filter client,$*),-malloc_limit_mb=64) \
 	  build/fuzz/corpus/$* test/fuzz/corpus/$* >build/fuzz/$*.log 2>&1 || { \
 	  tail -n 60 build/fuzz/$*.log >&2; exit 1; }
 	@grep -E '^(#[0-9]+.DONE|Done )' build/fuzz/$*.log
 
-# ---- demo and bench --------------------------------------------------------
+# ---- examples, demo and bench ----------------------------------------------
 
-$(BUILD)/wordcount: doc/examples/wordcount.c $(RECIPE_HEADERS) zkembed.h \
+$(EXAMPLES): $(BUILD)/%: doc/examples/%.c $(RECIPE_HEADERS) zkembed.h \
   $(RECIPE_ARCHIVE) $(OBJECTS)
 	$(CC) $(PROGRAM_CFLAGS) $(LINK) -o $@ $< $(RECIPE_ARCHIVE) $(OBJECTS) $(LIBS)
 
@@ -853,14 +997,17 @@ BENCH_OBJECTS = $(BENCH_SOURCES:%.c=$(BUILD)/%.o)
 BENCH_LIBS = $(if $(filter zookeeper,$(BENCH_CLIENTS)),-lzookeeper_mt) \
   $(if $(filter redis,$(BENCH_CLIENTS)),-lhiredis)
 BENCH_PEERS = zookeeper zookeeper-client etcd redis redis-client \
-  python-filelock python-fasteners python-portalocker
+  python-filelock python-fasteners python-portalocker kazoo
 
 $(BENCH_OBJECTS): $(BUILD)/%.o: %.c $(wildcard test/bench/*.h) \
-  $(RECIPE_HEADERS) zkembed.h | $(BUILD)/test/bench deps-sqlite
+  $(SERVICES_HEADERS) $(RECIPE_HEADERS) zkembed.h \
+  | $(BUILD)/test/bench deps-sqlite
 	$(CC) $(TEST_CFLAGS) -c -o $@ $<
 
-$(BUILD)/bench: $(BENCH_OBJECTS) $(RECIPE_ARCHIVE) $(OBJECTS)
-	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $^ $(BENCH_LIBS) $(LIBS)
+$(BUILD)/bench: $(BENCH_OBJECTS) $(SERVICES_SOURCES) $(SERVICES_HEADERS) \
+  $(RECIPE_ARCHIVE) $(OBJECTS)
+	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter-out %.h,$^) $(BENCH_LIBS) \
+	  $(LIBS)
 
 .PHONY: bench bench-peers bench-plots
 bench: FETCH = sqlite jansson

@@ -2,6 +2,8 @@
 # run.sh - run test programs and check scripts, and sum what they report
 #
 #   run.sh PROGRAM...
+#   run.sh --each PROGRAM...   only runs them
+#   run.sh --sum PROGRAM...    only sums what they have reported
 #
 # Each prints "NAME: N passed, N failed" (as often as it likes) and its exit
 # status says whether all is well.  All are run whatever becomes of the others,
@@ -58,7 +60,14 @@ if [ "$1" = --one ]; then
 fi
 
 mkdir -p "$logs"
-[ $# -gt 0 ] && printf '%s\n' "$@" | xargs -P "$jobs" -n 1 sh "$0" --one
+if [ "$1" = --sum ]; then
+  shift
+else
+  each=
+  [ "$1" = --each ] && each=1 && shift
+  [ $# -gt 0 ] && printf '%s\n' "$@" | xargs -P "$jobs" -n 1 sh "$0" --one
+  [ -n "$each" ] && exit 0
+fi
 
 total_passed=0 total_failed=0
 for program in "$@"; do

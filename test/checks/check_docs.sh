@@ -41,6 +41,7 @@ prelude='#define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -275,8 +276,13 @@ needs() {
     inside {
       gsub(/`/, "")
       n = split($2, who, " ")
-      for (i = 1; i <= n; i++)
-        if (who[i] == "all" || who[i] == recipe) print $3
+      all = own = but = 0
+      for (i = 1; i <= n; i++) {
+        if (who[i] == "all") all = 1
+        if (who[i] == "but") but = 1
+        if (who[i] == recipe) own = but ? -1 : 1
+      }
+      if (own > 0 || (all && !own)) print $3
     }' doc/recipes.md | tr ' ' '\n' |
     cat - "$blocks/itself" | grep -vx -e and -e '' | sort -u
 }
@@ -345,7 +351,7 @@ for recipe in lock queue config election; do
 done
 for header in recipes/*.h; do
   name=${header#recipes/} name=${name%.h}
-  case " $RECIPE_PARTS " in *" $name "*) continue ;; esac
+  case " $RECIPE_PARTS $RECIPE_ENGINES " in *" $name "*) continue ;; esac
   expect "doc/recipes.md has a program with $name.h" \
     grep -qF "#include \"$header\"" doc/recipes.md
   expect "doc/recipes.md names what $name needs" names_needs "$name"

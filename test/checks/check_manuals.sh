@@ -117,6 +117,7 @@ same_functions() {
 
 recipes_are_there() {
   for header in recipes/*.h; do
+    case "$header" in recipes/zk_*) continue ;; esac # zookeeper.h's own
     case " $RECIPE_PARTS " in *" $(basename "$header" .h) "*) continue ;; esac
     grep -q "^\.It In zkembed/$(basename "$header") " doc/zkembed-recipes.3 ||
       echo "no row for $header"
