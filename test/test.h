@@ -138,8 +138,8 @@ int64_t test_stood(int which, int64_t now);
 /* The seed of a random test: SEED of the environment, or a new one.  It is
  * printed as SEED=n, so that a run's choices can be repeated. */
 unsigned test_seed(void);
-/* How many of something a test tries: all of them where FULL is set, as in
- * .ci/run; else a sample, so that `make test` is quick. */
+/* How many of something a test tries: all of them where FULL is set; else a
+ * sample, so that `make test` is quick. */
 long test_sample(long all, long sample);
 /* Until no number has changed for half a second: nothing is under way. */
 void test_settle(const long *numbers, int count);

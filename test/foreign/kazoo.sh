@@ -12,9 +12,9 @@ ZKE=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 export ZKE
 scratch room foreign
 log=$(cd "$room" && pwd)/log
-suites=kazoo.tests
+suites=kazoo.tests limit=900
 if [ -n "$SHORT" ]; then
-  suites=
+  suites='' limit=400
   for name in barrier counter election lock party queue watchers; do
     suites="$suites kazoo.tests.test_$name"
   done
@@ -22,13 +22,28 @@ fi
 
 need_kazoo
 
-# suite NAME: kazoo's tests with a plugin; the last line of pytest's, which has
-# the counts, is told under this name
-suite() {
+# once NAME: kazoo's tests with a plugin.  A test that stands still for two
+# minutes tells where its threads are; the run is ended later.
+once() {
   PYTHONPATH=$PWD/test/foreign PYTHONDONTWRITEBYTECODE=1 \
-    timeout 900 $python -m pytest -q -p no:cacheprovider -c /dev/null --rootdir="$room" \
+    timeout -k 10 $limit $python -m pytest -v -o faulthandler_timeout=120 \
+    -p no:cacheprovider -c /dev/null --rootdir="$room" \
     -p kazoo_suite --pyargs $suites >"$log.$1" 2>&1
+}
+
+# suite NAME: runs them; the last line of pytest's, which has the counts, is
+# told under this name.  Some of them wait without limit for what another of
+# their threads has done already: so a run that hangs is told, with what it
+# last said, and made once more.
+suite() {
+  once "$1"
   status=$?
+  if [ $status = 124 ]; then
+    echo "$1: a test hung:"
+    tail -n 60 "$log.$1"
+    once "$1"
+    status=$?
+  fi
   echo "$1: $(grep -E ' (passed|failed|error).* in ' "$log.$1" | tail -n 1)"
   [ $status = 0 ] || grep -E '^(FAILED|ERROR)|^E  ' "$log.$1"
   return $status
