@@ -379,8 +379,7 @@ typedef struct queue_more {
   const zke_op *ops;
   int count;
   zke_op_result *results; /* of these, or NULL */
-  int code; /* out: what a function of zke_op_sql() has refused the step with
-               (zke_q_step), or 0 */
+  int code; /* out: what one of them was refused with (zke_q_step), or 0 */
 } queue_more;
 
 /* Refuse a number of operations that cannot be. */
@@ -390,10 +389,12 @@ static int queue_check_more(const queue_more *m) {
   return zke_recipe_fail(ZKE_BADARGUMENTS, "%d operations", m->count);
 }
 
-/* Add them behind those of the queue's. */
-static zke_op *queue_add_more(zke_op *op, const queue_more *m) {
+/* Add them behind those of the queue's, which end the step until now. */
+static void queue_add_more(zke_q_step *s, const queue_more *m) {
+  zke_op *op = &s->ops[s->count];
   if (m->count) memcpy(op, m->ops, (size_t)m->count * sizeof *op);
-  return op + m->count;
+  s->more = m->count;
+  zke_q_step_end(s, op + m->count);
 }
 
 /* Hand out what came of them; they are the last of the step. */
@@ -600,7 +601,7 @@ static int queue_put_step(zke_queue *q, const queue_load *load, zke_q_step *s,
   int items = zke_q_step_end(s, op) + ZKE_Q_OP_FIRST;
   if (load->key) op = queue_add_key(op, load, k);
   int own = zke_q_step_end(s, op) + ZKE_Q_OP_FIRST;
-  if (load->more) zke_q_step_end(s, queue_add_more(op, load->more));
+  if (load->more) queue_add_more(s, load->more);
   int rc = zke_q_change(q, s, deadline_ms);
   bool changed = s->results[first].rc == ZKE_BADVERSION ||
                  zke_q_has_changed(s, items, own);
@@ -1243,8 +1244,8 @@ static int queue_put_load(zke_queue *queue, queue_load *load,
   rc = zke_recipe_enter_by((zke_recipe *)queue, deadline_ms);
   if (rc != ZKE_OK) return rc;
   if (count) rc = queue_put(queue, load, deadline_ms);
-  if (load->more && load->more->code) rc = load->more->code;
-  return zke_recipe_leave(&queue->r, rc);
+  rc = zke_recipe_leave(&queue->r, rc);
+  return load->more && load->more->code ? load->more->code : rc;
 }
 
 /* Items without changes of the caller's. */
@@ -1468,10 +1469,10 @@ static int queue_do_ack(zke_queue *q, queue_acks *d, zke_q_claim *const *claims,
     op = zke_q_add_removal(op, d->items[i]);
   }
   int own = zke_q_step_end(s, op);
-  zke_q_step_end(s, queue_add_more(op, &d->more));
+  queue_add_more(s, &d->more);
   int rc = queue_change_claims(q, claims, d->item_count, s, own);
   if (rc != ZKE_LOST) queue_give_more(&d->more, s);
-  return d->more.code ? d->more.code : rc;
+  return rc;
 }
 
 /* Find the claims of the items, and make the step. */
@@ -1521,7 +1522,8 @@ static int queue_ack_entered(zke_queue *queue, queue_acks *d) {
       return zke_recipe_fail(ZKE_BADARGUMENTS, "the item is NULL");
   rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;
-  return zke_recipe_leave(&queue->r, queue_ack(queue, d));
+  rc = zke_recipe_leave(&queue->r, queue_ack(queue, d));
+  return d->more.code ? d->more.code : rc;
 }
 
 /* The item, its claim and the caller's changes are one step. */

@@ -451,6 +451,12 @@ typedef struct queue_try {
   bool unsure;         /* the last try may have made it */
 } queue_try;
 
+/* Was the step refused for one of the caller's operations, which are behind
+ * those of the queue? */
+static bool queue_was_callers(const zke_q_step *s) {
+  return zke_recipe_refused(s->results, s->count) >= s->count - s->more;
+}
+
 /* One try.  It begins with the outcome of the last one where that is not known,
  * whatever the deadline (Q3).  ZKE_CONNECTIONLOSS: it is still not known. */
 static int queue_try_change(zke *z, void *arg) {
@@ -465,8 +471,10 @@ static int queue_try_change(zke *z, void *arg) {
   }
   zke_results_clear(t->step->results, t->step->count);
   int rc = zke_recipe_multi(z, t->step->ops, t->step->count, t->step->results);
-  t->step->code = rc > 0 ? rc : 0;
-  if (rc > 0) rc = ZKE_SQL;
+  if (rc != ZKE_OK && queue_was_callers(t->step)) {
+    t->step->code = rc;
+    return ZKE_SQL;
+  }
   t->unsure = rc == ZKE_CONNECTIONLOSS;
   if (rc == ZKE_OK) t->step->zxid = t->step->results[ZKE_Q_OP_USER].stat.mzxid;
   bool late = rc == ZKE_OPERATIONTIMEOUT && zke_now(z) >= t->deadline_ms;

@@ -204,10 +204,12 @@ typedef struct zke_q_step {
                         missing: then ops[ZKE_Q_OP_FIRST] is left to
                         zke_q_change(), which makes it; NULL: none */
   int count;         /* of ops; zke_q_step_end() sets it */
+  int more;          /* the last so many of them are the caller's */
   bool unsure;       /* it failed, but whether it was made could not be seen */
-  int code;          /* what a function of zke_op_sql() has refused it with, if
-                        that is above 0: then the result is ZKE_SQL, since such
-                        numbers mean something else here; 0: none has */
+  int code;          /* what one of the caller's operations was refused with:
+                        then the result is ZKE_SQL, on which nothing here looks
+                        again, since the caller's codes may be those of the
+                        queue's own refusals; 0: none was */
   int64_t zxid;      /* of the step once it was made; the czxid of all that it
                         created */
   zke_op *ops;

@@ -340,15 +340,6 @@ static int steps_do(phase_steps *s) {
 /* So many operations does the caller add; more may be NULL. */
 static int more_count(const phase_more *more) { return more ? more->count : 0; }
 
-/* Which operation of a step was refused?  Those behind it have a code that says
- * only that.  -1: none, the step failed as a whole. */
-static int more_refused(const zke_op_result *got, int count) {
-  for (int i = 0; i < count; i++) {
-    if (got[i].rc && got[i].rc != ZKE_RUNTIMEINCONSISTENCY) return i;
-  }
-  return -1;
-}
-
 /* Keep what came of the caller's operations, which stand behind `own` ones of
  * the recipe's.  Where one of the caller's was refused the result is ZKE_SQL,
  * on which nothing here looks again or tries again; its code travels in *more
@@ -356,7 +347,8 @@ static int more_refused(const zke_op_result *got, int count) {
 static int more_take(phase_more *more, zke_op_result *got, int own, int rc) {
   size_t size = (size_t)more->count * sizeof *got;
   more->tried = true;
-  more->refused = rc != ZKE_OK && more_refused(got, own + more->count) >= own;
+  more->refused =
+      rc != ZKE_OK && zke_recipe_refused(got, own + more->count) >= own;
   more->code = more->refused ? rc : ZKE_OK;
   if (rc == ZKE_OK) more->done = ZKE_TWO_PHASE_DONE;
   if (more->results && (rc == ZKE_OK || more->refused)) {

@@ -71,6 +71,14 @@ int zke_recipe_multi_read(zke *z, const zke_op *ops, int count,
   return znode_multi_rc(z, zke_multi_read(z, ops, count, results));
 }
 
+/* Those behind the refused one have a code that says only that. */
+int zke_recipe_refused(const zke_op_result *results, int count) {
+  for (int i = 0; i < count; i++) {
+    if (results[i].rc && results[i].rc != ZKE_RUNTIMEINCONSISTENCY) return i;
+  }
+  return -1;
+}
+
 /* ---- places ----
  *
  * A place is a directory whose data says what it is for: "zkembed lock".  All

@@ -130,6 +130,18 @@ ZKE_API int zke_recipe_multi(zke *z, const zke_op *ops, int count,
 ZKE_API int zke_recipe_multi_read(zke *z, const zke_op *ops, int count,
                                   zke_op_result *results);
 
+/* zke_recipe_refused - which operation of a failed transaction was refused?
+ *
+ * A recipe that takes operations of its caller's into a step of its own has
+ * them behind its own: the index says whose the refusal is, where a code that
+ * both can have does not.
+ *
+ *   results, count  of zke_recipe_multi() or zke_multi()
+ *
+ * Returns its index; -1: none of them, the transaction failed as a whole.
+ * Threads: any.  Blocks: no. */
+ZKE_API int zke_recipe_refused(const zke_op_result *results, int count);
+
 /* zke_recipe_delete - delete somebody's znode
  *
  * It is fine if the znode is missing.  Lost replies and busy databases are

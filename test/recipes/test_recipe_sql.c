@@ -80,6 +80,34 @@ static zke *open_own(void) {
 
 static int64_t soon(zke *z) { return zke_now(z) + 2000; }
 
+/* What a function says, and what the call says to it: small numbers, which mean
+ * "not yet" and "look again" inside of the recipes; SQLite's; codes on which
+ * they look again or try again, and those that mean the end of the session, of
+ * a claim or of a transaction. */
+static const struct {
+  int says, rc;
+} sentences[] = {
+    {1, 1},
+    {2, 2},
+    {3, 3},
+    {SQLITE_FULL, SQLITE_FULL},
+    {SQLITE_CONSTRAINT, SQLITE_CONSTRAINT},
+    {ZKE_NONODE, ZKE_NONODE},
+    {ZKE_BADVERSION, ZKE_BADVERSION},
+    {ZKE_NODEEXISTS, ZKE_NODEEXISTS},
+    {ZKE_NOTEMPTY, ZKE_NOTEMPTY},
+    {ZKE_SESSIONEXPIRED, ZKE_SESSIONEXPIRED},
+    {ZKE_CONNECTIONLOSS, ZKE_SQL},
+    {ZKE_OPERATIONTIMEOUT, ZKE_SQL},
+    {ZKE_INVALIDSTATE, ZKE_SQL},
+    {ZKE_RUNTIMEINCONSISTENCY, ZKE_SQL},
+    {ZKE_NOMEM, ZKE_SQL},
+    {ZKE_LOST, ZKE_LOST},
+    {ZKE_OTHERKIND, ZKE_OTHERKIND},
+    {-1000, -1000},
+};
+enum { SENTENCES = sizeof sentences / sizeof *sentences };
+
 /* ---- the queue ---- */
 
 static zke_queue *queue_of(zke *z, int limit) {
@@ -124,17 +152,15 @@ TEST_LOOP(a_put_takes_sql_along_once, 0, 6) {
   ck_ok(zke_close(z));
 }
 
-/* Whatever the function says is said by the call, the small numbers too, which
- * mean something else inside of the queue; nothing is put, and nothing waits
- * for room. */
-TEST_LOOP(a_refused_put_has_the_functions_code, 0, 7) {
-  static const int codes[] = {1, 2, 3, 4, SQLITE_FULL, ZKE_NONODE, -1000};
+/* Whatever the function says is said by the call, once; nothing is put, and
+ * nothing waits for room. */
+TEST_LOOP(a_refused_put_has_the_functions_code, 0, SENTENCES) {
   zke *z = open_own();
   zke_queue *queue = queue_of(z, 5);
-  job j = adds(codes[_i]);
+  job j = adds(sentences[_i].says);
   int64_t began = zke_now(z);
-  ck_rc(put(z, queue, &j, NULL), codes[_i]);
-  ck_rc(put(z, queue, &j, "a"), codes[_i]);
+  ck_rc(put(z, queue, &j, NULL), sentences[_i].rc);
+  ck_rc(put(z, queue, &j, "a"), sentences[_i].rc);
   ck_assert_int_eq(j.calls, 2);
   ck_assert(zke_now(z) - began < 2000);
   ck_assert_int_eq(rows(z), 0);
@@ -222,21 +248,28 @@ TEST_LOOP(an_ack_takes_sql_along_once, 0, 3) {
   ck_ok(zke_close(z));
 }
 
-/* A refused ack has the function's code, and the claim is held. */
-TEST_LOOP(a_refused_ack_has_the_functions_code, 1, 5) {
+/* A refused ack has the function's code, once, and the claims are held: of one
+ * item and of two. */
+TEST_LOOP(a_refused_ack_has_the_functions_code, 0, SENTENCES) {
   zke *z = open_own();
   zke_queue *queue = queue_of(z, 0);
-  zke_queue_item *item;
-  job j = adds(_i);
+  zke_queue_item *some[2];
+  job j = adds(sentences[_i].says);
   zke_op op;
-  ck_ok(zke_queue_put(queue, "x", 1, NULL, soon(z)));
-  ck_ok(zke_queue_claim(queue, soon(z), &item));
+  for (int i = 0; i < 2; i++) {
+    ck_ok(zke_queue_put(queue, "x", 1, NULL, soon(z)));
+    ck_ok(zke_queue_claim(queue, soon(z), &some[i]));
+  }
   zke_op_sql(&op, work, &j);
-  ck_rc(zke_queue_ack_all(queue, &item, 1, &op, 1, NULL), _i);
+  ck_rc(zke_queue_ack(queue, some[0], &op, 1, NULL), sentences[_i].rc);
+  ck_rc(zke_queue_ack_all(queue, some, 2, &op, 1, NULL), sentences[_i].rc);
+  ck_assert_int_eq(j.calls, 2);
   ck_assert_int_eq(rows(z), 0);
-  ck_ok(zke_queue_check(queue, item));
-  ck_ok(zke_queue_ack(queue, item, NULL, 0, NULL));
-  zke_free(item);
+  for (int i = 0; i < 2; i++) {
+    ck_ok(zke_queue_check(queue, some[i]));
+    ck_ok(zke_queue_ack(queue, some[i], NULL, 0, NULL));
+    zke_free(some[i]);
+  }
   zke_queue_free(queue);
   ck_ok(zke_close(z));
 }
@@ -410,34 +443,6 @@ TEST_LOOP(votes_and_acks_take_sql_along_once, 0, 3) {
   ck_settled(z, C);
   end_sale(z, t);
 }
-
-/* What a function says, and what the call says to it: small numbers, which mean
- * "not yet" and "look again" inside of the recipe; SQLite's; the codes on which
- * the recipe looks again or tries again, and those that mean the end of the
- * session or of the transaction. */
-static const struct {
-  int says, rc;
-} sentences[] = {
-    {1, 1},
-    {2, 2},
-    {3, 3},
-    {SQLITE_FULL, SQLITE_FULL},
-    {SQLITE_CONSTRAINT, SQLITE_CONSTRAINT},
-    {ZKE_NONODE, ZKE_NONODE},
-    {ZKE_BADVERSION, ZKE_BADVERSION},
-    {ZKE_NODEEXISTS, ZKE_NODEEXISTS},
-    {ZKE_NOTEMPTY, ZKE_NOTEMPTY},
-    {ZKE_SESSIONEXPIRED, ZKE_SESSIONEXPIRED},
-    {ZKE_CONNECTIONLOSS, ZKE_SQL},
-    {ZKE_OPERATIONTIMEOUT, ZKE_SQL},
-    {ZKE_INVALIDSTATE, ZKE_SQL},
-    {ZKE_RUNTIMEINCONSISTENCY, ZKE_SQL},
-    {ZKE_NOMEM, ZKE_SQL},
-    {ZKE_LOST, ZKE_LOST},
-    {ZKE_OTHERKIND, ZKE_OTHERKIND},
-    {-1000, -1000},
-};
-enum { SENTENCES = sizeof sentences / sizeof *sentences };
 
 /* The function is called once, its code is the call's, and nothing is done and
  * nothing given: not the vote, not an acknowledgement, not the last one. */
