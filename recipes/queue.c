@@ -389,6 +389,12 @@ static int queue_check_more(const queue_more *m) {
   return zke_recipe_fail(ZKE_BADARGUMENTS, "%d operations", m->count);
 }
 
+/* Nothing has come of them yet: what is not tried leaves zeros. */
+static void queue_clear_more(const queue_more *m) {
+  for (int i = 0; m->results && i < m->count; i++)
+    m->results[i] = (zke_op_result){0};
+}
+
 /* Add them behind those of the queue's, which end the step until now. */
 static void queue_add_more(zke_q_step *s, const queue_more *m) {
   zke_op *op = &s->ops[s->count];
@@ -1267,7 +1273,7 @@ int zke_queue_put_with(zke_queue *queue, const zke_queue_value *values,
   if (rc != ZKE_OK) return rc;
   if (value_count < 1)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "%d items", value_count);
-  for (int i = 0; results && i < count; i++) results[i] = (zke_op_result){0};
+  queue_clear_more(&more);
   return queue_put_load(queue, &load, options, deadline_ms);
 }
 
@@ -1517,6 +1523,7 @@ static int queue_ack(zke_queue *q, queue_acks *d) {
 static int queue_ack_entered(zke_queue *queue, queue_acks *d) {
   int rc = queue_check_more(&d->more);
   if (rc != ZKE_OK) return rc;
+  queue_clear_more(&d->more);
   for (int i = 0; i < d->item_count; i++)
     if (!d->items[i])
       return zke_recipe_fail(ZKE_BADARGUMENTS, "the item is NULL");

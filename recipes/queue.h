@@ -474,7 +474,8 @@ ZKE_API int zke_queue_prolong(zke_queue *queue, const zke_queue_item *item,
  *               and not done twice, whatever happens to the reply; a function
  *               of zke_op_sql() may be called several times
  *   results     out, count of them, or NULL; zke_results_clear() releases
- *               them.  All zero where a reply was lost
+ *               them.  All zero where a reply was lost, and where nothing was
+ *               tried
  *
  * Returns ZKE_OK, or ZKE_LOST where the claim is not held any more, or what
  * zke_multi() says to ops: then nothing was changed, and the claim is held.

@@ -449,6 +449,7 @@ typedef struct queue_try {
   zke_q_step *step;
   int64_t deadline_ms; /* until which a busy database is waited for */
   bool unsure;         /* the last try may have made it */
+  bool made;           /* it has, though its reply was lost */
 } queue_try;
 
 /* Was the step refused for one of the caller's operations, which are behind
@@ -457,17 +458,26 @@ static bool queue_was_callers(const zke_q_step *s) {
   return zke_recipe_refused(s->results, s->count) >= s->count - s->more;
 }
 
-/* One try.  It begins with the outcome of the last one where that is not known,
- * whatever the deadline (Q3).  ZKE_CONNECTIONLOSS: it is still not known. */
-static int queue_try_change(zke *z, void *arg) {
+/* Has the last try made the step?  Each step writes the user znode, so its
+ * version tells.  ZKE_CONNECTIONLOSS: it is still not known. */
+static int queue_find_out(zke *z, void *arg) {
   queue_try *t = arg;
   zke_stat stat;
+  int rc = zke_exists(z, t->q->user, NULL, NULL, &stat);
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_CONNECTIONLOSS : rc;
+  t->step->zxid = stat.mzxid;
+  t->made = stat.version != t->q->changes;
+  t->unsure = false;
+  return ZKE_OK;
+}
+
+/* One try.  It begins with the outcome of the last one where that is not known,
+ * whatever the deadline (Q3). */
+static int queue_try_change(zke *z, void *arg) {
+  queue_try *t = arg;
   if (t->unsure) {
-    int rc = zke_exists(z, t->q->user, NULL, NULL, &stat);
-    if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_CONNECTIONLOSS : rc;
-    t->step->zxid = stat.mzxid;
-    if (stat.version != t->q->changes) return ZKE_OK;
-    t->unsure = false;
+    int rc = queue_find_out(z, t);
+    if (rc != ZKE_OK || t->made) return rc;
   }
   zke_results_clear(t->step->results, t->step->count);
   int rc = zke_recipe_multi(z, t->step->ops, t->step->count, t->step->results);
@@ -481,15 +491,27 @@ static int queue_try_change(zke *z, void *arg) {
   return late ? ZKE_Q_BUSY : rc;
 }
 
+/* Look into a reply that was lost when the time was over already. */
+static int queue_settle(zke *z, queue_try *t, int rc) {
+  zke_sentence kept;
+  zke_recipe_keep(&kept);
+  int64_t limit = zke_recipe_allow(z);
+  zke_retry(z, queue_find_out, t, ZKE_FOREVER);
+  zke_limit(z, limit);
+  return t->made ? ZKE_OK : zke_recipe_restore(&kept, rc);
+}
+
 /* Make a step, with a lost reply looked into (Q3).  It is not made where the
  * queue's settings are not those known (Q4).  s->unsure is left where the
  * outcome could not be found out. */
 static int queue_try_step(zke_queue *q, zke_q_step *s, int64_t deadline_ms) {
-  queue_try t = {q, s, zke_q_patience(q->r.z, deadline_ms), false};
+  queue_try t = {
+      .q = q, .step = s, .deadline_ms = zke_q_patience(q->r.z, deadline_ms)};
   zke_op_set(&s->ops[ZKE_Q_OP_USER], q->user, NULL, -1, q->changes);
   zke_op_check(&s->ops[ZKE_Q_OP_PLACE], q->r.path, q->version);
   int rc = zke_retry(q->r.z, queue_try_change, &t, ZKE_FOREVER);
-  s->unsure = rc != ZKE_OK && t.unsure;
+  if (t.unsure) rc = queue_settle(q->r.z, &t, rc);
+  s->unsure = t.unsure;
   if (rc == ZKE_OK) q->changes++;
   return rc == ZKE_Q_BUSY ? ZKE_OPERATIONTIMEOUT : rc;
 }
@@ -530,7 +552,7 @@ int zke_q_change(zke_queue *q, zke_q_step *s, int64_t deadline_ms) {
   if (rc == ZKE_OK || rc == ZKE_INVALIDSTATE) return rc;
   int user = s->results[ZKE_Q_OP_USER].rc,
       place = s->results[ZKE_Q_OP_PLACE].rc;
-  if (user < 0) {
+  if (user == ZKE_NONODE || user == ZKE_BADVERSION) {
     rc = user == ZKE_NONODE ? ZKE_OK : zke_q_remove(q, &q->user);
     return rc == ZKE_OK ? queue_look_anew(q, deadline_ms) : rc;
   }

@@ -152,6 +152,36 @@ TEST_LOOP(a_put_takes_sql_along_once, 0, 6) {
   ck_ok(zke_close(z));
 }
 
+/* The time is over when the step has been made. */
+static int work_long(sqlite3 *db, int64_t zxid, void *context) {
+  test_pass_ns(NULL, INT64_C(60000000000));
+  return work(db, zxid, context);
+}
+
+/* A reply that is lost when the time is over is looked into all the same. */
+TEST(a_late_lost_reply_is_looked_into) {
+  static zke_os os;
+  zke_options o = ZKE_INIT(zke_options);
+  job make = {"CREATE TABLE own(id INTEGER PRIMARY KEY)", 0, 0}, j = adds(0);
+  zke_queue_value value = {"x", 1};
+  zke *z;
+  zke_op op;
+  os = test_driven_os();
+  o.os = &os;
+  ck_ok(zke_open(":memory:", &o, &z));
+  zke_op_sql(&op, work, &make);
+  ck_ok(zke_multi(z, &op, 1, NULL));
+  zke_queue *queue = queue_of(z, 0);
+  ck_ok(zke_queue_put(queue, "first", 5, NULL, soon(z)));
+  zke_op_sql(&op, work_long, &j);
+  ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_AFTER, 0));
+  ck_ok(zke_queue_put_with(queue, &value, 1, NULL, &op, 1, NULL, soon(z)));
+  ck_assert_int_eq(rows(z), 1);
+  ck_assert_int_eq(items(queue), 2);
+  zke_queue_free(queue);
+  ck_ok(zke_close(z));
+}
+
 /* Whatever the function says is said by the call, once; nothing is put, and
  * nothing waits for room. */
 TEST_LOOP(a_refused_put_has_the_functions_code, 0, SENTENCES) {
@@ -234,6 +264,7 @@ TEST_LOOP(an_ack_takes_sql_along_once, 0, 3) {
   zke_queue_item *item;
   job j = adds(0);
   zke_op op;
+  zke_op_result result;
   ck_ok(zke_queue_put(queue, "x", 1, NULL, soon(z)));
   ck_ok(zke_queue_claim(queue, soon(z), &item));
   zke_op_sql(&op, work, &j);
@@ -241,7 +272,10 @@ TEST_LOOP(an_ack_takes_sql_along_once, 0, 3) {
   ck_ok(zke_queue_ack(queue, item, &op, 1, NULL));
   ck_assert_int_eq(rows(z), 1);
   ck_assert_int_eq(items(queue), 0);
-  ck_rc(zke_queue_ack(queue, item, &op, 1, NULL), ZKE_LOST);
+  memset(&result, 1, sizeof result);
+  ck_rc(zke_queue_ack(queue, item, &op, 1, &result), ZKE_LOST);
+  ck_assert_int_eq(result.rc, 0);
+  zke_results_clear(&result, 1);
   ck_assert_int_eq(rows(z), 1);
   zke_free(item);
   zke_queue_free(queue);
