@@ -104,11 +104,12 @@ static bool fence_skip(const char **at, const char *text) {
 }
 
 /* Read what is quoted, in which the quote stands twice; NULL where it is not
- * quoted, or without memory.  For sqlite3_free(). */
+ * quoted, and with *at NULL without memory.  For sqlite3_free(). */
 static char *fence_unquote(const char **at, char quote) {
   const char *from = *at;
   if (*from++ != quote) return NULL;
   char *text = sqlite3_mprintf("%s", from), *to = text;
+  if (!text) *at = NULL;
   if (!text) return NULL;
   for (; *from; from++) {
     if (*from == quote && *++from != quote) {
@@ -129,12 +130,12 @@ static void fence_text_free(fence_text *t) {
   *t = (fence_text){NULL, NULL, NULL};
 }
 
-/* Read the text of a trigger; false, with nothing to free, where it is no
- * fence's. */
-static bool fence_parse(const char *sql, fence_text *t) {
+/* Read the text of a trigger, which is NULL without memory.  *t is empty where
+ * it is no fence's, and after a failure. */
+static int fence_parse(fence *f, const char *sql, fence_text *t) {
   char *name = NULL;
   *t = (fence_text){NULL, NULL, NULL};
-  bool right = fence_skip(&sql, "CREATE TRIGGER ") &&
+  bool right = sql && fence_skip(&sql, "CREATE TRIGGER ") &&
                (name = fence_unquote(&sql, '"')) != NULL &&
                (fence_skip(&sql, " BEFORE INSERT ON ") ||
                 fence_skip(&sql, " BEFORE UPDATE ON ")) &&
@@ -147,7 +148,7 @@ static bool fence_parse(const char *sql, fence_text *t) {
                (t->column = fence_unquote(&sql, '"')) != NULL;
   sqlite3_free(name);
   if (!right) fence_text_free(t);
-  return right;
+  return sql ? ZKE_OK : fence_fail(f, ZKE_NOMEM, "out of memory");
 }
 
 /* ---- in the transaction ---- */
@@ -161,6 +162,23 @@ static int fence_prepare(fence *f, sqlite3 *db, const char *sql,
   return rc == SQLITE_OK ? ZKE_OK : fence_sqlite(f, db, rc);
 }
 
+/* Go on to the next row; *row: there is one. */
+static int fence_step(fence *f, sqlite3 *db, sqlite3_stmt *st, bool *row) {
+  int rc = sqlite3_step(st);
+  *row = rc == SQLITE_ROW;
+  return rc == SQLITE_ROW || rc == SQLITE_DONE ? ZKE_OK
+                                               : fence_sqlite(f, db, rc);
+}
+
+/* Go on to the next trigger, of which a statement has the text; *row: there is
+ * one.  *t: what it says. */
+static int fence_next(fence *f, sqlite3 *db, sqlite3_stmt *st, fence_text *t,
+                      bool *row) {
+  int rc = fence_step(f, db, st, row);
+  if (rc != ZKE_OK || !*row) return rc;
+  return fence_parse(f, (const char *)sqlite3_column_text(st, 0), t);
+}
+
 /* Run a text of sqlite3_mprintf(), and release it. */
 static int fence_exec(fence *f, sqlite3 *db, char *sql) {
   if (!sql) return fence_fail(f, ZKE_NOMEM, "out of memory");
@@ -172,6 +190,7 @@ static int fence_exec(fence *f, sqlite3 *db, char *sql) {
 /* Why a thing of the schema cannot have a fence; NULL: it can. */
 static const char *fence_unfit(const char *name, const char *type,
                                bool virtual) {
+  if (!name || !type) return "cannot be looked at without memory";
   if (strcmp(type, "view") == 0) return "is a view: fence its tables";
   if (virtual) return "is a virtual table, which has no triggers";
   if (sqlite3_strnicmp(name, "zkembed_", 8) == 0) return "is zkembed's own";
@@ -184,12 +203,14 @@ static const char *fence_unfit(const char *name, const char *type,
 static int fence_find_table(fence *f, sqlite3 *db) {
   sqlite3_stmt *st = NULL;
   const char *unfit = "is no table of this database";
+  bool row = false;
   int rc = fence_prepare(f, db,
                          "SELECT name,type,rootpage FROM main.sqlite_schema "
                          "WHERE name=?1 COLLATE NOCASE AND type IN('table',"
                          "'view')",
                          f->table, &st);
-  if (rc == ZKE_OK && sqlite3_step(st) == SQLITE_ROW)
+  if (rc == ZKE_OK) rc = fence_step(f, db, st, &row);
+  if (row)
     unfit = fence_unfit((const char *)sqlite3_column_text(st, 0),
                         (const char *)sqlite3_column_text(st, 1),
                         sqlite3_column_int64(st, 2) == 0);
@@ -212,11 +233,12 @@ static int fence_find_column(fence *f, sqlite3 *db) {
 /* A tree in memory has no views, and nobody else can write to it. */
 static int fence_find_view(fence *f, sqlite3 *db) {
   sqlite3_stmt *st = NULL;
+  bool there = false;
   int rc = fence_prepare(f, db,
                          "SELECT 1 FROM main.sqlite_schema WHERE type='view' "
                          "AND name='zke_tokens'",
                          NULL, &st);
-  bool there = rc == ZKE_OK && sqlite3_step(st) == SQLITE_ROW;
+  if (rc == ZKE_OK) rc = fence_step(f, db, st, &there);
   sqlite3_finalize(st);
   if (rc != ZKE_OK || there) return rc;
   return fence_fail(f, ZKE_UNIMPLEMENTED,
@@ -235,10 +257,11 @@ static int fence_count(fence *f, sqlite3 *db, int *same, int *all) {
                          "tbl_name=?1 COLLATE NOCASE",
                          f->table, &st);
   *same = *all = 0;
-  while (rc == ZKE_OK && sqlite3_step(st) == SQLITE_ROW) {
-    const char *sql = (const char *)sqlite3_column_text(st, 0);
+  for (bool row = true; rc == ZKE_OK;) {
+    rc = fence_next(f, db, st, &t, &row);
+    if (rc != ZKE_OK || !row) break;
     ++*all;
-    if (!sql || !fence_parse(sql, &t)) continue;
+    if (!t.table) continue;
     if (strcmp(t.path, f->path) == 0 &&
         sqlite3_stricmp(t.column, f->column) == 0)
       ++*same;
@@ -262,7 +285,8 @@ static int fence_drop_one(fence *f, sqlite3 *db, bool *more) {
                          "type='trigger' AND name GLOB 'fence_zke_*' AND "
                          "tbl_name=?1 COLLATE NOCASE LIMIT 1",
                          f->table, &st);
-  *more = rc == ZKE_OK && sqlite3_step(st) == SQLITE_ROW;
+  *more = false;
+  if (rc == ZKE_OK) rc = fence_step(f, db, st, more);
   if (*more)
     sql =
         sqlite3_mprintf("DROP TRIGGER main.\"%w\"", sqlite3_column_text(st, 0));
@@ -343,10 +367,12 @@ static int fence_walk(fence *f, sqlite3 *db, zke_fence_info *rows, char *to,
                          "type='trigger' AND name GLOB 'fence_zke_*_insert' "
                          "ORDER BY tbl_name",
                          NULL, &st);
-  for (*count = 0, *bytes = 0;
-       rc == ZKE_OK && sqlite3_step(st) == SQLITE_ROW;) {
-    const char *sql = (const char *)sqlite3_column_text(st, 0);
-    if (!sql || !fence_parse(sql, &t)) continue;
+  *count = 0;
+  *bytes = 0;
+  for (bool row = true; rc == ZKE_OK;) {
+    rc = fence_next(f, db, st, &t, &row);
+    if (rc != ZKE_OK || !row) break;
+    if (!t.table) continue;
     *bytes += strlen(t.table) + strlen(t.path) + strlen(t.column) + 3;
     if (to)
       rows[*count] = (zke_fence_info){.table = fence_place(&to, t.table),
@@ -393,19 +419,20 @@ static int fence_try_set(zke *z, void *arg) {
   return fence_result(arg, zke_recipe_multi(z, &op, 1, NULL));
 }
 
-/* One that is not there at a repetition was removed by the try before. */
+/* One that is not there after a lost reply was removed by the try before. */
 typedef struct fence_removal {
   fence f;
-  int tries;
+  bool unsure;
 } fence_removal;
 
 static int fence_try_remove(zke *z, void *arg) {
   fence_removal *r = arg;
   zke_op op;
   zke_op_sql(&op, fence_unset, &r->f);
-  bool again = r->tries++ > 0;
   int rc = fence_result(&r->f, zke_recipe_multi(z, &op, 1, NULL));
-  return rc == ZKE_NONODE && again ? ZKE_OK : rc;
+  if (rc == ZKE_NONODE && r->unsure) return ZKE_OK;
+  r->unsure = r->unsure || rc == ZKE_CONNECTIONLOSS;
+  return rc;
 }
 
 /* Repeat what lost its reply, for as long as a single call may wait. */

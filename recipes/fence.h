@@ -37,6 +37,9 @@
  * - An UPDATE that does not set the column keeps the row's: it passes while the
  *   last writer of that row is in office, whoever makes it.  So let each
  *   statement set it.
+ * - What fires no trigger, or one without the writer's token: sqlite3_blob_write(),
+ *   a connection whose triggers are turned off, and rows that a foreign key
+ *   changes or deletes after a change of another table.
  * - Whoever may write to the file can drop a trigger, and can read others'
  *   tokens.  A fence is there for processes that are late, not for enemies.
  *
@@ -54,8 +57,8 @@
  * MISTAKES, and what they come to:
  * - A second lock for one table: ZKE_NODEEXISTS, unless options.replace.
  * - zke_remove_tables() while there is a fence: ZKE_NOTEMPTY.  Remove it first.
- * - INSERT OR REPLACE deletes the row in its way without asking any trigger;
- *   the row that comes is asked for.
+ * - INSERT OR REPLACE and UPDATE OR REPLACE delete the row in their way without
+ *   asking any trigger; the row that comes is asked for.
  */
 #ifndef ZKEMBED_RECIPES_FENCE_H
 #define ZKEMBED_RECIPES_FENCE_H
