@@ -1819,8 +1819,8 @@ typedef struct watcher_table {
 typedef struct wait_event {
   struct wait_event *next;
   int type;
-  int64_t zxid;
-  const char *acl; /* of the node, encoded, in the same block; NULL: open */
+  int64_t zxid, seq; /* seq: of its row; 0: it has none */
+  const char *acl;   /* of the node, encoded, in the same block; NULL: open */
   char path[];
 } wait_event;
 
@@ -2353,7 +2353,8 @@ static void host_log(store *s, int level, const char *format, ...) {
  * wait counts nothing, and writes nothing.
  *
  * The numbers are hints, as all that is in that file: they are never synced,
- * and what a process has counted since it left the gate last dies with it.
+ * and what a process has counted since it left the gate last is lost if it dies,
+ * or never gets the gate again.
  * They begin anew with a new boot or another file, when no session of before
  * can be alive (sess_judge_files).
  *
@@ -2375,14 +2376,11 @@ static void count_time(store *s, enum count_kind first, int64_t ns) {
   s->counts[first + 2] = base_max(s->counts[first + 2], ns);
 }
 
-/* Add what was counted to the numbers of others, which come from a file: one
- * that cannot be counts as 0. */
+/* Add what was counted to the numbers of others. */
 static void count_merge(int64_t *to, const int64_t *from) {
   for (int i = 0; i < COUNTS; i++) {
     bool most = i == COUNT_WAIT_MOST_NS || i == COUNT_LATE_MOST_NS;
-    int64_t was = base_max(to[i], 0);
-    to[i] = most ? base_max(was, from[i]) : base_wrap(was, from[i]);
-    to[i] = base_max(to[i], 0);
+    to[i] = most ? base_max(to[i], from[i]) : base_wrap(to[i], from[i]);
   }
 }
 
@@ -3750,11 +3748,11 @@ static int app_on_commit(void *arg) {
 static void app_claim(sqlite3_context *c, int count, sqlite3_value **values) {
   sqlite3_stmt *st = NULL;
   (void)count;
-  int rc = sqlite3_prepare_v2(
-      sqlite3_context_db_handle(c),
-      "SELECT 1 FROM zkembed_node WHERE parent=?1 AND mzxid=?2 AND owner<>0 "
-      "AND instr(name,'-__READ__')=0",
-      -1, &st, NULL);
+  int rc = sqlite3_prepare_v2(sqlite3_context_db_handle(c),
+                              "SELECT 1 FROM main.zkembed_node WHERE parent=?1 "
+                              "AND mzxid=?2 AND owner<>0 "
+                              "AND instr(name,'-__READ__')=0",
+                              -1, &st, NULL);
   if (rc == SQLITE_OK) {
     sqlite3_bind_value(st, 1, values[0]);
     sqlite3_bind_value(st, 2, values[1]);
@@ -4519,8 +4517,8 @@ static int db_vacuum(store *s) {
  *
  *   gate     lock bytes: the gate (from SIDE_GATE), the duty (SIDE_DUTY)
  *   line     lock bytes: places of processes that wait for the gate; see line_
- *   live     numbers: last sweep, last zxid, leases' stamps; lives as well,
- *            where no other file can carry them
+ *   live     numbers: last sweep, last zxid, what was counted, leases'
+ *            stamps; lives as well, where no other file can carry them
  *   live.XX  lock bytes: lives of sessions, at offset = session id; see life_
  *   (16 hex digits)  the FIFO of that session; see wake_
  *
@@ -4668,15 +4666,15 @@ static bool side_write_hint(store *s, int64_t at, int64_t stamp) {
          (int64_t)sizeof stamp;
 }
 
-/* Read what was counted, and since when; what the file does not have is 0.
- * False: it cannot be read. */
+/* Read what was counted, and since when; what the file does not have is 0, and
+ * so is what cannot be a count.  False: it cannot be read. */
 static bool side_read_counts(store *s, int64_t *since, int64_t *counts) {
   int64_t words[1 + COUNTS] = {0};
   int64_t n = s->os.pread(s->os.context, s->live_fd, words, sizeof words,
                           SIDE_SINCE_AT);
   if (n < 0) return false;
-  *since = words[0];
-  memcpy(counts, words + 1, sizeof words - sizeof *words);
+  *since = base_max(words[0], 0);
+  for (int i = 0; i < COUNTS; i++) counts[i] = base_max(words[1 + i], 0);
   return true;
 }
 
@@ -5744,11 +5742,13 @@ static int gate_enter(store *s, zke *z, bool full) {
 
 /* Let the next one write, and wake the first in the line.  The leases of the
  * other sessions are moved on before: after that anybody may judge them.  So is
- * added what was counted: after that another process may do so. */
+ * added what was counted: after that another process may do so.  Where that
+ * finds that the host has closed the descriptors, the gate is lost with them. */
 static void gate_leave(store *s) {
   lease_extend(s);
   if (s->memory) return;
   if (s->counted && guard_is_intact(s)) side_write_counts(s);
+  if (health_lost_fds(s)) return;
   s->os.lock_range(s->os.context, s->gate_fd, SIDE_GATE, SIDE_DUTY,
                    ZKE_LOCK_NONE);
   if (line_any(s, s->line_from, LINE_LAST_PLACE)) line_wake_first(s);
@@ -6534,12 +6534,13 @@ SQL_STATEMENT(
 
 SQL_STATEMENT(EVENT_END, "DELETE FROM zkembed_event WHERE session=?1");
 
-/* Queue an event for a session, or an overflow in place of all of them, which
- * also spends the session's one-shots (P4). The session's carrier is noted to
- * be woken behind the COMMIT. A session that has ended meanwhile gets nothing,
- * which is no failure. */
-static int watch_queue(txn *t, int64_t session, int type, const char *path,
-                       size_t len, const char *acl) {
+/* Queue an event for a session, with the zxid of its change; or an overflow in
+ * place of all of them, which also spends the session's one-shots (P4) and so
+ * has a zxid above theirs. The session's carrier is noted to be woken behind
+ * the COMMIT. A session that has ended meanwhile gets nothing, which is no
+ * failure. */
+static int watch_queue(txn *t, int64_t session, int64_t zxid, int type,
+                       const char *path, size_t len, const char *acl) {
   int64_t seq, carrier;
   bool overflow;
   int rc = watch_next_seq(t, session, &seq, &overflow, &carrier);
@@ -6547,6 +6548,8 @@ static int watch_queue(txn *t, int64_t session, int type, const char *path,
   if (overflow) {
     rc = sql_do_int(t->s, SQL_EVENT_END, session);
     if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_WATCH_SPEND, session);
+    if (rc == ZKE_OK) rc = txn_number(t);
+    zxid = t->zxid;
     type = ZKE_EVENT_OVERFLOW;
     len = 0;
     acl = NULL;
@@ -6558,7 +6561,7 @@ static int watch_queue(txn *t, int64_t session, int type, const char *path,
   sql_bind_int(st, 2, ":seq", seq);
   sql_bind_int(st, 3, ":type", type);
   sql_bind_text(st, 4, ":path", path, (int)len);
-  sql_bind_int(st, 5, ":zxid", t->zxid);
+  sql_bind_int(st, 5, ":zxid", zxid);
   sql_bind_text(st, 6, ":acl", acl, -1);
   sql_bind_int(st, 7, ":carrier", carrier);
   buf_add_int(&t->wake, carrier ? carrier : session);
@@ -6648,7 +6651,7 @@ static int watch_fire_found(txn *t, const char *path, size_t len, int type,
   const int64_t *session = buf_ints(&sessions, &n);
   *found = n > 0;
   for (size_t i = 0; i < n && rc == ZKE_OK; i++)
-    rc = watch_queue(t, session[i], type, path, len, acl);
+    rc = watch_queue(t, session[i], t->zxid, type, path, len, acl);
   for (int table = 0; table < 2 && rc == ZKE_OK; table++) {
     if (fired[table])
       rc = watch_drop(t, path, len, watch_kind(WATCH_ONE_SHOT, table));
@@ -6702,8 +6705,8 @@ static int watch_is_quiet(txn *t, const char *path, size_t len,
  * Where the database keeps a history, each transaction adds a row to it for
  * each node that it creates, changes or deletes.  The rows are in the order of
  * the changes: `seq` and `zxid` rise together, and several rows may have one
- * zxid.  The oldest go first, so what is there has no gap: from the first row's
- * zxid on it is whole.  The first row of all says only when it began.
+ * zxid.  The oldest go first, so what is there has no gap: behind the first
+ * row's zxid it is whole.  The first row of all says only when it began.
  *
  * The meta row has the limits, and so tells each transaction at its begin
  * whether there is a history (txn_read_meta()).  The table is made when it is
@@ -6850,7 +6853,7 @@ static int history_find(store *s, int64_t after, int64_t *first, bool *whole) {
   while (rc == ZKE_OK && low < high) {
     int64_t middle = low + (high - low) / 2;
     rc = history_zxid_from(s, st, middle, &seq, &zxid);
-    if (zxid > after)
+    if (seq == INT64_MAX || zxid > after)
       high = middle;
     else
       low = seq + 1;
@@ -9413,7 +9416,8 @@ typedef struct watcher {
   unsigned tables; /* 1 << WATCH_TABLE_… */
   /* of the state that its registration has seen: later changes are for it */
   int64_t zxid;
-  int64_t owner;               /* the carrier whose death it waits for */
+  int64_t from;  /* and events of rows from this number on; 0: of all */
+  int64_t owner; /* the carrier whose death it waits for */
   struct watcher_fired *fired; /* the event that it is owed; NULL: armed */
 } watcher;
 
@@ -9741,9 +9745,11 @@ static void watcher_list(zke *z, watcher_pair *pair, buf *calls) {
 
 /* Does an event, on the watcher's path itself or below it, speak to the
  * watcher?  Not if the watcher was registered after the change, or waits for
- * nothing any more. */
+ * nothing any more.  Nor if it hears of the change by a later row: those of
+ * zke_watch_since() have old zxids, and may come behind rows of the same
+ * changes that other watches have made. */
 static bool watcher_hears(const watcher *w, const wait_event *e, bool below) {
-  if (w->fired || w->zxid >= e->zxid) return false;
+  if (w->fired || w->zxid >= e->zxid || e->seq < w->from) return false;
   for (int table = 0; table < 2; table++) {
     if ((w->tables & 1u << table) &&
         watch_matches(w->mode, table, e->type, below)) {
@@ -9896,7 +9902,8 @@ static int watcher_prepare_fired(txn *t, const char *path, unsigned tables,
 
 /* After the transaction: link, or forget.  A pair that is there already and
  * still armed is not noted twice; where it had got no notice of its owner's
- * death, for lack of room, it has this one's. */
+ * death, for lack of room, it has this one's, and where it is to hear of the
+ * past it does so from now on. */
 static void watcher_conclude(zke *z, watcher_pending *entry, bool committed) {
   watcher_spot *spot = entry->spot;
   watcher *w = entry->w;
@@ -9908,6 +9915,10 @@ static void watcher_conclude(zke *z, watcher_pending *entry, bool committed) {
   if (same && !same->owner) {
     same->owner = w->owner;
     watcher_count_notice(z, w->owner, 1);
+  }
+  if (same && w->from) {
+    same->zxid = w->zxid;
+    same->from = w->from;
   }
   if (committed && !same) {
     watcher_link(z, w);
@@ -10451,7 +10462,7 @@ static int wait_read_event(zke *z, sqlite3_stmt *st) {
   if (!e) return base_nomem();
   *z->queue_end = e;
   z->queue_end = &e->next;
-  z->cursor = sqlite3_column_int64(st, 0);
+  z->cursor = e->seq = sqlite3_column_int64(st, 0);
   return ZKE_OK;
 }
 
@@ -11663,13 +11674,16 @@ static int view_check(store *s, zke_check_fn fn, void *context) {
                    r.found);
 }
 
-/* Tell what was counted, with what this store has not added to the file yet. */
+/* Tell what was counted, without what this store has not added to the file yet:
+ * the numbers must not fall when another process is asked next.  The descriptor
+ * may be the host's by now (see health_). */
 static int view_counts(store *s, zke_counts *out) {
   int64_t since = 0, n[COUNTS] = {0};
-  if (s->live_fd >= 0 && !side_read_counts(s, &since, n))
+  bool there = s->live_fd >= 0;
+  if (there && !(side_fd_matches(s, s->live_fd, &s->live_id) &&
+                 side_read_counts(s, &since, n)))
     return base_fail(ZKE_SYSTEMERROR, "%s cannot be read", s->live);
-  count_merge(n, s->counts);
-  *out = (zke_counts){.since_ms = base_max(since, 0),
+  *out = (zke_counts){.since_ms = since,
                       .waits = n[COUNT_WAITS],
                       .wait_ns = n[COUNT_WAIT_NS],
                       .wait_most_ns = n[COUNT_WAIT_MOST_NS],
@@ -14932,16 +14946,23 @@ int zke_waiters(zke *z, zke_watch_list **list_out) {
   return rc == ZKE_OK ? api_leave(z, view_watches(z->s, true, list_out)) : rc;
 }
 
+/* What cannot be told is no failure of a batch that asks. */
 int zke_counters(zke *z, zke_counts *out) {
+  char cause[BASE_SENTENCE];
+  int told;
   if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
   if (!out) return base_fail(ZKE_BADARGUMENTS, "out is NULL");
   int rc = api_enter(z, NULL, API_BATCH, NULL);
   if (rc != ZKE_OK) return rc;
   if (z->s->memory)
-    rc = base_fail(ZKE_UNIMPLEMENTED, "in memory nothing is counted");
+    told = base_fail(ZKE_UNIMPLEMENTED, "in memory nothing is counted");
   else
-    rc = view_counts(z->s, out);
-  return api_leave(z, rc);
+    told = view_counts(z->s, out);
+  base_keep(cause);
+  rc = api_leave(z, ZKE_OK);
+  if (rc != ZKE_OK || told == ZKE_OK) return rc;
+  base_say_again(cause);
+  return told;
 }
 
 /* ---- history ---- */
@@ -14988,7 +15009,8 @@ typedef struct api_resume {
   api_watch w;
   txn *t;
   history_span h;
-  node parent; /* that is watched, for its ACL */
+  node parent;  /* that is watched, for its ACL */
+  int64_t from; /* the number of the first event that is queued */
 } api_resume;
 
 /* What a row is to a watch of h->path: the event's type, or 0. */
@@ -15009,11 +15031,25 @@ static int api_queue_missed(void *arg, const history_row *r) {
   const char *path = child ? m->h.path : r->path;
   const char *acl = child ? m->parent.acl : r->acl;
   if (!type) return ZKE_OK;
-  int64_t zxid = t->zxid;
-  t->zxid = r->zxid;
-  int rc = watch_queue(t, t->z->id, type, path, strlen(path), acl);
-  t->zxid = zxid;
-  return rc;
+  return watch_queue(t, t->z->id, r->zxid, type, path, strlen(path), acl);
+}
+
+/* Queue the events of all rows since h->after.  A zxid that has not been yet is
+ * of another database, or of this one before it was restored. */
+static int api_queue_past(txn *t, api_resume *m) {
+  int64_t carrier;
+  bool overflow;
+  if (m->h.after > t->zxid) {
+    return base_fail(ZKE_RUNTIMEINCONSISTENCY,
+                     "%s: zxid 0x%llx is later than its last change",
+                     t->s->name, (unsigned long long)m->h.after);
+  }
+  int rc = watch_next_seq(t, t->z->id, &m->from, &overflow, &carrier);
+  if (rc == ZKE_OK) rc = history_each(t->s, &m->h, api_queue_missed, m);
+  if (rc != ZKE_OK || m->h.whole) return rc;
+  return base_fail(ZKE_RUNTIMEINCONSISTENCY,
+                   "%s: the history does not reach back to zxid 0x%llx",
+                   t->s->name, (unsigned long long)m->h.after);
 }
 
 /* The rows of the watch are written and the past is read in one transaction, so
@@ -15023,17 +15059,12 @@ static int api_watch_since_body(txn *t, void *arg) {
   m->t = t;
   memset(&m->parent, 0, sizeof m->parent);
   int rc = node_load(t->s, path_split(m->h.path, m->h.len), &m->parent, NULL);
-  if (rc == ZKE_OK || rc == ZKE_NONODE)
-    rc = history_each(t->s, &m->h, api_queue_missed, m);
+  if (rc == ZKE_OK || rc == ZKE_NONODE) rc = api_queue_past(t, m);
   node_free(&m->parent);
+  if (rc == ZKE_OK) rc = api_add_watch_body(t, &m->w);
   if (rc != ZKE_OK) return rc;
-  if (!m->h.whole) {
-    return base_fail(ZKE_RUNTIMEINCONSISTENCY,
-                     "%s: the history does not reach back to zxid 0x%llx",
-                     t->s->name, (unsigned long long)m->h.after);
-  }
-  rc = api_add_watch_body(t, &m->w);
-  if (rc == ZKE_OK) m->w.entry.w->zxid = m->h.after; /* it hears from then on */
+  m->w.entry.w->zxid = m->h.after; /* it hears from then on */
+  m->w.entry.w->from = m->from;
   return rc;
 }
 

@@ -2129,8 +2129,8 @@ typedef struct zke_counts {
   int64_t wait_ns;      /* how long these took together */
   int64_t wait_most_ns; /* the longest of them */
   int64_t checkpoints;  /* the log was emptied into the database */
-  int64_t deaths;       /* sessions that ended, or were detached, because their
-                           process was found dead */
+  int64_t deaths;       /* sessions that others ended or detached, since nobody
+                           held their lock any more */
   int64_t expiries;     /* leases and timeouts that ended a session */
   int64_t late_ns;      /* how long after their time, together */
   int64_t late_most_ns; /* the latest of them */
@@ -2142,15 +2142,28 @@ typedef struct zke_counts {
 /* zke_counters - what has happened to the database's processes, in numbers
  *
  * For monitoring; `zke FILE metrics` prints them.  They are not in the database
- * and not in the views: they begin at 0 when the host has booted, and when the
- * database was made, copied or restored.  A process adds what it has counted
- * at the end of its changes, or of its tries to change something; what it has
- * not added when it is killed is lost.
+ * and not in the views.  They begin at 0 with a new epoch (doc/design.md, 7):
+ * when a process first opens the database for writing after the host has
+ * booted, or after the file was made, copied or restored.  Until then they only
+ * rise.
  *
- * A wait is counted where a process had to sleep before it could change
- * something, since another process was writing.  Not counted: waits of threads
- * for each other, and those for another program's own SQL.  When a process dies
- * nobody notes, so it cannot be told how late a death was noticed.
+ * A process adds what it has counted when it has finished its next change.  So
+ * a wait that goes on is not told yet; one that was given up is told when that
+ * process has changed something after it.  What a process has not added when it
+ * ends is lost.
+ *
+ * A wait is counted where a process had to sleep, since another one was
+ * writing; a call may do so more than once, as where it ends a dead session
+ * first.  Not counted: waits of threads for each other that share a
+ * zke_open(), and those for another program's own SQL.
+ *
+ * A death is counted once for each session.  Where a close or a detach could
+ * not be written, the session is found without its process later, and counts
+ * too.  Nobody notes when a process dies, so it cannot be told how late a death
+ * was noticed.  Expiries are late by the time that the host was suspended.
+ *
+ * All are 0, with since_ms, where a read-only handle finds no file beside the
+ * database that has them.
  *
  * Example: how long a change has waited at the longest.
  *
@@ -2162,7 +2175,7 @@ typedef struct zke_counts {
  *
  * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_UNIMPLEMENTED for a database in memory
  * or a handle of another engine, or ZKE_SYSTEMERROR where the file beside the
- * database that has them cannot be read.
+ * database that has them cannot be read; a batch goes on after it.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_counters(zke *z, zke_counts *out);
 
@@ -2226,8 +2239,9 @@ typedef struct zke_change_list {
  * does not let the session read nothing is told.
  *
  *   after     a zxid: what came later is told; 0: from the beginning
- *   most      about so many: a zxid is told whole or not at all.  0: all.  To
- *             go on, ask again after the last one's zxid
+ *   most      about so many: what there is of a zxid is told whole or not at
+ *             all (of the oldest some may have gone).  0: all.  To go on, ask
+ *             again after the last one's zxid
  *   list_out  out, in one block; zke_free() releases it
  *
  * Returns ZKE_OK, with no changes and complete 0 where no history is kept;
@@ -2241,16 +2255,23 @@ ZKE_API int zke_history(zke *z, const char *path, int64_t after, int most,
  *
  * As zke_add_watch(), and in the same step an event is queued for each change
  * since a zxid that the watch would have told of, with that change's zxid
- * (zke_event_zxid()).  So there is no gap between past and future, and nothing
- * is told twice to a watcher that is registered by this call alone.  Another
- * watcher of the session on the same path that was there before those changes
- * hears of them once more.
+ * (zke_event_zxid()).  So there is no gap between past and future: the watcher
+ * hears each change after that zxid once, in their order.  If it was registered
+ * in this mode before, it hears from that zxid on, once more what it has heard.
+ * Other watchers of the session on the path, above it or below it that were
+ * there before those changes hear of them once more, too.
  *
- *   zxid  of the last event that was heard, or of the state that was read
+ * All rows of the history after that zxid are read while other writers wait.
+ *
+ *   zxid  of the last event that was heard, or of the state that was read.
+ *         Where the database may be replaced by a backup meanwhile, compare the
+ *         upper 32 bits: they change then, and what the backup took back is not
+ *         told
  *
  * Returns ZKE_OK, or
  *   ZKE_RUNTIMEINCONSISTENCY  the history does not reach back that far, or none
- *                             is kept; nothing was registered
+ *                             is kept, or the database has not come as far as
+ *                             zxid; nothing was registered
  *   ZKE_BADARGUMENTS          fn is NULL, an unknown mode, a malformed path
  *   and what zke_add_watch() returns.  More events than options.event_limit
  *   are ZKE_EVENT_OVERFLOW, as always.

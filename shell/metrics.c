@@ -1,7 +1,8 @@
 /* metrics.c - the command metrics: numbers of a database as OpenMetrics text
  *
- * For a collector of text files, or a monitor that runs commands.  What the
- * file tells is read in one read transaction, so these numbers fit together.
+ * For a collector of text files, or a monitor that runs commands.  It is
+ * Prometheus' older text as well, which knows no type "info".  What the file
+ * tells is read in one read transaction, so these numbers fit together.
  * Which sessions live only the kernel knows; it is asked right before.  What
  * the processes have counted is read right after.  What is not known is not
  * printed.
@@ -73,15 +74,16 @@ static void seconds(metrics *m, const char *stem, const char *end, int64_t ns) {
 
 /* Two families: how many of something there were and how long they took
  * together, and the longest. */
-static void times(metrics *m, const char *stem, const char *help, int64_t count,
-                  int64_t ns, int64_t most) {
+static void times(metrics *m, const char *stem, const char *help,
+                  const char *longest, int64_t count, int64_t ns,
+                  int64_t most) {
   char name[64];
   snprintf(name, sizeof name, "%s_seconds", stem);
   family(m, name, "summary", help);
   fprintf(m->out, "zkembed_%s_count %" PRId64 "\n", name, count);
   seconds(m, name, "_sum", ns);
   snprintf(name, sizeof name, "%s_longest_seconds", stem);
-  family(m, name, "gauge", "The longest of these times.");
+  family(m, name, "gauge", longest);
   seconds(m, name, "", most);
 }
 
@@ -171,35 +173,49 @@ static void write_file(metrics *m) {
   snapshot_sizes s = snapshot_file(m->file);
   int64_t frame = s.page_bytes + FRAME_HEADER;
   int64_t log = s.log_bytes > LOG_HEADER ? s.log_bytes - LOG_HEADER : 0;
-  gauge(m, "database_bytes", "Size of the database.", s.pages * s.page_bytes);
-  gauge(m, "database_pages", "Pages of the database.", s.pages);
-  gauge(m, "database_free_pages", "Pages of it that are not in use.",
-        s.free_pages);
+  if (s.pages >= 0 && s.page_bytes > 0) {
+    gauge(m, "database_bytes", "Size of the database.", s.pages * s.page_bytes);
+    gauge(m, "database_pages", "Pages of the database.", s.pages);
+  }
+  if (s.free_pages >= 0)
+    gauge(m, "database_free_pages", "Pages of it that are not in use.",
+          s.free_pages);
   gauge(m, "log_bytes", "Length of the write-ahead log's file.", s.log_bytes);
-  gauge(m, "log_pages", "Pages that this length has room for.", log / frame);
+  if (s.page_bytes > 0)
+    gauge(m, "log_room_pages", "Pages that this length has room for.",
+          log / frame);
   if (m->counts.log_pending >= 0)
     gauge(m, "log_pending_pages", "Pages in it that are not in the database.",
           m->counts.log_pending);
 }
 
+/* Has nobody counted, or is it not known? */
+static bool nothing_counted(const zke_counts *c) {
+  return !(c->since_ms || c->waits || c->checkpoints || c->deaths ||
+           c->expiries);
+}
+
 /* What the processes have counted; zke_counters() says what that is. */
 static void write_counts(metrics *m) {
   const zke_counts *c = &m->counts;
+  if (nothing_counted(c)) return;
   if (c->since_ms)
     timestamp(m, "counters_begin_timestamp_seconds",
               "When counters and longest times began, since 1970.",
               c->since_ms);
   times(m, "write_wait",
         "How long processes have waited that found another one writing.",
-        c->waits, c->wait_ns, c->wait_most_ns);
+        "The longest time that a process has waited so.", c->waits, c->wait_ns,
+        c->wait_most_ns);
   counter(m, "checkpoints", "Times that the log was emptied into the database.",
           c->checkpoints);
   counter(m, "session_deaths",
-          "Sessions that ended because their process was found dead.",
+          "Sessions that others ended or detached: nobody held their lock.",
           c->deaths);
   times(m, "session_expiry_delay",
-        "How long after its lease or timeout a session was ended.", c->expiries,
-        c->late_ns, c->late_most_ns);
+        "How long after its lease or timeout a session was ended.",
+        "The longest time that a session was ended after it was due.",
+        c->expiries, c->late_ns, c->late_most_ns);
 }
 
 /* Of the history, where one is kept. */
@@ -219,7 +235,7 @@ static void write_history(metrics *m) {
 
 /* The whole text. */
 static void metrics_write(metrics *m) {
-  family(m, "build", "info", "The library that answers.");
+  family(m, "build_info", "gauge", "The library that answers.");
   fprintf(m->out, "zkembed_build_info{version=\"%s\"} 1\n", zke_version());
   write_sessions(m);
   write_tree(m);
@@ -242,20 +258,28 @@ static int metrics_emit(call *c, metrics *m) {
   if (!m->out) return no_memory(c);
   metrics_write(m);
   int status = fclose(m->out) == 0
-                   ? emit(c, json_pack("{s:o*}", "metrics", json_text(text)))
+                   ? emit(c, json_pack("{s:o}", "metrics", json_text(text)))
                    : no_memory(c);
   free(text);
   return status;
+}
+
+/* Read what was counted.  All else is told without it where its file cannot be
+ * read. */
+static int metrics_count(call *c, metrics *m) {
+  int rc = zke_counters(c->z, &m->counts);
+  if (rc != ZKE_SYSTEMERROR) return rc == ZKE_OK ? 0 : fail_rc(c, rc);
+  m->counts = (zke_counts){.log_pending = -1};
+  return 0;
 }
 
 static int metrics_run(call *c) {
   metrics m = {.sessions = NULL};
   int rc = zke_sessions(c->z, &m.sessions);
   int status = rc == ZKE_OK ? snapshot_open(c, &m.file) : fail_rc(c, rc);
-  if (!status) {
-    rc = zke_counters(c->z, &m.counts);
-    status = rc == ZKE_OK ? metrics_emit(c, &m) : fail_rc(c, rc);
-  }
+  if (!status) status = metrics_count(c, &m);
+  if (!status) status = metrics_emit(c, &m);
+  if (!status && cancelled(c)) status = fail_cancelled(c);
   snapshot_close(m.file);
   zke_free(m.sessions);
   return status;

@@ -340,6 +340,59 @@ TEST_LOOP(past_and_future, 0, 4) {
   ck_ok(zke_close(host));
 }
 
+/* An event that another watch of the session has got, and that is not told yet,
+ * does not come before what the follower missed, nor twice. */
+TEST(a_follower_hears_once_beside_other_watches) {
+  zke *writer = open_kept(), *z = test_open(test_path("db"));
+  test_events events = {0}, other = {0};
+  ck_ok(make(writer, "/a", ZKE_PERSISTENT));
+  ck_ok(make(writer, "/a/b", ZKE_PERSISTENT));
+  int64_t seen = test_stat(writer, "/a/b").mzxid;
+  ck_ok(change(writer, "/a"));
+  ck_ok(zke_exists(z, "/a/b", test_record, &other, NULL));
+  ck_ok(change(writer, "/a/b"));
+  ck_ok(zke_watch_since(z, "/a", ZKE_WATCH_PERSISTENT_RECURSIVE, seen,
+                        test_record, &events));
+  ck_ok(change(writer, "/a"));
+  test_expect(z, &events, "CHANGED /a; CHANGED /a/b; CHANGED /a");
+  test_expect(z, &other, "CHANGED /a/b");
+  ck_ok(zke_close(z));
+  ck_ok(zke_close(writer));
+}
+
+/* A watcher that was there already hears of the past, too. */
+TEST(a_watcher_that_was_there_hears_of_the_past) {
+  zke *writer = open_kept(), *z = test_open(test_path("db"));
+  const int mode = ZKE_WATCH_PERSISTENT_RECURSIVE;
+  test_events events = {0};
+  ck_ok(make(writer, "/a", ZKE_PERSISTENT));
+  int64_t seen = test_stat(writer, "/a").mzxid;
+  ck_ok(make(writer, "/a/b", ZKE_PERSISTENT));
+  ck_ok(zke_add_watch(z, "/a", mode, test_record, &events));
+  ck_ok(change(writer, "/a"));
+  ck_ok(zke_watch_since(z, "/a", mode, seen, test_record, &events));
+  test_expect(z, &events, "CREATED /a/b; CHANGED /a");
+  ck_ok(change(writer, "/a/b"));
+  test_expect(z, &events, "CHANGED /a/b");
+  ck_ok(zke_close(z));
+  ck_ok(zke_close(writer));
+}
+
+/* A zxid that has not been yet: nothing came later, and nobody waits for it. */
+TEST(the_future_is_not_known) {
+  zke *z = open_kept();
+  ck_ok(make(z, "/a", ZKE_PERSISTENT));
+  expect(z, "/", INT64_MAX, 1, "");
+  for (int i = 0; i < 2; i++) {
+    int64_t later = i ? INT64_MAX : test_stat(z, "/a").mzxid + 1000;
+    ck_rc(zke_watch_since(z, "/a", ZKE_WATCH_PERSISTENT, later, test_ignore,
+                          NULL),
+          ZKE_RUNTIMEINCONSISTENCY);
+    ck_says("later than its last change");
+  }
+  ck_ok(zke_close(z));
+}
+
 /* Where it is refused nothing was registered. */
 TEST(refusals_register_nothing) {
   zke *z = open_kept();
@@ -355,20 +408,25 @@ TEST(refusals_register_nothing) {
   ck_ok(zke_close(z));
 }
 
-/* More than a session may have is an overflow, as always. */
+/* More than a session may have is an overflow, as always: it spends the
+ * one-shots, those too that are younger than what was missed. */
 TEST(too_much_is_an_overflow) {
   zke *writer = open_kept(), *z;
   zke_options options = {.size = sizeof options, .event_limit = 10};
-  test_events events = {0};
+  test_events events = {0}, other = {0};
   ck_ok(make(writer, "/a", ZKE_PERSISTENT));
   int64_t seen = test_stat(writer, "/a").mzxid;
   for (int i = 0; i < 15; i++) ck_ok(change(writer, "/a"));
   ck_ok(zke_open(test_path("db"), &options, &z));
+  ck_rc(zke_exists(z, "/x", test_record, &other, NULL), ZKE_NONODE);
   ck_ok(zke_watch_since(z, "/a", ZKE_WATCH_PERSISTENT, seen, test_record,
                         &events));
   ck_assert_int_eq(zke_dispatch(z, NULL), ZKE_OK);
   ck_assert_int_gt(events.count, 0);
   ck_assert_int_eq(events.at[0].type, ZKE_EVENT_OVERFLOW);
+  ck_assert_int_gt(other.count, 0);
+  ck_rc(zke_remove_watch(z, "/x", ZKE_WATCH_DATA, test_record, &other),
+        ZKE_NOWATCHER);
   ck_ok(zke_close(z));
   ck_ok(zke_close(writer));
 }
