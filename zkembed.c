@@ -2352,9 +2352,9 @@ static void host_log(store *s, int level, const char *format, ...) {
  * holder of the gate is alone, so no addition is lost.  A change that did not
  * wait counts nothing, and writes nothing.
  *
- * The numbers are hints, as all that is in that file: they are never synced,
- * and what a process has counted since it left the gate last is lost if it dies,
- * or never gets the gate again.
+ * The numbers are hints, as all that is in that file: they are never synced.
+ * What a process has counted since it left the gate last is lost if it dies, or
+ * never gets the gate again.
  * They begin anew with a new boot or another file, when no session of before
  * can be alive (sess_judge_files).
  *
@@ -5742,8 +5742,8 @@ static int gate_enter(store *s, zke *z, bool full) {
 
 /* Let the next one write, and wake the first in the line.  The leases of the
  * other sessions are moved on before: after that anybody may judge them.  So is
- * added what was counted: after that another process may do so.  Where that
- * finds that the host has closed the descriptors, the gate is lost with them. */
+ * added what was counted: after that another process may do so.  If that finds
+ * that the host has closed the descriptors, the gate is lost with them. */
 static void gate_leave(store *s) {
   lease_extend(s);
   if (s->memory) return;

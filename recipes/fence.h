@@ -37,9 +37,9 @@
  * - An UPDATE that does not set the column keeps the row's: it passes while the
  *   last writer of that row is in office, whoever makes it.  So let each
  *   statement set it.
- * - What fires no trigger, or one without the writer's token: sqlite3_blob_write(),
- *   a connection whose triggers are turned off, and rows that a foreign key
- *   changes or deletes after a change of another table.
+ * - What fires no trigger, or one without the writer's token: writing into a
+ *   blob in place, a connection whose triggers are turned off, and rows that a
+ *   foreign key changes or deletes after a change of another table.
  * - Whoever may write to the file can drop a trigger, and can read others'
  *   tokens.  A fence is there for processes that are late, not for enemies.
  *
