@@ -38,6 +38,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "limit.h"
 #include "text.h"
 #include "znode.h"
 
