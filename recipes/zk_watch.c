@@ -387,10 +387,12 @@ void zke_watcher_event(zk_watches *w, int type, const char *path, int64_t zxid,
 }
 
 /* Release the events that are over (invariant 3). Not only from the front: an
- * event whose call lasts long must not keep those behind it. */
+ * event whose call lasts long must not keep those behind it. A call that was
+ * taken back is over, too, though no dispatch has come to it. */
 static void events_trim(zk_watches *w) {
   for (zk_event **at = &w->first; *at;) {
     zk_event *e = *at;
+    while (e->at < e->count && !e->targets[e->at].pair) e->at++;
     if (e->at < e->count || e->running) {
       at = &e->next;
       continue;

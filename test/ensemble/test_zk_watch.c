@@ -259,6 +259,28 @@ TEST(untold_is_what_has_not_returned) {
   zke_watchers_free(&w);
 }
 
+/* An event whose calls were all taken back is gone at once, whether or not
+ * anybody dispatches: else a program that forgets its watcher before each
+ * dispatch would collect them. */
+TEST_LOOP(an_event_that_calls_nobody_is_gone, 0, 2) {
+  zk_watches w;
+  zke_watchers_init(&w, 100);
+  for (int i = 0; i < 3; i++) {
+    put(&w, "/p", ZK_WATCH_DATA, a);
+    put(&w, "/p", ZK_WATCH_DATA, b);
+    event(&w, ZKE_EVENT_CHANGED, "/p");
+    zke_watcher_forget(&w, test_ignore, _i ? a : b);
+    ck_assert_int_eq(zke_watcher_untold(&w, "/p", NULL, NULL), 1);
+    ck_assert_int_eq(w.pending, 1);
+    zke_watcher_remove(
+        &w, &(zk_watch_query){"/p", ZKE_WATCH_ANY, test_ignore, _i ? b : a});
+    ck_assert_int_eq(zke_watcher_untold(&w, "/p", NULL, NULL), 0);
+    ck_assert_ptr_null(w.first);
+  }
+  ck_assert_int_eq(w.pending, 0);
+  zke_watchers_free(&w);
+}
+
 /* After a gap only those with a watch that stays are told. */
 TEST(a_gap_is_told_to_watches_that_stay) {
   zk_watches w;
