@@ -626,10 +626,10 @@ static void tie_tell_long(const tie *t, int type, int state, const char *path) {
   }
 }
 
-/* The same with the part's path. */
+/* The same with the part's path; "" is no path, and stays as it is. */
 static void tie_tell(const tie *t, int type, int state, const char *path) {
   char outer[512] = "";
-  if (part_outer_len(t->p, path) >= sizeof outer) {
+  if (*path && part_outer_len(t->p, path) >= sizeof outer) {
     tie_tell_long(t, type, state, path);
     return;
   }

@@ -524,6 +524,35 @@ TEST(events_of_long_paths) {
   close_mounted();
 }
 
+/* The longest path that a watcher was told. */
+static size_t told_path;
+
+static void note_path(zke *session, int type, int state, const char *path,
+                      void *context) {
+  (void)session, (void)state;
+  if (strlen(path) > told_path) told_path = strlen(path);
+  *(int *)context = type;
+}
+
+/* What is told without a path has none below a long prefix either. */
+TEST(an_end_below_a_long_prefix_has_no_path) {
+  char prefix[700] = "/";
+  int type = 0;
+  memset(prefix + 1, 'x', 600);
+  open_mounted();
+  make(base, prefix);
+  zke *mounted = test_session(part, NULL), *outer = test_session(base, NULL);
+  int64_t id = zke_session_id(mounted);
+  ck_ok(zke_mount(&outer, prefix, mounted));
+  ck_ok(zke_exists(outer, prefix, note_path, &type, NULL));
+  ck_ok(zke_expire(part, id));
+  ck_ok(zke_dispatch(outer, NULL));
+  ck_assert_int_eq(type, ZKE_EVENT_SESSION);
+  ck_assert_uint_eq(told_path, 0);
+  ck_ok(zke_close(outer));
+  close_mounted();
+}
+
 /* The handle, what is pending, and the zxid that a watcher is told of. */
 static zke *got_handle;
 static int64_t got_zxid;
