@@ -894,24 +894,37 @@ static int call_begin_all(call *c, zke *z) {
 
 enum { NUMBER_LEN = 11 }; /* of a sequential node, a sign among them */
 
+/* Room for the path of a node that is being created. */
+typedef struct path_room {
+  char *text;
+  size_t len; /* that it has room for, beside the NUL */
+} path_room;
+
 /* Make room for the caller's path of what is about to be created at a path of
- * the caller's: what was made cannot fail any more for want of memory.  *room
- * stays NULL where the part's own path is the caller's. */
+ * the caller's: what was made cannot fail any more for want of memory.
+ * out->text stays NULL where the part's own path is the caller's. */
 static int compose_make_room(const compose_part *p, const char *path,
-                             char **room) {
+                             path_room *out) {
   if (!path || part_is_base(p)) return ZKE_OK;
-  *room = zke_alloc(p->z, strlen(path) + NUMBER_LEN + 1);
-  return *room ? ZKE_OK : ZKE_NOMEM;
+  out->len = strlen(path) + NUMBER_LEN;
+  out->text = zke_alloc(p->z, out->len + 1);
+  return out->text ? ZKE_OK : ZKE_NOMEM;
 }
 
 /* The path of a result becomes the caller's, in the room that was made for it.
- */
-static void compose_show_path(const compose_part *p, char **path, char **room) {
-  if (!*path || !*room) return;
-  part_outer(p, *path, *room);
+ * A part's path may come from a server, which is not trusted.  Where it is too
+ * long to be the node's, nobody knows what was made: that is as if the reply
+ * were lost. */
+static int compose_show_path(const compose_part *p, char **path, path_room *r) {
+  if (!*path || !r->text) return ZKE_OK;
+  if (part_outer_len(p, *path) > r->len)
+    return zke_recipe_fail(ZKE_CONNECTIONLOSS,
+                           "made, but at another path than was asked for");
+  part_outer(p, *path, r->text);
   zke_free(*path);
-  *path = *room;
-  *room = NULL;
+  *path = r->text;
+  r->text = NULL;
+  return ZKE_OK;
 }
 
 /* Does the mode put a number behind the path? */
@@ -941,18 +954,21 @@ static int compose_make_there(const call *c, const zke_op *op, char **path_out,
 static int compose_make(zke *z, const zke_op *op, char **path_out,
                         zke_stat *stat_out) {
   call c;
-  char *path = NULL, *room = NULL;
+  char *path = NULL;
+  path_room made = {0};
   int rc = call_begin(&c, z, op->path, CALL_CHANGE | compose_names(op->mode));
   if (rc != ZKE_OK) return rc;
-  if (path_out) rc = compose_make_room(c.p, op->path, &room);
+  if (path_out) rc = compose_make_room(c.p, op->path, &made);
   if (rc == ZKE_OK)
     rc = compose_make_there(&c, op, path_out ? &path : NULL, stat_out);
+  if (rc == ZKE_OK) rc = compose_show_path(c.p, &path, &made);
   if (rc == ZKE_OK) {
-    compose_show_path(c.p, &path, &room);
     part_show_stat(c.p, stat_out);
     if (path_out) *path_out = path;
+  } else {
+    zke_free(path);
   }
-  zke_free(room);
+  zke_free(made.text);
   return call_end(&c, rc);
 }
 
@@ -1203,14 +1219,14 @@ static int compose_ephemerals(zke *z, int64_t session, const char *prefix,
 
 /* The operations of one call, as their part is given them. */
 typedef struct several {
-  zke_op *ops;  /* with the part's paths */
-  char **rooms; /* for the callers' paths of what is created */
+  zke_op *ops;      /* with the part's paths */
+  path_room *rooms; /* for the callers' paths of what is created */
   int count;
 } several;
 
 /* Release what several_take() has made, also where it has failed half-way. */
 static void several_free(several *s) {
-  for (int i = 0; i < s->count && s->rooms; i++) zke_free(s->rooms[i]);
+  for (int i = 0; i < s->count && s->rooms; i++) zke_free(s->rooms[i].text);
   free(s->rooms);
   free(s->ops);
 }
@@ -1280,16 +1296,19 @@ static void several_show_untold(compose_part *p, zke_op_result *r) {
   free(l.data);
 }
 
-/* The part's results become the caller's. */
-static void several_show(several *s, compose_part *p, zke_op_result *results) {
-  for (int i = 0; i < s->count; i++) {
+/* The part's results become the caller's: all of them, or none. */
+static int several_show(several *s, compose_part *p, zke_op_result *results) {
+  int rc = ZKE_OK;
+  for (int i = 0; i < s->count && rc == ZKE_OK; i++) {
     zke_op_result *r = &results[i];
     if (r->rc != ZKE_OK) continue;
     part_show_stat(p, &r->stat);
-    compose_show_path(p, &r->path, &s->rooms[i]);
+    rc = compose_show_path(p, &r->path, &s->rooms[i]);
     if (s->ops[i].type == ZKE_OP_UNTOLD && r->children)
       several_show_untold(p, r);
   }
+  if (rc != ZKE_OK) zke_results_clear(results, s->count);
+  return rc;
 }
 
 typedef int (*compose_multi_fn)(zke *z, const zke_op *ops, int count,
@@ -1303,7 +1322,7 @@ static int several_call(call *c, const zke_op *ops, int count,
   bool taken = ops && count > 0;
   if (rc == ZKE_OK && taken) rc = several_take(&s, c->p, ops, count);
   if (rc == ZKE_OK) rc = fn(c->p->z, taken ? s.ops : ops, count, results);
-  if (rc == ZKE_OK && results) several_show(&s, c->p, results);
+  if (rc == ZKE_OK && results) rc = several_show(&s, c->p, results);
   several_free(&s);
   return call_end(c, rc);
 }

@@ -41,6 +41,9 @@ enum {
   DEFAULT_EVENTS = 10000,
   DEFAULT_DATA = 1048576, /* bytes */
   WHO_TRIES = 3,          /* to show a session, while replies are lost */
+  NUMBER_MOST = 11,       /* bytes of a sequential node's number, with a sign */
+  AUTH_FRAME = 12,        /* bytes of an identity, beside its two texts */
+  DISCARD_FRAME = 8,      /* of the longest request of a discard, likewise */
   FRAME_MORE = 65536      /* beside the data, in a frame that may be longer */
 };
 
@@ -212,14 +215,18 @@ static int malformed(const op *c) {
               c->path ? c->path : "multi");
 }
 
-/* Read the reply's record, whose texts and bytes stay in the reply. A change
- * whose reply cannot be read was made all the same, since its header said so:
- * so its code is ZKE_CONNECTIONLOSS, which tells the caller to look. */
-static int op_take(op *c, const zke_jute_record *record, void *out) {
-  if (zke_jute_read(&c->r.reply, record, out)) return ZKE_OK;
+/* The failure for a reply that cannot be what was asked for. A change with such
+ * a reply was made all the same, since its header said so: so its code is
+ * ZKE_CONNECTIONLOSS, which tells the caller to look. */
+static int op_malformed(const op *c) {
   int rc = malformed(c);
   return c->flags & OP_CHANGE ? fail(ZKE_CONNECTIONLOSS, "%s", zke_errmsg())
                               : rc;
+}
+
+/* Read the reply's record, whose texts and bytes stay in the reply. */
+static int op_take(op *c, const zke_jute_record *record, void *out) {
+  return zke_jute_read(&c->r.reply, record, out) ? ZKE_OK : op_malformed(c);
 }
 
 /* What lacked memory, by the path of the call or a word for it. */
@@ -241,14 +248,6 @@ static char *copy_bytes(zk *z, const void *data, size_t len) {
   char *copy = zke_alloc((zke *)(void *)z, len + 1);
   if (copy && len) memcpy(copy, data, len);
   return copy;
-}
-
-/* A server's path as the program knows it. A server that answers with a path
- * outside the chroot is not ours to judge: it is given as it is. */
-static char *copy_path(zk *z, const char *whole) {
-  const char *shown = whole ? zke_ensemble_shown(z, whole) : NULL;
-  if (!shown) shown = whole ? whole : "";
-  return copy_bytes(z, shown, strlen(shown));
 }
 
 /* Order of names for qsort(): by bytes, as zke_children() promises, whatever
@@ -395,15 +394,33 @@ static void write_create(zke_jute_writer *w, const char *whole,
     zke_jute_write(w, &zke_jute_of_create_request, &plain);
 }
 
+/* The path of a node that a create has made, as the program knows it: the one
+ * that was asked for, with a number of at most 11 bytes behind it if the create
+ * is sequential. NULL: the server has answered with another path. A server is
+ * not trusted, and callers have room for such a path and for no other. */
+static const char *made_path(const zk *z, const zke_op *o, const char *whole) {
+  const char *shown = whole ? zke_ensemble_shown(z, whole) : NULL;
+  size_t len = strlen(o->path);
+  if (!shown || strncmp(shown, o->path, len) != 0) return NULL;
+  size_t more = strlen(shown + len);
+  if (!mode_is_sequential(o->mode)) return more ? NULL : shown;
+  bool number = more > 0 && more <= NUMBER_MOST &&
+                strspn(shown + len, "-0123456789") == more;
+  return number ? shown : NULL;
+}
+
 /* Take the reply to a create. Without memory for the path the caller could not
  * learn the number of its node. That is as bad as a lost reply, and so it has
  * the same code: recipes then look for the node, or discard it. */
-static int take_created(op *c, char **path_out, zke_stat *stat_out) {
+static int take_created(op *c, const zke_op *o, char **path_out,
+                        zke_stat *stat_out) {
   zke_jute_create2_response made;
   int rc = op_take(c, &zke_jute_of_create2_response, &made);
   if (rc != ZKE_OK) return rc;
+  const char *shown = made_path(c->z, o, made.path);
+  if (!shown) return op_malformed(c);
   if (path_out) {
-    char *path = copy_path(c->z, made.path);
+    char *path = copy_bytes(c->z, shown, strlen(shown));
     if (!path) return fail(ZKE_CONNECTIONLOSS, "made, but out of memory");
     *path_out = path;
   }
@@ -427,7 +444,7 @@ static int create_by(zke *h, const zke_op *o, char **path_out,
   c.r.type = create_type(o->mode, false);
   write_create(&c.r.body, c.whole, o);
   rc = op_run(&c);
-  if (rc == ZKE_OK) rc = take_created(&c, path_out, stat_out);
+  if (rc == ZKE_OK) rc = take_created(&c, o, path_out, stat_out);
   return op_end(&c, rc);
 }
 
@@ -891,9 +908,10 @@ static zke_stat made_stat(const several *m, const zke_op *o) {
   return stat;
 }
 
-/* Take the result of a create; false where it is malformed. Containers and TTL
- * nodes are answered with their Stat, plain creates without. A path that cannot
- * be copied makes the whole multi fail, as in take_created(). */
+/* Take the result of a create; false where it is malformed, which it also is
+ * with another path than was asked for. Containers and TTL nodes are answered
+ * with their Stat, plain creates without. A path that cannot be copied makes
+ * the whole multi fail, as in take_created(). */
 static bool take_made(several *m, int i, int type) {
   zke_jute_reader *reply = &m->c.r.reply;
   zke_op_result *out = &m->results[i];
@@ -908,7 +926,9 @@ static bool take_made(several *m, int i, int type) {
     made.path = both.path;
     out->stat = both.stat;
   }
-  out->path = copy_path(m->c.z, made.path);
+  const char *shown = made_path(m->c.z, &m->ops[i], made.path);
+  if (!shown) return false;
+  out->path = copy_bytes(m->c.z, shown, strlen(shown));
   m->failed = m->failed || !out->path;
   return true;
 }

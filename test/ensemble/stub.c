@@ -43,13 +43,26 @@ static void stub_greet(stub *s, int fd, char *frame, size_t len) {
   stub_send(fd, &w, at);
 }
 
-static void stub_body(zke_jute_writer *w, int type) {
+/* A multi of one create. */
+static void stub_multi(zke_jute_writer *w, const char *made) {
+  zke_jute_multi_header create = {ZKE_JUTE_CREATE, false, 0},
+                        end = {-1, true, -1};
+  zke_jute_write(w, &zke_jute_of_multi_header, &create);
+  zke_jute_write(w, &zke_jute_of_path_response,
+                 &(zke_jute_path_response){made});
+  zke_jute_write(w, &zke_jute_of_multi_header, &end);
+}
+
+static void stub_body(const stub *s, zke_jute_writer *w, int type) {
   zke_stat stat = {.czxid = 1};
   char *none[1] = {NULL};
   switch (type) {
     case ZKE_JUTE_CREATE2:
       zke_jute_write(w, &zke_jute_of_create2_response,
-                     &(zke_jute_create2_response){"/x", stat});
+                     &(zke_jute_create2_response){s->made, stat});
+      break;
+    case ZKE_JUTE_MULTI:
+      stub_multi(w, s->made);
       break;
     case ZKE_JUTE_SYNC:
       zke_jute_write(w, &zke_jute_of_path_response,
@@ -81,7 +94,7 @@ static void stub_answer(stub *s, int fd, const zke_jute_request_header *h) {
   if (h->type == ZKE_JUTE_PING) s->pings++;
   size_t at = zke_jute_begin(&w);
   zke_jute_write(&w, &zke_jute_of_reply_header, &reply);
-  stub_body(&w, h->type);
+  stub_body(s, &w, h->type);
   stub_send(fd, &w, at);
 }
 
@@ -164,6 +177,7 @@ void stub_begin(stub *s) {
   memset(s, 0, sizeof *s);
   s->session = 0x1234;
   s->timeout_ms = 4000;
+  s->made = "/x";
   s->frame = malloc(STUB_FRAME);
   ck_assert_ptr_nonnull(s->frame);
   for (int i = 0; i < STUB_CLIENTS; i++) s->client[i].fd = -1;

@@ -34,6 +34,7 @@ typedef struct stub {
   atomic_bool silent;     /* it takes connections, and says nothing */
   const char *event;      /* sent once, before the next answer: a whole frame */
   atomic_int event_bytes; /* its length; set last */
+  const char *made;       /* the path that creates are answered with */
   /* ---- */
   int fd, port;
   pthread_t thread;

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "recipes/compose.h"
 #include "recipes/jute.h"
 #include "recipes/zookeeper.h"
 #include "test/ensemble/proxy.h"
@@ -127,6 +128,75 @@ TEST_LOOP(an_event_of_no_known_type_is_told_to_nobody, 0, 4) {
   ck_ok(zke_exists(z, "/y", NULL, NULL, &stat));
   ck_assert_int_eq(s.event_bytes, 0);
   test_expect(z, &e, "");
+  ck_ok(zke_close(z));
+  stub_end(&s);
+}
+
+/* A create, alone and in a multi, whose path the server answers: the code, and
+ * the path that is given out. */
+static void expect_made(zke *z, const char *asked, int mode, const char *path) {
+  char *made = NULL;
+  zke_op op;
+  zke_op_result result = {.rc = 0};
+  int expected = path ? ZKE_OK : ZKE_CONNECTIONLOSS;
+  ck_rc(zke_create(z, asked, "", 0, ZKE_OPEN_ACL, mode, &made, NULL), expected);
+  ck_assert_pstr_eq(made, path);
+  zke_op_create(&op, asked, "", 0, ZKE_OPEN_ACL, mode);
+  ck_rc(zke_multi(z, &op, 1, &result), expected);
+  ck_assert_pstr_eq(result.path, path);
+  zke_free(made);
+  zke_results_clear(&result, 1);
+}
+
+/* The handle has a chroot, or is mounted in a file's tree, where callers' paths
+ * are put into room that was made for what they had asked for. */
+TEST_LOOP(a_create_gives_no_other_path_than_was_asked_for, 0, 2) {
+  enum { LONG = 100000 };
+  static const char *const other[] = {"/c/b",
+                                      "/c/ab",
+                                      "/c",
+                                      "/a",
+                                      "/ca",
+                                      "",
+                                      NULL,
+                                      "/c/a0000000001",
+                                      "/c/a00000000000000",
+                                      "/c/a/00000001"};
+  enum { OTHER = sizeof other / sizeof *other };
+  stub s;
+  zke *z, *part;
+  char *longer = malloc(LONG + 1);
+  stub_begin(&s);
+  part = z = open_port(s.port, "/c", NULL);
+  if (_i == 1) {
+    z = test_open(":memory:");
+    ck_ok(zke_create(z, "/m", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));
+    ck_ok(zke_mount(&z, "/m", part));
+  }
+  const char *asked = _i ? "/m/a" : "/a";
+  memset(longer, 'a', LONG);
+  memcpy(longer, "/c/a", 4);
+  longer[LONG] = '\0';
+  s.made = longer;
+  expect_made(z, asked, ZKE_PERSISTENT, NULL);
+  expect_made(z, asked, ZKE_PERSISTENT_SEQUENTIAL, NULL);
+  for (int i = 0; i < OTHER; i++) {
+    s.made = other[i];
+    expect_made(z, asked, ZKE_PERSISTENT, NULL);
+  }
+  for (int i = 0; i < OTHER; i++) {
+    if (i == 7) continue; /* the one with a number */
+    s.made = other[i];
+    expect_made(z, asked, ZKE_PERSISTENT_SEQUENTIAL, NULL);
+  }
+  s.made = "/c/a";
+  expect_made(z, asked, ZKE_PERSISTENT, asked);
+  s.made = "/c/a-2147483648";
+  expect_made(z, asked, ZKE_PERSISTENT_SEQUENTIAL,
+              _i ? "/m/a-2147483648" : "/a-2147483648");
+  s.made = "/c";
+  expect_made(z, _i ? "/m" : "/", ZKE_PERSISTENT, _i ? "/m" : "/");
+  free(longer);
   ck_ok(zke_close(z));
   stub_end(&s);
 }
