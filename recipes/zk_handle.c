@@ -958,6 +958,11 @@ static void dispatch_all(dispatching *d, int64_t zxid) {
   dispatch_told(d, ZKE_EVENT_SESSION);
 }
 
+/* Is the session over, and was that told to all? */
+static bool handle_is_told(const zk *z) {
+  return handle_is_over(z) && !handle_has_work(z);
+}
+
 /* Whoever waits is woken: the sleepers, and the reader. */
 void zke_ensemble_turn(zk *z) {
   z->turn++;
@@ -971,10 +976,13 @@ static bool handle_is_dispatched(const zk *z) {
 }
 
 /* One thread at a time calls watchers; another one that comes meanwhile calls
- * none, and goes on. Of a handle that is being closed no watcher is told. */
+ * none, and goes on. Of a handle that is being closed no watcher is told. The
+ * dispatch that tells the session's end succeeds, and those behind it fail, as
+ * on a file: so a program that only dispatches and sleeps comes to an end. */
 int zke_ensemble_dispatch(zk *z, int64_t zxid, int *count_out, int *more_out) {
   dispatching d = {.z = z};
   zke_ensemble_step(z);
+  if (handle_is_told(z) && !z->closing) return zke_ensemble_ended(z);
   if (z->closing) {
     if (more_out) *more_out = 0; /* a close is told to nobody */
   } else if (!handle_is_dispatched(z)) {
@@ -1027,7 +1035,7 @@ static bool wait_is_over(const zk *z, int64_t turn, int64_t until_ms, int *rc) {
     *rc = handle_closing();
     return true;
   }
-  if (handle_is_over(z) && !handle_has_work(z)) {
+  if (handle_is_told(z)) {
     *rc = zke_ensemble_ended(z);
     return true;
   }
@@ -1049,7 +1057,7 @@ int zke_ensemble_wait(zk *z, int64_t turn, int64_t until_ms) {
   if (z->turn != turn) return ZKE_OK;
   for (;;) {
     rc = zke_ensemble_dispatch(z, INT64_MAX, NULL, NULL);
-    if (rc != ZKE_OK) return rc; /* forked: the handle is not ours */
+    if (rc == ZKE_FORKED) return rc; /* the handle is not ours */
     if (wait_is_over(z, turn, until_ms, &rc)) return rc;
     handle_rest(z, wait_until(z, until_ms), true);
   }

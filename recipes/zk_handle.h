@@ -176,8 +176,9 @@ void zke_ensemble_step(zk *z);
  *   count_out  out: calls
  *   more_out   out: events are left
  *
- * Returns ZKE_OK, or ZKE_FORKED where a callback has come back in a child: then
- * nothing of the handle may be touched. */
+ * Returns ZKE_OK; ZKE_INVALIDSTATE where the session is over and an earlier
+ * dispatch has told so; or ZKE_FORKED where a callback has come back in a
+ * child: then nothing of the handle may be touched. */
 int zke_ensemble_dispatch(zk *z, int64_t zxid, int *count_out, int *more_out);
 
 /* zke_ensemble_wait - zke_wait_turn() */

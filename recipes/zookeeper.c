@@ -1619,8 +1619,8 @@ static int zk_dispatch_to(zke *h, int64_t zxid, int *count_out, int *more_out) {
   if (rc != ZKE_OK) return rc;
   rc = zke_ensemble_dispatch(z, zxid, &count, &more);
   if (rc == ZKE_FORKED) return rc; /* the handle is the parent's */
-  if (count_out) *count_out = count;
-  if (more_out) *more_out = more;
+  if (rc == ZKE_OK && count_out) *count_out = count;
+  if (rc == ZKE_OK && more_out) *more_out = more;
   return zke_ensemble_leave(z, rc);
 }
 

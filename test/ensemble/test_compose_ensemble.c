@@ -77,6 +77,31 @@ TEST_LOOP(the_file_ends_the_ensemble, 0, 2) {
   close_mounted();
 }
 
+/* The end is told once; whoever waits or dispatches after that is told so, also
+ * where the handle has nothing but ensembles behind it. */
+TEST_LOOP(an_end_is_no_reason_to_sleep, 0, 2) {
+  test_events events = {0};
+  open_mounted(0);
+  zke *outer = NULL;
+  ck_ok(zke_open_session(raw, NULL, &outer));
+  int64_t id = zke_session_id(outer);
+  ck_ok(zke_order(&outer, 1));
+  ck_ok(zke_exists(outer, "/", test_record, &events, NULL));
+  ck_ok(zke_expire(raw, id));
+  ck_ok(zke_wait(outer, zke_now(outer) + 10000));
+  ck_assert_int_eq(events.count, 1);
+  if (_i == 0) {
+    ck_rc(zke_wait(outer, zke_now(outer) + 2000), ZKE_INVALIDSTATE);
+  } else {
+    int count = 7;
+    ck_rc(zke_dispatch(outer, &count), ZKE_INVALIDSTATE);
+    ck_assert_int_eq(count, 7);
+  }
+  ck_assert_int_eq(events.count, 1);
+  ck_ok(zke_close(outer));
+  close_mounted();
+}
+
 /* A file in an ensemble's tree: what no client of an ensemble can do there is
  * done on the file, where the session is the file's. */
 TEST(a_files_session_in_an_ensembles_tree) {

@@ -565,7 +565,8 @@ TEST(the_end_of_a_session_is_told_once) {
            10000);
   ck_assert_int_eq(pair.at[pair.count - 1].state, ZKE_STATE_EXPIRED);
   int before = pair.count, news_before = n.count;
-  ck_ok(zke_dispatch(z, NULL));
+  ck_rc(zke_dispatch(z, NULL), ZKE_INVALIDSTATE);
+  ck_rc(zke_dispatch_to(z, 1, NULL, NULL), ZKE_INVALIDSTATE);
   ck_assert_int_eq(pair.count, before);
   ck_assert_int_eq(n.count, news_before);
   ck_assert_int_eq(zke_state(z), ZKE_STATE_EXPIRED);
