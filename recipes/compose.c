@@ -246,6 +246,15 @@ static bool order_may_retry(int rc) {
   }
 }
 
+/* End a part's session.  An ensemble that cannot be reached now is not waited
+ * for: later calls try again, and each of them would wait as long.  (Not by
+ * zke_limit(), since this thread may have a limit on another handle.) */
+static int order_expire(const compose_part *p) {
+  if (!p->is_file && zke_state(p->z) == ZKE_STATE_CONNECTING)
+    return ZKE_OPERATIONTIMEOUT;
+  return zke_expire(p->z, p->own);
+}
+
 /* End the sessions of all parts that have one still: each part's engine tells
  * its own watchers.  What cannot be ended now is left to a later call. */
 static void order_end_others(order *o) {
@@ -255,7 +264,7 @@ static void order_end_others(order *o) {
   zke_sentence kept;
   zke_recipe_keep(&kept);
   for (compose_part *p; (p = order_pin_next(o)) != NULL;) {
-    int rc = p->own ? zke_expire(p->z, p->own) : ZKE_OK;
+    int rc = p->own ? order_expire(p) : ZKE_OK;
     order_unpin(p, !order_may_retry(rc));
   }
   zke_fail(ZKE_INVALIDSTATE, "%s", kept.text);

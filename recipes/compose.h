@@ -36,9 +36,11 @@
  *   are ended (zke_expire()).  Each pair of function and context that watches
  *   anything is told once, and calls are ZKE_INVALIDSTATE from then on.  What
  *   the others owned goes when that could be written, at the latest in
- *   zke_close().  An engine that cannot end its session keeps it until then.
- *   So whoever holds a lock on one part must not believe to hold one on
- *   another, when a session has ended.
+ *   zke_close().  An ensemble that cannot be reached is not waited for: a later
+ *   call or dispatch ends its session, or its timeout does.  An engine that
+ *   cannot end its session keeps it until zke_close().  So whoever holds a lock
+ *   on one part must not believe to hold one on another, when a session has
+ *   ended.
  *
  * MOUNT.  A path at or below a prefix is the part's, without the prefix; all
  *   other paths are the first handle's, the base.

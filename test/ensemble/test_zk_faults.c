@@ -345,6 +345,49 @@ TEST(a_waiter_hears_of_what_another_thread_did) {
   stop(s);
 }
 
+/* The file's session ends while the ensemble cannot be reached: neither a
+ * dispatch nor a call waits for it, and its session is ended as soon as there
+ * is a connection again. */
+TEST(an_end_does_not_wait_for_an_ensemble) {
+  serving s = serve(":memory:", "");
+  proxy p;
+  ck_assert(proxy_start(&p, s.port));
+  zke_options o = ZKE_INIT(zke_options);
+  o.busy_timeout_ms = 20000;
+  zke *file = test_open(":memory:"), *z = test_session(file, NULL);
+  zke *part = open_port(p.port, "?timeout=30000", &o);
+  zke *direct = open_port(s.port, "", NULL);
+  ck_ok(zke_create(z, "/m", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));
+  int64_t own = zke_session_id(z);
+  ck_ok(zke_mount(&z, "/m", part));
+  ck_ok(zke_create(z, "/m/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  proxy_refuse(&p, true);
+  proxy_cut(&p);
+  ck_until(
+      zke_dispatch(z, NULL) == ZKE_OK && zke_state(z) == ZKE_STATE_CONNECTING,
+      10000);
+  int64_t before = test_now();
+  ck_ok(zke_expire(file, own));
+  ck_until(zke_state(z) == ZKE_STATE_EXPIRED || zke_dispatch(z, NULL) != ZKE_OK,
+           10000);
+  for (int i = 0; i < 3; i++) {
+    zke_dispatch(z, NULL);
+    ck_rc(zke_exists(z, "/", NULL, NULL, NULL), ZKE_INVALIDSTATE);
+    ck_rc(zke_exists(z, "/m", NULL, NULL, NULL), ZKE_INVALIDSTATE);
+  }
+  ck_assert_int_lt(test_now() - before, 15000);
+  ck_ok(zke_exists(direct, "/e", NULL, NULL, NULL));
+  proxy_refuse(&p, false);
+  ck_until((zke_dispatch(z, NULL),
+            zke_exists(direct, "/e", NULL, NULL, NULL) == ZKE_NONODE),
+           10000);
+  ck_ok(zke_close(z));
+  ck_ok(zke_close(file));
+  ck_ok(zke_close(direct));
+  proxy_end(&p);
+  stop(s);
+}
+
 /* ---- closing ---- */
 
 /* The end of the session's own nodes, which a server tells before it answers
