@@ -2095,7 +2095,8 @@ typedef struct taken {
  * *z_out is NULL until the handle is whole. Until open_enter() no other thread
  * knows it. t: a session to take up, which has shown itself already; so only a
  * new session publishes its node, and a read-only handle, which changes
- * nothing, never does. */
+ * nothing, never does. Where the opening fails a new session ends, since nobody
+ * has it; one that was to be taken up lives on, with all that it owns. */
 static int open_handle(const zke_engine *engine, const char *name,
                        const zke_options *o, const taken *t, zke **z_out) {
   zk *z = zke_ensemble_new();
@@ -2117,7 +2118,7 @@ static int open_handle(const zke_engine *engine, const char *name,
   if (rc == ZKE_OK && o->flags & ZKE_OPEN_EXISTING) rc = await_chroot(z);
   if (rc == ZKE_OK && z->name.thread) rc = zke_ensemble_help(z);
   if (rc != ZKE_OK) {
-    zke_ensemble_close(z, false);
+    zke_ensemble_close(z, t != NULL);
     return rc;
   }
   open_enter(z);

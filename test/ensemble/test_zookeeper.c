@@ -603,6 +603,30 @@ TEST(a_session_is_detached_and_attached_again) {
   end_ground(&g);
 }
 
+/* An attach that fails leaves the session and all that it owns, whatever it
+ * failed for: here it had the session already. */
+TEST(a_failed_attach_ends_nothing) {
+  ground g = begin_ground();
+  unsigned char password[16];
+  zke_options o = ZKE_INIT(zke_options);
+  zke *z = open_ground(&g), *kept, *again;
+  ck_ok(zke_open_session(z, NULL, &kept));
+  ck_ok(zke_create(kept, "/k", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  int64_t id = zke_session_id(kept);
+  ck_ok(zke_password(kept, password));
+  ck_ok(zke_detach(kept));
+  o.chroot = "/nobody";
+  o.flags = ZKE_OPEN_EXISTING;
+  ck_rc(zke_attach(z, id, password, &o, &again), ZKE_CANTOPEN);
+  ck_assert_ptr_null(again);
+  ck_ok(zke_exists(z, "/k", NULL, NULL, NULL));
+  ck_ok(zke_attach(z, id, password, NULL, &again));
+  ck_ok(zke_close(again));
+  ck_rc(zke_exists(z, "/k", NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
 /* ---- lost connections ---- */
 
 /* A server, a proxy before it, and a handle through it. */
