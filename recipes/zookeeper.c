@@ -2138,6 +2138,22 @@ static int zk_open(const zke_engine *engine, const char *name,
   return rc;
 }
 
+/* The timeout of a session that is to be taken up, as its node tells it; 0: it
+ * cannot be learnt. A server gives a session the timeout that the latest
+ * greeting asks for, so one that asks for nothing in particular has to ask for
+ * what the session has. The handle has been entered. Where it has no connection
+ * none is waited for. */
+static int64_t kept_timeout(zk *z, int64_t session) {
+  op c = {.z = z, .until_ms = zke_ensemble_now()};
+  zke_session_info info = {.lease_ms = 0};
+  who one;
+  if (session == zke_link_session(z->link)) return zke_link_timeout(z->link);
+  if (z->state != ZKE_STATE_CONNECTED) return 0;
+  if (who_ask(&c, session, &one) == ZKE_OK) who_read(&one, &info);
+  zke_link_request_clear(&c.r);
+  return info.lease_ms > 0 ? info.lease_ms : 0;
+}
+
 /* Open another session on the same ensemble. Name, data limit, busy timeout,
  * allocator and logger are those of z. They are copied under z's mutex, which
  * is then left before the connection is waited for: so z's other calls go on.
@@ -2155,6 +2171,8 @@ static int open_beside(zke *h, const zke_options *given, const taken *t,
   o.log_context = z->log_context;
   o.data_limit = z->data_limit;
   o.busy_timeout_ms = z->busy_ms ? z->busy_ms : ZKE_AT_ONCE;
+  if (t && !o.timeout_ms && !o.lease_ms)
+    o.timeout_ms = kept_timeout(z, t->session);
   char *name = strdup(z->text);
   const zke_engine *engine = z->base.engine;
   zke_ensemble_cancel_off();

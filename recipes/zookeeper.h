@@ -92,7 +92,10 @@
  *   - zke_password(), zke_detach() and zke_attach() are ZooKeeper's own: an id
  *     and a password.  A wrong password is ZKE_SESSIONEXPIRED.  A handle whose
  *     session was attached by another connects again, and takes it back: close
- *     or detach it first.
+ *     or detach it first.  With timeout_ms 0 the timeout that the session was
+ *     opened with is asked for, unless the name gives one; without a connection
+ *     of z, or where the session does not show itself, 10000.  A zke_attach()
+ *     that fails ends nothing: the session lives on for its timeout.
  *   - A forked child's copy of a handle is ZKE_FORKED everywhere and sends
  *     nothing.  Its descriptors stay open until it execs or exits.
  *

@@ -627,6 +627,38 @@ TEST(a_failed_attach_ends_nothing) {
   end_ground(&g);
 }
 
+static int64_t timeout_of(zke *z) {
+  zke_session_list *list;
+  ck_ok(zke_session(z, zke_session_id(z), &list));
+  int64_t ms = list->data[0].lease_ms;
+  zke_free(list);
+  return ms;
+}
+
+/* An attach that asks for no timeout keeps the session's, and one that asks
+ * gets what it asks for. */
+TEST(an_attached_session_keeps_its_timeout) {
+  ground g = begin_ground();
+  unsigned char password[16];
+  zke_options o = ZKE_INIT(zke_options);
+  zke *z = open_ground(&g), *kept;
+  o.timeout_ms = 16000;
+  ck_ok(zke_open_session(z, &o, &kept));
+  int64_t id = zke_session_id(kept);
+  ck_assert_int_eq(timeout_of(kept), 16000);
+  ck_ok(zke_password(kept, password));
+  ck_ok(zke_detach(kept));
+  ck_ok(zke_attach(z, id, password, NULL, &kept));
+  ck_assert_int_eq(timeout_of(kept), 16000);
+  ck_ok(zke_detach(kept));
+  o.timeout_ms = 8000;
+  ck_ok(zke_attach(z, id, password, &o, &kept));
+  ck_assert_int_eq(timeout_of(kept), 8000);
+  ck_ok(zke_close(kept));
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
 /* ---- lost connections ---- */
 
 /* A server, a proxy before it, and a handle through it. */
