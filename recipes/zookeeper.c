@@ -1849,13 +1849,14 @@ static int zk_session(zke *h, int64_t session, zke_session_list **list_out) {
 }
 
 /* Each of the names, with a copy of its text.  One that has gone meanwhile is
- * left out. */
+ * left out, and so is one that may not be read: anybody may make a node there.
+ */
 static int who_ask_all(op *c, const zke_strings *names, who *all,
                        size_t *count) {
   for (int i = 0; i < names->count; i++) {
     int64_t id = (int64_t)strtoull(names->data[i], NULL, 16);
     int rc = who_ask(c, id, &all[*count]);
-    if (rc == ZKE_NONODE) continue;
+    if (rc == ZKE_NONODE || rc == ZKE_NOAUTH) continue;
     if (rc != ZKE_OK) return rc;
     const char *said = all[*count].text;
     all[*count].text =

@@ -659,6 +659,25 @@ TEST(an_attached_session_keeps_its_timeout) {
   end_ground(&g);
 }
 
+/* Anybody may make a node among those of the sessions: one that may not be read
+ * hides no others. */
+TEST(a_hidden_node_hides_no_sessions) {
+  ground g = begin_own();
+  zke_acl none = {ZKE_PERM_DELETE, "world", "anyone"};
+  zke_acls hidden = {1, &none};
+  zke_session_list *list;
+  zke *z = open_ground(&g), *other = open_ground(&g);
+  const char *path = "/zke-sessions/0000000000000001";
+  ck_ok(zke_create(z, path, "", 0, &hidden, ZKE_PERSISTENT, NULL, NULL));
+  ck_rc(zke_get(z, path, NULL, NULL, NULL, NULL, NULL), ZKE_NOAUTH);
+  ck_ok(zke_sessions(z, &list));
+  ck_assert_int_eq(list->count, 2);
+  zke_free(list);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
 /* ---- lost connections ---- */
 
 /* A server, a proxy before it, and a handle through it. */
