@@ -170,16 +170,23 @@ static int op_lost(void) {
   return fail(ZKE_CONNECTIONLOSS, "the reply was lost for a test");
 }
 
-/* Is the request at most as long as a server takes? A server closes the
- * connection over a longer one, and the handle's other changes that are on
- * their way would be ZKE_CONNECTIONLOSS with it. A program whose servers take
- * more has said so by options.data_limit. The 8 bytes are the request's header:
- * its number and its type. */
-static bool op_fits(const op *c) {
+/* Is a request with so many bytes behind its header at most as long as a server
+ * takes? A server closes the connection over a longer one, and the handle's
+ * other changes that are on their way would be ZKE_CONNECTIONLOSS with it. A
+ * program whose servers take more has said so by options.data_limit. The 8
+ * bytes are the request's header: its number and its type. */
+static bool frame_fits(const zk *z, size_t len) {
   size_t most = ZKE_JUTE_FRAME_LIMIT;
-  if (c->z->data_limit > DEFAULT_DATA)
-    most = (size_t)c->z->data_limit + FRAME_MORE;
-  return c->r.body.len + 8 <= most;
+  if (z->data_limit > DEFAULT_DATA) most = (size_t)z->data_limit + FRAME_MORE;
+  return len + 8 <= most;
+}
+
+/* Refuse a request that is longer than what servers take; what: for the
+ * sentence. */
+static int check_frame(const zk *z, size_t len, const char *what) {
+  if (frame_fits(z, len)) return ZKE_OK;
+  return fail(ZKE_BADARGUMENTS, "%s: a request of %zu bytes, servers take %d",
+              what, len + 8, ZKE_JUTE_FRAME_LIMIT);
 }
 
 /* Send the request and wait until it is over. Where a test has asked for a lost
@@ -188,13 +195,10 @@ static bool op_fits(const op *c) {
 static int op_run(op *c) {
   int when = op_fails(c);
   if (when && when != ZKE_TEST_FAIL_AFTER) return op_lost();
-  if (!op_fits(c)) {
-    return fail(ZKE_BADARGUMENTS, "%s: a request of %zu bytes, servers take %d",
-                c->path ? c->path : "multi", c->r.body.len + 8,
-                ZKE_JUTE_FRAME_LIMIT);
-  }
-  int rc = zke_ensemble_call(c->z, &c->r, c->path ? c->path : "the session",
-                             c->until_ms);
+  int rc = check_frame(c->z, c->r.body.len, c->path ? c->path : "multi");
+  if (rc != ZKE_OK) return rc;
+  rc = zke_ensemble_call(c->z, &c->r, c->path ? c->path : "the session",
+                         c->until_ms);
   return when ? op_lost() : rc;
 }
 
@@ -516,7 +520,9 @@ static int discard(zk *z, const char *path, int mode, int64_t czxid) {
 
 /* zke_discard(). The call is entered without flags: with OP_CHANGE an earlier
  * discard that is stuck would keep this node from being noted. A lost reply
- * that a test has asked for is lost when the node is gone, as on a file. */
+ * that a test has asked for is lost when the node is gone, as on a file. A path
+ * that does not fit into a request is refused: it would be sent for ever, and a
+ * create with it would have been longer still. */
 static int zk_discard_node(zke *h, const char *path, int mode, int64_t czxid) {
   bool sequential = mode == ZKE_EPHEMERAL_SEQUENTIAL;
   op c;
@@ -525,6 +531,10 @@ static int zk_discard_node(zke *h, const char *path, int mode, int64_t czxid) {
   int rc = zke_ensemble_path_check(path, sequential) ? ZKE_OK : bad_path(path);
   if (rc == ZKE_OK) rc = op_enter(&c, h, NULL, 0);
   if (rc != ZKE_OK) return rc;
+  size_t number = sequential ? NUMBER_MOST : 0;
+  rc = check_frame(c.z, c.z->chroot_len + strlen(path) + number + DISCARD_FRAME,
+                   "a discard");
+  if (rc != ZKE_OK) return op_end(&c, rc);
   c.flags = OP_CHANGE;
   int when = op_fails(&c);
   rc = discard(c.z, path, mode, czxid);
@@ -1246,14 +1256,17 @@ static int check_auth(const char *scheme, const char *cert, int len) {
 
 /* zke_add_auth(). The identity is sent now where there is a connection, and by
  * each later connection before any request. It is kept also if this call fails
- * behind that point: then the next connection shows it. */
+ * behind that point: then the next connection shows it. So one that is longer
+ * than what servers take is refused here: it would end every connection. */
 static int zk_add_auth(zke *h, const char *scheme, const char *cert, int len) {
   op c;
   zk_auth *a = NULL;
   int rc = check_auth(scheme, cert, len);
   if (rc == ZKE_OK) rc = op_enter(&c, h, NULL, 0);
   if (rc != ZKE_OK) return rc;
-  rc = new_auth(scheme, cert, len, &a);
+  rc = check_frame(c.z, strlen(scheme) + (size_t)len + AUTH_FRAME,
+                   "an identity");
+  if (rc == ZKE_OK) rc = new_auth(scheme, cert, len, &a);
   if (rc != ZKE_OK) return op_end(&c, rc);
   zke_ensemble_add_auth(c.z, a);
   return op_end(&c, await_auth(&c));

@@ -101,8 +101,15 @@
  *
  * DIFFERENCES to a file, beside those
  *   - A change is one frame of at most 1048575 bytes, path and data together,
- *     else ZKE_BADARGUMENTS.  Where the servers take more, set
- *     options.data_limit to that.
+ *     else ZKE_BADARGUMENTS; so are the path of a zke_discard() and an identity
+ *     of zke_add_auth().  Where the servers take more, set options.data_limit
+ *     to that.
+ *   - A create that is answered with another path than the one that was asked
+ *     for, with its number, is ZKE_CONNECTIONLOSS.
+ *   - zke_close() is ZKE_OK also where it could not end the session: without a
+ *     connection it sends nothing, and it waits for the server's answer for a
+ *     second at most.  The session then ends by its timeout, and its ephemerals
+ *     and locks stay until that.
  *   - The Stat of a create in zke_multi(): czxid, mzxid and pzxid are the
  *     multi's, ctime and mtime this host's clock.
  *   - zke_multi_read() is one request.  A server of 3.8 makes no change while

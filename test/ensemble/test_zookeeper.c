@@ -678,6 +678,31 @@ TEST(a_hidden_node_hides_no_sessions) {
   end_ground(&g);
 }
 
+/* What servers do not take is not sent: neither now, nor on each connection
+ * from now on. */
+TEST(what_is_too_long_for_a_server_is_refused) {
+  enum { LONG = 2 << 20 };
+  ground g = begin_ground();
+  char *text = malloc(LONG + 1);
+  news n = {.count = 0};
+  zke_options o = options_with(&n);
+  zke *z = open_as(g.name, &o);
+  memset(text, 'p', LONG);
+  text[0] = '/';
+  text[LONG] = '\0';
+  ck_rc(zke_add_auth(z, "digest", text, LONG), ZKE_BADARGUMENTS);
+  ck_says("servers take");
+  ck_rc(zke_discard(z, text, ZKE_EPHEMERAL, 0), ZKE_BADARGUMENTS);
+  ck_says("servers take");
+  ck_rc(zke_discard(z, text, ZKE_EPHEMERAL_SEQUENTIAL, 0), ZKE_BADARGUMENTS);
+  ck_ok(zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(n.count, 0);
+  free(text);
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
 /* ---- lost connections ---- */
 
 /* A server, a proxy before it, and a handle through it. */
