@@ -35,6 +35,9 @@
  * with different chroots see each other's sessions. */
 #define WHO "/zke-sessions"
 
+/* The longest busy timeout, ms: that of a file, which counts in ns. */
+#define BUSY_MOST (INT64_MAX / 1000000)
+
 enum {
   DEFAULT_BUSY = 5000, /* ms */
   DEFAULT_TIMEOUT = 10000,
@@ -2035,12 +2038,14 @@ static int64_t option_timeout(const zk *z, const zke_options *o) {
   return timeout < INT32_MAX ? timeout : INT32_MAX;
 }
 
-/* Refuse negative options, as every engine does. ZKE_AT_ONCE is the one
- * negative value that means something. */
+/* Refuse negative options, as every engine does, and a busy timeout that a file
+ * refuses: deadlines are made of it, and must not overflow. ZKE_AT_ONCE is the
+ * one negative value that means something. */
 static int check_options(const zke_options *o) {
   if (o->data_limit < 0 || o->event_limit < 0 || o->lease_ms < 0 ||
-      o->timeout_ms < 0 || o->busy_timeout_ms < ZKE_AT_ONCE) {
-    return fail(ZKE_BADARGUMENTS, "an option is negative");
+      o->timeout_ms < 0 || o->busy_timeout_ms < ZKE_AT_ONCE ||
+      o->busy_timeout_ms > BUSY_MOST) {
+    return fail(ZKE_BADARGUMENTS, "an option is out of range");
   }
   return ZKE_OK;
 }

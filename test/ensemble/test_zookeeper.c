@@ -163,6 +163,25 @@ TEST(no_server_is_a_timeout) {
   ck_assert_int_ge(test_now() - before, 200);
 }
 
+/* A busy timeout that would overflow is refused, as on a file. */
+TEST(a_busy_timeout_has_a_bound) {
+  ground g = begin_ground();
+  zke_options o = ZKE_INIT(zke_options);
+  for (int i = 0; i < 2; i++) {
+    const char *name = i ? ":memory:" : g.name;
+    zke *z;
+    ck_ok(zke_register_engine(&zke_zookeeper));
+    o.busy_timeout_ms = INT64_MAX;
+    ck_rc(zke_open(name, &o, &z), ZKE_BADARGUMENTS);
+    ck_says("out of range");
+    o.busy_timeout_ms = INT64_MAX / 1000000;
+    ck_ok(zke_open(name, &o, &z));
+    ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
+    ck_ok(zke_close(z));
+  }
+  end_ground(&g);
+}
+
 TEST(a_chroot_is_that_of_the_name_and_that_of_the_options) {
   ground g = begin_ground();
   char name[300], *path;
