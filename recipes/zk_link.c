@@ -475,12 +475,14 @@ static void link_skip(zk_link *l, int error) {
   l->tried = 0;
 }
 
-/* Begin a connection to the next address. */
+/* Begin a connection to the next address. Where names are to be looked up this
+ * is all that a step does: the resolver may block for longer than an address
+ * has, and only the next step knows the time behind it. */
 static void link_connect(zk_link *l) {
   int on = 1;
-  if (!l->count || l->lookup_due) link_resolve(l);
-  if (!l->count) {
-    l->retry_ms = l->now_ms + LINK_PAUSE_MOST;
+  if (!l->count || l->lookup_due) {
+    link_resolve(l);
+    l->retry_ms = l->now_ms + (l->count ? 0 : LINK_PAUSE_MOST);
     return;
   }
   l->tried++;
