@@ -768,7 +768,9 @@ static const char *discard_name(const zk_discard *d) {
 }
 
 /* Try all at once, then wait. A failure that is not a lost connection is
- * returned: it would stand in the way for long. */
+ * returned: it would stand in the way for long. After a lost connection the
+ * next one tries again, and the caller's own change was not sent: so the loss
+ * is not the caller's to hear of. */
 int zke_ensemble_discarded(zk *z, int64_t until_ms) {
   for (zk_discard *d = z->discards; d; d = d->next) {
     d->rc = ZKE_OK;
@@ -777,7 +779,7 @@ int zke_ensemble_discarded(zk *z, int64_t until_ms) {
   if (z->discards) zke_ensemble_step(z);
   while (z->discards) {
     for (const zk_discard *d = z->discards; d; d = d->next) {
-      if (!d->busy && d->rc != ZKE_OK)
+      if (!d->busy && d->rc != ZKE_OK && d->rc != ZKE_CONNECTIONLOSS)
         return zke_fail(d->rc, "%s is still to be removed: %s", discard_name(d),
                         zke_error_text(d->rc));
     }

@@ -861,6 +861,30 @@ TEST(a_discard_outlives_a_loss) {
   end_broken(&b);
 }
 
+/* A delete of a discard whose connection breaks is tried again by the next one:
+ * the program is told how that ends, and a change behind it is made. */
+TEST_LOOP(a_discard_goes_on_after_a_lost_reply, 0, 4) {
+  broken b;
+  begin_broken(&b);
+  ck_ok(zke_create(b.z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  if (_i & 2) {
+    proxy_freeze(&b.p, true);
+    int64_t before = zke_limit(b.z, zke_now(b.z) + 50);
+    ck_rc(zke_discard(b.z, "/e", ZKE_EPHEMERAL, 0), ZKE_OPERATIONTIMEOUT);
+    zke_limit(b.z, before);
+  }
+  proxy_lose(&b.p, _i & 1 ? PROXY_AFTER : PROXY_BEFORE, 0);
+  if (_i & 2) {
+    proxy_freeze(&b.p, false);
+    ck_ok(zke_set(b.z, "/", "", 0, -1, NULL));
+  } else {
+    ck_ok(zke_discard(b.z, "/e", ZKE_EPHEMERAL, 0));
+  }
+  ck_assert_int_eq(proxy_lost(&b.p), 1);
+  ck_rc(zke_exists(b.direct, "/e", NULL, NULL, NULL), ZKE_NONODE);
+  end_broken(&b);
+}
+
 /* A server that is killed, and comes back on its file at another port. */
 TEST(a_session_goes_on_after_the_server_was_killed) {
   char name[64];
