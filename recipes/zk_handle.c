@@ -264,12 +264,15 @@ static void handle_lost(void *owner, const char *why) {
 
 /* An event of a server, by its path. Paths outside the chroot come from watches
  * that a session had before it was attached here. Where its zxid is not told,
- * it is at least the next one: the replies so far did not show the change. */
+ * it is at least the one behind those up to which all events have come. That
+ * does not hold for what zke_set_watch() asks for: the change is older than the
+ * call, and the call's reply may have the very zxid that was seen last. */
 static void handle_event(void *owner, int type, const char *path,
                          int64_t zxid) {
   zk *z = owner;
   const char *shown = zke_ensemble_shown(z, path);
-  int64_t least = zxid ? zxid : zke_link_zxid(z->link) + 1;
+  int64_t next = zke_link_complete(z->link) + (z->settings ? 0 : 1);
+  int64_t least = zxid ? zxid : next;
   bool before = z->watches.round_type == ZKE_EVENT_OVERFLOW;
   if (!shown) return;
   zke_watcher_event(&z->watches, type, shown, zxid, least);
@@ -306,7 +309,7 @@ typedef struct again {
 /* Send what was collected, and begin anew. */
 static void again_send(again *a) {
   zke_jute_set_watches2 all = {
-      .relative_zxid = zke_link_zxid(a->z->link),
+      .relative_zxid = zke_link_complete(a->z->link),
       .data = {a->count[ZK_WATCH_DATA], a->paths[ZK_WATCH_DATA]},
       .exist = {a->count[ZK_WATCH_EXIST], a->paths[ZK_WATCH_EXIST]},
       .child = {a->count[ZK_WATCH_CHILD], a->paths[ZK_WATCH_CHILD]},
@@ -337,11 +340,12 @@ static void again_add(void *arg, const char *path, enum zk_watch_kind kind) {
   a->bytes += size;
 }
 
-/* All watches once more, in pieces, with the last zxid that was seen: the
- * server sends at once what one-shot watches have missed since then. Watches
- * that stay may have missed events without that; their watchers are told so.
- * Without memory the connection is given up, so that no watch is lost in
- * silence. */
+/* All watches once more, in pieces, with the zxid up to which all events have
+ * come: the server sends at once what one-shot watches have missed since then.
+ * That zxid stays where it is until all of the pieces are answered, so a loss
+ * between two of them begins anew from there. Watches that stay may have missed
+ * events without that; their watchers are told so. Without memory the
+ * connection is given up, so that no watch is lost in silence. */
 static void set_watches_again(zk *z) {
   again a = {.z = z, .room = z->watches.count};
   for (int kind = 0; kind < ZK_WATCH_KINDS; kind++) {

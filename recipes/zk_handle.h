@@ -123,6 +123,7 @@ struct zk {
   int64_t turn, armed_ms;
   bool is_ready; /* the eventfd is readable */
   int missed;    /* times that watches that stay have missed events */
+  int settings;  /* calls of zke_set_watch() under way */
   zk_auth *auths;
   zk_discard *discards;
   /* zke_test_fail(): what is still to be lost */

@@ -88,6 +88,10 @@ struct zk_link {
   /* the greatest that a server has told: a server that is behind it refuses the
    * greeting, so a session never goes back in time */
   int64_t zxid;
+  /* complete_zxid: the events of all changes up to it have come, see
+   * link_note_zxid(); watches_due: setWatches2 that have no reply yet */
+  int64_t complete_zxid;
+  int watches_due;
   int32_t xid;
   uint64_t written; /* bytes ever put into `out` */
   zke_jute_writer out;
@@ -224,6 +228,7 @@ static void link_close(zk_link *l) {
   shutdown(l->fd, SHUT_RDWR);
   close(l->fd);
   l->fd = -1;
+  l->watches_due = 0;
   l->interest = 0;
   l->in_len = 0;
   l->out.len = l->out_at = 0;
@@ -356,7 +361,9 @@ static void link_frame(zk_link *l, int32_t xid, int type,
  * all that is sent in this way. */
 void zke_link_put(zk_link *l, int32_t xid, int type,
                   const zke_jute_record *record, const void *in) {
-  if (l->state == LINK_UP) link_frame(l, xid, type, record, in, NULL);
+  if (l->state != LINK_UP) return;
+  if (xid == ZK_LINK_XID_WATCHES) l->watches_due++;
+  link_frame(l, xid, type, record, in, NULL);
 }
 
 /* Numbers of requests are positive; after the last one they begin anew. 0 and
@@ -640,6 +647,20 @@ static void link_take_reply(zk_link *l, const zke_jute_reply_header *h,
   if (h->err == ZKE_SESSIONEXPIRED) link_end_session(l, ZKE_STATE_EXPIRED);
 }
 
+/* Note what a header says of the zxid. The events of all changes up to a
+ * reply's zxid have come before the reply, but for two cases:
+ * - While a setWatches2 has no reply, its watches are not set yet, and what
+ *   they have missed is still to come. Other replies say nothing of that.
+ * - An event may have the zxid of its change, and a change may have more
+ *   events. */
+static void link_note_zxid(zk_link *l, const zke_jute_reply_header *h) {
+  if (h->zxid > l->zxid) l->zxid = h->zxid;
+  if (h->xid == ZK_LINK_XID_WATCHES && !h->err && l->watches_due)
+    l->watches_due--;
+  if (h->xid == ZKE_JUTE_XID_EVENT || l->watches_due) return;
+  if (h->zxid > l->complete_zxid) l->complete_zxid = h->zxid;
+}
+
 /* One whole frame. It may end the connection, or the session. The zxid is noted
  * first, so that what is called here finds it. */
 static void link_take_frame(zk_link *l, zke_jute_reader *frame) {
@@ -652,7 +673,7 @@ static void link_take_frame(zk_link *l, zke_jute_reader *frame) {
     link_lose(l, "the server sent half a header");
     return;
   }
-  if (h.zxid > l->zxid) l->zxid = h.zxid;
+  link_note_zxid(l, &h);
   if (h.xid == ZKE_JUTE_XID_EVENT)
     link_take_event(l, frame, h.zxid);
   else if (h.xid == ZKE_JUTE_XID_AUTH && h.err)
@@ -808,5 +829,6 @@ const unsigned char *zke_link_password(const zk_link *l) {
   return l->c.password;
 }
 int64_t zke_link_timeout(const zk_link *l) { return l->c.timeout_ms; }
-/* From which on setWatches2 asks for what was missed. */
 int64_t zke_link_zxid(const zk_link *l) { return l->zxid; }
+/* From which on setWatches2 asks for what was missed. */
+int64_t zke_link_complete(const zk_link *l) { return l->complete_zxid; }

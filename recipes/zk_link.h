@@ -132,6 +132,11 @@ const unsigned char *zke_link_password(const zk_link *l);
 int64_t zke_link_timeout(const zk_link *l);
 int64_t zke_link_zxid(const zk_link *l); /* the last one seen */
 
+/* zke_link_complete - up to here nothing was missed: the events of all changes
+ * up to this zxid have come, for all watches.  After a lost connection it stays
+ * where it was until all watches are set again. */
+int64_t zke_link_complete(const zk_link *l);
+
 #ifdef __cplusplus
 }
 #endif

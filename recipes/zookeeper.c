@@ -1416,7 +1416,9 @@ static int zk_set_watch(zke *z, const char *path, int type, int64_t zxid,
   c.r.type = ZKE_JUTE_SET_WATCHES;
   c.r.reads = true;
   zke_jute_write(&c.r.body, &zke_jute_of_set_watches, &r);
+  c.z->settings++;
   rc = op_run(&c);
+  c.z->settings--;
   if (rc != ZKE_OK && entered)
     zke_watcher_take(&c.z->watches, path, (enum zk_watch_kind)kind, fn,
                      context);

@@ -2,6 +2,7 @@
 #include "stub.h"
 
 #include <check.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -88,7 +89,7 @@ static void stub_body(const stub *s, zke_jute_writer *w, int type) {
 
 static void stub_answer(stub *s, int fd, const zke_jute_request_header *h) {
   zke_jute_writer w = {0};
-  zke_jute_reply_header reply = {h->xid, 1, 0};
+  zke_jute_reply_header reply = {h->xid, s->zxid, 0};
   int event = atomic_exchange(&s->event_bytes, 0);
   if (event) send(fd, s->event, (size_t)event, MSG_NOSIGNAL);
   if (h->type == ZKE_JUTE_PING) s->pings++;
@@ -96,6 +97,15 @@ static void stub_answer(stub *s, int fd, const zke_jute_request_header *h) {
   zke_jute_write(&w, &zke_jute_of_reply_header, &reply);
   stub_body(s, &w, h->type);
   stub_send(fd, &w, at);
+}
+
+/* Note a setWatches2; false: it gets no answer. */
+static bool stub_watches(stub *s, zke_jute_reader *r) {
+  zke_jute_set_watches2 all = {0};
+  if (zke_jute_read(r, &zke_jute_of_set_watches2, &all))
+    s->relative = (long)all.relative_zxid;
+  zke_jute_reader_free(r);
+  return ++s->watches <= s->answered;
 }
 
 /* Take one frame of a client; false: its connection is over. */
@@ -115,6 +125,7 @@ static bool stub_take(stub *s, stub_client *c) {
   zke_jute_reader r = {.at = frame, .end = frame + len};
   zke_jute_request_header h;
   if (!zke_jute_read(&r, &zke_jute_of_request_header, &h)) return false;
+  if (h.type == ZKE_JUTE_SET_WATCHES2 && !stub_watches(s, &r)) return true;
   stub_answer(s, c->fd, &h);
   return h.type != ZKE_JUTE_CLOSE;
 }
@@ -178,6 +189,8 @@ void stub_begin(stub *s) {
   s->session = 0x1234;
   s->timeout_ms = 4000;
   s->made = "/x";
+  s->zxid = 1;
+  s->answered = INT_MAX;
   s->frame = malloc(STUB_FRAME);
   ck_assert_ptr_nonnull(s->frame);
   for (int i = 0; i < STUB_CLIENTS; i++) s->client[i].fd = -1;

@@ -32,6 +32,9 @@ typedef struct stub {
   atomic_int session;     /* that greetings give; 0: they say it has ended */
   atomic_int timeout_ms;  /* that they give */
   atomic_bool silent;     /* it takes connections, and says nothing */
+  atomic_long zxid;       /* that answers tell */
+  atomic_int answered;    /* frames of setWatches2 that have an answer; later
+                             ones have none */
   const char *event;      /* sent once, before the next answer: a whole frame */
   atomic_int event_bytes; /* its length; set last */
   const char *made;       /* the path that creates are answered with */
@@ -41,6 +44,8 @@ typedef struct stub {
   atomic_bool over, cut;
   char *frame;           /* one that is being read */
   atomic_int pings;      /* that have come */
+  atomic_int watches;    /* frames of setWatches2 that have come */
+  atomic_long relative;  /* the zxid of the latest of them */
   atomic_int longest;    /* of the frames that have come, bytes */
   atomic_int clients;    /* connections that are open */
   atomic_long last_zxid; /* that the latest greeting has told */

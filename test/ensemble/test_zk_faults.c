@@ -535,6 +535,62 @@ TEST(long_watches_are_set_again) {
   stub_end(&s);
 }
 
+/* Watches that are set again in two pieces, and the connection breaks between
+ * the answers: the next connection asks for what was missed since the first
+ * loss, and not since the first answer. */
+TEST(a_loss_between_pieces_of_watches_forgets_nothing) {
+  enum { PATHS = 200, LENGTH = 1000 };
+  stub s;
+  char path[LENGTH + 1];
+  test_events e = {0};
+  stub_begin(&s);
+  s.zxid = 500;
+  zke *z = open_port(s.port, "", NULL);
+  memset(path, 'p', LENGTH);
+  path[LENGTH] = '\0';
+  for (int i = 0; i < PATHS; i++) {
+    path[snprintf(path, 20, "/%08d", i)] = 'p';
+    ck_ok(zke_exists(z, path, test_record, &e, NULL));
+  }
+  s.zxid = 1000;
+  s.answered = 1;
+  stub_cut(&s);
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && s.watches == 2, 10000);
+  s.answered = 4;
+  stub_cut(&s);
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && s.watches == 4, 10000);
+  ck_assert_int_eq(s.last_zxid, 1000);
+  ck_assert_int_eq(s.relative, 500);
+  ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
+  stub_cut(&s);
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && s.watches == 6, 10000);
+  ck_assert_int_eq(s.relative, 1000);
+  ck_ok(zke_close(z));
+  stub_end(&s);
+}
+
+/* What zke_set_watch() finds to have changed is told up to the zxid of its
+ * reply, also where nothing else has changed since the last look. */
+TEST(a_watch_that_is_set_late_tells_its_event_up_to_its_reply) {
+  static const char frame[] =
+      "\0\0\0\x1e\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0"
+      "\0\0\0\3\0\0\0\3\0\0\0\2/x";
+  stub s;
+  test_events e = {0};
+  stub_begin(&s);
+  s.zxid = 500;
+  zke *z = open_port(s.port, "", NULL);
+  ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
+  s.event = frame;
+  s.event_bytes = sizeof frame - 1;
+  ck_ok(zke_set_watch(z, "/x", ZKE_WATCH_DATA, 400, test_record, &e));
+  ck_assert_int_eq(zke_zxid(), 500);
+  ck_ok(zke_dispatch_to(z, zke_zxid(), NULL, NULL));
+  ck_assert_int_eq(e.count, 1);
+  ck_ok(zke_close(z));
+  stub_end(&s);
+}
+
 /* Two losses between two dispatches: each is told with its end. */
 TEST(each_loss_is_told_with_its_end) {
   stub s;

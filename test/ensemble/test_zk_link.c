@@ -215,3 +215,80 @@ TEST(a_slow_resolver_leaves_a_server_its_time) {
   ck_assert_int_eq(host.lookups, 1);
   end_linked(&k);
 }
+
+/* A frame of a header alone comes. */
+static void take_header(zk_link *l, int32_t xid, int64_t zxid, int32_t err) {
+  zke_jute_writer w = {0};
+  zke_jute_reply_header h = {xid, zxid, err};
+  zke_jute_write(&w, &zke_jute_of_reply_header, &h);
+  zke_jute_reader r = {.at = w.data, .end = w.data + w.len};
+  link_take_frame(l, &r);
+  zke_jute_reader_free(&r);
+  zke_jute_writer_free(&w);
+}
+
+static void put_watches(zk_link *l) {
+  zke_jute_set_watches2 none = {0};
+  zke_link_put(l, ZK_LINK_XID_WATCHES, ZKE_JUTE_SET_WATCHES2,
+               &zke_jute_of_set_watches2, &none);
+}
+
+/* Nothing is taken to be complete while watches are being set, though the last
+ * zxid moves on; nor is it after a loss meanwhile. */
+TEST(watches_that_are_being_set_are_not_complete) {
+  linked k;
+  begin_linked(&k, 1);
+  ck_ok(ask(&k));
+  ck_assert_int_eq(zke_link_complete(k.l), 1);
+  k.s.silent = true;
+  put_watches(k.l);
+  put_watches(k.l);
+  take_header(k.l, ZK_LINK_XID_WATCHES, 1000, 0);
+  take_header(k.l, ZKE_JUTE_XID_PING, 1001, 0);
+  ck_assert_int_eq(zke_link_zxid(k.l), 1001);
+  ck_assert_int_eq(zke_link_complete(k.l), 1);
+  stub_cut(&k.s);
+  k.s.silent = false;
+  ck_until(step(&k) && k.lost == 1, 10000);
+  ck_until(step(&k) && zke_link_is_up(k.l), 10000);
+  ck_assert_int_eq(zke_link_complete(k.l), 1);
+  put_watches(k.l);
+  take_header(k.l, ZK_LINK_XID_WATCHES, 1002, 0);
+  ck_assert_int_eq(zke_link_complete(k.l), 1002);
+  end_linked(&k);
+}
+
+/* A setWatches2 that is refused has set nothing. */
+TEST(refused_watches_are_not_complete) {
+  linked k;
+  begin_linked(&k, 1);
+  ck_ok(ask(&k));
+  put_watches(k.l);
+  take_header(k.l, ZK_LINK_XID_WATCHES, 1000, ZKE_SYSTEMERROR);
+  ck_assert_int_eq(k.lost, 1);
+  ck_assert_int_eq(zke_link_complete(k.l), 1);
+  end_linked(&k);
+}
+
+/* An event may be one of several of its change: its zxid is seen, but not
+ * complete. */
+TEST(an_event_makes_nothing_complete) {
+  linked k;
+  begin_linked(&k, 1);
+  ck_ok(ask(&k));
+  zke_jute_writer w = {0};
+  zke_jute_reply_header h = {ZKE_JUTE_XID_EVENT, 1000, 0};
+  zke_jute_watcher_event event = {ZKE_EVENT_CHANGED, 3, "/x"};
+  zke_jute_write(&w, &zke_jute_of_reply_header, &h);
+  zke_jute_write(&w, &zke_jute_of_watcher_event, &event);
+  zke_jute_reader r = {.at = w.data, .end = w.data + w.len};
+  link_take_frame(k.l, &r);
+  zke_jute_reader_free(&r);
+  zke_jute_writer_free(&w);
+  ck_assert_int_eq(k.lost, 0);
+  ck_assert_int_eq(zke_link_zxid(k.l), 1000);
+  ck_assert_int_eq(zke_link_complete(k.l), 1);
+  end_linked(&k);
+}
+
+/* A request that waits, whatever comes of it. */
