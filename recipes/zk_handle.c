@@ -234,10 +234,13 @@ static void discards_free(zk *z) {
 }
 
 /* The link goes first: it ends all requests, those of discards too, which can
- * be released then. All later calls find the state. */
+ * be released then. Whoever waits for one is woken. All later calls find the
+ * state. */
 void zke_ensemble_end(zk *z, int state) {
   if (handle_is_over(z)) return;
   zke_link_end(z->link, ZKE_SESSIONEXPIRED);
+  zke_ensemble_kick(z);
+  pthread_cond_broadcast(&z->changed);
   z->state = state;
   z->end_due = true;
   z->losses_told = z->losses; /* the end says all */
@@ -253,12 +256,15 @@ static void handle_ended(void *owner, int state) {
 }
 
 /* The link's connection is gone, and the session lives on. The default watcher
- * hears of it by a dispatch. */
+ * hears of it by a dispatch. Sleepers are woken, since a request that is
+ * submitted may meet the loss outside of any step: the helper thread sleeps
+ * until the next ping, and has to look for a server now. */
 static void handle_lost(void *owner, const char *why) {
   zk *z = owner;
   if (handle_is_over(z)) return;
   z->state = ZKE_STATE_CONNECTING;
   z->losses++;
+  pthread_cond_broadcast(&z->changed);
   handle_log(z, ZKE_LOG_WARN, "disconnected: ", why);
 }
 
@@ -518,9 +524,11 @@ int zke_ensemble_discard(zk *z, const char *path, bool sequential,
 }
 
 /* What every sleep ends with, and every call begins with where something is
- * due. Sleepers are woken, since what they wait for may have come. A reader
- * that polls another socket than there is now, or for other events, is woken to
- * look again. */
+ * due. Where something has come or has changed all others are woken: sleepers,
+ * since what they wait for may have come, and the reader, since poll() does not
+ * tell it of bytes that were taken here, nor of another socket than it polls.
+ * Where nothing has, nobody is woken: a waiter that is woken takes a step of
+ * its own, so two of them would wake each other without end. */
 void zke_ensemble_step(zk *z) {
   int64_t now = zke_ensemble_now();
   if (z->armed_ms <= now) {
@@ -528,11 +536,13 @@ void zke_ensemble_step(zk *z) {
     z->armed_ms = -1; /* it is to be set anew */
   }
   short events = 0, wanted = 0;
-  int fd = zke_link_poll(z->link, &events);
+  zke_link_poll(z->link, &events);
   zke_link_step(z->link, now);
   discards_step(z);
-  if (zke_link_poll(z->link, &wanted) != fd || wanted != events)
-    zke_ensemble_kick(z);
+  zke_link_poll(z->link, &wanted);
+  if (z->news == zke_link_news(z->link) && wanted == events) return;
+  z->news = zke_link_news(z->link);
+  zke_ensemble_kick(z);
   pthread_cond_broadcast(&z->changed);
 }
 
@@ -707,6 +717,7 @@ static void handle_rest(zk *z, int64_t until_ms, bool may) {
   z->reading_until = due;
   reader_poll(z, due, may);
   z->reading = false;
+  pthread_cond_broadcast(&z->changed); /* a sleeper may have to read now */
   zke_ensemble_step(z);
 }
 

@@ -9,9 +9,10 @@
  *   The mutex is held in all functions here but while a thread sleeps or runs a
  *   callback.  Of the threads that wait for something one is the reader: it
  *   polls the socket without the mutex and then takes what came, for all.  The
- *   others sleep on the condition variable, which is broadcast after each step
- *   of the link.  One thread at a time dispatches; it may do so again in its
- *   callbacks.
+ *   others sleep on the condition variable.  It is broadcast when the reader
+ *   has slept, and when a step of the link has brought something, whoever took
+ *   that step; then the reader is woken, too.  One thread at a time dispatches;
+ *   it may do so again in its callbacks.
  *
  *   A helper thread, where the name asks for one, is a thread that does nothing
  *   but sleep in this way.  While there is a connection it leaves the socket to
@@ -111,7 +112,8 @@ struct zk {
   void *watcher_context;
   bool has_helper; /* set once, by the opening thread */
   pthread_t helper;
-  bool reading; /* a thread polls the socket */
+  uint64_t news; /* of the link, that all have been woken for */
+  bool reading;  /* a thread polls the socket */
   /* when the reader looks up by itself; a thread that needs it earlier kicks it
    */
   int64_t reading_until;

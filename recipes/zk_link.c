@@ -92,6 +92,7 @@ struct zk_link {
    * link_note_zxid(); watches_due: setWatches2 that have no reply yet */
   int64_t complete_zxid;
   int watches_due;
+  uint64_t news; /* see zke_link_news() */
   int32_t xid;
   uint64_t written; /* bytes ever put into `out` */
   zke_jute_writer out;
@@ -227,6 +228,7 @@ static void link_close(zk_link *l) {
   if (l->interest) epoll_ctl(l->c.poller, EPOLL_CTL_DEL, l->fd, &e);
   shutdown(l->fd, SHUT_RDWR);
   close(l->fd);
+  l->news++;
   l->fd = -1;
   l->watches_due = 0;
   l->interest = 0;
@@ -501,6 +503,7 @@ static void link_connect(zk_link *l) {
     return;
   }
   l->state = LINK_CONNECTING;
+  l->news++;
   l->give_up_ms = l->now_ms + opening_time(l);
   setsockopt(l->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   if (connect(l->fd, (const struct sockaddr *)&a->to, a->len) != 0 &&
@@ -523,6 +526,7 @@ static void link_greet(zk_link *l) {
       .passwd = {16, (const char *)l->c.password}};
   zke_jute_read_only never = {0};
   l->state = LINK_GREETING;
+  l->news++;
   l->heard_ms = l->now_ms;
   size_t at = zke_jute_begin(&l->out);
   zke_jute_write(&l->out, &zke_jute_of_connect_request, &hello);
@@ -742,6 +746,7 @@ static void link_receive(zk_link *l) {
       return;
     }
     l->in_len += (size_t)n;
+    l->news++;
     l->heard_ms = l->now_ms;
     l->asked_ms = 0;
     link_take_frames(l);
@@ -792,6 +797,8 @@ int zke_link_poll(const zk_link *l, short *events) {
 }
 
 bool zke_link_is_up(const zk_link *l) { return l->state == LINK_UP; }
+
+uint64_t zke_link_news(const zk_link *l) { return l->news; }
 
 /* ---- beginning and end ---- */
 

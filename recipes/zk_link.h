@@ -101,11 +101,14 @@ void zke_link_free(zk_link *l);
 /* zk_link_step - do what can be done now: connect, read, write, ping
  * zke_link_due  - when it wants to be called at the latest, ms
  * zke_link_poll - its descriptor and what to poll it for; -1: there is none
- * zke_link_is_up - is there a connection on which the session lives? */
+ * zke_link_is_up - is there a connection on which the session lives?
+ * zke_link_news - a number that changes whenever something has come, and with
+ *                 each connection's beginning and end */
 void zke_link_step(zk_link *l, int64_t now_ms);
 int64_t zke_link_due(const zk_link *l);
 int zke_link_poll(const zk_link *l, short *events);
 bool zke_link_is_up(const zk_link *l);
+uint64_t zke_link_news(const zk_link *l);
 
 /* zk_link_submit - send a request, as soon as there is a connection
  * zke_link_take_back - a request that was not sent: it is over, with rc.

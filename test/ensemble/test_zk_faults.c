@@ -388,6 +388,57 @@ TEST(an_end_does_not_wait_for_an_ensemble) {
   stop(s);
 }
 
+/* Many reads, as the one that polls the socket. */
+static void *read_apart(void *arg) {
+  call_apart *c = arg;
+  c->begun = true;
+  for (int i = 0; i < 300 && c->rc == ZKE_OK; i++)
+    c->rc = zke_exists(c->z, "/", NULL, NULL, NULL);
+  c->over = true;
+  return NULL;
+}
+
+/* A reply that another thread's dispatch takes from the socket wakes the thread
+ * that waits for it, which polls that socket: at once, and not when the next
+ * ping is due after ten seconds. */
+TEST(a_reply_that_another_thread_takes_wakes_its_owner) {
+  stub s;
+  call_apart c;
+  struct pollfd p = {.events = POLLIN};
+  stub_begin(&s);
+  s.timeout_ms = 30000;
+  zke *z = open_port(s.port, "", NULL);
+  ck_ok(zke_fd(z, &p.fd));
+  int64_t before = test_now();
+  begin_apart(&c, z, read_apart);
+  while (!c.over && test_now() - before < 20000) {
+    if (poll(&p, 1, 0) > 0) ck_ok(zke_dispatch(z, NULL));
+  }
+  ck_ok(end_apart(&c));
+  ck_assert_int_lt(test_now() - before, 9000);
+  ck_ok(zke_close(z));
+  stub_end(&s);
+}
+
+/* Two waiters behind the thread that reads do not wake each other. */
+TEST(waiters_behind_a_reader_sleep) {
+  stub s;
+  call_apart sleeper, waiters[2];
+  stub_begin(&s);
+  s.timeout_ms = 30000;
+  zke *z = open_port(s.port, "", NULL);
+  begin_apart(&sleeper, z, sleep_apart);
+  poll(NULL, 0, 50);
+  for (int i = 0; i < 2; i++) begin_apart(&waiters[i], z, wait_apart);
+  int64_t before = cpu_ms();
+  poll(NULL, 0, 500);
+  ck_assert_int_lt(cpu_ms() - before, 250);
+  ck_ok(zke_close(z));
+  end_apart(&sleeper);
+  for (int i = 0; i < 2; i++) ck_rc(end_apart(&waiters[i]), ZKE_CLOSING);
+  stub_end(&s);
+}
+
 /* ---- closing ---- */
 
 /* The end of the session's own nodes, which a server tells before it answers
@@ -650,6 +701,27 @@ TEST_LOOP(a_helper_thread_keeps_the_session, 0, 2) {
   }
   ck_ok(zke_close(z));
   ck_assert_int_eq(thread_count(), before);
+  stub_end(&s);
+}
+
+/* A loss that only a sent request meets sends the helper to look for a server
+ * at once, and not when the next ping was due. (The first request that is sent
+ * into a closed connection is refused by the system behind it, so the second
+ * one meets the loss. zke_forget() waits for no reply.) */
+TEST(a_helper_thread_hears_of_a_loss_at_once) {
+  stub s;
+  test_events first = {0}, second = {0};
+  stub_begin(&s);
+  s.timeout_ms = 60000;
+  zke *z = open_port(s.port, "?thread=1", NULL);
+  ck_ok(zke_add_watch(z, "/a", 0, test_record, &first));
+  ck_ok(zke_add_watch(z, "/b", 0, test_record, &second));
+  stub_cut(&s);
+  ck_assert_int_eq(s.clients, 0);
+  ck_ok(zke_forget(z, test_record, &first));
+  ck_ok(zke_forget(z, test_record, &second));
+  ck_until(s.clients == 1, 10000);
+  ck_ok(zke_close(z));
   stub_end(&s);
 }
 
