@@ -294,22 +294,44 @@ static void link_lose(zk_link *l, const char *why) {
  * again. */
 void zke_link_drop(zk_link *l, const char *why) { link_lose(l, why); }
 
-/* The order matters: an ended link takes no request, so one that is submitted
- * in a done() is over at once, and the loops here come to an end. */
-void zke_link_end(zk_link *l, int rc) {
+/* May a server have made a change by this request? sent: so many of the bytes
+ * ever written have left. The close of a session is no change: it wants the end
+ * that has come. */
+static bool request_may_be_made(const zk_request *r, uint64_t sent) {
+  return !r->reads && r->type != ZKE_JUTE_CLOSE && r->begins < sent;
+}
+
+/* End the link. Requests are over with rc. One by which a server may have made
+ * a change is over with open_rc. The order matters: an ended link takes no
+ * request, so one that is submitted in a done() is over at once, and the loops
+ * here come to an end. */
+static void link_finish(zk_link *l, int rc, int open_rc) {
   zk_request *r;
+  uint64_t sent = l->written - (l->out.len - l->out_at);
   if (l->state == LINK_ENDED) return;
   link_close(l);
   l->state = LINK_ENDED;
-  while ((r = list_take(&l->sent))) request_over(r, rc);
+  l->news++;
+  while ((r = list_take(&l->sent)))
+    request_over(r, request_may_be_made(r, sent) ? open_rc : rc);
   while ((r = list_take(&l->queued))) request_over(r, rc);
 }
 
+/* The end is the owner's own, and says nothing of what was sent. Where the
+ * handle is closed nobody looks any more. */
+void zke_link_end(zk_link *l, int rc) {
+  link_finish(l, rc, rc == ZKE_CLOSING ? rc : ZKE_CONNECTIONLOSS);
+}
+
 /* The server says that the session is over. The requests end first, then the
- * owner is told. */
+ * owner is told. That it has expired comes in the order of the replies, so what
+ * has no reply was not made. A refused identity says nothing of the requests
+ * that were sent beside it. */
 static void link_end_session(zk_link *l, int state) {
-  bool expired = state == ZKE_STATE_EXPIRED;
-  zke_link_end(l, expired ? ZKE_SESSIONEXPIRED : ZKE_AUTHFAILED);
+  if (state == ZKE_STATE_EXPIRED)
+    link_finish(l, ZKE_SESSIONEXPIRED, ZKE_SESSIONEXPIRED);
+  else
+    link_finish(l, ZKE_AUTHFAILED, ZKE_CONNECTIONLOSS);
   l->c.ended(l->c.owner, state);
 }
 

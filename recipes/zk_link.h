@@ -121,7 +121,9 @@ void zke_link_put(zk_link *l, int32_t xid, int type,
                   const zke_jute_record *record, const void *in);
 
 /* zk_link_drop - give the connection up; the link connects again
- * zke_link_end  - the same for good: all requests are over, with rc */
+ * zke_link_end  - the same for good: all requests are over, with rc.  A change
+ *                 that was sent may have been made: it is ZKE_CONNECTIONLOSS,
+ *                 unless rc is ZKE_CLOSING */
 void zke_link_drop(zk_link *l, const char *why);
 void zke_link_end(zk_link *l, int rc);
 

@@ -50,7 +50,8 @@
  *   - A call waits for a connection for options.busy_timeout_ms, or up to
  *     zke_limit(), then it is ZKE_OPERATIONTIMEOUT: nothing was changed.
  *   - A change whose connection breaks after it was sent is
- *     ZKE_CONNECTIONLOSS: it was made, or was not.
+ *     ZKE_CONNECTIONLOSS: it was made, or was not.  So is one without a reply
+ *     when this handle's session ends, unless the server says that it expired.
  *   - A read whose connection breaks is sent again.
  *   - What was sent is waited for until its reply comes or the connection is
  *     given up, beyond the deadline too.

@@ -292,3 +292,64 @@ TEST(an_event_makes_nothing_complete) {
 }
 
 /* A request that waits, whatever comes of it. */
+static void submit(linked *k, zk_request *r, int type, bool reads) {
+  zke_jute_read_request look = {"/", 0};
+  *r = (zk_request){.type = type, .reads = reads};
+  zke_jute_write(&r->body, &zke_jute_of_read_request, &look);
+  zke_link_submit(k->l, r, test_now());
+  ck_assert(!r->over);
+}
+
+/* The session's end leaves it open whether a change that was sent was made,
+ * unless the server has said in the order of its replies that there is no
+ * session any more. A read and the session's own close are over with the end.
+ */
+TEST_LOOP(the_end_tells_what_a_sent_change_may_have_done, 0, 4) {
+  static const int ends[][2] = {
+      {ZKE_AUTHFAILED, ZKE_CONNECTIONLOSS},
+      {ZKE_SESSIONEXPIRED, ZKE_SESSIONEXPIRED},
+      {ZKE_SESSIONEXPIRED, ZKE_CONNECTIONLOSS},
+      {ZKE_CLOSING, ZKE_CLOSING},
+  };
+  linked k;
+  zk_request read, change, closing;
+  begin_linked(&k, 1);
+  ck_until(step(&k) && zke_link_is_up(k.l), 10000);
+  k.s.silent = true;
+  submit(&k, &read, ZKE_JUTE_EXISTS, true);
+  submit(&k, &change, ZKE_JUTE_DELETE, false);
+  submit(&k, &closing, ZKE_JUTE_CLOSE, false);
+  if (_i == 0)
+    take_header(k.l, ZKE_JUTE_XID_AUTH, 1, ZKE_AUTHFAILED);
+  else if (_i == 1)
+    take_header(k.l, read.xid, 1, ZKE_SESSIONEXPIRED);
+  else
+    zke_link_end(k.l, ends[_i][0]);
+  ck_assert(read.over && change.over && closing.over);
+  ck_rc(read.rc, ends[_i][0]);
+  ck_rc(change.rc, ends[_i][1]);
+  ck_rc(closing.rc, ends[_i][0]);
+  zke_link_request_clear(&read);
+  zke_link_request_clear(&change);
+  zke_link_request_clear(&closing);
+  end_linked(&k);
+}
+
+/* A change that waits for a connection, or behind others for room in the
+ * socket, was not made, whatever ends it. */
+TEST_LOOP(a_change_that_was_not_sent_has_the_code_of_the_end, 0, 2) {
+  linked k;
+  zk_request change = {.type = ZKE_JUTE_DELETE};
+  begin_linked(&k, 1);
+  if (_i == 0) {
+    submit(&k, &change, ZKE_JUTE_DELETE, false);
+  } else {
+    ck_until(step(&k) && zke_link_is_up(k.l), 10000);
+    link_send(k.l, &change); /* it is in the buffer */
+  }
+  zke_link_end(k.l, ZKE_SESSIONEXPIRED);
+  ck_assert(change.over);
+  ck_rc(change.rc, ZKE_SESSIONEXPIRED);
+  zke_link_request_clear(&change);
+  end_linked(&k);
+}
