@@ -687,6 +687,10 @@ static void link_note_zxid(zk_link *l, const zke_jute_reply_header *h) {
   if (h->zxid > l->complete_zxid) l->complete_zxid = h->zxid;
 }
 
+/* A server's code for a session that it does not know, internal to it; one
+ * that has just removed the session answers with it what still comes. */
+enum { LINK_UNKNOWN_SESSION = -12 };
+
 /* One whole frame. It may end the connection, or the session. The zxid is noted
  * first, so that what is called here finds it. */
 static void link_take_frame(zk_link *l, zke_jute_reader *frame) {
@@ -699,6 +703,7 @@ static void link_take_frame(zk_link *l, zke_jute_reader *frame) {
     link_lose(l, "the server sent half a header");
     return;
   }
+  if (h.err == LINK_UNKNOWN_SESSION) h.err = ZKE_SESSIONEXPIRED;
   link_note_zxid(l, &h);
   if (h.xid == ZKE_JUTE_XID_EVENT)
     link_take_event(l, frame, h.zxid);

@@ -300,6 +300,23 @@ static void submit(linked *k, zk_request *r, int type, bool reads) {
   ck_assert(!r->over);
 }
 
+/* A server that does not know the session any more has two codes for it: both
+ * end the session, and the request with it. */
+TEST_LOOP(an_unknown_session_has_ended, 0, 2) {
+  linked k;
+  zk_request r;
+  begin_linked(&k, 1);
+  ck_ok(ask(&k));
+  k.s.silent = true;
+  submit(&k, &r, ZKE_JUTE_EXISTS, true);
+  take_header(k.l, k.l->xid, 0, _i ? ZKE_SESSIONEXPIRED : -12);
+  ck_assert(r.over);
+  ck_assert_int_eq(r.rc, ZKE_SESSIONEXPIRED);
+  ck_assert_int_eq(k.ended, ZKE_STATE_EXPIRED);
+  zke_link_request_clear(&r);
+  end_linked(&k);
+}
+
 /* The session's end leaves it open whether a change that was sent was made,
  * unless the server has said in the order of its replies that there is no
  * session any more. A read and the session's own close are over with the end.
