@@ -626,6 +626,19 @@ int zke_ensemble_leave(zk *z, int rc) {
   return rc;
 }
 
+/* A pin counts as a call under way. */
+void zke_ensemble_pin(zk *z) {
+  __atomic_fetch_add(&z->inside, 1, __ATOMIC_SEQ_CST);
+}
+
+/* A forked child releases nothing, and does not touch the mutex. */
+void zke_ensemble_unpin(zk *z) {
+  if (handle_is_copy(z)) return;
+  zke_ensemble_cancel_off();
+  pthread_mutex_lock(&z->mutex);
+  handle_leave(z);
+}
+
 /* ---- sleeping ----
  *
  * Whoever waits for anything sleeps in handle_rest(). Of all threads in it one
@@ -825,13 +838,15 @@ static void callback_over(zk_frame *f) {
 }
 
 /* The thread has ended in a callback: it leaves all of the calls that it was
- * in, one by one, as these handlers run. */
+ * in, one by one, as these handlers run.  Those that wait look for what it has
+ * left to be called. */
 static void callback_ended_thread(void *arg) {
   zk_frame *f = arg;
   zk *z = f->z;
   if (handle_is_copy(z)) return;
   callback_over(f);
   z->depth--;
+  zke_ensemble_turn(z);
   handle_leave(z);
 }
 

@@ -138,10 +138,15 @@ enum { ZK_ANY_STATE = 1 /* it works after the session's end, too */ };
 /* zke_ensemble_of    - the handle behind a public one
  * zke_ensemble_enter - begin a call: cancellation is held off, the mutex taken.
  *                      ZKE_OK: zke_ensemble_leave() has to follow
- * zke_ensemble_leave - end it; returns rc */
+ * zke_ensemble_leave - end it; returns rc
+ * zke_ensemble_pin   - keep a handle that is in the process's list from being
+ *                      released, without its mutex
+ * zke_ensemble_unpin - no longer; takes the mutex */
 zk *zke_ensemble_of(zke *z);
 int zke_ensemble_enter(zk *z, unsigned flags);
 int zke_ensemble_leave(zk *z, int rc);
+void zke_ensemble_pin(zk *z);
+void zke_ensemble_unpin(zk *z);
 
 /* zke_ensemble_cancel_off  - hold the thread's cancellation off; may be nested
  * zke_ensemble_cancel_back - let it be as it was

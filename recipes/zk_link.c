@@ -588,7 +588,7 @@ static void link_take_greeting(zk_link *l, zke_jute_reader *frame) {
     link_lose(l, "no greeting of a ZooKeeper server");
     return;
   }
-  l->c.session = answer.session_id;
+  __atomic_store_n(&l->c.session, answer.session_id, __ATOMIC_RELAXED);
   l->c.timeout_ms = answer.time_out;
   memcpy(l->c.password, answer.passwd.data, 16);
   l->state = LINK_UP;
@@ -858,7 +858,10 @@ void zke_link_free(zk_link *l) {
   free(l);
 }
 
-int64_t zke_link_session(const zk_link *l) { return l->c.session; }
+/* Also asked without the owner's mutex. */
+int64_t zke_link_session(const zk_link *l) {
+  return __atomic_load_n(&l->c.session, __ATOMIC_RELAXED);
+}
 const unsigned char *zke_link_password(const zk_link *l) {
   return l->c.password;
 }

@@ -691,14 +691,24 @@ void zke_watcher_of_pair(const zk_watches *w, zke_watch_fn fn, void *context,
   }
 }
 
-/* For setting all of them again, in the order of the buckets. */
+/* Is there no watch of that path and kind before this one in its bucket? */
+static bool watch_is_first(const zk_watch *at, const zk_watch *bucket) {
+  while (bucket != at &&
+         (bucket->kind != at->kind || strcmp(bucket->path, at->path) != 0))
+    bucket = bucket->next;
+  return bucket == at;
+}
+
+/* For setting all of them again, in the order of the buckets.  A path that
+ * several pairs watch is told once: a server tells what was missed as often as
+ * it is asked. */
 void zke_watcher_each(const zk_watches *w,
                       void (*fn)(void *arg, const char *path,
                                  enum zk_watch_kind kind),
                       void *arg) {
   for (size_t i = 0; w->count && i < ZK_WATCH_BUCKETS; i++) {
     for (const zk_watch *at = w->paths[i]; at; at = at->next)
-      fn(arg, at->path, at->kind);
+      if (watch_is_first(at, w->paths[i])) fn(arg, at->path, at->kind);
   }
 }
 

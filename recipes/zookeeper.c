@@ -1526,6 +1526,7 @@ static int zk_forget(zke *h, zke_watch_fn fn, void *context) {
   int rc = zke_ensemble_enter(z, ZK_ANY_STATE);
   if (rc != ZKE_OK) return rc;
   zke_watcher_of_pair(&z->watches, fn, context, stop_watching, z);
+  zke_ensemble_kick(z); /* the reader sends what the socket did not take */
   zke_ensemble_forget(z, fn, context);
   return zke_ensemble_leave(z, ZKE_OK);
 }
@@ -1953,9 +1954,9 @@ static int zk_touch(zke *h) {
  *
  * A handle is opened by its parts: options, link, first connection, its node,
  * its thread. The process keeps a list of its handles: a session is ended by
- * its own handle, also where another one asks for that. Order of locks: the
- * list's mutex first, then a handle's. Nobody asks for the list's while it
- * holds a handle's. */
+ * its own handle, also where another one asks for that. Nobody takes a
+ * handle's mutex while it holds the list's: a handle may be busy for as long as
+ * a resolver takes, and each fork() of the process waits for the list. */
 
 /* The handles that are open in this process, for zke_expire(): only a session's
  * own handle can end it, as its password is not published. */
@@ -1995,20 +1996,18 @@ static void open_leave(const zk *z) {
   open_unlock();
 }
 
-/* The handle of a session that is open in this process, entered; NULL: there is
- * none.  Being inside, it is not released before zke_ensemble_leave(). */
-static zk *open_enter_session(int64_t session) {
-  zk *found = NULL;
+/* A handler for a thread that may be cancelled. */
+static void open_unpin(void *arg) { zke_ensemble_unpin(arg); }
+
+/* The handle of a session that is open in this process, pinned: it is not
+ * released before open_unpin().  NULL: there is none. */
+static zk *open_pin_session(int64_t session) {
   open_lock();
-  for (zk *z = open_first; z && !found; z = z->next_open) {
-    if (zke_ensemble_enter(z, ZK_ANY_STATE) != ZKE_OK) continue;
-    if (zke_link_session(z->link) == session)
-      found = z;
-    else
-      zke_ensemble_leave(z, ZKE_OK);
-  }
+  zk *z = open_first;
+  while (z && zke_link_session(z->link) != session) z = z->next_open;
+  if (z) zke_ensemble_pin(z);
   open_unlock();
-  return found;
+  return z;
 }
 
 /* The program's name, as on a file. */
@@ -2256,22 +2255,40 @@ static int expire_entered(zk *z) {
   return ZKE_OK;
 }
 
-/* zke_expire(). A session of this process is ended by its handle. One of
- * another process can be looked at, to tell ZKE_NONODE from ZKE_UNIMPLEMENTED,
- * but not ended: that takes its password. The caller's own handle is left
- * before the list is locked, for the order of locks. */
-static int zk_expire(zke *h, int64_t session) {
+/* A session of another process can be looked at, to tell ZKE_NONODE from
+ * ZKE_UNIMPLEMENTED, but not ended: that takes its password. */
+static int expire_foreign(zke *h, int64_t session) {
   zke_session_list *list = NULL;
-  int rc = zke_ensemble_enter(zke_ensemble_of(h), 0);
-  if (rc != ZKE_OK) return rc;
-  zke_ensemble_leave(zke_ensemble_of(h), ZKE_OK);
-  zk *z = open_enter_session(session);
-  if (z) return zke_ensemble_leave(z, expire_entered(z));
-  rc = zk_session(h, session, &list);
+  int rc = zk_session(h, session, &list);
   zke_free(list);
   if (rc != ZKE_OK) return rc;
   return fail(ZKE_UNIMPLEMENTED,
               "another process's session: only that process can end it");
+}
+
+/* A session of this process is ended by its handle, where the caller's own one
+ * can be used. */
+static int expire_own(zk *caller, zk *z) {
+  int rc = zke_ensemble_enter(caller, 0);
+  if (rc != ZKE_OK) return rc;
+  zke_ensemble_leave(caller, ZKE_OK);
+  rc = zke_ensemble_enter(z, ZK_ANY_STATE);
+  return rc == ZKE_OK ? zke_ensemble_leave(z, expire_entered(z)) : rc;
+}
+
+/* The thread may be cancelled while it waits for the server's answer. */
+static int expire_pinned(zk *caller, zk *z) {
+  int rc;
+  pthread_cleanup_push(open_unpin, z);
+  rc = expire_own(caller, z);
+  pthread_cleanup_pop(1);
+  return rc;
+}
+
+/* zke_expire(). */
+static int zk_expire(zke *h, int64_t session) {
+  zk *z = open_pin_session(session);
+  return z ? expire_pinned(zke_ensemble_of(h), z) : expire_foreign(h, session);
 }
 
 /* ---- the table ---- */

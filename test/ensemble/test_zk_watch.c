@@ -84,6 +84,30 @@ TEST(one_pair_is_called_once_for_an_event) {
   zke_watchers_free(&w);
 }
 
+static void count_kind(void *arg, const char *path, enum zk_watch_kind kind) {
+  int *count = arg;
+  ck_assert_str_eq(path, "/p");
+  count[kind]++;
+}
+
+/* What is to be set again is told once for a path and a kind, however many
+ * pairs watch it. */
+TEST(each_path_is_set_again_once) {
+  zk_watches w;
+  int count[ZK_WATCH_KINDS] = {0};
+  zke_watchers_init(&w, 100);
+  put(&w, "/p", ZK_WATCH_RECURSIVE, a);
+  put(&w, "/p", ZK_WATCH_DATA, a);
+  put(&w, "/p", ZK_WATCH_RECURSIVE, b);
+  put(&w, "/p", ZK_WATCH_DATA, c);
+  put(&w, "/p", ZK_WATCH_RECURSIVE, c);
+  zke_watcher_each(&w, count_kind, count);
+  ck_assert_int_eq(count[ZK_WATCH_RECURSIVE], 1);
+  ck_assert_int_eq(count[ZK_WATCH_DATA], 1);
+  ck_assert_int_eq(count[ZK_WATCH_CHILD], 0);
+  zke_watchers_free(&w);
+}
+
 /* "/p" is above "/p/q", not above "/pq". */
 TEST(a_recursive_watch_ends_at_a_slash) {
   zk_watches w;
