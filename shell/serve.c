@@ -103,6 +103,12 @@ static int source_add(server *s, source *from, int fd,
  * answer is sent before what it shows is committed.
  * --------------------------------------------------------------------- */
 
+/* Has the server's own session not ended?  The sessions of its clients do not
+ * end with it, so nothing is to be said to them. */
+static bool server_lives(const server *s) {
+  return zke_state(s->z) == ZKE_STATE_CONNECTED;
+}
+
 /* May another request of the connection be taken? Both limits bound memory:
  * what waits to be sent to this client, and what all answers of a batch take.
  */
@@ -112,12 +118,13 @@ static bool has_room(const server *s, const conn *c) {
 
 /* Take all that can be part of a batch: the batch's function. A connection's
  * requests stay in their order, so its turn ends at the first that has to be
- * alone or is held. It never fails: what fails in it is one client's answer. */
+ * alone or is held. One that changes nothing has no part in it, and so none in
+ * its failure. It never fails: what fails in it is one client's answer. */
 static int take_batch(zke *z, void *context) {
   server *s = context;
   (void)z;
   for (conn *c = s->round; c; c = c->busy_next) {
-    for (int i = 0; i < REQUESTS_AT_ONCE && has_room(s, c); i++)
+    for (int i = 0; c->changes && i < REQUESTS_AT_ONCE && has_room(s, c); i++)
       if (request_is_alone(c) || !request_take(s, c)) break;
   }
   return ZKE_OK;
@@ -126,19 +133,24 @@ static int take_batch(zke *z, void *context) {
 /* Where two changes or more are there they are one transaction, and their
  * answers follow its commit.  Where the transaction could not begin, none of
  * the changes waits for it once more in this round: another process writes, and
- * they are held, or the file cannot be written, and they are refused. */
+ * they are held, or the file cannot be written, and they are refused. (Where
+ * the server's own session has ended they are left for another server.)  The
+ * zxids that were seen in a transaction that failed have not been. */
 static void take_together(server *s) {
   int changes = 0;
-  for (conn *c = s->round; c; c = c->busy_next) changes += request_changes(c);
+  int64_t before = s->zxid;
+  for (conn *c = s->round; c; c = c->busy_next)
+    changes += c->changes = request_changes(c);
   /* one change alone gains nothing by a batch */
   if (changes < 2) return;
   server_limit(s, s->z);
   int rc = zke_batch(s->z, take_batch, s);
   server_unlimit(s);
   bool begun = s->answer_count > 0;
+  if (rc != ZKE_OK) s->zxid = before;
   requests_answer(s, rc);
   if (rc == ZKE_OPERATIONTIMEOUT && !begun) server_blocked(s);
-  if (rc == ZKE_OK || begun || s->blocked) return;
+  if (rc == ZKE_OK || begun || s->blocked || !server_lives(s)) return;
   /* the transaction could not begin: have each change answered with its code */
   s->refusal = rc;
   take_batch(s->z, s);
@@ -159,6 +171,7 @@ static const http_page pages[] = {{"GET", "/commands", admin_index},
  * looked at before one is read. */
 static void take_requests(server *s, conn *c) {
   size_t len;
+  if (!server_lives(s)) return;
   if (!c->greeted &&
       (http_take(s, c, pages) || fault_refuses(s, c) || words_take(s, c)))
     return;
@@ -251,12 +264,12 @@ static void listen_or_not(server *s) {
  * an order to the faults is answered last. */
 static int serve_round(server *s) {
   struct epoll_event events[EVENTS_AT_ONCE];
-  int64_t wait_ms = s->busy ? 0 : s->tick_ms / 4;
+  int64_t wait_ms = s->busy || s->is_behind ? 0 : s->tick_ms / 4;
   int n = epoll_wait(s->epoll, events, EVENTS_AT_ONCE,
                      (int)faults_pause(s, wait_ms));
   if (n < 0 && errno != EINTR)
     return fail_errno(s->c, STATUS_SYSTEM, "epoll_wait");
-  if (zke_state(s->z) != ZKE_STATE_CONNECTED)
+  if (!server_lives(s))
     return fail(s->c, STATUS_LOST, "LOST",
                 "the server's own session has ended; its clients can go on "
                 "with another server");
@@ -503,7 +516,7 @@ static int serve_end(server *s) {
   while (s->conns) conn_free(s->conns);
   free(s->answers);
   users_free(s);
-  free(s->quota_told);
+  quota_untell(s);
   faults_end(s);
   for (int i = 0; i < s->listener_count; i++) close(s->listeners[i].fd);
   if (s->unix_path) unlink(s->unix_path);

@@ -55,7 +55,7 @@ typedef struct source {
  * The server
  * --------------------------------------------------------------------- */
 
-enum { LISTENERS_MOST = 8, PASSWORD_BYTES = 16 };
+enum { LISTENERS_MOST = 8, PASSWORD_BYTES = 16, QUOTA_TOLD = 8 };
 
 /* How long requests took, from their being read to their answer. */
 typedef struct timing {
@@ -93,8 +93,11 @@ struct server {
   int64_t tick_ms;    /* sessions end at multiples of it */
   int address_most;   /* connections from one address; 0: any number */
   bool enforce_quota; /* refuse what passes a hard limit */
-  char *quota_told;   /* the path of the quota that was told of; for free() */
-  int64_t quota_told_ms;
+  /* the quotas that were told of, each a path for free(); and when */
+  struct {
+    char *path;
+    int64_t ms;
+  } quota_told[QUOTA_TOLD];
   user *users;              /* of SASL; NULL: there is none */
   bool require_sasl;        /* a client that is none of them is refused */
   const char *super_user;   /* of SASL; NULL: none */
@@ -121,6 +124,7 @@ struct server {
   client *sessions; /* all; the newest first */
   int session_count;
   bool some_over; /* a session has ended by itself */
+  bool is_behind; /* more sessions are due to end than one round ends */
   int64_t zxid;   /* the latest that was seen */
   counts counts;
   struct faults *faults; /* NULL: without --control */
@@ -195,6 +199,7 @@ struct conn {
   unsigned waited; /* the events that epoll is asked for */
   bool is_unix;
   bool has_watched; /* it may have watches, and events may wait for it */
+  int changes;      /* among its next frames, in this round */
   char address[CONN_ADDRESS]; /* "127.0.0.1" */
   int port;
   char *in; /* received bytes; those from in_at to in_len are not taken yet */
@@ -322,11 +327,13 @@ typedef struct quota_counts quota_counts;
  *                 free(); NULL: it is none, its data is what it has
  * quota_refuses - does a hard limit refuse to create the path, or set its data,
  *                 with so many bytes?
- * quota_forget  - free what was counted, when the request is done */
+ * quota_forget  - free what was counted, when the request is done
+ * quota_untell  - free what it remembers of whom it has told */
 char *quota_stats(server *s, quota_counts **counted, const char *node);
 bool quota_refuses(server *s, quota_counts **counted, const char *path,
                    bool is_create, int len);
 void quota_forget(quota_counts **counted);
+void quota_untell(server *s);
 
 /* ------------------------------------------------------------------------
  * Users (serve_sasl.c)

@@ -36,8 +36,8 @@ static void put_list(json_t *to, int64_t id, json_t *list) {
 
 /* /commands/configuration: what the server was started with. */
 static json_t *page_configuration(server *s) {
-  return json_pack("{s:i, s:s, s:I, s:i, s:I, s:I}", "client_port", s->port,
-                   "data_dir", s->c->sh->file, "tick_time",
+  return json_pack("{s:i, s:o, s:I, s:i, s:I, s:I}", "client_port", s->port,
+                   "data_dir", json_text(s->c->sh->file), "tick_time",
                    (json_int_t)s->tick_ms, "max_client_cnxns", s->address_most,
                    "min_session_timeout", (json_int_t)s->timeout_min_ms,
                    "max_session_timeout", (json_int_t)s->timeout_max_ms);

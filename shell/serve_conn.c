@@ -274,10 +274,13 @@ void conn_flush(conn *c) {
                      MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) break;
-    if (n < 0)
+    if (n < 0) {
       conn_drop(c);
-    else
-      c->sent += (size_t)n;
+      break;
+    }
+    c->sent += (size_t)n;
+    if (c->ended)
+      c->heard_ms = c->server->now_ms; /* it reads (drop_silent()) */
   }
   if (c->out.failed) conn_drop(c);
   forget_sent(c);

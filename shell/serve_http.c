@@ -123,6 +123,7 @@ static int64_t body_length(const char *head) {
 /* Divides the first line, "GET /path?query HTTP/1.1"; false where it has
  * another form. */
 static bool read_first_line(http_request *r, char *line) {
+  line[strcspn(line, "\r\n")] = '\0';
   char *path = strchr(line, ' ');
   char *end = path ? strchr(path + 1, ' ') : NULL;
   if (!end || path[1] != '/') return false;

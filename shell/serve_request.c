@@ -596,6 +596,12 @@ typedef struct part {
 } part;
 
 /* The operations of a multi of either kind. */
+enum {
+  FEW_READS = 32, /* of a multiRead, as large as nodes are */
+  MULTI_READ_MOST = 64 * 1024 * 1024, /* bytes of the answer to more */
+  CHILD_BYTES = 32                    /* of a child's name, about */
+};
+
 typedef struct several {
   int count, size;
   zke_op *ops;
@@ -758,6 +764,7 @@ static bool is_sequential(const zke_op *op) {
  * '/', so a digit stands for the number. */
 static bool is_malformed(request *q, const zke_op *op) {
   char *path = NULL;
+  if (op->type == ZKE_OP_FAIL) return false; /* it is refused already */
   if (asprintf(&path, "%s%s", op->path, is_sequential(op) ? "0" : "") < 0)
     return false;
   int rc = zke_exists(q->z, path, NULL, NULL, NULL);
@@ -805,12 +812,29 @@ static int run_multi(request *q) {
   return rc;
 }
 
+/* Would the answer to a multiRead take more memory than the server gives?  One
+ * short frame can ask for a large node thousands of times. */
+static bool is_immense(request *q, const several *m) {
+  int64_t bytes = 0;
+  for (int i = 0; i < m->count && bytes <= MULTI_READ_MOST; i++) {
+    zke_stat stat;
+    const char *path = m->ops[i].path;
+    if (!path || zke_exists(q->z, path, NULL, NULL, &stat) != ZKE_OK) continue;
+    bytes += m->ops[i].type == ZKE_OP_GET
+                 ? stat.dataLength
+                 : (int64_t)stat.numChildren * CHILD_BYTES;
+  }
+  return bytes > MULTI_READ_MOST;
+}
+
 /* multiRead: each operation has its own result, so one that fails changes
  * nothing for the others. */
 static int run_multi_read(request *q) {
   several m = {0};
   int rc = several_read(q, &m);
   if (rc == ZKE_OK) rc = several_prepare(&m);
+  if (rc == ZKE_OK && m.count > FEW_READS && is_immense(q, &m))
+    rc = ZKE_BADARGUMENTS;
   if (rc == ZKE_OK) rc = zke_multi_read(q->z, m.ops, m.count, m.results);
   if (rc == ZKE_MARSHALLINGERROR && m.results) {
     refuse_malformed(q, &m, ZKE_NONODE);
@@ -843,14 +867,15 @@ static bool is_late(const server *s, const conn *c) {
 }
 
 /* What follows a close is not read: neither answered nor done.  It cannot be
- * tried twice. */
+ * tried twice: where another process began to write just now, the library owes
+ * the end, and the client has its answer. */
 static int run_close(request *q) {
   if (!server_can_write(q->s) && !is_late(q->s, q->c))
     return ZKE_OPERATIONTIMEOUT;
   server_limit(q->s, q->z);
   int rc = client_close(q->s, q->c->session);
   conn_end(q->c);
-  return rc;
+  return rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK : rc;
 }
 
 static const operation operations[] = {
@@ -1063,15 +1088,21 @@ static void send_answer(server *s, struct answer *a) {
   count_request(s, a, c->out.len - at - 4);
 }
 
-/* Where the batch has failed nothing that it has shown is so: neither what it
- * has changed nor what it has read. */
+/* Nothing that a batch that has failed has shown is so: neither what it has
+ * changed, nor what it has read, nor its zxids.  Its code is not about the
+ * client's session: one that would end that ends the connection alone. */
+static void undo_answer(const server *s, struct answer *a, int rc) {
+  a->rc = ends_connection(rc) ? ZKE_CONNECTIONLOSS : rc;
+  a->zxid = s->zxid;
+  if (a->told_zxid > 0) a->told_zxid = s->zxid;
+  zke_jute_writer_free(&a->records);
+}
+
+/* rc: of the batch that they were part of, or ZKE_OK. */
 void requests_answer(server *s, int rc) {
   for (int i = 0; i < s->answer_count; i++) {
     struct answer *a = &s->answers[i];
-    if (rc != ZKE_OK) {
-      a->rc = rc;
-      zke_jute_writer_free(&a->records);
-    }
+    if (rc != ZKE_OK) undo_answer(s, a, rc);
     bool lost = a->fate.what && fault_answers(s, a->c, &a->fate);
     if (!lost && !a->c->dropped) send_answer(s, a);
     zke_jute_writer_free(&a->records);
@@ -1137,6 +1168,7 @@ static int run_operation(request *q, const operation *op) {
     return ZKE_UNIMPLEMENTED;
   }
   if (q->c->faults.fate.what == FATE_REFUSED) return q->c->faults.fate.error;
+  if (q->c->session->over) return ZKE_SESSIONEXPIRED;
   if (q->s->refusal && op->flags & CHANGES) return q->s->refusal;
   server_limit(q->s, q->z);
   int rc = op->run(q);

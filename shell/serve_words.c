@@ -227,8 +227,10 @@ static void words_answer(server *s, conn *c, size_t which) {
   conn_end(c);
 }
 
-/* As the length of a frame each of them is far above the limit. */
+/* As the length of a frame each of them is far above the limit.  A word stays
+ * in the input until its answer has been sent, and is answered once. */
 bool words_take(server *s, conn *c) {
+  if (c->ended) return true;
   if (c->in_len - c->in_at < 4) return false;
   for (size_t i = 0; i < sizeof words_known / sizeof *words_known; i++) {
     if (memcmp(c->in + c->in_at, words_known[i].word, 4) != 0) continue;

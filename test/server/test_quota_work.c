@@ -49,7 +49,7 @@ static server begin(void) {
 }
 
 static void end(server *s) {
-  free(s->quota_told);
+  quota_untell(s);
   ck_ok(zke_close(s->z));
 }
 

@@ -464,6 +464,123 @@ TEST(a_multi_read_has_a_result_for_each) {
   stop(s);
 }
 
+/* A short frame that asks for a large node very often is refused, before its
+ * answer takes the server's memory. */
+TEST(an_immense_multi_read_is_refused) {
+  enum { BYTES = 1000000, READS = 200 };
+  static char data[BYTES + 1];
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  memset(data, 'x', BYTES);
+  ck_assert_int_eq(create(&w, "/a", data, 0), 0);
+  request(&w, ZKE_JUTE_MULTI_READ);
+  for (int i = 0; i < READS; i++) {
+    PUT(&w, multi_header, ZKE_JUTE_GET_DATA, 0, -1);
+    PUT(&w, read_request, "/a", 0);
+  }
+  ck_assert_int_eq(end_multi(&w), ZKE_BADARGUMENTS);
+  ck_assert_int_lt(memory_of(s), 64 * 1024);
+  ck_assert_int_eq(ping(&w), 0);
+  hang_up(&w);
+  stop(s);
+}
+
+/* ------------------------------------------------------------------------
+ * A transaction of several changes that fails
+ * --------------------------------------------------------------------- */
+
+static void stand_still(serving s) {
+  int status;
+  kill(s.pid, SIGSTOP);
+  ck_assert_int_eq(waitpid(s.pid, &status, WUNTRACED), s.pid);
+  ck_assert(WIFSTOPPED(status));
+}
+
+/* Sends two changes, so that they have a transaction together. */
+static void ask_two(wire *w, const char *data, int len) {
+  for (int i = 0; i < 2; i++) {
+    w->begun = zke_jute_begin(&w->out);
+    PUT(w, request_header, ++w->xid, ZKE_JUTE_CREATE);
+    PUT(w, create_request, "/n-", {len, (char *)(uintptr_t)data}, zke_open_acl,
+        ZKE_PERSISTENT_SEQUENTIAL);
+    zke_jute_end(&w->out, w->begun);
+  }
+  send_out(w);
+}
+
+/* The file cannot grow any more, which a commit finds: whether its changes were
+ * made their client has to ask.  The read of another client that came with them
+ * has its answer, and no zxid of what was undone is told to anybody. */
+TEST(an_undone_transaction_has_shown_nothing) {
+  enum { BYTES = 3000, MOST = 1000000, TRIES = 1000 };
+  static char data[BYTES];
+  struct rlimit full = {MOST, RLIM_INFINITY}, usual;
+  bool goes_on = true;
+  ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &usual), 0);
+  full.rlim_max = usual.rlim_max;
+  signal(SIGXFSZ, SIG_IGN);
+  ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &full), 0);
+  serving s = serve(test_path("app.db"), "");
+  ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &usual), 0);
+  wire w = begin(s), reader = begin(s);
+  ck_assert_int_eq(create(&w, "/a", "x", 0), 0);
+  int64_t seen = w.head.zxid;
+  for (int i = 0; i < TRIES && goes_on; i++) {
+    stand_still(s);
+    ask_two(&w, data, BYTES);
+    ask_read(&reader, ZKE_JUTE_EXISTS, "/a", 0);
+    kill(s.pid, SIGCONT);
+    ck_assert_int_eq(answer(&reader), 0);
+    goes_on = next_frame(&w);
+    if (!goes_on) break;
+    ck_assert_int_eq(answer(&w), 0);
+    seen = w.head.zxid;
+  }
+  ck_assert(!goes_on);
+  for (int i = 0; i < 3; i++) {
+    ck_assert_int_eq(ping(&reader), 0);
+    ck_assert_int_le(reader.head.zxid, seen);
+  }
+  hang_up(&w), hang_up(&reader);
+  stop(s);
+}
+
+/* The session of the server itself. */
+static int64_t own_session(zke *z, serving s) {
+  zke_session_list *list;
+  int64_t id = 0;
+  ck_ok(zke_sessions(z, &list));
+  for (int i = 0; i < list->count; i++)
+    if (list->data[i].pid == s.pid && !list->data[i].timeout_ms)
+      id = list->data[i].id;
+  zke_free(list);
+  ck_assert_int_ne(id, 0);
+  return id;
+}
+
+/* A server whose own session was ended ends.  Its clients' sessions do not,
+ * whatever they have sent just before: they go on with the next one. */
+TEST(a_server_that_has_lost_its_session_ends_nobodys) {
+  const char *file = test_path("app.db");
+  serving s = serve(file, "");
+  wire w = begin(s), again;
+  zke *z = test_open(file);
+  ck_assert_int_eq(create(&w, "/e", "", ZKE_EPHEMERAL), 0);
+  stand_still(s);
+  ck_ok(zke_expire(z, own_session(z, s)));
+  ask_two(&w, "x", 1);
+  kill(s.pid, SIGCONT);
+  ck_assert_int_ne(ended(s), 0);
+  ck_closed(&w);
+  ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
+  s = serve(file, "");
+  ck_assert_int_eq(attach(s, &again, &w), w.id);
+  ck_assert(is_there(&again, "/e"));
+  hang_up(&again), hang_up(&w);
+  ck_ok(zke_close(z));
+  stop(s);
+}
+
 /* ------------------------------------------------------------------------
  * Watches
  * --------------------------------------------------------------------- */
@@ -1286,6 +1403,29 @@ TEST(connections_of_one_address_are_limited) {
 /* ------------------------------------------------------------------------
  * Words, and how it is started
  * --------------------------------------------------------------------- */
+
+/* The answer to a word is sent once, also to whoever reads it late: of a Unix
+ * socket the system keeps about 200 KiB. */
+TEST(a_long_word_is_answered_once) {
+  enum { NODES = 4000 };
+  char path[200], first[200];
+  wire w;
+  serving s = serve_unix(&w);
+  for (int i = 0; i < NODES; i++) {
+    snprintf(path, sizeof path, "/%0100d", i);
+    ck_assert_int_eq(create(&w, path, "", ZKE_EPHEMERAL), 0);
+  }
+  snprintf(first, sizeof first, "/%0100d\n", 0);
+  wire word = dial_unix();
+  send_bytes(&word, "dump", 4);
+  for (int i = 0; i < 20; i++) ck_assert_int_eq(ping(&w), 0);
+  const char *text = receive_rest(&word), *at = strstr(text, first);
+  ck_assert_ptr_nonnull(at);
+  ck_assert_ptr_null(strstr(at + 1, first));
+  ck_assert_ptr_nonnull(strstr(at, path)); /* the last */
+  hang_up(&word), hang_up(&w);
+  stop(s);
+}
 
 /* A word may come in parts, and what comes behind it is not read. */
 TEST(a_word_may_come_in_parts) {

@@ -124,7 +124,7 @@ bool receive(wire *w, char *to, size_t len) {
 
 /* Read to the end, which has to come. */
 const char *receive_rest(wire *w) {
-  static char text[100000];
+  static char text[1000000];
   size_t len = 0;
   while (len < sizeof text - 1 && receive(w, text + len, 1)) len++;
   ck_assert_int_lt(len, sizeof text - 1);
