@@ -1761,7 +1761,7 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
 /* clang-format off */
 #define SQL_NAMES(X)                                                          \
   X(BEGIN_READ) X(BEGIN_WRITE) X(COMMIT) X(ROLLBACK) X(JOIN) X(JOIN_END)      \
-  X(JOIN_UNDO) X(META) X(META_SET)                                            \
+  X(JOIN_UNDO) X(APP_BEGIN) X(APP_END) X(META) X(META_SET)                    \
   X(META_FILES) X(META_FILES_SET) X(NODE_ROW) X(NODE_DATA) X(NODE_ADD)        \
   X(NODE_CHILD_ADDED) X(NODE_CHILD_GONE) X(NODE_RAISE) X(NODE_SET_DUE)        \
   X(NODE_REMOVE) X(NODE_SET) X(NODE_SET_ACL) X(NODE_NAMES) X(NODE_COUNT)      \
@@ -3881,11 +3881,30 @@ static int app_refused(store *s, int *code) {
   return base_fail(ZKE_SQL, "a function has refused with the code %d", *code);
 }
 
+SQL_STATEMENT(APP_BEGIN, "SAVEPOINT zkembed_function");
+SQL_STATEMENT(APP_END, "RELEASE zkembed_function");
+
+/* Is the transaction still the one that the function was called in?  SQLite may
+ * have undone it, which a function can overlook; and it can begin another one
+ * then, by a savepoint.  So a savepoint of ours is around a function that
+ * writes: it is gone with its transaction, and it takes along those that the
+ * function has left open, or a later function could go back to them. */
+static int app_still_open(store *s, enum app_mode mode) {
+  if (!sqlite3_get_autocommit(s->db) &&
+      (mode == APP_READS || sql_do(s, SQL_APP_END) == ZKE_OK))
+    return ZKE_OK;
+  return base_fail(ZKE_SYSTEMERROR,
+                   "%s: SQLite has undone the transaction in a function",
+                   s->name);
+}
+
 /* Call a function of the program's in the transaction that is open.  ZKE_OK, or
  * what the transaction has to be undone for; ZKE_SQL means that the function
  * refuses, and *code is its own code then. */
 static int app_run(store *s, enum app_mode mode, zke_sql_fn fn, void *context,
                    int64_t zxid, int *code) {
+  int rc = mode == APP_WRITES ? sql_do(s, SQL_APP_BEGIN) : ZKE_OK;
+  if (rc != ZKE_OK) return rc;
   base_sentence[0] = '\0';
   s->app = mode;
   app_here = s;
@@ -3893,15 +3912,10 @@ static int app_run(store *s, enum app_mode mode, zke_sql_fn fn, void *context,
   app_here = NULL;
   if (fork_is_copy(s)) return ZKE_FORKED; /* the connection is the parent's */
   s->app = APP_NONE;
-  int rc = *code ? app_refused(s, code) : ZKE_OK;
+  rc = *code ? app_refused(s, code) : ZKE_OK;
   int left = app_end_statements(s);
   if (rc == ZKE_OK) rc = left;
-  if (rc == ZKE_OK && mode == APP_WRITES && sqlite3_get_autocommit(s->db)) {
-    rc = base_fail(ZKE_SYSTEMERROR,
-                   "%s: SQLite has undone the transaction in a function",
-                   s->name);
-  }
-  return rc;
+  return rc == ZKE_OK ? app_still_open(s, mode) : rc;
 }
 
 /* ======================================================================
@@ -14995,6 +15009,8 @@ int zke_history(zke *z, const char *path, int64_t after, int most,
   history_span h = {.after = after};
   if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   if (most < 0) return base_fail(ZKE_BADARGUMENTS, "at most %d", most);
+  if (after < 0)
+    return base_fail(ZKE_BADARGUMENTS, "after the zxid %lld", (long long)after);
   int rc = api_enter(z, path, API_READ | API_BATCH, &h.path);
   if (rc != ZKE_OK) return rc;
   h.len = strlen(h.path);
@@ -15009,8 +15025,9 @@ typedef struct api_resume {
   api_watch w;
   txn *t;
   history_span h;
-  node parent;  /* that is watched, for its ACL */
-  int64_t from; /* the number of the first event that is queued */
+  node parent;   /* that is watched, for its ACL */
+  bool is_there; /* it exists now */
+  int64_t from;  /* the number of the first event that is queued */
 } api_resume;
 
 /* What a row is to a watch of h->path: the event's type, or 0. */
@@ -15022,14 +15039,16 @@ static int api_missed_type(const api_resume *m, const history_row *r) {
   return child && r->type != ZKE_EVENT_CHANGED ? ZKE_EVENT_CHILD : 0;
 }
 
-/* Queue the event of a row, with the zxid that it had. */
+/* Queue the event of a row, with the zxid that it had.  Who may hear of a child
+ * is judged by the parent's ACL of now; where there is no parent any more, by
+ * that of the child. */
 static int api_queue_missed(void *arg, const history_row *r) {
   api_resume *m = arg;
   txn *t = m->t;
   int type = api_missed_type(m, r);
   bool child = type == ZKE_EVENT_CHILD;
   const char *path = child ? m->h.path : r->path;
-  const char *acl = child ? m->parent.acl : r->acl;
+  const char *acl = child && m->is_there ? m->parent.acl : r->acl;
   if (!type) return ZKE_OK;
   return watch_queue(t, t->z->id, r->zxid, type, path, strlen(path), acl);
 }
@@ -15059,6 +15078,7 @@ static int api_watch_since_body(txn *t, void *arg) {
   m->t = t;
   memset(&m->parent, 0, sizeof m->parent);
   int rc = node_load(t->s, path_split(m->h.path, m->h.len), &m->parent, NULL);
+  m->is_there = rc == ZKE_OK;
   if (rc == ZKE_OK || rc == ZKE_NONODE) rc = api_queue_past(t, m);
   node_free(&m->parent);
   if (rc == ZKE_OK) rc = api_add_watch_body(t, &m->w);
@@ -15191,6 +15211,18 @@ int zke_sql_adopt(zke *z, struct sqlite3 *db) {
   return api_leave(z, rc);
 }
 
+/* While the guest's transaction keeps all other writers out: has the session
+ * not ended meanwhile?  The wait for the gate may have been long. */
+static int api_guest_session(zke *z, sqlite3 *db) {
+  char cause[BASE_SENTENCE];
+  int rc = api_session(z);
+  if (rc == ZKE_OK) return rc;
+  base_keep(cause);
+  sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+  base_say_again(cause);
+  return rc;
+}
+
 /* Take the gate as for a batch, and begin on the program's connection.  Within
  * the gate only a foreign program can be in the way. */
 static int api_begin_guest(zke *z, sqlite3 *db) {
@@ -15200,9 +15232,11 @@ static int api_begin_guest(zke *z, sqlite3 *db) {
   if (rc == ZKE_OK) rc = gate_enter(s, z, true);
   if (rc != ZKE_OK) return rc;
   int sqlite_rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
-  if (sqlite_rc == SQLITE_OK) return ZKE_OK;
-  rc = app_guest_error(s, db, sqlite_rc, "BEGIN");
-  gate_leave(s);
+  if (sqlite_rc != SQLITE_OK)
+    rc = app_guest_error(s, db, sqlite_rc, "BEGIN");
+  else
+    rc = api_guest_session(z, db);
+  if (rc != ZKE_OK) gate_leave(s);
   return rc;
 }
 

@@ -288,7 +288,7 @@ int client_leave(server *s, client *session) {
   return client_free(s, session, zke_detach);
 }
 
-/* So many sessions end in one round, each by a transaction: the others' requests
+/* So many sessions end in one round, each by a transaction: requests of others
  * come in between. */
 enum { END_AT_ONCE = 256 };
 

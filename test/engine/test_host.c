@@ -1,8 +1,13 @@
 /* test_host.c - the program's own tables in the same database, and its own SQL
  * in the same transaction
  */
-#include <sqlite3.h>
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -519,6 +524,50 @@ TEST(nothing_is_committed_after_an_undo) {
   ck_ok(zke_close(z));
 }
 
+/* Each row in a savepoint of its own, whose failure the function passes over.
+ * The first one undoes everything, the next begins a transaction by itself. */
+static int go_on_by_savepoints(sqlite3 *db, int64_t zxid, void *context) {
+  (void)zxid, (void)context;
+  run(db, "SAVEPOINT r;INSERT OR ROLLBACK INTO orders VALUES(1,'again')");
+  run(db, "SAVEPOINT r;INSERT INTO orders VALUES(11,'eleven')");
+  run(db, "RELEASE r");
+  return ZKE_OK;
+}
+
+TEST(an_undo_is_noticed_behind_savepoints) {
+  zke *z = open_shop(0);
+  zke_op ops[3];
+  zke_op_create(&ops[0], "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  zke_op_sql(&ops[1], go_on_by_savepoints, NULL);
+  zke_op_create(&ops[2], "/b", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  ck_rc(zke_multi(z, ops, 3, NULL), ZKE_SYSTEMERROR);
+  ck_says("undone");
+  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(zke_exists(z, "/b", NULL, NULL, NULL), ZKE_NONODE);
+  ck_assert_int_eq(orders(shop), 1);
+  ck_ok(make(z, "/a"));
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+
+/* A savepoint that a function leaves open ends with it: no later one can go
+ * back behind what has come in between. */
+TEST(a_savepoint_ends_with_its_function) {
+  zke *z = open_shop(0);
+  job first = {.sql = "SAVEPOINT early;INSERT INTO orders VALUES(12,'twelve')"},
+      last = {.sql = "ROLLBACK TO early"};
+  zke_op ops[3];
+  zke_op_sql(&ops[0], work, &first);
+  zke_op_create(&ops[1], "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  zke_op_sql(&ops[2], work, &last);
+  ck_rc(zke_multi(z, ops, 3, NULL), SQLITE_ERROR);
+  ck_says("no such savepoint");
+  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_multi(z, ops, 2, NULL));
+  ck_assert_int_eq(orders(shop), 2);
+  ck_ok(zke_close(z));
+}
+
 /* ZKE_OPEN_FOREIGN_KEYS: with it a deferred constraint refuses the COMMIT, and
  * all is undone; without it the row is taken. */
 TEST_LOOP(foreign_keys_by_option, 0, 2) {
@@ -752,6 +801,69 @@ TEST(it_stands_in_the_line) {
   sqlite3_close(db);
   sqlite3_close(rude);
   ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+
+/* ---- a session that ends while its handle waits for the gate ---- */
+
+static int gate = -1; /* held by the test */
+static int64_t ending;
+
+/* The handle waits: end its session, as another process would, and let go. */
+static void end_meanwhile(void) {
+  char sql[100];
+  if (gate < 0) return;
+  snprintf(sql, sizeof sql, "DELETE FROM zkembed_session WHERE id=%lld",
+           (long long)ending);
+  sqlite3 *db = plain(shop);
+  must(db, sql);
+  sqlite3_close(db);
+  close(gate);
+  gate = -1;
+}
+
+static void ending_sleep(void *context, int64_t ns) {
+  (void)context, (void)ns;
+  end_meanwhile();
+}
+
+static int ending_poll(void *context, struct pollfd *fds, unsigned count,
+                       int timeout) {
+  zke_os os;
+  zke_os_default(&os);
+  if (timeout > 0) end_meanwhile();
+  return os.poll(context, fds, count, 0);
+}
+
+static void hold_gate(void) {
+  char path[PATH_MAX];
+  struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+  snprintf(path, sizeof path, "%s-zke/gate", shop);
+  gate = open(path, O_RDWR | O_CLOEXEC);
+  ck_assert_int_ge(gate, 0);
+  ck_assert_int_eq(fcntl(gate, F_OFD_SETLK, &l), 0);
+}
+
+/* zke_sql_begin() does not begin then. */
+TEST(a_session_that_ends_meanwhile_begins_nothing) {
+  static zke_os os;
+  zke_options o = ZKE_INIT(zke_options);
+  zke *z = open_shop(0), *other;
+  zke_os_default(&os);
+  os.sleep = ending_sleep;
+  os.poll = ending_poll;
+  o.os = &os;
+  ck_ok(zke_open(shop, &o, &other));
+  ending = zke_session_id(other);
+  sqlite3 *db = plain(shop);
+  ck_ok(zke_sql_adopt(other, db));
+  hold_gate();
+  ck_rc(zke_sql_begin(other, db), ZKE_SESSIONEXPIRED);
+  ck_assert_int_eq(gate, -1);
+  ck_assert_int_ne(sqlite3_get_autocommit(db), 0);
+  ck_ok(make(z, "/a")); /* the gate is free */
+  sqlite3_close(db);
+  zke_close(other);
   ck_ok(zke_close(z));
 }
 

@@ -426,9 +426,9 @@ static void run_meta(statement *s) {
 
 static void run_history_kept(statement *s) { compute(s, 0, 0); }
 
-/* There is no table for a history here: to begin one fails, as without
- * memory. */
-static void run_history(statement *s) {
+/* There is no table for a history here, and no SQL of a program's: to begin
+ * either fails, as without memory. */
+static void run_foreign(statement *s) {
   (void)s;
   T->failed = true;
 }
@@ -914,6 +914,8 @@ static const known statements[] = {
     {"JOIN", 0xb09d80a4, 0, run_join, 0, {0}},
     {"JOIN_END", 0x3d8f8ac4, 0, run_join_end, 0, {0}},
     {"JOIN_UNDO", 0x50e002c8, 0, run_join_undo, 0, {0}},
+    {"APP_BEGIN", 0x0a9f4e77, 0, run_foreign, 0, {0}},
+    {"APP_END", 0x3d8ecc17, 0, run_foreign, 0, {0}},
     {"META", 0xfd8ab213, 1, run_meta, 0, {0}},
     {"META_SET", 0x84e37477, 3, run_meta_set, 0, {0}},
     {"META_FILES", 0xd14806c2, 0, run_meta_files, META, {4, 5, 6, 7, 8, 9, 10}},
@@ -978,9 +980,9 @@ static const known statements[] = {
     {"SESSION_PART", 0xbb95dfc1, 2, run_session_part, SESSION,
      {SESSION_JUDGED}},
     {"SLOT_LAST", 0x853d82ff, 0, run_slot_last, 0, {0}},
-    {"HISTORY_ADD", 0x0d9ed4c7, 7, run_history, 0, {0}},
-    {"HISTORY_PRUNE", 0x00c173b6, 3, run_history, 0, {0}},
-    {"HISTORY_LIMITS", 0xcc8880de, 2, run_history, 0, {0}},
+    {"HISTORY_ADD", 0x0d9ed4c7, 7, run_foreign, 0, {0}},
+    {"HISTORY_PRUNE", 0x00c173b6, 3, run_foreign, 0, {0}},
+    {"HISTORY_LIMITS", 0xcc8880de, 2, run_foreign, 0, {0}},
     {"HISTORY_KEPT", 0x99ba3b91, 0, run_history_kept, 0, {0}},
     {"SLOT_TAKEN", 0xe4dfa3ea, 1, run_slot_taken, 0, {0}}};
 /* clang-format on */
