@@ -1277,12 +1277,17 @@ ZKE_API void zke_op_fail(zke_op *op, int rc);
  *   SQLite has, on all tables but ours: tables, indices and views whose names
  *   begin with "zkembed_" or "zke_" can be read and not written.  BEGIN,
  *   COMMIT, ROLLBACK, ATTACH, DETACH and PRAGMA are refused (SQLITE_AUTH), and
- *   in zke_multi_read() whatever writes; SAVEPOINTs are fine.  SQL functions
- *   and collations that its statements need fn registers itself, each time:
- *   the connection may be another one than the last time.
+ *   in zke_multi_read() whatever writes, and so are ANALYZE and REINDEX of all
+ *   tables; SAVEPOINTs are fine, and end with fn.  SQL functions and collations
+ *   that its statements need fn registers itself, each time: the connection may
+ *   be another one than the last time.
+ * What fn cannot do.  Use virtual tables that keep statements of their own, as
+ *   FTS and R-Tree do: they count as statements that were not finalized.  For
+ *   those there is zke_sql_begin().
  * What fn must not do.  Keep the connection, or a statement: one that is not
  *   finalized when fn returns fails the operation with ZKE_MISUSE.  Set hooks,
- *   handlers, or an authorizer.  Call the library on a handle, which is
+ *   handlers, or an authorizer.  Open a blob for writing, deserialize, or copy a
+ *   backup into it: SQLite does not ask anybody about these.  Call the library on a handle, which is
  *   ZKE_MISUSE; zke_fail(), zke_now() and what else needs no lock is fine.
  *   Wait for anything: the writers' gate is held, as in zke_batch().  End its
  *   thread.  A child that fn forks must not return from it.
