@@ -215,7 +215,12 @@ static int session_order(const void *key, const void *element) {
 }
 
 /* Drop those whose process has died, and whose znode nobody has removed yet: a
- * round that begins with them would be broken from the start. */
+ * round that begins with them would be broken from the start.
+ *
+ * A session that is not listed is kept.  On an ensemble it may just not have
+ * shown itself, and while it lives its znode is there.  In a file it has ended
+ * since the znodes were read, and its znode has gone with it: so no round can
+ * begin with it (round_begin()). */
 static int arrivals_bury(zke *z, arrivals *a) {
   zke_session_list *s = NULL;
   int living = 0;
@@ -224,7 +229,7 @@ static int arrivals_bury(zke *z, arrivals *a) {
     const zke_session_info *info =
         bsearch(&a->waiting[i].session, s->data, (size_t)s->count,
                 sizeof *s->data, session_order);
-    if (info && info->alive) a->waiting[living++] = a->waiting[i];
+    if (!info || info->alive) a->waiting[living++] = a->waiting[i];
   }
   if (rc == ZKE_OK) a->count = living;
   zke_free(s);

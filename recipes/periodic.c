@@ -248,11 +248,23 @@ static int job_say(const zke_periodic *j, int rc, const record *c) {
 
 /* ---- claiming ---- */
 
-/* End the session that does it if its process is dead.  ZKE_LOOK_AGAIN: it
- * was. */
-static int job_bury(zke *z, int64_t session) {
+/* Nobody knows the session that was seen at `running`.  If `running` is its
+ * still, it lives: on an ensemble it may just not have shown itself.  Else it
+ * has ended since: ZKE_LOOK_AGAIN. */
+static int job_ask_again(zke *z, const char *running, int64_t session) {
+  zke_stat stat;
+  int rc = zke_exists(z, running, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE) return ZKE_LOOK_AGAIN;
+  if (rc != ZKE_OK) return rc;
+  return stat.ephemeralOwner == session ? ZKE_OK : ZKE_LOOK_AGAIN;
+}
+
+/* End the session that does it if its process is dead.  ZKE_OK: it lives;
+ * ZKE_LOOK_AGAIN: it does not do it any more. */
+static int job_bury(zke *z, const char *running, int64_t session) {
   zke_session_list *who = NULL;
   int rc = zke_session(z, session, &who);
+  if (rc == ZKE_NONODE) return job_ask_again(z, running, session);
   if (rc == ZKE_OK && !who->data[0].alive) {
     rc = zke_expire(z, session);
     if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
@@ -265,7 +277,7 @@ static int job_bury(zke *z, int64_t session) {
 static int job_judge(zke_periodic *j, const record *c, bool force,
                      int64_t now) {
   if (c->running) {
-    int rc = job_bury(j->r.z, c->runner);
+    int rc = job_bury(j->r.z, j->running, c->runner);
     return rc == ZKE_OK ? job_say(j, ZKE_HELD, c) : rc;
   }
   if (force || job_is_over(j, c, now) || job_is_retried(j, c)) return ZKE_OK;
@@ -770,7 +782,7 @@ static int job_last(zke *z, const char *path, const char *running, record *c) {
     rc = record_read(z, path, running, c);
     if (rc == ZKE_OK && !c->filled)
       rc = zke_recipe_fail(ZKE_NONODE, "the job %s was never run", path);
-    if (rc == ZKE_OK && c->running) rc = job_bury(z, c->runner);
+    if (rc == ZKE_OK && c->running) rc = job_bury(z, running, c->runner);
     if (rc != ZKE_OK) record_free(c);
   }
   return rc;

@@ -18,9 +18,11 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
+#include "recipes/double_barrier.h"
 #include "recipes/election.h"
 #include "recipes/jute.h"
 #include "recipes/lock.h"
+#include "recipes/periodic.h"
 #include "recipes/queue.h"
 #include "recipes/two_phase.h"
 #include "recipes/zookeeper.h"
@@ -692,6 +694,59 @@ TEST(a_hidden_node_hides_no_sessions) {
   ck_ok(zke_sessions(z, &list));
   ck_assert_int_eq(list->count, 2);
   zke_free(list);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+/* The session is as one that could not show itself when it was opened. */
+static void hide(zke *z) {
+  char path[64];
+  snprintf(path, sizeof path, "/zke-sessions/%016llx",
+           (unsigned long long)zke_session_id(z));
+  ck_ok(zke_delete(z, path, -1));
+}
+
+/* Parties whose sessions are not shown to others meet all the same. */
+TEST(sessions_that_are_not_shown_enter_a_round) {
+  ground g = begin_own();
+  zke *z = open_ground(&g), *other = open_ground(&g);
+  zke_double_barrier *one, *two;
+  hide(z);
+  hide(other);
+  ck_ok(zke_double_barrier_new(z, "/gate", 2, NULL, &one));
+  ck_ok(zke_double_barrier_new(other, "/gate", 2, NULL, &two));
+  ck_ok(zke_double_barrier_start(one, NULL, 0));
+  ck_ok(zke_double_barrier_enter(two, NULL, 0, zke_now(other) + 5000, NULL));
+  ck_ok(zke_double_barrier_enter(one, NULL, 0, zke_now(z) + 5000, NULL));
+  zke_double_barrier_free(one);
+  zke_double_barrier_free(two);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+/* A job is held by a session that is not shown, and others are told so at
+ * once. */
+TEST(a_job_of_a_session_that_is_not_shown_is_held) {
+  ground g = begin_own();
+  zke *z = open_ground(&g), *other = open_ground(&g);
+  zke_periodic_options o = ZKE_INIT(zke_periodic_options);
+  zke_periodic *one, *two;
+  zke_periodic_record *record;
+  o.period_ms = 1;
+  hide(z);
+  ck_ok(zke_periodic_new(z, "/jobs", "a", &o, &one));
+  ck_ok(zke_periodic_new(other, "/jobs", "a", &o, &two));
+  ck_ok(zke_periodic_try(one));
+  ck_rc(zke_periodic_try(two), ZKE_HELD);
+  ck_ok(zke_periodic_get(other, "/jobs", "a", &record));
+  ck_assert_int_eq(record->running, 1);
+  zke_free(record);
+  ck_ok(zke_periodic_release(one, 0));
+  ck_ok(zke_periodic_acquire(two, zke_now(other) + 5000));
+  zke_periodic_free(one);
+  zke_periodic_free(two);
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
   end_ground(&g);
