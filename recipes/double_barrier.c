@@ -831,7 +831,8 @@ static int stay_watch(zke_double_barrier *b, const picture *p) {
 }
 
 /* `ready` has gone after this party had left: all have left, unless the own
- * znode tells that the round was broken (picture_mark()). */
+ * znode tells that the round was broken (picture_mark()), or this party has
+ * said so already while it was inside. */
 static int stay_over(zke_double_barrier *b) {
   char *data = NULL;
   size_t word = sizeof own_broken - 1;
@@ -845,7 +846,7 @@ static int stay_over(zke_double_barrier *b) {
     b->broken = true;
   }
   zke_free(data);
-  return stay_end(b, broken ? ZKE_BROKEN : ZKE_OK);
+  return stay_end(b, b->broken ? ZKE_BROKEN : ZKE_OK);
 }
 
 /* A look while inside or leaving.  In this order: has the own znode gone; is
@@ -1153,6 +1154,8 @@ static int gate_enter(zke_double_barrier *b, const void *data, int len,
   if (b->state == ZKE_DOUBLE_BARRIER_OUT) {
     rc = gate_join(b, data, len, deadline_ms);
     if (rc != ZKE_OK) return rc;
+  } else if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) {
+    return gate_misuse(b, "this object is in leave");
   } else if (b->state != ZKE_DOUBLE_BARRIER_WAITING && b->told_in) {
     return gate_misuse(b, "this object is inside");
   }

@@ -89,7 +89,8 @@
  *   how many are missing.
  * - Going on after ZKE_BROKEN as if all had done their work: the sentence names
  *   the one that has not.
- * - Entering again before leave: ZKE_MISUSE.
+ * - Entering again before leave, or before a leave that was started has ended:
+ *   ZKE_MISUSE.
  * - A listener that calls enter, leave or stop while a blocking call runs:
  *   ZKE_MISUSE.
  * - fork(), closing the handle first: as for every recipe (support.h).
@@ -229,7 +230,8 @@ ZKE_API void zke_double_barrier_free(zke_double_barrier *barrier);
  *   ZKE_OTHERKIND         the path is another recipe's, or has another N
  *   ZKE_LIMIT             the data of N parties is more than fits one value, or
  *                         the directory has given 2147483647 numbers
- *   ZKE_MISUSE            inside already, or another thread's call runs
+ *   ZKE_MISUSE            inside already, or in leave, or another thread's call
+ *                         runs
  *   ZKE_INVALIDSTATE      the session has ended
  * Where even the withdrawal fails, the code is the same: the party is out, and
  * the session deletes its znode as soon as it can.  If a round begins with it

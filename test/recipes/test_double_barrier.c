@@ -808,6 +808,47 @@ TEST(znode_taken_away) {
   end();
 }
 
+/* A party in leave is not inside any more: it cannot enter before it is out. */
+TEST(no_entering_while_in_leave) {
+  begin(2, 2);
+  gather(2);
+  leave(0);
+  ck_assert_int_eq(state(0), LEAVING);
+  ck_rc(zke_double_barrier_enter(b[0], NULL, 0, 0, NULL), ZKE_MISUSE);
+  ck_assert_int_eq(state(0), LEAVING);
+  leave(1);
+  dispatch_all();
+  ck_ok(zke_double_barrier_leave(b[0], 0));
+  ck_assert_str_eq(heard[0], "EL");
+  end();
+}
+
+/* A party that was told that its round is broken is not told by its leave that
+ * all have left: here somebody deletes `ready`. */
+TEST(broken_stays_broken) {
+  zke_strings *names;
+  begin(2, 2);
+  gather(2);
+  ck_ok(zke_children(admin, PATH "/ready", NULL, NULL, &names, NULL));
+  for (int i = 0; i < names->count; i++) {
+    char *path = zke_recipe_path(admin, PATH "/ready", names->data[i]);
+    ck_ok(zke_delete(admin, path, -1));
+    zke_free(path);
+  }
+  zke_free(names);
+  ck_ok(zke_delete(admin, PATH "/ready", -1));
+  dispatch_all();
+  ck_assert_str_eq(heard[0], "EB");
+  ck_rc(zke_double_barrier_leave(b[0], ZKE_FOREVER), ZKE_BROKEN);
+  leave(1);
+  dispatch_all();
+  for (int i = 0; i < 2; i++) {
+    ck_assert_int_eq(state(i), OUT);
+    ck_assert_str_eq(heard[i], "EB");
+  }
+  end();
+}
+
 /* ---- what is not ours, what is wrong ---- */
 
 /* Foreign and malformed children are ignored. */
