@@ -865,7 +865,9 @@ static int part_not_owned(const zke_partition *p, const char *item) {
 }
 
 /* Only what was asked for may be let go.  The next owner takes it when its
- * znode goes; if the plan has changed in between, the item comes back. */
+ * znode goes; if the plan has changed in between, the item comes back.  No
+ * event tells of this, so a thread that waits is woken: the state may be
+ * SETTLED now, or its call has to look again. */
 static int part_release(zke_partition *p, const char *item) {
   part_item *it = part_find(p, item);
   if (!it || !item_is_held(it)) return part_not_owned(p, item);
@@ -877,6 +879,7 @@ static int part_release(zke_partition *p, const char *item) {
   item_drop(it);
   if (rc != ZKE_OK || zke_recipe_look(&p->r) != ZKE_OK)
     p->r.changed = true; /* it may come back */
+  zke_wake(p->r.z);
   return rc;
 }
 

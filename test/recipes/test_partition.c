@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #endif
 #include "recipes/partition.h"
+#include "recipes/object.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -309,6 +310,38 @@ TEST(cancel_ends_the_wait) {
   ck_until(zke_partition_cancel(p[1]) == ZKE_OK, 10000);
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
   ck_assert_int_eq(rc, ZKE_CANCELLED);
+  end();
+}
+
+static int run_wait(call *c) {
+  return zke_partition_wait(c->object, c->deadline);
+}
+
+/* Does a call on the object sleep? */
+static bool sleeps(zke_partition *who) {
+  zke_recipe *r = (zke_recipe *)who;
+  pthread_mutex_lock(&r->m);
+  bool asleep = r->sleepers != NULL;
+  pthread_mutex_unlock(&r->m);
+  return asleep;
+}
+
+/* A thread waits until the member is settled, and another one lets go of the
+ * last item: the wait ends, although nothing else happens. */
+TEST(a_release_on_another_thread_ends_the_wait) {
+  call c;
+  begin();
+  lets_go = false;
+  ck_ok(zke_partition_start(p[0]));
+  ck_ok(zke_partition_start(p[1]));
+  dispatch_on(z[0]);
+  call_begin(&c, run_wait, p[0], 0, ZKE_FOREVER);
+  ck_until(sleeps(p[0]), 5000);
+  for (int i = 0; i < ITEMS; i++) {
+    if (zke_partition_release(p[0], items[i]) == ZKE_OK) owner[i] = 0;
+  }
+  call_end(&c);
+  ck_ok(c.rc);
   end();
 }
 
