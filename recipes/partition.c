@@ -264,7 +264,8 @@ typedef struct part_item {
   bool watched;      /* its znode is watched, and the watch has not fired */
   bool tried;        /* a creation of the znode was tried: it may be there */
   int64_t token;     /* czxid of the znode while it is held, else 0 */
-  int64_t since;     /* of zke_now(): it is wanted since then */
+  int64_t awaited;   /* czxid of the other member's znode that it waits for */
+  int64_t since;     /* of zke_now(): it waits for that znode since then */
 } part_item;
 
 /* Guarded by the mutex of the zke_recipe. */
@@ -348,11 +349,21 @@ static int item_try_create(zke *z, void *arg) {
 }
 
 /* Its owner has had its time: take the item, in one step, so that there is no
- * moment without an owner in which a third member could come. */
+ * moment without an owner in which a third member could come.
+ *
+ * The znode is looked at before, since only the owner that was waited for has
+ * had its time.  ZKE_LOOK_AGAIN: the znode is another one.  Its owner has the
+ * item since a moment ago, or it is this object's, and a try whose reply was
+ * lost has made it.  An owner that comes between the look and the step loses
+ * the item at once, and is told; no operation can ask for a czxid. */
 static int item_try_take(zke *z, void *arg) {
   const item_act *a = arg;
   const char *znode = a->p->znode;
   zke_op ops[2];
+  zke_stat stat;
+  int rc = zke_exists(z, a->it->path, NULL, NULL, &stat);
+  if (rc != ZKE_OK) return rc;
+  if (stat.czxid != a->it->awaited) return ZKE_LOOK_AGAIN;
   zke_op_delete(&ops[0], a->it->path, -1);
   zke_op_create(&ops[1], a->it->path, znode, (int)strlen(znode), ZKE_OPEN_ACL,
                 ZKE_EPHEMERAL);
@@ -360,8 +371,9 @@ static int item_try_take(zke *z, void *arg) {
 }
 
 /* Something is at the item's path.  Is it this object's znode, then it has the
- * item; else it waits for the other znode to go.  ZKE_LOOK_AGAIN: it has gone
- * meanwhile. */
+ * item; else it waits for the other znode to go.  The time that an owner has to
+ * let go begins when this member sees its znode for the first time.
+ * ZKE_LOOK_AGAIN: it has gone meanwhile. */
 static int item_settle(zke_partition *p, part_item *it) {
   zke_stat stat;
   bool mine;
@@ -373,8 +385,9 @@ static int item_settle(zke_partition *p, part_item *it) {
     it->state = ITEM_OWNED;
     it->token = stat.czxid;
     item_tell(p, it, ZKE_PARTITION_ACQUIRED);
-  } else if (!mine && it->state != ITEM_WANTED) {
+  } else if (!mine && (it->state != ITEM_WANTED || it->awaited != stat.czxid)) {
     it->state = ITEM_WANTED;
+    it->awaited = stat.czxid;
     it->since = zke_now(p->r.z);
   }
   return ZKE_OK;

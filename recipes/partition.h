@@ -44,8 +44,9 @@
  * that is to go to another member is released by its owner first, when that has
  * heard ZKE_PARTITION_RELEASE and calls zke_partition_release().  If it does
  * not within release_ms, the next owner takes the item, in one step, and the
- * old owner hears ZKE_PARTITION_LOST.  An item that stays with its member goes
- * on undisturbed.
+ * old owner hears ZKE_PARTITION_LOST.  If the item goes to a third member
+ * meanwhile, that one has release_ms as well.  An item that stays with its
+ * member goes on undisturbed.
  *
  *     not owned --- ACQUIRED ---> owned --- RELEASE ---> asked for
  *         ^                         |                        |
