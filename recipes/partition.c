@@ -508,7 +508,9 @@ static int part_place_items(zke_partition *p) {
 
 /* Note which items are to be this member's, and bring each item to that.
  * Letting go comes first, so that members that exchange items do not wait for
- * each other longer than they must. */
+ * each other longer than they must.  Where the directory has gone it is made,
+ * and the item is tried again, whatever its state: one that was waited for has
+ * no watch any more that would tell. */
 static int part_follow(zke_partition *p, division *plan, int self) {
   for (int i = 0; i < p->count; i++)
     p->item[i].mine = plan_choose(plan, p->item[i].name, p->count) == self;
@@ -517,9 +519,9 @@ static int part_follow(zke_partition *p, division *plan, int self) {
     for (int i = 0; i < p->count && rc == ZKE_OK; i++) {
       if (p->item[i].mine != mine) continue;
       rc = item_step(p, &p->item[i]);
-      if (rc == ZKE_NONODE) rc = part_place_items(p);
-      if (rc == ZKE_OK && mine && p->item[i].state == ITEM_NONE)
-        rc = item_step(p, &p->item[i]);
+      if (rc != ZKE_NONODE) continue;
+      rc = part_place_items(p);
+      if (rc == ZKE_OK) rc = item_step(p, &p->item[i]);
     }
   }
   return rc;
