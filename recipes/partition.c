@@ -1012,15 +1012,22 @@ int64_t zke_partition_token(zke_partition *p, const char *item) {
   return token;
 }
 
-/* Ask the file whether the item's znode is still this member's. */
+/* Ask the file whether the item's znode is still this member's.  If it is not,
+ * the object knows so from here on: the look has set the watch that would have
+ * made the next step ask.  That step is still due, since the plan may give the
+ * item back. */
 static int part_check_item(zke_partition *p, const char *item) {
   bool mine = false;
-  zke_stat stat;
+  zke_stat stat = {0};
   part_item *it = part_find(p, item);
   if (!it || !item_is_held(it)) return part_not_owned(p, item);
   int rc = item_look(p, it, &stat, &mine);
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
-  return mine ? ZKE_OK : part_not_owned(p, item);
+  if (mine && stat.czxid == it->token) return ZKE_OK;
+  item_lose(p, it);
+  p->r.changed = true;
+  zke_wake(p->r.z); /* a thread that waits makes the step */
+  return part_not_owned(p, item);
 }
 
 /* The answer is true at the moment of the read. */

@@ -221,7 +221,8 @@ ZKE_API int zke_partition_wait(zke_partition *p, int64_t deadline_ms);
  * zke_partition_state  - ZKE_PARTITION_…, as known without asking the file
  * zke_partition_token  - an item's fencing value, 0 unless this member has it
  * zke_partition_check  - ask the file: ZKE_OK while this member has the item,
- *                        else ZKE_LOST
+ *                        else ZKE_LOST; the listener hears that, too, if it had
+ *                        not yet
  * zke_partition_op     - for a zke_multi() of the program: fails with
  *                        ZKE_NONODE where the membership was lost.  ZKE_LOST
  *                        where this member does not have the item.  (An item

@@ -257,6 +257,96 @@ TEST(taken_at_deadline) {
   end();
 }
 
+/* Make an item another one's, as if it had just taken it: the only item whose
+ * znode has that name. */
+static void give_to_another(const char *name) {
+  ck_ok(zke_delete(admin, name, -1));
+  ck_ok(zke_create(admin, name, "another", 7, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
+                   NULL));
+}
+
+/* The time to let go is counted for each owner: one that has taken the item a
+ * moment ago has all of it, however long the member waits already. */
+TEST(each_owner_has_its_time) {
+  zke_stat before, after;
+  int64_t due;
+  char path[64];
+  int i = 0;
+  release_ms = 300;
+  begin();
+  lets_go = false;
+  ck_ok(zke_partition_start(p[0]));
+  ck_ok(zke_partition_start(p[1]));
+  dispatch_on(z[0]);
+  ck_ok(zke_partition_due(p[1], &due));
+  ck_until(zke_now(z[1]) > due, 5000);
+  /* One of those that were asked for. */
+  while (items[i][1] || zke_partition_release(p[0], items[i]) != ZKE_OK) i++;
+  snprintf(path, sizeof path, PATH "/items/item-%s", items[i]);
+  ck_ok(zke_create(admin, path, "another", 7, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
+                   NULL));
+  ck_ok(zke_exists(admin, path, NULL, NULL, &before));
+  for (int k = 0; k < ITEMS; k++) owner[k] = 0; /* it is told too late */
+  int64_t now = zke_now(z[1]);
+  dispatch_on(z[1]);
+  ck_ok(zke_exists(admin, path, NULL, NULL, &after));
+  ck_assert_int_eq(after.czxid, before.czxid);
+  ck_assert_int_eq(has(1), ITEMS / 2 - 1);
+  ck_ok(zke_partition_due(p[1], &due));
+  ck_assert_int_ge(due, now + 300);
+  ck_ok(zke_partition_wait(p[1], zke_now(z[1]) + 5000));
+  ck_assert_int_eq(has(1), ITEMS / 2);
+  end();
+}
+
+/* The directory of the items goes while a member waits for an item: it makes
+ * the directory, and takes the item. */
+TEST(the_directory_of_the_items_goes) {
+  zke_partition *one, *two;
+  zke_strings *names;
+  begin();
+  ck_ok(zke_partition_new(z[0], PATH, items, 2, NULL, &one));
+  ck_ok(zke_partition_new(z[1], PATH, items, 2, NULL, &two));
+  ck_ok(zke_partition_start(one));
+  ck_ok(zke_partition_start(two));
+  ck_assert_int_eq(zke_partition_state(two), ZKE_PARTITION_ALLOCATING);
+  ck_ok(zke_delete(admin, PATH "/items/item-a", -1));
+  ck_ok(zke_delete(admin, PATH "/items/item-b%2Fc", -1));
+  ck_ok(zke_delete(admin, PATH "/items", -1));
+  dispatch_on(z[1]);
+  ck_assert_int_eq(zke_partition_state(two), ZKE_PARTITION_SETTLED);
+  ck_ok(zke_partition_list(two, &names));
+  ck_assert_int_eq(names->count, 1);
+  zke_free(names);
+  zke_partition_free(one);
+  zke_partition_free(two);
+  end();
+}
+
+/* A check that finds an item to be another's says so to the listener as well,
+ * where the step that the event has made had failed; when the item is free the
+ * member takes it again. */
+TEST(a_check_that_fails_tells_the_listener) {
+  begin();
+  ck_ok(zke_partition_start(p[0]));
+  give_to_another(PATH "/items/item-a");
+  ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_READ, 0));
+  ck_ok(zke_dispatch(z[0], NULL));
+  ck_ok(zke_test_fail(z[0], 0, 0));
+  ck_rc(zke_partition_check(p[0], "a"), ZKE_LOST);
+  ck_assert_int_eq(heard[0][ZKE_PARTITION_LOST], 1);
+  ck_assert_int_eq(zke_partition_token(p[0], "a"), 0);
+  ck_assert_int_eq(has(0), ITEMS - 1);
+  ck_rc(zke_partition_check(p[0], "a"), ZKE_LOST);
+  ck_until((dispatch_on(z[0]), zke_partition_state(p[0])) ==
+               ZKE_PARTITION_ALLOCATING,
+           5000);
+  ck_ok(zke_delete(admin, PATH "/items/item-a", -1));
+  ck_until((dispatch_on(z[0]), has(0)) == ITEMS, 5000);
+  ck_ok(zke_partition_check(p[0], "a"));
+  end();
+}
+
 /* A session's end, or a member's znode deleted, loses everything. */
 TEST(lost) {
   zke_strings *names;
