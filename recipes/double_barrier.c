@@ -1046,9 +1046,11 @@ static int gate_withdraw(zke_double_barrier *b) {
 }
 
 /* Out again after a failure, whose code and sentence stay; or ZKE_OK: inside
- * after all. */
+ * after all.  After the session's end nothing is left to do: the party is LOST,
+ * and stays so. */
 static int enter_give_up(zke_double_barrier *b, int rc) {
   zke_sentence kept;
+  if (zke_recipe_has_ended(&b->r, rc) || b->r.ended) return rc;
   zke_recipe_keep(&kept);
   if (b->state == ZKE_DOUBLE_BARRIER_LOST) {
     b->state = ZKE_DOUBLE_BARRIER_OUT;
@@ -1238,6 +1240,7 @@ static int gate_leave(zke_double_barrier *b, int64_t deadline_ms) {
   if (rc != ZKE_OK) return rc;
   rc = zke_recipe_await(&b->r, left, deadline_ms);
   if (rc == ZKE_OK) return stay_outcome(b);
+  if (zke_recipe_has_ended(&b->r, rc) || b->r.ended) return rc; /* LOST */
   if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) {
     if (rc == ZKE_OPERATIONTIMEOUT) rc = stay_say(b, rc);
     zke_sentence kept;

@@ -144,9 +144,11 @@ static int multilock_is_lost(const zke_multilock *ml) {
                          ml->r.path);
 }
 
-/* Out again after a failure.  Returns rc, and keeps its sentence. */
+/* Out again after a failure.  Returns rc, and keeps its sentence.  After the
+ * session's end nothing is left to do: all is LOST, and stays so. */
 static int multilock_give_up(zke_multilock *ml, int rc) {
   zke_sentence kept;
+  if (zke_recipe_has_ended(&ml->r, rc) || ml->r.ended) return rc;
   zke_recipe_keep(&kept);
   int64_t limit = zke_recipe_grace(ml->r.z);
   multilock_leave(ml);
