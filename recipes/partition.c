@@ -654,19 +654,24 @@ static int part_discard_all(zke_partition *p) {
   return rc == ZKE_OK ? own : rc;
 }
 
-/* Give everything up, in one step where that can be done. An item that has been
- * taken away is left out of it, and told as lost. Where a creation may have
- * worked, the znodes are looked at one by one instead (part_discard_all()). */
+/* Give everything up, in one step where that can be done.  An item that has
+ * been taken away is left out of it, and told as lost.
+ *
+ * The step deletes by path, whoever's znode is there.  So the znodes go one by
+ * one instead (part_discard_all()) where a creation may have worked, and where
+ * an item was asked for: its next owner may take it at any moment, and keeps
+ * it. */
 static int part_quit(zke_partition *p) {
-  bool tried = false;
+  bool apart = false;
   if (!p->znode) return ZKE_OK;
   for (int i = 0; i < p->count; i++) {
     part_item *it = &p->item[i];
     if (item_is_held(it) && item_is_gone(p, it)) item_lose(p, it);
     item_unwatch(p, it);
-    tried = tried || (it->tried && !item_is_held(it));
+    apart =
+        apart || it->state == ITEM_ASKED || (it->tried && !item_is_held(it));
   }
-  int rc = tried ? ZKE_NONODE : part_delete_all(p);
+  int rc = apart ? ZKE_NONODE : part_delete_all(p);
   if (rc != ZKE_OK) rc = part_discard_all(p);
   part_forget_neighbour(p);
   for (int i = 0; i < p->count; i++) item_drop(&p->item[i]);

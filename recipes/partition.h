@@ -55,7 +55,9 @@
  *
  * IF THE PROCESS DIES its znodes go with its session, all in one step; the
  * others are told by the kernel, and the items' next owners take them at once.
- * zke_partition_leave() is one step as well.
+ * zke_partition_leave() is one step as well, unless an item was asked for and
+ * not released: then each znode is deleted for itself, so that an item that
+ * its next owner takes just then stays with that one.
  *
  * WHO IS WOKEN: all members when a member joins or goes; by a released item
  * only its next owner.  Each member also watches one other, in a ring, so that
@@ -66,8 +68,9 @@
  * watch for each item that it gets.  It sets the watch of the list again, and
  * one of its neighbour where that is another one now.  A watch is a small write
  * of its own, and so is taking it back.  Releasing an item is two writes: its
- * watch, its znode.  Leaving deletes all znodes in one write, after the watches
- * of the items were taken back.  While nothing changes nothing is read.
+ * watch, its znode.  Leaving deletes all znodes in one write (one for each
+ * znode where an item was asked for), after the watches of the items were taken
+ * back.  While nothing changes nothing is read.
  *
  * LOSING THE SESSION, or the member's znode, loses every item: the listener
  * hears ZKE_PARTITION_LOST for each.
@@ -141,8 +144,8 @@ typedef struct zke_partition_options {
 /* zke_partition_new  - an object for one member; writes nothing
  * zke_partition_free - leave, and release the object; NULL is fine
  *
- * Free is one step, as leaving is, and the others have the items at once; after
- * it the listener does not run on any thread.
+ * Free gives all up as leaving does, and the others have the items at once;
+ * after it the listener does not run on any thread.
  *
  *   path         made as a container when first needed
  *   items,count  the same for all members, in any order; copied

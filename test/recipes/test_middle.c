@@ -1,0 +1,169 @@
+/* test_middle.c - what another process does in the middle of a call
+ *
+ * Between two changes of a call somebody takes what the call is about to give
+ * up, or ends its session.  These are the interleavings of recipes whose own
+ * tests use other sessions than those of sessions.h.
+ */
+#include <stdbool.h>
+
+#include "recipes/double_barrier.h"
+#include "recipes/lock.h"
+#include "recipes/multilock.h"
+#include "recipes/partition.h"
+#include "sessions.h"
+
+/* ---- an item that its next owner takes ---- */
+
+static const char *const items[] = {"a", "b"};
+static zke_partition *second;
+
+static void takes(void) { ck_ok(zke_partition_step(second)); }
+
+/* Two members, of which the first has been asked for an item, and has had its
+ * time. */
+static zke_partition *begin_division(void) {
+  zke_partition_options o = {.size = sizeof o, .release_ms = 1};
+  zke_partition *first;
+  int64_t due;
+  open_two();
+  ck_ok(zke_partition_new(caller, "/shards", items, 2, NULL, &first));
+  ck_ok(zke_partition_new(intruder, "/shards", items, 2, &o, &second));
+  ck_ok(zke_partition_start(first));
+  ck_ok(zke_partition_start(second));
+  ck_ok(zke_partition_step(first));
+  ck_assert_int_eq(zke_partition_state(first), ZKE_PARTITION_RELEASING);
+  ck_ok(zke_partition_due(second, &due));
+  ck_until(zke_now(intruder) > due, 5000);
+  return first;
+}
+
+/* A member leaves, and meanwhile the next owner takes the item that was asked
+ * for: it keeps it. */
+TEST(an_item_that_is_taken_from_one_that_leaves_is_kept) {
+  int kept = 0, n = 1;
+  for (bool more = true; more; n++) {
+    zke_strings *names;
+    zke_partition *first = begin_division();
+    act_at(n, takes);
+    ck_ok(zke_partition_leave(first));
+    more = acted();
+    ck_ok(zke_partition_list(second, &names));
+    for (int i = 0; i < names->count; i++, kept++)
+      ck_ok(zke_partition_check(second, names->data[i]));
+    zke_free(names);
+    zke_partition_free(first);
+    zke_partition_free(second);
+    close_two();
+  }
+  ck_assert_int_gt(n, 3);
+  ck_assert_int_gt(kept, 2);
+}
+
+/* ---- a session that ends ---- */
+
+#define GATE "/gate"
+
+static int lost, out; /* what the listener has heard */
+static bool engaged;  /* the caller took part when its session ended */
+static zke_multilock *ml;
+static zke_double_barrier *gate, *other_gate;
+static zke_lock *lock;
+
+static void hear_locks(zke_multilock *who, int state, int64_t token,
+                       void *context) {
+  (void)who, (void)token, (void)context;
+  lost += state == ZKE_MULTILOCK_LOST;
+  out += state == ZKE_MULTILOCK_OUT;
+}
+
+static void hear_gate(zke_double_barrier *who, int event, int64_t token,
+                      void *context) {
+  (void)who, (void)token, (void)context;
+  lost += event == ZKE_DOUBLE_BARRIER_LOST;
+}
+
+/* The other party has a znode at the barrier all the time. */
+static void session_ends(void) {
+  if (gate) engaged = entries(intruder, GATE) > 1;
+  ck_ok(zke_expire(intruder, zke_session_id(caller)));
+}
+
+/* It waits for a lock that another one has. */
+static void wait_for_locks(void) {
+  zke_multilock_item both[] = {{.path = "/a", .mode = ZKE_MULTILOCK_LOCK},
+                               {.path = "/b", .mode = ZKE_MULTILOCK_LOCK}};
+  zke_multilock_options o = {.size = sizeof o, .listener = hear_locks};
+  ck_ok(zke_lock_new(intruder, "/b", NULL, &lock));
+  ck_ok(zke_lock_try(lock));
+  ck_ok(zke_multilock_new(caller, both, 2, &o, &ml));
+  ck_ok(zke_multilock_start(ml));
+  engaged = true;
+}
+
+static int acquire_locks(void) {
+  return zke_multilock_acquire(ml, zke_now(caller) + 50);
+}
+
+/* The other one waits at a barrier of two. */
+static void come_to_gate(void) {
+  zke_double_barrier_options o = {.size = sizeof o, .listener = hear_gate};
+  ck_ok(zke_double_barrier_new(caller, GATE, 2, &o, &gate));
+  ck_ok(zke_double_barrier_new(intruder, GATE, 2, NULL, &other_gate));
+  ck_ok(zke_double_barrier_start(other_gate, NULL, 0));
+}
+
+static int enter_gate(void) {
+  return zke_double_barrier_enter(gate, NULL, 0, zke_now(caller) + 50, NULL);
+}
+
+/* Both are inside. */
+static void go_inside(void) {
+  come_to_gate();
+  ck_ok(zke_double_barrier_enter(gate, NULL, 0, soon(caller), NULL));
+}
+
+static int leave_gate(void) {
+  return zke_double_barrier_leave(gate, zke_now(caller) + 50);
+}
+
+static void free_all(void) {
+  zke_multilock_free(ml);
+  zke_lock_free(lock);
+  zke_double_barrier_free(gate);
+  zke_double_barrier_free(other_gate);
+  ml = NULL;
+  lock = NULL;
+  gate = other_gate = NULL;
+}
+
+static const struct {
+  void (*begin)(void);
+  int (*call)(void);
+} ended[] = {{wait_for_locks, acquire_locks},
+             {come_to_gate, enter_gate},
+             {go_inside, leave_gate}};
+enum { ENDED = sizeof ended / sizeof *ended };
+
+/* The session ends in the middle of a call, which is the first to find that
+ * out.  The listener of a party that took part hears LOST, once, and nothing
+ * else. */
+TEST_LOOP(a_call_that_finds_its_session_ended_tells_the_loss, 0, ENDED) {
+  int found = 0;
+  for (int n = 1, more = 1; more; n++) {
+    open_two();
+    engaged = false;
+    ended[_i].begin();
+    lost = out = 0;
+    act_at(n, session_ends);
+    int rc = ended[_i].call();
+    more = acted();
+    if (rc == ZKE_INVALIDSTATE) {
+      ck_assert_int_eq(lost, engaged);
+      ck_assert_int_eq(out, 0);
+      found += engaged;
+    }
+    free_all();
+    close_two();
+  }
+  ck_assert_int_gt(found, 0);
+}
