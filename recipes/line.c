@@ -884,6 +884,7 @@ int zke_line_jump(zke_line *l, const char *victim) {
   if (rc != ZKE_OK) return rc;
   l->state = ZKE_LINE_WAITING;
   rc = zke_line_step(l);
+  if (rc == ZKE_OK && l->state == ZKE_LINE_LOST) rc = line_lost(l);
   return rc == ZKE_OK ? ZKE_OK : line_give_up(l, rc);
 }
 

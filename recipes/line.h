@@ -184,8 +184,9 @@ ZKE_API int zke_line_check(zke_line *l);
  *
  *   victim  path of the holder's znode
  *
- * Returns ZKE_OK: the state tells whether it holds; ZKE_NONODE if the victim
- * has gone: nothing has changed. */
+ * Returns ZKE_OK: HELD, or WAITING behind another thief; ZKE_LOST if it was
+ * robbed in turn: OUT; ZKE_NONODE if the victim has gone: nothing has
+ * changed. */
 ZKE_API int zke_line_jump(zke_line *l, const char *victim);
 
 /* zke_line_convert - where held: an entry of another kind in the own place

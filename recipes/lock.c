@@ -57,6 +57,7 @@
 #include <string.h>
 
 #include "deadlock.h"
+#include "entry.h"
 #include "line.h"
 #include "party.h"
 #include "text.h"
@@ -284,25 +285,50 @@ int zke_lock_parties(zke *z, const char *path, zke_party_list **list_out) {
  * never comes again, so what happens between the read and the deletion can only
  * make the deletion miss; it cannot hit another holder. */
 
+/* The path of the first znode in the line, in one block; ZKE_NONODE for an
+ * empty line. */
+static int lock_first(zke *z, const char *path, char **out) {
+  zke_entries *e = NULL;
+  zke_stat stat;
+  int limit;
+  int rc = zke_entry_survey(z, path, &e, &stat, &limit);
+  if (rc == ZKE_OK && e->count == 0) rc = ZKE_NONODE;
+  if (rc == ZKE_OK) {
+    *out = zke_recipe_path(z, path, e->data[0].name);
+    if (!*out) rc = ZKE_NOMEM;
+  }
+  zke_free(e);
+  return rc;
+}
+
 /* The holder's znode, in one block; ZKE_NONODE if nobody holds it, or not with
- * this token. */
+ * this token.
+ *
+ * The first of the line holds, so one read of the names tells.  A list of
+ * parties does not: it leaves out a znode that goes while it is made, or that
+ * may not be read, and then a waiter is its first.  The Stat may be read
+ * whatever the ACL says. */
 static int lock_holder(zke *z, const char *path, int64_t token, char **out) {
-  zke_party_list *list = NULL;
-  int rc = zke_lock_parties(z, path, &list);
-  if (rc != ZKE_OK) return rc;
-  bool found = list->count > 0 && (token == 0 || list->data[0].mzxid == token);
-  *out = found ? zke_recipe_path(z, path, list->data[0].name) : NULL;
-  zke_free(list);
-  if (!found)
-    return zke_recipe_fail(ZKE_NONODE, "the lock %s is not held", path);
-  return *out ? ZKE_OK : ZKE_NOMEM;
+  zke_stat stat;
+  *out = NULL;
+  int rc = lock_first(z, path, out);
+  if (rc == ZKE_OK && token != 0) {
+    rc = zke_exists(z, *out, NULL, NULL, &stat);
+    if (rc == ZKE_OK && stat.mzxid != token) rc = ZKE_NONODE;
+  }
+  if (rc == ZKE_OK) return ZKE_OK;
+  zke_free(*out);
+  *out = NULL;
+  if (rc != ZKE_NONODE) return rc;
+  return zke_recipe_fail(ZKE_NONODE, "the lock %s is not held", path);
 }
 
 /* Repeated until the object holds.  Each turn of the loop sees another holder,
  * or none:
  *   none, and the object waits   it may be the first by now: look again
  *   none, and it does not wait   try, as anybody would; somebody may be faster
- *   a holder                     leap over it; it may have gone by then
+ *   a holder                     leap over it; it may have gone by then, or
+ *                                another thief may be before this one
  * A turn is repeated only if somebody else has got on meanwhile, so the loop
  * does not spin. */
 static int lock_steal(zke_lock *lock) {
@@ -320,7 +346,8 @@ static int lock_steal(zke_lock *lock) {
     }
     if (rc == ZKE_OK) rc = zke_line_jump(l, victim);
     zke_free(victim);
-    if (rc != ZKE_NONODE) return rc;
+    bool goes_on = rc == ZKE_OK && l->state == ZKE_LINE_WAITING;
+    if (rc != ZKE_NONODE && !goes_on) return rc;
   }
 }
 

@@ -347,10 +347,11 @@ ZKE_API int zke_lock_op(zke_lock *lock, zke_op *op);
  *
  *     zke_party_list *list = NULL;
  *     rc = zke_lock_parties(z, "/locks/backup", &list);
- *     if (rc == ZKE_OK && list->count > 0)
+ *     bool held = rc == ZKE_OK && list->count > 0 && list->data[0].held;
+ *     if (held)
  *       printf("held by %s (pid %lld)\n", list->data[0].identity,
  *              (long long)list->data[0].pid);
- *     if (rc == ZKE_OK && list->count > 0)
+ *     if (held)
  *       rc = zke_lock_break(z, "/locks/backup", list->data[0].mzxid);
  *     zke_free(list);
  * --------------------------------------------------------------------- */
@@ -362,7 +363,8 @@ ZKE_API int zke_lock_op(zke_lock *lock, zke_op *op);
  * leaves that place for the front.
  *
  * Returns ZKE_OK; ZKE_MISUSE where this object holds it already or another
- * thread's call waits with it; else as zke_lock_try(), but for ZKE_HELD.
+ * thread's call waits with it; ZKE_LOST, and out of the line, where another
+ * thief has robbed it in turn; else as zke_lock_try(), but for ZKE_HELD.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_lock_steal(zke_lock *lock);
 
@@ -382,6 +384,10 @@ ZKE_API int zke_lock_break(zke *z, const char *path, int64_t token);
  *
  *   list_out  out, not NULL: one block, for zke_free(); count 0 for a lock that
  *             nobody uses, also where the path does not exist
+ *
+ * A znode that goes while the list is made, or that its ACL does not let this
+ * session read, is left out, the holder's too: `held` says who holds, not the
+ * place in the list.
  *
  * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_MARSHALLINGERROR for a malformed path,
  * or what the handle's state asks for.

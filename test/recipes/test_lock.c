@@ -652,6 +652,86 @@ TEST(a_grant_can_be_stolen) {
   free_line(lock);
 }
 
+/* The znode of the first in the line may be read by its owner only from now
+ * on. */
+static void hide_holder(zke *owner) {
+  char path[300];
+  party_at(owner, 0, path);
+  ck_ok(zke_add_auth(owner, "digest", "it:secret", 9));
+  ck_ok(zke_set_acl(owner, path, -1, ZKE_CREATOR_ALL_ACL, NULL));
+}
+
+/* A thief, and whoever breaks a lock, hit the holder, also where its znode may
+ * not be read; who waits stays in the line. */
+TEST(a_hidden_holder_is_the_victim) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *next = make(z[1], PATH);
+  zke_lock *thief = make(z[2], PATH);
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_lock_start(next));
+  hide_holder(z[0]);
+  ck_ok(zke_lock_steal(thief));
+  ck_assert_int_eq(zke_lock_state(thief), ZKE_LOCK_HELD);
+  ck_rc(zke_lock_check(lock), ZKE_LOST);
+  dispatch_all();
+  ck_assert_int_eq(zke_lock_state(next), ZKE_LOCK_WAITING);
+  for (int i = 0; i < 2; i++) {
+    zke_lock *holder = i ? next : thief;
+    int64_t token = zke_lock_token(holder);
+    hide_holder(z[2 - i]);
+    ck_rc(zke_lock_break(z[3], PATH, token + 1), ZKE_NONODE);
+    ck_ok(zke_lock_break(z[3], PATH, i ? token : 0));
+    ck_rc(zke_lock_check(holder), ZKE_LOST);
+    if (i == 0) ck_ok(zke_lock_step(next)); /* it hears of no hidden znode */
+    if (i == 0) ck_assert_int_eq(zke_lock_state(next), ZKE_LOCK_HELD);
+  }
+  ck_rc(zke_lock_break(z[3], PATH, 0), ZKE_NONODE);
+  zke_lock_free(lock);
+  zke_lock_free(next);
+  zke_lock_free(thief);
+  close_sessions();
+}
+
+static zke_lock *robber;
+static void robs(void) { ck_ok(zke_lock_steal(robber)); }
+
+/* A steal that returns ZKE_OK holds: a thief that is robbed in the middle of it
+ * is told so. */
+TEST(a_thief_that_is_robbed_at_once_is_told) {
+  int robbed = 0;
+  open_two();
+  zke_lock *lock = make(intruder, PATH);
+  zke_lock *thief = make_listening(caller, "thief");
+  robber = make(intruder, PATH);
+  for (int n = 1;; n++) {
+    ck_ok(zke_lock_acquire(lock, soon(intruder)));
+    act_at(n, robs);
+    int rc = zke_lock_steal(thief);
+    bool more = acted();
+    if (rc == ZKE_OK) {
+      ck_assert_int_eq(zke_lock_state(thief), ZKE_LOCK_HELD);
+    } else {
+      ck_rc(rc, ZKE_LOST);
+      ck_assert_int_eq(zke_lock_state(thief), ZKE_LOCK_OUT);
+      ck_ok(zke_lock_check(robber));
+      robbed++;
+    }
+    zke_lock_release(thief);
+    zke_lock_release(robber);
+    zke_lock_release(lock);
+    ck_assert_int_eq(entries(caller, PATH), 0);
+    dispatch_on(caller);
+    dispatch_on(intruder);
+    told[0] = '\0';
+    if (!more) break;
+  }
+  ck_assert_int_gt(robbed, 0);
+  zke_lock_free(robber);
+  zke_lock_free(thief);
+  zke_lock_free(lock);
+  close_two();
+}
+
 /* ---- contenders ---- */
 
 /* The list shows the holder and all that wait, in their order, with session,
