@@ -21,8 +21,9 @@
  * An event, on whichever thread dispatches:
  *
  *     zke_recipe_watcher()    take the mutex; event(), then step()
- *     recipe_unlock()         deliver notes; if the step has failed and no call
- *                             sleeps that will look, set a reminder; drop it
+ *     recipe_unlock()         deliver notes; if the step has failed, wake the
+ *                             calls that sleep, so that one looks, or set a
+ *                             reminder; drop it
  *
  * Locks: the object's mutex is taken before the handle's (step() calls the
  * engine), and the engine calls watchers without a lock.  No lock is held while
@@ -37,8 +38,9 @@
  *  3. Notes are delivered one at a time and in order: one thread is the teller
  *     (recipe_unlock()), the others leave theirs to it.
  *  4. `changed` stays set until a look has succeeded.  A thread that drops the
- *     mutex with it set has arranged a later look: by the sleeping call that
- *     will look, or by a reminder (recipe_remind()).
+ *     mutex with it set has arranged a later look: by a sleeping call, which
+ *     wakes soon by itself or is woken for that (recipe_rouse()), or by a
+ *     reminder (recipe_remind()).
  *  5. Cancellation of the thread is off inside, but for recipe_sleep().
  *
  * Begin with zke_recipe_enter() and zke_recipe_leave(); then
@@ -191,6 +193,16 @@ static bool recipe_is_cancelled(const zke_recipe *r) {
          __atomic_load_n(&r->cancels, __ATOMIC_SEQ_CST) != call->cancels;
 }
 
+/* A thread that sleeps in a call; lies on its stack. */
+typedef struct recipe_sleeper {
+  zke_recipe *r;
+  recipe_call call;
+  int64_t until;                /* the call's limit, zke_limit() */
+  bool looks;                   /* it wakes soon by itself, and looks again */
+  struct recipe_sleeper *next;  /* of the object */
+  struct recipe_sleeper *outer; /* of the thread: it sleeps in a callback */
+} recipe_sleeper;
+
 /* ---- the mutex, and the listener ---- */
 
 /* Drop what the listener has not heard yet: the object is going, or this is a
@@ -248,8 +260,19 @@ static void recipe_deliver(zke_recipe *r, const zke_note *n) {
   recipe_running = call;
 }
 
-/* If the object is to look again, because the last look failed, and no call
- * sleeps that looks when it wakes, have that done in a later dispatch.  Else
+/* Calls sleep on the object, and it is to look again: wake them, unless one of
+ * them wakes soon by itself.  What made it necessary need not have been an
+ * event, which would wake them: a call on another thread may have failed to
+ * look.  The mutex is held. */
+static void recipe_rouse(const zke_recipe *r) {
+  for (const recipe_sleeper *s = r->sleepers; s; s = s->next) {
+    if (s->looks) return;
+  }
+  zke_wake(r->z);
+}
+
+/* If the object is to look again, because the last look failed, have that done:
+ * by a call that sleeps or, where there is none, in a later dispatch.  Else
  * take back a reminder that is set.
  *
  * A call that runs, but does not sleep, is no reason to leave it out: it may
@@ -261,7 +284,11 @@ static void recipe_remind(zke_recipe *r) {
   if (done && r->reminded)
     zke_call_at(r->z, ZKE_FOREVER, zke_recipe_watcher, r);
   if (done) r->reminded = false;
-  if (done || r->reminded || r->sleepers) return;
+  if (done || r->reminded) return;
+  if (r->sleepers) {
+    recipe_rouse(r);
+    return;
+  }
   int64_t most = zke_recipe_patience(r->z), now = zke_now(r->z);
   r->pause = r->pause ? 2 * r->pause : ZKE_RECIPE_PAUSE_MS;
   if (r->pause > most - now) r->pause = most - now;
@@ -401,15 +428,6 @@ int zke_recipe_step(zke_recipe *r) {
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(r, recipe_step(r));
 }
-
-/* A thread that sleeps in a call; lies on its stack. */
-typedef struct recipe_sleeper {
-  zke_recipe *r;
-  recipe_call call;
-  int64_t until;                /* the call's limit, zke_limit() */
-  struct recipe_sleeper *next;  /* of the object */
-  struct recipe_sleeper *outer; /* of the thread: it sleeps in a callback */
-} recipe_sleeper;
 
 /* The sleep whose dispatches this thread makes, or NULL. */
 static _Thread_local recipe_sleeper *recipe_asleep;
@@ -562,20 +580,22 @@ static int recipe_sleep(recipe_sleeper *sleeper, int64_t turn, int64_t until) {
 }
 
 /* Wait without the mutex, until the turn changes or the deadline comes.  A step
- * that failed for the time being is repeated soon: then the sleep is short, and
- * its end is no timeout.  The reference is the sleep's own, since a listener
- * may free the object meanwhile.  ZKE_FORKED: a callback has forked, and this
- * is the child. */
-static int recipe_wait(zke_recipe *r, int64_t turn, int step, int failures,
+ * that failed for the time being, or has asked for another, is repeated soon:
+ * then the sleep is short, and its end is no timeout.  The reference is the
+ * sleep's own, since a listener may free the object meanwhile.  ZKE_FORKED: a
+ * callback has forked, and this is the child. */
+static int recipe_wait(zke_recipe *r, int64_t turn, int failures,
                        int64_t deadline_ms) {
   int64_t until = deadline_ms;
-  if (zke_recipe_is_transient(step)) {
-    int64_t soon = zke_now(r->z) + (int64_t)failures * ZKE_RECIPE_PAUSE_MS;
+  if (r->changed) {
+    int64_t times = failures ? failures : 1;
+    int64_t soon = zke_now(r->z) + times * ZKE_RECIPE_PAUSE_MS;
     if (soon < until) until = soon;
   }
   recipe_sleeper sleeper = {.r = r,
                             .call = recipe_running,
                             .until = zke_recipe_limit(r->z, 0),
+                            .looks = r->changed,
                             .outer = recipe_asleep};
   recipe_lie_down(&sleeper);
   __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED); /* a listener may free */
@@ -597,13 +617,13 @@ static int recipe_wait(zke_recipe *r, int64_t turn, int step, int failures,
 }
 
 /* Look again if something has changed.  ZKE_OK: the call may wait on; also
- * after a failure that may pass, which *failures counts and *step tells.  Else
- * the failure that ends the call. */
-static int recipe_look(zke_recipe *r, int *step, int *failures) {
-  *step = r->changed ? recipe_step(r) : ZKE_OK;
-  *failures = *step == ZKE_OK ? 0 : *failures + 1;
-  bool passes = zke_recipe_is_transient(*step) && *failures <= ZKE_RETRIES;
-  return passes ? ZKE_OK : *step;
+ * after a failure that may pass.  Else the failure that ends the call.
+ * *failures counts the looks in a row that have to be repeated. */
+static int recipe_look(zke_recipe *r, int *failures) {
+  int rc = r->changed ? recipe_step(r) : ZKE_OK;
+  *failures = r->changed || rc != ZKE_OK ? *failures + 1 : 0;
+  bool passes = zke_recipe_is_transient(rc) && *failures <= ZKE_RETRIES;
+  return passes ? ZKE_OK : rc;
 }
 
 /* May the call sleep?  Not if the object was freed, the session has ended, or
@@ -637,15 +657,15 @@ static int recipe_last_look(zke_recipe *r, int (*done)(zke_recipe *r)) {
  * changes the turn, is not missed either. */
 int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
                      int64_t deadline_ms) {
-  for (int step, failures = 0;;) {
+  for (int failures = 0;;) {
     int64_t turn = zke_turn(r->z);
-    int rc = recipe_look(r, &step, &failures);
+    int rc = recipe_look(r, &failures);
     if (rc != ZKE_OK) return rc;
     rc = done(r);
     if (rc <= 0) return rc;
     rc = recipe_may_sleep(r);
     if (rc != ZKE_OK) return rc;
-    rc = recipe_wait(r, turn, step, failures, deadline_ms);
+    rc = recipe_wait(r, turn, failures, deadline_ms);
     if (rc == ZKE_OPERATIONTIMEOUT) return recipe_last_look(r, done);
     if (rc != ZKE_OK && !r->ended) return rc;
   }
@@ -663,9 +683,11 @@ int zke_recipe_cancel(zke_recipe *r) {
   return zke_wake(r->z);
 }
 
-/* The order matters: give up, so that others go on at once; forget the watches,
- * so that no new call comes in from the engine; then wait for a listener that
- * runs on another thread; then give up the reference that free has had.
+/* The order matters: give up, so that others go on at once; wake the calls that
+ * sleep on the object, or are about to and have only this listener to leave;
+ * forget the watches, so that no new call comes in from the engine; then wait
+ * for a listener that runs on another thread; then give up the reference that
+ * free has had.
  *
  * zke_forget() is called without the mutex: it waits for watchers that are just
  * being called, and these take it.
@@ -682,6 +704,7 @@ void zke_recipe_free(zke_recipe *r) {
   if (rc != ZKE_FORKED) { /* else the mutex may be locked for ever */
     recipe_lock(r);
     recipe_quit(r, rc);
+    if (r->sleepers) zke_wake(z);
     pthread_mutex_unlock(&r->m);
     zke_forget(r->z, zke_recipe_watcher, r);
     pthread_mutex_lock(&r->m);

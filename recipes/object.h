@@ -24,8 +24,8 @@
  * If a step fails, or `changed` is set when the mutex is dropped, step() is
  * called again after a pause, by zke_call_at(): first after 5 ms, then after
  * twice as long each time, at most the busy timeout (or ZKE_GRACE_MS, if that
- * is longer).  A blocking call that
- * sleeps on the object repeats its own step instead.
+ * is longer).  Where a blocking call sleeps on the object, that call is woken
+ * and makes the step instead.
  *
  * How long a step waits for other writers, in a dispatch: no longer than any
  * call of the handle does; no longer than a call that sleeps on the object, or
@@ -159,7 +159,7 @@ ZKE_API int zke_recipe_new(zke *z, const char *path,
  * Waits for a listener that runs on another thread; afterwards no listener of
  * the object runs, and none will.  In a listener of the object itself, and
  * while a call of another thread is inside, the memory stays until that has
- * returned; a call that sleeps returns what its done() says when it wakes, or
+ * returned; a call that sleeps is woken, and returns what its done() says, or
  * ZKE_CLOSING.  In a forked child only memory is released: what the object
  * holds is the parent's.
  */

@@ -7,6 +7,9 @@
  *   object is used afterwards.
  * - A thread that gives up what another one waits for ends that wait.
  * - To give up what an object does not have is ZKE_LOST.
+ *
+ * And for some: a call ends if a listener frees the object before it sleeps; a
+ * look that has failed is made again by the call that sleeps.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -25,6 +28,7 @@
 #include "recipes/group.h"
 #include "recipes/lock.h"
 #include "recipes/multilock.h"
+#include "recipes/object.h"
 #include "recipes/partition.h"
 #include "recipes/periodic.h"
 #include "recipes/persistent_node.h"
@@ -573,6 +577,92 @@ TEST_LOOP(freed_by_its_listener, 0, KINDS) {
       end();
     }
   }
+}
+
+BLOCKS(two, zke_group_wait(x, 2, soon()))
+BLOCKS(other_node, zke_config_wait_node(x, "b", 0, soon(), NULL))
+
+/* Calls whose first look tells something, and that go on to wait. */
+static const kind telling[] = {
+    {"observer", make_observer, free_observer, NULL, block_observer, NULL, NULL,
+     NULL, NULL},
+    {"group", make_group, free_group, NULL, block_two, NULL, others_join, NULL,
+     others_free},
+    {"config", make_config, free_config, NULL, block_other_node, NULL,
+     others_configure, NULL, NULL}};
+
+/* A listener is told of the first look before the call sleeps, and frees the
+ * object: the call does not sleep for what nobody will tell it, but ends. */
+TEST_LOOP(freed_before_its_call_sleeps, 0, 3) {
+  const kind *k = &telling[_i];
+  free_object = k->free;
+  free_at = 1;
+  begin();
+  if (k->before) k->before();
+  object = k->make(z);
+  current = k;
+  armed = 1;
+  ck_rc(k->block(object), ZKE_CLOSING);
+  armed = 0;
+  ck_assert_int_eq(was_freed, 1);
+  if (k->after) k->after();
+  end();
+}
+
+/* ---- a look that fails ---- */
+
+/* An object whose first looks fail. */
+typedef struct thing {
+  zke_recipe r;
+  int failures; /* to come */
+  bool there;
+} thing;
+
+static int thing_step(zke_recipe *r) {
+  thing *t = (thing *)r;
+  if (t->failures > 0) {
+    t->failures--;
+    return zke_fail(ZKE_OPERATIONTIMEOUT, "not yet");
+  }
+  t->there = true;
+  return ZKE_OK;
+}
+
+static int thing_is_there(zke_recipe *r) {
+  return ((thing *)r)->there ? ZKE_OK : ZKE_NOT_YET;
+}
+
+static const zke_recipe_class thing_class = {.name = "thing",
+                                             .step = thing_step};
+
+static void *run_thing(void *arg) {
+  zke_recipe *r = arg;
+  returned_rc = zke_recipe_enter_by(r, ZKE_FOREVER);
+  if (returned_rc == ZKE_OK)
+    returned_rc =
+        zke_recipe_leave(r, zke_recipe_await(r, thing_is_there, ZKE_FOREVER));
+  returned = true;
+  return NULL;
+}
+
+/* A look that a call on another thread was to make has failed: the call that
+ * sleeps is woken for it, and looks until it has succeeded. */
+TEST_LOOP(failed_look_is_made_by_who_sleeps, 1, 4) {
+  zke_recipe *r = NULL;
+  pthread_t thread;
+  begin();
+  ck_ok(zke_recipe_new(z, "/thing", &thing_class, sizeof(thing), &r));
+  ((thing *)r)->failures = _i;
+  int before = sleeps;
+  returned = false;
+  ck_assert_int_eq(pthread_create(&thread, NULL, run_thing, r), 0);
+  ck_until(sleeps > before, 10000);
+  ck_rc(zke_recipe_step(r), ZKE_OPERATIONTIMEOUT);
+  ck_until(returned, 10000);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_ok(returned_rc);
+  zke_recipe_free(r);
+  end();
 }
 
 /* ---- given up ---- */
