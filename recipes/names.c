@@ -238,7 +238,7 @@ typedef struct names_change {
   char *text, *twin; /* its data and its twin's path; made once */
   int len;           /* bytes of text */
   int64_t made;      /* out: the new one's token */
-  bool unsure;       /* a try has lost its reply: it may have been made */
+  bool unsure;       /* a step has lost its reply: it may have been made */
 } names_change;
 
 /* The path of a binding's twin, for zke_free(). */
@@ -286,7 +286,8 @@ static int names_text(names_change *c, const void *value, int len) {
 
 /* The step: unbind `old`, if it is not NULL, and bind the new one, if there is
  * to be one.  Deletions come first, as the name is the same.  A node without a
- * twin is known by its version alone. */
+ * twin is known by its version alone.  Only here a lost reply leaves it unsure
+ * what was made: a read that loses its reply has changed nothing. */
 static int names_multi(names_change *c, const bound *old, const char *twin) {
   zke_op ops[4];
   zke_op_result results[4] = {{0}};
@@ -298,6 +299,7 @@ static int names_multi(names_change *c, const bound *old, const char *twin) {
     zke_op_create(&ops[n++], c->twin, "", 0, ZKE_OPEN_ACL, c->mode);
   }
   int rc = zke_recipe_multi(c->n->r.z, ops, n, results);
+  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
   if (rc == ZKE_OK && c->make) c->made = results[n - 2].stat.czxid;
   zke_results_clear(results, n);
   if (rc == ZKE_NONODE || rc == ZKE_NODEEXISTS || rc == ZKE_BADVERSION)
@@ -357,7 +359,6 @@ static int names_try(zke *z, void *arg) {
   else if (rc == ZKE_NONODE)
     rc = names_try_free(c);
   zke_free(data);
-  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
   return rc;
 }
 

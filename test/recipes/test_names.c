@@ -209,6 +209,27 @@ TEST(lost_unbinding_hits_no_other) {
   ck_ok(zke_close(z));
 }
 
+/* A reply that is lost before anything was changed, of whichever read, does not
+ * pass for an unbinding: afterwards the name is unbound. */
+TEST(lost_read_is_no_unbinding) {
+  zke *z = test_open(":memory:");
+  zke_names *n = make(z);
+  int unbound = 0;
+  for (int skip = 0; skip < 8; skip++) {
+    bind(n, "x", "mine");
+    ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_READ, skip));
+    int rc = zke_names_unbind(n, "x", 0, soon(z));
+    ck_ok(zke_test_fail(z, 0, 0));
+    if (rc != ZKE_OK) ck_rc(rc, ZKE_CONNECTIONLOSS); /* not repeated */
+    ck_assert_str_eq(value(n, "x"), rc == ZKE_OK ? "none" : "mine");
+    unbound += rc == ZKE_OK;
+    if (rc != ZKE_OK) ck_ok(zke_names_unbind(n, "x", 0, soon(z)));
+  }
+  ck_assert_int_gt(unbound, 4);
+  zke_names_free(n);
+  ck_ok(zke_close(z));
+}
+
 /* ---- looking ---- */
 
 /* The list has all names in order, also nodes that were made by hand or have no
