@@ -898,8 +898,10 @@ typedef struct line_legacy {
 
 /* In one step: make the NEXT mark that names the heir, wake the heir by writing
  * its data as it is, delete the own znode, and delete the word if it is there.
+ * Only this step's lost reply leaves it unsure whether it was made: a read's
+ * does not.
  * ZKE_BADVERSION: the heir's data, or the word, has changed meanwhile. */
-static int line_bequeath(zke *z, const line_legacy *y, const char *mark,
+static int line_bequeath(zke *z, line_legacy *y, const char *mark,
                          const zke_op_result *heir) {
   zke_op ops[4];
   zke_op_result results[4] = {{0}};
@@ -911,6 +913,7 @@ static int line_bequeath(zke *z, const line_legacy *y, const char *mark,
   zke_op_delete(&ops[n++], y->l->znode, -1);
   if (rc == ZKE_OK) zke_op_delete(&ops[n++], y->word, -1);
   rc = zke_recipe_multi(z, ops, n, results);
+  y->unsure = y->unsure || rc == ZKE_CONNECTIONLOSS;
   if (results[3].rc == ZKE_NONODE) rc = ZKE_BADVERSION;
   zke_results_clear(results, n);
   return rc;
@@ -938,7 +941,6 @@ static int line_try_yield(zke *z, void *arg) {
   rc = mark ? line_bequeath(z, y, mark, &got) : ZKE_NOMEM;
   zke_free(mark);
   zke_free(got.data);
-  y->unsure = y->unsure || rc == ZKE_CONNECTIONLOSS;
   return rc;
 }
 
@@ -957,7 +959,10 @@ int zke_line_yield(zke_line *l, const char *heir, const char *word) {
     rc = zke_retry(l->r.z, line_try_yield, &y, ZKE_FOREVER);
   zke_free(path);
   if (rc == ZKE_NONODE && zke_line_check(l) == ZKE_LOST) return ZKE_LOST;
-  if (rc != ZKE_OK) return line_watch_again(l, rc);
+  if (rc != ZKE_OK) {
+    rc = line_watch_again(l, rc); /* it may find the own znode gone */
+    return l->state == ZKE_LINE_HELD ? rc : zke_line_check(l);
+  }
   line_unwatch(l);
   line_forget_own(l);
   line_change(l, ZKE_LINE_OUT, 0);

@@ -784,6 +784,78 @@ TEST_LOOP(handing_over_survives_losses_in_its_middle, 0, 2) {
   close_two();
 }
 
+/* One call: the leader's place is deleted before its n-th change, and the read
+ * that comes after `skip` others loses its reply. */
+static void hand_over_what_is_lost(int n, int skip) {
+  ck_ok(zke_election_start(leads));
+  ck_ok(zke_election_start(heir));
+  ck_ok(zke_election_ready(leads));
+  act_at(n, leader_goes);
+  ck_ok(zke_test_fail(caller, ZKE_TEST_FAIL_READ, skip));
+  int rc = zke_election_hand_over(leads, "heir");
+  ck_ok(zke_test_fail(caller, 0, 0));
+  if (!acted())
+    ck_assert(rc == ZKE_OK || rc == ZKE_CONNECTIONLOSS);
+  else if (rc != ZKE_CONNECTIONLOSS) /* a read that is not repeated */
+    ck_rc(rc, ZKE_LOST);
+  zke_dispatch(caller, NULL);
+  zke_dispatch(intruder, NULL);
+  resign(leads);
+  resign(heir);
+  zke_dispatch(caller, NULL);
+  zke_dispatch(intruder, NULL);
+}
+
+/* A place that was taken away in the middle of handing over is lost, also where
+ * a read has lost its reply: nothing was handed over. */
+TEST(a_lost_read_is_no_handing_over) {
+  open_two();
+  leads = make(caller, "old", NULL);
+  heir = make(intruder, "heir", NULL);
+  for (int n = 1; n <= 3; n++) {
+    for (int skip = 0; skip < 10; skip++) hand_over_what_is_lost(n, skip);
+  }
+  zke_election_free(heir);
+  zke_election_free(leads);
+  close_two();
+}
+
+/* The heir goes, and the leader's place before the caller's next change. */
+static void both_go(void) {
+  heir_goes();
+  act_at(1, leader_goes);
+}
+
+/* The heir goes in the middle of handing over, and then the leader's place
+ * while it is watched again: the call ends with a code for it. */
+TEST(handing_over_survives_the_loss_of_both) {
+  int lost = 0;
+  open_two();
+  leads = make(caller, "old", NULL);
+  heir = make(intruder, "heir", NULL);
+  for (int n = 1; n <= 6; n++) {
+    ck_ok(zke_election_start(leads));
+    ck_ok(zke_election_start(heir));
+    ck_ok(zke_election_ready(leads));
+    act_at(n, both_go);
+    int rc = zke_election_hand_over(leads, "heir");
+    acted();
+    ck_assert(rc == ZKE_OK || rc == ZKE_LOST || rc == ZKE_NONODE);
+    lost += rc == ZKE_LOST;
+    zke_dispatch(caller, NULL);
+    zke_dispatch(intruder, NULL);
+    resign(leads);
+    resign(heir);
+    ck_assert_int_eq(entries(caller, PATH), 0);
+    zke_dispatch(caller, NULL);
+    zke_dispatch(intruder, NULL);
+  }
+  ck_assert_int_gt(lost, 0);
+  zke_election_free(heir);
+  zke_election_free(leads);
+  close_two();
+}
+
 /* Taking office while somebody takes the place away, or another's word is put
  * in between. */
 static void word_comes(void) {
