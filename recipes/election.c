@@ -644,7 +644,8 @@ struct zke_observer {
   char *name;    /* the leader's, and behind its NUL the value; or NULL */
   char *value;   /* in the block of name */
   int len;       /* bytes of value */
-  int want;      /* of the blocking call: 1 a leader, 0 none */
+  bool waiting;  /* a blocking call runs */
+  int want;      /* what it waits for: 1 a leader, 0 none */
   zke_observer_fn listener;
   void *context;
 };
@@ -822,13 +823,21 @@ static int observer_is_so(zke_recipe *r) {
   return (o->name != NULL) == (o->want != 0) ? ZKE_OK : ZKE_NOT_YET;
 }
 
-/* Until there is a leader, or, with want of 0, until there is none. */
+/* Until there is a leader, or, with want of 0, until there is none.  One
+ * blocking call an object, since `want` is the object's. */
 int zke_observer_wait(zke_observer *o, int want, int64_t deadline_ms) {
   int rc = zke_recipe_enter_by((zke_recipe *)o, deadline_ms);
   if (rc != ZKE_OK) return rc;
+  if (o->waiting) {
+    rc = zke_recipe_fail(
+        ZKE_MISUSE, "another thread waits with this object for %s", o->leader);
+    return zke_recipe_leave(&o->r, rc);
+  }
+  o->waiting = true;
   o->want = want;
   rc = observer_start(o);
   if (rc == ZKE_OK) rc = zke_recipe_await(&o->r, observer_is_so, deadline_ms);
+  o->waiting = false;
   return zke_recipe_leave(&o->r, rc);
 }
 

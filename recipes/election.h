@@ -360,7 +360,8 @@ typedef struct zke_observer_options {
  * zke_observer_cancel - end another thread's wait
  *
  * Return ZKE_OK, ZKE_OTHERKIND from start and wait, ZKE_OPERATIONTIMEOUT and
- * ZKE_CANCELLED from wait, ZKE_IDLE from cancel where no wait runs,
+ * ZKE_CANCELLED from wait, ZKE_MISUSE from wait where another thread waits with
+ * this object, ZKE_IDLE from cancel where no wait runs,
  * ZKE_INVALIDSTATE when the session has ended: then nobody is known to lead.  A
  * znode "leader" that no candidate wrote is nobody.
  * Threads: any; free while no other call on it runs.  In a callback: yes.

@@ -1094,6 +1094,30 @@ TEST(observers_can_wait) {
   close_all();
 }
 
+static int run_observe(call *c) {
+  return zke_observer_wait(c->object, c->how, c->deadline);
+}
+
+/* One thread waits with an observer, for one thing: a second one is refused,
+ * and the first still gets what it waits for. */
+TEST(an_observer_waits_for_one_thing) {
+  call c;
+  open_all();
+  zke_observer *o;
+  ck_ok(zke_observer_new(z[2], PATH, NULL, &o));
+  call_begin(&c, run_observe, o, 1, soon(z[2]));
+  ck_until(watches(z[2]) == 1, 5000);
+  ck_rc(zke_observer_wait(o, 0, soon(z[2])), ZKE_MISUSE);
+  ck_says("another thread waits with this object");
+  volunteer(1);
+  ck_ok(zke_election_ready(e[0]));
+  call_end(&c);
+  ck_ok(c.rc);
+  ck_ok(zke_observer_wait(o, 1, 0)); /* now it may */
+  zke_observer_free(o);
+  close_all();
+}
+
 /* After its session's end an observer claims no leader. */
 TEST(an_observer_without_a_session_knows_nobody) {
   open_all();
