@@ -481,7 +481,8 @@ static int job_try_end(zke *z, void *arg) {
  * nobody sees a run that is neither running nor ended.  If the process dies
  * before the step the run was not finished. */
 static int job_end_run(zke_periodic *j, int status) {
-  job_unwatch(j); /* a step watches again where it fails */
+  job_unwatch(j);
+  j->r.changed = true; /* if this fails, a step watches again */
   j->mine.end_ms = zke_wall(j->r.z);
   if (j->mine.end_ms == 0) j->mine.end_ms = 1; /* 0 is none */
   j->mine.status = status;
@@ -496,6 +497,7 @@ static int job_end_run(zke_periodic *j, int status) {
   }
   if (rc != ZKE_OK) return rc;
   j->watched = false; /* what was watched has gone */
+  j->r.changed = false;
   j->state = ZKE_PERIODIC_OUT;
   j->token = 0;
   return ZKE_OK;

@@ -242,6 +242,38 @@ TEST(claim_lost) {
   end();
 }
 
+/* A release that fails leaves the run this object's: the listener still hears
+ * when it is taken away. */
+TEST(failed_release_goes_on_listening) {
+  test_heap heap = {0};
+  zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
+  zke_periodic_options po = options(ZKE_PERIODIC_RETRY_DEAD, 0);
+  int failed = 0;
+  po.listener = hear;
+  po.context = &lost[0];
+  ck_ok(zke_open(":memory:", &o, &z[0]));
+  ck_ok(zke_open_session(z[0], &o, &z[1]));
+  for (int n = 1; n <= 20; n++) {
+    lost[0] = 0;
+    ck_ok(zke_periodic_new(z[0], BASE, "j", &po, &job[0]));
+    ck_ok(zke_periodic_force(job[0]));
+    heap.fail_at = heap.calls + n;
+    int rc = zke_periodic_release(job[0], 0);
+    heap.fail_at = 0;
+    if (rc != ZKE_OK) {
+      ck_assert_int_eq(rc, ZKE_NOMEM);
+      ck_assert_int_eq(zke_periodic_state(job[0]), ZKE_PERIODIC_HELD);
+      ck_ok(zke_delete(z[1], JOB "/running", -1));
+      ck_until(dispatch_on(z[0]) >= 0 && lost[0], 5000);
+      failed++;
+    }
+    zke_periodic_free(job[0]);
+  }
+  ck_assert_int_gt(failed, 0);
+  ck_ok(zke_close(z[1]));
+  ck_ok(zke_close(z[0]));
+}
+
 /* Real time: waits until it is due; the deadline says why not. */
 TEST(waits) {
   zke_periodic_options o = options(0, 0);
