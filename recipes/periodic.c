@@ -336,7 +336,7 @@ static int job_claim_once(zke *z, job_claim *a) {
   int rc = record_read(z, j->r.path, j->running, &c);
   if (rc != ZKE_OK) return rc;
   int64_t now = zke_wall(j->r.z);
-  bool over = job_is_over(j, &c, now);
+  bool over = job_is_over(j, &c, now), wrote = false;
   if (a->unsure && job_is_mine(j, &c) && c.runner == zke_session_id(z)) {
     j->version = c.stat.version;
     j->token = c.stat.mzxid;
@@ -347,10 +347,13 @@ static int job_claim_once(zke *z, job_claim *a) {
     j->mine.start_ms = now;
     j->mine.tries = over ? 1 : c.tries + 1;
     j->mine.forced = a->force && !over;
-    if (rc == ZKE_OK) rc = job_write_claim(z, j, &c);
+    wrote = rc == ZKE_OK;
+    if (wrote) rc = job_write_claim(z, j, &c);
   }
   record_free(&c);
-  a->unsure = rc == ZKE_CONNECTIONLOSS; /* of the tries before it was seen */
+  /* What the tries before have made was seen.  Where this one has only looked,
+   * or buried somebody, it has made no claim. */
+  a->unsure = wrote && rc == ZKE_CONNECTIONLOSS;
   return rc == ZKE_NODEEXISTS || rc == ZKE_BADVERSION || rc == ZKE_NONODE
              ? ZKE_LOOK_AGAIN
              : rc;
