@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text.h"
+
 /* By enum zke_line_kind.  No one is the beginning of another, so a name has one
  * kind. */
 const char *const zke_entry_kinds[ZKE_LINE_KINDS] = {
@@ -119,6 +121,39 @@ int zke_entry_survey(zke *z, const char *directory, zke_entries **out,
   }
   if (rc == ZKE_OK) entry_sort(*out);
   zke_results_clear(got, 2);
+  return rc;
+}
+
+/* The path of the first entry, in one block; ZKE_NONODE without entries. */
+static int entry_first(zke *z, const char *directory, char **out) {
+  zke_entries *e = NULL;
+  zke_stat stat;
+  int limit;
+  int rc = zke_entry_survey(z, directory, &e, &stat, &limit);
+  if (rc == ZKE_OK && e->count == 0) rc = ZKE_NONODE;
+  if (rc == ZKE_OK) {
+    *out = zke_recipe_path(z, directory, e->data[0].name);
+    if (!*out) rc = ZKE_NOMEM;
+  }
+  zke_free(e);
+  return rc;
+}
+
+/* Where the limit is 1 the first one holds, so one read of the names tells.  A
+ * list of parties does not: it leaves out a znode that goes while it is made,
+ * or that may not be read, and then a waiter is its first.  A Stat may be read
+ * whatever the ACL says. */
+int zke_entry_holder(zke *z, const char *directory, int64_t token, char **out) {
+  zke_stat stat;
+  *out = NULL;
+  int rc = entry_first(z, directory, out);
+  if (rc == ZKE_OK && token != 0) {
+    rc = zke_exists(z, *out, NULL, NULL, &stat);
+    if (rc == ZKE_OK && stat.mzxid != token) rc = ZKE_NONODE;
+  }
+  if (rc == ZKE_OK) return ZKE_OK;
+  zke_free(*out);
+  *out = NULL;
   return rc;
 }
 

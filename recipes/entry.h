@@ -82,6 +82,15 @@ int zke_entry_list(zke *z, const char *directory, zke_entries **out,
 int zke_entry_survey(zke *z, const char *directory, zke_entries **out,
                      zke_stat *stat, int *limit);
 
+/* zke_entry_holder - the znode that holds, in a directory whose limit is 1
+ *
+ *   token  its mzxid, or 0 for whichever holds
+ *   out    out: its path, one block, for zke_free(); NULL on failure
+ *
+ * Returns ZKE_OK; ZKE_NONODE, without a sentence of its own, where none holds
+ * or not with that token; else as zke_children(). */
+int zke_entry_holder(zke *z, const char *directory, int64_t token, char **out);
+
 /* zke_entry_keeps_out     - does an entry keep out one behind it?
  * zke_entry_keepers       - how many entries keep out the one at index i
  * zke_entry_same_guid     - were these two made together, or is one of them a

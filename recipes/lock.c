@@ -285,40 +285,10 @@ int zke_lock_parties(zke *z, const char *path, zke_party_list **list_out) {
  * never comes again, so what happens between the read and the deletion can only
  * make the deletion miss; it cannot hit another holder. */
 
-/* The path of the first znode in the line, in one block; ZKE_NONODE for an
- * empty line. */
-static int lock_first(zke *z, const char *path, char **out) {
-  zke_entries *e = NULL;
-  zke_stat stat;
-  int limit;
-  int rc = zke_entry_survey(z, path, &e, &stat, &limit);
-  if (rc == ZKE_OK && e->count == 0) rc = ZKE_NONODE;
-  if (rc == ZKE_OK) {
-    *out = zke_recipe_path(z, path, e->data[0].name);
-    if (!*out) rc = ZKE_NOMEM;
-  }
-  zke_free(e);
-  return rc;
-}
-
 /* The holder's znode, in one block; ZKE_NONODE if nobody holds it, or not with
- * this token.
- *
- * The first of the line holds, so one read of the names tells.  A list of
- * parties does not: it leaves out a znode that goes while it is made, or that
- * may not be read, and then a waiter is its first.  The Stat may be read
- * whatever the ACL says. */
+ * this token. */
 static int lock_holder(zke *z, const char *path, int64_t token, char **out) {
-  zke_stat stat;
-  *out = NULL;
-  int rc = lock_first(z, path, out);
-  if (rc == ZKE_OK && token != 0) {
-    rc = zke_exists(z, *out, NULL, NULL, &stat);
-    if (rc == ZKE_OK && stat.mzxid != token) rc = ZKE_NONODE;
-  }
-  if (rc == ZKE_OK) return ZKE_OK;
-  zke_free(*out);
-  *out = NULL;
+  int rc = zke_entry_holder(z, path, token, out);
   if (rc != ZKE_NONODE) return rc;
   return zke_recipe_fail(ZKE_NONODE, "the lock %s is not held", path);
 }

@@ -12,6 +12,7 @@
  * Start reading there. */
 #include "singleton.h"
 
+#include "entry.h"
 #include "line.h"
 #include "party.h"
 #include "text.h"
@@ -185,16 +186,11 @@ int zke_singleton_parties(zke *z, const char *path, zke_party_list **list_out) {
  * next in line goes on.  Names are unique, so if the process that was read is
  * gone by now, its successor is not hit. */
 int zke_singleton_replace(zke *z, const char *path, int64_t token) {
-  zke_party_list *list = NULL;
-  int rc = zke_singleton_parties(z, path, &list);
-  if (rc != ZKE_OK) return rc;
-  if (list->count == 0 || (token && list->data[0].mzxid != token)) {
-    rc = zke_recipe_fail(ZKE_NONODE, "the singleton %s does not run", path);
-  } else {
-    char *znode = zke_recipe_path(z, path, list->data[0].name);
-    rc = znode ? zke_recipe_delete(z, znode) : ZKE_NOMEM;
-    zke_free(znode);
-  }
-  zke_free(list);
+  char *znode = NULL;
+  int rc = zke_entry_holder(z, path, token, &znode);
+  if (rc == ZKE_NONODE)
+    return zke_recipe_fail(rc, "the singleton %s does not run", path);
+  if (rc == ZKE_OK) rc = zke_recipe_delete(z, znode);
+  zke_free(znode);
   return rc;
 }

@@ -138,6 +138,26 @@ TEST(replaced) {
   end();
 }
 
+/* The one that runs is replaced also where its znode may not be read by others;
+ * the one that waits keeps its place. */
+TEST(hidden_one_is_replaced) {
+  char path[200];
+  zke_party_list *list;
+  begin();
+  ck_ok(zke_singleton_start(s[0]));
+  ck_ok(zke_singleton_start(s[1]));
+  ck_ok(zke_singleton_parties(z[0], PATH, &list));
+  snprintf(path, sizeof path, PATH "/%s", list->data[0].name);
+  zke_free(list);
+  ck_ok(zke_add_auth(z[0], "digest", "a:secret", 8));
+  ck_ok(zke_set_acl(z[0], path, -1, ZKE_CREATOR_ALL_ACL, NULL));
+  ck_ok(zke_singleton_replace(admin, PATH, 0));
+  ck_rc(zke_singleton_check(s[0]), ZKE_LOST);
+  ck_ok(zke_singleton_step(s[1])); /* it hears of no hidden znode */
+  ck_ok(zke_singleton_check(s[1]));
+  end();
+}
+
 static int work(zke_singleton *who, int64_t token, void *arg) {
   ck_assert_int_eq(token, zke_singleton_token(who));
   ck_ok(zke_singleton_check(who));
