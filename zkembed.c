@@ -4195,7 +4195,50 @@ static int schema_is_utf8(store *s, bool *yes) {
   return rc == SQLITE_ROW ? ZKE_OK : sql_error(s, rc, "reading the encoding");
 }
 
-/* Refuse what is not ours. */
+/* Is there a table, an index or a view whose name begins as ours do? */
+static int schema_names_are_free(store *s) {
+  sqlite3_stmt *st = NULL;
+  int rc = sqlite3_prepare_v2(
+      s->db,
+      "SELECT type||' '||name FROM sqlite_schema WHERE type<>'trigger'AND(name "
+      "LIKE 'zkembed!_%' ESCAPE '!' OR name LIKE 'zke!_%' ESCAPE '!')LIMIT 1",
+      -1, &st, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_step(st);
+  if (rc == SQLITE_ROW) {
+    const char *what = (const char *)sqlite3_column_text(st, 0);
+    base_say(
+        "%s: the program's %s already exists, and names that begin like "
+        "that are zkembed's",
+        s->name, what ? what : "table");
+  }
+  sqlite3_finalize(st);
+  if (rc == SQLITE_ROW) return ZKE_NOTADB;
+  return rc == SQLITE_DONE ? ZKE_OK : sql_error(s, rc, "looking for names");
+}
+
+/* Refuse a program's database that cannot hold our tables.  Without the gate,
+ * another process may have put them there since it was looked at: then the
+ * names are ours, and *kind says so. */
+static int schema_accept_host(store *s, enum schema_kind *kind) {
+  char cause[BASE_SENTENCE];
+  bool utf8 = false;
+  int rc = schema_is_utf8(s, &utf8);
+  if (rc != ZKE_OK) return rc;
+  if (!utf8) {
+    return base_fail(ZKE_NOTADB,
+                     "%s has its texts as UTF-16, and zkembed needs UTF-8",
+                     s->name);
+  }
+  rc = schema_names_are_free(s);
+  if (rc != ZKE_NOTADB) return rc;
+  base_keep(cause);
+  rc = schema_look_inside(s, kind);
+  if (rc != ZKE_OK || *kind != SCHEMA_STRANGER) return rc;
+  base_say_again(cause);
+  return ZKE_NOTADB;
+}
+
+/* Refuse what is not ours, nor can be. */
 static int schema_accept(store *s, enum schema_kind kind) {
   if (kind == SCHEMA_NO_DATABASE)
     return base_fail(ZKE_NOTADB, "%s is not a zkembed database", s->name);
@@ -4205,6 +4248,8 @@ static int schema_accept(store *s, enum schema_kind kind) {
                      "zkembed, which ZKE_OPEN_HOST would put there",
                      s->name);
   }
+  int rc = kind == SCHEMA_STRANGER ? schema_accept_host(s, &kind) : ZKE_OK;
+  if (rc != ZKE_OK) return rc;
   if (kind == SCHEMA_OLDER) {
     return base_fail(
         ZKE_NOTADB,
@@ -11980,16 +12025,12 @@ static int store_roll_back(store *s, enum schema_kind *kind) {
 
 /* Make the tables in a program's database, with the gate held.  It may have
  * been in use for years: so write-ahead logging comes first, and the COMMIT is
- * synced, as any durable one, directory and all. */
+ * synced, as any durable one, directory and all.  That it can hold them is
+ * known by now, but for an empty file, which a program may just have filled. */
 static int store_create_hosted(store *s) {
-  bool utf8 = false;
+  enum schema_kind kind = SCHEMA_STRANGER;
   int rc = db_enter_wal(s);
-  if (rc == ZKE_OK) rc = schema_is_utf8(s, &utf8);
-  if (rc == ZKE_OK && !utf8) {
-    return base_fail(ZKE_NOTADB,
-                     "%s has its texts as UTF-16, and zkembed needs UTF-8",
-                     s->name);
-  }
+  if (rc == ZKE_OK) rc = schema_accept_host(s, &kind);
   if (rc == ZKE_OK) rc = db_set_synchronous(s, true);
   if (rc == ZKE_OK) rc = db_sync_directory(s);
   if (rc == ZKE_OK) rc = schema_create(s, true);

@@ -607,7 +607,8 @@ ZKE_API int zke_take_options(const void *given, void *out, size_t size,
  *                     made absolute: more than 504 bytes with its usual VFS;
  *                     with ZKE_OPEN_READONLY also: the -shm cannot be used
  *   ZKE_NOTADB        not an SQLite database, or another application's, or of
- *                     a format from before the first release
+ *                     a format from before the first release; with
+ *                     ZKE_OPEN_HOST: a database that cannot hold the tables
  *   ZKE_NEWERFORMAT   written by a later version of zkembed
  *   ZKE_READONLY      the file or its directory cannot be written
  *   ZKE_NETWORKFS     on a network file system (write-ahead logging needs
@@ -1446,8 +1447,10 @@ ZKE_API void zke_results_clear(zke_op_result *results, int count);
  *
  * zke_open() with ZKE_OPEN_HOST makes the tables of zkembed in a database that
  * is there, or leaves the header of a new one to the program: application_id
- * and user_version are the program's.  Its texts must be UTF-8.  The database
- * is switched to write-ahead logging and stays so.  Once the tables are there,
+ * and user_version are the program's.  Its texts must be UTF-8, and no name of
+ * its tables, indices and views may begin with "zkembed_" or "zke_"; another is
+ * refused before anything in it is changed (ZKE_NOTADB).  The database is
+ * switched to write-ahead logging and stays so.  Once the tables are there,
  * no flag is needed.  zke_compact() is SQLite's VACUUM, of the whole file:
  * rowids of tables without an INTEGER PRIMARY KEY may change.
  *

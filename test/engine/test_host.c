@@ -138,14 +138,33 @@ TEST(without_the_flag_it_is_refused) {
                    0);
 }
 
-/* What cannot hold the tables is refused by a sentence, and left alone. */
+/* Nothing lies beside the database, and its header says that it has no log. */
+static void is_untouched(const char *path) {
+  static const char *const suffixes[] = {"-wal", "-shm", "-journal", "-zke"};
+  unsigned char head[20];
+  char name[300];
+  for (int i = 0; i < 4; i++) {
+    snprintf(name, sizeof name, "%s%s", path, suffixes[i]);
+    ck_assert_msg(access(name, F_OK) != 0, "%s is there", name);
+  }
+  FILE *f = fopen(path, "r");
+  ck_assert_ptr_nonnull(f);
+  ck_assert_uint_eq(fread(head, 1, sizeof head, f), sizeof head);
+  fclose(f);
+  ck_assert_int_eq(head[18], 1);
+  ck_assert_int_eq(head[19], 1);
+}
+
+/* What cannot hold the tables is refused by a sentence, and left alone: its
+ * journal mode, too, and nothing is made beside it. */
 TEST(what_cannot_hold_the_tables_is_refused) {
   static const char *const bad[][2] = {
       {"PRAGMA encoding='UTF-16';CREATE TABLE t(a)", "UTF-16"},
       {"CREATE TABLE zkembed_node(a)", "already exists"},
-      {"CREATE VIEW zke_nodes AS SELECT 1", "already exists"}};
+      {"CREATE VIEW zke_nodes AS SELECT 1", "already exists"},
+      {"CREATE TABLE ZKE_mine(a)", "table ZKE_mine already exists"}};
   zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_HOST};
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 4; i++) {
     char name[16];
     snprintf(name, sizeof name, "bad%d.db", i);
     const char *path = test_path(name);
@@ -153,8 +172,9 @@ TEST(what_cannot_hold_the_tables_is_refused) {
     must(db, bad[i][0]);
     sqlite3_close(db);
     zke *z;
-    ck_assert_int_ne(zke_open(path, &options, &z), ZKE_OK);
+    ck_rc(zke_open(path, &options, &z), ZKE_NOTADB);
     ck_says(bad[i][1]);
+    is_untouched(path);
     ck_assert_int_eq(look(path, "SELECT count(*)FROM sqlite_schema"), 1);
   }
 }
