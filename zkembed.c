@@ -2912,6 +2912,14 @@ static int sql_exec(store *s, const char *sql, const char *doing) {
   return rc == SQLITE_OK ? ZKE_OK : sql_error(s, rc, doing);
 }
 
+/* When the connection is closed, shall the log stay as it is?  Else SQLite
+ * copies it into the database and deletes it, if nobody else has it open. */
+static void sql_keep_log(sqlite3 *db, bool keep) {
+  int persist = keep;
+  sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, persist, (int *)NULL);
+  sqlite3_file_control(db, "main", SQLITE_FCNTL_PERSIST_WAL, &persist);
+}
+
 /* SQLite asks what to do about somebody else's lock.  Sleep for a moment and
  * say that it is to try again, until the running call's deadline; a deadline
  * of 0 never waits.  Short sleeps first: most locks are held for less than a
@@ -3801,11 +3809,9 @@ static int app_guest_error(store *s, sqlite3 *db, int sqlite_rc,
  * itself after a commit nor when it is closed (P12).  The log is left to the
  * engine's writers, and to zke_sql_commit(). */
 static int app_adopt(store *s, sqlite3 *db) {
-  int persist = 1;
   sqlite3_wal_autocheckpoint(db, 0);
   sqlite3_wal_hook(db, app_note_pages, NULL);
-  sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
-  sqlite3_file_control(db, "main", SQLITE_FCNTL_PERSIST_WAL, &persist);
+  sql_keep_log(db, true);
   sqlite3_busy_timeout(db, (int)base_min(s->busy / ZKE_MS, INT_MAX));
   int rc = app_add_claim(db);
   return rc == SQLITE_OK ? ZKE_OK : app_guest_error(s, db, rc, "adopting");
@@ -4117,24 +4123,45 @@ static enum schema_kind schema_judge(store *s, const unsigned char *head) {
   return format < ZKE_FORMAT ? SCHEMA_OLDER : SCHEMA_OURS;
 }
 
-/* Look into a database whose header is another program's, as any program
- * would that reads it: has it our tables?  What cannot be read, or has no meta
- * row of ours, is a stranger's. */
-static int schema_look_inside(store *s, enum schema_kind *kind) {
+/* Read our meta row in a database whose header is another program's, as any
+ * program would that reads it.  The format, or 0 where there is no such row;
+ * only an answer of SQLite's says so, and not an error that any read may meet.
+ */
+static int schema_read_format(store *s, int *format) {
   sqlite3_stmt *st = NULL;
-  int format = 0;
   int rc = sqlite3_prepare_v2(s->db, "SELECT format FROM zkembed_meta", -1, &st,
                               NULL);
   if (rc == SQLITE_OK) rc = sqlite3_step(st);
-  if (rc == SQLITE_ROW) format = sqlite3_column_int(st, 0);
+  *format = rc == SQLITE_ROW ? sqlite3_column_int(st, 0) : 0;
   sqlite3_finalize(st);
-  if ((rc & 0xff) == SQLITE_NOMEM || (rc & 0xff) == SQLITE_BUSY)
-    return sql_error(s, rc, "looking for the tables");
-  if (format <= 0) return ZKE_OK;
-  *kind = SCHEMA_HOSTED;
-  if (format != ZKE_FORMAT)
-    *kind = format > ZKE_FORMAT ? SCHEMA_NEWER : SCHEMA_OLDER;
-  return ZKE_OK;
+  switch (rc & 0xff) {
+    case SQLITE_ROW:
+    case SQLITE_DONE:
+    case SQLITE_ERROR: /* no such table, or no such column */
+    case SQLITE_NOTADB:
+      return ZKE_OK;
+    default:
+      return sql_error(s, rc, "looking for the tables");
+  }
+}
+
+/* Look into a database whose header is another program's: has it our tables?
+ * SQLite makes a log to read one that is in WAL mode, and is to delete it again
+ * if the database is refused.  A log that a crash has left stays. */
+static int schema_look_inside(store *s, enum schema_kind *kind) {
+  zke_file log;
+  int format;
+  const char *name = sqlite3_db_filename(s->db, "main");
+  bool alone = host_stat(s, sqlite3_filename_wal(name), &log) == -ENOENT;
+  int rc = schema_read_format(s, &format);
+  if (format > 0) {
+    *kind = SCHEMA_HOSTED;
+    if (format != ZKE_FORMAT)
+      *kind = format > ZKE_FORMAT ? SCHEMA_NEWER : SCHEMA_OLDER;
+  } else if (alone) {
+    sql_keep_log(s->db, false);
+  }
+  return rc;
 }
 
 /* Look at the file's header through SQLite's own descriptor: reading the
@@ -4376,7 +4403,8 @@ static bool db_read_stands(store *s) {
   return !lockless;
 }
 
-/* Connect, without reading or writing anything yet. */
+/* Connect, without reading or writing anything yet.  What the file is, is not
+ * known: so the log stays when the connection is closed, whoever's it is. */
 static int db_connect(store *s, bool create) {
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE |
               (s->readonly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE);
@@ -4388,6 +4416,7 @@ static int db_connect(store *s, bool create) {
     rc = sql_error(s, SQLITE_NOMEM, "opening");
   if (rc != ZKE_OK) return rc;
   sqlite3_extended_result_codes(s->db, 1);
+  sql_keep_log(s->db, true);
   sqlite3_db_config(s->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, (int *)NULL);
   if (!s->readonly && sqlite3_db_readonly(s->db, "main") == 1)
     return base_fail(ZKE_READONLY, "%s cannot be written", s->name);
@@ -4404,15 +4433,11 @@ static int db_prepare_ends(store *s) {
 }
 
 /* What every connection is set to (doc/design.md 8).  Checkpoints are ours
- * alone, and the log stays when the last connection closes, since SQLite would
- * do both without the gate. */
+ * alone, since SQLite would make them without the gate. */
 static int db_configure(store *s) {
   char sql[320];
-  int persist = 1;
   sqlite3_wal_autocheckpoint(s->db, 0);
   sqlite3_wal_hook(s->db, shm_on_commit, s);
-  sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
-  sqlite3_file_control(s->db, "main", SQLITE_FCNTL_PERSIST_WAL, &persist);
   snprintf(sql, sizeof sql,
            "PRAGMA cache_size=-%d;PRAGMA temp_store=MEMORY;"
            "PRAGMA secure_delete=OFF;PRAGMA mmap_size=0;"
@@ -4431,8 +4456,10 @@ static int db_note_mode(void *arg, int columns, char **values, char **names) {
 }
 
 /* Switch to write-ahead logging; SQLite may say busy without asking the
- * handler, so ask again until the deadline. */
+ * handler, so ask again until the deadline.  The log stays when the last
+ * connection closes, since SQLite would empty it without the gate. */
 static int db_enter_wal(store *s) {
+  sql_keep_log(s->db, true);
   for (int tries = 0;; tries++) {
     bool wal = false;
     int rc = sqlite3_exec(s->db, "PRAGMA journal_mode=WAL", db_note_mode, &wal,
@@ -12111,30 +12138,40 @@ static int store_accept_readonly(store *s, enum schema_kind kind) {
   return schema_accept(s, nothing ? SCHEMA_NO_DATABASE : kind);
 }
 
+/* What a read-only handle is told whose first reads gave this code: where they
+ * failed because something would have to be written, it was the -shm. */
+static int store_tell_shm(store *s, int rc) {
+  if (rc != ZKE_CANTOPEN && rc != ZKE_READONLY) return rc;
+  return base_fail(ZKE_CANTOPEN,
+                   "%s: the -shm file beside it cannot be used by a "
+                   "read-only handle: %s",
+                   s->name, sqlite3_errmsg(s->db));
+}
+
+/* The first reads of a read-only handle. */
+static int store_begin_reading(store *s) {
+  s->synchronous = 1;
+  int rc = sql_exec(s, "PRAGMA query_only=1", "configuring");
+  if (rc == ZKE_OK) rc = db_prepare_ends(s);
+  int64_t meta[3] = {0}, known = side_read_hint(s, SIDE_ZXID_AT);
+  if (rc == ZKE_OK) rc = sql_fetch_ints(s, SQL_META, 0, 3, meta);
+  return rc == ZKE_OK ? sess_sync_log(s, meta[0], known) : rc;
+}
+
 /* Open a file for inspection: nothing is made, nothing is changed. Even then
  * SQLite wants the -shm file, whose locks keep a checkpoint away from what is
  * being read. */
 static int store_open_readonly(store *s) {
   enum schema_kind kind = SCHEMA_STRANGER;
   int rc = db_connect(s, false);
-  if (rc == ZKE_OK) rc = schema_recognise(s, &kind);
-  if (rc == ZKE_OK) rc = store_accept_readonly(s, kind);
+  if (rc != ZKE_OK) return rc;
+  rc = schema_recognise(s, &kind);
+  if (rc != ZKE_OK) return store_tell_shm(s, rc);
+  rc = store_accept_readonly(s, kind);
   if (rc == ZKE_OK) rc = store_name_files(s);
   if (rc != ZKE_OK) return rc;
   store_open_lives(s);
-  s->synchronous = 1;
-  rc = sql_exec(s, "PRAGMA query_only=1", "configuring");
-  if (rc == ZKE_OK) rc = db_prepare_ends(s);
-  int64_t meta[3] = {0}, known = side_read_hint(s, SIDE_ZXID_AT);
-  if (rc == ZKE_OK) rc = sql_fetch_ints(s, SQL_META, 0, 3, meta);
-  if (rc == ZKE_OK) rc = sess_sync_log(s, meta[0], known);
-  if (rc == ZKE_CANTOPEN || rc == ZKE_READONLY) {
-    return base_fail(ZKE_CANTOPEN,
-                     "%s: the -shm file beside it cannot be used by a "
-                     "read-only handle: %s",
-                     s->name, sqlite3_errmsg(s->db));
-  }
-  return rc;
+  return store_tell_shm(s, store_begin_reading(s));
 }
 
 /* Open a database that nobody else can reach: no gate, no lives, no log. The

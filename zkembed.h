@@ -592,7 +592,8 @@ ZKE_API int zke_take_options(const void *given, void *out, size_t size,
  * (gate, line and liveness files, wake-up FIFOs); they have the database's
  * mode and group, which the umask and the directory give a new one.  After a
  * chmod or chgrp they follow when their owner opens the database next.
- * A file that is not zkembed's is left exactly as it was.
+ * A file that is not zkembed's is left exactly as it was, and so is a log that
+ * its program has left beside it.
  *
  *   name     a path, or ":memory:" for a private tree without any file
  *   options  NULL for the defaults

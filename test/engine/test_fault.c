@@ -1423,6 +1423,16 @@ static void leave_orphan(void) {
   must(mkfifo(path, 0600) == 0, "mkfifo %s", path);
 }
 
+/* The file becomes a program's, by an application_id in its header. */
+static void become_the_programs(void) {
+  sqlite3 *db;
+  must(sqlite3_open(t.name, &db) == SQLITE_OK, "opening %s", t.name);
+  int rc = sqlite3_exec(db, "PRAGMA application_id=77;PRAGMA wal_checkpoint",
+                        NULL, NULL, NULL);
+  must(rc == SQLITE_OK, "%s", sqlite3_errmsg(db));
+  sqlite3_close(db);
+}
+
 static void open_victim(void) {
   must_ok(zke_open_session(other, NULL, &t.victim));
   make(t.victim, "/t/victim", 1, ZKE_EPHEMERAL);
@@ -2030,6 +2040,8 @@ static const fault_case cases[] = {
      .flags = OPENS | FIRST | FRESH | FILE_ONLY,
      .with = {.flags = ZKE_OPEN_HOST}, .most = 200},
     {"open a file", CALL(open), .flags = OPENS | FIRST | FILE_ONLY},
+    {"open a program's database", CALL(open), .prepare = become_the_programs,
+     .flags = OPENS | FIRST | FILE_ONLY},
     {"open with a lease", CALL(open), .flags = OPENS | FIRST | FILE_ONLY,
      .with = {.lease_ms = 60000, .chroot = "/t", .identity = "me"}},
     {"open read-only", CALL(open), .flags = OPENS | FIRST | FILE_ONLY,

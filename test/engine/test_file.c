@@ -248,6 +248,31 @@ TEST_LOOP(foreign_database_is_refused, 0, 4) {
   free(after);
 }
 
+/* A program that dies and leaves its log: a process of its own. */
+static int die_with_log(void *path) {
+  sqlite3 *db;
+  int rc = sqlite3_open(path, &db);
+  if (rc == SQLITE_OK)
+    rc = sqlite3_exec(db,
+                      "PRAGMA encoding='UTF-16';PRAGMA journal_mode=WAL;CREATE "
+                      "TABLE t(a);INSERT INTO t VALUES(1)",
+                      NULL, NULL, NULL);
+  return rc; /* without sqlite3_close() */
+}
+
+/* P11: another application's log stays as its crash has left it, whatever asks
+ * for the database; only the application may bring the two together. */
+TEST_LOOP(log_of_a_foreign_crash_stays, 0, 3) {
+  static const unsigned flags[] = {0, ZKE_OPEN_READONLY, ZKE_OPEN_HOST};
+  const char *where = directory("d"), *path = test_path("d/other.db");
+  zke_options options = {.size = sizeof options, .flags = flags[_i]};
+  ck_assert_int_eq(
+      test_child_end(test_child(die_with_log, (void *)(uintptr_t)path)), 0);
+  ck_assert_int_gt(file_size(joined(path, "-wal")), 0);
+  refused_by(where, path, &options, ZKE_NOTADB);
+  ck_assert_int_eq(sql(path, "SELECT a FROM t"), 1);
+}
+
 /* P11: the same while its application has it open in WAL mode. */
 TEST(foreign_database_in_use_is_refused) {
   const char *path = test_path("other.db");
@@ -391,6 +416,24 @@ TEST(unwritable_directory_is_refused) {
   refused_to_nobody(where, test_path("d/none.db"), ZKE_OPEN_READONLY,
                     ZKE_CANTOPEN);
   ck_assert_int_eq(chmod(where, 0777), 0);
+}
+
+/* P11: a program's database that has our tables is not called a stranger's
+ * where it just cannot be read. */
+TEST(hosted_database_is_no_stranger) {
+  const char *where = directory("d"), *path = test_path("d/a.db");
+  zke_options host = {.size = sizeof host, .flags = ZKE_OPEN_HOST};
+  zke *z;
+  ck_ok(zke_open(test_path("a.db"), &host, &z));
+  ck_ok(zke_close(z));
+  copy_file(test_path("a.db"), path);
+  ck_assert_int_eq(chmod(path, 0666), 0);
+  ck_assert_int_eq(chmod(where, 0555), 0);
+  refused_to_nobody(where, path, ZKE_OPEN_READONLY, ZKE_CANTOPEN);
+  ck_says("-shm");
+  refused_to_nobody(where, path, 0, ZKE_READONLY);
+  ck_assert_int_eq(chmod(where, 0777), 0);
+  ck_ok(zke_close(test_open(path)));
 }
 
 static int on_network(void *context, const char *path) {
