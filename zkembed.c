@@ -4059,7 +4059,9 @@ static const char schema_drop[] =
  * there before. */
 static const char schema_hosted[] = "UPDATE zkembed_meta SET db_inode=-1";
 
-/* Make the tables in one transaction; in a program's database where hosted. */
+/* Make the tables in one transaction; in a program's database where hosted.
+ * Where SQLite has undone it on the way, the rest is not to be committed
+ * statement by statement: app_on_commit() sees to that. */
 static int schema_create(store *s, bool hosted) {
   char head[96];
   snprintf(head, sizeof head,
@@ -4067,11 +4069,13 @@ static int schema_create(store *s, bool hosted) {
            ZKE_APPLICATION_ID, ZKE_FORMAT);
   int rc = sql_exec(s, "BEGIN EXCLUSIVE", "creating");
   if (rc != ZKE_OK) return rc;
+  s->writing = true;
   if (!hosted) rc = sql_exec(s, head, "creating");
   if (rc == ZKE_OK) rc = sql_exec(s, schema_tables, "creating");
   if (rc == ZKE_OK) rc = sql_exec(s, schema_rows, "creating");
   if (rc == ZKE_OK && hosted) rc = sql_exec(s, schema_hosted, "creating");
   if (rc == ZKE_OK && !s->memory) rc = sql_exec(s, schema_views, "creating");
+  s->writing = false;
   if (rc == ZKE_OK) rc = sql_exec(s, "COMMIT", "creating");
   if (rc != ZKE_OK && !sqlite3_get_autocommit(s->db)) {
     char cause[BASE_SENTENCE];

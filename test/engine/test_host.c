@@ -179,6 +179,71 @@ TEST(what_cannot_hold_the_tables_is_refused) {
   }
 }
 
+/* Undo the creation of the tables before its first statement is done, once. */
+static int undo_creation(unsigned what, void *context, void *statement,
+                         void *text) {
+  static bool done;
+  (void)what, (void)statement;
+  if (done || !strstr(text, "CREATE TABLE zkembed_")) return 0;
+  done = true;
+  must(context, "ROLLBACK");
+  return 0;
+}
+
+static int trace_creation(sqlite3 *db, char **error, const void *routines) {
+  (void)error, (void)routines;
+  return sqlite3_trace_v2(db, SQLITE_TRACE_STMT, undo_creation, db);
+}
+
+/* Put the tables there, once, before another handle asks whether it can. */
+static zke *winner;
+static int come_first(unsigned what, void *context, void *statement,
+                      void *text) {
+  static bool done;
+  (void)what, (void)context, (void)statement;
+  if (done || strcmp(text, "PRAGMA encoding") != 0) return 0;
+  done = true;
+  winner = open_flags(shop, ZKE_OPEN_HOST);
+  return 0;
+}
+
+static int trace_question(sqlite3 *db, char **error, const void *routines) {
+  (void)error, (void)routines;
+  return sqlite3_trace_v2(db, SQLITE_TRACE_STMT, come_first, NULL);
+}
+
+/* Of two that make the tables at the same time one is first; the other does not
+ * take the names for the program's. */
+TEST(two_make_the_tables_at_once) {
+  void (*extension)(void) = (void (*)(void))trace_question;
+  shop = make_shop();
+  ck_assert_int_eq(sqlite3_auto_extension(extension), SQLITE_OK);
+  zke *second = open_flags(shop, ZKE_OPEN_HOST);
+  sqlite3_cancel_auto_extension(extension);
+  ck_assert_ptr_nonnull(winner);
+  ck_ok(make(winner, "/a"));
+  ck_ok(zke_exists(second, "/a", NULL, NULL, NULL));
+  ck_ok(zke_close(second));
+  ck_ok(zke_close(winner));
+}
+
+/* Where SQLite undoes the creation of the tables by itself, as it may do
+ * without memory, no table stays in the program's database. */
+TEST(an_undone_creation_leaves_nothing) {
+  zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_HOST};
+  zke *z;
+  shop = make_shop();
+  void (*extension)(void) = (void (*)(void))trace_creation;
+  ck_assert_int_eq(sqlite3_auto_extension(extension), SQLITE_OK);
+  ck_rc(zke_open(shop, &options, &z), ZKE_NOMEM);
+  sqlite3_cancel_auto_extension(extension);
+  ck_assert_int_eq(look(shop,
+                        "SELECT count(*)FROM sqlite_schema WHERE "
+                        "name LIKE 'zke%'"),
+                   0);
+  ck_ok(zke_close(open_flags(shop, ZKE_OPEN_HOST)));
+}
+
 /* P11: written by a later version; a table of that name that is not ours. */
 TEST(another_format_is_refused) {
   zke *z = open_shop(0);
