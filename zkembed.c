@@ -3699,7 +3699,8 @@ static bool app_is_ours(const char *name) {
 
 /* Does a statement that writes touch what is ours?  The arguments are those of
  * SQLite's authorizer.  A trigger counts by the table that it is on, and by
- * what it does when it runs, which SQLite asks for one by one. */
+ * what it does when it runs, which SQLite asks for one by one.  A temporary
+ * table that was given a name of ours would hide our table from the engine. */
 static bool app_touches_ours(int action, const char *a, const char *b) {
   switch (action) {
     case SQLITE_CREATE_INDEX:
@@ -3711,8 +3712,9 @@ static bool app_touches_ours(int action, const char *a, const char *b) {
     case SQLITE_CREATE_TEMP_TRIGGER:
     case SQLITE_DROP_TRIGGER:
     case SQLITE_DROP_TEMP_TRIGGER:
-    case SQLITE_ALTER_TABLE:
       return app_is_ours(b);
+    case SQLITE_ALTER_TABLE: /* SQLite does not tell the new name */
+      return app_is_ours(b) || sqlite3_stricmp(a, "temp") == 0;
     default:
       return app_is_ours(a);
   }

@@ -1280,9 +1280,9 @@ ZKE_API void zke_op_fail(zke_op *op, int rc);
  *   begin with "zkembed_" or "zke_" can be read and not written.  BEGIN,
  *   COMMIT, ROLLBACK, ATTACH, DETACH and PRAGMA are refused (SQLITE_AUTH), and
  *   in zke_multi_read() whatever writes, and so are ANALYZE and REINDEX of all
- *   tables; SAVEPOINTs are fine, and end with fn.  SQL functions and collations
- *   that its statements need fn registers itself, each time: the connection may
- *   be another one than the last time.
+ *   tables, and ALTER TABLE of a TEMP table; SAVEPOINTs are fine, and end with
+ *   fn.  SQL functions and collations that its statements need fn registers
+ *   itself, each time: the connection may be another one than the last time.
  * What fn cannot do.  Use virtual tables that keep statements of their own, as
  *   FTS and R-Tree do: they count as statements that were not finalized.  For
  *   those there is zke_sql_begin().

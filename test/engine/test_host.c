@@ -476,6 +476,7 @@ TEST(forbidden_statements_are_refused) {
       "CREATE TABLE zke_mine(a)",
       "CREATE VIEW ZKE_mine AS SELECT 1",
       "CREATE TEMP TABLE zkembed_node(a)",
+      "CREATE TEMP TABLE x(a);ALTER TABLE x RENAME TO zkembed_node",
       "SAVEPOINT zkembed_operation",
       "RELEASE zkembed_operation",
       ("CREATE TRIGGER t AFTER INSERT ON orders BEGIN DELETE FROM "
