@@ -1523,7 +1523,10 @@ ZKE_API int zke_sql_adopt(zke *z, struct sqlite3 *db);
  *
  * Returns ZKE_OK, or, with nothing begun,
  *   ZKE_BADARGUMENTS      as zke_sql_adopt()
- *   ZKE_OPERATIONTIMEOUT  others kept it waiting for the busy timeout
+ *   ZKE_OPERATIONTIMEOUT  others kept it waiting for the busy timeout, in the
+ *                         line and by SQLite's lock together.  A busy handler
+ *                         that the program has set on db waits as long as it
+ *                         likes for the lock
  *   ZKE_SESSIONEXPIRED    the session of z has ended
  *   ZKE_MISUSE            in a batch, or begun already
  *   and what a change returns whose transaction cannot begin

@@ -890,6 +890,56 @@ TEST(it_stands_in_the_line) {
   ck_ok(zke_close(z));
 }
 
+/* A clock that goes on by 10 ms at each look. */
+static int64_t hurried_clock(void *context, int which) {
+  static int64_t looks;
+  zke_os os;
+  (void)context;
+  zke_os_default(&os);
+  return os.clock(os.context, which) + ++looks * 10000000;
+}
+
+/* How long SQLite wanted to sleep, ms; it does not. */
+static int slept_ms;
+static int note_sleep(sqlite3_vfs *vfs, int us) {
+  (void)vfs;
+  slept_ms += us / 1000;
+  return us;
+}
+
+/* A call waits for the busy timeout in all, not for that long in the line and
+ * then once more for SQLite's lock; the connection's own timeout stays. */
+TEST(a_begin_waits_for_one_timeout) {
+  zke_os os;
+  zke_os_default(&os);
+  os.clock = hurried_clock;
+  zke_options options = {
+      .size = sizeof options, .busy_timeout_ms = 2000, .os = &os};
+  zke *z = open_shop(0), *other;
+  ck_ok(zke_open(shop, &options, &other));
+  sqlite3_vfs vfs = *sqlite3_vfs_find(NULL);
+  vfs.zName = "wakeful";
+  vfs.xSleep = note_sleep;
+  ck_assert_int_eq(sqlite3_vfs_register(&vfs, 0), SQLITE_OK);
+  sqlite3 *db, *rude = plain(shop);
+  ck_assert_int_eq(sqlite3_open_v2(shop, &db, SQLITE_OPEN_READWRITE, "wakeful"),
+                   SQLITE_OK);
+  ck_ok(zke_sql_adopt(other, db));
+  must(rude, "BEGIN IMMEDIATE");
+  ck_rc(zke_sql_begin(other, db), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_gt(slept_ms, 0);
+  ck_assert_int_lt(slept_ms, 2000);
+  ck_assert_int_eq(number(db, "PRAGMA busy_timeout"), 2000);
+  must(rude, "COMMIT");
+  ck_ok(zke_sql_begin(other, db));
+  ck_ok(zke_sql_commit(other, db));
+  sqlite3_close(db);
+  sqlite3_close(rude);
+  sqlite3_vfs_unregister(&vfs);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+
 /* ---- a session that ends while its handle waits for the gate ---- */
 
 static int gate = -1; /* held by the test */
