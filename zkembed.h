@@ -1288,11 +1288,12 @@ ZKE_API void zke_op_fail(zke_op *op, int rc);
  *   those there is zke_sql_begin().
  * What fn must not do.  Keep the connection, or a statement: one that is not
  *   finalized when fn returns fails the operation with ZKE_MISUSE.  Set hooks,
- *   handlers, or an authorizer.  Open a blob for writing, deserialize, or copy a
- *   backup into it: SQLite does not ask anybody about these.  Call the library on a handle, which is
- *   ZKE_MISUSE; zke_fail(), zke_now() and what else needs no lock is fine.
- *   Wait for anything: the writers' gate is held, as in zke_batch().  End its
- *   thread.  A child that fn forks must not return from it.
+ *   handlers, or an authorizer.  Open a blob for writing, deserialize, or copy
+ *   a backup into it: SQLite does not ask anybody about these.  Call the
+ *   library on a handle, which is ZKE_MISUSE; zke_fail(), zke_now() and what
+ *   else needs no lock is fine.  Wait for anything: the writers' gate is held,
+ *   as in zke_batch().  End its thread.  A child that fn forks must not return
+ *   from it.
  * fn is called once in a call of zke_multi().  But a recipe makes a call again
  *   whose reply was lost and that was not made, so fn may be called again; at
  *   most one of its calls has an effect in the database.
