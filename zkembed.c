@@ -3823,7 +3823,7 @@ static int app_adopt(store *s, sqlite3 *db) {
 static int app_note_timeout(void *arg, int columns, char **values,
                             char **names) {
   (void)columns, (void)names;
-  *(int *)arg = ALWAYS(values[0]) ? atoi(values[0]) : 0;
+  *(int *)arg = ALWAYS(values[0]) ? (int)strtol(values[0], NULL, 10) : 0;
   return 0;
 }
 
