@@ -459,23 +459,26 @@ static int job_claim_now(zke_periodic *j, job_claim *a) {
 typedef struct job_end {
   zke_periodic *j;
   const char *text;
+  bool unsure; /* a try has lost its reply: it may have been made */
 } job_end;
 
 /* Write the end in one step: the record has its end, and `running` goes.  Where
  * that fails it may have been made by a try whose reply was lost: then the
- * record has this claim's id and an end.  Else the claim is lost. */
+ * record has this claim's id and an end, or it is of another run that has begun
+ * since.  Else the claim is lost. */
 static int job_try_end(zke *z, void *arg) {
-  const job_end *a = arg;
+  job_end *a = arg;
   zke_periodic *j = a->j;
   zke_op ops[2];
   record c;
   zke_op_set(&ops[0], j->r.path, a->text, (int)strlen(a->text), j->version);
   zke_op_delete(&ops[1], j->running, -1);
   int rc = zke_recipe_multi(z, ops, 2, NULL);
+  a->unsure = a->unsure || rc == ZKE_CONNECTIONLOSS;
   if (rc != ZKE_BADVERSION && rc != ZKE_NONODE) return rc;
   rc = record_read(z, j->r.path, j->running, &c); /* perhaps it was this one */
   if (rc != ZKE_OK) return rc;
-  bool done = job_is_mine(j, &c) && c.end_ms;
+  bool done = job_is_mine(j, &c) ? c.end_ms != 0 : a->unsure;
   record_free(&c);
   return done ? ZKE_OK : ZKE_LOST;
 }
@@ -491,7 +494,7 @@ static int job_end_run(zke_periodic *j, int status) {
   j->mine.status = status;
   char *text = record_text(j->r.z, &j->mine);
   if (!text) return ZKE_NOMEM;
-  job_end a = {j, text};
+  job_end a = {.j = j, .text = text};
   int rc = zke_retry(j->r.z, job_try_end, &a, ZKE_FOREVER);
   zke_free(text);
   if (rc == ZKE_LOST) {

@@ -30,9 +30,19 @@ static int64_t fake_clock(void *context, int which) {
   return os_real.clock(context, which);
 }
 
+/* The job that is claimed while another object pauses between two tries. */
+static zke_periodic *meanwhile;
+
+static void fake_sleep(void *context, int64_t ns) {
+  zke_periodic *next = meanwhile;
+  meanwhile = NULL;
+  if (next) ck_ok(zke_periodic_force(next));
+  os_real.sleep(context, ns);
+}
+
 /* A handle, by whose wall clock its sessions go. */
 static zke *open_fake(const char *name) {
-  zke_os os = {.size = sizeof os, .clock = fake_clock};
+  zke_os os = {.size = sizeof os, .clock = fake_clock, .sleep = fake_sleep};
   zke_options o = {.size = sizeof o, .os = &os};
   zke *opened;
   zke_os_default(&os_real);
@@ -84,6 +94,22 @@ static zke_periodic_record *last(void) {
   zke_periodic_record *r;
   ck_ok(zke_periodic_get(admin, BASE, "j", &r));
   return r;
+}
+
+/* A release whose reply was lost has ended the run, though the next one has
+ * begun before it looks. */
+TEST(a_lost_reply_and_the_next_run) {
+  begin(0, 0);
+  ck_ok(zke_periodic_try(job[0]));
+  meanwhile = job[1];
+  ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_AFTER, 0));
+  ck_ok(zke_periodic_release(job[0], 0));
+  ck_assert_ptr_null(meanwhile);
+  ck_assert_int_eq(zke_periodic_state(job[0]), ZKE_PERIODIC_OUT);
+  ck_assert_int_eq(zke_periodic_state(job[1]), ZKE_PERIODIC_HELD);
+  ck_assert_int_eq(lost[0] + lost[1], 0);
+  ck_ok(zke_periodic_release(job[1], 0));
+  end();
 }
 
 /* Once in a period, whoever comes; the refusal says who did it, when, and when
