@@ -171,7 +171,6 @@ static const http_page pages[] = {{"GET", "/commands", admin_index},
  * looked at before one is read. */
 static void take_requests(server *s, conn *c) {
   size_t len;
-  if (!server_lives(s)) return;
   if (!c->greeted &&
       (http_take(s, c, pages) || fault_refuses(s, c) || words_take(s, c)))
     return;
@@ -193,11 +192,12 @@ static void take_busy(server *s) {
   s->busy = NULL;
   for (conn *c = s->round; c; c = c->busy_next) conn_flush(c);
   take_together(s);
+  bool lives = server_lives(s); /* asked once: it takes the library's lock */
   while (s->round) {
     conn *c = s->round;
     s->round = c->busy_next;
     c->is_busy = false;
-    take_requests(s, c);
+    if (lives) take_requests(s, c);
     conn_flush(c);
     if (c->dropped || (!conn_full(c) && conn_frame(c, 0, &len))) conn_touch(c);
   }
