@@ -397,9 +397,9 @@ ZKE_API int zke_two_phase_ack(zke_two_phase *t);
 
 /* zke_two_phase_ack_with - the same of a site, and change more in the same step
  *
- * So what was decided is applied exactly once: the operations are done in the
- * transaction that acknowledges, which may also be the one that removes all of
- * it.  After a lost reply, or a restart, a call finds that the site has
+ * So the outcome is applied exactly once: the operations are done in the
+ * transaction that acknowledges.  The last site's may be the one that removes
+ * all of it.  After a lost reply, or a restart, a call finds that the site has
  * acknowledged, and leaves its operations out.  Which outcome they belong to is
  * the caller's to know, by zke_two_phase_wait().  The example stands at
  * zke_two_phase_vote_with().

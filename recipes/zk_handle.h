@@ -201,7 +201,7 @@ void zke_ensemble_forget(zk *z, zke_watch_fn fn, void *context);
 int64_t zke_ensemble_due(zk *z);
 int64_t zke_ensemble_deadline(zk *z);
 
-/* zke_ensemble_turn - change the turn, and wake who waits for it */
+/* zke_ensemble_turn - change the turn, and wake whoever waits for it */
 void zke_ensemble_turn(zk *z);
 
 /* zke_ensemble_kick - let the reader look again at what it waits for */

@@ -122,8 +122,8 @@ static int parse_server(const char *text, char *server, zk_server *out) {
   return number(port, 1, 65535) > 0 ? ZKE_OK : bad(text, "no port", port);
 }
 
-/* The servers, which are separated by commas. Each one's texts stay in the
- * block that is cut. */
+/* The servers, which are separated by commas. The block is cut into their
+ * texts, and keeps them. */
 static int parse_servers(const char *text, char *servers, zk_name *out) {
   while (servers) {
     char *next = cut(servers, ',');

@@ -5,9 +5,9 @@
  *     held      who held a lock at a time in the past (past.c finds that out);
  *               without a name, what this session holds
  *
- * What is kept is the engine's (zkembed.h, "History").  Where the history
- * begins is read from the file, since no call tells it: what was before is said
- * to be unknown, and never guessed.
+ * The engine keeps the history (zkembed.h, "History").  No call tells where it
+ * begins, so that is read from the file.  Of the time before, these commands
+ * say that it is not known; they never guess.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -174,8 +174,8 @@ static int check_users(server *s) {
   return 0;
 }
 
-/* A super user who is not among the users could never log in, so the name is
- * refused as a mistake. */
+/* The super user has to be one of the users.  Any other name is a mistake, and
+ * is refused: nobody could log in by it. */
 int users_load(server *s) {
   const word *path = value_of(s->c, 'U'), *super = value_of(s->c, 'S'),
              *digest = value_of(s->c, 'D');

@@ -9,8 +9,9 @@
  *   sync-all    every read is preceded by a sync, in the same packet
  *
  * First the example of doc/composition.md, many times: how often is what the
- * reader sees in no order?  Then throughput: a client stays on one service for
- * a burst of operations, and chooses the next one by the near one's share.
+ * reader sees in no order?  Then throughput: a client makes a burst of
+ * operations on one service, and then chooses again.  The share is how often it
+ * chooses the near one.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -86,8 +86,8 @@ static int64_t creates(const zke_stat *s) {
   return ((int64_t)s->cversion + s->numChildren) / 2;
 }
 
-/* Bring the first of two servers to the second one's counters of a node, where
- * it lags behind. */
+/* Two servers may have counted differently for a node.  Make changes on the
+ * first one until it has come as far as the second. */
 static void follow(cf_raw *r, cf_raw *ahead, const char *path) {
   zke_stat here = look(r, path), there = look(ahead, path);
   for (int64_t i = creates(&here); i < creates(&there); i++)
