@@ -759,11 +759,11 @@ model: $(BUILD)/model
 # those that take longest begin first, so that nothing long is left at the end.
 TEST_RUN = $(TEST_PROGRAMS) $(COMMAND_TESTS) test/checks/check_docs.sh
 WAITING = environment serve process wait queue leftovers light control \
-  zk_faults
-LONGEST = fault power power_recipes transcripts check_docs coprocess guard \
-  lab transfer crash file kazoo corpus order coprocess_clients lock lab_recipes \
-  terminal_edit shell_work two_phase election lab_serve \
-  double_barrier lab_bugs lab_forked rwlock multilock semaphore scale
+  zk_faults zookeeper zk_link admin dispatch_failures ensemble recipes
+LONGEST = fault power check_docs transcripts coprocess guard lab_serve \
+  power_recipes file shell_work crash kazoo order lab transfer terminal_edit \
+  coprocess_clients scale election two_phase lab_forked semaphore rwlock \
+  corpus lock lab_bugs multilock lab_recipes double_barrier
 named_tests = $(foreach t,$(1),$(filter %/test_$t %/$t.sh,$(TEST_RUN)))
 TEST_WAITING = $(call named_tests,$(WAITING))
 TEST_FIRST = $(call named_tests,$(LONGEST))

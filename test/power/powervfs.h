@@ -18,6 +18,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* How often a test runs that looks at the checkers alone: it costs more than
+ * those that they are for, so `make test` leaves it to `make powerloss`. */
+#define POWER_LONG (getenv("CUTS") ? 1 : (int)test_sample(1, 0))
+
 /* What is about to happen to the disk.  A cut in a call of the hook is one
  * before it; all but the last change what a cut can leave. */
 typedef enum power_event {

@@ -255,7 +255,7 @@ TEST(finds_losses_without_durability) {
 /* A disk that lies of the log's syncs loses the latest, as if there were none;
  * one that lies of the database's loses anything, since the log that had it is
  * begun anew.  No damage makes the engine crash. */
-TEST(finds_losses_on_a_lying_disk) {
+TEST_LOOP(finds_losses_on_a_lying_disk, 0, POWER_LONG) {
   powerloss_plan plan = {.seed = 5002, .lie = "a.db-wal"};
   const powerloss_tally *t = run_planted(plan);
   ck_assert_int_gt(t->violations[POWERLOSS_LOST], 0);
@@ -271,7 +271,7 @@ TEST(finds_losses_on_a_lying_disk) {
 }
 
 /* A directory that is never synced loses the files themselves. */
-TEST(finds_losses_without_the_directorys_syncs) {
+TEST_LOOP(finds_losses_without_the_directorys_syncs, 0, POWER_LONG) {
   const powerloss_tally *t =
       run_planted((powerloss_plan){.seed = 5003, .lie = "."});
   ck_assert_int_gt(t->violations[POWERLOSS_LOST], 0);
@@ -280,7 +280,7 @@ TEST(finds_losses_without_the_directorys_syncs) {
 }
 
 /* Were there no new boot, no epoch would keep numbers from coming again. */
-TEST(finds_numbers_given_again) {
+TEST_LOOP(finds_numbers_given_again, 0, POWER_LONG) {
   powerloss_plan plan = {.seed = 5004, .same_boot = true};
   const powerloss_tally *t;
   do t = run_planted(plan);

@@ -1609,7 +1609,7 @@ static bool all_noticed(void) {
 
 /* The same finds what there is to be found where nothing is synced: something
  * in each of the records, when the power fails before a checkpoint syncs. */
-TEST(finds_losses_without_durability) {
+TEST_LOOP(finds_losses_without_durability, 0, POWER_LONG) {
   begin_tally();
   for (uint64_t seed = 5; seed < 15 && !all_noticed(); seed++)
     run_once(seed, 0, ZKE_DURABLE_NONE, true);
