@@ -37,6 +37,10 @@ int zke_entry_keepers(const zke_entries *e, int i) {
   return count;
 }
 
+/* A lease does: the limit may have been lowered since it was taken, and then
+ * its place would not let it in any more. */
+bool zke_entry_stays(int kind) { return kind == ZKE_LINE_LEASE; }
+
 /* Move the entry at index i to index `to`, further ahead. */
 static void entry_advance(zke_entry *entry, int to, int i) {
   zke_entry moved = entry[i];

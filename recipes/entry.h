@@ -93,6 +93,8 @@ int zke_entry_holder(zke *z, const char *directory, int64_t token, char **out);
 
 /* zke_entry_keeps_out     - does an entry keep out one behind it?
  * zke_entry_keepers       - how many entries keep out the one at index i
+ * zke_entry_stays         - does an entry of that kind hold for as long as its
+ *                           data says so, whatever its place is by now?
  * zke_entry_same_guid     - were these two made together, or is one of them a
  *                           mark for the other?
  * zke_entry_last_of_group - the last of the entries made together with the one
@@ -101,6 +103,7 @@ int zke_entry_holder(zke *z, const char *directory, int64_t token, char **out);
  *                           made together with it */
 bool zke_entry_keeps_out(const zke_entry *first, const zke_entry *then);
 int zke_entry_keepers(const zke_entries *e, int i);
+bool zke_entry_stays(int kind);
 bool zke_entry_same_guid(const zke_entry *a, const zke_entry *b);
 int zke_entry_last_of_group(const zke_entries *e, int i);
 int zke_entry_group_before(const zke_entries *e, int i);

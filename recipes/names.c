@@ -40,7 +40,7 @@
 #include "znode.h"
 
 #define NAMES_PLACE "names"
-#define NAMES_TWIN "_c_" /* what a twin's name begins with */
+#define NAMES_TWIN ZKE_NAME_MARK /* what a twin's name begins with */
 
 enum { NAMES_ID = 64 }; /* bytes of an id, with its NUL */
 

@@ -50,8 +50,7 @@ static size_t party_size(const zke_session_list *who,
 
 /* Fill in one party; text is where its strings go.  Returns their end.
  *
- * A lease that says "held" holds, also where the limit was lowered since and
- * its place would not let it in any more. */
+ *   held  does its place let it in? */
 static char *party_fill(zke_party *p, const zke_entry *entry,
                         const zke_op_result *got, const zke_session_list *who,
                         bool held, char *text) {
@@ -68,8 +67,7 @@ static char *party_fill(zke_party *p, const zke_entry *entry,
                    .queued_ms = got->stat.ctime,
                    .pid = who ? who->data[0].pid : 0,
                    .len = len > 0 ? len : -1};
-  if (entry->kind == ZKE_LINE_LEASE && p->office)
-    p->held = 1; /* limit lowered */
+  if (p->office && zke_entry_stays(entry->kind)) p->held = 1;
   p->since_ms =
       p->held ? zke_recipe_since(&got->stat, got->data) : got->stat.ctime;
   p->identity = memcpy(text, identity, size);

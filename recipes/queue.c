@@ -577,13 +577,13 @@ static int queue_room(zke_queue *q, int need, int32_t *version) {
 
 /* "entries/entry-100-" or "entries/later-100-<due>-" */
 static char *queue_prefix(zke_queue *q, const queue_load *load) {
-  size_t size = strlen(q->entries) + 48;
+  size_t size = strlen(q->entries) + ZKE_Q_ITEM_ROOM;
   char *path = zke_alloc(q->r.z, size);
   if (path && load->due_ms) {
-    snprintf(path, size, "%s/later-%03d-%013" PRId64 "-", q->entries,
-             load->priority, load->due_ms);
+    snprintf(path, size, "%s/" ZKE_Q_LATER "-", q->entries, load->priority,
+             load->due_ms);
   } else if (path) {
-    snprintf(path, size, "%s/entry-%03d-", q->entries, load->priority);
+    snprintf(path, size, "%s/" ZKE_Q_ENTRY "-", q->entries, load->priority);
   }
   return path;
 }

@@ -260,7 +260,7 @@ int zke_q_find(zke_queue *q, zke_q_page *p, zke_q_name *out) {
  *   passing  those that are due count as passed over */
 int zke_q_find_due(zke_queue *q, int most, bool passing, zke_q_name *out) {
   int64_t now = zke_wall(q->r.z);
-  char after[40];
+  char after[ZKE_Q_ITEM_ROOM];
   for (;;) {
     int rc = zke_q_find(q, &q->later, out);
     if (rc != ZKE_OK) return rc;
@@ -268,7 +268,7 @@ int zke_q_find_due(zke_queue *q, int most, bool passing, zke_q_name *out) {
     bool due = out->due_ms <= now;
     if (due && !passing) return ZKE_OK;
     if (!due && out->due_ms < q->due) q->due = out->due_ms;
-    snprintf(after, sizeof after, "later-%03d-%013" PRId64 "~", out->priority,
+    snprintf(after, sizeof after, ZKE_Q_LATER "~", out->priority,
              due ? now : ZKE_Q_DUE_MOST);
     rc = queue_read_page(q, &q->later, after);
     if (rc != ZKE_OK) return rc;
@@ -572,13 +572,13 @@ static int queue_bury_step(zke_queue *q, const zke_queue_item *item,
  * the item is not as it was (Q1). */
 int zke_q_bury(zke_queue *q, const zke_queue_item *item, const zke_q_claim *own,
                const char *reason, int64_t deadline_ms) {
-  char *death = NULL, other[32];
+  char *death = NULL, other[ZKE_Q_ITEM_ROOM];
   const char *name = item->name;
   int rc = queue_death_text(q, item, reason, &death);
   if (rc == ZKE_OK)
     rc = queue_bury_step(q, item, own, name, death, deadline_ms);
   if (rc == ZKE_NODEEXISTS) {
-    snprintf(other, sizeof other, "entry-%03d-%010d", item->priority,
+    snprintf(other, sizeof other, ZKE_Q_ENTRY "-%010d", item->priority,
              (int)(item->zxid & INT32_MAX));
     name = other;
     rc = queue_bury_step(q, item, own, name, death, deadline_ms);

@@ -16,6 +16,7 @@
 #ifndef ZKEMBED_RECIPES_QUEUE_TREE_H
 #define ZKEMBED_RECIPES_QUEUE_TREE_H
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,6 +34,13 @@ extern "C" {
 /* The latest time that the name of an item can hold: 13 digits, which end in
  * the year 2286. */
 #define ZKE_Q_DUE_MOST INT64_C(9999999999999)
+
+/* The names of items for printf(), up to the '-' before the number: an item
+ * that can be taken at once has its priority, an int, in its name; one that is
+ * delayed also has the time, an int64_t.  zke_q_parse() reads them. */
+#define ZKE_Q_ENTRY "entry-%03d"
+#define ZKE_Q_LATER "later-%03d-%013" PRId64
+enum { ZKE_Q_ITEM_ROOM = 48 /* for a slash, the name of an item, and a NUL */ };
 
 /* What these functions return besides ZKE_OK and an error.  None of them
  * reaches the user.

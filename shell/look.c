@@ -88,6 +88,12 @@ static bool ends_with(const char *path, size_t len, const char *name) {
   return len - begin == size && memcmp(path + begin, name, size) == 0;
 }
 
+/* Has zke_recipe_create() given this name, or somebody by its rule? */
+static bool is_recipe_name(const char *name) {
+  return strncmp(name, ZKE_NAME_MARK, strlen(ZKE_NAME_MARK)) == 0 &&
+         strnlen(name, ZKE_NAME_KIND) == ZKE_NAME_KIND;
+}
+
 /* Notes the place of one ephemeral znode.  An entry of a line is called
  * /…/_c_<36 characters>-<kind><number>, and its directory is a place.  An entry
  * in a queue's "line" is of a process that uses the queue, and a znode in its
@@ -97,7 +103,7 @@ static int look_path(call *c, look *l, const char *path) {
   size_t parent = parent_len(path, strlen(path));
   size_t above = parent_len(path, parent);
   int status = 0;
-  if (parent && strncmp(name, "_c_", 3) == 0 && strnlen(name, 40) == 40)
+  if (parent && is_recipe_name(name))
     status = names_add(c, &l->places, path, parent);
   if (!status && ends_with(path, parent, "line"))
     status = names_add(c, &l->queues, path, above);
@@ -602,7 +608,7 @@ static int fail_kind(call *c, const look_line *line, const char *instead) {
 /* Were two znodes made together, as a semaphore's permits are?  Then their
  * names have the same guid. */
 static bool is_together(const char *name, const char *with) {
-  return strncmp(name, with, 39) == 0;
+  return strncmp(name, with, ZKE_NAME_HEAD) == 0;
 }
 
 /* Deletes the entry, or the entries, by which one holds: it hears that it has
