@@ -172,7 +172,7 @@ static void edit_prompt(edit *e) {
     snprintf(e->prompt, sizeof e->prompt, "zke%s> ", state);
   for (char *at = e->prompt; *at; at++) {
     bool eight = (unsigned char)at[0] == 0xc2 && (unsigned char)at[1] < 0xa0;
-    if ((unsigned char)*at < ' ' || *at == 0x7f || eight) *at = '?';
+    if (is_control(*at) || eight) *at = '?';
   }
   free(cwd);
 }

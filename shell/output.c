@@ -162,7 +162,7 @@ static size_t escape_one(const unsigned char *at, size_t left, enum escape how,
                          char *to, size_t *taken) {
   size_t len = character_len(at, left);
   const char *letter = letter_for(*at, how);
-  bool obeyed = len == 0 || *at < 0x20 || *at == 0x7f ||
+  bool obeyed = len == 0 || is_control((char)*at) ||
                 (len == 2 && *at == 0xc2 && at[1] < 0xa0);
   *taken = len ? len : 1;
   if (letter) {

@@ -63,7 +63,7 @@ void http_answer(conn *c, int status, const char *type, const char *body) {
 /* A line of a head has no control characters. */
 static void make_line(char *text) {
   for (; *text; text++)
-    if ((unsigned char)*text < ' ' || *text == 0x7f) *text = ' ';
+    if (is_control(*text)) *text = ' ';
 }
 
 /* Refuses a request by a sentence, which is the body and stands in the first

@@ -483,6 +483,12 @@ void json_stat(json_t *row, const zke_stat *stat);
  * where it is neither */
 bool data_of_json(const json_t *j, char **data_out, int *len_out);
 
+/* is_control - may a terminal obey this byte?  Those of ASCII: what stands in
+ * two bytes, 0xc2 and 0x80 to 0x9f, the caller looks for where it matters */
+static inline bool is_control(char byte) {
+  return (unsigned char)byte < ' ' || byte == 0x7f;
+}
+
 /* output_text     - a value as people see it: text, or bytes as they are; on a
  *                   terminal, what it would obey stands as \x1b
  * output_visible  - the same whatever out is, and an end of line stands as \n

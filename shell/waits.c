@@ -177,9 +177,8 @@ static int deadlocks_run(call *c) {
  * character. */
 static void dot_text(FILE *out, const char *text) {
   for (; *text; text++) {
-    unsigned char byte = (unsigned char)*text;
-    if (byte == '"' || byte == '\\') fputc('\\', out);
-    fputc(byte < 0x20 || byte == 0x7f ? '?' : byte, out);
+    if (*text == '"' || *text == '\\') fputc('\\', out);
+    fputc(is_control(*text) ? '?' : *text, out);
   }
 }
 
