@@ -1,9 +1,20 @@
 /* zk_handle.c - a handle on an ensemble, but its operations
  *
- * Sections, each using those above it: time and paths; the descriptor; the
- * session's connection and end; entering and leaving; sleeping; requests; what
- * is to be discarded; dispatching; waiting; the helper thread; beginning and
- * end.
+ * Sections in the order of the file, each using those above it. What other
+ * files call is named zke_ensemble_…, and handle_… is about the handle as a
+ * whole; the other prefixes stand here.
+ *
+ *     time and paths
+ *     the descriptor
+ *     the session's connection and end   send_, again_
+ *     what is to be discarded            discard_, discards_
+ *     entering and leaving
+ *     sleeping                           reader_, sleeper_, cancel_
+ *     requests                           call_
+ *     dispatching                        callback_, dispatch_
+ *     waiting                            wait_
+ *     the helper thread                  helper_
+ *     beginning and end
  *
  * Invariants:
  *   1. The socket is touched with the mutex held; it is polled without.
@@ -161,16 +172,16 @@ int64_t zke_ensemble_deadline(zk *z) {
   return handle_has_work(z) ? zke_ensemble_now() : zke_ensemble_due(z);
 }
 
-/* The reader polls without the mutex: it has to look again where another thread
- * has changed what it waits for. */
+/* Wake the reader, which polls without the mutex.  Whoever changes what it polls
+ * for calls this, so that it looks again. */
 void zke_ensemble_kick(zk *z) {
   if (z->reading) signal_fd(z->kick);
 }
 
-/* Invariant 3. A reader that sleeps for longer than from now on is woken, and
- * so is one beside which there is something to call: it polls the socket alone,
- * and what another thread has read from that would be told to nobody until the
- * next ping. */
+/* Keep invariant 3. Wake the reader if it would sleep beyond the new earliest
+ * time. Wake it also when there is something to call that was not there before:
+ * the reader polls the socket and not `ready`, so without that nobody would be
+ * told until the next ping. */
 static void handle_arm(zk *z) {
   bool work = handle_has_work(z);
   int64_t due = zke_ensemble_due(z);
@@ -678,8 +689,8 @@ static int ms_until(int64_t until_ms) {
   return ms > HANDLE_SLEEP_MOST ? HANDLE_SLEEP_MOST : (int)ms;
 }
 
-/* Sleep in poll() as the reader. The mutex is not held meanwhile, so others may
- * change the link; who does so kicks the reader. A socket that was closed stays
+/* Sleep in poll() as the reader. The mutex is not held meanwhile. Another thread
+ * may change the link; it then wakes the reader. A socket that was closed stays
  * out of use until then, as poll() holds its file. */
 static void reader_poll(zk *z, int64_t until_ms, bool may) {
   struct pollfd fds[2] = {{.fd = -1}, {.fd = z->kick, .events = POLLIN}};
@@ -714,9 +725,11 @@ static void sleeper_wait(zk *z, int64_t until_ms, bool may) {
 }
 
 /* Sleep until something happens, at most until then: as the reader, or while
- * another thread is that.  may: as a cancellation point.  A time of
- * zke_call_at() is the caller's, who sets until_ms by it if it can call it:
- * all others would turn around without sleeping while it is due. */
+ * another thread is the reader. may: as a cancellation point.
+ *
+ * Times of zke_call_at() do not end this sleep. A caller that may run them
+ * passes the earliest as until_ms (wait_until()). For any other caller such a
+ * time, once it is due, would make the loop spin. */
 static void handle_rest(zk *z, int64_t until_ms, bool may) {
   if (until_ms < 0) until_ms = 0;
   if (z->reading) {
@@ -1049,7 +1062,7 @@ static bool handle_runs(const zk *z, zke_watch_fn fn, const void *context) {
 void zke_ensemble_forget(zk *z, zke_watch_fn fn, void *context) {
   zke_watcher_forget(&z->watches, fn, context);
   while (handle_runs(z, fn, context)) {
-    zke_ensemble_rest(z, zke_ensemble_now() + 50);
+    zke_ensemble_rest(z, zke_ensemble_now() + HANDLE_LEAVING);
     zke_watcher_forget(&z->watches, fn, context);
   }
 }
