@@ -1069,6 +1069,9 @@ static const struct {
     {"World", "anyone", ZKE_OK},
 };
 
+/* An identity that a host vouches for must be one that an ACL could name. One
+ * that is taken counts; one that is refused is good for no ACL either, but for
+ * that of everybody. */
 TEST_LOOP(what_a_host_can_vouch_for, 0, COUNT(vouchers)) {
   const char *scheme = vouchers[_i].scheme, *id = vouchers[_i].id;
   zke *z = memory();

@@ -59,6 +59,8 @@ static int each(zke *z, void *context) {
   return ZKE_OK;
 }
 
+/* Each call of a batch has the result and the zxid that it would have alone.
+ * One that is refused uses no zxid and undoes nothing but itself. */
 TEST_LOOP(each_call_has_its_own_result_and_zxid, 0, PLACES) {
   zke *z = open_at(_i);
   int64_t from = test_zxid(z);
@@ -82,6 +84,8 @@ static int two_last_names(zke *z, void *context) {
   return ZKE_OK;
 }
 
+/* In a batch a counter ends as it does in calls alone: the last name is given
+ * once. */
 TEST_LOOP(the_end_of_a_counter, 0, PLACES) {
   zke *z = open_at(_i);
   ck_ok(make(z, "/q"));
@@ -97,6 +101,7 @@ static int answer(zke *z, void *context) {
   return *(const int *)context;
 }
 
+/* A batch that changes nothing leaves no gap in the zxids. */
 TEST_LOOP(a_batch_of_nothing_uses_no_zxid, 0, PLACES) {
   int rc = ZKE_OK;
   zke *z = open_at(_i);
@@ -166,6 +171,8 @@ static int make_while_others_look(zke *z, void *context) {
   return ZKE_OK;
 }
 
+/* Other handles of the file see nothing of a batch while it runs, and all of it
+ * afterwards. */
 TEST(nobody_sees_it_before_it_is_committed) {
   outside o = {test_path("db"), 0};
   zke *z = test_open(o.db);
@@ -198,6 +205,8 @@ static int begin_another_call(zke *z, void *context) {
   return ZKE_OK;
 }
 
+/* A call by another thread on a session of the same store is made after the
+ * batch, not in the middle of it. */
 TEST(other_threads_of_the_store_wait) {
   void *rc;
   zke *z = test_open(test_path("db"));
@@ -226,6 +235,8 @@ static int by_both(zke *z, void *context) {
   return ZKE_OK;
 }
 
+/* Calls on another session of the store belong to the batch as well, and what
+ * they create belongs to that session. */
 TEST_LOOP(sessions_of_the_store_take_part, 0, PLACES) {
   pair p = {.one = open_at(_i)};
   p.two = test_session(p.one, NULL);
@@ -248,6 +259,8 @@ static int by_light(zke *z, void *context) {
   return ZKE_OK;
 }
 
+/* A light session of the store takes part in a batch as well; its carrier's
+ * dispatch tells what it has watched. */
 TEST_LOOP(light_sessions_take_part, 0, PLACES) {
   static test_events heard;
   zke_options options = ZKE_INIT(zke_options);
@@ -299,6 +312,8 @@ static int change_three(zke *z, void *context) {
   return ZKE_OK;
 }
 
+/* Watchers hear of every change of a batch, in its order, after the commit; of
+ * a batch that was undone they hear nothing. */
 TEST_LOOP(events_come_in_order, 0, PLACES) {
   static test_events events;
   pair p = {.one = open_at(_i)};
@@ -335,6 +350,8 @@ static int watch_and_change(zke *z, void *context) {
 
 static const char *const heard = "CREATED /w; CHANGED /w";
 
+/* A watch that is set in a batch sees the later changes of that batch, and is
+ * told once for each event.  Those that have not fired stay. */
 TEST_LOOP(watches_that_are_set_inside, 0, PLACES) {
   int rc = ZKE_OK;
   zke *z = open_at(_i);
@@ -538,6 +555,7 @@ static void batch_in_callback(zke *z, int type, int state, const char *path,
   *(int *)context = zke_batch(z, change_three, NULL);
 }
 
+/* A watcher may run a batch. */
 TEST_LOOP(in_a_callback, 0, PLACES) {
   int rc = ZKE_CORRUPT, count;
   zke *z = open_at(_i);
@@ -562,6 +580,8 @@ static void *run_leaving(void *arg) {
   return NULL;
 }
 
+/* A function that ends its thread undoes the batch: no change, no watch and no
+ * lock of it stays, and the handle works. */
 TEST_LOOP(one_that_ends_its_thread_leaves_nothing, 0, PLACES) {
   pthread_t thread;
   zke *z = open_at(_i), *other = NULL;
@@ -600,6 +620,8 @@ static int forks(zke *z, void *context) {
   return ZKE_OK;
 }
 
+/* In a child that is forked in a batch every call is refused, and the parent's
+ * batch is committed. */
 TEST(a_child_that_is_forked_inside) {
   forking f = {test_path("child"), -1};
   zke *z = test_open(test_path("db"));
@@ -616,6 +638,8 @@ static int forks_and_returns(zke *z, void *context) {
   return ZKE_OK;
 }
 
+/* A child that returns from the function gets ZKE_FORKED of the batch, and
+ * commits nothing. */
 TEST(a_child_that_returns) {
   int status;
   pid_t pid = -1;
@@ -643,6 +667,8 @@ static void *run_cancelled(void *arg) {
   return NULL;
 }
 
+/* A thread that is cancelled in a batch ends behind it: the batch is
+ * committed. */
 TEST(cancellation_waits) {
   pthread_t thread;
   void *ended;
@@ -663,6 +689,8 @@ static int make_two(zke *z, void *context) {
   return ZKE_OK;
 }
 
+/* A batch can lose its reply as a whole, before or after the commit; the calls
+ * inside are not lost one by one. */
 TEST_LOOP(its_reply_can_be_lost, 0, PLACES) {
   int made = 0;
   zke *z = open_at(_i);

@@ -487,6 +487,8 @@ TEST(reboot_is_no_death) {
 
 /* ---- arguments, and files that are not as they should be ---- */
 
+/* A handle that only reads sees the counters too; a tree in memory has none.  A
+ * refused call leaves its output alone. */
 TEST(counters_of_other_handles) {
   zke_counts now = {.waits = 77};
   zke *memory = test_open(":memory:"), *reader = NULL;

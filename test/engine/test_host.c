@@ -560,6 +560,8 @@ static int call_back(sqlite3 *db, int64_t zxid, void *context) {
   return zke_fail(ZKE_OK, "fine");
 }
 
+/* Every call that a function makes on a handle is refused, which leaves the
+ * transaction and the handle as they were. */
 TEST(calls_in_a_function_are_refused) {
   zke *z = open_shop(0);
   zke_op op;
@@ -596,6 +598,8 @@ static int go_on_after_undo(sqlite3 *db, int64_t zxid, void *context) {
   return ZKE_OK;
 }
 
+/* Where SQLite has undone the transaction by itself the multi fails and says
+ * so, though the function has returned ZKE_OK. */
 TEST(nothing_is_committed_after_an_undo) {
   zke *z = open_shop(0);
   int result = SQLITE_OK;
@@ -620,6 +624,8 @@ static int go_on_by_savepoints(sqlite3 *db, int64_t zxid, void *context) {
   return ZKE_OK;
 }
 
+/* An undo is noticed also where another transaction is open by then: neither
+ * the row of that nor the operations around the function stay. */
 TEST(an_undo_is_noticed_behind_savepoints) {
   zke *z = open_shop(0);
   zke_op ops[3];
@@ -676,6 +682,8 @@ static int batch_of_sql(zke *z, void *context) {
   return ZKE_OK;
 }
 
+/* A function whose SQL is refused takes its own znodes along and uses no zxid;
+ * those before and behind it stay. */
 TEST(sql_in_a_batch) {
   zke *z = open_shop(0);
   job jobs[3] = {{.sql = "INSERT INTO orders VALUES(2,'b')"},
@@ -759,6 +767,8 @@ static int fork_in(sqlite3 *db, int64_t zxid, void *context) {
   return ZKE_OK;
 }
 
+/* A child that is forked in a function and returns from it gets ZKE_FORKED; the
+ * parent commits, and its handle works. */
 TEST(a_fork_in_a_function) {
   zke *z = open_shop(0);
   pid_t child = -1;

@@ -204,6 +204,8 @@ static void *wait_for_sets(void *context) {
   }
 }
 
+/* Threads that wait on light sessions of one carrier each hear of every change
+ * that they watch, whichever of them dispatches. */
 TEST_LOOP(threads_wait_on_light_sessions, 0, WAYS) {
   pthread_t thread[WAITERS];
   waiter w[WAITERS];
@@ -363,6 +365,8 @@ static int hold_light(void *context) {
   for (;;) pause();
 }
 
+/* When a carrier's process is killed its light sessions end with it: whoever
+ * watches their ephemerals hears of it without waiting for a timeout. */
 TEST(death_of_a_carrier_is_told_at_once) {
   begin(IN_FILE);
   pid_t pid = test_child(hold_light, (void *)(uintptr_t)test_path("light.db"));
@@ -823,6 +827,8 @@ static void *attach_often(void *context) {
   return NULL;
 }
 
+/* Two stores that attach one session at the same time, again and again, have it
+ * or are told that it has moved; nothing else happens to it. */
 TEST(rivals_attach_one_session) {
   unsigned char password[16];
   pthread_t thread;

@@ -238,6 +238,8 @@ static void nested(zke *z, int type, int state, const char *path,
   ck_assert_int_eq(zke_event_zxid(b), 0);
 }
 
+/* A dispatch inside of a watcher does not mix up the zxids of the two
+ * events. */
 TEST_LOOP(nested_events_have_their_own_zxids, 0, WAYS) {
   zxids list = {0};
   begin(_i);
@@ -343,6 +345,8 @@ static void dispatch_elsewhere(zke *z, int type, int state, const char *path,
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
 
+/* A dispatch that leaves an event to another thread, which is calling watchers,
+ * says that there is more. */
 TEST_LOOP(a_dispatch_beside_another_says_more, 0, WAYS) {
   int more = -1;
   begin(_i);

@@ -70,6 +70,8 @@ static int open_descriptors(void) {
   return count;
 }
 
+/* A thread that is cancelled completes the calls that it makes after that, and
+ * leaks no descriptor. */
 TEST(a_cancellation_takes_effect_behind_the_call) {
   thread_call c;
   serving s = begin_server(&c);

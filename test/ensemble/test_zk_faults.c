@@ -227,6 +227,8 @@ static int stay(void *arg) {
   return 0;
 }
 
+/* A connection that the parent ends is over for the server, though a child that
+ * was forked meanwhile lives on. */
 TEST(a_forked_child_does_not_keep_a_connection) {
   stub s;
   stub_begin(&s);

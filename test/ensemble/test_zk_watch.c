@@ -66,6 +66,8 @@ TEST(the_table_of_kinds_and_events) {
   }
 }
 
+/* However many watches of a function and its context an event fires, they are
+ * called once; other pairs are called as well. */
 TEST(one_pair_is_called_once_for_an_event) {
   zk_watches w;
   zke_watchers_init(&w, 100);
@@ -135,6 +137,8 @@ TEST(a_watch_that_is_set_after_an_event_is_new) {
   zke_watchers_free(&w);
 }
 
+/* A path has one persistent mode: the last one that was asked for holds for all
+ * its watchers. */
 TEST(the_later_mode_of_a_path_counts_for_all) {
   zk_watches w;
   zke_watchers_init(&w, 100);
@@ -217,6 +221,9 @@ TEST(the_end_is_told_to_each_pair_once) {
   zke_watchers_free(&w);
 }
 
+/* Alarms come by their times, not in the order in which they were set. A later
+ * alarm of a pair replaces the one before, and a pair that is forgotten has
+ * none. */
 TEST(alarms_come_in_their_order) {
   zk_watches w;
   zk_target t;

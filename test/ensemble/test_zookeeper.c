@@ -107,6 +107,8 @@ static zke_options options_with(news *n) {
 
 /* ---- names ---- */
 
+/* A malformed name is refused before anything is connected, and the sentence
+ * says what is wrong with it. */
 TEST(a_malformed_name_is_refused_with_what_is_wrong) {
   static const struct {
     const char *name, *says;
@@ -184,6 +186,8 @@ TEST(a_busy_timeout_has_a_bound) {
   end_ground(&g);
 }
 
+/* The options' chroot lies below the name's: paths are shown without both, and
+ * no path leads out of them. */
 TEST(a_chroot_is_that_of_the_name_and_that_of_the_options) {
   ground g = begin_ground();
   char name[300], *path;
@@ -541,6 +545,9 @@ TEST_LOOP(a_server_answers_as_a_file_does, 0, 6) {
 
 /* ---- sessions ---- */
 
+/* Each session can be asked for its identity and its process, by itself and by
+ * others; one that is closed is gone.  Ephemerals of others cannot be
+ * listed. */
 TEST(sessions_show_themselves) {
   ground g = begin_ground();
   zke_session_list *list;
@@ -603,6 +610,8 @@ TEST(the_end_of_a_session_is_told_once) {
   end_ground(&g);
 }
 
+/* A session that was detached keeps its ephemerals.  It is attached by its
+ * password alone, and once it is closed no more. */
 TEST(a_session_is_detached_and_attached_again) {
   ground g = begin_ground();
   unsigned char password[16], wrong[16] = {1};
@@ -806,6 +815,8 @@ static void end_broken(broken *b) {
   stop(b->s);
 }
 
+/* A session outlives its connection: its ephemerals and watches stay, and what
+ * has changed meanwhile is told when it is connected again. */
 TEST(a_lost_connection_ends_nothing) {
   broken b;
   begin_broken(&b);
@@ -1128,6 +1139,8 @@ TEST(a_change_that_is_answered_by_a_lie_may_have_been_made) {
   liar_end(&l);
 }
 
+/* A peer that answers anything but a whole greeting is no server: opening ends
+ * in time. */
 TEST_LOOP(what_does_not_greet_is_no_server, 0, 3) {
   static const char *const greetings[] = {
       "HTTP/1.1 400 Bad Request\r\n\r\n", "",
@@ -1167,6 +1180,7 @@ static void *raise_number(void *arg) {
   return NULL;
 }
 
+/* Threads that change one node by its version on one handle lose no change. */
 TEST(threads_share_a_handle) {
   ground g = begin_ground();
   zke *z = open_ground(&g);
@@ -1187,6 +1201,7 @@ TEST(threads_share_a_handle) {
   end_ground(&g);
 }
 
+/* A wait in which nothing comes ends at its deadline, not before. */
 TEST(a_wait_ends_in_time) {
   ground g = begin_ground();
   zke *z = open_ground(&g);
@@ -1204,6 +1219,7 @@ static void come_back(zke *z, int type, int state, const char *path,
   if (e->count < 3) zke_call_at(z, zke_now(z) + 20, come_back, e);
 }
 
+/* An alarm comes in a wait, also one that a watcher has set. */
 TEST(alarms_come) {
   ground g = begin_ground();
   zke *z = open_ground(&g);
@@ -1226,6 +1242,8 @@ static int use_copy(void *arg) {
   return zke_close(z) == ZKE_FORKED ? 0 : 5;
 }
 
+/* In a forked child every call on the parent's handle is refused, and the
+ * parent's connection stays as it is. */
 TEST(a_child_has_no_handle) {
   ground g = begin_ground();
   zke *z = open_ground(&g);
@@ -1241,6 +1259,7 @@ static void close_inside(zke *z, int type, int state, const char *path,
   *(int *)context = zke_close(z);
 }
 
+/* Closing a handle in its own callback is refused, and the handle works. */
 TEST(a_callback_does_not_close_its_handle) {
   ground g = begin_ground();
   zke *z = open_ground(&g);
@@ -1296,6 +1315,8 @@ TEST(what_is_missing_says_so) {
 
 /* ---- recipes ---- */
 
+/* A lock excludes others on an ensemble, and goes to the next when it is
+ * released. */
 TEST(a_lock_goes_from_one_to_the_other) {
   ground g = begin_ground();
   zke *z = open_ground(&g), *other = open_ground(&g);
@@ -1315,6 +1336,8 @@ TEST(a_lock_goes_from_one_to_the_other) {
   end_ground(&g);
 }
 
+/* An item of a queue on an ensemble is claimed once, and is gone after the
+ * ack. */
 TEST(a_queue_gives_an_item_once) {
   ground g = begin_ground();
   zke *z = open_ground(&g);
@@ -1332,6 +1355,8 @@ TEST(a_queue_gives_an_item_once) {
   end_ground(&g);
 }
 
+/* When the leader's session is ended the next one leads, and the former leader
+ * hears that it does not. */
 TEST(an_election_passes_on_when_a_session_ends) {
   ground g = begin_ground();
   zke *z = open_ground(&g), *other = open_ground(&g);
@@ -1352,6 +1377,8 @@ TEST(an_election_passes_on_when_a_session_ends) {
   end_ground(&g);
 }
 
+/* Two sites on an ensemble reach one decision, with operations in the votes and
+ * the acknowledgement; SQL among them is refused before anything is done. */
 TEST(two_sites_commit_together) {
   static const char *const sites[] = {"here", "there"};
   ground g = begin_ground();
@@ -1395,6 +1422,8 @@ static void *acquire_and_release(void *arg) {
   return (void *)(intptr_t)rc;
 }
 
+/* An ensemble tells nobody others' ephemerals, so deadlocks cannot be looked
+ * for.  A call that could be part of one waits all the same. */
 TEST(a_lock_is_waited_for_while_another_is_held) {
   ground g = begin_ground();
   zke *z = open_ground(&g), *other = open_ground(&g);

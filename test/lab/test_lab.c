@@ -1089,6 +1089,8 @@ static void count_in_batch(zke *z, void *arg) {
   zke_batch(z, count_up, arg);
 }
 
+/* In the laboratory nobody comes between the calls of a batch: what goes wrong
+ * without one never does inside. */
 TEST(a_batch_is_one_step) {
   for (int batch = 0; batch < 2; batch++) {
     zke_lab_options o = no_faults();

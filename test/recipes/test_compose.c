@@ -332,6 +332,8 @@ static int forget_in_batch(zke *session, void *context) {
   return ZKE_OK;
 }
 
+/* In a batch closing the handle and forgetting a watcher are refused, and
+ * change nothing. */
 TEST(what_a_batch_may_not) {
   test_events events = {0};
   open_mounted();
@@ -564,6 +566,8 @@ static void note(zke *session, int type, int state, const char *path,
   got_zxid = zke_event_zxid(session);
 }
 
+/* A watcher gets the handle that the program has, not the part's; the event's
+ * zxid is that of the part, and 0 outside. */
 TEST(watchers_get_the_composed_handle) {
   open_mounted();
   ck_rc(zke_exists(z[0], "/global/n", note, NULL, NULL), ZKE_NONODE);
@@ -607,6 +611,8 @@ static void forget_itself(zke *session, int type, int state, const char *path,
   ck_ok(zke_forget(session, forget_itself, context));
 }
 
+/* After a watcher has forgotten itself it is not called again, also not for
+ * what another part has pending. */
 TEST(a_watcher_forgets_itself) {
   int count = 0;
   open_mounted();
@@ -653,6 +659,7 @@ static void *wait_once(void *arg) {
   return (void *)(intptr_t)zke_wait_turn(z[0], *(int64_t *)arg, soon(z[0]));
 }
 
+/* An event of either part, or a wake, ends the waits of all threads. */
 TEST_LOOP(all_who_wait_are_woken, 0, 3) {
   pthread_t threads[3];
   test_events events = {0};
@@ -694,6 +701,7 @@ static void end_thread(zke *session, int type, int state, const char *path,
   if (context) pthread_exit(context);
 }
 
+/* After a watcher has ended its thread others can wait and dispatch. */
 TEST(a_watcher_ends_its_thread) {
   pthread_t thread;
   void *rc;
@@ -785,6 +793,9 @@ TEST(a_further_session) {
 
 /* ---- making and ending ---- */
 
+/* A mount is refused where there is no node, at "/", over another mount, of a
+ * handle that is composed itself, and on a handle that has watches already.  A
+ * refused one changes nothing.  A mount below a mount is fine. */
 TEST(mounts_that_are_refused) {
   zke *other;
   open_mounted();
@@ -834,6 +845,7 @@ static void order_here(zke *session, int type, int state, const char *path,
   *(int *)context = zke_order(handles, 2);
 }
 
+/* zke_order() in a watcher of one of its handles is refused. */
 TEST(no_order_in_a_watcher) {
   int rc = 0;
   open_mounted();
@@ -945,6 +957,8 @@ static int use_in_child(void *arg) {
   return zke_close(z[0]) == ZKE_FORKED ? 0 : 7;
 }
 
+/* A forked child's copy refuses every call, and the parent's handle works
+ * on. */
 TEST(a_childs_copy_refuses) {
   open_mounted();
   ck_assert_int_eq(test_child_end(test_child(use_in_child, NULL)), 0);
@@ -961,6 +975,8 @@ static void fork_here(zke *session, int type, int state, const char *path,
   forked = fork();
 }
 
+/* A watcher may fork: the child's wait returns ZKE_FORKED, the parent's is as if
+ * there were no child. */
 TEST(a_watcher_forks) {
   int status;
   open_mounted();
@@ -990,6 +1006,8 @@ static void wait_here(zke *session, int type, int state, const char *path,
   found = zke_wait(session, soon(session));
 }
 
+/* Closing a handle in its own watcher is refused.  A watcher that waits while
+ * another thread closes the handle gets ZKE_CLOSING. */
 TEST(closing) {
   int rc = 0;
   pthread_t thread;

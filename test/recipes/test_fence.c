@@ -206,9 +206,10 @@ TEST(holders_write_and_others_do_not) {
   close_shop(z);
 }
 
-/* After a steal, a break and an expiry the former holder is refused, and the
- * next one is not. */
 enum { STEAL, BREAK, EXPIRE, CLOSE, LOSSES };
+
+/* After a steal, a break, an expiry or a close the former holder is refused,
+ * already before the next one holds, and the next one is not. */
 TEST_LOOP(a_former_holder_is_refused, 0, LOSSES) {
   zke *z = open_shop(), *next = test_open(shop);
   ck_ok(zke_fence_set(z, "pay", LOCK, NULL));
@@ -374,6 +375,7 @@ TEST(a_leaders_token) {
   close_shop(z);
 }
 
+/* The token of a singleton is refused once it was replaced. */
 TEST(a_singletons_token) {
   zke *z = open_shop();
   zke_singleton *s;
@@ -476,6 +478,8 @@ static const char *const hostile[] = {"select",
                                       "1"};
 enum { HOSTILE = sizeof hostile / sizeof *hostile };
 
+/* With names that would break out of quotes or statements a fence is made,
+ * found, enforced and removed, and no other table is touched. */
 TEST_LOOP(names_break_out_of_nothing, 0, HOSTILE) {
   zke *z = open_shop();
   const char *name = hostile[_i];
@@ -529,6 +533,8 @@ TEST(a_renamed_table_stays_fenced) {
 
 /* ---- what is refused ---- */
 
+/* What cannot be fenced, and paths that are no lock, are refused with a
+ * sentence that says why, and no trigger is made. */
 TEST(what_cannot_be_fenced_is_told) {
   zke *z = open_shop();
   zke_fence_options o = {.size = sizeof o, .column = "nope"};

@@ -288,9 +288,10 @@ static int first_wrong(int rule, int programs) {
   return wrong;
 }
 
+LIMIT(600);
+
 /* Handles of zke_order() always fit, with fewer syncs than reads; what is too
  * weak is caught. */
-LIMIT(600);
 TEST_LOOP(outcomes_fit_one_order, 0, RULES) {
   register_late();
   dice = test_seed();
@@ -380,6 +381,7 @@ static int late_set_lost(zke *session, const char *path, const void *data,
   return zke_fail(ZKE_CONNECTIONLOSS, "lost");
 }
 
+/* After a change whose reply was lost a read syncs again. */
 TEST(a_lost_change_makes_nothing_fresh) {
   open_pair();
   expect_get(z[0], 1);
@@ -398,6 +400,8 @@ static int late_sync_lost(zke *session, const char *path) {
   return zke_fail(ZKE_CONNECTIONLOSS, "the sync is lost");
 }
 
+/* Where the sync fails the read has its code and sentence, and nothing is
+ * read. */
 TEST(a_failed_sync_fails_the_read) {
   open_pair();
   zke_engine losing = *inner[0]->head.engine;
@@ -472,6 +476,8 @@ static int expire_at_second(late *l) {
   return ZKE_OK;
 }
 
+/* A part whose session could not be ended is ended by the next call, which is
+ * refused already. */
 TEST(an_end_is_tried_again) {
   open_pair();
   on_expire = expire_at_second;
@@ -527,6 +533,8 @@ static zke *open_both_mounted(void) {
   return session;
 }
 
+/* While a thread is still forgetting a pair, another one that forgets it too is
+ * done: the watcher is not called after that. */
 TEST(two_threads_forget_a_pair) {
   pthread_t thread;
   zke *session = open_both_mounted();

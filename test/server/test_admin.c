@@ -95,6 +95,8 @@ TEST(a_watch_of_what_is_no_utf8_is_shown) {
   stop(s);
 }
 
+/* A page that does not exist is answered by 404 with a sentence, whatever bytes
+ * its name has. */
 TEST(what_is_no_page_has_a_sentence) {
   serving s = serve(":memory:", "");
   ck_assert_str_eq(page(s, "/commands/nosuch", "404 Not Found\r\n"),

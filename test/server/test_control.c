@@ -135,6 +135,8 @@ static void ck_expired(serving s, const wire *w) {
 
 #define WITHOUT "faults are for a server that was started with --control"
 
+/* A server that was started without the option refuses every order, and says
+ * which option that is. */
 TEST(without_the_option_there_is_no_way_to_faults) {
   serving s = serve(":memory:", "");
   ck_refused(s, 403, "expire session=all", WITHOUT);
@@ -406,6 +408,8 @@ TEST(the_reply_to_a_connect_request_is_lost) {
   stop(s);
 }
 
+/* A drop ends the connection of that session, or all of them, and says how
+ * many; where there is none it is refused. */
 TEST(a_connection_is_dropped_now) {
   serving s = serve_faults();
   wire a = begin(s), b = begin(s);
@@ -451,6 +455,8 @@ TEST(a_fault_passes_over_some_and_fires_some_times) {
   stop(s);
 }
 
+/* A fault for one session passes others by; one without a session meets
+ * whichever asks first. */
 TEST(a_fault_is_for_one_session_or_all) {
   serving s = serve_faults();
   wire a = begin(s), b = begin(s);
@@ -760,6 +766,8 @@ TEST(a_connection_with_held_replies_drops) {
   stop(s);
 }
 
+/* Held requests and replies of many connections are counted, and each is
+ * answered after its release; none is lost. */
 TEST(many_connections_are_held_and_released) {
   enum { MANY = 200 };
   static wire w[MANY];
@@ -930,6 +938,8 @@ TEST(a_connection_is_held_by_two_faults) {
   stop(s);
 }
 
+/* A paused session gets no answer and no event until the pause's time has
+ * passed; then it gets all of them, in order. */
 TEST(a_pause_ends) {
   serving s = serve_faults();
   wire w = begin(s), other = begin(s);

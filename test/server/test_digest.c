@@ -29,6 +29,8 @@ TEST(md5_has_the_vectors_of_its_rfc) {
   }
 }
 
+/* MD5 is right where the padding just fits into a block, and where it does
+ * not. */
 TEST(md5_is_right_around_the_end_of_a_block) {
   static const char *const of_as[] = {
       "ef1772b6dff9a122358552954ad0df65", /* 55 of "a" */
@@ -94,6 +96,8 @@ TEST(blanks_quotes_and_the_case_of_names_do_not_matter) {
   }
 }
 
+/* A token that is malformed, or has a member twice, is refused as a whole; an
+ * empty one has no members. */
 TEST(a_malformed_token_is_refused) {
   static const char *const tokens[] = {"username",        "=x",
                                        "username=\"x",    "username=\"x\\",

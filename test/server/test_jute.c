@@ -51,6 +51,7 @@ static const char create_frame[] =
     "\0\0\0\1\0\0\0\37\0\0\0\5world\0\0\0\6anyone"
     "\0\0\0\1";
 
+/* What is written is byte by byte what ZooKeeper's client sends. */
 TEST(a_record_has_zookeepers_bytes) {
   zke_jute_writer w = {0};
   zke_jute_create_request out = {"/a", {2, "xy"}, zke_open_acl, ZKE_EPHEMERAL};
@@ -65,6 +66,8 @@ TEST(a_record_has_zookeepers_bytes) {
   ck_assert_ptr_null(w.data);
 }
 
+/* The bytes that ZooKeeper's client sends give the record back, its texts as C
+ * strings. */
 TEST(a_record_is_read_with_its_texts_ended_by_nuls) {
   char *copy = copy_of(create_frame, sizeof create_frame - 1);
   zke_jute_reader r = {.at = copy, .end = copy + sizeof create_frame - 1};
@@ -108,6 +111,8 @@ TEST(null_and_empty_are_two_things) {
   ck_assert_int_eq(in.acl.count, 0);
 }
 
+/* Numbers of four and eight bytes are read with their signs, at the ends of
+ * their ranges too. */
 TEST(numbers_keep_their_signs_and_all_their_bits) {
   zke_jute_reply_header in;
   ck_assert(
@@ -149,6 +154,8 @@ typedef struct known {
 static const known records[] = {ZKE_JUTE_RECORDS(KNOWN)};
 enum { RECORDS = sizeof records / sizeof *records };
 
+/* Any record, of zeros, is read only when it is there as a whole, and is
+ * written to the same bytes again. */
 TEST_LOOP(each_record_is_refused_where_it_is_cut, 0, RECORDS) {
   const zke_jute_record *record = records[_i].record;
   static const char zeros[256];
@@ -176,6 +183,7 @@ TEST_LOOP(each_record_is_refused_where_it_is_cut, 0, RECORDS) {
  * Frames that lie
  * --------------------------------------------------------------------- */
 
+/* A text whose length is more than the frame has, or negative, is refused. */
 TEST(a_length_beyond_the_frame_is_refused) {
   zke_jute_path_request in;
   ck_assert(!READS("\0\0\0\3/a", path_request, &in));

@@ -124,6 +124,8 @@ TEST(statistics_count_what_is_protected) {
  * Limits
  * --------------------------------------------------------------------- */
 
+/* A create that would pass the limit is refused and makes nothing; the node of
+ * the quota counts, other subtrees do not, and a deletion makes room. */
 TEST(a_hard_limit_of_nodes_is_enforced) {
   serving s = serve(":memory:", "--enforce-quota");
   wire w = begin(s);
@@ -146,6 +148,8 @@ TEST(a_hard_limit_of_nodes_is_enforced) {
   stop(s);
 }
 
+/* A create or a change that would make the data of the subtree too much is
+ * refused; one that reaches the limit is not. */
 TEST(a_hard_limit_of_bytes_is_enforced) {
   serving s = serve(":memory:", "--enforce-quota");
   wire w = begin(s);
@@ -182,6 +186,8 @@ TEST(another_fault_is_told_first) {
   stop(s);
 }
 
+/* A multi with a change that passes a limit does nothing, and that change has
+ * the quota's error. */
 TEST(a_multi_is_refused_for_the_change_that_passes_a_limit) {
   serving s = serve(":memory:", "--enforce-quota");
   wire w = begin(s);

@@ -51,6 +51,8 @@ TEST(nodes_are_made_read_changed_and_removed) {
   stop(s);
 }
 
+/* Both forms of the children, their count, and a session's ephemerals below a
+ * path are answered. */
 TEST(children_counts_and_ephemerals_are_listed) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -373,6 +375,8 @@ static void ck_results_end(wire *w) {
   ck_assert_ptr_eq(w->r.at, w->r.end);
 }
 
+/* A multi that is done has a result for each operation.  One that is refused
+ * changes nothing, and has an error for each, as ZooKeeper numbers them. */
 TEST(a_multi_is_done_as_a_whole_or_not_at_all) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -444,6 +448,8 @@ TEST(a_multi_with_a_malformed_path_is_refused_for_that_one) {
   stop(s);
 }
 
+/* An operation of a multi-read that fails has its error, and the others have
+ * their results. */
 TEST(a_multi_read_has_a_result_for_each) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -625,6 +631,9 @@ TEST(an_event_comes_after_the_answer_that_set_its_watch) {
   stop(s);
 }
 
+/* A recursive persistent watch tells of every change below its path, each
+ * before the answer to the change; after its removal, which is refused a second
+ * time, it tells of none. */
 TEST(a_persistent_watch_stays_until_it_is_removed) {
   serving s = serve(":memory:", "");
   wire w = begin(s);
@@ -723,6 +732,8 @@ TEST(watches_are_set_again_together) {
   stop(s);
 }
 
+/* Whether a watch of a kind is set is answered without removing it; a kind that
+ * does not exist is an error. */
 TEST(watches_can_be_asked_for) {
   static const int types[] = {ZKE_WATCH_DATA, ZKE_WATCH_CHILD, ZKE_WATCH_ANY,
                               7};
@@ -762,6 +773,8 @@ TEST(a_direct_user_of_the_file_is_seen) {
  * Sessions
  * --------------------------------------------------------------------- */
 
+/* A client's timeout is brought into the server's limits, and the client is
+ * told. */
 TEST(the_timeout_is_brought_into_the_limits) {
   serving s = serve(":memory:", "--timeout-min 2s --timeout-max 1m");
   static const int asked[] = {-1, 0, 1, 5000, 60001},
@@ -812,6 +825,8 @@ TEST(a_session_outlives_its_connection) {
   stop(s);
 }
 
+/* Neither a wrong password nor an id that does not exist gets a session; its
+ * owner does, and finds its ephemerals. */
 TEST(a_session_is_refused_to_another_password) {
   serving s = serve(":memory:", "");
   wire w = begin(s), thief = w, stranger = w, owner;
@@ -1032,6 +1047,8 @@ TEST(two_servers_show_one_tree) {
  * Access
  * --------------------------------------------------------------------- */
 
+/* A node that an identity protects is closed to others and open to whoever has
+ * the identity; a client can ask which identities it has. */
 TEST(an_identity_opens_what_it_protects) {
   serving s = serve(":memory:", "");
   wire w = begin(s), other = begin(s);
@@ -1384,6 +1401,8 @@ TEST(connections_that_do_not_read_end) {
   stop(s);
 }
 
+/* A connection too many from one address is ended at once, and when another has
+ * ended there is room again. */
 TEST(connections_of_one_address_are_limited) {
   serving s = serve(":memory:", "--connections 3");
   wire w[4];
@@ -1441,6 +1460,7 @@ TEST(a_word_may_come_in_parts) {
   stop(s);
 }
 
+/* Each of ZooKeeper's four-letter words tells what it tells there. */
 TEST(four_letter_words_are_answered) {
   serving s = serve(":memory:", "");
   wire w = begin(s);

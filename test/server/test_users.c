@@ -140,6 +140,8 @@ static const char *who_am_i(wire *w) {
  * SASL
  * --------------------------------------------------------------------- */
 
+/* What a user protects by SASL is open to every connection of that user, and
+ * closed to strangers and to other users. */
 TEST(a_user_opens_what_it_protects) {
   serving s = serve_users("");
   wire w = begin(s), other = begin(s);
@@ -370,6 +372,8 @@ TEST(a_user_who_comes_back_is_a_stranger) {
 /* ZooKeeper's documentation has this one: super:admin. */
 #define SUPER "super:xQJmxLMiHGwaqBvst5y6rkB6HQs="
 
+/* The super user passes every check, by its digest or as a user; a wrong digest
+ * and other users do not. */
 TEST(a_super_user_passes_every_check) {
   serving s = serve_users("--super-user bob --super-digest " SUPER);
   wire w = begin(s), other = begin(s);
@@ -469,6 +473,8 @@ TEST(a_file_of_users_is_checked) {
   ck_refused(options, "of at most 1000 bytes");
 }
 
+/* The server does not start with a file of users that everybody can read, or
+ * that is missing. */
 TEST(a_file_that_all_can_read_has_no_secrets) {
   char options[600];
   snprintf(options, sizeof options, "--users '%s'", users_file("ann:x\n"));
@@ -478,6 +484,8 @@ TEST(a_file_that_all_can_read_has_no_secrets) {
   ck_refused(options, "No such file");
 }
 
+/* Options about users that contradict each other, or name nobody, are refused
+ * with a sentence at the start. */
 TEST(options_that_name_nobody_are_refused) {
   char options[600];
   snprintf(options, sizeof options, "--users '%s' --super-user eve",
