@@ -52,7 +52,7 @@
 #                      the tarball of make dist works
 #   make lint          gcc -fanalyzer, clang-tidy and cppcheck find nothing;
 #                      LINT=zkembed.c: in that file
-#   make style         lengths, comments and complexity of the code, as a table
+#   make style         lengths, comments, duplicates and complexity, as a table
 #   make valgrind      the quick tests under valgrind; VALGRIND_TESTS=…
 #   make sqlite-oldest sqlite-newest  the quick tests, those of gathered writes
 #                      and of lock-free reads, conformance and torture with the

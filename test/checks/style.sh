@@ -7,6 +7,10 @@
 # written for one.
 #
 #   lines     of code, and of comments for each of them; blank lines are none
+#   dupl.     of 100 lines of code, how many stand in a run of 5 or more that
+#             stands somewhere else in the same row, too.  Comments, blank lines,
+#             #include and lines of braces alone are passed over, and blanks do
+#             not matter; names do, so a copy with other names is not found
 #   functions how many; percent with a comment "above"; length at the median, the
 #             longest, and how many have more than 40 lines
 #   ?:        conditional expressions for 100 lines of code
@@ -55,19 +59,54 @@ lines='
     printf "%d %d %d %d %d\n", code, comments, count, told, questions
   }'
 
+# how many lines stand in runs that occur twice; a run does not leave its file
+doubles='
+  BEGIN { LONG = 5 }
+  FNR == 1 { inside = 0; first = n + 1 }
+  {
+    line = $0
+    if (inside && !sub(/^.*\*\//, "", line)) next
+    inside = 0
+    while ((at = index(line, "/*")) > 0) {
+      rest = substr(line, at + 2)
+      line = substr(line, 1, at - 1)
+      if ((end = index(rest, "*/")) == 0) { inside = 1; break }
+      line = line " " substr(rest, end + 2)
+    }
+    gsub(/[ \t]+/, "", line)
+    if (line ~ /^[{}();,]*$/ || line ~ /^#include/) next
+    text[++n] = line
+    if (n < first + LONG - 1) next
+    run = ""
+    for (i = n - LONG + 1; i <= n; i++) run = run "\n" text[i]
+    if (run in seen) {
+      mark[seen[run]] = mark[n] = 1
+    } else
+      seen[run] = n
+  }
+  END { # the last line of each run is marked
+    for (i = n; i > 0; i--) {
+      if (i in mark) left = LONG
+      if (left-- > 0) count++
+    }
+    print 0 + count
+  }'
+
 # row NAME FILE...
 row() {
   name=$1
   shift
   set -- $(functions "$@" >"$work/functions"
     awk -v sorted="sort -n >$work/lengths" "$lines" "$work/functions" "$@"
+    awk "$doubles" "$@"
     complexities "$@" >"$work/complex")
   awk -v name="$name" -v code="$1" -v comments="$2" -v count="$3" \
-    -v told="$4" -v questions="$5" '
+    -v told="$4" -v questions="$5" -v double="$6" '
     FILENAME ~ /lengths/ { len[++n] = $1; long += $1 > 40; next }
     { hard[++m] = $1; very += $1 > 15 }
     END {
-      printf "%-16s %6d %6.2f", name, code, comments / (code ? code : 1)
+      printf "%-16s %6d %6.2f %5.1f%%", name, code, comments / (code ? code : 1),
+        100 * double / (code ? code : 1)
       if (!n) { print ""; exit }
       printf " %6d %5d%% %4d %4d %4d %7.1f %5d %4d %4d\n", n, 100 * told / n,
         len[int((n + 1) / 2)], len[n], long, 100 * questions / code,
@@ -79,8 +118,8 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 : >"$work/lengths"
 
-printf '%-16s %6s %6s %6s %6s %14s %7s %15s\n' '' lines 'comm.' funct. above \
-  'length    >40' '?: /100' 'complex    >15'
+printf '%-16s %6s %6s %6s %6s %6s %14s %7s %15s\n' '' lines 'comm.' dupl. \
+  funct. above 'length    >40' '?: /100' 'complex    >15'
 if [ $# -gt 0 ]; then
   row "$@"
   exit
