@@ -5499,7 +5499,7 @@ static void lease_extend(store *s) {
 enum {
   LINE_FIRST_PLACE = 1,
   LINE_LAST_AT = 0, /* the place that was taken last */
-  LINE_FROM_AT = 8, /* the line begins here: who stands before is passed over */
+  LINE_FROM_AT = 8, /* the line begins here: places before it are passed over */
   LINE_SLOTS_AT = 16, /* by place: place and session */
   LINE_SLOT_SIZE = 16,
   LINE_SLOTS = 4096
@@ -5514,7 +5514,7 @@ typedef struct line_stay {
   int64_t free_since; /* the gate was seen free, 0: it was not … */
   int64_t free_first; /* … while this was the first */
   bool full;          /* the transaction will be synced */
-  bool insists;       /* on its turn: nobody passes */
+  bool insists;       /* it was the first in vain: nobody passes it any more */
   bool took_event;    /* a byte was taken that was not for the line */
 } line_stay;
 
@@ -5728,7 +5728,7 @@ static int gate_look(store *s, zke *z, line_stay *at, bool *held) {
   }
   at->first = line_any(s, s->line_from, at->place);
   if (at->first) {
-    if (gate_holder(s)) { /* whoever is the first, it is not our turn */
+    if (gate_holder(s)) { /* whichever place is the first, it is not ours */
       at->free_since = 0;
       return ZKE_OK;
     }
@@ -5850,7 +5850,7 @@ static int gate_enter(store *s, zke *z, bool full) {
   bool left = rc != ZKE_OK && at.place;
   line_leave(s, &at);
   if (left && !gate_holder(s))
-    line_wake_first(s); /* it may have been our turn */
+    line_wake_first(s); /* our place may have been the first */
   if (at.took_event) wake_self(at.sleeper);
   return rc;
 }
@@ -13197,6 +13197,8 @@ int zke_touch(zke *z) {
   return api_refuse(z, ZKE_OK);
 }
 
+/* By as much time as there is: whatever has passed counts for no detached
+ * session any more. */
 int zke_rearm(zke *z) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, rearm, z);
   int rc = api_enter(z, NULL, API_CHANGE, NULL);
@@ -15097,6 +15099,8 @@ static int api_keep_body(txn *t, void *arg) {
   return history_keep(t, k->rows, k->ms);
 }
 
+/* Synced to the disk: a history that has begun has begun for good, whatever
+ * power does then. */
 int zke_history_keep(zke *z, int64_t rows, int64_t ms) {
   if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
   if (rows < 0 || ms < 0) {

@@ -65,10 +65,12 @@ typedef struct fence_text {
 
 /* ---- failing ---- */
 
-/* Fail in the transaction, with a code that only the caller of the recipe is to
- * get. */
 static int fence_fail(fence *f, int rc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Fail in the transaction, with a code that only the caller of the recipe is to
+ * get: zke_multi() makes ZKE_SQL of it, so it is kept for fence_result().
+ * Returns rc. */
 static int fence_fail(fence *f, int rc, const char *format, ...) {
   char text[512];
   va_list arguments;
@@ -123,6 +125,7 @@ static char *fence_unquote(const char **at, char quote) {
   return NULL;
 }
 
+/* Free what fence_parse() has read; *t is empty then. */
 static void fence_text_free(fence_text *t) {
   sqlite3_free(t->table);
   sqlite3_free(t->path);
@@ -219,6 +222,8 @@ static int fence_find_table(fence *f, sqlite3 *db) {
   return fence_fail(f, ZKE_BADARGUMENTS, "%s %s", f->table, unfit);
 }
 
+/* Fail where the table has no column for the token.  The trigger would be made
+ * all the same, and then every write to the table would fail. */
 static int fence_find_column(fence *f, sqlite3 *db) {
   int rc = sqlite3_table_column_metadata(db, "main", f->table, f->column, NULL,
                                          NULL, NULL, NULL, NULL);
@@ -425,6 +430,7 @@ typedef struct fence_removal {
   bool unsure;
 } fence_removal;
 
+/* One try, for zke_retry(): the trigger goes in a transaction of its own. */
 static int fence_try_remove(zke *z, void *arg) {
   fence_removal *r = arg;
   zke_op op;
@@ -452,6 +458,8 @@ static int fence_check_path(zke *z, const char *path) {
   return zke_recipe_fail(ZKE_BADARGUMENTS, "the path / is no lock's");
 }
 
+/* The arguments are checked here, and once.  The table and its triggers, which
+ * others may change, are looked at in the transaction (fence_set()). */
 int zke_fence_set(zke *z, const char *table, const char *path,
                   const zke_fence_options *options) {
   zke_fence_options o;
@@ -469,6 +477,7 @@ int zke_fence_set(zke *z, const char *table, const char *path,
   return fence_retry(z, fence_try_set, &f);
 }
 
+/* What there is to be removed is found in the transaction (fence_unset()). */
 int zke_fence_remove(zke *z, const char *table) {
   fence_removal r = {.f = {.z = z, .table = table}};
   if (!z || !table)
@@ -477,6 +486,8 @@ int zke_fence_remove(zke *z, const char *table) {
   return rc == ZKE_OK ? fence_retry(z, fence_try_remove, &r) : rc;
 }
 
+/* The list is made inside the transaction, so it is of one moment.  It belongs
+ * to the caller only when the transaction has ended well. */
 int zke_fence_list(zke *z, zke_fence_infos **list_out) {
   fence f = {.z = z};
   zke_op op;

@@ -521,6 +521,8 @@ static int znode_take_all(zke *z, const znode_creations *c,
   return zke_recipe_restore(&kept, rc);
 }
 
+/* All have one guid, so one look after a lost reply tells of all of them: one
+ * transaction has made all of them or none. */
 int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
                           int64_t deadline_ms, zke_strings **paths_out,
                           int64_t *czxid_out) {

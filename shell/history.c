@@ -30,6 +30,8 @@ typedef struct extent {
   int64_t zxid, time_ms; /* from when on it is whole */
 } extent;
 
+/* Reads it, in one snapshot, since any change of others may move the beginning.
+ * Where no history is kept all of it is zero. */
 static int extent_read(call *c, extent *e) {
   snapshot *s = NULL;
   int status = snapshot_open(c, &s);
@@ -96,6 +98,8 @@ static int history_on(call *c) {
   return rc == ZKE_OK ? history_tell(c) : fail_rc(c, rc);
 }
 
+/* Ends the history, and shows what is kept: nothing.  A limit is refused, since
+ * its user has meant "on". */
 static int history_off(call *c) {
   if (has(c, 'k') || has(c, 'f'))
     return fail_usage(c, "limits are for \"history on\"");
@@ -105,6 +109,7 @@ static int history_off(call *c) {
   return rc == ZKE_OK ? history_tell(c) : fail_rc(c, rc);
 }
 
+/* Refuses a tree in memory, before anything is opened; 0 for any other. */
 static int refuse_memory(call *c) {
   if (store_of(c->sh) != STORE_MEMORY) return 0;
   return fail(c, STATUS_DENIED, "MEMORY",
@@ -112,6 +117,8 @@ static int refuse_memory(call *c) {
               c->command->name);
 }
 
+/* The command: begins or ends the history, or without a word shows what is
+ * kept, for which the file is only read. */
 static int history_run(call *c) {
   int status = refuse_memory(c);
   if (status) return status;
@@ -182,6 +189,8 @@ static int log_rows(call *c, const zke_change_list *list, int64_t ms,
   return status;
 }
 
+/* The command: prints what has changed at a path and below.  Where a part of
+ * what was asked for is no longer known, tell_begin() says so first. */
 static int log_run(call *c) {
   char *path = NULL;
   extent e;
@@ -219,6 +228,7 @@ typedef struct past {
   int life_count;
 } past;
 
+/* Frees all of it, also where it was filled in part. */
 static void past_free(past *p) {
   for (int i = 0; i < p->now_count; i++)
     free((char *)(uintptr_t)p->now[i].path);
@@ -264,6 +274,8 @@ static int past_present(call *c, past *p) {
   return status;
 }
 
+/* Reads the nodes of now, the changes and the sessions, and works out the lives
+ * of the nodes.  past_present() has to be the first. */
 static int past_read(call *c, past *p) {
   int status = past_present(c, p);
   if (status) return status;
@@ -331,6 +343,8 @@ static int fail_before(call *c, const extent *e) {
               text);
 }
 
+/* "held --at": who held a place at a time of the past.  Refused where the
+ * history does not reach so far back, rather than answered in part. */
 static int held_then(call *c) {
   past p = {.path = NULL};
   extent e;

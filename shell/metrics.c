@@ -273,6 +273,8 @@ static int metrics_count(call *c, metrics *m) {
   return 0;
 }
 
+/* The command.  One that was cancelled meanwhile fails, since its statements
+ * were stopped and numbers of the text may be missing. */
 static int metrics_run(call *c) {
   metrics m = {.sessions = NULL};
   int rc = zke_sessions(c->z, &m.sessions);

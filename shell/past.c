@@ -98,6 +98,8 @@ static bool is_told(const past_step *steps, int count, const char *path) {
   return false;
 }
 
+/* The lives that the changes tell of, and of those nodes of now that they do
+ * not tell of one life each: from before the history until now. */
 int past_lives(const zke_change_list *changes, const char *path,
                const past_node *now, int count, past_life **lives_out) {
   size_t room = (size_t)changes->count + (size_t)count + 1;
@@ -212,6 +214,8 @@ static int64_t zxid_at(const zke_change_list *changes, int64_t at) {
   return zxid;
 }
 
+/* The time becomes a zxid, since lives are compared by zxids: several changes
+ * may have the same time. */
 int past_holders(const zke_change_list *changes, const char *path,
                  const past_life *lives, int count, int64_t at,
                  past_holder **holders_out) {

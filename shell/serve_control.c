@@ -90,10 +90,11 @@ static void wait_for(order *o, int what, int64_t count) {
 
 /* ---- answers ---- */
 
-/* Sends the sentence that refuses; false. */
 static bool refuse(order *o, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Sends the sentence that refuses.  Always false, so that a function that reads
+ * a part of the order can return it. */
 static bool refuse(order *o, int status, const char *format, ...) {
   char sentence[500];
   va_list arguments;

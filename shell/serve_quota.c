@@ -125,6 +125,8 @@ static const quota_counts *count_once(server *s, quota_counts **counted,
   return new;
 }
 
+/* At a request's end: the next one counts anew, since others change the tree
+ * meanwhile. */
 void quota_forget(quota_counts **counted) {
   while (*counted) {
     quota_counts *first = *counted;
@@ -133,6 +135,9 @@ void quota_forget(quota_counts **counted) {
   }
 }
 
+/* ZooKeeper keeps this node's data up to date; here it is counted when somebody
+ * reads it.  NULL is also the answer where it cannot be counted: then the
+ * client sees the data that is stored. */
 char *quota_stats(server *s, quota_counts **counted, const char *node) {
   limits unused;
   bool deeper;

@@ -134,6 +134,8 @@ void stats_by_session(own_watches *w) {
   if (w->at) qsort(w->at, (size_t)w->count, sizeof *w->at, order_watches);
 }
 
+/* The library lists the watches of all sessions of the file.  Those of sessions
+ * that no client of this server has are other programs', and left out. */
 void stats_watches(server *s, own_watches *w) {
   *w = (own_watches){NULL, NULL, 0};
   int64_t *ids = sorted_ids(s);
@@ -163,6 +165,8 @@ bool stats_repeated(const own_watches *w, int i) {
   return !stats_new_session(w, i) && !stats_new_path(w, i);
 }
 
+/* Counts paths while the list is sorted by path, as the library gives it, and
+ * sessions after it was sorted by those. */
 watch_counts stats_count_watches(server *s) {
   own_watches w;
   stats_watches(s, &w);

@@ -197,6 +197,8 @@ int session_authenticate(call *c, zke *z) {
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
+/* By the name alone: nothing is opened, so it can be asked of a name that turns
+ * out to be wrong. */
 int store_of(const shell *sh) {
   const char *prefix = zke_zookeeper.prefix;
   if (strcmp(sh->file, ":memory:") == 0) return STORE_MEMORY;

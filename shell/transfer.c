@@ -419,9 +419,10 @@ typedef struct record {
   json_t *row;      /* the line: the ACL's texts are in it */
 } record;
 
-/* Fails and says where in the file; STATUS_DATA. */
 static int bad_line(import *im, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Fails and says where in the file, so that people can mend it; STATUS_DATA. */
 static int bad_line(import *im, const char *format, ...) {
   char what[700];
   va_list arguments;

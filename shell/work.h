@@ -67,7 +67,7 @@ typedef struct place {
 int place_of(call *c, int i, const char *base, place *p);
 
 /* An object that a session holds and that a call may be inside of when it is
- * given up: who is last destroys it. */
+ * given up: whoever gives up the last reference destroys it. */
 typedef struct shared {
   atomic_int refs; /* the session's list has one, each call inside another */
   void (*destroy)(void *object); /* of the whole object */
