@@ -172,7 +172,7 @@ int64_t zke_ensemble_deadline(zk *z) {
   return handle_has_work(z) ? zke_ensemble_now() : zke_ensemble_due(z);
 }
 
-/* Wake the reader, which polls without the mutex.  Whoever changes what it polls
+/* Wake the reader, which polls without the mutex. Whoever changes what it polls
  * for calls this, so that it looks again. */
 void zke_ensemble_kick(zk *z) {
   if (z->reading) signal_fd(z->kick);
@@ -689,9 +689,9 @@ static int ms_until(int64_t until_ms) {
   return ms > HANDLE_SLEEP_MOST ? HANDLE_SLEEP_MOST : (int)ms;
 }
 
-/* Sleep in poll() as the reader. The mutex is not held meanwhile. Another thread
- * may change the link; it then wakes the reader. A socket that was closed stays
- * out of use until then, as poll() holds its file. */
+/* Sleep in poll() as the reader. The mutex is not held meanwhile: another
+ * thread may change the link, and then wakes the reader. A socket that was
+ * closed stays out of use until then, as poll() holds its file. */
 static void reader_poll(zk *z, int64_t until_ms, bool may) {
   struct pollfd fds[2] = {{.fd = -1}, {.fd = z->kick, .events = POLLIN}};
   fds[0].fd = zke_link_poll(z->link, &fds[0].events);

@@ -975,8 +975,8 @@ static void fork_here(zke *session, int type, int state, const char *path,
   forked = fork();
 }
 
-/* A watcher may fork: the child's wait returns ZKE_FORKED, the parent's is as if
- * there were no child. */
+/* A watcher may fork: the child's wait returns ZKE_FORKED, and the parent's
+ * wait is as if there were no child. */
 TEST(a_watcher_forks) {
   int status;
   open_mounted();
