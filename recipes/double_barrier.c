@@ -632,7 +632,20 @@ static void gate_unwatch(zke_double_barrier *b) {
   }
 }
 
-/* ---- states ---- */
+/* ---- states ----
+ *
+ *   OUT -> WAITING      the own znode is made (gate_join)
+ *   WAITING -> INSIDE   a look finds that the round has begun (enter_round)
+ *   WAITING -> OUT      withdrawn, before a round has begun (gate_withdraw)
+ *   INSIDE -> LEAVING   the own child of `ready` is deleted (gate_depart)
+ *   INSIDE -> OUT       that has failed (depart_give_up)
+ *   LEAVING -> OUT      all have left, the round is broken, or the time of the
+ *                       call is over (stay_end)
+ *   engaged -> LOST     the own znode or the session has gone (gate_lose)
+ *   LOST -> OUT         a call has returned that, and a session is there still
+ *
+ * "Engaged" is WAITING, INSIDE or LEAVING.
+ */
 
 /* Queue an event for the listener, with the round that it is about. */
 static void gate_tell(zke_double_barrier *b, int event) {
@@ -671,7 +684,14 @@ static int gate_lost(const zke_double_barrier *b) {
       ZKE_LOST, "the place at the double barrier %s was taken away", b->r.path);
 }
 
-/* ---- entering ---- */
+/* ---- entering ----
+ *
+ * A look of a party that waits takes one of the steps 2 to 5 of enter (at the
+ * head).  ZKE_LOOK_AGAIN: the picture has changed, by this step or by others,
+ * and gate_look() looks once more.  ZKE_OK: nothing is to be done until a watch
+ * fires.  No change is missed between two looks: a watch is set before the read
+ * that it is for, or its own read tells that something has changed since.
+ */
 
 /* The own znode says that the round has begun: get to know it.  If memory is
  * short the step is made again; the state stays WAITING until the members are
@@ -748,7 +768,14 @@ static int enter_look(zke_double_barrier *b) {
   return rc;
 }
 
-/* ---- inside, and leaving ---- */
+/* ---- inside, and leaving ----
+ *
+ * A look of a member, and the step by which it leaves.  A member that is in
+ * leave knows that all have left when `ready` has gone.  A round is broken if a
+ * member's child is there without its znode, or if `ready` goes while this
+ * party is inside.  Only a member in leave goes out by a look; one that is
+ * inside is told that the round is broken, and stays until it leaves.
+ */
 
 /* The last member that goes clears away a broken round; if it cannot, the next
  * round does. */
@@ -968,7 +995,12 @@ static const zke_recipe_class gate_class = {.name = "double barrier",
                                             .quit = gate_quit,
                                             .destroy = gate_destroy};
 
-/* ---- coming and going ---- */
+/* ---- coming and going ----
+ *
+ * How a call begins to take part, and how it gives up.  A party that gives up
+ * is out, or finds that the round has begun and is inside: its znode never
+ * stays behind to be counted in a round of which its program knows nothing.
+ */
 
 /* The directory says for how many it is.  (Where it was made anew this very
  * moment it may not: then the first round decides.) */
@@ -1131,7 +1163,13 @@ static int stay_say(const zke_double_barrier *b, int rc) {
   return rc;
 }
 
-/* ---- the blocking calls ---- */
+/* ---- the blocking calls ----
+ *
+ * A round may begin, and a leave may end, inside a dispatch, before the call
+ * that is to say so.  told_in: enter has returned for this round, so another
+ * enter is a misuse.  told_out is false while a leave was begun and no call has
+ * returned how it ended; the next leave does.
+ */
 
 /* Say what is wrong with a call; returns ZKE_MISUSE. */
 static int gate_misuse(const zke_double_barrier *b, const char *why) {
