@@ -571,7 +571,15 @@ static int phase_gone(const zke_two_phase *t) {
   return zke_recipe_fail(ZKE_LOST, "the transaction %s has gone", t->r.path);
 }
 
-/* ---- looking ---- */
+/* ---- looking ----
+ *
+ * A look ends with the decision known, or with watches on all that can bring
+ * it: on "decision" always; on the votes, if this object is to decide for all;
+ * else on the coordinator's znode, whose end makes this object one that
+ * decides.  Nothing has to be agreed upon for that: of several that decide at
+ * the same time one makes the decision, and the others read it (T1).  The time
+ * limit fires no watch; a look after it sees it, and phase_wait() makes one.
+ */
 
 /* Watch a znode for its end and for changes of its data. */
 static int phase_watch(const zke_two_phase *t, const char *path) {
@@ -870,7 +878,13 @@ static int phase_read_mark(const zke_two_phase *t, const char *prefix,
   return rc;
 }
 
-/* ---- acknowledging ---- */
+/* ---- acknowledging ----
+ *
+ * The decision is kept until all sites, and the coordinator if it lives, have
+ * said that they need it no more; then the last of them removes the
+ * transaction.  So a transaction that has gone was acknowledged by all, this
+ * participant too, and a repeated try that finds none has succeeded.
+ */
 
 /* Has this participant acknowledged, as of the view? */
 static bool phase_has_noted(const zke_two_phase *t, const phase_view *v) {
@@ -1243,7 +1257,13 @@ int zke_two_phase_begin(zke *z, const char *base, const char *name,
  * votes are ephemeral.  Any other vote stands. */
 void zke_two_phase_free(zke_two_phase *t) { zke_recipe_free((zke_recipe *)t); }
 
-/* ---- taking part ---- */
+/* ---- taking part ----
+ *
+ * A site opens the transaction by its name.  In the ephemeral form it makes its
+ * vote at that moment, empty, and the znode tells the others that the site is
+ * there.  In the other form the votes are there from the beginning, and nobody
+ * knows which process speaks for a site until it votes.
+ */
 
 /* The ephemeral vote is there.  Is it this session's, or another live
  * session's?  ZKE_LOOK_AGAIN: it was a dead session's. */
