@@ -145,8 +145,8 @@ RECIPE_HEADERS := $(wildcard recipes/*.h)
 RECIPE_PARTS = jute text limit support znode object entry deadlock party line \
   queue_tree queue_item queue_list
 # Those that are no recipe, but what stands behind a handle.
-RECIPE_ENGINES := $(basename $(notdir $(wildcard recipes/zk_*.h))) zookeeper \
-  compose
+RECIPE_ENGINES := $(basename $(notdir $(wildcard recipes/zk_*.h \
+  recipes/compose_*.h))) zookeeper compose
 RECIPE_ARCHIVE = $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.a)
 RECIPE_SHARED = \
   $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.so.$(VERSION))

@@ -121,7 +121,7 @@ TELL
 }
 
 scratch work interface
-describe zkembed.h $(grep -L '\.h - for \(whoever writes a recipe\|zookeeper\.c\)' recipes/*.h) \
+describe zkembed.h $(grep -L '\.h - for \(whoever writes a recipe\|zookeeper\.c\|compose\.c\)' recipes/*.h) \
   >"$work/interface" || exit 1
 if [ "$1" = --accept ]; then
   diff -u "$stored" "$work/interface"

@@ -1,0 +1,168 @@
+/* compose_call.h - for compose.c: the watchers of a composed handle, and the
+ * way into a call and out of it
+ *
+ * It stands on compose_part.h, which says how the four files fit together.
+ * This pair of files knows which function is called for an event of a part,
+ * whether this thread is inside of a watcher, and which calls are under way.
+ * It never dispatches and never sleeps.
+ *
+ *     static int compose_remove(zke *z, const char *path, int version) {
+ *       compose_call c;
+ *       int rc = zke_compose_call_begin(&c, z, path, COMPOSE_CHANGE);
+ *       if (rc != ZKE_OK) return rc;
+ *       return zke_compose_call_end(&c, zke_delete(c.p->z, c.path, version));
+ *     }
+ *
+ * LOCKS
+ *   Nobody holds a mutex who calls a function here, and none is held while a
+ *   part is called or a watcher runs.  There are two exceptions: blocks
+ *   (zke_alloc()) here, and descriptors (zke_fd()) in compose_handle.c.  A part
+ *   calls nobody for them.
+ *
+ * INVARIANTS, which the files above rely on
+ *   1. While a call is counted in, the handle's memory and its parts stay.
+ *   2. A pair of function and context is in the handle's table while any part
+ *      may call it.
+ *   3. A thread that is inside a watcher or a batch of the handle has a frame
+ *      of it, and what would wait for that thread is refused there.
+ *   4. In a forked child no mutex is touched.
+ */
+#ifndef ZKEMBED_RECIPES_COMPOSE_CALL_H
+#define ZKEMBED_RECIPES_COMPOSE_CALL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "compose_part.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- what this thread is inside of ---- */
+
+/* zke_compose_event_part - the part whose event this thread's innermost watcher
+ *                          of the handle is told of; NULL: it is in none
+ * zke_compose_is_inside  - is the thread inside a watcher of the handle, or in
+ *                          the function of a batch?
+ * zke_compose_batch      - zke_batch() on a handle's only part.  fn is called
+ *                          with the composed handle, and may end its thread
+ * zke_compose_limit      - a member of the table: zke_limit() */
+compose_part *zke_compose_event_part(const compose *h);
+bool zke_compose_is_inside(const compose *h);
+int zke_compose_batch(compose_part *p, zke_batch_fn fn, void *context);
+int64_t zke_compose_limit(zke *z, int64_t deadline_ms);
+
+/* ---- who watches ---- */
+
+/* zke_compose_pair_forget   - zke_forget(), on all parts; returns what they say
+ * zke_compose_pair_at       - zke_call_at(), on the base; ZKE_NOMEM, or what it
+ *                             says
+ * zke_compose_pair_default  - zke_set_watcher(), on all parts; fn may be NULL.
+ *                             ZKE_NOMEM, or what they say
+ *
+ * A call has to be counted in, or the handle is nobody else's yet. */
+int zke_compose_pair_forget(compose *h, zke_watch_fn fn, const void *context);
+int zke_compose_pair_at(compose *h, int64_t when_ms, zke_watch_fn fn,
+                        void *context);
+int zke_compose_pair_default(compose *h, zke_watch_fn fn, void *context);
+
+/* zke_compose_pair_listen - take a part's default watcher: from here on the
+ *                           handle hears of its session.  Again: nothing
+ * zke_compose_pair_any    - has a watcher been registered?
+ * zke_compose_pair_clear  - release all pairs; no part may call them any more
+ *
+ * For handles that nobody uses. */
+int zke_compose_pair_listen(compose_part *p);
+bool zke_compose_pair_any(const compose *h);
+void zke_compose_pair_clear(compose *h);
+
+/* ---- calls ---- */
+
+/* What a call is, for zke_compose_call_begin(). */
+enum {
+  COMPOSE_READ = 1,   /* shows the part's state: the order is kept */
+  COMPOSE_CHANGE = 2, /* its success makes what is read afterwards fresh */
+  COMPOSE_NAMES = 4,  /* the path may end in a slash: a name is appended */
+  COMPOSE_BELOW = 8   /* is about all that lies below the path, too */
+};
+
+/* A call that is under way; lies on its caller's stack. */
+typedef struct compose_call {
+  compose *h;
+  compose_part *p;
+  const char *path; /* the part's */
+  zke_watch_fn fn;  /* for the part, with its context */
+  void *context;
+  /* the rest is compose_call.c's */
+  compose_pair *w;
+  int how;       /* COMPOSE_… */
+  int64_t began; /* of the order's time */
+  bool limited;
+  int64_t limit;           /* of the part, before */
+  int old_state, old_type; /* the thread's cancellation */
+} compose_call;
+
+/* A call counts in, which keeps the handle's memory, and counts out at its end,
+ * whatever comes between.  One that fails to begin has counted out already.
+ * Cancellation is held off from the one to the other.
+ *
+ * On the part that a path lies in:
+ *
+ * zke_compose_call_begin       - count in, find the part, refuse where a
+ *                                session has ended, keep the order.  Sets c->p
+ *                                and c->path
+ * zke_compose_call_begin_watch - the same for a call that registers a watcher,
+ *                                which may be NULL: sets c->fn and c->context,
+ *                                what the part is to be given
+ * zke_compose_call_begin_known - the same for a call about a pair that may not
+ *                                be registered
+ * zke_compose_call_end         - its end, with the part's result, which it
+ *                                returns.  A failure's sentence then says where
+ *                                the part is mounted */
+int zke_compose_call_begin(compose_call *c, zke *z, const char *path, int how);
+int zke_compose_call_begin_watch(compose_call *c, zke *z, const char *path,
+                                 int how, zke_watch_fn fn, void *context);
+int zke_compose_call_begin_known(compose_call *c, zke *z, const char *path,
+                                 zke_watch_fn fn, void *context);
+int zke_compose_call_end(compose_call *c, int rc);
+
+/* On several parts, or on none:
+ *
+ * zke_compose_call_enter     - count in, in any state of the session
+ * zke_compose_call_begin_all - count in, and refuse where a session has ended
+ * zke_compose_call_begin_on  - of such a call, which turns out to be on one
+ *                              part: it goes on like zke_compose_call_begin(),
+ *                              and ends by zke_compose_call_end()
+ * zke_compose_call_alone     - refuse what several parts cannot give together.
+ *                              Where it fails the call is over
+ * zke_compose_call_turn_to   - to one of the parts; returns its handle, which
+ *                              keeps to the thread's limit until
+ * zke_compose_call_unlimit   - its own call is over
+ * zke_compose_call_leave     - the end of the whole; returns rc
+ * zke_compose_call_abandon   - the same for pthread_cleanup_push(): a watcher,
+ *                              a batch or a cancelled sleep has ended the
+ *                              thread */
+int zke_compose_call_enter(compose_call *c, zke *z);
+int zke_compose_call_begin_all(compose_call *c, zke *z);
+int zke_compose_call_begin_on(compose_call *c, compose_part *p, int how);
+int zke_compose_call_alone(compose_call *c, const char *what);
+zke *zke_compose_call_turn_to(compose_call *c, compose_part *p);
+void zke_compose_call_unlimit(compose_call *c);
+int zke_compose_call_leave(compose_call *c, int rc);
+void zke_compose_call_abandon(void *arg);
+
+/* zke_compose_check_process - ZKE_FORKED in a child of the process that made
+ *                             the handle: nothing of it may be touched there
+ * zke_compose_check_closing - ZKE_CLOSING where a thread has begun to close the
+ *                             handle, for a call that has counted in
+ * zke_compose_closing       - that failure, where it is known */
+int zke_compose_check_process(const compose *h);
+int zke_compose_check_closing(compose *h);
+int zke_compose_closing(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

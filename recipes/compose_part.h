@@ -1,0 +1,190 @@
+/* compose_part.h - for compose.c: the parts of a composed handle, and their
+ * common order
+ *
+ * compose.c is the engine that programs use.  It stands on three pairs of
+ * files, each of which calls those before it in this list:
+ *
+ *   compose_part    which part a path lies in; paths and session ids of a part;
+ *                   the order of parts, and the common end of their sessions
+ *   compose_call    the watchers, and the way into a call and out of it
+ *   compose_handle  dispatching and sleeping; how a handle begins and ends
+ *
+ * A PART is a handle of another engine that a composed handle owns.  This pair
+ * of files knows parts and orders.  It knows no watcher, and it does not know
+ * whether a thread is inside a call.
+ *
+ * LOCKS
+ *   A handle's mutex is taken before its order's, never the other way round.
+ *   The functions here take the order's only, for a few lines, and hold it
+ *   while nobody is called.  What they read of a handle does not change once
+ *   the handle is in use: its parts, and what stands above `m`.
+ *
+ * INVARIANTS, which the files above rely on
+ *   1. A part belongs to one handle and to one order, from its making to its
+ *      handle's close.  A handle's parts never change once it is in use.
+ *   2. A part is not closed while it is pinned, that is while a thread of any
+ *      handle ends its session: zke_compose_order_remove() waits.
+ *   3. Once one session of an order has ended, all calls on all of its parts
+ *      are refused, also those on parts whose session could not be ended yet.
+ */
+#ifndef ZKEMBED_RECIPES_COMPOSE_PART_H
+#define ZKEMBED_RECIPES_COMPOSE_PART_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "compose.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { COMPOSE_BUCKETS = 64 };
+
+typedef struct compose compose;
+typedef struct compose_part compose_part;
+typedef struct compose_order compose_order; /* compose_part.c */
+typedef struct compose_pair compose_pair;   /* compose_call.c */
+
+struct compose_part {
+  compose *h;
+  zke *z;
+  char *prefix; /* "" for the base */
+  size_t prefix_len;
+  int64_t own;          /* the id of its session; 0: read-only */
+  int64_t mark;         /* what others' ids are shown with */
+  bool is_file;         /* its reads are never behind */
+  compose_order *order; /* constant once in use; guards what follows */
+  compose_part *next;
+  int64_t others;   /* when another part was last used */
+  int64_t fresh;    /* at least as new as all before this time */
+  int pins;         /* threads that end its session */
+  bool over, tried; /* its session has ended; this round has tried to end it */
+  /* its default watcher is set to ours; used only while the handle is being
+   * made, without a lock */
+  bool listens;
+};
+
+struct compose {
+  zke_handle handle; /* must be first */
+  pid_t pid;         /* that made it */
+  int count;         /* of parts, the base first */
+  compose_part *parts[ZKE_MOUNTS];
+  zke_os os;
+  int poller;           /* of zke_fd(), -1: not made yet */
+  int wakes[2];         /* a pipe that ends the leader's sleep */
+  int64_t turn;         /* atomic */
+  int64_t calls;        /* of watchers, so far; atomic */
+  pthread_mutex_t m;    /* guards all that follows */
+  pthread_cond_t moved; /* a turn, a leader, the last call, closing */
+  compose_pair *pairs[COMPOSE_BUCKETS];
+  compose_pair *fallback; /* the default watcher's */
+  bool closing;
+  int inside;       /* calls that are counted in */
+  int leads;        /* how often the leader is inside its dispatch */
+  pthread_t leader; /* while leads is not 0 */
+};
+
+/* zke_compose_of - the handle as this engine's own: the caller knows that it is
+ * one */
+compose *zke_compose_of(zke *z);
+
+/* ---- the order ---- */
+
+/* zke_compose_order_new    - an order without parts, in a block of z's
+ *                            allocator; NULL without memory
+ * zke_compose_order_free   - release an order that has no parts; NULL is fine
+ * zke_compose_order_add    - put a part into it
+ * zke_compose_order_merge  - all parts of `from` go over to `to`, whichever
+ *                            handle they belong to; `from` is released
+ * zke_compose_order_begin  - all its parts may be behind each other: nothing is
+ *                            known of what was done before they had this order
+ * zke_compose_order_remove - take a part out; waits while it is pinned.  The
+ *                            last part takes the order with it
+ *
+ * While the first five are called, no other thread may use a handle of the
+ * order. */
+compose_order *zke_compose_order_new(zke *z);
+void zke_compose_order_free(compose_order *o);
+void zke_compose_order_add(compose_order *o, compose_part *p);
+void zke_compose_order_merge(compose_order *from, compose_order *to);
+void zke_compose_order_begin(compose_order *o);
+void zke_compose_order_remove(compose_part *p);
+
+/* zke_compose_order_use   - a part was used, so all others are behind it: to be
+ *                           called after each call of the part, and before an
+ *                           event of the part is told
+ * zke_compose_order_read  - before a read: bring the part up to date, if it may
+ *                           be behind.  Returns what zke_sync() says
+ * zke_compose_order_time  - when a sync or a change begins
+ * zke_compose_order_fresh - one that began at that time has succeeded */
+void zke_compose_order_use(compose_part *p);
+int zke_compose_order_read(compose_part *p);
+int64_t zke_compose_order_time(const compose_part *p);
+void zke_compose_order_fresh(compose_part *p, int64_t began);
+
+/* zke_compose_order_end      - a part's session has ended: end those of all
+ *                              other parts in its order.  Each part's engine
+ *                              tells its own watchers
+ * zke_compose_order_has_ended - has one of the sessions ended?  If so, those
+ *                              that could not be ended then are tried again
+ *
+ * Both keep the thread's sentence. */
+void zke_compose_order_end(compose_part *p);
+bool zke_compose_order_has_ended(compose_order *o);
+
+/* ---- parts ---- */
+
+/* zke_compose_part_new - a part of no handle yet, around z, which stays the
+ * caller's; prefix is copied.  A block for zke_free(); NULL without memory */
+compose_part *zke_compose_part_new(zke *z, const char *prefix);
+
+/* zke_compose_part_is_base - is it the one without a prefix, whose paths and
+ *                            ids are the caller's?
+ * zke_compose_part_find    - the part that a path lies in; the base for NULL
+ * zke_compose_part_inner   - the part's own path, inside the caller's text
+ * zke_compose_part_hides   - is the node of the part at this path of the
+ *                            caller's tree hidden by a mount?
+ * zke_compose_part_spans   - does something lie mounted below the path?
+ *
+ *   sequential  a number will follow the path */
+bool zke_compose_part_is_base(const compose_part *p);
+compose_part *zke_compose_part_find(const compose *h, const char *path,
+                                    bool sequential);
+const char *zke_compose_part_inner(const compose_part *p, const char *path,
+                                   bool sequential);
+bool zke_compose_part_hides(const compose_part *p, const char *outer);
+bool zke_compose_part_spans(const compose *h, const char *path);
+
+/* zke_compose_part_outer_len  - the length that a part's path has in the
+ *                               caller's tree
+ * zke_compose_part_outer      - that path, into so many bytes and a NUL
+ * zke_compose_part_outer_copy - the same as a block for zke_free(); NULL
+ *                               without memory */
+size_t zke_compose_part_outer_len(const compose_part *p, const char *inner);
+void zke_compose_part_outer(const compose_part *p, const char *inner,
+                            char *out);
+char *zke_compose_part_outer_copy(const compose_part *p, const char *inner);
+
+/* zke_compose_id             - what the caller takes for the session's id
+ * zke_compose_part_show_id   - a session of the part, as the caller is shown it
+ * zke_compose_part_take_id   - the part's session for what was shown
+ * zke_compose_part_show_stat - show the owner in a Stat; NULL is fine */
+int64_t zke_compose_id(const compose *h);
+int64_t zke_compose_part_show_id(const compose_part *p, int64_t session);
+int64_t zke_compose_part_take_id(const compose_part *p, int64_t shown);
+void zke_compose_part_show_stat(const compose_part *p, zke_stat *stat);
+
+/* zke_compose_is_end - is it a state that a session does not come back from?
+ * zke_compose_states - the state of all parts together */
+bool zke_compose_is_end(int state);
+int zke_compose_states(const compose *h);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
