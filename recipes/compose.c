@@ -35,7 +35,7 @@
  * or helps one.
  *
  *     compose_  nodes, with paths of results (paths_); several operations
- *               (several_); identities;
+ *               (several_); identities, the same call on all parts (each_);
  *               watches; sessions; time; further sessions (open_); the table
  *     zke_      zke_order() (join_) and zke_mount() (mount_)
  *
@@ -295,7 +295,7 @@ static int compose_set_acl(zke *z, const char *path, int version,
 
 /* Strings in one block, of paths that lie each in a part. */
 typedef struct paths {
-  int count, room;
+  int count;
   struct {
     compose_part *p;
     const char *path;
@@ -305,11 +305,10 @@ typedef struct paths {
 /* Add a part's paths.  They are not copied: `more` has to stay until they are
  * shown. */
 static int paths_add(paths *l, compose_part *p, const zke_strings *more) {
-  int room = l->count + more->count;
-  void *data = realloc(l->data, (size_t)(room ? room : 1) * sizeof *l->data);
+  size_t room = (size_t)l->count + (size_t)more->count;
+  void *data = realloc(l->data, (room ? room : 1) * sizeof *l->data);
   if (!data) return zke_recipe_fail(ZKE_NOMEM, "out of memory");
   l->data = data;
-  l->room = room;
   for (int i = 0; i < more->count; i++) {
     l->data[l->count].p = p;
     l->data[l->count++].path = more->data[i];
@@ -555,39 +554,75 @@ static int compose_batch(zke *z, zke_batch_fn fn, void *context) {
  * A program is the same on all parts.  Where one part refuses, the others have
  * been asked all the same: the caller who tries again does no harm there. */
 
-/* Call each part with what all are to have; the first failure is the result,
- * with its sentence. */
-#define COMPOSE_EACH(z, expression)                                       \
-  do {                                                                    \
-    compose_call c_;                                                      \
-    zke_sentence kept_ = {""};                                            \
-    int rc_ = zke_compose_call_begin_all(&c_, (z)), sum_ = rc_;           \
-    if (rc_ != ZKE_OK) return rc_;                                        \
-    for (int i_ = 0; i_ < c_.h->count; i_++) {                            \
-      zke *part = zke_compose_call_turn_to(&c_, c_.h->parts[i_]);         \
-      rc_ = (expression);                                                 \
-      zke_compose_call_unlimit(&c_);                                      \
-      if (rc_ != ZKE_OK && sum_ == ZKE_OK) {                              \
-        sum_ = rc_;                                                       \
-        zke_recipe_keep(&kept_);                                          \
-      }                                                                   \
-    }                                                                     \
-    return zke_compose_call_leave(&c_, zke_recipe_restore(&kept_, sum_)); \
-  } while (0)
+/* One call on all parts, each in turn:
+ *
+ *     while (each_next(&e)) each_result(&e, zke_clear_auth(e.part));
+ *
+ * The first failure is the result, with its sentence. */
+typedef struct each {
+  compose_call c;
+  zke *part;
+  int at, rc;
+  zke_sentence kept;
+} each;
+
+/* Count in, as zke_compose_call_begin_all() does; ZKE_OK: each_end() has to
+ * follow. */
+static int each_begin(each *e, zke *z) {
+  e->at = 0;
+  e->kept.text[0] = '\0';
+  e->rc = zke_compose_call_begin_all(&e->c, z);
+  return e->rc;
+}
+
+/* Turn to the next part, e->part; false: there is none left. */
+static bool each_next(each *e) {
+  if (e->at == e->c.h->count) return false;
+  e->part = zke_compose_call_turn_to(&e->c, e->c.h->parts[e->at++]);
+  return true;
+}
+
+/* What that part has said. */
+static void each_result(each *e, int rc) {
+  zke_compose_call_unlimit(&e->c);
+  if (rc == ZKE_OK || e->rc != ZKE_OK) return;
+  e->rc = rc;
+  zke_recipe_keep(&e->kept);
+}
+
+/* The end of all; the result. */
+static int each_end(each *e) {
+  return zke_compose_call_leave(&e->c, zke_recipe_restore(&e->kept, e->rc));
+}
 
 /* An identity is added on all parts: each looks at it by its own rules. */
 static int compose_add_auth(zke *z, const char *scheme, const char *cert,
                             int len) {
-  COMPOSE_EACH(z, zke_add_auth(part, scheme, cert, len));
+  each e;
+  int rc = each_begin(&e, z);
+  if (rc != ZKE_OK) return rc;
+  while (each_next(&e))
+    each_result(&e, zke_add_auth(e.part, scheme, cert, len));
+  return each_end(&e);
 }
 
 /* The same for one that the program vouches for, which an ensemble refuses. */
 static int compose_vouch(zke *z, const char *scheme, const char *id) {
-  COMPOSE_EACH(z, zke_vouch(part, scheme, id));
+  each e;
+  int rc = each_begin(&e, z);
+  if (rc != ZKE_OK) return rc;
+  while (each_next(&e)) each_result(&e, zke_vouch(e.part, scheme, id));
+  return each_end(&e);
 }
 
 /* All identities go on all parts. */
-static int compose_clear_auth(zke *z) { COMPOSE_EACH(z, zke_clear_auth(part)); }
+static int compose_clear_auth(zke *z) {
+  each e;
+  int rc = each_begin(&e, z);
+  if (rc != ZKE_OK) return rc;
+  while (each_next(&e)) each_result(&e, zke_clear_auth(e.part));
+  return each_end(&e);
+}
 
 /* ---- compose_: watches ----
  *
@@ -896,7 +931,11 @@ static int compose_overdue(zke *z, int *overdue_out) {
 
 /* zke_check(), on each part in turn: they have no snapshot together. */
 static int compose_check(zke *z, zke_check_fn fn, void *context) {
-  COMPOSE_EACH(z, zke_check(part, fn, context));
+  each e;
+  int rc = each_begin(&e, z);
+  if (rc != ZKE_OK) return rc;
+  while (each_next(&e)) each_result(&e, zke_check(e.part, fn, context));
+  return each_end(&e);
 }
 
 /* zke_compact(), which no watcher may call, on each part. */
@@ -904,13 +943,21 @@ static int compose_compact(zke *z, int64_t deadline_ms) {
   if (zke_compose_event_part(zke_compose_of(z)))
     return zke_recipe_fail(ZKE_MISUSE,
                            "zke_compact() in a callback of the handle");
-  COMPOSE_EACH(z, zke_compact(part, deadline_ms));
+  each e;
+  int rc = each_begin(&e, z);
+  if (rc != ZKE_OK) return rc;
+  while (each_next(&e)) each_result(&e, zke_compact(e.part, deadline_ms));
+  return each_end(&e);
 }
 
 /* zke_test_fail(), on each part: the next change is to fail wherever it is
  * made. */
 static int compose_test_fail(zke *z, int when, int skip) {
-  COMPOSE_EACH(z, zke_test_fail(part, when, skip));
+  each e;
+  int rc = each_begin(&e, z);
+  if (rc != ZKE_OK) return rc;
+  while (each_next(&e)) each_result(&e, zke_test_fail(e.part, when, skip));
+  return each_end(&e);
 }
 
 /* ---- compose_: time ----
