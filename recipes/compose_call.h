@@ -1,7 +1,7 @@
 /* compose_call.h - for compose.c: the watchers of a composed handle, and the
  * way into a call and out of it
  *
- * It stands on compose_part.h, which says how the four files fit together.
+ * It stands on compose_part.h, which says how the files fit together.
  * This pair of files knows which function is called for an event of a part,
  * whether this thread is inside of a watcher, and which calls are under way.
  * It never dispatches and never sleeps.

@@ -1,7 +1,7 @@
 /* compose_handle.h - for compose.c: dispatching and sleeping on a composed
  * handle; how it begins and ends
  *
- * It stands on compose_call.h; compose_part.h says how the four files fit
+ * It stands on compose_call.h; compose_part.h says how the files fit
  * together.  This pair of files knows threads: which of them dispatches, which
  * sleep, and that nobody is inside when a handle is closed.  It does not know
  * what the calls are.

@@ -1,13 +1,14 @@
 /* compose_part.h - for compose.c: the parts of a composed handle, and their
  * common order
  *
- * compose.c is the engine that programs use.  It stands on three pairs of
+ * compose.c is the engine that programs use.  It stands on four pairs of
  * files, each of which calls those before it in this list:
  *
- *   compose_part    which part a path lies in; paths and session ids of a part;
- *                   the order of parts, and the common end of their sessions
- *   compose_call    the watchers, and the way into a call and out of it
- *   compose_handle  dispatching and sleeping; how a handle begins and ends
+ *   compose_part     which part a path lies in; a part's paths and session ids;
+ *                    the order of parts, and the common end of their sessions
+ *   compose_call     the watchers, and the way into a call and out of it
+ *   compose_handle   dispatching and sleeping; how a handle begins and ends
+ *   compose_session  calls on the handle as a whole: identities, sessions, time
  *
  * A PART is a handle of another engine that a composed handle owns.  This pair
  * of files knows parts and orders.  It knows no watcher, and it does not know
