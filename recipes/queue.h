@@ -19,7 +19,8 @@
  * claims are those of kazoo's LockingQueue; delays are known from Curator's
  * DistributedDelayQueue; dead letters, keys and limits are additions.
  *
- * LAYOUT, which kazoo's LockingQueue shares:
+ * LAYOUT, which kazoo's LockingQueue shares as far as items and claims go
+ * (doc/server.md says what a program does that has both):
  *
  *     /jobs                              data "zkembed queue", limit, attempts
  *       entries

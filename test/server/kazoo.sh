@@ -41,16 +41,38 @@ until_says() {
   return 1
 }
 
-# until_two DIRECTORY: two contenders stand in it
-until_two() {
+# until_has N DIRECTORY: so many stand in it
+until_has() {
   for i in $(seq 3000); do
-    [ "$("$zke" app.db ls "$1" | wc -l)" = 2 ] && return
+    [ "$("$zke" app.db ls "$2" | wc -l)" = "$1" ] && return
     sleep 0.01
   done
-  echo "$1 lacks a second contender:"
-  "$zke" app.db ls "$1"
+  echo "$2 does not have $1:"
+  "$zke" app.db ls "$2"
   return 1
 }
+
+# must_wait COMMAND...: zke's, which may not have what another has; any other
+# failure is a mistake of this script
+must_wait() {
+  "$zke" app.db "$@"
+  status=$?
+  [ $status = 75 ] && return
+  echo "status $status: $*"
+  return 1
+}
+
+# each_once N FILES: they have so many lines, all different
+each_once() {
+  wanted=$1
+  shift
+  [ "$(sort -u "$@" | wc -l)" = "$wanted" ] &&
+    [ "$(cat "$@" | wc -l)" = "$wanted" ] && return
+  grep -n . "$@"
+  return 1
+}
+
+raise='n=$("$1" app.db get "$2") && "$1" app.db set "$2" $((n + 1))'
 
 # One number, raised by kazoo's lock in two processes and by zke's in others,
 # which do not go through the server: none is lost.
@@ -58,8 +80,7 @@ a_lock_excludes_kazoo_and_c() {
   client count /locks/one 25 & a=$!
   client count /locks/one 25 & b=$!
   for i in 1 2 3 4 5 6 7 8 9 10; do
-    "$zke" app.db lock one -- sh -c "
-      n=\$('$zke' app.db get /count) && '$zke' app.db set /count \$((n + 1))"
+    "$zke" app.db lock one -- sh -c "$raise" raise "$zke" /count
   done
   wait $a && wait $b || return 1
   n=$("$zke" app.db get /count)
@@ -71,41 +92,123 @@ a_lock_excludes_kazoo_and_c() {
 a_dead_client_gives_the_lock_to_c() {
   $python "$clients" "$hosts" hold /locks/two >held & a=$!
   until_says held held || return 1
-  "$zke" app.db lock -n two -- true && return 1
+  must_wait lock --nonblock two -- true || return 1
   kill -9 $a
   timeout 60 "$zke" app.db lock two -- true
 }
 
 # A process that uses the file itself loses it at once.
 a_dead_process_gives_the_lock_to_kazoo() {
-  "$zke" app.db lock three -- sh -c 'echo held; exec sleep 600' >held & a=$!
+  "$zke" app.db lock three -- sh -c 'echo held; exec sleep 60' >held & a=$!
   until_says held held || return 1
   client take /locks/three >taken & b=$!
-  until_two /locks/three || return 1
+  until_has 2 /locks/three || return 1
   [ ! -s taken ] || return 1
   kill -9 $a
   wait $b && until_says taken taken
 }
 
-# Each item comes once.
+# Items of kazoo and of zke, taken by two processes of kazoo and by zke: each
+# comes once, and either side gets what the other has put.  zke has the first
+# five before kazoo begins, and those that zke puts are the last.
 a_queue_gives_each_item_once() {
-  client put /queue 40 || return 1
-  client consume /queue >one & a=$!
-  client consume /queue >two & b=$!
-  wait $a && wait $b || return 1
-  cat one two
-  [ "$(sort -u one two | wc -l)" = 40 ] && [ "$(cat one two | wc -l)" = 40 ]
+  client put /queues/one 40 || return 1
+  for i in $(seq 20); do
+    "$zke" app.db queue push one "c $i" --priority 2 >pushed || return 1
+  done
+  for i in 1 2 3 4 5; do
+    "$zke" app.db queue pop --nonblock one || return 1
+  done >taken
+  client consume /queues/one >one & a=$!
+  client consume /queues/one >two & b=$!
+  for i in $(seq 15); do "$zke" app.db queue pop --wait 60s one; done >>taken
+  wait $a && wait $b && each_once 60 one two taken || return 1
+  grep -q item taken && cat one two | grep -q c
 }
 
-# One leads at a time; where it dies the other leads.
-an_election_has_a_leader() {
-  $python "$clients" "$hosts" lead /election 600 >first & a=$!
-  until_says first leads || return 1
-  client lead /election 0 >second & b=$!
-  until_two /election || return 1
-  [ ! -s second ] || return 1
+# What a dead client had comes to zke, when its session's time is over.
+a_dead_client_gives_its_item_to_c() {
+  client put /queues/two 1 || return 1
+  $python "$clients" "$hosts" claim /queues/two >had & a=$!
+  until_says had 'item 0' || return 1
+  must_wait queue pop --nonblock two || return 1
   kill -9 $a
-  wait $b && until_says second leads
+  [ "$(timeout 60 "$zke" app.db queue pop two)" = 'item 0' ]
+}
+
+# What a dead process had comes to kazoo at once.  A queue that zke has made and
+# in which it still stands, is no item.
+a_dead_process_gives_its_item_to_kazoo() {
+  "$zke" app.db queue push three mine || return 1
+  "$zke" app.db queue pop three -- sh -c 'cat; exec sleep 60' >had & a=$!
+  until_says had mine || return 1
+  client consume_one /queues/three >taken & b=$!
+  client consume /queues/three >others || return 1
+  [ ! -s others ] && [ ! -s taken ] || return 1
+  kill -9 $a
+  wait $b && until_says taken mine
+}
+
+# take_plain DIRECTORY: the first of kazoo's plain queue, for which no recipe
+# has the layout.  It is whose that deletes it; 1: there is none.
+take_plain() {
+  while :; do
+    first=$("$zke" app.db ls "$1" | head -n 1)
+    [ -n "$first" ] || return 1
+    data=$("$zke" app.db get "$1/$first" 2>&-) &&
+      "$zke" app.db delete "$1/$first" 2>&- && break
+  done
+  echo "$data"
+}
+
+a_plain_queue_gives_each_item_once() {
+  client append /plain 30 || return 1
+  for i in $(seq 10); do
+    "$zke" app.db create -s /plain/entry-100- "c $i" >made || return 1
+  done
+  take_plain /plain >taken
+  client fetch /plain >one & a=$!
+  client fetch /plain >two & b=$!
+  for i in 1 2 3 4 5; do take_plain /plain; done >>taken
+  wait $a && wait $b && each_once 40 one two taken || return 1
+  grep -q item taken && cat one two | grep -q c
+}
+
+# One number, raised by leaders of kazoo and of zke: two at once would lose a
+# step.
+an_election_has_one_leader() {
+  client reign /elections/one 15 & a=$!
+  client reign /elections/one 15 & b=$!
+  for i in 1 2 3 4 5 6 7 8 9 10; do
+    "$zke" app.db elect one "c $i" -- sh -c "$raise" raise "$zke" /led
+  done
+  wait $a && wait $b || return 1
+  n=$("$zke" app.db get /led)
+  echo "led: $n"
+  [ "$n" = 40 ]
+}
+
+# Where a client dies that leads, one of zke's leads.
+a_dead_leader_is_followed_by_c() {
+  $python "$clients" "$hosts" lead /elections/two 60 >first & a=$!
+  until_says first leads || return 1
+  must_wait elect --nonblock two me -- true || return 1
+  kill -9 $a
+  timeout 60 "$zke" app.db elect two me -- true
+}
+
+# Where a process dies that leads, the next of two of kazoo's does, and then the
+# other.  The leader of zke has a node more, which says who it is.
+a_dead_leader_is_followed_by_kazoo() {
+  "$zke" app.db elect three me -- sh -c 'echo leads; exec sleep 60' >first &
+  a=$!
+  until_says first leads || return 1
+  client lead /elections/three 0 >second & b=$!
+  client lead /elections/three 0 >third & c=$!
+  until_has 4 /elections/three || return 1
+  [ ! -s second ] && [ ! -s third ] || return 1
+  kill -9 $a
+  wait $b && wait $c && until_says second leads && until_says third leads
 }
 
 # Clients hear what others do to the file without the server.
@@ -137,13 +240,18 @@ sasl_protects() {
   [ "$(client see /of-ann)" = no ] && [ "$(client login ann Secret)" = refused ]
 }
 
-"$zke" app.db create /count 0 || exit 1
+"$zke" app.db create /count 0 && "$zke" app.db create /led 0 || exit 1
 begin
 expect "kazoo's lock and zke's exclude each other" a_lock_excludes_kazoo_and_c
 expect "a dead client's lock goes on" a_dead_client_gives_the_lock_to_c
 expect "a dead process's lock goes on" a_dead_process_gives_the_lock_to_kazoo
 expect "each item of a queue comes once" a_queue_gives_each_item_once
-expect "an election has one leader" an_election_has_a_leader
+expect "a dead client's item comes" a_dead_client_gives_its_item_to_c
+expect "a dead process's item comes" a_dead_process_gives_its_item_to_kazoo
+expect "a plain queue does the same" a_plain_queue_gives_each_item_once
+expect "one of kazoo's and zke's leads" an_election_has_one_leader
+expect "zke leads after a dead client" a_dead_leader_is_followed_by_c
+expect "kazoo leads after a dead process" a_dead_leader_is_followed_by_kazoo
 expect "direct changes are heard" watches_hear_of_direct_changes
 expect "a double barrier lets both in" a_double_barrier_lets_both_in
 expect "a user of SASL sees what others do not" sasl_protects

@@ -12,16 +12,38 @@ import uuid
 from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, NoAuthError
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.recipe.queue import LockingQueue
 from kazoo.security import make_acl
 
 
-def curator_lock(zk, path):
+def curator_lock(zk, path, kind="-lock-"):
     """A lock whose znodes have the names of Curator's and zkembed's."""
-    lock = zk.Lock(path, "kazoo %d" % os.getpid(),
-                   extra_lock_patterns=["-lock-"])
-    lock.prefix = "_c_%s-lock-" % uuid.uuid4()
+    lock = zk.Lock(path, "kazoo %d" % os.getpid(), extra_lock_patterns=[kind])
+    lock.prefix = "_c_%s%s" % (uuid.uuid4(), kind)
     lock.create_path = lock.path + "/" + lock.prefix
     return lock
+
+
+def curator_election(zk, path):
+    """An election whose znodes have the names of Curator's and zkembed's."""
+    election = zk.Election(path)
+    election.lock = curator_lock(zk, path, "-latch-")
+    return election
+
+
+class SharedQueue(LockingQueue):
+    """A queue that is zkembed's too, which has more in it than items."""
+
+    def _filter_locked(self, values, taken):
+        items = [name for name in values if name.startswith("entry-")]
+        return super()._filter_locked(items, taken)
+
+
+def raise_number(zk, node):
+    """By read and write: two at once lose a step."""
+    number = int(zk.get(node)[0])
+    time.sleep(0.001)
+    zk.set(node, b"%d" % (number + 1))
 
 
 def count(zk, path, turns):
@@ -29,16 +51,14 @@ def count(zk, path, turns):
     lock = curator_lock(zk, path)
     for _ in range(int(turns)):
         with lock:
-            number = int(zk.get("/count")[0])
-            time.sleep(0.001)
-            zk.set("/count", b"%d" % (number + 1))
+            raise_number(zk, "/count")
 
 
 def hold(zk, path):
     """Hold the lock until the process is killed."""
     curator_lock(zk, path).acquire()
     say("held")
-    time.sleep(600)
+    time.sleep(60)
 
 
 def take(zk, path):
@@ -48,19 +68,47 @@ def take(zk, path):
 
 
 def put(zk, path, items):
-    queue = zk.LockingQueue(path)
+    queue = SharedQueue(zk, path)
     for i in range(int(items)):
         queue.put(b"item %d" % i, priority=i % 3)
 
 
 def consume(zk, path):
     """Take items until none comes any more."""
-    queue = zk.LockingQueue(path)
+    queue = SharedQueue(zk, path)
     while True:
-        item = queue.get(timeout=3)
+        item = queue.get(timeout=1)
         if item is None:
             return
         queue.consume()
+        say(item.decode())
+
+
+def consume_one(zk, path):
+    """Wait for one item."""
+    queue = SharedQueue(zk, path)
+    item = queue.get(timeout=60)
+    queue.consume()
+    say(item.decode())
+
+
+def claim(zk, path):
+    """Have an item, and work on it until the process is killed."""
+    say(SharedQueue(zk, path).get(timeout=60).decode())
+    time.sleep(60)
+
+
+def append(zk, path, items):
+    """Put into kazoo's plain queue."""
+    queue = zk.Queue(path)
+    for i in range(int(items)):
+        queue.put(b"item %d" % i)
+
+
+def fetch(zk, path):
+    """Take from kazoo's plain queue until it is empty."""
+    queue = zk.Queue(path)
+    for item in iter(queue.get, None):
         say(item.decode())
 
 
@@ -69,7 +117,14 @@ def lead(zk, path, seconds):
     def leader():
         say("leads")
         time.sleep(float(seconds))
-    zk.Election(path, str(os.getpid())).run(leader)
+    curator_election(zk, path).run(leader)
+
+
+def reign(zk, path, turns):
+    """Raise the number in /led, each time as the leader."""
+    election = curator_election(zk, path)
+    for _ in range(int(turns)):
+        election.run(raise_number, zk, "/led")
 
 
 def watch(zk, path):
@@ -134,8 +189,9 @@ def main():
         return login(hosts, *sys.argv[3:])
     zk = KazooClient(hosts=hosts, timeout=2)
     zk.start()
-    {f.__name__: f for f in (count, hold, take, put, consume, lead, watch,
-                             party, see)}[role](zk, *sys.argv[3:])
+    {f.__name__: f for f in (
+        count, hold, take, put, consume, consume_one, claim, append, fetch,
+        lead, reign, watch, party, see)}[role](zk, *sys.argv[3:])
     zk.stop()
     zk.close()
 
