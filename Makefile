@@ -11,7 +11,8 @@
 #   make coverage      what of zkembed.c all tests together reach; needs gcc
 #   make torture       processes that are killed: KILLS=… SEED=… SECONDS=…
 #   make torture-recipes  the same with recipes; RECIPE=… for one of them
-#   make torture-serve    servers of one file that are killed: KILLS=… SEED=…
+#   make torture-serve    servers of one file that are killed: KILLS=… SEED=…;
+#                      MISTAKE=1 or 2: what the torture has to find
 #   make torture-host  doc/examples with tables of their own, killed and
 #                      deposed: KILLS=… SEED=… SECONDS=…; torture-host-mistakes:
 #                      mistakes planted in them are found
@@ -527,14 +528,16 @@ torture-recipes: $(BUILD)/torture-recipes
 
 # Servers of one file that are killed, and clients that come back.
 $(BUILD)/torture-serve: test/torture/serve_torture.c test/server/peer.c \
-  test/server/peer.h recipes/jute.c recipes/jute.h zkembed.h $(TORTURE_ENGINE) \
-  $(SQLITE_OBJECT)
-	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c %.o,$^) $(LIBS)
+  test/server/peer.h $(RECIPE_HEADERS) $(RECIPE_ARCHIVE) zkembed.h \
+  $(TORTURE_ENGINE) $(SQLITE_OBJECT)
+	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c,$^) $(RECIPE_ARCHIVE) \
+	  $(TORTURE_ENGINE) $(SQLITE_OBJECT) $(LIBS)
 
 .PHONY: torture-serve
 torture-serve: FETCH = sqlite jansson libedit
 torture-serve: export KILLS := $(if $(filter file,$(origin KILLS)),,$(KILLS))
 torture-serve: export SEED := $(SEED)
+torture-serve: export MISTAKE := $(MISTAKE)
 torture-serve: $(BUILD)/torture-serve $(BUILD)/zke
 	$(BUILD)/torture-serve $(BUILD)/zke $(BUILD)/test
 

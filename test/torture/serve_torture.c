@@ -2,13 +2,15 @@
  *
  * In each round some clients with raw connections work on two `zke FILE serve`
  * of one file, beside direct users of the file in other processes.  Servers are
- * killed by SIGKILL at random instants and begun again, direct users too.  A
- * client whose server has died comes back with its session's id and password,
- * to either of them.  What is promised:
+ * killed by SIGKILL at random instants and begun again, and so are users of both
+ * kinds.  A client whose server has died comes back with its session's id and
+ * password, to either of them.  What is promised:
  *
  *   lock      "/guarded" is raised by whoever holds the lock of "/lock", in one
  *             step with a check of its own node there: its number and its
- *             version are equal, or two held the lock at once
+ *             version are equal, or two held the lock at once.  Direct users
+ *             have it by recipes/lock.h; clients by nodes with Curator's names,
+ *             as its own lock does it
  *   counter   "/counter" is raised by version: no acknowledged step is lost,
  *             none is made twice
  *   queue     each acknowledged item of "/queue" is taken once or still there
@@ -20,6 +22,9 @@
  *   SEED=n    of the first round, the others run on; printed with each
  *             complaint.  Who does what follows from it; when it happens is the
  *             scheduler's
+ *   MISTAKE=n something is done wrong, and has to be found: 1: a client holds
+ *             the lock although it is not the first in line; 2: a direct user
+ *             does not take the lock
  *
  * Arguments: the program `zke`, a directory on a disk for every other round
  * (the others are in memory where /dev/shm is).  Exit status 1: something was
@@ -46,6 +51,7 @@
 #include <unistd.h>
 
 #include "recipes/jute.h"
+#include "recipes/lock.h"
 #include "test/server/peer.h"
 #include "zkembed.h"
 
@@ -78,7 +84,8 @@ typedef struct tally {
 static struct shared {
   atomic_int port[SERVERS]; /* 0: none there */
   atomic_int stop;
-  atomic_long complaints, answers, returns, refusals, locks;
+  atomic_long complaints, answers, returns, refusals;
+  atomic_long locks, direct_locks;
   tally counter, guarded;
   atomic_int items[USERS];
   item item[USERS][ITEMS];
@@ -88,6 +95,8 @@ static uint64_t round_seed;
 static char directory[500], database[600];
 static volatile sig_atomic_t stopped; /* by SIGTERM or SIGINT */
 static const char *program;
+enum { NO_MISTAKE, NOT_FIRST, NOT_LOCKED };
+static long mistake;
 
 static int64_t now_ms(void) {
   struct timespec t;
@@ -407,18 +416,12 @@ static int user_delete(user *u, const char *path) {
   return settled(u->wire, finish(u->wire, &r));
 }
 
-/* Set data if this node is there, in one step. */
-static int user_set_while(user *u, const char *node, const char *path,
+/* A client sets data if its node is there, in one step. */
+static int wire_set_while(user *u, const char *node, const char *path,
                           const char *data) {
   zke_jute_reader r = {0};
   zke_jute_multi_header head;
   int len = (int)strlen(data);
-  if (!u->wire) {
-    zke_op ops[2];
-    zke_op_check(&ops[0], node, -1);
-    zke_op_set(&ops[1], path, data, len, -1);
-    return zke_multi(u->z, ops, 2, NULL);
-  }
   begin(u->wire, ZKE_JUTE_MULTI);
   PUT(u->wire, multi_header, ZKE_JUTE_CHECK, 0, -1);
   PUT(u->wire, delete_request, node, -1);
@@ -429,6 +432,16 @@ static int user_set_while(user *u, const char *node, const char *path,
   if (rc == 0 && !GET(&r, multi_header, &head)) rc = LOST;
   if (rc == 0 && head.type == ZKE_JUTE_ERROR) rc = ZKE_NONODE;
   return settled(u->wire, rc);
+}
+
+/* A direct user sets data if it holds the lock, in one step. */
+static int direct_set_while(user *u, zke_lock *lock, const char *path,
+                            const char *data) {
+  zke_op ops[2];
+  if (mistake == NOT_LOCKED) return user_set(u, path, data, -1);
+  int rc = zke_lock_op(lock, &ops[0]);
+  zke_op_set(&ops[1], path, data, (int)strlen(data), -1);
+  return rc == ZKE_OK ? zke_multi(u->z, ops, 2, NULL) : rc;
 }
 
 /* The names in a directory, copied; to be freed by names_free(). */
@@ -519,12 +532,13 @@ static bool find_mine(user *u, const char *prefix, char *path) {
   return found;
 }
 
-/* Stand in line; false: not in it.  After a loss the node may be there. */
+/* Stand in line; false: not in it.  After a loss the node may be there.  The
+ * name is Curator's: what is between "_c_" and "-lock-" is nobody else's. */
 static bool enter_line(user *u, char *path) {
-  static int attempts;
+  static unsigned attempts;
   char prefix[TEXT - 10], name[TEXT];
-  snprintf(prefix, sizeof prefix, "%d-%d-%d-", u->number, (int)getpid(),
-           ++attempts);
+  snprintf(prefix, sizeof prefix, "_c_%08x-0000-4000-8000-%012x-lock-",
+           (unsigned)getpid(), ++attempts);
   snprintf(name, sizeof name, "/lock/%s", prefix);
   int rc = user_create(u, name, "", ZKE_EPHEMERAL_SEQUENTIAL, path);
   expect(u, "create", rc);
@@ -542,6 +556,7 @@ static int place_in_line(user *u, const char *path) {
   if (rc != 0) return OUT;
   long mine = sequence_of(path);
   bool there = false, first = true;
+  if (mistake == NOT_FIRST) mine = 0;
   for (int i = 0; i < names.count; i++) {
     there |= strcmp(names.data[i], path + strlen("/lock/")) == 0;
     first &= sequence_of(names.data[i]) >= mine;
@@ -551,21 +566,25 @@ static int place_in_line(user *u, const char *path) {
   return first ? HELD : WAITING;
 }
 
-/* Raise the guarded number, unless the lock's node is gone by then. */
-static void raise_guarded(user *u, const char *path) {
+/* Raise the guarded number, unless the lock is lost by then.
+ *
+ *   node  a client's, in the line
+ *   lock  a direct user's */
+static void raise_guarded(user *u, const char *node, zke_lock *lock) {
   char text[TEXT];
   int version;
   if (user_get(u, "/guarded", text, &version) != 0) return;
   int value = atoi(text) + 1;
   snprintf(text, sizeof text, "%d", value);
   atomic_fetch_add(&shared->guarded.tried, 1);
-  int rc = user_set_while(u, path, "/guarded", text);
+  int rc = u->wire ? wire_set_while(u, node, "/guarded", text)
+                   : direct_set_while(u, lock, "/guarded", text);
   expect(u, "multi", rc);
   note_step(&shared->guarded, rc);
-  atomic_fetch_add(&shared->locks, 1);
+  atomic_fetch_add(u->wire ? &shared->locks : &shared->direct_locks, 1);
 }
 
-static void lock_and_raise(user *u) {
+static void wire_lock_and_raise(user *u) {
   char path[TEXT];
   if (!enter_line(u, path)) return;
   int place = WAITING;
@@ -574,9 +593,26 @@ static void lock_and_raise(user *u) {
     if (place != WAITING) break;
     pause_ms(1 + below(&u->random, 4));
   }
-  if (place == HELD) raise_guarded(u, path);
+  if (place == HELD) raise_guarded(u, path, NULL);
   while (place != OUT && user_delete(u, path) == LOST && !is_stopping())
     continue;
+}
+
+static void direct_lock_and_raise(user *u) {
+  zke_lock *lock;
+  must(zke_lock_new(u->z, "/lock", NULL, &lock), "zke_lock_new");
+  int rc = ZKE_OK;
+  if (mistake != NOT_LOCKED) rc = zke_lock_acquire(lock, zke_now(u->z) + 5000);
+  expect(u, "zke_lock_acquire", rc);
+  if (rc == ZKE_OK) raise_guarded(u, NULL, lock);
+  zke_lock_free(lock);
+}
+
+static void lock_and_raise(user *u) {
+  if (u->wire)
+    wire_lock_and_raise(u);
+  else
+    direct_lock_and_raise(u);
 }
 
 static void put_item(user *u) {
@@ -652,11 +688,11 @@ static uint64_t random_of(int number, int life) {
   return round_seed * 1000003 + (uint64_t)number * 1009 + (uint64_t)life;
 }
 
-static void be_client(int number) {
+static void be_client(int number, int life) {
   zke_jute_reader r = {0};
   client c = {.number = number, .peer = {.fd = -1}};
   user u = {.number = number, .wire = &c};
-  c.random = u.random = random_of(number, 0);
+  c.random = u.random = random_of(number, life);
   come_back(&c);
   work(&u);
   begin(&c, ZKE_JUTE_CLOSE); /* if it gets lost, the session times out */
@@ -683,7 +719,7 @@ static pid_t start_user(int number, int life) {
   if (pid != 0) return pid;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (number < CLIENTS)
-    be_client(number);
+    be_client(number, life);
   else
     be_direct(number, life);
   _exit(0);
@@ -717,8 +753,12 @@ static void kill_server(int i) {
   scene.server[i] = 0;
 }
 
-static void kill_direct(void) {
-  int i = CLIENTS + below(&scene.random, DIRECT);
+/* A direct user, whose session ends at once, or a client, whose session has to
+ * time out: until then it may hold the lock. */
+static void kill_user(void) {
+  bool direct = below(&scene.random, 3);
+  int i = direct ? CLIENTS + below(&scene.random, DIRECT)
+                 : below(&scene.random, CLIENTS);
   kill(scene.user[i], SIGKILL);
   waitpid(scene.user[i], NULL, 0);
   scene.user[i] = start_user(i, ++scene.lives);
@@ -731,21 +771,21 @@ static int outage(int n) {
   return below(&scene.random, n < 6 ? 2500 : 200);
 }
 
-/* One kill: of a server, of both at once, of a direct user.  Now and then no
+/* One kill: of a server, of both at once, of a user.  Now and then no
  * server is there for longer than sessions live. */
 static int one_kill(void) {
   pause_ms(20 + below(&scene.random, 250));
   int n = below(&scene.random, 100);
-  if (n < 15) {
-    kill_direct();
+  if (n < 20) {
+    kill_user();
     return 1;
   }
   int i = below(&scene.random, SERVERS), killed = 1;
   kill_server(i);
-  if (n < 35) {
+  if (n < 40) {
     kill_server(1 - i);
     killed = 2;
-    pause_ms(outage(n - 15));
+    pause_ms(outage(n - 20));
     start_server(1 - i);
   }
   pause_ms(below(&scene.random, 100));
@@ -756,10 +796,11 @@ static int one_kill(void) {
 static void make_tree(void) {
   static const char *const paths[] = {"/counter", "/guarded", "/lock", "/queue",
                                       "/sessions"};
+  enum { NUMBERS = 2 }; /* the first of them; a lock's node is empty */
   zke *z;
   must(zke_open(database, NULL, &z), "zke_open");
   for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
-    must(zke_create(z, paths[i], "0", 1, ZKE_OPEN_ACL, 0, NULL, NULL),
+    must(zke_create(z, paths[i], "0", i < NUMBERS, ZKE_OPEN_ACL, 0, NULL, NULL),
          paths[i]);
   must(zke_close(z), "zke_close");
 }
@@ -926,7 +967,8 @@ static long setting(const char *name, long otherwise) {
 }
 
 static struct totals {
-  long kills, rounds, bad, answers, returns, refusals, locks, steps, items;
+  long kills, rounds, bad, answers, returns, refusals, steps, items;
+  long locks, direct_locks;
 } totals;
 
 static void add_up(int killed) {
@@ -937,6 +979,7 @@ static void add_up(int killed) {
   totals.returns += atomic_load(&shared->returns);
   totals.refusals += atomic_load(&shared->refusals);
   totals.locks += atomic_load(&shared->locks);
+  totals.direct_locks += atomic_load(&shared->direct_locks);
   totals.steps += atomic_load(&shared->counter.acknowledged);
   for (int i = 0; i < USERS; i++) totals.items += shared->items[i];
 }
@@ -957,6 +1000,7 @@ static void listen_to_signals(void) {
 int main(int argc, char **argv) {
   long kills = setting("KILLS", 200), seed = setting("SEED", 1);
   int64_t began = now_ms();
+  mistake = setting("MISTAKE", NO_MISTAKE);
   program = argc > 1 ? argv[1] : "build/zke";
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -970,10 +1014,11 @@ int main(int argc, char **argv) {
   }
   printf(
       "serve_torture: %ld kills in %ld rounds, %ld answers, clients came back "
-      "%ld times, %ld sessions had timed out; %ld locks, %ld steps, %ld items; "
-      "%.1f s\n%ld passed, %ld failed\n",
+      "%ld times, %ld sessions had timed out; %ld locks of clients, %ld of "
+      "direct users, %ld steps, %ld items; %.1f s\n%ld passed, %ld failed\n",
       totals.kills, totals.rounds, totals.answers, totals.returns,
-      totals.refusals, totals.locks, totals.steps, totals.items,
-      (double)(now_ms() - began) / 1e3, totals.rounds - totals.bad, totals.bad);
+      totals.refusals, totals.locks, totals.direct_locks, totals.steps,
+      totals.items, (double)(now_ms() - began) / 1e3,
+      totals.rounds - totals.bad, totals.bad);
   return totals.bad || stopped ? 1 : 0;
 }
