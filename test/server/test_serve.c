@@ -5,6 +5,8 @@
  * client.
  */
 #include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -1251,6 +1253,66 @@ TEST(a_client_that_sends_fast_is_not_read_ahead) {
     ck_assert_int_lt((int64_t)(sent - got / ANSWER * PING), AHEAD);
   }
   hang_up(&w);
+  stop(s);
+}
+
+/* A client that reads nothing, and whose watches fire.  When 64 MiB of events
+ * wait for it its connection ends, others are served meanwhile, and it can come
+ * back to its session.  A path is long, so that few changes do.  The connection
+ * that asks for a word counts, too. */
+TEST(events_that_nobody_reads_end_the_connection) {
+  enum { BYTES = 1000000, CHANGES = 100 };
+  static char path[BYTES + 1];
+  serving s = serve(":memory:", "");
+  wire w = begin(s), sleeps = begin(s), again;
+  memset(path, 'x', BYTES);
+  *path = '/';
+  ck_assert_int_eq(create(&w, path, "", 0), 0);
+  request(&sleeps, ZKE_JUTE_ADD_WATCH);
+  PUT(&sleeps, add_watch_request, path, ZKE_WATCH_PERSISTENT);
+  ask(&sleeps);
+  ck_assert_int_eq(answer(&sleeps), 0);
+  for (int i = 0; i < CHANGES / 2; i++)
+    ck_assert_int_eq(set(&w, path, "", -1), 0);
+  ck_word(s, "mntr", "zk_num_alive_connections\t3\n");
+  for (int i = 0; i < CHANGES / 2; i++)
+    ck_assert_int_eq(set(&w, path, "", -1), 0);
+  ck_until(strstr(says(s, "mntr"), "zk_num_alive_connections\t2\n"), SOON);
+  ck_word(s, "mntr", "zk_global_sessions\t2\n");
+  while (receive(&sleeps, path, 4)) continue;
+  ck_assert_int_eq(attach(s, &again, &sleeps), sleeps.id);
+  ck_assert_int_eq(ping(&again), 0);
+  hang_up(&again);
+  hang_up(&sleeps);
+  hang_up(&w);
+  stop(s);
+}
+
+/* The host of a client has gone without a word: neither a byte comes nor an
+ * end.  Where the test may not do this to a socket the client is silent, which
+ * is the same to the server. */
+static void vanish(wire *w) {
+  int yes = 1;
+  /* What the server has sent is acknowledged, or it would send that again, and
+   * be told that there is nobody. */
+  setsockopt(w->fd, IPPROTO_TCP, TCP_QUICKACK, &yes, sizeof yes);
+  if (setsockopt(w->fd, IPPROTO_TCP, TCP_REPAIR, &yes, sizeof yes) == 0)
+    hang_up(w);
+}
+
+/* A connection that is open on the server's side only goes with its session. */
+TEST(a_half_open_connection_ends_with_its_session) {
+  serving s = serve(":memory:", "--timeout-min 500ms");
+  wire other = begin(s), w = begin_with(s, 500);
+  ck_assert_int_eq(create(&w, "/e", "", ZKE_EPHEMERAL), 0);
+  ck_word(s, "mntr", "zk_num_alive_connections\t3\n");
+  vanish(&w);
+  ck_until(ping(&other) == 0 && !is_there(&other, "/e"), SOON);
+  ck_until(strstr(says(s, "mntr"), "zk_num_alive_connections\t2\n"), SOON);
+  ck_word(s, "mntr", "zk_global_sessions\t1\n");
+  ck_word(s, "mntr", "zk_sessionless_connections_expired\t0\n");
+  hang_up(&w);
+  hang_up(&other);
   stop(s);
 }
 
