@@ -24,8 +24,8 @@
 #                      server, which it fetches: SERVER=… ONLY=NAME SHORT=1
 #   make powerloss     power cuts; CUTS=… EVERY=… SEED=… COMMITS=…
 #   make fuzz          fuzzes with libFuzzer: SECONDS=60 for each target,
-#                      TARGET=path, ops, file, lines, import, jute or client
-#                      for one; see test/fuzz/fuzz.h
+#                      TARGET=path, ops, file, lines, import, jute, client
+#                      or server for one; see test/fuzz/fuzz.h
 #   make conformance   the same random operations on zkembed and on a ZooKeeper
 #                      server, which it fetches: OPS=… SEED=… SEEDS=…; MASKS=1
 #                      tells what is not compared; ENGINE=zookeeper: zkembed
@@ -894,7 +894,7 @@ coverage-here: build/deps/gcovr test-programs
 # test/fuzz/corpus is what `make test` replays; what a run finds new goes beside
 # it, inputs that break something to build/fuzz/TARGET-crash-… and the like.
 FUZZ_TARGETS = path ops file $(if $(COMMAND),$(FUZZ_COMMAND))
-FUZZ_COMMAND = lines import jute client # those linked with the zke command
+FUZZ_COMMAND = lines import jute client server # linked with the zke command
 FUZZ_CC = clang
 FUZZ_CFLAGS = -O1 -g -fno-omit-frame-pointer \
   -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
@@ -909,9 +909,14 @@ $(BUILD)/test/test_corpus: private TEST_OPTIMIZE = $(if $(FULL),-O1,-O0)
 # All of the command but its main().  It has functions whose names statics of
 # zkembed.c have too, so these targets are no part of test_corpus.c's text.
 COMMAND_PARTS = $(filter-out %/main.c,$(COMMAND_SOURCES))
+# fuzz/server.c has these two as text, with connections and a clock of its own;
+# fuzz/client.c those of the client.
+FUZZ_SERVER_TEXT = shell/serve shell/serve_conn
+FUZZ_CLIENT_TEXT = recipes/zk_link recipes/zk_handle
 ifneq ($(COMMAND),)
 CORPUS_OBJECTS = $(FUZZ_COMMAND:%=$(BUILD)/test/fuzz/%.o) \
-  $(COMMAND_PARTS:%.c=$(BUILD)/%.o) $(RECIPE_ARCHIVE)
+  $(filter-out $(FUZZ_SERVER_TEXT:%=$(BUILD)/%.o), \
+    $(COMMAND_PARTS:%.c=$(BUILD)/%.o)) $(RECIPE_ARCHIVE)
 $(BUILD)/test/test_corpus: $(CORPUS_OBJECTS)
 $(BUILD)/test/test_corpus: private OBJECTS = $(CORPUS_OBJECTS) $(SQLITE_OBJECT)
 $(BUILD)/test/test_corpus: private LIBS += $(COMMAND_LIBS)
@@ -957,13 +962,16 @@ $(FUZZ_TARGETS:%=build/fuzz/%): build/fuzz/%: build/fuzz/objects/test/fuzz/%.o
 	  $(if $(filter $*,$(FUZZ_COMMAND)),$(COMMAND_LIBS)) $(LIBS)
 
 $(filter-out build/fuzz/path,$(FUZZ_TARGETS:%=build/fuzz/%)): $(FUZZ_ENGINE)
-# fuzz/client.c has these two as text, on a network and a clock of its own.
-FUZZ_CLIENT_TEXT = recipes/zk_link recipes/zk_handle
-$(filter-out %/client,$(FUZZ_COMMAND:%=build/fuzz/%)): $(FUZZ_PARTS)
+$(filter-out %/client %/server,$(FUZZ_COMMAND:%=build/fuzz/%)): $(FUZZ_PARTS)
 build/fuzz/client: \
   $(filter-out $(FUZZ_CLIENT_TEXT:%=build/fuzz/objects/%.o),$(FUZZ_PARTS))
 build/fuzz/objects/test/fuzz/client.o: $(FUZZ_CLIENT_TEXT:%=%.c)
 $(BUILD)/test/fuzz/client.o: $(FUZZ_CLIENT_TEXT:%=%.c) $(RECIPE_HEADERS)
+build/fuzz/server: \
+  $(filter-out $(FUZZ_SERVER_TEXT:%=build/fuzz/objects/%.o),$(FUZZ_PARTS))
+build/fuzz/objects/test/fuzz/server.o: $(FUZZ_SERVER_TEXT:%=%.c) shell/serve.h
+$(BUILD)/test/fuzz/server.o: $(FUZZ_SERVER_TEXT:%=%.c) shell/serve.h \
+  $(RECIPE_HEADERS)
 
 $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: build/fuzz/%
 	@mkdir -p build/fuzz/corpus/$*

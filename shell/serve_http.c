@@ -194,9 +194,9 @@ static void take_whole(server *s, conn *c, size_t head_len,
  * without a path. */
 bool http_take(server *s, conn *c, const http_page *pages) {
   size_t there = c->in_len - c->in_at;
+  if (there < 4) return false;
   const char *at = c->in + c->in_at;
-  if (there < 4 || (memcmp(at, "GET ", 4) != 0 && memcmp(at, "POST", 4) != 0))
-    return false;
+  if (memcmp(at, "GET ", 4) != 0 && memcmp(at, "POST", 4) != 0) return false;
   c->is_text = true;
   if (c->greeted || c->ended) return true;
   const char *end = memmem(at, there, "\r\n\r\n", 4);

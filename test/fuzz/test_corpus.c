@@ -3,7 +3,7 @@
  *   test_corpus                    everything
  *   test_corpus TARGET FILE...     run these inputs through a fuzz target
  *                                  (path, ops, file, lines, import, jute,
- *                                  client) in this process: for what
+ *                                  client, server) in this process: for what
  *                                  `make fuzz` found, under a debugger
  *
  * FLIP_STRIDE=n in the environment flips every n-th byte: 53 by default,
@@ -22,6 +22,7 @@ int fuzz_lines(const uint8_t *data, size_t size);
 int fuzz_import(const uint8_t *data, size_t size);
 int fuzz_jute(const uint8_t *data, size_t size);
 int fuzz_client(const uint8_t *data, size_t size);
+int fuzz_server(const uint8_t *data, size_t size);
 
 static const struct {
   const char *name;
@@ -34,7 +35,8 @@ static const struct {
                       {"lines", fuzz_lines, 50},
                       {"import", fuzz_import, 50},
                       {"jute", fuzz_jute, 50},
-                      {"client", fuzz_client, 50}
+                      {"client", fuzz_client, 50},
+                      {"server", fuzz_server, 50}
 #endif
 };
 enum { CORPUS_TARGETS = sizeof corpus_targets / sizeof *corpus_targets };
