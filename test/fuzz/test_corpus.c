@@ -28,15 +28,13 @@ static const struct {
   const char *name;
   int (*run)(const uint8_t *data, size_t size);
   int least; /* inputs that the corpus must have */
-} corpus_targets[] = {{"path", fuzz_path, 50},
-                      {"ops", fuzz_ops, 50},
-                      {"file", fuzz_file, 50},
+} corpus_targets[] = {
+    {"path", fuzz_path, 50},     {"ops", fuzz_ops, 50},
+    {"file", fuzz_file, 50},
 #ifdef CORPUS_COMMAND
-                      {"lines", fuzz_lines, 50},
-                      {"import", fuzz_import, 50},
-                      {"jute", fuzz_jute, 50},
-                      {"client", fuzz_client, 50},
-                      {"server", fuzz_server, 50}
+    {"lines", fuzz_lines, 50},   {"import", fuzz_import, 50},
+    {"jute", fuzz_jute, 50},     {"client", fuzz_client, 50},
+    {"server", fuzz_server, 50},
 #endif
 };
 enum { CORPUS_TARGETS = sizeof corpus_targets / sizeof *corpus_targets };

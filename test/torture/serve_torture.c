@@ -2,9 +2,9 @@
  *
  * In each round some clients with raw connections work on two `zke FILE serve`
  * of one file, beside direct users of the file in other processes.  Servers are
- * killed by SIGKILL at random instants and begun again, and so are users of both
- * kinds.  A client whose server has died comes back with its session's id and
- * password, to either of them.  What is promised:
+ * killed by SIGKILL at random instants and begun again, and so are clients and
+ * direct users.  A client whose server has died comes back with its session's
+ * id and password, to either of them.  What is promised:
  *
  *   lock      "/guarded" is raised by whoever holds the lock of "/lock", in one
  *             step with a check of its own node there: its number and its
