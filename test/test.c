@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sqlite3.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -486,6 +487,22 @@ int test_session_count(zke *z) {
   int count = list->count;
   zke_free(list);
   return count;
+}
+
+int64_t test_number(const char *db, const char *sql) {
+  sqlite3 *c;
+  sqlite3_stmt *st;
+  int64_t n = -1;
+  ck_assert_int_eq(sqlite3_open(db, &c), SQLITE_OK);
+  sqlite3_busy_timeout(c, test_patience(5000));
+  int rc = sqlite3_prepare_v2(c, sql, -1, &st, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_step(st);
+  ck_assert_msg(rc == SQLITE_ROW || rc == SQLITE_DONE, "%s: %s", sql,
+                sqlite3_errmsg(c));
+  if (rc == SQLITE_ROW) n = sqlite3_column_int64(st, 0);
+  sqlite3_finalize(st);
+  sqlite3_close(c);
+  return n;
 }
 
 int test_fd_count(void) {

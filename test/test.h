@@ -216,6 +216,11 @@ int test_session_count(zke *z);
 /* How many ephemerals z's session has, as another session sees it. */
 int test_ephemerals(zke *z, zke *other);
 
+/* A number that SQL finds in a database, by a connection that is there for this
+ * alone, so that no sweep runs and nobody is reaped: the first column of the
+ * first row; -1: no row. */
+int64_t test_number(const char *db, const char *sql);
+
 /* Open descriptors of this process. */
 int test_fd_count(void);
 

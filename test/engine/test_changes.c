@@ -2,7 +2,6 @@
  * zke_watch_since()
  */
 #include <signal.h>
-#include <sqlite3.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -177,19 +176,6 @@ TEST(chroot_and_permission) {
   ck_ok(zke_close(z));
 }
 
-/* How many rows there are, and the first one's number. */
-static int64_t rows(const char *sql) {
-  sqlite3 *db;
-  sqlite3_stmt *st;
-  ck_assert_int_eq(sqlite3_open(test_path("db"), &db), SQLITE_OK);
-  ck_assert_int_eq(sqlite3_prepare_v2(db, sql, -1, &st, NULL), SQLITE_OK);
-  ck_assert_int_eq(sqlite3_step(st), SQLITE_ROW);
-  int64_t n = sqlite3_column_int64(st, 0);
-  sqlite3_finalize(st);
-  sqlite3_close(db);
-  return n;
-}
-
 /* Limits: about so many rows stay, the latest; what is asked for from before
  * them is not whole, and what comes later is. */
 TEST(old_rows_go) {
@@ -197,10 +183,12 @@ TEST(old_rows_go) {
   ck_ok(zke_history_keep(z, 100, 0));
   ck_ok(make(z, "/a", ZKE_PERSISTENT));
   for (int i = 0; i < 1000; i++) ck_ok(change(z, "/a"));
-  int64_t count = rows("SELECT count(*)FROM zke_history");
+  int64_t count =
+      test_number(test_path("db"), "SELECT count(*)FROM zke_history");
   ck_assert_int_ge(count, 100);
   ck_assert_int_lt(count, 120);
-  int64_t first = rows("SELECT min(zxid)FROM zke_history");
+  int64_t first =
+      test_number(test_path("db"), "SELECT min(zxid)FROM zke_history");
   zke_change_list *list;
   ck_ok(zke_history(z, "/", first - 1, 0, &list));
   ck_assert_int_eq(list->complete, 0);
@@ -223,11 +211,12 @@ TEST(a_limit_is_reached_in_steps) {
   ck_ok(make(z, "/a", ZKE_PERSISTENT));
   for (int i = 0; i < 1000; i++) ck_ok(change(z, "/a"));
   ck_ok(zke_history_keep(z, 10, 0));
-  int64_t was = rows("SELECT count(*)FROM zke_history");
+  int64_t was = test_number(test_path("db"), "SELECT count(*)FROM zke_history");
   ck_assert_int_gt(was, 1000);
   for (int i = 0; i < 300; i++) {
     ck_ok(change(z, "/a"));
-    int64_t now = rows("SELECT count(*)FROM zke_history");
+    int64_t now =
+        test_number(test_path("db"), "SELECT count(*)FROM zke_history");
     ck_assert_int_ge(now, was - 64);
     was = now;
   }
@@ -244,10 +233,12 @@ TEST(rows_go_by_their_age) {
   ck_ok(zke_history_keep(z, 0, 60000));
   ck_ok(make(z, "/a", ZKE_PERSISTENT));
   for (int i = 0; i < 50; i++) ck_ok(change(z, "/a"));
-  ck_assert_int_ge(rows("SELECT count(*)FROM zke_history"), 50);
+  ck_assert_int_ge(
+      test_number(test_path("db"), "SELECT count(*)FROM zke_history"), 50);
   test_pass_ns(NULL, INT64_C(61000000000));
   for (int i = 0; i < 16; i++) ck_ok(change(z, "/a"));
-  int64_t count = rows("SELECT count(*)FROM zke_history");
+  int64_t count =
+      test_number(test_path("db"), "SELECT count(*)FROM zke_history");
   ck_assert_int_ge(count, 16);
   ck_assert_int_lt(count, 32);
   ck_ok(zke_close(z));
@@ -270,11 +261,13 @@ TEST(a_clock_that_goes_back_makes_no_gap) {
   for (int minute = 0; minute < 4; minute++) {
     test_pass_ns(NULL, INT64_C(61000000000));
     for (int i = 0; i < 16; i++) ck_ok(change(z, "/a"));
-    ck_assert_int_eq(rows("SELECT max(seq)-min(seq)+1-count(*)FROM "
-                          "zke_history"),
+    ck_assert_int_eq(test_number(test_path("db"),
+                                 "SELECT max(seq)-min(seq)+1-count(*)FROM "
+                                 "zke_history"),
                      0);
   }
-  ck_assert_int_lt(rows("SELECT count(*)FROM zke_history"), 32);
+  ck_assert_int_lt(
+      test_number(test_path("db"), "SELECT count(*)FROM zke_history"), 32);
   ck_ok(zke_close(z));
 }
 

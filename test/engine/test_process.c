@@ -11,8 +11,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <sqlite3.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,26 +34,6 @@ static test_worker owner_of(const char *db, const char *path) {
 static void make(zke *z, const char *path, const char *data, int mode) {
   ck_ok(zke_create(z, path, data, (int)strlen(data), ZKE_OPEN_ACL, mode, NULL,
                    NULL));
-}
-
-/* A number by plain SQL, which runs no sweep and reaps nobody. */
-static int64_t look(const char *db, const char *format, ...) {
-  sqlite3 *c;
-  sqlite3_stmt *s;
-  va_list ap;
-  va_start(ap, format);
-  char *text = sqlite3_vmprintf(format, ap);
-  va_end(ap);
-  ck_assert_int_eq(sqlite3_open(db, &c), SQLITE_OK);
-  sqlite3_busy_timeout(c, 5000);
-  int rc = sqlite3_prepare_v2(c, text, -1, &s, NULL);
-  ck_assert_msg(rc == SQLITE_OK, "%s: %s", text, sqlite3_errmsg(c));
-  ck_assert_int_eq(sqlite3_step(s), SQLITE_ROW);
-  int64_t value = sqlite3_column_int64(s, 0);
-  sqlite3_finalize(s);
-  sqlite3_close(c);
-  sqlite3_free(text);
-  return value;
 }
 
 static int compare_int(const void *a, const void *b) {
@@ -347,11 +325,11 @@ TEST(unwatched_death_is_swept) {
   test_worker w = owner_of(db, "/e"), waiter = test_worker_on(db);
   test_ask(&waiter, "watch /nothing");
   test_tell(&waiter, "wait 60000");
-  ck_assert_int_eq(look(db, "SELECT count(*) FROM zke_sessions"), 2);
+  ck_assert_int_eq(test_number(db, "SELECT count(*) FROM zke_sessions"), 2);
   test_kill(&w, SIGKILL);
-  ck_until(look(db, "SELECT count(*) FROM zke_sessions") == 1, 10000);
-  ck_assert_int_eq(look(db, "SELECT count(*) FROM zke_nodes WHERE path = '/e'"),
-                   0);
+  ck_until(test_number(db, "SELECT count(*) FROM zke_sessions") == 1, 10000);
+  ck_assert_int_eq(
+      test_number(db, "SELECT count(*) FROM zke_nodes WHERE path = '/e'"), 0);
   test_kill(&waiter, SIGKILL);
 }
 
@@ -363,7 +341,7 @@ TEST(calls_alone_sweep_too) {
   test_worker w = owner_of(db, "/e");
   test_kill(&w, SIGKILL);
   ck_until(zke_set(z, "/n", "", 0, -1, NULL) == ZKE_OK &&
-               look(db, "SELECT count(*) FROM zke_sessions") == 1,
+               test_number(db, "SELECT count(*) FROM zke_sessions") == 1,
            10000);
   ck_ok(zke_close(z));
 }
@@ -496,7 +474,8 @@ TEST(owner_in_another_pid_namespace) {
   test_ask(&w, "open %s", db);
   test_ask(&w, "create /e x 1");
   ck_assert_int_eq(
-      look(db, "SELECT pid FROM zke_sessions ORDER BY id DESC LIMIT 1"), 1);
+      test_number(db, "SELECT pid FROM zke_sessions ORDER BY id DESC LIMIT 1"),
+      1);
   ck_ok(zke_exists(z, "/e", test_record, &events, NULL));
   ck_assert_int_eq(zke_wait(z, zke_now(z) + 1200), ZKE_OPERATIONTIMEOUT);
   test_ask(&w, "exists /e");
@@ -604,10 +583,12 @@ TEST(stopped_duty_holder_delays_no_reaping) {
   pair p = two_waiters();
   for (int i = 0; i < 2; i++) {
     test_worker w = owner_of(p.db, "/e");
-    ck_until(look(p.db, "SELECT count(*) FROM zke_sessions") == 3, 10000);
+    ck_until(test_number(p.db, "SELECT count(*) FROM zke_sessions") == 3,
+             10000);
     test_stop(p.waiter[i].pid, p.db);
     test_kill(&w, SIGKILL);
-    ck_until(look(p.db, "SELECT count(*) FROM zke_sessions") == 2, 10000);
+    ck_until(test_number(p.db, "SELECT count(*) FROM zke_sessions") == 2,
+             10000);
     test_kill(&p.waiter[i], SIGCONT);
   }
   for (int i = 0; i < 2; i++) test_kill(&p.waiter[i], SIGKILL);
