@@ -2184,7 +2184,7 @@ typedef struct txn_batch {
  * One state of the store, guarded by its lock:
  *
  *            failed COMMIT, compaction or sync of a found log
- *            (txn_outcome, txn_vacuum, shm_recover)
+ *            (txn_outcome, app_end_guest, txn_vacuum, shm_recover)
  *     GOOD ------------------------------------------------> BROKEN
  *       ^                                                    |    ^
  *       | checkpoint is synced      connected anew           |    | the same
@@ -3807,24 +3807,37 @@ static int app_guest_error(store *s, sqlite3 *db, int sqlite_rc,
                    sqlite3_errmsg(db), sqlite_rc);
 }
 
-/* Make a connection of the program's one that does no checkpoints: neither by
- * itself after a commit nor when it is closed (P12).  The log is left to the
- * engine's writers, and to zke_sql_commit(). */
+/* SQLite tells a setting of a connection, which is a number. */
+static int app_note_setting(void *arg, int columns, char **values,
+                            char **names) {
+  (void)columns, (void)names;
+  *(int *)arg = ALWAYS(values[0]) ? (int)strtol(values[0], NULL, 10) : 0;
+  return 0;
+}
+
+/* Let a connection of the program's sync its commits, as the engine does with a
+ * change of persistent state (P8).  SQLite can be built with less as the
+ * default.  A connection that syncs more keeps that.  An SQLite code. */
+static int app_sync_commits(const store *s, sqlite3 *db) {
+  int level = 0;
+  if (s->durability == ZKE_DURABLE_NONE) return SQLITE_OK;
+  int rc =
+      sqlite3_exec(db, "PRAGMA synchronous", app_note_setting, &level, NULL);
+  if (rc != SQLITE_OK || level >= 2) return rc;
+  return sqlite3_exec(db, "PRAGMA synchronous=FULL", NULL, NULL, NULL);
+}
+
+/* Make a connection of the program's one whose commits are synced, and that
+ * does no checkpoints: neither by itself after a commit nor when it is closed
+ * (P12).  The log is left to the engine's writers, and to zke_sql_commit(). */
 static int app_adopt(store *s, sqlite3 *db) {
   sqlite3_wal_autocheckpoint(db, 0);
   sqlite3_wal_hook(db, app_note_pages, NULL);
   sql_keep_log(db, true);
   sqlite3_busy_timeout(db, (int)base_min(s->busy / ZKE_MS, INT_MAX));
-  int rc = app_add_claim(db);
+  int rc = app_sync_commits(s, db);
+  if (rc == SQLITE_OK) rc = app_add_claim(db);
   return rc == SQLITE_OK ? ZKE_OK : app_guest_error(s, db, rc, "adopting");
-}
-
-/* SQLite tells a connection's busy timeout. */
-static int app_note_timeout(void *arg, int columns, char **values,
-                            char **names) {
-  (void)columns, (void)names;
-  *(int *)arg = ALWAYS(values[0]) ? (int)strtol(values[0], NULL, 10) : 0;
-  return 0;
 }
 
 /* Begin to write on a connection of the program's.  The line may have taken
@@ -3833,7 +3846,7 @@ static int app_note_timeout(void *arg, int columns, char **values,
  * back and stays.  An SQLite code. */
 static int app_begin_guest(store *s, sqlite3 *db) {
   int usual = 0;
-  sqlite3_exec(db, "PRAGMA busy_timeout", app_note_timeout, &usual, NULL);
+  sqlite3_exec(db, "PRAGMA busy_timeout", app_note_setting, &usual, NULL);
   int64_t left = base_max(s->deadline - host_now(s), 0) / ZKE_MS;
   bool less = left < usual;
   if (less) sqlite3_busy_timeout(db, (int)left);
@@ -3843,7 +3856,9 @@ static int app_begin_guest(store *s, sqlite3 *db) {
 }
 
 /* End the transaction of a connection of the program's.  ZKE_OK also where
- * there is none to be rolled back. */
+ * there is none to be rolled back.  An I/O error at COMMIT leaves the log in
+ * doubt for the engine, too: whichever connection could not sync it, a later
+ * commit behind it could be lost with it (P2). */
 static int app_end_guest(store *s, sqlite3 *db, bool commit) {
   int rc = SQLITE_OK;
   bool undone = sqlite3_get_autocommit(db);
@@ -3856,7 +3871,11 @@ static int app_end_guest(store *s, sqlite3 *db, bool commit) {
   if (rc != SQLITE_OK) rc = app_guest_error(s, db, rc, "COMMIT");
   bool lost = rc == ZKE_SYSTEMERROR && commit &&
               (sqlite3_extended_errcode(db) & 0xff) == SQLITE_IOERR;
-  if (lost) rc = ZKE_CONNECTIONLOSS;
+  if (lost) {
+    health_worsen(s, HEALTH_BROKEN);
+    host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
+    rc = ZKE_CONNECTIONLOSS;
+  }
   if (!sqlite3_get_autocommit(db))
     sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
   return rc;
@@ -4074,8 +4093,11 @@ static const char schema_drop[] =
     "DROP VIEW zke_events;DROP VIEW zke_waiters;DROP VIEW zke_tokens;"
     "DROP TABLE zkembed_event;DROP TABLE zkembed_watch;"
     "DROP TABLE zkembed_session;DROP TABLE zkembed_blob;"
-    "DROP TABLE zkembed_node;DROP TABLE zkembed_meta;"
-    "DROP VIEW IF EXISTS zke_history;DROP TABLE IF EXISTS zkembed_history;";
+    "DROP TABLE zkembed_node;DROP TABLE zkembed_meta;";
+
+/* What history_begin() has made. */
+static const char schema_drop_history[] =
+    "DROP VIEW zke_history;DROP TABLE zkembed_history;";
 
 /* In a program's database the header's fields are the program's, and the meta
  * row alone says which format this is.  The row also claims another inode than
@@ -6912,8 +6934,7 @@ static int history_keep(txn *t, int64_t rows, int64_t ms) {
   if (rc == ZKE_OK) rc = txn_number(t);
   if (rc == ZKE_OK && keep && !t->history) rc = history_begin(t);
   if (rc == ZKE_OK && !keep && t->history) {
-    rc = sql_exec(t->s, "DROP VIEW zke_history;DROP TABLE zkembed_history",
-                  "dropping the history");
+    rc = sql_exec(t->s, schema_drop_history, "dropping the history");
     t->history = false;
   }
   if (rc != ZKE_OK) return rc;
@@ -15257,6 +15278,15 @@ int zke_compact(zke *z, int64_t deadline_ms) {
   return api_leave(z, rc);
 }
 
+/* Drop the history, where one is kept.  Where none is, a table of that name is
+ * the program's: SQLite lets a table be renamed to any name. */
+static int api_drop_history(store *s) {
+  int64_t kept = 0;
+  int rc = sql_fetch_ints(s, SQL_HISTORY_KEPT, 0, 1, &kept);
+  if (rc != ZKE_OK || !kept) return rc;
+  return sql_exec(s, schema_drop_history, "dropping the history");
+}
+
 /* Drop the tables, with the gate held.  By hand, since a transaction of txn_
  * ends by writing the meta row. */
 static int api_drop_tables(store *s) {
@@ -15264,6 +15294,7 @@ static int api_drop_tables(store *s) {
   if (rc == ZKE_OK) rc = db_sync_directory(s);
   if (rc == ZKE_OK) rc = db_begin_write(s);
   if (rc == ZKE_OK) rc = store_may_drop(s);
+  if (rc == ZKE_OK) rc = api_drop_history(s);
   if (rc == ZKE_OK) rc = sql_exec(s, schema_drop, "dropping the tables");
   if (rc == ZKE_OK) rc = txn_commit_sqlite(s, true);
   if (rc == ZKE_OK) {
@@ -15335,17 +15366,19 @@ static int api_guest_session(zke *z, sqlite3 *db) {
 }
 
 /* Take the gate as for a batch, and begin on the program's connection.  Within
- * the gate only a foreign program can be in the way. */
+ * the gate only a foreign program can be in the way.  The directory knows the
+ * log's name before the program commits, as before a full commit of ours. */
 static int api_begin_guest(zke *z, sqlite3 *db) {
   store *s = z->s;
   int rc = api_check_guest(s, db);
   if (rc == ZKE_OK) rc = db_end(s);
   if (rc == ZKE_OK) rc = gate_enter(s, z, true);
   if (rc != ZKE_OK) return rc;
-  int sqlite_rc = app_begin_guest(s, db);
+  if (s->durability != ZKE_DURABLE_NONE) rc = db_sync_directory(s);
+  int sqlite_rc = rc == ZKE_OK ? app_begin_guest(s, db) : SQLITE_OK;
   if (sqlite_rc != SQLITE_OK)
     rc = app_guest_error(s, db, sqlite_rc, "BEGIN");
-  else
+  else if (rc == ZKE_OK)
     rc = api_guest_session(z, db);
   if (rc != ZKE_OK) gate_leave(s);
   return rc;

@@ -1451,7 +1451,8 @@ ZKE_API void zke_results_clear(zke_op_result *results, int count);
  * is there, or leaves the header of a new one to the program: application_id
  * and user_version are the program's.  Its texts must be UTF-8, and no name of
  * its tables, indices and views may begin with "zkembed_" or "zke_"; another is
- * refused before anything in it is changed (ZKE_NOTADB).  The database is
+ * refused before anything in it is changed (ZKE_NOTADB).  Do not give a table
+ * such a name later: SQLite lets it be renamed so.  The database is
  * switched to write-ahead logging and stays so.  Once the tables are there,
  * no flag is needed.  zke_compact() is SQLite's VACUUM, of the whole file:
  * rowids of tables without an INTEGER PRIMARY KEY may change.
@@ -1471,12 +1472,16 @@ ZKE_API void zke_results_clear(zke_op_result *results, int count);
  *
  * SQLite's own checkpoints run without the writers' gate, and SQLite up to
  * 3.51.2 can lose a commit by that (P12); so the connection makes none any
- * more, neither after a commit nor when it is closed.  It gets the handle's
- * busy timeout, and an SQL function: zke_claim(path, token) is 1 where the
- * token is in office at the path, as in the view zke_tokens, and fails the
- * statement otherwise.  It refuses the readers of a read/write lock, which may
- * not write.  Called at the beginning of a transaction it costs less than a
- * trigger does for each row.
+ * more, neither after a commit nor when it is closed.  Its commits are synced:
+ * its PRAGMA synchronous becomes FULL, whatever SQLite was built with, unless
+ * it is EXTRA or options.durability is ZKE_DURABLE_NONE.  The program may set
+ * it to less afterwards; a power cut can take the latest commits then.
+ *
+ * It gets the handle's busy timeout, and an SQL function: zke_claim(path,
+ * token) is 1 where the token is in office at the path, as in the view
+ * zke_tokens, and fails the statement otherwise.  It refuses the readers of a
+ * read/write lock, which may not write.  Called at the beginning of a
+ * transaction it costs less than a trigger does for each row.
  *
  * Do this with every connection that this process opens to the file.  The
  * connection must be one of the same SQLite library as zkembed's: two copies of
@@ -1489,9 +1494,10 @@ ZKE_API void zke_results_clear(zke_op_result *results, int count);
  *
  * Returns ZKE_OK, or
  *   ZKE_BADARGUMENTS  db is NULL, or to another file; z is NULL
- *   ZKE_NOMEM
+ *   ZKE_SYSTEMERROR   db is in a transaction, and its commits are not synced
+ *   ZKE_NOMEM, or what a read returns
  *
- * Threads: any that may use db.  In a callback: yes.  Blocks: no.
+ * Threads: any that may use db.  In a callback: yes.  Blocks: on the disk.
  * Since 0.1. */
 ZKE_API int zke_sql_adopt(zke *z, struct sqlite3 *db);
 
@@ -1503,7 +1509,8 @@ ZKE_API int zke_sql_adopt(zke *z, struct sqlite3 *db);
  * zke_sql_rollback(), on the same thread and soon: until then nobody else can
  * write, calls of other threads on the store of z wait, and this thread's
  * cancellation is held off.  Calls of the library on this thread are ZKE_MISUSE
- * until then, but for those that need no lock.
+ * until then, but for those that need no lock.  The commit is synced, as
+ * zke_sql_adopt() says.
  *
  * Example: a row that only the holder of the lock may write.
  *
@@ -1546,7 +1553,8 @@ ZKE_API int zke_sql_begin(zke *z, struct sqlite3 *db);
  *   ZKE_MISUSE          this thread has not begun anything by that pair
  *   ZKE_SQL             a deferred constraint; all is undone
  *   ZKE_SYSTEMERROR     SQLite, or the program, has ended it before
- *   ZKE_CONNECTIONLOSS  an I/O error at COMMIT: it was made, or was not
+ *   ZKE_CONNECTIONLOSS  an I/O error at COMMIT: it was made, or was not.  The
+ *                       store recovers before the next change is acknowledged
  *   ZKE_FORKED          in a child of the thread; nothing is done
  *   ZKE_FULL, ZKE_NOMEM, …  all is undone
  *
@@ -2219,7 +2227,8 @@ ZKE_API int zke_counters(zke *z, zke_counts *out);
  *
  *   rows  keep about so many rows; 0: any number
  *   ms    keep rows for about so long; 0: for ever.  Both 0: no history, and
- *         what there is of it is dropped
+ *         all that there is of it is dropped at once, in this change: the more
+ *         rows there are, the longer other writers wait
  *
  * Returns ZKE_OK, ZKE_BADARGUMENTS for a negative limit, or what any durable
  * change returns.

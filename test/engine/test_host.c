@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,14 +46,6 @@ static int64_t number(sqlite3 *db, const char *sql) {
   ck_assert_msg(rc == SQLITE_OK, "%s: %s", sql, sqlite3_errmsg(db));
   if (sqlite3_step(st) == SQLITE_ROW) n = sqlite3_column_int64(st, 0);
   sqlite3_finalize(st);
-  return n;
-}
-
-/* The same by a connection that is there for this alone. */
-static int64_t look(const char *path, const char *sql) {
-  sqlite3 *db = plain(path);
-  int64_t n = number(db, sql);
-  sqlite3_close(db);
   return n;
 }
 
@@ -98,9 +91,9 @@ TEST(tables_are_made_beside_the_programs) {
   ck_ok(make(z, "/a"));
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
-  ck_assert_int_eq(look(shop, "PRAGMA application_id"), 77);
-  ck_assert_int_eq(look(shop, "PRAGMA user_version"), 5);
-  ck_assert_int_eq(look(shop, "SELECT count(*)FROM orders"), 1);
+  ck_assert_int_eq(test_number(shop, "PRAGMA application_id"), 77);
+  ck_assert_int_eq(test_number(shop, "PRAGMA user_version"), 5);
+  ck_assert_int_eq(test_number(shop, "SELECT count(*)FROM orders"), 1);
   z = test_open(shop);
   ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
   ck_ok(zke_close(z));
@@ -115,8 +108,8 @@ TEST(a_new_database_is_the_programs) {
   zke *z = open_flags(path, ZKE_OPEN_HOST);
   ck_ok(make(z, "/a"));
   ck_ok(zke_close(z));
-  ck_assert_int_eq(look(path, "PRAGMA application_id"), 0);
-  ck_assert_int_eq(look(path, "PRAGMA user_version"), 0);
+  ck_assert_int_eq(test_number(path, "PRAGMA application_id"), 0);
+  ck_assert_int_eq(test_number(path, "PRAGMA user_version"), 0);
   z = test_open(path);
   ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
   ck_ok(zke_close(z));
@@ -132,9 +125,9 @@ TEST(without_the_flag_it_is_refused) {
   ck_rc(zke_open(shop, NULL, &z), ZKE_NOTADB);
   ck_says("ZKE_OPEN_HOST");
   ck_rc(zke_open(shop, &options, &z), ZKE_NOTADB);
-  ck_assert_int_eq(look(shop,
-                        "SELECT count(*)FROM sqlite_schema WHERE "
-                        "name LIKE 'zke%'"),
+  ck_assert_int_eq(test_number(shop,
+                               "SELECT count(*)FROM sqlite_schema WHERE "
+                               "name LIKE 'zke%'"),
                    0);
 }
 
@@ -175,7 +168,7 @@ TEST(what_cannot_hold_the_tables_is_refused) {
     ck_rc(zke_open(path, &options, &z), ZKE_NOTADB);
     ck_says(bad[i][1]);
     is_untouched(path);
-    ck_assert_int_eq(look(path, "SELECT count(*)FROM sqlite_schema"), 1);
+    ck_assert_int_eq(test_number(path, "SELECT count(*)FROM sqlite_schema"), 1);
   }
 }
 
@@ -237,9 +230,9 @@ TEST(an_undone_creation_leaves_nothing) {
   ck_assert_int_eq(sqlite3_auto_extension(extension), SQLITE_OK);
   ck_rc(zke_open(shop, &options, &z), ZKE_NOMEM);
   sqlite3_cancel_auto_extension(extension);
-  ck_assert_int_eq(look(shop,
-                        "SELECT count(*)FROM sqlite_schema WHERE "
-                        "name LIKE 'zke%'"),
+  ck_assert_int_eq(test_number(shop,
+                               "SELECT count(*)FROM sqlite_schema WHERE "
+                               "name LIKE 'zke%'"),
                    0);
   ck_ok(zke_close(open_flags(shop, ZKE_OPEN_HOST)));
 }
@@ -380,7 +373,7 @@ static int both(zke *z, job *j, const char *path) {
 }
 
 static int64_t orders(const char *path) {
-  return look(path, "SELECT count(*)FROM orders");
+  return test_number(path, "SELECT count(*)FROM orders");
 }
 
 /* zke_op_sql(): row and znode come together, with one zxid; whoever hears of
@@ -492,6 +485,24 @@ TEST(forbidden_statements_are_refused) {
   ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
   ck_assert_int_eq(orders(shop), 1);
   ck_ok(zke_close(z));
+}
+
+/* SQLite lets a program rename its table to a name that we have not taken yet.
+ * Then there is no history, which is said, and the table stays the program's.
+ */
+TEST(a_renamed_table_is_still_the_programs) {
+  zke *z = open_shop(0);
+  job j = {.sql = "ALTER TABLE orders RENAME TO zkembed_history"};
+  ck_ok(both(z, &j, "/o"));
+  ck_rc(zke_history_keep(z, 10, 0), ZKE_SYSTEMERROR);
+  ck_says("zkembed_history already exists");
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_remove_tables(z));
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(test_number(shop, "SELECT count(*)FROM zkembed_history"), 1);
+  zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_HOST};
+  ck_rc(zke_open(shop, &options, &z), ZKE_NOTADB);
+  ck_says("zkembed_history already exists");
 }
 
 /* What a function may do: tables, indices and triggers of its own, savepoints,
@@ -668,7 +679,7 @@ TEST_LOOP(foreign_keys_by_option, 0, 2) {
   ck_rc(both(z, &j, "/o"), _i ? ZKE_SQL : ZKE_OK);
   if (_i) ck_says("FOREIGN KEY");
   ck_rc(zke_exists(z, "/o", NULL, NULL, NULL), _i ? ZKE_NONODE : ZKE_OK);
-  ck_assert_int_eq(look(shop, "SELECT count(*)FROM parts"), 1 - _i);
+  ck_assert_int_eq(test_number(shop, "SELECT count(*)FROM parts"), 1 - _i);
   ck_ok(make(z, "/p"));
   ck_ok(zke_close(z));
 }
@@ -692,7 +703,8 @@ TEST(sql_in_a_batch) {
   ck_ok(zke_batch(z, batch_of_sql, jobs));
   ck_assert_int_eq(jobs[2].zxid, jobs[0].zxid + 1);
   ck_rc(zke_exists(z, "/o1", NULL, NULL, NULL), ZKE_NONODE);
-  ck_assert_int_eq(look(shop, "SELECT group_concat(id)='1,2,4'FROM orders"), 1);
+  ck_assert_int_eq(
+      test_number(shop, "SELECT group_concat(id)='1,2,4'FROM orders"), 1);
   ck_ok(zke_close(z));
 }
 
@@ -798,6 +810,93 @@ TEST_LOOP(a_lost_reply_is_of_both, 0, 2) {
   ck_ok(zke_close(z));
 }
 
+/* ---- watchers and rows ---- */
+
+enum { WATCHERS = 3, COMMITS = 200 };
+
+/* Shared with the watchers: how often each was woken, and whether it was told
+ * of a commit whose row it did not find. */
+typedef struct watcher {
+  int woken, missed;
+  bool ready;
+  sqlite3 *db; /* its own */
+} watcher;
+
+/* Is there the row of the commit that the event tells of? */
+static void find_row(zke *z, int type, int state, const char *path,
+                     void *context) {
+  watcher *w = context;
+  char sql[80];
+  (void)state, (void)path;
+  if (type != ZKE_EVENT_CHANGED) return;
+  snprintf(sql, sizeof sql, "SELECT count(*)FROM told WHERE zxid=%lld",
+           (long long)zke_event_zxid(z));
+  sqlite3_stmt *st = NULL;
+  if (sqlite3_prepare_v2(w->db, sql, -1, &st, NULL) != SQLITE_OK ||
+      sqlite3_step(st) != SQLITE_ROW || sqlite3_column_int(st, 0) != 1)
+    __atomic_add_fetch(&w->missed, 1, __ATOMIC_SEQ_CST);
+  sqlite3_finalize(st);
+  __atomic_add_fetch(&w->woken, 1, __ATOMIC_SEQ_CST);
+}
+
+/* A process that watches /n, until it has been woken for each commit. */
+static int watch_rows(void *context) {
+  watcher *w = context;
+  zke *z;
+  if (zke_open(shop, NULL, &z) != ZKE_OK) return 1;
+  if (sqlite3_open(shop, &w->db) != SQLITE_OK) return 2;
+  sqlite3_busy_timeout(w->db, 5000);
+  if (zke_add_watch(z, "/n", ZKE_WATCH_PERSISTENT, find_row, w) != ZKE_OK)
+    return 3;
+  __atomic_store_n(&w->ready, true, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(&w->woken, __ATOMIC_SEQ_CST) < COMMITS)
+    if (zke_wait(z, zke_now(z) + 60000) != ZKE_OK ||
+        zke_dispatch(z, NULL) != ZKE_OK)
+      return 4;
+  sqlite3_close(w->db);
+  return zke_close(z) == ZKE_OK ? 0 : 5;
+}
+
+static int add_row(sqlite3 *db, int64_t zxid, void *context) {
+  char sql[80];
+  (void)context;
+  snprintf(sql, sizeof sql, "INSERT INTO told VALUES(%lld)", (long long)zxid);
+  return run(db, sql);
+}
+
+/* zke_op_sql(), seen from outside: a process that the znode's change wakes
+ * reads the row at once, with plain SQLite, and finds it each time. */
+TEST(woken_watchers_find_the_row) {
+  zke *z = open_shop(0);
+  pid_t pid[WATCHERS];
+  watcher *w = mmap(NULL, WATCHERS * sizeof *w, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ck_assert(w != MAP_FAILED);
+  ck_ok(make(z, "/n"));
+  ck_ok(zke_close(z));
+  sqlite3 *db = plain(shop);
+  must(db, "CREATE TABLE told(zxid INTEGER PRIMARY KEY)");
+  sqlite3_close(db);
+  for (int i = 0; i < WATCHERS; i++) pid[i] = test_child(watch_rows, &w[i]);
+  z = test_open(shop);
+  for (int i = 0; i < WATCHERS; i++)
+    ck_until(__atomic_load_n(&w[i].ready, __ATOMIC_SEQ_CST), 10000);
+  for (int n = 1; n <= COMMITS; n++) {
+    zke_op ops[2];
+    zke_op_sql(&ops[n % 2], add_row, NULL);
+    zke_op_set(&ops[1 - n % 2], "/n", "x", 1, -1);
+    ck_ok(zke_multi(z, ops, 2, NULL));
+    for (int i = 0; i < WATCHERS; i++) /* so that the next finds it waiting */
+      ck_until(__atomic_load_n(&w[i].woken, __ATOMIC_SEQ_CST) >= n, 10000);
+  }
+  for (int i = 0; i < WATCHERS; i++) {
+    ck_assert_int_eq(test_child_end(pid[i]), 0);
+    ck_assert_int_eq(w[i].woken, COMMITS);
+    ck_assert_int_eq(w[i].missed, 0);
+  }
+  ck_ok(zke_close(z));
+}
+
 /* ---- the program's own connection ---- */
 
 /* zke_sql_adopt(): no checkpoint by that connection, neither after a commit nor
@@ -820,8 +919,170 @@ TEST(an_adopted_connection_makes_no_checkpoint) {
   ck_assert_int_eq((int64_t)log.st_size, size);
   ck_ok(make(z, "/a")); /* the engine's writer does it, with the gate */
   ck_ok(zke_close(z));
-  ck_assert_int_eq(look(shop, "SELECT count(*)FROM t"), 1500);
+  ck_assert_int_eq(test_number(shop, "SELECT count(*)FROM t"), 1500);
 }
+
+/* P8: whatever SQLite was built with, a commit on an adopted connection is
+ * synced, unless the store's changes are not.  A setting that syncs more stays,
+ * and so does one that the program makes afterwards. */
+TEST_LOOP(an_adopted_connection_syncs_its_commits, 0, 3) {
+  zke_options options = {.size = sizeof options, .durability = _i};
+  bool none = _i == ZKE_DURABLE_NONE;
+  zke *z;
+  shop = make_shop();
+  options.flags = ZKE_OPEN_HOST;
+  ck_ok(zke_open(shop, &options, &z));
+  sqlite3 *db = plain(shop);
+  for (int level = 0; level <= 3; level++) {
+    char set[40];
+    snprintf(set, sizeof set, "PRAGMA synchronous=%d", level);
+    must(db, set);
+    ck_ok(zke_sql_adopt(z, db));
+    ck_assert_int_eq(number(db, "PRAGMA synchronous"),
+                     level < 2 && !none ? 2 : level);
+  }
+  must(db, "PRAGMA synchronous=NORMAL");
+  ck_ok(zke_sql_begin(z, db));
+  ck_ok(zke_sql_commit(z, db));
+  ck_assert_int_eq(number(db, "PRAGMA synchronous"), 1);
+  must(db, "BEGIN");
+  ck_rc(zke_sql_adopt(z, db), none ? ZKE_OK : ZKE_SYSTEMERROR);
+  must(db, "COMMIT");
+  sqlite3_close(db);
+  ck_ok(zke_close(z));
+}
+
+static int synced_directories;
+static int count_fsync(void *context, int fd) {
+  zke_os os;
+  zke_file f;
+  (void)context;
+  zke_os_default(&os);
+  if (os.fstat(os.context, fd, &f) >= 0 && f.type == ZKE_FILE_DIRECTORY)
+    synced_directories++;
+  return os.fsync(os.context, fd);
+}
+
+/* P8: the log that the engine's connection has made is known to the directory
+ * before a commit of the program's: without its name a power cut would take
+ * the synced commit with it. */
+TEST_LOOP(the_log_has_a_synced_name_before_a_guest_commits, 0, 2) {
+  zke_os os;
+  zke_options options = {.size = sizeof options, .os = &os};
+  zke *z = open_shop(0);
+  ck_ok(zke_close(z));
+  zke_os_default(&os);
+  os.fsync = count_fsync;
+  options.durability = _i ? ZKE_DURABLE_NONE : ZKE_DURABLE_BY_KIND;
+  ck_ok(zke_open(shop, &options, &z));
+  sqlite3 *db = plain(shop);
+  ck_ok(zke_sql_adopt(z, db));
+  synced_directories = 0;
+  ck_ok(zke_sql_begin(z, db));
+  ck_assert_int_eq(synced_directories, !_i);
+  ck_ok(zke_sql_commit(z, db));
+  ck_ok(zke_sql_begin(z, db));
+  ck_ok(zke_sql_commit(z, db));
+  ck_assert_int_eq(synced_directories, !_i); /* once is enough */
+  sqlite3_close(db);
+  ck_ok(zke_close(z));
+}
+
+/* ---- a commit of its own that fails ---- */
+
+/* SQLite's default VFS, but for the syncs of the log. */
+static struct {
+  sqlite3_vfs vfs, *real;
+  sqlite3_io_methods methods; /* of the log */
+  int (*sync)(sqlite3_file *f, int flags);
+  int syncs;
+  bool fails;
+} disk;
+
+static int disk_sync(sqlite3_file *f, int flags) {
+  disk.syncs++;
+  return disk.fails ? SQLITE_IOERR_FSYNC : disk.sync(f, flags);
+}
+
+static int disk_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
+                     int flags, int *out_flags) {
+  (void)v;
+  int rc = disk.real->xOpen(disk.real, name, f, flags, out_flags);
+  if (rc != SQLITE_OK || !(flags & SQLITE_OPEN_WAL)) return rc;
+  disk.methods = *f->pMethods;
+  disk.sync = disk.methods.xSync;
+  disk.methods.xSync = disk_sync;
+  f->pMethods = &disk.methods;
+  return rc;
+}
+
+/* A connection to the shop by that VFS, adopted. */
+static sqlite3 *open_by_disk(zke *z) {
+  sqlite3 *db;
+  disk.real = sqlite3_vfs_find(NULL);
+  disk.vfs = *disk.real;
+  disk.vfs.zName = "disk";
+  disk.vfs.pNext = NULL;
+  disk.vfs.xOpen = disk_open;
+  ck_assert_int_eq(sqlite3_vfs_register(&disk.vfs, 0), SQLITE_OK);
+  ck_assert_int_eq(sqlite3_open_v2(shop, &db, SQLITE_OPEN_READWRITE, "disk"),
+                   SQLITE_OK);
+  ck_ok(zke_sql_adopt(z, db));
+  return db;
+}
+
+static int log_size(void) {
+  struct stat log;
+  char name[300];
+  snprintf(name, sizeof name, "%s-wal", shop);
+  return stat(name, &log) == 0 ? (int)log.st_size : -1;
+}
+
+/* Count what the engine logs as an error. */
+static void count_errors(void *context, int level, const char *sentence) {
+  (void)sentence;
+  if (level == ZKE_LOG_ERROR) ++*(int *)context;
+}
+
+/* P2: where the sync of a guest's COMMIT fails, nobody knows what of the log is
+ * on the disk.  Before the next change is acknowledged, the store has connected
+ * anew, and has emptied the log into the database; a read may come before.  The
+ * guest can go on. */
+TEST(a_failed_sync_of_a_guest_puts_the_log_in_doubt) {
+  int errors = 0;
+  zke_options options = {.size = sizeof options,
+                         .flags = ZKE_OPEN_HOST,
+                         .log = count_errors,
+                         .log_context = &errors};
+  zke *z;
+  shop = make_shop();
+  ck_ok(zke_open(shop, &options, &z));
+  sqlite3 *db = open_by_disk(z);
+  ck_ok(zke_sql_begin(z, db));
+  must(db, "INSERT INTO orders VALUES(2,'b')");
+  disk.syncs = 0;
+  disk.fails = true;
+  ck_rc(zke_sql_commit(z, db), ZKE_CONNECTIONLOSS);
+  ck_says("COMMIT");
+  disk.fails = false;
+  ck_assert_int_gt(disk.syncs, 0);
+  ck_assert_int_eq(errors, 1);
+  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
+  ck_assert_int_eq(log_size(), 0); /* what was in it is in the database */
+  ck_ok(make(z, "/a"));
+  int count = (int)number(db, "SELECT count(*)FROM orders");
+  ck_assert(count == 1 || count == 2);
+  ck_ok(zke_sql_begin(z, db));
+  must(db, "INSERT INTO orders VALUES(3,'c')");
+  ck_ok(zke_sql_commit(z, db));
+  ck_assert_int_eq(orders(shop), count + 1);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+  sqlite3_close(db);
+  sqlite3_vfs_unregister(&disk.vfs);
+}
+
+/* ---- the program's own transactions ---- */
 
 /* Begin, write, commit; begin, write, roll back; and what is refused. */
 TEST(transactions_of_the_programs_connection) {
