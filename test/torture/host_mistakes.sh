@@ -60,4 +60,8 @@ mistake 'a worker that does not ask whose job it is' 'not of the worker' \
   jobs.c 'id=?1 AND worker=?2 AND NOT done' 'id=?1 AND ?2<>0 AND NOT done'
 mistake 'no trigger' 'into the ledger' \
   ledger.py 'BEFORE INSERT ON ledger' 'BEFORE UPDATE ON ledger'
+# Only what the deposer has noted tells this: no row is behind a successor's.
+mistake 'a trigger that asks the rows before' 'after it was deposed' \
+  ledger.py 'WHEN NOT EXISTS(SELECT 1' \
+  'WHEN NEW.token < (SELECT max(token) FROM ledger) AND NOT EXISTS(SELECT 1'
 report

@@ -5,7 +5,10 @@
  * ledger.py under a lock of the command.  While they run it stops them, lets
  * them go on, kills them with SIGKILL at random instants and starts others in
  * their place; and a process deposes leaders, breaks locks and claims, and ends
- * sessions, of programs that live, know nothing of it, or are stopped.
+ * sessions, of programs that live, know nothing of it, or are stopped.  In a
+ * table "deposed" it notes which token it took, and how far the programs'
+ * tables had come: a later row with that token is a former holder's, even
+ * before the next holder has written anything.
  *
  * A checker reads the programs' tables with plain SQLite, in the midst of it
  * and at the end: the rules below.  Since each step of the programs is one
@@ -107,6 +110,12 @@ static const rule rules[] = {
     {"a former holder of the lock has written into the ledger",
      "SELECT id FROM(SELECT id,token,lag(token)OVER(ORDER BY id)AS last "
      "FROM ledger)WHERE token<last"},
+    {"a leader has assigned a job after it was deposed",
+     "SELECT id FROM deposed d JOIN assigned a ON a.token=d.token AND "
+     "a.id>d.assigned WHERE place='/boss'"},
+    {"a holder of the lock has written into the ledger after it was deposed",
+     "SELECT id FROM deposed d JOIN ledger l ON l.token=d.token AND "
+     "l.id>d.ledger WHERE place='/locks/ledger'"},
 };
 
 enum { RULES = sizeof rules / sizeof *rules };
@@ -143,7 +152,8 @@ static bool check_tables(sqlite3 *db) {
     give_up("BEGIN", sqlite3_errmsg(db));
   if (number(db,
              "SELECT count(*)FROM sqlite_schema WHERE name IN('orders','mail',"
-             "'jobs','assigned','results','ledger','zke_nodes')") == 7) {
+             "'jobs','assigned','results','ledger','zke_nodes','deposed')") ==
+      8) {
     for (int i = 0; i < RULES; i++) good = check_rule(db, &rules[i]) && good;
   }
   sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
@@ -290,11 +300,11 @@ typedef struct place {
   bool expire;
 } place;
 
-/* Python takes long to begin, so its lock is left alone mostly. */
-static const place places[] = {{"/boss", 8, true},
+/* Python takes long to begin, so its lock is taken from it less often. */
+static const place places[] = {{"/boss", 7, true},
                                {"/workers", 4, true},
-                               {"/outbox/taken", 7, false},
-                               {"/locks/ledger", 1, true}};
+                               {"/outbox/taken", 6, false},
+                               {"/locks/ledger", 3, true}};
 
 static const place *choose_place(int die) {
   const place *p = places;
@@ -314,19 +324,64 @@ static const char *first_of(const zke_strings *names) {
   return first;
 }
 
+/* The highest number in a table of the programs'; 0: none, or no table yet. */
+static int64_t last_of(sqlite3 *db, const char *table) {
+  char sql[60];
+  snprintf(sql, sizeof sql, "SELECT coalesce(max(id),0)FROM %s", table);
+  int64_t last = number(db, sql);
+  return last < 0 ? 0 : last;
+}
+
+/* Whose token is taken. */
+typedef struct loss {
+  const char *place;
+  int64_t token;
+} loss;
+
+/* A zke_sql_fn: note the token, and how far the tables have come.  Each row
+ * from here on is written when the token is out of office. */
+static int note_loss(sqlite3 *db, int64_t zxid, void *context) {
+  const loss *l = context;
+  char sql[300];
+  (void)zxid;
+  snprintf(sql, sizeof sql, "INSERT INTO deposed VALUES('%s',%lld,%lld,%lld)",
+           l->place, (long long)l->token, (long long)last_of(db, "ledger"),
+           (long long)last_of(db, "assigned"));
+  return sqlite3_exec(db, sql, NULL, NULL, NULL);
+}
+
+static int make_notes(sqlite3 *db, int64_t zxid, void *context) {
+  (void)zxid, (void)context;
+  return sqlite3_exec(db,
+                      "CREATE TABLE deposed(place TEXT,token INTEGER,"
+                      "ledger INTEGER,assigned INTEGER)",
+                      NULL, NULL, NULL);
+}
+
+/* Take an office: end its session and note that then, or delete the znode and
+ * note it in the same transaction, provided that the token is still its. */
+static int take_office(zke *z, const char *path, const zke_stat *stat, loss *l,
+                       bool expire) {
+  zke_op ops[2];
+  int rc = expire ? zke_expire(z, stat->ephemeralOwner) : ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  zke_op_sql(&ops[0], note_loss, l);
+  zke_op_delete(&ops[1], path, stat->version);
+  return zke_multi(z, ops, expire ? 1 : 2, NULL);
+}
+
 /* Take an office from whoever has it. */
 static void depose(zke *z, const place *p, bool expire) {
   zke_strings *names;
-  zke_stat stat;
+  zke_stat stat = {0};
   char path[4200];
   if (zke_children(z, p->path, NULL, NULL, &names, NULL) != ZKE_OK) return;
   const char *first = first_of(names);
   snprintf(path, sizeof path, "%s/%s", p->path, first ? first : "none");
   int rc = zke_exists(z, path, NULL, NULL, &stat);
-  if (rc == ZKE_OK && expire && p->expire && stat.ephemeralOwner)
-    rc = zke_expire(z, stat.ephemeralOwner);
-  else if (rc == ZKE_OK)
-    rc = zke_delete(z, path, -1);
+  loss l = {p->path, stat.mzxid};
+  expire = expire && p->expire && stat.ephemeralOwner;
+  if (rc == ZKE_OK) rc = take_office(z, path, &stat, &l, expire);
   if (rc == ZKE_OK) __atomic_add_fetch(deposed, 1, __ATOMIC_RELAXED);
   zke_free(names);
 }
@@ -342,6 +397,9 @@ static pid_t start_deposer(unsigned seed) {
   o.busy_timeout_ms = SETTLE_MS;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (zke_open(database, &o, &z) != ZKE_OK) give_up(database, zke_errmsg());
+  zke_op notes;
+  zke_op_sql(&notes, make_notes, NULL);
+  if (zke_multi(z, &notes, 1, NULL) != ZKE_OK) give_up("notes", zke_errmsg());
   for (unsigned random = ~seed;;) {
     poll(NULL, 0, rand_r(&random) % DEPOSE_MS);
     const place *p = choose_place(rand_r(&random) % 20);
@@ -452,7 +510,10 @@ static void count_done(sqlite3 *db) {
       {"assignments", "SELECT count(*)FROM assigned"},
       {"leaders", "SELECT count(DISTINCT token)FROM assigned"},
       {"lines of the ledger", "SELECT count(*)FROM ledger"},
-      {"holders", "SELECT count(DISTINCT token)FROM ledger"}};
+      {"holders", "SELECT count(DISTINCT token)FROM ledger"},
+      {"leaders deposed", "SELECT count(*)FROM deposed WHERE place='/boss'"},
+      {"holders deposed",
+       "SELECT count(*)FROM deposed WHERE place='/locks/ledger'"}};
   for (size_t i = 0; i < sizeof what / sizeof *what; i++)
     printf("%lld %s, ", (long long)number(db, what[i][1]), what[i][0]);
   printf("%d processes, %d deposed\n", started, *deposed);
