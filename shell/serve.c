@@ -28,12 +28,7 @@
 
 #include "serve.h"
 
-enum {
-  BACKLOG = 512,
-  EVENTS_AT_ONCE = 256,
-  /* A connection that has not said whose it is ends after that. */
-  GREETING_MS = 10000
-};
+enum { BACKLOG = 512, EVENTS_AT_ONCE = 256 };
 
 /* ------------------------------------------------------------------------
  * What is ready
@@ -145,6 +140,7 @@ static void take_together(server *s) {
   if (changes < 2) return;
   server_limit(s, s->z);
   int rc = zke_batch(s->z, take_batch, s);
+  server_tell_failed(s, NULL, rc);
   server_unlimit(s);
   bool begun = s->answer_count > 0;
   if (rc != ZKE_OK) s->zxid = before;
@@ -232,6 +228,19 @@ static void follow_clock(server *s) {
       faults_passed(s, passed < s->tick_ms / 2 ? passed : s->tick_ms / 2);
 }
 
+/* Says why such a connection ends. */
+static void tell_silent(const conn *c) {
+  if (c->ended)
+    conn_tell(c, TELL_UNREAD,
+              "ended, since it has left the last %zu bytes unread for %d "
+              "seconds",
+              c->out.len - c->sent, GREETING_MS / 1000);
+  else
+    conn_tell(c, TELL_SILENT,
+              "ended, since it has begun no session within %d seconds",
+              GREETING_MS / 1000);
+}
+
 /* Drop connections that did not say in time whose they are, and those that have
  * no session any more and do not read what is left for them: each of them would
  * keep a descriptor for ever. */
@@ -239,6 +248,7 @@ static void drop_silent(server *s) {
   for (conn *c = s->conns; c; c = c->next)
     if (!c->session && !c->dropped && s->now_ms - c->heard_ms >= GREETING_MS) {
       s->counts.silent++;
+      tell_silent(c);
       conn_drop(c);
     }
 }
@@ -516,7 +526,7 @@ static int serve_end(server *s) {
   while (s->conns) conn_free(s->conns);
   free(s->answers);
   users_free(s);
-  quota_untell(s);
+  server_tell_free(s);
   faults_end(s);
   for (int i = 0; i < s->listener_count; i++) close(s->listeners[i].fd);
   if (s->unix_path) unlink(s->unix_path);
@@ -526,7 +536,7 @@ static int serve_end(server *s) {
 }
 
 /* Tells where it listens, to whoever has started it.  It is the only row. */
-static int serve_tell(server *s) {
+static int tell_port(server *s) {
   if (!has(s->c, 'P')) return 0;
   return emit_event(s->c, json_pack("{s:i}", "port", s->port));
 }
@@ -538,7 +548,7 @@ static int serve_tell(server *s) {
 static int serve_loop(server *s) {
   (void)zke_zxid();
   int rc = zke_rearm(s->z);
-  int status = rc == ZKE_OK ? serve_tell(s) : fail_rc(s->c, rc);
+  int status = rc == ZKE_OK ? tell_port(s) : fail_rc(s->c, rc);
   cancel_by(s->c, cancel_by_fd, &s->wake.fd);
   while (!status && !s->ending) status = serve_round(s);
   cancel_by(s->c, NULL, NULL);

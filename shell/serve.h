@@ -12,6 +12,7 @@
  *     serve_session.c  sessions: their time, their handles, their events
  *     serve_fault.c    faults that a test has asked for
  *     serve_conn.c     connections: frames in, frames out
+ *     serve_tell.c     what it says on standard error of what it refuses
  *
  * Each file calls those below it in this list.  All of it runs on one thread,
  * that of the command; so there are no locks here.
@@ -55,7 +56,34 @@ typedef struct source {
  * The server
  * --------------------------------------------------------------------- */
 
-enum { LISTENERS_MOST = 8, PASSWORD_BYTES = 16, QUOTA_TOLD = 8 };
+enum { LISTENERS_MOST = 8, PASSWORD_BYTES = 16 };
+
+/* What is told of on standard error; so many quotas at a time. */
+enum {
+  TELL_CONNECTIONS, /* --connections */
+  TELL_DESCRIPTORS, /* there is none for a connection */
+  TELL_FRAME,       /* what comes is no frame */
+  TELL_ZXID,        /* the client was at another server */
+  TELL_PASSWORD,    /* of a session */
+  TELL_AUTH,
+  TELL_SASL,
+  TELL_STRANGER, /* --require-sasl */
+  TELL_OPERATION,
+  TELL_SILENT,
+  TELL_UNREAD, /* much was sent to a client that does not read */
+  TELL_FAILED, /* the database cannot be read or written */
+  TELL_BUSY,   /* another process has it for too long */
+  TELL_QUOTA,  /* the last: each path is a kind of its own */
+  TELL_KINDS,
+  TOLD_MOST = TELL_QUOTA + 8
+};
+
+/* When a kind was told of. */
+typedef struct told {
+  char *path;       /* of a quota, for free(); else NULL */
+  int64_t again_ms; /* server's clock: before that it is not told again */
+  int64_t left_out; /* so often it was not */
+} told;
 
 /* How long requests took, from their being read to their answer. */
 typedef struct timing {
@@ -93,11 +121,7 @@ struct server {
   int64_t tick_ms;    /* sessions end at multiples of it */
   int address_most;   /* connections from one address; 0: any number */
   bool enforce_quota; /* refuse what passes a hard limit */
-  /* the quotas that were told of, each a path for free(); and when */
-  struct {
-    char *path;
-    int64_t ms;
-  } quota_told[QUOTA_TOLD];
+  told told[TOLD_MOST];
   user *users;              /* of SASL; NULL: there is none */
   bool require_sasl;        /* a client that is none of them is refused */
   const char *super_user;   /* of SASL; NULL: none */
@@ -131,6 +155,25 @@ struct server {
 };
 
 /* ------------------------------------------------------------------------
+ * What is said on standard error (serve_tell.c)
+ * --------------------------------------------------------------------- */
+
+/* server_tell        - say that something was refused, unless its kind was told
+ *                      a short time ago.  about: of whom or what; of a quota
+ *                      its path; "" for nothing
+ * conn_tell          - the same about a client, by its address
+ * server_tell_failed - the same of a code of the library that means that the
+ *                      database cannot be read or written, with the sentence
+ *                      of the call that has just failed; c may be NULL
+ * server_tell_free   - free what is remembered of that */
+void server_tell(server *s, int kind, const char *about, const char *format,
+                 ...) __attribute__((format(printf, 4, 5)));
+void conn_tell(const conn *c, int kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void server_tell_failed(server *s, const conn *c, int rc);
+void server_tell_free(server *s);
+
+/* ------------------------------------------------------------------------
  * Connections (serve_conn.c)
  * --------------------------------------------------------------------- */
 
@@ -140,6 +183,8 @@ enum {
   DESCRIPTORS_KEPT = 32,
   /* Of one connection in one round, so that others get their turn. */
   REQUESTS_AT_ONCE = 64,
+  /* A connection that has not said whose it is ends after that. */
+  GREETING_MS = 10000,
   /* With so many bytes waiting to be sent, no request is read any more. */
   CONN_OUT_ENOUGH = 1 << 20,
   /* With so many, events end the connection: its client comes back and says
@@ -327,13 +372,11 @@ typedef struct quota_counts quota_counts;
  *                 free(); NULL: it is none, its data is what it has
  * quota_refuses - does a hard limit refuse to create the path, or set its data,
  *                 with so many bytes?
- * quota_forget  - free what was counted, when the request is done
- * quota_untell  - free what it remembers of whom it has told */
+ * quota_forget  - free what was counted, when the request is done */
 char *quota_stats(server *s, quota_counts **counted, const char *node);
 bool quota_refuses(server *s, quota_counts **counted, const char *path,
                    bool is_create, int len);
 void quota_forget(quota_counts **counted);
-void quota_untell(server *s);
 
 /* ------------------------------------------------------------------------
  * Users (serve_sasl.c)

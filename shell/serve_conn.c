@@ -10,6 +10,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -52,7 +53,10 @@ static bool is_over_limit(const server *s, const conn *c) {
   if (!s->address_most || c->is_unix) return false;
   for (const conn *other = s->conns; other; other = other->next)
     count += !other->dropped && strcmp(other->address, c->address) == 0;
-  return count >= s->address_most;
+  if (count < s->address_most) return false;
+  conn_tell(c, TELL_CONNECTIONS,
+            "refused, since its address has %d (--connections)", count);
+  return true;
 }
 
 /* Puts a connection into the server's list and into epoll; false on failure. */
@@ -71,11 +75,16 @@ static bool conn_enter(server *s, conn *c) {
 
 /* Is there a descriptor for a connection more?  The limit may be changed from
  * outside, so it is asked for. */
-static bool has_descriptor(const server *s) {
+static bool has_descriptor(server *s) {
   struct rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return true;
-  int used = s->own_descriptors + s->conn_count + DESCRIPTORS_KEPT;
-  return (rlim_t)used < limit.rlim_cur;
+  int used = s->own_descriptors + s->conn_count;
+  if ((rlim_t)used + DESCRIPTORS_KEPT < limit.rlim_cur) return true;
+  server_tell(s, TELL_DESCRIPTORS, "",
+              "a client waits until another goes: %d of %llu are in use, and "
+              "%d are kept for files (ulimit -Hn)",
+              used, (unsigned long long)limit.rlim_cur, DESCRIPTORS_KEPT);
+  return false;
 }
 
 /* A connection that cannot be kept is closed at once, as ZooKeeper does it: its
@@ -94,8 +103,11 @@ conn *conn_accept(server *s, int listener, bool is_unix,
                    SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
-        errno == ENOMEM)
+        errno == ENOMEM) {
       s->listening_off = true;
+      server_tell(s, TELL_DESCRIPTORS, "", "a client waits: %s",
+                  strerror(errno));
+    }
     return NULL;
   }
   conn *c = calloc(1, sizeof *c);
@@ -184,6 +196,22 @@ static bool keep(conn *c, const char *data, size_t len) {
   return true;
 }
 
+/* Ends a connection whose next bytes begin no frame.  Those of a client that
+ * was not greeted are a word that is unknown, or another protocol. */
+static void refuse_frame(conn *c, const char *bytes, int32_t len) {
+  if (!c->greeted)
+    conn_tell(
+        c, TELL_FRAME,
+        "ended, since its first bytes, \"%.4s\", begin neither a word nor "
+        "a frame",
+        bytes);
+  else
+    conn_tell(c, TELL_FRAME,
+              "ended, since one has %" PRId32 " bytes, and %d are the most",
+              len, ZKE_JUTE_FRAME_LIMIT);
+  conn_drop(c);
+}
+
 /* A frame longer than the limit is not read: nothing behind it could be
  * understood, so the connection ends, as with ZooKeeper. */
 char *conn_frame(conn *c, size_t skip, size_t *len_out) {
@@ -192,7 +220,7 @@ char *conn_frame(conn *c, size_t skip, size_t *len_out) {
   if (c->is_text || c->faults.deaf) return NULL;
   int32_t len = zke_jute_length(c->in + at);
   if (len < 0 || len > ZKE_JUTE_FRAME_LIMIT) {
-    if (skip == 0) conn_drop(c);
+    if (skip == 0) refuse_frame(c, c->in + at, len);
     return NULL;
   }
   *len_out = (size_t)len;

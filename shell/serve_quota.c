@@ -26,9 +26,6 @@
 
 #define QUOTA "/zookeeper/quota"
 
-/* A limit that is passed is told once in this time. */
-enum { TELL_AGAIN_MS = 60000 };
-
 /* ------------------------------------------------------------------------
  * The two nodes
  * --------------------------------------------------------------------- */
@@ -175,45 +172,14 @@ static size_t find_quota(server *s, const char *path, limits *out) {
   return found;
 }
 
-/* Is it time to tell of this quota?  Each is told of once in a while, and of
- * all together there are not more lines than places to remember them. */
-static bool is_to_be_told(server *s, const char *path) {
-  int place = -1;
-  for (int i = 0; i < QUOTA_TOLD; i++) {
-    const char *told = s->quota_told[i].path;
-    bool recent = told && s->now_ms - s->quota_told[i].ms < TELL_AGAIN_MS;
-    if (recent && strcmp(told, path) == 0) return false;
-    if (!recent) place = i;
-  }
-  if (place < 0) return false;
-  free(s->quota_told[place].path);
-  s->quota_told[place].path = strdup(path);
-  s->quota_told[place].ms = s->now_ms;
-  return true;
-}
-
-void quota_untell(server *s) {
-  for (int i = 0; i < QUOTA_TOLD; i++) free(s->quota_told[i].path);
-}
-
-/* Says it once in a while.  The path is shown with its strange characters
- * escaped. */
-static void tell(server *s, const char *path, const char *what, int64_t now,
-                 const char *kind, int64_t limit) {
-  if (!is_to_be_told(s, path)) return;
-  fputs("zke: serve: quota exceeded: ", stderr);
-  output_sentence(path, stderr);
-  fprintf(stderr, ": %" PRId64 " %s, %s limit %" PRId64 "\n", now, what, kind,
-          limit);
-}
-
 /* Is the limit passed so that the change has to be refused?  A hard limit
  * stands before a soft one. */
 static bool is_passed(server *s, const char *path, const char *what,
                       int64_t now, int64_t soft, int64_t hard) {
   int64_t limit = hard > -1 ? hard : soft;
   if (limit < 0 || now <= limit) return false;
-  tell(s, path, what, now, hard > -1 ? "hard" : "soft", limit);
+  server_tell(s, TELL_QUOTA, path, "%" PRId64 " %s, %s limit %" PRId64, now,
+              what, hard > -1 ? "hard" : "soft", limit);
   return hard > -1;
 }
 

@@ -16,6 +16,7 @@
  * held, and run again in the next round. So it must change nothing where it
  * returns ZKE_OPERATIONTIMEOUT; what cannot promise that asks first
  * (run_close()) or is a batch (run_set_watches()). */
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -401,9 +402,20 @@ static int run_auth(request *q) {
   if (is_digest)
     rc = users_digest(q->s, q->c, r.auth.data, r.auth.len);
   else if (!is_ip)
-    rc = ZKE_AUTHFAILED;
-  if (rc != ZKE_OK) conn_end(q->c);
-  return rc == ZKE_OK ? ZKE_OK : ZKE_AUTHFAILED;
+    rc = zke_fail(ZKE_AUTHFAILED, "the scheme %.20s is neither digest nor ip",
+                  r.scheme ? r.scheme : "");
+  if (rc == ZKE_OK) return ZKE_OK;
+  conn_tell(q->c, TELL_AUTH, "ended: %s", zke_errmsg());
+  conn_end(q->c);
+  return ZKE_AUTHFAILED;
+}
+
+/* Ends the connection of a client that has not proven who it is. */
+static void refuse_sasl(request *q) {
+  conn_tell(q->c, TELL_SASL, "ended, since %s",
+            q->s->users ? "its token proves no user of the file of --users"
+                        : "the server has no users (--users)");
+  conn_end(q->c);
 }
 
 /* A client that wants SASL is not let in without: what is not proven ends the
@@ -419,7 +431,7 @@ static int run_sasl(request *q) {
   if (rc == ZKE_OK)
     next.token = (zke_jute_bytes){(int)strlen(token), token};
   else
-    conn_end(q->c);
+    refuse_sasl(q);
   ANSWER(q, sasl_token, &next);
   free(token);
   if (rc == ZKE_OK) return ZKE_OK;
@@ -933,7 +945,12 @@ static bool hold(request *q, int rc) {
     return false;
   server_blocked(q->s);
   if (!c->held_ms) c->held_ms = monotonic_ms();
-  return !is_late(q->s, c);
+  if (!is_late(q->s, c)) return true;
+  conn_tell(c, TELL_BUSY,
+            "its request was refused: another process has held the database "
+            "for %d ms (zke --timeout)",
+            (int)(monotonic_ms() - c->held_ms));
+  return false;
 }
 
 /* ------------------------------------------------------------------------
@@ -971,22 +988,46 @@ static void put_connected(conn *c, const client *session, bool has_read_only) {
   c->issued++;
 }
 
-/* A client that has seen a later state than this file has is talking to the
- * wrong server: it is dropped without an answer.  False: it is held. */
+/* Reads a client's first frame; false where it is dropped for that.  One that
+ * has seen a later state than this file has is talking to the wrong server: it
+ * gets no answer, as with ZooKeeper. */
+static bool read_connect(request *q, zke_jute_connect_request *r) {
+  if (READ(q, connect_request, r) != ZKE_OK)
+    conn_tell(q->c, TELL_FRAME, "ended, since its first is no connect request");
+  else if (r->last_zxid_seen > server_zxid(q->s))
+    conn_tell(q->c, TELL_ZXID,
+              "ended, since it has seen zxid 0x%" PRIx64
+              " and this database is at 0x%" PRIx64,
+              (uint64_t)r->last_zxid_seen, (uint64_t)q->s->zxid);
+  else
+    return true;
+  conn_drop(q->c);
+  return false;
+}
+
+/* Is the client answered after its session was looked for?  It is told of its
+ * session's end, and of a wrong password as if it were that. */
+static bool is_admitted(request *q, const zke_jute_connect_request *r, int rc) {
+  if (rc == ZKE_OK || rc == ZKE_SESSIONEXPIRED) return true;
+  server_tell_failed(q->s, q->c, rc);
+  if (rc != ZKE_AUTHFAILED) return false;
+  conn_tell(q->c, TELL_PASSWORD,
+            "refused, since it is not that of session 0x%" PRIx64,
+            (uint64_t)r->session_id);
+  return true;
+}
+
+/* The session of a connection.  False: it is held. */
 static bool take_connect(request *q) {
   conn *c = q->c;
   zke_jute_connect_request r;
-  if (READ(q, connect_request, &r) != ZKE_OK ||
-      r.last_zxid_seen > server_zxid(q->s)) {
-    conn_drop(c);
-    return true;
-  }
+  if (!read_connect(q, &r)) return true;
   bool has_read_only = q->body.at < q->body.end;
   server_limit(q->s, q->s->z);
   int rc = admit(q->s, c, &r);
   server_unlimit(q->s);
   if (hold(q, rc)) return false;
-  if (rc != ZKE_OK && rc != ZKE_SESSIONEXPIRED && rc != ZKE_AUTHFAILED) {
+  if (!is_admitted(q, &r, rc)) {
     conn_drop(c);
     return true;
   }
@@ -994,6 +1035,7 @@ static bool take_connect(request *q) {
     return true;
   put_connected(c, c->session, has_read_only);
   c->greeted = true;
+  c->last_name = "SESS";
   if (!c->session) conn_end(c);
   return true;
 }
@@ -1160,10 +1202,14 @@ int request_changes(conn *c) {
  * answer.  The session may be gone when it returns. */
 static int run_operation(request *q, const operation *op) {
   if (is_stranger(q)) {
+    conn_tell(q->c, TELL_STRANGER,
+              "ended, since it has not proven who it is (--require-sasl)");
     conn_end(q->c);
     return ZKE_JUTE_SESSIONCLOSEDREQUIRESASLAUTH;
   }
   if (!op) {
+    conn_tell(q->c, TELL_OPERATION,
+              "ended, since the server has none of number %d", q->type);
     conn_end(q->c);
     return ZKE_UNIMPLEMENTED;
   }
@@ -1172,6 +1218,7 @@ static int run_operation(request *q, const operation *op) {
   if (q->s->refusal && op->flags & CHANGES) return q->s->refusal;
   server_limit(q->s, q->z);
   int rc = op->run(q);
+  server_tell_failed(q->s, q->c, rc);
   server_unlimit(q->s);
   return rc;
 }
@@ -1191,7 +1238,7 @@ static bool take_operation(server *s, request *q) {
   q->type = head.type;
   q->is_change = op && op->flags & CHANGES;
   q->z = q->c->session->z;
-  q->c->last_xid = head.xid;
+  if (head.xid >= 0) q->c->last_xid = head.xid; /* no ping's, no auth's */
   q->c->last_name = op ? op->name : "NA";
   client_heard(q->s, q->c->session);
   int rc = run_operation(q, op);

@@ -34,8 +34,15 @@
  * the wire: where events were dropped the connection is, too.  Its client comes
  * back and names its watches with what it has seen, which no event does. */
 static bool is_for_client(conn *c, int type) {
-  if (type == ZKE_EVENT_OVERFLOW || c->out.len - c->sent > CONN_OUT_MOST)
+  bool is_over =
+      type == ZKE_EVENT_OVERFLOW || c->out.len - c->sent > CONN_OUT_MOST;
+  if (is_over && !c->dropped) {
+    conn_tell(c, TELL_UNREAD,
+              "ended, since %zu bytes wait for it and further events would be "
+              "lost",
+              c->out.len - c->sent);
     conn_drop(c);
+  }
   return type > 0 && !c->dropped;
 }
 

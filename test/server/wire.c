@@ -1,5 +1,6 @@
 /* wire.c - a server and a raw client of it, for tests: see wire.h */
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -230,6 +231,19 @@ const char *refusal(const char *options) {
   said[len] = '\0';
   ck_assert_int_ne(pclose(f), 0);
   return said;
+}
+
+void mask_numbers(char *to, const char *text) {
+  for (const char *at = text; *at; at++) {
+    bool is_hex = strncmp(at, "0x", 2) == 0;
+    bool is_number = isdigit((unsigned char)*at);
+    *to++ = is_number ? '#' : *at;
+    if (is_hex) at++;
+    while (is_number && (isdigit((unsigned char)at[1]) ||
+                         (is_hex && isxdigit((unsigned char)at[1]))))
+      at++;
+  }
+  *to = '\0';
 }
 
 /* A connection for one word. */

@@ -46,6 +46,9 @@ void stop(serving s);
 /* KiB of memory that it has. */
 long memory_of(serving s);
 
+/* Copy a text with # in place of each number; `to` is as large as it. */
+void mask_numbers(char *to, const char *text);
+
 /* What the server says to a four-letter word; valid until the next call. */
 const char *says(serving s, const char *word);
 

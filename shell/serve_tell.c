@@ -1,0 +1,126 @@
+/* serve_tell.c - what the protocol server says on standard error
+ *
+ * A client that is refused often sees no more than a connection that ends.  So
+ * whoever runs the server is told: each kind of refusal has a line of its own,
+ * with the client's address, what was refused, and the option that changes it.
+ *
+ * Clients decide how often something is refused.  So each kind is told once in
+ * a while, and the next line of that kind says how many were left out: a
+ * client cannot fill a disk with lines.  Begin with server_tell().
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve.h"
+
+/* What a line begins with, and how long its kind is silent after it. */
+static const struct {
+  const char *name;
+  int64_t silent_ms;
+} kinds[TELL_KINDS] = {[TELL_CONNECTIONS] = {"too many connections", 10000},
+                       [TELL_DESCRIPTORS] = {"no descriptor left", 10000},
+                       [TELL_FRAME] = {"bad frame", 10000},
+                       [TELL_ZXID] = {"wrong server", 10000},
+                       [TELL_PASSWORD] = {"wrong password", 10000},
+                       [TELL_AUTH] = {"auth failed", 10000},
+                       [TELL_SASL] = {"SASL failed", 10000},
+                       [TELL_STRANGER] = {"SASL missing", 10000},
+                       [TELL_OPERATION] = {"unknown operation", 10000},
+                       [TELL_SILENT] = {"silent client", 10000},
+                       [TELL_UNREAD] = {"client does not read", 10000},
+                       [TELL_FAILED] = {"system error", 10000},
+                       [TELL_BUSY] = {"database busy", 10000},
+                       [TELL_QUOTA] = {"quota exceeded", 60000}};
+
+/* Where it is noted when the kind was told.  Of quotas each path has a place of
+ * its own while there are any; a place that is silent no longer is taken for
+ * another path.  NULL: all places are silent. */
+static told *find_place(server *s, int kind, const char *path) {
+  told *found = NULL;
+  if (kind < TELL_QUOTA) return &s->told[kind];
+  for (int i = TELL_QUOTA; i < TOLD_MOST; i++) {
+    told *at = &s->told[i];
+    if (at->path && strcmp(at->path, path) == 0) return at;
+    if (!found && s->now_ms >= at->again_ms) found = at;
+  }
+  if (!found) return NULL;
+  free(found->path);
+  *found = (told){strdup(path), 0, 0};
+  return found;
+}
+
+/* Prints the line, in one call.  What clients have sent may stand in it, so
+ * strange characters are escaped. */
+static void print_line(int kind, const char *about, const char *sentence,
+                       int64_t left_out) {
+  char *line = NULL;
+  size_t len;
+  FILE *out = open_memstream(&line, &len);
+  if (!out) return;
+  fprintf(out, "zke: serve: %s: ", kinds[kind].name);
+  output_sentence(about, out);
+  fputs(*about ? ": " : "", out);
+  output_sentence(sentence, out);
+  if (left_out) fprintf(out, "; %" PRId64 " more were left out", left_out);
+  fputc('\n', out);
+  if (fclose(out) == 0) fputs(line, stderr);
+  free(line);
+}
+
+/* The one way to standard error while the server runs. */
+static void tell(server *s, int kind, const char *about, const char *format,
+                 va_list arguments) {
+  char *sentence;
+  told *place = find_place(s, kind, about);
+  if (!place) return;
+  if (s->now_ms < place->again_ms) {
+    place->left_out++;
+    return;
+  }
+  if (vasprintf(&sentence, format, arguments) < 0) return;
+  print_line(kind, about, sentence, place->left_out);
+  free(sentence);
+  place->again_ms = s->now_ms + kinds[kind].silent_ms;
+  place->left_out = 0;
+}
+
+void server_tell(server *s, int kind, const char *about, const char *format,
+                 ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  tell(s, kind, about, format, arguments);
+  va_end(arguments);
+}
+
+/* A client at the Unix socket has no address. */
+void conn_tell(const conn *c, int kind, const char *format, ...) {
+  char about[CONN_ADDRESS + 16];
+  bool is_six = strchr(c->address, ':');
+  va_list arguments;
+  if (c->is_unix)
+    snprintf(about, sizeof about, "a client at the Unix socket");
+  else
+    snprintf(about, sizeof about, is_six ? "[%s]:%d" : "%s:%d", c->address,
+             c->port);
+  va_start(arguments, format);
+  tell(c->server, kind, about, format, arguments);
+  va_end(arguments);
+}
+
+/* The sentence is the library's, and so it has to be asked for before another
+ * call fails. */
+void server_tell_failed(server *s, const conn *c, int rc) {
+  bool is_lost = rc == ZKE_CONNECTIONLOSS; /* a commit, perhaps */
+  if (rc > -200 && rc != ZKE_SYSTEMERROR && !is_lost) return;
+  const char *why = rc == ZKE_NOMEM ? "out of memory" : zke_errmsg();
+  if (c)
+    conn_tell(c, TELL_FAILED, "its request failed: %s", why);
+  else
+    server_tell(s, TELL_FAILED, "", "changes failed: %s", why);
+}
+
+void server_tell_free(server *s) {
+  for (int i = 0; i < TOLD_MOST; i++) free(s->told[i].path);
+}

@@ -1,0 +1,354 @@
+/* test_tell.c - what zke serve says on standard error of what it refuses
+ *
+ * Each kind of refusal has one whole line.  Numbers in it, ports and addresses
+ * among them, are compared as #.
+ */
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "test/server/wire.h"
+
+/* ------------------------------------------------------------------------
+ * A server whose lines are kept
+ * --------------------------------------------------------------------- */
+
+/* Start one; what it says goes to the test's file "log". */
+static serving serve_logged(const char *file, const char *options) {
+  char all[900];
+  snprintf(all, sizeof all, "%s 2>'%s'", options, test_path("log"));
+  return serve_within("1s", file, all);
+}
+
+/* Everything that it has said, with # in place of each number; valid until the
+ * next call. */
+static const char *said(void) {
+  static char text[8000];
+  char raw[8000];
+  FILE *f = fopen(test_path("log"), "r");
+  size_t len = f ? fread(raw, 1, sizeof raw - 1, f) : 0;
+  if (f) fclose(f);
+  raw[len] = '\0';
+  mask_numbers(text, raw);
+  return text;
+}
+
+/* It says this, and nothing else; and it ends well. */
+static void ck_said(serving s, const char *lines) {
+  ck_until(strlen(said()) >= strlen(lines), SOON);
+  stop(s);
+  ck_assert_str_eq(said(), lines);
+}
+
+/* Sends an order of a test, which is done. */
+static void order(serving s, const char *line) {
+  char text[300];
+  wire w = dial(s.port);
+  snprintf(text, sizeof text,
+           "POST /control HTTP/1.1\r\nContent-Length: %zu\r\n\r\n%s",
+           strlen(line), line);
+  send_bytes(&w, text, strlen(text));
+  const char *told = receive_rest(&w);
+  ck_assert_msg(strncmp(told, "HTTP/1.1 200 OK", 15) == 0, "%s", told);
+  hang_up(&w);
+}
+
+/* ------------------------------------------------------------------------
+ * What clients do to be refused
+ * --------------------------------------------------------------------- */
+
+/* Sends bytes on a connection of its own, which the server then closes. */
+static void send_first(serving s, const void *bytes, size_t len) {
+  wire w = dial(s.port);
+  send_bytes(&w, bytes, len);
+  ck_closed(&w);
+  hang_up(&w);
+}
+
+static void one_connection_more(serving s) {
+  wire w = begin(s), other = dial(s.port);
+  ck_closed(&other);
+  hang_up(&other), hang_up(&w);
+}
+
+/* The server has no descriptor left until it has said so. */
+static void no_descriptor(serving s) {
+  struct rlimit before, few;
+  wire w = begin(s);
+  ck_assert_int_eq(prlimit(s.pid, RLIMIT_NOFILE, NULL, &before), 0);
+  few = (struct rlimit){3, before.rlim_max};
+  ck_assert_int_eq(prlimit(s.pid, RLIMIT_NOFILE, &few, NULL), 0);
+  wire waiting = dial(s.port);
+  ck_until(*said(), SOON);
+  ck_assert_int_eq(prlimit(s.pid, RLIMIT_NOFILE, &before, NULL), 0);
+  hang_up(&waiting), hang_up(&w);
+}
+
+static void immense_frame(serving s) {
+  wire w = begin(s);
+  send_bytes(&w, "\x7f\xff\xff\xff", 4);
+  ck_closed(&w);
+  hang_up(&w);
+}
+
+static void negative_frame(serving s) {
+  wire w = begin(s);
+  send_bytes(&w, "\xff\xff\xff\xff", 4);
+  ck_closed(&w);
+  hang_up(&w);
+}
+
+static void unknown_word(serving s) { send_first(s, "srst", 4); }
+
+/* What would move a terminal's cursor. */
+static void strange_bytes(serving s) { send_first(s, "\x1b[2J", 4); }
+
+static void short_frame(serving s) { send_first(s, "\0\0\0\4abcd", 8); }
+
+static void later_zxid(serving s) {
+  static const char none[16];
+  wire w = dial(s.port);
+  send_connect(&w, 0, none, 10000, 0x77777777777);
+  ck_closed(&w);
+  hang_up(&w);
+}
+
+static void wrong_password(serving s) {
+  wire w = begin(s), again;
+  w.password[0] ^= 1;
+  ck_assert_int_eq(attach(s, &again, &w), 0);
+  hang_up(&again), hang_up(&w);
+}
+
+static void unknown_scheme(serving s) {
+  wire w = begin(s);
+  ck_assert_int_eq(add_auth(&w, "kerberos", "x"), ZKE_AUTHFAILED);
+  hang_up(&w);
+}
+
+static void empty_token(serving s) {
+  wire w = begin(s);
+  request(&w, ZKE_JUTE_SASL);
+  PUT(&w, sasl_token, {-1, NULL});
+  ask(&w);
+  ck_closed(&w);
+  hang_up(&w);
+}
+
+static void no_token(serving s) {
+  wire w = begin(s);
+  ask_delete(&w, "/a");
+  ck_closed(&w);
+  hang_up(&w);
+}
+
+static void unknown_operation(serving s) {
+  wire w = begin(s);
+  request(&w, 999);
+  ask(&w);
+  ck_closed(&w);
+  hang_up(&w);
+}
+
+/* Says nothing for ten seconds of the server's clock. */
+static void silence(serving s) {
+  wire w = dial(s.port);
+  says(s, "ruok"); /* so the connection before is accepted */
+  order(s, "advance by=10s");
+  ck_closed(&w);
+  hang_up(&w);
+}
+
+/* Closes its session, and leaves an answer unread.  Of a Unix socket the system
+ * keeps about 200 KiB. */
+static void answer_unread(serving s) {
+  enum { BYTES = 500000 };
+  static char data[BYTES + 1];
+  wire other = begin(s), w = begin_unix();
+  memset(data, 'x', BYTES);
+  ck_assert_int_eq(create(&other, "/a", data, 0), 0);
+  ask_read(&w, ZKE_JUTE_GET_DATA, "/a", 0);
+  request(&w, ZKE_JUTE_CLOSE);
+  ask(&w);
+  ck_until(strstr(says(s, "mntr"), "zk_global_sessions\t1\n"), SOON);
+  order(s, "advance by=10s");
+  ck_until(*said(), SOON);
+  hang_up(&other), hang_up(&w);
+}
+
+/* Leaves events unread until the server does not keep any more. */
+static void events_unread(serving s) {
+  enum { BYTES = 500000, MANY = 400 };
+  static char path[BYTES];
+  wire w = begin_unix(), other = begin(s);
+  request(&w, ZKE_JUTE_ADD_WATCH);
+  PUT(&w, add_watch_request, "/", ZKE_WATCH_PERSISTENT_RECURSIVE);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  memset(path, 'x', sizeof path - 1);
+  path[0] = '/';
+  for (int i = 0; i < MANY && !*said(); i++) {
+    path[1 + i] = 'y';
+    ck_assert_int_eq(create(&other, path, "", 0), 0);
+  }
+  ck_until(*said(), SOON);
+  hang_up(&other), hang_up(&w);
+}
+
+static const struct {
+  const char *options;
+  void (*provoke)(serving s);
+  const char *line;
+} refusals[] = {
+    {"--connections 1", one_connection_more,
+     "too many connections: #.#.#.#:#: refused, since its address has # "
+     "(--connections)"},
+    {"", no_descriptor,
+     "no descriptor left: a client waits until another goes: # of # are in "
+     "use, and # are kept for files (ulimit -Hn)"},
+    {"", immense_frame,
+     "bad frame: #.#.#.#:#: ended, since one has # bytes, and # are the most"},
+    {"", negative_frame,
+     "bad frame: #.#.#.#:#: ended, since one has -# bytes, and # are the most"},
+    {"", unknown_word,
+     "bad frame: #.#.#.#:#: ended, since its first bytes, \"srst\", begin "
+     "neither a word nor a frame"},
+    {"", strange_bytes,
+     "bad frame: #.#.#.#:#: ended, since its first bytes, \"\\x#b[#J\", begin "
+     "neither a word nor a frame"},
+    {"", short_frame,
+     "bad frame: #.#.#.#:#: ended, since its first is no connect request"},
+    {"", later_zxid,
+     "wrong server: #.#.#.#:#: ended, since it has seen zxid # and this "
+     "database is at #"},
+    {"", wrong_password,
+     "wrong password: #.#.#.#:#: refused, since it is not that of session #"},
+    {"", unknown_scheme,
+     "auth failed: #.#.#.#:#: ended: the scheme kerberos is neither digest nor "
+     "ip"},
+    {"", empty_token,
+     "SASL failed: #.#.#.#:#: ended, since the server has no users (--users)"},
+    {"--users '%s'", empty_token,
+     "SASL failed: #.#.#.#:#: ended, since its token proves no user of the "
+     "file of --users"},
+    {"--users '%s' --require-sasl", no_token,
+     "SASL missing: #.#.#.#:#: ended, since it has not proven who it is "
+     "(--require-sasl)"},
+    {"", unknown_operation,
+     "unknown operation: #.#.#.#:#: ended, since the server has none of number "
+     "#"},
+    {"--control", silence,
+     "silent client: #.#.#.#:#: ended, since it has begun no session within # "
+     "seconds"},
+    {"--control --unix '%s'", answer_unread,
+     "client does not read: a client at the Unix socket: ended, since it has "
+     "left the last # bytes unread for # seconds"},
+    {"--unix '%s'", events_unread,
+     "client does not read: a client at the Unix socket: ended, since # bytes "
+     "wait for it and further events would be lost"}};
+
+/* A file of users; its path. */
+static const char *users_file(void) {
+  const char *path = test_path("users");
+  FILE *f = fopen(path, "w");
+  ck_assert_ptr_nonnull(f);
+  fputs("ann:secret\n", f);
+  fclose(f);
+  ck_assert_int_eq(chmod(path, 0600), 0);
+  return path;
+}
+
+/* Whoever runs the server reads one line for each client that is refused, with
+ * its address, what was refused, and the option that changes it. */
+TEST(each_refusal_has_a_line_of_its_own) {
+  for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+    char options[600], line[400];
+    bool is_unix = strstr(refusals[i].options, "--unix");
+    const char *path = is_unix ? test_path("socket") : users_file();
+    const char *at = strstr(refusals[i].options, "%s");
+    size_t before = at ? (size_t)(at - refusals[i].options) : 0;
+    snprintf(options, sizeof options, "%.*s%s%s", (int)before,
+             refusals[i].options, at ? path : "",
+             at ? at + 2 : refusals[i].options);
+    serving s = serve_logged(":memory:", options);
+    refusals[i].provoke(s);
+    snprintf(line, sizeof line, "zke: serve: %s\n", refusals[i].line);
+    ck_said(s, line);
+  }
+}
+
+/* ------------------------------------------------------------------------
+ * What is wrong with the database
+ * --------------------------------------------------------------------- */
+
+/* A change that cannot be written is told with the library's sentence. */
+TEST(a_full_disk_has_a_line) {
+  enum { BYTES = 3000, MOST = 1000000, TRIES = 1000 };
+  static char data[BYTES + 1];
+  struct rlimit full = {MOST, RLIM_INFINITY}, usual;
+  ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &usual), 0);
+  full.rlim_max = usual.rlim_max;
+  signal(SIGXFSZ, SIG_IGN);
+  ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &full), 0);
+  serving s = serve_logged(test_path("app.db"), "");
+  ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &usual), 0);
+  wire w = begin(s);
+  memset(data, 'x', BYTES);
+  for (int i = 0; i < TRIES && !*said(); i++) {
+    ask_create(&w, "/n-", data, ZKE_PERSISTENT_SEQUENTIAL);
+    if (!next_frame(&w)) break;
+  }
+  ck_until(*said(), SOON);
+  static const char begins[] =
+      "zke: serve: system error: #.#.#.#:#: its request failed: ";
+  ck_assert_msg(strncmp(said(), begins, strlen(begins)) == 0, "%s", said());
+  ck_assert_msg(strlen(said()) > strlen(begins) + 5, "%s", said());
+  hang_up(&w);
+  stop(s);
+}
+
+/* Another process does not let go of the file. */
+TEST(a_busy_database_has_a_line) {
+  const char *file = test_path("app.db");
+  serving s = serve_logged(file, "");
+  wire w = begin(s);
+  sqlite3 *db;
+  ck_assert_int_eq(sqlite3_open(file, &db), SQLITE_OK);
+  ck_assert_int_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
+                   SQLITE_OK);
+  ck_assert_int_eq(create(&w, "/a", "", 0), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(db);
+  hang_up(&w);
+  ck_said(s,
+          "zke: serve: database busy: #.#.#.#:#: its request was refused: "
+          "another process has held the database for # ms (zke --timeout)\n");
+}
+
+/* ------------------------------------------------------------------------
+ * How often
+ * --------------------------------------------------------------------- */
+
+/* A client that is refused without pause makes a line in ten seconds, and the
+ * next one tells how many were left out.  Another kind is told meanwhile. */
+TEST(a_kind_is_told_once_in_ten_seconds) {
+  static const char word[] =
+      "zke: serve: bad frame: #.#.#.#:#: ended, since its first bytes, "
+      "\"srst\", begin neither a word nor a frame";
+  char lines[1000];
+  serving s = serve_logged(":memory:", "--control");
+  for (int i = 0; i < 20; i++) unknown_word(s);
+  unknown_operation(s);
+  order(s, "advance by=10s");
+  for (int i = 0; i < 20; i++) unknown_word(s);
+  snprintf(lines, sizeof lines,
+           "%s\nzke: serve: unknown operation: #.#.#.#:#: ended, since the "
+           "server has none of number #\n%s; # more were left out\n",
+           word, word);
+  ck_said(s, lines);
+}
