@@ -62,9 +62,11 @@ int64_t stats_all_waiting(const server *s) {
   return count;
 }
 
-/* Java's numbers for reading and writing. */
+/* Java's numbers for reading and writing.  One that is about to end is not
+ * read any more. */
 int stats_interest(const conn *c) {
-  return (c->waited & EPOLLIN ? 1 : 0) | (c->waited & EPOLLOUT ? 4 : 0);
+  return (c->waited & EPOLLIN && !c->ended ? 1 : 0) |
+         (c->waited & EPOLLOUT ? 4 : 0);
 }
 
 /* How many descriptors the process has open. */

@@ -7,7 +7,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
+#include <time.h>
 
 #include "serve.h"
 
@@ -102,11 +104,26 @@ static void say_cons(server *s, FILE *out) {
   fputs("\n", out);
 }
 
+/* The sizes of the database and of its log, which are files beside each other
+ * here.  A database in memory has neither. */
+static void say_sizes(const char *file, FILE *out) {
+  struct stat of;
+  char *log = NULL;
+  if (stat(file, &of) != 0) return;
+  fprintf(out, "dataDirSize=%lld\ndataLogDir=%s\n", (long long)of.st_size,
+          file);
+  if (asprintf(&log, "%s-wal", file) < 0) return;
+  long long size = stat(log, &of) == 0 ? (long long)of.st_size : 0;
+  fprintf(out, "dataLogSize=%lld\n", size);
+  free(log);
+}
+
 /* conf: what the server was started with.  -1 is ZooKeeper's word for what is
  * not configured. */
 static void say_conf(server *s, FILE *out) {
   fprintf(out, "clientPort=%d\nsecureClientPort=-1\ndataDir=%s\n", s->port,
           s->c->sh->file);
+  say_sizes(s->c->sh->file, out);
   fprintf(out, "tickTime=%" PRId64 "\nmaxClientCnxns=%d\n", s->tick_ms,
           s->address_most);
   fprintf(out, "minSessionTimeout=%" PRId64 "\nmaxSessionTimeout=%" PRId64 "\n",
@@ -140,24 +157,106 @@ static void say_mntr(server *s, FILE *out) {
   json_decref(all);
 }
 
-/* dump: when each session ends, and which ephemeral nodes it has.  Sessions
- * are not gathered by their time, as in ZooKeeper, so each is a set of its
- * own. */
-static void say_dump(server *s, FILE *out) {
-  fprintf(out, "SessionTracker dump:\nSession Sets (%d)/(%d):\n",
-          s->session_count, s->session_count);
-  for (const client *at = s->sessions; at; at = at->next)
-    fprintf(out, "1 expire in %" PRId64 " ms:\n\t0x%" PRIx64 "\n",
-            at->expires_ms - s->now_ms, (uint64_t)at->id);
-  fputs("ephemeral nodes dump:\n", out);
+/* ------------------------------------------------------------------------
+ * dump
+ *
+ * ZooKeeper gathers what ends at the same time in a set.  A session here ends
+ * at a tick, too, and its connection with it.  A connection without a session
+ * ends some seconds after it was last heard of.
+ * --------------------------------------------------------------------- */
+
+/* What ends at a time of the server's clock: a session, or a connection. */
+typedef struct due {
+  int64_t ms;
+  const client *session;
+  const conn *conn; /* NULL: it is about the session */
+} due;
+
+/* For qsort(): by the time. */
+static int order_dues(const void *a, const void *b) {
+  const due *one = a, *other = b;
+  return (one->ms > other->ms) - (one->ms < other->ms);
+}
+
+/* A time as Java writes it, "Thu Nov 26 19:50:18 UTC 2026". */
+static void say_date(const server *s, int64_t ms, FILE *out) {
+  time_t at = (time_t)((wall_now() + ms - s->now_ms) / 1000);
+  struct tm parts;
+  char text[64] = "";
+  if (localtime_r(&at, &parts))
+    strftime(text, sizeof text, "%a %b %d %H:%M:%S %Z %Y", &parts);
+  fputs(text, out);
+}
+
+static void say_due(const due *at, FILE *out) {
+  uint64_t id = at->session ? (uint64_t)at->session->id : 0;
+  if (at->conn)
+    fprintf(out, "\tip: /%s:%d sessionId: 0x%" PRIx64 "\n", at->conn->address,
+            at->conn->port, id);
+  else
+    fprintf(out, "\t0x%" PRIx64 "\n", id);
+}
+
+/* The line of how many sets and members there are, then each set: its time, and
+ * its members below it. */
+static void say_sets(const server *s, const char *title, due *all, int count,
+                     FILE *out) {
+  int sets = 0;
+  qsort(all, (size_t)count, sizeof *all, order_dues);
+  for (int i = 0; i < count; i++) sets += !i || all[i].ms != all[i - 1].ms;
+  fprintf(out, "%s (%d)/(%d):\n", title, sets, count);
+  for (int i = 0, end; i < count; i = end) {
+    for (end = i + 1; end < count && all[end].ms == all[i].ms;) end++;
+    fprintf(out, "%d expire at ", end - i);
+    say_date(s, all[i].ms, out);
+    fputs(":\n", out);
+    for (int k = i; k < end; k++) say_due(&all[k], out);
+  }
+}
+
+/* Which ephemeral nodes each session has; those without any have no line. */
+static void say_ephemerals(server *s, FILE *out) {
+  char *text = NULL;
+  size_t len;
+  int count = 0;
+  FILE *list = open_memstream(&text, &len);
+  if (!list) return;
   for (const client *at = s->sessions; at; at = at->next) {
     zke_strings *paths;
     if (zke_ephemerals(s->z, at->id, NULL, &paths) != ZKE_OK) continue;
-    if (paths->count) fprintf(out, "0x%" PRIx64 ":\n", (uint64_t)at->id);
+    count += paths->count > 0;
+    if (paths->count) fprintf(list, "0x%" PRIx64 ":\n", (uint64_t)at->id);
     for (int i = 0; i < paths->count; i++)
-      fprintf(out, "\t%s\n", paths->data[i]);
+      fprintf(list, "\t%s\n", paths->data[i]);
     zke_free(paths);
   }
+  if (fclose(list) == 0)
+    fprintf(out, "Sessions with Ephemerals (%d):\n%s", count, text);
+  free(text);
+}
+
+/* dump: when sessions and connections end, and which ephemeral nodes there
+ * are. */
+static void say_dump(server *s, FILE *out) {
+  int count = 0;
+  size_t most = (size_t)s->session_count + (size_t)s->conn_count + 1;
+  due *all = calloc(most, sizeof *all);
+  if (!all) return;
+  for (const client *at = s->sessions; at; at = at->next)
+    all[count++] = (due){at->expires_ms, at, NULL};
+  fputs("SessionTracker dump:\n", out);
+  say_sets(s, "Session Sets", all, count, out);
+  fputs("ephemeral nodes dump:\n", out);
+  say_ephemerals(s, out);
+  count = 0;
+  for (const conn *c = s->conns; c; c = c->next) {
+    int64_t ms = (c->heard_ms + GREETING_MS) / s->tick_ms + 1;
+    all[count++] = (due){ms * s->tick_ms, c->session, c};
+    if (c->session) all[count - 1].ms = c->session->expires_ms;
+  }
+  fputs("Connections dump:\n", out);
+  say_sets(s, "Connections Sets", all, count, out);
+  free(all);
 }
 
 /* ------------------------------------------------------------------------
@@ -221,10 +320,12 @@ static void words_answer(server *s, conn *c, size_t which) {
     conn_drop(c);
     return;
   }
+  conn_end(c);
+  c->received++; /* a word is a packet, as with ZooKeeper */
+  s->counts.received++;
   words_known[which].say(s, out);
   if (fclose(out) == 0) zke_jute_append(&c->out, &text);
   free(text.data);
-  conn_end(c);
 }
 
 /* As the length of a frame each of them is far above the limit.  A word stays
