@@ -349,6 +349,17 @@ static int listen_at(server *s, const struct sockaddr *address, socklen_t len,
   return source_add(s, &s->listeners[s->listener_count - 1], fd, ready);
 }
 
+/* Does this host have the address?  It has none of IPv6 where that is switched
+ * off, though its name may have one.  What else is in the way listen_at() finds
+ * out. */
+static bool is_here(const struct addrinfo *at) {
+  int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  bool fails = fd < 0 || bind(fd, at->ai_addr, at->ai_addrlen) != 0;
+  int why = fails ? errno : 0;
+  if (fd >= 0) close(fd);
+  return why != EAFNOSUPPORT && why != EADDRNOTAVAIL;
+}
+
 /* Says what it means that others reach the server. */
 static void warn_of_network(const char *host) {
   fputs("zke: serve: ", stderr);
@@ -359,7 +370,7 @@ static void warn_of_network(const char *host) {
       stderr);
 }
 
-/* Listens on all addresses that the host's name has, on one port. */
+/* Listens on all addresses that the name has and this host has, on one port. */
 static int listen_tcp(server *s, const char *host, int port) {
   struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
                            .ai_socktype = SOCK_STREAM};
@@ -373,6 +384,7 @@ static int listen_tcp(server *s, const char *host, int port) {
   if (rc != 0)
     return fail(s->c, STATUS_USAGE, "USAGE", "%s: %s", host, gai_strerror(rc));
   for (struct addrinfo *at = list; at && !status; at = at->ai_next) {
+    if (!is_here(at)) continue;
     if (s->port && at->ai_family == AF_INET6)
       ((struct sockaddr_in6 *)(void *)at->ai_addr)->sin6_port =
           htons((uint16_t)s->port);
@@ -385,7 +397,8 @@ static int listen_tcp(server *s, const char *host, int port) {
     if (!status) s->port = port_of(s->listeners[s->listener_count - 1].fd);
   }
   freeaddrinfo(list);
-  return status;
+  errno = EADDRNOTAVAIL;
+  return status || s->port ? status : fail_errno(s->c, STATUS_SYSTEM, name);
 }
 
 /* Is there a socket that nobody listens on any more?  That of a server that was

@@ -1,14 +1,23 @@
-/* test_tell.c - what zke serve says on standard error of what it refuses
+/* test_tell.c - what zke serve says on standard error of what it refuses, and
+ * why it does not begin
  *
  * Each kind of refusal has one whole line.  Numbers in it, ports and addresses
  * among them, are compared as #.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* unshare() */
+#endif
+#include <net/if.h>
+#include <sched.h>
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -351,4 +360,101 @@ TEST(a_kind_is_told_once_in_ten_seconds) {
            "server has none of number #\n%s; # more were left out\n",
            word, word);
   ck_said(s, lines);
+}
+
+/* ------------------------------------------------------------------------
+ * The beginning
+ * --------------------------------------------------------------------- */
+
+/* Whoever opens the server to other hosts is told what that means. */
+TEST(a_host_that_others_reach_is_warned_of) {
+  serving s = serve_logged(":memory:", "--host 0.0.0.0");
+  wire w = begin(s);
+  hang_up(&w);
+  ck_said(s,
+          "zke: serve: #.#.#.# is not only for this host: whoever reaches it "
+          "can read and change the database as far as ACLs let them, and "
+          "nothing is encrypted\n");
+  s = serve_logged(":memory:", "--host 127.0.0.2");
+  ck_said(s, "");
+}
+
+/* A name of 64 letters, which no resolver asks for. */
+#define LETTERS \
+  "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+/* Each mistake has a sentence, and nothing begins. */
+TEST(a_start_that_is_refused_has_a_sentence) {
+  static const char shortest[] =
+      "zke: USAGE: --timeout-min is 20ms at least, and --timeout-max not less "
+      "than it; usage: ";
+  static const struct {
+    const char *options, *sentence;
+  } starts[] = {
+      {"--timeout-min 5s --timeout-max 4s", shortest},
+      {"--timeout-min 10ms", shortest},
+      {"--unix /" LETTERS LETTERS,
+       "zke: USAGE: --unix wants a path of at most 107 bytes; usage: "},
+      {"--host " LETTERS ".invalid", "zke: USAGE: " LETTERS ".invalid: "}};
+  for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+    const char *got = refusal(starts[i].options);
+    size_t len = strlen(starts[i].sentence);
+    ck_assert_msg(strncmp(got, starts[i].sentence, len) == 0, "%s", got);
+    ck_assert_ptr_eq(strchr(got, '\n'), got + strlen(got) - 1);
+  }
+}
+
+/* In a script the store is open already, with its time of containers. */
+TEST(a_script_cannot_set_the_time_of_containers) {
+  char command[600], got[600];
+  snprintf(command, sizeof command,
+           "echo 'serve --container-ms 5 --port 0' | timeout 20 '%s' :memory: "
+           "2>&1",
+           test_zke());
+  FILE *f = popen(command, "r");
+  size_t len = fread(got, 1, sizeof got - 1, f);
+  got[len] = '\0';
+  ck_assert_int_ne(pclose(f), 0);
+  ck_assert_msg(strstr(got,
+                       "USAGE: --container-ms is for a session of its own, "
+                       "which one command on the command line has; usage: "),
+                "%s", got);
+}
+
+/* Writes a text into a file of the system; false: that is not allowed. */
+static bool write_system(const char *path, const char *text) {
+  FILE *f = fopen(path, "w");
+  bool written = f && fputs(text, f) >= 0;
+  return f && fclose(f) == 0 && written;
+}
+
+/* From now on this process is on a host that has IPv4 alone, on which the name
+ * localhost has two addresses; false: it may not have one. */
+static bool leave_ipv6(void) {
+  struct ifreq loopback = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+  const char *names = test_path("hosts");
+  if (unshare(CLONE_NEWNET | CLONE_NEWNS) != 0 ||
+      !write_system("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1") ||
+      !write_system(names, "127.0.0.1 localhost\n::1 localhost\n") ||
+      mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+      mount(names, "/etc/hosts", NULL, MS_BIND, NULL) != 0)
+    return false;
+  int fd = socket(AF_INET, SOCK_DGRAM, 0);
+  bool is_up = ioctl(fd, SIOCSIFFLAGS, &loopback) == 0;
+  close(fd);
+  return is_up;
+}
+
+/* The name localhost has an address of IPv6 on most hosts, also where the
+ * system does not: the server begins with the others. */
+TEST(localhost_is_served_without_ipv6) {
+  if (!leave_ipv6()) return;
+  const char *got = refusal("--host ::1");
+  ck_assert_msg(strstr(got, "::1 port 0: Cannot assign requested address\n"),
+                "%s", got);
+  serving s = serve(":memory:", "--host localhost");
+  wire w = begin(s);
+  ck_assert_int_eq(ping(&w), 0);
+  hang_up(&w);
+  stop(s);
 }
