@@ -147,9 +147,10 @@ struct server {
   int conn_count;
   client *sessions; /* all; the newest first */
   int session_count;
-  bool some_over; /* a session has ended by itself */
-  bool is_behind; /* more sessions are due to end than one round ends */
-  int64_t zxid;   /* the latest that was seen */
+  bool some_over;  /* a session has ended by itself */
+  bool is_behind;  /* more sessions are due to end than one round ends */
+  int full_rounds; /* so many in a row have left sources unread, perhaps */
+  int64_t zxid;    /* the latest that was seen */
   counts counts;
   struct faults *faults; /* NULL: without --control */
 };
