@@ -39,7 +39,7 @@ static const struct {
              {"removal", part_removal},   {"sessions", part_sessions},
              {"line", part_line},         {"cache", part_cache},
              {"served", part_served},     {"host", part_host},
-             {"zoonet", part_zoonet}};
+             {"zoonet", part_zoonet},     {"connections", part_connections}};
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
 /* ---- subjects ---- */

@@ -292,6 +292,7 @@ void part_idle(void);
 void part_sessions(void);
 void part_line(void);
 void part_served(void);
+void part_connections(void);
 void part_host(void);
 void part_cache(void);
 void part_zoonet(void);

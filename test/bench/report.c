@@ -282,6 +282,7 @@ static const target targets[] = {
     AT_EACH_CLIENTS("served ephemeral", 3),
     {"served create, 64 ahead", 64, "served", "zookeeper", 1, true},
     {"served set, 64 ahead", 64, "served", "zookeeper", 1, true},
+    {"start to first reply", 0, "served", NULL, 20, false},
     {"lock + unlock", 1000, "etcd", ME, 50, true},
     {"lock + unlock", 1000, "redis", ME, 4, true},
     {"hand-over", 1, "filelock", ME, 100, true},

@@ -8,6 +8,9 @@
  *   watches   from the change by one client to the event at another
  *   locks     pairs of acquire and release by kazoo
  *
+ * The part "connections" is `zke serve` alone, on a tree in memory: the time
+ * from its start to its first reply, and what idle connections cost.
+ *
  * The servers are `zke serve`, ZooKeeper, and echo.c, which does no work.
  * BENCH_SERVED and BENCH_ZOOKEEPER are host:port, and with _PID the processes;
  * peers.sh starts the servers.
@@ -42,6 +45,7 @@ enum {
   EVENTS = 400, /* delivered by each server */
   LOCKS = 100,  /* pairs in a row, of one of kazoo's clients */
   LOCK_PASSES = 7,
+  STARTS = 21,
   IN_BYTES = 1 << 16
 };
 
@@ -391,6 +395,108 @@ static void find_server(int i, const char *name) {
   const char *number = getenv(pid);
   address[i] = number ? getenv(name) : NULL;
   server[i].pid = number ? (pid_t)atol(number) : 0;
+}
+
+/* ---- the start ---- */
+
+/* Starts a server of its own, with a tree in memory; its address. */
+static worker start_server(char *address_out, size_t size) {
+  const char *program = getenv("BENCH_ZKE");
+  const char *argv[] = {program ? program : "build/zke",
+                        ":memory:",
+                        "serve",
+                        "--port",
+                        "0",
+                        "--print-port",
+                        "--connections",
+                        "0",
+                        NULL};
+  char line[32] = "";
+  worker w = worker_run((char **)(uintptr_t)argv);
+  for (size_t len = 0; !strchr(line, '\n'); len++)
+    if (len == sizeof line - 1 || read(w.out, line + len, 1) != 1)
+      die("served: %s has not begun", argv[0]);
+  snprintf(address_out, size, "127.0.0.1:%d", (int)strtol(line, NULL, 10));
+  return w;
+}
+
+/* From the command to a client that has a session and the answers to its first
+ * requests, two creates. */
+static void measure_start(void) {
+  char where[32];
+  samples s = {0};
+  for (int pass = 0; pass < times(STARTS, 1); pass++) {
+    int64_t start = now_ns();
+    worker w = start_server(where, sizeof where);
+    client *c = client_begin(where, 0);
+    add(&s, (double)(now_ns() - start) / 1e6);
+    client_end(c);
+    worker_kill(&w);
+  }
+  report("start to first reply", 0, names[0], "ms", &s, NULL, NULL);
+  forget(&s);
+}
+
+/* ---- idle connections ---- */
+
+/* A connection with a session and nothing else; its descriptor. */
+static int begin_idle(const char *where) {
+  client *c = client_begin(where, 0);
+  int fd = c->fd;
+  free(c);
+  return fd;
+}
+
+/* Each of so many connections sends a ping, and takes its answer. */
+static void ping_all(const int *fds, int count) {
+  for (int i = 0; i < count; i++) {
+    client c = {.fd = fds[i], .on_the_way = 1};
+    zke_jute_writer w = {0};
+    zke_jute_request_header head = {-2, ZKE_JUTE_PING};
+    size_t at = zke_jute_begin(&w);
+    zke_jute_write(&w, &zke_jute_of_request_header, &head);
+    zke_jute_end(&w, at);
+    send_all(&c, &w);
+    wait_for_all(&c, false);
+  }
+}
+
+/* KiB of memory that a server has besides files. */
+static double memory_of(const worker *w) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%ld/status", (long)w->pid);
+  return strtod(proc_value(path, "RssAnon"), NULL);
+}
+
+/* What a connection costs that only pings, every ten seconds as those of the
+ * usual timeout of 30 seconds do: memory, and processor time of the server. */
+static void measure_idle(void) {
+  enum { MANY = 10000, FEW = 100, SECONDS = 20, BETWEEN_S = 10 };
+  static int fds[MANY];
+  int count = times(MANY, FEW);
+  char where[32];
+  worker w = start_server(where, sizeof where);
+  close(begin_idle(where)); /* what the first one needs */
+  double before = memory_of(&w);
+  for (int i = 0; i < count; i++) fds[i] = begin_idle(where);
+  ping_all(fds, count);
+  report_one("idle connection", count, names[0], "KiB",
+             (memory_of(&w) - before) / count);
+  int64_t start = now_ns();
+  double cpu = worker_cpu_ns(&w);
+  do {
+    sleep_us(times(BETWEEN_S, 1) * INT64_C(1000000));
+    ping_all(fds, count);
+  } while (now_ns() - start < times(SECONDS, 1) * INT64_C(1000000000));
+  report_one("idle connections, CPU", count, names[0], "%",
+             (worker_cpu_ns(&w) - cpu) * 100 / (double)(now_ns() - start));
+  worker_kill(&w);
+  for (int i = 0; i < count; i++) close(fds[i]);
+}
+
+void part_connections(void) {
+  measure_start();
+  measure_idle();
 }
 
 void part_served(void) {

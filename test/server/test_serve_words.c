@@ -142,8 +142,10 @@ TEST(conf_tells_the_sizes_of_files) {
            "dataLogDir=%s\ndataLogSize=1\n%s",
            file, file, rest);
   ck_text(s, "conf", text);
-  ck_assert_int_gt(atoll(strstr(says(s, "conf"), "dataDirSize=") + 12), 0);
-  ck_assert_int_gt(atoll(strstr(says(s, "conf"), "dataLogSize=") + 12), 0);
+  ck_assert_int_gt(
+      strtoll(strstr(says(s, "conf"), "dataDirSize=") + 12, NULL, 10), 0);
+  ck_assert_int_gt(
+      strtoll(strstr(says(s, "conf"), "dataLogSize=") + 12, NULL, 10), 0);
   stop(s);
   s = serve_still(":memory:");
   snprintf(text, sizeof text,
