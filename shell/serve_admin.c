@@ -34,13 +34,17 @@ static void put_list(json_t *to, int64_t id, json_t *list) {
   json_object_set_new(to, name, list);
 }
 
-/* /commands/configuration: what the server was started with. */
+/* /commands/configuration: what the server was started with.  The log lies
+ * beside the database. */
 static json_t *page_configuration(server *s) {
-  return json_pack("{s:i, s:o, s:I, s:i, s:I, s:I}", "client_port", s->port,
-                   "data_dir", json_text(s->c->sh->file), "tick_time",
+  const char *file = s->c->sh->file;
+  return json_pack("{s:i, s:o, s:o, s:I, s:i, s:I, s:I, s:i, s:i}",
+                   "client_port", s->port, "data_dir", json_text(file),
+                   "data_log_dir", json_text(file), "tick_time",
                    (json_int_t)s->tick_ms, "max_client_cnxns", s->address_most,
                    "min_session_timeout", (json_int_t)s->timeout_min_ms,
-                   "max_session_timeout", (json_int_t)s->timeout_max_ms);
+                   "max_session_timeout", (json_int_t)s->timeout_max_ms,
+                   "server_id", 0, "client_port_listen_backlog", -1);
 }
 
 /* What /stats says of a connection, and /connections first. */

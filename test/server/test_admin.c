@@ -55,6 +55,8 @@ TEST(pages_tell_what_the_words_do) {
   look(&w, ZKE_JUTE_GET_DATA, "/e", 1);
   look(&w, ZKE_JUTE_GET_CHILDREN, "/e", 1);
   ck_page(s, "/commands/configuration", "\"tick_time\": 2500,");
+  ck_page(s, "/commands/configuration", "\"client_port_listen_backlog\": -1,");
+  ck_page(s, "/commands/configuration", "\"data_log_dir\": \":memory:\",");
   ck_page(s, "/commands/conf", "\"command\": \"configuration\",");
   snprintf(part, sizeof part, "\"session_id\": %lld,", (long long)w.id);
   ck_page(s, "/commands/connections", part);
