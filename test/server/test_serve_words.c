@@ -168,6 +168,7 @@ TEST(envi_has_zookeepers_form) {
   stop(s);
 }
 
+/* Paths by session, the newest first, and sessions by path. */
 TEST(lists_of_watches_have_zookeepers_form) {
   serving s = serve_still(":memory:");
   wire w = begin(s), other = begin(s);
