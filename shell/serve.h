@@ -189,7 +189,8 @@ enum {
   /* With so many bytes waiting to be sent, no request is read any more. */
   CONN_OUT_ENOUGH = 1 << 20,
   /* With so many, events end the connection: its client comes back and says
-   * which watches it had. */
+   * which watches it had.  With more, left unread by clients of words and pages
+   * together, no further word and page is answered. */
   CONN_OUT_MOST = 64 << 20
 };
 
@@ -283,7 +284,9 @@ struct conn {
  * conn_end    - close it when all was sent
  * conn_drop   - close it at the end of the round
  * conn_free   - close and free; the caller has taken the session off
- * conn_full   - is so much waiting that no request is to be read? */
+ * conn_full   - is so much waiting that no request is to be read?
+ * conn_takes_text - may a long text be made for it?  False: others have left
+ *               so much unread that it is dropped */
 conn *conn_accept(server *s, int listener, bool is_unix,
                   void (*ready)(server *s, source *from, unsigned events));
 void conn_touch(conn *c);
@@ -295,6 +298,7 @@ void conn_end(conn *c);
 void conn_drop(conn *c);
 void conn_free(conn *c);
 bool conn_full(const conn *c);
+bool conn_takes_text(conn *c);
 
 /* ------------------------------------------------------------------------
  * Sessions (serve_session.c)

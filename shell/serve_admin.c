@@ -320,6 +320,7 @@ void admin_page(server *s, conn *c, const http_request *r) {
   const char *name = r->path + strlen("/commands/");
   char *sentence = NULL;
   int page = find_page(name);
+  if (!conn_takes_text(c)) return;
   if (!*name)
     admin_index(s, c, r);
   else if (page < PAGES)

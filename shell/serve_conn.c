@@ -265,6 +265,22 @@ bool conn_full(const conn *c) {
   return c->out.len - c->sent >= CONN_OUT_ENOUGH;
 }
 
+/* A list of all nodes or watches may be long, and whoever asks for it need not
+ * read it, nor prove who it is.  So what waits for connections that are about
+ * to end is bounded, all of them together. */
+bool conn_takes_text(conn *c) {
+  size_t unread = 0;
+  for (const conn *other = c->server->conns; other; other = other->next)
+    if (other->ended) unread += other->out.len - other->sent;
+  if (unread <= CONN_OUT_MOST) return true;
+  conn_tell(c, TELL_UNREAD,
+            "refused a word or page, since other clients have left %zu bytes "
+            "unread",
+            unread);
+  conn_drop(c);
+  return false;
+}
+
 /* Where the output ends that may be sent now. */
 static size_t sendable(const conn *c) {
   return c->faults.mute_by ? c->faults.mute_at : c->out.len;

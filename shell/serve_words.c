@@ -335,7 +335,7 @@ bool words_take(server *s, conn *c) {
   if (c->in_len - c->in_at < 4) return false;
   for (size_t i = 0; i < sizeof words_known / sizeof *words_known; i++) {
     if (memcmp(c->in + c->in_at, words_known[i].word, 4) != 0) continue;
-    words_answer(s, c, i);
+    if (conn_takes_text(c)) words_answer(s, c, i);
     return true;
   }
   return false;

@@ -209,6 +209,30 @@ static void events_unread(serving s) {
   hang_up(&other), hang_up(&w);
 }
 
+/* Clients ask for a list and leave it unread, until further ones are refused;
+ * when they go it is answered again. */
+static void lists_unread(serving s) {
+  enum { BYTES = 500000, NODES = 10, MANY = 40 };
+  static char path[BYTES];
+  wire w[MANY], owner = begin(s);
+  int count = 0;
+  memset(path, 'x', sizeof path - 1);
+  path[0] = '/';
+  for (int i = 0; i < NODES; i++) {
+    path[1 + i] = 'y';
+    ck_assert_int_eq(create(&owner, path, "", ZKE_EPHEMERAL), 0);
+  }
+  while (count < MANY && !*said()) {
+    w[count] = dial_unix();
+    send_bytes(&w[count++], "dump", 4);
+    ck_assert_int_eq(ping(&owner), 0);
+  }
+  ck_assert_int_gt(count, 10);
+  while (count) hang_up(&w[--count]);
+  ck_until(strcmp(says(s, "ruok"), "imok") == 0, SOON);
+  hang_up(&owner);
+}
+
 static const struct {
   const char *options;
   void (*provoke)(serving s);
@@ -259,7 +283,10 @@ static const struct {
      "left the last # bytes unread for # seconds"},
     {"--unix '%s'", events_unread,
      "client does not read: a client at the Unix socket: ended, since # bytes "
-     "wait for it and further events would be lost"}};
+     "wait for it and further events would be lost"},
+    {"--unix '%s'", lists_unread,
+     "client does not read: a client at the Unix socket: refused a word or "
+     "page, since other clients have left # bytes unread"}};
 
 /* A file of users; its path. */
 static const char *users_file(void) {
