@@ -766,7 +766,7 @@ WAITING = environment serve process wait queue leftovers light control \
 LONGEST = fault power check_docs transcripts coprocess guard lab_serve \
   power_recipes file shell_work crash kazoo order lab transfer terminal_edit \
   coprocess_clients scale election two_phase lab_forked semaphore rwlock \
-  corpus lock lab_bugs multilock lab_recipes double_barrier
+  corpus lock lab_bugs multilock lab_recipes double_barrier tell
 named_tests = $(foreach t,$(1),$(filter %/test_$t %/$t.sh,$(TEST_RUN)))
 TEST_WAITING = $(call named_tests,$(WAITING))
 TEST_FIRST = $(call named_tests,$(LONGEST))

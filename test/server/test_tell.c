@@ -164,32 +164,6 @@ static void unknown_operation(serving s) {
   hang_up(&w);
 }
 
-/* Says nothing for ten seconds of the server's clock. */
-static void silence(serving s) {
-  wire w = dial(s.port);
-  says(s, "ruok"); /* so the connection before is accepted */
-  order(s, "advance by=10s");
-  ck_closed(&w);
-  hang_up(&w);
-}
-
-/* Closes its session, and leaves an answer unread.  Of a Unix socket the system
- * keeps about 200 KiB. */
-static void answer_unread(serving s) {
-  enum { BYTES = 500000 };
-  static char data[BYTES + 1];
-  wire other = begin(s), w = begin_unix();
-  memset(data, 'x', BYTES);
-  ck_assert_int_eq(create(&other, "/a", data, 0), 0);
-  ask_read(&w, ZKE_JUTE_GET_DATA, "/a", 0);
-  request(&w, ZKE_JUTE_CLOSE);
-  ask(&w);
-  ck_until(strstr(says(s, "mntr"), "zk_global_sessions\t1\n"), SOON);
-  order(s, "advance by=10s");
-  ck_until(*said(), SOON);
-  hang_up(&other), hang_up(&w);
-}
-
 /* Leaves events unread until the server does not keep any more. */
 static void events_unread(serving s) {
   enum { BYTES = 500000, MANY = 400 };
@@ -275,12 +249,6 @@ static const struct {
     {"", unknown_operation,
      "unknown operation: #.#.#.#:#: ended, since the server has none of number "
      "#"},
-    {"--control", silence,
-     "silent client: #.#.#.#:#: ended, since it has begun no session within # "
-     "seconds"},
-    {"--control --unix '%s'", answer_unread,
-     "client does not read: a client at the Unix socket: ended, since it has "
-     "left the last # bytes unread for # seconds"},
     {"--unix '%s'", events_unread,
      "client does not read: a client at the Unix socket: ended, since # bytes "
      "wait for it and further events would be lost"},
@@ -316,6 +284,36 @@ TEST(each_refusal_has_a_line_of_its_own) {
     snprintf(line, sizeof line, "zke: serve: %s\n", refusals[i].line);
     ck_said(s, line);
   }
+}
+
+/* Two end after ten seconds: a client that says nothing, and one that has
+ * closed its session and leaves an answer unread.  Of a Unix socket the system
+ * keeps about 200 KiB. */
+TEST(clients_that_do_nothing_have_lines) {
+  enum { BYTES = 500000 };
+  static const char silent[] =
+      "zke: serve: silent client: #.#.#.#:#: ended, since it has begun no "
+      "session within # seconds\n";
+  static const char unread[] =
+      "zke: serve: client does not read: a client at the Unix socket: ended, "
+      "since it has left the last # bytes unread for # seconds\n";
+  static char data[BYTES + 1];
+  char options[600];
+  snprintf(options, sizeof options, "--unix '%s'", test_path("socket"));
+  serving s = serve_logged(":memory:", options);
+  wire other = begin_with(s, 40000);
+  wire says_nothing = dial(s.port), w = begin_unix();
+  memset(data, 'x', BYTES);
+  ck_assert_int_eq(create(&other, "/a", data, 0), 0);
+  ask_read(&w, ZKE_JUTE_GET_DATA, "/a", 0);
+  request(&w, ZKE_JUTE_CLOSE);
+  ask(&w);
+  ck_until(strlen(said()) >= strlen(silent) + strlen(unread), SOON);
+  ck_assert_msg(strstr(said(), silent) && strstr(said(), unread), "%s", said());
+  ck_assert_uint_eq(strlen(said()), strlen(silent) + strlen(unread));
+  ck_assert_int_eq(ping(&other), 0);
+  hang_up(&other), hang_up(&says_nothing), hang_up(&w);
+  stop(s);
 }
 
 /* ------------------------------------------------------------------------
