@@ -47,6 +47,7 @@
  *   watch_         registering, firing, queueing events
  *   history_       what has become of the nodes, where that is kept
  *   node_          rows of the tree: load, add, remove, change
+ *   quota_         the logger is told of limits that are passed
  *   op_            create, delete, set, check, reads: ZooKeeper's checks
  *   sess_          beginning, ending and reaping sessions; new boots
  *   discard_       nodes that a session has yet to remove
@@ -2052,6 +2053,8 @@ enum count_kind {
   COUNTS
 };
 
+enum { QUOTA_MOST = 8 }; /* quotas that a store remembers; see quota_ */
+
 /* What the sessions of one zke_open() share: the connection, the files, the
  * lock.  The members are grouped by what guards them, as those of struct zke.
  */
@@ -2121,6 +2124,14 @@ typedef struct store {
   int64_t lease;      /* the shortest one that a session has had, ns, or 0 */
   int64_t state_zxid; /* of the state that the read of this number sees, */
   int64_t state_read; /* see api_look() */
+  int64_t quota_zxid; /* `quotas` is of the state of this zxid; or -1 */
+  int quotas;         /* are there quotas? */
+  buf quota_noted;    /* those that were grown into: see quota_keep() */
+  size_t quota_sure;  /* so much of it by changes that are committed */
+  struct {
+    uint64_t quota; /* the hash of its path */
+    int64_t next;   /* not looked at before, monotonic ns */
+  } quota_rest[QUOTA_MOST];
   struct txn_batch *batch; /* that is running, or NULL */
   int64_t batches;         /* how many there have been */
   zke **sessions;          /* of this store, by id */
@@ -2157,6 +2168,7 @@ typedef struct txn {
   int64_t recursive, recursive_was;
   int64_t lost, lost_was; /* meta.lost */
   bool history;           /* changes are to be noted */
+  int quotas;             /* are there quotas? -1: nobody has looked yet */
   int64_t ending;         /* the session that ends, whose nodes go; or 0 */
   bool died;              /* a session ends since its process is dead */
   int64_t late;           /* one ends whose time was over so long ago, ns */
@@ -6050,6 +6062,7 @@ static int txn_read_meta(txn *t) {
   t->zxid = t->zxid_was = meta[0];
   t->recursive = t->recursive_was = meta[1];
   t->history = meta[4] != 0;
+  t->quotas = t->zxid == t->s->quota_zxid ? t->s->quotas : -1;
   t->now = t->s->os.clock(t->s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
   return ZKE_OK;
 }
@@ -6063,6 +6076,7 @@ static int txn_start(txn *t, store *s, zke *z, bool full, bool guessed) {
   t->full = full;
   t->guessed = guessed && full;
   t->wake.a = t->overflowed.a = t->ended.a = &s->a;
+  s->quota_noted.len = s->quota_sure; /* what a failed one has noted goes */
   int rc = s->memory ? ZKE_OK : db_set_synchronous(s, full);
   if (rc == ZKE_OK) rc = db_begin_write(s);
   if (rc == ZKE_OK) rc = txn_read_meta(t);
@@ -6197,6 +6211,17 @@ static void txn_shorten_log(store *s) {
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
 }
 
+/* What a transaction has found out about quotas is true, now that it is
+ * committed.  Every change of nodes takes a zxid, so it is true in each later
+ * state that has this one. */
+static void txn_keep_quotas(const txn *t) {
+  store *s = t->s;
+  s->quota_sure = s->quota_noted.len;
+  if (t->quotas < 0) return;
+  s->quota_zxid = t->zxid;
+  s->quotas = t->quotas;
+}
+
 /* Commit and tell whoever has to know.  Why this order is right:
  *
  *   - All that can still fail by a lack of memory or space is done before
@@ -6221,6 +6246,7 @@ static int txn_commit(txn *t) {
     return rc;
   }
   if (t->z) t->z->trimmed = t->z->cursor;
+  txn_keep_quotas(t);
   if (t->numbered) txn_note_zxid(t);
   if (t->died) count_add(s, COUNT_DEATHS, 1);
   if (t->late) count_time(s, COUNT_EXPIRIES, t->late);
@@ -6309,8 +6335,9 @@ static int txn_judge(txn_batch *b, int rc) {
 /* What an operation that is undone takes back. */
 typedef struct txn_mark {
   bool needed, history;
+  int quotas;
   int64_t zxid, recursive;
-  size_t wake, ended, watches;
+  size_t wake, ended, watches, quota_noted;
 } txn_mark;
 
 /* What there is to take an operation back to, before it begins. */
@@ -6318,11 +6345,13 @@ static txn_mark txn_set_mark(const txn_batch *b) {
   const txn *t = &b->t;
   return (txn_mark){.needed = t->needed,
                     .history = t->history,
+                    .quotas = t->quotas,
                     .zxid = t->zxid,
                     .recursive = t->recursive,
                     .wake = t->wake.len,
                     .ended = t->ended.len,
-                    .watches = b->watches.len};
+                    .watches = b->watches.len,
+                    .quota_noted = t->s->quota_noted.len};
 }
 
 SQL_STATEMENT(JOIN_END, "RELEASE zkembed_operation");
@@ -6338,6 +6367,8 @@ static int txn_undo_join(txn_batch *b, const txn_mark *to, int rc) {
   base_keep(cause);
   t->needed = to->needed;
   t->history = to->history;
+  t->quotas = to->quotas;
+  t->s->quota_noted.len = to->quota_noted;
   t->zxid = to->zxid;
   t->recursive = to->recursive;
   t->wake.len = to->wake;
@@ -7293,6 +7324,18 @@ static int node_set_due(txn *t, path_key k, const node *n, int64_t due) {
   return sql_run(t->s, st);
 }
 
+/* The children of this node change.  Where it is the one that quotas lie below,
+ * whether there are any is to be looked at anew. */
+static void node_doubt_quotas(txn *t, path_key k) {
+  static const char parent[] = "/zookeeper", name[] = "quota";
+  if (k.parent_len == (int)sizeof parent - 1 &&
+      k.name_len == (int)sizeof name - 1 &&
+      memcmp(k.parent, parent, sizeof parent - 1) == 0 &&
+      memcmp(k.name, name, sizeof name - 1) == 0) {
+    t->quotas = -1;
+  }
+}
+
 SQL_STATEMENT(
     NODE_CHILD_ADDED,
     "UPDATE zkembed_node SET creates=:creates,nchild=nchild+1,pzxid=:pzxid "
@@ -7303,6 +7346,7 @@ SQL_STATEMENT(
 static int node_count_child(txn *t, path_key k, const node *parent) {
   int rc;
   bool stuck = parent->creates >= INT32_MAX;
+  node_doubt_quotas(t, k);
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_CHILD_ADDED, &rc);
   if (!st) return rc;
   sql_bind_int(st, 1, ":creates",
@@ -7341,6 +7385,7 @@ SQL_STATEMENT(NODE_CHILD_GONE,
 static int node_uncount_children(txn *t, path_key k, const node *parent,
                                  int64_t count) {
   int rc;
+  node_doubt_quotas(t, k);
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_CHILD_GONE, &rc);
   if (!st) return rc;
   sql_bind_int(st, 1, ":count", count);
@@ -7628,6 +7673,339 @@ static int node_names(store *s, const char *path, const node_range *range,
   return rc;
 }
 
+SQL_STATEMENT(
+    NODE_COUNT,
+    "SELECT(SELECT count(*)FROM zkembed_node WHERE parent=:path)+"
+    "(SELECT count(*)FROM zkembed_node WHERE parent>:from AND parent<:to)");
+
+SQL_STATEMENT(NODE_COUNT_ALL, "SELECT count(*)-1 FROM zkembed_node");
+
+/* A node without data has the length -1. */
+SQL_STATEMENT(
+    NODE_BYTES,
+    "SELECT ifnull((SELECT sum(max(len,0))FROM zkembed_node WHERE "
+    "parent=:path),0)+ifnull((SELECT sum(max(len,0))FROM zkembed_node WHERE "
+    "parent>:from AND parent<:to),0)");
+
+/* Ask a statement about the descendants of a whole path.  They are one range of
+ * the table's key, from "path/" up to "path0", since '0' follows '/'. */
+static int node_below(store *s, const sql_text *statement, const char *path,
+                      int64_t *out) {
+  int rc;
+  bool row;
+  size_t len = strlen(path), stem = len == 1 ? 0 : len;
+  sqlite3_stmt *st = sql_statement(s, statement, &rc);
+  char *range = st ? mem_resize(&s->a, NULL, 2 * (stem + 1)) : NULL;
+  if (!st) return rc;
+  if (!range) return base_nomem();
+  memcpy(range, path, stem);
+  memcpy(range + stem + 1, path, stem);
+  range[stem] = '/';
+  range[2 * stem + 1] = '/' + 1;
+  sql_bind_text(st, 1, ":path", path, (int)len);
+  sql_bind_text(st, 2, ":from", range, (int)stem + 1);
+  sql_bind_text(st, 3, ":to", range + stem + 1, (int)stem + 1);
+  rc = sql_step(s, st, &row);
+  if (rc == ZKE_OK) *out = sqlite3_column_int64(st, 0);
+  sqlite3_reset(st);
+  mem_free(range);
+  return rc;
+}
+
+/* Count the descendants of a whole path. */
+static int node_count(store *s, const char *path, int64_t *count) {
+  if (!path[1]) return sql_fetch_ints(s, SQL_NODE_COUNT_ALL, 0, 1, count);
+  return node_below(s, SQL_NODE_COUNT, path, count);
+}
+
+/* ======================================================================
+ * quota_: the logger is told of limits that are passed (private)
+ *
+ * ZooKeeper keeps quotas as nodes: /zookeeper/quota/PATH/zookeeper_limits says
+ * what the subtree of PATH may hold.  Here a quota refuses nothing.  After a
+ * change that has made a subtree grow beyond its limits the host's logger is
+ * told, if there is one.
+ *
+ * This is to cost nothing where there are no quotas: a transaction knows that
+ * from the one before, as long as no other process has committed in between
+ * (txn_read_meta()).  Else it is one look at a row.  Where there are some, a
+ * change notes the deepest one that it falls under (quota_note()).  The subtree
+ * is counted when the change is committed and the gate is free
+ * (quota_tell()).  A count takes time by the size of the subtree, so a quota
+ * then has rest for a multiple of that time.  What is due in a rest is done by
+ * the first change, or the first tick, after it.
+ *
+ * Whatever fails here is dropped: the change stands.  Start reading at
+ * quota_note().
+ * ==================================================================== */
+
+#define QUOTA_ROOT "/zookeeper/quota"
+#define QUOTA_LIMITS "zookeeper_limits"
+
+/* What has grown, as bits. */
+enum { QUOTA_NODES = 1, QUOTA_BYTES = 2 };
+
+/* After a count a quota has rest for so many times what that took, and after a
+ * warning for a minute. */
+enum { QUOTA_REST = 20 };
+#define QUOTA_WARNED (60000 * ZKE_MS)
+
+/* So many bytes of a path are shown: numbers stand behind it, and a text for
+ * the logger is cut at its end. */
+enum { QUOTA_SHOWN = 300 };
+
+/* The key of a quota's limits, below the first len bytes of a path. */
+static path_key quota_limits_key(const char *quota, size_t len) {
+  return (path_key){quota, QUOTA_LIMITS, (int)len, sizeof QUOTA_LIMITS - 1};
+}
+
+/* Is the node there?  Where that cannot be read it counts as missing. */
+static bool quota_is_there(store *s, path_key k) {
+  node n;
+  if (node_load(s, k, &n, NULL) != ZKE_OK) return false;
+  node_free(&n);
+  return true;
+}
+
+/* Are there quotas at all?  Looks once in a transaction. */
+static bool quota_any(txn *t) {
+  node n;
+  path_key k = path_split(QUOTA_ROOT, sizeof QUOTA_ROOT - 1);
+  if (t->quotas < 0 && node_load(t->s, k, &n, NULL) == ZKE_OK) {
+    t->quotas = n.nchild > 0;
+    node_free(&n);
+  }
+  return t->quotas > 0;
+}
+
+/* The deepest quota over a path, which stands behind QUOTA_ROOT in `quota`: how
+ * many bytes of the path it is of; 0: there is none.  It goes down from the
+ * top, and stops where there are no quotas any more. */
+static size_t quota_find(store *s, const char *quota) {
+  size_t root = sizeof QUOTA_ROOT - 1, at = root, found = 0;
+  while (quota[at] && quota[at + 1]) { /* "/" itself has none */
+    at += 1 + strcspn(quota + at + 1, "/");
+    if (!quota_is_there(s, path_split(quota, at))) break;
+    if (quota_is_there(s, quota_limits_key(quota, at))) found = at - root;
+  }
+  return found;
+}
+
+/* Keep a quota, of the first len bytes of a path, as one that was grown into.
+ * The list has a text for each: a character with the bits of what has grown,
+ * then the path.  Where it is full this one is left to its next change. */
+static void quota_keep(store *s, const char *path, size_t len, unsigned grew) {
+  buf *noted = &s->quota_noted;
+  size_t end = noted->len;
+  int count = 0;
+  for (size_t at = 0; at < end; count++) {
+    char *text = noted->data + at;
+    if (strncmp(text + 1, path, len) == 0 && !text[1 + len]) {
+      text[0] = (char)((unsigned)text[0] | grew);
+      return;
+    }
+    at += strlen(text) + 1;
+  }
+  if (count >= QUOTA_MOST) return;
+  buf_add(noted, &(char){(char)grew}, 1);
+  buf_add(noted, path, len);
+  buf_add(noted, "", 1);
+  if (noted->failed) noted->len = end;
+  noted->failed = false;
+}
+
+/* Keep the deepest quota over a path that has grown, if there is one.  The
+ * nodes of quotas themselves count for none. */
+static void quota_keep_deepest(txn *t, const char *path, unsigned grew) {
+  static const char own[] = "/zookeeper";
+  size_t len = sizeof own - 1;
+  if (strncmp(path, own, len) == 0 && (!path[len] || path[len] == '/')) return;
+  if (!quota_any(t)) return;
+  char *quota = mem_format(&t->s->a, QUOTA_ROOT "%s", path);
+  if (!quota) return;
+  len = quota_find(t->s, quota);
+  if (len) quota_keep(t->s, path, len, grew);
+  mem_free(quota);
+}
+
+/* A change has made the tree grow at this path, by a node or by bytes of data:
+ * note the quota that it falls under.  The caller's sentence stays. */
+static void quota_note(txn *t, const char *path, unsigned grew) {
+  char kept[BASE_SENTENCE];
+  if (!t->s->log || t->quotas == 0) return;
+  base_keep(kept);
+  quota_keep_deepest(t, path, grew);
+  base_say_again(kept);
+}
+
+/* Two limits of one thing; -1: none. */
+typedef struct quota_limit {
+  int64_t soft, hard;
+} quota_limit;
+
+/* A quota, and what its subtree holds. */
+typedef struct quota_state {
+  quota_limit count_limit, byte_limit;
+  int64_t count, bytes;
+} quota_state;
+
+/* Read one "name=number", up to a separator.  What is unknown or no number is
+ * no limit. */
+static void quota_read_limit(quota_state *q, const char *text) {
+  const struct {
+    const char *name;
+    int64_t *value;
+  } known[] = {{"count=", &q->count_limit.soft},
+               {"bytes=", &q->byte_limit.soft},
+               {"countHardLimit=", &q->count_limit.hard},
+               {"byteHardLimit=", &q->byte_limit.hard}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    size_t len = strlen(known[i].name);
+    char *end;
+    if (strncmp(text, known[i].name, len) != 0) continue;
+    long long value = strtoll(text + len, &end, 10);
+    *known[i].value = end == text + len ? -1 : value;
+  }
+}
+
+/* Read a text of limits: "count=5,bytes=-1=;countHardLimit=9". */
+static void quota_parse(quota_state *q, const char *text) {
+  q->count_limit = q->byte_limit = (quota_limit){-1, -1};
+  while (*text) {
+    quota_read_limit(q, text);
+    text += strcspn(text, ",;");
+    text += strspn(text, ",;");
+  }
+}
+
+/* Read the limits of a path.  They may have gone since they were noted. */
+static int quota_load(store *s, const char *path, quota_state *q) {
+  node n;
+  char *text = NULL;
+  char *quota = mem_format(&s->a, QUOTA_ROOT "%s", path);
+  if (!quota) return base_nomem();
+  path_key k = quota_limits_key(quota, strlen(quota));
+  int rc = node_load(s, k, &n, &text);
+  if (rc == ZKE_OK) {
+    quota_parse(q, text ? text : "");
+    node_free(&n);
+  }
+  mem_free(text);
+  mem_free(quota);
+  return rc;
+}
+
+/* Is there a limit that it is worth to count for? */
+static bool quota_is_limit(const quota_limit *l) {
+  return l->soft > -1 || l->hard > -1;
+}
+
+/* Read a quota, and count in its subtree what has grown and is limited; the
+ * rest of that stays 0. */
+static int quota_measure(store *s, const char *path, unsigned grew,
+                         quota_state *q) {
+  node top;
+  int64_t below = 0;
+  int rc = quota_load(s, path, q);
+  if (rc == ZKE_OK)
+    rc = node_load(s, path_split(path, strlen(path)), &top, NULL);
+  if (rc != ZKE_OK) return rc;
+  node_free(&top);
+  if ((grew & QUOTA_NODES) && quota_is_limit(&q->count_limit)) {
+    rc = node_count(s, path, &below);
+    q->count = below + 1;
+  }
+  if (rc == ZKE_OK && (grew & QUOTA_BYTES) && quota_is_limit(&q->byte_limit)) {
+    rc = node_below(s, SQL_NODE_BYTES, path, &below);
+    q->bytes = below + base_max(top.len, 0);
+  }
+  return rc;
+}
+
+/* How many bytes of a path are shown: no part of a character. */
+static int quota_shown(const char *path) {
+  size_t len = strlen(path);
+  if (len <= QUOTA_SHOWN) return (int)len;
+  len = QUOTA_SHOWN;
+  while (((unsigned char)path[len] & 0xc0) == 0x80) len--;
+  return (int)len;
+}
+
+/* Tell the logger, in ZooKeeper's words, if a limit is passed: the hard one, or
+ * else the soft one.  `what` and `kind` are the names of what is limited. */
+static bool quota_warn(store *s, const char *path, int64_t now,
+                       const quota_limit *l, const char *what,
+                       const char *kind) {
+  bool hard = l->hard > -1 && now > l->hard;
+  int64_t limit = hard ? l->hard : l->soft;
+  if (limit < 0 || now <= limit) return false;
+  int shown = quota_shown(path);
+  host_log(s, ZKE_LOG_WARN,
+           "Quota exceeded: %.*s%s [current %s=%lld, %s%sLimit=%lld]", shown,
+           path, path[shown] ? "..." : "", what, (long long)now,
+           hard ? "hard" : "soft", kind, (long long)limit);
+  return true;
+}
+
+/* Look at a quota of the list, in a read of one state, and tell.  Returns until
+ * when it has rest. */
+static int64_t quota_look(store *s, const char *noted) {
+  quota_state q = {.count = 0};
+  const char *path = noted + 1;
+  int64_t began = host_now(s);
+  int rc = db_end(s);
+  if (rc == ZKE_OK) rc = sql_do(s, SQL_BEGIN_READ);
+  if (rc == ZKE_OK) rc = quota_measure(s, path, (unsigned)noted[0], &q);
+  db_end(s);
+  int64_t now = host_now(s), rest = (now - began) * QUOTA_REST;
+  if (rc != ZKE_OK) return base_later(now, rest);
+  if (quota_warn(s, path, q.count, &q.count_limit, "count", "Count"))
+    rest = QUOTA_WARNED;
+  if (quota_warn(s, path, q.bytes, &q.byte_limit, "bytes", "Byte"))
+    rest = QUOTA_WARNED;
+  return base_later(now, rest);
+}
+
+/* Where it stands until when a quota has rest, if that is over; else NULL.
+ * Where all places are others' that rest, it waits for one of them. */
+static int64_t *quota_rested(store *s, const char *path, int64_t now) {
+  uint64_t quota = path_hash(PATH_HASH, path, strlen(path));
+  int place = -1;
+  for (int i = 0; i < QUOTA_MOST; i++) {
+    bool rests = s->quota_rest[i].next > now;
+    if (s->quota_rest[i].quota == quota)
+      return rests ? NULL : &s->quota_rest[i].next;
+    if (!rests) place = i;
+  }
+  if (place < 0) return NULL;
+  s->quota_rest[place].quota = quota;
+  return &s->quota_rest[place].next;
+}
+
+/* Look at each quota of the list, and tell the logger of those that are passed.
+ * This is called after a commit, with the gate free, and at each tick.  A quota
+ * that rests stays in the list.  The caller's result and sentence stay. */
+static void quota_tell(store *s) {
+  char kept[BASE_SENTENCE];
+  size_t stays = 0;
+  if (!s->quota_sure || health_is_broken(s) || health_is_replaced(s)) return;
+  base_keep(kept);
+  for (size_t at = 0; at < s->quota_sure;) {
+    char *text = s->quota_noted.data + at;
+    size_t size = strlen(text) + 1;
+    int64_t *next = quota_rested(s, text + 1, host_now(s));
+    if (next) {
+      *next = quota_look(s, text);
+    } else {
+      memmove(s->quota_noted.data + stays, text, size);
+      stays += size;
+    }
+    at += size;
+  }
+  s->quota_noted.len = s->quota_sure = stays;
+  base_say_again(kept);
+}
+
 /* ======================================================================
  * op_: create, delete, set, check, reads (private)
  *
@@ -7773,6 +8151,7 @@ static int op_create_below(txn *t, const zke_op *op, const char *made,
   if (rc == ZKE_OK)
     rc = history_note(t, made, len, ZKE_EVENT_CREATED, n.owner, acl);
   if (rc != ZKE_OK) return rc;
+  quota_note(t, made, n.len > 0 ? QUOTA_NODES | QUOTA_BYTES : QUOTA_NODES);
   node_stat(&n, stat);
   return watch_fire(t, k.parent, (size_t)k.parent_len, ZKE_EVENT_CHILD,
                     parent->acl);
@@ -7869,6 +8248,7 @@ static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
   } else if (op->version != -1 && op->version != n.version) {
     rc = op_bad_version(path, n.version, op->version);
   } else {
+    int64_t was = base_max(n.len, 0);
     rc = op_class(t, &n);
     if (rc == ZKE_OK) rc = txn_number(t);
     if (rc == ZKE_OK)
@@ -7878,6 +8258,7 @@ static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
     if (rc == ZKE_OK)
       rc = history_note(t, path, strlen(path), ZKE_EVENT_CHANGED, n.owner,
                         n.acl);
+    if (rc == ZKE_OK && n.len > was) quota_note(t, path, QUOTA_BYTES);
     if (rc == ZKE_OK) node_stat(&n, stat);
   }
   node_free(&n);
@@ -9486,13 +9867,14 @@ static void sweep_now(store *s, int64_t patience) {
   if (!busy) sweep_yield(s);
 }
 
-/* The tick.  Where another has the duty and has done it just now, it has found
- * these files in their places: a thousand who wait need not all look.  Else
- * verify them, try for the duty when somebody wants it, and sweep with it, or
- * without it when nobody else did lately, and wait for the gate so many ns at
- * most. */
+/* The tick.  What is left to tell of quotas is told.  Where another process has
+ * the duty and has done it just now, it has found these files in their places:
+ * a thousand who wait need not all look.  Else verify them, try for the duty
+ * when somebody wants it, and sweep with it, or without it when nobody else did
+ * lately, and wait for the gate so many ns at most. */
 static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
   bool alone = s->duty || s->memory || s->readonly;
+  quota_tell(s);
   int64_t age = alone || s->owes_end ? INT64_MAX : sweep_age(s);
   if (age < tick_duty_late()) return;
   sweep_verify_files(s);
@@ -11910,6 +12292,7 @@ static void store_free(store *s) {
                    s->line, s->live, s->wal,  s->shm};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) mem_free(names[i]);
   buf_free(&s->put_off);
+  buf_free(&s->quota_noted);
   buf_free(&s->schemes.names);
   mem_free(s->fds);
   mem_free(s->sessions);
@@ -11954,7 +12337,8 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   atomic_init(&s->forked, false);
   pthread_mutex_init(&s->m, NULL);
   s->waiters_end = &s->waiters;
-  s->put_off.a = s->schemes.names.a = &s->a;
+  s->put_off.a = s->schemes.names.a = s->quota_noted.a = &s->a;
+  s->quota_zxid = -1;
   s->name = mem_copy(&s->a, name, strlen(name));
   if (o->vfs) s->vfs = mem_copy(&s->a, o->vfs, strlen(o->vfs));
   uint32_t random = 0;
@@ -12906,11 +13290,13 @@ static int api_lost(void) {
 }
 
 /* Run a change as one transaction.  Where zke_test_fail() asked for it, the
- * reply is lost: before the change was made, or after. */
+ * reply is lost: before the change was made, or after.  In a batch nothing is
+ * committed yet: api_batch() tells of quotas. */
 static int api_change(zke *z, enum txn_class want, txn_body body, void *arg) {
   int fail = api_count_change(z);
   int rc =
       fail == ZKE_TEST_FAIL_BEFORE ? ZKE_OK : txn_run(z->s, z, want, body, arg);
+  if (rc == ZKE_OK && !z->s->batch) quota_tell(z->s);
   return fail ? api_lost() : rc;
 }
 
@@ -13753,51 +14139,6 @@ int zke_children(zke *z, const char *path, zke_watch_fn fn, void *context,
   return api_leave(z, ZKE_OK);
 }
 
-SQL_STATEMENT(
-    NODE_COUNT,
-    "SELECT(SELECT count(*)FROM zkembed_node WHERE parent=:path)+"
-    "(SELECT count(*)FROM zkembed_node WHERE parent>:from AND parent<:to)");
-
-SQL_STATEMENT(NODE_COUNT_ALL, "SELECT count(*)-1 FROM zkembed_node");
-
-/* A node without data has the length -1. */
-SQL_STATEMENT(
-    NODE_BYTES,
-    "SELECT ifnull((SELECT sum(max(len,0))FROM zkembed_node WHERE "
-    "parent=:path),0)+ifnull((SELECT sum(max(len,0))FROM zkembed_node WHERE "
-    "parent>:from AND parent<:to),0)");
-
-/* Ask a statement about the descendants of a whole path.  They are one range of
- * the table's key, from "path/" up to "path0", since '0' follows '/'. */
-static int api_below(zke *z, const sql_text *statement, const char *path,
-                     int64_t *out) {
-  int rc;
-  bool row;
-  size_t len = strlen(path), stem = len == 1 ? 0 : len;
-  sqlite3_stmt *st = sql_statement(z->s, statement, &rc);
-  char *range = st ? mem_resize(&z->s->a, NULL, 2 * (stem + 1)) : NULL;
-  if (!st) return rc;
-  if (!range) return base_nomem();
-  memcpy(range, path, stem);
-  memcpy(range + stem + 1, path, stem);
-  range[stem] = '/';
-  range[2 * stem + 1] = '/' + 1;
-  sql_bind_text(st, 1, ":path", path, (int)len);
-  sql_bind_text(st, 2, ":from", range, (int)stem + 1);
-  sql_bind_text(st, 3, ":to", range + stem + 1, (int)stem + 1);
-  rc = sql_step(z->s, st, &row);
-  if (rc == ZKE_OK) *out = sqlite3_column_int64(st, 0);
-  sqlite3_reset(st);
-  mem_free(range);
-  return rc;
-}
-
-/* Count the descendants of a whole path. */
-static int api_count(zke *z, const char *path, int64_t *count) {
-  if (!path[1]) return sql_fetch_ints(z->s, SQL_NODE_COUNT_ALL, 0, 1, count);
-  return api_below(z, SQL_NODE_COUNT, path, count);
-}
-
 /* Two statements, so under SQLite's read lock: the node must be the one whose
  * descendants are counted. */
 int zke_count(zke *z, const char *path, int64_t *count_out) {
@@ -13811,7 +14152,7 @@ int zke_count(zke *z, const char *path, int64_t *count_out) {
   if (rc == ZKE_OK) rc = api_begin_locked(z);
   if (rc == ZKE_OK) {
     rc = op_read(z, OP_STAT, full, &node_range_all, &a);
-    if (rc == ZKE_OK) rc = api_count(z, full, &count);
+    if (rc == ZKE_OK) rc = node_count(z->s, full, &count);
     api_end_locked(z);
   }
   if (rc == ZKE_OK && count_out) *count_out = count;
@@ -13833,8 +14174,8 @@ int zke_usage(zke *z, const char *path, int64_t *count_out,
   if (rc == ZKE_OK) rc = api_begin_locked(z);
   if (rc == ZKE_OK) {
     rc = op_read(z, OP_STAT, full, &node_range_all, &a);
-    if (rc == ZKE_OK) rc = api_count(z, full, &count);
-    if (rc == ZKE_OK) rc = api_below(z, SQL_NODE_BYTES, full, &bytes);
+    if (rc == ZKE_OK) rc = node_count(z->s, full, &count);
+    if (rc == ZKE_OK) rc = node_below(z->s, SQL_NODE_BYTES, full, &bytes);
     api_end_locked(z);
   }
   if (rc == ZKE_OK && count_out) *count_out = count + 1;
@@ -14461,6 +14802,7 @@ static int api_batch(zke *z, zke_batch_fn fn, void *context) {
   if (fail == ZKE_TEST_FAIL_BEFORE) txn_break(&b, api_lost());
   rc = txn_end_batch(&b, rc);
   api_conclude_batch(&b, rc);
+  if (rc == ZKE_OK) quota_tell(z->s);
   return fail ? api_lost() : rc;
 }
 

@@ -490,8 +490,20 @@ static int serve_options(server *s) {
   return 0;
 }
 
-/* Opens the store, with the time of containers, which is the store's.  One that
- * is open already, in a script, has its time. */
+/* The store's logger: what it warns of, quotas above all, stands on standard
+ * error, with strange characters of paths escaped.  Of errors the requests tell
+ * that fail by them. */
+static void serve_log(void *context, int level, const char *text) {
+  (void)context;
+  if (level != ZKE_LOG_WARN) return;
+  fputs("zke: serve: ", stderr);
+  output_sentence(text, stderr);
+  fputc('\n', stderr);
+}
+
+/* Opens the store, with the time of containers and the logger, which are the
+ * store's.  One that is open already, in a script, has its time, and no logger.
+ */
 static int serve_open(server *s) {
   call *c = s->c;
   int64_t ms;
@@ -502,6 +514,7 @@ static int serve_open(server *s) {
                         "command on the command line has");
   if (status) return status;
   if (has(c, 'c')) c->sh->options.container_ms = ms ? ms : ZKE_AT_ONCE;
+  if (!c->sh->persists) c->sh->options.log = serve_log;
   status = session_open(c, CREATES_FILE);
   s->z = c->z;
   return status;

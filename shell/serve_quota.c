@@ -9,10 +9,11 @@
  * are right whoever has changed the tree, and cost nothing where nobody reads
  * them.
  *
- * Limits are looked at with --enforce-quota only, as with ZooKeeper's
+ * Hard limits refuse with --enforce-quota only, as with ZooKeeper's
  * enforceQuota: before each create and set the quota of the path, if it has
- * one, is looked for and its subtree counted.  A hard limit refuses, a soft one
- * warns.  Of quotas within each other the deepest counts.
+ * one, is looked for and its subtree counted.  Of quotas within each other the
+ * deepest counts.  Of a change that is done and passes a limit, a soft one
+ * mostly, the library tells the handle's logger (serve_open()).
  *
  * A count takes time by the size of the subtree, in which nobody else is
  * served.  So a request, which may be a multi of thousands of operations,
@@ -30,8 +31,9 @@
  * The two nodes
  * --------------------------------------------------------------------- */
 
+/* The hard limits; -1: none. */
 typedef struct limits {
-  int64_t count, bytes, count_hard, bytes_hard; /* -1: none */
+  int64_t count, bytes;
 } limits;
 
 /* Reads one "name=number", up to a separator. */
@@ -39,10 +41,8 @@ static void read_limit(limits *out, const char *text) {
   const struct {
     const char *name;
     int64_t *value;
-  } known[] = {{"count=", &out->count},
-               {"bytes=", &out->bytes},
-               {"countHardLimit=", &out->count_hard},
-               {"byteHardLimit=", &out->bytes_hard}};
+  } known[] = {{"countHardLimit=", &out->count},
+               {"byteHardLimit=", &out->bytes}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     size_t len = strlen(known[i].name);
     char *end;
@@ -54,7 +54,7 @@ static void read_limit(limits *out, const char *text) {
 
 /* A text of limits; it ends in a NUL. */
 static limits read_limits(const char *text) {
-  limits out = {-1, -1, -1, -1};
+  limits out = {-1, -1};
   while (*text) {
     read_limit(&out, text);
     text += strcspn(text, ",;");
@@ -172,15 +172,13 @@ static size_t find_quota(server *s, const char *path, limits *out) {
   return found;
 }
 
-/* Is the limit passed so that the change has to be refused?  A hard limit
- * stands before a soft one. */
+/* Is the limit passed, so that the change has to be refused? */
 static bool is_passed(server *s, const char *path, const char *what,
-                      int64_t now, int64_t soft, int64_t hard) {
-  int64_t limit = hard > -1 ? hard : soft;
+                      int64_t now, int64_t limit) {
   if (limit < 0 || now <= limit) return false;
-  server_tell(s, TELL_QUOTA, path, "%" PRId64 " %s, %s limit %" PRId64, now,
-              what, hard > -1 ? "hard" : "soft", limit);
-  return hard > -1;
+  server_tell(s, TELL_QUOTA, path, "%" PRId64 " %s, hard limit %" PRId64, now,
+              what, limit);
+  return true;
 }
 
 /* How many bytes of data a node has; 0 where there is none. */
@@ -195,12 +193,12 @@ bool quota_refuses(server *s, quota_counts **counted, const char *path,
                    bool is_create, int len) {
   limits l = {0};
   size_t found = s->enforce_quota && *path == '/' ? find_quota(s, path, &l) : 0;
-  if (!found) return false;
+  if (!found || (l.count < 0 && l.bytes < 0)) return false;
   const quota_counts *used = count_once(s, counted, path, found);
   if (!used || used->rc != ZKE_OK) return false;
   int64_t more = (len > 0 ? len : 0) - (is_create ? 0 : bytes_at(s, path));
-  return (is_create && is_passed(s, used->path, "nodes", used->count + 1,
-                                 l.count, l.count_hard)) ||
-         (more != 0 && is_passed(s, used->path, "bytes", used->bytes + more,
-                                 l.bytes, l.bytes_hard));
+  return (is_create &&
+          is_passed(s, used->path, "nodes", used->count + 1, l.count)) ||
+         (more != 0 &&
+          is_passed(s, used->path, "bytes", used->bytes + more, l.bytes));
 }

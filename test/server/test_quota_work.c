@@ -105,3 +105,15 @@ TEST(statistics_are_counted_once_too) {
   quota_forget(&counted);
   end(&s);
 }
+
+/* A soft limit refuses nothing: nothing is counted for it here. */
+TEST(a_soft_limit_is_not_counted_for) {
+  server s = begin();
+  quota_counts *counted = NULL;
+  ck_ok(zke_set(s.z, "/zookeeper/quota/a/zookeeper_limits", "count=1,bytes=1",
+                15, -1, NULL));
+  ck_assert(!quota_refuses(&s, &counted, "/a/c", true, 9));
+  ck_assert_int_eq(usages, 0);
+  ck_assert_ptr_null(counted);
+  end(&s);
+}
