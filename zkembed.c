@@ -1972,6 +1972,7 @@ typedef struct wal_log {
   bool gather;  /* SQLite is known to write the log as is relied on */
   bool strange; /* … but has written otherwise since: gather no more */
   bool lazy;    /* the COMMIT that is being made need not be synced */
+  bool eager;   /* … but SQLite has asked for a sync in the midst of one */
   int len;      /* bytes gathered */
   int64_t at;   /* where they belong */
   int64_t end;  /* of what the transaction has written; 0: nothing yet */
@@ -3192,13 +3193,16 @@ static void wal_grow(wal_log *l) {
  * first.  That of a commit is left out where the commit need not be durable:
  * SQLite asks for it by what the connection was set to before the transaction,
  * when a batch does not know yet what it will change.  Any other sync, that of
- * the log's new head for one, is made. */
+ * the log's new head for one, is made.  Where SQLite fills sectors with frames
+ * it asks before the last one: such a commit is not known, and `eager` says
+ * that there are some. */
 static int wal_sync(sqlite3_file *f, int flags) {
   wal_log *l = file_owner(f);
   int rc = wal_flush(l);
   if (rc != SQLITE_OK) return rc;
   bool commit = !l->strange && wal_is_commit(l);
   if (commit && l->lazy) return SQLITE_OK;
+  if (l->lazy && l->end > WAL_HEAD) l->eager = true;
   if (commit && l->gather) wal_grow(l);
   return l->file.real->xSync(f, flags);
 }
@@ -4556,10 +4560,15 @@ static void db_disconnect(store *s) {
   s->db = NULL;
 }
 
-/* Set what the next COMMIT syncs; outside of a transaction. */
+/* Set what the next COMMIT syncs; outside of a transaction.  Where one that
+ * need not be durable leaves out its sync by itself (wal_sync()), FULL stays:
+ * else each turn from one kind to the other would cost a statement.  Of the
+ * log SQLite syncs nothing else by this setting. */
 static int db_set_synchronous(store *s, bool full) {
   int level = full ? 2 : 1;
   if (s->synchronous == level) return ZKE_OK;
+  if (s->synchronous == 2 && s->wal_log.gather && !s->wal_log.eager)
+    return ZKE_OK;
   int rc = sql_exec(
       s, full ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL",
       "configuring");
