@@ -1914,7 +1914,7 @@ struct zke {
   unsigned shape;       /* of the running multi, by api_multi_shape() */
   int64_t lease_at;     /* boottime ns of the last stamp */
   int64_t lease_retry;  /* … nobody is woken for the next one before */
-  int64_t seen;         /* number of a read that found the session's row */
+  int64_t seen;         /* an era of the index in which its row was found */
   int64_t joined;       /* number of the last batch that it was part of */
   int64_t sync_next;    /* monotonic ns: zke_sync() is to look for it again */
   int64_t discard_at, discard_pause; /* monotonic ns: the next try; ns */
@@ -2021,6 +2021,11 @@ typedef struct shm_index {
   bool lockless;            /* SQLite's read locks are not taken */
   bool open;                /* a read that the next one may go on with */
   int64_t number;           /* of that read; 0: there was none yet */
+  uint32_t left[SHM_WORDS]; /* of the latest state that is known */
+  int64_t era;              /* goes up where a session may have ended */
+  int64_t left_zxid;        /* of that state; 0: not known */
+  bool left_meta;           /* … and store.meta is of that state */
+  bool kin;                 /* the COMMIT that is being made ends no session */
   unsigned granted;         /* locks that SQLite only believes to have */
   bool serving;             /* the store shows what it reads */
   int refused;              /* marks it was kept from setting */
@@ -2123,8 +2128,6 @@ typedef struct store {
   buf put_off;        /* dead sessions, and when to try again: sess_put_off() */
   int64_t phase;      /* of its ticks among those of other stores, ns */
   int64_t lease;      /* the shortest one that a session has had, ns, or 0 */
-  int64_t state_zxid; /* of the state that the read of this number sees, */
-  int64_t state_read; /* see api_look() */
   int64_t quota_zxid; /* `quotas` is of the state of this zxid; or -1 */
   int quotas;         /* are there quotas? */
   buf quota_noted;    /* those that were grown into: see quota_keep() */
@@ -2133,6 +2136,10 @@ typedef struct store {
     uint64_t quota; /* the hash of its path */
     int64_t next;   /* not looked at before, monotonic ns */
   } quota_rest[QUOTA_MOST];
+  struct { /* what the meta row says, see index.left_meta */
+    int64_t recursive, lost;
+    bool history, watched;
+  } meta;
   struct txn_batch *batch; /* that is running, or NULL */
   int64_t batches;         /* how many there have been */
   zke **sessions;          /* of this store, by id */
@@ -2169,6 +2176,8 @@ typedef struct txn {
   int64_t recursive, recursive_was;
   int64_t lost, lost_was; /* meta.lost */
   bool history;           /* changes are to be noted */
+  bool watched;           /* there may be a watch, of whatever session */
+  bool kin;               /* no session ends, nor is one another carrier's */
   int quotas;             /* are there quotas? -1: nobody has looked yet */
   int64_t ending;         /* the session that ends, whose nodes go; or 0 */
   bool died;              /* a session ends since its process is dead */
@@ -3352,11 +3361,44 @@ static bool shm_ends_log(const shm_head *head, const wal_log *l) {
          head->frame_sum[1] == base_big_endian(l->last + 20);
 }
 
+/* Is this header another one than the last that is known?  Then somebody else
+ * has committed, and what was known of sessions counts no more.  Headers do
+ * not come back (see the head of this section). */
+static void shm_follow(shm_index *x, const uint32_t *header) {
+  if (memcmp(x->left, header, sizeof x->left) == 0) return;
+  memcpy(x->left, header, sizeof x->left);
+  x->left_zxid = 0;
+  x->left_meta = false;
+  x->era++;
+}
+
+/* What will be read is of a state that is not known. */
+static void shm_lose_track(shm_index *x) {
+  memset(x->left, 0, sizeof x->left);
+  x->left_zxid = 0;
+  x->left_meta = false;
+  x->era++;
+}
+
+/* In a transaction that writes: does what was known of `left` hold in it?  The
+ * header was looked at under the writers' lock. */
+static bool shm_knows_left(const store *s) {
+  return !s->memory && s->index.trust == SHM_KNOWN;
+}
+
+/* The header as it is while nobody else can write. */
+static void shm_follow_now(shm_index *x) {
+  uint32_t now[SHM_WORDS] = {0};
+  if (x->head) shm_look(x, 0, now);
+  shm_follow(x, now);
+}
+
 /* SQLite has got the writers' lock: note what the header counts, so that
  * shm_end_write() can tell whether it went up by one. */
 static void shm_begin_write(shm_index *x) {
   shm_head copy[2];
   x->frames = 0;
+  shm_follow_now(x);
   if (x->trust != SHM_UNTRIED) return;
   shm_read_heads(x, copy);
   x->changes = copy[0].changes;
@@ -3366,9 +3408,11 @@ static void shm_begin_write(shm_index *x) {
  * SQLite is judged by: has it written a commit into the log, does the header
  * tell of just that, in both copies, and did SQLite have one read lock?  Then
  * `frames` tells shm_on_commit() so.  Nobody else can have changed the header
- * meanwhile. */
+ * meanwhile; so what this COMMIT has made of it is known, and where it ends no
+ * session those that were found before are there still. */
 static void shm_end_write(shm_index *x) {
   shm_head copy[2];
+  int64_t era = x->era;
   const wal_log *l = x->log;
   bool one_lock = x->held && (x->held & (x->held - 1)) == 0;
   if (x->trust == SHM_UNTRIED && !l->strange && wal_is_commit(l)) {
@@ -3378,6 +3422,8 @@ static void shm_end_write(shm_index *x) {
         copy->changes == x->changes + 1 && shm_ends_log(copy, l))
       x->frames = (int)copy->frames;
   }
+  shm_follow_now(x);
+  if (x->kin) x->era = era;
   wal_forget(x->log);
 }
 
@@ -3513,10 +3559,14 @@ static int shm_close(sqlite3_file *f) {
  * has no such methods. */
 static void shm_wrap(store *s, sqlite3_file *f) {
   shm_index *x = &s->index;
-  int64_t number = x->number; /* no number comes again */
+  int64_t number = x->number; /* no number comes again, */
+  int64_t era = x->era + 1;   /* nor an era */
   bool serving = x->serving;
-  *x = (shm_index){
-      .number = number, .serving = serving, .s = s, .log = &s->wal_log};
+  *x = (shm_index){.number = number,
+                   .era = era,
+                   .serving = serving,
+                   .s = s,
+                   .log = &s->wal_log};
   file_wrap(&x->file, f);
   x->file.own.xClose = shm_close;
   if (x->file.own.iVersion < 2) return;
@@ -4411,6 +4461,10 @@ static int db_begin_read(store *s) {
     x->distrust--;
   else
     shm_go_lockless(s);
+  if (x->lockless)
+    shm_follow(x, x->seen);
+  else
+    shm_lose_track(x);
   rc = sql_do(s, SQL_BEGIN_READ);
   x->open = rc == ZKE_OK && (x->lockless || s->memory);
   x->number++;
@@ -6058,19 +6112,63 @@ static void txn_abort(txn *t) {
 SQL_STATEMENT(
     META,
     "SELECT zxid,recursive,lost,coalesce((SELECT carrier FROM zkembed_session "
-    "WHERE id=?1),-1),history_rows>0 OR history_ms>0 FROM zkembed_meta");
+    "WHERE id=?1),-1),history_rows>0 OR history_ms>0,EXISTS(SELECT 1 FROM "
+    "zkembed_watch)FROM zkembed_meta");
+
+/* Was the session found in the state that this transaction began in, or in one
+ * before it, and has nothing ended a session since? */
+static bool txn_has_seen(const zke *z) {
+  return shm_knows_left(z->s) && z->seen == z->s->index.era;
+}
+
+/* Is the state that the transaction began in the one that the transaction of
+ * this store before it has left?  Then all that is to be known is known. */
+static bool txn_recall_meta(txn *t) {
+  const store *s = t->s;
+  if (!shm_knows_left(s) || !s->index.left_meta) return false;
+  if (t->z && !txn_has_seen(t->z)) return false;
+  t->lost = s->meta.lost;
+  t->zxid = s->index.left_zxid;
+  t->recursive = s->meta.recursive;
+  t->history = s->meta.history;
+  t->watched = s->meta.watched;
+  return true;
+}
+
+/* Keep for the next transaction what this one has committed. */
+static void txn_keep_meta(const txn *t) {
+  store *s = t->s;
+  s->meta.lost = t->lost;
+  s->meta.recursive = t->recursive;
+  s->meta.history = t->history;
+  s->meta.watched = t->watched;
+  s->index.left_zxid = t->zxid;
+  s->index.left_meta = true;
+}
 
 /* Read the meta row, and check that the acting session still exists. */
-static int txn_read_meta(txn *t) {
-  int64_t meta[5] = {0};
+static int txn_fetch_meta(txn *t) {
+  int64_t meta[6] = {0};
   int64_t id = t->z ? t->z->id : 0;
-  int rc = sql_fetch_ints(t->s, SQL_META, id, 5, meta);
+  int rc = sql_fetch_ints(t->s, SQL_META, id, 6, meta);
   if (rc == ZKE_OK && t->z) rc = txn_session_stands(t->z, meta[3]);
   if (rc != ZKE_OK) return rc;
-  t->lost = t->lost_was = meta[2];
-  t->zxid = t->zxid_was = meta[0];
-  t->recursive = t->recursive_was = meta[1];
+  t->lost = meta[2];
+  t->zxid = meta[0];
+  t->recursive = meta[1];
   t->history = meta[4] != 0;
+  t->watched = meta[5] != 0;
+  if (t->z) t->z->seen = t->s->index.era;
+  return ZKE_OK;
+}
+
+/* Know what the meta row says, and that the acting session still exists. */
+static int txn_read_meta(txn *t) {
+  int rc = txn_recall_meta(t) ? ZKE_OK : txn_fetch_meta(t);
+  if (rc != ZKE_OK) return rc;
+  t->lost_was = t->lost;
+  t->zxid_was = t->zxid;
+  t->recursive_was = t->recursive;
   t->quotas = t->zxid == t->s->quota_zxid ? t->s->quotas : -1;
   t->now = t->s->os.clock(t->s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
   return ZKE_OK;
@@ -6082,6 +6180,7 @@ static int txn_start(txn *t, store *s, zke *z, bool full, bool guessed) {
   memset(t, 0, sizeof *t);
   t->s = s;
   t->z = z;
+  t->kin = z != NULL; /* only the sweep's and the like end sessions */
   t->full = full;
   t->guessed = guessed && full;
   t->wake.a = t->overflowed.a = t->ended.a = &s->a;
@@ -6249,11 +6348,14 @@ static int txn_commit(txn *t) {
    * the statement done */
   if (rc == ZKE_OK && sqlite3_get_autocommit(s->db)) rc = base_nomem();
   if (rc == ZKE_OK && t->full) rc = db_sync_directory(s);
+  s->index.kin = t->kin;
   if (rc == ZKE_OK) rc = txn_commit_sqlite(s, t->full);
+  s->index.kin = false;
   if (rc != ZKE_OK) {
     txn_abort(t);
     return rc;
   }
+  txn_keep_meta(t);
   if (t->z) t->z->trimmed = t->z->cursor;
   txn_keep_quotas(t);
   if (t->numbered) txn_note_zxid(t);
@@ -6423,10 +6525,14 @@ static int txn_join(txn_batch *b, zke *z, txn_body body, void *arg) {
 static int txn_join_session(txn_batch *b, zke *z) {
   store *s = b->t.s;
   int64_t meta[4] = {0};
+  int rc = ZKE_OK;
   if (z->joined == s->batches) return ZKE_OK;
-  int rc = sql_fetch_ints(s, SQL_META, z->id, 4, meta);
-  if (rc == ZKE_OK) rc = txn_session_stands(z, meta[3]);
-  if (rc != ZKE_OK) return rc;
+  if (!txn_has_seen(z)) {
+    rc = sql_fetch_ints(s, SQL_META, z->id, 4, meta);
+    if (rc == ZKE_OK) rc = txn_session_stands(z, meta[3]);
+    if (rc != ZKE_OK) return rc;
+    z->seen = s->index.era;
+  }
   buf_add(&b->members, &z, sizeof(zke *));
   if (rc == ZKE_OK && b->members.failed) rc = base_nomem();
   b->members.failed = false;
@@ -6628,6 +6734,7 @@ SQL_STATEMENT(WATCH_ADD,
  * above its own path. */
 static int watch_add(txn *t, const char *path, int kind) {
   int rc;
+  t->watched = true;
   sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_ADD, &rc);
   if (!st) return rc;
   sql_bind_text(st, 1, ":path", path, -1);
@@ -6768,10 +6875,11 @@ SQL_STATEMENT(WATCH_AT,
 /* Collect the sessions that watch a path for an event of this type, on the path
  * itself or below it; fired[] tells which one-shot tables have rows. A session
  * with several such rows is in the buffer several times; watch_fire_found()
- * makes one of them. */
+ * makes one of them.  Where the file has no watch at all none is looked for. */
 static int watch_collect(txn *t, const char *path, size_t len, int type,
                          bool below, buf *sessions, bool fired[2]) {
   int rc;
+  if (!t->watched) return ZKE_OK;
   sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_AT, &rc);
   if (!st) return rc;
   sql_bind_text(st, 1, ":path", path, (int)len);
@@ -8561,6 +8669,7 @@ static int sess_remove(txn *t, const sess_row *r, enum sess_why why) {
   if (rc == ZKE_OK) rc = sess_remove_nodes(t, r->id);
   t->ending = 0;
   if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_EVENT_END, r->id);
+  t->kin = false;
   if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_SESSION_END, r->id);
   if (why == SESS_LEASE || why == SESS_EXPIRE) sess_wake_host(t, r);
   if (rc == ZKE_OK && why == SESS_DEAD) rc = sess_forget_fifo(t, r);
@@ -8587,6 +8696,7 @@ static int sess_detach(txn *t, const sess_row *r, enum sess_why why) {
   int64_t values[] = {r->id, sess_stamp(t->s)};
   int rc = watch_end(t, r->id);
   if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_EVENT_END, r->id);
+  t->kin = false;
   if (rc == ZKE_OK) rc = sql_do_ints(t->s, SQL_SESSION_DETACH, 2, values);
   if (rc == ZKE_OK && why == SESS_DEAD) rc = sess_forget_fifo(t, r);
   return rc;
@@ -9247,6 +9357,7 @@ SQL_STATEMENT(
 static int sess_write_attached(txn *t, const sess_attach_arg *a) {
   int rc;
   const zke *z = a->z;
+  t->kin = false;
   sqlite3_stmt *st = sql_statement(t->s, SQL_SESSION_ATTACH, &rc);
   if (!st) return rc;
   sql_bind_text(st, 1, ":identity", a->identity, -1);
@@ -11066,7 +11177,7 @@ static int wait_fetch(zke *z, bool *full) {
   bool stands = txn_session_stands(z, carrier) == ZKE_OK;
   *full = count >= WAIT_BATCH;
   z->fetched = *full ? 0 : z->s->index.number;
-  if (stands) z->seen = z->s->index.number;
+  if (stands) z->seen = z->s->index.era;
   return ZKE_OK;
 }
 
@@ -14063,9 +14174,8 @@ static int api_read_plain(zke *z, api_reading *r) {
     int64_t carrier = z->carrier;
     int rc = db_begin_read(s);
     if (rc != ZKE_OK) return rc;
-    int64_t number = s->index.number;
-    int64_t zxid = s->state_read == number ? s->state_zxid : 0;
-    if (z->seen != number || (base_zxid_wanted && !zxid))
+    int64_t era = s->index.era, zxid = s->index.left_zxid;
+    if (z->seen != era || (base_zxid_wanted && !zxid))
       rc = api_look(z, &zxid, &carrier);
     bool looked = rc == ZKE_OK;
     if (r && rc == ZKE_OK && carrier == z->carrier)
@@ -14074,10 +14184,9 @@ static int api_read_plain(zke *z, api_reading *r) {
       int stands = txn_session_stands(z, carrier);
       if (stands != ZKE_OK) return stands;
       if (looked) {
-        z->seen = number;
-        base_zxid = zxid;
-        if (zxid) s->state_read = number;
-        if (zxid) s->state_zxid = zxid;
+        z->seen = era;
+        base_zxid = base_zxid_wanted ? zxid : 0;
+        s->index.left_zxid = zxid;
       }
       return rc;
     }

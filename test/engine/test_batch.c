@@ -301,6 +301,51 @@ TEST(an_expired_session_is_refused_inside) {
   ck_ok(zke_close(other));
 }
 
+/* ---- what the store knows from its last transaction ---- */
+
+/* A change and a read of both sessions, so that the store knows all that it can
+ * know of its file; a batch as well. */
+static void know(const pair *p, const char *path) {
+  ck_ok(make(p->one, path));
+  ck_ok(exists(p->two, path));
+  ck_ok(zke_batch(p->one, by_both, (void *)(uintptr_t)p));
+  ck_ok(zke_delete(p->two, "/one", -1));
+  ck_ok(zke_delete(p->two, "/two", -1));
+}
+
+/* What another process does between two changes of the store counts for the
+ * second: its zxid, its watches, and above all its end of a session. */
+TEST(what_another_store_did_is_not_missed) {
+  static test_events heard, above;
+  const char *db = test_path("db");
+  zke *other = test_open(db);
+  pair p = {.one = test_open(db)};
+  p.two = test_session(p.one, NULL);
+  know(&p, "/a");
+  ck_rc(zke_exists(other, "/b", test_record, &heard, NULL), ZKE_NONODE);
+  ck_ok(zke_add_watch(other, "/a", ZKE_WATCH_PERSISTENT_RECURSIVE, test_record,
+                      &above));
+  ck_ok(make(p.one, "/b"));
+  ck_ok(make(p.two, "/a/c"));
+  test_expect(other, &heard, "CREATED /b");
+  test_expect(other, &above, "CREATED /a/c");
+  know(&p, "/d");
+  int64_t zxid = test_zxid(other);
+  ck_assert_int_eq(test_zxid(p.two), zxid + 1);
+  know(&p, "/e");
+  ck_ok(zke_expire(other, zke_session_id(p.two)));
+  ck_rc(create(p.two, "/f", ZKE_EPHEMERAL, NULL), ZKE_SESSIONEXPIRED);
+  ck_rc(exists(p.two, "/e"), ZKE_INVALIDSTATE);
+  ck_ok(zke_close(p.two));
+  p.two = test_session(p.one, NULL);
+  know(&p, "/g");
+  ck_ok(zke_expire(other, zke_session_id(p.two)));
+  ck_ok(zke_batch(p.one, by_the_dead, &p));
+  ck_ok(zke_close(p.two));
+  ck_ok(zke_close(p.one));
+  ck_ok(zke_close(other));
+}
+
 /* ---- watches and events ---- */
 
 static int change_three(zke *z, void *context) {

@@ -24,7 +24,7 @@
 enum {
   COLUMNS_MOST = 19,
   PARAMETERS_MOST = 12,
-  COMPUTED_MOST = 5,
+  COMPUTED_MOST = 6,
   LIMIT_NAMES = 128, /* of the statements that have one */
   LIMIT_EVENTS = 64
 };
@@ -422,6 +422,7 @@ static void run_meta(statement *s) {
   const row *session = find(SESSION, &s->p[1]);
   compute(s, 3, session ? int_of(session, SESSION_CARRIER) : -1);
   compute(s, 4, 0); /* no history is kept */
+  compute(s, 5, T->t[WATCH].count > 0);
 }
 
 static void run_history_kept(statement *s) { compute(s, 0, 0); }
@@ -916,7 +917,7 @@ static const known statements[] = {
     {"JOIN_UNDO", 0x50e002c8, 0, run_join_undo, 0, {0}},
     {"APP_BEGIN", 0x0a9f4e77, 0, run_foreign, 0, {0}},
     {"APP_END", 0x3d8ecc17, 0, run_foreign, 0, {0}},
-    {"META", 0xfd8ab213, 1, run_meta, 0, {0}},
+    {"META", 0xb31a2601, 1, run_meta, 0, {0}},
     {"META_SET", 0x84e37477, 3, run_meta_set, 0, {0}},
     {"META_FILES", 0xd14806c2, 0, run_meta_files, META, {4, 5, 6, 7, 8, 9, 10}},
     {"META_FILES_SET", 0xcf624bb5, 7, run_meta_files_set, 0, {0}},
