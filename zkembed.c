@@ -2019,6 +2019,7 @@ typedef struct shm_index {
   unsigned held;    /* read locks that SQLite has */
   uint32_t seen[SHM_WORDS]; /* what the open read began with */
   bool lockless;            /* SQLite's read locks are not taken */
+  bool fence;               /* a barrier is a fence: shm_barrier() */
   bool open;                /* a read that the next one may go on with */
   int64_t number;           /* of that read; 0: there was none yet */
   uint32_t left[SHM_WORDS]; /* of the latest state that is known */
@@ -3304,16 +3305,27 @@ enum { SHM_WRITE = 0, SHM_RECOVER = 2, SHM_READ = 3, SHM_MARKS = 4 };
 _Static_assert(SHM_READ + 1 + SHM_MARKS == SQLITE_SHM_NLOCK,
                "the -shm has as many locks as we know");
 
+/* What SQLite has between what it does in the WAL-index and what it does
+ * before or after.  Its VFS "unix" makes a fence and then takes a mutex of the
+ * whole process for a moment; the fence is what counts.  Another VFS may do
+ * more. */
+static void shm_barrier(const shm_index *x) {
+  if (x->fence)
+    atomic_thread_fence(memory_order_seq_cst);
+  else
+    x->file.real->xShmBarrier(x->file.f);
+}
+
 /* Copy the header, or its second copy (1).  The barriers keep the compiler and
  * the processor from moving what is read before or after into or out of the
  * comparison.  A copy that is torn, because a writer is just writing, differs
  * from the one that it is compared with, or has a wrong checksum.  The length
  * is fixed: this is a tenth of a get. */
 static void shm_look(const shm_index *x, int copy, uint32_t *words) {
-  x->file.real->xShmBarrier(x->file.f);
+  shm_barrier(x);
   const volatile uint32_t *head = x->head + copy * SHM_WORDS;
   for (int i = 0; i < SHM_WORDS; i++) words[i] = head[i];
-  x->file.real->xShmBarrier(x->file.f);
+  shm_barrier(x);
 }
 
 /* Is the state that the open read began with still the current one?  Then all
@@ -3565,6 +3577,7 @@ static void shm_wrap(store *s, sqlite3_file *f) {
   *x = (shm_index){.number = number,
                    .era = era,
                    .serving = serving,
+                   .fence = strcmp(s->vfs_base->zName, "unix") == 0,
                    .s = s,
                    .log = &s->wal_log};
   file_wrap(&x->file, f);
