@@ -28,7 +28,13 @@
 
 #include "serve.h"
 
-enum { BACKLOG = 512, EVENTS_AT_ONCE = 256 };
+enum {
+  BACKLOG = 512,
+  EVENTS_AT_ONCE = 256,
+  /* SQLite's page cache.  Many clients' nodes lie on more pages than one
+   * program's, and a page that is not there is read from the file again. */
+  CACHE_KIB = 4096
+};
 
 /* ------------------------------------------------------------------------
  * What is ready
@@ -501,9 +507,9 @@ static void serve_log(void *context, int level, const char *text) {
   fputc('\n', stderr);
 }
 
-/* Opens the store, with the time of containers and the logger, which are the
- * store's.  One that is open already, in a script, has its time, and no logger.
- */
+/* Opens the store, with the time of containers, the logger and the page cache,
+ * which are the store's.  One that is open already, in a script, has its own
+ * time and cache, and no logger. */
 static int serve_open(server *s) {
   call *c = s->c;
   int64_t ms;
@@ -514,7 +520,10 @@ static int serve_open(server *s) {
                         "command on the command line has");
   if (status) return status;
   if (has(c, 'c')) c->sh->options.container_ms = ms ? ms : ZKE_AT_ONCE;
-  if (!c->sh->persists) c->sh->options.log = serve_log;
+  if (!c->sh->persists) {
+    c->sh->options.log = serve_log;
+    c->sh->options.cache_kib = CACHE_KIB;
+  }
   status = session_open(c, CREATES_FILE);
   s->z = c->z;
   return status;
