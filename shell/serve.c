@@ -573,6 +573,7 @@ static int serve_end(server *s) {
   server_unlimit(s);
   while (s->conns) conn_free(s->conns);
   free(s->answers);
+  spares_free(s);
   users_free(s);
   server_tell_free(s);
   faults_end(s);

@@ -85,6 +85,9 @@ typedef struct told {
   int64_t left_out; /* so often it was not */
 } told;
 
+/* Blocks that are kept to be used again, and how long one may be. */
+enum { SPARES_MOST = 32, SPARE_BYTES = 16 * 1024 };
+
 /* How long requests took, from their being read to their answer. */
 typedef struct timing {
   int64_t count, min_ms, max_ms, last_ms, sum_ms;
@@ -140,6 +143,8 @@ struct server {
   struct answer *answers; /* not sent yet */
   int answer_count, answer_size;
   size_t answer_bytes;
+  zke_jute_writer spares[SPARES_MOST]; /* empty, with room: spare_take() */
+  int spare_count;
   int refusal;  /* other than ZKE_OK: changes are answered with it, unmade */
   bool blocked; /* in this round something had to wait for another process */
   int blocked_rounds; /* so many before this one, without one between */
@@ -286,7 +291,11 @@ struct conn {
  * conn_free   - close and free; the caller has taken the session off
  * conn_full   - is so much waiting that no request is to be read?
  * conn_takes_text - may a long text be made for it?  False: others have left
- *               so much unread that it is dropped */
+ *               so much unread that it is dropped
+ * spare_take  - a writer that has no room gets a block that lay ready
+ * spare_give  - the opposite of it, or of its first write: its block lies ready
+ *               for the next, or is freed
+ * spares_free - free those that lie ready */
 conn *conn_accept(server *s, int listener, bool is_unix,
                   void (*ready)(server *s, source *from, unsigned events));
 void conn_touch(conn *c);
@@ -299,6 +308,9 @@ void conn_drop(conn *c);
 void conn_free(conn *c);
 bool conn_full(const conn *c);
 bool conn_takes_text(conn *c);
+void spare_take(server *s, zke_jute_writer *w);
+void spare_give(server *s, zke_jute_writer *w);
+void spares_free(server *s);
 
 /* ------------------------------------------------------------------------
  * Sessions (serve_session.c)

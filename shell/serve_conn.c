@@ -25,6 +25,33 @@
 enum { READ_ONCE = 64 * 1024 };
 
 /* ------------------------------------------------------------------------
+ * Spare blocks
+ *
+ * A request needs room for what was read, for its answer and for what is sent.
+ * All of that is given back within the round, mostly, so a few blocks serve all
+ * connections, and those that are idle have none.
+ * --------------------------------------------------------------------- */
+
+void spare_take(server *s, zke_jute_writer *w) {
+  if (!w->data && !w->failed && s->spare_count)
+    *w = s->spares[--s->spare_count];
+}
+
+void spare_give(server *s, zke_jute_writer *w) {
+  bool keep = w->data && w->size <= SPARE_BYTES && s->spare_count < SPARES_MOST;
+  if (keep) {
+    s->spares[s->spare_count++] =
+        (zke_jute_writer){.data = w->data, .size = w->size};
+    w->data = NULL;
+  }
+  zke_jute_writer_free(w);
+}
+
+void spares_free(server *s) {
+  while (s->spare_count) zke_jute_writer_free(&s->spares[--s->spare_count]);
+}
+
+/* ------------------------------------------------------------------------
  * Life
  * --------------------------------------------------------------------- */
 
@@ -181,6 +208,12 @@ void conn_free(conn *c) {
 /* Appends what was read.  The buffer is at most a frame or READ_ONCE, and what
  * one read brings: conn_read(). */
 static bool keep(conn *c, const char *data, size_t len) {
+  zke_jute_writer spare = {0};
+  if (!c->in) {
+    spare_take(c->server, &spare);
+    c->in = spare.data;
+    c->in_size = spare.size;
+  }
   if (c->in && c->in_at) memmove(c->in, c->in + c->in_at, c->in_len - c->in_at);
   c->in_len -= c->in_at;
   c->in_at = 0;
@@ -232,7 +265,7 @@ char *conn_frame(conn *c, size_t skip, size_t *len_out) {
 void conn_taken(conn *c, size_t len) {
   c->in_at += 4 + len;
   if (c->in_at < c->in_len) return;
-  free(c->in);
+  spare_give(c->server, &(zke_jute_writer){.data = c->in, .size = c->in_size});
   c->in = NULL;
   c->in_at = c->in_len = c->in_size = 0;
 }
@@ -289,7 +322,7 @@ static size_t sendable(const conn *c) {
 /* Takes what was sent out of the buffer: all of it, or what is worth a move. */
 static void forget_sent(conn *c) {
   if (c->sent == c->out.len) {
-    zke_jute_writer_free(&c->out);
+    spare_give(c->server, &c->out);
   } else if (c->sent > CONN_OUT_ENOUGH) {
     memmove(c->out.data, c->out.data + c->sent, c->out.len - c->sent);
     c->out.len -= c->sent;

@@ -1121,6 +1121,7 @@ static void send_answer(server *s, struct answer *a) {
   }
   if (c->session && c->has_watched) client_events(c->session, a->zxid);
   zke_jute_reply_header head = {a->xid, a->told_zxid, wire_code(a->rc)};
+  spare_take(s, &c->out);
   size_t at = zke_jute_begin(&c->out);
   zke_jute_write(&c->out, &zke_jute_of_reply_header, &head);
   zke_jute_append(&c->out, &a->records);
@@ -1147,7 +1148,7 @@ void requests_answer(server *s, int rc) {
     if (rc != ZKE_OK) undo_answer(s, a, rc);
     bool lost = a->fate.what && fault_answers(s, a->c, &a->fate);
     if (!lost && !a->c->dropped) send_answer(s, a);
-    zke_jute_writer_free(&a->records);
+    spare_give(s, &a->records);
   }
   s->answer_count = 0;
   s->answer_bytes = 0;
@@ -1262,21 +1263,26 @@ static bool take_frame(server *s, request *q) {
  * whatever became of it. */
 bool request_take(server *s, conn *c) {
   size_t len;
-  const char *frame = conn_frame(c, 0, &len);
+  char *frame = conn_frame(c, 0, &len);
   if (!frame || fault_stops(s, c, frame, len)) return false;
-  char *copy = malloc(len + 1);
-  if (!copy) {
+  zke_jute_writer copy = {0};
+  spare_take(s, &copy);
+  /* with the length that stands before it, so that none is empty */
+  zke_jute_append(&copy, &(zke_jute_writer){.data = frame - 4, .len = len + 4});
+  if (copy.failed) {
+    spare_give(s, &copy);
     conn_drop(c);
     return false;
   }
-  memcpy(copy, frame, len);
-  request q = {.s = s, .c = c, .body = {.at = copy, .end = copy + len}};
+  request q = {.s = s, .c = c};
+  q.body = (zke_jute_reader){.at = copy.data + 4, .end = copy.data + 4 + len};
+  spare_take(s, &q.answer);
   c->heard_ms = s->now_ms;
   bool taken = take_frame(s, &q);
   zke_jute_reader_free(&q.body);
-  zke_jute_writer_free(&q.answer);
+  spare_give(s, &q.answer);
   quota_forget(&q.counted);
-  free(copy);
+  spare_give(s, &copy);
   if (!taken) return false;
   if (!s->blocked) c->held_ms = 0;
   c->received++;
