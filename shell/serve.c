@@ -31,6 +31,8 @@
 enum {
   BACKLOG = 512,
   EVENTS_AT_ONCE = 256,
+  /* So many bytes of answers are not kept back until the round's end. */
+  SEND_AT_ONCE = 4096,
   /* SQLite's page cache.  Many clients' nodes lie on more pages than one
    * program's, and a page that is not there is read from the file again. */
   CACHE_KIB = 4096
@@ -183,11 +185,28 @@ static void take_requests(server *s, conn *c) {
   if (!conn_frame(c, 0, &len)) c->held_ms = 0;
 }
 
+/* Does the connection's turn write to the file?  Nobody's answer is to wait for
+ * that which is ready before. */
+static bool may_take_long(conn *c) { return c->changes || request_is_alone(c); }
+
+/* The turns in this round are over of all connections before that one, or of
+ * all (NULL): their answers are sent. */
+static void end_turns(server *s, const conn *before) {
+  size_t len;
+  while (s->round != before) {
+    conn *c = s->round;
+    s->round = c->busy_next;
+    c->is_busy = false;
+    conn_flush(c);
+    if (c->dropped || (!conn_full(c) && conn_frame(c, 0, &len))) conn_touch(c);
+  }
+}
+
 /* Deals with what is busy.  What was sent first makes room for answers.  A
  * connection that stays busy, or becomes it meanwhile, is for the next round,
- * which does not wait then. */
+ * which does not wait then.  Short answers are sent together at the end: a
+ * client that is woken at once takes the processor from the others' turns. */
 static void take_busy(server *s) {
-  size_t len;
   s->blocked_rounds = s->blocked ? s->blocked_rounds + 1 : 0;
   s->blocked = false;
   s->round = s->busy;
@@ -195,14 +214,13 @@ static void take_busy(server *s) {
   for (conn *c = s->round; c; c = c->busy_next) conn_flush(c);
   take_together(s);
   bool lives = server_lives(s); /* asked once: it takes the library's lock */
-  while (s->round) {
-    conn *c = s->round;
-    s->round = c->busy_next;
-    c->is_busy = false;
+  for (conn *c = s->round, *next; c; c = next) {
+    next = c->busy_next;
+    if (may_take_long(c)) end_turns(s, c);
     if (lives) take_requests(s, c);
-    conn_flush(c);
-    if (c->dropped || (!conn_full(c) && conn_frame(c, 0, &len))) conn_touch(c);
+    if (c->out.len - c->sent >= SEND_AT_ONCE) end_turns(s, next);
   }
+  end_turns(s, NULL);
 }
 
 /* Free those connections that are to be closed. All of them are in the busy
