@@ -185,10 +185,6 @@ static void take_requests(server *s, conn *c) {
   if (!conn_frame(c, 0, &len)) c->held_ms = 0;
 }
 
-/* Does the connection's turn write to the file?  Nobody's answer is to wait for
- * that which is ready before. */
-static bool may_take_long(conn *c) { return c->changes || request_is_alone(c); }
-
 /* The turns in this round are over of all connections before that one, or of
  * all (NULL): their answers are sent. */
 static void end_turns(server *s, const conn *before) {
@@ -205,7 +201,8 @@ static void end_turns(server *s, const conn *before) {
 /* Deals with what is busy.  What was sent first makes room for answers.  A
  * connection that stays busy, or becomes it meanwhile, is for the next round,
  * which does not wait then.  Short answers are sent together at the end: a
- * client that is woken at once takes the processor from the others' turns. */
+ * client that is woken at once takes the processor from the others' turns.  No
+ * answer waits for a turn that may take long. */
 static void take_busy(server *s) {
   s->blocked_rounds = s->blocked ? s->blocked_rounds + 1 : 0;
   s->blocked = false;
@@ -216,7 +213,7 @@ static void take_busy(server *s) {
   bool lives = server_lives(s); /* asked once: it takes the library's lock */
   for (conn *c = s->round, *next; c; c = next) {
     next = c->busy_next;
-    if (may_take_long(c)) end_turns(s, c);
+    if (request_takes_long(c)) end_turns(s, c);
     if (lives) take_requests(s, c);
     if (c->out.len - c->sent >= SEND_AT_ONCE) end_turns(s, next);
   }

@@ -424,6 +424,8 @@ void sasl_free(conn *c);
  * request_changes - how many changes are among the next frames of a connection,
  *                   up to one that cannot be part of a batch
  * request_is_alone - is the next frame one of those?
+ * request_takes_long - may one of the next frames wait for other processes or
+ *                   for the disk, or read much?
  * requests_answer - send the answers of what was taken.  rc: what became of the
  *                   batch that it was taken in, or ZKE_OK
  * requests_many   - are so many answers waiting that no request is to be taken
@@ -431,6 +433,7 @@ void sasl_free(conn *c);
 bool request_take(server *s, conn *c);
 int request_changes(conn *c);
 bool request_is_alone(conn *c);
+bool request_takes_long(conn *c);
 void requests_answer(server *s, int rc);
 bool requests_many(const server *s);
 

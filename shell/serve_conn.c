@@ -346,6 +346,7 @@ static void wait_for_more(conn *c) {
 
 /* A peer that has gone is noticed by the write, and the connection ends. */
 void conn_flush(conn *c) {
+  if (c->out.failed) conn_drop(c); /* its last frame may not be whole */
   while (!c->dropped && c->sent < sendable(c)) {
     ssize_t n = send(c->source.fd, c->out.data + c->sent, sendable(c) - c->sent,
                      MSG_NOSIGNAL);
@@ -359,7 +360,6 @@ void conn_flush(conn *c) {
     if (c->ended)
       c->heard_ms = c->server->now_ms; /* it reads (drop_silent()) */
   }
-  if (c->out.failed) conn_drop(c);
   forget_sent(c);
   if (c->ended && c->out.len == 0) conn_drop(c);
   if (!c->dropped) wait_for_more(c);

@@ -38,8 +38,9 @@ typedef struct request {
 } request;
 
 /* What an operation is to a batch: a change of the tree gains by it; what ends
- * or begins something cannot be part of one. */
-enum { CHANGES = 1, ALONE = 2 };
+ * or begins something cannot be part of one.  And why a read may take long: it
+ * may set a watch, which is a change, or its answer may be large. */
+enum { CHANGES = 1, ALONE = 2, WATCHES = 4, LARGE = 8 };
 
 /* An operation: its function returns a code of the library or of the wire. */
 typedef struct operation {
@@ -893,15 +894,15 @@ static int run_close(request *q) {
 static const operation operations[] = {
     {ZKE_JUTE_CREATE, "CREA", CHANGES, run_create},
     {ZKE_JUTE_DELETE, "DELE", CHANGES, run_delete},
-    {ZKE_JUTE_EXISTS, "EXIS", 0, run_exists},
-    {ZKE_JUTE_GET_DATA, "GETD", 0, run_get_data},
+    {ZKE_JUTE_EXISTS, "EXIS", WATCHES, run_exists},
+    {ZKE_JUTE_GET_DATA, "GETD", WATCHES, run_get_data},
     {ZKE_JUTE_SET_DATA, "SETD", CHANGES, run_set_data},
     {ZKE_JUTE_GET_ACL, "GETA", 0, run_get_acl},
     {ZKE_JUTE_SET_ACL, "SETA", CHANGES, run_set_acl},
-    {ZKE_JUTE_GET_CHILDREN, "GETC", 0, run_get_children},
+    {ZKE_JUTE_GET_CHILDREN, "GETC", WATCHES, run_get_children},
     {ZKE_JUTE_SYNC, "SYNC", 0, run_sync},
     {ZKE_JUTE_PING, "PING", 0, run_ping},
-    {ZKE_JUTE_GET_CHILDREN2, "GETC", 0, run_get_children},
+    {ZKE_JUTE_GET_CHILDREN2, "GETC", WATCHES, run_get_children},
     {ZKE_JUTE_CHECK, "CHEC", CHANGES, run_check},
     {ZKE_JUTE_MULTI, "MULT", CHANGES, run_multi},
     {ZKE_JUTE_CREATE2, "CREA", CHANGES, run_create},
@@ -910,11 +911,11 @@ static const operation operations[] = {
     {ZKE_JUTE_REMOVE_WATCHES, "REMW", ALONE, run_remove_watches},
     {ZKE_JUTE_CREATE_CONTAINER, "CREA", CHANGES, run_create},
     {ZKE_JUTE_CREATE_TTL, "CREA", CHANGES, run_create},
-    {ZKE_JUTE_MULTI_READ, "MLTR", 0, run_multi_read},
+    {ZKE_JUTE_MULTI_READ, "MLTR", LARGE, run_multi_read},
     {ZKE_JUTE_AUTH, "AUTH", ALONE, run_auth},
     {ZKE_JUTE_SASL, "SASL", ALONE, run_sasl},
-    {ZKE_JUTE_GET_EPHEMERALS, "GETE", 0, run_ephemerals},
-    {ZKE_JUTE_COUNT, "GETACN", 0, run_count},
+    {ZKE_JUTE_GET_EPHEMERALS, "GETE", LARGE, run_ephemerals},
+    {ZKE_JUTE_COUNT, "GETACN", LARGE, run_count},
     {ZKE_JUTE_SET_WATCHES, "SETW", ALONE, run_set_watches},
     {ZKE_JUTE_SET_WATCHES2, "SETW", ALONE, run_set_watches},
     {ZKE_JUTE_ADD_WATCH, "ADDW", ALONE, run_add_watch},
@@ -1164,7 +1165,7 @@ bool requests_many(const server *s) {
  * Every frame
  *
  * request_take() is the one way from bytes to an operation. What is asked
- * beforehand about frames (request_changes(), request_is_alone()) looks at
+ * beforehand about frames (request_changes() and the like) looks at
  * their type and takes nothing.
  * --------------------------------------------------------------------- */
 
@@ -1180,6 +1181,27 @@ bool request_is_alone(conn *c) {
   const char *frame = c->session ? conn_frame(c, 0, &len) : NULL;
   const operation *op = frame ? operation_of(frame, len) : NULL;
   return !op || op->flags & ALONE;
+}
+
+/* May the frame's operation wait for other processes, or for the disk, or read
+ * much?  Whether a read sets a watch is told by the last byte of its frame. */
+static bool may_take_long(const char *frame, size_t len) {
+  const operation *op = operation_of(frame, len);
+  if (!op || op->flags & (CHANGES | ALONE | LARGE)) return true;
+  return op->flags & WATCHES && frame[len - 1];
+}
+
+/* What it has sent is looked at as far as a turn may go.  A connection without a
+ * session may begin one, or ask for anything by a word. */
+bool request_takes_long(conn *c) {
+  size_t at = 0, len;
+  if (!c->session) return true;
+  for (int i = 0; i < REQUESTS_AT_ONCE; i++, at += 4 + len) {
+    const char *frame = conn_frame(c, at, &len);
+    if (!frame) return false;
+    if (may_take_long(frame, len)) return true;
+  }
+  return false;
 }
 
 /* How many changes stand in a row in what the connection has sent.  The server
@@ -1258,6 +1280,25 @@ static bool take_frame(server *s, request *q) {
   return true;
 }
 
+/* A copy of a frame, with the length that stands before it, so that none is
+ * empty.  In a build for finding faults its block is of just that size: whatever
+ * reads beyond the frame is noticed. */
+static bool copy_frame(server *s, zke_jute_writer *copy, char *frame,
+                       size_t len) {
+  const zke_jute_writer from = {.data = frame - 4, .len = len + 4};
+#ifdef ZKE_DEBUG
+  copy->data = malloc(from.len);
+  if (!copy->data) return false;
+  copy->size = from.len;
+#else
+  spare_take(s, copy);
+#endif
+  zke_jute_append(copy, &from);
+  if (!copy->failed) return true;
+  spare_give(s, copy);
+  return false;
+}
+
 /* Reading changes a frame (jute.h), so it is done in a copy: a frame that is
  * held has to be read again. All that the request has taken is released here,
  * whatever became of it. */
@@ -1266,11 +1307,7 @@ bool request_take(server *s, conn *c) {
   char *frame = conn_frame(c, 0, &len);
   if (!frame || fault_stops(s, c, frame, len)) return false;
   zke_jute_writer copy = {0};
-  spare_take(s, &copy);
-  /* with the length that stands before it, so that none is empty */
-  zke_jute_append(&copy, &(zke_jute_writer){.data = frame - 4, .len = len + 4});
-  if (copy.failed) {
-    spare_give(s, &copy);
+  if (!copy_frame(s, &copy, frame, len)) {
     conn_drop(c);
     return false;
   }
