@@ -354,8 +354,7 @@ static int compose_find_ephemerals(compose_call *c, compose_part *p,
   if (rc == ZKE_OK && id && id != p->own) rc = zke_session(z, id, &who);
   if (rc == ZKE_OK) rc = zke_ephemerals(z, id, NULL, found);
   zke_free(who);
-  zke_compose_call_unlimit(c);
-  zke_compose_order_use(p);
+  zke_compose_call_unlimit(c, rc);
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 

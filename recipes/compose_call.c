@@ -477,32 +477,36 @@ static void call_limit(compose_call *c) {
   if (c->limited) c->limit = zke_limit(c->p->z, frame_limit.until);
 }
 
-/* It is taken back. */
-void zke_compose_call_unlimit(compose_call *c) {
-  if (c->limited) zke_limit(c->p->z, c->limit);
+/* The part's own call is over: its limit is taken back, and its use is noted.
+ * Where the part says that its session has ended, the others end with it.  In a
+ * child that was forked meanwhile nothing of the parent's is touched. */
+int zke_compose_call_unlimit(compose_call *c, int rc) {
+  compose_part *p = c->p;
+  if (c->h->pid != getpid()) return rc;
+  if (c->limited) zke_limit(p->z, c->limit);
   c->limited = false;
+  zke_compose_order_use(p);
+  if (rc != ZKE_OK && zke_compose_is_end(zke_state(p->z)))
+    zke_compose_order_end(p);
+  return rc;
 }
 
 /* The part's handle, for a call that goes to several, one after the other:
- * between this and zke_compose_call_unlimit() the part keeps to the limit. */
+ * until zke_compose_call_unlimit() the part keeps to the limit. */
 zke *zke_compose_call_turn_to(compose_call *c, compose_part *p) {
   c->p = p;
   call_limit(c);
   return p->z;
 }
 
-/* The part's call is over.  Where the part says that the session has ended, the
- * others end with it.  In a child that was forked in a batch nothing of the
- * parent's is touched. */
+/* The part's call is over, and with it the whole.  In a child that was forked
+ * in a batch nothing of the parent's is touched. */
 int zke_compose_call_end(compose_call *c, int rc) {
   compose_part *p = c->p;
   if (c->h->pid != getpid()) return rc;
-  zke_compose_call_unlimit(c);
   if (rc == ZKE_OK && (c->how & COMPOSE_CHANGE))
     zke_compose_order_fresh(p, c->began);
-  zke_compose_order_use(p);
-  if (rc != ZKE_OK && zke_compose_is_end(zke_state(p->z)))
-    zke_compose_order_end(p);
+  zke_compose_call_unlimit(c, rc);
   if (rc != ZKE_OK && !zke_compose_part_is_base(p)) {
     zke_sentence kept;
     zke_recipe_keep(&kept);

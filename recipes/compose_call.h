@@ -133,12 +133,15 @@ int zke_compose_call_end(compose_call *c, int rc);
  * zke_compose_call_begin_all - count in, and refuse where a session has ended
  * zke_compose_call_begin_on  - of such a call, which turns out to be on one
  *                              part: it goes on like zke_compose_call_begin(),
- *                              and ends by zke_compose_call_end()
+ *                              but does not set c->path, and ends by
+ *                              zke_compose_call_end()
  * zke_compose_call_alone     - refuse what several parts cannot give together.
  *                              Where it fails the call is over
  * zke_compose_call_turn_to   - to one of the parts; returns its handle, which
  *                              keeps to the thread's limit until
- * zke_compose_call_unlimit   - its own call is over
+ * zke_compose_call_unlimit   - its own call is over, with that result, which it
+ *                              returns.  Notes that the part was used, and ends
+ *                              all sessions where the part's has ended
  * zke_compose_call_leave     - the end of the whole; returns rc
  * zke_compose_call_abandon   - the same for pthread_cleanup_push(): a watcher,
  *                              a batch or a cancelled sleep has ended the
@@ -148,7 +151,7 @@ int zke_compose_call_begin_all(compose_call *c, zke *z);
 int zke_compose_call_begin_on(compose_call *c, compose_part *p, int how);
 int zke_compose_call_alone(compose_call *c, const char *what);
 zke *zke_compose_call_turn_to(compose_call *c, compose_part *p);
-void zke_compose_call_unlimit(compose_call *c);
+int zke_compose_call_unlimit(compose_call *c, int rc);
 int zke_compose_call_leave(compose_call *c, int rc);
 void zke_compose_call_abandon(void *arg);
 

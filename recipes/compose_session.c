@@ -63,7 +63,7 @@ static bool each_next(each *e) {
 
 /* What that part has said. */
 static void each_result(each *e, int rc) {
-  zke_compose_call_unlimit(&e->c);
+  zke_compose_call_unlimit(&e->c, rc);
   if (rc == ZKE_OK || e->rc != ZKE_OK) return;
   e->rc = rc;
   zke_recipe_keep(&e->kept);
@@ -193,7 +193,7 @@ static int session_expire_other(compose_call *c, int64_t session) {
     compose_part *p = c->h->parts[i];
     int rc = zke_expire(zke_compose_call_turn_to(c, p),
                         zke_compose_part_take_id(p, session));
-    zke_compose_call_unlimit(c);
+    zke_compose_call_unlimit(c, rc);
     if (rc != ZKE_NONODE && rc != ZKE_UNIMPLEMENTED) return rc;
     if (sum == ZKE_UNIMPLEMENTED) continue;
     sum = rc;
@@ -210,7 +210,7 @@ int zke_compose_expire(zke *z, int64_t session) {
   compose *h = c.h;
   if (session == zke_compose_id(h)) {
     rc = zke_expire(zke_compose_call_turn_to(&c, h->parts[0]), session);
-    zke_compose_call_unlimit(&c);
+    zke_compose_call_unlimit(&c, rc);
     if (rc == ZKE_OK) zke_compose_order_end(h->parts[0]);
     return zke_compose_call_leave(&c, rc);
   }
@@ -222,8 +222,9 @@ int zke_compose_keepalive_fd(zke *z, int *fd_out) {
   compose_call c;
   int rc = zke_compose_call_begin_all(&c, z);
   if (rc == ZKE_OK) rc = zke_compose_call_alone(&c, "zke_keepalive_fd()");
+  if (rc == ZKE_OK) rc = zke_compose_call_begin_on(&c, c.h->parts[0], 0);
   if (rc != ZKE_OK) return rc;
-  return zke_compose_call_leave(&c, zke_keepalive_fd(c.h->parts[0]->z, fd_out));
+  return zke_compose_call_end(&c, zke_keepalive_fd(c.p->z, fd_out));
 }
 
 /* One list of the parts' lists, with the sessions as they are shown.  The own
@@ -275,9 +276,7 @@ static int session_find(compose_call *c, compose_part *p,
   if (rc == ZKE_OK)
     rc = session ? zke_session(z, zke_compose_part_take_id(p, *session), out)
                  : zke_sessions(z, out);
-  zke_compose_call_unlimit(c);
-  zke_compose_order_use(p);
-  return rc;
+  return zke_compose_call_unlimit(c, rc);
 }
 
 /* zke_sessions(), of all parts; where one cannot say, there is no list. */
@@ -319,8 +318,10 @@ int zke_compose_watches(zke *z, zke_watch_list **list_out) {
   compose_call c;
   int rc = zke_compose_call_begin_all(&c, z);
   if (rc == ZKE_OK) rc = zke_compose_call_alone(&c, "zke_watches()");
+  if (rc == ZKE_OK)
+    rc = zke_compose_call_begin_on(&c, c.h->parts[0], COMPOSE_READ);
   if (rc != ZKE_OK) return rc;
-  return zke_compose_call_leave(&c, zke_watches(c.h->parts[0]->z, list_out));
+  return zke_compose_call_end(&c, zke_watches(c.p->z, list_out));
 }
 
 /* zke_waiters(), for the same reason of one part only. */
@@ -328,8 +329,10 @@ int zke_compose_waiters(zke *z, zke_watch_list **list_out) {
   compose_call c;
   int rc = zke_compose_call_begin_all(&c, z);
   if (rc == ZKE_OK) rc = zke_compose_call_alone(&c, "zke_waiters()");
+  if (rc == ZKE_OK)
+    rc = zke_compose_call_begin_on(&c, c.h->parts[0], COMPOSE_READ);
   if (rc != ZKE_OK) return rc;
-  return zke_compose_call_leave(&c, zke_waiters(c.h->parts[0]->z, list_out));
+  return zke_compose_call_end(&c, zke_waiters(c.p->z, list_out));
 }
 
 /* zke_overdue(): what is overdue on any part. */
@@ -341,7 +344,8 @@ int zke_compose_overdue(zke *z, int *overdue_out) {
   int rc = zke_compose_call_begin_all(&c, z);
   if (rc != ZKE_OK) return rc;
   for (int i = 0; i < c.h->count && rc == ZKE_OK; i++) {
-    rc = zke_overdue(c.h->parts[i]->z, &one);
+    rc = zke_overdue(zke_compose_call_turn_to(&c, c.h->parts[i]), &one);
+    zke_compose_call_unlimit(&c, rc);
     sum |= one;
   }
   if (rc == ZKE_OK) *overdue_out = sum;

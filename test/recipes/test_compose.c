@@ -771,6 +771,44 @@ TEST(ordered_handles_end_together) {
 }
 
 /* A further session is one on each part, with the same mounts. */
+/* Calls without a path that find the end of their own session. */
+static int find_the_end(zke *session, int how) {
+  zke_session_list *list = NULL;
+  zke_strings *paths = NULL;
+  int number;
+  switch (how) {
+    case 0:
+      return zke_add_auth(session, "foo", "x", 1);
+    case 1:
+      return zke_clear_auth(session);
+    case 2:
+      return zke_ephemerals(session, 0, NULL, &paths);
+    case 3:
+      return zke_sessions(session, &list);
+    case 4:
+      return zke_overdue(session, &number);
+    case 5:
+      return zke_keepalive_fd(session, &number);
+    default:
+      return zke_expire(session, 4711);
+  }
+}
+
+/* After any of them has found the end no change is made on another handle. */
+TEST_LOOP(calls_without_a_path_find_the_end, 0, 7) {
+  zke *other = test_open(":memory:"), *file = test_open(":memory:");
+  zke *handles[2] = {test_session(file, NULL), test_session(other, NULL)};
+  ck_ok(zke_order(handles, 2));
+  if (_i > 0) ck_ok(zke_expire(file, zke_session_id(handles[0])));
+  ck_rc(find_the_end(handles[0], _i),
+        _i > 0 ? ZKE_INVALIDSTATE : ZKE_AUTHFAILED);
+  ck_rc(zke_set(handles[1], "/", "", 0, -1, NULL), ZKE_INVALIDSTATE);
+  ck_says("the session");
+  for (int i = 0; i < 2; i++) ck_ok(zke_close(handles[i]));
+  ck_ok(zke_close(file));
+  ck_ok(zke_close(other));
+}
+
 TEST(a_further_session) {
   zke *further;
   open_mounted();

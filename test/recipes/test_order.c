@@ -467,6 +467,38 @@ TEST(a_look_at_sessions_is_a_read) {
   close_pair();
 }
 
+/* Calls that go to each part are uses of it, also those without a path: what
+ * is read elsewhere afterwards is no older. */
+TEST(calls_on_all_parts_are_uses) {
+  int overdue;
+  open_pair();
+  expect_get(z[0], 1);
+  expect_get(z[1], 2);
+  expect_get(z[1], 2);
+  ck_rc(zke_expire(z[0], 4711), ZKE_UNIMPLEMENTED);
+  expect_get(z[1], 3);
+  ck_rc(zke_overdue(z[0], &overdue), ZKE_UNIMPLEMENTED);
+  expect_get(z[1], 4);
+  ck_rc(zke_clear_auth(z[0]), ZKE_UNIMPLEMENTED);
+  expect_get(z[1], 5);
+  close_pair();
+}
+
+/* Who watches and who waits is shown as the nodes are: in the common order. */
+TEST(a_look_at_watches_is_a_read) {
+  zke_watch_list *list;
+  open_pair();
+  expect_get(z[0], 1);
+  expect_get(z[1], 2);
+  ck_rc(zke_watches(z[0], &list), ZKE_UNIMPLEMENTED);
+  ck_assert_int_eq(syncs, 3);
+  expect_get(z[1], 4);
+  ck_rc(zke_waiters(z[0], &list), ZKE_UNIMPLEMENTED);
+  ck_assert_int_eq(syncs, 5);
+  expect_get(z[1], 6);
+  close_pair();
+}
+
 /* A part whose session cannot be ended for want of memory is tried again. */
 static int tries;
 
