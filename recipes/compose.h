@@ -105,6 +105,7 @@ enum { ZKE_MOUNTS = 16 }; /* parts of one handle, the base among them */
  *   ZKE_BADARGUMENTS  NULL, or the same handle twice
  *   ZKE_INVALIDSTATE  a session among them has ended
  *   ZKE_MISUSE        called in a callback of one that is composed already
+ *   ZKE_SYSTEMERROR   the process has no descriptors left
  *   ZKE_NOMEM, or what zke_set_watcher() of a handle says; then the default
  *                     watchers of those before it are gone
  *
@@ -152,7 +153,8 @@ ZKE_API int zke_order(zke **handles, int n);
  *   ZKE_MISUSE        z has watchers already
  *   ZKE_READONLY      z is read-only and other is not: the session would have
  *                     no number by which own nodes are known
- *   ZKE_INVALIDSTATE, ZKE_NOMEM as zke_order(), or what zke_exists() says
+ *   ZKE_INVALIDSTATE, ZKE_SYSTEMERROR, ZKE_NOMEM as zke_order(), or what
+ *                     zke_exists() says
  *
  * Threads: any.  In a callback: not of one of the handles.  Blocks: as
  * zke_exists(). */

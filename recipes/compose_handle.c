@@ -408,10 +408,10 @@ static void *life_resize(void *context, void *block, size_t size) {
 }
 
 /* A handle without parts, for results of the base's allocator. */
-compose *zke_compose_new(zke *base, const zke_engine *engine) {
+int zke_compose_new(zke *base, const zke_engine *engine, compose **out) {
   pthread_condattr_t monotonic;
   compose *h = zke_alloc(base, sizeof *h);
-  if (!h) return NULL;
+  if (!h) return ZKE_NOMEM;
   h->handle.engine = engine;
   h->handle.allocator = (zke_allocator){life_resize, base};
   h->pid = getpid();
@@ -422,10 +422,12 @@ compose *zke_compose_new(zke *base, const zke_engine *engine) {
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_cond_init(&h->moved, &monotonic);
   pthread_condattr_destroy(&monotonic);
-  if (h->os.pipe(h->os.context, h->wakes) == 0) return h;
-  life_free(h);
-  zke_fail(ZKE_SYSTEMERROR, "no descriptors for a pipe");
-  return NULL;
+  if (h->os.pipe(h->os.context, h->wakes) != 0) {
+    life_free(h);
+    return zke_recipe_fail(ZKE_SYSTEMERROR, "no descriptors for a pipe");
+  }
+  *out = h;
+  return ZKE_OK;
 }
 
 /* zke_compose_pair_listen() has to follow before the handle is used. */
@@ -461,8 +463,9 @@ int zke_compose_wrap(zke *z, const zke_engine *engine, compose **out) {
   int state = zke_state(z);
   if (zke_compose_is_end(state) || state == ZKE_STATE_CLOSED)
     return zke_recipe_fail(ZKE_INVALIDSTATE, "the session has ended");
-  compose *h = zke_compose_new(z, engine);
-  if (!h) return ZKE_NOMEM;
+  compose *h = NULL;
+  int rc = zke_compose_new(z, engine, &h);
+  if (rc != ZKE_OK) return rc;
   compose_order *o = zke_compose_order_new(z);
   compose_part *p = o ? zke_compose_part_new(z, "") : NULL;
   if (!p) {

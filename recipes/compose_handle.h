@@ -47,11 +47,13 @@ int zke_compose_show_in_fd(const compose *h, const compose_part *p);
  * zke_compose_listen(), which takes the parts' default watchers.
  *
  * zke_compose_new    - a handle without parts, whose results are of base's
- *                      allocator; NULL: ZKE_NOMEM, or no descriptors
+ *                      allocator.  ZKE_NOMEM, or ZKE_SYSTEMERROR: no
+ *                      descriptors
  * zke_compose_adopt  - give it a part, and put that into an order; there are
  *                      fewer than ZKE_MOUNTS parts
  * zke_compose_wrap   - a handle whose base is z, in an order of its own.
- *                      ZKE_INVALIDSTATE, ZKE_NOMEM; z is as it was in any case
+ *                      ZKE_INVALIDSTATE, or as zke_compose_new(); z is as it
+ *                      was in any case
  * zke_compose_listen - take the default watchers of all parts; what
  *                      zke_set_watcher() says.  Where it fails some parts have
  *                      lost their own
@@ -62,7 +64,7 @@ int zke_compose_show_in_fd(const compose *h, const compose_part *p);
  *                       theirs alone
  *
  * Nobody else has the handle yet. */
-compose *zke_compose_new(zke *base, const zke_engine *engine);
+int zke_compose_new(zke *base, const zke_engine *engine, compose **out);
 void zke_compose_adopt(compose *h, compose_part *p, compose_order *o);
 int zke_compose_wrap(zke *z, const zke_engine *engine, compose **out);
 int zke_compose_listen(const compose *h);

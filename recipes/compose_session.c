@@ -446,10 +446,11 @@ int zke_compose_open_session(zke *z, const zke_options *options, zke **z_out) {
   if (rc != ZKE_OK) return rc;
   zke *base = c.h->parts[0]->z;
   compose_order *own = zke_compose_order_new(base);
-  compose *h = own ? zke_compose_new(base, c.h->handle.engine) : NULL;
-  if (!h) {
+  compose *h = NULL;
+  rc = own ? zke_compose_new(base, c.h->handle.engine, &h) : ZKE_NOMEM;
+  if (rc != ZKE_OK) {
     zke_compose_order_free(own);
-    return zke_compose_call_leave(&c, ZKE_NOMEM);
+    return zke_compose_call_leave(&c, rc);
   }
   zke_watch_fn fn = o.watcher;
   o.watcher = NULL;

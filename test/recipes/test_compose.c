@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -770,7 +771,6 @@ TEST(ordered_handles_end_together) {
   ck_ok(zke_close(other));
 }
 
-/* A further session is one on each part, with the same mounts. */
 /* Calls without a path that find the end of their own session. */
 static int find_the_end(zke *session, int how) {
   zke_session_list *list = NULL;
@@ -809,6 +809,7 @@ TEST_LOOP(calls_without_a_path_find_the_end, 0, 7) {
   ck_ok(zke_close(other));
 }
 
+/* A further session is one on each part, with the same mounts. */
 TEST(a_further_session) {
   zke *further;
   open_mounted();
@@ -872,6 +873,29 @@ TEST(a_failed_order_changes_nothing) {
   ck_assert_ptr_eq(handles[1], dead);
   ck_ok(zke_close(before));
   ck_ok(zke_close(dead));
+  ck_ok(zke_close(file));
+}
+
+/* Without descriptors for its pipe no handle is made, and the failure is no
+ * want of memory. */
+TEST(no_descriptors) {
+  struct rlimit before, none;
+  zke *file = test_open(":memory:"), *handle = test_session(file, NULL);
+  zke *plain = handle, *further;
+  ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+  none = before;
+  none.rlim_cur = 0;
+  ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+  ck_rc(zke_order(&handle, 1), ZKE_SYSTEMERROR);
+  ck_says("no descriptors");
+  ck_assert_ptr_eq(handle, plain);
+  ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ck_ok(zke_order(&handle, 1));
+  ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+  ck_rc(zke_open_session(handle, NULL, &further), ZKE_SYSTEMERROR);
+  ck_says("no descriptors");
+  ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ck_ok(zke_close(handle));
   ck_ok(zke_close(file));
 }
 
