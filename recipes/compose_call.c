@@ -33,7 +33,7 @@
  * (close, compact) has to be known here: the part would refuse it for the part
  * only.  Frames are a list on the thread's stack, innermost first, since a
  * watcher may dispatch again, and handles may be used in each other's watchers.
- * A frame goes also where its watcher ends the thread. */
+ * A frame is removed also when its watcher ends the thread. */
 
 /* A watcher, or the function of a batch, that runs on this thread; lies on its
  * stack. */
@@ -73,7 +73,7 @@ static void frame_pop(void *arg) {
   frame_top = f->outer;
 }
 
-/* A batch is passed over: what it calls has no event. */
+/* Frames of batches are passed over. */
 compose_part *zke_compose_event_part(const compose *h) {
   const frame *f = frame_top;
   while (f && (f->h != h || !f->p)) f = f->outer;
@@ -87,8 +87,8 @@ bool zke_compose_is_inside(const compose *h) {
   return f;
 }
 
-/* Call a watcher.  It may end its thread, and it may fork: so nothing of the
- * handle is touched afterwards but by frame_pop(). */
+/* Call a watcher.  It may end its thread, and it may fork: so no mutex is
+ * taken afterwards. */
 static void frame_call(compose *h, compose_part *p, zke_watch_fn fn,
                        void *context, int type, int state, const char *path) {
   frame f = {.h = h, .p = p};
@@ -407,7 +407,7 @@ void zke_compose_pair_clear(compose *h) {
  *
  *     zke_compose_call_begin_all()  on several parts
  *     zke_compose_call_turn_to()    to one of them
- *     zke_compose_call_unlimit()    behind its own call
+ *     zke_compose_call_unlimit()    after its own call
  *     zke_compose_call_leave()      the end */
 
 /* A thread of the parent may have held any mutex when the process forked. */

@@ -14,10 +14,10 @@
  *     }
  *
  * LOCKS
- *   Nobody holds a mutex who calls a function here, and none is held while a
- *   part is called or a watcher runs.  There are two exceptions: blocks
- *   (zke_alloc()) here, and descriptors (zke_fd()) in compose_handle.c.  A part
- *   calls nobody for them.
+ *   Callers hold no mutex, and none is held while a part is called or a watcher
+ *   runs.  There are two exceptions: blocks (zke_alloc()) here, and descriptors
+ *   (zke_fd()) in compose_handle.c.  For them a part calls nobody but the
+ *   program's allocator, which must not call this handle.
  *
  * INVARIANTS, which the files above rely on
  *   1. While a call is counted in, the handle's memory and its parts stay.
@@ -26,6 +26,9 @@
  *   3. A thread that is inside a watcher or a batch of the handle has a frame
  *      of it, and what would wait for that thread is refused there.
  *   4. In a forked child no mutex is touched.
+ *   5. Once one session of an order has ended, calls on its parts are refused,
+ *      also on those whose session could not be ended yet: all calls but those
+ *      that begin by zke_compose_call_enter() alone.
  */
 #ifndef ZKEMBED_RECIPES_COMPOSE_CALL_H
 #define ZKEMBED_RECIPES_COMPOSE_CALL_H
@@ -94,7 +97,7 @@ typedef struct compose_call {
   const char *path; /* the part's */
   zke_watch_fn fn;  /* for the part, with its context */
   void *context;
-  /* the rest is compose_call.c's */
+  /* the rest is compose_call.c's; compose_handle.c reads old_state */
   compose_pair *w;
   int how;       /* COMPOSE_… */
   int64_t began; /* of the order's time */

@@ -57,7 +57,7 @@ _Static_assert(ZKE_MOUNTS - 1 <= INT64_MAX / LIFE_MARK,
  * A sleep is a cancellation point.  Nothing is held in it but the count of the
  * call, and the lead, which the clean-up gives back. */
 
-/* zke_turn(): raised behind each watcher, and by zke_wake(). */
+/* zke_turn(): raised after each watcher, and by zke_wake(). */
 int64_t zke_compose_turn(zke *z) {
   return __atomic_load_n(&zke_compose_of(z)->turn, __ATOMIC_SEQ_CST);
 }

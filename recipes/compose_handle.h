@@ -25,7 +25,7 @@ extern "C" {
 
 /* ---- dispatching and sleeping ---- */
 
-/* Members of the table: the functions of zkembed.h that end alike. */
+/* Members of the table: zke_compose_x() is zke_x(). */
 int zke_compose_dispatch(zke *z, int *count_out);
 int zke_compose_dispatch_to(zke *z, int64_t zxid, int *count_out,
                             int *more_out);
@@ -71,8 +71,8 @@ int zke_compose_listen(const compose *h);
 void zke_compose_undo(compose *h);
 void zke_compose_abandon(compose *h, compose_order *o);
 
-/* zke_compose_close - a member of the table: end the calls of other threads,
- * and close the parts in the order in which they came */
+/* zke_compose_close - a member of the table: wake threads that wait for events,
+ * wait for all calls, and close the parts in the order in which they came */
 int zke_compose_close(zke *z);
 
 #ifdef __cplusplus

@@ -17,8 +17,8 @@
  *
  * The invariants are in compose_part.h.  One more holds in this file: an
  * order's mutex guards its members and those of its parts that follow `order`,
- * but not `listens`.  Only while an order is being made or merged are they
- * changed without it. */
+ * but not `listens`.  Only while an order is being made, merged or
+ * joined by a part are they changed without it. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -73,7 +73,7 @@ compose_order *zke_compose_order_new(zke *z) {
   return o;
 }
 
-/* Release an order that has no parts any more; NULL is fine. */
+/* Release an order that no part uses any more; NULL is fine. */
 void zke_compose_order_free(compose_order *o) {
   if (!o) return;
   pthread_cond_destroy(&o->unpinned);
@@ -111,7 +111,7 @@ void zke_compose_order_remove(compose_part *p) {
   if (empty) zke_compose_order_free(o);
 }
 
-/* A part was used: all others are behind it now. It is called behind each call
+/* A part was used: all others are behind it now. It is called after each call
  * of the part, and before an event of the part is told. */
 void zke_compose_order_use(compose_part *p) {
   compose_order *o = p->order;

@@ -16,17 +16,16 @@
  *
  * LOCKS
  *   A handle's mutex is taken before its order's, never the other way round.
- *   The functions here take the order's only, for a few lines, and hold it
- *   while nobody is called.  What they read of a handle does not change once
- *   the handle is in use: its parts, and what stands above `m`.
+ *   The functions here take the order's only, for a few lines, and call nobody
+ *   while they hold it.  They read of a handle only its parts, which do not
+ *   change while another thread uses it.
  *
  * INVARIANTS, which the files above rely on
- *   1. A part belongs to one handle and to one order, from its making to its
- *      handle's close.  A handle's parts never change once it is in use.
+ *   1. A part of a handle is in one order.  Only zke_order() and zke_mount()
+ *      change a handle's parts or their order, while nobody else uses the
+ *      handles.
  *   2. A part is not closed while it is pinned, that is while a thread of any
  *      handle ends its session: zke_compose_order_remove() waits.
- *   3. Once one session of an order has ended, all calls on all of its parts
- *      are refused, also those on parts whose session could not be ended yet.
  */
 #ifndef ZKEMBED_RECIPES_COMPOSE_PART_H
 #define ZKEMBED_RECIPES_COMPOSE_PART_H
@@ -58,7 +57,7 @@ struct compose_part {
   int64_t own;          /* the id of its session; 0: read-only */
   int64_t mark;         /* what others' ids are shown with */
   bool is_file;         /* its reads are never behind */
-  compose_order *order; /* constant once in use; guards what follows */
+  compose_order *order; /* invariant 1; guards what follows */
   compose_part *next;
   int64_t others;   /* when another part was last used */
   int64_t fresh;    /* at least as new as all before this time */
@@ -75,12 +74,12 @@ struct compose {
   int count;         /* of parts, the base first */
   compose_part *parts[ZKE_MOUNTS];
   zke_os os;
-  int poller;           /* of zke_fd(), -1: not made yet */
   int wakes[2];         /* a pipe that ends the leader's sleep */
   int64_t turn;         /* atomic */
   int64_t calls;        /* of watchers, so far; atomic */
   pthread_mutex_t m;    /* guards all that follows */
   pthread_cond_t moved; /* a turn, a leader, the last call, closing */
+  int poller;           /* of zke_fd(), -1: not made yet */
   compose_pair *pairs[COMPOSE_BUCKETS];
   compose_pair *fallback; /* the default watcher's */
   bool closing;
@@ -97,7 +96,8 @@ compose *zke_compose_of(zke *z);
 
 /* zke_compose_order_new    - an order without parts, in a block of z's
  *                            allocator; NULL without memory
- * zke_compose_order_free   - release an order that has no parts; NULL is fine
+ * zke_compose_order_free   - release an order that no part uses any more; NULL
+ *                            is fine
  * zke_compose_order_add    - put a part into it
  * zke_compose_order_merge  - all parts of `from` go over to `to`, whichever
  *                            handle they belong to; `from` is released

@@ -6,8 +6,8 @@
  * the same parts.
  *
  * All functions here are members of the engine's table: zke_compose_x() is what
- * zkembed.h says of zke_x(), on several services as compose.h says.  They count
- * themselves in.
+ * zkembed.h says of zke_x(), on several services as compose.h says.  Each of
+ * them begins one call and ends it, or does not count in at all.
  */
 #ifndef ZKEMBED_RECIPES_COMPOSE_SESSION_H
 #define ZKEMBED_RECIPES_COMPOSE_SESSION_H
