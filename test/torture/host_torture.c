@@ -8,7 +8,8 @@
  * sessions, of programs that live, know nothing of it, or are stopped.  In a
  * table "deposed" it notes which token it took, and how far the programs'
  * tables had come: a later row with that token is a former holder's, even
- * before the next holder has written anything.
+ * before the next holder has written anything.  A run in which it has ended by
+ * itself, or has not made that table, is bad: it has shown nothing.
  *
  * A checker reads the programs' tables with plain SQLite, in the midst of it
  * and at the end: the rules below.  Since each step of the programs is one
@@ -56,6 +57,7 @@ enum {
 static char directory[4000], database[4100], errors[4100];
 static const char *examples, *command, *ledger;
 static volatile int *deposed; /* shared: how many acts */
+static pid_t deposer;         /* 0: it has ended */
 
 static int64_t now_ms(void) {
   struct timespec t;
@@ -277,11 +279,19 @@ static bool judge_end(int i, int status) {
   return false;
 }
 
+/* The deposer goes on until it is killed, so it has failed. */
+static bool deposer_ended(int status) {
+  deposer = 0;
+  fprintf(stderr, "the deposer ended by itself: %x\n", (unsigned)status);
+  return false;
+}
+
 /* See who has ended by itself, orphans of the killed too. */
 static bool see_ends(void) {
   int status;
   bool good = true;
   for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+    if (pid == deposer) good = deposer_ended(status);
     for (int i = 0; i < SLOTS; i++) {
       if (slots[i].pid != pid) continue;
       slots[i].pid = 0;
@@ -467,6 +477,24 @@ static long torment(sqlite3 *db, unsigned seed, long kills) {
   return done;
 }
 
+/* Kill the deposer.  False: it has ended by itself, now or before. */
+static bool end_deposer(void) {
+  int status = 0;
+  if (!deposer) return false;
+  kill(deposer, SIGKILL);
+  while (waitpid(deposer, &status, 0) < 0 && errno == EINTR) continue;
+  if (!WIFSIGNALED(status)) return deposer_ended(status);
+  deposer = 0;
+  return true;
+}
+
+/* The deposer's table is there; without it no rule is looked at. */
+static bool has_notes(sqlite3 *db) {
+  bool can = number(db, "SELECT count(*)FROM deposed") >= 0;
+  if (!can) printf("no table of the deposed: no rule was looked at\n");
+  return can;
+}
+
 /* All are dead, those too that have outlived their parents. */
 static void end_all(void) {
   for (int i = 0; i < SLOTS; i++) kill_slot(&slots[i], true);
@@ -562,14 +590,14 @@ int main(int argc, char **argv) {
   prepare(argv);
   printf("SEED=%u\n", seed);
   if (fflush(stdout) != 0) give_up("standard output", strerror(errno));
-  pid_t deposer = start_deposer(seed);
-  while (access(database, F_OK) != 0) poll(NULL, 0, 5);
+  deposer = start_deposer(seed);
+  while (see_ends() && access(database, F_OK) != 0) poll(NULL, 0, 5);
+  if (!deposer) give_up(database, "was not made");
   sqlite3 *db = open_tables();
   long kills = torment(db, seed, number_from("KILLS", 300));
-  kill(deposer, SIGKILL);
-  reap(deposer);
+  bool good = end_deposer() && kills >= 0;
   end_all();
-  bool good = kills >= 0 && settle(db) && check_tables(db);
+  good = good && settle(db) && check_tables(db) && has_notes(db);
   count_done(db);
   sqlite3_close(db);
   good = is_whole() && good;
