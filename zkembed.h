@@ -1492,6 +1492,12 @@ ZKE_API void zke_results_clear(zke_op_result *results, int count);
  * it is EXTRA or options.durability is ZKE_DURABLE_NONE.  The program may set
  * it to less afterwards; a power cut can take the latest commits then.
  *
+ * Write by zke_sql_begin() and zke_sql_commit().  Any other write on the
+ * connection, which commits by itself or by the program's own COMMIT, does not
+ * stand in the writers' line.  And where its sync fails, zkembed does not learn
+ * of it and does not recover: a power cut can then take commits that came
+ * later, of other writers and acknowledged, too.
+ *
  * It gets the handle's busy timeout, and an SQL function: zke_claim(path,
  * token) is 1 where the token is in office at the path, as in the view
  * zke_tokens, and fails the statement otherwise.  It refuses the readers of a
@@ -1512,8 +1518,9 @@ ZKE_API void zke_results_clear(zke_op_result *results, int count);
  *   ZKE_SYSTEMERROR   db is in a transaction, and its commits are not synced
  *   ZKE_NOMEM, or what a read returns
  *
- * Threads: any that may use db.  In a callback: yes.  Blocks: on the disk.
- * Since 0.1. */
+ * Threads: any that may use db.  In a callback: yes.  Blocks: on the disk, and
+ * for the busy timeout where another connection has locked the file; calls of
+ * other threads on the store of z wait meanwhile.  Since 0.1. */
 ZKE_API int zke_sql_adopt(zke *z, struct sqlite3 *db);
 
 /* zke_sql_begin - begin a transaction that writes, in the writers' line
