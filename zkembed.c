@@ -3896,14 +3896,23 @@ static int app_note_setting(void *arg, int columns, char **values,
 
 /* Let a connection of the program's sync its commits, as the engine does with a
  * change of persistent state (P8).  SQLite can be built with less as the
- * default.  A connection that syncs more keeps that.  An SQLite code. */
+ * default.  A connection that syncs more keeps that.
+ *
+ * The level is set even where it is high enough.  A level that no PRAGMA has
+ * set is a default, and SQLite can be built with a lower one for files with a
+ * log: a connection that has read the schema before the file got its log takes
+ * that one at its next transaction.  In a transaction SQLite sets no level; the
+ * one that is told there stays.  An SQLite code. */
 static int app_sync_commits(const store *s, sqlite3 *db) {
   int level = 0;
   if (s->durability == ZKE_DURABLE_NONE) return SQLITE_OK;
   int rc =
       sqlite3_exec(db, "PRAGMA synchronous", app_note_setting, &level, NULL);
-  if (rc != SQLITE_OK || level >= 2) return rc;
-  return sqlite3_exec(db, "PRAGMA synchronous=FULL", NULL, NULL, NULL);
+  bool enough = level >= 2 && !sqlite3_get_autocommit(db);
+  if (rc != SQLITE_OK || enough) return rc;
+  return sqlite3_exec(
+      db, level == 3 ? "PRAGMA synchronous=EXTRA" : "PRAGMA synchronous=FULL",
+      NULL, NULL, NULL);
 }
 
 /* Make a connection of the program's one whose commits are synced, and that
@@ -13127,7 +13136,8 @@ enum {
   API_SEQUENTIAL = 2, /* the path may end like a prefix */
   API_ANY_STATE = 8,  /* works on a session that has ended, too */
   API_LIGHT = 16,     /* looks at the handle only, does no I/O, and so waits
-                         for other threads' calls however long they take */
+                         for other threads' calls however long they take;
+                         but zke_sql_adopt() and zke_forget() do some */
   API_READ = 32,      /* begins its read by itself, and looks there whether
                          the session still exists */
   API_DISPATCH = 64,  /* ticks, and recovers, by itself */
@@ -15833,7 +15843,11 @@ static int api_check_guest(store *s, sqlite3 *db) {
                    file && *file ? file : "in memory");
 }
 
-/* It takes no part in a transaction yet; zke_sql_begin() begins one. */
+/* It takes no part in a transaction yet; zke_sql_begin() begins one.  The call
+ * is light since it works in a batch and needs nothing of the store's
+ * connection.  But it does I/O on the program's: the stat of its file, and its
+ * PRAGMA may read the schema.  Where another connection has the file locked,
+ * that waits for the busy timeout, and the store's lock is held meanwhile. */
 int zke_sql_adopt(zke *z, struct sqlite3 *db) {
   if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
   int rc = api_enter(z, NULL, API_CHANGE | API_LIGHT, NULL);
