@@ -72,11 +72,13 @@ static void unix_ready(server *s, source *from, unsigned events) {
 /* The store's own session has its duties: dead sessions, nodes whose time is
  * over, and events for the clients' sessions, which it carries. It waits for
  * other processes for a moment at most (server_limit()), since all clients wait
- * with it. */
+ * with it.  A dispatch counts no quota's subtree, since it never waits.  The
+ * read is for what is left of quotas where no client asks for anything. */
 static void store_ready(server *s, source *from, unsigned events) {
   (void)from, (void)events;
   server_limit(s, s->z);
   zke_dispatch(s->z, NULL);
+  zke_exists(s->z, "/", NULL, NULL, NULL);
   server_unlimit(s);
 }
 
@@ -147,7 +149,9 @@ static void take_together(server *s) {
   /* one change alone gains nothing by a batch */
   if (changes < 2) return;
   server_limit(s, s->z);
+  s->in_batch = true;
   int rc = zke_batch(s->z, take_batch, s);
+  s->in_batch = false;
   server_tell_failed(s, NULL, rc);
   server_unlimit(s);
   bool begun = s->answer_count > 0;
@@ -326,6 +330,7 @@ static int serve_round(server *s) {
   if (has_read_all(s, n) && clients_expire(s)) drop_silent(s);
   listen_or_not(s);
   close_dropped(s);
+  server_print(s);
   faults_round(s);
   control_round(s);
   return 0;
@@ -511,17 +516,6 @@ static int serve_options(server *s) {
   return 0;
 }
 
-/* The store's logger: what it warns of, quotas above all, stands on standard
- * error, with strange characters of paths escaped.  Of errors the requests tell
- * that fail by them. */
-static void serve_log(void *context, int level, const char *text) {
-  (void)context;
-  if (level != ZKE_LOG_WARN) return;
-  fputs("zke: serve: ", stderr);
-  output_sentence(text, stderr);
-  fputc('\n', stderr);
-}
-
 /* Opens the store, with the time of containers, the logger and the page cache,
  * which are the store's.  One that is open already, in a script, has its own
  * time and cache, and no logger. */
@@ -535,8 +529,10 @@ static int serve_open(server *s) {
                         "command on the command line has");
   if (status) return status;
   if (has(c, 'c')) c->sh->options.container_ms = ms ? ms : ZKE_AT_ONCE;
+  c->sh->server = s;
   if (!c->sh->persists) {
-    c->sh->options.log = serve_log;
+    c->sh->options.log = server_log;
+    c->sh->options.log_context = c->sh;
     c->sh->options.cache_kib = CACHE_KIB;
   }
   status = session_open(c, CREATES_FILE);
@@ -590,6 +586,7 @@ static int serve_end(server *s) {
   free(s->answers);
   spares_free(s);
   users_free(s);
+  server_print(s);
   server_tell_free(s);
   faults_end(s);
   for (int i = 0; i < s->listener_count; i++) close(s->listeners[i].fd);
@@ -625,12 +622,17 @@ static int serve_run(call *c) {
   server s = {.c = c, .epoll = -1, .wake = {-1, NULL}};
   int status = serve_options(&s);
   if (!status) status = serve_open(&s);
-  if (status) return status;
+  if (status) {
+    server_print(&s);
+    c->sh->server = NULL;
+    return status;
+  }
   status = users_load(&s);
   if (!status) status = serve_prepare(&s);
   if (!status) status = serve_listen(&s);
   if (!status) status = serve_loop(&s);
   int ended = serve_end(&s);
+  c->sh->server = NULL;
   return status ? status : ended;
 }
 

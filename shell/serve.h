@@ -75,7 +75,8 @@ enum {
   TELL_BUSY,   /* another process has it for too long */
   TELL_QUOTA,  /* the last: each path is a kind of its own */
   TELL_KINDS,
-  TOLD_MOST = TELL_QUOTA + 8
+  TOLD_MOST = TELL_QUOTA + 8,
+  LINES_MOST = 32 /* that wait to be printed */
 };
 
 /* When a kind was told of. */
@@ -125,6 +126,10 @@ struct server {
   int address_most;   /* connections from one address; 0: any number */
   bool enforce_quota; /* refuse what passes a hard limit */
   told told[TOLD_MOST];
+  char *lines[LINES_MOST]; /* not printed yet */
+  int line_count;
+  int64_t lines_left_out;   /* since there was no room for them */
+  bool in_batch;            /* other processes wait: nothing is printed */
   user *users;              /* of SASL; NULL: there is none */
   bool require_sasl;        /* a client that is none of them is refused */
   const char *super_user;   /* of SASL; NULL: none */
@@ -171,12 +176,18 @@ struct server {
  * server_tell_failed - the same of a code of the library that means that the
  *                      database cannot be read or written, with the sentence
  *                      of the call that has just failed; c may be NULL
+ * server_log         - the store's logger; its context is the shell.  What the
+ *                      library warns of, quotas above all, is kept, since it
+ *                      may be called while other processes wait
+ * server_print       - print what was kept: call it while nobody waits
  * server_tell_free   - free what is remembered of that */
 void server_tell(server *s, int kind, const char *about, const char *format,
                  ...) __attribute__((format(printf, 4, 5)));
 void conn_tell(const conn *c, int kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void server_tell_failed(server *s, const conn *c, int rc);
+void server_log(void *context, int level, const char *text);
+void server_print(server *s);
 void server_tell_free(server *s);
 
 /* ------------------------------------------------------------------------

@@ -1144,6 +1144,7 @@ static void undo_answer(const server *s, struct answer *a, int rc) {
 
 /* rc: of the batch that they were part of, or ZKE_OK. */
 void requests_answer(server *s, int rc) {
+  server_print(s);
   for (int i = 0; i < s->answer_count; i++) {
     struct answer *a = &s->answers[i];
     if (rc != ZKE_OK) undo_answer(s, a, rc);

@@ -6,7 +6,12 @@
  *
  * Clients decide how often something is refused.  So each kind is told once in
  * a while, and the next line of that kind says how many were left out: a
- * client cannot fill a disk with lines.  Begin with server_tell().
+ * client cannot fill a disk with lines.
+ *
+ * Nothing is written while the library holds what others wait for: standard
+ * error may be a pipe that nobody empties.  What is said in a batch, and what
+ * the library tells its logger, is kept until server_print().  Begin with
+ * server_tell().
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -51,10 +56,33 @@ static told *find_place(server *s, int kind, const char *path) {
   return found;
 }
 
-/* Prints the line, in one call.  What clients have sent may stand in it, so
- * strange characters are escaped. */
-static void print_line(int kind, const char *about, const char *sentence,
-                       int64_t left_out) {
+/* Keeps a line, which is freed later.  Where as many are kept as there is room
+ * for, it is counted only. */
+static void keep_line(server *s, char *line) {
+  if (s->line_count < LINES_MOST) {
+    s->lines[s->line_count++] = line;
+    return;
+  }
+  s->lines_left_out++;
+  free(line);
+}
+
+void server_print(server *s) {
+  for (int i = 0; i < s->line_count; i++) {
+    fputs(s->lines[i], stderr); /* in one call */
+    free(s->lines[i]);
+  }
+  s->line_count = 0;
+  if (s->lines_left_out)
+    fprintf(stderr, "zke: serve: %" PRId64 " lines were left out\n",
+            s->lines_left_out);
+  s->lines_left_out = 0;
+}
+
+/* Says a line, at once if nobody waits for that.  What clients have sent may
+ * stand in it, so strange characters are escaped. */
+static void say_line(server *s, int kind, const char *about,
+                     const char *sentence, int64_t left_out) {
   char *line = NULL;
   size_t len;
   FILE *out = open_memstream(&line, &len);
@@ -65,8 +93,30 @@ static void print_line(int kind, const char *about, const char *sentence,
   output_sentence(sentence, out);
   if (left_out) fprintf(out, "; %" PRId64 " more were left out", left_out);
   fputc('\n', out);
-  if (fclose(out) == 0) fputs(line, stderr);
-  free(line);
+  if (fclose(out) == 0)
+    keep_line(s, line);
+  else
+    free(line);
+  if (!s->in_batch) server_print(s);
+}
+
+/* The library's words of a path may have strange characters, too.  Of errors
+ * the requests tell that fail by them.  The logger outlives the server, and
+ * what it hears then is nobody's. */
+void server_log(void *context, int level, const char *text) {
+  const shell *sh = context;
+  char *line = NULL;
+  size_t len;
+  if (level != ZKE_LOG_WARN || !sh->server) return;
+  FILE *out = open_memstream(&line, &len);
+  if (!out) return;
+  fputs("zke: serve: ", out);
+  output_sentence(text, out);
+  fputc('\n', out);
+  if (fclose(out) == 0)
+    keep_line(sh->server, line);
+  else
+    free(line);
 }
 
 /* The one way to standard error while the server runs. */
@@ -80,7 +130,7 @@ static void tell(server *s, int kind, const char *about, const char *format,
     return;
   }
   if (vasprintf(&sentence, format, arguments) < 0) return;
-  print_line(kind, about, sentence, place->left_out);
+  say_line(s, kind, about, sentence, place->left_out);
   free(sentence);
   place->again_ms = s->now_ms + kinds[kind].silent_ms;
   place->left_out = 0;

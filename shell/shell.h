@@ -294,8 +294,9 @@ struct shell {
   char *cwd;               /* "/" or "/a/b"; replaced by cd */
   bool leaving;            /* exit was given */
   int leave_status;
-  int died_by;       /* the signal that ended a command of ours, or 0 */
-  struct held *held; /* locks and the like that this session holds */
+  int died_by;           /* the signal that ended a command of ours, or 0 */
+  struct held *held;     /* locks and the like that this session holds */
+  struct server *server; /* serve's, while it runs; else NULL */
 };
 
 /* run_words - find the command, sort the words, open, run, report

@@ -1,9 +1,11 @@
 /* test_quota.c - zke serve: quotas below /zookeeper/quota, their statistics and
  * their limits
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "test/server/wire.h"
@@ -323,6 +325,49 @@ TEST(a_hard_limit_is_told) {
   ck_assert_str_eq(content(log),
                    "zke: serve: quota exceeded: /a: 2 nodes, hard limit 1\n"
                    "zke: serve: quota exceeded: /b: 4 bytes, hard limit 3\n");
+}
+
+/* A pipe by its name that is full, and that nobody empties. */
+static int full_pipe(const char *name) {
+  char bytes[4096] = {0};
+  ck_assert_int_eq(mkfifo(name, 0600), 0);
+  int fd = open(name, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  ck_assert_int_ge(fd, 0);
+  while (write(fd, bytes, sizeof bytes) > 0 || write(fd, bytes, 1) > 0) {
+  }
+  return fd;
+}
+
+/* Where standard error takes nothing, the server may stand still, but it does
+ * so with nothing held: other processes write.  Two changes that come together
+ * are one transaction, in which the refusal is found. */
+TEST(a_full_standard_error_stops_no_other_writer) {
+  char options[600], bytes[4096];
+  const char *file = test_path("app.db"), *log = test_path("log");
+  zke *z;
+  int fd = full_pipe(log);
+  snprintf(options, sizeof options, "--enforce-quota 2>'%s'", log);
+  serving s = serve(file, options);
+  wire w = begin(s);
+  create(&w, "/a", "", 0);
+  set_quota(&w, "/a", "count=9,bytes=-1=;byteHardLimit=-1;countHardLimit=1");
+  for (int i = 0; i < 2; i++) {
+    request(&w, ZKE_JUTE_CREATE);
+    PUT(&w, create_request, i ? "/a/1" : "/b", {0, ""}, zke_open_acl, 0);
+    zke_jute_end(&w.out, w.begun);
+  }
+  send_out(&w);
+  ck_ok(zke_open(file, NULL, &z));
+  ck_until(zke_exists(z, "/b", NULL, NULL, NULL) == ZKE_OK, SOON);
+  ck_ok(zke_create(z, "/c", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_close(z));
+  while (read(fd, bytes, sizeof bytes) > 0) {
+  }
+  ck_assert_int_eq(answer_to(&w, w.xid - 1), 0);
+  ck_assert_int_eq(answer_to(&w, w.xid), QUOTAEXCEEDED);
+  hang_up(&w);
+  stop(s);
+  close(fd);
 }
 
 /* What ZooKeeper's getConfig reads: of a server that stands alone, nothing. */
