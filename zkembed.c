@@ -7874,8 +7874,8 @@ static int node_count(store *s, const char *path, int64_t *count) {
  * then has rest for a multiple of that time.  What is due in a rest is done by
  * the first change, or the first tick, after it.
  *
- * Whatever fails here is dropped: the change stands.  Start reading at
- * quota_note().
+ * Whatever fails here is dropped, and the change stands, unless SQLite has
+ * undone it.  Start reading at quota_note().
  * ==================================================================== */
 
 #define QUOTA_ROOT "/zookeeper/quota"
@@ -7885,7 +7885,8 @@ static int node_count(store *s, const char *path, int64_t *count) {
 enum { QUOTA_NODES = 1, QUOTA_BYTES = 2 };
 
 /* After a count a quota has rest for so many times what that took, and after a
- * warning for a minute. */
+ * warning for a minute.  No rest is longer: where the process was stopped in a
+ * count, that took hours. */
 enum { QUOTA_REST = 20 };
 #define QUOTA_WARNED (60000 * ZKE_MS)
 
@@ -7898,54 +7899,64 @@ static path_key quota_limits_key(const char *quota, size_t len) {
   return (path_key){quota, QUOTA_LIMITS, (int)len, sizeof QUOTA_LIMITS - 1};
 }
 
-/* Is the node there?  Where that cannot be read it counts as missing. */
-static bool quota_is_there(store *s, path_key k) {
+/* Look for a node; ZKE_NONODE where it is missing. */
+static int quota_seek(store *s, path_key k) {
   node n;
-  if (node_load(s, k, &n, NULL) != ZKE_OK) return false;
-  node_free(&n);
-  return true;
+  int rc = node_load(s, k, &n, NULL);
+  if (rc == ZKE_OK) node_free(&n);
+  return rc;
 }
 
-/* Are there quotas at all?  Looks once in a transaction. */
-static bool quota_any(txn *t) {
+/* Find out whether there are quotas at all.  Looks once in a transaction. */
+static int quota_any(txn *t) {
   node n;
   path_key k = path_split(QUOTA_ROOT, sizeof QUOTA_ROOT - 1);
-  if (t->quotas < 0 && node_load(t->s, k, &n, NULL) == ZKE_OK) {
-    t->quotas = n.nchild > 0;
-    node_free(&n);
-  }
-  return t->quotas > 0;
+  if (t->quotas >= 0) return ZKE_OK;
+  int rc = node_load(t->s, k, &n, NULL);
+  if (rc != ZKE_OK) return rc;
+  t->quotas = n.nchild > 0;
+  node_free(&n);
+  return ZKE_OK;
 }
 
 /* The deepest quota over a path, which stands behind QUOTA_ROOT in `quota`: how
- * many bytes of the path it is of; 0: there is none.  It goes down from the
- * top, and stops where there are no quotas any more. */
-static size_t quota_find(store *s, const char *quota) {
-  size_t root = sizeof QUOTA_ROOT - 1, at = root, found = 0;
-  while (quota[at] && quota[at + 1]) { /* "/" itself has none */
+ * many bytes of the path it is of, into *found; 0: there is none.  It goes down
+ * from the top, and stops where there are no quotas any more (ZKE_NONODE), or
+ * where a node cannot be read. */
+static int quota_find(store *s, const char *quota, size_t *found) {
+  size_t root = sizeof QUOTA_ROOT - 1, at = root;
+  int rc = ZKE_OK;
+  *found = 0;
+  while (rc == ZKE_OK && quota[at] && quota[at + 1]) { /* "/" has none */
     at += 1 + strcspn(quota + at + 1, "/");
-    if (!quota_is_there(s, path_split(quota, at))) break;
-    if (quota_is_there(s, quota_limits_key(quota, at))) found = at - root;
+    rc = quota_seek(s, path_split(quota, at));
+    if (rc == ZKE_OK) {
+      rc = quota_seek(s, quota_limits_key(quota, at));
+      if (rc == ZKE_OK) *found = at - root;
+      if (rc == ZKE_NONODE) rc = ZKE_OK;
+    }
   }
-  return found;
+  return rc;
 }
 
 /* Keep a quota, of the first len bytes of a path, as one that was grown into.
  * The list has a text for each: a character with the bits of what has grown,
- * then the path.  Where it is full this one is left to its next change. */
+ * then the path.  What a text lacks is a second text for the path, since an
+ * operation that is undone makes the list shorter, and what stood there before
+ * it has to be as it was.  Where the list is full this one is left to its next
+ * change. */
 static void quota_keep(store *s, const char *path, size_t len, unsigned grew) {
   buf *noted = &s->quota_noted;
   size_t end = noted->len;
+  unsigned has = 0;
   int count = 0;
   for (size_t at = 0; at < end; count++) {
-    char *text = noted->data + at;
-    if (strncmp(text + 1, path, len) == 0 && !text[1 + len]) {
-      text[0] = (char)((unsigned)text[0] | grew);
-      return;
-    }
+    const char *text = noted->data + at;
+    if (strncmp(text + 1, path, len) == 0 && !text[1 + len])
+      has |= (unsigned)text[0];
     at += strlen(text) + 1;
   }
-  if (count >= QUOTA_MOST) return;
+  if ((has & grew) == grew || (!has && count >= QUOTA_MOST)) return;
   buf_add(noted, &(char){(char)grew}, 1);
   buf_add(noted, path, len);
   buf_add(noted, "", 1);
@@ -7955,26 +7966,35 @@ static void quota_keep(store *s, const char *path, size_t len, unsigned grew) {
 
 /* Keep the deepest quota over a path that has grown, if there is one.  The
  * nodes of quotas themselves count for none. */
-static void quota_keep_deepest(txn *t, const char *path, unsigned grew) {
+static int quota_keep_deepest(txn *t, const char *path, unsigned grew) {
   static const char own[] = "/zookeeper";
   size_t len = sizeof own - 1;
-  if (strncmp(path, own, len) == 0 && (!path[len] || path[len] == '/')) return;
-  if (!quota_any(t)) return;
+  if (strncmp(path, own, len) == 0 && (!path[len] || path[len] == '/'))
+    return ZKE_OK;
+  int rc = quota_any(t);
+  if (rc != ZKE_OK || !t->quotas) return rc;
   char *quota = mem_format(&t->s->a, QUOTA_ROOT "%s", path);
-  if (!quota) return;
-  len = quota_find(t->s, quota);
+  if (!quota) return base_nomem();
+  rc = quota_find(t->s, quota, &len);
   if (len) quota_keep(t->s, path, len, grew);
   mem_free(quota);
+  return rc;
 }
 
 /* A change has made the tree grow at this path, by a node or by bytes of data:
- * note the quota that it falls under.  The caller's sentence stays. */
-static void quota_note(txn *t, const char *path, unsigned grew) {
+ * note the quota that it falls under.  Where that fails the change stands all
+ * the same, and the caller's sentence with it, unless SQLite has undone the
+ * whole transaction, as it may for want of memory or where it cannot read: then
+ * the change fails, too. */
+static int quota_note(txn *t, const char *path, unsigned grew) {
   char kept[BASE_SENTENCE];
-  if (!t->s->log || t->quotas == 0) return;
+  if (!t->s->log || t->quotas == 0) return ZKE_OK;
   base_keep(kept);
-  quota_keep_deepest(t, path, grew);
+  int rc = quota_keep_deepest(t, path, grew);
+  if (sqlite3_get_autocommit(t->s->db))
+    return rc == ZKE_OK || rc == ZKE_NONODE ? base_nomem() : rc;
   base_say_again(kept);
+  return ZKE_OK;
 }
 
 /* Two limits of one thing; -1: none. */
@@ -8086,23 +8106,29 @@ static bool quota_warn(store *s, const char *path, int64_t now,
   return true;
 }
 
-/* Look at a quota of the list, in a read of one state, and tell.  Returns until
- * when it has rest. */
-static int64_t quota_look(store *s, const char *noted) {
+/* Look at a quota of the list, in a read of one state, and tell.  It waits for
+ * nobody: where another process is in the way it is ZKE_OPERATIONTIMEOUT.
+ * *next is until when the quota has rest. */
+static int quota_look(store *s, const char *noted, int64_t *next) {
   quota_state q = {.count = 0};
   const char *path = noted + 1;
-  int64_t began = host_now(s);
+  int64_t began = host_now(s), deadline = s->deadline;
+  s->deadline = 0;
   int rc = db_end(s);
   if (rc == ZKE_OK) rc = sql_do(s, SQL_BEGIN_READ);
   if (rc == ZKE_OK) rc = quota_measure(s, path, (unsigned)noted[0], &q);
   db_end(s);
-  int64_t now = host_now(s), rest = (now - began) * QUOTA_REST;
-  if (rc != ZKE_OK) return base_later(now, rest);
-  if (quota_warn(s, path, q.count, &q.count_limit, "count", "Count"))
-    rest = QUOTA_WARNED;
-  if (quota_warn(s, path, q.bytes, &q.byte_limit, "bytes", "Byte"))
-    rest = QUOTA_WARNED;
-  return base_later(now, rest);
+  s->deadline = deadline;
+  int64_t now = host_now(s);
+  int64_t rest = base_min((now - began) * QUOTA_REST, QUOTA_WARNED);
+  if (rc == ZKE_OK) {
+    if (quota_warn(s, path, q.count, &q.count_limit, "count", "Count"))
+      rest = QUOTA_WARNED;
+    if (quota_warn(s, path, q.bytes, &q.byte_limit, "bytes", "Byte"))
+      rest = QUOTA_WARNED;
+  }
+  *next = base_later(now, rest);
+  return rc;
 }
 
 /* Where it stands until when a quota has rest, if that is over; else NULL.
@@ -8121,21 +8147,40 @@ static int64_t *quota_rested(store *s, const char *path, int64_t now) {
   return &s->quota_rest[place].next;
 }
 
+/* Make one text of those that the list has for a path: see quota_keep(). */
+static void quota_merge(store *s) {
+  char *list = s->quota_noted.data;
+  size_t stays = 0;
+  for (size_t at = 0, size; at < s->quota_sure; at += size) {
+    char *text = list + at, *first = list;
+    size = strlen(text) + 1;
+    while (first < list + stays && strcmp(first + 1, text + 1) != 0)
+      first += strlen(first) + 1;
+    if (first < list + stays) {
+      first[0] = (char)((unsigned)first[0] | (unsigned)text[0]);
+    } else {
+      memmove(first, text, size);
+      stays += size;
+    }
+  }
+  s->quota_noted.len = s->quota_sure = stays;
+}
+
 /* Look at each quota of the list, and tell the logger of those that are passed.
- * This is called after a commit, with the gate free, and at each tick.  A quota
- * that rests stays in the list.  The caller's result and sentence stay. */
+ * This is called after a commit, with the gate free, and at a tick that may
+ * wait.  A quota that rests stays in the list, and so does one that another
+ * process is in the way of.  The caller's result and sentence stay. */
 static void quota_tell(store *s) {
   char kept[BASE_SENTENCE];
   size_t stays = 0;
   if (!s->quota_sure || health_is_broken(s) || health_is_replaced(s)) return;
   base_keep(kept);
+  quota_merge(s);
   for (size_t at = 0; at < s->quota_sure;) {
     char *text = s->quota_noted.data + at;
     size_t size = strlen(text) + 1;
     int64_t *next = quota_rested(s, text + 1, host_now(s));
-    if (next) {
-      *next = quota_look(s, text);
-    } else {
+    if (!next || quota_look(s, text, next) == ZKE_OPERATIONTIMEOUT) {
       memmove(s->quota_noted.data + stays, text, size);
       stays += size;
     }
@@ -8306,8 +8351,10 @@ static int op_create_below(txn *t, const zke_op *op, const char *made,
   if (rc == ZKE_OK) rc = watch_fire(t, made, len, ZKE_EVENT_CREATED, acl);
   if (rc == ZKE_OK)
     rc = history_note(t, made, len, ZKE_EVENT_CREATED, n.owner, acl);
+  if (rc == ZKE_OK)
+    rc = quota_note(t, made,
+                    n.len > 0 ? QUOTA_NODES | QUOTA_BYTES : QUOTA_NODES);
   if (rc != ZKE_OK) return rc;
-  quota_note(t, made, n.len > 0 ? QUOTA_NODES | QUOTA_BYTES : QUOTA_NODES);
   node_stat(&n, stat);
   return watch_fire(t, k.parent, (size_t)k.parent_len, ZKE_EVENT_CHILD,
                     parent->acl);
@@ -8414,7 +8461,7 @@ static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
     if (rc == ZKE_OK)
       rc = history_note(t, path, strlen(path), ZKE_EVENT_CHANGED, n.owner,
                         n.acl);
-    if (rc == ZKE_OK && n.len > was) quota_note(t, path, QUOTA_BYTES);
+    if (rc == ZKE_OK && n.len > was) rc = quota_note(t, path, QUOTA_BYTES);
     if (rc == ZKE_OK) node_stat(&n, stat);
   }
   node_free(&n);
@@ -10026,14 +10073,15 @@ static void sweep_now(store *s, int64_t patience) {
   if (!busy) sweep_yield(s);
 }
 
-/* The tick.  What is left to tell of quotas is told.  Where another process has
+/* The tick.  What is left to tell of quotas is told, but not in a call that
+ * waits for nothing: a count may take long.  Where another process has
  * the duty and has done it just now, it has found these files in their places:
  * a thousand who wait need not all look.  Else verify them, try for the duty
  * when somebody wants it, and sweep with it, or without it when nobody else did
  * lately, and wait for the gate so many ns at most. */
 static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
   bool alone = s->duty || s->memory || s->readonly;
-  quota_tell(s);
+  if (patience) quota_tell(s);
   int64_t age = alone || s->owes_end ? INT64_MAX : sweep_age(s);
   if (age < tick_duty_late()) return;
   sweep_verify_files(s);
@@ -11088,7 +11136,8 @@ static void wait_tick(struct carrier *c, int64_t now, bool waiting) {
     bool done = waiting || !s->duty || s->swept_at >= now;
     if ((wants || alone) && done) s->sweep_at = now + tick_sweep_rest();
   }
-  s->tick_next = now + tick_plain();
+  /* what is left of quotas is for the next call */
+  if (waiting || !s->quota_sure) s->tick_next = now + tick_plain();
   c->tick_at = sweep_next_tick(s, now, s->sweeper == c->id);
   c->timer_at = -1; /* it has run out: set it again */
 }

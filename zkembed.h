@@ -474,9 +474,12 @@ typedef struct zke_allocator {
  * Nothing is refused, not even by a hard limit.  Of quotas within each other
  * the deepest counts.  Paths are whole, whatever the chroot, and cut after 300
  * bytes.  A quota is told of once a minute.  Its subtree is counted after the
- * change, for a twentieth of the time at most; what is due meanwhile is told
- * later, by a call or in zke_wait().  Without a logger, or without a quota in
- * the database, nothing is looked for. */
+ * change, each quota's for a twentieth of the time at most where a count takes
+ * less than three seconds, and then once a minute; what is due meanwhile is
+ * told later, by another call or in zke_wait(), but not by zke_dispatch().  A
+ * store remembers eight quotas.  Where more are grown into while these rest,
+ * the others are told of when they grow after that.  Without a logger, or
+ * without a quota in the database, nothing is looked for. */
 enum { ZKE_LOG_ERROR = 1, ZKE_LOG_WARN = 2, ZKE_LOG_INFO = 3 };
 typedef void (*zke_log_fn)(void *context, int level, const char *text);
 

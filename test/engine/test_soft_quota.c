@@ -258,6 +258,65 @@ TEST(what_is_undone_is_not_told) {
   ck_ok(zke_close(z));
 }
 
+/* A multi that is refused: it would have added bytes. */
+static int fatten_undone(zke *z, void *context) {
+  zke_op ops[2];
+  (void)context;
+  zke_op_set(&ops[0], "/a/b", "12345", 5, -1);
+  zke_op_check(&ops[1], "/none", -1);
+  ck_rc(zke_multi(z, ops, 2, NULL), ZKE_NONODE);
+  return ZKE_OK;
+}
+
+/* The same behind a create in the same batch, which stays. */
+static int grow_and_fatten_undone(zke *z, void *context) {
+  ck_ok(create(z, "/a/d", ""));
+  return fatten_undone(z, context);
+}
+
+/* Where a quota rests, what an undone operation has added to a note of before
+ * is taken back, too: the bytes, which are too many already, are not looked at
+ * for a node's sake. */
+TEST_LOOP(a_note_is_as_it_was_before_what_is_undone, 0, 3) {
+  journal j = {.len = 0};
+  zke *z = open_memory(&j);
+  ck_ok(create(z, "/a", "1234"));
+  set_quota(z, "/a", "count=1,bytes=3");
+  ck_ok(create(z, "/a/b", ""));
+  expect_told(&j, "Quota exceeded: /a [current count=2, softCountLimit=1]\n");
+  ck_ok(create(z, "/a/c", ""));
+  if (_i == 0)
+    fatten_undone(z, NULL);
+  else
+    ck_ok(zke_batch(z, _i == 1 ? fatten_undone : grow_and_fatten_undone, NULL));
+  test_pass_ns(NULL, QUOTA_WARNED);
+  ck_ok(create(z, "/b", ""));
+  expect_told(&j, _i == 2 ? "Quota exceeded: /a [current count=4, "
+                            "softCountLimit=1]\n"
+                          : "Quota exceeded: /a [current count=3, "
+                            "softCountLimit=1]\n");
+  ck_ok(zke_close(z));
+}
+
+/* Nodes and bytes that were noted in a rest by two changes are counted by one
+ * look. */
+TEST(notes_of_one_quota_are_one) {
+  journal j = {.len = 0};
+  zke *z = open_memory(&j);
+  ck_ok(create(z, "/a", ""));
+  set_quota(z, "/a", "count=1,bytes=3");
+  ck_ok(create(z, "/a/b", ""));
+  expect_told(&j, "Quota exceeded: /a [current count=2, softCountLimit=1]\n");
+  ck_ok(create(z, "/a/c", ""));
+  ck_ok(set(z, "/a/b", "1234"));
+  test_pass_ns(NULL, QUOTA_WARNED);
+  ck_ok(create(z, "/b", ""));
+  expect_told(&j,
+              "Quota exceeded: /a [current count=3, softCountLimit=1]\n"
+              "Quota exceeded: /a [current bytes=4, softByteLimit=3]\n");
+  ck_ok(zke_close(z));
+}
+
 static int remove_in_vain(zke *z, void *context) {
   zke_op ops[4];
   (void)context;
@@ -549,6 +608,49 @@ TEST_LOOP(what_was_due_in_a_rest_is_told_later, 0, 2) {
   ck_ok(zke_close(z));
 }
 
+/* zke_dispatch() never waits, so it counts no subtree: that is left to the next
+ * other call, however often there is a dispatch. */
+TEST(a_dispatch_counts_nothing) {
+  int fd;
+  journal j = {.len = 0};
+  zke *z = open_memory(&j);
+  ck_ok(zke_fd(z, &fd));
+  ck_ok(create(z, "/a", ""));
+  set_quota(z, "/a", "count=1");
+  ck_ok(create(z, "/a/b", ""));
+  ck_ok(create(z, "/a/c", ""));
+  expect_told(&j, "Quota exceeded: /a [current count=2, softCountLimit=1]\n");
+  for (int i = 0; i < 3; i++) {
+    test_pass_ns(NULL, QUOTA_WARNED);
+    trace(z);
+    ck_ok(zke_dispatch(z, NULL));
+    ck_assert_int_eq(run.counts, 0);
+    expect_told(&j, "");
+  }
+  ck_ok(zke_sync(z, "/"));
+  expect_told(&j, "Quota exceeded: /a [current count=3, softCountLimit=1]\n");
+  ck_ok(zke_close(z));
+}
+
+/* A process that is stopped in a count seems to count for hours.  It rests for
+ * a minute then, as after a warning. */
+TEST(a_stop_in_a_count_silences_for_a_minute) {
+  journal j = {.len = 0};
+  zke *z = open_memory(&j);
+  ck_ok(create(z, "/a", ""));
+  set_quota(z, "/a", "count=2");
+  trace(z);
+  run.takes = 3600 * 1000 * ZKE_MS;
+  ck_ok(create(z, "/a/b", ""));
+  run.takes = 0;
+  ck_ok(create(z, "/a/c", ""));
+  expect_told(&j, "");
+  test_pass_ns(NULL, QUOTA_WARNED);
+  ck_ok(create(z, "/b", ""));
+  expect_told(&j, "Quota exceeded: /a [current count=3, softCountLimit=2]\n");
+  ck_ok(zke_close(z));
+}
+
 /* The statements of a create and a set. */
 static int statements_of_changes(zke *z, const char *path) {
   ck_ok(create(z, path, ""));
@@ -675,4 +777,34 @@ TEST(a_lack_of_memory_refuses_nothing) {
   expect_told(&j, expected);
   ck_ok(zke_close(z));
   ck_assert_int_eq(heap.live, 0);
+}
+
+/* SQLite undoes the whole transaction, as it may where memory is short. */
+static int note_after_all_is_undone(zke *z, void *context) {
+  txn *t = &z->s->batch->t;
+  (void)context;
+  ck_ok(create(z, "/b", ""));
+  zke_fail(ZKE_OK, "a sentence");
+  ck_ok(quota_note(t, "/a/b", QUOTA_NODES));
+  ck_says("a sentence");
+  ck_assert_int_eq(sqlite3_exec(z->s->db, "ROLLBACK", NULL, NULL, NULL),
+                   SQLITE_OK);
+  int rc = quota_note(t, "/a/b", QUOTA_NODES);
+  ck_rc(rc, ZKE_NOMEM);
+  return rc;
+}
+
+/* Where the look for a quota ends the transaction, the change fails: what it
+ * writes behind that would be a change of its own. */
+TEST(a_note_that_undoes_the_transaction_fails) {
+  journal j = {.len = 0};
+  zke *z = open_memory(&j);
+  ck_ok(create(z, "/a", ""));
+  set_quota(z, "/a", "count=0");
+  ck_rc(zke_batch(z, note_after_all_is_undone, NULL), ZKE_NOMEM);
+  ck_rc(zke_exists(z, "/b", NULL, NULL, NULL), ZKE_NONODE);
+  expect_told(&j, "");
+  ck_ok(create(z, "/a/b", ""));
+  expect_told(&j, "Quota exceeded: /a [current count=2, softCountLimit=0]\n");
+  ck_ok(zke_close(z));
 }
