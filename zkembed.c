@@ -10124,8 +10124,10 @@ static int64_t sweep_next_tick(store *s, int64_t now, bool sweeps) {
  *     any other, but has no row and hears nothing but the one event that it is
  *     owed.
  *   - A spot without watchers, and a pair without, does not exist.
- *   - kinds[] of a spot counts its watchers by the rows that they need, so that
- *     the last of them takes the row with it.
+ *   - kinds[] of a spot counts its watchers by the rows that they were
+ *     registered for, so that the last of them takes the row with it.  Where a
+ *     row was fired and made anew before the event was dispatched, stale[]
+ *     counts those that need the new row no more.
  *
  * Start reading at watcher_prepare(), then watcher_collect().
  * ==================================================================== */
@@ -10159,6 +10161,7 @@ typedef struct watcher_spot {
   watcher_item item;
   watcher *first, *last;
   size_t count, kinds[6]; /* watchers; of each watch_kind() */
+  size_t stale[6];        /* of these, those that the present row is not for */
   size_t pending;         /* registrations that point here */
   int64_t since[6];       /* by watch_kind(): the zxid at which its row was
                              made */
@@ -10331,16 +10334,41 @@ static void watcher_count_notice(zke *z, int64_t owner, int by) {
   }
 }
 
+/* Has an event fired the watcher in this table, and is there a row again by a
+ * later registration?  It is only not yet told of the event. */
+static bool watcher_is_stale(const watcher_spot *spot, const watcher *w,
+                             int table) {
+  return w->mode == WATCH_ONE_SHOT &&
+         w->zxid < spot->since[watch_kind(w->mode, table)];
+}
+
 /* Count a watcher in its spot and in the session, or (by -1) out of them; with
  * the tables and the mode that it has. It is called before and after a change
  * of either, so that the counts never show a mode that no watcher has. */
 static void watcher_count_kinds(zke *z, const watcher *w, int by) {
   if (w->fired) return; /* it needs no row */
   for (int table = 0; table < 2; table++) {
-    if (w->tables & 1u << table)
-      w->spot->kinds[watch_kind(w->mode, table)] += (size_t)by;
+    int kind = watch_kind(w->mode, table);
+    if (!(w->tables & 1u << table)) continue;
+    w->spot->kinds[kind] += (size_t)by;
+    if (watcher_is_stale(w->spot, w, table)) w->spot->stale[kind] += (size_t)by;
   }
   if (w->mode == WATCH_RECURSIVE) z->recursive_count += (size_t)by;
+}
+
+/* A registration that saw this zxid has made the row of a kind. One-shot
+ * watchers of the kind that are there already were fired, all but those that
+ * have seen the same state. */
+static void watcher_note_row(watcher_spot *spot, int mode, int table,
+                             int64_t zxid) {
+  int kind = watch_kind(mode, table);
+  spot->since[kind] = zxid;
+  if (mode != WATCH_ONE_SHOT) return;
+  spot->stale[kind] = spot->kinds[kind];
+  for (const watcher *w = spot->last; w && w->zxid >= zxid; w = w->prev) {
+    if (!w->fired && w->mode == mode && w->tables & 1u << table)
+      spot->stale[kind]--;
+  }
 }
 
 /* Append the event that a watcher is owed. */
@@ -10427,15 +10455,12 @@ static void watcher_remove(zke *z, watcher *w) {
   watcher_drop_pair(z, pair);
 }
 
-/* Was this one-shot registered since its rows were made?  Else an event has
- * fired it already and is only not yet dispatched. */
+/* Is the watcher's row there for it?  Else an event has fired it already and is
+ * only not yet dispatched. */
 static bool watcher_is_armed(const watcher_spot *spot, const watcher *w) {
-  if (w->mode != WATCH_ONE_SHOT) return true;
   for (int table = 0; table < 2; table++) {
-    if ((w->tables & 1u << table) &&
-        w->zxid < spot->since[watch_kind(w->mode, table)]) {
+    if (w->tables & 1u << table && watcher_is_stale(spot, w, table))
       return false;
-    }
   }
   return true;
 }
@@ -10634,7 +10659,7 @@ static void watcher_conclude(zke *z, watcher_pending *entry, bool committed) {
   watcher *w = entry->w;
   for (int table = 0; table < 2 && committed; table++) {
     if (entry->fresh & 1u << table)
-      spot->since[watch_kind(w->mode, table)] = w->zxid;
+      watcher_note_row(spot, w->mode, table, w->zxid);
   }
   watcher *same = committed && !w->fired ? watcher_same(w) : NULL;
   if (same && !same->owner) {
@@ -10690,11 +10715,13 @@ static unsigned watcher_unneeded(const watcher_spot *spot, unsigned tables,
   const watcher *w = watcher_older(spot, pair, NULL);
   for (; w; w = watcher_older(spot, pair, w)) {
     for (int table = 0; table < 2 && !w->fired; table++) {
-      if (w->tables & tables & 1u << table) gone[watch_kind(w->mode, table)]++;
+      if (w->tables & tables & 1u << table && !watcher_is_stale(spot, w, table))
+        gone[watch_kind(w->mode, table)]++;
     }
   }
   for (int kind = 0; kind < 6; kind++) {
-    if (gone[kind] && gone[kind] == spot->kinds[kind]) rows |= 1u << kind;
+    if (gone[kind] && gone[kind] == spot->kinds[kind] - spot->stale[kind])
+      rows |= 1u << kind;
   }
   return rows;
 }

@@ -1364,6 +1364,17 @@ static bool watcher_counts(const watcher *w, unsigned tables,
   return (w->tables & tables) && (!pair || w->pair == pair);
 }
 
+/* The tables in which the watcher needs its row: not those in which it has fired
+ * and another registration has made the row anew. */
+static unsigned watcher_walk_needs(const watcher_spot *spot, const watcher *w) {
+  unsigned needs = w->tables;
+  for (int table = 0; table < 2 && w->mode == WATCH_ONE_SHOT; table++) {
+    if (w->zxid < spot->since[watch_kind(w->mode, table)])
+      needs &= ~(1u << table);
+  }
+  return needs;
+}
+
 /* What watcher_unneeded() has to say, from a walk over all watchers of the
  * spot. */
 static unsigned watcher_walk_unneeded(const watcher_spot *spot, unsigned tables,
@@ -1371,8 +1382,9 @@ static unsigned watcher_walk_unneeded(const watcher_spot *spot, unsigned tables,
   unsigned removed = 0, kept = 0;
   for (const watcher *w = spot->first; w; w = w->next) {
     unsigned gone = watcher_counts(w, tables, pair) ? tables : 0;
-    removed |= (w->tables & gone) << 2 * w->mode;
-    kept |= (w->tables & ~gone) << 2 * w->mode;
+    unsigned needed = watcher_walk_needs(spot, w);
+    removed |= (needed & gone) << 2 * w->mode;
+    kept |= (needed & ~gone) << 2 * w->mode;
   }
   return removed & ~kept;
 }
@@ -1389,15 +1401,18 @@ static bool watcher_walk_has(const watcher *like) {
  * walk gives. */
 static void watcher_expect_spot(zke *z, const watcher_spot *spot,
                                 size_t *watchers, size_t *recursive) {
-  size_t count = 0, kinds[6] = {0};
+  size_t count = 0, kinds[6] = {0}, stale[6] = {0};
   const watcher *before = NULL;
   for (const watcher *w = spot->first; w; before = w, w = w->next) {
     ck_assert_ptr_eq(w->prev, before);
     ck_assert_ptr_eq(w->spot, spot);
     ck_assert_int_ne(w->tables, 0);
     if (before) ck_assert_int_ge(w->zxid, before->zxid);
-    for (int table = 0; table < 2; table++)
+    unsigned fired = w->tables & ~watcher_walk_needs(spot, w);
+    for (int table = 0; table < 2; table++) {
       kinds[watch_kind(w->mode, table)] += (w->tables >> table) & 1;
+      stale[watch_kind(w->mode, table)] += (fired >> table) & 1;
+    }
     *recursive += w->mode == WATCH_RECURSIVE;
     count++;
     ck_assert_int_eq(watcher_same(w) != NULL, watcher_walk_has(w));
@@ -1412,6 +1427,7 @@ static void watcher_expect_spot(zke *z, const watcher_spot *spot,
   ck_assert_int_gt(count, 0);
   ck_assert_int_eq(spot->count, count);
   ck_assert_mem_eq(spot->kinds, kinds, sizeof kinds);
+  ck_assert_mem_eq(spot->stale, stale, sizeof stale);
   *watchers += count;
   ck_assert_ptr_eq(watcher_find_spot(z, spot->path, strlen(spot->path)), spot);
 }
@@ -1468,6 +1484,25 @@ static void watcher_step(zke *z, int *contexts) {
   else if (what == 15 && rand() % 4 == 0)
     ck_ok(zke_forget(z, test_ignore, context));
   if (rand() % 8 == 0) ck_ok(zke_dispatch(z, NULL));
+}
+
+/* A watch that has fired does not keep the row that another registration has
+ * made anew: it goes with the last watcher that it is for. */
+TEST(a_fired_watch_keeps_no_row) {
+  int one, other;
+  zke_watch_list *left = NULL;
+  zke *z = test_open(":memory:");
+  ck_ok(zke_exists(z, "/", test_ignore, &one, NULL));
+  ck_ok(zke_set(z, "/", "", 0, -1, NULL));
+  ck_ok(zke_exists(z, "/", test_ignore, &other, NULL));
+  watcher_expect(z);
+  ck_ok(zke_forget(z, test_ignore, &other));
+  ck_ok(zke_watches(z, &left));
+  ck_assert_int_eq(left->count, 0);
+  zke_free(left);
+  ck_ok(zke_dispatch(z, NULL));
+  watcher_expect(z);
+  ck_ok(zke_close(z));
 }
 
 /* P3, P4: whatever is registered, fired, dispatched, removed and forgotten, the
