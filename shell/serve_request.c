@@ -1192,8 +1192,8 @@ static bool may_take_long(const char *frame, size_t len) {
   return op->flags & WATCHES && frame[len - 1];
 }
 
-/* What it has sent is looked at as far as a turn may go.  A connection without a
- * session may begin one, or ask for anything by a word. */
+/* What it has sent is looked at as far as a turn may go.  A connection without
+ * a session may begin one, or ask for anything by a word. */
 bool request_takes_long(conn *c) {
   size_t at = 0, len;
   if (!c->session) return true;
@@ -1282,8 +1282,8 @@ static bool take_frame(server *s, request *q) {
 }
 
 /* A copy of a frame, with the length that stands before it, so that none is
- * empty.  In a build for finding faults its block is of just that size: whatever
- * reads beyond the frame is noticed. */
+ * empty.  In a build for finding faults its block is of just that size, so that
+ * whatever reads beyond the frame is noticed. */
 static bool copy_frame(server *s, zke_jute_writer *copy, char *frame,
                        size_t len) {
   const zke_jute_writer from = {.data = frame - 4, .len = len + 4};

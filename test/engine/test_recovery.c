@@ -1364,8 +1364,8 @@ static bool watcher_counts(const watcher *w, unsigned tables,
   return (w->tables & tables) && (!pair || w->pair == pair);
 }
 
-/* The tables in which the watcher needs its row: not those in which it has fired
- * and another registration has made the row anew. */
+/* The tables in which the watcher needs its row: not those in which it has
+ * fired and another registration has made the row anew. */
 static unsigned watcher_walk_needs(const watcher_spot *spot, const watcher *w) {
   unsigned needs = w->tables;
   for (int table = 0; table < 2 && w->mode == WATCH_ONE_SHOT; table++) {
