@@ -473,13 +473,16 @@ typedef struct zke_allocator {
  *
  * Nothing is refused, not even by a hard limit.  Of quotas within each other
  * the deepest counts.  Paths are whole, whatever the chroot, and cut after 300
- * bytes.  A quota is told of once a minute.  Its subtree is counted after the
- * change, each quota's for a twentieth of the time at most where a count takes
- * less than three seconds, and then once a minute; what is due meanwhile is
- * told later, by another call or in zke_wait(), but not by zke_dispatch().  A
- * store remembers eight quotas.  Where more are grown into while these rest,
- * the others are told of when they grow after that.  Without a logger, or
- * without a quota in the database, nothing is looked for. */
+ * bytes.
+ *
+ * The subtree is counted after the change.  After a count that took a time t
+ * the quota is not counted for 20 t, a minute at most, and after a warning for
+ * a minute.  What is due meanwhile is told later, by another call or in
+ * zke_wait(), but not by zke_dispatch().  A store remembers eight quotas in
+ * this way.  While all eight wait, a further one is not remembered; it is
+ * looked at when it grows after that.  Without a logger nothing is looked for.
+ * Where the database has no quota, a change reads one row if another process
+ * has written before it, and nothing else. */
 enum { ZKE_LOG_ERROR = 1, ZKE_LOG_WARN = 2, ZKE_LOG_INFO = 3 };
 typedef void (*zke_log_fn)(void *context, int level, const char *text);
 
@@ -1486,7 +1489,7 @@ ZKE_API void zke_results_clear(zke_op_result *results, int count);
  *     rc = zke_open("orders.db", &options, &z);
  * --------------------------------------------------------------------- */
 
-/* zke_sql_adopt - make a connection of the program's fit for the file
+/* zke_sql_adopt - prepare a connection of the program's for writing to the file
  *
  * SQLite's own checkpoints run without the writers' gate, and SQLite up to
  * 3.51.2 can lose a commit by that (P12); so the connection makes none any
@@ -1518,7 +1521,8 @@ ZKE_API void zke_results_clear(zke_op_result *results, int count);
  *
  * Returns ZKE_OK, or
  *   ZKE_BADARGUMENTS  db is NULL, or to another file; z is NULL
- *   ZKE_SYSTEMERROR   db is in a transaction, and its commits are not synced
+ *   ZKE_SYSTEMERROR   db is in a transaction, so that its PRAGMA synchronous,
+ *                     which is below FULL, cannot be raised
  *   ZKE_NOMEM, or what a read returns
  *
  * Threads: any that may use db.  In a callback: yes.  Blocks: on the disk, and

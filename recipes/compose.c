@@ -73,8 +73,8 @@ typedef struct path_room {
   size_t len; /* that it has room for, beside the NUL */
 } path_room;
 
-/* Make room for the caller's path of what is about to be created at a path of
- * the caller's: what was made cannot fail any more for want of memory.
+/* Make room for the created node's path in the caller's tree, before the node
+ * is created: so a lack of memory cannot hide a creation.
  * out->text stays NULL where the part's own path is the caller's. */
 static int compose_make_room(const compose_part *p, const char *path,
                              path_room *out) {

@@ -134,17 +134,18 @@ int zke_compose_call_end(compose_call *c, int rc);
  *
  * zke_compose_call_enter     - count in, in any state of the session
  * zke_compose_call_begin_all - count in, and refuse where a session has ended
- * zke_compose_call_begin_on  - of such a call, which turns out to be on one
- *                              part: it goes on like zke_compose_call_begin(),
- *                              but does not set c->path, and ends by
+ * zke_compose_call_begin_on  - go on with a call that turns out to need one
+ *                              part only, as zke_compose_call_begin() does; but
+ *                              c->path is not set.  It ends by
  *                              zke_compose_call_end()
  * zke_compose_call_alone     - refuse what several parts cannot give together.
  *                              Where it fails the call is over
- * zke_compose_call_turn_to   - to one of the parts; returns its handle, which
- *                              keeps to the thread's limit until
- * zke_compose_call_unlimit   - its own call is over, with that result, which it
- *                              returns.  Notes that the part was used, and ends
- *                              all sessions where the part's has ended
+ * zke_compose_call_turn_to   - choose a part for the next call, and set the
+ *                              thread's limit on it.  Returns the part's handle
+ * zke_compose_call_unlimit   - to be called after the part's call, with its
+ *                              result, which it returns.  Takes the limit back,
+ *                              notes that the part was used, and ends all
+ *                              sessions if the part's has ended
  * zke_compose_call_leave     - the end of the whole; returns rc
  * zke_compose_call_abandon   - the same for pthread_cleanup_push(): a watcher,
  *                              a batch or a cancelled sleep has ended the

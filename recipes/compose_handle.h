@@ -6,7 +6,7 @@
  * sleep, and that nobody is inside when a handle is closed.  It does not know
  * what the calls are.
  *
- * INVARIANTS, which compose.c and its callers rely on
+ * INVARIANTS, which the files above and their callers rely on
  *   1. One thread at a time dispatches a handle: the leader.  So a pair is
  *      called once at a time, as with one service.
  *   2. No thread is inside a handle whose memory is released.
@@ -60,8 +60,8 @@ int zke_compose_show_in_fd(const compose *h, const compose_part *p);
  *
  * zke_compose_undo    - take all parts from a handle, which stay open, and
  *                       release it; NULL is fine
- * zke_compose_abandon - release it and close its parts, and the order that is
- *                       theirs alone
+ * zke_compose_abandon - close its parts; release the handle, and their order,
+ *                       which no other part uses
  *
  * Nobody else has the handle yet. */
 int zke_compose_new(zke *base, const zke_engine *engine, compose **out);

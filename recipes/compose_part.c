@@ -33,11 +33,9 @@ compose *zke_compose_of(zke *z) { return (compose *)(void *)z; }
 
 /* ---- order_: the common order, and the common end ----
  *
- * Time is a number that each use of a part raises: a call that has returned, or
- * an event that is about to be told.  A part is behind where another part was
- * used after the part was last brought up to date, by a sync or by a change.
- * The time is taken before the sync begins, since what happens on other parts
- * meanwhile is not in it.
+ * A use is a call that has returned, or an event that is about to be told.  The
+ * time (compose_part.h) is taken before the sync begins, since what happens on
+ * other parts meanwhile is not in it.
  *
  *     others > fresh   behind: the next read sends a sync first
  *     others <= fresh  what the part shows is no older than all that was known

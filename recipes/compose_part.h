@@ -54,13 +54,13 @@ struct compose_part {
   zke *z;
   char *prefix; /* "" for the base */
   size_t prefix_len;
-  int64_t own;          /* the id of its session; 0: read-only */
-  int64_t mark;         /* what others' ids are shown with */
-  bool is_file;         /* its reads are never behind */
+  int64_t own;  /* the id of its session; 0: read-only */
+  int64_t mark; /* is mixed into the ids of others' sessions, as shown */
+  bool is_file; /* its reads are never behind */
   compose_order *order; /* invariant 1; guards what follows */
   compose_part *next;
   int64_t others;   /* when another part was last used */
-  int64_t fresh;    /* at least as new as all before this time */
+  int64_t fresh;    /* it shows all that was known at this time */
   int pins;         /* threads that end its session */
   bool over, tried; /* its session has ended; this round has tried to end it */
   /* its default watcher is set to ours; used only while the handle is being
@@ -115,13 +115,20 @@ void zke_compose_order_merge(compose_order *from, compose_order *to);
 void zke_compose_order_begin(compose_order *o);
 void zke_compose_order_remove(compose_part *p);
 
-/* zke_compose_order_use   - a part was used, so all others are behind it: to be
+/* The order's time is a number that each use of a part raises.  A part is
+ * behind if another part was used after this one was last brought up to date,
+ * by a sync or by a change.
+ *
+ * zke_compose_order_use   - a part was used, so all others are behind it: to be
  *                           called after each call of the part, and before an
  *                           event of the part is told
  * zke_compose_order_read  - before a read: bring the part up to date, if it may
  *                           be behind.  Returns what zke_sync() says
- * zke_compose_order_time  - when a sync or a change begins
- * zke_compose_order_fresh - one that began at that time has succeeded */
+ * zke_compose_order_time  - the order's present time, to be read before a sync
+ *                           or a change
+ * zke_compose_order_fresh - the sync or change that began at that time has
+ *                           succeeded: the part shows all that was known
+ *                           then */
 void zke_compose_order_use(compose_part *p);
 int zke_compose_order_read(compose_part *p);
 int64_t zke_compose_order_time(const compose_part *p);

@@ -78,8 +78,8 @@ static const struct {
 
 enum { TYPES = sizeof types / sizeof *types };
 
-/* The rows of types[] that a name of doc/server.md stands for, as bits: one
- * request by its name, a group, or all; 0: there is no such name. */
+/* The rows of types[] that a name of doc/testing-recipes.md stands for, as
+ * bits: one request by its name, a group, or all; 0: there is no such name. */
 uint64_t fault_types(const char *name) {
   bool all = strcmp(name, "any") == 0, asked = strcmp(name, "request") == 0;
   unsigned group = 0;

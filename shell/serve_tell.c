@@ -2,7 +2,8 @@
  *
  * A client that is refused often sees no more than a connection that ends.  So
  * whoever runs the server is told: each kind of refusal has a line of its own,
- * with the client's address, what was refused, and the option that changes it.
+ * with the client's address where one client is meant, what was refused, and
+ * the option that changes it, if there is one.
  *
  * Clients decide how often something is refused.  So each kind is told once in
  * a while, and the next line of that kind says how many were left out: a
@@ -39,9 +40,9 @@ static const struct {
                        [TELL_BUSY] = {"database busy", 10000},
                        [TELL_QUOTA] = {"quota exceeded", 60000}};
 
-/* Where it is noted when the kind was told.  Of quotas each path has a place of
- * its own while there are any; a place that is silent no longer is taken for
- * another path.  NULL: all places are silent. */
+/* The place where it is noted when the kind was last told.  Each path with a
+ * quota has a place of its own.  A new path takes over a place that need not be
+ * silent any more; NULL: there is none. */
 static told *find_place(server *s, int kind, const char *path) {
   told *found = NULL;
   if (kind < TELL_QUOTA) return &s->told[kind];
@@ -100,9 +101,10 @@ static void say_line(server *s, int kind, const char *about,
   if (!s->in_batch) server_print(s);
 }
 
-/* The library's words of a path may have strange characters, too.  Of errors
- * the requests tell that fail by them.  The logger outlives the server, and
- * what it hears then is nobody's. */
+/* Keeps a warning of the library's, in which a path may have strange
+ * characters, too.  An error is left out: the request that fails tells of it.
+ * The logger may be called after the server has ended; it keeps nothing then.
+ */
 void server_log(void *context, int level, const char *text) {
   const shell *sh = context;
   char *line = NULL;
@@ -119,7 +121,7 @@ void server_log(void *context, int level, const char *text) {
     free(line);
 }
 
-/* The one way to standard error while the server runs. */
+/* Keeps a line for standard error, unless its kind has to be silent. */
 static void tell(server *s, int kind, const char *about, const char *format,
                  va_list arguments) {
   char *sentence;
