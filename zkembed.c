@@ -3904,11 +3904,15 @@ static int app_note_setting(void *arg, int columns, char **values,
  * that one at its next transaction.  In a transaction SQLite sets no level; the
  * one that is told there stays.  An SQLite code. */
 static int app_sync_commits(const store *s, sqlite3 *db) {
-  int level = 0;
+  int level = 0, rc = SQLITE_OK;
   if (s->durability == ZKE_DURABLE_NONE) return SQLITE_OK;
-  int rc =
-      sqlite3_exec(db, "PRAGMA synchronous", app_note_setting, &level, NULL);
-  bool enough = level >= 2 && !sqlite3_get_autocommit(db);
+  bool inside = !sqlite3_get_autocommit(db);
+  if (inside)
+    rc = sqlite3_exec(db, "SELECT 1 FROM sqlite_schema LIMIT 1", NULL, NULL,
+                      NULL);
+  if (rc == SQLITE_OK)
+    rc = sqlite3_exec(db, "PRAGMA synchronous", app_note_setting, &level, NULL);
+  bool enough = level >= 2 && inside;
   if (rc != SQLITE_OK || enough) return rc;
   return sqlite3_exec(
       db, level == 3 ? "PRAGMA synchronous=EXTRA" : "PRAGMA synchronous=FULL",
@@ -7939,6 +7943,15 @@ static int quota_find(store *s, const char *quota, size_t *found) {
   return rc;
 }
 
+/* Is the text at that place of the list the first one for its path? */
+static bool quota_is_first(const buf *noted, size_t place) {
+  const char *path = noted->data + place + 1;
+  size_t at = 0;
+  while (at < place && strcmp(noted->data + at + 1, path) != 0)
+    at += strlen(noted->data + at) + 1;
+  return at == place;
+}
+
 /* Keep a quota, of the first len bytes of a path, as one that was grown into.
  * The list has a text for each: a character with the bits of what has grown,
  * then the path.  What a text lacks is a second text for the path, since an
@@ -7950,10 +7963,11 @@ static void quota_keep(store *s, const char *path, size_t len, unsigned grew) {
   size_t end = noted->len;
   unsigned has = 0;
   int count = 0;
-  for (size_t at = 0; at < end; count++) {
+  for (size_t at = 0; at < end;) {
     const char *text = noted->data + at;
     if (strncmp(text + 1, path, len) == 0 && !text[1 + len])
       has |= (unsigned)text[0];
+    count += quota_is_first(noted, at);
     at += strlen(text) + 1;
   }
   if ((has & grew) == grew || (!has && count >= QUOTA_MOST)) return;
@@ -10356,18 +10370,18 @@ static void watcher_count_kinds(zke *z, const watcher *w, int by) {
   if (w->mode == WATCH_RECURSIVE) z->recursive_count += (size_t)by;
 }
 
-/* A registration that saw this zxid has made the row of a kind. One-shot
- * watchers of the kind that are there already were fired, all but those that
- * have seen the same state. */
+/* A registration that saw this zxid has made the row of a kind: one-shot
+ * watchers of the kind that are there already have fired. */
 static void watcher_note_row(watcher_spot *spot, int mode, int table,
                              int64_t zxid) {
   int kind = watch_kind(mode, table);
   spot->since[kind] = zxid;
   if (mode != WATCH_ONE_SHOT) return;
-  spot->stale[kind] = spot->kinds[kind];
-  for (const watcher *w = spot->last; w && w->zxid >= zxid; w = w->prev) {
-    if (!w->fired && w->mode == mode && w->tables & 1u << table)
-      spot->stale[kind]--;
+  spot->stale[kind] = 0;
+  if (!spot->kinds[kind]) return;
+  for (const watcher *w = spot->first; w; w = w->next) {
+    if (!w->fired && w->tables & 1u << table)
+      spot->stale[kind] += watcher_is_stale(spot, w, table);
   }
 }
 
@@ -11163,7 +11177,8 @@ static void wait_tick(struct carrier *c, int64_t now, bool waiting) {
     bool done = waiting || !s->duty || s->swept_at >= now;
     if ((wants || alone) && done) s->sweep_at = now + tick_sweep_rest();
   }
-  /* what is left of quotas is for the next call */
+  /* what is left of quotas: tick_next stays in the past, so the next call that
+   * may wait makes a tick and tells of them */
   if (waiting || !s->quota_sure) s->tick_next = now + tick_plain();
   c->tick_at = sweep_next_tick(s, now, s->sweeper == c->id);
   c->timer_at = -1; /* it has run out: set it again */

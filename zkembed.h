@@ -478,9 +478,9 @@ typedef struct zke_allocator {
  * The subtree is counted after the change.  After a count that took a time t
  * the quota is not counted for 20 t, a minute at most, and after a warning for
  * a minute.  What is due meanwhile is told later, by another call or in
- * zke_wait(), but not by zke_dispatch().  A store remembers eight quotas in
- * this way.  While all eight wait, a further one is not remembered; it is
- * looked at when it grows after that.  Without a logger nothing is looked for.
+ * zke_wait(), but not by zke_dispatch().  A store remembers at most eight
+ * quotas, those that the running transaction has grown into among them.  A
+ * further one is looked at when it grows after that.  Without a logger nothing is looked for.
  * Where the database has no quota, a change reads one row if another process
  * has written before it, and nothing else. */
 enum { ZKE_LOG_ERROR = 1, ZKE_LOG_WARN = 2, ZKE_LOG_INFO = 3 };

@@ -72,12 +72,21 @@ static void unix_ready(server *s, source *from, unsigned events) {
 /* The store's own session has its duties: dead sessions, nodes whose time is
  * over, and events for the clients' sessions, which it carries. It waits for
  * other processes for a moment at most (server_limit()), since all clients wait
- * with it.  A dispatch counts no quota's subtree, since it never waits.  The
- * read is for what is left of quotas where no client asks for anything. */
+ * with it. */
 static void store_ready(server *s, source *from, unsigned events) {
   (void)from, (void)events;
   server_limit(s, s->z);
   zke_dispatch(s->z, NULL);
+  server_unlimit(s);
+}
+
+/* A dispatch counts no quota's subtree, since it never waits.  So the store is
+ * asked for something once a tick: the library then tells of quotas for which
+ * no client's request came. */
+static void ask_store(server *s) {
+  if (s->now_ms < s->ask_ms) return;
+  s->ask_ms = s->now_ms + s->tick_ms;
+  server_limit(s, s->z);
   zke_exists(s->z, "/", NULL, NULL, NULL);
   server_unlimit(s);
 }
@@ -214,6 +223,8 @@ static void take_busy(server *s) {
   s->busy = NULL;
   for (conn *c = s->round; c; c = c->busy_next) conn_flush(c);
   take_together(s);
+  for (conn *c = s->round; c; c = c->busy_next)
+    if (c->sent < c->out.len) conn_flush(c);
   bool lives = server_lives(s); /* asked once: it takes the library's lock */
   for (conn *c = s->round, *next; c; c = next) {
     next = c->busy_next;
@@ -322,12 +333,14 @@ static int serve_round(server *s) {
                 "the server's own session has ended; its clients can go on "
                 "with another server");
   follow_clock(s);
+  ask_store(s);
   for (int i = 0; i < n; i++) {
     source *from = events[i].data.ptr;
     from->ready(s, from, events[i].events);
   }
   take_busy(s);
-  if (has_read_all(s, n) && clients_expire(s)) drop_silent(s);
+  /* a signal or a stop (n < 0) has kept it from reading anything */
+  if (n >= 0 && has_read_all(s, n) && clients_expire(s)) drop_silent(s);
   listen_or_not(s);
   close_dropped(s);
   server_print(s);

@@ -123,6 +123,7 @@ struct server {
   int64_t timeout_min_ms; /* what a session's timeout is brought into */
   int64_t timeout_max_ms;
   int64_t tick_ms;    /* sessions end at multiples of it */
+  int64_t ask_ms;     /* when the store is to be asked next: ask_store() */
   int address_most;   /* connections from one address; 0: any number */
   bool enforce_quota; /* refuse what passes a hard limit */
   told told[TOLD_MOST];
@@ -301,8 +302,8 @@ struct conn {
  * conn_drop   - close it at the end of the round
  * conn_free   - close and free; the caller has taken the session off
  * conn_full   - is so much waiting that no request is to be read?
- * conn_takes_text - may a long text be made for it?  False: others have left
- *               so much unread that it is dropped
+ * conn_takes_text - may a list be made for it, which may be long?  False:
+ *               others have left so much unread that it is dropped
  * spare_take  - a writer that has no room gets a block that lay ready
  * spare_give  - the opposite of it, or of its first write: its block lies ready
  *               for the next, or is freed

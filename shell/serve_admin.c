@@ -255,18 +255,19 @@ static json_t *page_watches_by_path(server *s) {
 static const struct {
   const char *names[3];
   json_t *(*page)(server *s);
-} pages[] = {{{"configuration", "conf", "config"}, page_configuration},
-             {{"connections", "cons", NULL}, page_connections},
-             {{"dump", NULL, NULL}, page_dump},
-             {{"environment", "env", "envi"}, page_environment},
-             {{"is_read_only", "isro", NULL}, page_is_read_only},
-             {{"monitor", "mntr", NULL}, stats_monitor},
-             {{"ruok", NULL, NULL}, page_ruok},
-             {{"server_stats", "srvr", NULL}, page_server_stats},
-             {{"stats", "stat", NULL}, page_stats},
-             {{"watch_summary", "wchs", NULL}, page_watch_summary},
-             {{"watches", "wchc", NULL}, page_watches},
-             {{"watches_by_path", "wchp", NULL}, page_watches_by_path}};
+  bool is_list; /* grows with what clients do */
+} pages[] = {{{"configuration", "conf", "config"}, page_configuration, false},
+             {{"connections", "cons", NULL}, page_connections, true},
+             {{"dump", NULL, NULL}, page_dump, true},
+             {{"environment", "env", "envi"}, page_environment, false},
+             {{"is_read_only", "isro", NULL}, page_is_read_only, false},
+             {{"monitor", "mntr", NULL}, stats_monitor, false},
+             {{"ruok", NULL, NULL}, page_ruok, false},
+             {{"server_stats", "srvr", NULL}, page_server_stats, false},
+             {{"stats", "stat", NULL}, page_stats, true},
+             {{"watch_summary", "wchs", NULL}, page_watch_summary, false},
+             {{"watches", "wchc", NULL}, page_watches, true},
+             {{"watches_by_path", "wchp", NULL}, page_watches_by_path, true}};
 enum { PAGES = sizeof pages / sizeof *pages };
 
 /* The place of a command in the table; PAGES: it is not there. */
@@ -320,7 +321,7 @@ void admin_page(server *s, conn *c, const http_request *r) {
   const char *name = r->path + strlen("/commands/");
   char *sentence = NULL;
   int page = find_page(name);
-  if (!conn_takes_text(c)) return;
+  if (page < PAGES && pages[page].is_list && !conn_takes_text(c)) return;
   if (!*name)
     admin_index(s, c, r);
   else if (page < PAGES)

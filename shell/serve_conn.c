@@ -298,16 +298,16 @@ bool conn_full(const conn *c) {
   return c->out.len - c->sent >= CONN_OUT_ENOUGH;
 }
 
-/* A list of all nodes or watches may be long, and whoever asks for it need not
- * read it, nor prove who it is.  So what waits for connections that are about
- * to end is bounded, all of them together. */
+/* A list of clients or of watches may be long, and whoever asks for it need not
+ * read it, nor prove who it is.  So none is begun while connections that are
+ * about to end have left much unread, all of them together. */
 bool conn_takes_text(conn *c) {
   size_t unread = 0;
   for (const conn *other = c->server->conns; other; other = other->next)
     if (other->ended) unread += other->out.len - other->sent;
   if (unread <= CONN_OUT_MOST) return true;
   conn_tell(c, TELL_UNREAD,
-            "refused a word or page, since other clients have left %zu bytes "
+            "refused a list, since other clients have left %zu bytes "
             "unread",
             unread);
   conn_drop(c);

@@ -899,10 +899,10 @@ static const operation operations[] = {
     {ZKE_JUTE_SET_DATA, "SETD", CHANGES, run_set_data},
     {ZKE_JUTE_GET_ACL, "GETA", 0, run_get_acl},
     {ZKE_JUTE_SET_ACL, "SETA", CHANGES, run_set_acl},
-    {ZKE_JUTE_GET_CHILDREN, "GETC", WATCHES, run_get_children},
+    {ZKE_JUTE_GET_CHILDREN, "GETC", LARGE, run_get_children},
     {ZKE_JUTE_SYNC, "SYNC", 0, run_sync},
     {ZKE_JUTE_PING, "PING", 0, run_ping},
-    {ZKE_JUTE_GET_CHILDREN2, "GETC", WATCHES, run_get_children},
+    {ZKE_JUTE_GET_CHILDREN2, "GETC", LARGE, run_get_children},
     {ZKE_JUTE_CHECK, "CHEC", CHANGES, run_check},
     {ZKE_JUTE_MULTI, "MULT", CHANGES, run_multi},
     {ZKE_JUTE_CREATE2, "CREA", CHANGES, run_create},
@@ -1129,7 +1129,7 @@ static void send_answer(server *s, struct answer *a) {
   zke_jute_end(&c->out, at);
   c->issued++;
   c->last_zxid = a->zxid;
-  count_request(s, a, c->out.len - at - 4);
+  if (!c->out.failed) count_request(s, a, c->out.len - at - 4);
 }
 
 /* Nothing that a batch that has failed has shown is so: neither what it has
@@ -1185,7 +1185,8 @@ bool request_is_alone(conn *c) {
 }
 
 /* May the frame's operation wait for other processes, or for the disk, or read
- * much?  Whether a read sets a watch is told by the last byte of its frame. */
+ * much?  Whether a read sets a watch is told by the last byte of its frame.
+ * (That data is a quota's statistic, which counts nodes, is not known here.) */
 static bool may_take_long(const char *frame, size_t len) {
   const operation *op = operation_of(frame, len);
   if (!op || op->flags & (CHANGES | ALONE | LARGE)) return true;

@@ -102,7 +102,7 @@ static void say_line(server *s, int kind, const char *about,
 }
 
 /* Keeps a warning of the library's, in which a path may have strange
- * characters, too.  An error is left out: the request that fails tells of it.
+ * characters, too.  Errors are left out: requests that fail tell of most.
  * The logger may be called after the server has ended; it keeps nothing then.
  */
 void server_log(void *context, int level, const char *text) {

@@ -307,10 +307,13 @@ static void say_wchp(server *s, FILE *out) {
 static const struct {
   char word[5];
   void (*say)(server *s, FILE *out);
-} words_known[] = {{"ruok", say_ruok}, {"srvr", say_srvr}, {"stat", say_stat},
-                   {"mntr", say_mntr}, {"cons", say_cons}, {"conf", say_conf},
-                   {"isro", say_isro}, {"envi", say_envi}, {"dump", say_dump},
-                   {"wchs", say_wchs}, {"wchc", say_wchc}, {"wchp", say_wchp}};
+  bool is_list; /* grows with what clients do */
+} words_known[] = {{"ruok", say_ruok, false}, {"srvr", say_srvr, false},
+                   {"stat", say_stat, true},  {"mntr", say_mntr, false},
+                   {"cons", say_cons, true},  {"conf", say_conf, false},
+                   {"isro", say_isro, false}, {"envi", say_envi, false},
+                   {"dump", say_dump, true},  {"wchs", say_wchs, false},
+                   {"wchc", say_wchc, true},  {"wchp", say_wchp, true}};
 
 /* Puts the text into the connection's output. */
 static void words_answer(server *s, conn *c, size_t which) {
@@ -335,7 +338,7 @@ bool words_take(server *s, conn *c) {
   if (c->in_len - c->in_at < 4) return false;
   for (size_t i = 0; i < sizeof words_known / sizeof *words_known; i++) {
     if (memcmp(c->in + c->in_at, words_known[i].word, 4) != 0) continue;
-    if (conn_takes_text(c)) words_answer(s, c, i);
+    if (!words_known[i].is_list || conn_takes_text(c)) words_answer(s, c, i);
     return true;
   }
   return false;

@@ -317,6 +317,34 @@ TEST(notes_of_one_quota_are_one) {
   ck_ok(zke_close(z));
 }
 
+/* A node below each quota, with data that comes afterwards, in one batch. */
+static int grow_all_twice(zke *z, void *context) {
+  char path[] = "/0/a";
+  (void)context;
+  for (int i = 0; i < QUOTA_MOST; i++, path[1]++) {
+    ck_ok(create(z, path, ""));
+    ck_ok(set(z, path, "1"));
+  }
+  return ZKE_OK;
+}
+
+/* A store remembers so many quotas, however often each has grown. */
+TEST(a_quota_that_grows_twice_is_one) {
+  journal j = {.len = 0};
+  char path[] = "/0", expected[QUOTA_MOST * 128] = "";
+  zke *z = open_memory(&j);
+  for (int i = 0; i < QUOTA_MOST; i++, path[1]++) {
+    ck_ok(create(z, path, ""));
+    set_quota(z, path, "bytes=0");
+    size_t len = strlen(expected);
+    snprintf(expected + len, sizeof expected - len,
+             "Quota exceeded: %s [current bytes=1, softByteLimit=0]\n", path);
+  }
+  ck_ok(zke_batch(z, grow_all_twice, NULL));
+  expect_told(&j, expected);
+  ck_ok(zke_close(z));
+}
+
 static int remove_in_vain(zke *z, void *context) {
   zke_op ops[4];
   (void)context;

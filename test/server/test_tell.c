@@ -253,8 +253,8 @@ static const struct {
      "client does not read: a client at the Unix socket: ended, since # bytes "
      "wait for it and further events would be lost"},
     {"--unix '%s'", lists_unread,
-     "client does not read: a client at the Unix socket: refused a word or "
-     "page, since other clients have left # bytes unread"}};
+     "client does not read: a client at the Unix socket: refused a list, since "
+     "other clients have left # bytes unread"}};
 
 /* A file of users; its path. */
 static const char *users_file(void) {

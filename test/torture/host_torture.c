@@ -483,7 +483,8 @@ static bool end_deposer(void) {
   if (!deposer) return false;
   kill(deposer, SIGKILL);
   while (waitpid(deposer, &status, 0) < 0 && errno == EINTR) continue;
-  if (!WIFSIGNALED(status)) return deposer_ended(status);
+  if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
+    return deposer_ended(status);
   deposer = 0;
   return true;
 }
