@@ -3766,8 +3766,11 @@ static int vfs_connect(store *s, int flags) {
  * ==================================================================== */
 
 /* Is this thread in a function of the program's, or between zke_sql_begin() and
- * its end?  The store, or NULL. */
+ * its end?  The store, or NULL.  A child that was forked there is in neither:
+ * the transaction is its parent's (app_is_inside()). */
 static _Thread_local store *app_here;
+
+static bool app_is_inside(void) { return app_here && !fork_is_copy(app_here); }
 
 /* Is it a name of ours, whatever its case?  Tables and indices begin with
  * "zkembed_", views with "zke_". */
@@ -4051,7 +4054,7 @@ static int app_run(store *s, enum app_mode mode, zke_sql_fn fn, void *context,
   s->app = mode;
   app_here = s;
   *code = fn(s->db, zxid, context);
-  app_here = NULL;
+  if (app_here == s) app_here = NULL;     /* a child may be in one of its own */
   if (fork_is_copy(s)) return ZKE_FORKED; /* the connection is the parent's */
   s->app = APP_NONE;
   rc = *code ? app_refused(s, code) : ZKE_OK;
@@ -13482,7 +13485,7 @@ static int api_not_here(void) {
 static int api_count_in(zke *z) {
   if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
   if (fork_is_copy(z->s)) return api_forked(z->s);
-  if (app_here) return api_not_here();
+  if (app_is_inside()) return api_not_here();
   os_cancel_off();
   atomic_fetch_add(&z->calls, 1);
   if (!atomic_load(&z->closing)) return ZKE_OK;
@@ -13708,7 +13711,7 @@ int zke_open(const char *name, const zke_options *options, zke **z_out) {
   if (!name || !*name)
     return base_fail(ZKE_BADARGUMENTS, "the database's name is NULL or empty");
   if (txn_batch_here()) return api_misuse("zke_open()");
-  if (app_here) return api_not_here();
+  if (app_is_inside()) return api_not_here();
   const zke_engine *engine = engine_find(name);
   if (engine) return engine_open(engine, name, options, z_out);
   if (engine_is_name(name)) {
@@ -13805,7 +13808,7 @@ static int api_close_once(zke *z, enum sess_why why) {
   if (fork_is_copy(z->s))
     return base_fail(ZKE_FORKED, "the handle belongs to the parent process");
   if (txn_batch_here()) return api_misuse("zke_close()");
-  if (app_here) return api_not_here();
+  if (app_is_inside()) return api_not_here();
   if (wait_is_inside(z))
     return base_fail(ZKE_MISUSE, "closing from a callback of the handle");
   bool limited = lock_limit.z == z;
@@ -15999,10 +16002,7 @@ int zke_sql_begin(zke *z, struct sqlite3 *db) {
 /* The end of both kinds.  The log is shortened with the gate held, as after
  * any commit. */
 static int api_end_guest(zke *z, sqlite3 *db, bool commit, const char *call) {
-  if (z && fork_is_copy(z->s)) {
-    app_here = NULL;
-    return api_forked(z->s);
-  }
+  if (z && fork_is_copy(z->s)) return api_forked(z->s);
   store *s = app_here;
   if (!z || !s || z->s != s || s->guest_by != z || s->guest != db || s->app)
     return base_fail(ZKE_MISUSE,

@@ -779,6 +779,30 @@ static int fork_in(sqlite3 *db, int64_t zxid, void *context) {
   return ZKE_OK;
 }
 
+/* P9: a child that is forked between zke_sql_begin() and its end is told that,
+ * whatever it calls, and the parent's transaction goes on. It can open nothing,
+ * since the parent was using SQLite. */
+TEST(a_fork_in_a_transaction) {
+  zke *z = open_shop(0);
+  sqlite3 *db = plain(shop);
+  ck_ok(zke_sql_adopt(z, db));
+  ck_ok(zke_sql_begin(z, db));
+  pid_t child = fork();
+  ck_assert_int_ge(child, 0);
+  if (child == 0) {
+    zke *own;
+    if (zke_open(":memory:", NULL, &own) != ZKE_FORKED) _exit(1);
+    if (zke_exists(z, "/", NULL, NULL, NULL) != ZKE_FORKED) _exit(2);
+    _exit(zke_sql_commit(z, db) == ZKE_FORKED ? 0 : 3);
+  }
+  int status;
+  ck_assert_int_eq(waitpid(child, &status, 0), child);
+  ck_assert_int_eq(status, 0);
+  ck_ok(zke_sql_commit(z, db));
+  sqlite3_close(db);
+  ck_ok(zke_close(z));
+}
+
 /* A child that is forked in a function and returns from it gets ZKE_FORKED; the
  * parent commits, and its handle works. */
 TEST(a_fork_in_a_function) {
