@@ -153,13 +153,13 @@ static void fill_create(zke_op *op, int type,
     zke_op_create(op, r->path, r->data.data, r->data.len, &r->acl, mode);
 }
 
-/* Is there such a mode, with such a TTL? What create_mode() makes of a mode
- * that its request cannot have is none. */
-static bool can_create(const zke_op *op) {
+/* Is there such a mode, with such a TTL (-1: none)? What create_mode() makes of
+ * a mode that its request cannot have is none. */
+static bool can_create(const zke_op *op, int64_t ttl) {
   if (op->mode == ZKE_PERSISTENT_WITH_TTL ||
       op->mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL)
-    return op->ttl_ms > 0 && op->ttl_ms <= ZKE_MAX_TTL;
-  return op->mode >= ZKE_PERSISTENT && op->mode <= ZKE_CONTAINER;
+    return ttl > 0 && ttl <= ZKE_MAX_TTL;
+  return ttl < 0 && op->mode >= ZKE_PERSISTENT && op->mode <= ZKE_CONTAINER;
 }
 
 /* Reads one into r, which the operation points into; those without a TTL end
@@ -172,9 +172,9 @@ static int read_create(request *q, int type, zke_jute_create_ttl_request *r,
   if (rc != ZKE_OK) return rc;
   if (type != ZKE_JUTE_CREATE_TTL)
     *r = (zke_jute_create_ttl_request){plain.path, plain.data, plain.acl,
-                                       plain.flags, 0};
+                                       plain.flags, -1};
   fill_create(op, type, r);
-  return can_create(op) ? check_path(q, r->path) : ZKE_BADARGUMENTS;
+  return can_create(op, r->ttl) ? check_path(q, r->path) : ZKE_BADARGUMENTS;
 }
 
 /* The answer to a change that a quota refuses: that of a multi of the change

@@ -315,6 +315,14 @@ TEST(the_kinds_of_create) {
   ck_assert_int_eq(answer(&w), 0);
   ck_assert_int_eq(create(&w, "/x", "", ZKE_PERSISTENT_WITH_TTL),
                    ZKE_BADARGUMENTS);
+  for (int ttl = -1; ttl < 1; ttl++) { /* the mode's fault is told first */
+    request(&w, ZKE_JUTE_CREATE_TTL);
+    PUT(&w, create_ttl_request, NULL, {0, ""}, zke_open_acl, ZKE_EPHEMERAL,
+        ttl);
+    ask(&w);
+    ck_assert_int_eq(answer(&w),
+                     ttl < 0 ? ZKE_MARSHALLINGERROR : ZKE_BADARGUMENTS);
+  }
   hang_up(&w);
   stop(s);
 }
