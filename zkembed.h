@@ -480,9 +480,11 @@ typedef struct zke_allocator {
  * a minute.  What is due meanwhile is told later, by another call or in
  * zke_wait(), but not by zke_dispatch().  A store remembers at most eight
  * quotas, those that the running transaction has grown into among them.  A
- * further one is looked at when it grows after that.  Without a logger nothing is looked for.
- * Where the database has no quota, a change reads one row if another process
- * has written before it, and nothing else. */
+ * further one is looked at when it grows after that.
+ *
+ * Without a logger nothing is looked for.  Where the database has no quota, a
+ * change reads one row if another process has written before it, and nothing
+ * else. */
 enum { ZKE_LOG_ERROR = 1, ZKE_LOG_WARN = 2, ZKE_LOG_INFO = 3 };
 typedef void (*zke_log_fn)(void *context, int level, const char *text);
 
@@ -1489,7 +1491,7 @@ ZKE_API void zke_results_clear(zke_op_result *results, int count);
  *     rc = zke_open("orders.db", &options, &z);
  * --------------------------------------------------------------------- */
 
-/* zke_sql_adopt - prepare a connection of the program's for writing to the file
+/* zke_sql_adopt - prepare a connection of the program's to write to the file
  *
  * SQLite's own checkpoints run without the writers' gate, and SQLite up to
  * 3.51.2 can lose a commit by that (P12); so the connection makes none any
