@@ -3373,23 +3373,21 @@ static bool shm_ends_log(const shm_head *head, const wal_log *l) {
          head->frame_sum[1] == base_big_endian(l->last + 20);
 }
 
-/* Is this header another one than the last that is known?  Then somebody else
- * has committed, and what was known of sessions counts no more.  Headers do
- * not come back (see the head of this section). */
-static void shm_follow(shm_index *x, const uint32_t *header) {
-  if (memcmp(x->left, header, sizeof x->left) == 0) return;
-  memcpy(x->left, header, sizeof x->left);
-  x->left_zxid = 0;
-  x->left_meta = false;
-  x->era++;
-}
-
 /* What will be read is of a state that is not known. */
 static void shm_lose_track(shm_index *x) {
   memset(x->left, 0, sizeof x->left);
   x->left_zxid = 0;
   x->left_meta = false;
   x->era++;
+}
+
+/* Is this header another one than the last that is known?  Then somebody else
+ * has committed, and what was known of sessions counts no more.  Headers do
+ * not come back (see the head of this section). */
+static void shm_follow(shm_index *x, const uint32_t *header) {
+  if (memcmp(x->left, header, sizeof x->left) == 0) return;
+  shm_lose_track(x);
+  memcpy(x->left, header, sizeof x->left);
 }
 
 /* In a transaction that writes: does what was known of `left` hold in it?  The
@@ -3904,8 +3902,9 @@ static int app_note_setting(void *arg, int columns, char **values,
  * The level is set even where it is high enough.  A level that no PRAGMA has
  * set is a default, and SQLite can be built with a lower one for files with a
  * log: a connection that has read the schema before the file got its log takes
- * that one at its next transaction.  In a transaction SQLite sets no level; the
- * one that is told there stays.  An SQLite code. */
+ * that one at its next transaction.  In a transaction SQLite sets no level.
+ * The one that is told there stays, once the transaction has read.  An SQLite
+ * code. */
 static int app_sync_commits(const store *s, sqlite3 *db) {
   int level = 0, rc = SQLITE_OK;
   if (s->durability == ZKE_DURABLE_NONE) return SQLITE_OK;

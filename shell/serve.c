@@ -599,7 +599,6 @@ static int serve_end(server *s) {
   free(s->answers);
   spares_free(s);
   users_free(s);
-  server_print(s);
   server_tell_free(s);
   faults_end(s);
   for (int i = 0; i < s->listener_count; i++) close(s->listeners[i].fd);
@@ -629,24 +628,26 @@ static int serve_loop(server *s) {
   return status;
 }
 
-/* Runs the command.  What serve_open() has opened is closed by serve_end(),
- * however far it came; the first failure is the exit status. */
+/* Serves on an open store.  serve_end() closes all, however far this came; the
+ * first failure is the exit status. */
+static int serve_store(server *s) {
+  int status = users_load(s);
+  if (!status) status = serve_prepare(s);
+  if (!status) status = serve_listen(s);
+  if (!status) status = serve_loop(s);
+  int ended = serve_end(s);
+  return status ? status : ended;
+}
+
+/* Runs the command.  The store's logger may speak from its opening on. */
 static int serve_run(call *c) {
   server s = {.c = c, .epoll = -1, .wake = {-1, NULL}};
   int status = serve_options(&s);
   if (!status) status = serve_open(&s);
-  if (status) {
-    server_print(&s);
-    c->sh->server = NULL;
-    return status;
-  }
-  status = users_load(&s);
-  if (!status) status = serve_prepare(&s);
-  if (!status) status = serve_listen(&s);
-  if (!status) status = serve_loop(&s);
-  int ended = serve_end(&s);
+  if (!status) status = serve_store(&s);
+  server_print(&s);
   c->sh->server = NULL;
-  return status ? status : ended;
+  return status;
 }
 
 static const option serve_options_list[] = {{'p', "port", "N"},

@@ -80,15 +80,16 @@ void server_print(server *s) {
   s->lines_left_out = 0;
 }
 
-/* Says a line, at once if nobody waits for that.  What clients have sent may
- * stand in it, so strange characters are escaped. */
-static void say_line(server *s, int kind, const char *about,
-                     const char *sentence, int64_t left_out) {
+/* Keeps a line of these texts, but for those that are "", and of how many lines
+ * were left out before it.  What clients have sent may stand in them, so
+ * strange characters are escaped. */
+static void make_line(server *s, const char *name, const char *about,
+                      const char *sentence, int64_t left_out) {
   char *line = NULL;
   size_t len;
   FILE *out = open_memstream(&line, &len);
   if (!out) return;
-  fprintf(out, "zke: serve: %s: ", kinds[kind].name);
+  fprintf(out, "zke: serve: %s%s", name, *name ? ": " : "");
   output_sentence(about, out);
   fputs(*about ? ": " : "", out);
   output_sentence(sentence, out);
@@ -98,30 +99,19 @@ static void say_line(server *s, int kind, const char *about,
     keep_line(s, line);
   else
     free(line);
-  if (!s->in_batch) server_print(s);
 }
 
-/* Keeps a warning of the library's, in which a path may have strange
- * characters, too.  Errors are left out: requests that fail tell of most.
- * The logger may be called after the server has ended; it keeps nothing then.
- */
+/* Keeps a warning of the library's.  Errors are left out: requests that fail
+ * tell of most.  The logger may be called after the server has ended; it keeps
+ * nothing then. */
 void server_log(void *context, int level, const char *text) {
   const shell *sh = context;
-  char *line = NULL;
-  size_t len;
-  if (level != ZKE_LOG_WARN || !sh->server) return;
-  FILE *out = open_memstream(&line, &len);
-  if (!out) return;
-  fputs("zke: serve: ", out);
-  output_sentence(text, out);
-  fputc('\n', out);
-  if (fclose(out) == 0)
-    keep_line(sh->server, line);
-  else
-    free(line);
+  if (level == ZKE_LOG_WARN && sh->server)
+    make_line(sh->server, "", "", text, 0);
 }
 
-/* Keeps a line for standard error, unless its kind has to be silent. */
+/* Says a line, unless its kind has to be silent; at once if nobody waits for
+ * that. */
 static void tell(server *s, int kind, const char *about, const char *format,
                  va_list arguments) {
   char *sentence;
@@ -132,8 +122,9 @@ static void tell(server *s, int kind, const char *about, const char *format,
     return;
   }
   if (vasprintf(&sentence, format, arguments) < 0) return;
-  say_line(s, kind, about, sentence, place->left_out);
+  make_line(s, kinds[kind].name, about, sentence, place->left_out);
   free(sentence);
+  if (!s->in_batch) server_print(s);
   place->again_ms = s->now_ms + kinds[kind].silent_ms;
   place->left_out = 0;
 }

@@ -484,7 +484,8 @@ TEST(calls_on_all_parts_are_uses) {
   close_pair();
 }
 
-/* Who watches and who waits is shown as the nodes are: in the common order. */
+/* Lists of watches and of waiting sessions are reads: they keep to the common
+ * order. */
 TEST(a_look_at_watches_is_a_read) {
   zke_watch_list *list;
   open_pair();
