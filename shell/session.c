@@ -129,6 +129,16 @@ static bool held_is_lost(const struct held *h) {
   return h->class_->token(h->object) == 0;
 }
 
+/* What tells of a loss; NULL without memory.  It shares nothing with the entry:
+ * another thread may release that meanwhile, and JSON values count their users
+ * without a lock. */
+static json_t *lost_event(const struct held *h) {
+  json_t *id = json_deep_copy(h->id);
+  if (h->id && !id) return NULL;
+  return json_pack("{s:o?,s:{s:s,s:s,s:o*}}", "id", id, "event", "event",
+                   "lost", "kind", h->class_->kind, "path", json_text(h->path));
+}
+
 /* A loss is told once: to the request that got it, or to a person.  A script
  * has nobody to tell. */
 json_t *held_lost(shell *sh) {
@@ -138,10 +148,8 @@ json_t *held_lost(shell *sh) {
   while (h && (!(h->id || sh->person) || h->told || !held_is_lost(h)))
     h = h->next;
   if (h) {
-    h->told = true;
-    event =
-        json_pack("{s:O?,s:{s:s,s:s,s:o*}}", "id", h->id, "event", "event",
-                  "lost", "kind", h->class_->kind, "path", json_text(h->path));
+    event = lost_event(h);
+    h->told = event != NULL;
   }
   pthread_mutex_unlock(&sh->m);
   return event;
