@@ -353,6 +353,8 @@ int path_join(call *c, const word *text, char **path_out) {
   if (strlen(text->text) != text->len)
     return fail(c, STATUS_DATA, "BADARGUMENTS",
                 "there is a NUL in the path \"%s\"", text->text);
+  if (text->len == 0) /* a variable that is not set: the root is not meant */
+    return fail(c, STATUS_DATA, "BADARGUMENTS", "\"\" is not a path");
   char *cwd = shell_cwd(c->sh);
   size_t len = cwd ? strlen(cwd) : 0;
   char *path = malloc(len + text->len + 2);
@@ -372,7 +374,7 @@ int path_join(call *c, const word *text, char **path_out) {
       if (!*at) break;
     }
     /* create -s takes a parent with a slash behind it. */
-    if (text->len && text->text[text->len - 1] == '/' && path[1])
+    if (text->text[text->len - 1] == '/' && path[1])
       memcpy(path + strlen(path), "/", sizeof "/");
   }
   free(cwd);
@@ -382,7 +384,7 @@ int path_join(call *c, const word *text, char **path_out) {
 
 /* path_join(), and without a slash at the end. */
 int arg_path(call *c, int i, char **path_out) {
-  static const word here = {"", 0, false};
+  static const word here = {".", 1, false};
   int status = path_join(c, i < c->count ? &c->args[i] : &here, path_out);
   if (!status) path_trim(*path_out);
   return status;

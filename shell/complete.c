@@ -170,11 +170,12 @@ static const char *base_of(const char *name) {
 static char *parent_path(typed *t, const char *base, const char *slash) {
   call c = {.sh = t->sh};
   size_t len = slash ? (size_t)(slash - t->text) + 1 : 0;
-  char *text = malloc(strlen(base) + len + 1), *path = NULL;
+  char *text = malloc(strlen(base) + len + sizeof "."), *path = NULL;
   if (!text) return NULL;
   size_t before = *t->text == '/' ? 0 : strlen(base);
   memcpy(text, base, before);
   memcpy(text + before, t->text, len);
+  if (before + len == 0) text[len++] = '.'; /* nothing is typed yet */
   text[before + len] = '\0';
   word w = {text, before + len, false};
   if (path_join(&c, &w, &path) != 0) path = NULL;
