@@ -16,8 +16,9 @@
  *
  * It all ends at the end of input, with the parent, by a signal, or when
  * nobody reads any more: then what runs is cancelled, and answers as it ends.
- * Requests in line begin after the end of input, cancelled, so that they do all
- * but wait; in the other cases they do not begin.
+ * At the end of input only requests that may wait are cancelled, those in line
+ * included: they begin, and do all but wait.  In the other cases requests in
+ * line do not begin.
  *
  * A REQUEST'S LIFE, and the functions that lead on:
  *
@@ -86,6 +87,7 @@ typedef struct request {
   words *w;               /* of "run" */
   uint64_t actor;         /* whom the recipes take its worker for */
   size_t bytes;           /* what it costs while it is in a line */
+  bool may_wait;          /* for another party */
   struct request *next;   /* of all */
   struct request *queued; /* of those that no worker has taken */
 } request;
@@ -683,7 +685,8 @@ static int request_queue(pool *p, request *r) {
 
 /* Put a request into the line that fits it, or answer why not. */
 static void request_start(request *r) {
-  pool *p = request_may_wait(r) ? &co.waiting : &co.quick;
+  r->may_wait = request_may_wait(r);
+  pool *p = r->may_wait ? &co.waiting : &co.quick;
   pthread_mutex_lock(&co.m);
   int status = request_queue(p, r);
   pthread_mutex_unlock(&co.m);
@@ -881,7 +884,11 @@ static int co_begin(shell *sh) {
   co.alone = zke_line_actor();
   pthread_cond_init(&co.quick.work, NULL);
   pthread_cond_init(&co.waiting.work, NULL);
-  pthread_cond_init(&co.free, NULL);
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&co.free, &monotonic);
+  pthread_condattr_destroy(&monotonic);
   co.in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
   co.out = co.in < 0 ? -1 : fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
   co.stop_fd = co.out < 0 ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -893,20 +900,42 @@ static int co_begin(shell *sh) {
   return 0;
 }
 
-/* Cancel all requests, wait until the last worker has left, then end the
- * keeper. signal: what brought the end, or 0.  The keeper comes last, so that a
- * lock that is lost meanwhile is still told.
+/* Cancel the requests that may wait, or all of them.  co.m is held. */
+static void cancel_requests(bool all, int signal) {
+  for (request *r = co.all; r; r = r->next)
+    if (all || r->may_wait) signals_cancel(&r->c, signal);
+}
+
+/* Sleep until a worker has left, but LOOK_MS at most.  co.m is held. */
+static void co_sleep(void) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += (long)LOOK_MS * 1000000;
+  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+  pthread_cond_timedwait(&co.free, &co.m, &until);
+}
+
+/* Cancel requests, wait until the last worker has left, then end the keeper.
+ * signal: what brought the end, or 0.  After the end of input, what never waits
+ * for another party is done as ever, unless another end comes meanwhile.  The
+ * keeper comes last, so that a lock that is lost meanwhile is still told.
  *
  * Nothing reads requests any more, so no worker and no request comes to those
  * that are counted here; and once co.ending is set no keeper begins. */
 static void co_end(int signal) {
   pthread_mutex_lock(&co.m);
-  for (request *r = co.all; r; r = r->next) signals_cancel(&r->c, signal);
+  bool late = request_is_late();
+  cancel_requests(late, signal);
   co.ending = true;
   pthread_cond_broadcast(&co.quick.work);
   pthread_cond_broadcast(&co.waiting.work);
-  while (co.quick.workers + co.waiting.workers > 0)
-    pthread_cond_wait(&co.free, &co.m);
+  while (co.quick.workers + co.waiting.workers > 0) {
+    co_sleep();
+    if (late || !request_is_late()) continue;
+    late = true;
+    cancel_requests(true, atomic_load(&co.whole.signal));
+  }
   bool keeping = co.keeping;
   pthread_mutex_unlock(&co.m);
   if (keeping) {

@@ -701,6 +701,20 @@ TEST(test_end_in_line) {
   ck_ok(zke_close(z));
 }
 
+/* The end of input is no reason to read half: what waits for nobody is done as
+ * ever. */
+TEST(test_end_while_reading) {
+  static const char *const reads[] = {"ls", "tree", "find", "dump", "metrics"};
+  enum { COUNT = sizeof reads / sizeof *reads };
+  ck_ok(zke_close(test_open(test_path("a.db"))));
+  copro p = copro_start("a.db");
+  for (int i = 0; i < COUNT; i++)
+    say(&p, "{'id':%d,'run':['%s']}", i, reads[i]);
+  copro_close(&p.in);
+  for (int i = 0; i < COUNT; i++) expect(&p, "{'id':*,'status':0,'rows':[*");
+  copro_end(&p);
+}
+
 /* A client that sends without reading costs bounded memory, for as long as it
  * likes; once it reads, it gets all. */
 TEST(test_never_reads) {
