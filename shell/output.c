@@ -282,6 +282,29 @@ static void output_json(const json_t *row, FILE *out) {
   free(text);
 }
 
+/* Make strings of the integers in a row that a reader of JSON would round: most
+ * keep numbers as doubles (RFC 7493, 2.2).  A rounded token releases nothing.
+ * False without memory; then some may be left. */
+static bool json_exact(json_t *row) {
+  enum { DOUBLE_BITS = 53 };
+  const json_int_t most = ((json_int_t)1 << DOUBLE_BITS) - 1;
+  const char *name;
+  json_t *value;
+  size_t i;
+  bool done = true;
+  json_array_foreach(row, i, value) done = json_exact(value) && done;
+  json_object_foreach(row, name, value) {
+    json_int_t n = json_integer_value(value); /* 0 for all else */
+    if (n < -most || n > most) {
+      json_t *text = json_sprintf("%" JSON_INTEGER_FORMAT, n);
+      done = json_object_set_new(row, name, text) == 0 && done;
+    } else {
+      done = json_exact(value) && done;
+    }
+  }
+  return done;
+}
+
 /* STYLE_LINE: the values with two blanks between them. */
 static void output_line(json_t *row, FILE *out) {
   const char *name;
@@ -552,12 +575,20 @@ static int emit_cells(call *c, json_t *row) {
   return status;
 }
 
+/* Do the call's rows go to a reader of JSON? */
+static bool emits_json(const call *c) {
+  return c->id || c->format == FORMAT_JSON;
+}
+
 /* Prints a row in the form that the command has, and frees it; 0 or the exit
  * code.  A row of a coprocess is kept until its answer, and those of a table
  * until their columns' widths are known.  NULL stands for a row that could not
  * be made for lack of memory. */
 int emit(call *c, json_t *row) {
-  if (!row) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  if (!row || (emits_json(c) && !json_exact(row))) {
+    json_decref(row);
+    return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  }
   if (c->id) return keep(c->rows, c, row);
   if (c->format == FORMAT_HUMAN && c->style == STYLE_TABLE &&
       !c->command->human)
@@ -589,7 +620,7 @@ static int output_flush(call *c) {
 /* A row that must be seen while the call goes on: an event of a coprocess, or a
  * line that is flushed. */
 int emit_event(call *c, json_t *row) {
-  if (c->id && row) return c->sh->event(c, row);
+  if (c->id && row && json_exact(row)) return c->sh->event(c, row);
   int status = emit(c, row);
   return status ? status : output_flush(c);
 }
