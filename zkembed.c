@@ -3732,7 +3732,13 @@ static int vfs_connect(store *s, int flags) {
     rc = sqlite3_open_v2(s->file ? s->file : s->name, &s->db, flags,
                          s->vfs_name);
   sqlite3_vfs_unregister(&s->vfs_own);
-  return rc == SQLITE_OK ? ZKE_OK : sql_error(s, rc, "opening");
+  if (rc == SQLITE_OK) return ZKE_OK;
+  /* SQLite has then tried to open for reading what it could not make, and what
+   * it says is why that failed. */
+  if (flags & SQLITE_OPEN_CREATE && sqlite3_system_errno(s->db) == ENOENT)
+    return base_fail(ZKE_CANTOPEN,
+                     "%s does not exist, and cannot be made there", s->name);
+  return sql_error(s, rc, "opening");
 }
 
 /* ======================================================================
@@ -12829,8 +12835,8 @@ static int store_accept_readonly(store *s, enum schema_kind kind) {
 static int store_tell_shm(store *s, int rc) {
   if (rc != ZKE_CANTOPEN && rc != ZKE_READONLY) return rc;
   return base_fail(ZKE_CANTOPEN,
-                   "%s: the -shm file beside it cannot be used by a "
-                   "read-only handle: %s",
+                   "%s: a read-only handle needs its -shm file, which is not "
+                   "there and cannot be made, or cannot be used: %s",
                    s->name, sqlite3_errmsg(s->db));
 }
 

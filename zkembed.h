@@ -111,8 +111,10 @@
  *   a container, are refused: mount its directory.  A hard link that is made
  *   while the file is open ends no handle, but nobody can open the file until
  *   the link is removed; so back up by another means than `cp -l`.
- * - The sqlite3 shell may read the database at any time.  Do not write by it:
- *   it knows neither the queue of writers nor the watches.
+ * - The sqlite3 shell may read the database at any time.  Do not write nodes by
+ *   it: it knows neither the queue of writers nor the watches.  Tables of the
+ *   program's own, in a file that both share, any program may write, once its
+ *   connection has done "PRAGMA wal_autocheckpoint=0" (doc/format.md).
  * - The files beside the database, in "<database>-zke/", are part of it while
  *   any process has it open.  Do not remove them then.
  *
@@ -289,10 +291,10 @@ ZKE_API const char *zke_errmsg(void);
  * path, the handle's state) or its reply was lost; zke_sync() mostly looks at
  * none.
  *
- * A read looks for it only on a thread that has called this before, since it
- * has to read one page more where somebody has committed meanwhile; the first
- * read of a thread that has not leaves 0.  So a program that needs it calls
- * this once at the start of each of its threads.
+ * Reads record it only after the thread's first call of this function, and
+ * leave 0 before: a read has to look at one page more for it where somebody has
+ * committed meanwhile.  So a program that needs it calls this once at the start
+ * of each of its threads.
  *
  * What a callback reads or changes counts as well, so a dispatch may leave
  * another value.  Calls that do not block leave it alone.
@@ -752,9 +754,9 @@ ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
  *   ZKE_BADARGUMENTS    the session of the handle is not a kept one, which
  *                       zke_touch() accepts; options.lease_ms; no password, or
  *                       an id that is none; z_out or out is NULL
- *   ZKE_CONNECTIONLOSS  zke_attach(): it was attached, or was not.  A handle of
- *                       this store that had it has moved in either case;
- *                       attach it again
+ *   ZKE_CONNECTIONLOSS  zke_attach(): it is not known whether it was attached.
+ *                       A handle of this store that had it has moved in either
+ *                       case; attach it again
  *   ZKE_MISUSE          zke_detach() in a callback of this very handle;
  *                       zke_attach(), zke_detach() and zke_rearm() in the
  *                       function of a batch

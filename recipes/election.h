@@ -196,8 +196,8 @@ ZKE_API void zke_election_free(zke_election *e);
  *
  * Returns ZKE_OK; ZKE_MISUSE where it is one already; ZKE_OTHERKIND where the
  * path is not an election's; or what stood in the way.  After a failure but
- * ZKE_MISUSE it is none.  The listener hears FAILURE if it has heard STARTED:
- * where even the directory could not be seen to it hears nothing.
+ * ZKE_MISUSE it is none.  The listener hears FAILURE if it has heard STARTED.
+ * If the directory could not be made or read, it hears nothing.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_election_start(zke_election *e);
 

@@ -15,7 +15,8 @@
  * that `zke FILE lock` runs.  Any other value fails the statement with "fenced:
  * that token does not hold /locks/pay" (SQLITE_CONSTRAINT_TRIGGER).  It is a
  * matter of the database: it holds for each program that writes to the file
- * with SQLite, in whatever language, and for the shell of SQLite itself.
+ * with SQLite, in whatever language, and for the shell of SQLite itself.  Each
+ * such connection begins by "PRAGMA wal_autocheckpoint=0" (doc/format.md).
  *
  * LAYOUT: two triggers of the table, for INSERT and for UPDATE, named
  * fence_zke_<zxid>_insert and _update.  They ask the view zke_tokens
@@ -51,8 +52,8 @@
  *
  * COSTS: zke_fence_set() and zke_fence_remove() are one synced write each; it
  * changes the schema, so that every connection prepares its statements again.
- * A row that is written costs a search among the path's children more.  SQLite
- * reads them until it finds the holder's: half of them on average, and all of
+ * Each row that is written costs one more search among the path's children.
+ * SQLite reads them until it finds the holder's: half of them on average, and all of
  * them for a token that it refuses.  That is about 1 us where few wait, and 0.2
  * us more for each that waits (doc/performance.md).  Where the line is long and
  * a transaction writes many rows, zke_claim() (see zke_sql_adopt()) searches

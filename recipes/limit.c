@@ -1,9 +1,9 @@
 /* limit.c - how long a call waits for others
  *
  * It knows the thread's limit, zke_limit(), and the one grace that a call has
- * beyond its deadline.  Its promise to the callers of recipes: however much a
- * call cleans up, it ends within ZKE_GRACE_MS after its deadline, but for what
- * the disk takes.
+ * to clean up.  Its promise to the callers of recipes: beyond its deadline a
+ * call takes at most ZKE_GRACE_MS to begin, and as long again to clean up,
+ * however much that is, but for what the disk takes.
  *
  * Invariant: a function that sets the limit, or swaps the grace, gives back
  * what was there before on every way out; so calls nest, and a listener's calls

@@ -460,7 +460,7 @@ ZKE_API int zke_queue_claim_some(zke_queue *queue, int most,
  *
  * Returns ZKE_OK, or
  *   ZKE_LOST          the claim is not held any more: another has the item
- *   ZKE_BADARGUMENTS  the item is NULL, or ms
+ *   ZKE_BADARGUMENTS  the item is NULL, or ms is out of range
  * or why it could not be written: then the claim ends when it would have.
  * After ZKE_CONNECTIONLOSS it is not known which of the two times counts, and
  * ack, release and prolong may return ZKE_LOST.

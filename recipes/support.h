@@ -21,12 +21,12 @@
  *   all that it waits for, the database's other writers included.  A call
  *   without one waits for other writers as long as a single call,
  *   options.busy_timeout_ms.  Beyond the deadline, also if it has passed
- *   already, a call goes on for at most ZKE_GRACE_MS to begin and to clean up;
- *   so does a free beyond the busy timeout.  There is one such grace, however
- *   much there is to give up.  What the disk takes is not counted, and neither
- *   is the time until other threads' calls on the same object have done their
- *   work: threads take turns in an object.  A call that sleeps keeps no other
- *   out.
+ *   already, a call goes on for at most ZKE_GRACE_MS to begin, and as long
+ *   again to clean up, however much there is to give up.  A free has that
+ *   second time beyond the busy timeout.  What the disk takes is not counted,
+ *   and neither is the time until other threads' calls on the same object have
+ *   done their work: threads take turns in an object.  A call that sleeps keeps
+ *   no other out.
  *
  * Failure (6).  When a blocking call returns anything but ZKE_OK the
  *   participant is out, and so it is after giving up what it held and after

@@ -1113,7 +1113,8 @@ static void doctor_versions(doctor *d) {
   else
     find(d, "wal_reset", NOTE,
          "this SQLite has the WAL-reset bug, unless its package has been "
-         "mended; zkembed avoids it, but other programs must not write here");
+         "mended; zkembed avoids it, and other programs that write here must "
+         "begin by PRAGMA wal_autocheckpoint=0");
 }
 
 /* The database file: links, permissions, owner. Of several faults the worst is

@@ -271,9 +271,7 @@ static int fail_open(call *c, unsigned needs, int rc) {
                 "tables of zkembed in it",
                 c->sh->file);
   if (rc != ZKE_READONLY || needs & NEEDS_FILE) return fail_rc(c, rc);
-  return fail(c, STATUS_DENIED, "READONLY",
-              "%s; commands that only read work all the same, and with "
-              "--readonly no other is tried",
+  return fail(c, STATUS_DENIED, "READONLY", "%s; only commands that read work",
               zke_errmsg());
 }
 

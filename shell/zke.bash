@@ -52,7 +52,7 @@ _zke() {
   if ! _zke_words; then
     compopt -o default
   elif [[ $word == -* && ! $command ]]; then
-    COMPREPLY=($(compgen -W "$(zke --help | grep -o -e '--[a-z]*')" -- "$word"))
+    COMPREPLY=($(compgen -W "$(zke --help | grep -o -e '--[a-z][a-z-]*')" -- "$word"))
   elif [[ ! $file ]]; then
     compopt -o default
   elif [[ ! $command ]]; then

@@ -227,9 +227,10 @@ TEST(looking_needs_no_permission_to_write) {
   enter_data("data");
   another_user = 61001;
   expect_looks("zke=/proc/self/fd/9;");
-  expect_refused("zke=/proc/self/fd/9;", 77,
-                 "commands that only read work all the same, and with "
-                 "--readonly no other is tried");
+  expect_refused("zke=/proc/self/fd/9;", 77, "only commands that read work");
+  run("zke=/proc/self/fd/9; $zke new.db create /x 2>../spare/out");
+  ck_prints("cat ../spare/out",
+            "zke: CANTOPEN: new.db does not exist, and cannot be made there");
 }
 
 /* What has died is removed by the first that looks, where nobody else does. */
