@@ -52,6 +52,20 @@ bool zke_recipe_read(char **at, const char *word, int base,
   return true;
 }
 
+/* Strict, since anybody may put a node of any name beside those that recipes
+ * make: no other length, and nothing that a number of the tree's counters,
+ * which have 32 bits, cannot be. */
+bool zke_recipe_number(const char *text, int32_t *number_out) {
+  size_t size = strnlen(text, ZKE_RECIPE_DIGITS + 2), sign = *text == '-';
+  if (size != ZKE_RECIPE_DIGITS && size != ZKE_RECIPE_DIGITS + sign)
+    return false;
+  if (strspn(text + sign, "0123456789") != size - sign) return false;
+  long long number = strtoll(text, NULL, 10);
+  if (number < INT32_MIN || number > INT32_MAX) return false;
+  *number_out = (int32_t)number;
+  return true;
+}
+
 /* The directory is a whole path, and not "/": the callers have checked that. */
 char *zke_recipe_path(zke *z, const char *directory, const char *name) {
   size_t size = strlen(directory) + strlen(name) + 2;

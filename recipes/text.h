@@ -76,6 +76,18 @@ ZKE_API int zke_recipe_sign(zke *z, const char *before, const void *data,
 ZKE_API bool zke_recipe_read(char **at, const char *word, int base,
                              int64_t *number_out);
 
+/* zke_recipe_number - the number that a sequential create has put behind a name
+ *
+ * It has ZKE_RECIPE_DIGITS digits, as by %010d: of a negative one the '-' is
+ * among the ten, or before them.
+ *
+ *   text        all that stands behind the name
+ *   number_out  out: the number; untouched where the text is none
+ *
+ * Returns whether the text is such a number. */
+enum { ZKE_RECIPE_DIGITS = 10 };
+ZKE_API bool zke_recipe_number(const char *text, int32_t *number_out);
+
 /* zke_recipe_name - the part of a path behind its last slash: not a copy, it
  * lives as long as the path does */
 const char *zke_recipe_name(const char *path);

@@ -41,6 +41,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "text.h"
+
 enum {
   HANDLE_SLEEP_MOST = 3600 * 1000, /* ms: then it looks again */
   HANDLE_RETRY = 1000,             /* ms between two tries of a discard */
@@ -412,8 +414,9 @@ static const char *discard_find_one(zk_discard *d, int *version) {
 /* Is the path what a sequential create with this prefix makes? */
 static bool is_numbered(const char *path, const char *prefix) {
   size_t len = strlen(prefix);
-  if (strncmp(path, prefix, len) != 0) return false;
-  return strlen(path + len) == 10 && strspn(path + len, "0123456789") == 10;
+  int32_t number;
+  return strncmp(path, prefix, len) == 0 &&
+         zke_recipe_number(path + len, &number);
 }
 
 /* One of the session's ephemeral nodes that a create with this prefix may have

@@ -671,14 +671,10 @@ bool zke_recipe_parse(const char *name, const char *const *kinds, int count,
   if (name[ZKE_NAME_HEAD] != '-') return false;
   for (int i = 0; i < count; i++) {
     size_t len = strlen(kinds[i]);
-    const char *digits = name + ZKE_NAME_KIND + len;
+    int32_t number;
     if (strncmp(name + ZKE_NAME_KIND, kinds[i], len) != 0) continue;
-    size_t size = strnlen(digits, ZKE_NAME_NUMBER + 2), sign = *digits == '-';
-    if (size != ZKE_NAME_NUMBER && size != ZKE_NAME_NUMBER + sign) continue;
-    if (strspn(digits + sign, "0123456789") != size - sign) continue;
-    long long number = strtoll(digits, NULL, 10);
-    if (number < INT32_MIN || number > INT32_MAX) continue;
-    *out = (zke_entry){name, i, (int32_t)number};
+    if (!zke_recipe_number(name + ZKE_NAME_KIND + len, &number)) continue;
+    *out = (zke_entry){name, i, number};
     return true;
   }
   return false;

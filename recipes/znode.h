@@ -46,9 +46,7 @@ enum {
   ZKE_NAME_SESSION = 21, /* up to where the guid has told the session */
   ZKE_NAME_HEAD = 39,    /* up to the guid's end */
   ZKE_NAME_KIND = 40,    /* up to where the kind begins */
-  ZKE_NAME_NUMBER =
-      10,            /* digits, %010d; a negative one has a '-' before them */
-  ZKE_NAME_ROOM = 48 /* for a slash, all but the kind, and a NUL */
+  ZKE_NAME_ROOM = 48     /* for a slash, all but the kind, and a NUL */
 };
 
 /* zke_recipe_place - see to a recipe's directory

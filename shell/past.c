@@ -15,10 +15,11 @@
  */
 #include "past.h"
 
-#include <ctype.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "../recipes/text.h"
 
 /* ------------------------------------------------------------------------
  * Lives
@@ -129,20 +130,22 @@ int past_lives(const zke_change_list *changes, const char *path,
  * The line
  * --------------------------------------------------------------------- */
 
-/* The number at the end of an entry's name; -1: it is none. */
-static long long number_of(const char *path) {
+/* The number at the end of an entry's name; -1: it is none, or a negative one,
+ * which no entry that stays has. */
+static int32_t number_of(const char *path) {
   size_t len = strlen(path);
-  if (len < 11) return -1;
-  const char *digits = path + len - 10;
-  for (int i = 0; i < 10; i++)
-    if (!isdigit((unsigned char)digits[i])) return -1;
-  return strtoll(digits, NULL, 10);
+  int32_t number;
+  if (len <= ZKE_RECIPE_DIGITS ||
+      !zke_recipe_number(path + len - ZKE_RECIPE_DIGITS, &number))
+    return -1;
+  return number < 0 ? -1 : number;
 }
 
 /* Does the part of the name before the number end like that? */
 static bool is_kind(const past_life *l, const char *kind) {
-  size_t len = strlen(l->path), n = strlen(kind);
-  return len >= n + 10 && strncmp(l->path + len - 10 - n, kind, n) == 0;
+  size_t len = strlen(l->path), behind = strlen(kind) + ZKE_RECIPE_DIGITS;
+  return len >= behind &&
+         strncmp(l->path + len - behind, kind, strlen(kind)) == 0;
 }
 
 /* An entry of a line, not a mark for one and no other child. */

@@ -152,6 +152,10 @@ void file_in(char *path, size_t size, const char *name) {
   snprintf(path, size, "%s/%s", run.directory, name);
 }
 
+int64_t number_of(const char *name) {
+  return strtoll(name + strlen(name) - 10, NULL, 10);
+}
+
 /* ---- samples ---- */
 
 void add(samples *s, double value) {

@@ -69,6 +69,9 @@ void make_directory(const char *program);
 void file_in(char *path, size_t size, const char *name);
 void *allocate(size_t size);
 
+/* the number of a sequential node, the ten digits at the end of its name */
+int64_t number_of(const char *name);
+
 /* quick counts or full ones */
 int times(int full, int quick);
 

@@ -222,11 +222,6 @@ static void do_unwatch(void *self, const raw_key *key, int count) {
 
 /* ---- lock ---- */
 
-/* A name's number, which is at its end. */
-static int64_t number_of(const char *name) {
-  return strtoll(name + strlen(name) - 10, NULL, 10);
-}
-
 /* The entry right before one's own; false: one is the first. */
 static bool find_before(connection *c, raw_key *before_out) {
   const char *name = c->names, *found = NULL;

@@ -278,19 +278,15 @@ static void do_unwatch(void *self, const raw_key *key, int count) {
 
 /* ---- lock ---- */
 
-static long number_of(const char *name) {
-  return strtol(name + strlen(name) - 10, NULL, 10);
-}
-
 /* The path of the entry right before one's own; false: one is the first. */
 static bool find_before(connection *c, char path[static NODE_BYTES]) {
   struct String_vector names;
   const char *found = NULL;
-  long most = -1, limit = number_of(c->own);
+  int64_t most = -1, limit = number_of(c->own);
   snprintf(path, NODE_BYTES, "%s/lock", c->top);
   need(zoo_get_children(c->zh, path, 0, &names), "children");
   for (int i = 0; i < names.count; i++) {
-    long number = number_of(names.data[i]);
+    int64_t number = number_of(names.data[i]);
     if (number >= limit || number <= most) continue;
     most = number;
     found = names.data[i];

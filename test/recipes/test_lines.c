@@ -14,6 +14,7 @@
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
 #include "recipes/singleton.h"
+#include "recipes/text.h"
 
 #define PATH "/line/a"
 #define OTHER "/line/b" /* of the multi-lock */
@@ -507,6 +508,31 @@ TEST_EACH(a_lost_reply_at_the_deadline_leaves_nothing) {
   ck_assert_int_eq(in_line(), 0);
   ck_ok(k->try_once(x[1]));
   close_line();
+}
+
+/* A number has ten digits, a sign among or before them and 32 bits, and there
+ * is nothing else: so what others put into a directory is not taken for an
+ * entry. */
+TEST(a_number_has_the_form_that_a_create_gives_it) {
+  static const struct {
+    const char *text;
+    int32_t number;
+  } numbers[] = {{"0000000000", 0},
+                 {"0000000012", 12},
+                 {"2147483647", INT32_MAX},
+                 {"-000000012", -12},
+                 {"-2147483648", INT32_MIN}};
+  static const char *const others[] = {
+      "",           "12",          "000000001",    "00000000001", "00000000x1",
+      "2147483648", "-2147483649", "-0000000001x", " 000000001",  "--00000001"};
+  int32_t number = 5;
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    ck_assert_msg(!zke_recipe_number(others[i], &number), "%s", others[i]);
+  ck_assert_int_eq(number, 5);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    ck_assert(zke_recipe_number(numbers[i].text, &number));
+    ck_assert_int_eq(number, numbers[i].number);
+  }
 }
 
 /* ---- deadlocks ---- */
