@@ -59,6 +59,11 @@ typedef struct request {
  * The program's own options are read before a database is opened, and without
  * one: what is wrong with them is told whatever FILE is. Words behind the
  * command belong to it (args.c).
+ *
+ * args.c does not read them. Its rules and sentences are those of a command: it
+ * takes letters together, takes "-5" for a number, and ends what it refuses by
+ * the command's usage. Here a mistake leads to zke --help, or to what is said
+ * where FILE was forgotten.
  * --------------------------------------------------------------------- */
 
 /* Says what is wrong with the program's own words; STATUS_USAGE. */
