@@ -185,6 +185,37 @@ void strike_down(int number, pid_t pid) {
   kill_child(pid);
 }
 
+unsigned crew_seed;
+
+/* A process that makes choices of its own. */
+static pid_t spawn_seeded(int number, void (*run)(zke *own), unsigned *random) {
+  crew_seed = (unsigned)rand_r(random);
+  return spawn(number, run);
+}
+
+/* The counter is looked at before the death: the process that dies may be the
+ * one that would have counted. */
+void strike_at_random(void (*run)(zke *own), int kills, const int *counter,
+                      int most) {
+  enum { PLAYERS = 4 };
+  pid_t pid[PLAYERS];
+  unsigned random = test_seed();
+  store(&shared->go, 1);
+  for (int i = 0; i < PLAYERS; i++) pid[i] = spawn_seeded(i, run, &random);
+  for (int i = 0; i < kills; i++) {
+    int due = load(counter) + 1 + rand_r(&random) % most;
+    int victim = rand_r(&random) % PLAYERS;
+    ck_until(load(counter) >= due || *shared->sentence, 20000);
+    ck_assert_str_eq(shared->sentence, "");
+    strike_down(victim, pid[victim]);
+    pid[victim] = spawn_seeded(victim, run, &random);
+  }
+  int last = load(counter);
+  ck_until(load(counter) > last || *shared->sentence, 20000);
+  ck_assert_str_eq(shared->sentence, "");
+  for (int i = 0; i < PLAYERS; i++) strike_down(i, pid[i]);
+}
+
 void log_token(int64_t token) {
   int at = __atomic_fetch_add(&shared->logged, 1, __ATOMIC_SEQ_CST);
   if (at < TOKENS) shared->tokens[at] = token;

@@ -90,6 +90,14 @@ void kill_child(pid_t pid);
  * it cannot say otherwise. */
 void strike_down(int number, pid_t pid);
 
+/* Four processes run until they are killed, -9: one after the other, at random
+ * moments, and another takes its place.  Before each death the counter has to
+ * rise by 1 to `most`: they get on, whoever died where.  What they have inside
+ * ends with them.  `go` has to be 1 then, as share() leaves it 0. */
+void strike_at_random(void (*run)(zke *own), int kills, const int *counter,
+                      int most);
+extern unsigned crew_seed; /* what a process then begins its choices with */
+
 /* Write down the token that this process holds, while it holds. */
 void log_token(int64_t token);
 /* Each token that was written is greater than all before (P8). */

@@ -1330,13 +1330,10 @@ static int play_term(zke_election *election, unsigned *random) {
   return rc == ZKE_NONODE ? zke_election_resign(election) : rc;
 }
 
-/* What a process that is spawned now begins its choices with. */
-static unsigned player_seed;
-
 /* A process that does nothing else, until it is killed. */
 static void play_terms(zke *own) {
   zke_election *election = candidate(own);
-  unsigned random = player_seed;
+  unsigned random = crew_seed;
   int rc = ZKE_OK;
   while (rc == ZKE_OK) rc = play_term(election, &random);
   give_up("term", rc);
@@ -1345,25 +1342,8 @@ static void play_terms(zke *own) {
 /* Terms, hand-overs and deaths: never two leaders, always a next one, and
  * their tokens rise. */
 TEST(tokens_rise_while_leaders_are_killed) {
-  enum { PLAYERS = 4, KILLS = 30 };
-  pid_t pid[PLAYERS];
-  unsigned random = test_seed();
   share();
-  store(&shared->go, 1);
-  for (int i = 0; i < PLAYERS; i++) {
-    player_seed = (unsigned)rand_r(&random);
-    pid[i] = spawn(i, play_terms);
-  }
-  for (int i = 0; i < KILLS; i++) {
-    int terms = load(&shared->logged) + 1 + rand_r(&random) % 30;
-    int victim = rand_r(&random) % PLAYERS;
-    ck_until(load(&shared->logged) >= terms || *shared->sentence, 20000);
-    ck_assert_str_eq(shared->sentence, "");
-    strike_down(victim, pid[victim]);
-    player_seed = (unsigned)rand_r(&random);
-    pid[victim] = spawn(victim, play_terms);
-  }
-  for (int i = 0; i < PLAYERS; i++) strike_down(i, pid[i]);
+  strike_at_random(play_terms, 30, &shared->logged, 30);
   expect_rising_tokens();
 }
 

@@ -38,21 +38,14 @@ typedef struct kind {
   int (*op)(void *x); /* what guards a multi; how many does not matter */
 } kind;
 
-static int64_t told_token; /* with HELD, to the listener called last */
-
 /* What is called alike in each of them. */
-#define LISTENS(type)                                                       \
-  static void hear_##type(zke_##type *x, int state, int64_t n, void *who) { \
-    (void)x;                                                                \
-    ck_assert((state == ZKE_LINE_HELD) == (n > 0));                         \
-    if (n) told_token = n;                                                  \
-    tell(who, state);                                                       \
-  }                                                                         \
-  static void type##_free(void *x) { zke_##type##_free(x); }                \
-  static int type##_release(void *x) { return zke_##type##_release(x); }    \
-  static int type##_cancel(void *x) { return zke_##type##_cancel(x); }      \
-  static int type##_check(void *x) { return zke_##type##_check(x); }        \
-  static int type##_state(void *x) { return zke_##type##_state(x); }        \
+#define LISTENS(type)                                                    \
+  LISTENER(hear_##type, type);                                           \
+  static void type##_free(void *x) { zke_##type##_free(x); }             \
+  static int type##_release(void *x) { return zke_##type##_release(x); } \
+  static int type##_cancel(void *x) { return zke_##type##_cancel(x); }   \
+  static int type##_check(void *x) { return zke_##type##_check(x); }     \
+  static int type##_state(void *x) { return zke_##type##_state(x); }     \
   static int64_t type##_token(void *x) { return zke_##type##_token(x); }
 
 static int lock_op(void *x) { return zke_lock_op(x, &(zke_op){0}); }

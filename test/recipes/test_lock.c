@@ -32,10 +32,7 @@ static zke_lock *make(zke *session, const char *path) {
   return lock;
 }
 
-static void listen(zke_lock *lock, int state, int64_t token, void *who) {
-  (void)lock, (void)token;
-  tell(who, state);
-}
+LISTENER(listen, lock);
 
 /* A lock whose listener tells what it hears, after that name. */
 static zke_lock *make_listening(zke *session, const char *who) {
@@ -1538,24 +1535,9 @@ static void log_tokens(zke *own) {
 /* Fencing (P8): four processes take the lock in turn and are killed, -9, at
  * random moments. Each writes its token while it holds: they rise. */
 TEST(tokens_increase_while_holders_are_killed) {
-  enum { WORKERS = 4, KILLS = 30 };
-  pid_t pid[WORKERS];
-  unsigned random = test_seed();
   share();
-  for (int i = 0; i < WORKERS; i++) pid[i] = spawn(i, log_tokens);
-  store(&shared->go, 1);
-  for (int i = 0; i < KILLS; i++) {
-    int before = load(&shared->logged);
-    int victim = rand_r(&random) % WORKERS;
-    kill_child(pid[victim]);
-    pid[victim] = spawn(victim, log_tokens);
-    int target = before + 1 + rand_r(&random) % 20;
-    ck_until(load(&shared->logged) >= target || *shared->sentence, 10000);
-    ck_assert_str_eq(shared->sentence, "");
-  }
-  for (int i = 0; i < WORKERS; i++) kill_child(pid[i]);
+  strike_at_random(log_tokens, 30, &shared->logged, 20);
   expect_rising_tokens();
-  ck_assert_int_gt(shared->logged, KILLS);
 }
 
 /* Random calls, one after the other: whoever comes to hold the lock has a

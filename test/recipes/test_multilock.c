@@ -74,11 +74,7 @@ static const char *path_of(const char *lock, int i) {
   return path;
 }
 
-static void listen(zke_multilock *ml, int state, int64_t token, void *context) {
-  (void)ml, (void)context;
-  ck_assert((state == ZKE_MULTILOCK_HELD) == (token > 0));
-  tell("", state);
-}
+LISTENER(listen, multilock);
 
 static zke_multilock *make_listening(zke *session, const char *text) {
   zke_multilock_options o = {.size = sizeof o, .listener = listen};
@@ -705,8 +701,6 @@ TEST(a_chain_is_no_circle) {
 
 /* ---- processes ---- */
 
-enum { WORKERS = 4 };
-
 /* Write down tokens of /a: of those that use it alone, and of those that use a
  * multi-lock of /a and others. */
 static void use_a(zke *own) {
@@ -728,24 +722,9 @@ static void use_a(zke *own) {
 /* Fencing: whoever holds /a, alone or with others, has a greater token than
  * all before. */
 TEST(tokens_increase_while_holders_are_killed) {
-  enum { KILLS = 20 };
-  pid_t pid[WORKERS];
-  unsigned random = test_seed();
   share();
-  for (int i = 0; i < WORKERS; i++) pid[i] = spawn(i, use_a);
-  store(&shared->go, 1);
-  for (int i = 0; i < KILLS; i++) {
-    int before = load(&shared->logged);
-    int victim = rand_r(&random) % WORKERS;
-    kill_child(pid[victim]);
-    pid[victim] = spawn(victim, use_a);
-    int target = before + 1 + rand_r(&random) % 20;
-    ck_until(load(&shared->logged) >= target || *shared->sentence, 10000);
-    ck_assert_str_eq(shared->sentence, "");
-  }
-  for (int i = 0; i < WORKERS; i++) kill_child(pid[i]);
+  strike_at_random(use_a, 20, &shared->logged, 20);
   expect_rising_tokens();
-  ck_assert_int_gt(shared->logged, KILLS);
 }
 
 /* ---- any history ---- */

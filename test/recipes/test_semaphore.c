@@ -52,12 +52,7 @@ static void free_all(zke_semaphore **sem, int count) {
   ck_assert_int_eq(entries(z[0], PATH), 0);
 }
 
-static void listen(zke_semaphore *sem, int state, int64_t token,
-                   void *context) {
-  (void)sem, (void)context;
-  ck_assert((state == ZKE_SEMAPHORE_HELD) == (token > 0));
-  tell("", state);
-}
+LISTENER(listen, semaphore);
 
 static zke_semaphore *make_listening(zke *session, int limit) {
   zke_semaphore *sem;
