@@ -82,11 +82,77 @@ static void on_all(const char *path, int mode, test_events *events) {
   ck_ok(zke_add_watch(watcher, path, mode, test_record, events));
 }
 
+static void on_node(const char *path, test_events *events) {
+  on_all(path, ZKE_WATCH_PERSISTENT, events);
+}
+
+static void on_subtree(const char *path, test_events *events) {
+  on_all(path, ZKE_WATCH_PERSISTENT_RECURSIVE, events);
+}
+
 static void expect(const char *events) { test_expect(watcher, &seen, events); }
 
 static void expect_other(const char *events) {
   test_expect(watcher, &other, events);
 }
+
+/* ---- tests that are written as a table ---- */
+
+/* What is done, and what the two pairs are told of it:
+ *
+ *     {"create /n, data /n, other children /n, set /n", "CHANGED /n", ""}
+ *
+ * The writer does "create", "set" and "delete"; the others are watches, with
+ * the second pair behind "other". */
+typedef struct part {
+  const char *steps, *seen, *other;
+} part;
+
+static const struct {
+  const char *verb;
+  void (*change)(const char *path);
+  void (*watch)(const char *path, test_events *events);
+} verbs[] = {{"create", make, NULL},        {"set", change, NULL},
+             {"delete", drop, NULL},        {"exists", NULL, on_exists},
+             {"data", NULL, on_data},       {"children", NULL, on_children},
+             {"persistent", NULL, on_node}, {"recursive", NULL, on_subtree}};
+
+/* One step: a verb and a path, up to a comma. */
+static void step(const char *text) {
+  enum { VERBS = sizeof verbs / sizeof *verbs };
+  char verb[16], path[64];
+  bool second = strncmp(text, "other ", 6) == 0;
+  int i = 0;
+  if (second) text += 6;
+  ck_assert_int_eq(sscanf(text, "%15s %63[^,]", verb, path), 2);
+  while (i < VERBS && strcmp(verbs[i].verb, verb) != 0) i++;
+  ck_assert_msg(i < VERBS, "no verb: %s", text);
+  if (verbs[i].change)
+    verbs[i].change(path);
+  else
+    verbs[i].watch(path, second ? &other : &seen);
+}
+
+/* Do the parts one after the other. */
+static void play(int way, const part *parts, size_t count) {
+  begin(way);
+  for (const part *p = parts; p < parts + count; p++) {
+    for (const char *at = p->steps; at; at = strstr(at, ", ")) {
+      if (at != p->steps) at += 2;
+      step(at);
+    }
+    expect(p->seen);
+    expect_other(p->other);
+  }
+}
+
+/* A test of these parts, in each of the ways. */
+#define SEES(name, ...)                            \
+  TEST_LOOP(name, 0, WAYS) {                       \
+    static const part parts[] = {__VA_ARGS__};     \
+    play(_i, parts, sizeof parts / sizeof *parts); \
+  }                                                \
+  struct part
 
 /* ---- one-shot watches ---- */
 
@@ -101,27 +167,14 @@ TEST_LOOP(exists_on_missing_fires_at_creation, 0, WAYS) {
 }
 
 /* 5.1: the ancestors may be missing as well. */
-TEST_LOOP(exists_below_missing_ancestors_fires, 0, WAYS) {
-  begin(_i);
-  on_exists("/a/b/c", &seen);
-  make("/a");
-  make("/a/b");
-  expect("");
-  make("/a/b/c");
-  expect("CREATED /a/b/c");
-}
+SEES(exists_below_missing_ancestors_fires,
+     {"exists /a/b/c, create /a, create /a/b", "", ""},
+     {"create /a/b/c", "CREATED /a/b/c", ""});
 
 /* 12 #47: the watch of an existing node fires for a set and for a delete. */
-TEST_LOOP(exists_on_existing_fires_at_set_and_delete, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_exists("/n", &seen);
-  change("/n");
-  expect("CHANGED /n");
-  on_exists("/n", &seen);
-  drop("/n");
-  expect("DELETED /n");
-}
+SEES(exists_on_existing_fires_at_set_and_delete,
+     {"create /n, exists /n, set /n", "CHANGED /n", ""},
+     {"exists /n, delete /n", "DELETED /n", ""});
 
 /* 12 #47, #33: neither an ACL nor a child nor a refused change fires a data
  * watch; it stays armed. */
@@ -153,101 +206,44 @@ TEST_LOOP(reading_a_missing_node_registers_nothing, 0, WAYS) {
 }
 
 /* 12 #49: data and child watch of one node give one DELETED. */
-TEST_LOOP(data_and_child_watch_see_one_deletion, 0, WAYS) {
-  begin(_i);
-  make("/p");
-  make("/p/n");
-  on_data("/p/n", &seen);
-  on_children("/p/n", &seen);
-  on_children("/p", &seen);
-  drop("/p/n");
-  expect("DELETED /p/n; CHILD /p");
-}
+SEES(data_and_child_watch_see_one_deletion,
+     {"create /p, create /p/n, data /p/n, children /p/n, children /p, "
+      "delete /p/n",
+      "DELETED /p/n; CHILD /p", ""});
 
 /* 12 #50: a child watch alone sees its node's end and is consumed by it. */
-TEST_LOOP(child_watch_sees_its_node_deleted, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_children("/n", &seen);
-  drop("/n");
-  expect("DELETED /n");
-  make("/n");
-  make("/n/child");
-  expect("");
-}
+SEES(child_watch_sees_its_node_deleted,
+     {"create /n, children /n, delete /n", "DELETED /n", ""},
+     {"create /n, create /n/child", "", ""});
 
 /* 12 #51: the node's event comes before its parent's. */
-TEST_LOOP(creation_comes_before_child, 0, WAYS) {
-  begin(_i);
-  make("/p");
-  on_children("/p", &seen);
-  on_exists("/p/n", &seen);
-  make("/p/n");
-  expect("CREATED /p/n; CHILD /p");
-}
+SEES(creation_comes_before_child,
+     {"create /p, children /p, exists /p/n, create /p/n",
+      "CREATED /p/n; CHILD /p", ""});
 
 /* 12 #52: any number of data watches is one watch. */
-TEST_LOOP(data_watches_collapse, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_exists("/n", &seen);
-  on_data("/n", &seen);
-  on_data("/n", &seen);
-  change("/n");
-  expect("CHANGED /n");
-  change("/n");
-  expect("");
-}
+SEES(data_watches_collapse,
+     {"create /n, exists /n, data /n, data /n, set /n", "CHANGED /n", ""},
+     {"set /n", "", ""});
 
 /* 12 #53: a child watch sees children come and go, nothing else. */
-TEST_LOOP(child_watch_ignores_data_and_grandchildren, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  make("/n/c");
-  on_children("/n", &seen);
-  change("/n");
-  change("/n/c");
-  make("/n/c/grandchild");
-  drop("/n/c/grandchild");
-  expect("");
-  make("/n/d");
-  expect("CHILD /n");
-  on_children("/n", &seen);
-  drop("/n/d");
-  expect("CHILD /n");
-}
+SEES(child_watch_ignores_data_and_grandchildren,
+     {"create /n, create /n/c, children /n, set /n, set /n/c, "
+      "create /n/c/grandchild, delete /n/c/grandchild",
+      "", ""},
+     {"create /n/d", "CHILD /n", ""},
+     {"children /n, delete /n/d", "CHILD /n", ""});
 
 /* 12 #24: the same bytes are a change. */
-TEST_LOOP(same_bytes_fire, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  change("/n");
-  on_data("/n", &seen);
-  change("/n");
-  expect("CHANGED /n");
-}
+SEES(same_bytes_fire, {"create /n, set /n, data /n, set /n", "CHANGED /n", ""});
 
 /* 5.2: a deletion and a new creation in between are seen as a deletion. */
-TEST_LOOP(watch_does_not_outlive_its_node, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_data("/n", &seen);
-  drop("/n");
-  make("/n");
-  change("/n");
-  expect("DELETED /n");
-}
+SEES(watch_does_not_outlive_its_node,
+     {"create /n, data /n, delete /n, create /n, set /n", "DELETED /n", ""});
 
 /* 5.2: the root's watches fire like any other's. */
-TEST_LOOP(root_is_watched_like_any_node, 0, WAYS) {
-  begin(_i);
-  on_children("/", &seen);
-  on_data("/", &other);
-  make("/n");
-  change("/");
-  expect("CHILD /");
-  expect_other("CHANGED /");
-}
+SEES(root_is_watched_like_any_node,
+     {"children /, other data /, create /n, set /", "CHILD /", "CHANGED /"});
 
 /* 12 #62: one pair is told once; each pair of function or context is told. */
 TEST_LOOP(pairs_are_told_once_each, 0, WAYS) {
@@ -282,42 +278,20 @@ TEST_LOOP(functions_tell_pairs_apart, 0, WAYS) {
 }
 
 /* 12 #62: a deletion is told to data's pair and to children's pair. */
-TEST_LOOP(deletion_is_told_to_both_kinds, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_data("/n", &seen);
-  on_children("/n", &other);
-  drop("/n");
-  expect("DELETED /n");
-  expect_other("DELETED /n");
-}
+SEES(deletion_is_told_to_both_kinds,
+     {"create /n, data /n, other children /n, delete /n", "DELETED /n",
+      "DELETED /n"});
 
 /* 5.1: the pair of another kind of watch is not told of a change of data. */
-TEST_LOOP(change_is_told_to_data_watches_only, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_data("/n", &seen);
-  on_children("/n", &other);
-  change("/n");
-  expect("CHANGED /n");
-  expect_other("");
-  make("/n/child");
-  expect_other("CHILD /n");
-}
+SEES(change_is_told_to_data_watches_only,
+     {"create /n, data /n, other children /n, set /n", "CHANGED /n", ""},
+     {"create /n/child", "", "CHILD /n"});
 
 /* P4: events of several nodes come in the order of their commits. */
-TEST_LOOP(events_come_in_commit_order, 0, WAYS) {
-  begin(_i);
-  make("/a");
-  make("/b");
-  on_data("/a", &seen);
-  on_data("/b", &seen);
-  on_exists("/c", &seen);
-  make("/c");
-  change("/b");
-  drop("/a");
-  expect("CREATED /c; CHANGED /b; DELETED /a");
-}
+SEES(events_come_in_commit_order,
+     {"create /a, create /b, data /a, data /b, exists /c, create /c, "
+      "set /b, delete /a",
+      "CREATED /c; CHANGED /b; DELETED /a", ""});
 
 /* What a callback was given, beyond what test_record keeps. */
 typedef struct given {
@@ -366,99 +340,42 @@ TEST_LOOP(no_function_is_no_watch, 0, WAYS) {
 
 /* P3, P4: the old event does not consume the watch that was registered by a
  * read of the new state. */
-TEST_LOOP(old_event_leaves_new_data_watch, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_data("/n", &seen);
-  change("/n");
-  on_data("/n", &seen);
-  expect("CHANGED /n");
-  change("/n");
-  expect("CHANGED /n");
-}
+SEES(old_event_leaves_new_data_watch,
+     {"create /n, data /n, set /n, data /n", "CHANGED /n", ""},
+     {"set /n", "CHANGED /n", ""});
 
 /* The same for a pair that was not registered at the change. */
-TEST_LOOP(old_event_is_not_told_to_new_pair, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_data("/n", &seen);
-  change("/n");
-  on_data("/n", &other);
-  expect("CHANGED /n");
-  expect_other("");
-  change("/n");
-  expect("");
-  expect_other("CHANGED /n");
-}
+SEES(old_event_is_not_told_to_new_pair,
+     {"create /n, data /n, set /n, other data /n", "CHANGED /n", ""},
+     {"set /n", "", "CHANGED /n"});
 
 /* The same for both at once: the second pair's watch must not hide that the
  * first is registered again. */
-TEST_LOOP(old_event_leaves_new_watch_beside_another, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_data("/n", &seen);
-  change("/n");
-  on_data("/n", &other);
-  on_data("/n", &seen);
-  expect("CHANGED /n");
-  expect_other("");
-  change("/n");
-  expect("CHANGED /n");
-  expect_other("CHANGED /n");
-}
+SEES(old_event_leaves_new_watch_beside_another,
+     {"create /n, data /n, set /n, other data /n, data /n", "CHANGED /n", ""},
+     {"set /n", "CHANGED /n", "CHANGED /n"});
 
 /* The same for child watches. */
-TEST_LOOP(old_event_leaves_new_child_watch, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_children("/n", &seen);
-  make("/n/a");
-  on_children("/n", &seen);
-  expect("CHILD /n");
-  make("/n/b");
-  expect("CHILD /n");
-}
+SEES(old_event_leaves_new_child_watch,
+     {"create /n, children /n, create /n/a, children /n", "CHILD /n", ""},
+     {"create /n/b", "CHILD /n", ""});
 
 /* The same for a creation, seen by the exists that registers again. */
-TEST_LOOP(old_creation_leaves_new_exists_watch, 0, WAYS) {
-  begin(_i);
-  on_exists("/n", &seen);
-  make("/n");
-  on_exists("/n", &seen);
-  expect("CREATED /n");
-  drop("/n");
-  expect("DELETED /n");
-}
+SEES(old_creation_leaves_new_exists_watch,
+     {"exists /n, create /n, exists /n", "CREATED /n", ""},
+     {"delete /n", "DELETED /n", ""});
 
 /* The same across a deletion, which drains every kind (5.5). */
-TEST_LOOP(old_deletion_leaves_watches_of_new_node, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_data("/n", &seen);
-  on_children("/n", &other);
-  drop("/n");
-  make("/n");
-  on_data("/n", &seen);
-  on_children("/n", &other);
-  expect("DELETED /n");
-  expect_other("DELETED /n");
-  change("/n");
-  make("/n/child");
-  expect("CHANGED /n");
-  expect_other("CHILD /n");
-}
+SEES(old_deletion_leaves_watches_of_new_node,
+     {"create /n, data /n, other children /n, delete /n, create /n, "
+      "data /n, other children /n",
+      "DELETED /n", "DELETED /n"},
+     {"set /n, create /n/child", "CHANGED /n", "CHILD /n"});
 
 /* A persistent watch is not told what happened before it either. */
-TEST_LOOP(persistent_watch_begins_with_its_registration, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_data("/n", &seen);
-  change("/n");
-  on_all("/n", ZKE_WATCH_PERSISTENT, &other);
-  drop("/n");
-  expect("CHANGED /n");
-  expect_other("DELETED /n");
-}
+SEES(persistent_watch_begins_with_its_registration,
+     {"create /n, data /n, set /n, other persistent /n, delete /n",
+      "CHANGED /n", "DELETED /n"});
 
 /* ---- multi ---- */
 
@@ -545,193 +462,93 @@ TEST_LOOP(multi_shows_a_passing_node, 0, WAYS) {
 
 /* 5.7: a persistent watch sees its node and its children, again and again,
  * and survives the node. */
-TEST_LOOP(persistent_watch_stays, 0, WAYS) {
-  begin(_i);
-  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
-  make("/n");
-  change("/n");
-  change("/n");
-  make("/n/c");
-  change("/n/c");
-  drop("/n/c");
-  drop("/n");
-  make("/n");
-  expect(
-      "CREATED /n; CHANGED /n; CHANGED /n; CHILD /n; CHILD /n; "
-      "DELETED /n; CREATED /n");
-}
+SEES(persistent_watch_stays,
+     {"persistent /n, create /n, set /n, set /n, create /n/c, set /n/c, "
+      "delete /n/c, delete /n, create /n",
+      "CREATED /n; CHANGED /n; CHANGED /n; CHILD /n; CHILD /n; DELETED /n; "
+      "CREATED /n",
+      ""});
 
 /* 12 #60: a recursive watch sees its node and every descendant, never CHILD. */
-TEST_LOOP(recursive_watch_sees_the_subtree, 0, WAYS) {
-  begin(_i);
-  on_all("/n", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
-  make("/n");
-  make("/n/a");
-  make("/n/a/b");
-  change("/n/a/b");
-  change("/n");
-  drop("/n/a/b");
-  drop("/n/a");
-  drop("/n");
-  expect(
-      "CREATED /n; CREATED /n/a; CREATED /n/a/b; CHANGED /n/a/b; CHANGED /n; "
-      "DELETED /n/a/b; DELETED /n/a; DELETED /n");
-}
+SEES(recursive_watch_sees_the_subtree,
+     {"recursive /n, create /n, create /n/a, create /n/a/b, set /n/a/b, "
+      "set /n, delete /n/a/b, delete /n/a, delete /n",
+      "CREATED /n; CREATED /n/a; CREATED /n/a/b; CHANGED /n/a/b; "
+      "CHANGED /n; DELETED /n/a/b; DELETED /n/a; DELETED /n",
+      ""});
 
 /* 5.7: a recursive watch of the root sees everything. */
-TEST_LOOP(recursive_root_watch_sees_all, 0, WAYS) {
-  begin(_i);
-  on_all("/", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
-  make("/a");
-  make("/a/b");
-  change("/");
-  expect("CREATED /a; CREATED /a/b; CHANGED /");
-}
+SEES(recursive_root_watch_sees_all,
+     {"recursive /, create /a, create /a/b, set /",
+      "CREATED /a; CREATED /a/b; CHANGED /", ""});
 
 /* A path is below another by its components, not by its characters. */
-TEST_LOOP(recursive_watch_ignores_like_names, 0, WAYS) {
-  begin(_i);
-  on_all("/a_b", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
-  on_all("/%", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
-  make("/a_bc");
-  make("/axb");
-  make("/axb/c");
-  make("/A_B");
-  make("/a_b");
-  make("/a_b/c");
-  expect("CREATED /a_b; CREATED /a_b/c");
-}
+SEES(recursive_watch_ignores_like_names,
+     {"recursive /a_b, recursive /%, create /a_bc, create /axb, "
+      "create /axb/c, create /A_B, create /a_b, create /a_b/c",
+      "CREATED /a_b; CREATED /a_b/c", ""});
 
 /* 12 #60: overlapping recursive watches of one pair give one event; of two
  * pairs one each. */
-TEST_LOOP(overlapping_recursive_watches_collapse, 0, WAYS) {
-  begin(_i);
-  on_all("/", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
-  on_all("/a", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
-  on_all("/a", ZKE_WATCH_PERSISTENT_RECURSIVE, &other);
-  make("/a");
-  make("/a/b");
-  make("/c");
-  expect("CREATED /a; CREATED /a/b; CREATED /c");
-  expect_other("CREATED /a; CREATED /a/b");
-}
+SEES(overlapping_recursive_watches_collapse,
+     {"recursive /, recursive /a, other recursive /a, create /a, "
+      "create /a/b, create /c",
+      "CREATED /a; CREATED /a/b; CREATED /c", "CREATED /a; CREATED /a/b"});
 
 /* The same when a one-shot watch of the pair meets its persistent ones. */
-TEST_LOOP(one_event_whatever_the_kinds_of_watch, 0, WAYS) {
-  begin(_i);
-  make("/a");
-  make("/a/b");
-  on_all("/", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
-  on_all("/a/b", ZKE_WATCH_PERSISTENT, &seen);
-  on_data("/a/b", &seen);
-  change("/a/b");
-  expect("CHANGED /a/b");
-  change("/a/b");
-  expect("CHANGED /a/b");
-}
+SEES(one_event_whatever_the_kinds_of_watch,
+     {"create /a, create /a/b, recursive /, persistent /a/b, data /a/b, "
+      "set /a/b",
+      "CHANGED /a/b", ""},
+     {"set /a/b", "CHANGED /a/b", ""});
 
 /* 12 #61, not copied: a one-shot watch on the same path leaves the persistent
  * watch alone. */
-TEST_LOOP(one_shot_leaves_persistent_watch, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
-  on_data("/n", &seen);
-  on_children("/n", &seen);
-  change("/n");
-  make("/n/a");
-  expect("CHANGED /n; CHILD /n");
-  change("/n");
-  make("/n/b");
-  drop("/n/a");
-  expect("CHANGED /n; CHILD /n; CHILD /n");
-}
+SEES(one_shot_leaves_persistent_watch,
+     {"create /n, persistent /n, data /n, children /n, set /n, create /n/a",
+      "CHANGED /n; CHILD /n", ""},
+     {"set /n, create /n/b, delete /n/a", "CHANGED /n; CHILD /n; CHILD /n",
+      ""});
 
 /* The same when the pairs differ: only the one-shot is consumed. */
-TEST_LOOP(one_shot_of_another_pair_leaves_persistent_watch, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
-  on_data("/n", &other);
-  change("/n");
-  change("/n");
-  expect("CHANGED /n; CHANGED /n");
-  expect_other("CHANGED /n");
-}
+SEES(one_shot_of_another_pair_leaves_persistent_watch,
+     {"create /n, persistent /n, other data /n, set /n, set /n",
+      "CHANGED /n; CHANGED /n", "CHANGED /n"});
 
 /* 5.7, not copied: a persistent watch does not prolong a one-shot before it. */
-TEST_LOOP(persistent_watch_leaves_one_shot, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_data("/n", &other);
-  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
-  change("/n");
-  change("/n");
-  expect("CHANGED /n; CHANGED /n");
-  expect_other("CHANGED /n");
-}
+SEES(persistent_watch_leaves_one_shot,
+     {"create /n, other data /n, persistent /n, set /n, set /n",
+      "CHANGED /n; CHANGED /n", "CHANGED /n"});
 
 /* A one-shot child watch under a recursive one still gets its CHILD. */
-TEST_LOOP(child_watch_works_under_recursive_watch, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_all("/n", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
-  on_children("/n", &other);
-  make("/n/a");
-  make("/n/b");
-  expect("CREATED /n/a; CREATED /n/b");
-  expect_other("CHILD /n");
-}
+SEES(child_watch_works_under_recursive_watch,
+     {"create /n, recursive /n, other children /n, create /n/a, create /n/b",
+      "CREATED /n/a; CREATED /n/b", "CHILD /n"});
 
 /* 5.7: the later mode on a path replaces the earlier. */
-TEST_LOOP(recursive_replaces_persistent, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
-  on_all("/n", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
-  make("/n/c");
-  change("/n/c");
-  change("/n");
-  expect("CREATED /n/c; CHANGED /n/c; CHANGED /n");
-}
+SEES(recursive_replaces_persistent,
+     {"create /n, persistent /n, recursive /n, create /n/c, set /n/c, "
+      "set /n",
+      "CREATED /n/c; CHANGED /n/c; CHANGED /n", ""});
 
 /* The other way round. */
-TEST_LOOP(persistent_replaces_recursive, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_all("/n", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
-  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
-  make("/n/c");
-  change("/n/c");
-  change("/n");
-  expect("CHILD /n; CHANGED /n");
-}
+SEES(persistent_replaces_recursive,
+     {"create /n, recursive /n, persistent /n, create /n/c, set /n/c, "
+      "set /n",
+      "CHILD /n; CHANGED /n", ""});
 
 /* The replaced mode does not come back when another watch of the session
  * brings the event. */
-TEST_LOOP(recursive_stays_recursive_beside_child_watch, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
-  on_all("/n", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
-  on_children("/n", &other);
-  make("/n/c");
-  expect("CREATED /n/c");
-  expect_other("CHILD /n");
-}
+SEES(recursive_stays_recursive_beside_child_watch,
+     {"create /n, persistent /n, recursive /n, other children /n, "
+      "create /n/c",
+      "CREATED /n/c", "CHILD /n"});
 
 /* The other way round. */
-TEST_LOOP(persistent_stays_persistent_beside_recursive_watch, 0, WAYS) {
-  begin(_i);
-  make("/n");
-  on_all("/n", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
-  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
-  on_all("/", ZKE_WATCH_PERSISTENT_RECURSIVE, &other);
-  make("/n/c");
-  change("/n/c");
-  expect("CHILD /n");
-  expect_other("CREATED /n/c; CHANGED /n/c");
-}
+SEES(persistent_stays_persistent_beside_recursive_watch,
+     {"create /n, recursive /n, persistent /n, other recursive /, "
+      "create /n/c, set /n/c",
+      "CHILD /n", "CREATED /n/c; CHANGED /n/c"});
 
 /* zkembed.h: a mode that is none, a missing function, a bad path. */
 TEST_LOOP(add_watch_checks_its_arguments, 0, WAYS) {
