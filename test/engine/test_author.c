@@ -229,7 +229,7 @@ TEST(blocks) {
 }
 
 /* zke_fail() makes the thread's sentence, also out of the one before. */
-TEST(sentences) {
+TEST(fail_makes_the_threads_sentence) {
   ck_rc(zke_fail(ZKE_HELD, "%s has %d", "somebody", 3), ZKE_HELD);
   ck_assert_str_eq(zke_errmsg(), "somebody has 3");
   zke_fail(ZKE_HELD, "again: %s", zke_errmsg());

@@ -247,7 +247,7 @@ TEST(delete_and_recreate) {
 }
 
 /* 12 #19: sequence numbers follow each other. */
-TEST(sequences) {
+TEST(sequence_numbers_of_a_multi_follow_each_other) {
   zke *z = memory();
   batch b = {0};
   make(z, "/p");

@@ -75,7 +75,7 @@ static int64_t passed(zke *z) { return zke_wall(z) - BEGINNING; }
 
 /* zkembed.h: zke_wait() ends at its deadline, a node's time is the virtual
  * one. */
-TEST_LOOP(waiting, 0, WAYS) {
+TEST_LOOP(a_wait_ends_at_its_virtual_deadline, 0, WAYS) {
   zke *z = begin(_i ? ":memory:" : test_path("a.db"), _i);
   zke_stat stat;
   ck_ok(zke_create_ttl(z, "/t", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL,
@@ -93,7 +93,7 @@ TEST_LOOP(waiting, 0, WAYS) {
 
 /* zkembed.h, zke_sleep: to the deadline, without a dispatch; not into the
  * past. */
-TEST(sleeping) {
+TEST(a_sleep_ends_at_its_virtual_deadline) {
   zke *z = begin(":memory:", BY_EPOLL);
   test_events events = {0};
   int pending = 7;
@@ -135,7 +135,7 @@ static int lost(zke *z, void *arg) {
 
 /* support.h, zke_retry: pauses of 5, 10, 15 ... ms, and never beyond the
  * deadline. */
-TEST(retrying) {
+TEST(a_retry_pauses_up_to_its_deadline) {
   zke *z = begin(":memory:", BY_EPOLL);
   int tries = 0;
   ck_rc(zke_retry(z, lost, &tries, ZKE_FOREVER), ZKE_CONNECTIONLOSS);

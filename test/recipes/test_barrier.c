@@ -500,7 +500,7 @@ static const recipe_use uses[] = {{"barrier", NULL, use, check}};
 RECIPE_TESTS(uses, 10, 0);
 
 /* Several processes wait, one removes. */
-TEST(processes) {
+TEST(all_processes_pass_when_one_removes) {
   int ready[2];
   char byte;
   ck_assert_int_eq(pipe(ready), 0);

@@ -1363,7 +1363,7 @@ RECIPE_TESTS(uses, 10, 0);
 
 /* Several processes follow a counter that another one sets; the last value
  * reaches all of them. */
-TEST(processes) {
+TEST(the_last_value_reaches_all_processes) {
   const char *db = test_path("db");
   int ready[2];
   char byte;

@@ -76,7 +76,7 @@ TEST(counts) {
 }
 
 /* Overflow is refused, and nothing has changed. */
-TEST(limits) {
+TEST(an_overflow_changes_nothing) {
   zke *z = test_open(":memory:");
   zke_counter *c = make(z);
   int64_t v = 7;
@@ -482,7 +482,7 @@ RECIPE_TESTS(uses, 10, 0);
 
 /* Processes count as fast as they can, and one of them loses replies all the
  * time: the sum is right, and everybody saw values of its own. */
-TEST(processes) {
+TEST(processes_count_without_a_gap) {
   enum { N = 4, EACH = 60 };
   const char *db = test_path("db");
   int values[2];

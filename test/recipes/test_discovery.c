@@ -535,7 +535,7 @@ static const recipe_use uses[] = {{"discovery", NULL, use, check}};
 RECIPE_TESTS(uses, 10, 0);
 
 /* Two processes offer a service; one is killed; the clients go to the other. */
-TEST(processes) {
+TEST(clients_go_to_the_process_that_is_left) {
   const char *db = test_path("db");
   pid_t pids[2];
   for (int i = 0; i < 2; i++) {

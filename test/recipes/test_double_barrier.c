@@ -162,7 +162,7 @@ TEST(leave_together) {
 }
 
 /* Again and again, in any order; the rounds' numbers increase. */
-TEST(used_again) {
+TEST(rounds_follow_each_other) {
   int64_t last = 0;
   begin(3, 3);
   for (int n = 0; n < 6; n++) {

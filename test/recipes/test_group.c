@@ -208,7 +208,7 @@ TEST(join_twice_leave_twice) {
 }
 
 /* Taken away by somebody: told, known, and one can join again. */
-TEST(taken_away) {
+TEST(a_member_that_was_taken_away_can_join_again) {
   zke *z = test_open(":memory:"), *a = session(z, "ann");
   heard h = {{0}, 0, NULL, {0}, 0};
   zke_group *g = make(a, &h);
@@ -271,7 +271,7 @@ TEST(listener_frees) {
 }
 
 /* P4: who came and went while events were dropped is told in the end. */
-TEST(overflow) {
+TEST(an_overflow_hides_nobody) {
   zke *z = test_open(":memory:"), *a = session(z, "ann");
   zke_options few = {.size = sizeof few, .event_limit = 4, .identity = "eve"};
   heard h = {{0}, 0, NULL, {0}, 0};
@@ -493,7 +493,7 @@ static const recipe_use uses[] = {{"group", NULL, use, check}};
 RECIPE_TESTS(uses, 10, 0);
 
 /* Processes join; all see all; one is killed, and the others hear of it. */
-TEST(processes) {
+TEST(a_killed_process_leaves_the_group) {
   enum { N = 4 };
   const char *db = test_path("db");
   pid_t pids[N];

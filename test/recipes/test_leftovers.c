@@ -227,7 +227,7 @@ TEST(noted_beside_another_call) {
 }
 
 /* A limit is a thread's, and is no longer than the busy timeout. */
-TEST(limits) {
+TEST(a_limit_is_a_threads_within_the_busy_timeout) {
   zke *y = NULL;
   begin();
   ck_ok(zke_open(test_path("a.db"), NULL, &y));

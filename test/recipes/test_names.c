@@ -479,7 +479,7 @@ static const recipe_use uses[] = {{"names", NULL, use, check}};
 RECIPE_TESTS(uses, 10, 0);
 
 /* Of several processes that want a name one gets it at a time. */
-TEST(processes) {
+TEST(one_process_at_a_time_has_a_name) {
   enum { N = 4, EACH = 15 };
   const char *db = test_path("db");
   pid_t pids[N];

@@ -301,7 +301,7 @@ TEST(failed_release_goes_on_listening) {
 }
 
 /* Real time: waits until it is due; the deadline says why not. */
-TEST(waits) {
+TEST(it_waits_until_it_is_due) {
   zke_periodic_options o = options(0, 0);
   zke_periodic *j;
   begin(0, 0);
@@ -440,7 +440,7 @@ static const recipe_use uses[] = {{"periodic", NULL, use, check}};
 RECIPE_TESTS(uses, 5, 0);
 
 /* Several processes in a loop: each period has one run. */
-TEST(processes) {
+TEST(each_period_has_one_run_in_several_processes) {
   enum { RUNS = 20, COUNT = 4 };
   pid_t pids[COUNT];
   (void)test_path("db");

@@ -410,7 +410,7 @@ static const recipe_use uses[] = {{"persistent node", NULL, use, check}};
 RECIPE_TESTS(uses, 10, 0);
 
 /* Its process is killed, the next one takes the place. */
-TEST(processes) {
+TEST(the_next_process_takes_a_dead_ones_place) {
   const char *db = test_path("db");
   pid_t pids[2];
   for (int i = 0; i < 2; i++) {

@@ -119,7 +119,7 @@ TEST(all_get_everything) {
 
 /* Again and again with the same objects: no meeting gets the data of another,
  * the tokens increase. */
-TEST(used_again) {
+TEST(meetings_follow_each_other) {
   int64_t last = 0, token;
   char text[32], expected[64];
   begin(2, 2);
@@ -139,7 +139,7 @@ TEST(used_again) {
 }
 
 /* Those beyond N wait for the next meeting. */
-TEST(surplus) {
+TEST(those_beyond_n_meet_next) {
   begin(4, 2);
   start(0, "0");
   start(1, "1");
@@ -267,7 +267,7 @@ TEST(listener_frees) {
 }
 
 /* Another recipe's path, another N, too much data, bad arguments. */
-TEST(refused) {
+TEST(bad_arguments_and_other_paths_are_refused) {
   zke_rendezvous_options o = {.size = 1};
   zke_rendezvous *other;
   zke_double_barrier *barrier;

@@ -62,7 +62,7 @@ static void end(void) {
 }
 
 /* One runs; who does, since when, with what data; the others in order. */
-TEST(one_runs) {
+TEST(one_runs_and_the_others_stand_in_line) {
   zke_party_list *list;
   begin();
   ck_ok(zke_singleton_try(s[1]));
@@ -86,7 +86,7 @@ TEST(one_runs) {
 
 /* The next one takes over, whether the one before stops or dies; only it is
  * woken; tokens increase; whoever died holds nothing. */
-TEST(takes_over) {
+TEST(the_next_one_takes_over) {
   int64_t last = 0;
   begin();
   for (int i = 0; i < MANY; i++) ck_ok(zke_singleton_start(s[i]));
@@ -114,7 +114,7 @@ TEST(takes_over) {
 }
 
 /* Replaced by force: told, and what it guards with the op fails. */
-TEST(replaced) {
+TEST(one_that_is_replaced_is_told) {
   zke_op ops[2];
   begin();
   ck_ok(zke_singleton_start(s[0]));
@@ -167,7 +167,7 @@ static int work(zke_singleton *who, int64_t token, void *arg) {
 
 /* serve() runs the function while it is the one, and returns what that
  * returned; behind another it keeps to its deadline. */
-TEST(serves) {
+TEST(serve_runs_while_it_is_the_one) {
   int result = 7;
   begin();
   ck_assert_int_eq(zke_singleton_serve(s[0], ZKE_FOREVER, work, &result), 7);
@@ -180,7 +180,7 @@ TEST(serves) {
 
 /* P11: bad arguments and another recipe's directory are refused; foreign
  * children hinder nobody. */
-TEST(refused) {
+TEST(bad_arguments_and_other_kinds_are_refused) {
   zke_singleton_options o = {.size = 1};
   zke_singleton *other;
   begin();

@@ -1,7 +1,7 @@
-/* test_odd.c - zke serve: what conformance over the wire has shown
+/* test_serve_rare.c - zke serve: what clients seldom send
  *
- * Answers that differed from those of ZooKeeper's server, each to something
- * that clients seldom send, or send at an unlucky moment.
+ * Rare requests, and common ones at an unlucky moment.  Conformance over the
+ * wire has found each of them, by an answer unlike that of ZooKeeper's server.
  */
 #include <signal.h>
 

@@ -1,4 +1,4 @@
-/* test_middle.c - what another process does in the middle of a call
+/* test_interleaving.c - what another process does in the middle of a call
  *
  * Between two changes of a call somebody takes what the call is about to give
  * up, or ends its session.  These are the interleavings of recipes whose own
