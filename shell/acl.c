@@ -16,6 +16,10 @@
 
 /* ------------------------------------------------------------------------
  * SCHEME:ID:PERMS
+ *
+ * From the text of an entry to zkembed's struct, and back. What is refused
+ * here is refused by its form: too few colons, or a letter that is no
+ * permission. Which schemes and ids mean anybody the engine decides.
  * --------------------------------------------------------------------- */
 
 /* Each permission's letter, in the order in which ZooKeeper's shell prints
@@ -159,6 +163,10 @@ int acls_parse(call *c, const word *texts, int count, zke_acls **acls_out) {
 
 /* ------------------------------------------------------------------------
  * getacl, setacl
+ *
+ * A row has the three members of an entry in their order, so that people read
+ * what setacl takes. A version is that of one node, and therefore goes with
+ * one node only.
  * --------------------------------------------------------------------- */
 
 /* getacl: a row for each entry of the node's list, in the list's order. */
@@ -238,6 +246,9 @@ static int setacl_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * addauth
+ *
+ * An identity belongs to a handle, and a shell may open several, one after the
+ * other. So it is kept beside them as well, and session.c gives it to each.
  * --------------------------------------------------------------------- */
 
 /* Note an identity that the engine has accepted, for the sessions and handles
@@ -269,10 +280,7 @@ static int addauth_run(call *c) {
   return rc == ZKE_OK ? addauth_keep(c, text) : fail_rc(c, rc);
 }
 
-/* ------------------------------------------------------------------------
- * The table
- * --------------------------------------------------------------------- */
-
+/* What these commands take and are: rows for run.c, args.c and help. */
 static const option setacl_options[] = {
     {'v', "version", "VERSION"}, {'R', "recursive", NULL}, {'\0', NULL, NULL}};
 

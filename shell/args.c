@@ -21,6 +21,11 @@
 
 /* ------------------------------------------------------------------------
  * Sorting the words into options, arguments and a child's
+ *
+ * One pass over the words fills three places: c->values has an entry for each
+ * option of the command's table, c->args the arguments, and c->child what
+ * stands behind "--". A word that is marked as literal never becomes an
+ * option.
  * --------------------------------------------------------------------- */
 
 static const option no_options[] = {{'\0', NULL, NULL}};
@@ -227,6 +232,10 @@ static int sort_all(call *c, const words *given) {
 
 /* ------------------------------------------------------------------------
  * Values of options
+ *
+ * Each function reads one option as one type, and says what is wrong by the
+ * name under which a person knows the option. One that was not given has the
+ * caller's default, or waits for ever.
  * --------------------------------------------------------------------- */
 
 /* The option as a person writes it, for a sentence; text is where it is put. */
@@ -292,6 +301,9 @@ int option_time(call *c, char letter, int64_t otherwise, int64_t *ms_out) {
 
 /* ------------------------------------------------------------------------
  * All of it
+ *
+ * The order is: sort, count, then look at values. So a word too many is told
+ * before a malformed duration.
  * --------------------------------------------------------------------- */
 
 /* Looks at all durations and exit codes, which every command checks alike. */
@@ -320,6 +332,10 @@ void args_free(call *c) {
 
 /* ------------------------------------------------------------------------
  * Arguments
+ *
+ * A command gets absolute paths: a relative one is put behind the working
+ * node, or behind a recipe's directory. Only relative ones are normalized. An
+ * absolute one reaches the engine as it was given.
  * --------------------------------------------------------------------- */
 
 /* Appends one name of a relative path to a path that has room for it.  "."

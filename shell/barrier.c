@@ -27,6 +27,10 @@ CANCELLER(cancel_meeting, zke_rendezvous, zke_rendezvous_cancel)
 
 /* ------------------------------------------------------------------------
  * One that stands in the way
+ *
+ * set, remove and wait, over recipes/barrier.h. The znode itself is the
+ * barrier: it has no parties, and stands until somebody removes it or the
+ * session that made it with -e is over.
  * --------------------------------------------------------------------- */
 
 typedef struct standing {
@@ -181,6 +185,9 @@ static int wait_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * Who is there
+ *
+ * A name does not say which of the three it is used for, so show asks for
+ * those that have set a barrier and for parties, and prints rows of one form.
  * --------------------------------------------------------------------- */
 
 /* One participant or setter as a row. */
@@ -231,6 +238,11 @@ static int show_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * N that begin together and end together
+ *
+ * enter and leave, over recipes/double_barrier.h. A place among the N is the
+ * session's. A call that waits has a reference to it beside that of the
+ * session's list, so that `leave` in another call of a coprocess cannot free
+ * it meanwhile.
  * --------------------------------------------------------------------- */
 
 typedef struct party {
@@ -413,6 +425,9 @@ static int leave_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * N that meet
+ *
+ * meet, over recipes/rendezvous.h: one call that waits, and nothing is kept
+ * afterwards. Whoever comes late begins the next meeting.
  * --------------------------------------------------------------------- */
 
 /* A row for each party that has met, with what it brought. */
@@ -455,10 +470,7 @@ static int meet_with(call *c, const patience *how, const char *data, int len) {
 
 static int meet_run(call *c) { return with_data(c, meet_with); }
 
-/* ------------------------------------------------------------------------
- * The table
- * --------------------------------------------------------------------- */
-
+/* What these commands take and are: rows for run.c, args.c and help. */
 static const option set_table[] = {{'e', "ephemeral", NULL},
                                    OPTIONS_DATA,
                                    OPTIONS_CONFLICT,

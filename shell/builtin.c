@@ -11,6 +11,10 @@
 
 /* ------------------------------------------------------------------------
  * help
+ *
+ * All that is shown comes from the tables of commands (shell.h) and from
+ * help.c, which says what an option does. A command that has no row is not
+ * there.
  * --------------------------------------------------------------------- */
 
 /* A row for a command, with its options in it. */
@@ -146,6 +150,9 @@ static void help_human(call *c, json_t *row, FILE *out) {
 
 /* ------------------------------------------------------------------------
  * The working node, the format, the end
+ *
+ * These set a member of the shell, for the commands that follow in the same
+ * script, prompt or coprocess. A single command line has none that follow.
  * --------------------------------------------------------------------- */
 
 /* The node must exist, as a directory must. */

@@ -27,6 +27,10 @@ typedef struct typed {
 
 /* ------------------------------------------------------------------------
  * Taking the line apart
+ *
+ * The words before the cursor are split by words.c. The one at the cursor is
+ * split, too, as if its quotation mark were closed; which mark that is decides
+ * later how a name has to be written.
  * --------------------------------------------------------------------- */
 
 /* Where the last word begins; len if there is none.  Sets the quotation mark
@@ -80,6 +84,9 @@ static bool typed_begin(typed *t, const char *line, size_t len) {
 
 /* ------------------------------------------------------------------------
  * Candidates
+ *
+ * A candidate is a whole name that begins with what is typed. offer_if() and
+ * its neighbours compare, offer() adds.
  * --------------------------------------------------------------------- */
 
 /* Adds a candidate; without memory it is left out. */
@@ -151,6 +158,9 @@ static bool offer_value(typed *t, const command *m) {
 
 /* ------------------------------------------------------------------------
  * Znodes
+ *
+ * The tree is asked only where a handle is open already. A failure offers
+ * nothing: Tab says no sentences.
  * --------------------------------------------------------------------- */
 
 /* The node below which a command's names stand that are no paths. */
@@ -218,6 +228,9 @@ static void offer_nodes(typed *t, const char *base) {
 
 /* ------------------------------------------------------------------------
  * What stands where
+ *
+ * Which kind of candidates fits is read from the command's usage line, as a
+ * person would read it. So a new command is completed without a line here.
  * --------------------------------------------------------------------- */
 
 /* "queue push" where there are verbs; first: what its arguments begin at. */
@@ -267,6 +280,10 @@ static void offer_all(typed *t) {
 
 /* ------------------------------------------------------------------------
  * What is certain
+ *
+ * All candidates begin alike: that much is inserted, whole characters of it,
+ * quoted for the mark that is open. If there is one candidate only, the word's
+ * end is certain as well.
  * --------------------------------------------------------------------- */
 
 static int compare_names(const void *a, const void *b) {

@@ -127,6 +127,10 @@ static struct {
 
 /* ------------------------------------------------------------------------
  * The end: what brings it
+ *
+ * Four things do, as the file's head says. Here are those that come from
+ * outside: the parent's end and signals. Each only sets a flag or makes a
+ * descriptor readable; read_requests() looks.
  * --------------------------------------------------------------------- */
 
 /* Note whose child we are, and get a descriptor that tells of its end.  False
@@ -158,6 +162,10 @@ static bool from_keyboard(void *person, const siginfo_t *info) {
 
 /* ------------------------------------------------------------------------
  * Writing
+ *
+ * Under out_m, a mutex of its own, one line at a time. Whatever goes wrong
+ * ends the output for good (out_break()): an answer that was left out, or cut,
+ * would be worse than none.
  * --------------------------------------------------------------------- */
 
 /* Wait until the output can be written; out_m is held.  False where the reader
@@ -271,6 +279,10 @@ static int co_event(call *c, json_t *row) {
 
 /* ------------------------------------------------------------------------
  * A line into a request
+ *
+ * A line is one JSON object. It is looked at as a whole before anything is
+ * begun: a member that is not known, a word of a wrong type or an unfit id
+ * refuses it, and its client is told why.
  * --------------------------------------------------------------------- */
 
 /* Answer a line that is no request, with its number in the sentence.  id is
@@ -436,6 +448,9 @@ static request *request_new(json_t *object, const char **wrong_out) {
 
 /* ------------------------------------------------------------------------
  * The keeper
+ *
+ * It is a thread that waits in zkembed while the others work, so that locks
+ * learn of their loss. It exists from the first request that needs a session.
  * --------------------------------------------------------------------- */
 
 /* Is the program to end?  The keeper asks after each wake-up. */
@@ -476,6 +491,11 @@ static void keeper_begin(zke *z) {
 
 /* ------------------------------------------------------------------------
  * Workers
+ *
+ * A pool is a line of requests and the threads that take from it; co.m guards
+ * both pools and the list of all requests. The first workers are made when a
+ * request finds none idle, further ones when nobody moves the line on; they
+ * leave when many are idle.
  * --------------------------------------------------------------------- */
 
 /* The request of this id that has not been answered; NULL: none.  co.m is held.
@@ -623,6 +643,10 @@ static void pool_grow(pool *p) {
 
 /* ------------------------------------------------------------------------
  * Requests, as they are read
+ *
+ * The main thread decides for each request, by its words alone, which pool is
+ * its own; runs a cancel by itself at once; and refuses what cannot be put in
+ * line.
  * --------------------------------------------------------------------- */
 
 /* Has the command an option of this long name? */
@@ -762,6 +786,10 @@ static void line_take(const char *text, size_t len, long line) {
 
 /* ------------------------------------------------------------------------
  * Reading
+ *
+ * Input is taken as it comes and cut into lines. While a line is full and
+ * moves, nothing is read: so a client that sends faster than its requests are
+ * done is slowed down by its pipe.
  * --------------------------------------------------------------------- */
 
 /* What was read and is no whole line yet. */
@@ -870,6 +898,10 @@ static void read_requests(void) {
 
 /* ------------------------------------------------------------------------
  * Beginning and end
+ *
+ * What belongs to the process is set up and given back here: descriptors,
+ * signals, threads. The order of the end is that of co_end(): requests first,
+ * then the keeper, and the session in main().
  * --------------------------------------------------------------------- */
 
 /* Set the program up; 0, or its exit code with the sentence said.  Requests and

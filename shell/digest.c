@@ -12,6 +12,8 @@
 
 /* ------------------------------------------------------------------------
  * MD5 (RFC 1321)
+ *
+ * Only for DIGEST-MD5, which names it. Nothing here relies on its strength.
  * --------------------------------------------------------------------- */
 
 enum { BLOCK = 64 };
@@ -90,6 +92,10 @@ void md5(const void *data, size_t len, unsigned char out[MD5_BYTES]) {
 
 /* ------------------------------------------------------------------------
  * A client's token
+ *
+ * A token is a list of name=value, where values may be quoted. A name that is
+ * known may stand there once, others are passed over; what is malformed is
+ * refused as a whole.
  * --------------------------------------------------------------------- */
 
 /* Where the answer keeps a directive; NULL: one that it does not know. */
@@ -176,6 +182,10 @@ bool digest_parse(const char *token, size_t len, digest_answer *out) {
 
 /* ------------------------------------------------------------------------
  * What has to be answered
+ *
+ * The hash that proves a password, in the two forms in which client and server
+ * send it. The server knows user and password, and compares what it calculates
+ * with what it got.
  * --------------------------------------------------------------------- */
 
 static void to_hex(const unsigned char bytes[MD5_BYTES], char out[DIGEST_HEX]) {

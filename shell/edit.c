@@ -70,6 +70,10 @@ typedef struct edit {
 
 /* ------------------------------------------------------------------------
  * The line on the screen
+ *
+ * Anything that is printed while a line is typed stands between edit_hide()
+ * and edit_show(): so the line is never torn. Where the cursor is follows from
+ * the widths of what was drawn, since libedit does not say.
  * --------------------------------------------------------------------- */
 
 /* Is a line edited by the terminal alone? */
@@ -179,6 +183,9 @@ static void edit_prompt(edit *e) {
 
 /* ------------------------------------------------------------------------
  * What comes while a line is typed
+ *
+ * edit_wait() is the one place that sleeps. It returns for a key; whatever
+ * else comes is dealt with in it, and may end the line by e->ended.
  * --------------------------------------------------------------------- */
 
 /* Writes a sentence for each lock and the like that was lost since the last
@@ -338,6 +345,10 @@ static bool edit_wait(edit *e) {
 
 /* ------------------------------------------------------------------------
  * Lines
+ *
+ * A command may take several lines, as long as a quotation mark is open. Each
+ * way of reading, libedit's and the terminal's own, appends one line to
+ * e->text.
  * --------------------------------------------------------------------- */
 
 /* Adds to the command's text; false without memory. */
@@ -425,6 +436,9 @@ static bool edit_read(edit *e) {
 
 /* ------------------------------------------------------------------------
  * Tab
+ *
+ * libedit calls it, and complete.c answers. The keys that were typed stay as
+ * they are.
  * --------------------------------------------------------------------- */
 
 #ifdef ZKE_EDIT
@@ -481,7 +495,11 @@ static unsigned char tab_pressed(EditLine *el, int key) {
 #endif
 
 /* ------------------------------------------------------------------------
- * ^Z: a key, so that the shell gets its terminal as it was
+ * ^Z
+ *
+ * It is a key here, and no signal of the terminal: libedit's mode has to be
+ * undone before the process stops, so that the shell gets its terminal as it
+ * was.
  * --------------------------------------------------------------------- */
 
 #ifdef ZKE_EDIT
@@ -506,7 +524,11 @@ static unsigned char stop_pressed(EditLine *el, int key) {
 #endif
 
 /* ------------------------------------------------------------------------
- * History: a file of lines, to which several prompts may append at once
+ * History
+ *
+ * A file of lines, to which several prompts may append at once: each line is
+ * one write(), and a file that has become long is replaced as a whole. A
+ * failure is not told, since the prompt works without.
  * --------------------------------------------------------------------- */
 
 #ifdef ZKE_EDIT
@@ -601,6 +623,10 @@ static void history_add(edit *e) {
 
 /* ------------------------------------------------------------------------
  * libedit, from beginning to end
+ *
+ * All that is done once: the terminal's kind, the locale, keys, callbacks.
+ * Without libedit, or on a terminal that can only print, e->el stays NULL, and
+ * the sections above go by that.
  * --------------------------------------------------------------------- */
 
 /* libedit's callback: it asks for the prompt at each redraw. */
@@ -675,6 +701,9 @@ static void edited_end(edit *e) {
 
 /* ------------------------------------------------------------------------
  * Commands
+ *
+ * A text that was read becomes words and a call of run.c. What ends the prompt
+ * is decided here: exit, the end of input, or a signal other than INT.
  * --------------------------------------------------------------------- */
 
 /* Runs a command.  INT ends only the command; TERM and HUP end the prompt, too.
@@ -750,6 +779,9 @@ static void edit_lines(edit *e) {
 
 /* ------------------------------------------------------------------------
  * From the greeting to the end
+ *
+ * The file is opened before the first prompt, if it exists, so that its errors
+ * come before anything was typed. The session is closed by main().
  * --------------------------------------------------------------------- */
 
 /* Opens a file that exists, so that what is wrong with it is told before

@@ -141,6 +141,9 @@ static struct {
 
 /* ------------------------------------------------------------------------
  * Options
+ *
+ * OPTIONS_GUARD of shell.h, read once before anything is held, so that a
+ * mistake in them costs nobody a lock, and a second time into the run.
  * --------------------------------------------------------------------- */
 
 /* Only checks them, before anything is held; guard_run() reads them again.  A
@@ -174,6 +177,10 @@ static int run_options(run *r) {
 
 /* ------------------------------------------------------------------------
  * The child's words and environment
+ *
+ * The words go to the child as they are. In the environment is what it may
+ * want to know of its lock: the database, the session, the token; and for a
+ * zke inside of it who waits for it.
  * --------------------------------------------------------------------- */
 
 /* A list of texts as execvpe() takes it. */
@@ -329,6 +336,11 @@ _Noreturn static void child_run(const start *s) {
 
 /* ------------------------------------------------------------------------
  * Descendants
+ *
+ * A list of processes from /proc, renewed at each look (process.c). It only
+ * grows by marking children of what is marked, and a process is known by
+ * number and time of start, so a stranger is never signalled. running.m is
+ * held for all that reads or changes r->known.
  * --------------------------------------------------------------------- */
 
 /* Is it a descendant by itself, whatever its parent?  One that was known before
@@ -415,6 +427,10 @@ static bool family_is_gone(run *r) {
 
 /* ------------------------------------------------------------------------
  * Signals, on their thread
+ *
+ * What follows runs on the thread of signals.c, with its mutex and running.m.
+ * It passes signals on and wakes the call's thread; it never decides that the
+ * run is over.
  * --------------------------------------------------------------------- */
 
 /* Does this signal come from the terminal?  Then the kernel has given it to all
@@ -509,6 +525,10 @@ static void run_install(run *r) {
 
 /* ------------------------------------------------------------------------
  * Waiting for its end
+ *
+ * The machine of the file's head. Each judge_…() looks at one thing and may
+ * change r->phase; run_wait() calls all of them, then sleeps. Phases go
+ * forward only.
  * --------------------------------------------------------------------- */
 
 /* running.m is held.  The child has ended: do its descendants keep what is
@@ -768,6 +788,9 @@ static void run_wait(run *r) {
 
 /* ------------------------------------------------------------------------
  * From the beginning to the end
+ *
+ * Everything that the child needs is made before the fork, and taken away in
+ * the opposite order on the one way out, whatever has failed.
  * --------------------------------------------------------------------- */
 
 /* Gives the child the terminal's signals that are pending here right after the

@@ -20,6 +20,9 @@
 
 /* ------------------------------------------------------------------------
  * history
+ *
+ * The history's own state: whether one is kept, its limits, its extent. The
+ * file is read for it by SQL, in one snapshot.
  * --------------------------------------------------------------------- */
 
 /* What the file says of its history. */
@@ -134,6 +137,10 @@ static int history_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * log
+ *
+ * Rows come in the order of the changes. If the history begins later than what
+ * was asked for, that is said on standard error, and the rows that there are
+ * follow.
  * --------------------------------------------------------------------- */
 
 /* A row for a change.  A session that is not known is null: the sweep, that has
@@ -214,6 +221,10 @@ static int log_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * held
+ *
+ * Two questions under one name: what this session holds now (session.c knows),
+ * and who held a place at a time (past.c finds out). The second refuses rather
+ * than answer in part.
  * --------------------------------------------------------------------- */
 
 /* All that held is worked out from. */

@@ -100,6 +100,10 @@ int input_failed(call *c, const char *name) {
 
 /* ------------------------------------------------------------------------
  * Data
+ *
+ * The DATA of a command may be an argument, text, base64, or a file. Whichever
+ * it is, it ends as one block for free(), and standard input is refused while
+ * it brings commands.
  * --------------------------------------------------------------------- */
 
 /* All of it, with a NUL behind it that is not counted; one block, for

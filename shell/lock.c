@@ -44,6 +44,10 @@
 
 /* ------------------------------------------------------------------------
  * The kinds
+ *
+ * One table of functions for each recipe. Its make function takes the options
+ * of the command. The sections below know the recipes by this table, but for
+ * a sentence that only one of them needs.
  * --------------------------------------------------------------------- */
 
 /* One call that stands in a line, or is about to. */
@@ -223,6 +227,10 @@ static const kind election_kind =
 
 /* ------------------------------------------------------------------------
  * What people are told
+ *
+ * All of it is for --verbose and for the human format; programs get the row of
+ * emit_held() alone. A sentence is made of what the file says at that moment,
+ * and may be old when it is read.
  * --------------------------------------------------------------------- */
 
 /* Says how many are in front, and who holds it.  Our own entry is the last one
@@ -403,6 +411,9 @@ static int fail_deadlock(contender *k) {
 
 /* ------------------------------------------------------------------------
  * Getting it
+ *
+ * From the first try to the exit code of a refusal. Whoever is not let in
+ * leaves the line at the end of join().
  * --------------------------------------------------------------------- */
 
 /* Held by another, or not in time: the exit code of -E.  Nothing is said with
@@ -474,6 +485,9 @@ static int contend(contender *k) {
 
 /* ------------------------------------------------------------------------
  * Having it
+ *
+ * The three ways to hold, of the file's head. Each ends with the place given
+ * up, or with the object in the session's list.
  * --------------------------------------------------------------------- */
 
 /* Report the loss with the engine's sentence, which tells the reason. */
@@ -542,6 +556,9 @@ static int hold(contender *k) {
 
 /* ------------------------------------------------------------------------
  * The commands
+ *
+ * Each reads the options that only it has, and calls join(). elect has a
+ * second form, which is no candidate and only observes.
  * --------------------------------------------------------------------- */
 
 /* A whole call of one of the four.
@@ -684,10 +701,7 @@ static int release_run(call *c) {
   return status ? status : held_release(c, kind_, c->args[0].text, token);
 }
 
-/* ------------------------------------------------------------------------
- * The table
- * --------------------------------------------------------------------- */
-
+/* What these commands take and are: rows for run.c, args.c and help. */
 #define OPTIONS_HOLD                         \
   {'t', "ttl", "DURATION"}, OPTIONS_GUARD,   \
       {'E', "conflict-exit-code", "CODE"}, { \

@@ -916,10 +916,7 @@ static void revoke_human(call *c, json_t *row, FILE *out) {
   fputc('\n', out);
 }
 
-/* ------------------------------------------------------------------------
- * The table
- * --------------------------------------------------------------------- */
-
+/* What these commands take and are: rows for run.c, args.c and help. */
 static const option locks_options[] = {{'a', "all", NULL}, {'\0', NULL, NULL}};
 static const option break_options[] = {
     {'t', "token", "TOKEN"}, {'a', "all", NULL}, {'\0', NULL, NULL}};

@@ -97,6 +97,8 @@ static void timestamp(metrics *m, const char *name, const char *help,
 
 /* ------------------------------------------------------------------------
  * The families
+ *
+ * A function writes one group of numbers, and leaves out what it cannot read.
  * --------------------------------------------------------------------- */
 
 enum { SESSION_PROCESS, SESSION_LEASED, SESSION_LIGHT, SESSION_KEPT, SESSIONS };
@@ -248,6 +250,9 @@ static void metrics_write(metrics *m) {
 
 /* ------------------------------------------------------------------------
  * The command
+ *
+ * Read first, print afterwards: a text that was begun cannot be taken back, so
+ * the whole of it is in memory before its first byte goes out.
  * --------------------------------------------------------------------- */
 
 /* The text as one row with one member, so that --json has it as a string. */

@@ -39,6 +39,10 @@ CANCELLER(cancel_job, zke_periodic, zke_periodic_cancel)
 
 /* ------------------------------------------------------------------------
  * Running it
+ *
+ * The parts that both ways have: options into the recipe's object, the claim,
+ * the run, and the exit code where there was none. Whoever has claimed writes
+ * the outcome, whatever it is.
  * --------------------------------------------------------------------- */
 
 /* A listener that does nothing.  With one, the recipe watches the job's node,
@@ -109,7 +113,11 @@ static int job_claim(call *c, zke_periodic *job, const patience *p) {
 }
 
 /* ------------------------------------------------------------------------
- * Without a child command: claim now, report later with --done
+ * Without a child command
+ *
+ * Claim now, report later with --done. Between the two calls a turn stands in
+ * the session's list; it is shared, since another call of a coprocess may
+ * report while the session ends.
  * --------------------------------------------------------------------- */
 
 /* A claim that is kept between two calls.  Two of them may have it at once. */
@@ -182,6 +190,9 @@ static int turn_done(call *c) {
 
 /* ------------------------------------------------------------------------
  * What it comes to
+ *
+ * Which of the two ways it is, by the words; everything that can be wrong with
+ * them is found before a file is made.
  * --------------------------------------------------------------------- */
 
 /* Claim the job, and do what follows: run the command, or keep the claim for
@@ -228,6 +239,9 @@ static int job_start(call *c) {
 
 /* ------------------------------------------------------------------------
  * Looking
+ *
+ * Reads what the last runs have left. It claims nothing, so a handle without a
+ * session will do.
  * --------------------------------------------------------------------- */
 
 /* Answer with the record of a job's last run.  What is not known, such as the
@@ -283,10 +297,7 @@ static int job_show(call *c) {
   return status;
 }
 
-/* ------------------------------------------------------------------------
- * The table
- * --------------------------------------------------------------------- */
-
+/* What these commands take and are: rows for run.c, args.c and help. */
 static const option once_table[] = {{'e', "every", "DURATION"},
                                     {'r', "retry-failed", NULL},
                                     {'d', "retry-dead", NULL},

@@ -28,6 +28,9 @@
 
 /* ------------------------------------------------------------------------
  * Values into JSON, and back
+ *
+ * A row is made of these. Bytes that are no UTF-8 become {"base64": …}, so
+ * that JSON can have any data, and come back as they were.
  * --------------------------------------------------------------------- */
 
 /* Text stays text as long as a program can read it back from JSON without
@@ -100,6 +103,10 @@ bool data_of_json(const json_t *j, char **data_out, int *len_out) {
 
 /* ------------------------------------------------------------------------
  * For people
+ *
+ * How one value looks on a terminal. put_escaped() is the only function by
+ * which bytes that others have chosen reach a terminal; a new one has to call
+ * it.
  * --------------------------------------------------------------------- */
 
 /* Does a member of that name hold a time? */
@@ -353,7 +360,11 @@ static void output_human(call *c, json_t *row) {
 }
 
 /* ------------------------------------------------------------------------
- * Tables: rows are kept for a while, for their columns' widths
+ * Tables
+ *
+ * Rows are kept for a while, so that their columns can be as wide as their
+ * widest value. What was printed is not moved: later parts may be wider, never
+ * narrower.
  * --------------------------------------------------------------------- */
 
 /* Columns of a text on a terminal: each character counts as one, so that wide
@@ -482,6 +493,10 @@ static int output_table(call *c) {
 
 /* ------------------------------------------------------------------------
  * Separated by tabs
+ *
+ * One row a line, one value a field, for cut(1) and awk(1). Tabs, ends of
+ * lines and backslashes within a value are escaped, so that the number of
+ * fields is that of the members.
  * --------------------------------------------------------------------- */
 
 /* Arrays, and objects that are not data, are JSON, escaped like all else. */
@@ -513,6 +528,9 @@ static void output_plain(json_t *row) {
 
 /* ------------------------------------------------------------------------
  * Rows
+ *
+ * emit() and its neighbours, the only functions that commands call. They
+ * decide when a row goes out, and notice a reader that has gone.
  * --------------------------------------------------------------------- */
 
 /* The output could not be written.  A reader that has gone has seen enough,
@@ -663,6 +681,9 @@ void output_error(const call *c) {
 
 /* ------------------------------------------------------------------------
  * Progress
+ *
+ * A line on a terminal's standard error that draws over itself. Nothing is
+ * ever printed of it elsewhere, nor with --quiet.
  * --------------------------------------------------------------------- */
 
 /* Nothing is shown in the first 0.4 s, before which most commands end; then it

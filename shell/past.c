@@ -23,6 +23,9 @@
 
 /* ------------------------------------------------------------------------
  * Lives
+ *
+ * A path may have several lives, one after the other, none of which overlap.
+ * They are those of ephemeral nodes only: what has no owner holds nothing.
  * --------------------------------------------------------------------- */
 
 /* A change and its place in the list, for sorting by paths. */
@@ -128,6 +131,10 @@ int past_lives(const zke_change_list *changes, const char *path,
 
 /* ------------------------------------------------------------------------
  * The line
+ *
+ * The rules of recipes/entry.h, as far as names tell them: kind and number.
+ * Limits of semaphores and marks of handing over are not in a history, so of
+ * the former all that stood in line are told, and the latter are no entries.
  * --------------------------------------------------------------------- */
 
 /* The number at the end of an entry's name; -1: it is none, or a negative one,

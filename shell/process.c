@@ -37,6 +37,8 @@
 
 /* ------------------------------------------------------------------------
  * One process
+ *
+ * Its line of /proc/PID/stat, and a signal that reaches it and no other.
  * --------------------------------------------------------------------- */
 
 /* Reads the beginning of a file of /proc/PID as text; its length, 0 if the
@@ -99,6 +101,8 @@ void process_signal(const process *p, int signal) {
 
 /* ------------------------------------------------------------------------
  * All of them
+ *
+ * A list by number, made in one pass over /proc.
  * --------------------------------------------------------------------- */
 
 /* Makes room for one more element: doubles it whenever the count is a power of
@@ -147,6 +151,11 @@ process *processes_find(const processes *all, pid_t pid) {
 
 /* ------------------------------------------------------------------------
  * Who waits for whom
+ *
+ * The answer is yes only where it is certain: a wrong yes would end the wait
+ * of somebody who is not in a circle. So each process between the two must
+ * have one child and one thread, and have slept in the same wait(2) from
+ * before the list was read until after.
  * --------------------------------------------------------------------- */
 
 /* How many children a process has, of those that live or of those that are dead
@@ -232,6 +241,10 @@ int process_waits(pid_t ancestor, uint64_t start, pid_t child) {
 
 /* ------------------------------------------------------------------------
  * Who keeps a session alive
+ *
+ * Descriptors are compared by what fdinfo says of their locks. All processes
+ * are looked at once a command, at the first question that needs it, and
+ * answers come from what was found then.
  * --------------------------------------------------------------------- */
 
 /* Is it a descriptor of a file that carries lives?  The path that /proc gives

@@ -109,6 +109,10 @@ static int queue_open_existing(call *c, queue_of *q) {
 
 /* ------------------------------------------------------------------------
  * In
+ *
+ * push puts one item, or one for each line of a stream. Each step is one write
+ * to the disk, so lines that have come together go in together; none waits for
+ * another one to come.
  * --------------------------------------------------------------------- */
 
 /* One push, of one item or of lines. */
@@ -276,6 +280,9 @@ static void push_human(call *c, json_t *row, FILE *out) {
 
 /* ------------------------------------------------------------------------
  * Out
+ *
+ * One item that is claimed, from the claim to its acknowledgement or to its
+ * return. pop uses it directly; what the session holds is built on it.
  * --------------------------------------------------------------------- */
 
 /* An item as it is printed; it has a token only if it is claimed. */
@@ -342,6 +349,9 @@ static int claim_end(call *c, const claim *k, int status) {
 
 /* ------------------------------------------------------------------------
  * A command of the user's for each item
+ *
+ * pop -- CMD: guard.c runs it while the item is claimed. Its exit code decides
+ * what becomes of the item, and --follow goes on with the next.
  * --------------------------------------------------------------------- */
 
 enum { ITEM_TEXTS = 5, ITEM_TEXT_MOST = 100 * 1024 /* Linux has 128 KiB */ };
@@ -486,6 +496,10 @@ static int pop_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * Claims that the session holds
+ *
+ * For scripts and coprocesses, which claim by one command and end by another.
+ * The struct is shared as the file's head says; how a claim ends is noted in
+ * it before the list gives it up.
  * --------------------------------------------------------------------- */
 
 /* The held_class of claims: ends one.  k->ack says how; where nobody has set
@@ -669,6 +683,9 @@ static int prolong_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * Dead letters
+ *
+ * list --dead shows them. Here one of them, or all, are put back or removed;
+ * and at the end the queue as a whole.
  * --------------------------------------------------------------------- */
 
 /* A letter_fn: puts a letter back, waiting for room. */
@@ -725,10 +742,6 @@ static int letters(call *c, letter_fn *fn) {
 static int requeue_run(call *c) { return letters(c, requeue_one); }
 static int drop_run(call *c) { return letters(c, drop_one); }
 
-/* ------------------------------------------------------------------------
- * The end of a queue
- * --------------------------------------------------------------------- */
-
 /* queue rm: without --force only a queue that has neither items nor dead
  * letters.  The recipe decides that in the step that removes it. */
 static int rm_run(call *c) {
@@ -743,6 +756,9 @@ static int rm_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * Looking
+ *
+ * peek, size, list: they claim nothing. What they print is old when it is
+ * read, since others take items meanwhile.
  * --------------------------------------------------------------------- */
 
 /* queue peek */
@@ -884,10 +900,7 @@ static int list_run(call *c) {
   return status;
 }
 
-/* ------------------------------------------------------------------------
- * The table
- * --------------------------------------------------------------------- */
-
+/* What these commands take and are: rows for run.c, args.c and help. */
 static const option push_table[] = {
     {'p', "priority", "N"},   {'d', "delay", "DURATION"},
     {'k', "key", "KEY"},      {'l', "lines", NULL},

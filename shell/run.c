@@ -11,6 +11,9 @@
 
 /* ------------------------------------------------------------------------
  * The tables of commands
+ *
+ * A command is found by its name, exactly. Only the sentence about a name that
+ * is unknown guesses.
  * --------------------------------------------------------------------- */
 
 /* The command behind this one, hidden ones included. */
@@ -90,6 +93,11 @@ int fail_unknown(call *c, const word *name) {
 
 /* ------------------------------------------------------------------------
  * Running
+ *
+ * run_words() is the whole life of a call: find the command, sort its words,
+ * open what it needs, run it, print the rest. A step that fails notes why in
+ * the call, and the next ones are left out; what was begun is ended in any
+ * case.
  * --------------------------------------------------------------------- */
 
 /* One command from its words to its last row: the status is the command's, or

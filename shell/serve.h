@@ -54,6 +54,9 @@ typedef struct source {
 
 /* ------------------------------------------------------------------------
  * The server
+ *
+ * What all files of the server share. One thread runs all of it, that of
+ * serve.c's loop, so no struct here has a mutex.
  * --------------------------------------------------------------------- */
 
 enum { LISTENERS_MOST = 8, PASSWORD_BYTES = 16 };
@@ -168,6 +171,9 @@ struct server {
 
 /* ------------------------------------------------------------------------
  * What is said on standard error (serve_tell.c)
+ *
+ * A line for each kind of refusal, at most so often that a client cannot fill
+ * a disk with them.
  * --------------------------------------------------------------------- */
 
 /* server_tell        - say that something was refused, unless its kind was told
@@ -193,6 +199,8 @@ void server_tell_free(server *s);
 
 /* ------------------------------------------------------------------------
  * Connections (serve_conn.c)
+ *
+ * Bytes and frames of a socket. What a frame means the files below know.
  * --------------------------------------------------------------------- */
 
 enum {
@@ -326,6 +334,9 @@ void spares_free(server *s);
 
 /* ------------------------------------------------------------------------
  * Sessions (serve_session.c)
+ *
+ * A client is a session of the protocol: a handle of the library, with a
+ * password and a time at which it ends. It outlives its connections.
  * --------------------------------------------------------------------- */
 
 struct client {
@@ -392,6 +403,8 @@ void client_watcher(zke *z, int type, int state, const char *path,
 
 /* ------------------------------------------------------------------------
  * Quotas (serve_quota.c)
+ *
+ * What ZooKeeper's server does with the nodes below /zookeeper/quota.
  * --------------------------------------------------------------------- */
 
 /* What was counted for a request; NULL at its beginning. */
@@ -409,6 +422,9 @@ void quota_forget(quota_counts **counted);
 
 /* ------------------------------------------------------------------------
  * Users (serve_sasl.c)
+ *
+ * Who a client is: by DIGEST-MD5 and a file of users, or by a digest that it
+ * sends itself.
  * --------------------------------------------------------------------- */
 
 /* users_load   - read what the options say about users; 0 or the exit code
@@ -428,6 +444,9 @@ void sasl_free(conn *c);
 
 /* ------------------------------------------------------------------------
  * Requests (serve_request.c), four-letter words (serve_words.c)
+ *
+ * From a frame to its answer. Answers wait until what was taken with them is
+ * done, since several changes are made in one batch.
  * --------------------------------------------------------------------- */
 
 /* request_take    - deal with the next frame of a connection; false where there
@@ -454,6 +473,8 @@ bool words_take(server *s, conn *c);
 
 /* ------------------------------------------------------------------------
  * What the server tells of itself (serve_stats.c)
+ *
+ * Numbers and lists under ZooKeeper's names, for the words and for the pages.
  * --------------------------------------------------------------------- */
 
 /* What old clients parse: kazoo and the monitors take the number behind the
@@ -506,6 +527,9 @@ json_t *stats_monitor(server *s);
 
 /* ------------------------------------------------------------------------
  * HTTP (serve_http.c), what a test asks for (serve_control.c)
+ *
+ * serve_http.c knows requests and answers; pages and orders are functions in a
+ * table.
  * --------------------------------------------------------------------- */
 
 /* A request by HTTP; it is valid while its function runs. */
@@ -548,7 +572,9 @@ void control_do(server *s, conn *c, const http_request *r);
 void control_round(server *s);
 
 /* ------------------------------------------------------------------------
- * Faults (serve_fault.c); serve_fault.h has what serve_control.c needs
+ * Faults (serve_fault.c)
+ *
+ * What the server itself asks. serve_fault.h has what serve_control.c needs.
  * --------------------------------------------------------------------- */
 
 /* faults_begin  - the server can have faults from now on; false without memory

@@ -53,6 +53,10 @@ void spares_free(server *s) {
 
 /* ------------------------------------------------------------------------
  * Life
+ *
+ * From accept() to the socket's end. A connection is ended in two steps:
+ * conn_end() and conn_drop() only mark it, and the loop frees it when nobody
+ * is inside of it (serve.c).
  * --------------------------------------------------------------------- */
 
 /* The peer's address as a text, and its port. */

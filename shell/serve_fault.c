@@ -28,6 +28,9 @@
 
 /* ------------------------------------------------------------------------
  * What a request is
+ *
+ * What a fault asks of a frame: its type, its session, its paths. The frame is
+ * read in a copy and stays whole, since the request is not done here.
  * --------------------------------------------------------------------- */
 
 /* The first frame of a connection has no type; this is no type of the wire. */
@@ -218,6 +221,10 @@ static bool has_path(const sight *at, const char *pattern) {
 
 /* ------------------------------------------------------------------------
  * Connections
+ *
+ * What a fault does to a connection, at once and later. A connection is deaf
+ * or mute until a time, or until it is released, and by which fault is noted
+ * in it.
  * --------------------------------------------------------------------- */
 
 /* Closes a connection.  What was answered before arrives, unless it is held. */
@@ -269,6 +276,10 @@ static void end_mute(conn *c) {
 
 /* ------------------------------------------------------------------------
  * At a request
+ *
+ * The three moments at which the server asks: before a frame is taken, before
+ * a reply is sent, before an event is sent. Each frame is asked about once,
+ * also where it is looked at again.
  * --------------------------------------------------------------------- */
 
 /* Is this a frame that the fault names, by its type, session and path?  It is
@@ -371,6 +382,9 @@ bool fault_refuses(server *s, conn *c) {
 
 /* ------------------------------------------------------------------------
  * The list
+ *
+ * The faults in the order in which they were asked for. Numbers are never
+ * given again, so that an order about one that has gone finds nothing.
  * --------------------------------------------------------------------- */
 
 /* Makes the empty list: from here on the server accepts orders.  False without
@@ -520,6 +534,9 @@ int faults_drop(server *s, int64_t session) {
 
 /* ------------------------------------------------------------------------
  * Time
+ *
+ * The server's clock, as the rest of it sees it: real time, and what was
+ * added, while it does not stand.
  * --------------------------------------------------------------------- */
 
 /* A connection that is still to say whose it is has as much time for that as

@@ -19,6 +19,9 @@ enum { HEAD_MOST = 16 * 1024, BODY_MOST = 16 * 1024 };
 
 /* ------------------------------------------------------------------------
  * Answers
+ *
+ * Each ends the connection, and says so in its head; there is no second
+ * request.
  * --------------------------------------------------------------------- */
 
 /* What the first line says of a status.  Refusals do not come here: theirs is
@@ -82,6 +85,10 @@ void http_refuse(conn *c, int status, const char *format, ...) {
 
 /* ------------------------------------------------------------------------
  * Requests
+ *
+ * A request is taken when its head and its body are there as a whole. Both are
+ * bounded, and what comes from a page of another origin can be told from what
+ * a program sends.
  * --------------------------------------------------------------------- */
 
 /* Finds a line of the head by its name, which ends with a colon; the value, up

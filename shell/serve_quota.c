@@ -29,6 +29,9 @@
 
 /* ------------------------------------------------------------------------
  * The two nodes
+ *
+ * Their texts, read and made. Counting a subtree is the expensive part:
+ * quota_counts keeps it for one request.
  * --------------------------------------------------------------------- */
 
 /* The hard limits; -1: none. */
@@ -153,6 +156,9 @@ char *quota_stats(server *s, quota_counts **counted, const char *node) {
 
 /* ------------------------------------------------------------------------
  * Enforcement
+ *
+ * Called before each create and set. It refuses only what it knows to be too
+ * much.
  * --------------------------------------------------------------------- */
 
 /* Finds the deepest quota over a path: how much of the path it is of; 0: there

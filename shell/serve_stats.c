@@ -15,6 +15,8 @@
 
 /* ------------------------------------------------------------------------
  * Times
+ *
+ * Of durations only count, sum, least, greatest and the last are kept.
  * --------------------------------------------------------------------- */
 
 /* Counts one duration.  The first is the least, whatever the struct's zeros
@@ -182,6 +184,9 @@ watch_counts stats_count_watches(server *s) {
 
 /* ------------------------------------------------------------------------
  * The monitor
+ *
+ * One object of JSON with all numbers, from which both mntr and the page of
+ * the same name are printed.
  * --------------------------------------------------------------------- */
 
 /* Adds a number to the monitor's object. */

@@ -261,6 +261,9 @@ static void say_dump(server *s, FILE *out) {
 
 /* ------------------------------------------------------------------------
  * Watches
+ *
+ * One list, of the watches of this server's clients alone (serve_stats.c):
+ * counted, by session, or by path.
  * --------------------------------------------------------------------- */
 
 /* wchs: how many watches there are. */

@@ -36,6 +36,10 @@
 
 /* ------------------------------------------------------------------------
  * What is held
+ *
+ * The session's list. An entry is a path, an object and the functions of its
+ * class. Whoever takes an entry out owns it; nothing slow is done while the
+ * mutex is held.
  * --------------------------------------------------------------------- */
 
 struct held {
@@ -178,6 +182,10 @@ void held_free(shell *sh) {
 
 /* ------------------------------------------------------------------------
  * The store
+ *
+ * Handles: opened when the first command needs one, closed at the end.
+ * Functions whose comment says so are called with the shell's mutex held, and
+ * the session is begun once however many calls ask for it together.
  * --------------------------------------------------------------------- */
 
 /* Adds an identity that addauth was given, as JSON, since it may have any

@@ -54,7 +54,10 @@
 #include "../zkembed.h"
 
 /* ------------------------------------------------------------------------
- * Exit codes, as sysexits.h and the shells number them (zke(1))
+ * Exit codes
+ *
+ * As sysexits.h and the shells number them. zke(1) tells users; a new one goes
+ * there, too.
  * --------------------------------------------------------------------- */
 
 enum {

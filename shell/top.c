@@ -142,7 +142,10 @@ static void ago(FILE *out, const top *t, int64_t since_ms) {
 }
 
 /* ------------------------------------------------------------------------
- * What is shown: ' ' a line, 'h' a heading, 'r' what calls for somebody
+ * What is shown
+ *
+ * The body is a text whose lines begin with a letter for draw(): ' ' is a
+ * plain line, 'h' a heading, 'r' one that calls for somebody.
  * --------------------------------------------------------------------- */
 
 /* How many wait in a line. */

@@ -499,6 +499,9 @@ static int create_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * set, delete
+ *
+ * With -v they are done only if the node has that version, which the engine
+ * checks in the same step as the change.
  * --------------------------------------------------------------------- */
 
 static const option set_options[] = {{'v', "version", "VERSION"},
@@ -572,6 +575,9 @@ static int delete_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * ephemerals, sync
+ *
+ * Of a file the engine knows which nodes a session owns; of an ensemble nobody
+ * but the owner does, so there the tree is searched.
  * --------------------------------------------------------------------- */
 
 static const option ephemerals_options[] = {{'m', "mine", NULL},
@@ -649,10 +655,7 @@ static int sync_one(call *c, const char *path) {
 
 static int sync_run(call *c) { return for_each_path(c, sync_one); }
 
-/* ------------------------------------------------------------------------
- * The table
- * --------------------------------------------------------------------- */
-
+/* What these commands take and are: rows for run.c, args.c and help. */
 const command tree_commands[] = {
     {"ls", "[-s] [-R] [PATH]",
      "list a node's children; -s: with their Stat; -R: all that is below",

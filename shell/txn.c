@@ -35,6 +35,10 @@ static int fail_txn(call *c, const patience *p, int rc) {
 
 /* ------------------------------------------------------------------------
  * Taking part
+ *
+ * A part is what a session holds of a transaction, as the file's head says. It
+ * is listed under the transaction's path, or below that under the site's name,
+ * and each call that uses it has a reference of its own.
  * --------------------------------------------------------------------- */
 
 /* What a session holds: a coordinator, or a site with an ephemeral vote. */
@@ -123,6 +127,10 @@ static part *part_open(call *c, const place *at, const char *site) {
 
 /* ------------------------------------------------------------------------
  * The decision
+ *
+ * What it was, and for an abort why. A transaction goes when all have
+ * acknowledged it, so it may be decided and gone: the recipe tells that apart,
+ * and so do these functions.
  * --------------------------------------------------------------------- */
 
 /* A row with the decision; why, and by whom, if the transaction is still there
@@ -172,6 +180,9 @@ static void part_end(call *c, const place *at) {
 
 /* ------------------------------------------------------------------------
  * begin
+ *
+ * Makes the transaction. Who waits for the votes is the caller's choice: this
+ * command, the session, or nobody but the sites.
  * --------------------------------------------------------------------- */
 
 /* What the transaction is about, from --data or as of other commands. */
@@ -242,6 +253,9 @@ static int begin_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * vote, wait, abort, ack
+ *
+ * One step each, of a site or of whoever watches. Each opens the part that the
+ * session holds, or a new one that lasts as long as the call.
  * --------------------------------------------------------------------- */
 
 /* What a command does with its transaction; site: NULL without one. */
@@ -338,6 +352,8 @@ static int ack_run(call *c) { return with_part(c, true, ack_with); }
 
 /* ------------------------------------------------------------------------
  * Looking
+ *
+ * status: all that the file tells of one transaction.
  * --------------------------------------------------------------------- */
 
 /* The names of the sites for which is() is true. */
@@ -403,6 +419,9 @@ static int status_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * pending
+ *
+ * For a site that begins: which transactions are there, and has it voted?
+ * --wait watches the directory, so that it need not ask again and again.
  * --------------------------------------------------------------------- */
 
 /* How a site has voted; "" where no site was named. */
@@ -483,10 +502,7 @@ static int pending_run(call *c) {
   return status;
 }
 
-/* ------------------------------------------------------------------------
- * The table
- * --------------------------------------------------------------------- */
-
+/* What these commands take and are: rows for run.c, args.c and help. */
 #define OPTIONS_WAIT {'w', "wait", "DURATION"}, OPTIONS_CONFLICT
 static const option begin_table[] = {{'d', "data", "TEXT"},
                                      {'6', "base64", "TEXT"},

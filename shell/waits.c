@@ -24,6 +24,9 @@
 
 /* ------------------------------------------------------------------------
  * What there is
+ *
+ * The waits, the sessions, and the processes that keep them alive, read in
+ * this order. A row is made of all three.
  * --------------------------------------------------------------------- */
 
 /* What all that is printed is made of. */
@@ -84,6 +87,9 @@ static json_t *wait_row(graph *g, const zke_wait_info *w, const zke_keeper *k) {
 
 /* ------------------------------------------------------------------------
  * Rows
+ *
+ * waits has a row for each pair; deadlocks only those whose both sides are in
+ * one circle.
  * --------------------------------------------------------------------- */
 
 /* Emit a row for each party that this one waits for.  Without any it is one
@@ -170,6 +176,9 @@ static int deadlocks_run(call *c) {
 
 /* ------------------------------------------------------------------------
  * Graphviz's text
+ *
+ * A picture of the same rows. Names of others are escaped for Graphviz's
+ * strings, which is all that protects them.
  * --------------------------------------------------------------------- */
 
 /* Print text inside of a "…" of Graphviz's language.  Any process may have
@@ -258,6 +267,8 @@ static char *dot_of(const graph *g) {
 
 /* ------------------------------------------------------------------------
  * waits
+ *
+ * The command: a row for each pair, or the picture as one text.
  * --------------------------------------------------------------------- */
 
 /* waits --dot: the picture as one row with one member, so that --json has it as

@@ -44,6 +44,9 @@ void walk_begin(walk *w, call *c, const char *path, int limit,
 
 /* ------------------------------------------------------------------------
  * Levels
+ *
+ * The path grows by a name with each level and is cut with its end, so w->path
+ * is always that of the deepest level's node.
  * --------------------------------------------------------------------- */
 
 /* Begins the level of the node at hand; takes the names. */
@@ -100,6 +103,9 @@ static bool walk_child(walk *w, walk_level *top) {
 
 /* ------------------------------------------------------------------------
  * Nodes
+ *
+ * One node at a time: read it, give it, then go below it. What cannot be read,
+ * or has gone, is passed over, and walk_end() tells of the former.
  * --------------------------------------------------------------------- */
 
 /* The children of the node may not be read.  The walk goes on without them, and

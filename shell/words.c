@@ -23,6 +23,10 @@ const char words_unclosed[] = "a quotation mark is not closed";
 
 /* ------------------------------------------------------------------------
  * A line into words
+ *
+ * Nothing is special within '…'; elsewhere a backslash is. The splitter goes
+ * over the line once, and writes the bytes of words into the block that holds
+ * the list.
  * --------------------------------------------------------------------- */
 
 /* Where the splitting stands.
@@ -178,6 +182,9 @@ bool word_is(const word *w, const char *text) {
 
 /* ------------------------------------------------------------------------
  * Numbers
+ *
+ * Functions of the C library, with all refused that they would take and that a
+ * person does not mean: blanks, signs, other bases, what is left over.
  * --------------------------------------------------------------------- */
 
 /* strtoll() takes blanks and a plus before the digits; here they are refused,
@@ -272,6 +279,8 @@ bool word_time(const word *w, int64_t now_ms, int64_t *ms_out) {
 
 /* ------------------------------------------------------------------------
  * Base64 (RFC 4648)
+ *
+ * Both ways are strict, so that text and bytes correspond one to one.
  * --------------------------------------------------------------------- */
 
 static const char base64_digits[] =

@@ -12,6 +12,10 @@
 
 /* ------------------------------------------------------------------------
  * Waiting
+ *
+ * A wait ends for its deadline, for a cancel of the call, for what the
+ * caller's function says, and for the session's end. A patience is what
+ * --wait, --nonblock, -E and --verbose say together.
  * --------------------------------------------------------------------- */
 
 int cancel_wake(void *z) { return zke_wake(z); }
@@ -77,6 +81,8 @@ int hold_until_signal(call *c, bool (*stop)(void *), void *arg) {
 
 /* ------------------------------------------------------------------------
  * What people are told
+ *
+ * Sentences of --verbose go to standard error, and nowhere in a coprocess.
  * --------------------------------------------------------------------- */
 
 bool talks(const call *c) {
@@ -135,6 +141,8 @@ json_t *for_people(const call *c, json_t *row) {
 
 /* ------------------------------------------------------------------------
  * A directory and a name
+ *
+ * Recipes whose objects are children of one directory want it in two pieces.
  * --------------------------------------------------------------------- */
 
 /* One block has the path twice: whole, and cut at its last slash. */
@@ -162,6 +170,10 @@ int place_of(call *c, int i, const char *base, place *p) {
 
 /* ------------------------------------------------------------------------
  * Objects that a session holds
+ *
+ * An object that the session's list has, and that calls use meanwhile, has a
+ * count of references. The list's own is one of them; the last to drop it
+ * destroys the object.
  * --------------------------------------------------------------------- */
 
 /* The caller has the first reference. */
