@@ -104,8 +104,8 @@ WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef \
 
 FAST_TESTS = file watch tree fork thread session path multi acl memory growth \
   virtual
-CHECKS = headers symbols interface layers format docs shapes sqlite-version \
-  install $(if $(COMMAND),manuals) $(if $(SQLITE),,twice)
+CHECKS = headers symbols interface layers format docs shapes engines \
+  sqlite-version install $(if $(COMMAND),manuals) $(if $(SQLITE),,twice)
 
 # ---- what follows from the settings ----------------------------------------
 
