@@ -6763,40 +6763,39 @@ SQL_STATEMENT(WATCH_ADD,
               "INSERT OR IGNORE INTO zkembed_watch(path,kind,session)"
               "VALUES(:path,:kind,:session)");
 
-/* Add a row; repetition adds none. The number of recursive rows of all sessions
- * is counted in the meta row (I12): while it is 0 no change looks for watches
- * above its own path. */
-static int watch_add(txn *t, const char *path, int kind) {
-  int rc;
-  t->watched = true;
-  sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_ADD, &rc);
-  if (!st) return rc;
-  sql_bind_text(st, 1, ":path", path, -1);
-  sql_bind_int(st, 2, ":kind", kind);
-  sql_bind_int(st, 3, ":session", t->z->id);
-  rc = sql_run(t->s, st);
-  if (rc == ZKE_OK && kind >= watch_kind(WATCH_RECURSIVE, 0))
-    t->recursive = base_wrap(t->recursive, sqlite3_changes(t->s->db));
-  return rc;
-}
-
 SQL_STATEMENT(WATCH_REMOVE,
               "DELETE FROM zkembed_watch WHERE path=:path AND kind=:kind "
               "AND session=:session");
 
-/* Remove this session's row of a path and a kind, if there is one. The watcher
- * in memory is its caller's to take. */
-static int watch_remove(txn *t, const char *path, int kind) {
+/* Run one of the two on this session's row of a path and a kind. The number of
+ * recursive rows of all sessions is counted in the meta row (I12): while it is
+ * 0 no change looks for watches above its own path.
+ *
+ *   by  what a row that was added or removed counts: 1 or -1 */
+static int watch_change(txn *t, const sql_text *sql, int by, const char *path,
+                        int kind) {
   int rc;
-  sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_REMOVE, &rc);
+  sqlite3_stmt *st = sql_statement(t->s, sql, &rc);
   if (!st) return rc;
   sql_bind_text(st, 1, ":path", path, -1);
   sql_bind_int(st, 2, ":kind", kind);
   sql_bind_int(st, 3, ":session", t->z->id);
   rc = sql_run(t->s, st);
   if (rc == ZKE_OK && kind >= watch_kind(WATCH_RECURSIVE, 0))
-    t->recursive = base_wrap(t->recursive, -sqlite3_changes(t->s->db));
+    t->recursive = base_wrap(t->recursive, by * sqlite3_changes(t->s->db));
   return rc;
+}
+
+/* Add a row; repetition adds none. */
+static int watch_add(txn *t, const char *path, int kind) {
+  t->watched = true;
+  return watch_change(t, SQL_WATCH_ADD, 1, path, kind);
+}
+
+/* Remove this session's row of a path and a kind, if there is one. The watcher
+ * in memory is its caller's to take. */
+static int watch_remove(txn *t, const char *path, int kind) {
+  return watch_change(t, SQL_WATCH_REMOVE, -1, path, kind);
 }
 
 SQL_STATEMENT(WATCH_RECURSIVE,
@@ -10190,11 +10189,17 @@ typedef struct watcher_spot {
   char path[];
 } watcher_spot;
 
-/* All watchers of one function and context. */
-typedef struct watcher_pair {
+/* An item for a function and a context, which are found by
+ * watcher_find_keyed(); pairs and alarms begin with one. */
+typedef struct watcher_keyed {
   watcher_item item;
   zke_watch_fn fn;
   void *context;
+} watcher_keyed;
+
+/* All watchers of one function and context. */
+typedef struct watcher_pair {
+  watcher_keyed key;
   watcher *newest;
   size_t count, pending;
   uint64_t listed; /* the last collection of calls that it is in */
@@ -10303,35 +10308,46 @@ static uint64_t watcher_hash_pair(zke_watch_fn fn, const void *context) {
   return hash ^ hash >> 32;
 }
 
+/* The item of a table for a function and a context; NULL: there is none. */
+static void *watcher_find_keyed(const watcher_table *table, zke_watch_fn fn,
+                                const void *context) {
+  watcher_item **chain = watcher_chain(table, watcher_hash_pair(fn, context));
+  for (watcher_item *item = chain ? *chain : NULL; item; item = item->next) {
+    watcher_keyed *key = (watcher_keyed *)item;
+    if (key->fn == fn && key->context == context) return key;
+  }
+  return NULL;
+}
+
+/* The same, made of so many bytes if need be: all but its key is zero then.
+ * NULL without memory. */
+static void *watcher_need_keyed(zke *z, watcher_table *table, zke_watch_fn fn,
+                                void *context, size_t size) {
+  watcher_keyed *key = watcher_find_keyed(table, fn, context);
+  if (key) return key;
+  key = watcher_make_item(z, table, watcher_hash_pair(fn, context), size);
+  if (!key) return NULL;
+  key->fn = fn;
+  key->context = context;
+  return key;
+}
+
 /* The pair of a function and a context; NULL: it watches nothing. */
 static watcher_pair *watcher_find_pair(const zke *z, zke_watch_fn fn,
                                        const void *context) {
-  uint64_t hash = watcher_hash_pair(fn, context);
-  watcher_item **chain = watcher_chain(&z->pairs, hash);
-  for (watcher_item *item = chain ? *chain : NULL; item; item = item->next) {
-    watcher_pair *pair = (watcher_pair *)item;
-    if (pair->fn == fn && pair->context == context) return pair;
-  }
-  return NULL;
+  return watcher_find_keyed(&z->pairs, fn, context);
 }
 
 /* The pair of a function and a context, made if need be; NULL without memory.
  */
 static watcher_pair *watcher_need_pair(zke *z, zke_watch_fn fn, void *context) {
-  watcher_pair *pair = watcher_find_pair(z, fn, context);
-  if (pair) return pair;
-  pair = watcher_make_item(z, &z->pairs, watcher_hash_pair(fn, context),
-                           sizeof *pair);
-  if (!pair) return NULL;
-  pair->fn = fn;
-  pair->context = context;
-  return pair;
+  return watcher_need_keyed(z, &z->pairs, fn, context, sizeof(watcher_pair));
 }
 
 /* Forget a pair that has no watchers, and is to get none. */
 static void watcher_drop_pair(zke *z, watcher_pair *pair) {
   if (pair && !pair->newest && !pair->pending)
-    watcher_free_item(&z->pairs, &pair->item);
+    watcher_free_item(&z->pairs, &pair->key.item);
 }
 
 /* The watchers of a pair at a spot (pair NULL: of all pairs), the newest first:
@@ -10512,7 +10528,7 @@ static void watcher_add_call(buf *calls, zke_watch_fn fn, void *context) {
 static void watcher_list(zke *z, watcher_pair *pair, buf *calls) {
   if (pair->listed == z->listing) return;
   pair->listed = z->listing;
-  watcher_add_call(calls, pair->fn, pair->context);
+  watcher_add_call(calls, pair->key.fn, pair->key.context);
 }
 
 /* Does an event, on the watcher's path itself or below it, speak to the
@@ -10798,9 +10814,7 @@ static void watcher_take_pair(zke *z, const watcher_pair *pair) {
 /* One pair's alarm. It stays when it has rung, unset, so that setting it again
  * needs no memory. */
 typedef struct alarm_call {
-  watcher_item item;
-  zke_watch_fn fn;
-  void *context;
+  watcher_keyed key;
   int64_t at;              /* monotonic ns; INT64_MAX: not set */
   struct alarm_call *next; /* of those that are set, the earliest first */
 } alarm_call;
@@ -10808,27 +10822,7 @@ typedef struct alarm_call {
 /* The alarm of a pair, or NULL; with the mutex held. */
 static alarm_call *alarm_find(const zke *z, zke_watch_fn fn,
                               const void *context) {
-  uint64_t hash = watcher_hash_pair(fn, context);
-  watcher_item **chain = watcher_chain(&z->alarms, hash);
-  for (watcher_item *item = chain ? *chain : NULL; item; item = item->next) {
-    alarm_call *a = (alarm_call *)item;
-    if (a->fn == fn && a->context == context) return a;
-  }
-  return NULL;
-}
-
-/* The alarm of a pair, made if need be; NULL without memory. With the mutex
- * held. */
-static alarm_call *alarm_need(zke *z, zke_watch_fn fn, void *context) {
-  alarm_call *a = alarm_find(z, fn, context);
-  if (!a)
-    a = watcher_make_item(z, &z->alarms, watcher_hash_pair(fn, context),
-                          sizeof *a);
-  if (!a || a->fn) return a;
-  a->fn = fn;
-  a->context = context;
-  a->at = INT64_MAX;
-  return a;
+  return watcher_find_keyed(&z->alarms, fn, context);
 }
 
 /* Set an alarm to another time, monotonic ns.  Of two with the same time that
@@ -10855,7 +10849,7 @@ static int alarm_set(zke *z, zke_watch_fn fn, void *context, int64_t at,
                      bool *sooner) {
   at = base_max(at, host_now(z->s));
   pthread_mutex_lock(&z->s->m);
-  alarm_call *a = alarm_need(z, fn, context);
+  alarm_call *a = watcher_need_keyed(z, &z->alarms, fn, context, sizeof *a);
   int64_t before = atomic_load(&z->alarm_at);
   if (a) alarm_move(z, a, at);
   *sooner = atomic_load(&z->alarm_at) < before;
@@ -10881,8 +10875,8 @@ static bool alarm_take(zke *z, int64_t now, watcher_call *call) {
   alarm_call *a = z->alarm_first;
   bool due = a && a->at <= now;
   if (due) {
-    call->fn = a->fn;
-    call->context = a->context;
+    call->fn = a->key.fn;
+    call->context = a->key.context;
     alarm_move(z, a, INT64_MAX);
   }
   pthread_mutex_unlock(&z->s->m);
@@ -10895,10 +10889,10 @@ static bool alarm_take(zke *z, int64_t now, watcher_call *call) {
 static void alarm_list(zke *z, buf *calls) {
   pthread_mutex_lock(&z->s->m);
   for (const alarm_call *a = z->alarm_first; a; a = a->next) {
-    const watcher_pair *pair = watcher_find_pair(z, a->fn, a->context);
+    const watcher_pair *pair = watcher_find_pair(z, a->key.fn, a->key.context);
     bool listed = pair && pair->listed == z->listing;
-    bool own = a->fn == z->watcher && a->context == z->watcher_context;
-    if (!listed && !own) watcher_add_call(calls, a->fn, a->context);
+    bool own = a->key.fn == z->watcher && a->key.context == z->watcher_context;
+    if (!listed && !own) watcher_add_call(calls, a->key.fn, a->key.context);
   }
   pthread_mutex_unlock(&z->s->m);
 }
@@ -10909,7 +10903,7 @@ static void alarm_forget(zke *z, zke_watch_fn fn, const void *context) {
   alarm_call *a = alarm_find(z, fn, context);
   if (a) {
     alarm_move(z, a, INT64_MAX);
-    watcher_free_item(&z->alarms, &a->item);
+    watcher_free_item(&z->alarms, &a->key.item);
   }
   pthread_mutex_unlock(&z->s->m);
 }
@@ -11478,7 +11472,7 @@ static int wait_deliver_fired(zke *z, int *count) {
   buf calls = {.a = &z->s->a};
   int rc = ZKE_OK;
   wait_event *e = wait_make_event(z, f->type, w->zxid, spot->path, NULL);
-  watcher_add_call(&calls, w->pair->fn, w->pair->context);
+  watcher_add_call(&calls, w->pair->key.fn, w->pair->key.context);
   if (!e || calls.failed) {
     rc = base_nomem();
   } else {

@@ -393,11 +393,12 @@ static int names_check_value(const void *value, int len) {
   return zke_recipe_fail(ZKE_BADARGUMENTS, "a value of length %d", len);
 }
 
-/* An ephemeral binding's twin is ephemeral as well: both go with the session.
- */
-int zke_names_bind(zke_names *names, const char *name, const void *value,
-                   int len, int ephemeral, int64_t deadline_ms,
-                   int64_t *token_out) {
+/* Bind a name: with replace in the place of what is there, and with a token
+ * only if that has it. An ephemeral binding's twin is ephemeral as well: both
+ * go with the session. */
+static int names_make(zke_names *names, const char *name, bool replace,
+                      int64_t token, const void *value, int len, int ephemeral,
+                      int64_t deadline_ms, int64_t *token_out) {
   char *path;
   int rc = names_check_value(value, len);
   if (rc == ZKE_OK) rc = names_enter(names, name, deadline_ms, &path);
@@ -405,10 +406,19 @@ int zke_names_bind(zke_names *names, const char *name, const void *value,
   names_change c = {.n = names,
                     .path = path,
                     .make = true,
+                    .replace = replace,
+                    .token = token,
                     .mode = ephemeral ? ZKE_EPHEMERAL : ZKE_PERSISTENT};
   rc = names_do(&c, value, len, deadline_ms);
   if (rc == ZKE_OK && token_out) *token_out = c.made;
   return names_leave(names, path, rc);
+}
+
+int zke_names_bind(zke_names *names, const char *name, const void *value,
+                   int len, int ephemeral, int64_t deadline_ms,
+                   int64_t *token_out) {
+  return names_make(names, name, false, 0, value, len, ephemeral, deadline_ms,
+                    token_out);
 }
 
 /* With a token only that binding is replaced: a process that was stopped for a
@@ -416,19 +426,8 @@ int zke_names_bind(zke_names *names, const char *name, const void *value,
 int zke_names_rebind(zke_names *names, const char *name, int64_t token,
                      const void *value, int len, int ephemeral,
                      int64_t deadline_ms, int64_t *token_out) {
-  char *path;
-  int rc = names_check_value(value, len);
-  if (rc == ZKE_OK) rc = names_enter(names, name, deadline_ms, &path);
-  if (rc != ZKE_OK) return rc;
-  names_change c = {.n = names,
-                    .path = path,
-                    .make = true,
-                    .replace = true,
-                    .token = token,
-                    .mode = ephemeral ? ZKE_EPHEMERAL : ZKE_PERSISTENT};
-  rc = names_do(&c, value, len, deadline_ms);
-  if (rc == ZKE_OK && token_out) *token_out = c.made;
-  return names_leave(names, path, rc);
+  return names_make(names, name, true, token, value, len, ephemeral,
+                    deadline_ms, token_out);
 }
 
 /* A change that makes nothing. */

@@ -1442,7 +1442,7 @@ static size_t watcher_expect_pair(zke *z, const watcher_pair *pair) {
   }
   ck_assert_int_gt(count, 0);
   ck_assert_int_eq(pair->count, count);
-  ck_assert_ptr_eq(watcher_find_pair(z, pair->fn, pair->context), pair);
+  ck_assert_ptr_eq(watcher_find_pair(z, pair->key.fn, pair->key.context), pair);
   return count;
 }
 
