@@ -80,10 +80,9 @@ static struct {
   long event, cut[2], again_at; /* counted; cut at; to cut at again */
   int image, depth, boot;       /* depth: cuts so far */
   char base[PATH_MAX], database[PATH_MAX];
-  zke_os real, os;
+  zke_os os;
   int64_t clock; /* ms */
   int64_t leaps; /* ms that the wall clock has leapt ahead; lost in a cut */
-  uint64_t live_inode;
   session session[SESSIONS];
   int sessions;
   tree now, next; /* next: with the operation under way */
@@ -349,68 +348,14 @@ static int os_boot_id(void *c, char *buffer, size_t size) {
   return snprintf(buffer, size, "boot-%d", run.plan->same_boot ? 0 : run.boot);
 }
 
-static int64_t os_pid(void *c) {
-  (void)c;
-  return 1000;
-}
-
-static bool ends_with(const char *text, const char *end) {
-  size_t len = strlen(text), tail = strlen(end);
-  return len >= tail && strcmp(text + len - tail, end) == 0;
-}
-
-/* Files keep their inodes through a cut, though here each disk that is looked
- * at is made anew. */
-static uint64_t inode_of(const char *path) {
-  const char *shard = strstr(path, "/live.");
-  if (shard) return run.live_inode + 100 + strtoul(shard + 6, NULL, 16);
-  if (ends_with(path, "/live")) return run.live_inode;
-  if (ends_with(path, "/gate")) return run.live_inode + 1;
-  if (ends_with(path, "-wal")) return 1003;
-  return ends_with(path, "-shm") ? 1004 : 1001;
-}
-
-static int os_stat(void *c, const char *path, zke_file *out) {
-  int rc = run.real.stat(c, path, out);
-  if (rc < 0 || out->type != ZKE_FILE_REGULAR) return rc;
-  out->device = 1;
-  out->inode = inode_of(path);
-  return rc;
-}
-
-/* Files on the simulated disk: their numbers follow from their names, so that a
- * run can be repeated. */
-static int os_fstat(void *c, int fd, zke_file *out) {
-  char name[64], path[4096] = "";
-  int rc = run.real.fstat(c, fd, out);
-  if (rc < 0 || out->type != ZKE_FILE_REGULAR) return rc;
-  snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-  if (readlink(name, path, sizeof path - 1) < 0) abort();
-  out->device = 1;
-  out->inode = inode_of(path);
-  return rc;
-}
-
-static int os_fsync(void *c, int fd) {
-  zke_file f;
-  int rc = run.real.fstat(c, fd, &f);
-  if (rc >= 0 && f.type == ZKE_FILE_DIRECTORY) power_sync_names();
-  return rc;
-}
-
 /* The table of system calls: the clock, chance and boot id are the run's
  * own. */
 static void os_prepare(void) {
-  zke_os_default(&run.real);
-  run.os = run.real;
+  power_machine(&run.os);
   run.os.clock = os_clock;
   run.os.sleep = os_sleep;
   run.os.random = os_random;
   run.os.boot_id = os_boot_id;
-  run.os.pid = os_pid;
-  run.os.stat = os_stat;
-  run.os.fstat = os_fstat;
-  run.os.fsync = os_fsync;
 }
 
 /* ---- the history ---- */
@@ -981,7 +926,7 @@ static void image_side(const char *directory) {
   char stamps[STAMPS] = {0};
   uint64_t what = run.plan->same_boot ? 2 : chance(4);
   if (what == 0) {
-    run.live_inode += 1000;
+    power_lose_side();
     return;
   }
   int64_t little = 1; /* of how far the zxids had come */
@@ -1252,7 +1197,6 @@ const powerloss_tally *powerloss_run(const char *directory,
   memset(&run, 0, sizeof run);
   run.plan = plan;
   run.random = plan->seed;
-  run.live_inode = 2000;
   for (int q = 0; q < QUEUES; q++) run.number[q] = -1;
   snprintf(run.base, sizeof run.base, "%s", directory);
   char *work = strdup(path_of("%s/work", directory));

@@ -18,6 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "zkembed.h"
+
 /* How often a test runs that looks at the checkers alone: it costs more than
  * those that they are for, so `make test` leaves it to `make powerloss`. */
 #define POWER_LONG (getenv("CUTS") ? 1 : (int)test_sample(1, 0))
@@ -39,6 +41,16 @@ typedef void (*power_hook)(power_event event);
 /* Model this directory from now on; what lies in it, but for -shm files and
  * directories, is durable.  The hook, or none, is called before each event. */
 void power_begin(const char *directory, power_hook hook);
+
+/* Set the table of system calls of the machine that has this disk.  Its one
+ * process has the number 1000, the inodes of files follow from their names, so
+ * that a run can be repeated, and fsync() of a directory is power_sync_names().
+ * All else is Linux's. */
+void power_machine(zke_os *os);
+
+/* The directory beside the database, in which nothing is ever synced, is gone:
+ * what is made in it from now on has other inodes. */
+void power_lose_side(void);
 
 /* Nothing that lies in the file of that name has ever been synced: another
  * process wrote it and died. */

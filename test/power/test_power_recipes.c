@@ -132,7 +132,7 @@ static struct {
   bool quiet;
   int durability;
   char base[PATH_MAX], database[PATH_MAX];
-  zke_os real, os;
+  zke_os os;
   int64_t clock; /* ms */
   int64_t wall;  /* ms; a job's time of day, or 0 */
   int boot;
@@ -201,67 +201,13 @@ static int os_boot_id(void *c, char *buffer, size_t size) {
   return snprintf(buffer, size, "boot-%d", run.boot);
 }
 
-static bool ends_with(const char *text, const char *end) {
-  size_t len = strlen(text), tail = strlen(end);
-  return len >= tail && strcmp(text + len - tail, end) == 0;
-}
-
-/* Files but those in the side directory, which was never synced and is gone,
- * keep their inodes through a cut. */
-static uint64_t inode_of(const char *path) {
-  uint64_t boot = 1000 * (uint64_t)(run.boot + 1);
-  const char *shard = strstr(path, "/live.");
-  if (shard) return boot + 100 + strtoul(shard + 6, NULL, 16);
-  if (ends_with(path, "/live")) return boot;
-  if (ends_with(path, "/gate")) return boot + 1;
-  if (ends_with(path, "-wal")) return 3;
-  return ends_with(path, "-shm") ? 4 : 1;
-}
-
-static int os_stat(void *c, const char *path, zke_file *out) {
-  int rc = run.real.stat(c, path, out);
-  if (rc < 0 || out->type != ZKE_FILE_REGULAR) return rc;
-  out->device = 1;
-  out->inode = inode_of(path);
-  return rc;
-}
-
-/* Files on the simulated disk: their numbers follow from their names, so that a
- * run can be repeated. */
-static int os_fstat(void *c, int fd, zke_file *out) {
-  char name[64], path[4096] = "";
-  int rc = run.real.fstat(c, fd, out);
-  if (rc < 0 || out->type != ZKE_FILE_REGULAR) return rc;
-  snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-  if (readlink(name, path, sizeof path - 1) < 0) abort();
-  out->device = 1;
-  out->inode = inode_of(path);
-  return rc;
-}
-
-static int os_fsync(void *c, int fd) {
-  zke_file f;
-  int rc = run.real.fstat(c, fd, &f);
-  if (rc >= 0 && f.type == ZKE_FILE_DIRECTORY) power_sync_names();
-  return rc;
-}
-
-static int64_t os_pid(void *c) {
-  (void)c;
-  return 1000;
-}
-
-/* The table of system calls of a machine that can lose its power. */
+/* The table of system calls: the clock, chance and boot id are the run's own.
+ */
 static void make_machine(void) {
-  zke_os_default(&run.real);
-  run.os = run.real;
+  power_machine(&run.os);
   run.os.clock = os_clock;
   run.os.random = os_random;
   run.os.boot_id = os_boot_id;
-  run.os.pid = os_pid;
-  run.os.stat = os_stat;
-  run.os.fstat = os_fstat;
-  run.os.fsync = os_fsync;
 }
 
 /* Open the database on the simulated disk. */
@@ -1319,6 +1265,7 @@ static void look(int image) {
   char directory[PATH_MAX];
   alarm((unsigned)test_patience(60));
   run.boot = 1;
+  power_lose_side();
   memset(run.job, 0, sizeof run.job); /* those of the process that died */
   run.random = run.seed * 1000003 + (uint64_t)(run.event * 31 + image);
   snprintf(directory, sizeof directory, "%.3900s/%d", run.base, (int)getpid());
