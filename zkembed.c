@@ -1389,6 +1389,15 @@ static char *auth_identity(const zke_allocator *a, const char *cert,
  * allows nothing from the place of the damage on.
  * ==================================================================== */
 
+/* Bytes of an encoded ACL.  A request to a ZooKeeper with the usual
+ * jute.maxbuffer has no room for more.  Without a bound one short list could
+ * fill the memory and the file, as each entry of scheme auth becomes all
+ * identities of the session; and so could many short lists in one multi. */
+enum {
+  ACL_MOST = 1024 * 1024,
+  ACL_MULTI_MOST = 16 * ACL_MOST /* of the creates of a multi together */
+};
+
 static const zke_acl acl_open_data[] = {{ZKE_PERM_ALL, "world", "anyone"}};
 static const zke_acl acl_read_data[] = {{ZKE_PERM_READ, "world", "anyone"}};
 static const zke_acl acl_creator_data[] = {{ZKE_PERM_ALL, "auth", ""}};
@@ -1524,34 +1533,75 @@ static bool acl_digest_valid(const char *id) {
   return colons == 1;
 }
 
-/* Append one entry's line, its id escaped. */
-static void acl_add_entry(buf *out, int32_t perms, const char *scheme,
-                          const char *id) {
-  char head[64];
-  int n = snprintf(head, sizeof head, "%d:%s:", (int)perms, scheme);
-  buf_add(out, head, (size_t)n);
-  for (; *id; id++) {
-    if (*id == '\\' || *id == '\n') {
-      buf_add(out, *id == '\n' ? "\\n" : "\\\\", 2);
-    } else {
-      buf_add(out, id, 1);
-    }
-  }
-  buf_add(out, "\n", 1);
+/* The bytes of an id, escaped.  They are counted only until no list has room
+ * for them. */
+static size_t acl_id_length(const char *id) {
+  size_t len = 0;
+  for (; *id && len <= ACL_MOST; id++)
+    len += *id == '\\' || *id == '\n' ? 2 : 1;
+  return len;
 }
 
-/* Was an equal entry before the i-th? The server removes duplicates, so that
- * reading a list back gives the same here and there. */
-static bool acl_is_repeated(const zke_acls *acls, int i) {
-  const zke_acl *e = &acls->data[i];
-  for (int k = 0; k < i; k++) {
-    const zke_acl *f = &acls->data[k];
-    if (e->perms == f->perms && strcmp(e->scheme, f->scheme) == 0 &&
-        strcmp(e->id ? e->id : "", f->id ? f->id : "") == 0) {
-      return true;
-    }
+/* Append one entry's line, its id escaped, if the list has room for it. */
+static int acl_add_entry(buf *out, int32_t perms, const char *scheme,
+                         const char *id) {
+  char head[64];
+  int n = snprintf(head, sizeof head, "%d:%s:", (int)perms, scheme);
+  if (out->len + (size_t)n + acl_id_length(id) + 1 > ACL_MOST) {
+    return base_fail(ZKE_INVALIDACL, "the ACL has more than %d bytes",
+                     (int)ACL_MOST);
   }
-  return false;
+  buf_add(out, head, (size_t)n);
+  for (;; id++) {
+    size_t len = strcspn(id, "\\\n");
+    buf_add(out, id, len);
+    id += len;
+    if (!*id) break;
+    buf_add(out, *id == '\n' ? "\\n" : "\\\\", 2);
+  }
+  buf_add(out, "\n", 1);
+  return ZKE_OK;
+}
+
+/* For qsort() of pointers to entries: by all that entries are equal in. */
+static int acl_compare(const void *a, const void *b) {
+  const zke_acl *e = *(const zke_acl *const *)a;
+  const zke_acl *f = *(const zke_acl *const *)b;
+  if (e->perms != f->perms) return e->perms < f->perms ? -1 : 1;
+  int by = strcmp(e->scheme, f->scheme);
+  return by ? by : strcmp(e->id ? e->id : "", f->id ? f->id : "");
+}
+
+/* The same by their places in the list. */
+static int acl_compare_place(const void *a, const void *b) {
+  const zke_acl *e = *(const zke_acl *const *)a;
+  const zke_acl *f = *(const zke_acl *const *)b;
+  return e < f ? -1 : e > f;
+}
+
+/* The same by all that entries are equal in, then by their places. */
+static int acl_compare_all(const void *a, const void *b) {
+  int by = acl_compare(a, b);
+  return by ? by : acl_compare_place(a, b);
+}
+
+/* Collect pointers to a list's entries in their order, of equal ones to the
+ * first.  The server removes duplicates, so that reading a list back gives the
+ * same here and there.  A list may be long, so they are sorted for that, and
+ * then sorted back. */
+static void acl_collect(const zke_acls *acls, buf *out) {
+  for (int i = 0; i < acls->count; i++) {
+    const zke_acl *e = &acls->data[i];
+    buf_add(out, &e, sizeof(zke_acl *));
+  }
+  if (out->failed || acls->count < 2) return;
+  const zke_acl **at = (const zke_acl **)(void *)out->data;
+  size_t kept = 1;
+  qsort(at, (size_t)acls->count, sizeof(zke_acl *), acl_compare_all);
+  for (int i = 1; i < acls->count; i++)
+    if (acl_compare(&at[i], &at[kept - 1]) != 0) at[kept++] = at[i];
+  qsort(at, kept, sizeof(zke_acl *), acl_compare_place);
+  out->len = kept * sizeof(zke_acl *);
 }
 
 /* Append the entries that one of scheme auth stands for: the session's
@@ -1560,11 +1610,13 @@ static bool acl_is_repeated(const zke_acls *acls, int i) {
 static int acl_encode_auth(const acl_identities *who, int32_t perms, buf *out) {
   const char *at = who->texts.data;
   size_t len = out->len;
-  for (int i = 0; i < who->count; i++, at = acl_after(acl_after(at))) {
+  int rc = ZKE_OK;
+  for (int i = 0; i < who->count && rc == ZKE_OK; i++) {
     if (strcmp(at, "ip") != 0 && strcmp(at, "super") != 0)
-      acl_add_entry(out, perms, at, acl_after(at));
+      rc = acl_add_entry(out, perms, at, acl_after(at));
+    at = acl_after(acl_after(at));
   }
-  if (out->len > len || out->failed) return ZKE_OK;
+  if (rc != ZKE_OK || out->len > len || out->failed) return rc;
   return base_fail(ZKE_INVALIDACL,
                    "ACL of scheme auth, but the session has no identity");
 }
@@ -1592,8 +1644,7 @@ static int acl_encode_entry(const acl_identities *who, const acl_schemes *known,
     return base_fail(ZKE_INVALIDACL, "ACL entry %s:%s is not valid", e->scheme,
                      e->id ? e->id : "(null)");
   }
-  acl_add_entry(out, e->perms, e->scheme, e->id);
-  return ZKE_OK;
+  return acl_add_entry(out, e->perms, e->scheme, e->id);
 }
 
 /* Is a caller's list the open ACL, spelled out? Most lists are, and then no
@@ -1602,6 +1653,22 @@ static bool acl_is_open(const zke_acls *acls) {
   const zke_acl *e = acls->data;
   return acls->count == 1 && e->perms == ZKE_PERM_ALL && e->id &&
          strcmp(e->scheme, "world") == 0 && strcmp(e->id, "anyone") == 0;
+}
+
+/* Encode the entries of a caller's list that is not the open one. */
+static int acl_encode_list(const acl_identities *who, const acl_schemes *known,
+                           const zke_acls *acls, buf *out) {
+  buf entries = {.a = out->a};
+  int rc = ZKE_OK;
+  acl_collect(acls, &entries);
+  const zke_acl **at = (const zke_acl **)(void *)entries.data;
+  size_t count = entries.failed ? 0 : entries.len / sizeof(zke_acl *);
+  for (size_t i = 0; i < count && rc == ZKE_OK; i++)
+    rc = acl_encode_entry(who, known, at[i], out);
+  buf_add(out, "", 1);
+  if (rc == ZKE_OK && (entries.failed || out->failed)) rc = base_nomem();
+  buf_free(&entries);
+  return rc;
 }
 
 /* Encode a caller's list.  *open_out tells that it is the open ACL, stored as
@@ -1615,13 +1682,7 @@ static int acl_encode(const acl_identities *who, const acl_schemes *known,
       return base_fail(ZKE_INVALIDACL, "ACL entry %d has no scheme", i);
   }
   *open_out = acl_is_open(acls);
-  for (int i = 0; i < acls->count && !*open_out; i++) {
-    if (acl_is_repeated(acls, i)) continue;
-    int rc = acl_encode_entry(who, known, &acls->data[i], out);
-    if (rc != ZKE_OK) return rc;
-  }
-  if (!*open_out) buf_add(out, "", 1);
-  return out->failed ? base_nomem() : ZKE_OK;
+  return *open_out ? ZKE_OK : acl_encode_list(who, known, acls, out);
 }
 
 enum { ACL_SCHEME = 16 }; /* bytes of a scheme's name, with its NUL */
@@ -2183,6 +2244,7 @@ typedef struct txn {
   int64_t ending;         /* the session that ends, whose nodes go; or 0 */
   bool died;              /* a session ends since its process is dead */
   int64_t late;           /* one ends whose time was over so long ago, ns */
+  size_t acl_bytes;       /* encoded by creates; a multi begins at 0 */
   buf wake;               /* sessions to wake after COMMIT */
   buf overflowed; /* parents whose counter stands at its end: key hash, used */
   buf ended;      /* sessions whose FIFO goes after COMMIT */
@@ -8390,6 +8452,7 @@ static int op_create(txn *t, const char *path, const zke_op *op, char **made,
   node parent;
   *made = NULL;
   int rc = acl_encode(&t->z->who, &t->s->schemes, op->acls, &acl, &open);
+  t->acl_bytes += acl.len;
   if (rc == ZKE_OK && !op_mode_is_ephemeral(op->mode)) rc = txn_need_full(t);
   /* the parent is all before the last '/', also of "/c/" */
   size_t slash = (size_t)(strrchr(path, '/') - path);
@@ -14794,7 +14857,11 @@ static int api_multi_step(txn *t, const zke_op *op, zke_op_result *r) {
   if (NEVER(!kind || !kind->change))
     return base_fail(ZKE_BADARGUMENTS, "type %d", op->type);
   if (NEVER(rc != ZKE_OK)) return rc;
-  return kind->change(t, path, op, r);
+  rc = kind->change(t, path, op, r);
+  if (rc != ZKE_OK || t->acl_bytes <= ACL_MULTI_MOST) return rc;
+  return base_fail(ZKE_INVALIDACL,
+                   "the ACLs of a multi have more than %d bytes together",
+                   (int)ACL_MULTI_MOST);
 }
 
 /* Do all operations of a multi, up to the first that is refused.  A transaction
@@ -14803,6 +14870,7 @@ static int api_multi_body(txn *t, void *arg) {
   api_multi *m = arg;
   int rc = txn_number(t); /* an empty multi has its zxid too */
   zke_results_clear(m->results, m->count);
+  t->acl_bytes = 0;
   m->refused = -1;
   for (int i = 0; i < m->count && rc == ZKE_OK; i++) {
     rc = api_multi_step(t, &m->ops[i], &m->results[i]);

@@ -893,7 +893,9 @@ ZKE_API int zke_keepalive_fd(zke *z, int *fd_out);
  *   ZKE_BADARGUMENTS   mode, ttl, path, len below -1, len over the data limit,
  *                      NULL data with len above 0
  *   ZKE_INVALIDACL     no entry, or one that is not valid
- *                      (ZKE_MARSHALLINGERROR: scheme world with a NULL id)
+ *                      (ZKE_MARSHALLINGERROR: scheme world with a NULL id); an
+ *                      ACL of more than 1 MiB, as format.md has it, with the
+ *                      identities that entries of scheme auth become
  *   ZKE_NONODE         the parent does not exist
  *   ZKE_NOAUTH         no ZKE_PERM_CREATE on the parent
  *   ZKE_NODEEXISTS     (for a sequential one: the number's name is taken)
@@ -1340,7 +1342,8 @@ ZKE_API void zke_op_sql(zke_op *op, zke_sql_fn fn, void *context);
  *               refused: 0 for those before, its code, ZKE_RUNTIMEINCONSISTENCY
  *               for those after.  Release with zke_results_clear().
  *
- * Returns ZKE_OK, or the code of the first operation refused, or
+ * Returns ZKE_OK, or the code of the first operation refused (ZKE_INVALIDACL
+ *   also where the ACLs of the creates up to it have more than 16 MiB), or
  *   ZKE_MARSHALLINGERROR  a path in any operation that the client refuses, or
  *                         the session has expired; the results are untouched
  *   ZKE_BADARGUMENTS      an operation that does not belong into this call, or
@@ -1732,8 +1735,9 @@ ZKE_API int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
  *            that this session has now
  *   stat_out out: the Stat after the change
  *
- * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS, ZKE_INVALIDACL,
- * ZKE_NONODE, ZKE_NOAUTH (no ADMIN), ZKE_BADVERSION.  Fires no watch.
+ * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS, ZKE_INVALIDACL (as
+ * zke_create()), ZKE_NONODE, ZKE_NOAUTH (no ADMIN), ZKE_BADVERSION.  Fires no
+ * watch.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_set_acl(zke *z, const char *path, int version,
                         const zke_acls *acls, zke_stat *stat_out);

@@ -726,6 +726,142 @@ TEST(long_list) {
   ck_ok(zke_close(z));
 }
 
+/* 8: of entries that are equal the first counts, in a list of any length.  It
+ * is not compared with each that is before it: that would take minutes. */
+TEST(a_long_list_has_each_entry_once) {
+  enum { MANY = 1000000, DISTINCT = 40000, STEP = 7919 };
+  char(*ids)[12] = calloc(DISTINCT, sizeof *ids);
+  zke_acl *entries = calloc(MANY, sizeof *entries);
+  zke_acls *acls = NULL;
+  zke *z = memory();
+  ck_assert(ids && entries);
+  for (int i = 0; i < DISTINCT; i++)
+    snprintf(ids[i], sizeof ids[i], "u%d:x", i * STEP % DISTINCT);
+  for (int i = 0; i < MANY; i++)
+    entries[i] = (zke_acl){ALL, "digest", ids[i % DISTINCT]};
+  ck_ok(create_with(z, "/a", &(zke_acls){MANY, entries}));
+  ck_ok(auth(z, "bob:p"));
+  ck_ok(zke_vouch(z, "super", ""));
+  ck_ok(zke_get_acl(z, "/a", &acls, NULL));
+  ck_assert_int_eq(acls->count, DISTINCT);
+  for (int i = 0; i < DISTINCT; i++) ck_assert_str_eq(acls->data[i].id, ids[i]);
+  zke_free(acls);
+  free(entries);
+  free(ids);
+  ck_ok(zke_close(z));
+}
+
+/* The most bytes that an ACL has in the file, and what an entry has beside its
+ * id there. */
+enum { ACL_MOST = 1024 * 1024, ENTRY = sizeof "31:digest:\n" - 1 };
+
+/* A digest id of so many bytes, which end in `end`; the caller frees it. */
+static char *long_id(size_t len, char end) {
+  char *id = malloc(len + 1);
+  ck_assert_ptr_nonnull(id);
+  memset(id, 'x', len);
+  id[len] = '\0';
+  id[1] = ':';
+  id[len - 1] = end;
+  return id;
+}
+
+/* zkembed.h, zke_create: an ACL has at most 1 MiB, as it is in the file, where
+ * some characters have two bytes. */
+TEST(an_acl_has_a_limit) {
+  zke *z = memory();
+  char *fits = long_id(ACL_MOST - ENTRY, 'x');
+  char *escaped = long_id(ACL_MOST - ENTRY, '\\');
+  char *more = long_id(ACL_MOST - ENTRY + 1, 'x');
+  ck_ok(create_with(z, "/a", one(ALL, "digest", fits)));
+  ck_rc(create_with(z, "/b", one(ALL, "digest", escaped)), ZKE_INVALIDACL);
+  ck_says("1048576");
+  ck_rc(create_with(z, "/b", one(ALL, "digest", more)), ZKE_INVALIDACL);
+  ck_rc(exists(z, "/b"), ZKE_NONODE);
+  make(z, "/b");
+  ck_rc(zke_set_acl(z, "/b", -1, one(ALL, "digest", more), NULL),
+        ZKE_INVALIDACL);
+  ck_ok(zke_set_acl(z, "/b", -1, one(ALL, "digest", fits), NULL));
+  ck_ok(zke_close(z));
+  free(fits);
+  free(escaped);
+  free(more);
+}
+
+/* The C library's allocator, but for blocks that nothing here needs. */
+static void *resize_somewhat(void *context, void *block, size_t size) {
+  if (size > 4 * ACL_MOST) *(bool *)context = true;
+  if (size) return realloc(block, size);
+  free(block);
+  return NULL;
+}
+
+/* zkembed.h, zke_create: with the identities that entries of scheme auth
+ * become.  No memory is taken for what is not stored. */
+TEST(a_short_list_does_not_become_an_immense_acl) {
+  enum { IDENTITIES = 1000, ENTRIES = 2000 };
+  static zke_acl entries[ENTRIES];
+  bool much = false;
+  zke_options options = {.size = sizeof options,
+                         .allocator = {resize_somewhat, &much}};
+  zke *z = NULL;
+  ck_ok(zke_open(":memory:", &options, &z));
+  for (int i = 0; i < IDENTITIES; i++) {
+    char cert[16];
+    snprintf(cert, sizeof cert, "u%d:p", i);
+    ck_ok(auth(z, cert));
+  }
+  for (int i = 0; i < ENTRIES; i++) entries[i] = (zke_acl){i, "auth", ""};
+  ck_ok(create_with(z, "/a", &(zke_acls){20, entries}));
+  ck_rc(create_with(z, "/b", &(zke_acls){ENTRIES, entries}), ZKE_INVALIDACL);
+  ck_says("1048576");
+  ck_assert(!much);
+  ck_rc(exists(z, "/b"), ZKE_NONODE);
+  ck_ok(zke_close(z));
+}
+
+/* Create so many nodes with that ACL, by a multi. */
+static int create_several(zke *z, int count, const zke_acls *acls,
+                          zke_op_result *results) {
+  zke_op ops[20];
+  ck_assert_int_le(count, COUNT(ops));
+  for (int i = 0; i < count; i++)
+    zke_op_create(&ops[i], "/n-", "", 0, acls, ZKE_PERSISTENT_SEQUENTIAL);
+  return zke_multi(z, ops, count, results);
+}
+
+/* As create_several(), each by its own call. */
+static int create_each(zke *z, void *acls) {
+  for (int i = 0; i < 18; i++) {
+    ck_ok(zke_create(z, "/n-", "", 0, acls, ZKE_PERSISTENT_SEQUENTIAL, NULL,
+                     NULL));
+  }
+  return ZKE_OK;
+}
+
+/* zkembed.h, zke_multi: the creates of a multi have 16 MiB together; calls in a
+ * batch stand for themselves. */
+TEST(the_acls_of_a_multi_have_a_limit) {
+  zke *z = memory();
+  char *id = long_id(ACL_MOST - ENTRY, 'x');
+  zke_acl entry = {ALL, "digest", id};
+  zke_acls acls = {1, &entry};
+  zke_op_result results[18] = {{0}};
+  int64_t count;
+  ck_rc(create_several(z, 18, &acls, results), ZKE_INVALIDACL);
+  ck_says("16777216");
+  ck_assert_int_eq(results[14].rc, ZKE_OK);
+  ck_assert_int_eq(results[17].rc, ZKE_RUNTIMEINCONSISTENCY);
+  ck_rc(exists(z, "/n-0000000000"), ZKE_NONODE);
+  ck_ok(create_several(z, 15, &acls, NULL));
+  ck_ok(create_several(z, 15, &acls, NULL));
+  ck_ok(zke_batch(z, create_each, &acls));
+  ck_ok(zke_count(z, "/", &count));
+  ck_assert_int_ge(count, 15 + 15 + 18);
+  ck_ok(zke_close(z));
+  free(id);
+}
+
 /* P8, 8: ACLs are kept in the file. */
 TEST(acls_are_stored) {
   const char *name = test_path("acl.db");
