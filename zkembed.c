@@ -1953,6 +1953,7 @@ struct zke {
   size_t chroot_len;
   int64_t lease, slot; /* ns or 0; slot in the liveness file */
   int event_limit;
+  int64_t read_limit;                    /* 0: none */
   int64_t timeout;                       /* ns; 0: it is not kept */
   unsigned char password[SESS_PASSWORD]; /* of a kept one */
   /* any thread; a call adds itself to `calls` before it looks at `closing` */
@@ -12554,6 +12555,7 @@ static int64_t store_default(int64_t given, int64_t otherwise) {
 static bool store_limits_valid(const zke_options *o) {
   if (o->data_limit < 0 || o->cache_kib < 0) return false;
   if (o->event_limit < 0 || o->notice_limit < 0) return false;
+  if (o->read_limit < 0) return false;
   if (o->container_ms < ZKE_AT_ONCE) return false;
   if (o->lease_ms < 0 || o->lease_ms > INT64_MAX / ZKE_MS) return false;
   if (o->timeout_ms < 0 || o->timeout_ms > ZKE_MAX_TIMEOUT) return false;
@@ -12998,6 +13000,7 @@ static int store_new_session(store *s, const zke_options *o, struct carrier *c,
   z->lease = o->lease_ms * ZKE_MS;
   z->timeout = o->timeout_ms * ZKE_MS;
   z->event_limit = (int)store_default(o->event_limit, 10000);
+  z->read_limit = o->read_limit;
   z->watcher = o->watcher;
   z->watcher_context = o->watcher_context;
   z->who.texts.a = z->path.a = &s->a;
@@ -15040,6 +15043,34 @@ static int api_multi_read_check(zke *z, const zke_op *ops, int count) {
   return ZKE_OK;
 }
 
+/* The memory of what a result has: its value, or its names and the pointers to
+ * them. */
+static int64_t api_result_bytes(const zke_op_result *r) {
+  int64_t bytes = r->data ? r->len : 0;
+  for (int i = 0; r->children && i < r->children->count; i++)
+    bytes += (int64_t)(strlen(r->children->data[i]) + 1 + sizeof(char *));
+  return bytes;
+}
+
+/* Do the operations of a multi_read, in its snapshot, up to the one whose
+ * result passes the limit. */
+static int api_multi_read_all(zke *z, const zke_op *ops, int count,
+                              zke_op_result *made) {
+  int64_t bytes = 0;
+  int rc = ZKE_OK;
+  for (int i = 0; i < count && rc == ZKE_OK; i++) {
+    rc = api_multi_read_step(z, &ops[i], &made[i]);
+    if (!z->read_limit || rc != ZKE_OK) continue;
+    bytes += api_result_bytes(&made[i]);
+    if (bytes > z->read_limit) {
+      rc = base_fail(ZKE_BADARGUMENTS,
+                     "results of more than %lld bytes in one multi_read",
+                     (long long)z->read_limit);
+    }
+  }
+  return rc;
+}
+
 /* All operations are answered from one snapshot, under SQLite's read lock: a
  * lock-free read cannot span several. */
 int zke_multi_read(zke *z, const zke_op *ops, int count,
@@ -15056,9 +15087,7 @@ int zke_multi_read(zke *z, const zke_op *ops, int count,
   if (rc == ZKE_SESSIONEXPIRED) rc = ZKE_MARSHALLINGERROR;
   if (rc != ZKE_OK) return api_leave(z, rc);
   zke_op_result *made = mem_zero(&z->s->a, ((size_t)count + 1) * sizeof *made);
-  if (!made) rc = base_nomem();
-  for (int i = 0; i < count && rc == ZKE_OK; i++)
-    rc = api_multi_read_step(z, &ops[i], &made[i]);
+  rc = made ? api_multi_read_all(z, ops, count, made) : base_nomem();
   api_end_locked(z);
   if (rc == ZKE_OK && count)
     memcpy(results, made, (size_t)count * sizeof *results);

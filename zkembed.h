@@ -568,6 +568,10 @@ typedef struct zke_options {
                          session, which ends when it was not heard from for
                          this long; 0: none.  At most ZKE_MAX_TIMEOUT, and not
                          together with lease_ms */
+  int64_t read_limit;      /* bytes of memory that the values and names of one
+                         zke_multi_read() take; any number.  For a program
+                         that reads what others ask for: a short list can name
+                         a large node very often */
 } zke_options;
 
 /* zke_take_options - take a struct that begins with its size, as a caller gives
@@ -650,9 +654,9 @@ ZKE_API int zke_open(const char *name, const zke_options *options, zke **z_out);
 /* zke_open_session - a further session on an open handle's store
  *
  * Of the options only flags (ZKE_OPEN_LIGHT), lease_ms, timeout_ms,
- * event_limit, identity, chroot, watcher and watcher_context count; the rest is
- * the store's.  Each session is closed by itself, in any order; the last one
- * closes the store.
+ * event_limit, read_limit, identity, chroot, watcher and watcher_context count;
+ * the rest is the store's.  Each session is closed by itself, in any order; the
+ * last one closes the store.
  *
  * ZKE_OPEN_LIGHT: the session has no descriptors of its own, so that a program
  *   can have very many.  It lives by the lock of its carrier, and is woken and
@@ -1381,7 +1385,8 @@ ZKE_API int zke_multi(zke *z, const zke_op *ops, int count,
  *
  * Returns ZKE_OK whatever the results, ZKE_MARSHALLINGERROR as zke_multi() and
  * for an operation of another type, or ZKE_BADARGUMENTS for reserved members
- * that are not zero.
+ * that are not zero, and for results over options.read_limit.  Those are read
+ * one by one, no further than to the one that passes it.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_multi_read(zke *z, const zke_op *ops, int count,
                            zke_op_result *results);

@@ -2043,9 +2043,9 @@ static int64_t option_timeout(const zk *z, const zke_options *o) {
  * refuses: deadlines are made of it, and must not overflow. ZKE_AT_ONCE is the
  * one negative value that means something. */
 static int check_options(const zke_options *o) {
-  if (o->data_limit < 0 || o->event_limit < 0 || o->lease_ms < 0 ||
-      o->timeout_ms < 0 || o->busy_timeout_ms < ZKE_AT_ONCE ||
-      o->busy_timeout_ms > BUSY_MOST) {
+  if (o->data_limit < 0 || o->event_limit < 0 || o->read_limit < 0 ||
+      o->lease_ms < 0 || o->timeout_ms < 0 ||
+      o->busy_timeout_ms < ZKE_AT_ONCE || o->busy_timeout_ms > BUSY_MOST) {
     return fail(ZKE_BADARGUMENTS, "an option is out of range");
   }
   return ZKE_OK;

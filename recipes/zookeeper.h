@@ -39,8 +39,9 @@
  *   ZKE_OPEN_READONLY refuses changes, though there is a session;
  *   ZKE_OPEN_EXISTING wants the chroot's node to exist.  The others are about a
  *   file, and are ignored: durability, cache_kib, notice_limit, container_ms,
- *   vfs, os and the other flags.  The logger is told of connections.  Memory of
- *   the connection itself is the C library's; results are the allocator's.
+ *   vfs, os and the other flags.  So is read_limit: a reply of more than 64 MiB
+ *   ends the connection.  The logger is told of connections.  Memory of the
+ *   connection itself is the C library's; results are the allocator's.
  *
  * CONNECTIONS.  While there is none, zke_state() is ZKE_STATE_CONNECTING, and
  *   the session may live.  The default watcher (options.watcher) is told by

@@ -609,12 +609,6 @@ typedef struct part {
 } part;
 
 /* The operations of a multi of either kind. */
-enum {
-  FEW_READS = 32, /* of a multiRead, as large as nodes are */
-  MULTI_READ_MOST = 64 * 1024 * 1024, /* bytes of the answer to more */
-  CHILD_BYTES = 32                    /* of a child's name, about */
-};
-
 typedef struct several {
   int count, size;
   zke_op *ops;
@@ -825,29 +819,13 @@ static int run_multi(request *q) {
   return rc;
 }
 
-/* Would the answer to a multiRead take more memory than the server gives?  One
- * short frame can ask for a large node thousands of times. */
-static bool is_immense(request *q, const several *m) {
-  int64_t bytes = 0;
-  for (int i = 0; i < m->count && bytes <= MULTI_READ_MOST; i++) {
-    zke_stat stat;
-    const char *path = m->ops[i].path;
-    if (!path || zke_exists(q->z, path, NULL, NULL, &stat) != ZKE_OK) continue;
-    bytes += m->ops[i].type == ZKE_OP_GET
-                 ? stat.dataLength
-                 : (int64_t)stat.numChildren * CHILD_BYTES;
-  }
-  return bytes > MULTI_READ_MOST;
-}
-
 /* multiRead: each operation has its own result, so one that fails changes
- * nothing for the others. */
+ * nothing for the others.  What all of them may read together is an option of
+ * the session's handle (options_for()). */
 static int run_multi_read(request *q) {
   several m = {0};
   int rc = several_read(q, &m);
   if (rc == ZKE_OK) rc = several_prepare(&m);
-  if (rc == ZKE_OK && m.count > FEW_READS && is_immense(q, &m))
-    rc = ZKE_BADARGUMENTS;
   if (rc == ZKE_OK) rc = zke_multi_read(q->z, m.ops, m.count, m.results);
   if (rc == ZKE_MARSHALLINGERROR && m.results) {
     refuse_malformed(q, &m, ZKE_NONODE);

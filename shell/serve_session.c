@@ -166,15 +166,18 @@ void clients_heard(server *s) {
 
 /* The options of the library's session.  Its timeout ends sessions whose server
  * is no more; while the server lives it must not be the earlier one, also where
- * the library counts a pause of the server as 1.5 seconds. */
+ * the library counts a pause of the server as 1.5 seconds.  One short frame can
+ * ask for a large node thousands of times, so what a multiRead reads has a
+ * limit. */
 static zke_options options_for(const server *s, client *session,
                                int64_t timeout_ms, const conn *c) {
-  enum { PAUSE_MS = 1500 };
+  enum { PAUSE_MS = 1500, READ_MOST = 64 * 1024 * 1024 };
   zke_options o = ZKE_INIT(zke_options);
   o.timeout_ms = negotiate(s, timeout_ms) + 2 * s->tick_ms + PAUSE_MS;
   o.watcher = client_ended;
   o.watcher_context = session;
   o.identity = c->address;
+  o.read_limit = READ_MOST;
   return o;
 }
 

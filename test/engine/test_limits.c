@@ -210,6 +210,7 @@ static const struct {
     BAD("range", .data_limit = -1),
     BAD("range", .cache_kib = -1),
     BAD("range", .event_limit = -1),
+    BAD("range", .read_limit = -1),
     BAD("range", .busy_timeout_ms = -2),
     BAD("range", .lease_ms = -1),
     BAD("range", .container_ms = -2),

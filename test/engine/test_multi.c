@@ -1022,6 +1022,41 @@ TEST(read_failures_are_independent) {
   ck_ok(zke_close(z));
 }
 
+/* zkembed.h, options.read_limit: what all results have together, names and
+ * values.  A name has its end and a pointer beside it. */
+TEST(a_read_has_a_limit) {
+  enum { NAME = 1000, DATA = 500, ENDS = 1 + sizeof(char *) };
+  static char path[NAME + 4] = "/d/", data[DATA];
+  zke_options o = {.size = sizeof o, .read_limit = 2 * (NAME + ENDS) + DATA};
+  zke *z = memory(), *y = NULL;
+  batch b = {0};
+  memset(path + 3, 'n', NAME);
+  make(z, "/d");
+  make(z, path);
+  ck_ok(zke_set(z, "/d", data, DATA, -1, NULL));
+  ck_ok(zke_open_session(z, &o, &y));
+  add_children(&b, "/d");
+  add_get(&b, "/none");
+  add_children(&b, "/d");
+  add_get(&b, "/d");
+  ck_ok(zke_multi_read(y, b.ops, b.count, b.results));
+  ck_assert_int_eq(b.results[1].rc, ZKE_NONODE);
+  ck_assert_int_eq(b.results[3].len, DATA);
+  zke_results_clear(b.results, b.count);
+  ck_ok(zke_set(z, "/d", data, DATA - 1, -1, NULL));
+  ck_ok(zke_multi_read(y, b.ops, b.count, b.results));
+  zke_results_clear(b.results, b.count);
+  make(z, "/d/x");
+  spoil(&b);
+  ck_rc(zke_multi_read(y, b.ops, b.count, b.results), ZKE_BADARGUMENTS);
+  ck_says("more than 2518 bytes");
+  ck_assert(is_spoilt(&b));
+  ck_ok(zke_multi_read(z, b.ops, b.count, b.results));
+  clear(&b);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+
 /* zkembed.h: nothing to read, and what cannot be. */
 TEST(read_arguments) {
   zke *z = read_tree();

@@ -27,6 +27,7 @@
  *   zke_op_create and the others that fill a zke_op: the engine's own are used
  *   options.event_limit, lease_ms: when rows are trimmed and stamps are taken
  *     is the engine's own affair; test_watch and test_session have them
+ *   options.read_limit: test_multi
  */
 #ifndef ZKE_MODEL_H
 #define ZKE_MODEL_H

@@ -501,6 +501,53 @@ TEST(an_immense_multi_read_is_refused) {
   stop(s);
 }
 
+/* So is one that asks for long names, or for a few nodes that are large
+ * together. */
+TEST(long_names_do_not_make_an_immense_multi_read) {
+  enum { NAME = 900000, READS = 20000 };
+  static char path[NAME + 4] = "/a/";
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  memset(path + 3, 'x', NAME);
+  ck_assert_int_eq(create(&w, "/a", "", 0), 0);
+  ck_assert_int_eq(create(&w, path, "", 0), 0);
+  for (int reads = 80; reads <= READS; reads += READS - 80) {
+    request(&w, ZKE_JUTE_MULTI_READ);
+    for (int i = 0; i < reads; i++) {
+      PUT(&w, multi_header, ZKE_JUTE_GET_CHILDREN, 0, -1);
+      PUT(&w, read_request, "/a", 0);
+    }
+    ck_assert_int_eq(end_multi(&w), ZKE_BADARGUMENTS);
+  }
+  ck_assert_int_lt(memory_of(s), 128 * 1024);
+  ck_assert_int_eq(ping(&w), 0);
+  hang_up(&w);
+  stop(s);
+}
+
+/* A short list in which the client's identities stand for each entry becomes no
+ * immense ACL. */
+TEST(an_immense_acl_is_refused) {
+  enum { IDENTITIES = 100, ENTRIES = 60000 };
+  static zke_acl entries[ENTRIES];
+  serving s = serve(":memory:", "");
+  wire w = begin(s);
+  for (int i = 0; i < IDENTITIES; i++) {
+    char cert[16];
+    snprintf(cert, sizeof cert, "u%d:p", i);
+    ck_assert_int_eq(add_auth(&w, "digest", cert), 0);
+  }
+  for (int i = 0; i < ENTRIES; i++) entries[i] = (zke_acl){i, "auth", ""};
+  request(&w, ZKE_JUTE_CREATE);
+  PUT(&w, create_request, "/a", {0, ""}, {ENTRIES, entries}, ZKE_PERSISTENT);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), ZKE_INVALIDACL);
+  ck_assert_int_lt(memory_of(s), 64 * 1024);
+  ck_assert(!is_there(&w, "/a"));
+  hang_up(&w);
+  stop(s);
+}
+
 /* ------------------------------------------------------------------------
  * A transaction of several changes that fails
  * --------------------------------------------------------------------- */
