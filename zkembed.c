@@ -1166,13 +1166,18 @@ typedef struct path_key {
   int parent_len, name_len;
 } path_key;
 
+/* Bytes of a path.  A request to a ZooKeeper with the usual jute.maxbuffer has
+ * no room for more.  SQLite's texts end at 10^9 bytes, and a length is an int
+ * in many places. */
+enum { PATH_MOST = 1024 * 1024 };
+
 /* Is the component at s, len bytes, "." or ".."? */
 static bool path_is_dots(const char *s, size_t len) {
   return (len == 1 || len == 2) && s[0] == '.' && s[len - 1] == '.';
 }
 
-/* The C client's check (1.3).  A sequential create may end in '/', "/." or
- * "/..": digits follow. */
+/* The C client's check (1.3), and the length.  A sequential create may end in
+ * '/', "/." or "/..": digits follow. */
 static bool path_check(const char *path, bool sequential) {
   if (!path || path[0] != '/') return false;
   if (path[1] == '\0') return true;
@@ -1184,7 +1189,7 @@ static bool path_check(const char *path, bool sequential) {
     for (size_t i = 0; i < len; i++) {
       if ((unsigned char)at[i] < 0x1f) return false;
     }
-    if (last) return true;
+    if (last) return (size_t)(at + len - path) <= PATH_MOST;
     at += len + 1;
   }
 }
@@ -13304,6 +13309,17 @@ enum {
   API_BATCH = 256     /* can be part of a batch */
 };
 
+/* Say what is wrong with a path that path_check() refuses. */
+static int api_refuse_path(const char *path) {
+  size_t len = path ? strlen(path) : 0;
+  if (len > PATH_MOST) {
+    return base_fail(ZKE_BADARGUMENTS, "a path of %zu bytes, the limit is %d",
+                     len, (int)PATH_MOST);
+  }
+  return base_fail(ZKE_BADARGUMENTS, "malformed path %s",
+                   path ? path : "(NULL)");
+}
+
 /* Check a path and put the chroot before it; *full lives until the handle's
  * next call. Without a chroot it is the caller's own. Below one, "/" is the
  * chroot's node, so no whole path ends in a slash; a sequential create of it
@@ -13311,10 +13327,7 @@ enum {
 static int api_path(zke *z, const char *path, unsigned flags,
                     const char **full) {
   bool sequential = (flags & API_SEQUENTIAL) != 0;
-  if (!path_check(path, sequential)) {
-    return base_fail(ZKE_BADARGUMENTS, "malformed path %s",
-                     path ? path : "(NULL)");
-  }
+  if (!path_check(path, sequential)) return api_refuse_path(path);
   *full = path;
   if (!z->chroot_len) return ZKE_OK;
   bool root = path[1] == '\0';

@@ -895,7 +895,8 @@ ZKE_API int zke_keepalive_fd(zke *z, int *fd_out);
  *
  * Returns ZKE_OK, or in this order of checks (semantics.md 2.2)
  *   ZKE_BADARGUMENTS   mode, ttl, path, len below -1, len over the data limit,
- *                      NULL data with len above 0
+ *                      NULL data with len above 0; the path also where it has
+ *                      more than 1 MiB, here and in all other calls
  *   ZKE_INVALIDACL     no entry, or one that is not valid
  *                      (ZKE_MARSHALLINGERROR: scheme world with a NULL id); an
  *                      ACL of more than 1 MiB, as format.md has it, with the

@@ -375,7 +375,7 @@ TEST_LOOP(unusual_name_is_one_node, 0, COUNT(names)) {
   ck_ok(zke_close(z));
 }
 
-/* 1.1: no limit on a path's length. */
+/* 1.1: a path can be long. */
 TEST(long_path) {
   char path[5004];
   zke *z = memory();
@@ -391,7 +391,32 @@ TEST(long_path) {
   ck_ok(zke_close(z));
 }
 
-/* 1.1: nor on its depth. */
+/* zkembed.h, zke_create: up to 1 MiB, with the chroot and a number, so that no
+ * length becomes another one on its way. */
+TEST(a_path_has_a_limit) {
+  enum { MOST = 1024 * 1024, DIGITS = 10 };
+  static char path[MOST + 2];
+  zke *z = memory(), *below;
+  zke_options o = {.size = sizeof o, .chroot = "/c"};
+  memset(path, 'p', MOST + 1);
+  path[0] = '/';
+  ck_rc(create(z, path, ZKE_PERSISTENT), ZKE_BADARGUMENTS);
+  ck_says("a path of 1048577 bytes, the limit is 1048576");
+  ck_rc(zke_exists(z, path, NULL, NULL, NULL), ZKE_BADARGUMENTS);
+  path[MOST] = '\0';
+  makes(z, path, ZKE_PERSISTENT, path);
+  ck_rc(create(z, path, ZKE_PERSISTENT_SEQUENTIAL), ZKE_BADARGUMENTS);
+  ck_ok(zke_open_session(z, &o, &below));
+  ck_ok(create(z, "/c", ZKE_PERSISTENT));
+  ck_rc(create(below, path, ZKE_PERSISTENT), ZKE_BADARGUMENTS);
+  path[MOST - DIGITS] = '\0';
+  ck_ok(create(z, path, ZKE_PERSISTENT_SEQUENTIAL));
+  ck_ok(create(below, path, ZKE_PERSISTENT));
+  ck_ok(zke_close(below));
+  ck_ok(zke_close(z));
+}
+
+/* 1.1: nor does a path's depth have a limit of its own. */
 TEST(deep_path) {
   enum { DEPTH = 1000 };
   char path[2 * DEPTH + 1] = "";
