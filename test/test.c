@@ -96,6 +96,67 @@ static void print_marks(SRunner *runner) {
   free(results);
 }
 
+/* ---- assertions ---- */
+
+/* Is "a OP b" true, where this is the sign of a - b? */
+static bool relation_holds(int sign, const char *op) {
+  switch (op[0]) {
+    case '=':
+      return sign == 0;
+    case '!':
+      return sign != 0;
+    case '<':
+      return sign < 0 || (op[1] == '=' && sign == 0);
+    default:
+      return sign > 0 || (op[1] == '=' && sign == 0);
+  }
+}
+
+void test_numbers(const char *file, int line, intmax_t a, const char *a_text,
+                  const char *op, intmax_t b, const char *b_text) {
+  if (!relation_holds((a > b) - (a < b), op))
+    _ck_assert_failed(file, line, "Assertion failed",
+                      "Assertion '%s %s %s' failed: %s == %jd, %s == %jd",
+                      a_text, op, b_text, a_text, a, b_text, b);
+  test_mark(file, line);
+}
+
+/* The same for strings; a NULL may be a value like others. */
+static bool strings_hold(const char *a, const char *op, const char *b,
+                         bool null_is_value) {
+  if (a && b) return relation_holds(strcmp(a, b), op);
+  return null_is_value && relation_holds((a != NULL) - (b != NULL), op);
+}
+
+void test_strings(const char *file, int line, const char *a, const char *a_text,
+                  const char *op, const char *b, const char *b_text,
+                  int null_is_value) {
+  const char *a_quote = a ? "\"" : "", *b_quote = b ? "\"" : "";
+  if (!strings_hold(a, op, b, null_is_value))
+    _ck_assert_failed(file, line, "Assertion failed",
+                      "Assertion '%s %s %s' failed: %s == %s%s%s, %s == %s%s%s",
+                      a_text, op, b_text, a_text, a_quote, a ? a : "(null)",
+                      a_quote, b_text, b_quote, b ? b : "(null)", b_quote);
+  test_mark(file, line);
+}
+
+void test_code(const char *file, int line, const char *expression, int got,
+               int expected) {
+  if (got != expected)
+    _ck_assert_failed(file, line, "Assertion failed",
+                      "%s: got %s (%d: %s), not %s", expression,
+                      zke_error_name(got), got, got ? zke_errmsg() : "",
+                      zke_error_name(expected));
+  test_mark(file, line);
+}
+
+void test_says(const char *file, int line, const char *text) {
+  if (!strstr(zke_errmsg(), text))
+    _ck_assert_failed(file, line, "Assertion failed",
+                      "zke_errmsg() lacks '%s': %s", text, zke_errmsg());
+  test_mark(file, line);
+}
+
 /* ---- running ---- */
 
 static void add_item(Suite *suite, test_item *item, int limit_s) {
