@@ -273,7 +273,8 @@ $(BUILD)/zkembed-lab-forked.pc: | $(BUILD)
 
 # ---- recipes and the command, once they have sources -----------------------
 
-$(BUILD)/recipes/%.o: recipes/%.c $(RECIPE_HEADERS) zkembed.h | $(BUILD)/recipes
+$(BUILD)/recipes/%.o: recipes/%.c $(RECIPE_HEADERS) zkembed.h \
+  | $(BUILD)/recipes deps-sqlite
 	$(CC) $(LIB_CFLAGS) -I. -fPIC -c -o $@ $<
 
 $(BUILD)/libzkembed-recipes.a: $(RECIPE_SOURCES:%.c=$(BUILD)/%.o)
@@ -791,7 +792,8 @@ transcripts: FETCH = $(TEST_PACKAGES)
 transcripts: $(TEST_NEEDS)
 	@sh test/run.sh test/shell/transcripts.sh
 
-test-fast: $(FAST_TESTS:%=$(BUILD)/test/test_%) $(TEST_NEEDS)
+# (They need no other program but the worker.)
+test-fast: $(FAST_TESTS:%=$(BUILD)/test/test_%) $(WORKER)
 	@sh test/run.sh $(FAST_TESTS:%=$(BUILD)/test/test_%)
 
 $(TESTS:%=test-%): test-%: $(BUILD)/test/test_% $(TEST_NEEDS)
@@ -809,8 +811,8 @@ test-ensemble: $(ENSEMBLE_PROGRAMS) $(BUILD)/zke \
 	@sh test/ensemble/recipes.sh $(ENSEMBLE_PROGRAMS)
 
 test-tsan:
-	@$(MAKE) --no-print-directory SAN=thread test-thread test-coprocess \
-	  test-lab_forked
+	@$(MAKE) --no-print-directory SAN=thread EXAMPLES= test-thread \
+	  test-coprocess test-lab_forked
 
 test-programs: $(TEST_PROGRAMS) $(TEST_NEEDS)
 
@@ -823,12 +825,16 @@ AMALGAMATIONS = build/deps/sqlite-oldest/sqlite3.c \
 
 .PHONY: sqlite-oldest sqlite-newest sqlite-here sqlite-sources
 sqlite-sources: $(AMALGAMATIONS)
-sqlite-oldest sqlite-newest: sqlite-%: build/deps/sqlite-%/sqlite3.c
+sqlite-oldest sqlite-newest: FETCH = $(TEST_PACKAGES)
+sqlite-oldest sqlite-newest: sqlite-%: build/deps/sqlite-%/sqlite3.c \
+  $(RECIPE_ARCHIVE)
 	@$(MAKE) --no-print-directory SQLITE=$< BUILD=build/sqlite-$* \
-	  CFLAGS='-O1 -g' sqlite-here
+	  RECIPE_ARCHIVE=$(RECIPE_ARCHIVE) CFLAGS='-O1 -g' sqlite-here
 
+# The recipes do not know which SQLite it is, but for the one that calls it.
 sqlite-here: FETCH = $(TEST_PACKAGES) zookeeper zookeeper-client
-sqlite-here: $(SQLITE_TESTS:%=$(BUILD)/test/test_%) $(TEST_NEEDS)
+sqlite-here: $(SQLITE_TESTS:%=$(BUILD)/test/test_%) $(WORKER) \
+  $(BUILD)/recipes/fence.o
 	@sh test/run.sh $(SQLITE_TESTS:%=$(BUILD)/test/test_%)
 	@$(MAKE) --no-print-directory OPS=$(or $(OPS),15000) SEED=$(or $(SEED),1) \
 	  conformance
@@ -849,7 +855,7 @@ VALGRIND = valgrind --quiet --error-exitcode=99 --leak-check=full \
 .PHONY: valgrind
 valgrind: FETCH = $(TEST_PACKAGES) valgrind
 valgrind: build/deps/valgrind $(VALGRIND_TESTS:%=$(BUILD)/test/test_%) \
-  $(TEST_NEEDS)
+  $(WORKER)
 	@CK_TIMEOUT_MULTIPLIER=20 RUNNER="$(VALGRIND)" \
 	  sh test/run.sh $(VALGRIND_TESTS:%=$(BUILD)/test/test_%)
 
