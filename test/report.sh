@@ -25,14 +25,15 @@ nothing() {
   [ -z "$found" ] || { printf '%s\n' "$found"; return 1; }
 }
 
-# scratch VARIABLE NAME: sets it to the whole path of an empty directory under
-# the build directory, and ends the script where there can be none.  (What is
-# called by $(...) could not end it.)
+# scratch VARIABLE NAME: sets it to the whole path of an empty directory in the
+# one that run.sh gives to tests, or in the build directory; and ends the script
+# where there can be none.  (What is called by $(...) could not end it.)
 scratch() {
-  scratch=$BUILD/check/$2
-  mkdir -p "$BUILD/check" && rm -rf "$scratch" && mkdir "$scratch" &&
+  scratches=${ZKE_TEST_ROOM:-$BUILD/check}
+  scratch=$scratches/$2
+  mkdir -p "$scratches" && rm -rf "$scratch" && mkdir "$scratch" &&
     scratch=$(cd "$scratch" && pwd) && eval "$1=\$scratch" && return
-  echo "$(basename "$0" .sh): $BUILD/check/$2 cannot be emptied;" \
+  echo "$(basename "$0" .sh): $scratches/$2 cannot be emptied;" \
     "does another run use it?" >&2
   exit 1
 }

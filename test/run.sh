@@ -13,6 +13,10 @@
 # hangs, or reports nothing counts as one that failed.  Outputs stay in
 # $BUILD/log.
 # RUNNER is a command to run programs by, such as valgrind with its options.
+#
+# A script that is no check works where the programs' tests do: in TMPDIR; without
+# that in /dev/shm, where a sync costs nothing, or in /tmp where that has less
+# than 1 GiB of room.  The directory of one that failed goes to $BUILD/log.
 
 logs=${BUILD:-build}/log
 jobs=${JOBS:-$(($(nproc) * 2))}
@@ -27,13 +31,26 @@ export ASAN_OPTIONS="detect_leaks=1:${ASAN_OPTIONS-}"
 export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS-}"
 export TSAN_OPTIONS="halt_on_error=1:${TSAN_OPTIONS-}"
 
+# where_tests_work: prints the directory
+where_tests_work() {
+  room=$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }')
+  if [ "${room:-0}" -lt 1048576 ]; then room=/tmp; else room=/dev/shm; fi
+  echo "${TMPDIR:-$room}"
+}
+
 # run_one PROGRAM: leaves NAME.log and NAME.sum, prints one line
 run_one() {
   name=$(basename "$1" .sh)
-  rm -f "$logs/$name".*
+  rm -rf "$logs/$name".*
   began=$(date +%s)
+  ZKE_TEST_ROOM=
   case $1 in
-    *.sh) set -- sh "$1" ;;
+    test/checks/*) set -- sh "$1" ;;
+    *.sh)
+      ZKE_TEST_ROOM=$(mktemp -d "$(where_tests_work)/zke-$name-XXXXXX") || exit
+      export ZKE_TEST_ROOM
+      set -- sh "$1"
+      ;;
     # Sanitizers want addresses where ASLR may have put something else.
     *)
       [ -n "${SAN-}" ] && setarch -R true && set -- setarch -R "$1"
@@ -49,6 +66,10 @@ run_one() {
       print passed + 0, failed + 0
     }' "$logs/$name.log" >"$logs/$name.sum"
   read -r passed failed <"$logs/$name.sum"
+  if [ -n "$ZKE_TEST_ROOM" ]; then
+    [ "$failed" = 0 ] || cp -R "$ZKE_TEST_ROOM" "$logs/$name.room"
+    rm -rf "$ZKE_TEST_ROOM"
+  fi
   note=
   [ $status -gt 1 ] && note=", exit status $status"
   echo "$name: $passed passed, $failed failed ($(($(date +%s) - began)) s$note)"
