@@ -761,7 +761,9 @@ model: $(BUILD)/model
 
 # The programs that mostly wait run while the others are compiled.  Of these,
 # those that take longest begin first, so that nothing long is left at the end.
-TEST_RUN = $(TEST_PROGRAMS) $(COMMAND_TESTS) test/checks/check_docs.sh
+# The documents' programs are in `make check`; with sanitizers they are here, too.
+TEST_RUN = $(TEST_PROGRAMS) $(COMMAND_TESTS) \
+  $(if $(SAN),test/checks/check_docs.sh)
 WAITING = environment serve process wait queue leftovers light control \
   zk_faults zookeeper zk_link admin dispatch_failures ensemble recipes
 LONGEST = fault power check_docs transcripts coprocess guard lab_serve \

@@ -286,6 +286,13 @@ long test_sample(long all, long sample) {
   return full && *full ? all : sample;
 }
 
+long test_stride(long stride) {
+  const char *given = getenv("SAMPLE");
+  long times = given ? strtol(given, NULL, 10) : 1;
+  if (times > 1) stride /= times;
+  return test_sample(1, stride > 1 ? stride : 1);
+}
+
 void test_settle(const long *numbers, int count) {
   long sum = -1;
   for (int64_t end = test_now() + 500; test_now() < end; test_pause()) {

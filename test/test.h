@@ -162,6 +162,9 @@ unsigned test_seed(void);
 /* How many of something a test tries: all of them where FULL is set; else a
  * sample, so that `make test` is quick. */
 long test_sample(long all, long sample);
+/* Of many places of the same kind a test tries each so-manieth: with SAMPLE=n n
+ * times as many as without, and all of them where FULL is set. */
+long test_stride(long stride);
 /* Until no number has changed for half a second: nothing is under way. */
 void test_settle(const long *numbers, int count);
 /* Start a child that ends with what body says, or by SIGALRM if it hangs; no

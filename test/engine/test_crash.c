@@ -26,9 +26,8 @@
 
 enum { MAX_POINTS = 2000, MAX_ANSWERS = 32 };
 
-/* The next point at which a process is killed, the first being 1: without FULL
- * each third. */
-static int next_point(int n) { return n ? n + (int)test_sample(1, 3) : 1; }
+/* The next point at which a process is killed, the first being 1. */
+static int next_point(int n) { return n ? n + (int)test_stride(6) : 1; }
 
 /* ---- workers that may die ---- */
 

@@ -34,7 +34,8 @@
  *   FAULT_MOST=n     most steps for a case; more are thinned out evenly; 0: all
  *   FAULT_ALIKE=n    so many steps below the same calls of the engine, in all
  *                    cases together (1); 0: all
- *   FULL=1           no sample of those steps is taken, but all are tried
+ *   SAMPLE=2, FULL=1  twice as many of those steps as without, or all, in the
+ *                    place of each tenth
  *
  * A case repeats most of what others do: the same calls of the engine reach the
  * same step.  So one of these is tried, all calls of its function fail with the
@@ -112,7 +113,7 @@ static bool each;   /* FAULT_EACH */
  * --------------------------------------------------------------------- */
 
 enum { MOST_STEPS = 1 << 16 };
-enum { SAMPLED = 5 };         /* each so-manieth step of a case, without FULL */
+enum { SAMPLED = 10 }; /* each so-manieth step of a case: test_stride() */
 static bool dull[MOST_STEPS]; /* of the case's steps: enough alike were tried */
 
 static long setting(const char *name, long otherwise) {
@@ -2342,7 +2343,7 @@ static void run_case(const fault_case *c, bool memory, const char *name) {
   if (each && other) close_one(&other);
   long count = choose_steps(chosen);
   long stride = (count - 1) / most_steps(c) + 1;
-  if (stride == 1 && most_alike() != LONG_MAX) stride = test_sample(1, SAMPLED);
+  if (stride == 1 && most_alike() != LONG_MAX) stride = test_stride(SAMPLED);
   if (stride > count) stride = count;
   shared->steps[fault.kind] += fault.steps;
   for (long i = count ? (c - cases) % stride : 0; i < count; i += stride)

@@ -85,7 +85,8 @@ LIMIT(getenv("CUTS") || getenv("CUT") ? 0 : 120);
 TEST(acknowledged_changes_survive) {
   powerloss_plan plan = {
       .name = "cuts", .seed = 1, .operations = 150, .every = 40};
-  const powerloss_tally *t = run_until(plan, test_sample(100, 40), 60);
+  const powerloss_tally *t =
+      run_until(plan, test_sample(100, 40 / test_stride(2)), 60);
   ck_assert_int_eq(powerloss_violations(t), 0);
   ck_assert(t->kept && t->lost && t->torn);
   ck_assert(getenv("CUT") || (t->reordered && t->second && t->swept));
@@ -98,8 +99,9 @@ TEST(with_a_small_cache) {
                          .operations = 150,
                          .every = 64,
                          .cache_kib = 8};
-  ck_assert_int_eq(
-      powerloss_violations(run_until(plan, test_sample(30, 10), 15)), 0);
+  ck_assert_int_eq(powerloss_violations(run_until(
+                       plan, test_sample(30, 10 / test_stride(2)), 15)),
+                   0);
 }
 
 /* ZKE_DURABLE_ALL: sessions' and ephemerals' traces in the counters too. */
@@ -109,8 +111,9 @@ TEST(durable_all_means_all) {
                          .operations = 150,
                          .every = 64,
                          .durability = ZKE_DURABLE_ALL};
-  ck_assert_int_eq(
-      powerloss_violations(run_until(plan, test_sample(30, 10), 15)), 0);
+  ck_assert_int_eq(powerloss_violations(run_until(
+                       plan, test_sample(30, 10 / test_stride(2)), 15)),
+                   0);
 }
 
 /* Every event of a database's creation and first session. */

@@ -1573,8 +1573,8 @@ LIMIT(getenv("CUTS") ? 0 : 120);
 /* P8, in the recipes' own words: see above. */
 TEST(what_recipes_acknowledged_survives) {
   uint64_t seed = (uint64_t)setting("SEED", 1);
-  long cuts =
-      getenv("CUTS") ? setting("CUTS", 0) / STRIDE : test_sample(60, 20);
+  long cuts = getenv("CUTS") ? setting("CUTS", 0) / STRIDE
+                             : test_sample(60, 20 / test_stride(2));
   long every = setting("EVERY", 7);
   begin_tally();
   printf("recipes: SEED=%llu EVERY=%ld\n", (unsigned long long)seed, every);

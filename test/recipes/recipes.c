@@ -225,7 +225,7 @@ static void too_long(int signal) {
   _exit(n > 0 ? 124 : 125);
 }
 
-enum { SAMPLED = 3 }; /* each so-manieth place of a loop, without FULL */
+enum { SAMPLED = 6 }; /* each so-manieth place of a loop: test_stride() */
 
 /* Is this place to be tried?  RECIPE_ONLY tells. */
 static bool wanted(long n) {
@@ -408,7 +408,7 @@ static bool die_at(const recipe_use *u, long n) {
 
 int recipe_deaths(const recipe_use *u) {
   int last = 0;
-  long stride = getenv("RECIPE_ONLY") ? 1 : test_sample(1, SAMPLED);
+  long stride = getenv("RECIPE_ONLY") ? 1 : test_stride(SAMPLED);
   for (long n = 1; !wanted(n) || die_at(u, n); n += stride) {
     last = (int)n;
     if (getenv("RECIPE_ONLY") && n >= atol(getenv("RECIPE_ONLY"))) break;
@@ -551,7 +551,7 @@ static long stride_of(long places) {
   const char *most = getenv("FAULT_MOST");
   long limit = most ? atol(most) : MOST_PLACES;
   long stride = limit && places ? (places + limit - 1) / limit : 1;
-  return getenv("RECIPE_ONLY") ? 1 : stride * test_sample(1, SAMPLED);
+  return getenv("RECIPE_ONLY") ? 1 : stride * test_stride(SAMPLED);
 }
 
 /* One kind of step fails at each of its places, or at as many as are wanted. */

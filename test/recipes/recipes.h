@@ -45,7 +45,7 @@
  *   FAULT_MOST=n   most places of a loop of recipe_faults(); more are thinned
  *                  out evenly; 0: all
  *   FULL=1         of the places of deaths and faults all are tried; without it
- *                  each third of them
+ *                  each sixth of them
  */
 #ifndef ZKE_TEST_RECIPES_H
 #define ZKE_TEST_RECIPES_H
@@ -74,8 +74,8 @@ typedef struct recipe_use {
  * that are (the queue of writers is a lock): so a death comes between any two
  * changes and, since they are atomic, that is all there is to see.
  *
- * Returns the last place at which it died.  Without FULL (test_sample()) each
- * third is tried. */
+ * Returns the last place at which it died.  Each sixth is tried
+ * (test_stride()). */
 int recipe_deaths(const recipe_use *u);
 
 /* Does a use again and again, and its first, second, third ... change loses
