@@ -16,7 +16,9 @@ prefix=/opt/zkembed
 # The tarball is built as README tells, not in the variant of this run.
 unset MAKEFLAGS MFLAGS MAKELEVEL BUILD SAN SQLITE_CFLAGS LIBS
 
-makes() { (cd "$tree" && make --no-print-directory -j2 CFLAGS=-O0 "$@"); }
+makes() {
+  (cd "$tree" && make --no-print-directory -j2 CFLAGS=-O0 LAB_OPTIMIZE=-O0 "$@")
+}
 
 made() { sh test/dist.sh "$name" "$place/$name.tar.gz"; }
 unpacked() { tar -xzf "$place/$name.tar.gz" -C "$place" && [ -d "$tree" ]; }

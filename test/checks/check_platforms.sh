@@ -74,11 +74,11 @@ in_c() { # NAME COMPILER FLAG... -- LIBRARY...
 
 glibc() { in_c glibc $CC $SQLITE_CFLAGS -- $system_sqlite -lpthread; }
 
-# A C++ program, with the C files compiled as C.
+# A C++ program, with the C files compiled as C: glibc() has done that.
 cxx() {
-  objects cxx $CC $SQLITE_CFLAGS &&
+  mkdir -p "$place/cxx" &&
     links cxx c++ -std=c++11 -Wall -Wextra -Werror -I. "$place/app.cc" \
-      "$place/cxx"/*.o $system_sqlite -lpthread
+      "$place/glibc"/*.o $system_sqlite -lpthread
 }
 
 # Optimized over all files at the link.
@@ -89,7 +89,7 @@ amalgamation() {
   mkdir -p "$place/$1"
   name=$1
   shift
-  "$@" -O1 -w -DSQLITE_THREADSAFE=1 -DSQLITE_OMIT_LOAD_EXTENSION -c \
+  "$@" -w -DSQLITE_THREADSAFE=1 -DSQLITE_OMIT_LOAD_EXTENSION -c \
     -o "$place/$name.sqlite3.o" "$AMALGAMATION"
 }
 
