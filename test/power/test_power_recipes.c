@@ -1575,7 +1575,7 @@ TEST(what_recipes_acknowledged_survives) {
   uint64_t seed = (uint64_t)setting("SEED", 1);
   long cuts = getenv("CUTS") ? setting("CUTS", 0) / STRIDE
                              : test_sample(60, 20 / test_stride(2));
-  long every = setting("EVERY", 7);
+  long every = setting("EVERY", 7 * test_stride(2));
   begin_tally();
   printf("recipes: SEED=%llu EVERY=%ld\n", (unsigned long long)seed, every);
   do run_once(seed++, every * STRIDE, ZKE_DURABLE_BY_KIND, false);
