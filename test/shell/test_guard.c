@@ -152,8 +152,9 @@ static zke_lock *hold(zke *z, const char *path) {
 
 /* The child's own code is passed through, each of them. */
 TEST(every_code) {
+  int stride = test_stride(2) == 1 ? 1 : 5; /* the first and the last, too */
   begin();
-  for (int i = 0; i < 256; i++) {
+  for (int i = 0; i < 256; i += stride) {
     char script[32];
     snprintf(script, sizeof script, "exit %d", i);
     ck_assert_int_eq(code(start("lock", "a", "--", "sh", "-c", script, NULL)),
