@@ -46,17 +46,18 @@ enum {
  * in that in which epoll tells of their connections.
  * --------------------------------------------------------------------- */
 
-/* A connection can be read or written, or is broken. What has come is read
- * before the connection is dropped: a client that sends a close and hangs up at
- * once is heard. Where nothing can be read any more there is nobody to answer.
- */
+/* A connection can be read or written, or its peer has hung up.  What has come
+ * is read all the same: a client that sends a close and hangs up at once is
+ * heard (conn_flush()). */
 static void conn_ready(server *s, source *from, unsigned events) {
   conn *c = (void *)from;
   (void)s;
   if (c->dropped) return;
   conn_touch(c);
-  bool broken = events & (EPOLLHUP | EPOLLERR);
-  if (events & EPOLLIN ? !conn_read(c) : broken) conn_drop(c);
+  if (events & EPOLLIN)
+    conn_read(c);
+  else if (events & (EPOLLHUP | EPOLLERR))
+    c->gone = true;
 }
 
 static void tcp_ready(server *s, source *from, unsigned events) {

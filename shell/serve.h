@@ -267,6 +267,8 @@ struct conn {
   bool greeted;    /* it has sent its first four bytes */
   bool is_text;    /* they begin a request by HTTP: there are no frames */
   bool ended;      /* nothing more is read; closed once all has been sent */
+  bool gone;       /* its peer has hung up: nothing can be sent any more */
+  bool all_read;   /* it is gone, and all that it had sent was read */
   bool dropped;    /* closed at the end of the round */
   unsigned waited; /* the events that epoll is asked for */
   bool is_unix;
@@ -299,13 +301,14 @@ struct conn {
  *               kept.  Where no descriptor is left it sets listening_off
  * conn_touch  - have this round deal with it: there is something to read, to
  *               send, or to close
- * conn_read   - read what is there, unless much is waiting; false where nothing
+ * conn_read   - read what is there, unless much is waiting; or note that nothing
  *               more will come
  * conn_frame  - the next whole frame, without its length: it stays until
  *               conn_taken().  NULL: there is none.  One that is too long drops
  *               the connection.  skip: so many bytes first, which are frames
  * conn_taken  - the frame was dealt with
- * conn_flush  - send what can be sent
+ * conn_flush  - send what can be sent.  One whose peer has hung up is dropped
+ *               when all that it had asked for is done
  * conn_end    - close it when all was sent
  * conn_drop   - close it at the end of the round
  * conn_free   - close and free; the caller has taken the session off
@@ -319,7 +322,7 @@ struct conn {
 conn *conn_accept(server *s, int listener, bool is_unix,
                   void (*ready)(server *s, source *from, unsigned events));
 void conn_touch(conn *c);
-bool conn_read(conn *c);
+void conn_read(conn *c);
 char *conn_frame(conn *c, size_t skip, size_t *len_out);
 void conn_taken(conn *c, size_t len);
 void conn_flush(conn *c);

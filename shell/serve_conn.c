@@ -7,6 +7,13 @@
  * What is read is bounded by the frame limit, what is to be sent by not reading
  * requests while there is much of it (conn_full()).  Begin with conn_read() and
  * conn_flush().
+ *
+ * When a peer hangs up, what it had sent of its session is read and done to the
+ * end, as ZooKeeper does: a client need not wait for the answer to its close.
+ * A write finds that out first, mostly (`gone`), and the end of what can be read
+ * last (`all_read`).  From then on the client is not heard, so a connection that
+ * cannot be dealt with, since another process writes, ends with its session at
+ * the latest.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -274,18 +281,26 @@ void conn_taken(conn *c, size_t len) {
   c->in_at = c->in_len = c->in_size = 0;
 }
 
+/* Nothing more will come.  Epoll would tell of that in each round from now on,
+ * whatever it is asked for, so it forgets the connection. */
+static void end_reading(conn *c) {
+  c->gone = c->all_read = true;
+  c->waited = 0;
+  epoll_ctl(c->server->epoll, EPOLL_CTL_DEL, c->source.fd, NULL);
+}
+
 /* Reads once, unless there is a whole frame and much behind it: requests come
  * faster than they are taken.  What is left in the socket makes epoll tell
  * again.  A connection has one request by HTTP: what comes behind it while its
  * answer is waited for is thrown away. */
-bool conn_read(conn *c) {
+void conn_read(conn *c) {
   char buffer[READ_ONCE];
   size_t len;
-  if (c->in_len - c->in_at >= READ_ONCE && conn_frame(c, 0, &len)) return true;
+  if (c->in_len - c->in_at >= READ_ONCE && conn_frame(c, 0, &len)) return;
   ssize_t n = recv(c->source.fd, buffer, sizeof buffer, 0);
-  if (n < 0) return errno == EAGAIN || errno == EINTR;
-  if (n > 0 && c->is_text && c->greeted) return true;
-  return n > 0 && keep(c, buffer, (size_t)n);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n > 0 && c->is_text && c->greeted) return;
+  if (n <= 0 || !keep(c, buffer, (size_t)n)) end_reading(c);
 }
 
 /* ------------------------------------------------------------------------
@@ -348,23 +363,45 @@ static void wait_for_more(conn *c) {
   epoll_ctl(c->server->epoll, EPOLL_CTL_MOD, c->source.fd, &e);
 }
 
-/* A peer that has gone is noticed by the write, and the connection ends. */
+/* Nobody is there for what waits to be sent.  What a fault has held of it is
+ * lost with it. */
+static void throw_away(conn *c) {
+  c->sent = c->out.len;
+  c->faults.mute_by = 0;
+  forget_sent(c);
+}
+
+/* Is there nothing left to do for a peer that has hung up?  Whatever has not
+ * begun a session is not begun for it: that might take the session of a later
+ * connection of the same client.  A fault that holds what it has sent holds it
+ * for ever. */
+static bool is_done(conn *c) {
+  size_t len;
+  if (!c->session || c->faults.deaf) return true;
+  return c->all_read && !conn_frame(c, 0, &len);
+}
+
+/* A peer that has hung up is noticed by a write, mostly.  What it had sent may
+ * still be in the socket then, so reading goes on to the end. */
 void conn_flush(conn *c) {
   if (c->out.failed) conn_drop(c); /* its last frame may not be whole */
-  while (!c->dropped && c->sent < sendable(c)) {
+  while (!c->dropped && !c->gone && c->sent < sendable(c)) {
     ssize_t n = send(c->source.fd, c->out.data + c->sent, sendable(c) - c->sent,
                      MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) break;
     if (n < 0) {
-      conn_drop(c);
+      c->gone = true;
       break;
     }
     c->sent += (size_t)n;
     if (c->ended)
       c->heard_ms = c->server->now_ms; /* it reads (drop_silent()) */
   }
-  forget_sent(c);
-  if (c->ended && c->out.len == 0) conn_drop(c);
-  if (!c->dropped) wait_for_more(c);
+  if (c->gone)
+    throw_away(c);
+  else
+    forget_sent(c);
+  if ((c->ended && c->out.len == 0) || (c->gone && is_done(c))) conn_drop(c);
+  if (!c->dropped && !c->all_read) wait_for_more(c);
 }

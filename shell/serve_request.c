@@ -1227,7 +1227,7 @@ static int run_operation(request *q, const operation *op) {
 }
 
 /* Deal with a request of a session; false: it is held. That it came counts as a
- * sign of life also where it is held, since its client is there. The time that
+ * sign of life also where it is held, while its client is there. The time that
  * it took is counted from its first try. */
 static bool take_operation(server *s, request *q) {
   zke_jute_request_header head;
@@ -1243,7 +1243,7 @@ static bool take_operation(server *s, request *q) {
   q->z = q->c->session->z;
   if (head.xid >= 0) q->c->last_xid = head.xid; /* no ping's, no auth's */
   q->c->last_name = op ? op->name : "NA";
-  client_heard(q->s, q->c->session);
+  if (!q->c->gone) client_heard(q->s, q->c->session);
   int rc = run_operation(q, op);
   if (hold(q, rc)) return false;
   server_saw(q->s);

@@ -34,6 +34,7 @@
  * the wire: where events were dropped the connection is, too.  Its client comes
  * back and names its watches with what it has seen, which no event does. */
 static bool is_for_client(conn *c, int type) {
+  if (c->gone) return false;
   bool is_over =
       type == ZKE_EVENT_OVERFLOW || c->out.len - c->sent > CONN_OUT_MOST;
   if (is_over && !c->dropped) {
@@ -156,12 +157,17 @@ void client_heard(server *s, client *session) {
   zke_touch(session->z);
 }
 
+/* Is the session's client there, and not held? */
+static bool is_connected(const client *session) {
+  const conn *c = session->conn;
+  return c && !c->dropped && !c->gone && !c->faults.deaf;
+}
+
 /* After the clock was moved: sessions whose clients are there and are not held
  * count as heard from. */
 void clients_heard(server *s) {
   for (client *at = s->sessions; at; at = at->next)
-    if (at->conn && !at->conn->dropped && !at->conn->faults.deaf)
-      client_heard(s, at);
+    if (is_connected(at)) client_heard(s, at);
 }
 
 /* The options of the library's session.  Its timeout ends sessions whose server

@@ -100,7 +100,8 @@ static bool take_input(party *p) {
     some = true;
   }
   if (p->conn && !p->eof && is_ready(p->conn->source.fd)) {
-    p->eof = !conn_read(p->conn);
+    conn_read(p->conn);
+    p->eof = p->conn->all_read;
     some = true;
   }
   if (!p->conn && is_ready(p->hosts)) {

@@ -991,6 +991,130 @@ TEST(a_close_ends_the_session_and_what_follows_it) {
   stop(s);
 }
 
+/* ---- a client that hangs up without waiting for its answers ---- */
+
+/* Writes a request without a record behind those that are to be sent. */
+static void put_close(wire *w) {
+  request(w, ZKE_JUTE_CLOSE);
+  zke_jute_end(&w->out, w->begun);
+}
+
+/* Hang up, also where a process that was started meanwhile has the descriptor.
+ */
+static void leave(wire *w) {
+  shutdown(w->fd, SHUT_RDWR);
+  hang_up(w);
+}
+
+/* The server has read what there was before: one round serves all connections
+ * that are ready. */
+static void let_read(wire *other) {
+  for (int i = 0; i < 3; i++) ck_assert_int_eq(ping(other), 0);
+}
+
+/* What a client has sent is done, whatever the server had answered when it hung
+ * up: more requests than one round takes, and more bytes than one read.  Its
+ * close is the last of them. */
+TEST(what_was_sent_before_hanging_up_is_done) {
+  enum { NODES = 250, BYTES = 500 };
+  static char data[BYTES];
+  wire w, other;
+  zke_jute_count_response got;
+  serving s = serve_unix(&w);
+  other = begin_unix();
+  ck_assert_int_eq(create(&w, "/e", "", ZKE_EPHEMERAL), 0);
+  ck_assert_int_eq(create(&w, "/d", "", 0), 0);
+  for (int i = 0; i < NODES; i++) {
+    request(&w, ZKE_JUTE_CREATE);
+    PUT(&w, create_request, "/d/n-", {BYTES, data}, zke_open_acl,
+        ZKE_PERSISTENT_SEQUENTIAL);
+    zke_jute_end(&w.out, w.begun);
+  }
+  put_close(&w);
+  send_out(&w);
+  hang_up(&w);
+  ck_until(strstr(says(s, "mntr"), "zk_num_alive_connections\t2\n"), SOON);
+  ck_word(s, "mntr", "zk_global_sessions\t1\n");
+  ck_word(s, "mntr", "zk_stale_sessions_expired\t0\n");
+  ck_assert(!is_there(&other, "/e"));
+  request(&other, ZKE_JUTE_COUNT);
+  PUT(&other, path_request, "/d");
+  ask(&other);
+  ck_assert_int_eq(answer(&other), 0);
+  GET(&other, count_response, &got);
+  ck_assert_int_eq(got.count, NODES);
+  hang_up(&other);
+  stop(s);
+}
+
+/* A close that has to wait for another process is done when that lets go, also
+ * where its client has hung up.  Until then its connection counts. */
+TEST(a_close_that_waits_outlives_its_connection) {
+  const char *file = test_path("app.db");
+  serving s = serve_within("60s", file, "--connections 3");
+  wire w = begin(s), other = begin(s), more;
+  ck_assert_int_eq(create(&w, "/e", "", ZKE_EPHEMERAL), 0);
+  pid_t writer = begin_writing(file);
+  put_close(&w);
+  send_out(&w);
+  leave(&w);
+  let_read(&other);
+  ck_word(s, "mntr", "zk_num_alive_connections\t3\n");
+  ck_word(s, "mntr", "zk_outstanding_requests\t1\n");
+  wire third = dial(s.port);
+  more = dial(s.port);
+  ck_assert(!next_frame(&more));
+  ck_assert(is_there(&other, "/e"));
+  end_writing(writer);
+  ck_until(!is_there(&other, "/e"), SOON);
+  ck_word(s, "mntr", "zk_stale_sessions_expired\t0\n");
+  hang_up(&more), hang_up(&third), hang_up(&other);
+  stop(s);
+}
+
+/* What waits for another process too long is not done, and the connection of a
+ * client that has hung up ends with it. */
+TEST(a_client_that_hung_up_is_not_served_for_ever) {
+  const char *file = test_path("app.db");
+  serving s = serve_within("1s", file, "");
+  wire w = begin(s), other = begin(s);
+  ck_assert_int_eq(create(&w, "/a", "", 0), 0);
+  pid_t writer = begin_writing(file);
+  for (int i = 0; i < 500; i++) ask_set(&w, "/a", "x", -1);
+  leave(&w);
+  ck_until(strstr(says(s, "mntr"), "zk_num_alive_connections\t2\n"), SOON);
+  ck_assert_int_eq(ping(&other), 0);
+  end_writing(writer);
+  ck_assert_str_eq(data_at(&other, "/a"), "");
+  hang_up(&other);
+  stop(s);
+}
+
+/* A client has hung up with a request that waits, and comes back; in between it
+ * has hung up while it came back.  The session is its latest connection's. */
+TEST(a_client_that_hung_up_comes_back) {
+  const char *file = test_path("app.db");
+  serving s = serve_within("60s", file, "");
+  wire w = begin(s), other = begin(s), again[2], before = w;
+  ck_assert_int_eq(create(&w, "/a", "", 0), 0);
+  pid_t writer = begin_writing(file);
+  ask_set(&w, "/a", "x", -1);
+  for (int i = 0; i < 2; i++) {
+    again[i] = dial(s.port);
+    send_connect(&again[i], before.id, before.password, 30000, 0);
+    let_read(&other);
+    if (i == 0) leave(&w), leave(&again[0]);
+    let_read(&other);
+  }
+  end_writing(writer);
+  ck_assert_int_eq(take_connected(&again[1]), before.id);
+  ck_until(strstr(says(s, "mntr"), "zk_num_alive_connections\t3\n"), SOON);
+  ck_assert_int_eq(set(&again[1], "/a", "y", -1), 0);
+  ck_assert_str_eq(data_at(&other, "/a"), "y");
+  hang_up(&again[1]), hang_up(&other);
+  stop(s);
+}
+
 /* `zke FILE expire` and zke_expire() end a client's session as any. */
 TEST(a_person_can_end_a_session) {
   const char *file = test_path("app.db");
