@@ -199,6 +199,17 @@ static void take_requests(server *s, conn *c) {
   if (!conn_frame(c, 0, &len)) c->held_ms = 0;
 }
 
+/* Sends what can be sent.  A client to which much is to be sent is not read
+ * from, so its pings are not seen; that it takes a part of it tells as well that
+ * it is there. */
+static void send_waiting(server *s, conn *c) {
+  bool is_full = conn_full(c);
+  size_t before = conn_unread(c);
+  conn_flush(c);
+  bool takes = !c->gone && conn_unread(c) < before;
+  if (is_full && takes && c->session) client_heard(s, c->session);
+}
+
 /* The turns in this round are over of all connections before that one, or of
  * all (NULL): their answers are sent. */
 static void end_turns(server *s, const conn *before) {
@@ -207,7 +218,7 @@ static void end_turns(server *s, const conn *before) {
     conn *c = s->round;
     s->round = c->busy_next;
     c->is_busy = false;
-    conn_flush(c);
+    send_waiting(s, c);
     if (c->dropped || (!conn_full(c) && conn_frame(c, 0, &len))) conn_touch(c);
   }
 }
@@ -222,10 +233,10 @@ static void take_busy(server *s) {
   s->blocked = false;
   s->round = s->busy;
   s->busy = NULL;
-  for (conn *c = s->round; c; c = c->busy_next) conn_flush(c);
+  for (conn *c = s->round; c; c = c->busy_next) send_waiting(s, c);
   take_together(s);
   for (conn *c = s->round; c; c = c->busy_next)
-    if (c->sent < c->out.len) conn_flush(c);
+    if (c->sent < c->out.len) send_waiting(s, c);
   bool lives = server_lives(s); /* asked once: it takes the library's lock */
   for (conn *c = s->round, *next; c; c = next) {
     next = c->busy_next;

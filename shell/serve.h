@@ -312,6 +312,7 @@ struct conn {
  * conn_end    - close it when all was sent
  * conn_drop   - close it at the end of the round
  * conn_free   - close and free; the caller has taken the session off
+ * conn_unread - so many bytes wait to be sent
  * conn_full   - is so much waiting that no request is to be read?
  * conn_takes_text - may a list be made for it, which may be long?  False:
  *               others have left so much unread that it is dropped
@@ -329,6 +330,7 @@ void conn_flush(conn *c);
 void conn_end(conn *c);
 void conn_drop(conn *c);
 void conn_free(conn *c);
+size_t conn_unread(const conn *c);
 bool conn_full(const conn *c);
 bool conn_takes_text(conn *c);
 void spare_take(server *s, zke_jute_writer *w);

@@ -312,10 +312,10 @@ void conn_read(conn *c) {
  * alone fill the buffer the connection ends (serve_session.c).
  * --------------------------------------------------------------------- */
 
+size_t conn_unread(const conn *c) { return c->out.len - c->sent; }
+
 /* A client that does not read its answers is not given more of them. */
-bool conn_full(const conn *c) {
-  return c->out.len - c->sent >= CONN_OUT_ENOUGH;
-}
+bool conn_full(const conn *c) { return conn_unread(c) >= CONN_OUT_ENOUGH; }
 
 /* A list of clients or of watches may be long, and whoever asks for it need not
  * read it, nor prove who it is.  So none is begun while connections that are

@@ -1403,6 +1403,42 @@ TEST(a_client_that_does_not_read_is_not_read_from) {
   stop(s);
 }
 
+/* A client on a slow link is alive while it reads, though what it sends is not
+ * read meanwhile.  Of a Unix socket the system keeps about 200 KiB, so here the
+ * client reads that much twice in a timeout. */
+TEST(a_client_that_reads_slowly_keeps_its_session) {
+  enum { ASKED = 40, BYTES = 500000, PART = 100000 };
+  static char data[BYTES], part[PART];
+  static const char none[16];
+  char options[600];
+  snprintf(options, sizeof options, "--timeout-min 1s --unix '%s'",
+           test_path("socket"));
+  serving s = serve(":memory:", options);
+  wire w = dial_unix(), other = begin_unix();
+  send_connect(&w, 0, none, TIMEOUT, 0);
+  ck_assert_int_ne(take_connected(&w), 0);
+  request(&other, ZKE_JUTE_CREATE);
+  PUT(&other, create_request, "/a", {BYTES, data}, zke_open_acl, 0);
+  ask(&other);
+  ck_assert_int_eq(answer(&other), 0);
+  ck_assert_int_eq(create(&w, "/e", "", ZKE_EPHEMERAL), 0);
+  for (int i = 0; i < ASKED; i++) ask_read(&w, ZKE_JUTE_GET_DATA, "/a", 0);
+  int64_t end = test_now() + 3 * TIMEOUT, next = 0;
+  while (test_now() < end) {
+    if (test_now() < next) {
+      test_pause();
+      continue;
+    }
+    ck_assert(receive(&w, part, PART));
+    ck_assert_int_eq(ping(&other), 0);
+    next = test_now() + TIMEOUT / 4;
+  }
+  ck_assert(is_there(&other, "/e"));
+  ck_until(!is_there(&other, "/e"), SOON); /* it reads no more */
+  hang_up(&w), hang_up(&other);
+  stop(s);
+}
+
 /* A client that sends requests faster than they are taken, and reads all
  * answers, is read from no faster: what is under way fits into the sockets'
  * buffers and the server's, and does not grow. */
