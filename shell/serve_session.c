@@ -30,21 +30,31 @@
  * descriptor tells of them, and before a watch is changed.
  * --------------------------------------------------------------------- */
 
+/* Events of a session that the library keeps until they are put into its
+ * connection's output, once a round.  One transaction may make very many, for a
+ * watch of a whole tree.  Where they are more the client loses some, and those
+ * of watches that stay are not made up for when it comes back. */
+enum { EVENTS_MOST = 1 << 20 };
+
 /* Is the client told of it?  What the library adds to ZooKeeper's is not for
  * the wire: where events were dropped the connection is, too.  Its client comes
  * back and names its watches with what it has seen, which no event does. */
 static bool is_for_client(conn *c, int type) {
-  if (c->gone) return false;
-  bool is_over =
-      type == ZKE_EVENT_OVERFLOW || c->out.len - c->sent > CONN_OUT_MOST;
-  if (is_over && !c->dropped) {
+  if (c->gone || c->dropped) return false;
+  if (type == ZKE_EVENT_OVERFLOW)
+    conn_tell(c, TELL_UNREAD,
+              "ended, since more than %d events waited for it at a time, and "
+              "were lost",
+              EVENTS_MOST);
+  else if (conn_unread(c) > CONN_OUT_MOST)
     conn_tell(c, TELL_UNREAD,
               "ended, since %zu bytes wait for it and further events would be "
               "lost",
-              c->out.len - c->sent);
-    conn_drop(c);
-  }
-  return type > 0 && !c->dropped;
+              conn_unread(c));
+  else
+    return type > 0;
+  conn_drop(c);
+  return false;
 }
 
 /* The watcher of all watches on the wire: puts the event into the connection's
@@ -182,6 +192,7 @@ static zke_options options_for(const server *s, client *session,
   o.timeout_ms = negotiate(s, timeout_ms) + 2 * s->tick_ms + PAUSE_MS;
   o.watcher = client_ended;
   o.watcher_context = session;
+  o.event_limit = EVENTS_MOST;
   o.identity = c->address;
   o.read_limit = READ_MOST;
   return o;

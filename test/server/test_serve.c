@@ -1504,6 +1504,32 @@ TEST(events_that_nobody_reads_end_the_connection) {
   stop(s);
 }
 
+/* However many events one transaction makes, a client that reads gets all of
+ * them: what a persistent watch misses it is never told of. */
+TEST(many_events_at_once_are_all_told) {
+  enum { NODES = 12000 };
+  char path[32];
+  serving s = serve(":memory:", "");
+  wire w = begin(s), other = begin(s);
+  request(&w, ZKE_JUTE_ADD_WATCH);
+  PUT(&w, add_watch_request, "/", ZKE_WATCH_PERSISTENT_RECURSIVE);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  request(&other, ZKE_JUTE_MULTI);
+  for (int i = 0; i < NODES; i++) {
+    snprintf(path, sizeof path, "/%05d", i);
+    put_create(&other, path);
+  }
+  ck_assert_int_eq(end_multi(&other), 0);
+  for (int i = 0; i < NODES; i++) {
+    snprintf(path, sizeof path, "/%05d", i);
+    ck_event(&w, ZKE_EVENT_CREATED, path);
+  }
+  ck_assert_int_eq(ping(&w), 0);
+  hang_up(&w), hang_up(&other);
+  stop(s);
+}
+
 /* The host of a client has gone without a word: neither a byte comes nor an
  * end.  Where the test may not do this to a socket the client is silent, which
  * is the same to the server. */
