@@ -159,6 +159,7 @@ struct server {
   int blocked_rounds; /* so many before this one, without one between */
   conn *conns;        /* all; the newest first */
   int conn_count;
+  size_t events;    /* of all connections: conn.events */
   client *sessions; /* all; the newest first */
   int session_count;
   bool some_over;  /* a session has ended by itself */
@@ -216,7 +217,10 @@ enum {
   /* With so many, events end the connection: its client comes back and says
    * which watches it had.  With more, left unread by clients of words and pages
    * together, no further word and page is answered. */
-  CONN_OUT_MOST = 64 << 20
+  CONN_OUT_MOST = 64 << 20,
+  /* With more bytes of events unread by all clients together, the connection
+   * ends that most of them wait for. */
+  EVENTS_UNREAD_MOST = 256 << 20
 };
 
 /* An identity that the client has proven; whoAmI lists them. */
@@ -280,6 +284,7 @@ struct conn {
   size_t in_at, in_len, in_size;
   zke_jute_writer out; /* what is to be sent, from `sent` on */
   size_t sent;
+  size_t events; /* so many bytes of what is to be sent are events, at most */
   identity *identities;
   sasl *sasl;               /* NULL: it has sent no token */
   bool is_user;             /* it has proven by SASL which user it is */
@@ -309,6 +314,9 @@ struct conn {
  * conn_taken  - the frame was dealt with
  * conn_flush  - send what can be sent.  One whose peer has hung up is dropped
  *               when all that it had asked for is done
+ * conn_event  - an event of so many bytes was written to what is to be sent
+ * conns_relieve - where too much of events waits, drop the connection that most
+ *               of it waits for
  * conn_end    - close it when all was sent
  * conn_drop   - close it at the end of the round
  * conn_free   - close and free; the caller has taken the session off
@@ -327,6 +335,8 @@ void conn_read(conn *c);
 char *conn_frame(conn *c, size_t skip, size_t *len_out);
 void conn_taken(conn *c, size_t len);
 void conn_flush(conn *c);
+void conn_event(conn *c, size_t len);
+void conns_relieve(server *s);
 void conn_end(conn *c);
 void conn_drop(conn *c);
 void conn_free(conn *c);

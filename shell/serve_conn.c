@@ -198,6 +198,7 @@ void conn_free(conn *c) {
   *c->link = c->next;
   if (c->next) c->next->link = c->link;
   c->server->conn_count--;
+  c->server->events -= c->events;
   close(c->source.fd);
   while (c->identities) {
     identity *first = c->identities;
@@ -352,6 +353,13 @@ static void forget_sent(conn *c) {
   c->sent = 0;
 }
 
+/* What was sent may have been events, so no more of them waits than there is. */
+static void count_events(conn *c) {
+  if (c->events <= conn_unread(c)) return;
+  c->server->events -= c->events - conn_unread(c);
+  c->events = conn_unread(c);
+}
+
 /* Requests are waited for unless much is to be sent: a client that does not
  * read gets no further. */
 static void wait_for_more(conn *c) {
@@ -369,6 +377,29 @@ static void throw_away(conn *c) {
   c->sent = c->out.len;
   c->faults.mute_by = 0;
   forget_sent(c);
+  count_events(c);
+}
+
+void conn_event(conn *c, size_t len) {
+  c->events += len;
+  c->server->events += len;
+}
+
+/* Many clients that read nothing could together take all memory, each of them
+ * below its own limit.  What waits for the connection is freed here and not when
+ * it is closed, since further events may come before. */
+void conns_relieve(server *s) {
+  conn *most = s->conns;
+  if (!most || s->events <= EVENTS_UNREAD_MOST) return;
+  for (conn *c = most; c; c = c->next)
+    if (c->events > most->events) most = c;
+  conn_tell(
+      most, TELL_UNREAD,
+      "ended, since %zu bytes of events wait for clients, and %zu of them "
+      "for it",
+      s->events, most->events);
+  throw_away(most);
+  conn_drop(most);
 }
 
 /* Is there nothing left to do for a peer that has hung up?  Whatever has not
@@ -398,10 +429,9 @@ void conn_flush(conn *c) {
     if (c->ended)
       c->heard_ms = c->server->now_ms; /* it reads (drop_silent()) */
   }
-  if (c->gone)
-    throw_away(c);
-  else
-    forget_sent(c);
+  forget_sent(c);
+  count_events(c);
+  if (c->gone) throw_away(c);
   if ((c->ended && c->out.len == 0) || (c->gone && is_done(c))) conn_drop(c);
   if (!c->dropped && !c->all_read) wait_for_more(c);
 }

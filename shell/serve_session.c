@@ -40,6 +40,7 @@ enum { EVENTS_MOST = 1 << 20 };
  * the wire: where events were dropped the connection is, too.  Its client comes
  * back and names its watches with what it has seen, which no event does. */
 static bool is_for_client(conn *c, int type) {
+  conns_relieve(c->server);
   if (c->gone || c->dropped) return false;
   if (type == ZKE_EVENT_OVERFLOW)
     conn_tell(c, TELL_UNREAD,
@@ -72,6 +73,7 @@ void client_watcher(zke *z, int type, int state, const char *path,
   zke_jute_write(&c->out, &zke_jute_of_reply_header, &head);
   zke_jute_write(&c->out, &zke_jute_of_watcher_event, &event);
   zke_jute_end(&c->out, at);
+  conn_event(c, c->out.len - at);
   c->issued++;
   c->server->counts.sent++;
   conn_touch(c);

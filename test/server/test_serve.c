@@ -1504,6 +1504,33 @@ TEST(events_that_nobody_reads_end_the_connection) {
   stop(s);
 }
 
+/* Several clients that read nothing do not take more memory together than one
+ * may by four: the one that most waits for ends, before its own limit. */
+TEST(events_that_many_do_not_read_end_one_connection) {
+  enum { BYTES = 1000000, CHANGES = 52, MANY = 6 };
+  static char path[BYTES + 1];
+  serving s = serve(":memory:", "");
+  wire w = begin(s), sleeps[MANY];
+  memset(path, 'x', BYTES);
+  *path = '/';
+  ck_assert_int_eq(create(&w, path, "", 0), 0);
+  for (int i = 0; i < MANY; i++) {
+    sleeps[i] = begin(s);
+    request(&sleeps[i], ZKE_JUTE_ADD_WATCH);
+    PUT(&sleeps[i], add_watch_request, path, ZKE_WATCH_PERSISTENT);
+    ask(&sleeps[i]);
+    ck_assert_int_eq(answer(&sleeps[i]), 0);
+  }
+  for (int i = 0; i < CHANGES; i++) ck_assert_int_eq(set(&w, path, "", -1), 0);
+  ck_word(s, "mntr", "zk_num_alive_connections\t7\n");
+  ck_word(s, "mntr", "zk_global_sessions\t7\n");
+  for (int i = 0; i < MANY; i++) hang_up(&sleeps[i]);
+  ck_until(strstr(says(s, "mntr"), "zk_num_alive_connections\t2\n"), SOON);
+  ck_assert_int_eq(set(&w, path, "", -1), 0);
+  hang_up(&w);
+  stop(s);
+}
+
 /* However many events one transaction makes, a client that reads gets all of
  * them: what a persistent watch misses it is never told of. */
 TEST(many_events_at_once_are_all_told) {
