@@ -9,12 +9,15 @@
  * a while, and the next line of that kind says how many were left out: a
  * client cannot fill a disk with lines.
  *
- * Nothing is written while the library holds what others wait for: standard
- * error may be a pipe that nobody empties.  What is said in a batch, and what
- * the library tells its logger, is kept until server_print().  Begin with
- * server_tell().
+ * Standard error may be a pipe that nobody empties, which must stop neither the
+ * server nor others.  So a line that would not be taken at once is left out, and
+ * nothing is written while the library holds what others wait for: what is said
+ * in a batch, and what the library tells its logger, is kept until
+ * server_print().  Begin with server_tell().
  */
 #include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +60,13 @@ static told *find_place(server *s, int kind, const char *path) {
   return found;
 }
 
+/* Cuts off what is longer than can_print() asks for: the path of a quota may be.
+ */
+static void shorten(char *line, size_t len) {
+  static const char end[] = "...\n";
+  if (len > PIPE_BUF) memcpy(line + PIPE_BUF - strlen(end), end, sizeof end);
+}
+
 /* Keeps a line, which is freed later.  Where as many are kept as there is room
  * for, it is counted only. */
 static void keep_line(server *s, char *line) {
@@ -68,15 +78,25 @@ static void keep_line(server *s, char *line) {
   free(line);
 }
 
+/* Does standard error take a line of at most PIPE_BUF bytes at once?  A pipe
+ * does while it is ready for writing. */
+static bool can_print(void) {
+  struct pollfd to = {.fd = fileno(stderr), .events = POLLOUT};
+  return poll(&to, 1, 0) == 1 && to.revents & POLLOUT;
+}
+
 void server_print(server *s) {
   for (int i = 0; i < s->line_count; i++) {
-    fputs(s->lines[i], stderr); /* in one call */
+    if (can_print())
+      fputs(s->lines[i], stderr); /* in one call */
+    else
+      s->lines_left_out++;
     free(s->lines[i]);
   }
   s->line_count = 0;
-  if (s->lines_left_out)
-    fprintf(stderr, "zke: serve: %" PRId64 " lines were left out\n",
-            s->lines_left_out);
+  if (!s->lines_left_out || !can_print()) return;
+  fprintf(stderr, "zke: serve: %" PRId64 " lines were left out\n",
+          s->lines_left_out);
   s->lines_left_out = 0;
 }
 
@@ -95,10 +115,12 @@ static void make_line(server *s, const char *name, const char *about,
   output_sentence(sentence, out);
   if (left_out) fprintf(out, "; %" PRId64 " more were left out", left_out);
   fputc('\n', out);
-  if (fclose(out) == 0)
+  if (fclose(out) == 0) {
+    shorten(line, len);
     keep_line(s, line);
-  else
+  } else {
     free(line);
+  }
 }
 
 /* Keeps a warning of the library's.  Errors are left out: requests that fail

@@ -7,6 +7,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* unshare() */
 #endif
+#include <fcntl.h>
+#include <limits.h>
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
@@ -385,6 +387,64 @@ TEST(a_kind_is_told_once_in_ten_seconds) {
            "server has none of number #\n%s; # more were left out\n",
            word, word);
   ck_said(s, lines);
+}
+
+/* Fill a pipe; how many bytes it took. */
+static size_t fill(int fd) {
+  static const char bytes[PIPE_BUF];
+  size_t len = 0;
+  ck_assert_int_eq(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+  while (write(fd, bytes, sizeof bytes) > 0) len += sizeof bytes;
+  return len;
+}
+
+/* Standard error is a pipe that is full, and that nobody empties for a while.
+ * The server goes on, and says later how many lines it has left out. */
+TEST(a_full_pipe_does_not_stop_the_server) {
+  static char text[1 << 20];
+  const char *pipe = test_path("pipe");
+  char options[600];
+  snprintf(options, sizeof options, "2>'%s'", pipe);
+  ck_assert_int_eq(mkfifo(pipe, 0600), 0);
+  int fd = open(pipe, O_RDWR);
+  size_t len = fill(fd);
+  serving s = serve(":memory:", options);
+  wire w = begin(s);
+  unknown_word(s);
+  wrong_password(s);
+  ck_assert_int_eq(ping(&w), 0);
+  ck_assert_uint_lt(len, sizeof text);
+  ck_assert_int_eq(read(fd, text, len), (ssize_t)len);
+  memset(text, 0, len);
+  size_t got = 0;
+  ck_until(read(fd, text + got, 1) == 1 && text[got++] == '\n', SOON);
+  ck_assert_str_eq(text, "zke: serve: 2 lines were left out\n");
+  hang_up(&w);
+  close(fd);
+  stop(s);
+}
+
+/* A line is as long as a pipe takes at once, at most: the path of a quota may be
+ * longer. */
+TEST(a_line_has_an_end) {
+  enum { BYTES = 6000 };
+  static char name[BYTES + 1], path[BYTES + 100];
+  serving s = serve_logged(":memory:", "--enforce-quota");
+  wire w = begin(s);
+  memset(name, 'x', BYTES);
+  snprintf(path, sizeof path, "/%s", name);
+  ck_assert_int_eq(create(&w, path, "", 0), 0);
+  snprintf(path, sizeof path, "/zookeeper/quota/%s", name);
+  ck_assert_int_eq(create(&w, path, "", 0), 0);
+  snprintf(path, sizeof path, "/zookeeper/quota/%s/zookeeper_limits", name);
+  ck_assert_int_eq(create(&w, path, "count=1,bytes=-1=;countHardLimit=1", 0),
+                   0);
+  snprintf(path, sizeof path, "/%s/a", name);
+  ck_assert_int_eq(create(&w, path, "", 0), ZKE_JUTE_QUOTAEXCEEDED);
+  ck_until(strlen(said()) == PIPE_BUF, SOON);
+  ck_assert_str_eq(said() + PIPE_BUF - 5, "x...\n");
+  hang_up(&w);
+  stop(s);
 }
 
 /* ------------------------------------------------------------------------
