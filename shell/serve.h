@@ -109,6 +109,19 @@ typedef struct counts {
   int64_t expired;  /* sessions */
 } counts;
 
+typedef struct watch_counts {
+  int sessions, paths, watches;
+} watch_counts;
+
+/* What was counted row by row (serve_stats.c), and until when of the server's
+ * clock it is told again.  Few rows are not kept: until is 0 then. */
+typedef struct kept_counts {
+  int64_t nodes, nodes_until_ms;
+  int64_t ephemerals, own_watches, sessions_until_ms;
+  watch_counts watches;
+  int64_t watches_until_ms;
+} kept_counts;
+
 struct server {
   call *c;
   zke *z; /* the command's own session: the store */
@@ -167,6 +180,7 @@ struct server {
   int full_rounds; /* so many in a row have left sources unread, perhaps */
   int64_t zxid;    /* the latest that was seen */
   counts counts;
+  kept_counts kept;
   struct faults *faults; /* NULL: without --control */
 };
 
@@ -497,10 +511,6 @@ bool words_take(server *s, conn *c);
 #define SERVE_VERSION "3.8.0-zkembed-" ZKE_VERSION
 #define SERVE_VERSION_FULL SERVE_VERSION ", built on zkembed"
 
-typedef struct watch_counts {
-  int sessions, paths, watches;
-} watch_counts;
-
 /* The watches of this server's clients. */
 typedef struct own_watches {
   zke_watch_list *list; /* of all processes: what `at` points to is in it */
@@ -510,7 +520,8 @@ typedef struct own_watches {
 
 /* timing_add          - one request more
  * timing_average      - 0 where there was none
- * stats_nodes         - nodes of the tree, "/" too
+ * stats_nodes         - nodes of the tree, "/" too; of a large tree as they were
+ *                       a second ago at most
  * stats_waiting       - requests of a connection that are here and not dealt
  *                       with
  * stats_all_waiting   - the same of all
@@ -522,7 +533,8 @@ typedef struct own_watches {
  * stats_new_path      - does the i-th have another path than the one before?
  * stats_new_session   - the same of its session
  * stats_repeated      - does it have the path and the session of that one?
- * stats_count_watches - how many they are
+ * stats_count_watches - how many they are, or where there are many of all
+ *                       processes, were a second ago at most
  * stats_monitor       - all that mntr has, without its zk_; for json_decref()
  */
 void timing_add(timing *t, int64_t ms);

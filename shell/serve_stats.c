@@ -38,15 +38,26 @@ double timing_average(const timing *t) {
 /* ------------------------------------------------------------------------
  * Numbers
  *
- * They are asked for seldom, so they are counted when somebody asks, and
- * nothing is kept for them.
+ * They are asked for seldom, so they are counted when somebody asks.  Anybody
+ * may, without a session, and as often as a port can take.  So what took many
+ * rows to count is told again for a second.
  * --------------------------------------------------------------------- */
+
+/* Until when a number is told again that took so many rows; 0: not at all. */
+static int64_t keep_until(const server *s, int64_t rows) {
+  enum { ROWS_MOST = 10000, KEPT_MS = 1000 };
+  return rows > ROWS_MOST ? s->now_ms + KEPT_MS : 0;
+}
 
 /* How many nodes the file has, the root included; 0 when it cannot be read
  * now. */
 int64_t stats_nodes(server *s) {
+  kept_counts *k = &s->kept;
   int64_t count = 0;
-  return zke_count(s->z, "/", &count) == ZKE_OK ? count + 1 : 0;
+  if (s->now_ms < k->nodes_until_ms) return k->nodes;
+  k->nodes = zke_count(s->z, "/", &count) == ZKE_OK ? count + 1 : 0;
+  k->nodes_until_ms = keep_until(s, k->nodes);
+  return k->nodes;
 }
 
 /* How many requests of the connection have come whole and were not taken. */
@@ -112,18 +123,24 @@ static bool is_ours(const server *s, const int64_t *ids, int64_t id) {
 }
 
 /* Ephemeral nodes of all sessions, and watches of those of this server. */
-static void count_all(server *s, int64_t *ephemerals, int64_t *watches) {
+static void count_all(server *s) {
   zke_session_list *list;
-  *ephemerals = *watches = 0;
+  kept_counts *k = &s->kept;
+  int64_t rows = 0;
+  if (s->now_ms < k->sessions_until_ms) return;
+  k->ephemerals = k->own_watches = 0;
   int64_t *ids = sorted_ids(s);
   if (ids && zke_sessions(s->z, &list) == ZKE_OK) {
     for (int i = 0; i < list->count; i++) {
-      *ephemerals += list->data[i].ephemerals;
-      if (is_ours(s, ids, list->data[i].id)) *watches += list->data[i].watches;
+      const zke_session_info *at = &list->data[i];
+      rows += 1 + at->ephemerals + at->watches;
+      k->ephemerals += at->ephemerals;
+      if (is_ours(s, ids, at->id)) k->own_watches += at->watches;
     }
     zke_free(list);
   }
   free(ids);
+  k->sessions_until_ms = keep_until(s, rows);
 }
 
 /* By session, the newest first, and those of one session by path. */
@@ -173,11 +190,14 @@ bool stats_repeated(const own_watches *w, int i) {
  * sessions after it was sorted by those. */
 watch_counts stats_count_watches(server *s) {
   own_watches w;
+  if (s->now_ms < s->kept.watches_until_ms) return s->kept.watches;
   stats_watches(s, &w);
   watch_counts n = {0, 0, w.count};
   for (int i = 0; i < w.count; i++) n.paths += stats_new_path(&w, i);
   stats_by_session(&w);
   for (int i = 0; i < w.count; i++) n.sessions += stats_new_session(&w, i);
+  s->kept.watches = n;
+  s->kept.watches_until_ms = keep_until(s, w.list ? w.list->count : 0);
   stats_watches_free(&w);
   return n;
 }
@@ -212,11 +232,10 @@ static void put_timing(json_t *to, const char *name, const timing *t) {
 
 /* What is counted in the file, by all that use it. */
 static void put_tree(server *s, json_t *to) {
-  int64_t ephemerals, watches;
-  count_all(s, &ephemerals, &watches);
+  count_all(s);
   put(to, "znode_count", stats_nodes(s));
-  put(to, "ephemerals_count", ephemerals);
-  put(to, "watch_count", watches);
+  put(to, "ephemerals_count", s->kept.ephemerals);
+  put(to, "watch_count", s->kept.own_watches);
 }
 
 /* What is counted of connections and packets. */

@@ -189,6 +189,68 @@ TEST(the_numbers_of_mntr_are_true) {
   stop(s);
 }
 
+/* Sends an order of a test, which is done. */
+static void order(serving s, const char *line) {
+  char text[200];
+  snprintf(text, sizeof text,
+           "POST /control HTTP/1.1\r\nContent-Length: %zu\r\n\r\n%s",
+           strlen(line), line);
+  const char *told = asked(s, text, strlen(text));
+  ck_assert_msg(strncmp(told, "HTTP/1.1 200 OK", 15) == 0, "%s", told);
+}
+
+/* Makes so many ephemeral nodes, and watches them. */
+static void make_many(wire *w, int count) {
+  char path[32], *paths[20000];
+  zke_strings all = {count, paths}, none = {0, NULL};
+  request(w, ZKE_JUTE_MULTI);
+  for (int i = 0; i < count; i++) {
+    snprintf(path, sizeof path, "/%05d", i);
+    paths[i] = strdup(path);
+    PUT(w, multi_header, ZKE_JUTE_CREATE, 0, -1);
+    PUT(w, create_request, path, {0, ""}, zke_open_acl, ZKE_EPHEMERAL);
+  }
+  PUT(w, multi_header, -1, 1, -1);
+  ask(w);
+  ck_assert_int_eq(answer(w), 0);
+  request(w, ZKE_JUTE_SET_WATCHES);
+  PUT(w, set_watches, w->head.zxid, all, none, none);
+  ask(w);
+  ck_assert_int_eq(answer(w), 0);
+  for (int i = 0; i < count; i++) free(paths[i]);
+}
+
+/* Anybody may ask for numbers, without end.  What is counted row by row is told
+ * again for a second of the server's clock, where it is many rows. */
+TEST(numbers_of_many_rows_are_kept_for_a_second) {
+  enum { MANY = 10001 };
+  static const struct {
+    const char *word, *before, *after;
+  } numbers[] = {
+      {"srvr", "Node count: 10005\n", "Node count: 10006\n"},
+      {"mntr", "znode_count\t10005\n", "znode_count\t10006\n"},
+      {"mntr", "ephemerals_count\t10001\n", "ephemerals_count\t10002\n"},
+      {"mntr", "watch_count\t10001\n", "watch_count\t10002\n"},
+      {"wchs", "watching 10001 paths\n", "watching 10002 paths\n"},
+      {"wchs", "Total watches:10001\n", "Total watches:10002\n"}};
+  size_t count = sizeof numbers / sizeof *numbers;
+  serving s = serve(":memory:", "--control");
+  wire w = begin(s);
+  make_many(&w, MANY);
+  order(s, "stop-clock");
+  for (size_t i = 0; i < count; i++)
+    ck_word(s, numbers[i].word, numbers[i].before);
+  ck_assert_int_eq(create(&w, "/e", "", ZKE_EPHEMERAL), 0);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_GET_DATA, "/e", 1), 0);
+  for (size_t i = 0; i < count; i++)
+    ck_word(s, numbers[i].word, numbers[i].before);
+  order(s, "advance by=1s");
+  for (size_t i = 0; i < count; i++)
+    ck_word(s, numbers[i].word, numbers[i].after);
+  hang_up(&w);
+  stop(s);
+}
+
 /* All that ZooKeeper 3.8 says of a connection, in its order. */
 TEST(cons_has_the_form_that_old_clients_parse) {
   serving s = serve(":memory:", "");
