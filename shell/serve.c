@@ -467,11 +467,12 @@ static int listen_tcp(server *s, const char *host, int port) {
 
 /* Is there a socket that nobody listens on any more?  That of a server that was
  * killed is in the way.  A connection to a file that is no socket is refused,
- * too: such a file stays. */
+ * too: such a file stays.  One that cannot be taken now (EAGAIN) waits for a
+ * server that stands still. */
 static bool is_left_over(const struct sockaddr_un *address) {
   struct stat st;
   if (lstat(address->sun_path, &st) != 0 || !S_ISSOCK(st.st_mode)) return false;
-  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return false;
   bool refused =
       connect(fd, (const struct sockaddr *)address, sizeof *address) != 0 &&

@@ -4,6 +4,7 @@
  * The client here is the raw one of wire.h.  kazoo.sh beside it runs a real
  * client.
  */
+#include <errno.h>
 #include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -1852,6 +1854,26 @@ TEST(a_unix_socket_does_not_replace_a_file) {
   const char *said = refusal(options);
   ck_assert_msg(strstr(said, "Address already in use") != NULL, "%s", said);
   ck_assert_int_eq(access(path, F_OK), 0);
+}
+
+/* A server that stands still takes no connection, and so many wait for it that
+ * none more can: the socket is its own all the same. */
+TEST(a_unix_socket_of_a_server_that_stands_still_is_in_use) {
+  struct sockaddr_un a = {.sun_family = AF_UNIX};
+  char options[600];
+  int fd = socket(AF_UNIX, SOCK_STREAM, 0), waiting;
+  snprintf(a.sun_path, sizeof a.sun_path, "%s", test_path("socket"));
+  ck_assert_int_eq(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+  ck_assert_int_eq(listen(fd, 0), 0);
+  do {
+    waiting = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+  } while (connect(waiting, (struct sockaddr *)&a, sizeof a) == 0);
+  ck_assert_int_eq(errno, EAGAIN);
+  snprintf(options, sizeof options, "--unix '%s'", a.sun_path);
+  const char *said = refusal(options);
+  ck_assert_msg(strstr(said, "Address already in use") != NULL, "%s", said);
+  ck_assert_int_eq(access(a.sun_path, F_OK), 0);
+  close(fd);
 }
 
 /* --unix alone listens there and nowhere else. */
