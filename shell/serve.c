@@ -57,7 +57,7 @@ static void conn_ready(server *s, source *from, unsigned events) {
   if (events & EPOLLIN)
     conn_read(c);
   else if (events & (EPOLLHUP | EPOLLERR))
-    c->gone = true;
+    conn_gone(c);
 }
 
 static void tcp_ready(server *s, source *from, unsigned events) {

@@ -322,12 +322,13 @@ struct conn {
  *               send, or to close
  * conn_read   - read what is there, unless much is waiting; or note that nothing
  *               more will come
+ * conn_gone   - its peer has hung up: drop it, unless it has asked for something
+ *               that is still to be done
  * conn_frame  - the next whole frame, without its length: it stays until
  *               conn_taken().  NULL: there is none.  One that is too long drops
  *               the connection.  skip: so many bytes first, which are frames
  * conn_taken  - the frame was dealt with
- * conn_flush  - send what can be sent.  One whose peer has hung up is dropped
- *               when all that it had asked for is done
+ * conn_flush  - send what can be sent
  * conn_event  - an event of so many bytes was written to what is to be sent
  * conns_relieve - where too much of events waits, drop the connection that most
  *               of it waits for
@@ -346,6 +347,7 @@ conn *conn_accept(server *s, int listener, bool is_unix,
                   void (*ready)(server *s, source *from, unsigned events));
 void conn_touch(conn *c);
 void conn_read(conn *c);
+void conn_gone(conn *c);
 char *conn_frame(conn *c, size_t skip, size_t *len_out);
 void conn_taken(conn *c, size_t len);
 void conn_flush(conn *c);

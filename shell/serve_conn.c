@@ -282,12 +282,30 @@ void conn_taken(conn *c, size_t len) {
   c->in_at = c->in_len = c->in_size = 0;
 }
 
+/* Is there nothing left to do for a peer that has hung up?  Whatever has not
+ * begun a session is not begun for it: that might take the session of a later
+ * connection of the same client.  A fault that holds what it has sent holds it
+ * for ever. */
+static bool is_done(conn *c) {
+  size_t len;
+  if (!c->session || c->faults.deaf) return true;
+  return c->all_read && !conn_frame(c, 0, &len);
+}
+
+/* Where nothing is left to do it is dropped at once: a client that comes back in
+ * the same round must not be refused for it (is_over_limit()). */
+void conn_gone(conn *c) {
+  c->gone = true;
+  if (is_done(c)) conn_drop(c);
+}
+
 /* Nothing more will come.  Epoll would tell of that in each round from now on,
  * whatever it is asked for, so it forgets the connection. */
 static void end_reading(conn *c) {
-  c->gone = c->all_read = true;
+  c->all_read = true;
   c->waited = 0;
   epoll_ctl(c->server->epoll, EPOLL_CTL_DEL, c->source.fd, NULL);
+  conn_gone(c);
 }
 
 /* Reads once, unless there is a whole frame and much behind it: requests come
@@ -402,16 +420,6 @@ void conns_relieve(server *s) {
   conn_drop(most);
 }
 
-/* Is there nothing left to do for a peer that has hung up?  Whatever has not
- * begun a session is not begun for it: that might take the session of a later
- * connection of the same client.  A fault that holds what it has sent holds it
- * for ever. */
-static bool is_done(conn *c) {
-  size_t len;
-  if (!c->session || c->faults.deaf) return true;
-  return c->all_read && !conn_frame(c, 0, &len);
-}
-
 /* A peer that has hung up is noticed by a write, mostly.  What it had sent may
  * still be in the socket then, so reading goes on to the end. */
 void conn_flush(conn *c) {
@@ -432,6 +440,7 @@ void conn_flush(conn *c) {
   forget_sent(c);
   count_events(c);
   if (c->gone) throw_away(c);
-  if ((c->ended && c->out.len == 0) || (c->gone && is_done(c))) conn_drop(c);
+  if (c->gone) conn_gone(c);
+  if (c->ended && c->out.len == 0) conn_drop(c);
   if (!c->dropped && !c->all_read) wait_for_more(c);
 }
