@@ -440,7 +440,6 @@ static int listen_tcp(server *s, const char *host, int port) {
                            .ai_socktype = SOCK_STREAM};
   struct addrinfo *list = NULL;
   char name[300], service[8];
-  bool warned = false;
   int status = 0;
   snprintf(service, sizeof service, "%d", port);
   snprintf(name, sizeof name, "%.255s port %d", host, port);
@@ -455,8 +454,9 @@ static int listen_tcp(server *s, const char *host, int port) {
     else if (s->port)
       ((struct sockaddr_in *)(void *)at->ai_addr)->sin_port =
           htons((uint16_t)s->port);
-    if (!is_loopback(at->ai_addr) && !warned) warn_of_network(host);
-    warned = warned || !is_loopback(at->ai_addr);
+    bool is_first = !is_loopback(at->ai_addr) && !s->is_for_others;
+    if (is_first) warn_of_network(host);
+    s->is_for_others = s->is_for_others || is_first;
     status = listen_at(s, at->ai_addr, at->ai_addrlen, name, tcp_ready);
     if (!status) s->port = port_of(s->listeners[s->listener_count - 1].fd);
   }

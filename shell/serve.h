@@ -134,6 +134,7 @@ struct server {
   int own_descriptors;   /* that many are open without connections */
   bool listening_off;    /* no connection can be taken now, for want of means */
   bool is_listening_off; /* epoll does not tell of them */
+  bool is_for_others;    /* other hosts can reach it */
   int port;              /* of TCP; 0: none */
   const char *unix_path; /* NULL: none */
   int64_t timeout_min_ms; /* what a session's timeout is brought into */
@@ -581,12 +582,13 @@ typedef struct http_page {
  *                it is there its page is run; the last page has no path
  * http_answer  - answer with a body, and close
  * http_refuse  - answer with a sentence that says what is wrong, and close
- * http_is_from_page - has a page in a browser sent it? */
+ * http_is_from_page - has a page in a browser sent it?  has_names: this host may
+ *                be known by names other than localhost */
 bool http_take(server *s, conn *c, const http_page *pages);
 void http_answer(conn *c, int status, const char *type, const char *body);
 void http_refuse(conn *c, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-bool http_is_from_page(const http_request *r);
+bool http_is_from_page(const http_request *r, bool has_names);
 
 /* admin_index - GET /commands: which pages there are
  * admin_page  - GET /commands/…: one of them */

@@ -3,7 +3,8 @@
  * ZooKeeper answers GET /commands/NAME on a port of its own.  Here the port of
  * the clients does (serve_http.c).  The commands have ZooKeeper's names and
  * members.  What has no meaning here is left out, not made up; no command
- * changes anything.
+ * changes anything.  A page on the web that somebody looks at on this host gets
+ * none of it: neither paths nor the ids of sessions are for its author.
  *
  * Begin with admin_page().
  */
@@ -285,12 +286,21 @@ static int find_page(const char *name) {
  * where the file cannot be read now: then its numbers are 0 or its lists empty.
  * --------------------------------------------------------------------- */
 
+/* Has a page in a browser asked?  Then it was refused. */
+static bool is_refused(const server *s, conn *c, const http_request *r) {
+  if (c->is_unix || !http_is_from_page(r, s->is_for_others)) return false;
+  http_refuse(c, 403,
+              "this is not for pages in a browser: Host wants an address, or "
+              "localhost, and there may be no Origin");
+  return true;
+}
+
 /* What a person sees in a browser, as ZooKeeper has it. */
 void admin_index(server *s, conn *c, const http_request *r) {
   char *body = NULL;
   size_t len;
+  if (is_refused(s, c, r)) return;
   FILE *out = open_memstream(&body, &len);
-  (void)s, (void)r;
   for (int i = 0; out && i < PAGES; i++)
     fprintf(out, "<a href=\"/commands/%s\">%s</a>\n<br/>\n", pages[i].names[0],
             pages[i].names[0]);
@@ -321,6 +331,7 @@ void admin_page(server *s, conn *c, const http_request *r) {
   const char *name = r->path + strlen("/commands/");
   char *sentence = NULL;
   int page = find_page(name);
+  if (is_refused(s, c, r)) return;
   if (page < PAGES && pages[page].is_list && !conn_takes_text(c)) return;
   if (!*name)
     admin_index(s, c, r);

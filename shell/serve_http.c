@@ -111,10 +111,12 @@ static bool is_address(const char *host) {
 }
 
 /* A page tells its origin with what it sends.  One whose own name has been made
- * to lead here (DNS rebinding) reads without that, but as from that name. */
-bool http_is_from_page(const http_request *r) {
+ * to lead here (DNS rebinding) reads without that, but as from that name.  That
+ * tells nothing where this host has names by which others know it. */
+bool http_is_from_page(const http_request *r, bool has_names) {
   const char *host = head_line(r->head, "Host:");
-  return head_line(r->head, "Origin:") || (host && !is_address(host));
+  if (head_line(r->head, "Origin:")) return true;
+  return !has_names && host && !is_address(host);
 }
 
 /* The length of the body that the head tells; -1: none that can be taken. */

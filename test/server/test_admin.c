@@ -110,10 +110,42 @@ TEST(what_is_no_page_has_a_sentence) {
   stop(s);
 }
 
+/* A page of the web gets nothing, whether it tells its origin or its own name
+ * leads here.  Where other hosts reach the server it has names. */
+TEST(a_page_in_a_browser_is_refused) {
+  static const struct {
+    const char *host, *more;
+    bool alone, with_others; /* is it answered? */
+  } heads[] = {{"127.0.0.1:2181", "", true, true},
+               {"LocalHost", "", true, true},
+               {"[::1]:2181", "", true, true},
+               {"evil.example", "", false, true},
+               {"localhost", "Origin: http://evil.example\r\n", false, false}};
+  static const char *const paths[] = {"/commands", "/commands/",
+                                      "/commands/dump"};
+  for (int others = 0; others < 2; others++) {
+    serving s = serve(":memory:", others ? "--host 0.0.0.0" : "");
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+      for (size_t k = 0; k < sizeof paths / sizeof *paths; k++) {
+        char text[200];
+        bool answered = others ? heads[i].with_others : heads[i].alone;
+        snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: %s\r\n%s\r\n",
+                 paths[k], heads[i].host, heads[i].more);
+        const char *told = asked(s, text, strlen(text));
+        ck_assert_msg(
+            strncmp(told, answered ? "HTTP/1.1 200 " : "HTTP/1.1 403 ", 13) ==
+                0,
+            "%s%s", text, told);
+      }
+    }
+    stop(s);
+  }
+}
+
 /* A head that comes byte by byte is waited for, and holds up nobody. */
 TEST(a_head_may_come_in_single_bytes) {
   static const char request[] =
-      "GET /commands/ruok HTTP/1.1\r\nHost: a\r\nX: y\r\n\r\n";
+      "GET /commands/ruok HTTP/1.1\r\nHost: [::1]\r\nX: y\r\n\r\n";
   serving s = serve(":memory:", "");
   wire w = dial(s.port), other = begin(s);
   for (size_t i = 0; i < sizeof request - 1; i++) {
