@@ -1228,7 +1228,8 @@ static int run_operation(request *q, const operation *op) {
 
 /* Deal with a request of a session; false: it is held. That it came counts as a
  * sign of life also where it is held, while its client is there. The time that
- * it took is counted from its first try. */
+ * it took is counted from its first try. A change that was made has got the
+ * file, so the time that the next may be held begins anew. */
 static bool take_operation(server *s, request *q) {
   zke_jute_request_header head;
   if (READ(q, request_header, &head) != ZKE_OK) {
@@ -1246,6 +1247,7 @@ static bool take_operation(server *s, request *q) {
   if (!q->c->gone) client_heard(q->s, q->c->session);
   int rc = run_operation(q, op);
   if (hold(q, rc)) return false;
+  if (q->is_change && rc == ZKE_OK) q->c->held_ms = 0;
   server_saw(q->s);
   keep_answer(s, q, rc, began_ms);
   return true;
