@@ -200,8 +200,8 @@ static void take_requests(server *s, conn *c) {
 }
 
 /* Sends what can be sent.  A client to which much is to be sent is not read
- * from, so its pings are not seen; that it takes a part of it tells as well that
- * it is there. */
+ * from, so its pings are not seen.  That it takes a part of it tells as well
+ * that it is there. */
 static void send_waiting(server *s, conn *c) {
   bool is_full = conn_full(c);
   size_t before = conn_unread(c);

@@ -321,10 +321,10 @@ struct conn {
  *               kept.  Where no descriptor is left it sets listening_off
  * conn_touch  - have this round deal with it: there is something to read, to
  *               send, or to close
- * conn_read   - read what is there, unless much is waiting; or note that nothing
- *               more will come
- * conn_gone   - its peer has hung up: drop it, unless it has asked for something
- *               that is still to be done
+ * conn_read   - read what is there, unless much is waiting; or note that
+ *               nothing more will come
+ * conn_gone   - its peer has hung up: drop it, unless it has asked for
+ *               something that is still to be done
  * conn_frame  - the next whole frame, without its length: it stays until
  *               conn_taken().  NULL: there is none.  One that is too long drops
  *               the connection.  skip: so many bytes first, which are frames
@@ -523,8 +523,8 @@ typedef struct own_watches {
 
 /* timing_add          - one request more
  * timing_average      - 0 where there was none
- * stats_nodes         - nodes of the tree, "/" too; of a large tree as they were
- *                       a second ago at most
+ * stats_nodes         - nodes of the tree, "/" too; of a large tree as they
+ *                       were a second ago at most
  * stats_waiting       - requests of a connection that are here and not dealt
  *                       with
  * stats_all_waiting   - the same of all
@@ -582,8 +582,8 @@ typedef struct http_page {
  *                it is there its page is run; the last page has no path
  * http_answer  - answer with a body, and close
  * http_refuse  - answer with a sentence that says what is wrong, and close
- * http_is_from_page - has a page in a browser sent it?  has_names: this host may
- *                be known by names other than localhost */
+ * http_is_from_page - has a page in a browser sent it?  has_names: this host
+ *                may be known by names other than localhost */
 bool http_take(server *s, conn *c, const http_page *pages);
 void http_answer(conn *c, int status, const char *type, const char *body);
 void http_refuse(conn *c, int status, const char *format, ...)

@@ -10,10 +10,10 @@
  *
  * When a peer hangs up, what it had sent of its session is read and done to the
  * end, as ZooKeeper does: a client need not wait for the answer to its close.
- * A write finds that out first, mostly (`gone`), and the end of what can be read
- * last (`all_read`).  From then on the client is not heard, so a connection that
- * cannot be dealt with, since another process writes, ends with its session at
- * the latest.
+ * A write finds that out first, mostly (`gone`), and the end of what can be
+ * read last (`all_read`).  From then on the client is not heard, so a
+ * connection that cannot be dealt with, since another process writes, ends with
+ * its session at the latest.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -292,8 +292,8 @@ static bool is_done(conn *c) {
   return c->all_read && !conn_frame(c, 0, &len);
 }
 
-/* Where nothing is left to do it is dropped at once: a client that comes back in
- * the same round must not be refused for it (is_over_limit()). */
+/* Where nothing is left to do it is dropped at once: a client that comes back
+ * in the same round must not be refused for it (is_over_limit()). */
 void conn_gone(conn *c) {
   c->gone = true;
   if (is_done(c)) conn_drop(c);
@@ -371,7 +371,7 @@ static void forget_sent(conn *c) {
   c->sent = 0;
 }
 
-/* What was sent may have been events, so no more of them waits than there is. */
+/* What was sent may have been events: no more of them waits than there is. */
 static void count_events(conn *c) {
   if (c->events <= conn_unread(c)) return;
   c->server->events -= c->events - conn_unread(c);
@@ -404,8 +404,8 @@ void conn_event(conn *c, size_t len) {
 }
 
 /* Many clients that read nothing could together take all memory, each of them
- * below its own limit.  What waits for the connection is freed here and not when
- * it is closed, since further events may come before. */
+ * below its own limit.  What waits for the connection is freed here and not
+ * when it is closed, since further events may come before. */
 void conns_relieve(server *s) {
   conn *most = s->conns;
   if (!most || s->events <= EVENTS_UNREAD_MOST) return;

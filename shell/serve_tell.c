@@ -10,8 +10,8 @@
  * client cannot fill a disk with lines.
  *
  * Standard error may be a pipe that nobody empties, which must stop neither the
- * server nor others.  So a line that would not be taken at once is left out, and
- * nothing is written while the library holds what others wait for: what is said
+ * server nor others.  So a line that would not be taken at once is left out.
+ * Nothing is written while the library holds what others wait for: what is said
  * in a batch, and what the library tells its logger, is kept until
  * server_print().  Begin with server_tell().
  */
@@ -60,8 +60,8 @@ static told *find_place(server *s, int kind, const char *path) {
   return found;
 }
 
-/* Cuts off what is longer than can_print() asks for: the path of a quota may be.
- */
+/* Cuts off what is longer than can_print() asks for, as the path of a quota may
+ * be. */
 static void shorten(char *line, size_t len) {
   static const char end[] = "...\n";
   if (len > PIPE_BUF) memcpy(line + PIPE_BUF - strlen(end), end, sizeof end);

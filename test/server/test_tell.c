@@ -424,8 +424,8 @@ TEST(a_full_pipe_does_not_stop_the_server) {
   stop(s);
 }
 
-/* A line is as long as a pipe takes at once, at most: the path of a quota may be
- * longer. */
+/* A line is as long as a pipe takes at once, at most: the path of a quota may
+ * be longer. */
 TEST(a_line_has_an_end) {
   enum { BYTES = 6000 };
   static char name[BYTES + 1], path[BYTES + 100];
