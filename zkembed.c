@@ -15507,26 +15507,41 @@ static bool api_needs_rows(const watcher_pair *pair) {
   return w != NULL;
 }
 
-/* Whatever becomes of the rows, the pair is not called after this returns: it
- * is taken out of memory, out of what is being dispatched, and a call of it
- * that runs in another thread is waited for.  A row that stays makes events for
- * which no watcher is found. */
-int zke_forget(zke *z, zke_watch_fn fn, void *context) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, forget, z, fn, context);
+/* Remove the rows that only this pair needs, and take the pair out of memory,
+ * whatever becomes of the rows.  A row that stays makes events for which no
+ * watcher is found. */
+static int api_forget_pair(zke *z, zke_watch_fn fn, void *context) {
   api_watch w = {.fn = fn, .context = context};
-  if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
-  if (txn_batch_here()) return api_misuse("zke_forget()");
-  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
-  if (rc != ZKE_OK) return rc;
   const watcher_pair *pair = watcher_find_pair(z, fn, context);
+  int rc = ZKE_OK;
   if (z->state == SESS_ALIVE && api_needs_rows(pair)) {
     rc = db_end(z->s);
     if (rc == ZKE_OK && health_needs_recovery(z->s)) rc = txn_recover(z->s);
     if (rc == ZKE_OK) rc = txn_run(z->s, z, TXN_NORMAL, api_forget_body, &w);
   }
-  watcher_take_pair(z, pair); /* whatever became of the rows */
-  while (!wait_take_back(z, fn, context))
+  watcher_take_pair(z, pair);
+  return rc;
+}
+
+/* Whatever becomes of the rows, the pair is not called after this returns: it
+ * is taken out of memory, out of what is being dispatched, and a call of it
+ * that runs in another thread is waited for.  That call may set watches again,
+ * which are taken back, too: at the end the pair is in no list and not running,
+ * both seen without dropping the lock in between.  The wait has dropped it, so
+ * what follows it is a call's work with a time of its own. */
+int zke_forget(zke *z, zke_watch_fn fn, void *context) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, forget, z, fn, context);
+  if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  if (txn_batch_here()) return api_misuse("zke_forget()");
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
+  if (rc != ZKE_OK) return rc;
+  rc = api_forget_pair(z, fn, context);
+  while (!wait_take_back(z, fn, context)) {
     lock_wait(z->s, &z->c->done, INT64_MAX);
+    lease_begin_call(z->s, z, lock_deadline(z, host_now(z->s)));
+    int again = api_forget_pair(z, fn, context);
+    if (rc == ZKE_OK) rc = again;
+  }
   alarm_forget(z, fn, context); /* also one that the last call has set */
   wait_arm(z);
   return api_leave(z, rc);

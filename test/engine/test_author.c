@@ -158,6 +158,38 @@ TEST(forget_waits_for_a_running_call) {
   ck_ok(zke_close(z));
 }
 
+/* Stays inside as the one above, and sets its watch again before it ends. */
+static void stay_and_watch_again(zke *handle, int type, int state,
+                                 const char *path, void *context) {
+  atomic_fetch_add(&called, 1);
+  stay_inside(handle, type, state, path, context);
+  ck_ok(zke_get(handle, "/a", stay_and_watch_again, context, NULL, NULL, NULL));
+}
+
+/* Nor does a watch stay that the running call has set: the pair is neither
+ * called later, nor has it a row. */
+TEST_LOOP(forget_takes_back_what_a_running_call_watches, 0, 2) {
+  pthread_t dispatcher, releaser;
+  zke_watch_list *list;
+  begin(_i ? test_path("turn.db") : ":memory:");
+  ck_ok(zke_get(z, "/a", stay_and_watch_again, NULL, NULL, NULL, NULL));
+  ping();
+  pthread_create(&dispatcher, NULL, dispatch_once, NULL);
+  ck_until(inside, 5000);
+  pthread_create(&releaser, NULL, let_go, NULL);
+  ck_ok(zke_forget(z, stay_and_watch_again, NULL));
+  pthread_join(dispatcher, NULL);
+  pthread_join(releaser, NULL);
+  ck_ok(zke_watches(z, &list));
+  ck_assert_int_eq(list->count, 0);
+  zke_free(list);
+  ping();
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(called, 1);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+
 static void forget_another(zke *handle, int type, int state, const char *path,
                            void *context) {
   (void)type, (void)state, (void)path, (void)context;
