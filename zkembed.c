@@ -5101,14 +5101,21 @@ static void carrier_sift_m(struct carrier *c, zke *z) {
   carrier_place_m(c, at, z);
 }
 
-/* Room in the heap for one more; false without memory. */
+/* Room in the heap for one more; false without memory.  Threads that have the
+ * mutex alone, and not the store's lock, move sessions in the heap: so the new
+ * block changes places with the old one under the mutex. */
 static bool carrier_room(struct carrier *c) {
   if (c->due_count < c->due_cap) return true;
   size_t cap = c->due_cap ? c->due_cap * 2 : 16;
-  zke **due = mem_resize(&c->s->a, c->due, cap * sizeof(zke *));
+  zke **due = mem_zero(&c->s->a, cap * sizeof(zke *));
   if (!due) return false;
+  pthread_mutex_lock(&c->s->m);
+  zke **before = c->due;
+  for (size_t i = 0; i < c->due_count; i++) due[i] = before[i];
   c->due = due;
   c->due_cap = cap;
+  pthread_mutex_unlock(&c->s->m);
+  mem_free(before);
   return true;
 }
 

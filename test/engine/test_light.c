@@ -6,6 +6,7 @@
 #include "test/test.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -348,6 +349,66 @@ TEST(alarms_of_light_sessions) {
   }
   ck_ok(zke_next_deadline(a, &at));
   ck_assert(at == ZKE_FOREVER || at > zke_now(a) - 1000);
+  for (int i = 0; i < MANY; i++) ck_ok(zke_close(all[i]));
+}
+
+/* ---- a heap that grows while others set times ---- */
+
+static struct {
+  int calls, when;  /* so many of the heap, and at which … */
+  pthread_t thread; /* … another thread sets … */
+  zke *z;           /* … this session's time … */
+  int64_t at;       /* … to this one */
+} growing;
+
+static void *set_a_time(void *arg) {
+  (void)arg;
+  ck_ok(zke_call_at(growing.z, growing.at, test_record, &seen));
+  return NULL;
+}
+
+/* Moves each block that grows.  At the call that was asked for another thread
+ * sets a time, after the copy and before the old block goes. */
+static void *moving_resize(void *context, void *block, size_t size) {
+  (void)context;
+  if (!size) {
+    free(block);
+    return NULL;
+  }
+  size_t had = block ? malloc_usable_size(block) : 0;
+  void *made = malloc(size);
+  if (made && block) memcpy(made, block, had < size ? had : size);
+  if (growing.when && ++growing.calls == growing.when) {
+    growing.when = 0;
+    pthread_create(&growing.thread, NULL, set_a_time, NULL);
+    pthread_join(growing.thread, NULL);
+  }
+  free(block);
+  return made;
+}
+
+/* A time that another thread sets while a session comes is not lost, at
+ * whichever allocation of the opening that is: the first one is the heap's that
+ * has to grow, or stands beside it. */
+TEST_LOOP(a_time_is_set_while_the_heap_grows, 1, 30) {
+  enum { MANY = 17 }; /* one more than there is room for at first */
+  zke *all[MANY];
+  zke_options o = ZKE_INIT(zke_options);
+  o.allocator.resize = moving_resize;
+  ck_ok(zke_open(":memory:", &o, &a));
+  int64_t now = zke_now(a);
+  for (int i = 0; i < MANY - 1; i++) {
+    all[i] = light(a);
+    ck_ok(zke_call_at(all[i], now + 100000 + i, test_record, &seen));
+  }
+  growing.z = all[MANY - 2];
+  growing.at = now + 50000;
+  growing.when = _i;
+  all[MANY - 1] = light(a);
+  int64_t at = 0;
+  ck_ok(zke_next_deadline(a, &at));
+  if (!growing.when) ck_assert_int_eq(at, growing.at);
+  growing.when = 0;
   for (int i = 0; i < MANY; i++) ck_ok(zke_close(all[i]));
 }
 
