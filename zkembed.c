@@ -11224,8 +11224,7 @@ static int64_t wait_deadline(struct carrier *c, bool waiting) {
 
 /* Set the timer behind zke_fd(), where it is not set so already: 0 would disarm
  * it, so a time that has passed is 1. */
-static void wait_arm(const zke *z) {
-  struct carrier *c = z->c;
+static void wait_arm_carrier(struct carrier *c) {
   if (c->timer < 0) return;
   int64_t at = wait_deadline(c, false);
   if (at == INT64_MAX)
@@ -11235,6 +11234,19 @@ static void wait_arm(const zke *z) {
   if (at == c->timer_at) return;
   c->timer_at = at;
   c->s->os.timer_set(c->s->os.context, c->timer, at);
+}
+
+/* The same for the carrier of a session. */
+static void wait_arm(const zke *z) { wait_arm_carrier(z->c); }
+
+/* The store owes a sweep: set the timers of all its carriers, since nobody
+ * knows which of their descriptors the host looks at. */
+static void wait_arm_all(const store *s) {
+  for (size_t i = 0; i < s->session_count; i++) {
+    const zke *z = s->sessions[i];
+    if (z->c->own == z) wait_arm(z);
+  }
+  for (struct carrier *c = s->carriers; c; c = c->next) wait_arm_carrier(c);
 }
 
 /* The tick of a session that waits, or whose host is told of a deadline.  One
@@ -13115,7 +13127,8 @@ static int store_begin_session(zke *z, const store_adding *a) {
 }
 
 /* Make a handle with a session and put it into the store's list.  On failure
- * the handle is freed. */
+ * the handle is freed.  Its host may never ask for a deadline, and look at the
+ * descriptor alone: so the timer is set from the start. */
 static int store_add_session(store *s, const store_adding *a, zke **out) {
   zke *z = NULL;
   int rc = store_new_session(s, a->o, a->c, &z);
@@ -13123,12 +13136,13 @@ static int store_add_session(store *s, const store_adding *a, zke **out) {
   if (rc == ZKE_OK) rc = store_begin_session(z, a);
   if (rc != ZKE_OK) {
     if (z) store_free_session(z);
+    if (s->owes_end) wait_arm_all(s); /* the row may be there */
     return rc;
   }
   if (!a->c) z->c->tick_at = sweep_next_tick(s, host_now(s), true);
   store_list_session(s, z);
   s->handles++;
-  if (a->c) wait_arm(z);
+  wait_arm(z);
   *out = z;
   return ZKE_OK;
 }
@@ -13873,10 +13887,12 @@ static int api_close(zke *z, enum sess_why why) {
       (z->state == SESS_ALIVE || z->state == SESS_AUTH_FAILED) && !z->lost_row;
   if (z->id && own && !health_is_replaced(s))
     rc = sess_end(s, z->id, z, why, false, &ended);
-  if (rc != ZKE_OK && carrier_is_light(z)) s->owes_end = true;
+  bool owes = rc != ZKE_OK && carrier_is_light(z);
+  if (owes) s->owes_end = true;
   z->state = SESS_CLOSED;
   store_unlist_session(z);
   store_free_session(z);
+  if (owes) wait_arm_all(s);
   if (--s->handles == 0) {
     store_finish(s);
     store_free(s);

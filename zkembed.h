@@ -787,7 +787,9 @@ ZKE_API int zke_rearm(zke *z);
  *   ZKE_MISUSE   called from a callback of this very handle; nothing is done
  *   ZKE_FORKED   a child's copy; only the flag is looked at
  *   other codes  the end could not be written; the other processes will find
- *                the session dead and remove what it owned
+ *                the session dead and remove what it owned, or, where it is
+ *                a light or kept one, whose host lives, the other handles of
+ *                the host see to that in their calls and dispatches
  *
  * Threads: any.  In a callback: not of this handle; and two threads must not
  * close each other's handles from callbacks.  Blocks: on the disk, for other

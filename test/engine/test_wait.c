@@ -496,6 +496,23 @@ static void *wait_too(void *argument) {
   return NULL;
 }
 
+/* P5, and zkembed.h, zke_fd: the descriptor alone suffices.  A host that never
+ * asks for the deadline keeps the lease from the first moment on. */
+TEST_LOOP(descriptor_keeps_a_lease, 0, 2) {
+  begin_leased(_i);
+  pthread_t thread;
+  int fd = -1;
+  int64_t end = zke_now(waiter) + LEASE + SWEPT, left;
+  ck_ok(zke_fd(waiter, &fd));
+  ck_assert_int_eq(pthread_create(&thread, NULL, wait_too, &end), 0);
+  while ((left = end - zke_now(waiter)) > 0) {
+    struct pollfd p = {fd, POLLIN, 0};
+    if (poll(&p, 1, (int)left) > 0) zke_dispatch(waiter, NULL);
+  }
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  expect_alive();
+}
+
 /* P5: so does who sleeps in zke_wait(). */
 TEST_LOOP(wait_keeps_a_lease, 0, WAYS) {
   begin_leased(_i);
