@@ -9933,7 +9933,30 @@ typedef struct sweep {
   bool over; /* no use to go on: the gate is busy, or this store cannot write */
   bool all;  /* it looks at all sessions, not at a part of them */
   int64_t idle; /* ns before it in which nobody swept who should have */
+  bool noted;   /* the liveness file has its note */
 } sweep;
+
+/* Which files a sweep has looked at: a number that two stores share only if
+ * they have the same ones. */
+static int64_t sweep_files(const store *s) {
+  const zke_file *files[] = {&s->file_id, &s->gate_id, &s->line_id, &s->wal_id,
+                             &s->shm_id};
+  uint64_t hash = 0;
+  for (int i = 0; i < 5; i++) {
+    hash = (hash ^ files[i]->device) * UINT64_C(0x9e3779b97f4a7c15);
+    hash = (hash ^ files[i]->inode) * UINT64_C(0x9e3779b97f4a7c15);
+    hash ^= hash >> 29;
+  }
+  return (int64_t)hash;
+}
+
+/* Stamp the liveness file: this moment, and which files were looked at. */
+static void sweep_note(store *s, sweep *w) {
+  w->noted = !s->memory;
+  if (!w->noted) return;
+  side_write_hint(s, SIDE_FILES_AT, sweep_files(s));
+  side_write_hint(s, SIDE_SWEEP_AT, s->strange_clock ? -1 : host_boottime(s));
+}
 
 /* What a step of a sweep gives: the first failure counts and is told, later
  * steps are made all the same, since one that cannot be buried must not keep
@@ -9964,7 +9987,11 @@ static bool sweep_must_stamp(const store *s, const sweep *w,
 
 /* Reap the dead, end overdue leases and timeouts.  Where sessions are many they
  * are looked at in parts, a part a sweep, unless the last sweep is too long
- * ago. */
+ * ago.
+ *
+ * A time in which nobody swept is given back to the detached sessions first,
+ * and only then does the note say that this sweep was: who finds it takes that
+ * time for counted.  Where it cannot be given back no timeout is judged. */
 static void sweep_sessions(store *s, sweep *w) {
   buf sessions = {.a = &s->a};
   int64_t few = 1, parts = ZKE_TICK_MS / ZKE_DUTY_TICK_MS;
@@ -9975,6 +10002,8 @@ static void sweep_sessions(store *s, sweep *w) {
   if (rc == ZKE_OK) rc = sess_list(s, parts, s->sweeps % parts, &sessions);
   const sess_row *row = rc == ZKE_OK ? sess_rows(&sessions, &n) : NULL;
   if (sweep_must_stamp(s, w, row, n)) rc = sess_rearm(s, w->idle);
+  bool judges = rc == ZKE_OK;
+  if (judges && w->idle) sweep_note(s, w);
   sweep_note_step(s, w, rc);
   for (size_t i = 0; i < n && !w->over; i++) {
     if (sess_is_put_off(s, row[i].id)) continue;
@@ -9984,7 +10013,7 @@ static void sweep_sessions(store *s, sweep *w) {
       rc = sess_end(s, row[i].id, NULL, SESS_DEAD, false, &ended);
     else if (sess_lease_late(s, &row[i]) > 0)
       rc = sess_end(s, row[i].id, NULL, SESS_LEASE, false, &ended);
-    else if (life == LIFE_NONE && sess_timeout_late(s, &row[i]) > 0)
+    else if (judges && life == LIFE_NONE && sess_timeout_late(s, &row[i]) > 0)
       rc = sess_end(s, row[i].id, NULL, SESS_TIMEOUT, false, &ended);
     else if (life == LIFE_BLIND)
       rc = base_fail(ZKE_SYSTEMERROR, "%s: no descriptor to look who lives",
@@ -10055,15 +10084,13 @@ static int sweep_nodes(store *s, int kind, int64_t until) {
 
 /* One sweep, of all sessions or of one part of them; what is busy beyond
  * the deadline is left for the next. */
-static int sweep_run(store *s, bool all, int64_t idle) {
-  sweep w = {.all = all || idle, .idle = idle};
-  sweep_note_step(s, &w, db_end(s));
-  if (w.rc != ZKE_OK) return w.rc;
-  sweep_sessions(s, &w);
+static void sweep_run(store *s, sweep *w) {
+  sweep_note_step(s, w, db_end(s));
+  if (w->rc != ZKE_OK) return;
+  sweep_sessions(s, w);
   int64_t until = host_now(s) + SWEEP_REMOVAL_MS * ZKE_MS;
-  if (!w.over) sweep_note_step(s, &w, sweep_nodes(s, NODE_CONTAINER, until));
-  if (!w.over) sweep_note_step(s, &w, sweep_nodes(s, NODE_TTL, until));
-  return w.rc;
+  if (!w->over) sweep_note_step(s, w, sweep_nodes(s, NODE_CONTAINER, until));
+  if (!w->over) sweep_note_step(s, w, sweep_nodes(s, NODE_TTL, until));
 }
 
 /* Is there anything that a sweep would remove? */
@@ -10089,20 +10116,6 @@ static int sweep_overdue(store *s, bool *found) {
   return rc;
 }
 
-/* Which files a sweep has looked at: a number that two stores share only if
- * they have the same ones. */
-static int64_t sweep_files(const store *s) {
-  const zke_file *files[] = {&s->file_id, &s->gate_id, &s->line_id, &s->wal_id,
-                             &s->shm_id};
-  uint64_t hash = 0;
-  for (int i = 0; i < 5; i++) {
-    hash = (hash ^ files[i]->device) * UINT64_C(0x9e3779b97f4a7c15);
-    hash = (hash ^ files[i]->inode) * UINT64_C(0x9e3779b97f4a7c15);
-    hash ^= hash >> 29;
-  }
-  return (int64_t)hash;
-}
-
 /* How long ago somebody with the same files swept, in ns; INT64_MAX when it is
  * not known. */
 static int64_t sweep_age(store *s) {
@@ -10113,12 +10126,6 @@ static int64_t sweep_age(store *s) {
   bool known = n == (int64_t)sizeof word && word[2] == sweep_files(s) &&
                !s->strange_clock;
   return known && word[0] >= 0 && word[0] <= now ? now - word[0] : INT64_MAX;
-}
-
-/* Stamp the liveness file: this moment, and which files were looked at. */
-static void sweep_note(store *s) {
-  side_write_hint(s, SIDE_FILES_AT, sweep_files(s));
-  side_write_hint(s, SIDE_SWEEP_AT, s->strange_clock ? -1 : host_boottime(s));
 }
 
 /* Let somebody else have the duty. */
@@ -10144,29 +10151,30 @@ static int64_t sweep_idle(const store *s, int64_t now, int64_t before) {
 }
 
 /* Sweep, and wait for the gate so many ns at most.  Meanwhile the note tells
- * others not to.  Where the gate was busy the note is again that of the sweep
- * before, so that the next process that looks tries, too; this one keeps the
+ * others not to: from the start, or, after a time in which nobody swept, from
+ * when sweep_sessions() has dealt with that.  Where the gate was busy the note
+ * is again that of the sweep before, so that the next process that looks tries, too; this one keeps the
  * duty, if it has it, and tries again soon.  A store that fails otherwise, or
  * has put off a burial that failed before, takes the note back and gives the
  * duty away, since the cause may be its own. */
 static void sweep_now(store *s, int64_t patience) {
   int64_t now = host_now(s), deadline = s->deadline;
   int64_t before = s->memory ? 0 : side_read_hint(s, SIDE_SWEEP_AT);
-  int64_t idle = sweep_idle(s, now, before);
-  if (!s->memory) sweep_note(s);
+  sweep w = {.idle = sweep_idle(s, now, before)};
+  if (!w.idle) sweep_note(s, &w);
   s->deadline = patience ? base_min(deadline, base_later(now, patience)) : 0;
-  bool all =
-      !s->swept_at || s->owes_end || now - s->swept_at > tick_round_missed();
-  int rc = sweep_run(s, all, idle);
+  w.all = w.idle || !s->swept_at || s->owes_end ||
+          now - s->swept_at > tick_round_missed();
+  sweep_run(s, &w);
   s->deadline = deadline;
-  if (rc == ZKE_OK) {
+  if (w.rc == ZKE_OK) {
     s->owes_end = sess_is_put_off(s, 0);
     s->swept_at = now;
     s->sweeps++;
   }
-  bool busy = sess_is_delayed(rc);
-  if (rc == ZKE_OK && !sess_is_put_off(s, 0)) return;
-  if (!s->memory) side_write_hint(s, SIDE_SWEEP_AT, busy ? before : -1);
+  bool busy = sess_is_delayed(w.rc);
+  if (w.rc == ZKE_OK && !sess_is_put_off(s, 0)) return;
+  if (w.noted) side_write_hint(s, SIDE_SWEEP_AT, busy ? before : -1);
   if (!busy) sweep_yield(s);
 }
 

@@ -23,6 +23,8 @@ typedef struct seat {
   int stamps;       /* sweeps that it noted */
   int64_t slow;     /* ms that go by at each try for the gate */
   bool broken;      /* each of them fails */
+  int failing;      /* … or so many of the next ones */
+  bool dies;        /* it dies when it has noted a sweep */
 } seat;
 
 static seat seats[2];
@@ -76,7 +78,7 @@ static int sys_lock(void *context, int fd, int64_t offset, int64_t count,
     at->tried_at = now;
     at->tries++;
     sys_pass(at->slow);
-    if (at->broken) return -EIO;
+    if (at->broken || (at->failing > 0 && at->failing--)) return -EIO;
     if (at->refused > 0 && --at->granted < 0) {
       at->refused--;
       return -EAGAIN;
@@ -93,8 +95,11 @@ static int sys_probe(void *context, int fd, int64_t offset) {
 
 static int64_t sys_pwrite(void *context, int fd, const void *bytes, size_t size,
                           int64_t at) {
-  ((seat *)context)->stamps += at == SIDE_SWEEP_AT;
-  return sys_real().pwrite(NULL, fd, bytes, size, at);
+  seat *whose = context;
+  whose->stamps += at == SIDE_SWEEP_AT;
+  int64_t n = sys_real().pwrite(NULL, fd, bytes, size, at);
+  if (at == SIDE_SWEEP_AT && whose->dies) _exit(7);
+  return n;
 }
 
 /* The ticks' jitter is the same in each run. */
@@ -220,13 +225,18 @@ static void live_on(int64_t ms) {
   }
 }
 
-/* The first one in its loop, which watches the group and has the duty. */
-static zke *open_holder(const char *vfs) {
-  zke *z = open_at(&seats[0], vfs);
+/* A handle in its loop, the first one, which watches the group and gets the
+ * duty. */
+static void take_duty(zke *z) {
   watch_group(z);
   looping[0] = z;
   live_on((int64_t)2 * ZKE_TICK_MS);
   ck_assert(z->s->duty);
+}
+
+static zke *open_holder(const char *vfs) {
+  zke *z = open_at(&seats[0], vfs);
+  take_duty(z);
   return z;
 }
 
@@ -679,6 +689,68 @@ TEST_LOOP(sweep_of_a_dispatch_does_not_wait, 0, 2) {
   ck_ok(zke_close(z));
 }
 
+/* ---- detached sessions ---- */
+
+enum { TIMEOUT = 10000, HOUR = 3600 * 1000 };
+
+/* A kept session, which owns /x, is left by its host. */
+static void detach_one(zke *z) {
+  zke *kept = NULL;
+  zke_options o = ZKE_INIT(zke_options);
+  o.timeout_ms = TIMEOUT;
+  ck_ok(zke_open_session(z, &o, &kept));
+  make(kept, "/x", ZKE_EPHEMERAL);
+  ck_ok(zke_detach(kept));
+}
+
+/* The session has its whole timeout from now on, and ends after it. */
+static void expect_a_timeout(zke *z) {
+  ck_ok(see(z, "/x"));
+  live_on(TIMEOUT - (int64_t)4 * ZKE_TICK_MS);
+  ck_ok(see(z, "/x"));
+  live_on((int64_t)8 * ZKE_TICK_MS);
+  ck_rc(see(z, "/x"), ZKE_NONODE);
+}
+
+/* P5: a time in which nobody swept does not count for a detached session, also
+ * where that cannot be written at first. */
+TEST(no_timeout_is_judged_before_it_is_stamped) {
+  zke *z = open_at(&seats[0], NULL);
+  make(z, "/group", ZKE_PERSISTENT);
+  detach_one(z);
+  take_duty(z);
+  sys_pass(HOUR);
+  seats[0].failing = 1;
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(seats[0].failing, 0);
+  expect_a_timeout(z);
+  ck_ok(zke_close(z));
+}
+
+/* … nor where who found it was killed as soon as it had noted its sweep. */
+TEST(note_of_a_sweep_comes_after_the_stamps) {
+  int outcome = -1;
+  zke *z = open_at(&seats[0], NULL);
+  make(z, "/group", ZKE_PERSISTENT);
+  detach_one(z);
+  take_duty(z);
+  sys_pass(HOUR);
+  pid_t pid = fork();
+  ck_assert_int_ge(pid, 0);
+  if (pid == 0) {
+    seats[1].dies = true;
+    open_at(&seats[1], NULL);
+    _exit(0);
+  }
+  ck_assert_int_eq(waitpid(pid, &outcome, 0), pid);
+  ck_assert_int_eq(test_status(outcome), 7);
+  ck_ok(zke_dispatch(z, NULL));
+  expect_a_timeout(z);
+  ck_ok(zke_close(z));
+}
+
+/* ---- at a busy gate ---- */
+
 /* Somebody else has the gate and does nothing. */
 static int hold_gate(zke *z) {
   int fd = open(z->s->gate, O_RDWR | O_CLOEXEC);
@@ -929,7 +1001,11 @@ static void with_store(zke *z, void (*run)(store *s)) {
   ck_ok(api_leave(z, ZKE_OK));
 }
 
-static void sweep_by_families(store *s) { ck_ok(sweep_run(s, true, 0)); }
+static void sweep_by_families(store *s) {
+  sweep w = {.all = true};
+  sweep_run(s, &w);
+  ck_ok(w.rc);
+}
 
 /* The session ends in the first tree as usual and in the second row by row. */
 static void twins_end(twin *t, int member) {
