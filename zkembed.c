@@ -4104,12 +4104,13 @@ SQL_STATEMENT(APP_END, "RELEASE zkembed_function");
 
 /* Is the transaction still the one that the function was called in?  SQLite may
  * have undone it, which a function can overlook; and it can begin another one
- * then, by a savepoint.  So a savepoint of ours is around a function that
- * writes: it is gone with its transaction, and it takes along those that the
- * function has left open, or a later function could go back to them. */
-static int app_still_open(store *s, enum app_mode mode) {
+ * then, by a savepoint.  So a savepoint of ours is around a function in a
+ * transaction that writes (guarded): it is gone with its transaction, and it
+ * takes along those that the function has left open, or a later function could
+ * go back to them, and undo what was done since. */
+static int app_still_open(store *s, bool guarded) {
   if (!sqlite3_get_autocommit(s->db) &&
-      (mode == APP_READS || sql_do(s, SQL_APP_END) == ZKE_OK))
+      (!guarded || sql_do(s, SQL_APP_END) == ZKE_OK))
     return ZKE_OK;
   return base_fail(ZKE_SYSTEMERROR,
                    "%s: SQLite has undone the transaction in a function",
@@ -4118,10 +4119,12 @@ static int app_still_open(store *s, enum app_mode mode) {
 
 /* Call a function of the program's in the transaction that is open.  ZKE_OK, or
  * what the transaction has to be undone for; ZKE_SQL means that the function
- * refuses, and *code is its own code then. */
+ * refuses, and *code is its own code then.  One that reads in a batch may
+ * refuse, and the batch goes on: its savepoints go all the same. */
 static int app_run(store *s, enum app_mode mode, zke_sql_fn fn, void *context,
                    int64_t zxid, int *code) {
-  int rc = mode == APP_WRITES ? sql_do(s, SQL_APP_BEGIN) : ZKE_OK;
+  bool guarded = mode == APP_WRITES || s->writing;
+  int rc = guarded ? sql_do(s, SQL_APP_BEGIN) : ZKE_OK;
   if (rc != ZKE_OK) return rc;
   base_sentence[0] = '\0';
   s->app = mode;
@@ -4133,7 +4136,9 @@ static int app_run(store *s, enum app_mode mode, zke_sql_fn fn, void *context,
   rc = *code ? app_refused(s, code) : ZKE_OK;
   int left = app_end_statements(s);
   if (rc == ZKE_OK) rc = left;
-  return rc == ZKE_OK ? app_still_open(s, mode) : rc;
+  if (rc != ZKE_OK && (mode == APP_WRITES || !guarded)) return rc;
+  int open = app_still_open(s, guarded);
+  return open == ZKE_OK ? rc : open;
 }
 
 /* ======================================================================

@@ -3,6 +3,7 @@
  */
 #include <limits.h>
 #include <pthread.h>
+#include <sqlite3.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,54 @@ static int exists(zke *z, const char *path) {
 enum { ON_FILE, IN_MEMORY, PLACES };
 static zke *open_at(int place) {
   return test_open(place == ON_FILE ? test_path("db") : ":memory:");
+}
+
+/* ---- SQL that reads in a batch ---- */
+
+/* Run a statement; a code of SQLite's. */
+static int run_text(sqlite3 *db, int64_t zxid, void *context) {
+  (void)zxid;
+  return sqlite3_exec(db, context, NULL, NULL, NULL);
+}
+
+static int run_and_refuse(sqlite3 *db, int64_t zxid, void *context) {
+  ck_assert_int_eq(run_text(db, zxid, context), SQLITE_OK);
+  return 5000;
+}
+
+/* Call it in a zke_multi_read(): its code. */
+static int read_by(zke *z, zke_sql_fn fn, void *context) {
+  zke_op op;
+  zke_op_result result;
+  zke_op_sql(&op, fn, context);
+  ck_ok(zke_multi_read(z, &op, 1, &result));
+  return result.rc;
+}
+
+/* A savepoint, a node, and a return to the savepoint. */
+static int go_back(zke *z, void *context) {
+  char begin[] = "SAVEPOINT mine", back[] = "ROLLBACK TO mine";
+  char ours[] = "ROLLBACK TO zkembed_function";
+  bool refuses = *(int *)context != 0;
+  int rc = read_by(z, refuses ? run_and_refuse : run_text, begin);
+  ck_assert_int_eq(rc, refuses ? 5000 : ZKE_OK);
+  ck_ok(make(z, "/a"));
+  ck_assert_int_eq(read_by(z, run_text, back), SQLITE_ERROR);
+  ck_assert_int_eq(read_by(z, run_text, ours), SQLITE_AUTH);
+  ck_ok(make(z, "/b"));
+  return ZKE_OK;
+}
+
+/* zkembed.h, zke_op_sql: SAVEPOINTs end with fn.  So a function that reads
+ * undoes nothing of the batch that it is called in. */
+TEST_LOOP(reading_function_undoes_nothing, 0, 2 * PLACES) {
+  int refuses = _i / PLACES;
+  zke *z = open_at(_i % PLACES);
+  ck_ok(zke_batch(z, go_back, &refuses));
+  ck_ok(exists(z, "/a"));
+  ck_ok(exists(z, "/b"));
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
 }
 
 /* ---- results ---- */
