@@ -13838,7 +13838,8 @@ int zke_open(const char *name, const zke_options *options, zke **z_out) {
 
 /* A new session, or one to be attached, on the store of a handle.  Any state,
  * since the caller may want a new session because its own has ended.  The store
- * must still be usable for one. */
+ * must still be usable for one, and writing is its recovery's business first,
+ * which a call that works in any state has not seen to. */
 static int api_add_session(zke *z, store_adding a, zke **z_out) {
   zke_options o;
   zke_os os;
@@ -13849,8 +13850,11 @@ static int api_add_session(zke *z, store_adding a, zke **z_out) {
   if (rc != ZKE_OK) return rc;
   a.o = &o;
   if (a.session || o.timeout_ms || o.flags & ZKE_OPEN_LIGHT) a.c = z->c;
+  if (health_needs_recovery(z->s)) rc = txn_recover(z->s);
   if (health_is_replaced(z->s))
     rc = health_say_replaced(z->s);
+  else if (rc != ZKE_OK)
+    return api_leave(z, rc);
   else if (a.session && o.lease_ms)
     rc = base_fail(ZKE_BADARGUMENTS, "a kept session has no lease");
   else

@@ -760,7 +760,8 @@ ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
  *                       an id that is none; z_out or out is NULL
  *   ZKE_CONNECTIONLOSS  zke_attach(): it is not known whether it was attached.
  *                       A handle of this store that had it has moved in either
- *                       case; attach it again
+ *                       case, unless nothing was tried, as the file cannot be
+ *                       written; attach it again
  *   ZKE_MISUSE          zke_detach() in a callback of this very handle;
  *                       zke_attach(), zke_detach() and zke_rearm() in the
  *                       function of a batch

@@ -305,6 +305,35 @@ static void end_doubt(zke *z) {
   ck_assert_int_eq(z->s->health, HEALTH_GOOD);
 }
 
+/* design.md 8: what changes something recovers first, and a session that begins
+ * or is attached does.  They failed until another call had recovered. */
+TEST_LOOP(new_session_recovers_first, 0, 2) {
+  zke *kept = NULL, *z = open_at(&seats[0], NULL), *more = NULL;
+  unsigned char password[16];
+  make(z, "/group", ZKE_PERSISTENT);
+  ck_ok(zke_close(z));
+  faulty_register();
+  z = open_at(&seats[0], "faulty");
+  zke_options o = ZKE_INIT(zke_options);
+  o.timeout_ms = 60000;
+  ck_ok(zke_open_session(z, &o, &kept));
+  ck_ok(zke_password(kept, password));
+  bring_in_doubt(z);
+  int64_t id = zke_session_id(kept);
+  if (_i)
+    ck_rc(zke_attach(z, id, password, NULL, &more), ZKE_CONNECTIONLOSS);
+  else
+    ck_rc(zke_open_session(z, NULL, &more), ZKE_CONNECTIONLOSS);
+  ck_assert_int_eq(zke_state(kept), ZKE_STATE_CONNECTED);
+  run_sql("COMMIT");
+  ck_ok(_i ? zke_attach(z, id, password, NULL, &more)
+           : zke_open_session(z, NULL, &more));
+  ck_assert_int_eq(z->s->health, HEALTH_GOOD);
+  ck_ok(zke_close(more));
+  ck_ok(zke_close(kept));
+  ck_ok(zke_close(z));
+}
+
 /* P6: who has the duty and cannot write gives it away and notes no sweep, so
  * that another one buries.  It used to keep both, and nobody was buried while
  * its reader was there. */
