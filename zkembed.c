@@ -15630,9 +15630,12 @@ int zke_sleep(zke *z, int64_t deadline_ms) {
   store *s = z->s;
   int64_t until = api_deadline(deadline_ms), left;
   while ((left = until - host_now(s)) > 0) {
-    if (z->lease && lock_take(s, until)) {
-      lease_stamp(z);
-      lock_drop(s);
+    if (z->lease) {
+      if (lock_take(s, until)) {
+        lease_stamp(z);
+        lock_drop(s);
+      }
+      /* the wait for the lock has taken some of it, or all */
       left = base_min(until - host_now(s), tick_lease_renewal(z->lease) + 1);
     }
     if (left > 0) s->os.sleep(s->os.context, left);

@@ -723,7 +723,9 @@ TEST_LOOP(long_call_delays_no_alarm_and_no_sleep, 0, WAYS) {
   ck_until(keeping, 10000);
   ck_ok(zke_call_at(shared, zke_now(shared) + 60000, count_call, NULL));
   ck_ok(zke_sleep(shared, zke_now(shared) + 10));
-  ck_ok(zke_sleep(leased, zke_now(leased) + 10));
+  int64_t until = zke_now(leased) + 2000;
+  ck_ok(zke_sleep(leased, until));
+  ck_assert_int_lt(zke_now(leased), until + 1500); /* it slept twice as long */
   bool waited = keeps.done;
   come_back = true;
   ck_ok(join(&keeps));
