@@ -12869,20 +12869,14 @@ static int store_ensure_schema(store *s) {
 /* In a forked child: let go of the parent's connections, which SQLite would
  * otherwise take for this process's own and share their locks.  Where another
  * thread of the parent was using one, SQLite's own locks may be held for ever:
- * nothing can be opened here. */
+ * nothing can be opened here, nor closed, so all are looked at first. */
 static int store_drop_orphans(store *s) {
   bool in_use = false;
   pthread_mutex_lock(&fork_mutex);
-  for (store **at = &fork_orphans; *at;) {
-    store *o = *at;
+  for (const store *o = fork_orphans; o; o = o->fork_next)
     in_use = in_use || o->locked;
-    if (o->locked) {
-      at = &o->fork_next;
-    } else {
-      db_disconnect(o);
-      *at = o->fork_next;
-    }
-  }
+  for (; fork_orphans && !in_use; fork_orphans = fork_orphans->fork_next)
+    db_disconnect(fork_orphans);
   pthread_mutex_unlock(&fork_mutex);
   if (!in_use) return ZKE_OK;
   return base_fail(ZKE_FORKED,

@@ -454,6 +454,53 @@ TEST(fork_while_a_thread_is_inside) {
   ck_ok(zke_close(z));
 }
 
+static struct {
+  bool inside; /* by __atomic, as */
+  bool stop;
+} staying;
+
+/* The function of a batch, which keeps the store's lock. */
+static int stay_in_batch(zke *z, void *context) {
+  (void)z, (void)context;
+  __atomic_store_n(&staying.inside, true, __ATOMIC_SEQ_CST);
+  while (!__atomic_load_n(&staying.stop, __ATOMIC_SEQ_CST)) test_pause();
+  return ZKE_OK;
+}
+
+static void *run_batch(void *z) {
+  ck_ok(zke_batch(z, stay_in_batch, NULL));
+  return NULL;
+}
+
+/* A child of a process with a thread in SQLite: nothing is opened. */
+static int open_nothing(void *context) {
+  zke *z;
+  int fds = test_fd_count();
+  if (zke_open(context, NULL, &z) != ZKE_FORKED) return 1;
+  if (test_fd_count() != fds) return 2;
+  if (zke_open(context, NULL, &z) != ZKE_FORKED) return 3;
+  return 0;
+}
+
+/* zkembed.h, ZKE_FORKED: the refusal comes before any of the parent's
+ * connections is closed, which could wait for ever for what that thread had in
+ * SQLite.  The idle one is the first that the child finds. */
+TEST(nothing_is_closed_while_a_thread_was_inside) {
+  char name[] = ":memory:";
+  pthread_t thread;
+  zke *idle = test_open(test_path("idle.db")),
+      *z = test_open(test_path("a.db"));
+  make_nodes(z);
+  ck_assert_int_eq(pthread_create(&thread, NULL, run_batch, z), 0);
+  ck_until(__atomic_load_n(&staying.inside, __ATOMIC_SEQ_CST), 10000);
+  ck_assert_int_eq(in_child(open_nothing, name), 0);
+  __atomic_store_n(&staying.stop, true, __ATOMIC_SEQ_CST);
+  pthread_join(thread, NULL);
+  expect_working(z);
+  ck_ok(zke_close(z));
+  ck_ok(zke_close(idle));
+}
+
 static int forked_inside;
 
 static void fork_inside(zke *z, int type, int state, const char *path,
