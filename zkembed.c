@@ -14155,15 +14155,17 @@ int zke_delete(zke *z, const char *path, int version) {
 
 /* Note what is to be discarded, whatever state the handle is in.  The path gets
  * the chroot here and not by api_path(), whose buffer belongs to the call that
- * has the store's lock, which this one does not have yet.  Note and path are
- * one block, so that one allocation decides whether there is a note. */
+ * has the store's lock, which this one does not have yet.  As there, "/" below
+ * a chroot is the chroot's node.  Note and path are one block, so that one
+ * allocation decides whether there is a note. */
 static int api_note_discard(zke *z, const char *path, bool sequential,
                             int64_t czxid) {
   size_t size = z->chroot_len + strlen(path) + 1;
   discard *d = mem_zero(&z->s->a, sizeof *d + size);
   if (!d) return base_nomem();
   char *whole = (char *)(d + 1);
-  snprintf(whole, size, "%s%s", z->chroot, path);
+  bool root = z->chroot_len && !sequential && path[1] == '\0';
+  snprintf(whole, size, "%s%s", z->chroot, root ? "" : path);
   d->czxid = czxid;
   d->sequential = sequential;
   d->path = whole;

@@ -821,6 +821,18 @@ TEST(sequential_root_of_chroot_is_refused) {
   ck_ok(zke_close(z));
 }
 
+/* zkembed.h, zke_discard: the chroot's node is discarded by the name that it
+ * was made by. */
+TEST(chroot_node_is_discarded) {
+  zke *z = memory(), *in = test_session(z, "/cr");
+  ck_ok(create(in, "/", ZKE_EPHEMERAL));
+  expect_children(z, "/", "cr zookeeper");
+  ck_ok(zke_discard(in, "/", ZKE_EPHEMERAL, 0));
+  expect_children(z, "/", "zookeeper");
+  ck_ok(zke_close(in));
+  ck_ok(zke_close(z));
+}
+
 /* 1.2 under a chroot: the whole path decides what is reserved. */
 TEST(chroot_on_reserved_nodes) {
   zke *z = memory(), *in = test_session(z, "/zookeeper");
