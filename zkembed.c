@@ -14836,12 +14836,14 @@ static int api_op_sql(txn *t, const char *path, const zke_op *op,
 }
 
 /* SQL in a snapshot.  Its function's refusal is its own; what is returned
- * fails the whole call. */
+ * fails the whole call.  In a batch it sees what the batch has changed, which
+ * the meta row tells at the end only. */
 static int api_op_sql_read(zke *z, const char *path, const zke_op *op,
                            zke_op_result *r) {
-  int64_t meta[4] = {0};
+  const txn_batch *b = z->s->batch;
+  int64_t meta[4] = {b ? b->t.zxid : 0};
   (void)path;
-  int rc = sql_fetch_ints(z->s, SQL_META, z->id, 4, meta);
+  int rc = b ? ZKE_OK : sql_fetch_ints(z->s, SQL_META, z->id, 4, meta);
   if (rc != ZKE_OK) return rc;
   rc = app_run(z->s, APP_READS, op->sql, op->context, meta[0], &r->rc);
   return rc == ZKE_SQL ? ZKE_OK : rc;

@@ -53,6 +53,33 @@ static int read_by(zke *z, zke_sql_fn fn, void *context) {
   return result.rc;
 }
 
+static int note_zxid(sqlite3 *db, int64_t zxid, void *context) {
+  (void)db;
+  *(int64_t *)context = zxid;
+  return ZKE_OK;
+}
+
+/* What a function is told before a change and after it. */
+static int read_zxids(zke *z, void *context) {
+  int64_t from = *(int64_t *)context, zxid = -1;
+  ck_ok(read_by(z, note_zxid, &zxid));
+  ck_assert_int_eq(zxid, from);
+  ck_ok(make(z, "/a"));
+  ck_ok(make(z, "/b"));
+  ck_ok(read_by(z, note_zxid, &zxid));
+  ck_assert_int_eq(zxid, from + 2);
+  ck_assert_int_eq(zxid, zke_zxid());
+  return ZKE_OK;
+}
+
+/* A function that reads in a batch is told the zxid of what it sees. */
+TEST_LOOP(reading_function_is_told_the_zxid, 0, PLACES) {
+  zke *z = open_at(_i);
+  int64_t from = test_zxid(z);
+  ck_ok(zke_batch(z, read_zxids, &from));
+  ck_ok(zke_close(z));
+}
+
 /* A savepoint, a node, and a return to the savepoint. */
 static int go_back(zke *z, void *context) {
   char begin[] = "SAVEPOINT mine", back[] = "ROLLBACK TO mine";
