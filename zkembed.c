@@ -13566,6 +13566,13 @@ static int api_leave(zke *z, int rc) {
   return rc;
 }
 
+/* End a call that api_enter() has let in with API_LIGHT, and that failed by what
+ * is not the database: in a batch this says nothing about its transaction. */
+static int api_leave_light(zke *z, int rc) {
+  int left = api_leave(z, ZKE_OK);
+  return left == ZKE_OK ? rc : left;
+}
+
 /* End a call that was refused before it had the lock; returns rc. */
 static int api_refuse(zke *z, int rc) {
   lock_uncount_call(z->s, z);
@@ -14031,7 +14038,7 @@ int zke_keepalive_fd(zke *z, int *fd_out) {
     else
       rc = host_fail(z->s, fd, "cannot duplicate", z->s->live);
   }
-  return api_leave(z, rc);
+  return api_leave_light(z, rc);
 }
 
 /* ---- nodes: changes ---- */
@@ -16113,7 +16120,7 @@ int zke_sql_adopt(zke *z, struct sqlite3 *db) {
   if (rc != ZKE_OK) return rc;
   rc = api_check_guest(z->s, db);
   if (rc == ZKE_OK) rc = app_adopt(z->s, db);
-  return api_leave(z, rc);
+  return api_leave_light(z, rc);
 }
 
 /* While the guest's transaction keeps all other writers out: has the session

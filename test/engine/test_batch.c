@@ -1,6 +1,7 @@
 /* test_batch.c - zke_batch(): calls with results of their own in one
  * transaction
  */
+#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <sqlite3.h>
@@ -666,6 +667,38 @@ TEST_LOOP(calls_that_are_refused, 0, PLACES) {
   ck_rc(zke_batch(z, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_batch(NULL, answer, &rc), ZKE_BADARGUMENTS);
   ck_ok(zke_close(foreign));
+  ck_ok(zke_close(z));
+}
+
+/* ---- what fails without touching the batch ---- */
+
+static int no_dup(void *context, int fd) {
+  (void)context, (void)fd;
+  return -EMFILE;
+}
+
+/* A call that looks at the handle alone, between two changes. */
+static int fail_beside(zke *z, void *context) {
+  int fd = -1;
+  (void)context;
+  ck_ok(make(z, "/a"));
+  ck_rc(zke_keepalive_fd(z, &fd), ZKE_SYSTEMERROR);
+  ck_ok(make(z, "/b"));
+  return ZKE_OK;
+}
+
+/* A descriptor that is not to be had says nothing about the batch. */
+TEST(failure_beside_a_batch_breaks_nothing) {
+  zke *z = NULL;
+  zke_os os;
+  zke_os_default(&os);
+  os.dup = no_dup;
+  zke_options o = ZKE_INIT(zke_options);
+  o.os = &os;
+  ck_ok(zke_open(test_path("db"), &o, &z));
+  ck_ok(zke_batch(z, fail_beside, NULL));
+  ck_ok(exists(z, "/a"));
+  ck_ok(exists(z, "/b"));
   ck_ok(zke_close(z));
 }
 
