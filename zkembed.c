@@ -9663,7 +9663,7 @@ static void sess_unlink_fifo(const struct carrier *c) {
 static void sess_close_carrier(struct carrier *c) {
   store *s = c->s;
   sess_unlink_fifo(c);
-  if (c->live_fd >= 0 && c->id)
+  if (c->live_fd >= 0 && c->id && !health_lost_fds(s))
     s->os.lock(s->os.context, c->live_fd, c->id, ZKE_LOCK_NONE);
   for (size_t i = 0; i < c->notice_count; i++) {
     s->notices -= c->notices[i].fd >= 0;
@@ -10135,7 +10135,7 @@ static int64_t sweep_age(store *s) {
 
 /* Let somebody else have the duty. */
 static void sweep_yield(store *s) {
-  if (s->duty) side_lock_byte(s, SIDE_DUTY, false);
+  if (s->duty && !health_lost_fds(s)) side_lock_byte(s, SIDE_DUTY, false);
   s->duty = false;
 }
 
@@ -11078,7 +11078,7 @@ static void wait_follow(zke *z, const wait_frame *frame) {
 /* Close a notice's descriptor; the notice stays, to be probed. */
 static void wait_close_notice(struct carrier *c, wait_notice *n) {
   if (n->fd < 0) return;
-  if (c->poller >= 0)
+  if (c->poller >= 0 && !health_lost_fds(c->s))
     c->s->os.poller_remove(c->s->os.context, c->poller, n->fd);
   fd_close(c->s, &n->fd);
   c->s->notices--;
@@ -11238,7 +11238,7 @@ static int64_t wait_deadline(struct carrier *c, bool waiting) {
 /* Set the timer behind zke_fd(), where it is not set so already: 0 would disarm
  * it, so a time that has passed is 1. */
 static void wait_arm_carrier(struct carrier *c) {
-  if (c->timer < 0) return;
+  if (c->timer < 0 || health_lost_fds(c->s)) return;
   int64_t at = wait_deadline(c, false);
   if (at == INT64_MAX)
     at = 0;
