@@ -2058,7 +2058,9 @@ ZKE_API int zke_dispatch(zke *z, int *count_out);
  * When zke_dispatch_to() has returned, every event of a change up to that zxid
  * has been told, however many there are.  Later ones wait, and the descriptor
  * stays readable for them.  The session's end is told whatever its zxid, and
- * so are the alarms that are due (zke_call_at()): they are no changes.
+ * so are the alarms that are due (zke_call_at()): they are no changes.  Events
+ * come in the order in which they were queued: past changes that
+ * zke_watch_since() has queued behind later ones wait with these.
  *
  * So a server sends events and replies in ZooKeeper's order: what a reply shows
  * is told before it, and no event before the reply that registered its watch.
