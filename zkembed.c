@@ -2485,8 +2485,10 @@ static void count_merge(int64_t *to, const int64_t *from) {
  *
  * The lock is a flag under a mutex, so that a thread can give up at its own
  * deadline while another waits for the disk.  The mutex itself is held for a
- * few instructions, never during a system call of ours; a function whose name
- * ends in _m is called with it held.
+ * few instructions, never while a file is read or written; a function whose
+ * name ends in _m is called with it held.  Two members of the host's run under
+ * it: its clock, where a wait in the queue or the next time of a light session
+ * is worked out; and its allocator, where a pair gets its first alarm.
  *
  * Order: a thread that comes while the lock is free takes it, although others
  * may be waking up for it.  That saves most switches of threads.  Once the

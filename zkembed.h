@@ -1434,7 +1434,7 @@ ZKE_API int zke_multi_read(zke *z, const zke_op *ops, int count,
  *
  * What fn may call: create, create_ttl, delete, set, set_acl, raise_sequence,
  *   discard, multi, all that read (with a watch, too), add_watch, set_watch,
- *   and what blocks on nothing.  A watch is registered if the batch is
+ *   watch_since, history_keep, and what blocks on nothing.  A watch is registered if the batch is
  *   committed, and hears of what the batch changes after it.  Identities that
  *   fn adds or takes stay as they are then.  All else is ZKE_MISUSE, and so is
  *   any call that would take the lock of another store: zke_batch, open,
