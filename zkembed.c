@@ -5631,6 +5631,13 @@ static bool lease_write(store *s, int64_t slot, int64_t now) {
   return side_write_hint(s, lease_slot_at(slot), s->strange_clock ? 0 : now);
 }
 
+/* Is the stamp in the session's slot the one that it wrote last?  Else the
+ * session was ended, and the slot is another one's. */
+static bool lease_has_slot(const zke *z) {
+  int64_t wrote = z->s->strange_clock ? 0 : z->lease_at;
+  return side_read_hint(z->s, lease_slot_at(z->slot)) == wrote;
+}
+
 /* The session has called in: renew its stamp if a quarter of the lease has
  * passed.  Where the stamp cannot be written, on a full disk, a waiting
  * session is woken earlier to try again. */
@@ -5660,9 +5667,14 @@ static void lease_begin_call(store *s, zke *z, int64_t deadline) {
  * added to their stamps; a new stamp would keep alive one that hangs.  Short
  * calls cost nothing.
  *
- * Called while the gate is waited for, and before it is left: until then
- * nobody can have ended those sessions, since that takes the gate.  A stamp
- * that cannot be written is left as it is. */
+ * Called while the gate is waited for, and before it is left.  While it is held
+ * nobody can have ended those sessions, but before that somebody can, where
+ * this process was stopped; the slot may be another session's by now.  So a
+ * slot is written only where it has what this store wrote last.  What is left
+ * is a process that is stopped just between two system calls, here or in
+ * lease_stamp(): its write comes late and can shorten the lease of the slot's
+ * new owner, until that calls in.  A stamp that cannot be written is left as it
+ * is. */
 static void lease_extend(store *s) {
   int64_t now = s->lease ? host_boottime(s) : 0, held = now - s->since;
   if (!s->lease || held < tick_lease_step(s->lease) || !guard_is_intact(s))
@@ -5672,7 +5684,8 @@ static void lease_extend(store *s) {
     zke *z = s->sessions[i];
     int64_t at = base_min(z->lease_at + held, now);
     if (!z->lease || z->state != SESS_ALIVE) continue;
-    if (s->memory || lease_write(s, z->slot, at)) z->lease_at = at;
+    if (s->memory || (lease_has_slot(z) && lease_write(s, z->slot, at)))
+      z->lease_at = at;
   }
 }
 

@@ -778,6 +778,39 @@ TEST(note_of_a_sweep_comes_after_the_stamps) {
   ck_ok(zke_close(z));
 }
 
+/* ---- leases ---- */
+
+static zke *lease(zke *z, int64_t ms) {
+  zke *made = NULL;
+  zke_options o = ZKE_INIT(zke_options);
+  o.lease_ms = ms;
+  ck_ok(zke_open_session(z, &o, &made));
+  return made;
+}
+
+/* P5: a store that is stopped while it waits for the gate finds its leases over
+ * when it goes on, and their slots in others' hands.  It wrote old stamps
+ * there, by which a session that lives was ended. */
+TEST(no_lease_is_extended_in_anothers_slot) {
+  zke *z = open_at(&seats[0], NULL), *other = open_at(&seats[1], NULL);
+  zke *over = lease(z, 4000);
+  sys_pass(3000);
+  z->s->since = host_boottime(z->s); /* it waits … */
+  sys_pass(HOUR);                    /* … and is stopped */
+  ck_ok(see(other, "/"));
+  ck_assert_int_eq(test_session_count(other), 2);
+  zke *young = lease(other, 1000);
+  ck_assert_int_eq(young->slot, over->slot);
+  lease_extend(z->s);
+  ck_assert_int_eq(side_read_hint(z->s, lease_slot_at(over->slot)),
+                   young->lease_at);
+  zke_close(over);
+  ck_ok(see(other, "/"));
+  ck_ok(zke_close(young));
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+
 /* ---- at a busy gate ---- */
 
 /* Somebody else has the gate and does nothing. */
