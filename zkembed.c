@@ -10173,10 +10173,10 @@ static int64_t sweep_idle(const store *s, int64_t now, int64_t before) {
 /* Sweep, and wait for the gate so many ns at most.  Meanwhile the note tells
  * others not to: from the start, or, after a time in which nobody swept, from
  * when sweep_sessions() has dealt with that.  Where the gate was busy the note
- * is again that of the sweep before, so that the next process that looks tries, too; this one keeps the
- * duty, if it has it, and tries again soon.  A store that fails otherwise, or
- * has put off a burial that failed before, takes the note back and gives the
- * duty away, since the cause may be its own. */
+ * is again that of the sweep before, so that the next process that looks tries,
+ * too; this one keeps the duty, if it has it, and tries again soon.  A store
+ * that fails otherwise, or has put off a burial that failed before, takes the
+ * note back and gives the duty away, since the cause may be its own. */
 static void sweep_now(store *s, int64_t patience) {
   int64_t now = host_now(s), deadline = s->deadline;
   int64_t before = s->memory ? 0 : side_read_hint(s, SIDE_SWEEP_AT);
@@ -13581,8 +13581,9 @@ static int api_leave(zke *z, int rc) {
   return rc;
 }
 
-/* End a call that api_enter() has let in with API_LIGHT, and that failed by what
- * is not the database: in a batch this says nothing about its transaction. */
+/* End a call that api_enter() has let in with API_LIGHT, and that failed by
+ * what is not the database: in a batch this says nothing about its
+ * transaction. */
 static int api_leave_light(zke *z, int rc) {
   int left = api_leave(z, ZKE_OK);
   return left == ZKE_OK ? rc : left;

@@ -1434,12 +1434,12 @@ ZKE_API int zke_multi_read(zke *z, const zke_op *ops, int count,
  *
  * What fn may call: create, create_ttl, delete, set, set_acl, raise_sequence,
  *   discard, multi, all that read (with a watch, too), add_watch, set_watch,
- *   watch_since, history_keep, and what blocks on nothing.  A watch is registered if the batch is
- *   committed, and hears of what the batch changes after it.  Identities that
- *   fn adds or takes stay as they are then.  All else is ZKE_MISUSE, and so is
- *   any call that would take the lock of another store: zke_batch, open,
- *   close, wait, dispatch, sleep, expire, compact, check, forget, and removing
- *   watches.
+ *   watch_since, history_keep, and what blocks on nothing.  A watch is
+ *   registered if the batch is committed, and hears of what the batch changes
+ *   after it.  Identities that fn adds or takes stay as they are then.  All
+ *   else is ZKE_MISUSE, and so is any call that would take the lock of another
+ *   store: zke_batch, open, close, wait, dispatch, sleep, expire, compact,
+ *   check, forget, and removing watches.
  * While fn runs the store's lock and the writers' gate are held.  The calls of
  *   other threads on this store wait, and so do all changes by other processes,
  *   each at most its own busy timeout; reads there go on.  So fn is short: it

@@ -1308,8 +1308,8 @@ static int note_close(void *context, int fd) {
 }
 
 /* zkembed.h, caveats: the numbers are left to the host, which may have a timer
- * or a poller there, too.  In the dispatch (0) or the waiting (1) that finds it,
- * and at the end. */
+ * or a poller there, too.  In the dispatch (0) or the waiting (1) that finds
+ * the loss, and at the end. */
 TEST_LOOP(lost_descriptors_are_left_alone, 0, 2) {
   zke *z = NULL;
   zke_options o = {.size = sizeof o, .lease_ms = 60000};
