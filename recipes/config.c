@@ -1298,7 +1298,7 @@ int zke_config_list(zke_config *config, const char *name,
 
 /* 0 for an object that cannot be entered, or that has read nothing yet. */
 int64_t zke_config_revision(zke_config *config) {
-  if (zke_recipe_enter((zke_recipe *)config) != ZKE_OK) return 0;
+  if (zke_recipe_enter_memory((zke_recipe *)config) != ZKE_OK) return 0;
   int64_t revision = config->v.revision;
   zke_recipe_leave(&config->v.r, ZKE_OK);
   return revision;

@@ -1481,7 +1481,7 @@ int zke_double_barrier_cancel(zke_double_barrier *barrier) {
 
 /* From memory; an object that cannot be entered is inside of nothing. */
 int zke_double_barrier_state(zke_double_barrier *barrier) {
-  if (zke_recipe_enter((zke_recipe *)barrier) != ZKE_OK)
+  if (zke_recipe_enter_memory((zke_recipe *)barrier) != ZKE_OK)
     return ZKE_DOUBLE_BARRIER_LOST;
   int state = barrier->state;
   zke_recipe_leave(&barrier->r, ZKE_OK);
@@ -1490,7 +1490,7 @@ int zke_double_barrier_state(zke_double_barrier *barrier) {
 
 /* The round, which also stays after its end. */
 int64_t zke_double_barrier_token(zke_double_barrier *barrier) {
-  if (zke_recipe_enter((zke_recipe *)barrier) != ZKE_OK) return 0;
+  if (zke_recipe_enter_memory((zke_recipe *)barrier) != ZKE_OK) return 0;
   int64_t round = barrier->round;
   zke_recipe_leave(&barrier->r, ZKE_OK);
   return round;

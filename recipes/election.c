@@ -596,7 +596,8 @@ int zke_election_step(zke_election *e) {
 /* A listener is told of one state after the other; while it runs it sees the
  * one it is told of, not the last. */
 int zke_election_state(zke_election *e) {
-  if (zke_recipe_enter((zke_recipe *)e) != ZKE_OK) return ZKE_ELECTION_FAILED;
+  if (zke_recipe_enter_memory((zke_recipe *)e) != ZKE_OK)
+    return ZKE_ELECTION_FAILED;
   const zke_recipe *r = &e->l.r;
   bool told = r->telling && pthread_equal(r->teller, pthread_self());
   int state = told ? e->shown : e->state;

@@ -434,7 +434,8 @@ int zke_group_step(zke_group *group) {
 
 /* From memory.  LOST stays until the object joins again. */
 int zke_group_state(zke_group *group) {
-  if (zke_recipe_enter((zke_recipe *)group) != ZKE_OK) return ZKE_GROUP_LOST;
+  if (zke_recipe_enter_memory((zke_recipe *)group) != ZKE_OK)
+    return ZKE_GROUP_LOST;
   int state = group->znode ? ZKE_GROUP_JOINED : ZKE_GROUP_OUT;
   if (group->lost) state = ZKE_GROUP_LOST;
   zke_recipe_leave(&group->v.r, ZKE_OK);

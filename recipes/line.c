@@ -1148,7 +1148,7 @@ int zke_line_enter_by(zke_line *l, int64_t deadline_ms) {
  * cancelled inside, this is a forked child) holds nothing that the caller could
  * rely on. */
 int zke_line_api_state(zke_line *l) {
-  if (zke_recipe_enter((zke_recipe *)l) != ZKE_OK) return ZKE_LINE_LOST;
+  if (zke_recipe_enter_memory((zke_recipe *)l) != ZKE_OK) return ZKE_LINE_LOST;
   int state = l->state;
   zke_recipe_leave(&l->r, ZKE_OK);
   return state;
@@ -1157,7 +1157,7 @@ int zke_line_api_state(zke_line *l) {
 /* 0 for an object that cannot be entered: a fencing value that nobody
  * accepts. */
 int64_t zke_line_api_token(zke_line *l) {
-  if (zke_recipe_enter((zke_recipe *)l) != ZKE_OK) return 0;
+  if (zke_recipe_enter_memory((zke_recipe *)l) != ZKE_OK) return 0;
   int64_t token = l->token;
   zke_recipe_leave(&l->r, ZKE_OK);
   return token;

@@ -250,7 +250,8 @@ ZKE_API void zke_line_on_destroy(zke_recipe *r);
 /* zke_line_enter     - zke_recipe_enter(), and see to the place
  * zke_line_enter_by  - zke_recipe_enter_by(), and see to the place
  * zke_line_api_state - ZKE_LINE_…; ZKE_LINE_LOST when the session has ended
- * zke_line_api_token - the fencing value, 0 when not held
+ * zke_line_api_token - the fencing value, 0 when not held; both are from
+ *                      memory (zke_recipe_enter_memory())
  * zke_line_api_check - zke_line_check()
  * zke_line_api_op    - zke_line_check_op(); ZKE_BADARGUMENTS for a NULL op
  *

@@ -581,7 +581,8 @@ int zke_multilock_release(zke_multilock *ml) {
 /* An object that cannot be entered holds nothing that the caller could rely
  * on. */
 int zke_multilock_state(zke_multilock *ml) {
-  if (zke_recipe_enter((zke_recipe *)ml) != ZKE_OK) return ZKE_MULTILOCK_LOST;
+  if (zke_recipe_enter_memory((zke_recipe *)ml) != ZKE_OK)
+    return ZKE_MULTILOCK_LOST;
   int state = ml->state;
   zke_recipe_leave(&ml->r, ZKE_OK);
   return state;
@@ -590,7 +591,7 @@ int zke_multilock_state(zke_multilock *ml) {
 /* 0 for an object that cannot be entered: a fencing value that nobody
  * accepts. */
 int64_t zke_multilock_token(zke_multilock *ml) {
-  if (zke_recipe_enter((zke_recipe *)ml) != ZKE_OK) return 0;
+  if (zke_recipe_enter_memory((zke_recipe *)ml) != ZKE_OK) return 0;
   int64_t token = ml->token;
   zke_recipe_leave(&ml->r, ZKE_OK);
   return token;

@@ -344,9 +344,27 @@ bool zke_recipe_has_ended(zke_recipe *r, int rc) {
   return true;
 }
 
-/* Enter a call that has begun.  On failure it is over, and nothing is held. */
-static int recipe_enter(zke_recipe *r) {
-  int rc = zke_recipe_state(r->z);
+/* Does the handle's state say that what is known from memory is worth nothing?
+ * That the store is busy, that its disk fails or that a server is away says
+ * nothing about what the object holds. */
+static bool recipe_is_out(int rc) {
+  switch (rc) {
+    case ZKE_OK:
+    case ZKE_OPERATIONTIMEOUT:
+    case ZKE_CONNECTIONLOSS:
+    case ZKE_SYSTEMERROR:
+    case ZKE_NOMEM:
+    case ZKE_FULL:
+    case ZKE_CORRUPT:
+      return false;
+    default:
+      return true;
+  }
+}
+
+/* Enter a call that has begun, with the handle's state.  On failure it is over,
+ * and nothing is held. */
+static int recipe_enter(zke_recipe *r, int rc) {
   if (rc != ZKE_OK && rc != ZKE_INVALIDSTATE) {
     recipe_finish_here(r);
     recipe_cancel_back();
@@ -370,7 +388,17 @@ int zke_recipe_enter(zke_recipe *r) {
   if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
   recipe_cancel_off();
   recipe_begin(r, zke_recipe_patience(r->z));
-  return recipe_enter(r);
+  return recipe_enter(r, zke_recipe_state(r->z));
+}
+
+/* The handle is asked all the same, since it may be the first to know that the
+ * session has ended. */
+int zke_recipe_enter_memory(zke_recipe *r) {
+  if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
+  recipe_cancel_off();
+  recipe_begin(r, zke_recipe_patience(r->z));
+  int rc = zke_recipe_state(r->z);
+  return recipe_enter(r, recipe_is_out(rc) ? rc : ZKE_OK);
 }
 
 /* From here on zke_recipe_cancel() ends the call.  A deadline of 0 is one that
@@ -380,7 +408,7 @@ int zke_recipe_enter_by(zke_recipe *r, int64_t deadline_ms) {
   recipe_cancel_off();
   recipe_begin(r, zke_recipe_later(deadline_ms, 1));
   recipe_begin_blocking(r);
-  return recipe_enter(r);
+  return recipe_enter(r, zke_recipe_state(r->z));
 }
 
 /* The sentence of rc is kept while notes are delivered: a listener may make

@@ -179,6 +179,9 @@ ZKE_API int zke_recipe_state(zke *z);
 /* zke_recipe_enter    - take the mutex
  * zke_recipe_enter_by - the same for a call with a deadline, which
  *                       zke_recipe_cancel() can end
+ * zke_recipe_enter_memory - the same for a call that only tells what the object
+ *                       knows: it is let in also where the handle could not be
+ *                       asked, which says nothing about what the object holds
  * zke_recipe_leave    - drop it, deliver what was told, return rc
  *
  * From enter to leave the thread's zke_limit() is set: to the deadline, or to
@@ -199,6 +202,7 @@ ZKE_API int zke_recipe_state(zke *z);
  * ZKE_SESSIONEXPIRED or ZKE_LOST because of it. */
 ZKE_API int zke_recipe_enter(zke_recipe *r);
 ZKE_API int zke_recipe_enter_by(zke_recipe *r, int64_t deadline_ms);
+ZKE_API int zke_recipe_enter_memory(zke_recipe *r);
 ZKE_API int zke_recipe_leave(zke_recipe *r, int rc);
 
 /* zke_recipe_hold - keep the object's memory, for a function that calls several

@@ -1002,7 +1002,8 @@ int zke_partition_due(zke_partition *p, int64_t *deadline_out) {
 
 /* From memory. */
 int zke_partition_state(zke_partition *p) {
-  if (zke_recipe_enter((zke_recipe *)p) != ZKE_OK) return ZKE_PARTITION_LOST;
+  if (zke_recipe_enter_memory((zke_recipe *)p) != ZKE_OK)
+    return ZKE_PARTITION_LOST;
   int state = part_state(p);
   zke_recipe_leave(&p->r, ZKE_OK);
   return state;
@@ -1010,7 +1011,7 @@ int zke_partition_state(zke_partition *p) {
 
 /* The znode of the item: greater than that of any owner before. */
 int64_t zke_partition_token(zke_partition *p, const char *item) {
-  if (zke_recipe_enter((zke_recipe *)p) != ZKE_OK) return 0;
+  if (zke_recipe_enter_memory((zke_recipe *)p) != ZKE_OK) return 0;
   const part_item *it = part_find(p, item);
   int64_t token = it ? it->token : 0;
   zke_recipe_leave(&p->r, ZKE_OK);

@@ -718,7 +718,8 @@ int zke_periodic_cancel(zke_periodic *job) {
 
 /* From memory. */
 int zke_periodic_state(zke_periodic *job) {
-  if (zke_recipe_enter((zke_recipe *)job) != ZKE_OK) return ZKE_PERIODIC_LOST;
+  if (zke_recipe_enter_memory((zke_recipe *)job) != ZKE_OK)
+    return ZKE_PERIODIC_LOST;
   int state = job->state;
   zke_recipe_leave(&job->r, ZKE_OK);
   return state;
@@ -726,7 +727,7 @@ int zke_periodic_state(zke_periodic *job) {
 
 /* The zxid of the claim, greater than that of any run before. */
 int64_t zke_periodic_token(zke_periodic *job) {
-  if (zke_recipe_enter((zke_recipe *)job) != ZKE_OK) return 0;
+  if (zke_recipe_enter_memory((zke_recipe *)job) != ZKE_OK) return 0;
   int64_t token = job->token;
   zke_recipe_leave(&job->r, ZKE_OK);
   return token;

@@ -334,7 +334,7 @@ int zke_persistent_node_set(zke_persistent_node *node, const void *data,
 
 /* From memory. */
 int zke_persistent_node_state(zke_persistent_node *node) {
-  if (zke_recipe_enter((zke_recipe *)node) != ZKE_OK) return LOST;
+  if (zke_recipe_enter_memory((zke_recipe *)node) != ZKE_OK) return LOST;
   int state = node->state;
   zke_recipe_leave(&node->r, ZKE_OK);
   return state;
@@ -342,7 +342,7 @@ int zke_persistent_node_state(zke_persistent_node *node) {
 
 /* The czxid: the znode has another one each time it is made. */
 int64_t zke_persistent_node_token(zke_persistent_node *node) {
-  if (zke_recipe_enter((zke_recipe *)node) != ZKE_OK) return 0;
+  if (zke_recipe_enter_memory((zke_recipe *)node) != ZKE_OK) return 0;
   int64_t token = node->state == PRESENT ? node->czxid : 0;
   zke_recipe_leave(&node->r, ZKE_OK);
   return token;

@@ -493,7 +493,8 @@ int zke_rwlock_state(zke_rwlock *rw) {
 
 /* From memory: what it reads or writes as, or did last. */
 int zke_rwlock_mode(zke_rwlock *rw) {
-  if (zke_recipe_enter((zke_recipe *)rw) != ZKE_OK) return ZKE_RWLOCK_READ;
+  if (zke_recipe_enter_memory((zke_recipe *)rw) != ZKE_OK)
+    return ZKE_RWLOCK_READ;
   int mode = rw->l.kind;
   zke_recipe_leave(&rw->l.r, ZKE_OK);
   return mode;

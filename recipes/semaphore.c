@@ -354,7 +354,7 @@ int64_t zke_semaphore_token(zke_semaphore *sem) {
 
 /* How many this object holds now; 0 where it only waits. */
 int zke_semaphore_permits(zke_semaphore *sem) {
-  if (zke_recipe_enter((zke_recipe *)sem) != ZKE_OK) return 0;
+  if (zke_recipe_enter_memory((zke_recipe *)sem) != ZKE_OK) return 0;
   int permits = sem->l.state == ZKE_LINE_HELD ? sem->l.weight : 0;
   zke_recipe_leave(&sem->l.r, ZKE_OK);
   return permits;

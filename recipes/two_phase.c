@@ -1636,7 +1636,8 @@ int zke_two_phase_step(zke_two_phase *t) {
 
 /* From memory: as of the last look or event. */
 int zke_two_phase_state(zke_two_phase *t) {
-  if (zke_recipe_enter((zke_recipe *)t) != ZKE_OK) return ZKE_TWO_PHASE_LOST;
+  if (zke_recipe_enter_memory((zke_recipe *)t) != ZKE_OK)
+    return ZKE_TWO_PHASE_LOST;
   int state = t->state;
   zke_recipe_leave(&t->r, ZKE_OK);
   return state;
@@ -1644,7 +1645,7 @@ int zke_two_phase_state(zke_two_phase *t) {
 
 /* The decision's czxid, 0 before it. */
 int64_t zke_two_phase_token(zke_two_phase *t) {
-  if (zke_recipe_enter((zke_recipe *)t) != ZKE_OK) return 0;
+  if (zke_recipe_enter_memory((zke_recipe *)t) != ZKE_OK) return 0;
   int64_t token = t->token;
   zke_recipe_leave(&t->r, ZKE_OK);
   return token;

@@ -5,6 +5,7 @@
  */
 #include "sessions.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -458,6 +459,46 @@ TEST_EACH(an_expired_session_is_found_by_the_next_call) {
   ck_rc(k->check(x[0]), ZKE_INVALIDSTATE);
   ck_assert_int_eq(k->token(x[0]), 0);
   ck_assert_int_eq(k->state(x[0]), ZKE_LINE_LOST);
+  close_line();
+}
+
+/* The function of a batch: keeps the store until it is told to end. */
+static atomic_int busy; /* 0: it is to end; 2: it runs */
+static int keep_busy(zke *session, void *context) {
+  (void)session, (void)context;
+  atomic_store(&busy, 2);
+  while (atomic_load(&busy)) usleep(1000);
+  return ZKE_OK;
+}
+
+static int run_busy(call *c) {
+  (void)c;
+  return zke_batch(z[0], keep_busy, NULL);
+}
+
+/* State and token are told from memory.  That the store could not be asked, as
+ * another thread has it, says nothing about what is held, and is no loss; the
+ * session's end is one, as soon as it can be seen. */
+TEST_EACH(a_store_that_is_busy_is_no_loss) {
+  call c;
+  open_line(_i);
+  ck_ok(k->acquire(x[0], soon(z[0])));
+  int64_t token = k->token(x[0]);
+  atomic_store(&busy, 1);
+  call_begin(&c, run_busy, NULL, 0, 0);
+  ck_until(atomic_load(&busy) == 2, 5000);
+  int64_t limit = zke_limit(z[0], 1); /* one that has passed */
+  ck_rc(zke_sync(z[0], "/"), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(k->state(x[0]), ZKE_LINE_HELD);
+  ck_assert_int_eq(k->token(x[0]), token);
+  zke_limit(z[0], limit);
+  atomic_store(&busy, 0);
+  call_end(&c);
+  ck_ok(c.rc);
+  ck_ok(zke_expire(z[2], zke_session_id(z[0])));
+  ck_rc(k->check(x[0]), ZKE_INVALIDSTATE);
+  ck_assert_int_eq(k->state(x[0]), ZKE_LINE_LOST);
+  ck_assert_int_eq(k->token(x[0]), 0);
   close_line();
 }
 
