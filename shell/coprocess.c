@@ -121,7 +121,8 @@ static struct {
   pool quick, waiting; /* requests that never wait for another party; others */
   uint64_t alone;      /* the last actor of a request without one */
   bool ending;         /* workers leave when their line is empty */
-  bool keeping;        /* the keeper runs */
+  bool keeping;        /* the keeper runs, or has ended by itself */
+  bool deaf;           /* it has, with the session: workers tell of losses */
   pthread_t keeper;
 } co = {.out_m = PTHREAD_MUTEX_INITIALIZER, .m = PTHREAD_MUTEX_INITIALIZER};
 
@@ -470,14 +471,23 @@ static void keeper_tell(void) {
 /* The keeper's thread.  It dispatches, so that the session's locks hear what
  * becomes of them while no request is in zkembed. zke_wake() ends its sleep
  * once co.ending is set.  The turn is taken before it looks, so that a loss
- * between the look and the sleep ends the sleep at once. */
+ * between the look and the sleep ends the sleep at once.  A failure that passes
+ * ends nothing.
+ *
+ * Once the session is over it cannot sleep in zkembed any more.  It says so
+ * before its last look: a request that is granted something too late for that
+ * look finds it said, and its worker looks. */
 static void *keeper_run(void *z) {
-  for (int rc = ZKE_OK; rc == ZKE_OK;) {
+  int rc;
+  do {
     int64_t turn = zke_turn(z);
     keeper_tell();
     if (keeper_ends()) return NULL;
     rc = zke_wait_turn(z, turn, ZKE_FOREVER);
-  }
+  } while (rc == ZKE_OK || wait_passes(rc));
+  pthread_mutex_lock(&co.m);
+  co.deaf = true;
+  pthread_mutex_unlock(&co.m);
   keeper_tell();
   return NULL;
 }
@@ -578,9 +588,11 @@ static void request_run(request *r) {
   int status = request_do(r);
   pthread_mutex_lock(&co.m);
   if (r->c.z && zke_session_id(r->c.z)) keeper_begin(r->c.z);
+  bool deaf = co.deaf;
   request_remove(r);
   pthread_mutex_unlock(&co.m);
   request_answer(r, status);
+  if (deaf) keeper_tell();
 }
 
 /* A worker's thread: takes requests from its line until the end.  It leaves

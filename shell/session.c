@@ -29,6 +29,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../recipes/zookeeper.h"
@@ -229,11 +230,21 @@ int store_batch(call *c, zke_batch_fn fn, void *context) {
   return zke_batch(c->z, fn, context);
 }
 
+/* What says nothing about the session: the disk or the server may be back. */
+bool wait_passes(int rc) {
+  static const struct timespec pause = {0, 100000000};
+  bool passes = rc == ZKE_CONNECTIONLOSS || rc == ZKE_OPERATIONTIMEOUT ||
+                rc == ZKE_SYSTEMERROR || rc == ZKE_NOMEM || rc == ZKE_FULL;
+  if (passes) nanosleep(&pause, NULL);
+  return passes;
+}
+
 /* The keeper of an ensemble's session.  It takes the turn before it looks
  * whether it is to end, so that the wake-up in keeper_end() is not missed. */
 static void *keeper_run(void *shell_) {
   shell *sh = shell_;
-  for (int rc = ZKE_OK; rc == ZKE_OK;) {
+  int rc = ZKE_OK;
+  while (rc == ZKE_OK || wait_passes(rc)) {
     int64_t turn = zke_turn(sh->z);
     if (atomic_load(&sh->keeper_ends)) break;
     rc = zke_wait_turn(sh->z, turn, ZKE_FOREVER);

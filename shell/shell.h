@@ -559,6 +559,10 @@ zke *session_looker(const shell *sh);
 bool session_is_readonly(const shell *sh);
 int session_close(shell *sh);
 
+/* wait_passes - is rc, of a wait, a failure that passes by itself?  Then this
+ *               pauses for a tenth of a second, and the wait may be repeated */
+bool wait_passes(int rc);
+
 /* session_authenticate - add all identities given so far to another session;
  *                        the shell's mutex is held */
 int session_authenticate(call *c, zke *z);
@@ -575,7 +579,8 @@ int session_authenticate(call *c, zke *z);
 typedef struct held held;
 
 /* What the list knows of a kind of thing.  All three are called on any thread;
- * token() also with the shell's mutex held, so it must not wait for a call. */
+ * token() also with the shell's mutex held, so it must not wait for another
+ * party.  What it cannot find out is no loss. */
 typedef struct held_class {
   const char *kind;               /* "lock" */
   int (*release)(void *object);   /* zkembed code; NULL: destroy does */

@@ -69,9 +69,12 @@ int wait_for_cancel(call *c, bool (*stop)(void *), void *arg,
   return rc == ZKE_OK || (stop && stop(arg)) ? 0 : fail_rc(c, rc);
 }
 
-/* The signal is noted, for main() to die by. */
+/* A failure that passes is no reason to give up what is held.  The signal is
+ * noted, for main() to die by. */
 int hold_until_signal(call *c, bool (*stop)(void *), void *arg) {
-  int rc = wait_session(c, stop, arg, ZKE_FOREVER);
+  int rc;
+  do rc = wait_session(c, stop, arg, ZKE_FOREVER);
+  while (wait_passes(rc));
   if (rc != ZKE_CANCELLED) return rc == ZKE_OK ? 0 : fail_rc(c, rc);
   pthread_mutex_lock(&c->sh->m);
   int signal = c->sh->died_by = atomic_load(&c->signal);
