@@ -83,10 +83,11 @@ bool process_read(pid_t pid, process *p) {
 
 /* A pidfd stays that of one process.  Its start is compared after the pidfd was
  * opened: if it is the right one then, no other process can get the signal.
- * Kernels without pidfds leave a small gap. */
+ * Where no pidfd is to be had, of an old kernel, in a container that refuses
+ * the call, or for want of descriptors, a small gap is left. */
 void process_signal(const process *p, int signal) {
-#if defined SYS_pidfd_open && defined SYS_pidfd_send_signal
   process now;
+#if defined SYS_pidfd_open && defined SYS_pidfd_send_signal
   int fd = (int)syscall(SYS_pidfd_open, p->pid, 0);
   if (fd >= 0) {
     if (process_read(p->pid, &now) && now.start == p->start)
@@ -94,9 +95,10 @@ void process_signal(const process *p, int signal) {
     close(fd);
     return;
   }
-  if (errno != ENOSYS) return;
+  if (errno == ESRCH) return;
 #endif
-  kill(p->pid, signal);
+  if (!process_read(p->pid, &now) || now.start == p->start)
+    kill(p->pid, signal);
 }
 
 /* ------------------------------------------------------------------------

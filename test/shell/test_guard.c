@@ -11,16 +11,21 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pty.h>
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -1092,6 +1097,36 @@ TEST(lost_and_deaf_is_killed) {
   zke_close(z);
 }
 
+/* As in a container that knows nothing of pidfds: opening one is EPERM. */
+static void refuse_pidfds(void) {
+  struct sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+    _exit(98);
+}
+
+/* What was lost ends the command's descendants also where no pidfd is to be
+ * had. */
+TEST(lost_without_pidfds) {
+  begin();
+  zke *z = test_open(db);
+  prepare = refuse_pidfds;
+  pid_t pid = start("lock", "a", "--", "sh", "-c",
+                    "(trap ': > $T/asked; exit 3' TERM; : > $T/in;"
+                    "while :; do sleep 0.01; done) & wait",
+                    NULL);
+  ck_until(exists("in"), 10000);
+  lose(z, 0);
+  ck_assert_int_eq(code(pid), 76);
+  ck_assert(exists("asked"));
+  zke_close(z);
+}
+
 /* Processes of the caller's that are no descendants of the command live on,
  * though they are our children. */
 TEST(strangers_are_spared) {
@@ -1380,6 +1415,54 @@ TEST(script_on_standard_input) {
   status = system("cat $T/script | $Z $T/db -f $T/script 2> /dev/null");
   ck_assert_int_eq(WEXITSTATUS(status), 6);
   ck_content("stdin", "pipe:");
+}
+
+/* A script, in a file of its own. */
+static const char *script_of(const char *text) {
+  const char *name = test_path("script");
+  FILE *out = fopen(name, "we");
+  fputs(text, out);
+  fclose(out);
+  return name;
+}
+
+/* TERM and HUP, which the running command has survived, end its script; INT may
+ * have been for the command alone.  With --go-on it is the same, also where the
+ * command has failed. */
+TEST_LOOP(script_is_ended_behind_its_child, 0, 6) {
+  static const int signals[] = {SIGTERM, SIGHUP, SIGINT};
+  char text[9000];
+  int signal = signals[_i % 3];
+  begin();
+  snprintf(text, sizeof text,
+           "lock a -- sh -c \"trap : INT TERM HUP; '%s' count $T; exit %d\"\n"
+           "create /second\n",
+           self, _i / 3);
+  pid_t pid = start("-f", script_of(text), _i / 3 ? "--go-on" : NULL, NULL);
+  ck_until(strstr(content("signals"), "ready\n"), 10000);
+  kill(pid, signal);
+  ck_until(times_got(signal) == 1, 10000);
+  touch("stop");
+  if (signal == SIGINT)
+    ck_assert_int_eq(code(pid), _i / 3);
+  else
+    ck_assert_int_eq(ended_by(pid), signal);
+  zke *z = test_open(db);
+  ck_rc(zke_exists(z, "/second", NULL, NULL, NULL),
+        signal == SIGINT ? ZKE_OK : ZKE_NONODE);
+  zke_close(z);
+}
+
+/* An exit code that a signal's would be does not end a script with --go-on. */
+TEST(script_goes_on_behind_any_code) {
+  begin();
+  pid_t pid = start("--go-on", "-f",
+                    script_of("lock a -- sh -c \"exit 255\"\n"
+                              "lock b -- sh -c \"exit 143\"\n"
+                              "lock c -- sh -c \": > $T/third; exit 3\"\n"),
+                    NULL);
+  ck_assert_int_eq(code(pid), 3);
+  ck_assert(exists("third"));
 }
 
 int main(int argc, char **argv) {
