@@ -34,6 +34,7 @@
  * - INT, TERM, HUP and QUIT that a process sends to us go on to all processes
  *   of the command in that group, so that a script's work ends with it.
  *   Strangers in the group, such as the script that runs us, are spared.
+ *   TERM and HUP end a script behind the command, whatever that made of them.
  * - Others, such as USR1, are for the child alone, which may expect them.
  *
  * WHEN A SIGNAL ENDS THE CHILD its work may go on: in a descendant that ignores
@@ -112,6 +113,7 @@ typedef struct run {
   pid_t pid;       /* 0: not started, or gone */
   int heard;       /* the last signal that came while it ran */
   bool asked;      /* INT, TERM, HUP or QUIT has come */
+  int stop;        /* TERM or HUP has: it ends a script, too; 0: none */
   bool stays;      /* it has ended, and its descendants are waited for */
   bool tell;       /* it is to be said which these are */
   sigset_t early;  /* signals that it was given before we took ours */
@@ -491,6 +493,7 @@ static bool run_hear(run *r, const siginfo_t *info) {
     run_pass(r, signal);
   if (r->pid) r->heard = signal;
   if (ends_us(signal)) r->asked = r->tell = true;
+  if (signal == SIGTERM || signal == SIGHUP) r->stop = signal;
   return r->g || !ends_us(signal);
 }
 
@@ -905,7 +908,10 @@ static int run_status(run *r) {
  *   status  of what was made for the child: only with 0 it is started
  *
  * The child's ends of the pipes are closed in any case, so that the other ends
- * see when the child's copies are gone. */
+ * see when the child's copies are gone.  A command on the command line ends as
+ * its child does, however it took the signal; but a script that was asked to
+ * end does not begin the next line.  INT may be meant for the child alone, as
+ * in other shells. */
 static int run_through(run *r, const start *s, int status) {
   run_install(r);
   run_adopt(r);
@@ -918,6 +924,7 @@ static int run_through(run *r, const start *s, int status) {
   }
   if (r->adopts) prctl(PR_SET_CHILD_SUBREAPER, 0);
   run_install(NULL);
+  if (r->stop && r->c->sh->persists && !r->c->sh->person) signals_stop(r->stop);
   free(r->known.data);
   return status;
 }

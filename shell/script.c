@@ -19,20 +19,23 @@ static void script_say(const shell *sh, const char *name, long line) {
 }
 
 /* Runs line by line.  An error ends it, unless it is to go on; a signal ends it
- * in any case.  The last error's status, or that of exit. */
+ * in any case, but not a command's own exit code that only looks like one (ssh
+ * gives 255).  The last error's status, or that of exit. */
 static int script_lines(shell *sh, const char *name, FILE *in, bool go_on) {
   char *line = NULL;
   size_t room = 0;
   int status = STATUS_OK;
   ssize_t len;
-  for (long n = 1; !sh->leaving && (len = getline(&line, &room, in)) >= 0;
+  for (long n = 1; !sh->leaving && !signals_stopped() &&
+                   (len = getline(&line, &room, in)) >= 0;
        n++) {
     if (len > 0 && line[len - 1] == '\n') len--;
     int one = run_line(sh, line, (size_t)len);
     if (one == STATUS_OK || sh->leaving) continue;
     script_say(sh, name, n);
     status = one;
-    if (!go_on || one > STATUS_SIGNAL) break;
+    bool signalled = sh->died_by && one == STATUS_SIGNAL + sh->died_by;
+    if (!go_on || signalled) break;
   }
   free(line);
   return sh->leaving ? sh->leave_status : status;
@@ -54,7 +57,10 @@ int script_run(shell *sh, const char *name, bool go_on) {
   sh->persists = true;
   sh->reads_input = input;
   status = script_lines(sh, input ? "standard input" : name, in, go_on);
-  if (ferror(in)) {
+  int signal = sh->leaving ? 0 : signals_stopped();
+  bool stopped = signal && status != STATUS_SIGNAL + signal;
+  if (stopped) errno = EINTR; /* between two lines, or behind a child */
+  if (stopped || ferror(in)) {
     status = input_failed(&c, input ? "standard input" : name);
     output_error(&c);
   }

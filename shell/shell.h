@@ -621,6 +621,8 @@ void held_free(shell *sh);
 /* signals_begin  - at the program's beginning, before any thread
  * signals_enter  - a call runs from here on; signals_leave - no more
  * signals_cancel - cancel one call, as a signal would
+ * signals_stop   - no further call begins, and nothing is read: what a hook took
+ *                  is to end the program, too
  * signals_hook   - see each signal but CONT first: returns true where that
  *                  was all.
  *                  Runs on the signals' thread.  NULL: no more; afterwards it
@@ -642,6 +644,7 @@ int signals_begin(void);
 void signals_enter(call *c);
 void signals_leave(call *c);
 void signals_cancel(call *c, int signal);
+void signals_stop(int signal);
 void signals_hook(bool (*hook)(void *arg, const siginfo_t *info), void *arg);
 void signals_hold(void);
 void signals_release(void);

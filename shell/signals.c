@@ -96,10 +96,17 @@ void signals_cancel(call *c, int signal) {
 
 /* The mutex is held.  Tells those that read input.  A pipe that is full says it
  * already; any other failure would leave a program that cannot be ended. */
-static void signals_stop(int signal) {
+static void signals_stop_locked(int signal) {
   signals.stopped = signal;
   if (write(signals.stop[1], "", 1) < 0 && errno != EAGAIN)
     _exit(STATUS_SIGNAL + signal);
+}
+
+/* From any thread but that of signals. */
+void signals_stop(int signal) {
+  pthread_mutex_lock(&signals.m);
+  signals_stop_locked(signal);
+  pthread_mutex_unlock(&signals.m);
 }
 
 /* The mutex is held.  Deals with one signal, as the file's head says.  CONT
@@ -112,7 +119,7 @@ static void signals_take(const siginfo_t *info) {
   if (signal != SIGCHLD && signal != SIGWINCH && signal != SIGCONT) {
     for (call *c = signals.calls; c; c = c->next)
       signals_cancel_locked(c, signal);
-    signals_stop(signal);
+    signals_stop_locked(signal);
   }
   if (!signals.calls && write(signals.wake[1], &byte, 1) < 0 && errno != EAGAIN)
     _exit(STATUS_SIGNAL + signal);
