@@ -119,7 +119,7 @@ char *child_label(const call *c) {
   *to = '\0';
   if (len > MOST) {
     to = label + MOST;
-    while ((*to & 0xc0) == 0x80) to--; /* no half of a character */
+    while (to > label && (*to & 0xc0) == 0x80) to--; /* no half of one */
     *to = '\0';
   }
   return label;
