@@ -413,7 +413,7 @@ static int leave_run(call *c) {
   if (p) {
     status = party_leave(c, p, &how);
     if (zke_double_barrier_state(p->barrier) != ZKE_DOUBLE_BARRIER_INSIDE)
-      held_release(c, party_class.kind, path, 0);
+      held_release(c, party_class.kind, path, 0, p);
   } else {
     status = fail(c, STATUS_NO, "NOTHELD",
                   "this session is not inside the barrier %s", path);

@@ -698,7 +698,7 @@ static int release_run(call *c) {
   int64_t token;
   const char *kind_ = c->count > 1 ? c->args[1].text : NULL;
   int status = option_number(c, 't', 1, INT64_MAX, 0, &token);
-  return status ? status : held_release(c, kind_, c->args[0].text, token);
+  return status ? status : held_release(c, kind_, c->args[0].text, token, NULL);
 }
 
 /* What these commands take and are: rows for run.c, args.c and help. */

@@ -178,7 +178,7 @@ static int turn_done(call *c) {
     atomic_store(&t->done, true);
     int rc = zke_periodic_release(t->job, (int)outcome);
     if (rc != ZKE_OK) status = fail_rc(c, rc);
-    held_release(c, turn_class.kind, at.path, 0);
+    held_release(c, turn_class.kind, at.path, 0, t);
   } else {
     status = fail(c, STATUS_NO, "NOTHELD",
                   "this session has not claimed the job %s", at.path);

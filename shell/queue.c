@@ -598,60 +598,66 @@ static int claim_run(call *c) {
   return status;
 }
 
-/* The search for the latest claim of a queue. */
-typedef struct latest {
+/* The search for a claim of a queue. */
+typedef struct search {
   const char *queue; /* its path */
-  char *path;        /* of the claim, for free(); NULL: none so far */
-} latest;
+  const char *item;  /* its name; NULL: the latest claim */
+  int64_t token;     /* that it was claimed with; 0: any */
+  claim *found;      /* with a reference; NULL: none so far */
+} search;
 
 /* For held_each(), which begins with the latest: keeps the first that fits.  A
- * claim of a queue that lies below this one has a slash more. */
-static void latest_one(void *arg, const held_class *class_, const char *path,
+ * claim of a queue that lies below this one has a slash more.  One that was
+ * lost has its token still, so that no later claim is taken for it. */
+static void search_one(void *arg, const held_class *class_, const char *path,
                        void *object) {
-  latest *l = arg;
-  size_t len = strlen(l->queue);
-  (void)object;
-  if (l->path || class_ != &claim_class || strncmp(path, l->queue, len) != 0 ||
+  search *s = arg;
+  size_t len = strlen(s->queue);
+  claim *k = object;
+  if (s->found || class_ != &claim_class || strncmp(path, s->queue, len) != 0 ||
       path[len] != '/' || strchr(path + len + 1, '/'))
     return;
-  l->path = strdup(path);
+  if (s->item && strcmp(path + len + 1, s->item) != 0) return;
+  if (s->token && k->item->token != s->token) return;
+  s->found = k;
+  atomic_fetch_add(&k->s.refs, 1);
 }
 
-/* The path of the claim of the item that argument 1 names, or of the latest
- * one; for free().  Only for the latest is it known that it exists. */
-static int claim_of(call *c, char **path_out) {
-  latest l = {NULL, NULL};
+/* The claim of the item that argument 1 names, or the latest one of the queue,
+ * with a reference for the caller. */
+static int claim_of(call *c, claim **k_out) {
+  search s = {.item = c->count > 1 ? c->args[1].text : NULL};
   char *queue;
-  int status = arg_place(c, 0, "queues", &queue);
+  int status = option_number(c, 't', 1, INT64_MAX, 0, &s.token);
+  if (!status) status = arg_place(c, 0, "queues", &queue);
   if (status) return status;
-  l.queue = queue;
-  if (c->count > 1)
-    l.path = claim_path(queue, c->args[1].text);
-  else
-    held_each(c->sh, latest_one, &l);
-  if (!l.path)
+  s.queue = queue;
+  held_each(c->sh, search_one, &s);
+  const char *with = s.token ? " with that token" : "";
+  if (!s.found && s.item)
     status = fail(c, STATUS_NO, "NOTHELD",
-                  "this session has claimed no item of %s", queue);
+                  "this session holds no claim %s/%s%s", queue, s.item, with);
+  else if (!s.found)
+    status = fail(c, STATUS_NO, "NOTHELD",
+                  "this session has claimed no item of %s%s", queue, with);
   free(queue);
-  *path_out = l.path;
+  *k_out = s.found;
   return status;
 }
 
 /* The claim that the arguments name is acknowledged, or given back: how is
  * noted in the claim, and held_release() ends it (claim_on_release()).  Where
- * the claim is gone, that call says so. */
+ * another call has ended it meanwhile, that call says so. */
 static int claim_finish(call *c, bool ack) {
-  char *path;
+  claim *k;
   int64_t delay_ms;
   int status = option_duration(c, 'd', 0, &delay_ms);
-  if (!status) status = claim_of(c, &path);
+  if (!status) status = claim_of(c, &k);
   if (status) return status;
-  claim *k = shared_held(c, &claim_class, path);
-  if (k && ack) atomic_store(&k->ack, true);
-  if (k) atomic_store(&k->delay_ms, delay_ms);
-  status = held_release(c, claim_class.kind, path, 0);
+  if (ack) atomic_store(&k->ack, true);
+  atomic_store(&k->delay_ms, delay_ms);
+  status = held_release(c, claim_class.kind, k->item->name, 0, k);
   shared_drop(k);
-  free(path);
   return status;
 }
 
@@ -661,23 +667,16 @@ static int release_run(call *c) { return claim_finish(c, false); }
 /* queue prolong: the claim that the arguments name ends when --visibility from
  * now is over.  It stays in the session's list. */
 static int prolong_run(call *c) {
-  char *path;
+  claim *k;
   int64_t ms;
   int status = option_duration(c, 'V', 0, &ms);
   if (!status && ms == 0)
     status = fail_usage(c, "queue prolong wants --visibility DURATION");
-  if (!status) status = claim_of(c, &path);
+  if (!status) status = claim_of(c, &k);
   if (status) return status;
-  claim *k = shared_held(c, &claim_class, path);
-  if (!k) {
-    status =
-        fail(c, STATUS_NO, "NOTHELD", "this session has not claimed %s", path);
-  } else {
-    int rc = zke_queue_prolong(k->queue, k->item, ms);
-    if (rc != ZKE_OK) status = fail_rc(c, rc);
-    shared_drop(k);
-  }
-  free(path);
+  int rc = zke_queue_prolong(k->queue, k->item, ms);
+  if (rc != ZKE_OK) status = fail_rc(c, rc);
+  shared_drop(k);
   return status;
 }
 
@@ -919,9 +918,11 @@ static const option claim_table[] = {{'a', "attempts", "N"},
                                      {'V', "visibility", "DURATION"},
                                      OPTIONS_PATIENCE,
                                      {'\0', NULL, NULL}};
-static const option release_table[] = {{'d', "delay", "DURATION"},
-                                       {'\0', NULL, NULL}};
+static const option ack_table[] = {{'t', "token", "TOKEN"}, {'\0', NULL, NULL}};
+static const option release_table[] = {
+    {'d', "delay", "DURATION"}, {'t', "token", "TOKEN"}, {'\0', NULL, NULL}};
 static const option prolong_table[] = {{'V', "visibility", "DURATION"},
+                                       {'t', "token", "TOKEN"},
                                        {'\0', NULL, NULL}};
 static const option requeue_table[] = {
     {'A', "all", NULL}, OPTIONS_PATIENCE, {'\0', NULL, NULL}};
@@ -958,12 +959,13 @@ const command queue_commands[] = {
      "[--visibility DURATION]",
      "claim the first item, until ack, release or the session's end",
      claim_table, 1, 1, CREATES_FILE | HIDDEN, STYLE_LINE, claim_run, NULL},
-    {"queue ack", "NAME [ITEM]", "a claimed item is done: remove it", NULL, 1,
-     2, NEEDS_SESSION | HIDDEN, STYLE_LINE, ack_run, NULL},
-    {"queue prolong", "NAME [ITEM] --visibility DURATION",
+    {"queue ack", "NAME [ITEM] [--token TOKEN]",
+     "a claimed item is done: remove it", ack_table, 1, 2,
+     NEEDS_SESSION | HIDDEN, STYLE_LINE, ack_run, NULL},
+    {"queue prolong", "NAME [ITEM] --visibility DURATION [--token TOKEN]",
      "a claimed item is worked on for so much longer", prolong_table, 1, 2,
      NEEDS_SESSION | HIDDEN, STYLE_LINE, prolong_run, NULL},
-    {"queue release", "NAME [ITEM] [--delay DURATION]",
+    {"queue release", "NAME [ITEM] [--delay DURATION] [--token TOKEN]",
      "give a claimed item back", release_table, 1, 2, NEEDS_SESSION | HIDDEN,
      STYLE_LINE, release_run, NULL},
     {"queue peek", "NAME", "print the item that comes next, leave it there",

@@ -91,13 +91,15 @@ static bool held_is(const struct held *h, const char *kind, const char *name,
   return below && strcmp(below + 1, name) == 0;
 }
 
-/* Takes the newest entry that fits out of the list, for the caller; NULL: there
- * is none. */
+/* Takes the newest entry that fits, or that of the object, out of the list, for
+ * the caller; NULL: there is none. */
 static struct held *held_take(shell *sh, const char *kind, const char *name,
-                              int64_t token) {
+                              int64_t token, const void *object) {
   pthread_mutex_lock(&sh->m);
   struct held **at = &sh->held;
-  while (*at && !held_is(*at, kind, name, token)) at = &(*at)->next;
+  while (*at &&
+         !(object ? (*at)->object == object : held_is(*at, kind, name, token)))
+    at = &(*at)->next;
   struct held *h = *at;
   if (h) *at = h->next;
   pthread_mutex_unlock(&sh->m);
@@ -119,8 +121,9 @@ static int fail_not_held(call *c, const char *kind, const char *name,
 /* Releases it and destroys the object, even if the release failed.  Then the
  * engine removes its znode later, or the session's end does; the sentence of
  * the failure says so. */
-int held_release(call *c, const char *kind, const char *name, int64_t token) {
-  struct held *h = held_take(c->sh, kind, name, token);
+int held_release(call *c, const char *kind, const char *name, int64_t token,
+                 const void *object) {
+  struct held *h = held_take(c->sh, kind, name, token, object);
   if (!h) return fail_not_held(c, kind, name, token);
   int (*release)(void *) = h->class_->release;
   int rc = release ? release(h->object) : ZKE_OK;

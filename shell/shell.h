@@ -596,13 +596,17 @@ typedef struct held_class {
  *          "/locks/backup"
  *   token  it was got with; 0: any.  One that was lost has it still, so that
  *          nothing else is given up in its place
+ *   object that very one, of which the caller has a reference, under whatever
+ *          name and token: another call may have got a newer one of the name
+ *          meanwhile.  NULL: name and token decide
  * held_lost    - what is held no more by no doing of ours, one at a time: the
  *                event for the coprocess's request that got it, or for the
  *                person; NULL: no more
  * held_each    - call fn for each, the shell's mutex held
  * held_free    - all of them, at the end */
 int held_add(call *c, const held_class *class_, const char *path, void *object);
-int held_release(call *c, const char *kind, const char *name, int64_t token);
+int held_release(call *c, const char *kind, const char *name, int64_t token,
+                 const void *object);
 json_t *held_lost(shell *sh);
 void held_each(shell *sh,
                void (*fn)(void *arg, const held_class *class_, const char *path,

@@ -174,7 +174,7 @@ static int part_wait(call *c, part *p, const place *at, const patience *how) {
 static void part_end(call *c, const place *at) {
   part *p = part_held(c, at->path, NULL);
   if (p && zke_two_phase_state(p->t) != ZKE_TWO_PHASE_UNDECIDED)
-    held_release(c, part_class.kind, at->path, 0);
+    held_release(c, part_class.kind, at->path, 0, p);
   shared_drop(p);
 }
 

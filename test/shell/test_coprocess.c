@@ -1296,6 +1296,48 @@ static long long number_in(const char *line, const char *member) {
   return atoll(at + strlen(member));
 }
 
+/* Claim the item of q by a request, and return the claim's token.  The answer
+ * is one of so many lines: the loss of the claim before may come first. */
+static long long claim_q(copro *p, int id, int lines) {
+  long long token = 0;
+  say(p,
+      "{'id':%d,'run':['queue','claim','q','--visibility','1ms','--wait','9']}",
+      id);
+  for (int i = 0; i < lines; i++) {
+    char *line = hear(p);
+    ck_assert_ptr_nonnull(line);
+    if (strstr(line, "\"token\":")) token = number_in(line, "\"token\":");
+    free(line);
+  }
+  ck_assert_int_gt(token, 0);
+  return token;
+}
+
+/* A worker that is late does not end the claim of another worker of the same
+ * session, which has got the item after it, if it says which claim it means. */
+TEST(test_late_worker) {
+  static const char item[] = "entry-100-0000000001";
+  copro p = copro_start("a.db");
+  say(&p, "{'id':1,'run':['queue','push','q','x']}");
+  expect(&p, "{'id':1,'status':0,*");
+  long long first = claim_q(&p, 2, 1), second = claim_q(&p, 3, 2);
+  ck_assert_int_gt(second, first);
+  say(&p, "{'id':4,'run':['queue','ack','q','%s','--token',%lld]}", item,
+      first);
+  expect(&p, "{'id':4,'status':76,*");
+  say(&p, "{'id':5,'run':['queue','release','q','%s','--token',%lld]}", item,
+      first);
+  expect(&p, "{'id':5,'status':1,'rows':[],'error':'NOTHELD',*");
+  say(&p,
+      "{'id':6,'run':['queue','prolong','q','--visibility','1h','--token',"
+      "%lld]}",
+      second);
+  expect(&p, "{'id':6,'status':0,*");
+  say(&p, "{'id':7,'run':['queue','ack','q','--token',%lld]}", second);
+  expect(&p, "{'id':7,'status':0,*");
+  copro_end(&p);
+}
+
 /* Lock x by a request, and return its token. */
 static long long lock_x(copro *p, int id) {
   say(p, "{'id':%d,'run':['lock','x']}", id);
