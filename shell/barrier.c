@@ -88,7 +88,8 @@ static bool standing_gone(void *object) {
 }
 
 /* Runs the command while the barrier stands, then removes it; the exit code is
- * the command's. */
+ * the command's.  A removal that finds nothing tells of a loss that guard_run()
+ * has not noticed any more: it counts, as for a lock. */
 static int set_around(call *c, standing *s) {
   guard g = {.kind = "barrier",
              .path = s->path,
@@ -97,8 +98,11 @@ static int set_around(call *c, standing *s) {
              .object = s};
   int status = guard_run(c, &g);
   int rc = zke_barrier_remove(s->barrier, s->token, ZKE_FOREVER);
-  if (rc != ZKE_OK && rc != ZKE_NONODE && !status) status = fail_rc(c, rc);
-  return status;
+  if (c->status == STATUS_LOST || rc == ZKE_OK) return status;
+  if (rc == ZKE_NONODE || rc == ZKE_INVALIDSTATE)
+    return fail(c, STATUS_LOST, "LOST", "the barrier %s was lost (%s)", s->path,
+                zke_errmsg());
+  return status ? status : fail_rc(c, rc);
 }
 
 /* The barrier is set: runs the command; or prints the token, and stays, if the
@@ -114,7 +118,8 @@ static int set_end(call *c, standing *s) {
 }
 
 /* barrier set.  With a command it is made ephemeral, so that it goes if this
- * process dies. */
+ * process dies.  One that was set, but cannot be watched, is taken back: a
+ * command that has failed leaves none, also in a session that goes on. */
 static int set_with(call *c, const patience *p, const char *data, int len) {
   standing s;
   int status = standing_open(c, has(c, 'e') || c->child, &s);
@@ -124,6 +129,8 @@ static int set_with(call *c, const patience *p, const char *data, int len) {
   if (rc == ZKE_OK && (has(c, 'e') || c->child))
     rc = zke_barrier_start(s.barrier);
   status = rc == ZKE_OK ? set_end(c, &s) : fail_wait(c, p, rc);
+  if (rc != ZKE_OK && s.token)
+    zke_barrier_remove(s.barrier, s.token, ZKE_FOREVER);
   standing_close(&s);
   return status;
 }

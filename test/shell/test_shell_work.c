@@ -626,6 +626,18 @@ TEST(killed_holder_opens_the_barrier) {
   ck_assert_int_eq(end(waits_for_it), 0);
 }
 
+/* A barrier that another process removes is lost, also where the command ends
+ * right after that, before anybody could be told. */
+TEST(removed_before_the_end) {
+  enter_room();
+  for (int i = 0; i < 10; i++) {
+    ck_assert_int_eq(run("zke app.db barrier set gate --on-lost warn -- "
+                         "zke app.db barrier remove gate 2>said"),
+                     76);
+    ck_assert_int_eq(run("grep -q LOST said"), 0);
+  }
+}
+
 /* Three begin together, whoever comes first, and nobody goes before all have
  * ended. */
 TEST(parties_begin_and_end_together) {
