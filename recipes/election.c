@@ -818,9 +818,11 @@ int zke_observer_leader(zke_observer *o, char **name_out, int64_t *token_out,
   return zke_recipe_leave(&o->r, rc);
 }
 
-/* Is there a leader, or none, as the blocking call wants? */
+/* Is there a leader, or none, as the blocking call wants?  An observer whose
+ * session has ended sees no leader, but does not know that there is none. */
 static int observer_is_so(zke_recipe *r) {
   const zke_observer *o = (zke_observer *)r;
+  if (r->ended) return ZKE_NOT_YET;
   return (o->name != NULL) == (o->want != 0) ? ZKE_OK : ZKE_NOT_YET;
 }
 

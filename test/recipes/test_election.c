@@ -1118,6 +1118,24 @@ TEST(an_observer_waits_for_one_thing) {
   close_all();
 }
 
+/* An observer whose session ends while it waits for nobody to lead does not
+ * take its own end for that of the leader. */
+TEST(an_observer_without_a_session_waits_for_nobody) {
+  call c;
+  open_all();
+  volunteer(1);
+  ck_ok(zke_election_ready(e[0]));
+  zke_observer *o = observer_of(z[2]);
+  call_begin(&c, run_observe, o, 0, ZKE_FOREVER);
+  ck_until(zke_observer_wait(o, 1, 0) == ZKE_MISUSE, 5000);
+  ck_ok(zke_expire(z[3], zke_session_id(z[2])));
+  call_end(&c);
+  ck_rc(c.rc, ZKE_INVALIDSTATE);
+  ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_ELECTED);
+  zke_observer_free(o);
+  close_all();
+}
+
 /* After its session's end an observer claims no leader. */
 TEST(an_observer_without_a_session_knows_nobody) {
   open_all();
