@@ -507,16 +507,22 @@ int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms) {
 }
 
 /* What was seen before counts as unseen, so that the listener is told the
- * present state as its first event. */
+ * present state as its first event.  A call that waits on another thread
+ * compares only what is seen behind the look, or after one that has failed what
+ * was seen before it. */
 int zke_barrier_start(zke_barrier *barrier) {
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
   rc = barrier_check_place(barrier);
   if (rc == ZKE_OK && !barrier->listening) {
+    int64_t before = barrier->seen;
     barrier->listening = true;
-    if (!barrier->waiting) barrier->seen = 0;
+    barrier->seen = 0;
     rc = barrier_look(barrier);
-    if (rc != ZKE_OK) barrier->listening = false;
+    if (rc != ZKE_OK) {
+      barrier->listening = false;
+      barrier->seen = before;
+    }
   }
   return zke_recipe_leave(&barrier->r, rc);
 }

@@ -361,6 +361,32 @@ TEST(listener_hears) {
   ck_ok(zke_close(z));
 }
 
+/* What stands is the first event also where a call on another thread has seen
+ * it before, as it waits for its end; that call goes on with the removal. */
+TEST(started_beside_a_waiter) {
+  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
+  heard h = {0};
+  waiter w;
+  zke_barrier_options o = {.size = sizeof o, .listener = hear, .context = &h};
+  zke_barrier *a = make(z), *b = NULL;
+  ck_ok(zke_barrier_new(y, PATH, &o, &b));
+  int64_t token = set(a, z);
+  wait_begin(&w, y, b);
+  ck_ok(zke_barrier_start(b));
+  ck_assert_int_eq(h.count, 1);
+  ck_assert_int_eq(h.event[0], ZKE_BARRIER_SET);
+  ck_assert_int_eq(h.token[0], token);
+  ck_assert_int_eq(__atomic_load_n(&w.done, __ATOMIC_ACQUIRE), 0);
+  ck_ok(zke_barrier_remove(a, 0, soon(z)));
+  ck_ok(wait_end(&w));
+  ck_assert_int_eq(h.count, 2);
+  ck_assert_int_eq(h.event[1], ZKE_BARRIER_REMOVED);
+  zke_barrier_free(a);
+  zke_barrier_free(b);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+
 static void free_it(zke_barrier *b, int event, int64_t token, void *context) {
   (void)event, (void)token;
   *(int *)context += 1;
