@@ -226,7 +226,9 @@ typedef struct barrier_change {
   char *text, *twin;   /* a setting: the node's data, the twin's path */
   int len;             /* bytes of text */
   int64_t token;       /* a setting: out; a removal: of what is to go, 0: any */
-  bool unsure; /* a removal: a try that lost its reply may have done it */
+  int64_t pzxid;       /* a setting: of the directory before it, as in the id */
+  bool unsure;         /* a try that lost its reply may have done it */
+  bool gone; /* a setting: it cannot be told whether it came and went */
 } barrier_change;
 
 /* An id that no other setting has: of the session, the object's address and the
@@ -291,6 +293,20 @@ static int barrier_recognise(barrier_change *c) {
   return rc;
 }
 
+/* A try has lost its reply: what has become of it?  ZKE_NOT_YET: nothing was
+ * made.  Where nothing stands, but the directory has changed since, this
+ * setting may have been made and removed: then it is not made a second time,
+ * since nobody would remove that one. */
+static int barrier_settle(zke *z, barrier_change *c) {
+  zke_stat stat;
+  int rc = barrier_recognise(c);
+  if (rc != ZKE_LOOK_AGAIN) return rc;
+  rc = zke_exists(z, c->b->r.path, NULL, NULL, &stat);
+  c->gone = rc == ZKE_NONODE || (rc == ZKE_OK && stat.pzxid != c->pzxid);
+  if (c->gone) return ZKE_LOOK_AGAIN;
+  return rc == ZKE_OK ? ZKE_NOT_YET : rc;
+}
+
 /* One try: node and twin come in one step.  After a lost reply the next try
  * finds the node there, and its data tells whose setting it is.  If the process
  * dies after the step the barrier stays set, unless it is ephemeral. */
@@ -298,9 +314,12 @@ static int barrier_try_set(zke *z, void *arg) {
   barrier_change *c = arg;
   zke_op ops[2];
   zke_op_result results[2] = {{0}};
+  int rc = c->unsure ? barrier_settle(z, c) : ZKE_NOT_YET;
+  if (rc != ZKE_NOT_YET) return rc;
   zke_op_create(&ops[0], c->b->node, c->text, c->len, ZKE_OPEN_ACL, c->b->mode);
   zke_op_create(&ops[1], c->twin, "", 0, ZKE_OPEN_ACL, c->b->mode);
-  int rc = zke_recipe_multi(z, ops, 2, results);
+  rc = zke_recipe_multi(z, ops, 2, results);
+  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
   if (rc == ZKE_OK) c->token = results[0].stat.czxid;
   zke_results_clear(results, 2);
   if (rc == ZKE_NONODE)
@@ -316,13 +335,14 @@ static int barrier_do_set(barrier_change *c, const void *data, int len,
   zke_recipe *r = &c->b->r;
   zke_stat directory;
   int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN) {
+  while (rc == ZKE_LOOK_AGAIN && !c->gone) {
     rc = zke_recipe_place(r->z, r->path, BARRIER_PLACE, ZKE_CONTAINER, NULL,
                           deadline_ms);
     if (rc == ZKE_OK && !c->text) {
       rc = zke_exists(r->z, r->path, NULL, NULL, &directory);
       if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
       if (rc != ZKE_OK) continue;
+      c->pzxid = directory.pzxid;
       barrier_id(c->b, &directory, c->id);
       rc = barrier_text(c, data, len);
       if (rc == ZKE_OK) c->twin = barrier_twin(r->z, r->path, c->id);
@@ -330,7 +350,11 @@ static int barrier_do_set(barrier_change *c, const void *data, int len,
     }
     if (rc == ZKE_OK) rc = zke_retry(r->z, barrier_try_set, c, deadline_ms);
   }
-  return rc;
+  if (!c->gone) return rc;
+  return zke_recipe_fail(ZKE_CONNECTIONLOSS,
+                         "the reply was lost: the barrier %s may have been set "
+                         "and removed",
+                         r->path);
 }
 
 /* ---- removing ---- */

@@ -166,8 +166,8 @@ ZKE_API void zke_barrier_free(zke_barrier *barrier);
  *   ZKE_OTHERKIND     the path is not a barrier's
  *   ZKE_BADARGUMENTS  len is negative, or data is NULL with len above 0
  * or what stood in the way.  A setting whose reply was lost is recognised, and
- * is ZKE_OK.  After ZKE_CONNECTIONLOSS it may stand; zke_barrier_parties()
- * tells by whom.
+ * is ZKE_OK.  After ZKE_CONNECTIONLOSS it may stand, or may have stood until
+ * another process has removed it; zke_barrier_parties() tells by whom.
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_barrier_set(zke_barrier *barrier, const void *data, int len,
                             int64_t deadline_ms, int64_t *token_out);

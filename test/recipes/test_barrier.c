@@ -147,6 +147,39 @@ TEST(lost_removal_hits_no_other) {
   ck_ok(zke_close(z));
 }
 
+/* The pause between two tries: the other process removes what stands. */
+static void remove_in_pause(void *context, int64_t ns) {
+  struct timespec t = {0, (long)ns};
+  zke_barrier_remove(*(zke_barrier **)context, 0, 0);
+  nanosleep(&t, NULL);
+}
+
+/* A setting whose reply was lost, and that was removed before it could be
+ * repeated, is not set again, since nobody would remove it; but one that was
+ * never made is. */
+TEST_LOOP(lost_setting_is_not_set_twice, 0, 2) {
+  zke_barrier *other = NULL;
+  zke_os os = {.size = sizeof os, .context = &other, .sleep = remove_in_pause};
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke *z, *y = test_open(test_path("db"));
+  int64_t token = 0;
+  ck_ok(zke_open(test_path("db"), &o, &z));
+  zke_barrier *a = make(z);
+  other = make(y);
+  set(a, z); /* the directory is there */
+  ck_ok(zke_barrier_remove(a, 0, soon(z)));
+  int when = _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE;
+  ck_ok(zke_test_fail(z, when, 0));
+  ck_rc(zke_barrier_set(a, "why", 3, soon(z), NULL),
+        _i ? ZKE_CONNECTIONLOSS : ZKE_OK);
+  ck_ok(zke_barrier_get(a, &token));
+  ck_assert_int_eq(token != 0, !_i);
+  zke_barrier_free(a);
+  zke_barrier_free(other);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+
 /* Who set it, since when, and why. */
 TEST(the_barrier_says_who_set_it) {
   zke_options o = {.size = sizeof o, .identity = "the setter"};
