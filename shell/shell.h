@@ -625,7 +625,7 @@ void held_free(shell *sh);
 /* signals_begin  - at the program's beginning, before any thread
  * signals_enter  - a call runs from here on; signals_leave - no more
  * signals_cancel - cancel one call, as a signal would
- * signals_stop   - no further call begins, and nothing is read: what a hook took
+ * signals_stop   - no further call begins, nothing is read: what a hook took
  *                  is to end the program, too
  * signals_hook   - see each signal but CONT first: returns true where that
  *                  was all.
