@@ -12104,14 +12104,17 @@ static void wait_leave_queue(void *arg) {
 }
 
 /* Wait for the thread that has the role, or ns nanoseconds; a cancellation
- * point. */
-static void wait_for_leader(zke *z, int64_t ns) {
+ * point.  A turn that is not `before` any more ends it: zke_wake() counts turns
+ * without the lock, but under the mutex, which is held from this look to the
+ * wait. */
+static void wait_for_leader(zke *z, uint64_t before, int64_t ns) {
   store *s = z->s;
   pthread_mutex_lock(&s->m);
   lock_drop_m(s);
   pthread_cleanup_push(wait_leave_queue, z);
   os_cancel_allow();
-  os_condition_wait(&z->c->done, &s->m, ns);
+  if (atomic_load(&z->turn) == before)
+    os_condition_wait(&z->c->done, &s->m, ns);
   os_cancel_forbid();
   pthread_cleanup_pop(0);
   lock_take_m(s, INT64_MAX);
@@ -12184,7 +12187,8 @@ static int wait_until(zke *z, uint64_t before, int64_t deadline) {
       if (rc != ZKE_OK) return rc;
     } else {
       wait_for_leader(
-          z, deadline == INT64_MAX ? INT64_MAX : base_max(deadline - now, 1));
+          z, before,
+          deadline == INT64_MAX ? INT64_MAX : base_max(deadline - now, 1));
     }
   }
 }
@@ -15815,16 +15819,29 @@ int zke_wait(zke *z, int64_t deadline_ms) {
 }
 
 /* The turn wakes threads of this process that wait for the leader; the byte
- * wakes the leader, which may sleep in poll(). */
+ * wakes the leader, which may sleep in poll().
+ *
+ * Without the store's lock, which another thread may have while it waits for
+ * the gate or the disk: so only what is fixed at open is used, and the carrier,
+ * which stays while the call is counted in.  Nothing is missed all the same.  A
+ * leader drains the FIFO before it looks at the turn and sleeps, and the byte
+ * comes behind the turn; wait_for_leader() looks under the mutex. */
 int zke_wake(zke *z) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, wake, z);
-  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
+  int rc = api_count_in(z);
   if (rc != ZKE_OK) return rc;
+  const txn_batch *b = txn_batch_here();
+  if (z->s->readonly)
+    return api_refuse(
+        z, base_fail(ZKE_READONLY, "%s was opened read-only", z->s->name));
+  if (b && b->t.s != z->s)
+    return api_refuse(z, api_misuse("zke_wake() on another store"));
   pthread_mutex_lock(&z->s->m);
   wait_count_turn(z);
   pthread_mutex_unlock(&z->s->m);
-  if (guard_is_intact(z->s)) wake_self(z);
-  return api_leave(z, ZKE_OK);
+  carrier_ready(z);
+  wake_sleeper(z);
+  return api_refuse(z, ZKE_OK);
 }
 
 /* ---- inspection, tests ---- */

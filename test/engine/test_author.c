@@ -3,10 +3,12 @@
 #include "test/test.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static zke *z;
 
@@ -76,6 +78,96 @@ TEST_LOOP(wake_wakes_all, 0, 2) {
   ck_ok(zke_wake(z));
   for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
   ck_assert_int_eq(returned, 4);
+  ck_ok(zke_close(z));
+}
+
+/* The function of a batch: has the store until it is told to end. */
+static atomic_int busy; /* 0: it is to end; 2: it runs */
+static int stay(zke *handle, void *context) {
+  (void)handle, (void)context;
+  atomic_store(&busy, 2);
+  while (atomic_load(&busy)) usleep(1000);
+  return ZKE_OK;
+}
+
+static void *batch_there(void *arg) {
+  (void)arg;
+  ck_ok(zke_batch(z, stay, NULL));
+  return NULL;
+}
+
+static void *wake_there(void *arg) {
+  (void)arg;
+  ck_ok(zke_wake(z));
+  atomic_store(&busy, 3);
+  return NULL;
+}
+
+/* "Blocks: no": also while another thread's call has the store, which may wait
+ * for the gate or the disk. */
+TEST(wake_waits_for_nobody) {
+  pthread_t batch, waker;
+  begin(test_path("db"));
+  atomic_store(&busy, 1);
+  pthread_create(&batch, NULL, batch_there, NULL);
+  ck_until(atomic_load(&busy) == 2, 5000);
+  int64_t turn = zke_turn(z);
+  pthread_create(&waker, NULL, wake_there, NULL);
+  ck_until(atomic_load(&busy) == 3, 5000);
+  ck_assert_int_gt(zke_turn(z), turn);
+  atomic_store(&busy, 0);
+  pthread_join(waker, NULL);
+  pthread_join(batch, NULL);
+  ck_ok(zke_close(z));
+}
+
+enum { SLEEPERS = 3, ROUNDS = 2000 };
+static atomic_int round_now, awake;
+static zke *slept_on[SLEEPERS];
+
+/* Waits for each round, as a recipe does, and says that it has seen it. */
+static void *sleep_there(void *arg) {
+  zke *own = *(zke **)arg;
+  for (int seen = 0; seen < ROUNDS; seen++) {
+    for (;;) {
+      int64_t turn = zke_turn(own);
+      if (atomic_load(&round_now) > seen) break;
+      ck_ok(zke_wait_turn(own, turn, ZKE_FOREVER));
+    }
+    atomic_fetch_add(&awake, 1);
+  }
+  return NULL;
+}
+
+/* Begins a round, and waits until all have seen it; without a pause, so that
+ * the next one finds threads that are about to sleep. */
+static void round_of(int round, zke *light) {
+  int64_t end = test_now() + test_patience(10000);
+  atomic_store(&round_now, round);
+  ck_ok(zke_wake(z));
+  if (light) ck_ok(zke_wake(light));
+  while (atomic_load(&awake) < round * SLEEPERS) {
+    ck_assert_msg(test_now() < end, "asleep in round %d", round);
+    sched_yield();
+  }
+}
+
+/* No wake-up is lost, whether it finds the thread that leads or one that
+ * follows, asleep or about to sleep: of three threads on a handle, and of a
+ * session beside them that another one carries. */
+TEST_LOOP(no_wake_is_lost, 0, 2) {
+  zke *light = NULL;
+  pthread_t threads[SLEEPERS];
+  zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_LIGHT};
+  begin(test_path("db"));
+  if (_i) ck_ok(zke_open_session(z, &o, &light));
+  for (int i = 0; i < SLEEPERS; i++) {
+    slept_on[i] = light && i ? light : z;
+    pthread_create(&threads[i], NULL, sleep_there, &slept_on[i]);
+  }
+  for (int round = 1; round <= ROUNDS; round++) round_of(round, light);
+  for (int i = 0; i < SLEEPERS; i++) pthread_join(threads[i], NULL);
+  if (light) ck_ok(zke_close(light));
   ck_ok(zke_close(z));
 }
 
