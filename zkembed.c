@@ -2246,6 +2246,8 @@ typedef struct txn {
   bool history;           /* changes are to be noted */
   bool watched;           /* there may be a watch, of whatever session */
   bool kin;               /* no session ends, nor is one another carrier's */
+  bool saved;             /* a batch's operation has a savepoint */
+  bool unheard;           /* nobody watches what it is about to change */
   int quotas;             /* are there quotas? -1: nobody has looked yet */
   int64_t ending;         /* the session that ends, whose nodes go; or 0 */
   bool died;              /* a session ends since its process is dead */
@@ -6119,9 +6121,11 @@ static void gate_leave(store *s) {
  * A batch is one transaction for several bodies.  While one is open on the
  * store, txn_run() does not begin: txn_join() runs the body in the batch's
  * transaction, as an operation with a zxid of its own, which is undone alone
- * where it fails (a savepoint of SQLite's).  The class need not be guessed: it
- * begins full, and the sync of its COMMIT is left out where none of its
- * operations needed it (wal_sync()).
+ * where it fails.  A savepoint of SQLite's does that.  It costs a fifth of a
+ * create, so a body can see to it by itself (txn_run_guarded()): one that can
+ * be refused only before its first write takes none.  The class need not be
+ * guessed: it begins full, and the sync of its COMMIT is left out where none of
+ * its operations needed it (wal_sync()).
  *
  * Start reading at txn_run(), then txn_commit().  Compaction, at the end, is
  * the one change that is no transaction of a body.
@@ -6131,6 +6135,10 @@ static void gate_leave(store *s) {
 #define TXN_LAST_ZXID (INT64_MAX - INT64_C(0xffffffffff))
 
 typedef int (*txn_body)(txn *t, void *arg);
+
+/* txn_run() and txn_run_guarded(). */
+typedef int (*txn_runner)(store *s, zke *z, enum txn_class want, txn_body body,
+                          void *arg);
 
 /* Is the database still the file that was opened? */
 static int txn_verify_file(store *s) {
@@ -6576,6 +6584,7 @@ static int txn_judge(txn_batch *b, int rc) {
 typedef struct txn_mark {
   bool needed, history;
   int quotas;
+  int changes; /* rows that SQLite has changed before it */
   int64_t zxid, recursive;
   size_t wake, ended, watches, quota_noted;
 } txn_mark;
@@ -6586,6 +6595,7 @@ static txn_mark txn_set_mark(const txn_batch *b) {
   return (txn_mark){.needed = t->needed,
                     .history = t->history,
                     .quotas = t->quotas,
+                    .changes = sqlite3_total_changes(t->s->db),
                     .zxid = t->zxid,
                     .recursive = t->recursive,
                     .wake = t->wake.len,
@@ -6597,6 +6607,21 @@ static txn_mark txn_set_mark(const txn_batch *b) {
 SQL_STATEMENT(JOIN_END, "RELEASE zkembed_operation");
 
 SQL_STATEMENT(JOIN_UNDO, "ROLLBACK TO zkembed_operation");
+
+/* Take back the rows of an operation that failed with rc.  One without a
+ * savepoint has mostly changed none.  Else only all of the batch can be undone:
+ * it is broken by rc.  (SQLite takes back by itself what the statement has done
+ * that failed.) */
+static int txn_undo_rows(txn_batch *b, const txn_mark *to, int rc) {
+  store *s = b->t.s;
+  if (sqlite3_get_autocommit(s->db)) return ZKE_OK; /* SQLite has undone all */
+  if (!b->t.saved)
+    return sqlite3_total_changes(s->db) == to->changes ? ZKE_OK : rc;
+  int undone = sql_do(s, SQL_JOIN_UNDO);
+  if (undone == ZKE_OK && !sqlite3_get_autocommit(s->db))
+    undone = sql_do(s, SQL_JOIN_END);
+  return undone;
+}
 
 /* Take back what an operation has done that failed with rc, which is returned:
  * rows by SQLite, the rest by the mark.  Where rows cannot be taken back, the
@@ -6615,10 +6640,7 @@ static int txn_undo_join(txn_batch *b, const txn_mark *to, int rc) {
   t->ended.len = to->ended;
   b->watches.len = to->watches;
   t->wake.failed = t->ended.failed = b->watches.failed = false;
-  int undone = ZKE_OK;
-  if (!sqlite3_get_autocommit(t->s->db)) undone = sql_do(t->s, SQL_JOIN_UNDO);
-  if (undone == ZKE_OK && !sqlite3_get_autocommit(t->s->db))
-    undone = sql_do(t->s, SQL_JOIN_END);
+  int undone = txn_undo_rows(b, to, rc);
   if (undone != ZKE_OK) return txn_break(b, undone);
   base_say_again(cause);
   return txn_judge(b, rc);
@@ -6626,13 +6648,25 @@ static int txn_undo_join(txn_batch *b, const txn_mark *to, int rc) {
 
 SQL_STATEMENT(JOIN, "SAVEPOINT zkembed_operation");
 
+/* From here on the rows of the running operation of a batch can be undone
+ * alone.  Outside of a batch its transaction is. */
+static int txn_save(txn *t) {
+  if (!t->s->batch || t->saved) return ZKE_OK;
+  int rc = sql_do(t->s, SQL_JOIN);
+  t->saved = rc == ZKE_OK;
+  return rc;
+}
+
 /* Run a body as one operation of the batch: what a transaction of its own would
- * begin with anew, begins anew.  The list of wake-ups must be whole before the
- * next one: without memory for it the operation is undone. */
-static int txn_join(txn_batch *b, zke *z, txn_body body, void *arg) {
+ * begin with anew, begins anew.  One that is guarded calls txn_save() itself if
+ * it must.  The list of wake-ups must be whole before the next one: without
+ * memory for it the operation is undone. */
+static int txn_join(txn_batch *b, zke *z, bool guarded, txn_body body,
+                    void *arg) {
   txn *t = &b->t;
   txn_mark mark = txn_set_mark(b);
-  int rc = sql_do(t->s, SQL_JOIN);
+  t->saved = t->unheard = false;
+  int rc = guarded ? ZKE_OK : txn_save(t);
   if (rc != ZKE_OK) return txn_break(b, rc);
   t->z = z;
   t->now = t->s->os.clock(t->s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
@@ -6642,7 +6676,7 @@ static int txn_join(txn_batch *b, zke *z, txn_body body, void *arg) {
   if (rc == ZKE_FORKED) return rc; /* the transaction is the parent's */
   bool failed = t->wake.failed || t->ended.failed || b->watches.failed;
   if (rc == ZKE_OK && failed) rc = base_nomem();
-  if (rc == ZKE_OK) rc = sql_do(t->s, SQL_JOIN_END);
+  if (rc == ZKE_OK && t->saved) rc = sql_do(t->s, SQL_JOIN_END);
   if (rc != ZKE_OK) rc = txn_undo_join(b, &mark, rc);
   base_zxid = t->zxid;
   return rc;
@@ -6731,7 +6765,7 @@ static int txn_run(store *s, zke *z, enum txn_class want, txn_body body,
   bool guess = s->durability == ZKE_DURABLE_BY_KIND && want == TXN_GUESS;
   bool full = txn_wants_full(s, z, want);
   txn t;
-  if (s->batch) return txn_join(s->batch, z, body, arg);
+  if (s->batch) return txn_join(s->batch, z, false, body, arg);
   int rc = txn_begin(&t, s, z, full, guess);
   while (rc == ZKE_OK) {
     rc = body(&t, arg);
@@ -6755,7 +6789,15 @@ static int txn_run(store *s, zke *z, enum txn_class want, txn_body body,
   return rc;
 }
 
-/* The same without waiting for anybody: ZKE_OPERATIONTIMEOUT when the gate is
+/* The same for a body that in a batch calls txn_save() before its first write,
+ * unless nothing but SQLite's own failures can stop it from there on. */
+static int txn_run_guarded(store *s, zke *z, enum txn_class want, txn_body body,
+                           void *arg) {
+  if (s->batch) return txn_join(s->batch, z, true, body, arg);
+  return txn_run(s, z, want, body, arg);
+}
+
+/* txn_run() without waiting for anybody: ZKE_OPERATIONTIMEOUT when the gate is
  * taken. */
 static int txn_try(store *s, zke *z, enum txn_class want, txn_body body,
                    void *arg) {
@@ -7003,11 +7045,12 @@ SQL_STATEMENT(WATCH_AT,
 /* Collect the sessions that watch a path for an event of this type, on the path
  * itself or below it; fired[] tells which one-shot tables have rows. A session
  * with several such rows is in the buffer several times; watch_fire_found()
- * makes one of them.  Where the file has no watch at all none is looked for. */
+ * makes one of them.  Where the file has no watch at all, or it is known that
+ * none is of the running operation, none is looked for. */
 static int watch_collect(txn *t, const char *path, size_t len, int type,
                          bool below, buf *sessions, bool fired[2]) {
   int rc;
-  if (!t->watched) return ZKE_OK;
+  if (!t->watched || t->unheard) return ZKE_OK;
   sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_AT, &rc);
   if (!st) return rc;
   sql_bind_text(st, 1, ":path", path, (int)len);
@@ -7048,6 +7091,26 @@ static int watch_drop(txn *t, const char *path, size_t len, int kind) {
   return sql_run(t->s, st);
 }
 
+/* Collect all whom a change of a path concerns, of whatever watch. */
+static int watch_collect_all(txn *t, const char *path, size_t len, int type,
+                             buf *sessions, bool fired[2]) {
+  int rc = watch_collect(t, path, len, type, false, sessions, fired);
+  if (rc == ZKE_OK && type != ZKE_EVENT_CHILD)
+    rc = watch_collect_ancestors(t, path, len, type, sessions);
+  return rc == ZKE_OK && sessions->failed ? base_nomem() : rc;
+}
+
+/* Has a change of this type, which is still to be made, a watch to fire? */
+static int watch_find(txn *t, const char *path, size_t len, int type,
+                      bool *found) {
+  buf sessions = {.a = &t->s->a};
+  bool fired[2] = {false, false};
+  int rc = watch_collect_all(t, path, len, type, &sessions, fired);
+  *found = sessions.len > 0;
+  buf_free(&sessions);
+  return rc;
+}
+
 /* Fire the watches of one path: queue an event for each session, consume the
  * one-shots.  acl is the ACL of the node the path names, for the reader's
  * permission at delivery (semantics.md 5.8).  *found: was there a watch? */
@@ -7055,10 +7118,7 @@ static int watch_fire_found(txn *t, const char *path, size_t len, int type,
                             const char *acl, bool *found) {
   buf sessions = {.a = &t->s->a};
   bool fired[2] = {false, false};
-  int rc = watch_collect(t, path, len, type, false, &sessions, fired);
-  if (rc == ZKE_OK && type != ZKE_EVENT_CHILD)
-    rc = watch_collect_ancestors(t, path, len, type, &sessions);
-  if (rc == ZKE_OK && sessions.failed) rc = base_nomem();
+  int rc = watch_collect_all(t, path, len, type, &sessions, fired);
   buf_sort_ints(&sessions);
   size_t n;
   const int64_t *session = buf_ints(&sessions, &n);
@@ -8380,6 +8440,27 @@ static int op_class(txn *t, const node *n) {
   return txn_need_full(t);
 }
 
+/* Before the first write of a change of one node, which will have events of
+ * this type: in a batch, see to it that the change can be undone alone where
+ * something can stop it after that write.  That is a refusal (may_refuse), or a
+ * lack of memory for watches that fire; so these are looked for now.  All else
+ * is done by statements that only SQLite's own failures stop, and most of these
+ * undo all of the transaction anyway. */
+static int op_guard(txn *t, const char *path, int type, bool may_refuse) {
+  size_t len = strlen(path);
+  bool heard = false;
+  if (!t->s->batch || t->saved) return ZKE_OK;
+  if (may_refuse) return txn_save(t);
+  int rc = watch_find(t, path, len, type, &heard);
+  if (rc == ZKE_OK && !heard && type != ZKE_EVENT_CHANGED) {
+    path_key k = path_split(path, len);
+    rc = watch_find(t, k.parent, (size_t)k.parent_len, ZKE_EVENT_CHILD, &heard);
+  }
+  if (rc != ZKE_OK) return rc;
+  t->unheard = !heard;
+  return heard ? txn_save(t) : ZKE_OK;
+}
+
 enum { OP_DIGITS = 10 }; /* of a sequential node's number */
 
 /* How many creates this transaction made below a parent whose counter stands
@@ -8443,6 +8524,22 @@ static void op_new_node(txn *t, const zke_op *op, node *n) {
   n->len = op->len;
 }
 
+static int op_node_exists(const char *path) {
+  return base_fail(ZKE_NODEEXISTS, "there is a node at %s already", path);
+}
+
+/* In a batch, before a large value is stored, which comes before its node's
+ * row: refuse it where there is such a row already. */
+static int op_room_for_large(txn *t, path_key k, const zke_op *op,
+                             const char *made) {
+  node n;
+  if (!t->s->batch || t->saved || op->len <= ZKE_INLINE_BYTES) return ZKE_OK;
+  int rc = node_load(t->s, k, &n, NULL);
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc;
+  node_free(&n);
+  return op_node_exists(made);
+}
+
 /* The second half of a create: the parent is loaded and may be written.  The
  * row is inserted before the parent is looked at, as the server does: a node
  * that exists is told of before a parent that can have no children. */
@@ -8453,12 +8550,14 @@ static int op_create_below(txn *t, const zke_op *op, const char *made,
   size_t len = strlen(made);
   path_key k = path_split(made, len);
   int rc = txn_number(t);
+  if (rc == ZKE_OK) rc = op_room_for_large(t, k, op, made);
+  if (rc == ZKE_OK)
+    rc = op_guard(t, made, ZKE_EVENT_CREATED, parent->owner != 0);
   if (rc != ZKE_OK) return rc;
   op_new_node(t, op, &n);
   n.acl = acl;
   rc = node_insert(t, k, &n, op->data);
-  if (rc == ZKE_NODEEXISTS)
-    return base_fail(rc, "there is a node at %s already", made);
+  if (rc == ZKE_NODEEXISTS) return op_node_exists(made);
   if (rc == ZKE_OK && parent->owner) {
     return base_fail(ZKE_NOCHILDRENFOREPHEMERALS, "%s: the parent is ephemeral",
                      made);
@@ -8528,6 +8627,7 @@ static int op_delete_below(txn *t, const char *path, int version,
   } else {
     rc = op_class(t, &n);
     if (rc == ZKE_OK) rc = txn_number(t);
+    if (rc == ZKE_OK) rc = op_guard(t, path, ZKE_EVENT_DELETED, false);
     if (rc == ZKE_OK) rc = node_remove(t, path, &n, parent);
   }
   node_free(&n);
@@ -8571,6 +8671,7 @@ static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
     int64_t was = base_max(n.len, 0);
     rc = op_class(t, &n);
     if (rc == ZKE_OK) rc = txn_number(t);
+    if (rc == ZKE_OK) rc = op_guard(t, path, ZKE_EVENT_CHANGED, false);
     if (rc == ZKE_OK)
       rc = node_set(t, path_split(path, strlen(path)), &n, op->data, op->len);
     if (rc == ZKE_OK)
@@ -13679,12 +13780,23 @@ static int api_lost(void) {
 /* Run a change as one transaction.  Where zke_test_fail() asked for it, the
  * reply is lost: before the change was made, or after.  In a batch nothing is
  * committed yet: api_batch() tells of quotas. */
-static int api_change(zke *z, enum txn_class want, txn_body body, void *arg) {
+static int api_change_by(txn_runner run, zke *z, enum txn_class want,
+                         txn_body body, void *arg) {
   int fail = api_count_change(z);
   int rc =
-      fail == ZKE_TEST_FAIL_BEFORE ? ZKE_OK : txn_run(z->s, z, want, body, arg);
+      fail == ZKE_TEST_FAIL_BEFORE ? ZKE_OK : run(z->s, z, want, body, arg);
   if (rc == ZKE_OK && !z->s->batch) quota_tell(z->s);
   return fail ? api_lost() : rc;
+}
+
+static int api_change(zke *z, enum txn_class want, txn_body body, void *arg) {
+  return api_change_by(txn_run, z, want, body, arg);
+}
+
+/* The same for the bodies that call op_guard(). */
+static int api_change_one(zke *z, enum txn_class want, txn_body body,
+                          void *arg) {
+  return api_change_by(txn_run_guarded, z, want, body, arg);
 }
 
 /* Fail if this is the read whose reply zke_test_fail() wants to be lost. */
@@ -14121,7 +14233,7 @@ static int api_create(zke *z, const zke_op *op, char **path_out,
   if (rc == ZKE_OK) {
     enum txn_class want =
         op_mode_is_ephemeral(op->mode) ? TXN_NORMAL : TXN_FULL;
-    rc = api_change(z, want, api_create_body, &c);
+    rc = api_change_one(z, want, api_create_body, &c);
   }
   char *shown = NULL;
   if (rc == ZKE_OK && path_out) {
@@ -14177,7 +14289,7 @@ int zke_delete(zke *z, const char *path, int version) {
   api_single c = {NULL, &op, NULL, {0}};
   int rc = api_enter(z, path, API_CHANGE | API_BATCH, &c.path);
   if (rc != ZKE_OK) return rc;
-  return api_leave(z, api_change(z, TXN_GUESS, api_delete_body, &c));
+  return api_leave(z, api_change_one(z, TXN_GUESS, api_delete_body, &c));
 }
 
 /* Note what is to be discarded, whatever state the handle is in.  The path gets
@@ -14271,7 +14383,7 @@ int zke_set(zke *z, const char *path, const void *data, int len, int version,
   if (rc == ZKE_OK) rc = api_enter(z, path, API_CHANGE | API_BATCH, &c.path);
   if (rc != ZKE_OK) return rc;
   rc = api_limit(z, len);
-  if (rc == ZKE_OK) rc = api_change(z, TXN_GUESS, api_set_body, &c);
+  if (rc == ZKE_OK) rc = api_change_one(z, TXN_GUESS, api_set_body, &c);
   if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
   return api_leave(z, rc);
 }

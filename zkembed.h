@@ -1445,9 +1445,10 @@ ZKE_API int zke_multi_read(zke *z, const zke_op *ops, int count,
  *   each at most its own busy timeout; reads there go on.  So fn is short: it
  *   must not wait for anything, least of all for a thread that uses the store.
  *   Leases of the store's other sessions do not run meanwhile.
- * What breaks the transaction (an I/O error, a full disk) is the result of the
- *   call that met it, of all later ones, and of zke_batch(), whatever fn
- *   returns.  The results that fn got before are then void.
+ * What breaks the transaction (an I/O error, a full disk, mostly also a lack of
+ *   memory in SQLite) is the result of the call that met it, of all later ones,
+ *   and of zke_batch(), whatever fn returns.  The results that fn got before
+ *   are then void.
  * fn must return.  Where it ends its thread (pthread_exit()) nothing of the
  *   batch is left, and the handle stays usable.  A child that fn forks may
  *   return from it and gets ZKE_FORKED; it cannot open a store until it execs.

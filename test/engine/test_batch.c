@@ -153,6 +153,39 @@ TEST_LOOP(each_call_has_its_own_result_and_zxid, 0, PLACES) {
   ck_ok(zke_close(z));
 }
 
+enum { LARGE = 3000 };
+
+/* Creates that are refused when a row has been written already. */
+static int refused_late(zke *z, void *context) {
+  static char large[LARGE];
+  (void)context;
+  ck_ok(make(z, "/a/before"));
+  ck_rc(zke_create(z, "/a/b", large, LARGE, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL),
+        ZKE_NODEEXISTS);
+  ck_rc(make(z, "/e/c"), ZKE_NOCHILDRENFOREPHEMERALS);
+  ck_rc(exists(z, "/e/c"), ZKE_NONODE);
+  ck_ok(make(z, "/a/after"));
+  return ZKE_OK;
+}
+
+/* A large value is stored before it is known that the name is taken, and a
+ * child before its parent is seen to be ephemeral: both leave nothing, and
+ * undo no other operation. */
+TEST_LOOP(a_late_refusal_is_undone_alone, 0, PLACES) {
+  zke *z = open_at(_i);
+  ck_ok(make(z, "/a"));
+  ck_ok(make(z, "/a/b"));
+  ck_ok(create(z, "/e", ZKE_EPHEMERAL, NULL));
+  ck_ok(zke_batch(z, refused_late, NULL));
+  ck_ok(exists(z, "/a/before"));
+  ck_ok(exists(z, "/a/after"));
+  ck_assert_int_eq(test_stat(z, "/a/b").dataLength, 0);
+  ck_assert_int_eq(test_stat(z, "/e").numChildren, 0);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+
 /* Names at the end of a counter, as in calls alone; a multi counts on. */
 static int two_last_names(zke *z, void *context) {
   (void)context;
@@ -881,14 +914,14 @@ typedef struct starving {
 
 /* Creations of each kind, of which one may lack memory. */
 static int make_starving(zke *z, void *context) {
-  static char large[3000];
+  static char large[LARGE];
   starving *s = context;
   s->heap.fail_at = s->heap.calls + s->at;
   for (int i = 0; i < STARVED; i++) {
     char path[32];
     snprintf(path, sizeof path, "/s/%d", i);
     s->result[i] =
-        zke_create(z, path, large, i % 2 ? (int)sizeof large : 3, ZKE_OPEN_ACL,
+        zke_create(z, path, large, i % 2 ? LARGE : 3, ZKE_OPEN_ACL,
                    i % 3 ? ZKE_PERSISTENT : ZKE_EPHEMERAL, NULL, NULL);
     if (s->result[i] != ZKE_OK) ck_rc(s->result[i], ZKE_NOMEM);
   }
@@ -900,8 +933,10 @@ static int make_starving(zke *z, void *context) {
 }
 
 /* Each operation is whole or has not been, as its result says; a watch that
- * fires there is queued with it. */
-TEST(without_memory_no_half_is_left) {
+ * fires there is queued with it.  That is so where another session watches what
+ * is changed, where it watches something else, and where nobody watches. */
+TEST_LOOP(without_memory_no_half_is_left, 0, 3) {
+  static const char *const watched[] = {"/s", "/else", NULL};
   starving s = {.at = 0};
   zke_options options = ZKE_INIT(zke_options);
   options.allocator = (zke_allocator){test_heap_resize, &s.heap};
@@ -915,8 +950,9 @@ TEST(without_memory_no_half_is_left) {
     ck_ok(zke_open(test_path("db"), &options, &z));
     ck_ok(make(z, "/s"));
     ck_ok(zke_open_session(z, NULL, &other));
-    ck_ok(zke_add_watch(other, "/s", ZKE_WATCH_PERSISTENT_RECURSIVE,
-                        test_record, &events));
+    if (watched[_i])
+      ck_ok(zke_add_watch(other, watched[_i], ZKE_WATCH_PERSISTENT_RECURSIVE,
+                          test_record, &events));
     ck_ok(zke_batch(z, make_starving, &s));
     int made = 0;
     for (int i = 0; i < STARVED; i++) {
@@ -930,7 +966,7 @@ TEST(without_memory_no_half_is_left) {
     ck_ok(zke_check(z, NULL, NULL));
     int count;
     ck_ok(zke_dispatch(other, &count));
-    ck_assert_int_eq(events.count, made);
+    ck_assert_int_eq(events.count, _i == 0 ? made : 0);
     events.count = 0;
     ck_ok(zke_close(other));
     ck_ok(zke_close(z));
@@ -939,9 +975,101 @@ TEST(without_memory_no_half_is_left) {
   ck_assert_int_gt(s.at, STARVED);
 }
 
-enum { HEAVY = 40 };
+/* ---- SQLite without memory ----
+ *
+ * One of its allocations fails, the n-th from the batch's first call on. */
+
+static sqlite3_mem_methods sqlite_real;
+static long sqlite_fail; /* 1: the next one; 0: none */
+
+static bool sqlite_fails(void) { return sqlite_fail && --sqlite_fail == 0; }
+
+static void *sqlite_malloc(int size) {
+  return sqlite_fails() ? NULL : sqlite_real.xMalloc(size);
+}
+
+static void *sqlite_realloc(void *block, int size) {
+  return sqlite_fails() ? NULL : sqlite_real.xRealloc(block, size);
+}
+
+/* Before SQLite is used. */
+static void starve_sqlite(void) {
+  sqlite3_config(SQLITE_CONFIG_GETMALLOC, &sqlite_real);
+  sqlite3_mem_methods mine = sqlite_real;
+  mine.xMalloc = sqlite_malloc;
+  mine.xRealloc = sqlite_realloc;
+  ck_assert_int_eq(sqlite3_config(SQLITE_CONFIG_MALLOC, &mine), SQLITE_OK);
+  sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 0, 0);
+}
+
+enum { CREATED, SET, DELETED, CREATED_LARGE, CHANGES };
+
+typedef struct lacking {
+  long at;
+  int result[CHANGES];
+} lacking;
+
+/* One change of each kind, whatever became of those before it. */
+static int change_lacking(zke *z, void *context) {
+  static char large[LARGE];
+  lacking *l = context;
+  sqlite_fail = l->at;
+  l->result[CREATED] = make(z, "/p/created");
+  l->result[SET] = zke_set(z, "/p/set", "x", 1, -1, NULL);
+  l->result[DELETED] = zke_delete(z, "/p/deleted", -1);
+  l->result[CREATED_LARGE] = zke_create(
+      z, "/p/large", large, LARGE, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
+  for (int i = 0; i < CHANGES; i++)
+    if (l->result[i] != ZKE_OK) ck_rc(l->result[i], ZKE_NOMEM);
+  return ZKE_OK;
+}
+
+/* Is a change there exactly if its result says so, or, where the batch has
+ * failed, is none? */
+static void look_at_changes(zke *z, const lacking *l, int rc) {
+  bool is[] = {
+      exists(z, "/p/created") == ZKE_OK, test_stat(z, "/p/set").version == 1,
+      exists(z, "/p/deleted") == ZKE_NONODE, exists(z, "/p/large") == ZKE_OK};
+  int children = 2;
+  for (int i = 0; i < CHANGES; i++) {
+    ck_assert_int_eq(is[i], rc == ZKE_OK && l->result[i] == ZKE_OK);
+    if (is[i]) children += i == DELETED ? -1 : i != SET;
+  }
+  ck_assert_int_eq(test_stat(z, "/p").numChildren, children);
+}
+
+/* P2: wherever SQLite lacks memory, an operation of the batch is whole or has
+ * not been, or nothing of the batch is left, and its result says which. */
+TEST(sqlite_without_memory_leaves_no_half) {
+  starve_sqlite();
+  lacking l = {.at = 0};
+  bool starved = true;
+  while (starved) {
+    const char *db = test_path("db");
+    l.at++;
+    test_remove(db);
+    test_remove(test_path("db-zke"));
+    zke *z = test_open(db);
+    ck_ok(make(z, "/p"));
+    ck_ok(make(z, "/p/set"));
+    ck_ok(make(z, "/p/deleted"));
+    int rc = zke_batch(z, change_lacking, &l);
+    starved = sqlite_fail == 0;
+    sqlite_fail = 0;
+    if (rc != ZKE_OK) ck_rc(rc, ZKE_NOMEM);
+    look_at_changes(z, &l, rc);
+    ck_ok(zke_check(z, NULL, NULL));
+    ck_ok(zke_close(z));
+  }
+  ck_assert_int_gt(l.at, CHANGES);
+}
+
+/* ---- a full disk ---- */
+
+enum { HEAVY = 40, LIGHT = 40000 };
 
 typedef struct stubborn {
+  int count, len;         /* creates, and the bytes of each */
   int made, first, later; /* creates that went well; results after that */
   int read;
 } stubborn;
@@ -950,11 +1078,11 @@ typedef struct stubborn {
 static int go_on(zke *z, void *context) {
   static char data[100000];
   stubborn *s = context;
-  for (int i = 0; i < HEAVY; i++) {
+  for (int i = 0; i < s->count; i++) {
     char path[32];
     snprintf(path, sizeof path, "/heavy%d", i);
-    int rc = zke_create(z, path, data, sizeof data, ZKE_OPEN_ACL,
-                        ZKE_PERSISTENT, NULL, NULL);
+    int rc = zke_create(z, path, data, s->len, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                        NULL, NULL);
     if (rc == ZKE_OK) s->made++;
     if (rc != ZKE_OK && s->first == ZKE_OK) s->first = rc;
     if (s->first != ZKE_OK) s->later = rc;
@@ -964,10 +1092,11 @@ static int go_on(zke *z, void *context) {
 }
 
 /* P2, P11: a disk that is full in the middle breaks the batch, and nobody can
- * overlook it: each later call fails by it, and the batch does. */
-TEST(a_full_disk_breaks_it) {
+ * overlook it: each later call fails by it, and the batch does.  Whether the
+ * values are large or small decides how the failed one would be undone. */
+TEST_LOOP(a_full_disk_breaks_it, 0, 2) {
   if (!test_small_disk("disk", 2048)) return;
-  stubborn s = {0, ZKE_OK, ZKE_OK, ZKE_OK};
+  stubborn s = {_i ? LIGHT : HEAVY, _i ? 150 : 100000, 0, 0, 0, 0};
   zke_options options = ZKE_INIT(zke_options);
   options.cache_kib = 64; /* so that it is written before the end */
   zke *z = NULL;

@@ -28,6 +28,7 @@
 #define sqlite3_column_bytes tables_column_bytes
 #define sqlite3_stmt_status tables_stmt_status
 #define sqlite3_changes tables_changes
+#define sqlite3_total_changes tables_total_changes
 #define sqlite3_last_insert_rowid tables_last_insert_rowid
 #define sqlite3_get_autocommit tables_get_autocommit
 
@@ -46,7 +47,6 @@
 #define sqlite3_stmt_busy tables_c_lacks_sqlite3_stmt_busy
 #define sqlite3_stmt_readonly tables_c_lacks_sqlite3_stmt_readonly
 #define sqlite3_changes64 tables_c_lacks_sqlite3_changes64
-#define sqlite3_total_changes tables_c_lacks_sqlite3_total_changes
 #define sqlite3_txn_state tables_c_lacks_sqlite3_txn_state
 
 /* In a child that the laboratory forks off the engine goes on (keep_fork.c). */

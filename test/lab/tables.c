@@ -1189,6 +1189,11 @@ int tables_stmt_status(sqlite3_stmt *st, int which, int reset) {
 
 int tables_changes(sqlite3 *db) { return T ? T->changes : sqlite3_changes(db); }
 
+/* Within a transaction, for which alone the engine asks: those of it. */
+int tables_total_changes(sqlite3 *db) {
+  return T ? T->journal_count : sqlite3_total_changes(db);
+}
+
 sqlite3_int64 tables_last_insert_rowid(sqlite3 *db) {
   return T ? T->blob : sqlite3_last_insert_rowid(db);
 }

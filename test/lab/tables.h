@@ -53,6 +53,7 @@ const void *tables_column_blob(sqlite3_stmt *st, int column);
 int tables_column_bytes(sqlite3_stmt *st, int column);
 int tables_stmt_status(sqlite3_stmt *st, int which, int reset);
 int tables_changes(sqlite3 *db);
+int tables_total_changes(sqlite3 *db);
 sqlite3_int64 tables_last_insert_rowid(sqlite3 *db);
 int tables_get_autocommit(sqlite3 *db);
 
