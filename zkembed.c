@@ -2248,12 +2248,15 @@ typedef struct txn {
   bool kin;               /* no session ends, nor is one another carrier's */
   bool saved;             /* a batch's operation has a savepoint */
   bool unheard;           /* nobody watches what it is about to change */
-  int quotas;             /* are there quotas? -1: nobody has looked yet */
-  int64_t ending;         /* the session that ends, whose nodes go; or 0 */
-  bool died;              /* a session ends since its process is dead */
-  int64_t late;           /* one ends whose time was over so long ago, ns */
-  size_t acl_bytes;       /* encoded by creates; a multi begins at 0 */
-  buf wake;               /* sessions to wake after COMMIT */
+  int64_t joins;    /* operations of the batch so far, this one included */
+  int64_t kept_by;  /* which of them has filled … */
+  buf kept;         /* … this, for the next: see node_keep_parent() */
+  int quotas;       /* are there quotas? -1: nobody has looked yet */
+  int64_t ending;   /* the session that ends, whose nodes go; or 0 */
+  bool died;        /* a session ends since its process is dead */
+  int64_t late;     /* one ends whose time was over so long ago, ns */
+  size_t acl_bytes; /* encoded by creates; a multi begins at 0 */
+  buf wake;         /* sessions to wake after COMMIT */
   buf overflowed; /* parents whose counter stands at its end: key hash, used */
   buf ended;      /* sessions whose FIFO goes after COMMIT */
 } txn;
@@ -6228,6 +6231,7 @@ static void txn_release(txn *t) {
   buf_free(&t->wake);
   buf_free(&t->overflowed);
   buf_free(&t->ended);
+  buf_free(&t->kept);
 }
 
 /* Undo what was done, and keep the sentence of why. */
@@ -6320,7 +6324,7 @@ static int txn_start(txn *t, store *s, zke *z, bool full, bool guessed) {
   t->kin = z != NULL; /* only the sweep's and the like end sessions */
   t->full = full;
   t->guessed = guessed && full;
-  t->wake.a = t->overflowed.a = t->ended.a = &s->a;
+  t->wake.a = t->overflowed.a = t->ended.a = t->kept.a = &s->a;
   s->quota_noted.len = s->quota_sure; /* what a failed one has noted goes */
   int rc = s->memory ? ZKE_OK : db_set_synchronous(s, full);
   if (rc == ZKE_OK) rc = db_begin_write(s);
@@ -6640,6 +6644,7 @@ static int txn_undo_join(txn_batch *b, const txn_mark *to, int rc) {
   t->ended.len = to->ended;
   b->watches.len = to->watches;
   t->wake.failed = t->ended.failed = b->watches.failed = false;
+  t->kept_by = 0;
   int undone = txn_undo_rows(b, to, rc);
   if (undone != ZKE_OK) return txn_break(b, undone);
   base_say_again(cause);
@@ -6666,6 +6671,7 @@ static int txn_join(txn_batch *b, zke *z, bool guarded, txn_body body,
   txn *t = &b->t;
   txn_mark mark = txn_set_mark(b);
   t->saved = t->unheard = false;
+  t->joins++;
   int rc = guarded ? ZKE_OK : txn_save(t);
   if (rc != ZKE_OK) return txn_break(b, rc);
   t->z = z;
@@ -7538,6 +7544,59 @@ static int node_load(store *s, path_key k, node *n, char **data) {
   return rc;
 }
 
+/* A parent that an operation of a batch has left: the node, the lengths of the
+ * two texts of its key, and whether it has an ACL.  These texts stand behind
+ * it. */
+typedef struct node_kept {
+  node n;
+  int parent_len, name_len;
+} node_kept;
+
+/* Keep the parent of a node that this operation has created or deleted, as it
+ * is now, for the next operation of the batch.  Clients that stand in line, or
+ * fill a queue, create node after node in one directory.  An operation with a
+ * savepoint keeps nothing: it may be a multi, which goes on. */
+static void node_keep_parent(txn *t, path_key k, const node *n) {
+  buf *kept = &t->kept;
+  node_kept head;
+  if (!t->s->batch || t->saved) return;
+  memset(&head, 0, sizeof head);
+  head.n = *n;
+  head.parent_len = k.parent_len;
+  head.name_len = k.name_len;
+  kept->len = 0;
+  buf_add(kept, &head, sizeof head);
+  buf_add(kept, k.parent, (size_t)k.parent_len);
+  buf_add(kept, k.name, (size_t)k.name_len);
+  if (n->acl) buf_add_string(kept, n->acl);
+  t->kept_by = kept->failed ? 0 : t->joins;
+  kept->failed = false;
+}
+
+/* Is the node with this key the one that the operation just before this one has
+ * left?  Only create and delete ask, before they change anything, so nothing
+ * has changed it since. */
+static bool node_is_kept(const txn *t, path_key k) {
+  if (!t->s->batch || t->saved || !t->kept_by || t->kept_by != t->joins - 1)
+    return false;
+  const node_kept *head = (const node_kept *)(void *)t->kept.data;
+  const char *parent = t->kept.data + sizeof *head;
+  return head->parent_len == k.parent_len && head->name_len == k.name_len &&
+         memcmp(parent, k.parent, (size_t)k.parent_len) == 0 &&
+         memcmp(parent + k.parent_len, k.name, (size_t)k.name_len) == 0;
+}
+
+/* node_load() for the parent of a node that is to be created or deleted. */
+static int node_load_parent(txn *t, path_key k, node *n) {
+  if (!node_is_kept(t, k)) return node_load(t->s, k, n, NULL);
+  const node_kept *head = (const node_kept *)(void *)t->kept.data;
+  const char *acl = t->kept.data + sizeof *head + k.parent_len + k.name_len;
+  *n = head->n;
+  if (!n->acl) return ZKE_OK;
+  n->acl = mem_copy(&t->s->a, acl, strlen(acl));
+  return n->acl ? ZKE_OK : base_nomem();
+}
+
 /* Large values have a table of their own, by their number. So a node's row
  * stays short, and a search by path passes over no data. */
 SQL_STATEMENT(BLOB_ADD, "INSERT INTO zkembed_blob(data)VALUES(:data)");
@@ -7619,11 +7678,12 @@ SQL_STATEMENT(
  * the index that the sweep looks at does not have it. It is a statement of its
  * own, run only where the time changes, so the counters of plain nodes touch no
  * index. */
-static int node_set_due(txn *t, path_key k, const node *n, int64_t due) {
+static int node_set_due(txn *t, path_key k, node *n, int64_t due) {
   int rc;
   if (n->due == due) return ZKE_OK;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_SET_DUE, &rc);
   if (!st) return rc;
+  n->due = due;
   sql_bind_int(st, 1, ":due", due);
   sql_bind_key(st, 2, k);
   return sql_run(t->s, st);
@@ -7647,16 +7707,20 @@ SQL_STATEMENT(
     "WHERE parent=:parent AND name=:name");
 
 /* Count a child in its parent. A counter at its end stays there, and then pzxid
- * stays too (semantics.md 2.3). A parent with a child is not due any more. */
-static int node_count_child(txn *t, path_key k, const node *parent) {
+ * stays too (semantics.md 2.3). A parent with a child is not due any more. The
+ * copy gets the new numbers. */
+static int node_count_child(txn *t, path_key k, node *parent) {
   int rc;
-  bool stuck = parent->creates >= INT32_MAX;
   node_doubt_quotas(t, k);
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_CHILD_ADDED, &rc);
   if (!st) return rc;
-  sql_bind_int(st, 1, ":creates",
-               stuck ? parent->creates : parent->creates + 1);
-  sql_bind_int(st, 2, ":pzxid", stuck ? parent->pzxid : t->zxid);
+  if (parent->creates < INT32_MAX) {
+    parent->creates++;
+    parent->pzxid = t->zxid;
+  }
+  parent->nchild = base_wrap(parent->nchild, 1);
+  sql_bind_int(st, 1, ":creates", parent->creates);
+  sql_bind_int(st, 2, ":pzxid", parent->pzxid);
   sql_bind_key(st, 3, k);
   rc = sql_run(t->s, st);
   return rc == ZKE_OK ? node_set_due(t, k, parent, 0) : rc;
@@ -7684,20 +7748,21 @@ SQL_STATEMENT(NODE_CHILD_GONE,
               "UPDATE zkembed_node SET nchild=nchild-:count,pzxid=:pzxid "
               "WHERE parent=:parent AND name=:name");
 
-/* Count so many children out of their parent. `parent` is as it was before they
- * went: where they were its last ones, a container or a TTL node begins to be
- * due. */
-static int node_uncount_children(txn *t, path_key k, const node *parent,
+/* Count so many children out of their parent, and out of the copy of it. Where
+ * they were its last ones, a container or a TTL node begins to be due. */
+static int node_uncount_children(txn *t, path_key k, node *parent,
                                  int64_t count) {
   int rc;
   node_doubt_quotas(t, k);
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_CHILD_GONE, &rc);
   if (!st) return rc;
+  parent->nchild = base_wrap(parent->nchild, -count);
+  parent->pzxid = t->zxid;
   sql_bind_int(st, 1, ":count", count);
-  sql_bind_int(st, 2, ":pzxid", t->zxid);
+  sql_bind_int(st, 2, ":pzxid", parent->pzxid);
   sql_bind_key(st, 3, k);
   rc = sql_run(t->s, st);
-  if (rc != ZKE_OK || parent->nchild > count) return rc;
+  if (rc != ZKE_OK || parent->nchild > 0) return rc;
   return node_set_due(t, k, parent, node_due_when_empty(t, parent));
 }
 
@@ -7719,8 +7784,7 @@ static int node_delete_row(txn *t, path_key k, int64_t blob) {
 
 /* Remove a childless node: row, data, the parent's counters, events. The events
  * come in ZooKeeper's order, the node's own before its parent's. */
-static int node_remove(txn *t, const char *path, const node *n,
-                       const node *parent) {
+static int node_remove(txn *t, const char *path, const node *n, node *parent) {
   size_t len = strlen(path);
   path_key k = path_split(path, len);
   int rc = node_delete_row(t, k, n->blob);
@@ -8544,7 +8608,7 @@ static int op_room_for_large(txn *t, path_key k, const zke_op *op,
  * row is inserted before the parent is looked at, as the server does: a node
  * that exists is told of before a parent that can have no children. */
 static int op_create_below(txn *t, const zke_op *op, const char *made,
-                           path_key parent_key, const node *parent, char *acl,
+                           path_key parent_key, node *parent, char *acl,
                            zke_stat *stat) {
   node n;
   size_t len = strlen(made);
@@ -8589,7 +8653,7 @@ static int op_create(txn *t, const char *path, const zke_op *op, char **made,
   /* the parent is all before the last '/', also of "/c/" */
   size_t slash = (size_t)(strrchr(path, '/') - path);
   path_key up = path_split(path, slash ? slash : 1);
-  if (rc == ZKE_OK) rc = node_load(t->s, up, &parent, NULL);
+  if (rc == ZKE_OK) rc = node_load_parent(t, up, &parent);
   if (rc != ZKE_OK) {
     buf_free(&acl);
     return rc == ZKE_NONODE ? base_fail(rc, "no parent for %s", path) : rc;
@@ -8604,7 +8668,9 @@ static int op_create(txn *t, const char *path, const zke_op *op, char **made,
     rc = op_create_below(t, op, *made, up, &parent, open ? NULL : acl.data,
                          stat);
   }
-  if (rc != ZKE_OK) {
+  if (rc == ZKE_OK) {
+    node_keep_parent(t, up, &parent);
+  } else {
     mem_free(*made);
     *made = NULL;
   }
@@ -8615,7 +8681,7 @@ static int op_create(txn *t, const char *path, const zke_op *op, char **made,
 
 /* The second half of a delete: the parent is loaded and may be written. */
 static int op_delete_below(txn *t, const char *path, int version,
-                           const node *parent) {
+                           node *parent) {
   node n;
   int rc = op_load(t->s, path, &n, NULL);
   if (rc != ZKE_OK) return rc;
@@ -8642,13 +8708,14 @@ static int op_delete(txn *t, const char *path, int version) {
   if (path_is_reserved(path))
     return base_fail(ZKE_BADARGUMENTS, "%s cannot be deleted", path);
   path_key k = path_split(path, strlen(path));
-  int rc = node_load(t->s, path_split(k.parent, (size_t)k.parent_len), &parent,
-                     NULL);
+  path_key up = path_split(k.parent, (size_t)k.parent_len);
+  int rc = node_load_parent(t, up, &parent);
   if (rc != ZKE_OK) return rc == ZKE_NONODE ? op_no_node(path) : rc;
   if (op_allows(t->z, &parent, ZKE_PERM_DELETE))
     rc = op_delete_below(t, path, version, &parent);
   else
     rc = op_no_permission("delete below", k.parent, k.parent_len);
+  if (rc == ZKE_OK) node_keep_parent(t, up, &parent);
   node_free(&parent);
   return rc;
 }
