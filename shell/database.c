@@ -35,6 +35,10 @@
 #include "process.h"
 #include "work.h"
 
+/* SQLite counts its memory under a mutex, at each allocation.  Nobody in this
+ * process asks for the count, and a server allocates much. */
+void sqlite_uncounted(void) { sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); }
+
 /* ------------------------------------------------------------------------
  * Connections
  *

@@ -11,6 +11,9 @@
 
 #include "shell.h"
 
+/* Before SQLite is used at all: it need not count its memory. */
+void sqlite_uncounted(void);
+
 /* One picture of the database, until it is closed. */
 typedef struct snapshot snapshot;
 

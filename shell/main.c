@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "database.h"
 #include "shell.h"
 
 static const char usage[] =
@@ -291,6 +292,7 @@ int main(int argc, char **argv) {
              .auth = getenv("ZKE_AUTH"),
              .options = {.size = sizeof(zke_options), .identity = "zke"}}};
   fill_streams();
+  sqlite_uncounted();
   if (told_about_itself(argc, argv))
     return fflush(stdout) ? STATUS_IO : STATUS_OK;
   int status = parse(&r, argc, argv);
