@@ -8504,6 +8504,20 @@ static int op_class(txn *t, const node *n) {
   return txn_need_full(t);
 }
 
+/* Prepare what a change of one node runs after its first write, at its first
+ * use: for that memory can be short without a harm to what was written. */
+static int op_prepare(store *s, int type) {
+  static const sql_text *const later[][3] = {
+      {SQL_NODE_CHILD_ADDED, SQL_NODE_SET_DUE},
+      {SQL_NODE_CHILD_GONE, SQL_NODE_SET_DUE, SQL_BLOB_REMOVE},
+      {SQL_BLOB_ADD}};
+  int rc = ZKE_OK, at = type == ZKE_EVENT_CREATED ? 0 : 2;
+  if (type == ZKE_EVENT_DELETED) at = 1;
+  for (int i = 0; i < 3 && later[at][i] && rc == ZKE_OK; i++)
+    sql_statement(s, later[at][i], &rc);
+  return rc;
+}
+
 /* Before the first write of a change of one node, which will have events of
  * this type: in a batch, see to it that the change can be undone alone where
  * something can stop it after that write.  That is a refusal (may_refuse), or a
@@ -8515,7 +8529,8 @@ static int op_guard(txn *t, const char *path, int type, bool may_refuse) {
   bool heard = false;
   if (!t->s->batch || t->saved) return ZKE_OK;
   if (may_refuse) return txn_save(t);
-  int rc = watch_find(t, path, len, type, &heard);
+  int rc = op_prepare(t->s, type);
+  if (rc == ZKE_OK) rc = watch_find(t, path, len, type, &heard);
   if (rc == ZKE_OK && !heard && type != ZKE_EVENT_CHANGED) {
     path_key k = path_split(path, len);
     rc = watch_find(t, k.parent, (size_t)k.parent_len, ZKE_EVENT_CHILD, &heard);

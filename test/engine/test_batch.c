@@ -1158,10 +1158,13 @@ static void look_at_changes(zke *z, const lacking *l, int rc) {
 }
 
 /* P2: wherever SQLite lacks memory, an operation of the batch is whole or has
- * not been, or nothing of the batch is left, and its result says which. */
+ * not been, or nothing of the batch is left, and its result says which.  Mostly
+ * it fails alone: what takes most memory, at first, is to prepare statements,
+ * and that comes before an operation's first write. */
 TEST(sqlite_without_memory_leaves_no_half) {
   starve_sqlite();
   lacking l = {.at = 0};
+  int broken = 0, times = 0;
   bool starved = true;
   while (starved) {
     const char *db = test_path("db");
@@ -1176,11 +1179,13 @@ TEST(sqlite_without_memory_leaves_no_half) {
     starved = sqlite_fail == 0;
     sqlite_fail = 0;
     if (rc != ZKE_OK) ck_rc(rc, ZKE_NOMEM);
+    times += starved;
+    broken += rc != ZKE_OK;
     look_at_changes(z, &l, rc);
     ck_ok(zke_check(z, NULL, NULL));
     ck_ok(zke_close(z));
   }
-  ck_assert_int_gt(l.at, CHANGES);
+  ck_assert_int_gt(times, 3 * broken);
 }
 
 /* ---- a full disk ---- */
