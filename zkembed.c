@@ -2035,6 +2035,7 @@ enum { WAL_HEAD = 32, WAL_FRAME = 24 };
  * by SQLite's writers' lock against other processes. */
 typedef struct wal_log {
   file_wrapped file;
+  struct store *s;
   char *bytes;  /* ZKE_LOG_BYTES, or NULL: nothing is ever gathered */
   bool gather;  /* SQLite is known to write the log as is relied on */
   bool strange; /* … but has written otherwise since: gather no more */
@@ -2282,10 +2283,14 @@ typedef struct txn_batch {
  *            failed COMMIT, compaction or sync of a found log
  *            (txn_outcome, app_end_guest, txn_vacuum, shm_recover)
  *     GOOD ------------------------------------------------> BROKEN
- *       ^                                                    |    ^
- *       | checkpoint is synced      connected anew           |    | the same
- *       | (txn_recover)             (txn_recover)            v    | failures
- *       +------------------------------------------------- IN_DOUBT
+ *      ^ |                                                   |    ^
+ *      | | checkpoint is synced     connected anew           |    | the same
+ *      | | (txn_settle_log)         (txn_recover)            v    | failures
+ *      +-|------------------------------------------------ IN_DOUBT
+ *        |                                                   ^
+ *        +---------------------------------------------------+
+ *            failed sync of the log at any other time, as in a
+ *            checkpoint (wal_sync)
  *
  *     any of these three -- a file was removed or replaced (guard_give_up) -->
  *     REPLACED -- the host closed our descriptors (guard_is_intact) -->
@@ -2298,6 +2303,14 @@ typedef struct txn_batch {
  * into the database file and synced, so that nothing depends on a log that
  * could not be synced once (IN_DOUBT to GOOD).  A read may go on in between, a
  * change may not: what it acknowledges would depend on that log (P2).
+ *
+ * A checkpoint syncs the log first, and commits that were not synced may be in
+ * it.  Where that sync fails, the system takes the log's pages for written, and
+ * the next sync succeeds although a part of the log never reached the disk.  So
+ * it counts as much as that of a COMMIT; but what the connection knows is
+ * right, and it need not be opened anew (GOOD to IN_DOUBT).  A checkpoint that
+ * fails in the database's file is no reason for doubt: the log still has it
+ * all, and the next checkpoint writes the pages again.
  *
  * REPLACED and FDS_LOST are never left.  All sessions of the store have expired
  * by them, so whether the log was in doubt before has no meaning any more, and
@@ -3280,7 +3293,8 @@ static void wal_grow(wal_log *l) {
  * when a batch does not know yet what it will change.  Any other sync, that of
  * the log's new head for one, is made.  Where SQLite fills sectors with frames
  * it asks before the last one: such a commit is not known, and `eager` says
- * that there are some. */
+ * that there are some.  Whatever a sync was for, after one that failed no
+ * change may be acknowledged by this log (health_). */
 static int wal_sync(sqlite3_file *f, int flags) {
   wal_log *l = file_owner(f);
   int rc = wal_flush(l);
@@ -3289,7 +3303,9 @@ static int wal_sync(sqlite3_file *f, int flags) {
   if (commit && l->lazy) return SQLITE_OK;
   if (l->lazy && l->end > WAL_HEAD) l->eager = true;
   if (commit && l->gather) wal_grow(l);
-  return l->file.real->xSync(f, flags);
+  rc = l->file.real->xSync(f, flags);
+  if (rc != SQLITE_OK) health_worsen(l->s, HEALTH_IN_DOUBT);
+  return rc;
 }
 
 /* The file's size as SQLite knows it, so with what is gathered. */
@@ -3311,6 +3327,7 @@ static bool wal_vfs_is_plain(const store *s) {
 static void wal_wrap(store *s, sqlite3_file *f) {
   wal_log *l = &s->wal_log;
   memset(l, 0, sizeof *l);
+  l->s = s;
   file_wrap(&l->file, f);
   if (!s->readonly && !s->plain_log && wal_vfs_is_plain(s))
     l->bytes = mem_resize(&s->a, NULL, ZKE_LOG_BYTES);
@@ -6172,11 +6189,19 @@ static int txn_not_usable(const store *s) {
                    s->name);
 }
 
+/* With the gate held: before anything else is acknowledged, move the log into
+ * the database file and sync that, since a log whose sync failed once cannot be
+ * trusted again (P2). */
+static int txn_settle_log(store *s) {
+  int rc = db_set_synchronous(s, true);
+  if (rc == ZKE_OK) rc = db_checkpoint(s, true);
+  if (rc == ZKE_OK) health_mend(s, HEALTH_IN_DOUBT, HEALTH_GOOD);
+  return rc;
+}
+
 /* A COMMIT failed and its outcome is unknown: open the database anew, which
- * finds out.  Before anything else is acknowledged, move the log into the
- * database file and sync that, since a log whose sync failed once cannot be
- * trusted again (P2).  A read-only store can do neither: another has to be
- * opened. */
+ * finds out, and settle the log.  A read-only store can do neither: another has
+ * to be opened. */
 static int txn_recover(store *s) {
   if (s->readonly) return txn_not_usable(s);
   int rc = health_is_broken(s) ? ZKE_OK : db_end(s);
@@ -6185,9 +6210,7 @@ static int txn_recover(store *s) {
   if (health_is_replaced(s)) rc = health_say_replaced(s); /* at the gate */
   if (health_is_broken(s)) rc = txn_reconnect(s);
   if (rc == ZKE_OK) health_mend(s, HEALTH_BROKEN, HEALTH_IN_DOUBT);
-  if (rc == ZKE_OK) rc = db_set_synchronous(s, true);
-  if (rc == ZKE_OK) rc = db_checkpoint(s, true);
-  if (rc == ZKE_OK) health_mend(s, HEALTH_IN_DOUBT, HEALTH_GOOD);
+  if (rc == ZKE_OK) rc = txn_settle_log(s);
   gate_leave(s);
   return rc == ZKE_OK || rc == ZKE_REPLACED ? rc : txn_not_usable(s);
 }
@@ -6452,12 +6475,15 @@ static int txn_finish_rows(txn *t) {
 
 /* Checkpoint where the log has grown long, with the gate held, since this is a
  * write like any other (P12).  The commit before it stands whatever comes of
- * this: a failure is logged, and the next commit tries again. */
+ * this: a failure is logged, and the next commit tries again.  Where the log
+ * could not be synced it is settled at once, before the gate is left: a process
+ * that opens the file later would not hear of the failure. */
 static void txn_shorten_log(store *s) {
   if (s->wal_pages < s->wal_limit) return; /* in memory: no log, 0 pages */
   int rc = db_checkpoint(s, false);
   if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT)
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
+  if (s->health == HEALTH_IN_DOUBT) txn_settle_log(s);
 }
 
 /* What a transaction has found out about quotas is true, now that it is
@@ -13396,7 +13422,8 @@ static int store_may_drop(store *s) {
 /* When the last session of all processes has ended, the database file alone
  * holds everything: the log is emptied into it, synced. So a file that nobody
  * uses can be copied by itself. A failure is no matter: the next opening reads
- * the log. */
+ * the log. But a log that could not be synced is settled, as far as possible:
+ * whoever opens the file next would not hear of the failure. */
 static void store_finish(store *s) {
   int64_t any = 1;
   if (s->memory || s->readonly || s->health >= HEALTH_BROKEN) return;
@@ -13404,6 +13431,7 @@ static void store_finish(store *s) {
       sql_fetch_ints(s, SQL_SESSION_ANY, 0, 1, &any) == ZKE_OK && !any &&
       gate_enter(s, NULL, true) == ZKE_OK) {
     if (db_set_synchronous(s, true) == ZKE_OK) db_checkpoint(s, true);
+    if (s->health == HEALTH_IN_DOUBT) txn_settle_log(s);
     gate_leave(s);
   }
 }

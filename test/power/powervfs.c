@@ -114,6 +114,8 @@ static struct {
   char directory[PATH_MAX];
   power_hook hook;
   const char *lying; /* the name whose syncs have no effect, ".", or NULL */
+  const char *bad;   /* the name whose syncs fail, or NULL */
+  int fail, failed;  /* how many of them will, and have */
   int64_t number;    /* of the last change */
   inode *inodes;
   int names;
@@ -222,6 +224,14 @@ void power_sync_names(void) {
 }
 
 void power_lie(const char *text) { disk.lying = text; }
+
+void power_fail(const char *text, int syncs) {
+  disk.bad = text;
+  disk.fail = syncs;
+  disk.failed = 0;
+}
+
+int power_failed(void) { return disk.failed; }
 
 int power_unsynced(const char *text) {
   const name *n = name_find(text);
@@ -456,12 +466,23 @@ static bool lies_about(const inode *i) {
   return n && name_now(n) == i;
 }
 
+/* Does this sync fail?  Then the changes are lost to the disk. */
+static bool fails_for(inode *i) {
+  const name *n = disk.bad ? name_find(disk.bad) : NULL;
+  if (!disk.fail || !n || name_now(n) != i) return false;
+  disk.fail--;
+  disk.failed++;
+  inode_forget_changes(i);
+  return true;
+}
+
 /* The unix VFS syncs the directory with the first sync of a journal or log
  * that it may have made. */
 static int vfs_xSync(sqlite3_file *f, int flags) {
   power_file *file = (power_file *)f;
   if (!file->inode) return REAL(f)->pMethods->xSync(REAL(f), flags);
   tell(POWER_SYNC);
+  if (fails_for(file->inode)) return SQLITE_IOERR_FSYNC;
   if (!lies_about(file->inode)) inode_sync(file->inode);
   if (file->syncs_names) power_sync_names();
   file->syncs_names = false;

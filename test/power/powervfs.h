@@ -63,6 +63,14 @@ void power_sync_names(void);
  * of the directory. */
 void power_lie(const char *name);
 
+/* The next syncs of the file of that name fail, so many.  What they should have
+ * written never comes to the disk unless it is written again: the system takes
+ * it for written. */
+void power_fail(const char *name, int syncs);
+
+/* How many have failed since. */
+int power_failed(void);
+
 /* Writes to the file of that name since its last sync. */
 int power_unsynced(const char *name);
 
