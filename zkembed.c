@@ -2299,9 +2299,10 @@ typedef struct txn_batch {
  * The first three are steps of one recovery.  A commit that failed by an I/O
  * error may have reached the log or not, and after a failed sync nobody knows
  * what of the log is on the disk.  The connection is opened anew, which decides
- * whether the commit happened (BROKEN to IN_DOUBT).  Then the log is copied
- * into the database file and synced, so that nothing depends on a log that
- * could not be synced once (IN_DOUBT to GOOD).  A read may go on in between, a
+ * whether the commit happened (BROKEN to IN_DOUBT).  Then the log is written
+ * over itself and synced, copied into the database file, and that is synced, so
+ * that nothing depends on a log that could not be synced once (IN_DOUBT to
+ * GOOD).  A read may go on in between, a
  * change may not: what it acknowledges would depend on that log (P2).
  *
  * A checkpoint syncs the log first, and commits that were not synced may be in
@@ -3305,6 +3306,41 @@ static int wal_sync(sqlite3_file *f, int flags) {
   if (commit && l->gather) wal_grow(l);
   rc = l->file.real->xSync(f, flags);
   if (rc != SQLITE_OK) health_worsen(l->s, HEALTH_IN_DOUBT);
+  return rc;
+}
+
+/* Write a piece of the log over itself. */
+static int wal_renew_piece(const wal_log *l, void *to, int64_t len,
+                           int64_t at) {
+  const sqlite3_io_methods *real = l->file.real;
+  int rc = real->xRead(l->file.f, to, (int)len, at);
+  return rc ? rc : real->xWrite(l->file.f, to, (int)len, at);
+}
+
+/* Write all of the log over itself, in pieces of the sizes that SQLite writes,
+ * by which some VFSs know pages.  After a sync that has failed the system takes
+ * for written what is not on the disk, and would never write it; after this it
+ * writes all of it at the next sync.  The bytes are the same, so readers see no
+ * difference, nor does a power cut on the way.  Only with SQLite's lock of the
+ * one writer, and before the transaction has written. */
+static int wal_renew(const wal_log *l) {
+  unsigned char head[WAL_HEAD];
+  sqlite3_int64 size = 0;
+  if (!l->file.f) return SQLITE_OK;
+  int rc = l->file.real->xFileSize(l->file.f, &size);
+  if (rc != SQLITE_OK || size < WAL_HEAD) return rc;
+  rc = wal_renew_piece(l, head, WAL_HEAD, 0);
+  int64_t page = base_big_endian(head + 8);
+  bool known = (base_big_endian(head) & ~1u) == WAL_MAGIC && page <= 65536;
+  if (rc != SQLITE_OK || !known) return rc; /* there is no frame in it */
+  char *to = mem_resize(&l->s->a, NULL, (size_t)page);
+  if (!to) return SQLITE_NOMEM;
+  for (int64_t at = WAL_HEAD; at + WAL_FRAME + page <= size && rc == SQLITE_OK;
+       at += WAL_FRAME + page) {
+    rc = wal_renew_piece(l, to, WAL_FRAME, at);
+    if (rc == SQLITE_OK) rc = wal_renew_piece(l, to, page, at + WAL_FRAME);
+  }
+  mem_free(to);
   return rc;
 }
 
@@ -4796,6 +4832,17 @@ static int db_sync_log(store *s) {
                    s->name, sqlite3_errstr(rc), rc);
 }
 
+/* The same for a log whose sync may have failed before, here or in a process
+ * that has ended: all of it is written once more.  In a transaction that has
+ * written nothing yet. */
+static int db_renew_log(store *s) {
+  int rc = wal_renew(&s->wal_log);
+  if (rc == SQLITE_OK) return db_sync_log(s);
+  if (rc == SQLITE_NOMEM) return base_nomem();
+  return base_fail(ZKE_SYSTEMERROR, "%s: renewing the log: %s (SQLite %d)",
+                   s->name, sqlite3_errstr(rc), rc);
+}
+
 /* Copy the log into the database, so that the next writer begins the log
  * anew.  Only with the gate held: in SQLite up to 3.51.2 a checkpoint that
  * races a writer can drop commits (P12).
@@ -6189,11 +6236,17 @@ static int txn_not_usable(const store *s) {
                    s->name);
 }
 
-/* With the gate held: before anything else is acknowledged, move the log into
- * the database file and sync that, since a log whose sync failed once cannot be
- * trusted again (P2). */
+/* With the gate held: before anything else is acknowledged, write and sync the
+ * log once more, move it into the database file and sync that, since a log
+ * whose sync failed once cannot be trusted again (P2).  Without the first step
+ * a power cut in the second could find some pages of the database new, and of
+ * the log only the part before what was lost. */
 static int txn_settle_log(store *s) {
   int rc = db_set_synchronous(s, true);
+  if (rc == ZKE_OK) rc = db_begin_write(s);
+  if (rc == ZKE_OK) rc = db_renew_log(s);
+  int ended = db_end(s);
+  if (rc == ZKE_OK) rc = ended;
   if (rc == ZKE_OK) rc = db_checkpoint(s, true);
   if (rc == ZKE_OK) health_mend(s, HEALTH_IN_DOUBT, HEALTH_GOOD);
   return rc;
@@ -9498,9 +9551,14 @@ static void sess_unlink_orphan(void *arg, const char *name) {
  * While any process has the database open, nobody sees that commit.  The next
  * process to open the database recovers the log and takes the commit for made.
  * Its zxid is then above the last one that was noted.  The process that
- * recovers may use SQLite alone, so every store compares when it opens. */
+ * recovers may use SQLite alone, so every store compares when it opens.
+ *
+ * Another store may have tried before, and failed; nothing tells of that.  So
+ * the log is written once more (db_renew_log), which a read-only store
+ * cannot. */
 static int sess_sync_log(store *s, int64_t zxid, int64_t known) {
-  int rc = zxid > known ? db_sync_log(s) : ZKE_OK;
+  int rc = ZKE_OK;
+  if (zxid > known) rc = s->readonly ? db_sync_log(s) : db_renew_log(s);
   s->index.serving = rc == ZKE_OK; /* from here on see shm_recover() */
   return rc;
 }

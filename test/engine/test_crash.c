@@ -833,12 +833,12 @@ static void node_survives(const char *path) {
 
 /* A database on the disk that forgets, all of which is durable, with an
  * ephemeral node. */
-static zke *open_on_power(void) {
+static zke *open_on_power(power_hook hook) {
   zke_options o = {.size = sizeof o, .vfs = "unix-power"};
   ck_assert_int_eq(mkdir(test_path("power"), 0700), 0);
   zke *z = test_open(test_path("power/a.db"));
   ck_ok(zke_close(z));
-  power_begin(test_path("power"), NULL);
+  power_begin(test_path("power"), hook);
   ck_ok(zke_open(test_path("power/a.db"), &o, &z));
   ck_ok(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
   return z;
@@ -851,7 +851,7 @@ static zke *open_on_power(void) {
  * well (more failures), by the change itself. */
 TEST_LOOP(a_failed_sync_in_a_checkpoint_loses_nothing, 1, 4) {
   static char data[65536];
-  zke *z = open_on_power();
+  zke *z = open_on_power(NULL);
   power_fail("a.db-wal", _i);
   for (int i = 0; i < 200 && power_failed() == 0; i++)
     ck_ok(zke_set(z, "/e", data, sizeof data, -1, NULL));
@@ -867,13 +867,84 @@ TEST_LOOP(a_failed_sync_in_a_checkpoint_loses_nothing, 1, 4) {
  * whoever opens the file next. */
 TEST(a_failed_sync_at_the_last_close_loses_nothing) {
   zke_options o = {.size = sizeof o, .vfs = "unix-power"};
-  zke *z = open_on_power();
+  zke *z = open_on_power(NULL);
   power_fail("a.db-wal", 1);
   ck_ok(zke_close(z));
   ck_assert_int_eq(power_failed(), 1);
   ck_ok(zke_open(test_path("power/a.db"), &o, &z));
   ck_ok(zke_create(z, "/said", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));
   node_survives("/said");
+  ck_ok(zke_close(z));
+}
+
+static const char *image_path;
+
+/* Look at what a cut would leave before some events after a failed sync. */
+static void expect_whole(power_event event) {
+  static const power_style styles[] = {POWER_NONE, POWER_ALL, POWER_PREFIX,
+                                       POWER_SUBSET};
+  static uint64_t random = 1;
+  static int events, images;
+  power_loss loss = {0};
+  char name[4200];
+  if (!power_failed() || (event == POWER_WRITE && events++ % 8)) return;
+  for (int i = 0; i < 4; i++) {
+    snprintf(name, sizeof name, "%s-%d", image_path, images++);
+    ck_assert_int_eq(mkdir(name, 0700), 0);
+    power_image(name, styles[i], &random, &loss);
+    strcat(name, "/a.db");
+    zke *z = test_open(name);
+    ck_ok(zke_exists(z, "/said", NULL, NULL, NULL));
+    ck_ok(zke_check(z, NULL, NULL));
+    ck_ok(zke_close(z));
+  }
+}
+
+/* P2: the power fails while a log is settled whose sync has failed.  Before
+ * each event on the disk the database is whole, however much of what was
+ * written since is there. */
+TEST(a_cut_while_the_log_is_settled) {
+  char path[32];
+  zke *z = open_on_power(expect_whole);
+  image_path = test_path("image");
+  for (int i = 0; i < 40; i++) {
+    snprintf(path, sizeof path, "/child-%d", i);
+    ck_ok(zke_create(z, path, path, -1, ZKE_OPEN_ACL, 0, NULL, NULL));
+  }
+  ck_ok(zke_create(z, "/said", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));
+  for (int i = 0; i < 40; i++) {
+    snprintf(path, sizeof path, "/e-%d", i);
+    ck_ok(
+        zke_create(z, path, path, -1, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  }
+  power_fail("a.db-wal", 1);
+  ck_rc(zke_create(z, "/b", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL),
+        ZKE_CONNECTIONLOSS);
+  ck_ok(zke_create(z, "/c", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+
+/* P8: a process is killed inside the sync of its commit.  The one that opens
+ * the database next cannot sync the log, and is refused.  The one after it is
+ * shown the commit, which stays. */
+TEST(opening_after_one_that_could_not_sync) {
+  zke_options o = {.size = sizeof o, .vfs = "unix-power"};
+  zke *z = NULL;
+  int status;
+  ck_assert_int_eq(mkdir(test_path("power"), 0700), 0);
+  const char *file = test_path("power/a.db");
+  pid_t pid = fork();
+  if (pid == 0) die_deciding(file, 0, NULL);
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  power_begin(test_path("power"), NULL);
+  power_doubt("a.db-wal");
+  power_fail("a.db-wal", 1);
+  ck_rc(zke_open(file, &o, &z), ZKE_SYSTEMERROR);
+  ck_says("syncing the log");
+  ck_ok(zke_open(file, &o, &z));
+  ck_ok(zke_exists(z, "/unsaid", NULL, NULL, NULL));
+  node_survives("/unsaid");
   ck_ok(zke_close(z));
 }
 
