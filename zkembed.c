@@ -2902,8 +2902,14 @@ static void sql_check_name(sqlite3_stmt *st, int at, const char *name) {
 #endif
 }
 
+/* What SQLite has said to a parameter that it did not take, or SQLITE_OK.  It
+ * binds NULL then, and a node without a list of permissions would be open to
+ * all: so the statement is not run (sql_step). */
+static _Thread_local int sql_unbound;
+
 /* Bind a parameter; texts and blobs must live until the statement is reset.
- * Nothing is copied, so binding takes no memory and does not fail. */
+ * Nothing is copied, so binding takes no memory.  It fails where SQLite allows
+ * no value of that length. */
 static void sql_bind_int(sqlite3_stmt *st, int at, const char *name,
                          int64_t n) {
   sql_check_name(st, at, name);
@@ -2916,14 +2922,16 @@ static void sql_bind_int(sqlite3_stmt *st, int at, const char *name,
 static void sql_bind_text(sqlite3_stmt *st, int at, const char *name,
                           const char *text, int len) {
   sql_check_name(st, at, name);
-  sqlite3_bind_text(st, at, text, len, SQLITE_STATIC);
+  int rc = sqlite3_bind_text(st, at, text, len, SQLITE_STATIC);
+  if (rc != SQLITE_OK) sql_unbound = rc;
 }
 
 /* The same for bytes that are no text. */
 static void sql_bind_blob(sqlite3_stmt *st, int at, const char *name,
                           const void *data, int len) {
   sql_check_name(st, at, name);
-  sqlite3_bind_blob(st, at, data, len, SQLITE_STATIC);
+  int rc = sqlite3_bind_blob(st, at, data, len, SQLITE_STATIC);
+  if (rc != SQLITE_OK) sql_unbound = rc;
 }
 
 /* Bind a node's key to two parameters, the first of which is `at`. */
@@ -2932,9 +2940,21 @@ static void sql_bind_key(sqlite3_stmt *st, int at, path_key k) {
   sql_bind_text(st, at + 1, ":name", k.name, k.name_len);
 }
 
+/* A parameter of the statement was not taken: it is not run. */
+static int sql_refuse(const store *s, sqlite3_stmt *st) {
+  int rc = sql_unbound;
+  sql_unbound = SQLITE_OK;
+  sqlite3_reset(st);
+  if (rc != SQLITE_TOOBIG) return base_nomem();
+  return base_fail(ZKE_BADARGUMENTS, "%s: a value is longer than SQLite allows",
+                   s->name);
+}
+
 /* Step to a row: ZKE_OK with *row telling whether there is one.  Without a
  * row, or on error, the statement is reset; with one, the caller resets it. */
 static int sql_step(store *s, sqlite3_stmt *st, bool *row) {
+  *row = false;
+  if (sql_unbound != SQLITE_OK) return sql_refuse(s, st);
   int rc = sqlite3_step(st);
   *row = rc == SQLITE_ROW;
   if (*row) return ZKE_OK;
@@ -4177,6 +4197,19 @@ static int app_still_open(store *s, bool guarded) {
                    s->name);
 }
 
+/* How many limits SQLite has for a connection, by number. */
+enum { APP_LIMITS = SQLITE_LIMIT_WORKER_THREADS + 1 };
+
+/* Keep the connection's limits, or put them back: a function may have set some
+ * by sqlite3_limit(), and the engine's statements are not to fail by them. */
+static void app_keep_limits(sqlite3 *db, int *limits) {
+  for (int i = 0; i < APP_LIMITS; i++) limits[i] = sqlite3_limit(db, i, -1);
+}
+
+static void app_restore_limits(sqlite3 *db, const int *limits) {
+  for (int i = 0; i < APP_LIMITS; i++) sqlite3_limit(db, i, limits[i]);
+}
+
 /* Call a function of the program's in the transaction that is open.  ZKE_OK, or
  * what the transaction has to be undone for; ZKE_SQL means that the function
  * refuses, and *code is its own code then.  One that reads in a batch may
@@ -4186,6 +4219,8 @@ static int app_run(store *s, enum app_mode mode, zke_sql_fn fn, void *context,
   bool guarded = mode == APP_WRITES || s->writing;
   int rc = guarded ? sql_do(s, SQL_APP_BEGIN) : ZKE_OK;
   if (rc != ZKE_OK) return rc;
+  int limits[APP_LIMITS];
+  app_keep_limits(s->db, limits);
   base_sentence[0] = '\0';
   s->app = mode;
   app_here = s;
@@ -4193,6 +4228,7 @@ static int app_run(store *s, enum app_mode mode, zke_sql_fn fn, void *context,
   if (app_here == s) app_here = NULL;     /* a child may be in one of its own */
   if (fork_is_copy(s)) return ZKE_FORKED; /* the connection is the parent's */
   s->app = APP_NONE;
+  app_restore_limits(s->db, limits);
   rc = *code ? app_refused(s, code) : ZKE_OK;
   int left = app_end_statements(s);
   if (rc == ZKE_OK) rc = left;
@@ -4691,8 +4727,12 @@ static bool db_read_stands(store *s) {
   return !lockless;
 }
 
+/* What a row takes beside a value, at most: SQLite's limit is for both. */
+enum { DB_ROW_MORE = 100 };
+
 /* Connect, without reading or writing anything yet.  What the file is, is not
- * known: so the log stays when the connection is closed, whoever's it is. */
+ * known: so the log stays when the connection is closed, whoever's it is.  A
+ * value that SQLite would not take is over the limit of the options, too. */
 static int db_connect(store *s, bool create) {
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE |
               (s->readonly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE);
@@ -4703,6 +4743,8 @@ static int db_connect(store *s, bool create) {
   else if (sqlite3_open_v2(":memory:", &s->db, flags, NULL) != SQLITE_OK)
     rc = sql_error(s, SQLITE_NOMEM, "opening");
   if (rc != ZKE_OK) return rc;
+  int most = sqlite3_limit(s->db, SQLITE_LIMIT_LENGTH, -1) - DB_ROW_MORE;
+  s->data_limit = (int)base_max(0, base_min(s->data_limit, most));
   sqlite3_extended_result_codes(s->db, 1);
   sql_keep_log(s->db, true);
   sqlite3_db_config(s->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, (int *)NULL);

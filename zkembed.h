@@ -537,7 +537,9 @@ typedef struct zke_options {
   size_t size;
   unsigned flags;          /* ZKE_OPEN_… */
   int durability;          /* ZKE_DURABLE_… */
-  int data_limit;          /* bytes of a value, of a multi's sum; 1048576 */
+  int data_limit;          /* bytes of a value, of a multi's sum; 1048576; never
+                              more than SQLite's limit of a row allows, which
+                              is 1,000,000,000 by default */
   int cache_kib;           /* SQLite's page cache, KiB; 256 */
   int event_limit;         /* pending events of a session (P4), those not yet
                               trimmed included; 10000 */
@@ -1323,7 +1325,8 @@ ZKE_API void zke_op_fail(zke_op *op, int rc);
  *   those there is zke_sql_begin().
  * What fn must not do.  Keep the connection, or a statement: one that is not
  *   finalized when fn returns fails the operation with ZKE_MISUSE.  Set hooks,
- *   handlers, or an authorizer.  Open a blob for writing, deserialize, or copy
+ *   handlers, or an authorizer; limits (sqlite3_limit()) it may set, which
+ *   end with fn.  Open a blob for writing, deserialize, or copy
  *   a backup into it: SQLite does not ask anybody about these.  Call the
  *   library on a handle, which is ZKE_MISUSE; zke_fail(), zke_now() and what
  *   else needs no lock is fine.  Wait for anything: the writers' gate is held,

@@ -1043,6 +1043,36 @@ TEST_LOOP(the_log_has_a_synced_name_before_a_guest_commits, 0, 2) {
   ck_ok(zke_close(z));
 }
 
+/* ---- limits and extensions ---- */
+
+static int lower_limits(sqlite3 *db, int64_t zxid, void *context) {
+  (void)zxid, (void)context;
+  sqlite3_limit(db, SQLITE_LIMIT_LENGTH, 100);
+  sqlite3_limit(db, SQLITE_LIMIT_VARIABLE_NUMBER, 1);
+  return ZKE_OK;
+}
+
+/* zkembed.h, zke_op_sql(): limits that a function sets end with it.  The
+ * engine's next statements would else be refused, and a list of permissions
+ * that is longer than the limit would be stored as none. */
+TEST_LOOP(a_functions_limits_end_with_it, 0, 2) {
+  char id[300];
+  zke *z = open_shop(0);
+  zke_op op;
+  zke_op_result result = {0};
+  memset(id, 'x', sizeof id);
+  memcpy(id, "u:", 2);
+  id[sizeof id - 1] = '\0';
+  char scheme[] = "digest";
+  zke_acl acl = {ZKE_PERM_ALL, scheme, id};
+  zke_acls acls = {1, &acl};
+  zke_op_sql(&op, lower_limits, NULL);
+  ck_ok(_i ? zke_multi_read(z, &op, 1, &result) : zke_multi(z, &op, 1, NULL));
+  ck_ok(zke_create(z, "/a", "", 0, &acls, 0, NULL, NULL));
+  ck_rc(zke_get(z, "/a", NULL, NULL, NULL, NULL, NULL), ZKE_NOAUTH);
+  ck_ok(zke_close(z));
+}
+
 /* ---- a commit of its own that fails ---- */
 
 /* SQLite's default VFS, but for the syncs of the log. */

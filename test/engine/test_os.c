@@ -343,6 +343,33 @@ TEST(vfs_passes_questions_on) {
   ck_ok(zke_close(z));
 }
 
+/* P11: a value that SQLite does not take is refused, and not stored as NULL,
+ * which as a list of permissions would be everybody's; and data_limit is never
+ * more than SQLite takes. */
+TEST(a_value_beyond_sqlites_limit_is_refused) {
+  static char id[200], data[3000];
+  zke_options o = {.size = sizeof o, .data_limit = INT32_MAX};
+  char scheme[] = "digest";
+  zke_acl acl = {ZKE_PERM_ALL, scheme, id};
+  zke_acls acls = {1, &acl};
+  zke *z;
+  ck_ok(zke_open(test_path("a.db"), &o, &z));
+  int most = sqlite3_limit(z->s->db, SQLITE_LIMIT_LENGTH, 1000);
+  ck_assert_int_lt(z->s->data_limit, most);
+  memset(id, 'x', sizeof id - 1);
+  memcpy(id, "u:", 2);
+  sqlite3_limit(z->s->db, SQLITE_LIMIT_LENGTH, 100);
+  ck_rc(zke_create(z, "/a", "", 0, &acls, 0, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_says("longer than SQLite");
+  ck_rc(zke_create(z, "/a", data, sizeof data, ZKE_OPEN_ACL, 0, NULL, NULL),
+        ZKE_BADARGUMENTS);
+  sqlite3_limit(z->s->db, SQLITE_LIMIT_LENGTH, most);
+  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_create(z, "/a", data, sizeof data, &acls, 0, NULL, NULL));
+  ck_rc(zke_get(z, "/a", NULL, NULL, NULL, NULL, NULL), ZKE_NOAUTH);
+  ck_ok(zke_close(z));
+}
+
 /* What SQLite may not begin or end: "BEGIN", "COMMIT", "ROLLBACK" or NULL. */
 static const char *denied;
 
