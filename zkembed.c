@@ -3809,8 +3809,8 @@ static int vfs_open(sqlite3_vfs *v, const char *name, sqlite3_file *file,
   return rc;
 }
 
-/* The functions that only hand on: SQLite calls them for names, the time and
- * random numbers, none of which this section changes. */
+/* The functions that only hand on: SQLite calls them for names, extensions, the
+ * time and random numbers, none of which this section changes. */
 static int vfs_delete(sqlite3_vfs *v, const char *name, int sync) {
   return vfs_base_of(v)->xDelete(vfs_base_of(v), name, sync);
 }
@@ -3826,6 +3826,31 @@ static int vfs_full_path(sqlite3_vfs *v, const char *name, int size,
 
 static int vfs_random(sqlite3_vfs *v, int size, char *out) {
   return vfs_base_of(v)->xRandomness(vfs_base_of(v), size, out);
+}
+
+/* A program's function may load extensions, if its SQLite can.  A VFS may have
+ * no loader, which SQLite does not ask before it calls one. */
+static void *vfs_dl_open(sqlite3_vfs *v, const char *name) {
+  sqlite3_vfs *base = vfs_base_of(v);
+  return base->xDlOpen ? base->xDlOpen(base, name) : NULL;
+}
+
+static void vfs_dl_error(sqlite3_vfs *v, int size, char *out) {
+  sqlite3_vfs *base = vfs_base_of(v);
+  if (base->xDlError)
+    base->xDlError(base, size, out);
+  else
+    sqlite3_snprintf(size, out, "the VFS loads no extensions");
+}
+
+typedef void (*vfs_symbol)(void);
+
+static vfs_symbol vfs_dl_sym(sqlite3_vfs *v, void *from, const char *name) {
+  return vfs_base_of(v)->xDlSym(vfs_base_of(v), from, name);
+}
+
+static void vfs_dl_close(sqlite3_vfs *v, void *what) {
+  vfs_base_of(v)->xDlClose(vfs_base_of(v), what);
 }
 
 /* Sleep, but not beyond the running call's deadline. */
@@ -3858,6 +3883,10 @@ static void vfs_fill(store *s) {
   v->xDelete = vfs_delete;
   v->xAccess = vfs_access;
   v->xFullPathname = vfs_full_path;
+  v->xDlOpen = vfs_dl_open;
+  v->xDlError = vfs_dl_error;
+  v->xDlSym = vfs_dl_sym;
+  v->xDlClose = vfs_dl_close;
   v->xRandomness = vfs_random;
   v->xSleep = vfs_sleep;
   v->xCurrentTime = vfs_time;

@@ -343,6 +343,27 @@ TEST(vfs_passes_questions_on) {
   ck_ok(zke_close(z));
 }
 
+/* A program that looks for extensions in its function reaches the loader of the
+ * VFS below, or none. */
+TEST(vfs_passes_extensions_on) {
+  char why[100] = "";
+  zke *z = test_open(test_path("a.db"));
+  sqlite3_vfs *v = &z->s->vfs_own, none = *z->s->vfs_base;
+  ck_assert_ptr_null(v->xDlOpen(v, test_path("none.so")));
+  v->xDlError(v, sizeof why, why);
+  ck_assert_uint_gt(strlen(why), 0);
+  void *self = v->xDlOpen(v, NULL);
+  ck_assert_ptr_nonnull(self);
+  ck_assert(!v->xDlSym(v, self, "no_such_function"));
+  v->xDlClose(v, self);
+  none.xDlOpen = NULL;
+  none.xDlError = NULL;
+  z->s->vfs_base = &none;
+  ck_assert_ptr_null(v->xDlOpen(v, NULL));
+  v->xDlError(v, sizeof why, why);
+  ck_ok(zke_close(z));
+}
+
 /* P11: a value that SQLite does not take is refused, and not stored as NULL,
  * which as a list of permissions would be everybody's; and data_limit is never
  * more than SQLite takes. */
