@@ -2177,8 +2177,9 @@ typedef struct store {
   enum app_mode app; /* what a function of the program's may do now */
   bool writing;      /* a transaction is open that only its COMMIT may commit */
   sqlite3 *guest;    /* the program's connection that has the gate, or NULL */
-  zke *guest_by;     /* by which handle */
-  int synchronous;   /* what the connection is set to: 1 NORMAL, 2 FULL */
+  sqlite3_stmt *guest_commit, *guest_rollback; /* its ends, prepared */
+  zke *guest_by;                               /* by which handle */
+  int synchronous; /* what the connection is set to: 1 NORMAL, 2 FULL */
   enum store_health health; /* changed by health_ alone */
   bool synced_dir;          /* the directory knows the -wal */
   int wal_pages;            /* after the last commit */
@@ -4117,6 +4118,23 @@ static int app_adopt(store *s, sqlite3 *db) {
   return rc == SQLITE_OK ? ZKE_OK : app_guest_error(s, db, rc, "adopting");
 }
 
+/* Prepare what ends a transaction of the program's: without memory neither
+ * could be, and the connection would keep SQLite's lock of the one writer after
+ * the gate was left.  An SQLite code. */
+static int app_prepare_ends(store *s, sqlite3 *db) {
+  int rc = sqlite3_prepare_v2(db, "COMMIT", -1, &s->guest_commit, NULL);
+  if (rc == SQLITE_OK)
+    rc = sqlite3_prepare_v2(db, "ROLLBACK", -1, &s->guest_rollback, NULL);
+  return rc;
+}
+
+/* The transaction has ended, or did not begin. */
+static void app_forget_ends(store *s) {
+  sqlite3_finalize(s->guest_commit);
+  sqlite3_finalize(s->guest_rollback);
+  s->guest_commit = s->guest_rollback = NULL;
+}
+
 /* Begin to write on a connection of the program's.  The line may have taken
  * most of the call's time, so SQLite waits for what is left of it.  A busy
  * handler of the program's own, whose timeout is told as 0, could not be put
@@ -4127,9 +4145,17 @@ static int app_begin_guest(store *s, sqlite3 *db) {
   int64_t left = base_max(s->deadline - host_now(s), 0) / ZKE_MS;
   bool less = left < usual;
   if (less) sqlite3_busy_timeout(db, (int)left);
-  int rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+  int rc = app_prepare_ends(s, db);
+  if (rc == SQLITE_OK)
+    rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
   if (less) sqlite3_busy_timeout(db, usual);
   return rc;
+}
+
+/* Run a statement that was prepared, once.  An SQLite code. */
+static int app_run_end(sqlite3_stmt *st) {
+  sqlite3_step(st);
+  return sqlite3_reset(st);
 }
 
 /* End the transaction of a connection of the program's.  ZKE_OK also where
@@ -4144,7 +4170,7 @@ static int app_end_guest(store *s, sqlite3 *db, bool commit) {
                      "%s: the transaction has ended before zke_sql_commit()",
                      s->name);
   }
-  if (commit) rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+  if (commit) rc = app_run_end(s->guest_commit);
   if (rc != SQLITE_OK) rc = app_guest_error(s, db, rc, "COMMIT");
   bool lost = rc == ZKE_SYSTEMERROR && commit &&
               (sqlite3_extended_errcode(db) & 0xff) == SQLITE_IOERR;
@@ -4153,8 +4179,7 @@ static int app_end_guest(store *s, sqlite3 *db, bool commit) {
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
     rc = ZKE_CONNECTIONLOSS;
   }
-  if (!sqlite3_get_autocommit(db))
-    sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+  if (!sqlite3_get_autocommit(db)) app_run_end(s->guest_rollback);
   return rc;
 }
 
@@ -16534,7 +16559,10 @@ static int api_begin_guest(zke *z, sqlite3 *db) {
     rc = app_guest_error(s, db, sqlite_rc, "BEGIN");
   else if (rc == ZKE_OK)
     rc = api_guest_session(z, db);
-  if (rc != ZKE_OK) gate_leave(s);
+  if (rc != ZKE_OK) {
+    app_forget_ends(s);
+    gate_leave(s);
+  }
   return rc;
 }
 
@@ -16568,6 +16596,7 @@ static int api_end_guest(zke *z, sqlite3 *db, bool commit, const char *call) {
   int rc = app_end_guest(s, db, commit);
   char cause[BASE_SENTENCE];
   base_keep(cause);
+  app_forget_ends(s);
   if (app_pages) s->wal_pages = app_pages;
   if (rc == ZKE_OK) txn_shorten_log(s);
   s->guest = NULL;

@@ -1559,7 +1559,8 @@ ZKE_API int zke_sql_adopt(zke *z, struct sqlite3 *db);
  * write, calls of other threads on the store of z wait, and this thread's
  * cancellation is held off.  Calls of the library on this thread are ZKE_MISUSE
  * until then, but for those that need no lock.  The commit is synced, as
- * zke_sql_adopt() says.
+ * zke_sql_adopt() says.  db has two statements of ours meanwhile, which the
+ * program must not finalize.
  *
  * Example: a row that only the holder of the lock may write.
  *

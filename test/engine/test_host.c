@@ -1197,6 +1197,27 @@ TEST(transactions_of_the_programs_connection) {
   ck_ok(zke_close(z));
 }
 
+/* zkembed.h: zke_sql_commit() ends the transaction whatever it returns.  So it
+ * does where SQLite gets no memory any more. */
+TEST_LOOP(a_transaction_ends_without_memory, 0, 2) {
+  zke *z = open_shop(0);
+  sqlite3 *db = plain(shop);
+  sqlite3_db_config(db, SQLITE_DBCONFIG_LOOKASIDE, NULL, 0, 0);
+  ck_ok(zke_sql_adopt(z, db));
+  ck_ok(zke_sql_begin(z, db));
+  must(db, "INSERT INTO orders VALUES(2,'b')");
+  sqlite3_hard_heap_limit64(1);
+  int rc = _i ? zke_sql_rollback(z, db) : zke_sql_commit(z, db);
+  sqlite3_hard_heap_limit64(0);
+  ck_assert(sqlite3_get_autocommit(db));
+  if (_i) ck_ok(rc);
+  ck_ok(make(z, "/a"));
+  ck_ok(zke_sql_begin(z, db));
+  ck_ok(zke_sql_commit(z, db));
+  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+  ck_ok(zke_close(z));
+}
+
 /* What the program has ended by itself is told; so is a deferred constraint. */
 TEST(a_commit_that_cannot_be) {
   zke *z = open_shop(0);
