@@ -2738,14 +2738,29 @@ static void fork_remove(store *s) {
  * not inherit.
  * ==================================================================== */
 
-/* Room for n more descriptors; the fork mutex is held. */
-static bool fd_room(store *s, int n) {
-  if (s->fd_cap - s->fd_count >= n) return true;
-  int cap = s->fd_cap + 16;
-  int *fds = mem_resize(&s->a, s->fds, (size_t)cap * sizeof *fds);
-  if (!fds) return false;
-  s->fds = fds;
-  s->fd_cap = cap;
+/* Take the fork mutex with room for n more descriptors noted; false: there is
+ * no memory, and it is not taken.  The host's allocator is called without it: a
+ * fork() in there would wait for it for ever, and so could an allocator that
+ * has a fork handler and a lock of its own. */
+static bool fd_lock_room(store *s, int n) {
+  pthread_mutex_lock(&fork_mutex);
+  while (s->fd_cap - s->fd_count < n) {
+    int cap = s->fd_cap + 16;
+    pthread_mutex_unlock(&fork_mutex);
+    int *fds = mem_resize(&s->a, NULL, (size_t)cap * sizeof *fds);
+    if (!fds) return false;
+    pthread_mutex_lock(&fork_mutex);
+    int *old = fds; /* not needed where another thread was first */
+    if (cap > s->fd_cap) {
+      old = s->fds;
+      if (old) memcpy(fds, old, (size_t)s->fd_count * sizeof *fds);
+      s->fds = fds;
+      s->fd_cap = cap;
+    }
+    pthread_mutex_unlock(&fork_mutex);
+    mem_free(old);
+    pthread_mutex_lock(&fork_mutex);
+  }
   return true;
 }
 
@@ -2776,12 +2791,10 @@ static int fd_ask(store *s, enum fd_kind kind, const char *path, int flags,
  */
 static int fd_make(store *s, enum fd_kind kind, const char *path, int flags,
                    unsigned mode, int fds[2]) {
-  int n = kind == FD_PIPE ? 2 : 1, rc = -ENOMEM;
-  pthread_mutex_lock(&fork_mutex);
-  if (fd_room(s, n)) {
-    rc = fd_ask(s, kind, path, flags, mode, fds);
-    for (int i = 0; rc >= 0 && i < n; i++) s->fds[s->fd_count++] = fds[i];
-  }
+  int n = kind == FD_PIPE ? 2 : 1;
+  if (!fd_lock_room(s, n)) return -ENOMEM;
+  int rc = fd_ask(s, kind, path, flags, mode, fds);
+  for (int i = 0; rc >= 0 && i < n; i++) s->fds[s->fd_count++] = fds[i];
   pthread_mutex_unlock(&fork_mutex);
   return rc < 0 ? rc : 0;
 }

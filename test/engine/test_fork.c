@@ -687,3 +687,28 @@ TEST_LOOP(child_returns_into_a_recipe, 0, 2) {
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
 }
+
+/* ---- in an allocator ---- */
+
+static int forks;
+
+/* realloc() and free(), but for a fork() each time, whose child ends. */
+static void *resize_forking(void *context, void *block, size_t size) {
+  (void)context;
+  pid_t child = fork();
+  if (child == 0) _exit(0);
+  forks += child > 0 && test_child_end(child) == 0;
+  if (size) return realloc(block, size);
+  free(block);
+  return NULL;
+}
+
+/* zkembed.h, "Caveats": an allocator may fork, whatever it is called for. */
+TEST(fork_inside_an_allocator) {
+  zke_options o = {.size = sizeof o, .allocator = {resize_forking, NULL}};
+  zke *z;
+  ck_ok(zke_open(test_path("a.db"), &o, &z));
+  ck_assert_int_gt(forks, 0);
+  ck_ok(zke_create(z, "/n", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));
+  ck_ok(zke_close(z));
+}
