@@ -2155,10 +2155,11 @@ typedef struct store {
   char vfs_name[40];
   wal_log wal_log; /* the write-ahead log's file, see there */
   shm_index index; /* reads without locks, see there */
-  zke_file file_id, gate_id, line_id, live_id, wal_id, shm_id;
+  zke_file file_id, gate_id, line_id, live_id, wal_id, shm_id, pipe_id;
   int gate_fd;         /* gate and duty bytes; -1 in a read-only store */
   int line_fd;         /* places before the gate; -1 in a read-only store */
   int live_fd;         /* hints; probes of the lives that are in this file */
+  int pipe_fd;         /* in memory, of the pipe that was made last; or -1 */
   int shard_fd;        /* of the file whose lives were probed last; or -1 */
   unsigned shard;      /* which one that is */
   int64_t shard_inode; /* … */
@@ -2412,6 +2413,19 @@ static int host_stat(const store *s, const char *path, zke_file *out) {
 static int host_fstat(const store *s, int fd, zke_file *out) {
   *out = (zke_file){.inode = 0};
   return s->os.fstat(s->os.context, fd, out);
+}
+
+/* Are these two the same file?  Names do not tell: they can be moved. */
+static bool host_same_file(const zke_file *a, const zke_file *b) {
+  return a->device == b->device && a->inode == b->inode;
+}
+
+/* Is a descriptor still the file that it was opened as?  An error other than
+ * "not a descriptor" counts as yes: it says nothing about the number. */
+static bool host_fd_matches(const store *s, int fd, const zke_file *id) {
+  zke_file f;
+  int rc = host_fstat(s, fd, &f);
+  return rc == 0 ? host_same_file(&f, id) : rc != -EBADF;
 }
 
 /* What a system call's error means to a caller.  Only what a caller can act on
@@ -2682,14 +2696,34 @@ static int fork_error;
 static void fork_prepare(void) { pthread_mutex_lock(&fork_mutex); }
 static void fork_parent(void) { pthread_mutex_unlock(&fork_mutex); }
 
+/* Are the store's descriptors still its own, as far as it can be told?  A host
+ * may have closed them, and have opened files under the same numbers.  Looks at
+ * those that a store of its kind has for all of its life; in memory at the pipe
+ * that was made last, while it is open. */
+static bool fork_knows_fds(const store *s) {
+  const struct {
+    int fd;
+    const zke_file *id;
+  } known[] = {{s->gate_fd, &s->gate_id},
+               {s->live_fd, &s->live_id},
+               {s->pipe_fd, &s->pipe_id}};
+  for (int i = 0; i < 3; i++) {
+    bool noted = known[i].fd >= 0 && known[i].id->inode;
+    if (noted && !host_fd_matches(s, known[i].fd, known[i].id)) return false;
+  }
+  return true;
+}
+
 /* In the child: refuse every call, and let go of what keeps the parent's
- * sessions alive.  Closing does not unlock; the parent's copies stay. */
+ * sessions alive.  Closing does not unlock; the parent's copies stay.  Where
+ * the host has closed the descriptors before, none is touched. */
 static void fork_child(void) {
   for (store *s = fork_stores, *next; s; s = next) {
     next = s->fork_next;
     s->fork_next = fork_orphans;
     fork_orphans = s;
     atomic_store(&s->forked, true);
+    if (!fork_knows_fds(s)) health_worsen(s, HEALTH_FDS_LOST);
     for (int i = 0; i < s->fd_count && !health_lost_fds(s); i++)
       s->os.close(s->os.context, s->fds[i]);
     s->fd_count = 0;
@@ -2795,6 +2829,10 @@ static int fd_make(store *s, enum fd_kind kind, const char *path, int flags,
   if (!fd_lock_room(s, n)) return -ENOMEM;
   int rc = fd_ask(s, kind, path, flags, mode, fds);
   for (int i = 0; rc >= 0 && i < n; i++) s->fds[s->fd_count++] = fds[i];
+  if (rc >= 0 && kind == FD_PIPE) {
+    s->pipe_fd = fds[0];
+    host_fstat(s, s->pipe_fd, &s->pipe_id);
+  }
   pthread_mutex_unlock(&fork_mutex);
   return rc < 0 ? rc : 0;
 }
@@ -2819,6 +2857,7 @@ static void fd_close(store *s, int *fd) {
       break;
     }
   }
+  if (*fd == s->pipe_fd) s->pipe_fd = -1;
   if (!health_lost_fds(s)) s->os.close(s->os.context, *fd);
   pthread_mutex_unlock(&fork_mutex);
   *fd = -1;
@@ -5113,15 +5152,10 @@ static int side_lock_byte(store *s, int64_t byte, bool on) {
                           on ? ZKE_LOCK_EXCLUSIVE : ZKE_LOCK_NONE);
 }
 
-/* Are these two the same file?  Names do not tell: they can be moved. */
-static bool side_same_file(const zke_file *a, const zke_file *b) {
-  return a->device == b->device && a->inode == b->inode;
-}
-
 /* Is the liveness file still the one that was opened? */
 static bool side_live_is_ours(const store *s) {
   zke_file now;
-  return host_stat(s, s->live, &now) == 0 && side_same_file(&now, &s->live_id);
+  return host_stat(s, s->live, &now) == 0 && host_same_file(&now, &s->live_id);
 }
 
 /* Has a file beside the database another mode or group than it should?  Then it
@@ -5133,21 +5167,6 @@ static bool side_follow_mode(store *s, const char *path, unsigned mode) {
   bool shared = !(mode & 0070u) || is.gid == s->file_id.gid;
   if (is.mode == mode && shared) return false;
   return s->os.share(c, path, mode, s->file_id.gid) == 0;
-}
-
-/* Is a descriptor still the file that it was opened as?  An error other than
- * "not a descriptor" counts as yes: it says nothing about the number. */
-static bool side_fd_matches(const store *s, int fd, const zke_file *id) {
-  zke_file f;
-  int rc = host_fstat(s, fd, &f);
-  return rc == 0 ? side_same_file(&f, id) : rc != -EBADF;
-}
-
-/* Are the store's descriptors what they were opened as?  Looks only at what is
- * fixed at open, so the store's lock need not be held. */
-static bool side_fds_match(const store *s) {
-  return side_fd_matches(s, s->gate_fd, &s->gate_id) &&
-         side_fd_matches(s, s->live_fd, &s->live_id);
 }
 
 /* Hints in the liveness file: a number at an offset; -1 when it cannot be
@@ -5550,7 +5569,7 @@ static int life_open_again(store *s, int *fd) {
   *fd = fd_open(s, s->live, O_RDWR | O_NOFOLLOW, 0);
   int rc = *fd < 0 ? *fd : host_fstat(s, *fd, &now);
   if (rc < 0) return host_fail(s, rc, "cannot open", s->live);
-  if (side_same_file(&now, &s->live_id)) return ZKE_OK;
+  if (host_same_file(&now, &s->live_id)) return ZKE_OK;
   return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
 }
 
@@ -5660,20 +5679,28 @@ static bool wake_write(const store *s, int fd, const char *byte) {
   return n >= 0 || n == -EAGAIN; /* full: it will wake anyway */
 }
 
+/* May our own descriptors be written to?  In memory nothing else asks before a
+ * change whether they are still ours. */
+static bool wake_may_write(const store *s) {
+  return !health_lost_fds(s) && (!s->memory || fork_knows_fds(s));
+}
+
 /* Wake the thread that sleeps for this session of ours.  Never into a
  * descriptor that is the host's by now. */
 static void wake_self(zke *z) {
   carrier_ready(z);
-  if (!health_lost_fds(z->s)) wake_write(z->s, z->c->wake_wfd, WAKE_EVENT);
+  if (wake_may_write(z->s)) wake_write(z->s, z->c->wake_wfd, WAKE_EVENT);
 }
 
 /* Wake the session's thread without the store's lock, which that thread may
  * hold itself: it sleeps at the gate.  So nothing is looked at but what is
- * fixed at open. */
+ * fixed at open, and the pipe's number under its mutex. */
 static void wake_sleeper(const zke *z) {
   const store *s = z->s;
-  if (!s->readonly && (s->memory || side_fds_match(s)))
-    wake_write(s, z->c->wake_wfd, WAKE_EVENT);
+  pthread_mutex_lock(&fork_mutex); /* for the pipe's number */
+  bool ours = !s->readonly && fork_knows_fds(s);
+  pthread_mutex_unlock(&fork_mutex);
+  if (ours) wake_write(s, z->c->wake_wfd, WAKE_EVENT);
 }
 
 /* The path of a session's FIFO; NULL without memory. */
@@ -5703,7 +5730,7 @@ static int wake_open(store *s, int64_t session) {
  * gone, or that its tick must do (P7). */
 static void wake_session(store *s, int64_t session, const char *byte) {
   const struct carrier *own = life_find_carrier(s, session);
-  if (own && !health_lost_fds(s)) wake_write(s, own->wake_wfd, WAKE_EVENT);
+  if (own && wake_may_write(s)) wake_write(s, own->wake_wfd, WAKE_EVENT);
   if (own || s->memory) return;
   int i = 0;
   while (i < s->wake_count && s->wake[i].session != session) i++;
@@ -5770,10 +5797,9 @@ static void guard_give_up(store *s, const char *path) {
  * to (P9).  Asked before anything is written. */
 static bool guard_is_intact(store *s) {
   if (health_lost_fds(s)) return false;
-  if (s->memory || s->readonly) return true;
-  if (side_fds_match(s)) return true;
+  if (fork_knows_fds(s)) return true;
   health_worsen(s, HEALTH_FDS_LOST);
-  guard_give_up(s, s->gate);
+  guard_give_up(s, s->memory ? s->name : s->gate);
   return false;
 }
 
@@ -6009,7 +6035,7 @@ enum { LINE_AHEAD = 256, LINE_TRIES = 1024 };
  * A process that cannot get a place, which only an error can cause, goes on
  * without and waits wherever line_bars() says so. */
 static void line_join(store *s, line_stay *at) {
-  if (!side_fd_matches(s, s->line_fd, &s->line_id)) return;
+  if (!host_fd_matches(s, s->line_fd, &s->line_id)) return;
   int64_t place = line_read(s) + 1;
   for (int i = 0; i < LINE_TRIES && place < LINE_LAST_PLACE; i++) {
     int rc = line_lock_place(s, place, true);
@@ -6320,7 +6346,7 @@ typedef int (*txn_runner)(store *s, zke *z, enum txn_class want, txn_body body,
 static int txn_verify_file(store *s) {
   zke_file now;
   int rc = host_stat(s, s->file, &now);
-  if (rc == -ENOENT || (rc == 0 && !side_same_file(&now, &s->file_id))) {
+  if (rc == -ENOENT || (rc == 0 && !host_same_file(&now, &s->file_id))) {
     guard_give_up(s, s->file);
     return base_fail(ZKE_REPLACED, "%s was removed or replaced", s->file);
   }
@@ -9763,7 +9789,7 @@ static int sess_take_life(txn *t, struct carrier *c) {
   if (rc < 0) return host_fail(s, rc, "cannot lock", s->live);
   zke_file now; /* or others would look for this life elsewhere */
   rc = host_stat(s, s->live, &now);
-  if (rc == -ENOENT || (rc == 0 && !side_same_file(&now, &s->live_id)))
+  if (rc == -ENOENT || (rc == 0 && !host_same_file(&now, &s->live_id)))
     return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
   return rc < 0 ? host_fail(s, rc, "cannot stat", s->live) : ZKE_OK;
 }
@@ -10044,7 +10070,7 @@ static void sess_unlink_fifo(const struct carrier *c) {
   zke_file named, ours;
   if (!c->fifo || c->wake_rfd < 0) return;
   if (host_stat(s, c->fifo, &named) == 0 &&
-      host_fstat(s, c->wake_rfd, &ours) == 0 && side_same_file(&named, &ours)) {
+      host_fstat(s, c->wake_rfd, &ours) == 0 && host_same_file(&named, &ours)) {
     s->os.unlink(s->os.context, c->fifo);
   }
 }
@@ -10303,7 +10329,7 @@ static void sweep_verify_file(store *s, const char *path, const zke_file *id) {
   zke_file now;
   if (health_is_replaced(s) || !id->inode) return;
   int rc = host_stat(s, path, &now);
-  if (rc == -ENOENT || (rc == 0 && !side_same_file(&now, id)))
+  if (rc == -ENOENT || (rc == 0 && !host_same_file(&now, id)))
     guard_give_up(s, path);
 }
 
@@ -12946,7 +12972,7 @@ static int view_check(store *s, zke_check_fn fn, void *context) {
 static int view_counts(store *s, zke_counts *out) {
   int64_t since = 0, n[COUNTS] = {0};
   bool there = s->live_fd >= 0;
-  if (there && !(side_fd_matches(s, s->live_fd, &s->live_id) &&
+  if (there && !(host_fd_matches(s, s->live_fd, &s->live_id) &&
                  side_read_counts(s, &since, n)))
     return base_fail(ZKE_SYSTEMERROR, "%s cannot be read", s->live);
   *out = (zke_counts){.since_ms = since,
@@ -13076,7 +13102,7 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   store *s = mem_zero(&a, sizeof *s);
   if (!s) return base_nomem();
   s->a = a;
-  s->gate_fd = s->line_fd = s->live_fd = s->shard_fd = -1;
+  s->gate_fd = s->line_fd = s->live_fd = s->shard_fd = s->pipe_fd = -1;
   s->line_from = LINE_FIRST_PLACE;
   s->memory = strcmp(name, ":memory:") == 0;
   store_set_options(s, o);
@@ -14309,6 +14335,7 @@ static int api_close(zke *z, enum sess_why why) {
   lock_signal(s, &z->c->done);
   lock_await_calls(s, z);
   lease_begin_call(s, NULL, lock_deadline(z, host_now(s)));
+  if (s->memory || s->readonly) guard_is_intact(s); /* else the gate asks */
   if (health_needs_recovery(s)) txn_recover(s);
   bool own =
       (z->state == SESS_ALIVE || z->state == SESS_AUTH_FAILED) && !z->lost_row;
@@ -16524,7 +16551,7 @@ static int api_check_guest(store *s, sqlite3 *db) {
   if (db == s->db)
     return base_fail(ZKE_BADARGUMENTS, "the connection is zkembed's own");
   if (!s->memory && file && host_stat(s, file, &f) == 0 &&
-      side_same_file(&f, &s->file_id))
+      host_same_file(&f, &s->file_id))
     return ZKE_OK;
   return base_fail(ZKE_BADARGUMENTS,
                    "%s: the connection is to another file: %s", s->name,

@@ -695,9 +695,9 @@ static int forks;
 /* realloc() and free(), but for a fork() each time, whose child ends. */
 static void *resize_forking(void *context, void *block, size_t size) {
   (void)context;
-  pid_t child = fork();
-  if (child == 0) _exit(0);
-  forks += child > 0 && test_child_end(child) == 0;
+  pid_t pid = fork();
+  if (pid == 0) _exit(0);
+  forks += pid > 0 && test_child_end(pid) == 0;
   if (size) return realloc(block, size);
   free(block);
   return NULL;
