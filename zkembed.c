@@ -3793,6 +3793,13 @@ static void shm_tell_strange(store *s, const char *what) {
            s->name, sqlite3_libversion(), what);
 }
 
+/* After a commit the log has so many pages.  Fewer than before: somebody has
+ * begun it anew, so whatever kept our own checkpoint from it is over. */
+static void shm_note_pages(store *s, int pages) {
+  if (pages < s->wal_pages) s->wal_limit = ZKE_CHECKPOINT_PAGES;
+  s->wal_pages = pages;
+}
+
 /* SQLite has committed, and the log has so many pages.  A connection's first
  * commit tells whether its reads may go without locks and its frames may be
  * gathered; where it was not as expected, they never are. */
@@ -3801,7 +3808,7 @@ static int shm_on_commit(void *arg, sqlite3 *db, const char *name, int pages) {
   shm_index *x = &s->index;
   wal_log *l = &s->wal_log;
   (void)db, (void)name;
-  s->wal_pages = pages;
+  shm_note_pages(s, pages);
   if (x->trust == SHM_UNTRIED) {
     x->trust = x->frames == pages ? SHM_KNOWN : SHM_STRANGE;
     l->gather = x->trust == SHM_KNOWN && l->bytes;
@@ -16637,7 +16644,7 @@ static int api_end_guest(zke *z, sqlite3 *db, bool commit, const char *call) {
   char cause[BASE_SENTENCE];
   base_keep(cause);
   app_forget_ends(s);
-  if (app_pages) s->wal_pages = app_pages;
+  if (app_pages) shm_note_pages(s, app_pages);
   if (rc == ZKE_OK) txn_shorten_log(s);
   s->guest = NULL;
   s->guest_by = NULL;

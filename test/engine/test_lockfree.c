@@ -1558,3 +1558,27 @@ TEST_LOOP(many_dead_are_buried_in_a_tick, 1, 4) {
   ck_assert_int_le((int)(with_duty->s->sweeps - before), TICKS + 1);
   end_sweeping();
 }
+
+/* ---- the log's length ---- */
+
+/* design.md 8: a store whose checkpoint a reader has hindered waits longer for
+ * the next one.  When another store has begun the log anew it does not wait any
+ * more. */
+TEST(limit_of_the_log_falls_with_the_log) {
+  begin();
+  sqlite3 *idle = NULL;
+  ck_assert_int_eq(sqlite3_open(test_path("a.db"), &idle), SQLITE_OK);
+  ck_assert_int_eq(
+      sqlite3_exec(idle, "BEGIN;SELECT * FROM zkembed_meta", NULL, NULL, NULL),
+      SQLITE_OK);
+  for (int i = 0; reader->s->wal_limit < 3 * ZKE_CHECKPOINT_PAGES; i++) {
+    ck_assert_int_lt(i, 500);
+    ck_ok(zke_set(reader, "/c", "x", 1, -1, NULL));
+  }
+  sqlite3_close(idle);
+  writer->s->wal_limit = 0;
+  ck_ok(zke_set(writer, "/c", "y", 1, -1, NULL)); /* with a checkpoint */
+  ck_ok(zke_set(reader, "/c", "x", 1, -1, NULL));
+  ck_assert_int_eq(reader->s->wal_limit, ZKE_CHECKPOINT_PAGES);
+  finish();
+}
