@@ -13360,8 +13360,8 @@ static int store_tell_shm(store *s, int rc) {
 
 /* The first reads of a read-only handle. */
 static int store_begin_reading(store *s) {
-  s->synchronous = 1;
-  int rc = sql_exec(s, "PRAGMA query_only=1", "configuring");
+  int rc = db_configure(s);
+  if (rc == ZKE_OK) rc = sql_exec(s, "PRAGMA query_only=1", "configuring");
   if (rc == ZKE_OK) rc = db_prepare_ends(s);
   int64_t meta[3] = {0}, known = side_read_hint(s, SIDE_ZXID_AT);
   if (rc == ZKE_OK) rc = sql_fetch_ints(s, SQL_META, 0, 3, meta);

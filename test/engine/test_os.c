@@ -343,6 +343,34 @@ TEST(vfs_passes_questions_on) {
   ck_ok(zke_close(z));
 }
 
+static int number;
+
+static int note_number(void *arg, int columns, char **values, char **names) {
+  (void)arg, (void)columns, (void)names;
+  number = (int)strtol(values[0], NULL, 10);
+  return 0;
+}
+
+/* design.md 4: no handle maps the database, whatever SQLite's default is, since
+ * a file that is cut would end the process; and cache_kib is kept.  Also a
+ * read-only handle. */
+TEST_LOOP(every_handle_is_configured, 0, 2) {
+  zke_options o = {.size = sizeof o, .cache_kib = 777};
+  if (_i) o.flags = ZKE_OPEN_READONLY;
+  ck_assert_int_eq(sqlite3_config(SQLITE_CONFIG_MMAP_SIZE, INT64_C(1000000),
+                                  INT64_C(1000000)),
+                   SQLITE_OK);
+  zke *z = test_open(test_path("a.db"));
+  ck_ok(zke_close(z));
+  ck_ok(zke_open(test_path("a.db"), &o, &z));
+  number = -1;
+  sqlite3_exec(z->s->db, "PRAGMA mmap_size", note_number, NULL, NULL);
+  ck_assert_int_eq(number, 0);
+  sqlite3_exec(z->s->db, "PRAGMA cache_size", note_number, NULL, NULL);
+  ck_assert_int_eq(number, -777);
+  ck_ok(zke_close(z));
+}
+
 /* A program that looks for extensions in its function reaches the loader of the
  * VFS below, or none. */
 TEST(vfs_passes_extensions_on) {
