@@ -2732,7 +2732,8 @@ static void fork_child(void) {
   pthread_mutex_unlock(&fork_mutex);
 }
 
-/* Once in a process, whatever handles come and go; see fork_child(). */
+/* Once in a process, whatever handles come and go, unless it has failed; see
+ * fork_child(). */
 static void fork_register(void) {
   fork_error = pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
@@ -2741,8 +2742,12 @@ static void fork_register(void) {
  * there is no way to take them back, and they do nothing for an empty list. */
 static int fork_add(store *s) {
   pthread_once(&fork_once, fork_register);
-  if (fork_error) return base_nomem();
   pthread_mutex_lock(&fork_mutex);
+  if (fork_error) fork_register(); /* there may be memory for it now */
+  if (fork_error) {
+    pthread_mutex_unlock(&fork_mutex);
+    return base_nomem();
+  }
   s->fork_next = fork_stores;
   fork_stores = s;
   pthread_mutex_unlock(&fork_mutex);
