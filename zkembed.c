@@ -1952,6 +1952,7 @@ struct zke {
   /* fixed at open */
   struct store *s;
   struct carrier *c;
+  uint64_t serial; /* of this handle among all of the process: lock_limit */
   int64_t id;      /* 0: read-only */
   int64_t carrier; /* of its row: 0, or of a light one the carrier's id */
   char *chroot;    /* "" or "/a/b" */
@@ -2540,18 +2541,26 @@ typedef struct lock_waiter {
 } lock_waiter;
 
 /* Until when this thread's calls on a handle wait for others, ms: zke_limit().
- * z is NULL where there is no limit but the busy timeout. */
+ * z is NULL where there is no limit but the busy timeout.  Another thread may
+ * close the handle, and the next one may get its address: so its serial number
+ * has to be the same, too. */
 typedef struct lock_bound {
   const zke *z;
+  uint64_t serial;
   int64_t until;
 } lock_bound;
 
 static _Thread_local lock_bound lock_limit;
 
+/* Does this thread have a limit for the handle? */
+static bool lock_is_limited(const zke *z) {
+  return lock_limit.z == z && lock_limit.serial == z->serial;
+}
+
 /* The deadline of a call that begins now, monotonic ns. */
 static int64_t lock_deadline(const zke *z, int64_t now) {
   int64_t at = base_later(now, z->s->busy);
-  if (lock_limit.z != z || lock_limit.until >= INT64_MAX / ZKE_MS) return at;
+  if (!lock_is_limited(z) || lock_limit.until >= INT64_MAX / ZKE_MS) return at;
   return base_min(at, base_max(lock_limit.until, 0) * ZKE_MS);
 }
 
@@ -13451,6 +13460,9 @@ static int store_give_carrier(zke *z, struct carrier *c) {
   return ZKE_OK;
 }
 
+/* Handles that the process has made. */
+static atomic_uint_fast64_t store_serials;
+
 /* A session's handle, not yet begun; c: what is to carry it, NULL for a carrier
  * of its own. After a failure *out is a handle to be freed, or NULL. */
 static int store_new_session(store *s, const zke_options *o, struct carrier *c,
@@ -13460,6 +13472,7 @@ static int store_new_session(store *s, const zke_options *o, struct carrier *c,
   const char *chroot =
       o->chroot && strcmp(o->chroot, "/") != 0 ? o->chroot : "";
   z->s = s;
+  z->serial = atomic_fetch_add(&store_serials, 1) + 1;
   z->due_place = CARRIER_NO_PLACE;
   z->lease = o->lease_ms * ZKE_MS;
   z->timeout = o->timeout_ms * ZKE_MS;
@@ -14378,7 +14391,7 @@ static int api_close_once(zke *z, enum sess_why why) {
   if (app_is_inside()) return api_not_here();
   if (wait_is_inside(z))
     return base_fail(ZKE_MISUSE, "closing from a callback of the handle");
-  bool limited = lock_limit.z == z;
+  bool limited = lock_is_limited(z);
   os_cancel_off();
   int rc;
   if (atomic_exchange(&z->closing, true))
@@ -16105,8 +16118,9 @@ int64_t zke_busy_timeout(zke *z) {
 /* Kept by the thread, not by the handle: other threads have their own. */
 int64_t zke_limit(zke *z, int64_t deadline_ms) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, limit, z, deadline_ms);
-  int64_t was = z && lock_limit.z == z ? lock_limit.until : ZKE_FOREVER;
+  int64_t was = z && lock_is_limited(z) ? lock_limit.until : ZKE_FOREVER;
   lock_limit.z = deadline_ms == ZKE_FOREVER ? NULL : z;
+  lock_limit.serial = z ? z->serial : 0;
   lock_limit.until = deadline_ms;
   return was;
 }

@@ -346,6 +346,46 @@ TEST(vfs_passes_questions_on) {
   ck_ok(zke_close(z));
 }
 
+/* Memory in which the next handle gets the address of the last one. */
+static void *resize_same(void *context, void *block, size_t size) {
+  static _Alignas(16) char place[sizeof(zke) + 256];
+  static bool taken;
+  (void)context;
+  if (block == place) {
+    taken = taken && size;
+    return size ? block : NULL;
+  }
+  if (!block && !taken && size >= sizeof(zke) && size <= sizeof place &&
+      size < sizeof(zke) + 64) {
+    taken = true;
+    return place;
+  }
+  if (size) return realloc(block, size);
+  free(block);
+  return NULL;
+}
+
+static void *close_it(void *z) {
+  ck_ok(zke_close(z));
+  return NULL;
+}
+
+/* zke_limit() of a handle that another thread has closed does not count for the
+ * next handle, which has got its address. */
+TEST(a_limit_ends_with_its_handle) {
+  zke_options o = {.size = sizeof o, .allocator = {resize_same, NULL}};
+  pthread_t other;
+  zke *first, *second;
+  ck_ok(zke_open(":memory:", &o, &first));
+  ck_assert_int_eq(zke_limit(first, 1), ZKE_FOREVER);
+  ck_assert_int_eq(pthread_create(&other, NULL, close_it, first), 0);
+  ck_assert_int_eq(pthread_join(other, NULL), 0);
+  ck_ok(zke_open(":memory:", &o, &second));
+  ck_assert_ptr_eq(first, second);
+  ck_assert_int_eq(zke_limit(second, ZKE_FOREVER), ZKE_FOREVER);
+  ck_ok(zke_close(second));
+}
+
 static int number;
 
 static int note_number(void *arg, int columns, char **values, char **names) {
