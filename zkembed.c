@@ -1019,16 +1019,23 @@ static int os_boot_id(void *context, char *buffer, size_t size) {
   return os_slurp("/proc/sys/kernel/random/boot_id", buffer, size);
 }
 
+/* The inode of the time namespace that the host has begun with (Linux's
+ * PROC_TIME_INIT_INO). */
+#define OS_FIRST_TIME UINT64_C(0xeffffffa)
+
 /* By how many ns this process's CLOCK_BOOTTIME is ahead of the host's: in a
- * time namespace it can be anything.  An error where that cannot be told. */
+ * time namespace it can be anything.  An error where that cannot be told.  The
+ * namespace is asked for by the thread: /proc/self is the main thread, which
+ * may have ended.  Then it has no namespaces, and the offset is not told but in
+ * the first namespace, which the kernel gives a fixed number. */
 static int os_boot_offset(void *context, int64_t *out) {
   *out = 0;
   char text[256];
   zke_file own = {.inode = 0}, given = {.inode = 0};
-  int rc = os_stat(context, "/proc/self/ns/time", &own);
+  int rc = os_stat(context, "/proc/thread-self/ns/time", &own);
   if (rc == -ENOENT) return os_stat(context, "/proc/self/ns", &own); /* old */
-  if (rc < 0) return rc;
-  rc = os_stat(context, "/proc/self/ns/time_for_children", &given);
+  if (rc < 0 || own.inode == OS_FIRST_TIME) return rc;
+  rc = os_stat(context, "/proc/thread-self/ns/time_for_children", &given);
   if (rc == 0 && given.inode != own.inode) rc = -EXDEV; /* the children's */
   int fd = rc < 0 ? rc : os_open(context, "/proc/self/timens_offsets", 0, 0);
   if (fd < 0) return fd;
