@@ -107,7 +107,10 @@
  *   another process.
  * - Two copies of SQLite in one process on the same file lose locks the same
  *   way.  Two copies of zkembed over one SQLite are fine.
- * - The file must be on a local file system: network file systems are refused.
+ * - The file must be on a local file system, of one kernel.  Network file
+ *   systems are refused where their type tells.  It does not for those behind
+ *   FUSE, such as sshfs, GlusterFS and virtiofs, nor for vmhgfs and OrangeFS:
+ *   these are not refused, and two hosts on one file damage it.
  * - Every process must reach the file by one name in one directory, since the
  *   files beside it are found by its name.  Symbolic links are resolved.  A
  *   file with two hard links, and one that is mounted by itself as a volume of
