@@ -819,7 +819,9 @@ static int os_mkfile(void *context, const char *path, unsigned mode) {
 
 /* Give a file that exists this mode and this group, without opening it; never
  * what a symbolic link points to.  The mode may be meant for the group alone,
- * so it is not given where the group cannot be. */
+ * so it is not given where the group cannot be.  glibc before 2.32, and later
+ * ones without /proc, give no mode in this way; the group alone does no
+ * harm. */
 static int os_share(void *context, const char *path, unsigned mode,
                     unsigned gid) {
   (void)context;

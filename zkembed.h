@@ -2524,8 +2524,10 @@ ZKE_API int zke_test_fail(zke *z, int when, int skip);
  *   mkdir, mkfifo     as the umask has it; -EEXIST where something is there
  *   mkfile            an empty file likewise, not opened: closing it would drop
  *                     SQLite's locks on it
- *   share             give a file this mode and this group, both or none, not
- *                     following a link, nor opening it
+ *   share             give a file this group and then this mode, not following
+ *                     a link, nor opening it; no mode where the group cannot be
+ *                     given.  -EOPNOTSUPP where a mode cannot be given so, as
+ *                     by glibc before 2.32: side files keep theirs then
  *   list              call entry for each name, "." and ".." among them
  *   network           1: the path is on a network file system; 0: it is not
  *   pipe              non-blocking
