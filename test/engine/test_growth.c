@@ -131,8 +131,8 @@ static const struct row {
   int (*take)(zke *z, const void *options);
   void (*fill)(void *options);
 } rows[] = {
-    ROW(zke_options, timeout_ms, take_open),
-    ROW(zke_options, timeout_ms, take_session),
+    ROW(zke_options, read_limit, take_open),
+    ROW(zke_options, read_limit, take_session),
     ROW(zke_barrier_options, context, take_barrier),
     ROW(zke_config_options, select, take_config),
     ROW(zke_counter_options, context, take_counter),
