@@ -2314,8 +2314,8 @@ typedef struct txn_batch {
  * whether the commit happened (BROKEN to IN_DOUBT).  Then the log is written
  * over itself and synced, copied into the database file, and that is synced, so
  * that nothing depends on a log that could not be synced once (IN_DOUBT to
- * GOOD).  A read may go on in between, a
- * change may not: what it acknowledges would depend on that log (P2).
+ * GOOD).  A read may go on in between, a change may not: what it acknowledges
+ * would depend on that log (P2).
  *
  * A checkpoint syncs the log first, and commits that were not synced may be in
  * it.  Where that sync fails, the system takes the log's pages for written, and
@@ -2688,10 +2688,10 @@ static void lock_signal(store *s, pthread_cond_t *c) {
  * the parent's sessions alive (P9): locks and FIFOs belong to open file
  * descriptions, which the child shares.
  *
- * The list of stores leads the child's atfork handler to each of them.  The
- * list is the one thing of this library that belongs to the process.  It and
- * every store's list of descriptors are guarded by the fork mutex, which the
- * handlers hold across fork(), so a child always finds both complete.
+ * The list of stores leads the child's atfork handler to each of them.  It
+ * belongs to the process.  It and every store's list of descriptors are guarded
+ * by the fork mutex, which the handlers hold across fork(), so a child always
+ * finds both complete.
  *
  * A store leaves the list when it is ended.  In a child the parent's stores
  * move to a list of orphans, where store_ finds their SQLite connections.
@@ -2882,8 +2882,8 @@ static void fd_close(store *s, int *fd) {
   }
   if (*fd == s->pipe_fd) s->pipe_fd = -1;
   if (!health_lost_fds(s)) s->os.close(s->os.context, *fd);
+  *fd = -1; /* for fork_knows_fds() */
   pthread_mutex_unlock(&fork_mutex);
-  *fd = -1;
 }
 
 /* ======================================================================
@@ -4333,8 +4333,10 @@ static int app_still_open(store *s, bool guarded) {
                    s->name);
 }
 
-/* How many limits SQLite has for a connection, by number. */
-enum { APP_LIMITS = SQLITE_LIMIT_WORKER_THREADS + 1 };
+/* Limits of a connection, by number.  SQLite 3.54 has 13, a later one may have
+ * more; a number that it does not know is -1, and setting that changes
+ * nothing. */
+enum { APP_LIMITS = 32 };
 
 /* Keep the connection's limits, or put them back: a function may have set some
  * by sqlite3_limit(), and the engine's statements are not to fail by them. */
@@ -5016,8 +5018,7 @@ static int db_sync_log(store *s) {
 static int db_renew_log(store *s) {
   int rc = wal_renew(&s->wal_log);
   if (rc == SQLITE_OK) return db_sync_log(s);
-  if (rc == SQLITE_NOMEM) return base_nomem();
-  return base_fail(ZKE_SYSTEMERROR, "%s: renewing the log: %s (SQLite %d)",
+  return base_fail(sql_code(rc), "%s: renewing the log: %s (SQLite %d)",
                    s->name, sqlite3_errstr(rc), rc);
 }
 
@@ -5160,8 +5161,12 @@ static int side_open_file(store *s, const char *path, int *fd, zke_file *id) {
     if (*fd >= 0) side_adopt(s, *fd, s->file_id.mode);
     if (*fd != -EEXIST) break;
   }
-  int rc = *fd < 0 ? *fd : host_fstat(s, *fd, id);
+  zke_file found = {.inode = 0};
+  int rc = *fd < 0 ? *fd : host_fstat(s, *fd, &found);
   if (rc < 0) return host_fail(s, rc, "cannot open", path);
+  pthread_mutex_lock(&fork_mutex); /* fork_knows_fds() sees all of it or none */
+  *id = found;
+  pthread_mutex_unlock(&fork_mutex);
   if (id->type == ZKE_FILE_REGULAR) return ZKE_OK;
   return base_fail(ZKE_CANTOPEN, "%s is not a file", path);
 }
@@ -6397,7 +6402,7 @@ static int txn_reconnect(store *s) {
 /* What a call is told while the store cannot be recovered; see health_. */
 static int txn_not_usable(const store *s) {
   return base_fail(ZKE_CONNECTIONLOSS,
-                   "%s: not usable since a COMMIT or a recovery failed",
+                   "%s: not usable since a COMMIT, a sync or a recovery failed",
                    s->name);
 }
 
@@ -6578,7 +6583,8 @@ static int txn_start(txn *t, store *s, zke *z, bool full, bool guessed) {
  * txn_start(). */
 static int txn_begin(txn *t, store *s, zke *z, bool full, bool guessed) {
   if (health_needs_recovery(s)) {
-    return base_fail(ZKE_CONNECTIONLOSS, "%s: a COMMIT failed before", s->name);
+    return base_fail(ZKE_CONNECTIONLOSS, "%s: a COMMIT or a sync failed before",
+                     s->name);
   }
   int rc = db_end(s);
   if (rc == ZKE_OK) rc = gate_enter(s, z, full);
@@ -6701,7 +6707,8 @@ static void txn_shorten_log(store *s) {
   int rc = db_checkpoint(s, false);
   if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT)
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
-  if (s->health == HEALTH_IN_DOUBT) txn_settle_log(s);
+  if (s->health == HEALTH_IN_DOUBT && txn_settle_log(s) != ZKE_OK)
+    host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
 }
 
 /* What a transaction has found out about quotas is true, now that it is
@@ -7121,6 +7128,7 @@ static int txn_compact(store *s, zke *z) {
   if (rc == ZKE_OK) rc = db_sync_directory(s);
   if (rc == ZKE_OK) rc = db_checkpoint(s, true);
   if (rc == ZKE_OK) rc = txn_vacuum(s, z);
+  if (s->health == HEALTH_IN_DOUBT) txn_settle_log(s);
   gate_leave(s);
   return rc;
 }
@@ -7462,6 +7470,14 @@ SQL_STATEMENT(
     "min(seq)FROM zkembed_history)OR NOT((history_rows>0 AND "
     "h.seq<=?1-history_rows)OR(history_ms>0 AND h.time<?2-history_ms)))"
     "ORDER BY h.seq LIMIT 1)");
+
+/* Prepare what notes a change, for op_prepare(). */
+static int history_prepare(store *s) {
+  int rc;
+  sql_statement(s, SQL_HISTORY_ADD, &rc);
+  if (rc == ZKE_OK) sql_statement(s, SQL_HISTORY_PRUNE, &rc);
+  return rc;
+}
 
 /* Let the oldest rows go, if it is time to look. */
 static int history_prune(txn *t, int64_t seq) {
@@ -8750,7 +8766,7 @@ static int op_class(txn *t, const node *n) {
 
 /* Prepare what a change of one node runs after its first write, at its first
  * use: for that memory can be short without a harm to what was written. */
-static int op_prepare(store *s, int type) {
+static int op_prepare(store *s, int type, bool history) {
   static const sql_text *const later[][3] = {
       {SQL_NODE_CHILD_ADDED, SQL_NODE_SET_DUE},
       {SQL_NODE_CHILD_GONE, SQL_NODE_SET_DUE, SQL_BLOB_REMOVE},
@@ -8759,6 +8775,7 @@ static int op_prepare(store *s, int type) {
   if (type == ZKE_EVENT_DELETED) at = 1;
   for (int i = 0; i < 3 && later[at][i] && rc == ZKE_OK; i++)
     sql_statement(s, later[at][i], &rc);
+  if (rc == ZKE_OK && history) rc = history_prepare(s);
   return rc;
 }
 
@@ -8773,7 +8790,7 @@ static int op_guard(txn *t, const char *path, int type, bool may_refuse) {
   bool heard = false;
   if (!t->s->batch || t->saved) return ZKE_OK;
   if (may_refuse) return txn_save(t);
-  int rc = op_prepare(t->s, type);
+  int rc = op_prepare(t->s, type, t->history);
   if (rc == ZKE_OK) rc = watch_find(t, path, len, type, &heard);
   if (rc == ZKE_OK && !heard && type != ZKE_EVENT_CHANGED) {
     path_key k = path_split(path, len);
@@ -10626,6 +10643,8 @@ static void sweep_now(store *s, int64_t patience) {
   }
   bool busy = sess_is_delayed(w.rc);
   if (w.rc == ZKE_OK && !sess_is_put_off(s, 0)) return;
+  /* a time in which nobody swept has been given back: not once more */
+  if (w.idle) before = s->strange_clock ? -1 : host_boottime(s) - tick_plain();
   if (w.noted) side_write_hint(s, SIDE_SWEEP_AT, busy ? before : -1);
   if (!busy) sweep_yield(s);
 }
@@ -13657,7 +13676,8 @@ static void store_finish(store *s) {
   if (db_end(s) == ZKE_OK &&
       sql_fetch_ints(s, SQL_SESSION_ANY, 0, 1, &any) == ZKE_OK && !any &&
       gate_enter(s, NULL, true) == ZKE_OK) {
-    if (db_set_synchronous(s, true) == ZKE_OK) db_checkpoint(s, true);
+    if (s->health == HEALTH_GOOD && db_set_synchronous(s, true) == ZKE_OK)
+      db_checkpoint(s, true);
     if (s->health == HEALTH_IN_DOUBT) txn_settle_log(s);
     gate_leave(s);
   }
@@ -16614,7 +16634,7 @@ static int api_guest_session(zke *z, sqlite3 *db) {
   int rc = api_session(z);
   if (rc == ZKE_OK) return rc;
   base_keep(cause);
-  sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+  if (!sqlite3_get_autocommit(db)) app_run_end(z->s->guest_rollback);
   base_say_again(cause);
   return rc;
 }

@@ -98,9 +98,10 @@
  *   the handles return ZKE_REPLACED from then on, write nothing any more, and
  *   leave the descriptors' numbers to the host.  Their SQLite connection is
  *   not closed then: that memory stays.  A handle on ":memory:" notices it at
- *   its next dispatch, and a read-only one when it is closed: until then it
- *   reads what is there, and mostly finds it damaged.  A read-only handle of a
- *   file without its -zke directory does not notice it.
+ *   its next dispatch, by the store's newest session alone and while that is
+ *   open; and a read-only one when it is closed: until then it reads what is
+ *   there, and mostly finds it damaged.  A read-only handle of a file without
+ *   its -zke directory does not notice it.
  * - Never open() and close() the database, its -wal or its -shm by yourself
  *   while a handle is open: closing any descriptor drops SQLite's POSIX locks.
  *   Back up through SQLite's backup interface or with the sqlite3 shell from

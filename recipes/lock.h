@@ -329,7 +329,8 @@ ZKE_API int zke_lock_cancel(zke_lock *lock);
  * stopped for a while asks the file, or uses the op.  An op points into the
  * object: it is valid until the next call that acquires, releases or frees.
  * Threads: any.  In a callback: yes.  Blocks: state and token no longer than
- * another call's work on the object, the others on the disk. */
+ * another call's work on the object, or in the handle's store, which is the
+ * busy timeout at most; the others on the disk. */
 ZKE_API int zke_lock_state(zke_lock *lock);
 ZKE_API int64_t zke_lock_token(zke_lock *lock);
 ZKE_API int zke_lock_check(zke_lock *lock);

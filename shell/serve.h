@@ -393,7 +393,7 @@ struct client {
  * clients_heard  - those do that are connected and not held
  * client_find    - this server's session with that id, unless it is over; NULL
  * client_events  - send what its watchers are to be told of changes up to a
- *                  zxid
+ *                  zxid; false where that cannot be read now
  * client_close   - end it now, and free it; its connection stays
  * client_leave   - free it; it lives on in the file
  * client_over    - it has ended by itself: it is freed at the round's end
@@ -406,7 +406,7 @@ void client_detach(client *session);
 void client_heard(server *s, client *session);
 void clients_heard(server *s);
 client *client_find(server *s, int64_t id);
-void client_events(client *session, int64_t zxid);
+bool client_events(client *session, int64_t zxid);
 int client_close(server *s, client *session);
 int client_leave(server *s, client *session);
 void client_over(client *session);

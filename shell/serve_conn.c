@@ -430,7 +430,8 @@ void conn_flush(conn *c) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) break;
     if (n < 0) {
-      c->gone = true;
+      c->gone = errno == EPIPE || errno == ECONNRESET || errno == ETIMEDOUT;
+      if (!c->gone) conn_drop(c); /* it may live, and would wait for ever */
       break;
     }
     c->sent += (size_t)n;

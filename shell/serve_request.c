@@ -387,7 +387,7 @@ static int run_set_acl(request *q) {
 /* Sends the events of what was done before.  It is for requests that are ALONE,
  * so the answers to those before are sent. */
 static void tell_first(request *q) {
-  client_events(q->c->session, server_zxid(q->s));
+  if (!client_events(q->c->session, server_zxid(q->s))) conn_drop(q->c);
 }
 
 /* The scheme digest is the library's; "ip" is accepted and does nothing, as in
@@ -1098,7 +1098,12 @@ static void send_answer(server *s, struct answer *a) {
     conn_drop(c);
     return;
   }
-  if (c->session && c->has_watched) client_events(c->session, a->zxid);
+  bool known =
+      !c->session || !c->has_watched || client_events(c->session, a->zxid);
+  if (!known && a->rc == ZKE_OK) {
+    conn_drop(c);
+    return;
+  }
   zke_jute_reply_header head = {a->xid, a->told_zxid, wire_code(a->rc)};
   spare_take(s, &c->out);
   size_t at = zke_jute_begin(&c->out);

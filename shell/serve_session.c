@@ -97,14 +97,13 @@ static void client_ended(zke *z, int type, int state, const char *path,
 }
 
 /* Sends the events of changes up to a zxid, so that a reply that shows a
- * change comes behind the event that tells of it.  Where they cannot be read
- * now the connection ends, since the reply must not come before them.  That the
- * session has ended is told elsewhere (client_ended()). */
-void client_events(client *session, int64_t zxid) {
+ * change comes behind the event that tells of it.  False: they cannot be read
+ * now, and such a reply must not come before them.  That the session has ended
+ * is told elsewhere (client_ended()). */
+bool client_events(client *session, int64_t zxid) {
   int rc = zke_dispatch_to(session->z, zxid, NULL, NULL);
-  bool is_over = rc == ZKE_SESSIONEXPIRED || rc == ZKE_SESSIONMOVED ||
-                 rc == ZKE_INVALIDSTATE;
-  if (rc != ZKE_OK && !is_over && session->conn) conn_drop(session->conn);
+  return rc == ZKE_OK || rc == ZKE_SESSIONEXPIRED || rc == ZKE_SESSIONMOVED ||
+         rc == ZKE_INVALIDSTATE;
 }
 
 /* Short, so that a client whose request waits for nobody hardly notices; longer
