@@ -712,7 +712,7 @@ lab-mutants: $(LAB_MUTANT_OBJECTS) test/lab/mutants
 
 # Beside a ZooKeeper server, started and stopped by the script.
 CONFORMANCE_SOURCES := $(wildcard test/conformance/*.c) test/server/peer.c \
-  recipes/jute.c recipes/zookeeper.c $(wildcard recipes/zk_*.c)
+  recipes/jute.c recipes/text.c recipes/zookeeper.c $(wildcard recipes/zk_*.c)
 
 $(BUILD)/conformance: $(CONFORMANCE_SOURCES) $(wildcard test/conformance/*.h) \
   test/server/peer.h recipes/jute.h $(wildcard recipes/zk_*.h) zkembed.h $(OBJECTS) | $(BUILD) build/deps/zookeeper-client
