@@ -168,7 +168,7 @@ static void unknown_operation(serving s) {
 
 /* Leaves events unread until the server does not keep any more. */
 static void events_unread(serving s) {
-  enum { BYTES = 500000, MANY = 400 };
+  enum { BYTES = 1000000, MANY = 200 };
   static char path[BYTES];
   wire w = begin_unix(), other = begin(s);
   request(&w, ZKE_JUTE_ADD_WATCH);

@@ -43,7 +43,7 @@ int ended(serving s);
 /* End it by a signal; it has to end well. */
 void stop(serving s);
 
-/* KiB of memory that it has. */
+/* KiB of memory that it has; 0 where a sanitizer keeps what was freed. */
 long memory_of(serving s);
 
 /* Copy a text with # in place of each number; `to` is as large as it. */
