@@ -1999,12 +1999,37 @@ static void open_leave(const zk *z) {
 /* A handler for a thread that may be cancelled. */
 static void open_unpin(void *arg) { zke_ensemble_unpin(arg); }
 
+/* Does a name have this server? */
+static bool has_server(const zk_name *name, const zk_server *server) {
+  for (int i = 0; i < name->count; i++) {
+    if (!strcmp(name->servers[i].host, server->host) &&
+        !strcmp(name->servers[i].port, server->port))
+      return true;
+  }
+  return false;
+}
+
+/* Do two names have the same servers, in any order? */
+static bool same_servers(const zk_name *one, const zk_name *other) {
+  bool same = one->count == other->count;
+  for (int i = 0; same && i < one->count; i++)
+    same = has_server(other, &one->servers[i]);
+  return same;
+}
+
 /* The handle of a session that is open in this process, pinned: it is not
- * released before open_unpin().  NULL: there is none. */
-static zk *open_pin_session(int64_t session) {
+ * released before open_unpin().  NULL: there is none.  Two ensembles may give
+ * the same number: `zke serve` counts the sessions of each file from the same
+ * one.  So the caller's own session is the caller's, and any other one has to
+ * be on the caller's servers. */
+static zk *open_pin_session(zk *caller, int64_t session) {
   open_lock();
-  zk *z = open_first;
-  while (z && zke_link_session(z->link) != session) z = z->next_open;
+  bool own = zke_link_session(caller->link) == session;
+  zk *z = own ? caller : open_first;
+  while (z && !own &&
+         (zke_link_session(z->link) != session ||
+          !same_servers(&z->name, &caller->name)))
+    z = z->next_open;
   if (z) zke_ensemble_pin(z);
   open_unlock();
   return z;
@@ -2255,15 +2280,17 @@ static int expire_entered(zk *z) {
   return ZKE_OK;
 }
 
-/* A session of another process can be looked at, to tell ZKE_NONODE from
- * ZKE_UNIMPLEMENTED, but not ended: that takes its password. */
+/* A session of another process, or of a handle with other servers in its name,
+ * can be looked at, to tell ZKE_NONODE from ZKE_UNIMPLEMENTED, but not ended:
+ * that takes its password. */
 static int expire_foreign(zke *h, int64_t session) {
   zke_session_list *list = NULL;
   int rc = zk_session(h, session, &list);
   zke_free(list);
   if (rc != ZKE_OK) return rc;
   return fail(ZKE_UNIMPLEMENTED,
-              "another process's session: only that process can end it");
+              "a session of no handle here with these servers: only its own "
+              "process can end it");
 }
 
 /* A session of this process is ended by its handle, where the caller's own one
@@ -2287,8 +2314,9 @@ static int expire_pinned(zk *caller, zk *z) {
 
 /* zke_expire(). */
 static int zk_expire(zke *h, int64_t session) {
-  zk *z = open_pin_session(session);
-  return z ? expire_pinned(zke_ensemble_of(h), z) : expire_foreign(h, session);
+  zk *caller = zke_ensemble_of(h);
+  zk *z = open_pin_session(caller, session);
+  return z ? expire_pinned(caller, z) : expire_foreign(h, session);
 }
 
 /* ---- the table ---- */

@@ -89,8 +89,9 @@
  *     read these.  Where the ensemble does not allow the node, the session is
  *     not seen by others.  Children of "/" have this name, too.
  *   - zke_expire() ends this handle's session and those of other handles of
- *     this process.  Those of others are ZKE_UNIMPLEMENTED: to end a session
- *     takes its password, which is not published.
+ *     this process whose names have the same servers.  Those of others are
+ *     ZKE_UNIMPLEMENTED: to end a session takes its password, which is not
+ *     published.
  *   - zke_password(), zke_detach() and zke_attach() are ZooKeeper's own: an id
  *     and a password.  A wrong password is ZKE_SESSIONEXPIRED.  A handle whose
  *     session was attached by another connects again, and takes it back: close

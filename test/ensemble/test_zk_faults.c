@@ -108,6 +108,33 @@ TEST(another_session_than_ours_is_not_taken_for_ours) {
   stub_end(&s);
 }
 
+/* Two ensembles give the same number to their sessions. Each handle ends its
+ * own one by it, and none that another ensemble has. */
+TEST(a_session_of_another_ensemble_is_not_ended) {
+  stub s[2];
+  zke *z[3];
+  for (int i = 0; i < 2; i++) {
+    stub_begin(&s[i]);
+    z[i] = open_port(s[i].port, "", NULL);
+  }
+  int64_t id = zke_session_id(z[0]);
+  ck_assert(zke_session_id(z[1]) == id);
+  s[1].session = 0x7777;
+  z[2] = open_port(s[1].port, "", NULL);
+  ck_ok(zke_close(z[1]));
+  ck_assert_int_ne(zke_expire(z[2], id), ZKE_OK);
+  ck_ok(zke_exists(z[0], "/", NULL, NULL, NULL));
+  s[1].session = (int)id;
+  z[1] = open_port(s[1].port, "", NULL);
+  ck_ok(zke_expire(z[0], id));
+  ck_rc(zke_exists(z[0], "/", NULL, NULL, NULL), ZKE_INVALIDSTATE);
+  ck_ok(zke_exists(z[1], "/", NULL, NULL, NULL));
+  ck_ok(zke_expire(z[2], id));
+  ck_rc(zke_exists(z[1], "/", NULL, NULL, NULL), ZKE_INVALIDSTATE);
+  for (int i = 0; i < 3; i++) ck_ok(zke_close(z[i]));
+  for (int i = 0; i < 2; i++) stub_end(&s[i]);
+}
+
 /* Watchers are told of what happens to nodes, by a server, and of nothing that
  * only the client can know. */
 TEST_LOOP(an_event_of_no_known_type_is_told_to_nobody, 0, 4) {
