@@ -62,18 +62,27 @@ int64_t zke_ensemble_now(void) {
   return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* The limit of a thread, zke_limit(). */
+/* The limit of a thread, zke_limit(). A handle that is opened later may get the
+ * address of one that was closed: so its serial number has to be the same, too.
+ */
 static _Thread_local struct {
   const zk *z;
+  uint64_t serial;
   int64_t until;
 } handle_limit;
+
+/* Does this thread have a limit for the handle? */
+static bool handle_is_limited(const zk *z) {
+  return handle_limit.z == z && handle_limit.serial == z->serial;
+}
 
 /* Sets the thread's limit and returns the one before. A thread has one handle
  * with a limit at a time, which zkembed.h allows, so a variable of the thread
  * is enough. */
 int64_t zke_ensemble_limit(zk *z, int64_t deadline_ms) {
-  int64_t was = z && handle_limit.z == z ? handle_limit.until : ZKE_FOREVER;
+  int64_t was = z && handle_is_limited(z) ? handle_limit.until : ZKE_FOREVER;
   handle_limit.z = deadline_ms == ZKE_FOREVER ? NULL : z;
+  handle_limit.serial = z ? z->serial : 0;
   handle_limit.until = deadline_ms;
   return was;
 }
@@ -83,7 +92,7 @@ int64_t zke_ensemble_limit(zk *z, int64_t deadline_ms) {
  * needs. */
 int64_t zke_ensemble_until(const zk *z) {
   int64_t until = zke_ensemble_now() + z->busy_ms;
-  if (handle_limit.z == z && handle_limit.until < until)
+  if (handle_is_limited(z) && handle_limit.until < until)
     return handle_limit.until;
   return until;
 }
@@ -871,7 +880,7 @@ static void callback_ended_thread(void *arg) {
 static bool handle_run(zk *z, const zk_target *t, int state) {
   zk_frame f = {.outer = z->frame, .z = z, .target = *t};
   z->frame = &f;
-  f.limited = handle_limit.z == z;
+  f.limited = handle_is_limited(z);
   f.limit = handle_limit.until;
   if (f.limited) handle_limit.z = NULL;
   handle_arm(z);
@@ -882,6 +891,7 @@ static bool handle_run(zk *z, const zk_target *t, int state) {
   if (handle_is_copy(z)) return false;
   if (f.limited) {
     handle_limit.z = z;
+    handle_limit.serial = z->serial;
     handle_limit.until = f.limit;
   }
   callback_over(&f);
@@ -1189,12 +1199,16 @@ static void handle_close_fds(zk *z) {
   }
 }
 
+/* Handles that this process has had: the number of the latest. */
+static uint64_t handle_count;
+
 /* Nothing is connected yet, and the handle is known to this thread alone. */
 zk *zke_ensemble_new(void) {
   pthread_condattr_t monotonic;
   zk *z = calloc(1, sizeof *z);
   if (!z) return NULL;
   z->pid = getpid();
+  z->serial = __atomic_add_fetch(&handle_count, 1, __ATOMIC_RELAXED);
   z->armed_ms = -1;
   z->state = ZKE_STATE_CONNECTING;
   if (!handle_open_fds(z)) {

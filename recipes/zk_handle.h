@@ -77,7 +77,8 @@ struct zk {
   zke_handle base; /* must be first */
   /* fixed at open */
   int64_t pid;
-  char *text; /* as it was opened */
+  uint64_t serial; /* no other handle of this process has it */
+  char *text;      /* as it was opened */
   zk_name name;
   char *chroot; /* that of the name and that of the options */
   size_t chroot_len;

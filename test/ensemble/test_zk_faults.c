@@ -470,6 +470,19 @@ TEST(waiters_behind_a_reader_sleep) {
 
 /* ---- closing ---- */
 
+/* A thread's limit is that of the handle for which it was set, and not that of
+ * a later one that is opened at the same address. */
+TEST(a_limit_ends_with_its_handle) {
+  stub s;
+  stub_begin(&s);
+  for (int i = 0; i < 10; i++) {
+    zke *z = open_port(s.port, "", NULL);
+    ck_assert_int_eq(zke_limit(z, zke_now(z)), ZKE_FOREVER);
+    ck_ok(zke_close(z));
+  }
+  stub_end(&s);
+}
+
 /* The end of the session's own nodes, which a server tells before it answers
  * closeSession, is told to nobody. */
 TEST(watchers_hear_nothing_of_a_close) {
