@@ -823,13 +823,16 @@ static const char *discard_name(const zk_discard *d) {
 /* Try all at once, then wait. A failure that is not a lost connection is
  * returned: it would stand in the way for long. After a lost connection the
  * next one tries again, and the caller's own change was not sent: so the loss
- * is not the caller's to hear of. */
+ * is not the caller's to hear of. The reader is woken once, since the requests
+ * may have changed what it polls for: each time that it looks it wakes the
+ * sleepers, so a kick in the loop would keep both awake. */
 int zke_ensemble_discarded(zk *z, int64_t until_ms) {
   for (zk_discard *d = z->discards; d; d = d->next) {
     d->rc = ZKE_OK;
     if (!d->busy) d->retry_ms = 0;
   }
   if (z->discards) zke_ensemble_step(z);
+  if (z->discards) zke_ensemble_kick(z);
   while (z->discards) {
     for (const zk_discard *d = z->discards; d; d = d->next) {
       if (!d->busy && d->rc != ZKE_OK && d->rc != ZKE_CONNECTIONLOSS)
@@ -840,7 +843,6 @@ int zke_ensemble_discarded(zk *z, int64_t until_ms) {
     if (zke_ensemble_now() >= until_ms)
       return zke_fail(ZKE_OPERATIONTIMEOUT, "%s is still to be removed",
                       discard_name(z->discards));
-    zke_ensemble_kick(z);
     zke_ensemble_rest(z, until_ms);
   }
   return handle_is_over(z) ? zke_ensemble_ended(z) : ZKE_OK;

@@ -468,6 +468,27 @@ TEST(waiters_behind_a_reader_sleep) {
   stub_end(&s);
 }
 
+/* A call that waits until a node is discarded, and the thread that reads for
+ * it, sleep until the server answers. */
+TEST(a_discard_that_is_waited_for_wakes_nobody) {
+  serving s = serve(":memory:", "");
+  proxy p;
+  call_apart sleeper;
+  ck_assert(proxy_start(&p, s.port));
+  zke *z = open_port(p.port, "?timeout=30000", NULL);
+  proxy_delay(&p, 200, 200);
+  begin_apart(&sleeper, z, sleep_apart);
+  poll(NULL, 0, 50);
+  int64_t before = cpu_ms();
+  ck_ok(zke_discard(z, "/x", ZKE_EPHEMERAL, 0));
+  ck_ok(zke_create(z, "/y", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));
+  ck_assert_int_lt(cpu_ms() - before, 100);
+  ck_ok(end_apart(&sleeper));
+  ck_ok(zke_close(z));
+  proxy_end(&p);
+  stop(s);
+}
+
 /* ---- closing ---- */
 
 /* A thread's limit is that of the handle for which it was set, and not that of
