@@ -626,7 +626,8 @@ static void handle_leave(zk *z) {
 /* A forked child is turned away before it touches the mutex, which another
  * thread of the parent may have held. The call is counted before the mutex is
  * taken, so that a thread that closes the handle waits for those that wait for
- * the mutex, too. */
+ * the mutex, too. While there is no connection each call looks for one, also
+ * before anything is due: a program may do nothing but enter. */
 int zke_ensemble_enter(zk *z, unsigned flags) {
   int rc = ZKE_OK;
   if (handle_is_copy(z)) return forked();
@@ -636,7 +637,9 @@ int zke_ensemble_enter(zk *z, unsigned flags) {
   if (z->closing) {
     rc = handle_closing();
   } else {
-    if (zke_ensemble_now() >= zke_ensemble_due(z)) zke_ensemble_step(z);
+    bool opening = !handle_is_over(z) && !zke_link_is_up(z->link);
+    if (opening || zke_ensemble_now() >= zke_ensemble_due(z))
+      zke_ensemble_step(z);
     if (!(flags & ZK_ANY_STATE) && handle_is_over(z))
       rc = zke_ensemble_ended(z);
   }

@@ -536,7 +536,9 @@ static void link_connect(zk_link *l) {
   link_interest(l);
 }
 
-/* The connection is there: begin the session, or take it up. A read-only server
+/* The connection is there: begin the session, or take it up. The server has its
+ * time from here on: a program that steps seldom may find the connection only
+ * when the time to connect is over. A read-only server
  * is never asked for: its state may be old, and it takes no change. The zxid
  * makes a server that is behind what this session has seen refuse, and then the
  * next one is tried. */
@@ -548,6 +550,7 @@ static void link_greet(zk_link *l) {
       .passwd = {16, (const char *)l->c.password}};
   zke_jute_read_only never = {0};
   l->state = LINK_GREETING;
+  l->give_up_ms = l->now_ms + opening_time(l);
   l->news++;
   l->heard_ms = l->now_ms;
   size_t at = zke_jute_begin(&l->out);

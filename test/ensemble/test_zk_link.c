@@ -5,16 +5,18 @@
  * The server is stub.h's.
  */
 #include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
 
 /* What the host refuses from now on. */
 static struct host {
-  int lookups;    /* that were asked for */
-  int unresolved; /* lookups that fail */
-  int unknown;    /* sockets of a kind that the host does not have */
-  int slow_ms;    /* that each lookup takes, by the link's clock */
-  int late_ms;    /* that they have taken together */
+  int lookups;     /* that were asked for */
+  int unresolved;  /* lookups that fail */
+  int unknown;     /* sockets of a kind that the host does not have */
+  int slow_ms;     /* that each lookup takes, by the link's clock */
+  int late_ms;     /* that they have taken together */
+  int unconnected; /* looks that find connect() still under way */
 } host;
 
 static int host_getaddrinfo(const char *node, const char *service,
@@ -28,11 +30,18 @@ static int host_getaddrinfo(const char *node, const char *service,
 
 static int host_socket(int domain, int type, int protocol);
 
+static int host_poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
+  if (host.unconnected && host.unconnected--) return 0;
+  return poll(fds, count, timeout_ms);
+}
+
 #define getaddrinfo host_getaddrinfo
 #define socket host_socket
+#define poll host_poll
 #include "recipes/zk_link.c"
 #undef getaddrinfo
 #undef socket
+#undef poll
 
 #include "test/ensemble/stub.h"
 #include "test/test.h"
@@ -213,6 +222,21 @@ TEST(a_slow_resolver_leaves_a_server_its_time) {
   host.slow_ms = 2000;
   ck_until(step(&k) && zke_link_is_up(k.l), 5000);
   ck_assert_int_eq(host.lookups, 1);
+  end_linked(&k);
+}
+
+/* A step that comes late, and finds the connection made meanwhile, leaves the
+ * server its time to greet. */
+TEST(a_late_step_leaves_a_server_its_time) {
+  linked k;
+  begin_linked(&k, 1);
+  host.unconnected = 1;
+  ck_until(step(&k) && k.l->state == LINK_CONNECTING, 10000);
+  host.late_ms += 5000;
+  step(&k);
+  ck_assert_int_eq(k.l->state, LINK_GREETING);
+  ck_until(step(&k) && zke_link_is_up(k.l), 1000);
+  ck_assert_int_eq(k.l->tried, 1);
   end_linked(&k);
 }
 
