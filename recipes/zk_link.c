@@ -51,7 +51,7 @@ enum {
   LINK_CHUNK = 65536,    /* bytes that are read at a time */
   LINK_KEEP = 1 << 20,   /* bytes of a buffer that is empty */
   LINK_ROUNDS = 64,      /* chunks that one step reads at most */
-  LINK_OPEN_LEAST = 250, /* ms for an address, where there are many */
+  LINK_OPEN_LEAST = 250, /* ms for an address */
   LINK_PAUSE_FIRST = 20, /* ms after the first round of servers that failed */
   LINK_PAUSE_MOST = 1000
 };
@@ -484,13 +484,14 @@ static void link_resolve(zk_link *l) {
   }
 }
 
-/* How long one address may take to connect and to greet: so short that all of
- * them can be tried within two thirds of the session's timeout, as far as that
- * leaves each a sensible time. */
+/* How long one address may take to connect, and then to greet: so short that
+ * all of them can be tried within two thirds of the session's timeout, as far
+ * as that leaves each a sensible time. A short timeout that is wished for takes
+ * none of that time away: servers may grant a longer one. */
 static int64_t opening_time(const zk_link *l) {
   int64_t share = 2 * third(l) / l->count;
-  if (share < LINK_OPEN_LEAST) share = LINK_OPEN_LEAST;
-  return share < third(l) ? share : third(l);
+  if (share > third(l)) share = third(l);
+  return share > LINK_OPEN_LEAST ? share : LINK_OPEN_LEAST;
 }
 
 /* There is no socket for the next address.  Where the host does not have its

@@ -240,6 +240,19 @@ TEST(a_late_step_leaves_a_server_its_time) {
   end_linked(&k);
 }
 
+/* A server has a sensible time to open a session, however short a timeout is
+ * wished for: it may grant a longer one. */
+TEST(a_short_timeout_leaves_a_server_its_time) {
+  linked k;
+  begin_linked(&k, 1);
+  ck_until(step(&k) && k.l->count == 1, 10000);
+  k.l->c.timeout_ms = 60;
+  ck_assert_int_eq(opening_time(k.l), LINK_OPEN_LEAST);
+  k.l->c.timeout_ms = 3000;
+  ck_assert_int_eq(opening_time(k.l), 1001);
+  end_linked(&k);
+}
+
 /* A frame of a header alone comes. */
 static void take_header(zk_link *l, int32_t xid, int64_t zxid, int32_t err) {
   zke_jute_writer w = {0};
