@@ -47,6 +47,7 @@ enum {
   NUMBER_MOST = 11,       /* bytes of a sequential node's number, with a sign */
   AUTH_FRAME = 12,        /* bytes of an identity, beside its two texts */
   DISCARD_FRAME = 8,      /* of the longest request of a discard, likewise */
+  WATCH_FRAME = 32,       /* of what sets a watch again, beside its path */
   FRAME_MORE = 65536      /* beside the data, in a frame that may be longer */
 };
 
@@ -552,6 +553,12 @@ static int zk_discard_node(zke *h, const char *path, int mode, int64_t czxid) {
  * miss the event of the very next change, and one that was entered before the
  * request could be called for a change that the read already shows. */
 
+/* Refuse a watch whose path would fit into its own request, but not into the
+ * longer one that sets it again: that would end every later connection. */
+static int check_watch(const op *c) {
+  return check_frame(c->z, strlen(c->whole) + WATCH_FRAME, "a watch");
+}
+
 /* A read that may register a watch. It is the request's context, so that
  * read_done() finds the watch. After read_done() has entered the watch, `watch`
  * is NULL and the tables own it. */
@@ -588,6 +595,8 @@ static int read_node(reading *g, zke *h, const char *path, int type,
   int rc = op_begin(c, h, path, OP_READ);
   if (rc != ZKE_OK) return rc;
   if (fn) {
+    rc = check_watch(c);
+    if (rc != ZKE_OK) return op_end(c, rc);
     g->watch = zke_watcher_new(&c->z->watches, path, fn, context);
     if (!g->watch) return op_end(c, no_memory(path));
   }
@@ -1371,6 +1380,8 @@ static int zk_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
                   fail(ZKE_MARSHALLINGERROR, "unknown watch mode %d", mode));
   }
   g.kind = recursive ? ZK_WATCH_RECURSIVE : ZK_WATCH_PERSISTENT;
+  rc = check_watch(&g.c);
+  if (rc != ZKE_OK) return op_end(&g.c, rc);
   g.watch = zke_watcher_new(&g.c.z->watches, path, fn, context);
   if (!g.watch) return op_end(&g.c, no_memory(path));
   zke_jute_add_watch_request r = {g.c.whole, mode};
@@ -1404,6 +1415,8 @@ static int zk_set_watch(zke *z, const char *path, int type, int64_t zxid,
   if (rc != ZKE_OK) return rc;
   if (kind < 0)
     return op_end(&c, fail(ZKE_BADARGUMENTS, "unknown watch type %d", type));
+  rc = check_watch(&c);
+  if (rc != ZKE_OK) return op_end(&c, rc);
   zk_watch *watch = zke_watcher_new(&c.z->watches, path, fn, context);
   if (!watch) return op_end(&c, no_memory(path));
   bool entered =

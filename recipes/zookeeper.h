@@ -104,9 +104,9 @@
  *
  * DIFFERENCES to a file, beside those
  *   - A change is one frame of at most 1048575 bytes, path and data together,
- *     else ZKE_BADARGUMENTS; so are the path of a zke_discard() and an identity
- *     of zke_add_auth().  Where the servers take more, set options.data_limit
- *     to that.
+ *     else ZKE_BADARGUMENTS; so are the path of a zke_discard(), that of a
+ *     watch and an identity of zke_add_auth().  Where the servers take more,
+ *     set options.data_limit to that.
  *   - A create that is answered with another path than the one that was asked
  *     for, with its number, is ZKE_CONNECTIONLOSS.
  *   - zke_close() is ZKE_OK also where it could not end the session: without a

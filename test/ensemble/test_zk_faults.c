@@ -649,6 +649,37 @@ TEST(long_watches_are_set_again) {
   stub_end(&s);
 }
 
+/* A watch is refused where what sets it again would be longer than a server
+ * takes, though the request itself is not. */
+TEST(a_watch_that_could_not_be_set_again_is_refused) {
+  enum { MOST = ZKE_JUTE_FRAME_LIMIT - 8 - 32, LENGTH = MOST + 1 };
+  stub s;
+  char *path = malloc(LENGTH + 1);
+  told t = {.count = 0};
+  zke_options o = told_options(&t);
+  test_events e = {0};
+  stub_begin(&s);
+  zke *z = open_port(s.port, "", &o);
+  memset(path, 'p', LENGTH);
+  path[0] = '/';
+  path[LENGTH] = '\0';
+  ck_ok(zke_exists(z, path, NULL, NULL, NULL));
+  ck_rc(zke_exists(z, path, test_record, &e, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_add_watch(z, path, ZKE_WATCH_PERSISTENT, test_record, &e),
+        ZKE_BADARGUMENTS);
+  ck_rc(zke_set_watch(z, path, ZKE_WATCH_DATA, 0, test_record, &e),
+        ZKE_BADARGUMENTS);
+  path[MOST] = '\0';
+  ck_ok(zke_exists(z, path, test_record, &e, NULL));
+  stub_cut(&s);
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && t.count > 1, 10000);
+  ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
+  ck_assert_int_eq(s.longest, ZKE_JUTE_FRAME_LIMIT);
+  free(path);
+  ck_ok(zke_close(z));
+  stub_end(&s);
+}
+
 /* Watches that are set again in two pieces, and the connection breaks between
  * the answers: the next connection asks for what was missed since the first
  * loss, and not since the first answer. */
