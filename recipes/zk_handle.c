@@ -316,13 +316,30 @@ static void send_auth(zk *z, const zk_auth *a) {
                &zke_jute_of_auth_packet, &packet);
 }
 
+static void auth_free(zk_auth *a) {
+  free(a->scheme);
+  free(a->cert);
+  free(a);
+}
+
+/* Are two identities the same? */
+static bool auth_is(const zk_auth *a, const zk_auth *other) {
+  return a->len == other->len && !strcmp(a->scheme, other->scheme) &&
+         !memcmp(a->cert, other->cert, (size_t)a->len);
+}
+
 /* At the end of the list: ZooKeeper's servers are given identities in the order
- * in which they were added. */
+ * in which they were added. One that is there already is only sent: a program
+ * that adds it again after a time-out would else have it sent ever more often.
+ */
 void zke_ensemble_add_auth(zk *z, zk_auth *a) {
-  zk_auth **end = &z->auths;
-  while (*end) end = &(*end)->next;
-  *end = a;
-  send_auth(z, a);
+  zk_auth **at = &z->auths;
+  while (*at && !auth_is(*at, a)) at = &(*at)->next;
+  if (*at)
+    auth_free(a);
+  else
+    *at = a;
+  send_auth(z, *at);
 }
 
 /* A setWatches2 under construction. */
@@ -1256,9 +1273,7 @@ void zke_ensemble_free(zk *z) {
   while (z->auths) {
     zk_auth *a = z->auths;
     z->auths = a->next;
-    free(a->scheme);
-    free(a->cert);
-    free(a);
+    auth_free(a);
   }
   handle_close_fds(z);
   pthread_cond_destroy(&z->changed);

@@ -649,6 +649,24 @@ TEST(long_watches_are_set_again) {
   stub_end(&s);
 }
 
+/* An identity that is added several times is sent once by a new connection. */
+TEST(an_identity_that_is_added_again_is_kept_once) {
+  stub s;
+  told t = {.count = 0};
+  zke_options o = told_options(&t);
+  stub_begin(&s);
+  zke *z = open_port(s.port, "", &o);
+  for (int i = 0; i < 3; i++) ck_ok(zke_add_auth(z, "digest", "a:b", 3));
+  ck_ok(zke_add_auth(z, "digest", "a:c", 3));
+  ck_assert_int_eq(s.auths, 4);
+  stub_cut(&s);
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && t.count > 1, 10000);
+  ck_ok(zke_exists(z, "/", NULL, NULL, NULL));
+  ck_assert_int_eq(s.auths, 6);
+  ck_ok(zke_close(z));
+  stub_end(&s);
+}
+
 /* A watch is refused where what sets it again would be longer than a server
  * takes, though the request itself is not. */
 TEST(a_watch_that_could_not_be_set_again_is_refused) {
