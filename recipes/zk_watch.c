@@ -68,13 +68,37 @@ struct zk_event {
  * (fresh: its request is on the way), then entered. What is here keeps
  * invariant 1. */
 
-/* Find the bucket of the first len bytes of a path (FNV-1a). It takes a length
- * since an event looks at each path above its own, and need not copy those. */
-static size_t path_bucket(const char *path, size_t len) {
-  uint64_t hash = UINT64_C(14695981039346656037);
-  for (size_t i = 0; i < len; i++)
-    hash = (hash ^ (unsigned char)path[i]) * UINT64_C(1099511628211);
+/* FNV-1a: its first value, its factor, and what takes the factor back, modulo
+ * 2^64. */
+#define HASH_FIRST UINT64_C(14695981039346656037)
+#define HASH_PRIME UINT64_C(1099511628211)
+#define HASH_BACK UINT64_C(0xce965057aff6957b)
+
+/* The hash of one byte more. */
+static uint64_t hash_add(uint64_t hash, char byte) {
+  return (hash ^ (unsigned char)byte) * HASH_PRIME;
+}
+
+/* The hash without its last byte. An event looks at each path above its own,
+ * from below: so a long path of a server is walked once, and not once for each
+ * of its parts. */
+static uint64_t hash_remove(uint64_t hash, char byte) {
+  return hash * HASH_BACK ^ (unsigned char)byte;
+}
+
+static uint64_t path_hash(const char *path) {
+  uint64_t hash = HASH_FIRST;
+  for (; *path; path++) hash = hash_add(hash, *path);
+  return hash;
+}
+
+static size_t hash_bucket(uint64_t hash) {
   return (size_t)(hash >> 20) % ZK_WATCH_BUCKETS;
+}
+
+/* Find the bucket of a path. */
+static size_t path_bucket(const char *path) {
+  return hash_bucket(path_hash(path));
 }
 
 /* The bucket of a pair. A pointer to a function has no arithmetic in C, so its
@@ -147,7 +171,7 @@ static bool kind_stays(enum zk_watch_kind kind) {
 /* Take a watch out of both tables and release it, but not its pair: the caller
  * may need that, or releases it later. */
 static void watch_unlink(zk_watches *w, zk_watch *entry) {
-  zk_watch **at = &w->paths[path_bucket(entry->path, strlen(entry->path))];
+  zk_watch **at = &w->paths[path_bucket(entry->path)];
   while (*at != entry) at = &(*at)->next;
   *at = entry->next;
   for (at = &entry->pair->watches; *at != entry;) at = &(*at)->pair_next;
@@ -206,8 +230,7 @@ void zke_watcher_drop(zk_watches *w, zk_watch *entry) {
  * 5.7). */
 static void change_modes(zk_watches *w, const char *path,
                          enum zk_watch_kind kind) {
-  for (zk_watch *at = w->paths[path_bucket(path, strlen(path))]; at;
-       at = at->next) {
+  for (zk_watch *at = w->paths[path_bucket(path)]; at; at = at->next) {
     if (kind_stays(at->kind) && strcmp(at->path, path) == 0) at->kind = kind;
   }
 }
@@ -226,7 +249,7 @@ static zk_watch *pair_watch(const zk_pair *p, const char *path,
  * are called in the order in which they were registered. */
 bool zke_watcher_put(zk_watches *w, zk_watch *entry, enum zk_watch_kind kind) {
   zk_pair *p = entry->pair;
-  zk_watch **bucket = &w->paths[path_bucket(entry->path, strlen(entry->path))];
+  zk_watch **bucket = &w->paths[path_bucket(entry->path)];
   if (kind_stays(kind)) change_modes(w, entry->path, kind);
   if (pair_watch(p, entry->path, kind)) {
     zke_watcher_drop(w, entry);
@@ -318,10 +341,12 @@ static void gather_one(gathering *g, zk_watch *entry) {
   }
 }
 
-/* The watches on the first len bytes of a path; own: on the path itself.  Those
- * that fire once are used up when they were entered. */
-static void gather_at(gathering *g, const char *path, size_t len, bool own) {
-  zk_watch *next, *at = g->w->paths[path_bucket(path, len)];
+/* The watches on the first len bytes of a path, in the bucket of their hash;
+ * own: on the path itself.  Those that fire once are used up when they were
+ * entered. */
+static void gather_at(gathering *g, const char *path, size_t len, uint64_t hash,
+                      bool own) {
+  zk_watch *next, *at = g->w->paths[hash_bucket(hash)];
   for (; at; at = next) {
     next = at->next;
     if (strncmp(at->path, path, len) != 0 || at->path[len]) continue;
@@ -335,12 +360,13 @@ static void gather_at(gathering *g, const char *path, size_t len, bool own) {
  * watches. */
 static void gather(gathering *g, const char *path) {
   size_t len = strlen(path);
-  gather_at(g, path, len, true);
+  uint64_t hash = path_hash(path);
+  gather_at(g, path, len, hash, true);
   while (len > 1) {
-    do len--;
+    do hash = hash_remove(hash, path[--len]);
     while (len && path[len] != '/');
-    if (!len) len = 1;
-    gather_at(g, path, len, false);
+    if (!len) hash = hash_add(hash, path[len++]);
+    gather_at(g, path, len, hash, false);
   }
 }
 
@@ -487,7 +513,7 @@ static bool query_has_target(const zk_watch_query *q, const zk_event *e,
 /* Among the watches, and among the calls that are due: a one-shot watch whose
  * event has come is still there for its program until it is called. */
 bool zke_watcher_find(const zk_watches *w, const zk_watch_query *q) {
-  const zk_watch *at = w->paths[path_bucket(q->path, strlen(q->path))];
+  const zk_watch *at = w->paths[path_bucket(q->path)];
   for (; at; at = at->next) {
     if (query_has(q, at)) return true;
   }
@@ -504,7 +530,7 @@ bool zke_watcher_find(const zk_watches *w, const zk_watch_query *q) {
  * and so before it would remove it. */
 bool zke_watcher_needed(const zk_watches *w, const zk_watch_query *q,
                         int table) {
-  const zk_watch *at = w->paths[path_bucket(q->path, strlen(q->path))];
+  const zk_watch *at = w->paths[path_bucket(q->path)];
   for (; at; at = at->next) {
     if (strcmp(at->path, q->path) == 0 && kind_is_in(at->kind, table) &&
         !query_has(q, at)) {
@@ -519,7 +545,7 @@ bool zke_watcher_needed(const zk_watches *w, const zk_watch_query *q,
 
 /* Watches, and those calls of one-shot watches that have not been made. */
 void zke_watcher_remove(zk_watches *w, const zk_watch_query *q) {
-  zk_watch *next, *at = w->paths[path_bucket(q->path, strlen(q->path))];
+  zk_watch *next, *at = w->paths[path_bucket(q->path)];
   for (; at; at = next) {
     next = at->next;
     if (query_has(q, at)) watch_remove(w, at);

@@ -177,6 +177,26 @@ TEST(what_is_taken_back_is_not_called) {
   zke_watchers_free(&w);
 }
 
+/* A hostile server's path of nothing but slashes costs the time of its length,
+ * and not of its square, which would be minutes here. */
+TEST(a_long_path_is_walked_once) {
+  enum { LONG = 1 << 20 };
+  zk_watches w;
+  zk_target t;
+  char *path = malloc(LONG + 1);
+  memset(path, '/', LONG);
+  path[LONG] = '\0';
+  zke_watchers_init(&w, 100);
+  put(&w, "/", ZK_WATCH_RECURSIVE, a);
+  event(&w, ZKE_EVENT_CHANGED, path);
+  ck_assert(zke_watcher_next(&w, INT64_MAX, &t));
+  ck_assert_ptr_eq(t.context, a);
+  ck_assert_str_eq(t.path, path);
+  zke_watcher_done(&w, &t);
+  zke_watchers_free(&w);
+  free(path);
+}
+
 /* Rule 4. */
 TEST(too_many_events_are_told_once) {
   zk_watches w;
