@@ -301,10 +301,8 @@ static void handle_event(void *owner, int type, const char *path,
   const char *shown = zke_ensemble_shown(z, path);
   int64_t next = zke_link_complete(z->link) + (z->settings ? 0 : 1);
   int64_t least = zxid ? zxid : next;
-  bool before = z->watches.round_type == ZKE_EVENT_OVERFLOW;
   if (!shown) return;
-  zke_watcher_event(&z->watches, type, shown, zxid, least);
-  if (!before && z->watches.round_type == ZKE_EVENT_OVERFLOW)
+  if (!zke_watcher_event(&z->watches, type, shown, zxid, least))
     z->overflow_due = true;
 }
 

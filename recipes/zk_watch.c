@@ -398,18 +398,16 @@ static void overflow(zk_watches *w) {
 /* Decide whom the event calls (rule 2), in two passes: the first one only
  * counts, so that the event is one block and nothing has changed where there is
  * no memory for it. */
-void zke_watcher_event(zk_watches *w, int type, const char *path, int64_t zxid,
+bool zke_watcher_event(zk_watches *w, int type, const char *path, int64_t zxid,
                        int64_t least) {
   gathering g = {.w = w, .type = type};
   gather(&g, path);
-  if (!g.count) return;
+  if (!g.count) return true;
   g.event = event_new(w, g.count, type, path, zxid, least);
-  if (!g.event) {
-    overflow(w);
-    return;
-  }
-  gather(&g, path);
-  if (w->pending > w->limit) overflow(w);
+  if (g.event) gather(&g, path);
+  bool kept = g.event && w->pending <= w->limit;
+  if (!kept) overflow(w);
+  return kept;
 }
 
 /* Release the events that are over (invariant 3). Not only from the front: an

@@ -111,8 +111,10 @@ void zke_watcher_drop(zk_watches *w, zk_watch *entry);
 /* zke_watcher_event - an event has come: queue it for those who watch
  *
  *   zxid   of the change; 0: not known
- *   least  what it is at least: see zke_watcher_next() */
-void zke_watcher_event(zk_watches *w, int type, const char *path, int64_t zxid,
+ *   least  what it is at least: see zke_watcher_next()
+ *
+ * false: all events were dropped, and each pair is to be told so (rule 4). */
+bool zke_watcher_event(zk_watches *w, int type, const char *path, int64_t zxid,
                        int64_t least);
 
 /* zke_watcher_next - the next call that is due for an event of a change up to

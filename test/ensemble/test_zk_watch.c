@@ -34,8 +34,8 @@ static bool has(zk_watches *w, const char *path, int type, char *context) {
   return zke_watcher_find(w, &q);
 }
 
-static void event(zk_watches *w, int type, const char *path) {
-  zke_watcher_event(w, type, path, 0, 0);
+static bool event(zk_watches *w, int type, const char *path) {
+  return zke_watcher_event(w, type, path, 0, 0);
 }
 
 /* Which kinds each event calls, on the path itself and on the path above. */
@@ -217,6 +217,19 @@ TEST(too_many_events_are_told_once) {
   ck_assert(!has(&w, "/p", ZKE_WATCH_ANY, b));
   event(&w, ZKE_EVENT_CHANGED, "/p");
   ck_assert_str_eq(due(&w), "3 /p a");
+  zke_watchers_free(&w);
+}
+
+/* Whoever gives an event hears that events were dropped, also while pairs are
+ * still to be told of a gap that a new connection has left. */
+TEST(an_overflow_behind_a_gap_is_told_to_the_caller) {
+  zk_watches w;
+  zke_watchers_init(&w, 1);
+  put(&w, "/", ZK_WATCH_RECURSIVE, a);
+  ck_assert(zke_watcher_tell_kept(&w));
+  ck_assert_int_eq(w.round_type, ZKE_EVENT_OVERFLOW);
+  ck_assert(event(&w, ZKE_EVENT_CHANGED, "/p"));
+  ck_assert(!event(&w, ZKE_EVENT_CHANGED, "/p"));
   zke_watchers_free(&w);
 }
 
