@@ -68,6 +68,9 @@
  *     and, with a mount, zke_batch(), zke_dispatch_to(), zke_keepalive_fd(),
  *     zke_watches(), zke_waiters() and a chroot for zke_open_session().
  *
+ *   - A file that was opened with ZKE_OPEN_READONLY may be mounted.  It has no
+ *     events, and waits for those of the other parts go on as without it.
+ *
  * Kept sessions (zke_attach() and its like) are ZKE_UNIMPLEMENTED.
  *
  * The parts' options.watcher is replaced: zke_set_watcher() of the new handle

@@ -303,7 +303,9 @@ static void tie_nobody(zke *z, int type, int state, const char *path,
 static int tie_forget(const compose *h, compose_pair *w) {
   int sum = ZKE_OK;
   for (int i = 0; i < h->count; i++) {
-    int rc = zke_forget(h->parts[i]->z, tie_event, &w->ties[i]);
+    const compose_part *p = h->parts[i];
+    int rc =
+        zke_compose_part_excuse(p, zke_forget(p->z, tie_event, &w->ties[i]));
     if (sum == ZKE_OK || rc == ZKE_MISUSE) sum = rc;
   }
   return sum;

@@ -92,6 +92,7 @@ static int wait_dispatch(compose *h, int64_t zxid, int *more_out) {
     zke *part = h->parts[i]->z;
     int rc = more_out ? zke_dispatch_to(part, zxid, NULL, more_out)
                       : zke_dispatch(part, NULL);
+    rc = zke_compose_part_excuse(h->parts[i], rc);
     if (sum == ZKE_OK) sum = rc;
     if (h->pid != getpid()) {
       sum = ZKE_FORKED;
@@ -146,11 +147,13 @@ int zke_compose_dispatch_to(zke *z, int64_t zxid, int *count_out,
   return zke_compose_call_leave(&c, rc);
 }
 
-/* The poller is readable when the part's descriptor is, too. */
+/* The poller is readable when the part's descriptor is, too.  A part that has
+ * none is left out. */
 static int wait_add_to_poller(const compose *h, int poller,
                               const compose_part *p) {
-  int fd, rc = zke_fd(p->z, &fd);
-  if (rc == ZKE_OK && h->os.poller_add(h->os.context, poller, fd, 1) < 0)
+  int fd = -1, rc = zke_compose_part_excuse(p, zke_fd(p->z, &fd));
+  if (rc == ZKE_OK && fd >= 0 &&
+      h->os.poller_add(h->os.context, poller, fd, 1) < 0)
     rc = zke_recipe_fail(ZKE_SYSTEMERROR, "polling several services: errno %d",
                          errno);
   return rc;
@@ -198,8 +201,9 @@ int zke_compose_fd(zke *z, int *fd_out) {
 static int wait_deadline(const compose *h, int64_t *out) {
   *out = ZKE_FOREVER;
   for (int i = 0; i < h->count; i++) {
-    int64_t one;
-    int rc = zke_next_deadline(h->parts[i]->z, &one);
+    int64_t one = ZKE_FOREVER;
+    const compose_part *p = h->parts[i];
+    int rc = zke_compose_part_excuse(p, zke_next_deadline(p->z, &one));
     if (rc != ZKE_OK) return rc;
     if (one < *out) *out = one;
   }
@@ -228,8 +232,10 @@ int zke_compose_pending(zke *z, int *pending_out) {
     return zke_recipe_fail(ZKE_BADARGUMENTS, "pending_out is NULL");
   int rc = zke_compose_call_enter(&c, z);
   if (rc != ZKE_OK) return rc;
-  for (int i = 0; i < c.h->count && rc == ZKE_OK && !sum; i++)
-    rc = zke_pending(c.h->parts[i]->z, &sum);
+  for (int i = 0; i < c.h->count && rc == ZKE_OK && !sum; i++) {
+    const compose_part *p = c.h->parts[i];
+    rc = zke_compose_part_excuse(p, zke_pending(p->z, &sum));
+  }
   if (rc == ZKE_OK) *pending_out = sum;
   return zke_compose_call_leave(&c, rc);
 }

@@ -287,6 +287,12 @@ bool zke_compose_part_is_base(const compose_part *p) {
   return p->prefix_len == 0;
 }
 
+/* A file that was opened read-only tells nothing of events, so the others are
+ * waited for as if it were not there. */
+int zke_compose_part_excuse(const compose_part *p, int rc) {
+  return rc == ZKE_READONLY && !zke_compose_part_is_base(p) ? ZKE_OK : rc;
+}
+
 /* Is path at or below a prefix?  With a number behind it the path of the mount
  * point itself is not: "/a0000000001" is a node beside "/a". */
 static bool part_covers(const compose_part *p, const char *path,

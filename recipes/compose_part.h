@@ -167,6 +167,11 @@ const char *zke_compose_part_inner(const compose_part *p, const char *path,
 bool zke_compose_part_hides(const compose_part *p, const char *outer);
 bool zke_compose_part_spans(const compose *h, const char *path);
 
+/* zke_compose_part_excuse - the result of a call about events on all parts,
+ * from what this part's says.  A mounted file that is read-only has none:
+ * ZKE_READONLY of it is no failure.  The base's is */
+int zke_compose_part_excuse(const compose_part *p, int rc);
+
 /* zke_compose_part_outer_len  - the length that a part's path has in the
  *                               caller's tree
  * zke_compose_part_outer      - that path, into so many bytes and a NUL

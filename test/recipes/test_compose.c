@@ -953,6 +953,42 @@ TEST(a_base_without_a_session) {
   ck_ok(zke_close(writer));
 }
 
+/* A mounted file that is read-only has no events, and keeps nobody from waiting
+ * for those of the base. */
+TEST_LOOP(a_read_only_part, 0, 2) {
+  zke_options options = ZKE_INIT(zke_options);
+  zke *writer = test_open(test_path("part.db")), *reader = NULL;
+  test_events events = {0}, none = {0};
+  struct pollfd poller = {.events = POLLIN};
+  int pending;
+  int64_t deadline;
+  options.flags = ZKE_OPEN_READONLY;
+  make(writer, "/n");
+  base = test_open(":memory:");
+  make(base, "/ro");
+  z[0] = test_session(base, NULL);
+  ck_ok(zke_open(test_path("part.db"), &options, &reader));
+  if (_i) ck_ok(zke_order(&z[0], 1));
+  if (_i) ck_ok(zke_fd(z[0], &poller.fd));
+  ck_ok(zke_mount(&z[0], "/ro", reader));
+  ck_ok(zke_exists(z[0], "/ro/n", NULL, NULL, NULL));
+  ck_rc(zke_exists(z[0], "/ro/n", test_record, &none, NULL), ZKE_READONLY);
+  ck_ok(zke_forget(z[0], test_record, &none));
+  ck_ok(zke_fd(z[0], &poller.fd));
+  ck_rc(zke_exists(z[0], "/n", test_record, &events, NULL), ZKE_NONODE);
+  ck_ok(zke_next_deadline(z[0], &deadline));
+  make(base, "/n");
+  ck_assert_int_eq(poll(&poller, 1, 10000), 1);
+  ck_ok(zke_pending(z[0], &pending));
+  ck_assert_int_eq(pending, 1);
+  ck_ok(zke_wait(z[0], soon(z[0])));
+  test_expect(z[0], &events, "CREATED /n");
+  ck_assert_int_eq(none.count, 0);
+  ck_ok(zke_close(z[0]));
+  ck_ok(zke_close(base));
+  ck_ok(zke_close(writer));
+}
+
 /* Their default watchers, too. */
 TEST(a_failed_order_keeps_watchers) {
   zke *file = test_open(":memory:"), *dead = test_session(file, NULL);
