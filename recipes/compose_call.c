@@ -35,31 +35,37 @@
  * watcher may dispatch again, and handles may be used in each other's watchers.
  * A frame is removed also when its watcher ends the thread. */
 
+/* Until when a thread's calls on a handle wait: zke_limit().  h is NULL where
+ * there is none.  The handle may be closed, and the next one may get its
+ * address: so its serial number has to be the same, too. */
+typedef struct frame_bound {
+  const compose *h;
+  uint64_t serial;
+  int64_t until;
+} frame_bound;
+
 /* A watcher, or the function of a batch, that runs on this thread; lies on its
  * stack. */
 typedef struct frame {
   const compose *h;
   compose_part *p; /* that the event came from; NULL: a batch */
   struct frame *outer;
-  struct {
-    const compose *h;
-    int64_t until;
-  } limit; /* the caller's */
+  frame_bound limit; /* the caller's */
 } frame;
 
 static _Thread_local frame *frame_top;
 
-/* zke_limit() of this thread. */
-static _Thread_local struct {
-  const compose *h;
-  int64_t until;
-} frame_limit;
+static _Thread_local frame_bound frame_limit; /* of this thread */
+
+/* Has this thread a limit on the handle? */
+static bool frame_is_limited(const compose *h) {
+  return frame_limit.h == h && frame_limit.serial == h->serial;
+}
 
 /* Watchers are not limited. */
 static void frame_push(frame *f) {
   f->outer = frame_top;
-  f->limit.h = frame_limit.h;
-  f->limit.until = frame_limit.until;
+  f->limit = frame_limit;
   frame_limit.h = NULL;
   frame_top = f;
 }
@@ -68,8 +74,7 @@ static void frame_push(frame *f) {
  * again. */
 static void frame_pop(void *arg) {
   const frame *f = arg;
-  frame_limit.h = f->limit.h;
-  frame_limit.until = f->limit.until;
+  frame_limit = f->limit;
   frame_top = f->outer;
 }
 
@@ -137,8 +142,9 @@ int zke_compose_batch(compose_part *p, zke_batch_fn fn, void *context) {
  * limit is on one handle at a time. */
 int64_t zke_compose_limit(zke *z, int64_t deadline_ms) {
   const compose *h = zke_compose_of(z);
-  int64_t was = frame_limit.h == h ? frame_limit.until : ZKE_FOREVER;
+  int64_t was = frame_is_limited(h) ? frame_limit.until : ZKE_FOREVER;
   frame_limit.h = deadline_ms == ZKE_FOREVER ? NULL : h;
+  frame_limit.serial = h->serial;
   frame_limit.until = deadline_ms;
   return was;
 }
@@ -475,7 +481,7 @@ static int call_check_end(const compose_part *p) {
 
 /* This thread's limit is given to the part for the call. */
 static void call_limit(compose_call *c) {
-  c->limited = frame_limit.h == c->h;
+  c->limited = frame_is_limited(c->h);
   if (c->limited) c->limit = zke_limit(c->p->z, frame_limit.until);
 }
 

@@ -413,6 +413,8 @@ static void *life_resize(void *context, void *block, size_t size) {
   return NULL;
 }
 
+static uint64_t life_serials; /* handles made so far; atomic */
+
 /* A handle without parts, for results of the base's allocator. */
 int zke_compose_new(zke *base, const zke_engine *engine, compose **out) {
   pthread_condattr_t monotonic;
@@ -421,6 +423,7 @@ int zke_compose_new(zke *base, const zke_engine *engine, compose **out) {
   h->handle.engine = engine;
   h->handle.allocator = (zke_allocator){life_resize, base};
   h->pid = getpid();
+  h->serial = __atomic_add_fetch(&life_serials, 1, __ATOMIC_RELAXED);
   h->poller = h->wakes[0] = h->wakes[1] = -1;
   zke_os_default(&h->os);
   pthread_mutex_init(&h->m, NULL);

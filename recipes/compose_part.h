@@ -71,6 +71,7 @@ struct compose_part {
 struct compose {
   zke_handle handle; /* must be first */
   pid_t pid;         /* that made it */
+  uint64_t serial;   /* of this handle among all of the process */
   int count;         /* of parts, the base first */
   compose_part *parts[ZKE_MOUNTS];
   zke_os os;

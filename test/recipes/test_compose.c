@@ -1137,6 +1137,50 @@ TEST(a_limit_holds_on_all_parts) {
   close_mounted();
 }
 
+/* Memory that keeps the block which was released last, for the next one of its
+ * size. */
+typedef struct last_block {
+  size_t size; /* of the block behind it */
+  _Alignas(16) char data[];
+} last_block;
+
+static void *resize_last(void *context, void *block, size_t size) {
+  last_block **kept = context, *was = NULL, *now = NULL;
+  if (block) was = (last_block *)(void *)((char *)block - sizeof *was);
+  if (!was && *kept && (*kept)->size == size) {
+    now = *kept;
+    *kept = NULL;
+  } else if (size) {
+    now = realloc(was, sizeof *now + size);
+  } else {
+    free(*kept);
+    *kept = was;
+  }
+  if (!now) return NULL;
+  now->size = size;
+  return now->data;
+}
+
+/* zke_limit() of a handle that was closed does not count for the next one,
+ * which has got its address. */
+TEST(a_limit_ends_with_its_handle) {
+  last_block *kept = NULL;
+  zke_options options = ZKE_INIT(zke_options);
+  options.allocator = (zke_allocator){resize_last, &kept};
+  ck_ok(zke_open(":memory:", &options, &base));
+  for (int i = 0; i < 2; i++) ck_ok(zke_open_session(base, &options, &z[i]));
+  ck_ok(zke_order(&z[0], 1));
+  uintptr_t first = (uintptr_t)z[0];
+  ck_assert(zke_limit(z[0], 1) == ZKE_FOREVER);
+  ck_ok(zke_close(z[0]));
+  ck_ok(zke_order(&z[1], 1));
+  ck_assert_uint_eq((uintptr_t)z[1], first);
+  ck_assert(zke_limit(z[1], ZKE_FOREVER) == ZKE_FOREVER);
+  ck_ok(zke_close(z[1]));
+  ck_ok(zke_close(base));
+  free(kept);
+}
+
 /* ---- recipes, unchanged ---- */
 
 /* The lock: one holds, the other waits, and gets it. */
