@@ -40,7 +40,7 @@
  *   call or dispatch ends its session, or its timeout does.  An engine that
  *   cannot end its session keeps it until zke_close().  So whoever holds a lock
  *   on one part must not believe to hold one on another, when a session has
- *   ended.
+ *   ended.  zke_sleep() keeps all parts' leases that are a second or longer.
  *
  * MOUNT.  A path at or below a prefix is the part's, without the prefix; all
  *   other paths are the first handle's, the base.

@@ -27,7 +27,7 @@
 
 #include "text.h"
 
-enum { SLEEP_PART_MS = 250 /* between two looks at the other parts */ };
+enum { SLEEP_ROUND_MS = 250 /* in which each part sleeps once */ };
 
 /* ---- each_: the same call on all parts ----
  *
@@ -375,21 +375,28 @@ int64_t zke_compose_busy_timeout(zke *z) {
   return most;
 }
 
-/* The base sleeps, for SLEEP_PART_MS at a time: between them the other parts'
- * leases are kept, by a sleep that is over at once. */
+/* One round of a sleep: the parts sleep one after the other.  Each keeps its
+ * lease, or its connection, only in a sleep of its own that takes time. */
+static int sleep_in_turn(const compose *h, int64_t deadline_ms) {
+  int rc = ZKE_OK;
+  for (int i = 0; i < h->count && rc == ZKE_OK; i++) {
+    int64_t until = deadline_ms, now = zke_now(h->parts[0]->z);
+    if (h->count > 1 && until > now + SLEEP_ROUND_MS / h->count)
+      until = now + SLEEP_ROUND_MS / h->count;
+    rc = zke_sleep(h->parts[i]->z, until);
+  }
+  return rc;
+}
+
+/* Rounds until the deadline; one where it has passed. */
 int zke_compose_sleep(zke *z, int64_t deadline_ms) {
   compose_call c;
   int rc = zke_compose_call_begin_all(&c, z);
   if (rc != ZKE_OK) return rc;
   compose *h = c.h;
   for (bool more = true; more && rc == ZKE_OK;) {
-    int64_t until = deadline_ms, now = zke_now(h->parts[0]->z);
-    if (h->count > 1 && until > now + SLEEP_PART_MS)
-      until = now + SLEEP_PART_MS;
-    more = until < deadline_ms;
-    rc = zke_sleep(h->parts[0]->z, until);
-    for (int i = 1; i < h->count && rc == ZKE_OK; i++)
-      rc = zke_sleep(h->parts[i]->z, 0);
+    rc = sleep_in_turn(h, deadline_ms);
+    more = zke_now(h->parts[0]->z) < deadline_ms;
     if (more && zke_compose_check_closing(h) != ZKE_OK) rc = ZKE_CLOSING;
   }
   return zke_compose_call_leave(&c, rc);

@@ -1181,6 +1181,34 @@ TEST(a_limit_ends_with_its_handle) {
   free(kept);
 }
 
+/* A sleep keeps the lease of each part, on a clock of the test's. */
+TEST_LOOP(a_sleep_keeps_all_leases, 0, 2) {
+  zke_os os = test_driven_os();
+  zke_options plain = {.size = sizeof plain, .os = &os};
+  zke_options leased = {.size = sizeof leased, .os = &os, .lease_ms = 1000};
+  zke *other = NULL;
+  ck_ok(zke_open(":memory:", &plain, &base));
+  ck_ok(zke_open(":memory:", &plain, &part));
+  make(base, "/global");
+  ck_ok(zke_open_session(base, _i ? &leased : &plain, &z[0]));
+  ck_ok(zke_open_session(part, _i ? &plain : &leased, &other));
+  ck_ok(zke_mount(&z[0], "/global", other));
+  ck_ok(zke_create(z[0], "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  ck_ok(zke_create(z[0], "/global/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
+                   NULL));
+  int64_t until = zke_now(z[0]) + 5000;
+  ck_ok(zke_sleep(z[0], until));
+  ck_assert_int_eq(zke_now(z[0]), until);
+  ck_ok(zke_dispatch(base, NULL)); /* ends those that have not called in */
+  ck_ok(zke_dispatch(part, NULL));
+  ck_ok(zke_exists(base, "/e", NULL, NULL, NULL));
+  ck_ok(zke_exists(part, "/e", NULL, NULL, NULL));
+  ck_ok(zke_exists(z[0], "/global/e", NULL, NULL, NULL));
+  ck_ok(zke_close(z[0]));
+  ck_ok(zke_close(part));
+  ck_ok(zke_close(base));
+}
+
 /* ---- recipes, unchanged ---- */
 
 /* The lock: one holds, the other waits, and gets it. */
