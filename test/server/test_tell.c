@@ -170,7 +170,7 @@ static void unknown_operation(serving s) {
 static void events_unread(serving s) {
   enum { BYTES = 1000000, MANY = 200 };
   static char path[BYTES];
-  wire w = begin_unix(), other = begin(s);
+  wire w = begin_unix_with(40000), other = begin(s);
   request(&w, ZKE_JUTE_ADD_WATCH);
   PUT(&w, add_watch_request, "/", ZKE_WATCH_PERSISTENT_RECURSIVE);
   ask(&w);

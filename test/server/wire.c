@@ -212,13 +212,15 @@ wire dial_unix(void) {
   return w;
 }
 
-wire begin_unix(void) {
+wire begin_unix_with(int timeout_ms) {
   static const char none[16];
   wire w = dial_unix();
-  send_connect(&w, 0, none, 30000, 0);
+  send_connect(&w, 0, none, timeout_ms, 0);
   ck_assert_int_ne(take_connected(&w), 0);
   return w;
 }
+
+wire begin_unix(void) { return begin_unix_with(10000); }
 
 serving serve_unix(wire *w) {
   char options[600];

@@ -113,6 +113,7 @@ serving serve_unix(wire *w);
 /* Another connection to that socket; one with a new session. */
 wire dial_unix(void);
 wire begin_unix(void);
+wire begin_unix_with(int timeout_ms);
 /* What a server says that does not begin. */
 const char *refusal(const char *options);
 
