@@ -420,24 +420,34 @@ void conns_relieve(server *s) {
   conn_drop(most);
 }
 
-/* A peer that has hung up is noticed by a write, mostly.  What it had sent may
- * still be in the socket then, so reading goes on to the end. */
-void conn_flush(conn *c) {
-  if (c->out.failed) conn_drop(c); /* its last frame may not be whole */
+/* A write has failed.  Mostly the peer has hung up; else it may live, and would
+ * wait for its answers for ever. */
+static void send_failed(conn *c) {
+  if (errno == EPIPE || errno == ECONNRESET || errno == ETIMEDOUT)
+    c->gone = true;
+  else
+    conn_drop(c);
+}
+
+/* Send what waits, as far as the socket takes it. */
+static void send_waiting(conn *c) {
   while (!c->dropped && !c->gone && c->sent < sendable(c)) {
     ssize_t n = send(c->source.fd, c->out.data + c->sent, sendable(c) - c->sent,
                      MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) break;
-    if (n < 0) {
-      c->gone = errno == EPIPE || errno == ECONNRESET || errno == ETIMEDOUT;
-      if (!c->gone) conn_drop(c); /* it may live, and would wait for ever */
-      break;
-    }
+    if (n < 0 && errno == EAGAIN) return;
+    if (n < 0 && errno != EINTR) send_failed(c);
+    if (n < 0) continue;
     c->sent += (size_t)n;
     if (c->ended)
       c->heard_ms = c->server->now_ms; /* it reads (drop_silent()) */
   }
+}
+
+/* A peer that has hung up is noticed by a write, mostly.  What it had sent may
+ * still be in the socket then, so reading goes on to the end. */
+void conn_flush(conn *c) {
+  if (c->out.failed) conn_drop(c); /* its last frame may not be whole */
+  send_waiting(c);
   forget_sent(c);
   count_events(c);
   if (c->gone) throw_away(c);
