@@ -430,7 +430,7 @@ static void send_failed(conn *c) {
 }
 
 /* Send what waits, as far as the socket takes it. */
-static void send_waiting(conn *c) {
+static void send_out(conn *c) {
   while (!c->dropped && !c->gone && c->sent < sendable(c)) {
     ssize_t n = send(c->source.fd, c->out.data + c->sent, sendable(c) - c->sent,
                      MSG_NOSIGNAL);
@@ -447,7 +447,7 @@ static void send_waiting(conn *c) {
  * still be in the socket then, so reading goes on to the end. */
 void conn_flush(conn *c) {
   if (c->out.failed) conn_drop(c); /* its last frame may not be whole */
-  send_waiting(c);
+  send_out(c);
   forget_sent(c);
   count_events(c);
   if (c->gone) throw_away(c);
