@@ -1511,13 +1511,13 @@ TEST(events_that_nobody_reads_end_the_connection) {
 TEST(events_that_many_do_not_read_end_one_connection) {
   enum { BYTES = 1000000, CHANGES = 52, MANY = 6 };
   static char path[BYTES + 1];
-  serving s = serve(":memory:", "");
+  serving s = serve(":memory:", "--timeout-max 10m");
   wire w = begin(s), sleeps[MANY];
   memset(path, 'x', BYTES);
   *path = '/';
   ck_assert_int_eq(create(&w, path, "", 0), 0);
   for (int i = 0; i < MANY; i++) {
-    sleeps[i] = begin(s);
+    sleeps[i] = begin_with(s, 600000);
     request(&sleeps[i], ZKE_JUTE_ADD_WATCH);
     PUT(&sleeps[i], add_watch_request, path, ZKE_WATCH_PERSISTENT);
     ask(&sleeps[i]);

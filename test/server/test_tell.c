@@ -170,7 +170,7 @@ static void unknown_operation(serving s) {
 static void events_unread(serving s) {
   enum { BYTES = 1000000, MANY = 200 };
   static char path[BYTES];
-  wire w = begin_unix_with(40000), other = begin(s);
+  wire w = begin_unix_with(600000), other = begin(s);
   request(&w, ZKE_JUTE_ADD_WATCH);
   PUT(&w, add_watch_request, "/", ZKE_WATCH_PERSISTENT_RECURSIVE);
   ask(&w);
@@ -251,7 +251,7 @@ static const struct {
     {"", unknown_operation,
      "unknown operation: #.#.#.#:#: ended, since the server has none of number "
      "#"},
-    {"--unix '%s'", events_unread,
+    {"--timeout-max 10m --unix '%s'", events_unread,
      "client does not read: a client at the Unix socket: ended, since # bytes "
      "wait for it and further events would be lost"},
     {"--unix '%s'", lists_unread,
