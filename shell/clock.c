@@ -17,6 +17,13 @@ static int64_t clock_ns(clockid_t which) {
   return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
+/* For pthread_cond_timedwait() on a condition variable of this clock. */
+struct timespec monotonic_after(int64_t ms) {
+  int64_t ns = clock_ns(CLOCK_MONOTONIC) + ms % 1000 * 1000000;
+  return (struct timespec){.tv_sec = ns / 1000000000 + ms / 1000,
+                           .tv_nsec = ns % 1000000000};
+}
+
 int64_t monotonic_ms(void) { return clock_ns(CLOCK_MONOTONIC) / 1000000; }
 int64_t wall_now(void) { return clock_ns(CLOCK_REALTIME) / 1000000; }
 

@@ -952,11 +952,7 @@ static void cancel_requests(bool all, int signal) {
 
 /* Sleep until a worker has left, but LOOK_MS at most.  co.m is held. */
 static void co_sleep(void) {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += (long)LOOK_MS * 1000000;
-  until.tv_sec += until.tv_nsec / 1000000000;
-  until.tv_nsec %= 1000000000;
+  struct timespec until = monotonic_after(LOOK_MS);
   pthread_cond_timedwait(&co.free, &co.m, &until);
 }
 

@@ -727,16 +727,9 @@ static bool run_over(run *r) {
 /* Sleeps on the condition variable until the deadline, a cancel or a child's
  * end.  Without a deadline it looks again each second, to be sure. */
 static void run_sleep_deaf(run *r, int64_t deadline) {
-  struct timespec t;
   int64_t ms = deadline - zke_now(r->c->z);
   if (deadline == ZKE_FOREVER) ms = 1000;
-  (void)clock_gettime(CLOCK_MONOTONIC, &t);
-  t.tv_sec += ms / 1000;
-  t.tv_nsec += ms % 1000 * 1000000;
-  if (t.tv_nsec >= 1000000000) {
-    t.tv_sec++;
-    t.tv_nsec -= 1000000000;
-  }
+  struct timespec t = monotonic_after(ms);
   pthread_mutex_lock(&running.m);
   while (ms > 0 && !r->woken &&
          pthread_cond_timedwait(&r->wake, &running.m, &t) == 0)

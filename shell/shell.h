@@ -50,6 +50,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "../zkembed.h"
 
@@ -422,12 +423,15 @@ bool base64_decode(const char *text, size_t len, char **data_out,
                    size_t *len_out);
 
 /* monotonic_ms - for pauses and limits; begins anywhere
+ * monotonic_after - so many ms from now, for pthread_cond_timedwait() on a
+ *                condition variable of that clock
  * wall_now     - ms since 1970, for what people read
  * clock_os     - the system calls of a database in memory: its wall clock is
  *                one that a test can move
  * clock_move   - let that one go on at once
  * clock_stand  - stop it, or let it go on (all: clock.c) */
 int64_t monotonic_ms(void);
+struct timespec monotonic_after(int64_t ms);
 int64_t wall_now(void);
 const zke_os *clock_os(void);
 void clock_move(int64_t ms);

@@ -32,6 +32,23 @@
   }                                                                           \
   static void test(int _i __attribute__((unused)))
 
+/* What a test is built with: some keep memory that was freed, all are slow. */
+#if defined(__has_feature)
+#define TEST_FEATURE(name) __has_feature(name)
+#else
+#define TEST_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || TEST_FEATURE(address_sanitizer)
+#define TEST_ADDRESS_SANITIZER 1
+#else
+#define TEST_ADDRESS_SANITIZER 0
+#endif
+#if defined(__SANITIZE_THREAD__) || TEST_FEATURE(thread_sanitizer)
+#define TEST_THREAD_SANITIZER 1
+#else
+#define TEST_THREAD_SANITIZER 0
+#endif
+
 /* The time limit of the tests below it in its file, in seconds; 0 is none. */
 #define LIMIT(seconds)                                                  \
   __attribute__((constructor)) static void TEST_AT_LINE(limit_)(void) { \

@@ -349,15 +349,6 @@ static int64_t now_ns(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#define SANITIZED \
-  (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
-#else
-#define SANITIZED 0
-#endif
-
 /* Opening takes a third of a millisecond: no file is made, no lock waited for.
  * The best of many, since the machine may be busy and slow; sanitizers and
  * valgrind take their time. */
@@ -370,6 +361,7 @@ TEST(opening_is_quick) {
     if (spent < best) best = spent;
     ck_ok(zke_close(z));
   }
-  bool slow = SANITIZED || getenv("RUNNER"); /* see run.sh */
+  bool slow = TEST_ADDRESS_SANITIZER || TEST_THREAD_SANITIZER ||
+              getenv("RUNNER"); /* see run.sh */
   ck_assert_int_lt(best, slow ? 200000000 : 10000000);
 }

@@ -27,14 +27,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifdef SANITIZED
+#if TEST_ADDRESS_SANITIZER || TEST_THREAD_SANITIZER
 enum { USUAL_SCALE = 5 };
 #else
 enum { USUAL_SCALE = 25 };

@@ -42,14 +42,6 @@
 
 /* ---- memory that is not used again ---- */
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 enum { POISON = 0xdd };
 
 typedef struct block {
@@ -62,7 +54,7 @@ static block *released;
 
 /* Where a sanitizer watches, it is to see what happens. */
 static void heap_release(block *b) {
-#ifdef SANITIZED
+#if TEST_ADDRESS_SANITIZER
   free(b);
 #else
   memset(b + 1, POISON, b->size);

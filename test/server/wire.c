@@ -60,16 +60,8 @@ void stop(serving s) {
   ck_assert_int_eq(ended(s), 0);
 }
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#define SANITIZED __has_feature(address_sanitizer)
-#else
-#define SANITIZED 0
-#endif
-
 long memory_of(serving s) {
-  if (SANITIZED) return 0;
+  if (TEST_ADDRESS_SANITIZER) return 0;
   char name[64], line[200];
   long kib = -1;
   snprintf(name, sizeof name, "/proc/%d/status", (int)s.pid);
