@@ -5871,7 +5871,7 @@ static bool lease_write(store *s, int64_t slot, int64_t now) {
 }
 
 /* Is the stamp in the session's slot the one that it wrote last?  Else the
- * session was ended, and the slot is another one's. */
+ * session was ended, and another session has the slot by now. */
 static bool lease_has_slot(const zke *z) {
   int64_t wrote = z->s->strange_clock ? 0 : z->lease_at;
   return side_read_hint(z->s, lease_slot_at(z->slot)) == wrote;
@@ -10458,9 +10458,9 @@ static bool sweep_must_stamp(const store *s, const sweep *w,
  * are looked at in parts, a part a sweep, unless the last sweep is too long
  * ago.
  *
- * A time in which nobody swept is given back to the detached sessions first,
- * and only then does the note say that this sweep was: who finds it takes that
- * time for counted.  Where it cannot be given back no timeout is judged. */
+ * A time in which nobody swept is given back to the detached sessions first.
+ * Only then is the note of this sweep written: whoever reads a note relies on
+ * that.  Where the time cannot be given back no timeout is judged. */
 static void sweep_sessions(store *s, sweep *w) {
   buf sessions = {.a = &s->a};
   int64_t few = 1, parts = ZKE_TICK_MS / ZKE_DUTY_TICK_MS;

@@ -181,8 +181,8 @@ static int run_options(run *r) {
  * The child's words and environment
  *
  * The words go to the child as they are. In the environment is what it may
- * want to know of its lock: the database, the session, the token; and for a
- * zke inside of it who waits for it.
+ * want to know of its lock: the database, the session and the token.  A zke
+ * inside of it also learns which process waits for it.
  * --------------------------------------------------------------------- */
 
 /* A list of texts as execvpe() takes it. */

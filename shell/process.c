@@ -154,8 +154,8 @@ process *processes_find(const processes *all, pid_t pid) {
 /* ------------------------------------------------------------------------
  * Who waits for whom
  *
- * The answer is yes only where it is certain: a wrong yes would end the wait
- * of somebody who is not in a circle. So each process between the two must
+ * The answer is yes only where it is certain: a wrong yes would end a wait
+ * that is not part of a circle. So each process between the two must
  * have one child and one thread, and have slept in the same wait(2) from
  * before the list was read until after.
  * --------------------------------------------------------------------- */
