@@ -130,6 +130,12 @@
 #define ZKE_CHECKPOINT_WAIT_MS 50
 #endif
 
+/* The nodes that a store keeps of those that it has read take one in so many
+ * parts of what SQLite's page cache may take; 0: it keeps none. */
+#ifndef ZKE_KEPT_PART
+#define ZKE_KEPT_PART 4
+#endif
+
 /* What of a transaction is gathered before it is written to the write-ahead
  * log: eight frames of 4 KiB pages.  Memory of each store. */
 #ifndef ZKE_LOG_BYTES
@@ -1258,6 +1264,14 @@ static uint64_t path_hash(uint64_t hash, const char *text, size_t len) {
   return hash;
 }
 
+/* The hash of a node's key.  The NUL between its texts tells "a","bc" from
+ * "ab","c". */
+static uint64_t path_hash_key(path_key k) {
+  uint64_t hash = path_hash(PATH_HASH, k.parent, (size_t)k.parent_len);
+  hash = path_hash(hash, "", 1);
+  return path_hash(hash, k.name, (size_t)k.name_len);
+}
+
 /* Cut a path's length down to that of its parent; false at the root. */
 static bool path_climb(const char *path, size_t *len) {
   if (*len <= 1) return false;
@@ -2221,6 +2235,7 @@ typedef struct store {
     int64_t recursive, lost;
     bool history, watched;
   } meta;
+  struct node_kept *kept;  /* nodes that were read: see node_place(); or NULL */
   struct txn_batch *batch; /* that is running, or NULL */
   int64_t batches;         /* how many there have been */
   zke **sessions;          /* of this store, by id */
@@ -6474,10 +6489,10 @@ static int txn_session_stands(zke *z, int64_t carrier) {
 
 /* Free what a transaction has noted for its end. */
 static void txn_release(txn *t) {
+  buf_free(&t->kept);
   buf_free(&t->wake);
   buf_free(&t->overflowed);
   buf_free(&t->ended);
-  buf_free(&t->kept);
 }
 
 /* Undo what was done, and keep the sentence of why. */
@@ -7783,15 +7798,13 @@ SQL_STATEMENT(
     "WHERE b.id=zkembed_node.blob) END FROM zkembed_node WHERE parent=:parent "
     "AND name=:name");
 
-/* Load a node, and its data where data is not NULL. ZKE_NONODE without a
- * sentence: the caller knows the path. On success node_free() follows. The
- * statement is reset before this returns, so that no read of SQLite's stays
- * open for longer than a call. */
-static int node_load(store *s, path_key k, node *n, char **data) {
+/* Read a node's row, and its data where data is not NULL.  The statement is
+ * reset before this returns, so that no read of SQLite's stays open for longer
+ * than a call. */
+static int node_select(store *s, path_key k, node *n, char **data) {
   int rc;
   bool row;
   sqlite3_stmt *st = sql_statement(s, data ? SQL_NODE_DATA : SQL_NODE_ROW, &rc);
-  memset(n, 0, sizeof *n);
   if (!st) return rc;
   sql_bind_key(st, 1, k);
   rc = sql_step(s, st, &row);
@@ -7804,57 +7817,137 @@ static int node_load(store *s, path_key k, node *n, char **data) {
   return rc;
 }
 
-/* A parent that an operation of a batch has left: the node, the lengths of the
- * two texts of its key, and whether it has an ACL.  These texts stand behind
- * it. */
+enum { NODE_KEPT_BYTES = 512 }; /* of one node that is kept, all in all */
+
+/* A node that may be wanted again: the row, and in `text` one behind the other
+ * the two parts of its key, its ACL and its data.  One that does not fit is not
+ * kept.  It lies in its store's memory, so nothing of it is freed by itself. */
 typedef struct node_kept {
-  node n;
+  int64_t good; /* what whoever kept it compares; 0: nothing is kept here */
+  node n;       /* but for the ACL */
   int parent_len, name_len;
+  int acl_len;  /* with its NUL; 0: open */
+  int data_len; /* -1: the data was not read */
+  char text[NODE_KEPT_BYTES - sizeof(int64_t) - sizeof(node) - 4 * sizeof(int)];
 } node_kept;
+_Static_assert(sizeof(node_kept) == NODE_KEPT_BYTES, "no gap");
+
+/* How many nodes that were read a store keeps. */
+static size_t node_kept_most(const store *s) {
+  size_t bytes = (size_t)s->cache_kib * 1024;
+  return ZKE_KEPT_PART ? bytes / ZKE_KEPT_PART / NODE_KEPT_BYTES : 0;
+}
+
+/* Where a node is kept that is read, or NULL: nothing is.  Nodes whose hashes
+ * are the same, up to the number of places, take each other's place.
+ *
+ * A row is good while the state of the database is read that it was read in:
+ * while that read is open.  It goes on from call to call until somebody commits
+ * (db_begin_read()), and has a number that does not come again.  So nothing has
+ * to be thrown away here where a node changes.  A row that was read just while
+ * somebody committed may be wrong, as all that is read without locks;
+ * db_read_stands() then ends the read before anybody relies on it. */
+static node_kept *node_place(store *s, path_key k) {
+  size_t most = node_kept_most(s);
+  if (!s->index.open || !most) return NULL;
+  if (!s->kept) s->kept = mem_zero(&s->a, most * sizeof *s->kept);
+  return s->kept ? &s->kept[path_hash_key(k) % most] : NULL;
+}
+
+/* Where a batch keeps a parent, or NULL: there is no memory. */
+static node_kept *node_place_of_parent(txn *t) {
+  static const node_kept none;
+  if (!t->kept.len) buf_add(&t->kept, &none, sizeof none);
+  bool failed = t->kept.failed;
+  t->kept.failed = false;
+  return failed ? NULL : (node_kept *)(void *)t->kept.data;
+}
+
+/* Put bytes behind those that are there; where they end. */
+static char *node_keep_bytes(char *at, const char *bytes, int len) {
+  if (len > 0) memcpy(at, bytes, (size_t)len);
+  return at + base_max(len, 0);
+}
+
+/* Keep a node.  data: as it was read, or NULL; `read` says whether it was. */
+static void node_keep(node_kept *at, int64_t good, path_key k, const node *n,
+                      const char *data, bool read) {
+  size_t acl = n->acl ? strlen(n->acl) + 1 : 0;
+  int64_t len = read && data ? n->len : 0;
+  at->good = 0;
+  if (k.parent_len + k.name_len + (int64_t)acl + len > (int64_t)sizeof at->text)
+    return;
+  at->n = *n;
+  at->parent_len = k.parent_len;
+  at->name_len = k.name_len;
+  at->acl_len = (int)acl;
+  at->data_len = read ? (int)len : -1;
+  char *end = node_keep_bytes(at->text, k.parent, k.parent_len);
+  end = node_keep_bytes(end, k.name, k.name_len);
+  end = node_keep_bytes(end, n->acl, at->acl_len);
+  node_keep_bytes(end, data, at->data_len);
+  at->good = good;
+}
+
+/* Is this node kept there, and still good? */
+static bool node_is_kept(const node_kept *at, int64_t good, path_key k) {
+  return at->good == good && at->parent_len == k.parent_len &&
+         at->name_len == k.name_len &&
+         memcmp(at->text, k.parent, (size_t)k.parent_len) == 0 &&
+         memcmp(at->text + k.parent_len, k.name, (size_t)k.name_len) == 0;
+}
+
+/* Give a node that is kept, as node_load() does; with data it has that, too. */
+static int node_recall(store *s, const node_kept *at, node *n, char **data) {
+  const char *acl = at->text + at->parent_len + at->name_len;
+  *n = at->n;
+  n->acl = NULL;
+  if (at->acl_len) n->acl = mem_copy(&s->a, acl, (size_t)at->acl_len - 1);
+  if (at->acl_len && !n->acl) return base_nomem();
+  if (!data) return ZKE_OK;
+  *data = NULL;
+  if (n->len < 0) return ZKE_OK;
+  *data = mem_copy(&s->a, acl + at->acl_len, (size_t)at->data_len);
+  if (*data) return ZKE_OK;
+  node_free(n);
+  return base_nomem();
+}
+
+/* Load a node, and its data where data is not NULL. ZKE_NONODE without a
+ * sentence: the caller knows the path. On success node_free() follows. */
+static int node_load(store *s, path_key k, node *n, char **data) {
+  node_kept *at = node_place(s, k);
+  int64_t good = s->index.number;
+  if (at && node_is_kept(at, good, k) && (!data || at->data_len >= 0))
+    return node_recall(s, at, n, data);
+  memset(n, 0, sizeof *n);
+  int rc = node_select(s, k, n, data);
+  if (at && rc == ZKE_OK)
+    node_keep(at, good, k, n, data ? *data : NULL, data != NULL);
+  return rc;
+}
 
 /* Keep the parent of a node that this operation has created or deleted, as it
  * is now, for the next operation of the batch.  Clients that stand in line, or
  * fill a queue, create node after node in one directory.  An operation with a
  * savepoint keeps nothing: it may be a multi, which goes on. */
 static void node_keep_parent(txn *t, path_key k, const node *n) {
-  buf *kept = &t->kept;
-  node_kept head;
   if (!t->s->batch || t->saved) return;
-  memset(&head, 0, sizeof head);
-  head.n = *n;
-  head.parent_len = k.parent_len;
-  head.name_len = k.name_len;
-  kept->len = 0;
-  buf_add(kept, &head, sizeof head);
-  buf_add(kept, k.parent, (size_t)k.parent_len);
-  buf_add(kept, k.name, (size_t)k.name_len);
-  if (n->acl) buf_add_string(kept, n->acl);
-  t->kept_by = kept->failed ? 0 : t->joins;
-  kept->failed = false;
+  node_kept *at = node_place_of_parent(t);
+  if (!at) return;
+  node_keep(at, t->joins, k, n, NULL, false);
+  t->kept_by = at->good;
 }
 
-/* Is the node with this key the one that the operation just before this one has
- * left?  Only create and delete ask, before they change anything, so nothing
- * has changed it since. */
-static bool node_is_kept(const txn *t, path_key k) {
-  if (!t->s->batch || t->saved || !t->kept_by || t->kept_by != t->joins - 1)
-    return false;
-  const node_kept *head = (const node_kept *)(void *)t->kept.data;
-  const char *parent = t->kept.data + sizeof *head;
-  return head->parent_len == k.parent_len && head->name_len == k.name_len &&
-         memcmp(parent, k.parent, (size_t)k.parent_len) == 0 &&
-         memcmp(parent + k.parent_len, k.name, (size_t)k.name_len) == 0;
-}
-
-/* node_load() for the parent of a node that is to be created or deleted. */
+/* node_load() for the parent of a node that is to be created or deleted.  Is it
+ * the node that the operation just before this one has left?  Only create and
+ * delete ask, before they change anything, so nothing has changed it since. */
 static int node_load_parent(txn *t, path_key k, node *n) {
-  if (!node_is_kept(t, k)) return node_load(t->s, k, n, NULL);
-  const node_kept *head = (const node_kept *)(void *)t->kept.data;
-  const char *acl = t->kept.data + sizeof *head + k.parent_len + k.name_len;
-  *n = head->n;
-  if (!n->acl) return ZKE_OK;
-  n->acl = mem_copy(&t->s->a, acl, strlen(acl));
-  return n->acl ? ZKE_OK : base_nomem();
+  store *s = t->s;
+  bool kept = s->batch && !t->saved && t->kept_by && t->kept_by == t->joins - 1;
+  const node_kept *at = kept ? node_place_of_parent(t) : NULL;
+  if (at && node_is_kept(at, t->kept_by, k)) return node_recall(s, at, n, NULL);
+  return node_load(s, k, n, NULL);
 }
 
 /* Large values have a table of their own, by their number. So a node's row
@@ -8809,10 +8902,7 @@ enum { OP_DIGITS = 10 }; /* of a sequential node's number */
  * apart by a hash: where two of them share one, a number is left out. */
 static int64_t op_overflow(txn *t, path_key parent) {
   size_t n;
-  uint64_t hash =
-      path_hash(PATH_HASH, parent.parent, (size_t)parent.parent_len);
-  hash = path_hash(hash, "", 1); /* a NUL: "a","bc" is not "ab","c" */
-  hash = path_hash(hash, parent.name, (size_t)parent.name_len);
+  uint64_t hash = path_hash_key(parent);
   int64_t *at = buf_ints(&t->overflowed, &n);
   for (size_t i = 0; i + 1 < n; i += 2) {
     if (at[i] == (int64_t)hash) return at[i + 1]++;
@@ -13120,6 +13210,7 @@ static void store_free(store *s) {
   buf_free(&s->schemes.names);
   mem_free(s->fds);
   mem_free(s->sessions);
+  mem_free(s->kept);
   mem_free(s);
 }
 

@@ -547,7 +547,8 @@ typedef struct zke_options {
   int data_limit;          /* bytes of a value, of a multi's sum; 1048576; never
                               more than SQLite's limit of a row allows, which
                               is 1,000,000,000 by default */
-  int cache_kib;           /* SQLite's page cache, KiB; 256 */
+  int cache_kib;           /* SQLite's page cache, KiB; 256. A quarter of it more
+                              for short nodes that were read, if any were */
   int event_limit;         /* pending events of a session (P4), those not yet
                               trimmed included; 10000 */
   int notice_limit;        /* descriptors for being told at once that the owner

@@ -203,8 +203,9 @@ static zke *open_with(const char *vfs, const char *counted, unsigned flags) {
  *
  * A change makes a generation of the tree: /g, a value of several pages, and
  * the children of /c in one transaction.  The number is the version of /g and
- * stands all over its data; /c has MANY children that stay, one that is called
- * by the number, and some more, how many tells the number. */
+ * stands all over its data, and is that of /s, a short one; /c has MANY children
+ * that stay, one that is called by the number, and some more, how many tells the
+ * number. */
 
 enum { MANY = 300, VALUE = 20000, SOME = 5 };
 
@@ -241,16 +242,19 @@ static void first_generation(zke *z) {
   make(z, child("gen", 0));
   ck_ok(zke_create(z, "/g", value(0), VALUE, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
                    NULL));
+  ck_ok(zke_create(z, "/s", "0", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
 }
 
 /* From generation n to the next; ZKE_BADVERSION when it is not n. */
 static int try_advance(zke *z, int n) {
-  zke_op ops[3 + SOME];
-  int count = 3;
+  zke_op ops[4 + SOME];
+  char number[16];
+  int count = 4, len = snprintf(number, sizeof number, "%d", n + 1);
   zke_op_set(&ops[0], "/g", value(n + 1), VALUE, n);
   zke_op_delete(&ops[1], child("gen", n), -1);
   zke_op_create(&ops[2], child("gen", n + 1), "", 0, ZKE_OPEN_ACL,
                 ZKE_PERSISTENT);
+  zke_op_set(&ops[3], "/s", number, len, n);
   if ((n + 1) % SOME) {
     zke_op_create(&ops[count++], child("more", n % SOME), "", 0, ZKE_OPEN_ACL,
                   ZKE_PERSISTENT);
@@ -273,6 +277,17 @@ static int read_value(zke *z) {
   ck_assert_int_eq(len, VALUE);
   ck_assert_int_eq(stat.dataLength, VALUE);
   ck_assert_str_eq(data, value(stat.version));
+  zke_free(data);
+  return stat.version;
+}
+
+/* The generation that /s is of.  It is short, so that the store keeps it. */
+static int read_short(zke *z) {
+  char *data = NULL;
+  int len;
+  zke_stat stat;
+  ck_ok(zke_get(z, "/s", NULL, NULL, &data, &len, &stat));
+  ck_assert_int_eq(atoi(data), stat.version);
   zke_free(data);
   return stat.version;
 }
@@ -374,6 +389,121 @@ TEST(idle_reader_hinders_nobody) {
   ck_assert_int_eq(read_names(reader), generation);
   ck_assert_int_eq(in_the_way, 0);
   finish();
+}
+
+/* ---- nodes that are kept ---- */
+
+/* How often a statement was run since this was asked last. */
+static int runs(const zke *z, const sql_text *sql) {
+  sqlite3_stmt *st = z->s->statement[sql->id];
+  return st ? sqlite3_stmt_status(st, SQLITE_STMTSTATUS_RUN, 1) : 0;
+}
+
+/* How often SQLite was asked for a node since this was called last. */
+static int asked(const zke *z) {
+  return runs(z, SQL_NODE_DATA) + runs(z, SQL_NODE_ROW);
+}
+
+/* The data of a node is this text, or NULL, and its length goes with it. */
+static void gives(zke *z, const char *path, const char *text) {
+  char *data = NULL;
+  int len;
+  zke_stat stat;
+  ck_ok(zke_get(z, path, NULL, NULL, &data, &len, &stat));
+  if (text)
+    ck_assert_str_eq(data, text);
+  else
+    ck_assert_ptr_null(data);
+  ck_assert_int_eq(len, text ? (int)strlen(text) : -1);
+  ck_assert_int_eq(stat.dataLength, text ? len : 0);
+  zke_free(data);
+}
+
+/* SQLite is asked for a node once, and once more where its data was not wanted
+ * before; then again after each commit, by whomever and of whatever. */
+TEST(a_node_is_read_once_until_a_commit) {
+  zke_stat stat;
+  begin();
+  ck_ok(zke_create(writer, "/null", NULL, -1, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+  read_short(reader);
+  trust(reader);
+  zke *const changing[] = {writer, reader, NULL};
+  for (int i = 0; i < 3; i++) {
+    if (changing[i]) advance(changing[i], 1);
+    asked(reader);
+    for (int again = 0; again < 3; again++) {
+      ck_ok(zke_exists(reader, "/s", NULL, NULL, &stat));
+      ck_assert_int_eq(stat.version, generation);
+      ck_assert_int_eq(asked(reader), changing[i] && !again);
+    }
+    for (int again = 0; again < 3; again++) {
+      ck_assert_int_eq(read_short(reader), generation);
+      gives(reader, "/c", "");
+      gives(reader, "/null", NULL);
+      ck_assert_int_eq(asked(reader), changing[i] && !again ? 3 : 0);
+    }
+  }
+  ck_ok(zke_delete(writer, "/s", -1));
+  ck_assert_int_eq(zke_exists(reader, "/s", NULL, NULL, NULL), ZKE_NONODE);
+  finish();
+}
+
+/* More nodes than there are places, and one that is too long for any: each
+ * gives its own. */
+TEST(nodes_that_share_a_place) {
+  char path[40], text[16];
+  begin();
+  int most = 2 * (int)node_kept_most(reader->s);
+  for (int i = 0; i < most; i++) {
+    snprintf(path, sizeof path, "/c/%d", i);
+    int len = snprintf(text, sizeof text, "%d", i);
+    ck_ok(zke_create(writer, path, text, len, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                     NULL, NULL));
+  }
+  for (int i = 0; i < 3 * most; i++) {
+    snprintf(path, sizeof path, "/c/%d", i % most);
+    snprintf(text, sizeof text, "%d", i % most);
+    gives(reader, path, text);
+    ck_assert_int_eq(read_value(reader), generation);
+  }
+  finish();
+}
+
+/* A node that one session may read and has read is not given to another one of
+ * the same store that may not. */
+TEST(a_kept_node_has_its_acl) {
+  zke *other;
+  begin();
+  ck_ok(zke_add_auth(reader, "digest", "a:b", 3));
+  ck_ok(zke_create(reader, "/mine", "x", 1, ZKE_CREATOR_ALL_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+  ck_ok(zke_open_session(reader, NULL, &other));
+  for (int i = 0; i < 2; i++) gives(reader, "/mine", "x");
+  asked(reader);
+  gives(reader, "/mine", "x");
+  ck_assert_int_eq(zke_get(other, "/mine", NULL, NULL, NULL, NULL, NULL),
+                   ZKE_NOAUTH);
+  ck_ok(zke_exists(other, "/mine", NULL, NULL, NULL));
+  ck_assert_int_eq(asked(reader), 0);
+  ck_ok(zke_close(other));
+  finish();
+}
+
+/* A tree in memory has no other process that could commit: its reads go on
+ * until a change of its own. */
+TEST(nodes_kept_in_memory) {
+  zke *z = test_open(":memory:");
+  make(z, "/a");
+  for (int i = 0; i < 3; i++) {
+    char text[] = {(char)('a' + i), 0};
+    ck_ok(zke_set(z, "/a", text, 1, -1, NULL));
+    gives(z, "/a", text);
+    asked(z);
+    gives(z, "/a", text);
+    ck_assert_int_eq(asked(z), 0);
+  }
+  ck_ok(zke_close(z));
 }
 
 /* Run in a child that has no handle of its own yet; its exit tells. */
@@ -496,6 +626,7 @@ static void place(int where) {
   advance(writer, where == FROM_LOG);
   if (where == FROM_MEMORY) {
     read_value(reader);
+    read_short(reader);
     read_names(reader);
   } else {
     make_cold(reader);
@@ -521,7 +652,7 @@ static bool disturb(int (*read)(zke *), int where, int n, int times) {
   return reached;
 }
 
-static int (*const readings[])(zke *) = {read_value, read_names};
+static int (*const readings[])(zke *) = {read_value, read_names, read_short};
 
 /* A read beside every act of another connection, in every place of the log,
  * before each of its calls. */
@@ -541,7 +672,7 @@ static void disturb_all(int (*read)(zke *)) {
 
 /* Another connection commits before each step of a read, for every step: what
  * is read is of one state. */
-TEST_LOOP(read_is_one_state, 0, 2) { disturb_all(readings[_i]); }
+TEST_LOOP(read_is_one_state, 0, 3) { disturb_all(readings[_i]); }
 
 /* Events in the order of their commits, each once. */
 static int told, told_value;
