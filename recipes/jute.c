@@ -268,20 +268,36 @@ static char *room(zke_jute_writer *w, size_t size) {
   return w->data + w->len - size;
 }
 
-/* Write a number of so many bytes, the highest first. */
-static void store(char *at, size_t size, uint64_t number) {
-  for (size_t i = size; i-- > 0; number >>= 8) at[i] = (char)(number & 0xff);
+/* Write a number, the highest byte first.  A compiler makes one store of this,
+ * which a loop would not become. */
+static void store_int(char *at, uint32_t number) {
+  at[0] = (char)(number >> 24);
+  at[1] = (char)(number >> 16);
+  at[2] = (char)(number >> 8);
+  at[3] = (char)number;
 }
 
 /* Append a number; without memory the writer remembers that it has failed. */
-static void put_number(zke_jute_writer *w, size_t size, uint64_t number) {
-  char *at = room(w, size);
-  if (at) store(at, size, number);
+static void put_int(zke_jute_writer *w, uint32_t number) {
+  char *at = room(w, 4);
+  if (at) store_int(at, number);
+}
+
+static void put_long(zke_jute_writer *w, uint64_t number) {
+  char *at = room(w, 8);
+  if (!at) return;
+  store_int(at, (uint32_t)(number >> 32));
+  store_int(at + 4, (uint32_t)number);
+}
+
+static void put_bool(zke_jute_writer *w, bool value) {
+  char *at = room(w, 1);
+  if (at) *at = value;
 }
 
 /* A length below 0 is null. */
 static void put_bytes(zke_jute_writer *w, const void *data, int len) {
-  put_number(w, 4, (uint32_t)(len < 0 ? -1 : len));
+  put_int(w, (uint32_t)(len < 0 ? -1 : len));
   char *at = len > 0 ? room(w, (size_t)len) : NULL;
   if (at) memcpy(at, data, (size_t)len);
 }
@@ -295,9 +311,9 @@ static void put_text(zke_jute_writer *w, const char *text) {
 
 /* As read_plain(). */
 static void write_plain(zke_jute_writer *w, enum form form, const void *in) {
-  if (form == FORM_BOOL) put_number(w, 1, *(const int *)in != 0);
-  if (form == FORM_INT) put_number(w, 4, (uint32_t) * (const int32_t *)in);
-  if (form == FORM_LONG) put_number(w, 8, (uint64_t) * (const int64_t *)in);
+  if (form == FORM_BOOL) put_bool(w, *(const int *)in != 0);
+  if (form == FORM_INT) put_int(w, (uint32_t) * (const int32_t *)in);
+  if (form == FORM_LONG) put_long(w, (uint64_t) * (const int64_t *)in);
   if (form == FORM_TEXT) put_text(w, *(const char *const *)in);
   if (form == FORM_BYTES) {
     const zke_jute_bytes *bytes = in;
@@ -317,7 +333,7 @@ static void write_part(zke_jute_writer *w, const zke_jute_record *record,
 static void write_vector(zke_jute_writer *w, const element *e, const void *in) {
   vector v;
   memcpy(&v, in, sizeof v);
-  put_number(w, 4, (uint32_t)v.count);
+  put_int(w, (uint32_t)v.count);
   for (int i = 0; i < v.count && !w->failed; i++)
     write_part(w, &e->record, (const char *)v.data + (size_t)i * e->size);
 }
@@ -360,7 +376,7 @@ void zke_jute_end(zke_jute_writer *w, size_t begin) {
   if (len > INT_MAX)
     w->failed = true;
   else
-    store(w->data + begin, 4, len);
+    store_int(w->data + begin, (uint32_t)len);
 }
 
 void zke_jute_writer_free(zke_jute_writer *w) {
