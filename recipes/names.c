@@ -9,7 +9,8 @@
  *   2. Decide by it what is left to do:
  *
  *                the name is free     bound by this call  bound otherwise
- *        bind    create node, twin    done                ZKE_HELD
+ *        bind    create node, twin;   done                ZKE_HELD
+ *                see below
  *        rebind  ZKE_NONODE           done                replace, if meant
  *        unbind  ZKE_NONODE; done if  -                   delete, if meant
  *                a try was unsure
@@ -21,7 +22,11 @@
  * try has done.  For an unbinding the lost try may have made it, and the name
  * may be bound again by another process since: then the token that is there is
  * another one than the try was about to unbind (`hit`), and that one is left
- * alone.
+ * alone.  Of a binding the name may be free again, since somebody has unbound
+ * what the lost try has bound: it is not bound a second time, as nobody would
+ * unbind that.  No name is asked what it was before, so a change of the
+ * directory since then is enough for this doubt (`gone`).  If no time is left
+ * for a repetition there is one more look (names_settle).
  *
  * If the process dies before the step nothing has changed; after it the change
  * is made.
@@ -35,6 +40,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "limit.h"
 #include "object.h"
 #include "text.h"
 #include "znode.h"
@@ -238,7 +244,9 @@ typedef struct names_change {
   char *text, *twin; /* its data and its twin's path; made once */
   int len;           /* bytes of text */
   int64_t made;      /* out: the new one's token */
+  int64_t pzxid;     /* of the directory before the new one, as in its id */
   bool unsure;       /* a step has lost its reply: it may have been made */
+  bool gone;         /* a binding: it cannot be told whether it came and went */
 } names_change;
 
 /* The path of a binding's twin, for zke_free(). */
@@ -261,6 +269,7 @@ static int names_text(names_change *c, const void *value, int len) {
   int rc = zke_exists(z, c->n->r.path, NULL, NULL, &directory);
   if (rc == ZKE_OK) rc = zke_session(z, zke_session_id(z), &who);
   if (rc != ZKE_OK) return rc;
+  c->pzxid = directory.pzxid;
   snprintf(c->id, NAMES_ID, "id-%" PRIx64 "-%" PRIx64 "-%" PRIx64,
            (uint64_t)zke_session_id(z), (uint64_t)(uintptr_t)c->n,
            (uint64_t)directory.pzxid);
@@ -341,9 +350,23 @@ static int names_try_bound(names_change *c, const bound *old) {
   return names_exchange(c, old);
 }
 
+/* A binding that is unsure finds the name free: it is made only if nothing was
+ * changed since before its first try.  What was changed may be this very name,
+ * which another process has bound just now: then that decides. */
+static int names_try_again(names_change *c) {
+  zke *z = c->n->r.z;
+  zke_stat stat;
+  int rc = zke_exists(z, c->n->r.path, NULL, NULL, &stat);
+  if (rc == ZKE_OK && stat.pzxid == c->pzxid) return names_multi(c, NULL, NULL);
+  if (rc == ZKE_OK) rc = zke_exists(z, c->path, NULL, NULL, NULL);
+  c->gone = rc == ZKE_NONODE;
+  return rc == ZKE_OK || rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
+}
+
 /* The name is free.  For an unbinding that is unsure this is what it wanted. */
 static int names_try_free(names_change *c) {
-  if (!c->replace) return names_multi(c, NULL, NULL);
+  if (!c->replace)
+    return c->unsure ? names_try_again(c) : names_multi(c, NULL, NULL);
   if (c->unsure && !c->make) return ZKE_OK;
   return zke_recipe_fail(ZKE_NONODE, "the name %s is not bound", c->path);
 }
@@ -362,6 +385,31 @@ static int names_try(zke *z, void *arg) {
   return rc;
 }
 
+/* For zke_retry(): is the name bound by this very call?  ZKE_NONODE: no. */
+static int names_find_made(zke *z, void *arg) {
+  names_change *c = arg;
+  bound o;
+  char *data;
+  int rc = bound_read(z, c->path, &o, &data);
+  if (rc == ZKE_OK && strcmp(o.id, c->id) != 0) rc = ZKE_NONODE;
+  if (rc == ZKE_OK) c->made = o.b.token;
+  zke_free(data);
+  return rc;
+}
+
+/* A binding has failed with rc behind a lost reply, mostly since its time is
+ * over.  What is bound after all is a success, or the caller would be told at
+ * his next try that he himself is in the way. */
+static int names_settle(names_change *c, int rc) {
+  zke_sentence kept;
+  zke *z = c->n->r.z;
+  zke_recipe_keep(&kept);
+  int64_t limit = zke_recipe_allow(z);
+  int found = zke_retry(z, names_find_made, c, ZKE_FOREVER);
+  zke_limit(z, limit);
+  return zke_recipe_restore(&kept, found == ZKE_OK ? ZKE_OK : rc);
+}
+
 /* Make the directory if it is needed, and change, until that is decided.  The
  * directory is a container, which may go between the two: then it is made
  * again. */
@@ -369,7 +417,7 @@ static int names_do(names_change *c, const void *value, int len,
                     int64_t deadline_ms) {
   zke_recipe *r = &c->n->r;
   int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN) {
+  while (rc == ZKE_LOOK_AGAIN && !c->gone) {
     rc = c->replace ? names_check_place(c->n)
                     : zke_recipe_place(r->z, r->path, NAMES_PLACE,
                                        ZKE_CONTAINER, NULL, deadline_ms);
@@ -382,6 +430,13 @@ static int names_do(names_change *c, const void *value, int len,
     }
     if (rc == ZKE_OK) rc = zke_retry(r->z, names_try, c, deadline_ms);
   }
+  if (c->gone)
+    rc = zke_recipe_fail(ZKE_CONNECTIONLOSS,
+                         "the reply was lost: the name %s may have been bound "
+                         "and unbound",
+                         c->path);
+  else if (c->make && c->unsure && rc != ZKE_OK)
+    rc = names_settle(c, rc);
   zke_free(c->text);
   zke_free(c->twin);
   return rc;

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "crew.h"
@@ -226,6 +227,58 @@ TEST(lost_read_is_no_unbinding) {
     if (rc != ZKE_OK) ck_ok(zke_names_unbind(n, "x", 0, soon(z)));
   }
   ck_assert_int_gt(unbound, 4);
+  zke_names_free(n);
+  ck_ok(zke_close(z));
+}
+
+/* The pause between two tries: the other process unbinds the name. */
+static void unbind_in_pause(void *context, int64_t ns) {
+  struct timespec t = {0, (long)ns};
+  zke_names_unbind(*(zke_names **)context, "x", 0, 0);
+  nanosleep(&t, NULL);
+}
+
+/* A binding whose reply was lost, and that was unbound before it could be
+ * repeated, is not made again, since nobody would unbind it; but one that was
+ * never made is. */
+TEST_LOOP(lost_binding_is_not_made_twice, 0, 2) {
+  zke_names *other = NULL;
+  zke_os os = {.size = sizeof os, .context = &other, .sleep = unbind_in_pause};
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke *z, *y = test_open(test_path("db"));
+  ck_ok(zke_open(test_path("db"), &o, &z));
+  zke_names *n = make(z);
+  other = make(y);
+  bind(n, "w", "makes the directory");
+  int when = _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE;
+  ck_ok(zke_test_fail(z, when, 0));
+  ck_rc(zke_names_bind(n, "x", "mine", 4, 0, soon(z), NULL),
+        _i ? ZKE_CONNECTIONLOSS : ZKE_OK);
+  if (_i) ck_says("may have been bound and unbound");
+  ck_assert_str_eq(value(n, "x"), _i ? "none" : "mine");
+  zke_names_free(n);
+  zke_names_free(other);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+
+/* A binding whose reply was lost, and for whose repetition no time is left, is
+ * a success all the same: it is there, with its token.  One that was not made
+ * fails.  So is a rebinding. */
+TEST_LOOP(lost_binding_is_known_after_the_deadline, 0, 4) {
+  zke *z = test_open(":memory:");
+  zke_names *n = make(z);
+  int64_t token = 0, old = 0;
+  bool again = _i / 2, made = _i % 2;
+  bind(n, "w", "makes the directory");
+  if (again) old = bind(n, "x", "old");
+  ck_ok(zke_test_fail(z, made ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE, 0));
+  int rc = again ? zke_names_rebind(n, "x", old, "mine", 4, 0, 0, &token)
+                 : zke_names_bind(n, "x", "mine", 4, 0, 0, &token);
+  ck_rc(rc, made ? ZKE_OK : ZKE_CONNECTIONLOSS);
+  const char *before = again ? "old" : "none";
+  ck_assert_str_eq(value(n, "x"), made ? "mine" : before);
+  if (made) ck_ok(zke_names_unbind(n, "x", token, soon(z)));
   zke_names_free(n);
   ck_ok(zke_close(z));
 }
