@@ -437,7 +437,10 @@ static int fail_limitless(contender *k) {
 }
 
 /* Why it was not got, as an exit code.  nested_judge() and a signal end the
- * wait by the same ZKE_CANCELLED; the former is asked about first. */
+ * wait by the same ZKE_CANCELLED; the former is asked about first.  ZKE_LIMIT
+ * does not pass by itself, as it does for a queue that is full: the command
+ * states another limit than there is, or asks for more than that.  So -E does
+ * not take it for a success. */
 static int contend_failed(contender *k, int rc) {
   call *c = k->c;
   if (rc == ZKE_NONODE && k->kind == &semaphore_kind && !k->limit)
@@ -445,6 +448,7 @@ static int contend_failed(contender *k, int rc) {
   if (k->deadlock) return fail_deadlock(k);
   if (rc == ZKE_CANCELLED && cancelled(c)) return fail_cancelled(c);
   if (rc == ZKE_HELD || rc == ZKE_OPERATIONTIMEOUT) return fail_conflict(c, rc);
+  if (rc == ZKE_LIMIT) return fail(c, STATUS_DATA, "LIMIT", "%s", zke_errmsg());
   return fail_rc(c, rc);
 }
 
