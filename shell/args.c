@@ -193,16 +193,54 @@ static const char *why_no_child(const call *c) {
   return ": a command to run can only follow with -e";
 }
 
+/* The names of the arguments that are missing, as the command's usage has
+ * them: "SRC DST".  Empty where it has alternatives instead. */
+static void missing_names(const call *c, char *names, size_t size) {
+  int depth = 0, index = 0;
+  size_t used = 0, len;
+  names[0] = '\0';
+  for (const char *at = c->command->usage; *at && index < c->command->least;
+       at += len) {
+    len = strcspn(at, "[] ");
+    if (len == 0) {
+      depth += (*at == '[') - (*at == ']');
+      len = 1;
+    } else if (depth == 0 && *at == '|') {
+      return;
+    } else if (depth == 0 && *at != '-' && index++ >= c->count) {
+      used += (size_t)snprintf(names + used, size - used, "%s%.*s",
+                               used ? " " : "", (int)len, at);
+      if (used >= size) return;
+    }
+  }
+}
+
+/* Says which arguments are missing. */
+static int fail_missing(call *c) {
+  const command *m = c->command;
+  char names[64];
+  const char *which = m->least > 1 ? "" : "an ";
+  if (c->count) which = "another ";
+  missing_names(c, names, sizeof names);
+  return fail_usage(c, "%s wants %sargument%s%s%s", m->name, which,
+                    m->least - c->count > 1 ? "s" : "", *names ? ": " : "",
+                    names);
+}
+
+/* Was the option of that name given?  Not each command has it. */
+static bool is_given(const call *c, const char *name) {
+  for (int i = 0; options_of(c)[i].letter; i++) {
+    const option *o = &options_of(c)[i];
+    if (o->name && strcmp(o->name, name) == 0) return c->values[i] != NULL;
+  }
+  return false;
+}
+
 /* Are there as many arguments as the command takes, and words to run where it
  * wants some?  0 or STATUS_USAGE. */
 static int check_counts(call *c) {
   const command *m = c->command;
-  if (c->count < m->least) {
-    const char *which = m->least > 1 ? "" : "an ";
-    if (c->count) which = "another ";
-    return fail_usage(c, "%s wants %sargument%s", m->name, which,
-                      m->least - c->count > 1 ? "s" : "");
-  }
+  if (c->count < m->least) return fail_missing(c);
   if (m->most >= 0 && c->count > m->most)
     return fail_usage(c, "\"%s\" is one argument too many%s",
                       c->args[m->most].text, why_no_child(c));
@@ -210,6 +248,8 @@ static int check_counts(call *c) {
     return fail_usage(c, "%s wants a command to run behind \"--\"", m->name);
   if (c->child && c->child_count == 0)
     return fail_usage(c, "there is no command behind \"--\"");
+  if (is_given(c, "wait") && is_given(c, "nonblock"))
+    return fail_usage(c, "--wait or --nonblock, not both");
   return 0;
 }
 
@@ -406,10 +446,13 @@ int arg_path(call *c, int i, char **path_out) {
   return status;
 }
 
-/* Drop one trailing slash, which people type and ZooKeeper refuses. */
+/* Drop one trailing slash, which people type and ZooKeeper refuses.  Two are no
+ * such slip: the engine refuses that path, and its sentence has the whole of
+ * it.  But "//" is the root with a slash behind it. */
 void path_trim(char *path) {
   size_t len = strlen(path);
-  if (len > 1 && path[len - 1] == '/') path[len - 1] = '\0';
+  if (len < 2 || path[len - 1] != '/') return;
+  if (len == 2 || path[len - 2] != '/') path[len - 1] = '\0';
 }
 
 /* A name without a slash at its front is put behind the recipe's directory as

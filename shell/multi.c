@@ -264,7 +264,7 @@ static int read_operation(request *q, const word *begin, const word *end) {
     return fail(c, STATUS_USAGE, "USAGE",
                 "operation %d is %s, not create, set, delete, check or "
                 "check-token",
-                r.number, begin < end ? begin->text : "empty");
+                r.number, begin < end && *begin->text ? begin->text : "empty");
   zke_op *op = request_add(q);
   if (!op) return c->status;
   op->type = k->type;
@@ -310,7 +310,8 @@ static int read_line(request *q, const char *line, size_t len, long number) {
   return status;
 }
 
-/* A file or standard input, an operation each line. */
+/* A file or standard input, an operation each line.  None at all is a failure:
+ * whoever expects that something was done has to hear of it. */
 static int read_lines(request *q, const char *name) {
   char *text;
   size_t len;
@@ -324,7 +325,9 @@ static int read_lines(request *q, const char *name) {
     at = stop + 1;
   }
   free(text);
-  return status;
+  if (status || q->count) return status;
+  return fail(q->c, STATUS_DATA, "DATA", "there is no operation in %s",
+              strcmp(name, "-") == 0 ? "standard input" : name);
 }
 
 /* From the arguments, from --input, or from standard input. */

@@ -383,6 +383,30 @@ static bool item_texts(const zke_queue_item *item, char **texts, int *count) {
          item_text(texts, count, "ZKE_ITEM_DATA=%s", text ? item->data : "");
 }
 
+/* The command has failed with an item.  Whoever asked for it (--verbose) is
+ * told.  With --go-on everybody is, but for --quiet: the worker goes on, so
+ * nobody sees the exit code.  A failure with a code of its own, and a signal,
+ * end the worker, which says so. */
+static void tell_failure(const call *c, const zke_queue_item *item,
+                         int status) {
+  if (!has(c, 'g') || c->code || cancelled(c)) {
+    note(c, "%s is given back: the command ended with %d", item->name, status);
+    return;
+  }
+  if (c->sh->quiet) return;
+  if (c->format == FORMAT_JSON) {
+    json_t *row = json_pack("{s:s,s:s,s:i}", "event", "failed", "item",
+                            item->name, "status", status);
+    if (row) json_dumpf(row, stderr, JSON_COMPACT);
+    json_decref(row);
+  } else {
+    fputs("zke: ", stderr);
+    output_sentence(item->name, stderr);
+    fprintf(stderr, " is given back: the command ended with %d", status);
+  }
+  fputc('\n', stderr);
+}
+
 /* Has the command work on the item; its exit code.
  *
  *   asked  out: true where a signal came meanwhile that is to end us */
@@ -405,9 +429,7 @@ static int work_on(call *c, const queue_of *q, claim *k, bool *asked) {
     status = no_memory(c);
   }
   for (int i = 0; i < count; i++) free(texts[i]);
-  if (status)
-    note(c, "%s is given back: the command ended with %d", k->item->name,
-         status);
+  if (status) tell_failure(c, k->item, status);
   return status;
 }
 

@@ -24,8 +24,6 @@ int cancel_wake(void *z) { return zke_wake(z); }
 int patience_of(call *c, patience *p) {
   int64_t conflict = STATUS_CONFLICT;
   int status = option_deadline(c, 'w', &p->deadline);
-  if (!status && has(c, 'w') && has(c, 'N'))
-    status = fail_usage(c, "--wait or --nonblock, not both");
   if (has(c, 'N')) p->deadline = 0;
   if (!status)
     status = option_number(c, 'E', 0, 255, STATUS_CONFLICT, &conflict);
