@@ -1243,6 +1243,58 @@ static bool path_check_new(const char *path) {
   return true;
 }
 
+/* What is wrong with the names of a path that begins with a slash; NULL:
+ * nothing.  A sequential create may end like a prefix. */
+static const char *path_names_fault(const char *path, bool sequential) {
+  if (path[1] == '\0') return NULL;
+  for (const char *at = path + 1;;) {
+    size_t len = strcspn(at, "/");
+    bool last = at[len] == '\0';
+    bool prefix = last && sequential;
+    if (len == 0 && !prefix)
+      return last ? "it ends with /" : "a name in it is empty";
+    if (path_is_dots(at, len) && !prefix)
+      return len == 1 ? "a name in it is ." : "a name in it is ..";
+    if (last) return NULL;
+    at += len + 1;
+  }
+}
+
+/* What is wrong with the characters of a path, by path_check_new(); NULL:
+ * nothing. */
+static const char *path_characters_fault(const char *path) {
+  for (const unsigned char *at = (const unsigned char *)path; *at;) {
+    bool four_bytes = *at >= 0xf0 && *at <= 0xf4;
+    unsigned c = path_decode(&at);
+    if (c == 0)
+      return four_bytes ? "it has a character above U+FFFF" : "it is not UTF-8";
+    if (c < 0x20 || (c >= 0x7f && c <= 0x9f))
+      return "it has a control character";
+    if (c >= 0xd800 && c <= 0xdfff) return "it is not UTF-8";
+    if (c >= 0xe000 && c <= 0xf8ff) return "it has a character for private use";
+    if (c >= 0xfff0) return "it has a character from U+FFF0 to U+FFFF";
+  }
+  return NULL;
+}
+
+/* Why a path is refused that path_check() or path_check_new() has refused.
+ * They only say that it is: all calls ask them, and few need the reason. */
+static const char *path_fault(const char *path, bool sequential) {
+  if (!path) return "it is NULL";
+  if (!*path) return "it is empty";
+  if (*path != '/') return "it does not begin with /";
+  if (strlen(path) > PATH_MOST) return "it has more than 1 MiB";
+  const char *why = path_names_fault(path, sequential);
+  if (!why) why = path_characters_fault(path);
+  return why ? why : "it is not allowed";
+}
+
+/* The same as a failure.  NULL is printed by some printf()s only. */
+static int path_refuse(const char *path, bool sequential) {
+  return base_fail(ZKE_BADARGUMENTS, "malformed path %s: %s",
+                   path ? path : "(NULL)", path_fault(path, sequential));
+}
+
 /* The key of a path of len bytes, pointing into it.  The root has no parent:
  * its key is two empty texts.  The parent of a node below the root is "/", of
  * others it is without a '/' at its end. */
@@ -1649,16 +1701,23 @@ static int acl_encode_auth(const acl_identities *who, int32_t perms, buf *out) {
                    "ACL of scheme auth, but the session has no identity");
 }
 
-/* Is this entry, which is not of scheme auth, one that a list may have? */
-static bool acl_is_valid(const acl_schemes *known, const zke_acl *e) {
+/* Why a list may not have this entry, which is not of scheme auth; NULL: it
+ * may. */
+static const char *acl_fault(const acl_schemes *known, const zke_acl *e) {
   acl_net net;
-  if (!e->id) return false;
-  if (strcmp(e->scheme, "world") == 0) return strcmp(e->id, "anyone") == 0;
-  if (strcmp(e->scheme, "digest") == 0) return acl_digest_valid(e->id);
-  if (strcmp(e->scheme, "super") == 0) return false;
-  if (!acl_is_known(known, e->scheme)) return false;
-  return strcmp(e->scheme, "ip") != 0 ||
-         acl_read_net(e->id, strlen(e->id), true, &net);
+  if (!e->id) return "its id is NULL";
+  if (strcmp(e->scheme, "world") == 0)
+    return strcmp(e->id, "anyone") == 0 ? NULL : "the id of world is anyone";
+  if (strcmp(e->scheme, "digest") == 0)
+    return acl_digest_valid(e->id) ? NULL : "an id of digest is USER:HASH";
+  if (strcmp(e->scheme, "super") == 0)
+    return "super needs no entry, and can have none";
+  if (!acl_is_known(known, e->scheme))
+    return "that scheme is valid only where zke_vouch() has given it";
+  if (strcmp(e->scheme, "ip") != 0 ||
+      acl_read_net(e->id, strlen(e->id), true, &net))
+    return NULL;
+  return "an id of ip is an IPv4 address, with /BITS behind it or without";
 }
 
 /* Append one entry of a caller's list, expanded where its scheme is auth. */
@@ -1668,9 +1727,10 @@ static int acl_encode_entry(const acl_identities *who, const acl_schemes *known,
     return acl_encode_auth(who, e->perms, out);
   if (strcmp(e->scheme, "world") == 0 && !e->id)
     return base_fail(ZKE_MARSHALLINGERROR, "ACL of scheme world: id is NULL");
-  if (!acl_is_valid(known, e)) {
-    return base_fail(ZKE_INVALIDACL, "ACL entry %s:%s is not valid", e->scheme,
-                     e->id ? e->id : "(null)");
+  const char *why = acl_fault(known, e);
+  if (why) {
+    return base_fail(ZKE_INVALIDACL, "ACL entry %s:%s is not valid: %s",
+                     e->scheme, e->id ? e->id : "(null)", why);
   }
   return acl_add_entry(out, e->perms, e->scheme, e->id);
 }
@@ -4081,6 +4141,16 @@ static bool app_touches_ours(int action, const char *a, const char *b) {
   }
 }
 
+/* What the authorizer has refused last in the function that runs on this
+ * thread: SQLite's own sentence is "not authorized". */
+static _Thread_local char app_denied[128];
+
+static int app_deny(const char *what, const char *name) {
+  snprintf(app_denied, sizeof app_denied, "%s%s%s", what, name ? " " : "",
+           name ? name : "");
+  return SQLITE_DENY;
+}
+
 /* SQLite asks, while it prepares a statement, for each thing that it does. */
 static int app_authorize(void *arg, int action, const char *a, const char *b,
                          const char *database, const char *trigger) {
@@ -4094,15 +4164,20 @@ static int app_authorize(void *arg, int action, const char *a, const char *b,
     case SQLITE_RECURSIVE:
       return SQLITE_OK;
     case SQLITE_TRANSACTION:
+      return app_deny(a, NULL); /* "BEGIN" and the like */
     case SQLITE_ATTACH:
+      return app_deny("ATTACH", a);
     case SQLITE_DETACH:
+      return app_deny("DETACH", a);
     case SQLITE_PRAGMA:
-      return SQLITE_DENY;
+      return app_deny("PRAGMA", a);
     case SQLITE_SAVEPOINT: /* a batch has one of ours */
-      return app_is_ours(b) ? SQLITE_DENY : SQLITE_OK;
+      return app_is_ours(b) ? app_deny("SAVEPOINT", b) : SQLITE_OK;
     default:
-      return s->app == APP_READS || app_touches_ours(action, a, b) ? SQLITE_DENY
-                                                                   : SQLITE_OK;
+      if (s->app == APP_READS)
+        return app_deny("a change where fn may only read, of", a);
+      if (!app_touches_ours(action, a, b)) return SQLITE_OK;
+      return app_deny("a change of", app_is_ours(a) ? a : b);
   }
 }
 
@@ -4297,13 +4372,14 @@ static bool app_is_own_statement(const store *s, const sqlite3_stmt *st) {
   return false;
 }
 
-/* End the statements that a function has left open; it has failed then. */
-static int app_end_statements(store *s) {
-  int rc = ZKE_OK;
+/* End the statements that a function has left open; it has failed then.  The
+ * sentence of one that has refused (rc) stays. */
+static int app_end_statements(store *s, int rc) {
   sqlite3_stmt *st = NULL;
   while ((st = sqlite3_next_stmt(s->db, st))) {
     if (app_is_own_statement(s, st)) continue;
     sqlite3_reset(st);
+    if (rc != ZKE_OK) continue;
     const char *text = sqlite3_sql(st);
     rc = base_fail(ZKE_MISUSE, "a function has not finalized its statement: %s",
                    text ? text : "(a blob)");
@@ -4324,8 +4400,10 @@ static int app_refused(store *s, int *code) {
   if (!app_is_result(*code)) *code = ZKE_SQL;
   if (base_sentence[0]) return ZKE_SQL;
   if (*code > 0 && sqlite3_errcode(s->db) != SQLITE_OK) {
-    return base_fail(ZKE_SQL, "a function has refused: %s (SQLite %d)",
-                     sqlite3_errmsg(s->db), *code);
+    bool denied = sqlite3_errcode(s->db) == SQLITE_AUTH && app_denied[0];
+    return base_fail(ZKE_SQL, "a function has refused: %s%s%s (SQLite %d)",
+                     sqlite3_errmsg(s->db), denied ? ": " : "",
+                     denied ? app_denied : "", *code);
   }
   return base_fail(ZKE_SQL, "a function has refused with the code %d", *code);
 }
@@ -4375,6 +4453,7 @@ static int app_run(store *s, enum app_mode mode, zke_sql_fn fn, void *context,
   int limits[APP_LIMITS];
   app_keep_limits(s->db, limits);
   base_sentence[0] = '\0';
+  app_denied[0] = '\0';
   s->app = mode;
   app_here = s;
   *code = fn(s->db, zxid, context);
@@ -4383,8 +4462,7 @@ static int app_run(store *s, enum app_mode mode, zke_sql_fn fn, void *context,
   s->app = APP_NONE;
   app_restore_limits(s->db, limits);
   rc = *code ? app_refused(s, code) : ZKE_OK;
-  int left = app_end_statements(s);
-  if (rc == ZKE_OK) rc = left;
+  rc = app_end_statements(s, rc);
   if (rc != ZKE_OK && (mode == APP_WRITES || !guarded)) return rc;
   int open = app_still_open(s, guarded);
   return open == ZKE_OK ? rc : open;
@@ -9029,7 +9107,7 @@ static int op_create(txn *t, const char *path, const zke_op *op, char **made,
   } else if (!(*made = op_created_path(t, path, op->mode, up, &parent))) {
     rc = base_nomem();
   } else if (!path_check_new(*made)) {
-    rc = base_fail(ZKE_BADARGUMENTS, "malformed path %s", *made);
+    rc = path_refuse(*made, false);
   } else {
     rc = op_create_below(t, op, *made, up, &parent, open ? NULL : acl.data,
                          stat);
@@ -9054,8 +9132,8 @@ static int op_delete_below(txn *t, const char *path, int version,
   if (version != -1 && version != n.version) {
     rc = op_bad_version(path, n.version, version);
   } else if (n.nchild) {
-    rc = base_fail(ZKE_NOTEMPTY, "%s has %lld children", path,
-                   (long long)n.nchild);
+    rc = base_fail(ZKE_NOTEMPTY, "%s has %lld %s", path, (long long)n.nchild,
+                   n.nchild == 1 ? "child" : "children");
   } else {
     rc = op_class(t, &n);
     if (rc == ZKE_OK) rc = txn_number(t);
@@ -9092,8 +9170,7 @@ static int op_delete(txn *t, const char *path, int version) {
  * transaction a synced one. */
 static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
   node n;
-  if (!path_check_new(path))
-    return base_fail(ZKE_BADARGUMENTS, "malformed path %s", path);
+  if (!path_check_new(path)) return path_refuse(path, false);
   int rc = op_load(t->s, path, &n, NULL);
   if (rc != ZKE_OK) return rc;
   if (!op_allows(t->z, &n, ZKE_PERM_WRITE)) {
@@ -9124,8 +9201,7 @@ static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
 static int op_raise_sequence(txn *t, const char *path, int next,
                              zke_stat *stat) {
   node n;
-  if (!path_check_new(path))
-    return base_fail(ZKE_BADARGUMENTS, "malformed path %s", path);
+  if (!path_check_new(path)) return path_refuse(path, false);
   int rc = op_load(t->s, path, &n, NULL);
   if (rc != ZKE_OK) return rc;
   if (!op_allows(t->z, &n, ZKE_PERM_CREATE)) {
@@ -9147,8 +9223,7 @@ static int op_raise_sequence(txn *t, const char *path, int next,
  * what does. It takes no zxid of its own and needs no class. */
 static int op_check(txn *t, const char *path, int version) {
   node n;
-  if (!path_check_new(path))
-    return base_fail(ZKE_BADARGUMENTS, "malformed path %s", path);
+  if (!path_check_new(path)) return path_refuse(path, false);
   int rc = op_load(t->s, path, &n, NULL);
   if (rc != ZKE_OK) return rc;
   if (!op_allows(t->z, &n, ZKE_PERM_READ)) {
@@ -9188,8 +9263,7 @@ static int op_set_acl(txn *t, const char *path, int version,
                       const zke_acls *acls, zke_stat *stat) {
   buf acl = {.a = &t->s->a};
   bool open = false;
-  if (!path_check_new(path))
-    return base_fail(ZKE_BADARGUMENTS, "malformed path %s", path);
+  if (!path_check_new(path)) return path_refuse(path, false);
   int rc = acl_encode(&t->z->who, &t->s->schemes, acls, &acl, &open);
   if (rc == ZKE_OK)
     rc = op_set_acl_text(t, path, version, open ? NULL : acl.data, stat);
@@ -13147,28 +13221,54 @@ static int64_t store_default(int64_t given, int64_t otherwise) {
   return given ? given : otherwise;
 }
 
+/* A number of the options, and its bounds. */
+typedef struct store_number {
+  const char *name;
+  int64_t value, least, most;
+} store_number;
+
 /* Are the numbers of the options in their bounds? Times must not overflow as
  * nanoseconds. A session has a lease or a timeout, not both. */
-static bool store_limits_valid(const zke_options *o) {
-  if (o->data_limit < 0 || o->cache_kib < 0) return false;
-  if (o->event_limit < 0 || o->notice_limit < 0) return false;
-  if (o->read_limit < 0) return false;
-  if (o->container_ms < ZKE_AT_ONCE) return false;
-  if (o->lease_ms < 0 || o->lease_ms > INT64_MAX / ZKE_MS) return false;
-  if (o->timeout_ms < 0 || o->timeout_ms > ZKE_MAX_TIMEOUT) return false;
-  if (o->timeout_ms && o->lease_ms) return false;
-  return o->busy_timeout_ms >= ZKE_AT_ONCE &&
-         o->busy_timeout_ms <= INT64_MAX / ZKE_MS;
+static int store_check_numbers(const zke_options *o) {
+  const store_number numbers[] = {
+      {"data_limit", o->data_limit, 0, INT_MAX},
+      {"cache_kib", o->cache_kib, 0, INT_MAX},
+      {"event_limit", o->event_limit, 0, INT_MAX},
+      {"notice_limit", o->notice_limit, 0, INT_MAX},
+      {"read_limit", o->read_limit, 0, INT64_MAX},
+      {"container_ms", o->container_ms, ZKE_AT_ONCE, INT64_MAX},
+      {"lease_ms", o->lease_ms, 0, INT64_MAX / ZKE_MS},
+      {"timeout_ms", o->timeout_ms, 0, ZKE_MAX_TIMEOUT},
+      {"busy_timeout_ms", o->busy_timeout_ms, ZKE_AT_ONCE, INT64_MAX / ZKE_MS}};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    const store_number *n = &numbers[i];
+    if (n->value >= n->least && n->value <= n->most) continue;
+    return base_fail(ZKE_BADARGUMENTS, "options.%s is %lld, not %lld to %lld",
+                     n->name, (long long)n->value, (long long)n->least,
+                     (long long)n->most);
+  }
+  if (!o->timeout_ms || !o->lease_ms) return ZKE_OK;
+  return base_fail(ZKE_BADARGUMENTS,
+                   "options.timeout_ms is %lld and options.lease_ms %lld: a "
+                   "session has one of them",
+                   (long long)o->timeout_ms, (long long)o->lease_ms);
 }
 
 /* Does this version know the durability and every flag? An unknown flag asks
  * for something that would not be given. */
-static bool store_choices_valid(const zke_options *o) {
+static int store_check_choices(const zke_options *o) {
   const unsigned flags = ZKE_OPEN_READONLY | ZKE_OPEN_EXISTING |
                          ZKE_OPEN_READ_LOCKS | ZKE_OPEN_PLAIN_LOG |
                          ZKE_OPEN_LIGHT | ZKE_OPEN_HOST | ZKE_OPEN_FOREIGN_KEYS;
-  return o->durability >= ZKE_DURABLE_BY_KIND &&
-         o->durability <= ZKE_DURABLE_NONE && !(o->flags & ~flags);
+  if (o->durability < ZKE_DURABLE_BY_KIND || o->durability > ZKE_DURABLE_NONE)
+    return base_fail(ZKE_BADARGUMENTS,
+                     "options.durability is %d, which is no ZKE_DURABLE_...",
+                     o->durability);
+  if (o->flags & ~flags)
+    return base_fail(ZKE_BADARGUMENTS,
+                     "options.flags has 0x%x, which this version does not know",
+                     o->flags & ~flags);
+  return ZKE_OK;
 }
 
 /* The caller's options as this version knows them, with a whole table of system
@@ -13181,12 +13281,12 @@ static int store_options(const zke_options *given, zke_options *out,
   if (rc != ZKE_OK) return rc;
   os_fill(os, sizeof *os);
   out->os = os;
-  if (!store_limits_valid(out))
-    return base_fail(ZKE_BADARGUMENTS, "an option is out of range");
-  if (!store_choices_valid(out))
-    return base_fail(ZKE_BADARGUMENTS, "options.durability or .flags");
+  rc = store_check_numbers(out);
+  if (rc == ZKE_OK) rc = store_check_choices(out);
+  if (rc != ZKE_OK) return rc;
   if (out->chroot && *out->chroot && !path_check(out->chroot, false))
-    return base_fail(ZKE_BADARGUMENTS, "malformed chroot %s", out->chroot);
+    return base_fail(ZKE_BADARGUMENTS, "malformed chroot %s: %s", out->chroot,
+                     path_fault(out->chroot, false));
   return ZKE_OK;
 }
 
@@ -13320,9 +13420,10 @@ static int store_inspect_file(store *s, const zke_file *f,
   if (f->links > 1) {
     return base_fail(ZKE_CANTOPEN,
                      "%s has %u hard links: processes that use different names "
-                     "would not see each other.  Remove the others; copy the "
-                     "file to back it up",
-                     s->name, f->links);
+                     "would not see each other.  Remove the others.  To back "
+                     "it up use \"zke %s backup COPY\": cp may damage the copy "
+                     "of a file in use",
+                     s->name, f->links, s->name);
   }
   if (f->mount && dir->mount && f->mount != dir->mount) {
     return base_fail(ZKE_CANTOPEN,
@@ -13905,15 +14006,15 @@ enum {
   API_BATCH = 256     /* can be part of a batch */
 };
 
-/* Say what is wrong with a path that path_check() refuses. */
-static int api_refuse_path(const char *path) {
+/* Say what is wrong with a path that path_check() refuses.  One that is too
+ * long would fill the sentence. */
+static int api_refuse_path(const char *path, bool sequential) {
   size_t len = path ? strlen(path) : 0;
   if (len > PATH_MOST) {
     return base_fail(ZKE_BADARGUMENTS, "a path of %zu bytes, the limit is %d",
                      len, (int)PATH_MOST);
   }
-  return base_fail(ZKE_BADARGUMENTS, "malformed path %s",
-                   path ? path : "(NULL)");
+  return path_refuse(path, sequential);
 }
 
 /* Check a path and put the chroot before it; *full lives until the handle's
@@ -13923,7 +14024,7 @@ static int api_refuse_path(const char *path) {
 static int api_path(zke *z, const char *path, unsigned flags,
                     const char **full) {
   bool sequential = (flags & API_SEQUENTIAL) != 0;
-  if (!path_check(path, sequential)) return api_refuse_path(path);
+  if (!path_check(path, sequential)) return api_refuse_path(path, sequential);
   *full = path;
   if (!z->chroot_len) return ZKE_OK;
   bool root = path[1] == '\0';
@@ -14402,7 +14503,8 @@ int zke_open(const char *name, const zke_options *options, zke **z_out) {
   if (!z_out) return base_fail(ZKE_BADARGUMENTS, "z_out is NULL");
   *z_out = NULL;
   if (!name || !*name)
-    return base_fail(ZKE_BADARGUMENTS, "the database's name is NULL or empty");
+    return base_fail(ZKE_BADARGUMENTS, "the database's name is %s",
+                     name ? "empty" : "NULL");
   if (txn_batch_here()) return api_misuse("zke_open()");
   if (app_is_inside()) return api_not_here();
   const zke_engine *engine = engine_find(name);
@@ -15616,7 +15718,8 @@ static int api_multi_check(zke *z, const zke_op *ops, int count, bool *full) {
 static int api_enter_multi(zke *z, const zke_op *ops, int count,
                            unsigned flags) {
   if (count < 0 || (count && !ops))
-    return base_fail(ZKE_BADARGUMENTS, "%d operations", count);
+    return base_fail(ZKE_BADARGUMENTS, "%d operations%s", count,
+                     count < 0 ? "" : ", but ops is NULL");
   int rc = api_enter(z, NULL, flags, NULL);
   bool ended = rc == ZKE_INVALIDSTATE || rc == ZKE_SESSIONEXPIRED;
   return ended ? ZKE_MARSHALLINGERROR : rc;

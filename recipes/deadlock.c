@@ -494,8 +494,8 @@ static int graph_victim(graph *g) {
   return -1;
 }
 
-/* "deadlock: this call waits for /a held by x (pid 1), who waits for /b held by
- * this thread".  A long circle is cut where the room ends. */
+/* "this call would wait for ever: for /a held by x (pid 1), who waits for /b
+ * held by this thread".  A long circle is cut where the room ends. */
 static int graph_say_deadlock(const graph *g, int at) {
   char text[420] = "";
   size_t used = 0;
@@ -518,7 +518,7 @@ static int graph_say_deadlock(const graph *g, int at) {
     at = w->next;
     if (me) break;
   }
-  return zke_recipe_fail(ZKE_DEADLOCK, "deadlock: this call waits for %s",
+  return zke_recipe_fail(ZKE_DEADLOCK, "this call would wait for ever: for %s",
                          text);
 }
 

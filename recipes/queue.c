@@ -1224,10 +1224,14 @@ static int queue_load_options(const zke_queue_put_options *given,
   zke_queue_put_options o;
   int rc = zke_take_options(given, &o, sizeof o, "zke_queue_put_options");
   if (rc != ZKE_OK) return rc;
-  if (o.priority < 0 || o.priority > 999 || o.due_ms < 0 ||
-      o.due_ms > ZKE_Q_DUE_MOST) {
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "priority %d, due_ms %" PRId64,
-                           o.priority, o.due_ms);
+  if (o.priority < 0 || o.priority > 999) {
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "options.priority is %d, not 0 to 999", o.priority);
+  }
+  if (o.due_ms < 0 || o.due_ms > ZKE_Q_DUE_MOST) {
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "options.due_ms is %" PRId64 ", not 0 to %" PRId64,
+                           o.due_ms, ZKE_Q_DUE_MOST);
   }
   load->priority = o.priority ? o.priority : QUEUE_PRIORITY;
   load->mode =

@@ -342,7 +342,8 @@ static int past_tell(call *c, const past *p) {
     status = past_emit(c, p, &holders[i]);
   free(holders);
   if (status || count > 0) return status;
-  return fail(c, STATUS_NO, "NONODE", "nobody held %s then", p->path);
+  return fail(c, STATUS_NO, "NONODE",
+              has(c, 'a') ? "nobody held %s then" : "nobody holds %s", p->path);
 }
 
 /* The history does not reach back to the time. */

@@ -405,8 +405,8 @@ static int fail_deadlock(contender *k) {
   if (!k->own_fault)
     by = "a process that waits for what the zke that runs this command holds";
   return fail(k->c, STATUS_CONFLICT, "DEADLOCK",
-              "deadlock: the %s %s is held by %s", k->kind->class_.kind,
-              k->path, by);
+              "this would wait for ever: the %s %s is held by %s",
+              k->kind->class_.kind, k->path, by);
 }
 
 /* ------------------------------------------------------------------------

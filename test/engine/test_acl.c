@@ -1172,6 +1172,27 @@ static const struct {
     {"1.2.3.4/4294967304", NULL, false},
 };
 
+/* The sentence of a refused entry says why. */
+TEST(the_sentence_says_why_an_entry_is_refused) {
+  static const struct {
+    const char *scheme, *id, *why;
+  } bad[] = {{"digest", NULL, "digest:(null) is not valid: its id is NULL"},
+             {"world", "all", "world:all is not valid: the id of world is"},
+             {"digest", "ann", "an id of digest is USER:HASH"},
+             {"super", "", "super needs no entry"},
+             {"sasl", "ann", "only where zke_vouch() has given it"},
+             {"ip", "1.2.3", "an id of ip is an IPv4 address"}};
+  zke *bob, *z;
+  two_sessions(&bob, &z);
+  ck_ok(zke_vouch(z, "ip", "1.2.3.4"));
+  for (int i = 0; i < COUNT(bad); i++) {
+    ck_rc(create_with(bob, "/a", one(ALL, bad[i].scheme, bad[i].id)),
+          ZKE_INVALIDACL);
+    ck_says(bad[i].why);
+  }
+  close_both(bob, z);
+}
+
 /* 8: scheme ip is an IPv4 address, or a net. */
 TEST_LOOP(ip_matches_as_addresses, 0, COUNT(nets)) {
   zke *bob, *z;

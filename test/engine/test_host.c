@@ -443,43 +443,51 @@ TEST(a_refusal_has_the_functions_code) {
   ck_ok(zke_close(z));
 }
 
-/* What a function must not do is refused, and nothing of it stays. */
+/* What a function must not do is refused, and nothing of it stays.  The
+ * sentence names it. */
 TEST(forbidden_statements_are_refused) {
-  static const char *const bad[] = {
-      "COMMIT",
-      "BEGIN",
-      "ROLLBACK",
-      "END",
-      "PRAGMA synchronous=OFF",
-      "PRAGMA user_version",
-      "ATTACH ':memory:' AS x",
-      "DETACH main",
-      "DELETE FROM zkembed_node",
-      "UPDATE zkembed_meta SET zxid=0",
-      "INSERT INTO zkembed_blob VALUES(1,x'00')",
-      "REPLACE INTO Zkembed_Blob VALUES(1,x'00')",
-      "DROP TABLE zkembed_event",
-      "DROP VIEW zke_nodes",
-      "DROP INDEX zkembed_node_owner",
-      "CREATE INDEX i ON zkembed_node(ctime)",
-      "ALTER TABLE zkembed_node RENAME TO n",
-      "ALTER TABLE zkembed_node ADD COLUMN x",
-      "CREATE TRIGGER t AFTER INSERT ON zkembed_node BEGIN SELECT 1;END",
-      "CREATE TEMP TRIGGER t AFTER INSERT ON zkembed_node BEGIN SELECT 1;END",
-      "CREATE TABLE zke_mine(a)",
-      "CREATE VIEW ZKE_mine AS SELECT 1",
-      "CREATE TEMP TABLE zkembed_node(a)",
-      "CREATE TEMP TABLE x(a);ALTER TABLE x RENAME TO zkembed_node",
-      "SAVEPOINT zkembed_operation",
-      "RELEASE zkembed_operation",
-      ("CREATE TRIGGER t AFTER INSERT ON orders BEGIN DELETE FROM "
-       "zkembed_node;END;INSERT INTO orders(what)VALUES('x')")};
+  static const struct {
+    const char *sql, *says;
+  } bad[] = {
+      {"COMMIT", "COMMIT"},
+      {"BEGIN", "BEGIN"},
+      {"ROLLBACK", "ROLLBACK"},
+      {"END", "COMMIT"},
+      {"PRAGMA synchronous=OFF", "PRAGMA synchronous"},
+      {"PRAGMA user_version", "PRAGMA user_version"},
+      {"ATTACH ':memory:' AS x", "ATTACH :memory:"},
+      {"DETACH main", "DETACH main"},
+      {"DELETE FROM zkembed_node", "of zkembed_node"},
+      {"UPDATE zkembed_meta SET zxid=0", "of zkembed_meta"},
+      {"INSERT INTO zkembed_blob VALUES(1,x'00')", "of zkembed_blob"},
+      {"REPLACE INTO Zkembed_Blob VALUES(1,x'00')", "of zkembed_blob"},
+      {"DROP TABLE zkembed_event", "of zkembed_event"},
+      {"DROP VIEW zke_nodes", "of zke_nodes"},
+      {"DROP INDEX zkembed_node_owner", "of zkembed_node"},
+      {"CREATE INDEX i ON zkembed_node(ctime)", "of zkembed_node"},
+      {"ALTER TABLE zkembed_node RENAME TO n", "of zkembed_node"},
+      {"ALTER TABLE zkembed_node ADD COLUMN x", "of zkembed_node"},
+      {"CREATE TRIGGER t AFTER INSERT ON zkembed_node BEGIN SELECT 1;END",
+       "of zkembed_node"},
+      {"CREATE TEMP TRIGGER t AFTER INSERT ON zkembed_node BEGIN SELECT 1;END",
+       "of zkembed_node"},
+      {"CREATE TABLE zke_mine(a)", "of zke_mine"},
+      {"CREATE VIEW ZKE_mine AS SELECT 1", "of ZKE_mine"},
+      {"CREATE TEMP TABLE zkembed_node(a)", "of zkembed_node"},
+      {"CREATE TEMP TABLE x(a);ALTER TABLE x RENAME TO zkembed_node", "of x"},
+      {"SAVEPOINT zkembed_operation", "SAVEPOINT zkembed_operation"},
+      {"RELEASE zkembed_operation", "SAVEPOINT zkembed_operation"},
+      {"CREATE TRIGGER t AFTER INSERT ON orders BEGIN DELETE FROM "
+       "zkembed_node;END;INSERT INTO orders(what)VALUES('x')",
+       "of zkembed_node"}};
   zke *z = open_shop(0);
   ck_ok(make(z, "/a"));
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    job j = {.sql = bad[i], .code = 1};
+    job j = {.sql = bad[i].sql, .code = 1};
     ck_assert_int_eq(both(z, &j, "/o"), 1);
-    ck_assert_msg(j.result != SQLITE_OK, "%s was let pass", bad[i]);
+    ck_assert_msg(j.result != SQLITE_OK, "%s was let pass", bad[i].sql);
+    ck_says("not authorized: ");
+    ck_says(bad[i].says);
   }
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
@@ -552,6 +560,21 @@ TEST(an_open_statement_is_refused) {
   sqlite3_finalize(st);
   ck_ok(make(z, "/a"));
   ck_ok(zke_compact(z, zke_now(z) + 5000));
+  ck_ok(zke_close(z));
+}
+
+/* A statement that was left open long ago hides no refusal of a later
+ * function. */
+TEST(a_refusal_is_heard_beside_an_open_statement) {
+  zke *z = open_shop(0);
+  sqlite3_stmt *st;
+  zke_op op;
+  zke_op_sql(&op, leave_open, &st);
+  ck_rc(zke_multi(z, &op, 1, NULL), ZKE_MISUSE);
+  job j = {.code = ZKE_LIMIT, .why = "sold out"};
+  ck_rc(both(z, &j, "/o"), ZKE_LIMIT);
+  ck_says("sold out");
+  sqlite3_finalize(st);
   ck_ok(zke_close(z));
 }
 

@@ -207,21 +207,24 @@ static const struct {
   {                                                    \
     text, { .size = sizeof(zke_options), __VA_ARGS__ } \
   }
-    BAD("range", .data_limit = -1),
-    BAD("range", .cache_kib = -1),
-    BAD("range", .event_limit = -1),
-    BAD("range", .read_limit = -1),
-    BAD("range", .busy_timeout_ms = -2),
-    BAD("range", .lease_ms = -1),
-    BAD("range", .container_ms = -2),
-    BAD("range", .lease_ms = INT64_MAX / 1000000 + 1),
-    BAD("range", .busy_timeout_ms = INT64_MAX / 1000000 + 1),
-    BAD("durability", .durability = ZKE_DURABLE_BY_KIND - 1),
-    BAD("durability", .durability = ZKE_DURABLE_NONE + 1),
-    BAD("flags", .flags = 1u << 30),
+    BAD("options.data_limit is -1, not 0 to 2147483647", .data_limit = -1),
+    BAD("options.cache_kib is -1", .cache_kib = -1),
+    BAD("options.event_limit is -1", .event_limit = -1),
+    BAD("options.notice_limit is -1", .notice_limit = -1),
+    BAD("options.read_limit is -1", .read_limit = -1),
+    BAD("options.busy_timeout_ms is -2, not -1 to", .busy_timeout_ms = -2),
+    BAD("options.lease_ms is -1", .lease_ms = -1),
+    BAD("options.timeout_ms is -1", .timeout_ms = -1),
+    BAD("a session has one of them", .timeout_ms = 1, .lease_ms = 1),
+    BAD("options.container_ms is -2", .container_ms = -2),
+    BAD("options.lease_ms", .lease_ms = INT64_MAX / 1000000 + 1),
+    BAD("options.busy_timeout_ms", .busy_timeout_ms = INT64_MAX / 1000000 + 1),
+    BAD("options.durability is -1", .durability = ZKE_DURABLE_BY_KIND - 1),
+    BAD("options.durability is 3", .durability = ZKE_DURABLE_NONE + 1),
+    BAD("options.flags has 0x40000000", .flags = 1u << 30),
     BAD("os", .os = &(const zke_os){.size = 1}),
-    BAD("chroot", .chroot = "no/slash"),
-    BAD("chroot", .chroot = "/slash/"),
+    BAD("it does not begin with /", .chroot = "no/slash"),
+    BAD("malformed chroot /slash/: it ends with /", .chroot = "/slash/"),
 };
 enum { BAD_OPTIONS = sizeof bad_options / sizeof bad_options[0] };
 

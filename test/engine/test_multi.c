@@ -650,6 +650,7 @@ TEST(impossible_arguments) {
   ck_rc(zke_multi(z, b.ops, -1, b.results), ZKE_BADARGUMENTS);
   ck_rc(zke_multi(z, b.ops, INT_MIN, b.results), ZKE_BADARGUMENTS);
   ck_rc(zke_multi(z, NULL, 1, b.results), ZKE_BADARGUMENTS);
+  ck_says("1 operations, but ops is NULL");
   ck_rc(zke_multi(NULL, b.ops, 1, b.results), ZKE_BADARGUMENTS);
   ck_assert(is_spoilt(&b));
   ck_rc(exists(z, "/a"), ZKE_NONODE);

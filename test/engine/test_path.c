@@ -199,6 +199,48 @@ TEST(malformed_path_is_named) {
   ck_ok(zke_close(z));
 }
 
+/* One row for each reason; `made`: only paths that are made or changed are
+ * refused for it. */
+static const struct {
+  const char *path, *why;
+  bool made;
+} reasons[] = {{NULL, "it is NULL", false},
+               {"", "it is empty", false},
+               {"abc", "it does not begin with /", false},
+               {"/abc/", "it ends with /", false},
+               {"///", "malformed path ///: a name in it is empty", false},
+               {"/a//b", "a name in it is empty", false},
+               {"/a/./b", "a name in it is .", false},
+               {"/a/..", "a name in it is ..", false},
+               {"/a\x01/b", "it has a control character", false},
+               {"/a\x7f", "it has a control character", true},
+               {"/a\xff", "it is not UTF-8", true},
+               {"/\xed\xa0\x80", "it is not UTF-8", true},
+               {"/\xee\x80\x80", "it has a character for private use", true},
+               {"/\xef\xbf\xbd", "a character from U+FFF0 to U+FFFF", true},
+               {"/\xf0\x9f\x98\x80", "it has a character above U+FFFF", true}};
+
+/* The sentence has the whole path, and why it is refused. */
+TEST_LOOP(the_sentence_says_why, 0, COUNT(reasons)) {
+  const char *path = reasons[_i].path;
+  zke *z = memory();
+  ck_rc(run_create(z, path), ZKE_BADARGUMENTS);
+  ck_says(reasons[_i].why);
+  int rc = run_exists(z, path);
+  ck_rc(rc, reasons[_i].made ? ZKE_NONODE : ZKE_BADARGUMENTS);
+  ck_ok(zke_close(z));
+}
+
+/* A sequential create may end with a slash: that is not what is wrong. */
+TEST(a_sequential_path_is_refused_for_its_fault) {
+  zke *z = memory();
+  ck_rc(create(z, "/a\x01/", ZKE_PERSISTENT_SEQUENTIAL), ZKE_BADARGUMENTS);
+  ck_says("it has a control character");
+  ck_rc(create(z, "/a//", ZKE_PERSISTENT_SEQUENTIAL), ZKE_BADARGUMENTS);
+  ck_says("a name in it is empty");
+  ck_ok(zke_close(z));
+}
+
 /* 1.3: the client refuses a bad path without asking for the session. */
 TEST(malformed_path_beats_expired_session) {
   zke *z = memory(), *other = test_session(z, NULL);

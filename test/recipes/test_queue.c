@@ -1971,8 +1971,10 @@ TEST(arguments_are_checked) {
   ck_rc(zke_queue_new(z[0], PATH, &o, &none), ZKE_BADARGUMENTS);
   ck_rc(zke_queue_start(q[0], ZKE_QUEUE_ITEM), ZKE_MISUSE);
   ck_rc(zke_queue_put(q[0], "x", 1, &p, 0), ZKE_BADARGUMENTS);
+  ck_says("options.priority is 1000, not 0 to 999");
   p = (zke_queue_put_options){.size = sizeof p, .due_ms = -1};
   ck_rc(zke_queue_put(q[0], "x", 1, &p, 0), ZKE_BADARGUMENTS);
+  ck_says("options.due_ms is -1, not 0 to 9999999999999");
   ck_rc(zke_queue_put(q[0], "x", -2, NULL, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_queue_put(NULL, "x", 1, NULL, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_queue_put_all(q[0], NULL, 1, NULL, 0), ZKE_BADARGUMENTS);
