@@ -604,17 +604,15 @@ static void warn_lost(const run *r) {
   json_decref(row);
 }
 
-/* What is held was lost, with this code.  The thread's sentence is kept, since
- * other calls may fail until it is told. */
+/* What is held was lost, with this code.  The text is made now, since other
+ * calls may replace the thread's sentence until it is told; but the command is
+ * asked to end before, as making it reads the file. */
 static void run_lose(run *r, int rc) {
   if (!r->g || !r->g->check || r->lost || r->phase > STAYS) return;
   r->lost = rc;
-  snprintf(r->why, sizeof r->why, "the %s %s was lost (%s)", r->g->kind,
-           r->g->path, zke_errmsg());
-  if (r->warn)
-    warn_lost(r);
-  else
-    run_ask(r);
+  if (!r->warn) run_ask(r);
+  loss_text(r->c, r->g->kind, r->g->path, r->why, sizeof r->why);
+  if (r->warn) warn_lost(r);
 }
 
 /* Asks whether what is held is held still; if not, begins the end of the

@@ -496,8 +496,9 @@ static int contend(contender *k) {
 
 /* Report the loss with the engine's sentence, which tells the reason. */
 static int fail_lost(contender *k) {
-  return fail(k->c, STATUS_LOST, "LOST", "the %s %s was lost (%s)",
-              k->kind->class_.kind, k->path, zke_errmsg());
+  char text[512];
+  loss_text(k->c, k->kind->class_.kind, k->path, text, sizeof text);
+  return fail(k->c, STATUS_LOST, "LOST", "%s", text);
 }
 
 /* Runs the command while it is held, then releases it; the exit code.  A

@@ -769,7 +769,9 @@ static void steal_human(call *c, json_t *row, FILE *out) {
 
 /* The failure of a lock that was taken away again. */
 static int fail_stolen(call *c, const char *path) {
-  return fail(c, STATUS_LOST, "LOST", "the lock %s was lost", path);
+  char text[512];
+  loss_text(c, "lock", path, text, sizeof text);
+  return fail(c, STATUS_LOST, "LOST", "%s", text);
 }
 
 /* Until a signal, which is the way to end it, or somebody takes it away. */
@@ -777,10 +779,13 @@ static bool steal_lost(void *lock) {
   return zke_lock_state(lock) != ZKE_LOCK_HELD;
 }
 
-/* Hold what was stolen until a signal comes or another steals it. */
+/* Hold what was stolen until a signal comes or another steals it.  The check
+ * leaves the sentence that fail_stolen() passes on. */
 static int steal_hold(call *c, const char *path, zke_lock *lock) {
   int status = hold_until_signal(c, steal_lost, lock);
-  return status ? status : fail_stolen(c, path);
+  if (status) return status;
+  zke_lock_check(lock);
+  return fail_stolen(c, path);
 }
 
 /* Run the child while the lock is held, then release it. What was lost in the

@@ -4,10 +4,12 @@
  * places of recipes, and objects that a session holds while another call may
  * still be inside of them (shared_…()).
  */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "../recipes/lock.h"
 #include "work.h"
 
 /* ------------------------------------------------------------------------
@@ -101,6 +103,23 @@ void note(const call *c, const char *format, ...) {
   fputs("zke: ", stderr);
   output_sentence(text, stderr);
   fputc('\n', stderr);
+}
+
+/* A thief's znode is of a kind of its own.  What cannot be read now, as after
+ * the session's end, is not told.  The sentence is copied first: the read may
+ * replace it. */
+void loss_text(call *c, const char *kind, const char *path, char *text,
+               size_t size) {
+  zke_party_list *list = NULL;
+  snprintf(text, size, "the %s %s was lost (%s)", kind, path, zke_errmsg());
+  if (strcmp(kind, "lock") != 0 ||
+      zke_lock_parties(c->z, path, &list) != ZKE_OK)
+    return;
+  const zke_party *first = list->count ? &list->data[0] : NULL;
+  if (first && strcmp(first->kind, "front-") == 0)
+    snprintf(text, size, "the lock %s was lost (stolen by %s, pid %" PRId64 ")",
+             path, first->identity, first->pid);
+  zke_free(list);
 }
 
 /* At most MOST bytes, cut between two characters. */

@@ -45,6 +45,12 @@ bool talks(const call *c);
 void note(const call *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* loss_text - "the lock /locks/a was lost (why)", for a failure with
+ *             STATUS_LOST.  Why is the thread's sentence; or, where a lock was
+ *             stolen, who has stolen it, as long as that one holds it */
+void loss_text(call *c, const char *kind, const char *path, char *text,
+               size_t size);
+
 /* child_label - the words of the child as others see them: as much as is good
  *               to look at, for free(); NULL without memory */
 char *child_label(const call *c);
