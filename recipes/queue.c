@@ -386,7 +386,8 @@ typedef struct queue_more {
 static int queue_check_more(const queue_more *m) {
   if (m->count >= 0 && m->count < INT32_MAX / 256 && (m->ops || !m->count))
     return ZKE_OK;
-  return zke_recipe_fail(ZKE_BADARGUMENTS, "%d operations", m->count);
+  return zke_recipe_fail(ZKE_BADARGUMENTS, "%d operations%s", m->count,
+                         m->count > 0 && !m->ops ? ", but ops is NULL" : "");
 }
 
 /* Nothing has come of them yet: what is not tried leaves zeros. */

@@ -1465,7 +1465,9 @@ static int phase_try_vote(zke *z, void *arg) {
  * before anything is touched. */
 static int phase_take_more(phase_more *more) {
   if (more->count < 0 || more->count > PHASE_OPS || (more->count && !more->ops))
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "%d operations", more->count);
+    return zke_recipe_fail(
+        ZKE_BADARGUMENTS, "%d operations%s", more->count,
+        more->count > 0 && !more->ops ? ", but ops is NULL" : "");
   for (int i = 0; more->results && i < more->count; i++)
     more->results[i] = (zke_op_result){0};
   return ZKE_OK;

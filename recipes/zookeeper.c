@@ -22,6 +22,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -1070,7 +1071,8 @@ static int several_begin(several *m, zke *h, const zke_op *ops, int count,
                          bool reads) {
   *m = (several){.ops = ops, .count = count, .reads = reads};
   if (count < 0 || (count && !ops))
-    return fail(ZKE_BADARGUMENTS, "%d operations", count);
+    return fail(ZKE_BADARGUMENTS, "%d operations%s", count,
+                count < 0 ? "" : ", but ops is NULL");
   int rc = op_enter(&m->c, h, NULL, reads ? OP_READ : OP_CHANGE);
   if (rc == ZKE_INVALIDSTATE || rc == ZKE_SESSIONEXPIRED)
     return ZKE_MARSHALLINGERROR;
@@ -2081,10 +2083,24 @@ static int64_t option_timeout(const zk *z, const zke_options *o) {
  * refuses: deadlines are made of it, and must not overflow. ZKE_AT_ONCE is the
  * one negative value that means something. */
 static int check_options(const zke_options *o) {
-  if (o->data_limit < 0 || o->event_limit < 0 || o->read_limit < 0 ||
-      o->lease_ms < 0 || o->timeout_ms < 0 ||
-      o->busy_timeout_ms < ZKE_AT_ONCE || o->busy_timeout_ms > BUSY_MOST) {
-    return fail(ZKE_BADARGUMENTS, "an option is out of range");
+  const struct {
+    const char *name;
+    int64_t value, least, most;
+  } numbers[] = {
+      {"data_limit", o->data_limit, 0, INT_MAX},
+      {"event_limit", o->event_limit, 0, INT_MAX},
+      {"read_limit", o->read_limit, 0, INT64_MAX},
+      {"lease_ms", o->lease_ms, 0, INT64_MAX},
+      {"timeout_ms", o->timeout_ms, 0, INT64_MAX},
+      {"busy_timeout_ms", o->busy_timeout_ms, ZKE_AT_ONCE, BUSY_MOST}};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    if (numbers[i].value >= numbers[i].least &&
+        numbers[i].value <= numbers[i].most)
+      continue;
+    return fail(ZKE_BADARGUMENTS,
+                "options.%s is %" PRId64 ", not %" PRId64 " to %" PRId64,
+                numbers[i].name, numbers[i].value, numbers[i].least,
+                numbers[i].most);
   }
   return ZKE_OK;
 }
