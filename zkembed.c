@@ -10618,6 +10618,24 @@ static bool sweep_must_stamp(const store *s, const sweep *w,
   return must;
 }
 
+/* End a session that is over: its process is dead, or its lease or its timeout
+ * has passed.  Timeouts are judged only where the stamps are known to be good
+ * (`judges`). */
+static int sweep_session(store *s, const sess_row *row, bool judges) {
+  bool ended;
+  enum life_state life = sess_life(s, row);
+  if (life == LIFE_FREE)
+    return sess_end(s, row->id, NULL, SESS_DEAD, false, &ended);
+  if (sess_lease_late(s, row) > 0)
+    return sess_end(s, row->id, NULL, SESS_LEASE, false, &ended);
+  if (judges && life == LIFE_NONE && sess_timeout_late(s, row) > 0)
+    return sess_end(s, row->id, NULL, SESS_TIMEOUT, false, &ended);
+  if (life == LIFE_BLIND)
+    return base_fail(ZKE_SYSTEMERROR, "%s: no descriptor to look who lives",
+                     s->name);
+  return ZKE_OK;
+}
+
 /* Reap the dead, end overdue leases and timeouts.  Where sessions are many they
  * are looked at in parts, a part a sweep, unless the last sweep is too long
  * ago.
@@ -10629,7 +10647,6 @@ static void sweep_sessions(store *s, sweep *w) {
   buf sessions = {.a = &s->a};
   int64_t few = 1, parts = ZKE_TICK_MS / ZKE_DUTY_TICK_MS;
   size_t n = 0;
-  bool ended;
   int rc = sql_fetch_ints(s, SQL_SESSION_FEW, SWEEP_FEW, 1, &few);
   if (w->all || few) parts = 1;
   if (rc == ZKE_OK) rc = sess_list(s, parts, s->sweeps % parts, &sessions);
@@ -10639,19 +10656,8 @@ static void sweep_sessions(store *s, sweep *w) {
   if (judges && w->idle) sweep_note(s, w);
   sweep_note_step(s, w, rc);
   for (size_t i = 0; i < n && !w->over; i++) {
-    if (sess_is_put_off(s, row[i].id)) continue;
-    rc = ZKE_OK;
-    enum life_state life = sess_life(s, &row[i]);
-    if (life == LIFE_FREE)
-      rc = sess_end(s, row[i].id, NULL, SESS_DEAD, false, &ended);
-    else if (sess_lease_late(s, &row[i]) > 0)
-      rc = sess_end(s, row[i].id, NULL, SESS_LEASE, false, &ended);
-    else if (judges && life == LIFE_NONE && sess_timeout_late(s, &row[i]) > 0)
-      rc = sess_end(s, row[i].id, NULL, SESS_TIMEOUT, false, &ended);
-    else if (life == LIFE_BLIND)
-      rc = base_fail(ZKE_SYSTEMERROR, "%s: no descriptor to look who lives",
-                     s->name);
-    sweep_note_step(s, w, rc);
+    if (!sess_is_put_off(s, row[i].id))
+      sweep_note_step(s, w, sweep_session(s, &row[i], judges));
   }
   life_forget(s);
   buf_free(&sessions);
@@ -12376,32 +12382,44 @@ typedef struct wait_order {
   int64_t zxid; /* events of changes up to it; INT64_MAX: what there is */
   int count;    /* watchers called */
   bool more;    /* an event is left */
+  int batches;  /* of events that were read for this session */
+  bool unread;  /* there may be more of them in the file */
 } wait_order;
 
-/* Deliver what is in the file: batches while they are full, but not for ever,
- * lest a fast writer keep the caller here.  Where a zxid bounds it there is no
- * need for that, and the caller relies on having heard of all up to it.  The
- * session's end is told whatever the bound is: no event follows it. */
+/* The next step of a delivery: the session's end, a batch of events from the
+ * file, or one event to its watchers.  False: nothing is left, or, with o->more,
+ * the rest is for another dispatch.  Without a bound a dispatch reads so many
+ * batches and no more, lest a fast writer keep the caller here. */
+static bool wait_deliver_next(zke *z, wait_order *o, int *rc) {
+  int64_t next;
+  if (z->lost_notice) {
+    *rc = wait_deliver_end(z, &o->count);
+    return true;
+  }
+  if (!z->queue && o->unread && z->state == SESS_ALIVE) {
+    o->more = o->zxid == INT64_MAX && o->batches++ == WAIT_BATCHES;
+    if (!o->more) *rc = wait_fetch(z, &o->unread);
+    return !o->more;
+  }
+  bool fired = wait_next_is_fired(z, &next);
+  o->more = next > o->zxid && next < INT64_MAX;
+  if (o->more || next == INT64_MAX) return false;
+  *rc = fired ? wait_deliver_fired(z, &o->count) : wait_deliver(z, &o->count);
+  return true;
+}
+
+/* Deliver what a session has in the file.  Where a zxid bounds it, the caller
+ * relies on having heard of all up to it.  The session's end is told whatever
+ * the bound is: no event follows it. */
 static int wait_deliver_all(zke *z, wait_order *o) {
-  int rc = ZKE_OK, batches = 0;
+  int rc = ZKE_OK;
   bool before = o->more; /* by another session */
   o->more = false;
-  bool bounded = o->zxid < INT64_MAX, unread = true;
-  while (rc == ZKE_OK && !atomic_load(&z->closing)) {
-    int64_t next;
-    if (z->lost_notice) {
-      rc = wait_deliver_end(z, &o->count);
-    } else if (!z->queue && unread && z->state == SESS_ALIVE) {
-      o->more = !bounded && batches++ == WAIT_BATCHES;
-      if (o->more) break;
-      rc = wait_fetch(z, &unread);
-    } else {
-      bool fired = wait_next_is_fired(z, &next);
-      o->more = next > o->zxid && next < INT64_MAX;
-      if (o->more || next == INT64_MAX) break;
-      rc =
-          fired ? wait_deliver_fired(z, &o->count) : wait_deliver(z, &o->count);
-    }
+  o->batches = 0;
+  o->unread = true;
+  while (!atomic_load(&z->closing) && wait_deliver_next(z, o, &rc) &&
+         rc == ZKE_OK) {
+    continue;
   }
   /* for the next dispatch */
   if (o->more && rc != ZKE_FORKED && z->state == SESS_ALIVE) wake_self(z);
@@ -15079,42 +15097,49 @@ static int api_read_watching(zke *z, api_reading *r) {
   return rc == ZKE_OK && r->missing ? op_no_node(r->path) : rc;
 }
 
+/* One try of api_read_plain(), without a batch.  False: what was read does not
+ * stand, and r->answer is to be thrown away. */
+static bool api_try_read(zke *z, api_reading *r, int *rc) {
+  store *s = z->s;
+  int64_t carrier = z->carrier;
+  *rc = db_begin_read(s);
+  if (*rc != ZKE_OK) return true;
+  int64_t era = s->index.era, zxid = s->index.left_zxid;
+  if (z->seen != era || (base_zxid_wanted && !zxid))
+    *rc = api_look(z, &zxid, &carrier);
+  bool looked = *rc == ZKE_OK;
+  if (r && looked && carrier == z->carrier)
+    *rc = op_read(z, r->wish, r->path, &node_range_all, &r->answer);
+  if (!db_read_stands(s)) return false;
+  int stands = txn_session_stands(z, carrier);
+  if (stands != ZKE_OK) {
+    *rc = stands;
+  } else if (looked) {
+    z->seen = era;
+    base_zxid = base_zxid_wanted ? zxid : 0;
+    s->index.left_zxid = zxid;
+  }
+  return true;
+}
+
 /* Read without a watch; children and Stat come from one snapshot, and so do its
  * zxid, if it is wanted, and the session's row, which are looked at where
  * somebody has committed since that was last done.  r may be NULL: only that.
  * In a batch its transaction is read, and the session was looked for when it
  * joined. */
 static int api_read_plain(zke *z, api_reading *r) {
-  store *s = z->s;
-  if (s->batch) {
-    base_zxid = s->batch->t.zxid;
+  int rc;
+  if (z->s->batch) {
+    base_zxid = z->s->batch->t.zxid;
     if (!r) return ZKE_OK;
     return op_read(z, r->wish, r->path, &node_range_all, &r->answer);
   }
-  for (;;) {
-    int64_t carrier = z->carrier;
-    int rc = db_begin_read(s);
-    if (rc != ZKE_OK) return rc;
-    int64_t era = s->index.era, zxid = s->index.left_zxid;
-    if (z->seen != era || (base_zxid_wanted && !zxid))
-      rc = api_look(z, &zxid, &carrier);
-    bool looked = rc == ZKE_OK;
-    if (r && rc == ZKE_OK && carrier == z->carrier)
-      rc = op_read(z, r->wish, r->path, &node_range_all, &r->answer);
-    if (db_read_stands(s)) {
-      int stands = txn_session_stands(z, carrier);
-      if (stands != ZKE_OK) return stands;
-      if (looked) {
-        z->seen = era;
-        base_zxid = base_zxid_wanted ? zxid : 0;
-        s->index.left_zxid = zxid;
-      }
-      return rc;
-    }
+  while (!api_try_read(z, r, &rc)) {
     if (!r) continue;
     op_answer_free(&r->answer);
     memset(&r->answer, 0, sizeof r->answer);
   }
+  return rc;
 }
 
 /* Begin to read under SQLite's lock, in a state in which the session exists;
