@@ -125,29 +125,34 @@ static bool has_descriptor(server *s) {
   return false;
 }
 
+/* The next client's descriptor, or -1: nobody is there, or there is no
+ * descriptor for one.  Such a client waits in the socket's queue until another
+ * one goes. */
+static int accept_client(server *s, int listener,
+                         struct sockaddr_storage *peer) {
+  socklen_t len = sizeof *peer;
+  if (!has_descriptor(s)) {
+    s->listening_off = true;
+    return -1;
+  }
+  int fd = accept4(listener, (struct sockaddr *)peer, &len,
+                   SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+                 errno == ENOMEM)) {
+    s->listening_off = true;
+    server_tell(s, TELL_DESCRIPTORS, "", "a client waits: %s", strerror(errno));
+  }
+  return fd;
+}
+
 /* A connection that cannot be kept is closed at once, as ZooKeeper does it: its
- * client tries again.  One for which there is no descriptor waits in its queue
- * until another goes. */
+ * client tries again. */
 conn *conn_accept(server *s, int listener, bool is_unix,
                   void (*ready)(server *s, source *from, unsigned events)) {
   struct sockaddr_storage peer = {0};
-  socklen_t len = sizeof peer;
   int yes = 1;
-  if (!has_descriptor(s)) {
-    s->listening_off = true;
-    return NULL;
-  }
-  int fd = accept4(listener, (struct sockaddr *)&peer, &len,
-                   SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0) {
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
-        errno == ENOMEM) {
-      s->listening_off = true;
-      server_tell(s, TELL_DESCRIPTORS, "", "a client waits: %s",
-                  strerror(errno));
-    }
-    return NULL;
-  }
+  int fd = accept_client(s, listener, &peer);
+  if (fd < 0) return NULL;
   conn *c = calloc(1, sizeof *c);
   if (!c) {
     close(fd);
