@@ -135,6 +135,9 @@
 #ifndef ZKE_KEPT_PART
 #define ZKE_KEPT_PART 4
 #endif
+#if ZKE_KEPT_PART < 0
+#error "ZKE_KEPT_PART is out of range"
+#endif
 
 /* What of a transaction is gathered before it is written to the write-ahead
  * log: eight frames of 4 KiB pages.  Memory of each store. */
@@ -6567,10 +6570,10 @@ static int txn_session_stands(zke *z, int64_t carrier) {
 
 /* Free what a transaction has noted for its end. */
 static void txn_release(txn *t) {
-  buf_free(&t->kept);
   buf_free(&t->wake);
   buf_free(&t->overflowed);
   buf_free(&t->ended);
+  buf_free(&t->kept);
 }
 
 /* Undo what was done, and keep the sentence of why. */
@@ -7895,14 +7898,16 @@ static int node_select(store *s, path_key k, node *n, char **data) {
   return rc;
 }
 
-enum { NODE_KEPT_BYTES = 512 }; /* of one node that is kept, all in all */
+/* Bytes of one node that is kept, all in all, and how many a store keeps at
+ * most, however large its page cache is: the places are made at once. */
+enum { NODE_KEPT_BYTES = 512, NODE_KEPT_MOST = 4096 };
 
 /* A node that may be wanted again: the row, and in `text` one behind the other
  * the two parts of its key, its ACL and its data.  One that does not fit is not
  * kept.  It lies in its store's memory, so nothing of it is freed by itself. */
 typedef struct node_kept {
-  int64_t good; /* what whoever kept it compares; 0: nothing is kept here */
-  node n;       /* but for the ACL */
+  int64_t stamp; /* by which it is judged; 0: nothing is kept here */
+  node n;        /* but for the ACL */
   int parent_len, name_len;
   int acl_len;  /* with its NUL; 0: open */
   int data_len; /* -1: the data was not read */
@@ -7912,22 +7917,25 @@ _Static_assert(sizeof(node_kept) == NODE_KEPT_BYTES, "no gap");
 
 /* How many nodes that were read a store keeps. */
 static size_t node_kept_most(const store *s) {
-  size_t bytes = (size_t)s->cache_kib * 1024;
-  return ZKE_KEPT_PART ? bytes / ZKE_KEPT_PART / NODE_KEPT_BYTES : 0;
+  int64_t bytes = ZKE_KEPT_PART ? s->cache_kib * INT64_C(1024) : 0;
+  int64_t places = bytes / base_max(ZKE_KEPT_PART, 1) / NODE_KEPT_BYTES;
+  return (size_t)base_min(places, NODE_KEPT_MOST);
 }
 
-/* Where a node is kept that is read, or NULL: nothing is.  Nodes whose hashes
- * are the same, up to the number of places, take each other's place.
+/* Where a node is kept that is read, or NULL: nothing is.  Each place has the
+ * node of its hash that was read last.
  *
  * A row is good while the state of the database is read that it was read in:
  * while that read is open.  It goes on from call to call until somebody commits
- * (db_begin_read()), and has a number that does not come again.  So nothing has
- * to be thrown away here where a node changes.  A row that was read just while
- * somebody committed may be wrong, as all that is read without locks;
- * db_read_stands() then ends the read before anybody relies on it. */
+ * (db_begin_read()), and has a number that does not come again, which is the
+ * stamp here.  So nothing has to be thrown away where a node changes.  A row
+ * that was read just while somebody committed may be wrong, as all that is read
+ * without locks: therefore whoever reads while index.open is true asks
+ * db_read_stands() before anybody relies on it, and that ends the read. */
 static node_kept *node_place(store *s, path_key k) {
   size_t most = node_kept_most(s);
-  if (!s->index.open || !most) return NULL;
+  size_t len = (size_t)k.parent_len + (size_t)k.name_len;
+  if (!s->index.open || !most || len > sizeof s->kept->text) return NULL;
   if (!s->kept) s->kept = mem_zero(&s->a, most * sizeof *s->kept);
   return s->kept ? &s->kept[path_hash_key(k) % most] : NULL;
 }
@@ -7947,15 +7955,17 @@ static char *node_keep_bytes(char *at, const char *bytes, int len) {
   return at + base_max(len, 0);
 }
 
-/* Keep a node.  data: as it was read, or NULL; `read` says whether it was. */
-static void node_keep(node_kept *at, int64_t good, path_key k, const node *n,
+/* Keep a node, if it fits.  data: as it was read, or NULL; `read` says whether
+ * it was. */
+static bool node_keep(node_kept *at, int64_t stamp, path_key k, const node *n,
                       const char *data, bool read) {
   size_t acl = n->acl ? strlen(n->acl) + 1 : 0;
   int64_t len = read && data ? n->len : 0;
-  at->good = 0;
   if (k.parent_len + k.name_len + (int64_t)acl + len > (int64_t)sizeof at->text)
-    return;
+    return false;
+  at->stamp = stamp;
   at->n = *n;
+  at->n.acl = NULL;
   at->parent_len = k.parent_len;
   at->name_len = k.name_len;
   at->acl_len = (int)acl;
@@ -7964,12 +7974,12 @@ static void node_keep(node_kept *at, int64_t good, path_key k, const node *n,
   end = node_keep_bytes(end, k.name, k.name_len);
   end = node_keep_bytes(end, n->acl, at->acl_len);
   node_keep_bytes(end, data, at->data_len);
-  at->good = good;
+  return true;
 }
 
-/* Is this node kept there, and still good? */
-static bool node_is_kept(const node_kept *at, int64_t good, path_key k) {
-  return at->good == good && at->parent_len == k.parent_len &&
+/* Is this node kept there, with this stamp? */
+static bool node_is_kept(const node_kept *at, int64_t stamp, path_key k) {
+  return at->stamp == stamp && at->parent_len == k.parent_len &&
          at->name_len == k.name_len &&
          memcmp(at->text, k.parent, (size_t)k.parent_len) == 0 &&
          memcmp(at->text + k.parent_len, k.name, (size_t)k.name_len) == 0;
@@ -7979,7 +7989,6 @@ static bool node_is_kept(const node_kept *at, int64_t good, path_key k) {
 static int node_recall(store *s, const node_kept *at, node *n, char **data) {
   const char *acl = at->text + at->parent_len + at->name_len;
   *n = at->n;
-  n->acl = NULL;
   if (at->acl_len) n->acl = mem_copy(&s->a, acl, (size_t)at->acl_len - 1);
   if (at->acl_len && !n->acl) return base_nomem();
   if (!data) return ZKE_OK;
@@ -7995,26 +8004,26 @@ static int node_recall(store *s, const node_kept *at, node *n, char **data) {
  * sentence: the caller knows the path. On success node_free() follows. */
 static int node_load(store *s, path_key k, node *n, char **data) {
   node_kept *at = node_place(s, k);
-  int64_t good = s->index.number;
-  if (at && node_is_kept(at, good, k) && (!data || at->data_len >= 0))
+  int64_t stamp = s->index.number;
+  if (at && node_is_kept(at, stamp, k) && (!data || at->data_len >= 0))
     return node_recall(s, at, n, data);
   memset(n, 0, sizeof *n);
   int rc = node_select(s, k, n, data);
   if (at && rc == ZKE_OK)
-    node_keep(at, good, k, n, data ? *data : NULL, data != NULL);
+    node_keep(at, stamp, k, n, data ? *data : NULL, data != NULL);
   return rc;
 }
 
 /* Keep the parent of a node that this operation has created or deleted, as it
  * is now, for the next operation of the batch.  Clients that stand in line, or
  * fill a queue, create node after node in one directory.  An operation with a
- * savepoint keeps nothing: it may be a multi, which goes on. */
+ * savepoint keeps nothing: it may be a multi, which goes on.  A parent whose
+ * path and ACL are too long to be kept is read again by each operation. */
 static void node_keep_parent(txn *t, path_key k, const node *n) {
   if (!t->s->batch || t->saved) return;
   node_kept *at = node_place_of_parent(t);
-  if (!at) return;
-  node_keep(at, t->joins, k, n, NULL, false);
-  t->kept_by = at->good;
+  bool kept = at && node_keep(at, t->joins, k, n, NULL, false);
+  t->kept_by = kept ? t->joins : 0;
 }
 
 /* node_load() for the parent of a node that is to be created or deleted.  Is it

@@ -547,8 +547,9 @@ typedef struct zke_options {
   int data_limit;          /* bytes of a value, of a multi's sum; 1048576; never
                               more than SQLite's limit of a row allows, which
                               is 1,000,000,000 by default */
-  int cache_kib;           /* SQLite's page cache, KiB; 256. A quarter of it more
-                              for short nodes that were read, if any were */
+  int cache_kib;           /* SQLite's page cache, KiB; 256. From the first read
+                              without locks on the store has a quarter of it
+                              more, 2 MiB at most, for short nodes it has read */
   int event_limit;         /* pending events of a session (P4), those not yet
                               trimmed included; 10000 */
   int notice_limit;        /* descriptors for being told at once that the owner
