@@ -295,6 +295,7 @@ void part_idle(void);
 void part_sessions(void);
 void part_line(void);
 void part_served(void);
+void measure_rows(int sessions); /* a floor of it */
 void part_connections(void);
 void part_host(void);
 void part_cache(void);

@@ -5,8 +5,7 @@
  *             64 connections, each with one request at a time or with 64 ahead.
  *             What is created or set in persistent nodes is on the disk before
  *             it is answered.  "CPU": the server's processor time of each
- *   rows      the processor time of SQLite alone for the rows of an ephemeral
- *             create: no server of one thread that keeps them is faster
+ *   rows      how many ephemeral nodes SQLite alone writes a second (rows.c)
  *   watches   from the change by one client to the event at another
  *   locks     pairs of acquire and release by kazoo
  *
@@ -307,30 +306,7 @@ static void compare_requests(void) {
       compare(k, clients[i], AHEAD);
     }
   }
-}
-
-/* ---- rows ---- */
-
-/* Ephemeral nodes by prepared SQL in this process, as many in one transaction
- * as a client sends ahead; their time each. */
-static void measure_rows(void) {
-  const subject *s = subject_named("raw");
-  void *rows = s->open("rows", FOR_WORK);
-  samples costs = {0};
-  unsigned number = 0;
-  for (int pass = 0; pass < times(PASSES * 100, 1); pass++) {
-    raw_key key;
-    key_number(&key, "/e", "n-%010u", number);
-    int64_t start = now_ns();
-    s->act[ACT_MULTI](rows, &key, AHEAD);
-    add(&costs, (double)(now_ns() - start) / 1000 / AHEAD);
-    s->act[ACT_MULTI_UNDO](rows, &key, AHEAD);
-    number += AHEAD;
-  }
-  report("rows of an ephemeral create", AHEAD, s->name, "us", &costs, NULL,
-         NULL);
-  forget(&costs);
-  s->close(rows);
+  for (int i = 0; i < 3; i++) measure_rows(clients[i]);
 }
 
 /* ---- watches ---- */
@@ -535,7 +511,6 @@ void part_served(void) {
   snprintf(floor, sizeof floor, "127.0.0.1:%d", (int)worker_word(&server[2]));
   address[2] = floor;
   compare_requests();
-  measure_rows();
   compare_watches();
   if (python_has("kazoo")) {
     compare_locks(1);
