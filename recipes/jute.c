@@ -172,11 +172,14 @@ static void *take_block(zke_jute_reader *r, size_t size) {
 }
 
 /* Room for a vector's elements and their count; false where there is nothing to
- * read: a null vector, or one that cannot be in the frame. */
+ * read: a null vector, or one that cannot be in the frame.  A count below -1 is
+ * an empty vector, as ZooKeeper reads it. */
 static bool begin_vector(zke_jute_reader *r, const element *e, vector *out) {
-  out->count = take_length(r);
+  out->count = take_int(r);
   out->data = NULL;
-  if (out->count < 0) return false;
+  if (r->failed) out->count = -1;
+  if (out->count == -1) return false;
+  if (out->count < 0) out->count = 0;
   if ((size_t)out->count > (size_t)(r->end - r->at) / e->least)
     r->failed = true;
   if (!r->failed) out->data = take_block(r, e->size * ((size_t)out->count + 1));

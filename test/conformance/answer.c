@@ -291,10 +291,24 @@ static bool is_other_watch(const cf_op *op, const reply *a, const reply *b) {
   return true;
 }
 
+/* ZooKeeper's answer without the results that it sends behind the error where a
+ * multiRead has an operation of another type. */
+static cf_frame without_rest(const cf_op *op, const cf_frame *x) {
+  enum { HEADER = 16, ERR = 12 };
+  cf_frame cut = *x;
+  bool damaged = op->kind == CF_MALFORMED && op->subs->kind == CF_MULTI_READ;
+  if (!damaged || x->len <= HEADER) return cut;
+  if (zke_jute_length(x->at + ERR) != ZKE_MARSHALLINGERROR) return cut;
+  cf_mask_used[CF_MASK_BEHIND_ERROR]++;
+  cut.len = HEADER;
+  return cut;
+}
+
 /* One answer; also notes the zxids that were told. */
 static const char *compare_reply(cf_compare *c, cf_pair *p, const cf_op *op,
-                                 const cf_frame *x, const cf_frame *y) {
+                                 const cf_frame *came, const cf_frame *y) {
   reply a, b;
+  cf_frame cut = without_rest(op, came), *x = &cut;
   const char *why = NULL;
   int type = cf_wire_type(op);
   bool whole = read_reply(&a, x, type);

@@ -106,6 +106,9 @@
     "removeWatches and checkWatches there: no watcher or another code",       \
     "ZooKeeper's server looks at other things before, and has watches that "  \
     "never fire, since its clients send no such path")                        \
+  X(BEHIND_ERROR,                                                             \
+    "multiRead of a type that none has: results behind the error",            \
+    "clients read nothing behind an error")                                   \
   X(BOTH_TABLES,                                                              \
     "on an ensemble, remove_watches of one kind of a staying watch: of both", \
     "the engine takes such a watch back as a whole, the server by its table") \

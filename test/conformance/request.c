@@ -175,12 +175,11 @@ static uint32_t other_length(uint32_t length, int chance) {
 }
 
 /* A SET_WATCHES begins with a zxid; in half a character of the others Java sees
- * another one, and says so; it counts "/" among the nodes below "", and takes
- * an ACL of a negative length for an empty one. */
+ * another one, and says so; it counts "/" among the nodes below "".  A multi
+ * begins with the type of its first operation, which becomes another one. */
 static bool begins_with_path(const cf_op *op) {
   return op->kind != CF_SET_WATCHES && op->kind != CF_SYNC &&
-         op->kind != CF_EPHEMERALS && op->kind != CF_COUNT &&
-         op->kind != CF_SET_ACL;
+         op->kind != CF_EPHEMERALS && op->kind != CF_COUNT;
 }
 
 /* body: of the frame, from its header on. */

@@ -200,9 +200,17 @@ TEST(a_count_beyond_the_frame_is_refused) {
   zke_jute_children_response names;
   ck_assert(!READS("\177\377\377\377\0\0\0\0", children_response, &names));
   ck_assert(!READS("\0\0\0\3\0\0\0\0\0\0\0\0", children_response, &names));
-  ck_assert(!READS("\377\377\377\376\0\0\0\0", children_response, &names));
   ck_assert(READS("\0\0\0\2\0\0\0\0\0\0\0\0", children_response, &names));
   ck_assert(!READS("\177\377\377\377\0\0\0\37", acl_response, &acl));
+}
+
+/* A count below -1 is that of an empty vector, as ZooKeeper reads it. */
+TEST(a_negative_count_is_an_empty_vector) {
+  zke_jute_children_response in;
+  ck_assert(READS("\377\377\377\376", children_response, &in));
+  ck_assert_int_eq(in.children.count, 0);
+  ck_assert(READS("\377\377\377\377", children_response, &in));
+  ck_assert_int_eq(in.children.count, -1);
 }
 
 /* What C would take for the end of a path is told, and not taken for it. */
