@@ -290,11 +290,19 @@ static int first_wrong(int rule, int programs) {
 
 LIMIT(600);
 
+/* The 33rd seed shows what is too weak within 35 programs, of which others need
+ * thousands.  With FULL or a SEED it is another one. */
+static unsigned weak_seed(void) {
+  long known = getenv("SEED") ? 0 : test_sample(0, 33);
+  if (known) printf("SEED=%ld\n", known);
+  return known ? (unsigned)known : test_seed();
+}
+
 /* Handles of zke_order() always fit, with fewer syncs than reads; what is too
  * weak is caught. */
 TEST_LOOP(outcomes_fit_one_order, 0, RULES) {
   register_late();
-  dice = test_seed();
+  dice = _i == ORDERED ? test_seed() : weak_seed();
   int wrong = first_wrong(_i, _i == ORDERED ? 1000 : 100000);
   if (_i == ORDERED)
     ck_assert_int_eq(wrong, 0);
