@@ -831,7 +831,7 @@ sqlite-oldest sqlite-newest: FETCH = $(TEST_PACKAGES)
 sqlite-oldest sqlite-newest: sqlite-%: build/deps/sqlite-%/sqlite3.c \
   $(RECIPE_ARCHIVE)
 	@$(MAKE) --no-print-directory SQLITE=$< BUILD=build/sqlite-$* \
-	  RECIPE_ARCHIVE=$(RECIPE_ARCHIVE) CFLAGS='-O1 -g' sqlite-here
+	  RECIPE_ARCHIVE=$(RECIPE_ARCHIVE) CFLAGS='-O1 -g1' sqlite-here
 
 # The recipes do not know which SQLite it is, but for the one that calls it.
 sqlite-here: FETCH = $(TEST_PACKAGES) zookeeper zookeeper-client
