@@ -239,6 +239,12 @@ int64_t test_wall(void) { return clock_ms(CLOCK_REALTIME); }
 
 void test_pause(void) { poll(NULL, 0, 1); }
 
+void test_pause_since(int64_t since) {
+  int64_t pause = (test_now() - since) / 50;
+  if (pause < 1) pause = 1;
+  poll(NULL, 0, pause < 20 ? (int)pause : 20);
+}
+
 int64_t test_patience(int64_t limit) {
   const char *times = getenv("CK_TIMEOUT_MULTIPLIER");
   return times && atoi(times) > 1 ? limit * atoi(times) : limit;

@@ -143,24 +143,28 @@ void test_code(const char *file, int line, const char *expression, int got,
 #define ck_says(text) test_says(__FILE__, __LINE__, (text))
 void test_says(const char *file, int line, const char *text);
 
-/* Wait for a condition, looking every millisecond, and once more at the end.
- * What a look has found counts: the next may find it otherwise, where others
- * are at work.  The limit is for what hangs, and grows as those of the tests
- * do, by CK_TIMEOUT_MULTIPLIER. */
+/* Wait for a condition, looking every millisecond at first, then less often
+ * (test_pause_since()), and once more at the end.  What a look has found counts:
+ * the next may find it otherwise, where others are at work.  The limit is for
+ * what hangs, and grows as those of the tests do, by CK_TIMEOUT_MULTIPLIER. */
 #define ck_until(condition, ms)                                         \
   do {                                                                  \
-    int64_t ck_until_end_ = test_now() + test_patience(ms);             \
+    int64_t ck_until_since_ = test_now();                               \
+    int64_t ck_until_end_ = ck_until_since_ + test_patience(ms);        \
     for (;;) {                                                          \
       int ck_until_last_ = test_now() >= ck_until_end_;                 \
       if (condition) break;                                             \
       ck_assert_msg(!ck_until_last_, "not within %d ms: %s", (int)(ms), \
                     #condition);                                        \
-      test_pause();                                                     \
+      test_pause_since(ck_until_since_);                                \
     }                                                                   \
   } while (0)
 int64_t test_now(void);  /* monotonic, ms */
 int64_t test_wall(void); /* ms since 1970 */
 void test_pause(void);   /* one millisecond */
+/* A fiftieth of the time since then, 1 to 20 ms: a look at what is waited for
+ * may cost much. */
+void test_pause_since(int64_t since);
 /* A limit, in whatever unit, times CK_TIMEOUT_MULTIPLIER where that is set. */
 int64_t test_patience(int64_t limit);
 /* A clock that stands still until a test moves it: by test_pass_ns(), which all

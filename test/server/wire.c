@@ -110,13 +110,17 @@ void send_out(wire *w) {
   zke_jute_writer_free(&w->out);
 }
 
+/* What is there of so many bytes, once anything is; 0 or less at the end. */
+static ssize_t receive_some(wire *w, char *to, size_t len) {
+  struct pollfd p = {.fd = w->fd, .events = POLLIN};
+  ck_assert_msg(poll(&p, 1, (int)test_patience(SOON)) == 1, "nothing has come");
+  return recv(w->fd, to, len, 0);
+}
+
 /* Fill len bytes; false at the connection's end. */
 bool receive(wire *w, char *to, size_t len) {
   while (len > 0) {
-    struct pollfd p = {.fd = w->fd, .events = POLLIN};
-    ck_assert_msg(poll(&p, 1, (int)test_patience(SOON)) == 1,
-                  "nothing has come");
-    ssize_t n = recv(w->fd, to, len, 0);
+    ssize_t n = receive_some(w, to, len);
     if (n <= 0) return false;
     to += n;
     len -= (size_t)n;
@@ -128,7 +132,11 @@ bool receive(wire *w, char *to, size_t len) {
 const char *receive_rest(wire *w) {
   static char text[1000000];
   size_t len = 0;
-  while (len < sizeof text - 1 && receive(w, text + len, 1)) len++;
+  ssize_t n = 1;
+  while (n > 0 && len < sizeof text - 1) {
+    n = receive_some(w, text + len, sizeof text - 1 - len);
+    if (n > 0) len += (size_t)n;
+  }
   ck_assert_int_lt(len, sizeof text - 1);
   text[len] = '\0';
   return text;
