@@ -144,9 +144,10 @@ void test_code(const char *file, int line, const char *expression, int got,
 void test_says(const char *file, int line, const char *text);
 
 /* Wait for a condition, looking every millisecond at first, then less often
- * (test_pause_since()), and once more at the end.  What a look has found counts:
- * the next may find it otherwise, where others are at work.  The limit is for
- * what hangs, and grows as those of the tests do, by CK_TIMEOUT_MULTIPLIER. */
+ * (test_pause_since()), and once more at the end.  What a look has found
+ * counts: the next may find it otherwise, where others are at work.  The limit
+ * is for what hangs, and grows as those of the tests do, by
+ * CK_TIMEOUT_MULTIPLIER. */
 #define ck_until(condition, ms)                                         \
   do {                                                                  \
     int64_t ck_until_since_ = test_now();                               \

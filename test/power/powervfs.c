@@ -658,9 +658,10 @@ static int64_t os_pid(void *c) {
   return 1000;
 }
 
-/* The real one looks into /proc/thread-self.  Those looks cost much when a thread
- * and then its process end at once, as children here do: the parent's waitpid()
- * spins in the kernel while the thread's part of /proc is thrown away. */
+/* The real one looks into /proc/thread-self.  Those looks cost much when a
+ * thread and then its process end at once, as children here do: the parent's
+ * waitpid() spins in the kernel while the thread's part of /proc is thrown
+ * away. */
 static int os_boot_offset(void *c, int64_t *out) {
   (void)c;
   *out = 0;
