@@ -22,11 +22,15 @@
  * try has done.  For an unbinding the lost try may have made it, and the name
  * may be bound again by another process since: then the token that is there is
  * another one than the try was about to unbind (`hit`), and that one is left
- * alone.  Of a binding the name may be free again, since somebody has unbound
- * what the lost try has bound: it is not bound a second time, as nobody would
- * unbind that.  No name is asked what it was before, so a change of the
- * directory since then is enough for this doubt (`gone`).  If no time is left
- * for a repetition there is one more look (names_settle).
+ * alone.
+ *
+ * A binding whose reply was lost may find the name free.  Then either it was
+ * never made, or it was made and another process has unbound it.  In the second
+ * case it must not be made again, since nobody would unbind that one.  A name
+ * that is free does not tell which case it is; the directory tells that nothing
+ * was made, if it is unchanged since before the lost try.  Else the call fails
+ * (`gone`), also where only other names were changed.  If no time is left for a
+ * repetition there is one more look (names_settle).
  *
  * If the process dies before the step nothing has changed; after it the change
  * is made.
@@ -244,7 +248,8 @@ typedef struct names_change {
   char *text, *twin; /* its data and its twin's path; made once */
   int len;           /* bytes of text */
   int64_t made;      /* out: the new one's token */
-  int64_t pzxid;     /* of the directory before the new one, as in its id */
+  int64_t pzxid;     /* of the directory before a step that makes the new one */
+  bool tried;        /* names_try() was called before: pzxid may be old */
   bool unsure;       /* a step has lost its reply: it may have been made */
   bool gone;         /* a binding: it cannot be told whether it came and went */
 } names_change;
@@ -350,8 +355,19 @@ static int names_try_bound(names_change *c, const bound *old) {
   return names_exchange(c, old);
 }
 
+/* Note the directory's state before a binding's next step.  It was noted for
+ * the first try already; until a later one others may have changed it, which is
+ * no reason for a doubt.  ZKE_LOOK_AGAIN: the directory has gone. */
+static int names_note_place(names_change *c) {
+  zke_stat stat;
+  if (!c->tried) return ZKE_OK;
+  int rc = zke_exists(c->n->r.z, c->n->r.path, NULL, NULL, &stat);
+  if (rc == ZKE_OK) c->pzxid = stat.pzxid;
+  return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
+}
+
 /* A binding that is unsure finds the name free: it is made only if nothing was
- * changed since before its first try.  What was changed may be this very name,
+ * changed since before the lost try.  What was changed may be this very name,
  * which another process has bound just now: then that decides. */
 static int names_try_again(names_change *c) {
   zke *z = c->n->r.z;
@@ -365,8 +381,11 @@ static int names_try_again(names_change *c) {
 
 /* The name is free.  For an unbinding that is unsure this is what it wanted. */
 static int names_try_free(names_change *c) {
-  if (!c->replace)
-    return c->unsure ? names_try_again(c) : names_multi(c, NULL, NULL);
+  if (!c->replace && c->unsure) return names_try_again(c);
+  if (!c->replace) {
+    int rc = names_note_place(c);
+    return rc == ZKE_OK ? names_multi(c, NULL, NULL) : rc;
+  }
   if (c->unsure && !c->make) return ZKE_OK;
   return zke_recipe_fail(ZKE_NONODE, "the name %s is not bound", c->path);
 }
@@ -381,6 +400,7 @@ static int names_try(zke *z, void *arg) {
     rc = names_try_bound(c, &old);
   else if (rc == ZKE_NONODE)
     rc = names_try_free(c);
+  c->tried = true;
   zke_free(data);
   return rc;
 }
@@ -433,7 +453,7 @@ static int names_do(names_change *c, const void *value, int len,
   if (c->gone)
     rc = zke_recipe_fail(ZKE_CONNECTIONLOSS,
                          "the reply was lost: the name %s may have been bound "
-                         "and unbound",
+                         "and unbound, or it was never bound",
                          c->path);
   else if (c->make && c->unsure && rc != ZKE_OK)
     rc = names_settle(c, rc);

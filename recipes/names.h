@@ -146,9 +146,14 @@ ZKE_API void zke_names_free(zke_names *names);
  *   ZKE_OTHERKIND     the path is no directory of names
  *   ZKE_BADARGUMENTS  the name, or len is negative
  * or what stood in the way.  A binding whose reply was lost is recognised, and
- * is ZKE_OK.  After ZKE_CONNECTIONLOSS it may be there, or may have been there
- * until another process has unbound it; zke_names_lookup() tells by whom the
- * name is bound.
+ * is ZKE_OK.
+ *
+ * ZKE_CONNECTIONLOSS, also with ZKE_FOREVER: the reply was lost, the name is
+ * free, and this name or others were changed meanwhile.  Then nobody can tell
+ * whether the binding was never made, or was made and another process has
+ * unbound it.  Bind again if it does not matter which.  If the deadline is over
+ * the binding may also be there; zke_names_lookup() tells by whom the name is
+ * bound.
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_names_bind(zke_names *names, const char *name,
                            const void *value, int len, int ephemeral,

@@ -809,15 +809,16 @@ static void prepare_names(zke *z, void *arg) {
 }
 
 /* Behind a lost reply the other's binding and unbinding may leave it open
- * whether this one has stood. */
+ * whether this one has stood.  No other lost reply is told. */
 static void use_name(zke *z, void *arg) {
   zke_names *names = NULL;
   int64_t token;
   (void)arg;
   if (!went(z, zke_names_new(z, "/names", NULL, &names))) return;
   int rc = zke_names_bind(names, "printer", "a", 1, 1, ZKE_FOREVER, &token);
-  bool open = rc == ZKE_HELD || rc == ZKE_CONNECTIONLOSS;
-  if (!open && went(z, rc)) {
+  bool open = rc == ZKE_CONNECTIONLOSS &&
+              strstr(zke_errmsg(), "may have been bound and unbound");
+  if (rc != ZKE_HELD && !open && went(z, rc)) {
     stay("bound", 1);
     went(z, zke_names_unbind(names, "printer", token, ZKE_FOREVER));
   }
