@@ -129,8 +129,8 @@ typedef struct run {
   int outcome;
   int report; /* a pipe: errno, if the child could not be executed */
   int alive;  /* a pipe: ends when no descendant is left; -1: none */
-  int lost;   /* the code of the loss, or 0; why: its sentence */
-  char why[512];
+  int lost;   /* the code of the loss, or 0 */
+  loss loss;  /* with lost: the rest of it */
   enum phase phase;
   int64_t until; /* the phase's end, of zke_now() */
   int64_t pause; /* between two looks, while STAYS */
@@ -589,6 +589,7 @@ static void run_ask(run *r) {
 /* Says on standard error that the lock was lost and the command goes on
  * (--on-lost warn). */
 static void warn_lost(const run *r) {
+  char why[512];
   json_t *row = json_pack("{s:s,s:s,s:s}", "event", "lost", "kind", r->g->kind,
                           "path", r->g->path);
   if (r->c->format == FORMAT_JSON && row) {
@@ -596,7 +597,8 @@ static void warn_lost(const run *r) {
     fputc('\n', stderr);
   } else {
     fputs("zke: LOST: ", stderr);
-    output_sentence(r->why, stderr);
+    loss_text(r->c, &r->loss, why, sizeof why);
+    output_sentence(why, stderr);
     fputs("; ", stderr);
     output_sentence(r->c->child[0].text, stderr);
     fputs(" goes on\n", stderr);
@@ -604,15 +606,17 @@ static void warn_lost(const run *r) {
   json_decref(row);
 }
 
-/* What is held was lost, with this code.  The text is made now, since other
- * calls may replace the thread's sentence until it is told; but the command is
- * asked to end before, as making it reads the file. */
+/* What is held was lost, with this code.  Why is noted now, but told when the
+ * command has ended (run_status()): another one may have the lock already, and
+ * nothing may delay the end of this command. */
 static void run_lose(run *r, int rc) {
   if (!r->g || !r->g->check || r->lost || r->phase > STAYS) return;
   r->lost = rc;
-  if (!r->warn) run_ask(r);
-  loss_text(r->c, r->g->kind, r->g->path, r->why, sizeof r->why);
-  if (r->warn) warn_lost(r);
+  loss_note(&r->loss, r->c, r->g->kind, r->g->path);
+  if (r->warn)
+    warn_lost(r);
+  else
+    run_ask(r);
 }
 
 /* Asks whether what is held is held still; if not, begins the end of the
@@ -880,14 +884,19 @@ static int run_signalled(run *r, int signal) {
   return STATUS_SIGNAL + signal;
 }
 
+/* What was held was lost: says why, now that the command has ended. */
+static int fail_lost(run *r) {
+  char why[512];
+  loss_text(r->c, &r->loss, why, sizeof why);
+  if (r->phase != LEFT) return fail(r->c, STATUS_LOST, "LOST", "%s", why);
+  return fail(r->c, STATUS_LOST, "LOST",
+              "%s, and %zu of its command's processes cannot be killed", why,
+              r->known.count);
+}
+
 /* What the command has come to, as an exit code. */
 static int run_status(run *r) {
-  call *c = r->c;
-  if (r->phase == LEFT)
-    return fail(c, STATUS_LOST, "LOST",
-                "%s, and %zu of its command's processes cannot be killed",
-                r->why, r->known.count);
-  if (r->lost) return fail(c, STATUS_LOST, "LOST", "%s", r->why);
+  if (r->lost) return fail_lost(r);
   int status = run_unexecuted(r);
   if (status) return status;
   if (WIFSIGNALED(r->outcome)) return run_signalled(r, WTERMSIG(r->outcome));

@@ -437,10 +437,13 @@ static int fail_limitless(contender *k) {
 }
 
 /* Why it was not got, as an exit code.  nested_judge() and a signal end the
- * wait by the same ZKE_CANCELLED; the former is asked about first.  ZKE_LIMIT
- * does not pass by itself, as it does for a queue that is full: the command
- * states another limit than there is, or asks for more than that.  So -E does
- * not take it for a success. */
+ * wait by the same ZKE_CANCELLED; the former is asked about first.
+ *
+ * A semaphore's ZKE_LIMIT mostly does not pass by itself: the command states
+ * another limit than there is, or asks for more permits than that.  So -E does
+ * not take it for a success.  Of the other kinds it means that the directory
+ * has given all of its numbers.  That passes when nobody uses it for a while,
+ * so it may be tried again (75). */
 static int contend_failed(contender *k, int rc) {
   call *c = k->c;
   if (rc == ZKE_NONODE && k->kind == &semaphore_kind && !k->limit)
@@ -448,7 +451,8 @@ static int contend_failed(contender *k, int rc) {
   if (k->deadlock) return fail_deadlock(k);
   if (rc == ZKE_CANCELLED && cancelled(c)) return fail_cancelled(c);
   if (rc == ZKE_HELD || rc == ZKE_OPERATIONTIMEOUT) return fail_conflict(c, rc);
-  if (rc == ZKE_LIMIT) return fail(c, STATUS_DATA, "LIMIT", "%s", zke_errmsg());
+  if (rc == ZKE_LIMIT && k->kind == &semaphore_kind)
+    return fail(c, STATUS_DATA, "LIMIT", "%s", zke_errmsg());
   return fail_rc(c, rc);
 }
 
@@ -496,8 +500,10 @@ static int contend(contender *k) {
 
 /* Report the loss with the engine's sentence, which tells the reason. */
 static int fail_lost(contender *k) {
+  loss l;
   char text[512];
-  loss_text(k->c, k->kind->class_.kind, k->path, text, sizeof text);
+  loss_note(&l, k->c, k->kind->class_.kind, k->path);
+  loss_text(k->c, &l, text, sizeof text);
   return fail(k->c, STATUS_LOST, "LOST", "%s", text);
 }
 

@@ -769,8 +769,10 @@ static void steal_human(call *c, json_t *row, FILE *out) {
 
 /* The failure of a lock that was taken away again. */
 static int fail_stolen(call *c, const char *path) {
+  loss l;
   char text[512];
-  loss_text(c, "lock", path, text, sizeof text);
+  loss_note(&l, c, "lock", path);
+  loss_text(c, &l, text, sizeof text);
   return fail(c, STATUS_LOST, "LOST", "%s", text);
 }
 

@@ -105,20 +105,36 @@ void note(const call *c, const char *format, ...) {
   fputc('\n', stderr);
 }
 
-/* A thief's znode is of a kind of its own.  What cannot be read now, as after
- * the session's end, is not told.  The sentence is copied first: the read may
- * replace it. */
-void loss_text(call *c, const char *kind, const char *path, char *text,
-               size_t size) {
+/* The sentence is copied, since other calls may replace it. */
+void loss_note(loss *l, call *c, const char *kind, const char *path) {
+  l->kind = kind;
+  l->path = path;
+  snprintf(l->why, sizeof l->why, "%s", zke_errmsg());
+  l->ms = zke_wall(c->z);
+}
+
+/* Has this party stolen the lock that was lost?  A thief's znode is of a kind
+ * of its own.  One that came after the loss was noticed has stolen it from a
+ * later holder; and one that has just ended has no name any more. */
+static bool is_thief(const zke_party *p, const loss *l) {
+  return p->held && strcmp(p->kind, "front-") == 0 && p->queued_ms <= l->ms &&
+         *p->identity;
+}
+
+/* What cannot be read now, as after the session's end, is not told. */
+void loss_text(call *c, const loss *l, char *text, size_t size) {
+  enum { MOST_MS = 1000 };
   zke_party_list *list = NULL;
-  snprintf(text, size, "the %s %s was lost (%s)", kind, path, zke_errmsg());
-  if (strcmp(kind, "lock") != 0 ||
-      zke_lock_parties(c->z, path, &list) != ZKE_OK)
-    return;
+  snprintf(text, size, "the %s %s was lost (%s)", l->kind, l->path, l->why);
+  if (strcmp(l->kind, "lock") != 0) return;
+  int64_t before = zke_limit(c->z, zke_now(c->z) + MOST_MS);
+  int rc = zke_lock_parties(c->z, l->path, &list);
+  zke_limit(c->z, before);
+  if (rc != ZKE_OK) return;
   const zke_party *first = list->count ? &list->data[0] : NULL;
-  if (first && strcmp(first->kind, "front-") == 0)
+  if (first && is_thief(first, l))
     snprintf(text, size, "the lock %s was lost (stolen by %s, pid %" PRId64 ")",
-             path, first->identity, first->pid);
+             l->path, first->identity, first->pid);
   zke_free(list);
 }
 

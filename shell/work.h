@@ -45,11 +45,21 @@ bool talks(const call *c);
 void note(const call *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* loss_text - "the lock /locks/a was lost (why)", for a failure with
- *             STATUS_LOST.  Why is the thread's sentence; or, where a lock was
- *             stolen, who has stolen it, as long as that one holds it */
-void loss_text(call *c, const char *kind, const char *path, char *text,
-               size_t size);
+/* A loss of what was held, as it was noticed. */
+typedef struct loss {
+  const char *kind, *path; /* "lock", "/locks/a"; the caller's */
+  int64_t ms;              /* when, of zke_wall() */
+  char why[512];           /* the thread's sentence then */
+} loss;
+
+/* loss_note - what is known at once, without looking into the tree
+ * loss_text - "the lock /locks/a was lost (why)", for a failure with
+ *             STATUS_LOST.  Why is the sentence that was noted; or, where a
+ *             lock was stolen, who has stolen it, as long as that one holds it.
+ *             Reads the tree, and may take a second: no time for it while a
+ *             command is to be ended */
+void loss_note(loss *l, call *c, const char *kind, const char *path);
+void loss_text(call *c, const loss *l, char *text, size_t size);
 
 /* child_label - the words of the child as others see them: as much as is good
  *               to look at, for free(); NULL without memory */
