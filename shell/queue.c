@@ -122,6 +122,7 @@ typedef struct push {
   patience p;              /* how long to wait for room */
   zke_queue_put_options o; /* the same for each item */
   int64_t count;           /* items put */
+  int most;                /* so many go in in one step */
   /* of --lines */
   int in;           /* where they are read from */
   bool end;         /* nothing comes any more */
@@ -149,13 +150,26 @@ static int push_options(push *p) {
   return 0;
 }
 
-/* Puts them in one step, waiting for room as long as --wait says. */
+/* Puts them, waiting for room as long as --wait says.  They go in in one step.
+ * But where the queue could never have so many at once, or has no room for all
+ * of them until the deadline, the steps become smaller: as many go in as there
+ * is room for. */
 static int push_values(push *p, const zke_queue_value *values, int count) {
-  cancel_by(p->c, cancel_queue, p->queue);
-  int rc = zke_queue_put_all(p->queue, values, count, &p->o, p->p.deadline);
-  cancel_by(p->c, NULL, NULL);
-  if (rc != ZKE_OK) return fail_wait(p->c, &p->p, rc);
-  p->count += count;
+  int at = 0;
+  while (at < count) {
+    int some = count - at < p->most ? count - at : p->most;
+    cancel_by(p->c, cancel_queue, p->queue);
+    int rc =
+        zke_queue_put_all(p->queue, values + at, some, &p->o, p->p.deadline);
+    cancel_by(p->c, NULL, NULL);
+    if (rc == ZKE_LIMIT && some > 1) {
+      p->most = some / 2;
+      continue;
+    }
+    if (rc != ZKE_OK) return fail_wait(p->c, &p->p, rc);
+    p->count += some;
+    at += some;
+  }
   return 0;
 }
 
@@ -257,7 +271,7 @@ static int push_lines(push *p) {
  * with it: so that command stays until a signal. */
 static int push_run(call *c) {
   queue_of q;
-  push p = {.c = c};
+  push p = {.c = c, .most = LINES_MOST};
   int status = push_options(&p);
   if (!status) status = queue_open(c, &q);
   if (status) return status;
@@ -383,28 +397,49 @@ static bool item_texts(const zke_queue_item *item, char **texts, int *count) {
          item_text(texts, count, "ZKE_ITEM_DATA=%s", text ? item->data : "");
 }
 
-/* The command has failed with an item.  Whoever asked for it (--verbose) is
- * told.  With --go-on everybody is, but for --quiet: the worker goes on, so
- * nobody sees the exit code.  A failure with a code of its own, and a signal,
- * end the worker, which says so. */
-static void tell_failure(const call *c, const zke_queue_item *item,
-                         int status) {
-  if (!has(c, 'g') || c->code || cancelled(c)) {
-    note(c, "%s is given back: the command ended with %d", item->name, status);
-    return;
-  }
-  if (c->sh->quiet) return;
+/* Has the item become a dead letter?  The recipe does not tell, so the letter's
+ * znode is looked for (LAYOUT in queue.h). */
+static bool is_dead(const call *c, const queue_of *q, const char *item) {
+  char *path;
+  if (asprintf(&path, "%s/dead/%s", q->path, item) < 0) return false;
+  int rc = zke_exists(c->z, path, NULL, NULL, NULL);
+  free(path);
+  return rc == ZKE_OK;
+}
+
+/* Writes that the command has failed with an item, in words or as JSON. */
+static void failure_tell(const call *c, const char *item, bool dead, int status,
+                         FILE *out) {
   if (c->format == FORMAT_JSON) {
-    json_t *row = json_pack("{s:s,s:s,s:i}", "event", "failed", "item",
-                            item->name, "status", status);
-    if (row) json_dumpf(row, stderr, JSON_COMPACT);
+    json_t *row = json_pack("{s:s,s:s,s:i,s:b}", "event", "failed", "item",
+                            item, "status", status, "dead", (int)dead);
+    if (row) json_dumpf(row, out, JSON_COMPACT);
     json_decref(row);
   } else {
-    fputs("zke: ", stderr);
-    output_sentence(item->name, stderr);
-    fprintf(stderr, " is given back: the command ended with %d", status);
+    fputs("zke: ", out);
+    output_sentence(item, out);
+    fprintf(out, " %s: the command ended with %d",
+            dead ? "becomes a dead letter" : "is given back", status);
   }
-  fputc('\n', stderr);
+  fputc('\n', out);
+}
+
+/* The command has failed with an item, which was given back.  Whoever asked for
+ * it (--verbose) is told.  With --go-on everybody is, but for --quiet: the
+ * worker goes on, so nobody sees the exit code.  It ends by a failure of this
+ * process, and by a signal; then its exit code tells.
+ *
+ * Written in one piece, since several workers may write to one file. */
+static void tell_failure(const call *c, const queue_of *q, const char *item,
+                         int status) {
+  char *text = NULL;
+  size_t len;
+  bool goes_on = has(c, 'g') && !c->code && !cancelled(c);
+  if (goes_on ? c->sh->quiet : !talks(c)) return;
+  FILE *out = open_memstream(&text, &len);
+  if (out) failure_tell(c, item, is_dead(c, q, item), status, out);
+  if (out && fclose(out) == 0) fputs(text, stderr);
+  free(text);
 }
 
 /* Has the command work on the item; its exit code.
@@ -429,7 +464,6 @@ static int work_on(call *c, const queue_of *q, claim *k, bool *asked) {
     status = no_memory(c);
   }
   for (int i = 0; i < count; i++) free(texts[i]);
-  if (status) tell_failure(c, k->item, status);
   return status;
 }
 
@@ -468,7 +502,9 @@ static int pop_one(call *c, const queue_of *q, const patience *p, bool *more) {
     status = emit(c, item_row(k.item));
   else
     status = emit_event(c, item_row(k.item));
+  int worked = status;
   status = claim_end(c, &k, status);
+  if (worked && c->child) tell_failure(c, q, k.item->name, worked);
   if (asked) *more = false;
   if (status && *more && has(c, 'g') && !c->code && !cancelled(c))
     status = back_off(c, k.item);
