@@ -1263,14 +1263,23 @@ static const char *path_names_fault(const char *path, bool sequential) {
   }
 }
 
+/* Does a UTF-8 character begin here that is outside of the Basic Multilingual
+ * Plane?  It has four bytes. */
+static bool path_is_outside(const unsigned char *s) {
+  unsigned least = s[0] == 0xf0 ? 0x90 : 0x80;
+  unsigned most = s[0] == 0xf4 ? 0x8f : 0xbf;
+  return s[0] >= 0xf0 && s[0] <= 0xf4 && s[1] >= least && s[1] <= most &&
+         (s[2] & 0xc0) == 0x80 && (s[3] & 0xc0) == 0x80;
+}
+
 /* What is wrong with the characters of a path, by path_check_new(); NULL:
  * nothing. */
 static const char *path_characters_fault(const char *path) {
   for (const unsigned char *at = (const unsigned char *)path; *at;) {
-    bool four_bytes = *at >= 0xf0 && *at <= 0xf4;
+    bool outside = path_is_outside(at);
     unsigned c = path_decode(&at);
     if (c == 0)
-      return four_bytes ? "it has a character above U+FFFF" : "it is not UTF-8";
+      return outside ? "it has a character above U+FFFF" : "it is not UTF-8";
     if (c < 0x20 || (c >= 0x7f && c <= 0x9f))
       return "it has a control character";
     if (c >= 0xd800 && c <= 0xdfff) return "it is not UTF-8";
@@ -1292,10 +1301,27 @@ static const char *path_fault(const char *path, bool sequential) {
   return why ? why : "it is not allowed";
 }
 
-/* The same as a failure.  NULL is printed by some printf()s only. */
-static int path_refuse(const char *path, bool sequential) {
-  return base_fail(ZKE_BADARGUMENTS, "malformed path %s: %s",
-                   path ? path : "(NULL)", path_fault(path, sequential));
+/* How many bytes of a path are shown where something stands behind it: all, or
+ * at most so many, and then no part of a character. */
+static int path_shown(const char *path, size_t most) {
+  size_t len = strlen(path);
+  if (len <= most) return (int)len;
+  len = most;
+  while (len > most - 4 && ((unsigned char)path[len] & 0xc0) == 0x80) len--;
+  return (int)len;
+}
+
+/* The same as a failure.  NULL is printed by some printf()s only.  The reason
+ * is at the end, so a long path is cut.
+ *
+ *   what  "path" or "chroot" */
+static int path_refuse(const char *what, const char *path, bool sequential) {
+  enum { SHOWN = 400 }; /* bytes; a sentence has 512 */
+  const char *fault = path_fault(path, sequential);
+  if (!path) path = "(NULL)";
+  int shown = path_shown(path, SHOWN);
+  return base_fail(ZKE_BADARGUMENTS, "malformed %s %.*s%s: %s", what, shown,
+                   path, path[shown] ? "..." : "", fault);
 }
 
 /* The key of a path of len bytes, pointing into it.  The root has no parent:
@@ -4154,6 +4180,27 @@ static int app_deny(const char *what, const char *name) {
   return SQLITE_DENY;
 }
 
+/* The action on a table that comes first where a statement makes or drops
+ * something: SQLite asks for its own table of all of them, and then by name.
+ * With writable_schema a statement may change that table itself. */
+static bool app_asks_again(sqlite3 *db, const char *table) {
+  int writable = 1;
+  if (!table || (strcmp(table, "sqlite_master") != 0 &&
+                 strcmp(table, "sqlite_temp_master") != 0))
+    return false;
+  sqlite3_db_config(db, SQLITE_DBCONFIG_WRITABLE_SCHEMA, -1, &writable);
+  return !writable;
+}
+
+/* A function may only read: SQLite's name for what it would change.  Of ALTER
+ * TABLE it gives the database first. */
+static int app_deny_change(const store *s, int action, const char *a,
+                           const char *b) {
+  if (app_asks_again(s->db, a)) return SQLITE_OK;
+  return app_deny("a change where fn may only read, of",
+                  action == SQLITE_ALTER_TABLE ? b : a);
+}
+
 /* SQLite asks, while it prepares a statement, for each thing that it does. */
 static int app_authorize(void *arg, int action, const char *a, const char *b,
                          const char *database, const char *trigger) {
@@ -4177,8 +4224,7 @@ static int app_authorize(void *arg, int action, const char *a, const char *b,
     case SQLITE_SAVEPOINT: /* a batch has one of ours */
       return app_is_ours(b) ? app_deny("SAVEPOINT", b) : SQLITE_OK;
     default:
-      if (s->app == APP_READS)
-        return app_deny("a change where fn may only read, of", a);
+      if (s->app == APP_READS) return app_deny_change(s, action, a, b);
       if (!app_touches_ours(action, a, b)) return SQLITE_OK;
       return app_deny("a change of", app_is_ours(a) ? a : b);
   }
@@ -4375,8 +4421,8 @@ static bool app_is_own_statement(const store *s, const sqlite3_stmt *st) {
   return false;
 }
 
-/* End the statements that a function has left open; it has failed then.  The
- * sentence of one that has refused (rc) stays. */
+/* End the statements that a function has left open, which is ZKE_MISUSE.  Where
+ * the function has refused (rc), that and its sentence stay the result. */
 static int app_end_statements(store *s, int rc) {
   sqlite3_stmt *st = NULL;
   while ((st = sqlite3_next_stmt(s->db, st))) {
@@ -8761,15 +8807,6 @@ static int quota_measure(store *s, const char *path, unsigned grew,
   return rc;
 }
 
-/* How many bytes of a path are shown: no part of a character. */
-static int quota_shown(const char *path) {
-  size_t len = strlen(path);
-  if (len <= QUOTA_SHOWN) return (int)len;
-  len = QUOTA_SHOWN;
-  while (((unsigned char)path[len] & 0xc0) == 0x80) len--;
-  return (int)len;
-}
-
 /* Tell the logger, in ZooKeeper's words, if a limit is passed: the hard one, or
  * else the soft one.  `what` and `kind` are the names of what is limited. */
 static bool quota_warn(store *s, const char *path, int64_t now,
@@ -8778,7 +8815,7 @@ static bool quota_warn(store *s, const char *path, int64_t now,
   bool hard = l->hard > -1 && now > l->hard;
   int64_t limit = hard ? l->hard : l->soft;
   if (limit < 0 || now <= limit) return false;
-  int shown = quota_shown(path);
+  int shown = path_shown(path, QUOTA_SHOWN);
   host_log(s, ZKE_LOG_WARN,
            "Quota exceeded: %.*s%s [current %s=%lld, %s%sLimit=%lld]", shown,
            path, path[shown] ? "..." : "", what, (long long)now,
@@ -9116,7 +9153,7 @@ static int op_create(txn *t, const char *path, const zke_op *op, char **made,
   } else if (!(*made = op_created_path(t, path, op->mode, up, &parent))) {
     rc = base_nomem();
   } else if (!path_check_new(*made)) {
-    rc = path_refuse(*made, false);
+    rc = path_refuse("path", *made, false);
   } else {
     rc = op_create_below(t, op, *made, up, &parent, open ? NULL : acl.data,
                          stat);
@@ -9179,7 +9216,7 @@ static int op_delete(txn *t, const char *path, int version) {
  * transaction a synced one. */
 static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
   node n;
-  if (!path_check_new(path)) return path_refuse(path, false);
+  if (!path_check_new(path)) return path_refuse("path", path, false);
   int rc = op_load(t->s, path, &n, NULL);
   if (rc != ZKE_OK) return rc;
   if (!op_allows(t->z, &n, ZKE_PERM_WRITE)) {
@@ -9210,7 +9247,7 @@ static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
 static int op_raise_sequence(txn *t, const char *path, int next,
                              zke_stat *stat) {
   node n;
-  if (!path_check_new(path)) return path_refuse(path, false);
+  if (!path_check_new(path)) return path_refuse("path", path, false);
   int rc = op_load(t->s, path, &n, NULL);
   if (rc != ZKE_OK) return rc;
   if (!op_allows(t->z, &n, ZKE_PERM_CREATE)) {
@@ -9232,7 +9269,7 @@ static int op_raise_sequence(txn *t, const char *path, int next,
  * what does. It takes no zxid of its own and needs no class. */
 static int op_check(txn *t, const char *path, int version) {
   node n;
-  if (!path_check_new(path)) return path_refuse(path, false);
+  if (!path_check_new(path)) return path_refuse("path", path, false);
   int rc = op_load(t->s, path, &n, NULL);
   if (rc != ZKE_OK) return rc;
   if (!op_allows(t->z, &n, ZKE_PERM_READ)) {
@@ -9272,7 +9309,7 @@ static int op_set_acl(txn *t, const char *path, int version,
                       const zke_acls *acls, zke_stat *stat) {
   buf acl = {.a = &t->s->a};
   bool open = false;
-  if (!path_check_new(path)) return path_refuse(path, false);
+  if (!path_check_new(path)) return path_refuse("path", path, false);
   int rc = acl_encode(&t->z->who, &t->s->schemes, acls, &acl, &open);
   if (rc == ZKE_OK)
     rc = op_set_acl_text(t, path, version, open ? NULL : acl.data, stat);
@@ -13312,8 +13349,7 @@ static int store_options(const zke_options *given, zke_options *out,
   if (rc == ZKE_OK) rc = store_check_choices(out);
   if (rc != ZKE_OK) return rc;
   if (out->chroot && *out->chroot && !path_check(out->chroot, false))
-    return base_fail(ZKE_BADARGUMENTS, "malformed chroot %s: %s", out->chroot,
-                     path_fault(out->chroot, false));
+    return path_refuse("chroot", out->chroot, false);
   return ZKE_OK;
 }
 
@@ -14041,7 +14077,7 @@ static int api_refuse_path(const char *path, bool sequential) {
     return base_fail(ZKE_BADARGUMENTS, "a path of %zu bytes, the limit is %d",
                      len, (int)PATH_MOST);
   }
-  return path_refuse(path, sequential);
+  return path_refuse("path", path, sequential);
 }
 
 /* Check a path and put the chroot before it; *full lives until the handle's

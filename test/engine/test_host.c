@@ -756,6 +756,60 @@ TEST(sql_in_a_snapshot) {
   ck_ok(zke_close(z));
 }
 
+/* Where a function may only read, the sentence names what it would change, and
+ * not SQLite's own table of tables. */
+TEST(what_a_reader_would_change_is_named) {
+  static const struct {
+    const char *sql, *says;
+  } bad[] = {{"DELETE FROM orders", "of orders"},
+             {"CREATE TABLE mine(a)", "of mine"},
+             {"CREATE TABLE mine AS SELECT 1", "of mine"},
+             {"CREATE TEMP TABLE mine(a)", "of mine"},
+             {"CREATE VIEW mine AS SELECT 1", "of mine"},
+             {"CREATE INDEX mine ON orders(what)", "of mine"},
+             {"CREATE TRIGGER mine AFTER INSERT ON orders BEGIN SELECT 1;END",
+              "of mine"},
+             {"DROP TABLE orders", "of orders"},
+             {"ALTER TABLE orders RENAME TO mine", "of orders"},
+             {"ALTER TABLE orders ADD COLUMN x", "of orders"}};
+  zke *z = open_shop(0);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    job j = {.sql = bad[i].sql};
+    zke_op op;
+    zke_op_result result;
+    zke_op_sql(&op, work, &j);
+    ck_ok(zke_multi_read(z, &op, 1, &result));
+    ck_assert_int_eq(result.rc, SQLITE_AUTH);
+    ck_says("a change where fn may only read, of ");
+    ck_says(bad[i].says);
+    zke_results_clear(&result, 1);
+  }
+  ck_assert_int_eq(orders(shop), 1);
+  ck_ok(zke_close(z));
+}
+
+/* A function cannot write to the table of tables itself either, which SQLite
+ * lets a connection with writable_schema do. */
+static int write_schema(sqlite3 *db, int64_t zxid, void *context) {
+  (void)zxid, (void)context;
+  sqlite3_db_config(db, SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1, (int *)NULL);
+  int rc = run(db, "DELETE FROM sqlite_master");
+  sqlite3_db_config(db, SQLITE_DBCONFIG_WRITABLE_SCHEMA, 0, (int *)NULL);
+  return rc;
+}
+
+/* What SQLite would allow then, the engine still refuses. */
+TEST(a_reader_cannot_write_the_schema) {
+  zke *z = open_shop(0);
+  zke_op op;
+  zke_op_result result;
+  zke_op_sql(&op, write_schema, NULL);
+  ck_ok(zke_multi_read(z, &op, 1, &result));
+  ck_assert_int_eq(result.rc, SQLITE_AUTH);
+  ck_assert_int_eq(orders(shop), 1);
+  ck_ok(zke_close(z));
+}
+
 /* The tree in memory can have tables, too. */
 TEST(sql_in_memory) {
   zke *z = test_open(":memory:");

@@ -215,6 +215,9 @@ static const struct {
                {"/a\x01/b", "it has a control character", false},
                {"/a\x7f", "it has a control character", true},
                {"/a\xff", "it is not UTF-8", true},
+               {"/a\xf1o", "it is not UTF-8", true},
+               {"/a\xf0\x8f\xbf\xbf", "it is not UTF-8", true},
+               {"/a\xf4\x90\x80\x80", "it is not UTF-8", true},
                {"/\xed\xa0\x80", "it is not UTF-8", true},
                {"/\xee\x80\x80", "it has a character for private use", true},
                {"/\xef\xbf\xbd", "a character from U+FFF0 to U+FFFF", true},
@@ -228,6 +231,20 @@ TEST_LOOP(the_sentence_says_why, 0, COUNT(reasons)) {
   ck_says(reasons[_i].why);
   int rc = run_exists(z, path);
   ck_rc(rc, reasons[_i].made ? ZKE_NONODE : ZKE_BADARGUMENTS);
+  ck_ok(zke_close(z));
+}
+
+/* Of a path that would fill the sentence the end is left out, and no part of a
+ * character is shown. */
+TEST_LOOP(the_reason_of_a_long_path_is_told, 0, 4) {
+  char path[1024];
+  zke *z = memory();
+  size_t len = (size_t)snprintf(path, sizeof path, "/%.*s", _i, "aaa");
+  while (len < 1000) len += (size_t)snprintf(path + len, 4, "\xe2\x82\xac");
+  snprintf(path + len, 2, "/");
+  ck_rc(run_exists(z, path), ZKE_BADARGUMENTS);
+  ck_says("malformed path /");
+  ck_says("\xe2\x82\xac...: it ends with /");
   ck_ok(zke_close(z));
 }
 
