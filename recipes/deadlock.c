@@ -494,7 +494,7 @@ static int graph_victim(graph *g) {
   return -1;
 }
 
-/* "this call would wait for ever: for /a held by x (pid 1), who waits for /b
+/* "this call would wait for ever: /a is held by x (pid 1), who waits for /b,
  * held by this thread".  A long circle is cut where the room ends. */
 static int graph_say_deadlock(const graph *g, int at) {
   char text[420] = "";
@@ -505,9 +505,9 @@ static int graph_say_deadlock(const graph *g, int at) {
     zke_session_list *who = NULL;
     zke_session(g->z, next->session, &who);
     const char *holder = who ? who->data[0].identity : "another";
-    int n = snprintf(text + used, sizeof text - used, "%s%s held by %s",
+    int n = snprintf(text + used, sizeof text - used, "%s%s%s held by %s",
                      used ? ", who waits for " : "", w->directory,
-                     me ? "this thread" : holder);
+                     used ? "," : " is", me ? "this thread" : holder);
     if (who && !me && n > 0 && used + (size_t)n < sizeof text) {
       used += (size_t)n;
       n = snprintf(text + used, sizeof text - used, " (pid %" PRId64 ")",
@@ -518,7 +518,7 @@ static int graph_say_deadlock(const graph *g, int at) {
     at = w->next;
     if (me) break;
   }
-  return zke_recipe_fail(ZKE_DEADLOCK, "this call would wait for ever: for %s",
+  return zke_recipe_fail(ZKE_DEADLOCK, "this call would wait for ever: %s",
                          text);
 }
 

@@ -582,8 +582,8 @@ TEST(a_single_lock_that_closes_a_circle_is_told) {
   join_other(&o);
   call_end(&c);
   ck_assert_int_eq(o.rc, ZKE_DEADLOCK);
-  ck_assert_msg(strstr(o.sentence, "would wait for ever: for /a held by ann") &&
-                    strstr(o.sentence, "who waits for /b held by this thread"),
+  ck_assert_msg(strstr(o.sentence, "would wait for ever: /a is held by ann") &&
+                    strstr(o.sentence, "who waits for /b, held by this thread"),
                 "%s", o.sentence);
   ck_ok(c.rc);
   zke_multilock_free(ml);
@@ -603,8 +603,8 @@ TEST(a_multilock_that_closes_a_circle_is_told) {
     pthread_barrier_wait(&o.both);
     ck_until(entries(z[0], "/a") == 2, 5000);
     ck_rc(zke_multilock_acquire(ml, soon(z[0])), ZKE_DEADLOCK);
-    ck_says("would wait for ever: for /b held by bob");
-    ck_says("who waits for /a held by this thread");
+    ck_says("would wait for ever: /b is held by bob");
+    ck_says("who waits for /a, held by this thread");
     ck_assert_int_eq(entries(z[0], "/c"), 0);
     ck_ok(zke_lock_release(a));
     join_other(&o);
