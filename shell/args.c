@@ -220,11 +220,11 @@ static int fail_missing(call *c) {
   const command *m = c->command;
   char names[64];
   const char *which = m->least > 1 ? "" : "an ";
-  if (c->count) which = "another ";
+  bool several = m->least - c->count > 1;
+  if (c->count) which = several ? "more " : "another ";
   missing_names(c, names, sizeof names);
   return fail_usage(c, "%s wants %sargument%s%s%s", m->name, which,
-                    m->least - c->count > 1 ? "s" : "", *names ? ": " : "",
-                    names);
+                    several ? "s" : "", *names ? ": " : "", names);
 }
 
 /* Was the option of that name given?  Not each command has it. */
@@ -447,8 +447,8 @@ int arg_path(call *c, int i, char **path_out) {
 }
 
 /* Drop one trailing slash, which people type and ZooKeeper refuses.  Two are no
- * such slip: the engine refuses that path, and its sentence has the whole of
- * it.  But "//" is the root with a slash behind it. */
+ * such slip: both stay, so that the engine refuses the path and its sentence
+ * shows them.  But "//" is the root with a slash behind it. */
 void path_trim(char *path) {
   size_t len = strlen(path);
   if (len < 2 || path[len - 1] != '/') return;
