@@ -686,18 +686,22 @@ static int queue_put_now(zke_queue *q, const queue_load *load,
  * waits there keeps "entries" from going. */
 
 /* Forget the watches of a path that a type of event spends; all of them where
- * path is NULL.  The next look registers those again that it needs. */
-static void queue_drop_watches(zke_q_wait *w, int type, const char *path) {
+ * path is NULL.  The next look registers those again that it needs.  Returns
+ * whether there were any. */
+static bool queue_drop_watches(zke_q_wait *w, int type, const char *path) {
+  bool any = false;
   for (queue_watch **at = &w->watches; *at;) {
     queue_watch *x = *at;
     bool gone = !path || ((x->type & type) && strcmp(x->path, path) == 0);
     if (gone) {
       *at = x->next;
       zke_free(x);
+      any = true;
     } else {
       at = &x->next;
     }
   }
+  return any;
 }
 
 /* Is that watch registered? One that has fired was dropped from the list by
@@ -992,6 +996,19 @@ static int queue_wait_end(zke_q_wait *w, bool waiting, int rc) {
 
 /* ---- the object ---- */
 
+/* The listener was told, and no try has come: it may have failed before it
+ * could begin, as where another thread has kept the store's lock.  The next
+ * look tells again.  A call that blocks looks by itself. */
+static void queue_tell_again(zke_q_wait *w) {
+  if (w->state == ZKE_Q_WAIT_READY && !w->blocking) w->state = ZKE_Q_WAIT_YES;
+}
+
+/* An event has spent one-shot watches of a wait: its listener is to hear of
+ * what has come. */
+static void queue_spend(zke_q_wait *w, int types, const char *path) {
+  if (queue_drop_watches(w, types, path)) queue_tell_again(w);
+}
+
 /* An event has spent a one-shot watch: note which, and which claim may be gone.
  * After an overflow events are missing, so every watch counts as spent. */
 static void queue_event(zke_recipe *r, int type, const char *path) {
@@ -1000,8 +1017,8 @@ static void queue_event(zke_recipe *r, int type, const char *path) {
   int types = ZKE_WATCH_ANY; /* a creation or deletion spends both kinds */
   if (type == ZKE_EVENT_CHILD) types = ZKE_WATCH_CHILD;
   if (type == ZKE_EVENT_CHANGED) types = ZKE_WATCH_DATA;
-  queue_drop_watches(&q->taking, types, all ? NULL : path);
-  queue_drop_watches(&q->putting, types, all ? NULL : path);
+  queue_spend(&q->taking, types, all ? NULL : path);
+  queue_spend(&q->putting, types, all ? NULL : path);
   for (zke_q_claim *c = q->claims; c; c = c->next)
     if (all || strcmp(c->path, path) == 0) c->suspect = true;
 }
@@ -1753,9 +1770,14 @@ int zke_queue_start(zke_queue *queue, int event) {
   return zke_recipe_leave(&queue->r, rc);
 }
 
-/* For a program that dispatches seldom: what a dispatch would do. */
+/* For a program that dispatches seldom: what a dispatch would do.  The listener
+ * is told of what is there, also where it was told before and has not tried. */
 int zke_queue_step(zke_queue *queue) {
-  return zke_recipe_step((zke_recipe *)queue);
+  int rc = zke_recipe_enter((zke_recipe *)queue);
+  if (rc != ZKE_OK) return rc;
+  queue_tell_again(&queue->taking);
+  queue_tell_again(&queue->putting);
+  return zke_recipe_leave(&queue->r, zke_recipe_look(&queue->r));
 }
 
 /* A call of another thread that waits is not stopped so, but cancelled. */

@@ -567,19 +567,24 @@ static int queue_bury_step(zke_queue *q, const zke_queue_item *item,
 /* To the dead letters, together with this object's claim where it holds one:
  * then with a reason, else NULL.  Where there is a letter of that name, since
  * "entries" was made again since or somebody makes items under names of their
- * own, the zxid names this one.  An item so large that one step cannot carry
- * more is buried without how it died, rather than claimed for ever.  ZKE_LOST:
- * the item is not as it was (Q1). */
+ * own, this one gets another number: the zxid of its put and its own number
+ * together, since items of one put share the zxid; or the next number that no
+ * letter has.  An item so large that one step cannot carry more is buried
+ * without how it died, rather than claimed for ever.  ZKE_LOST: the item is not
+ * as it was (Q1). */
 int zke_q_bury(zke_queue *q, const zke_queue_item *item, const zke_q_claim *own,
                const char *reason, int64_t deadline_ms) {
   char *death = NULL, other[ZKE_Q_ITEM_ROOM];
   const char *name = item->name;
+  zke_q_name parsed = {.number = 0};
   int rc = queue_death_text(q, item, reason, &death);
   if (rc == ZKE_OK)
     rc = queue_bury_step(q, item, own, name, death, deadline_ms);
-  if (rc == ZKE_NODEEXISTS) {
+  zke_q_parse(item->name, &parsed);
+  int64_t number = item->zxid + parsed.number;
+  while (rc == ZKE_NODEEXISTS) {
     snprintf(other, sizeof other, ZKE_Q_ENTRY "-%010d", item->priority,
-             (int)(item->zxid & INT32_MAX));
+             (int)(number++ & INT32_MAX));
     name = other;
     rc = queue_bury_step(q, item, own, name, death, deadline_ms);
   }

@@ -1707,6 +1707,34 @@ TEST(two_items_of_one_name_become_dead_letters) {
   close_all();
 }
 
+/* Two items are put at once and become dead letters. */
+static void bury_two(void) {
+  zke_queue_value values[2] = {{"a", 1}, {"b", 1}};
+  ck_ok(zke_queue_put_all(q[0], values, 2, NULL, 0));
+  release(q[1], claim(q[1], "a"));
+  release(q[1], claim(q[1], "b"));
+}
+
+/* The numbers of the items begin anew with the directory, which goes when
+ * nobody uses the queue, and those that were put at once have one zxid.  Each
+ * letter gets a name of its own all the same, so that none stands in the way of
+ * the items behind it. */
+TEST(letters_of_one_put_have_names_of_their_own) {
+  open_attempts(1);
+  for (int i = 1; i <= 3; i++) {
+    bury_two();
+    ck_assert_int_eq(size_of(q[0]).dead, 2 * i);
+    for (int k = 0; k < SESSIONS; k++) zke_queue_free(q[k]);
+    ck_ok(zke_delete(z[0], PATH "/entries/line", -1));
+    ck_ok(zke_delete(z[0], PATH "/entries", -1));
+    for (int k = 0; k < SESSIONS; k++)
+      ck_ok(zke_queue_new(z[k], PATH, NULL, &q[k]));
+  }
+  put(q[0], "c");
+  take(q[1], "c");
+  close_all();
+}
+
 /* The attempts of a queue that is made do not change one that is there. */
 TEST(new_attempts_are_those_of_a_new_queue) {
   zke_queue_options o = {.size = sizeof o, .new_attempts = 4};
@@ -1898,7 +1926,7 @@ TEST(a_lost_place_is_taken_again) {
 
 /* ---- without blocking ---- */
 
-/* A started consumer hears once that there is something, and no more until it
+/* A started consumer hears once of all that is there, and no more until it
  * starts again; a stop ends it. */
 TEST(the_listener_is_told_of_an_item) {
   open_listening();
@@ -1934,6 +1962,28 @@ TEST(a_failed_try_waits_on) {
   put(q[0], "b");
   zke_dispatch(z[1], NULL);
   ck_assert_str_eq(told[1], "1  -;1  -;");
+  take(q[1], "b");
+  close_all();
+}
+
+/* The listener was told and has not tried, or could not begin to: it hears of
+ * the next put, and of what is there when the program makes a step. */
+TEST(who_has_not_tried_is_told_again) {
+  open_listening();
+  ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ITEM));
+  put(q[0], "a");
+  zke_dispatch(z[1], NULL);
+  ck_assert_str_eq(told[1], "1  -;");
+  zke_dispatch(z[1], NULL);
+  ck_assert_str_eq(told[1], "1  -;"); /* nothing has come */
+  put(q[0], "b");
+  zke_dispatch(z[1], NULL);
+  ck_assert_str_eq(told[1], "1  -;1  -;");
+  ck_ok(zke_queue_step(q[1]));
+  ck_assert_str_eq(told[1], "1  -;1  -;1  -;");
+  take(q[1], "a");
+  ck_ok(zke_queue_step(q[1]));
+  ck_assert_str_eq(told[1], "1  -;1  -;1  -;"); /* it waits no more */
   take(q[1], "b");
   close_all();
 }
