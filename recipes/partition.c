@@ -480,10 +480,17 @@ static int item_step(zke_partition *p, part_item *it) {
  * ==================================================================== */
 
 /* The membership was taken away: by a deletion of the znode, or with the
- * session.  The listener hears of each item. */
+ * session.  The listener hears of each item.  A session that lives has the
+ * items' znodes still: they go now, or others would wait for them in vain, and
+ * this object, too, once it has been started again. */
 static void part_lose(zke_partition *p) {
   if (!p->znode) return;
-  for (int i = 0; i < p->count; i++) item_lose(p, &p->item[i]);
+  for (int i = 0; i < p->count; i++) {
+    part_item *it = &p->item[i];
+    if (!p->r.ended) item_unwatch(p, it);
+    if (!p->r.ended && (item_is_held(it) || it->tried)) item_discard(p, it);
+    item_lose(p, it);
+  }
   zke_free(p->znode);
   p->znode = NULL;
   p->gone = true;
@@ -887,14 +894,22 @@ static int part_not_owned(const zke_partition *p, const char *item) {
 /* Only what was asked for may be let go.  The next owner takes it when its
  * znode goes; if the plan has changed in between, the item comes back.  No
  * event tells of this, so a thread that waits is woken: the state may be
- * SETTLED now, or its call has to look again. */
+ * SETTLED now, or its call has to look again.  An item that was taken away
+ * meanwhile is told as lost: the event that says so would go with the watch. */
 static int part_release(zke_partition *p, const char *item) {
   part_item *it = part_find(p, item);
   if (!it || !item_is_held(it)) return part_not_owned(p, item);
   if (it->state != ITEM_ASKED)
     return zke_recipe_fail(ZKE_MISUSE, "the item %s of %s was not asked back",
                            item, p->r.path);
+  bool gone = item_is_gone(p, it);
   item_unwatch(p, it);
+  if (gone) {
+    item_lose(p, it);
+    p->r.changed = true;
+    zke_wake(p->r.z);
+    return part_not_owned(p, item);
+  }
   int rc = item_discard(p, it);
   item_drop(it);
   if (rc != ZKE_OK || zke_recipe_look(&p->r) != ZKE_OK)
@@ -961,11 +976,12 @@ static int part_say(const zke_partition *p, int rc) {
 }
 
 /* Sleeps at most until an owner has had its time to let go; the next step takes
- * its item then. */
+ * its item then.  Where that step fails, as others keep the database, the time
+ * stays over: so the deadline is compared with the clock as well. */
 static int part_wait(zke_partition *p, int64_t deadline_ms) {
   for (;;) {
     int64_t next = part_next(p);
-    bool last = deadline_ms <= next;
+    bool last = deadline_ms <= next || zke_now(p->r.z) >= deadline_ms;
     int rc =
         zke_recipe_await(&p->r, part_is_settled, last ? deadline_ms : next);
     if (rc != ZKE_OPERATIONTIMEOUT) return rc;

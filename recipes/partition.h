@@ -67,13 +67,14 @@
  * reads their names twice (the list; the data), and makes one write and one
  * watch for each item that it gets.  It sets the watch of the list again, and
  * one of its neighbour where that is another one now.  A watch is a small write
- * of its own, and so is taking it back.  Releasing an item is two writes: its
- * watch, its znode.  Leaving deletes all znodes in one write (one for each
- * znode where an item was asked for), after the watches of the items were taken
- * back.  While nothing changes nothing is read.
+ * of its own, and so is taking it back.  Releasing an item is one read and two
+ * writes: its watch, its znode.  Leaving deletes all znodes in one write (one
+ * for each znode where an item was asked for), after the watches of the items
+ * were taken back.  While nothing changes nothing is read.
  *
  * LOSING THE SESSION, or the member's znode, loses every item: the listener
- * hears ZKE_PARTITION_LOST for each.
+ * hears ZKE_PARTITION_LOST for each.  Where the session lives the object
+ * deletes the items' znodes, as soon as it has noticed.
  *
  * FENCING: zke_partition_token() is the zxid of taking an item, greater than
  * that of every owner before.
@@ -196,8 +197,9 @@ ZKE_API int zke_partition_leave(zke_partition *p);
  *     if (rc == ZKE_LOST) printf("it took too long\n");
  *
  * Returns ZKE_OK, or ZKE_MISUSE where it was not asked for, ZKE_LOST where this
- * member does not have it any more.  After any other code the member does not
- * have it either, and the session deletes the znode as soon as it can.
+ * member does not have it any more; the listener hears that, too, if it had
+ * not yet.  After any other code the member does not have it either, and the
+ * session deletes the znode as soon as it can.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_partition_release(zke_partition *p, const char *item);
 

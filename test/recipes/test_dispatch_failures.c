@@ -16,6 +16,7 @@
 #include "recipes/election.h"
 #include "recipes/group.h"
 #include "recipes/lock.h"
+#include "recipes/partition.h"
 #include "recipes/persistent_node.h"
 #include "recipes/queue.h"
 #include "recipes/rwlock.h"
@@ -470,6 +471,31 @@ TEST(dispatch_waits_once_for_all) {
     zke_lock_free(mine[i]);
     zke_lock_free(theirs[i]);
   }
+  end();
+}
+
+/* An item's owner has had its time, and the step that is to take the item waits
+ * for a writer: the wait ends at its deadline all the same. */
+TEST(deadline_holds_for_an_overdue_item) {
+  static const char *const items[] = {"a", "b"};
+  zke_partition_options o = {.size = sizeof o, .release_ms = 20};
+  zke_partition *mine, *theirs;
+  int64_t due;
+  begin(300);
+  ck_ok(zke_partition_new(z, "/p", items, 2, &o, &mine));
+  ck_ok(zke_partition_new(other, "/p", items, 2, NULL, &theirs));
+  ck_ok(zke_partition_start(theirs));
+  ck_ok(zke_partition_start(mine));
+  ck_ok(zke_partition_due(mine, &due));
+  ck_until(zke_now(z) > due, 5000);
+  obstruct(WRITER);
+  int64_t now = zke_now(z);
+  ck_rc(zke_partition_wait(mine, now + 500), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_lt(zke_now(z), now + 10000);
+  clear(WRITER);
+  ck_ok(zke_partition_wait(mine, soon(z)));
+  zke_partition_free(theirs);
+  zke_partition_free(mine);
   end();
 }
 

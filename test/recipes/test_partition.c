@@ -257,6 +257,33 @@ TEST(taken_at_deadline) {
   end();
 }
 
+/* An owner that ends its work too late, and has not dispatched since: the
+ * release says that the item is another's, and the listener hears it. */
+TEST(a_late_release_tells_of_the_loss) {
+  int late = 0;
+  release_ms = 40;
+  begin();
+  lets_go = false;
+  ck_ok(zke_partition_start(p[0]));
+  ck_ok(zke_partition_start(p[1]));
+  dispatch_on(z[0]);
+  ck_assert_int_eq(heard[0][ZKE_PARTITION_RELEASE], ITEMS / 2);
+  for (int i = 0; i < ITEMS; i++) owner[i] = 0; /* it is told too late */
+  ck_ok(zke_partition_wait(p[1], zke_now(z[1]) + 5000));
+  for (int i = 0; i < ITEMS; i++) {
+    if (!zke_partition_token(p[1], items[i])) continue;
+    ck_rc(zke_partition_release(p[0], items[i]), ZKE_LOST);
+    ck_assert_int_eq(heard[0][ZKE_PARTITION_LOST], ++late);
+    ck_assert_int_eq(zke_partition_token(p[0], items[i]), 0);
+  }
+  ck_assert_int_eq(late, ITEMS / 2);
+  ck_assert_int_eq(has(1), ITEMS / 2);
+  dispatch_all();
+  ck_assert_int_eq(heard[0][ZKE_PARTITION_LOST], ITEMS / 2);
+  ck_ok(zke_partition_wait(p[0], zke_now(z[0]) + 5000));
+  end();
+}
+
 /* Make an item another one's, as if it had just taken it: the only item whose
  * znode has that name. */
 static void give_to_another(const char *name) {
@@ -378,6 +405,32 @@ TEST(lost) {
   ck_assert_int_eq(zke_partition_state(p[1]), ZKE_PARTITION_LOST);
   ck_assert_int_eq(heard[1][ZKE_PARTITION_LOST], ITEMS);
   ck_rc(zke_partition_release(p[1], "a"), ZKE_INVALIDSTATE);
+  end();
+}
+
+/* A member's znode is deleted while its session lives: its items are free, so
+ * that another member has them, and this one when it starts again. */
+TEST(a_lost_member_keeps_no_item) {
+  zke_strings *names;
+  char path[200];
+  begin();
+  for (int i = 0; i < 2; i++) {
+    ck_ok(zke_partition_start(p[0]));
+    ck_assert_int_eq(has(0), ITEMS);
+    ck_ok(zke_children(admin, PATH "/members", NULL, NULL, &names, NULL));
+    ck_assert_int_eq(names->count, 1);
+    snprintf(path, sizeof path, PATH "/members/%s", names->data[0]);
+    zke_free(names);
+    ck_ok(zke_delete(admin, path, -1));
+    ck_until(
+        (dispatch_on(z[0]), zke_partition_state(p[0])) == ZKE_PARTITION_LOST,
+        5000);
+    ck_assert_int_eq(heard[0][ZKE_PARTITION_LOST], (i + 1) * ITEMS);
+  }
+  ck_ok(zke_partition_start(p[1]));
+  ck_assert_int_eq(has(1), ITEMS);
+  ck_ok(zke_partition_leave(p[1]));
+  for (int i = 0; i < ITEMS; i++) owner[i] = 0;
   end();
 }
 
