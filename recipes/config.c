@@ -1394,18 +1394,32 @@ typedef struct config_change {
   zke_stat stat; /* out: of the node afterwards */
 } config_change;
 
+/* A change with a version has lost its reply, and the node has gone, or others
+ * have changed it so that nobody can tell whether the change was made. */
+static int config_unknown(const config_change *c) {
+  return zke_recipe_fail(ZKE_CONNECTIONLOSS,
+                         "whether %s was set is not known: the reply was lost, "
+                         "and others have changed or deleted it since",
+                         c->path);
+}
+
 /* After a lost reply of a change with a version: is the node as that change
  * would have made it, with the next version and the same data?  Then it counts
- * as made, also if somebody else has written just that. */
+ * as made, also if somebody else has written just that.  ZKE_BADVERSION: it was
+ * not made, since the node has the version still, or somebody else has made the
+ * next one.  A node that has gone on from there, or that was deleted, does not
+ * tell: ZKE_CONNECTIONLOSS. */
 static int config_recognise(zke *z, config_change *c) {
   char *data = NULL;
   int len = -1;
   int rc = zke_get(z, c->path, NULL, NULL, &data, &len, &c->stat);
-  if (rc != ZKE_OK) return rc;
-  bool mine = c->stat.version == c->version + 1 && len == c->len &&
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? config_unknown(c) : rc;
+  int64_t since = (int64_t)c->stat.version - c->version;
+  bool mine = since == 1 && len == c->len &&
               (len <= 0 || memcmp(data, c->data, (size_t)len) == 0);
   zke_free(data);
   if (mine) return ZKE_OK;
+  if (since < 0 || since > 1) return config_unknown(c);
   return zke_recipe_fail(ZKE_BADVERSION, "%s has version %d, not %d", c->path,
                          c->stat.version, c->version);
 }
@@ -1470,6 +1484,7 @@ static int config_try_set(zke *z, void *arg) {
   zke_op_set(&op, c->path, c->data, c->len, c->version);
   int rc = config_do(z, c, &op);
   if (rc == ZKE_BADVERSION && c->unsure) rc = config_recognise(z, c);
+  if (rc == ZKE_NONODE && c->unsure && c->version >= 0) rc = config_unknown(c);
   if (rc == ZKE_NONODE && c->version == -1) {
     zke_op_create(&op, c->path, c->data, c->len, ZKE_OPEN_ACL, ZKE_PERSISTENT);
     rc = config_do(z, c, &op);

@@ -285,7 +285,10 @@ ZKE_API int zke_config_cancel(zke_config *config);
  *   deadline_ms  of zke_now(), for repeating what got no reply
  *   stat_out     out: the Stat after the change
  *
- * Returns ZKE_OK, or as zke_set() and zke_create().
+ * Returns ZKE_OK, or as zke_set() and zke_create().  With a version,
+ * ZKE_BADVERSION says that the change was not made.  ZKE_CONNECTIONLOSS says
+ * that nobody knows: the reply was lost, and others have changed or deleted the
+ * node since, so that it does not tell.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_config_set(zke_config *config, const char *name,
                            const void *data, int len, int version,
@@ -315,8 +318,9 @@ ZKE_API int zke_config_set(zke_config *config, const char *name,
  * or
  *   ZKE_LOST            a guard does not hold, nothing was set; the sentence
  *                       names it
- *   ZKE_CONNECTIONLOSS  a reply was lost, and then a guard did not hold any
- *                       more: whether it was set is not known
+ *   ZKE_CONNECTIONLOSS  as zke_config_set(); or a reply was lost, and then a
+ *                       guard did not hold any more: whether it was set is not
+ *                       known
  *   ZKE_BADARGUMENTS    a guard that changes something
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_config_set_guarded(zke_config *config, const char *name,

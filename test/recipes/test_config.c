@@ -1188,7 +1188,11 @@ TEST(set_makes_and_checks) {
   ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_BEFORE, 0));
   ck_ok(zke_config_set(c, "a/b", "4", 1, 2, soon(z), &stat));
   ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_AFTER, 0));
-  ck_rc(zke_config_set(c, "a/b", "9", 1, 1, soon(z), &stat), ZKE_BADVERSION);
+  ck_rc(zke_config_set(c, "a/b", "9", 1, 2, soon(z), &stat), ZKE_BADVERSION);
+  /* but it may be older than what has come since */
+  ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_AFTER, 0));
+  ck_rc(zke_config_set(c, "a/b", "9", 1, 1, soon(z), &stat),
+        ZKE_CONNECTIONLOSS);
   zke_config_free(c);
   ck_ok(zke_close(z));
 }
@@ -1285,6 +1289,63 @@ TEST_LOOP(guard_goes_after_a_lost_reply, 0, 4) {
   ck_rc(zke_exists(z, "/held", NULL, NULL, NULL), ZKE_NONODE);
   zke_config_free(c);
   ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+
+/* What another one does in the pause before a repetition. */
+typedef struct meddling {
+  zke *z;
+  int sets;  /* of the node; -1: it deletes it */
+  bool held; /* /held is there: it deletes that, too */
+} meddling;
+
+static void meddle(void *context, int64_t ns) {
+  meddling *m = context;
+  (void)ns;
+  if (m->sets < 0) drop(m->z, ROOT "/db/port");
+  for (int i = 0; i < m->sets; i++) put(m->z, ROOT "/db/port", "other");
+  if (m->held) drop(m->z, "/held");
+  m->sets = 0;
+  m->held = false;
+}
+
+/* The reply to a change with a version was lost, and others go on from there,
+ * perhaps after its guard has gone: it is refused only where it was not made.
+ */
+TEST_LOOP(the_node_goes_on_after_a_lost_reply, 0, 9) {
+  static const struct {
+    int when, sets, guards, rc;
+  } rows[] = {{ZKE_TEST_FAIL_AFTER, 1, 0, ZKE_CONNECTIONLOSS},
+              {ZKE_TEST_FAIL_AFTER, -1, 0, ZKE_CONNECTIONLOSS},
+              {ZKE_TEST_FAIL_BEFORE, 1, 0, ZKE_BADVERSION},
+              {ZKE_TEST_FAIL_BEFORE, 2, 0, ZKE_CONNECTIONLOSS},
+              {ZKE_TEST_FAIL_BEFORE, -1, 0, ZKE_CONNECTIONLOSS},
+              {ZKE_TEST_FAIL_BEFORE, 0, 0, ZKE_OK},
+              {ZKE_TEST_FAIL_AFTER, 1, 1, ZKE_CONNECTIONLOSS},
+              {ZKE_TEST_FAIL_AFTER, -1, 1, ZKE_CONNECTIONLOSS},
+              {ZKE_TEST_FAIL_BEFORE, 1, 1, ZKE_LOST}};
+  meddling m = {.sets = 0};
+  zke_op guard;
+  zke *z;
+  zke_os os = {.size = sizeof os, .context = &m, .sleep = meddle};
+  zke_options o = {.size = sizeof o, .os = &os};
+  ck_ok(zke_open(":memory:", &o, &z));
+  m.z = test_session(z, NULL);
+  plant(z);
+  zke_config *c = started(z, 0, NULL);
+  put(z, "/held", "");
+  zke_op_check(&guard, "/held", -1);
+  m.sets = rows[_i].sets;
+  m.held = rows[_i].guards > 0;
+  ck_ok(zke_test_fail(z, rows[_i].when, 0));
+  ck_rc(zke_config_set_guarded(c, "db/port", "2", 1, 0, &guard, rows[_i].guards,
+                               soon(z), NULL),
+        rows[_i].rc);
+  if (rows[_i].rc == ZKE_CONNECTIONLOSS)
+    ck_says("is not known: the reply was lost");
+  ck_assert_int_eq(m.sets, 0);
+  zke_config_free(c);
+  ck_ok(zke_close(m.z));
   ck_ok(zke_close(z));
 }
 
