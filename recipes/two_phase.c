@@ -505,13 +505,15 @@ static int view_remove(zke *z, const char *tx, const phase_view *v,
 }
 
 /* End the session that owns an ephemeral if its process is dead, rather than
- * wait until that is noticed.  ZKE_LOOK_AGAIN: it was; ZKE_OK: it lives. */
+ * wait until that is noticed.  A kept session outlives its process, and another
+ * one may take it over: it lives until its timeout is over.  ZKE_LOOK_AGAIN: it
+ * was ended; ZKE_OK: it lives. */
 static int view_bury(zke *z, const char *path) {
   zke_stat stat;
   zke_session_list *who = NULL;
   int rc = zke_exists(z, path, NULL, NULL, &stat);
   if (rc == ZKE_OK) rc = zke_session(z, stat.ephemeralOwner, &who);
-  if (rc == ZKE_OK && !who->data[0].alive) {
+  if (rc == ZKE_OK && !who->data[0].alive && !who->data[0].timeout_ms) {
     rc = zke_expire(z, stat.ephemeralOwner);
     if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
   }

@@ -78,7 +78,9 @@
  *     call after the restart does what is missing, and no more.
  * The last one to acknowledge removes it in the same step; where the
  * coordinator died last, zke_two_phase_pending() or the next begin of the name
- * does.
+ * does.  A kept session (zke_attach()) whose process has died still counts as
+ * living, since another process may take it over: until its timeout is over its
+ * transaction stays, and so does its ephemeral vote.
  *
  * WHO IS WOKEN: all that wait, by the decision; those that watch the votes, by
  * the first one that is missing (in the ephemeral form by each); the sites by

@@ -216,6 +216,38 @@ TEST_LOOP(died, 0, 2) {
   end();
 }
 
+/* The process that does the job ends, and its session is a kept one: it does
+ * the job until its timeout is over, and may be taken over. */
+TEST_LOOP(a_kept_runner_may_come_back, 0, 2) {
+  zke_options o = {.size = sizeof o, .timeout_ms = _i ? 300 : 60000};
+  zke_periodic_options po = options(ZKE_PERIODIC_RETRY_DEAD, 0);
+  unsigned char password[16];
+  zke *mine, *taken;
+  zke_periodic *own;
+  begin(ZKE_PERIODIC_RETRY_DEAD, 0);
+  ck_ok(zke_open_session(admin, &o, &mine));
+  ck_ok(zke_password(mine, password));
+  int64_t id = zke_session_id(mine);
+  ck_ok(zke_periodic_new(mine, BASE, "j", &po, &own));
+  ck_ok(zke_periodic_try(own));
+  ck_ok(zke_attach(admin, id, password, NULL, &taken));
+  zke_periodic_free(own); /* of a handle that has moved: nothing goes */
+  ck_ok(zke_close(mine));
+  ck_ok(zke_detach(taken));
+  ck_rc(zke_periodic_try(job[0]), ZKE_HELD);
+  zke_periodic_record *r = last();
+  ck_assert_int_eq(r->running, 1);
+  zke_free(r);
+  if (_i == 0) {
+    ck_ok(zke_attach(admin, id, password, NULL, &taken));
+    ck_rc(zke_periodic_try(job[0]), ZKE_HELD);
+    ck_ok(zke_close(taken));
+  }
+  ck_ok(zke_periodic_acquire(job[0], soon(z[0])));
+  ck_ok(zke_periodic_release(job[0], 0));
+  end();
+}
+
 /* A run that reports a failure counts as the period's run, unless the option
  * asks for another try. */
 TEST_LOOP(a_failed_run_is_repeated_if_so_wished, 0, 2) {

@@ -216,6 +216,44 @@ TEST_LOOP(coordinator_leaves, 0, 4) {
   end();
 }
 
+/* The coordinator's process ends, and its session is a kept one: nothing that
+ * others do ends it before its timeout is over.  It may be taken over until
+ * then; afterwards the transaction is removed. */
+TEST_LOOP(a_kept_coordinator_may_come_back, 0, 2) {
+  zke_options o = {.size = sizeof o, .timeout_ms = _i ? 300 : 60000};
+  unsigned char password[16];
+  zke_strings *names;
+  zke *taken = NULL;
+  admin = test_open(":memory:");
+  ck_ok(zke_open_session(admin, &o, &zc));
+  ck_ok(zke_password(zc, password));
+  int64_t id = zke_session_id(zc);
+  begin_tx(ZKE_TWO_PHASE_SITES, 0);
+  ck_ok(zke_attach(admin, id, password, NULL, &taken));
+  zke_two_phase_free(tc); /* of a handle that has moved: nothing goes */
+  tc = NULL;
+  ck_ok(zke_close(zc));
+  for (int i = 0; i < SITES; i++) {
+    zs[i] = named(site_names[i]);
+    open_site(i);
+    ck_ok(zke_two_phase_vote(t[i], C));
+  }
+  ck_ok(zke_detach(taken));
+  all_decide(C);
+  ck_rc(zke_two_phase_begin(admin, BASE, "tx", NULL, 0, site_names, SITES, NULL,
+                            &tc),
+        ZKE_HELD);
+  ck_ok(zke_two_phase_pending(admin, BASE, NULL, NULL, NULL, &names));
+  ck_assert_int_eq(names->count, 1);
+  zke_free(names);
+  if (_i == 0) ck_ok(zke_attach(admin, id, password, NULL, &zc));
+  if (_i == 1) zc = named("master");
+  ck_until((dispatch_on(admin), zke_exists(admin, TX "/coordinator", NULL, NULL,
+                                           NULL)) == (_i ? ZKE_NONODE : ZKE_OK),
+           10000);
+  end();
+}
+
 /* Ephemeral votes: a dead site aborts, whether it has voted or not, and also
  * where all the others learn of its coming and going at once. */
 TEST_LOOP(dead_site_aborts, 0, 2) {
