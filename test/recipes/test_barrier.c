@@ -180,6 +180,65 @@ TEST_LOOP(lost_setting_is_not_set_twice, 0, 2) {
   ck_ok(zke_close(z));
 }
 
+/* ---- in the middle of a removal ---- */
+
+static struct {
+  zke_os os; /* the real one */
+  zke_barrier *other;
+  zke *session; /* the other's */
+  int looks;    /* at the clock, until the other acts; 0: it has, or will not */
+} meddler;
+
+/* Each call of the library begins with a look at the clock: before the chosen
+ * one the other removes the barrier and sets it again.  Where the caller has
+ * the gate at that look, the other acts before the next. */
+static int64_t meddling_clock(void *context, int which) {
+  if (meddler.looks && --meddler.looks == 0) {
+    int rc = zke_barrier_remove(meddler.other, 0, zke_now(meddler.session));
+    if (rc == ZKE_OPERATIONTIMEOUT)
+      meddler.looks = 1;
+    else
+      set(meddler.other, meddler.session);
+  }
+  return meddler.os.clock(context, which);
+}
+
+/* While one removes the barrier, another removes it before and sets the next
+ * one, at every place: with a token that one stays, and in any case its two
+ * znodes stay or go together. */
+TEST_LOOP(a_removal_spares_the_next_setting, 0, 2) {
+  zke_os_default(&meddler.os);
+  zke_os os = meddler.os;
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke *z, *y = test_open(test_path("db"));
+  zke_stat stat;
+  int n = 1;
+  os.clock = meddling_clock;
+  ck_ok(zke_open(test_path("db"), &o, &z));
+  zke_barrier *a = make(z), *b = make(y);
+  meddler.other = b;
+  meddler.session = y;
+  for (bool more = true; more; n++) {
+    int64_t token = set(b, y), now = 0;
+    meddler.looks = n;
+    int rc = zke_barrier_remove(a, _i ? token : 0, soon(z));
+    more = meddler.looks == 0;
+    meddler.looks = 0;
+    ck_ok(zke_barrier_get(b, &now));
+    if (rc != ZKE_OK) ck_rc(rc, ZKE_NONODE);
+    if (_i && more) ck_assert_int_gt(now, token);
+    if (!more) ck_assert_int_eq(now, 0);
+    rc = zke_exists(y, PATH, NULL, NULL, &stat);
+    ck_assert_int_eq(rc == ZKE_OK ? stat.numChildren : 0, now ? 2 : 0);
+    if (now) ck_ok(zke_barrier_remove(b, now, soon(y)));
+  }
+  ck_assert_int_gt(n, 5);
+  zke_barrier_free(a);
+  zke_barrier_free(b);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+
 /* Who set it, since when, and why. */
 TEST(the_barrier_says_who_set_it) {
   zke_options o = {.size = sizeof o, .identity = "the setter"};
