@@ -120,13 +120,20 @@ static void line_forget_heir(zke_line *l) {
   l->grant = NULL;
 }
 
-/* The own znode is not the object's any more.  Its path stays in `gone` for a
- * program's operation that still names it, until the next one is forgotten or
- * the object goes: such an operation must fail, not read freed memory. */
+/* Keep the own znode's path in `gone`, for a program's operation that still
+ * names it: such an operation must fail, not read freed memory.  The oldest of
+ * the former paths goes instead. */
+static void line_keep_path(zke_line *l) {
+  if (!l->znode) return;
+  zke_free(l->gone[ZKE_LINE_FORMER - 1]);
+  memmove(&l->gone[1], &l->gone[0], (ZKE_LINE_FORMER - 1) * sizeof l->gone[0]);
+  l->gone[0] = l->znode;
+}
+
+/* The own znode is not the object's any more. */
 static void line_forget_own(zke_line *l) {
   line_forget_heir(l);
-  if (l->znode) zke_free(l->gone);
-  if (l->znode) l->gone = l->znode;
+  line_keep_path(l);
   zke_free(l->own);
   l->znode = NULL;
   l->own = NULL;
@@ -186,10 +193,10 @@ int zke_line_init(zke_line *l) {
 void zke_line_free(zke_line *l) {
   zke_free((void *)(uintptr_t)l->data);
   line_forget_own(l);
-  zke_free(l->gone);
+  for (int i = 0; i < ZKE_LINE_FORMER; i++) zke_free(l->gone[i]);
+  memset(l->gone, 0, sizeof l->gone);
   zke_free(l->watched);
   l->data = NULL;
-  l->gone = NULL;
   l->watched = NULL;
 }
 
@@ -655,11 +662,10 @@ static int line_look_held(zke_line *l) {
   return rc == ZKE_LOST ? ZKE_OK : rc; /* the state says it */
 }
 
-/* Out again after a failure.  Returns rc, and keeps its sentence: what goes
- * wrong while cleaning up must not hide why.  There is a grace for it, because
- * the deadline may be the reason.  After the session's end nothing is left to
- * clean up. */
-static int line_give_up(zke_line *l, int rc) {
+/* Returns rc, and keeps its sentence: what goes wrong while cleaning up must
+ * not hide why.  There is a grace for it, because the deadline may be the
+ * reason.  After the session's end nothing is left to clean up. */
+int zke_line_give_up(zke_line *l, int rc) {
   zke_sentence kept;
   if (zke_recipe_has_ended(&l->r, rc)) return rc;
   zke_recipe_keep(&kept);
@@ -678,7 +684,7 @@ int zke_line_step(zke_line *l) {
   if (l->state != ZKE_LINE_WAITING) return ZKE_OK;
   while (rc == ZKE_LOOK_AGAIN) rc = line_look(l);
   bool unheard = rc == ZKE_LIMIT && !l->blocking;
-  return unheard ? line_give_up(l, rc) : rc;
+  return unheard ? zke_line_give_up(l, rc) : rc;
 }
 
 /* ---- in and out ---- */
@@ -761,7 +767,7 @@ int zke_line_join(zke_line *l, bool blocking, int64_t deadline_ms) {
   if (rc != ZKE_OK) return rc;
   l->state = ZKE_LINE_WAITING;
   rc = zke_line_step(l);
-  return rc == ZKE_OK ? ZKE_OK : line_give_up(l, rc);
+  return rc == ZKE_OK ? ZKE_OK : zke_line_give_up(l, rc);
 }
 
 /* The file is asked, not the memory: a deleted znode is noticed here before its
@@ -790,7 +796,7 @@ int zke_line_try(zke_line *l) {
   int rc = zke_line_join(l, false, ZKE_FOREVER);
   if (rc != ZKE_OK || l->state == ZKE_LINE_HELD) return rc;
   rc = l->state == ZKE_LINE_LOST ? line_lost(l) : line_say_held(l, ZKE_HELD);
-  return line_give_up(l, rc);
+  return zke_line_give_up(l, rc);
 }
 
 /* ---- another entry in the place of the own ----
@@ -885,7 +891,7 @@ int zke_line_jump(zke_line *l, const char *victim) {
   l->state = ZKE_LINE_WAITING;
   rc = zke_line_step(l);
   if (rc == ZKE_OK && l->state == ZKE_LINE_LOST) rc = line_lost(l);
-  return rc == ZKE_OK ? ZKE_OK : line_give_up(l, rc);
+  return rc == ZKE_OK ? ZKE_OK : zke_line_give_up(l, rc);
 }
 
 /* Handing over to a named heir, for zke_retry(). */
@@ -1087,7 +1093,7 @@ int zke_line_acquire(zke_line *l, int64_t deadline_ms) {
   if (rc == ZKE_OK) rc = zke_recipe_await(&l->r, line_is_done, deadline_ms);
   l->blocking = false;
   if (rc == ZKE_OPERATIONTIMEOUT) line_say_held(l, rc);
-  return rc == ZKE_OK ? ZKE_OK : line_give_up(l, rc);
+  return rc == ZKE_OK ? ZKE_OK : zke_line_give_up(l, rc);
 }
 
 /* ---- what a recipe that is a line is made of ---- */

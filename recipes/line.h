@@ -61,6 +61,10 @@
 extern "C" {
 #endif
 
+/* How many paths of former znodes an object keeps.  A change of mode that goes
+ * back makes two of them; so an op outlives two such calls, and a loss. */
+enum { ZKE_LINE_FORMER = 5 };
+
 /* One participant.  The mutex of `r` guards every member.
  *
  * The recipe sets the first part before zke_line_init().  It may set kind,
@@ -87,14 +91,15 @@ typedef struct zke_line {
                    means that it was made anew, maybe for something else */
   int state;     /* ZKE_LINE_…; with znode, see invariant 1 in line.c */
   bool blocking; /* a thread is inside zke_line_acquire() */
-  bool own_watched;     /* the own znode is watched and that has not fired */
-  bool place_watched;   /* the same for the directory's data: a lease's limit */
-  char *znode;          /* whole path of the own znode (of several the last), or
+  bool own_watched;   /* the own znode is watched and that has not fired */
+  bool place_watched; /* the same for the directory's data: a lease's limit */
+  char *znode;        /* whole path of the own znode (of several the last), or
                            NULL */
-  char *gone;           /* the one before: a program's op may still name it */
-  zke_strings *own;     /* leases: paths of all own znodes, or NULL */
-  int64_t czxid;        /* of znode */
-  int64_t token;        /* fencing value, 0 when not held */
+  char *gone[ZKE_LINE_FORMER]; /* those before, the last one first; or NULL: a
+                                  program's op may still name them */
+  zke_strings *own;            /* leases: paths of all own znodes, or NULL */
+  int64_t czxid;               /* of znode */
+  int64_t token;               /* fencing value, 0 when not held */
   uint64_t actor;       /* the thread that joined, and holds for deadlocks */
   const char *also;     /* path of another ephemeral that goes with the office,
                            or NULL; borrowed from the recipe (the election's
@@ -171,6 +176,12 @@ ZKE_API int zke_line_try(zke_line *l);
  * zke_line_acquire() is woken, and finds the place gone. */
 ZKE_API int zke_line_quit(zke_line *l);
 
+/* zke_line_give_up - quit after a failure, from any state
+ *
+ * OUT afterwards, unless the session has ended.  Returns rc, and keeps its
+ * sentence. */
+ZKE_API int zke_line_give_up(zke_line *l, int rc);
+
 /* zke_line_check - ask the file
  *
  * Returns ZKE_OK: held; ZKE_LOST: not held, and where it was, the state is LOST
@@ -218,7 +229,8 @@ ZKE_API int zke_line_release(zke_line *l);
 
 /* zke_line_check_op - an operation for the user's multi that fails unless the
  * place is held; ZKE_LOST where it is not.  *op borrows the znode's path, which
- * stays until the object has left the line twice, or is freed */
+ * stays until ZKE_LINE_FORMER more of the object's znodes have gone after that
+ * one, or the object is freed */
 ZKE_API int zke_line_check_op(zke_line *l, zke_op *op);
 
 /* zke_line_event - what a class's event() calls: note which watch has fired

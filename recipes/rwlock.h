@@ -203,7 +203,9 @@ ZKE_API int zke_rwlock_downgrade(zke_rwlock *rw);
 ZKE_API int zke_rwlock_upgrade(zke_rwlock *rw);
 
 /* zke_rwlock_state, _token, _check, _op - as in lock.h.  An op from before
- *                    a change of mode fails after it: the znode is another one
+ *                    a change of mode fails after it: the znode is another one.
+ *                    It is valid until the third call of upgrade or downgrade
+ *                    after it
  * zke_rwlock_mode  - ZKE_RWLOCK_READ or _WRITE: the present one, or the last
  *                    one asked for */
 ZKE_API int zke_rwlock_state(zke_rwlock *rw);

@@ -604,6 +604,39 @@ TEST_LOOP(an_upgrade_survives_others_in_its_middle, 0, 3) {
   close_two();
 }
 
+/* An operation from before an upgrade fails after it, and names the znode of
+ * that time still: also where the upgrade went back, for which it makes two
+ * znodes, and after a second one. */
+TEST(an_op_outlives_upgrades_that_go_back) {
+  int back = 0;
+  open_two();
+  one = make(caller);
+  other = make(intruder);
+  bool more = true;
+  for (int n = 1; more; n++) {
+    zke_op op;
+    ck_ok(zke_rwlock_try(one, READ));
+    ck_ok(zke_rwlock_op(one, &op));
+    char *path = strdup(op.path);
+    for (int i = 0; i < 2; i++) {
+      act_at(n, comes_to_read);
+      int rc = zke_rwlock_upgrade(one);
+      more = acted();
+      back += rc == ZKE_HELD;
+      if (more) ck_ok(zke_rwlock_release(other));
+      if (rc == ZKE_OK) ck_ok(zke_rwlock_downgrade(one));
+    }
+    ck_assert_str_eq(op.path, path);
+    ck_rc(zke_multi(caller, &op, 1, NULL), ZKE_NONODE);
+    ck_ok(zke_rwlock_release(one));
+    free(path);
+  }
+  ck_assert_int_gt(back, 0);
+  zke_rwlock_free(one);
+  zke_rwlock_free(other);
+  close_two();
+}
+
 static int asked_rc;
 
 static void asks(void) {
