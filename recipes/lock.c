@@ -322,7 +322,10 @@ static int lock_steal(zke_lock *lock) {
 }
 
 /* An object that another thread waits with cannot steal: that thread's call
- * would find the place of the thief under it. */
+ * would find the place of the thief under it.
+ *
+ * A theft that fails gives up the place that the object had waited in, too:
+ * else a later dispatch would make a holder of it that nobody releases. */
 int zke_lock_steal(zke_lock *lock) {
   int rc = lock_entered(lock, zke_line_enter((zke_line *)lock));
   if (rc != ZKE_OK) return rc;
@@ -332,6 +335,7 @@ int zke_lock_steal(zke_lock *lock) {
                          lock->l.r.path);
   } else {
     rc = lock_steal(lock);
+    if (rc != ZKE_OK && lock->l.znode) rc = zke_line_give_up(&lock->l, rc);
   }
   return lock_leave(lock, rc);
 }

@@ -361,7 +361,7 @@ ZKE_API int zke_lock_op(zke_lock *lock, zke_op *op);
  *
  * One step: there is no moment at which a third could get it.  Without a
  * holder it is zke_lock_try().  An object that waits since zke_lock_start()
- * leaves that place for the front.
+ * leaves that place for the front, and has none after a failure.
  *
  * Returns ZKE_OK; ZKE_MISUSE where this object holds it already or another
  * thread's call waits with it; ZKE_LOST, and out of the line, where another

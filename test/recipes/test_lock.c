@@ -1894,8 +1894,9 @@ TEST(a_busy_database_does_not_hold_up_the_deadline) {
   sqlite3_close(db);
 }
 
-/* A theft that fails half-way leaves nothing in front of all others. */
-TEST(a_failed_theft_leaves_no_entry) {
+/* A theft that fails half-way leaves nothing in front of all others, nor in the
+ * line, also where the thief had waited there. */
+TEST_LOOP(a_failed_theft_leaves_no_entry, 0, 2) {
   test_heap heap = {0};
   zke_options o = {.size = sizeof o,
                    .allocator = {test_heap_resize, &heap},
@@ -1906,6 +1907,7 @@ TEST(a_failed_theft_leaves_no_entry) {
   for (; rc != ZKE_OK; n++) {
     zke_lock *lock = make(z[0], PATH), *thief = make(z[1], PATH);
     ck_ok(zke_lock_acquire(lock, soon(z[0])));
+    if (_i) ck_ok(zke_lock_start(thief));
     heap.fail_at = heap.calls + n + 1;
     rc = zke_lock_steal(thief);
     heap.fail_at = 0;
