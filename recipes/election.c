@@ -266,8 +266,8 @@ static void election_unwatch_word(zke_election *e) {
   e->word_watched = false;
 }
 
-/* The place was lost, but not the session: take back the word, unless it is the
- * next leader's already.  If it cannot be read, whatever this session has there
+/* The place was lost or given up, but not the session: take back the word,
+ * unless it is the next leader's already.  If it cannot be read, whatever this session has there
  * is discarded; if that is another candidate's of this handle, that one makes
  * it again. */
 static int election_retract(zke_election *e) {
@@ -283,11 +283,13 @@ static int election_retract(zke_election *e) {
 
 /* ---- the object ---- */
 
-/* Tell what the line has become, and see to the word accordingly. */
+/* Tell what the line has become, and see to the word accordingly.  The line
+ * gives up an office by itself where the look of lead() fails: the word is left
+ * then, and must not be announced in the object's next office. */
 static int election_settle(zke_election *e, bool asked) {
   election_determined(e, asked);
-  return e->state == ZKE_ELECTION_FAILED ? election_retract(e)
-                                         : election_keep_word(e);
+  bool there = e->l.state == ZKE_LINE_WAITING || e->l.state == ZKE_LINE_HELD;
+  return there ? election_keep_word(e) : election_retract(e);
 }
 
 /* The line first: whether there has to be a word follows from whether the

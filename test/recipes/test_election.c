@@ -897,6 +897,52 @@ TEST_LOOP(taking_office_survives_changes_in_its_middle, 0, 3) {
   close_two();
 }
 
+/* The word can be read no more. */
+static void word_is_hidden(void) {
+  const zke_acl acl = {ZKE_PERM_ALL - ZKE_PERM_READ, "world", "anyone"};
+  zke_set_acl(intruder, WORD, -1, &(zke_acls){1, &acl}, NULL);
+}
+
+/* The listener of one that says that it is ready as soon as it leads; before
+ * the n-th change of that the word is hidden. */
+static void ready_at_once(zke_election *election, int event, int64_t token,
+                          void *n) {
+  (void)token;
+  if (event != ZKE_ELECTION_ELECTED_COMPLETE) return;
+  act_at(*(int *)n, word_is_hidden);
+  zke_election_ready(election);
+}
+
+/* A listener takes office inside lead(), which then cannot read its word and
+ * fails: the word goes with the place. */
+TEST(a_lead_that_fails_in_office_takes_the_word_back) {
+  int n = 1, failed = 0;
+  open_two();
+  zke_election_options o = {
+      .size = sizeof o, .listener = ready_at_once, .context = &n};
+  zke_election *rival = make(intruder, "rival", NULL);
+  ck_ok(zke_election_new(caller, PATH, &o, &leads));
+  for (bool more = true; more; n++) {
+    call c;
+    ck_ok(zke_election_start(rival));
+    ck_ok(zke_election_start(leads)); /* it waits */
+    lead_aside(&c, leads, ZKE_FOREVER);
+    ck_ok(zke_election_resign(rival));
+    call_end(&c);
+    more = acted();
+    failed += c.rc != ZKE_OK;
+    ck_rc(zke_exists(intruder, WORD, NULL, NULL, NULL),
+          c.rc == ZKE_OK ? ZKE_OK : ZKE_NONODE);
+    resign(leads);
+    ck_rc(zke_exists(intruder, WORD, NULL, NULL, NULL), ZKE_NONODE);
+    zke_dispatch(caller, NULL);
+  }
+  ck_assert_int_gt(failed, 0);
+  zke_election_free(rival);
+  zke_election_free(leads);
+  close_two();
+}
+
 /* ---- observing ---- */
 
 static char observed[400];
