@@ -59,7 +59,8 @@
  * (PR_SET_CHILD_SUBREAPER), so that they are found too.  That is not done if
  * this process had children before it was executed, since their ends would be
  * taken from whoever expects them: then a process whose parent ended before
- * the loss is missed.
+ * the loss is missed.  What a command has left running is not of the next
+ * command that this process runs.
  *
  * There is one child at a time: a coprocess, whose calls run at once, runs no
  * commands.
@@ -127,10 +128,12 @@ typedef struct run {
   bool ended;          /* the child; outcome is waitpid()'s */
   bool cancelled;      /* that was seen, and passed on */
   int outcome;
-  int report; /* a pipe: errno, if the child could not be executed */
-  int alive;  /* a pipe: ends when no descendant is left; -1: none */
-  int lost;   /* the code of the loss, or 0 */
-  loss loss;  /* with lost: the rest of it */
+  int report;       /* a pipe: errno, if the child could not be executed */
+  int alive;        /* a pipe: ends when no descendant is left; -1: none */
+  processes former; /* what earlier commands have left, and it descends from
+                       us: none of it is this command's */
+  int lost;         /* the code of the loss, or 0 */
+  loss loss;        /* with lost: the rest of it */
   enum phase phase;
   int64_t until; /* the phase's end, of zke_now() */
   int64_t pause; /* between two looks, while STAYS */
@@ -345,13 +348,20 @@ _Noreturn static void child_run(const start *s) {
  * held for all that reads or changes r->known.
  * --------------------------------------------------------------------- */
 
+/* Is it in the list?  Its number alone does not tell, since it may be another
+ * process by now: its start must be the same. */
+static bool is_among(const processes *list, const process *p) {
+  const process *before = processes_find(list, p->pid);
+  return before && before->start == p->start;
+}
+
 /* Is it a descendant by itself, whatever its parent?  One that was known before
- * stays one when its parent ends.  Its number alone does not tell, since it may
- * be another process by now: its start must be the same.  Where orphans come to
- * us, every child of ours is one; else only the command. */
+ * stays one when its parent ends.  Where orphans come to us, every child of
+ * ours is one, but for what earlier commands have left; else only the
+ * command. */
 static bool is_root(const run *r, const process *p) {
-  const process *before = processes_find(&r->known, p->pid);
-  if (before && before->start == p->start) return true;
+  if (is_among(&r->known, p)) return true;
+  if (is_among(&r->former, p)) return false;
   return r->adopts ? p->parent == getpid() : p->pid == r->pid;
 }
 
@@ -831,13 +841,27 @@ static int run_fork(run *r, const start *s) {
   return pid > 0 ? 0 : fail_errno(c, STATUS_SYSTEM, "cannot fork");
 }
 
-/* Lets orphans become our children, if there is a loss to be feared and no
- * child yet: with others, waitpid(-1) would take their ends, too. */
+/* Lets orphans become our children, if there is a loss to be feared and this
+ * process had no child before its first command: with others, waitpid(-1) would
+ * take their ends, too.
+ *
+ * Whatever child is there later was left by a command of ours.  Nobody else
+ * waits for those, so their ends are taken in here; those that live are noted,
+ * with their descendants, as not of this command. */
 static void run_adopt(run *r) {
+  static bool alone; /* all children are of our commands; the call's thread's */
   siginfo_t info;
-  if (!r->g || !r->g->check) return;
-  if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0) return;
+  if (!alone) alone = waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0;
+  while (alone && waitpid(-1, NULL, WNOHANG) > 0) continue;
+  if (!alone || !r->g || !r->g->check) return;
   r->adopts = prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
+  pthread_mutex_lock(&running.m);
+  if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0) {
+    family_look(r);
+    r->former = r->known;
+    r->known = (processes){NULL, 0};
+  }
+  pthread_mutex_unlock(&running.m);
 }
 
 /* Makes the two descriptors by which descendants keep what is held; none where
@@ -926,6 +950,7 @@ static int run_through(run *r, const start *s, int status) {
   run_install(NULL);
   if (r->stop && r->c->sh->persists && !r->c->sh->person) signals_stop(r->stop);
   free(r->known.data);
+  free(r->former.data);
   return status;
 }
 

@@ -62,7 +62,7 @@ typedef struct contender {
   bool got;    /* contend() was successful: it is held */
 
   /* of nested_look(), which runs on this thread while the call waits */
-  bool nested;    /* an outer zke waits for us, and the watch is set */
+  bool nested;    /* an outer zke waits for us; there is a watch for that */
   bool deadlock;  /* waiting would have no end: that is why it was cancelled */
   bool own_fault; /* the outer zke itself holds what is wanted */
 } contender;
@@ -368,13 +368,21 @@ static void nested_judge(contender *k, const zke_wait_list *list, int own) {
 /* A watcher of the line, called from inside acquire(): looks whether our wait
  * has closed a circle.  One look is enough, from the moment that our entry says
  * that it waits: the last one of a circle to begin its wait sees the others,
- * and is the one that gives up. */
+ * and is the one that gives up.  A look that has failed, as while somebody
+ * writes for long, is made again, since no event may come any more. */
 static void nested_look(zke *z, int type, int state, const char *path,
                         void *context) {
+  enum { AGAIN_MS = 100 };
   contender *k = context;
   zke_wait_list *list;
-  (void)type, (void)state, (void)path;
-  if (k->deadlock || zke_line_waits(z, &list) != ZKE_OK) return;
+  (void)type, (void)path;
+  if (k->deadlock || state != ZKE_STATE_CONNECTED) return;
+  int rc = zke_line_waits(z, &list);
+  if (rc != ZKE_OK) {
+    if (rc != ZKE_UNIMPLEMENTED)
+      zke_call_at(z, zke_now(z) + AGAIN_MS, nested_look, k);
+    return;
+  }
   for (int i = 0; i < list->count; i++) {
     if (list->data[i].session != zke_session_id(z) || !list->data[i].blocking)
       continue;
@@ -385,18 +393,26 @@ static void nested_look(zke *z, int type, int state, const char *path,
   zke_free(list);
 }
 
-/* Before the line is joined: acts as the outer zke where it waits for us.  The
- * watch is set before, too, so that our own joining fires it, even if that
- * creates the directory; it fires again when our entry is marked as
- * blocking. */
+/* Before the line is joined: acts as the outer zke where it waits for us. */
 static void nested_begin(contender *k) {
   if (k->c->sh->coprocess) return; /* each call has its actor already */
   uint64_t outer = outer_actor(k->c);
   zke_line_act_as(outer);
   k->nested = outer != 0;
-  if (k->nested)
-    zke_add_watch(k->c->z, k->path, ZKE_WATCH_PERSISTENT_RECURSIVE, nested_look,
-                  k);
+}
+
+/* Sets the watch, for zke_retry().  It is set before the line is joined, so
+ * that our own joining fires it, even if that creates the directory; it fires
+ * again when our entry is marked as blocking.
+ *
+ * Without the watch a circle would not be found, and the wait would have no
+ * end: where the watch cannot be set the call fails.  On an ensemble there is
+ * nothing to look at (nested_look()). */
+static int nested_watch(zke *z, void *context) {
+  const contender *k = context;
+  int rc = zke_add_watch(z, k->path, ZKE_WATCH_PERSISTENT_RECURSIVE,
+                         nested_look, context);
+  return rc == ZKE_UNIMPLEMENTED ? ZKE_OK : rc;
 }
 
 /* Says which of the two deadlocks it is. */
@@ -461,12 +477,11 @@ static int contend_failed(contender *k, int rc) {
  *   ms  at most so long; below 0: for ever */
 static int contend_patiently(contender *k, int64_t ms) {
   call *c = k->c;
-  int64_t deadline = ZKE_FOREVER;
+  int64_t deadline = ms < 0 ? ZKE_FOREVER : zke_now(c->z) + ms;
   int rc = ZKE_OK;
-  if (talks(c)) rc = wait_aloud(k);
-  if (rc != ZKE_OK) return rc;
-  if (ms >= 0) deadline = zke_now(c->z) + ms;
-  return k->kind->acquire(k, deadline);
+  if (k->nested) rc = zke_retry(c->z, nested_watch, k, deadline);
+  if (rc == ZKE_OK && talks(c)) rc = wait_aloud(k);
+  return rc == ZKE_OK ? k->kind->acquire(k, deadline) : rc;
 }
 
 /* Gets it (k->got), or fails.  --wait 0 is the same as --nonblock.  The failure

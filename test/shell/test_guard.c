@@ -375,6 +375,36 @@ TEST(nested_crosswise) {
   ck_content("err", "zke: DEADLOCK: ");
 }
 
+/* Somebody writes for longer than the inner one waits for its watch: the circle
+ * is found all the same, when the way is clear. */
+TEST(nested_behind_a_long_writer) {
+  sqlite3 *writer;
+  begin();
+  setenv("Z", command, 1);
+  zke *z = test_open(db);
+  ck_assert_int_eq(mkfifo(test_path("lines"), 0600), 0);
+  pid_t pid = start("lock", "a", "--", "sh", "-c",
+                    "exec $Z $ZKE_DB --timeout 300ms -f $T/lines", NULL);
+  FILE *out = fopen(test_path("lines"), "we");
+  fputs("create /begun\n", out);
+  fflush(out);
+  ck_until(zke_exists(z, "/begun", NULL, NULL, NULL) == ZKE_OK, 10000);
+  ck_assert_int_eq(sqlite3_open(db, &writer), SQLITE_OK);
+  sqlite3_busy_timeout(writer, 10000);
+  ck_assert_int_eq(sqlite3_exec(writer, "BEGIN IMMEDIATE", NULL, NULL, NULL),
+                   SQLITE_OK);
+  fputs("lock a\n", out);
+  fclose(out);
+  struct timespec pause = {1, 0}; /* several times the timeout */
+  nanosleep(&pause, NULL);
+  ck_assert_int_eq(sqlite3_exec(writer, "ROLLBACK", NULL, NULL, NULL),
+                   SQLITE_OK);
+  sqlite3_close(writer);
+  ck_assert_int_eq(code(pid), 75);
+  ck_content("err", "zke: DEADLOCK: ");
+  zke_close(z);
+}
+
 /* The script waits for the inner one and does nothing else: that is known. */
 TEST(nested_in_a_script) {
   begin();
@@ -1149,6 +1179,32 @@ TEST(strangers_are_spared) {
   ck_assert_int_eq(code(pid), 76);
   ck_assert(!is_gone(number_in("stranger")));
   kill(number_in("stranger"), SIGKILL);
+  zke_close(z);
+}
+
+/* A script's command leaves a process running, or one that ends later.  The
+ * next command's loss ends all of that command's processes, also one whose
+ * parent has gone, and spares the one that was left before. */
+TEST_LOOP(lost_behind_one_left_running, 0, 2) {
+  static const char script[] =
+      "lock b -- sh -c \"sleep $FOR & echo $! > $T/left\"\n"
+      "lock c -- sh -c \"if [ $FOR = 0.1 ]; then"
+      " while readlink /proc/$(cat $T/left)/exe; do sleep 0.01; done; fi\"\n"
+      "lock a -- sh -c \"(sleep 60 & echo $! > $T/orphan); : > $T/in;"
+      " exec sleep 60\"\n";
+  begin();
+  setenv("FOR", _i ? "0.1" : "60", 1);
+  zke *z = test_open(db);
+  FILE *out = fopen(test_path("script"), "we");
+  fputs(script, out);
+  fclose(out);
+  pid_t pid = start("-f", test_path("script"), NULL);
+  ck_until(exists("in"), 10000);
+  lose(z, 0);
+  ck_assert_int_eq(code(pid), 76);
+  ck_assert(is_gone(number_in("orphan")));
+  ck_assert_int_eq(is_gone(number_in("left")), _i);
+  if (!_i) kill(number_in("left"), SIGKILL);
   zke_close(z);
 }
 
