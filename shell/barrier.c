@@ -255,7 +255,7 @@ static int show_run(call *c) {
 typedef struct party {
   shared s;
   zke_double_barrier *barrier;
-  atomic_bool leaves; /* of its own will */
+  atomic_int leaves; /* calls that leave it, or have: it goes of its own will */
 } party;
 
 /* Freeing the barrier gives up the place in the round. */
@@ -279,7 +279,7 @@ static int party_on_release(void *object) {
 static int64_t party_on_token(void *object) {
   party *p = object;
   int state = zke_double_barrier_state(p->barrier);
-  if (state == ZKE_DOUBLE_BARRIER_INSIDE || atomic_load(&p->leaves))
+  if (state == ZKE_DOUBLE_BARRIER_INSIDE || atomic_load(&p->leaves) > 0)
     return zke_double_barrier_token(p->barrier);
   return 0;
 }
@@ -320,18 +320,23 @@ static party *party_new(call *c, const char *path, int64_t n) {
     return NULL;
   }
   shared_init(&p->s, party_free);
-  atomic_init(&p->leaves, false);
+  atomic_init(&p->leaves, 0);
   return p;
 }
 
-/* Leaves, and waits until all have left; the exit code.  p->leaves is set
- * first: the place goes now, and that must not be told as a loss. */
+/* Leaves, and waits until all have left; the exit code.  It counts in
+ * p->leaves first: the place goes now, and that must not be told as a loss.
+ * Where it has stayed, since the file could not be asked, its loss is to be told
+ * again, unless another call leaves. */
 static int party_leave(call *c, party *p, const patience *how) {
-  atomic_store(&p->leaves, true);
+  atomic_fetch_add(&p->leaves, 1);
   cancel_by(c, cancel_party, p->barrier);
   int rc = zke_double_barrier_leave(p->barrier, how->deadline);
   cancel_by(c, NULL, NULL);
-  return rc == ZKE_OK ? 0 : fail_wait(c, how, rc);
+  int status = rc == ZKE_OK ? 0 : fail_wait(c, how, rc);
+  if (zke_double_barrier_state(p->barrier) == ZKE_DOUBLE_BARRIER_INSIDE)
+    atomic_fetch_sub(&p->leaves, 1);
+  return status;
 }
 
 /* Runs the command inside, then leaves.  The time of --wait begins anew: it is

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "test/test.h"
@@ -936,6 +938,59 @@ TEST(test_broken) {
   say(&p, "{'id':3,'run':['release','y']}");
   expect(&p, "{'id':3,'status':0,*");
   zke_free(names);
+  ck_ok(zke_close(z));
+  copro_end(&p);
+}
+
+/* Take the place at the barrier away; false: there is none. */
+static bool delete_party(zke *z) {
+  zke_strings *names = NULL;
+  char path[512];
+  bool deleted = false;
+  int rc = zke_children(z, "/barriers/b", NULL, NULL, &names, NULL);
+  if (rc != ZKE_OK) ck_rc(rc, ZKE_NONODE);
+  for (int i = 0; rc == ZKE_OK && i < names->count; i++) {
+    if (!strstr(names->data[i], "-party-")) continue;
+    snprintf(path, sizeof path, "/barriers/b/%s", names->data[i]);
+    deleted = zke_delete(z, path, -1) == ZKE_OK;
+  }
+  zke_free(names);
+  return deleted;
+}
+
+/* One try to leave a barrier while another request keeps the store, which waits
+ * for a writer.  Has the place stayed, and was taken away?  It goes by itself
+ * if the leave comes first. */
+static bool leave_in_vain(copro *p, zke *z) {
+  sqlite3 *writer;
+  ck_assert_int_eq(sqlite3_open(test_path("a.db"), &writer), SQLITE_OK);
+  sqlite3_busy_timeout(writer, 10000);
+  say(p, "{'id':'mine','run':['barrier','enter','b','-n','1']}");
+  expect(p, "{'id':'mine','status':0,*");
+  ck_assert_int_eq(sqlite3_exec(writer, "BEGIN IMMEDIATE", 0, 0, 0), SQLITE_OK);
+  say(p, "{'id':'s','run':['set','/','x']}");
+  say(p, "{'id':'w','run':['barrier','leave','b','--nonblock']}");
+  struct timespec pause = {0, 400000000}; /* longer than ZKE_GRACE_MS */
+  nanosleep(&pause, NULL);
+  ck_assert_int_eq(sqlite3_exec(writer, "ROLLBACK", 0, 0, 0), SQLITE_OK);
+  sqlite3_close(writer);
+  for (int i = 0; i < 2; i++) free(hear(p)); /* in any order */
+  return delete_party(z);
+}
+
+/* A leave that could not begin leaves the place where it was: its loss is told
+ * then, as any. */
+TEST(test_lost_behind_a_leave) {
+  copro p = copro_start("a.db");
+  say(&p, "{'id':1,'run':['create','/begun']}");
+  expect(&p, "{'id':1,'status':0,*");
+  zke *z = test_open(test_path("a.db"));
+  int tries = 0;
+  while (!leave_in_vain(&p, z)) ck_assert_int_lt(++tries, 20);
+  expect(
+      &p,
+      "{'id':'mine','event':{'event':'lost','kind':'party','path':'/barriers/"
+      "b'}}");
   ck_ok(zke_close(z));
   copro_end(&p);
 }
