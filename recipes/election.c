@@ -267,9 +267,9 @@ static void election_unwatch_word(zke_election *e) {
 }
 
 /* The place was lost or given up, but not the session: take back the word,
- * unless it is the next leader's already.  If it cannot be read, whatever this session has there
- * is discarded; if that is another candidate's of this handle, that one makes
- * it again. */
+ * unless it is the next leader's already.  If it cannot be read, whatever this
+ * session has there is discarded; if that is another candidate's of this
+ * handle, that one makes it again. */
 static int election_retract(zke_election *e) {
   int64_t czxid = 0;
   if (!e->ready) return ZKE_OK;

@@ -326,8 +326,8 @@ static party *party_new(call *c, const char *path, int64_t n) {
 
 /* Leaves, and waits until all have left; the exit code.  It counts in
  * p->leaves first: the place goes now, and that must not be told as a loss.
- * Where it has stayed, since the file could not be asked, its loss is to be told
- * again, unless another call leaves. */
+ * Where it has stayed, since the file could not be asked, its loss is to be
+ * told again, unless another call leaves. */
 static int party_leave(call *c, party *p, const patience *how) {
   atomic_fetch_add(&p->leaves, 1);
   cancel_by(c, cancel_party, p->barrier);
