@@ -717,16 +717,20 @@ static int backup_check_idle(call *c, const target *t) {
   return fail(c, STATUS_CONFLICT, "BUSY", "%s is a database in use", t->name);
 }
 
-/* Refuses a log beside the copy's place: SQLite would replay it into the copy
- * when that is opened. */
+/* Refuses a log or a journal beside the copy's place: SQLite would replay it
+ * into the copy when that is opened. */
 static int backup_check_log(call *c, const target *t) {
+  static const char *const suffix[] = {"-wal", "-journal"};
   char name[PATH_MAX + 16];
   struct stat st;
-  snprintf(name, sizeof name, "%s-wal", t->name);
-  if (stat(name, &st) != 0 || st.st_size == 0) return 0;
-  return refuse(c, "EXISTS", name,
-                "exists and would be replayed into the copy; see whose it is, "
-                "then remove it");
+  for (int i = 0; i < 2; i++) {
+    snprintf(name, sizeof name, "%s%s", t->name, suffix[i]);
+    if (stat(name, &st) != 0 || st.st_size == 0) continue;
+    return refuse(c, "EXISTS", name,
+                  "exists and would be replayed into the copy; see whose it "
+                  "is, then remove it");
+  }
+  return 0;
 }
 
 /* Copies 512 pages at a time, so that progress is shown and a cancel is seen.
