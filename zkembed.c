@@ -9928,11 +9928,16 @@ static enum sess_past sess_compare_files(txn *t, const sess_files *was,
   return same_boot ? SESS_SAME : SESS_CONTAINER;
 }
 
-/* Unlink a name of the side directory that is a FIFO's: 16 digits. */
+/* Unlink a name of the side directory that is a FIFO's, 16 digits, unless the
+ * process lives that made it: where others have ended all its sessions, it may
+ * still begin light ones, which are woken there. */
 static void sess_unlink_orphan(void *arg, const char *name) {
   store *s = arg;
   size_t len = strlen(name);
   if (len != 16 || strspn(name, "0123456789abcdef") != len) return;
+  int64_t session = (int64_t)strtoull(name, NULL, 16);
+  enum life_state life = life_look(s, session, 0);
+  if (life != LIFE_FREE && life != LIFE_LOST) return;
   char *path = mem_format(&s->a, "%s/%s", s->dir, name);
   if (path) s->os.unlink(s->os.context, path);
   mem_free(path);
@@ -10026,6 +10031,7 @@ static int sess_judge_files(txn *t) {
   /* FIFOs that killed processes left behind, when nobody has any */
   if (rc == ZKE_OK && (j.past == SESS_NEW_EPOCH || !j.any))
     s->os.list(s->os.context, s->dir, sess_unlink_orphan, s);
+  life_forget(s);
   buf_free(&j.sessions);
   return rc;
 }

@@ -927,6 +927,22 @@ TEST(orphan_fifos_are_collected) {
   ck_ok(zke_close(z));
 }
 
+/* P6: … unless their process lives.  Others have ended its only session, and
+ * then there is none; but it may begin light ones, which are woken there. */
+TEST(a_living_process_keeps_its_fifo) {
+  const char *db = test_path("a.db"), *dir = test_path("a.db-zke");
+  test_worker w = test_spawn("talk", NULL);
+  zke *z = test_open(db);
+  test_ask(&w, "open %s", db);
+  ck_ok(zke_expire(z, strtoll(test_ask(&w, "id"), NULL, 10)));
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(count_fifos(dir), 1);
+  z = test_open(db);
+  ck_assert_int_eq(count_fifos(dir), 2);
+  ck_ok(zke_close(z));
+  test_wait(&w);
+}
+
 /* The file behind a symbolic link counts, not the directory of the link. */
 TEST(network_is_where_the_file_is) {
   zke *z = NULL;
