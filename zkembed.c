@@ -5254,6 +5254,7 @@ enum { SIDE_GATE = 0 };
 
 /* Where the hints are in the liveness file. */
 enum {
+  SIDE_DOUBT_AT = 0,   /* 1: a sync of the log may have failed; else 0 */
   SIDE_SWEEP_AT = 8,   /* boottime of the last sweep, ns */
   SIDE_ZXID_AT = 16,   /* zxid of the last change */
   SIDE_FILES_AT = 24,  /* which files that sweep has looked at */
@@ -5359,6 +5360,18 @@ static int64_t side_read_hint(store *s, int64_t at) {
 static bool side_write_hint(store *s, int64_t at, int64_t stamp) {
   return s->os.pwrite(s->os.context, s->live_fd, &stamp, sizeof stamp, at) ==
          (int64_t)sizeof stamp;
+}
+
+/* With the gate held: leave word whether a sync of the log has failed, or its
+ * process may die in one, so that nobody can rely on the log until it was
+ * written once more. */
+static void side_note_doubt(store *s, bool doubt) {
+  if (!s->memory) side_write_hint(s, SIDE_DOUBT_AT, doubt);
+}
+
+/* Is there such a word? */
+static bool side_read_doubt(store *s) {
+  return !s->memory && side_read_hint(s, SIDE_DOUBT_AT) > 0;
 }
 
 /* Read what was counted, and since when; what the file does not have is 0, and
@@ -6465,10 +6478,13 @@ static int gate_enter(store *s, zke *z, bool full) {
 /* Let the next one write, and wake the first in the line.  The leases of the
  * other sessions are moved on before: after that anybody may judge them.  So is
  * added what was counted: after that another process may do so.  If that finds
- * that the host has closed the descriptors, the gate is lost with them. */
+ * that the host has closed the descriptors, the gate is lost with them.  A log
+ * in doubt is noted for whoever opens the file next, since this process may end
+ * before it has settled it. */
 static void gate_leave(store *s) {
   lease_extend(s);
   if (s->memory) return;
+  if (health_needs_recovery(s) && guard_is_intact(s)) side_note_doubt(s, true);
   if (s->counted && guard_is_intact(s)) side_write_counts(s);
   if (health_lost_fds(s)) return;
   s->os.lock_range(s->os.context, s->gate_fd, SIDE_GATE, SIDE_DUTY,
@@ -6561,6 +6577,7 @@ static int txn_settle_log(store *s) {
   if (rc == ZKE_OK) rc = ended;
   if (rc == ZKE_OK) rc = db_checkpoint(s, true);
   if (rc == ZKE_OK) health_mend(s, HEALTH_IN_DOUBT, HEALTH_GOOD);
+  if (s->health == HEALTH_GOOD) side_note_doubt(s, false);
   return rc;
 }
 
@@ -7207,6 +7224,26 @@ static int txn_try(store *s, zke *z, enum txn_class want, txn_body body,
   return rc;
 }
 
+/* ---- commits without a zxid ----
+ *
+ * Whoever opens the file after a process that died in the sync of its COMMIT
+ * learns of that by the zxid (sess_sync_log()).  A compaction takes none, nor
+ * does a transaction of the program's own connection: they leave word
+ * before. */
+
+/* Before such a COMMIT; true: there was a word before, which is to stay.  The
+ * program may have closed descriptors since its transaction began. */
+static bool txn_expect_death(store *s) {
+  bool before = !guard_is_intact(s) || side_read_doubt(s);
+  if (!before) side_note_doubt(s, true);
+  return before;
+}
+
+/* After it. */
+static void txn_outlive(store *s, bool before) {
+  if (!before && s->health == HEALTH_GOOD) side_note_doubt(s, false);
+}
+
 /* ---- compaction ----
  *
  * The file is written anew in one transaction of SQLite's, like any other but
@@ -7237,12 +7274,14 @@ static int txn_give_up(const zke *z) {
 /* Write the database anew, with the gate held and the log empty, and empty the
  * log into it.  A reader that is in the way by then has it done later. */
 static int txn_vacuum(store *s, zke *z) {
+  bool before = txn_expect_death(s);
   sqlite3_progress_handler(s->db, TXN_STEPS, txn_is_late, z);
   int sqlite_rc = db_vacuum(s);
   sqlite3_progress_handler(s->db, 0, NULL, NULL);
   int rc = sqlite_rc == SQLITE_INTERRUPT
                ? txn_give_up(z)
                : txn_outcome(s, sqlite_rc, "compacting");
+  txn_outlive(s, before);
   if (health_is_broken(s)) return rc;
   char cause[BASE_SENTENCE];
   base_keep(cause);
@@ -9947,15 +9986,19 @@ static void sess_unlink_orphan(void *arg, const char *name) {
  * is killed inside the sync of its COMMIT leaves a whole commit in the log.
  * While any process has the database open, nobody sees that commit.  The next
  * process to open the database recovers the log and takes the commit for made.
- * Its zxid is then above the last one that was noted.  The process that
- * recovers may use SQLite alone, so every store compares when it opens.
+ * Its zxid is then above the last one that was noted, or where it took none
+ * there is a word of it (side_note_doubt).  So there is where the sync failed.
+ * The process that recovers may use SQLite alone, so every store compares when
+ * it opens.
  *
- * Another store may have tried before, and failed; nothing tells of that.  So
- * the log is written once more (db_renew_log), which a read-only store
- * cannot. */
+ * Another store may have tried before, and failed.  So the log is written once
+ * more (db_renew_log), which a read-only store cannot. */
 static int sess_sync_log(store *s, int64_t zxid, int64_t known) {
   int rc = ZKE_OK;
-  if (zxid > known) rc = s->readonly ? db_sync_log(s) : db_renew_log(s);
+  bool doubt = side_read_doubt(s);
+  if (doubt || zxid > known)
+    rc = s->readonly ? db_sync_log(s) : db_renew_log(s);
+  if (rc == ZKE_OK && doubt && !s->readonly) side_note_doubt(s, false);
   s->index.serving = rc == ZKE_OK; /* from here on see shm_recover() */
   return rc;
 }
@@ -16958,7 +17001,9 @@ static int api_end_guest(zke *z, sqlite3 *db, bool commit, const char *call) {
                      "%s() of what this thread has not begun by "
                      "zke_sql_begin()",
                      call);
+  bool before = commit && txn_expect_death(s);
   int rc = app_end_guest(s, db, commit);
+  if (commit) txn_outlive(s, before);
   char cause[BASE_SENTENCE];
   base_keep(cause);
   app_forget_ends(s);

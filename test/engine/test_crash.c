@@ -821,6 +821,50 @@ TEST_LOOP(killed_in_the_sync, 0, DEATHS) {
   close(until[1]);
 }
 
+/* In a process of its own: the program commits a row by its own connection.
+ * The process is killed in the sync, or the sync fails and it ends. */
+static void die_committing(const char *file, bool failing) {
+  zke_options o = {
+      .size = sizeof o, .flags = ZKE_OPEN_HOST, .vfs = "unix-power"};
+  const char *const made = "CREATE TABLE orders(id)";
+  const char *const added = "INSERT INTO orders VALUES(1)";
+  sqlite3 *db = NULL;
+  zke *z;
+  power_begin(test_path("power"), die_in_sync);
+  if (zke_open(file, &o, &z) != ZKE_OK ||
+      sqlite3_open_v2(file, &db, SQLITE_OPEN_READWRITE, "unix-power") ||
+      zke_sql_adopt(z, db) != ZKE_OK || zke_sql_begin(z, db) != ZKE_OK ||
+      sqlite3_exec(db, made, NULL, NULL, NULL) ||
+      zke_sql_commit(z, db) != ZKE_OK || zke_sql_begin(z, db) != ZKE_OK ||
+      sqlite3_exec(db, added, NULL, NULL, NULL))
+    _exit(1);
+  if (failing) power_fail("a.db-wal", 1);
+  dying = !failing;
+  _exit(zke_sql_commit(z, db) == ZKE_CONNECTIONLOSS ? 2 : 3);
+}
+
+/* P2, P8: a commit of the program's raises no zxid.  What of it a process is
+ * shown that opens the database next stays through a power cut all the same:
+ * after a death in its sync (0), and after a sync that failed (1). */
+TEST_LOOP(process_ends_in_a_guests_sync, 0, 2) {
+  zke_options o = {.size = sizeof o, .vfs = "unix-power"};
+  zke *z;
+  int status;
+  ck_assert_int_eq(mkdir(test_path("power"), 0700), 0);
+  const char *file = test_path("power/a.db");
+  pid_t pid = fork();
+  if (pid == 0) die_committing(file, _i);
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert_int_eq(test_status(status), _i ? 2 : 128 + SIGKILL);
+  power_begin(test_path("power"), NULL);
+  power_doubt("a.db-wal");
+  ck_ok(zke_open(file, &o, &z));
+  ck_assert_int_eq(test_number(file, "SELECT count(*)FROM orders"), 1);
+  const char *cut = disk_after_cut();
+  ck_assert_int_eq(test_number(cut, "SELECT count(*)FROM orders"), 1);
+  ck_ok(zke_close(z));
+}
+
 /* ---- syncs of the log that fail ---- */
 
 /* Of what is durable after a cut now, the node has to be there. */
