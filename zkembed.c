@@ -13640,19 +13640,51 @@ static int store_ensure_schema(store *s) {
   return rc == ZKE_OK ? db_prepare_ends(s) : rc;
 }
 
+/* Is a file of SQLite's still open?  By the methods of its VFS, below ours. */
+static bool store_has_open(const file_wrapped *w) {
+  sqlite3_int64 size = 0;
+  return w->real->xFileSize(w->f, &size) == SQLITE_OK;
+}
+
+/* In a forked child: has the host closed the descriptors of the parent's
+ * connection, and opened files of its own under their numbers?  SQLite does not
+ * tell the numbers.  But what is read by the database's has to begin as a
+ * database does; and the log is closed where the database is. */
+static bool store_is_taken(const store *o) {
+  const file_wrapped *db = &o->index.file, *log = &o->wal_log.file;
+  char head[16];
+  if (!o->db || o->memory || health_lost_fds(o) || !db->f) return false;
+  bool open = store_has_open(db);
+  if (log->f && store_has_open(log) != open) return true;
+  if (!open) return false;
+  return db->real->xRead(db->f, head, sizeof head, 0) != SQLITE_OK ||
+         memcmp(head, "SQLite format 3", sizeof head) != 0;
+}
+
 /* In a forked child: let go of the parent's connections, which SQLite would
  * otherwise take for this process's own and share their locks.  Where another
  * thread of the parent was using one, SQLite's own locks may be held for ever:
- * nothing can be opened here, nor closed, so all are looked at first. */
+ * nothing can be opened here, nor closed, so all are looked at first.  Nor can
+ * it where closing one would close files of the host's: a new connection
+ * would lock by their numbers. */
 static int store_drop_orphans(store *s) {
-  bool in_use = false;
+  bool in_use = false, taken = false;
   pthread_mutex_lock(&fork_mutex);
-  for (const store *o = fork_orphans; o; o = o->fork_next)
+  for (const store *o = fork_orphans; o; o = o->fork_next) {
     in_use = in_use || o->locked;
-  for (; fork_orphans && !in_use; fork_orphans = fork_orphans->fork_next)
+    taken = taken || (!in_use && store_is_taken(o));
+  }
+  bool keeps = in_use || taken;
+  for (; fork_orphans && !keeps; fork_orphans = fork_orphans->fork_next)
     db_disconnect(fork_orphans);
   pthread_mutex_unlock(&fork_mutex);
-  if (!in_use) return ZKE_OK;
+  if (!keeps) return ZKE_OK;
+  if (!in_use)
+    return base_fail(ZKE_FORKED,
+                     "%s: the descriptors of the parent's handle were closed, "
+                     "and their numbers are other files' now; only a new "
+                     "program (exec) can go on",
+                     s->name);
   return base_fail(ZKE_FORKED,
                    "%s: a thread of the parent was inside SQLite at the fork; "
                    "only a new program (exec) can go on",

@@ -91,9 +91,11 @@
  *   in an allocator, a logger or the function of zke_check() has to exec or
  *   _exit() there.  Open the child's own; where another thread of the parent
  *   was inside a call at the fork, that is ZKE_FORKED too, and the child has
- *   to exec.  The library registers one atfork handler, which in the child
- *   sets a flag and closes descriptors; a raw clone() that runs no handlers
- *   leaves the parent's session alive until that child is gone.
+ *   to exec.  So it is where the child has closed descriptors that it does
+ *   not know (closefrom()) and has opened files under the same numbers: let it
+ *   open its handle before.  The library registers one atfork handler, which
+ *   in the child sets a flag and closes descriptors; a raw clone() that runs
+ *   no handlers leaves the parent's session alive until that child is gone.
  * - A host that closes descriptors it does not know (closefrom()) closes ours:
  *   the handles return ZKE_REPLACED from then on, write nothing any more, and
  *   leave the descriptors' numbers to the host.  Their SQLite connection is

@@ -10,6 +10,7 @@
 #include "test/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -416,6 +417,41 @@ TEST(child_opens_after_the_parents_close) {
   ck_ok(zke_close(z));
   ck_assert_int_eq(in_child(open_late, db), 0);
   z = test_open(db);
+  expect_sum(z, 1);
+  ck_ok(zke_close(z));
+}
+
+enum { OTHERS = 32 };
+
+/* A worker as many are: it closes what it does not know, and may have its own
+ * files open before it opens the database.  No such file is closed then. */
+static int open_after_closing(const char *db, int files) {
+  zke *z = NULL;
+  int fd[OTHERS], lost = 0;
+  for (int i = 3; i < 256; i++) close(i);
+  for (int i = 0; i < files; i++)
+    fd[i] = open(test_path("worker.log"), O_WRONLY | O_APPEND | O_CREAT, 0600);
+  int rc = zke_open(db, NULL, &z);
+  for (int i = 0; i < files; i++) lost += fcntl(fd[i], F_GETFD) < 0;
+  if (lost) return 1;
+  if (files) return rc == ZKE_FORKED ? 0 : 2;
+  if (rc != ZKE_OK || add(z, 1) != ZKE_OK) return 3;
+  return zke_close(z) == ZKE_OK ? 0 : 4;
+}
+
+static int open_with_files(void *db) { return open_after_closing(db, OTHERS); }
+static int open_without(void *db) { return open_after_closing(db, 0); }
+
+/* P9: what a child has opened under the numbers of its parent's descriptors
+ * stays open, and nothing is opened beside it; a child that has only closed
+ * them opens its own. */
+TEST(child_that_closes_descriptors) {
+  char db[4096];
+  snprintf(db, sizeof db, "%s", test_path("a.db"));
+  zke *z = test_open(db);
+  make_nodes(z);
+  ck_assert_int_eq(in_child(open_with_files, db), 0);
+  ck_assert_int_eq(in_child(open_without, db), 0);
   expect_sum(z, 1);
   ck_ok(zke_close(z));
 }
