@@ -2304,6 +2304,7 @@ typedef struct store {
   bool duty;                /* we hold the duty byte */
   int64_t tick_next;        /* monotonic ns of the next look by a caller */
   int64_t sweep_at;    /* no session of ours looks after the sweep before */
+  int64_t sweep_began; /* boottime ns, of the one that runs; 0: none does */
   int64_t sweeper;     /* the one that did last: with the duty it goes on */
   int64_t swept_at;    /* the last sweep that came to its end, or 0 */
   unsigned sweeps;     /* that did */
@@ -9597,13 +9598,15 @@ static int64_t sess_lease_late(store *s, const sess_row *r) {
 
 /* How long ago was the time of a kept session over?  ns; 0: it is not, or it is
  * not this store's to judge.  While its host lives only the host judges, by its
- * own time; when nobody has it, anybody, by the stamp of its detachment. */
+ * own time; when nobody has it, anybody, by the stamp of its detachment.  A
+ * sweep judges by the time at which it has begun, also in its transactions: for
+ * how long it is stopped since does not count. */
 static int64_t sess_timeout_late(store *s, const sess_row *r) {
   zke *own = life_find_own(s, r->id);
   if (own && !carrier_is_timed(own)) return 0;
   if (own) return base_max(-carrier_left(own, host_now(s)), 0);
   if (!sess_is_detached(r) || s->strange_clock) return 0;
-  int64_t now = host_boottime(s);
+  int64_t now = s->sweep_began ? s->sweep_began : host_boottime(s);
   if (r->heard < 0 || r->heard >= now) return 0;
   return base_max(now - r->heard - r->timeout, 0);
 }
@@ -10678,12 +10681,16 @@ static int64_t sweep_files(const store *s) {
   return (int64_t)hash;
 }
 
-/* Stamp the liveness file: this moment, and which files were looked at. */
+/* Stamp the liveness file: when this sweep began, and which files were looked
+ * at.  A later moment would hide from the next sweep for how long this one was
+ * stopped; and where others have swept since it began their note stays. */
 static void sweep_note(store *s, sweep *w) {
-  w->noted = !s->memory;
+  int64_t at = s->memory ? 0 : side_read_hint(s, SIDE_SWEEP_AT);
+  bool newer = at > s->sweep_began && at <= host_boottime(s);
+  w->noted = !s->memory && (!newer || s->strange_clock);
   if (!w->noted) return;
   side_write_hint(s, SIDE_FILES_AT, sweep_files(s));
-  side_write_hint(s, SIDE_SWEEP_AT, s->strange_clock ? -1 : host_boottime(s));
+  side_write_hint(s, SIDE_SWEEP_AT, s->strange_clock ? -1 : s->sweep_began);
 }
 
 /* What a step of a sweep gives: the first failure counts and is told, later
@@ -10873,7 +10880,7 @@ static void sweep_yield(store *s) {
  * INT64_MAX: it is not known.  That time does not count for the timeouts of
  * detached sessions. */
 static int64_t sweep_idle(const store *s, int64_t now, int64_t before) {
-  int64_t at = host_boottime(s);
+  int64_t at = s->sweep_began;
   if (s->strange_clock) return 0;   /* it does not judge them */
   if (before <= 0 || before > at) { /* this store's own sweeps must do */
     if (!s->swept_at) return s->memory ? 0 : INT64_MAX;
@@ -10894,6 +10901,7 @@ static int64_t sweep_idle(const store *s, int64_t now, int64_t before) {
 static void sweep_now(store *s, int64_t patience) {
   int64_t now = host_now(s), deadline = s->deadline;
   int64_t before = s->memory ? 0 : side_read_hint(s, SIDE_SWEEP_AT);
+  s->sweep_began = host_boottime(s);
   sweep w = {.idle = sweep_idle(s, now, before)};
   if (!w.idle) sweep_note(s, &w);
   s->deadline = patience ? base_min(deadline, base_later(now, patience)) : 0;
@@ -10907,9 +10915,11 @@ static void sweep_now(store *s, int64_t patience) {
     s->sweeps++;
   }
   bool busy = sess_is_delayed(w.rc);
+  int64_t began = s->sweep_began;
+  s->sweep_began = 0;
   if (w.rc == ZKE_OK && !sess_is_put_off(s, 0)) return;
   /* a time in which nobody swept has been given back: not once more */
-  if (w.idle) before = s->strange_clock ? -1 : host_boottime(s) - tick_plain();
+  if (w.idle) before = s->strange_clock ? -1 : began - tick_plain();
   if (w.noted) side_write_hint(s, SIDE_SWEEP_AT, busy ? before : -1);
   if (!busy) sweep_yield(s);
 }

@@ -25,7 +25,11 @@ typedef struct seat {
   bool broken;      /* each of them fails */
   int failing;      /* … or so many of the next ones */
   bool dies;        /* it dies when it has noted a sweep */
+  int64_t stops_at; /* it is stopped for STOP when it writes this hint, … */
+  bool late;        /* … when it has written it */
 } seat;
+
+enum { STOP = 3600 * 1000 }; /* ms */
 
 static seat seats[2];
 static int64_t skew;     /* ns by which time went on */
@@ -97,8 +101,12 @@ static int64_t sys_pwrite(void *context, int fd, const void *bytes, size_t size,
                           int64_t at) {
   seat *whose = context;
   whose->stamps += at == SIDE_SWEEP_AT;
+  bool stops = whose->stops_at && at == whose->stops_at;
+  if (stops && !whose->late) sys_pass(STOP);
   int64_t n = sys_real().pwrite(NULL, fd, bytes, size, at);
   if (at == SIDE_SWEEP_AT && whose->dies) _exit(7);
+  if (stops && whose->late) sys_pass(STOP);
+  if (stops) whose->stops_at = 0;
   return n;
 }
 
@@ -774,6 +782,35 @@ TEST(note_of_a_sweep_comes_after_the_stamps) {
   ck_assert_int_eq(waitpid(pid, &outcome, 0), pid);
   ck_assert_int_eq(test_status(outcome), 7);
   ck_ok(zke_dispatch(z, NULL));
+  expect_a_timeout(z);
+  ck_ok(zke_close(z));
+}
+
+/* P5: nor does a time count in which the only process that sweeps was stopped
+ * inside a sweep: before it has noted it (0), after that (1), or (2) at the
+ * gate, to end another session, whose time was over. */
+TEST_LOOP(stop_inside_a_sweep_does_not_count, 0, 3) {
+  zke *first = NULL, *z = open_at(&seats[0], NULL);
+  zke_options o = ZKE_INIT(zke_options);
+  o.timeout_ms = TIMEOUT / 2;
+  make(z, "/group", ZKE_PERSISTENT);
+  take_duty(z);
+  ck_ok(zke_open_session(z, &o, &first));
+  make(first, "/first", ZKE_EPHEMERAL);
+  ck_ok(zke_detach(first));
+  if (_i == 2) live_on(TIMEOUT / 2 - ZKE_TICK_MS / 2);
+  detach_one(z);
+  seats[0].stops_at = _i ? SIDE_SWEEP_AT : SIDE_FILES_AT;
+  seats[0].late = _i == 1;
+  if (_i == 2) {
+    seats[0].stops_at = 0;
+    seats[0].slow = STOP;
+    while (see(z, "/first") == ZKE_OK) live_on(1);
+    seats[0].slow = 0;
+  }
+  live_on(ZKE_TICK_MS);
+  ck_assert_int_eq(seats[0].stops_at, 0);
+  ck_rc(see(z, "/first"), _i == 2 ? ZKE_NONODE : ZKE_OK);
   expect_a_timeout(z);
   ck_ok(zke_close(z));
 }
