@@ -12492,9 +12492,9 @@ typedef struct wait_order {
 } wait_order;
 
 /* The next step of a delivery: the session's end, a batch of events from the
- * file, or one event to its watchers.  False: nothing is left, or, with o->more,
- * the rest is for another dispatch.  Without a bound a dispatch reads so many
- * batches and no more, lest a fast writer keep the caller here. */
+ * file, or one event to its watchers.  False: nothing is left, or, with
+ * o->more, the rest is for another dispatch.  Without a bound a dispatch reads
+ * so many batches and no more, lest a fast writer keep the caller here. */
 static bool wait_deliver_next(zke *z, wait_order *o, int *rc) {
   int64_t next;
   if (z->lost_notice) {

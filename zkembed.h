@@ -551,7 +551,7 @@ typedef struct zke_options {
                               is 1,000,000,000 by default */
   int cache_kib;           /* SQLite's page cache, KiB; 256. From the first read
                               without locks on the store has a quarter of it
-                              more, 2 MiB at most, for short nodes it has read */
+                              more, at most 2 MiB, for short nodes it read */
   int event_limit;         /* pending events of a session (P4), those not yet
                               trimmed included; 10000 */
   int notice_limit;        /* descriptors for being told at once that the owner

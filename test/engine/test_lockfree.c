@@ -203,9 +203,9 @@ static zke *open_with(const char *vfs, const char *counted, unsigned flags) {
  *
  * A change makes a generation of the tree: /g, a value of several pages, and
  * the children of /c in one transaction.  The number is the version of /g and
- * stands all over its data, and is that of /s, a short one; /c has MANY children
- * that stay, one that is called by the number, and some more, how many tells the
- * number. */
+ * stands all over its data, and is that of /s, a short one; /c has MANY
+ * children that stay, one that is called by the number, and some more, how many
+ * tells the number. */
 
 enum { MANY = 300, VALUE = 20000, SOME = 5 };
 
