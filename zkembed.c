@@ -2333,6 +2333,7 @@ typedef struct store {
   size_t handles;           /* these, and those whose sessions have moved */
   struct carrier *carriers; /* those whose own handle is closed */
   bool owes_end; /* the end of a light session could not be written: sweep */
+  buf owed;      /* those of them that are kept, and their carriers */
   int notices;   /* descriptors that tell of the deaths of others */
   struct {
     int64_t session;
@@ -9713,6 +9714,26 @@ static bool sess_reason_holds(txn *t, const sess_row *r,
   return true;
 }
 
+/* Note that a handle's end could not be written: sess_is_owed().  Without
+ * memory for that the session is detached, as if its host had died. */
+static void sess_owe(store *s, const zke *z) {
+  if (!z->timeout) return;
+  buf_add_int(&s->owed, z->id);
+  buf_add_int(&s->owed, z->carrier);
+  if (s->owed.failed) buf_free(&s->owed);
+}
+
+/* Was a kept session closed here, and not attached elsewhere since?  Then it is
+ * ended and not detached. */
+static bool sess_is_owed(store *s, const sess_row *r) {
+  size_t n;
+  const int64_t *at = buf_ints(&s->owed, &n);
+  bool found = false;
+  for (size_t i = 0; i < n && !found; i += 2)
+    found = at[i] == r->id && at[i + 1] == r->carrier;
+  return found;
+}
+
 /* The reason is looked at again inside the transaction: the first of several
  * that noticed a death has done the work when the others come. */
 static int sess_end_body(txn *t, void *arg) {
@@ -9725,7 +9746,8 @@ static int sess_end_body(txn *t, void *arg) {
   if (!sess_reason_holds(t, &row, end)) return ZKE_OK;
   end->ended = true;
   bool stays =
-      end->why == SESS_DETACH || (end->why == SESS_DEAD && row.timeout > 0);
+      end->why == SESS_DETACH ||
+      (end->why == SESS_DEAD && row.timeout > 0 && !sess_is_owed(t->s, &row));
   return stays ? sess_detach(t, &row, end->why)
                : sess_remove(t, &row, end->why);
 }
@@ -10911,6 +10933,7 @@ static void sweep_now(store *s, int64_t patience) {
   s->deadline = deadline;
   if (w.rc == ZKE_OK) {
     s->owes_end = sess_is_put_off(s, 0);
+    if (!s->owes_end) buf_free(&s->owed); /* all of them were written */
     s->swept_at = now;
     s->sweeps++;
   }
@@ -13428,6 +13451,7 @@ static void store_free(store *s) {
                    s->line, s->live, s->wal,  s->shm};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) mem_free(names[i]);
   buf_free(&s->put_off);
+  buf_free(&s->owed);
   buf_free(&s->quota_noted);
   buf_free(&s->schemes.names);
   mem_free(s->fds);
@@ -13475,6 +13499,7 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   pthread_mutex_init(&s->m, NULL);
   s->waiters_end = &s->waiters;
   s->put_off.a = s->schemes.names.a = s->quota_noted.a = &s->a;
+  s->owed.a = &s->a;
   s->quota_zxid = -1;
   s->name = mem_copy(&s->a, name, strlen(name));
   if (o->vfs) s->vfs = mem_copy(&s->a, o->vfs, strlen(o->vfs));
@@ -14743,6 +14768,7 @@ static int api_close(zke *z, enum sess_why why) {
   if (z->id && own && !health_is_replaced(s))
     rc = sess_end(s, z->id, z, why, false, &ended);
   bool owes = rc != ZKE_OK && carrier_is_light(z);
+  if (owes && why == SESS_CLOSE) sess_owe(s, z);
   if (owes) s->owes_end = true;
   z->state = SESS_CLOSED;
   store_unlist_session(z);

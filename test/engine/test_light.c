@@ -507,6 +507,31 @@ static zke *kept(zke *z, int64_t timeout_ms, unsigned char password[16]) {
   return made;
 }
 
+/* The end of a kept session that could not be written is written later: it is
+ * ended and not detached, as whoever has closed it wanted (zkembed.h,
+ * zke_close). */
+TEST(owed_end_of_a_kept_session_is_no_detachment) {
+  unsigned char password[16];
+  zke_os os;
+  zke_os_default(&os);
+  os.lock_range = fail_lock;
+  os.write = lose_write;
+  zke_options o = ZKE_INIT(zke_options);
+  o.os = &os;
+  ck_ok(zke_open(test_path("light.db"), &o, &a));
+  ck_ok(zke_open(test_path("light.db"), NULL, &b));
+  zke *x = kept(a, 3600000, password);
+  int64_t id = zke_session_id(x);
+  ck_ok(create(x, "/e", ZKE_EPHEMERAL));
+  no_locks = true;
+  ck_rc(zke_close(x), ZKE_SYSTEMERROR);
+  no_locks = false;
+  ck_assert_int_eq(info(b, id).id, id);
+  ck_until(zke_dispatch(a, NULL) == ZKE_OK && !info(b, id).carrier, 20000);
+  ck_assert_int_eq(info(b, id).id, 0);
+  ck_rc(exists(b, "/e"), ZKE_NONODE);
+}
+
 /* Detached and attached again, its ephemerals are there; watches, events and
  * identities of before are not. */
 TEST_LOOP(kept_session_is_attached_again, 0, WAYS) {
