@@ -323,6 +323,8 @@ struct conn {
  *               send, or to close
  * conn_read   - read what is there, unless much is waiting; or note that
  *               nothing more will come
+ * conn_hung_up - has its peer hung up, though not all that it has sent may be
+ *               read?
  * conn_gone   - its peer has hung up: drop it, unless it has asked for
  *               something that is still to be done
  * conn_frame  - the next whole frame, without its length: it stays until
@@ -348,6 +350,7 @@ conn *conn_accept(server *s, int listener, bool is_unix,
                   void (*ready)(server *s, source *from, unsigned events));
 void conn_touch(conn *c);
 void conn_read(conn *c);
+bool conn_hung_up(const conn *c);
 void conn_gone(conn *c);
 char *conn_frame(conn *c, size_t skip, size_t *len_out);
 void conn_taken(conn *c, size_t len);

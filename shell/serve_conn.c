@@ -20,6 +20,7 @@
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -295,6 +296,12 @@ static bool is_done(conn *c) {
   size_t len;
   if (!c->session || c->faults.deaf) return true;
   return c->all_read && !conn_frame(c, 0, &len);
+}
+
+/* The system knows that before all that was sent has been read. */
+bool conn_hung_up(const conn *c) {
+  struct pollfd p = {c->source.fd, POLLRDHUP, 0};
+  return c->gone || poll(&p, 1, 0) > 0;
 }
 
 /* Where nothing is left to do it is dropped at once: a client that comes back

@@ -121,6 +121,22 @@ static zke_watch_fn watch_of(request *q, const zke_jute_read_request *r) {
  * to a client of ZooKeeper. */
 static int wire_code(int rc) { return rc <= -200 ? ZKE_SYSTEMERROR : rc; }
 
+/* Does this code end the connection without an answer?  Its client has to ask
+ * again whether a change was made, and whether the session lives. */
+static bool ends_connection(int rc) {
+  return rc == ZKE_CONNECTIONLOSS || rc == ZKE_SESSIONEXPIRED ||
+         rc == ZKE_INVALIDSTATE || rc == ZKE_SESSIONMOVED ||
+         rc == ZKE_CLOSING || rc == ZKE_REPLACED;
+}
+
+/* The library's multis say of a session that has ended what ZooKeeper's client
+ * says of it.  On the wire it is what other requests say. */
+static int several_rc(const request *q, int rc) {
+  bool ended =
+      rc == ZKE_MARSHALLINGERROR && zke_state(q->z) == ZKE_STATE_EXPIRED;
+  return ended ? ZKE_SESSIONEXPIRED : rc;
+}
+
 /* ------------------------------------------------------------------------
  * Nodes
  *
@@ -183,7 +199,7 @@ static int read_create(request *q, int type, zke_jute_create_ttl_request *r,
 static int refuse_by_quota(request *q, const zke_op *op) {
   zke_op both[2] = {*op};
   zke_op_fail(&both[1], ZKE_JUTE_QUOTAEXCEEDED);
-  return zke_multi(q->z, both, 2, NULL);
+  return several_rc(q, zke_multi(q->z, both, 2, NULL));
 }
 
 /* The four creates, which differ in the modes that they accept and in whether
@@ -229,7 +245,7 @@ static int run_check(request *q) {
   int rc = READ_PATH(q, delete_request, &r);
   if (rc != ZKE_OK) return rc;
   zke_op_check(&op, r.path, r.version);
-  return zke_multi(q->z, &op, 1, NULL);
+  return several_rc(q, zke_multi(q->z, &op, 1, NULL));
 }
 
 /* exists.  A watch is set for a missing node, too; the answer then is the code
@@ -390,6 +406,16 @@ static void tell_first(request *q) {
   if (!client_events(q->c->session, server_zxid(q->s))) conn_drop(q->c);
 }
 
+/* Could a proof not be looked at, since the session is this server's no more or
+ * memory is short?  Then the connection ends without an answer, and the client
+ * tries again.  ZKE_AUTHFAILED would be final for it. */
+static bool is_undecided(request *q, int rc) {
+  if (ends_connection(rc)) return true; /* send_answer() ends it */
+  if (rc != ZKE_NOMEM && rc != ZKE_SYSTEMERROR) return false;
+  conn_drop(q->c);
+  return true;
+}
+
 /* The scheme digest is the library's; "ip" is accepted and does nothing, as in
  * ZooKeeper; any other ends the connection, after the answer.  An identity does
  * not count for events of before: those are told without it. */
@@ -405,7 +431,7 @@ static int run_auth(request *q) {
   else if (!is_ip)
     rc = zke_fail(ZKE_AUTHFAILED, "the scheme %.20s is neither digest nor ip",
                   r.scheme ? r.scheme : "");
-  if (rc == ZKE_OK) return ZKE_OK;
+  if (rc == ZKE_OK || is_undecided(q, rc)) return rc;
   conn_tell(q->c, TELL_AUTH, "ended: %s", zke_errmsg());
   conn_end(q->c);
   return ZKE_AUTHFAILED;
@@ -429,6 +455,7 @@ static int run_sasl(request *q) {
   if (rc == ZKE_OK && r.token.len < 0) rc = ZKE_AUTHFAILED;
   if (rc == ZKE_OK)
     rc = sasl_token(q->s, q->c, r.token.data, (size_t)r.token.len, &token);
+  if (is_undecided(q, rc)) return rc;
   if (rc == ZKE_OK)
     next.token = (zke_jute_bytes){(int)strlen(token), token};
   else
@@ -816,7 +843,7 @@ static int run_multi(request *q) {
     rc = ZKE_OK;
   }
   several_free(&m);
-  return rc;
+  return several_rc(q, rc);
 }
 
 /* multiRead: each operation has its own result, so one that fails changes
@@ -835,7 +862,7 @@ static int run_multi_read(request *q) {
     m.results[i].rc = path_rc(m.results[i].rc);
   if (rc == ZKE_OK) put_results(q, &m, false);
   several_free(&m);
-  return rc;
+  return several_rc(q, rc);
 }
 
 /* ------------------------------------------------------------------------
@@ -996,11 +1023,22 @@ static bool is_admitted(request *q, const zke_jute_connect_request *r, int rc) {
   return true;
 }
 
+/* Has the client given up this connection before its frame was read?  Then it
+ * may have its session by another connection by now, perhaps at another server,
+ * and would lose that one to this. */
+static bool has_given_up(const conn *c, const zke_jute_connect_request *r) {
+  return r->session_id != 0 && conn_hung_up(c);
+}
+
 /* The session of a connection.  False: it is held. */
 static bool take_connect(request *q) {
   conn *c = q->c;
   zke_jute_connect_request r;
   if (!read_connect(q, &r)) return true;
+  if (has_given_up(c, &r)) {
+    conn_drop(c);
+    return true;
+  }
   bool has_read_only = q->body.at < q->body.end;
   server_limit(q->s, q->s->z);
   int rc = admit(q->s, c, &r);
@@ -1026,14 +1064,6 @@ static bool take_connect(request *q) {
  * of. Only then is it certain that what it shows is so, and only then are the
  * events before it known.
  * --------------------------------------------------------------------- */
-
-/* Does this code end the connection without an answer?  Its client has to ask
- * again whether a change was made, and whether the session lives. */
-static bool ends_connection(int rc) {
-  return rc == ZKE_CONNECTIONLOSS || rc == ZKE_SESSIONEXPIRED ||
-         rc == ZKE_INVALIDSTATE || rc == ZKE_SESSIONMOVED ||
-         rc == ZKE_CLOSING || rc == ZKE_REPLACED;
-}
 
 /* Make room for one answer more; false without memory. Then the connection is
  * dropped: a change whose answer cannot be kept must look like a lost reply. */
@@ -1088,8 +1118,16 @@ static void count_request(server *s, const struct answer *a, size_t bytes) {
   n->sent++;
 }
 
+/* Does an answer of this code show the state?  The errors of the protocol do,
+ * such as that there is a node; those of the system do not. */
+static bool shows_state(int rc) {
+  return rc == ZKE_OK || (rc <= -100 && rc > -200);
+}
+
 /* Sends one, behind the events of the changes that it shows.  Where the
- * connection has never set a watch there are none to look for. */
+ * connection has never set a watch there are none to look for.  Where they
+ * cannot be read, an answer that shows no state tells no zxid either: the
+ * client would take it for the last whose events it has seen. */
 static void send_answer(server *s, struct answer *a) {
   conn *c = a->c;
   if (ends_connection(a->rc)) {
@@ -1100,10 +1138,11 @@ static void send_answer(server *s, struct answer *a) {
   }
   bool known =
       !c->session || !c->has_watched || client_events(c->session, a->zxid);
-  if (!known && a->rc == ZKE_OK) {
+  if (!known && shows_state(a->rc)) {
     conn_drop(c);
     return;
   }
+  if (!known) a->told_zxid = 0;
   zke_jute_reply_header head = {a->xid, a->told_zxid, wire_code(a->rc)};
   spare_take(s, &c->out);
   size_t at = zke_jute_begin(&c->out);
@@ -1231,6 +1270,18 @@ static int run_operation(request *q, const operation *op) {
   return rc;
 }
 
+/* Is it a setWatches that has failed?  Clients do not look at its answer, and
+ * would go on without their watches; without the connection they ask again. One
+ * that is malformed would be the same again, and one that a test has refused is
+ * answered as it was asked for. */
+static bool loses_watches(const request *q, int rc) {
+  bool sets =
+      q->type == ZKE_JUTE_SET_WATCHES || q->type == ZKE_JUTE_SET_WATCHES2;
+  return sets && rc != ZKE_OK && rc != ZKE_MARSHALLINGERROR &&
+         !ends_connection(rc) && !q->c->ended &&
+         q->c->faults.fate.what != FATE_REFUSED;
+}
+
 /* Deal with a request of a session; false: it is held. That it came counts as a
  * sign of life also where it is held, while its client is there. The time that
  * it took is counted from its first try. A change that was made has got the
@@ -1252,6 +1303,7 @@ static bool take_operation(server *s, request *q) {
   if (!q->c->gone) client_heard(q->s, q->c->session);
   int rc = run_operation(q, op);
   if (hold(q, rc)) return false;
+  if (loses_watches(q, rc)) conn_drop(q->c);
   if (q->is_change && rc == ZKE_OK) q->c->held_ms = 0;
   server_saw(q->s);
   keep_answer(s, q, rc, began_ms);

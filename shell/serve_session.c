@@ -36,9 +36,11 @@
  * of watches that stay are not made up for when it comes back. */
 enum { EVENTS_MOST = 1 << 20 };
 
-/* Is the client told of it?  What the library adds to ZooKeeper's is not for
- * the wire: where events were dropped the connection is, too.  Its client comes
- * back and names its watches with what it has seen, which no event does. */
+/* Is the client told of it?  Answers do not count for what may wait: one may be
+ * large, and its client reads it.  What the library adds to ZooKeeper's is not
+ * for the wire: where events were dropped the connection is, too.  Its client
+ * comes back and names its watches with what it has seen, which no event does.
+ */
 static bool is_for_client(conn *c, int type) {
   conns_relieve(c->server);
   if (c->gone || c->dropped) return false;
@@ -47,11 +49,11 @@ static bool is_for_client(conn *c, int type) {
               "ended, since more than %d events waited for it at a time, and "
               "were lost",
               EVENTS_MOST);
-  else if (conn_unread(c) > CONN_OUT_MOST)
+  else if (c->events > CONN_OUT_MOST)
     conn_tell(c, TELL_UNREAD,
-              "ended, since %zu bytes wait for it and further events would be "
-              "lost",
-              conn_unread(c));
+              "ended, since %zu bytes of events wait for it and further ones "
+              "would be lost",
+              c->events);
   else
     return type > 0;
   conn_drop(c);

@@ -792,6 +792,31 @@ TEST(watches_are_set_again_together) {
   stop(s);
 }
 
+/* Clients do not look at the answer to setWatches.  One that cannot be done,
+ * since another process writes for too long, ends the connection, and they ask
+ * again. */
+TEST(watches_that_cannot_be_set_again_end_the_connection) {
+  static const zke_strings none = {0, NULL};
+  const char *file = test_path("app.db");
+  serving s = serve_within("1s", file, "");
+  wire w = begin(s), again;
+  ck_assert_int_eq(create(&w, "/a", "", 0), 0);
+  int64_t seen = w.head.zxid;
+  pid_t writer = begin_writing(file);
+  request(&w, ZKE_JUTE_SET_WATCHES);
+  PUT(&w, set_watches, seen, one("/a"), none, none);
+  ask(&w);
+  ck_assert(!next_frame(&w));
+  end_writing(writer);
+  ck_assert_int_eq(attach(s, &again, &w), w.id);
+  request(&again, ZKE_JUTE_SET_WATCHES);
+  PUT(&again, set_watches, seen, one("/a"), none, none);
+  ask(&again);
+  ck_assert_int_eq(answer(&again), 0);
+  hang_up(&again), hang_up(&w);
+  stop(s);
+}
+
 /* Whether a watch of a kind is set is answered without removing it; a kind that
  * does not exist is an error. */
 TEST(watches_can_be_asked_for) {
@@ -1114,6 +1139,43 @@ TEST(a_client_that_hung_up_comes_back) {
   ck_assert_int_eq(set(&again[1], "/a", "y", -1), 0);
   ck_assert_str_eq(data_at(&other, "/a"), "y");
   hang_up(&again[1]), hang_up(&other);
+  stop(s);
+}
+
+/* A client has come back and gone again while the server stood still.  That
+ * does not take its session from the connection that has it, though the server
+ * sees the frame first. */
+TEST(a_connection_that_was_given_up_takes_no_session) {
+  serving s = serve(":memory:", "");
+  wire w = begin(s), other = begin(s);
+  stand_still(s);
+  wire stale = dial(s.port);
+  send_connect(&stale, w.id, w.password, 30000, 0);
+  leave(&stale);
+  kill(s.pid, SIGCONT);
+  let_read(&other);
+  ck_until(strstr(says(s, "mntr"), "zk_num_alive_connections\t3\n"), SOON);
+  ck_assert_int_eq(ping(&w), 0);
+  hang_up(&w), hang_up(&other);
+  stop(s);
+}
+
+/* A close that another process has kept waiting for too long is answered, and
+ * the session ends as soon as that lets go: its nodes do not stay for a timeout
+ * more, and nobody gets it again. */
+TEST(a_close_that_was_answered_late_is_done) {
+  const char *file = test_path("app.db");
+  serving s = serve_within("1s", file, "--timeout-max 1h");
+  wire w = begin_with(s, 3600000), other = begin(s), again;
+  ck_assert_int_eq(create(&w, "/e", "", ZKE_EPHEMERAL), 0);
+  pid_t writer = begin_writing(file);
+  request(&w, ZKE_JUTE_CLOSE);
+  ask(&w);
+  ck_assert_int_eq(answer(&w), 0);
+  end_writing(writer);
+  ck_until(!is_there(&other, "/e"), SOON);
+  ck_assert_int_eq(attach(s, &again, &w), 0);
+  hang_up(&again), hang_up(&w), hang_up(&other);
   stop(s);
 }
 
@@ -1503,6 +1565,30 @@ TEST(events_that_nobody_reads_end_the_connection) {
   hang_up(&again);
   hang_up(&sleeps);
   hang_up(&w);
+  stop(s);
+}
+
+/* An answer of more than 64 MiB is no event: one that comes while the client
+ * reads it does not end the connection. */
+TEST(an_event_behind_an_immense_answer_is_told) {
+  enum { BYTES = 1000000, CHILDREN = 70 };
+  static char path[BYTES + 1];
+  wire w;
+  serving s = serve_unix(&w);
+  wire reads = begin_unix();
+  memset(path, 'x', BYTES);
+  memcpy(path, "/d/", 3);
+  ck_assert_int_eq(create(&w, "/d", "", 0), 0);
+  for (int i = 0; i < CHILDREN; i++) {
+    path[3] = (char)('0' + i);
+    ck_assert_int_eq(create(&w, path, "", 0), 0);
+  }
+  ask_read(&reads, ZKE_JUTE_GET_CHILDREN, "/d", 1);
+  ck_until(strstr(says(s, "mntr"), "zk_watch_count\t1\n"), SOON);
+  ck_assert_int_eq(create(&w, "/d/more", "", 0), 0);
+  ck_assert_int_eq(answer(&reads), 0);
+  ck_event(&reads, ZKE_EVENT_CHILD, "/d");
+  hang_up(&reads), hang_up(&w);
   stop(s);
 }
 

@@ -4,6 +4,8 @@
  * wire has found each of them, by an answer unlike that of ZooKeeper's server.
  */
 #include <signal.h>
+#include <sqlite3.h>
+#include <stdio.h>
 
 #include "test/server/wire.h"
 
@@ -154,6 +156,63 @@ TEST(a_watch_of_what_is_no_path_never_fires) {
       ZKE_NOWATCHER);
   ck_assert_int_eq(create(&w, "/a", "", 0), 0); /* no event before it */
   ck_assert_int_eq(create(&w, "/a/b", "", 0), 0);
+  hang_up(&w);
+  stop(s);
+}
+
+/* Runs a statement on the file, of which its server is not told. */
+static void do_unseen(const char *file, const char *sql) {
+  sqlite3 *db;
+  ck_assert_int_eq(sqlite3_open(file, &db), SQLITE_OK);
+  ck_assert_int_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+  sqlite3_close(db);
+}
+
+/* A session that has ended just before ends the connection, whatever its client
+ * asks for.  No answer says that the request is malformed, or the proof wrong.
+ */
+TEST_LOOP(a_session_that_has_ended_is_no_fault_of_a_request, 0, 4) {
+  static const int types[] = {ZKE_JUTE_CHECK, ZKE_JUTE_MULTI,
+                              ZKE_JUTE_MULTI_READ, ZKE_JUTE_AUTH};
+  const char *file = test_path("app.db");
+  serving s = serve(file, "");
+  wire w = begin(s);
+  do_unseen(file, "DELETE FROM zkembed_session WHERE timeout<>0");
+  request(&w, types[_i]);
+  if (types[_i] == ZKE_JUTE_MULTI) PUT(&w, multi_header, ZKE_JUTE_CHECK, 0, -1);
+  if (types[_i] == ZKE_JUTE_CHECK || types[_i] == ZKE_JUTE_MULTI)
+    PUT(&w, delete_request, "/", -1);
+  if (types[_i] == ZKE_JUTE_MULTI_READ) {
+    PUT(&w, multi_header, ZKE_JUTE_GET_DATA, 0, -1);
+    PUT(&w, read_request, "/", 0);
+  }
+  if (types[_i] == ZKE_JUTE_AUTH)
+    PUT(&w, auth_packet, 0, "digest", {7, "ann:red"});
+  else if (types[_i] != ZKE_JUTE_CHECK)
+    PUT(&w, multi_header, -1, 1, -1);
+  ask(&w);
+  ck_assert(!next_frame(&w));
+  hang_up(&w);
+  stop(s);
+}
+
+/* Where events cannot be read, no answer that shows what they would have told
+ * comes before them, be it an error. */
+TEST(an_error_does_not_come_before_an_event_that_cannot_be_read) {
+  const char *file = test_path("app.db");
+  serving s = serve(file, "");
+  wire w = begin(s);
+  ck_assert_int_eq(create(&w, "/a", "", 0), 0);
+  ck_assert_int_eq(look(&w, ZKE_JUTE_EXISTS, "/a", 1), 0);
+  zke *z = test_open(file);
+  kill(s.pid, SIGSTOP);
+  ck_ok(zke_delete(z, "/a", -1));
+  do_unseen(file, "ALTER TABLE zkembed_event RENAME TO gone");
+  ask_read(&w, ZKE_JUTE_EXISTS, "/a", 0);
+  kill(s.pid, SIGCONT);
+  ck_assert(!next_frame(&w));
+  do_unseen(file, "ALTER TABLE gone RENAME TO zkembed_event");
+  ck_ok(zke_close(z));
   hang_up(&w);
   stop(s);
 }

@@ -253,7 +253,7 @@ static const struct {
      "#"},
     {"--timeout-max 10m --unix '%s'", events_unread,
      "client does not read: a client at the Unix socket: ended, since # bytes "
-     "wait for it and further events would be lost"},
+     "of events wait for it and further ones would be lost"},
     {"--unix '%s'", lists_unread,
      "client does not read: a client at the Unix socket: refused a list, since "
      "other clients have left # bytes unread"}};
