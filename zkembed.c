@@ -9466,8 +9466,11 @@ enum sess_why {
 typedef struct sess_end_arg {
   int64_t session;
   enum sess_why why;
-  zke *z; /* the handle by which it is ended, or NULL */
+  zke *z;          /* the handle by which it is ended, or NULL */
+  txn_body before; /* done first, or NULL */
+  void *before_arg;
   bool ended;
+  int64_t carrier; /* that it had */
 } sess_end_arg;
 
 /* A session's row, as far as it decides about its life. */
@@ -9488,11 +9491,19 @@ static int64_t sess_carrier(const sess_row *r) {
   return r->carrier ? r->carrier : r->id;
 }
 
+/* The handle of this store that has the session of a row, or NULL.  One from
+ * which another handle has taken a kept session stays in the store's list until
+ * it is closed, and has no part in the session any more. */
+static zke *sess_find_own(const store *s, const sess_row *r) {
+  zke *own = life_find_own(s, r->id);
+  return own && own->carrier == r->carrier ? own : NULL;
+}
+
 /* Is the session of a row alive?  A light one is not, whose carrier is this
  * store's though no handle has it: its end could not be written.  Nobody is
  * asked about a detached one. */
 static enum life_state sess_life(store *s, const sess_row *r) {
-  if (life_find_own(s, r->id)) return LIFE_HELD;
+  if (sess_find_own(s, r)) return LIFE_HELD;
   if (sess_is_detached(r)) return LIFE_NONE;
   if (r->carrier && life_find_carrier(s, r->carrier)) return LIFE_FREE;
   return life_look(s, sess_carrier(r), r->life);
@@ -9603,7 +9614,7 @@ static int64_t sess_lease_late(store *s, const sess_row *r) {
  * sweep judges by the time at which it has begun, also in its transactions: for
  * how long it is stopped since does not count. */
 static int64_t sess_timeout_late(store *s, const sess_row *r) {
-  zke *own = life_find_own(s, r->id);
+  zke *own = sess_find_own(s, r);
   if (own && !carrier_is_timed(own)) return 0;
   if (own) return base_max(-carrier_left(own, host_now(s)), 0);
   if (!sess_is_detached(r) || s->strange_clock) return 0;
@@ -9745,6 +9756,11 @@ static int sess_end_body(txn *t, void *arg) {
   life_forget(t->s); /* what counts is the file that is there now */
   if (!sess_reason_holds(t, &row, end)) return ZKE_OK;
   end->ended = true;
+  end->carrier = row.carrier;
+  t->ending = row.id;
+  if (end->before) rc = end->before(t, end->before_arg);
+  t->ending = 0;
+  if (rc != ZKE_OK) return rc;
   bool stays =
       end->why == SESS_DETACH ||
       (end->why == SESS_DEAD && row.timeout > 0 && !sess_is_owed(t->s, &row));
@@ -9752,27 +9768,39 @@ static int sess_end_body(txn *t, void *arg) {
                : sess_remove(t, &row, end->why);
 }
 
-/* End a session, by its handle z or by anybody (NULL); *ended tells whether
- * this call did it.  When trying, the gate is not waited for. */
-static int sess_end(store *s, int64_t session, zke *z, enum sess_why why,
-                    bool trying, bool *ended) {
+/* A session was ended that its handle has not closed: the handle has to know,
+ * unless another one had the session. */
+static void sess_tell_end(store *s, const sess_end_arg *end) {
   static const char *const reason[] = {"closed",  "dead",    "lease over",
                                        "expired", "timeout", "detached"};
-  sess_end_arg end = {.session = session, .why = why, .z = z};
+  zke *own = life_find_own(s, end->session);
+  if (own && own->carrier == end->carrier) txn_session_gone(own);
+  host_log(s, ZKE_LOG_INFO, "%s: session 0x%llx ended: %s", s->name,
+           (unsigned long long)end->session, reason[end->why]);
+}
+
+/* End a session as it is said in *end, whose `ended` then tells whether this
+ * call did it.  When trying, the gate is not waited for. */
+static int sess_end_as(store *s, sess_end_arg *end, bool trying) {
   int64_t start = host_now(s);
   int rc =
-      (trying ? txn_try : txn_run)(s, NULL, TXN_NORMAL, sess_end_body, &end);
-  *ended = rc == ZKE_OK && end.ended;
+      (trying ? txn_try : txn_run)(s, NULL, TXN_NORMAL, sess_end_body, end);
+  end->ended = rc == ZKE_OK && end->ended;
   if (rc != ZKE_OK && !sess_is_delayed(rc)) {
     int64_t now = host_now(s);
-    sess_put_off(s, session, now, now - start);
+    sess_put_off(s, end->session, now, now - start);
   }
-  if (*ended && why != SESS_CLOSE && why != SESS_DETACH) {
-    zke *own = life_find_own(s, session);
-    if (own) txn_session_gone(own);
-    host_log(s, ZKE_LOG_INFO, "%s: session 0x%llx ended: %s", s->name,
-             (unsigned long long)session, reason[why]);
-  }
+  if (end->ended && end->why != SESS_CLOSE && end->why != SESS_DETACH)
+    sess_tell_end(s, end);
+  return rc;
+}
+
+/* The same, by its handle z or by anybody (NULL). */
+static int sess_end(store *s, int64_t session, zke *z, enum sess_why why,
+                    bool trying, bool *ended) {
+  sess_end_arg end = {.session = session, .why = why, .z = z};
+  int rc = sess_end_as(s, &end, trying);
+  *ended = end.ended;
   return rc;
 }
 
@@ -10482,6 +10510,7 @@ static void sess_release(zke *z) {
 /* One node, or all that one sequential create has made. */
 typedef struct discard {
   struct discard *next;
+  int64_t session;  /* that it is of */
   int64_t czxid;    /* 0: whatever the session owns there */
   bool sequential;  /* the name goes on with digits */
   int64_t batch;    /* the number of the last batch that has removed it */
@@ -10515,7 +10544,7 @@ static int discard_remove(txn *t, const discard *d) {
     if (!st) return rc;
     sql_bind_key(st, 1, path_split(d->path, strlen(d->path)));
     sql_bind_int(st, 3, ":digits", d->sequential ? DISCARD_DIGITS : 0);
-    sql_bind_int(st, 4, ":owner", t->z->id);
+    sql_bind_int(st, 4, ":owner", d->session);
     sql_bind_int(st, 5, ":czxid", d->czxid);
     rc = node_remove_all(t, st, false, &count, &orphans);
   } while (rc == ZKE_OK && count == NODE_REMOVAL);
@@ -14019,8 +14048,7 @@ static int store_may_drop(store *s) {
   const sess_row *row = sess_rows(&sessions, &n);
   for (size_t i = 0; i < n && rc == ZKE_OK && !used; i++) {
     enum life_state life = sess_life(s, &row[i]);
-    used =
-        !life_find_own(s, row[i].id) && life != LIFE_FREE && life != LIFE_LOST;
+    used = !sess_find_own(s, &row[i]) && life != LIFE_FREE && life != LIFE_LOST;
   }
   life_forget(s);
   buf_free(&sessions);
@@ -14746,6 +14774,24 @@ int zke_attach(zke *z, int64_t session, const unsigned char password[16],
   return api_add_session(z, a, z_out);
 }
 
+/* End or detach the session of a handle that is being closed.  What it has
+ * discarded goes in the step that detaches it, since nobody else knows of it.
+ * Where there was no memory to note that, the session ends. */
+static int api_end_session(zke *z, enum sess_why why) {
+  bool detaches = why == SESS_DETACH;
+  bool doomed = detaches && atomic_load(&z->doomed);
+  sess_end_arg end = {.session = z->id,
+                      .why = doomed ? SESS_CLOSE : why,
+                      .z = z,
+                      .before = detaches && !doomed ? discard_body : NULL,
+                      .before_arg = discard_first(z)};
+  int rc = sess_end_as(z->s, &end, false);
+  if (rc != ZKE_OK || !doomed || !end.ended) return rc;
+  return base_fail(ZKE_SESSIONEXPIRED,
+                   "there was no memory to note what was discarded: the "
+                   "session has ended");
+}
+
 /* zke_close(), with the handle marked as closing and cancellation held off.
  * Calls of other threads end first: those that sleep are woken, and see the
  * mark.  The session's row is ended next; where that fails the handle goes all
@@ -14754,7 +14800,6 @@ int zke_attach(zke *z, int64_t session, const unsigned char password[16],
  * store with it.  why: SESS_CLOSE or SESS_DETACH. */
 static int api_close(zke *z, enum sess_why why) {
   store *s = z->s;
-  bool ended;
   int rc = ZKE_OK;
   wake_sleeper(z);
   lock_take(s, INT64_MAX);
@@ -14765,8 +14810,7 @@ static int api_close(zke *z, enum sess_why why) {
   if (health_needs_recovery(s)) txn_recover(s);
   bool own =
       (z->state == SESS_ALIVE || z->state == SESS_AUTH_FAILED) && !z->lost_row;
-  if (z->id && own && !health_is_replaced(s))
-    rc = sess_end(s, z->id, z, why, false, &ended);
+  if (z->id && own && !health_is_replaced(s)) rc = api_end_session(z, why);
   bool owes = rc != ZKE_OK && carrier_is_light(z);
   if (owes && why == SESS_CLOSE) sess_owe(s, z);
   if (owes) s->owes_end = true;
@@ -15036,6 +15080,7 @@ static int api_note_discard(zke *z, const char *path, bool sequential,
   char *whole = (char *)(d + 1);
   bool root = z->chroot_len && !sequential && path[1] == '\0';
   snprintf(whole, size, "%s%s", z->chroot, root ? "" : path);
+  d->session = z->id;
   d->czxid = czxid;
   d->sequential = sequential;
   d->path = whole;
@@ -15048,7 +15093,7 @@ static int api_note_discard(zke *z, const char *path, bool sequential,
  * nobody knows, that is so from the start. */
 static int api_discard_now(zke *z, const char *path, bool sequential,
                            int64_t czxid) {
-  discard d = {.czxid = czxid, .sequential = sequential};
+  discard d = {.session = z->id, .czxid = czxid, .sequential = sequential};
   int rc = base_nomem();
   if (!txn_batch_here())
     rc = api_enter(z, path, API_CHANGE | API_SEQUENTIAL, &d.path);
@@ -15213,10 +15258,12 @@ static int api_find_owner(txn *t, api_reading *r) {
   bool found;
   r->owner = 0;
   int64_t owner = r->answer.owner;
-  if (!owner || owner == t->z->id || life_find_own(t->s, owner)) return ZKE_OK;
+  if (!owner || owner == t->z->id) return ZKE_OK;
+  const zke *own = life_find_own(t->s, owner);
+  if (own && !own->timeout) return ZKE_OK; /* it cannot have moved */
   int rc = sess_read_row(t->s, owner, &row, &found);
-  if (rc == ZKE_OK && found && !sess_is_detached(&row))
-    r->owner = sess_carrier(&row);
+  if (rc != ZKE_OK || !found || sess_is_detached(&row)) return rc;
+  if (!sess_find_own(t->s, &row)) r->owner = sess_carrier(&row);
   return rc;
 }
 

@@ -747,8 +747,9 @@ ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
  * look at nothing: zke_touch() and zke_password().  It is to be closed; that
  * does not end the session.
  * zke_detach() releases the handle as zke_close() does, whatever is returned,
- * except for ZKE_MISUSE and ZKE_BADARGUMENTS.  Where the file could not be
- * written the session is detached later.
+ * except for ZKE_MISUSE and ZKE_BADARGUMENTS.  What zke_discard() has not
+ * removed yet goes in the same step.  Where the file could not be written the
+ * session is detached later, and keeps what was discarded.
  *
  * Example: a session that the next process goes on with.
  *
@@ -766,7 +767,9 @@ ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
  *
  * Returns ZKE_OK, or
  *   ZKE_SESSIONEXPIRED  there is no such session (any more); zke_touch() and
- *                       zke_password() do not look, and are ZKE_OK then
+ *                       zke_password() do not look, and are ZKE_OK then;
+ *                       zke_detach(): there had been no memory to note what was
+ *                       discarded, so the session was ended
  *   ZKE_AUTHFAILED      it has another password, or none
  *   ZKE_BADARGUMENTS    the session of the handle is not a kept one, which
  *                       zke_touch() accepts; options.lease_ms; no password, or

@@ -865,6 +865,53 @@ static int host_kept(void *context) {
   }
 }
 
+/* The session that a child takes over. */
+static struct {
+  int64_t id;
+  unsigned char password[16];
+  bool gives_up; /* it detaches the session and goes */
+} moving;
+
+/* In a child: attach it, and keep it until somebody kills this process. */
+static int take_over(void *context) {
+  zke *z = NULL, *x = NULL;
+  if (zke_open(context, NULL, &z) != ZKE_OK) return 1;
+  if (zke_attach(z, moving.id, moving.password, NULL, &x) != ZKE_OK) return 2;
+  if (create(x, "/taken", ZKE_PERSISTENT) != ZKE_OK) return 3;
+  if (moving.gives_up) return zke_detach(x) != ZKE_OK || zke_close(z) != ZKE_OK;
+  for (;;) {
+    zke_wait(z, zke_now(z) + 100);
+    zke_touch(x);
+  }
+}
+
+/* P5, P6: a handle whose session another process has taken does not keep it
+ * alive, though its owner has not closed it: when that process is killed, or
+ * detaches the session, it ends by its timeout.  It used to stay for ever where
+ * nobody but the store of that handle swept. */
+TEST_LOOP(moved_handle_keeps_nothing_alive, 0, 2) {
+  const char *db = test_path("light.db");
+  ck_ok(zke_open(db, NULL, &a));
+  zke *x = kept(a, SECOND, moving.password);
+  moving.id = zke_session_id(x);
+  moving.gives_up = _i == 1;
+  ck_ok(create(x, "/e", ZKE_EPHEMERAL));
+  ck_ok(zke_set_watcher(x, test_record, &seen));
+  pid_t pid = test_child(take_over, (void *)(uintptr_t)db);
+  ck_until(zke_touch(x) == ZKE_OK && exists(a, "/taken") == ZKE_OK, 20000);
+  test_expect(a, &seen, "SESSION -118");
+  if (!_i) {
+    ck_ok(exists(a, "/e"));
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+  }
+  test_child_end(pid);
+  ck_until(zke_wait(a, zke_now(a) + 50) != 7 && exists(a, "/e") == ZKE_NONODE,
+           20000);
+  ck_assert_int_eq(info(a, moving.id).id, 0);
+  ck_assert_int_eq(zke_state(x), ZKE_STATE_MOVED);
+  ck_ok(zke_close(x));
+}
+
 static pid_t start_host(int64_t *id, unsigned char password[16]) {
   const char *db = test_path("light.db");
   pid_t pid = test_child(host_kept, (void *)(uintptr_t)db);

@@ -642,6 +642,34 @@ TEST(attachment_whose_commit_fails_moves_the_session) {
   ck_ok(zke_close(z));
 }
 
+/* zkembed.h, zke_detach: what a kept session has yet to discard goes with the
+ * detachment, and the session lives on without it.  Where there was no memory
+ * to note it, the session ends.  The notes used to be lost with the handle. */
+TEST_LOOP(detachment_removes_what_was_discarded, 0, 2) {
+  unsigned char password[16];
+  zke_options kept = {.size = sizeof kept, .timeout_ms = 600000};
+  zke *x = NULL, *y = NULL;
+  sys.stands = true;
+  zke *z = sys_open(test_path("a.db"));
+  ck_ok(zke_open_session(z, &kept, &x));
+  ck_ok(zke_password(x, password));
+  int64_t id = zke_session_id(x);
+  make(x, "/goes", ZKE_EPHEMERAL);
+  make(x, "/stays", ZKE_EPHEMERAL);
+  sys.gates = 0;
+  ck_rc(zke_discard(x, "/goes", ZKE_EPHEMERAL, 0), ZKE_OPERATIONTIMEOUT);
+  sys.gates = -1;
+  atomic_store(&x->doomed, _i == 1);
+  ck_rc(zke_detach(x), _i ? ZKE_SESSIONEXPIRED : ZKE_OK);
+  ck_rc(see(z, "/goes"), ZKE_NONODE);
+  ck_rc(see(z, "/stays"), _i ? ZKE_NONODE : ZKE_OK);
+  ck_rc(zke_attach(z, id, password, NULL, &y),
+        _i ? ZKE_SESSIONEXPIRED : ZKE_OK);
+  ck_ok(zke_close(y));
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+
 /* ---- waiting ---- */
 
 /* A session that has ended, and whose end has been told, asks for nothing any
