@@ -5600,11 +5600,14 @@ static void carrier_schedule(zke *z) {
   pthread_mutex_unlock(&z->s->m);
 }
 
-/* Serving a light session has failed: try again soon. */
+/* Serving a light session has failed: try again soon.  One that has left the
+ * heap has only its end to be told, and no other place than the ready list. */
 static void carrier_retry(zke *z, int64_t now) {
   pthread_mutex_lock(&z->s->m);
+  bool left = z->due_place == CARRIER_NO_PLACE;
   carrier_sooner_m(z, now + CARRIER_RETRY_MS * ZKE_MS);
   pthread_mutex_unlock(&z->s->m);
+  if (left && z->lost_notice) carrier_ready(z);
 }
 
 /* When the first light session is due, monotonic ns; 0: now. */
@@ -12618,10 +12621,11 @@ static void wait_keep(zke *z, int64_t now, bool waiting) {
   wait_end_overdue(z, now);
 }
 
-/* Tell the watchers of one session what there is, and ring its alarms. */
+/* Tell the watchers of one session what there is, and ring its alarms.  Its end
+ * is told by a store that is broken, too: nothing is read for that. */
 static int wait_serve(zke *z, int64_t now, wait_order *o) {
   int rc = ZKE_OK;
-  if (!health_is_broken(z->s)) rc = wait_deliver_all(z, o);
+  if (z->lost_notice || !health_is_broken(z->s)) rc = wait_deliver_all(z, o);
   int rung = rc == ZKE_FORKED ? rc : wait_ring_all(z, now, &o->count);
   if (rung == ZKE_FORKED) return rung;
   if (rc == ZKE_OK) rc = rung;

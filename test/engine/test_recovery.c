@@ -642,6 +642,35 @@ TEST(attachment_whose_commit_fails_moves_the_session) {
   ck_ok(zke_close(z));
 }
 
+/* The same where a dispatch comes before the store has recovered: the end is
+ * told all the same, since nothing is read for that.  It was never told then,
+ * and zke_wait() of the old handle did not return. */
+TEST(end_is_told_by_a_broken_store) {
+  unsigned char password[16];
+  test_events events = {0};
+  zke_options kept = {.size = sizeof kept, .timeout_ms = 600000};
+  zke *x = NULL, *y = NULL;
+  shim_durability = ZKE_DURABLE_ALL;
+  zke *z = shim_open_handle(test_path("a.db"));
+  ck_ok(zke_open_session(z, &kept, &x));
+  ck_ok(zke_password(x, password));
+  ck_ok(zke_set_watcher(x, test_record, &events));
+  shim.failing = 1;
+  ck_rc(zke_attach(z, zke_session_id(x), password, NULL, &y),
+        ZKE_CONNECTIONLOSS);
+  z->s->recover_at = INT64_MAX; /* it has just been tried */
+  ck_rc(zke_dispatch(z, NULL), ZKE_CONNECTIONLOSS);
+  ck_assert_int_eq(z->s->health, HEALTH_BROKEN);
+  ck_assert_int_eq(events.count, 1);
+  ck_assert_int_eq(events.at[0].state, ZKE_STATE_MOVED);
+  z->s->recover_at = 0;
+  ck_ok(zke_dispatch(z, NULL));
+  ck_rc(zke_wait(x, ZKE_FOREVER), ZKE_SESSIONMOVED);
+  ck_assert_int_eq(events.count, 1);
+  ck_ok(zke_close(x));
+  ck_ok(zke_close(z));
+}
+
 /* zkembed.h, zke_detach: what a kept session has yet to discard goes with the
  * detachment, and the session lives on without it.  Where there was no memory
  * to note it, the session ends.  The notes used to be lost with the handle. */
@@ -1163,6 +1192,39 @@ TEST(lack_of_memory_loses_no_watcher) {
     ck_ok(zke_dispatch(z, NULL));
     ck_ok(zke_dispatch(z, NULL));
     for (int i = 0; i < SIX; i++) ck_assert_int_eq(called[i], 1);
+    ck_ok(zke_close(z));
+    ck_assert_int_eq(heap.live, 0);
+    ck_assert_msg(failed || n > 1, "nothing was allocated");
+  }
+}
+
+/* The end of a session that has left its store's list is told by a later
+ * dispatch where there was no memory for it, and only once. */
+TEST(lack_of_memory_loses_no_end) {
+  test_heap heap = {0};
+  zke_options options = {.size = sizeof options,
+                         .allocator = {test_heap_resize, &heap}};
+  zke_options kept = {.size = sizeof kept, .timeout_ms = 600000};
+  bool failed = true;
+  for (int n = 1; failed; n++) {
+    unsigned char password[16];
+    int called = 0;
+    zke *z = NULL, *x = NULL, *y = NULL;
+    ck_ok(zke_open(":memory:", &options, &z));
+    ck_ok(zke_open_session(z, &kept, &x));
+    ck_ok(zke_password(x, password));
+    ck_ok(zke_set_watcher(x, call_off, &called));
+    ck_ok(zke_attach(z, zke_session_id(x), password, NULL, &y));
+    heap.fail_at = heap.calls + n;
+    int rc = zke_dispatch(z, NULL);
+    failed = heap.calls >= heap.fail_at;
+    heap.fail_at = 0;
+    ck_assert_msg(rc == ZKE_OK || rc == ZKE_NOMEM, "dispatch: %d", rc);
+    ck_ok(zke_dispatch(z, NULL));
+    ck_ok(zke_dispatch(z, NULL));
+    ck_assert_int_eq(called, 1);
+    ck_ok(zke_close(x));
+    ck_ok(zke_close(y));
     ck_ok(zke_close(z));
     ck_assert_int_eq(heap.live, 0);
     ck_assert_msg(failed || n > 1, "nothing was allocated");
