@@ -2758,15 +2758,13 @@ static void lock_uncount_call(store *s, zke *z) {
   pthread_mutex_unlock(&s->m);
 }
 
-/* Drop the lock, wait for a session's condition or for ns nanoseconds, take
- * the lock again.  Dropping and beginning to wait are one step under the
- * mutex, so a signal that comes in between is not lost. */
-static void lock_wait(store *s, pthread_cond_t *c, int64_t ns) {
-  pthread_mutex_lock(&s->m);
+/* With the mutex held: drop the lock, wait for a session's condition, take the
+ * lock again.  Whoever has looked under the same hold of the mutex whether to
+ * wait at all loses no signal. */
+static void lock_wait_m(store *s, pthread_cond_t *c) {
   lock_drop_m(s);
-  os_condition_wait(c, &s->m, ns);
+  os_condition_wait(c, &s->m, INT64_MAX);
   lock_take_m(s, INT64_MAX);
-  pthread_mutex_unlock(&s->m);
 }
 
 /* Drop the lock until no call is left inside the handle, then take it again.
@@ -12319,7 +12317,10 @@ static int wait_call(zke *z, const buf *calls, wait_event *e, int *count) {
 }
 
 /* Take back the calls of a pair that are still to be made; true: none of them
- * is running on another thread. */
+ * is running on another thread.  Else this waits, without the lock, until a
+ * call of the carrier has ended.  The look and the beginning of the wait are
+ * one step under the mutex, under which a call ends: so its end is not missed,
+ * after which no other may come. */
 static bool wait_take_back(zke *z, zke_watch_fn fn, const void *context) {
   bool quiet = true;
   pthread_mutex_lock(&z->s->m);
@@ -12332,6 +12333,7 @@ static bool wait_take_back(zke *z, zke_watch_fn fn, const void *context) {
         b->calls[i].fn = NULL;
     }
   }
+  if (!quiet) lock_wait_m(z->s, &z->c->done);
   pthread_mutex_unlock(&z->s->m);
   return quiet;
 }
@@ -16504,7 +16506,6 @@ int zke_forget(zke *z, zke_watch_fn fn, void *context) {
   if (rc != ZKE_OK) return rc;
   rc = api_forget_pair(z, fn, context);
   while (!wait_take_back(z, fn, context)) {
-    lock_wait(z->s, &z->c->done, INT64_MAX);
     lease_begin_call(z->s, z, lock_deadline(z, host_now(z->s)));
     int again = api_forget_pair(z, fn, context);
     if (rc == ZKE_OK) rc = again;

@@ -407,7 +407,7 @@ static struct {
   zke *z;
 } step;
 
-enum { NOBODY, CLOSER, CALLER };
+enum { NOBODY, CLOSER, CALLER, FORGETTER };
 static _Thread_local int step_role;
 
 /* Wait for a signal that need not come. */
@@ -439,9 +439,32 @@ static void step_caller(void) {
   step_wait_a_moment(&step.go); /* the closer may wait for us before */
 }
 
+/* Two watchers of one event.  The first to be called is forgotten while it
+ * runs, and returns when the forgetting thread is about to lock its leave_at-th
+ * mutex.  The other one waits until it was forgotten. */
+static struct {
+  int leave_at, locked; /* of the forgetter's locks */
+  sem_t running, go, forgotten;
+  void *first;          /* the context of the one that is called first */
+  atomic_bool returned; /* the first call, or is about to */
+  atomic_bool forgot;   /* zke_forget() has returned */
+  bool came;            /* … before the other one did */
+  zke *z;
+} forgetting;
+
+static void step_forgetter(void) {
+  if (++forgetting.locked != forgetting.leave_at) return;
+  if (atomic_load(&forgetting.returned)) return;
+  uint64_t before = atomic_load(&forgetting.z->turn);
+  sem_post(&forgetting.go);
+  for (int i = 0; i < 200 && atomic_load(&forgetting.z->turn) == before; i++)
+    usleep(1000);
+}
+
 static int step_lock(pthread_mutex_t *m) {
   int role = step_role;
   if (role == CLOSER) step_closer();
+  if (role == FORGETTER) step_forgetter();
   if (role == CALLER) step_caller();
   if (role == CALLER) step_role = NOBODY;
   return pthread_mutex_lock(m);
@@ -696,6 +719,55 @@ TEST_LOOP(detachment_removes_what_was_discarded, 0, 2) {
         _i ? ZKE_SESSIONEXPIRED : ZKE_OK);
   ck_ok(zke_close(y));
   ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+
+/* ---- forgetting what is being called ---- */
+
+static void call_in_turn(zke *z, int type, int state, const char *path,
+                         void *context) {
+  (void)z, (void)type, (void)state, (void)path;
+  if (forgetting.first) {
+    step_wait_a_moment(&forgetting.forgotten);
+    forgetting.came = atomic_load(&forgetting.forgot);
+    return;
+  }
+  forgetting.first = context;
+  sem_post(&forgetting.running);
+  step_wait_a_moment(&forgetting.go); /* the forgetter may lock less often */
+  atomic_store(&forgetting.returned, true);
+}
+
+static void *dispatch_in_turn(void *z) {
+  zke_dispatch(z, NULL);
+  return NULL;
+}
+
+/* zke_forget() hears of the end of the call that it waits for, at whatever step
+ * that comes.  It could miss it, and wait for the end of another one, which may
+ * need what the forgetting thread holds. */
+TEST_LOOP(forget_hears_of_the_calls_end, 1, 9) {
+  pthread_t thread;
+  static int one, two;
+  forgetting.leave_at = _i;
+  sem_init(&forgetting.running, 0, 0);
+  sem_init(&forgetting.go, 0, 0);
+  sem_init(&forgetting.forgotten, 0, 0);
+  zke *z = forgetting.z = test_open(":memory:");
+  make(z, "/n", ZKE_PERSISTENT);
+  ck_ok(zke_exists(z, "/n", call_in_turn, &one, NULL));
+  ck_ok(zke_exists(z, "/n", call_in_turn, &two, NULL));
+  ck_ok(change(z, "/n"));
+  ck_assert_int_eq(pthread_create(&thread, NULL, dispatch_in_turn, z), 0);
+  sem_wait(&forgetting.running);
+  step_role = FORGETTER;
+  int rc = zke_forget(z, call_in_turn, forgetting.first);
+  step_role = NOBODY;
+  atomic_store(&forgetting.forgot, true);
+  sem_post(&forgetting.forgotten);
+  pthread_join(thread, NULL);
+  ck_ok(rc);
+  ck_assert(forgetting.came);
   ck_ok(zke_close(z));
 }
 
