@@ -773,6 +773,28 @@ TEST_LOOP(forget_hears_of_the_calls_end, 1, 9) {
 
 /* ---- waiting ---- */
 
+/* A store that was given up reads nothing more for its light sessions: its
+ * descriptors may be the host's.  Their ends are told. */
+TEST(given_up_store_reads_nothing) {
+  test_events events = {0};
+  zke_options light = {.size = sizeof light, .flags = ZKE_OPEN_LIGHT};
+  zke *x = NULL, *z = test_open(test_path("a.db"));
+  zke *other = test_open(test_path("a.db"));
+  make(z, "/n", ZKE_PERSISTENT);
+  ck_ok(zke_open_session(z, &light, &x));
+  ck_ok(zke_set_watcher(x, test_record, &events));
+  ck_ok(zke_dispatch(z, NULL));
+  int64_t looked = z->c->looked;
+  ck_ok(change(other, "/n"));
+  guard_end_store(z->s);
+  zke_dispatch(z, NULL);
+  ck_assert_int_eq(z->c->looked, looked);
+  test_expect(z, &events, "SESSION -112");
+  zke_close(x);
+  zke_close(z);
+  ck_ok(zke_close(other));
+}
+
 /* A session that has ended, and whose end has been told, asks for nothing any
  * more: its descriptor stays quiet over several ticks. */
 TEST_LOOP(ended_session_is_quiet, 0, 2) {
