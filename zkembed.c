@@ -11937,16 +11937,31 @@ static bool wait_watch_owner(zke *z, int64_t owner) {
   return true;
 }
 
+enum { WAIT_FAILING_MS = 20 }; /* for burials in a dispatch, once one fails */
+
 /* End the sessions of a carrier whose process is dead, or detach the kept ones,
- * without waiting for the gate. */
-static int wait_end_carried(store *s, int64_t carrier) {
+ * without waiting for the gate.  One that fails, or is put off since it has
+ * failed before, does not keep the others, unless they would fail by the same.
+ * Where many fail, the rest is for the next time, when these are put off.
+ * *left: not all of them have ended.  The last failure is returned. */
+static int wait_end_carried(store *s, int64_t carrier, bool *left) {
   buf sessions = {.a = &s->a};
   size_t n;
   bool ended;
   int rc = sess_list_carried(s, carrier, &sessions);
   const int64_t *session = buf_ints(&sessions, &n);
-  for (size_t i = 0; i < n && rc == ZKE_OK; i++)
-    rc = sess_end(s, session[i], NULL, SESS_DEAD, true, &ended);
+  int64_t until = base_later(host_now(s), WAIT_FAILING_MS * ZKE_MS);
+  *left = rc != ZKE_OK;
+  if (rc != ZKE_OK) n = 0;
+  for (size_t i = 0; i < n; i++) {
+    bool waits = sess_is_put_off(s, session[i]);
+    int one = ZKE_OK;
+    if (!waits) one = sess_end(s, session[i], NULL, SESS_DEAD, true, &ended);
+    if (waits || one != ZKE_OK) *left = true;
+    if (one != ZKE_OK) rc = one;
+    if (sess_is_delayed(one) || health_needs_recovery(s)) break;
+    if (rc != ZKE_OK && host_now(s) >= until) break;
+  }
   buf_free(&sessions);
   return rc;
 }
@@ -11958,13 +11973,13 @@ enum { WAIT_BUSY_MS = 16 }; /* between two tries for the gate, at most */
  * later; where only the gate was busy, soon, but less often the longer that
  * lasts: its holder may be stopped.  True: the notice has done its work. */
 static bool wait_probe_owner(store *s, wait_notice *n, int64_t now) {
-  bool busy = false;
+  bool busy = false, left;
   enum life_state life = life_look(s, n->owner, 0);
   life_forget(s);
   bool dead = life == LIFE_FREE || life == LIFE_LOST;
-  if (dead && !sess_is_put_off(s, n->owner)) {
-    int rc = wait_end_carried(s, n->owner);
-    if (rc == ZKE_OK) return true;
+  if (dead) {
+    int rc = wait_end_carried(s, n->owner, &left);
+    if (!left) return true;
     busy = sess_is_delayed(rc);
   }
   if (busy && !n->busy) n->pause = ZKE_MS;
@@ -12601,13 +12616,14 @@ static void wait_recover(store *s, int64_t now) {
   s->deadline = deadline;
 }
 
-/* End a kept session whose time is over.  Where no zke_touch() came meanwhile
- * and the transaction found nothing to end, the row is gone already, or another
- * handle's: one in AUTH_FAILED learns it here, since it reads no more. */
+/* End a kept session whose time is over, unless that has failed and is put off.
+ * Where no zke_touch() came meanwhile and the transaction found nothing to end,
+ * the row is gone already, or another handle's: one in AUTH_FAILED learns it
+ * here, since it reads no more. */
 static void wait_end_overdue(zke *z, int64_t now) {
   bool ended;
   if (!carrier_is_timed(z) || carrier_left(z, now) >= 0) return;
-  if (health_is_broken(z->s)) return;
+  if (health_is_broken(z->s) || sess_is_put_off(z->s, z->id)) return;
   int rc = sess_end(z->s, z->id, z, SESS_TIMEOUT, true, &ended);
   if (rc == ZKE_OK && z->state == SESS_AUTH_FAILED)
     z->lost_row |= carrier_left(z, now) < 0;

@@ -259,9 +259,23 @@ static void own(const char *path, int sessions) {
   for (int i = 1; i < sessions; i++) ck_ok(zke_open_session(z, NULL, &more));
 }
 
-/* A process that owns a node and has so many sessions; begun before the test
- * has a handle. */
-static pid_t start_owner(const char *path, int sessions) {
+/* The same with light sessions of one carrier: the first owns /bad/m, which a
+ * test makes impossible to bury, and each other one the node. */
+static void own_light(const char *path, int sessions) {
+  zke *z = open_at(&seats[0], NULL), *more;
+  zke_options light = {.size = sizeof light, .flags = ZKE_OPEN_LIGHT};
+  make(z, "/group", ZKE_PERSISTENT);
+  make(z, "/bad", ZKE_PERSISTENT);
+  for (int i = 0; i < sessions; i++) {
+    ck_ok(zke_open_session(z, &light, &more));
+    make(more, i ? path : "/bad/m", ZKE_EPHEMERAL);
+  }
+}
+
+/* A process that owns what a function makes; begun before the test has a
+ * handle. */
+static pid_t start_owner_by(void (*owns)(const char *path, int sessions),
+                            const char *path, int sessions) {
   int ready[2];
   char byte;
   test_path("a.db");                    /* the directory is the parent's */
@@ -271,7 +285,7 @@ static pid_t start_owner(const char *path, int sessions) {
   pid_t pid = fork();
   ck_assert_int_ge(pid, 0);
   if (pid == 0) {
-    own(path, sessions);
+    owns(path, sessions);
     if (write(ready[1], ".", 1) != 1) _exit(1);
     for (;;) pause();
   }
@@ -279,6 +293,11 @@ static pid_t start_owner(const char *path, int sessions) {
   ck_assert_int_eq(read(ready[0], &byte, 1), 1);
   close(ready[0]);
   return pid;
+}
+
+/* The process owns a node and has so many sessions. */
+static pid_t start_owner(const char *path, int sessions) {
+  return start_owner_by(own, path, sessions);
 }
 
 static void kill_owner(pid_t pid) {
@@ -891,6 +910,35 @@ TEST_LOOP(burial_at_a_busy_gate, 0, 2) {
   ck_ok(zke_close(z));
 }
 
+/* P6: a light session that cannot be buried does not keep those behind it,
+ * where a death notice tells of their carrier; and it is put off by itself.
+ * It used to stop them, and was tried at each probe. */
+TEST(light_session_that_fails_stops_no_other) {
+  pid_t pid = start_owner_by(own_light, "/group/m", 2);
+  zke *holder = open_holder(NULL); /* it sweeps, so the other does not */
+  zke *z = open_at(&seats[1], NULL);
+  ck_ok(zke_exists(z, "/group/m", test_record, &heard, NULL));
+  ck_ok(zke_exists(z, "/bad/m", test_record, &heard, NULL));
+  looping[1] = z;
+  live_on(ZKE_TICK_MS);
+  heard.count = 0;
+  run_sql("DELETE FROM zkembed_node WHERE parent='/' AND name='bad'");
+  ck_assert_int_eq(sqlite3_close(foreign), SQLITE_OK);
+  seats[1].slow = 1;
+  kill_owner(pid);
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(heard.count, 1);
+  ck_rc(see(z, "/group/m"), ZKE_NONODE);
+  ck_ok(see(z, "/bad/m"));
+  sys_pass(5);
+  seats[1].tries = 0;
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(seats[1].tries, 0);
+  seats[1].slow = 0;
+  ck_ok(zke_close(holder));
+  ck_ok(zke_close(z));
+}
+
 /* ---- many nodes that go ----
  *
  * The same random changes are made in two databases.  In one the engine removes
@@ -1333,5 +1381,29 @@ TEST_LOOP(full_disk_leaves_all_and_is_tried_seldom, 0, 2) {
   live_on((int64_t)SESS_REST * SLOW * 2 + (int64_t)2 * ZKE_TICK_MS);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
   ck_assert_int_eq(children(z, "/t"), 0);
+  ck_ok(zke_close(z));
+}
+
+/* The same for a kept session that its host has not heard from for its timeout:
+ * the host used to try every 10 ms to end it. */
+TEST(full_disk_is_tried_seldom_by_a_host) {
+  enum { SLOW = 100, SECONDS = 20 };
+  faulty_register();
+  zke *z = open_at(&seats[0], "faulty"), *kept = NULL;
+  zke_options o = {.size = sizeof o, .timeout_ms = 1000};
+  make(z, "/group", ZKE_PERSISTENT);
+  ck_ok(zke_open_session(z, &o, &kept));
+  make(kept, "/group/m", ZKE_EPHEMERAL);
+  looping[0] = z;
+  faulty.full = true;
+  faulty.full_ms = SLOW;
+  live_on((int64_t)SECONDS * 1000);
+  ck_ok(see(z, "/group/m"));
+  ck_assert_int_ge(faulty.refused, 2);
+  ck_assert_int_le(faulty.refused, 60);
+  faulty.full = false;
+  live_on((int64_t)SESS_REST * SLOW * 2 + (int64_t)2 * ZKE_TICK_MS);
+  ck_rc(see(z, "/group/m"), ZKE_NONODE);
+  ck_ok(zke_close(kept));
   ck_ok(zke_close(z));
 }
