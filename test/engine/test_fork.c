@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -428,11 +429,14 @@ enum { OTHERS = 32 };
 static int open_after_closing(const char *db, int files) {
   zke *z = NULL;
   int fd[OTHERS], lost = 0;
+  struct stat log, is;
   for (int i = 3; i < 256; i++) close(i);
   for (int i = 0; i < files; i++)
     fd[i] = open(test_path("worker.log"), O_WRONLY | O_APPEND | O_CREAT, 0600);
   int rc = zke_open(db, NULL, &z);
-  for (int i = 0; i < files; i++) lost += fcntl(fd[i], F_GETFD) < 0;
+  for (int i = 0; i < files; i++)
+    lost += fstat(fd[i], &is) != 0 ||
+            stat(test_path("worker.log"), &log) != 0 || is.st_ino != log.st_ino;
   if (lost) return 1;
   if (files) return rc == ZKE_FORKED ? 0 : 2;
   if (rc != ZKE_OK || add(z, 1) != ZKE_OK) return 3;

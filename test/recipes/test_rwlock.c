@@ -742,7 +742,7 @@ TEST(readers_that_want_to_write_make_a_circle) {
   call_begin(&c, read_then_write, rw[1], 0, soon(z[1]));
   ck_until(entries(z[0], PATH) == 2, 5000);
   ck_rc(zke_rwlock_acquire(writes, WRITE, soon(z[0])), ZKE_DEADLOCK);
-  ck_says("/b held by bob");
+  ck_says("/b is held by bob");
   zke_rwlock_free(reads);
   call_end(&c);
   ck_ok(c.rc);
@@ -805,8 +805,8 @@ TEST(a_lock_and_a_rwlock_can_make_a_circle) {
   ck_until(entries(z[0], PATH) == 3, 5000);
   /* The writer's entry is there; it waits a moment later at most. */
   ck_rc(zke_lock_acquire(wanted, soon(z[0])), ZKE_DEADLOCK);
-  ck_says("/lock held by cid");
-  ck_says(PATH " held by this thread");
+  ck_says("/lock is held by cid");
+  ck_says(PATH ", held by this thread");
   ck_ok(zke_rwlock_release(rw[0]));
   ck_ok(zke_rwlock_release(rw[1]));
   call_end(&c);
