@@ -7231,8 +7231,8 @@ static int txn_try(store *s, zke *z, enum txn_class want, txn_body body,
  *
  * Whoever opens the file after a process that died in the sync of its COMMIT
  * learns of that by the zxid (sess_sync_log()).  A compaction takes none, nor
- * does a transaction of the program's own connection: they leave word
- * before. */
+ * does a transaction of the program's own connection or the removal of the
+ * tables: they leave word before. */
 
 /* Before such a COMMIT; true: there was a word before, which is to stay.  The
  * program may have closed descriptors since its transaction began. */
@@ -9746,6 +9746,15 @@ static bool sess_is_owed(store *s, const sess_row *r) {
   return found;
 }
 
+/* A session that was closed here is, or may be, attached once more: nothing is
+ * owed of it.  No session has the id 0. */
+static void sess_owe_no_more(store *s, int64_t session) {
+  size_t n;
+  int64_t *at = buf_ints(&s->owed, &n);
+  for (size_t i = 0; i < n; i += 2)
+    if (at[i] == session) at[i] = 0;
+}
+
 /* The reason is looked at again inside the transaction: the first of several
  * that noticed a death has done the work when the others come. */
 static int sess_end_body(txn *t, void *arg) {
@@ -10353,6 +10362,7 @@ static int sess_attach(zke *z, int64_t session, const unsigned char *password,
   sess_attach_arg a = {z, session, password, identity};
   int rc = txn_run(z->s, NULL, TXN_NORMAL, sess_attach_body, &a);
   if (rc == ZKE_CONNECTIONLOSS) z->s->owes_end = true;
+  if (rc == ZKE_OK || rc == ZKE_CONNECTIONLOSS) sess_owe_no_more(z->s, session);
   return rc;
 }
 
@@ -10715,6 +10725,7 @@ typedef struct sweep {
   int rc;    /* its first failure */
   bool over; /* no use to go on: the gate is busy, or this store cannot write */
   bool all;  /* it looks at all sessions, not at a part of them */
+  bool skipped; /* … but for one whose burial is put off */
   int64_t idle; /* ns before it in which nobody swept who should have */
   bool noted;   /* the liveness file has its note */
 } sweep;
@@ -10810,8 +10821,9 @@ static void sweep_sessions(store *s, sweep *w) {
   if (judges && w->idle) sweep_note(s, w);
   sweep_note_step(s, w, rc);
   for (size_t i = 0; i < n && !w->over; i++) {
-    if (!sess_is_put_off(s, row[i].id))
-      sweep_note_step(s, w, sweep_session(s, &row[i], judges));
+    bool rests = sess_is_put_off(s, row[i].id);
+    w->skipped |= rests;
+    if (!rests) sweep_note_step(s, w, sweep_session(s, &row[i], judges));
   }
   life_forget(s);
   buf_free(&sessions);
@@ -10962,7 +10974,8 @@ static void sweep_now(store *s, int64_t patience) {
   sweep_run(s, &w);
   s->deadline = deadline;
   if (w.rc == ZKE_OK) {
-    s->owes_end = sess_is_put_off(s, 0);
+    bool all = !w.skipped && !w.over;
+    s->owes_end = sess_is_put_off(s, 0) || (s->owes_end && !all);
     if (!s->owes_end) buf_free(&s->owed); /* all of them were written */
     s->swept_at = now;
     s->sweeps++;
@@ -17016,7 +17029,9 @@ static int api_drop_tables(store *s) {
   if (rc == ZKE_OK) rc = store_may_drop(s);
   if (rc == ZKE_OK) rc = api_drop_history(s);
   if (rc == ZKE_OK) rc = sql_exec(s, schema_drop, "dropping the tables");
+  bool before = txn_expect_death(s);
   if (rc == ZKE_OK) rc = txn_commit_sqlite(s, true);
+  txn_outlive(s, before);
   if (rc == ZKE_OK) {
     db_checkpoint(s, true);
     return rc;

@@ -807,7 +807,8 @@ ZKE_API int zke_rearm(zke *z);
  *                the session dead and remove what it owned, or, where it is
  *                a light or kept one, whose host lives, the other handles of
  *                the host see to that in their calls and dispatches.  Where
- *                the host dies before that, a kept one is detached instead
+ *                the host dies before that, or closes the last of them, a
+ *                kept one is detached instead
  *
  * Threads: any.  In a callback: not of this handle; and two threads must not
  * close each other's handles from callbacks.  Blocks: on the disk, for other

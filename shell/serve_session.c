@@ -312,8 +312,8 @@ static int client_free(server *s, client *session, int (*release)(zke *z)) {
   return rc;
 }
 
-/* What it owned goes in one transaction.  Where that cannot be written, the
- * library removes it when its own timeout is over. */
+/* What it owned goes in one transaction.  Where that cannot be written now, the
+ * library does it as soon as it can. */
 int client_close(server *s, client *session) {
   return client_free(s, session, zke_close);
 }

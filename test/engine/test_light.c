@@ -532,6 +532,33 @@ TEST(owed_end_of_a_kept_session_is_no_detachment) {
   ck_rc(exists(b, "/e"), ZKE_NONODE);
 }
 
+/* Attached once more, nothing is owed of it: a detachment that could not be
+ * written is made later, and is no end. */
+TEST(nothing_is_owed_of_a_session_that_is_attached_again) {
+  unsigned char password[16];
+  zke_os os;
+  zke_os_default(&os);
+  os.lock_range = fail_lock;
+  os.write = lose_write;
+  zke_options o = ZKE_INIT(zke_options);
+  o.os = &os;
+  ck_ok(zke_open(test_path("light.db"), &o, &a));
+  ck_ok(zke_open(test_path("light.db"), NULL, &b));
+  zke *x = kept(a, 3600000, password);
+  int64_t id = zke_session_id(x);
+  ck_ok(create(x, "/e", ZKE_EPHEMERAL));
+  no_locks = true;
+  ck_rc(zke_close(x), ZKE_SYSTEMERROR);
+  no_locks = false;
+  ck_ok(zke_attach(a, id, password, NULL, &x));
+  no_locks = true;
+  ck_rc(zke_detach(x), ZKE_SYSTEMERROR);
+  no_locks = false;
+  ck_until(zke_dispatch(a, NULL) == ZKE_OK && !info(b, id).carrier, 20000);
+  ck_assert_int_eq(info(b, id).id, id);
+  ck_ok(exists(b, "/e"));
+}
+
 /* Detached and attached again, its ephemerals are there; watches, events and
  * identities of before are not. */
 TEST_LOOP(kept_session_is_attached_again, 0, WAYS) {
