@@ -1383,7 +1383,7 @@ int zke_config_cancel(zke_config *config) {
  * else's.  With a version, a lost reply is looked into (config_recognise());
  * without one, the change is made again, since the last one wins anyway. */
 
-/* A change that is to be made; all but the last two members are borrowed. */
+/* A change that is to be made; all but the last four members are borrowed. */
 typedef struct config_change {
   const char *path;
   const void *data;
@@ -1391,24 +1391,44 @@ typedef struct config_change {
   const zke_op *guards; /* checks that have to hold in the same step */
   int guard_count;
   bool unsure;   /* a try may have done it: its reply was lost */
+  bool unknown;  /* and nobody can tell any more whether it did */
+  int64_t czxid; /* with a version: of the node before the first try, 0: none */
   zke_stat stat; /* out: of the node afterwards */
 } config_change;
 
 /* A change with a version has lost its reply, and the node has gone, or others
- * have changed it so that nobody can tell whether the change was made. */
-static int config_unknown(const config_change *c) {
-  return zke_recipe_fail(ZKE_CONNECTIONLOSS,
-                         "whether %s was set is not known: the reply was lost, "
-                         "and others have changed or deleted it since",
-                         c->path);
+ * have changed it so that nobody can tell whether the change was made.  The
+ * code is one that zke_retry() does not repeat: another try could set a node
+ * that somebody has made since.  config_set() turns it into that of the
+ * sentence. */
+static int config_unknown(config_change *c) {
+  c->unknown = true;
+  zke_recipe_fail(ZKE_CONNECTIONLOSS,
+                  "whether %s was set is not known: the reply was lost, and "
+                  "others have changed or deleted it since",
+                  c->path);
+  return ZKE_LOOK_AGAIN;
+}
+
+/* With a version: look which node it is, before each try.  A repetition that
+ * finds another one, made since the first try, must not set that, whatever its
+ * version.  Where the path is refused the try itself says so. */
+static int config_see_node(zke *z, config_change *c) {
+  zke_stat stat = {.czxid = 0};
+  int rc = zke_exists(z, c->path, NULL, NULL, &stat);
+  if (rc == ZKE_BADARGUMENTS) return ZKE_OK;
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  int64_t czxid = rc == ZKE_OK ? stat.czxid : 0;
+  if (!c->unsure) c->czxid = czxid;
+  return czxid == c->czxid ? ZKE_OK : config_unknown(c);
 }
 
 /* After a lost reply of a change with a version: is the node as that change
  * would have made it, with the next version and the same data?  Then it counts
  * as made, also if somebody else has written just that.  ZKE_BADVERSION: it was
  * not made, since the node has the version still, or somebody else has made the
- * next one.  A node that has gone on from there, or that was deleted, does not
- * tell: ZKE_CONNECTIONLOSS. */
+ * next one.  A node that has gone on from there, or that was deleted, perhaps
+ * made anew, does not tell: config_unknown(). */
 static int config_recognise(zke *z, config_change *c) {
   char *data = NULL;
   int len = -1;
@@ -1419,7 +1439,8 @@ static int config_recognise(zke *z, config_change *c) {
               (len <= 0 || memcmp(data, c->data, (size_t)len) == 0);
   zke_free(data);
   if (mine) return ZKE_OK;
-  if (since < 0 || since > 1) return config_unknown(c);
+  if (since < 0 || since > 1 || c->stat.czxid != c->czxid)
+    return config_unknown(c);
   return zke_recipe_fail(ZKE_BADVERSION, "%s has version %d, not %d", c->path,
                          c->stat.version, c->version);
 }
@@ -1481,8 +1502,10 @@ static int config_do(zke *z, config_change *c, const zke_op *op) {
 static int config_try_set(zke *z, void *arg) {
   config_change *c = arg;
   zke_op op;
+  int rc = c->version >= 0 ? config_see_node(z, c) : ZKE_OK;
+  if (rc != ZKE_OK) return rc;
   zke_op_set(&op, c->path, c->data, c->len, c->version);
-  int rc = config_do(z, c, &op);
+  rc = config_do(z, c, &op);
   if (rc == ZKE_BADVERSION && c->unsure) rc = config_recognise(z, c);
   if (rc == ZKE_NONODE && c->unsure && c->version >= 0) rc = config_unknown(c);
   if (rc == ZKE_NONODE && c->version == -1) {
@@ -1509,6 +1532,7 @@ static int config_make_parents(zke *z, const char *path, int64_t deadline_ms) {
 static int config_set(zke *z, config_change *c, int64_t deadline_ms) {
   for (int i = 0;; i++) {
     int rc = zke_retry(z, config_try_set, c, deadline_ms);
+    if (c->unknown) return ZKE_CONNECTIONLOSS;
     if (c->version != -1 || i >= ZKE_RETRIES) return rc;
     if (rc == ZKE_NONODE)
       rc = config_make_parents(z, c->path, deadline_ms);

@@ -267,7 +267,8 @@ ZKE_API int zke_config_cancel(zke_config *config);
 /* zke_config_set - change a node in the file
  *
  * Memory follows when the event is dispatched.  Survives lost replies.  Costs
- * one write, and one more where the node has to be made.
+ * one write, with a version one small read before it, and one more write where
+ * the node has to be made.
  *
  * Example: change what was read, and nothing else.
  *
@@ -288,7 +289,8 @@ ZKE_API int zke_config_cancel(zke_config *config);
  * Returns ZKE_OK, or as zke_set() and zke_create().  With a version,
  * ZKE_BADVERSION says that the change was not made.  ZKE_CONNECTIONLOSS says
  * that nobody knows: the reply was lost, and others have changed or deleted the
- * node since, so that it does not tell.
+ * node since, or made it anew, so that it does not tell.  What others have made
+ * anew is not set then.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_config_set(zke_config *config, const char *name,
                            const void *data, int len, int version,

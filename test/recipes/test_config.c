@@ -1296,14 +1296,20 @@ TEST_LOOP(guard_goes_after_a_lost_reply, 0, 4) {
 typedef struct meddling {
   zke *z;
   int sets;  /* of the node; -1: it deletes it */
+  int anew;  /* then it makes it anew, at once (1) or in the next pause (2),
+                which is the longer one */
+  int then;  /* and sets it so often */
   bool held; /* /held is there: it deletes that, too */
 } meddling;
 
 static void meddle(void *context, int64_t ns) {
   meddling *m = context;
-  (void)ns;
   if (m->sets < 0) drop(m->z, ROOT "/db/port");
   for (int i = 0; i < m->sets; i++) put(m->z, ROOT "/db/port", "other");
+  if (m->anew == 1 || (m->anew == 2 && ns > 7 * INT64_C(1000000))) {
+    for (int i = 0; i <= m->then; i++) put(m->z, ROOT "/db/port", "other");
+    m->anew = 0;
+  }
   if (m->held) drop(m->z, "/held");
   m->sets = 0;
   m->held = false;
@@ -1344,6 +1350,37 @@ TEST_LOOP(the_node_goes_on_after_a_lost_reply, 0, 9) {
   if (rows[_i].rc == ZKE_CONNECTIONLOSS)
     ck_says("is not known: the reply was lost");
   ck_assert_int_eq(m.sets, 0);
+  zke_config_free(c);
+  ck_ok(zke_close(m.z));
+  ck_ok(zke_close(z));
+}
+
+/* The same where the node is made anew, with the version that is to be set or
+ * the one behind it: what the others have made stays as it is. */
+TEST_LOOP(the_node_is_made_anew_after_a_lost_reply, 0, 8) {
+  int before = _i & 1, pause = 1 + (_i >> 1 & 1);
+  meddling m = {.sets = 0};
+  char *data = NULL;
+  zke *z;
+  zke_os os = {.size = sizeof os, .context = &m, .sleep = meddle};
+  zke_options o = {.size = sizeof o, .os = &os};
+  ck_ok(zke_open(":memory:", &o, &z));
+  m.z = test_session(z, NULL);
+  plant(z);
+  zke_config *c = started(z, 0, NULL);
+  m.sets = -1;
+  m.anew = pause;
+  m.then = _i >> 2;
+  ck_ok(
+      zke_test_fail(z, before ? ZKE_TEST_FAIL_BEFORE : ZKE_TEST_FAIL_AFTER, 0));
+  ck_rc(zke_config_set(c, "db/port", "2", 1, 0, soon(z), NULL),
+        ZKE_CONNECTIONLOSS);
+  ck_says("is not known: the reply was lost");
+  ck_assert_int_eq(m.anew, pause == 1 ? 0 : 2); /* it is not tried again */
+  int rc = zke_get(z, ROOT "/db/port", NULL, NULL, &data, NULL, NULL);
+  ck_assert_int_eq(rc, pause == 1 ? ZKE_OK : ZKE_NONODE);
+  if (rc == ZKE_OK) ck_assert_str_eq(data, "other");
+  zke_free(data);
   zke_config_free(c);
   ck_ok(zke_close(m.z));
   ck_ok(zke_close(z));
