@@ -539,6 +539,21 @@ bool zke_recipe_tell(zke_recipe *r, int event, int64_t number, const char *text,
   return true;
 }
 
+/* The others stay in their order. */
+void zke_recipe_untell(zke_recipe *r, int event) {
+  zke_note **at = &r->notes;
+  while (*at) {
+    zke_note *n = *at;
+    if (n->event == event) {
+      *at = n->next;
+      zke_free(n);
+    } else {
+      at = &n->next;
+    }
+  }
+  r->notes_end = at;
+}
+
 /* ---- sleeping ---- */
 
 /* Give up what the object holds, with the mutex held: it is going.  state is

@@ -233,6 +233,10 @@ ZKE_API void zke_recipe_watcher(zke *z, int type, int state, const char *path,
 ZKE_API bool zke_recipe_tell(zke_recipe *r, int event, int64_t number,
                              const char *text, int len);
 
+/* zke_recipe_untell - drop the notes of an event that the listener has not
+ * heard yet, since what they say does not hold any more */
+ZKE_API void zke_recipe_untell(zke_recipe *r, int event);
+
 /* zke_recipe_await - wait until done() or the deadline
  *
  * In a call that began with zke_recipe_enter_by().  Entered and left with the

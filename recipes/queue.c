@@ -752,9 +752,12 @@ static bool queue_needs_watch(zke_queue *q, const zke_q_wait *w,
   return c != NULL;
 }
 
-/* Out of the line, without a watch: later puts are to wake others only. */
+/* Out of the line, without a watch: later puts are to wake others only.  What
+ * the listener has not heard yet it is not told any more: whoever takes one
+ * item each time it is told would take one too many. */
 static int queue_leave(zke_q_wait *w) {
   zke_queue *q = w->q;
+  zke_recipe_untell(&q->r, w->event);
   w->state = ZKE_Q_WAIT_NO;
   w->blocking = false;
   for (queue_watch *x = w->watches; x; x = x->next) {

@@ -578,18 +578,21 @@ int zke_q_bury(zke_queue *q, const zke_queue_item *item, const zke_q_claim *own,
   const char *name = item->name;
   zke_q_name parsed = {.number = 0};
   int rc = queue_death_text(q, item, reason, &death);
-  if (rc == ZKE_OK)
-    rc = queue_bury_step(q, item, own, name, death, deadline_ms);
+  bool fits = true, again = rc == ZKE_OK;
   zke_q_parse(item->name, &parsed);
   int64_t number = item->zxid + parsed.number;
-  while (rc == ZKE_NODEEXISTS) {
-    snprintf(other, sizeof other, ZKE_Q_ENTRY "-%010d", item->priority,
-             (int)(number++ & INT32_MAX));
-    name = other;
-    rc = queue_bury_step(q, item, own, name, death, deadline_ms);
+  while (again) {
+    rc = queue_bury_step(q, item, own, name, fits ? death : NULL, deadline_ms);
+    again = rc == ZKE_NODEEXISTS;
+    if (again) {
+      snprintf(other, sizeof other, ZKE_Q_ENTRY "-%010d", item->priority,
+               (int)(number++ & INT32_MAX));
+      name = other;
+    } else if (fits && (rc == ZKE_BADARGUMENTS || rc == ZKE_MARSHALLINGERROR)) {
+      fits = false;
+      again = true;
+    }
   }
-  if (rc == ZKE_BADARGUMENTS || rc == ZKE_MARSHALLINGERROR)
-    rc = queue_bury_step(q, item, own, name, NULL, deadline_ms);
   zke_free(death);
   return rc;
 }

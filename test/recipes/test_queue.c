@@ -1685,6 +1685,24 @@ TEST(the_largest_item_is_buried) {
   close_all();
 }
 
+/* Also where an earlier letter has its name; the items behind it are taken. */
+TEST(the_largest_item_is_buried_beside_one_of_its_name) {
+  enum { LIMIT = 1048576 };
+  const char *path = PATH "/entries/entry-100-0000000001";
+  open_attempts(1);
+  char *data = calloc(1, LIMIT);
+  put(q[0], "a");
+  release(q[1], claim(q[1], "a"));
+  ck_ok(zke_create(z[0], path, data, LIMIT, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+  free(data);
+  put(q[0], "b");
+  release(q[1], claim_any(q[1]));
+  ck_assert_int_eq(size_of(q[0]).dead, 2);
+  take(q[1], "b");
+  close_all();
+}
+
 /* Who makes items by hand may use a name again; both are buried. */
 TEST(two_items_of_one_name_become_dead_letters) {
   const char *path = PATH "/entries/entry-100-0000000001";
@@ -1985,6 +2003,40 @@ TEST(who_has_not_tried_is_told_again) {
   ck_ok(zke_queue_step(q[1]));
   ck_assert_str_eq(told[1], "1  -;1  -;1  -;"); /* it waits no more */
   take(q[1], "b");
+  close_all();
+}
+
+/* Takes one item each time it is told, or waits no more (context: "stop"), but
+ * dispatches before, where it is told of the next put.  That one puts. */
+static void take_late(zke_queue *queue, int event, int64_t token,
+                      const char *name, void *context) {
+  zke_queue_item *item = NULL;
+  char *text = context;
+  bool stops = strcmp(text, "stop") == 0;
+  listen(queue, event, token, name, context);
+  put(q[0], "b");
+  zke_dispatch(z[1], NULL);
+  ck_ok(zke_queue_step(queue));
+  if (stops) {
+    ck_ok(zke_queue_stop(queue, event));
+  } else {
+    ck_ok(zke_queue_take(queue, 0, &item));
+    zke_free(item);
+  }
+}
+
+/* Whoever waits no more hears nothing more, whatever was to be told. */
+TEST_LOOP(who_has_taken_is_not_told_again, 0, 2) {
+  zke_queue_options o = {.size = sizeof o, .listener = take_late};
+  open_with(&o);
+  if (_i) strcpy(told[1], "stop");
+  ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ITEM));
+  put(q[0], "a");
+  zke_dispatch(z[1], NULL);
+  ck_assert_str_eq(told[1], _i ? "stop1  -;" : "1  -;");
+  ck_assert_int_eq(size_of(q[0]).items, 2 - !_i);
+  ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ITEM)); /* but after the next start */
+  ck_assert_str_eq(told[1], _i ? "stop1  -;1  -;" : "1  -;1  -;");
   close_all();
 }
 
