@@ -115,6 +115,9 @@ static int queue_open_existing(call *c, queue_of *q) {
  * another one to come.
  * --------------------------------------------------------------------- */
 
+/* So many lines, and bytes of them, go in in one step. */
+enum { LINES_MOST = 500, LINES_BYTES = 256 * 1024, READ_BYTES = 64 * 1024 };
+
 /* One push, of one item or of lines. */
 typedef struct push {
   call *c;
@@ -153,7 +156,8 @@ static int push_options(push *p) {
 /* Puts them, waiting for room as long as --wait says.  They go in in one step.
  * But where the queue could never have so many at once, or has no room for all
  * of them until the deadline, the steps become smaller: as many go in as there
- * is room for. */
+ * is room for.  Behind each step that went in they become larger again, since
+ * others may have made room. */
 static int push_values(push *p, const zke_queue_value *values, int count) {
   int at = 0;
   while (at < count) {
@@ -169,6 +173,7 @@ static int push_values(push *p, const zke_queue_value *values, int count) {
     if (rc != ZKE_OK) return fail_wait(p->c, &p->p, rc);
     p->count += some;
     at += some;
+    p->most = p->most < LINES_MOST / 2 ? p->most * 2 : LINES_MOST;
   }
   return 0;
 }
@@ -182,9 +187,6 @@ static int push_data(push *p) {
   free(data);
   return status;
 }
-
-/* So many lines, and bytes of them, go in in one step. */
-enum { LINES_MOST = 500, LINES_BYTES = 256 * 1024, READ_BYTES = 64 * 1024 };
 
 /* Puts the lines that are whole; at the end the last one need not be.  They go
  * in in groups, each in one step, since each step is a write to the disk.  But
@@ -398,13 +400,23 @@ static bool item_texts(const zke_queue_item *item, char **texts, int *count) {
 }
 
 /* Has the item become a dead letter?  The recipe does not tell, so the letter's
- * znode is looked for (LAYOUT in queue.h). */
-static bool is_dead(const call *c, const queue_of *q, const char *item) {
-  char *path;
-  if (asprintf(&path, "%s/dead/%s", q->path, item) < 0) return false;
-  int rc = zke_exists(c->z, path, NULL, NULL, NULL);
-  free(path);
-  return rc == ZKE_OK;
+ * znode is looked for (LAYOUT in queue.h).  One that is older than the claim is
+ * of an earlier item of that name, since numbers begin anew in a queue that was
+ * empty.  It leaves the name to that one, so this item's letter has another:
+ * then it counts that the item is not in the queue any more. */
+static bool is_dead(const call *c, const queue_of *q,
+                    const zke_queue_item *item) {
+  char *letter = NULL, *entry = NULL;
+  zke_stat stat = {.czxid = 0};
+  bool dead = false;
+  if (asprintf(&letter, "%s/dead/%s", q->path, item->name) < 0) return false;
+  if (asprintf(&entry, "%s/entries/%s", q->path, item->name) < 0) entry = NULL;
+  if (zke_exists(c->z, letter, NULL, NULL, &stat) == ZKE_OK)
+    dead = stat.czxid > item->token ||
+           (entry && zke_exists(c->z, entry, NULL, NULL, NULL) == ZKE_NONODE);
+  free(entry);
+  free(letter);
+  return dead;
 }
 
 /* Writes that the command has failed with an item, in words or as JSON. */
@@ -430,14 +442,14 @@ static void failure_tell(const call *c, const char *item, bool dead, int status,
  * process, and by a signal; then its exit code tells.
  *
  * Written in one piece, since several workers may write to one file. */
-static void tell_failure(const call *c, const queue_of *q, const char *item,
-                         int status) {
+static void tell_failure(const call *c, const queue_of *q,
+                         const zke_queue_item *item, int status) {
   char *text = NULL;
   size_t len;
   bool goes_on = has(c, 'g') && !c->code && !cancelled(c);
   if (goes_on ? c->sh->quiet : !talks(c)) return;
   FILE *out = open_memstream(&text, &len);
-  if (out) failure_tell(c, item, is_dead(c, q, item), status, out);
+  if (out) failure_tell(c, item->name, is_dead(c, q, item), status, out);
   if (out && fclose(out) == 0) fputs(text, stderr);
   free(text);
 }
@@ -504,7 +516,7 @@ static int pop_one(call *c, const queue_of *q, const patience *p, bool *more) {
     status = emit_event(c, item_row(k.item));
   int worked = status;
   status = claim_end(c, &k, status);
-  if (worked && c->child) tell_failure(c, q, k.item->name, worked);
+  if (worked && c->child) tell_failure(c, q, k.item, worked);
   if (asked) *more = false;
   if (status && *more && has(c, 'g') && !c->code && !cancelled(c))
     status = back_off(c, k.item);
