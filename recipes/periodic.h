@@ -33,7 +33,8 @@
  * period's, or is due again, by the option ZKE_PERIODIC_RETRY_DEAD.  After
  * zke_periodic_release(), which writes the end and removes `running` in one
  * step, nothing is left but the record.  A kept session (zke_attach()) outlives
- * its process: the job counts as being done until its timeout is over.
+ * its process: the job counts as being done until its timeout is over.  That
+ * time runs only while some process has the database open.
  *
  * THE CLOCK is zke_wall(): a monotonic one does not outlive a reboot.  The
  * job is due when the last start is at least a period away from now, in either

@@ -80,7 +80,8 @@
  * coordinator died last, zke_two_phase_pending() or the next begin of the name
  * does.  A kept session (zke_attach()) whose process has died still counts as
  * living, since another process may take it over: until its timeout is over its
- * transaction stays, and so does its ephemeral vote.
+ * transaction stays, and so does its ephemeral vote.  That time runs only while
+ * some process has the database open.
  *
  * WHO IS WOKEN: all that wait, by the decision; those that watch the votes, by
  * the first one that is missing (in the ephemeral form by each); the sites by

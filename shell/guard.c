@@ -60,7 +60,9 @@
  * this process had children before it was executed, since their ends would be
  * taken from whoever expects them: then a process whose parent ended before
  * the loss is missed.  What a command has left running is not of the next
- * command that this process runs.
+ * command that this process runs.  But what such a leftover forks
+ * meanwhile counts as the next command's as soon as its own parent has ended,
+ * and is ended with that command on a loss.
  *
  * There is one child at a time: a coprocess, whose calls run at once, runs no
  * commands.
