@@ -1403,10 +1403,10 @@ typedef struct config_change {
  * sentence. */
 static int config_unknown(config_change *c) {
   c->unknown = true;
-  zke_recipe_fail(ZKE_CONNECTIONLOSS,
-                  "whether %s was set is not known: the reply was lost, and "
-                  "others have changed or deleted it since",
-                  c->path);
+  zke_fail(ZKE_CONNECTIONLOSS,
+           "whether %s was set is not known: the reply was lost, and others "
+           "have changed or deleted it since",
+           c->path);
   return ZKE_LOOK_AGAIN;
 }
 
