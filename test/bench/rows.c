@@ -3,8 +3,9 @@
  * What SQLite takes to write the rows of ephemeral nodes in one directory: an
  * insert each, as many in one transaction as a client sends ahead, owned by as
  * many sessions as there are clients, and the directory's own row once a
- * transaction.  There are no frames and no checks, and nobody is told.  So no
- * server of one thread is faster that keeps its nodes in this table.
+ * transaction.  There are no requests and no checks, and nobody is told.  This
+ * is SQLite as it is: zkembed writes a transaction's part of the log at once
+ * (wal_ in zkembed.c), which saves it some of this time.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
