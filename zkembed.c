@@ -10955,6 +10955,16 @@ static int64_t sweep_idle(const store *s, int64_t now, int64_t before) {
   return idle > tick_duty() ? idle : 0;
 }
 
+/* A sweep has come to its end.  What closed sessions owe is written, unless it
+ * has left out one of them. */
+static void sweep_count(store *s, const sweep *w, int64_t began) {
+  bool left = w->skipped || w->over;
+  s->owes_end = sess_is_put_off(s, 0) || (s->owes_end && left);
+  if (!s->owes_end) buf_free(&s->owed);
+  s->swept_at = began;
+  s->sweeps++;
+}
+
 /* Sweep, and wait for the gate so many ns at most.  Meanwhile the note tells
  * others not to: from the start, or, after a time in which nobody swept, from
  * when sweep_sessions() has dealt with that.  Where the gate was busy the note
@@ -10973,13 +10983,7 @@ static void sweep_now(store *s, int64_t patience) {
           now - s->swept_at > tick_round_missed();
   sweep_run(s, &w);
   s->deadline = deadline;
-  if (w.rc == ZKE_OK) {
-    bool all = !w.skipped && !w.over;
-    s->owes_end = sess_is_put_off(s, 0) || (s->owes_end && !all);
-    if (!s->owes_end) buf_free(&s->owed); /* all of them were written */
-    s->swept_at = now;
-    s->sweeps++;
-  }
+  if (w.rc == ZKE_OK) sweep_count(s, &w, now);
   bool busy = sess_is_delayed(w.rc);
   int64_t began = s->sweep_began;
   s->sweep_began = 0;
