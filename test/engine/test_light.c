@@ -507,12 +507,10 @@ static zke *kept(zke *z, int64_t timeout_ms, unsigned char password[16]) {
   return made;
 }
 
-/* The end of a kept session that could not be written is written later: it is
- * ended and not detached, as whoever has closed it wanted (zkembed.h,
- * zke_close). */
-TEST(owed_end_of_a_kept_session_is_no_detachment) {
-  unsigned char password[16];
-  zke_os os;
+/* A kept session on the store of `a` that owns /e, and whose close could not be
+ * written; its id.  `b` is another store's handle. */
+static int64_t closed_in_vain(unsigned char password[16]) {
+  static zke_os os;
   zke_os_default(&os);
   os.lock_range = fail_lock;
   os.write = lose_write;
@@ -527,6 +525,15 @@ TEST(owed_end_of_a_kept_session_is_no_detachment) {
   ck_rc(zke_close(x), ZKE_SYSTEMERROR);
   no_locks = false;
   ck_assert_int_eq(info(b, id).id, id);
+  return id;
+}
+
+/* The end of a kept session that could not be written is written later: it is
+ * ended and not detached, as whoever has closed it wanted (zkembed.h,
+ * zke_close). */
+TEST(owed_end_of_a_kept_session_is_no_detachment) {
+  unsigned char password[16];
+  int64_t id = closed_in_vain(password);
   ck_until(zke_dispatch(a, NULL) == ZKE_OK && !info(b, id).carrier, 20000);
   ck_assert_int_eq(info(b, id).id, 0);
   ck_rc(exists(b, "/e"), ZKE_NONODE);
@@ -536,20 +543,8 @@ TEST(owed_end_of_a_kept_session_is_no_detachment) {
  * written is made later, and is no end. */
 TEST(nothing_is_owed_of_a_session_that_is_attached_again) {
   unsigned char password[16];
-  zke_os os;
-  zke_os_default(&os);
-  os.lock_range = fail_lock;
-  os.write = lose_write;
-  zke_options o = ZKE_INIT(zke_options);
-  o.os = &os;
-  ck_ok(zke_open(test_path("light.db"), &o, &a));
-  ck_ok(zke_open(test_path("light.db"), NULL, &b));
-  zke *x = kept(a, 3600000, password);
-  int64_t id = zke_session_id(x);
-  ck_ok(create(x, "/e", ZKE_EPHEMERAL));
-  no_locks = true;
-  ck_rc(zke_close(x), ZKE_SYSTEMERROR);
-  no_locks = false;
+  zke *x;
+  int64_t id = closed_in_vain(password);
   ck_ok(zke_attach(a, id, password, NULL, &x));
   no_locks = true;
   ck_rc(zke_detach(x), ZKE_SYSTEMERROR);
