@@ -461,10 +461,8 @@ static int fail_lock(void *context, int fd, int64_t from, int64_t count,
   return os.lock_range(context, fd, from, count, how);
 }
 
-/* The end of a light session that could not be written is written later, by a
- * host that looks at the descriptor alone, too (zkembed.h, zke_close), and
- * whose other thread has taken the byte that the closing has sent. */
-TEST_LOOP(owed_end_shows_at_the_descriptor, 0, 2) {
+/* Handle a, whose locks and writes may fail, and b of another store. */
+static void open_failing(void) {
   zke_os os;
   zke_os_default(&os);
   os.lock_range = fail_lock;
@@ -473,6 +471,13 @@ TEST_LOOP(owed_end_shows_at_the_descriptor, 0, 2) {
   o.os = &os;
   ck_ok(zke_open(test_path("light.db"), &o, &a));
   ck_ok(zke_open(test_path("light.db"), NULL, &b));
+}
+
+/* The end of a light session that could not be written is written later, by a
+ * host that looks at the descriptor alone, too (zkembed.h, zke_close), and
+ * whose other thread has taken the byte that the closing has sent. */
+TEST_LOOP(owed_end_shows_at_the_descriptor, 0, 2) {
+  open_failing();
   zke *x = light(a), *y = light(a);
   int fd = -1;
   ck_ok(create(x, "/e", ZKE_EPHEMERAL));
@@ -508,16 +513,9 @@ static zke *kept(zke *z, int64_t timeout_ms, unsigned char password[16]) {
 }
 
 /* A kept session on the store of `a` that owns /e, and whose close could not be
- * written; its id.  `b` is another store's handle. */
+ * written; its id. */
 static int64_t closed_in_vain(unsigned char password[16]) {
-  static zke_os os;
-  zke_os_default(&os);
-  os.lock_range = fail_lock;
-  os.write = lose_write;
-  zke_options o = ZKE_INIT(zke_options);
-  o.os = &os;
-  ck_ok(zke_open(test_path("light.db"), &o, &a));
-  ck_ok(zke_open(test_path("light.db"), NULL, &b));
+  open_failing();
   zke *x = kept(a, 3600000, password);
   int64_t id = zke_session_id(x);
   ck_ok(create(x, "/e", ZKE_EPHEMERAL));

@@ -635,18 +635,24 @@ TEST(closed_before_it_has_recovered) {
   ck_ok(zke_close(z));
 }
 
+/* A kept session on a handle's carrier. */
+static zke *kept_session(zke *z, unsigned char password[16]) {
+  zke_options o = {.size = sizeof o, .timeout_ms = 600000};
+  zke *made = NULL;
+  ck_ok(zke_open_session(z, &o, &made));
+  ck_ok(zke_password(made, password));
+  return made;
+}
+
 /* zkembed.h, zke_attach: the COMMIT of the attachment failed, and was made all
  * the same.  The watches of the handle before are gone, so it is told that its
  * session has moved; and the session can be attached again. */
 TEST(attachment_whose_commit_fails_moves_the_session) {
   unsigned char password[16];
   test_events events = {0};
-  zke_options kept = {.size = sizeof kept, .timeout_ms = 600000};
-  zke *x = NULL, *y = NULL;
+  zke *y = NULL;
   shim_durability = ZKE_DURABLE_ALL;
-  zke *z = shim_open_handle(test_path("a.db"));
-  ck_ok(zke_open_session(z, &kept, &x));
-  ck_ok(zke_password(x, password));
+  zke *z = shim_open_handle(test_path("a.db")), *x = kept_session(z, password);
   make(x, "/e", ZKE_EPHEMERAL);
   ck_rc(zke_exists(x, "/n", test_record, &events, NULL), ZKE_NONODE);
   int64_t id = zke_session_id(x);
@@ -671,12 +677,9 @@ TEST(attachment_whose_commit_fails_moves_the_session) {
 TEST(end_is_told_by_a_broken_store) {
   unsigned char password[16];
   test_events events = {0};
-  zke_options kept = {.size = sizeof kept, .timeout_ms = 600000};
-  zke *x = NULL, *y = NULL;
+  zke *y = NULL;
   shim_durability = ZKE_DURABLE_ALL;
-  zke *z = shim_open_handle(test_path("a.db"));
-  ck_ok(zke_open_session(z, &kept, &x));
-  ck_ok(zke_password(x, password));
+  zke *z = shim_open_handle(test_path("a.db")), *x = kept_session(z, password);
   ck_ok(zke_set_watcher(x, test_record, &events));
   shim.failing = 1;
   ck_rc(zke_attach(z, zke_session_id(x), password, NULL, &y),

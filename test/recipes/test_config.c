@@ -1315,6 +1315,16 @@ static void meddle(void *context, int64_t ns) {
   m->held = false;
 }
 
+/* A configuration on a tree in memory, with one beside it that meddles. */
+static zke_config *started_beside(meddling *m, zke **z_out) {
+  zke_os os = {.size = sizeof os, .context = m, .sleep = meddle};
+  zke_options o = {.size = sizeof o, .os = &os};
+  ck_ok(zke_open(":memory:", &o, z_out));
+  m->z = test_session(*z_out, NULL);
+  plant(*z_out);
+  return started(*z_out, 0, NULL);
+}
+
 /* The reply to a change with a version was lost, and others go on from there,
  * perhaps after its guard has gone: it is refused only where it was not made.
  */
@@ -1333,12 +1343,7 @@ TEST_LOOP(the_node_goes_on_after_a_lost_reply, 0, 9) {
   meddling m = {.sets = 0};
   zke_op guard;
   zke *z;
-  zke_os os = {.size = sizeof os, .context = &m, .sleep = meddle};
-  zke_options o = {.size = sizeof o, .os = &os};
-  ck_ok(zke_open(":memory:", &o, &z));
-  m.z = test_session(z, NULL);
-  plant(z);
-  zke_config *c = started(z, 0, NULL);
+  zke_config *c = started_beside(&m, &z);
   put(z, "/held", "");
   zke_op_check(&guard, "/held", -1);
   m.sets = rows[_i].sets;
@@ -1362,12 +1367,7 @@ TEST_LOOP(the_node_is_made_anew_after_a_lost_reply, 0, 8) {
   meddling m = {.sets = 0};
   char *data = NULL;
   zke *z;
-  zke_os os = {.size = sizeof os, .context = &m, .sleep = meddle};
-  zke_options o = {.size = sizeof o, .os = &os};
-  ck_ok(zke_open(":memory:", &o, &z));
-  m.z = test_session(z, NULL);
-  plant(z);
-  zke_config *c = started(z, 0, NULL);
+  zke_config *c = started_beside(&m, &z);
   m.sets = -1;
   m.anew = pause;
   m.then = _i >> 2;
