@@ -54,10 +54,10 @@ typedef struct loss {
 
 /* loss_note - what is known at once, without looking into the tree
  * loss_text - "the lock /locks/a was lost (why)", for a failure with
- *             STATUS_LOST.  Why is the sentence that was noted; or, where a
- *             lock was stolen, who has stolen it, as long as that one holds it.
- *             Reads the tree, and may take a second: no time for it while a
- *             command is to be ended */
+ *             STATUS_LOST.  In the brackets is the sentence that was noted, or
+ *             the name of the thief where a lock was stolen and the thief holds
+ *             it still.  This reads the tree and may take a second, so it is
+ *             not for a moment in which a command is to be ended */
 void loss_note(loss *l, call *c, const char *kind, const char *path);
 void loss_text(call *c, const loss *l, char *text, size_t size);
 
