@@ -89,6 +89,9 @@ static const char word_running[] = "running\n", word_broken[] = "broken \n";
  * cleared away before it looked; who died follows. */
 static const char own_broken[] = "broken ";
 
+/* The znode of a member: this, from its round's beginning on. */
+static const char word_inside[] = "inside\n";
+
 enum {
   WORD = sizeof word_running - 1, /* bytes of either word */
   PATIENCE = 250 /* ms that a step inside zke_dispatch() repeats itself */
@@ -308,12 +311,12 @@ static void change_create(change *c, const char *directory, const char *name,
 }
 
 /* Add a write.  The version makes the change fail if somebody else was faster;
- * -1 for any.  text lives until change_do(). */
+ * -1 for any.  data lives until change_do(). */
 static void change_set(change *c, const char *directory, const char *name,
-                       const char *text, int version) {
+                       const void *data, int len, int version) {
   char *path;
   zke_op *op = change_op(c, directory, name, &path);
-  if (op) zke_op_set(op, path, text, (int)strlen(text), version);
+  if (op) zke_op_set(op, path, data, len, version);
 }
 
 /* Add a deletion, with the same use of the version. */
@@ -513,11 +516,11 @@ static void picture_mark(const picture *p, change *c, const char *path,
                          char text[DEATH]) {
   const zke_party *dead = picture_dead(p);
   if (!dead) return;
-  snprintf(text, DEATH, "%s%.100s (pid %" PRId64 ")", own_broken,
-           dead->identity, dead->pid);
+  int len = snprintf(text, DEATH, "%s%.100s (pid %" PRId64 ")", own_broken,
+                     dead->identity, dead->pid);
   for (int i = 0; i < p->count; i++) {
     if (picture_there(p, &p->members[i]))
-      change_set(c, path, p->members[i].name, text, -1);
+      change_set(c, path, p->members[i].name, text, len, -1);
   }
 }
 
@@ -573,7 +576,8 @@ static int round_begin(zke_double_barrier *b, const zke_party *p) {
   change_new(&c, z, 2 * b->parties + 1);
   change_create(&c, b->r.path, "ready", text, len);
   for (int i = 0; i < b->parties; i++) {
-    change_set(&c, b->r.path, p[i].name, "inside\n", 0);
+    change_set(&c, b->r.path, p[i].name, word_inside, sizeof word_inside - 1,
+               0);
     change_create(&c, b->ready, p[i].name, "", 0);
   }
   int rc = change_do(&c);
@@ -800,23 +804,36 @@ static int stay_end(zke_double_barrier *b, int outcome) {
   return ZKE_OK;
 }
 
-/* A member has died: write that into `ready`, unless it says so already, so
- * that all that watch it are woken; tell the listener once; and go out, if this
- * party is in leave. */
-static int stay_broken(zke_double_barrier *b, const picture *p) {
+/* Write into `ready` that the round is broken, which wakes all that watch it.
+ *
+ * The version alone would not do: `ready` of the next round begins with the
+ * same ones.  So the step also checks that the dead member's child is there,
+ * whose name never comes again. */
+static int stay_write_broken(zke_double_barrier *b, const picture *p,
+                             const zke_party *dead) {
   const zke_op_result *node = &p->read[0];
+  change c;
+  char *text = zke_alloc(b->r.z, (size_t)node->len);
+  if (!text) return ZKE_NOMEM;
+  memcpy(text, node->data, (size_t)node->len);
+  memcpy(text, word_broken, WORD);
+  change_new(&c, b->r.z, 2);
+  change_check(&c, b->ready, dead->name);
+  change_set(&c, b->r.path, "ready", text, node->len, node->stat.version);
+  int rc = change_do(&c);
+  zke_free(text);
+  return rc;
+}
+
+/* A member has died, or `ready` has gone: write the first into `ready`, unless
+ * it says so already; tell the listener once; and go out, if this party is in
+ * leave. */
+static int stay_broken(zke_double_barrier *b, const picture *p) {
+  const zke_party *dead = picture_dead(p);
   if (p->round == b->round && !p->broken) {
-    char *text = zke_alloc(b->r.z, (size_t)node->len);
-    if (!text) return ZKE_NOMEM;
-    memcpy(text, node->data, (size_t)node->len);
-    memcpy(text, word_broken, WORD);
-    int rc =
-        zke_set(b->r.z, b->ready, text, node->len, node->stat.version, NULL);
-    zke_free(text);
-    if (rc == ZKE_NONODE || rc == ZKE_BADVERSION) return ZKE_LOOK_AGAIN;
+    int rc = stay_write_broken(b, p, dead);
     if (rc != ZKE_OK) return rc;
   }
-  const zke_party *dead = picture_dead(p);
   if (!b->broken) gate_tell(b, ZKE_DOUBLE_BARRIER_BROKEN);
   if (dead)
     snprintf(b->dead, sizeof b->dead, "%s (pid %" PRId64 ")", dead->identity,

@@ -59,6 +59,76 @@ TEST(an_item_that_is_taken_from_one_that_leaves_is_kept) {
   ck_assert_int_gt(kept, 2);
 }
 
+/* ---- a round that has gone ---- */
+
+#define ROUNDS "/rounds"
+
+enum { MATE, NEXT, LAST, OTHERS };
+static zke *others[OTHERS];
+static zke_double_barrier *party[OTHERS];
+
+/* Each party's session is of the intruder's store. */
+static void open_others(void) {
+  for (int i = 0; i < OTHERS; i++) {
+    ck_ok(zke_open_session(intruder, NULL, &others[i]));
+    ck_ok(zke_double_barrier_new(others[i], ROUNDS, 2, NULL, &party[i]));
+  }
+}
+
+static void close_others(void) {
+  for (int i = 0; i < OTHERS; i++) {
+    zke_double_barrier_free(party[i]);
+    ck_ok(zke_close(others[i]));
+  }
+}
+
+/* Two come, clear the broken round away and begin one of their own. */
+static void begin_next_round(void) {
+  ck_ok(zke_double_barrier_start(party[NEXT], NULL, 0));
+  ck_ok(zke_double_barrier_start(party[LAST], NULL, 0));
+}
+
+/* The last round of one of them is theirs. */
+static void ck_theirs(zke_double_barrier *whose) {
+  zke_party_list *list;
+  ck_ok(zke_double_barrier_list(whose, &list));
+  ck_assert_int_eq(list->count, 2);
+  for (int i = 0; i < 2; i++)
+    ck_assert_int_eq(list->data[i].session, zke_session_id(others[NEXT + i]));
+  zke_free(list);
+}
+
+/* A party in leave finds that a member has died inside, and meanwhile others
+ * begin the next round: what it writes does not get there. */
+TEST(a_broken_round_is_not_written_into_the_next) {
+  int n = 1;
+  for (bool more = true; more; n++) {
+    zke_double_barrier *staying;
+    open_two();
+    open_others();
+    ck_ok(zke_double_barrier_new(caller, ROUNDS, 2, NULL, &staying));
+    ck_ok(zke_double_barrier_start(party[MATE], NULL, 0));
+    ck_ok(zke_double_barrier_enter(staying, NULL, 0, soon(caller), NULL));
+    ck_ok(zke_double_barrier_leave_start(staying));
+    ck_ok(zke_expire(intruder, zke_session_id(others[MATE])));
+    act_at(n, begin_next_round);
+    ck_rc(zke_double_barrier_leave(staying, soon(caller)), ZKE_BROKEN);
+    more = acted();
+    if (!more) begin_next_round();
+    ck_ok(zke_double_barrier_enter(party[NEXT], NULL, 0, soon(intruder), NULL));
+    ck_ok(zke_double_barrier_enter(party[LAST], NULL, 0, soon(intruder), NULL));
+    ck_theirs(party[NEXT]);
+    ck_theirs(party[LAST]);
+    ck_ok(zke_double_barrier_leave_start(party[NEXT]));
+    ck_ok(zke_double_barrier_leave(party[LAST], soon(intruder)));
+    ck_ok(zke_double_barrier_leave(party[NEXT], soon(intruder)));
+    zke_double_barrier_free(staying);
+    close_others();
+    close_two();
+  }
+  ck_assert_int_gt(n, 2);
+}
+
 /* ---- a session that ends ---- */
 
 #define GATE "/gate"
