@@ -314,6 +314,28 @@ static void do_rendezvous(worker *w) {
   zke_rendezvous_free(meeting);
 }
 
+/* A setting that lost its reply while others changed the directory may be in
+ * doubt.  Then it does not stand. */
+static void must_not_stand(worker *w) {
+  zke_party_list *list = NULL;
+  must(w, zke_barrier_parties(w->z, w->path, &list));
+  if (list && list->count && list->data[0].session == zke_session_id(w->z))
+    must(w, ZKE_DATAINCONSISTENCY);
+  zke_free(list);
+}
+
+/* What is not there is not removed: token 0 would also remove what somebody
+ * sets from now on. */
+static void remove_gate(worker *w, zke_barrier *gate) {
+  int64_t token = 0;
+  linger(w);
+  must(w, zke_barrier_get(gate, &token));
+  if (!token) return;
+  note(w, HISTORY_LEAVING, token, 0);
+  int rc = zke_barrier_remove(gate, token, deadline(w));
+  if (rc != ZKE_NONODE) must(w, rc);
+}
+
 /* Each setting of a gate is taken from when it stands until somebody goes to
  * remove it. */
 static void set_gate(worker *w) {
@@ -323,13 +345,12 @@ static void set_gate(worker *w) {
   must(w, zke_barrier_new(w->z, w->path, &o, &gate));
   int rc = zke_barrier_set(gate, NULL, 0, deadline(w), &token);
   if (rc == ZKE_OK) note(w, HISTORY_TAKEN, token, 0);
-  if (rc == ZKE_OK || rc == ZKE_HELD) {
-    linger(w);
-    must(w, zke_barrier_get(gate, &token));
-    note(w, HISTORY_LEAVING, token, 0);
-    rc = zke_barrier_remove(gate, token, deadline(w));
-  }
-  if (rc != ZKE_NONODE) must(w, rc);
+  if (rc == ZKE_OK || rc == ZKE_HELD)
+    remove_gate(w, gate);
+  else if (rc == ZKE_CONNECTIONLOSS)
+    must_not_stand(w);
+  else
+    must(w, rc);
   zke_barrier_free(gate);
 }
 
@@ -466,6 +487,16 @@ static void do_periodic(worker *w) {
   zke_periodic_free(job);
 }
 
+/* A binding that lost its reply while others changed the directory may be in
+ * doubt.  Then it is not there. */
+static void must_be_unbound(worker *w, zke_names *names) {
+  zke_binding *b = NULL;
+  int rc = zke_names_lookup(names, "printer", &b);
+  if (rc != ZKE_NONODE) must(w, rc);
+  if (b && b->session == zke_session_id(w->z)) must(w, ZKE_DATAINCONSISTENCY);
+  zke_free(b);
+}
+
 /* A name bound until the session ends, or before. */
 static void do_names(worker *w) {
   zke_names *names = NULL;
@@ -473,7 +504,10 @@ static void do_names(worker *w) {
   must(w, zke_names_new(w->z, w->path, NULL, &names));
   int rc = zke_names_bind(names, "printer", &w->who, sizeof w->who, 1,
                           deadline(w), &token);
-  if (rc == ZKE_OK) {
+  if (rc == ZKE_CONNECTIONLOSS) {
+    must_be_unbound(w, names);
+    rc = ZKE_OK;
+  } else if (rc == ZKE_OK) {
     note(w, HISTORY_TAKEN, token, 1);
     linger(w);
     note(w, HISTORY_LEAVING, 0, 0);
