@@ -93,9 +93,11 @@ amalgamation() {
     -o "$place/$name.sqlite3.o" "$AMALGAMATION"
 }
 
+# The same objects once more: glibc() has compiled them.
 static() {
-  amalgamation static $CC &&
-    in_c static $CC -static -I"$sqlite" -- "$place/static.sqlite3.o" -lpthread
+  mkdir -p "$place/static" && amalgamation static $CC &&
+    links static $CC -static -I"$sqlite" -I. "$place/app.c" \
+      "$place/glibc"/*.o "$place/static.sqlite3.o" -lpthread
 }
 
 musl() {
