@@ -23,9 +23,19 @@
  * When the lists agree, so do the plans.  If a process dies anywhere, its
  * znodes go with its session in one step, and 1 to 5 happen in the others.
  *
- * A lost reply: the znode of an item bears the name of its owner's member
- * znode, which is unique.  So a look at it tells whether the creation was made
- * (item_settle()).
+ * The znode of an item has the same path for every owner, and no version that
+ * tells them apart.  So each making has a twin beside it, in the same step: a
+ * znode whose name never comes again.  The item's data names the twin, and what
+ * takes, releases or leaves deletes both in one step.  Where the item is
+ * another's by then the twin has gone, and the step changes nothing.
+ *
+ * A lost reply: the data of an item's znode also tells its owner's member
+ * znode, whose name is unique.  So a look at it tells whether the creation was
+ * made, and which twin belongs to it (item_settle()).
+ *
+ * Items of older versions have no twin.  Such an item is deleted by its path
+ * after a look at its czxid, and a member of an older version does so with
+ * every item: an owner that comes in between is not noticed.
  *
  * Start reading at part_step(), then plan_choose() and item_step(). */
 #ifndef _GNU_SOURCE
@@ -48,6 +58,10 @@
 #define ITEMS_PLACE "partition-items"
 #define MEMBER_KIND "member-"
 #define ITEM_PREFIX "item-"
+#define TWIN_PREFIX "own-"
+
+/* The length of a twin's name: the prefix, and a guid without its NUL. */
+enum { TWIN_NAME = sizeof TWIN_PREFIX - 1 + ZKE_RECIPE_GUID - 1 };
 
 /* ======================================================================
  * name_
@@ -101,6 +115,24 @@ static bool name_item(const char *name, char *text) {
   }
   *text = '\0';
   return true;
+}
+
+/* Is it the name of a twin, as a member gives it? */
+static bool name_is_twin(const char *name) {
+  size_t prefix = strlen(TWIN_PREFIX);
+  return strlen(name) == TWIN_NAME && strncmp(name, TWIN_PREFIX, prefix) == 0 &&
+         strspn(name + prefix, "0123456789abcdef-") == TWIN_NAME - prefix;
+}
+
+/* Room for the path of a twin; NULL without memory. */
+static char *name_twin_room(zke *z, const char *directory) {
+  return zke_alloc(z, strlen(directory) + TWIN_NAME + 2);
+}
+
+/* Write "directory/<name of a twin>" to a block of name_twin_room(). */
+static void name_twin_path(const char *directory, const char *name,
+                           char *path) {
+  snprintf(path, strlen(directory) + TWIN_NAME + 2, "%s/%s", directory, name);
 }
 
 /* ======================================================================
@@ -259,6 +291,9 @@ enum { ITEM_NONE, ITEM_WANTED, ITEM_OWNED, ITEM_ASKED };
 
 typedef struct part_item {
   char *name, *path; /* the item; its znode */
+  char *twin;        /* path of the twin of its own znode, the last one */
+  bool paired;       /* that twin may be there */
+  char *seen;        /* that of the znode which was seen last; "": has none */
   bool mine;         /* by the last plan it is to be this member's */
   int state;         /* ITEM_… */
   bool watched;      /* its znode is watched, and the watch has not fired */
@@ -301,10 +336,22 @@ static void item_drop(part_item *it) {
   it->token = 0;
 }
 
+/* Delete the twin of this object's znode, now or later. Nobody else has a znode
+ * of that name. */
+static int item_discard_twin(zke_partition *p, part_item *it) {
+  if (!it->paired) return ZKE_OK;
+  it->paired = false;
+  return zke_recipe_discard(p->r.z, it->twin, ZKE_EPHEMERAL, 0);
+}
+
 /* The item is held no more; the listener hears that of one that was. An item
- * that was only wanted is dropped in silence. */
+ * that was only wanted is dropped in silence.  A twin is left where the item's
+ * znode alone was deleted, by hand. */
 static void item_lose(zke_partition *p, part_item *it) {
-  if (item_is_held(it)) item_tell(p, it, ZKE_PARTITION_LOST);
+  if (item_is_held(it)) {
+    item_tell(p, it, ZKE_PARTITION_LOST);
+    if (!p->r.ended) item_discard_twin(p, it);
+  }
   item_drop(it);
 }
 
@@ -317,6 +364,28 @@ static void item_unwatch(zke_partition *p, part_item *it) {
   it->watched = false;
 }
 
+/* Does the data of an item's znode say that this object has made it? */
+static bool item_is_own(const zke_partition *p, const char *data) {
+  size_t length = p->znode ? strlen(p->znode) : 0;
+  return data && length && strncmp(data, p->znode, length) == 0 &&
+         data[length] == '\n';
+}
+
+/* Read the twin that the data of an item's znode names. */
+static void item_read_twin(const zke_partition *p, part_item *it,
+                           const char *data) {
+  const char *line = data ? strchr(data, '\n') : NULL;
+  *it->seen = '\0';
+  if (line && name_is_twin(line + 1))
+    name_twin_path(p->items, line + 1, it->seen);
+}
+
+/* The twin that was read is that of this object's own znode. */
+static void item_adopt_twin(part_item *it) {
+  memcpy(it->twin, it->seen, strlen(it->seen) + 1);
+  it->paired = *it->twin != '\0';
+}
+
 /* Look at an item's znode, and watch it unless it is watched. mine: this object
  * has made it. A missing znode gets no watch: its caller makes it, or lets it
  * go. */
@@ -327,7 +396,8 @@ static int item_look(zke_partition *p, part_item *it, zke_stat *stat,
   int rc = zke_get(p->r.z, it->path, watch ? zke_recipe_watcher : NULL,
                    watch ? &p->r : NULL, &data, NULL, stat);
   if (rc == ZKE_OK) it->watched = true;
-  *mine = rc == ZKE_OK && data && p->znode && strcmp(data, p->znode) == 0;
+  if (rc == ZKE_OK) item_read_twin(p, it, data);
+  *mine = rc == ZKE_OK && item_is_own(p, data);
   zke_free(data);
   return rc;
 }
@@ -338,36 +408,70 @@ typedef struct item_act {
   part_item *it;
 } item_act;
 
+/* The two operations that make an item's znode and its twin.  Each making gets
+ * a twin of a new name.  Returns the znode's data, which the operations borrow,
+ * for zke_free(); NULL without memory. */
+static char *item_prepare(const zke_partition *p, part_item *it, zke_op *ops) {
+  char name[TWIN_NAME + 1] = TWIN_PREFIX;
+  size_t size = strlen(p->znode) + TWIN_NAME + 2;
+  char *data = zke_alloc(p->r.z, size);
+  if (!data) return NULL;
+  zke_recipe_guid(p->r.z, name + strlen(TWIN_PREFIX));
+  name_twin_path(p->items, name, it->twin);
+  it->paired = true;
+  snprintf(data, size, "%s\n%s", p->znode, name);
+  zke_op_create(&ops[0], it->path, data, (int)strlen(data), ZKE_OPEN_ACL,
+                ZKE_EPHEMERAL);
+  zke_op_create(&ops[1], it->twin, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
+  return data;
+}
+
 /* The item's znode is its lock.  ZKE_NODEEXISTS: a member that has to let go
  * first still has its znode there, or this try was made before its reply got
  * lost. */
 static int item_try_create(zke *z, void *arg) {
   const item_act *a = arg;
-  const char *znode = a->p->znode;
-  return zke_create(z, a->it->path, znode, (int)strlen(znode), ZKE_OPEN_ACL,
-                    ZKE_EPHEMERAL, NULL, NULL);
+  zke_op ops[2];
+  char *data = item_prepare(a->p, a->it, ops);
+  int rc = data ? zke_recipe_multi(z, ops, 2, NULL) : ZKE_NOMEM;
+  zke_free(data);
+  return rc;
+}
+
+/* Delete the znode of another member, and its twin where that is not "", and
+ * make one's own: in one step.  ZKE_NONODE: the znode or the twin has gone. */
+static int item_replace(zke_partition *p, part_item *it, const char *twin) {
+  zke_op ops[4];
+  int n = 0;
+  if (*twin) zke_op_delete(&ops[n++], twin, -1);
+  zke_op_delete(&ops[n++], it->path, -1);
+  char *data = item_prepare(p, it, &ops[n]);
+  int rc = data ? zke_recipe_multi(p->r.z, ops, n + 2, NULL) : ZKE_NOMEM;
+  zke_free(data);
+  return rc;
 }
 
 /* Its owner has had its time: take the item, in one step, so that there is no
  * moment without an owner in which a third member could come.
  *
- * The znode is looked at before, since only the owner that was waited for has
- * had its time.  ZKE_LOOK_AGAIN: the znode is another one.  Its owner has the
- * item since a moment ago, or it is this object's, and a try whose reply was
- * lost has made it.  An owner that comes between the look and the step loses
- * the item at once, and is told; no operation can ask for a czxid. */
+ * Only the owner that was waited for has had its time.  The deletion of its
+ * twin says that the item is still its own.  The look before finds an owner of
+ * an older version, and whether the twin alone has gone: then somebody has
+ * deleted it by hand, and the item is taken without.  ZKE_LOOK_AGAIN: the znode
+ * is another one.  Its owner has the item since a moment ago, or it is this
+ * object's, and a try whose reply was lost has made it. */
 static int item_try_take(zke *z, void *arg) {
   const item_act *a = arg;
-  const char *znode = a->p->znode;
-  zke_op ops[2];
+  const char *twin = a->it->seen;
   zke_stat stat;
-  int rc = zke_exists(z, a->it->path, NULL, NULL, &stat);
-  if (rc != ZKE_OK) return rc;
-  if (stat.czxid != a->it->awaited) return ZKE_LOOK_AGAIN;
-  zke_op_delete(&ops[0], a->it->path, -1);
-  zke_op_create(&ops[1], a->it->path, znode, (int)strlen(znode), ZKE_OPEN_ACL,
-                ZKE_EPHEMERAL);
-  return zke_recipe_multi(z, ops, 2, NULL);
+  for (;;) {
+    int rc = zke_exists(z, a->it->path, NULL, NULL, &stat);
+    if (rc != ZKE_OK) return rc;
+    if (stat.czxid != a->it->awaited) return ZKE_LOOK_AGAIN;
+    rc = item_replace(a->p, a->it, twin);
+    if (rc != ZKE_NONODE || !*twin) return rc;
+    twin = "";
+  }
 }
 
 /* Something is at the item's path.  Is it this object's znode, then it has the
@@ -384,6 +488,7 @@ static int item_settle(zke_partition *p, part_item *it) {
   if (mine && !item_is_held(it)) {
     it->state = ITEM_OWNED;
     it->token = stat.czxid;
+    item_adopt_twin(it);
     item_tell(p, it, ZKE_PARTITION_ACQUIRED);
   } else if (!mine && (it->state != ITEM_WANTED || it->awaited != stat.czxid)) {
     it->state = ITEM_WANTED;
@@ -437,6 +542,35 @@ static bool item_is_gone(const zke_partition *p, const part_item *it) {
   return rc == ZKE_NONODE || (rc == ZKE_OK && stat.czxid != it->token);
 }
 
+/* Delete this object's znode of an item, and its twin. */
+static int item_try_delete(zke *z, void *arg) {
+  const item_act *a = arg;
+  zke_op ops[2];
+  zke_op_delete(&ops[0], a->it->twin, -1);
+  zke_op_delete(&ops[1], a->it->path, -1);
+  return zke_recipe_multi(z, ops, 2, NULL);
+}
+
+/* Delete this object's znode of an item with its twin: in one step, which
+ * changes nothing where the item is another's by now.  What that step did not
+ * delete, or may have deleted, goes now or later, one by one: the znode by its
+ * czxid, 0 for what the session has there.  The twin goes last, so that a
+ * znode is not without one. */
+static int item_delete(zke_partition *p, part_item *it, int64_t czxid) {
+  item_act a = {p, it};
+  int rc = ZKE_NONODE, twin = ZKE_OK;
+  int64_t limit = zke_recipe_allow(p->r.z);
+  if (czxid && it->paired)
+    rc = zke_retry(p->r.z, item_try_delete, &a, ZKE_FOREVER);
+  if (rc != ZKE_OK) {
+    rc = zke_recipe_discard(p->r.z, it->path, ZKE_EPHEMERAL, czxid);
+    twin = item_discard_twin(p, it);
+  }
+  it->paired = false;
+  zke_limit(p->r.z, limit);
+  return rc == ZKE_OK ? twin : rc;
+}
+
 /* Delete this object's znode of an item, now or later.  Where a creation was
  * tried and may have worked, the znode's data tells whether it is this
  * object's: another member on the same handle may have made it.  Where that
@@ -444,16 +578,16 @@ static bool item_is_gone(const zke_partition *p, const part_item *it) {
  * has lost the item, and takes it again. */
 static int item_discard(zke_partition *p, part_item *it) {
   char *data = NULL;
-  zke_stat stat = {.czxid = it->token};
-  bool held = item_is_held(it);
-  int rc =
-      held ? ZKE_OK : zke_get(p->r.z, it->path, NULL, NULL, &data, NULL, &stat);
-  bool mine = held || (data && strcmp(data, p->znode) == 0);
-  zke_free(data);
+  zke_stat stat = {0};
   it->tried = false;
+  if (item_is_held(it)) return item_delete(p, it, it->token);
+  int rc = zke_get(p->r.z, it->path, NULL, NULL, &data, NULL, &stat);
+  bool mine = rc == ZKE_OK && item_is_own(p, data);
+  if (mine) item_read_twin(p, it, data);
+  if (mine) item_adopt_twin(it);
+  zke_free(data);
   if (rc == ZKE_NONODE || (rc == ZKE_OK && !mine)) return ZKE_OK;
-  return zke_recipe_discard(p->r.z, it->path, ZKE_EPHEMERAL,
-                            rc == ZKE_OK ? stat.czxid : 0);
+  return item_delete(p, it, mine ? stat.czxid : 0);
 }
 
 /* Bring one item to what it is to be. First it is asked whether it is still
@@ -617,22 +751,24 @@ static void part_deliver(zke_recipe *r, int event, int64_t number,
   if (p->listener) p->listener(p, event, text, number, p->context);
 }
 
-/* The paths of all items that this member has, and last of its own znode: one
- * block, which points to the object's texts. */
+/* The paths of all items that this member has, each behind its twin's, and last
+ * of its own znode: one block, which points to the object's texts. */
 static zke_strings *part_paths(const zke_partition *p) {
-  size_t room = (size_t)p->count + 1;
+  size_t room = 2 * (size_t)p->count + 1;
   zke_strings *s = zke_alloc(p->r.z, sizeof *s + room * sizeof(char *));
   if (!s) return NULL;
   s->data = (char **)(void *)(s + 1);
   for (int i = 0; i < p->count; i++) {
-    if (item_is_held(&p->item[i])) s->data[s->count++] = p->item[i].path;
+    if (!item_is_held(&p->item[i])) continue;
+    s->data[s->count++] = p->item[i].twin;
+    s->data[s->count++] = p->item[i].path;
   }
   s->data[s->count++] = p->znode;
   return s;
 }
 
-/* Delete them in one step. ZKE_NONODE: one of them has gone, and none was
- * deleted. */
+/* Delete them in one step. ZKE_NONODE: one of them has gone, or an item is
+ * another's by now, and none was deleted. */
 static int part_delete_all(zke_partition *p) {
   zke_strings *paths = part_paths(p);
   zke_op *ops =
@@ -646,9 +782,8 @@ static int part_delete_all(zke_partition *p) {
   return rc;
 }
 
-/* Delete one by one, now or later, what one step did not delete, or may have
- * deleted.  Other members use the same names for items, so each znode is
- * deleted by its czxid, where that is known. */
+/* Delete item by item, now or later, what one step did not delete, or may have
+ * deleted. */
 static int part_discard_all(zke_partition *p) {
   int rc = ZKE_OK;
   for (int i = 0; i < p->count; i++) {
@@ -662,12 +797,11 @@ static int part_discard_all(zke_partition *p) {
 }
 
 /* Give everything up, in one step where that can be done.  An item that has
- * been taken away is left out of it, and told as lost.
+ * been taken away is left out of it, and told as lost.  One that its next owner
+ * takes after that makes the step fail, and stays with that one.
  *
- * The step deletes by path, whoever's znode is there.  So the znodes go one by
- * one instead (part_discard_all()) where a creation may have worked, and where
- * an item was asked for: its next owner may take it at any moment, and keeps
- * it. */
+ * The znodes go one by one where a creation may have worked: its twin is not
+ * known. */
 static int part_quit(zke_partition *p) {
   bool apart = false;
   if (!p->znode) return ZKE_OK;
@@ -675,8 +809,7 @@ static int part_quit(zke_partition *p) {
     part_item *it = &p->item[i];
     if (item_is_held(it) && item_is_gone(p, it)) item_lose(p, it);
     item_unwatch(p, it);
-    apart =
-        apart || it->state == ITEM_ASKED || (it->tried && !item_is_held(it));
+    apart = apart || (it->tried && !item_is_held(it));
   }
   int rc = apart ? ZKE_NONODE : part_delete_all(p);
   if (rc != ZKE_OK) rc = part_discard_all(p);
@@ -696,6 +829,8 @@ static void part_destroy(zke_recipe *r) {
   for (int i = 0; p->item && i < p->count; i++) {
     zke_free(p->item[i].name);
     zke_free(p->item[i].path);
+    zke_free(p->item[i].twin);
+    zke_free(p->item[i].seen);
   }
   zke_free(p->item);
   zke_free(p->members);
@@ -733,7 +868,9 @@ static int part_fill(zke_partition *p, const char *const *items, int count) {
     part_item *it = &p->item[p->count++];
     it->name = zke_recipe_copy(z, name, strlen(name));
     it->path = name_path(z, p->items, name);
-    if (!it->name || !it->path) return ZKE_NOMEM;
+    it->twin = name_twin_room(z, p->items);
+    it->seen = name_twin_room(z, p->items);
+    if (!it->name || !it->path || !it->twin || !it->seen) return ZKE_NOMEM;
   }
   qsort(p->item, (size_t)count, sizeof *p->item, part_order);
   p->hash = plan_start;
@@ -1059,16 +1196,15 @@ int zke_partition_check(zke_partition *p, const char *item) {
   return zke_recipe_leave(&p->r, part_check_item(p, item));
 }
 
-/* Makes the user's multi fail unless the object is still a member: its znode is
- * checked, not the item's.  The item's znode has the same path for every owner,
- * and no version that tells them apart. */
+/* Makes the user's multi fail unless the item's twin is still there, which goes
+ * with the item in one step. */
 int zke_partition_op(zke_partition *p, const char *item, zke_op *op) {
   if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)p);
   if (rc != ZKE_OK) return rc;
   const part_item *it = part_find(p, item);
   if (it && item_is_held(it))
-    zke_op_check(op, p->znode, -1);
+    zke_op_check(op, it->twin, -1);
   else
     rc = part_not_owned(p, item);
   return zke_recipe_leave(&p->r, rc);
@@ -1171,6 +1307,7 @@ static int part_call_roll(zke *z, const char *directory,
   roll->texts = zke_alloc(z, n * sizeof *roll->texts);
   if (!roll->data || !roll->texts) return ZKE_NOMEM;
   for (int i = 0; i < names->count && rc == ZKE_OK; i++) {
+    if (name_is_twin(names->data[i])) continue;
     char *path = zke_recipe_path(z, directory, names->data[i]);
     rc = path ? part_note(z, path, names->data[i], roll) : ZKE_NOMEM;
     zke_free(path);

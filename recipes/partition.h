@@ -32,7 +32,9 @@
  *       members                           container
  *         _c_<guid>-member-0000000000     ephemeral: "<hash of items> <name>"
  *       items                             container
- *         item-<item>                     ephemeral: its owner has it
+ *         item-<item>                     ephemeral: its owner has it; its data
+ *                                         names the owner's znode and the twin
+ *         own-<guid>                      ephemeral: the twin of an item
  *
  * WHO GETS WHAT: each item, in the order of bytes, goes to the member with the
  * highest hash of item and member's name, among those that have not got
@@ -55,9 +57,18 @@
  *
  * IF THE PROCESS DIES its znodes go with its session, all in one step; the
  * others are told by the kernel, and the items' next owners take them at once.
- * zke_partition_leave() is one step as well, unless an item was asked for and
- * not released: then each znode is deleted for itself, so that an item that
- * its next owner takes just then stays with that one.
+ * zke_partition_leave() is one step as well, unless an item's next owner takes
+ * it just then: it stays with that one, and the others go one by one.
+ *
+ * THE TWIN: all owners of an item use the same path for its znode.  So each
+ * makes a second znode with it, in the same step, whose name never comes again,
+ * and taking, releasing and leaving delete both.  A step that comes too late
+ * does not find the twin, and leaves the item to the owner that it has by then.
+ * Three things are not that safe.  A member of a version without twins takes an
+ * item by its path, and the items of such members are taken so.  A twin that
+ * somebody deletes by hand protects no more.  And where the step of a member
+ * that gives up got no reply, on an ensemble, the znode is looked at and then
+ * deleted by its version.
  *
  * WHO IS WOKEN: all members when a member joins or goes; by a released item
  * only its next owner.  Each member also watches one other, in a ring, so that
@@ -68,16 +79,17 @@
  * watch for each item that it gets.  It sets the watch of the list again, and
  * one of its neighbour where that is another one now.  A watch is a small write
  * of its own, and so is taking it back.  Releasing an item is one read and two
- * writes: its watch, its znode.  Leaving deletes all znodes in one write (one
- * for each znode where an item was asked for), after the watches of the items
- * were taken back.  While nothing changes nothing is read.
+ * writes: its watch, its znodes.  Leaving looks at each item, takes their
+ * watches back, and deletes all znodes in one write.  While nothing changes
+ * nothing is read.
  *
  * LOSING THE SESSION, or the member's znode, loses every item: the listener
  * hears ZKE_PARTITION_LOST for each.  Where the session lives the object
  * deletes the items' znodes, as soon as it has noticed.
  *
  * FENCING: zke_partition_token() is the zxid of taking an item, greater than
- * that of every owner before.
+ * that of every owner before.  zke_partition_op() makes a zke_multi() fail
+ * where the item is another's by then.
  *
  * ON AN ENSEMBLE (zookeeper.h): a member that was silent for the session's
  * timeout has lost its items, and may not know: guard by the token.
@@ -229,10 +241,12 @@ ZKE_API int zke_partition_wait(zke_partition *p, int64_t deadline_ms);
  *                        else ZKE_LOST; the listener hears that, too, if it had
  *                        not yet
  * zke_partition_op     - for a zke_multi() of the program: fails with
- *                        ZKE_NONODE where the membership was lost.  ZKE_LOST
- *                        where this member does not have the item.  (An item
- *                        that was taken from a living member is fenced by the
- *                        token alone.)
+ *                        ZKE_NONODE where this member's znode of the item has
+ *                        gone with its twin: it was taken or released, or the
+ *                        session has ended.  ZKE_LOST where this member does
+ *                        not have the item.  An op points into the object: it
+ *                        is valid until the next call that takes or gives up
+ *                        items, or frees
  * zke_partition_list   - the member's items, sorted, those to release as well;
  *                        one block for zke_free()
  *

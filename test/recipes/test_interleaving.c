@@ -19,8 +19,7 @@ static zke_partition *second;
 
 static void takes(void) { ck_ok(zke_partition_step(second)); }
 
-/* Two members, of which the first has been asked for an item, and has had its
- * time. */
+/* Two members, of which the first has had its time to let an item go. */
 static zke_partition *begin_division(void) {
   zke_partition_options o = {.size = sizeof o, .release_ms = 1};
   zke_partition *first;
@@ -30,33 +29,100 @@ static zke_partition *begin_division(void) {
   ck_ok(zke_partition_new(intruder, "/shards", items, 2, &o, &second));
   ck_ok(zke_partition_start(first));
   ck_ok(zke_partition_start(second));
-  ck_ok(zke_partition_step(first));
-  ck_assert_int_eq(zke_partition_state(first), ZKE_PARTITION_RELEASING);
   ck_ok(zke_partition_due(second, &due));
   ck_until(zke_now(intruder) > due, 5000);
   return first;
 }
 
-/* A member leaves, and meanwhile the next owner takes the item that was asked
- * for: it keeps it. */
-TEST(an_item_that_is_taken_from_one_that_leaves_is_kept) {
+/* A third member comes: it gets nothing that the second one has. */
+static void ck_kept(void) {
+  zke_partition *third;
+  zke *late;
+  zke_strings *names;
+  ck_ok(zke_open_session(intruder, NULL, &late));
+  ck_ok(zke_partition_new(late, "/shards", items, 2, NULL, &third));
+  ck_ok(zke_partition_start(third));
+  ck_ok(zke_partition_list(second, &names));
+  for (int i = 0; i < names->count; i++) {
+    ck_ok(zke_partition_check(second, names->data[i]));
+    ck_assert_int_eq(zke_partition_token(third, names->data[i]), 0);
+  }
+  zke_free(names);
+  zke_partition_free(third);
+  ck_ok(zke_close(late));
+}
+
+/* A member leaves, and meanwhile the next owner takes the item that is to be
+ * its own: it keeps it, whether the first one has been asked (1) or has not
+ * looked since (0). */
+TEST_LOOP(an_item_that_is_taken_from_one_that_leaves_is_kept, 0, 2) {
   int kept = 0, n = 1;
   for (bool more = true; more; n++) {
     zke_strings *names;
     zke_partition *first = begin_division();
+    if (_i) ck_ok(zke_partition_step(first));
+    ck_assert_int_eq(zke_partition_state(first),
+                     _i ? ZKE_PARTITION_RELEASING : ZKE_PARTITION_SETTLED);
     act_at(n, takes);
     ck_ok(zke_partition_leave(first));
     more = acted();
     ck_ok(zke_partition_list(second, &names));
-    for (int i = 0; i < names->count; i++, kept++)
-      ck_ok(zke_partition_check(second, names->data[i]));
+    kept += names->count;
     zke_free(names);
+    ck_kept();
     zke_partition_free(first);
     zke_partition_free(second);
     close_two();
   }
   ck_assert_int_gt(n, 3);
   ck_assert_int_gt(kept, 2);
+}
+
+/* ---- an item that goes to a third member ---- */
+
+/* By their names the item goes to the last of these that is there. */
+static const char *const ranks[] = {"bob", "cid", "ann"};
+static zke_partition *rank[3];
+
+/* The first one lets go, and the item goes to the third one, unless the second
+ * one has it. */
+static void hands_over(void) {
+  int rc = zke_partition_release(rank[0], "a");
+  ck_assert(rc == ZKE_OK || rc == ZKE_LOST);
+  ck_ok(zke_partition_start(rank[2]));
+}
+
+/* A member takes what is overdue, and meanwhile the item goes to a third one,
+ * which was never asked: it is not robbed. */
+TEST(an_item_is_taken_only_from_the_owner_that_was_waited_for) {
+  int had = 0, n = 1;
+  for (bool more = true; more; n++) {
+    int64_t due;
+    open_two();
+    for (int i = 0; i < 3; i++) {
+      zke_partition_options o = {
+          .size = sizeof o, .name = ranks[i], .release_ms = i == 1};
+      ck_ok(zke_partition_new(i == 1 ? caller : intruder, "/shards", items, 1,
+                              &o, &rank[i]));
+    }
+    ck_ok(zke_partition_start(rank[0]));
+    ck_ok(zke_partition_start(rank[1]));
+    ck_ok(zke_partition_step(rank[0]));
+    ck_ok(zke_partition_due(rank[1], &due));
+    ck_until(zke_now(caller) > due, 5000);
+    act_at(n, hands_over);
+    ck_ok(zke_partition_step(rank[1]));
+    more = acted();
+    bool third = zke_partition_token(rank[2], "a") != 0;
+    bool taken = zke_partition_token(rank[1], "a") != 0;
+    ck_assert(!(third && taken));
+    ck_ok(zke_partition_check(rank[third ? 2 : 1], "a"));
+    had += third;
+    for (int i = 0; i < 3; i++) zke_partition_free(rank[i]);
+    close_two();
+  }
+  ck_assert_int_gt(had, 0);
+  ck_assert_int_gt(n, 2);
 }
 
 /* ---- a round that has gone ---- */

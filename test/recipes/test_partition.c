@@ -89,13 +89,25 @@ static void dispatch_all(void) {
   }
 }
 
+/* The znodes that the owners of items have there beside the items'. */
+static int twins(void) {
+  zke_strings *names;
+  int count = 0,
+      rc = zke_children(admin, PATH "/items", NULL, NULL, &names, NULL);
+  if (rc == ZKE_NONODE) return 0;
+  ck_ok(rc);
+  for (int i = 0; i < names->count; i++)
+    count += strncmp(names->data[i], "own-", 4) == 0;
+  zke_free(names);
+  return count;
+}
+
 /* All members leave: no item has an owner, and nothing is watched. */
 static void end(void) {
   zke_partition_owners *list;
-  for (int i = 0; i < MANY; i++) {
-    zke_partition_free(p[i]);
-    ck_ok(zke_close(z[i]));
-  }
+  for (int i = 0; i < MANY; i++) zke_partition_free(p[i]);
+  ck_assert_int_eq(twins(), 0);
+  for (int i = 0; i < MANY; i++) ck_ok(zke_close(z[i]));
   ck_ok(zke_partition_parties(admin, PATH, &list));
   ck_assert_int_eq(list->count, 0);
   zke_free(list);
@@ -284,6 +296,75 @@ TEST(a_late_release_tells_of_the_loss) {
   end();
 }
 
+/* A member that was robbed, and does not know: what it does in one step with
+ * its operation fails, for each item that it has not got any more. */
+TEST(an_operation_fences_a_member_that_was_robbed) {
+  int fenced = 0;
+  release_ms = 40;
+  begin();
+  ck_ok(zke_partition_start(p[0]));
+  ck_ok(zke_partition_start(p[1]));
+  for (int i = 0; i < ITEMS; i++) owner[i] = 0; /* it is told too late */
+  ck_ok(zke_partition_wait(p[1], zke_now(z[1]) + 5000));
+  for (int i = 0; i < ITEMS; i++) {
+    zke_op op;
+    bool robbed = zke_partition_token(p[1], items[i]) != 0;
+    ck_ok(zke_partition_op(p[0], items[i], &op));
+    ck_rc(zke_multi(z[0], &op, 1, NULL), robbed ? ZKE_NONODE : ZKE_OK);
+    fenced += robbed;
+    if (!robbed) continue;
+    ck_ok(zke_partition_op(p[1], items[i], &op));
+    ck_ok(zke_multi(z[1], &op, 1, NULL));
+  }
+  ck_assert_int_eq(fenced, ITEMS / 2);
+  ck_assert_int_eq(twins(), ITEMS);
+  end();
+}
+
+/* Delete all that owners have beside the items' znodes. */
+static void delete_twins(void) {
+  zke_strings *names;
+  char path[128];
+  ck_ok(zke_children(admin, PATH "/items", NULL, NULL, &names, NULL));
+  for (int i = 0; i < names->count; i++) {
+    snprintf(path, sizeof path, PATH "/items/%s", names->data[i]);
+    if (strncmp(names->data[i], "own-", 4) == 0)
+      ck_ok(zke_delete(admin, path, -1));
+  }
+  zke_free(names);
+}
+
+/* Somebody deletes an owner's second znodes by hand: its items can be taken and
+ * released all the same, and it can leave. */
+TEST(items_without_a_twin_change_hands) {
+  release_ms = 40;
+  begin();
+  lets_go = false;
+  ck_ok(zke_partition_start(p[0]));
+  delete_twins();
+  ck_ok(zke_partition_start(p[1]));
+  for (int i = 0; i < ITEMS; i++) owner[i] = 0; /* it is told too late */
+  ck_ok(zke_partition_wait(p[1], zke_now(z[1]) + 5000));
+  ck_assert_int_eq(has(1), ITEMS / 2);
+  dispatch_all();
+  ck_assert_int_eq(heard[0][ZKE_PARTITION_LOST], ITEMS / 2);
+  delete_twins();
+  for (int i = 0; i < ITEMS; i++)
+    owner[i] = zke_partition_token(p[0], items[i]) ? 1 : 2;
+  lets_go = true;
+  ck_ok(zke_partition_start(p[2]));
+  dispatch_all();
+  ck_assert_int_gt(has(2), 0);
+  check_division(3);
+  delete_twins();
+  for (int i = 0; i < ITEMS; i++) owner[i] = owner[i] == 3 ? 3 : 0;
+  ck_ok(zke_partition_leave(p[0]));
+  ck_ok(zke_partition_leave(p[1]));
+  dispatch_all();
+  ck_assert_int_eq(has(2), ITEMS);
+  end();
+}
+
 /* Make an item another one's, as if it had just taken it: the only item whose
  * znode has that name. */
 static void give_to_another(const char *name) {
@@ -339,6 +420,7 @@ TEST(the_directory_of_the_items_goes) {
   ck_assert_int_eq(zke_partition_state(two), ZKE_PARTITION_ALLOCATING);
   ck_ok(zke_delete(admin, PATH "/items/item-a", -1));
   ck_ok(zke_delete(admin, PATH "/items/item-b%2Fc", -1));
+  delete_twins();
   ck_ok(zke_delete(admin, PATH "/items", -1));
   dispatch_on(z[1]);
   ck_assert_int_eq(zke_partition_state(two), ZKE_PARTITION_SETTLED);
@@ -391,8 +473,9 @@ TEST(lost) {
   snprintf(path, sizeof path, PATH "/members/%s", names->data[0]);
   zke_free(names);
   ck_ok(zke_delete(admin, path, -1));
-  ck_rc(zke_multi(z[0], ops, 2, NULL), ZKE_NONODE);
+  ck_ok(zke_multi(z[0], ops, 1, NULL)); /* nobody else can have the item yet */
   dispatch_on(z[0]);
+  ck_rc(zke_multi(z[0], ops, 2, NULL), ZKE_NONODE);
   ck_assert_int_eq(heard[0][ZKE_PARTITION_LOST], ITEMS);
   ck_assert_int_eq(zke_partition_state(p[0]), ZKE_PARTITION_LOST);
   ck_assert_int_eq(zke_partition_token(p[0], "a"), 0);
