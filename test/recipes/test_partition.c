@@ -321,6 +321,70 @@ TEST(an_operation_fences_a_member_that_was_robbed) {
   end();
 }
 
+/* Two members, and the second one takes its items at the deadline: its n-th
+ * change loses its reply. */
+static void take_and_lose(int when, int n) {
+  int64_t due;
+  begin();
+  lets_go = false;
+  memset(owner, 0, sizeof owner);
+  memset(tokens, 0, sizeof tokens);
+  ck_ok(zke_partition_start(p[0]));
+  ck_ok(zke_partition_start(p[1]));
+  ck_ok(zke_partition_due(p[1], &due));
+  ck_until(zke_now(z[1]) > due, 5000);
+  memset(owner, 0, sizeof owner); /* the first one is told too late */
+  ck_ok(zke_test_fail(z[1], when, n));
+  ck_ok(zke_partition_step(p[1]));
+  ck_ok(zke_test_fail(z[1], 0, 0));
+}
+
+/* A member takes items, and leaves with them, and a reply is lost: it has each
+ * of them once, and nothing of them stays behind. */
+TEST_LOOP(a_lost_reply_leaves_no_twin, ZKE_TEST_FAIL_BEFORE,
+          ZKE_TEST_FAIL_AFTER + 1) {
+  release_ms = 1;
+  for (int n = 0; n < ITEMS / 2; n++) {
+    take_and_lose(_i, n);
+    ck_assert_int_eq(has(1), ITEMS / 2);
+    ck_assert_int_eq(twins(), ITEMS);
+    for (int i = 0; i < ITEMS; i++)
+      ck_ok(zke_partition_check(p[owner[i] == 2], items[i]));
+    dispatch_on(z[0]);
+    ck_assert_int_eq(has(0), ITEMS / 2);
+    ck_ok(zke_test_fail(z[1], _i, 0));
+    ck_ok(zke_partition_leave(p[1]));
+    ck_assert_int_eq(twins(), ITEMS / 2);
+    end();
+  }
+}
+
+/* A release loses its reply: the item goes to its next owner, once. */
+TEST_LOOP(a_lost_reply_of_a_release_frees_the_item, ZKE_TEST_FAIL_BEFORE,
+          ZKE_TEST_FAIL_AFTER + 1) {
+  int released = 0;
+  begin();
+  lets_go = false;
+  ck_ok(zke_partition_start(p[0]));
+  ck_ok(zke_partition_start(p[1]));
+  dispatch_on(z[0]);
+  for (int i = 0; i < ITEMS; i++) {
+    ck_ok(zke_test_fail(z[0], _i, 0));
+    int rc = zke_partition_release(p[0], items[i]);
+    ck_ok(zke_test_fail(z[0], 0, 0));
+    if (rc == ZKE_MISUSE) continue; /* it stays */
+    ck_ok(rc);
+    released++;
+    owner[i] = 0;
+    ck_assert_int_eq(twins(), ITEMS - 1);
+    dispatch_on(z[1]);
+    ck_assert_int_eq(has(1), released);
+  }
+  ck_assert_int_eq(released, ITEMS / 2);
+  check_division(2);
+  end();
+}
+
 /* Delete all that owners have beside the items' znodes. */
 static void delete_twins(void) {
   zke_strings *names;
