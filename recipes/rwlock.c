@@ -21,7 +21,9 @@
  *                 and watch it (rwlock_ask).
  *              3. Wait until all of them have gone.  A holder that changes its
  *                 mode meanwhile has another znode of the same number and
- *                 session: that one is asked then (rwlock_follow).
+ *                 session: that one is asked then (rwlock_follow).  In a
+ *                 directory that was made anew the numbers begin again: there
+ *                 nobody is asked.
  *              4. At the deadline, if the caller insists, delete what is left.
  *
  * A death or a lost reply in a conversion: the new entry has a guid, by which
@@ -63,6 +65,7 @@ struct zke_rwlock {
   zke_strings *asked; /* paths of the holders' znodes that are to go, in one
                          block; those that have gone are removed from it.
                          NULL: not revoking */
+  int64_t directory;  /* czxid of the directory that these are in; 0: none */
 };
 
 /* Where a name's number begins: both kinds have eight letters, so a znode of
@@ -75,10 +78,10 @@ static const char *const rwlock_kinds[] = {"__WRIT__", "__READ__"};
 enum { RWLOCK_WRITES, RWLOCK_READS };
 
 /* The entries of readers and writers in the order of the line, for
- * zke_free(). */
-static int rwlock_entries(zke_rwlock *rw, zke_entries **out) {
+ * zke_free().  stat: of the directory; may be NULL. */
+static int rwlock_entries(zke_rwlock *rw, zke_entries **out, zke_stat *stat) {
   return zke_recipe_entries(rw->l.r.z, rw->l.r.path, rwlock_kinds, 2, NULL,
-                            NULL, out, NULL);
+                            NULL, out, stat);
 }
 
 /* The last name of a path: a part of the path, not to be freed. */
@@ -165,14 +168,19 @@ static int rwlock_ask(zke_rwlock *rw, const char *path) {
 
 /* Has a holder whose znode has gone changed its mode?  Then its session has
  * another znode of the same number, and the path becomes that one's.  Else
- * ZKE_NONODE: it has released. */
+ * ZKE_NONODE: it has released.
+ *
+ * The directory is a container, which goes when it is empty.  In the next one
+ * the session may have the same number for a holding that nobody has asked. */
 static int rwlock_follow(zke_rwlock *rw, char *path) {
   zke_entries *e = NULL;
+  zke_stat stat;
   char *name = path + (rwlock_name(path) - path);
-  int rc = rwlock_entries(rw, &e);
+  int rc = rwlock_entries(rw, &e, &stat);
   if (rc != ZKE_OK) return rc;
   rc = ZKE_NONODE;
-  for (int i = 0; i < e->count && rc == ZKE_NONODE; i++) {
+  int count = stat.czxid == rw->directory ? e->count : 0;
+  for (int i = 0; i < count && rc == ZKE_NONODE; i++) {
     const char *other = e->data[i].name;
     if (strcmp(other + RWLOCK_NUMBER, name + RWLOCK_NUMBER) != 0) continue;
     if (strncmp(other, name, ZKE_NAME_SESSION) != 0) continue;
@@ -429,7 +437,7 @@ static int rwlock_find_reader(zke_rwlock *rw, const zke_entries *e,
  * ZKE_LOST: the object's own znode has gone. */
 static int rwlock_rival(zke_rwlock *rw, char **rival) {
   zke_entries *e = NULL;
-  int rc = rwlock_entries(rw, &e);
+  int rc = rwlock_entries(rw, &e, NULL);
   if (rc == ZKE_NONODE) return zke_line_check(&rw->l);
   if (rc != ZKE_OK) return rc;
   int i = zke_recipe_find(e, rwlock_name(rw->l.znode));
@@ -523,11 +531,40 @@ int zke_rwlock_parties(zke *z, const char *path, zke_party_list **list_out) {
 
 /* ---- revoking ---- */
 
+/* The czxid of the directory as it is now; 0: there is none. */
+static int rwlock_directory(zke_rwlock *rw, int64_t *czxid) {
+  zke_stat stat;
+  int rc = zke_exists(rw->l.r.z, rw->l.r.path, NULL, NULL, &stat);
+  *czxid = rc == ZKE_OK ? stat.czxid : 0;
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+/* All that are in the line now, and which directory they are in.  Where that is
+ * another one after the list than before it, nobody can say which of the two
+ * was listed: then it is listed again.
+ *
+ *   list  out: for zke_free(), or NULL on failure; NULL before the call */
+static int rwlock_list(zke_rwlock *rw, zke_party_list **list) {
+  int64_t before = 0;
+  int rc = rwlock_directory(rw, &rw->directory);
+  do {
+    before = rw->directory;
+    zke_free(*list);
+    *list = NULL;
+    if (rc == ZKE_OK) rc = zke_rwlock_parties(rw->l.r.z, rw->l.r.path, list);
+    if (rc == ZKE_OK) rc = rwlock_directory(rw, &rw->directory);
+  } while (rc == ZKE_OK && rw->directory != before);
+  if (rc == ZKE_OK) return ZKE_OK;
+  zke_free(*list);
+  *list = NULL;
+  return rc;
+}
+
 /* The znodes of all that hold the lock now, in one block.  Holders stand first
  * in the list, so it ends at the first that does not hold. */
 static int rwlock_holders(zke_rwlock *rw, zke_strings **out) {
   zke_party_list *list = NULL;
-  int rc = zke_rwlock_parties(rw->l.r.z, rw->l.r.path, &list);
+  int rc = rwlock_list(rw, &list);
   if (rc != ZKE_OK) return rc;
   size_t directory = strlen(rw->l.r.path), size = sizeof **out;
   for (int i = 0; i < list->count; i++)

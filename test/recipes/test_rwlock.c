@@ -696,6 +696,40 @@ TEST(a_change_of_mode_in_the_middle_does_not_evade) {
   close_two();
 }
 
+/* The holder releases, the empty directory goes as containers do, and the
+ * holder comes again: its number is the same one. */
+static void comes_again(void) {
+  int rc = zke_rwlock_release(other);
+  ck_assert(rc == ZKE_OK || rc == ZKE_LOST);
+  ck_ok(zke_delete(intruder, PATH, -1));
+  ck_ok(zke_rwlock_try(other, WRITE));
+}
+
+/* Whoever insists takes away what was held when it was asked for, and not what
+ * the same session holds in a directory that was made anew meanwhile. */
+TEST(a_holding_in_the_next_directory_is_not_taken_away) {
+  bool more = true;
+  int n = 1;
+  open_two();
+  one = make(caller);
+  other = make(intruder);
+  for (; more; n++) {
+    ck_ok(zke_rwlock_try(other, WRITE));
+    act_at(n, comes_again);
+    ck_ok(zke_rwlock_revoke(one, zke_now(caller), 1));
+    more = acted();
+    ck_rc(zke_rwlock_check(other), more ? ZKE_OK : ZKE_LOST);
+    ck_rc(zke_rwlock_release(other), more ? ZKE_OK : ZKE_LOST);
+    ck_ok(zke_delete(caller, PATH, -1)); /* the numbers begin again */
+    zke_dispatch(caller, NULL);          /* the same in each round */
+    zke_dispatch(intruder, NULL);
+  }
+  ck_assert_int_gt(n, 3);
+  zke_rwlock_free(one);
+  zke_rwlock_free(other);
+  close_two();
+}
+
 /* ---- waiting ---- */
 
 /* A blocked call, to write or to read, gets it when the writer goes. */
