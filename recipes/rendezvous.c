@@ -10,7 +10,9 @@
  *            is as good, and is what a lost reply has left.
  *   fill     Read it; if it is empty, write at the version that was read.  If
  *            it is filled with this very text after a lost reply, it was this
- *            call.
+ *            call.  If it has gone by then, or is another znode, nobody can say
+ *            whether the point that was meant was filled (`gone`): then the
+ *            call fails, and fills no second one.
  *   wait     Read and watch it, or its coming; sleep; read again.
  *
  * If a process dies before its step nothing has changed.  An ephemeral point
@@ -242,6 +244,9 @@ typedef struct point_change {
   char *text;    /* a filling: the znode's new data */
   int len;       /* bytes of text */
   bool unsure;   /* a try has lost its reply: it may have been made */
+  int64_t czxid; /* a filling: of the point that was read last; once a try is
+                    unsure, of the one that it may have filled */
+  bool gone;     /* a filling: it cannot be told whether it was made */
   int64_t token; /* a filling: out, its zxid */
 } point_change;
 
@@ -328,14 +333,27 @@ static int point_text(zke *z, point_change *c, const void *data, int len) {
   return c->text ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* One look and one write, which succeeds only on the empty point that was seen.
+/* Has the point gone that a lost try may have filled?  rc, p: of the read. */
+static bool point_has_gone(const point_change *c, int rc, const point_data *p) {
+  if (!c->unsure) return false;
+  if (rc == ZKE_NONODE) return true;
+  return (rc == ZKE_OK || rc == ZKE_OTHERKIND) && p->stat.czxid != c->czxid;
+}
+
+/* One look and one write, which succeeds only on the empty point that was seen,
+ * or on one that has come into its place between the two: both have version 0.
  * If it is filled with the same text after a lost reply, this call has done it.
- * ZKE_LOOK_AGAIN: somebody has written to it meanwhile. */
+ * ZKE_LOOK_AGAIN: somebody has written to it meanwhile, or it has gone. */
 static int point_fill_once(zke *z, point_change *c) {
   point_data p;
   int rc = point_read(z, c->path, NULL, NULL, &p);
-  if (rc == ZKE_OK && !p.filled) {
+  c->gone = point_has_gone(c, rc, &p);
+  if (!c->unsure) c->czxid = p.stat.czxid;
+  if (c->gone) {
+    rc = ZKE_LOOK_AGAIN;
+  } else if (rc == ZKE_OK && !p.filled) {
     rc = zke_set(z, c->path, c->text, c->len, p.stat.version, &p.stat);
+    c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
     if (rc == ZKE_BADVERSION) rc = ZKE_LOOK_AGAIN;
   } else if (rc == ZKE_OK) {
     bool mine = c->unsure && p.text_len == c->len &&
@@ -347,12 +365,11 @@ static int point_fill_once(zke *z, point_change *c) {
   return rc;
 }
 
-/* One try, repeated while others write to it. */
+/* One try, repeated while others write to it.  ZKE_LOOK_AGAIN: it has gone. */
 static int point_try_fill(zke *z, void *arg) {
   point_change *c = arg;
   int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN) rc = point_fill_once(z, c);
-  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
+  while (rc == ZKE_LOOK_AGAIN && !c->gone) rc = point_fill_once(z, c);
   return rc;
 }
 
@@ -364,6 +381,11 @@ int zke_rendezvous_fill(zke *z, const char *path, const void *data, int len,
     return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", len);
   int rc = point_text(z, &c, data, len);
   if (rc == ZKE_OK) rc = zke_retry(z, point_try_fill, &c, deadline_ms);
+  if (c.gone)
+    rc = zke_recipe_fail(ZKE_CONNECTIONLOSS,
+                         "the reply was lost: the rendezvous point %s may have "
+                         "been filled and removed",
+                         path);
   zke_free(c.text);
   if (rc == ZKE_OK && token_out) *token_out = c.token;
   return rc;

@@ -238,7 +238,8 @@ ZKE_API int zke_rendezvous_parties(zke *z, const char *path,
  * ephemeral one only where it is this session's); ZKE_HELD where it is there
  * and filled, or another session's, or ephemeral and a persistent one was asked
  * for, or the other way round; ZKE_OTHERKIND where the path is something else;
- * or as zke_create().
+ * or as zke_create().  One whose reply was lost is made a second time where the
+ * first was removed before it looked again.
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_rendezvous_prepare(zke *z, const char *path, int ephemeral,
                                    int64_t deadline_ms);
@@ -250,11 +251,17 @@ ZKE_API int zke_rendezvous_prepare(zke *z, const char *path, int ephemeral,
  *   token_out    out: the zxid of the filling
  *
  * Returns ZKE_OK, or
- *   ZKE_HELD       it is filled already; the sentence says by whom, since when
- *   ZKE_NONODE     it was not prepared, or the initiator has gone
- *   ZKE_OTHERKIND  the path is something else
+ *   ZKE_HELD            it is filled already; the sentence says by whom, since
+ *                       when
+ *   ZKE_NONODE          it was not prepared, or the initiator has gone
+ *   ZKE_OTHERKIND       the path is something else
+ *   ZKE_CONNECTIONLOSS  the reply was lost, and before this call looked again
+ *                       the point was removed: it may have been filled.  One
+ *                       that was prepared in its place is left as it is
  * or as zke_set().  A filling whose reply was lost is recognised, and is
- * ZKE_OK.  Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ * ZKE_OK.  The call looks at the point, and then writes: what is prepared in
+ * the place of a removed point between the two is filled.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_rendezvous_fill(zke *z, const char *path, const void *data,
                                 int len, int64_t deadline_ms,
                                 int64_t *token_out);

@@ -340,6 +340,46 @@ TEST(point_filled) {
   end();
 }
 
+static zke_os os_real;
+
+/* What happens while a call pauses between two tries. */
+static void (*meanwhile)(void);
+
+static void acting_sleep(void *context, int64_t ns) {
+  void (*act)(void) = meanwhile;
+  meanwhile = NULL;
+  if (act) act();
+  os_real.sleep(context, ns);
+}
+
+static void remove_point(void) { ck_ok(zke_delete(admin, POINT, -1)); }
+
+static void prepare_anew(void) {
+  remove_point();
+  ck_ok(zke_rendezvous_prepare(admin, POINT, 0, soon(admin)));
+}
+
+/* The reply of a filling is lost, and the point is removed before it looks
+ * again: it says so, and does not fill the next one. */
+TEST_LOOP(a_lost_filling_fills_no_second_point, 0, 2) {
+  zke_os os = {.size = sizeof os, .sleep = acting_sleep};
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke_os_default(&os_real);
+  ck_ok(zke_open(":memory:", &o, &admin));
+  zke *master = test_session(admin, NULL);
+  ck_ok(zke_rendezvous_prepare(admin, POINT, 0, soon(admin)));
+  meanwhile = _i ? prepare_anew : remove_point;
+  ck_ok(zke_test_fail(master, ZKE_TEST_FAIL_AFTER, 0));
+  ck_rc(zke_rendezvous_fill(master, POINT, "one", 3, soon(admin), NULL),
+        ZKE_CONNECTIONLOSS);
+  ck_says("may have been filled and removed");
+  ck_assert(!meanwhile);
+  ck_rc(zke_rendezvous_fill(master, POINT, "two", 3, soon(admin), NULL),
+        _i ? ZKE_OK : ZKE_NONODE);
+  ck_ok(zke_close(master));
+  close_last(admin);
+}
+
 typedef struct waiter {
   zke_rendezvous_point *point;
   char *data; /* of the point, when the wait ended well */
