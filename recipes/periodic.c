@@ -15,7 +15,9 @@
  *      it gave, and `running` is this session's.
  *
  * The end of a run is one multi too: the record gets its end and status, if it
- * still has the version of the claim, and `running` goes (job_try_end()).
+ * still has the version of the claim, and `running` goes (job_try_end()).  If
+ * somebody has deleted the job's znode, the next one's versions begin anew, so
+ * the id of the record is looked at right before that.
  *
  * If the process dies before 3, nothing has happened.  Between 3 and the end,
  * `running` goes with the session, and the record without an end says that the
@@ -414,7 +416,9 @@ static void job_unwatch(zke_periodic *j) {
 }
 
 /* Is the run still this object's?  Looked at only where a listener wants to
- * know; the same call sets the watch again that has fired. */
+ * know; the same call sets the watch again that has fired.  `running` and the
+ * token are of one step, so another claim of this session, too, is told apart.
+ */
 static int job_step(zke_recipe *r) {
   zke_periodic *j = (zke_periodic *)r;
   zke_stat stat = {0};
@@ -424,7 +428,8 @@ static int job_step(zke_recipe *r) {
                                 NULL, &stat);
   if (rc == ZKE_OK) j->watched = true;
   if (rc == ZKE_NONODE ||
-      (rc == ZKE_OK && stat.ephemeralOwner != zke_session_id(r->z))) {
+      (rc == ZKE_OK && (stat.ephemeralOwner != zke_session_id(r->z) ||
+                        stat.czxid != j->token))) {
     job_lose(j);
     rc = ZKE_OK;
   }
@@ -463,25 +468,42 @@ typedef struct job_end {
   bool unsure; /* a try has lost its reply: it may have been made */
 } job_end;
 
-/* Write the end in one step: the record has its end, and `running` goes.  Where
- * that fails it may have been made by a try whose reply was lost: then the
- * record has this claim's id and an end, or it is of another run that has begun
- * since.  Else the claim is lost. */
+/* What has become of the run?  ZKE_NOT_YET: it goes on.  ZKE_OK: it has ended,
+ * by a try whose reply was lost; then the record has this claim's id and an
+ * end, or it is of another run that has begun since.  Else ZKE_LOST. */
+static int job_look_end(zke *z, const job_end *a) {
+  const zke_periodic *j = a->j;
+  record c;
+  int rc = record_read(z, j->r.path, j->running, &c);
+  if (rc != ZKE_OK) return rc;
+  if (!job_is_mine(j, &c))
+    rc = a->unsure ? ZKE_OK : ZKE_LOST;
+  else if (!c.end_ms)
+    rc = c.runner == zke_session_id(z) ? ZKE_NOT_YET : ZKE_LOST;
+  record_free(&c);
+  return rc;
+}
+
+/* Write the end in one step: the record has its end, and `running` goes.
+ *
+ * The version alone does not say whose record it is: if the job's znode was
+ * deleted during the run, it may be that of another run.  Hence the look before
+ * the step.  What is left is the moment between the two: if the job is deleted
+ * and claimed again just then, and comes to the same version, this ends the
+ * other's run. */
 static int job_try_end(zke *z, void *arg) {
   job_end *a = arg;
   zke_periodic *j = a->j;
   zke_op ops[2];
-  record c;
+  int rc = job_look_end(z, a);
+  if (rc != ZKE_NOT_YET) return rc;
   zke_op_set(&ops[0], j->r.path, a->text, (int)strlen(a->text), j->version);
   zke_op_delete(&ops[1], j->running, -1);
-  int rc = zke_recipe_multi(z, ops, 2, NULL);
+  rc = zke_recipe_multi(z, ops, 2, NULL);
   a->unsure = a->unsure || rc == ZKE_CONNECTIONLOSS;
   if (rc != ZKE_BADVERSION && rc != ZKE_NONODE) return rc;
-  rc = record_read(z, j->r.path, j->running, &c); /* perhaps it was this one */
-  if (rc != ZKE_OK) return rc;
-  bool done = job_is_mine(j, &c) ? c.end_ms != 0 : a->unsure;
-  record_free(&c);
-  return done ? ZKE_OK : ZKE_LOST;
+  rc = job_look_end(z, a);
+  return rc == ZKE_NOT_YET ? ZKE_LOST : rc;
 }
 
 /* The end and its status are written in the same step in which `running` goes:

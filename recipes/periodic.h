@@ -52,9 +52,10 @@
  *
  * COSTS, in transactions of the database: a try is two reads (this session's
  * identity; the record), and one write where the run is claimed; the first try
- * also makes the directory.  A release is one write.  With a listener a claim
- * is one small write more, which sets a watch, and a release one that takes it
- * back.  A process that waits costs one try at each time at which it looks.
+ * also makes the directory.  A release is a read and a write.  With a listener
+ * a claim is one small write more, which sets a watch, and a release one that
+ * takes it back.  A process that waits costs one try at each time at which it
+ * looks.
  *
  * LOSING THE SESSION while doing it, or having `running` deleted: the listener
  * hears ZKE_PERIODIC_LOST; zke_periodic_release() fails, and so does a multi
@@ -74,6 +75,10 @@
  * - Taking ZKE_LIMIT for a failure: it says that the work has been done.
  * - A job that takes longer than its period: the next run begins when it has
  *   been released.
+ * - Deleting a job's znode while it is done, to have it run again: use
+ *   zke_periodic_force().  The run is lost, as its release says.  But the next
+ *   record's versions begin anew, so what zke_periodic_op() guards may pass
+ *   while another one has the run; the token tells the two apart.
  */
 #ifndef ZKEMBED_RECIPES_PERIODIC_H
 #define ZKEMBED_RECIPES_PERIODIC_H

@@ -300,6 +300,41 @@ TEST(claim_lost) {
   end();
 }
 
+/* The job's znode is deleted during a run, and another run is claimed, whose
+ * record has the same version: the first one's release does not end it. */
+TEST(a_deleted_jobs_release_ends_no_other_run) {
+  begin(0, 0);
+  ck_ok(zke_periodic_try(job[0]));
+  ck_ok(zke_delete(admin, JOB "/running", -1));
+  ck_ok(zke_delete(admin, JOB, -1));
+  ck_ok(zke_periodic_try(job[1]));
+  ck_rc(zke_periodic_release(job[0], 0), ZKE_LOST);
+  ck_assert_int_eq(lost[0], 1);
+  ck_ok(zke_periodic_check(job[1]));
+  ck_rc(zke_periodic_force(job[2]), ZKE_HELD);
+  ck_ok(zke_periodic_release(job[1], 0));
+  end();
+}
+
+/* `running` is taken away, and another object of the same session claims the
+ * next run: the first one hears of its loss. */
+TEST(a_claim_lost_to_the_same_session_is_told) {
+  zke_periodic_options o = options(ZKE_PERIODIC_RETRY_DEAD, 0);
+  zke_periodic *next;
+  begin(ZKE_PERIODIC_RETRY_DEAD, 0);
+  ck_ok(zke_periodic_new(z[0], BASE, "j", &o, &next));
+  ck_ok(zke_periodic_try(job[0]));
+  dispatch_on(z[0]); /* it watches */
+  ck_ok(zke_delete(admin, JOB "/running", -1));
+  ck_ok(zke_periodic_try(next));
+  dispatch_on(z[0]);
+  ck_assert_int_eq(lost[0], 1);
+  ck_assert_int_eq(zke_periodic_state(job[0]), ZKE_PERIODIC_LOST);
+  ck_ok(zke_periodic_release(next, 0));
+  zke_periodic_free(next);
+  end();
+}
+
 /* A release that fails leaves the run this object's: the listener still hears
  * when it is taken away. */
 TEST(failed_release_goes_on_listening) {
