@@ -43,8 +43,9 @@
  * LIMITS.  One object for a path and session.  Deleting never hits another
  * session's znode.  Setting looks first whether the znode is the object's own
  * and then names its version: only a znode that another session puts in the
- * place of a deleted one within these microseconds, at the very same version,
- * is not told apart.
+ * place of a deleted one between the two, at the very same version, is not told
+ * apart.  Between the two are microseconds, but where the process is stopped
+ * just then, as long a time as that.
  *
  * ON AN ENSEMBLE (zookeeper.h): the znode of a process that has died stays for
  * the session's timeout, and that of one that was silent for so long has gone.
