@@ -359,23 +359,6 @@ static int barrier_do_set(barrier_change *c, const void *data, int len,
 
 /* ---- removing ---- */
 
-/* Has this setting its twin?  ZKE_NONODE: no, it was made by other means;
- * ZKE_LOOK_AGAIN: the setting itself has gone.
- *
- * A twin that is missing says nothing by itself: the setting may have been
- * removed since it was read, twin and all, and the next one stand in its place.
- * So the node is read once more. */
-static int barrier_find_twin(zke *z, const barrier_change *c, const setting *s,
-                             const char *twin) {
-  zke_stat now;
-  int rc = zke_exists(z, twin, NULL, NULL, NULL);
-  if (rc != ZKE_NONODE) return rc;
-  rc = zke_exists(z, c->b->node, NULL, NULL, &now);
-  if (rc == ZKE_NONODE) return ZKE_LOOK_AGAIN;
-  if (rc != ZKE_OK) return rc;
-  return now.czxid == s->stat.czxid ? ZKE_NONODE : ZKE_LOOK_AGAIN;
-}
-
 /* Delete what was read, and nothing that came after it: the twin's name is that
  * setting's alone.  A node that was made by other means has no twin, and is
  * known by its version only.  ZKE_LOOK_AGAIN: something else is there by now.
@@ -387,7 +370,7 @@ static int barrier_delete(zke *z, barrier_change *c, const setting *s) {
   if (s->id) {
     twin = barrier_twin(z, c->b->r.path, s->id);
     if (!twin) return ZKE_NOMEM;
-    rc = barrier_find_twin(z, c, s, twin);
+    rc = zke_recipe_find_twin(z, c->b->node, s->stat.czxid, twin);
   }
   zke_op_delete(&ops[1], c->b->node, s->stat.version);
   if (rc == ZKE_OK) {

@@ -323,7 +323,7 @@ static int names_multi(names_change *c, const bound *old, const char *twin) {
 
 /* Unbind what was read and, if that is asked for, bind the new one.  A binding
  * may have lost its twin, if somebody has deleted that by hand: then it is
- * known by its version. */
+ * known by its version.  ZKE_LOOK_AGAIN: another one is there by now. */
 static int names_exchange(names_change *c, const bound *old) {
   zke *z = c->n->r.z;
   char *twin = NULL;
@@ -331,13 +331,13 @@ static int names_exchange(names_change *c, const bound *old) {
   if (old->id[0]) {
     twin = names_twin(c->n, old->id);
     if (!twin) return zke_recipe_fail(ZKE_NOMEM, "no memory for a path");
-    rc = zke_exists(z, twin, NULL, NULL, NULL);
+    rc = zke_recipe_find_twin(z, c->path, old->b.token, twin);
   }
   bool has = twin && rc == ZKE_OK;
   if (rc == ZKE_OK || rc == ZKE_NONODE)
     rc = names_multi(c, old, has ? twin : NULL);
   zke_free(twin);
-  return rc;
+  return rc == ZKE_BADVERSION ? ZKE_LOOK_AGAIN : rc;
 }
 
 /* The name is bound: by this very call, by the binding that is meant, or by one

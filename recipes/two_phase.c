@@ -241,9 +241,8 @@ typedef struct phase_more {
   zke_op_result *results; /* of these, or NULL; handed out where the step was
                              made or one of these was refused */
   char id[PHASE_ID];      /* of the call, as the mark bears it */
-  bool tried;             /* so the mark may be this call's.  One from before is
-                             not, even with this id: a kept session goes on in
-                             another process, which counts from 1 again */
+  bool tried;             /* so the mark may be this call's; one from before is
+                             not */
   int done;               /* out: ZKE_TWO_PHASE_NOT_DONE… */
   bool refused;           /* out: one of these was, with the code below */
   int code;
@@ -612,20 +611,30 @@ static void phase_settle(zke_two_phase *t, int state, int64_t token,
     phase_unwatch_path(t, t->votes[i].path, &t->votes[i].watched);
 }
 
-/* The decision is one znode that is made once: whoever has read it knows it for
- * good. */
+/* Note a decision that was read.  It is one znode that is made once: whoever
+ * has read it knows it for good. */
+static void phase_note_decision(zke_two_phase *t, const zke_op_result *node) {
+  const char *why = node->data ? node->data + strcspn(node->data, "\n") : "";
+  why += *why == '\n';
+  int state = phase_word(node->data);
+  if (state)
+    phase_settle(t, state, node->stat.czxid, why, (int)strcspn(why, "\n"));
+}
+
+/* Read the decision together with the id: one of a later transaction of the
+ * same name is not this one's.  ZKE_LOOK_AGAIN: this transaction has gone. */
 static int phase_read_decision(zke_two_phase *t) {
-  char *data = NULL;
-  zke_stat stat;
-  int rc = zke_get(t->r.z, t->decision, NULL, NULL, &data, NULL, &stat);
-  if (rc == ZKE_OK) {
-    const char *why = data ? data + strcspn(data, "\n") : "";
-    why += *why == '\n';
-    int state = phase_word(data);
-    if (state) phase_settle(t, state, stat.czxid, why, (int)strcspn(why, "\n"));
-  }
-  zke_free(data);
-  return rc;
+  zke_op ops[2];
+  zke_op_result read[2] = {{0}};
+  zke_op_get(&ops[0], t->id);
+  zke_op_get(&ops[1], t->decision);
+  int rc = zke_recipe_multi_read(t->r.z, ops, 2, read);
+  if (rc == ZKE_OK) rc = read[0].rc == ZKE_OK ? read[1].rc : read[0].rc;
+  if (rc == ZKE_OK) phase_note_decision(t, &read[1]);
+  bool gone = read[0].rc == ZKE_NONODE;
+  zke_results_clear(read, 2);
+  if (gone) return ZKE_LOOK_AGAIN;
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
 /* Is it decided?  The state says it afterwards.
@@ -633,9 +642,8 @@ static int phase_read_decision(zke_two_phase *t) {
  *   1. Is the transaction there, and this one (T3)?
  *   2. Watch "decision", which is missing as yet: so it is zke_exists(), whose
  *      watch also waits for a creation.
- *   3. It is there: read it.
- *   4. It is missing: it has not come, or all was removed between 1 and 2.
- *      Then look again (ZKE_LOOK_AGAIN), and 1 says that it has gone. */
+ *   3. Read it.  If all was removed since 1, look again (ZKE_LOOK_AGAIN), and 1
+ *      says that it has gone. */
 static int phase_look_decision(zke_two_phase *t) {
   zke *z = t->r.z;
   int rc = zke_exists(z, t->id, NULL, NULL, NULL);
@@ -645,11 +653,7 @@ static int phase_look_decision(zke_two_phase *t) {
     phase_settle(t, ZKE_TWO_PHASE_LOST, 0, "", 0);
     return ZKE_OK;
   }
-  if (rc == ZKE_OK) rc = phase_read_decision(t);
-  if (rc != ZKE_NONODE) return rc;
-  /* Undecided, or removed between the looks. */
-  rc = zke_exists(z, t->id, NULL, NULL, NULL);
-  return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
+  return rc == ZKE_OK || rc == ZKE_NONODE ? phase_read_decision(t) : rc;
 }
 
 /* "commit\n<why>\n<by>\n" in one block. */

@@ -33,7 +33,7 @@
  * znode is.  Begin with zke_recipe_create(), and znode_try_create() above
  * it. */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* strnlen */
+#define _GNU_SOURCE /* strnlen, getentropy */
 #endif
 
 #include "znode.h"
@@ -42,6 +42,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
 
 #include "limit.h"
 #include "support.h"
@@ -192,15 +194,33 @@ int zke_recipe_place(zke *z, const char *path, const char *kind, int mode,
 
 /* ---- one creation ---- */
 
-/* Two sessions differ by the session's id, two calls of a process by the
- * counter.  The 8000 is where a UUID has its variant. */
+/* A number that is given once in a process.  A kept session goes on in another
+ * process, whose numbers must not be the same ones: so each process begins at a
+ * random one, a forked child too.  Without random numbers it begins at 0.
+ *
+ * Two threads may both begin: then the numbers of one go on from the other's
+ * beginning. */
+static uint64_t znode_number(void) {
+  static uint64_t counter; /* atomic */
+  static pid_t process;    /* atomic: that has begun; 0: none */
+  pid_t pid = getpid();
+  if (__atomic_load_n(&process, __ATOMIC_ACQUIRE) != pid) {
+    uint64_t first = 0;
+    if (getentropy(&first, sizeof first) != 0) first = 0;
+    __atomic_store_n(&counter, first, __ATOMIC_RELAXED);
+    __atomic_store_n(&process, pid, __ATOMIC_RELEASE);
+  }
+  return __atomic_add_fetch(&counter, 1, __ATOMIC_RELAXED);
+}
+
+/* Two sessions differ by the session's id, two calls for one session by the
+ * number.  The 8000 is where a UUID has its variant. */
 void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]) {
-  static unsigned counter; /* atomic: each number is given once a process */
   uint64_t id = (uint64_t)zke_session_id(z);
-  unsigned n = __atomic_add_fetch(&counter, 1, __ATOMIC_RELAXED);
   snprintf(guid, ZKE_RECIPE_GUID,
-           "%08" PRIx64 "-%04" PRIx64 "-%04" PRIx64 "-%04x-%012x", id >> 32,
-           id >> 16 & 0xffff, id & 0xffff, 0x8000u, n);
+           "%08" PRIx64 "-%04" PRIx64 "-%04" PRIx64 "-%04x-%012" PRIx64,
+           id >> 32, id >> 16 & 0xffff, id & 0xffff, 0x8000u,
+           znode_number() & UINT64_C(0xffffffffffff));
 }
 
 /* Does the name contain this guid? */
@@ -270,6 +290,20 @@ typedef struct znode_goer {
 static int znode_try_discard(zke *z, void *arg) {
   const znode_goer *g = arg;
   return zke_discard(z, g->path, g->mode, g->czxid);
+}
+
+/* A twin that is missing says nothing by itself: the znode may have been
+ * removed since it was read, twin and all, and the next one stand in its place.
+ * So the znode is read once more. */
+int zke_recipe_find_twin(zke *z, const char *path, int64_t czxid,
+                         const char *twin) {
+  zke_stat now;
+  int rc = zke_exists(z, twin, NULL, NULL, NULL);
+  if (rc != ZKE_NONODE) return rc;
+  rc = zke_exists(z, path, NULL, NULL, &now);
+  if (rc == ZKE_NONODE) return ZKE_BADVERSION;
+  if (rc != ZKE_OK) return rc;
+  return now.czxid == czxid ? ZKE_NONODE : ZKE_BADVERSION;
 }
 
 /* Discard it.  zke_retry() repeats what failed because of others; anything else

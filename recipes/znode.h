@@ -37,10 +37,10 @@ extern "C" {
  *        \----------------/ session           \---/\--------/
  *                                             kind  number
  *
- * The guid says which session made it; the rest of the guid counts what its
- * process has made.  The kind says what the znode is for, and the number in
- * which order such znodes were made.  zke_recipe_create() makes such names and
- * zke_recipe_entries() reads them. */
+ * The guid says which session made it; the rest of the guid tells apart what
+ * its processes have made.  The kind says what the znode is for, and the number
+ * in which order such znodes were made.  zke_recipe_create() makes such names
+ * and zke_recipe_entries() reads them. */
 #define ZKE_NAME_MARK "_c_"
 enum {
   ZKE_NAME_SESSION = 21, /* up to where the guid has told the session */
@@ -74,7 +74,8 @@ ZKE_API int zke_recipe_place(zke *z, const char *path, const char *kind,
                              int mode, const char *more, int64_t deadline_ms);
 
 /* zke_recipe_guid - a name that no other thing has: of this session and a
- * counter of the process.  In the form of a UUID; ends with a NUL */
+ * number that each process counts up from a random one.  In the form of a UUID;
+ * ends with a NUL */
 enum { ZKE_RECIPE_GUID = 37 };
 ZKE_API void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]);
 
@@ -139,6 +140,21 @@ ZKE_API int zke_recipe_multi_read(zke *z, const zke_op *ops, int count,
  * Returns its index; -1: none of them, the transaction failed as a whole.
  * Threads: any.  Blocks: no. */
 ZKE_API int zke_recipe_refused(const zke_op_result *results, int count);
+
+/* zke_recipe_find_twin - is the twin of a znode there?
+ *
+ * A znode whose path is made again and again has versions that come again, too.
+ * A twin that was made in the same step has a name that never does: whoever
+ * deletes the znode deletes the twin in that step, and so hits no later one.
+ *
+ *   path   of the znode that was read, with this czxid
+ *   twin   the path of its twin
+ *
+ * Returns ZKE_OK; ZKE_NONODE: the znode was made by other means, or somebody
+ * has deleted the twin alone; ZKE_BADVERSION: the znode has gone since it was
+ * read, or another is in its place; else as zke_exists(). */
+ZKE_API int zke_recipe_find_twin(zke *z, const char *path, int64_t czxid,
+                                 const char *twin);
 
 /* zke_recipe_delete - delete somebody's znode
  *

@@ -88,18 +88,30 @@ void flood(zke *session) {
 zke *caller, *intruder;
 
 static zke_os os_real;
-static int locks_left; /* before it acts */
-static bool acting;    /* its own locks do not count */
+static int places_left; /* before it acts */
+static bool between;    /* places are looks at the clock, not locks */
+static int held;        /* locks of the caller's store since then */
+static bool acting;     /* its own locks and looks do not count */
 static void (*act)(void);
+
+static void pass_place(void) {
+  if (!act || acting || --places_left != 0) return;
+  acting = true;
+  act();
+  acting = false;
+}
 
 static int acting_lock(void *c, int fd, int64_t offset, int64_t count,
                        int how) {
-  if (how == ZKE_LOCK_EXCLUSIVE && act && !acting && --locks_left == 0) {
-    acting = true;
-    act();
-    acting = false;
-  }
-  return os_real.lock_range(c, fd, offset, count, how);
+  if (how == ZKE_LOCK_EXCLUSIVE && !between) pass_place();
+  int rc = os_real.lock_range(c, fd, offset, count, how);
+  if (rc == 0) held += how == ZKE_LOCK_EXCLUSIVE ? 1 : -1;
+  return rc;
+}
+
+static int64_t acting_clock(void *c, int which) {
+  if (between && held <= 0) pass_place();
+  return os_real.clock(c, which);
 }
 
 void open_two(void) {
@@ -107,6 +119,7 @@ void open_two(void) {
   zke_os os = os_real;
   zke_options o = {.size = sizeof o, .os = &os, .identity = "caller"};
   os.lock_range = acting_lock;
+  os.clock = acting_clock;
   ck_ok(zke_open(test_path("db"), &o, &caller));
   o = (zke_options){.size = sizeof o, .identity = "intruder"};
   ck_ok(zke_open(test_path("db"), &o, &intruder));
@@ -118,12 +131,18 @@ void close_two(void) {
   ck_ok(zke_close(intruder));
 }
 
-void act_at(int n, void (*action)(void)) {
-  locks_left = n;
+static void begin_places(int n, bool at_clock, void (*action)(void)) {
+  places_left = n;
+  between = at_clock;
+  held = 0;
   act = action;
 }
 
+void act_at(int n, void (*action)(void)) { begin_places(n, false, action); }
+
+void act_between(int n, void (*action)(void)) { begin_places(n, true, action); }
+
 bool acted(void) {
   act = NULL;
-  return locks_left <= 0;
+  return places_left <= 0;
 }

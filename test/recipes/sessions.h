@@ -62,6 +62,9 @@ void open_two(void);
 void close_two(void);
 /* Let `action` happen at the n-th place of the caller's next call. */
 void act_at(int n, void (*action)(void));
+/* The places are instead where the caller's store looks at the clock and has no
+ * more locks than now: also each read does. */
+void act_between(int n, void (*action)(void));
 /* After that call: did it happen?  false: the call has no such place. */
 bool acted(void);
 

@@ -9,6 +9,7 @@
 #include "recipes/double_barrier.h"
 #include "recipes/lock.h"
 #include "recipes/multilock.h"
+#include "recipes/names.h"
 #include "recipes/partition.h"
 #include "sessions.h"
 
@@ -193,6 +194,76 @@ TEST(a_broken_round_is_not_written_into_the_next) {
     close_two();
   }
   ck_assert_int_gt(n, 2);
+}
+
+/* ---- a name that is bound to something else ---- */
+
+static zke_names *own_names, *other_names;
+static int64_t bound, other_bound; /* tokens */
+static int other_rc;
+
+/* The other one replaces the same binding. */
+static void rebinds(void) {
+  other_rc = zke_names_rebind(other_names, "x", bound, "other", 5, 0,
+                              soon(intruder), &other_bound);
+}
+
+/* The other one's binding takes the place of that one. */
+static void binds_anew(void) {
+  other_rc = zke_names_unbind(other_names, "x", bound, soon(intruder));
+  if (other_rc != ZKE_OK) return;
+  ck_ok(zke_names_bind(other_names, "x", "other", 5, 0, soon(intruder),
+                       &other_bound));
+}
+
+static int rebind_by_token(void) {
+  return zke_names_rebind(own_names, "x", bound, "own", 3, 0, soon(caller),
+                          NULL);
+}
+
+static int unbind_by_token(void) {
+  return zke_names_unbind(own_names, "x", bound, soon(caller));
+}
+
+static const struct {
+  void (*act)(void);
+  int (*call)(void);
+} changed[] = {{rebinds, rebind_by_token},
+               {binds_anew, rebind_by_token},
+               {binds_anew, unbind_by_token}};
+enum { CHANGED = sizeof changed / sizeof *changed };
+
+/* Of two that change the binding of one token one succeeds, and the other
+ * leaves alone what is there since. */
+TEST_LOOP(a_later_binding_is_left_alone, 0, CHANGED) {
+  int n = 1;
+  for (bool more = true; more; n++) {
+    zke_binding *b = NULL;
+    open_two();
+    ck_ok(zke_names_new(caller, "/names", NULL, &own_names));
+    ck_ok(zke_names_new(intruder, "/names", NULL, &other_names));
+    ck_ok(zke_names_bind(own_names, "x", "", 0, 0, soon(caller), &bound));
+    other_rc = ZKE_HELD;
+    act_between(n, changed[_i].act);
+    int rc = changed[_i].call();
+    more = acted();
+    if (other_rc == ZKE_OK) {
+      ck_assert(rc == ZKE_HELD || rc == ZKE_NONODE);
+      ck_ok(zke_names_lookup(own_names, "x", &b));
+      ck_assert_int_eq(b->token, other_bound);
+      zke_free(b);
+      ck_ok(zke_names_unbind(other_names, "x", 0, soon(intruder)));
+    } else {
+      ck_ok(rc);
+      if (changed[_i].call == rebind_by_token)
+        ck_ok(zke_names_unbind(own_names, "x", 0, soon(caller)));
+    }
+    ck_assert_int_eq(entries(caller, "/names"), 0);
+    zke_names_free(own_names);
+    zke_names_free(other_names);
+    close_two();
+  }
+  ck_assert_int_gt(n, 3);
 }
 
 /* ---- a session that ends ---- */

@@ -1142,7 +1142,7 @@ TEST_LOOP(foreign_writes_end_a_vote, 0, 2) {
 }
 
 /* A mark from before the call is none of it, even with the id that the call is
- * going to have: a kept session counts from 1 again in its next process. */
+ * going to have. */
 TEST(a_mark_from_before_is_anothers) {
   char id[ZKE_RECIPE_GUID], next[ZKE_RECIPE_GUID];
   begin(ZKE_TWO_PHASE_SITES, 0);
@@ -1157,6 +1157,31 @@ TEST(a_mark_from_before_is_anothers) {
   ck_ok(zke_two_phase_vote(t[1], A));
   all_decide(A);
   end();
+}
+
+/* A kept session goes on in another process.  No id of that one is one that the
+ * first has given: so what came later under the same name is told apart. */
+TEST(another_process_gives_other_ids) {
+  enum { NUMBER = 24 }; /* where the session has ended */
+  char own[ZKE_RECIPE_GUID], others[ZKE_RECIPE_GUID];
+  int fds[2];
+  zke *session = test_open(":memory:");
+  zke_recipe_guid(session, own);
+  ck_assert_int_eq(pipe(fds), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    zke_recipe_guid(session, others);
+    _exit(write(fds[1], others, sizeof others) != sizeof others);
+  }
+  ck_assert_int_eq(read(fds[0], others, sizeof others), sizeof others);
+  ck_assert_int_eq(waitpid(child, NULL, 0), child);
+  for (int i = 0; i < 3; i++) {
+    zke_recipe_guid(session, own);
+    ck_assert_str_ne(own + NUMBER, others + NUMBER);
+  }
+  close(fds[0]);
+  close(fds[1]);
+  ck_ok(zke_close(session));
 }
 
 /* Foreign znodes keep the transaction, so the last acknowledgement is written
@@ -1255,6 +1280,45 @@ TEST(acks_meet_at_every_moment) {
   } while (n < 100);
   ck_assert_int_gt(was_last, 0);
   ck_assert_int_gt(n, 1);
+  close_two();
+}
+
+/* The transaction is aborted and done with, and one of its name commits. */
+static void next_commits(void) {
+  ck_ok(zke_two_phase_abort(intruders, "late"));
+  ck_ok(zke_two_phase_ack(intruders));
+  zke_two_phase_free(intruders);
+  ck_rc(zke_exists(intruder, TX, NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_two_phase_begin(intruder, BASE, "tx", "", 0, site_names, 1, NULL,
+                            &tc));
+  ck_ok(zke_two_phase_open(intruder, BASE, "tx", "a", NULL, &intruders));
+  ck_ok(zke_two_phase_vote(intruders, C));
+}
+
+/* An onlooker is never told what became of a later transaction of the name. */
+TEST(a_later_decision_is_anothers) {
+  int n = 0, lost = 0;
+  open_two();
+  do {
+    begin_two(site_names, 1);
+    zke_two_phase_free(callers);
+    ck_ok(zke_two_phase_open(caller, BASE, "tx", NULL, NULL, &callers));
+    act_between(++n, next_commits);
+    ck_ok(zke_two_phase_step(callers));
+    bool came = acted();
+    if (!came) next_commits();
+    ck_ok(zke_two_phase_step(callers));
+    ck_assert_int_eq(zke_two_phase_state(callers), LOST);
+    lost += came;
+    ck_ok(zke_two_phase_wait(intruders, soon(intruder), NULL));
+    ck_ok(zke_two_phase_ack(tc));
+    zke_two_phase_free(tc);
+    tc = NULL;
+    ck_ok(zke_two_phase_ack(intruders));
+    end_two();
+    if (!came) break;
+  } while (n < 100);
+  ck_assert_int_gt(lost, 2);
   close_two();
 }
 
