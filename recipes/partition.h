@@ -89,7 +89,9 @@
  *
  * FENCING: zke_partition_token() is the zxid of taking an item, greater than
  * that of every owner before.  zke_partition_op() makes a zke_multi() fail
- * where the item is another's by then.
+ * where another member has taken the item by then.  A member of a version
+ * without twins takes it unseen, and so does whoever finds it deleted by hand:
+ * against these guard by the token.
  *
  * ON AN ENSEMBLE (zookeeper.h): a member that was silent for the session's
  * timeout has lost its items, and may not know: guard by the token.
@@ -246,7 +248,8 @@ ZKE_API int zke_partition_wait(zke_partition *p, int64_t deadline_ms);
  *                        session has ended.  ZKE_LOST where this member does
  *                        not have the item.  An op points into the object: it
  *                        is valid until the next call that takes or gives up
- *                        items, or frees
+ *                        items, or frees; dispatching is one, also on another
+ *                        thread
  * zke_partition_list   - the member's items, sorted, those to release as well;
  *                        one block for zke_free()
  *

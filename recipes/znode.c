@@ -196,7 +196,7 @@ int zke_recipe_place(zke *z, const char *path, const char *kind, int mode,
 
 /* A number that is given once in a process.  A kept session goes on in another
  * process, whose numbers must not be the same ones: so each process begins at a
- * random one, a forked child too.  Without random numbers it begins at 0.
+ * random one, a forked child too.  Without random numbers it counts on.
  *
  * Two threads may both begin: then the numbers of one go on from the other's
  * beginning. */
@@ -206,8 +206,8 @@ static uint64_t znode_number(void) {
   pid_t pid = getpid();
   if (__atomic_load_n(&process, __ATOMIC_ACQUIRE) != pid) {
     uint64_t first = 0;
-    if (getentropy(&first, sizeof first) != 0) first = 0;
-    __atomic_store_n(&counter, first, __ATOMIC_RELAXED);
+    if (getentropy(&first, sizeof first) == 0)
+      __atomic_store_n(&counter, first, __ATOMIC_RELAXED);
     __atomic_store_n(&process, pid, __ATOMIC_RELEASE);
   }
   return __atomic_add_fetch(&counter, 1, __ATOMIC_RELAXED);
