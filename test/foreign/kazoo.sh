@@ -14,7 +14,7 @@ scratch room foreign
 log=$(cd "$room" && pwd)/log
 suites=kazoo.tests limit=900
 if [ -n "$SHORT" ]; then
-  suites='' limit=400
+  suites='' limit=200
   for name in barrier counter election lock party queue watchers; do
     suites="$suites kazoo.tests.test_$name"
   done
