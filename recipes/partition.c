@@ -438,8 +438,9 @@ static int item_try_create(zke *z, void *arg) {
   return rc;
 }
 
-/* Delete the znode of another member, and its twin where that is not "", and
- * make one's own: in one step.  ZKE_NONODE: the znode or the twin has gone. */
+/* Delete another member's znode of the item, and its twin unless that is "".
+ * The same step makes this object's own.  ZKE_NONODE: one of the two that were
+ * to be deleted has gone. */
 static int item_replace(zke_partition *p, part_item *it, const char *twin) {
   zke_op ops[4];
   int n = 0;

@@ -16,8 +16,8 @@
  *
  * The end of a run is one multi too: the record gets its end and status, if it
  * still has the version of the claim, and `running` goes (job_try_end()).  If
- * somebody has deleted the job's znode, the next one's versions begin anew, so
- * the id of the record is looked at right before that.
+ * somebody deletes the job's znode and it is made anew, it can have the same
+ * version again.  So the id of the record is looked at right before the step.
  *
  * If the process dies before 3, nothing has happened.  Between 3 and the end,
  * `running` goes with the session, and the record without an end says that the

@@ -621,8 +621,9 @@ static void phase_note_decision(zke_two_phase *t, const zke_op_result *node) {
     phase_settle(t, state, node->stat.czxid, why, (int)strcspn(why, "\n"));
 }
 
-/* Read the decision together with the id: one of a later transaction of the
- * same name is not this one's.  ZKE_LOOK_AGAIN: this transaction has gone. */
+/* Read the decision and the id in one snapshot.  A later transaction of the
+ * same name has another id, and its decision says nothing of this one.
+ * ZKE_LOOK_AGAIN: this transaction has gone. */
 static int phase_read_decision(zke_two_phase *t) {
   zke_op ops[2];
   zke_op_result read[2] = {{0}};

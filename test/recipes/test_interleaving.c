@@ -202,13 +202,13 @@ static zke_names *own_names, *other_names;
 static int64_t bound, other_bound; /* tokens */
 static int other_rc;
 
-/* The other one replaces the same binding. */
+/* The intruder replaces the same binding. */
 static void rebinds(void) {
   other_rc = zke_names_rebind(other_names, "x", bound, "other", 5, 0,
                               soon(intruder), &other_bound);
 }
 
-/* The other one's binding takes the place of that one. */
+/* The intruder unbinds the name, and binds it again. */
 static void binds_anew(void) {
   other_rc = zke_names_unbind(other_names, "x", bound, soon(intruder));
   if (other_rc != ZKE_OK) return;

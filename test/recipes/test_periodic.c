@@ -300,8 +300,8 @@ TEST(claim_lost) {
   end();
 }
 
-/* The job's znode is deleted during a run, and another run is claimed, whose
- * record has the same version: the first one's release does not end it. */
+/* The job's znode is deleted during a run.  The record of the next run has the
+ * same version, and yet the release of the first run does not end it. */
 TEST(a_deleted_jobs_release_ends_no_other_run) {
   begin(0, 0);
   ck_ok(zke_periodic_try(job[0]));
