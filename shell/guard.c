@@ -114,7 +114,7 @@ typedef struct run {
 
   /* guarded by running.m */
   pid_t pid;       /* 0: not started, or gone */
-  int heard;       /* the last signal that came while it ran */
+  sigset_t heard;  /* signals that came while it, or what it left, ran */
   bool asked;      /* INT, TERM, HUP or QUIT has come */
   int stop;        /* TERM or HUP has: it ends a script, too; 0: none */
   bool stays;      /* it has ended, and its descendants are waited for */
@@ -503,7 +503,7 @@ static bool run_hear(run *r, const siginfo_t *info) {
     sigdelset(&r->early, signal);
   else if (!is_terminals(info))
     run_pass(r, signal);
-  if (r->pid) r->heard = signal;
+  sigaddset(&r->heard, signal);
   if (ends_us(signal)) r->asked = r->tell = true;
   if (signal == SIGTERM || signal == SIGHUP) r->stop = signal;
   return r->g || !ends_us(signal);
@@ -645,8 +645,9 @@ static void judge_loss(run *r) {
 static void judge_cancel(run *r) {
   if (r->cancelled || r->ended || !cancelled(r->c)) return;
   r->cancelled = true;
+  int signal = atomic_load(&r->c->signal);
   pthread_mutex_lock(&running.m);
-  if (!r->heard && r->pid) kill(r->pid, atomic_load(&r->c->signal));
+  if (r->pid && !sigismember(&r->heard, signal)) kill(r->pid, signal);
   pthread_mutex_unlock(&running.m);
 }
 
@@ -898,11 +899,25 @@ static int run_unexecuted(run *r) {
               strerror(why));
 }
 
+/* Has this signal, which has ended the child, come to this process, too?  The
+ * kernel gives a signal to all of a group before one of them can be reaped.
+ * But ours may not be taken yet: then it is pending.  Or it was taken when the
+ * child was reaped already, and has cancelled the call. */
+static bool run_got(const run *r, int signal) {
+  sigset_t pending;
+  signals_hold();
+  bool got = sigismember(&r->heard, signal) == 1 ||
+             atomic_load(&r->c->signal) == signal ||
+             (sigpending(&pending) == 0 && sigismember(&pending, signal) == 1);
+  signals_release();
+  return got;
+}
+
 /* The child was ended by this signal.  If it had come to this process, too,
  * then main() ends by it as well, which is what its sender expects. */
 static int run_signalled(run *r, int signal) {
   shell *sh = r->c->sh;
-  if (r->heard == signal) {
+  if (run_got(r, signal)) {
     pthread_mutex_lock(&sh->m);
     sh->died_by = signal;
     pthread_mutex_unlock(&sh->m);
@@ -1012,6 +1027,7 @@ static int run_all(run *r, const char *const *more, int count) {
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_cond_init(&r->wake, &attributes);
   pthread_condattr_destroy(&attributes);
+  sigemptyset(&r->heard);
   int status = run_begin(r, more, count);
   pthread_cond_destroy(&r->wake);
   if (r->g && r->g->asked) *r->g->asked = r->asked;

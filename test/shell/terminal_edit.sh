@@ -286,23 +286,40 @@ cancelling() {
 watches() { here app.db sql 'SELECT * FROM zke_watches' | grep -q /a; }
 
 # The terminal's ^C while there is no child yet, seen when there is one: fork()
-# takes as long as the file "typed" is not there.
+# takes as long as the file "typed" is not there.  And zke's thread of signals
+# is late: the child ends, and is reaped, before it takes anything.
 slow_fork() {
   cat >"$room/slow_fork.c" <<'END'
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#define NEXT(function) ((__typeof__(&function))dlsym(RTLD_NEXT, #function))
+static atomic_int reaped;
+static void moment(void) {
+  nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+}
 pid_t fork(void) {
-  union {
-    void *address;
-    pid_t (*call)(void);
-  } next = {dlsym(RTLD_NEXT, "fork")};
-  const struct timespec moment = {.tv_nsec = 10000000};
   close(open("forking", O_WRONLY | O_CREAT, 0600));
-  while (access("typed", F_OK) != 0) nanosleep(&moment, NULL);
-  return next.call();
+  while (access("typed", F_OK) != 0) moment();
+  return NEXT(fork)();
+}
+pid_t waitpid(pid_t pid, int *status, int options) {
+  siginfo_t info;
+  waitid(P_ALL, 0, &info, WEXITED | WNOWAIT);
+  pid = NEXT(waitpid)(pid, status, options);
+  if (pid > 0) reaped = 1;
+  return pid;
+}
+int poll(struct pollfd *fds, nfds_t count, int wait) {
+  int ready = NEXT(poll)(fds, count, wait);
+  while (syscall(SYS_gettid) != getpid() && !reaped) moment();
+  return ready;
 }
 END
   $CC -shared -fPIC -o "$room/slow_fork.so" "$room/slow_fork.c" -ldl
