@@ -31,7 +31,8 @@
  *
  * A lost reply: the data of an item's znode also tells its owner's member
  * znode, whose name is unique.  So a look at it tells whether the creation was
- * made, and which twin belongs to it (item_settle()).
+ * made, and which twin belongs to it (item_settle()).  If the plan changes
+ * before that look, what was made goes (item_withdraw()).
  *
  * Items of older versions have no twin.  Such an item is deleted by its path
  * after a look at its czxid, and a member of an older version does so with
@@ -297,7 +298,8 @@ typedef struct part_item {
   bool mine;         /* by the last plan it is to be this member's */
   int state;         /* ITEM_… */
   bool watched;      /* its znode is watched, and the watch has not fired */
-  bool tried;        /* a creation of the znode was tried: it may be there */
+  bool tried;        /* a creation of the znode was tried: it may be there.
+                        Never while the item is held */
   int64_t token;     /* czxid of the znode while it is held, else 0 */
   int64_t awaited;   /* czxid of the other member's znode that it waits for */
   int64_t since;     /* of zke_now(): it waits for that znode since then */
@@ -406,6 +408,7 @@ static int item_look(zke_partition *p, part_item *it, zke_stat *stat,
 typedef struct item_act {
   zke_partition *p;
   part_item *it;
+  int64_t czxid; /* item_try_find(): out */
 } item_act;
 
 /* The two operations that make an item's znode and its twin.  Each making gets
@@ -509,7 +512,7 @@ static bool item_is_overdue(const zke_partition *p, const part_item *it) {
 /* Get an item that this member is to have.  ZKE_LOOK_AGAIN: it changed hands
  * meanwhile.  ZKE_NONODE: the directory has gone. */
 static int item_acquire(zke_partition *p, part_item *it) {
-  item_act a = {p, it};
+  item_act a = {p, it, 0};
   int rc = ZKE_LOOK_AGAIN;
   if (it->state == ITEM_WANTED && it->watched && !item_is_overdue(p, it))
     return ZKE_OK; /* it will be told */
@@ -558,7 +561,7 @@ static int item_try_delete(zke *z, void *arg) {
  * czxid, 0 for what the session has there.  The twin goes last, so that a
  * znode is not without one. */
 static int item_delete(zke_partition *p, part_item *it, int64_t czxid) {
-  item_act a = {p, it};
+  item_act a = {p, it, 0};
   int rc = ZKE_NONODE, twin = ZKE_OK;
   int64_t limit = zke_recipe_allow(p->r.z);
   if (czxid && it->paired)
@@ -572,23 +575,49 @@ static int item_delete(zke_partition *p, part_item *it, int64_t czxid) {
   return rc == ZKE_OK ? twin : rc;
 }
 
-/* Delete this object's znode of an item, now or later.  Where a creation was
- * tried and may have worked, the znode's data tells whether it is this
- * object's: another member on the same handle may have made it.  Where that
- * cannot be seen, what the session has there goes; that member hears that it
- * has lost the item, and takes it again. */
-static int item_discard(zke_partition *p, part_item *it) {
+/* Find what a creation has made that was tried and may have worked.  The
+ * znode's data tells whether it is this object's, as another member on the same
+ * handle may have made it, and which twin belongs to it.  czxid: 0 where the
+ * znode is missing, or is not this object's. */
+static int item_try_find(zke *z, void *arg) {
+  item_act *a = arg;
   char *data = NULL;
   zke_stat stat = {0};
+  int rc = zke_get(z, a->it->path, NULL, NULL, &data, NULL, &stat);
+  if (rc == ZKE_OK && item_is_own(a->p, data)) {
+    a->czxid = stat.czxid;
+    item_read_twin(a->p, a->it, data);
+    item_adopt_twin(a->it);
+  }
+  zke_free(data);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+/* Delete this object's znode of an item, now or later.  Where it cannot be seen
+ * whether a creation has worked, what the session has there goes.  If that is
+ * another member's on the same handle, that one hears that it has lost the
+ * item, and takes it again. */
+static int item_discard(zke_partition *p, part_item *it) {
+  item_act a = {p, it, 0};
   it->tried = false;
   if (item_is_held(it)) return item_delete(p, it, it->token);
-  int rc = zke_get(p->r.z, it->path, NULL, NULL, &data, NULL, &stat);
-  bool mine = rc == ZKE_OK && item_is_own(p, data);
-  if (mine) item_read_twin(p, it, data);
-  if (mine) item_adopt_twin(it);
-  zke_free(data);
-  if (rc == ZKE_NONODE || (rc == ZKE_OK && !mine)) return ZKE_OK;
-  return item_delete(p, it, mine ? stat.czxid : 0);
+  int rc = item_try_find(p->r.z, &a);
+  return rc == ZKE_OK && !a.czxid ? ZKE_OK : item_delete(p, it, a.czxid);
+}
+
+/* The plan gives an item to another member now that this one has waited for, or
+ * has tried to get.  What a creation has made that nobody knows of goes: else
+ * its next owner would wait for a member that does not know that it has the
+ * item.  Where that cannot be seen, `tried` stays, and the next step looks. */
+static int item_withdraw(zke_partition *p, part_item *it) {
+  item_act a = {p, it, 0};
+  item_unwatch(p, it);
+  item_drop(it);
+  if (!it->tried) return ZKE_OK;
+  int rc = zke_retry(p->r.z, item_try_find, &a, ZKE_FOREVER);
+  if (rc != ZKE_OK) return rc;
+  it->tried = false;
+  return a.czxid ? item_delete(p, it, a.czxid) : ZKE_OK;
 }
 
 /* Bring one item to what it is to be. First it is asked whether it is still
@@ -603,9 +632,8 @@ static int item_step(zke_partition *p, part_item *it) {
   } else if (!it->mine && it->state == ITEM_OWNED) {
     it->state = ITEM_ASKED;
     item_tell(p, it, ZKE_PARTITION_RELEASE);
-  } else if (!it->mine && it->state == ITEM_WANTED) {
-    item_unwatch(p, it);
-    item_drop(it);
+  } else if (!it->mine && (it->state == ITEM_WANTED || it->tried)) {
+    rc = item_withdraw(p, it);
   }
   return rc;
 }

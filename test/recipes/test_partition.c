@@ -384,6 +384,59 @@ TEST_LOOP(a_lost_reply_of_a_release_frees_the_item, ZKE_TEST_FAIL_BEFORE,
   end();
 }
 
+/* The first of two members begins to take what the second one has had too long,
+ * or has left, and its n-th read is lost: it may have made an item's znode and
+ * not know it.  Then it is alone. */
+static void take_and_not_see(bool overdue, int n) {
+  lets_go = !overdue;
+  ck_ok(zke_partition_start(p[overdue]));
+  ck_ok(zke_partition_start(p[!overdue]));
+  dispatch_all();
+  int64_t due = zke_now(z[0]) + release_ms; /* of all of them */
+  if (overdue) ck_until(zke_now(z[0]) > due, 5000);
+  if (!overdue) ck_ok(zke_partition_leave(p[1]));
+  for (int i = 0; i < ITEMS; i++) owner[i] = owner[i] == 1;
+  ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_READ, n));
+  zke_partition_step(p[0]);
+  ck_ok(zke_test_fail(z[0], 0, 0));
+  if (overdue) ck_ok(zke_partition_leave(p[1]));
+  lets_go = true;
+}
+
+/* Another object for the third member: it waits for items without end. */
+static void make_patient(void) {
+  int64_t kept = release_ms;
+  zke_partition_free(p[2]);
+  ck_ok(zke_close(z[2]));
+  release_ms = 0;
+  open_one(2);
+  release_ms = kept;
+}
+
+/* A member has made an item's znode, or taken it when it was overdue (1), and
+ * could not read it.  Before it looks again another member comes, and the plan
+ * gives the item to that one: it goes there. */
+TEST_LOOP(an_item_that_was_got_unseen_is_given_up, 0, 2) {
+  release_ms = _i ? 1 : 0;
+  for (int n = 0; n < 12; n++) {
+    begin();
+    make_patient();
+    memset(owner, 0, sizeof owner);
+    memset(tokens, 0, sizeof tokens);
+    take_and_not_see(_i, n);
+    ck_ok(zke_partition_start(p[2]));
+    ck_until(
+        (dispatch_all(), zke_partition_state(p[2])) == ZKE_PARTITION_SETTLED,
+        5000);
+    ck_until(
+        (dispatch_all(), zke_partition_state(p[0])) == ZKE_PARTITION_SETTLED,
+        5000);
+    ck_assert_int_eq(twins(), ITEMS);
+    check_division(2);
+    end();
+  }
+}
+
 /* Delete all that owners have beside the items' znodes. */
 static void delete_twins(void) {
   zke_strings *names;
