@@ -7,7 +7,10 @@
  * A point is one znode of the user's path.
  *
  *   prepare  Create it, empty.  ZKE_NODEEXISTS: an empty one of the same owner
- *            is as good, and is what a lost reply has left.
+ *            is as good, and is what a lost reply has left.  If nothing is
+ *            there after a lost reply, it is made again only where its
+ *            directory has not changed since before.  Else it may have been
+ *            made and removed (`gone`): then the call fails.
  *   fill     Read it; if it is empty, write at the version that was read.  If
  *            it is filled with this very text after a lost reply, it was this
  *            call.  If it has gone by then, or is another znode, nobody can say
@@ -241,12 +244,15 @@ static int point_say_filled(const point_data *p, const char *path) {
 typedef struct point_change {
   const char *path;
   int mode;      /* a preparation: of the znode */
+  char *parent;  /* a preparation: the path above */
+  int64_t pzxid; /* a preparation: the last change of the parent's children,
+                    before the first try that may have been made */
   char *text;    /* a filling: the znode's new data */
   int len;       /* bytes of text */
   bool unsure;   /* a try has lost its reply: it may have been made */
   int64_t czxid; /* a filling: of the point that was read last; once a try is
                     unsure, of the one that it may have filled */
-  bool gone;     /* a filling: it cannot be told whether it was made */
+  bool gone;     /* it cannot be told whether it was made */
   int64_t token; /* a filling: out, its zxid */
 } point_change;
 
@@ -266,31 +272,47 @@ static int point_compare(zke *z, const point_change *c) {
   return rc;
 }
 
+/* Create it, unless that may have been done before.  ZKE_LOOK_AGAIN: one that
+ * was there has gone. */
+static int point_make(zke *z, point_change *c, bool may_be_made) {
+  int rc = may_be_made
+               ? ZKE_NODEEXISTS
+               : zke_create(z, c->path, point_empty, sizeof point_empty - 1,
+                            ZKE_OPEN_ACL, c->mode, NULL, NULL);
+  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
+  return rc == ZKE_NODEEXISTS ? point_compare(z, c) : rc;
+}
+
 /* One try.  An empty point that is there already will do; a lost reply is
- * recognised by that. */
+ * recognised by that.  Where a try was lost, and something has come or gone in
+ * the parent since before it, that may have been the point: it is not made a
+ * second time.  ZKE_NONODE: the parent has gone.  ZKE_LOOK_AGAIN: c->gone. */
 static int point_try_prepare(zke *z, void *arg) {
   point_change *c = arg;
-  int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN) {
-    rc = zke_create(z, c->path, point_empty, sizeof point_empty - 1,
-                    ZKE_OPEN_ACL, c->mode, NULL, NULL);
-    if (rc == ZKE_NODEEXISTS) rc = point_compare(z, c);
-  }
-  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
+  zke_stat stat;
+  int rc = zke_exists(z, c->parent, NULL, NULL, &stat);
+  if (rc != ZKE_OK) return rc;
+  if (!c->unsure) c->pzxid = stat.pzxid;
+  bool may_be_made = stat.pzxid != c->pzxid;
+  do {
+    rc = point_make(z, c, may_be_made);
+    c->gone = may_be_made && rc == ZKE_LOOK_AGAIN;
+  } while (rc == ZKE_LOOK_AGAIN && !c->gone);
   return rc;
+}
+
+/* The path above a point; NULL without memory. */
+static char *point_parent(zke *z, const char *path) {
+  const char *last = strrchr(path, '/');
+  return zke_recipe_copy(z, path, last == path ? 1 : (size_t)(last - path));
 }
 
 /* Make what is missing above the point.  It is the user's own path, so there is
  * no recipe's directory above it. */
-static int point_ensure_parent(zke *z, const char *path, int64_t deadline_ms) {
-  const char *last = strrchr(path, '/');
-  if (last == path) return ZKE_OK;
-  char *parent = zke_alloc(z, (size_t)(last - path) + 1);
-  if (!parent) return ZKE_NOMEM;
-  memcpy(parent, path, (size_t)(last - path));
-  int rc = zke_ensure_path(z, parent, ZKE_CONTAINER, deadline_ms);
-  zke_free(parent);
-  return rc;
+static int point_ensure_parent(zke *z, const point_change *c,
+                               int64_t deadline_ms) {
+  if (strcmp(c->parent, "/") == 0) return ZKE_OK;
+  return zke_ensure_path(z, c->parent, ZKE_CONTAINER, deadline_ms);
 }
 
 /* Make the empty point.  If the process dies after that, an ephemeral one goes,
@@ -301,10 +323,18 @@ int zke_rendezvous_prepare(zke *z, const char *path, int ephemeral,
                     .mode = ephemeral ? ZKE_EPHEMERAL : ZKE_PERSISTENT};
   int rc = zke_exists(z, path, NULL, NULL, NULL); /* checks the path */
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  c.parent = point_parent(z, path);
+  if (!c.parent) return ZKE_NOMEM;
   do { /* a container may go before it has a child */
-    rc = point_ensure_parent(z, path, deadline_ms);
+    rc = point_ensure_parent(z, &c, deadline_ms);
     if (rc == ZKE_OK) rc = zke_retry(z, point_try_prepare, &c, deadline_ms);
   } while (rc == ZKE_NONODE);
+  if (c.gone)
+    rc = zke_recipe_fail(ZKE_CONNECTIONLOSS,
+                         "the reply was lost: the rendezvous point %s may have "
+                         "been prepared and removed",
+                         path);
+  zke_free(c.parent);
   return rc;
 }
 

@@ -49,8 +49,9 @@
  *
  * COSTS: a meeting is three writes for each party (its znode made, its leaving,
  * the znode's end) and one more for the one that comes last, besides some ten
- * reads.  A point is one write to prepare and one to fill; each process that
- * waits reads it and sets a watch, and reads it again when it is filled.
+ * reads.  A point is one write to prepare, after two reads, and one to fill;
+ * each process that waits reads it and sets a watch, and reads it again when it
+ * is filled.
  *
  * LOSING THE SESSION while waiting ends that with ZKE_INVALIDSTATE; nothing is
  * held afterwards that could be lost.
@@ -238,8 +239,9 @@ ZKE_API int zke_rendezvous_parties(zke *z, const char *path,
  * ephemeral one only where it is this session's); ZKE_HELD where it is there
  * and filled, or another session's, or ephemeral and a persistent one was asked
  * for, or the other way round; ZKE_OTHERKIND where the path is something else;
- * or as zke_create().  One whose reply was lost is made a second time where the
- * first was removed before it looked again.
+ * ZKE_CONNECTIONLOSS where the reply was lost, nothing is there, and something
+ * has come or gone in the directory above since: the point may have been
+ * prepared and removed, and is not made a second time; or as zke_create().
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_rendezvous_prepare(zke *z, const char *path, int ephemeral,
                                    int64_t deadline_ms);

@@ -380,6 +380,49 @@ TEST_LOOP(a_lost_filling_fills_no_second_point, 0, 2) {
   close_last(admin);
 }
 
+static void prepare_another(void) {
+  ck_ok(zke_rendezvous_prepare(admin, POINT "2", 0, soon(admin)));
+}
+
+/* A preparation whose reply is lost, what happens before it looks again, and
+ * its result. */
+static const struct {
+  int when;
+  void (*act)(void);
+  int rc;
+} lost_preparations[] = {
+    {ZKE_TEST_FAIL_BEFORE, NULL, ZKE_OK},
+    {ZKE_TEST_FAIL_AFTER, NULL, ZKE_OK},
+    {ZKE_TEST_FAIL_AFTER, prepare_another, ZKE_OK},
+    {ZKE_TEST_FAIL_AFTER, prepare_anew, ZKE_OK},
+    {ZKE_TEST_FAIL_AFTER, remove_point, ZKE_CONNECTIONLOSS},
+    /* It cannot be told from the one before. */
+    {ZKE_TEST_FAIL_BEFORE, prepare_another, ZKE_CONNECTIONLOSS},
+};
+
+/* The reply of a preparation is lost.  Where the point may have been removed
+ * before the call looks again, it says so, and prepares no second one. */
+TEST_LOOP(a_lost_preparation_is_not_made_twice, 0, 6) {
+  zke_os os = {.size = sizeof os, .sleep = acting_sleep};
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke_os_default(&os_real);
+  ck_ok(zke_open(":memory:", &o, &admin));
+  zke *initiator = test_session(admin, NULL);
+  int rc = lost_preparations[_i].rc;
+  ck_ok(zke_create(admin, "/meetings", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+  meanwhile = lost_preparations[_i].act;
+  ck_ok(zke_test_fail(initiator, lost_preparations[_i].when, 1));
+  ck_rc(zke_rendezvous_prepare(initiator, POINT, 0, soon(admin)), rc);
+  if (rc != ZKE_OK) ck_says("may have been prepared and removed");
+  ck_assert(!meanwhile);
+  ck_rc(zke_exists(admin, POINT, NULL, NULL, NULL),
+        rc == ZKE_OK ? ZKE_OK : ZKE_NONODE);
+  ck_ok(zke_rendezvous_prepare(initiator, POINT, 0, soon(admin)));
+  ck_ok(zke_close(initiator));
+  close_last(admin);
+}
+
 typedef struct waiter {
   zke_rendezvous_point *point;
   char *data; /* of the point, when the wait ended well */
