@@ -179,6 +179,7 @@ struct zke_periodic {
   record mine;    /* of the run that was claimed, or is being claimed */
   char *identity; /* of the session, for mine */
   int version;    /* of the job's znode, as the claim has made it */
+  int64_t made;   /* czxid of that znode */
   bool placed;    /* the directory is there, as far as is known */
   bool waiting;   /* a blocking call runs */
   bool watched;   /* `running` is watched, and the watch has not fired */
@@ -305,6 +306,7 @@ static int job_write_claim(zke *z, zke_periodic *j, const record *last) {
   int rc = zke_recipe_multi(z, ops, 2, results);
   if (rc == ZKE_OK) {
     j->version = results[0].stat.version;
+    j->made = results[0].stat.czxid;
     j->token = results[0].stat.mzxid;
   }
   zke_results_clear(results, 2);
@@ -342,6 +344,7 @@ static int job_claim_once(zke *z, job_claim *a) {
   bool over = job_is_over(j, &c, now), wrote = false;
   if (a->unsure && job_is_mine(j, &c) && c.runner == zke_session_id(z)) {
     j->version = c.stat.version;
+    j->made = c.stat.czxid;
     j->token = c.stat.mzxid;
   } else {
     rc = job_judge(j, &c, a->force, now);
@@ -468,6 +471,15 @@ typedef struct job_end {
   bool unsure; /* a try has lost its reply: it may have been made */
 } job_end;
 
+/* Another run's record, or none, is where this object's was.  May a try whose
+ * reply was lost have ended this one before?  Its end was one change of the
+ * znode, and the other's claim another.  If the znode was deleted, nothing
+ * tells any more of a run that has ended. */
+static bool job_may_have_ended(const job_end *a, const record *c) {
+  return a->unsure && c->stat.czxid == a->j->made &&
+         c->stat.version > a->j->version + 1;
+}
+
 /* What has become of the run?  ZKE_NOT_YET: it goes on.  ZKE_OK: it has ended,
  * by a try whose reply was lost; then the record has this claim's id and an
  * end, or it is of another run that has begun since.  Else ZKE_LOST. */
@@ -477,7 +489,7 @@ static int job_look_end(zke *z, const job_end *a) {
   int rc = record_read(z, j->r.path, j->running, &c);
   if (rc != ZKE_OK) return rc;
   if (!job_is_mine(j, &c))
-    rc = a->unsure ? ZKE_OK : ZKE_LOST;
+    rc = job_may_have_ended(a, &c) ? ZKE_OK : ZKE_LOST;
   else if (!c.end_ms)
     rc = c.runner == zke_session_id(z) ? ZKE_NOT_YET : ZKE_LOST;
   record_free(&c);

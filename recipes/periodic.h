@@ -203,7 +203,9 @@ ZKE_API int zke_periodic_acquire(zke_periodic *job, int64_t deadline_ms);
  *
  * Returns ZKE_OK, or ZKE_LOST where the object does not do the job, or lost the
  * claim before; after any other code the claim is held, and the call can be
- * repeated.
+ * repeated.  It is ZKE_LOST, too, where the reply was lost and the job's znode
+ * was deleted before the call looked again: then nothing tells of the run, even
+ * if it had ended.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_periodic_release(zke_periodic *job, int status);
 

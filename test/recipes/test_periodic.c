@@ -30,12 +30,19 @@ static int64_t fake_clock(void *context, int which) {
   return os_real.clock(context, which);
 }
 
-/* The job that is claimed while another object pauses between two tries. */
+/* The job that is claimed while another object pauses between two tries, and
+ * what is deleted before that. */
 static zke_periodic *meanwhile;
+static const char *deleted[2];
 
 static void fake_sleep(void *context, int64_t ns) {
   zke_periodic *next = meanwhile;
   meanwhile = NULL;
+  for (int i = 0; i < 2 && deleted[i]; i++) {
+    int rc = zke_delete(admin, deleted[i], -1);
+    ck_assert(rc == ZKE_OK || rc == ZKE_NONODE);
+    deleted[i] = NULL;
+  }
   if (next) ck_ok(zke_periodic_force(next));
   os_real.sleep(context, ns);
 }
@@ -110,6 +117,40 @@ TEST(a_lost_reply_and_the_next_run) {
   ck_assert_int_eq(lost[0] + lost[1], 0);
   ck_ok(zke_periodic_release(job[1], 0));
   end();
+}
+
+/* A release loses its reply, and before it looks again the claim is taken away
+ * by hand, and the next run begins, or none: it does not pass for a release. */
+static void lose_and_delete(int when, bool all, zke_periodic *next) {
+  ck_ok(zke_periodic_try(job[0]));
+  meanwhile = next;
+  deleted[0] = JOB "/running";
+  deleted[1] = all ? JOB : NULL;
+  lost[0] = 0;
+  ck_ok(zke_test_fail(z[0], when, 0));
+  ck_rc(zke_periodic_release(job[0], 0), ZKE_LOST);
+  ck_assert_ptr_null(deleted[0]);
+  ck_assert_int_eq(lost[0], 1);
+  ck_assert_int_eq(zke_periodic_state(job[0]), ZKE_PERIODIC_LOST);
+  if (!next) return;
+  ck_ok(zke_periodic_check(next));
+  ck_ok(zke_periodic_release(next, 0));
+}
+
+/* The reply of a release is lost, before the release is made (0) or after that
+ * (1).  The job's znode is deleted, or, where the release was not made, only
+ * `running`: the run counts as lost. */
+TEST_LOOP(a_lost_release_of_a_job_that_is_deleted, 0, 2) {
+  int when = _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE;
+  for (int with_next = 0; with_next < 2; with_next++) {
+    begin(0, 0);
+    lose_and_delete(when, true, with_next ? job[1] : NULL);
+    if (!_i && with_next) {
+      wall += PERIOD;
+      lose_and_delete(when, false, job[1]);
+    }
+    end();
+  }
 }
 
 /* Once in a period, whoever comes; the refusal says who did it, when, and when
