@@ -593,6 +593,14 @@ static int item_try_find(zke *z, void *arg) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
+/* Delete what item_try_find() has found.  Where that is nothing, the twin of
+ * the last try goes, if it is there: the item's znode may have been deleted
+ * without it. */
+static int item_delete_found(item_act *a) {
+  if (a->czxid) return item_delete(a->p, a->it, a->czxid);
+  return item_discard_twin(a->p, a->it);
+}
+
 /* Delete this object's znode of an item, now or later.  Where it cannot be seen
  * whether a creation has worked, what the session has there goes.  If that is
  * another member's on the same handle, that one hears that it has lost the
@@ -601,8 +609,10 @@ static int item_discard(zke_partition *p, part_item *it) {
   item_act a = {p, it, 0};
   it->tried = false;
   if (item_is_held(it)) return item_delete(p, it, it->token);
-  int rc = item_try_find(p->r.z, &a);
-  return rc == ZKE_OK && !a.czxid ? ZKE_OK : item_delete(p, it, a.czxid);
+  int64_t limit = zke_recipe_allow(p->r.z);
+  int rc = zke_retry(p->r.z, item_try_find, &a, ZKE_FOREVER);
+  zke_limit(p->r.z, limit);
+  return rc == ZKE_OK ? item_delete_found(&a) : item_delete(p, it, 0);
 }
 
 /* The plan gives an item to another member now that this one has waited for, or
@@ -617,7 +627,7 @@ static int item_withdraw(zke_partition *p, part_item *it) {
   int rc = zke_retry(p->r.z, item_try_find, &a, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
   it->tried = false;
-  return a.czxid ? item_delete(p, it, a.czxid) : ZKE_OK;
+  return item_delete_found(&a);
 }
 
 /* Bring one item to what it is to be. First it is asked whether it is still

@@ -70,6 +70,12 @@
  * that gives up got no reply, on an ensemble, the znode is looked at and then
  * deleted by its version.
  *
+ * A twin may stay until its session ends where a member has made it by a step
+ * that got no reply, has tried again, and finds the item's znode gone: deleted
+ * by hand, or taken by a member of a version without twins.  The same holds
+ * where the member gives up and can read nothing at all.  Such a twin keeps
+ * nobody from the item.
+ *
  * WHO IS WOKEN: all members when a member joins or goes; by a released item
  * only its next owner.  Each member also watches one other, in a ring, so that
  * a death is noticed at once.

@@ -77,9 +77,13 @@ static void open_one(int i) {
   ck_ok(zke_partition_new(z[i], PATH, items, ITEMS, &po, &p[i]));
 }
 
+static void begin_sessions(void) {
+  for (int i = 0; i < MANY; i++) open_one(i);
+}
+
 static void begin(void) {
   admin = test_open(":memory:");
-  for (int i = 0; i < MANY; i++) open_one(i);
+  begin_sessions();
 }
 
 static void dispatch_all(void) {
@@ -433,6 +437,66 @@ TEST_LOOP(an_item_that_was_got_unseen_is_given_up, 0, 2) {
         5000);
     ck_assert_int_eq(twins(), ITEMS);
     check_division(2);
+    end();
+  }
+}
+
+/* A member has made an item's znode, and could not read it.  Somebody deletes
+ * the znodes of all items, and the member leaves: no twin stays behind. */
+TEST(an_item_that_was_got_unseen_and_deleted_leaves_no_twin) {
+  for (int n = 0; n < 12; n++) {
+    zke_strings *names;
+    char path[128];
+    begin();
+    memset(owner, 0, sizeof owner);
+    memset(tokens, 0, sizeof tokens);
+    take_and_not_see(false, n);
+    ck_ok(zke_children(admin, PATH "/items", NULL, NULL, &names, NULL));
+    for (int i = 0; i < names->count; i++) {
+      snprintf(path, sizeof path, PATH "/items/%s", names->data[i]);
+      if (strncmp(names->data[i], "item-", 5) == 0)
+        ck_ok(zke_delete(admin, path, -1));
+    }
+    zke_free(names);
+    ck_ok(zke_partition_leave(p[0]));
+    end();
+  }
+}
+
+static zke_os os_real;
+static zke *loser; /* what it reads after the next pause is lost */
+
+static void losing_sleep(void *context, int64_t ns) {
+  if (loser) ck_ok(zke_test_fail(loser, ZKE_TEST_FAIL_READ, 0));
+  loser = NULL;
+  os_real.sleep(context, ns);
+}
+
+/* The n-th change of a member that takes items loses its reply, and so does the
+ * look after it.  Then the member leaves, and another read is lost: no twin
+ * stays behind. */
+TEST_LOOP(an_item_that_was_got_unseen_leaves_no_twin, 0, 6) {
+  zke_os os = {.size = sizeof os, .sleep = losing_sleep};
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke_os_default(&os_real);
+  for (int m = 0; m < 12; m++) {
+    ck_ok(zke_open(":memory:", &o, &admin));
+    begin_sessions();
+    memset(tokens, 0, sizeof tokens);
+    ck_ok(zke_partition_start(p[0]));
+    ck_ok(zke_partition_start(p[1]));
+    dispatch_all();
+    ck_ok(zke_partition_leave(p[1]));
+    memset(owner, 0, sizeof owner);
+    loser = z[0];
+    ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_AFTER, _i));
+    zke_partition_step(p[0]);
+    loser = NULL;
+    ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_READ, m));
+    zke_partition_leave(p[0]);
+    ck_ok(zke_test_fail(z[0], 0, 0));
+    ck_assert_int_eq(twins(), 0);
+    memset(owner, 0, sizeof owner);
     end();
   }
 }
