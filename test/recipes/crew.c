@@ -120,6 +120,10 @@ void wait_for(const int *value, int least) {
   while (load(value) < least) test_pause();
 }
 
+void listen_for(zke *own, const int *value, int least) {
+  while (load(value) < least) zke_wait(own, zke_now(own) + 5);
+}
+
 void *shared_memory(size_t size) {
   void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -132,12 +136,15 @@ void share(void) {
   shared = shared_memory(sizeof *shared);
 }
 
-/* Counts what woke this process. */
+/* Counts what woke this process for an event.  A 't' only says that the gate is
+ * free, to whoever stands in the line of the writers. */
 static int64_t counting_read(void *c, int fd, void *buffer, size_t size) {
   zke_file file;
   int64_t n = os_real.read(c, fd, buffer, size);
-  if (n > 0 && os_real.fstat(c, fd, &file) == 0 && file.type == ZKE_FILE_FIFO)
-    shared->bytes[self] += n;
+  if (n > 0 && os_real.fstat(c, fd, &file) == 0 && file.type == ZKE_FILE_FIFO) {
+    for (int64_t i = 0; i < n; i++)
+      shared->bytes[self] += ((const char *)buffer)[i] != 't';
+  }
   return n;
 }
 

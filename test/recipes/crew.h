@@ -61,7 +61,7 @@ extern struct shared {
   int stage[CREW];  /* how far each is, as its test has it */
   int inside[CREW]; /* what each has, as far as it knows; 0: nothing */
   int rc[CREW];
-  long bytes[CREW]; /* that each has read from FIFOs: what woke it */
+  long bytes[CREW]; /* that each has read from FIFOs: the events' wake-ups */
   int done;         /* counts what the whole crew has done */
   int logged;       /* so many of these are written, in their order */
   int64_t tokens[TOKENS];
@@ -73,6 +73,9 @@ int load(const int *value);
 void store(int *value, int to);
 /* Wait until it is as great. */
 void wait_for(const int *value, int least);
+/* The same, and read meanwhile what else wakes this process: a call may return
+ * before the byte comes that should have woken it. */
+void listen_for(zke *own, const int *value, int least);
 
 /* Before any database is open: the crew knows nothing of it. */
 void share(void);

@@ -1381,7 +1381,7 @@ static void hold_for_ever(zke *own) {
   int rc = zke_lock_acquire(lock, ZKE_FOREVER);
   if (rc != ZKE_OK) give_up("acquire", rc);
   store(&shared->stage[self], 1);
-  wait_for(&shared->go, 1000);
+  listen_for(own, &shared->go, 1000);
 }
 
 static int holder(void) {
@@ -1426,8 +1426,7 @@ TEST(a_release_wakes_exactly_one) {
   ck_ok(zke_lock_release(lock));
   for (int i = 0; i < 3; i++) {
     int next = expect_one_woken(before);
-    ck_assert_msg(i > 0 || shared->bytes[next] > before[next],
-                  "%d was not woken by a byte", next);
+    if (i == 0) ck_until(shared->bytes[next] > before[next], 10000);
     shared->stage[next] = 2;
     memcpy(before, shared->bytes, sizeof before);
     kill_child(pid[next]);

@@ -878,12 +878,13 @@ static bool divided(int members) {
   return all && count == members;
 }
 
-/* Members killed -9, one after the other: what they had is owned by the others
- * as soon as the kernel has told them. */
-TEST(killed) {
+/* Members killed -9, one after the other.  How long it took until what one had
+ * was owned by the others, the quickest of all, in ms. */
+static int64_t kill_members(void) {
+  static const char *const files[] = {"db", "db-wal", "db-shm", "db-zke"};
   pid_t pids[MANY];
   int64_t quickest = INT64_MAX;
-  (void)test_path("db");
+  for (int i = 0; i < 4; i++) test_remove(test_path(files[i]));
   for (int i = 0; i < MANY; i++) pids[i] = start_member();
   admin = test_open(test_path("db"));
   ck_until(divided(MANY), 8000);
@@ -894,11 +895,19 @@ TEST(killed) {
     ck_until(divided(MANY - 1 - i), 10000);
     if (test_now() - before < quickest) quickest = test_now() - before;
   }
-  ck_assert_int_lt(quickest, 500); /* it is told, not found */
   kill(pids[MANY - 1], SIGKILL);
   ck_assert_int_eq(waitpid(pids[MANY - 1], NULL, 0), pids[MANY - 1]);
   ck_ok(zke_check(admin, NULL, NULL));
   ck_ok(zke_close(admin));
+  return quickest;
+}
+
+/* What they had is owned by the others as soon as the kernel has told them; the
+ * quickest of some, since the machine may be busy. */
+TEST(killed) {
+  int64_t quickest = INT64_MAX;
+  for (int i = 0; i < 10 && quickest >= 500; i++) quickest = kill_members();
+  ck_assert_int_lt(quickest, 500); /* it is told, not found */
 }
 
 /* Two members on one handle: one that goes leaves the other's items alone, also
