@@ -314,7 +314,7 @@ pid_t test_child(int (*body)(void *), void *context) {
   pid_t pid = fork();
   ck_assert_int_ge(pid, 0);
   if (pid == 0) {
-    alarm(TEST_CHILD_S);
+    alarm((unsigned)test_patience(TEST_CHILD_S));
     _exit(body(context));
   }
   return pid;

@@ -189,8 +189,9 @@ long test_sample(long all, long sample);
 long test_stride(long stride);
 /* Until no number has changed for half a second: nothing is under way. */
 void test_settle(const long *numbers, int count);
-/* Start a child that ends with what body says, or by SIGALRM if it hangs; no
- * assertions in it.  Its exit status, or 128 + signal. */
+/* Start a child that ends with what body says, or by SIGALRM if it hangs, after
+ * so many seconds of patience; no assertions in it.  Its exit status, or 128 +
+ * signal. */
 enum { TEST_CHILD_S = 120 };
 pid_t test_child(int (*body)(void *), void *context);
 int test_child_end(pid_t pid);

@@ -578,7 +578,7 @@ static void fork_and_return(zke *z, int type, int state, const char *path,
   child = fork();
   is_child = child == 0;
   if (is_child) ran = 0;
-  if (is_child) alarm(TEST_CHILD_S);
+  if (is_child) alarm((unsigned)test_patience(TEST_CHILD_S));
 }
 
 static void dispatch_again(zke *z, int type, int state, const char *path,

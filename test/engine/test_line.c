@@ -539,7 +539,7 @@ static int run_in_namespace(int (*body)(void *), writer *w) {
   pid_t pid = fork();
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(TEST_CHILD_S);
+    alarm((unsigned)test_patience(TEST_CHILD_S));
     _exit(body(w));
   }
   if (pid < 0 || write(w->inner[1], &pid, sizeof pid) != sizeof pid) return 9;

@@ -306,7 +306,7 @@ static int be_parent(void *context) {
   if (zke_create(z, "/n", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL) != ZKE_OK)
     return 2;
   if (fork() == 0) {
-    alarm(TEST_CHILD_S);
+    alarm((unsigned)test_patience(TEST_CHILD_S));
     _exit(be_child(NULL));
   }
   if (read(family.parent[0], &byte, 1) != 1) return 3;

@@ -1477,7 +1477,8 @@ TEST(the_last_value_reaches_all_processes) {
     int rc = zke_open(db, NULL, &z);
     if (rc == ZKE_OK) rc = zke_config_new(z, ROOT, NULL, &c);
     for (char *data = NULL; rc == ZKE_OK;) {
-      rc = zke_config_wait(c, revision, zke_now(z) + 10000, &revision);
+      rc = zke_config_wait(c, revision, zke_now(z) + test_patience(10000),
+                           &revision);
       if (rc == ZKE_OK) rc = zke_config_get(c, "n", &data, NULL, NULL);
       bool last = rc == ZKE_OK && strcmp(data, "50") == 0;
       zke_free(data);

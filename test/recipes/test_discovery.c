@@ -552,7 +552,7 @@ TEST(clients_go_to_the_process_that_is_left) {
   }
   zke *z = test_open(db);
   zke_discovery *look = make(z, "web", NULL);
-  ck_ok(zke_discovery_wait(look, 2, zke_now(z) + 10000));
+  ck_ok(zke_discovery_wait(look, 2, zke_now(z) + test_patience(10000)));
   ck_assert_int_eq(kill(pids[0], SIGKILL), 0);
   zke_instance_list *list = NULL;
   do {

@@ -1076,7 +1076,7 @@ static int work(const char *db, tally *s) {
   if (rc == ZKE_OK)
     rc = zke_double_barrier_new(mine, PATH, WORKERS, NULL, &barrier);
   for (int i = 0; i < ROUNDS && rc == ZKE_OK; i++) {
-    int64_t deadline = zke_now(mine) + 10000;
+    int64_t deadline = zke_now(mine) + test_patience(10000);
     __atomic_add_fetch(&s->come[i], 1, __ATOMIC_SEQ_CST);
     rc = zke_double_barrier_enter(barrier, NULL, 0, deadline, &round);
     if (rc != ZKE_OK) break;
@@ -1139,7 +1139,7 @@ TEST(killed_inside) {
   dispatch_on(z[0]);
   ck_assert_int_eq(state(0), LEAVING);
   kill(pid, SIGKILL);
-  int64_t deadline = test_now() + 5000;
+  int64_t deadline = test_now() + test_patience(5000);
   while (state(0) == LEAVING && test_now() < deadline)
     zke_wait(z[0], zke_now(z[0]) + 1000);
   ck_assert_int_eq(state(0), OUT);

@@ -864,14 +864,14 @@ typedef struct actor {
   pthread_barrier_t *all;
   thing own, wanted;
   int no_check, rc;
-  int64_t limit_ms; /* 5000 */
+  int64_t limit_ms; /* 0: longer than the others take */
   char sentence[512];
 } actor;
 
 /* The thread of an actor. */
 static void *act(void *context) {
   actor *a = context;
-  int64_t limit = a->limit_ms ? a->limit_ms : 5000;
+  int64_t limit = a->limit_ms ? a->limit_ms : test_patience(20000);
   thing_open(&a->own, a->session, 0);
   thing_open(&a->wanted, a->session, a->no_check);
   ck_ok(thing_acquire(&a->own, soon(a->session)));
@@ -1014,14 +1014,14 @@ TEST(crossing_threads_are_no_circle) {
 TEST(a_circle_closed_by_waiting_late_is_found) {
   open_sessions();
   zke_lock *a = make(z[0], "/ring/0"), *b = make(z[0], "/ring/1");
-  actor other = {.limit_ms = 20000};
+  actor other = {0};
   pthread_barrier_t all;
   ck_ok(zke_lock_acquire(a, soon(z[0])));
   start_second(&other, &all, 2);
   ck_ok(zke_lock_start(b));
   pthread_barrier_wait(&all);
   ck_until(entries(z[0], "/ring/0") == 2, 5000);
-  int rc = zke_lock_acquire(b, zke_now(z[0]) + 20000);
+  int rc = zke_lock_acquire(b, zke_now(z[0]) + test_patience(20000));
   zke_lock_free(b);
   zke_lock_free(a);
   pthread_join(other.thread, NULL);
@@ -1035,7 +1035,7 @@ TEST(a_circle_closed_by_waiting_late_is_found) {
 TEST(a_chain_is_no_circle) {
   open_sessions();
   zke_lock *a = make(z[0], "/ring/0"), *late = make(z[2], "/ring/1");
-  actor middle = {.limit_ms = 5000};
+  actor middle = {0};
   pthread_barrier_t all;
   call c;
   ck_ok(zke_lock_acquire(a, soon(z[0])));
@@ -1075,7 +1075,7 @@ TEST(a_started_one_closes_no_circle) {
 TEST(two_threads_of_a_session_are_two) {
   open_sessions();
   zke_lock *a = make(z[0], "/ring/0"), *b = make(z[0], "/ring/1");
-  actor other = {.limit_ms = 5000};
+  actor other = {0};
   pthread_barrier_t all;
   call c;
   ck_ok(zke_lock_acquire(a, soon(z[0])));
@@ -1155,7 +1155,7 @@ static void *act_as(void *context) {
   substitute *s = context;
   s->own = zke_line_actor();
   s->was[0] = zke_line_act_as(s->actor);
-  s->rc = zke_lock_acquire(s->lock, zke_now(z[0]) + (s->actor ? 5000 : 50));
+  s->rc = zke_lock_acquire(s->lock, s->actor ? soon(z[0]) : zke_now(z[0]) + 50);
   s->was[1] = zke_line_act_as(0);
   s->was[2] = zke_line_actor();
   return NULL;

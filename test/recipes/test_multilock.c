@@ -575,7 +575,7 @@ TEST(a_single_lock_that_closes_a_circle_is_told) {
   zke_multilock *ml = make(z[0], "ab");
   other o;
   call c;
-  start_other(&o, 5000);
+  start_other(&o, test_patience(20000));
   acquire_aside(&c, ml, soon(z[0]));
   ck_until(entries(z[0], "/b") == 2, 5000);
   pthread_barrier_wait(&o.both);
@@ -599,7 +599,7 @@ TEST(a_multilock_that_closes_a_circle_is_told) {
     zke_multilock *ml = make(z[0], order ? "bc" : "cb");
     other o;
     ck_ok(zke_lock_acquire(a, soon(z[0])));
-    start_other(&o, 5000);
+    start_other(&o, test_patience(20000));
     pthread_barrier_wait(&o.both);
     ck_until(entries(z[0], "/a") == 2, 5000);
     ck_rc(zke_multilock_acquire(ml, soon(z[0])), ZKE_DEADLOCK);
@@ -625,7 +625,7 @@ TEST(the_check_can_be_turned_off) {
   zke_multilock *ml = make_with(z[0], "bc", &options);
   other o;
   ck_ok(zke_lock_acquire(a, soon(z[0])));
-  start_other(&o, 5000);
+  start_other(&o, test_patience(20000));
   pthread_barrier_wait(&o.both);
   ck_until(entries(z[0], "/a") == 2, 5000);
   ck_rc(zke_multilock_acquire(ml, zke_now(z[0]) + 20), ZKE_OPERATIONTIMEOUT);
@@ -658,7 +658,7 @@ TEST(a_started_one_that_blocks_closes_a_circle) {
   open_sessions();
   zke_multilock *ml = make(z[0], "ab");
   other o;
-  start_other(&o, 5000);
+  start_other(&o, test_patience(20000));
   ck_ok(zke_multilock_start(ml));
   pthread_barrier_wait(&o.both);
   ck_until(entries(z[0], "/a") == 2, 5000);

@@ -592,7 +592,7 @@ static int meet_often(const char *db, int id) {
     int brought[2] = {n, id}, seen = 0;
     zke_party_list *list;
     rc = zke_rendezvous_meet(meeting, brought, sizeof brought,
-                             zke_now(mine) + 10000, &list, NULL);
+                             zke_now(mine) + test_patience(10000), &list, NULL);
     if (rc != ZKE_OK) break;
     for (int i = 0; i < list->count; i++) {
       int got[2];
