@@ -332,11 +332,12 @@ static void do_two_phase(worker *w) {
 /* ---- its life ---- */
 
 /* hosts: those of a name, "127.0.0.1:1,127.0.0.1:2" */
-static int open_session(const char *hosts, zke **z_out) {
+static int open_session(const char *hosts, int session_ms, int wait_ms,
+                        zke **z_out) {
   char name[300];
   zke_options o = ZKE_INIT(zke_options);
-  o.busy_timeout_ms = WAIT_MS;
-  snprintf(name, sizeof name, "zk://%s?timeout=%d", hosts, SESSION_MS);
+  o.busy_timeout_ms = wait_ms;
+  snprintf(name, sizeof name, "zk://%s?timeout=%d", hosts, session_ms);
   return zke_open(name, &o, z_out);
 }
 
@@ -363,7 +364,7 @@ static pid_t start_worker(int slot, const char *hosts, unsigned seed) {
               .who = slot + 1,
               .random = seed * 2654435761u + (unsigned)slot};
   while (!atomic_load(&shared->stop)) {
-    if (open_session(hosts, &w.z) == ZKE_OK)
+    if (open_session(hosts, SESSION_MS, WAIT_MS, &w.z) == ZKE_OK)
       live(&w);
     else
       poll(NULL, 0, 20);
@@ -393,17 +394,38 @@ static struct scene {
 
 static int among(int of) { return rand_r(&scene.random) % of; }
 
-/* A port that is free now, and is asked for again and again. */
-static int free_port(void) {
+enum { LOWEST_PORT = 10000 };
+
+/* The first of the ports that the system gives to whoever asks for any. */
+static int lowest_given(void) {
+  int low = 0;
+  FILE *f = fopen("/proc/sys/net/ipv4/ip_local_port_range", "r");
+  if (f && fscanf(f, "%d", &low) != 1) low = 0;
+  if (f) fclose(f);
+  return low > LOWEST_PORT + 1000 ? low : 32768;
+}
+
+static bool is_free(int port) {
   struct sockaddr_in a = {.sin_family = AF_INET,
+                          .sin_port = htons((uint16_t)port),
                           .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  socklen_t len = sizeof a;
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (bind(fd, (struct sockaddr *)&a, len) != 0 ||
-      getsockname(fd, (struct sockaddr *)&a, &len) != 0)
-    abort();
+  bool bound = bind(fd, (struct sockaddr *)&a, sizeof a) == 0;
   close(fd);
-  return ntohs(a.sin_port);
+  return bound;
+}
+
+/* A port that is free now, and that nobody is given while its server is down:
+ * it is asked for again and again. */
+static int free_port(void) {
+  static int next = -1;
+  int count = lowest_given() - LOWEST_PORT;
+  if (next < 0) next = (int)(getpid() * 37L % count);
+  for (int i = 0; i < count; i++) {
+    next = (next + 1) % count;
+    if (is_free(LOWEST_PORT + next)) return LOWEST_PORT + next;
+  }
+  abort();
 }
 
 /* Become a server by the script; an ensemble's is told its number and peers. */
@@ -556,11 +578,12 @@ static const char *direct_hosts(void) {
   return hosts;
 }
 
-/* A session of this process, on servers that have nothing else to do. */
+/* A session of this process, on servers that have nothing else to do; however
+ * slow the machine is, it goes on. */
 static zke *open_directly(void) {
   zke *z = NULL;
   int64_t end = history_now() + SETTLE_MS * INT64_C(1000000);
-  while (open_session(direct_hosts(), &z) != ZKE_OK) {
+  while (open_session(direct_hosts(), SETTLE_MS, SETTLE_MS, &z) != ZKE_OK) {
     if (history_now() > end) {
       fprintf(stderr, "the server does not answer: %s\n", zke_errmsg());
       exit(2);

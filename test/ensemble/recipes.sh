@@ -58,17 +58,28 @@ free_port() {
   port=$(cat "$directory/port")
 }
 
-# A server of this kind that answers a test.
+# answers PROGRAM: does the server, while it runs?
+answers() {
+  for try in $(seq 60); do
+    kill -0 $servers 2>/dev/null || break
+    "$1" "$("$1" --list | head -n 1)" >/dev/null 2>&1 &&
+      kill -0 $servers 2>/dev/null && return
+  done
+  return 1
+}
+
+# A server of this kind that answers a test.  One that ends at once is begun
+# again: another may have got its port.
 start() {
   mkdir "$directory/$1"
-  free_port
-  $tied sh $here/server.sh "$1" "$directory/$1" "$port" \
-    >"$directory/$1/log" 2>&1 </dev/null &
-  servers=$!
-  export ZKE_TEST_SERVER="127.0.0.1:$port"
-  for try in $(seq 60); do
-    "$2" "$("$2" --list | head -n 1)" >/dev/null 2>&1 && return
-    kill -0 $servers 2>/dev/null || break
+  for attempt in 1 2 3; do
+    free_port
+    $tied sh $here/server.sh "$1" "$directory/$1" "$port" \
+      >"$directory/$1/log" 2>&1 </dev/null &
+    servers=$!
+    export ZKE_TEST_SERVER="127.0.0.1:$port"
+    answers "$2" && return
+    kill -0 $servers 2>/dev/null && break
   done
   echo "recipes.sh: the server $1 does not answer:" >&2
   tail -n 20 "$directory/$1/log" >&2

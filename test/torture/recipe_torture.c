@@ -72,7 +72,7 @@ enum {
   FASHION = 4        /* recipes that are in use at a time, for the workers to
                         meet */
 };
-#define PROGRESS_NS INT64_C(5000000000)
+#define PROGRESS_NS INT64_C(15000000000)
 #define FASHION_NS INT64_C(40000000)
 
 static int32_t people; /* processes so far */
@@ -278,9 +278,15 @@ static bool has_brought(const worker *w, const zke_party_list *list) {
   return mine;
 }
 
+/* A party is out.  If its grace was over before it could withdraw, it may still
+ * be counted, like one that died inside: then this is not noted. */
+static void note_withdrawal(const worker *w, int64_t began) {
+  if (zke_now(w->z) < began + ZKE_GRACE_MS) note(w, HISTORY_GAVE_UP, 0, 0);
+}
+
 static void do_barrier(worker *w) {
   zke_double_barrier *barrier = NULL;
-  int64_t round = 0, end = zke_now(w->z) + chance(w, 100);
+  int64_t round = 0, began = zke_now(w->z), end = began + chance(w, 100);
   must(w, zke_double_barrier_new(w->z, w->path, PARTIES, NULL, &barrier));
   note(w, HISTORY_ENTERING, 0, 0);
   int rc = zke_double_barrier_enter(barrier, NULL, 0, end, &round);
@@ -289,7 +295,7 @@ static void do_barrier(worker *w) {
     rc = zke_double_barrier_leave(barrier, deadline(w));
     if (rc != ZKE_BROKEN) must(w, rc);
   } else {
-    note(w, HISTORY_GAVE_UP, 0, 0);
+    note_withdrawal(w, began);
     if (!was_late(w, rc, end)) must(w, rc);
   }
   zke_double_barrier_free(barrier);
@@ -298,7 +304,7 @@ static void do_barrier(worker *w) {
 static void do_rendezvous(worker *w) {
   zke_rendezvous *meeting = NULL;
   zke_party_list *who = NULL;
-  int64_t token = 0, end = zke_now(w->z) + chance(w, 100);
+  int64_t token = 0, began = zke_now(w->z), end = began + chance(w, 100);
   must(w, zke_rendezvous_new(w->z, w->path, PARTIES, NULL, &meeting));
   note(w, HISTORY_ENTERING, 0, 0);
   int rc =
@@ -307,7 +313,7 @@ static void do_rendezvous(worker *w) {
     note(w, HISTORY_PASSED, token, 0);
     must(w, has_brought(w, who) ? ZKE_OK : ZKE_DATAINCONSISTENCY);
   } else {
-    note(w, HISTORY_GAVE_UP, 0, 0);
+    note_withdrawal(w, began);
     if (!was_late(w, rc, end)) must(w, rc);
   }
   zke_free(who);

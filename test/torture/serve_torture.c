@@ -702,7 +702,8 @@ static void be_client(int number, int life) {
 
 static void be_direct(int number, int life) {
   user u = {.number = number, .random = random_of(number, life)};
-  int rc = zke_open(database, NULL, &u.z);
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = ANSWER_MS};
+  int rc = zke_open(database, &o, &u.z);
   if (rc != 0) {
     complain("user %d: zke_open gives %d", number, rc);
     return;

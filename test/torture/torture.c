@@ -271,6 +271,7 @@ static void open_session(process *p, const char *identity) {
   zke_options options = {.size = sizeof options,
                          .identity = identity,
                          .container_ms = 30,
+                         .busy_timeout_ms = 60000,
                          .event_limit = 1000000};
   p->session = 0;
   hist_op *o = note(p, HIST_OPEN, "");
