@@ -4,6 +4,8 @@
 
 : "${CC:=cc}" "${BUILD:=build}" "${LIBS:=-lsqlite3 -lpthread}"
 : "${SQLITE_CFLAGS=}" "${MAKE:=make}"
+# Before a command that might hang; the limit is not for a machine that is slow.
+limited="timeout $((60 * ${CK_TIMEOUT_MULTIPLIER:-5}))"
 passed=0
 failed=0
 

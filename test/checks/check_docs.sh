@@ -213,7 +213,7 @@ runs() {
   room=${1%.c}
   mkdir "$room" && cp zkembed.c zkembed.h "$room" && cp "$1" "$room/app.c" &&
     (cd "$room" && $CC -std=c11 $include app.c zkembed.c $LIBS_HERE &&
-      timeout 60 ./a.out </dev/null)
+      $limited ./a.out </dev/null)
 }
 
 # recipes_of FILE: the recipes that it includes, directly or not, by what
@@ -251,7 +251,7 @@ linked_runs() {
   recipe_room "$room" && cp "$1" "$room/app.c" &&
     (cd "$room" && $CC -std=c11 -I. -Wall -Wextra -Wpedantic -Werror \
       ${SAN:+-fsanitize=$SAN} app.c $objects "$built/libzkembed.a" $LIBS &&
-      timeout 60 ./a.out </dev/null)
+      $limited ./a.out </dev/null)
 }
 
 # is_linked BLOCK: it is a program for linked_runs()
@@ -329,7 +329,7 @@ builds_from_named() {
       cp "recipes/$part.c" "recipes/$part.h" "$room/recipes" || return 1
     done &&
     (cd "$room" && $CC $include $line $rest &&
-      timeout 60 ./a.out </dev/null)
+      $limited ./a.out </dev/null)
 }
 
 # The line of README as it stands, but for another compiler or SQLite.

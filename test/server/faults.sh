@@ -14,7 +14,7 @@ cd "$room" || exit 1
 need_kazoo
 
 the_document_is_true() {
-  PATH=${zke%/*}:$PATH timeout 120 $python -m pytest -q -p no:cacheprovider \
+  PATH=${zke%/*}:$PATH $limited $python -m pytest -q -p no:cacheprovider \
     -W error::pytest.PytestUnhandledThreadExceptionWarning .
 }
 

@@ -34,7 +34,7 @@ if [ -z "${SERVER-}" ]; then
 fi
 ensemble=zk://$SERVER
 
-z() { timeout 60 "$zke" "$ensemble" "$@"; }
+z() { $limited "$zke" "$ensemble" "$@"; }
 
 # prints TEXT COMMAND...: that is all it prints, and it succeeds
 prints() {
@@ -65,11 +65,11 @@ expect "get what was set" prints two z get /app
 expect "ls" prints "app" sh -c "'$zke' '$ensemble' ls / | grep app"
 expect "tree" prints /app z tree /app
 expect "stat" sh -c "'$zke' '$ensemble' stat /app | grep -q '^version = 1$'"
-expect "a chroot in the name" prints "" timeout 60 "$zke" "$ensemble/app" ls
+expect "a chroot in the name" prints "" $limited "$zke" "$ensemble/app" ls
 expect "lines from standard input" prints "/app/s
 1" sh -c "printf 'create /app/s 1\nget /app/s\n' | '$zke' '$ensemble'"
 expect "a coprocess" sh -c "echo '{\"id\":1,\"run\":[\"get\",\"/app\"]}' |
-  timeout 60 '$zke' '$ensemble' --coprocess | grep -q two"
+  $limited '$zke' '$ensemble' --coprocess | grep -q two"
 expect "--readonly changes nothing" \
   refused 77 READONLY z --readonly create /never
 expect "ephemeral nodes of others are found" sh -c \
@@ -94,7 +94,8 @@ expect "queue push" z queue push jobs one
 expect "queue pop" prints one z queue pop jobs
 expect "elect" prints elected z elect boss -- echo elected
 
-"$zke" "$ensemble?timeout=2000" lock job -- sh -c 'echo in >held; sleep 600' &
+"$zke" "$ensemble?timeout=2000" lock job -- \
+  sh -c 'echo in >held; exec sleep 600' &
 holder=$!
 started="$started $holder"
 expect "a lock is had" until_true [ -s held ]
@@ -110,7 +111,7 @@ expect "a killed holder's lock is had by another" \
 # A script that says nothing for longer than its session's timeout.
 idle() {
   { echo 'create -e /idle x'; sleep 5; echo 'get /idle'; } |
-    timeout 60 "$zke" "$ensemble?timeout=2000"
+    $limited "$zke" "$ensemble?timeout=2000"
 }
 expect "an idle script keeps its session" prints "/idle
 x" idle
@@ -118,7 +119,7 @@ x" idle
 # ---- to the ensemble and back ----------------------------------------------
 
 export ZKE_AUTH=bob:secret
-file() { timeout 60 "$zke" app.db "$@"; }
+file() { $limited "$zke" app.db "$@"; }
 file create /t top >/dev/null
 file create /t/null --null >/dev/null
 file create /t/bytes --base64 AAH/ >/dev/null
@@ -132,8 +133,8 @@ done >steps
 file -f steps >/dev/null
 
 nodes() { grep -v -e exported_at; } # all but the moment
-over() { "$zke" app.db export /t | timeout 60 "$zke" "$ensemble" import /t; }
-back() { z export /t | timeout 60 "$zke" back.db import /t; }
+over() { "$zke" app.db export /t | $limited "$zke" "$ensemble" import /t; }
+back() { z export /t | $limited "$zke" back.db import /t; }
 same() {
   "$zke" app.db export /t | nodes >before
   "$@" export /t | nodes >after
@@ -148,7 +149,7 @@ z delete /t/seq/n-0000000300
 z deleteall /t
 expect "the tree again" over
 expect "and back" prints "/t: 5 created" back
-expect "and is the same there, too" same timeout 60 "$zke" back.db
+expect "and is the same there, too" same $limited "$zke" back.db
 export ZKE_AUTH=eve:guess
 expect "an export is whole or fails" refused 77 NOAUTH z export /t
 export ZKE_AUTH=bob:secret
@@ -177,5 +178,5 @@ done
 expect "nothing is made of the name" nothing sh -c 'ls | grep zk:'
 expect "a malformed name" refused 65 BADARGUMENTS "$zke" zk:// ls
 expect "no server" refused 75 OPERATIONTIMEOUT \
-  timeout 60 "$zke" --timeout 1s zk://127.0.0.1:1 ls
+  $limited "$zke" --timeout 1s zk://127.0.0.1:1 ls
 report

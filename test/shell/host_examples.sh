@@ -5,24 +5,23 @@
 
 examples=$(pwd)/doc/examples
 PATH=$(cd "$BUILD" && pwd):$PATH
-limit='timeout 120'
 
 # Nobody is left behind, and the file is whole.
 whole() { zke "$1" check; }
 
 outbox_is_emptied() (
   cd "$room" || exit
-  $limit outbox shop.db && whole shop.db
+  $limited outbox shop.db && whole shop.db
 )
 
 leaders_are_fenced() (
   cd "$room" || exit
-  $limit jobs jobs.db 2>jobs.err || { cat jobs.err; exit 1; }
+  $limited jobs jobs.db 2>jobs.err || { cat jobs.err; exit 1; }
   whole jobs.db
 )
 
 # ledger COUNT: under the lock
-ledger() { $limit zke ledger.db lock ledger -- python3 "$examples/ledger.py" "$1"; }
+ledger() { $limited zke ledger.db lock ledger -- python3 "$examples/ledger.py" "$1"; }
 
 rows() {
   python3 -c 'import sqlite3
@@ -46,7 +45,7 @@ main()'
 
 former_holder_writes_nothing() (
   cd "$room" && mkfifo go said || exit
-  $limit zke ledger.db lock ledger --on-lost warn -- \
+  $limited zke ledger.db lock ledger --on-lost warn -- \
     python3 -c "$slow_py" 1 "$examples/ledger.py" <go >said 2>fenced & p=$!
   exec 8>go 9<said
   read -r line <&9 && [ "$line" = written ] || { cat fenced; exit 1; }
