@@ -14,7 +14,7 @@ scratch room foreign
 log=$(cd "$room" && pwd)/log
 suites=kazoo.tests limit=900
 if [ -n "$SHORT" ]; then
-  suites='' limit=200
+  suites='' limit=200 # twice that and a little is all it may take
   for name in barrier counter election lock party queue watchers; do
     suites="$suites kazoo.tests.test_$name"
   done
@@ -22,30 +22,42 @@ fi
 
 need_kazoo
 
-# once NAME: kazoo's tests with a plugin.  A test that stands still for two
-# minutes tells where its threads are; the run is ended later.
+# once NAME [OPTION]: kazoo's tests with a plugin.  A test that stands still for
+# two minutes tells where its threads are; the run is ended later.
 once() {
   PYTHONPATH=$PWD/test/foreign PYTHONDONTWRITEBYTECODE=1 \
     timeout -k 10 $limit $python -m pytest -v -o faulthandler_timeout=120 \
-    -p no:cacheprovider -c /dev/null --rootdir="$room" \
-    -p kazoo_suite --pyargs $suites >"$log.$1" 2>&1
+    -o cache_dir="$log.cache" -c /dev/null --rootdir="$room" \
+    -p kazoo_suite --pyargs $suites $2 >"$log.$1" 2>&1
 }
 
-# suite NAME: runs them; the last line of pytest's, which has the counts, is
-# told under this name.  Some of them wait without limit for what another of
-# their threads has done already: so a run that hangs is told, with what it
-# last said, and made once more.
+# tell NAME: the last line of pytest's, which has the counts, and what failed
+tell() {
+  echo "$1: $(grep -E ' (passed|failed|error).* in ' "$log.$1" | tail -n 1)"
+  grep -E '^(FAILED|ERROR)|^E  ' "$log.$1"
+}
+
+# suite NAME: runs them.  Some have limits of a tenth of a second, and some wait
+# without limit for what another of their threads has done already.  So what
+# failed on zke, or all of a run that hangs, is told and run once more.
 suite() {
   once "$1"
   status=$?
-  if [ $status = 124 ]; then
-    echo "$1: a test hung:"
-    tail -n 60 "$log.$1"
-    once "$1"
-    status=$?
-  fi
-  echo "$1: $(grep -E ' (passed|failed|error).* in ' "$log.$1" | tail -n 1)"
-  [ $status = 0 ] || grep -E '^(FAILED|ERROR)|^E  ' "$log.$1"
+  case $status,$1 in
+    1,zke)
+      tell "$1"
+      echo "$1: only what failed, once more:"
+      once "$1" --last-failed
+      status=$?
+      ;;
+    124,*)
+      echo "$1: a test hung:"
+      tail -n 60 "$log.$1"
+      once "$1"
+      status=$?
+      ;;
+  esac
+  tell "$1"
   return $status
 }
 

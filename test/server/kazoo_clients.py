@@ -3,6 +3,7 @@
     kazoo_clients.py HOSTS ROLE ARGUMENTS...
 
 Each prints what it has done, a line each, and ends with 0 if all went well.
+TIMEOUT is its session's, in seconds.
 """
 import os
 import sys
@@ -14,6 +15,9 @@ from kazoo.exceptions import AuthFailedError, NoAuthError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.recipe.queue import LockingQueue
 from kazoo.security import make_acl
+
+# kazoo drops a connection after a third of it; a sync to a disk may take that.
+TIMEOUT = float(os.environ.get("TIMEOUT", 30))
 
 
 def curator_lock(zk, path, kind="-lock-"):
@@ -157,7 +161,7 @@ def party(zk, path, name):
 
 def login(hosts, user, password):
     """Make a node that only this user of SASL can read, and read it."""
-    zk = KazooClient(hosts=hosts, timeout=2, sasl_options={
+    zk = KazooClient(hosts=hosts, timeout=TIMEOUT, sasl_options={
         "mechanism": "DIGEST-MD5", "username": user, "password": password})
     # The server may look at the password before start() has returned, or after.
     try:
@@ -187,7 +191,7 @@ def main():
     hosts, role = sys.argv[1:3]
     if role == "login":
         return login(hosts, *sys.argv[3:])
-    zk = KazooClient(hosts=hosts, timeout=2)
+    zk = KazooClient(hosts=hosts, timeout=TIMEOUT)
     zk.start()
     {f.__name__: f for f in (
         count, hold, take, put, consume, consume_one, claim, append, fetch,
