@@ -223,7 +223,7 @@ watch_over() {
   last= left=$LIMIT
   while sleep 1 && kill -0 "$1"; do
     at=$(cat "$room/at")
-    [ "$at" = "$last" ] || left=$LIMIT
+    [ "$at" ] && [ "$at" = "$last" ] || left=$LIMIT # none has begun, or another
     last=$at
     left=$((left - 1))
     [ $left -gt 0 ] || kill -s KILL -- "-$1"
@@ -381,14 +381,12 @@ cat: x: No such file or directory\n[1]\n```\n\n```console\n$ false\n[1]\n```
 
 # The slow part, for the run over everything.
 try_limit() {
-  limit=$LIMIT
-  LIMIT=2
+  LIMIT=2 # in this subshell of expect
   notices 1 2 <<'END'
 $ true
 $ sleep 1000 | cat
 $ true
 END
-  LIMIT=$limit
 }
 
 # ----------------------------------------------------------------------------
