@@ -331,17 +331,19 @@ static bool outer_read(const char *text, uint64_t *actor, int *pid,
 
 /* The actor of the outer zke, if it surely waits for this process; else 0.  A
  * shell between the two may just have started us and not be inside wait() yet:
- * it is given 200 ms. */
+ * it is given 2 s on a processor or without one, of which it may sleep
+ * elsewhere for 200 ms, as it does where it reads what we print. */
 static uint64_t outer_actor(const call *c) {
-  enum { TRIES = 10, TRY_MS = 20 };
+  enum { TRIES = 100, ASLEEP = 10, TRY_MS = 20 };
   const struct timespec pause = {0, TRY_MS * 1000000L};
   const char *outer = getenv("ZKE_LOCK_ACTOR");
   uint64_t actor, start;
-  int pid, waits = WAITS_NO;
+  int pid, waits = WAITS_NO, asleep = 0;
   if (!outer || !outer_read(outer, &actor, &pid, &start)) return 0;
-  for (int i = 0; i < TRIES && !cancelled(c); i++) {
+  for (int i = 0; i < TRIES && asleep < ASLEEP && !cancelled(c); i++) {
     waits = process_waits(pid, start, getpid());
-    if (waits != WAITS_NOT_YET) break;
+    if (waits == WAITS_NO || waits == WAITS_YES) break;
+    asleep += waits == WAITS_NOT_YET;
     nanosleep(&pause, NULL);
   }
   return waits == WAITS_YES ? actor : 0;

@@ -223,7 +223,7 @@ static int waits_in(const processes *before, const processes *all,
     if (up->pid == ancestor) return up->start == start ? found : WAITS_NO;
     if (up->threads != 1) return WAITS_NO;
     if (child_count(all, up->pid, false) || !has_slept_on(before, up->pid))
-      found = WAITS_NOT_YET;
+      found = up->state == 'S' ? WAITS_NOT_YET : WAITS_RUNS;
     child = up->pid;
   }
   return WAITS_NO;

@@ -415,6 +415,24 @@ TEST(nested_in_a_script) {
   ck_content("err", "zke: DEADLOCK: ");
 }
 
+/* It is known also where the script has not got to its wait for long, for want
+ * of a processor: here it is stopped for twice 200 ms, the time that a script
+ * has that sleeps elsewhere. */
+TEST(nested_in_a_script_that_stands_still) {
+  begin();
+  setenv("Z", command, 1);
+  pid_t pid = start("lock", "a", "--", "sh", "-c",
+                    "sh -c 'kill -STOP $PPID; echo $PPID > $T/still;"
+                    " exec $Z $ZKE_DB lock a -- true'; exit $?",
+                    NULL);
+  ck_until(strchr(content("still"), '\n'), 10000);
+  struct timespec pause = {0, 400000000};
+  nanosleep(&pause, NULL);
+  kill(number_in("still"), SIGCONT);
+  ck_assert_int_eq(code(pid), 75);
+  ck_content("err", "zke: DEADLOCK: ");
+}
+
 /* Commands that run at once under an outer lock are no deadlock: all get their
  * turn. */
 TEST(nested_side_by_side) {
