@@ -1019,7 +1019,9 @@ TEST(holder_is_named) {
   kill(pid, SIGKILL);
   ck_assert_int_eq(ended_by(pid), SIGKILL);
   pid_t next = start("lock", "a", "--", "true", NULL);
-  ck_until(say("waits") == 0 && strstr(content("said"), "waits for"), 10000);
+  /* It may not be sleep yet, but still the shell. */
+  ck_until(say("waits") == 0 && strstr(content("said"), "kept by sleep 60"),
+           10000);
   snprintf(text, sizeof text, "(pid %d; kept by sleep 60 (pid %d)): /locks/a",
            (int)pid, (int)holder);
   ck_content("said", text);
@@ -1367,11 +1369,11 @@ TEST(killed_at_random) {
   srand(test_seed());
   pid_t pids[MANY];
   for (int i = 0; i < MANY; i++) {
-    /* Whoever is killed leaves its number; it must not live any more. */
+    /* One that is killed leaves its number: it has closed its files before the
+     * lock is free. */
     pids[i] = start("lock", "a", "--", "sh", "-c",
                     "r=$(cat $T/inside 2>/dev/null);"
-                    "[ -z \"$r\" ] || ! grep -q 'State:.[RSDT]'"
-                    " /proc/$r/status 2>/dev/null || exit 9;"
+                    "[ -z \"$r\" ] || [ ! -e /proc/$r/fd/2 ] || exit 9;"
                     "echo $$ > $T/inside; sleep 0.005; rm -f $T/inside",
                     NULL);
     if (i % 3 == 0) {
@@ -1458,6 +1460,7 @@ TEST(busy_database) {
                     NULL);
   ck_until(exists("in"), 10000);
   ck_assert_int_eq(sqlite3_open(db, &other), SQLITE_OK);
+  sqlite3_busy_timeout(other, 10000);
   ck_assert_int_eq(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL),
                    SQLITE_OK);
   touch("go");
