@@ -147,7 +147,7 @@ static int bad_path(const char *path) {
  * ZKE_BADARGUMENTS whatever the handle's state. flags 0: a call that fails here
  * leaves zke_zxid() alone. */
 static int op_begin(op *c, zke *h, const char *path, unsigned flags) {
-  if (!zke_ensemble_path_check(path, (flags & OP_SEQUENTIAL) != 0)) {
+  if (!path || !zke_ensemble_path_check(path, (flags & OP_SEQUENTIAL) != 0)) {
     if (flags) zke_set_zxid(0);
     return bad_path(path);
   }

@@ -29,7 +29,8 @@ export CK_DEFAULT_TIMEOUT="${CK_DEFAULT_TIMEOUT:-30}" # Check's own are 4 s
 # A sanitizer's finding must end the process, or a forked test would pass.
 export ASAN_OPTIONS="detect_leaks=1:${ASAN_OPTIONS-}"
 export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS-}"
-export TSAN_OPTIONS="halt_on_error=1:${TSAN_OPTIONS-}"
+# ThreadSanitizer waits a second at each exit for what other threads still do.
+export TSAN_OPTIONS="halt_on_error=1:atexit_sleep_ms=50:${TSAN_OPTIONS-}"
 
 # where_tests_work: prints the directory
 where_tests_work() {

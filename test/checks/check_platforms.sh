@@ -45,13 +45,14 @@ works() {
   [ "$("$1" "$1.db")" = ZKE_OK ] && [ "$("$1" "$1.db")" = ZKE_NODEEXISTS ]
 }
 
-# objects NAME COMPILER FLAG...: libzke-NAME.a of the engine and the lock
+# objects NAME COMPILER FLAG...: of the engine and the recipes.  Other builds
+# optimise; here a compiler and its C library are to take the sources.
 objects() {
   name=$1
   shift
   mkdir -p "$place/$name"
   for source in $sources; do
-    "$@" -std=c11 -O2 -Wall -Wextra -Werror -I. -c \
+    "$@" -std=c11 -Wall -Wextra -Werror -I. -c \
       -o "$place/$name/$(basename "$source" .c).o" "$source" || return 1
   done
 }
@@ -82,7 +83,7 @@ cxx() {
 }
 
 # Optimized over all files at the link.
-lto() { in_c lto $CC $SQLITE_CFLAGS -flto -- $system_sqlite -lpthread; }
+lto() { in_c lto $CC $SQLITE_CFLAGS -O1 -flto -- $system_sqlite -lpthread; }
 
 # amalgamation NAME COMPILER...: SQLite's object, as README tells to compile it
 amalgamation() {
@@ -109,7 +110,8 @@ musl() {
 # stands in doc/laboratory.md, which the other one has found
 laboratory() {
   built=build/$1-amalgamation/libzkembed-lab-forked.a
-  $MAKE CC="$1" SQLITE="$AMALGAMATION" COMMAND= "$built" &&
+  $MAKE CC="$1" SQLITE="$AMALGAMATION" COMMAND= CFLAGS=-O0 LAB_OPTIMIZE=-O0 \
+    "$built" &&
     awk '/^ *```c$/ { inside = 1; next } /^ *```$/ && inside { exit } inside' \
       doc/laboratory.md >"$place/lab.c" || return 1
   schedule=$(sed -n '/^# --replay /{ s///p; q; }' doc/laboratory.md)

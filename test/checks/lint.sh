@@ -8,8 +8,8 @@
 # in ways that these tools do not follow.  They run under sanitizers instead.
 #
 #   LINT_NODES=n  clang-tidy's analyzer gives up a function after so many steps
-#                 in place of its own 225,000, which take twice the time of
-#                 75,000; gcc's, which comes to no end of zkembed.c, gives up
+#                 in place of its own 225,000, which take zkembed.c eight times as
+#                 long as 25,000; gcc's, which comes to no end of it, gives up
 #                 five times as early.  .ci/run does that
 . test/report.sh
 
