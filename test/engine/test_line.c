@@ -116,6 +116,19 @@ static void outside_sleep(void *context, int64_t ns) {
   os.sleep(context, ns);
 }
 
+/* How much slower time passes for handles that are opened from now on, by the
+ * clock after which a first is passed over: so that none is that only waits for
+ * a processor.  Sleeps and polls are as long as ever. */
+enum { SLOW = 50 };
+static int slowness = SLOW;
+
+static int64_t slow_clock(void *context, int which) {
+  zke_os os;
+  zke_os_default(&os);
+  int64_t now = os.clock(NULL, which);
+  return which == ZKE_CLOCK_MONOTONIC ? now / (intptr_t)context : now;
+}
+
 /* A handle on these system calls, with much patience; NULL if it fails. */
 static zke *open_patient(void) {
   zke *own = NULL;
@@ -124,6 +137,8 @@ static zke *open_patient(void) {
   os.pwrite = full_pwrite;
   os.poll = long_poll;
   os.sleep = outside_sleep;
+  os.clock = slow_clock;
+  os.context = (void *)(intptr_t)slowness;
   zke_options o = {.size = sizeof o, .busy_timeout_ms = PATIENT_MS, .os = &os};
   return zke_open(db, &o, &own) == ZKE_OK ? own : NULL;
 }
@@ -177,6 +192,14 @@ static int set_at_first(void *context) { return set_once(context, false); }
 
 static writer start_writer(int number) {
   return start_writer_as(number, write_once);
+}
+
+/* One whose time passes so much slower. */
+static writer start_slow_writer(int number, int slow) {
+  slowness = slow;
+  writer w = start_writer(number);
+  slowness = SLOW;
+  return w;
 }
 
 static pid_t inner_pid(writer *w) {
@@ -259,7 +282,9 @@ TEST_LOOP(change_of_unknown_kind_has_one_turn, 0, 2) {
   writer w[6];
   zke_stat set, first;
   begin();
+  slowness = 1; /* the first passes nobody over */
   w[0] = start_writer_as(0, _i ? set_at_first : set_guessed);
+  slowness = SLOW;
   for (int i = 1; i < 6; i++) w[i] = start_writer(i);
   int gate = hold_gate(1);
   come(w, 6);
@@ -291,13 +316,17 @@ TEST(a_close_keeps_its_limit) {
 
 /* P10: a first that is stopped is passed over, once: the line begins behind it
  * from then on.  When it goes on it takes a new place, and writes.  Where the
- * beginning cannot be written (1), each of the others passes it over; they used
- * to wait for it until their deadlines. */
+ * beginning cannot be written (1), each of the others passes it over, the next
+ * of them soonest; they used to wait for it until their deadlines. */
 TEST_LOOP(stopped_first_is_passed_over, 0, 2) {
   writer w[4];
   disk_is_full = _i;
+  slowness = 1; /* of z, which may have to pass it over, too */
   begin();
-  line_up(w, 4);
+  slowness = SLOW;
+  w[0] = start_writer(0);
+  for (int i = 1, slow = 1; i < 4; i++, slow *= _i ? 4 : SLOW)
+    w[i] = start_slow_writer(i, slow);
   int gate = hold_gate(1);
   come(w, 4);
   int64_t first = place_from(1);
@@ -320,7 +349,8 @@ TEST_LOOP(stopped_first_is_passed_over, 0, 2) {
 TEST(stopped_writer_in_the_middle) {
   writer w[4];
   begin();
-  line_up(w, 4);
+  line_up(w, 3);
+  w[3] = start_slow_writer(3, 10);
   int gate = hold_gate(1);
   come(w, 4);
   ck_assert_int_eq(kill(w[2].pid, SIGSTOP), 0);
@@ -588,7 +618,7 @@ TEST(line_across_pid_namespaces) {
   begin();
   if (!namespaces_permitted()) return;
   for (int i = 0; i < 5; i++)
-    w[i] = i == 1 || i == 4 ? start_writer(i)
+    w[i] = i == 1 || i == 4 ? start_slow_writer(i, i == 1 ? 1 : SLOW)
                             : start_writer_as(i, write_in_namespace);
   int gate = hold_gate(1);
   come(w, 5);
@@ -632,6 +662,7 @@ TEST(two_hundred_get_through) {
   pid_t pid[WRITERS];
   int start[2];
   int64_t count;
+  slowness = 1;
   begin();
   ck_assert_int_eq(pipe2(start, O_CLOEXEC), 0);
   for (int i = 0; i < WRITERS; i++) pid[i] = test_child(write_some, start);
