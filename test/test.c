@@ -22,6 +22,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -579,6 +580,19 @@ int64_t test_number(const char *db, const char *sql) {
   return n;
 }
 
+pid_t test_thread(void) { return (pid_t)syscall(SYS_gettid); }
+
+char test_state(pid_t of) {
+  char path[64], line[512];
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)of);
+  FILE *f = fopen(path, "r");
+  if (!f) return '?';
+  bool is_told = fgets(line, sizeof line, f) != NULL;
+  fclose(f);
+  const char *end = is_told ? strrchr(line, ')') : NULL;
+  return end && end[1] ? end[2] : '?';
+}
+
 int test_fd_count(void) {
   int count = 0;
   DIR *d = opendir("/proc/self/fd");
@@ -620,12 +634,12 @@ test_worker test_spawn(const char *role, ...) {
 const char *test_line(test_worker *w) {
   static char line[4096];
   size_t used = 0;
-  int64_t end = test_now() + 60000;
+  int64_t end = test_now() + test_patience(60000);
   for (;;) {
     struct pollfd p = {.fd = w->out, .events = POLLIN};
     int64_t left = end - test_now();
     ck_assert_msg(left > 0 && poll(&p, 1, (int)left) > 0,
-                  "no line from worker %d within a minute", (int)w->pid);
+                  "no line from worker %d in time", (int)w->pid);
     ssize_t n = read(w->out, line + used, 1);
     ck_assert_msg(n == 1, "worker %d ended instead of a line", (int)w->pid);
     if (line[used] == '\n') break;

@@ -268,6 +268,11 @@ int test_ephemerals(zke *z, zke *other);
  * first row; -1: no row. */
 int64_t test_number(const char *db, const char *sql);
 
+/* This thread's number; and the state of a thread or a process, as
+ * /proc/PID/stat tells it: 'S' sleeps, 'T' was stopped; '?': there is none. */
+pid_t test_thread(void);
+char test_state(pid_t of);
+
 /* Open descriptors of this process. */
 int test_fd_count(void);
 
@@ -284,7 +289,7 @@ typedef struct test_worker {
 } test_worker;
 test_worker test_spawn(const char *role, ...); /* const char *, ends by NULL */
 /* Read one line of its output (without newline) into a static buffer;
- * asserts that it comes within ten seconds. */
+ * asserts that it comes within test_patience() of a minute. */
 const char *test_line(test_worker *w);
 /* Say a line by a format.  test_answer(): the answer to it, which must begin
  * with "ok"; what follows that.  test_ask(): both. */

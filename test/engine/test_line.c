@@ -581,18 +581,6 @@ static int write_in_namespace(void *context) {
   return run_in_namespace(write_once, context);
 }
 
-/* Is the process in that state of /proc/PID/stat? */
-static bool has_state(pid_t pid, char state) {
-  char path[64], line[512] = "";
-  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-  FILE *f = fopen(path, "r");
-  ck_assert_ptr_nonnull(f);
-  if (!fgets(line, sizeof line, f)) line[0] = 0;
-  fclose(f);
-  const char *end = strrchr(line, ')');
-  return end && end[2] == state;
-}
-
 static int enter_nothing(void *context) {
   (void)context;
   return 0;
@@ -627,7 +615,7 @@ TEST(line_across_pid_namespaces) {
   ck_assert_int_eq(places(), 4);
   pid_t first = inner_pid(&w[0]);
   ck_assert_int_eq(kill(first, SIGSTOP), 0);
-  ck_until(has_state(first, 'T'), PATIENT_MS);
+  ck_until(test_state(first) == 'T', PATIENT_MS);
   close(gate);
   end_writers(w, 1, 2);
   end_writers(w, 3, 5);

@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "recipes/zookeeper.h"
@@ -86,22 +85,10 @@ TEST(a_cancellation_takes_effect_behind_the_call) {
 
 static void *wait_for_turn(void *arg) {
   thread_call *c = arg;
-  c->tid = (int)syscall(SYS_gettid);
+  c->tid = test_thread();
   c->rc = zke_wait(c->z, zke_now(c->z) + 60000);
   c->over = true;
   return NULL;
-}
-
-/* Whether the kernel says that the thread sleeps. */
-static bool sleeps(const thread_call *c) {
-  char path[64], state = '?';
-  if (!c->tid) return false;
-  snprintf(path, sizeof path, "/proc/self/task/%d/stat", c->tid);
-  FILE *f = fopen(path, "r");
-  if (!f) return false;
-  if (fscanf(f, "%*d (%*[^)]) %c", &state) != 1) state = '?';
-  fclose(f);
-  return state == 'S';
 }
 
 /* A thread can be cancelled in its wait, and the handle goes on; a wake ends
@@ -116,7 +103,8 @@ TEST(a_wait_can_be_cancelled) {
     c[i] = (thread_call){.z = z};
     begin_thread(&c[i], wait_for_turn);
   }
-  for (int i = 0; i < THREADS; i++) ck_until(sleeps(&c[i]), SOON);
+  for (int i = 0; i < THREADS; i++)
+    ck_until(c[i].tid && test_state(c[i].tid) == 'S', SOON);
   pthread_cancel(c[0].thread);
   ck_assert_ptr_eq(end_thread(&c[0]), PTHREAD_CANCELED);
   ck_assert(!c[0].over);
