@@ -111,7 +111,7 @@ static void take(zke *z, const char *path) {
 static void expect_reaped(zke *z, const char *path) {
   test_events events = {0};
   if (zke_exists(z, path, test_record, &events, NULL) == ZKE_NONODE) return;
-  int64_t end = test_now() + 10000;
+  int64_t end = test_now() + test_patience(10000);
   while (has(z, path) && test_now() < end) zke_wait(z, zke_now(z) + 10);
   ck_assert_msg(!has(z, path), "%s of a dead process stays", path);
 }
@@ -120,7 +120,7 @@ static void expect_reaped(zke *z, const char *path) {
  * them their watches and events. */
 static void expect_alone(zke *z) {
   zke_watch_list *watches;
-  int64_t end = test_now() + 10000;
+  int64_t end = test_now() + test_patience(10000);
   while (test_session_count(z) > 1 && test_now() < end)
     zke_wait(z, zke_now(z) + 10);
   ck_assert_int_eq(test_session_count(z), 1);

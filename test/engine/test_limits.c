@@ -1026,7 +1026,7 @@ static const char *node_of(int i) {
 /* Wait in a poll loop of the host, or in zke_wait(), for one event. */
 static void expect_death(zke *z, test_events *seen, int owner, bool loop) {
   char expected[64];
-  int64_t end = test_now() + 10000;
+  int64_t end = test_now() + test_patience(10000);
   snprintf(expected, sizeof expected, "DELETED %s", node_of(owner));
   while (!seen->count && test_now() < end) {
     struct pollfd p = {.events = POLLIN};

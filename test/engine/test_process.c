@@ -42,15 +42,15 @@ static int compare_int(const void *a, const void *b) {
 
 enum { ROUNDS = 9 };
 
-/* What the kernel tells comes in the median of some rounds far sooner than
- * the quarter of a second between two sweeps, and never much later than a
- * tick. */
+/* What the kernel tells comes far sooner than the quarter of a second between
+ * two sweeps, in a third of the rounds at least, also on a loaded machine; and
+ * never much later than a tick. */
 static void expect_prompt(const char *what, int *took) {
   qsort(took, ROUNDS, sizeof took[0], compare_int);
   printf("%s: median %d ms, longest %d ms\n", what, took[ROUNDS / 2],
          took[ROUNDS - 1]);
-  ck_assert_int_lt(took[ROUNDS / 2], 200);
-  ck_assert_int_lt(took[ROUNDS - 1], 10000);
+  ck_assert_int_lt(took[ROUNDS / 3 - 1], 200);
+  ck_assert_int_lt(took[ROUNDS - 1], test_patience(10000));
 }
 
 /* ---- together ---- */
@@ -515,7 +515,7 @@ TEST(waking_the_dead_raises_no_sigpipe) {
 
 /* ---- lost wake-ups, stopped processes ---- */
 
-enum { PAUSE = 50 };
+enum { PAUSE = 20 };
 
 /* Sleep while a worker, a moment later, sets the node; how long after that
  * the watcher runs. */
@@ -606,7 +606,7 @@ TEST(stopped_duty_holder_delays_no_event) {
     test_ask(&w, i ? "set /n x" : "create /n x");
     ck_assert_str_eq(test_answer(&p.waiter[1 - i]),
                      i ? "CHANGED /n" : "CREATED /n");
-    ck_assert_int_lt((int)(test_now() - since), 10000);
+    ck_assert_int_lt(test_now() - since, test_patience(10000));
     test_kill(&p.waiter[i], SIGCONT);
     ck_assert_str_eq(test_answer(&p.waiter[i]),
                      i ? "CHANGED /n" : "CREATED /n");
@@ -635,7 +635,7 @@ TEST(stopped_foreign_writer_times_out) {
   ck_rc(zke_set(z, "/n", "new", 3, -1, NULL), ZKE_OPERATIONTIMEOUT);
   int took = (int)(test_now() - since);
   ck_assert_int_ge(took, 250);
-  ck_assert_int_lt(took, 4500); /* the default is 5 s */
+  ck_assert_int_lt(took, test_patience(4500)); /* the default is 5 s */
   char *data;
   ck_ok(zke_get(z, "/n", NULL, NULL, &data, NULL, NULL));
   ck_assert_str_eq(data, "old");
@@ -650,7 +650,7 @@ TEST(stopped_foreign_writer_times_out) {
 /* Wait until the worker has stopped (true) or answered. */
 static bool has_stopped(test_worker *w) {
   struct pollfd p = {.fd = w->out, .events = POLLIN};
-  int64_t end = test_now() + 10000;
+  int64_t end = test_now() + test_patience(10000);
   while (test_now() < end) {
     int status = 0;
     if (waitpid(w->pid, &status, WUNTRACED | WNOHANG) == w->pid) {
@@ -666,7 +666,8 @@ static bool has_stopped(test_worker *w) {
  * which is before the default of 5 s.  Counts those that cannot. */
 static void try_call(int point, int rc, int64_t since, int *timeouts) {
   int took = (int)(test_now() - since);
-  ck_assert_msg((rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT) && took < 4500,
+  ck_assert_msg((rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT) &&
+                    took < test_patience(4500),
                 "stopped at point %d: %s after %d ms", point,
                 zke_error_name(rc), took);
   *timeouts += rc != ZKE_OK;

@@ -713,6 +713,7 @@ TEST_LOOP(long_call_fails_no_wait, 0, WAYS) {
  * zke_sleep() sleep beyond its deadline for one, with a lease or without.  Both
  * came back with the other call, however long that took. */
 TEST_LOOP(long_call_delays_no_alarm_and_no_sleep, 0, WAYS) {
+  enum { LATE = 1500 };
   worker keeps;
   keep_ms = 20000;
   begin(_i);
@@ -723,9 +724,13 @@ TEST_LOOP(long_call_delays_no_alarm_and_no_sleep, 0, WAYS) {
   ck_until(keeping, 10000);
   ck_ok(zke_call_at(shared, zke_now(shared) + 60000, count_call, NULL));
   ck_ok(zke_sleep(shared, zke_now(shared) + 10));
-  int64_t until = zke_now(leased) + 2000;
-  ck_ok(zke_sleep(leased, until));
-  ck_assert_int_lt(zke_now(leased), until + 1500); /* it slept twice as long */
+  int64_t late = LATE;
+  for (int i = 0; i < 3 && late >= LATE; i++) { /* some may be by chance */
+    int64_t until = zke_now(leased) + 2000;
+    ck_ok(zke_sleep(leased, until));
+    late = zke_now(leased) - until;
+  }
+  ck_assert_int_lt(late, LATE); /* it slept twice as long */
   bool waited = keeps.done;
   come_back = true;
   ck_ok(join(&keeps));
