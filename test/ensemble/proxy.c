@@ -501,9 +501,9 @@ static _Noreturn void become_proxy(int orders, int keeper, int server_port) {
   work();
 }
 
-/* A socket that holds a free port and never listens: others that say
- * SO_REUSEADDR can bind the port too, and the system gives it to nobody. */
-static int hold_port(int *port) {
+/* The socket never listens: others that say SO_REUSEADDR can bind the port too,
+ * and the system gives it to nobody. */
+int proxy_hold_port(int *port) {
   struct sockaddr_in here = loopback(0);
   socklen_t len = sizeof here;
   int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -532,7 +532,7 @@ static bool has_begun(proxy *p, int server_port, int keeper, int ends[2]) {
 bool proxy_start(proxy *p, int server_port) {
   int ends[2];
   *p = (proxy){.orders = -1};
-  int keeper = hold_port(&p->port);
+  int keeper = proxy_hold_port(&p->port);
   if (keeper < 0) return false;
   bool begun =
       socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0 &&

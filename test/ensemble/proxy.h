@@ -61,4 +61,8 @@ void proxy_lose(proxy *p, int when, int skip);
 long proxy_lost(proxy *p);  /* how many requests and replies have been lost */
 long proxy_links(proxy *p); /* how many connections there are */
 
+/* Keep a free port of 127.0.0.1 for whoever is going to listen there with
+ * SO_REUSEADDR, until the descriptor is closed; -1: it could not. */
+int proxy_hold_port(int *port);
+
 #endif

@@ -4,11 +4,9 @@
 #endif
 #include "services.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -16,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -26,21 +23,21 @@
 
 enum { START_MS = 60000 };
 
-/* So many ports that were free a moment ago, all different. */
-static bool find_ports(int *ports, int count) {
-  int fds[8];
+enum { PORTS = SERVICES_SERVERS + 4 };
+
+/* So many free ports, all different, each kept by a descriptor. */
+static bool hold_ports(int *ports, int *fds) {
   bool good = true;
-  for (int i = 0; i < count; i++) {
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof a;
-    fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    good = good && bind(fds[i], (struct sockaddr *)&a, len) == 0 &&
-           getsockname(fds[i], (struct sockaddr *)&a, &len) == 0;
-    ports[i] = ntohs(a.sin_port);
+  for (int i = 0; i < PORTS; i++) {
+    fds[i] = proxy_hold_port(&ports[i]);
+    good = good && fds[i] >= 0;
   }
-  for (int i = 0; i < count; i++) close(fds[i]);
   return good;
+}
+
+static void release_ports(const int *fds) {
+  for (int i = 0; i < PORTS; i++)
+    if (fds[i] >= 0) close(fds[i]);
 }
 
 /* In the child: its output goes into a log, and the shell becomes the server.
@@ -102,12 +99,10 @@ static bool answers(services *s, service_server which) {
   return zke_close(z) == ZKE_OK;
 }
 
-/* The observer is told that the leader is where the proxy listens. */
-static bool start_all(services *s, const char *near) {
+/* The observer is told that the leader is where the proxy listens.  peer: four
+ * ports. */
+static bool start_at(services *s, const char *near, const int *peer) {
   char leader[40], observer[40], delayed[40];
-  int peer[4];
-  if (!find_ports(s->port, SERVICES_SERVERS) || !find_ports(peer, 4))
-    return false;
   if (!proxy_start(&s->way, peer[0])) return false;
   proxy_plain(&s->way);
   snprintf(leader, sizeof leader, "127.0.0.1:%d:%d", peer[0], peer[1]);
@@ -119,6 +114,16 @@ static bool start_all(services *s, const char *near) {
   start(s, SERVICES_OBSERVER, "zookeeper", "2", delayed, observer);
   return answers(s, SERVICES_NEAR) && answers(s, SERVICES_LEADER) &&
          answers(s, SERVICES_OBSERVER);
+}
+
+/* The ports are kept until those who were told of them have begun. */
+static bool start_all(services *s, const char *near) {
+  int ports[PORTS] = {0}, fds[PORTS];
+  bool good = hold_ports(ports, fds);
+  memcpy(s->port, ports, sizeof s->port);
+  good = good && start_at(s, near, ports + SERVICES_SERVERS);
+  release_ports(fds);
+  return good;
 }
 
 bool services_start(services *s, const char *near, const char *base) {
