@@ -904,7 +904,8 @@ coverage-here: build/deps/gcovr test-programs
 FUZZ_TARGETS = path ops file $(if $(COMMAND),$(FUZZ_COMMAND))
 FUZZ_COMMAND = lines import jute client server # linked with the zke command
 FUZZ_CC = clang
-FUZZ_CFLAGS = -O1 -g -fno-omit-frame-pointer -DZKE_DEBUG \
+FUZZ_OPTIMIZE = -O1
+FUZZ_CFLAGS = $(FUZZ_OPTIMIZE) -g -fno-omit-frame-pointer -DZKE_DEBUG \
   -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
 SECONDS = 60
 TARGET = $(FUZZ_TARGETS)
