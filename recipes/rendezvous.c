@@ -325,10 +325,13 @@ int zke_rendezvous_prepare(zke *z, const char *path, int ephemeral,
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
   c.parent = point_parent(z, path);
   if (!c.parent) return ZKE_NOMEM;
-  do { /* a container may go before it has a child */
+  /* A container may go before it has a child.  But a chroot that is missing on
+   * an ensemble is not made, however often it is tried. */
+  rc = ZKE_NONODE;
+  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {
     rc = point_ensure_parent(z, &c, deadline_ms);
     if (rc == ZKE_OK) rc = zke_retry(z, point_try_prepare, &c, deadline_ms);
-  } while (rc == ZKE_NONODE);
+  }
   if (c.gone)
     rc = zke_recipe_fail(ZKE_CONNECTIONLOSS,
                          "the reply was lost: the rendezvous point %s may have "

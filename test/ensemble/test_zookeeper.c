@@ -24,6 +24,7 @@
 #include "recipes/lock.h"
 #include "recipes/periodic.h"
 #include "recipes/queue.h"
+#include "recipes/rendezvous.h"
 #include "recipes/two_phase.h"
 #include "recipes/zookeeper.h"
 #include "test/ensemble/proxy.h"
@@ -212,6 +213,20 @@ TEST(a_chroot_is_that_of_the_name_and_that_of_the_options) {
   zke *none;
   ck_rc(zke_open(name, &o, &none), ZKE_CANTOPEN);
   ck_ok(zke_close(below));
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
+/* A chroot in the name is neither made nor looked for.  Where it is missing, a
+ * call that cannot do without says so, and does not try for ever. */
+TEST_LOOP(a_missing_chroot_is_not_made, 0, 2) {
+  static const char *const paths[] = {"/p", "/a/p"};
+  ground g = begin_ground();
+  char name[300];
+  zke_options o = ZKE_INIT(zke_options);
+  snprintf(name, sizeof name, "%s/nobody?timeout=6000", g.name);
+  zke *z = open_as(name, &o);
+  ck_rc(zke_rendezvous_prepare(z, paths[_i], 0, ZKE_FOREVER), ZKE_NONODE);
   ck_ok(zke_close(z));
   end_ground(&g);
 }
