@@ -329,18 +329,22 @@ static bool outer_read(const char *text, uint64_t *actor, int *pid,
   return *end == '\0' && *actor && *pid > 0;
 }
 
+enum { OUTER_MS = 2000 }; /* for a shell to come to its wait */
+
 /* The actor of the outer zke, if it surely waits for this process; else 0.  A
  * shell between the two may just have started us and not be inside wait() yet:
- * it is given 2 s on a processor or without one, of which it may sleep
- * elsewhere for 200 ms, as it does where it reads what we print. */
-static uint64_t outer_actor(const call *c) {
-  enum { TRIES = 100, ASLEEP = 10, TRY_MS = 20 };
+ * it is given 200 ms, or `most_ms` where it does not sleep, but has a processor
+ * or waits for one.  It sleeps elsewhere where it reads what we print. */
+static uint64_t outer_actor(const call *c, int64_t most_ms) {
+  enum { ASLEEP = 10, TRY_MS = 20 };
   const struct timespec pause = {0, TRY_MS * 1000000L};
   const char *outer = getenv("ZKE_LOCK_ACTOR");
   uint64_t actor, start;
   int pid, waits = WAITS_NO, asleep = 0;
   if (!outer || !outer_read(outer, &actor, &pid, &start)) return 0;
-  for (int i = 0; i < TRIES && asleep < ASLEEP && !cancelled(c); i++) {
+  int64_t until = monotonic_ms() + most_ms;
+  for (int i = 0; asleep < ASLEEP && !cancelled(c); i++) {
+    if (i >= ASLEEP && monotonic_ms() >= until) break;
     waits = process_waits(pid, start, getpid());
     if (waits == WAITS_NO || waits == WAITS_YES) break;
     asleep += waits == WAITS_NOT_YET;
@@ -358,7 +362,7 @@ static uint64_t outer_actor(const call *c) {
  * command may have begun something else. */
 static void nested_judge(contender *k, const zke_wait_list *list, int own) {
   const zke_wait_info *w = list->data;
-  if (!w[own].circle || !outer_actor(k->c)) return;
+  if (!w[own].circle || !outer_actor(k->c, OUTER_MS)) return;
   for (int i = 0; i < own; i++)
     if (w[i].circle == w[own].circle) return;
   for (int i = 0; i < w[own].keeper_count; i++)
@@ -395,10 +399,11 @@ static void nested_look(zke *z, int type, int state, const char *path,
   zke_free(list);
 }
 
-/* Before the line is joined: acts as the outer zke where it waits for us. */
-static void nested_begin(contender *k) {
+/* Before the line is joined: acts as the outer zke where it waits for us, which
+ * may take this long to see. */
+static void nested_begin(contender *k, int64_t most_ms) {
   if (k->c->sh->coprocess) return; /* each call has its actor already */
-  uint64_t outer = outer_actor(k->c);
+  uint64_t outer = outer_actor(k->c, most_ms);
   zke_line_act_as(outer);
   k->nested = outer != 0;
 }
@@ -495,7 +500,7 @@ static int contend(contender *k) {
   int status = option_duration(c, 'w', -1, &ms), rc;
   if (status) return status;
   bool at_once = has(c, 'N') || ms == 0;
-  if (!at_once) nested_begin(k);
+  if (!at_once) nested_begin(k, ms < 0 || ms > OUTER_MS ? OUTER_MS : ms);
   cancel_by(c, k->kind->cancel, k->object);
   if (at_once)
     rc = k->kind->try_(k);

@@ -53,9 +53,10 @@ process *processes_find(const processes *all, pid_t pid);
  *
  *   start  the ancestor's, so that no other process is taken for it
  *
- * Returns WAITS_YES, WAITS_NO, or, where all is so but one of them was not
- * inside wait() all the time that the looking took, WAITS_RUNS if that one did
- * not sleep at all, else WAITS_NOT_YET. */
+ * Returns WAITS_YES or WAITS_NO.  Where all is so, but some of them were not
+ * inside wait() all the time that the looking took, the uppermost of these
+ * decides: WAITS_NOT_YET, it sleeps elsewhere; WAITS_RUNS, it has a processor or
+ * waits for one, is stopped, or waits for a disk. */
 enum { WAITS_NO, WAITS_NOT_YET, WAITS_RUNS, WAITS_YES };
 int process_waits(pid_t ancestor, uint64_t start, pid_t child);
 
