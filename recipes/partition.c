@@ -575,8 +575,7 @@ static int item_delete(zke_partition *p, part_item *it, int64_t czxid) {
   return rc == ZKE_OK ? twin : rc;
 }
 
-/* Find what a creation has made that was tried and may have worked.  The
- * znode's data tells whether it is this object's, as another member on the same
+/* A creation was tried and may have worked: find what it has made.  The znode's data tells whether it is this object's, as another member on the same
  * handle may have made it, and which twin belongs to it.  czxid: 0 where the
  * znode is missing, or is not this object's. */
 static int item_try_find(zke *z, void *arg) {
@@ -615,10 +614,11 @@ static int item_discard(zke_partition *p, part_item *it) {
   return rc == ZKE_OK ? item_delete_found(&a) : item_delete(p, it, 0);
 }
 
-/* The plan gives an item to another member now that this one has waited for, or
- * has tried to get.  What a creation has made that nobody knows of goes: else
- * its next owner would wait for a member that does not know that it has the
- * item.  Where that cannot be seen, `tried` stays, and the next step looks. */
+/* This member has waited for the item, or has tried to get it, and the plan now
+ * gives it to another member.  A creation may have made a znode that nobody
+ * knows of: it is deleted.  Else the next owner would wait for a member that
+ * does not know that it has the item.  Where that cannot be seen, `tried`
+ * stays, and the next step looks. */
 static int item_withdraw(zke_partition *p, part_item *it) {
   item_act a = {p, it, 0};
   item_unwatch(p, it);

@@ -205,7 +205,9 @@ ZKE_API int zke_periodic_acquire(zke_periodic *job, int64_t deadline_ms);
  * claim before; after any other code the claim is held, and the call can be
  * repeated.  It is ZKE_LOST, too, where the reply was lost and the job's znode
  * was deleted before the call looked again: then nothing tells of the run, even
- * if it had ended.
+ * if it had ended.  ZKE_CONNECTIONLOSS: on an ensemble, the link was lost for
+ * longer than the call tries; the run may have ended by it.  Repeated after
+ * another run has begun, the call says ZKE_LOST.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_periodic_release(zke_periodic *job, int status);
 
