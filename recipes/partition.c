@@ -575,9 +575,10 @@ static int item_delete(zke_partition *p, part_item *it, int64_t czxid) {
   return rc == ZKE_OK ? twin : rc;
 }
 
-/* A creation was tried and may have worked: find what it has made.  The znode's data tells whether it is this object's, as another member on the same
- * handle may have made it, and which twin belongs to it.  czxid: 0 where the
- * znode is missing, or is not this object's. */
+/* A creation was tried and may have worked: find what it has made.  The znode's
+ * data tells whether it is this object's, as another member on the same handle
+ * may have made it, and which twin belongs to it.  czxid: 0 where the znode is
+ * missing, or is not this object's. */
 static int item_try_find(zke *z, void *arg) {
   item_act *a = arg;
   char *data = NULL;

@@ -55,8 +55,8 @@ process *processes_find(const processes *all, pid_t pid);
  *
  * Returns WAITS_YES or WAITS_NO.  Where all is so, but some of them were not
  * inside wait() all the time that the looking took, the uppermost of these
- * decides: WAITS_NOT_YET, it sleeps elsewhere; WAITS_RUNS, it has a processor or
- * waits for one, is stopped, or waits for a disk. */
+ * decides: WAITS_NOT_YET, it sleeps elsewhere; WAITS_RUNS, it has a processor
+ * or waits for one, is stopped, or waits for a disk. */
 enum { WAITS_NO, WAITS_NOT_YET, WAITS_RUNS, WAITS_YES };
 int process_waits(pid_t ancestor, uint64_t start, pid_t child);
 

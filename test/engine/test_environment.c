@@ -409,8 +409,7 @@ TEST(fork_storm) {
   ck_assert_int_eq(test_session_count(z), 2);
   ck_ok(exists(z, "/mine"));
   ck_ok(exists(z, "/further"));
-  /* cached FIFOs (ZKE_WAKE_CACHE), and the file of lives that was looked at last
-   */
+  /* others' FIFOs, and the file of lives that was looked at last */
   ck_assert_int_le(test_fd_count(), descriptors + 32 + 1);
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(further));
