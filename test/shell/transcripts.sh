@@ -206,9 +206,12 @@ unlike() {
     }'
 }
 
-# driver COUNT: the shell script that runs the commands
+# driver COUNT: the shell script that runs the commands.  Its wait does not say
+# "Terminated", as some shells do where they have not seen before that a job was
+# killed.
 driver() {
   echo "transcript=0"
+  echo 'wait() { command wait "$@" 2>/dev/null; }'
   i=0
   while [ $((i += 1)) -le "$1" ]; do
     stem=$room/$i
