@@ -529,6 +529,7 @@ TEST(watchers_hear_nothing_of_a_close) {
   zke_stat stat;
   call_apart c;
   stub_begin(&s);
+  s.timeout_ms = 900000; /* no ping takes the event */
   zke *z = open_port(s.port, "?timeout=30000", NULL);
   ck_ok(zke_exists(z, "/e", test_record, &e, &stat));
   begin_asleep(&c, z, wait_apart);
@@ -759,6 +760,7 @@ TEST(a_watch_that_is_set_late_tells_its_event_up_to_its_reply) {
   stub s;
   test_events e = {0};
   stub_begin(&s);
+  s.timeout_ms = 900000; /* no ping takes the event */
   s.zxid = 500;
   zke *z = open_port(s.port, "", NULL);
   ck_ok(zke_exists(z, "/", NULL, NULL, NULL));

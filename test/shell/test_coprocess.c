@@ -653,18 +653,20 @@ TEST(test_full_line) {
 /* How long a request may wait counts from its turn: those behind a full house
  * are not timed out before it. */
 TEST(test_time_in_line) {
-  enum { MOST = 1000 };
+  enum { MOST = 1000, IN_LINE_MS = 600 };
   copro p = copro_start("a.db");
   say(&p, "{'id':'held','run':['lock','x']}");
   expect(&p, "{'id':'held','status':0,*");
   for (int i = 0; i < MOST; i++)
     say(&p, "{'id':%d,'run':['queue','pop','q']}", i);
   ck_until(status_number(&p, "Threads:") >= MOST, WITHIN);
-  say(&p, "{'id':'late','run':['lock','x','--wait',0.01]}");
+  int64_t began = test_now();
+  say(&p, "{'id':'late','run':['lock','x','--wait',0.5]}");
   for (int i = 0; i < 50; i++) { /* any number of turns of the others */
     say(&p, "{'id':%d,'run':['create','/n%d','x']}", MOST + i, i);
     expect(&p, "{'id':1*,'status':0,*");
   }
+  ck_until(test_now() >= began + IN_LINE_MS, WITHIN);
   say(&p, "{'id':'free','run':['release','x']}");
   expect(&p, "{'id':'free','status':0,*");
   say(&p, "{'cancel':0}");

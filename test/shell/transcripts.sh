@@ -384,7 +384,7 @@ cat: x: No such file or directory\n[1]\n```\n\n```console\n$ false\n[1]\n```
 
 # The slow part, for the run over everything.
 try_limit() {
-  LIMIT=2 # in this subshell of expect
+  LIMIT=3 # in this subshell of expect
   notices 1 2 <<'END'
 $ true
 $ sleep 1000 | cat
