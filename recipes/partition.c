@@ -388,19 +388,25 @@ static void item_adopt_twin(part_item *it) {
   it->paired = *it->twin != '\0';
 }
 
-/* Look at an item's znode, and watch it unless it is watched. mine: this object
- * has made it. A missing znode gets no watch: its caller makes it, or lets it
- * go. */
-static int item_look(zke_partition *p, part_item *it, zke_stat *stat,
-                     bool *mine) {
+/* Read an item's znode, and the twin that belongs to it. mine: this object has
+ * made it; another member on the same handle may have, too. */
+static int item_read(zke_partition *p, part_item *it, bool watch,
+                     zke_stat *stat, bool *mine) {
   char *data = NULL;
-  bool watch = !it->watched;
   int rc = zke_get(p->r.z, it->path, watch ? zke_recipe_watcher : NULL,
                    watch ? &p->r : NULL, &data, NULL, stat);
-  if (rc == ZKE_OK) it->watched = true;
   if (rc == ZKE_OK) item_read_twin(p, it, data);
   *mine = rc == ZKE_OK && item_is_own(p, data);
   zke_free(data);
+  return rc;
+}
+
+/* Look at an item's znode, and watch it unless it is watched. A missing znode
+ * gets no watch: its caller makes it, or lets it go. */
+static int item_look(zke_partition *p, part_item *it, zke_stat *stat,
+                     bool *mine) {
+  int rc = item_read(p, it, !it->watched, stat, mine);
+  if (rc == ZKE_OK) it->watched = true;
   return rc;
 }
 
@@ -575,21 +581,18 @@ static int item_delete(zke_partition *p, part_item *it, int64_t czxid) {
   return rc == ZKE_OK ? twin : rc;
 }
 
-/* A creation was tried and may have worked: find what it has made.  The znode's
- * data tells whether it is this object's, as another member on the same handle
- * may have made it, and which twin belongs to it.  czxid: 0 where the znode is
- * missing, or is not this object's. */
+/* A creation was tried and may have worked: find what it has made.  czxid: 0
+ * where the znode is missing, or is not this object's. */
 static int item_try_find(zke *z, void *arg) {
   item_act *a = arg;
-  char *data = NULL;
-  zke_stat stat = {0};
-  int rc = zke_get(z, a->it->path, NULL, NULL, &data, NULL, &stat);
-  if (rc == ZKE_OK && item_is_own(a->p, data)) {
+  zke_stat stat;
+  bool mine;
+  (void)z;
+  int rc = item_read(a->p, a->it, false, &stat, &mine);
+  if (mine) {
     a->czxid = stat.czxid;
-    item_read_twin(a->p, a->it, data);
     item_adopt_twin(a->it);
   }
-  zke_free(data);
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 

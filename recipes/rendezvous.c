@@ -272,6 +272,14 @@ static int point_compare(zke *z, const point_change *c) {
   return rc;
 }
 
+/* Nobody can say whether a lost try was made: `done` is what it does. */
+static int point_say_gone(const char *path, const char *done) {
+  return zke_recipe_fail(ZKE_CONNECTIONLOSS,
+                         "the reply was lost: the rendezvous point %s may have "
+                         "been %s and removed",
+                         path, done);
+}
+
 /* Create it, unless that may have been done before.  ZKE_LOOK_AGAIN: one that
  * was there has gone. */
 static int point_make(zke *z, point_change *c, bool may_be_made) {
@@ -332,11 +340,7 @@ int zke_rendezvous_prepare(zke *z, const char *path, int ephemeral,
     rc = point_ensure_parent(z, &c, deadline_ms);
     if (rc == ZKE_OK) rc = zke_retry(z, point_try_prepare, &c, deadline_ms);
   }
-  if (c.gone)
-    rc = zke_recipe_fail(ZKE_CONNECTIONLOSS,
-                         "the reply was lost: the rendezvous point %s may have "
-                         "been prepared and removed",
-                         path);
+  if (c.gone) rc = point_say_gone(path, "prepared");
   zke_free(c.parent);
   return rc;
 }
@@ -414,11 +418,7 @@ int zke_rendezvous_fill(zke *z, const char *path, const void *data, int len,
     return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", len);
   int rc = point_text(z, &c, data, len);
   if (rc == ZKE_OK) rc = zke_retry(z, point_try_fill, &c, deadline_ms);
-  if (c.gone)
-    rc = zke_recipe_fail(ZKE_CONNECTIONLOSS,
-                         "the reply was lost: the rendezvous point %s may have "
-                         "been filled and removed",
-                         path);
+  if (c.gone) rc = point_say_gone(path, "filled");
   zke_free(c.text);
   if (rc == ZKE_OK && token_out) *token_out = c.token;
   return rc;
