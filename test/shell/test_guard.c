@@ -124,14 +124,8 @@ static int number_in(const char *name) { return atoi(content(name)); }
 
 /* Gone, or dead and not waited for by whoever adopted it. */
 static bool is_gone(pid_t pid) {
-  char name[64], text[512] = "";
-  snprintf(name, sizeof name, "/proc/%d/stat", (int)pid);
-  FILE *in = fopen(name, "re");
-  if (!in) return true;
-  size_t len = fread(text, 1, sizeof text - 1, in);
-  fclose(in);
-  const char *at = len ? strrchr(text, ')') : NULL;
-  return !at || at[2] == 'Z' || at[2] == 'X';
+  char state = test_state(pid);
+  return state == '?' || state == 'Z' || state == 'X';
 }
 
 /* How many hold the lock or wait for it. */
