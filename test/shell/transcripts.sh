@@ -211,7 +211,7 @@ unlike() {
 # killed.
 driver() {
   echo "transcript=0"
-  echo 'wait() { command wait "$@" 2>/dev/null; }'
+  echo 'wait() { command wait "$@"; } 2>/dev/null'
   i=0
   while [ $((i += 1)) -le "$1" ]; do
     stem=$room/$i
