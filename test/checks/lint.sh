@@ -8,9 +8,9 @@
 # in ways that these tools do not follow.  They run under sanitizers instead.
 #
 #   LINT_NODES=n  clang-tidy's analyzer gives up a function after so many steps
-#                 in place of its own 225,000, which take zkembed.c eight times as
-#                 long as 25,000; gcc's, which comes to no end of it, gives up
-#                 five times as early.  .ci/run does that
+#                 in place of its own 225,000, which take zkembed.c eight times
+#                 as long as 25,000; gcc's, which comes to no end of it, gives
+#                 up five times as early.  .ci/run does that
 . test/report.sh
 
 # The command is made with -D_GNU_SOURCE, the library without.
