@@ -2154,6 +2154,7 @@ typedef struct wal_log {
   bool strange; /* … but has written otherwise since: gather no more */
   bool lazy;    /* the COMMIT that is being made need not be synced */
   bool eager;   /* … but SQLite has asked for a sync in the midst of one */
+  bool written; /* the file, since COMMIT began */
   int len;      /* bytes gathered */
   int64_t at;   /* where they belong */
   int64_t end;  /* of what the transaction has written; 0: nothing yet */
@@ -3338,6 +3339,7 @@ static int wal_flush(wal_log *l) {
   int len = l->len;
   l->len = 0;
   if (len == 0) return SQLITE_OK;
+  l->written = true;
   int rc = l->file.real->xWrite(l->file.f, l->bytes, len, l->at);
   if (rc != SQLITE_OK) l->end = l->at; /* it is written anew, or not at all */
   return rc;
@@ -3424,6 +3426,7 @@ static int wal_write(sqlite3_file *f, const void *data, int len,
   int rc = wal_flush(l);
   if (rc != SQLITE_OK) return rc;
   if (!l->strange) wal_note(l, data, len, at);
+  l->written = true;
   return l->file.real->xWrite(l->file.f, data, len, at);
 }
 
@@ -4379,10 +4382,18 @@ static int app_run_end(sqlite3_stmt *st) {
   return sqlite3_reset(st);
 }
 
+/* Does the result of the COMMIT of the program's connection leave its outcome
+ * open? */
+static bool app_is_open(sqlite3 *db, int rc) {
+  int primary = sqlite3_extended_errcode(db) & 0xff;
+  return rc == ZKE_NOMEM || (rc == ZKE_SYSTEMERROR && primary == SQLITE_IOERR);
+}
+
 /* End the transaction of a connection of the program's.  ZKE_OK also where
  * there is none to be rolled back.  An I/O error at COMMIT leaves the log in
  * doubt for the engine, too: whichever connection could not sync it, a later
- * commit behind it could be lost with it (P2). */
+ * commit behind it could be lost with it (P2).  So does a lack of memory
+ * (txn_is_open()): nobody here knows how far this connection's COMMIT came. */
 static int app_end_guest(store *s, sqlite3 *db, bool commit) {
   int rc = SQLITE_OK;
   bool undone = sqlite3_get_autocommit(db);
@@ -4393,8 +4404,7 @@ static int app_end_guest(store *s, sqlite3 *db, bool commit) {
   }
   if (commit) rc = app_run_end(s->guest_commit);
   if (rc != SQLITE_OK) rc = app_guest_error(s, db, rc, "COMMIT");
-  bool lost = rc == ZKE_SYSTEMERROR && commit &&
-              (sqlite3_extended_errcode(db) & 0xff) == SQLITE_IOERR;
+  bool lost = commit && app_is_open(db, rc);
   if (lost) {
     health_worsen(s, HEALTH_BROKEN);
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
@@ -6793,14 +6803,26 @@ static int txn_trim(txn *t) {
   return rc == ZKE_OK ? sql_do_ints(t->s, SQL_SESSION_SEEN, 2, values) : rc;
 }
 
-/* The result of what committed, or failed to, by its SQLite code.  Only an I/O
- * error leaves the outcome open. */
-static int txn_outcome(store *s, int sqlite_rc, const char *doing) {
+/* Does the code of a COMMIT, or a compaction, leave its outcome open?  An I/O
+ * error does.  So does a lack of memory after the log was written: SQLite
+ * enters a commit's frames in the WAL-index when all of them are in the log, and
+ * may need memory for that.  It takes the commit back; but the frames are
+ * there, and whoever recovers the log before others overwrite them finds the
+ * commit. */
+static bool txn_is_open(int sqlite_rc, bool written) {
+  int primary = sqlite_rc & 0xff;
+  return primary == SQLITE_IOERR || (primary == SQLITE_NOMEM && written);
+}
+
+/* The result of what committed, or failed to, by its SQLite code.  `written`:
+ * it may have left a commit in the log. */
+static int txn_outcome(store *s, int sqlite_rc, bool written,
+                       const char *doing) {
   if (sqlite_rc == SQLITE_OK) return ZKE_OK;
   int rc = sql_error(s, sqlite_rc, doing);
   if ((sqlite_rc & 0xff) == SQLITE_CONSTRAINT)
     rc = ZKE_SQL; /* a deferred one */
-  if ((sqlite_rc & 0xff) == SQLITE_IOERR) {
+  if (txn_is_open(sqlite_rc, written)) {
     health_worsen(s, HEALTH_BROKEN);
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
     rc = ZKE_CONNECTIONLOSS;
@@ -6813,13 +6835,14 @@ static int txn_outcome(store *s, int sqlite_rc, const char *doing) {
 static int txn_commit_sqlite(store *s, bool full) {
   sqlite3_stmt *st = s->statement[SQL_COMMIT->id]; /* by db_prepare_ends() */
   s->wal_log.lazy = !full;
+  s->wal_log.written = false;
   s->writing = false;
   int sqlite_rc = sqlite3_step(st);
   s->wal_log.lazy = false;
   sqlite3_reset(st);
   s->index.lockless = false;
   return txn_outcome(s, sqlite_rc == SQLITE_DONE ? SQLITE_OK : sqlite_rc,
-                     "COMMIT");
+                     s->wal_log.written, "COMMIT");
 }
 
 /* After COMMIT: unlink the FIFOs of ended sessions, wake the watchers. */
@@ -7275,7 +7298,8 @@ static int txn_give_up(const zke *z) {
 }
 
 /* Write the database anew, with the gate held and the log empty, and empty the
- * log into it.  A reader that is in the way by then has it done later. */
+ * log into it, also of what a failure has left there.  A reader that is in the
+ * way by then has it done later. */
 static int txn_vacuum(store *s, zke *z) {
   bool before = txn_expect_death(s);
   sqlite3_progress_handler(s->db, TXN_STEPS, txn_is_late, z);
@@ -7283,7 +7307,7 @@ static int txn_vacuum(store *s, zke *z) {
   sqlite3_progress_handler(s->db, 0, NULL, NULL);
   int rc = sqlite_rc == SQLITE_INTERRUPT
                ? txn_give_up(z)
-               : txn_outcome(s, sqlite_rc, "compacting");
+               : txn_outcome(s, sqlite_rc, false, "compacting");
   txn_outlive(s, before);
   if (health_is_broken(s)) return rc;
   char cause[BASE_SENTENCE];
@@ -7293,7 +7317,7 @@ static int txn_vacuum(store *s, zke *z) {
   if (after != ZKE_OK)
     health_worsen(s, HEALTH_BROKEN); /* the next call connects anew */
   else
-    after = db_checkpoint(s, true); /* also what a failure left in the log */
+    after = db_checkpoint(s, true);
   if (rc != ZKE_OK) base_say_again(cause);
   return rc == ZKE_OK ? after : rc;
 }

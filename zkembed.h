@@ -80,8 +80,9 @@
  *   ZKE_REPLACED       the database or a file beside it was removed or replaced
  *                      under the open handle
  *   ZKE_OPERATIONTIMEOUT, ZKE_NOMEM, ZKE_SYSTEMERROR, ZKE_CORRUPT, ZKE_FULL
- *   ZKE_CONNECTIONLOSS an I/O error at COMMIT: whether the change was made is
- *                      unknown until the next call (P2)
+ *   ZKE_CONNECTIONLOSS an I/O error at COMMIT, or no memory for its last step:
+ *                      whether the change was made is unknown until the next
+ *                      call (P2)
  *
  * CAVEATS, each with its cure
  *
@@ -1619,10 +1620,11 @@ ZKE_API int zke_sql_begin(zke *z, struct sqlite3 *db);
  *   ZKE_MISUSE          this thread has not begun anything by that pair
  *   ZKE_SQL             a deferred constraint; all is undone
  *   ZKE_SYSTEMERROR     SQLite, or the program, has ended it before
- *   ZKE_CONNECTIONLOSS  an I/O error at COMMIT: it was made, or was not.  The
- *                       store recovers before the next change is acknowledged
+ *   ZKE_CONNECTIONLOSS  an I/O error, or want of memory, at COMMIT: it was
+ *                       made, or was not.  The store recovers before the next
+ *                       change is acknowledged
  *   ZKE_FORKED          in a child of the thread; nothing is done
- *   ZKE_FULL, ZKE_NOMEM, …  all is undone
+ *   ZKE_FULL, …         all is undone
  *
  * Threads: that of zke_sql_begin().  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_sql_commit(zke *z, struct sqlite3 *db);
