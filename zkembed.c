@@ -130,8 +130,8 @@
 #define ZKE_CHECKPOINT_WAIT_MS 50
 #endif
 
-/* The nodes that a store keeps of those that it has read take one in so many
- * parts of what SQLite's page cache may take; 0: it keeps none. */
+/* The nodes that a store keeps of those that it has read may take one part in
+ * ZKE_KEPT_PART of the size of SQLite's page cache; 0: it keeps none. */
 #ifndef ZKE_KEPT_PART
 #define ZKE_KEPT_PART 4
 #endif
@@ -148,8 +148,8 @@
 #error "ZKE_LOG_BYTES is out of range"
 #endif
 
-/* By how much a durable commit that makes the write-ahead log's file longer
- * makes it longer at most, for later ones; 0: by nothing. */
+/* Most bytes of zeros that a durable commit writes behind the write-ahead log,
+ * as room for later commits; 0: none. */
 #ifndef ZKE_LOG_AHEAD
 #define ZKE_LOG_AHEAD (1 << 20)
 #endif
@@ -623,8 +623,9 @@ static zke_strings *buf_strings(const buf *texts, int count) {
  * copy of the table, so a test can stand between the library and the kernel,
  * let the n-th call fail, or kill the process inside it.
  *
- * Each function of the default table returns a value >= 0 or -errno, and is
- * not interrupted by signals: it calls again after EINTR. zkembed.h says what
+ * Each function of the default table returns a value >= 0 or -errno.  What
+ * reads, writes, syncs, locks or opens a file calls again after EINTR; a poll
+ * ends with it, so that the caller looks at its deadline.  zkembed.h says what
  * each member has to do, at zke_os.  They are for Linux; a host that brings a
  * table of its own may leave out the poller and the timer (-ENOSYS), and
  * os_fill() puts ours in place of what is NULL.
@@ -1037,14 +1038,16 @@ static int os_boot_id(void *context, char *buffer, size_t size) {
 /* By how many ns this process's CLOCK_BOOTTIME is ahead of the host's: in a
  * time namespace it can be anything.  An error where that cannot be told.  The
  * namespace is asked for by the thread: /proc/self is the main thread, which
- * may have ended.  Then it has no namespaces, and the offset is not told but in
- * the first namespace, which the kernel gives a fixed number. */
+ * may have ended.  If it has, timens_offsets cannot be read either: an error,
+ * except in the initial namespace, whose inode is fixed and whose offset is
+ * 0.  A kernel without time namespaces has no such file: then only /proc itself
+ * is looked for. */
 static int os_boot_offset(void *context, int64_t *out) {
   *out = 0;
   char text[256];
   zke_file own = {.inode = 0}, given = {.inode = 0};
   int rc = os_stat(context, "/proc/thread-self/ns/time", &own);
-  if (rc == -ENOENT) return os_stat(context, "/proc/self/ns", &own); /* old */
+  if (rc == -ENOENT) return os_stat(context, "/proc/self/ns", &own);
   if (rc < 0 || own.inode == OS_FIRST_TIME) return rc;
   rc = os_stat(context, "/proc/thread-self/ns/time_for_children", &given);
   if (rc == 0 && given.inode != own.inode) rc = -EXDEV; /* the children's */
@@ -2644,7 +2647,7 @@ static void count_merge(int64_t *to, const int64_t *from) {
  * Order: a thread that comes while the lock is free takes it, although others
  * may be waking up for it.  That saves most switches of threads.  Once the
  * first of the queue has been woken in vain (`passed`), nobody passes it any
- * more.  So the first of the queue is passed once at most (P10).
+ * more.  So the first of the queue is woken in vain once at most.
  *
  * Callbacks run without the lock.
  * ==================================================================== */
@@ -3088,9 +3091,7 @@ static void sql_check_name(sqlite3_stmt *st, int at, const char *name) {
  * all: so the statement is not run (sql_step). */
 static _Thread_local int sql_unbound;
 
-/* Bind a parameter; texts and blobs must live until the statement is reset.
- * Nothing is copied, so binding takes no memory.  It fails where SQLite allows
- * no value of that length. */
+/* Bind a number. */
 static void sql_bind_int(sqlite3_stmt *st, int at, const char *name,
                          int64_t n) {
   sql_check_name(st, at, name);
@@ -3300,9 +3301,10 @@ static int file_close(file_wrapped *d) {
  *
  * - The call that writes the end of a commit's last page writes all that is
  *   gathered.  It can still report an error, and then nothing was committed.
- * - A write that does not follow the one before is not gathered.  SQLite goes
- *   back to correct checksums, before a commit.  First what is gathered is
- *   written, then this one.
+ * - A write that does not follow the one before is not gathered: first what is
+ *   gathered is written, then this one.  SQLite goes back to correct checksums,
+ *   to write over a page that it has spilled, and behind a savepoint that was
+ *   undone.
  * - A read of what is gathered is answered from here; before the file is
  *   synced, cut or measured, all is written.
  * - When the writers' lock is dropped, what is left is forgotten.  It was
@@ -3332,6 +3334,19 @@ static int file_close(file_wrapped *d) {
 
 enum { WAL_MAGIC = 0x377f0682, WAL_VERSION = 3007000 };
 
+/* Write to the file.  A full disk is SQLITE_FULL, by which a transaction is
+ * undone.  A user's quota that is used up is an I/O error to SQLite: it is made
+ * the same here, or a COMMIT's outcome would seem open. */
+static int wal_put(wal_log *l, const void *data, int len, int64_t at) {
+  const sqlite3_io_methods *real = l->file.real;
+  int error = 0;
+  l->written = true;
+  int rc = real->xWrite(l->file.f, data, len, at);
+  if (rc != SQLITE_IOERR_WRITE) return rc;
+  real->xFileControl(l->file.f, SQLITE_FCNTL_LAST_ERRNO, &error);
+  return error == EDQUOT ? SQLITE_FULL : rc;
+}
+
 /* Write what is gathered.  Where that fails the bytes are dropped: the
  * transaction cannot commit any more, and SQLite writes them again from `at`
  * or rolls back. */
@@ -3339,8 +3354,7 @@ static int wal_flush(wal_log *l) {
   int len = l->len;
   l->len = 0;
   if (len == 0) return SQLITE_OK;
-  l->written = true;
-  int rc = l->file.real->xWrite(l->file.f, l->bytes, len, l->at);
+  int rc = wal_put(l, l->bytes, len, l->at);
   if (rc != SQLITE_OK) l->end = l->at; /* it is written anew, or not at all */
   return rc;
 }
@@ -3426,11 +3440,10 @@ static int wal_write(sqlite3_file *f, const void *data, int len,
   int rc = wal_flush(l);
   if (rc != SQLITE_OK) return rc;
   if (!l->strange) wal_note(l, data, len, at);
-  l->written = true;
-  return l->file.real->xWrite(l->file.f, data, len, at);
+  return wal_put(l, data, len, at);
 }
 
-/* Close the log; what is gathered was never committed. */
+/* Close the log. */
 static int wal_close(sqlite3_file *f) {
   wal_log *l = file_owner(f);
   mem_free(l->bytes); /* what is gathered was never committed */
@@ -3495,9 +3508,10 @@ static void wal_grow(wal_log *l) {
  * first.  That of a commit is left out where the commit need not be durable:
  * SQLite asks for it by what the connection was set to before the transaction,
  * when a batch does not know yet what it will change.  Any other sync, that of
- * the log's new head for one, is made.  Where SQLite fills sectors with frames
- * it asks before the last one: such a commit is not known, and `eager` says
- * that there are some.  Whatever a sync was for, after one that failed no
+ * the log's new head for one, is made.  A commit is not known where SQLite fills
+ * sectors with frames, since it syncs before the last one, nor where a savepoint
+ * was undone behind pages that were spilled, since it ends before what was
+ * written: `eager` says that there are such commits.  Whatever a sync was for, after one that failed no
  * change may be acknowledged by this log (health_). */
 static int wal_sync(sqlite3_file *f, int flags) {
   wal_log *l = file_owner(f);
@@ -3570,7 +3584,7 @@ static void wal_wrap(store *s, sqlite3_file *f) {
   file_wrap(&l->file, f);
   if (!s->readonly && !s->plain_log && wal_vfs_is_plain(s))
     l->bytes = mem_resize(&s->a, NULL, ZKE_LOG_BYTES);
-  l->file.own.xClose = wal_close; /* without memory it gathers nothing */
+  l->file.own.xClose = wal_close;
   l->file.own.xRead = wal_read;
   l->file.own.xWrite = wal_write;
   l->file.own.xTruncate = wal_truncate;
@@ -3598,7 +3612,8 @@ static void wal_wrap(store *s, sqlite3_file *f) {
  *   1. a commit is in the log before the header tells of it;
  *   2. only pages of finished commits are copied into the database;
  *   3. before a frame of the log is written over, the header has changed;
- *   4. the header's checksums, salt and count of changes do not come back.
+ *   4. the header's checksums, salt and count of changes do not come back
+ *      (doc/design.md 8 names the one exception).
  *
  * A reader that looks at the header, reads, and finds the header as it was,
  * has therefore read one committed state, the current one.  Where the header
@@ -4122,9 +4137,9 @@ static int vfs_connect(store *s, int flags) {
  *   While no function runs, it allows all.
  * - SQLite ends a transaction by itself where the disk is full or memory is
  *   short.  A statement after that would be a transaction of its own, and stay.
- *   So while a function runs, the commit hook refuses every commit.  It does so
- *   in all transactions that write, up to their COMMIT: for SQLite may call the
- *   statement done at whose end it has undone everything.
+ *   So the commit hook refuses every commit but our own COMMIT, in every
+ *   transaction that writes, also where no function runs: SQLite may undo
+ *   everything at a statement's end and yet call the statement done.
  * - A statement that is left open would hold its read of the database, and the
  *   log could not be emptied any more.  So it is ended, and the function has
  *   failed.
@@ -4476,7 +4491,7 @@ SQL_STATEMENT(APP_END, "RELEASE zkembed_function");
  * transaction that writes (guarded): it is gone with its transaction, and it
  * takes along those that the function has left open, or a later function could
  * go back to them, and undo what was done since. */
-static int app_still_open(store *s, bool guarded) {
+static int app_end_savepoint(store *s, bool guarded) {
   if (!sqlite3_get_autocommit(s->db) &&
       (!guarded || sql_do(s, SQL_APP_END) == ZKE_OK))
     return ZKE_OK;
@@ -4523,7 +4538,7 @@ static int app_run(store *s, enum app_mode mode, zke_sql_fn fn, void *context,
   rc = *code ? app_refused(s, code) : ZKE_OK;
   rc = app_end_statements(s, rc);
   if (rc != ZKE_OK && (mode == APP_WRITES || !guarded)) return rc;
-  int open = app_still_open(s, guarded);
+  int open = app_end_savepoint(s, guarded);
   return open == ZKE_OK ? rc : open;
 }
 
@@ -4832,8 +4847,9 @@ static int schema_is_utf8(store *s, bool *yes) {
   return rc == SQLITE_ROW ? ZKE_OK : sql_error(s, rc, "reading the encoding");
 }
 
-/* Is there a table, an index or a view whose name begins as ours do? */
-static int schema_names_are_free(store *s) {
+/* Refuse a database that has a table, an index or a view whose name begins as
+ * ours do. */
+static int schema_refuse_names(store *s) {
   sqlite3_stmt *st = NULL;
   int rc = sqlite3_prepare_v2(
       s->db,
@@ -4866,7 +4882,7 @@ static int schema_accept_host(store *s, enum schema_kind *kind) {
                      "%s has its texts as UTF-16, and zkembed needs UTF-8",
                      s->name);
   }
-  rc = schema_names_are_free(s);
+  rc = schema_refuse_names(s);
   if (rc != ZKE_NOTADB) return rc;
   base_keep(cause);
   rc = schema_look_inside(s, kind);
@@ -5131,8 +5147,8 @@ static int db_set_synchronous(store *s, bool full) {
 
 /* Sync the database's directory, once a store, so that a power cut cannot take
  * the name of the -wal away with everything in it.  Before the first COMMIT
- * that is to be durable.  A file system that cannot sync directories says
- * EINVAL. */
+ * that is to be durable.  The directory has to be readable for that.  A file
+ * system that cannot sync directories says EINVAL. */
 static int db_sync_directory(store *s) {
   if (s->synced_dir || s->memory) return ZKE_OK;
   const char *slash = strrchr(s->file, '/');
@@ -5142,13 +5158,10 @@ static int db_sync_directory(store *s) {
   int fd = fd_open(s, slash ? path : ".", O_RDONLY | O_DIRECTORY, 0);
   int rc = fd < 0 ? fd : s->os.fsync(s->os.context, fd);
   fd_close(s, &fd);
+  s->synced_dir = rc >= 0 || rc == -EINVAL;
+  rc = s->synced_dir ? ZKE_OK : host_fail(s, rc, "cannot sync directory", path);
   mem_free(dir);
-  if (rc < 0 && rc != -EINVAL) {
-    return base_fail(ZKE_SYSTEMERROR, "%s: syncing the directory: %s", s->name,
-                     strerror(-rc));
-  }
-  s->synced_dir = true;
-  return ZKE_OK;
+  return rc;
 }
 
 /* Sync the log as it is, through SQLite's own descriptor.  An empty one has
@@ -5284,8 +5297,8 @@ static int side_adopt(store *s, int fd, unsigned mode) {
 }
 
 /* Make the side directory if it is missing.  A link to one is refused: its
- * owner could lead the files elsewhere.  Only the process that made it gives
- * it a mode. */
+ * owner could lead the files elsewhere.  Of those that come at once, only the
+ * process that made it gives it a mode. */
 static int side_make_directory(store *s) {
   unsigned mode = side_directory_mode(s->file_id.mode);
   int made = s->os.mkdir(s->os.context, s->dir, mode);
@@ -5300,11 +5313,11 @@ static int side_make_directory(store *s) {
   return rc < 0 ? host_fail(s, rc, "cannot make", s->dir) : ZKE_OK;
 }
 
-/* Open a side file, making it if it is missing.  An existing one is opened
- * without O_CREAT, so that a removed one is never quietly made again in a race
- * with whoever removes it; a symbolic link is not followed.  Another process
- * may make the file between the two calls, or remove it: then both are tried
- * again. */
+/* Open a side file, making it if it is missing.  First it is opened without
+ * O_CREAT, and made with O_EXCL only where nothing is there: so we know that we
+ * have made it and must give it its mode.  A symbolic link is not followed.
+ * Another process may make the file between the two calls, or remove it: then
+ * both are tried again. */
 static int side_open_file(store *s, const char *path, int *fd, zke_file *id) {
   int flags = O_RDWR | O_NOFOLLOW;
   for (int tries = 0; tries < 3; tries++) {

@@ -146,7 +146,10 @@ static struct {
   int (*sync)(sqlite3_file *f, int flags);
   int (*map)(sqlite3_file *f, int page, int size, int extend,
              void volatile **out);
-  int failing;          /* so many syncs fail */
+  int (*write)(sqlite3_file *f, const void *data, int len, sqlite3_int64 at);
+  int (*control)(sqlite3_file *f, int op, void *arg);
+  int failing;  /* so many syncs fail */
+  int no_write; /* the errno by which writes to the log fail; 0: none do */
   bool short_of_memory; /* to map more than the WAL-index's first page */
   bool no_shm;          /* no shared memory: such a VFS cannot do WAL */
 } shim;
@@ -154,6 +157,25 @@ static struct {
 static int shim_sync(sqlite3_file *f, int flags) {
   if (shim.failing > 0 && shim.failing--) return SQLITE_IOERR_FSYNC;
   return shim.sync(f, flags);
+}
+
+static int shim_write(sqlite3_file *f, const void *data, int len,
+                      sqlite3_int64 at) {
+  return shim.no_write ? SQLITE_IOERR_WRITE : shim.write(f, data, len, at);
+}
+
+static int shim_control(sqlite3_file *f, int op, void *arg) {
+  if (op != SQLITE_FCNTL_LAST_ERRNO) return shim.control(f, op, arg);
+  *(int *)arg = shim.no_write;
+  return SQLITE_OK;
+}
+
+/* The two of the log. */
+static void shim_wrap_log(sqlite3_io_methods *m) {
+  shim.write = m->xWrite;
+  shim.control = m->xFileControl;
+  m->xWrite = shim_write;
+  m->xFileControl = shim_control;
 }
 
 static int shim_map(sqlite3_file *f, int page, int size, int extend,
@@ -173,7 +195,10 @@ static int shim_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
   shim.sync = m->xSync;
   m->xSync = shim_sync;
   shim.map = database ? m->xShmMap : shim.map;
-  if (database) m->xShmMap = shim_map;
+  if (database)
+    m->xShmMap = shim_map;
+  else
+    shim_wrap_log(m);
   if (shim.no_shm) m->iVersion = 1;
   f->pMethods = m;
   return rc;
@@ -539,6 +564,24 @@ TEST(recovers_the_same_file_elsewhere) {
   z = test_open(test_path("two/app.db"));
   ck_rc(see(z, "/mine"), ZKE_NONODE);
   ck_ok(see(z, "/other"));
+  ck_ok(zke_close(z));
+}
+
+/* zkembed.h, ZKE_FULL: a disk quota that is used up undoes a change as a full
+ * disk does; any other failed write leaves the outcome open. */
+TEST(a_disk_quota_is_a_full_disk) {
+  const char *db = test_path("a.db");
+  zke *z = shim_open_handle(db);
+  make(z, "/n", ZKE_PERSISTENT);
+  shim.no_write = EDQUOT;
+  for (int i = 0; i < 3; i++) ck_rc(change(z, "/n"), ZKE_FULL);
+  shim.no_write = 0;
+  ck_ok(change(z, "/n"));
+  shim.no_write = EIO;
+  ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
+  shim.no_write = 0;
+  ck_ok(change(z, "/n"));
+  ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
 
