@@ -3508,11 +3508,12 @@ static void wal_grow(wal_log *l) {
  * first.  That of a commit is left out where the commit need not be durable:
  * SQLite asks for it by what the connection was set to before the transaction,
  * when a batch does not know yet what it will change.  Any other sync, that of
- * the log's new head for one, is made.  A commit is not known where SQLite fills
- * sectors with frames, since it syncs before the last one, nor where a savepoint
- * was undone behind pages that were spilled, since it ends before what was
- * written: `eager` says that there are such commits.  Whatever a sync was for, after one that failed no
- * change may be acknowledged by this log (health_). */
+ * the log's new head for one, is made.  A commit is not known where SQLite
+ * fills sectors with frames, since it syncs before the last one, nor where a
+ * savepoint was undone behind pages that were spilled, since it ends before
+ * what was written: `eager` says that there are such commits.  Whatever a sync
+ * was for, after one that failed no change may be acknowledged by this log
+ * (health_). */
 static int wal_sync(sqlite3_file *f, int flags) {
   wal_log *l = file_owner(f);
   int rc = wal_flush(l);
@@ -6818,8 +6819,8 @@ static int txn_trim(txn *t) {
 
 /* Does the code of a COMMIT, or a compaction, leave its outcome open?  An I/O
  * error does.  So does a lack of memory after the log was written: SQLite
- * enters a commit's frames in the WAL-index when all of them are in the log, and
- * may need memory for that.  It takes the commit back; but the frames are
+ * enters a commit's frames in the WAL-index when all of them are in the log,
+ * and may need memory for that.  It takes the commit back; but the frames are
  * there, and whoever recovers the log before others overwrite them finds the
  * commit. */
 static bool txn_is_open(int sqlite_rc, bool written) {
