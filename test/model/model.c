@@ -1897,9 +1897,8 @@ int model_expire(zke *z, int64_t session) {
   return ZKE_OK;
 }
 
-/* Containers, then TTL nodes; each by the time since when they might go. */
+/* By the time since when they might go. */
 static bool sweep_before(const node *a, const node *b) {
-  if (a->kind != b->kind) return a->kind == CONTAINER;
   int64_t x = a->kind == CONTAINER ? a->emptied : a->mtime + a->ttl;
   int64_t y = a->kind == CONTAINER ? b->emptied : b->mtime + b->ttl;
   return x != y ? x < y : remove_before(a, b);
@@ -1912,14 +1911,21 @@ static node *sweep_first(model *m) {
   return first;
 }
 
-/* Parents that become free by it wait for the next. */
-void model_sweep(model *m) {
+/* Remove the nodes of a kind that are due.  A parent of the same kind that
+ * becomes free by it waits for the next sweep. */
+static void sweep_kind(model *m, int kind) {
   for (node *n = m->root; n; n = node_next(n, m->root))
-    n->due = node_is_due(m, n);
+    n->due = n->kind == kind && node_is_due(m, n);
   for (node *n; (n = sweep_first(m));) {
     m->zxid++;
     tree_remove(m, n);
   }
+}
+
+/* A TTL node whose last child is a container that goes, goes with it. */
+void model_sweep(model *m) {
+  sweep_kind(m, CONTAINER);
+  sweep_kind(m, TTL);
 }
 
 int64_t model_now(zke *z) { return clock_ms(z->m, ZKE_CLOCK_MONOTONIC); }
