@@ -321,7 +321,7 @@ static void election_ended(zke_recipe *r) {
   election_determined((zke_election *)r, false);
 }
 
-/* The state that goes with an event. */
+/* The state that goes with an event of elections. */
 static int election_state_of(int event) {
   switch (event) {
     case ZKE_ELECTION_STARTED:
@@ -340,11 +340,14 @@ static int election_state_of(int event) {
       return ZKE_ELECTION_READY;
     case ZKE_ELECTION_FAILURE:
       return ZKE_ELECTION_FAILED;
-    default:
+    case ZKE_ELECTION_STOP_START:
+    case ZKE_ELECTION_STOP_COMPLETE:
       return ZKE_ELECTION_STOP;
   }
 }
 
+    default:
+      return -1; /* none: the object has no other event */
 /* The line queues events of its own, with smaller numbers; they are told in
  * other words here, so they are dropped. */
 static void election_deliver(zke_recipe *r, int event, int64_t number,

@@ -785,13 +785,25 @@ static int check_reserved(const zke_op *o, int i) {
 }
 
 /* May an operation stand in a multi that changes, or in one that reads? The two
- * are different requests on the wire, and ZooKeeper has none that does both. */
+ * are different requests on the wire, and ZooKeeper has none that does both. No
+ * `default`: the compiler names a type of zkembed.h that is missing here. */
 static bool op_belongs(const zke_op *o, bool reads) {
-  if (o->type == ZKE_OP_FAIL) return true;
-  bool read = o->type == ZKE_OP_GET || o->type == ZKE_OP_CHILDREN ||
-              o->type == ZKE_OP_UNTOLD;
-  return read ? reads
-              : !reads && o->type >= ZKE_OP_CREATE && o->type <= ZKE_OP_CHECK;
+  switch ((enum zke_op_type)o->type) {
+    case ZKE_OP_CREATE:
+    case ZKE_OP_DELETE:
+    case ZKE_OP_SET:
+    case ZKE_OP_CHECK:
+      return !reads;
+    case ZKE_OP_GET:
+    case ZKE_OP_CHILDREN:
+    case ZKE_OP_UNTOLD:
+      return reads;
+    case ZKE_OP_FAIL:
+      return true;
+    case ZKE_OP_SQL:
+      break;
+  }
+  return false;
 }
 
 /* Check one operation's path. ZooKeeper's C client reports a bad path in a
@@ -848,16 +860,38 @@ static void write_head(zke_jute_writer *w, int type, bool done) {
   zke_jute_write(w, &zke_jute_of_multi_header, &head);
 }
 
+/* Of which type a change's result has to be. For a create this stands for all
+ * of makes_node(); zke_op_fail() is a check, see write_change(). */
+static int result_type(const zke_op *o) {
+  switch ((enum zke_op_type)o->type) {
+    case ZKE_OP_CREATE:
+      return ZKE_JUTE_CREATE;
+    case ZKE_OP_SET:
+      return ZKE_JUTE_SET_DATA;
+    case ZKE_OP_DELETE:
+      return ZKE_JUTE_DELETE;
+    case ZKE_OP_CHECK:
+    case ZKE_OP_FAIL:
+      return ZKE_JUTE_CHECK;
+    case ZKE_OP_GET:
+    case ZKE_OP_CHILDREN:
+    case ZKE_OP_UNTOLD:
+    case ZKE_OP_SQL:
+      break;
+  }
+  return ZKE_JUTE_ERROR; /* never: check_op() has refused it */
+}
+
 /* Write one change. A delete and a check have the same record. zke_op_fail()
  * becomes a check that always fails: the root exists, and never has the version
  * INT32_MIN. So the server judges the operations before it first;
- * take_changes() then replaces the code. */
+ * take_changes() then replaces the code. check_op() has refused all others. */
 static void write_change(zke_jute_writer *w, const char *whole,
                          const zke_op *o) {
   zke_jute_delete_request versioned = {whole, o->version};
   zke_jute_set_data_request set = {whole, bytes_of(o->data, o->len),
                                    o->version};
-  switch (o->type) {
+  switch ((enum zke_op_type)o->type) {
     case ZKE_OP_CREATE:
       write_head(w, create_type(o->mode, true), false);
       write_create(w, whole, o);
@@ -871,10 +905,16 @@ static void write_change(zke_jute_writer *w, const char *whole,
       write_head(w, ZKE_JUTE_CHECK, false);
       zke_jute_write(w, &zke_jute_of_delete_request, &versioned);
       break;
-    default:
-      write_head(w, o->type == ZKE_OP_DELETE ? ZKE_JUTE_DELETE : ZKE_JUTE_CHECK,
-                 false);
+    case ZKE_OP_DELETE:
+    case ZKE_OP_CHECK:
+      write_head(w, result_type(o), false);
       zke_jute_write(w, &zke_jute_of_delete_request, &versioned);
+      break;
+    case ZKE_OP_GET:
+    case ZKE_OP_CHILDREN:
+    case ZKE_OP_UNTOLD:
+    case ZKE_OP_SQL:
+      break;
   }
 }
 
@@ -997,14 +1037,6 @@ static bool makes_node(int type) {
          type == ZKE_JUTE_CREATE_CONTAINER || type == ZKE_JUTE_CREATE_TTL;
 }
 
-/* Of which type a change's result has to be. For a create this stands for all
- * of makes_node(). */
-static int result_type(const zke_op *o) {
-  if (o->type == ZKE_OP_CREATE) return ZKE_JUTE_CREATE;
-  if (o->type == ZKE_OP_SET) return ZKE_JUTE_SET_DATA;
-  return o->type == ZKE_OP_DELETE ? ZKE_JUTE_DELETE : ZKE_JUTE_CHECK;
-}
-
 /* Take one result of this type, or an error; false where the reply is
  * malformed. The header says which record follows, so after a header of another
  * type nothing behind it can be read. */
@@ -1034,8 +1066,11 @@ static bool take_result(several *m, int i, int type) {
       return take_data(m, out, m->ops[i].type == ZKE_OP_GET);
     case ZKE_JUTE_GET_CHILDREN:
       return take_names(m, i);
+    case ZKE_JUTE_DELETE:
+    case ZKE_JUTE_CHECK:
+      return true; /* the header is all */
     default:
-      return true; /* a delete or a check tells nothing */
+      return false; /* result_type() and take_reads() ask for no other */
   }
 }
 

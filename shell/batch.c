@@ -23,7 +23,8 @@ static void batch_counted(batch *b) {
   }
 }
 
-/* Do one operation, by the call that it stands for. */
+/* Do one operation, by the call that it stands for. A batch has these three
+ * kinds only: batch_counted() knows no others. */
 static int batch_do(zke *z, const zke_op *op) {
   switch (op->type) {
     case ZKE_OP_CREATE:
@@ -34,8 +35,11 @@ static int batch_do(zke *z, const zke_op *op) {
                             op->ttl_ms, NULL, NULL);
     case ZKE_OP_SET:
       return zke_set(z, op->path, op->data, op->len, op->version, NULL);
-    default:
+    case ZKE_OP_DELETE:
       return zke_delete(z, op->path, op->version);
+    default: /* no command adds one */
+      return zke_fail(ZKE_BADARGUMENTS, "%s: operation %d in a batch", op->path,
+                      op->type);
   }
 }
 

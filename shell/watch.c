@@ -116,7 +116,8 @@ static void watch_hear(zke *z, int type, int state, const char *path,
  * it has seen this event's, too.
  * --------------------------------------------------------------------- */
 
-/* The word for an event, which people and programs are told. */
+/* The word for an event, which people and programs are told. "overflow" says
+ * that some were dropped, so that one has to look again. */
 static const char *event_name(int type) {
   switch (type) {
     case ZKE_EVENT_CREATED:
@@ -127,8 +128,10 @@ static const char *event_name(int type) {
       return "changed";
     case ZKE_EVENT_CHILD:
       return "children";
-    default: /* some were dropped: look again */
+    case ZKE_EVENT_OVERFLOW:
       return "overflow";
+    default:
+      return "unknown"; /* never: watch_hear() keeps no other */
   }
 }
 

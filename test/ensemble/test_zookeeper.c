@@ -776,6 +776,43 @@ TEST(a_job_of_a_session_that_is_not_shown_is_held) {
   end_ground(&g);
 }
 
+/* Operations of these types are refused behind one that is good, which is not
+ * made either. */
+static void expect_refused(zke *z, bool reads, const int *types, size_t size) {
+  for (size_t i = 0; i < size / sizeof *types; i++) {
+    zke_op ops[2];
+    zke_op_result results[2] = {{0}};
+    zke_op_get(&ops[0], "/");
+    if (!reads)
+      zke_op_create(&ops[0], "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+    ops[1] = (zke_op){.type = types[i], .path = "/"};
+    if (reads)
+      ck_rc(zke_multi_read(z, ops, 2, results), ZKE_MARSHALLINGERROR);
+    else
+      ck_rc(zke_multi(z, ops, 2, results), ZKE_BADARGUMENTS);
+    ck_says("type");
+    zke_results_clear(results, 2);
+  }
+}
+
+/* A type that belongs into the other call, or that no version has, is refused
+ * with the same code as on a file, and nothing is changed. */
+TEST(an_operation_that_does_not_belong_is_refused) {
+  static const int reads[] = {ZKE_OP_GET, ZKE_OP_CHILDREN, ZKE_OP_UNTOLD};
+  static const int changes[] = {ZKE_OP_CREATE, ZKE_OP_DELETE, ZKE_OP_SET,
+                                ZKE_OP_CHECK};
+  static const int unknown[] = {0, ZKE_OP_SQL + 1, -1, INT32_MAX, INT32_MIN};
+  ground g = begin_ground();
+  zke *z = open_ground(&g);
+  expect_refused(z, false, reads, sizeof reads);
+  expect_refused(z, true, changes, sizeof changes);
+  expect_refused(z, false, unknown, sizeof unknown);
+  expect_refused(z, true, unknown, sizeof unknown);
+  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
 /* What servers do not take is not sent: neither now, nor on each connection
  * from now on. */
 TEST(what_is_too_long_for_a_server_is_refused) {
