@@ -75,20 +75,9 @@ static bool name_is_plain(unsigned char c) {
          (c >= 'a' && c <= 'z') || c == '-' || c == '_';
 }
 
-/* "directory/item-<item>" in one block; NULL without memory. Each byte of the
- * item may become three. */
+/* "directory/item-<item>" in one block; NULL without memory. */
 static char *name_path(zke *z, const char *directory, const char *item) {
-  size_t size = strlen(directory) + strlen(ITEM_PREFIX) + 3 * strlen(item) + 2;
-  char *path = zke_alloc(z, size), *at = path;
-  if (!path) return NULL;
-  at += snprintf(path, size, "%s/%s", directory, ITEM_PREFIX);
-  for (const char *c = item; *c; c++) {
-    if (name_is_plain((unsigned char)*c))
-      *at++ = *c;
-    else
-      at += snprintf(at, 4, "%%%02X", (unsigned)(unsigned char)*c);
-  }
-  return path;
+  return zke_recipe_escape(z, directory, ITEM_PREFIX, item, name_is_plain);
 }
 
 /* The value of a hexadecimal digit, or -1. */

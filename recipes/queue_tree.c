@@ -585,19 +585,10 @@ int zke_q_step_end(zke_q_step *s, const zke_op *end) {
   return s->count - ZKE_Q_OP_FIRST;
 }
 
-/* A key as a name in "keys", of which '/' and '%' are escaped; for zke_free().
- */
+/* May the byte of a key stand for itself in a znode's name? */
+static bool queue_is_plain(unsigned char c) { return c != '/' && c != '%'; }
+
+/* A key as a name in "keys"; for zke_free(). */
 char *zke_q_key_path(const zke_queue *q, const char *key) {
-  size_t size = strlen(q->keys) + sizeof QUEUE_KEY + 3 * strlen(key) + 2;
-  char *path = zke_alloc(q->r.z, size), *at = path;
-  if (!path) return NULL;
-  at += sprintf(at, "%s/" QUEUE_KEY, q->keys);
-  for (; *key; key++) {
-    if (*key == '/' || *key == '%')
-      at += sprintf(at, "%%%02X", (unsigned)*key);
-    else
-      *at++ = *key;
-  }
-  *at = '\0';
-  return path;
+  return zke_recipe_escape(q->r.z, q->keys, QUEUE_KEY, key, queue_is_plain);
 }

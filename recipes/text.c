@@ -74,6 +74,24 @@ char *zke_recipe_path(zke *z, const char *directory, const char *name) {
   return path;
 }
 
+/* Each byte of the text may become three. */
+char *zke_recipe_escape(zke *z, const char *directory, const char *kind,
+                        const char *text, bool (*is_plain)(unsigned char)) {
+  size_t size = strlen(directory) + strlen(kind) + 3 * strlen(text) + 2;
+  char *path = zke_alloc(z, size), *at = path;
+  if (!path) return NULL;
+  at += snprintf(path, size, "%s/%s", directory, kind);
+  for (; *text; text++) {
+    unsigned char c = (unsigned char)*text;
+    if (is_plain(c))
+      *at++ = *text;
+    else
+      at += snprintf(at, 4, "%%%02X", c);
+  }
+  *at = '\0';
+  return path;
+}
+
 /* A copy: the thread's own text changes with its next failing call. */
 void zke_recipe_keep(zke_sentence *kept) {
   snprintf(kept->text, sizeof kept->text, "%s", zke_errmsg());

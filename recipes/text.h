@@ -53,6 +53,17 @@ ZKE_API char *zke_recipe_path(zke *z, const char *directory, const char *name);
 ZKE_API void zke_recipe_when(int64_t ms, char text[ZKE_RECIPE_WHEN]);
 
 /* zke_recipe_sign - data that tells whose it is, also when its session has
+/* zke_recipe_escape - "directory/<kind><text>", in one block: any text as a
+ * name that a path may have
+ *
+ *   is_plain  does the byte stand for itself?  All others become %XX.  Not '%'
+ *             and not '/', so that two texts never have one name.
+ *
+ * Returns NULL without memory. */
+ZKE_API char *zke_recipe_escape(zke *z, const char *directory, const char *kind,
+                                const char *text,
+                                bool (*is_plain)(unsigned char));
+
  * gone: "<before><pid> <identity>\n<data>", in one line until the data
  *
  *   before    "" or a word with a space behind it

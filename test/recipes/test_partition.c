@@ -178,6 +178,22 @@ TEST(joins_and_leaves) {
   end();
 }
 
+/* Any text is an item.  Files have these names: letters, digits, '-' and '_'
+ * stand for themselves, and each other byte is escaped. */
+TEST(any_text_is_an_item) {
+  static const char *const names[] = {"a",     "b%2Fc", "c%20d",
+                                      "%2541", "e%2Ef", "%C3%A9"};
+  begin();
+  ck_ok(zke_partition_start(p[0]));
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char path[64];
+    snprintf(path, sizeof path, PATH "/items/item-%s", names[i]);
+    ck_ok(zke_exists(admin, path, NULL, NULL, NULL));
+  }
+  check_division(1);
+  end();
+}
+
 /* The division follows from names and items: the same whoever came first; one
  * that comes again gets the same back. */
 TEST(deterministic) {

@@ -1423,6 +1423,11 @@ TEST(keys_are_any_text) {
   for (int i = 0; i < KEYS; i++) ck_ok(put_key(q[0], "a", keys[i]));
   for (int i = 0; i < KEYS; i++)
     ck_rc(put_key(q[0], "a", keys[i]), ZKE_NODEEXISTS);
+  /* files have these names: '/' and '%' are escaped, and nothing else */
+  ck_ok(zke_exists(z[0], PATH "/keys/key-%2Fa%2Fb", NULL, NULL, NULL));
+  ck_ok(zke_exists(z[0], PATH "/keys/key-%252Fa%252Fb", NULL, NULL, NULL));
+  ck_ok(zke_exists(z[0], PATH "/keys/key-a b", NULL, NULL, NULL));
+  ck_ok(zke_exists(z[0], PATH "/keys/key-\xc3\xa4", NULL, NULL, NULL));
   ck_ok(zke_queue_list(q[1], &list));
   for (int i = 0; i < KEYS; i++) ck_assert_str_eq(list->data[i].key, keys[i]);
   zke_free(list);
