@@ -940,7 +940,7 @@ static int line_try_yield(zke *z, void *arg) {
   if (rc != ZKE_OK) return rc;
   zke_recipe_parse(zke_recipe_name(y->heir), zke_entry_kinds, ZKE_LINE_KINDS,
                    &heir);
-  snprintf(name, sizeof name, "%.*s%s%010" PRId32, ZKE_NAME_KIND,
+  snprintf(name, sizeof name, "%.*s%s" ZKE_RECIPE_NUMBER, ZKE_NAME_KIND,
            zke_recipe_name(y->heir), zke_entry_kinds[ZKE_LINE_NEXT],
            heir.number);
   char *mark = zke_recipe_path(z, y->l->r.path, name);
@@ -1036,7 +1036,7 @@ int zke_line_convert(zke_line *l, int kind) {
                         ZKE_LINE_KINDS, &own)) {
     return zke_line_check(l);
   }
-  snprintf(suffix, sizeof suffix, "%010" PRId32, own.number);
+  snprintf(suffix, sizeof suffix, ZKE_RECIPE_NUMBER, own.number);
   int rc = line_leap_over(l, kind, suffix, NULL);
   if (rc == ZKE_NONODE) {
     line_lose(l);

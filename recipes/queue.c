@@ -470,7 +470,7 @@ static int queue_foresee(zke_queue *q, const char *prefix, queue_keying *k) {
   k->number = (int32_t)(twice / 2);
   k->entry = zke_alloc(q->r.z, size);
   if (!k->entry) return ZKE_NOMEM;
-  snprintf(k->entry, size, "%s%010" PRId32, prefix, k->number);
+  snprintf(k->entry, size, "%s" ZKE_RECIPE_NUMBER, prefix, k->number);
   k->name = zke_recipe_name(k->entry);
   k->keyed = zke_recipe_path(q->r.z, q->keys, k->name);
   return k->keyed ? ZKE_OK : ZKE_NOMEM;

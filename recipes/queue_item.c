@@ -585,8 +585,8 @@ int zke_q_bury(zke_queue *q, const zke_queue_item *item, const zke_q_claim *own,
     rc = queue_bury_step(q, item, own, name, fits ? death : NULL, deadline_ms);
     again = rc == ZKE_NODEEXISTS;
     if (again) {
-      snprintf(other, sizeof other, ZKE_Q_ENTRY "-%010d", item->priority,
-               (int)(number++ & INT32_MAX));
+      snprintf(other, sizeof other, ZKE_Q_ENTRY "-" ZKE_RECIPE_NUMBER,
+               item->priority, (int32_t)(number++ & INT32_MAX));
       name = other;
     } else if (fits && (rc == ZKE_BADARGUMENTS || rc == ZKE_MARSHALLINGERROR)) {
       fits = false;

@@ -14,6 +14,7 @@
 #ifndef ZKEMBED_RECIPES_TEXT_H
 #define ZKEMBED_RECIPES_TEXT_H
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -52,7 +53,6 @@ ZKE_API char *zke_recipe_copy(zke *z, const char *text, size_t len);
 ZKE_API char *zke_recipe_path(zke *z, const char *directory, const char *name);
 ZKE_API void zke_recipe_when(int64_t ms, char text[ZKE_RECIPE_WHEN]);
 
-/* zke_recipe_sign - data that tells whose it is, also when its session has
 /* zke_recipe_escape - "directory/<kind><text>", in one block: any text as a
  * name that a path may have
  *
@@ -64,6 +64,7 @@ ZKE_API char *zke_recipe_escape(zke *z, const char *directory, const char *kind,
                                 const char *text,
                                 bool (*is_plain)(unsigned char));
 
+/* zke_recipe_sign - data that tells whose it is, also when its session has
  * gone: "<before><pid> <identity>\n<data>", in one line until the data
  *
  *   before    "" or a word with a space behind it
@@ -89,14 +90,15 @@ ZKE_API bool zke_recipe_read(char **at, const char *word, int base,
 
 /* zke_recipe_number - the number that a sequential create has put behind a name
  *
- * It has ZKE_RECIPE_DIGITS digits, as by %010d: of a negative one the '-' is
- * among the ten, or before them.
+ * It has ZKE_RECIPE_DIGITS digits, as by ZKE_RECIPE_NUMBER: of a negative one
+ * the '-' is among the ten, or before them.
  *
  *   text        all that stands behind the name
  *   number_out  out: the number; untouched where the text is none
  *
  * Returns whether the text is such a number. */
 enum { ZKE_RECIPE_DIGITS = 10 };
+#define ZKE_RECIPE_NUMBER "%010" PRId32 /* how printf() writes an int32_t so */
 ZKE_API bool zke_recipe_number(const char *text, int32_t *number_out);
 
 /* zke_recipe_name - the part of a path behind its last slash: not a copy, it

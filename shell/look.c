@@ -95,9 +95,9 @@ static bool is_recipe_name(const char *name) {
 }
 
 /* Notes the place of one ephemeral znode.  An entry of a line is called
- * /…/_c_<36 characters>-<kind><number>, and its directory is a place.  An entry
- * in a queue's "line" is of a process that uses the queue, and a znode in its
- * "taken" is a claim: both tell of the queue above. */
+ * /…/_c_<guid>-<kind><number> (znode.h), and its directory is a place.  An
+ * entry in a queue's "line" is of a process that uses the queue, and a znode in
+ * its "taken" is a claim: both tell of the queue above. */
 static int look_path(call *c, look *l, const char *path) {
   const char *name = strrchr(path, '/') + 1;
   size_t parent = parent_len(path, strlen(path));
