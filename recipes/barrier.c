@@ -297,7 +297,7 @@ static int barrier_recognise(barrier_change *c) {
  * made.  Where nothing stands, but the directory has changed since, this
  * setting may have been made and removed: then it is not made a second time,
  * since nobody would remove that one. */
-static int barrier_settle(zke *z, barrier_change *c) {
+static int barrier_resolve(zke *z, barrier_change *c) {
   zke_stat stat;
   int rc = barrier_recognise(c);
   if (rc != ZKE_LOOK_AGAIN) return rc;
@@ -314,7 +314,7 @@ static int barrier_try_set(zke *z, void *arg) {
   barrier_change *c = arg;
   zke_op ops[2];
   zke_op_result results[2] = {{0}};
-  int rc = c->unsure ? barrier_settle(z, c) : ZKE_NOT_YET;
+  int rc = c->unsure ? barrier_resolve(z, c) : ZKE_NOT_YET;
   if (rc != ZKE_NOT_YET) return rc;
   zke_op_create(&ops[0], c->b->node, c->text, c->len, ZKE_OPEN_ACL, c->b->mode);
   zke_op_create(&ops[1], c->twin, "", 0, ZKE_OPEN_ACL, c->b->mode);

@@ -286,7 +286,7 @@ static int election_retract(zke_election *e) {
 /* Tell what the line has become, and see to the word accordingly.  The line
  * gives up an office by itself where the look of lead() fails: the word is left
  * then, and must not be announced in the object's next office. */
-static int election_settle(zke_election *e, bool asked) {
+static int election_follow_line(zke_election *e, bool asked) {
   election_determined(e, asked);
   bool there = e->l.state == ZKE_LINE_WAITING || e->l.state == ZKE_LINE_HELD;
   return there ? election_keep_word(e) : election_retract(e);
@@ -300,7 +300,7 @@ static int election_step(zke_recipe *r) {
   if (rc != ZKE_OK) return rc;
   bool asked = e->again;
   e->again = false;
-  return election_settle(e, asked);
+  return election_follow_line(e, asked);
 }
 
 /* Note what has happened.  For a candidate that waits, a deletion may be
@@ -432,7 +432,7 @@ void zke_election_free(zke_election *e) { zke_recipe_free((zke_recipe *)e); }
 /* End a call: tell what it has changed.  If the word cannot be seen to now, the
  * next step does it. */
 static int election_leave(zke_election *e, int rc) {
-  if (!e->l.r.ended && election_settle(e, false) != ZKE_OK)
+  if (!e->l.r.ended && election_follow_line(e, false) != ZKE_OK)
     e->l.r.changed = true;
   return zke_recipe_leave(&e->l.r, rc);
 }

@@ -30,7 +30,7 @@
  * that is free does not tell which case it is; the directory tells that nothing
  * was made, if it is unchanged since before the lost try.  Else the call fails
  * (`gone`), also where only other names were changed.  If no time is left for a
- * repetition there is one more look (names_settle).
+ * repetition there is one more look (names_look_again).
  *
  * If the process dies before the step nothing has changed; after it the change
  * is made.
@@ -420,7 +420,7 @@ static int names_find_made(zke *z, void *arg) {
 /* A binding has failed with rc behind a lost reply, mostly since its time is
  * over.  What is bound after all is a success, or the caller would be told at
  * his next try that he himself is in the way. */
-static int names_settle(names_change *c, int rc) {
+static int names_look_again(names_change *c, int rc) {
   zke_sentence kept;
   zke *z = c->n->r.z;
   zke_recipe_keep(&kept);
@@ -456,7 +456,7 @@ static int names_do(names_change *c, const void *value, int len,
                          "and unbound, or it was never bound",
                          c->path);
   else if (c->make && c->unsure && rc != ZKE_OK)
-    rc = names_settle(c, rc);
+    rc = names_look_again(c, rc);
   zke_free(c->text);
   zke_free(c->twin);
   return rc;

@@ -31,7 +31,7 @@
  *
  * A lost reply: the data of an item's znode also tells its owner's member
  * znode, whose name is unique.  So a look at it tells whether the creation was
- * made, and which twin belongs to it (item_settle()).  If the plan changes
+ * made, and which twin belongs to it (item_note_owner()).  If the plan changes
  * before that look, what was made goes (item_withdraw()).
  *
  * Items of older versions have no twin.  Such an item is deleted by its path
@@ -477,7 +477,7 @@ static int item_try_take(zke *z, void *arg) {
  * item; else it waits for the other znode to go.  The time that an owner has to
  * let go begins when this member sees its znode for the first time.
  * ZKE_LOOK_AGAIN: it has gone meanwhile. */
-static int item_settle(zke_partition *p, part_item *it) {
+static int item_note_owner(zke_partition *p, part_item *it) {
   zke_stat stat;
   bool mine;
   int rc = item_look(p, it, &stat, &mine);
@@ -519,7 +519,7 @@ static int item_acquire(zke_partition *p, part_item *it) {
   }
   if (rc == ZKE_LOOK_AGAIN)
     rc = zke_retry(p->r.z, item_try_create, &a, ZKE_FOREVER);
-  return rc == ZKE_OK || rc == ZKE_NODEEXISTS ? item_settle(p, it) : rc;
+  return rc == ZKE_OK || rc == ZKE_NODEEXISTS ? item_note_owner(p, it) : rc;
 }
 
 /* Is an item still this member's?  Asked when its watch has fired. */

@@ -443,7 +443,7 @@ static int job_step(zke_recipe *r) {
  * have made is to go.  Its czxid is not known: if another object of this handle
  * has begun the job on another thread since then, that one finds that it has
  * lost it.  The code and its sentence stay. */
-static int job_settle(zke_periodic *j, const job_claim *a, int rc) {
+static int job_discard(zke_periodic *j, const job_claim *a, int rc) {
   zke_sentence kept;
   if (!a->unsure || rc == ZKE_HELD || rc == ZKE_LIMIT) return rc;
   zke_recipe_keep(&kept);
@@ -456,7 +456,7 @@ static int job_settle(zke_periodic *j, const job_claim *a, int rc) {
 static int job_claim_now(zke_periodic *j, job_claim *a) {
   int rc = job_begin_claim(j);
   if (rc == ZKE_OK) rc = zke_retry(j->r.z, job_try_claim, a, ZKE_FOREVER);
-  if (rc != ZKE_OK) return job_settle(j, a, rc);
+  if (rc != ZKE_OK) return job_discard(j, a, rc);
   j->state = ZKE_PERIODIC_HELD;
   zke_recipe_look(&j->r); /* a failure is repeated later */
   return ZKE_OK;

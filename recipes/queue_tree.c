@@ -493,7 +493,7 @@ static int queue_try_change(zke *z, void *arg) {
 }
 
 /* Look into a reply that was lost when the time was over already. */
-static int queue_settle(zke *z, queue_try *t, int rc) {
+static int queue_resolve(zke *z, queue_try *t, int rc) {
   zke_sentence kept;
   zke_recipe_keep(&kept);
   int64_t limit = zke_recipe_allow(z);
@@ -511,7 +511,7 @@ static int queue_try_step(zke_queue *q, zke_q_step *s, int64_t deadline_ms) {
   zke_op_set(&s->ops[ZKE_Q_OP_USER], q->user, NULL, -1, q->changes);
   zke_op_check(&s->ops[ZKE_Q_OP_PLACE], q->r.path, q->version);
   int rc = zke_retry(q->r.z, queue_try_change, &t, ZKE_FOREVER);
-  if (t.unsure) rc = queue_settle(q->r.z, &t, rc);
+  if (t.unsure) rc = queue_resolve(q->r.z, &t, rc);
   s->unsure = t.unsure;
   if (rc == ZKE_OK) q->changes++;
   return rc == ZKE_Q_BUSY ? ZKE_OPERATIONTIMEOUT : rc;

@@ -486,7 +486,7 @@ static int znode_try_create_all(zke *z, void *arg) {
 
 /* As zke_creation_resolve(), for all of them.  Each is discarded by the path
  * that the create was given: the session finds it by the guid. */
-static int znode_settle_all(zke *z, znode_creations *c, int rc) {
+static int znode_resolve_all(zke *z, znode_creations *c, int rc) {
   zke_sentence kept;
   zke_recipe_keep(&kept);
   int64_t limit = zke_recipe_allow(z);
@@ -569,7 +569,7 @@ int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
   c.made = zke_alloc(z, n * sizeof *c.made);
   char *text = c.ops && c.made ? znode_creation_ops(z, &c) : NULL;
   if (text) rc = zke_retry(z, znode_try_create_all, &c, deadline_ms);
-  if (rc != ZKE_OK && c.unsure) rc = znode_settle_all(z, &c, rc);
+  if (rc != ZKE_OK && c.unsure) rc = znode_resolve_all(z, &c, rc);
   if (rc == ZKE_OK) rc = znode_take_all(z, &c, &paths);
   for (int i = 0; i < count && rc == ZKE_OK; i++) {
     if (c.made[i].path) *czxid_out = c.made[i].stat.czxid;
