@@ -1681,7 +1681,8 @@ static int acl_compare(const void *a, const void *b) {
   const zke_acl *f = *(const zke_acl *const *)b;
   if (e->perms != f->perms) return e->perms < f->perms ? -1 : 1;
   int by = strcmp(e->scheme, f->scheme);
-  return by ? by : strcmp(e->id ? e->id : "", f->id ? f->id : "");
+  if (by) return by;
+  return strcmp(e->id ? e->id : "", f->id ? f->id : "");
 }
 
 /* The same by their places in the list. */
@@ -4041,6 +4042,7 @@ static void *vfs_dl_open(sqlite3_vfs *v, const char *name) {
   return base->xDlOpen ? base->xDlOpen(base, name) : NULL;
 }
 
+/* A VFS without a loader cannot say why it failed, so that is said here. */
 static void vfs_dl_error(sqlite3_vfs *v, int size, char *out) {
   sqlite3_vfs *base = vfs_base_of(v);
   if (base->xDlError)
@@ -9607,8 +9609,8 @@ static int sess_remove(txn *t, const sess_row *r, enum sess_why why) {
   return rc;
 }
 
-/* When a session was detached, where the process that did it does not know the
- * host's clock: the next sweep of one that does stamps it anew. */
+/* The detach time where the detaching process does not know the host's clock.
+ * The next sweep of a process that knows it sets the time. */
 #define SESS_UNSTAMPED INT64_MAX
 
 /* The time of now, as others compare it. */
@@ -14769,7 +14771,8 @@ static int api_open(const char *name, const zke_options *options, zke **z_out) {
   return ZKE_OK;
 }
 
-/* Of the tables in other programs' headers, too: base_take() knows sizes. */
+/* Accepts tables compiled with another version's header: base_take() knows the
+ * sizes. */
 int zke_register_engine(const zke_engine *engine) {
   zke_engine e;
   if (!engine) return base_fail(ZKE_BADARGUMENTS, "the engine is NULL");
@@ -16995,8 +16998,8 @@ static int api_watch_since_body(txn *t, void *arg) {
   return rc;
 }
 
-/* A light session's events are looked for by their zxids, of which these are
- * none that are new: so it is told to look. */
+/* A light session is woken for events that are newer than its carrier's last
+ * look. The past ones may be older, so it is told to look. */
 int zke_watch_since(zke *z, const char *path, int mode, int64_t zxid,
                     zke_watch_fn fn, void *context) {
   if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);

@@ -280,9 +280,8 @@ static int reader_ops(reader *r) {
   return n + 1;
 }
 
-/* ZKE_OK where each result can be used. Three refusals can be: the node is
- * missing, the session may not read it, or it is not known what was not told.
- */
+/* ZKE_OK if every result can be used. A missing node, a refused read and an
+ * unknown list of what was not told count as usable. */
 static int results_check(const zke_op *ops, const zke_op_result *results,
                          int count) {
   for (int i = 0; i < count; i++) {
@@ -1013,7 +1012,10 @@ static int view_follow(zke_view *v) {
   return rc;
 }
 
-/* ---- the view ---- */
+/* ---- the view ----
+ *
+ * What a configuration and a group are made of.  It decides which look is due,
+ * keeps the picture, and tells its owner of the differences. */
 
 /* One watch for all that is below; for the node alone its own watch is
  * enough. */
@@ -1244,7 +1246,10 @@ int zke_config_step(zke_config *config) {
   return zke_recipe_step((zke_recipe *)config);
 }
 
-/* ---- out of memory, into the program ---- */
+/* ---- out of memory, into the program ----
+ *
+ * Programs get copies of what the picture has, since the next dispatch may
+ * replace it. */
 
 /* Enter a started object. */
 static int config_enter(zke_config *config, const char *name) {

@@ -60,7 +60,10 @@
 #include "text.h"
 #include "znode.h"
 
-/* ---- actors ---- */
+/* ---- actors ----
+ *
+ * A thread's number says nothing in another process, and several threads may
+ * act as one: so an actor is a random number, which the entries show. */
 
 /* This thread, as others can tell it from theirs. */
 static _Thread_local struct {
@@ -396,7 +399,10 @@ static int graph_follow(graph *g, int at) {
   return g->waits[at].kept ? graph_follow_entry(g, at, e, i, g->limit) : ZKE_OK;
 }
 
-/* ---- crossing out ---- */
+/* ---- crossing out ----
+ *
+ * Steps 3 to 5 of the search.  What is left after it waits in a circle or
+ * behind one, and only the youngest of a circle fails. */
 
 /* An actor is stuck if it is in any of the places where it waits. */
 static bool graph_is_stuck(const graph *g, uint64_t actor) {
@@ -534,7 +540,10 @@ static bool graph_is_alone(zke *z, int own) {
   return entries <= own;
 }
 
-/* ---- the circle's snapshot ---- */
+/* ---- the circle's snapshot ----
+ *
+ * Step 6.  The lines were read one after the other, so what was found may never
+ * have been there at one moment. */
 
 /* Is this wait in a circle with `me`? */
 static bool graph_in_circle(const graph_wait *w) {
@@ -660,9 +669,8 @@ static bool graph_is_waited_for(const graph *g, int at) {
   return false;
 }
 
-/* Of the waits that are stuck leave the circles, and what is between them: a
- * wait that no other stuck one waits for is behind a circle, and is crossed
- * out.  The youngest first. */
+/* Keep, of the stuck waits, those in circles or between circles.  Cross out any
+ * that no other stuck wait waits for, the youngest first. */
 static void graph_leave_circles(graph *g) {
   for (int i = 0; i < g->wait_count; i++)
     g->waits[i].doomed = g->waits[i].stuck;

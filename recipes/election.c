@@ -142,7 +142,10 @@ static void election_fail(zke_election *e) {
   e->state = ZKE_ELECTION_FAILED;
 }
 
-/* ---- taking office ---- */
+/* ---- taking office ----
+ *
+ * The office comes with the turn.  The word comes when the leader says that it
+ * is ready, so observers see a leader only when that one has taken over. */
 
 /* A word to be written, for zke_retry(). */
 typedef struct election_word {
@@ -343,11 +346,11 @@ static int election_state_of(int event) {
     case ZKE_ELECTION_STOP_START:
     case ZKE_ELECTION_STOP_COMPLETE:
       return ZKE_ELECTION_STOP;
+    default:
+      return -1; /* none: the object has no other event */
   }
 }
 
-    default:
-      return -1; /* none: the object has no other event */
 /* The line queues events of its own, with smaller numbers; they are told in
  * other words here, so they are dropped. */
 static void election_deliver(zke_recipe *r, int event, int64_t number,

@@ -154,7 +154,10 @@ static int fence_parse(fence *f, const char *sql, fence_text *t) {
   return sql ? ZKE_OK : fence_fail(f, ZKE_NOMEM, "out of memory");
 }
 
-/* ---- in the transaction ---- */
+/* ---- in the transaction ----
+ *
+ * The table is looked at and its triggers are made in one transaction, so no
+ * other process changes the table in between. */
 
 /* Prepare a statement, with a text if that is not NULL. */
 static int fence_prepare(fence *f, sqlite3 *db, const char *sql,

@@ -19,6 +19,9 @@
 
 /* ------------------------------------------------------------------------
  * Tables
+ *
+ * They are made of the lists in jute.h, so that the C structs, the reader and
+ * the writer cannot disagree. The elements of a vector have a table as well.
  * --------------------------------------------------------------------- */
 
 /* The forms of a field, as jute.h lists them. */
@@ -102,6 +105,10 @@ _Static_assert(offsetof(vector, data) == offsetof(zke_acls, data), "");
 
 /* ------------------------------------------------------------------------
  * Reading
+ *
+ * A failure is kept in `failed`, and nothing is taken from the frame after it:
+ * so a caller asks once, at the end of a record. The blocks of vectors go with
+ * the reader.
  * --------------------------------------------------------------------- */
 
 /* Takes size bytes of the frame; NULL where fewer are left. */
@@ -252,6 +259,9 @@ int32_t zke_jute_length(const char bytes[4]) {
 
 /* ------------------------------------------------------------------------
  * Writing
+ *
+ * That memory was short, or a text too long, is kept in `failed`, and nothing
+ * is appended after it. So only whoever sends the frame has to ask.
  * --------------------------------------------------------------------- */
 
 /* Room for size bytes more; NULL without memory. */
@@ -286,6 +296,7 @@ static void put_int(zke_jute_writer *w, uint32_t number) {
   if (at) store_int(at, number);
 }
 
+/* Append a number of eight bytes, the higher half first. */
 static void put_long(zke_jute_writer *w, uint64_t number) {
   char *at = room(w, 8);
   if (!at) return;

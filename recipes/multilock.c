@@ -156,7 +156,10 @@ static int multilock_give_up(zke_multilock *ml, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
-/* ---- the entries ---- */
+/* ---- the entries ----
+ *
+ * What is written is written into all of them in one step, so that nobody ever
+ * sees a part of the locks held. */
 
 /* A state that is written into all entries, for zke_retry(). */
 typedef struct multilock_write {

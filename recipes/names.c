@@ -489,6 +489,8 @@ static int names_make(zke_names *names, const char *name, bool replace,
   return names_leave(names, path, rc);
 }
 
+/* Nothing is replaced, so there is no token that a binding would have to have.
+ */
 int zke_names_bind(zke_names *names, const char *name, const void *value,
                    int len, int ephemeral, int64_t deadline_ms,
                    int64_t *token_out) {

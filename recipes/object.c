@@ -434,7 +434,11 @@ void zke_recipe_hold(zke_recipe *r) {
 
 void zke_recipe_drop(zke_recipe *r) { recipe_unref(r); }
 
-/* ---- steps ---- */
+/* ---- steps ----
+ *
+ * An event is a hint only: the step that follows looks at the tree and does
+ * what is due.  So one that failed is made again, and no event has to be
+ * remembered. */
 
 /* One look.  `changed` is cleared before it, not after it: a step may find that
  * it has to be called again and set it. */

@@ -372,7 +372,10 @@ static int queue_take_now(zke_queue *q, int64_t deadline_ms,
   return rc;
 }
 
-/* ---- the caller's own operations ---- */
+/* ---- the caller's own operations ----
+ *
+ * They are made in the recipe's own step, so they have an effect exactly where
+ * that has one. */
 
 /* What the caller changes in the step of a put or of an acknowledgement. */
 typedef struct queue_more {

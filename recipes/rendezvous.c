@@ -272,7 +272,8 @@ static int point_compare(zke *z, const point_change *c) {
   return rc;
 }
 
-/* Nobody can say whether a lost try was made: `done` is what it does. */
+/* Fail because it is unknown whether the lost try happened.  `done` names what
+ * the try does. */
 static int point_say_gone(const char *path, const char *done) {
   return zke_recipe_fail(ZKE_CONNECTIONLOSS,
                          "the reply was lost: the rendezvous point %s may have "

@@ -852,7 +852,10 @@ static void phase_deliver(zke_recipe *r, int event, int64_t number,
   if (t->listener) t->listener(t, event, number, text, t->context);
 }
 
-/* ---- the caller's operations ---- */
+/* ---- the caller's operations ----
+ *
+ * T6 says where they stand, T7 how a refusal is told; the mark is for a call
+ * that has lost its reply. */
 
 /* Were operations done for the own site, and by which call?  more->done says it
  * afterwards.  In one snapshot with the id, so that the mark is this

@@ -1083,10 +1083,8 @@ typedef struct doctor {
 
 /* Emits one finding.  Nothing stops the doctor: a row that could not be printed
  * is remembered for the end. */
-static void find(doctor *d, const char *check, int state, const char *format,
-                 ...) __attribute__((format(printf, 4, 5)));
-static void find(doctor *d, const char *check, int state, const char *format,
-                 ...) {
+__attribute__((format(printf, 4, 5))) static void find(
+    doctor *d, const char *check, int state, const char *format, ...) {
   static const char *const names[] = {"ok", "note", "warning", "problem"};
   char detail[1024];
   va_list arguments;
@@ -1416,8 +1414,7 @@ static int doctor_run(call *c) {
   return d.sick ? STATUS_NO : STATUS_OK;
 }
 
-/* --------------------------------------------------------------------- */
-
+/* What these commands take and are: rows for run.c, args.c and help. */
 static const option backup_options[] = {{'f', "force", NULL}, {0}};
 static const option compact_options[] = {{'w', "wait", "DURATION"}, {0}};
 static const option init_options[] = {{'m', "mode", "MODE"},

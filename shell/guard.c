@@ -132,8 +132,8 @@ typedef struct run {
   int outcome;
   int report;       /* a pipe: errno, if the child could not be executed */
   int alive;        /* a pipe: ends when no descendant is left; -1: none */
-  processes former; /* what earlier commands have left, and it descends from
-                       us: none of it is this command's */
+  processes former; /* descendants that earlier commands left behind; they are
+                       not this command's */
   int lost;         /* the code of the loss, or 0 */
   loss loss;        /* with lost: the rest of it */
   enum phase phase;

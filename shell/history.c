@@ -406,8 +406,7 @@ static int held_run(call *c) {
   return held_now(c);
 }
 
-/* --------------------------------------------------------------------- */
-
+/* What these commands take and are: rows for run.c, args.c and help. */
 static const option history_options[] = {
     {'k', "keep", "N"}, {'f', "for", "DURATION"}, {'\0', NULL, NULL}};
 static const option log_options[] = {

@@ -731,7 +731,7 @@ static void stolen_heard(zke_lock *lock, int state, int64_t token,
   (void)lock, (void)state, (void)token, (void)context;
 }
 
-/* Who had it until now; nobody, or itself, is null. */
+/* Tell whoever had it until now; nobody, or itself, is null. */
 static int steal_tell(call *c, const char *path, zke_lock *lock,
                       const look_line *before) {
   const zke_party *p = before->parties ? &before->parties->data[0] : NULL;
@@ -750,7 +750,7 @@ static int steal_tell(call *c, const char *path, zke_lock *lock,
   return c->sh->persists ? emit(c, row) : emit_event(c, row);
 }
 
-/* Who holds the lock now, and from whom it was stolen. */
+/* Print whoever holds the lock now, and from whom it was stolen. */
 static void steal_human(call *c, json_t *row, FILE *out) {
   const json_t *from = json_object_get(row, "stolen_from_identity");
   (void)c;
@@ -882,7 +882,7 @@ static int revoke_wait(call *c, const char *path, int64_t deadline) {
   return status;
 }
 
-/* Who held it before, one after the other. */
+/* Tell whoever held it before, one after the other. */
 static int revoke_tell(call *c, const look_line *line) {
   int status = 0;
   int count = line->parties ? line->parties->count : 0;

@@ -102,8 +102,8 @@ static bool is_told(const past_step *steps, int count, const char *path) {
   return false;
 }
 
-/* The lives that the changes tell of, and of those nodes of now that they do
- * not tell of one life each: from before the history until now. */
+/* Collect the lives that the changes show. A node that exists now and appears
+ * in no change gets one life, from before the history until now. */
 int past_lives(const zke_change_list *changes, const char *path,
                const past_node *now, int count, past_life **lives_out) {
   size_t room = (size_t)changes->count + (size_t)count + 1;

@@ -865,7 +865,7 @@ static const char *state_of(const zke_queue_entry *e) {
   return e->due_ms > wall_now() ? "delayed" : "ready";
 }
 
-/* Who works on it, for people. */
+/* Whoever works on it, for people. */
 static json_t *holder_of(const zke_queue_entry *e) {
   return *e->identity
              ? json_sprintf("%s (pid %" PRId64 ")", e->identity, e->pid)

@@ -45,6 +45,8 @@ void spare_take(server *s, zke_jute_writer *w) {
     *w = s->spares[--s->spare_count];
 }
 
+/* A large block is freed, and so is any when enough lie ready: so idle memory
+ * has a bound. */
 void spare_give(server *s, zke_jute_writer *w) {
   bool keep = w->data && w->size <= SPARE_BYTES && s->spare_count < SPARES_MOST;
   if (keep) {

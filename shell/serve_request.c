@@ -1154,9 +1154,9 @@ static void send_answer(server *s, struct answer *a) {
   if (!c->out.failed) count_request(s, a, c->out.len - at - 4);
 }
 
-/* Nothing that a batch that has failed has shown is so: neither what it has
- * changed, nor what it has read, nor its zxids.  Its code is not about the
- * client's session: one that would end that ends the connection alone. */
+/* A batch has failed, so the changes, the reads and the zxids that its answers
+ * show did not happen.  An error that would end the session ends only the
+ * connection. */
 static void undo_answer(const server *s, struct answer *a, int rc) {
   a->rc = ends_connection(rc) ? ZKE_CONNECTIONLOSS : rc;
   a->zxid = s->zxid;

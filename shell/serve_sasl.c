@@ -358,7 +358,7 @@ static int conclude(server *s, conn *c, const char *token, size_t len,
 
 /* Answers a token of SASL: the first with a challenge, the second with the
  * proof that the server knows the password, too.  A connection has one try:
- * after a token was refused each other one is. */
+ * after the second token all others are refused. */
 int sasl_token(server *s, conn *c, const char *token, size_t len,
                char **token_out) {
   if (!s->users || (c->sasl && c->sasl->over)) return ZKE_AUTHFAILED;

@@ -85,6 +85,8 @@ static bool can_print(void) {
   return poll(&to, 1, 0) == 1 && to.revents & POLLOUT;
 }
 
+/* A line that standard error does not take at once is counted and not printed:
+ * whoever does not read it cannot stop the server. */
 void server_print(server *s) {
   for (int i = 0; i < s->line_count; i++) {
     if (can_print())
@@ -151,6 +153,7 @@ static void tell(server *s, int kind, const char *about, const char *format,
   place->left_out = 0;
 }
 
+/* For what is about no client, or about one that has no connection. */
 void server_tell(server *s, int kind, const char *about, const char *format,
                  ...) {
   va_list arguments;

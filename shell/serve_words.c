@@ -188,6 +188,8 @@ static void say_date(const server *s, int64_t ms, FILE *out) {
   fputs(text, out);
 }
 
+/* The line of one that has a time: a connection by its address and its session,
+ * or a session by its id. */
 static void say_due(const due *at, FILE *out) {
   uint64_t id = at->session ? (uint64_t)at->session->id : 0;
   if (at->conn)

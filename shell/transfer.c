@@ -1452,8 +1452,7 @@ static int dump_run(call *c) {
   return status;
 }
 
-/* --------------------------------------------------------------------- */
-
+/* What these commands take and are: rows for run.c, args.c and help. */
 static const option import_options[] = {
     {'m', "merge", NULL}, {'r', "replace", NULL}, {0}};
 static const option dump_options[] = {{'d', "no-data", NULL}, {0}};
