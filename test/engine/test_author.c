@@ -333,7 +333,7 @@ TEST(one_session) {
 }
 
 /* Blocks come from the handle's allocator, zeroed, and outlive the handle. */
-TEST(blocks) {
+TEST(blocks_are_zeroed_and_outlive_the_handle) {
   test_heap heap = {0};
   zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
   ck_ok(zke_open(":memory:", &o, &z));

@@ -1120,7 +1120,7 @@ TEST(read_with_a_change) {
 /* ---- building blocks and resources ---- */
 
 /* zkembed.h: what the seven builders write. */
-TEST(builders) {
+TEST(builders_write_what_the_header_says) {
   zke_op op;
   memset(&op, 0xa5, sizeof op);
   zke_op_create_ttl(&op, "/a", "abc", 3, ZKE_READ_ACL, 5, 77);

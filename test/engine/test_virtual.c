@@ -117,7 +117,7 @@ TEST(a_sleep_ends_at_its_virtual_deadline) {
 }
 
 /* zkembed.h, zke_call_at: at the virtual time, to the millisecond. */
-TEST_LOOP(calling, 0, WAYS) {
+TEST_LOOP(a_call_comes_at_its_virtual_time, 0, WAYS) {
   zke *z = begin(_i ? ":memory:" : test_path("a.db"), _i);
   test_events events = {0};
   ck_ok(zke_call_at(z, zke_now(z) + 77, test_record, &events));

@@ -1106,7 +1106,7 @@ static void wait_here(zke *session, int type, int state, const char *path,
 
 /* Closing a handle in its own watcher is refused.  A watcher that waits while
  * another thread closes the handle gets ZKE_CLOSING. */
-TEST(closing) {
+TEST(closing_is_refused_in_a_watcher_and_ends_its_wait) {
   int rc = 0;
   pthread_t thread;
   open_mounted();

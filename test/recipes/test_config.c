@@ -1122,7 +1122,7 @@ TEST(cancel_ends_one_wait) {
 }
 
 /* After the session's end nothing in memory passes for current. */
-TEST(expired) {
+TEST(nothing_is_current_after_the_sessions_end) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   heard h = {{0}, NULL, 0};
   char *data = NULL;

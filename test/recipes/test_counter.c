@@ -42,7 +42,7 @@ static int64_t add(zke_counter *c, int64_t delta) {
 
 /* All four ways to change a counter give the value and a token that rises; a
  * refused compare-and-set names the value, and its token. */
-TEST(counts) {
+TEST(every_change_gives_the_value_and_a_token) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_counter *a = make(z), *b = make(y);
   int64_t v, token, first, second;
@@ -94,7 +94,7 @@ TEST(an_overflow_changes_nothing) {
 }
 
 /* The first change of a counter starts from its initial value. */
-TEST(initial) {
+TEST(the_first_change_starts_from_the_initial_value) {
   zke *z = test_open(":memory:");
   zke_counter_options o = {.size = sizeof o, .initial = -40};
   zke_counter *c;

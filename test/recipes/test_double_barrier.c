@@ -183,7 +183,7 @@ TEST(rounds_follow_each_other) {
 }
 
 /* A barrier of one. */
-TEST(alone) {
+TEST(a_barrier_of_one_waits_for_nobody) {
   int64_t round = 0, before;
   begin(1, 1);
   for (int i = 0; i < 3; i++) {
@@ -701,7 +701,7 @@ static int run_leave(call *c) {
 }
 
 /* Cancel, from another thread, enter and leave; one call at a time. */
-TEST(cancelled) {
+TEST(enter_and_leave_can_be_cancelled) {
   call c;
   begin(2, 2);
   call_begin(&c, run_enter, b[0], 0, ZKE_FOREVER);
@@ -723,7 +723,7 @@ TEST(cancelled) {
 }
 
 /* A blocking enter and leave go on when the last comes. */
-TEST(blocking) {
+TEST(blocked_calls_go_on_when_the_last_comes) {
   call c;
   begin(2, 2);
   call_begin(&c, run_enter, b[0], 0, ZKE_FOREVER);

@@ -196,7 +196,7 @@ TEST(any_text_is_an_item) {
 
 /* The division follows from names and items: the same whoever came first; one
  * that comes again gets the same back. */
-TEST(deterministic) {
+TEST(the_division_follows_from_names_and_items) {
   int first[ITEMS];
   begin();
   for (int i = 0; i < MANY; i++) ck_ok(zke_partition_start(p[i]));
@@ -653,7 +653,7 @@ TEST(a_check_that_fails_tells_the_listener) {
 }
 
 /* A session's end, or a member's znode deleted, loses everything. */
-TEST(lost) {
+TEST(a_lost_session_or_znode_loses_all_items) {
   zke_strings *names;
   zke_op ops[2];
   char path[200];
@@ -920,7 +920,7 @@ static int64_t kill_members(void) {
 
 /* What they had is owned by the others as soon as the kernel has told them; the
  * quickest of some, since the machine may be busy. */
-TEST(killed) {
+TEST(what_the_killed_had_is_soon_owned_by_others) {
   int64_t quickest = INT64_MAX;
   for (int i = 0; i < 10 && quickest >= 500; i++) quickest = kill_members();
   ck_assert_int_lt(quickest, 500); /* it is told, not found */

@@ -215,7 +215,7 @@ TEST_LOOP(clock_steps, 0, 2) {
 }
 
 /* Aligned periods begin at multiples, whenever the last run was. */
-TEST(aligned) {
+TEST(aligned_periods_begin_at_multiples) {
   begin(0, 1);
   wall += PERIOD - 1;
   ck_ok(zke_periodic_try(job[0]));
@@ -230,7 +230,7 @@ TEST(aligned) {
 }
 
 /* Whoever did it died: the run counts, or not, by the option; tries count. */
-TEST_LOOP(died, 0, 2) {
+TEST_LOOP(a_dead_ones_run_counts_by_the_option, 0, 2) {
   begin(_i ? ZKE_PERIODIC_RETRY_DEAD : 0, 0);
   ck_ok(zke_periodic_try(job[0]));
   ck_ok(zke_expire(admin, zke_session_id(z[0])));
@@ -302,7 +302,7 @@ TEST_LOOP(a_failed_run_is_repeated_if_so_wished, 0, 2) {
 }
 
 /* By force also when it is not due; never while somebody does it. */
-TEST(forced) {
+TEST(force_runs_early_but_never_beside_another) {
   begin(0, 0);
   ck_ok(zke_periodic_try(job[0]));
   ck_rc(zke_periodic_force(job[1]), ZKE_HELD);

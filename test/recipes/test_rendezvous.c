@@ -166,7 +166,7 @@ TEST(no_herd) {
 
 /* Death before the meeting: not there.  Afterwards: everybody still gets what
  * it brought, and nothing is left of it. */
-TEST(deaths) {
+TEST(the_dead_count_only_after_the_meeting) {
   begin(4, 3);
   start(0, "0");
   start(1, "1");
@@ -201,7 +201,7 @@ TEST(deaths) {
 
 /* The deadline withdraws and says what is missing; a withdrawal that comes too
  * late has met. */
-TEST(withdrawals) {
+TEST(a_withdrawal_that_is_late_has_met) {
   begin(2, 2);
   int64_t now = zke_now(z[0]);
   ck_rc(zke_rendezvous_meet(m[0], "x", 1, now + 20, NULL, NULL),

@@ -136,7 +136,7 @@ static void all_decide(int expected) {
 
 /* Every form commits when all have voted so, and not before; the payload is
  * there until all have acknowledged, and then nothing is. */
-TEST_LOOP(commits, 0, 4) {
+TEST_LOOP(all_votes_commit_and_no_fewer, 0, 4) {
   begin(_i, 0);
   for (int i = 0; i < SITES; i++) {
     dispatch_sites();

@@ -207,7 +207,7 @@ static copro heir_of(zke *z, const char *name) {
 /* ---- requests and answers ---- */
 
 /* The answer to a request bears its id, whatever scalar that is. */
-TEST(test_id) {
+TEST(an_answer_bears_its_requests_id) {
   static const char *const ids[] = {"1",      "-7",    "1.5",
                                     "'text'", "''",    "'\\u00e9'",
                                     "true",   "false", "9223372036854775807"};
@@ -224,7 +224,7 @@ TEST(test_id) {
 
 /* Members may stand in any order, with blanks between them, and a carriage
  * return before the newline. */
-TEST(test_layout) {
+TEST(members_stand_in_any_order_with_blanks) {
   copro p = copro_start("a.db");
   say(&p, "  { 'run' : [ 'pwd' ] ,\t'actor':'x', 'id' : 1 }  \r");
   expect(&p, "{'id':1,'status':0,'rows':[{'path':'/'}]}");
@@ -232,7 +232,7 @@ TEST(test_layout) {
 }
 
 /* Words may be strings, numbers and bytes. */
-TEST(test_words) {
+TEST(words_are_strings_numbers_or_bytes) {
   copro p = copro_start("a.db");
   say(&p, "{'id':1,'run':['create','/n',12]}");
   expect(&p, "{'id':1,'status':0,'rows':[*]}");
@@ -251,7 +251,7 @@ TEST(test_words) {
 
 /* Bytes go in and come out as {"base64": …}, NULs and what is not UTF-8
  * included; text comes out as text whichever way it went in. */
-TEST(test_bytes) {
+TEST(bytes_go_in_and_come_out_as_base64) {
   copro p = copro_start("a.db");
   say(&p, "{'id':1,'run':['create','/b',{'base64':'AP8K'}]}");
   expect(&p, "{'id':1,'status':0,*");
@@ -271,7 +271,7 @@ TEST(test_bytes) {
 }
 
 /* A failure has the code and the sentence that the command line prints. */
-TEST(test_failure) {
+TEST(a_failure_has_its_code_and_sentence) {
   copro p = copro_start("a.db");
   say(&p, "{'id':1,'run':['create','/a','x']}");
   expect(&p, "{'id':1,'status':0,*");
@@ -288,7 +288,7 @@ TEST(test_failure) {
 }
 
 /* A message is a string, whatever bytes the culprit's name has. */
-TEST(test_message_is_text) {
+TEST(a_message_is_text_whatever_it_quotes) {
   copro p = copro_start("a.db");
   say(&p, "{'id':1,'run':[{'base64':'/27+'}]}");
   expect(&p, "{'id':1,'status':64,*'message':'unknown command \\'?n?\\'*'}");
@@ -296,7 +296,7 @@ TEST(test_message_is_text) {
 }
 
 /* What cannot be had in a coprocess says so. */
-TEST(test_not_here) {
+TEST(what_a_coprocess_lacks_is_refused) {
   copro p = copro_start("a.db");
   say(&p, "{'id':1,'run':['exit']}");
   expect(&p, "{'id':1,'status':64,*'error':'USAGE',*");
@@ -307,8 +307,7 @@ TEST(test_not_here) {
   copro_end(&p);
 }
 
-/* A line that is no request is answered with what is wrong, and the next one
- * is taken.  Its id is given back where it has a good one. */
+/* Lines that are no requests; what the answer has for an id, and says. */
 static const struct {
   const char *line, *id, *says;
 } malformed[] = {
@@ -341,7 +340,7 @@ enum { MALFORMED = sizeof malformed / sizeof *malformed };
 
 /* A line that is no request gets an error that says why, with its id where it
  * has one; the next request works. */
-TEST_LOOP(test_malformed, 0, MALFORMED) {
+TEST_LOOP(a_malformed_line_is_told_and_the_next_one_taken, 0, MALFORMED) {
   char want[256];
   copro p = copro_start("a.db");
   say(&p, "%s", malformed[_i].line);
@@ -356,7 +355,7 @@ TEST_LOOP(test_malformed, 0, MALFORMED) {
 }
 
 /* So is a NUL, wherever it stands. */
-TEST(test_nul) {
+TEST(a_nul_is_malformed) {
   static const char line[] = "{\"id\":1,\"run\":[\"p\0wd\"]}\n\0\n";
   copro p = copro_start("a.db");
   say_bytes(&p, line, sizeof line - 1);
@@ -367,7 +366,7 @@ TEST(test_nul) {
 
 /* A line of more than 64 MiB is refused once, as soon as that is known, and
  * passed over to its end. */
-TEST(test_too_long) {
+TEST(a_line_that_is_too_long_is_refused_once) {
   enum { BLOCK = 1 << 20 };
   static char block[BLOCK];
   copro p = copro_start("a.db");
@@ -381,7 +380,7 @@ TEST(test_too_long) {
 }
 
 /* The last line counts without its newline, too. */
-TEST(test_last_line) {
+TEST(the_last_line_counts_without_its_newline) {
   static const char line[] = "{\"id\":1,\"run\":[\"pwd\"]}";
   copro p = copro_start("a.db");
   say_bytes(&p, line, sizeof line - 1);
@@ -391,7 +390,7 @@ TEST(test_last_line) {
 }
 
 /* Lines that come byte by byte, and many in one piece, are the same lines. */
-TEST(test_pieces) {
+TEST(lines_may_come_in_pieces) {
   static const char lines[] =
       "{\"id\":1,\"run\":[\"pwd\"]}\n{\"id\":2,\"run\":[\"pwd\"]}\n";
   copro p = copro_start("a.db");
@@ -404,7 +403,7 @@ TEST(test_pieces) {
 /* ---- several at once ---- */
 
 /* 5000 requests without waiting: each is answered once. */
-TEST(test_pipelined) {
+TEST(each_of_many_at_once_is_answered_once) {
   enum { COUNT = 5000 };
   static int answers[COUNT];
   copro p = copro_start("a.db");
@@ -431,7 +430,7 @@ TEST(test_pipelined) {
 
 /* All kinds of commands at once, the first of which have to open the database:
  * what one does is whole for another.  (For the thread sanitizer above all.) */
-TEST(test_mixture) {
+TEST(all_kinds_of_commands_run_at_once) {
   static const char *const commands[] = {"'create','/s-','x','-s'",
                                          "'ls','/'",
                                          "'cd','/'",
@@ -484,7 +483,7 @@ TEST(test_mixture) {
 
 /* Of 200 requests that block none keeps another from running, and the end of
  * input ends all of them. */
-TEST(test_many_blocked) {
+TEST(blocked_requests_hold_up_no_others) {
   enum { COUNT = 200, LOCKS = 20 };
   copro p = copro_start("a.db");
   say(&p, "{'id':'mine','run':['lock','x']}");
@@ -562,7 +561,7 @@ static long answers_to(copro *p, int count, const char *pattern) {
 
 /* 3000 writes that are sent ahead are all done, by a few threads; a lock that
  * is waited for meanwhile is in nobody's way. */
-TEST(test_sent_ahead) {
+TEST(writes_sent_ahead_need_few_threads) {
   enum { COUNT = 3000, FEW = 60 };
   copro p = copro_start("a.db");
   say(&p, "{'id':'mine','run':['lock','x']}");
@@ -587,7 +586,7 @@ TEST(test_sent_ahead) {
 
 /* So are requests that might wait, but need not; that these are more than the
  * line has room for is nothing to the client. */
-TEST(test_sent_ahead_waiting) {
+TEST(more_than_fills_the_line_may_be_sent_ahead) {
   enum { COUNT = 4000 };
   copro p = copro_start("a.db");
   pid_t writer = send_ahead(
@@ -600,7 +599,7 @@ TEST(test_sent_ahead_waiting) {
 /* A thousand may wait; what waits beyond them stands in line, and neither keeps
  * from its turn what does not wait.  A cancel takes a request out of the line;
  * room lets the next one begin. */
-TEST(test_limit) {
+TEST(a_thousand_wait_and_the_rest_stand_in_line) {
   enum { MOST = 1000, MORE = 200 };
   copro p = copro_start("a.db");
   for (int i = 0; i < MOST + MORE; i++)
@@ -627,7 +626,7 @@ TEST(test_limit) {
 /* Where a thousand wait and the line behind them is full and stands still, the
  * further ones are told so (few enough for the pipe, so that we need not read);
  * what does not wait has its turn nevertheless. */
-TEST(test_full_line) {
+TEST(a_full_line_refuses_what_would_wait) {
   enum { COUNT = 2400 };
   copro p = copro_start("a.db");
   pid_t writer = send_ahead(
@@ -652,7 +651,7 @@ TEST(test_full_line) {
 
 /* How long a request may wait counts from its turn: those behind a full house
  * are not timed out before it. */
-TEST(test_time_in_line) {
+TEST(time_in_the_line_does_not_count) {
   enum { MOST = 1000, IN_LINE_MS = 600 };
   copro p = copro_start("a.db");
   say(&p, "{'id':'held','run':['lock','x']}");
@@ -678,7 +677,7 @@ TEST(test_time_in_line) {
 }
 
 /* The end of input does what was sent, but waits for nobody. */
-TEST(test_end_in_line) {
+TEST(the_end_of_input_does_what_was_sent) {
   enum { COUNT = 500 };
   copro p = copro_start("a.db");
   say(&p, "{'id':'held','run':['lock','x']}");
@@ -707,7 +706,7 @@ TEST(test_end_in_line) {
 
 /* The end of input is no reason to read half: what waits for nobody is done as
  * ever. */
-TEST(test_end_while_reading) {
+TEST(the_end_of_input_cuts_no_read_short) {
   static const char *const reads[] = {"ls", "tree", "find", "dump", "metrics"};
   enum { COUNT = sizeof reads / sizeof *reads };
   ck_ok(zke_close(test_open(test_path("a.db"))));
@@ -721,7 +720,7 @@ TEST(test_end_while_reading) {
 
 /* A client that sends without reading costs bounded memory, for as long as it
  * likes; once it reads, it gets all. */
-TEST(test_never_reads) {
+TEST(a_client_that_never_reads_costs_bounded_memory) {
   enum { COUNT = 1700, MOST_KIB = 100 << 10 };
   size_t size = SANITIZED ? 1000 : (size_t)test_sample(100000, 65000);
   if (!SANITIZED) ck_assert_uint_gt(COUNT * size, MOST_KIB << 10);
@@ -754,7 +753,7 @@ TEST(test_never_reads) {
 }
 
 /* An id is taken while its request runs, and free again with the answer. */
-TEST(test_same_id) {
+TEST(an_id_is_taken_while_its_request_runs) {
   copro p = copro_start("a.db");
   say(&p, "{'id':0,'run':['create','/a']}");
   expect(&p, "{'id':0,'status':0,*");
@@ -771,7 +770,7 @@ TEST(test_same_id) {
 
 /* A cancelled wait answers with CANCELLED and leaves the line; what was not
  * cancelled goes on. */
-TEST(test_cancel) {
+TEST(a_cancelled_wait_leaves_the_line) {
   copro p = copro_start("a.db");
   zke *z;
   say(&p, "{'id':1,'run':['lock','x']}");
@@ -792,7 +791,7 @@ TEST(test_cancel) {
 
 /* A cancel right behind its request does not miss it; of what does not run any
  * more, or never did, there is nothing to cancel and nothing to say. */
-TEST(test_cancel_at_once) {
+TEST(a_cancel_right_behind_its_request_does_not_miss) {
   copro p = copro_start("a.db");
   say(&p, "{'id':0,'run':['lock','x']}");
   expect(&p, "{'id':0,'status':0,*");
@@ -810,7 +809,7 @@ TEST(test_cancel_at_once) {
 /* ---- much data ---- */
 
 /* A megabyte, as text and as bytes, there and back. */
-TEST(test_big_data) {
+TEST(a_megabyte_goes_there_and_back) {
   enum { SIZE = 1 << 20, ROUND = 1398101 /* base64 of it, rounded down */ };
   copro p = copro_start("a.db");
   char *text = malloc(SIZE + 1), *line = malloc(2 * SIZE);
@@ -842,7 +841,7 @@ TEST(test_big_data) {
 }
 
 /* A reader that takes its time gets every line, and each whole. */
-TEST(test_slow_reader) {
+TEST(a_slow_reader_gets_every_line_whole) {
   enum { COUNT = 60, SIZE = 50000 };
   copro p = copro_start("a.db");
   char *line = malloc(SIZE + 100), *text = malloc(SIZE + 1);
@@ -872,7 +871,7 @@ TEST(test_slow_reader) {
 /* ---- events ---- */
 
 /* Events of a request come before its answer, and those of others between. */
-TEST(test_watch) {
+TEST(events_come_before_their_answer) {
   copro p = copro_start("a.db");
   zke *z = test_open(test_path("a.db"));
   say(&p, "{'id':'w','run':['watch','/a','--follow']}");
@@ -904,7 +903,7 @@ static int64_t session_of(zke *z, const char *directory) {
 
 /* A lock that is lost is told at once, though no request runs, under the id of
  * the request that got it. */
-TEST(test_lost) {
+TEST(a_lost_lock_is_told_at_once) {
   copro p = copro_start("a.db");
   say(&p, "{'id':'mine','run':['lock','x']}");
   expect(&p, "{'id':'mine','status':0,*");
@@ -922,7 +921,7 @@ TEST(test_lost) {
 }
 
 /* So is one whose znode somebody took away, and the session lives on. */
-TEST(test_broken) {
+TEST(a_lock_without_its_znode_is_told_as_lost) {
   copro p = copro_start("a.db");
   zke_strings *names = NULL;
   char path[512];
@@ -984,7 +983,7 @@ static bool leave_in_vain(copro *p, zke *z) {
 
 /* A leave that could not begin leaves the place where it was: its loss is told
  * then, as any. */
-TEST(test_lost_behind_a_leave) {
+TEST(a_place_that_no_leave_gave_up_is_told_when_lost) {
   copro p = copro_start("a.db");
   say(&p, "{'id':1,'run':['create','/begun']}");
   expect(&p, "{'id':1,'status':0,*");
@@ -1003,7 +1002,7 @@ TEST(test_lost_behind_a_leave) {
 
 /* Two actors of one coprocess that wait for each other: the one that closed
  * the circle is told, and when it gives way the other goes on. */
-TEST(test_deadlock) {
+TEST(the_actor_that_closes_a_circle_is_told) {
   copro p = copro_start("a.db");
   say(&p, "{'id':1,'run':['lock','a'],'actor':'A'}");
   expect(&p, "{'id':1,'status':0,*");
@@ -1022,7 +1021,7 @@ TEST(test_deadlock) {
 
 /* The same requests without an actor are each by themselves: whoever holds b
  * may well give it back.  Nothing is said, and so it comes. */
-TEST(test_no_deadlock) {
+TEST(requests_without_an_actor_make_no_circle) {
   copro p = copro_start("a.db");
   for (int i = 0; i < 2; i++) {
     say(&p, "{'id':%d,'run':['lock','%c']}", i, 'a' + i);
@@ -1045,7 +1044,7 @@ TEST(test_no_deadlock) {
 
 /* Nor do three actors in a row make a circle; and workers that served one
  * actor before do not count as it. */
-TEST(test_no_circle) {
+TEST(actors_in_a_row_make_no_circle) {
   copro p = copro_start("a.db");
   for (int round = 0; round < 10; round++) {
     for (int i = 0; i < 3; i++) {
@@ -1079,7 +1078,7 @@ static copro holder(const char *name) {
 }
 
 /* When its input ends the coprocess gives up what it holds, and exits 0. */
-TEST(test_end_of_input) {
+TEST(the_end_of_input_gives_up_what_is_held) {
   copro p = holder("a.db");
   zke *z = test_open(test_path("a.db"));
   copro heir = heir_of(z, "a.db");
@@ -1091,7 +1090,7 @@ TEST(test_end_of_input) {
 }
 
 /* Killed by -9 it holds nothing: the next process gets the lock. */
-TEST(test_killed) {
+TEST(a_killed_coprocess_holds_nothing) {
   copro p = holder("a.db");
   zke *z = test_open(test_path("a.db"));
   copro heir = heir_of(z, "a.db");
@@ -1101,12 +1100,11 @@ TEST(test_killed) {
   ck_ok(zke_close(z));
 }
 
-/* A signal ends what runs, with its answer, and then the program by that
- * signal. */
 static const int signals[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1};
 /* A signal ends the running requests with their status, then gives up the lock,
  * then ends the process by 128 + signal. */
-TEST_LOOP(test_signal, 0, sizeof signals / sizeof *signals) {
+TEST_LOOP(a_signal_ends_the_requests_before_the_process, 0,
+          sizeof signals / sizeof *signals) {
   copro p = holder("a.db");
   char want[128];
   say(&p, "{'id':'w','run':['watch','/a']}");
@@ -1125,7 +1123,7 @@ TEST_LOOP(test_signal, 0, sizeof signals / sizeof *signals) {
 }
 
 /* Whatever it does, at that moment or between. */
-TEST(test_signal_any_time) {
+TEST(a_signal_may_come_at_any_time) {
   for (int i = 0; i < 20; i++) {
     copro p = copro_start("a.db");
     say(&p, "{'id':1,'run':['pwd']}");
@@ -1150,7 +1148,7 @@ static void fill_output(copro *p) {
 }
 
 /* The same while nobody reads its full output. */
-TEST(test_signal_slow_reader) {
+TEST(a_signal_ends_one_whose_output_is_full) {
   copro p = holder("a.db");
   zke *z = test_open(test_path("a.db"));
   copro heir = heir_of(z, "a.db");
@@ -1162,14 +1160,14 @@ TEST(test_signal_slow_reader) {
 }
 
 /* Nobody reads any more: that is an end, also when there is nothing to say. */
-TEST(test_closed_output) {
+TEST(a_closed_output_is_an_end) {
   copro p = holder("a.db");
   copro_close(&p.out);
   ck_assert_int_eq(copro_status(&p), 74);
 }
 
 /* An output that is closed while it is written to ends it with 74. */
-TEST(test_closed_while_writing) {
+TEST(an_output_closed_while_it_is_written_is_an_end) {
   copro p = holder("a.db");
   fill_output(&p);
   copro_close(&p.out);
@@ -1178,7 +1176,7 @@ TEST(test_closed_while_writing) {
 
 /* So does one that cannot be written, an end of input before
  * notwithstanding. */
-TEST_LOOP(test_full_disk, 0, 2) {
+TEST_LOOP(an_output_that_cannot_be_written_is_an_end, 0, 2) {
   int full = open("/dev/full", O_WRONLY | O_CLOEXEC), in[2];
   ck_assert_int_ge(full, 0);
   ck_assert_int_eq(pipe2(in, O_CLOEXEC), 0);
@@ -1194,7 +1192,7 @@ TEST_LOOP(test_full_disk, 0, 2) {
 }
 
 /* A database that cannot be had is the answer to each request. */
-TEST(test_no_database) {
+TEST(each_request_is_told_that_there_is_no_database) {
   copro p = copro_start("missing/a.db");
   say(&p, "{'id':1,'run':['create','/a','x']}");
   expect(&p, "{'id':1,'status':66,'rows':[],'error':'CANTOPEN',*");
@@ -1257,7 +1255,7 @@ static family family_start(copro *p) {
 }
 
 /* The thread that started it ends: that is nothing to it. */
-TEST(test_parent_thread) {
+TEST(the_end_of_the_thread_that_started_it_is_nothing) {
   copro p;
   family f = family_start(&p);
   for (int i = 0; i < 20; i++) {
@@ -1274,7 +1272,7 @@ TEST(test_parent_thread) {
 
 /* The parent is killed while we hold both pipes: the session ends, what runs
  * is answered, and the coprocess is gone. */
-TEST(test_parent_killed) {
+TEST(the_parents_death_is_an_end) {
   copro p;
   ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   family f = family_start(&p);
@@ -1293,7 +1291,7 @@ TEST(test_parent_killed) {
 }
 
 /* The same with a full pipe. */
-TEST(test_parent_killed_full_pipe) {
+TEST(the_parents_death_is_an_end_with_a_full_output) {
   copro p;
   ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   family f = family_start(&p);
@@ -1320,7 +1318,7 @@ static _Noreturn void be_terminal_session(int in, int out, int master) {
 
 /* The terminal's ^C and ^\ are for its parent, and do not end it; a SIGINT that
  * somebody sends does. */
-TEST(test_keyboard) {
+TEST(keys_of_the_terminal_do_not_end_it) {
   int in[2], out[2], master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   ck_assert_int_ge(master, 0);
   ck_assert_int_eq(grantpt(master) + unlockpt(master), 0);
@@ -1374,7 +1372,7 @@ static long long claim_q(copro *p, int id, int lines) {
 
 /* A worker that is late does not end the claim of another worker of the same
  * session, which has got the item after it, if it says which claim it means. */
-TEST(test_late_worker) {
+TEST(a_late_worker_ends_no_later_claim) {
   static const char item[] = "entry-100-0000000001";
   copro p = copro_start("a.db");
   say(&p, "{'id':1,'run':['queue','push','q','x']}");
@@ -1409,7 +1407,7 @@ static long long lock_x(copro *p, int id) {
 
 /* A lock that was lost is not given up by releasing the one that another
  * request of the same session got after it. */
-TEST(test_release_token) {
+TEST(releasing_a_lost_lock_spares_the_next_one) {
   copro p = copro_start("a.db");
   long long first = lock_x(&p, 1);
   say(&p, "{'id':2,'run':['break','x']}");
@@ -1429,7 +1427,7 @@ TEST(test_release_token) {
 }
 
 /* Like lock's, steal's row is in the answer. */
-TEST(test_steal) {
+TEST(a_steal_answers_as_a_lock_does) {
   copro p = copro_start("a.db");
   say(&p, "{'id':1,'run':['create','/a']}");
   expect(&p, "{'id':1,'status':0,*");
@@ -1440,7 +1438,7 @@ TEST(test_steal) {
 
 /* A file that nobody writes to is waited for: a cancel ends that, and so does
  * the end of input. */
-TEST_LOOP(test_cancel_reading, 0, 3) {
+TEST_LOOP(a_cancel_ends_the_reading_of_a_silent_file, 0, 3) {
   static const char *const readers[] = {"'create','/a'", "'import','/a'",
                                         "'queue','push','q','--lines'"};
   const char *option = _i == 1 ? "" : "'--input',";

@@ -212,7 +212,7 @@ TEST(words_as_they_are) {
 
 /* The environment names the database, the lock, the token and the session; an
  * outer one's is replaced. */
-TEST(environment) {
+TEST(the_environment_names_the_lock_and_its_token) {
   begin();
   setenv("ZKE_LOCK_TOKEN", "outer", 1);
   setenv("ZKE_DB", "outer", 1);

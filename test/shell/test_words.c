@@ -89,7 +89,7 @@ static word as_word(const char *text) {
 
 /* The whole range of int64_t is read, and nothing that only looks like a
  * number. */
-TEST(numbers) {
+TEST(numbers_are_read_in_their_whole_range) {
   int64_t n = 7;
   word good = as_word("-9223372036854775808");
   ck_assert(word_number(&good, &n));
@@ -107,7 +107,7 @@ TEST(numbers) {
 
 /* A session's id is read as the command prints it, in hexadecimal, or in
  * decimal. */
-TEST(sessions) {
+TEST(session_ids_are_read_in_hexadecimal_or_decimal) {
   int64_t n;
   word w = as_word("0x1A2b3C4d5e6f"), high = as_word("0xffffffffffffffff"),
        decimal = as_word("12");
@@ -127,7 +127,7 @@ TEST(sessions) {
 
 /* Durations with a unit, or in seconds, are read to the millisecond; nothing
  * else is. */
-TEST(durations) {
+TEST(durations_are_read_to_the_millisecond) {
   static const struct {
     const char *text;
     int64_t ms;
@@ -193,7 +193,7 @@ static int64_t time_of(const char *text) {
 
 /* A day, a time of UTC with or without its fraction, ms since 1970, or how long
  * ago it was. */
-TEST(times) {
+TEST(times_are_read_in_each_of_their_forms) {
   const int64_t noon = INT64_C(1795176000000);
   ck_assert_int_eq(time_of("2026-11-20T12:00:00Z"), noon);
   ck_assert_int_eq(time_of("2026-11-20T12:00:00"), noon);
@@ -209,7 +209,7 @@ TEST(times) {
 }
 
 /* What is in no calendar, and what is more or less than a time. */
-TEST(no_times) {
+TEST(what_is_no_time_is_refused) {
   static const char *const wrong[] = {"",
                                       "now",
                                       "2026-02-30",
