@@ -1473,7 +1473,7 @@ TEST(backup_moved_over_an_open_database) {
   ck_ok(zke_close(z));
 }
 
-/* P8, design.md 7 ("the same, under living sessions"): a backup is written
+/* P8, design.md 7 ("restored under living sessions"): a backup is written
  * into the open database by SQLite (.restore).  A session that the backup
  * knows goes on, one that it does not know is told of its end, and who opens
  * it next is in a new epoch. */

@@ -755,7 +755,7 @@ static void back_up(const char *from, const char *to) {
   sqlite3_close(in);
 }
 
-/* design.md 5, P8: in a copy all sessions of the original are dead and zxids
+/* design.md 7, P8: in a copy all sessions of the original are dead and zxids
  * begin above all that the original can have issued; the original goes on. */
 TEST(copy_has_no_sessions) {
   const char *path = sample(test_path("a.db")), *copy = test_path("copy.db");

@@ -714,7 +714,7 @@ static const struct {
                  {plant_ttl, replace_by_plain}};
 enum { REPRIEVES = sizeof reprieves / sizeof reprieves[0] };
 
-/* P10, semantics.md 6: what was due when the sweep looked, and is not any
+/* P10, semantics.md 9: what was due when the sweep looked, and is not any
  * more when the gate is its own, stays.  The clocks stand, lest who comes
  * between sweeps as well. */
 TEST_LOOP(node_no_longer_due_stays, 0, REPRIEVES) {

@@ -904,8 +904,8 @@ TEST_LOOP(calling_in_keeps_the_lease, 0, 4 * WAYS) {
   ck_ok(exists(b, "/e"));
 }
 
-/* Section 5 of the design: what counts is the time since boot, a suspension
- * included, not the monotonic clock. */
+/* design.md 5: what counts is the time since boot, a suspension included, not
+ * the monotonic clock. */
 TEST_LOOP(lease_counts_on_the_boot_clock, 0, WAYS) {
   begin_leased(_i);
   int64_t id = zke_session_id(a);

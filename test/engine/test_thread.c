@@ -220,8 +220,8 @@ static int wait_short(worker *w) {
   return rc;
 }
 
-/* Section 3 of the design: when the one that sleeps in the kernel leaves,
- * another takes over. */
+/* design.md 11: when the one that sleeps in the kernel leaves, another takes
+ * over. */
 TEST_LOOP(another_takes_over_the_sleep, 0, WAYS) {
   begin(_i);
   watch(shared, count_call, NULL);
