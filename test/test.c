@@ -582,15 +582,21 @@ int64_t test_number(const char *db, const char *sql) {
 
 pid_t test_thread(void) { return (pid_t)syscall(SYS_gettid); }
 
-char test_state(pid_t of) {
-  char path[64], line[512];
+const char *test_stat_line(pid_t of, char line[TEST_STAT_LINE]) {
+  char path[64];
   snprintf(path, sizeof path, "/proc/%d/stat", (int)of);
-  FILE *f = fopen(path, "r");
-  if (!f) return '?';
-  bool is_told = fgets(line, sizeof line, f) != NULL;
+  FILE *f = fopen(path, "re");
+  if (!f) return NULL;
+  bool is_told = fgets(line, TEST_STAT_LINE, f) != NULL;
   fclose(f);
   const char *end = is_told ? strrchr(line, ')') : NULL;
-  return end && end[1] ? end[2] : '?';
+  return end ? end + 1 : NULL;
+}
+
+char test_state(pid_t of) {
+  char line[TEST_STAT_LINE];
+  const char *told = test_stat_line(of, line);
+  return told && told[0] ? told[1] : '?';
 }
 
 int test_fd_count(void) {

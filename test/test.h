@@ -273,6 +273,11 @@ int64_t test_number(const char *db, const char *sql);
 pid_t test_thread(void);
 char test_state(pid_t of);
 
+/* What that file says behind the name in parentheses, which may contain
+ * anything: " S 1 …", in the array; NULL: there is none. */
+enum { TEST_STAT_LINE = 512 };
+const char *test_stat_line(pid_t of, char line[TEST_STAT_LINE]);
+
 /* Open descriptors of this process. */
 int test_fd_count(void);
 

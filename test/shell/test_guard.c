@@ -1225,17 +1225,13 @@ TEST_LOOP(lost_behind_one_left_running, 0, 2) {
 
 /* How long a process has run, in clock ticks. */
 static long ticks(pid_t pid) {
-  char name[64], text[512] = "";
+  char line[TEST_STAT_LINE];
   unsigned long user, kernel;
-  snprintf(name, sizeof name, "/proc/%d/stat", (int)pid);
-  FILE *in = fopen(name, "re");
-  ck_assert_ptr_nonnull(in);
-  ck_assert_uint_gt(fread(text, 1, sizeof text - 1, in), 0);
-  fclose(in);
+  const char *told = test_stat_line(pid, line);
+  ck_assert_ptr_nonnull(told);
   ck_assert_int_eq(
-      sscanf(strrchr(text, ')') + 1,
-             " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
-             &kernel),
+      sscanf(told, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+             &user, &kernel),
       2);
   return (long)(user + kernel);
 }
