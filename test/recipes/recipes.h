@@ -52,9 +52,14 @@
 
 #include <stdlib.h>
 
+#include "recipes/znode.h"
 #include "test/test.h"
 
 enum { RECIPE_ROUND_S = 20 };
+
+/* The name of an entry in a line begins with "_c_" and a guid: so many bytes
+ * before "-lock-0000000000". */
+enum { ENTRY_HEAD = sizeof "_c_" - 1 + ZKE_RECIPE_GUID - 1 };
 
 typedef struct recipe_use {
   const char *name;

@@ -137,9 +137,10 @@ TEST(entries_are_made_in_one_step) {
     zke_stat stat;
     ck_ok(zke_children(z[1], paths[i], NULL, NULL, &names, &stat));
     ck_assert_int_eq(names->count, 1);
-    ck_assert_str_eq(names->data[0] + 39, tails[i]);
-    if (i == 0) snprintf(first, sizeof first, "%.39s", names->data[0]);
-    ck_assert_mem_eq(names->data[0], first, 39);
+    ck_assert_str_eq(names->data[0] + ENTRY_HEAD, tails[i]);
+    if (i == 0)
+      snprintf(first, sizeof first, "%.*s", ENTRY_HEAD, names->data[0]);
+    ck_assert_mem_eq(names->data[0], first, ENTRY_HEAD);
     ck_assert_int_eq(stat.pzxid, zke_multilock_token(ml));
     zke_free(names);
   }

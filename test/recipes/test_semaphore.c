@@ -112,8 +112,8 @@ TEST(permits_are_made_and_given_back_together) {
     char path[200], tail[32];
     snprintf(path, sizeof path, PATH "/%s", names->data[i]);
     snprintf(tail, sizeof tail, "-lease-%010d", i);
-    ck_assert_str_eq(names->data[i] + 39, tail);
-    ck_assert_mem_eq(names->data[i], names->data[0], 39);
+    ck_assert_str_eq(names->data[i] + ENTRY_HEAD, tail);
+    ck_assert_mem_eq(names->data[i], names->data[0], ENTRY_HEAD);
     ck_ok(zke_exists(z[1], path, NULL, NULL, &stat));
     if (i == 0) first = stat;
     ck_assert_int_eq(stat.czxid, first.czxid);
