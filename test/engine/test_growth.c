@@ -180,7 +180,10 @@ static int give(const struct row *r, zke *z, size_t room, size_t size,
 TEST_LOOP(older_and_newer_options_are_taken, 0, ROWS) {
   const struct row *r = &rows[_i];
   zke *z = test_open(":memory:");
-  ck_assert_msg(r->end == r->size, "%s ends with padding", r->name);
+  ck_assert_msg(
+      r->end == r->size,
+      "%s ends with padding, or its row does not name the last member",
+      r->name);
   ck_ok(r->fill == fill_nothing ? r->take(z, NULL) : ZKE_OK);
   for (size_t size = r->least; size <= r->size; size += sizeof size)
     ck_ok(give(r, z, size, size, 0));
