@@ -484,18 +484,32 @@ void test_record(zke *z, int type, int state, const char *path, void *context) {
   e->count++;
 }
 
+/* An event's type as test_expect() has it. */
+static const char *event_name(int type) {
+  switch (type) {
+    case ZKE_EVENT_CREATED:
+      return "CREATED";
+    case ZKE_EVENT_DELETED:
+      return "DELETED";
+    case ZKE_EVENT_CHANGED:
+      return "CHANGED";
+    case ZKE_EVENT_CHILD:
+      return "CHILD";
+    case ZKE_EVENT_OVERFLOW:
+      return "OVERFLOW";
+    case ZKE_EVENT_ALARM:
+      return "ALARM";
+    default:
+      return "SESSION";
+  }
+}
+
 static void describe(const test_events *e, char *text, size_t size) {
   size_t used = 0;
   text[0] = '\0';
   for (int i = 0; i < e->count && used < size; i++) {
     int type = e->at[i].type;
-    const char *name = type == ZKE_EVENT_CREATED    ? "CREATED"
-                       : type == ZKE_EVENT_DELETED  ? "DELETED"
-                       : type == ZKE_EVENT_CHANGED  ? "CHANGED"
-                       : type == ZKE_EVENT_CHILD    ? "CHILD"
-                       : type == ZKE_EVENT_OVERFLOW ? "OVERFLOW"
-                       : type == ZKE_EVENT_ALARM    ? "ALARM"
-                                                    : "SESSION";
+    const char *name = event_name(type);
     const char *gap = i ? "; " : "";
     if (type == ZKE_EVENT_SESSION) {
       used += (size_t)snprintf(text + used, size - used, "%s%s %d", gap, name,

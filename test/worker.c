@@ -284,12 +284,20 @@ static char events[65536]; /* "CHANGED /a;CHILD /", since the last answer */
 
 /* An event's type as the answers have it. */
 static const char *event_name(int type) {
-  return type == ZKE_EVENT_CREATED    ? "CREATED"
-         : type == ZKE_EVENT_DELETED  ? "DELETED"
-         : type == ZKE_EVENT_CHANGED  ? "CHANGED"
-         : type == ZKE_EVENT_CHILD    ? "CHILD"
-         : type == ZKE_EVENT_OVERFLOW ? "OVERFLOW"
-                                      : "SESSION";
+  switch (type) {
+    case ZKE_EVENT_CREATED:
+      return "CREATED";
+    case ZKE_EVENT_DELETED:
+      return "DELETED";
+    case ZKE_EVENT_CHANGED:
+      return "CHANGED";
+    case ZKE_EVENT_CHILD:
+      return "CHILD";
+    case ZKE_EVENT_OVERFLOW:
+      return "OVERFLOW";
+    default:
+      return "SESSION";
+  }
 }
 
 /* The watcher of the worker: writes each event down, for the command

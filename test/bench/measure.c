@@ -356,7 +356,8 @@ static void calibrate(contest *c) {
     pick_keys(c, 1);
     int64_t fit = SAMPLE_MS * INT64_C(1000000) / (sample(c, r, 1) + 1);
     int most = run.quick && c->m->batch > 2 ? 2 : c->m->batch;
-    c->batch[i] = fit > most ? most : fit < 1 ? 1 : (int)fit;
+    if (fit > most) fit = most;
+    c->batch[i] = fit < 1 ? 1 : (int)fit;
   }
 }
 

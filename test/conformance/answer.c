@@ -377,9 +377,9 @@ static const char *compare_event(const cf_frame *x, const cf_frame *y) {
 
 /* The events and the first bytes of the answers, for a person. */
 static const char *describe(const cf_answers *a) {
-  const char *text = a->outcome == PEER_CLOSED   ? "(closed behind)"
-                     : a->outcome == PEER_SILENT ? "(silent behind)"
-                                                 : "";
+  const char *text = "";
+  if (a->outcome == PEER_CLOSED) text = "(closed behind)";
+  if (a->outcome == PEER_SILENT) text = "(silent behind)";
   for (int i = a->count; i-- > 0;)
     text = cf_text("%s %s", cf_quote(a->frames[i].at, (int)a->frames[i].len),
                    text);

@@ -290,7 +290,8 @@ static void gen_acls(dice *d, const cf_plan *plan, cf_op *op) {
     op->acls = (zke_acls){1, below(d, 2) ? null_scheme : null_id};
     return;
   }
-  int n = below(d, 100), count = n < 3 ? 0 : n < 60 ? 1 : 2 + below(d, 3);
+  int n = below(d, 100), count = n < 3 ? 0 : 1;
+  if (n >= 60) count = 2 + below(d, 3);
   zke_acl *data = cf_alloc((size_t)(count + 1) * sizeof *data);
   gen_entries(d, plan, count, data);
   op->acls = (zke_acls){count, data};
@@ -374,11 +375,9 @@ static void gen_sub(dice *d, const cf_plan *plan, int seat, bool lenient,
   op->path = gen_path(d, plan, seat);
   if (last && strlen(last) > 1 && below(d, 3) == 0)
     op->path = below(d, 2) ? last : cf_text("%s/%s", last, gen_name(d, plan));
-  gen_rules(d, plan, op,
-            op->kind == CF_CREATE ? 50
-            : lenient             ? 900
-                                  : 300,
-            lenient ? 0 : 150);
+  int pick = lenient ? 900 : 300;
+  if (op->kind == CF_CREATE) pick = 50;
+  gen_rules(d, plan, op, pick, lenient ? 0 : 150);
   gen_version(d, op, lenient);
   if (op->kind == CF_SET) gen_data(d, op, 5000);
   if (op->kind != CF_CREATE) return;
@@ -397,7 +396,8 @@ static void gen_sub(dice *d, const cf_plan *plan, int seat, bool lenient,
 
 static void gen_multi(dice *d, const cf_plan *plan, cf_op *op) {
   bool lenient = below(d, 2) != 0;
-  op->count = permille(d, 30) ? 0 : 1 + below(d, below(d, 2) ? 3 : 12);
+  op->count = 0;
+  if (!permille(d, 30)) op->count = 1 + below(d, below(d, 2) ? 3 : 12);
   op->subs = cf_alloc((size_t)(op->count + 1) * sizeof *op->subs);
   for (int i = 0; i < op->count; i++)
     gen_sub(d, plan, op->seat, lenient, i ? op->subs[i - 1].path : NULL,
@@ -546,8 +546,10 @@ void cf_generate(const cf_plan *plan, int index, cf_op *op) {
   gen_rules(&d, plan, op, op->kind == CF_CREATE ? 100 : 350,
             op->kind == CF_REMOVE_WATCH ? 700 : 150);
   op->whole = below(&d, 2) != 0;
-  if (op->kind == CF_EXISTS || op->kind == CF_GET || op->kind == CF_CHILDREN)
-    op->watch = below(&d, 2) ? 1 + below(&d, client ? CF_WATCHERS : 1) : 0;
+  bool can_watch =
+      op->kind == CF_EXISTS || op->kind == CF_GET || op->kind == CF_CHILDREN;
+  if (can_watch && below(&d, 2))
+    op->watch = 1 + below(&d, client ? CF_WATCHERS : 1);
   gen_arguments(&d, plan, op);
   bool can_be_null = op->kind == CF_CREATE || op->kind == CF_DELETE ||
                      op->kind == CF_SET || op->kind == CF_EXISTS;
@@ -574,7 +576,9 @@ static void plan_weights(dice *d, cf_plan *plan) {
   for (int i = 0; i < CF_KINDS; i++) {
     int mood = below(d, 6);
     bool end = i == CF_KILL || i == CF_EXPIRE;
-    plan->weight[i] = usual[i] * (end || mood > 1 ? 3 : mood ? 9 : 1);
+    int thirds = mood == 0 ? 1 : 9;
+    if (end || mood > 1) thirds = 3;
+    plan->weight[i] = usual[i] * thirds;
   }
 }
 

@@ -22,7 +22,8 @@ static void put_greeting(cf_end *e, const cf_greeting *g) {
   memcpy(password, e->password, PASSWORD);
   if (g->wrong_password) password[3] ^= 1;
   int64_t id = g->unknown ? e->id + 0x10000 : e->id;
-  int64_t zxid = g->from_the_future ? INT64_MAX - 1 : e->id ? e->zxid : 0;
+  int64_t zxid = e->id ? e->zxid : 0;
+  if (g->from_the_future) zxid = INT64_MAX - 1;
   peer_begin(&e->peer);
   zke_jute_write(&e->peer.out, &zke_jute_of_connect_request,
                  &(zke_jute_connect_request){

@@ -168,7 +168,8 @@ static void keep_path(cf_reply *r, char *path) {
 static void keep_data(cf_reply *r, char *data, int len) {
   r->has_data = true;
   r->len = len;
-  r->data = data ? cf_copy(data, len > 0 ? (size_t)len : 0) : NULL;
+  r->data = NULL;
+  if (data) r->data = cf_copy(data, len > 0 ? (size_t)len : 0);
 }
 
 static void keep_names(cf_reply *r, const zke_strings *names) {

@@ -836,13 +836,12 @@ static void note_more(zke *z, int type, int state, const char *path,
 /* A session by the part that it has in the case, which is the same each
  * time. */
 static const char *role(int64_t id) {
-  return id == 0                          ? "-"
-         : id == zke_session_id(t.z)      ? "Z"
-         : id == zke_session_id(other)    ? "O"
-         : id == zke_session_id(t.victim) ? "V"
-         : id == zke_session_id(t.dead)   ? "D"
-         : id == zke_session_id(t.opened) ? "N"
-                                          : "?";
+  if (id == 0) return "-";
+  if (id == zke_session_id(t.z)) return "Z";
+  if (id == zke_session_id(other)) return "O";
+  if (id == zke_session_id(t.victim)) return "V";
+  if (id == zke_session_id(t.dead)) return "D";
+  return id == zke_session_id(t.opened) ? "N" : "?";
 }
 
 static void text_add_stat(text *x, const zke_stat *s) {

@@ -605,9 +605,14 @@ TEST(line_across_pid_namespaces) {
   writer w[5];
   begin();
   if (!namespaces_permitted()) return;
-  for (int i = 0; i < 5; i++)
-    w[i] = i == 1 || i == 4 ? start_slow_writer(i, i == 1 ? 1 : SLOW)
-                            : start_writer_as(i, write_in_namespace);
+  for (int i = 0; i < 5; i++) {
+    if (i == 1)
+      w[i] = start_slow_writer(i, 1);
+    else if (i == 4)
+      w[i] = start_slow_writer(i, SLOW);
+    else
+      w[i] = start_writer_as(i, write_in_namespace);
+  }
   int gate = hold_gate(1);
   come(w, 5);
   ck_assert_int_eq(kill(inner_pid(&w[2]), SIGKILL), 0);

@@ -301,8 +301,12 @@ static int read_names(zke *z) {
   ck_assert_int_eq(names->count, stat.numChildren);
   for (int i = 0; i < names->count; i++) {
     const char *name = names->data[i];
-    if (name[0] == 'g') n = atoi(name + strlen("gen-"));
-    count[name[0] == 's' ? 0 : name[0] == 'g' ? 1 : 2]++;
+    int kind = name[0] == 's' ? 0 : 2;
+    if (name[0] == 'g') {
+      n = atoi(name + strlen("gen-"));
+      kind = 1;
+    }
+    count[kind]++;
     if (i > 0) ck_assert_int_lt(strcmp(names->data[i - 1], name), 0);
   }
   zke_free(names);

@@ -72,7 +72,8 @@ static int sys_file(void *c, const char *path, int flags, unsigned mode) {
 }
 
 static int64_t slot_result(enum slot_fault fault, int64_t n) {
-  return fault == SLOTS_FAIL ? -EIO : fault == SLOTS_SHORT ? n / 2 : n;
+  if (fault == SLOTS_FAIL) return -EIO;
+  return fault == SLOTS_SHORT ? n / 2 : n;
 }
 
 static int64_t sys_pread(void *c, int fd, void *buffer, size_t size,

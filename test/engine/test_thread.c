@@ -536,9 +536,12 @@ TEST_LOOP(parallel_counting_is_exact, 0, 2 * WAYS) {
   zke *z[THREADS];
   worker w[THREADS];
   for (int i = 0; i < THREADS; i++) {
-    z[i] = _i / 2   ? shared
-           : _i % 2 ? test_open(test_path("thread.db"))
-                    : test_session(shared, NULL);
+    if (_i / 2)
+      z[i] = shared;
+    else if (_i % 2)
+      z[i] = test_open(test_path("thread.db"));
+    else
+      z[i] = test_session(shared, NULL);
     start(&w[i], increment_often, z[i], i);
   }
   for (int i = 0; i < THREADS; i++) ck_ok(join(&w[i]));

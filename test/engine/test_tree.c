@@ -2111,7 +2111,8 @@ static int draw_version(walk *w, const change *c) {
 /* Fewer creates in a large tree, and none when the model is nearly full. */
 static int draw_type(walk *w, bool for_multi) {
   int kind = draw(w, 100), count = w->now.count;
-  int creates = count < 150 ? 45 : count < MODEL_NODES - 20 ? 10 : 0;
+  int creates = count < 150 ? 45 : 10;
+  if (count >= MODEL_NODES - 20) creates = 0;
   if (kind < creates) return ZKE_OP_CREATE;
   if (kind < 70) return ZKE_OP_DELETE;
   if (kind < 90) return ZKE_OP_SET;

@@ -15,17 +15,21 @@
 
 /* ---- paths ---- */
 
+/* How many bytes of UTF-8 follow the first one of a character; -1: none can. */
+static int path_model_more(unsigned char first) {
+  if (first < 0x80) return 0;
+  if ((first >> 5) == 0x06) return 1;
+  if ((first >> 4) == 0x0e) return 2;
+  return (first >> 3) == 0x1e ? 3 : -1;
+}
+
 /* Characters of UTF-8 text as code points; false where it is malformed.  at
  * has room for as many as there are bytes. */
 static bool path_model_decode(const char *text, uint32_t *at, size_t *count) {
   const unsigned char *s = (const unsigned char *)text;
   static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
   for (*count = 0; *s; ++*count) {
-    int more = *s < 0x80           ? 0
-               : (*s >> 5) == 0x06 ? 1
-               : (*s >> 4) == 0x0e ? 2
-               : (*s >> 3) == 0x1e ? 3
-                                   : -1;
+    int more = path_model_more(*s);
     if (more < 0) return false;
     uint32_t c = more ? *s & (0x3fu >> more) : *s;
     s++;

@@ -294,7 +294,9 @@ static void flip_at(const flip_base *b, long at, int mask, int counts[4]) {
   file_write(file_name, b->image, (size_t)b->size);
   char *answers = flip_answers(file_name, &checked);
   bool same = answers && strcmp(answers, b->answers) == 0;
-  counts[!answers ? 0 : checked != ZKE_OK ? 1 : same ? 2 : 3]++;
+  int what = same ? 2 : 3;
+  if (answers && checked != ZKE_OK) what = 1;
+  counts[answers ? what : 0]++;
   if (answers && checked == ZKE_OK && !same) {
     int lost = flip_missing(b->answers, answers);
     int made = flip_missing(answers, b->answers);

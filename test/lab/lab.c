@@ -18,7 +18,10 @@ enum { STEPS_DEFAULT = 2000, TIME_DEFAULT_MS = 2000 };
 /* A budget: 0 is one, -1 none. */
 static bool take_budget(int *at, int most) {
   if (*at < -1 || *at > most) return false;
-  *at = *at == 0 ? 1 : *at < 0 ? 0 : *at;
+  if (*at == 0)
+    *at = 1;
+  else if (*at < 0)
+    *at = 0;
   return true;
 }
 

@@ -1129,10 +1129,12 @@ int tables_reset(sqlite3_stmt *st) {
 
 static const value *count_of(statement *s, const row *session, int what) {
   const value p[] = {of_int(0), session->v[SESSION_ID]};
-  s->computed[0] =
-      of_int(what == COUNT_OWNED     ? count_all(p, NODE, is_owned)
-             : what == COUNT_WATCHES ? count_all(p, WATCH, is_watcher)
-                                     : count_all(p, EVENT, is_told));
+  if (what == COUNT_OWNED)
+    s->computed[0] = of_int(count_all(p, NODE, is_owned));
+  else if (what == COUNT_WATCHES)
+    s->computed[0] = of_int(count_all(p, WATCH, is_watcher));
+  else
+    s->computed[0] = of_int(count_all(p, EVENT, is_told));
   return &s->computed[0];
 }
 

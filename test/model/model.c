@@ -1656,7 +1656,8 @@ static void read_untold(zke *z, const zke_op *op, const char *path,
   }
   for (size_t i = 1; i < count; i++) all[i - 1].next = &all[i];
   r->rc = (int)count > op->len ? ZKE_RUNTIMEINCONSISTENCY : ZKE_OK;
-  r->children = r->rc == ZKE_OK ? out_strings(count ? all : NULL) : NULL;
+  r->children = NULL;
+  if (r->rc == ZKE_OK) r->children = out_strings(count ? all : NULL);
   free(all);
 }
 

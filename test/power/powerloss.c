@@ -537,7 +537,8 @@ static int plan_create(tree *t, zke_op *op, int slot, char *path, int64_t id) {
   if (t->count > NODES - 20) return SKIP;
   znode *n =
       tree_create(t, path, mode == ZKE_EPHEMERAL ? id : 0, value[slot], len);
-  n->kind = ttl ? TTL : mode == ZKE_CONTAINER ? CONTAINER : PLAIN;
+  n->kind = mode == ZKE_CONTAINER ? CONTAINER : PLAIN;
+  if (ttl) n->kind = TTL;
   return ZKE_OK;
 }
 
@@ -624,9 +625,9 @@ static void fly(zke *z, const zke_op *op, int count, int expected) {
 
 static int plan_one(tree *t, zke_op *op, int slot, char *path, int64_t id) {
   uint64_t what = chance(10);
-  return what < 4   ? plan_create(t, op, slot, path, id)
-         : what < 8 ? plan_set(t, op, slot, path)
-                    : plan_delete(t, op, path);
+  if (what < 4) return plan_create(t, op, slot, path, id);
+  if (what < 8) return plan_set(t, op, slot, path);
+  return plan_delete(t, op, path);
 }
 
 static void act_change(void) {
@@ -844,11 +845,15 @@ static void act_watch(void) {
   zke *z = any_session()->z;
   const znode *n = any_node(&run.now);
   uint64_t what = chance(4);
-  int rc = what == 0   ? zke_exists(z, n->path, ignore, NULL, NULL)
-           : what == 1 ? zke_get(z, n->path, ignore, NULL, NULL, NULL, NULL)
-           : what == 2
-               ? zke_children(z, n->path, ignore, NULL, NULL, NULL)
-               : zke_add_watch(z, n->path, (int)chance(2), ignore, NULL);
+  int rc;
+  if (what == 0)
+    rc = zke_exists(z, n->path, ignore, NULL, NULL);
+  else if (what == 1)
+    rc = zke_get(z, n->path, ignore, NULL, NULL, NULL, NULL);
+  else if (what == 2)
+    rc = zke_children(z, n->path, ignore, NULL, NULL, NULL);
+  else
+    rc = zke_add_watch(z, n->path, (int)chance(2), ignore, NULL);
   demand(rc, ZKE_OK, "a watch");
 }
 

@@ -300,7 +300,8 @@ static enum fate cut_fate(const cut *k, const change *c) {
     case POWER_ALL:
       return KEPT;
     case POWER_PREFIX:
-      return c->number < k->stop ? KEPT : c->number > k->stop ? LOST : TORN;
+      if (c->number == k->stop) return TORN;
+      return c->number < k->stop ? KEPT : LOST;
     default:
       return (enum fate)power_random(k->random, 3);
   }

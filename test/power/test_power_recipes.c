@@ -270,13 +270,14 @@ static int change_name(zke *z, int number, int from, int to) {
   int len = snprintf(text, sizeof text, "%d", to);
   snprintf(name, sizeof name, "name-%d", number);
   int rc = zke_names_new(z, "/names", NULL, &names);
-  if (rc == ZKE_OK) {
-    rc = !to ? zke_names_unbind(names, name, 0, ZKE_FOREVER)
-             : (from ? zke_names_rebind(names, name, 0, text, len,
-                                        number == FLEETING, ZKE_FOREVER, &token)
-                     : zke_names_bind(names, name, text, len,
-                                      number == FLEETING, ZKE_FOREVER, &token));
-  }
+  if (rc == ZKE_OK && !to)
+    rc = zke_names_unbind(names, name, 0, ZKE_FOREVER);
+  else if (rc == ZKE_OK && from)
+    rc = zke_names_rebind(names, name, 0, text, len, number == FLEETING,
+                          ZKE_FOREVER, &token);
+  else if (rc == ZKE_OK)
+    rc = zke_names_bind(names, name, text, len, number == FLEETING, ZKE_FOREVER,
+                        &token);
   zke_names_free(names);
   return rc;
 }

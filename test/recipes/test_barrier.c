@@ -586,9 +586,10 @@ static int use(zke *z) {
   if (rc == ZKE_OK) rc = zke_barrier_set(b, "why", 3, ZKE_FOREVER, NULL);
   if (rc == ZKE_OK) {
     rc = zke_barrier_wait(b, 0);
-    rc = rc == ZKE_OK                 ? ZKE_SYSTEMERROR
-         : rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK
-                                      : rc;
+    if (rc == ZKE_OK)
+      rc = ZKE_SYSTEMERROR;
+    else if (rc == ZKE_OPERATIONTIMEOUT)
+      rc = ZKE_OK;
   }
   if (rc == ZKE_OK) rc = zke_barrier_remove(b, 0, ZKE_FOREVER);
   if (rc == ZKE_OK) rc = zke_barrier_wait(b, zke_now(z) + 1000);

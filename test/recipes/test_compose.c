@@ -738,11 +738,11 @@ TEST_LOOP(the_end_of_one_is_the_end_of_all, 0, 4) {
     ck_ok(zke_expire(part, test_stat(part, "/e").ephemeralOwner));
   for (int i = 0; i < 5; i++) zke_dispatch(z[0], NULL);
   ck_assert_int_eq(zke_state(z[0]), ZKE_STATE_EXPIRED);
+  const test_events *all[] = {&both, &one, &fallback};
   for (int i = 0; i < 3; i++) {
-    test_events *events = i == 0 ? &both : i == 1 ? &one : &fallback;
     int ends = 0;
-    for (int j = 0; j < events->count; j++)
-      ends += events->at[j].type == ZKE_EVENT_SESSION;
+    for (int j = 0; j < all[i]->count; j++)
+      ends += all[i]->at[j].type == ZKE_EVENT_SESSION;
     ck_assert_int_eq(ends, 1);
   }
   ck_rc(zke_exists(z[0], "/", NULL, NULL, NULL), ZKE_INVALIDSTATE);

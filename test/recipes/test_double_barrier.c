@@ -326,7 +326,8 @@ TEST(surplus_in_order) {
   dispatch_all();
   for (int first = 0; first < 4; first += 2) {
     for (int i = 0; i < 5; i++) {
-      int expected = i < first ? OUT : i < first + 2 ? INSIDE : WAITING;
+      int expected = i < first + 2 ? INSIDE : WAITING;
+      if (i < first) expected = OUT;
       ck_assert_int_eq(state(i), expected);
     }
     leave(first);
@@ -1170,7 +1171,8 @@ static int play(const char *db, int n, int inside, int leave_now) {
   int rc = zke_double_barrier_leave(barrier, zke_now(mine) + 20000);
   zke_double_barrier_free(barrier);
   zke_close(mine);
-  return rc == ZKE_OK ? 2 : rc == ZKE_BROKEN ? 3 : 4;
+  if (rc == ZKE_OK) return 2;
+  return rc == ZKE_BROKEN ? 3 : 4;
 }
 
 /* How many parties there are in all, and members of the round inside. */

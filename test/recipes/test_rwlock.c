@@ -1279,7 +1279,8 @@ static const char *marks(void) {
           list->data[i].session == zke_session_id(z[j]))
         knows = true;
     }
-    text[i] = !list->data[i].office ? '-' : knows ? '+' : '?';
+    text[i] = knows ? '+' : '?';
+    if (!list->data[i].office) text[i] = '-';
   }
   zke_free(list);
   return text;

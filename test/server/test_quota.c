@@ -195,17 +195,14 @@ TEST(a_multi_is_refused_for_the_change_that_passes_a_limit) {
   wire w = begin(s);
   zke_jute_multi_header head;
   zke_jute_error_response error;
+  static const char *const paths[] = {"/b", "/a/b", "/c"};
   static const int errors[] = {0, QUOTAEXCEEDED, ZKE_RUNTIMEINCONSISTENCY};
   create(&w, "/a", "", 0);
   set_quota(&w, "/a", "count=-1,bytes=-1=;countHardLimit=1");
   request(&w, ZKE_JUTE_MULTI);
   for (int i = 0; i < 3; i++) {
     PUT(&w, multi_header, ZKE_JUTE_CREATE, 0, -1);
-    PUT(&w, create_request,
-        i == 1 ? "/a/b"
-        : i    ? "/c"
-               : "/b",
-        {0, ""}, zke_open_acl, 0);
+    PUT(&w, create_request, paths[i], {0, ""}, zke_open_acl, 0);
   }
   PUT(&w, multi_header, -1, 1, -1);
   ask(&w);

@@ -153,12 +153,13 @@ static void random_node(zke *z, const char *path) {
   int len = random_data(data);
   const zke_acls *acls = random_acl();
   const void *bytes = len < 0 ? NULL : data;
-  int rc =
-      pick(6) == 0
-          ? zke_create_ttl(z, path, bytes, len, acls, ZKE_PERSISTENT_WITH_TTL,
-                           INT64_C(1000000) + pick(9), NULL, NULL)
-          : zke_create(z, path, bytes, len, acls,
-                       pick(6) ? ZKE_PERSISTENT : ZKE_CONTAINER, NULL, NULL);
+  int rc;
+  if (pick(6) == 0)
+    rc = zke_create_ttl(z, path, bytes, len, acls, ZKE_PERSISTENT_WITH_TTL,
+                        INT64_C(1000000) + pick(9), NULL, NULL);
+  else
+    rc = zke_create(z, path, bytes, len, acls,
+                    pick(6) ? ZKE_PERSISTENT : ZKE_CONTAINER, NULL, NULL);
   ck_assert_msg(rc == ZKE_OK || rc == ZKE_NODEEXISTS, "%s", zke_errmsg());
 }
 
@@ -180,8 +181,9 @@ static void random_sequence(zke *z, const char *parent) {
 static void random_tree(zke *z, int count) {
   char paths[200][500] = {""};
   for (int i = 1; i < count; i++) {
-    const char *parent = paths[pick(2) ? (unsigned)i - 1 - pick(i < 4 ? 1 : 3)
-                                       : pick((unsigned)i)];
+    unsigned last = i < 4 ? 1 : 3;
+    unsigned up = pick(2) ? (unsigned)i - 1 - pick(last) : pick((unsigned)i);
+    const char *parent = paths[up];
     char name[20];
     random_name(name);
     if (strlen(parent) > 400) parent = "";

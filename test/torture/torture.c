@@ -1378,7 +1378,8 @@ static plan make_plan(uint64_t seed, long kills) {
   n.calm = seed % 8 == 3;
   n.massacre = seed % 4 == 2;
   n.watcher = !n.massacre;
-  n.kills = n.calm ? 0 : n.disk ? 20 : 60;
+  n.kills = n.disk ? 20 : 60;
+  if (n.calm) n.kills = 0;
   if (n.kills > kills) n.kills = (int)kills;
   return n;
 }
