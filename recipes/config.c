@@ -39,6 +39,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "limit.h"
 #include "object.h"
 #include "text.h"
 #include "znode.h"
@@ -1386,7 +1387,13 @@ int zke_config_cancel(zke_config *config) {
  *
  * A change goes into the file, and comes into memory by its event like anybody
  * else's.  With a version, a lost reply is looked into (config_recognise());
- * without one, the change is made again, since the last one wins anyway. */
+ * without one, the change is made again, since the last one wins anyway.
+ *
+ * The deadline may end this before it is known what a try has done whose reply
+ * was lost.  Then a change with a version has one more look (config_settle()).
+ * Where that does not tell, and for a change without a version, the call returns
+ * ZKE_CONNECTIONLOSS: never ZKE_OPERATIONTIMEOUT, which says that nothing was
+ * changed. */
 
 /* A change that is to be made; all but the last four members are borrowed. */
 typedef struct config_change {
@@ -1397,14 +1404,15 @@ typedef struct config_change {
   int guard_count;
   bool unsure;   /* a try may have done it: its reply was lost */
   bool unknown;  /* and nobody can tell any more whether it did */
-  int64_t czxid; /* with a version: of the node before the first try, 0: none */
+  int64_t czxid; /* with a version: of the node before the first try that lost
+                    its reply, 0: none */
   zke_stat stat; /* out: of the node afterwards */
 } config_change;
 
 /* A change with a version has lost its reply, and the node has gone, or others
  * have changed it so that nobody can tell whether the change was made.  The
  * code is one that zke_retry() does not repeat: another try could set a node
- * that somebody has made since.  config_set() turns it into that of the
+ * that somebody has made since.  config_settle() turns it into that of the
  * sentence. */
 static int config_unknown(config_change *c) {
   c->unknown = true;
@@ -1532,12 +1540,43 @@ static int config_make_parents(zke *z, const char *path, int64_t deadline_ms) {
   return rc;
 }
 
+/* For zke_retry(): has a try made the change?  ZKE_NOT_YET: no, the node is as
+ * it was before.  Else as config_recognise(). */
+static int config_look_back(zke *z, void *arg) {
+  config_change *c = arg;
+  int rc = config_recognise(z, c);
+  bool before = rc == ZKE_BADVERSION && c->stat.version == c->version;
+  return before ? ZKE_NOT_YET : rc;
+}
+
+/* The last try has failed with rc, and one before it, or it, may have made the
+ * change.  A version or a guard that was refused has been looked into. */
+static int config_settle(zke *z, config_change *c, int rc) {
+  zke_sentence kept;
+  int found = rc;
+  if (c->unknown) return ZKE_CONNECTIONLOSS;
+  if (rc == ZKE_OK || rc == ZKE_BADVERSION || rc == ZKE_LOST) return rc;
+  zke_recipe_keep(&kept);
+  if (c->version >= 0) {
+    int64_t limit = zke_recipe_allow(z);
+    found = zke_retry(z, config_look_back, c, ZKE_FOREVER);
+    zke_limit(z, limit);
+  }
+  if (c->unknown) return ZKE_CONNECTIONLOSS;
+  if (found == ZKE_OK || found == ZKE_BADVERSION) return found;
+  if (found == ZKE_NOT_YET || rc != ZKE_OPERATIONTIMEOUT)
+    return zke_recipe_restore(&kept, rc);
+  return zke_recipe_fail(ZKE_CONNECTIONLOSS,
+                         "whether %s was set is not known: the reply was lost, "
+                         "and then: %s",
+                         c->path, kept.text);
+}
+
 /* Set the node; where it is missing, make it, and what is above it.  Others may
  * make or delete these meanwhile, so it is tried again. */
 static int config_set(zke *z, config_change *c, int64_t deadline_ms) {
   for (int i = 0;; i++) {
     int rc = zke_retry(z, config_try_set, c, deadline_ms);
-    if (c->unknown) return ZKE_CONNECTIONLOSS;
     if (c->version != -1 || i >= ZKE_RETRIES) return rc;
     if (rc == ZKE_NONODE)
       rc = config_make_parents(z, c->path, deadline_ms);
@@ -1586,6 +1625,7 @@ int zke_config_set_guarded(zke_config *config, const char *name,
   if (*name && !path) rc = zke_recipe_fail(ZKE_NOMEM, "no memory for a path");
   if (rc == ZKE_OK) rc = config_check_guards(guards, count);
   if (rc == ZKE_OK) rc = config_set(r->z, &c, deadline_ms);
+  if (c.unsure) rc = config_settle(r->z, &c, rc);
   zke_free(path);
   if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
   return zke_recipe_leave(r, rc);

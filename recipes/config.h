@@ -288,9 +288,12 @@ ZKE_API int zke_config_cancel(zke_config *config);
  *
  * Returns ZKE_OK, or as zke_set() and zke_create().  With a version,
  * ZKE_BADVERSION says that the change was not made.  ZKE_CONNECTIONLOSS says
- * that nobody knows: the reply was lost, and others have changed or deleted the
- * node since, or made it anew, so that it does not tell.  What others have made
- * anew is not set then.
+ * that the reply was lost, and one of these:
+ * - others have changed or deleted the node since, or made it anew, so that it
+ *   does not tell whether the change was made.  What others have made anew is
+ *   not set then
+ * - no time was left to try again.  With a version a last look found the node as
+ *   it was before, or could not read it; without one there is no such look
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_config_set(zke_config *config, const char *name,
                            const void *data, int len, int version,

@@ -1,11 +1,15 @@
 /* test_interleaving.c - what another process does in the middle of a call
  *
  * Between two changes of a call somebody takes what the call is about to give
- * up, or ends its session.  These are the interleavings of recipes whose own
- * tests use other sessions than those of sessions.h.
+ * up, or ends its session.  Or a reply is lost, and another program keeps the
+ * database.  These are the interleavings of recipes whose own tests use other
+ * sessions than those of sessions.h.
  */
+#include <sqlite3.h>
 #include <stdbool.h>
+#include <time.h>
 
+#include "recipes/config.h"
 #include "recipes/double_barrier.h"
 #include "recipes/lock.h"
 #include "recipes/multilock.h"
@@ -264,6 +268,115 @@ TEST_LOOP(a_later_binding_is_left_alone, 0, CHANGED) {
     close_two();
   }
   ck_assert_int_gt(n, 3);
+}
+
+/* ---- a reply that is lost, and no time for another try ----
+ *
+ * Two stand in the way of another try: the deadline has passed, or a writer
+ * begins in the pause before it, and does not end. */
+
+static sqlite3 *writer;
+
+/* The pauses between tries are sleeps of the session's. */
+static void write_in_pause(void *context, int64_t ns) {
+  struct timespec t = {0, (long)ns};
+  (void)context;
+  if (sqlite3_get_autocommit(writer))
+    ck_assert_int_eq(sqlite3_exec(writer, "BEGIN IMMEDIATE", 0, 0, 0),
+                     SQLITE_OK);
+  nanosleep(&t, NULL);
+}
+
+static zke *open_obstructed(void) {
+  zke_os os = {.size = sizeof os, .sleep = write_in_pause};
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke *session;
+  ck_ok(zke_open(test_path("db"), &o, &session));
+  ck_assert_int_eq(sqlite3_open(test_path("db"), &writer), SQLITE_OK);
+  return session;
+}
+
+static void close_obstructed(zke *session) {
+  sqlite3_close(writer);
+  ck_ok(zke_close(session));
+}
+
+static void make_node(zke *session, const char *path) {
+  ck_ok(zke_create(session, path, "1", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+}
+
+/* With a version a last look tells whether the set was made, and the code says
+ * so.  Without one it cannot be told.  ZKE_OPERATIONTIMEOUT never comes of a set
+ * that was made. */
+TEST_LOOP(a_set_is_known_after_the_deadline, 0, 10) {
+  static const struct {
+    int busy, when, version, guards, rc;
+  } rows[] = {{1, ZKE_TEST_FAIL_AFTER, 0, 0, ZKE_OK},
+              {1, ZKE_TEST_FAIL_BEFORE, 0, 0, ZKE_OPERATIONTIMEOUT},
+              {1, ZKE_TEST_FAIL_AFTER, -1, 0, ZKE_CONNECTIONLOSS},
+              {1, ZKE_TEST_FAIL_BEFORE, -1, 0, ZKE_CONNECTIONLOSS},
+              {1, ZKE_TEST_FAIL_AFTER, 0, 1, ZKE_OK},
+              {1, ZKE_TEST_FAIL_BEFORE, 0, 1, ZKE_OPERATIONTIMEOUT},
+              {0, ZKE_TEST_FAIL_AFTER, 0, 0, ZKE_OK},
+              {0, ZKE_TEST_FAIL_BEFORE, 0, 0, ZKE_CONNECTIONLOSS},
+              {0, ZKE_TEST_FAIL_AFTER, -1, 0, ZKE_CONNECTIONLOSS},
+              {0, ZKE_TEST_FAIL_AFTER, 0, 1, ZKE_OK}};
+  zke *own = open_obstructed();
+  zke_config *c;
+  zke_stat stat = {0};
+  zke_op guard;
+  make_node(own, "/a");
+  ck_ok(zke_config_new(own, "/a", NULL, &c));
+  zke_op_check(&guard, "/", -1);
+  ck_ok(zke_test_fail(own, rows[_i].when, 0));
+  int64_t deadline = zke_now(own) + (rows[_i].busy ? 50 : 0);
+  int rc = zke_config_set_guarded(c, "", "2", 1, rows[_i].version, &guard,
+                                  rows[_i].guards, deadline, &stat);
+  ck_rc(rc, rows[_i].rc);
+  if (rc == ZKE_OK) ck_assert_int_eq(stat.version, 1);
+  if (rows[_i].busy && rc == ZKE_CONNECTIONLOSS)
+    ck_says("/a was set is not known: the reply was lost");
+  zke_config_free(c);
+  close_obstructed(own);
+}
+
+static int others_version; /* after the intruder's set; 0: it has not set */
+
+static void sets(void) {
+  zke_stat stat;
+  ck_ok(zke_set(intruder, "/a", "other", 5, -1, &stat));
+  others_version = stat.version;
+}
+
+/* The same while another process sets the node at any moment: a set that was
+ * not made is told from one that was, unless the node has gone on from it.  Then
+ * nobody can tell. */
+TEST_LOOP(the_last_look_finds_what_others_have_set, 0, 2) {
+  int when = _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE;
+  int refused = 0, gone_on = 0, n = 1;
+  for (bool more = true; more; n++) {
+    zke_config *c;
+    open_two();
+    make_node(intruder, "/a");
+    ck_ok(zke_config_new(caller, "/a", NULL, &c));
+    ck_ok(zke_test_fail(caller, when, 0));
+    others_version = 0;
+    int64_t deadline = zke_now(intruder);
+    act_between(n, sets);
+    int rc = zke_config_set(c, "", "2", 1, 0, deadline, NULL);
+    more = acted();
+    bool made = _i && others_version != 1;
+    if (rc != ZKE_CONNECTIONLOSS) ck_rc(rc, made ? ZKE_OK : ZKE_BADVERSION);
+    if (made && !others_version) ck_ok(rc);
+    refused += rc == ZKE_BADVERSION;
+    gone_on += rc == ZKE_CONNECTIONLOSS && others_version == 2;
+    zke_config_free(c);
+    ck_ok(zke_delete(intruder, "/a", -1));
+    close_two();
+  }
+  ck_assert_int_gt(refused, 0);
+  if (_i) ck_assert_int_gt(gone_on, 0);
 }
 
 /* ---- a session that ends ---- */
