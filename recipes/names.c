@@ -21,16 +21,17 @@
  * A lost reply is no case of its own: the repetition reads at 1 what the lost
  * try has done.  For an unbinding the lost try may have made it, and the name
  * may be bound again by another process since: then the token that is there is
- * another one than the try was about to unbind (`hit`), and that one is left
- * alone.
+ * another one than the try was about to unbind (`aimed_at`), and that one is
+ * left alone.
  *
  * A binding whose reply was lost may find the name free.  Then either it was
  * never made, or it was made and another process has unbound it.  In the second
  * case it must not be made again, since nobody would unbind that one.  A name
  * that is free does not tell which case it is; the directory tells that nothing
  * was made, if it is unchanged since before the lost try.  Else the call fails
- * (`gone`), also where only other names were changed.  If no time is left for a
- * repetition there is one more look (names_look_again).
+ * (`gone`), also where only other names were changed.
+ *
+ * If no time is left for a repetition there is one more look (names_look_again).
  *
  * If the process dies before the step nothing has changed; after it the change
  * is made.
@@ -243,7 +244,8 @@ typedef struct names_change {
   bool make;        /* there is to be a new binding */
   bool replace;     /* there has to be one now, which goes */
   int64_t token;    /* that one's; 0: whichever there is */
-  int64_t hit;      /* token of the one that the last try was about to unbind */
+  int64_t aimed_at; /* token of the one that the last try was about to unbind or
+                       replace; of the first try that lost its reply, if any */
   char id[NAMES_ID]; /* of the new one */
   char *text, *twin; /* its data and its twin's path; made once */
   int len;           /* bytes of text */
@@ -348,10 +350,10 @@ static int names_try_bound(names_change *c, const bound *old) {
     return ZKE_OK;
   }
   bool meant = c->replace && (!c->token || c->token == old->b.token);
-  if (c->unsure && !c->make && c->hit != old->b.token)
+  if (c->unsure && !c->make && c->aimed_at != old->b.token)
     return ZKE_OK; /* the lost try has unbound; this is another one */
   if (!meant) return bound_say(old, c->path);
-  c->hit = old->b.token;
+  if (!c->unsure) c->aimed_at = old->b.token;
   return names_exchange(c, old);
 }
 
@@ -405,21 +407,37 @@ static int names_try(zke *z, void *arg) {
   return rc;
 }
 
-/* For zke_retry(): is the name bound by this very call?  ZKE_NONODE: no. */
+/* A binding is not there, and the name is free.  ZKE_NOT_YET: it was not made,
+ * as the directory is unchanged; ZKE_NONODE: it may have come and gone. */
+static int names_find_none(const names_change *c) {
+  zke_stat stat;
+  int rc = zke_exists(c->n->r.z, c->n->r.path, NULL, NULL, &stat);
+  if (rc != ZKE_OK || c->replace) return rc == ZKE_OK ? ZKE_NONODE : rc;
+  return stat.pzxid == c->pzxid ? ZKE_NOT_YET : ZKE_NONODE;
+}
+
+/* For zke_retry(): was the change made?  ZKE_NOT_YET: no, what was to go is
+ * there, or nothing has come.  ZKE_NONODE: nobody can tell. */
 static int names_find_made(zke *z, void *arg) {
   names_change *c = arg;
   bound o;
   char *data;
   int rc = bound_read(z, c->path, &o, &data);
-  if (rc == ZKE_OK && strcmp(o.id, c->id) != 0) rc = ZKE_NONODE;
-  if (rc == ZKE_OK) c->made = o.b.token;
+  if (rc == ZKE_OK && o.b.token == c->aimed_at)
+    rc = ZKE_NOT_YET;
+  else if (rc == ZKE_NONODE)
+    rc = c->make ? names_find_none(c) : ZKE_OK;
+  else if (rc == ZKE_OK && c->make && strcmp(o.id, c->id) != 0)
+    rc = ZKE_NONODE;
+  if (rc == ZKE_OK && c->make) c->made = o.b.token;
   zke_free(data);
   return rc;
 }
 
-/* A binding has failed with rc behind a lost reply, mostly since its time is
- * over.  What is bound after all is a success, or the caller would be told at
- * his next try that he himself is in the way. */
+/* A change has failed with rc behind a lost reply, mostly since its time is
+ * over.  What was made after all is a success: a caller that binds again would
+ * find its own binding in the way.  ZKE_OPERATIONTIMEOUT says that nothing was
+ * changed, so it is returned only where that is known. */
 static int names_look_again(names_change *c, int rc) {
   zke_sentence kept;
   zke *z = c->n->r.z;
@@ -427,7 +445,13 @@ static int names_look_again(names_change *c, int rc) {
   int64_t limit = zke_recipe_allow(z);
   int found = zke_retry(z, names_find_made, c, ZKE_FOREVER);
   zke_limit(z, limit);
-  return zke_recipe_restore(&kept, found == ZKE_OK ? ZKE_OK : rc);
+  if (found == ZKE_OK) return ZKE_OK;
+  if (found == ZKE_NOT_YET || rc != ZKE_OPERATIONTIMEOUT)
+    return zke_recipe_restore(&kept, rc);
+  return zke_recipe_fail(ZKE_CONNECTIONLOSS,
+                         "whether the name %s was %s is not known: the reply "
+                         "was lost, and then: %s",
+                         c->path, c->make ? "bound" : "unbound", kept.text);
 }
 
 /* Make the directory if it is needed, and change, until that is decided.  The
@@ -455,7 +479,7 @@ static int names_do(names_change *c, const void *value, int len,
                          "the reply was lost: the name %s may have been bound "
                          "and unbound, or it was never bound",
                          c->path);
-  else if (c->make && c->unsure && rc != ZKE_OK)
+  else if (c->unsure && rc != ZKE_OK)
     rc = names_look_again(c, rc);
   zke_free(c->text);
   zke_free(c->twin);

@@ -152,8 +152,8 @@ ZKE_API void zke_names_free(zke_names *names);
  * free, and this name or others were changed meanwhile.  Then nobody can tell
  * whether the binding was never made, or was made and another process has
  * unbound it.  Bind again if it does not matter which.  If the deadline is over
- * the binding may also be there; zke_names_lookup() tells by whom the name is
- * bound.
+ * and the name could not be looked at any more, the binding may also be there;
+ * zke_names_lookup() tells by whom the name is bound.
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_names_bind(zke_names *names, const char *name,
                            const void *value, int len, int ephemeral,
@@ -182,7 +182,10 @@ ZKE_API int zke_names_rebind(zke_names *names, const char *name, int64_t token,
  *   deadline_ms  as for zke_names_bind()
  *
  * Returns ZKE_OK; ZKE_NONODE where it is not bound; ZKE_HELD where it is bound,
- * but not by that token; ZKE_OTHERKIND; or what stood in the way.
+ * but not by that token; ZKE_OTHERKIND; or what stood in the way.  Where the
+ * reply was lost and no time was left to try again, a last look tells an
+ * unbinding that was made, which is ZKE_OK.  ZKE_CONNECTIONLOSS: that binding
+ * was still there, or the name could not be looked at.
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_names_unbind(zke_names *names, const char *name, int64_t token,
                              int64_t deadline_ms);

@@ -287,8 +287,8 @@ static void write_in_pause(void *context, int64_t ns) {
   nanosleep(&t, NULL);
 }
 
-static zke *open_obstructed(void) {
-  zke_os os = {.size = sizeof os, .sleep = write_in_pause};
+static zke *open_obstructed(void (*pause_)(void *context, int64_t ns)) {
+  zke_os os = {.size = sizeof os, .sleep = pause_};
   zke_options o = {.size = sizeof o, .os = &os};
   zke *session;
   ck_ok(zke_open(test_path("db"), &o, &session));
@@ -322,7 +322,7 @@ TEST_LOOP(a_set_is_known_after_the_deadline, 0, 10) {
               {0, ZKE_TEST_FAIL_BEFORE, 0, 0, ZKE_CONNECTIONLOSS},
               {0, ZKE_TEST_FAIL_AFTER, -1, 0, ZKE_CONNECTIONLOSS},
               {0, ZKE_TEST_FAIL_AFTER, 0, 1, ZKE_OK}};
-  zke *own = open_obstructed();
+  zke *own = open_obstructed(write_in_pause);
   zke_config *c;
   zke_stat stat = {0};
   zke_op guard;
@@ -338,6 +338,68 @@ TEST_LOOP(a_set_is_known_after_the_deadline, 0, 10) {
   if (rows[_i].busy && rc == ZKE_CONNECTIONLOSS)
     ck_says("/a was set is not known: the reply was lost");
   zke_config_free(c);
+  close_obstructed(own);
+}
+
+/* In the first pause another process puts its binding in the place of what it
+ * finds; then the writer begins. */
+static void replace_in_pause(void *context, int64_t ns) {
+  if (sqlite3_get_autocommit(writer))
+    ck_ok(zke_names_rebind(other_names, "x", 0, "other", 5, 0, ZKE_FOREVER,
+                           NULL));
+  write_in_pause(context, ns);
+}
+
+/* A rebinding may have been made and replaced: that is no timeout. */
+TEST_LOOP(a_replaced_rebinding_is_no_timeout, 0, 2) {
+  int when = _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE;
+  zke *own = open_obstructed(replace_in_pause);
+  zke *other = test_open(test_path("db"));
+  ck_ok(zke_names_new(own, "/names", NULL, &own_names));
+  ck_ok(zke_names_new(other, "/names", NULL, &other_names));
+  ck_ok(zke_names_bind(own_names, "x", "1", 1, 0, soon(own), NULL));
+  ck_ok(zke_test_fail(own, when, 0));
+  ck_rc(zke_names_rebind(own_names, "x", 0, "2", 1, 0, zke_now(own) + 50, NULL),
+        ZKE_CONNECTIONLOSS);
+  ck_says("/names/x was bound is not known: the reply was lost");
+  zke_names_free(own_names);
+  zke_names_free(other_names);
+  sqlite3_exec(writer, "ROLLBACK", 0, 0, 0);
+  ck_ok(zke_close(other));
+  close_obstructed(own);
+}
+
+/* A binding, a rebinding and an unbinding of a name: what was made is a success,
+ * and what was not is none. */
+TEST_LOOP(a_name_is_known_after_the_deadline, 0, 10) {
+  static const struct {
+    int busy, when, what, rc; /* what: 0: bind, 1: rebind, 2: unbind */
+  } rows[] = {{1, ZKE_TEST_FAIL_AFTER, 0, ZKE_OK},
+              {1, ZKE_TEST_FAIL_BEFORE, 0, ZKE_OPERATIONTIMEOUT},
+              {1, ZKE_TEST_FAIL_AFTER, 1, ZKE_OK},
+              {1, ZKE_TEST_FAIL_BEFORE, 1, ZKE_OPERATIONTIMEOUT},
+              {1, ZKE_TEST_FAIL_AFTER, 2, ZKE_OK},
+              {1, ZKE_TEST_FAIL_BEFORE, 2, ZKE_OPERATIONTIMEOUT},
+              {0, ZKE_TEST_FAIL_AFTER, 1, ZKE_OK},
+              {0, ZKE_TEST_FAIL_BEFORE, 1, ZKE_CONNECTIONLOSS},
+              {0, ZKE_TEST_FAIL_AFTER, 2, ZKE_OK},
+              {0, ZKE_TEST_FAIL_BEFORE, 2, ZKE_CONNECTIONLOSS}};
+  zke *own = open_obstructed(write_in_pause);
+  int64_t token = 0;
+  int rc = ZKE_OK;
+  ck_ok(zke_names_new(own, "/names", NULL, &own_names));
+  ck_ok(zke_names_bind(own_names, rows[_i].what ? "x" : "w", "1", 1, 0,
+                       soon(own), NULL));
+  ck_ok(zke_test_fail(own, rows[_i].when, 0));
+  int64_t deadline = zke_now(own) + (rows[_i].busy ? 50 : 0);
+  if (rows[_i].what == 0)
+    rc = zke_names_bind(own_names, "x", "2", 1, 0, deadline, &token);
+  else if (rows[_i].what == 1)
+    rc = zke_names_rebind(own_names, "x", 0, "2", 1, 0, deadline, &token);
+  else
+    rc = zke_names_unbind(own_names, "x", 0, deadline);
+  ck_rc(rc, rows[_i].rc);
+  zke_names_free(own_names);
   close_obstructed(own);
 }
 
