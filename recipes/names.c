@@ -576,15 +576,18 @@ int zke_names_lookup(zke_names *names, const char *name,
 }
 
 /* Check a snapshot of name and znode: the name must still stand for b.  Its
- * token tells, and its value, which may have been set by other means.
- * ZKE_LOOK_AGAIN: it stands for something else now. */
+ * token tells, and its value, which may have been set by other means.  The
+ * name's data is taken apart in place.  ZKE_LOOK_AGAIN: it stands for something
+ * else now. */
 static int names_resolved(const zke_binding *b, const char *path,
                           const zke_op_result *name,
                           const zke_op_result *node) {
-  if (name->rc != ZKE_OK && name->rc != ZKE_NONODE) return name->rc;
-  if (name->rc == ZKE_NONODE || name->stat.czxid != b->token ||
-      name->len < b->len ||
-      memcmp(name->data + name->len - b->len, b->value, (size_t)b->len) != 0)
+  bound now;
+  if (name->rc == ZKE_NONODE) return ZKE_LOOK_AGAIN;
+  if (name->rc != ZKE_OK) return name->rc;
+  bound_parse(&now, b->name, name->data, name->len, &name->stat);
+  if (now.b.token != b->token || now.b.len != b->len ||
+      memcmp(now.b.value, b->value, (size_t)b->len) != 0)
     return ZKE_LOOK_AGAIN;
   if (node->rc == ZKE_OK) return ZKE_OK;
   return zke_recipe_fail(node->rc, "the name %s stands for %s: %s", path,

@@ -7,6 +7,7 @@
  */
 #include <sqlite3.h>
 #include <stdbool.h>
+#include <string.h>
 #include <time.h>
 
 #include "recipes/config.h"
@@ -270,6 +271,47 @@ TEST_LOOP(a_later_binding_is_left_alone, 0, CHANGED) {
   ck_assert_int_gt(n, 3);
 }
 
+/* ---- a name that is set while it is resolved ---- */
+
+static void make_node(zke *session, const char *path, const char *data) {
+  ck_ok(zke_create(session, path, data, (int)strlen(data), ZKE_OPEN_ACL,
+                   ZKE_PERSISTENT, NULL, NULL));
+}
+
+/* By other means than a rebinding: so the name's token stays.  From now on the
+ * name does not stand for /a, which then has other data. */
+static void aims_elsewhere(void) {
+  ck_ok(zke_set(intruder, "/names/x", "/b/a", 4, -1, NULL));
+  ck_ok(zke_set(intruder, "/a", "later", 5, -1, NULL));
+}
+
+/* It resolves to the znode that it stands for before or after, also where the
+ * new path ends as the old one. */
+TEST(a_name_resolves_to_its_whole_path) {
+  char *data;
+  int n = 1, elsewhere = 0;
+  open_two();
+  make_node(intruder, "/a", "");
+  make_node(intruder, "/b", "");
+  make_node(intruder, "/b/a", "new");
+  make_node(intruder, "/names", "zkembed names\n");
+  make_node(intruder, "/names/x", "");
+  ck_ok(zke_names_new(caller, "/names", NULL, &own_names));
+  for (bool more = true; more; n++) {
+    ck_ok(zke_set(intruder, "/a", "old", 3, -1, NULL));
+    ck_ok(zke_set(intruder, "/names/x", "/a", 2, -1, NULL));
+    act_between(n, aims_elsewhere);
+    ck_ok(zke_names_resolve(own_names, "x", &data, NULL, NULL));
+    more = acted();
+    elsewhere += strcmp(data, "new") == 0;
+    if (strcmp(data, "new") != 0) ck_assert_str_eq(data, "old");
+    zke_free(data);
+  }
+  ck_assert_int_gt(elsewhere, 1);
+  zke_names_free(own_names);
+  close_two();
+}
+
 /* ---- a reply that is lost, and no time for another try ----
  *
  * Two stand in the way of another try: the deadline has passed, or a writer
@@ -301,11 +343,6 @@ static void close_obstructed(zke *session) {
   ck_ok(zke_close(session));
 }
 
-static void make_node(zke *session, const char *path) {
-  ck_ok(zke_create(session, path, "1", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
-                   NULL));
-}
-
 /* With a version a last look tells whether the set was made, and the code says
  * so.  Without one it cannot be told.  ZKE_OPERATIONTIMEOUT never comes of a set
  * that was made. */
@@ -326,7 +363,7 @@ TEST_LOOP(a_set_is_known_after_the_deadline, 0, 10) {
   zke_config *c;
   zke_stat stat = {0};
   zke_op guard;
-  make_node(own, "/a");
+  make_node(own, "/a", "1");
   ck_ok(zke_config_new(own, "/a", NULL, &c));
   zke_op_check(&guard, "/", -1);
   ck_ok(zke_test_fail(own, rows[_i].when, 0));
@@ -420,7 +457,7 @@ TEST_LOOP(the_last_look_finds_what_others_have_set, 0, 2) {
   for (bool more = true; more; n++) {
     zke_config *c;
     open_two();
-    make_node(intruder, "/a");
+    make_node(intruder, "/a", "1");
     ck_ok(zke_config_new(caller, "/a", NULL, &c));
     ck_ok(zke_test_fail(caller, when, 0));
     others_version = 0;
