@@ -839,7 +839,12 @@ static int paths_note(zke_view *v, int type, const char *path) {
  *   its children  if the node is new: they may have come with it
  *
  * and whatever the session has events of that it has not been given: these
- * events are in the file already, so the snapshot shows what they tell of. */
+ * events are in the file already, so the snapshot shows what they tell of.
+ *
+ * Some events are never told, such as those of a node that the session may not
+ * read.  The engine only counts these (zke_op_untold()), and v->silent is the
+ * count of the last full look.  Where it has grown since, it is not known which
+ * node has changed: so everything is read. */
 
 /* One reading. */
 typedef struct view_round {
@@ -859,9 +864,9 @@ static void round_drop(view_round *r) {
 }
 
 /* Reads, in one snapshot, the nodes that events have named, the children of
- * those whose lists have changed, and the engine's answer to whether any event
- * has not been told yet.  That last one decides: without it the memory could be
- * older than the file and not know. */
+ * those that are new, and which events have not been told yet.  That last
+ * answer decides: without it the memory could be older than the file and not
+ * know. */
 static int round_read(const zke_view *v, view_round *r) {
   size_t most = 2 * (size_t)v->path_count + 1;
   round_drop(r);
@@ -931,8 +936,8 @@ static int round_follow(zke_view *v, const view_round *r) {
 }
 
 /* Make what the picture needs of what was read, so that nothing can fail any
- * more.  A node of which only the Stat has changed stays where nobody else has
- * it. */
+ * more.  If only the Stat has changed and only the picture refers to the node,
+ * it is updated in place. */
 static int round_make(zke_view *v, const view_round *r) {
   int news = 0, rc = ZKE_OK;
   for (int i = 0; i < v->path_count && rc == ZKE_OK; i++) {
@@ -1247,10 +1252,7 @@ int zke_config_step(zke_config *config) {
   return zke_recipe_step((zke_recipe *)config);
 }
 
-/* ---- out of memory, into the program ----
- *
- * Programs get copies of what the picture has, since the next dispatch may
- * replace it. */
+/* ---- reading the picture ---- */
 
 /* Enter a started object. */
 static int config_enter(zke_config *config, const char *name) {

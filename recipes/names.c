@@ -63,7 +63,12 @@ struct zke_names {
   bool there;         /* it was seen to be there */
 };
 
-/* ---- bindings ---- */
+/* ---- bindings ----
+ *
+ * The data of a name's node says who has bound it, in one line, and behind that
+ * the value.  Data without such a line was written by other means: all of it is
+ * the value, and there is no twin.  A binding that was read points into that
+ * data, so the data is kept as long as the binding is used. */
 
 /* Is it the name of a binding, and not of its twin? */
 static bool name_is_plain(const char *name) {
@@ -228,7 +233,11 @@ static int names_leave(zke_names *names, char *path, int rc) {
   return zke_recipe_leave(&names->r, rc);
 }
 
-/* ---- changing ---- */
+/* ---- changing ----
+ *
+ * A names_change is one call, from its first try to its last.  It keeps what a
+ * try has to know of those before it: the id by which a binding is found again
+ * and, once a reply was lost, what was there before that step. */
 
 /* A change under way, for zke_retry().
  *
@@ -541,7 +550,10 @@ int zke_names_unbind(zke_names *names, const char *name, int64_t token,
   return names_leave(names, path, names_do(&c, NULL, 0, deadline_ms));
 }
 
-/* ---- looking ---- */
+/* ---- looking ----
+ *
+ * Nothing is written here.  What has to be of one moment is read in one
+ * snapshot: a name and the znode that it stands for, or all names. */
 
 /* One read, so the value and its binder belong together. */
 static int names_lookup(zke_names *n, const char *path, zke_binding **out) {
@@ -686,7 +698,11 @@ int zke_names_list(zke_names *names, zke_binding_list **list_out) {
   return zke_recipe_leave(&names->r, rc);
 }
 
-/* ---- waiting ---- */
+/* ---- waiting ----
+ *
+ * The watch is that of the name, so other names wake nobody.  It only says that
+ * the name was bound: the binding is read afterwards, and may have gone again.
+ */
 
 /* For zke_recipe_await(): is the name there? */
 static int names_there(zke_recipe *r) {
