@@ -1393,7 +1393,7 @@ int zke_config_cancel(zke_config *config) {
  *
  * The deadline may end this before it is known what a try has done whose reply
  * was lost.  Then a change with a version has one more look (config_settle()).
- * Where that does not tell, and for a change without a version, the call returns
+ * Where that does not tell, and for a change without a version, the call is
  * ZKE_CONNECTIONLOSS: never ZKE_OPERATIONTIMEOUT, which says that nothing was
  * changed. */
 

@@ -292,8 +292,8 @@ ZKE_API int zke_config_cancel(zke_config *config);
  * - others have changed or deleted the node since, or made it anew, so that it
  *   does not tell whether the change was made.  What others have made anew is
  *   not set then
- * - no time was left to try again.  With a version a last look found the node as
- *   it was before, or could not read it; without one there is no such look
+ * - no time was left to try again.  With a version a last look found the node
+ *   as it was before, or could not read it; without one there is no such look
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_config_set(zke_config *config, const char *name,
                            const void *data, int len, int version,

@@ -5,6 +5,9 @@
  * database.  These are the interleavings of recipes whose own tests use other
  * sessions than those of sessions.h.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <string.h>
@@ -344,8 +347,8 @@ static void close_obstructed(zke *session) {
 }
 
 /* With a version a last look tells whether the set was made, and the code says
- * so.  Without one it cannot be told.  ZKE_OPERATIONTIMEOUT never comes of a set
- * that was made. */
+ * so.  Without one it cannot be told.  ZKE_OPERATIONTIMEOUT never comes of a
+ * set that was made. */
 TEST_LOOP(a_set_is_known_after_the_deadline, 0, 10) {
   static const struct {
     int busy, when, version, guards, rc;
@@ -406,8 +409,8 @@ TEST_LOOP(a_replaced_rebinding_is_no_timeout, 0, 2) {
   close_obstructed(own);
 }
 
-/* A binding, a rebinding and an unbinding of a name: what was made is a success,
- * and what was not is none. */
+/* A binding, a rebinding and an unbinding of a name: what was made is a
+ * success, and what was not is none. */
 TEST_LOOP(a_name_is_known_after_the_deadline, 0, 10) {
   static const struct {
     int busy, when, what, rc; /* what: 0: bind, 1: rebind, 2: unbind */
@@ -449,8 +452,8 @@ static void sets(void) {
 }
 
 /* The same while another process sets the node at any moment: a set that was
- * not made is told from one that was, unless the node has gone on from it.  Then
- * nobody can tell. */
+ * not made is told from one that was, unless the node has gone on from it.
+ * Then nobody can tell. */
 TEST_LOOP(the_last_look_finds_what_others_have_set, 0, 2) {
   int when = _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE;
   int refused = 0, gone_on = 0, n = 1;
