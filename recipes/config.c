@@ -1566,12 +1566,11 @@ static int config_settle(zke *z, config_change *c, int rc) {
   }
   if (c->unknown) return ZKE_CONNECTIONLOSS;
   if (found == ZKE_OK || found == ZKE_BADVERSION) return found;
-  if (found == ZKE_NOT_YET || rc != ZKE_OPERATIONTIMEOUT)
+  if (found == ZKE_NOT_YET || !zke_recipe_is_transient(rc))
     return zke_recipe_restore(&kept, rc);
   return zke_recipe_fail(ZKE_CONNECTIONLOSS,
-                         "whether %s was set is not known: the reply was lost, "
-                         "and then: %s",
-                         c->path, kept.text);
+                         "whether %s was set is not known: %s", c->path,
+                         kept.text);
 }
 
 /* Set the node; where it is missing, make it, and what is above it.  Others may

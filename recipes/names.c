@@ -445,8 +445,7 @@ static int names_find_made(zke *z, void *arg) {
 
 /* A change has failed with rc behind a lost reply, mostly since its time is
  * over.  What was made after all is a success: a caller that binds again would
- * find its own binding in the way.  ZKE_OPERATIONTIMEOUT says that nothing was
- * changed, so it is returned only where that is known. */
+ * find its own binding in the way. */
 static int names_look_again(names_change *c, int rc) {
   zke_sentence kept;
   zke *z = c->n->r.z;
@@ -455,12 +454,11 @@ static int names_look_again(names_change *c, int rc) {
   int found = zke_retry(z, names_find_made, c, ZKE_FOREVER);
   zke_limit(z, limit);
   if (found == ZKE_OK) return ZKE_OK;
-  if (found == ZKE_NOT_YET || rc != ZKE_OPERATIONTIMEOUT)
+  if (found == ZKE_NOT_YET || !zke_recipe_is_transient(rc))
     return zke_recipe_restore(&kept, rc);
   return zke_recipe_fail(ZKE_CONNECTIONLOSS,
-                         "whether the name %s was %s is not known: the reply "
-                         "was lost, and then: %s",
-                         c->path, c->make ? "bound" : "unbound", kept.text);
+                         "whether the name %s was %s is not known: %s", c->path,
+                         c->make ? "bound" : "unbound", kept.text);
 }
 
 /* Make the directory if it is needed, and change, until that is decided.  The

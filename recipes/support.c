@@ -10,10 +10,20 @@
  * or none.  Only when its parent is missing are all nodes made from the top. */
 #include "support.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "limit.h"
 #include "text.h"
+
+/* The last try of several found the database busy, which says that it has
+ * changed nothing; but one before it has lost its reply, and may have. */
+static int support_say_unsure(void) {
+  zke_sentence kept;
+  zke_recipe_keep(&kept);
+  return zke_recipe_fail(ZKE_CONNECTIONLOSS, "a reply was lost, and then: %s",
+                         kept.text);
+}
 
 /* The deadline stands twice: as the thread's limit, so that a call of fn does
  * not wait for another writer beyond it and its grace, and as `end`, so that no
@@ -22,14 +32,16 @@ int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms) {
   int64_t limit = zke_recipe_limit(z, deadline_ms);
   int64_t end = deadline_ms < limit ? deadline_ms : limit;
   int rc = fn(z, arg);
+  bool unsure = rc == ZKE_CONNECTIONLOSS;
   for (int i = 1; i <= ZKE_RETRIES && zke_recipe_is_transient(rc); i++) {
     int64_t next = zke_now(z) + i * ZKE_RECIPE_PAUSE_MS;
     if (end <= next) break;
     zke_sleep(z, next);
     rc = fn(z, arg);
+    unsure |= rc == ZKE_CONNECTIONLOSS;
   }
   zke_limit(z, limit);
-  return rc;
+  return unsure && rc == ZKE_OPERATIONTIMEOUT ? support_say_unsure() : rc;
 }
 
 /* A node to be made, as zke_create() is told it. */
