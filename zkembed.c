@@ -2312,6 +2312,7 @@ typedef struct store {
   int64_t sweep_began; /* boottime ns, of the one that runs; 0: none does */
   int64_t sweeper;     /* the one that did last: with the duty it goes on */
   int64_t swept_at;    /* the last sweep that came to its end, or 0 */
+  int64_t counted_to;  /* boottime ns; time until then counts: sweep_idle() */
   unsigned sweeps;     /* that did */
   int64_t recover_at;  /* not before: see wait_recover() */
   acl_schemes schemes; /* that this process vouches for */
@@ -10731,6 +10732,26 @@ static void discard_try(zke *z, int64_t now, int64_t ms) {
  * A sweep never waits long: the gate for a short time only, and the removal of
  * nodes stops after a while.  What is left is for the next.
  *
+ * The stamp is the time at which the sweep began (SIDE_SWEEP_AT), and with it
+ * the sweep notes which files it has looked at (SIDE_FILES_AT).  From the files
+ * and the stamp others learn whether they have to sweep (sweep_age()), and from
+ * the stamp alone for how long nobody has swept (sweep_idle()).  So a sweep that
+ * fails keeps its stamp, since it has swept, and takes back the files, so that
+ * the next process that looks sweeps, too:
+ *
+ *   result                   stamp         files    duty        swept_at
+ *   done                     its own       its own  stays       its own
+ *   done, a burial put off   its own       0        given away  its own
+ *   the gate was busy        one before    its own  stays       as it was
+ *   another failure          its own       0        given away  as it was
+ *   idle not given back      as it was     as was   as above    as it was
+ *   sessions not looked at   one before    0        given away  as it was
+ *
+ * The stamp of one before is put back, but at most a tick old: what is older is
+ * time that this store has counted (counted_to).  Each sweep that has looked at
+ * the sessions, and given back the time in which nobody swept, counts the time
+ * until it began, whatever comes of the rest.
+ *
  * Start reading at sweep_tick(), then sweep_run().
  * ==================================================================== */
 
@@ -10755,8 +10776,9 @@ static void sweep_verify_files(store *s) {
   sweep_verify_file(s, s->shm, &s->shm_id);
 }
 
-/* How long a sweep waits for the gate in a call that need not write, and how
- * long it goes on to remove nodes that are due. */
+/* SWEEP_PATIENCE: how long a sweep waits for the gate in a call that need not
+ * write.  SWEEP_REMOVAL_MS: how long it goes on to remove nodes that are due.
+ * SWEEP_FEW: so many sessions are all probed by each sweep, more in turns. */
 enum { SWEEP_FEW = 64, SWEEP_REMOVAL_MS = 20 };
 #define SWEEP_PATIENCE (20 * ZKE_MS) /* ns */
 
@@ -10767,6 +10789,7 @@ typedef struct sweep {
   bool all;  /* it looks at all sessions, not at a part of them */
   bool skipped; /* … but for one whose burial is put off */
   int64_t idle; /* ns before it in which nobody swept who should have */
+  bool counted; /* the time until it began counts for detached sessions */
   bool noted;   /* the liveness file has its note */
 } sweep;
 
@@ -10846,8 +10869,8 @@ static int sweep_session(store *s, const sess_row *row, bool judges) {
  * ago.
  *
  * A time in which nobody swept is given back to the detached sessions first.
- * Only then is the note of this sweep written: whoever reads a note relies on
- * that.  Where the time cannot be given back no timeout is judged. */
+ * Only then is the note of this sweep written: a process that reads a note
+ * relies on that.  Where the time cannot be given back no timeout is judged. */
 static void sweep_sessions(store *s, sweep *w) {
   buf sessions = {.a = &s->a};
   int64_t few = 1, parts = ZKE_TICK_MS / ZKE_DUTY_TICK_MS;
@@ -10857,13 +10880,14 @@ static void sweep_sessions(store *s, sweep *w) {
   if (rc == ZKE_OK) rc = sess_list(s, parts, s->sweeps % parts, &sessions);
   const sess_row *row = rc == ZKE_OK ? sess_rows(&sessions, &n) : NULL;
   if (sweep_must_stamp(s, w, row, n)) rc = sess_rearm(s, w->idle);
-  bool judges = rc == ZKE_OK;
-  if (judges && w->idle) sweep_note(s, w);
+  w->counted = rc == ZKE_OK;
+  if (w->counted && w->idle) sweep_note(s, w);
+  if (w->counted && !s->strange_clock) s->counted_to = s->sweep_began;
   sweep_note_step(s, w, rc);
   for (size_t i = 0; i < n && !w->over; i++) {
     bool rests = sess_is_put_off(s, row[i].id);
     w->skipped |= rests;
-    if (!rests) sweep_note_step(s, w, sweep_session(s, &row[i], judges));
+    if (!rests) sweep_note_step(s, w, sweep_session(s, &row[i], w->counted));
   }
   life_forget(s);
   buf_free(&sessions);
@@ -10962,7 +10986,7 @@ static int sweep_overdue(store *s, bool *found) {
 }
 
 /* How long ago somebody with the same files swept, in ns; INT64_MAX when it is
- * not known. */
+ * not known, or when that sweep has left something undone. */
 static int64_t sweep_age(store *s) {
   int64_t word[3] = {-1, 0, 0}; /* the stamp, the zxid, the files */
   int64_t now = host_boottime(s);
@@ -10982,16 +11006,14 @@ static void sweep_yield(store *s) {
 /* How long nobody has swept who should have, before a sweep that begins now, in
  * ns: all processes were stopped, or had ended, or the host was suspended.
  * INT64_MAX: it is not known.  That time does not count for the timeouts of
- * detached sessions. */
-static int64_t sweep_idle(const store *s, int64_t now, int64_t before) {
-  int64_t at = s->sweep_began;
-  if (s->strange_clock) return 0;   /* it does not judge them */
-  if (before <= 0 || before > at) { /* this store's own sweeps must do */
-    if (!s->swept_at) return s->memory ? 0 : INT64_MAX;
-    at = now;
-    before = s->swept_at;
-  }
-  int64_t idle = at - before - tick_plain();
+ * detached sessions.  `before` is the stamp in the note; what this store's own
+ * sweeps have counted, it knows without. */
+static int64_t sweep_idle(const store *s, int64_t before) {
+  int64_t at = s->sweep_began, swept = s->counted_to;
+  if (s->strange_clock) return 0; /* it does not judge them */
+  if (before <= at) swept = base_max(swept, before);
+  if (swept <= 0) return s->memory ? 0 : INT64_MAX;
+  int64_t idle = at - swept - tick_plain();
   return idle > tick_duty() ? idle : 0;
 }
 
@@ -11005,41 +11027,51 @@ static void sweep_count(store *s, const sweep *w, int64_t began) {
   s->sweeps++;
 }
 
+/* A sweep has left something undone: change its note so that another process
+ * sweeps, by the table above.  `before` is the stamp that it found. */
+static void sweep_unnote(store *s, const sweep *w, int64_t before) {
+  bool busy = sess_is_delayed(w->rc);
+  if (!w->noted) return;
+  before = base_max(before, s->counted_to - tick_plain());
+  if (busy || !w->counted) side_write_hint(s, SIDE_SWEEP_AT, before);
+  if (!busy) side_write_hint(s, SIDE_FILES_AT, 0);
+}
+
 /* Sweep, and wait for the gate so many ns at most.  Meanwhile the note tells
  * others not to: from the start, or, after a time in which nobody swept, from
- * when sweep_sessions() has dealt with that.  Where the gate was busy the note
- * is again that of the sweep before, so that the next process that looks tries,
- * too; this one keeps the duty, if it has it, and tries again soon.  A store
- * that fails otherwise, or has put off a burial that failed before, takes the
- * note back and gives the duty away, since the cause may be its own. */
+ * when sweep_sessions() has dealt with that.  A store that finds the gate busy
+ * keeps the duty, if it has it, and tries again soon.  One that fails otherwise,
+ * or has put off a burial that failed before, gives the duty away, since the
+ * cause may be its own. */
 static void sweep_now(store *s, int64_t patience) {
   int64_t now = host_now(s), deadline = s->deadline;
   int64_t before = s->memory ? 0 : side_read_hint(s, SIDE_SWEEP_AT);
   s->sweep_began = host_boottime(s);
-  sweep w = {.idle = sweep_idle(s, now, before)};
+  sweep w = {.idle = sweep_idle(s, before)};
   if (!w.idle) sweep_note(s, &w);
   s->deadline = patience ? base_min(deadline, base_later(now, patience)) : 0;
   w.all = w.idle || !s->swept_at || s->owes_end ||
           now - s->swept_at > tick_round_missed();
   sweep_run(s, &w);
   s->deadline = deadline;
-  if (w.rc == ZKE_OK) sweep_count(s, &w, now);
-  bool busy = sess_is_delayed(w.rc);
-  int64_t began = s->sweep_began;
   s->sweep_began = 0;
+  if (w.rc == ZKE_OK) sweep_count(s, &w, now);
   if (w.rc == ZKE_OK && !sess_is_put_off(s, 0)) return;
-  /* a time in which nobody swept has been given back: not once more */
-  if (w.idle) before = s->strange_clock ? -1 : began - tick_plain();
-  if (w.noted) side_write_hint(s, SIDE_SWEEP_AT, busy ? before : -1);
-  if (!busy) sweep_yield(s);
+  sweep_unnote(s, &w, before);
+  if (!sess_is_delayed(w.rc)) sweep_yield(s);
 }
 
-/* The tick.  What is left to tell of quotas is told, but not in a call that
- * waits for nothing: a count may take long.  Where another process has
- * the duty and has done it just now, it has found these files in their places:
- * a thousand who wait need not all look.  Else verify them, try for the duty
- * when somebody wants it, and sweep with it, or without it when nobody else did
- * lately, and wait for the gate so many ns at most. */
+/* The tick, in four steps:
+ *
+ *   1. Tell what is left to tell of quotas, but not in a call that waits for
+ *      nothing (patience 0): a count may take long.
+ *   2. Where another process has just done the duty, stop: it has found these
+ *      files in their places, and a thousand that wait need not all look.
+ *   3. Verify the files.  Stop where they are others' by now, or where this
+ *      store cannot write.
+ *   4. Try for the duty, if somebody wants it.  Sweep with the duty, or without
+ *      it where nobody has swept lately.  The sweep waits for the gate so many
+ *      ns at most. */
 static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
   bool alone = s->duty || s->memory || s->readonly;
   if (patience) quota_tell(s);

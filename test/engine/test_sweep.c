@@ -834,6 +834,57 @@ TEST_LOOP(stop_inside_a_sweep_does_not_count, 0, 3) {
   ck_ok(zke_close(z));
 }
 
+/* Another process opens the file, which sweeps where that is to be done, and
+ * closes it. */
+static void visit(void) {
+  zke *z = open_at(&seats[1], NULL);
+  ck_ok(zke_close(z));
+}
+
+/* P5: a sweep that fails has swept all the same, so time counts for detached
+ * sessions in a file where each sweep fails: for the process that sweeps (0),
+ * and for others that begin in between (1).  It never did, since the first
+ * failure hid all sweeps after it. */
+TEST_LOOP(time_counts_though_each_sweep_fails, 0, 2) {
+  zke *z = open_at(&seats[0], NULL);
+  make(z, "/group", ZKE_PERSISTENT);
+  make(z, "/bad", ZKE_PERSISTENT);
+  make(z, "/bad/due", ZKE_CONTAINER);
+  make(z, "/bad/due/n", ZKE_PERSISTENT);
+  take_duty(z);
+  ck_ok(zke_delete(z, "/bad/due/n", -1));
+  run_sql("DELETE FROM zkembed_node WHERE parent='/' AND name='bad'");
+  ck_assert_int_eq(sqlite3_close(foreign), SQLITE_OK);
+  detach_one(z);
+  for (int ms = 0; ms < TIMEOUT + 2 * ZKE_TICK_MS; ms += ZKE_TICK_MS) {
+    live_on(ZKE_TICK_MS);
+    ck_assert(!z->s->duty); /* it failed */
+    if (_i) visit();
+    ck_assert(ms > TIMEOUT - 2 * ZKE_TICK_MS || see(z, "/x") == ZKE_OK);
+  }
+  ck_rc(see(z, "/x"), ZKE_NONODE);
+  ck_ok(zke_close(z));
+}
+
+/* … and where none gets the gate, also for another process that sweeps next. */
+TEST_LOOP(time_counts_though_the_gate_is_busy, 0, 2) {
+  pid_t pid = start_owner("/group/m", 1);
+  zke *z = open_holder(NULL);
+  detach_one(z);
+  kill_owner(pid);
+  seats[0] = (seat){.refused = INT_MAX};
+  live_on(TIMEOUT / 2);
+  ck_assert_int_gt(seats[0].tries, 0);
+  ck_assert_int_eq(test_session_count(z), 3);
+  if (_i) visit();
+  seats[0].refused = 0;
+  live_on(TIMEOUT / 2 - (int64_t)2 * ZKE_TICK_MS);
+  ck_ok(see(z, "/x"));
+  live_on((int64_t)4 * ZKE_TICK_MS);
+  ck_rc(see(z, "/x"), ZKE_NONODE);
+  ck_ok(zke_close(z));
+}
+
 /* ---- leases ---- */
 
 static zke *lease(zke *z, int64_t ms) {
