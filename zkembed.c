@@ -6050,16 +6050,42 @@ static int64_t lease_slot_at(int64_t slot) {
 }
 
 /* Write a lease's stamp; 0, by which nobody judges, where others could not
- * compare the time. */
-static bool lease_write(store *s, int64_t slot, int64_t now) {
-  return side_write_hint(s, lease_slot_at(slot), s->strange_clock ? 0 : now);
+ * compare the time.  0 or -errno. */
+static int lease_write(store *s, int64_t slot, int64_t now) {
+  int64_t stamp = s->strange_clock ? 0 : now;
+  int64_t n = s->os.pwrite(s->os.context, s->live_fd, &stamp, sizeof stamp,
+                           lease_slot_at(slot));
+  if (n < 0) return (int)n;
+  return n == (int64_t)sizeof stamp ? 0 : -ENOSPC; /* there was no more room */
 }
 
-/* Is the stamp in the session's slot the one that it wrote last?  Else the
- * session was ended, and another session has the slot by now. */
+/* Is the slot still the session's?  Then it has the stamp that the session
+ * wrote last, or an older one, which a former owner of the slot wrote too late.
+ * A later one is of another session, which has the slot since this one was
+ * ended; so is 0, of one whose time others cannot compare.  What cannot be read
+ * is no reason to let a lease run out. */
 static bool lease_has_slot(const zke *z) {
   int64_t wrote = z->s->strange_clock ? 0 : z->lease_at;
-  return side_read_hint(z->s, lease_slot_at(z->slot)) == wrote;
+  int64_t stamp = side_read_hint(z->s, lease_slot_at(z->slot));
+  return stamp == wrote || (stamp != 0 && stamp < wrote);
+}
+
+/* Write this stamp into the session's slot, if it is the session's still; now
+ * is when that was begun.  False: it was not written.
+ *
+ * What is left is a process that is stopped just between the look, or the
+ * clock, and the write: its write comes late and can shorten the lease of the
+ * slot's new owner, until that calls in.  Where it was stopped for longer than
+ * its own lease it does not take that stamp for its own, so that the new owner
+ * alone writes there from now on. */
+static bool lease_renew(zke *z, int64_t at, int64_t now) {
+  store *s = z->s;
+  if (!s->memory) {
+    if (!lease_has_slot(z) || lease_write(s, z->slot, at) != 0) return false;
+    if (host_boottime(s) - now > z->lease) return false;
+  }
+  z->lease_at = at;
+  return true;
 }
 
 /* The session has called in: renew its stamp if a quarter of the lease has
@@ -6071,9 +6097,7 @@ static void lease_stamp(zke *z) {
   if (now - z->lease_at < tick_lease_renewal(z->lease) ||
       !guard_is_intact(z->s))
     return;
-  if (z->s->memory || lease_write(z->s, z->slot, now))
-    z->lease_at = now;
-  else
+  if (!lease_renew(z, now, now))
     z->lease_retry = now + base_max(tick_lease_step(z->lease), ZKE_MS);
 }
 
@@ -6093,12 +6117,9 @@ static void lease_begin_call(store *s, zke *z, int64_t deadline) {
  *
  * Called while the gate is waited for, and before it is left.  While it is held
  * nobody can have ended those sessions, but before that somebody can, where
- * this process was stopped; the slot may be another session's by now.  So a
- * slot is written only where it has what this store wrote last.  What is left
- * is a process that is stopped just between two system calls, here or in
- * lease_stamp(): its write comes late and can shorten the lease of the slot's
- * new owner, until that calls in.  A stamp that cannot be written is left as it
- * is. */
+ * this process was stopped; the slot may be another session's by now.  So
+ * lease_renew() looks first.  A stamp that cannot be written is left as it is.
+ */
 static void lease_extend(store *s) {
   int64_t now = s->lease ? host_boottime(s) : 0, held = now - s->since;
   if (!s->lease || held < tick_lease_step(s->lease) || !guard_is_intact(s))
@@ -6108,8 +6129,7 @@ static void lease_extend(store *s) {
     zke *z = s->sessions[i];
     int64_t at = base_min(z->lease_at + held, now);
     if (!z->lease || z->state != SESS_ALIVE) continue;
-    if (s->memory || (lease_has_slot(z) && lease_write(s, z->slot, at)))
-      z->lease_at = at;
+    lease_renew(z, at, now);
   }
 }
 
@@ -10264,9 +10284,11 @@ static int sess_insert(txn *t, zke *z, const char *identity) {
       rc == ZKE_OK ? sql_statement(t->s, SQL_SESSION_ADD, &rc) : NULL;
   if (!st) return rc;
   z->lease_at = host_boottime(t->s);
-  if (z->lease && !t->s->memory && !lease_write(t->s, z->slot, z->lease_at)) {
-    return host_fail(t->s, -EIO, "cannot write the lease's stamp into",
-                     t->s->live);
+  if (z->lease && !t->s->memory) {
+    rc = lease_write(t->s, z->slot, z->lease_at);
+    if (rc < 0)
+      return host_fail(t->s, rc, "cannot write the lease's stamp into",
+                       t->s->live);
   }
   sql_bind_int(st, 1, ":id", z->id);
   sql_bind_text(st, 2, ":identity", identity, -1);

@@ -27,6 +27,7 @@ typedef struct seat {
   bool dies;        /* it dies when it has noted a sweep */
   int64_t stops_at; /* it is stopped for STOP when it writes this hint, … */
   bool late;        /* … when it has written it */
+  bool full;        /* there is no room for a lease's stamp */
 } seat;
 
 enum { STOP = 3600 * 1000 }; /* ms */
@@ -100,6 +101,7 @@ static int sys_probe(void *context, int fd, int64_t offset) {
 static int64_t sys_pwrite(void *context, int fd, const void *bytes, size_t size,
                           int64_t at) {
   seat *whose = context;
+  if (whose->full && at >= LEASE_SLOTS_AT) return -ENOSPC;
   whose->stamps += at == SIDE_SWEEP_AT;
   bool stops = whose->stops_at && at == whose->stops_at;
   if (stops && !whose->late) sys_pass(STOP);
@@ -893,6 +895,76 @@ static zke *lease(zke *z, int64_t ms) {
   o.lease_ms = ms;
   ck_ok(zke_open_session(z, &o, &made));
   return made;
+}
+
+static int64_t stamp_of(const zke *z) {
+  return side_read_hint(z->s, lease_slot_at(z->slot));
+}
+
+/* P11: a session with a lease that cannot begin since the disk is full says so.
+ * It said that of an I/O error. */
+TEST(no_room_for_a_lease_is_told) {
+  zke *made = NULL, *z = open_at(&seats[0], NULL);
+  zke_options o = ZKE_INIT(zke_options);
+  o.lease_ms = 1000;
+  seats[0].full = true;
+  ck_rc(zke_open_session(z, &o, &made), ZKE_FULL);
+  ck_says("cannot write the lease's stamp into");
+  seats[0].full = false;
+  ck_assert_int_eq(test_session_count(z), 1);
+  ck_ok(zke_close(lease(z, 1000)));
+  ck_ok(zke_close(z));
+}
+
+/* A session whose lease is over while its process is stopped does not know of
+ * that in zke_sleep(), which reads nothing.  It stamped the slot, which another
+ * session had by then, and so kept one alive that did not call in. */
+TEST(no_lease_is_renewed_in_anothers_slot) {
+  zke *z = open_at(&seats[0], NULL), *other = open_at(&seats[1], NULL);
+  zke *over = lease(z, 4000);
+  sys_pass(HOUR); /* it is stopped */
+  ck_ok(see(other, "/"));
+  ck_assert_int_eq(test_session_count(other), 2);
+  zke *young = lease(other, 2000);
+  int64_t began = young->lease_at;
+  ck_assert_int_eq(young->slot, over->slot);
+  sys_pass(1);
+  ck_ok(zke_sleep(over, zke_now(over) + 1500));
+  ck_assert_int_eq(stamp_of(over), began);
+  sys_pass(1000);
+  ck_ok(see(other, "/"));
+  ck_assert_int_eq(test_session_count(other), 2); /* it hangs: over as well */
+  ck_rc(see(over, "/"), ZKE_SESSIONEXPIRED);
+  ck_ok(zke_close(over));
+  zke_close(young);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+
+/* P5: the late stamp of a slot's former owner, which was stopped just before it
+ * wrote it, is written over when the new owner calls in.  The former owner
+ * does not take it for its own, and writes none again. */
+TEST(late_stamp_is_written_over) {
+  zke *z = open_at(&seats[0], NULL), *other = open_at(&seats[1], NULL);
+  zke *over = lease(z, 4000);
+  sys_pass(1000);
+  seats[0].stops_at = lease_slot_at(over->slot);
+  ck_ok(zke_dispatch(over, NULL)); /* it is stopped in this */
+  ck_assert_int_eq(seats[0].stops_at, 0);
+  ck_ok(see(other, "/"));
+  zke *young = lease(other, 8000);
+  ck_assert_int_eq(young->slot, over->slot);
+  sys_pass(2000);
+  side_write_hint(z->s, lease_slot_at(young->slot), young->lease_at - HOUR);
+  lease_stamp(over);
+  ck_assert_int_lt(stamp_of(young), young->lease_at);
+  lease_stamp(young);
+  ck_assert_int_eq(stamp_of(young), host_boottime(z->s));
+  ck_assert_int_eq(stamp_of(young), young->lease_at);
+  zke_close(over);
+  ck_ok(zke_close(young));
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
 }
 
 /* P5: a store that is stopped while it waits for the gate finds its leases over
