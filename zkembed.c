@@ -8410,8 +8410,17 @@ typedef struct node_goers {
   buf nodes, texts;
 } node_goers;
 
+/* A removal of many nodes. */
+typedef struct node_removal {
+  int64_t owner; /* whose they are; 0: nobody's */
+  bool each;     /* a zxid for each, and one without a parent is left */
+  int count;     /* out: how many were found */
+  int orphans;   /* out: of these, left */
+} node_removal;
+
 /* The parent of the nodes that are being removed. */
 typedef struct node_family {
+  int64_t owner; /* of the nodes */
   const char *path;
   size_t len;
   node parent;
@@ -8468,7 +8477,7 @@ static int node_family_end(txn *t, node_family *f) {
     rc = node_uncount_children(t, path_split(f->path, f->len), &f->parent,
                                f->gone);
   node_free(&f->parent);
-  *f = (node_family){.path = NULL};
+  *f = (node_family){.owner = f->owner};
   return rc;
 }
 
@@ -8504,7 +8513,7 @@ static int node_family_remove(txn *t, node_family *f, const node_goer *n,
   if (rc == ZKE_OK && !f->quiet)
     rc = watch_fire(t, path, len, ZKE_EVENT_DELETED, acl);
   if (rc == ZKE_OK)
-    rc = history_note(t, path, len, ZKE_EVENT_DELETED, t->ending, acl);
+    rc = history_note(t, path, len, ZKE_EVENT_DELETED, f->owner, acl);
   if (rc != ZKE_OK || f->child_told) return rc;
   rc = watch_fire_found(t, f->path, f->len, ZKE_EVENT_CHILD, f->parent.acl,
                         &found);
@@ -8512,27 +8521,27 @@ static int node_family_remove(txn *t, node_family *f, const node_goer *n,
   return rc;
 }
 
-/* Remove the nodes that a bound statement gives, in its order; *count: how many
- * it gave.  They use one zxid of the transaction's, and none where there are no
- * nodes.  With `each` every node has a zxid of its own, and one without a
- * parent is left and counted in *orphans; else that is an error. */
-static int node_remove_all(txn *t, sqlite3_stmt *st, bool each, int *count,
-                           int *orphans) {
+/* Remove the nodes that a bound statement gives, in its order.  They use one
+ * zxid of the transaction's, and none where there are no nodes.  With `each`
+ * every node has a zxid of its own, and one without a parent is left and
+ * counted; else that is an error. */
+static int node_remove_all(txn *t, sqlite3_stmt *st, node_removal *r) {
   node_goers goers = {{.a = &t->s->a}, {.a = &t->s->a}};
-  node_family f = {.path = NULL};
-  int rc = node_collect(t->s, st, &goers, count);
+  node_family f = {.owner = r->owner};
+  r->orphans = 0;
+  int rc = node_collect(t->s, st, &goers, &r->count);
   const node_goer *n = (const node_goer *)(void *)goers.nodes.data;
   char *text = goers.texts.data;
-  for (int i = 0; i < *count && rc == ZKE_OK; i++, n++) {
+  for (int i = 0; i < r->count && rc == ZKE_OK; i++, n++) {
     const char *path = buf_next_text(&text);
     const char *acl = buf_next_text(&text);
     rc = node_family_enter(t, &f, path, strlen(path));
     if (rc == ZKE_NONODE) {
-      ++*orphans;
-      rc = each ? ZKE_OK : ZKE_CORRUPT;
+      r->orphans++;
+      rc = r->each ? ZKE_OK : ZKE_CORRUPT;
       continue;
     }
-    if (rc == ZKE_OK) rc = each ? txn_number_again(t) : txn_number(t);
+    if (rc == ZKE_OK) rc = r->each ? txn_number_again(t) : txn_number(t);
     if (rc == ZKE_OK) rc = node_family_remove(t, &f, n, path, acl);
   }
   if (rc == ZKE_OK) rc = node_family_end(t, &f);
@@ -9578,13 +9587,14 @@ SQL_STATEMENT(
 
 /* Delete the nodes that a session owns, with their events. */
 static int sess_remove_nodes(txn *t, int64_t session) {
-  int rc, count = 0, orphans = 0;
+  int rc;
+  node_removal r = {.owner = session};
   do {
     sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_OWNED, &rc);
     if (!st) return rc;
     sql_bind_int(st, 1, ":owner", session);
-    rc = node_remove_all(t, st, false, &count, &orphans);
-  } while (rc == ZKE_OK && count == NODE_REMOVAL);
+    rc = node_remove_all(t, st, &r);
+  } while (rc == ZKE_OK && r.count == NODE_REMOVAL);
   return rc;
 }
 
@@ -10612,7 +10622,8 @@ SQL_STATEMENT(
  * permission is asked, as at the session's end. Any number of nodes goes, in
  * portions, since they are collected before they are removed. */
 static int discard_remove(txn *t, const discard *d) {
-  int rc, count = 0, orphans = 0;
+  int rc;
+  node_removal r = {.owner = d->session};
   do {
     sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_DISCARD, &rc);
     if (!st) return rc;
@@ -10620,8 +10631,8 @@ static int discard_remove(txn *t, const discard *d) {
     sql_bind_int(st, 3, ":digits", d->sequential ? DISCARD_DIGITS : 0);
     sql_bind_int(st, 4, ":owner", d->session);
     sql_bind_int(st, 5, ":czxid", d->czxid);
-    rc = node_remove_all(t, st, false, &count, &orphans);
-  } while (rc == ZKE_OK && count == NODE_REMOVAL);
+    rc = node_remove_all(t, st, &r);
+  } while (rc == ZKE_OK && r.count == NODE_REMOVAL);
   return rc;
 }
 
@@ -10918,7 +10929,7 @@ static void sweep_sessions(store *s, sweep *w) {
 /* Containers that have been empty long enough, or TTL nodes. */
 typedef struct sweep_nodes_arg {
   int kind;
-  int count, orphans; /* of one transaction: found, left */
+  node_removal removal; /* of one transaction */
 } sweep_nodes_arg;
 
 /* The latest `due` of nodes that are to go at this time. */
@@ -10946,9 +10957,8 @@ static sqlite3_stmt *sweep_find(store *s, int kind, int64_t now, int *rc) {
 static int sweep_remove_body(txn *t, void *arg) {
   sweep_nodes_arg *a = arg;
   int rc;
-  a->orphans = 0;
   sqlite3_stmt *st = sweep_find(t->s, a->kind, t->now, &rc);
-  return st ? node_remove_all(t, st, true, &a->count, &a->orphans) : rc;
+  return st ? node_remove_all(t, st, &a->removal) : rc;
 }
 
 /* Remove the nodes of a kind that are due, NODE_REMOVAL in a transaction, until
@@ -10957,7 +10967,8 @@ static int sweep_remove_body(txn *t, void *arg) {
  * is removed again (doc/design.md 7). */
 static int sweep_nodes(store *s, int kind, int64_t until) {
   int64_t now = s->os.clock(s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
-  sweep_nodes_arg a = {kind, 0, 0};
+  sweep_nodes_arg a = {.kind = kind, .removal = {.each = true}};
+  const node_removal *r = &a.removal;
   bool any = false;
   int rc;
   sqlite3_stmt *st = sweep_find(s, kind, now, &rc);
@@ -10966,11 +10977,11 @@ static int sweep_nodes(store *s, int kind, int64_t until) {
   if (rc != ZKE_OK || !any) return rc;
   do {
     rc = txn_run(s, NULL, TXN_NORMAL, sweep_remove_body, &a);
-  } while (rc == ZKE_OK && a.count == NODE_REMOVAL && a.orphans < a.count &&
+  } while (rc == ZKE_OK && r->count == NODE_REMOVAL && r->orphans < r->count &&
            host_now(s) < until);
-  if (rc != ZKE_OK || !a.orphans) return rc;
+  if (rc != ZKE_OK || !r->orphans) return rc;
   return base_fail(ZKE_CORRUPT, "%s: %d nodes without a parent are due",
-                   s->name, a.orphans);
+                   s->name, r->orphans);
 }
 
 /* One sweep, of all sessions or of one part of them; what is busy beyond

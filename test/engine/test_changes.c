@@ -111,6 +111,26 @@ TEST(who_and_when) {
   ck_ok(zke_close(z));
 }
 
+/* Whose an ephemeral node was that its own session has discarded.  The history
+ * said nobody's, as only a session's end told that. */
+TEST(owner_of_what_was_discarded) {
+  zke *z = open_kept();
+  int64_t id = zke_session_id(z);
+  zke_change_list *list;
+  ck_ok(make(z, "/e", ZKE_EPHEMERAL));
+  ck_ok(zke_discard(z, "/e", ZKE_EPHEMERAL, 0));
+  ck_rc(zke_exists(z, "/e", NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_history(z, "/", 0, 0, &list));
+  ck_assert_int_eq(list->count, 2);
+  for (int i = 0; i < 2; i++) {
+    ck_assert_int_eq(list->data[i].session, id);
+    ck_assert_int_eq(list->data[i].owner, id);
+  }
+  ck_assert_int_eq(list->data[1].type, ZKE_EVENT_DELETED);
+  zke_free(list);
+  ck_ok(zke_close(z));
+}
+
 /* A process that is killed, and what the sweep removes. */
 TEST(ends_that_nobody_made) {
   zke *z = open_kept();
