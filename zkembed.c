@@ -9541,6 +9541,7 @@ typedef struct sess_end_arg {
   txn_body before; /* done first, or NULL */
   void *before_arg;
   bool ended;
+  bool died;       /* its process did */
   int64_t carrier; /* that it had */
 } sess_end_arg;
 
@@ -9771,6 +9772,12 @@ static int sess_read_carrier(store *s, int64_t session, int64_t *carrier) {
   return rc;
 }
 
+/* Is a session that nobody has this living store's, which could not write its
+ * end?  Then no process has died. */
+static bool sess_host_lives(const store *s, const sess_row *r) {
+  return s->memory || (r->carrier && life_find_carrier(s, r->carrier));
+}
+
 /* Does the reason for which a session is to end hold in the state that the
  * transaction sees?  A handle ends what its row still says is its own.  What is
  * counted of it is noted for the commit.  (A batch ends no session for one of
@@ -9781,8 +9788,9 @@ static bool sess_reason_holds(txn *t, const sess_row *r,
   if (end->z && end->z->carrier != r->carrier) return false;
   switch (end->why) {
     case SESS_DEAD:
-      t->died = sess_life(s, r) == LIFE_FREE;
-      return t->died;
+      if (sess_life(s, r) != LIFE_FREE) return false;
+      t->died = !sess_host_lives(s, r);
+      return true;
     case SESS_LEASE:
       t->late = sess_lease_late(s, r);
       return t->late > 0;
@@ -9837,6 +9845,7 @@ static int sess_end_body(txn *t, void *arg) {
   life_forget(t->s); /* what counts is the file that is there now */
   if (!sess_reason_holds(t, &row, end)) return ZKE_OK;
   end->ended = true;
+  end->died = t->died;
   end->carrier = row.carrier;
   t->ending = row.id;
   if (end->before) rc = end->before(t, end->before_arg);
@@ -9855,9 +9864,11 @@ static void sess_tell_end(store *s, const sess_end_arg *end) {
   static const char *const reason[] = {"closed",  "dead",    "lease over",
                                        "expired", "timeout", "detached"};
   zke *own = life_find_own(s, end->session);
+  bool closed = end->why == SESS_DEAD && !end->died;
   if (own && own->carrier == end->carrier) txn_session_gone(own);
   host_log(s, ZKE_LOG_INFO, "%s: session 0x%llx ended: %s", s->name,
-           (unsigned long long)end->session, reason[end->why]);
+           (unsigned long long)end->session,
+           reason[closed ? SESS_CLOSE : end->why]);
 }
 
 /* End a session as it is said in *end, whose `ended` then tells whether this

@@ -1062,6 +1062,39 @@ TEST(light_session_that_fails_stops_no_other) {
   ck_ok(zke_close(z));
 }
 
+static char logged[512];
+
+static void keep_log(void *context, int level, const char *text) {
+  (void)context, (void)level;
+  snprintf(logged, sizeof logged, "%s", text);
+}
+
+/* P5, P6: the end of a light session that could not be written is written
+ * later, and is no death: its process lives.  It was counted as one, and the
+ * logger was told so. */
+TEST(end_that_comes_late_is_no_death) {
+  zke *light = NULL, *z = open_at(&seats[0], NULL);
+  zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_LIGHT};
+  zke_counts counts;
+  make(z, "/group", ZKE_PERSISTENT);
+  ck_ok(zke_close(z));
+  faulty_register();
+  z = open_holder("faulty");
+  ck_ok(zke_open_session(z, &o, &light));
+  make(light, "/group/m", ZKE_EPHEMERAL);
+  faulty.full = true;
+  ck_rc(zke_close(light), ZKE_FULL);
+  faulty.full = false;
+  ck_ok(see(z, "/group/m"));
+  z->s->log = keep_log;
+  live_on(ZKE_TICK_MS);
+  ck_rc(see(z, "/group/m"), ZKE_NONODE);
+  ck_assert_msg(strstr(logged, "ended: closed") != NULL, "%s", logged);
+  ck_ok(zke_counters(z, &counts));
+  ck_assert_int_eq(counts.deaths, 0);
+  ck_ok(zke_close(z));
+}
+
 /* ---- many nodes that go ----
  *
  * The same random changes are made in two databases.  In one the engine removes
