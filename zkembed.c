@@ -6023,6 +6023,14 @@ static bool guard_is_intact(store *s) {
   return false;
 }
 
+/* The same, as a result: of a store in a file.  In memory nothing is written.
+ */
+static int guard_check(store *s) {
+  if (s->memory || guard_is_intact(s)) return ZKE_OK;
+  return base_fail(ZKE_REPLACED, "%s: the descriptors of its files were closed",
+                   s->name);
+}
+
 /* ======================================================================
  * lease_: sessions with a lease (private)
  *
@@ -6506,13 +6514,11 @@ static int gate_wait(store *s, zke *z, line_stay *at) {
 static int gate_enter(store *s, zke *z, bool full) {
   bool held = true;
   if (s->memory) return ZKE_OK;
-  if (!guard_is_intact(s)) {
-    return base_fail(ZKE_REPLACED,
-                     "%s: the descriptors of its files were closed", s->name);
-  }
+  int rc = guard_check(s);
+  if (rc != ZKE_OK) return rc;
   line_stay at = {.sleeper = z && z->id ? z : s->caller, .full = full};
   if (!at.sleeper && s->session_count) at.sleeper = s->sessions[0];
-  int rc = gate_try(s, z, &at, &held);
+  rc = gate_try(s, z, &at, &held);
   if (rc != ZKE_OK || !held) return rc;
   at.start = at.now = host_now(s);
   rc = gate_wait(s, z, &at);
@@ -7205,14 +7211,16 @@ static int txn_begin_batch(txn_batch *b, zke *z) {
 }
 
 /* End a batch with what its function has returned: commit, or undo all of it.
- * The class is known now.  The caller concludes what the batch has collected,
- * and frees it. */
+ * The class is known now.  The function may have closed descriptors, so before
+ * anything is written, or the gate is unlocked by its number, the guard is
+ * asked.  The caller concludes what the batch has collected, and frees it. */
 static int txn_end_batch(txn_batch *b, int rc) {
   txn *t = &b->t;
   store *s = t->s;
   size_t count = b->members.len / sizeof(zke *);
   s->batch = txn_here = NULL;
   if (b->rc != ZKE_OK) rc = txn_say_broken(b);
+  if (guard_check(s) != ZKE_OK) rc = ZKE_REPLACED;
   base_zxid = rc == ZKE_OK ? t->zxid : t->zxid_was;
   if (rc != ZKE_OK) {
     txn_abort(t);

@@ -1284,6 +1284,35 @@ static void expect_database_whole(bool reaped) {
   ck_assert_int_eq(test_wait(&w), 0);
 }
 
+/* A batch's function that closes them all, and has changed something before.
+ */
+static int close_in_batch(zke *z, void *result) {
+  ck_rc(set(z, "/n", "new"), ZKE_OK);
+  make(z, "/m", "", ZKE_PERSISTENT);
+  close_all_taken(true);
+  return *(int *)result;
+}
+
+/* P9, P11: the same inside a batch, which is then undone whatever its function
+ * returns.  COMMIT wrote into a file of the host's. */
+TEST_LOOP(descriptors_replaced_in_a_batch, 0, 2) {
+  const char *db = test_path("a.db");
+  zke *z = test_open(db);
+  int result = _i ? ZKE_NONODE : ZKE_OK;
+  make(z, "/n", "old", ZKE_PERSISTENT);
+  ck_ok(zke_close(z));
+  note_descriptors();
+  ck_ok(zke_open(db, NULL, &z));
+  ck_rc(read_right(z), ZKE_OK);
+  note_taken();
+  ck_rc(zke_batch(z, close_in_batch, &result), ZKE_REPLACED);
+  ck_says("the descriptors of its files were closed");
+  expect_strangers_whole("a batch");
+  zke_close(z);
+  expect_strangers_whole("closing");
+  expect_database_whole(false);
+}
+
 static bool gone;   /* the host has closed all descriptors */
 static int touched; /* calls since then that do something to a number */
 
