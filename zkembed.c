@@ -5645,7 +5645,8 @@ static int64_t carrier_first_due(struct carrier *c) {
 }
 
 /* Make all that are due ready.  Each is in the heap as due never until it was
- * looked at. */
+ * looked at.  Nothing is lost by that: while it is in the ready list a dispatch
+ * is due at once, and the look gives it its next time (carrier_schedule()). */
 static void carrier_ready_due(struct carrier *c, int64_t now) {
   for (;;) {
     pthread_mutex_lock(&c->s->m);
@@ -6339,6 +6340,9 @@ static void line_pass_over(store *s, line_stay *at) {
  * The lock is as many bytes long as its holder's number says, the session's id
  * or the process's.  So another process can tell by whom it was kept waiting.
  *
+ * A call that waits for the gate keeps the store's lock, also while it sleeps.
+ * So the other threads of the store wait with it.
+ *
  * A transaction that is synced takes a place in the line at once.  Others take
  * less time than a switch between processes does.  So they first try for
  * ZKE_GATE_PATIENCE_US without a place, and may pass the line while its first
@@ -6532,11 +6536,11 @@ static int gate_enter(store *s, zke *z, bool full) {
 }
 
 /* Let the next one write, and wake the first in the line.  The leases of the
- * other sessions are moved on before: after that anybody may judge them.  So is
- * added what was counted: after that another process may do so.  If that finds
- * that the host has closed the descriptors, the gate is lost with them.  A log
- * in doubt is noted for whoever opens the file next, since this process may end
- * before it has settled it. */
+ * other sessions are moved on before: after that anybody may judge them.  The
+ * counts are added while the gate is held, because two processes must not add
+ * at once.  If the guard finds our descriptors closed, the gate is lost already
+ * and nothing is unlocked.  A log in doubt is noted for the process that opens
+ * the file next, since this one may end before it has settled it. */
 static void gate_leave(store *s) {
   lease_extend(s);
   if (s->memory) return;
@@ -6563,6 +6567,10 @@ static void gate_leave(store *s) {
  * a guess, and a body that finds the guess wrong returns ZKE_NEEDS_FULL or
  * ZKE_NEEDS_NORMAL: it is rolled back and run again in the other class, with
  * the gate kept.
+ *
+ * A transaction begins with the meta row and the session's.  What the last one
+ * of this store knew of them still holds if the header of the WAL-index is as
+ * that one left it, and then neither is read (txn_recall_meta()).
  *
  * What a death leaves, by the moment: before COMMIT nothing, for SQLite rolls
  * back and the kernel frees the gate; between COMMIT and txn_note_zxid() a
@@ -6782,7 +6790,7 @@ static int txn_start(txn *t, store *s, zke *z, bool full, bool guessed) {
   memset(t, 0, sizeof *t);
   t->s = s;
   t->z = z;
-  t->kin = z != NULL; /* only the sweep's and the like end sessions */
+  t->kin = z != NULL; /* those of no session may end or attach one */
   t->full = full;
   t->guessed = guessed && full;
   t->wake.a = t->overflowed.a = t->ended.a = t->kept.a = &s->a;
@@ -7396,6 +7404,12 @@ static int txn_compact(store *s, zke *z) {
  * makes good (P7).  What the rows do not hold is whom to call: that is
  * watcher_.
  *
+ * A watch's mode says how long it stays and how far it sees: one-shot,
+ * persistent, or recursive, which also sees the nodes below its path.  Its
+ * table says which changes it hears of, as ZooKeeper's server has two: the data
+ * and existence of the node, or its children.  A row's kind is both
+ * (watch_kind()).
+ *
  * Invariants: a one-shot row is removed in the transaction that fires it
  * (P3); a session gets one event for one change of one path, however many of
  * its rows match; event numbers of a session grow by one (P4).
@@ -7668,9 +7682,10 @@ static int watch_any_below(txn *t, const char *parent, size_t len, bool *any) {
   return rc;
 }
 
-/* Can the end of a child of this parent speak to nobody?  Its path is one of
- * them.  Rows only go while nodes are being removed, so what is true once is
- * true for all children of the parent until the transaction ends. */
+/* *quiet: no watch hears that a child of this parent is deleted; `path` is any
+ * such child.  The watches of the parent itself are not asked.  Rows of watches
+ * only go while nodes are being removed, so what is true once is true for all
+ * children of the parent until the transaction ends. */
 static int watch_is_quiet(txn *t, const char *path, size_t len,
                           size_t parent_len, bool *quiet) {
   bool any = false;
@@ -7932,6 +7947,11 @@ static int history_each(store *s, history_span *h, history_fn fn, void *arg) {
  * a node are neighbours in the table.  A value of up to ZKE_INLINE_BYTES lies
  * in the row, a larger one beside it, so that reading rows stays cheap.
  * cversion is not stored: it is 2 * creates - nchild (semantics.md 0).
+ *
+ * Rows are kept in two places, so as not to be read again.  A store keeps those
+ * that were read, for as long as the same state is read (node_place()).  A
+ * batch keeps the parent of the node that an operation has created or deleted,
+ * for the next operation alone (node_keep_parent()).
  * ==================================================================== */
 
 /* A node's row without its path and its data. It is a copy, good for the
@@ -8566,9 +8586,9 @@ SQL_STATEMENT(
     "AND nchild=0 THEN :mtime+ttl ELSE due END WHERE parent=:parent "
     "AND name=:name");
 
-/* Replace a node's data; *n becomes what is stored. The old value goes first,
- * so a large one does not need its room twice. A TTL node's time begins anew,
- * in the same statement. */
+/* Replace a node's data. The old value goes first, so a large one does not need
+ * its room twice. A TTL node's time begins anew, in the same statement. *n
+ * becomes what is stored, but for `blob` and, of a TTL node, `due`. */
 static int node_set(txn *t, path_key k, node *n, const void *data, int len) {
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_SET, &rc);
@@ -8710,6 +8730,10 @@ static int node_count(store *s, const char *path, int64_t *count) {
  * then has rest for a multiple of that time.  What is due in a rest is done by
  * the first change, or the first tick, after it.
  *
+ * The store's list of noted quotas has two parts.  Up to quota_sure it is of
+ * changes that are committed.  What stands behind that is of the transaction
+ * that runs, and is cut off where this, or an operation of a batch, is undone.
+ *
  * Whatever fails here is dropped, and the change stands, unless SQLite has
  * undone it.  Start reading at quota_note().
  * ==================================================================== */
@@ -8786,10 +8810,10 @@ static bool quota_is_first(const buf *noted, size_t place) {
 
 /* Keep a quota, of the first len bytes of a path, as one that was grown into.
  * The list has a text for each: a character with the bits of what has grown,
- * then the path.  What a text lacks is a second text for the path, since an
- * operation that is undone makes the list shorter, and what stood there before
- * it has to be as it was.  Where the list is full this one is left to its next
- * change. */
+ * then the path.  A text is never changed in place, because undoing an
+ * operation only cuts the list off.  If a path gains a bit, a second text is
+ * appended for it; quota_merge() joins them after COMMIT.  Where the list is
+ * full this quota is left to its next change. */
 static void quota_keep(store *s, const char *path, size_t len, unsigned grew) {
   buf *noted = &s->quota_noted;
   size_t end = noted->len;
@@ -9039,6 +9063,11 @@ static void quota_tell(store *s) {
  * A function may return ZKE_NEEDS_FULL or ZKE_NEEDS_NORMAL: txn_run() has begun
  * the wrong kind of transaction.  It rolls back what was done and runs the
  * whole body again in the right kind.
+ *
+ * In a batch an operation that fails has to be undone alone, which takes a
+ * savepoint.  A savepoint costs time.  So a create, a delete or a set calls
+ * op_guard() before its first write, which makes one only where something but
+ * SQLite's own failures can stop the operation after that write.
  *
  * Paths are whole, with the chroot, and have passed path_check().  The acting
  * session is the one whose identities count.  Start reading at op_set().
@@ -9510,6 +9539,17 @@ static int op_read(const zke *acting, enum op_wish wish, const char *path,
  * events.  The lock is its life (life_): the kernel drops it when the process
  * dies, and then any other process may end the session.  The FIFO is where it
  * sleeps (wake_).
+ *
+ * Some words:
+ *
+ *   carrier   what has the lock and the FIFO that a session lives by: its own,
+ *             or for a light session that of another session (carrier_)
+ *   detached  of a kept session: no handle has it; it ends when its timeout is
+ *             over
+ *   owed      of a light session: it was closed here, and its end could not be
+ *             written; a sweep of this store writes it (owes_end, sess_owe())
+ *   put off   of a session that is over: its end has failed, and is not tried
+ *             again for a while (sess_put_off())
  *
  * Invariants, and what a death leaves:
  *
@@ -10139,8 +10179,8 @@ static void sess_unlink_orphan(void *arg, const char *name) {
  * is killed inside the sync of its COMMIT leaves a whole commit in the log.
  * While any process has the database open, nobody sees that commit.  The next
  * process to open the database recovers the log and takes the commit for made.
- * Its zxid is then above the last one that was noted, or where it took none
- * there is a word of it (side_note_doubt).  So there is where the sync failed.
+ * Its zxid is above the noted one.  A commit without a zxid leaves the doubt
+ * mark instead (side_note_doubt()).  The same mark is left after a failed sync.
  * The process that recovers may use SQLite alone, so every store compares when
  * it opens.
  *
@@ -10784,12 +10824,12 @@ static void discard_try(zke *z, int64_t now, int64_t ms) {
  * A sweep never waits long: the gate for a short time only, and the removal of
  * nodes stops after a while.  What is left is for the next.
  *
- * The stamp is the time at which the sweep began (SIDE_SWEEP_AT), and with it
- * the sweep notes which files it has looked at (SIDE_FILES_AT).  From the files
- * and the stamp others learn whether they have to sweep (sweep_age()), and from
- * the stamp alone for how long nobody has swept (sweep_idle()).  So a sweep that
- * fails keeps its stamp, since it has swept, and takes back the files, so that
- * the next process that looks sweeps, too:
+ * A sweep's note is a stamp, the time at which it began (SIDE_SWEEP_AT), and
+ * which files it has looked at (SIDE_FILES_AT).  From both others learn whether
+ * they have to sweep (sweep_age()), and from the stamp alone for how long
+ * nobody has swept (sweep_idle()).  So a sweep that fails keeps its stamp,
+ * since it has swept, and takes back the files, so that the next process that
+ * looks sweeps, too:
  *
  *   result                   stamp         files    duty        swept_at
  *   done                     its own       its own  stays       its own
@@ -11092,9 +11132,9 @@ static void sweep_unnote(store *s, const sweep *w, int64_t before) {
 /* Sweep, and wait for the gate so many ns at most.  Meanwhile the note tells
  * others not to: from the start, or, after a time in which nobody swept, from
  * when sweep_sessions() has dealt with that.  A store that finds the gate busy
- * keeps the duty, if it has it, and tries again soon.  One that fails otherwise,
- * or has put off a burial that failed before, gives the duty away, since the
- * cause may be its own. */
+ * keeps the duty, if it has it, and tries again soon.  One that fails
+ * otherwise, or has put off a burial that failed before, gives the duty away,
+ * since the cause may be its own. */
 static void sweep_now(store *s, int64_t patience) {
   int64_t now = host_now(s), deadline = s->deadline;
   int64_t before = s->memory ? 0 : side_read_hint(s, SIDE_SWEEP_AT);
