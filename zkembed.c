@@ -12662,7 +12662,19 @@ static int wait_untold_all(wait_untold *u) {
   return rc == ZKE_OK && u->paths.failed ? base_nomem() : rc;
 }
 
-/* Deliver the session's end: to everybody, once; what was queued is void.
+/* Drop the events that watchers are owed since they were set, and with them
+ * these watchers, which wait for nothing else. */
+static void wait_clear_fired(zke *z) {
+  while (z->fired) {
+    watcher *w = z->fired->w;
+    watcher_spot *spot = w->spot;
+    watcher_remove(z, w);
+    watcher_drop_spot(z, spot);
+  }
+}
+
+/* Deliver the session's end: to everybody, once; what was queued or is owed is
+ * void: were it left there, the session would seem to have work for ever.
  * Without memory nothing was told yet, and the next dispatch comes here again.
  */
 static int wait_deliver_end(zke *z, int *count) {
@@ -12674,6 +12686,7 @@ static int wait_deliver_end(zke *z, int *count) {
     buf_free(&calls);
     return base_nomem();
   }
+  wait_clear_fired(z);
   z->lost_notice = false;
   int rc = wait_call(z, &calls, NULL, count);
   buf_free(&calls);

@@ -653,6 +653,29 @@ TEST(moved_handle_may_be_the_last_of_its_store) {
   ck_ok(zke_close(x));
 }
 
+/* A session that ends before a watcher was told what it is owed since
+ * zke_set_watch() has nothing to do once its end was told: its carrier sleeps.
+ * It had work for ever, and zke_wait() of the carrier never slept. */
+TEST_LOOP(what_is_owed_ends_with_the_session, 0, 2 * WAYS) {
+  int pending = 1;
+  begin(_i % WAYS);
+  zke *x = light(a);
+  ck_ok(zke_set_watch(x, "/", ZKE_WATCH_EXIST, 0, test_record, &seen));
+  if (_i < WAYS)
+    ck_ok(zke_expire(b, zke_session_id(x)));
+  else
+    ck_rc(zke_add_auth(x, "none", "", 0), ZKE_AUTHFAILED);
+  test_expect(a, &seen, _i < WAYS ? "SESSION -112" : "SESSION -113");
+  ck_ok(zke_dispatch(a, NULL)); /* what woke it has been read */
+  int64_t at = 0;
+  ck_ok(zke_next_deadline(a, &at));
+  ck_assert_int_gt(at, zke_now(a));
+  ck_ok(zke_pending(x, &pending));
+  ck_assert_int_eq(pending, 0);
+  test_expect(a, &seen, "");
+  ck_ok(zke_close(x));
+}
+
 /* ---- the time of kept sessions, on a clock of the test's ---- */
 
 /* a and b on a clock that stands still until it is moved. */
