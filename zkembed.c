@@ -11204,7 +11204,10 @@ static int64_t sweep_next_tick(store *s, int64_t now, bool sweeps) {
  *     for the watchers registered before it, even when it is dispatched after a
  *     newer registration.
  *   - Rows and watchers agree after each call: memory is got inside the
- *     transaction, and watcher_conclude() links it only after COMMIT.
+ *     transaction, and watcher_conclude() links it only after COMMIT.  Where
+ *     nobody knows whether the COMMIT was made there may be a row without a
+ *     watcher, until the path is registered again: those that were there
+ *     before are marked (`unsure`), since the row may be younger.
  *   - A watcher that was set too late (zke_set_watch()) is in both lists like
  *     any other, but has no row and hears nothing but the one event that it is
  *     owed.
@@ -11231,6 +11234,7 @@ typedef struct watcher {
   int64_t from;  /* and events of rows from this number on; 0: of all */
   int64_t owner; /* the carrier whose death it waits for */
   struct watcher_fired *fired; /* the event that it is owed; NULL: armed */
+  bool unsure; /* a registration behind it was in doubt: perhaps it has fired */
 } watcher;
 
 /* The event of a watcher whose node had changed before it was set; the zxid is
@@ -11557,9 +11561,11 @@ static void watcher_remove(zke *z, watcher *w) {
   watcher_drop_pair(z, pair);
 }
 
-/* Is the watcher's row there for it?  Else an event has fired it already and is
- * only not yet dispatched. */
-static bool watcher_is_armed(const watcher_spot *spot, const watcher *w) {
+/* Has no later registration made this watcher's row anew?  One that did found
+ * the row gone, so an event has fired the watcher and is only not yet
+ * dispatched.  It is asked after watcher_note_row(), by which that is known. */
+static bool watcher_is_current(const watcher_spot *spot, const watcher *w) {
+  if (w->unsure) return false;
   for (int table = 0; table < 2; table++) {
     if (w->tables & 1u << table && watcher_is_stale(spot, w, table))
       return false;
@@ -11575,7 +11581,7 @@ static watcher *watcher_same(const watcher *like) {
   watcher *w = watcher_older(like->spot, like->pair, NULL);
   while (w && (w->fired || w->mode != like->mode || w->tables != like->tables))
     w = watcher_older(like->spot, like->pair, w);
-  return w && watcher_is_armed(like->spot, w) ? w : NULL;
+  return w && watcher_is_current(like->spot, w) ? w : NULL;
 }
 
 /* Note a call. */
@@ -11752,13 +11758,23 @@ static int watcher_prepare_fired(txn *t, const char *path, unsigned tables,
   return ZKE_OK;
 }
 
-/* After the transaction: link, or forget.  A pair that is there already and
- * still armed is not noted twice; where it had got no notice of its owner's
- * death, for lack of room, it has this one's, and where it is to hear of the
- * past it does so from now on. */
-static void watcher_conclude(zke *z, watcher_pending *entry, bool committed) {
+/* Nobody knows whether a registration at this spot was committed.  If it was,
+ * its row may be a new one, and the one-shot watchers that are there have
+ * fired: the next registration must not rely on one of them. */
+static void watcher_doubt(watcher_spot *spot) {
+  for (watcher *w = spot ? spot->first : NULL; w; w = w->next)
+    w->unsure = w->mode == WATCH_ONE_SHOT;
+}
+
+/* After the transaction, which has ended with rc: link, or forget.  A pair that
+ * is there already and still armed is not noted twice; where it had got no
+ * notice of its owner's death, for lack of room, it has this one's, and where
+ * it is to hear of the past it does so from now on. */
+static void watcher_conclude(zke *z, watcher_pending *entry, int rc) {
+  bool committed = rc == ZKE_OK;
   watcher_spot *spot = entry->spot;
   watcher *w = entry->w;
+  if (rc == ZKE_CONNECTIONLOSS) watcher_doubt(spot);
   for (int table = 0; table < 2 && committed; table++) {
     if (entry->fresh & 1u << table)
       watcher_note_row(spot, w->mode, table, w->zxid);
@@ -15433,18 +15449,19 @@ typedef struct api_pending {
   int other;     /* mode that this one replaces, or -1 */
 } api_pending;
 
-/* Complete a registration whose rows were committed, or (committed is false)
- * take back what it has in memory.  A watcher that is owed an event is told by
- * the next dispatch, which the byte in the FIFO asks for. */
-static void api_conclude(api_pending *p, bool committed) {
+/* Complete a registration whose transaction has ended with rc, or take back
+ * what it has in memory.  A watcher that is owed an event is told by the next
+ * dispatch, which the byte in the FIFO asks for. */
+static void api_conclude(api_pending *p, int rc) {
   zke *z = p->z;
+  bool committed = rc == ZKE_OK;
   watcher *w = p->entry.w;
   if (committed && p->owner && wait_watch_owner(z, p->owner))
     w->owner = p->owner;
   if (committed && p->other >= 0)
     watcher_change_mode(z, p->entry.spot, p->other, w->mode);
   if (committed && w->fired) wake_self(z);
-  watcher_conclude(z, &p->entry, committed);
+  watcher_conclude(z, &p->entry, rc);
 }
 
 /* The last step of a registration's body: in a batch, leave it there until the
@@ -15509,7 +15526,7 @@ static int api_watch_body(txn *t, void *arg) {
 static int api_watch_by(zke *z, txn_body body, api_reading *r) {
   int rc = txn_run(z->s, z, TXN_NORMAL, body, r);
   api_pending p = {z, r->entry, r->owner, -1};
-  if (api_is_settled(z, rc)) api_conclude(&p, rc == ZKE_OK);
+  if (api_is_settled(z, rc)) api_conclude(&p, rc);
   if (rc != ZKE_OK) {
     op_answer_free(&r->answer);
     return rc;
@@ -16299,7 +16316,7 @@ int zke_multi_read(zke *z, const zke_op *ops, int count,
 static void api_conclude_batch(txn_batch *b, int rc) {
   size_t count = b->watches.len / sizeof(api_pending);
   api_pending *pending = (api_pending *)(void *)b->watches.data;
-  for (size_t i = 0; i < count; i++) api_conclude(&pending[i], rc == ZKE_OK);
+  for (size_t i = 0; i < count; i++) api_conclude(&pending[i], rc);
   zke **members = (zke **)(void *)b->members.data;
   for (size_t i = 0; i < b->members.len / sizeof(zke *); i++) {
     discard_end_batch(members[i], rc);
@@ -16508,7 +16525,7 @@ static int api_register_persistent(zke *z, txn_body body, api_watch *w,
   w->other = w->mode == WATCH_PERSISTENT ? WATCH_RECURSIVE : WATCH_PERSISTENT;
   int rc = txn_run(z->s, z, TXN_NORMAL, body, arg);
   api_pending p = {z, w->entry, 0, w->other};
-  if (api_is_settled(z, rc)) api_conclude(&p, rc == ZKE_OK);
+  if (api_is_settled(z, rc)) api_conclude(&p, rc);
   wait_arm(z);
   return rc;
 }
