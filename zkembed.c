@@ -12771,7 +12771,24 @@ typedef struct wait_order {
   bool more;    /* an event is left */
   int batches;  /* of events that were read for this session */
   bool unread;  /* there may be more of them in the file */
+  int rc;       /* the first failure, and its sentence */
+  char why[BASE_SENTENCE];
 } wait_order;
+
+/* Note a failure in a dispatch, which goes on: what it does then, and the
+ * watchers that it calls, may set other sentences.  Returns rc. */
+static int wait_note(wait_order *o, int rc) {
+  if (rc == ZKE_OK || o->rc != ZKE_OK) return rc;
+  o->rc = rc;
+  base_keep(o->why);
+  return rc;
+}
+
+/* What a dispatch returns: its first failure, with the sentence of that. */
+static int wait_outcome(const wait_order *o) {
+  if (o->rc != ZKE_OK) base_say_again(o->why);
+  return o->rc;
+}
 
 /* The next step of a delivery: the session's end, a batch of events from the
  * file, or one event to its watchers.  False: nothing is left, or, with
@@ -12850,11 +12867,14 @@ static void wait_keep(zke *z, int64_t now, bool waiting) {
 }
 
 /* Tell the watchers of one session what there is, and ring its alarms.  Its end
- * is told by a store that is broken, too: nothing is read for that. */
+ * is told by a store that is broken, too: nothing is read for that.  A failure
+ * is noted, and returned. */
 static int wait_serve(zke *z, int64_t now, wait_order *o) {
   int rc = ZKE_OK;
-  if (z->lost_notice || !health_is_broken(z->s)) rc = wait_deliver_all(z, o);
-  int rung = rc == ZKE_FORKED ? rc : wait_ring_all(z, now, &o->count);
+  if (z->lost_notice || !health_is_broken(z->s))
+    rc = wait_note(o, wait_deliver_all(z, o));
+  if (rc == ZKE_FORKED) return rc;
+  int rung = wait_note(o, wait_ring_all(z, now, &o->count));
   if (rung == ZKE_FORKED) return rung;
   if (rc == ZKE_OK) rc = rung;
   if (z->state == SESS_ALIVE && rc == ZKE_OK && !atomic_load(&z->closing))
@@ -12954,19 +12974,18 @@ static int wait_serve_other(zke *z, int64_t now, bool waiting, wait_order *o) {
 }
 
 /* Serve the light sessions that are ready now.  One that fails is tried again
- * soon, and does not keep the others; the first failure is returned. */
+ * soon, and does not keep the others.  ZKE_FORKED ends it; what else fails is
+ * noted. */
 static int wait_serve_ready(struct carrier *c, int64_t now, bool waiting,
                             wait_order *o) {
-  int first = wait_find_events(c);
+  wait_note(o, wait_find_events(c));
   carrier_ready_due(c, now);
   for (size_t left = carrier_count_ready(c); left > 0; left--) {
     zke *z = carrier_take_ready(c);
     if (!z) break;
-    int rc = wait_serve_other(z, now, waiting, o);
-    if (rc == ZKE_FORKED) return rc;
-    if (first == ZKE_OK) first = rc;
+    if (wait_serve_other(z, now, waiting, o) == ZKE_FORKED) return ZKE_FORKED;
   }
-  return first;
+  return ZKE_OK;
 }
 
 /* Serve the session that a carrier was made for, where its handle is open. By a
@@ -12985,23 +13004,21 @@ static int wait_dispatch_alone(zke *z, wait_order *o) {
   int64_t now = host_now(z->s);
   wait_recover(z->s, now);
   wait_keep(z, now, false);
-  int rc = wait_serve(z, now, o);
-  if (rc == ZKE_FORKED) return rc;
+  if (wait_serve(z, now, o) == ZKE_FORKED) return ZKE_FORKED;
   carrier_schedule(z);
   wait_arm(z);
-  return health_is_broken(z->s) ? txn_not_usable(z->s) : rc;
+  return health_is_broken(z->s) ? txn_not_usable(z->s) : wait_outcome(o);
 }
 
 /* One dispatch by the thread that has the role: of all sessions of the carrier
  * of the handle z.  What is in the file waits while the store is cut off; it is
- * said when that was so before. */
+ * said when that was so before.  The first failure is returned. */
 static int wait_dispatch(zke *z, bool waiting, wait_order *o) {
   store *s = z->s;
   struct carrier *c = z->c;
-  int rc = ZKE_OK;
   int64_t now = host_now(s);
   wait_recover(s, now);
-  if (health_is_broken(s)) rc = txn_not_usable(s);
+  if (health_is_broken(s)) wait_note(o, txn_not_usable(s));
   if (guard_is_intact(s)) wait_drain(c);
   carrier_advance(c, now);
   if (c->own == z) wait_keep(z, now, waiting);
@@ -13009,13 +13026,12 @@ static int wait_dispatch(zke *z, bool waiting, wait_order *o) {
     wait_take_notices(c, now);
     wait_tick(c, now, waiting);
   }
-  int own = wait_serve_own(z, now, waiting, o), light = ZKE_OK;
-  if (own == ZKE_FORKED) return own;
-  if (c->ready || c->due_count) light = wait_serve_ready(c, now, waiting, o);
-  if (light == ZKE_FORKED) return light;
+  int rc = wait_serve_own(z, now, waiting, o);
+  if (rc != ZKE_FORKED && (c->ready || c->due_count))
+    rc = wait_serve_ready(c, now, waiting, o);
+  if (rc == ZKE_FORKED) return rc;
   wait_arm(z);
-  if (rc == ZKE_OK) rc = own;
-  return rc == ZKE_OK ? light : rc;
+  return wait_outcome(o);
 }
 
 /* Prepare what a death that is waited for will need: most sessions bury but

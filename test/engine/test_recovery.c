@@ -1430,6 +1430,45 @@ TEST(lack_of_memory_loses_no_watcher) {
   }
 }
 
+/* A watcher whose own call fails, with a sentence of its own. */
+static void call_in_vain(zke *z, int type, int state, const char *path,
+                         void *context) {
+  (void)type, (void)state, (void)path;
+  ck_rc(see(z, "nowhere"), ZKE_BADARGUMENTS);
+  ++*(int *)context;
+}
+
+/* zkembed.h, zke_errmsg: what a dispatch returns and the sentence are of one
+ * failure, although watchers were called behind it, whose calls have failed
+ * otherwise: of the same session, light (0) or not (1), or of another one (2).
+ */
+TEST_LOOP(a_dispatch_says_what_it_returns, 0, 3) {
+  test_heap heap = {0};
+  zke_options options = {.size = sizeof options,
+                         .allocator = {test_heap_resize, &heap}};
+  zke_options light = {.size = sizeof light, .flags = ZKE_OPEN_LIGHT};
+  zke *z = NULL, *x = NULL;
+  int events = 0, alarms = 0, count = 0, more = 0;
+  ck_ok(zke_open(":memory:", &options, &z));
+  ck_ok(zke_open_session(z, &light, &x));
+  make(z, "/n", ZKE_PERSISTENT);
+  zke *told = _i == 0 ? x : z, *rung = _i == 1 ? z : x;
+  ck_ok(zke_get(told, "/n", call_off, &events, NULL, NULL, NULL));
+  ck_ok(zke_call_at(rung, 0, call_in_vain, &alarms));
+  ck_ok(change(z, "/n"));
+  heap.fail_at = heap.calls + 1;
+  if (_i == 0)
+    ck_rc(zke_dispatch_to(x, zke_zxid(), &count, &more), ZKE_NOMEM);
+  else
+    ck_rc(zke_dispatch(z, NULL), ZKE_NOMEM);
+  ck_says("out of memory");
+  ck_assert_int_eq(alarms, 1);
+  heap.fail_at = 0;
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && events, 5000);
+  ck_ok(zke_close(x));
+  ck_ok(zke_close(z));
+}
+
 /* The end of a session that has left its store's list is told by a later
  * dispatch where there was no memory for it, and only once. */
 TEST(lack_of_memory_loses_no_end) {
