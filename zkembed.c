@@ -14662,7 +14662,6 @@ static int api_admit_to_batch(txn_batch *b, zke *z, const char *path,
   lease_stamp(z);
   if (flags & API_LIGHT) return flags & API_ANY_STATE ? ZKE_OK : api_state(z);
   carrier_touch(z);
-  base_zxid = 0;
   rc = txn_say_broken(b);
   if (rc == ZKE_OK) rc = api_state(z);
   if (rc == ZKE_OK) rc = txn_join_session(b, z);
@@ -14737,6 +14736,7 @@ static int api_count_in(zke *z) {
  * a batch the lock is held already. */
 static int api_enter_until(zke *z, const char *path, unsigned flags,
                            const char **full, int64_t until) {
+  if (!(flags & (API_LIGHT | API_DISPATCH))) base_zxid = 0;
   int rc = api_count_in(z);
   if (rc != ZKE_OK) return rc;
   txn_batch *b = txn_batch_here();
@@ -14754,7 +14754,6 @@ static int api_enter_until(zke *z, const char *path, unsigned flags,
                      "another thread has used the handle for too long"));
   }
   lease_begin_call(s, z, deadline);
-  if (!(flags & (API_LIGHT | API_DISPATCH))) base_zxid = 0;
   rc = api_admit(z, path, flags, full, now);
   return rc == ZKE_OK ? ZKE_OK : api_leave(z, rc);
 }
@@ -14812,6 +14811,11 @@ static int api_lose_read(zke *z) {
   return api_lost();
 }
 
+/* Refuse a call of the tree by its arguments, before api_enter(): it has seen
+ * no state (zke_zxid()). */
+#define api_refuse_arguments(...) \
+  (base_zxid = 0, base_fail(ZKE_BADARGUMENTS, __VA_ARGS__))
+
 /* Refuse a call that takes no lock, or its own, in the function of a batch. */
 static int api_misuse(const char *call) {
   return base_fail(ZKE_MISUSE, "%s in the function of a batch", call);
@@ -14821,7 +14825,7 @@ static int api_misuse(const char *call) {
  * before the handle is, since it is the caller's mistake whatever the state. */
 static int api_length(const void *data, int len) {
   if (len >= -1 && (data || len <= 0)) return ZKE_OK;
-  return base_fail(ZKE_BADARGUMENTS, "data of length %d", len);
+  return api_refuse_arguments("data of length %d", len);
 }
 
 /* Refuse a value over the store's limit.  This comes behind the state of the
@@ -15231,13 +15235,13 @@ static int api_set_body(txn *t, void *arg) {
 static int api_mode(const zke_op *op) {
   if (op->mode < ZKE_PERSISTENT ||
       op->mode > ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL)
-    return base_fail(ZKE_BADARGUMENTS, "unknown mode %d", op->mode);
+    return api_refuse_arguments("unknown mode %d", op->mode);
   bool bad = op->ttl_ms != 0;
   if (op_mode_has_ttl(op->mode))
     bad = op->ttl_ms < 1 || op->ttl_ms > ZKE_MAX_TTL;
   if (bad) {
-    return base_fail(ZKE_BADARGUMENTS, "mode %d with a ttl of %lld ms",
-                     op->mode, (long long)op->ttl_ms);
+    return api_refuse_arguments("mode %d with a ttl of %lld ms", op->mode,
+                                (long long)op->ttl_ms);
   }
   return ZKE_OK;
 }
@@ -15300,7 +15304,7 @@ int zke_create_ttl(zke *z, const char *path, const void *data, int len,
                        path_out, stat_out);
   zke_op op;
   if (!op_mode_has_ttl(mode))
-    return base_fail(ZKE_BADARGUMENTS, "mode %d has no ttl", mode);
+    return api_refuse_arguments("mode %d has no ttl", mode);
   zke_op_create_ttl(&op, path, data, len, acls, mode, ttl_ms);
   return api_create(z, &op, path_out, stat_out);
 }
@@ -15372,6 +15376,7 @@ static int api_discard_noted(zke *z) {
 int zke_discard(zke *z, const char *path, int mode, int64_t czxid) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, discard, z, path, mode, czxid);
   bool sequential = mode == ZKE_EPHEMERAL_SEQUENTIAL;
+  base_zxid = 0;
   if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
   if (fork_is_copy(z->s)) return api_forked(z->s);
   if (z->s->readonly)
@@ -15432,7 +15437,7 @@ int zke_raise_sequence(zke *z, const char *path, int next, zke_stat *stat_out) {
   if (ENGINE_IS_OTHER(z))
     return ENGINE_CALL(z, raise_sequence, z, path, next, stat_out);
   api_raise c = {NULL, next, {0}};
-  if (next < 0) return base_fail(ZKE_BADARGUMENTS, "the number %d", next);
+  if (next < 0) return api_refuse_arguments("the number %d", next);
   int rc = api_enter(z, path, API_CHANGE | API_BATCH, &c.path);
   if (rc != ZKE_OK) return rc;
   rc = api_change(z, TXN_FULL, api_raise_body, &c);
@@ -16203,8 +16208,8 @@ static int api_multi_check(zke *z, const zke_op *ops, int count, bool *full) {
 static int api_enter_multi(zke *z, const zke_op *ops, int count,
                            unsigned flags) {
   if (count < 0 || (count && !ops))
-    return base_fail(ZKE_BADARGUMENTS, "%d operations%s", count,
-                     count < 0 ? "" : ", but ops is NULL");
+    return api_refuse_arguments("%d operations%s", count,
+                                count < 0 ? "" : ", but ops is NULL");
   int rc = api_enter(z, NULL, flags, NULL);
   bool ended = rc == ZKE_INVALIDSTATE || rc == ZKE_SESSIONEXPIRED;
   return ended ? ZKE_MARSHALLINGERROR : rc;
@@ -16304,8 +16309,7 @@ int zke_multi_read(zke *z, const zke_op *ops, int count,
                    zke_op_result *results) {
   if (ENGINE_IS_OTHER(z))
     return ENGINE_CALL(z, multi_read, z, ops, count, results);
-  if (count > 0 && !results)
-    return base_fail(ZKE_BADARGUMENTS, "results is NULL");
+  if (count > 0 && !results) return api_refuse_arguments("results is NULL");
   int rc = api_enter_multi(z, ops, count, API_READ | API_BATCH);
   if (rc != ZKE_OK) return rc;
   rc = api_multi_read_check(z, ops, count);
@@ -16385,7 +16389,7 @@ static int api_batch(zke *z, zke_batch_fn fn, void *context) {
  * threads and processes see is the state before it, and then that after it. */
 int zke_batch(zke *z, zke_batch_fn fn, void *context) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, batch, z, fn, context);
-  if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  if (!fn) return api_refuse_arguments("fn is NULL");
   int rc = api_enter(z, NULL, API_CHANGE, NULL);
   return rc == ZKE_OK ? api_leave(z, api_batch(z, fn, context)) : rc;
 }
@@ -16554,7 +16558,7 @@ int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
   if (ENGINE_IS_OTHER(z))
     return ENGINE_CALL(z, add_watch, z, path, mode, fn, context);
   api_watch w = {.mode = mode + 1, .fn = fn, .context = context};
-  if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  if (!fn) return api_refuse_arguments("fn is NULL");
   int rc = api_enter(z, path, API_CHANGE | API_BATCH, &w.path);
   if (rc != ZKE_OK) return rc;
   if (mode != ZKE_WATCH_PERSISTENT && mode != ZKE_WATCH_PERSISTENT_RECURSIVE) {
@@ -16606,7 +16610,7 @@ int zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
   if (ENGINE_IS_OTHER(z))
     return ENGINE_CALL(z, set_watch, z, path, type, zxid, fn, context);
   api_reading r = {.fn = fn, .context = context, .type = type, .since = zxid};
-  if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  if (!fn) return api_refuse_arguments("fn is NULL");
   int rc = api_enter(z, path, API_CHANGE | API_BATCH, &r.path);
   if (rc != ZKE_OK) return rc;
   if (type != ZKE_WATCH_DATA && type != ZKE_WATCH_CHILD &&
@@ -16690,7 +16694,7 @@ int zke_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
                      void *context) {
   if (ENGINE_IS_OTHER(z))
     return ENGINE_CALL(z, remove_watch, z, path, type, fn, context);
-  if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  if (!fn) return api_refuse_arguments("fn is NULL");
   return api_remove_watches(z, path, type, fn, context);
 }
 
@@ -17073,8 +17077,8 @@ static int api_keep_body(txn *t, void *arg) {
 int zke_history_keep(zke *z, int64_t rows, int64_t ms) {
   if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
   if (rows < 0 || ms < 0) {
-    return base_fail(ZKE_BADARGUMENTS, "a history of %lld rows, %lld ms",
-                     (long long)rows, (long long)ms);
+    return api_refuse_arguments("a history of %lld rows, %lld ms",
+                                (long long)rows, (long long)ms);
   }
   api_keeping k = {rows, ms};
   int rc = api_enter(z, NULL, API_CHANGE | API_BATCH, NULL);
@@ -17087,10 +17091,10 @@ int zke_history(zke *z, const char *path, int64_t after, int most,
                 zke_change_list **list_out) {
   if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
   history_span h = {.after = after};
-  if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
-  if (most < 0) return base_fail(ZKE_BADARGUMENTS, "at most %d", most);
+  if (!list_out) return api_refuse_arguments("list_out is NULL");
+  if (most < 0) return api_refuse_arguments("at most %d", most);
   if (after < 0)
-    return base_fail(ZKE_BADARGUMENTS, "after the zxid %lld", (long long)after);
+    return api_refuse_arguments("after the zxid %lld", (long long)after);
   int rc = api_enter(z, path, API_READ | API_BATCH, &h.path);
   if (rc != ZKE_OK) return rc;
   h.len = strlen(h.path);
@@ -17175,9 +17179,9 @@ int zke_watch_since(zke *z, const char *path, int mode, int64_t zxid,
   if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
   api_resume m = {.w = {.mode = mode + 1, .fn = fn, .context = context},
                   .h = {.after = zxid}};
-  if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  if (!fn) return api_refuse_arguments("fn is NULL");
   if (mode != ZKE_WATCH_PERSISTENT && mode != ZKE_WATCH_PERSISTENT_RECURSIVE)
-    return base_fail(ZKE_BADARGUMENTS, "unknown watch mode %d", mode);
+    return api_refuse_arguments("unknown watch mode %d", mode);
   int rc = api_enter(z, path, API_CHANGE | API_BATCH, &m.w.path);
   if (rc != ZKE_OK) return rc;
   m.h.path = m.w.path;

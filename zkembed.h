@@ -297,9 +297,9 @@ ZKE_API const char *zke_errmsg(void);
  * Of a change: its own, which no other change has (the operations of a multi
  * share one).  Of a read, of a refused change, and of one that registers or
  * removes a watch: the zxid of the state that it saw, which is that of the last
- * change before it.  0: the call saw no state, since it was refused before (its
- * path, the handle's state) or its reply was lost; zke_sync() mostly looks at
- * none.
+ * change before it.  0: the call saw no state, since it was refused before (an
+ * argument, the handle's state, a lock that was not had in time) or its reply
+ * was lost; zke_sync() mostly looks at none.
  *
  * Reads record it only after the thread's first call of this function, and
  * leave 0 before: a read has to look at one page more for it where somebody has

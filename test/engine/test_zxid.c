@@ -7,6 +7,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,6 +161,94 @@ TEST_LOOP(a_call_that_saw_no_state_says_0, 0, WAYS) {
 }
 
 /* A thread that has not asked yet pays for no look, and is told so by 0. */
+/* A call of the tree that is refused by an argument other than its path. */
+static int refused(int which) {
+  zke_op op;
+  zke_op_get(&op, "/n");
+  switch (which) {
+    case 0:
+      return zke_create(a, "/x", "", 0, ZKE_OPEN_ACL, 99, NULL, NULL);
+    case 1:
+      return zke_create(a, "/x", "", -5, ZKE_OPEN_ACL, 0, NULL, NULL);
+    case 2:
+      return zke_create_ttl(a, "/x", "", 0, ZKE_OPEN_ACL, 0, 1, NULL, NULL);
+    case 3:
+      return zke_set(a, "/n", NULL, 5, -1, NULL);
+    case 4:
+      return zke_raise_sequence(a, "/n", -1, NULL);
+    case 5:
+      return zke_multi(a, NULL, -1, NULL);
+    case 6:
+      return zke_multi_read(a, &op, 1, NULL);
+    case 7:
+      return zke_batch(a, NULL, NULL);
+    case 8:
+      return zke_add_watch(a, "/n", ZKE_WATCH_PERSISTENT, NULL, NULL);
+    case 9:
+      return zke_set_watch(a, "/n", ZKE_WATCH_DATA, 0, NULL, NULL);
+    case 10:
+      return zke_remove_watch(a, "/n", ZKE_WATCH_ANY, NULL, NULL);
+    case 11:
+      return zke_watch_since(a, "/n", 99, 0, test_ignore, NULL);
+    case 12:
+      return zke_history_keep(a, -1, 0);
+    case 13:
+      return zke_history(a, "/n", 0, 0, NULL);
+    case 14:
+      return zke_discard(a, "/n", ZKE_PERSISTENT, 0);
+    case 15:
+      return zke_get(NULL, "/n", NULL, NULL, NULL, NULL, NULL);
+    default:
+      return 1;
+  }
+}
+
+/* 0 is left by a call that an argument refuses before the lock is had, too: the
+ * number of the call before is not its own. */
+TEST(an_argument_that_is_refused_leaves_0) {
+  begin(BY_A_SESSION);
+  make(a, "/n");
+  for (int i = 0, rc; (rc = refused(i)) != 1; i++) {
+    ck_rc(rc, ZKE_BADARGUMENTS);
+    ck_assert_msg(zke_zxid() == 0, "call %d left %lld", i,
+                  (long long)zke_zxid());
+    set(a, "/n");
+  }
+}
+
+/* A batch whose function stays until it is told to return. */
+static sem_t batch_inside, batch_leave;
+
+static int stay(zke *z, void *context) {
+  (void)z, (void)context;
+  sem_post(&batch_inside);
+  sem_wait(&batch_leave);
+  return ZKE_OK;
+}
+
+static void *batch_thread(void *z) {
+  ck_ok(zke_batch(z, stay, NULL));
+  return NULL;
+}
+
+/* 0 is left where another thread's call has kept the lock for too long. */
+TEST(a_lock_that_was_not_had_leaves_0) {
+  pthread_t thread;
+  begin(BY_A_SESSION);
+  make(a, "/n");
+  sem_init(&batch_inside, 0, 0);
+  sem_init(&batch_leave, 0, 0);
+  ck_assert_int_eq(pthread_create(&thread, NULL, batch_thread, b), 0);
+  sem_wait(&batch_inside);
+  zke_limit(a, zke_now(a) + 1);
+  ck_rc(zke_set(a, "/n", "", 0, -1, NULL), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(zke_zxid(), 0);
+  zke_limit(a, ZKE_FOREVER);
+  sem_post(&batch_leave);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  set(a, "/n");
+}
+
 static void *no_number(void *arg) {
   int64_t *out = arg;
   ck_ok(zke_set(b, "/", "", 0, -1, NULL)); /* a state nobody has looked at */
