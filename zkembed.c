@@ -14698,8 +14698,9 @@ static int api_leave_light(zke *z, int rc) {
   return left == ZKE_OK ? rc : left;
 }
 
-/* End a call that was refused before it had the lock; returns rc. */
-static int api_refuse(zke *z, int rc) {
+/* End a call that api_count_in() has let in and that does not have the lock;
+ * returns rc. */
+static int api_count_out(zke *z, int rc) {
   lock_uncount_call(z->s, z);
   os_cancel_back();
   return rc;
@@ -14715,7 +14716,7 @@ static int api_not_here(void) {
 }
 
 /* Count a call in that does without the lock, or takes it later: on ZKE_OK
- * api_refuse() must follow, after anything else nothing.  The order matters.
+ * api_count_out() must follow, after anything else nothing.  The order matters.
  * The fork flag is looked at before any lock is touched, since a child may have
  * inherited a locked one.  The call counts itself before it looks whether the
  * handle is being closed: zke_close() sets that first and counts then, so that
@@ -14723,11 +14724,10 @@ static int api_not_here(void) {
 static int api_count_in(zke *z) {
   if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
   if (fork_is_copy(z->s)) return api_forked(z->s);
-  if (app_is_inside()) return api_not_here();
   os_cancel_off();
   atomic_fetch_add(&z->calls, 1);
   if (!atomic_load(&z->closing)) return ZKE_OK;
-  return api_refuse(z, base_fail(ZKE_CLOSING, "the handle is being closed"));
+  return api_count_out(z, base_fail(ZKE_CLOSING, "the handle is being closed"));
 }
 
 /* Begin a call: on ZKE_OK the lock is held and api_leave() must follow; after
@@ -14739,6 +14739,7 @@ static int api_enter_until(zke *z, const char *path, unsigned flags,
   if (!(flags & (API_LIGHT | API_DISPATCH))) base_zxid = 0;
   int rc = api_count_in(z);
   if (rc != ZKE_OK) return rc;
+  if (app_is_inside()) return api_count_out(z, api_not_here());
   txn_batch *b = txn_batch_here();
   if (b) {
     rc = api_admit_to_batch(b, z, path, flags, full);
@@ -14749,7 +14750,7 @@ static int api_enter_until(zke *z, const char *path, unsigned flags,
   int64_t deadline = lock_deadline(z, now);
   if (flags & API_LIGHT) until = INT64_MAX;
   if (!lock_take(s, base_max(deadline, until))) {
-    return api_refuse(
+    return api_count_out(
         z, base_fail(ZKE_OPERATIONTIMEOUT,
                      "another thread has used the handle for too long"));
   }
@@ -15135,7 +15136,7 @@ int zke_touch(zke *z) {
   int rc = api_count_in(z);
   if (rc != ZKE_OK) return rc;
   carrier_touch(z);
-  return api_refuse(z, ZKE_OK);
+  return api_count_out(z, ZKE_OK);
 }
 
 /* By as much time as there is: whatever has passed counts for no detached
@@ -15154,8 +15155,8 @@ int64_t zke_session_id(zke *z) {
   return z ? z->id : 0;
 }
 
-/* Any failure to enter means that the handle is of no use any more, which is
- * what ZKE_STATE_CLOSED says. */
+/* Any failure to enter means that the handle is of no use any more, or not
+ * there where it is asked, which is what ZKE_STATE_CLOSED says. */
 int zke_state(zke *z) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, state, z);
   if (api_enter(z, NULL, API_ANY_STATE | API_LIGHT, NULL) != ZKE_OK)
@@ -15390,14 +15391,15 @@ int zke_discard(zke *z, const char *path, int mode, int64_t czxid) {
   os_cancel_off();
   atomic_fetch_add(&z->calls, 1);
   if (atomic_load(&z->closing)) {
-    return api_refuse(z, base_fail(ZKE_CLOSING, "the handle is being closed"));
+    return api_count_out(z,
+                         base_fail(ZKE_CLOSING, "the handle is being closed"));
   }
   int rc = api_note_discard(z, path, sequential, czxid);
   rc = rc == ZKE_OK ? api_discard_noted(z)
                     : api_discard_now(z, path, sequential, czxid);
   if (rc != ZKE_OK && rc != ZKE_FORKED)
     wake_sleeper(z); /* a thread that sleeps is to try again */
-  return api_refuse(z, rc);
+  return api_count_out(z, rc);
 }
 
 /* By the last change of an existing node the class is guessed (TXN_GUESS): that
@@ -16804,6 +16806,7 @@ int zke_sleep(zke *z, int64_t deadline_ms) {
   if (txn_batch_here()) return api_misuse("zke_sleep()");
   int rc = api_count_in(z);
   if (rc != ZKE_OK) return rc;
+  if (app_is_inside()) return api_count_out(z, api_not_here());
   store *s = z->s;
   int64_t until = api_deadline(deadline_ms), left;
   while ((left = until - host_now(s)) > 0) {
@@ -16817,7 +16820,7 @@ int zke_sleep(zke *z, int64_t deadline_ms) {
     }
     if (left > 0) s->os.sleep(s->os.context, left);
   }
-  return api_refuse(z, ZKE_OK);
+  return api_count_out(z, ZKE_OK);
 }
 
 /* Fixed at open, so no lock is needed. */
@@ -16851,7 +16854,7 @@ int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn, void *context) {
   if (rc == ZKE_OK)
     rc = alarm_set(z, fn, context, api_deadline(when_ms), &sooner);
   if (rc == ZKE_OK && sooner && !wait_leads(z->c)) wake_sleeper(z);
-  return api_refuse(z, rc);
+  return api_count_out(z, rc);
 }
 
 /* The poller shows everything that ends a sleep.  Without one (options.os) the
@@ -16985,16 +16988,16 @@ int zke_wake(zke *z) {
   if (rc != ZKE_OK) return rc;
   const txn_batch *b = txn_batch_here();
   if (z->s->readonly)
-    return api_refuse(
+    return api_count_out(
         z, base_fail(ZKE_READONLY, "%s was opened read-only", z->s->name));
   if (b && b->t.s != z->s)
-    return api_refuse(z, api_misuse("zke_wake() on another store"));
+    return api_count_out(z, api_misuse("zke_wake() on another store"));
   pthread_mutex_lock(&z->s->m);
   wait_count_turn(z);
   pthread_mutex_unlock(&z->s->m);
   carrier_ready(z);
   wake_sleeper(z);
-  return api_refuse(z, ZKE_OK);
+  return api_count_out(z, ZKE_OK);
 }
 
 /* ---- inspection, tests ---- */

@@ -431,7 +431,8 @@ enum {
                                    and looked for again.  Never on a file */
   ZKE_STATE_CONNECTED = 3,      /* it lives */
   ZKE_STATE_READONLY = 5,       /* a handle that has no session */
-  ZKE_STATE_CLOSED = 0          /* NULL, being closed, or the parent's */
+  ZKE_STATE_CLOSED = 0          /* NULL, being closed, the parent's, or asked
+                                   for where no call may be made */
 };
 enum {
   ZKE_WATCH_CHILD = 1,
@@ -825,7 +826,10 @@ ZKE_API int64_t zke_session_id(zke *z);
 /* zke_state - ZKE_STATE_… as this handle knows it, without asking the file
  *
  * So a session that another process has ended is still ZKE_STATE_CONNECTED
- * until a call or a dispatch of this handle has found that out.
+ * until a call or a dispatch of this handle has found that out.  It is
+ * ZKE_STATE_CLOSED, whatever the handle's state, where other calls are
+ * ZKE_MISUSE: in a function of zke_op_sql(), between zke_sql_begin() and its
+ * end, and in a batch of another store.
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_state(zke *z);
 
@@ -1345,10 +1349,11 @@ ZKE_API void zke_op_fail(zke_op *op, int rc);
  *   handlers, or an authorizer; limits (sqlite3_limit()) it may set, which
  *   end with fn.  Open a blob for writing, deserialize, or copy
  *   a backup into it: SQLite does not ask anybody about these.  Call the
- *   library on a handle, which is ZKE_MISUSE; zke_fail(), zke_now() and what
- *   else needs no lock is fine.  Wait for anything: the writers' gate is held,
- *   as in zke_batch().  End its thread.  A child that fn forks must not return
- *   from it.
+ *   library on a handle, which is ZKE_MISUSE.  What needs no lock is fine:
+ *   zke_fail(), zke_now(), zke_touch(), zke_wake(), zke_call_at() and the like,
+ *   but not zke_state().  Wait for anything: the writers' gate is held, as in
+ *   zke_batch().  End its thread.  A child that fn forks must not return from
+ *   it.
  * fn is called once in a call of zke_multi().  But a recipe makes a call again
  *   whose reply was lost and that was not made, so fn may be called again; at
  *   most one of its calls has an effect in the database.
@@ -1575,9 +1580,9 @@ ZKE_API int zke_sql_adopt(zke *z, struct sqlite3 *db);
  * zke_sql_rollback(), on the same thread and soon: until then nobody else can
  * write, calls of other threads on the store of z wait, and this thread's
  * cancellation is held off.  Calls of the library on this thread are ZKE_MISUSE
- * until then, but for those that need no lock.  The commit is synced, as
- * zke_sql_adopt() says.  db has two statements of ours meanwhile, which the
- * program must not finalize.
+ * until then, but for those that need no lock, which zke_op_sql() names.  The
+ * commit is synced, as zke_sql_adopt() says.  db has two statements of ours
+ * meanwhile, which the program must not finalize.
  *
  * Example: a row that only the holder of the lock may write.
  *
