@@ -15349,9 +15349,9 @@ static int api_note_discard(zke *z, const char *path, bool sequential,
 static int api_discard_now(zke *z, const char *path, bool sequential,
                            int64_t czxid) {
   discard d = {.session = z->id, .czxid = czxid, .sequential = sequential};
+  unsigned flags = API_CHANGE | (sequential ? API_SEQUENTIAL : 0u);
   int rc = base_nomem();
-  if (!txn_batch_here())
-    rc = api_enter(z, path, API_CHANGE | API_SEQUENTIAL, &d.path);
+  if (!txn_batch_here()) rc = api_enter(z, path, flags, &d.path);
   if (rc == ZKE_OK)
     rc = api_leave(z, txn_run(z->s, z, TXN_NORMAL, discard_body, &d));
   if (rc != ZKE_OK) {
@@ -15805,7 +15805,7 @@ int zke_sync(zke *z, const char *path) {
   int64_t now = host_now(z->s);
   if (now >= z->sync_next) { /* recipes ask often: not each time in the file */
     rc = api_read_plain(z, NULL);
-    z->sync_next = base_later(now, tick_plain());
+    if (rc == ZKE_OK) z->sync_next = base_later(now, tick_plain());
   }
   return api_leave(z, rc);
 }

@@ -892,6 +892,25 @@ TEST(chroot_node_is_discarded) {
   ck_ok(zke_close(z));
 }
 
+/* And so it is where there is no memory to note that: the session, which would
+ * end if it could not be removed at once, goes on. */
+TEST(chroot_node_is_discarded_without_a_note) {
+  test_heap heap = {0};
+  zke_options options = ZKE_INIT(zke_options);
+  options.allocator = (zke_allocator){test_heap_resize, &heap};
+  zke *z = NULL;
+  ck_ok(zke_open(":memory:", &options, &z));
+  zke *in = test_session(z, "/cr");
+  ck_ok(create(in, "/", ZKE_EPHEMERAL));
+  heap.fail_at = heap.calls + 1;
+  ck_ok(zke_discard(in, "/", ZKE_EPHEMERAL, 0));
+  ck_assert_int_ge(heap.calls, heap.fail_at); /* there was no memory */
+  expect_children(z, "/", "zookeeper");
+  ck_ok(create(in, "/", ZKE_EPHEMERAL));
+  ck_ok(zke_close(in));
+  ck_ok(zke_close(z));
+}
+
 /* 1.2 under a chroot: the whole path decides what is reserved. */
 TEST(chroot_on_reserved_nodes) {
   zke *z = memory(), *in = test_session(z, "/zookeeper");

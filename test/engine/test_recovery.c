@@ -148,8 +148,10 @@ static struct {
   int (*map)(sqlite3_file *f, int page, int size, int extend,
              void volatile **out);
   int (*write)(sqlite3_file *f, const void *data, int len, sqlite3_int64 at);
+  int (*read)(sqlite3_file *f, void *buffer, int n, sqlite3_int64 at);
   int (*control)(sqlite3_file *f, int op, void *arg);
   int failing;  /* so many syncs fail */
+  int unread;   /* so many reads fail */
   int no_write; /* the errno by which writes to the log fail; 0: none do */
   bool short_of_memory; /* to map more than the WAL-index's first page */
   bool no_shm;          /* no shared memory: such a VFS cannot do WAL */
@@ -185,6 +187,11 @@ static int shim_map(sqlite3_file *f, int page, int size, int extend,
   return shim.map(f, page, size, extend, out);
 }
 
+static int shim_read(sqlite3_file *f, void *buffer, int n, sqlite3_int64 at) {
+  if (shim.unread > 0 && shim.unread--) return SQLITE_IOERR_READ;
+  return shim.read(f, buffer, n, at);
+}
+
 static int shim_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
                      int flags, int *out_flags) {
   (void)v;
@@ -194,7 +201,9 @@ static int shim_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
   sqlite3_io_methods *m = &shim.methods[!database];
   *m = *f->pMethods;
   shim.sync = m->xSync;
+  shim.read = m->xRead;
   m->xSync = shim_sync;
+  m->xRead = shim_read;
   shim.map = database ? m->xShmMap : shim.map;
   if (database)
     m->xShmMap = shim_map;
@@ -536,6 +545,23 @@ TEST_LOOP(close_hears_of_the_last_call, 1, 4) {
   pthread_join(thread, NULL);
   ck_ok(rc);
   ck_assert_int_eq(step.state, ZKE_STATE_CLOSED);
+}
+
+/* zkembed.h, zke_sync: one that could not look into the file says so, and the
+ * next one looks: it does not say for a second that all is well. */
+TEST(a_sync_that_failed_is_no_look) {
+  const char *db = test_path("a.db");
+  zke *z = shim_open_handle(db), *other = test_open(db);
+  ck_ok(zke_sync(z, "/"));
+  ck_ok(zke_expire(other, zke_session_id(z)));
+  z->sync_next = 0;            /* it is time to look … */
+  z->s->tick_next = INT64_MAX; /* … and to do nothing else */
+  shim.unread = 1;
+  ck_rc(zke_sync(z, "/"), ZKE_SYSTEMERROR);
+  ck_assert_int_eq(shim.unread, 0);
+  ck_rc(zke_sync(z, "/"), ZKE_SESSIONEXPIRED);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
 }
 
 /* ---- after a COMMIT that failed ---- */
