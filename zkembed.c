@@ -2644,7 +2644,8 @@ static void count_merge(int64_t *to, const int64_t *from) {
  * few instructions, never while a file is read or written; a function whose
  * name ends in _m is called with it held.  Two members of the host's run under
  * it: its clock, where a wait in the queue or the next time of a light session
- * is worked out; and its allocator, where a pair gets its first alarm.
+ * is worked out; and its allocator, for the alarms of pairs: where one is set
+ * for the first time or forgotten, and where the session's end collects them.
  *
  * Order: a thread that comes while the lock is free takes it, although others
  * may be waking up for it.  That saves most switches of threads.  Once the
@@ -11215,7 +11216,9 @@ static int64_t sweep_next_tick(store *s, int64_t now, bool sweeps) {
  *   - kinds[] of a spot counts its watchers by the rows that they were
  *     registered for, so that the last of them takes the row with it.  Where a
  *     row was fired and made anew before the event was dispatched, stale[]
- *     counts those that need the new row no more.
+ *     counts those that need the new row no more.  A registration that found no
+ *     row (`fresh`) sets since[] once it is committed: older one-shot watchers
+ *     of that kind have fired, whether their event was read yet or not.
  *
  * Start reading at watcher_prepare(), then watcher_collect().
  * ==================================================================== */
@@ -12015,6 +12018,14 @@ static void alarm_free(zke *z) {
  * (wait_deadline()).  A byte and a notice may be lost.  They only make it
  * sooner: what they tell of stands in the file, and the tick finds it (P7).
  *
+ * A dispatch looks after the store first: recovery, notices of death, the
+ * sweep.  Then it serves the session that the carrier was made for, and the
+ * light ones, each with its events before its alarms.  A frame on the thread's
+ * stack says whose watchers run; a session that is served in a call on another
+ * handle is counted in as by a call of its own (`served`).  Watchers make
+ * calls, which set the store's deadline and caller anew: what comes after them
+ * in the dispatch bounds its own waits.
+ *
  * Start reading at wait_until(), then wait_dispatch().
  * ==================================================================== */
 
@@ -12277,14 +12288,15 @@ static void wait_tick(struct carrier *c, int64_t now, bool waiting) {
   if (now < c->tick_at) return;
   store *s = c->s;
   bool wants = waiting || c->watcher_count > 0;
-  bool alone = s->duty || s->memory;
-  bool stands_by = alone && s->sweeper != c->id;
+  bool sweeps_for_store = s->duty || s->memory;
+  bool stands_by = sweeps_for_store && s->sweeper != c->id;
   if (now >= s->sweep_at + (stands_by ? tick_duty() : 0)) {
     sweep_tick(s, wants, waiting ? SWEEP_PATIENCE : 0);
     s->sweeper = c->id;
     /* where a dispatch found the gate busy, one that may wait is to try */
     bool done = waiting || !s->duty || s->swept_at >= now;
-    if ((wants || alone) && done) s->sweep_at = now + tick_sweep_rest();
+    if ((wants || sweeps_for_store) && done)
+      s->sweep_at = now + tick_sweep_rest();
   }
   /* what is left of quotas: tick_next stays in the past, so the next call that
    * may wait makes a tick and tells of them */
@@ -12832,8 +12844,9 @@ static int wait_deliver_all(zke *z, wait_order *o) {
 }
 
 /* A session that only waits has changes to make, too, the burial of those it
- * waits for: try to be rid of what a failed COMMIT left, waiting for nobody,
- * and not at each event, since the others' changes wait meanwhile. */
+ * waits for: try to be rid of what a failed COMMIT left.  It waits for nobody,
+ * and tries once per duty tick at most, since the others' changes wait
+ * meanwhile. */
 static void wait_recover(store *s, int64_t now) {
   int64_t deadline = s->deadline;
   if (!health_needs_recovery(s) || now < s->recover_at) return;
@@ -13635,6 +13648,11 @@ static int view_counts(store *s, zke_counts *out) {
  * the name, what kind of file it is, and only then is anything made.  A file
  * that is refused has not been touched, and nothing lies beside it.
  *
+ * A session gets its own carrier or joins that of another one.  In a forked
+ * child the parent's connections (orphans) have to go before anything is
+ * opened.  The last session of all processes leaves the whole database in its
+ * file (store_finish()).
+ *
  * Start reading at store_open().
  * ==================================================================== */
 
@@ -14287,8 +14305,8 @@ static int store_is_hosted(store *s) {
                    s->name);
 }
 
-/* May the tables go?  Not while anybody uses them: another session, or a
- * trigger of the program's, whose table could not be written any more. */
+/* May the tables go?  Not while anybody uses them: another session; a trigger
+ * of the program's, whose table could not be written any more; or a view. */
 static int store_may_drop(store *s) {
   buf sessions = {.a = &s->a};
   size_t n;
@@ -14304,12 +14322,12 @@ static int store_may_drop(store *s) {
   if (rc == ZKE_OK && used)
     rc = base_fail(ZKE_NOTEMPTY, "%s: other sessions use it", s->name);
   if (rc != ZKE_OK) return rc;
-  int64_t triggers = 0;
+  int64_t triggers = 0; /* and views */
   rc = schema_count_triggers(s, &triggers);
   if (rc != ZKE_OK || !triggers) return rc;
   return base_fail(ZKE_NOTEMPTY,
-                   "%s: %lld triggers of the program's use the tables of "
-                   "zkembed, and have to be dropped first",
+                   "%s: %lld triggers or views of the program's use the tables "
+                   "of zkembed, and have to be dropped first",
                    s->name, (long long)triggers);
 }
 
@@ -14355,9 +14373,10 @@ typedef struct engine_slot {
 static engine_slot engine_slots[ENGINE_MOST];
 static atomic_int engine_taken;
 
-/* Is the handle another engine's?  The answer to a call that such an engine
- * does not have, and the call otherwise: the one line by which every public
- * function hands on. */
+/* Is the handle another engine's?  Then a public function hands on by one line:
+ * the call by the engine's table, or the answer that the engine does not have
+ * it.  Functions that only a file can have give that answer at once
+ * (engine_lacks()). */
 #define ENGINE_IS_OTHER(z) ((z) && (z)->engine)
 #define ENGINE_CALL(z, call, ...)                     \
   ((z)->engine->call ? (z)->engine->call(__VA_ARGS__) \
@@ -14436,8 +14455,14 @@ static int engine_register(const zke_engine *e) {
  * then admits the call: api_admit() is where a path, the handle's rights, the
  * health of the store and the state of the session are judged, in this order.
  * Its flags say what a call needs.  Between api_enter() and api_leave() the
- * thread is alone in the store, except where it sleeps: at the gate, in a wait,
- * and while a watcher runs.
+ * thread is alone in the store.  The lock is dropped only in the sleep of a
+ * wait, around watchers, and where zke_close() and zke_forget() wait for calls;
+ * not at the gate.
+ *
+ * Calls that must wait for no other thread's do without the lock: zke_touch(),
+ * zke_wake() and zke_call_at().  They, zke_sleep() and zke_discard() count
+ * themselves in and out (api_count_in(), api_count_out()), so that the handle
+ * is not freed meanwhile.
  *
  * Results are made ready before api_leave() and are given to the caller only
  * when the call has succeeded.  No out parameter is written by one that fails,
@@ -14982,9 +15007,8 @@ int zke_open(const char *name, const zke_options *options, zke **z_out) {
 }
 
 /* A new session, or one to be attached, on the store of a handle.  Any state,
- * since the caller may want a new session because its own has ended.  The store
- * must still be usable for one, and writing is its recovery's business first,
- * which a call that works in any state has not seen to. */
+ * since the caller may want a new session because its own has ended.
+ * API_ANY_STATE skips the recovery that a change needs, so it is done here. */
 static int api_add_session(zke *z, store_adding a, zke **z_out) {
   zke_options o;
   zke_os os;
@@ -15544,8 +15568,8 @@ static int api_watch_body(txn *t, void *arg) {
 
 /* Read and set a watch, by one of two bodies.  The watch of an ephemeral znode
  * of another session also notes whose it is, so that this handle can hear of
- * that owner's death from the kernel.  A watcher is entered in memory before
- * the transaction ends and taken out again where it fails. */
+ * that owner's death from the kernel.  The watcher's memory is got inside the
+ * transaction, and linked when that was committed. */
 static int api_watch_by(zke *z, txn_body body, api_reading *r) {
   int rc = txn_run(z->s, z, TXN_NORMAL, body, r);
   api_pending p = {z, r->entry, r->owner, -1};
@@ -17215,7 +17239,8 @@ int zke_check(zke *z, zke_check_fn fn, void *context) {
 }
 
 /* The session is looked at here and not in a transaction of a body, since there
- * is none.  From a callback it would wait for the very call it is in. */
+ * is none.  Not from a callback: it takes long, and its thread has the role of
+ * dispatching, so no other watcher could be called meanwhile. */
 int zke_compact(zke *z, int64_t deadline_ms) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, compact, z, deadline_ms);
   if (z && wait_is_inside(z))
@@ -17266,7 +17291,8 @@ static int api_drop_tables(store *s) {
 }
 
 /* The store is as one whose files were replaced from then on: what it has open
- * is the program's. */
+ * is the program's.  Not from a callback: the dispatch around it would go on
+ * with that store. */
 int zke_remove_tables(zke *z) {
   if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
   if (z && wait_is_inside(z))

@@ -463,10 +463,10 @@ typedef void (*zke_watch_fn)(zke *z, int type, int state, const char *path,
 
 /* One function allocates, grows and releases, like realloc(); size 0
  * releases and returns NULL.  A NULL function means the C library's.
- * Calls that have the store do so one at a time.  zke_free(), zke_alloc() and
- * zke_discard() do not wait for that: a program in which several threads use a
- * store, or release its results, needs a function that they may call at the
- * same time. */
+ * Calls that have the store do so one at a time.  zke_free(), zke_alloc(),
+ * zke_discard() and zke_call_at() do not wait for that: a program in which
+ * several threads use a store, or release its results, needs a function that
+ * they may call at the same time. */
 typedef struct zke_allocator {
   void *(*resize)(void *context, void *block, size_t size);
   void *context;
