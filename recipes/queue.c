@@ -119,8 +119,11 @@ typedef struct queue_watch {
  * A claim is two things that one step makes: a higher version of the item, and
  * an ephemeral znode in "taken" that says whose it is.  The object keeps a list
  * of its claims (q->claims); ack, release and prolong are refused for any other
- * item.  That list may be behind the file, but the step that ends or prolongs a
- * claim wants its znode and the item's version, and so finds that out. */
+ * item.  That list may be behind the file.  The step that ends or prolongs a
+ * claim wants its znode and the item's version, and so finds that out, as long
+ * as the object stands in the "entries" in which it made the claim.  Once it
+ * stands in another one, names and versions may have come again (Q5), and
+ * queue_verify_old() asks for the znode by its token before that step. */
 
 /* Where this object's claim stands in its list; where there is none, the list's
  * end, at which NULL stands.  A later claim of the same item has the same path
@@ -155,6 +158,15 @@ static int queue_verify(zke_queue *q, const zke_q_claim *c) {
                            zke_recipe_name(c->path), q->r.path);
   }
   return rc;
+}
+
+/* The same of a claim that was made before this object was placed anew, as
+ * after the end of the queue; of any other one the step itself finds out.  The
+ * step writes the user znode, so no "entries" comes in between (Q5). */
+static int queue_verify_old(zke_queue *q, const zke_q_claim *c,
+                            const zke_queue_item *item) {
+  if (q->user && strcmp(q->user, item->user_path) == 0) return ZKE_OK;
+  return queue_verify(q, c);
 }
 
 /* Delete a claim's znodes, now or later.
@@ -1516,6 +1528,7 @@ static int queue_try_ack(zke_queue *q, queue_acks *d, zke_q_claim **claims) {
   for (int i = 0; i < d->item_count && rc == ZKE_OK; i++) {
     rc = queue_own_claim(q, d->items[i], &at);
     claims[i] = *at;
+    if (rc == ZKE_OK) rc = queue_verify_old(q, *at, d->items[i]);
   }
   if (rc != ZKE_OK) return rc;
   zke_q_step *s = zke_q_step_new(
@@ -1596,6 +1609,8 @@ static int64_t queue_claim_end(const char *marker) {
  * claim lost. */
 static int queue_prolong(zke_queue *q, zke_q_claim *c,
                          const zke_queue_item *item, char *until) {
+  int rc = queue_verify_old(q, c, item);
+  if (rc != ZKE_OK) return rc;
   zke_q_step *s = zke_q_step_new(q->r.z, 4);
   if (!s) return ZKE_NOMEM;
   zke_op *op = &s->ops[ZKE_Q_OP_FIRST];
@@ -1608,7 +1623,7 @@ static int queue_prolong(zke_queue *q, zke_q_claim *c,
   int own = zke_q_step_end(s, op);
   if (until) zke_op_create(op++, until, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
   zke_q_step_end(s, op);
-  int rc = queue_change_claims(q, &c, 1, s, own);
+  rc = queue_change_claims(q, &c, 1, s, own);
   zke_q_step_free(s);
   return rc;
 }
@@ -1674,11 +1689,13 @@ static int queue_release_step(zke_queue *q, zke_q_claim *c,
 static int queue_give_back(zke_queue *q, zke_q_claim *c,
                            const zke_queue_item *item, const char *reason,
                            int64_t delay_ms) {
-  int rc = ZKE_Q_AGAIN;
+  int rc = queue_verify_old(q, c, item);
+  if (rc != ZKE_OK) return rc;
   if (zke_q_is_exhausted(q, item)) {
+    rc = zke_q_bury(q, item, c, reason, ZKE_FOREVER);
     while (rc == ZKE_Q_AGAIN) {
-      rc = zke_q_bury(q, item, c, reason, ZKE_FOREVER);
-      if (rc == ZKE_Q_AGAIN && queue_verify(q, c) == ZKE_LOST) rc = ZKE_LOST;
+      rc = queue_verify(q, c);
+      if (rc == ZKE_OK) rc = zke_q_bury(q, item, c, reason, ZKE_FOREVER);
     }
     return rc;
   }

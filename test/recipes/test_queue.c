@@ -2322,6 +2322,53 @@ TEST_LOOP(a_name_that_comes_again_is_another_item, 0, 3) {
   close_all();
 }
 
+enum { BY_ACK, BY_ACK_ALL, BY_RELEASE, BY_DELAY, BY_BURIAL, BY_PROLONG, ENDS };
+
+static int end_claim(int how, zke_queue *queue, zke_queue_item *item) {
+  switch (how) {
+    case BY_ACK:
+      return zke_queue_ack(queue, item, NULL, 0, NULL);
+    case BY_ACK_ALL:
+      return zke_queue_ack_all(queue, &item, 1, NULL, 0, NULL);
+    case BY_DELAY:
+      return zke_queue_release_after(queue, item, 60000, "later");
+    case BY_PROLONG:
+      return zke_queue_prolong(queue, item, 60000);
+    default:
+      return zke_queue_release(queue, item);
+  }
+}
+
+/* The same once the object of the old claim stands in the new queue, as after a
+ * put or after the loss of another claim: then its steps could be made there
+ * (Q5). */
+TEST_LOOP(an_old_claim_cannot_end_a_later_one, 0, ENDS) {
+  zke_queue_options o = {.size = sizeof o, .attempts = _i == BY_BURIAL};
+  zke_queue_item *stale, *lost, *fresh;
+  open_with(&o);
+  put(q[0], "old");
+  put(q[0], "old too");
+  stale = claim(q[1], "old");
+  lost = claim(q[1], "old too");
+  ck_ok(zke_queue_destroy(q[0], 0));
+  put(q[0], "new");
+  fresh = claim(q[2], "new");
+  ck_assert_str_eq(stale->name, fresh->name);
+  ck_assert_int_eq(stale->version, fresh->version);
+  if (_i % 2) put(q[1], "x");
+  ck_rc(zke_queue_ack(q[1], lost, NULL, 0, NULL), ZKE_LOST);
+  ck_rc(end_claim(_i, q[1], stale), ZKE_LOST);
+  ck_rc(zke_queue_check(q[1], stale), ZKE_LOST);
+  ck_ok(zke_queue_check(q[2], fresh));
+  ack(q[2], fresh);
+  if (_i % 2) take(q[0], "x");
+  zke_free(stale);
+  zke_free(lost);
+  expect_nothing(q[0]);
+  ck_assert_int_eq(size_of(q[0]).dead, 0);
+  close_all();
+}
+
 /* Items, in more than one batch, claims, letters, settings. */
 TEST(destroying_removes_all) {
   zke_queue_options o = {.size = sizeof o, .attempts = 1};
