@@ -1220,17 +1220,22 @@ int zke_queue_cancel(zke_queue *queue) {
 
 /* ---- in ---- */
 
-/* Put, and wait for room as long as may be. */
+/* Put, and wait for room as long as may be.  An object that waits for its
+ * listener waits for as much room from then on: told of less it would try, find
+ * too little and be told again, without end. */
 static int queue_put(zke_queue *q, const queue_load *load,
                      int64_t deadline_ms) {
+  zke_q_wait *w = &q->putting;
   bool waiting = false;
   int rc;
   do {
-    rc = queue_tried(&q->putting, queue_put_now(q, load, deadline_ms));
+    rc = queue_put_now(q, load, deadline_ms);
+    if (rc == ZKE_Q_NOTHING && !w->blocking) w->need = load->count;
+    rc = queue_tried(w, rc);
     if (rc != ZKE_Q_NOTHING) break;
-    rc = queue_wait_for(&q->putting, &waiting, load->count, deadline_ms);
+    rc = queue_wait_for(w, &waiting, load->count, deadline_ms);
   } while (rc == ZKE_OK);
-  rc = queue_wait_end(&q->putting, waiting, rc);
+  rc = queue_wait_end(w, waiting, rc);
   if (rc == ZKE_Q_NOTHING)
     rc = zke_recipe_fail(ZKE_LIMIT,
                          "the queue %s is full: its limit is %d items",

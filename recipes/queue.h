@@ -574,7 +574,8 @@ ZKE_API int zke_queue_cancel(zke_queue *queue);
  * A try that succeeds ends the waiting.  After any other try the object waits
  * on: where others were quicker, and where it failed (the database was busy,
  * the disk full).  While there still is something, the listener is told again
- * at once.  After a try that fails inside the listener itself, or that could
+ * at once; after a put of several that found too little room, when there is
+ * room for as many.  After a try that fails inside the listener itself, or that could
  * not begin (the session's store was busy), it is told by the next put or the
  * end of a claim, or by zke_queue_step() when the program wants to try again.
  * So is one that was told and has not tried.  The example stands at the

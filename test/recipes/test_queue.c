@@ -2080,6 +2080,40 @@ TEST(the_listener_is_told_of_room) {
   close_all();
 }
 
+static int tries; /* of put_two() */
+
+/* Puts two items when it is told of room, and gives up after some tries. */
+static void put_two(zke_queue *queue, int event, int64_t token,
+                    const char *name, void *context) {
+  static const zke_queue_value values[] = {{"x", 1}, {"y", 1}};
+  listen(queue, event, token, name, context);
+  if (++tries > 9)
+    ck_ok(zke_queue_stop(queue, event));
+  else
+    zke_queue_put_all(queue, values, 2, NULL, 0);
+}
+
+/* Whoever puts several in its listener and finds too little room is told when
+ * there is room for as many, not again and again. */
+TEST(the_listener_is_told_of_room_for_several) {
+  zke_queue_options o = {.size = sizeof o, .limit = 3, .listener = put_two};
+  tries = 0;
+  open_with(&o);
+  put(q[0], "a");
+  put(q[0], "b");
+  put(q[0], "c");
+  ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ROOM));
+  take(q[0], "a");
+  zke_dispatch(z[1], NULL);
+  ck_assert_int_eq(tries, 1);
+  take(q[0], "b");
+  zke_dispatch(z[1], NULL);
+  ck_assert_int_eq(tries, 2);
+  ck_assert_int_eq(items(z[0]), 3);
+  ck_assert_int_eq(size_of(q[0]).putters, 0);
+  close_all();
+}
+
 /* Without listener there is nobody to tell. */
 TEST(arguments_are_checked) {
   zke_queue *none = (zke_queue *)1;
