@@ -697,6 +697,10 @@ static int queue_put_now(zke_queue *q, const queue_load *load,
  *      in the look, begin again.
  *
  * By 2 before 3 a put after the look wakes, and by 4 an end of a claim does.
+ * A listener that was told and has failed to try knows what 3 has found; so in
+ * place of 3 and 4 the next look watches the first item and each claim
+ * (queue_watch_quietly()), and what comes after it is told.
+ *
  * The place in the line decides nothing: zke_queue_size() shows it, and what
  * waits there keeps "entries" from going. */
 
@@ -878,6 +882,50 @@ static int queue_look_for_room(zke_q_wait *w) {
   return rc == ZKE_Q_NOTHING ? ZKE_OK : rc;
 }
 
+/* The first item that can be had, as far as a new look knows; ZKE_Q_NOTHING:
+ * there is none. */
+static int queue_see_first(zke_queue *q, zke_q_name *out) {
+  int rc = zke_q_look(q);
+  if (rc == ZKE_OK) rc = zke_q_find(q, &q->entry, out);
+  if (rc == ZKE_Q_NOTHING) rc = zke_q_find_due(q, INT32_MAX, false, out);
+  return rc;
+}
+
+/* Watch the first item, if there is one, since somebody may claim it next.  One
+ * that is still the first after its watch was set has not been claimed
+ * before. */
+static int queue_watch_first(zke_q_wait *w) {
+  zke_queue *q = w->q;
+  char watched[ZKE_Q_ITEM_ROOM] = "";
+  zke_q_name n = {.name = watched};
+  int rc = queue_see_first(q, &n);
+  while (rc == ZKE_OK && strcmp(n.name, watched) != 0) {
+    snprintf(watched, sizeof watched, "%s", n.name);
+    rc = queue_watch_node(w, ZKE_WATCH_DATA, q->entries, watched, NULL);
+    if (rc == ZKE_OK) rc = queue_see_first(q, &n);
+  }
+  if (rc == ZKE_NONODE) return ZKE_Q_AGAIN;
+  return rc == ZKE_Q_NOTHING ? ZKE_OK : rc;
+}
+
+/* Watch whatever may become a reason to try, and tell nothing: puts, the first
+ * item, and the end of each claim. */
+static int queue_watch_quietly(zke_q_wait *w) {
+  int rc = queue_watch_entries(w);
+  if (w == &w->q->taking) {
+    if (rc == ZKE_OK) rc = queue_watch_first(w);
+    if (rc == ZKE_OK) rc = queue_watch_claims(w);
+  }
+  w->quiet = rc < 0; /* what has changed meanwhile is told */
+  return rc;
+}
+
+/* One look, for whatever the object waits for. */
+static int queue_look_once(zke_q_wait *w) {
+  if (w->quiet) return queue_watch_quietly(w);
+  return w == &w->q->taking ? queue_look_for_item(w) : queue_look_for_room(w);
+}
+
 /* Look again; tell the listener if that was what it waits for. */
 static int queue_look_again(zke_q_wait *w) {
   zke_queue *q = w->q;
@@ -885,8 +933,7 @@ static int queue_look_again(zke_q_wait *w) {
   do {
     rc = zke_q_ready(q, 0);
     if (rc == ZKE_OK) rc = queue_see_place(w);
-    if (rc == ZKE_OK)
-      rc = w == &q->taking ? queue_look_for_item(w) : queue_look_for_room(w);
+    if (rc == ZKE_OK) rc = queue_look_once(w);
   } while (rc == ZKE_Q_AGAIN);
   if (rc != ZKE_OK || w->state != ZKE_Q_WAIT_READY || w->blocking) return rc;
   if (!zke_recipe_tell(&q->r, w->event, 0, "", 0)) {
@@ -928,6 +975,7 @@ static int queue_begin(zke_q_wait *w, bool blocking, int need) {
   }
   w->state = ZKE_Q_WAIT_YES;
   w->blocking = blocking;
+  w->quiet = false;
   w->need = need;
   w->due = ZKE_FOREVER;
   return ZKE_OK;
@@ -972,20 +1020,15 @@ static bool queue_is_telling(const zke_queue *q) {
   return q->r.telling && pthread_equal(q->r.teller, pthread_self());
 }
 
-/* queue_watch_entries() for zke_retry(). */
-static int queue_retry_watch(zke *z, void *arg) {
-  (void)z;
-  return queue_watch_entries(arg);
-}
-
 /* A try was made by an object that may wait for its listener.  If it succeeded
  * the waiting ends.  After anything else the object waits on in its place,
  * since what could not be taken or put now may be later; the look tells the
  * listener at once if there still is something.
  *
- * After a failure inside the listener there is no look: the listener would be
+ * After a failure inside the listener it tells nothing: the listener would be
  * told again and again inside one zke_dispatch() as long as, say, the disk is
- * full.  It is told of the next change, or by zke_queue_step(). */
+ * full.  It is told of the next change, or by zke_queue_step().  What is to be
+ * watched for that may fail to be, too; then the object's steps do it later. */
 static int queue_tried(zke_q_wait *w, int rc) {
   zke_queue *q = w->q;
   zke_sentence kept;
@@ -994,10 +1037,10 @@ static int queue_tried(zke_q_wait *w, int rc) {
   if (rc == ZKE_OK) {
     queue_leave(w);
   } else {
-    bool quietly = rc != ZKE_Q_NOTHING && queue_is_telling(q);
+    w->quiet = rc != ZKE_Q_NOTHING && queue_is_telling(q);
     w->state = ZKE_Q_WAIT_YES;
-    if (zke_retry(q->r.z, quietly ? queue_retry_watch : queue_retry_look, w,
-                  zke_q_patience(q->r.z, 0)) != ZKE_OK)
+    if (zke_retry(q->r.z, queue_retry_look, w, zke_q_patience(q->r.z, 0)) !=
+        ZKE_OK)
       q->r.changed = true;
   }
   return zke_recipe_restore(&kept, rc);
@@ -1014,10 +1057,12 @@ static int queue_wait_end(zke_q_wait *w, bool waiting, int rc) {
 
 /* ---- the object ---- */
 
-/* The listener was told, and no try has come: it may have failed before it
- * could begin, as where another thread has kept the store's lock.  The next
- * look tells again.  A call that blocks looks by itself. */
+/* The listener was told, and no try has come, or one that has failed: the next
+ * look tells again.  A try may have failed before it could begin, as where
+ * another thread has kept the store's lock.  A call that blocks looks by
+ * itself. */
 static void queue_tell_again(zke_q_wait *w) {
+  w->quiet = false;
   if (w->state == ZKE_Q_WAIT_READY && !w->blocking) w->state = ZKE_Q_WAIT_YES;
 }
 
@@ -1782,6 +1827,7 @@ static int queue_start(zke_queue *q, zke_q_wait *w) {
   if (rc == ZKE_OK && (w->state == ZKE_Q_WAIT_NO || w->blocking))
     rc = queue_begin(w, false, 1);
   if (rc != ZKE_OK) return rc;
+  w->quiet = false;
   rc = zke_retry(q->r.z, queue_retry_look, w, ZKE_FOREVER);
   zke_recipe_keep(&kept);
   if (rc != ZKE_OK) queue_leave(w);

@@ -575,11 +575,12 @@ ZKE_API int zke_queue_cancel(zke_queue *queue);
  * on: where others were quicker, and where it failed (the database was busy,
  * the disk full).  While there still is something, the listener is told again
  * at once; after a put of several that found too little room, when there is
- * room for as many.  After a try that fails inside the listener itself, or that could
- * not begin (the session's store was busy), it is told by the next put or the
- * end of a claim, or by zke_queue_step() when the program wants to try again.
- * So is one that was told and has not tried.  The example stands at the
- * listener's type, above.
+ * room for as many.  After a try that fails inside the listener itself it is
+ * told by the next put or the end of a claim, or by zke_queue_step() when the
+ * program wants to try again.  A listener that was told and has not tried, or
+ * whose try could not begin (the session's store was busy), is told by the next
+ * put or by zke_queue_step().  The example stands at the listener's type,
+ * above.
  * --------------------------------------------------------------------- */
 
 /* zke_queue_start - have the listener told, from zke_dispatch() or at once, of

@@ -115,6 +115,8 @@ typedef struct zke_q_wait {
   int event;        /* what the listener hears: ZKE_QUEUE_ITEM or _ROOM */
   enum zke_q_state state;
   bool blocking; /* a call waits; false: the listener is to be told */
+  bool quiet;    /* the listener has failed to try: watch, and tell it only of
+                    what comes next */
   char *znode;   /* path of its znode in the line, or NULL */
   int need;      /* for room: so many items are to be put */
   int64_t due;   /* for an item: look again at this time of zke_now() */

@@ -526,6 +526,60 @@ TEST(freed_with_much_to_give_up) {
   end();
 }
 
+/* Takes when it is told; at the first time the disk is full. */
+static void take_told(zke_queue *q, int event, int64_t token, const char *name,
+                      void *context) {
+  zke_queue_item *item = NULL;
+  (void)event, (void)token, (void)name, (void)context;
+  if (++heard == 1) obstruct(DISK);
+  ck_rc(zke_queue_take(q, 0, &item), heard == 1 ? ZKE_FULL : ZKE_OK);
+  zke_free(item);
+}
+
+/* How many watches z has. */
+static int watched(void) {
+  zke_watch_list *list = NULL;
+  ck_ok(zke_watches(z, &list));
+  int count = 0;
+  for (int i = 0; i < list->count; i++)
+    count += list->data[i].session == zke_session_id(z);
+  zke_free(list);
+  return count;
+}
+
+/* A try fails inside the listener, and what is to be watched then cannot be
+ * watched either.  The listener is told nothing until that was done later, and
+ * then of the end of a claim. */
+TEST(a_try_that_failed_in_the_listener_is_watched_for_later) {
+  zke_queue_options o = {.size = sizeof o, .listener = take_told};
+  zke_queue_item *claimed = NULL, *taken = NULL;
+  heard = 0;
+  begin(20);
+  ck_ok(zke_queue_new(z, "/q", &o, &queue));
+  ck_ok(zke_queue_new(other, "/q", NULL, &filling));
+  ck_ok(zke_queue_start(queue, ZKE_QUEUE_ITEM));
+  ck_ok(zke_queue_put(filling, "a", 1, NULL, soon(other)));
+  ck_ok(zke_queue_claim(filling, soon(other), &claimed));
+  ck_ok(zke_queue_put(filling, "b", 1, NULL, soon(other)));
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && heard, 10000);
+  int64_t now = zke_now(z);
+  while (zke_now(z) < now + 50) ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(heard, 1);
+  clear(DISK);
+  /* of "entries", of the claim and of the item that is there */
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && watched() == 3, 10000);
+  ck_ok(zke_queue_take(filling, soon(other), &taken));
+  for (int i = 0; i < 3; i++) ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(heard, 1);
+  ck_ok(zke_queue_release(filling, claimed));
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && heard == 2, 10000);
+  zke_free(claimed);
+  zke_free(taken);
+  zke_queue_free(queue);
+  zke_queue_free(filling);
+  end();
+}
+
 /* ---- the object goes ---- */
 
 static void free_in_listener(zke_lock *l, int state, int64_t token,

@@ -1967,6 +1967,8 @@ TEST(a_lost_place_is_taken_again) {
 
 /* ---- without blocking ---- */
 
+static int tries; /* of a listener */
+
 /* A started consumer hears once of all that is there, and no more until it
  * starts again; a stop ends it. */
 TEST(the_listener_is_told_of_an_item) {
@@ -2029,6 +2031,46 @@ TEST(who_has_not_tried_is_told_again) {
   close_all();
 }
 
+/* Takes an item when it is told; the first of its tries fails, as the reply of
+ * a read is lost. */
+static void take_second(zke_queue *queue, int event, int64_t token,
+                        const char *name, void *context) {
+  zke_queue_item *item = NULL;
+  listen(queue, event, token, name, context);
+  if (++tries == 1) ck_ok(zke_test_fail(z[1], ZKE_TEST_FAIL_READ, 0));
+  ck_rc(zke_queue_take(queue, 0, &item),
+        tries == 1 ? ZKE_CONNECTIONLOSS : ZKE_OK);
+  zke_free(item);
+}
+
+/* A try that has failed inside the listener is told of what ends a claim, also
+ * where another item was there at that moment, and has gone or was claimed
+ * since.  Until then it is told nothing. */
+TEST_LOOP(who_has_failed_is_told_of_the_end_of_a_claim, 0, 3) {
+  zke_queue_options o = {.size = sizeof o, .listener = take_second};
+  zke_queue_item *first, *second = NULL;
+  tries = 0;
+  open_with(&o);
+  put(q[0], "a");
+  put(q[0], "b");
+  first = claim(q[2], "a");
+  ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ITEM));
+  for (int i = 0; i < 3; i++) zke_dispatch(z[1], NULL);
+  ck_assert_str_eq(told[1], "1  -;");
+  if (_i == 0) take(q[0], "b");
+  if (_i > 0) second = claim(q[0], "b");
+  zke_dispatch(z[1], NULL);
+  ck_assert_str_eq(told[1], "1  -;");
+  release(_i < 2 ? q[2] : q[0], _i < 2 ? first : second);
+  zke_dispatch(z[1], NULL);
+  ck_assert_str_eq(told[1], "1  -;1  -;");
+  ck_assert_int_eq(size_of(q[0]).takers, 0);
+  if (_i == 1) ack(q[0], second);
+  if (_i == 2) ack(q[2], first);
+  expect_nothing(q[0]);
+  close_all();
+}
+
 /* Takes one item each time it is told, or waits no more (context: "stop"), but
  * dispatches before, where it is told of the next put.  That one puts. */
 static void take_late(zke_queue *queue, int event, int64_t token,
@@ -2079,8 +2121,6 @@ TEST(the_listener_is_told_of_room) {
   ck_assert_int_eq(size_of(q[0]).putters, 0);
   close_all();
 }
-
-static int tries; /* of put_two() */
 
 /* Puts two items when it is told of room, and gives up after some tries. */
 static void put_two(zke_queue *queue, int event, int64_t token,
