@@ -393,7 +393,8 @@ int zke_q_letter_key(zke_queue *q, const char *death, char **key_out) {
  * Items, letters and keys are deleted in parts, since one step cannot hold a
  * million of them.  The rest is one step: the line, the claims, what is left of
  * the keys, and the directories.  It fails where an item was put meanwhile, so
- * nobody is left with half a queue. */
+ * nobody is left with half a queue.  Keys go after the items, and only as long
+ * as nobody puts: an item never stands there without its key. */
 
 /* A directory's children; *names_out is NULL where it is missing. */
 static int queue_names(zke_queue *q, const char *directory,
@@ -486,6 +487,45 @@ static size_t queue_count_names(const zke_strings *names) {
   return names ? (size_t)names->count : 0;
 }
 
+/* Delete up to ZKE_Q_BATCH keys while "entries" has this version.  ZKE_Q_AGAIN:
+ * it has another one, or a key has gone with its producer. */
+static int queue_delete_keys(zke_queue *q, int32_t version, char **names,
+                             int count) {
+  char *paths[ZKE_Q_BATCH];
+  zke_op ops[ZKE_Q_BATCH + 1];
+  zke_strings some = {count, names};
+  queue_rest l = {.paths = paths};
+  int rc = queue_add_names(q, &l, q->keys, &some);
+  zke_op_check(&ops[0], q->entries, version);
+  for (int i = 0; i < count && rc == ZKE_OK; i++)
+    zke_op_delete(&ops[i + 1], paths[i], -1);
+  if (rc == ZKE_OK) rc = zke_recipe_multi(q->r.z, ops, count + 1, NULL);
+  while (l.count > 0) zke_free(paths[--l.count]);
+  return rc == ZKE_NONODE || rc == ZKE_BADVERSION ? ZKE_Q_AGAIN : rc;
+}
+
+/* Delete the keys of a queue without items.  The version of "entries" is read
+ * before the look at the items, and each put raises it (Q2): so no key of an
+ * item that was put since goes.  ZKE_Q_AGAIN: one was put. */
+static int queue_clear_keys(zke_queue *q) {
+  zke_strings *names = NULL;
+  queue_all all = {0};
+  zke_stat stat;
+  int rc = zke_exists(q->r.z, q->entries, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE) return ZKE_OK; /* the last step deletes them */
+  if (rc == ZKE_OK) rc = queue_read_all(q, q->entries, &all);
+  if (rc == ZKE_OK && all.count) rc = ZKE_Q_AGAIN;
+  if (rc == ZKE_OK) rc = queue_names(q, q->keys, &names);
+  int count = rc == ZKE_OK && names ? names->count : 0;
+  for (int i = 0; i < count && rc == ZKE_OK; i += ZKE_Q_BATCH) {
+    int some = count - i < ZKE_Q_BATCH ? count - i : ZKE_Q_BATCH;
+    rc = queue_delete_keys(q, stat.version, names->data + i, some);
+  }
+  zke_free(names);
+  queue_all_free(&all);
+  return rc;
+}
+
 /* Collect what is left, in an order in which it can be deleted: first what
  * stands in the line, in "taken" and in "keys", then the directories, each
  * after those below it. */
@@ -548,7 +588,7 @@ static int queue_try_destroy(zke *z, void *arg) {
   int rc = e->only_empty ? queue_see_empty(q) : ZKE_OK;
   if (rc == ZKE_OK && !e->only_empty) rc = queue_clear(q, q->entries, NULL);
   if (rc == ZKE_OK && !e->only_empty) rc = queue_clear(q, q->dead, "death");
-  if (rc == ZKE_OK && !e->only_empty) rc = queue_clear(q, q->keys, NULL);
+  if (rc == ZKE_OK && !e->only_empty) rc = queue_clear_keys(q);
   return rc == ZKE_OK ? queue_delete_rest(q) : rc;
 }
 

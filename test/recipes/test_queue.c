@@ -2468,6 +2468,70 @@ TEST(destroying_removes_all) {
   close_all();
 }
 
+static bool bare;    /* an item was seen without its key */
+static long moments; /* until one is put, from when those of before have gone */
+
+/* Are there items, and the key?  false: that cannot be seen, inside a batch of
+ * the other one's. */
+static bool see_items(zke *other, bool *item, bool *key) {
+  zke_op ops[2];
+  zke_op_result r[2] = {{0}};
+  *item = *key = false;
+  zke_op_children(&ops[0], PATH "/entries");
+  zke_op_children(&ops[1], PATH "/keys");
+  bool seen = zke_multi_read(other, ops, 2, r) == ZKE_OK;
+  for (int i = 0; r[0].children && i < r[0].children->count; i++)
+    *item |= strcmp(r[0].children->data[i], "line") != 0;
+  for (int i = 0; r[1].children && i < r[1].children->count; i++)
+    *key |= strcmp(r[1].children->data[i], "key-k") == 0;
+  zke_results_clear(r, 2);
+  return seen;
+}
+
+/* Is the item there without its key?  Asked at each reading of the clock. */
+static int see_key(zke *other) {
+  bool item, key;
+  if (see_items(other, &item, &key)) bare |= item && !key;
+  meddle_at = 1;
+  return ZKE_OK;
+}
+
+/* Put an item with a key, and see whether it has its key from then on. */
+static int put_and_see(zke *other) {
+  bool item = true, key;
+  meddle_at = 1;
+  if (!see_items(other, &item, &key) || item) return 1;
+  if (--moments > 0) return 1;
+  int rc = put_key(others, "b", "k");
+  if (rc == ZKE_OK) meddle = see_key;
+  return rc;
+}
+
+/* Whenever somebody puts an item with a key while the queue is destroyed: the
+ * item has its key as long as it is there, though the destruction may be given
+ * up at any moment. */
+TEST(a_destruction_takes_no_item_its_key) {
+  zke *own = open_meddled();
+  zke_queue *queue;
+  ck_ok(zke_queue_new(own, PATH, NULL, &queue));
+  ck_ok(zke_queue_new(meddler, PATH, NULL, &others));
+  bare = false;
+  meddled = 0;
+  for (long n = 1; meddled != 1 || n < 3; n++) {
+    put(queue, "a");
+    put(others, "a");
+    moments = n;
+    meddle_next(1, put_and_see);
+    ck_ok(zke_queue_destroy(queue, 0));
+    meddle_at = 0;
+    ck_assert_msg(!bare, "without its key after a put at moment %ld", n);
+  }
+  zke_queue_free(others);
+  zke_queue_free(queue);
+  ck_ok(zke_close(own));
+  ck_ok(zke_close(meddler));
+}
+
 /* Whoever waits waits on, for an item or for room. */
 TEST_LOOP(waiters_survive_the_destruction, 0, 2) {
   zke_queue_options o = {.size = sizeof o, .limit = 1};
