@@ -184,10 +184,18 @@ static void queue_give_up(zke_queue *q, zke_q_claim **at) {
   queue_unlink_claim(at);
 }
 
-/* Have a new claim watched where there is a listener. */
-static int queue_watch_claim(zke_queue *q, const zke_q_claim *c) {
+/* Have a new claim watched where there is a listener.  One that was lost since
+ * the step is a claim all the same, and the next step of the object tells of
+ * its end. */
+static int queue_watch_claim(zke_queue *q, zke_q_claim *c) {
+  zke_stat stat;
   if (!q->o.listener) return ZKE_OK;
-  return zke_get(q->r.z, c->path, zke_recipe_watcher, &q->r, NULL, NULL, NULL);
+  int rc = zke_get(q->r.z, c->path, zke_recipe_watcher, &q->r, NULL, NULL,
+                   &stat);
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  if (rc == ZKE_NONODE || stat.czxid != c->token)
+    c->suspect = q->r.changed = true;
+  return ZKE_OK;
 }
 
 /* Items that are claimed in one step. */

@@ -2468,6 +2468,60 @@ TEST(destroying_removes_all) {
   close_all();
 }
 
+/* Inside the other's transaction it would wait long: so a change is tried that
+ * is not repeated. */
+static int destroy_other(zke *other) {
+  int rc = zke_set(other, "/", "", 0, -1, NULL);
+  return rc == ZKE_OK ? zke_queue_destroy(others, 0) : rc;
+}
+static int destroy_and_claim(zke *other) {
+  int rc = destroy_other(other);
+  if (rc == ZKE_OK) rc = zke_queue_put(others, "a", 1, NULL, 0);
+  return rc == ZKE_OK ? zke_queue_claim(others, 0, &others_item) : rc;
+}
+
+/* Whenever another one destroys the queue while this one claims, and perhaps
+ * claims the item of the next queue, which has the same name: what was claimed
+ * is lost, and the listener hears of it. */
+TEST_LOOP(a_claim_that_is_destroyed_is_lost_at_every_moment, 0, 2) {
+  static char heard[200];
+  zke *own = open_meddled();
+  zke_queue_options o = {
+      .size = sizeof o, .listener = listen, .context = heard};
+  zke_queue *queue;
+  int lost = 0;
+  ck_ok(zke_queue_new(own, PATH, &o, &queue));
+  ck_ok(zke_queue_new(meddler, PATH, NULL, &others));
+  meddled = 0;
+  for (long n = 1; meddled != 1 || n < 3; n++) {
+    zke_queue_item *item = NULL;
+    others_item = NULL;
+    heard[0] = '\0';
+    put(others, "a");
+    meddle_next(n, _i ? destroy_and_claim : destroy_other);
+    int rc = zke_queue_claim(queue, 0, &item);
+    meddle_at = 0;
+    ck_assert_msg(rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT,
+                  "%s at clock reading %ld", zke_errmsg(), n);
+    if (rc == ZKE_OK && zke_queue_check(queue, item) == ZKE_LOST) {
+      lost++;
+      ck_until(zke_dispatch(own, NULL) == ZKE_OK && heard[0], 5000);
+      ck_assert_str_eq(heard, "3 entry-100-0000000001 token;");
+    }
+    if (others_item) ck_ok(zke_queue_check(others, others_item));
+    zke_free(item);
+    zke_free(others_item);
+    int gone = zke_queue_destroy(queue, 0);
+    ck_assert(gone == ZKE_OK || gone == ZKE_NONODE);
+    ck_ok(zke_dispatch(own, NULL));
+  }
+  ck_assert_int_gt(lost, 0);
+  zke_queue_free(others);
+  zke_queue_free(queue);
+  ck_ok(zke_close(own));
+  ck_ok(zke_close(meddler));
+}
+
 static bool bare;    /* an item was seen without its key */
 static long moments; /* until one is put, from when those of before have gone */
 
