@@ -546,19 +546,19 @@ static int queue_try_with_needs(zke_queue *q, zke_q_step *s,
 
 /* Make a step, of an object that is placed.  ZKE_Q_AGAIN: what it was made for
  * may not be so any more, look again: the queue's settings have changed, or it
- * was removed, or somebody has touched the user znode. */
+ * was removed, or the user znode has another version.  It has one after a step
+ * that was made and of which that could not be seen, and where somebody has
+ * written to it.  Then that version is read, and the znode stays: the items
+ * that the object holds name it (zke_queue_ops()). */
 int zke_q_change(zke_queue *q, zke_q_step *s, int64_t deadline_ms) {
   if (!q->placed) return queue_look_anew(q, deadline_ms);
   int rc = queue_try_with_needs(q, s, deadline_ms);
   if (rc == ZKE_OK || rc == ZKE_INVALIDSTATE) return rc;
-  int user = s->results[ZKE_Q_OP_USER].rc,
-      place = s->results[ZKE_Q_OP_PLACE].rc;
-  if (user == ZKE_NONODE || user == ZKE_BADVERSION) {
-    rc = user == ZKE_NONODE ? ZKE_OK : zke_q_remove(q, &q->user);
-    return rc == ZKE_OK ? queue_look_anew(q, deadline_ms) : rc;
+  for (int i = ZKE_Q_OP_USER; i <= ZKE_Q_OP_PLACE; i++) {
+    int refused = s->results[i].rc;
+    if (refused == ZKE_NONODE || refused == ZKE_BADVERSION)
+      return queue_look_anew(q, deadline_ms);
   }
-  if (place == ZKE_BADVERSION || place == ZKE_NONODE)
-    return queue_look_anew(q, deadline_ms);
   return rc;
 }
 

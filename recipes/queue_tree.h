@@ -238,7 +238,7 @@ void zke_q_step_free(zke_q_step *s);
 /* zke_q_change - make a step, exactly once, whatever happens to the reply
  *
  * Returns ZKE_OK; or ZKE_Q_AGAIN: the queue's settings have changed, or it was
- * removed, or somebody has touched the user znode.  Then the step was not made,
+ * removed, or the user znode has another version.  Then the step was not made,
  * q knows the queue as it is now, and what the step rests on has to be read
  * again.  Or what zke_multi() says to the caller's operations. */
 int zke_q_change(zke_queue *q, zke_q_step *s, int64_t deadline_ms);

@@ -2396,6 +2396,29 @@ TEST_LOOP(a_name_that_comes_again_is_another_item, 0, 3) {
   close_all();
 }
 
+/* A user znode whose version is not the one known, as after a step whose reply
+ * could not be looked into, stays: what its object has claimed is guarded by
+ * it. */
+TEST(an_unknown_version_keeps_the_claims_guarded) {
+  zke_op ops[ZKE_QUEUE_OPS];
+  zke_strings *line;
+  open_all();
+  put(q[0], "a");
+  zke_queue_item *item = claim(q[1], "a");
+  ck_ok(zke_queue_ops(item, ops));
+  ck_ok(zke_ephemerals(z[1], 0, PATH "/entries/line", &line));
+  ck_assert_int_eq(line->count, 1);
+  ck_ok(zke_set(z[1], line->data[0], "", 0, -1, NULL));
+  zke_free(line);
+  put(q[1], "b");
+  ck_ok(zke_multi(z[1], ops, ZKE_QUEUE_OPS, NULL));
+  ck_ok(zke_queue_check(q[1], item));
+  ack(q[1], item);
+  take(q[1], "b");
+  expect_nothing(q[1]);
+  close_all();
+}
+
 enum { BY_ACK, BY_ACK_ALL, BY_RELEASE, BY_DELAY, BY_BURIAL, BY_PROLONG, ENDS };
 
 static int end_claim(int how, zke_queue *queue, zke_queue_item *item) {
