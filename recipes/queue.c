@@ -190,8 +190,8 @@ static void queue_give_up(zke_queue *q, zke_q_claim **at) {
 static int queue_watch_claim(zke_queue *q, zke_q_claim *c) {
   zke_stat stat;
   if (!q->o.listener) return ZKE_OK;
-  int rc = zke_get(q->r.z, c->path, zke_recipe_watcher, &q->r, NULL, NULL,
-                   &stat);
+  int rc =
+      zke_get(q->r.z, c->path, zke_recipe_watcher, &q->r, NULL, NULL, &stat);
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
   if (rc == ZKE_NONODE || stat.czxid != c->token)
     c->suspect = q->r.changed = true;
@@ -660,7 +660,8 @@ static int queue_try_put(zke_queue *q, const queue_load *load,
 
 /* Put, if there is room: else ZKE_Q_NOTHING.  Without a key a repetition means
  * that another put was made, so some put always succeeds.  With one it may mean
- * that the foreseen name can never be had, so the tries are counted. */
+ * that the foreseen name can never be had, so the tries are counted; ZKE_LIMIT
+ * would say that the queue is full. */
 static int queue_put_now(zke_queue *q, const queue_load *load,
                          int64_t deadline_ms) {
   int rc = zke_q_ready(q, deadline_ms);
@@ -674,8 +675,8 @@ static int queue_put_now(zke_queue *q, const queue_load *load,
   rc = prefix ? ZKE_Q_AGAIN : ZKE_NOMEM;
   for (int i = 0; rc == ZKE_Q_AGAIN; i++) {
     rc = queue_try_put(q, load, prefix, deadline_ms);
-    if (rc == ZKE_Q_AGAIN && load->key && i >= KEY_TRIES)
-      rc = zke_recipe_fail(ZKE_LIMIT,
+    if (rc == ZKE_Q_AGAIN && load->key && i + 1 >= KEY_TRIES)
+      rc = zke_recipe_fail(ZKE_RUNTIMEINCONSISTENCY,
                            "the numbers of the queue %s are used up, or others "
                            "put all the time",
                            q->r.path);

@@ -1566,6 +1566,30 @@ TEST_LOOP(a_key_has_one_item_at_every_moment, 0, 2) {
   ck_ok(zke_close(meddler));
 }
 
+/* At each reading of the clock. */
+static int put_always(zke *other) {
+  meddle_at = 1;
+  return put_raw(other);
+}
+
+/* Others put at each try of a put with a key: it ends, and does not say that
+ * the queue is full. */
+TEST(a_key_that_is_never_quick_enough_is_not_a_full_queue) {
+  zke *own = open_meddled();
+  zke_queue *queue;
+  ck_ok(zke_queue_new(own, PATH, NULL, &queue));
+  put(queue, "first");
+  meddle_next(1, put_always);
+  int rc = put_key(queue, "a", "k");
+  meddle_at = 0;
+  ck_rc(rc, ZKE_RUNTIMEINCONSISTENCY);
+  ck_says("others put all the time");
+  ck_ok(put_key(queue, "a", "k"));
+  zke_queue_free(queue);
+  ck_ok(zke_close(own));
+  ck_ok(zke_close(meddler));
+}
+
 /* ---- dead letters ---- */
 
 static void open_attempts(int attempts) {
