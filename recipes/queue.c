@@ -394,8 +394,10 @@ static int queue_take_now(zke_queue *q, int64_t deadline_ms,
 
 /* ---- the caller's own operations ----
  *
- * They are made in the recipe's own step, so they have an effect exactly where
- * that has one. */
+ * They stand behind the queue's own in the same step, so they are made exactly
+ * when the step is.  The index of the operation that was refused tells whose it
+ * is (zke_recipe_refused()): a refusal of the caller's ends the call with its
+ * code, whatever that code would mean to the queue. */
 
 /* What the caller changes in the step of a put or of an acknowledgement. */
 typedef struct queue_more {
@@ -962,7 +964,8 @@ static int queue_retry_look(zke *z, void *arg) {
 /* Is the sleep over: is something ready, or due earlier than was known on going
  * to sleep? */
 static int queue_done(const zke_q_wait *w) {
-  return w->state == ZKE_Q_WAIT_READY || w->due < w->until ? ZKE_OK : 1;
+  bool done = w->state == ZKE_Q_WAIT_READY || w->due < w->until;
+  return done ? ZKE_OK : ZKE_NOT_YET;
 }
 
 /* What zke_recipe_await() asks to know whether its sleep is over. */
@@ -1060,11 +1063,16 @@ static int queue_wait_end(zke_q_wait *w, bool waiting, int rc) {
   zke_sentence kept;
   if (!waiting) return rc;
   zke_recipe_keep(&kept);
-  queue_leave(w); /* if it fails, the znode goes with the object */
+  queue_leave(w); /* if it fails, the session deletes the znode later */
   return zke_recipe_restore(&kept, rc);
 }
 
-/* ---- the object ---- */
+/* ---- the object ----
+ *
+ * What the class does: event() notes which watches and claims an event is
+ * about, step() looks again, ended() and quit() give up what the object has.
+ * deliver(), which calls the listener, and destroy() are called without the
+ * mutex. */
 
 /* The listener was told, and no try has come, or one that has failed: the next
  * look tells again.  A try may have failed before it could begin, as where
@@ -1272,7 +1280,11 @@ int zke_queue_cancel(zke_queue *queue) {
   return zke_recipe_cancel((zke_recipe *)queue);
 }
 
-/* ---- in ---- */
+/* ---- in ----
+ *
+ * The arguments are checked before the mutex is taken.  Then each put is the
+ * same loop: try, and after ZKE_Q_NOTHING wait for room and try again, until
+ * the deadline. */
 
 /* Put, and wait for room as long as may be.  An object that waits for its
  * listener waits for as much room from then on: told of less it would try, find
@@ -1383,7 +1395,10 @@ int zke_queue_put(zke_queue *queue, const void *data, int len,
   return zke_queue_put_all(queue, &value, 1, options, deadline_ms);
 }
 
-/* ---- out ---- */
+/* ---- out ----
+ *
+ * The same loop for a take and for a claim, which differ in the step that they
+ * try (queue_get_now()). */
 
 /* The first claim of an item, or NULL. */
 static const char *queue_first_claim(const zke_queue *q) {
@@ -1817,7 +1832,12 @@ int zke_queue_check(zke_queue *queue, const zke_queue_item *item) {
   return zke_recipe_leave(&queue->r, queue_verify(queue, *at));
 }
 
-/* ---- without blocking ---- */
+/* ---- without blocking ----
+ *
+ * The object waits here for its listener and not in a call: its state changes
+ * in steps, which dispatches make, and in the tries of the program
+ * (queue_tried()).  What only looks, or works on letters, stands here too: no
+ * call but zke_queue_requeue() has a deadline. */
 
 /* What an event of the listener is about; NULL: it cannot be waited for. */
 static zke_q_wait *queue_waiting(zke_queue *q, int event) {
@@ -1825,8 +1845,9 @@ static zke_q_wait *queue_waiting(zke_queue *q, int event) {
   return event == ZKE_QUEUE_ROOM ? &q->putting : NULL;
 }
 
-/* Begin to wait for the listener.  Where the first look fails the place in the
- * line is given up again, so that others do not count on this object. */
+/* Begin to wait for the listener.  If the first look fails, the object gives up
+ * its place in the line: the caller is told that it does not wait, and so does
+ * zke_queue_size(). */
 static int queue_start(zke_queue *q, zke_q_wait *w) {
   zke_sentence kept;
   if (!q->o.listener)
@@ -1863,7 +1884,7 @@ int zke_queue_step(zke_queue *queue) {
   return zke_recipe_leave(&queue->r, zke_recipe_look(&queue->r));
 }
 
-/* A call of another thread that waits is not stopped so, but cancelled. */
+/* Does not end another thread's blocking call; use zke_queue_cancel(). */
 int zke_queue_stop(zke_queue *queue, int event) {
   int rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;

@@ -565,11 +565,11 @@ static int queue_bury_step(zke_queue *q, const zke_queue_item *item,
 }
 
 /* To the dead letters, together with this object's claim where it holds one:
- * then with a reason, else NULL.  Where there is a letter of that name, since
- * "entries" was made again since or somebody makes items under names of their
- * own, this one gets another number: the zxid of its put and its own number
- * together, since items of one put share the zxid; or the next number that no
- * letter has.  An item so large that one step cannot carry more is buried
+ * then with a reason, else NULL.  A letter of that name may exist already:
+ * "entries" was made anew, or somebody chose item names by hand.  Then the
+ * letter gets another number: the zxid of its put and its own number together,
+ * since items of one put share the zxid; or the next number that no letter has.
+ * An item so large that one step cannot carry more is buried
  * without how it died, rather than claimed for ever.  ZKE_LOST: the item is not
  * as it was (Q1). */
 int zke_q_bury(zke_queue *q, const zke_queue_item *item, const zke_q_claim *own,

@@ -60,12 +60,12 @@ static int queue_count_dead(zke_queue *q, int *count) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* All items, in their order. */
+/* All items or letters, in the order of items. */
 typedef struct queue_all {
   zke_strings *names;
   zke_q_name *order;
   int count;
-  int32_t cversion; /* of "entries" */
+  int32_t cversion; /* of "entries", or of "dead" */
 } queue_all;
 
 /* Release what queue_read_all() has read, also where that failed half-way. */

@@ -525,8 +525,8 @@ static int queue_look_anew(zke_queue *q, int64_t deadline_ms) {
   return rc == ZKE_OK ? ZKE_Q_AGAIN : rc;
 }
 
-/* Try a step, which makes the directory that it needs, where that is missing:
- * in the same step, since it is removed again when it is empty. */
+/* Try a step.  If the directory that it needs is missing, create it in the same
+ * transaction: an empty container may be removed at any time. */
 static int queue_try_with_needs(zke_queue *q, zke_q_step *s,
                                 int64_t deadline_ms) {
   bool make = false;

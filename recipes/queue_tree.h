@@ -104,7 +104,10 @@ typedef struct zke_q_claim {
  *                 object takes a place in the line and watches
  *   YES -> READY  a look has found something; the listener is told, the call
  *                 that blocks wakes up
- *   READY -> YES  the try found nothing after all, or failed
+ *   READY -> YES  the try found nothing after all, or failed; or no try has
+ *                 come, and an event has spent a watch, or zke_queue_step() was
+ *                 called: the listener is told again.  A call that blocks looks
+ *                 again after each sleep (queue_wait_on())
  *   to NO         a try succeeded, zke_queue_stop(), the end of the call that
  *                 blocks, of the session, or of the object */
 enum zke_q_state { ZKE_Q_WAIT_NO, ZKE_Q_WAIT_YES, ZKE_Q_WAIT_READY };
