@@ -776,6 +776,41 @@ TEST(a_job_of_a_session_that_is_not_shown_is_held) {
   end_ground(&g);
 }
 
+/* A participant whose session is not shown lives as others see it: its vote is
+ * held, the last site's acknowledgement leaves the transaction to the
+ * coordinator, and its name is held. */
+TEST(a_transaction_of_a_session_that_is_not_shown_is_kept) {
+  static const char *const sites[] = {"here", "there"};
+  ground g = begin_own();
+  zke *z = open_ground(&g), *other = open_ground(&g);
+  zke_two_phase_options o = ZKE_INIT(zke_two_phase_options);
+  zke_two_phase *all, *one, *two, *more;
+  zke_strings *names;
+  o.form = ZKE_TWO_PHASE_EPHEMERAL;
+  hide(z);
+  ck_ok(zke_two_phase_begin(z, "/2pc", "x", "", 0, sites, 2, &o, &all));
+  ck_ok(zke_two_phase_open(z, "/2pc", "x", "here", NULL, &one));
+  ck_rc(zke_two_phase_open(other, "/2pc", "x", "here", NULL, &more), ZKE_HELD);
+  ck_ok(zke_two_phase_open(other, "/2pc", "x", "there", NULL, &two));
+  ck_ok(zke_two_phase_vote(one, ZKE_TWO_PHASE_COMMIT));
+  ck_ok(zke_two_phase_vote(two, ZKE_TWO_PHASE_COMMIT));
+  ck_ok(zke_two_phase_ack(one));
+  ck_ok(zke_two_phase_ack(two));
+  ck_ok(zke_two_phase_pending(other, "/2pc", NULL, NULL, NULL, &names));
+  ck_assert_int_eq(names->count, 1);
+  zke_free(names);
+  ck_rc(zke_two_phase_begin(other, "/2pc", "x", "", 0, sites, 2, &o, &more),
+        ZKE_HELD);
+  ck_ok(zke_two_phase_ack(all));
+  ck_rc(zke_exists(other, "/2pc/x", NULL, NULL, NULL), ZKE_NONODE);
+  zke_two_phase_free(one);
+  zke_two_phase_free(two);
+  zke_two_phase_free(all);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
 /* Operations of these types are refused behind one that is good, which is not
  * made either. */
 static void expect_refused(zke *z, bool reads, const int *types, size_t size) {
