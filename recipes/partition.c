@@ -1113,8 +1113,9 @@ static int part_state(const zke_partition *p) {
 static int64_t part_next(const zke_partition *p) {
   int64_t next = ZKE_FOREVER;
   for (int i = 0; i < p->count && p->release_ms; i++) {
-    int64_t due = p->item[i].since + p->release_ms;
-    if (p->item[i].state == ITEM_WANTED && due < next) next = due;
+    int64_t since = p->item[i].since;
+    if (p->item[i].state != ITEM_WANTED) continue;
+    if (p->release_ms < next - since) next = since + p->release_ms;
   }
   return next;
 }

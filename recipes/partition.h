@@ -157,7 +157,8 @@ typedef struct zke_partition_options {
                          no newline; copied.  NULL: that of its znode, which
                          is new each time */
   int64_t release_ms; /* how long this member waits for an item that another one
-                         is to release, before it takes it; 0: for ever */
+                         is to release, before it takes it; 0 and
+                         ZKE_FOREVER: for ever */
   zke_partition_fn listener; /* or NULL */
   void *context;             /* for the listener; borrowed */
 } zke_partition_options;

@@ -265,6 +265,22 @@ TEST(waits_for_release) {
   end();
 }
 
+/* A time to let go that never ends is as none: nothing is due. */
+TEST(an_endless_time_to_let_go_is_as_none) {
+  int64_t next;
+  release_ms = ZKE_FOREVER;
+  begin();
+  lets_go = false;
+  ck_ok(zke_partition_start(p[0]));
+  ck_ok(zke_partition_start(p[1]));
+  ck_assert_int_eq(zke_partition_state(p[1]), ZKE_PARTITION_ALLOCATING);
+  ck_ok(zke_partition_due(p[1], &next));
+  ck_assert(next == ZKE_FOREVER);
+  ck_rc(zke_partition_wait(p[1], zke_now(z[1]) + 10), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(has(1), 0);
+  end();
+}
+
 /* The time to let go has passed: its next owner takes it, the old one is
  * told. */
 TEST(taken_at_deadline) {
