@@ -447,12 +447,17 @@ struct zke_rendezvous_point {
   int len;        /* bytes of data */
 };
 
+/* Tell the listener the state, with what was filled in. */
+static void point_tell(zke_rendezvous_point *p) {
+  zke_recipe_tell(&p->r, p->state, p->token, p->data, p->len);
+}
+
 /* Note a new state, and tell it if somebody listens; the same one is not told
  * again. */
 static void point_change_to(zke_rendezvous_point *p, int state) {
   if (p->state == state) return;
   p->state = state;
-  if (p->listening) zke_recipe_tell(&p->r, state, p->token, p->data, p->len);
+  if (p->listening) point_tell(p);
 }
 
 /* Forget what was filled in: the point has gone, or another one is there. */
@@ -619,17 +624,28 @@ int zke_rendezvous_point_wait(zke_rendezvous_point *point, int64_t deadline_ms,
   return zke_recipe_leave(&point->r, rc);
 }
 
-/* The present state is told as the first event. */
+/* The present state is told as the first event, also where it was seen before:
+ * for a call that waits on another thread, which goes on from what it has seen.
+ * Where nothing is there nothing is told. */
+static int point_start(zke_rendezvous_point *p) {
+  if (!p->waiting) {
+    p->state = 0;
+    point_forget(p);
+  }
+  int rc = point_look(p);
+  if (rc != ZKE_OK) return rc;
+  p->listening = true;
+  if (p->state == ZKE_RENDEZVOUS_POINT_EMPTY ||
+      p->state == ZKE_RENDEZVOUS_POINT_FILLED)
+    point_tell(p);
+  return ZKE_OK;
+}
+
+/* A second start does nothing. */
 int zke_rendezvous_point_start(zke_rendezvous_point *point) {
   int rc = zke_recipe_enter((zke_recipe *)point);
   if (rc != ZKE_OK) return rc;
-  if (!point->listening) {
-    point->listening = true;
-    if (!point->waiting) point->state = 0;
-    if (!point->waiting) point_forget(point);
-    rc = point_look(point);
-    if (rc != ZKE_OK) point->listening = false;
-  }
+  if (!point->listening) rc = point_start(point);
   return zke_recipe_leave(&point->r, rc);
 }
 

@@ -527,6 +527,31 @@ TEST(point_listener) {
   end();
 }
 
+/* A listener that is started while a thread waits with the object hears what is
+ * there, though that thread has seen it before; and then what that thread waits
+ * for. */
+TEST(a_listener_that_starts_beside_a_waiter_hears_what_is_there) {
+  char text[64] = "";
+  waiter c;
+  zke_rendezvous_point *p;
+  zke_rendezvous_point_options o = {
+      .size = sizeof o, .listener = point_hear, .context = text};
+  begin(1, 2);
+  ck_ok(zke_rendezvous_prepare(admin, POINT, 0, soon(admin)));
+  ck_ok(zke_rendezvous_point_new(z[0], POINT, &o, &p));
+  pthread_t thread = wait_begin(&c, p);
+  ck_ok(zke_rendezvous_point_start(p));
+  ck_assert_str_eq(text, "E ");
+  ck_ok(zke_rendezvous_fill(admin, POINT, "yes", 3, soon(admin), NULL));
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_ok(c.rc);
+  ck_assert_str_eq(c.data, "yes");
+  zke_free(c.data);
+  ck_assert_str_eq(text, "E Fyes ");
+  zke_rendezvous_point_free(p);
+  end();
+}
+
 /* Who filled it in stands in one line; what does not is not a filling. */
 TEST(point_malformed) {
   static const char *const texts[] = {"filled 1\n5 x\n", "filled 1\n",
