@@ -183,6 +183,7 @@ struct zke_periodic {
   bool placed;    /* the directory is there, as far as is known */
   bool waiting;   /* a blocking call runs */
   bool watched;   /* `running` is watched, and the watch has not fired */
+  bool noticed;   /* the same of the job's znode, for its next record */
   bool woken;     /* an event has come since the wait began: look */
   bool given_up;  /* released while a blocking call waits for it */
 };
@@ -321,6 +322,7 @@ typedef struct job_claim {
   bool unsure;      /* the last try may have made it */
   int64_t next;     /* out, where it was done: when it is due, wall time */
   bool end_matters; /* out, where a process does it: its end may make it due */
+  int64_t mzxid;    /* out: of the record that was read; 0: there is none */
 } job_claim;
 
 /* The record is this object's already: the last try had succeeded. */
@@ -342,6 +344,7 @@ static int job_claim_once(zke *z, job_claim *a) {
   if (rc != ZKE_OK) return rc;
   int64_t now = zke_wall(j->r.z);
   bool over = job_is_over(j, &c, now), wrote = false;
+  a->mzxid = c.stat.mzxid;
   if (a->unsure && job_is_mine(j, &c) && c.runner == zke_session_id(z)) {
     j->version = c.stat.version;
     j->made = c.stat.czxid;
@@ -550,8 +553,9 @@ static int job_end_run(zke_periodic *j, int status) {
  * waited for, so it counts as that. */
 static void job_event(zke_recipe *r, int type, const char *path) {
   zke_periodic *j = (zke_periodic *)r;
-  if (type == ZKE_EVENT_OVERFLOW || strcmp(path, j->running) == 0)
-    j->watched = false;
+  bool all = type == ZKE_EVENT_OVERFLOW;
+  if (all || strcmp(path, j->running) == 0) j->watched = false;
+  if (all || strcmp(path, j->r.path) == 0) j->noticed = false;
   j->woken = true;
 }
 
@@ -665,7 +669,13 @@ static int job_try(zke_periodic *j, bool force) {
 int zke_periodic_try(zke_periodic *job) { return job_try(job, false); }
 int zke_periodic_force(zke_periodic *job) { return job_try(job, true); }
 
-/* ---- waiting ---- */
+/* ---- waiting ----
+ *
+ * A call that waits sleeps until the job is due by time.  Where a process does
+ * it, and its end may make the job due, it watches `running` instead.  Where it
+ * was done, and retry is set, it watches the job's znode as well: a run that
+ * somebody forces may fail, and make the job due before its time.
+ */
 
 /* For zke_recipe_await(): has anything come since the wait began? A release
  * beside the waiting call ends it. */
@@ -683,6 +693,26 @@ static int job_attend(zke_periodic *j, const job_claim *a, int64_t *until) {
   return j->watched ? ZKE_OK : job_watch(j);
 }
 
+/* It was done: watch for the next record, if the run that it tells of may make
+ * the job due by its end.  ZKE_NONODE: the record is another one already. */
+static int job_notice(zke_periodic *j, const job_claim *a) {
+  zke_stat stat;
+  if (!j->o.retry) return ZKE_OK;
+  int rc = zke_get(j->r.z, j->r.path, zke_recipe_watcher, &j->r, NULL, NULL,
+                   &stat);
+  if (rc != ZKE_OK) return rc;
+  j->noticed = true;
+  return stat.mzxid == a->mzxid ? ZKE_OK : ZKE_NONODE;
+}
+
+/* Take that watch back, before a claim of this object's would fire it. */
+static void job_unnotice(zke_periodic *j) {
+  if (j->noticed)
+    zke_remove_watch(j->r.z, j->r.path, ZKE_WATCH_DATA, zke_recipe_watcher,
+                     &j->r);
+  j->noticed = false;
+}
+
 /* The run was not to be had: wait for the next reason to look.  ZKE_OK: there
  * is one. */
 static int job_linger(zke_periodic *j, const job_claim *a, int refused,
@@ -690,12 +720,16 @@ static int job_linger(zke_periodic *j, const job_claim *a, int refused,
   int64_t left = a->next - zke_wall(j->r.z), until;
   j->woken = false;
   until = zke_now(j->r.z) + (left > 0 ? left : 1);
-  int rc = refused == ZKE_HELD ? job_attend(j, a, &until) : ZKE_OK;
-  if (rc == ZKE_NONODE) return ZKE_OK;
-  if (rc != ZKE_OK) return rc;
-  bool last = deadline_ms <= until;
-  rc = zke_recipe_await(&j->r, job_is_woken, last ? deadline_ms : until);
-  return rc == ZKE_OPERATIONTIMEOUT && !last ? ZKE_OK : rc;
+  int rc = refused == ZKE_HELD ? job_attend(j, a, &until) : job_notice(j, a);
+  if (rc == ZKE_OK) {
+    bool last = deadline_ms <= until;
+    rc = zke_recipe_await(&j->r, job_is_woken, last ? deadline_ms : until);
+    if (rc == ZKE_OPERATIONTIMEOUT && !last) rc = ZKE_OK;
+  } else if (rc == ZKE_NONODE) {
+    rc = ZKE_OK;
+  }
+  job_unnotice(j);
+  return rc;
 }
 
 /* Tries, and waits until there is a reason to try again.  At the deadline the

@@ -48,14 +48,16 @@
  *
  * WHO IS WOKEN: nobody, until it is due; then all that wait in
  * zke_periodic_acquire() look, and one has it.  The end of a run wakes those
- * for which the job may be due then: its period is over, or retry is set.
+ * for which the job may be due then: its period is over, or retry is set.  A
+ * run that is forced wakes those with retry set as it begins, to wait for its
+ * end.
  *
  * COSTS, in transactions of the database: a try is two reads (this session's
  * identity; the record), and one write where the run is claimed; the first try
  * also makes the directory.  A release is a read and a write.  With a listener
  * a claim is one small write more, which sets a watch, and a release one that
  * takes it back.  A process that waits costs one try at each time at which it
- * looks.
+ * looks; with retry set also two such writes.
  *
  * LOSING THE SESSION while doing it, or having `running` deleted: the listener
  * hears ZKE_PERIODIC_LOST; zke_periodic_release() fails, and so does a multi
@@ -73,6 +75,9 @@
  *   zke_periodic_free() ends the run as a death would.
  * - Different periods in two processes for one job: each decides by its own.
  * - Taking ZKE_LIMIT for a failure: it says that the work has been done.
+ * - Ending another thread's zke_periodic_acquire() by zke_periodic_release():
+ *   where that call has just claimed a run, this ends the run, with the status
+ *   that was given.  Use zke_periodic_cancel().
  * - A job that takes longer than its period: the next run begins when it has
  *   been released.
  * - Deleting a job's znode while it is done, to have it run again: use

@@ -460,6 +460,42 @@ TEST(waits_for_end) {
   end();
 }
 
+static int run_acquire(call *c) {
+  return zke_periodic_acquire(c->object, c->deadline);
+}
+
+/* Who waits for the next period, since the last run went well, takes the job
+ * over before that when a run is forced meanwhile, and fails (0) or dies (1).
+ */
+TEST_LOOP(a_forced_run_that_fails_wakes_who_waits_for_the_period, 0, 2) {
+  call c;
+  zke_periodic *one, *two;
+  zke_periodic_options o =
+      options(ZKE_PERIODIC_RETRY_DEAD | ZKE_PERIODIC_RETRY_FAILED, 0);
+  begin(0, 0);
+  wall = 0;
+  o.period_ms = 3600000;
+  ck_ok(zke_periodic_new(z[0], BASE, "rare", &o, &one));
+  ck_ok(zke_periodic_new(z[1], BASE, "rare", &o, &two));
+  ck_ok(zke_periodic_try(one));
+  ck_ok(zke_periodic_release(one, 0));
+  call_begin(&c, run_acquire, two, 0, ZKE_FOREVER);
+  ck_until(zke_periodic_try(two) == ZKE_MISUSE, 5000);
+  ck_ok(zke_periodic_force(one));
+  ck_assert(!call_is_done(&c));
+  if (_i)
+    ck_ok(zke_expire(admin, zke_session_id(z[0])));
+  else
+    ck_ok(zke_periodic_release(one, 1));
+  call_end(&c);
+  ck_ok(c.rc);
+  ck_ok(zke_periodic_release(two, 0));
+  zke_periodic_free(one);
+  zke_periodic_free(two);
+  ck_ok(zke_delete(admin, BASE "/rare", -1));
+  end();
+}
+
 /* A release beside another thread's acquire ends that call; one without it has
  * nothing to give up. */
 TEST(release_ends_a_wait) {
