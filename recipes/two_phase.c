@@ -624,14 +624,22 @@ static void phase_settle(zke_two_phase *t, int state, int64_t token,
     phase_unwatch_path(t, t->votes[i].path, &t->votes[i].watched);
 }
 
+/* Say that T1, T2 or T5 cannot be relied on here. */
+static int phase_meddled(const zke_two_phase *t) {
+  return zke_recipe_fail(ZKE_RUNTIMEINCONSISTENCY,
+                         "something else has written to %s", t->r.path);
+}
+
 /* Note a decision that was read.  It is one znode that is made once: whoever
- * has read it knows it for good. */
-static void phase_note_decision(zke_two_phase *t, const zke_op_result *node) {
+ * has read it knows it for good.  One that says neither word is somebody
+ * else's, and no other can be made beside it. */
+static int phase_note_decision(zke_two_phase *t, const zke_op_result *node) {
   const char *why = node->data ? node->data + strcspn(node->data, "\n") : "";
   why += *why == '\n';
   int state = phase_word(node->data);
-  if (state)
-    phase_settle(t, state, node->stat.czxid, why, (int)strcspn(why, "\n"));
+  if (!state) return phase_meddled(t);
+  phase_settle(t, state, node->stat.czxid, why, (int)strcspn(why, "\n"));
+  return ZKE_OK;
 }
 
 /* Read the decision and the id in one snapshot.  A later transaction of the
@@ -644,7 +652,7 @@ static int phase_read_decision(zke_two_phase *t) {
   zke_op_get(&ops[1], t->decision);
   int rc = zke_recipe_multi_read(t->r.z, ops, 2, read);
   if (rc == ZKE_OK) rc = read[0].rc == ZKE_OK ? read[1].rc : read[0].rc;
-  if (rc == ZKE_OK) phase_note_decision(t, &read[1]);
+  if (rc == ZKE_OK) rc = phase_note_decision(t, &read[1]);
   bool gone = read[0].rc == ZKE_NONODE;
   zke_results_clear(read, 2);
   if (gone) return ZKE_LOOK_AGAIN;
@@ -1479,9 +1487,7 @@ static int phase_try_vote(zke *z, void *arg) {
   int rc = ZKE_LOOK_AGAIN;
   for (int i = 0; i < ZKE_RETRIES && rc == ZKE_LOOK_AGAIN; i++)
     rc = phase_vote_once(z, a);
-  if (rc != ZKE_LOOK_AGAIN) return rc;
-  return zke_recipe_fail(ZKE_RUNTIMEINCONSISTENCY,
-                         "something else has written to %s", a->t->r.path);
+  return rc == ZKE_LOOK_AGAIN ? phase_meddled(a->t) : rc;
 }
 
 /* Take over what a caller wants to be done along; the arguments are checked

@@ -250,6 +250,7 @@ ZKE_API int zke_two_phase_begin(zke *z, const char *base, const char *name,
  *   ZKE_HELD       the site's vote is another live session's
  *   ZKE_OTHERKIND  base/name is something else
  *   ZKE_BADARGUMENTS  the site does not take part
+ *   ZKE_RUNTIMEINCONSISTENCY  as for zke_two_phase_wait()
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_two_phase_open(zke *z, const char *base, const char *name,
                                const char *site,
@@ -278,7 +279,8 @@ ZKE_API void zke_two_phase_free(zke_two_phase *t);
  *   ZKE_HELD          the ephemeral vote is another session's
  *   ZKE_NONODE        the vote's znode was deleted by somebody: abort
  *   ZKE_RUNTIMEINCONSISTENCY  something else has written to the vote's znode,
- *                     or to the id's: abort
+ *                     or to the id's: abort; or to the decision's, which then
+ *                     has to be deleted by hand
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_two_phase_vote(zke_two_phase *t, int vote);
 
@@ -374,6 +376,7 @@ ZKE_API int zke_two_phase_vote_with(zke_two_phase *t, int vote,
  *   ZKE_CANCELLED         zke_two_phase_cancel()
  *   ZKE_LOST              the transaction has gone
  *   ZKE_MISUSE            another thread waits with this object
+ *   ZKE_RUNTIMEINCONSISTENCY  the decision is none: something else has made it
  *   ZKE_INVALIDSTATE      the session has ended
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
@@ -385,7 +388,8 @@ ZKE_API int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
  *   why  for the others, one line; copied.  NULL: ""
  *
  * Returns ZKE_OK where it is aborted now, ZKE_MISUSE where it is committed,
- * ZKE_LOST where it has gone.
+ * ZKE_LOST where it has gone, ZKE_RUNTIMEINCONSISTENCY as for
+ * zke_two_phase_wait().
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_two_phase_abort(zke_two_phase *t, const char *why);
 

@@ -1149,6 +1149,28 @@ TEST_LOOP(foreign_writes_end_a_vote, 0, 2) {
   end();
 }
 
+/* A decision that is none, made by something else, ends the calls that rest on
+ * it, and what looks without a call.  When it has gone, all goes on. */
+TEST(a_decision_of_something_elses_is_told) {
+  zke_two_phase *late;
+  begin(ZKE_TWO_PHASE_SITES, 0);
+  for (int i = 1; i < SITES; i++) ck_ok(zke_two_phase_vote(t[i], C));
+  ck_ok(zke_create(admin, TX "/decision", "maybe", 5, ZKE_OPEN_ACL,
+                   ZKE_PERSISTENT, NULL, NULL));
+  ck_rc(zke_two_phase_abort(tc, "why"), ZKE_RUNTIMEINCONSISTENCY);
+  ck_says("something else has written to " TX);
+  ck_rc(zke_two_phase_vote(t[0], C), ZKE_RUNTIMEINCONSISTENCY);
+  ck_rc(zke_two_phase_step(t[1]), ZKE_RUNTIMEINCONSISTENCY);
+  ck_rc(zke_two_phase_wait(t[1], soon(zs[1]), NULL), ZKE_RUNTIMEINCONSISTENCY);
+  ck_rc(zke_two_phase_open(admin, BASE, "tx", NULL, NULL, &late),
+        ZKE_RUNTIMEINCONSISTENCY);
+  dispatch_sites();
+  ck_ok(zke_delete(admin, TX "/decision", -1));
+  ck_ok(zke_two_phase_vote(t[0], C));
+  all_decide(C);
+  end();
+}
+
 /* A mark from before the call is none of it, even with the id that the call is
  * going to have. */
 TEST(a_mark_from_before_is_anothers) {
