@@ -531,9 +531,9 @@ int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms) {
 }
 
 /* What was seen before counts as unseen, so that the listener is told the
- * present state as its first event.  A call that waits on another thread
- * compares only what is seen behind the look, or after one that has failed what
- * was seen before it. */
+ * present state as its first event.  A waiting thread cannot see the 0: the
+ * mutex is held until the look has set `seen` again or, after a failure, the
+ * old value is back. */
 int zke_barrier_start(zke_barrier *barrier) {
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
@@ -556,11 +556,14 @@ int zke_barrier_step(zke_barrier *barrier) {
   return zke_recipe_step((zke_recipe *)barrier);
 }
 
-/* A blocking call of another thread still needs the watch. */
+/* A blocking call of another thread still needs the watch.  What the listener
+ * has not heard yet it is not told any more. */
 int zke_barrier_stop(zke_barrier *barrier) {
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
   barrier->listening = false;
+  zke_recipe_untell(&barrier->r, ZKE_BARRIER_SET);
+  zke_recipe_untell(&barrier->r, ZKE_BARRIER_REMOVED);
   if (!barrier->waiting) barrier_unwatch(barrier);
   return zke_recipe_leave(&barrier->r, ZKE_OK);
 }
