@@ -19,8 +19,8 @@
  *   wait     Read and watch it, or its coming; sleep; read again.
  *
  * If a process dies before its step nothing has changed.  An ephemeral point
- * goes with the session that has prepared it; that one is gone tells those
- * that wait that the initiator is gone.
+ * goes with the session that has prepared it.  When it goes, those that wait
+ * know that the initiator has gone.
  *
  * Invariants of a point's object:
  *  1. While `listening` or `waiting`, the znode or its coming is watched, or
@@ -31,13 +31,18 @@
 #include "rendezvous.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "object.h"
 #include "text.h"
 
-/* ---- a meeting ---- */
+/* ---- a meeting ----
+ *
+ * The barrier's states are the meeting's.  A blocking call leaves the round by
+ * itself; without one the barrier's listener leaves it (meeting_told()).
+ */
 
 /* No member changes after zke_rendezvous_new(): all state is the barrier's, and
  * so is the mutex. */
@@ -120,15 +125,21 @@ int zke_rendezvous_meet(zke_rendezvous *meeting, const void *data, int len,
                                  list_out, token_out);
 }
 
-/* Leaves the meeting before, if there was one, and joins the next. */
+/* For a cleanup handler. */
+static void meeting_drop(void *barrier) { zke_recipe_drop(barrier); }
+
+/* Leaves the meeting before, if there was one, and joins the next.  The
+ * barrier's listener may free it between the two, and the thread may be
+ * cancelled where leaving sleeps. */
 int zke_rendezvous_start(zke_rendezvous *meeting, const void *data, int len) {
-  int rc = meeting_check(meeting);
+  volatile int rc = meeting_check(meeting);
   if (rc != ZKE_OK) return rc;
   zke_double_barrier *b = meeting->barrier;
-  zke_recipe_hold((zke_recipe *)b); /* its listener may free it meanwhile */
+  zke_recipe_hold((zke_recipe *)b);
+  pthread_cleanup_push(meeting_drop, b);
   rc = meeting_leave(b);
   if (rc == ZKE_OK) rc = zke_double_barrier_start(b, data, len);
-  zke_recipe_drop((zke_recipe *)b);
+  pthread_cleanup_pop(1);
   return rc;
 }
 
@@ -169,7 +180,7 @@ int zke_rendezvous_cancel(zke_rendezvous *meeting) {
   return rc == ZKE_OK ? zke_double_barrier_cancel(meeting->barrier) : rc;
 }
 
-/* How many have not come; the barrier's list of who they are is not wanted. */
+/* How many have not come, or not gone; who they are is not wanted. */
 int zke_rendezvous_missing(zke_rendezvous *meeting, int *count_out) {
   int rc = meeting_check(meeting);
   if (rc != ZKE_OK) return rc;

@@ -181,7 +181,9 @@ ZKE_API int zke_rendezvous_meet(zke_rendezvous *meeting, const void *data,
  * zke_rendezvous_list    - what the last meeting brought
  * zke_rendezvous_cancel  - the blocking call on it returns ZKE_CANCELLED;
  *                          ZKE_IDLE where none runs
- * zke_rendezvous_missing - how many have to come yet
+ * zke_rendezvous_missing - while it waits: how many have to come yet; else: how
+ *                          many are still inside of its last meeting, 0 where
+ *                          there was none
  * zke_rendezvous_parties - who is there: those that wait are of kind "waiting"
  *
  * Return ZKE_OK, or
@@ -281,7 +283,7 @@ enum {
   ZKE_RENDEZVOUS_POINT_REMOVED = 2, /* it was there and has gone; where it was
                                        ephemeral, so has the initiator: clean
                                        up */
-  ZKE_RENDEZVOUS_POINT_EMPTY = 3,   /* prepared; told by _start() only */
+  ZKE_RENDEZVOUS_POINT_EMPTY = 3,   /* prepared, not yet filled */
   ZKE_RENDEZVOUS_POINT_LOST = 4     /* the session has ended: nothing more is
                                        heard */
 };
