@@ -195,7 +195,7 @@ static bool plan_prefers(const char *item, const plan_member *a,
 /* The member for the next of `items` items: the one that is preferred among
  * those that have less than their share.  Hashing keeps an item with its member
  * when others come and go, and the bound keeps the loads equal; what moves is
- * what the bound moves.  -1: there are no members. */
+ * what the bound moves.  There is at least one member. */
 static int plan_choose(division *p, const char *item, int items) {
   int most = (items + p->count - 1) / p->count, best = -1;
   for (int i = 0; i < p->count; i++) {
@@ -833,13 +833,18 @@ static int part_discard_all(zke_partition *p) {
  * takes after that makes the step fail, and stays with that one.
  *
  * The znodes go one by one where a creation may have worked: its twin is not
- * known. */
-static int part_quit(zke_partition *p) {
+ * known.
+ *
+ *   tell  the listener did not ask for it, and hears of each item */
+static int part_quit(zke_partition *p, bool tell) {
   bool apart = false;
   if (!p->znode) return ZKE_OK;
   for (int i = 0; i < p->count; i++) {
     part_item *it = &p->item[i];
-    if (item_is_held(it) && item_is_gone(p, it)) item_lose(p, it);
+    if (item_is_held(it) && item_is_gone(p, it))
+      item_lose(p, it);
+    else if (item_is_held(it) && tell)
+      item_tell(p, it, ZKE_PARTITION_LOST);
     item_unwatch(p, it);
     apart = apart || (it->tried && !item_is_held(it));
   }
@@ -853,7 +858,7 @@ static int part_quit(zke_partition *p) {
 }
 
 /* The object is freed: others can have its items at once. */
-static void part_going(zke_recipe *r) { part_quit((zke_partition *)r); }
+static void part_going(zke_recipe *r) { part_quit((zke_partition *)r, false); }
 
 /* No znode is left at this point: quit has discarded them. */
 static void part_destroy(zke_recipe *r) {
@@ -995,9 +1000,16 @@ static int part_make(zke_partition *p) {
   return rc;
 }
 
+/* Say that somebody has deleted the member's znode; returns ZKE_LOST. */
+static int part_lost(const zke_partition *p) {
+  return zke_recipe_fail(ZKE_LOST, "the membership of %s was taken away",
+                         p->r.path);
+}
+
 /* A member with other items is refused after its znode was made, since two such
  * members could join at the same moment: then at least the later one sees the
- * other.  If the process dies here its session's end removes the znode. */
+ * other.  If the process dies here its session's end removes the znode.  The
+ * look may find that the znode has gone already. */
 static int part_join(zke_partition *p) {
   if (p->znode)
     return zke_recipe_fail(ZKE_MISUSE, "already a member of %s", p->r.path);
@@ -1009,15 +1021,11 @@ static int part_join(zke_partition *p) {
   p->gone = false;
   rc = part_compare(p);
   if (rc == ZKE_OK) rc = zke_recipe_look(&p->r);
-  if (rc == ZKE_OK) return ZKE_OK;
+  if (rc == ZKE_OK) return p->znode ? ZKE_OK : part_lost(p);
   zke_sentence kept;
   zke_recipe_keep(&kept);
-  for (int i = 0; i < p->count; i++) {
-    if (item_is_held(&p->item[i]))
-      item_tell(p, &p->item[i], ZKE_PARTITION_LOST);
-  }
   int64_t limit = zke_recipe_grace(p->r.z);
-  part_quit(p);
+  part_quit(p, true);
   zke_limit(p->r.z, limit);
   return zke_recipe_restore(&kept, rc);
 }
@@ -1040,7 +1048,7 @@ int zke_partition_leave(zke_partition *p) {
   int rc = zke_recipe_enter((zke_recipe *)p);
   if (rc != ZKE_OK) return rc;
   bool member = p->znode != NULL;
-  rc = part_quit(p);
+  rc = part_quit(p, false);
   zke_wake(p->r.z); /* a thread that waits is to know */
   if (!member) rc = part_is_none(p);
   return zke_recipe_leave(&p->r, rc);
@@ -1127,9 +1135,8 @@ static int part_is_settled(zke_recipe *r) {
   int state = part_state(p);
   if (state == ZKE_PARTITION_SETTLED) return ZKE_OK;
   if (state == ZKE_PARTITION_OUT) return part_is_none(p);
-  if (state != ZKE_PARTITION_LOST || r->ended) return ZKE_NOT_YET;
-  return zke_recipe_fail(ZKE_LOST, "the membership of %s was taken away",
-                         r->path);
+  bool lost = state == ZKE_PARTITION_LOST && !r->ended;
+  return lost ? part_lost(p) : ZKE_NOT_YET;
 }
 
 /* "the item a of /shards is held by x (pid 1) since …" */

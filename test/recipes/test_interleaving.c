@@ -10,6 +10,7 @@
 #endif
 #include <sqlite3.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -132,6 +133,85 @@ TEST(an_item_is_taken_only_from_the_owner_that_was_waited_for) {
   }
   ck_assert_int_gt(had, 0);
   ck_assert_int_gt(n, 2);
+}
+
+/* ---- a member that joins ---- */
+
+/* What the listener has heard, how often. */
+static int events[ZKE_PARTITION_LOST + 1];
+
+static void count_event(zke_partition *p, int event, const char *item,
+                        int64_t token, void *context) {
+  (void)p, (void)item, (void)token, (void)context;
+  events[event]++;
+}
+
+/* A member starts, and meanwhile the other store acts.  Returns the start's
+ * code; *more: it has acted. */
+static int start_beside(int n, void (*action)(void), bool *more) {
+  zke_partition_options o = {.size = sizeof o, .listener = count_event};
+  zke_partition *p;
+  open_two();
+  events[ZKE_PARTITION_ACQUIRED] = events[ZKE_PARTITION_LOST] = 0;
+  ck_ok(zke_partition_new(caller, "/shards", items, 2, &o, &p));
+  act_at(n, action);
+  int rc = zke_partition_start(p);
+  *more = acted();
+  bool member = zke_partition_state(p) == ZKE_PARTITION_SETTLED;
+  ck_assert_int_eq(member, rc == ZKE_OK);
+  if (!member)
+    ck_assert_int_eq(events[ZKE_PARTITION_LOST],
+                     events[ZKE_PARTITION_ACQUIRED]);
+  zke_partition_free(p);
+  close_two();
+  return rc;
+}
+
+static void delete_members(void) {
+  zke_strings *names;
+  char path[100];
+  if (zke_children(intruder, "/shards/members", NULL, NULL, &names, NULL))
+    return;
+  for (int i = 0; i < names->count; i++) {
+    snprintf(path, sizeof path, "/shards/members/%s", names->data[i]);
+    ck_ok(zke_delete(intruder, path, -1));
+  }
+  zke_free(names);
+}
+
+/* Somebody deletes the znode of a member that is just joining: its start says
+ * so, or it has looked before that. */
+TEST(a_member_that_is_deleted_as_it_joins_is_told) {
+  int lost = 0, n = 1;
+  for (bool more = true; more; n++) {
+    int rc = start_beside(n, delete_members, &more);
+    if (rc == ZKE_OK) continue;
+    ck_rc(rc, ZKE_LOST);
+    ck_says("taken away");
+    lost++;
+  }
+  ck_assert_int_gt(lost, 0);
+}
+
+/* Delete an item, and let nobody make another one. */
+static void close_items(void) {
+  zke_acl acl = {ZKE_PERM_ALL & ~ZKE_PERM_CREATE, "world", "anyone"};
+  zke_delete(intruder, "/shards/items/item-a", -1);
+  zke_set_acl(intruder, "/shards/items", -1, &(zke_acls){1, &acl}, NULL);
+}
+
+/* A member that cannot have all that it is to have gives up.  What it had is
+ * told as lost once, also where it has been deleted by then. */
+TEST(an_item_of_a_start_that_fails_is_lost_once) {
+  int failed = 0, n = 1;
+  for (bool more = true; more; n++) {
+    int rc = start_beside(n, close_items, &more);
+    zke *own = test_open(test_path("db"));
+    ck_ok(zke_set_acl(own, "/shards/items", -1, ZKE_OPEN_ACL, NULL));
+    ck_ok(zke_close(own));
+    failed += rc != ZKE_OK && events[ZKE_PARTITION_ACQUIRED];
+  }
+  ck_assert_int_gt(failed, 0);
 }
 
 /* ---- a round that has gone ---- */
