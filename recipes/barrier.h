@@ -27,7 +27,9 @@
  *
  * The data of `barrier` is a line "<id> <session> <pid> <identity>" and then
  * the setter's own.  A node `barrier` that somebody made by other means blocks
- * just as well.
+ * just as well.  Where `barrier` alone is deleted, as Curator does it,
+ * `set-<id>` stays until somebody deletes it, or its session ends; it blocks
+ * nobody.
  *
  * IF THE PROCESS DIES: both nodes come and go in one step, so a barrier is set
  * or not.  If the process that has set it dies, it stands until somebody

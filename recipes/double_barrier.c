@@ -21,7 +21,7 @@
  *                for each, and write "inside" into each znode, at version 0.
  *                Go to 2.
  *             5. `ready` is there: a round runs.  If no member that lives is
- *                inside, clear it away (picture_bury) and go to 2; else watch
+ *                inside, clear it away (picture_remove) and go to 2; else watch
  *                one that is, and sleep (enter_behind).
  *   withdraw  Delete the own znode at version 0 (gate_withdraw).  If that is
  *             ZKE_BADVERSION, the round has begun: the party is inside.
@@ -85,8 +85,8 @@ static const char *const party_kinds[] = {"party-"};
 /* `ready` begins with one of these, of equal length. */
 static const char word_running[] = "running\n", word_broken[] = "broken \n";
 
-/* So does the znode of a member in leave, where `ready` of its broken round was
- * cleared away before it looked; who died follows. */
+/* A member in leave finds this word in its own znode if its broken round was
+ * cleared away before it looked.  The name of the dead member follows. */
 static const char own_broken[] = "broken ";
 
 /* The znode of a member: this, from its round's beginning on. */
@@ -224,7 +224,7 @@ static int session_order(const void *key, const void *element) {
  * shown itself, and while it lives its znode is there.  In a file it has ended
  * since the znodes were read, and its znode has gone with it: so no round can
  * begin with it (round_begin()). */
-static int arrivals_bury(zke *z, arrivals *a) {
+static int arrivals_drop_dead(zke *z, arrivals *a) {
   zke_session_list *s = NULL;
   int living = 0;
   int rc = a->count ? zke_sessions(z, &s) : ZKE_OK;
@@ -258,7 +258,7 @@ static int arrivals_read_all(zke *z, const char *path, arrivals *a) {
     a->count += party_read(&a->read[i], a->entries->data[i].name,
                            &a->waiting[a->count]);
   }
-  return rc == ZKE_OK ? arrivals_bury(z, a) : rc;
+  return rc == ZKE_OK ? arrivals_drop_dead(z, a) : rc;
 }
 
 /* Read who waits.  If there are fewer than `least` parties of any sort, no
@@ -527,8 +527,8 @@ static void picture_mark(const picture *p, change *c, const char *path,
 /* Clear away a round in which nobody stays, in one step.  Its children have
  * names that never come again, and `ready` the version that was read: so this
  * does not hit a later round. */
-static int picture_bury(const picture *p, zke *z, const char *path,
-                        const char *ready) {
+static int picture_remove(const picture *p, zke *z, const char *path,
+                          const char *ready) {
   change c;
   char text[DEATH];
   change_new(&c, z, p->inside->count + p->count + 1);
@@ -736,7 +736,7 @@ static int enter_behind(zke_double_barrier *b) {
   } else if (rc == ZKE_OK) {
     const zke_party *staying = picture_staying(&p);
     if (!staying) {
-      rc = picture_bury(&p, b->r.z, b->r.path, b->ready);
+      rc = picture_remove(&p, b->r.z, b->r.path, b->ready);
       if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
     } else {
       rc = gate_watch_ready(b, p.round);
@@ -787,7 +787,7 @@ static void stay_tidy(zke_double_barrier *b) {
   picture p;
   if (picture_take(&p, b->r.z, b->r.path, b->ready) == ZKE_OK &&
       p.round == b->round && !picture_living(&p))
-    picture_bury(&p, b->r.z, b->r.path, b->ready);
+    picture_remove(&p, b->r.z, b->r.path, b->ready);
   picture_clear(&p);
 }
 
@@ -927,7 +927,7 @@ static int stay_depart_once(zke_double_barrier *b, const picture *p) {
     bool stays = picture_inside(p, m) && strcmp(m->name, b->name) != 0;
     if (stays) other = m->name;
   }
-  if (!other) return picture_bury(p, b->r.z, b->r.path, b->ready);
+  if (!other) return picture_remove(p, b->r.z, b->r.path, b->ready);
   change_new(&c, b->r.z, 2);
   change_check(&c, b->ready, other);
   change_delete(&c, b->ready, b->name, -1);

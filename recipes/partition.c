@@ -265,6 +265,11 @@ static int plan_read(zke *z, const char *directory, zke_watch_fn fn,
 
 /* ======================================================================
  * item_
+ *
+ * Having one item.  Its znode has the same path for every owner; the twin that
+ * is made and deleted with it tells the owners apart.  So whatever deletes a
+ * znode here knows its twin: this object's own (part_item.twin), or the one
+ * that the znode's data names (seen).
  * ==================================================================== */
 
 /* What this member has of an item:
@@ -920,8 +925,8 @@ static int part_fill(zke_partition *p, const char *const *items, int count) {
   return ZKE_OK;
 }
 
-/* What can be refused without touching the file. The file is not touched, so a
- * mistake of the caller is told whatever the handle's state. */
+/* What can be refused without touching the file: so a mistake of the caller is
+ * told whatever the handle's state. */
 static int part_check(const char *const *items, int count,
                       const zke_partition_options *given,
                       zke_partition_options *o, zke_partition **p_out) {

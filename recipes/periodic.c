@@ -325,7 +325,7 @@ typedef struct job_claim {
   int64_t mzxid;    /* out: of the record that was read; 0: there is none */
 } job_claim;
 
-/* The record is this object's already: the last try had succeeded. */
+/* Is the record of the claim that this object made? */
 static bool job_is_mine(const zke_periodic *j, const record *c) {
   return c->filled && strcmp(c->id, j->mine.id) == 0;
 }
@@ -698,8 +698,8 @@ static int job_attend(zke_periodic *j, const job_claim *a, int64_t *until) {
 static int job_notice(zke_periodic *j, const job_claim *a) {
   zke_stat stat;
   if (!j->o.retry) return ZKE_OK;
-  int rc = zke_get(j->r.z, j->r.path, zke_recipe_watcher, &j->r, NULL, NULL,
-                   &stat);
+  int rc =
+      zke_get(j->r.z, j->r.path, zke_recipe_watcher, &j->r, NULL, NULL, &stat);
   if (rc != ZKE_OK) return rc;
   j->noticed = true;
   return stat.mzxid == a->mzxid ? ZKE_OK : ZKE_NONODE;

@@ -19,8 +19,8 @@
  *              "commit" in that very step; "abort" at the time limit, or when
  *              an ephemeral vote has gone, or on demand (phase_try_decide())
  *   4. ack     a site that has done what was decided creates "ack-<site>", and
- *              the coordinator deletes "coordinator" (phase_note()).  A site
- *              may do it in this very step: operations of the caller's
+ *              the coordinator deletes "coordinator" (phase_write_ack()).  A
+ *              site may do it in this very step: operations of the caller's
  *   5. remove  the last one to acknowledge deletes all of it instead of 4, with
  *              the same operations (view_remove())
  *
@@ -241,8 +241,7 @@ typedef struct phase_more {
   zke_op_result *results; /* of these, or NULL; handed out where the step was
                              made or one of these was refused */
   char id[PHASE_ID];      /* of the call, as the mark bears it */
-  bool tried;             /* so the mark may be this call's; one from before is
-                             not */
+  bool tried;             /* false: a mark that is found is an earlier call's */
   int done;               /* out: ZKE_TWO_PHASE_NOT_DONE… */
   bool refused;           /* out: one of these was, with the code below */
   int code;
@@ -612,8 +611,8 @@ static void phase_unwatch_path(zke_two_phase *t, const char *path,
 
 /* It is known how the transaction ended: note it, and tell the listener, once.
  */
-static void phase_settle(zke_two_phase *t, int state, int64_t token,
-                         const char *why, int len) {
+static void phase_conclude(zke_two_phase *t, int state, int64_t token,
+                           const char *why, int len) {
   if (t->state != ZKE_TWO_PHASE_UNDECIDED) return;
   t->state = state;
   t->token = token;
@@ -638,7 +637,7 @@ static int phase_note_decision(zke_two_phase *t, const zke_op_result *node) {
   why += *why == '\n';
   int state = phase_word(node->data);
   if (!state) return phase_meddled(t);
-  phase_settle(t, state, node->stat.czxid, why, (int)strcspn(why, "\n"));
+  phase_conclude(t, state, node->stat.czxid, why, (int)strcspn(why, "\n"));
   return ZKE_OK;
 }
 
@@ -672,7 +671,7 @@ static int phase_look_decision(zke_two_phase *t) {
   if (rc == ZKE_OK)
     rc = zke_exists(z, t->decision, zke_recipe_watcher, &t->r, NULL);
   else if (rc == ZKE_NONODE) {
-    phase_settle(t, ZKE_TWO_PHASE_LOST, 0, "", 0);
+    phase_conclude(t, ZKE_TWO_PHASE_LOST, 0, "", 0);
     return ZKE_OK;
   }
   return rc == ZKE_OK || rc == ZKE_NONODE ? phase_read_decision(t) : rc;
@@ -862,7 +861,7 @@ static void phase_event(zke_recipe *r, int type, const char *path) {
 
 /* Without a session nothing more will be heard of the transaction. */
 static void phase_ended(zke_recipe *r) {
-  phase_settle((zke_two_phase *)r, ZKE_TWO_PHASE_LOST, 0, "", 0);
+  phase_conclude((zke_two_phase *)r, ZKE_TWO_PHASE_LOST, 0, "", 0);
 }
 
 /* The number is the token of the decision, the text its reason. */
@@ -880,8 +879,8 @@ static void phase_deliver(zke_recipe *r, int event, int64_t number,
 
 /* Were operations done for the own site, and by which call?  more->done says it
  * afterwards.  In one snapshot with the id, so that the mark is this
- * transaction's (T3); and so is what this object has read of it before, since
- * no id comes a second time.
+ * transaction's (T3).  An id is never used twice, so what this object read
+ * earlier was this transaction's too.
  *
  *   prefix  of the znode that is the mark: "work-" or "ack-"
  *
@@ -918,7 +917,8 @@ static int phase_read_mark(const zke_two_phase *t, const char *prefix,
  */
 
 /* Has this participant acknowledged, as of the view? */
-static bool phase_has_noted(const zke_two_phase *t, const phase_view *v) {
+static bool phase_has_acknowledged(const zke_two_phase *t,
+                                   const phase_view *v) {
   return t->own >= 0 ? view_has(v, "ack-", t->head.sites[t->own])
                      : !view_has(v, "coordinator", "");
 }
@@ -927,9 +927,10 @@ static bool phase_has_noted(const zke_two_phase *t, const phase_view *v) {
  * also writes the decision, at the version seen, so of two at the same time
  * one looks again (T4).  With operations of the caller's it bears the id of the
  * call (T6). */
-static int phase_note(zke_two_phase *t, const phase_view *v, phase_more *more) {
+static int phase_write_ack(zke_two_phase *t, const phase_view *v,
+                           phase_more *more) {
   phase_steps s;
-  if (phase_has_noted(t, v)) return ZKE_OK;
+  if (phase_has_acknowledged(t, v)) return ZKE_OK;
   steps_begin(&s, t->r.z, t->r.path, 3 + more_count(more));
   steps_check(&s, "id-", t->head.id, -1);
   steps_set(&s, "decision", "", v->got[1].data, v->got[1].stat.version);
@@ -959,14 +960,14 @@ static int phase_acknowledge_in(zke_two_phase *t, const phase_view *v,
   int rc = ZKE_OK;
   if (!view_decision(v))
     return zke_recipe_fail(ZKE_MISUSE, "%s is undecided", t->r.path);
-  if (more && phase_has_noted(t, v)) {
+  if (more && phase_has_acknowledged(t, v)) {
     rc = phase_read_mark(t, "ack-", more);
     more = NULL;
   }
   if (rc == ZKE_OK) rc = phase_is_last(t, v, &last);
   if (rc == ZKE_OK && last) rc = view_remove(t->r.z, t->r.path, v, more);
   if (rc == ZKE_NOTEMPTY || (rc == ZKE_OK && !last))
-    rc = phase_note(t, v, more);
+    rc = phase_write_ack(t, v, more);
   return rc;
 }
 
@@ -1376,7 +1377,11 @@ int zke_two_phase_open(zke *z, const char *base, const char *name,
   return rc;
 }
 
-/* ---- voting ---- */
+/* ---- voting ----
+ *
+ * A vote is written once, at version 0 (T2), in a step that fails once there is
+ * a decision (T5).  A call looks, writes, and looks again where that failed.
+ */
 
 /* The site has voted before: the same, which is fine, or otherwise. */
 static int phase_compare_vote(const zke_two_phase *t, int given, int vote) {

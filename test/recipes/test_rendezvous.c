@@ -530,7 +530,7 @@ TEST(point_listener) {
 /* A listener that is started while a thread waits with the object hears what is
  * there, though that thread has seen it before; and then what that thread waits
  * for. */
-TEST(a_listener_that_starts_beside_a_waiter_hears_what_is_there) {
+TEST(a_listener_started_beside_a_waiter_hears_what_is_there) {
   char text[64] = "";
   waiter c;
   zke_rendezvous_point *p;
