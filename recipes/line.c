@@ -1027,7 +1027,10 @@ int zke_line_turn(zke_recipe *r, const char *directory, const char *znode,
 /* The new entry has the number of the old one, so it has its place: nobody gets
  * in between.  The state stays HELD, also where a reader becomes a writer:
  * whether other readers hold beside it is for the caller to find out
- * (rwlock_upgrade()).  The step watches the new znode. */
+ * (rwlock_upgrade()).
+ *
+ * The step watches the new znode.  Where it fails the conversion is made all
+ * the same: a later look watches. */
 int zke_line_convert(zke_line *l, int kind) {
   char suffix[16];
   zke_entry own;
@@ -1044,7 +1047,10 @@ int zke_line_convert(zke_line *l, int kind) {
   }
   if (rc != ZKE_OK) return rc;
   l->token = l->czxid;
-  return zke_line_step(l);
+  rc = zke_line_step(l);
+  if (zke_recipe_has_ended(&l->r, rc)) return rc;
+  if (rc != ZKE_OK) l->r.changed = true; /* converted; a look is due */
+  return l->state == ZKE_LINE_LOST ? line_lost(l) : ZKE_OK;
 }
 
 /* Look for a deadlock that this object's wait has closed. */

@@ -207,8 +207,9 @@ ZKE_API int zke_line_jump(zke_line *l, const char *victim);
  *
  *   kind  ZKE_LINE_READ or ZKE_LINE_WRITE
  *
- * Returns ZKE_OK, ZKE_LOST where it is not held, or what stood in the way: the
- * next look tells whether the own entry is still there. */
+ * Returns ZKE_OK, also where the new znode cannot be watched now: a look is due
+ * then (`changed`); ZKE_LOST where it is not held; or what stood in the way:
+ * the old entry stays, and the next look tells whether it is still there. */
 ZKE_API int zke_line_convert(zke_line *l, int kind);
 
 /* zke_line_yield - where held: leave, in favour of one entry

@@ -101,18 +101,19 @@ static bool rwlock_asks(const char *data, int len) {
          (len == word || data[word] == ' ' || data[word] == '\n');
 }
 
-/* Tell the listener if the own znode asks for the release.  This object's own
- * write of "held" may have gone over the word; then the revoker, who watches
- * the znode, writes it again. */
+/* Tell the listener if the own znode asks for the release.  Where the znode is
+ * not watched now a request may come unseen: so it is looked at again.  This
+ * object's own write of "held" may have gone over the word; then the revoker,
+ * who watches the znode, writes it again. */
 static int rwlock_look(zke_rwlock *rw) {
   char *data = NULL;
   int len;
   if (!rw->look || !rw->listener || rw->l.state != ZKE_LINE_HELD) return ZKE_OK;
   int rc = zke_get(rw->l.r.z, rw->l.znode, NULL, NULL, &data, &len, NULL);
   if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc;
-  rw->look = false;
-  if (rwlock_asks(data, len))
-    zke_recipe_tell(&rw->l.r, ZKE_RWLOCK_ASKED, rw->l.token, NULL, 0);
+  bool asked = rwlock_asks(data, len);
+  rw->look = !asked && !rw->l.own_watched;
+  if (asked) zke_recipe_tell(&rw->l.r, ZKE_RWLOCK_ASKED, rw->l.token, NULL, 0);
   zke_free(data);
   return ZKE_OK;
 }
@@ -321,10 +322,12 @@ static int rwlock_enter_as(zke_rwlock *rw, int mode, int rc) {
   return ZKE_OK;
 }
 
-/* End a call.  A request that came before the znode was watched is looked for
- * here; if that fails, the next step looks again. */
+/* End a call.  A request that came while the znode was not watched is looked
+ * for here; if that fails, or the call has failed, the next step looks. */
 static int rwlock_leave(zke_rwlock *rw, int rc) {
-  if (rc == ZKE_OK && rwlock_look(rw) != ZKE_OK) rw->l.r.changed = true;
+  if (rc == ZKE_OK) rwlock_look(rw);
+  if (rw->look && rw->listener && rw->l.state == ZKE_LINE_HELD)
+    rw->l.r.changed = true;
   return zke_recipe_leave(&rw->l.r, rc);
 }
 

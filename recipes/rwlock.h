@@ -187,7 +187,7 @@ ZKE_API int zke_rwlock_cancel(zke_rwlock *rw);
  * The token is new.
  *
  * Returns ZKE_OK, ZKE_MISUSE where it is not held for writing, ZKE_LOST; after
- * any other code zke_rwlock_mode() tells which it is.
+ * any other code it writes as before, as zke_rwlock_mode() tells.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_rwlock_downgrade(zke_rwlock *rw);
 

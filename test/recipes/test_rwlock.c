@@ -870,6 +870,36 @@ TEST(a_holder_is_asked_and_consents) {
   close_all();
 }
 
+/* An allocation fails anywhere in a downgrade: it is made or not, as its code
+ * says, and the holder hears requests in either case. */
+TEST(a_downgrade_hears_requests_whatever_fails_once) {
+  test_heap heap = {0};
+  zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
+  int failed = 0;
+  ck_ok(zke_open(":memory:", &o, &z[0]));
+  for (bool more = true; more;) {
+    zke_strings *own;
+    zke_rwlock *lock = make_listening(z[0], "ann");
+    ck_ok(zke_rwlock_try(lock, WRITE));
+    heap.fail_at = heap.calls + ++failed;
+    int rc = zke_rwlock_downgrade(lock);
+    more = heap.calls >= heap.fail_at;
+    heap.fail_at = 0;
+    ck_assert(rc == ZKE_OK || (more && rc == ZKE_NOMEM));
+    ck_assert_int_eq(zke_rwlock_mode(lock), rc == ZKE_OK ? READ : WRITE);
+    told[0] = '\0';
+    ck_ok(zke_ephemerals(z[0], 0, PATH "/_c_", &own));
+    ck_assert_int_eq(own->count, 1);
+    ck_ok(zke_set(z[0], own->data[0], "unlock", 6, -1, NULL));
+    zke_free(own);
+    ck_until((dispatch_on(z[0]), told[0]), 5000);
+    ck_told("ann ASKED");
+    zke_rwlock_free(lock);
+  }
+  ck_assert_int_gt(failed, 5);
+  ck_ok(zke_close(z[0]));
+}
+
 /* What the request writes is the word of ZooKeeper's text, before whose it is
  * and what the user said. */
 TEST(a_request_keeps_the_users_data) {
