@@ -611,16 +611,20 @@ static int line_wait_on(zke_line *l, const zke_entries *e, int i,
   return rc == ZKE_OK ? line_watch_keepers(l, e, i) : rc;
 }
 
+/* See to the directory: it is there, and of this kind. */
+static int line_place(zke_line *l) {
+  return zke_recipe_place_seen(l->r.z, l->r.path, l->place, ZKE_CONTAINER,
+                               ZKE_FOREVER, &l->seen);
+}
+
 /* The directory that was seen to may have gone, as empty containers do, and
- * have been made anew for something else.  Its czxid tells; then its kind is
- * asked again. */
+ * have been made anew for something else.  The czxid of the one that was read
+ * tells; then its kind is asked again. */
 static int line_check_place(zke_line *l, int64_t czxid) {
-  bool known = !l->seen || l->seen == czxid;
-  int rc = known ? ZKE_OK
-                 : zke_recipe_place(l->r.z, l->r.path, l->place, ZKE_CONTAINER,
-                                    NULL, ZKE_FOREVER);
-  if (rc == ZKE_OK) l->seen = czxid;
-  return rc;
+  if (l->seen == czxid) return ZKE_OK;
+  int rc = line_place(l);
+  if (rc != ZKE_OK) return rc;
+  return l->seen == czxid ? ZKE_OK : ZKE_LOOK_AGAIN;
 }
 
 /* One look while waiting.  The own entry has to be there with its whole group:
@@ -1138,12 +1142,9 @@ void zke_line_on_destroy(zke_recipe *r) { zke_line_free((zke_line *)r); }
  * first change.  Whether the directory is made anew later is
  * line_check_place()'s to notice. */
 static int line_enter(zke_line *l, int rc) {
-  if (rc != ZKE_OK || l->placed) return rc;
-  rc = zke_recipe_place(l->r.z, l->r.path, l->place, ZKE_CONTAINER, NULL,
-                        ZKE_FOREVER);
-  if (rc != ZKE_OK) return zke_recipe_leave(&l->r, rc);
-  l->placed = true;
-  return ZKE_OK;
+  if (rc != ZKE_OK || l->seen) return rc;
+  rc = line_place(l);
+  return rc == ZKE_OK ? ZKE_OK : zke_recipe_leave(&l->r, rc);
 }
 
 /* For a call without a deadline. */

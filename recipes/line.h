@@ -86,12 +86,12 @@ typedef struct zke_line {
   int len;           /* bytes of it */
 
   /* The rest is the line's own. */
-  bool placed;   /* the directory was seen to: it is there, and of this kind */
-  int64_t seen;  /* the directory's czxid then; 0: not known yet.  Another one
-                   means that it was made anew, maybe for something else */
-  int state;     /* ZKE_LINE_…; with znode, see invariant 1 in line.c */
-  bool blocking; /* a thread is inside zke_line_acquire() */
-  bool own_watched;   /* the own znode is watched and that has not fired */
+  int64_t seen;     /* the directory's czxid when it was seen to: there, and of
+                       this kind; 0: not yet.  Another one means that it was
+                       made anew, maybe for something else */
+  int state;        /* ZKE_LINE_…; with znode, see invariant 1 in line.c */
+  bool blocking;    /* a thread is inside zke_line_acquire() */
+  bool own_watched; /* the own znode is watched and that has not fired */
   bool place_watched; /* the same for the directory's data: a lease's limit */
   char *znode;        /* whole path of the own znode (of several the last), or
                            NULL */

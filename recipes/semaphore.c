@@ -244,12 +244,12 @@ static int semaphore_agree(zke_semaphore *sem, int permits,
   int rc = semaphore_place(l->r.z, l->r.path, ZKE_CONTAINER, sem->stated,
                            deadline_ms, &found, &stat);
   if (rc != ZKE_OK) return rc;
-  if (!l->placed && sem->stated && sem->stated != found) {
+  if (!l->seen && sem->stated && sem->stated != found) {
     return zke_recipe_fail(ZKE_LIMIT,
                            "the semaphore %s has a limit of %d, not of %d",
                            l->r.path, found, sem->stated);
   }
-  l->placed = true;
+  l->seen = stat.czxid;
   l->limit = found;
   if (permits <= found) return ZKE_OK;
   return zke_recipe_fail(

@@ -94,6 +94,7 @@ int zke_recipe_refused(const zke_op_result *results, int count) {
 typedef struct znode_place {
   const char *path, *kind, *more;
   int mode;
+  zke_stat stat; /* out: of the node that says the kind */
 } znode_place;
 
 /* "zkembed lock\nlimit 3\n" in one block. */
@@ -158,11 +159,10 @@ static int znode_make_place(zke *z, const znode_place *p, const char *text) {
  * if the read has found this kind; after any change it is looked at again
  * (ZKE_RUNTIMEINCONSISTENCY), since another recipe may have been faster. */
 static int znode_see_to(zke *z, void *arg) {
-  const znode_place *p = arg;
+  znode_place *p = arg;
   char *data = NULL, *text;
   int len;
-  zke_stat stat;
-  int rc = zke_get(z, p->path, NULL, NULL, &data, &len, &stat);
+  int rc = zke_get(z, p->path, NULL, NULL, &data, &len, &p->stat);
   if (rc == ZKE_OK) rc = znode_compare(p, data, len);
   zke_free(data);
   if (rc != ZKE_NONODE && rc != ZKE_NODEEXISTS) return rc;
@@ -170,7 +170,7 @@ static int znode_see_to(zke *z, void *arg) {
   text = znode_place_text(z, p);
   if (!text) return ZKE_NOMEM;
   if (!missing) {
-    rc = zke_set(z, p->path, text, (int)strlen(text), stat.version, NULL);
+    rc = zke_set(z, p->path, text, (int)strlen(text), p->stat.version, NULL);
   } else {
     rc = znode_make_place(z, p, text);
   }
@@ -183,16 +183,33 @@ static int znode_see_to(zke *z, void *arg) {
 /* The look is repeated while somebody else changes the same place, each time
  * with all its own tries against lost replies.  A try whose reply was lost
  * needs no guid here: the next look reads what is there. */
-int zke_recipe_place(zke *z, const char *path, const char *kind, int mode,
-                     const char *more, int64_t deadline_ms) {
-  znode_place p = {path, kind, more, mode};
+static int znode_place_until(zke *z, znode_place *p, int64_t deadline_ms) {
   int rc = ZKE_RUNTIMEINCONSISTENCY;
   for (int i = 0; i < ZKE_RETRIES && rc == ZKE_RUNTIMEINCONSISTENCY; i++)
-    rc = zke_retry(z, znode_see_to, &p, deadline_ms);
+    rc = zke_retry(z, znode_see_to, p, deadline_ms);
   return rc;
 }
 
-/* ---- one creation ---- */
+/* For a recipe that does not mind which node it is. */
+int zke_recipe_place(zke *z, const char *path, const char *kind, int mode,
+                     const char *more, int64_t deadline_ms) {
+  znode_place p = {.path = path, .kind = kind, .more = more, .mode = mode};
+  return znode_place_until(z, &p, deadline_ms);
+}
+
+/* The Stat comes with the very data that has been compared. */
+int zke_recipe_place_seen(zke *z, const char *path, const char *kind, int mode,
+                          int64_t deadline_ms, int64_t *czxid) {
+  znode_place p = {.path = path, .kind = kind, .mode = mode};
+  int rc = znode_place_until(z, &p, deadline_ms);
+  if (rc == ZKE_OK) *czxid = p.stat.czxid;
+  return rc;
+}
+
+/* ---- one creation ----
+ *
+ * Discarding is here too, as the last resort of a creation whose outcome cannot
+ * be told; and so is the twin of a znode (zke_recipe_find_twin()). */
 
 /* A number that is given once in a process.  A kept session goes on in another
  * process, whose numbers must not be the same ones: so each process begins at a

@@ -73,6 +73,11 @@ enum {
 ZKE_API int zke_recipe_place(zke *z, const char *path, const char *kind,
                              int mode, const char *more, int64_t deadline_ms);
 
+/* zke_recipe_place_seen - the same without more; *czxid: of the node that says
+ * the kind.  It is another one when the node was made anew.  Not exported */
+int zke_recipe_place_seen(zke *z, const char *path, const char *kind, int mode,
+                          int64_t deadline_ms, int64_t *czxid);
+
 /* zke_recipe_guid - a name that no other thing has: of this session and a
  * number that each process counts up from a random one.  In the form of a UUID;
  * ends with a NUL */

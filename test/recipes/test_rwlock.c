@@ -239,6 +239,22 @@ static void foreign(const char *name) {
       zke_create(z[3], path, "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
 }
 
+/* Another kind is refused also by an object that has only revoked here, when
+ * the directory was still a rwlock's. */
+TEST(a_directory_made_anew_by_another_kind_is_refused) {
+  open_sessions();
+  zke_rwlock *lock = make(z[0]);
+  ck_ok(zke_rwlock_revoke(lock, soon(z[0]), 0));
+  ck_ok(zke_delete(z[1], PATH, -1));
+  ck_ok(zke_create(z[1], PATH, "zkembed queue\n", 14, ZKE_OPEN_ACL,
+                   ZKE_PERSISTENT, NULL, NULL));
+  ck_rc(zke_rwlock_acquire(lock, READ, soon(z[0])), ZKE_OTHERKIND);
+  ck_says("queue");
+  ck_assert_int_eq(entries(z[0], PATH), 0);
+  zke_rwlock_free(lock);
+  close_sessions();
+}
+
 /* Foreign or malformed children are ignored, never followed. */
 TEST(foreign_children_are_ignored) {
   static const char *const names[] = {
