@@ -95,8 +95,8 @@ static word word_read(const char *data, int len) {
 
 /* ---- events ---- */
 
-/* Queue an event for the listener.  If memory is short it is lost; the state
- * that zke_election_state() gives is right all the same. */
+/* Queue an event for the listener.  It has no text, so the object has memory
+ * for it (zke_recipe_tell()). */
 static void election_tell(zke_election *e, int event, int64_t token) {
   zke_recipe_tell(&e->l.r, event, token, NULL, 0);
 }
@@ -679,7 +679,10 @@ static int observer_note(zke_observer *o, const char *data, int len) {
     memcpy(copy, w.name, w.name_len);
     if (w.len) memcpy(copy + w.name_len + 1, w.value, (size_t)w.len);
   }
-  zke_recipe_tell(&o->r, copy ? 1 : 0, w.token, copy, (int)size);
+  if (!zke_recipe_tell(&o->r, copy ? 1 : 0, w.token, copy, (int)size)) {
+    zke_free(copy);
+    return ZKE_NOMEM;
+  }
   zke_free(o->name);
   o->name = copy;
   o->value = copy ? copy + w.name_len + 1 : NULL;

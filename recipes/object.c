@@ -61,8 +61,13 @@ typedef struct zke_note {
   struct zke_note *next;
   int event, len;
   int64_t number;
-  char text[];
+  const char *text; /* behind the note, in its block; "" of a spare one */
+  bool spare;       /* one of the object's RECIPE_SPARES, which are one block */
 } zke_note;
+
+/* Notes without a text that an object has for the time when memory is short.  A
+ * call of a recipe tells no more than that: an election, with its nine. */
+enum { RECIPE_SPARES = 10 };
 
 /* The call that finds the session gone says so in its own way. */
 static int recipe_rc(int rc) {
@@ -74,17 +79,25 @@ int zke_recipe_state(zke *z) { return recipe_rc(zke_sync(z, "/")); }
 
 /* ---- life: made ---- */
 
-/* Have the memory of the reminder now, so that setting it later cannot fail for
- * want of memory.  A read-only handle dispatches nothing, so it needs none. */
+/* Have the memory of the spare notes and of the reminder now, so that telling
+ * and looking later cannot fail for want of memory.  A read-only handle
+ * dispatches nothing, so it needs no reminder. */
 static int recipe_reserve(zke *z, zke_recipe *r) {
+  r->spares = zke_alloc(z, RECIPE_SPARES * sizeof(zke_note));
+  if (!r->spares) return ZKE_NOMEM;
+  for (int i = 0; i < RECIPE_SPARES; i++) {
+    zke_note *next = i + 1 < RECIPE_SPARES ? &r->spares[i + 1] : NULL;
+    r->spares[i] = (zke_note){.next = next, .text = "", .spare = true};
+  }
+  r->spare = r->spares;
   int rc = zke_call_at(z, ZKE_FOREVER, zke_recipe_watcher, r);
   return rc == ZKE_READONLY ? ZKE_OK : rc;
 }
 
 /* The path is checked by the engine, by a read that fails for a malformed one;
  * it is fine if nothing is there.  The memory that the object will need to look
- * again is allocated now, so that no later shortage can leave it deaf to
- * events. */
+ * again, and to tell of a change of state, is allocated now: so no later
+ * shortage can leave it deaf to events, or its listener. */
 int zke_recipe_new(zke *z, const char *path, const zke_recipe_class *class_,
                    size_t size, zke_recipe **out) {
   if (!out)
@@ -103,6 +116,7 @@ int zke_recipe_new(zke *z, const char *path, const zke_recipe_class *class_,
   rc = r && r->path ? recipe_reserve(z, r) : ZKE_NOMEM;
   if (rc != ZKE_OK) {
     if (r) zke_free(r->path);
+    if (r) zke_free(r->spares);
     zke_free(r);
     return rc;
   }
@@ -205,12 +219,38 @@ typedef struct recipe_sleeper {
 
 /* ---- the mutex, and the listener ---- */
 
+/* A new note; NULL without memory.  Only one without a text can be a spare one.
+ */
+static zke_note *recipe_new_note(zke_recipe *r, const char *text, size_t size) {
+  zke_note *n = zke_alloc(r->z, sizeof *n + size + 1);
+  if (n) {
+    char *copy = (char *)(n + 1);
+    if (size) memcpy(copy, text, size);
+    n->text = copy;
+  } else if (!size && r->spare) {
+    n = r->spare;
+    r->spare = n->next;
+    n->next = NULL;
+  }
+  return n;
+}
+
+/* The note is heard, or nobody will hear it.  The mutex is held. */
+static void recipe_free_note(zke_recipe *r, zke_note *n) {
+  if (!n->spare) {
+    zke_free(n);
+    return;
+  }
+  n->next = r->spare;
+  r->spare = n;
+}
+
 /* Drop what the listener has not heard yet: the object is going, or this is a
  * forked child. */
 static void recipe_drop_notes(zke_recipe *r) {
   for (zke_note *n = r->notes, *next; n; n = next) {
     next = n->next;
-    zke_free(n);
+    recipe_free_note(r, n);
   }
   r->notes = NULL;
   r->notes_end = &r->notes;
@@ -225,6 +265,7 @@ static void recipe_unref(zke_recipe *r) {
   if (r->class_->destroy) r->class_->destroy(r);
   pthread_cond_destroy(&r->told);
   pthread_mutex_destroy(&r->m);
+  zke_free(r->spares);
   zke_free(r->path);
   zke_free(r);
 }
@@ -315,11 +356,11 @@ static void recipe_unlock(zke_recipe *r) {
       pid_t before = getpid();
       pthread_mutex_unlock(&r->m);
       recipe_deliver(r, n);
-      zke_free(n);
       if (getpid() != before)
         recipe_lock_in_child(r);
       else
         pthread_mutex_lock(&r->m);
+      recipe_free_note(r, n);
     }
     r->telling = false;
     pthread_cond_broadcast(&r->told);
@@ -530,14 +571,12 @@ void zke_recipe_watcher(zke *z, int type, int state, const char *path,
 /* True also if there is nobody to deliver to: then nothing is lost. */
 bool zke_recipe_tell(zke_recipe *r, int event, int64_t number, const char *text,
                      int len) {
-  size_t size = len > 0 ? (size_t)len : 0;
   if (r->going || !r->class_->deliver) return true;
-  zke_note *n = zke_alloc(r->z, sizeof *n + size + 1);
+  zke_note *n = recipe_new_note(r, text, len > 0 ? (size_t)len : 0);
   if (!n) return false;
   n->event = event;
   n->number = number;
   n->len = len;
-  if (size) memcpy(n->text, text, size);
   *r->notes_end = n;
   r->notes_end = &n->next;
   return true;
@@ -550,7 +589,7 @@ void zke_recipe_untell(zke_recipe *r, int event) {
     zke_note *n = *at;
     if (n->event == event) {
       *at = n->next;
-      zke_free(n);
+      recipe_free_note(r, n);
     } else {
       at = &n->next;
     }

@@ -111,6 +111,8 @@ struct zke_recipe {
   pthread_t teller; /* the thread that does, while `telling` */
   struct zke_note *notes, **notes_end; /* told, not yet delivered; the last
                                           note's next */
+  struct zke_note *spares, *spare;     /* notes for a time without memory, one
+                                          block; those of them that are free */
   struct recipe_sleeper *sleepers;     /* calls that sleep now, on the stacks of
                                           their threads */
   int64_t pause; /* ms before the last step again; 0: the last one was fine */
@@ -229,7 +231,9 @@ ZKE_API void zke_recipe_watcher(zke *z, int type, int state, const char *path,
  *
  *   number, text, len  the note's; text is copied, NULL and 0 for none
  *
- * Returns false if the note is lost, because memory is short. */
+ * Returns false if the note is lost, because memory is short.  A note without a
+ * text is not: the object has ten of them in reserve, beside those that wait to
+ * be delivered. */
 ZKE_API bool zke_recipe_tell(zke_recipe *r, int event, int64_t number,
                              const char *text, int len);
 

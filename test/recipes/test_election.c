@@ -943,6 +943,49 @@ TEST(a_lead_that_fails_in_office_takes_the_word_back) {
   close_two();
 }
 
+/* ---- without memory ---- */
+
+static test_heap heap;
+
+/* Two sessions whose allocations can fail. */
+static void open_short(void) {
+  zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
+  heap = (test_heap){0};
+  ck_ok(zke_open(":memory:", &o, &z[0]));
+  ck_ok(zke_open_session(z[0], &o, &z[1]));
+  e[0] = make(z[0], "ann", NULL);
+  e[1] = make(z[1], "bob", heard[1]);
+}
+
+static void close_short(void) {
+  for (int i = 1; i >= 0; i--) {
+    zke_election_free(e[i]);
+    ck_ok(zke_close(z[i]));
+  }
+}
+
+/* One allocation fails, or all, anywhere in the dispatch in which a candidate
+ * becomes the leader: its listener hears all of it, once. */
+TEST_LOOP(an_election_is_heard_when_memory_was_short, 0, 2) {
+  int failed = 0;
+  open_short();
+  heap.fail_all = _i;
+  for (bool more = true; more;) {
+    for (int i = 0; i < 2; i++) ck_ok(zke_election_start(e[i]));
+    heard[1][0] = '\0';
+    ck_ok(zke_election_resign(e[0]));
+    heap.fail_at = heap.calls + ++failed;
+    zke_dispatch(z[1], NULL);
+    more = heap.calls >= heap.fail_at;
+    heap.fail_at = 0;
+    ck_until((dispatch_on(z[1]), heard[1][0]), 5000);
+    ck_heard(1, ELECTED);
+    ck_ok(zke_election_resign(e[1]));
+  }
+  ck_assert_int_gt(failed, 5);
+  close_short();
+}
+
 /* ---- observing ---- */
 
 static char observed[400];
@@ -1062,6 +1105,32 @@ TEST(observers_hear_of_the_leaders_value) {
   ck_rc(zke_election_set(e[1], "x", -1, 0), ZKE_BADARGUMENTS);
   zke_observer_free(o);
   close_all();
+}
+
+/* One allocation fails, or all, anywhere in the dispatch in which a leader
+ * takes office: observers hear of it, once. */
+TEST_LOOP(observers_hear_it_when_memory_was_short, 0, 2) {
+  int failed = 0;
+  open_short();
+  heap.fail_all = _i;
+  zke_observer *o = observer_of(z[1]);
+  ck_observed("nobody");
+  for (bool more = true; more;) {
+    ck_ok(zke_election_start(e[0]));
+    ck_ok(zke_election_ready(e[0]));
+    heap.fail_at = heap.calls + ++failed;
+    zke_dispatch(z[1], NULL);
+    more = heap.calls >= heap.fail_at;
+    heap.fail_at = 0;
+    ck_until((dispatch_on(z[1]), observed[0]), 5000);
+    ck_observed("ann");
+    ck_ok(zke_election_resign(e[0]));
+    dispatch_on(z[1]);
+    ck_observed("nobody");
+  }
+  ck_assert_int_gt(failed, 3);
+  zke_observer_free(o);
+  close_short();
 }
 
 /* Handing over: nobody, then the heir as soon as it takes office. */

@@ -515,6 +515,34 @@ TEST_EACH(a_waiter_whose_session_expires_returns) {
   close_line();
 }
 
+/* One allocation fails, or all, anywhere in the dispatch in which its turn
+ * comes: its listener hears of it, once. */
+TEST_LOOP(a_turn_is_heard_when_memory_was_short, 0, 2 * KINDS) {
+  test_heap heap = {.fail_all = _i % 2};
+  zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
+  int failed = 0;
+  k = &kinds[_i / 2];
+  ck_ok(zke_open(":memory:", &o, &z[0]));
+  ck_ok(zke_open_session(z[0], &o, &z[1]));
+  for (bool more = true; more;) {
+    x[0] = k->make(z[0], NULL, 0);
+    x[1] = k->make(z[1], "bob", 0);
+    ck_ok(k->acquire(x[0], soon(z[0])));
+    ck_ok(k->start(x[1]));
+    ck_ok(k->release(x[0]));
+    heap.fail_at = heap.calls + ++failed;
+    zke_dispatch(z[1], NULL);
+    more = heap.calls >= heap.fail_at;
+    heap.fail_at = 0;
+    ck_until((dispatch_on(z[1]), k->state(x[1]) == ZKE_LINE_HELD), 5000);
+    ck_told("bob HELD");
+    for (int i = 0; i < 2; i++) k->free(x[i]);
+  }
+  ck_assert_int_gt(failed, 5);
+  ck_ok(zke_close(z[1]));
+  ck_ok(zke_close(z[0]));
+}
+
 /* P4: an overflow drops one-shot watches, also those of a holder on its own
  * place.  It watches again, and so hears of a loss that follows. */
 TEST_EACH(a_loss_after_an_overflow_is_heard) {
