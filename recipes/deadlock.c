@@ -474,15 +474,21 @@ static void graph_mark_ways(graph *g) {
   }
 }
 
-/* Did `me` begin to wait later than all others of the circles that it is in? */
+/* Is this wait in a circle with `me`?  Each wait of `me` has both marks; only
+ * the way on tells those in a circle. */
+static bool graph_in_circle(const graph_wait *w) {
+  return w->stuck && w->from_me && w->to_me && w->next >= 0;
+}
+
+/* Did `me` begin to wait in the circles later than all others there?  Where it
+ * also waits elsewhere, by another thread that acts as `me`, that does not
+ * count. */
 static bool graph_is_youngest(const graph *g) {
   int64_t mine = 0, others = 0;
   for (int i = 0; i < g->wait_count; i++) {
     const graph_wait *w = &g->waits[i];
-    bool me = w->actor == g->me;
-    if (me && w->since > mine) mine = w->since;
-    if (me || !w->stuck || !w->from_me || !w->to_me) continue;
-    if (w->since > others) others = w->since;
+    int64_t *youngest = w->actor == g->me ? &mine : &others;
+    if (graph_in_circle(w) && w->since > *youngest) *youngest = w->since;
   }
   return mine > others;
 }
@@ -495,7 +501,7 @@ static int graph_victim(graph *g) {
   graph_mark_ways(g);
   for (int i = 0; i < g->wait_count && graph_is_youngest(g); i++) {
     const graph_wait *w = &g->waits[i];
-    if (w->stuck && w->actor == g->me && w->next >= 0) return i;
+    if (w->actor == g->me && graph_in_circle(w)) return i;
   }
   return -1;
 }
@@ -544,11 +550,6 @@ static bool graph_is_alone(zke *z, int own) {
  *
  * Step 6.  The lines were read one after the other, so what was found may never
  * have been there at one moment. */
-
-/* Is this wait in a circle with `me`? */
-static bool graph_in_circle(const graph_wait *w) {
-  return w->stuck && w->from_me && w->to_me;
-}
 
 /* The znodes that make the circles, for one snapshot: the waits, and the
  * entries that keep these out. */
@@ -697,7 +698,7 @@ static void graph_number_circles(graph *g) {
     count++;
     for (int j = 0; j < g->wait_count; j++) {
       graph_wait *w = &g->waits[j];
-      if (w->stuck && w->from_me && w->to_me && w->next >= 0) w->circle = count;
+      if (graph_in_circle(w)) w->circle = count;
     }
   }
 }

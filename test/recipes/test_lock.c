@@ -1142,6 +1142,48 @@ TEST(a_reader_can_be_in_a_circle) {
 
 /* ---- threads that act for one client ---- */
 
+static uint64_t acts_for; /* for whom acquire_for_client() acts */
+
+static int acquire_for_client(call *c) {
+  zke_line_act_as(acts_for);
+  return zke_lock_acquire(c->object, c->deadline);
+}
+
+/* A client has closed no circle by a call, where another of its calls is in one
+ * that somebody closed later: that call waits on. */
+TEST(a_wait_beside_a_circle_is_no_victim) {
+  call second, beside;
+  pthread_barrier_t all;
+  actor other = {.no_check = 1};
+  open_sessions();
+  zke_lock *held = make(z[0], "/ring/0"), *wanted = make(z[0], "/ring/1");
+  zke_lock *foreign = make(z[2], "/ring/2"), *third = make(z[0], "/ring/2");
+  acts_for = zke_line_actor();
+  zke_line_act_as(acts_for + 1);
+  ck_ok(zke_lock_acquire(foreign, soon(z[2])));
+  zke_line_act_as(0);
+  ck_ok(zke_lock_acquire(held, soon(z[0])));
+  start_second(&other, &all, 2);
+  call_begin(&second, acquire_for_client, wanted, 0, soon(z[0]));
+  ck_until(entries(z[0], "/ring/1") == 2, 5000);
+  pthread_barrier_wait(&all); /* the other closes the circle, unchecked */
+  ck_until(entries(z[0], "/ring/0") == 2, 5000);
+  call_begin(&beside, acquire_for_client, third, 0, zke_now(z[0]) + 50);
+  call_end(&beside);
+  ck_assert_int_eq(beside.rc, ZKE_OPERATIONTIMEOUT);
+  ck_ok(zke_lock_release(held));
+  pthread_join(other.thread, NULL);
+  call_end(&second);
+  ck_ok(other.rc);
+  ck_ok(second.rc);
+  zke_lock_free(third);
+  zke_lock_free(foreign);
+  zke_lock_free(wanted);
+  zke_lock_free(held);
+  pthread_barrier_destroy(&all);
+  close_sessions();
+}
+
 /* A thread that wants a lock, as another actor. */
 typedef struct substitute {
   zke_lock *lock;
