@@ -110,18 +110,20 @@ enum {
  * ZKE_NODEEXISTS may have been made by the try before; adding 1 to a number
  * must not be repeated without a look.
  *
- * Example: mark a job as done, whatever becomes of a reply.  ZKE_NONODE at a
- * repetition means that the try before was made.
+ * Example: mark a job as done, whatever becomes of a reply.  ZKE_NONODE after a
+ * lost reply means that the try before was made.
  *
  *     struct job {
  *       const char *path;
- *       int tries;
+ *       int unsure; // a reply was lost
  *     };
  *
  *     static int finish(zke *z, void *arg) {
  *       struct job *job = arg;
  *       int rc = zke_delete(z, job->path, -1);
- *       return rc == ZKE_NONODE && job->tries++ > 0 ? ZKE_OK : rc;
+ *       if (rc == ZKE_NONODE && job->unsure) rc = ZKE_OK;
+ *       if (rc == ZKE_CONNECTIONLOSS) job->unsure = 1;
+ *       return rc;
  *     }
  *
  *     static int finish_surely(zke *z, const char *path) {
