@@ -28,9 +28,11 @@ int zke_line_say_held(zke *z, int rc, const char *kind, const char *directory) {
   char what[256];
   zke_entries *e = NULL;
   snprintf(what, sizeof what, "the %s %s", kind, directory);
-  if (zke_entry_list(z, directory, &e, NULL) != ZKE_OK || e->count == 0) {
+  int found = zke_entry_list(z, directory, &e, NULL);
+  if (found == ZKE_OK && e->count == 0) found = ZKE_NONODE;
+  if (found != ZKE_OK) {
     zke_free(e);
-    return zke_recipe_fail(rc, "%s was held, but is no longer", what);
+    return zke_recipe_say_hidden(rc, what, found);
   }
   const char *name = e->data[zke_entry_last_of_group(e, 0)].name;
   char *path = zke_recipe_path(z, directory, name);

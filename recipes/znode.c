@@ -796,16 +796,24 @@ int64_t zke_recipe_since(const zke_stat *stat, const char *data) {
   return wrote ? stat->mtime : stat->ctime;
 }
 
-/* The holder may go between the two reads; then the sentence says that it has
- * gone. */
+/* A holder that cannot be read has gone, or nobody can say whose it is. */
+int zke_recipe_say_hidden(int rc, const char *what, int found) {
+  const char *how = found == ZKE_NONODE
+                        ? "was held, but is no longer"
+                        : "is held; by which process cannot be read";
+  return zke_recipe_fail(rc, "%s %s", what, how);
+}
+
+/* The holder may go between the two reads. */
 int zke_recipe_say_held(zke *z, int rc, const char *what, const char *path) {
   char *data = NULL, when[ZKE_RECIPE_WHEN];
   zke_stat stat;
   zke_session_list *who = NULL;
-  if (zke_get(z, path, NULL, NULL, &data, NULL, &stat) != ZKE_OK ||
-      zke_session(z, stat.ephemeralOwner, &who) != ZKE_OK) {
+  int found = zke_get(z, path, NULL, NULL, &data, NULL, &stat);
+  if (found == ZKE_OK) found = zke_session(z, stat.ephemeralOwner, &who);
+  if (found != ZKE_OK) {
     zke_free(data);
-    return zke_recipe_fail(rc, "%s was held, but is no longer", what);
+    return zke_recipe_say_hidden(rc, what, found);
   }
   zke_recipe_when(zke_recipe_since(&stat, data), when);
   zke_fail(rc, "%s is held by %s (pid %" PRId64 ") since %s", what,

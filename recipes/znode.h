@@ -262,7 +262,7 @@ ZKE_API int zke_recipe_find(const zke_entries *entries, const char *name);
 /* zke_recipe_say_held - fail with a sentence that names the holder
  *
  * "the lock /locks/a is held by backup (pid 12) since 2026-11-20T12:00:00Z", or
- * that it was held but is no longer.
+ * that it was held but is no longer, or that the holder cannot be read.
  *
  *   rc    what is returned
  *   what  "the lock /locks/a"
@@ -271,6 +271,10 @@ ZKE_API int zke_recipe_find(const zke_entries *entries, const char *name);
  * Returns rc. */
 ZKE_API int zke_recipe_say_held(zke *z, int rc, const char *what,
                                 const char *path);
+
+/* zke_recipe_say_hidden - the last two of these; found: what the read of the
+ * holder has said, ZKE_NONODE if it has gone.  Returns rc */
+int zke_recipe_say_hidden(int rc, const char *what, int found);
 
 /* zke_recipe_since - when a holder took office: its write of "held", else its
  * coming */

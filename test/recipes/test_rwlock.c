@@ -621,6 +621,56 @@ TEST_LOOP(an_upgrade_survives_others_in_its_middle, 0, 3) {
   close_two();
 }
 
+/* Another reader that may not be read is not said to have gone. */
+TEST(a_hidden_reader_is_said_to_hold) {
+  zke_strings *own;
+  const zke_acl acl = {ZKE_PERM_ALL - ZKE_PERM_READ, "world", "anyone"};
+  open_all();
+  for (int i = 0; i < 2; i++) ck_ok(zke_rwlock_try(rw[i], READ));
+  ck_ok(zke_ephemerals(z[1], 0, PATH "/_c_", &own));
+  ck_ok(zke_set_acl(z[1], own->data[0], -1, &(zke_acls){1, &acl}, NULL));
+  zke_free(own);
+  ck_rc(zke_rwlock_upgrade(rw[0]), ZKE_HELD);
+  ck_says("the rwlock " PATH " is held; by which process cannot be read");
+  close_all();
+}
+
+/* Delete what the caller has in line. */
+static void take_away(void) {
+  zke_strings *own;
+  ck_ok(zke_ephemerals(intruder, zke_session_id(caller), PATH "/_c_", &own));
+  for (int i = 0; i < own->count; i++) zke_delete(intruder, own->data[i], -1);
+  zke_free(own);
+}
+
+/* The holder's znode is deleted anywhere in a change of mode, while another one
+ * waits behind: it is lost, and the call or the next one says so. */
+TEST_LOOP(a_change_of_mode_survives_its_loss_in_the_middle, 0, 2) {
+  int n = 1;
+  open_two();
+  one = make(caller);
+  other = make(intruder);
+  for (bool more = true; more; n++) {
+    ck_ok(zke_rwlock_try(one, _i ? READ : WRITE));
+    ck_ok(zke_rwlock_start(other, WRITE));
+    act_between(n, take_away);
+    int rc = _i ? zke_rwlock_upgrade(one) : zke_rwlock_downgrade(one);
+    more = acted();
+    ck_assert(rc == ZKE_OK || (more && rc == ZKE_LOST));
+    if (more) ck_rc(zke_rwlock_check(one), ZKE_LOST);
+    zke_rwlock_release(one);
+    dispatch_on(intruder);
+    ck_ok(zke_rwlock_check(other));
+    ck_ok(zke_rwlock_release(other));
+    dispatch_on(caller);
+    ck_assert_int_eq(entries(caller, PATH), 0);
+  }
+  ck_assert_int_gt(n, 5);
+  zke_rwlock_free(one);
+  zke_rwlock_free(other);
+  close_two();
+}
+
 /* An operation from before an upgrade fails after it, and names the znode of
  * that time still: also where the upgrade went back, for which it makes two
  * znodes, and after a second one. */
