@@ -671,7 +671,7 @@ static int line_look_held(zke_line *l) {
  * reason.  After the session's end nothing is left to clean up. */
 int zke_line_give_up(zke_line *l, int rc) {
   zke_sentence kept;
-  if (zke_recipe_has_ended(&l->r, rc)) return rc;
+  if (zke_recipe_has_ended(&l->r, rc) || l->r.ended) return rc;
   zke_recipe_keep(&kept);
   int64_t limit = zke_recipe_grace(l->r.z);
   zke_line_quit(l);

@@ -512,6 +512,7 @@ TEST_EACH(a_waiter_whose_session_expires_returns) {
   ck_assert_int_eq(c.rc, ZKE_INVALIDSTATE);
   ck_assert_int_eq(k->state(x[1]), ZKE_LINE_LOST);
   ck_assert_int_eq(in_line(), 1);
+  ck_told("ann HELD; bob LOST");
   close_line();
 }
 
