@@ -204,11 +204,12 @@ ZKE_API int zke_election_start(zke_election *e);
 /* zke_election_lead - wait until this candidate leads; it becomes one if it is
  * none
  *
- * If it leads already it asks the file whether that is still so.
+ * If it leads already it asks the file whether that is still so.  ZKE_LOST and
+ * ZKE_INVALIDSTATE: not any more; any other code: it leads as before.
  *
  *   deadline_ms  of zke_now(); ZKE_FOREVER
  *
- * Returns ZKE_OK, or, a candidate no more,
+ * Returns ZKE_OK, or, a candidate no more unless it led already,
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names the leader
  *   ZKE_CANCELLED         zke_election_cancel()
  *   ZKE_LOST              the znode was deleted, or another thread resigned

@@ -250,6 +250,10 @@ ZKE_API void zke_lock_free(zke_lock *lock);
  *                         or waited for by another thread's call
  * After ZKE_LOST the object can be used again.
  *
+ * Where this thread holds a reentrant lock already, the call only asks the file
+ * whether that is still so.  ZKE_LOST and ZKE_INVALIDSTATE: not any more; any
+ * other code: it is held as before, and not once more.
+ *
  * Threads: any.  In a callback: yes, and then other callbacks run inside it.
  * Blocks: until the deadline.  Since 0.1. */
 ZKE_API int zke_lock_acquire(zke_lock *lock, int64_t deadline_ms);

@@ -37,7 +37,9 @@
  *   on calling or dispatching, or close the handle: else nothing is removed.
  *   Two kinds of failure change nothing: ZKE_MISUSE and ZKE_BADARGUMENTS, and
  *   what the handle answers before the call has begun (no memory, a file that
- *   cannot be read; see zke_sync()).
+ *   cannot be read; see zke_sync()).  A call for what the object holds already
+ *   (a reentrant lock, an election that it leads) only asks the file: where
+ *   that cannot be read, the object holds as before.
  *
  * Waiting (3) is zke_wait(): callbacks of other watches on the handle run
  *   meanwhile.  Without blocking calls a recipe goes on inside zke_dispatch().

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "recipes/election.h"
 #include "recipes/lock.h"
 #include "recipes/multilock.h"
 #include "recipes/rwlock.h"
@@ -500,6 +501,36 @@ TEST_EACH(a_store_that_is_busy_is_no_loss) {
   ck_assert_int_eq(k->state(x[0]), ZKE_LINE_LOST);
   ck_assert_int_eq(k->token(x[0]), 0);
   close_line();
+}
+
+/* A call on what is held already asks the store; where that fails it is held as
+ * before, and a reentrant lock not once more. */
+TEST(holding_again_in_vain_changes_nothing) {
+  zke_lock_options reentrant = {.size = sizeof reentrant, .reentrant = 1};
+  zke_lock *lock;
+  zke_election *election;
+  call c;
+  open_sessions();
+  ck_ok(zke_lock_new(z[0], PATH, &reentrant, &lock));
+  ck_ok(zke_election_new(z[0], OTHER, NULL, &election));
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_election_lead(election, soon(z[0])));
+  atomic_store(&busy, 1);
+  call_begin(&c, run_busy, NULL, 0, 0);
+  ck_until(atomic_load(&busy) == 2, 5000);
+  int64_t limit = zke_limit(z[0], 1); /* one that has passed */
+  ck_rc(zke_lock_acquire(lock, soon(z[0])), ZKE_OPERATIONTIMEOUT);
+  ck_rc(zke_election_lead(election, soon(z[0])), ZKE_OPERATIONTIMEOUT);
+  zke_limit(z[0], limit);
+  atomic_store(&busy, 0);
+  call_end(&c);
+  ck_ok(zke_lock_check(lock));
+  ck_ok(zke_election_check(election));
+  ck_ok(zke_lock_release(lock));
+  ck_rc(zke_lock_check(lock), ZKE_LOST);
+  zke_lock_free(lock);
+  zke_election_free(election);
+  close_sessions();
 }
 
 /* A blocked call does not outlast its session. */
