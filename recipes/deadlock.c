@@ -401,8 +401,8 @@ static int graph_follow(graph *g, int at) {
 
 /* ---- crossing out ----
  *
- * Steps 3 to 5 of the search.  What is left after it waits in a circle or
- * behind one, and only the youngest of a circle fails. */
+ * Steps 3 to 5 of the search: which waits are stuck, which of these are in a
+ * circle with `me`, and whether `me` is the one to give up. */
 
 /* An actor is stuck if it is in any of the places where it waits. */
 static bool graph_is_stuck(const graph *g, uint64_t actor) {

@@ -22,17 +22,19 @@
  *              it is still this candidate's (election_retract).
  *
  * A death at any point ends the session, and entry and word go together.  A
- * lost reply: ready and set look first what is there and try again; the word
- * says its token, by which its writer recognises it.  Handing over looks
- * whether the own entry is still there.
+ * lost reply: ready looks what is there, and puts the own word in its place;
+ * set writes the same again.  The word says its token, by which its writer
+ * recognises it.  Handing over looks whether the own entry is still there.
  *
  * Invariants:
  *  1. The word is written only in a step that checks the candidate's own znode:
  *     a candidate that has lost the office can no longer write it.
  *  2. While the object holds and `ready` is set, the word is there and watched,
  *     or a look is due; it is made again where somebody deletes it.
- *  3. The word goes in the step in which the office goes: by `also` of the
- *     line, by zke_line_yield(), or with the session.
+ *  3. The word goes in the step in which the office is given up: by `also` of
+ *     the line, by zke_line_yield(), or with the session.  Where the office is
+ *     taken away it goes in a later step (election_retract()), or in the one in
+ *     which the next leader makes its own.
  *  4. Each state is told before the next begins, in ZooKeeper's order.
  *
  * Start reading at zke_election_start(), election_determined() and
@@ -145,7 +147,11 @@ static void election_fail(zke_election *e) {
 /* ---- taking office ----
  *
  * The office comes with the turn.  The word comes when the leader says that it
- * is ready, so observers see a leader only when that one has taken over. */
+ * is ready, so observers see a leader only when that one has taken over.
+ *
+ * A leader deletes a former leader's word when it makes its own.  Its own it
+ * deletes when it leaves or has lost the office; a word with another token than
+ * the one that it has said is the next leader's, and stays. */
 
 /* A word to be written, for zke_retry(). */
 typedef struct election_word {

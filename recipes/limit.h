@@ -12,9 +12,10 @@
  * Without this each step of a cleanup would wait for its own busy timeout, and
  * a call with a deadline of 100 ms could take many seconds.
  *
- * Only zke_recipe_grace() is for recipes; the rest is for the files that
- * recipes are made of, and is not exported.  All of it is about the calling
- * thread, and touches no file. */
+ * Only zke_recipe_grace() is exported, for any recipe.  The rest is for the
+ * files that recipes are made of, and for the recipes of this library that
+ * limit a part of a call themselves.  All of it is about the calling thread,
+ * and touches no file. */
 #ifndef ZKEMBED_RECIPES_LIMIT_H
 #define ZKEMBED_RECIPES_LIMIT_H
 

@@ -5,14 +5,15 @@
  * algorithm of a lock, step by step with deaths and lost replies, stands at the
  * head of lock.c; this file is its code, and that of the other lines.
  *
- * The states, and the functions that change them:
+ * The states, and the functions that change them; an object begins OUT:
  *
- *     OUT      no znode                    line_init, zke_line_quit
+ *     OUT      no znode                    zke_line_quit, zke_line_yield
  *     WAITING  a znode, somebody in front  zke_line_join, zke_line_jump
  *     HELD     a znode, nobody in front    line_take_office
  *     LOST     the znode has been taken    line_lose
  *
- *     OUT --join--> WAITING --look--> HELD
+ *     OUT --join--> WAITING --look--> HELD --yield--> OUT
+ *     OUT, WAITING, LOST --jump--> WAITING
  *     any --quit--> OUT       (release, failure, free; LOST too, before a join)
  *     WAITING, HELD --look, check, session's end--> LOST
  *
@@ -327,16 +328,16 @@ static int line_watch_keepers(zke_line *l, const zke_entries *e, int i) {
 
 /* ---- what kinds do differently ----
  *
- *                 locks            leases                latches
- *     read        the entries      and the limit         watch the own znode,
+ *                      locks        leases               latches
+ *     read             the entries  and the limit        watch the own znode,
  *                                                        then the entries
- *     make        one znode        `weight` of them      one znode
- *     mark        if needed        always, at the        if needed
- *                                  limit that was read
- *     wait        -                watch the limit       -
- *     tidy        -                -                     marks of handing over
- *     grants      yes              no                    no
- *     early       no               yes                   yes
+ *     make             one znode    `weight` of them     one znode
+ *     mark             if needed    always, at the       if needed
+ *                                   limit that was read
+ *     wait             -            watch the limit      -
+ *     tidy             -            -                    marks of handing over
+ *     grants           yes          no                   no
+ *     unwatch_on_hold  no           yes                  yes
  *
  * "locks" are the entries of locks and of read/write locks.  Leases have a
  * limit that may change, and several znodes; an election's latch can be handed
@@ -354,8 +355,8 @@ typedef struct line_hooks {
   int (*wait)(zke_line *l, const zke_stat *directory);
   /* it has taken or left the office: remove what nobody needs, or NULL */
   void (*tidy)(const zke_line *l);
-  bool grants; /* it may mark the next in line when it leaves */
-  bool early;  /* it may hold while what it watched is still there */
+  bool grants;          /* it may mark the next in line when it leaves */
+  bool unwatch_on_hold; /* it may hold while what it watched is still there */
 } line_hooks;
 
 /* Delete the own znode or znodes, now or later; the session takes over what
@@ -468,7 +469,7 @@ static const line_hooks line_of_leases = {.read = lease_read,
                                           .make = lease_make,
                                           .mark = lease_mark,
                                           .wait = lease_wait,
-                                          .early = true};
+                                          .unwatch_on_hold = true};
 
 /* A latch: an heir is told by a write to its znode, so that is watched before
  * the entries are read.  In the other order a handing over between the two
@@ -508,7 +509,7 @@ static const line_hooks line_of_latches = {.read = latch_read,
                                            .make = line_make_one,
                                            .mark = line_mark,
                                            .tidy = latch_remove_marks,
-                                           .early = true};
+                                           .unwatch_on_hold = true};
 
 /* FRONT entries and NEXT marks are no kinds of an object: a thief's object
  * keeps the kind it had. */
@@ -589,7 +590,8 @@ static int line_take_office(zke_line *l, const zke_entries *e, int i,
   }
   if (rc == ZKE_BADVERSION) return ZKE_LOOK_AGAIN;
   if (rc != ZKE_OK) return rc;
-  if (line_does(l)->early) line_unwatch(l); /* else that has fired */
+  /* other kinds: the entry that was watched has gone, and the watch with it */
+  if (line_does(l)->unwatch_on_hold) line_unwatch(l);
   zke_free(l->watched);
   l->watched = NULL;
   line_note_heir(l, e, i);
@@ -691,7 +693,11 @@ int zke_line_step(zke_line *l) {
   return unheard ? zke_line_give_up(l, rc) : rc;
 }
 
-/* ---- in and out ---- */
+/* ---- in and out ----
+ *
+ * Joining makes the own znode and takes one look; leaving deletes it, and may
+ * grant the office to the next in line.  Neither waits for others in the line.
+ */
 
 /* Leave and grant the office to the heir, in one step.  The step asks for the
  * version of the heir's data that was seen, so it cannot write over anything
@@ -1063,7 +1069,11 @@ static int line_detect(const zke_line *l) {
   return zke_line_detect(l->r.z, l->actor, l->weight);
 }
 
-/* ---- the blocking call ---- */
+/* ---- the blocking call ----
+ *
+ * zke_line_acquire(): join, say in the znode that a thread waits, look for a
+ * deadlock, sleep until the state says HELD or LOST (zke_recipe_await()).  The
+ * looks themselves are the steps of the object, on whichever thread. */
 
 /* For zke_recipe_await(): has the wait ended, and how? */
 static int line_is_done(zke_recipe *r) {

@@ -316,8 +316,8 @@ static void recipe_rouse(const zke_recipe *r) {
  * by a call that sleeps or, where there is none, in a later dispatch.  Else
  * take back a reminder that is set.
  *
- * A call that runs, but does not sleep, is no reason to leave it out: it may
- * fail before it has looked.  The pause doubles, up to what a call waits for
+ * Set the reminder even while another call runs: that call may fail before it
+ * looks.  The pause doubles, up to what a call waits for
  * others; so in the end the look is as patient as any call
  * (recipe_step_limit()).  The mutex is held. */
 static void recipe_remind(zke_recipe *r) {
@@ -597,7 +597,11 @@ void zke_recipe_untell(zke_recipe *r, int event) {
   r->notes_end = at;
 }
 
-/* ---- sleeping ---- */
+/* ---- sleeping ----
+ *
+ * A turn is a number of the handle (zke_turn()), which changes when a watcher
+ * has run or zke_wake() was called.  A call takes the turn, looks, and sleeps
+ * only while the turn is still the same. */
 
 /* Give up what the object holds, with the mutex held: it is going.  state is
  * zke_recipe_state()'s; if it could not be told, quit does what it can. */

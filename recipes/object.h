@@ -30,9 +30,9 @@
  * How long a step waits for other writers, in a dispatch: no longer than any
  * call of the handle does; no longer than a call that sleeps on the object, or
  * on the thread, may; when it is repeated, no longer than it has paused.  After
- * a step has waited in vain, other objects of the handle do not wait for as
- * long as it has; so a program that dispatches for many objects is kept for
- * half of its time at most.
+ * a step has timed out, steps of other objects on that handle do not wait at
+ * all for the same length of time.  So waiting takes at most half of a
+ * dispatching program's time.
  *
  * TELLING.  What the user is to hear is queued with zke_recipe_tell() and
  * delivered by zke_recipe_leave(), after the mutex was dropped.

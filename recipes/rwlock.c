@@ -532,7 +532,10 @@ int zke_rwlock_parties(zke *z, const char *path, zke_party_list **list_out) {
   return zke_line_parties(z, path, 1, list_out);
 }
 
-/* ---- revoking ---- */
+/* ---- revoking ----
+ *
+ * The side of the one that asks; the holder's is above, under "asking for the
+ * release".  A revoker has no znode in the line, so it holds up nobody. */
 
 /* The czxid of the directory as it is now; 0: there is none. */
 static int rwlock_directory(zke_rwlock *rw, int64_t *czxid) {

@@ -29,9 +29,9 @@
  * to clean up.
  *
  * Sections, each using those above it: multis; places, that is directories of a
- * kind; one creation; several in one step; deletion; names and entries; whose a
- * znode is.  Begin with zke_recipe_create(), and znode_try_create() above
- * it. */
+ * kind; one creation, with discarding; several in one step; deletion; names and
+ * entries; whose a znode is.  Begin with zke_recipe_create(), and
+ * znode_try_create() above it. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* strnlen, getentropy */
 #endif

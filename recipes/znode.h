@@ -12,7 +12,8 @@
  *
  * This is ZooKeeper's "recoverable errors and the GUID", which Curator calls
  * protection.  An ephemeral that is found counts only if the present session
- * owns it: one of an ended session is about to go (CURATOR-498).
+ * owns it: one of an ended session is about to go (CURATOR-498).  Of several
+ * that were made in one step that is not asked; their guid says the session.
  *
  * Begin with zke_recipe_create() and zke_recipe_discard().
  *
