@@ -138,9 +138,9 @@ enum {
  *                end; 0 for one try that waits as any call does
  *
  * Returns what fn returned last; but ZKE_CONNECTIONLOSS in the place of
- * ZKE_OPERATIONTIMEOUT where a try before has lost its reply, since that one may
- * have made the change.  Threads: any.  In a callback: yes.
- * Blocks: until the deadline. */
+ * ZKE_OPERATIONTIMEOUT where a try before has lost its reply, since that one
+ * may have made the change.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 typedef int (*zke_retry_fn)(zke *z, void *arg);
 ZKE_API int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms);
 
