@@ -2097,6 +2097,7 @@ struct zke {
                            for each shape */
   unsigned shape;       /* of the running multi, by api_multi_shape() */
   int64_t lease_at;     /* boottime ns of the last stamp */
+  int64_t lease_late;   /* … a later one, perhaps not in its own slot; or 0 */
   int64_t lease_retry;  /* … nobody is woken for the next one before */
   int64_t seen;         /* an era of the index in which its row was found */
   int64_t joined;       /* number of the last batch that it was part of */
@@ -4535,7 +4536,9 @@ static int app_run(store *s, enum app_mode mode, zke_sql_fn fn, void *context,
   app_denied[0] = '\0';
   s->app = mode;
   app_here = s;
+  int64_t number = base_zxid; /* a call that is refused in fn sets it */
   *code = fn(s->db, zxid, context);
+  base_zxid = number;
   if (app_here == s) app_here = NULL;     /* a child may be in one of its own */
   if (fork_is_copy(s)) return ZKE_FORKED; /* the connection is the parent's */
   s->app = APP_NONE;
@@ -6080,22 +6083,36 @@ static bool lease_has_slot(const zke *z) {
   return stamp == wrote || (stamp != 0 && stamp < wrote);
 }
 
-/* Write this stamp into the session's slot, if it is the session's still; now
- * is when that was begun.  False: it was not written.
+/* Write this stamp into the session's slot, if it is the session's still.
+ * False: it was not written, or it is not known whether it is in its own slot.
  *
  * What is left is a process that is stopped just between the look, or the
  * clock, and the write: its write comes late and can shorten the lease of the
  * slot's new owner, until that calls in.  Where it was stopped for longer than
- * its own lease it does not take that stamp for its own, so that the new owner
- * alone writes there from now on. */
-static bool lease_renew(zke *z, int64_t at, int64_t now) {
+ * its own lease the stamp counts as the session's (lease_trust()) only in a
+ * call that finds out whether the session lives, and the slot is left alone
+ * until then. */
+static bool lease_renew(zke *z, int64_t at) {
   store *s = z->s;
+  int64_t began = host_boottime(s);
   if (!s->memory) {
     if (!lease_has_slot(z) || lease_write(s, z->slot, at) != 0) return false;
-    if (host_boottime(s) - now > z->lease) return false;
+    if (host_boottime(s) - began > z->lease) {
+      z->lease_late = at;
+      return false;
+    }
   }
   z->lease_at = at;
   return true;
+}
+
+/* A call begins that reads the session's row: take a late stamp for one in its
+ * own slot.  Where it is not, the call finds that the session has ended, and
+ * has written one stamp too many at most. */
+static void lease_trust(zke *z) {
+  if (!z->lease_late) return;
+  z->lease_at = z->lease_late;
+  z->lease_late = 0;
 }
 
 /* The session has called in: renew its stamp if a quarter of the lease has
@@ -6107,7 +6124,7 @@ static void lease_stamp(zke *z) {
   if (now - z->lease_at < tick_lease_renewal(z->lease) ||
       !guard_is_intact(z->s))
     return;
-  if (!lease_renew(z, now, now))
+  if (!lease_renew(z, now))
     z->lease_retry = now + base_max(tick_lease_step(z->lease), ZKE_MS);
 }
 
@@ -6139,7 +6156,7 @@ static void lease_extend(store *s) {
     zke *z = s->sessions[i];
     int64_t at = base_min(z->lease_at + held, now);
     if (!z->lease || z->state != SESS_ALIVE) continue;
-    lease_renew(z, at, now);
+    lease_renew(z, at);
   }
 }
 
@@ -7221,8 +7238,8 @@ static int txn_begin_batch(txn_batch *b, zke *z) {
 
 /* End a batch with what its function has returned: commit, or undo all of it.
  * The class is known now.  The function may have closed descriptors, so before
- * anything is written, or the gate is unlocked by its number, the guard is
- * asked.  The caller concludes what the batch has collected, and frees it. */
+ * COMMIT writes, or the gate is unlocked by its number, the guard is asked.  The
+ * caller concludes what the batch has collected, and frees it. */
 static int txn_end_batch(txn_batch *b, int rc) {
   txn *t = &b->t;
   store *s = t->s;
@@ -14652,6 +14669,7 @@ static int api_admit(zke *z, const char *path, unsigned flags,
   int rc = full ? api_path(z, path, flags, full) : ZKE_OK;
   if (rc == ZKE_OK) rc = api_admit_to_store(s, flags);
   if (rc != ZKE_OK) return rc;
+  if (!(flags & API_LIGHT)) lease_trust(z);
   lease_stamp(z);
   if (!(flags & (API_LIGHT | API_DISPATCH))) carrier_touch(z);
   if (flags & API_LIGHT) return flags & API_ANY_STATE ? ZKE_OK : api_state(z);
@@ -16030,15 +16048,23 @@ static int api_op_untold(zke *z, const char *path, const zke_op *op,
   return rc;
 }
 
+/* Run a function of the program's.  It may have closed descriptors, so the
+ * guard is asked before anything more is written. */
+static int api_run_sql(store *s, enum app_mode mode, const zke_op *op,
+                       int64_t zxid, int *code) {
+  int rc = app_run(s, mode, op->sql, op->context, zxid, code);
+  if (rc == ZKE_FORKED) return rc;
+  int intact = guard_check(s);
+  return intact == ZKE_OK ? rc : intact;
+}
+
 /* SQL in a multi.  The function's own code is in the result, for zke_multi().
  */
 static int api_op_sql(txn *t, const char *path, const zke_op *op,
                       zke_op_result *r) {
   (void)path;
   int rc = txn_need_full(t);
-  return rc == ZKE_OK
-             ? app_run(t->s, APP_WRITES, op->sql, op->context, t->zxid, &r->rc)
-             : rc;
+  return rc == ZKE_OK ? api_run_sql(t->s, APP_WRITES, op, t->zxid, &r->rc) : rc;
 }
 
 /* SQL in a snapshot.  Its function's refusal is its own; what is returned
@@ -16051,7 +16077,7 @@ static int api_op_sql_read(zke *z, const char *path, const zke_op *op,
   (void)path;
   int rc = b ? ZKE_OK : sql_fetch_ints(z->s, SQL_META, z->id, 4, meta);
   if (rc != ZKE_OK) return rc;
-  rc = app_run(z->s, APP_READS, op->sql, op->context, meta[0], &r->rc);
+  rc = api_run_sql(z->s, APP_READS, op, meta[0], &r->rc);
   return rc == ZKE_SQL ? ZKE_OK : rc;
 }
 

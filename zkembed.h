@@ -76,7 +76,8 @@
  *   ZKE_CLOSING        another thread is closing the handle
  *   ZKE_FORKED         the handle was opened before a fork() and belongs to
  *                      the parent
- *   ZKE_READONLY       a change was asked of a read-only handle
+ *   ZKE_READONLY       a change was asked of a read-only handle, or there is no
+ *                      permission for what it needs
  *   ZKE_REPLACED       the database or a file beside it was removed or replaced
  *                      under the open handle
  *   ZKE_OPERATIONTIMEOUT, ZKE_NOMEM, ZKE_SYSTEMERROR, ZKE_CORRUPT, ZKE_FULL

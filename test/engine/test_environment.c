@@ -1293,19 +1293,36 @@ static int close_in_batch(zke *z, void *result) {
   return *(int *)result;
 }
 
-/* P9, P11: the same inside a batch, which is then undone whatever its function
- * returns.  COMMIT wrote into a file of the host's. */
-TEST_LOOP(descriptors_replaced_in_a_batch, 0, 2) {
+/* A function of the program's in a multi, which closes them all. */
+static int close_in_sql(struct sqlite3 *db, int64_t zxid, void *result) {
+  (void)db, (void)zxid;
+  close_all_taken(true);
+  return *(int *)result;
+}
+
+static int close_in_multi(zke *z, void *result) {
+  zke_op ops[2];
+  zke_op_set(&ops[0], "/n", "new", 3, -1);
+  zke_op_sql(&ops[1], close_in_sql, result);
+  return zke_multi(z, ops, 2, NULL);
+}
+
+/* P9, P11: the same inside a batch, or by SQL of the program's in a multi, which
+ * is then undone whatever its function returns.  COMMIT wrote into a file of
+ * the host's. */
+TEST_LOOP(descriptors_replaced_in_a_batch, 0, 4) {
   const char *db = test_path("a.db");
   zke *z = test_open(db);
-  int result = _i ? ZKE_NONODE : ZKE_OK;
+  int result = _i % 2 ? ZKE_NONODE : ZKE_OK;
   make(z, "/n", "old", ZKE_PERSISTENT);
   ck_ok(zke_close(z));
   note_descriptors();
   ck_ok(zke_open(db, NULL, &z));
   ck_rc(read_right(z), ZKE_OK);
   note_taken();
-  ck_rc(zke_batch(z, close_in_batch, &result), ZKE_REPLACED);
+  ck_rc(_i < 2 ? zke_batch(z, close_in_batch, &result)
+               : close_in_multi(z, &result),
+        ZKE_REPLACED);
   ck_says("the descriptors of its files were closed");
   expect_strangers_whole("a batch");
   zke_close(z);

@@ -967,6 +967,24 @@ TEST(late_stamp_is_written_over) {
   ck_ok(zke_close(z));
 }
 
+/* zkembed.h, lease_ms: a stamp that took longer than the lease shuts nobody out
+ * of his own slot: the next call renews it. */
+TEST(a_session_that_wrote_a_late_stamp_lives_on) {
+  zke *z = open_at(&seats[0], NULL), *late = lease(z, 4000);
+  sys_pass(1000);
+  seats[0].stops_at = lease_slot_at(late->slot);
+  lease_stamp(late);
+  ck_assert_int_eq(seats[0].stops_at, 0);
+  for (int i = 0; i < 5; i++) {
+    ck_ok(see(late, "/"));
+    ck_assert_int_eq(test_session_count(z), 2);
+    sys_pass(3000);
+  }
+  ck_ok(see(late, "/"));
+  ck_ok(zke_close(late));
+  ck_ok(zke_close(z));
+}
+
 /* P5: a store that is stopped while it waits for the gate finds its leases over
  * when it goes on, and their slots in others' hands.  It wrote old stamps
  * there, by which a session that lives was ended. */

@@ -160,7 +160,6 @@ TEST_LOOP(a_call_that_saw_no_state_says_0, 0, WAYS) {
   ck_assert_int_eq(zke_zxid(), 0);
 }
 
-/* A thread that has not asked yet pays for no look, and is told so by 0. */
 /* A call of the tree that is refused by an argument other than its path. */
 static int refused(int which) {
   zke_op op;
@@ -249,6 +248,7 @@ TEST(a_lock_that_was_not_had_leaves_0) {
   set(a, "/n");
 }
 
+/* A thread that has not asked yet pays for no look, and is told so by 0. */
 static void *no_number(void *arg) {
   int64_t *out = arg;
   ck_ok(zke_set(b, "/", "", 0, -1, NULL)); /* a state nobody has looked at */
