@@ -49,7 +49,6 @@ typedef struct block {
   size_t size;
 } block;
 
-static pthread_mutex_t heap = PTHREAD_MUTEX_INITIALIZER;
 static block *released;
 
 /* Where a sanitizer watches, it is to see what happens. */
@@ -57,6 +56,7 @@ static void heap_release(block *b) {
 #if TEST_ADDRESS_SANITIZER
   free(b);
 #else
+  static pthread_mutex_t heap = PTHREAD_MUTEX_INITIALIZER;
   memset(b + 1, POISON, b->size);
   pthread_mutex_lock(&heap);
   b->next = released;
