@@ -31,7 +31,8 @@
  * was made, if it is unchanged since before the lost try.  Else the call fails
  * (`gone`), also where only other names were changed.
  *
- * If no time is left for a repetition there is one more look (names_look_again).
+ * If no time is left for a repetition there is one more look
+ * (names_look_again).
  *
  * If the process dies before the step nothing has changed; after it the change
  * is made.
