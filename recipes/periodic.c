@@ -35,6 +35,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "limit.h"
 #include "object.h"
 #include "text.h"
 #include "znode.h"
@@ -705,22 +706,40 @@ static int job_notice(zke_periodic *j, const job_claim *a) {
   return stat.mzxid == a->mzxid ? ZKE_OK : ZKE_NONODE;
 }
 
-/* Take that watch back, before a claim of this object's would fire it. */
-static void job_unnotice(zke_periodic *j) {
-  if (j->noticed)
-    zke_remove_watch(j->r.z, j->r.path, ZKE_WATCH_DATA, zke_recipe_watcher,
-                     &j->r);
+/* Take that watch back, before a claim of this object's would fire it.  rc and
+ * its sentence stay. */
+static int job_unnotice(zke_periodic *j, int rc) {
+  zke_sentence kept;
+  if (!j->noticed) return rc;
+  zke_recipe_keep(&kept);
+  zke_remove_watch(j->r.z, j->r.path, ZKE_WATCH_DATA, zke_recipe_watcher,
+                   &j->r);
   j->noticed = false;
+  return zke_recipe_restore(&kept, rc);
+}
+
+enum { JOB_BLIND_MS = 100 /* until a wait without its watch looks again */ };
+
+/* A watch is a write: it may fail for the time being, as long as others keep
+ * the database or the disk is full.  That is no reason to end a wait. */
+static bool job_is_blind(int rc) {
+  return zke_recipe_is_transient(rc) || rc == ZKE_FULL;
 }
 
 /* The run was not to be had: wait for the next reason to look.  ZKE_OK: there
- * is one. */
+ * is one.  Where the watch cannot be set the time is short, and then that is
+ * one. */
 static int job_linger(zke_periodic *j, const job_claim *a, int refused,
                       int64_t deadline_ms) {
   int64_t left = a->next - zke_wall(j->r.z), until;
   j->woken = false;
   until = zke_now(j->r.z) + (left > 0 ? left : 1);
   int rc = refused == ZKE_HELD ? job_attend(j, a, &until) : job_notice(j, a);
+  if (job_is_blind(rc)) {
+    int64_t soon = zke_now(j->r.z) + JOB_BLIND_MS;
+    if (soon < until) until = soon;
+    rc = ZKE_OK;
+  }
   if (rc == ZKE_OK) {
     bool last = deadline_ms <= until;
     rc = zke_recipe_await(&j->r, job_is_woken, last ? deadline_ms : until);
@@ -728,8 +747,7 @@ static int job_linger(zke_periodic *j, const job_claim *a, int refused,
   } else if (rc == ZKE_NONODE) {
     rc = ZKE_OK;
   }
-  job_unnotice(j);
-  return rc;
+  return job_unnotice(j, rc);
 }
 
 /* Tries, and waits until there is a reason to try again.  At the deadline the
@@ -757,7 +775,12 @@ int zke_periodic_acquire(zke_periodic *job, int64_t deadline_ms) {
   job->given_up = false;
   rc = job_wait(job, deadline_ms);
   job->waiting = false;
-  if (rc != ZKE_OK) job_unwatch(job);
+  if (rc != ZKE_OK) {
+    zke_sentence kept;
+    zke_recipe_keep(&kept);
+    job_unwatch(job);
+    zke_recipe_restore(&kept, rc);
+  }
   return zke_recipe_leave(&job->r, rc);
 }
 

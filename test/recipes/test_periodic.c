@@ -460,6 +460,23 @@ TEST(waits_for_end) {
   end();
 }
 
+/* The watch of a wait cannot be set at once, since its reply is lost: the wait
+ * goes on to its deadline, where the job was done (0) and where a process does
+ * it (1). */
+TEST_LOOP(a_wait_without_its_watch_goes_on_to_its_deadline, 0, 2) {
+  begin(ZKE_PERIODIC_RETRY_DEAD, 0);
+  ck_ok(zke_periodic_try(job[0]));
+  if (!_i) ck_ok(zke_periodic_release(job[0], 0));
+  ck_rc(zke_periodic_try(job[1]), _i ? ZKE_HELD : ZKE_LIMIT);
+  ck_ok(zke_test_fail(z[1], ZKE_TEST_FAIL_READ, 1)); /* the record goes first */
+  int64_t deadline = zke_now(z[1]) + 150;
+  ck_rc(zke_periodic_acquire(job[1], deadline), ZKE_OPERATIONTIMEOUT);
+  ck_says(_i ? "is done by a" : "was done by a");
+  ck_assert_int_ge(zke_now(z[1]), deadline);
+  if (_i) ck_ok(zke_periodic_release(job[0], 0));
+  end();
+}
+
 static int run_acquire(call *c) {
   return zke_periodic_acquire(c->object, c->deadline);
 }
