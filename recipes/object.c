@@ -541,7 +541,7 @@ static void recipe_step_apart(zke_recipe *r, bool again) {
   zke_recipe_grace_swap(grace);
   zke_limit(r->z, limit);
   int64_t now = zke_now(r->z), until = now + (now - began);
-  if (rc != ZKE_OPERATIONTIMEOUT) return;
+  if (!zke_recipe_is_transient(rc)) return; /* it may have lost a reply, too */
   if (recipe_rest.z == r->z && until < recipe_rest.until) return;
   recipe_rest.z = r->z;
   recipe_rest.until = until;
