@@ -1286,9 +1286,16 @@ int zke_queue_cancel(zke_queue *queue) {
  * same loop: try, and after ZKE_Q_NOTHING wait for room and try again, until
  * the deadline. */
 
-/* Put, and wait for room as long as may be.  An object that waits for its
- * listener waits for as much room from then on: told of less it would try, find
- * too little and be told again, without end. */
+/* A put has found too little room.  Where it answers what the listener was
+ * told, the object waits for as much room from then on: told of less it would
+ * try, find too little and be told again, without end.  Any other put is beside
+ * that: the listener may want less. */
+static void queue_put_found_none(zke_q_wait *w, int count) {
+  if (w->blocking) return;
+  if (w->state == ZKE_Q_WAIT_READY || queue_is_telling(w->q)) w->need = count;
+}
+
+/* Put, and wait for room as long as may be. */
 static int queue_put(zke_queue *q, const queue_load *load,
                      int64_t deadline_ms) {
   zke_q_wait *w = &q->putting;
@@ -1296,7 +1303,7 @@ static int queue_put(zke_queue *q, const queue_load *load,
   int rc;
   do {
     rc = queue_put_now(q, load, deadline_ms);
-    if (rc == ZKE_Q_NOTHING && !w->blocking) w->need = load->count;
+    if (rc == ZKE_Q_NOTHING) queue_put_found_none(w, load->count);
     rc = queue_tried(w, rc);
     if (rc != ZKE_Q_NOTHING) break;
     rc = queue_wait_for(w, &waiting, load->count, deadline_ms);
@@ -1858,6 +1865,7 @@ static int queue_start(zke_queue *q, zke_q_wait *w) {
     rc = queue_begin(w, false, 1);
   if (rc != ZKE_OK) return rc;
   w->quiet = false;
+  w->need = 1;
   rc = zke_retry(q->r.z, queue_retry_look, w, ZKE_FOREVER);
   zke_recipe_keep(&kept);
   if (rc != ZKE_OK) queue_leave(w);

@@ -2178,6 +2178,39 @@ TEST(the_listener_is_told_of_room_for_several) {
   close_all();
 }
 
+/* A put of several beside that, which does not wait, does not change what the
+ * listener is told of. */
+TEST(a_put_beside_leaves_the_listener_its_room) {
+  static const zke_queue_value values[] = {{"x", 1}, {"y", 1}};
+  zke_queue_options o = {.size = sizeof o, .limit = 2, .listener = listen};
+  open_with(&o);
+  put(q[0], "a");
+  put(q[0], "b");
+  ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ROOM));
+  ck_rc(zke_queue_put_all(q[1], values, 2, NULL, 0), ZKE_LIMIT);
+  take(q[0], "a");
+  zke_dispatch(z[1], NULL);
+  ck_assert_str_eq(told[1], "2  -;");
+  put(q[1], "c");
+  ck_assert_int_eq(size_of(q[0]).putters, 0);
+  close_all();
+}
+
+/* A second start asks for room for one, whatever was tried before. */
+TEST(a_start_asks_for_room_for_one) {
+  static const zke_queue_value values[] = {{"x", 1}, {"y", 1}};
+  zke_queue_options o = {.size = sizeof o, .limit = 2, .listener = listen};
+  open_with(&o);
+  put(q[0], "a");
+  ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ROOM));
+  ck_assert_str_eq(told[1], "2  -;");
+  ck_rc(zke_queue_put_all(q[1], values, 2, NULL, 0), ZKE_LIMIT);
+  ck_assert_str_eq(told[1], "2  -;");
+  ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ROOM));
+  ck_assert_str_eq(told[1], "2  -;2  -;");
+  close_all();
+}
+
 /* Without listener there is nobody to tell. */
 TEST(arguments_are_checked) {
   zke_queue *none = (zke_queue *)1;
