@@ -1405,7 +1405,8 @@ typedef struct config_change {
   const zke_op *guards; /* checks that have to hold in the same step */
   int guard_count;
   bool unsure;   /* a try may have done it: its reply was lost */
-  bool unknown;  /* and nobody can tell any more whether it did */
+  bool unknown;  /* and nobody can tell any more whether it did: the sentence
+                    stands already */
   int64_t czxid; /* with a version: of the node before the first try that lost
                     its reply, 0: none */
   zke_stat stat; /* out: of the node afterwards */
@@ -1462,7 +1463,7 @@ static int config_recognise(zke *z, config_change *c) {
 
 /* A guard does not hold.  Where an earlier try may have been done, its guards
  * held then: so if the change is there it was made.  Without a version nobody
- * can tell. */
+ * can tell, and the code is as config_unknown()'s. */
 static int config_not_guarded(zke *z, config_change *c, const char *guard) {
   zke_sentence kept;
   int rc = zke_recipe_fail(ZKE_LOST, "%s was not set: the guard %s is not held",
@@ -1474,10 +1475,13 @@ static int config_not_guarded(zke *z, config_change *c, const char *guard) {
     if (rc != ZKE_BADVERSION) return rc;
     return zke_recipe_restore(&kept, ZKE_LOST);
   }
-  return zke_recipe_fail(ZKE_CONNECTIONLOSS,
-                         "whether %s was set is not known: the reply was lost, "
-                         "and by now the guard %s is not held",
-                         c->path, guard);
+  c->unknown = true;
+  zke_fail(
+      ZKE_CONNECTIONLOSS,
+      "whether %s was set is not known: the reply was lost, and by now the "
+      "guard %s is not held",
+      c->path, guard);
+  return ZKE_LOOK_AGAIN;
 }
 
 /* Do it in one step with its guards, none of which may fail. */
