@@ -186,8 +186,9 @@ ZKE_API int zke_rwlock_cancel(zke_rwlock *rw);
  * No writer that waits gets in between; readers that wait behind come in.
  * The token is new.
  *
- * Returns ZKE_OK, ZKE_MISUSE where it is not held for writing, ZKE_LOST; after
- * any other code it writes as before, as zke_rwlock_mode() tells.
+ * Returns ZKE_OK, ZKE_MISUSE where it is not held for writing, ZKE_LOST or
+ * ZKE_INVALIDSTATE where it is not held any more; after any other code it
+ * writes as before, or has lost it: zke_rwlock_check() tells.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_rwlock_downgrade(zke_rwlock *rw);
 
