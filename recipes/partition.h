@@ -199,7 +199,7 @@ ZKE_API void zke_partition_free(zke_partition *p);
  *   ZKE_OTHERKIND  the path belongs to something else, or the members there
  *                  divide other items (the sentence names a member)
  *   ZKE_MISUSE     it is a member already, and stays one
- *   ZKE_LOST       somebody has deleted its znode at once
+ *   ZKE_LOST       somebody has deleted its znode before its first look
  *   or why the file could not be written.
  * leave returns ZKE_OK, or ZKE_LOST where the object is not a member, or no
  * more; after another code the session deletes the znodes as soon as it can.  A
