@@ -138,21 +138,18 @@ static int counter_step(zke_recipe *r) {
  * learns from its call that the session has ended. */
 static void counter_ended(zke_recipe *r) {
   zke_counter *c = (zke_counter *)r;
-  int64_t none = 0;
-  if (c->listening)
-    zke_recipe_tell(r, ZKE_COUNTER_LOST, 0, (const char *)&none, sizeof none);
+  if (c->listening) zke_recipe_tell(r, ZKE_COUNTER_LOST, 0, NULL, 0);
   c->listening = false;
   c->writing = false;
 }
 
 /* The value travels as the note's text, since a note has one number only and
- * that is the token. */
+ * that is the token.  A loss has none. */
 static void counter_deliver(zke_recipe *r, int event, int64_t number,
                             const char *text, int len) {
   zke_counter *c = (zke_counter *)r;
-  int64_t value;
-  (void)len;
-  memcpy(&value, text, sizeof value);
+  int64_t value = 0;
+  if (len) memcpy(&value, text, sizeof value);
   if (c->listener) c->listener(c, event, value, number, c->context);
 }
 

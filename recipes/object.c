@@ -96,8 +96,8 @@ static int recipe_reserve(zke *z, zke_recipe *r) {
 
 /* The path is checked by the engine, by a read that fails for a malformed one;
  * it is fine if nothing is there.  The memory that the object will need to look
- * again, and to tell of a change of state, is allocated now: so no later
- * shortage can leave it deaf to events, or its listener. */
+ * again, and to tell of a change of state without a text, is allocated now: so
+ * no later shortage can leave it deaf to events, nor its listener to these. */
 int zke_recipe_new(zke *z, const char *path, const zke_recipe_class *class_,
                    size_t size, zke_recipe **out) {
   if (!out)

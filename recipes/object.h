@@ -231,9 +231,9 @@ ZKE_API void zke_recipe_watcher(zke *z, int type, int state, const char *path,
  *
  *   number, text, len  the note's; text is copied, NULL and 0 for none
  *
- * Returns false if the note is lost, because memory is short.  A note without a
- * text is not: the object has ten of them in reserve, beside those that wait to
- * be delivered. */
+ * Returns false if the note is lost, because memory is short.  The object has
+ * ten notes without a text in reserve; those of them that wait to be delivered
+ * are in use. */
 ZKE_API bool zke_recipe_tell(zke_recipe *r, int event, int64_t number,
                              const char *text, int len);
 

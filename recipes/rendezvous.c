@@ -458,9 +458,10 @@ struct zke_rendezvous_point {
   int len;        /* bytes of data */
 };
 
-/* Tell the listener the state, with what was filled in. */
-static void point_tell(zke_rendezvous_point *p) {
-  zke_recipe_tell(&p->r, p->state, p->token, p->data, p->len);
+/* Tell the listener a state, with what was filled in.  False without memory for
+ * that. */
+static bool point_tell(zke_rendezvous_point *p, int state) {
+  return zke_recipe_tell(&p->r, state, p->token, p->data, p->len);
 }
 
 /* Note a new state, and tell it if somebody listens; the same one is not told
@@ -468,7 +469,7 @@ static void point_tell(zke_rendezvous_point *p) {
 static void point_change_to(zke_rendezvous_point *p, int state) {
   if (p->state == state) return;
   p->state = state;
-  if (p->listening) point_tell(p);
+  if (p->listening) point_tell(p, state);
 }
 
 /* Forget what was filled in: the point has gone, or another one is there. */
@@ -477,6 +478,23 @@ static void point_forget(zke_rendezvous_point *p) {
   p->data = NULL;
   p->len = 0;
   p->token = 0;
+}
+
+/* Note what was filled in.  Without memory to have it, or to tell it, it was
+ * not seen, and the next look sees it. */
+static int point_fill(zke_rendezvous_point *p, const point_data *d) {
+  p->data = zke_alloc(p->r.z, (size_t)d->len + 1);
+  if (!p->data) return ZKE_NOMEM;
+  memcpy(p->data, d->data, (size_t)d->len);
+  p->len = d->len;
+  p->token = d->stat.mzxid;
+  if (p->listening && !point_tell(p, ZKE_RENDEZVOUS_POINT_FILLED)) {
+    point_forget(p);
+    return zke_recipe_fail(ZKE_NOMEM, "no memory to tell what %s has",
+                           p->r.path);
+  }
+  p->state = ZKE_RENDEZVOUS_POINT_FILLED;
+  return ZKE_OK;
 }
 
 /* Note what was read.  Another czxid means that the point was removed and
@@ -490,12 +508,7 @@ static int point_take(zke_rendezvous_point *p, const point_data *d) {
   if (!d->filled) {
     point_change_to(p, ZKE_RENDEZVOUS_POINT_EMPTY);
   } else if (!p->data) {
-    p->data = zke_alloc(p->r.z, (size_t)d->len + 1);
-    if (!p->data) return ZKE_NOMEM;
-    memcpy(p->data, d->data, (size_t)d->len);
-    p->len = d->len;
-    p->token = d->stat.mzxid;
-    point_change_to(p, ZKE_RENDEZVOUS_POINT_FILLED);
+    return point_fill(p, d);
   }
   return ZKE_OK;
 }
@@ -645,10 +658,12 @@ static int point_start(zke_rendezvous_point *p) {
   }
   int rc = point_look(p);
   if (rc != ZKE_OK) return rc;
+  bool there = p->state == ZKE_RENDEZVOUS_POINT_EMPTY ||
+               p->state == ZKE_RENDEZVOUS_POINT_FILLED;
+  if (there && !point_tell(p, p->state))
+    return zke_recipe_fail(ZKE_NOMEM, "no memory to tell what %s has",
+                           p->r.path);
   p->listening = true;
-  if (p->state == ZKE_RENDEZVOUS_POINT_EMPTY ||
-      p->state == ZKE_RENDEZVOUS_POINT_FILLED)
-    point_tell(p);
   return ZKE_OK;
 }
 

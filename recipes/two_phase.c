@@ -610,13 +610,14 @@ static void phase_unwatch_path(zke_two_phase *t, const char *path,
 }
 
 /* It is known how the transaction ended: note it, and tell the listener, once.
- */
+ * Without memory for the reason it hears of the end without one. */
 static void phase_conclude(zke_two_phase *t, int state, int64_t token,
                            const char *why, int len) {
   if (t->state != ZKE_TWO_PHASE_UNDECIDED) return;
   t->state = state;
   t->token = token;
-  zke_recipe_tell(&t->r, state, token, why, len);
+  if (!zke_recipe_tell(&t->r, state, token, why, len))
+    zke_recipe_tell(&t->r, state, token, NULL, 0);
   if (t->r.ended) return;
   phase_unwatch_path(t, t->leader, &t->leader_watched);
   for (int i = 0; i < t->head.count; i++)

@@ -173,7 +173,8 @@ enum {
 };
 
 /* Called once, with ZKE_TWO_PHASE_COMMIT or _ABORT, the token, and why; or
- * with ZKE_TWO_PHASE_LOST.  why lives until the listener returns.
+ * with ZKE_TWO_PHASE_LOST.  why lives until the listener returns; it is "" if
+ * there was no memory for it.
  *
  * Example: a site that does not block.
  *

@@ -38,6 +38,46 @@ static int64_t add(zke_counter *c, int64_t delta) {
   return v;
 }
 
+/* ---- without memory ---- */
+
+static void count_losses(zke_counter *c, int event, int64_t v, int64_t token,
+                         void *context) {
+  (void)c;
+  if (event != ZKE_COUNTER_LOST) return;
+  ck_assert_int_eq(v, 0);
+  ck_assert_int_eq(token, 0);
+  ++*(int *)context;
+}
+
+/* All allocations fail from some moment on in which the session's end is
+ * dispatched: the listener hears of it, once. */
+TEST(a_loss_is_heard_when_memory_was_short) {
+  test_heap heap = {.fail_all = 1};
+  zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
+  int losses = 0, failed = 0;
+  zke_counter_options co = {
+      .size = sizeof co, .listener = count_losses, .context = &losses};
+  zke *z, *y;
+  ck_ok(zke_open(":memory:", &o, &z));
+  for (bool more = true; more;) {
+    zke_counter *c;
+    ck_ok(zke_open_session(z, &o, &y));
+    ck_ok(zke_counter_new(y, PATH, &co, &c));
+    ck_ok(zke_counter_start(c));
+    ck_ok(zke_expire(z, zke_session_id(y)));
+    losses = 0;
+    heap.fail_at = heap.calls + ++failed;
+    zke_dispatch(y, NULL);
+    more = heap.calls >= heap.fail_at;
+    heap.fail_at = 0;
+    ck_until((zke_dispatch(y, NULL), losses), 5000);
+    ck_assert_int_eq(losses, 1);
+    zke_counter_free(c);
+    zke_close(y);
+  }
+  ck_ok(zke_close(z));
+}
+
 /* ---- counting ---- */
 
 /* All four ways to change a counter give the value and a token that rises; a

@@ -605,6 +605,48 @@ TEST(point_refused) {
   end();
 }
 
+static void count_fillings(zke_rendezvous_point *p, int event, int64_t token,
+                           const char *data, int len, void *context) {
+  (void)p;
+  if (event != ZKE_RENDEZVOUS_POINT_FILLED) return;
+  ck_assert_int_gt(token, 0);
+  ck_assert_int_eq(len, 1);
+  ck_assert_int_eq(data[0], 'x');
+  ++*(int *)context;
+}
+
+/* One allocation fails, or all, anywhere in the dispatch in which a point is
+ * seen to be filled: the listener hears of it, once. */
+TEST_LOOP(a_filling_is_heard_when_memory_was_short, 0, 2) {
+  test_heap heap = {.fail_all = _i};
+  zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
+  int fillings = 0, failed = 0;
+  zke_rendezvous_point_options po = {
+      .size = sizeof po, .listener = count_fillings, .context = &fillings};
+  zke_rendezvous_point *p;
+  zke *one, *two;
+  ck_ok(zke_open(":memory:", &o, &one));
+  ck_ok(zke_open_session(one, &o, &two));
+  for (bool more = true; more;) {
+    fillings = 0;
+    ck_ok(zke_rendezvous_prepare(one, POINT, 0, ZKE_FOREVER));
+    ck_ok(zke_rendezvous_point_new(two, POINT, &po, &p));
+    ck_ok(zke_rendezvous_point_start(p));
+    ck_ok(zke_rendezvous_fill(one, POINT, "x", 1, ZKE_FOREVER, NULL));
+    heap.fail_at = heap.calls + ++failed;
+    zke_dispatch(two, NULL);
+    more = heap.calls >= heap.fail_at;
+    heap.fail_at = 0;
+    ck_until((zke_dispatch(two, NULL), fillings), 5000);
+    ck_assert_int_eq(fillings, 1);
+    zke_rendezvous_point_free(p);
+    ck_ok(zke_delete(one, POINT, -1));
+  }
+  ck_assert_int_gt(failed, 3);
+  ck_ok(zke_close(two));
+  ck_ok(zke_close(one));
+}
+
 /* ---- processes, deaths, lost replies, faults ---- */
 
 /* Three processes meet twenty times; each checks what all have brought. */
