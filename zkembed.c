@@ -7238,8 +7238,8 @@ static int txn_begin_batch(txn_batch *b, zke *z) {
 
 /* End a batch with what its function has returned: commit, or undo all of it.
  * The class is known now.  The function may have closed descriptors, so before
- * COMMIT writes, or the gate is unlocked by its number, the guard is asked.  The
- * caller concludes what the batch has collected, and frees it. */
+ * COMMIT writes, or the gate is unlocked by its number, the guard is asked.
+ * The caller concludes what the batch has collected, and frees it. */
 static int txn_end_batch(txn_batch *b, int rc) {
   txn *t = &b->t;
   store *s = t->s;

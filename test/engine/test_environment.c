@@ -1307,9 +1307,9 @@ static int close_in_multi(zke *z, void *result) {
   return zke_multi(z, ops, 2, NULL);
 }
 
-/* P9, P11: the same inside a batch, or by SQL of the program's in a multi, which
- * is then undone whatever its function returns.  COMMIT wrote into a file of
- * the host's. */
+/* P9, P11: the same inside a batch, or by SQL of the program's in a multi,
+ * which is then undone whatever its function returns.  COMMIT wrote into a file
+ * of the host's. */
 TEST_LOOP(descriptors_replaced_in_a_batch, 0, 4) {
   const char *db = test_path("a.db");
   zke *z = test_open(db);
