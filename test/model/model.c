@@ -1193,10 +1193,12 @@ static int lose(zke *z, bool read) {
   return when;
 }
 
-/* The number that a sequential create appends. */
+/* Does it look like a number that a sequential create appends?  It has ten
+ * characters, a minus among them; one more only below -999999999. */
 static bool is_number(const char *s) {
-  if (*s == '-') s++;
-  return strlen(s) == 10 && strspn(s, "0123456789") == 10;
+  size_t len = strlen(s), minus = *s == '-';
+  if (minus + strspn(s + minus, "0123456789") != len) return false;
+  return len == 10 || (len == 11 && minus && (s[1] == '1' || s[1] == '2'));
 }
 
 /* The first node that a discard still means, or NULL. */
