@@ -6083,8 +6083,8 @@ static bool lease_has_slot(const zke *z) {
   return stamp == wrote || (stamp != 0 && stamp < wrote);
 }
 
-/* Write this stamp into the session's slot, if it is the session's still.
- * False: it was not written, or it is not known whether it is in its own slot.
+/* Write this stamp into the session's slot, if it is the session's still.  Then
+ * it becomes z->lease_at, else that stays as it was.
  *
  * What is left is a process that is stopped just between the look, or the
  * clock, and the write: its write comes late and can shorten the lease of the
@@ -6092,18 +6092,18 @@ static bool lease_has_slot(const zke *z) {
  * its own lease the stamp counts as the session's (lease_trust()) only in a
  * call that finds out whether the session lives, and the slot is left alone
  * until then. */
-static bool lease_renew(zke *z, int64_t at) {
+static void lease_renew(zke *z, int64_t at) {
   store *s = z->s;
   int64_t began = host_boottime(s);
-  if (!s->memory) {
-    if (!lease_has_slot(z) || lease_write(s, z->slot, at) != 0) return false;
-    if (host_boottime(s) - began > z->lease) {
-      z->lease_late = at;
-      return false;
-    }
+  if (s->memory) {
+    z->lease_at = at;
+    return;
   }
-  z->lease_at = at;
-  return true;
+  if (!lease_has_slot(z) || lease_write(s, z->slot, at) != 0) return;
+  if (host_boottime(s) - began > z->lease)
+    z->lease_late = at;
+  else
+    z->lease_at = at;
 }
 
 /* A call begins that reads the session's row: take a late stamp for one in its
@@ -6124,7 +6124,8 @@ static void lease_stamp(zke *z) {
   if (now - z->lease_at < tick_lease_renewal(z->lease) ||
       !guard_is_intact(z->s))
     return;
-  if (!lease_renew(z, now))
+  lease_renew(z, now);
+  if (z->lease_at != now)
     z->lease_retry = now + base_max(tick_lease_step(z->lease), ZKE_MS);
 }
 
