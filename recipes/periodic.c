@@ -253,29 +253,10 @@ static int job_say(const zke_periodic *j, int rc, const record *c) {
 
 /* ---- claiming ---- */
 
-/* Nobody knows the session that was seen at `running`.  If `running` is its
- * still, it lives: on an ensemble it may just not have shown itself.  Else it
- * has ended since: ZKE_LOOK_AGAIN. */
-static int job_ask_again(zke *z, const char *running, int64_t session) {
-  zke_stat stat;
-  int rc = zke_exists(z, running, NULL, NULL, &stat);
-  if (rc == ZKE_NONODE) return ZKE_LOOK_AGAIN;
-  if (rc != ZKE_OK) return rc;
-  return stat.ephemeralOwner == session ? ZKE_OK : ZKE_LOOK_AGAIN;
-}
-
-/* End the session that does it if its process is dead.  A kept session outlives
- * its process, and another one may take it over: it lives until its timeout is
- * over.  ZKE_OK: it lives; ZKE_LOOK_AGAIN: it does not do it any more. */
+/* End the session that does it if its process is dead.  ZKE_OK: it lives;
+ * ZKE_LOOK_AGAIN: it does not do it any more. */
 static int job_bury(zke *z, const char *running, int64_t session) {
-  zke_session_list *who = NULL;
-  int rc = zke_session(z, session, &who);
-  if (rc == ZKE_NONODE) return job_ask_again(z, running, session);
-  if (rc == ZKE_OK && !who->data[0].alive && !who->data[0].timeout_ms) {
-    rc = zke_expire(z, session);
-    if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
-  }
-  zke_free(who);
+  int rc = zke_recipe_bury(z, running, session);
   return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
 }
 

@@ -502,33 +502,13 @@ static int view_remove(zke *z, const char *tx, const phase_view *v,
   return steps_do_with(&s, more);
 }
 
-/* Nobody knows the session that was seen to own an ephemeral.  If the znode is
- * its still, it lives: on an ensemble it may just not have shown itself.  Else
- * it has ended since: ZKE_LOOK_AGAIN. */
-static int view_ask_again(zke *z, const char *path, int64_t session) {
-  zke_stat stat;
-  int rc = zke_exists(z, path, NULL, NULL, &stat);
-  if (rc == ZKE_NONODE) return ZKE_LOOK_AGAIN;
-  if (rc != ZKE_OK) return rc;
-  return stat.ephemeralOwner == session ? ZKE_OK : ZKE_LOOK_AGAIN;
-}
-
 /* End the session that owns an ephemeral if its process is dead, rather than
- * wait until that is noticed.  A kept session outlives its process, and another
- * one may take it over: it lives until its timeout is over.  ZKE_LOOK_AGAIN: it
- * was ended; ZKE_OK: it lives. */
+ * wait until that is noticed.  ZKE_OK: it lives; ZKE_LOOK_AGAIN: it has ended.
+ */
 static int view_bury(zke *z, const char *path) {
   zke_stat stat;
-  zke_session_list *who = NULL;
   int rc = zke_exists(z, path, NULL, NULL, &stat);
-  if (rc == ZKE_NONODE) return ZKE_LOOK_AGAIN;
-  if (rc == ZKE_OK) rc = zke_session(z, stat.ephemeralOwner, &who);
-  if (rc == ZKE_NONODE) return view_ask_again(z, path, stat.ephemeralOwner);
-  if (rc == ZKE_OK && !who->data[0].alive && !who->data[0].timeout_ms) {
-    rc = zke_expire(z, stat.ephemeralOwner);
-    if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
-  }
-  zke_free(who);
+  if (rc == ZKE_OK) rc = zke_recipe_bury(z, path, stat.ephemeralOwner);
   return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
 }
 

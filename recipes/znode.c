@@ -790,6 +790,28 @@ int zke_recipe_find(const zke_entries *entries, const char *name) {
 
 /* ---- whose a znode is ---- */
 
+/* Nobody knows the session that was seen to own a znode.  If the znode is its
+ * still, it lives: on an ensemble it may just not have shown itself.  Else it
+ * has ended since: ZKE_NONODE. */
+static int znode_ask_owner(zke *z, const char *path, int64_t session) {
+  zke_stat stat;
+  int rc = zke_exists(z, path, NULL, NULL, &stat);
+  if (rc != ZKE_OK) return rc;
+  return stat.ephemeralOwner == session ? ZKE_OK : ZKE_NONODE;
+}
+
+int zke_recipe_bury(zke *z, const char *path, int64_t session) {
+  zke_session_list *who = NULL;
+  int rc = zke_session(z, session, &who);
+  if (rc == ZKE_NONODE) return znode_ask_owner(z, path, session);
+  if (rc == ZKE_OK && !who->data[0].alive && !who->data[0].timeout_ms) {
+    rc = zke_expire(z, session);
+    if (rc == ZKE_OK) rc = ZKE_NONODE;
+  }
+  zke_free(who);
+  return rc;
+}
+
 /* When a holder took office: its write of "held", else its coming. */
 int64_t zke_recipe_since(const zke_stat *stat, const char *data) {
   bool wrote = data && strncmp(data, "held ", 5) == 0;

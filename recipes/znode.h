@@ -277,6 +277,19 @@ ZKE_API int zke_recipe_say_held(zke *z, int rc, const char *what,
  * holder has said, ZKE_NONODE if it has gone.  Returns rc */
 int zke_recipe_say_hidden(int rc, const char *what, int found);
 
+/* zke_recipe_bury - end the session that owns an ephemeral if its process has
+ * died
+ *
+ * A kept session outlives its process, and another one may take it over: it
+ * lives until its timeout is over.
+ *
+ *   path     of the znode
+ *   session  that was seen to own it
+ *
+ * Returns ZKE_OK where the session lives, ZKE_NONODE where it was ended or the
+ * znode is not its any more, or what a read or zke_expire() returns. */
+int zke_recipe_bury(zke *z, const char *path, int64_t session);
+
 /* zke_recipe_since - when a holder took office: its write of "held", else its
  * coming */
 int64_t zke_recipe_since(const zke_stat *stat, const char *data);
