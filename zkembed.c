@@ -11788,9 +11788,9 @@ static void watcher_doubt(watcher_spot *spot) {
 }
 
 /* After the transaction, which has ended with rc: link, or forget.  A pair that
- * is there already and still armed is not noted twice; where it had got no
- * notice of its owner's death, for lack of room, it has this one's, and where
- * it is to hear of the past it does so from now on. */
+ * is there already and still armed is not noted twice.  It takes this one's
+ * notice of the owner's death if there was no room for one of its own, and it
+ * hears of the past from now on if this one is to. */
 static void watcher_conclude(zke *z, watcher_pending *entry, int rc) {
   bool committed = rc == ZKE_OK;
   watcher_spot *spot = entry->spot;

@@ -66,8 +66,8 @@ struct zke_names {
 
 /* ---- bindings ----
  *
- * The data of a name's node says who has bound it, in one line, and behind that
- * the value.  Data without such a line was written by other means: all of it is
+ * The data of a name's node is a line that says who has bound it, and then the
+ * value.  Data without such a line was written by other means: all of it is
  * the value, and there is no twin.  A binding that was read points into that
  * data, so the data is kept as long as the binding is used. */
 

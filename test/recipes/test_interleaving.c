@@ -505,8 +505,8 @@ TEST_LOOP(a_repeated_change_is_no_timeout, 0, 2) {
   close_obstructed(own);
 }
 
-/* A binding, a rebinding and an unbinding of a name: what was made is a
- * success, and what was not is none. */
+/* The call that binds, rebinds or unbinds a name succeeds if the change was
+ * made, and fails if it was not. */
 TEST_LOOP(a_name_is_known_after_the_deadline, 0, 10) {
   static const struct {
     int busy, when, what, rc; /* what: 0: bind, 1: rebind, 2: unbind */
