@@ -366,6 +366,12 @@ static int32_t base_int32(int64_t n) {
                          : (int32_t)low;
 }
 
+/* The version that one change makes of this one.  -1 is left out, since a check
+ * of -1 means any: a version that was read can always be checked. */
+static int32_t base_next_version(int32_t version) {
+  return version == -2 ? 0 : base_int32((int64_t)version + 1);
+}
+
 /* ======================================================================
  * tick_: how often somebody looks, and how late is too late (private)
  *
@@ -8618,7 +8624,7 @@ static int node_set(txn *t, path_key k, node *n, const void *data, int len) {
   n->len = len;
   n->mzxid = t->zxid;
   n->mtime = t->now;
-  n->version = base_int32((int64_t)n->version + 1);
+  n->version = base_next_version(n->version);
   sql_bind_int(st, 3, ":len", n->len);
   sql_bind_int(st, 4, ":mzxid", n->mzxid);
   sql_bind_int(st, 5, ":mtime", n->mtime);
@@ -8638,7 +8644,7 @@ static int node_set_acl(txn *t, path_key k, node *n, const char *acl) {
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_SET_ACL, &rc);
   if (!st) return rc;
-  n->aversion = base_int32((int64_t)n->aversion + 1);
+  n->aversion = base_next_version(n->aversion);
   sql_bind_text(st, 1, ":acl", acl, -1);
   sql_bind_int(st, 2, ":aversion", n->aversion);
   sql_bind_key(st, 3, k);
@@ -15463,6 +15469,8 @@ int zke_set(zke *z, const char *path, const void *data, int len, int version,
   if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
   return api_leave(z, rc);
 }
+
+int32_t zke_next_version(int32_t version) { return base_next_version(version); }
 
 /* zke_raise_sequence()'s. */
 typedef struct api_raise {

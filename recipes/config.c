@@ -1450,12 +1450,12 @@ static int config_recognise(zke *z, config_change *c) {
   int len = -1;
   int rc = zke_get(z, c->path, NULL, NULL, &data, &len, &c->stat);
   if (rc != ZKE_OK) return rc == ZKE_NONODE ? config_unknown(c) : rc;
-  int64_t since = (int64_t)c->stat.version - c->version;
-  bool mine = since == 1 && len == c->len &&
+  bool next = c->stat.version == zke_next_version(c->version);
+  bool mine = next && len == c->len &&
               (len <= 0 || memcmp(data, c->data, (size_t)len) == 0);
   zke_free(data);
   if (mine) return ZKE_OK;
-  if (since < 0 || since > 1 || c->stat.czxid != c->czxid)
+  if ((!next && c->stat.version != c->version) || c->stat.czxid != c->czxid)
     return config_unknown(c);
   return zke_recipe_fail(ZKE_BADVERSION, "%s has version %d, not %d", c->path,
                          c->stat.version, c->version);
@@ -1470,7 +1470,7 @@ static int config_not_guarded(zke *z, config_change *c, const char *guard) {
                            c->path, guard);
   if (!c->unsure) return rc;
   zke_recipe_keep(&kept);
-  if (c->version >= 0) {
+  if (c->version != -1) {
     rc = config_recognise(z, c);
     if (rc != ZKE_BADVERSION) return rc;
     return zke_recipe_restore(&kept, ZKE_LOST);
@@ -1521,12 +1521,12 @@ static int config_do(zke *z, config_change *c, const zke_op *op) {
 static int config_try_set(zke *z, void *arg) {
   config_change *c = arg;
   zke_op op;
-  int rc = c->version >= 0 ? config_see_node(z, c) : ZKE_OK;
+  int rc = c->version != -1 ? config_see_node(z, c) : ZKE_OK;
   if (rc != ZKE_OK) return rc;
   zke_op_set(&op, c->path, c->data, c->len, c->version);
   rc = config_do(z, c, &op);
   if (rc == ZKE_BADVERSION && c->unsure) rc = config_recognise(z, c);
-  if (rc == ZKE_NONODE && c->unsure && c->version >= 0) rc = config_unknown(c);
+  if (rc == ZKE_NONODE && c->unsure && c->version != -1) rc = config_unknown(c);
   if (rc == ZKE_NONODE && c->version == -1) {
     zke_op_create(&op, c->path, c->data, c->len, ZKE_OPEN_ACL, ZKE_PERSISTENT);
     rc = config_do(z, c, &op);
@@ -1563,7 +1563,7 @@ static int config_settle(zke *z, config_change *c, int rc) {
   if (c->unknown) return ZKE_CONNECTIONLOSS;
   if (rc == ZKE_OK || rc == ZKE_BADVERSION || rc == ZKE_LOST) return rc;
   zke_recipe_keep(&kept);
-  if (c->version >= 0) {
+  if (c->version != -1) {
     int64_t limit = zke_recipe_allow(z);
     found = zke_retry(z, config_look_back, c, ZKE_FOREVER);
     zke_limit(z, limit);

@@ -75,7 +75,8 @@ static int line_try_write(zke *z, void *arg) {
   line_write *w = arg;
   zke_op ops[2];
   zke_op_result results[2] = {{0}};
-  if (w->version < 0) return zke_set(z, w->path, w->text, w->len, -1, &w->stat);
+  if (w->version == -1)
+    return zke_set(z, w->path, w->text, w->len, -1, &w->stat);
   zke_op_set(&ops[0], w->path, w->text, w->len, -1);
   zke_op_check(&ops[1], w->l->r.path, w->version);
   int rc = zke_recipe_multi(z, ops, 2, results);

@@ -458,11 +458,12 @@ typedef struct job_end {
 
 /* Another run's record, or none, is where this object's was.  May a try whose
  * reply was lost have ended this one before?  Its end was one change of the
- * znode, and the other's claim another.  If the znode was deleted, nothing
- * tells any more of a run that has ended. */
+ * znode, and the other's claim another, so two came after the own claim.  If
+ * the znode was deleted, nothing tells any more of a run that has ended. */
 static bool job_may_have_ended(const job_end *a, const record *c) {
   return a->unsure && c->stat.czxid == a->j->made &&
-         c->stat.version > a->j->version + 1;
+         c->stat.version != a->j->version &&
+         c->stat.version != zke_next_version(a->j->version);
 }
 
 /* What has become of the run?  ZKE_NOT_YET: it goes on.  ZKE_OK: it has ended,

@@ -119,8 +119,8 @@ static int queue_read_page(zke_queue *q, zke_q_page *p, const char *after) {
 static int queue_compare_markers(const void *a, const void *b) {
   const zke_q_marker *x = a, *y = b;
   int by = strcmp(x->item, y->item);
-  if (by != 0 || x->version == y->version) return by;
-  return x->version < y->version ? -1 : 1;
+  if (by != 0) return by;
+  return (int32_t)((uint32_t)x->version - (uint32_t)y->version);
 }
 
 /* Keep of each item the marker of its latest claim. */

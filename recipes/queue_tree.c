@@ -513,7 +513,7 @@ static int queue_try_step(zke_queue *q, zke_q_step *s, int64_t deadline_ms) {
   int rc = zke_retry(q->r.z, queue_try_change, &t, ZKE_FOREVER);
   if (t.unsure) rc = queue_resolve(q->r.z, &t, rc);
   s->unsure = t.unsure;
-  if (rc == ZKE_OK) q->changes++;
+  if (rc == ZKE_OK) q->changes = zke_next_version(q->changes);
   return rc == ZKE_Q_BUSY ? ZKE_OPERATIONTIMEOUT : rc;
 }
 

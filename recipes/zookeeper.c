@@ -495,11 +495,34 @@ static int take_stat(op *c, zke_stat *stat_out) {
   return rc;
 }
 
+/* Is it a set that a server of 3.8 would make the version -1 by, which means
+ * any? Such a set is sent twice in one multi, the first time empty, so nobody
+ * sees the version in between. */
+static bool is_set_twice(const zke_op *o) {
+  return o->type == ZKE_OP_SET && o->version == -2;
+}
+
+static int zk_multi(zke *z, const zke_op *ops, int count,
+                    zke_op_result *results);
+
+/* Make such a set alone, by a multi. That has another code for a session that
+ * is over. */
+static int set_twice(zke *z, const zke_op *o, zke_stat *stat_out) {
+  zke_op_result result = {0};
+  int rc = zk_multi(z, o, 1, &result);
+  if (rc == ZKE_OK && stat_out) *stat_out = result.stat;
+  return rc == ZKE_MARSHALLINGERROR ? ZKE_INVALIDSTATE : rc;
+}
+
 /* zke_set(): the length is checked before the path, as on a file. */
 static int zk_set(zke *z, const char *path, const void *data, int len,
                   int version, zke_stat *stat_out) {
   op c;
+  zke_op o;
+  zke_op_set(&o, path, data, len, version);
   int rc = check_length(data, len);
+  if (rc == ZKE_OK && is_set_twice(&o) && zke_ensemble_path_check(path, false))
+    return set_twice(z, &o, stat_out);
   if (rc == ZKE_OK) rc = op_begin(&c, z, path, OP_CHANGE);
   if (rc != ZKE_OK) return rc;
   rc = check_limit(c.z, len);
@@ -897,6 +920,12 @@ static void write_change(zke_jute_writer *w, const char *whole,
       write_create(w, whole, o);
       break;
     case ZKE_OP_SET:
+      if (is_set_twice(o)) {
+        zke_jute_set_data_request first = {whole, bytes_of("", 0), o->version};
+        write_head(w, ZKE_JUTE_SET_DATA, false);
+        zke_jute_write(w, &zke_jute_of_set_data_request, &first);
+        set.version = -1;
+      }
       write_head(w, ZKE_JUTE_SET_DATA, false);
       zke_jute_write(w, &zke_jute_of_set_data_request, &set);
       break;
@@ -1074,6 +1103,19 @@ static bool take_result(several *m, int i, int type) {
   }
 }
 
+/* Take the result of one change, of two where it was sent twice: the first that
+ * was refused counts. */
+static bool take_change(several *m, int i) {
+  int type = result_type(&m->ops[i]);
+  zke_op_result *out = &m->results[i];
+  if (!take_result(m, i, type)) return false;
+  int rc = out->rc;
+  if (!is_set_twice(&m->ops[i])) return true;
+  if (!take_result(m, i, type)) return false;
+  if (rc) out->rc = rc;
+  return true;
+}
+
 /* Take all results of a multi, and return its code: that of the first operation
  * that was refused. ZooKeeper answers a refused multi with 0 for the operations
  * before that one and with ZKE_RUNTIMEINCONSISTENCY for those behind it, which
@@ -1082,7 +1124,7 @@ static bool take_result(several *m, int i, int type) {
 static int take_changes(several *m) {
   int rc = ZKE_OK;
   for (int i = 0; i < m->count; i++) {
-    if (!take_result(m, i, result_type(&m->ops[i]))) {
+    if (!take_change(m, i)) {
       m->failed = true;
       return ZKE_CONNECTIONLOSS;
     }

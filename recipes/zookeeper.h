@@ -119,6 +119,9 @@
  *     it reads, so what it gives is one snapshot, as on a file; ZooKeeper does
  *     not promise that.  zke_op_children_after() fetches all names and gives
  *     some.
+ *   - A server of 3.8 has versions of -1.  A set that asks for -2 leaves it
+ *     out, as on a file; a watch that stays is told of it twice.  A set of any
+ *     version may lead to -1 there, and zke_set_acl() to an aversion of -1.
  *   - zke_discard() looks for the node and then deletes it, which needs
  *     ZKE_PERM_DELETE on the parent.  With ZKE_EPHEMERAL_SEQUENTIAL its czxid
  *     is not looked at: numbers are not given twice.

@@ -594,6 +594,17 @@ int64_t test_number(const char *db, const char *sql) {
   return n;
 }
 
+void test_set_version(const char *db, const char *path, int32_t version) {
+  char sql[300];
+  const char *name = strrchr(path, '/') + 1;
+  int parent = name - path > 1 ? (int)(name - path) - 1 : 1;
+  snprintf(sql, sizeof sql,
+           "UPDATE zkembed_node SET version=%d WHERE parent='%.*s' "
+           "AND name='%s' RETURNING 1",
+           (int)version, parent, path, name);
+  ck_assert_int_eq(test_number(db, sql), 1);
+}
+
 pid_t test_thread(void) { return (pid_t)syscall(SYS_gettid); }
 
 const char *test_stat_line(pid_t of, char line[TEST_STAT_LINE]) {

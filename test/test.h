@@ -267,6 +267,8 @@ int test_ephemerals(zke *z, zke *other);
  * alone, so that no sweep runs and nobody is reaped: the first column of the
  * first row; -1: no row. */
 int64_t test_number(const char *db, const char *sql);
+/* Give a node of a database this version, which would take billions of sets. */
+void test_set_version(const char *db, const char *path, int32_t version);
 
 /* This thread's number; and the state of a thread or a process, as
  * /proc/PID/stat tells it: 'S' sleeps, 'T' was stopped; '?': there is none. */

@@ -717,15 +717,16 @@ TEST(version_wraps) {
   ck_ok(zke_close(z));
 }
 
-/* 12 #84a: no value is skipped, and -1 is "any" and the version at once. */
-TEST(version_passes_minus_one) {
-  zke *z = doctored(DOCTOR("version = -2"));
-  set_to(z, -2, -1);
-  ck_rc(zke_set(z, "/c", "", 0, 7, NULL), ZKE_BADVERSION);
-  ck_rc(zke_set(z, "/c", "", 0, -2, NULL), ZKE_BADVERSION);
-  ck_rc(zke_delete(z, "/c", 0), ZKE_BADVERSION);
-  set_to(z, -1, 0);
+/* No version is -1, which means any: what was read can be asked for. */
+TEST(version_leaves_minus_one_out) {
+  zke *z = doctored(DOCTOR("version = -3"));
+  set_to(z, -3, -2);
+  ck_rc(zke_set(z, "/c", "", 0, -3, NULL), ZKE_BADVERSION);
+  set_to(z, -2, 0);
+  ck_rc(zke_delete(z, "/c", -2), ZKE_BADVERSION);
   set_to(z, 0, 1);
+  ck_assert_int_eq(zke_next_version(INT_MAX), INT_MIN);
+  ck_assert_int_eq(zke_next_version(INT_MIN), INT_MIN + 1);
   ck_ok(zke_close(z));
 }
 
@@ -744,12 +745,11 @@ TEST(aversion_wraps) {
   ck_ok(zke_close(z));
 }
 
-/* 12 #84a: and passes -1 likewise. */
-TEST(aversion_passes_minus_one) {
+/* And so does aversion. */
+TEST(aversion_leaves_minus_one_out) {
   zke *z = doctored(DOCTOR("aversion = -2"));
-  set_acl_to(z, -2, -1);
-  ck_rc(zke_set_acl(z, "/c", 7, ZKE_OPEN_ACL, NULL), ZKE_BADVERSION);
-  set_acl_to(z, -1, 0);
+  set_acl_to(z, -2, 0);
+  ck_rc(zke_set_acl(z, "/c", -2, ZKE_OPEN_ACL, NULL), ZKE_BADVERSION);
   ck_ok(zke_close(z));
 }
 

@@ -1288,6 +1288,49 @@ TEST(threads_share_a_handle) {
   end_ground(&g);
 }
 
+/* A set that asks for -2 leaves -1 out by itself, alone (0) and in a multi,
+ * whatever the server does; its results are those of one set. */
+TEST_LOOP(no_set_makes_the_version_minus_one, 0, 2) {
+  const char *db = test_path("db");
+  ground g = {.s = serve(db, "")};
+  zke_op ops[3];
+  zke_op_result r[3];
+  zke_stat stat;
+  char *text;
+  snprintf(g.name, sizeof g.name, "zk://127.0.0.1:%d", g.s.port);
+  zke *z = open_ground(&g);
+  ck_ok(zke_create(z, "/n", "0", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  zke_op_create(&ops[0], "/m", NULL, -1, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  zke_op_set(&ops[1], "/n", "a", 1, -2);
+  zke_op_check(&ops[2], "/n", -2);
+  ck_rc(zke_set(z, "/n", "a", 1, -2, &stat), ZKE_BADVERSION);
+  ck_rc(zke_multi(z, ops, 3, r), ZKE_BADVERSION);
+  ck_says("operation 1, /n: bad version");
+  ck_assert_int_eq(r[1].rc, ZKE_BADVERSION);
+  ck_assert_int_eq(r[2].rc, ZKE_RUNTIMEINCONSISTENCY);
+  zke_results_clear(r, 3);
+  test_set_version(db, "/n", -2);
+  ck_rc(zke_multi(z, ops, 3, r), ZKE_BADVERSION);
+  ck_says("operation 2, /n: bad version");
+  ck_assert_int_eq(r[1].rc, 0);
+  zke_results_clear(r, 3);
+  if (_i) {
+    ck_ok(zke_multi(z, ops, 2, r));
+    ck_assert_str_eq(r[0].path, "/m");
+    stat = r[1].stat;
+    zke_results_clear(r, 2);
+  } else {
+    ck_ok(zke_set(z, "/n", "a", 1, -2, &stat));
+  }
+  ck_assert_int_eq(stat.version, 1); /* the server has left it out, too */
+  ck_ok(zke_get(z, "/n", NULL, NULL, &text, NULL, &stat));
+  ck_assert_str_eq(text, "a");
+  ck_assert_int_eq(stat.version, 1);
+  zke_free(text);
+  ck_ok(zke_close(z));
+  end_ground(&g);
+}
+
 /* A wait in which nothing comes ends at its deadline, not before. */
 TEST(a_wait_ends_in_time) {
   ground g = begin_ground();

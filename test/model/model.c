@@ -903,7 +903,7 @@ static int op_set(zke *z, const ask *a) {
   int rc = op_find(z, a->path, ZKE_PERM_WRITE, &n);
   if (rc != ZKE_OK) return rc;
   if (!version_fits(n->version, a->version)) return ZKE_BADVERSION;
-  n->version = (int32_t)((uint32_t)n->version + 1);
+  n->version = zke_next_version(n->version);
   n->mzxid = z->m->zxid;
   n->mtime = wall(z->m);
   node_data(z->m, n, a->data, a->len);
@@ -927,7 +927,7 @@ static int op_set_acl_of(zke *z, const ask *a, list *acl) {
   if (!version_fits(n->aversion, a->version)) return ZKE_BADVERSION;
   list_release(z->m, n->acl);
   n->acl = list_share(acl);
-  n->aversion = (int32_t)((uint32_t)n->aversion + 1);
+  n->aversion = zke_next_version(n->aversion);
   node_tell(n, a->stat);
   return ZKE_OK;
 }

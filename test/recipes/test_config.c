@@ -1317,11 +1317,11 @@ static void meddle(void *context, int64_t ns) {
   m->held = false;
 }
 
-/* A configuration on a tree in memory, with one beside it that meddles. */
+/* A configuration with one beside it that meddles; its database is "db". */
 static zke_config *started_beside(meddling *m, zke **z_out) {
   zke_os os = {.size = sizeof os, .context = m, .sleep = meddle};
   zke_options o = {.size = sizeof o, .os = &os};
-  ck_ok(zke_open(":memory:", &o, z_out));
+  ck_ok(zke_open(test_path("db"), &o, z_out));
   m->z = test_session(*z_out, NULL);
   plant(*z_out);
   return started(*z_out, 0, NULL);
@@ -1329,8 +1329,10 @@ static zke_config *started_beside(meddling *m, zke **z_out) {
 
 /* The reply to a change with a version was lost, and others go on from there,
  * perhaps after its guard has gone: it is refused only where it was not made.
+ * So it is at versions that have wrapped around, or are about to.
  */
-TEST_LOOP(the_node_goes_on_after_a_lost_reply, 0, 9) {
+TEST_LOOP(the_node_goes_on_after_a_lost_reply, 0, 27) {
+  static const int32_t versions[] = {0, -2, INT32_MAX};
   static const struct {
     int when, sets, guards, rc;
   } rows[] = {{ZKE_TEST_FAIL_AFTER, 1, 0, ZKE_CONNECTIONLOSS},
@@ -1343,18 +1345,20 @@ TEST_LOOP(the_node_goes_on_after_a_lost_reply, 0, 9) {
               {ZKE_TEST_FAIL_AFTER, -1, 1, ZKE_CONNECTIONLOSS},
               {ZKE_TEST_FAIL_BEFORE, 1, 1, ZKE_LOST}};
   meddling m = {.sets = 0};
+  int row = _i % 9, version = versions[_i / 9];
   zke_op guard;
   zke *z;
   zke_config *c = started_beside(&m, &z);
   put(z, "/held", "");
+  test_set_version(test_path("db"), ROOT "/db/port", version);
   zke_op_check(&guard, "/held", -1);
-  m.sets = rows[_i].sets;
-  m.held = rows[_i].guards > 0;
-  ck_ok(zke_test_fail(z, rows[_i].when, 0));
-  ck_rc(zke_config_set_guarded(c, "db/port", "2", 1, 0, &guard, rows[_i].guards,
-                               soon(z), NULL),
-        rows[_i].rc);
-  if (rows[_i].rc == ZKE_CONNECTIONLOSS)
+  m.sets = rows[row].sets;
+  m.held = rows[row].guards > 0;
+  ck_ok(zke_test_fail(z, rows[row].when, 0));
+  ck_rc(zke_config_set_guarded(c, "db/port", "2", 1, version, &guard,
+                               rows[row].guards, soon(z), NULL),
+        rows[row].rc);
+  if (rows[row].rc == ZKE_CONNECTIONLOSS)
     ck_says("is not known: the reply was lost");
   ck_assert_int_eq(m.sets, 0);
   zke_config_free(c);

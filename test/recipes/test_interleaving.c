@@ -14,12 +14,52 @@
 #include <string.h>
 
 #include "recipes/config.h"
+#include "recipes/counter.h"
 #include "recipes/double_barrier.h"
 #include "recipes/lock.h"
 #include "recipes/multilock.h"
 #include "recipes/names.h"
 #include "recipes/partition.h"
 #include "sessions.h"
+
+/* ---- a number that another one raises ---- */
+
+#define NUMBER "/counters/c"
+
+static zke_counter *make_counter(zke *own) {
+  zke_counter *c;
+  ck_ok(zke_counter_new(own, NUMBER, NULL, &c));
+  return c;
+}
+
+static zke_counter *theirs;
+
+static void adds(void) {
+  ck_ok(zke_counter_add_and_get(theirs, 1, ZKE_FOREVER, NULL, NULL));
+}
+
+/* The version of the number wraps around, and then another one adds at the n-th
+ * moment of an addition: both count. */
+TEST(additions_count_where_versions_wrap) {
+  bool more = true;
+  for (int n = 1; more; n++) {
+    int64_t value;
+    open_two();
+    zke_counter *own = make_counter(caller);
+    theirs = make_counter(intruder);
+    ck_ok(zke_counter_set(own, 0, ZKE_FOREVER, NULL));
+    test_set_version(test_path("db"), NUMBER, -2);
+    adds();
+    act_between(n, adds);
+    ck_ok(zke_counter_add_and_get(own, 1, ZKE_FOREVER, NULL, NULL));
+    more = acted();
+    ck_ok(zke_counter_get(own, &value, NULL));
+    ck_assert_int_eq(value, 2 + more);
+    zke_counter_free(own);
+    zke_counter_free(theirs);
+    close_two();
+  }
+}
 
 /* ---- an item that its next owner takes ---- */
 

@@ -859,8 +859,9 @@ static void meddle_next(long n, int (*what)(zke *other)) {
 }
 
 /* "A bound on size that holds under concurrency": whenever the other one puts,
- * there is never more than the limit (Q2). */
-TEST(the_bound_holds_at_every_moment) {
+ * there is never more than the limit (Q2), also where the version of "entries"
+ * has just wrapped around (1). */
+TEST_LOOP(the_bound_holds_at_every_moment, 0, 2) {
   zke *own = open_meddled();
   zke_queue_options o = {.size = sizeof o, .limit = 1};
   zke_queue *queue;
@@ -868,6 +869,10 @@ TEST(the_bound_holds_at_every_moment) {
   ck_ok(zke_queue_new(own, PATH, &o, &queue));
   put(queue, "first");
   for (long n = 1; meddled != 1 || n < 3; n++) {
+    if (_i) {
+      test_set_version(test_path("db"), PATH "/entries", -2);
+      ck_ok(put_raw(own));
+    }
     clear_all(own);
     meddle_next(n, put_raw);
     int rc = zke_queue_put(queue, "a", 1, NULL, 0);

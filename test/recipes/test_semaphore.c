@@ -309,6 +309,33 @@ TEST(holders_above_a_lowered_limit_keep_theirs) {
   close_sessions();
 }
 
+static void lowers(void) {
+  ck_ok(zke_semaphore_resize(intruder, PATH, 1, ZKE_FOREVER));
+}
+
+/* The limit is lowered at the n-th moment of a try, and the directory's version
+ * has wrapped around: nobody comes in by the limit that was. */
+TEST(a_limit_that_is_lowered_meanwhile_holds) {
+  bool more = true;
+  for (int n = 1; more; n++) {
+    open_two();
+    zke_semaphore *first = make(intruder, 0), *second = make(caller, 0);
+    ck_ok(zke_semaphore_resize(intruder, PATH, 2, ZKE_FOREVER));
+    test_set_version(test_path("db"), PATH, -9);
+    ck_ok(zke_semaphore_try(first, 1));
+    act_between(n, lowers);
+    int rc = zke_semaphore_try(second, 1);
+    more = acted();
+    ck_assert(rc == ZKE_OK || rc == ZKE_HELD);
+    int64_t late = zke_semaphore_token(second);
+    zke_stat stat = test_stat(intruder, PATH);
+    ck_assert(!more || late < stat.mzxid);
+    zke_semaphore_free(first);
+    zke_semaphore_free(second);
+    close_two();
+  }
+}
+
 /* It can never be served; and it keeps out those behind it no longer. */
 TEST(a_wait_for_more_than_a_lowered_limit_ends) {
   open_sessions();
