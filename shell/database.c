@@ -1,4 +1,4 @@
-/* database.c - the database as a file: init, backup, check, doctor, sql, ...
+/* database.c - the database as a file: init, backup, restore, check, sql, ...
  *
  * The one file of the command that knows SQLite.  In its order:
  *
@@ -6,7 +6,7 @@
  *     snapshot_   one read transaction: all that it reads is of one moment
  *                 (export and dump, in transfer.c; backup)
  *     target_     a file that appears under its name when it is whole
- *     init, backup, check, compact, sql, doctor: the commands
+ *     init, backup, restore, check, compact, sql, doctor: the commands
  *
  * A file may be read by SQLite beside zkembed because both are of the same
  * library in this process: POSIX drops a process's locks on a file when any
@@ -58,6 +58,8 @@ static const struct {
              {SQLITE_BUSY, STATUS_CONFLICT, "BUSY"},
              {SQLITE_NOMEM, STATUS_SYSTEM, "NOMEM"},
              {SQLITE_AUTH, STATUS_DENIED, "READONLY"},
+             {SQLITE_READONLY, STATUS_DENIED, "READONLY"},
+             {SQLITE_CORRUPT, STATUS_IO, "CORRUPT"},
              {SQLITE_ERROR, STATUS_DATA, "SQL"},
              {SQLITE_TOOBIG, STATUS_DATA, "SQL"}};
 
@@ -507,7 +509,9 @@ int target_open(call *c, const char *name, bool replace, target *t) {
 static int target_permissions(call *c, target *t) {
   struct stat st;
   mode_t mode = 0600;
-  if (!is_memory(c) && stat(c->sh->file, &st) == 0) mode = st.st_mode & 0666;
+  if ((!is_memory(c) && stat(c->sh->file, &st) == 0) ||
+      (t->like && stat(t->like, &st) == 0))
+    mode = st.st_mode & 0666;
   return fchmod(t->fd, mode);
 }
 
@@ -524,12 +528,14 @@ static int target_sync_directory(const target *t) {
   return rc;
 }
 
-/* Gives the file its name.  If none may be replaced, link() does it, which
- * fails for one that has come meanwhile.  A file system without links is
- * trusted that none has: target_open() has looked. */
+/* Gives the file its name.  If none may be replaced, the kernel refuses one
+ * that has come meanwhile.  A file system that cannot do this is trusted that
+ * none has: target_open() has looked.  link() and unlink() would not do: after
+ * a crash between them the database has two links, and nobody can open it. */
 static int target_move(const target *t) {
-  if (!t->replace && link(t->temp, t->name) == 0) return unlink(t->temp);
-  if (!t->replace && errno == EEXIST) return -1;
+  unsigned flags = t->replace ? 0 : RENAME_NOREPLACE;
+  int rc = renameat2(AT_FDCWD, t->temp, AT_FDCWD, t->name, flags);
+  if (rc == 0 || (errno != EINVAL && errno != ENOSYS)) return rc;
   return rename(t->temp, t->name);
 }
 
@@ -766,6 +772,13 @@ static int backup_verify(call *c, sqlite3 *to, const target *t) {
   return status;
 }
 
+/* What a copy has that the database has not.  No inode is -1, so whoever opens
+ * the copy first begins a new epoch.  A database that is not in WAL mode can be
+ * read in a directory that cannot be written; a handle with a session goes back
+ * to that mode. */
+static const char backup_mark[] =
+    "UPDATE zkembed_meta SET db_inode=-1;PRAGMA journal_mode=DELETE";
+
 /* Copies the database into the new file.  It needs no journal and no syncs: a
  * copy that is not whole is thrown away, and target_done() syncs it. */
 static int backup_copy(call *c, sqlite3 *from, const target *t) {
@@ -779,18 +792,20 @@ static int backup_copy(call *c, sqlite3 *from, const target *t) {
                    0, 0, 0) != SQLITE_OK)
     status = fail_sqlite(c, to, t->name);
   if (!status) status = backup_steps(c, from, to, t);
+  if (!status && sqlite3_exec(to, backup_mark, 0, 0, 0) != SQLITE_OK)
+    status = fail_sqlite(c, to, t->name);
   reader_cancel_by(to, c);
   if (!status) status = backup_verify(c, to, t);
   sqlite3_close(to);
   return status;
 }
 
-/* Says how large the copy is. */
-static int backup_emit(call *c, const target *t) {
+/* Says which file was written, and how large the copy is. */
+static int backup_emit(call *c, const char *name, const target *t) {
   struct stat st;
   int64_t bytes = fstat(t->fd, &st) == 0 ? st.st_size : 0;
-  json_t *row = json_pack("{s:o*,s:I}", "file", json_text(c->args[0].text),
-                          "bytes", (json_int_t)bytes);
+  json_t *row = json_pack("{s:o*,s:I}", "file", json_text(name), "bytes",
+                          (json_int_t)bytes);
   return emit(c, row);
 }
 
@@ -805,7 +820,7 @@ static int backup_run(call *c) {
   if (!status) status = backup_check_log(c, &t);
   if (!status) status = backup_copy(c, s->db, &t);
   if (!status) status = target_done(c, &t);
-  if (!status) status = backup_emit(c, &t);
+  if (!status) status = backup_emit(c, c->args[0].text, &t);
   target_close(&t);
   snapshot_close(s);
   return status;
@@ -886,6 +901,201 @@ static int check_run(call *c) {
   if (c->sh->person && c->format == FORMAT_HUMAN)
     fputs("zke: nothing is wrong\n", stderr);
   return STATUS_OK;
+}
+
+/* ------------------------------------------------------------------------
+ * restore
+ *
+ * The snapshot is copied to a file beside the database, and the copy is
+ * checked.  Then its pages are written into the database in one transaction of
+ * SQLite's.  So a crash leaves the old tree or the new one, and the file keeps
+ * its inode, owner and mode.  A process that opens the file meanwhile waits,
+ * and then finds the new tree.
+ *
+ * If there is no database the copy gets its name.  What a lost one has left
+ * beside it goes before that, since SQLite would replay its log into the copy.
+ *
+ * The mark of the copy ends all sessions at the first opening.  The side
+ * directory stays: it knows how far the zxids had come, so none comes again.
+ * --------------------------------------------------------------------- */
+
+typedef struct restoring {
+  sqlite3 *from, *old; /* old: the database, locked; NULL: there is none */
+  target t;            /* the copy; its name is the database's */
+} restoring;
+
+/* Refuses, if a process has locks on a file: SQLite's, or the engine's. */
+static int restore_check_locks(call *c, int fd) {
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+  char who[32] = "a process";
+  if (fd < 0) return 0;
+  int rc = fcntl(fd, F_GETLK, &lock);
+  close(fd);
+  if (rc != 0 || lock.l_type == F_UNLCK) return 0;
+  if (lock.l_pid > 0) snprintf(who, sizeof who, "process %d", (int)lock.l_pid);
+  return fail(c, STATUS_CONFLICT, "BUSY",
+              "%s is in use by %s; end all that use it, then restore",
+              c->sh->file, who);
+}
+
+/* Refuses, if a process has the database open.  The side files tell of those
+ * that still have a file which was removed. */
+static int restore_check_idle(call *c, const char *name) {
+  const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  char side[PATH_MAX + 16];
+  struct dirent *e;
+  struct stat st;
+  int status = restore_check_locks(c, open(name, flags));
+  snprintf(side, sizeof side, "%s-zke", name);
+  DIR *d = status ? NULL : opendir(side);
+  if (!d) return status;
+  while (!status && (e = readdir(d)) != NULL)
+    if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISREG(st.st_mode))
+      status = restore_check_locks(c, openat(dirfd(d), e->d_name, flags));
+  closedir(d);
+  return status;
+}
+
+/* Refuses to write over what no backup of this snapshot's kind was made of. */
+static int restore_check_kind(call *c, const restoring *r) {
+  static const char ours[] =
+      "SELECT count(*)=0 OR max(name='zkembed_meta') FROM sqlite_schema";
+  static const char empty[] = "SELECT count(*)=0 FROM sqlite_schema";
+  static const char program[] = "PRAGMA application_id";
+  if (reader_number(r->old, empty) == 1) return 0;
+  if (reader_number(r->old, ours) == 1 &&
+      reader_number(r->old, program) == reader_number(r->from, program))
+    return 0;
+  return refuse(c, "OTHERKIND", c->sh->file,
+                "is another program's database, or the snapshot is of one");
+}
+
+/* Locks the database, so that no process can open it until r->old is closed.
+ * r->old stays NULL if there is no database. */
+static int restore_lock(call *c, restoring *r) {
+  if (access(r->t.name, F_OK) != 0) return 0;
+  int rc = sqlite3_open_v2(r->t.name, &r->old, SQLITE_OPEN_READWRITE, NULL);
+  if (rc == SQLITE_OK)
+    rc = sqlite3_exec(r->old,
+                      "PRAGMA locking_mode=EXCLUSIVE;PRAGMA synchronous=FULL;"
+                      "BEGIN EXCLUSIVE;ROLLBACK",
+                      0, 0, 0);
+  if (rc == SQLITE_OK) return restore_check_kind(c, r);
+  if (rc == SQLITE_BUSY)
+    return fail(c, STATUS_CONFLICT, "BUSY", "%s is in use", c->sh->file);
+  if (rc == SQLITE_NOTADB || rc == SQLITE_CORRUPT)
+    return refuse(c, "CORRUPT", c->sh->file,
+                  "is no database, or too damaged to be written over; move it "
+                  "away, then restore");
+  return fail_sqlite(c, r->old, c->sh->file);
+}
+
+/* Opens the snapshot, which other processes may use. */
+static int restore_open(call *c, restoring *r) {
+  const char *name = c->args[0].text;
+  struct stat st;
+  if (stat(name, &st) != 0) return fail_errno(c, STATUS_CANTOPEN, name);
+  if (is_database(c, &st))
+    return refuse(c, "SAMEFILE", name, "is the database itself");
+  if (!S_ISREG(st.st_mode))
+    return fail(c, STATUS_CANTOPEN, "NOTADB", "%s is no file", name);
+  int rc = reader_try(name, &r->from);
+  if (rc == SQLITE_ERROR || rc == SQLITE_NOTADB)
+    return fail(c, STATUS_CANTOPEN, "NOTADB", "%s is not a zkembed database",
+                name);
+  return rc == SQLITE_OK ? 0 : fail_sqlite(c, r->from, name);
+}
+
+/* Verifies all invariants of a file: 0, or the first violation. */
+static int restore_verify(call *c, const char *file, unsigned flags,
+                          const char *name) {
+  json_t *found = json_array();
+  zke *z = NULL;
+  zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_EXISTING | flags};
+  if (!found) return no_memory(c);
+  int rc = zke_open(file, &o, &z);
+  if (rc == ZKE_OK)
+    rc = check_sentences(z, found);
+  else
+    check_note(found, zke_errmsg());
+  zke_close(z);
+  int status = 0;
+  if (rc != ZKE_OK)
+    status = fail(c, status_of(rc), zke_error_name(rc) + strlen("ZKE_"),
+                  "%s: %s", name, json_string_value(json_array_get(found, 0)));
+  json_decref(found);
+  return status;
+}
+
+/* Makes the checked copy beside the database. */
+static int restore_copy(call *c, restoring *r) {
+  int status = target_temp(c, &r->t);
+  if (!status) status = backup_copy(c, r->from, &r->t);
+  if (!status)
+    status = restore_verify(c, r->t.temp, ZKE_OPEN_READONLY, c->args[0].text);
+  return status;
+}
+
+/* Writes the copy into the locked database, in one transaction.  Before that
+ * the old log goes into the database: in WAL mode SQLite refuses pages of
+ * another size. */
+static int restore_write(call *c, restoring *r) {
+  sqlite3 *copy = NULL;
+  int status = 0;
+  if (sqlite3_exec(r->old, "PRAGMA journal_mode=DELETE", 0, 0, 0) != SQLITE_OK)
+    status = fail_sqlite(c, r->old, c->sh->file);
+  if (!status && reader_try(r->t.temp, &copy) != SQLITE_OK)
+    status = fail_sqlite(c, copy, r->t.temp);
+  if (!status) status = backup_steps(c, copy, r->old, &r->t);
+  sqlite3_close(copy);
+  sqlite3_close(r->old);
+  r->old = NULL;
+  return status;
+}
+
+/* Gives the copy the name of the database, of which nothing is left then. */
+static int restore_name(call *c, restoring *r) {
+  static const char *const ends[] = {"-wal", "-shm", "-journal"};
+  char name[PATH_MAX + 16];
+  for (int i = 0; i < 3; i++) {
+    snprintf(name, sizeof name, "%s%s", r->t.name, ends[i]);
+    if (unlink(name) != 0 && errno != ENOENT) return fail_create(c, name);
+  }
+  if (target_sync_directory(&r->t) != 0)
+    return fail_errno(c, STATUS_IO, r->t.name);
+  return target_done(c, &r->t);
+}
+
+/* What restore does, from the first look to the new epoch. */
+static int restore_work(call *c, restoring *r) {
+  int status = restore_open(c, r);
+  if (!status) status = restore_check_idle(c, r->t.name);
+  if (!status) status = restore_lock(c, r);
+  if (!status) status = restore_copy(c, r);
+  if (!status) status = r->old ? restore_write(c, r) : restore_name(c, r);
+  if (!status) status = restore_verify(c, c->sh->file, 0, c->sh->file);
+  if (!status) status = backup_emit(c, c->sh->file, &r->t);
+  return status;
+}
+
+/* restore: puts a snapshot in the place of the database, which no process may
+ * use. */
+static int restore_run(call *c) {
+  restoring r = {.t = {.fd = -1, .like = c->args[0].text}};
+  if (is_memory(c))
+    return fail_usage(c, "restore writes a file, and :memory: has none");
+  if (c->sh->z || c->sh->looker)
+    return fail(c, STATUS_CONFLICT, "BUSY",
+                "%s is open in this shell; run \"zke %s restore\" alone",
+                c->sh->file, c->sh->file);
+  r.t.name = realpath(c->sh->file, NULL);
+  if (!r.t.name && errno == ENOENT) r.t.name = strdup(c->sh->file);
+  int status = r.t.name ? restore_work(c, &r) : fail_create(c, c->sh->file);
+  sqlite3_close(r.from);
+  sqlite3_close(r.old);
+  target_close(&r.t);
+  return status;
 }
 
 /* ------------------------------------------------------------------------
@@ -1223,8 +1433,8 @@ static void doctor_pages(doctor *d) {
              (const char *)sqlite3_column_text(stmt, 0));
   sqlite3_finalize(stmt);
   bool wal = strcmp(mode, "wal") == 0;
-  find(d, "journal", wal ? FINE : PROBLEM, "journal mode %s%s", mode,
-       wal ? "" : ", not wal");
+  find(d, "journal", wal ? FINE : NOTE, "journal mode %s%s", mode,
+       wal ? "" : "; the next session sets wal");
   find(d, "format", FINE, "format %" PRId64,
        reader_number(d->db, "SELECT format FROM zkembed_meta"));
   int64_t pages = reader_number(d->db, "PRAGMA page_count");
@@ -1424,9 +1634,14 @@ static const option init_options[] = {{'m', "mode", "MODE"},
                                       {0}};
 
 const command database_commands[] = {
-    {"backup", "[--force] FILE", "copy the database while it is in use",
+    {"backup", "[--force] FILE",
+     "copy the database while it is in use; \"restore\" puts the copy back",
      backup_options, 1, 1, NEEDS_FILE | FILE_ONLY, STYLE_RECORD, backup_run,
      NULL},
+    {"restore", "SNAPSHOT",
+     "put a copy in the place of the database, which no process may use", NULL,
+     1, 1, NEEDS_NOTHING | FILE_ONLY | NOT_IN_COPROCESS, STYLE_RECORD,
+     restore_run, NULL},
     {"init", "[--host] [--mode MODE] [--group GROUP] | --remove",
      "make the database, or its tables in a program's; or remove these",
      init_options, 0, 0, NEEDS_NOTHING | FILE_ONLY, STYLE_RECORD, init_run,

@@ -1,4 +1,4 @@
-/* test_transfer.c - export, import and backup of the zke command:
+/* test_transfer.c - export, import, backup and restore of the zke command:
  * nothing is lost on the way, one picture is taken while others write, and what
  * is interrupted, killed or out of space does no harm
  *
@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -678,4 +680,187 @@ TEST(a_copy_of_a_database_in_use_starts_with_no_sessions) {
   ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
   ck_ok(zke_close(copy));
   ck_ok(zke_close(z));
+}
+
+/* ---- restore ---- */
+
+/* Is it a call that changes a file or a directory, or makes that durable? */
+static bool changes_files(uint64_t call) {
+  static const long calls[] = {
+#ifdef SYS_unlink
+      SYS_unlink,   SYS_rename,    SYS_link,
+#endif
+      SYS_unlinkat, SYS_renameat2, SYS_linkat,   SYS_write,
+      SYS_pwrite64, SYS_ftruncate, SYS_fsync,    SYS_fdatasync,
+      SYS_fchmod,   SYS_renameat,  SYS_fallocate};
+  for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+    if (call == (uint64_t)calls[i]) return true;
+  return false;
+}
+
+/* Lets a process go on to the entry of its next call of the system; false: it
+ * has ended. */
+static bool next_call(pid_t pid, int *status,
+                      struct __ptrace_syscall_info *in) {
+  do {
+    ck_assert_int_eq(ptrace(PTRACE_SYSCALL, pid, NULL, NULL), 0);
+    ck_assert_int_eq(waitpid(pid, status, 0), pid);
+    if (!WIFSTOPPED(*status)) return false;
+    ck_assert(ptrace(PTRACE_GET_SYSCALL_INFO, pid, (void *)sizeof *in, in) > 0);
+  } while (in->op != PTRACE_SYSCALL_INFO_ENTRY);
+  return true;
+}
+
+/* "zke r.db restore s.db", which is killed before its nth change of a file;
+ * false: it has made fewer, and has ended well. */
+static bool restore_killed_at(int n) {
+  struct __ptrace_syscall_info in;
+  int status;
+  const char *program = test_zke();
+  fflush(NULL);
+  pid_t pid = fork();
+  if (pid == 0) {
+    /* leaks are looked for by ptrace(), too */
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+    if (chdir(test_path("")) == 0 && freopen("out", "w", stdout) &&
+        ptrace(PTRACE_TRACEME, 0, 0, 0) == 0)
+      execl(program, "zke", "--quiet", "r.db", "restore", "s.db", NULL);
+    _exit(127);
+  }
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert_msg(WIFSTOPPED(status), "ptrace() is not allowed here");
+  ck_assert_int_eq(ptrace(PTRACE_SETOPTIONS, pid, NULL,
+                          PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD),
+                   0);
+  while (next_call(pid, &status, &in))
+    if (changes_files(in.entry.nr) && n-- == 0) {
+      kill(pid, SIGKILL);
+      waitpid(pid, &status, 0);
+      return true;
+    }
+  ck_assert_int_eq(test_status(status), 0);
+  return false;
+}
+
+/* Change the database in another process, which is killed then: a log and an
+ * ephemeral node stay.  Returns the session's id, the highest zxid that
+ * matters. */
+static int64_t leave_old_tree(void) {
+  int64_t id = 0;
+  int ends[2], status;
+  ck_assert_int_eq(pipe(ends), 0);
+  pid_t pid = fork();
+  if (pid == 0) {
+    zke *z = test_open(test_path("r.db"));
+    ck_ok(zke_set(z, "/state", "old", 3, -1, NULL));
+    ck_ok(zke_create(z, "/e-old", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
+                     NULL));
+    id = zke_session_id(z);
+    ck_assert_int_eq(write(ends[1], &id, sizeof id), sizeof id);
+    raise(SIGKILL);
+  }
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert_int_eq(read(ends[0], &id, sizeof id), sizeof id);
+  close(ends[0]);
+  close(ends[1]);
+  return id;
+}
+
+/* Is the tree that of the snapshot, in a new epoch and without any ephemeral of
+ * before?  Else it is the old one, as a whole.  No number comes again. */
+static bool expect_one_tree(int64_t given) {
+  char *data = NULL;
+  int len;
+  zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_EXISTING};
+  zke *z;
+  ck_ok(zke_open(test_path("r.db"), &o, &z));
+  ck_ok(zke_get(z, "/state", NULL, NULL, &data, &len, NULL));
+  bool restored = strcmp(data, "snap") == 0;
+  ck_assert_str_eq(data, restored ? "snap" : "old");
+  zke_free(data);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_assert_int_gt(zke_session_id(z), given);
+  if (restored) {
+    ck_rc(zke_exists(z, "/e-old", NULL, NULL, NULL), ZKE_NONODE);
+    ck_rc(zke_exists(z, "/e-snap", NULL, NULL, NULL), ZKE_NONODE);
+    ck_assert_int_gt(zke_session_id(z) >> 32, given >> 32);
+  }
+  ck_ok(zke_close(z));
+  return restored;
+}
+
+/* Make r.db, and s.db, which has a session and its ephemeral. */
+static void make_snapshot(void) {
+  zke *z = test_open(test_path("r.db"));
+  ck_ok(zke_create(z, "/state", "snap", 4, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+  ck_ok(
+      zke_create(z, "/e-snap", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  ck_zke(0, "zke r.db backup s.db >out 2>err");
+  ck_ok(zke_close(z));
+}
+
+/* P2, P8: a restore that is killed at any moment leaves the whole old tree or
+ * the whole new one; made once more it ends well. */
+TEST(a_killed_restore_leaves_one_tree) {
+  int64_t given = 0;
+  bool restored = false;
+  make_snapshot();
+  for (int n = 0;; n++) {
+    given = leave_old_tree();
+    if (!restore_killed_at(n)) break;
+    bool is = expect_one_tree(given);
+    ck_assert_msg(is || !restored, "the old tree is back before change %d", n);
+    restored = is;
+    ck_zke(0, "zke r.db restore s.db >out 2>err");
+    ck_assert(expect_one_tree(given));
+  }
+  ck_assert(expect_one_tree(given));
+  ck_assert(restored);
+}
+
+/* The same of a database that was lost: there is none, or the new one, never
+ * the new one with the log of the old. */
+TEST(a_killed_restore_of_a_lost_database_mixes_nothing) {
+  int64_t given = 0;
+  bool killed = true;
+  make_snapshot();
+  for (int n = 0; killed; n++) {
+    given = leave_old_tree();
+    ck_zke(0, "rm r.db; test -s r.db-wal");
+    killed = restore_killed_at(n);
+    if (killed && access(test_path("r.db"), F_OK) != 0)
+      ck_zke(0, "zke r.db restore s.db >out 2>err");
+    ck_assert(expect_one_tree(given));
+  }
+}
+
+/* Restore asks the kernel who has the database open: a session, a reader, and
+ * a process whose database was removed under it. */
+TEST(a_database_in_use_is_not_restored) {
+  zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
+  zke *z = NULL;
+  make_snapshot();
+  for (int i = 0; i < 3; i++) {
+    ck_ok(zke_open(test_path("r.db"), i == 1 ? &o : NULL, &z));
+    if (i == 2) ck_assert_int_eq(unlink(test_path("r.db")), 0);
+    ck_zke(75, "zke r.db restore s.db >out 2>err");
+    ck_assert_msg(strstr(read_text("err"), "BUSY: r.db is in use by") != NULL,
+                  "%s", read_text("err"));
+    zke_close(z);
+  }
+  ck_zke(0, "zke r.db restore s.db >out 2>err");
+  ck_assert(expect_one_tree(0));
+}
+
+/* A restore without room on the disk leaves the old tree. */
+TEST(a_restore_on_a_full_disk_does_no_harm) {
+  make_large_file(12000);
+  if (!test_small_disk("small", 1024)) return;
+  ck_zke(0, "zke a.db import /big large.json >err 2>&1");
+  ck_zke(0, "zke a.db backup s.db >out 2>err");
+  ck_zke(0, "zke small/r.db create /old >out 2>err");
+  ck_zke(74, "zke small/r.db restore s.db >out 2>err");
+  ck_zke(0, "zke small/r.db exists /old >out 2>err");
+  ck_zke(0, "ls small | grep part >out; test ! -s out");
 }
