@@ -14086,9 +14086,10 @@ static int store_accept_readonly(store *s, enum schema_kind kind) {
 static int store_tell_shm(store *s, int rc) {
   if (rc != ZKE_CANTOPEN && rc != ZKE_READONLY) return rc;
   return base_fail(ZKE_CANTOPEN,
-                   "%s: a read-only handle needs its -shm file, which is not "
-                   "there and cannot be made, or cannot be used: %s",
-                   s->name, sqlite3_errmsg(s->db));
+                   "%s: reading needs its -shm file, which cannot be made or "
+                   "used here (%s); a copy by \"zke %s backup COPY\" needs "
+                   "none",
+                   s->name, sqlite3_errmsg(s->db), s->name);
 }
 
 /* The first reads of a read-only handle. */

@@ -283,6 +283,16 @@ bool session_is_readonly(const shell *sh) {
   return access(sh->file, W_OK) != 0 && errno != ENOENT;
 }
 
+/* Can the file be read, if it cannot be written? */
+static bool can_look(const shell *sh) {
+  zke *z = NULL;
+  zke_options o = sh->options;
+  o.flags = ZKE_OPEN_READONLY | ZKE_OPEN_EXISTING;
+  int rc = zke_open(sh->file, &o, &z);
+  zke_close(z);
+  return rc == ZKE_OK;
+}
+
 /* Why the store cannot be opened.  If permission to write is missing, the
  * sentence also says what works without; and how a program's database becomes
  * one of ours. */
@@ -292,9 +302,11 @@ static int fail_open(call *c, unsigned needs, int rc) {
                 "%s is another program's database; \"init --host\" makes the "
                 "tables of zkembed in it",
                 c->sh->file);
-  if (rc != ZKE_READONLY || needs & NEEDS_FILE) return fail_rc(c, rc);
-  return fail(c, STATUS_DENIED, "READONLY", "%s; only commands that read work",
-              zke_errmsg());
+  fail_rc(c, rc);
+  if (rc == ZKE_READONLY && !(needs & NEEDS_FILE) && can_look(c->sh))
+    strncat(c->sentence, "; only commands that read work",
+            sizeof c->sentence - strlen(c->sentence) - 1);
+  return c->status;
 }
 
 /* Opens a handle on the store, with all identities; 0 or the exit code.

@@ -233,6 +233,35 @@ TEST(looking_needs_no_permission_to_write) {
             "zke: CANTOPEN: new.db does not exist, and cannot be made there");
 }
 
+/* Without a -shm a database is not read where none can be made, and nobody says
+ * that it is; but a copy is. */
+TEST(looking_at_a_copy_needs_no_directory_to_write) {
+  if (getuid() != 0) {
+    printf("another user: skipped, needs root\n");
+    return;
+  }
+  program = open(test_zke(), O_RDONLY | O_CLOEXEC);
+  ck_assert_int_ge(program, 0);
+  enter_room();
+  ck_assert_int_eq(chmod(test_path("."), 0711), 0);
+  ck_assert_int_eq(mkdir("data", 0755), 0);
+  enter_data("data");
+  ck_assert_int_eq(run("zke app.db backup copy.db >/dev/null && chmod 644 "
+                       "copy.db && rm -r app.db-wal app.db-shm app.db-zke"),
+                   0);
+  another_user = 61001;
+  run("exec /proc/self/fd/9 app.db create /x 2>../spare/out");
+  ck_prints("cat ../spare/out", "zke: READONLY: app.db cannot be written");
+  run("exec /proc/self/fd/9 app.db ls / 2>../spare/out");
+  ck_prints("cat ../spare/out",
+            "zke: CANTOPEN: app.db: reading needs its -shm file, which cannot "
+            "be made or used here (attempt to write a readonly database); a "
+            "copy by \"zke app.db backup COPY\" needs none");
+  ck_assert_int_eq(rename("copy.db", "app.db"), 0);
+  expect_looks("zke=/proc/self/fd/9;");
+  expect_refused("zke=/proc/self/fd/9;", 77, "only commands that read work");
+}
+
 /* What has died is removed by the first that looks, where nobody else does. */
 TEST(looking_removes_the_dead) {
   enter_room();
