@@ -2295,15 +2295,34 @@ ZKE_API int zke_counters(zke *z, zke_counts *out);
  * same is readable by SQL in the view zke_history (doc/format.md).
  *
  * Example: a program that tells another one of all changes, across its own
- * restarts.  `seen` is the zxid of the last event that it has passed on.
+ * restarts.  The events of a zke_multi() share a zxid, so all of them are known
+ * to be told when one of a later zxid comes.  The program keeps `done`, and
+ * begins with last = done.  After a restart it tells the last change once more,
+ * as a whole.
  *
- *     static int follow(zke *z, int64_t seen, zke_watch_fn pass_on) {
+ *     struct place {
+ *       int64_t done; // zxid of the last change that was told as a whole
+ *       int64_t last; // of the last event that was told
+ *     };
+ *
+ *     static void pass_on(zke *z, int type, int state, const char *path,
+ *                         void *context) {
+ *       struct place *place = context;
+ *       int64_t zxid = zke_event_zxid(z);
+ *       (void)state;
+ *       if (type < 0) return; // the session's end, or ZKE_EVENT_OVERFLOW
+ *       if (zxid != place->last) place->done = place->last;
+ *       place->last = zxid;
+ *       printf("event %d of %s\n", type, path);
+ *     }
+ *
+ *     static int follow(zke *z, struct place *place) {
  *       int rc = zke_watch_since(z, "/orders", ZKE_WATCH_PERSISTENT_RECURSIVE,
- *                                seen, pass_on, NULL);
+ *                                place->done, pass_on, place);
  *       if (rc != ZKE_RUNTIMEINCONSISTENCY) return rc;
  *       puts("too long away: read everything");
  *       return zke_add_watch(z, "/orders", ZKE_WATCH_PERSISTENT_RECURSIVE,
- *                            pass_on, NULL);
+ *                            pass_on, place);
  *     }
  * --------------------------------------------------------------------- */
 
@@ -2371,10 +2390,12 @@ ZKE_API int zke_history(zke *z, const char *path, int64_t after, int most,
  *
  * All rows of the history after that zxid are read while other writers wait.
  *
- *   zxid  of the last event that was heard, or of the state that was read.
- *         Where the database may be replaced by a backup meanwhile, compare the
- *         upper 32 bits: they change then, and what the backup took back is not
- *         told
+ *   zxid  of the state that was read, or of the last change whose events have
+ *         all been heard: when one of a later zxid comes, or after
+ *         zke_dispatch_to().  With that of a single event the rest of its
+ *         multi would be missed.  Where the database may be replaced by a
+ *         backup meanwhile, compare the upper 32 bits: they change then, and
+ *         what the backup took back is not told
  *
  * Returns ZKE_OK, or
  *   ZKE_RUNTIMEINCONSISTENCY  the history does not reach back that far, or none
