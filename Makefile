@@ -61,13 +61,14 @@
 #                      fetched by npm
 #   make mutate        wrong lines in the engine are noticed by the quick tests:
 #                      LINES=50 SEED=1
-#   make deps          fetches the packages that test, demo and check need;
-#                      each of them calls it for what it needs itself
+#   make deps          fetches the packages that the tests need, as each goal
+#                      does for what it needs itself
 #   make format        lays all C files out as .clang-format says
 #   make clean
 #
 # Any of these can be had in a variant, which has a directory of its own:
-# CC=clang, SAN=address,undefined, SAN=thread, SQLITE=…/sqlite3.c.
+# CC=clang, SAN=address,undefined, SAN=thread, SQLITE=…/sqlite3.c.  V=1 shows
+# whole commands.
 
 # A minute of processor time goes into compiling the tests: so all processors
 # do it, unless -j or JOBS says otherwise.  One more job is for the tests that
@@ -89,6 +90,7 @@ SHAREDIR = $(PREFIX)/share/zkembed
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 DESTDIR =
 
+FUZZ_CC = clang# of make fuzz
 SAN =# sanitizers, as -fsanitize= takes them
 SQLITE =# path of a sqlite3.c to compile in; empty: the system's library
 WERROR =# 1: warnings are errors
@@ -119,6 +121,18 @@ VARIANT = $(filter-out cc gcc,$(notdir $(CC))) $(subst $(comma), ,$(SAN)) \
 BUILD = build$(addprefix /,$(subst $(empty) $(empty),-,$(strip $(VARIANT))))
 
 SAN_FLAGS = $(SAN:%=-fsanitize=% -fno-sanitize-recover=all)
+COMMAND = $(BUILD)/zke
+
+# What the goals need is looked for, and fetched, before anything is made: so no
+# compiler runs without its headers, and there is one run of the package manager.
+# (`make -n` fetches nothing.)
+ifeq ($(findstring n,$(firstword -$(MAKEFLAGS))),)
+ifneq ($(shell $(foreach v,BUILD CC COMMAND FUZZ_CC SAN_FLAGS SERVER SERVERS \
+  SHORT SQLITE SUITE,$v='$($v)') sh test/deps.sh --goals \
+  $(or $(MAKECMDGOALS),all) >&2 || echo no),)
+$(error nothing was made, since packages are missing)
+endif
+endif
 SQLITE_CFLAGS = $(if $(SQLITE),-I$(dir $(SQLITE)))
 SQLITE_OBJECT = $(if $(SQLITE),$(BUILD)/sqlite3.o)
 LIBS = $(if $(SQLITE),,-lsqlite3) -lpthread
@@ -157,10 +171,8 @@ CONFIGS = $(BUILD)/zkembed.pc \
   $(if $(LAB_FORKED),$(BUILD)/zkembed-lab-forked.pc)
 # The command reads JSON by jansson, and edits lines by libedit where it is.
 COMMAND_SOURCES := $(wildcard shell/*.c)
-COMMAND = $(BUILD)/zke
 COMMAND_OBJECTS = $(COMMAND_SOURCES:%.c=$(BUILD)/%.o)
-# (EDIT is asked for when a recipe runs, after the packages were fetched.)
-EDIT = $(shell pkg-config --exists libedit 2>/dev/null && echo 1)
+EDIT := $(shell pkg-config --exists libedit 2>/dev/null && echo 1)
 COMMAND_LIBS = -ljansson $(if $(EDIT),$(shell pkg-config --libs libedit))
 
 # The laboratory (doc/laboratory.md) moves the program's memory about, which a
@@ -215,88 +227,80 @@ all: $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED) $(CONFIGS) \
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
-DIRECTORIES = $(BUILD) $(BUILD)/recipes $(BUILD)/shell build/deps \
-  $(BUILD)/test $(BUILD)/test/bench $(BUILD)/test/fuzz $(BUILD)/lab \
-  $(BUILD)/lab-forked $(BUILD)/labserve
-$(sort $(DIRECTORIES)):
-	mkdir -p $@
+# Each command makes the target's directory and prints one short line, or with
+# V=1 itself.
+run = $(if $(V),,@echo '  $(1)  $@' &&) mkdir -p $(@D) &&
+cc = $(call run,CC) $(CC)
+ar = $(call run,AR) rm -f $@ && $(AR) rcs $@
 
-$(BUILD)/zkembed.o: zkembed.c zkembed.h | $(BUILD) deps-sqlite
-	$(CC) $(LIB_CFLAGS) -c -o $@ zkembed.c
+$(BUILD)/zkembed.o: zkembed.c zkembed.h
+	$(cc) $(LIB_CFLAGS) -c -o $@ zkembed.c
 
-$(BUILD)/zkembed.lo: zkembed.c zkembed.h | $(BUILD) deps-sqlite
-	$(CC) $(LIB_CFLAGS) -fPIC -c -o $@ zkembed.c
+$(BUILD)/zkembed.lo: zkembed.c zkembed.h
+	$(cc) $(LIB_CFLAGS) -fPIC -c -o $@ zkembed.c
 
 # SQLite's own file has its own idea of warnings.
-$(BUILD)/sqlite3.o: $(SQLITE) | $(BUILD)
-	$(CC) $(CFLAGS) $(SAN_FLAGS) -w -fPIC -fvisibility=hidden \
+$(BUILD)/sqlite3.o: $(SQLITE)
+	$(cc) $(CFLAGS) $(SAN_FLAGS) -w -fPIC -fvisibility=hidden \
 	  -DSQLITE_THREADSAFE=1 -DSQLITE_OMIT_LOAD_EXTENSION -c -o $@ $(SQLITE)
 
 $(ARCHIVE): $(OBJECTS)
-	rm -f $@
-	$(AR) rcs $@ $(OBJECTS)
+	$(ar) $(OBJECTS)
 
 $(SHARED): $(BUILD)/zkembed.lo $(SQLITE_OBJECT)
-	$(CC) -shared -Wl,-soname,libzkembed.so.$(MAJOR) $(LINK) -o $@ $^ $(LIBS)
-	ln -sf $(@F) $(BUILD)/libzkembed.so.$(MAJOR)
-	ln -sf $(@F) $(BUILD)/libzkembed.so
+	$(cc) -shared -Wl,-soname,libzkembed.so.$(MAJOR) $(LINK) -o $@ $^ $(LIBS)
+	@ln -sf $(@F) $(BUILD)/libzkembed.so.$(MAJOR)
+	@ln -sf $(@F) $(BUILD)/libzkembed.so
 
 # Written each time, since PREFIX may have changed.
 .PHONY: $(CONFIGS)
-$(BUILD)/zkembed.pc: | $(BUILD)
-	@printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$(INCLUDEDIR)' \
-	  'libdir=$(LIBDIR)' '' 'Name: zkembed' \
+write_config = @mkdir -p $(@D) && printf '%s\n' >$@ 'prefix=$(PREFIX)' \
+  'includedir=$(INCLUDEDIR)' 'libdir=$(LIBDIR)' '' 'Name: $(basename $(@F))' \
+  'Version: $(VERSION)'
+$(BUILD)/zkembed.pc:
+	$(write_config) 'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lzkembed' \
 	  "Description: ZooKeeper's tree of znodes in one SQLite file" \
-	  'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
-	  'Libs: -L$${libdir} -lzkembed' 'Libs.private: $(strip $(LIBS))' >$@
+	  'Libs.private: $(strip $(LIBS))'
 
-$(BUILD)/zkembed-recipes.pc: | $(BUILD)
-	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' '' \
-	  'Name: zkembed-recipes' 'Description: Recipes over zkembed' \
-	  'Version: $(VERSION)' 'Requires: zkembed' \
-	  'Libs: -L$${libdir} -lzkembed-recipes' 'Libs.private: -lpthread' >$@
+$(BUILD)/zkembed-recipes.pc:
+	$(write_config) 'Description: Recipes over zkembed' 'Requires: zkembed' \
+	  'Libs: -L$${libdir} -lzkembed-recipes' 'Libs.private: -lpthread'
 
 # The laboratory has engine and recipes in it.
-$(BUILD)/zkembed-lab.pc: | $(BUILD)
-	@printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$(INCLUDEDIR)' \
-	  'libdir=$(LIBDIR)' '' 'Name: zkembed-lab' \
-	  'Description: Recipe code run in every order, with deaths' \
-	  'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
-	  'Libs: -L$${libdir} -lzkembed-lab $(strip $(LAB_LIBS))' >$@
+$(BUILD)/zkembed-lab.pc:
+	$(write_config) 'Description: Recipe code run in every order, with deaths' \
+	  'Cflags: -I$${includedir}' \
+	  'Libs: -L$${libdir} -lzkembed-lab $(strip $(LAB_LIBS))'
 
-$(BUILD)/zkembed-lab-forked.pc: | $(BUILD)
-	@printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$(INCLUDEDIR)' \
-	  'libdir=$(LIBDIR)' '' 'Name: zkembed-lab-forked' \
+$(BUILD)/zkembed-lab-forked.pc:
+	$(write_config) 'Cflags: -I$${includedir}' \
 	  'Description: zkembed-lab for sanitizers, valgrind and other systems' \
-	  'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
-	  'Libs: -L$${libdir} -lzkembed-lab-forked $(strip $(LIBS))' >$@
+	  'Libs: -L$${libdir} -lzkembed-lab-forked $(strip $(LIBS))'
 
 # ---- recipes and the command, once they have sources -----------------------
 
-$(BUILD)/recipes/%.o: recipes/%.c $(RECIPE_HEADERS) zkembed.h \
-  | $(BUILD)/recipes deps-sqlite
-	$(CC) $(LIB_CFLAGS) -I. -fPIC -c -o $@ $<
+$(BUILD)/recipes/%.o: recipes/%.c $(RECIPE_HEADERS) zkembed.h
+	$(cc) $(LIB_CFLAGS) -I. -fPIC -c -o $@ $<
 
 $(BUILD)/libzkembed-recipes.a: $(RECIPE_SOURCES:%.c=$(BUILD)/%.o)
-	rm -f $@
-	$(AR) rcs $@ $^
+	$(ar) $^
 
 $(BUILD)/libzkembed-recipes.so.$(VERSION): \
   $(RECIPE_SOURCES:%.c=$(BUILD)/%.o) $(SHARED)
-	$(CC) -shared -Wl,-soname,libzkembed-recipes.so.$(MAJOR) $(LINK) -o $@ \
+	$(cc) -shared -Wl,-soname,libzkembed-recipes.so.$(MAJOR) $(LINK) -o $@ \
 	  $(filter %.o,$^) -L$(BUILD) -lzkembed
-	ln -sf $(@F) $(BUILD)/libzkembed-recipes.so.$(MAJOR)
-	ln -sf $(@F) $(BUILD)/libzkembed-recipes.so
+	@ln -sf $(@F) $(BUILD)/libzkembed-recipes.so.$(MAJOR)
+	@ln -sf $(@F) $(BUILD)/libzkembed-recipes.so
 
 $(BUILD)/shell/%.o: shell/%.c $(wildcard shell/*.h) $(RECIPE_HEADERS) \
-  zkembed.h | $(BUILD)/shell build/deps/jansson
-	$(CC) $(PROGRAM_CFLAGS) -D_GNU_SOURCE= $(WITH_EDIT) -c -o $@ $<
+  zkembed.h
+	$(cc) $(PROGRAM_CFLAGS) -D_GNU_SOURCE= $(WITH_EDIT) -c -o $@ $<
 
 # Only this file is another one without libedit (terminal_edit.sh builds on it).
 $(BUILD)/shell/edit.o: private WITH_EDIT = $(if $(EDIT),-DZKE_EDIT)
 
 $(BUILD)/zke: $(COMMAND_OBJECTS) $(RECIPE_ARCHIVE) $(ARCHIVE)
-	$(CC) $(PROGRAM_CFLAGS) $(LINK) -o $@ $(COMMAND_OBJECTS) \
+	$(cc) $(PROGRAM_CFLAGS) $(LINK) -o $@ $(COMMAND_OBJECTS) \
 	  $(RECIPE_ARCHIVE) $(ARCHIVE) $(COMMAND_LIBS) $(LIBS)
 
 # ---- install ---------------------------------------------------------------
@@ -357,26 +361,6 @@ INSTALLED = $(INCLUDEDIR)/zkembed.h \
 uninstall:
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
 
-# ---- packages from the system's manager ------------------------------------
-
-# A need is probed once and noted under build/deps.  FETCH, which the targets
-# that may install packages set, lists all they need: so there is one run of
-# the package manager.  A plain `make` only says what is missing.
-TEST_PACKAGES = sqlite check shell jansson libedit python3 node tmux kazoo
-.PHONY: deps deps-sqlite
-deps: FETCH = $(TEST_PACKAGES)
-deps: deps-sqlite build/deps/check build/deps/shell build/deps/jansson
-
-deps-sqlite: $(if $(SQLITE),,build/deps/sqlite)
-
-build/deps/%: | build/deps
-	@sh test/deps.sh $(if $(FETCH),-y) $(sort $* $(FETCH))
-	@touch $@
-
-$(addprefix build/deps/,check shell jansson c++ clang-format clang-tidy cppcheck \
-  gcovr mandoc pkg-config valgrind gnuplot npm musl cmake \
-  $(BENCH_PEERS)): | deps-sqlite
-
 # ---- tests -----------------------------------------------------------------
 
 TEST_PROGRAMS = $(TESTS:%=$(BUILD)/test/test_%)
@@ -384,7 +368,7 @@ TEST_HEADERS := $(wildcard test/*.h test/*/*.h) zkembed.h $(RECIPE_HEADERS)
 TEST_COMMON = $(addprefix $(BUILD)/test/,test.o recipes.o crew.o sessions.o)
 TEST_LINKED = $(TEST_COMMON) $(RECIPE_ARCHIVE) $(OBJECTS)
 EXAMPLES := $(patsubst doc/examples/%.c,$(BUILD)/%,$(wildcard doc/examples/*.c))
-TEST_NEEDS = $(WORKER) $(COMMAND) $(LABSERVE) $(EXAMPLES) build/deps/shell
+TEST_NEEDS = $(WORKER) $(COMMAND) $(LABSERVE) $(EXAMPLES)
 COMMAND_TESTS := $(wildcard test/shell/*.sh test/server/*.sh \
   $(if $(LAB),test/labserve/*.sh))
 
@@ -428,16 +412,15 @@ $(ENSEMBLE_PROGRAMS): $(ENSEMBLE_OBJECT)
 $(TEST_COMMON) $(WIRE_OBJECT) $(PROXY_OBJECT) $(ORDER_OBJECT) \
   $(ENSEMBLE_OBJECT): \
   $(BUILD)/test/%.o: %.c \
-  $(TEST_HEADERS) \
-  | $(BUILD)/test build/deps/check
-	$(CC) $(TEST_PROGRAM_CFLAGS) -c -o $@ $<
+  $(TEST_HEADERS)
+	$(cc) $(TEST_PROGRAM_CFLAGS) -c -o $@ $<
 
 $(WHITE_TESTS:%=$(BUILD)/test/test_%): private OBJECTS = $(SQLITE_OBJECT)
 
 $(TEST_PROGRAMS) $(BUILD)/test/worker: $(BUILD)/test/%: %.c \
   $(TEST_HEADERS) $(BUILD)/zkembed.o $(TEST_COMMON) $(RECIPE_ARCHIVE) \
   $(SQLITE_OBJECT)
-	$(CC) $(TEST_PROGRAM_CFLAGS) $(LINK) $(TEST_LDFLAGS) -o $@ $< $(TEST_LINKED) \
+	$(cc) $(TEST_PROGRAM_CFLAGS) $(LINK) $(TEST_LDFLAGS) -o $@ $< $(TEST_LINKED) \
 	  $(CHECK_LIBS) $(LIBS)
 
 # These and the long form of test_power have an engine that checkpoints after a
@@ -460,22 +443,20 @@ $(BUILD)/test/test_power: private POWER_LINKED = $(POWER_OBJECTS)
 
 $(POWER_NORMAL): test/power/test_power.c $(TEST_HEADERS) $(POWER_OBJECTS) \
   $(OBJECTS) $(TEST_COMMON) $(RECIPE_ARCHIVE)
-	$(CC) $(TEST_CFLAGS) $(LINK) $(TEST_LDFLAGS) -o $@ $< $(POWER_OBJECTS) \
+	$(cc) $(TEST_CFLAGS) $(LINK) $(TEST_LDFLAGS) -o $@ $< $(POWER_OBJECTS) \
 	  $(TEST_LINKED) $(CHECK_LIBS) $(LIBS)
 
-$(POWER_OBJECTS): $(BUILD)/test/%.o: test/power/%.c $(TEST_HEADERS) \
-  | $(BUILD)/test build/deps/check
-	$(CC) $(TEST_CFLAGS) -c -o $@ $<
+$(POWER_OBJECTS): $(BUILD)/test/%.o: test/power/%.c $(TEST_HEADERS)
+	$(cc) $(TEST_CFLAGS) -c -o $@ $<
 
-$(POWER_ENGINE): zkembed.c zkembed.h | $(BUILD)/test deps-sqlite
-	$(CC) $(LIB_CFLAGS) -O0 -DZKE_CHECKPOINT_PAGES=8 \
+$(POWER_ENGINE): zkembed.c zkembed.h
+	$(cc) $(LIB_CFLAGS) -O0 -DZKE_CHECKPOINT_PAGES=8 \
 	  -DZKE_CHECKPOINT_RETRY_PAGES=2 -c -o $@ zkembed.c
 
 CUTS = 4000
 EVERY = 3
 COMMITS = 5000
 .PHONY: powerloss
-powerloss: FETCH = sqlite check
 powerloss: export CUTS := $(CUTS)
 powerloss: export EVERY := $(EVERY)
 powerloss: export COMMITS := $(COMMITS)
@@ -487,24 +468,20 @@ powerloss: $(POWER_TESTS) $(POWER_NORMAL)
 # Processes that are killed: an engine that checkpoints often and looks for the
 # dead more often.  Most rounds are in memory, some on the disk.
 TORTURE_ENGINE = $(BUILD)/test/zkembed-torture.o
-KILLS = 2000
 
-$(TORTURE_ENGINE): zkembed.c zkembed.h | $(BUILD)/test deps-sqlite
-	$(CC) $(LIB_CFLAGS) -DZKE_CHECKPOINT_PAGES=48 \
+$(TORTURE_ENGINE): zkembed.c zkembed.h
+	$(cc) $(LIB_CFLAGS) -DZKE_CHECKPOINT_PAGES=48 \
 	  -DZKE_CHECKPOINT_RETRY_PAGES=8 -DZKE_TICK_MS=100 \
 	  -DZKE_DUTY_TICK_MS=50 -DZKE_TRIM_EVENTS=16 -c -o $@ zkembed.c
 
 $(BUILD)/torture: test/torture/torture.c test/torture/history.c \
   test/torture/history.h zkembed.h $(TORTURE_ENGINE) $(SQLITE_OBJECT)
-	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c %.o,$^) $(LIBS)
+	$(cc) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c %.o,$^) $(LIBS)
 
 $(BUILD)/test/test_history: test/torture/history.c
 
 .PHONY: torture
-torture: FETCH = sqlite
-torture: export KILLS := $(KILLS)
-torture: export SEED := $(SEED)
-torture: export SECONDS := $(if $(filter file,$(origin SECONDS)),,$(SECONDS))
+torture torture-recipes: export KILLS := $(or $(KILLS),2000)
 torture: $(BUILD)/torture
 	$(BUILD)/torture $(BUILD)/test
 
@@ -512,18 +489,12 @@ $(BUILD)/torture-recipes: test/torture/recipe_torture.c \
   test/torture/recipe_history.c test/torture/recipe_history.h zkembed.h \
   $(RECIPE_HEADERS) $(RECIPE_ARCHIVE) \
   $(TORTURE_ENGINE) $(SQLITE_OBJECT)
-	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c,$^) $(RECIPE_ARCHIVE) \
+	$(cc) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c,$^) $(RECIPE_ARCHIVE) \
 	  $(TORTURE_ENGINE) $(SQLITE_OBJECT) $(LIBS)
 
 $(BUILD)/test/test_recipes: test/torture/recipe_history.c
 
 .PHONY: torture-recipes
-torture-recipes: FETCH = sqlite
-torture-recipes: export KILLS := $(KILLS)
-torture-recipes: export SEED := $(SEED)
-torture-recipes: export RECIPE := $(RECIPE)
-torture-recipes: export SECONDS := \
-  $(if $(filter file,$(origin SECONDS)),,$(SECONDS))
 torture-recipes: $(BUILD)/torture-recipes
 	$(BUILD)/torture-recipes $(BUILD)/test
 
@@ -531,41 +502,31 @@ torture-recipes: $(BUILD)/torture-recipes
 $(BUILD)/torture-serve: test/torture/serve_torture.c test/server/peer.c \
   test/server/peer.h $(RECIPE_HEADERS) $(RECIPE_ARCHIVE) zkembed.h \
   $(TORTURE_ENGINE) $(SQLITE_OBJECT)
-	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c,$^) $(RECIPE_ARCHIVE) \
+	$(cc) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c,$^) $(RECIPE_ARCHIVE) \
 	  $(TORTURE_ENGINE) $(SQLITE_OBJECT) $(LIBS)
 
 .PHONY: torture-serve
-torture-serve: FETCH = sqlite jansson libedit
-torture-serve: export KILLS := $(if $(filter file,$(origin KILLS)),,$(KILLS))
-torture-serve: export SEED := $(SEED)
-torture-serve: export MISTAKE := $(MISTAKE)
 torture-serve: $(BUILD)/torture-serve $(BUILD)/zke
 	$(BUILD)/torture-serve $(BUILD)/zke $(BUILD)/test
 
 # The programs of doc/examples that have their tables beside the tree, killed.
 $(BUILD)/torture-host: test/torture/host_torture.c zkembed.h $(TORTURE_ENGINE) \
   $(SQLITE_OBJECT)
-	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c %.o,$^) $(LIBS)
+	$(cc) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c %.o,$^) $(LIBS)
 
 $(BUILD)/test/host-%: doc/examples/%.c $(RECIPE_HEADERS) zkembed.h \
   $(RECIPE_ARCHIVE) $(TORTURE_ENGINE) $(SQLITE_OBJECT)
-	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $< $(RECIPE_ARCHIVE) \
+	$(cc) $(TEST_CFLAGS) $(LINK) -o $@ $< $(RECIPE_ARCHIVE) \
 	  $(TORTURE_ENGINE) $(SQLITE_OBJECT) $(LIBS)
 
 HOST_PROGRAMS = $(BUILD)/torture-host $(BUILD)/test/host-outbox \
   $(BUILD)/test/host-jobs $(BUILD)/zke
 .PHONY: torture-host torture-host-mistakes
-torture-host torture-host-mistakes: FETCH = sqlite jansson libedit python3
-torture-host: export KILLS := $(if $(filter file,$(origin KILLS)),,$(KILLS))
-torture-host: export SEED := $(SEED)
-torture-host: export SECONDS := \
-  $(if $(filter file,$(origin SECONDS)),,$(SECONDS))
 torture-host: $(HOST_PROGRAMS)
 	$(BUILD)/torture-host $(BUILD)/test/host- $(BUILD)/zke \
 	  doc/examples/ledger.py $(BUILD)/test
 
 # The same with mistakes, which it has to find.
-torture-host-mistakes: export SEED := $(SEED)
 torture-host-mistakes: $(HOST_PROGRAMS)
 	@BUILD=$(BUILD) MAKE='$(MAKE)' sh test/torture/host_mistakes.sh
 
@@ -574,16 +535,10 @@ $(BUILD)/torture-ensemble: test/ensemble/ensemble_torture.c \
   test/ensemble/proxy.c test/ensemble/proxy.h test/torture/recipe_history.c \
   test/torture/recipe_history.h $(RECIPE_HEADERS) $(RECIPE_ARCHIVE) \
   zkembed.h $(OBJECTS)
-	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c,$^) $(RECIPE_ARCHIVE) \
+	$(cc) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c,$^) $(RECIPE_ARCHIVE) \
 	  $(OBJECTS) $(LIBS)
 
 .PHONY: torture-ensemble
-torture-ensemble: FETCH = sqlite jansson libedit \
-  $(if $(findstring zookeeper,$(SERVER))$(SERVERS),zookeeper)
-torture-ensemble: export KILLS := $(if $(filter file,$(origin KILLS)),,$(KILLS))
-torture-ensemble: export SEED := $(SEED)
-torture-ensemble: export SERVER := $(SERVER)
-torture-ensemble: export SERVERS := $(SERVERS)
 torture-ensemble: $(BUILD)/torture-ensemble $(BUILD)/zke
 	$(BUILD)/torture-ensemble $(BUILD)/test
 
@@ -595,14 +550,11 @@ SERVICES_HEADERS = test/ensemble/services.h test/ensemble/proxy.h
 $(BUILD)/order-ensemble: test/ensemble/order_ensemble.c \
   test/recipes/one_order.c test/recipes/one_order.h $(SERVICES_SOURCES) \
   $(SERVICES_HEADERS) $(RECIPE_HEADERS) $(RECIPE_ARCHIVE) zkembed.h $(OBJECTS)
-	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c,$^) $(RECIPE_ARCHIVE) \
+	$(cc) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c,$^) $(RECIPE_ARCHIVE) \
 	  $(OBJECTS) $(LIBS)
 
 .PHONY: order-ensemble
-order-ensemble: FETCH = sqlite jansson libedit zookeeper
-order-ensemble: export PROGRAMS := $(PROGRAMS)
-order-ensemble: export SEED := $(SEED)
-order-ensemble: $(BUILD)/order-ensemble $(BUILD)/zke build/deps/zookeeper
+order-ensemble: $(BUILD)/order-ensemble $(BUILD)/zke
 	$(BUILD)/order-ensemble $(BUILD)/test
 
 # The laboratory: engine, recipes and SQLite in one program whose whole memory
@@ -611,8 +563,8 @@ order-ensemble: $(BUILD)/order-ensemble $(BUILD)/zke build/deps/zookeeper
 # a call (fiber.h).
 # With -fexceptions a cleanup handler is a matter of the compiler, and leaves no
 # trace in what the C library keeps for the one real thread.
-LAB_CFLAGS = $(COMMON_CFLAGS) $(LAB_OPTIMIZE) -I. -fno-builtin-malloc \
-  -fexceptions $(LAB_ZEROS) $(WARNINGS)
+LAB_CFLAGS = $(COMMON_CFLAGS) $(LAB_OPTIMIZE) -I. \
+  -fno-builtin-malloc -fexceptions $(LAB_ZEROS) $(WARNINGS)
 LAB_ZEROS = $(eval LAB_ZEROS := $$(call accepted, \
   -ftrivial-auto-var-init=zero))$(LAB_ZEROS)
 LAB_RECIPE_CFLAGS = $(LAB_CFLAGS) -include test/lab/thread.h $(LAB_ENTRY)
@@ -631,31 +583,27 @@ OBJCOPY = objcopy
 LAB_LIBS = $(or $(SQLITE_OBJECT),-l:libsqlite3.a) -lm -ldl -lpthread
 
 $(patsubst test/lab/%.c,$(BUILD)/lab/%.o,$(sort $(LAB_SOURCES) $(LAB_ENGINE))): \
-  $(BUILD)/lab/%.o: test/lab/%.c zkembed.c $(LAB_HEADERS) \
-  | $(BUILD)/lab deps-sqlite
-	$(CC) $(LAB_CFLAGS) -c -o $@ $<
+  $(BUILD)/lab/%.o: test/lab/%.c zkembed.c $(LAB_HEADERS)
+	$(cc) $(LAB_CFLAGS) -c -o $@ $<
 
-$(LAB_RECIPES): $(BUILD)/lab/recipe-%.o: recipes/%.c $(LAB_HEADERS) \
-  | $(BUILD)/lab
-	$(CC) $(LAB_RECIPE_CFLAGS) -c -o $@ $<
+$(LAB_RECIPES): $(BUILD)/lab/recipe-%.o: recipes/%.c $(LAB_HEADERS)
+	$(cc) $(LAB_RECIPE_CFLAGS) -c -o $@ $<
 
 LAB_FORKED_OBJECTS = $(patsubst test/lab/%.c,$(BUILD)/lab-forked/%.o, \
   $(filter-out $(LAB_ENGINE),$(LAB_FORKED_SOURCES)))
 
-$(LAB_FORKED_OBJECTS): $(BUILD)/lab-forked/%.o: test/lab/%.c $(LAB_HEADERS) \
-  | $(BUILD)/lab-forked deps-sqlite
-	$(CC) $(LAB_CFLAGS) -DLAB_FORKED -c -o $@ $<
+$(LAB_FORKED_OBJECTS): $(BUILD)/lab-forked/%.o: test/lab/%.c $(LAB_HEADERS)
+	$(cc) $(LAB_CFLAGS) -DLAB_FORKED -c -o $@ $<
 
 # The archives show zke_ names, and those of the C library's that the laboratory
 # has in its place; so all is one object.
 $(LAB_ARCHIVE): $(patsubst test/lab/%.c,$(BUILD)/lab/%.o,$(LAB_SOURCES))
 $(LAB_FORKED_ARCHIVE): $(LAB_FORKED_OBJECTS) $(BUILD)/lab/engine.o
 $(LAB_ARCHIVES): $(LAB_RECIPES) test/lab/replaced
-	rm -f $@
-	$(LD) -r -o $(@:.a=.o) $(filter %.o,$^)
-	$(OBJCOPY) --wildcard --keep-global-symbol='zke_*' \
+	$(call run,LD) $(LD) -r -o $(@:.a=.o) $(filter %.o,$^)
+	@$(OBJCOPY) --wildcard --keep-global-symbol='zke_*' \
 	  --keep-global-symbols=test/lab/replaced $(@:.a=.o)
-	$(AR) rcs $@ $(@:.a=.o)
+	$(ar) $(@:.a=.o)
 
 LAB_PROGRAMS = $(LAB_TESTS:%=$(BUILD)/test/test_%)
 LAB_FORKED_PROGRAMS = $(LAB_FORKED_TESTS:%=$(BUILD)/test/test_%)
@@ -668,29 +616,24 @@ $(LAB_FORKED_PROGRAMS): $(LAB_FORKED_ARCHIVE) test/lab/test_lab.c
 
 $(LABSERVE_OBJECTS): $(BUILD)/labserve/%.o: test/labserve/%.c \
   test/labserve/labserve.h test/lab/zkembed-lab.h $(wildcard shell/*.h) \
-  $(RECIPE_HEADERS) zkembed.h | $(BUILD)/labserve build/deps/jansson
-	$(CC) $(PROGRAM_CFLAGS) -D_GNU_SOURCE= -c -o $@ $<
+  $(RECIPE_HEADERS) zkembed.h
+	$(cc) $(PROGRAM_CFLAGS) -D_GNU_SOURCE= -c -o $@ $<
 
 # Only the files that are needed are linked.
-$(LABSERVE_SHELL): $(filter-out %/main.o,$(COMMAND_OBJECTS)) | $(BUILD)/labserve
-	rm -f $@
-	$(AR) rcs $@ $^
+$(LABSERVE_SHELL): $(filter-out %/main.o,$(COMMAND_OBJECTS))
+	$(ar) $^
 
 $(BUILD)/zke-lab-serve: $(LABSERVE_OBJECTS) $(LABSERVE_SHELL) $(LAB_ARCHIVE) \
   $(LABSERVE_PYTHON)
-	$(CC) $(PROGRAM_CFLAGS) $(LINK) -o $@ $(filter-out %.py,$^) $(COMMAND_LIBS) \
+	$(cc) $(PROGRAM_CFLAGS) $(LINK) -o $@ $(filter-out %.py,$^) $(COMMAND_LIBS) \
 	  $(LAB_LIBS)
 
-$(LABSERVE_PYTHON): test/labserve/zkelab.py | $(BUILD)
-	cp $< $@
+$(LABSERVE_PYTHON): test/labserve/zkelab.py
+	@mkdir -p $(@D) && cp $< $@
 
 # By the clock of the processor; what finds something says how to replay it.
 .PHONY: lab
-lab: export RECIPE := $(RECIPE)
-lab: export REPLAY := $(REPLAY)
-lab: export SEED := $(SEED)
-lab: export SECONDS := \
-  $(if $(filter file undefined,$(origin SECONDS)),60,$(SECONDS))
+lab: export SECONDS := $(or $(SECONDS),60)
 lab: $(BUILD)/test/test_lab_recipes
 	$(BUILD)/test/test_lab_recipes
 
@@ -699,15 +642,14 @@ LAB_MUTANT_OBJECTS = $(BUILD)/lab/test_lab_recipes.o $(TEST_COMMON) \
   $(patsubst test/lab/%.c,$(BUILD)/lab/%.o,$(LAB_SOURCES)) $(LAB_RECIPES)
 
 $(BUILD)/lab/test_lab_recipes.o: test/lab/test_lab_recipes.c $(TEST_HEADERS) \
-  $(LAB_HEADERS) | $(BUILD)/lab
-	$(CC) $(TEST_PROGRAM_CFLAGS) -c -o $@ $<
+  $(LAB_HEADERS)
+	$(cc) $(TEST_PROGRAM_CFLAGS) -c -o $@ $<
 
 .PHONY: lab-mutants
-lab-mutants: FETCH = sqlite check
 lab-mutants: $(LAB_MUTANT_OBJECTS) test/lab/mutants
 	@CC="$(CC)" LAB_CFLAGS="$(LAB_RECIPE_CFLAGS)" LIBS="$(CHECK_LIBS) $(LAB_LIBS)" \
 	  SEEDS=$(or $(SEEDS),1) ONLY=$(ONLY) \
-	  SECONDS=$(if $(filter file undefined,$(origin SECONDS)),20,$(SECONDS)) \
+	  SECONDS=$(or $(SECONDS),20) \
 	  sh test/lab/mutants.sh $(LAB_MUTANT_OBJECTS)
 
 # Beside a ZooKeeper server, started and stopped by the script.
@@ -715,27 +657,20 @@ CONFORMANCE_SOURCES := $(wildcard test/conformance/*.c) test/server/peer.c \
   recipes/jute.c recipes/text.c recipes/zookeeper.c $(wildcard recipes/zk_*.c)
 
 $(BUILD)/conformance: $(CONFORMANCE_SOURCES) $(wildcard test/conformance/*.h) \
-  test/server/peer.h recipes/jute.h $(wildcard recipes/zk_*.h) zkembed.h $(OBJECTS) | $(BUILD) build/deps/zookeeper-client
-	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(CONFORMANCE_SOURCES) $(OBJECTS) \
+  test/server/peer.h recipes/jute.h $(wildcard recipes/zk_*.h) zkembed.h $(OBJECTS)
+	$(cc) $(TEST_CFLAGS) $(LINK) -o $@ $(CONFORMANCE_SOURCES) $(OBJECTS) \
 	  -lzookeeper_mt $(LIBS)
 
 .PHONY: conformance
-conformance: FETCH = sqlite zookeeper zookeeper-client
-conformance: export WIRE := $(WIRE)
-conformance: export ENGINE := $(ENGINE)
 conformance: export ZKE := $(BUILD)/zke
-conformance: $(BUILD)/conformance $(if $(WIRE),$(BUILD)/zke) build/deps/zookeeper
+conformance: $(BUILD)/conformance $(if $(WIRE),$(BUILD)/zke)
 	@sh test/conformance/conformance.sh $<
 
 # Other projects' tests of a ZooKeeper server, on `zke serve`.
 SUITES = $(or $(SUITE),kazoo examples $(if $(SHORT),,zktest go))
-FOREIGN_NEEDS = kazoo javac zookeeper-java curator junit5 go go-zookeeper \
-  $(if $(findstring curator,$(SUITE)),curator-tests) \
-  $(if $(SHORT),,python-objgraph zookeeper zookeeper-client cppunit c++ dpkg-dev)
 
 .PHONY: foreign
-foreign: FETCH = sqlite jansson libedit $(FOREIGN_NEEDS)
-foreign: $(BUILD)/zke $(FOREIGN_NEEDS:%=build/deps/%)
+foreign: $(BUILD)/zke
 	@status=0; for suite in $(SUITES); do \
 	  SHORT=$(SHORT) sh test/foreign/$$suite.sh $(BUILD)/zke || status=1; \
 	done; exit $$status
@@ -746,16 +681,15 @@ MODEL_SOURCES = $(patsubst %,test/%.c,model/run model/model model/side \
 MODEL_HEADERS = test/model/model.h test/model/run.h test/conformance/zke.c \
   test/conformance/conformance.h test/conformance/masks.h zkembed.h
 
-$(BUILD)/test/model-side.o: test/model/side.c $(MODEL_HEADERS) | $(BUILD)/test
-	$(CC) $(TEST_CFLAGS) -DRUN_MODEL -c -o $@ $<
+$(BUILD)/test/model-side.o: test/model/side.c $(MODEL_HEADERS)
+	$(cc) $(TEST_CFLAGS) -DRUN_MODEL -c -o $@ $<
 
 $(BUILD)/model: $(MODEL_SOURCES) $(MODEL_HEADERS) $(BUILD)/test/model-side.o \
   $(OBJECTS)
-	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(MODEL_SOURCES) \
+	$(cc) $(TEST_CFLAGS) $(LINK) -o $@ $(MODEL_SOURCES) \
 	  $(BUILD)/test/model-side.o $(OBJECTS) $(LIBS)
 
 .PHONY: model
-model: FETCH = sqlite
 model: $(BUILD)/model
 	@$<
 
@@ -775,9 +709,11 @@ TEST_WAITING = $(call named_tests,$(WAITING))
 TEST_FIRST = $(call named_tests,$(LONGEST))
 TEST_OTHERS = $(TEST_FIRST) $(filter-out $(TEST_WAITING) $(TEST_FIRST), \
   $(TEST_RUN))
+.PHONY: deps
+deps: # it has only needs
+
 TEST_TARGETS = test test-fast $(TESTS:%=test-%)
 .PHONY: $(TEST_TARGETS) test-waiting test-others test-programs test-tsan
-$(TEST_TARGETS) test-others test-programs: FETCH = $(TEST_PACKAGES)
 
 test: $(TEST_WAITING) $(TEST_NEEDS) $(ARCHIVE)
 	@$(MAKE) --no-print-directory test-waiting test-others
@@ -790,7 +726,6 @@ test-others: $(TEST_PROGRAMS)
 	@sh test/run.sh --each $(TEST_OTHERS)
 
 .PHONY: transcripts
-transcripts: FETCH = $(TEST_PACKAGES)
 transcripts: $(TEST_NEEDS)
 	@sh test/run.sh test/shell/transcripts.sh
 
@@ -803,13 +738,7 @@ $(TESTS:%=test-%): test-%: $(BUILD)/test/test_% $(TEST_NEEDS)
 
 # The recipes' tests on servers of both kinds.
 .PHONY: test-ensemble
-test-ensemble: FETCH = $(TEST_PACKAGES) \
-  $(if $(filter zke,$(SERVER)),,zookeeper)
-test-ensemble: export SERVER := $(SERVER)
-test-ensemble: export ONLY := $(ONLY)
-test-ensemble: export SHORT := $(SHORT)
-test-ensemble: $(ENSEMBLE_PROGRAMS) $(BUILD)/zke \
-  $(if $(filter zke,$(SERVER)),,build/deps/zookeeper)
+test-ensemble: $(ENSEMBLE_PROGRAMS) $(BUILD)/zke
 	@sh test/ensemble/recipes.sh $(ENSEMBLE_PROGRAMS)
 
 test-tsan:
@@ -827,14 +756,12 @@ AMALGAMATIONS = build/deps/sqlite-oldest/sqlite3.c \
 
 .PHONY: sqlite-oldest sqlite-newest sqlite-here sqlite-sources
 sqlite-sources: $(AMALGAMATIONS)
-sqlite-oldest sqlite-newest: FETCH = $(TEST_PACKAGES)
 sqlite-oldest sqlite-newest: sqlite-%: build/deps/sqlite-%/sqlite3.c \
   $(RECIPE_ARCHIVE)
 	@$(MAKE) --no-print-directory SQLITE=$< BUILD=build/sqlite-$* \
 	  RECIPE_ARCHIVE=$(RECIPE_ARCHIVE) CFLAGS='-O1 -g1' sqlite-here
 
 # The recipes do not know which SQLite it is, but for the one that calls it.
-sqlite-here: FETCH = $(TEST_PACKAGES) zookeeper zookeeper-client
 sqlite-here: $(SQLITE_TESTS:%=$(BUILD)/test/test_%) $(WORKER) \
   $(BUILD)/recipes/fence.o
 	@sh test/run.sh $(SQLITE_TESTS:%=$(BUILD)/test/test_%)
@@ -844,8 +771,7 @@ sqlite-here: $(SQLITE_TESTS:%=$(BUILD)/test/test_%) $(WORKER) \
 
 build/deps/sqlite-oldest/sqlite3.c: private IS = $(SQLITE_OLDEST)
 build/deps/sqlite-newest/sqlite3.c: private IS = $(SQLITE_NEWEST)
-$(AMALGAMATIONS): FETCH = npm
-$(AMALGAMATIONS): test/amalgamation.sh | build/deps/npm
+$(AMALGAMATIONS): test/amalgamation.sh
 	@sh test/amalgamation.sh $(IS) $(@D)
 	@touch $@
 
@@ -855,8 +781,7 @@ VALGRIND = valgrind --quiet --error-exitcode=99 --leak-check=full \
   --show-leak-kinds=definite,indirect --errors-for-leak-kinds=definite \
   --suppressions=test/checks/valgrind.supp
 .PHONY: valgrind
-valgrind: FETCH = $(TEST_PACKAGES) valgrind
-valgrind: build/deps/valgrind $(VALGRIND_TESTS:%=$(BUILD)/test/test_%) \
+valgrind: $(VALGRIND_TESTS:%=$(BUILD)/test/test_%) \
   $(WORKER)
 	@CK_TIMEOUT_MULTIPLIER=20 RUNNER="$(VALGRIND)" \
 	  sh test/run.sh $(VALGRIND_TESTS:%=$(BUILD)/test/test_%)
@@ -866,16 +791,12 @@ valgrind: build/deps/valgrind $(VALGRIND_TESTS:%=$(BUILD)/test/test_%) \
 LINES = 50
 MUTATED = $(FAST_TESTS:%=$(BUILD)/mutate/test_%) $(BUILD)/mutate/worker
 
-$(BUILD)/mutate: | $(BUILD)
-	mkdir -p $@
-
 $(MUTATED): $(BUILD)/mutate/%: %.c $(TEST_HEADERS) $(TEST_COMMON) \
-  $(RECIPE_ARCHIVE) $(SHARED) | $(BUILD)/mutate
-	$(CC) $(TEST_PROGRAM_CFLAGS) -o $@ $< $(TEST_COMMON) $(RECIPE_ARCHIVE) \
+  $(RECIPE_ARCHIVE) $(SHARED)
+	$(cc) $(TEST_PROGRAM_CFLAGS) -o $@ $< $(TEST_COMMON) $(RECIPE_ARCHIVE) \
 	  -L$(BUILD) -lzkembed $(CHECK_LIBS) $(LIBS)
 
 .PHONY: mutate mutate-programs
-mutate mutate-programs: FETCH = sqlite check
 mutate-programs: $(MUTATED)
 mutate: $(MUTATED)
 	@ENGINE=libzkembed.so.$(MAJOR) LINES=$(LINES) SEED=$(or $(SEED),1) \
@@ -892,8 +813,7 @@ coverage:
 	  CPPFLAGS=-DZKE_COVERAGE LDFLAGS=--coverage TEST_LDFLAGS=-Wl,--wrap=_exit \
 	  FULL=1 coverage-here
 
-coverage-here: FETCH = $(TEST_PACKAGES) gcovr
-coverage-here: build/deps/gcovr test-programs
+coverage-here: test-programs
 	@AT_LEAST_LINES=$(AT_LEAST_LINES) AT_LEAST_BRANCHES=$(AT_LEAST_BRANCHES) \
 	  sh test/checks/coverage.sh $(TEST_PROGRAMS)
 
@@ -903,11 +823,10 @@ coverage-here: build/deps/gcovr test-programs
 # it, inputs that break something to build/fuzz/TARGET-crash-… and the like.
 FUZZ_TARGETS = path ops file $(if $(COMMAND),$(FUZZ_COMMAND))
 FUZZ_COMMAND = lines import jute client server # linked with the zke command
-FUZZ_CC = clang
 FUZZ_OPTIMIZE = -O1
 FUZZ_CFLAGS = $(FUZZ_OPTIMIZE) -g -fno-omit-frame-pointer -DZKE_DEBUG \
   -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
-SECONDS = 60
+FUZZ_SECONDS = $(or $(SECONDS),60)
 TARGET = $(FUZZ_TARGETS)
 FUZZ_RUNS = $(TARGET:%=fuzz-%)
 
@@ -933,25 +852,12 @@ $(BUILD)/test/test_corpus: private TEST_CFLAGS += -DCORPUS_COMMAND
 endif
 
 $(FUZZ_COMMAND:%=$(BUILD)/test/fuzz/%.o): $(BUILD)/%.o: %.c \
-  test/fuzz/fuzz.h shell/shell.h zkembed.h | $(BUILD)/test/fuzz \
-  build/deps/jansson
-	$(CC) $(TEST_CFLAGS) -DFUZZ_TOGETHER -c -o $@ $<
+  test/fuzz/fuzz.h shell/shell.h zkembed.h
+	$(cc) $(TEST_CFLAGS) -DFUZZ_TOGETHER -c -o $@ $<
 
-.PHONY: fuzz fuzz-there fuzz-programs $(FUZZ_TARGETS:%=fuzz-%)
+.PHONY: fuzz fuzz-programs $(FUZZ_TARGETS:%=fuzz-%)
 fuzz: $(FUZZ_RUNS)
 fuzz-programs: $(TARGET:%=build/fuzz/%)
-
-fuzz-there:
-	@mkdir -p build/fuzz
-	@printf '%s\n' '#include <stddef.h>' '#include <stdint.h>' \
-	  'int LLVMFuzzerTestOneInput(const uint8_t *, size_t);' \
-	  'int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)' \
-	  '{ (void)p; return (int)(n - n); }' >build/fuzz/probe.c
-	@$(FUZZ_CC) $(FUZZ_CFLAGS) -o build/fuzz/probe build/fuzz/probe.c || { \
-	  echo 'make fuzz needs clang with libFuzzer.  On Debian, type:' >&2; \
-	  echo '  apt-get install clang libclang-rt-14-dev' >&2; \
-	  echo '(the number is that of clang --version).  Without it,' >&2; \
-	  echo '`make test-corpus` replays what was found so far.' >&2; exit 1; }
 
 # fuzz/path.c includes zkembed.c, the others are linked with it.
 FUZZ_ENGINE = build/fuzz/objects/zkembed.o
@@ -959,15 +865,12 @@ FUZZ_PARTS = $(COMMAND_PARTS:%.c=build/fuzz/objects/%.o) \
   $(RECIPE_SOURCES:%.c=build/fuzz/objects/%.o)
 
 build/fuzz/objects/%.o: %.c test/fuzz/fuzz.h zkembed.c zkembed.h \
-  $(wildcard shell/*.h) $(RECIPE_HEADERS) | fuzz-there deps-sqlite
-	@mkdir -p $(@D)
-	$(FUZZ_CC) -std=c11 -D_GNU_SOURCE= -I. $(CPPFLAGS) $(FUZZ_CFLAGS) \
-	  $(filter-out -Wconversion,$(WARNINGS)) -c -o $@ $<
-
-$(FUZZ_PARTS): | build/deps/jansson
+  $(wildcard shell/*.h) $(RECIPE_HEADERS)
+	$(call run,CC) $(FUZZ_CC) -std=c11 -D_GNU_SOURCE= -I. $(CPPFLAGS) \
+	  $(FUZZ_CFLAGS) $(filter-out -Wconversion,$(WARNINGS)) -c -o $@ $<
 
 $(FUZZ_TARGETS:%=build/fuzz/%): build/fuzz/%: build/fuzz/objects/test/fuzz/%.o
-	$(FUZZ_CC) $(FUZZ_CFLAGS) -o $@ $^ \
+	$(call run,CC) $(FUZZ_CC) $(FUZZ_CFLAGS) -o $@ $^ \
 	  $(if $(filter $*,$(FUZZ_COMMAND)),$(COMMAND_LIBS)) $(LIBS)
 
 $(filter-out build/fuzz/path,$(FUZZ_TARGETS:%=build/fuzz/%)): $(FUZZ_ENGINE)
@@ -984,9 +887,9 @@ $(BUILD)/test/fuzz/server.o: $(FUZZ_SERVER_TEXT:%=%.c) shell/serve.h \
 
 $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: build/fuzz/%
 	@mkdir -p build/fuzz/corpus/$*
-	@echo "fuzzing $*: $(SECONDS) s, log in build/fuzz/$*.log"
+	@echo "fuzzing $*: $(FUZZ_SECONDS) s, log in build/fuzz/$*.log"
 	@ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
-	  build/fuzz/$* -max_total_time=$(SECONDS) -max_len=600 -len_control=0 \
+	  build/fuzz/$* -max_total_time=$(FUZZ_SECONDS) -max_len=600 -len_control=0 \
 	  -timeout=25 -print_final_stats=1 -artifact_prefix=build/fuzz/$*- \
 	  $(if $(filter client,$*),-malloc_limit_mb=64) \
 	  build/fuzz/corpus/$* test/fuzz/corpus/$* >build/fuzz/$*.log 2>&1 || { \
@@ -997,10 +900,9 @@ $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: build/fuzz/%
 
 $(EXAMPLES): $(BUILD)/%: doc/examples/%.c $(RECIPE_HEADERS) zkembed.h \
   $(RECIPE_ARCHIVE) $(OBJECTS)
-	$(CC) $(PROGRAM_CFLAGS) $(LINK) -o $@ $< $(RECIPE_ARCHIVE) $(OBJECTS) $(LIBS)
+	$(cc) $(PROGRAM_CFLAGS) $(LINK) -o $@ $< $(RECIPE_ARCHIVE) $(OBJECTS) $(LIBS)
 
 .PHONY: demo
-demo: FETCH = sqlite
 demo: $(BUILD)/wordcount
 	@rm -rf $(BUILD)/demo.db*
 	LC_ALL=C $(BUILD)/wordcount $(BUILD)/demo.db
@@ -1016,94 +918,74 @@ BENCH_SOURCES := $(filter-out test/bench/zookeeper.c test/bench/redis.c, \
 BENCH_OBJECTS = $(BENCH_SOURCES:%.c=$(BUILD)/%.o)
 BENCH_LIBS = $(if $(filter zookeeper,$(BENCH_CLIENTS)),-lzookeeper_mt) \
   $(if $(filter redis,$(BENCH_CLIENTS)),-lhiredis)
-BENCH_PEERS = zookeeper zookeeper-client etcd redis redis-client \
-  python-filelock python-fasteners python-portalocker kazoo
 
 $(BENCH_OBJECTS): $(BUILD)/%.o: %.c $(wildcard test/bench/*.h) \
-  $(SERVICES_HEADERS) $(RECIPE_HEADERS) zkembed.h \
-  | $(BUILD)/test/bench deps-sqlite
-	$(CC) $(TEST_CFLAGS) -c -o $@ $<
+  $(SERVICES_HEADERS) $(RECIPE_HEADERS) zkembed.h
+	$(cc) $(TEST_CFLAGS) -c -o $@ $<
 
 $(BUILD)/bench: $(BENCH_OBJECTS) $(SERVICES_SOURCES) $(SERVICES_HEADERS) \
   $(RECIPE_ARCHIVE) $(OBJECTS)
-	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter-out %.h,$^) $(BENCH_LIBS) \
+	$(cc) $(TEST_CFLAGS) $(LINK) -o $@ $(filter-out %.h,$^) $(BENCH_LIBS) \
 	  $(LIBS)
 
 .PHONY: bench bench-peers bench-plots
-bench: FETCH = sqlite jansson
 bench: $(BUILD)/bench $(SHARED) $(COMMAND)
 	@sh test/bench/peers.sh $(BUILD)/bench
 
 # Once the clients are there, another make finds them.
-bench-peers: FETCH = sqlite jansson $(BENCH_PEERS)
-bench-peers: $(BENCH_PEERS:%=build/deps/%)
+bench-peers:
 	@$(MAKE) --no-print-directory bench
 
-bench-plots: FETCH = gnuplot
-bench-plots: build/deps/gnuplot
+bench-plots:
 	@sh test/bench/plots.sh $(BUILD)/bench.json doc/performance
 
 # ---- checks: each is a script that says what it checks ---------------------
 
 CHECK_TARGETS = $(CHECKS:%=check-%)
 .PHONY: check $(CHECK_TARGETS)
-check $(CHECK_TARGETS): FETCH = sqlite jansson
-check check-headers: FETCH += c++
-check check-interface interface: FETCH += ctags
-check check-format: FETCH += clang-format
-check check-install: FETCH += pkg-config
-check check-manuals: FETCH += mandoc
 
-check check-headers: build/deps/c++
-check check-interface interface: build/deps/ctags
-check check-format: build/deps/clang-format
-check check-install: build/deps/pkg-config all
-check check-symbols: all
-check check-manuals: $(COMMAND) build/deps/mandoc
+check check-install check-symbols: all
+check check-manuals: $(COMMAND)
 check check-docs: $(ARCHIVE) $(RECIPE_ARCHIVE) $(LAB_ARCHIVE)
 check check-twice: $(BUILD)/zkembed.lo $(SQLITE_OBJECT)
 
-check: deps-sqlite
+check:
 	@sh test/run.sh $(patsubst %,test/checks/check_%.sh,$(subst -,_, \
 	  $(filter-out $(CHECKED),$(CHECKS))))
 
-$(CHECK_TARGETS): check-%: deps-sqlite
+$(CHECK_TARGETS): check-%:
 	@sh test/run.sh test/checks/check_$(subst -,_,$*).sh
 
 .PHONY: interface
-interface: FETCH = sqlite
-interface: deps-sqlite
+interface:
 	@sh test/checks/check_interface.sh --accept
 
 # README's platforms and a tarball; SQLite is compiled twice and all else once
 # more, so not part of `make check`.
 .PHONY: platforms check-dist
-platforms check-dist: FETCH = $(TEST_PACKAGES) pkg-config
-platforms: FETCH += c++ musl cmake npm
-platforms: $(addprefix build/deps/,c++ musl cmake sqlite-newest/sqlite3.c)
+platforms: build/deps/sqlite-newest/sqlite3.c
 	@sh test/run.sh test/checks/check_platforms.sh test/checks/check_dist.sh
 
-check-dist: deps build/deps/pkg-config
+check-dist:
+	@mkdir -p $(BUILD)
 	@sh test/run.sh test/checks/check_dist.sh
 
 # Read by the compilers' analyzers; minutes, so not part of `make check`.
 .PHONY: lint
-lint: FETCH = sqlite jansson libedit clang-tidy cppcheck
-lint: build/deps/clang-tidy build/deps/cppcheck | $(BUILD)
+lint:
 	@LINT="$(LINT)" sh test/run.sh test/checks/lint.sh
 
 .PHONY: style
-style: FETCH = ctags pmccabe
-style: build/deps/ctags build/deps/pmccabe
+style:
 	@sh test/checks/style.sh
 
 .PHONY: dist
-dist: | $(BUILD)
+dist:
+	@mkdir -p $(BUILD)
 	@sh test/dist.sh zkembed-$(VERSION) $(BUILD)/zkembed-$(VERSION).tar.gz
 
 .PHONY: format clean
-format: FETCH = clang-format
-format: build/deps/clang-format
+format:
 	clang-format -i $(wildcard $(addsuffix *.[ch],./ test/ test/*/ \
 	  doc/examples/ recipes/ shell/))
 

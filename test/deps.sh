@@ -1,24 +1,103 @@
 #!/bin/sh
-# deps.sh - see that what a make target needs is there, or fetch it
+# deps.sh - see that what a make goal needs is there, or fetch it
 #
 #   deps.sh [-y] NEED...
+#   deps.sh --goals GOAL...
 #
 # A need is probed by using it, not by asking for a package.  With -y what is
 # missing is installed through apt-get, directly as root and else by `sudo -n`;
 # the command is printed before it runs.  Where that cannot be, the one command
 # to type is printed and the exit status is 1.
+#
+# --goals takes the needs of make's goals.  What was found is noted in
+# $BUILD/deps, and not looked for again.  If all goals are files, or what plain
+# `make` makes, nothing is installed.
 
 . "$(dirname "$0")/report.sh"
 
+# needs_of GOAL: what it needs, by the settings of the Makefile
+needs_of() {
+  case $1 in
+    clean | uninstall | dist) return ;;
+    style) echo ctags pmccabe; return ;;
+    format) echo clang-format; return ;;
+    bench-plots) echo gnuplot; return ;;
+    fresh) echo mmdebstrap; return ;;
+  esac
+  command=${COMMAND:+jansson libedit}
+  tests="check shell python3 node tmux kazoo $command"
+  servers='zookeeper zookeeper-client'
+  echo compiler
+  [ "$SQLITE" ] || echo sqlite
+  case $1 in
+    all | install | "$BUILD/zke" | "$BUILD"/zke-* | bench | check-symbols | \
+      check-docs)
+      echo "${COMMAND:+jansson}" ;;
+    "$BUILD"/test/* | powerloss | lab | lab-mutants | mutate*) echo check ;;
+    test-ensemble) echo "$tests"; [ "$SERVER" = zke ] || echo zookeeper ;;
+    deps | test | test-* | transcripts) echo "$tests" ;;
+    valgrind) echo "$tests" valgrind ;;
+    coverage*) echo "$tests" gcovr ;;
+    sqlite-*) echo "$tests" npm $servers ;;
+    build/deps/sqlite-*) echo npm ;;
+    check-dist) echo "$tests" pkg-config ;;
+    platforms) echo "$tests" pkg-config c++ musl cmake npm ;;
+    torture-host*) echo $command python3 ;;
+    torture-ensemble)
+      echo $command
+      case $SERVER$SERVERS in '' | zke) ;; *) echo zookeeper ;; esac ;;
+    torture-serve) echo $command ;;
+    order-ensemble) echo $command zookeeper ;;
+    conformance) echo $command $servers ;;
+    "$BUILD/conformance") echo zookeeper-client ;;
+    foreign)
+      echo $command kazoo javac zookeeper-java curator junit5 go go-zookeeper
+      [ "$SHORT" ] || echo python-objgraph $servers cppunit c++ dpkg-dev
+      case $SUITE in *curator*) echo curator-tests ;; esac ;;
+    bench-peers)
+      echo "${COMMAND:+jansson}" $servers etcd redis redis-client kazoo \
+        python-filelock python-fasteners python-portalocker ;;
+    fuzz*) echo $command libfuzzer ;;
+    lint) echo $command clang-tidy cppcheck ;;
+    interface | check-interface) echo ctags ;;
+    check-headers) echo c++ ;;
+    check-format) echo clang-format ;;
+    check-install) echo "${COMMAND:+jansson}" pkg-config ;;
+    check-manuals) echo "${COMMAND:+jansson}" mandoc ;;
+    check) echo "${COMMAND:+jansson}" c++ ctags clang-format pkg-config mandoc ;;
+  esac
+}
+
 fetch=no
-if [ "$1" = -y ]; then
-  fetch=yes
-  shift
-fi
-needs=$*
-compiler=${CC:-cc}
+goals=
+case $1 in
+  -y)
+    fetch=yes
+    shift
+    needs=$* ;;
+  --goals)
+    shift
+    for goal in "$@"; do
+      case $goal in all | install | build/*) ;; *) fetch=yes ;; esac
+      for need in $(needs_of "$goal"); do
+        [ -e "$BUILD/deps/$need" ] || needs="$needs $need"
+      done
+    done
+    [ "$needs" ] || exit 0
+    goals=$* ;;
+  *) needs=$* ;;
+esac
+compiler="${CC:-cc} $SAN_FLAGS"
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
+
+# found: notes that all goals' needs are there, and ends the script
+found() {
+  [ -z "$goals" ] || {
+    mkdir -p "$BUILD/deps" && (cd "$BUILD/deps" && touch $needs)
+  }
+  exit
+}
 
 # links CODE LIBRARY...: a program of this code can be compiled and linked
 links() {
@@ -68,7 +147,7 @@ there() {
       [ -e /usr/share/java/commons-math.jar ] ;;
     junit5) [ -e /usr/share/java/junit-platform-console.jar ] ;;
     go-zookeeper) [ -e /usr/share/gocode/src/github.com/samuel/go-zookeeper ] ;;
-    libfuzzer) (compiler=clang; links '#include <stddef.h>
+    libfuzzer) (compiler=${FUZZ_CC:-clang}; links '#include <stddef.h>
       int LLVMFuzzerTestOneInput(const unsigned char *p, size_t n);
       int LLVMFuzzerTestOneInput(const unsigned char *p, size_t n) {
         return !p && n; }' -fsanitize=fuzzer) ;;
@@ -79,7 +158,12 @@ there() {
 # packages NEED: what brings it on Debian and Ubuntu
 packages() {
   case $1 in
-    compiler) echo gcc libc6-dev ;;
+    compiler)
+      case $compiler in
+        *clang*) echo clang libclang-rt-dev libc6-dev ;;
+        *musl*) echo musl-tools ;;
+        *) echo gcc libc6-dev ;;
+      esac ;;
     sqlite) echo libsqlite3-dev ;;
     check) echo check libsubunit-dev pkg-config ;;
     jansson) echo libjansson-dev ;;
@@ -118,42 +202,60 @@ missing() {
   done | tr ' ' '\n' | sort -u | paste -s -d ' '
 }
 
-# say and do
-run() {
-  echo "+ $*"
-  "$@" </dev/null
+# apt ARGUMENT...: says and runs apt-get.  While another program holds one of
+# its locks, which is said once, it tries again.
+apt() {
+  echo "+ $root apt-get $*"
+  waited=0
+  until $root env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get "$@" \
+    </dev/null 2>"$scratch/error"; do
+    lock=$(grep -m 1 'Could not get lock' "$scratch/error") &&
+      [ $waited -lt $((${LOCK_TIMEOUT:-600})) ] || return 1
+    [ $waited -gt 0 ] || echo "Waiting for another program that installs" \
+      "packages, for up to ten minutes: ${lock#E: }"
+    waited=$((waited + 1))
+    sleep 1
+  done
 }
 
 list=$(missing)
-[ -z "$list" ] && exit 0
-install="apt-get install -y --no-install-recommends $list"
+[ -z "$list" ] && found
+install="install -y --no-install-recommends $list"
+by_hand="apt-get update && apt-get $install"
 
-if ! command -v apt-get >/dev/null; then
-  echo "Missing.  Install what Debian calls: $list" >&2
+# refuse REASON: says what to type, and ends the script
+refuse() {
+  echo "Missing: $list.${1:+  $1}" >&2
+  if ! command -v apt-get >/dev/null; then
+    echo 'Install them by the names that your system has for these.' >&2
+  elif [ "$(id -u)" = 0 ]; then
+    echo "Type: $by_hand" >&2
+  else
+    echo "Type: sudo sh -c '$by_hand'" >&2
+  fi
+  case " $goals " in
+    *' all '* | *' install '*)
+      case $list in *jansson*)
+        echo 'Or: make COMMAND=   leaves out zke, and so needs no jansson.' >&2
+      esac ;;
+  esac
   exit 1
-fi
-if [ $fetch = no ]; then
-  echo "Missing.  Type: make deps   (or, as root: $install)" >&2
-  exit 1
-fi
+}
+
+command -v apt-get >/dev/null || refuse 'There is no apt-get that brings them.'
+[ $fetch = yes ] || refuse
 if [ "$(id -u)" = 0 ]; then
-  root="env DEBIAN_FRONTEND=noninteractive"
+  root=
 elif sudo -n true 2>/dev/null; then
-  root="sudo -n env DEBIAN_FRONTEND=noninteractive"
+  root='sudo -n'
 else
-  echo "Missing, and neither root nor sudo without a password is at hand." >&2
-  echo "Type: sudo sh -c 'apt-get update && $install'" >&2
-  exit 1
+  refuse 'Neither root nor sudo without a password is at hand.'
 fi
 
 # The lists of packages may be absent or too old: fetch them only then.
-if ! run $root $install; then
-  run $root apt-get update && run $root $install
-fi
+apt $install || { apt update && apt $install; } || cat "$scratch/error" >&2
 
 list=$(missing)
-[ -z "$list" ] && exit 0
-echo "Still missing: $list" >&2
+[ -z "$list" ] && found
 cat "$scratch/why" >&2
-echo "Type: sudo sh -c 'apt-get update && $install'" >&2
-exit 1
+refuse 'apt-get did not bring them.'
