@@ -311,40 +311,33 @@ MAN3 := $(wildcard doc/*.3)
 LINKS = libzkembed.so libzkembed.so.$(MAJOR) \
   $(if $(RECIPE_SOURCES),libzkembed-recipes.so libzkembed-recipes.so.$(MAJOR))
 
+# put DIRECTORY,FILES,MODE: installs the files there, if there are any
+put = $(if $(strip $(2)),$(if $(V),,@echo '  INSTALL  $(DESTDIR)$(1)' &&) \
+  $(INSTALL) -d "$(DESTDIR)$(1)" && \
+  $(INSTALL) -m $(or $(3),644) $(2) "$(DESTDIR)$(1)")
+
 .PHONY: install uninstall
 install: all
-	$(INSTALL) -d $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(LIBDIR)/pkgconfig
-	$(INSTALL) -m 644 zkembed.h $(DESTDIR)$(INCLUDEDIR)
-	$(INSTALL) -m 644 $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED) \
-	  $(DESTDIR)$(LIBDIR)
-	cp -P $(LINKS:%=$(BUILD)/%) $(DESTDIR)$(LIBDIR)
-	$(INSTALL) -m 644 $(CONFIGS) $(DESTDIR)$(LIBDIR)/pkgconfig
-ifneq ($(RECIPE_HEADERS),)
-	$(INSTALL) -d $(DESTDIR)$(INCLUDEDIR)/zkembed
-	$(INSTALL) -m 644 $(RECIPE_HEADERS) $(DESTDIR)$(INCLUDEDIR)/zkembed
-endif
-ifneq ($(LAB_FORKED),)
-	$(INSTALL) -m 644 test/lab/zkembed-lab.h $(DESTDIR)$(INCLUDEDIR)
-	$(INSTALL) -m 644 $(LAB_ARCHIVES) $(DESTDIR)$(LIBDIR)
-endif
-ifneq ($(COMMAND),)
-	$(INSTALL) -d $(DESTDIR)$(BINDIR)
-	$(INSTALL) -m 755 $(COMMAND) $(LABSERVE) $(DESTDIR)$(BINDIR)
-	$(INSTALL) -d $(DESTDIR)$(COMPLETIONDIR) $(DESTDIR)$(DOCDIR)
-	$(INSTALL) -m 644 shell/zke.bash $(DESTDIR)$(COMPLETIONDIR)/zke
-	$(INSTALL) -m 644 doc/coprocess.md $(DESTDIR)$(DOCDIR)
-endif
-ifneq ($(LABSERVE),)
-	$(INSTALL) -d $(DESTDIR)$(SHAREDIR)
-	$(INSTALL) -m 644 $(LABSERVE_PYTHON) $(DESTDIR)$(SHAREDIR)
-endif
-ifneq ($(MAN1),)
-	$(INSTALL) -d $(DESTDIR)$(MANDIR)/man1
-	$(INSTALL) -m 644 $(MAN1) $(DESTDIR)$(MANDIR)/man1
-endif
-ifneq ($(MAN3),)
-	$(INSTALL) -d $(DESTDIR)$(MANDIR)/man3
-	$(INSTALL) -m 644 $(MAN3) $(DESTDIR)$(MANDIR)/man3
+	$(if $(word 2,$(PREFIX)),$(error PREFIX may have no space in it))
+	$(call put,$(INCLUDEDIR),zkembed.h $(if $(LAB_FORKED), \
+	  test/lab/zkembed-lab.h))
+	$(call put,$(INCLUDEDIR)/zkembed,$(RECIPE_HEADERS))
+	$(call put,$(LIBDIR),$(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) \
+	  $(RECIPE_SHARED) $(LAB_ARCHIVES))
+	@cp -P $(LINKS:%=$(BUILD)/%) "$(DESTDIR)$(LIBDIR)"
+	$(call put,$(LIBDIR)/pkgconfig,$(CONFIGS))
+	$(call put,$(BINDIR),$(COMMAND) $(LABSERVE),755)
+	$(call put,$(COMPLETIONDIR),$(COMMAND:%=shell/zke.bash))
+	$(if $(COMMAND),@cd "$(DESTDIR)$(COMPLETIONDIR)" && mv zke.bash zke)
+	$(call put,$(DOCDIR),$(COMMAND:%=doc/coprocess.md))
+	$(call put,$(SHAREDIR),$(if $(LABSERVE),$(LABSERVE_PYTHON)))
+	$(call put,$(MANDIR)/man1,$(MAN1))
+	$(call put,$(MANDIR)/man3,$(MAN3))
+ifeq ($(DESTDIR),)
+	@PATH=$$PATH:/sbin:/usr/sbin; ldconfig 2>/dev/null; \
+	  ldconfig -p | grep -q ' $(LIBDIR)/libzkembed.so.$(MAJOR)$$' || \
+	  echo 'Programs find $(LIBDIR)/libzkembed.so after ldconfig as root, if' \
+	  '/etc/ld.so.conf names that directory; otherwise set LD_LIBRARY_PATH.'
 endif
 
 INSTALLED = $(INCLUDEDIR)/zkembed.h \
@@ -359,7 +352,7 @@ INSTALLED = $(INCLUDEDIR)/zkembed.h \
   $(MAN1:doc/%=$(MANDIR)/man1/%) $(MAN3:doc/%=$(MANDIR)/man3/%)
 
 uninstall:
-	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
+	rm -f $(INSTALLED:%="$(DESTDIR)%")
 
 # ---- tests -----------------------------------------------------------------
 

@@ -70,6 +70,12 @@ command_files() {
 version() { [ "$(config --modversion "$1")" = "$(sed -n \
   's/^.define ZKE_VERSION "\(.*\)"/\1/p' zkembed.h)" ]; }
 left() { find "$root/tree" ! -type d; }
+spaced() {
+  to="$root/tree/a b"
+  $MAKE --no-print-directory install DESTDIR="$to" PREFIX=$prefix &&
+    [ -s "$to$prefix/include/zkembed.h" ] &&
+    $MAKE --no-print-directory uninstall DESTDIR="$to" PREFIX=$prefix
+}
 
 libs=$root/tree$prefix/lib
 from_manual doc/zkembed-recipes.3 >"$root/recipe.c"
@@ -98,5 +104,6 @@ fi
 expect "the manual pages are there" manuals
 expect "so are the command's document and completion" command_files
 expect "make uninstall" make_to_root uninstall
+expect "both in a directory with a space in its name" spaced
 expect "make uninstall leaves no file" nothing left
 report
