@@ -555,8 +555,9 @@ order-ensemble: $(BUILD)/order-ensemble $(BUILD)/zke
 # which are equal look so; for the same reason the recipes' functions begin with
 # a call (fiber.h).
 # With -fexceptions a cleanup handler is a matter of the compiler, and leaves no
-# trace in what the C library keeps for the one real thread.
-LAB_CFLAGS = $(COMMON_CFLAGS) $(LAB_OPTIMIZE) -I. \
+# trace in what the C library keeps for the one real thread.  Its objects are
+# changed after they are compiled, so they are no text for a linker to optimize.
+LAB_CFLAGS = $(COMMON_CFLAGS) -fno-lto $(LAB_OPTIMIZE) -I. \
   -fno-builtin-malloc -fexceptions $(LAB_ZEROS) $(WARNINGS)
 LAB_ZEROS = $(eval LAB_ZEROS := $$(call accepted, \
   -ftrivial-auto-var-init=zero))$(LAB_ZEROS)

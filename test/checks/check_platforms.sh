@@ -123,6 +123,11 @@ laboratory() {
     ! grep -q stale "$place/lab.out"
 }
 
+# What the laboratory marks in its functions is there for such a link, too.
+lto_laboratory() {
+  $MAKE BUILD=build/lto CFLAGS='-O0 -flto' build/lto/zke-lab-serve
+}
+
 # The engine as one source among a program's own, as README's lines do it.
 cmake_builds() {
   mkdir "$place/cmake"
@@ -141,6 +146,7 @@ case $LIBS in *sqlite3*) ;; *) system_sqlite=$(cd "$BUILD" && pwd)/sqlite3.o ;; 
 expect "glibc" glibc
 expect "C++" cxx
 expect "link-time optimization" lto
+expect "and of the laboratory" lto_laboratory
 expect "a static program" static
 expect "musl" musl
 expect "the laboratory with musl" laboratory musl-gcc
