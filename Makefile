@@ -51,6 +51,8 @@
 #   make dist          a release's tarball, build/zkembed-VERSION.tar.gz
 #   make platforms     README's platforms: a program is built and run on each;
 #                      the tarball of make dist works
+#   make fresh         README's commands on fresh Debians, in bare roots that
+#                      mmdebstrap makes; SHORT=1: packages and first programs
 #   make lint          gcc -fanalyzer, clang-tidy and cppcheck find nothing;
 #                      LINT=zkembed.c: in that file
 #   make style         lengths, comments, duplicates and complexity, as a table
@@ -963,6 +965,11 @@ platforms: build/deps/sqlite-newest/sqlite3.c
 check-dist:
 	@mkdir -p $(BUILD)
 	@sh test/run.sh test/checks/check_dist.sh
+
+# README's commands on fresh machines; with SHORT=1 a minute, else an hour.
+.PHONY: fresh
+fresh:
+	@sh test/checks/fresh.sh
 
 # Read by the compilers' analyzers; minutes, so not part of `make check`.
 .PHONY: lint
