@@ -94,7 +94,7 @@ static int history_on(call *c) {
     status = fail_usage(c,
                         "--for wants more than nothing; \"history off\" "
                         "ends the history");
-  if (!status) status = session_open(c, NEEDS_SESSION | FILE_ONLY);
+  if (!status) status = session_open(c, CREATES_FILE | FILE_ONLY);
   if (status) return status;
   if (rows == 0 && ms == 0) rows = ROWS;
   int rc = zke_history_keep(c->z, rows, ms);
