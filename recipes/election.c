@@ -302,10 +302,11 @@ static int election_follow_line(zke_election *e, bool asked) {
 }
 
 /* The line first: whether there has to be a word follows from whether the
- * candidate leads. */
+ * candidate leads.  A refusal that no call can be told has put it out. */
 static int election_step(zke_recipe *r) {
   zke_election *e = (zke_election *)r;
   int rc = zke_line_step(&e->l);
+  if (rc != ZKE_OK && e->l.state == ZKE_LINE_OUT) election_fail(e);
   if (rc != ZKE_OK) return rc;
   bool asked = e->again;
   e->again = false;

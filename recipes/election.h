@@ -214,7 +214,8 @@ ZKE_API int zke_election_start(zke_election *e);
  *   ZKE_CANCELLED         zke_election_cancel()
  *   ZKE_LOST              the znode was deleted, or another thread resigned
  *   ZKE_LIMIT             the directory has given 2147483647 numbers
- *   ZKE_OTHERKIND         the path is not an election's
+ *   ZKE_OTHERKIND         the path is not an election's, or
+ *                         another library's (lock.h)
  *   ZKE_INVALIDSTATE      the session has ended
  * or ZKE_MISUSE: another thread's call waits with this object; nothing has
  * changed.

@@ -97,6 +97,34 @@ int zke_entry_list(zke *z, const char *directory, zke_entries **out,
   return rc;
 }
 
+/* What is no ephemeral was put there by hand, and keeps nobody out; nor does
+ * what a dead process has left.  The names of the sentence are Curator's, so
+ * that all see an entry of that form. */
+int zke_entry_refuse(zke *z, const zke_entries *e, int kind, const char *what,
+                     const char *directory) {
+  int rc = ZKE_OK;
+  for (int i = 0; i < e->others && rc == ZKE_OK; i++) {
+    zke_stat stat = {0};
+    const char *name = e->other[i].name;
+    char *path = zke_recipe_path(z, directory, name);
+    if (!path) return ZKE_NOMEM;
+    rc = zke_exists(z, path, NULL, NULL, &stat);
+    if (rc == ZKE_OK && stat.ephemeralOwner)
+      rc = zke_recipe_bury(z, path, stat.ephemeralOwner);
+    zke_free(path);
+    bool gone = rc == ZKE_NONODE;
+    if (gone) rc = ZKE_OK;
+    if (gone || rc != ZKE_OK || stat.ephemeralOwner == 0) continue;
+    return zke_recipe_fail(
+        ZKE_OTHERKIND,
+        "%s stands in the %s %s (%s), and neither would see the other: give "
+        "its entries names such as _c_<uuid>-%s<number> (zke help serve), or "
+        "use another path",
+        zke_recipe_foreign(name), what, directory, name, zke_entry_kinds[kind]);
+  }
+  return rc;
+}
+
 /* The limit that a directory's data states; 1 if it states none, or none that
  * makes sense. */
 static int entry_limit_in(const char *data) {

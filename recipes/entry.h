@@ -91,6 +91,18 @@ int zke_entry_survey(zke *z, const char *directory, zke_entries **out,
  * or not with that token; else as zke_children(). */
 int zke_entry_holder(zke *z, const char *directory, int64_t token, char **out);
 
+/* zke_entry_refuse - fail if another library stands in the line
+ *
+ * Neither side sees the other's entries, so both would hold.  Costs nothing
+ * unless a child has such a name.
+ *
+ *   kind  of the own entry, ZKE_LINE_…
+ *   what  "lock": for the sentence, which says how to share the line
+ *
+ * Returns ZKE_OK, ZKE_OTHERKIND, or as zke_exists(). */
+int zke_entry_refuse(zke *z, const zke_entries *e, int kind, const char *what,
+                     const char *directory);
+
 /* zke_entry_keeps_out     - does an entry keep out one behind it?
  * zke_entry_keepers       - how many entries keep out the one at index i
  * zke_entry_stays         - does an entry of that kind hold for as long as its

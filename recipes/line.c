@@ -641,6 +641,8 @@ static int line_look(zke_line *l) {
   zke_stat directory;
   int rc = line_does(l)->read(l, &e, &directory);
   if (rc == ZKE_OK) rc = line_check_place(l, directory.czxid);
+  if (rc == ZKE_OK)
+    rc = zke_entry_refuse(l->r.z, e, l->kind, l->r.class_->name, l->r.path);
   int i = rc == ZKE_OK ? zke_recipe_find(e, zke_recipe_name(l->znode)) : -1;
   bool all = i >= 0 && zke_entry_group_before(e, i) == l->weight - 1;
   if (rc == ZKE_NONODE || (rc == ZKE_OK && !all)) {
@@ -683,14 +685,15 @@ int zke_line_give_up(zke_line *l, int rc) {
 }
 
 /* One look, repeated while the line changes under it.  An object that waits
- * without a blocking call has no caller that could be given ZKE_LIMIT: it goes
- * out, and its listener is told. */
+ * without a blocking call has no caller that could be given ZKE_LIMIT, or
+ * ZKE_OTHERKIND for another library's entry: it goes out, and its listener is
+ * told. */
 int zke_line_step(zke_line *l) {
   int rc = ZKE_LOOK_AGAIN;
   if (l->state == ZKE_LINE_HELD) return line_look_held(l);
   if (l->state != ZKE_LINE_WAITING) return ZKE_OK;
   while (rc == ZKE_LOOK_AGAIN) rc = line_look(l);
-  bool unheard = rc == ZKE_LIMIT && !l->blocking;
+  bool unheard = (rc == ZKE_LIMIT || rc == ZKE_OTHERKIND) && !l->blocking;
   return unheard ? zke_line_give_up(l, rc) : rc;
 }
 
@@ -1024,7 +1027,10 @@ int zke_line_turn(zke_recipe *r, const char *directory, const char *znode,
     int i = zke_recipe_find(e, zke_recipe_name(znode));
     if (i < 0)
       rc = ZKE_NONODE;
-    else if (zke_entry_keepers(e, i) > 0)
+    else
+      rc = zke_entry_refuse(r->z, e, e->data[i].kind, r->class_->name,
+                            directory);
+    if (rc == ZKE_OK && zke_entry_keepers(e, i) > 0)
       rc = line_watch_nearest(r, directory, e, i, watched);
     zke_free(e);
     if (rc != ZKE_OK) continue;

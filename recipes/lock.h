@@ -79,6 +79,14 @@
  * - a thread waits for something else, such as an election, a queue or another
  *   program's lock, or one thread acquires what another one is to release.
  *
+ * OTHER LIBRARIES: Curator's and go-zookeeper's locks are of the same line.  A
+ * lock of kazoo's own names, or of another library, is not, so each of the two
+ * would hold: acquire, try, start and steal refuse with ZKE_OTHERKIND if an
+ * ephemeral of such a name (zke_recipe_foreign()) stands in the directory, and
+ * so does a wait when its turn comes.  One that comes while this lock is held
+ * is not noticed: neither the holder nor zke_lock_check() tells of it, and the
+ * other library holds as well.  doc/server.md says how to share a line.
+ *
  * ON AN ENSEMBLE (zookeeper.h): at most one holds by the ensemble's order of
  * changes. A holder that was silent for the session's timeout has lost it,
  * though it may not know: guard by zke_lock_op() or the token. Circles between
@@ -242,8 +250,9 @@ ZKE_API void zke_lock_free(zke_lock *lock);
  *   ZKE_LOST              the object's znode was deleted by somebody, or
  *                         another thread released or freed the object
  *   ZKE_LIMIT             the directory has given 2147483647 numbers
- *   ZKE_OTHERKIND         the path is not a lock's: it has data of its own, or
- *                         belongs to another recipe
+ *   ZKE_OTHERKIND         the path is not a lock's: it has data of its own,
+ *                         belongs to another recipe, or another library's lock
+ *                         stands there
  *   ZKE_INVALIDSTATE      the session has ended
  * or, and then nothing has changed,
  *   ZKE_MISUSE            held already (not reentrant, or by another thread),

@@ -254,12 +254,14 @@ static int multilock_go_on(zke_multilock *ml) {
                                                        : ZKE_OK;
 }
 
-/* An entry that has gone takes the others with it: all or none. */
+/* An entry that has gone takes the others with it: all or none.  As in
+ * zke_line_step(), what no caller can be told ends the wait. */
 static int multilock_step(zke_recipe *r) {
   zke_multilock *ml = (zke_multilock *)r;
   if (ml->state != ZKE_LINE_WAITING && ml->state != ZKE_LINE_HELD)
     return ZKE_OK;
   int rc = multilock_go_on(ml);
+  if (rc == ZKE_OTHERKIND && !ml->blocking) return multilock_give_up(ml, rc);
   if (rc != ZKE_NONODE) return rc;
   multilock_lose(ml);
   return ZKE_OK; /* the state says it */

@@ -176,7 +176,8 @@ ZKE_API void zke_multilock_free(zke_multilock *ml);
  *   ZKE_LOST              one of its znodes was deleted by somebody, or another
  *                         thread released or freed the object
  *   ZKE_LIMIT             the directory has given 2147483647 numbers
- *   ZKE_OTHERKIND         a path is not what its mode says
+ *   ZKE_OTHERKIND         a path is not what its mode says, or
+ *                         another library's (lock.h)
  *   ZKE_INVALIDSTATE      the session has ended
  * or, and then nothing has changed,
  *   ZKE_MISUSE            held already, or waited for by another thread's call

@@ -194,7 +194,8 @@ ZKE_API void zke_semaphore_free(zke_semaphore *sem);
  *   ZKE_NONODE            no limit stated and no semaphore there
  *   ZKE_LOST              one of its znodes was deleted by somebody, or another
  *                         thread released or freed the object
- *   ZKE_OTHERKIND         the path is not a semaphore's
+ *   ZKE_OTHERKIND         the path is not a semaphore's, or
+ *                         another library's (lock.h)
  *   ZKE_INVALIDSTATE      the session has ended
  * or, and then nothing has changed,
  *   ZKE_MISUSE            the object holds permits, or waits in another call

@@ -145,7 +145,8 @@ ZKE_API void zke_singleton_free(zke_singleton *s);
  *   ZKE_LOST              the object's znode was deleted by another process, or
  *                         another thread released or freed the object
  *   ZKE_LIMIT             the directory has given 2147483647 numbers
- *   ZKE_OTHERKIND         the path is another recipe's
+ *   ZKE_OTHERKIND         the path is another recipe's, or
+ *                         another library's (lock.h)
  *   ZKE_MISUSE            it runs already, or another call waits
  *   ZKE_INVALIDSTATE      the session has ended
  * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.

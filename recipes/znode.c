@@ -711,24 +711,62 @@ int zke_recipe_discard_all(zke *z, const zke_strings *paths) {
 
 /* ---- names and entries ---- */
 
+enum { ZNODE_BARE_GUID = 32 }; /* hex digits of a guid without dashes */
+
+/* Where a protected name's kind begins, or NULL for any other name.  The guid
+ * of zkembed and Curator is a UUID; go-zookeeper's has no dashes. */
+static const char *znode_kind(const char *name) {
+  size_t mark = strlen(ZKE_NAME_MARK);
+  if (strncmp(name, ZKE_NAME_MARK, mark) != 0) return NULL;
+  size_t bare = strspn(name + mark, "0123456789abcdef");
+  size_t head = bare == ZNODE_BARE_GUID ? mark + bare : ZKE_NAME_HEAD;
+  if (strnlen(name, head + 1) <= head || name[head] != '-') return NULL;
+  return name + head + 1;
+}
+
 /* Names are made by zke_creation_name() and by the engine, which adds the
  * number; whatever else is in the directory does not have this form.  It is
  * matched strictly, because anybody may put a child into a recipe's directory.
  */
 bool zke_recipe_parse(const char *name, const char *const *kinds, int count,
                       zke_entry *out) {
-  if (strncmp(name, ZKE_NAME_MARK, strlen(ZKE_NAME_MARK)) != 0) return false;
-  if (strnlen(name, ZKE_NAME_KIND + 1) <= ZKE_NAME_KIND) return false;
-  if (name[ZKE_NAME_HEAD] != '-') return false;
-  for (int i = 0; i < count; i++) {
+  const char *kind = znode_kind(name);
+  for (int i = 0; kind && i < count; i++) {
     size_t len = strlen(kinds[i]);
     int32_t number;
-    if (strncmp(name + ZKE_NAME_KIND, kinds[i], len) != 0) continue;
-    if (!zke_recipe_number(name + ZKE_NAME_KIND + len, &number)) continue;
+    if (strncmp(kind, kinds[i], len) != 0) continue;
+    if (!zke_recipe_number(kind + len, &number)) continue;
     *out = (zke_entry){name, i, number};
     return true;
   }
   return false;
+}
+
+/* Do the first len bytes of a name end in this? */
+static bool znode_ends(const char *name, size_t len, const char *end) {
+  size_t size = strlen(end);
+  return len >= size && memcmp(name + len - size, end, size) == 0;
+}
+
+/* kazoo's lock is <guid>__lock__<number>, for a reader __rlock__, and its
+ * semaphore's permit is the guid alone.  Other clients, and ZooKeeper's page of
+ * recipes, put "lock-" and the like before the number, with or without a text
+ * of their own before it; the locks that come with ZooKeeper are
+ * x-<session>-<number>. */
+const char *zke_recipe_foreign(const char *name) {
+  static const char *const others[] = {"lock-", "latch-", "lease-", NULL};
+  size_t len = strlen(name), guid = strspn(name, "0123456789abcdef");
+  int32_t number;
+  if (len == ZNODE_BARE_GUID && guid == len) return "kazoo";
+  if (len <= ZKE_RECIPE_DIGITS || znode_kind(name)) return NULL;
+  len -= ZKE_RECIPE_DIGITS;
+  if (!zke_recipe_number(name + len, &number)) return NULL;
+  if (znode_ends(name, len, "__lock__") || znode_ends(name, len, "__rlock__"))
+    return "kazoo";
+  bool other = strncmp(name, "x-", 2) == 0 && name[len - 1] == '-';
+  for (int i = 0; others[i] && !other; i++)
+    other = znode_ends(name, len, others[i]);
+  return other ? "another library" : NULL;
 }
 
 /* By number, as the difference of two 32-bit numbers; the name breaks ties, so
@@ -744,7 +782,8 @@ static int znode_order(const void *a, const void *b) {
   return by < 0 ? -1 : 1;
 }
 
-/* The entries among the names, in one block; NULL without memory. */
+/* The entries among the names, in one block; NULL without memory.  Those of
+ * other libraries are put into the array from its end. */
 zke_entries *zke_recipe_parse_all(zke *z, const zke_strings *names,
                                   const char *const *kinds, int count) {
   size_t text = 0;
@@ -756,13 +795,18 @@ zke_entries *zke_recipe_parse_all(zke *z, const zke_strings *names,
   char *copy = (char *)(entry + names->count);
   for (int i = 0; i < names->count; i++) {
     size_t size = strlen(names->data[i]) + 1;
-    if (!zke_recipe_parse(names->data[i], kinds, count, &entry[e->count]))
+    if (zke_recipe_parse(names->data[i], kinds, count, &entry[e->count]))
+      entry[e->count++].name = memcpy(copy, names->data[i], size);
+    else if (zke_recipe_foreign(names->data[i]))
+      entry[names->count - ++e->others].name =
+          memcpy(copy, names->data[i], size);
+    else
       continue;
-    entry[e->count++].name = memcpy(copy, names->data[i], size);
     copy += size;
   }
   qsort(entry, (size_t)e->count, sizeof *entry, znode_order);
   e->data = entry;
+  e->other = entry + names->count - e->others;
   return e;
 }
 

@@ -41,7 +41,8 @@ extern "C" {
  * The guid says which session made it; the rest of the guid tells apart what
  * its processes have made.  The kind says what the znode is for, and the number
  * in which order such znodes were made.  zke_recipe_create() makes such names
- * and zke_recipe_entries() reads them. */
+ * and zke_recipe_entries() reads them, also with go-zookeeper's guid, which has
+ * no dashes. */
 #define ZKE_NAME_MARK "_c_"
 enum {
   ZKE_NAME_SESSION = 21, /* up to where the guid has told the session */
@@ -229,6 +230,8 @@ typedef struct zke_entry {
 typedef struct zke_entries {
   int count;
   const zke_entry *data;
+  int others; /* children for which zke_recipe_foreign() has a name */
+  const zke_entry *other; /* their names alone are set */
 } zke_entries;
 
 /* zke_recipe_entries - those of a directory that have such names, sorted
@@ -256,6 +259,18 @@ ZKE_API int zke_recipe_entries(zke *z, const char *directory,
                                const char *const *kinds, int count,
                                zke_watch_fn fn, void *context,
                                zke_entries **entries_out, zke_stat *stat_out);
+
+/* zke_recipe_foreign - whose entry is a child that no recipe has made?
+ *
+ * Other libraries have lines, too, and pass over the entries that have other
+ * names than theirs: then two hold one lock.
+ *
+ *   name  without the directory
+ *
+ * Returns "kazoo", "another library", or NULL for all other names, also those
+ * that Curator and go-zookeeper share with zkembed.
+ * Threads: any.  Blocks: no. */
+ZKE_API const char *zke_recipe_foreign(const char *name);
 
 /* zke_recipe_find - the index of the entry with a name, or -1 */
 ZKE_API int zke_recipe_find(const zke_entries *entries, const char *name);

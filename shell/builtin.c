@@ -28,6 +28,8 @@ static int help_command(call *c, const command *m) {
         json_pack("{s:s*,s:s#,s:s*,s:s*}", "name", o->name, "letter",
                   &o->letter, 1, "value", o->value, "text", option_help(m, o)));
   if (row) json_object_set_new(row, "options", list);
+  if (row && command_note(m))
+    json_object_set_new(row, "note", json_string(command_note(m)));
   return emit(c, row);
 }
 
@@ -146,6 +148,8 @@ static void help_human(call *c, json_t *row, FILE *out) {
   json_array_foreach(json_object_get(row, "options"), i, o) {
     help_option(o, out);
   }
+  const char *note = json_string_value(json_object_get(row, "note"));
+  if (note) fprintf(out, "\n%s", note);
 }
 
 /* ------------------------------------------------------------------------

@@ -31,6 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../recipes/znode.h"
 #include "database.h"
 #include "process.h"
 #include "work.h"
@@ -1519,6 +1520,30 @@ static bool doctor_session(doctor *d, holders *h, const zke_session_info *s) {
   return true;
 }
 
+/* A session's znodes that stand in a line and are no entries of zkembed's.  It
+ * is no fault that another library has lines of its own, but two libraries in
+ * one line do not exclude each other. */
+static void doctor_foreign(doctor *d, const zke_session_info *s) {
+  zke_strings *paths = NULL;
+  if (!s->ephemerals) return;
+  if (zke_ephemerals(d->z, s->id, NULL, &paths) != ZKE_OK) return;
+  for (int i = 0; i < paths->count; i++) {
+    char *path = paths->data[i], *slash = strrchr(path, '/'), *data = NULL;
+    const char *whose = zke_recipe_foreign(slash + 1);
+    if (!whose || slash == path) continue;
+    *slash = '\0';
+    bool both = zke_get(d->z, path, NULL, NULL, &data, NULL, NULL) == ZKE_OK &&
+                data && strncmp(data, "zkembed ", 8) == 0;
+    zke_free(data);
+    find(d, "foreign", both ? WARNING : NOTE,
+         "%s: %s is of %s, which does not see zkembed's locks, nor they it%s",
+         path, slash + 1, whose,
+         both ? "; both use this path: zke help serve tells how to share it"
+              : "");
+  }
+  zke_free(paths);
+}
+
 /* The list is short enough to be searched from the beginning each time. */
 static bool session_exists(const zke_session_list *list, int64_t id) {
   for (int i = 0; i < list->count; i++)
@@ -1559,8 +1584,10 @@ static void doctor_sessions(doctor *d) {
     return;
   }
   holders h = holders_begin(d->c->sh->file);
-  for (int i = 0; i < list->count; i++)
+  for (int i = 0; i < list->count; i++) {
     said += doctor_session(d, &h, &list->data[i]);
+    doctor_foreign(d, &list->data[i]);
+  }
   holders_free(&h);
   find(d, "sessions", FINE, "%d, of which %d alive and running", list->count,
        list->count - said);

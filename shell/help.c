@@ -1,6 +1,7 @@
-/* help.c - what each option does, for `help COMMAND`
+/* help.c - what each option does, for `help COMMAND`, and what else one has to
+ * know before using a command
  *
- * A table, from which help prints; what an argument means is in the command's
+ * Tables, from which help prints; what an argument means is in the command's
  * summary and in zke(1).
  */
 #include <stdlib.h>
@@ -169,4 +170,27 @@ const char *option_help(const command *m, const option *o) {
     if (!of) found = texts[i].text;
   }
   return found;
+}
+
+/* What help says behind a command's options, in lines of their own. */
+static const struct {
+  const char *command;
+  const char *text;
+} notes[] = {
+    {"serve",
+     "Locks of Curator, go-zookeeper and zkembed on one path are one line.\n"
+     "kazoo's have other names: zkembed refuses a path on which one stands,\n"
+     "and kazoo does not see zkembed's.  With Curator's names it does:\n"
+     "\n"
+     "  lock = zk.Lock(path, extra_lock_patterns=[\"-lock-\"])\n"
+     "  lock.prefix = \"_c_%s-lock-\" % uuid.uuid4()\n"
+     "  lock.create_path = lock.path + \"/\" + lock.prefix\n"
+     "\n"
+     "An election has \"-latch-\" for \"-lock-\".\n"}};
+
+/* The note of a command; NULL for most. */
+const char *command_note(const command *m) {
+  for (size_t i = 0; i < sizeof notes / sizeof *notes; i++)
+    if (strcmp(notes[i].command, m->name) == 0) return notes[i].text;
+  return NULL;
 }

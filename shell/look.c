@@ -94,10 +94,11 @@ static bool is_recipe_name(const char *name) {
          strnlen(name, ZKE_NAME_KIND) == ZKE_NAME_KIND;
 }
 
-/* Notes the place of one ephemeral znode.  An entry of a line is called
- * /…/_c_<guid>-<kind><number> (znode.h), and its directory is a place.  An
- * entry in a queue's "line" is of a process that uses the queue, and a znode in
- * its "taken" is a claim: both tell of the queue above. */
+/* Notes the place of one ephemeral znode, or the znode of another library.  An
+ * entry of a line is called /…/_c_<guid>-<kind><number> (znode.h), and its
+ * directory is a place.  An entry in a queue's "line" is of a process that uses
+ * the queue, and a znode in its "taken" is a claim: both tell of the queue
+ * above. */
 static int look_path(call *c, look *l, const char *path) {
   const char *name = strrchr(path, '/') + 1;
   size_t parent = parent_len(path, strlen(path));
@@ -105,6 +106,8 @@ static int look_path(call *c, look *l, const char *path) {
   int status = 0;
   if (parent && is_recipe_name(name))
     status = names_add(c, &l->places, path, parent);
+  if (parent && !status && zke_recipe_foreign(name))
+    status = names_add(c, &l->foreign, path, strlen(path));
   if (!status && ends_with(path, parent, "line"))
     status = names_add(c, &l->queues, path, above);
   if (!status && ends_with(path, parent, "taken")) {
@@ -212,6 +215,7 @@ int look_take(call *c, look *l) {
   names_sort(&l->places);
   names_sort(&l->queues);
   names_sort(&l->claims);
+  names_sort(&l->foreign);
   if (status || l->places.count == 0) return status;
   l->lines = calloc((size_t)l->places.count, sizeof *l->lines);
   if (!l->lines) return no_memory(c);
@@ -229,6 +233,7 @@ void look_free(look *l) {
   names_free(&l->places);
   names_free(&l->claims);
   names_free(&l->queues);
+  names_free(&l->foreign);
   zke_free(l->sessions);
   holders_free(&l->holders);
 }
@@ -353,17 +358,23 @@ static int locks_lines(call *c, look *l, bool *found) {
   return status;
 }
 
-/* A claim of a queue's item, with the members of a party. */
-static json_t *claim_row(look *l, const char *queue, const char *name,
-                         int position, const zke_stat *stat) {
+/* A znode that stands in no line of zkembed's, with the members of a party: a
+ * claim of a queue's item, which is held and has a token, or what another
+ * library has made. */
+static json_t *single_row(look *l, const char *above, const char *name,
+                          const char *kind, int position,
+                          const zke_stat *stat) {
   const zke_session_info *who = look_session(l->sessions, stat->ephemeralOwner);
+  bool claims = strcmp(kind, "queue") == 0;
   return json_pack(
-      "{s:o*,s:s,s:s,s:i,s:I,s:I,s:o*,s:o*,s:I,s:n,s:i,s:n,s:o*,"
+      "{s:o*,s:s,s:s,s:i,s:I,s:o,s:o*,s:o*,s:I,s:n,s:i,s:n,s:o*,"
       "s:o*}",
-      "path", json_text(queue), "kind", "queue", "state", "held", "position",
-      position, "since", (json_int_t)stat->ctime, "token",
-      (json_int_t)stat->czxid, "session", json_session(stat->ephemeralOwner),
-      "identity", json_text(who ? who->identity : ""), "pid",
+      "path", json_text(above), "kind", kind, "state",
+      claims ? "held" : "foreign", "position", position, "since",
+      (json_int_t)stat->ctime, "token",
+      claims ? json_integer(stat->czxid) : json_null(), "session",
+      json_session(stat->ephemeralOwner), "identity",
+      json_text(who ? who->identity : ""), "pid",
       (json_int_t)(who ? who->pid : 0), "mode", "permits", 1, "data", "znode",
       json_text(name), "kept_by",
       who ? holders_instead(&l->holders, holders_life(who), who->pid)
@@ -388,11 +399,33 @@ static int locks_queue(call *c, look *l, const char *queue, bool *found) {
     if (strncmp(path + len, "/taken/", 7) != 0) continue;
     if (zke_exists(c->z, path, NULL, NULL, &stat) != ZKE_OK) continue;
     *found = true;
-    int status =
-        emit(c, claim_row(l, queue, path + len + 7, ++position, &stat));
+    int status = emit(
+        c, single_row(l, queue, path + len + 7, "queue", ++position, &stat));
     if (status) return status;
   }
   return 0;
+}
+
+/* What other libraries have in their lines.  zkembed passes over such znodes,
+ * and they over its own (zke_recipe_foreign()).  Each path of the
+ * list is cut into its directory and its name. */
+static int locks_foreign(call *c, look *l, bool *found) {
+  const char *before = "";
+  int status = 0, position = 0;
+  for (int i = 0; i < l->foreign.count && !status; i++) {
+    char *path = l->foreign.data[i], *slash = strrchr(path, '/');
+    zke_stat stat;
+    int rc = zke_exists(c->z, path, NULL, NULL, &stat);
+    *slash = '\0';
+    if (rc != ZKE_OK || !is_meant(c, path)) continue;
+    position = strcmp(path, before) == 0 ? position + 1 : 1;
+    before = path;
+    *found = true;
+    status =
+        emit(c, single_row(l, path, slash + 1, zke_recipe_foreign(slash + 1),
+                           position, &stat));
+  }
+  return status;
 }
 
 /* locks [NAME].  Exit status 1 if a name was given and no line has it. */
@@ -401,6 +434,7 @@ static int locks_run(call *c) {
   bool found = false;
   int status = look_take(c, &l);
   if (!status) status = locks_lines(c, &l, &found);
+  if (!status) status = locks_foreign(c, &l, &found);
   for (int i = 0; has(c, 'a') && i < l.queues.count && !status; i++)
     if (is_meant(c, l.queues.data[i]))
       status = locks_queue(c, &l, l.queues.data[i], &found);
@@ -421,11 +455,12 @@ static void locks_human(call *c, json_t *row, FILE *out) {
     output_visible(NULL, json_object_get(row, "kind"), out);
     fputc('\n', out);
   }
-  fprintf(out, "  %-8s  %-11s  ",
-          word_for(json_string_value(json_object_get(row, "kind")),
-                   json_string_value(json_object_get(row, "mode")),
-                   strcmp(json_string_value(json_object_get(row, "state")),
-                          "held") == 0),
+  const char *state = json_string_value(json_object_get(row, "state"));
+  if (strcmp(state, "foreign") != 0)
+    state = word_for(json_string_value(json_object_get(row, "kind")),
+                     json_string_value(json_object_get(row, "mode")),
+                     strcmp(state, "held") == 0);
+  fprintf(out, "  %-8s  %-11s  ", state,
           json_string_value(json_object_get(row, "session")));
   output_text("since", json_object_get(row, "since"), out);
   fputs("  ", out);

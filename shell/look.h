@@ -33,9 +33,10 @@ typedef struct look_line {
 typedef struct look {
   zke_session_list *sessions; /* read first */
   look_names places;          /* the lines' directories, sorted */
-  look_names claims; /* ephemerals that may be claims of a queue's items */
-  look_names queues; /* directories that may be queues in use, sorted */
-  look_line *lines;  /* by path */
+  look_names claims;  /* ephemerals that may be claims of a queue's items */
+  look_names queues;  /* directories that may be queues in use, sorted */
+  look_names foreign; /* ephemerals of other libraries' lines, sorted */
+  look_line *lines;   /* by path */
   int count;
   holders holders; /* who keeps the sessions alive */
 } look;

@@ -324,6 +324,10 @@ void run_call_free(call *c);
  *               (help.c) */
 const char *option_help(const command *m, const option *o);
 
+/* command_note - what help says of a command besides, in lines of their own;
+ *                NULL: nothing (help.c) */
+const char *command_note(const command *m);
+
 /* command_find - by its name, with its verb if it has one; NULL for a stranger
  * fail_unknown - for the stranger: names what may have been meant
  * command_each - all that are listed, table by table; NULL at the end */

@@ -492,6 +492,26 @@ TEST_LOOP(waiting_ends_with_the_place_or_the_session, 0, 2) {
   close_all();
 }
 
+/* A candidate that finds another library's in the line when its turn comes has
+ * failed; one that comes then is refused. */
+TEST(another_librarys_entry_ends_a_candidacy) {
+  static const char foreign[] =
+      PATH "/0123456789abcdef0123456789abcdef__lock__0000000007";
+  open_all();
+  volunteer(2);
+  ck_ok(zke_create(z[3], foreign, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
+                   NULL));
+  ck_ok(zke_election_resign(e[0]));
+  dispatch_all();
+  ck_heard(1, "FAILED");
+  ck_assert_int_eq(zke_election_state(e[1]), ZKE_ELECTION_FAILED);
+  ck_rc(zke_election_lead(e[2], soon(z[2])), ZKE_OTHERKIND);
+  ck_says("kazoo stands in the election " PATH);
+  ck_ok(zke_delete(z[3], foreign, -1));
+  ck_ok(zke_election_lead(e[1], soon(z[1])));
+  close_all();
+}
+
 /* ---- taking office ---- */
 
 /* The word is the leader's alone: refused to others, once however often it is

@@ -415,6 +415,82 @@ TEST_EACH(the_listener_hears_its_turn_in_dispatch) {
   close_line();
 }
 
+/* ---- entries of other libraries ---- */
+
+#define GUID "0123456789abcdef0123456789abcdef"
+
+/* The names that other libraries give to what they make in a line's
+ * directory, and what the refusal says of them. */
+static const struct {
+  const char *name, *whose;
+} foreign[] = {{GUID "__lock__0000000000", "kazoo"},
+               {GUID "__rlock__0000000004", "kazoo"},
+               {GUID, "kazoo"},
+               {"lock-0000000000", "another library"},
+               {"me-latch-0000000000", "another library"},
+               {"lease--000000007", "another library"},
+               {"x-72057594037927936-0000000002", "another library"}};
+enum { FOREIGN = sizeof foreign / sizeof *foreign };
+
+/* Its owner is eve, the last session. */
+static void add_foreign(int i) {
+  char path[128];
+  snprintf(path, sizeof path, PATH "/%s", foreign[i].name);
+  ck_ok(zke_create(z[SESSIONS - 1], path, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
+                   NULL, NULL));
+}
+
+static void remove_foreign(int i) {
+  char path[128];
+  snprintf(path, sizeof path, PATH "/%s", foreign[i].name);
+  ck_ok(zke_delete(z[SESSIONS - 1], path, -1));
+}
+
+/* Two libraries that do not see each other's entries would both hold: whoever
+ * finds such an entry is refused, and is told whose it is. */
+TEST_EACH(another_librarys_entry_is_refused) {
+  open_line(_i);
+  ck_ok(k->acquire(x[0], soon(z[0])));
+  ck_ok(k->release(x[0]));
+  for (int i = 0; i < FOREIGN; i++) {
+    add_foreign(i);
+    ck_rc(k->acquire(x[0], soon(z[0])), ZKE_OTHERKIND);
+    ck_says(foreign[i].whose);
+    ck_says(foreign[i].name);
+    ck_rc(k->try_once(x[0]), ZKE_OTHERKIND);
+    ck_rc(k->start(x[0]), ZKE_OTHERKIND);
+    ck_assert_int_eq(k->state(x[0]), ZKE_LINE_OUT);
+    ck_assert_int_eq(entries(z[0], PATH), 1);
+    remove_foreign(i);
+    ck_ok(k->acquire(x[0], soon(z[0])));
+    ck_ok(k->release(x[0]));
+  }
+  close_line();
+}
+
+/* One that comes later takes nothing from the holder, which does not look.
+ * Those that wait are refused when their turn comes: a call says so, and the
+ * listener of one that has no call hears OUT. */
+TEST_EACH(another_librarys_entry_ends_a_wait) {
+  call c;
+  open_line(_i);
+  hold_and_wait(&c);
+  ck_ok(k->start(x[2]));
+  add_foreign(0);
+  ck_ok(k->check(x[0]));
+  told[0] = '\0';
+  ck_ok(k->release(x[0]));
+  call_end(&c);
+  ck_assert_int_eq(c.rc, ZKE_OTHERKIND);
+  dispatch_all();
+  ck_assert_int_eq(k->state(x[2]), ZKE_LINE_OUT);
+  ck_assert_ptr_nonnull(strstr(told, "ann OUT"));
+  ck_assert_ptr_nonnull(strstr(told, "cid OUT"));
+  ck_assert_ptr_null(strstr(told, "HELD"));
+  remove_foreign(0);
+  close_line();
+}
+
 /* ---- losing ---- */
 
 /* The place of a blocked call is deleted: the call ends, and holds nothing. */

@@ -157,6 +157,34 @@ TEST(foreign_children_are_ignored) {
   close_sessions();
 }
 
+/* An entry with the guid of go-zookeeper, which sees ours, is one of the line.
+ */
+TEST(an_entry_of_go_zookeeper_keeps_out) {
+  static const char entry[] = PATH "/_c_0123456789abcdef0123456789abcdef-lock-";
+  char *first, *second;
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH);
+  ck_ok(zke_ensure_path(z[3], PATH, ZKE_PERSISTENT, ZKE_FOREVER));
+  ck_ok(zke_create(z[3], entry, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL,
+                   &first, NULL));
+  ck_rc(zke_lock_try(lock), ZKE_HELD);
+  ck_says("dan");
+  ck_ok(zke_lock_start(lock));
+  ck_ok(zke_create(z[3], entry, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL,
+                   &second, NULL));
+  ck_ok(zke_delete(z[3], first, -1));
+  dispatch_all();
+  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_HELD);
+  zke_party_list *list;
+  ck_ok(zke_lock_parties(z[2], PATH, &list));
+  ck_assert_int_eq(list->count, 2);
+  zke_free(list);
+  zke_free(first);
+  zke_free(second);
+  zke_lock_free(lock);
+  close_sessions();
+}
+
 /* ---- reentrance ---- */
 
 /* Each acquisition of a reentrant lock needs its release: others are kept out

@@ -97,6 +97,19 @@ a_dead_client_gives_the_lock_to_c() {
   $limited "$zke" app.db lock two -- true
 }
 
+# kazoo's lock as it is and zke's would both be held: zke says so instead.
+a_lock_of_kazoos_own_is_refused() {
+  TIMEOUT=2 $python "$clients" "$hosts" hold_as_kazoo /locks/four >held & a=$!
+  until_says held held || return 1
+  "$zke" app.db lock four -- echo both 2>refused
+  [ $? = 65 ] && grep -q 'kazoo stands in the lock /locks/four' refused &&
+    "$zke" app.db locks four | grep -q '^  foreign ' &&
+    "$zke" app.db doctor --plain | grep -q '^foreign.warning./locks/four: '
+  result=$?
+  kill -9 $a
+  return $result
+}
+
 # A process that uses the file itself loses it at once.
 a_dead_process_gives_the_lock_to_kazoo() {
   "$zke" app.db lock three -- sh -c 'echo held; exec sleep 60' >held & a=$!
@@ -249,6 +262,7 @@ sasl_protects() {
 begin
 expect "kazoo's lock and zke's exclude each other" a_lock_excludes_kazoo_and_c
 expect "a dead client's lock goes on" a_dead_client_gives_the_lock_to_c
+expect "kazoo's own lock is refused" a_lock_of_kazoos_own_is_refused
 expect "a dead process's lock goes on" a_dead_process_gives_the_lock_to_kazoo
 expect "each item of a queue comes once" a_queue_gives_each_item_once
 expect "a dead client's item comes" a_dead_client_gives_its_item_to_c

@@ -65,6 +65,13 @@ def hold(zk, path):
     time.sleep(60)
 
 
+def hold_as_kazoo(zk, path):
+    """The same by a lock whose znodes have the names that kazoo gives."""
+    zk.Lock(path).acquire()
+    say("held")
+    time.sleep(60)
+
+
 def take(zk, path):
     """Wait for the lock, and say that it came."""
     with curator_lock(zk, path):
@@ -194,7 +201,7 @@ def main():
     zk = KazooClient(hosts=hosts, timeout=TIMEOUT)
     zk.start()
     {f.__name__: f for f in (
-        count, hold, take, put, consume, consume_one, claim, append, fetch,
+        count, hold, hold_as_kazoo, take, put, consume, consume_one, claim, append, fetch,
         lead, reign, watch, party, see)}[role](zk, *sys.argv[3:])
     zk.stop()
     zk.close()
