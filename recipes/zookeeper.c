@@ -1131,10 +1131,8 @@ static int take_changes(several *m) {
     zke_op_result *out = &m->results[i];
     bool first = out->rc && out->rc != ZKE_RUNTIMEINCONSISTENCY;
     if (first && m->ops[i].type == ZKE_OP_FAIL) out->rc = m->ops[i].version;
-    if (first && rc == ZKE_OK) {
-      rc = fail(out->rc, "operation %d, %s: %s", i, m->ops[i].path,
-                zke_error_text(out->rc));
-    }
+    if (first && rc == ZKE_OK)
+      rc = fail(out->rc, "%s: %s", m->ops[i].path, zke_error_text(out->rc));
   }
   return rc;
 }
@@ -1956,6 +1954,8 @@ static int zk_session(zke *h, int64_t session, zke_session_list **list_out) {
     return op_end(&c, who_own(c.z, list_out));
   rc = who_ask(&c, session, &one);
   if (rc == ZKE_OK) rc = who_list(c.z, &one, 1, list_out);
+  if (rc == ZKE_NONODE)
+    rc = fail(rc, "there is no session 0x%" PRIx64, (uint64_t)session);
   return op_end(&c, rc);
 }
 

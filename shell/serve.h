@@ -512,10 +512,11 @@ bool words_take(server *s, conn *c);
  * Numbers and lists under ZooKeeper's names, for the words and for the pages.
  * --------------------------------------------------------------------- */
 
-/* What old clients parse: kazoo and the monitors take the number behind the
- * colon for ZooKeeper's. */
+/* What clients parse: kazoo and the monitors take the number behind the colon
+ * for ZooKeeper's, and go-zookeeper wants a date in ZooKeeper's form.  It is
+ * the release's, so that two builds are the same. */
 #define SERVE_VERSION "3.8.0-zkembed-" ZKE_VERSION
-#define SERVE_VERSION_FULL SERVE_VERSION ", built on zkembed"
+#define SERVE_VERSION_FULL SERVE_VERSION ", built on 2026-11-20 00:00 UTC"
 
 /* The watches of this server's clients. */
 typedef struct own_watches {

@@ -66,7 +66,8 @@ static serving serve_still(const char *file) {
  * The words
  * --------------------------------------------------------------------- */
 
-#define VERSION "Zookeeper version: 3.8.0-zkembed-0.1.0, built on zkembed\n"
+#define NUMBER "3.8.0-zkembed-0.1.0, built on 2026-11-20 00:00 UTC\n"
+#define VERSION "Zookeeper version: " NUMBER
 #define STATE                                                            \
   "Latency min/avg/max: 0/0.0000/0\nReceived: 1\nSent: 1\nConnections: " \
   "1\nOutstanding: 0\nZxid: 0x1\nMode: standalone\nNode count: 1\n"
@@ -161,8 +162,8 @@ TEST(envi_has_zookeepers_form) {
   ck_assert_int_eq(uname(&host), 0);
   serving s = serve_still(":memory:");
   snprintf(text, sizeof text,
-           "Environment:\nzookeeper.version=3.8.0-zkembed-0.1.0, built on "
-           "zkembed\nhost.name=%s\nos.name=%s\nos.arch=%s\nos.version=%s\n",
+           "Environment:\nzookeeper.version=" NUMBER
+           "host.name=%s\nos.name=%s\nos.arch=%s\nos.version=%s\n",
            host.nodename, host.sysname, host.machine, host.release);
   ck_text(s, "envi", text);
   stop(s);

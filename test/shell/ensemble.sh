@@ -76,6 +76,11 @@ expect "ephemeral nodes of others are found" sh -c \
   "'$zke' '$ensemble' create -e /app/e -- '$zke' '$ensemble' ephemerals |
     grep -q '^/app/e '"
 expect "the session of the name has ended" refused 1 NONODE z get /app/e
+expect "a refused multi names the operation once" refused 1 \
+  "BADVERSION: operation 2 of 2, check /app: /app: bad version; nothing" \
+  z multi create /never , check /app 9
+expect "expire names the session" \
+  refused 1 "NONODE: there is no session 0x63" z expire 99
 expect "deleteall" z deleteall /app
 expect "what is gone" refused 1 NONODE z get /app
 
