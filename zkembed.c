@@ -2288,6 +2288,7 @@ typedef struct store {
   int shard_fd;        /* of the file whose lives were probed last; or -1 */
   unsigned shard;      /* which one that is */
   int64_t shard_inode; /* … */
+  int blind;           /* the last error that was no answer: life_look() */
   /* the lock */
   pthread_mutex_t m;
   struct lock_waiter *waiters, **waiters_end; /* for it, in order */
@@ -5406,9 +5407,17 @@ static void side_note_doubt(store *s, bool doubt) {
   if (!s->memory) side_write_hint(s, SIDE_DOUBT_AT, doubt);
 }
 
-/* Is there such a word? */
+/* Is there such a word, or can it not be read? */
 static bool side_read_doubt(store *s) {
-  return !s->memory && side_read_hint(s, SIDE_DOUBT_AT) > 0;
+  return !s->memory && side_read_hint(s, SIDE_DOUBT_AT) != 0;
+}
+
+/* Read how far the zxids had come; 0: the file is new and does not know. */
+static int side_read_known(store *s, int64_t *known) {
+  *known = 0;
+  int64_t n = s->os.pread(s->os.context, s->live_fd, known, sizeof *known,
+                          SIDE_ZXID_AT);
+  return n < 0 ? host_fail(s, (int)n, "cannot read", s->live) : ZKE_OK;
 }
 
 /* Read what was counted, and since when; what the file does not have is 0, and
@@ -5718,10 +5727,11 @@ static bool carrier_lives(const struct carrier *c) {
  * is open, so no other file can have that inode; one that was put in its place
  * is never taken for it.
  *
- * Looking at a life has four answers: see enum life_state.  Only a positive
- * answer of the kernel makes a session dead.  Where a lock was lost together
- * with its file (LIFE_LOST), or there is no descriptor left to look with
- * (LIFE_BLIND), the caller does nothing now.
+ * A look at a life has one of five results: see enum life_state.  Only a
+ * positive answer of the kernel makes a session dead (P5).  An error says
+ * neither that it is dead nor that it lives (LIFE_BLIND).  Then, and if a lock
+ * was lost together with its file (LIFE_LOST), the caller does nothing now, or
+ * fails.
  *
  * Sessions of this store are not asked for: they are in its list, ordered by
  * id.
@@ -5859,26 +5869,33 @@ static int life_find(store *s, int64_t session, int64_t life) {
 
 /* What can be told of a session's life. */
 enum life_state {
-  LIFE_HELD,  /* it lives, or no answer was to be had */
+  LIFE_HELD,  /* it lives */
   LIFE_FREE,  /* it is dead */
   LIFE_LOST,  /* the file with its lock was removed: nobody can tell */
-  LIFE_BLIND, /* this process has no descriptor left to look with */
+  LIFE_BLIND, /* the kernel gave no answer: see life_say_blind() */
   LIFE_NONE   /* it has none: it is detached */
 };
 
 /* Is a session alive, or what carries it?  life is what the session's row says;
- * 0 where the row is not at hand, and then the answer is a hint.  Only a
- * positive answer of the kernel makes a session dead: any error means alive
- * (P5). */
+ * 0 where the row is not at hand, and then the answer is a hint. */
 static enum life_state life_look(store *s, int64_t session, int64_t life) {
   void *c = s->os.context;
   if (life_find_carrier(s, session)) return LIFE_HELD;
   if (s->memory) return LIFE_FREE; /* its close could not be written */
-  if (!life && s->os.probe(c, s->live_fd, session) != 0) return LIFE_HELD;
-  int fd = life_find(s, session, life);
-  if (fd == -ENOENT) return LIFE_LOST;
-  if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM) return LIFE_BLIND;
-  return fd >= 0 && s->os.probe(c, fd, session) == 0 ? LIFE_FREE : LIFE_HELD;
+  int held = life ? 0 : s->os.probe(c, s->live_fd, session);
+  if (held == 0) {
+    int fd = life_find(s, session, life);
+    if (fd == -ENOENT) return LIFE_LOST;
+    held = fd < 0 ? fd : s->os.probe(c, fd, session);
+  }
+  if (held < 0) s->blind = held;
+  if (held < 0) return LIFE_BLIND;
+  return held ? LIFE_HELD : LIFE_FREE;
+}
+
+/* What a call is told that needs the answer which life_look() did not get. */
+static int life_say_blind(store *s) {
+  return host_fail(s, s->blind, "cannot see who lives, by", s->live);
 }
 
 /* ======================================================================
@@ -7338,8 +7355,8 @@ static int txn_try(store *s, zke *z, enum txn_class want, txn_body body,
 /* Before such a COMMIT; true: there was a word before, which is to stay.  The
  * program may have closed descriptors since its transaction began. */
 static bool txn_expect_death(store *s) {
-  bool before = !guard_is_intact(s) || side_read_doubt(s);
-  if (!before) side_note_doubt(s, true);
+  bool intact = guard_is_intact(s), before = !intact || side_read_doubt(s);
+  if (intact) side_note_doubt(s, true);
   return before;
 }
 
@@ -10105,17 +10122,22 @@ static bool sess_same_file(const int64_t *a, const int64_t *b, bool same_boot) {
   return a[1] == b[1] && (a[0] == b[0] || !same_boot);
 }
 
-/* The boot and the files as they are now. */
-static void sess_current_files(store *s, sess_files *now) {
+/* The boot and the files as they are now.  A system that has no boot id, or
+ * does not show it, says so by one of these errors; no other is an answer. */
+static int sess_current_files(store *s, sess_files *now) {
   memset(now, 0, sizeof *now);
-  if (s->os.boot_id(s->os.context, now->boot, sizeof now->boot) < 0)
+  int rc = s->os.boot_id(s->os.context, now->boot, sizeof now->boot);
+  if (rc == -ENOENT || rc == -ENOSYS || rc == -EACCES || rc == -EPERM)
     now->boot[0] = '\0';
+  else if (rc < 0)
+    return host_fail(s, rc, "cannot read the boot id for", s->name);
   now->n[0] = (int64_t)s->file_id.device;
   now->n[1] = (int64_t)s->file_id.inode;
   now->n[2] = (int64_t)s->live_id.device;
   now->n[3] = (int64_t)s->live_id.inode;
   now->n[4] = (int64_t)s->gate_id.device;
   now->n[5] = (int64_t)s->gate_id.inode;
+  return ZKE_OK;
 }
 
 /* Are there any but detached ones? */
@@ -10127,17 +10149,20 @@ static bool sess_any_hosted(const buf *sessions) {
   return any;
 }
 
-/* Is any of the sessions alive? */
-static bool sess_any_alive(store *s, const buf *sessions) {
+/* Is any of the sessions alive?  Fails if none is known to be and the kernel
+ * did not answer for all. */
+static int sess_any_alive(store *s, const buf *sessions, bool *alive) {
   size_t n;
-  bool alive = false;
+  bool blind = false;
+  *alive = false;
   const sess_row *row = sess_rows(sessions, &n);
-  for (size_t i = 0; i < n && !alive; i++) {
+  for (size_t i = 0; i < n && !*alive; i++) {
     enum life_state life = sess_life(s, &row[i]);
-    alive = life == LIFE_HELD || life == LIFE_BLIND;
+    *alive = life == LIFE_HELD;
+    blind |= life == LIFE_BLIND;
   }
   life_forget(s);
-  return alive;
+  return blind && !*alive ? life_say_blind(s) : ZKE_OK;
 }
 
 /* What has happened to the files since the meta row was written. */
@@ -10150,12 +10175,20 @@ enum sess_past {
   SESS_NEW_EPOCH
 };
 
+/* What the decision about the file's sessions is made of. */
+typedef struct sess_judgment {
+  sess_files was, now;
+  int64_t known; /* the zxid that the liveness file remembers; 0: it is new */
+  int64_t any;   /* whether any process has sessions in it */
+  buf sessions;  /* their rows, where they have to be looked at */
+  enum sess_past past;
+} sess_judgment;
+
 /* Is everything as it was left?  Then no session need be looked at. */
-static bool sess_is_plain(const txn *t, const sess_files *was,
-                          const sess_files *now, int64_t known) {
-  return now->boot[0] && strcmp(now->boot, was->boot) == 0 &&
-         memcmp(now->n, was->n, sizeof now->n) == 0 && known > 0 &&
-         t->zxid >= known;
+static bool sess_is_plain(const txn *t, const sess_judgment *j) {
+  return j->now.boot[0] && strcmp(j->now.boot, j->was.boot) == 0 &&
+         memcmp(j->now.n, j->was.n, sizeof j->now.n) == 0 && j->known > 0 &&
+         t->zxid >= j->known;
 }
 
 /* Are the database and the side files the ones that the meta row names? */
@@ -10166,23 +10199,30 @@ static void sess_same_files(const sess_files *was, const sess_files *now,
           sess_same_file(was->n + 4, now->n + 4, same_boot);
 }
 
-/* The table of doc/design.md 7, in its order.  `known` is the zxid that the
- * liveness file remembers, 0 or -1 where it is new. */
-static enum sess_past sess_compare_files(txn *t, const sess_files *was,
-                                         const sess_files *now, int64_t known,
-                                         const buf *sessions) {
+/* The table of doc/design.md 7, in its order: j->past.  A body that runs twice
+ * judges twice, with the gate held throughout.  Nobody can begin to live
+ * meanwhile, and each answer is the kernel's; so the second judgment is as good
+ * as the first. */
+static int sess_compare_files(const txn *t, sess_judgment *j) {
+  const sess_files *was = &j->was, *now = &j->now;
   bool same_boot = now->boot[0] && strcmp(now->boot, was->boot) == 0;
-  bool same_db, same_side;
+  bool same_db, same_side, alive;
   sess_same_files(was, now, same_boot, &same_db, &same_side);
-  if (was->n[1] == 0 && t->zxid >= known) return SESS_MADE;
-  if (!same_db) return SESS_NEW_EPOCH; /* a copy: nobody lives in it */
-  if (!same_side && same_boot && sess_any_hosted(sessions))
-    return SESS_LOST_FILES;
-  bool alive = sess_any_alive(t->s, sessions);
-  if (!same_boot && !alive) return SESS_NEW_EPOCH;
-  if (!same_side || known <= 0 || t->zxid < known)
-    return alive ? SESS_RESTORED : SESS_NEW_EPOCH;
-  return same_boot ? SESS_SAME : SESS_CONTAINER;
+  j->past = SESS_MADE;
+  if (was->n[1] == 0 && t->zxid >= j->known) return ZKE_OK;
+  j->past = SESS_NEW_EPOCH;
+  if (!same_db) return ZKE_OK; /* a copy: nobody lives in it */
+  j->past = SESS_LOST_FILES;
+  if (!same_side && same_boot && sess_any_hosted(&j->sessions)) return ZKE_OK;
+  int rc = sess_any_alive(t->s, &j->sessions, &alive);
+  bool restored = !same_side || j->known <= 0 || t->zxid < j->known;
+  if (!alive && (!same_boot || restored))
+    j->past = SESS_NEW_EPOCH;
+  else if (restored)
+    j->past = SESS_RESTORED;
+  else
+    j->past = same_boot ? SESS_SAME : SESS_CONTAINER;
+  return rc;
 }
 
 /* Unlink a name of the side directory that is a FIFO's, 16 digits, unless the
@@ -10226,29 +10266,18 @@ SQL_STATEMENT(SESSION_ANY,
               "SELECT EXISTS(SELECT 1 FROM zkembed_session WHERE timeout=0 OR "
               "carrier<>0)");
 
-/* What the decision about the file's sessions is made of. */
-typedef struct sess_judgment {
-  sess_files was, now;
-  int64_t known; /* the zxid that the liveness file remembers */
-  int64_t any;   /* whether any process has sessions in it */
-  buf sessions;  /* their rows, where they have to be looked at */
-  enum sess_past past;
-} sess_judgment;
-
 /* Find out what has happened to the files. */
 static int sess_look_back(txn *t, sess_judgment *j) {
   store *s = t->s;
-  j->known = side_read_hint(s, SIDE_ZXID_AT);
   j->past = SESS_SAME;
-  sess_current_files(s, &j->now);
-  int rc = sess_read_files(s, &j->was);
+  int rc = side_read_known(s, &j->known);
+  if (rc == ZKE_OK) rc = sess_current_files(s, &j->now);
+  if (rc == ZKE_OK) rc = sess_read_files(s, &j->was);
   if (rc == ZKE_OK) rc = sess_sync_log(s, t->zxid, j->known);
   if (rc == ZKE_OK) rc = sql_fetch_ints(s, SQL_SESSION_ANY, 0, 1, &j->any);
-  if (rc != ZKE_OK || sess_is_plain(t, &j->was, &j->now, j->known)) return rc;
+  if (rc != ZKE_OK || sess_is_plain(t, j)) return rc;
   rc = sess_list(s, 1, 0, &j->sessions);
-  if (rc != ZKE_OK) return rc;
-  j->past = sess_compare_files(t, &j->was, &j->now, j->known, &j->sessions);
-  return ZKE_OK;
+  return rc == ZKE_OK ? sess_compare_files(t, j) : rc;
 }
 
 /* Do what follows from what has happened to the files. */
@@ -10975,10 +11004,7 @@ static int sweep_session(store *s, const sess_row *row, bool judges) {
     return sess_end(s, row->id, NULL, SESS_LEASE, false, &ended);
   if (judges && life == LIFE_NONE && sess_timeout_late(s, row) > 0)
     return sess_end(s, row->id, NULL, SESS_TIMEOUT, false, &ended);
-  if (life == LIFE_BLIND)
-    return base_fail(ZKE_SYSTEMERROR, "%s: no descriptor to look who lives",
-                     s->name);
-  return ZKE_OK;
+  return life == LIFE_BLIND ? life_say_blind(s) : ZKE_OK;
 }
 
 /* Reap the dead, end overdue leases and timeouts.  Where sessions are many they
@@ -13901,19 +13927,32 @@ static int store_inspect_file(store *s, const zke_file *f,
   return ZKE_OK;
 }
 
+/* Refuse a network file system, and one of which the system does not tell
+ * whether it is one.  A system without such an answer, or a sandbox that
+ * forbids the question, is no reason. */
+static int store_check_network(store *s, const char *path) {
+  int network = s->os.network(s->os.context, path);
+  if (network == 1) {
+    return base_fail(ZKE_NETWORKFS,
+                     "%s is on a network file system, where processes of "
+                     "different hosts cannot share a write-ahead log",
+                     s->name);
+  }
+  if (network >= 0 || network == -ENOSYS || network == -EPERM) return ZKE_OK;
+  return host_fail(s, network, "cannot see which file system has", s->name);
+}
+
 /* Look at the name before anything is opened or made: *exists. What is refused
  * here has not been touched. */
 static int store_inspect_name(store *s, unsigned flags, bool *exists) {
-  void *c = s->os.context;
   zke_file f, above;
   char *dir = store_directory(s);
   if (!dir) return base_nomem();
   int rc = host_stat(s, s->name, &f);
   int up = host_stat(s, dir, &above);
-  const char *there = rc == 0 ? s->name : dir;
-  int network = up < 0 ? 0 : s->os.network(c, there);
-  mem_free(dir);
   *exists = rc == 0;
+  int local = up < 0 ? ZKE_OK : store_check_network(s, *exists ? s->name : dir);
+  mem_free(dir);
   if (up < 0) {
     return base_fail(ZKE_CANTOPEN, "%s: its directory: %s", s->name,
                      strerror(-up));
@@ -13922,12 +13961,7 @@ static int store_inspect_name(store *s, unsigned flags, bool *exists) {
     return base_fail(ZKE_CANTOPEN, "%s: %s", s->name, strerror(-rc));
   if (!*exists && (flags & (ZKE_OPEN_EXISTING | ZKE_OPEN_READONLY)))
     return base_fail(ZKE_CANTOPEN, "%s does not exist", s->name);
-  if (network == 1) {
-    return base_fail(ZKE_NETWORKFS,
-                     "%s is on a network file system, where processes of "
-                     "different hosts cannot share a write-ahead log",
-                     s->name);
-  }
+  if (local != ZKE_OK) return local;
   rc = *exists ? store_inspect_file(s, &f, &above) : ZKE_OK;
   return rc == ZKE_OK ? store_check_length(s) : rc;
 }

@@ -2577,7 +2577,9 @@ ZKE_API int zke_test_fail(zke *z, int when, int skip);
  *                     given.  -EOPNOTSUPP where a mode cannot be given so, as
  *                     by glibc before 2.32: side files keep theirs then
  *   list              call entry for each name, "." and ".." among them
- *   network           1: the path is on a network file system; 0: it is not
+ *   network           1: the path is on a network file system; 0: it is not;
+ *                     -ENOSYS, -EPERM: this cannot be asked.  After any other
+ *                     error the opening fails
  *   pipe              non-blocking
  *   lock              one byte, exclusive, of the open file description:
  *                     -EAGAIN where another has it; ZKE_LOCK_NONE drops it
@@ -2595,7 +2597,9 @@ ZKE_API int zke_test_fail(zke *z, int when, int skip);
  *   sleep             for ns, or shorter
  *   random            fill the buffer; a failure costs chance, and no kept
  *                     session can begin
- *   boot_id           another text after each boot of the host
+ *   boot_id           another text after each boot of the host; -ENOENT,
+ *                     -ENOSYS, -EACCES, -EPERM: there is none to be had.  After
+ *                     any other error the opening fails
  *   pid               for display, and the lock that tells who is the writer
  *   process_name      what a session is called without options.identity
  *   boot_offset       ns by which clock() of ZKE_CLOCK_BOOTTIME is ahead of the

@@ -436,21 +436,24 @@ TEST(hosted_database_is_no_stranger) {
   ck_ok(zke_close(test_open(path)));
 }
 
-static int on_network(void *context, const char *path) {
-  (void)context, (void)path;
-  return 1;
+static int on_network(void *kind, const char *path) {
+  (void)path;
+  return *(int *)kind;
 }
 
-/* P11: a network file system is refused, for a new and an existing file. */
-TEST(network_file_system_is_refused) {
+/* P11: a network file system is refused, for a new and an existing file, and
+ * one of which the system does not tell (1). */
+TEST_LOOP(network_file_system_is_refused, 0, 2) {
+  int kind = _i ? -EIO : 1;
   const char *where = directory("d"), *path = test_path("d/a.db");
   zke_os os;
   zke_os_default(&os);
   os.network = on_network;
+  os.context = &kind;
   zke_options options = {.size = sizeof options, .os = &os};
-  refused_by(where, path, &options, ZKE_NETWORKFS);
+  refused_by(where, path, &options, _i ? ZKE_SYSTEMERROR : ZKE_NETWORKFS);
   copy_file(sample(test_path("a.db")), path);
-  refused_by(where, path, &options, ZKE_NETWORKFS);
+  refused_by(where, path, &options, _i ? ZKE_SYSTEMERROR : ZKE_NETWORKFS);
 }
 
 static int filled_before; /* structs that were not empty when given */
@@ -1102,6 +1105,117 @@ TEST_LOOP(reboot_reissues_nothing, 0, 3) {
   expect_data(z, "/a", "one");
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
+}
+
+/* One call of the system fails, or that and those like it after it. */
+enum missed { MISS_OPEN, MISS_STAT, MISS_FSTAT, MISS_PREAD, MISS_PROBE };
+enum { MISS_BOOT = MISS_PROBE + 1, MISSES };
+static zke_os not_missed;
+static int miss, miss_in; /* which call, and the how manieth from here on */
+static int miss_error;
+static bool miss_lasts;
+
+static bool misses(int call) {
+  return call == miss && (--miss_in == 0 || (miss_lasts && miss_in < 0));
+}
+
+static int miss_open(void *c, const char *path, int flags, unsigned mode) {
+  if (misses(MISS_OPEN)) return -miss_error;
+  return not_missed.open(c, path, flags, mode);
+}
+
+static int miss_stat(void *c, const char *path, zke_file *out) {
+  return misses(MISS_STAT) ? -miss_error : not_missed.stat(c, path, out);
+}
+
+static int miss_fstat(void *c, int fd, zke_file *out) {
+  return misses(MISS_FSTAT) ? -miss_error : not_missed.fstat(c, fd, out);
+}
+
+static int64_t miss_pread(void *c, int fd, void *to, size_t size, int64_t at) {
+  if (misses(MISS_PREAD)) return -miss_error;
+  return not_missed.pread(c, fd, to, size, at);
+}
+
+static int miss_probe(void *c, int fd, int64_t at) {
+  return misses(MISS_PROBE) ? -miss_error : not_missed.probe(c, fd, at);
+}
+
+static int miss_boot_id(void *c, char *buffer, size_t size) {
+  return misses(MISS_BOOT) ? -miss_error : pretended_boot(c, buffer, size);
+}
+
+/* Open while the n-th call fails, and again without if that is told.  False:
+ * there were fewer calls. */
+static bool open_missing(const char *path, int call, int n, zke **z) {
+  zke_os_default(&not_missed);
+  zke_os os = not_missed;
+  os.open = miss_open, os.stat = miss_stat, os.fstat = miss_fstat;
+  os.pread = miss_pread, os.probe = miss_probe, os.boot_id = miss_boot_id;
+  zke_options options = {.size = sizeof options, .os = &os};
+  miss = call, miss_in = n;
+  int rc = zke_open(path, &options, z);
+  miss = MISSES;
+  ck_assert(rc == ZKE_OK || miss_in <= 0);
+  if (rc != ZKE_OK) ck_ok(zke_open(path, &options, z));
+  return miss_in <= 0;
+}
+
+/* A process that dies with an ephemeral node; before that it has detached a
+ * kept session. */
+static int die_with_a_lock(void *path) {
+  zke_os os;
+  zke *z, *kept;
+  zke_os_default(&os);
+  os.boot_id = pretended_boot;
+  boot = "one";
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke_options k = {.size = sizeof k, .timeout_ms = 600000};
+  return zke_open(path, &o, &z) || zke_open_session(z, &k, &kept) ||
+         zke_detach(kept) ||
+         zke_create(z, "/e", NULL, -1, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
+}
+
+/* Without the kernel's answer nobody is dead, and nobody lives: an opening that
+ * does not get one fails, and leaves what a later one finds.  In turn: a new
+ * boot; one that took the side files along; no boot, when nobody has the file
+ * but a detached session is in it; a living process that has another boot id.
+ */
+TEST_LOOP(no_answer_decides_nothing, 0, 4 * MISSES) {
+  test_in_memory();
+  const char *path = sample(test_path("a.db"));
+  const int errors[] = {EIO, EMFILE, _i / 4 == MISS_BOOT ? ENFILE : EACCES};
+  bool more = true, again = _i % 4 < 2;
+  for (int n = 1; more; n++) {
+    for (int e = 0; e < 6; e++) {
+      zke *mine = NULL, *z;
+      ck_assert_int_eq(
+          test_child_end(test_child(die_with_a_lock, (void *)(uintptr_t)path)),
+          0);
+      int64_t epoch = sql(path, "SELECT max(czxid)>>32 FROM zke_nodes");
+      if (_i % 4 == 1) test_remove(joined(path, "-zke"));
+      if (_i % 4 == 3) mine = open_booted(path, "one");
+      if (mine) make_ephemeral(mine, "/mine");
+      boot = _i % 4 == 2 ? "one" : "two";
+      miss_error = errors[e / 2], miss_lasts = e % 2;
+      more = open_missing(path, _i / 4, n, &z);
+      if (again) ck_rc(zke_exists(z, "/e", NULL, NULL, NULL), ZKE_NONODE);
+      if (mine) ck_ok(zke_exists(z, "/mine", NULL, NULL, NULL));
+      ck_assert_int_eq(zke_session_id(z) >> 32 > epoch, again);
+      ck_assert_int_eq(
+          sql(path, "SELECT count(*) FROM zkembed_session WHERE timeout<>0"),
+          !again);
+      if (again) ck_assert_int_eq(test_session_count(z), 1);
+      ck_ok(zke_check(z, NULL, NULL));
+      ck_ok(zke_close(z));
+      ck_ok(zke_close(mine));
+      test_remove(joined(path, "-zke"));
+      test_remove(path);
+      test_remove(joined(path, "-wal"));
+      test_remove(joined(path, "-shm"));
+      sample(path);
+    }
+  }
 }
 
 /* P8: the same boot raises no epoch. */
