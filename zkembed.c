@@ -9933,6 +9933,9 @@ static int sess_end_body(txn *t, void *arg) {
   int rc = sess_read_row(t->s, end->session, &row, &found);
   if (rc != ZKE_OK || !found) return rc;
   life_forget(t->s); /* what counts is the file that is there now */
+  if (end->why == SESS_EXPIRE && !row.timeout &&
+      sess_life(t->s, &row) == LIFE_FREE)
+    end->why = SESS_DEAD; /* so its FIFO goes, too */
   if (!sess_reason_holds(t, &row, end)) return ZKE_OK;
   end->ended = true;
   end->died = t->died;

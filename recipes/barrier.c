@@ -279,7 +279,7 @@ static char *barrier_twin(zke *z, const char *path, const char *id) {
 }
 
 /* It stands: is it this very setting, whose reply was lost?  ZKE_HELD: another
- * one; ZKE_LOOK_AGAIN: it has just been removed. */
+ * one, whose process lives if it is ephemeral; ZKE_LOOK_AGAIN: it has gone. */
 static int barrier_recognise(barrier_change *c) {
   setting s;
   int rc = setting_read(c->b->r.z, c->b->node, NULL, NULL, &s);
@@ -287,6 +287,9 @@ static int barrier_recognise(barrier_change *c) {
   if (rc != ZKE_OK) return rc;
   if (s.id && strcmp(s.id, c->id) == 0)
     c->token = s.stat.czxid;
+  else if (zke_recipe_bury(c->b->r.z, c->b->node, s.stat.ephemeralOwner) ==
+           ZKE_NONODE)
+    rc = ZKE_LOOK_AGAIN;
   else
     rc = setting_say(&s, ZKE_HELD, c->b->r.path);
   setting_free(&s);

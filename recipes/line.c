@@ -805,12 +805,20 @@ static int line_say_held(zke_line *l, int rc) {
 
 /* The znode has to be made to know whether anybody is before it.  It is there
  * for a moment: an entry that comes in this moment watches it, and is woken
- * when it goes. */
+ * when it goes.
+ *
+ * It is kept out only by living processes: those that are watched since they
+ * keep it out, and the one that the sentence names. */
 int zke_line_try(zke_line *l) {
   int rc = zke_line_join(l, false, ZKE_FOREVER);
-  if (rc != ZKE_OK || l->state == ZKE_LINE_HELD) return rc;
-  rc = l->state == ZKE_LINE_LOST ? line_lost(l) : line_say_held(l, ZKE_HELD);
-  return zke_line_give_up(l, rc);
+  if (rc != ZKE_OK) return rc;
+  while (rc == ZKE_OK && l->state == ZKE_LINE_WAITING) {
+    rc = zke_recipe_bury_all(l->r.z, l->r.path, l->watched);
+    if (rc == ZKE_OK) rc = line_say_held(l, ZKE_HELD);
+    if (rc == ZKE_NONODE) rc = zke_line_step(l);
+  }
+  if (rc == ZKE_OK && l->state == ZKE_LINE_LOST) rc = line_lost(l);
+  return rc == ZKE_OK ? ZKE_OK : zke_line_give_up(l, rc);
 }
 
 /* ---- another entry in the place of the own ----

@@ -466,10 +466,17 @@ static int multilock_join(zke_multilock *ml, bool blocking,
   return rc == ZKE_OK ? ZKE_OK : multilock_give_up(ml, rc);
 }
 
-/* Fail with rc, and name the first lock that is missing, and its holder. */
+/* Fail with rc, and name the first lock that is missing, and its holder.
+ * ZKE_HELD: only if living processes keep the object out of that lock, else
+ * ZKE_NONODE. */
 static int multilock_say_held(zke_multilock *ml, int rc) {
   int i = 0;
   while (i + 1 < ml->count && ml->seats[i].turn) i++;
+  const zke_strings keeper = {ml->seats[i].watched != NULL,
+                              &ml->seats[i].watched};
+  if (rc == ZKE_HELD &&
+      zke_recipe_bury_all(ml->r.z, ml->seats[i].path, &keeper) != ZKE_OK)
+    return ZKE_NONODE;
   return zke_line_say_held(ml->r.z, rc, multilock_places[ml->seats[i].kind],
                            ml->seats[i].path);
 }
@@ -524,10 +531,13 @@ int zke_multilock_acquire(zke_multilock *ml, int64_t deadline_ms) {
 /* Out again where anybody is before it, in any of the lines. */
 static int multilock_try(zke_multilock *ml) {
   int rc = multilock_join(ml, false, ZKE_FOREVER);
-  if (rc != ZKE_OK || ml->state == ZKE_LINE_HELD) return rc;
-  rc = ml->state == ZKE_LINE_LOST ? multilock_is_lost(ml)
-                                  : multilock_say_held(ml, ZKE_HELD);
-  return multilock_give_up(ml, rc);
+  if (rc != ZKE_OK) return rc;
+  while (rc == ZKE_OK && ml->state == ZKE_LINE_WAITING) {
+    rc = multilock_say_held(ml, ZKE_HELD);
+    if (rc == ZKE_NONODE) rc = zke_recipe_look(&ml->r);
+  }
+  if (rc == ZKE_OK && ml->state == ZKE_LINE_LOST) rc = multilock_is_lost(ml);
+  return rc == ZKE_OK ? ZKE_OK : multilock_give_up(ml, rc);
 }
 
 /* Out of all lines again at once where anybody is before it in one of them. */

@@ -362,7 +362,11 @@ static int names_try_bound(names_change *c, const bound *old) {
   bool meant = c->replace && (!c->token || c->token == old->b.token);
   if (c->unsure && !c->make && c->aimed_at != old->b.token)
     return ZKE_OK; /* the lost try has unbound; this is another one */
-  if (!meant) return bound_say(old, c->path);
+  if (!meant) {
+    int rc = zke_recipe_bury(c->n->r.z, c->path,
+                             old->b.ephemeral ? old->b.session : 0);
+    return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : bound_say(old, c->path);
+  }
   if (!c->unsure) c->aimed_at = old->b.token;
   return names_exchange(c, old);
 }

@@ -30,6 +30,7 @@ int zke_line_say_held(zke *z, int rc, const char *kind, const char *directory) {
   snprintf(what, sizeof what, "the %s %s", kind, directory);
   int found = zke_entry_list(z, directory, &e, NULL);
   if (found == ZKE_OK && e->count == 0) found = ZKE_NONODE;
+  if (found == ZKE_NONODE && rc == ZKE_HELD) rc = found;
   if (found != ZKE_OK) {
     zke_free(e);
     return zke_recipe_say_hidden(rc, what, found);

@@ -44,7 +44,7 @@ ZKE_API int zke_line_parties(zke *z, const char *path, int limit,
  *   kind       "lock"
  *   directory  of the line
  *
- * Returns rc, or ZKE_NOMEM. */
+ * Returns as zke_recipe_say_held(), or ZKE_NOMEM. */
 ZKE_API int zke_line_say_held(zke *z, int rc, const char *kind,
                               const char *directory);
 

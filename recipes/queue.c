@@ -1453,15 +1453,26 @@ static int queue_get_now(zke_queue *q, queue_want *w, int64_t deadline_ms) {
   return rc;
 }
 
-/* Take or claim, and wait for an item as long as may be. */
+/* End the sessions of dead processes that have claimed items.  ZKE_OK: claims
+ * have gone, so try again; ZKE_Q_NOTHING: none has. */
+static int queue_bury(const zke_queue *q) {
+  int rc = zke_recipe_bury_all(q->r.z, q->taken, q->claimed);
+  if (rc == ZKE_NONODE) return ZKE_OK;
+  return rc == ZKE_OK ? ZKE_Q_NOTHING : rc;
+}
+
+/* Take or claim, and wait for an item as long as may be.  Before it says that
+ * there is none it asks once whether those that have claimed items live. */
 static int queue_get(zke_queue *q, queue_want *want, int64_t deadline_ms) {
-  bool waiting = false;
+  bool waiting = false, buried = false;
   int rc;
   do {
     rc = queue_get_now(q, want, deadline_ms);
     rc = queue_tried(&q->taking, rc);
     if (rc != ZKE_Q_NOTHING) break;
     rc = queue_wait_for(&q->taking, &waiting, 0, deadline_ms);
+    if (rc == ZKE_Q_NOTHING && !buried) rc = queue_bury(q);
+    buried = true;
   } while (rc == ZKE_OK);
   rc = queue_wait_end(&q->taking, waiting, rc);
   return rc == ZKE_Q_NOTHING ? queue_say_nothing(q) : rc;

@@ -37,6 +37,7 @@
 
 #include "object.h"
 #include "text.h"
+#include "znode.h"
 
 /* ---- a meeting ----
  *
@@ -275,9 +276,13 @@ static int point_compare(zke *z, const point_change *c) {
   int64_t owner = c->mode == ZKE_EPHEMERAL ? zke_session_id(z) : 0;
   int rc = point_read(z, c->path, NULL, NULL, &p);
   if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
-  if (rc == ZKE_OK && p.stat.ephemeralOwner != owner)
-    rc = zke_recipe_fail(ZKE_HELD, "%s is another's rendezvous point", c->path);
-  else if (rc == ZKE_OK && p.filled && !c->unsure)
+  if (rc == ZKE_OK && p.stat.ephemeralOwner != owner) {
+    rc = zke_recipe_bury(z, c->path, p.stat.ephemeralOwner);
+    rc = rc == ZKE_NONODE
+             ? ZKE_LOOK_AGAIN
+             : zke_recipe_fail(ZKE_HELD, "%s is another's rendezvous point",
+                               c->path);
+  } else if (rc == ZKE_OK && p.filled && !c->unsure)
     rc = point_say_filled(&p, c->path);
   zke_free(p.text);
   return rc;

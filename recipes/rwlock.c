@@ -459,7 +459,7 @@ static int rwlock_rival(zke_rwlock *rw, char **rival) {
 /* The upgrade, as at the head of this file.  From the failure on the object
  * says that it reads (kind, undo), before its znode says so: a claim to write
  * must not outlive the look that refused it.  Later steps mend the znode. */
-static int rwlock_upgrade(zke_rwlock *rw) {
+static int rwlock_upgrade_once(zke_rwlock *rw) {
   char what[256], *rival = NULL;
   zke_sentence kept;
   int rc = rwlock_rival(rw, &rival);
@@ -479,6 +479,18 @@ static int rwlock_upgrade(zke_rwlock *rw) {
   snprintf(what, sizeof what, "the rwlock %s", rw->l.r.path);
   rc = zke_recipe_say_held(rw->l.r.z, ZKE_HELD, what, rival);
   zke_free(rival);
+  return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
+}
+
+/* Tried again while the one in the way turns out to have gone. */
+static int rwlock_upgrade(zke_rwlock *rw) {
+  int rc = ZKE_LOOK_AGAIN;
+  while (rc == ZKE_LOOK_AGAIN) {
+    rc = rwlock_expect(rw, ZKE_LINE_READ, "reading");
+    if (rc == ZKE_OK) rc = rwlock_undo(rw);
+    if (rc == ZKE_OK) rc = rwlock_expect(rw, ZKE_LINE_READ, "reading");
+    if (rc == ZKE_OK) rc = rwlock_upgrade_once(rw);
+  }
   return rc;
 }
 
@@ -488,11 +500,7 @@ static int rwlock_upgrade(zke_rwlock *rw) {
 int zke_rwlock_upgrade(zke_rwlock *rw) {
   int rc = zke_recipe_enter((zke_recipe *)rw);
   if (rc != ZKE_OK) return rc;
-  rc = rwlock_expect(rw, ZKE_LINE_READ, "reading");
-  if (rc == ZKE_OK) rc = rwlock_undo(rw);
-  if (rc == ZKE_OK) rc = rwlock_expect(rw, ZKE_LINE_READ, "reading");
-  if (rc == ZKE_OK) rc = rwlock_upgrade(rw);
-  return rwlock_leave(rw, rc);
+  return rwlock_leave(rw, rwlock_upgrade(rw));
 }
 
 /* ---- looking ---- */

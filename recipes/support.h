@@ -41,6 +41,10 @@
  *   (a reentrant lock, an election that it leads) only asks the file: where
  *   that cannot be read, the object holds as before.
  *
+ * Refusing.  A call that does not wait is refused (ZKE_HELD, nothing to take)
+ *   only by processes that live.  Before it says so it asks the kernel, ends
+ *   the sessions of those that have died, and looks again.
+ *
  * Waiting (3) is zke_wait(): callbacks of other watches on the handle run
  *   meanwhile.  Without blocking calls a recipe goes on inside zke_dispatch().
  *   What it cannot do there (the disk is full, another process keeps the

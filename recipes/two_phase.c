@@ -1288,11 +1288,10 @@ static int phase_meet_vote(zke_two_phase *t) {
   int rc = zke_exists(z, path, NULL, NULL, &stat);
   if (rc == ZKE_NONODE) return ZKE_LOOK_AGAIN;
   if (rc != ZKE_OK || stat.ephemeralOwner == zke_session_id(z)) return rc;
-  rc = view_bury(z, path);
-  if (rc != ZKE_OK) return rc;
   snprintf(what, sizeof what, "the vote of %.60s in %.120s",
            t->head.sites[t->own], t->r.path);
-  return zke_recipe_say_held(z, ZKE_HELD, what, path);
+  rc = zke_recipe_say_held(z, ZKE_HELD, what, path);
+  return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
 }
 
 /* The ephemeral vote says that the site is there.  The check of the id makes

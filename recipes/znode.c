@@ -844,16 +844,48 @@ static int znode_ask_owner(zke *z, const char *path, int64_t session) {
   return stat.ephemeralOwner == session ? ZKE_OK : ZKE_NONODE;
 }
 
+/* For zke_retry().  After a lost reply the session has gone, which is fine. */
+static int znode_try_expire(zke *z, void *arg) {
+  return zke_expire(z, *(const int64_t *)arg);
+}
+
+/* The session that was seen to own a znode, and as zke_recipe_bury().  *who
+ * stays NULL where it cannot be shown; else it is for zke_free(), whatever is
+ * returned. */
+static int znode_owner(zke *z, const char *path, int64_t session,
+                       zke_session_list **who) {
+  int rc = zke_session(z, session, who);
+  if (rc == ZKE_NONODE) return znode_ask_owner(z, path, session);
+  if (rc != ZKE_OK || (*who)->data[0].alive || (*who)->data[0].timeout_ms)
+    return rc;
+  rc = zke_retry(z, znode_try_expire, &session, ZKE_FOREVER);
+  return rc == ZKE_OK ? ZKE_NONODE : rc;
+}
+
 int zke_recipe_bury(zke *z, const char *path, int64_t session) {
   zke_session_list *who = NULL;
-  int rc = zke_session(z, session, &who);
-  if (rc == ZKE_NONODE) return znode_ask_owner(z, path, session);
-  if (rc == ZKE_OK && !who->data[0].alive && !who->data[0].timeout_ms) {
-    rc = zke_expire(z, session);
-    if (rc == ZKE_OK) rc = ZKE_NONODE;
-  }
+  int rc = session ? znode_owner(z, path, session, &who) : ZKE_OK;
   zke_free(who);
   return rc;
+}
+
+/* Znodes of one owner often stand together, and it is asked once then. */
+int zke_recipe_bury_all(zke *z, const char *directory,
+                        const zke_strings *names) {
+  int64_t lives = 0;
+  bool gone = false;
+  for (int i = 0; names && i < names->count; i++) {
+    zke_stat stat;
+    char *path = zke_recipe_path(z, directory, zke_recipe_name(names->data[i]));
+    if (!path) return ZKE_NOMEM;
+    int rc = zke_exists(z, path, NULL, NULL, &stat);
+    if (rc == ZKE_OK && stat.ephemeralOwner != lives)
+      rc = zke_recipe_bury(z, path, stat.ephemeralOwner);
+    if (rc == ZKE_OK) lives = stat.ephemeralOwner;
+    gone = gone || rc == ZKE_NONODE;
+    zke_free(path);
+  }
+  return gone ? ZKE_NONODE : ZKE_OK;
 }
 
 /* When a holder took office: its write of "held", else its coming. */
@@ -870,20 +902,22 @@ int zke_recipe_say_hidden(int rc, const char *what, int found) {
   return zke_recipe_fail(rc, "%s %s", what, how);
 }
 
-/* The holder may go between the two reads. */
+/* The owner is asked for anyway, so that it lives costs nothing to know. */
 int zke_recipe_say_held(zke *z, int rc, const char *what, const char *path) {
   char *data = NULL, when[ZKE_RECIPE_WHEN];
   zke_stat stat;
   zke_session_list *who = NULL;
   int found = zke_get(z, path, NULL, NULL, &data, NULL, &stat);
-  if (found == ZKE_OK) found = zke_session(z, stat.ephemeralOwner, &who);
-  if (found != ZKE_OK) {
-    zke_free(data);
-    return zke_recipe_say_hidden(rc, what, found);
+  if (found == ZKE_OK) found = znode_owner(z, path, stat.ephemeralOwner, &who);
+  if (found == ZKE_NONODE && rc == ZKE_HELD) {
+    rc = found;
+  } else if (found != ZKE_OK || !who) {
+    rc = zke_recipe_say_hidden(rc, what, found);
+  } else {
+    zke_recipe_when(zke_recipe_since(&stat, data), when);
+    zke_fail(rc, "%s is held by %s (pid %" PRId64 ") since %s", what,
+             who->data[0].identity, who->data[0].pid, when);
   }
-  zke_recipe_when(zke_recipe_since(&stat, data), when);
-  zke_fail(rc, "%s is held by %s (pid %" PRId64 ") since %s", what,
-           who->data[0].identity, who->data[0].pid, when);
   zke_free(who);
   zke_free(data);
   return rc;

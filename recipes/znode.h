@@ -280,11 +280,13 @@ ZKE_API int zke_recipe_find(const zke_entries *entries, const char *name);
  * "the lock /locks/a is held by backup (pid 12) since 2026-11-20T12:00:00Z", or
  * that it was held but is no longer, or that the holder cannot be read.
  *
+ * A holder whose process has died is buried (zke_recipe_bury()).
+ *
  *   rc    what is returned
  *   what  "the lock /locks/a"
  *   path  of the holder's znode
  *
- * Returns rc. */
+ * Returns rc, or ZKE_NONODE instead of ZKE_HELD if the holder has gone. */
 ZKE_API int zke_recipe_say_held(zke *z, int rc, const char *what,
                                 const char *path);
 
@@ -292,18 +294,27 @@ ZKE_API int zke_recipe_say_held(zke *z, int rc, const char *what,
  * holder has said, ZKE_NONODE if it has gone.  Returns rc */
 int zke_recipe_say_hidden(int rc, const char *what, int found);
 
-/* zke_recipe_bury - end the session that owns an ephemeral if its process has
- * died
+/* zke_recipe_bury - end the session that owns a znode if its process has died
+ * zke_recipe_bury_all - the same for each of several znodes
+ *
+ * For a call that is about to say that another process stands in the way.  The
+ * kernel knows of a death at once, other processes only after a while.
  *
  * A kept session outlives its process, and another one may take it over: it
  * lives until its timeout is over.
  *
- *   path     of the znode
- *   session  that was seen to own it
+ *   path       of the znode
+ *   session    that was seen to own it; 0 for a persistent znode
+ *   directory  of several znodes
+ *   names      or paths of them, or NULL for none
  *
- * Returns ZKE_OK where the session lives, ZKE_NONODE where it was ended or the
- * znode is not its any more, or what a read or zke_expire() returns. */
+ * Bury returns ZKE_OK if the session lives, ZKE_NONODE if it was ended or the
+ * znode is not its any more, or what a read or zke_expire() returns.  Bury_all
+ * returns ZKE_NONODE if at least one of the znodes has gone, else ZKE_OK, or
+ * ZKE_NOMEM.  A znode that cannot be judged counts as a living session's. */
 int zke_recipe_bury(zke *z, const char *path, int64_t session);
+int zke_recipe_bury_all(zke *z, const char *directory,
+                        const zke_strings *names);
 
 /* zke_recipe_since - when a holder took office: its write of "held", else its
  * coming */

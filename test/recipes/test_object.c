@@ -13,11 +13,13 @@
  */
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "recipes/barrier.h"
 #include "recipes/config.h"
@@ -28,6 +30,7 @@
 #include "recipes/group.h"
 #include "recipes/lock.h"
 #include "recipes/multilock.h"
+#include "recipes/names.h"
 #include "recipes/object.h"
 #include "recipes/partition.h"
 #include "recipes/periodic.h"
@@ -691,5 +694,166 @@ TEST_LOOP(nothing_to_give_up, 0, KINDS) {
     ck_rc(current->give_up(object), ZKE_LOST);
   }
   current->free(object);
+  end();
+}
+
+/* ---- in the way ---- */
+
+static bool dies; /* this process, and it keeps what it has taken */
+static int told_by[2];
+
+/* Take something by a new object that does not wait, and free it again. */
+#define TAKES(name, type, make, take) \
+  static int name(zke *of) {          \
+    zke_##type *x = NULL;             \
+    int rc = make;                    \
+    if (rc == ZKE_OK) rc = take;      \
+    if (!dies) zke_##type##_free(x);  \
+    return rc;                        \
+  }                                   \
+  struct kind
+
+static const zke_semaphore_options two_permits = {.size = sizeof two_permits,
+                                                  .limit = 2};
+static const zke_barrier_options while_it_lives = {
+    .size = sizeof while_it_lives, .ephemeral = 1};
+static const zke_periodic_options hourly = {.size = sizeof hourly,
+                                            .period_ms = 3600000,
+                                            .retry = ZKE_PERIODIC_RETRY_DEAD};
+static const zke_two_phase_options ephemeral_form = {
+    .size = sizeof ephemeral_form, .form = ZKE_TWO_PHASE_EPHEMERAL};
+
+TAKES(take_lock, lock, zke_lock_new(of, "/d", NULL, &x), zke_lock_try(x));
+TAKES(take_lock_late, lock, zke_lock_new(of, "/d", NULL, &x),
+      zke_lock_acquire(x, zke_now(of)));
+TAKES(take_to_write, rwlock, zke_rwlock_new(of, "/d", NULL, &x),
+      zke_rwlock_try(x, ZKE_RWLOCK_WRITE));
+TAKES(take_to_read, rwlock, zke_rwlock_new(of, "/d", NULL, &x),
+      zke_rwlock_try(x, ZKE_RWLOCK_READ));
+TAKES(wait_to_write, rwlock, zke_rwlock_new(of, "/d", NULL, &x),
+      zke_rwlock_start(x, ZKE_RWLOCK_WRITE));
+TAKES(upgrade, rwlock, zke_rwlock_new(of, "/d", NULL, &x),
+      (rc = zke_rwlock_try(x, ZKE_RWLOCK_READ)) == ZKE_OK
+          ? zke_rwlock_upgrade(x)
+          : rc);
+TAKES(take_permit, semaphore, zke_semaphore_new(of, "/d", &two_permits, &x),
+      zke_semaphore_try(x, 1));
+TAKES(take_both, multilock, zke_multilock_new(of, items, 2, NULL, &x),
+      zke_multilock_try(x));
+TAKES(take_singleton, singleton, zke_singleton_new(of, "/d", NULL, &x),
+      zke_singleton_try(x));
+TAKES(take_office, election, zke_election_new(of, "/d", NULL, &x),
+      zke_election_lead(x, zke_now(of)));
+TAKES(take_name, names, zke_names_new(of, "/d", NULL, &x),
+      zke_names_bind(x, "n", "", 0, 1, ZKE_FOREVER, NULL));
+TAKES(take_barrier, barrier, zke_barrier_new(of, "/d", &while_it_lives, &x),
+      zke_barrier_set(x, "", 0, ZKE_FOREVER, NULL));
+TAKES(take_run, periodic, zke_periodic_new(of, "/d", "job", &hourly, &x),
+      zke_periodic_try(x));
+TAKES(take_vote, two_phase, zke_two_phase_open(of, "/d", "t", "site", NULL, &x),
+      ZKE_OK);
+
+static int take_item(zke *of) {
+  zke_queue *x = NULL;
+  zke_queue_item *item = NULL;
+  int rc = zke_queue_new(of, "/d", NULL, &x);
+  if (rc == ZKE_OK) rc = zke_queue_claim(x, 0, &item);
+  if (!dies) zke_queue_free(x);
+  zke_free(item);
+  return rc;
+}
+
+static int take_point(zke *of) {
+  return zke_rendezvous_prepare(of, "/d", 1, ZKE_FOREVER);
+}
+
+static void put_item(void) {
+  zke_queue *x = NULL;
+  ck_ok(zke_queue_new(other, "/d", NULL, &x));
+  ck_ok(zke_queue_put(x, "", 0, NULL, 0));
+  zke_queue_free(x);
+}
+
+/* `other` has it, too, and lives. */
+static void other_reads(void) {
+  zke_rwlock *x = NULL;
+  ck_ok(zke_rwlock_new(other, "/d", NULL, &x));
+  ck_ok(zke_rwlock_try(x, ZKE_RWLOCK_READ));
+  theirs = x;
+}
+static void other_stops_reading(void) { zke_rwlock_free(theirs); }
+
+static void other_has_permit(void) {
+  zke_semaphore *x = NULL;
+  ck_ok(zke_semaphore_new(other, "/d", &two_permits, &x));
+  ck_ok(zke_semaphore_try(x, 1));
+  theirs = x;
+}
+static void other_gives_permit_back(void) { zke_semaphore_free(theirs); }
+
+static void other_begins(void) {
+  ck_ok(zke_two_phase_begin(other, "/d", "t", "", 0, sites, 1, &ephemeral_form,
+                            (zke_two_phase **)&theirs));
+}
+static void other_leaves(void) { zke_two_phase_free(theirs); }
+
+static const struct grave {
+  const char *name;
+  int (*take)(zke *of);
+  int refused;          /* what take() says while the first one lives */
+  int (*hold)(zke *of); /* by that one; NULL: take() */
+  void (*before)(void), (*after)(void);
+} graves[] = {{"lock", take_lock, ZKE_HELD, NULL, NULL, NULL},
+              {"late", take_lock_late, ZKE_OPERATIONTIMEOUT, NULL, NULL, NULL},
+              {"write", take_to_write, ZKE_HELD, NULL, NULL, NULL},
+              {"read", take_to_read, ZKE_HELD, wait_to_write, other_reads,
+               other_stops_reading},
+              {"upgrade", upgrade, ZKE_HELD, take_to_read, NULL, NULL},
+              {"semaphore", take_permit, ZKE_HELD, NULL, other_has_permit,
+               other_gives_permit_back},
+              {"multilock", take_both, ZKE_HELD, NULL, NULL, NULL},
+              {"singleton", take_singleton, ZKE_HELD, NULL, NULL, NULL},
+              {"election", take_office, ZKE_OPERATIONTIMEOUT, NULL, NULL, NULL},
+              {"names", take_name, ZKE_HELD, NULL, NULL, NULL},
+              {"barrier", take_barrier, ZKE_HELD, NULL, NULL, NULL},
+              {"rendezvous", take_point, ZKE_HELD, NULL, NULL, NULL},
+              {"periodic", take_run, ZKE_HELD, NULL, NULL, NULL},
+              {"vote", take_vote, ZKE_HELD, NULL, other_begins, other_leaves},
+              {"queue", take_item, ZKE_OPERATIONTIMEOUT, NULL, put_item, NULL}};
+
+enum { GRAVES = sizeof graves / sizeof *graves };
+
+/* The process that dies: it takes what the row says, and tells its session, or
+ * why it could not.  No assertions here. */
+static int hold_and_stay(void *arg) {
+  const struct grave *g = &graves[*(int *)arg];
+  zke *own = NULL;
+  dies = true;
+  int rc = zke_open(test_path("0.db"), NULL, &own);
+  if (rc == ZKE_OK) rc = (g->hold ? g->hold : g->take)(own);
+  int64_t told_now = rc == ZKE_OK ? zke_session_id(own) : rc;
+  if (write(told_by[1], &told_now, sizeof told_now) < 0) return 1;
+  for (;;) pause();
+}
+
+/* A call that does not wait is refused only by the living: the kernel knows of
+ * a death at once, so it is asked.  Nothing is left of the dead session. */
+TEST_LOOP(the_dead_keep_nobody_out, 0, GRAVES) {
+  const struct grave *g = &graves[_i];
+  int64_t session;
+  char fifo[64];
+  ck_assert_int_eq(pipe(told_by), 0);
+  begin();
+  if (g->before) g->before();
+  pid_t pid = test_child(hold_and_stay, &_i);
+  ck_assert_int_eq(read(told_by[0], &session, sizeof session), sizeof session);
+  ck_assert_msg(session > 0, "%s: %d", g->name, (int)session);
+  ck_rc(g->take(z), g->refused);
+  ck_assert_int_eq(kill(pid, SIGKILL), 0);
+  ck_assert_int_eq(test_child_end(pid), 128 + SIGKILL);
+  ck_assert_msg(g->take(z) == ZKE_OK, "%s: %s", g->name, zke_errmsg());
+  snprintf(fifo, sizeof fifo, "0.db-zke/%016llx", (unsigned long long)session);
+  ck_assert_int_eq(access(test_path(fifo), F_OK), -1);
+  if (g->after) g->after();
   end();
 }
