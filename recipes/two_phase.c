@@ -10,8 +10,10 @@
  * A transaction from beginning to end; each line is one step (one multi):
  *
  *   1. begin   the coordinator creates the znode with its head, "id-<id>",
- *              "coordinator" and, unless they are ephemeral, an empty vote for
- *              each site (phase_create_all())
+ *              "coordinator" and for each site an empty vote, or, if votes are
+ *              ephemeral, "came-<site>" (phase_create_all()).  A site that
+ *              comes then creates its vote and writes "came-<site>"
+ *              (phase_join_once())
  *   2. vote    a site writes "commit" into its vote; or "abort", and then
  *              "decision" with it (phase_give_vote()).  Operations of the
  *              caller's are done with it, and "work-<site>" created
@@ -52,6 +54,9 @@
  *   T7  The code of a caller's operation is not looked at here, since it may be
  *       one on which this recipe looks again.  Which operation of the step was
  *       refused tells whose the refusal is (more_take()).
+ *   T8  An ephemeral vote is created in a step that writes "came-<site>".  So
+ *       if that has another version than 0 and the vote is missing, the site
+ *       has died, whether anybody had seen its vote or not.
  *
  * A death before a step leaves the transaction as it was; after it, the step is
  * whole.  Any participant can decide and remove, so nobody waits for a process
@@ -486,14 +491,14 @@ static const char *view_missing(const phase_view *v, bool acks, char *text,
  *   more  of the site whose acknowledgement this is, or NULL */
 static int view_remove(zke *z, const char *tx, const phase_view *v,
                        phase_more *more) {
-  static const char *const kinds[] = {"vote-", "work-", "ack-"};
+  static const char *const kinds[] = {"vote-", "came-", "work-", "ack-"};
   const phase_head *h = &v->head;
   phase_steps s;
-  steps_begin(&s, z, tx, 3 * h->count + 5 + more_count(more));
+  steps_begin(&s, z, tx, 4 * h->count + 5 + more_count(more));
   steps_check(&s, "decision", "", v->got[1].stat.version);
-  for (int i = 0; i < 3 * h->count; i++) {
-    const char *site = h->sites[i / 3];
-    if (view_has(v, kinds[i % 3], site)) steps_delete(&s, kinds[i % 3], site);
+  for (int i = 0; i < 4 * h->count; i++) {
+    const char *site = h->sites[i / 4];
+    if (view_has(v, kinds[i % 4], site)) steps_delete(&s, kinds[i % 4], site);
   }
   if (view_has(v, "coordinator", "")) steps_delete(&s, "coordinator", "");
   steps_delete(&s, "decision", "");
@@ -532,10 +537,9 @@ static int view_is_over(zke *z, const char *tx, const phase_view *v, int but,
  * decides.
  * ==================================================================== */
 
-/* A site's vote, as this object has seen it. */
+/* A site's vote. */
 typedef struct phase_vote {
   char *path;
-  bool seen;    /* was there at some time: if it is missing now, it has gone */
   bool watched; /* by this object, and the watch has not fired */
 } phase_vote;
 
@@ -739,7 +743,6 @@ static int phase_read_vote(zke_two_phase *t, int i, bool watch, int *vote) {
                    watch ? &t->r : NULL, &data, NULL, &stat);
   *vote = ZKE_TWO_PHASE_UNDECIDED;
   if (rc == ZKE_OK) {
-    v->seen = true;
     v->watched = v->watched || watch;
     if (stat.version == 1) *vote = phase_word(data);
   }
@@ -747,20 +750,39 @@ static int phase_read_vote(zke_two_phase *t, int i, bool watch, int *vote) {
   return rc;
 }
 
-/* There is no such vote: its site has not come yet, so wait for it; or it was
- * there, is ephemeral and has gone, so its site has died: abort. */
+/* Has a site come, with an ephemeral vote that has gone (T8)?  ZKE_OK: it has
+ * not come yet; ZKE_NONODE: it has died; ZKE_LOOK_AGAIN: its vote is there.  In
+ * one snapshot, since it may come just now. */
+static int phase_has_died(const zke_two_phase *t, int i) {
+  zke_op_result got[2] = {{0}};
+  phase_steps s;
+  steps_begin(&s, t->r.z, t->r.path, 2);
+  steps_get(&s, "vote-", t->head.sites[i]);
+  steps_get(&s, "came-", t->head.sites[i]);
+  int rc =
+      s.failed ? ZKE_NOMEM : zke_recipe_multi_read(t->r.z, s.ops, s.count, got);
+  steps_end(&s);
+  bool came = got[1].rc == ZKE_OK && got[1].stat.version != 0;
+  if (rc == ZKE_OK && got[0].rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
+  if (rc == ZKE_OK && came) rc = ZKE_NONODE;
+  zke_results_clear(got, 2);
+  return rc;
+}
+
+/* There is no such vote.  Watch for it, and then see whether its site has not
+ * come yet, or has died: abort. */
 static int phase_miss_vote(zke_two_phase *t, int i) {
   phase_vote *v = &t->votes[i];
   char why[160];
-  if (v->seen && t->head.form & ZKE_TWO_PHASE_EPHEMERAL) {
-    snprintf(why, sizeof why, "the site %.100s has died", t->head.sites[i]);
-    return phase_decide(t, ZKE_TWO_PHASE_ABORT, why);
-  }
-  if (v->watched) return ZKE_OK;
-  int rc = zke_exists(t->r.z, v->path, zke_recipe_watcher, &t->r, NULL);
+  int rc = v->watched
+               ? ZKE_NONODE
+               : zke_exists(t->r.z, v->path, zke_recipe_watcher, &t->r, NULL);
   v->watched = rc == ZKE_OK || rc == ZKE_NONODE;
   if (rc == ZKE_OK) return ZKE_LOOK_AGAIN; /* it has come */
-  return rc == ZKE_NONODE ? ZKE_OK : rc;
+  if (rc == ZKE_NONODE) rc = phase_has_died(t, i);
+  if (rc != ZKE_NONODE) return rc;
+  snprintf(why, sizeof why, "the site %.100s has died", t->head.sites[i]);
+  return phase_decide(t, ZKE_TWO_PHASE_ABORT, why);
 }
 
 /* Look at one vote, as a watcher of votes.  Persistent ones stay as they are
@@ -826,17 +848,14 @@ static int phase_step(zke_recipe *r) {
   return rc == ZKE_LOOK_AGAIN ? ZKE_OK : rc;
 }
 
-/* A one-shot watch has fired.  An event of a vote says that the vote was there,
- * even if it has gone again by now. */
+/* A one-shot watch has fired. */
 static void phase_event(zke_recipe *r, int type, const char *path) {
   zke_two_phase *t = (zke_two_phase *)r;
   if (strcmp(path, t->leader) == 0) t->leader_watched = false;
   for (int i = 0; i < t->head.count; i++) {
     phase_vote *v = &t->votes[i];
     if (type == ZKE_EVENT_OVERFLOW) v->watched = t->leader_watched = false;
-    if (strcmp(path, v->path) != 0) continue;
-    v->watched = false;
-    v->seen = true;
+    if (strcmp(path, v->path) == 0) v->watched = false;
   }
 }
 
@@ -1152,8 +1171,9 @@ static int phase_create_all(zke *z, const phase_start *b) {
                   ZKE_PERSISTENT);
   steps_create(&s, "id-", b->id, "", ZKE_PERSISTENT);
   steps_create(&s, "coordinator", "", by, ZKE_EPHEMERAL);
-  for (int i = 0; i < b->count && !(b->form & ZKE_TWO_PHASE_EPHEMERAL); i++)
-    steps_create(&s, "vote-", b->sites[i], "", ZKE_PERSISTENT);
+  for (int i = 0; i < b->count; i++)
+    steps_create(&s, b->form & ZKE_TWO_PHASE_EPHEMERAL ? "came-" : "vote-",
+                 b->sites[i], "", ZKE_PERSISTENT);
   return steps_do(&s);
 }
 
@@ -1294,12 +1314,14 @@ static int phase_meet_vote(zke_two_phase *t) {
   return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* The ephemeral vote says that the site is there.  The check of the id makes
- * this fail where the transaction has been removed and begun anew. */
+/* The ephemeral vote says that the site is there, and "came-<site>" that it was
+ * (T8).  The check of the id makes this fail where the transaction has been
+ * removed and begun anew. */
 static int phase_join_once(zke *z, zke_two_phase *t) {
   phase_steps s;
-  steps_begin(&s, z, t->r.path, 2);
+  steps_begin(&s, z, t->r.path, 3);
   steps_check(&s, "id-", t->head.id, -1);
+  steps_set(&s, "came-", t->head.sites[t->own], "", -1);
   steps_create(&s, "vote-", t->head.sites[t->own], "", ZKE_EPHEMERAL);
   int rc = steps_do(&s);
   if (rc == ZKE_CONNECTIONLOSS) t->joined = true; /* perhaps */

@@ -36,6 +36,8 @@
  *         coordinator       ephemeral: the process that began it lives
  *         vote-bank         empty: not yet, version 1: "commit" or "abort"
  *         vote-shop         (ephemeral in that form)
+ *         came-bank         in the ephemeral form: version 0 until the site has
+ *                           come
  *         work-bank         the site's vote took operations along; which call's
  *         decision          persistent: "commit" or "abort", why, by whom
  *         ack-bank          this site has done what was decided; which call, if
@@ -45,8 +47,10 @@
  * to see them all decides.  ZKE_TWO_PHASE_COORDINATOR: only the coordinator
  * watches them and announces; when it dies the sites do.
  * ZKE_TWO_PHASE_EPHEMERAL: each site makes its own vote when it opens the
- * transaction, and it goes when the site dies: that aborts.  The last two can
- * be combined.
+ * transaction, and it goes when the site dies: that aborts.  That the site had
+ * come stays noted.  So also a participant that comes after the death aborts,
+ * unless the site itself has opened the transaction again before.  The last two
+ * can be combined.
  *
  * THE DECISION is one znode.  "commit" is made by a step that checks that each
  * vote is there and is "commit" at that very moment; "abort" by anybody: in
@@ -91,7 +95,7 @@
  * the directory once; a vote one write and some reads; the decision one write;
  * an acknowledgement two reads and one write.  So N sites take 2 N + 3 writes
  * that are synced; in the ephemeral form each site that opens it makes one
- * small write more.  A vote that takes operations along makes one znode more in
+ * more.  A vote that takes operations along makes one znode more in
  * its write, and reads once more.  Watches are small writes, too: each look at
  * what is undecided (begin, open, vote, an event) sets the one of the decision.
  * In the form ZKE_TWO_PHASE_SITES each participant also reads the votes then,

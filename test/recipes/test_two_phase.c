@@ -301,6 +301,59 @@ TEST(dead_before_seen) {
   end();
 }
 
+static bool seen_coming;
+
+static void see_coming(zke *s, int type, int state, const char *path,
+                       void *context) {
+  (void)s, (void)state, (void)path, (void)context;
+  if (type == ZKE_EVENT_CREATED) seen_coming = true;
+}
+
+static void begin_unwatched(zke *s) {
+  zke_two_phase_options o = {.size = sizeof o, .form = ZKE_TWO_PHASE_EPHEMERAL};
+  zke_two_phase *x = NULL;
+  seen_coming = false;
+  ck_ok(zke_two_phase_begin(s, BASE, "tx", "", 0, site_names, 2, &o, &x));
+  zke_two_phase_free(x);
+  ck_rc(zke_exists(s, TX "/vote-a", see_coming, NULL, NULL), ZKE_NONODE);
+}
+
+static int vote_unwatched(zke *s) {
+  zke_two_phase *x = NULL;
+  int rc = zke_two_phase_open(s, BASE, "tx", "a", NULL, &x);
+  if (rc == ZKE_OK) rc = zke_two_phase_vote(x, C);
+  zke_two_phase_free(x);
+  return rc;
+}
+
+static void come_after_the_death(zke *s, int rc) {
+  zke_two_phase *x = NULL;
+  int decision = 0;
+  ck_until((dispatch_on(s), zke_exists(s, TX "/vote-a", NULL, NULL, NULL)) ==
+               ZKE_NONODE,
+           10000);
+  ck_assert(seen_coming || rc != ZKE_OK);
+  ck_ok(zke_two_phase_open(s, BASE, "tx", "b", NULL, &x));
+  ck_ok(zke_two_phase_vote(x, C));
+  ck_rc(zke_two_phase_wait(x, zke_now(s), &decision),
+        seen_coming ? ZKE_OK : ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(decision, seen_coming ? A : 0);
+  if (!seen_coming) ck_ok(zke_two_phase_abort(x, "enough"));
+  ck_ok(zke_two_phase_ack(x));
+  zke_two_phase_free(x);
+  ck_ok(zke_two_phase_open(s, BASE, "tx", "a", NULL, &x));
+  ck_ok(zke_two_phase_ack(x));
+  zke_two_phase_free(x);
+}
+
+/* A site that dies anywhere, while nobody looks.  If it had come the next one
+ * that takes part aborts; if it had not, that one waits for it. */
+TEST(dead_before_others_come) {
+  static const recipe_use u = {"two_phase", begin_unwatched, vote_unwatched,
+                               come_after_the_death};
+  ck_assert_int_gt(recipe_deaths(&u), 10);
+}
+
 /* A vote that was seen and has gone does not count: the last vote comes when
  * another's has vanished, and nobody has noticed that yet. */
 TEST(vanished_vote_does_not_count) {
