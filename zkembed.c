@@ -10718,7 +10718,7 @@ typedef struct discard {
 } discard;
 
 enum {
-  DISCARD_PAUSE_MS = 250,   /* between two tries of a dispatch, at most */
+  DISCARD_PAUSE_MS = 250,   /* until a dispatch is due for a try, at most */
   DISCARD_PATIENCE_MS = 20, /* how long a dispatch that may wait does */
   DISCARD_DIGITS = 10       /* of a sequence number, at least */
 };
@@ -10797,8 +10797,8 @@ static void discard_free(discard *d) {
   }
 }
 
-/* The try to remove these entries has ended: forget them, or say when
- * dispatches and reads are to try again.  In a batch they are marked only, as
+/* The try to remove these entries has ended: forget them, or say when a
+ * dispatch is due to try again.  In a batch they are marked only, as
  * it may still be undone: discard_end_batch().  Returns rc. */
 static int discard_conclude(zke *z, discard *first, int rc) {
   if (rc == ZKE_OK && z->s->batch) {
@@ -10852,12 +10852,14 @@ static int discard_all(zke *z) {
   return discard_conclude(z, first, rc);
 }
 
-/* The same from a call that has other things to do: when it is time, and
- * waiting for others no longer than so many ms. The store's deadline is set
- * back: it is that of the call that this is made from. */
+/* The same from a call that has other things to do.  It waits for others no
+ * longer than so many ms, and not at all until the pause after a failure is
+ * over.  The store's deadline is set back: it is that of the call that this is
+ * made from. */
 static void discard_try(zke *z, int64_t now, int64_t ms) {
   store *s = z->s;
-  if (!atomic_load(&z->owes) || now < z->discard_at) return;
+  if (!atomic_load(&z->owes)) return;
+  if (now < z->discard_at) ms = 0;
   int64_t deadline = s->deadline;
   s->deadline = ms ? base_min(deadline, now + ms * ZKE_MS) : 0;
   discard_all(z);

@@ -970,10 +970,12 @@ ZKE_API int zke_delete(zke *z, const char *path, int version);
  *
  * Removes the node now, or as soon as that can be done.  What stands in the way
  * (a full disk, a writer that does not go on, a lost reply) delays it only: the
- * session remembers the node and tries again, at the beginning of each call and
- * in each zke_dispatch() and zke_wait(), until it is gone.  Until then every
- * call of the session that changes anything fails as this one did, so that
- * nothing the session makes comes before, or is taken for, what it discarded.
+ * session remembers the node and tries again, at the beginning of each call
+ * that reads or changes the tree and in each zke_dispatch() and zke_wait(),
+ * until it is gone.  There is no pause between these tries: the first one after
+ * the disk has room again removes the node.  Until then every call of the
+ * session that changes anything fails as this one did, so that nothing the
+ * session makes comes before, or is taken for, what it discarded.
  * zke_next_deadline() and the descriptor tell when the next try is due.  A
  * process that neither calls nor dispatches tries nothing.
  *

@@ -568,6 +568,54 @@ TEST(released_behind_an_obstacle) {
   end();
 }
 
+static zke_os os_default;
+static bool clock_stands;
+
+static int64_t standing_clock(void *c, int which) {
+  int64_t now = os_default.clock(c, which);
+  return clock_stands ? test_stood(which, now) : now;
+}
+
+static int only_read(void) { return zke_exists(z, "/l", NULL, NULL, NULL); }
+static int only_dispatch(void) { return zke_dispatch(z, NULL) < 0; }
+static int only_wait(void) {
+  return zke_wait(z, 0) == ZKE_OPERATIONTIMEOUT ? ZKE_OK : 1;
+}
+static int release_again(void) {
+  return zke_lock_release(lock) == ZKE_LOST ? ZKE_OK : 1;
+}
+static int check_only(void) {
+  return zke_lock_check(lock) == ZKE_LOST ? ZKE_OK : 1;
+}
+
+/* zke_discard(): each call of the session tries again, however soon after the
+ * last one that failed.  Here no time passes between them. */
+TEST_LOOP(gone_with_the_next_call, 0, 5) {
+  int (*const calls[])(void) = {only_read, only_dispatch, only_wait,
+                                release_again, check_only};
+  zke_lock *second;
+  begin();
+  ck_ok(zke_close(z));
+  zke_os_default(&os_default);
+  zke_os os = os_default;
+  os.clock = standing_clock;
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = 20, .os = &os};
+  ck_ok(zke_open(test_path("a.db"), &o, &z));
+  lock_hold();
+  ck_ok(zke_lock_new(other, "/l", NULL, &second));
+  obstruct();
+  ck_rc(zke_lock_release(lock), ZKE_OPERATIONTIMEOUT);
+  clock_stands = true;
+  for (int i = 0; i < 3; i++) ck_ok(zke_dispatch(z, NULL));
+  clear();
+  ck_ok(calls[_i]());
+  ck_ok(zke_lock_try(second));
+  clock_stands = false;
+  zke_lock_free(second);
+  zke_lock_free(lock);
+  end();
+}
+
 /* ---- rounds that cannot be left ---- */
 
 /* What keeps a member in its round, and the code that leaving has then. */
@@ -634,7 +682,6 @@ TEST_LOOP(round_is_not_left, 0, 4) {
 
 /* An obstacle that comes when a session asks for the time, which each call
  * does, for the n-th time. */
-static zke_os os_default;
 static struct {
   const obstacle *o; /* or NULL: none is to come */
   long calls;        /* until it comes */
