@@ -76,6 +76,15 @@
  *   once (state, listener), and every call but free returns ZKE_INVALIDSTATE.
  *   Make new objects on a new handle.
  *
+ * A kept session that another handle attaches (zke_attach()) has ended for the
+ *   objects of the old handle: they say LOST and hold nothing.  Their znodes
+ *   stay the session's, so for everybody else, also for objects of the new
+ *   handle, the session holds as before: these are refused by ZKE_HELD ("this
+ *   very session"), or by ZKE_DEADLOCK where the same thread had acquired.  To
+ *   go on with a lock use zke_lock_steal(), which leaves no moment without a
+ *   holder and gives a new token; to be rid of it, zke_lock_break().  Other
+ *   znodes of objects that have gone can be deleted: zke_ephemerals() has them.
+ *
  * fork().  An object belongs to the process that made it.  In the child its
  *   calls return ZKE_FORKED; free releases memory and gives up nothing, since
  *   what is held is the parent's.

@@ -915,8 +915,10 @@ int zke_recipe_say_held(zke *z, int rc, const char *what, const char *path) {
     rc = zke_recipe_say_hidden(rc, what, found);
   } else {
     zke_recipe_when(zke_recipe_since(&stat, data), when);
-    zke_fail(rc, "%s is held by %s (pid %" PRId64 ") since %s", what,
-             who->data[0].identity, who->data[0].pid, when);
+    const char *own =
+        stat.ephemeralOwner == zke_session_id(z) ? ", this very session," : "";
+    zke_fail(rc, "%s is held by %s (pid %" PRId64 ")%s since %s", what,
+             who->data[0].identity, who->data[0].pid, own, when);
   }
   zke_free(who);
   zke_free(data);

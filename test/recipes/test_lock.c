@@ -2060,3 +2060,39 @@ TEST(the_earliest_deadline_is_past) {
   zke_lock_free(other);
   close_sessions();
 }
+
+/* support.h: what a kept session holds stays when another handle attaches it.
+ * The old object has lost it, a new one is refused, and can take it over. */
+TEST(a_lock_of_an_attached_session_is_taken_over) {
+  unsigned char password[16];
+  zke_options o = {.size = sizeof o, .timeout_ms = 60000, .identity = "kept"};
+  zke *kept = NULL, *attached = NULL;
+  open_sessions();
+  ck_ok(zke_open_session(z[0], &o, &kept));
+  ck_ok(zke_password(kept, password));
+  zke_lock *old = make(kept, PATH), *others = make(z[1], PATH);
+  ck_ok(zke_lock_acquire(old, soon(kept)));
+  int64_t token = zke_lock_token(old);
+  ck_ok(zke_attach(z[0], zke_session_id(kept), password, &o, &attached));
+  ck_assert_int_eq(zke_lock_state(old), ZKE_LOCK_LOST);
+  ck_assert_int_eq(zke_lock_token(old), 0);
+  zke_lock_free(old);
+  ck_ok(zke_close(kept));
+  zke_lock *lock = make(attached, PATH);
+  ck_rc(zke_lock_try(lock), ZKE_HELD);
+  ck_says("is held by kept (pid ");
+  ck_says("), this very session, since ");
+  ck_rc(zke_lock_acquire(lock, soon(attached)), ZKE_DEADLOCK);
+  ck_says("this thread");
+  ck_rc(zke_lock_try(others), ZKE_HELD);
+  ck_ok(zke_lock_steal(lock));
+  ck_assert_int_gt(zke_lock_token(lock), token);
+  ck_assert_int_eq(entries(z[1], PATH), 1);
+  ck_rc(zke_lock_try(others), ZKE_HELD);
+  ck_ok(zke_lock_release(lock));
+  ck_ok(zke_lock_try(others));
+  zke_lock_free(others);
+  zke_lock_free(lock);
+  ck_ok(zke_close(attached));
+  close_clean(PATH);
+}
