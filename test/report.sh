@@ -58,6 +58,14 @@ need_kazoo() {
   report
 }
 
+# need_terminal: ends the script if tmux could not open a terminal
+need_terminal() {
+  python3 -c 'import os; os.openpty()' 2>/dev/null && return
+  echo 'No terminal can be opened.  Is devpts mounted on /dev/pts?'
+  failed=1
+  report
+}
+
 report() {
   echo "$(basename "$0" .sh): $passed passed, $failed failed"
   [ $failed = 0 ]

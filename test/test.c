@@ -368,6 +368,13 @@ static const char *directory_of_all(void) {
   return !on_disk && memory_disk("/dev/shm") ? "/dev/shm" : "/tmp";
 }
 
+int test_terminal(void) {
+  int fd = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  ck_assert_msg(fd >= 0 && grantpt(fd) == 0 && unlockpt(fd) == 0,
+                "no terminal can be opened: is devpts mounted on /dev/pts?");
+  return fd;
+}
+
 /* Paths given out; kept, so that a leak check finds them reachable. */
 static char *test_paths[256];
 static int test_path_count;

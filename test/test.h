@@ -283,6 +283,10 @@ const char *test_stat_line(pid_t of, char line[TEST_STAT_LINE]);
 /* Open descriptors of this process. */
 int test_fd_count(void);
 
+/* The descriptor of a new terminal, at the side of the program that plays it.
+ * The test fails if there is none. */
+int test_terminal(void);
+
 /* The zke command of this build: its whole path, in a static buffer. */
 const char *test_zke(void);
 /* What waitpid() gave, as a shell says it: exit status, or 128 + signal. */

@@ -6,6 +6,7 @@
 # goes on as soon as the screen is as expected, or fails after $PATIENCE
 # seconds (20) and shows it.  COLUMNS and the like are not inherited.
 . test/report.sh
+need_terminal
 
 # Leaks are looked for where no terminal goes away: LeakSanitizer's own tracer
 # can be hung up with it, and then spins for ever.

@@ -10,7 +10,7 @@
 # can be hung up with it, and then spins for ever.
 export ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0"
 
-command -v tmux >/dev/null || { echo "terminal_top: no tmux" >&2; exit 1; }
+need_terminal
 PATH=$(cd "$BUILD" && pwd):$PATH
 scratch room top
 socket=zke-top-$$

@@ -1319,9 +1319,7 @@ static _Noreturn void be_terminal_session(int in, int out, int master) {
 /* The terminal's ^C and ^\ are for its parent, and do not end it; a SIGINT that
  * somebody sends does. */
 TEST(keys_of_the_terminal_do_not_end_it) {
-  int in[2], out[2], master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-  ck_assert_int_ge(master, 0);
-  ck_assert_int_eq(grantpt(master) + unlockpt(master), 0);
+  int in[2], out[2], master = test_terminal();
   setenv("TEST_TERMINAL", ptsname(master), 1);
   ck_assert_int_eq(pipe2(in, O_CLOEXEC) + pipe2(out, O_CLOEXEC), 0);
   test_path("a.db");

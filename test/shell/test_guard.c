@@ -572,6 +572,7 @@ static pid_t start_on_terminal(int *master, bool below_shell) {
   snprintf(line, sizeof line,
            "trap : INT QUIT; '%s' '%s' lock a -- '%s' count \"$T\"; exit $?",
            command, db, self);
+  close(test_terminal()); /* or the test ends, and says why */
   pid_t pid = forkpty(master, NULL, NULL, NULL);
   ck_assert_int_ge(pid, 0);
   if (pid > 0) return pid;
@@ -905,6 +906,7 @@ TEST_LOOP(work_goes_on, 0, 4) {
 TEST(work_goes_on_behind_a_terminal) {
   begin();
   int master;
+  close(test_terminal());
   pid_t pid = forkpty(&master, NULL, NULL, NULL);
   ck_assert_int_ge(pid, 0);
   if (pid == 0) {

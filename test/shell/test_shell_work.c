@@ -336,9 +336,7 @@ static size_t on_terminal(const char *command, bool goes_on,
                           unsigned char *text, size_t size) {
   size_t len = 0;
   ssize_t n;
-  int us = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-  ck_assert_int_ge(us, 0);
-  ck_assert_int_eq(grantpt(us) | unlockpt(us), 0);
+  int us = test_terminal();
   pid_t pid = fork();
   if (pid == 0) {
     int fd = open(ptsname(us), O_RDWR | O_NOCTTY);
