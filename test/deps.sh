@@ -203,17 +203,18 @@ missing() {
 }
 
 # apt ARGUMENT...: says and runs apt-get.  While another program holds one of
-# its locks, which is said once, it tries again.
+# its locks, it says so and tries again, for ten minutes in all.
+waited=0
 apt() {
-  echo "+ $root apt-get $*"
-  waited=0
+  echo "+ ${root:+$root }apt-get $*"
+  said=
   until $root env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get "$@" \
     </dev/null 2>"$scratch/error"; do
     lock=$(grep -m 1 'Could not get lock' "$scratch/error") &&
-      [ $waited -lt $((${LOCK_TIMEOUT:-600})) ] || return 1
-    [ $waited -gt 0 ] || echo "Waiting for another program that installs" \
-      "packages, for up to ten minutes: ${lock#E: }"
-    waited=$((waited + 1))
+      [ $waited -lt 600 ] || return 1
+    [ "$said" ] || echo "Waiting for another program that installs packages," \
+      "for up to ten minutes: ${lock#E: }"
+    said=1 waited=$((waited + 1))
     sleep 1
   done
 }

@@ -20,7 +20,7 @@
 . test/report.sh
 
 if [ "$(id -u)" != 0 ]; then
-  exec sudo -n "SUITES=$SUITES" "SHORT=$SHORT" "LOAD=$LOAD" sh "$0"
+  exec sudo -n "SUITES=$SUITES" "SHORT=$SHORT" "JOBS=$JOBS" sh "$0"
 fi
 
 place=$(pwd)/build/fresh
