@@ -534,23 +534,23 @@ static void output_plain(json_t *row) {
  * --------------------------------------------------------------------- */
 
 /* The output could not be written.  A reader that has gone has seen enough,
- * which is nobody's fault: the program ends by SIGPIPE and says nothing, unless
- * that signal was ignored when it was started. */
+ * which is nobody's fault: the program says nothing and ends by SIGPIPE, also
+ * if that signal was ignored when it was started. */
 static int fail_output(call *c) {
   errno = c->output_errno;
-  if (errno != EPIPE || !signals_pipe_ends())
-    return fail_errno(c, STATUS_IO, "standard output");
+  if (errno != EPIPE) return fail_errno(c, STATUS_IO, "standard output");
   pthread_mutex_lock(&c->sh->m);
   c->sh->died_by = SIGPIPE;
   pthread_mutex_unlock(&c->sh->m);
   return fail(c, STATUS_SIGNAL + SIGPIPE, NULL, "standard output was closed");
 }
 
-/* Was all written so far?  0 or the exit code; the first reason counts. */
+/* Was all written so far?  0 or the exit code; the first reason counts.  errno
+ * is what the printing before has left: stdio writes while it prints. */
 static int output_check(call *c, bool flush) {
-  errno = 0;
   if (flush) (void)fflush(stdout); /* ferror() tells */
   if (!c->output_errno && ferror(stdout)) c->output_errno = errno ? errno : EIO;
+  clearerr(stdout); /* the next call finds its own failure */
   return c->output_errno ? fail_output(c) : 0;
 }
 

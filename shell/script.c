@@ -32,9 +32,9 @@ static int script_lines(shell *sh, const char *name, FILE *in, bool go_on) {
     if (len > 0 && line[len - 1] == '\n') len--;
     int one = run_line(sh, line, (size_t)len);
     if (one == STATUS_OK || sh->leaving) continue;
-    script_say(sh, name, n);
     status = one;
     bool signalled = sh->died_by && one == STATUS_SIGNAL + sh->died_by;
+    if (sh->died_by != SIGPIPE) script_say(sh, name, n);
     if (!go_on || signalled) break;
   }
   free(line);

@@ -649,7 +649,6 @@ void held_free(shell *sh);
  *                  signal that ends what runs ends the program where output
  *                  stands still (its reader is stuck, a value is enormous),
  *                  except a person's
- * signals_pipe_ends - does a reader that has gone end a program, as usual?
  * signals_child  - in a forked child: as they were before signals_begin()
  * signals_die    - end by a signal, as whoever sent it expects */
 int signals_begin(void);
@@ -664,7 +663,6 @@ int signals_wake_fd(void);
 int signals_stop_fd(void);
 int signals_stopped(void);
 void signals_printing(void);
-bool signals_pipe_ends(void);
 void signals_child(void);
 _Noreturn void signals_die(int signal);
 

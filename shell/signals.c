@@ -168,8 +168,6 @@ static void *signals_loop(void *unused) {
 
 void signals_printing(void) { atomic_fetch_add(&signals.prints, 1); }
 
-bool signals_pipe_ends(void) { return signals.pipe_before != SIG_IGN; }
-
 /* Signals that are ignored stay ignored, as nohup(1) wants, but for SIGCHLD,
  * without which no child's end would be heard; an ignored signal is never
  * taken, so it gets its default.  SIGPIPE is ignored, so that a write fails
