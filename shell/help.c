@@ -76,6 +76,7 @@ static const struct {
     {"import", "merge",
      "keep what is there, and change or add what the file has"},
     {"import", "replace", "remove what is there first"},
+    {"import", "large", "take values of more than 1 MiB, too"},
     {"dump", "no-data", "without the nodes' data"},
     {"init", "mode", "permissions as for chmod(1), in octal; 660 with a group"},
     {"init", "group", "the group of the file, by name or number"},

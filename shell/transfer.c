@@ -811,6 +811,16 @@ static int check_existing(import *im, const record *r) {
               r->path);
 }
 
+/* May the value be so large?  Notes how large the largest is. */
+static int check_size(import *im, const record *r) {
+  bool memory = store_of(im->c->sh) == STORE_MEMORY;
+  if (r->len > im->largest) im->largest = r->len;
+  if (r->len <= im->data_limit || (has(im->c, 'l') && !memory)) return 0;
+  return bad_line(im, "\"%s\" has %d bytes, and %d are the most%s", r->relative,
+                  r->len, im->data_limit,
+                  memory ? " in memory" : "; --large takes it");
+}
+
 /* All that can be known of a node before the first change.  The top itself is
  * not tried: its name is the one that the call gives. */
 static int check_record(import *im, const record *r) {
@@ -821,8 +831,8 @@ static int check_record(import *im, const record *r) {
     status = bad_line(im, "the top node cannot be ephemeral");
   if (!status && !r->path[1] && r->kind != KIND_PERSISTENT)
     status = bad_line(im, "the root can only be persistent");
+  if (!status) status = check_size(im, r);
   if (!status && *r->relative) status = check_engine(im, r);
-  if (r->len > im->largest) im->largest = r->len;
   if (!status) status = check_acl(im, r);
   if (!status) status = check_existing(im, r);
   return status;
@@ -1280,9 +1290,10 @@ static int import_emit(import *im) {
                 "ephemerals_skipped", (json_int_t)im->skipped));
 }
 
-/* The export may have values that a program with a greater data limit has
- * written.  They are written by a session of ours that has such a limit, and
- * the call's own session, which others of a script use too, stays as it is. */
+/* With --large the export may have values that a program with a greater data
+ * limit has written.  They are written by a session of ours that has such a
+ * limit, and the call's own session, which others of a script use too, stays as
+ * it is. */
 static int import_large(import *im) {
   shell *sh = im->c->sh;
   zke_options o = sh->options;
@@ -1290,10 +1301,6 @@ static int import_large(import *im) {
   o.flags = ZKE_OPEN_EXISTING;
   o.data_limit = im->data_limit = im->largest;
   im->batch.most_bytes = im->largest;
-  if (store_of(sh) == STORE_MEMORY)
-    return fail(im->c, STATUS_DATA, "DATA",
-                "%s: a value has %d bytes, and in memory %d are the most",
-                im->name, im->largest, 1048576);
   int rc = zke_open(sh->file, &o, &im->own);
   if (rc != ZKE_OK) return fail_rc(im->c, rc);
   im->shared = im->c->z;
@@ -1454,13 +1461,13 @@ static int dump_run(call *c) {
 
 /* What these commands take and are: rows for run.c, args.c and help. */
 static const option import_options[] = {
-    {'m', "merge", NULL}, {'r', "replace", NULL}, {0}};
+    {'m', "merge", NULL}, {'r', "replace", NULL}, {'l', "large", NULL}, {0}};
 static const option dump_options[] = {{'d', "no-data", NULL}, {0}};
 
 const command transfer_commands[] = {
     {"export", "[PATH] [FILE]", "write a node and all below it as JSON lines",
      NULL, 0, 2, NEEDS_FILE, STYLE_RECORD, export_run, export_human},
-    {"import", "[--merge | --replace] [PATH] [FILE]",
+    {"import", "[--merge | --replace] [--large] [PATH] [FILE]",
      "make the nodes that an export holds", import_options, 0, 2, CREATES_FILE,
      STYLE_RECORD, import_run, import_human},
     {"dump", "[--no-data]", "print everything there is, for a report",

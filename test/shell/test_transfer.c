@@ -294,7 +294,8 @@ TEST(a_queue_goes_on_behind_its_last_number) {
 }
 
 /* A value above the command's own limit comes from a program with a greater
- * one; it is exported, and imported again. */
+ * one; it is exported, and imported again if that is asked for.  Otherwise the
+ * whole file is refused, by its line. */
 TEST(a_value_above_1_mib_is_imported) {
   enum { LARGE = 1500000 };
   zke_options o = {.size = sizeof o, .data_limit = LARGE};
@@ -303,12 +304,23 @@ TEST(a_value_above_1_mib_is_imported) {
   ck_assert_ptr_nonnull(data);
   memset(data, 'x', LARGE);
   ck_ok(zke_open(test_path("large.db"), &o, &z));
+  ck_ok(
+      zke_create(z, "/first", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
   ck_ok(zke_create(z, "/large", data, LARGE, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
                    NULL));
   ck_ok(zke_close(z));
   free(data);
   ck_zke(0, "zke large.db export / out >err 2>&1");
-  ck_zke(0, "zke copy.db import / out >err 2>&1");
+  ck_zke(65, "zke copy.db import / out 2>err");
+  ck_assert_str_eq(read_text("err"),
+                   "zke: DATA: out: line 4: \"large\" has 1500000 bytes, and "
+                   "1048576 are the most; --large takes it\n");
+  ck_zke(65, "zke :memory: import --large / out 2>err");
+  ck_assert_str_eq(read_text("err"),
+                   "zke: DATA: out: line 4: \"large\" has 1500000 bytes, and "
+                   "1048576 are the most in memory\n");
+  ck_zke(1, "zke copy.db exists /first >out2 2>err");
+  ck_zke(0, "zke copy.db import --large / out >err 2>&1");
   ck_zke(0, "zke copy.db export / again >err 2>&1");
   same_nodes("out", "again");
 }
