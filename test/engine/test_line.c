@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,17 +32,17 @@ static const char *db;
 
 /* ---- the files beside the database ---- */
 
-static int side_file(const char *name) {
+static int side_file(const char *name, int mode) {
   char path[4096];
   snprintf(path, sizeof path, "%s-zke/%s", db, name);
-  int fd = open(path, O_RDWR | O_CLOEXEC);
+  int fd = open(path, mode | O_CLOEXEC);
   ck_assert_msg(fd >= 0, "%s: %s", path, strerror(errno));
   return fd;
 }
 
 static int lock_bytes(const char *name, int64_t from, int64_t count) {
   struct flock l = {.l_type = F_WRLCK, .l_start = from, .l_len = count};
-  int fd = side_file(name);
+  int fd = side_file(name, O_RDWR);
   ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &l), 0);
   return fd;
 }
@@ -53,7 +54,7 @@ static int hold_gate(int64_t number) { return lock_bytes("gate", 0, number); }
 static int64_t place_from(int64_t from) {
   struct flock l = {
       .l_type = F_WRLCK, .l_start = from, .l_len = (INT64_C(1) << 61) - from};
-  int fd = side_file("line");
+  int fd = side_file("line", O_RDWR);
   ck_assert_int_eq(fcntl(fd, F_OFD_GETLK, &l), 0);
   close(fd);
   return l.l_type == F_UNLCK ? 0 : l.l_start;
@@ -67,7 +68,7 @@ static int places(void) {
 
 static int64_t line_word(int64_t at) {
   int64_t word = 0;
-  int fd = side_file("line");
+  int fd = side_file("line", O_RDWR);
   ck_assert_int_ge(pread(fd, &word, sizeof word, at), 0);
   close(fd);
   return word;
@@ -509,10 +510,9 @@ TEST(event_reaches_a_waiting_writer) {
   pthread_create(&setter, NULL, set_it, z);
   ck_until(places() == 1, PATIENT_MS);
   snprintf(fifo, sizeof fifo, "%016llx", (unsigned long long)zke_session_id(z));
-  int fd = side_file(fifo);
+  int fd = side_file(fifo, O_WRONLY), untaken = 1;
   ck_assert_int_eq(write(fd, "e", 1), 1);
-  ck_until(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 0) == 0,
-           PATIENT_MS); /* it has taken the byte */
+  ck_until(ioctl(fd, FIONREAD, &untaken) == 0 && untaken == 0, PATIENT_MS);
   close(fd);
   close(gate);
   pthread_join(setter, NULL);

@@ -37,6 +37,7 @@
 #     zxids, tokens       4294967310: between 2^32 and 4295000000
 #     processes           pid 123, "pid":123, PID=123, pid = 123, and numbers
 #                         below a heading PID
+#     users, groups       owner 0:0, user 0, group 0, "group":0
 #     durations           0.12 s, 12.5 ms, "…_ms":123 except of ttl, every,
 #                         timeout, wait and grace, which were asked for
 #     blanks              runs of them in an output with any of these, since
@@ -129,6 +130,8 @@ normalise() {
     s/0x[0-9a-f]{6,}/@SESSION/g
     s/42949[6-9][0-9]{4}/@ZXID/g
     s/([Pp][Ii][Dd]"?( |:|=|: | = ))[0-9]+/\1@PID/g
+    s/(owner |user |group"?( |:| = ))[0-9]+(:[0-9]+)?/\1@ID/g
+    s/( and )[0-9]+(, as the database)/\1@ID\2/
     s/(^|[^0-9.])[0-9]+\.[0-9]+( ?m?s)($|[^A-Za-z])/\1@DURATION\3/g
     s/("(ttl|every|timeout|wait|grace)_ms":)/\1 /
     s/(_ms":)[0-9]+/\1@DURATION/g' | awk '
