@@ -64,6 +64,17 @@ static bool sort_format(call *c, const char *name) {
   return false;
 }
 
+/* Is the next word an option's value?  "--" is not: it ends the options. */
+static bool value_follows(const words *w, int i) {
+  return i + 1 < w->count &&
+         (w->data[i + 1].literal || !word_is(&w->data[i + 1], "--"));
+}
+
+/* What an option wants, for a sentence. */
+static const char *value_words(const option *o) {
+  return strcmp(o->value, "DURATION") == 0 ? "a duration" : o->value;
+}
+
 /* An option --name, --name=value or --name value; 0 or STATUS_USAGE.
  *
  *   i  the word's index; in the last form it becomes that of the value */
@@ -87,10 +98,10 @@ static int sort_long(call *c, const words *w, int *i) {
     word *spare = &w->data[w->count + *i];
     *spare = (word){equals + 1, given->len - len - 1, true};
     *value = spare;
-  } else if (*i + 1 < w->count) {
+  } else if (value_follows(w, *i)) {
     *value = &w->data[++*i];
   } else {
-    return fail_usage(c, "--%s wants %s", o->name, o->value);
+    return fail_usage(c, "--%s wants %s", o->name, value_words(o));
   }
   return 0;
 }
@@ -119,10 +130,10 @@ static int sort_short(call *c, const words *w, int *i) {
       *spare =
           (word){at + 1, given->len - (size_t)(at + 1 - given->text), true};
       c->values[index] = spare;
-    } else if (*i + 1 < w->count) {
+    } else if (value_follows(w, *i)) {
       c->values[index] = &w->data[++*i];
     } else {
-      return fail_usage(c, "-%c wants %s", *at, o->value);
+      return fail_usage(c, "-%c wants %s", *at, value_words(o));
     }
     return 0;
   }

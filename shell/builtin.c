@@ -53,50 +53,16 @@ static int help_run(call *c) {
   snprintf(name, sizeof name, "%s%s%s", c->count ? c->args[0].text : "",
            c->count > 1 ? " " : "", c->count > 1 ? c->args[1].text : "");
   if (c->count) return help_one(c, name);
+  const char *group = NULL;
   for (const command *m = NULL; (m = command_each(c->sh, m)) != NULL;) {
-    int status = emit(c, json_pack("{s:s,s:s,s:s}", "command", m->name, "usage",
-                                   m->usage, "summary", m->summary));
+    const char *heading = command_heading(c->sh, m);
+    if (heading) group = heading;
+    int status =
+        emit(c, json_pack("{s:s,s:s,s:s,s:s*}", "command", m->name, "usage",
+                          m->usage, "summary", m->summary, "group", group));
     if (status) return status;
   }
   return 0;
-}
-
-/* Columns of the next piece of a usage or a sentence: up to the next blank
- * outside of brackets, so that "[--wait DURATION]" stays together.
- *
- *   len_out  its length in bytes: an ellipsis has three */
-static int piece_width(const char *text, size_t *len_out) {
-  int width = 0, depth = 0;
-  const char *at = text;
-  for (; *at && (*at != ' ' || depth > 0); at++) {
-    depth += (*at == '[') - (*at == ']');
-    width += ((unsigned char)*at & 0xc0) != 0x80;
-  }
-  *len_out = (size_t)(at - text);
-  return width;
-}
-
-/* Prints a text in lines of at most 80 columns, and an end of line.
- *
- *   column  where it begins
- *   indent  where its further lines begin */
-static void help_wrapped(FILE *out, const char *text, int column, int indent) {
-  enum { COLUMNS = 80 };
-  const char *before = "";
-  while (*text) {
-    size_t len;
-    int width = piece_width(text, &len);
-    if (*before && column + 1 + width > COLUMNS) {
-      fprintf(out, "\n%*s", indent, "");
-      column = indent;
-      before = "";
-    }
-    fprintf(out, "%s%.*s", before, (int)len, text);
-    column += (int)strlen(before) + width;
-    before = " ";
-    text += len + (text[len] == ' ');
-  }
-  fputc('\n', out);
 }
 
 /* Is the letter one for users?  An option without a letter has one in the
@@ -121,7 +87,7 @@ static void help_option(const json_t *o, FILE *out) {
     snprintf(left, sizeof left, "--%s", name);
   size_t len = strlen(left);
   if (*value) snprintf(left + len, sizeof left - len, " %s", value);
-  help_wrapped(out, text, fprintf(out, "      %-30s  ", left), 38);
+  output_wrapped(out, text, 80, fprintf(out, "      %-30s  ", left), 38);
 }
 
 /* One line a command in the list; for a single command its usage and its
@@ -134,15 +100,18 @@ static void help_human(call *c, json_t *row, FILE *out) {
   json_t *o;
   json_unpack(row, "{s:s,s:s,s:s}", "command", &name, "usage", &usage,
               "summary", &summary);
+  const word w = {name, strlen(name), false};
+  const command *m = command_find(c->sh, &w);
   if (!c->count) {
-    help_wrapped(out, summary, fprintf(out, "%-12s ", name), 13);
+    const char *heading = command_heading(c->sh, m);
+    if (heading) fprintf(out, "%s%s:\n", c->told ? "\n" : "", heading);
+    output_wrapped(out, summary, 80, fprintf(out, "  %-12s ", name), 15);
     return;
   }
   int column = fprintf(out, "%s%s", name, *usage ? " " : "");
-  help_wrapped(out, usage, column, 8);
-  help_wrapped(out, summary, fprintf(out, "    "), 4);
-  const word w = {name, strlen(name), false};
-  if (command_find(c->sh, &w)->flags & VERBS)
+  output_wrapped(out, usage, 80, column, 8);
+  output_wrapped(out, summary, 80, fprintf(out, "    "), 4);
+  if (m->flags & VERBS)
     fprintf(out, "    help %s VERB explains one of these:\n", name);
   if (strchr(name, ' ') && c->count == 1 && !word_is(&c->args[0], name)) return;
   json_array_foreach(json_object_get(row, "options"), i, o) {

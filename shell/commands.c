@@ -6,9 +6,24 @@
  */
 #include "shell.h"
 
-const command *const commands_all[] = {
-    builtin_commands, tree_commands,     watch_commands,    multi_commands,
-    acl_commands,     transfer_commands, database_commands, fence_commands,
-    history_commands, metrics_commands,  lock_commands,     queue_commands,
-    barrier_commands, once_commands,     txn_commands,      look_commands,
-    waits_commands,   top_commands,      serve_commands,    NULL};
+const command_table commands_all[] = {
+    {"The shell", builtin_commands},
+    {"Nodes", tree_commands},
+    {NULL, watch_commands},
+    {NULL, multi_commands},
+    {"Permissions", acl_commands},
+    {"The database", transfer_commands},
+    {NULL, database_commands},
+    {NULL, history_commands},
+    {NULL, metrics_commands},
+    {"Locks, queues and the like", lock_commands},
+    {NULL, queue_commands},
+    {NULL, barrier_commands},
+    {NULL, once_commands},
+    {NULL, txn_commands},
+    {NULL, fence_commands},
+    {"Who holds what", look_commands},
+    {NULL, waits_commands},
+    {NULL, top_commands},
+    {"ZooKeeper's clients", serve_commands},
+    {NULL, NULL}};

@@ -35,7 +35,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <termios.h>
 #include <unistd.h>
@@ -91,13 +90,6 @@ static bool edit_is_plain(const edit *e) {
 static void edit_flush(edit *e) { (void)fflush(e->terminal); }
 
 #ifdef ZKE_EDIT
-/* 80 where the terminal does not say how wide it is. */
-static int screen_columns(void) {
-  struct winsize size;
-  bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : 80;
-}
-
 /* Columns of a text as libedit shows it on a screen so wide: a control
  * character as two, ^A, and an end of line filling up its row.  Bytes that are
  * no character end the count. */
@@ -124,7 +116,7 @@ static int screen_width(const char *text, size_t len, int columns) {
  * from the width of all that stands before it. */
 static void screen_hide(edit *e) {
   const LineInfo *line = el_line(e->el);
-  int columns = screen_columns();
+  int columns = output_columns(STDOUT_FILENO, NULL);
   int width = screen_width(e->prompt, strlen(e->prompt), columns) +
               screen_width(line->buffer, (size_t)(line->cursor - line->buffer),
                            columns);
@@ -448,7 +440,7 @@ enum { LIST_ROWS = 20 };
 /* Lists the candidates below the line in columns, read downwards, as ls does;
  * of very many only the first rows. */
 static void list_names(edit *e, const completion *k) {
-  int columns = screen_columns(), widest = 0;
+  int columns = output_columns(STDOUT_FILENO, NULL), widest = 0;
   for (int i = 0; i < k->count; i++) {
     int width = screen_width(k->names[i], strlen(k->names[i]), columns);
     if (width > widest) widest = width;

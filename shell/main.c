@@ -69,10 +69,9 @@ typedef struct request {
 
 /* Says what is wrong with the program's own words; STATUS_USAGE. */
 static int wrong(const char *what, const char *which) {
-  fprintf(stderr, "zke: USAGE: ");
-  output_sentence(what, stderr);
-  output_sentence(which, stderr);
-  fprintf(stderr, "; zke --help explains\n");
+  char sentence[1024];
+  snprintf(sentence, sizeof sentence, "%s%s; zke --help explains", what, which);
+  output_usage(sentence);
   return STATUS_USAGE;
 }
 
@@ -153,10 +152,12 @@ static bool is_command(const shell *sh, const char *file) {
 
 /* Says where FILE has to stand. */
 static int fail_forgotten(const char *file) {
-  fprintf(stderr,
-          "zke: USAGE: no database was named: \"%s\" is a command, and FILE "
-          "stands before it: zke FILE %s …\n",
-          file, file);
+  char sentence[256];
+  snprintf(sentence, sizeof sentence,
+           "no database was named: \"%s\" is a command, and FILE stands before "
+           "it: zke FILE %s …",
+           file, file);
+  output_usage(sentence);
   return STATUS_USAGE;
 }
 
@@ -170,17 +171,24 @@ static int set_valued(request *r, int argc, char **argv, int *i) {
     if (!is_letter && (strlen(name) != len || memcmp(given, name, len) != 0))
       continue;
     if (equals && !is_letter) return valued[k].set(r, equals + 1);
-    if (*i + 1 == argc) return wrong(given, " wants a value");
+    if (*i + 1 == argc || strcmp(argv[*i + 1], "--") == 0)
+      return wrong(given, " wants a value");
     return valued[k].set(r, argv[++*i]);
   }
   if (is_command(&r->sh, r->sh.file)) return fail_forgotten(r->sh.file);
   return wrong("there is no option ", given);
 }
 
-/* `zke help get` wants no database, unless there is a file named help. */
+/* `zke help get` and `zke queue push --help` want no database, unless there is
+ * a file named help or queue. */
 static bool asks_for_help(const request *r) {
-  return r->sh.file && strcmp(r->sh.file, "help") == 0 && !r->script &&
-         !r->coprocess && access("help", F_OK) != 0;
+  const char *file = r->sh.file;
+  if (r->script || r->coprocess || !is_command(&r->sh, file)) return false;
+  if (strcmp(file, "help") == 0) return true;
+  word name = {file, strlen(file), false};
+  bool verb = command_find(&r->sh, &name)->flags & VERBS;
+  return r->rest && r->rest_count <= (verb ? 2 : 1) &&
+         strcmp(r->rest[r->rest_count - 1], "--help") == 0;
 }
 
 /* Options may stand on both sides of FILE; the command ends them, or "--".
@@ -191,6 +199,11 @@ static int parse_words(request *r, int argc, char **argv) {
     int status = 0;
     if (strcmp(argv[i], "--") == 0 && !ended) {
       ended = true;
+    } else if (strcmp(argv[i], "--help") == 0 &&
+               is_command(&r->sh, r->sh.file)) {
+      r->rest = argv + i;
+      r->rest_count = 1;
+      break;
     } else if (argv[i][0] == '-' && argv[i][1] && !ended) {
       if (!set_flag(r, argv[i])) status = set_valued(r, argc, argv, &i);
     } else if (!r->sh.file) {
@@ -234,9 +247,11 @@ static bool forgets_file(const request *r) {
   return has_child || !command_find(&r->sh, &first);
 }
 
-/* --help and --version, with or without a FILE. */
-static bool told_about_itself(int argc, char **argv) {
-  if (argc < 2 || argc > 3) return false;
+/* --help and --version, with or without a FILE.  Behind a command's name --help
+ * is about that command. */
+static bool told_about_itself(const shell *sh, int argc, char **argv) {
+  if (argc < 2 || argc > 3 || (argc == 3 && is_command(sh, argv[1])))
+    return false;
   if (strcmp(argv[argc - 1], "--help") == 0)
     fputs(usage, stdout);
   else if (strcmp(argv[argc - 1], "--version") == 0)
@@ -293,7 +308,7 @@ int main(int argc, char **argv) {
              .options = {.size = sizeof(zke_options), .identity = "zke"}}};
   fill_streams();
   sqlite_uncounted();
-  if (told_about_itself(argc, argv))
+  if (told_about_itself(&r.sh, argc, argv))
     return fflush(stdout) ? STATUS_IO : STATUS_OK;
   int status = parse(&r, argc, argv);
   if (status) return status;

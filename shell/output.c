@@ -20,6 +20,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "../recipes/support.h"
@@ -216,6 +217,68 @@ static void put_escaped(const char *bytes, size_t len, enum escape how,
 
 void output_sentence(const char *text, FILE *out) {
   put_escaped(text, strlen(text), ESCAPE_LINE, out);
+}
+
+/* 24 by 80 where it is no terminal, or does not say. */
+int output_columns(int fd, int *rows_out) {
+  struct winsize size;
+  bool known = ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  if (rows_out) *rows_out = known ? size.ws_row : 24;
+  return known ? size.ws_col : 80;
+}
+
+/* Columns of the next piece of a usage or a sentence: up to the next blank
+ * outside of brackets, so that "[--wait DURATION]" stays together.
+ *
+ *   len_out  its length in bytes: an ellipsis has three */
+static int piece_width(const char *text, size_t *len_out) {
+  int width = 0, depth = 0;
+  const char *at = text;
+  for (; *at && (*at != ' ' || depth > 0); at++) {
+    depth += (*at == '[') - (*at == ']');
+    width += ((unsigned char)*at & 0xc0) != 0x80;
+  }
+  *len_out = (size_t)(at - text);
+  return width;
+}
+
+/* A piece that is too long for a line has one of its own. */
+void output_wrapped(FILE *out, const char *text, int columns, int column,
+                    int indent) {
+  const char *before = "";
+  while (*text) {
+    size_t len;
+    int width = piece_width(text, &len);
+    if (*before && column + 1 + width > columns) {
+      fprintf(out, "\n%*s", indent, "");
+      column = indent;
+      before = "";
+    }
+    fprintf(out, "%s%.*s", before, (int)len, text);
+    column += (int)strlen(before) + width;
+    before = " ";
+    text += len + (text[len] == ' ');
+  }
+  fputc('\n', out);
+}
+
+/* The sentence may name anything: it is escaped before its columns are
+ * counted. */
+void output_usage(const char *sentence) {
+  static const char mark[] = "; usage: ";
+  char *text = NULL;
+  size_t len;
+  int columns = output_columns(STDERR_FILENO, NULL);
+  FILE *out = open_memstream(&text, &len);
+  if (out) output_sentence(sentence, out);
+  if (!out || fclose(out) != 0) return;
+  char *usage = strstr(text, mark);
+  if (usage) *usage = '\0';
+  output_wrapped(stderr, text, columns, fprintf(stderr, "zke: USAGE: "), 8);
+  if (usage)
+    output_wrapped(stderr, usage + strlen(mark), columns,
+                   fprintf(stderr, "usage: "), 8);
+  free(text);
 }
 
 /* A value as JSON. */
@@ -655,8 +718,13 @@ int output_end(call *c) {
   return status ? status : written;
 }
 
-/* The failure as a line: an object with --json, a sentence else. */
+/* The failure as a line: an object with --json, a sentence else.  For people a
+ * mistake in the words has several lines, since the usage is long. */
 static void error_text(const call *c) {
+  if (c->format == FORMAT_HUMAN && strcmp(c->code, "USAGE") == 0) {
+    output_usage(c->sentence);
+    return;
+  }
   if (c->format != FORMAT_JSON) {
     fprintf(stderr, "zke: %s: ", c->code);
     output_sentence(c->sentence, stderr); /* may name anything */

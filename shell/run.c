@@ -19,8 +19,8 @@
 /* The command behind this one, hidden ones included. */
 static const command *command_next(const shell *sh, const command *before) {
   bool found = !before;
-  for (const command *const *table = sh->tables; *table; table++)
-    for (const command *m = *table; m->name; m++) {
+  for (const command_table *table = sh->tables; table->commands; table++)
+    for (const command *m = table->commands; m->name; m++) {
       if (found) return m;
       found = m == before;
     }
@@ -32,6 +32,13 @@ const command *command_each(const shell *sh, const command *before) {
   do before = command_next(sh, before);
   while (before && before->flags & HIDDEN);
   return before;
+}
+
+/* A table's first command is a visible one. */
+const char *command_heading(const shell *sh, const command *m) {
+  for (const command_table *table = sh->tables; table->commands; table++)
+    if (table->commands == m) return table->heading;
+  return NULL;
 }
 
 /* Hidden commands are found too: they are old names. */
@@ -83,10 +90,74 @@ static void name_nearest(const shell *sh, const char *name, char *text,
   }
 }
 
-/* Names the commands that are spelled almost so. */
+/* What people type who come from sh, zkCli or sqlite3.  The commands of sqlite3
+ * have a dot before their names. */
+static const struct {
+  const char *habit, *commands;
+} habits[] = {{"rm", "delete, deleteall"},
+              {"rmdir", "delete"},
+              {"rmr", "deleteall"},
+              {"remove", "delete, deleteall"},
+              {"who", "sessions, locks"},
+              {"ps", "sessions, top"},
+              {"whoami", "session"},
+              {"kill", "expire"},
+              {"cat", "get"},
+              {"read", "get"},
+              {"select", "sql"},
+              {"put", "set, create"},
+              {"write", "set, create"},
+              {"echo", "set, create"},
+              {"update", "set"},
+              {"insert", "create"},
+              {"touch", "create"},
+              {"mkdir", "create"},
+              {"list", "ls"},
+              {"dir", "ls"},
+              {"ls2", "ls"},
+              {"tables", "ls, tree"},
+              {"schema", "tree"},
+              {"mv", "cp, delete"},
+              {"rename", "cp, delete"},
+              {"copy", "cp"},
+              {"save", "backup"},
+              {"du", "count"},
+              {"grep", "find"},
+              {"chmod", "setacl"},
+              {"chown", "setacl"},
+              {"lsof", "locks"},
+              {"flock", "lock"},
+              {"unlock", "release"},
+              {"semaphore", "sem"},
+              {"election", "elect"},
+              {"addWatch", "watch"},
+              {"getEphemerals", "ephemerals"},
+              {"close", "exit"},
+              {"bye", "exit"},
+              {"logout", "exit"},
+              {"man", "help"},
+              {"?", "help"},
+              {"fsck", "check, doctor"},
+              {"vacuum", "compact"},
+              {"start", "serve"}};
+
+/* The commands for such a habit, or NULL. */
+static const char *name_habit(const char *name) {
+  if (*name == '.') name++;
+  for (size_t i = 0; i < sizeof habits / sizeof *habits; i++)
+    if (strcmp(habits[i].habit, name) == 0) return habits[i].commands;
+  return NULL;
+}
+
+/* Names the commands that are known by that name elsewhere, else those that are
+ * spelled almost so. */
 int fail_unknown(call *c, const word *name) {
   char nearest[256] = "";
-  name_nearest(c->sh, name->text, nearest, sizeof nearest);
+  const char *habit = name_habit(name->text);
+  if (habit)
+    snprintf(nearest, sizeof nearest, "; did you mean %s", habit);
+  else
+    name_nearest(c->sh, name->text, nearest, sizeof nearest);
   return fail(c, STATUS_USAGE, "USAGE", "unknown command \"%s\"%s%s",
               name->text, nearest, *nearest ? "?" : "; help lists them");
 }

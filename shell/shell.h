@@ -223,9 +223,16 @@ extern const command builtin_commands[], tree_commands[], watch_commands[],
     txn_commands[], look_commands[], waits_commands[], top_commands[],
     serve_commands[], fence_commands[], history_commands[], metrics_commands[];
 
-/* All of these tables, in the order of the list that help prints; NULL ends it.
- * For shell.tables. */
-extern const command *const commands_all[];
+/* A table, and what help prints above it; NULL: it goes on with the group of
+ * the table before. */
+typedef struct command_table {
+  const char *heading;
+  const command *commands;
+} command_table;
+
+/* All of these tables, in the order of the list that help prints; the last has
+ * no commands.  For shell.tables. */
+extern const command_table commands_all[];
 
 /* One run of one command. */
 struct call {
@@ -271,13 +278,13 @@ struct call {
 /* The program.  Up to the mutex its members do not change while calls run
  * beside each other. */
 struct shell {
-  const command *const *tables; /* commands_all */
-  const char *file;             /* as given */
-  unsigned open_flags;          /* ZKE_OPEN_READONLY for --readonly, or 0 */
-  int format;                   /* FORMAT_…: of calls that begin */
-  bool quiet;                   /* --quiet */
-  bool verbose;                 /* --verbose */
-  bool coprocess;               /* calls run at once */
+  const command_table *tables; /* commands_all */
+  const char *file;            /* as given */
+  unsigned open_flags;         /* ZKE_OPEN_READONLY for --readonly, or 0 */
+  int format;                  /* FORMAT_…: of calls that begin */
+  bool quiet;                  /* --quiet */
+  bool verbose;                /* --verbose */
+  bool coprocess;              /* calls run at once */
   /* a coprocess's: prints a row between the answers; takes the reference */
   int (*event)(call *c, json_t *row);
   bool persists; /* several commands run in one session, so that what one of
@@ -330,10 +337,13 @@ const char *command_note(const command *m);
 
 /* command_find - by its name, with its verb if it has one; NULL for a stranger
  * fail_unknown - for the stranger: names what may have been meant
- * command_each - all that are listed, table by table; NULL at the end */
+ * command_each - all that are listed, table by table; NULL at the end
+ * command_heading - what stands above a command in the list of all; NULL:
+ *                nothing, since another of its group stands there */
 const command *command_find(const shell *sh, const word *name);
 int fail_unknown(call *c, const word *name);
 const command *command_each(const shell *sh, const command *before);
+const char *command_heading(const shell *sh, const command *m);
 
 /* The commands' interface: options (args.c) ----------------------------- */
 
@@ -511,6 +521,19 @@ static inline bool is_control(char byte) {
 void output_text(const char *name, const json_t *value, FILE *out);
 void output_visible(const char *name, const json_t *value, FILE *out);
 void output_sentence(const char *text, FILE *out);
+
+/* output_columns - how wide a terminal is; 80 where that is not known.
+ *                  rows_out: how high, or NULL
+ * output_wrapped - a text in lines of so many columns, and an end of line; what
+ *                  stands in brackets stays together.  column: where it begins;
+ *                  indent: where its further lines begin
+ * output_usage   - a mistake in the words, on standard error, in lines as wide
+ *                  as the terminal: "zke: USAGE: …", and then its usage, which
+ *                  stands behind "; usage: " */
+int output_columns(int fd, int *rows_out);
+void output_wrapped(FILE *out, const char *text, int columns, int column,
+                    int indent);
+void output_usage(const char *sentence);
 
 /* output_end - after a command: print the table, look whether all was written.
  *              Returns 0 or the exit code

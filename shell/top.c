@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -406,14 +405,6 @@ static int put_text(call *c, const char *text) {
   return put(c, text, strlen(text));
 }
 
-/* How large the window is; 24 by 80 where it is not known. */
-static void top_measure(top *t) {
-  struct winsize size;
-  bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col;
-  t->rows = known ? size.ws_row : 24;
-  t->columns = known ? size.ws_col : 80;
-}
-
 /* Looks and draws.  The whole picture goes out in one write, so that it does
  * not flicker.  Notes how long it took: what is slow is drawn less often. */
 static int top_draw(top *t) {
@@ -422,7 +413,7 @@ static int top_draw(top *t) {
   int64_t began = zke_now(t->c->z);
   int status = top_look(t);
   if (status) return status;
-  top_measure(t);
+  t->columns = output_columns(STDOUT_FILENO, &t->rows);
   FILE *out = open_memstream(&text, &len);
   if (!out) return no_memory(t->c);
   draw(t, out);
