@@ -90,8 +90,8 @@ static void name_nearest(const shell *sh, const char *name, char *text,
   }
 }
 
-/* What people type who come from sh, zkCli or SQLite's shell, whose commands have
- * a dot before their names. */
+/* What people type who come from sh, zkCli or SQLite's shell.  The commands of
+ * the latter have a dot before their names. */
 static const struct {
   const char *habit, *commands;
 } habits[] = {{"rm", "delete, deleteall"},
