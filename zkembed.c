@@ -2170,6 +2170,7 @@ typedef struct wal_log {
   int64_t at;   /* where they belong */
   int64_t end;  /* of what the transaction has written; 0: nothing yet */
   int64_t page; /* bytes of a page; 0: not known */
+  int64_t salt; /* of the head that was last written or asked for; 0: none */
   unsigned char last[WAL_FRAME]; /* head of the transaction's last frame */
 } wal_log;
 
@@ -2308,7 +2309,8 @@ typedef struct store {
   zke *guest_by;                               /* by which handle */
   int synchronous; /* what the connection is set to: 1 NORMAL, 2 FULL */
   enum store_health health; /* changed by health_ alone */
-  bool synced_dir;          /* the directory knows the -wal */
+  bool named_log;           /* a power cut leaves the -wal its name */
+  int64_t named_salt;       /* of which log others know that */
   int wal_pages;            /* after the last commit */
   int wal_limit;            /* checkpoint when it is reached */
   int64_t counts[COUNTS];   /* what the liveness file does not have yet */
@@ -3343,7 +3345,7 @@ static int file_close(file_wrapped *d) {
  * Start reading at wal_write().
  * ==================================================================== */
 
-enum { WAL_MAGIC = 0x377f0682, WAL_VERSION = 3007000 };
+enum { WAL_MAGIC = 0x377f0682, WAL_VERSION = 3007000, WAL_SALT_AT = 16 };
 
 /* Write to the file.  A full disk is SQLITE_FULL, by which a transaction is
  * undone.  A user's quota that is used up is an I/O error to SQLite: it is made
@@ -3442,8 +3444,9 @@ static int wal_gather(wal_log *l, const void *data, int len, int64_t at) {
 static int wal_write(sqlite3_file *f, const void *data, int len,
                      sqlite3_int64 at) {
   wal_log *l = file_owner(f);
-  if (!l->strange && (l->page == 0 || (at == 0 && len == WAL_HEAD)))
-    wal_learn(l, data, at);
+  bool head = at == 0 && len == WAL_HEAD;
+  if (head) memcpy(&l->salt, (const char *)data + WAL_SALT_AT, sizeof l->salt);
+  if (!l->strange && (l->page == 0 || head)) wal_learn(l, data, at);
   if (!l->strange && !wal_expects(l, len, at)) l->strange = true;
   bool behind = l->end == 0 || at == l->end;
   if (l->gather && !l->strange && behind && len <= ZKE_LOG_BYTES)
@@ -3515,6 +3518,73 @@ static void wal_grow(wal_log *l) {
   if (rc != SQLITE_OK) real->xTruncate(l->file.f, l->end);
 }
 
+/* Where the liveness file has the salts of the log whose name is durable. */
+enum { WAL_NAME_AT = 104 };
+
+/* Sync the database's directory.  It has to be readable for that.  A file
+ * system that cannot sync directories says EINVAL. */
+static int wal_sync_directory(store *s) {
+  const char *slash = strrchr(s->file, '/');
+  char *dir = mem_copy(&s->a, s->file, slash ? (size_t)(slash - s->file) : 0);
+  if (!dir) return base_nomem();
+  const char *path = dir[0] ? dir : "/";
+  int fd = fd_open(s, slash ? path : ".", O_RDONLY | O_DIRECTORY, 0);
+  int rc = fd < 0 ? fd : s->os.fsync(s->os.context, fd);
+  fd_close(s, &fd);
+  bool done = rc >= 0 || rc == -EINVAL;
+  rc = done ? ZKE_OK : host_fail(s, rc, "cannot sync directory", path);
+  mem_free(dir);
+  return rc;
+}
+
+/* Read the salts of the log's head, which tell the log from any other; 0: it
+ * has no head, or none that is known. */
+static int64_t wal_read_salt(wal_log *l) {
+  unsigned char head[WAL_HEAD];
+  l->salt = 0;
+  if (l->file.f && wal_read(l->file.f, head, sizeof head, 0) == SQLITE_OK &&
+      (base_big_endian(head) & ~1u) == WAL_MAGIC)
+    memcpy(&l->salt, head + WAL_SALT_AT, sizeof l->salt);
+  return l->salt;
+}
+
+/* If the log's name is known to be durable, and its head has changed: leave
+ * word for other stores. */
+static void wal_note_name(store *s) {
+  int64_t salt = s->wal_log.salt;
+  if (!s->named_log || s->named_salt == salt) return;
+  s->os.pwrite(s->os.context, s->live_fd, &salt, sizeof salt, WAL_NAME_AT);
+  s->named_salt = salt;
+}
+
+/* Make the log's name durable, once a store, so that a power cut cannot take it
+ * away with everything in it.
+ *
+ * Another store may have done it, and left word with the salts of that log.  A
+ * file that is made anew has other salts, whoever makes it.  A log that begins
+ * again in the same file has other ones, too: the store that begins it leaves
+ * word again.  So a word that fits is of this file. */
+static int wal_make_name(store *s) {
+  int64_t named = 0;
+  if (s->named_log || s->memory) return ZKE_OK;
+  int64_t salt = wal_read_salt(&s->wal_log);
+  s->os.pread(s->os.context, s->live_fd, &named, sizeof named, WAL_NAME_AT);
+  int rc = salt && salt == named ? ZKE_OK : wal_sync_directory(s);
+  s->named_log = rc == ZKE_OK;
+  wal_note_name(s);
+  return rc;
+}
+
+/* Make durable what is in the log's file, and its name.  SQLite, too, goes on
+ * where the directory cannot be synced; a durable COMMIT asks before.  After a
+ * sync that failed no change may be acknowledged by this log (health_). */
+static int wal_make_durable(wal_log *l, int flags) {
+  wal_make_name(l->s);
+  int rc = l->file.real->xSync(l->file.f, flags);
+  if (rc != SQLITE_OK) health_worsen(l->s, HEALTH_IN_DOUBT);
+  return rc;
+}
+
 /* A sync promises what was written before it, so what is gathered goes out
  * first.  That of a commit is left out where the commit need not be durable:
  * SQLite asks for it by what the connection was set to before the transaction,
@@ -3522,9 +3592,7 @@ static void wal_grow(wal_log *l) {
  * the log's new head for one, is made.  A commit is not known where SQLite
  * fills sectors with frames, since it syncs before the last one, nor where a
  * savepoint was undone behind pages that were spilled, since it ends before
- * what was written: `eager` says that there are such commits.  Whatever a sync
- * was for, after one that failed no change may be acknowledged by this log
- * (health_). */
+ * what was written: `eager` says that there are such commits. */
 static int wal_sync(sqlite3_file *f, int flags) {
   wal_log *l = file_owner(f);
   int rc = wal_flush(l);
@@ -3533,9 +3601,7 @@ static int wal_sync(sqlite3_file *f, int flags) {
   if (commit && l->lazy) return SQLITE_OK;
   if (l->lazy && l->end > WAL_HEAD) l->eager = true;
   if (commit && l->gather) wal_grow(l);
-  rc = l->file.real->xSync(f, flags);
-  if (rc != SQLITE_OK) health_worsen(l->s, HEALTH_IN_DOUBT);
-  return rc;
+  return wal_make_durable(l, flags);
 }
 
 /* Write a piece of the log over itself. */
@@ -3830,9 +3896,8 @@ static bool shm_grant(shm_index *x, int lock, int flags, int *rc) {
  * sees to it; `serving` says that it has.  A log whose sync has failed is not
  * to be trusted again, so then the store is as after a COMMIT that failed. */
 static int shm_recover(const shm_index *x) {
-  const file_wrapped *log = &x->log->file;
-  if (!x->serving || !log->f) return SQLITE_OK;
-  int rc = log->real->xSync(log->f, SQLITE_SYNC_NORMAL);
+  if (!x->serving || !x->log->file.f) return SQLITE_OK;
+  int rc = wal_make_durable(x->log, SQLITE_SYNC_NORMAL);
   if (rc != SQLITE_OK) health_worsen(x->s, HEALTH_BROKEN);
   return rc;
 }
@@ -4016,10 +4081,17 @@ static sqlite3_vfs *vfs_base_of(sqlite3_vfs *v) {
 }
 
 /* Open a file by the VFS below, and give it methods of ours where it is the
- * log or the database.  What could not be opened has no methods. */
+ * log or the database.  What could not be opened has no methods.  SQLite syncs
+ * the directory with the first sync of a log that it may make; a log that is
+ * there need not be made, and wal_make_name() sees to its name. */
 static int vfs_open(sqlite3_vfs *v, const char *name, sqlite3_file *file,
                     int flags, int *out_flags) {
-  int rc = vfs_base_of(v)->xOpen(vfs_base_of(v), name, file, flags, out_flags);
+  sqlite3_vfs *base = vfs_base_of(v);
+  int there = 0;
+  if (flags & SQLITE_OPEN_WAL)
+    base->xAccess(base, name, SQLITE_ACCESS_EXISTS, &there);
+  if (there) flags &= ~SQLITE_OPEN_CREATE;
+  int rc = base->xOpen(base, name, file, flags, out_flags);
   if (!file->pMethods) return rc;
   if (flags & SQLITE_OPEN_WAL) wal_wrap(v->pAppData, file);
   if (flags & SQLITE_OPEN_MAIN_DB) shm_wrap(v->pAppData, file);
@@ -5157,25 +5229,6 @@ static int db_set_synchronous(store *s, bool full) {
       s, full ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL",
       "configuring");
   s->synchronous = rc == ZKE_OK ? level : 0; /* it may be set all the same */
-  return rc;
-}
-
-/* Sync the database's directory, once a store, so that a power cut cannot take
- * the name of the -wal away with everything in it.  Before the first COMMIT
- * that is to be durable.  The directory has to be readable for that.  A file
- * system that cannot sync directories says EINVAL. */
-static int db_sync_directory(store *s) {
-  if (s->synced_dir || s->memory) return ZKE_OK;
-  const char *slash = strrchr(s->file, '/');
-  char *dir = mem_copy(&s->a, s->file, slash ? (size_t)(slash - s->file) : 0);
-  if (!dir) return base_nomem();
-  const char *path = dir[0] ? dir : "/";
-  int fd = fd_open(s, slash ? path : ".", O_RDONLY | O_DIRECTORY, 0);
-  int rc = fd < 0 ? fd : s->os.fsync(s->os.context, fd);
-  fd_close(s, &fd);
-  s->synced_dir = rc >= 0 || rc == -EINVAL;
-  rc = s->synced_dir ? ZKE_OK : host_fail(s, rc, "cannot sync directory", path);
-  mem_free(dir);
   return rc;
 }
 
@@ -7017,7 +7070,7 @@ static int txn_commit(txn *t) {
   /* where memory is short at a statement's end, SQLite undoes all and yet calls
    * the statement done */
   if (rc == ZKE_OK && sqlite3_get_autocommit(s->db)) rc = base_nomem();
-  if (rc == ZKE_OK && t->full) rc = db_sync_directory(s);
+  if (rc == ZKE_OK && t->full) rc = wal_make_name(s);
   s->index.kin = t->kin;
   if (rc == ZKE_OK) rc = txn_commit_sqlite(s, t->full);
   s->index.kin = false;
@@ -7029,6 +7082,7 @@ static int txn_commit(txn *t) {
   if (t->z) t->z->trimmed = t->z->cursor;
   txn_keep_quotas(t);
   if (t->numbered) txn_note_zxid(t);
+  wal_note_name(s);
   if (t->died) count_add(s, COUNT_DEATHS, 1);
   if (t->late) count_time(s, COUNT_EXPIRIES, t->late);
   txn_shorten_log(s);
@@ -7428,7 +7482,7 @@ static int txn_compact(store *s, zke *z) {
   if (rc != ZKE_OK) return rc;
   if (txn_is_late(z)) rc = txn_give_up(z);
   if (rc == ZKE_OK) rc = db_set_synchronous(s, true);
-  if (rc == ZKE_OK) rc = db_sync_directory(s);
+  if (rc == ZKE_OK) rc = wal_make_name(s);
   if (rc == ZKE_OK) rc = db_checkpoint(s, true);
   if (rc == ZKE_OK) rc = txn_vacuum(s, z);
   if (s->health == HEALTH_IN_DOUBT) txn_settle_log(s);
@@ -14015,7 +14069,7 @@ static int store_create_hosted(store *s) {
   int rc = db_enter_wal(s);
   if (rc == ZKE_OK) rc = schema_accept_host(s, &kind);
   if (rc == ZKE_OK) rc = db_set_synchronous(s, true);
-  if (rc == ZKE_OK) rc = db_sync_directory(s);
+  if (rc == ZKE_OK) rc = wal_make_name(s);
   if (rc == ZKE_OK) rc = schema_create(s, true);
   return rc == ZKE_OK ? db_prepare_ends(s) : rc;
 }
@@ -17346,7 +17400,7 @@ static int api_drop_history(store *s) {
  * ends by writing the meta row. */
 static int api_drop_tables(store *s) {
   int rc = db_set_synchronous(s, true);
-  if (rc == ZKE_OK) rc = db_sync_directory(s);
+  if (rc == ZKE_OK) rc = wal_make_name(s);
   if (rc == ZKE_OK) rc = db_begin_write(s);
   if (rc == ZKE_OK) rc = store_may_drop(s);
   if (rc == ZKE_OK) rc = api_drop_history(s);
@@ -17436,7 +17490,7 @@ static int api_begin_guest(zke *z, sqlite3 *db) {
   if (rc == ZKE_OK) rc = db_end(s);
   if (rc == ZKE_OK) rc = gate_enter(s, z, true);
   if (rc != ZKE_OK) return rc;
-  if (s->durability != ZKE_DURABLE_NONE) rc = db_sync_directory(s);
+  if (s->durability != ZKE_DURABLE_NONE) rc = wal_make_name(s);
   int sqlite_rc = rc == ZKE_OK ? app_begin_guest(s, db) : SQLITE_OK;
   if (sqlite_rc != SQLITE_OK)
     rc = app_guest_error(s, db, sqlite_rc, "BEGIN");

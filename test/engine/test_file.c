@@ -879,6 +879,101 @@ static void expect_syncs(int durability) {
  * node's kind and the handle's durability ask. */
 TEST_LOOP(changes_are_synced_by_kind, 0, 3) { expect_syncs(_i); }
 
+/* ---- syncs of the directory ---- */
+
+static int directory_syncs; /* by the library, and by SQLite */
+static int (*open_directory)(const char *path, int *fd);
+
+static int count_open_directory(const char *path, int *fd) {
+  directory_syncs++;
+  return open_directory(path, fd);
+}
+
+static int count_fsync(void *context, int fd) {
+  zke_os os;
+  zke_file f;
+  (void)context;
+  zke_os_default(&os);
+  ck_assert_int_eq(os.fstat(os.context, fd, &f), 0);
+  directory_syncs += f.type == ZKE_FILE_DIRECTORY;
+  return os.fsync(os.context, fd);
+}
+
+static zke *open_counting(const char *path) {
+  zke *z;
+  zke_os os;
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke_os_default(&os);
+  os.fsync = count_fsync;
+  ck_ok(zke_open(path, &o, &z));
+  return z;
+}
+
+/* How often the directory was synced since the last time this was asked, the
+ * first durable change of a new store included. */
+static int syncs_with_change(const char *path, const char *node) {
+  zke *z = open_counting(path);
+  make(z, node, "x");
+  int syncs = directory_syncs;
+  ck_ok(zke_close(z));
+  directory_syncs = 0;
+  return syncs;
+}
+
+/* The salts of a log. */
+static int64_t salts(const char *path) {
+  int64_t out = 0;
+  FILE *f = fopen(joined(path, "-wal"), "r");
+  ck_assert_ptr_nonnull(f);
+  ck_assert_int_eq(fseek(f, 16, SEEK_SET), 0);
+  ck_assert_int_eq(fread(&out, sizeof out, 1, f), 1);
+  fclose(f);
+  return out;
+}
+
+/* Write until a checkpoint has emptied the log and it begins again. */
+static void begin_log_again(zke *z, const char *path) {
+  static char data[100000];
+  int64_t before = salts(path);
+  while (salts(path) == before)
+    ck_ok(zke_set(z, "/a", data, sizeof data, -1, NULL));
+}
+
+/* P8: the name of the log is synced once, by whichever store comes first; also
+ * one that finds a log which another program has made, in the place of one
+ * whose name was synced. */
+TEST(the_name_of_a_log_is_synced_once) {
+  const char *path = sample(test_path("a.db"));
+  sqlite3_vfs *v = sqlite3_vfs_find(NULL);
+  sqlite3 *db;
+  open_directory = (int (*)(const char *, int *))(
+                       void (*)(void))v->xGetSystemCall(v, "openDirectory");
+  v->xSetSystemCall(v, "openDirectory",
+                    (sqlite3_syscall_ptr)(void (*)(void))count_open_directory);
+  zke *keeps = open_counting(path); /* so that the log stays */
+  ck_assert_int_gt(syncs_with_change(path, "/one"), 0);
+  ck_assert_int_eq(syncs_with_change(path, "/two"), 0);
+  begin_log_again(keeps, path);
+  ck_assert_int_eq(syncs_with_change(path, "/three"), 0);
+  ck_ok(zke_close(keeps));
+  ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK); /* deletes the log */
+  ck_assert_int_eq(sqlite3_exec(db, "SELECT * FROM zkembed_node", 0, 0, 0), 0);
+  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+  ck_assert_int_ne(access(joined(path, "-wal"), F_OK), 0);
+  ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK); /* makes it anew */
+  ck_assert_int_eq(sqlite3_exec(db, "PRAGMA user_version", 0, 0, 0), 0);
+  ck_assert_int_eq(
+      sqlite3_exec(db, "CREATE TABLE t(a);INSERT INTO t VALUES(1)", 0, 0, 0),
+      0);
+  directory_syncs = 0;
+  keeps = open_counting(path);
+  ck_assert_int_gt(syncs_with_change(path, "/four"), 0);
+  ck_assert_int_eq(syncs_with_change(path, "/five"), 0);
+  ck_ok(zke_close(keeps));
+  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+  v->xSetSystemCall(v, "openDirectory", NULL);
+}
+
 /* One database under two names is one tree: the side files follow the file
  * itself, not the name. */
 TEST(symbolic_link_is_the_same_database) {
