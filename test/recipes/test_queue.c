@@ -888,6 +888,36 @@ TEST_LOOP(the_bound_holds_at_every_moment, 0, 2) {
   ck_ok(zke_close(meddler));
 }
 
+/* The version of an item counts its claims.  Where it wraps around a claim holds
+ * and goes on as anywhere else, and ends when its time has come. */
+TEST_LOOP(claims_hold_where_versions_wrap, 0, 3) {
+  static const int32_t versions[] = {-3, -2, INT32_MAX};
+  const char *db = test_path("db");
+  zke_queue_options o = {.size = sizeof o, .claim_ms = 100};
+  zke *first = test_open(db), *second = test_open(db);
+  zke_queue *own, *other;
+  char path[200];
+  ck_ok(zke_queue_new(first, PATH, &o, &own));
+  ck_ok(zke_queue_new(second, PATH, &o, &other));
+  put(own, "a");
+  zke_queue_item *item = claim(own, "a"), *later;
+  snprintf(path, sizeof path, PATH "/entries/%s", item->name);
+  release(own, item);
+  test_set_version(db, path, versions[_i]);
+  item = claim(own, "a");
+  ck_ok(zke_queue_prolong(own, item, 100));
+  ck_ok(zke_queue_check(own, item));
+  ck_ok(zke_queue_claim(other, soon(second), &later));
+  ck_rc(zke_queue_ack(own, item, NULL, 0, NULL), ZKE_LOST);
+  ck_ok(zke_queue_prolong(other, later, ZKE_FOREVER));
+  zke_free(item);
+  ack(other, later);
+  zke_queue_free(own);
+  zke_queue_free(other);
+  ck_ok(zke_close(second));
+  ck_ok(zke_close(first));
+}
+
 /* "Consume at most once", "at least once": one of the two has the item,
  * whenever the other claims it (Q1). */
 TEST(an_item_has_one_consumer_at_every_moment) {
