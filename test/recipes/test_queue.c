@@ -888,8 +888,8 @@ TEST_LOOP(the_bound_holds_at_every_moment, 0, 2) {
   ck_ok(zke_close(meddler));
 }
 
-/* The version of an item counts its claims.  Where it wraps around a claim holds
- * and goes on as anywhere else, and ends when its time has come. */
+/* The version of an item counts its claims.  A claim at which it wraps around
+ * holds and goes on as any other, and ends when its time has come. */
 TEST_LOOP(claims_hold_where_versions_wrap, 0, 3) {
   static const int32_t versions[] = {-3, -2, INT32_MAX};
   const char *db = test_path("db");
