@@ -2147,6 +2147,7 @@ typedef struct file_wrapped {
   sqlite3_io_methods own;
   const sqlite3_io_methods *real;
   sqlite3_file *f; /* NULL: not open */
+  int unread;      /* SQLite's code of the last read that failed, see there */
 } file_wrapped;
 
 /* The write-ahead log (SQLite's file format, section 4): a head, then frames of
@@ -3276,6 +3277,15 @@ static void *file_owner(sqlite3_file *f) {
   return (void *)(uintptr_t)f->pMethods;
 }
 
+/* Read, and note a failure: SQLite's quick_check calls a page damaged that it
+ * could not read.  The end of the file is none. */
+static int file_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
+  file_wrapped *d = file_owner(f);
+  int rc = d->real->xRead(f, to, len, at);
+  if (rc != SQLITE_OK && rc != SQLITE_IOERR_SHORT_READ) d->unread = rc;
+  return rc;
+}
+
 /* Give an open file a table of its own, so far with the methods that it had.
  * `d` is the first member of what belongs to the file and lives until
  * file_close(). */
@@ -3288,6 +3298,7 @@ static void file_wrap(file_wrapped *d, sqlite3_file *f) {
   memset(d, 0, sizeof *d);
   memcpy(&d->own, real, sizes[version - 1]);
   d->own.iVersion = version;
+  d->own.xRead = file_read;
   d->real = real;
   d->f = f;
   f->pMethods = &d->own;
@@ -3478,7 +3489,7 @@ static int wal_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
     return SQLITE_OK;
   }
   int rc = apart ? SQLITE_OK : wal_flush(l);
-  return rc ? rc : l->file.real->xRead(f, to, len, at);
+  return rc ? rc : file_read(f, to, len, at);
 }
 
 /* SQLite cuts the log after a checkpoint.  A reader without locks in another
@@ -13658,17 +13669,24 @@ static void view_tell(view_report *r, const char *format, ...) {
 
 /* Run one query whose rows are violations; quick_check's "ok" is none. A
  * failure of the query itself, as in a damaged file, is returned and is no
- * violation. */
+ * violation; nor is what quick_check says of a page that it could not read. */
 static int view_check_query(store *s, const char *name, const char *sql,
                             view_report *r) {
+  int *db = &s->index.file.unread, *log = &s->wal_log.file.unread;
   sqlite3_stmt *st = NULL;
+  *db = *log = SQLITE_OK;
   int rc = sqlite3_prepare_v2(s->db, sql, -1, &st, NULL);
   while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
     const char *text = (const char *)sqlite3_column_text(st, 0);
-    if (text && strcmp(text, "ok") != 0) view_tell(r, "%s: %s", name, text);
-    rc = SQLITE_OK;
+    rc = *db ? *db : *log;
+    if (rc == SQLITE_OK && text && strcmp(text, "ok") != 0)
+      view_tell(r, "%s: %s", name, text);
   }
   sqlite3_finalize(st);
+  int unread = *db ? *db : *log;
+  if (unread)
+    return base_fail(sql_code(unread), "%s: %s: %s (SQLite %d)", s->name, name,
+                     sqlite3_errstr(unread), unread);
   return rc == SQLITE_DONE ? ZKE_OK : sql_error(s, rc, name);
 }
 
@@ -14592,8 +14610,11 @@ static int engine_register(const zke_engine *e) {
 
 /* What a call needs, or can do without. */
 enum {
-  API_CHANGE = 1,     /* a handle that may write */
+  API_CHANGE = 1,     /* a handle that may write; its transaction looks whether
+                         the session still exists */
   API_SEQUENTIAL = 2, /* the path may end like a prefix */
+  API_LOOK = 4,       /* a change that may do without such a transaction: the
+                         call looks before it begins */
   API_ANY_STATE = 8,  /* works on a session that has ended, too */
   API_LIGHT = 16,     /* looks at the handle only, does no I/O, and so waits
                          for other threads' calls however long they take;
@@ -14741,7 +14762,8 @@ static int api_admit_to_store(const store *s, unsigned flags) {
 /* Make the database fit for the call, do what is due in it, and look whether
  * the session lives.  The recovery and the tick may find that the files were
  * replaced, so that is judged again.  A change looks at the session's row in
- * its transaction, a read in its own snapshot; all others have it done here. */
+ * its transaction (API_CHANGE), a read in its own snapshot; all others have it
+ * done here. */
 static int api_admit_to_database(zke *z, unsigned flags, int64_t now) {
   store *s = z->s;
   bool any_state = (flags & API_ANY_STATE) != 0;
@@ -14751,7 +14773,8 @@ static int api_admit_to_database(zke *z, unsigned flags, int64_t now) {
   api_tick(s, flags, now);
   if (any_state) return ZKE_OK;
   if (health_is_replaced(s)) return health_say_replaced(s);
-  rc = flags & (API_READ | API_CHANGE) ? api_state(z) : api_session(z);
+  bool later = flags & (API_READ | API_CHANGE) && !(flags & API_LOOK);
+  rc = later ? api_state(z) : api_session(z);
   return rc == ZKE_OK ? api_discard_first(z, flags, now) : rc;
 }
 
@@ -15184,10 +15207,23 @@ static int api_end_session(zke *z, enum sess_why why) {
                       .before = detaches && !doomed ? discard_body : NULL,
                       .before_arg = discard_first(z)};
   int rc = sess_end_as(z->s, &end, false);
-  if (rc != ZKE_OK || !doomed || !end.ended) return rc;
+  if (rc == ZKE_OK && detaches && !end.ended) return api_session(z);
+  if (rc != ZKE_OK || !doomed) return rc;
   return base_fail(ZKE_SESSIONEXPIRED,
                    "there was no memory to note what was discarded: the "
                    "session has ended");
+}
+
+/* The same, as far as the handle has the session still.  Where it is over, or
+ * another handle has it, there is nothing to end, but nothing to detach
+ * either. */
+static int api_give_up_session(zke *z, enum sess_why why) {
+  bool own = z->state == SESS_ALIVE || z->state == SESS_AUTH_FAILED;
+  bool replaced = health_is_replaced(z->s);
+  if (z->id && own && !z->lost_row && !replaced) return api_end_session(z, why);
+  z->lost_row = true;
+  if (why != SESS_DETACH) return ZKE_OK;
+  return replaced ? health_say_replaced(z->s) : wait_say_ended(z);
 }
 
 /* zke_close(), with the handle marked as closing and cancellation held off.
@@ -15198,7 +15234,6 @@ static int api_end_session(zke *z, enum sess_why why) {
  * store with it.  why: SESS_CLOSE or SESS_DETACH. */
 static int api_close(zke *z, enum sess_why why) {
   store *s = z->s;
-  int rc = ZKE_OK;
   wake_sleeper(z);
   lock_take(s, INT64_MAX);
   lock_signal(s, &z->c->done);
@@ -15206,10 +15241,8 @@ static int api_close(zke *z, enum sess_why why) {
   lease_begin_call(s, NULL, lock_deadline(z, host_now(s)));
   if (s->memory || s->readonly) guard_is_intact(s); /* else the gate asks */
   if (health_needs_recovery(s)) txn_recover(s);
-  bool own =
-      (z->state == SESS_ALIVE || z->state == SESS_AUTH_FAILED) && !z->lost_row;
-  if (z->id && own && !health_is_replaced(s)) rc = api_end_session(z, why);
-  bool owes = rc != ZKE_OK && carrier_is_light(z);
+  int rc = api_give_up_session(z, why);
+  bool owes = rc != ZKE_OK && !z->lost_row && carrier_is_light(z);
   if (owes && why == SESS_CLOSE) sess_owe(s, z);
   if (owes) s->owes_end = true;
   z->state = SESS_CLOSED;
@@ -15286,7 +15319,7 @@ int zke_touch(zke *z) {
  * session any more. */
 int zke_rearm(zke *z) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, rearm, z);
-  int rc = api_enter(z, NULL, API_CHANGE, NULL);
+  int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);
   if (rc != ZKE_OK) return rc;
   return api_leave(z, sess_rearm(z->s, INT64_MAX));
 }
@@ -15314,7 +15347,7 @@ int zke_state(zke *z) {
 int zke_expire(zke *z, int64_t session) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, expire, z, session);
   bool ended;
-  int rc = api_enter(z, NULL, API_CHANGE, NULL);
+  int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);
   if (rc != ZKE_OK) return rc;
   rc = sess_end(z->s, session, NULL, SESS_EXPIRE, false, &ended);
   if (rc == ZKE_OK && !ended) {
@@ -16820,7 +16853,7 @@ static int api_remove_watches(zke *z, const char *path, int type,
                               zke_watch_fn fn, const void *context) {
   api_watch w = {.mode = 0};
   api_watchers of;
-  int rc = api_enter(z, path, API_CHANGE, &w.path);
+  int rc = api_enter(z, path, API_CHANGE | API_LOOK, &w.path);
   if (rc != ZKE_OK) return rc;
   rc = api_find_watchers(z, w.path, type, fn, context, &of);
   if (rc != ZKE_OK) return api_leave(z, rc);
@@ -17367,23 +17400,20 @@ int zke_check(zke *z, zke_check_fn fn, void *context) {
   return rc == ZKE_OK ? api_leave(z, view_check(z->s, fn, context)) : rc;
 }
 
-/* The session is looked at here and not in a transaction of a body, since there
- * is none.  Not from a callback: it takes long, and its thread has the role of
+/* Not from a callback: it takes long, and its thread has the role of
  * dispatching, so no other watcher could be called meanwhile. */
 int zke_compact(zke *z, int64_t deadline_ms) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, compact, z, deadline_ms);
   if (z && wait_is_inside(z))
     return base_fail(ZKE_MISUSE, "zke_compact() from a callback of the handle");
-  int rc = api_enter(z, NULL, API_CHANGE, NULL);
+  int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);
   if (rc != ZKE_OK) return rc;
   z->s->deadline = api_deadline(deadline_ms);
-  if (z->s->memory) {
+  if (z->s->memory)
     rc = base_fail(ZKE_UNIMPLEMENTED,
                    "a database in memory has no file to compact");
-  } else {
-    rc = api_session(z);
-  }
-  if (rc == ZKE_OK) rc = txn_compact(z->s, z);
+  else
+    rc = txn_compact(z->s, z);
   return api_leave(z, rc);
 }
 
@@ -17427,7 +17457,7 @@ int zke_remove_tables(zke *z) {
   if (z && wait_is_inside(z))
     return base_fail(ZKE_MISUSE, "%s() from a callback of the handle",
                      __func__);
-  int rc = api_enter(z, NULL, API_CHANGE, NULL);
+  int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);
   if (rc != ZKE_OK) return rc;
   store *s = z->s;
   rc = store_is_hosted(s);
@@ -17508,10 +17538,9 @@ static int api_begin_guest(zke *z, sqlite3 *db) {
 int zke_sql_begin(zke *z, struct sqlite3 *db) {
   if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
   if (txn_batch_here()) return api_misuse("zke_sql_begin()");
-  int rc = api_enter(z, NULL, API_CHANGE, NULL);
+  int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);
   if (rc != ZKE_OK) return rc;
-  rc = api_session(z);
-  if (rc == ZKE_OK) rc = api_begin_guest(z, db);
+  rc = api_begin_guest(z, db);
   if (rc != ZKE_OK) return api_leave(z, rc);
   z->s->guest = db;
   z->s->guest_by = z;

@@ -771,8 +771,9 @@ ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
  * Returns ZKE_OK, or
  *   ZKE_SESSIONEXPIRED  there is no such session (any more); zke_touch() and
  *                       zke_password() do not look, and are ZKE_OK then;
- *                       zke_detach(): there had been no memory to note what was
- *                       discarded, so the session was ended
+ *                       zke_detach(): the session is over, as this call finds,
+ *                       or there had been no memory to note what was discarded,
+ *                       so it was ended
  *   ZKE_AUTHFAILED      it has another password, or none
  *   ZKE_BADARGUMENTS    the session of the handle is not a kept one, which
  *                       zke_touch() accepts; options.lease_ms; no password, or

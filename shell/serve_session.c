@@ -318,9 +318,12 @@ int client_close(server *s, client *session) {
   return client_free(s, session, zke_close);
 }
 
-/* It lives on in the file. */
+/* It lives on in the file, unless it is over or another server's by now. */
 int client_leave(server *s, client *session) {
-  return client_free(s, session, zke_detach);
+  int rc = client_free(s, session, zke_detach);
+  bool gone = rc == ZKE_SESSIONEXPIRED || rc == ZKE_INVALIDSTATE ||
+              rc == ZKE_SESSIONMOVED;
+  return gone ? ZKE_OK : rc;
 }
 
 /* So many sessions end in one round, each by a transaction: requests of others

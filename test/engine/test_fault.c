@@ -1202,9 +1202,6 @@ static bool tells_of_fault(int rc) {
       return has(FIRST) && (fault.kind == SYSTEM || fault.kind == DISK);
     case ZKE_READONLY:
       return fault.kind == SYSTEM;
-    case ZKE_DATAINCONSISTENCY: /* zke_check: SQLite calls a page that cannot
-                                   be read damaged */
-      return fault.kind == DISK && has(CHECKS);
     default:
       return false;
   }

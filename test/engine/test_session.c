@@ -531,6 +531,42 @@ TEST_LOOP(no_read_after_the_end, 0, 3 * READS) {
   ck_rc(exists(a, "/n"), ZKE_INVALIDSTATE);
 }
 
+/* The changes that write no node and set no watch; b has the session `third`.
+ */
+enum { OTHER_CHANGES = 5 };
+static int do_other_change(int which, zke *third) {
+  switch (which) {
+    case 0:
+      return zke_expire(a, zke_session_id(third));
+    case 1:
+      return zke_rearm(a);
+    case 2:
+      return zke_remove_watch(a, "/n", ZKE_WATCH_ANY, test_record, &seen);
+    case 3:
+      return zke_compact(a, zke_now(a) + 5000);
+    default:
+      return zke_remove_all_watches(a, "/n", ZKE_WATCH_ANY);
+  }
+}
+
+/* zkembed.h, zke_expire: and so is each change, also one that has no
+ * transaction of its session: an expired session ended others. */
+TEST_LOOP(no_change_after_the_end, 0, WAYS *OTHER_CHANGES) {
+  int way = _i / OTHER_CHANGES;
+  zke_os os = {.size = sizeof os, .clock = standing_clock};
+  zke_options o = {.size = sizeof o, .os = &os};
+  begin_with(way, &o, NULL);
+  zke *third = test_session(b, NULL);
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  ck_ok(watch(a, "/n", &seen));
+  ck_ok(watch(a, "/n", &other));
+  ck_ok(zke_expire(b, zke_session_id(a)));
+  ck_rc(do_other_change(_i % OTHER_CHANGES, third),
+        way ? ZKE_SESSIONEXPIRED : ZKE_INVALIDSTATE);
+  ck_ok(exists(third, "/"));
+  ck_ok(zke_close(third));
+}
+
 /* zkembed.h: others' changes, and one's own, are no end. */
 TEST_LOOP(reads_go_on_between_changes, 0, WAYS) {
   begin(_i);
