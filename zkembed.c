@@ -9952,8 +9952,10 @@ static bool sess_reason_holds(txn *t, const sess_row *r,
     case SESS_TIMEOUT:
       t->late = sess_timeout_late(s, r);
       return t->late > 0;
-    case SESS_CLOSE:
     case SESS_EXPIRE:
+      t->died = sess_life(s, r) == LIFE_FREE && !sess_host_lives(s, r);
+      return true;
+    case SESS_CLOSE:
     case SESS_DETACH:
       break;
   }
@@ -9998,9 +10000,6 @@ static int sess_end_body(txn *t, void *arg) {
   int rc = sess_read_row(t->s, end->session, &row, &found);
   if (rc != ZKE_OK || !found) return rc;
   life_forget(t->s); /* what counts is the file that is there now */
-  if (end->why == SESS_EXPIRE && !row.timeout &&
-      sess_life(t->s, &row) == LIFE_FREE)
-    end->why = SESS_DEAD; /* so its FIFO goes, too */
   if (!sess_reason_holds(t, &row, end)) return ZKE_OK;
   end->ended = true;
   end->died = t->died;
@@ -10013,7 +10012,7 @@ static int sess_end_body(txn *t, void *arg) {
       end->why == SESS_DETACH ||
       (end->why == SESS_DEAD && row.timeout > 0 && !sess_is_owed(t->s, &row));
   return stays ? sess_detach(t, &row, end->why)
-               : sess_remove(t, &row, end->why);
+               : sess_remove(t, &row, t->died ? SESS_DEAD : end->why);
 }
 
 /* A session was ended that its handle has not closed: the handle has to know,

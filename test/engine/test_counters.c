@@ -317,6 +317,20 @@ TEST(death_is_counted_once) {
   end();
 }
 
+/* A try that finds a dead process's node ends its session by zke_expire(). */
+TEST(a_dead_session_that_is_expired_is_a_death) {
+  zke_stat stat;
+  begin();
+  test_worker w = test_worker_on(database());
+  test_ask(&w, "create /e x 1");
+  ck_ok(zke_exists(a, "/e", NULL, NULL, &stat));
+  test_kill(&w, SIGKILL);
+  ck_ok(zke_expire(a, stat.ephemeralOwner));
+  ck_assert_int_eq(counts(a).deaths, 1);
+  ck_assert_int_eq(counts(a).expiries, 0);
+  end();
+}
+
 /* Sessions that end as they should are no deaths. */
 TEST(closed_and_expired_sessions_are_no_deaths) {
   begin();
