@@ -26,8 +26,9 @@ fi
 place=$(pwd)/build/fresh
 jobs=${JOBS:-$(nproc)}
 mkdir -p "$place" || exit 1
-root=$(mktemp -d "$place/root-XXXXXX") || exit 1
-trap 'rm -rf --one-file-system "$root"' EXIT
+work=$(mktemp -d "$place/work-XXXXXX") || exit 1
+root=$work/root
+trap 'rm -rf --one-file-system "$work"' EXIT
 trap 'exit 130' HUP INT TERM
 unset MAKEFLAGS MFLAGS MAKELEVEL BUILD SAN CC LIBS SQLITE_CFLAGS
 
@@ -36,7 +37,7 @@ mirror_of() {
   for uri in $(apt-get indextargets --format '$(REPO_URI)' \
     'Created-By: Packages' | sort -u); do
     /usr/lib/apt/apt-helper download-file "${uri%/}/dists/$1/InRelease" \
-      "$place/InRelease" >/dev/null 2>&1 && echo "$uri" && return
+      "$work/InRelease" >/dev/null 2>&1 && echo "$uri" && return
   done
   return 1
 }
@@ -45,10 +46,10 @@ mirror_of() {
 bare() {
   [ -s "$place/$1.tar" ] && return
   apt-config dump | grep '^Acquire::\(Check\|http\|https\|Retries\)' \
-    >"$place/apt.conf"
-  mmdebstrap --variant=minbase --aptopt="$place/apt.conf" \
+    >"$work/apt.conf"
+  mmdebstrap --variant=minbase --aptopt="$work/apt.conf" \
     --include=gcc,libc6-dev,make,git,ca-certificates \
-    "$1" "$place/part.tar" "$2" && mv "$place/part.tar" "$place/$1.tar"
+    "$1" "$work/root.tar" "$2" && mv "$work/root.tar" "$place/$1.tar"
 }
 
 # unpack SUITE: an empty root, with a user; root has a checkout, the user what
@@ -59,8 +60,8 @@ unpack() {
     cp /etc/resolv.conf /etc/hosts "$root/etc" &&
     echo 'somebody:x:1000:1000::/home/somebody:/bin/sh' >>"$root/etc/passwd" &&
     mkdir "$root/home/somebody" &&
-    sh test/dist.sh zkembed "$place/zkembed.tar.gz" &&
-    tar -xzf "$place/zkembed.tar.gz" -C "$root/home/somebody" &&
+    sh test/dist.sh zkembed "$work/zkembed.tar.gz" &&
+    tar -xzf "$work/zkembed.tar.gz" -C "$root/home/somebody" &&
     chown -R 1000:1000 "$root/home/somebody" || return
   if [ -e .git ]; then
     git clone -q . "$root/root/zkembed"
@@ -93,21 +94,22 @@ inside() {
 
 # refused TARGET WORDS: for the user, make says these words, and makes nothing
 refused() {
-  ! inside 1000 "make -j8 $1" >"$place/refused" 2>&1 &&
-    grep -q "$2" "$place/refused" &&
+  ! inside 1000 "make -j8 $1" >"$work/refused" 2>&1 &&
+    grep -q "$2" "$work/refused" &&
     grep -q "sudo sh -c 'apt-get update && apt-get install.*libsqlite3-dev" \
-      "$place/refused" &&
+      "$work/refused" &&
     [ ! -e "$root/home/somebody/zkembed/build" ] ||
-    { cat "$place/refused"; return 1; }
+    { cat "$work/refused"; return 1; }
 }
 
 # waits: root's `make demo` waits for a program that holds first one lock of the
 # package manager, then another, and says so each time
 waits() {
   inside 0 'perl -MFcntl -e "
+    my \$whole = pack(q(s s l! l! i), F_WRLCK, 0, 0, 0, 0);
     my @held = map {
       open(my \$file, q(>), qq(/var/lib/\$_)) or die;
-      fcntl(\$file, F_SETLK, pack(q(s s l! l! i), F_WRLCK)) or die;
+      fcntl(\$file, F_SETLK, \$whole) or die;
       \$file;
     } qw(dpkg/lock-frontend apt/lists/lock);
     my \$make = fork();
