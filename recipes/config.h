@@ -286,7 +286,9 @@ ZKE_API int zke_config_cancel(zke_config *config);
  *   deadline_ms  of zke_now(), for repeating what got no reply
  *   stat_out     out: the Stat after the change
  *
- * Returns ZKE_OK, or as zke_set() and zke_create().  With a version,
+ * Returns ZKE_OK, or as zke_set() and zke_create().  With a version, after a
+ * lost reply, ZKE_OK may also mean that another process has written the same
+ * data over that version: if it matters who did, write data that differ.
  * ZKE_BADVERSION says that the change was not made.  ZKE_CONNECTIONLOSS says
  * that the reply was lost, and one of these:
  * - others have changed or deleted the node since, or made it anew, so that it

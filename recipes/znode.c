@@ -553,19 +553,24 @@ static zke_strings *znode_made(zke *z, const znode_creations *c) {
 
 /* The paths of all, which the caller is given; or they are discarded, by the
  * paths that the create was given: the session finds them by the guid.  That is
- * so where one has got a number that tells no order, or without memory. */
+ * so if one has got a number that tells no order, or without memory.  If
+ * somebody has deleted one, the caller is given the paths and the others are
+ * discarded too: after a lost reply a path may not be known. */
 static int znode_take_all(zke *z, const znode_creations *c,
                           zke_strings **paths_out) {
   zke_sentence kept;
   int rc = ZKE_OK;
+  bool whole = true;
   for (int i = 0; i < c->count && rc == ZKE_OK; i++) {
-    if (!c->made[i].path) continue; /* somebody has deleted it */
-    rc = znode_check_number(c->seats[i].directory, c->made[i].path,
-                            c->ops[i].path);
+    if (c->made[i].path)
+      rc = znode_check_number(c->seats[i].directory, c->made[i].path,
+                              c->ops[i].path);
+    else
+      whole = false;
   }
   *paths_out = rc == ZKE_OK ? znode_made(z, c) : NULL;
-  if (*paths_out) return ZKE_OK;
-  if (rc == ZKE_OK) rc = ZKE_NOMEM;
+  if (*paths_out && whole) return ZKE_OK;
+  if (rc == ZKE_OK && !*paths_out) rc = ZKE_NOMEM;
   zke_recipe_keep(&kept);
   for (int i = 0; i < c->count; i++)
     zke_recipe_discard(z, c->ops[i].path, ZKE_EPHEMERAL_SEQUENTIAL, 0);
