@@ -224,6 +224,33 @@ TEST(intended_waits_are_not_found) {
   zke_lab_free(lab);
 }
 
+static void make_it(zke *z, void *spare) {
+  if (spare) zke_lab_spare();
+  zke_create(z, "/made", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+}
+
+static void await_it(zke *z, void *arg) {
+  int fired = 0;
+  (void)arg;
+  while (zke_exists(z, "/made", fire, &fired, NULL) == ZKE_NONODE)
+    zke_wait(z, ZKE_FOREVER);
+  zke_forget(z, fire, &fired);
+}
+
+/* The excuse for a wait after a death does not hold for the death of a process
+ * that has said that nobody misses it. */
+TEST(a_spare_process_excuses_no_wait) {
+  for (int spare = 0; spare <= 1; spare++) {
+    zke_lab_options o = no_faults();
+    o.crashes = o.waits = 1;
+    zke_lab *lab = made(&o);
+    add(lab, "a", await_it);
+    zke_lab_process(lab, "b", make_it, spare ? lab : NULL);
+    finds(lab, spare ? "a waits for ever in zke_wait" : NULL);
+    zke_lab_free(lab);
+  }
+}
+
 /* ---- looks, notes and states ---- */
 
 static int seen; /* put back before each schedule */

@@ -48,7 +48,10 @@ static struct {
   int prepared[2], settled[2]; /* calls that were told so, of each site */
   int victims;                 /* that were told of a deadlock */
   int64_t token;               /* of whoever held last */
-  int64_t run_ms;              /* when the job was begun last */
+  int64_t run_ms;              /* when the job began last, or an item is due */
+  int acks;                    /* of a transaction */
+  int64_t heirs, heir; /* sessions: the one that can be named; that was */
+  bool heir_led;
 } shared;
 
 /* Has a deadline ended the call?  Where the last reply was lost as well, that
@@ -134,6 +137,18 @@ static void use_lock_until(zke *z, void *path) {
   zke_lock_free(lock);
 }
 
+/* The list of parties has this holder as the only one. */
+static void find_in_list(zke *z, zke_lock *lock, const char *path) {
+  zke_party_list *list = NULL;
+  int held = 0;
+  if (!went(z, zke_lock_parties(z, path, &list))) return;
+  for (int i = 0; i < list->count; i++) held += list->data[i].held;
+  bool own = held == 1 && list->data[0].held &&
+             list->data[0].session == zke_session_id(z);
+  zke_free(list);
+  if (zke_lock_check(lock) == ZKE_OK) zke_lab_assert(own);
+}
+
 /* What is held twice is held until it was released twice; and each holder's
  * token is greater than those before it. */
 static void use_lock_twice(zke *z, void *path) {
@@ -148,6 +163,7 @@ static void use_lock_twice(zke *z, void *path) {
         zke_lock_check(lock) == ZKE_OK) {
       zke_lab_assert(zke_lock_token(lock) > shared.token);
       shared.token = zke_lock_token(lock);
+      find_in_list(z, lock, path);
     }
     zke_lab_leave(path);
     went(z, zke_lock_release(lock));
@@ -200,11 +216,18 @@ static void read_or_write(bool writes) {
   zke_lab_leave(section);
 }
 
+/* A writer's token is greater than those before it. */
+static void note_writer(zke_rwlock *rw) {
+  zke_lab_assert(zke_rwlock_token(rw) > shared.token);
+  shared.token = zke_rwlock_token(rw);
+}
+
 static void use_rwlock(zke *z, void *writes) {
   int mode = writes ? ZKE_RWLOCK_WRITE : ZKE_RWLOCK_READ;
   zke_rwlock *rw = NULL;
   if (!went(z, zke_rwlock_new(z, "/rwlock", NULL, &rw))) return;
   if (went(z, zke_rwlock_acquire(rw, mode, ZKE_FOREVER))) {
+    if (writes && zke_rwlock_check(rw) == ZKE_OK) note_writer(rw);
     read_or_write(writes);
     went(z, zke_rwlock_release(rw));
   }
@@ -267,10 +290,11 @@ static void use_election(zke *z, void *arg) {
   zke_election_free(e);
 }
 
-/* Leads until the onlooker has seen it. */
+/* Leads until the onlooker has seen it.  Should it die, another one leads. */
 static void lead_until_seen(zke *z, void *arg) {
   zke_election *e = NULL;
   (void)arg;
+  zke_lab_spare();
   if (!went(z, zke_election_new(z, "/election", NULL, &e))) return;
   if (went(z, zke_election_lead(e, ZKE_FOREVER))) {
     if (went(z, zke_election_ready(e))) await_seen(z);
@@ -283,8 +307,10 @@ static void see_leader(zke *z, void *arg) {
   zke_observer *o = NULL;
   (void)arg;
   if (!went(z, zke_observer_new(z, "/election", NULL, &o))) return;
-  if (went(z, zke_observer_wait(o, 1, ZKE_FOREVER)) && tell_seen(z))
+  if (went(z, zke_observer_wait(o, 1, ZKE_FOREVER)) && tell_seen(z)) {
+    zke_lab_spare();
     went(z, zke_observer_wait(o, 0, ZKE_FOREVER));
+  }
   zke_observer_free(o);
 }
 
@@ -319,6 +345,7 @@ static void open_barrier(zke *z, void *arg) {
 static void pass_barrier(zke *z, void *arg) {
   zke_barrier *barrier = NULL;
   (void)arg;
+  zke_lab_spare();
   if (!went(z, zke_barrier_new(z, "/barrier", NULL, &barrier))) return;
   if (went(z, zke_barrier_wait(barrier, ZKE_FOREVER)))
     zke_lab_assert(shared.open);
@@ -340,9 +367,10 @@ static void close_again(zke *z, void *arg) {
   zke_barrier_free(barrier);
 }
 
-/* Inside with the other, then out with it. */
+/* Inside with the other, then out with it, or without it if it has died. */
 static void pass_double_barrier(zke *z, zke_double_barrier *barrier) {
   zke_lab_assert(shared.came == 2);
+  zke_lab_spare();
   shared.left++;
   int rc = zke_double_barrier_leave(barrier, ZKE_FOREVER);
   if (rc == ZKE_OK) zke_lab_assert(shared.left == 2);
@@ -367,13 +395,14 @@ static void come_again(zke *z, void *arg) {
   shared.came++;
   int64_t deadline = zke_now(z) + 1000;
   int rc = zke_double_barrier_enter(barrier, NULL, 0, deadline, NULL);
-  if (was_late(rc)) {
+  if (was_late(rc) && zke_state(z) != ZKE_STATE_EXPIRED) {
     shared.came--;
     zke_lab_yield();
     shared.came++;
     rc = zke_double_barrier_enter(barrier, NULL, 0, ZKE_FOREVER, NULL);
   }
-  if (went(z, rc)) pass_double_barrier(z, barrier);
+  /* With its session at an end it may be late for a round that has begun. */
+  if (!was_late(rc) && went(z, rc)) pass_double_barrier(z, barrier);
   zke_double_barrier_free(barrier);
 }
 
@@ -400,6 +429,7 @@ static void use_group(zke *z, void *hosts) {
       await_seen(z);
     else if (went(z, zke_group_wait(group, 2, ZKE_FOREVER)))
       tell_seen(z);
+    zke_lab_spare();
     went(z, zke_group_leave(group));
   }
   zke_group_free(group);
@@ -439,7 +469,7 @@ static void watch_group(zke *z, void *arg) {
   if (went(z, zke_group_start(group))) {
     while (!m.joined && rc == ZKE_OK) rc = zke_wait(z, ZKE_FOREVER);
     if (rc == ZKE_OK) compare_members(z, group, &m);
-    if (rc == ZKE_OK) tell_seen(z);
+    if (rc == ZKE_OK && tell_seen(z)) zke_lab_spare();
     while (m.left < m.joined && rc == ZKE_OK) rc = zke_wait(z, ZKE_FOREVER);
     if (rc == ZKE_OK) compare_members(z, group, &m);
   }
@@ -454,6 +484,7 @@ static void offer_service(zke *z, void *arg) {
   if (went(z,
            zke_discovery_register(service, "host:80", NULL, 0, ZKE_FOREVER))) {
     await_seen(z);
+    zke_lab_spare();
     went(z, zke_discovery_unregister(service));
   }
   zke_discovery_free(service);
@@ -525,9 +556,11 @@ static void use_partition(zke *z, void *name) {
   zke_partition_free(p);
 }
 
-/* Stays until another has got its part. */
+/* Stays until another has got its part, which gets all of it if this one
+ * dies. */
 static void share_partition(zke *z, void *name) {
   zke_partition *p = NULL;
+  zke_lab_spare();
   if (went(z, join_partition(z, name, &p))) {
     await_seen(z);
     leave_partition(z, p);
@@ -539,7 +572,7 @@ static void get_part(zke *z, void *name) {
   zke_partition *p = NULL;
   if (went(z, join_partition(z, name, &p))) {
     check_items(z, p);
-    tell_seen(z);
+    if (tell_seen(z)) zke_lab_spare();
     leave_partition(z, p);
   }
   zke_partition_free(p);
@@ -574,17 +607,20 @@ static void put_items(zke *z, void *arg) {
     if (!went(z, zke_queue_put(queue, items[i], 1, NULL, ZKE_FOREVER))) break;
     shared.came++;
   }
+  zke_lab_spare();
   zke_queue_free(queue);
 }
 
 /* What comes of an item is a znode, made together with the acknowledgement: an
- * item that is done twice is found there. */
+ * item that is done twice is found there.  Should this process die, another one
+ * gets the item. */
 static void take_item(zke *z, void *arg) {
   zke_queue *queue = NULL;
   zke_queue_item *item = NULL;
   zke_op made;
   char path[16];
   (void)arg;
+  zke_lab_spare();
   if (!went(z, zke_queue_new(z, "/queue", NULL, &queue))) return;
   if (went(z, zke_queue_claim(queue, ZKE_FOREVER, &item))) {
     stay(item->data, 1);
@@ -601,6 +637,7 @@ static void give_back(zke *z, void *arg) {
   zke_queue *queue = NULL;
   zke_queue_item *item = NULL;
   (void)arg;
+  zke_lab_spare();
   if (!went(z, zke_queue_new(z, "/queue", NULL, &queue))) return;
   if (went(z, zke_queue_claim(queue, ZKE_FOREVER, &item))) {
     stay(item->data, 1);
@@ -610,17 +647,20 @@ static void give_back(zke *z, void *arg) {
   zke_queue_free(queue);
 }
 
-/* How many items there are still; each can be had, and none of them is done. */
+/* How many items there are still; each can be had, in the order in which they
+ * were put, and none of them is done. */
 static int drain(zke *z) {
   zke_queue *queue = NULL;
   zke_queue_item *item = NULL;
-  char path[16];
+  char path[16], last = '0';
   int count = 0;
   if (zke_queue_new(z, "/queue", NULL, &queue) != ZKE_OK) return 0;
   while (zke_queue_claim(queue, 0, &item) == ZKE_OK) {
     snprintf(path, sizeof path, "/done-%s", item->data);
     zke_lab_assert(zke_exists(z, path, NULL, NULL, NULL) == ZKE_NONODE);
     zke_lab_assert(zke_queue_ack(queue, item, NULL, 0, NULL) == ZKE_OK);
+    zke_lab_assert(*item->data > last);
+    last = *item->data;
     zke_free(item);
     count++;
   }
@@ -691,21 +731,27 @@ static void note_decision(int decision) {
   zke_lab_assert(!shared.committed || !shared.refusals);
 }
 
-/* A site with its vote, or NULL for an onlooker. */
-static void decide(zke *z, const char *site, int vote) {
+/* A site with its vote, or NULL for an onlooker.  Should a site die that has
+ * opened the transaction, that aborts it, unless votes last: then it is missed
+ * until it has voted. */
+static void decide(zke *z, const char *site, int vote, bool lasts) {
   zke_two_phase *t = NULL;
   int decision = 0;
+  if (!site) zke_lab_spare();
   int rc = zke_two_phase_open(z, "/2pc", "sale", site, NULL, &t);
   if (rc != ZKE_NONODE && !went(z, rc)) return;
+  if (!lasts) zke_lab_spare();
   if (rc == ZKE_OK && site) {
     shared.votes++;
     shared.refusals += vote == ZKE_TWO_PHASE_ABORT;
     rc = zke_two_phase_vote(t, vote);
+    zke_lab_spare();
   }
   if (rc == ZKE_OK) rc = zke_two_phase_wait(t, ZKE_FOREVER, &decision);
   if (rc == ZKE_OK) {
     note_decision(decision);
     if (site) rc = zke_two_phase_ack(t);
+    shared.acks += site && rc == ZKE_OK;
   }
   /* An onlooker may come when the sites are through with it. */
   if (rc != ZKE_NONODE && rc != ZKE_LOST) went(z, rc);
@@ -713,10 +759,12 @@ static void decide(zke *z, const char *site, int vote) {
 }
 
 static void take_part(zke *z, void *site) {
-  decide(z, site, ZKE_TWO_PHASE_COMMIT);
+  decide(z, site, ZKE_TWO_PHASE_COMMIT, false);
 }
 
-static void refuse(zke *z, void *site) { decide(z, site, ZKE_TWO_PHASE_ABORT); }
+static void refuse(zke *z, void *site) {
+  decide(z, site, ZKE_TWO_PHASE_ABORT, false);
+}
 
 /* A site's znode, which comes with its vote, and is written with its
  * acknowledgement: its version tells how often. */
@@ -751,6 +799,7 @@ static int sell(zke_two_phase *t, int site, int vote) {
   int rc = zke_two_phase_vote_with(t, vote, &op, 1, NULL, &done);
   if (rc != ZKE_OK) return rc;
   note_done(shared.prepared, site, done);
+  zke_lab_spare(); /* its vote stays, or its death aborts */
   rc = zke_two_phase_wait(t, ZKE_FOREVER, &decision);
   if (rc != ZKE_OK) return rc;
   shared.committed += decision == ZKE_TWO_PHASE_COMMIT;
@@ -825,10 +874,12 @@ static void use_name(zke *z, void *arg) {
   zke_names_free(names);
 }
 
-/* Of two that bind it, one is told that it is bound. */
+/* Of two that bind it, one is told that it is bound; should one die, the other
+ * binds it. */
 static void bind_name(zke *z, void *arg) {
   zke_names *names = NULL;
   (void)arg;
+  zke_lab_spare();
   if (!went(z, zke_names_new(z, "/names", NULL, &names))) return;
   int rc = zke_names_bind(names, "last", "z", 1, 0, ZKE_FOREVER, NULL);
   if (rc != ZKE_HELD) went(z, rc);
@@ -839,6 +890,7 @@ static void await_name(zke *z, void *arg) {
   zke_names *names = NULL;
   zke_binding *b = NULL;
   (void)arg;
+  zke_lab_spare();
   if (!went(z, zke_names_new(z, "/names", NULL, &names))) return;
   if (went(z, zke_names_wait(names, "last", ZKE_FOREVER, &b)))
     zke_lab_assert(strcmp(b->value, "z") == 0);
@@ -865,6 +917,7 @@ static void read_config(zke *z, void *arg) {
   int64_t revision = 0;
   char value = '0';
   (void)arg;
+  zke_lab_spare();
   if (!went(z, zke_config_new(z, "/config", NULL, &config))) return;
   while (value < '3' &&
          went(z, zke_config_wait(config, revision, ZKE_FOREVER, &revision))) {
@@ -913,6 +966,7 @@ static void follow_config(zke *z, void *arg) {
   char known = '\0';
   int rc = ZKE_OK;
   (void)arg;
+  zke_lab_spare();
   o.listener = hear_config;
   o.context = &known;
   if (!went(z, zke_config_new(z, "/config", &o, &config))) return;
@@ -951,6 +1005,524 @@ static void run_job(zke *z, void *arg) {
   zke_periodic_free(job);
 }
 
+/* ---- by force, and by hand ----
+ *
+ * Whoever loses a lock to a thief believes for a while that it still holds.
+ * So nobody looks at sections here: each holder changes /work in one step with
+ * a check that it holds, and the tokens with which that succeeds only grow. */
+
+static void prepare_work(zke *z, void *arg) {
+  (void)arg;
+  zke_create(z, "/work", NULL, -1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+}
+
+/* Work with a token, guarded by ops[0]. */
+static void work(zke *z, zke_op ops[2], int64_t token) {
+  zke_op_set(&ops[1], "/work", NULL, -1, -1);
+  if (zke_multi(z, ops, 2, NULL) != ZKE_OK) return;
+  zke_lab_assert(token >= shared.token);
+  shared.token = token;
+}
+
+static void work_locked(zke *z, zke_lock *lock) {
+  zke_op ops[2];
+  if (zke_lock_op(lock, &ops[0]) == ZKE_OK) work(z, ops, zke_lock_token(lock));
+}
+
+/* Has a call succeeded, or was its place in the line taken away? */
+static bool went_or_lost(zke *z, int rc) {
+  return rc != ZKE_LOST && went(z, rc);
+}
+
+static void hear_lock(zke_lock *lock, int state, int64_t token, void *lost) {
+  (void)lock, (void)token;
+  *(bool *)lost = *(bool *)lost || state == ZKE_LOCK_LOST;
+}
+
+static zke_lock *lock_heard(zke *z, const char *path, bool *lost) {
+  zke_lock_options o = ZKE_INIT(zke_lock_options);
+  zke_lock *lock = NULL;
+  o.listener = hear_lock;
+  o.context = lost;
+  went(z, zke_lock_new(z, path, &o, &lock));
+  return lock;
+}
+
+/* Holds until it hears that the lock was taken away. */
+static void hold_till_lost(zke *z, void *path) {
+  bool lost = false;
+  zke_lock *lock = lock_heard(z, path, &lost);
+  if (lock && went(z, zke_lock_acquire(lock, ZKE_FOREVER)) && tell_seen(z)) {
+    zke_lab_spare();
+    work_locked(z, lock);
+    while (!lost && zke_wait(z, ZKE_FOREVER) == ZKE_OK) continue;
+    zke_lab_assert(lost);
+    zke_lab_assert(zke_lock_token(lock) == 0);
+    zke_lab_assert(zke_lock_check(lock) != ZKE_OK);
+    work_locked(z, lock);
+  }
+  zke_lock_free(lock);
+}
+
+static void steal_lock(zke *z, void *path) {
+  zke_lock *lock = NULL;
+  await_seen(z);
+  if (!went(z, zke_lock_new(z, path, NULL, &lock))) return;
+  if (went(z, zke_lock_steal(lock))) {
+    zke_lab_spare();
+    work_locked(z, lock);
+    went(z, zke_lock_release(lock));
+  }
+  zke_lock_free(lock);
+}
+
+/* Stands behind the one that is to be robbed, or before it, and then may be
+ * robbed in its place. */
+static void work_in_turn(zke *z, void *path) {
+  zke_lock *lock = NULL;
+  zke_lab_spare();
+  if (!went(z, zke_lock_new(z, path, NULL, &lock))) return;
+  if (went_or_lost(z, zke_lock_acquire(lock, ZKE_FOREVER))) {
+    work_locked(z, lock);
+    went_or_lost(z, zke_lock_release(lock));
+  }
+  zke_lock_free(lock);
+}
+
+/* Holds until it was seen, and may lose the lock meanwhile. */
+static void hold_a_while(zke *z, void *path) {
+  zke_lock *lock = NULL;
+  if (!went(z, zke_lock_new(z, path, NULL, &lock))) return;
+  if (went(z, zke_lock_acquire(lock, ZKE_FOREVER)) && tell_seen(z)) {
+    zke_lab_spare();
+    work_locked(z, lock);
+    went_or_lost(z, zke_lock_release(lock));
+  }
+  zke_lock_free(lock);
+}
+
+/* Breaks the lock of process a, which may have released it meanwhile: no other
+ * holder is hit. */
+static void break_lock(zke *z, void *path) {
+  zke_party_list *list = NULL;
+  await_seen(z);
+  zke_lab_spare();
+  if (!went(z, zke_lock_parties(z, path, &list))) return;
+  bool held = list->count > 0 && list->data[0].held &&
+              strcmp(list->data[0].identity, "a") == 0;
+  int rc = held ? zke_lock_break(z, path, list->data[0].mzxid) : ZKE_OK;
+  if (rc != ZKE_NONODE && rc != ZKE_CONNECTIONLOSS) went(z, rc);
+  zke_free(list);
+}
+
+/* Deletes by hand what stands first below a path, whoever has made it. */
+static void delete_first(zke *z, void *path) {
+  char child[128];
+  zke_strings *names = NULL;
+  const char *first = NULL;
+  zke_lab_spare();
+  if (zke_children(z, path, NULL, NULL, &names, NULL) != ZKE_OK) return;
+  for (int i = 0; i < names->count; i++) {
+    const char *number = strrchr(names->data[i], '-');
+    if (number && (!first || strcmp(number, strrchr(first, '-')) < 0))
+      first = names->data[i];
+  }
+  snprintf(child, sizeof child, "%s/%s", (char *)path, first ? first : "");
+  if (first) zke_delete(z, child, -1);
+  zke_free(names);
+}
+
+/* In line, and holding, where znodes are deleted by hand: what is lost is told,
+ * and the others go on. */
+static void lock_by_hand(zke *z, void *path) {
+  bool lost = false;
+  zke_lock *lock = lock_heard(z, path, &lost);
+  if (lock && went_or_lost(z, zke_lock_acquire(lock, ZKE_FOREVER))) {
+    work_locked(z, lock);
+    zke_lab_yield();
+    if (zke_lock_check(lock) == ZKE_OK)
+      zke_lab_assert(zke_lock_token(lock) >= shared.token);
+    went_or_lost(z, zke_lock_release(lock));
+  }
+  zke_lock_free(lock);
+}
+
+/* Two permits, one of which goes by hand. */
+static void semaphore_by_hand(zke *z, void *arg) {
+  zke_semaphore_options o = ZKE_INIT(zke_semaphore_options);
+  zke_semaphore *sem = NULL;
+  zke_op ops[2];
+  (void)arg;
+  o.limit = 2;
+  if (!went(z, zke_semaphore_new(z, "/sem", &o, &sem))) return;
+  if (went_or_lost(z, zke_semaphore_acquire(sem, 2, ZKE_FOREVER))) {
+    if (zke_semaphore_op(sem, &ops[0]) == ZKE_OK &&
+        zke_semaphore_check(sem) == ZKE_OK)
+      work(z, ops, zke_semaphore_token(sem));
+    went_or_lost(z, zke_semaphore_release(sem));
+  }
+  zke_semaphore_free(sem);
+}
+
+static void election_by_hand(zke *z, void *arg) {
+  zke_election *e = NULL;
+  zke_op ops[2];
+  (void)arg;
+  if (!went(z, zke_election_new(z, "/election", NULL, &e))) return;
+  if (went_or_lost(z, zke_election_lead(e, ZKE_FOREVER))) {
+    went_or_lost(z, zke_election_ready(e));
+    if (zke_election_op(e, &ops[0]) == ZKE_OK)
+      work(z, ops, zke_election_token(e));
+    went_or_lost(z, zke_election_resign(e));
+  }
+  zke_election_free(e);
+}
+
+/* Its node is deleted by hand, and it makes it anew. */
+static void keep_node_by_hand(zke *z, void *arg) {
+  zke_persistent_node *node = NULL;
+  (void)arg;
+  if (!went(z, zke_persistent_node_new(z, "/status", "up", 2, NULL, &node)))
+    return;
+  if (went(z, zke_persistent_node_acquire(node, ZKE_FOREVER))) {
+    tell_seen(z);
+    int rc = ZKE_OK;
+    while (rc == ZKE_OK &&
+           zke_exists(z, "/again", wake_up, NULL, NULL) == ZKE_NONODE)
+      rc = zke_wait(z, ZKE_FOREVER);
+    zke_forget(z, wake_up, NULL);
+    went(z, zke_persistent_node_release(node));
+  }
+  zke_persistent_node_free(node);
+}
+
+/* Deletes the node, and tells once it is there again. */
+static void delete_node(zke *z, void *arg) {
+  int rc = ZKE_CONNECTIONLOSS;
+  (void)arg;
+  await_seen(z);
+  while (rc == ZKE_CONNECTIONLOSS) rc = zke_delete(z, "/status", -1);
+  rc = ZKE_OK;
+  while (rc == ZKE_OK &&
+         zke_exists(z, "/status", wake_up, NULL, NULL) == ZKE_NONODE)
+    rc = zke_wait(z, ZKE_FOREVER);
+  zke_forget(z, wake_up, NULL);
+  rc = ZKE_CONNECTIONLOSS;
+  while (rc == ZKE_CONNECTIONLOSS)
+    rc = zke_create(z, "/again", NULL, -1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                    NULL);
+}
+
+/* ---- read/write locks that change ---- */
+
+/* Where it cannot write at once it gives its place up. */
+static void upgrade(zke *z, void *arg) {
+  zke_rwlock *rw = NULL;
+  (void)arg;
+  if (!went(z, zke_rwlock_new(z, "/rwlock", NULL, &rw))) return;
+  if (went(z, zke_rwlock_acquire(rw, ZKE_RWLOCK_READ, ZKE_FOREVER))) {
+    zke_lab_enter("reads", ZKE_LAB_MOST);
+    int rc = zke_rwlock_upgrade(rw);
+    zke_lab_leave("reads");
+    if (rc != ZKE_HELD && went(z, rc)) read_or_write(true);
+    went(z, zke_rwlock_release(rw));
+  }
+  zke_rwlock_free(rw);
+}
+
+typedef struct reader {
+  bool asked, lost, complies;
+} reader;
+
+static void hear_rwlock(zke_rwlock *rw, int event, int64_t token, void *arg) {
+  reader *r = arg;
+  (void)token;
+  r->lost = r->lost || event == ZKE_RWLOCK_LOST;
+  if (event == ZKE_RWLOCK_LOST) zke_lab_leave("reads");
+  if (event != ZKE_RWLOCK_ASKED) return;
+  r->asked = true;
+  if (!r->complies) return;
+  zke_lab_leave("reads");
+  zke_rwlock_release(rw);
+}
+
+/* Reads until it is asked to release, or until the lock is taken away. */
+static void read_until(zke *z, bool complies) {
+  zke_rwlock_options o = ZKE_INIT(zke_rwlock_options);
+  zke_rwlock *rw = NULL;
+  reader r = {.complies = complies};
+  o.listener = hear_rwlock;
+  o.context = &r;
+  if (!went(z, zke_rwlock_new(z, "/rwlock", &o, &rw))) return;
+  if (went(z, zke_rwlock_acquire(rw, ZKE_RWLOCK_READ, ZKE_FOREVER))) {
+    zke_lab_enter("reads", ZKE_LAB_MOST);
+    if (tell_seen(z)) zke_lab_spare();
+    while (!r.lost && !(r.asked && complies) &&
+           zke_wait(z, ZKE_FOREVER) == ZKE_OK)
+      continue;
+    zke_lab_leave("reads");
+  }
+  zke_rwlock_free(rw);
+}
+
+static void comply(zke *z, void *arg) {
+  (void)arg;
+  read_until(z, true);
+}
+
+static void insist(zke *z, void *arg) {
+  (void)arg;
+  read_until(z, false);
+}
+
+/* Revokes what is held when the reader has told of itself.  Afterwards nobody
+ * reads who held then. */
+static void revoke(zke *z, void *insists) {
+  zke_rwlock *rw = NULL;
+  await_seen(z);
+  if (!went(z, zke_rwlock_new(z, "/rwlock", NULL, &rw))) return;
+  int64_t deadline = insists ? zke_now(z) + 1000 : ZKE_FOREVER;
+  if (went(z, zke_rwlock_revoke(rw, deadline, insists != NULL))) {
+    zke_lab_spare();
+    zke_lab_enter("has revoked", 1);
+    if (!insists) zke_lab_exclude("has revoked", "reads");
+    zke_lab_leave("has revoked");
+  }
+  zke_rwlock_free(rw);
+}
+
+/* ---- a semaphore whose limit changes ---- */
+
+static void prepare_one(zke *z, void *arg) {
+  (void)arg;
+  zke_semaphore_resize(z, "/sem", 1, ZKE_FOREVER);
+}
+
+static void prepare_two(zke *z, void *arg) {
+  (void)arg;
+  zke_semaphore_resize(z, "/sem", 2, ZKE_FOREVER);
+}
+
+/* Holds the one permit until another one has been given out. */
+static void keep_permit(zke *z, void *arg) {
+  zke_semaphore *sem = NULL;
+  (void)arg;
+  if (!went(z, zke_semaphore_new(z, "/sem", NULL, &sem))) return;
+  if (went(z, zke_semaphore_acquire(sem, 1, ZKE_FOREVER))) {
+    if (shared.came++) tell_seen(z); /* the other one was first */
+    await_seen(z);
+    went(z, zke_semaphore_release(sem));
+  }
+  zke_semaphore_free(sem);
+}
+
+static void raise_limit(zke *z, void *arg) {
+  (void)arg;
+  went(z, zke_semaphore_resize(z, "/sem", 2, ZKE_FOREVER));
+}
+
+static void lower_limit(zke *z, void *arg) {
+  (void)arg;
+  if (went(z, zke_semaphore_resize(z, "/sem", 1, ZKE_FOREVER)))
+    shared.open = true;
+}
+
+/* Those that ask once the limit was lowered are alone. */
+static void use_lowered(zke *z, void *arg) {
+  zke_semaphore *sem = NULL;
+  (void)arg;
+  if (!went(z, zke_semaphore_new(z, "/sem", NULL, &sem))) return;
+  for (int i = 0; i < 2; i++) {
+    bool late = shared.open;
+    if (!went(z, zke_semaphore_acquire(sem, 1, ZKE_FOREVER))) break;
+    stay("has one", late ? 1 : 2);
+    if (!went(z, zke_semaphore_release(sem))) break;
+  }
+  zke_semaphore_free(sem);
+}
+
+/* ---- an election whose leader names the next one ---- */
+
+static bool session_lives(zke *z, int64_t session) {
+  zke_session_list *list = NULL;
+  bool lives = zke_session(z, session, &list) == ZKE_OK && list->count > 0;
+  zke_free(list);
+  return lives;
+}
+
+/* Leads twice, and the first time hands over to the heir, which comes before
+ * the third one then. */
+static void lead_and_name(zke *z, const char *name, const char *heir) {
+  zke_election_options o = ZKE_INIT(zke_election_options);
+  zke_election *e = NULL;
+  o.name = name;
+  if (!went(z, zke_election_new(z, "/election", &o, &e))) return;
+  for (int i = 0; i < (heir ? 2 : 1); i++) {
+    if (!went(z, zke_election_lead(e, ZKE_FOREVER))) break;
+    bool passed_over = shared.heir && shared.heir != zke_session_id(z);
+    if (passed_over) zke_lab_assert(!session_lives(z, shared.heir));
+    shared.heir_led = shared.heir_led || zke_session_id(z) == shared.heirs;
+    if (shared.heir_led) shared.heir = 0;
+    stay("leads", 1);
+    int rc = heir && i == 0 ? zke_election_hand_over(e, heir) : ZKE_NONODE;
+    if (rc == ZKE_OK && !shared.heir_led) shared.heir = shared.heirs;
+    if (rc != ZKE_NONODE && rc != ZKE_CONNECTIONLOSS && !went(z, rc)) break;
+    if (rc != ZKE_OK && !went_or_lost(z, zke_election_resign(e))) break;
+  }
+  zke_election_free(e);
+}
+
+static void hand_over(zke *z, void *name) { lead_and_name(z, name, "heir"); }
+
+static void lead_once(zke *z, void *name) {
+  if (strcmp(name, "heir") == 0) shared.heirs = zke_session_id(z);
+  lead_and_name(z, name, NULL);
+}
+
+/* ---- a queue's item that comes back ---- */
+
+static void prepare_item(zke *z, void *arg) {
+  zke_queue *queue = NULL;
+  (void)arg;
+  if (zke_queue_new(z, "/queue", NULL, &queue) != ZKE_OK) return;
+  zke_queue_put(queue, "1", 1, NULL, ZKE_FOREVER);
+  zke_queue_free(queue);
+}
+
+/* Claims the item if it is there, and gives it back, at once or after a
+ * second. */
+static void claim_and_return(zke *z, void *later) {
+  zke_queue *queue = NULL;
+  zke_queue_item *item = NULL;
+  if (!went(z, zke_queue_new(z, "/queue", NULL, &queue))) return;
+  int rc = zke_queue_claim(queue, 0, &item);
+  if (!was_late(rc) && went(z, rc)) {
+    stay(item->data, 1);
+    int64_t due = zke_wall(z) + 1000;
+    rc = later ? zke_queue_release_after(queue, item, 1000, NULL)
+               : zke_queue_release(queue, item);
+    if (went(z, rc) && later) shared.run_ms = due;
+  }
+  zke_free(item);
+  zke_queue_free(queue);
+}
+
+/* Gets it in any case, and not before it is due. */
+static void take_returned(zke *z, void *arg) {
+  zke_queue *queue = NULL;
+  zke_queue_item *item = NULL;
+  (void)arg;
+  if (!went(z, zke_queue_new(z, "/queue", NULL, &queue))) return;
+  if (went(z, zke_queue_claim(queue, ZKE_FOREVER, &item))) {
+    zke_lab_assert(zke_wall(z) >= shared.run_ms);
+    stay(item->data, 1);
+    shared.tries++;
+    shared.done += went(z, zke_queue_ack(queue, item, NULL, 0, NULL));
+  }
+  zke_free(item);
+  zke_queue_free(queue);
+}
+
+/* The item is done or there. */
+static void see_item(zke *z, void *arg) {
+  zke_queue *queue = NULL;
+  zke_queue_counts left = {0};
+  (void)arg;
+  if (zke_queue_new(z, "/queue", NULL, &queue) != ZKE_OK) return;
+  zke_queue_size(queue, &left);
+  zke_queue_free(queue);
+  zke_lab_assert(!shared.done || left.items == 0);
+  zke_lab_assert(shared.tries || left.items == 1);
+}
+
+/* ---- a configuration that is set by version ---- */
+
+/* Sets a node of its own data by version, as long as nobody was faster.  The
+ * version tells how often that was done. */
+static void count_in_config(zke *z, void *name) {
+  zke_config *config = NULL;
+  zke_stat stat;
+  if (!went(z, zke_config_new(z, "/config", NULL, &config))) return;
+  for (int i = 0; i < 2; i++) {
+    if (!went(z, zke_exists(z, "/config/n", NULL, NULL, &stat))) break;
+    shared.tries++;
+    int rc =
+        zke_config_set(config, "n", name, 1, stat.version, ZKE_FOREVER, NULL);
+    shared.done += rc == ZKE_OK;
+    shared.tries -= rc == ZKE_BADVERSION;
+    if (rc != ZKE_BADVERSION && rc != ZKE_CONNECTIONLOSS && !went(z, rc)) break;
+  }
+  zke_config_free(config);
+}
+
+static void prepare_number(zke *z, void *arg) {
+  (void)arg;
+  zke_create(z, "/config", NULL, -1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+  zke_create(z, "/config/n", "a", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+}
+
+static void see_number(zke *z, void *arg) {
+  zke_stat stat = {.version = -1};
+  (void)arg;
+  zke_exists(z, "/config/n", NULL, NULL, &stat);
+  zke_lab_assert(stat.version >= shared.done && stat.version <= shared.tries);
+}
+
+/* ---- a commit with a coordinator ---- */
+
+/* Once it has begun, the sites go on without it. */
+static void coordinate(zke *z, void *arg) {
+  zke_two_phase_options o = ZKE_INIT(zke_two_phase_options);
+  zke_two_phase *t = NULL;
+  int decision = 0;
+  (void)arg;
+  o.form = ZKE_TWO_PHASE_COORDINATOR;
+  int rc =
+      zke_two_phase_begin(z, "/2pc", "sale", "tea", 3, sale_sites, 2, &o, &t);
+  if (went(z, rc) && tell_seen(z)) {
+    zke_lab_spare();
+    rc = zke_two_phase_wait(t, ZKE_FOREVER, &decision);
+    if (went(z, rc)) note_decision(decision);
+    if (rc == ZKE_OK && went(z, zke_two_phase_ack(t))) shared.acks++;
+  }
+  zke_two_phase_free(t);
+}
+
+static void answer_coordinator(zke *z, void *site) {
+  await_seen(z);
+  decide(z, site, ZKE_TWO_PHASE_COMMIT, true);
+}
+
+/* The last acknowledgement has removed it. */
+static void see_no_sale(zke *z, void *arg) {
+  zke_two_phase_status *st = NULL;
+  (void)arg;
+  int rc = zke_two_phase_get(z, "/2pc", "sale", &st);
+  if (shared.acks == 3) zke_lab_assert(rc == ZKE_NONODE);
+  zke_free(st);
+}
+
+/* ---- rounds ---- */
+
+/* In twice with the other, and out, unless it dies. */
+static void take_two_rounds(zke *z, void *arg) {
+  zke_double_barrier *barrier = NULL;
+  int rc = ZKE_OK;
+  (void)arg;
+  if (!went(z, zke_double_barrier_new(z, "/double", 2, NULL, &barrier))) return;
+  for (int round = 1; round <= 2 && rc == ZKE_OK; round++) {
+    shared.came++;
+    rc = zke_double_barrier_enter(barrier, NULL, 0, ZKE_FOREVER, NULL);
+    if (!went(z, rc)) break;
+    zke_lab_assert(shared.came >= 2 * round);
+    shared.left++;
+    rc = zke_double_barrier_leave(barrier, ZKE_FOREVER);
+    if (rc == ZKE_OK) zke_lab_assert(shared.left >= 2 * round);
+    if (rc != ZKE_BROKEN) went(z, rc);
+  }
+  zke_double_barrier_free(barrier);
+}
+
 /* ---- all of them ---- */
 
 typedef struct party {
@@ -961,7 +1533,9 @@ typedef struct party {
 typedef struct recipe {
   const char *name;
   party parties[3];
-  bool waits;    /* who dies or loses its session is missed by the others */
+  bool waits;    /* the others miss a process that dies or loses its session,
+                    until it calls zke_lab_spare() */
+  bool one_ends; /* and one process at most does so, by a death */
   bool timeouts; /* a deadline is what it waits for */
   bool thread;   /* the second is a thread of the first */
   int wakes;     /* for nothing, that are allowed */
@@ -1008,7 +1582,8 @@ static const recipe recipes[] = {
      .parties = {{lead_until_seen, NULL},
                  {lead_until_seen, NULL},
                  {see_leader, NULL}},
-     .waits = true},
+     .waits = true,
+     .one_ends = true},
     {.name = "barrier",
      .parties = {{open_barrier, NULL},
                  {pass_barrier, NULL},
@@ -1091,20 +1666,89 @@ static const recipe recipes[] = {
      .setup = prepare_names},
     {.name = "names_awaited",
      .parties = {{bind_name, NULL}, {bind_name, NULL}, {await_name, NULL}},
-     .waits = true},
+     .one_ends = true},
     {.name = "config",
      .parties = {{write_config, NULL}, {read_config, NULL}},
      .waits = true},
     {.name = "config_heard",
      .parties = {{rewrite_config, NULL}, {follow_config, NULL}},
      .waits = true},
+    {.name = "lock_stolen",
+     .parties = {{hold_till_lost, "/a"},
+                 {steal_lock, "/a"},
+                 {work_in_turn, "/a"}},
+     .waits = true,
+     .setup = prepare_work},
+    {.name = "lock_broken",
+     .parties = {{hold_a_while, "/a"}, {break_lock, "/a"}, {use_lock, "/a"}},
+     .waits = true,
+     .setup = prepare_work},
+    {.name = "lock_by_hand",
+     .parties = {{lock_by_hand, "/a"},
+                 {lock_by_hand, "/a"},
+                 {delete_first, "/a"}},
+     .setup = prepare_work},
+    {.name = "semaphore_by_hand",
+     .parties = {{semaphore_by_hand, NULL},
+                 {semaphore_by_hand, NULL},
+                 {delete_first, "/sem"}},
+     .setup = prepare_work},
+    {.name = "election_by_hand",
+     .parties = {{election_by_hand, NULL},
+                 {election_by_hand, NULL},
+                 {delete_first, "/election"}},
+     .setup = prepare_work},
+    {.name = "persistent_node_by_hand",
+     .parties = {{keep_node_by_hand, NULL}, {delete_node, NULL}},
+     .waits = true},
+    {.name = "rwlock_upgrade",
+     .parties = {{upgrade, NULL}, {upgrade, NULL}, {use_rwlock, NULL}}},
+    {.name = "rwlock_revoked",
+     .parties = {{comply, NULL}, {revoke, NULL}, {use_rwlock, "w"}},
+     .waits = true},
+    {.name = "rwlock_taken_away",
+     .parties = {{insist, NULL}, {revoke, "insists"}},
+     .waits = true,
+     .timeouts = true},
+    {.name = "semaphore_raised",
+     .parties = {{keep_permit, NULL}, {keep_permit, NULL}, {raise_limit, NULL}},
+     .waits = true,
+     .setup = prepare_one},
+    {.name = "semaphore_lowered",
+     .parties = {{use_lowered, NULL}, {use_lowered, NULL}, {lower_limit, NULL}},
+     .setup = prepare_two},
+    {.name = "election_handed",
+     .parties = {{hand_over, "a"}, {lead_once, "b"}, {lead_once, "heir"}}},
+    {.name = "queue_returned",
+     .parties = {{claim_and_return, NULL}, {take_returned, NULL}},
+     .setup = prepare_item,
+     .finally = see_item},
+    {.name = "queue_delayed",
+     .parties = {{claim_and_return, "later"}, {take_returned, NULL}},
+     .timeouts = true,
+     .setup = prepare_item,
+     .finally = see_item},
+    {.name = "config_versions",
+     .parties = {{count_in_config, "a"}, {count_in_config, "b"}},
+     .setup = prepare_number,
+     .finally = see_number},
+    {.name = "two_phase_coordinator",
+     .parties = {{coordinate, NULL},
+                 {answer_coordinator, "bank"},
+                 {answer_coordinator, "shop"}},
+     .waits = true,
+     .finally = see_no_sale},
+    {.name = "double_barrier_rounds",
+     .parties = {{take_two_rounds, NULL}, {take_two_rounds, NULL}},
+     .waits = true,
+     .timeouts = true},
     /* Each run waits for the end of the period of the one before. */
     {.name = "periodic",
      .parties = {{run_job, NULL}, {run_job, NULL}, {run_job, NULL}},
      .timeouts = true}};
 
 enum { RECIPES = sizeof recipes / sizeof recipes[0] };
-#define SHORT_S ((double)test_sample(200, 80) / 1000)
+#define SHORT_S ((double)test_sample(170, 70) / 1000)
 
 static double number(const char *name, double otherwise) {
   const char *text = getenv(name);
@@ -1121,6 +1765,7 @@ static zke_lab *build(const recipe *r) {
   zke_lab_options o = ZKE_INIT(zke_lab_options);
   zke_lab *lab = NULL;
   o.waits = r->waits;
+  if (r->one_ends) o.expiries = -1;
   o.timeouts = r->timeouts;
   o.wakes = r->wakes;
   o.time_ms = (int64_t)(number("SECONDS", SHORT_S) * 1000);

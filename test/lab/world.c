@@ -57,6 +57,7 @@ typedef struct process {
   bool makes, made; /* it is about to make an ephemeral or sequential znode; it
                      has tried to */
   bool in_batch;    /* and makes others inside it, which are no steps */
+  bool spare;       /* nobody may wait for ever because it has gone */
   const char *call; /* that it is about to make, or waits in */
   char path[LAB_PATH];
   zke *handle;   /* of that call */
@@ -83,7 +84,7 @@ typedef struct world {
   int pipes;
   unsigned bytes[PIPES];
   int crashes, expiries, losses, pauses; /* left */
-  bool hurt; /* somebody has died or lost a session */
+  bool hurt; /* a process has died or lost its session that was no spare */
   int step;
   bool failed;
   bool in_section, read_clock; /* what the last step has done */
@@ -202,6 +203,10 @@ void zke_lab_note(const char *format, ...) {
   va_start(ap, format);
   line_add(W->current, 'n', format, ap);
   va_end(ap);
+}
+
+void zke_lab_spare(void) {
+  if (inside()) self()->spare = true;
 }
 
 void yield_marked(void);
@@ -691,13 +696,23 @@ static int process_open(zke_lab *lab, int i) {
   return ZKE_OK;
 }
 
+/* May others wait for ever because this process dies, or its session ends?
+ * Not if each of its threads has returned or has called zke_lab_spare(). */
+static bool process_is_missed(const zke_lab *lab, int i) {
+  for (int j = 0; j < W->n; j++) {
+    const process *p = &W->p[j];
+    if (same_process(lab, i, j) && is_alive(p) && !p->spare) return true;
+  }
+  return false;
+}
+
 static void process_die(zke_lab *lab, int i) {
+  W->hurt = W->hurt || process_is_missed(lab, i);
   outside_died(lab, i);
   for (int j = 0; j < W->n; j++) {
     if (same_process(lab, i, j)) W->p[j].life = LIFE_DEAD;
   }
   W->crashes--;
-  W->hurt = true;
 }
 
 static void process_bury(zke_lab *lab, int i) {
@@ -725,7 +740,7 @@ static void process_expire(zke_lab *lab, int i) {
     if (same_process(lab, i, j)) W->p[j].expired = true;
   }
   W->expiries--;
-  W->hurt = true;
+  W->hurt = W->hurt || process_is_missed(lab, i);
 }
 
 /* ---- steps ---- */
@@ -1139,7 +1154,8 @@ static size_t process_words(const process *p, uint64_t *out) {
   if (!is_alive(p)) return n;
   out[n++] = (uint64_t)p->expired | (uint64_t)p->begun << 1 |
              (uint64_t)(counts && p->woken) << 2 | (uint64_t)p->sleeps << 3 |
-             (uint64_t)p->made << 4 | (uint64_t)p->inside << 8;
+             (uint64_t)p->made << 4 | (uint64_t)p->spare << 5 |
+             (uint64_t)p->inside << 8;
   out[n++] = (uint64_t)(counts ? p->vain : 0) << 32 | p->drawn;
   out[n++] = (uint64_t)p->due;
   out[n++] = (uint64_t)p->wait.until;

@@ -115,7 +115,8 @@ typedef struct zke_lab_options {
   int leftovers;     /* 1: a process may leave memory, ephemeral znodes and
                       watchers */
   int waits;         /* 1: after a death or an expiry the others may wait for
-                      ever (for a barrier that is not complete, say) */
+                      ever (for a barrier that is not complete, say), unless
+                      that process had called zke_lab_spare() */
   int64_t time_ms;   /* of processor time to search; 2000 */
   int64_t schedules; /* at most so many; 0: any */
   uint64_t seed;     /* of the choices; 0 is a seed as good as any */
@@ -276,6 +277,12 @@ int zke_lab_main(zke_lab *lab, int argc, char **argv);
 void zke_lab_enter(const char *section, int limit);
 void zke_lab_leave(const char *section);
 void zke_lab_exclude(const char *section, const char *other);
+
+/* zke_lab_spare - from here on nobody may miss this process: `waits` excuses
+ * nothing for its death or the end of its session, as somebody else does what
+ * is left.  A consumer of a queue is spare from its beginning, a producer once
+ * it has put its items. */
+void zke_lab_spare(void);
 
 /* zke_lab_yield - others may go on here: before memory is touched that threads
  * or processes of the test share.  Calls of zkembed.h do that by themselves. */
