@@ -73,7 +73,8 @@
  * - a thread waits by another handle than the one by which it holds: one thread
  *   with two handles that waits for itself, or two processes that each hold by
  *   one handle and wait by another.  Use one handle for locks that are held
- *   together;
+ *   together.  The sentence of a timeout says if the holder is another handle
+ *   of the same process;
  * - the last to wait is a session of a part of the tree, and waits for what
  *   another session holds outside of that part;
  * - a thread waits for something else, such as an election, a queue or another

@@ -211,6 +211,16 @@ int zke_recipe_place_seen(zke *z, const char *path, const char *kind, int mode,
  * Discarding is here too, as the last resort of a creation whose outcome cannot
  * be told; and so is the twin of a znode (zke_recipe_find_twin()). */
 
+/* The numbers that this process has given: those after `before`, up to
+ * `latest`.  All are atomic. */
+static struct {
+  uint64_t before, latest;
+  pid_t process; /* that has begun; 0: none */
+} znode_given;
+
+enum { ZNODE_NUMBER = 12 }; /* hex digits of a number in a guid */
+#define ZNODE_NUMBER_MASK UINT64_C(0xffffffffffff)
+
 /* A number that is given once in a process.  A kept session goes on in another
  * process, whose numbers must not be the same ones: so each process begins at a
  * random one, a forked child too.  Without random numbers it counts on.
@@ -218,16 +228,29 @@ int zke_recipe_place_seen(zke *z, const char *path, const char *kind, int mode,
  * Two threads may both begin: then the numbers of one go on from the other's
  * beginning. */
 static uint64_t znode_number(void) {
-  static uint64_t counter; /* atomic */
-  static pid_t process;    /* atomic: that has begun; 0: none */
   pid_t pid = getpid();
-  if (__atomic_load_n(&process, __ATOMIC_ACQUIRE) != pid) {
-    uint64_t first = 0;
+  if (__atomic_load_n(&znode_given.process, __ATOMIC_ACQUIRE) != pid) {
+    uint64_t first = __atomic_load_n(&znode_given.latest, __ATOMIC_RELAXED);
     if (getentropy(&first, sizeof first) == 0)
-      __atomic_store_n(&counter, first, __ATOMIC_RELAXED);
-    __atomic_store_n(&process, pid, __ATOMIC_RELEASE);
+      __atomic_store_n(&znode_given.latest, first, __ATOMIC_RELAXED);
+    __atomic_store_n(&znode_given.before, first, __ATOMIC_RELAXED);
+    __atomic_store_n(&znode_given.process, pid, __ATOMIC_RELEASE);
   }
-  return __atomic_add_fetch(&counter, 1, __ATOMIC_RELAXED);
+  return __atomic_add_fetch(&znode_given.latest, 1, __ATOMIC_RELAXED);
+}
+
+/* Has this process made the znode?  Its guid's number tells. */
+static bool znode_is_own(const char *path) {
+  const char *name = zke_recipe_name(path);
+  if (__atomic_load_n(&znode_given.process, __ATOMIC_ACQUIRE) != getpid() ||
+      strncmp(name, ZKE_NAME_MARK, strlen(ZKE_NAME_MARK)) != 0 ||
+      strnlen(name, ZKE_NAME_KIND) < ZKE_NAME_KIND)
+    return false;
+  uint64_t number = strtoull(name + ZKE_NAME_HEAD - ZNODE_NUMBER, NULL, 16);
+  uint64_t before = __atomic_load_n(&znode_given.before, __ATOMIC_RELAXED);
+  uint64_t latest = __atomic_load_n(&znode_given.latest, __ATOMIC_RELAXED);
+  uint64_t place = (number - before) & ZNODE_NUMBER_MASK;
+  return place > 0 && place <= latest - before;
 }
 
 /* Two sessions differ by the session's id, two calls for one session by the
@@ -237,7 +260,7 @@ void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]) {
   snprintf(guid, ZKE_RECIPE_GUID,
            "%08" PRIx64 "-%04" PRIx64 "-%04" PRIx64 "-%04x-%012" PRIx64,
            id >> 32, id >> 16 & 0xffff, id & 0xffff, 0x8000u,
-           znode_number() & UINT64_C(0xffffffffffff));
+           znode_number() & ZNODE_NUMBER_MASK);
 }
 
 /* Does the name contain this guid? */
@@ -920,8 +943,11 @@ int zke_recipe_say_held(zke *z, int rc, const char *what, const char *path) {
     rc = zke_recipe_say_hidden(rc, what, found);
   } else {
     zke_recipe_when(zke_recipe_since(&stat, data), when);
-    const char *own =
-        stat.ephemeralOwner == zke_session_id(z) ? ", this very session," : "";
+    const char *own = "";
+    if (stat.ephemeralOwner == zke_session_id(z))
+      own = ", this very session,";
+    else if (znode_is_own(path))
+      own = ", another handle of this very process,";
     zke_fail(rc, "%s is held by %s (pid %" PRId64 ")%s since %s", what,
              who->data[0].identity, who->data[0].pid, own, when);
   }

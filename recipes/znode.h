@@ -278,7 +278,9 @@ ZKE_API int zke_recipe_find(const zke_entries *entries, const char *name);
 /* zke_recipe_say_held - fail with a sentence that names the holder
  *
  * "the lock /locks/a is held by backup (pid 12) since 2026-11-20T12:00:00Z", or
- * that it was held but is no longer, or that the holder cannot be read.
+ * that it was held but is no longer, or that the holder cannot be read.  Behind
+ * the pid it says ", this very session," or ", another handle of this very
+ * process," if that is so.
  *
  * A holder whose process has died is buried (zke_recipe_bury()).
  *

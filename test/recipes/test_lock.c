@@ -1037,6 +1037,40 @@ TEST(crossing_threads_are_no_circle) {
   close_sessions();
 }
 
+/* A circle over two handles, or through a chroot, is not found.  The timeout
+ * says that the holder is this process; of an entry that another process has
+ * made it does not. */
+TEST(a_timeout_says_that_this_process_holds) {
+  zke_options o = {.size = sizeof o, .chroot = "/locks"};
+  zke *below;
+  zke_party_list *list;
+  open_two();
+  ck_ok(zke_ensure_path(caller, "/locks", ZKE_PERSISTENT, ZKE_FOREVER));
+  ck_ok(zke_open(test_path("db"), &o, &below));
+  zke_lock *lock = make(caller, PATH), *other = make(intruder, PATH);
+  zke_lock *relative = make(below, "/a");
+  ck_ok(zke_lock_acquire(lock, soon(caller)));
+  ck_rc(zke_lock_acquire(other, zke_now(intruder) + 20), ZKE_OPERATIONTIMEOUT);
+  ck_says("caller (pid ");
+  ck_says("), another handle of this very process, since ");
+  ck_rc(zke_lock_acquire(relative, zke_now(below) + 20), ZKE_OPERATIONTIMEOUT);
+  ck_says("), another handle of this very process, since ");
+  ck_ok(zke_lock_release(lock));
+  ck_ok(zke_create(caller,
+                   PATH "/_c_00000000-0000-0000-8000-000000000000-lock-", "", 0,
+                   ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL, NULL, NULL));
+  ck_rc(zke_lock_try(other), ZKE_HELD);
+  ck_assert_ptr_null(strstr(zke_errmsg(), "this very"));
+  ck_ok(zke_lock_parties(intruder, PATH, &list));
+  ck_assert_int_eq(list->count, 1);
+  zke_free(list);
+  zke_lock_free(lock);
+  zke_lock_free(other);
+  zke_lock_free(relative);
+  ck_ok(zke_close(below));
+  close_two();
+}
+
 /* Who closes a circle may stand in front of another in it: it had started to
  * queue before it waited. */
 TEST(a_circle_closed_by_waiting_late_is_found) {
