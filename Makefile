@@ -48,6 +48,9 @@
 #   make interface     accepts a change of the libraries' interface
 #   make check         headers, symbols, layers, format, documents and so on;
 #                      check-NAME: one of CHECKS below
+#   make amalgamation  the four files to drop into a program: zkembed.[ch] and
+#                      zkembed_recipes.[ch], in build/four-files;
+#                      RECIPES="lock queue" for some recipes
 #   make dist          a release's tarball, build/zkembed-VERSION.tar.gz
 #   make platforms     README's platforms: a program is built and run on each;
 #                      the tarball of make dist works
@@ -218,7 +221,7 @@ WHITE_TESTS := $(patsubst test_%.c,%,$(notdir $(shell \
 WORKER = $(BUILD)/test/worker
 
 export BUILD CC LAB LAB_LIBS LIBS MAKE RECIPE_ENGINES RECIPE_PARTS \
-  SAN SQLITE_CFLAGS
+  SAN SQLITE_CFLAGS WARNINGS
 
 # ---- libraries -------------------------------------------------------------
 
@@ -980,7 +983,14 @@ lint:
 style:
 	@sh test/checks/style.sh
 
-.PHONY: dist
+# What a program drops in; RECIPES="lock queue" takes only these recipes.
+FOUR_FILES = $(BUILD)/four-files
+.PHONY: amalgamation dist
+amalgamation:
+	@mkdir -p $(FOUR_FILES) && cp zkembed.c zkembed.h $(FOUR_FILES)
+	@sh recipes/amalgamate.sh $(FOUR_FILES)/zkembed_recipes $(RECIPES)
+	@ls $(FOUR_FILES)/*
+
 dist:
 	@mkdir -p $(BUILD)
 	@sh test/dist.sh zkembed-$(VERSION) $(BUILD)/zkembed-$(VERSION).tar.gz

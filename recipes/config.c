@@ -140,7 +140,8 @@ static void node_copy(zke_config_node *to, const zke_config_node *n,
 
 /* A node in memory and its text in one block, with one reference. NULL without
  * memory. */
-static view_node *node_make(zke *z, const zke_config_node *n, bool hidden) {
+static view_node *view_node_make(zke *z, const zke_config_node *n,
+                                 bool hidden) {
   view_node *made = zke_alloc(z, sizeof *made + node_bytes(n));
   if (!made) return NULL;
   char *text = (char *)(made + 1);
@@ -651,7 +652,7 @@ static int view_make(const zke_view *v, const zke_config_node *read, int count,
     const view_node *old = view_at(v, read[i].name);
     if (old && node_is_same(old, &read[i])) continue;
     bool shown = scope_of(&v->scope, read[i].name) & ZKE_CONFIG_INCLUDE;
-    made[i] = node_make(v->r.z, &read[i], !shown);
+    made[i] = view_node_make(v->r.z, &read[i], !shown);
     if (!made[i]) return view_nomem();
   }
   return ZKE_OK;
@@ -953,7 +954,7 @@ static int round_make(zke_view *v, const view_round *r) {
       n.data = old->n.data;
       n.len = old->n.len;
     }
-    p->made = node_make(v->r.z, &n, hidden);
+    p->made = view_node_make(v->r.z, &n, hidden);
     if (!p->made) rc = view_nomem();
   }
   return rc == ZKE_OK ? view_room(v, v->path_count, news) : rc;

@@ -74,19 +74,19 @@ struct zke_election {
 /* ---- the word: "<token> <name>\n<value>" ---- */
 
 /* A word that was read; it points into the data. */
-typedef struct word {
+typedef struct leader_word {
   int64_t token; /* 0: it is none */
   const char *name, *value;
   size_t name_len; /* bytes of name, which no NUL ends */
   int len;         /* bytes of value */
-} word;
+} leader_word;
 
 /* Take a znode's data apart.  Data of another form is no word: somebody has
  * made the znode by hand. */
-static word word_read(const char *data, int len) {
+static leader_word word_read(const char *data, int len) {
   char *end = NULL;
-  word w = {.token = data ? strtoll(data, &end, 10) : 0};
-  if (w.token <= 0 || *end != ' ') return (word){0};
+  leader_word w = {.token = data ? strtoll(data, &end, 10) : 0};
+  if (w.token <= 0 || *end != ' ') return (leader_word){0};
   w.name = end + 1;
   w.name_len = strcspn(w.name, "\n");
   w.value = w.name + w.name_len;
@@ -667,7 +667,7 @@ struct zke_observer {
 };
 
 /* Is this word what is known already? */
-static bool observer_knows(const zke_observer *o, const word *w) {
+static bool observer_knows(const zke_observer *o, const leader_word *w) {
   if (!o->known || o->token != w->token) return false;
   return !w->token ||
          (o->len == w->len && memcmp(o->value, w->value, (size_t)w->len) == 0);
@@ -676,7 +676,7 @@ static bool observer_knows(const zke_observer *o, const word *w) {
 /* Note and tell who leads now; data that is NULL, or not a word, is nobody.  If
  * memory is short nothing is noted, and the step is made again. */
 static int observer_note(zke_observer *o, const char *data, int len) {
-  word w = word_read(data, len);
+  leader_word w = word_read(data, len);
   size_t size = w.token ? w.name_len + 1 + (size_t)w.len : 0;
   char *copy = NULL;
   if (observer_knows(o, &w)) return ZKE_OK;

@@ -70,14 +70,14 @@ enum { TWIN_NAME = sizeof TWIN_PREFIX - 1 + ZKE_RECIPE_GUID - 1 };
 
 /* May the byte stand for itself in a znode's name? All others are %XX, so that
  * any text can be an item, and two items never have one znode. */
-static bool name_is_plain(unsigned char c) {
+static bool character_is_plain(unsigned char c) {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
          (c >= 'a' && c <= 'z') || c == '-' || c == '_';
 }
 
 /* "directory/item-<item>" in one block; NULL without memory. */
 static char *name_path(zke *z, const char *directory, const char *item) {
-  return zke_recipe_escape(z, directory, ITEM_PREFIX, item, name_is_plain);
+  return zke_recipe_escape(z, directory, ITEM_PREFIX, item, character_is_plain);
 }
 
 /* The value of a hexadecimal digit, or -1. */
@@ -97,7 +97,7 @@ static bool name_item(const char *name, char *text) {
       if (low < 0) return false;
       *text++ = (char)(high * 16 + low);
       name += 2;
-    } else if (name_is_plain((unsigned char)*name)) {
+    } else if (character_is_plain((unsigned char)*name)) {
       *text++ = *name;
     } else {
       return false;

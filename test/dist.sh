@@ -4,7 +4,8 @@
 #   dist.sh NAME OUT    OUT is NAME.tar.gz, which unpacks into NAME/
 #
 # In a checkout it holds the last commit, elsewhere the files that are there
-# without build/; so a tarball makes itself again.  The same commit gives the
+# without build/; so a tarball makes itself again.  All recipes are added in one
+# pair of files, zkembed_recipes.c and .h, beside the engine.  The same commit gives the
 # same bytes: names are sorted, owners and modes are set, and every file has the
 # time of the commit.
 name=$1 out=$2
@@ -24,6 +25,8 @@ else
   time=$(find "$room/$name" -type f -printf '%T@\n' | sort -n |
     sed -n '$s/\..*//p')
 fi
+
+(cd "$room/$name" && sh recipes/amalgamate.sh zkembed_recipes) || exit 1
 
 LC_ALL=C tar -cf "$room/$name.tar" -C "$room" --format=ustar --sort=name \
   --mtime="@$time" --owner=0 --group=0 --numeric-owner --mode='u=rwX,go=rX' \

@@ -41,7 +41,8 @@ installed_works() {
 expect "make dist" made
 expect "it unpacks into $name" unpacked
 expect "and into nothing else" alone
-expect "it has what users need" has zkembed.c zkembed.h Makefile README.md \
+expect "it has what users need" has zkembed.c zkembed.h \
+  zkembed_recipes.c zkembed_recipes.h Makefile README.md \
   LICENSE recipes/lock.h shell/main.c doc/zke.1 doc/changes.md test/run.sh
 expect "made again from itself it has the same bytes" same_again
 expect "make install" makes install DESTDIR="$place/root" PREFIX=$prefix

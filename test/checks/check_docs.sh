@@ -13,10 +13,10 @@
 # - So must any other program.  It is linked with the engine, what is compiled
 #   of the recipes whose headers it includes and of what they include in turn,
 #   and nothing else.
-# - What doc/recipes.md says that a recipe needs is what it includes.  Programs
-#   with a lock, a queue, a configuration and an election are built in a
-#   directory that has the engine and these files only: the first by the line
-#   given there, the others with the engine and the parts as they are compiled.
+# - Programs with a lock, a queue, a configuration and an election are built
+#   from four files (recipes/amalgamate.sh): the first by the line given in
+#   doc/recipes.md, the others with the engine as it is compiled.  All recipes
+#   together and each alone have no warning.
 # - The example at the head of each recipe's header is compiled as the inside of
 #   a function that has `zke *z; int64_t deadline;`; a static function at its
 #   beginning stands before that one.
@@ -38,6 +38,7 @@
 
 scratch blocks docs
 build_line='cc -std=c11 app.c zkembed.c -lsqlite3 -lpthread'
+four_line='cc -std=c11 app.c zkembed.c zkembed_recipes.c -lsqlite3 -lpthread'
 recipe_line='cc -std=c11 -I. app.c zkembed.c recipes/*.c -lsqlite3 -lpthread'
 
 prelude='#define _GNU_SOURCE
@@ -282,54 +283,36 @@ in_laboratory() {
   esac
 }
 
-# needs RECIPE: what doc/recipes.md says that it needs, itself among it
-needs() {
-  awk -F'|' -v recipe="$1" '
-    /^\| recipe \| needs/ { inside = 1 }
-    inside && !/^\|/ { exit }
-    inside {
-      gsub(/`/, "")
-      n = split($2, who, " ")
-      all = own = but = 0
-      for (i = 1; i <= n; i++) {
-        if (who[i] == "all") all = 1
-        if (who[i] == "but") but = 1
-        if (who[i] == recipe) own = but ? -1 : 1
-      }
-      if (own > 0 || (all && !own)) print $3
-    }' doc/recipes.md | tr ' ' '\n' |
-    cat - "$blocks/itself" | grep -vx -e and -e '' | sort -u
-}
-
-# The parts of a recipe that doc/recipes.md names are those that it includes.
-names_needs() {
-  echo "$1" >"$blocks/itself"
-  needs "$1" >"$blocks/needs"
-  printf '#include "recipes/%s.h"\n' "$1" >"$blocks/includes.h"
-  recipes_of "$blocks/includes.h" | diff "$blocks/needs" -
-}
-
-# builds_from_named RECIPE: the first program with it, from what it needs.  That
-# of the lock is built by the line as it stands.  For the others the engine and
-# the parts are linked as they are compiled: once will do.
-builds_from_named() {
-  room=$blocks/from-named-$1
-  line=$(echo "$recipe_line" | sed 's/^cc //; s/ -l.*//')
+# builds_from_four RECIPE: the first program with it, from the engine and the
+# file that this recipe alone is joined into.  That of the lock is built by the
+# line as it stands.  For the others the engine is linked as it is compiled.
+builds_from_four() {
+  room=$blocks/four-$1
+  line=$(echo "$four_line" | sed 's/^cc //; s/ -l.*//')
   rest=$LIBS_HERE
-  echo "$1" >"$blocks/itself"
-  parts=$(needs "$1")
   if [ "$1" != lock ]; then
-    line=${line% zkembed.c *}
-    rest="$(printf "$built/recipes/%s.o " $parts) $built/libzkembed.a $LIBS"
+    line=$(echo "$line" | sed 's/ zkembed\.c//')
+    rest="$built/libzkembed.a $LIBS"
   fi
-  mkdir "$room" "$room/recipes" && cp zkembed.c zkembed.h "$room" &&
-    cp "$(grep -l "recipes/$1\.h" "$blocks"/recipes-*.c | head -n 1)" \
-      "$room/app.c" &&
-    for part in $parts; do
-      cp "recipes/$part.c" "recipes/$part.h" "$room/recipes" || return 1
-    done &&
-    (cd "$room" && $CC $include $line $rest &&
-      $limited ./a.out </dev/null)
+  mkdir "$room" && cp zkembed.c zkembed.h "$room" &&
+    sh recipes/amalgamate.sh "$room/zkembed_recipes" "$1" &&
+    sed 's|"recipes/.*\.h"|"zkembed_recipes.h"|' \
+      "$(grep -l "recipes/$1\.h" "$blocks"/recipes-*.c | head -n 1)" \
+      >"$room/app.c" &&
+    (cd "$room" && $CC $include $line $rest && $limited ./a.out </dev/null)
+}
+
+# joins RECIPE...: the file that they are joined into has no warning
+joins() {
+  mkdir -p "$blocks/joined" &&
+    sh recipes/amalgamate.sh "$blocks/joined/recipes" "$@" &&
+    nothing $CC -std=c11 -I. $SQLITE_CFLAGS $WARNINGS -fsyntax-only \
+      "$blocks/joined/recipes.c"
+}
+
+four_refuses_unknown() {
+  ! sh recipes/amalgamate.sh "$blocks/none" lock zookeeper 2>"$blocks/refused" &&
+    grep -q "no recipe 'zookeeper'" "$blocks/refused" && [ ! -e "$blocks/none.c" ]
 }
 
 # The line of README as it stands, but for another compiler or SQLite.
@@ -364,16 +347,20 @@ expect "zkembed.h has an example for each group of functions" \
   [ "$(ls "$blocks"/zkembed_h-*.c | wc -l)" -ge 10 ]
 expect "README.md tells how to build" grep -qF "$build_line" README.md
 expect "README.md has a program" grep -ql 'int main(' "$blocks"/README-*.c
-expect "doc/recipes.md tells how to build" grep -qF "$recipe_line" doc/recipes.md
+expect "doc/recipes.md tells how to build" grep -qF "$four_line" doc/recipes.md
+expect "and how to build from recipes/" grep -qF "$recipe_line" doc/recipes.md
 for recipe in lock queue config election; do
-  expect "$recipe is built from the files it needs" builds_from_named $recipe
+  expect "a program with $recipe is built from four files" \
+    builds_from_four $recipe
 done
+expect "all recipes are joined without a warning" joins
+expect "a recipe that there is none of is refused" four_refuses_unknown
 for header in recipes/*.h; do
   name=${header#recipes/} name=${name%.h}
   case " $RECIPE_PARTS $RECIPE_ENGINES " in *" $name "*) continue ;; esac
   expect "doc/recipes.md has a program with $name.h" \
     grep -qF "#include \"$header\"" doc/recipes.md
-  expect "doc/recipes.md names what $name needs" names_needs "$name"
+  expect "$name can be joined alone" joins "$name"
   expect "$name.h begins with an example" [ "$(example "$header" | wc -l)" -ge 5 ]
   expect "which compiles" example_compiles "$header"
 done

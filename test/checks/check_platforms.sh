@@ -12,13 +12,12 @@ here=$(pwd)
 case $AMALGAMATION in /*) ;; *) AMALGAMATION=$here/$AMALGAMATION ;; esac
 sqlite=$(dirname "$AMALGAMATION")
 
-# The program: C and C++ alike.  Its argument is the database; the first run
+# The program is made of the four files to drop in.  It is C and C++ alike.  Its argument is the database; the first run
 # makes the node, later ones find it.
 cat >"$place/app.c" <<'END'
 #include <stdio.h>
 #include <string.h>
-#include "zkembed.h"
-#include "recipes/lock.h"
+#include "zkembed_recipes.h"
 int main(int argc, char **argv) {
   zke *z;
   zke_lock *lock;
@@ -37,7 +36,8 @@ int main(int argc, char **argv) {
 }
 END
 cp "$place/app.c" "$place/app.cc"
-sources="zkembed.c recipes/*.c" # a pattern
+sh recipes/amalgamate.sh "$place/zkembed_recipes" || exit 1
+sources="zkembed.c $place/zkembed_recipes.c"
 
 # works PROGRAM: the first run makes the node, the second finds it
 works() {
@@ -134,8 +134,8 @@ cmake_builds() {
   sed -n '/^ *```cmake$/,/^ *```$/p' README.md | sed '/```/d' \
     >"$place/cmake/CMakeLists.txt"
   [ -s "$place/cmake/CMakeLists.txt" ] || return 1
-  cp zkembed.c zkembed.h "$place/app.c" "$place/cmake"
-  cp -r recipes "$place/cmake"
+  cp zkembed.c zkembed.h "$place"/zkembed_recipes.? "$place/app.c" \
+    "$place/cmake"
   (cd "$place/cmake" && cmake -S . -B build -DCMAKE_C_COMPILER="$CC" &&
     cmake --build build) && works "$place/cmake/build/app"
 }
