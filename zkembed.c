@@ -5375,21 +5375,35 @@ static int side_adopt(store *s, int fd, unsigned mode) {
   return s->os.adopt(s->os.context, fd, mode, s->file_id.uid, s->file_id.gid);
 }
 
+/* Open what is there, and what may lock out its owner: a umask took the mode
+ * from it, or its maker died before it gave it one.  Then the owner's permission
+ * is added; the rest is for side_adopt() and life_follow_mode().  A descriptor
+ * or -errno. */
+static int side_enter(store *s, const char *path, int flags) {
+  zke_file is;
+  int fd = fd_open(s, path, flags | O_NOFOLLOW, 0);
+  if (fd != -EACCES || host_stat(s, path, &is) < 0) return fd;
+  unsigned mode = is.mode | (is.type == ZKE_FILE_DIRECTORY ? 0700u : 0600u);
+  if (mode == is.mode || s->os.share(s->os.context, path, mode, is.gid) < 0)
+    return fd;
+  return fd_open(s, path, flags | O_NOFOLLOW, 0);
+}
+
 /* Make the side directory if it is missing.  A link to one is refused: its
  * owner could lead the files elsewhere.  Of those that come at once, only the
  * process that made it gives it a mode. */
 static int side_make_directory(store *s) {
   unsigned mode = side_directory_mode(s->file_id.mode);
   int made = s->os.mkdir(s->os.context, s->dir, mode);
-  int fd = made;
-  if (made >= 0 || made == -EEXIST)
-    fd = fd_open(s, s->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+  bool there = made >= 0 || made == -EEXIST;
+  int fd = there ? side_enter(s, s->dir, O_RDONLY | O_DIRECTORY) : made;
   int rc = fd < 0 ? fd : 0;
   if (fd >= 0 && made == 0) rc = side_adopt(s, fd, mode);
   fd_close(s, &fd);
   if (rc == -ENOTDIR || rc == -ELOOP)
     return base_fail(ZKE_CANTOPEN, "%s is not a directory", s->dir);
-  return rc < 0 ? host_fail(s, rc, "cannot make", s->dir) : ZKE_OK;
+  if (rc >= 0) return ZKE_OK;
+  return host_fail(s, rc, there ? "cannot open" : "cannot make", s->dir);
 }
 
 /* Open a side file, making it if it is missing.  First it is opened without
@@ -5398,11 +5412,11 @@ static int side_make_directory(store *s) {
  * Another process may make the file between the two calls, or remove it: then
  * both are tried again. */
 static int side_open_file(store *s, const char *path, int *fd, zke_file *id) {
-  int flags = O_RDWR | O_NOFOLLOW;
+  int flags = O_RDWR | O_NOFOLLOW | O_CREAT | O_EXCL;
   for (int tries = 0; tries < 3; tries++) {
-    *fd = fd_open(s, path, flags, 0);
+    *fd = side_enter(s, path, O_RDWR);
     if (*fd != -ENOENT) break;
-    *fd = fd_open(s, path, flags | O_CREAT | O_EXCL, s->file_id.mode);
+    *fd = fd_open(s, path, flags, s->file_id.mode);
     if (*fd >= 0) side_adopt(s, *fd, s->file_id.mode);
     if (*fd != -EEXIST) break;
   }
@@ -10425,7 +10439,7 @@ static int sess_make_fifo(struct carrier *c) {
   int rc = s->os.mkfifo(s->os.context, c->fifo, s->file_id.mode | 0600u);
   if (rc < 0) return host_fail(s, rc, "cannot make", c->fifo);
   int flags = O_NONBLOCK | O_NOFOLLOW;
-  c->wake_rfd = rc = fd_open(s, c->fifo, O_RDONLY | flags, 0);
+  c->wake_rfd = rc = side_enter(s, c->fifo, O_RDONLY | flags);
   if (rc >= 0) c->wake_wfd = rc = fd_open(s, c->fifo, O_WRONLY | flags, 0);
   if (rc >= 0) rc = side_adopt(s, c->wake_rfd, s->file_id.mode & 0222u);
   return rc < 0 ? host_fail(s, rc, "cannot open", c->fifo) : ZKE_OK;

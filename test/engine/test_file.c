@@ -1134,6 +1134,31 @@ TEST_LOOP(side_files_follow_the_database, 0, 3) {
   ck_ok(zke_close(z));
 }
 
+/* So also for a user whom a umask locks out of what it has made (0), or a death
+ * between making a name and giving it its mode (1): nothing stays locked. */
+TEST_LOOP(no_umask_locks_its_user_out, 0, 2) {
+  const char *where = directory("d"), *path = test_path("d/a.db");
+  const char *side = joined(path, "-zke"), *gate = joined(path, "-zke/gate");
+  ck_assert_int_eq(chmod(where, 0777), 0);
+  be_nobody();
+  write_file(path, "", 0);
+  ck_assert_int_eq(chmod(path, 0640), 0);
+  if (_i) {
+    ck_assert_int_eq(mkdir(side, 0700), 0);
+    write_file(gate, "", 0);
+    ck_assert(chmod(gate, 0) == 0 && chmod(side, 0) == 0);
+  }
+  mode_t mask = umask(_i ? 022 : 0777);
+  zke *z = test_open(path);
+  umask(mask);
+  expect_mode(joined(path, "-wal"), 0640, getegid());
+  expect_mode(side, 0750, getegid());
+  expect_side_modes(side, 0640, getegid());
+  ck_ok(zke_close(z));
+  ck_ok(zke_close(test_open(path)));
+  be_root();
+}
+
 /* ---- epochs ---- */
 
 static const char *boot; /* "": none can be had */
