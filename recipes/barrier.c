@@ -155,15 +155,13 @@ static void barrier_see(zke_barrier *b, int64_t token) {
  * no watch on a missing node; if it comes between the two, it is read again. */
 static int barrier_look(zke_barrier *b) {
   zke_stat stat = {0};
-  int rc = ZKE_NONODE;
-  while (rc == ZKE_NONODE) {
+  int rc;
+  do {
     rc = zke_get(b->r.z, b->node, zke_recipe_watcher, &b->r, NULL, NULL, &stat);
-    if (rc != ZKE_NONODE) break;
-    if (!b->listening) break;
+    if (rc != ZKE_NONODE || !b->listening) break;
     rc = zke_exists(b->r.z, b->node, zke_recipe_watcher, &b->r, NULL);
-    if (rc == ZKE_NONODE) break;
-    if (rc == ZKE_OK) rc = ZKE_NONODE; /* it has come: get it */
-  }
+    if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN; /* it has come: get it */
+  } while (zke_recipe_again(b->r.z, &rc));
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
   barrier_see(b, rc == ZKE_OK ? stat.czxid : 0);
   return ZKE_OK;
@@ -337,8 +335,8 @@ static int barrier_do_set(barrier_change *c, const void *data, int len,
                           int64_t deadline_ms) {
   zke_recipe *r = &c->b->r;
   zke_stat directory;
-  int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN && !c->gone) {
+  int rc;
+  do {
     rc = zke_recipe_place(r->z, r->path, BARRIER_PLACE, ZKE_CONTAINER, NULL,
                           deadline_ms);
     if (rc == ZKE_OK && !c->text) {
@@ -352,7 +350,7 @@ static int barrier_do_set(barrier_change *c, const void *data, int len,
       if (rc == ZKE_OK && !c->twin) rc = ZKE_NOMEM;
     }
     if (rc == ZKE_OK) rc = zke_retry(r->z, barrier_try_set, c, deadline_ms);
-  }
+  } while (!c->gone && zke_recipe_again(r->z, &rc));
   if (!c->gone) return rc;
   return zke_recipe_fail(ZKE_CONNECTIONLOSS,
                          "the reply was lost: the barrier %s may have been set "
@@ -409,11 +407,11 @@ static int barrier_try_remove(zke *z, void *arg) {
  * well. */
 static int barrier_do_remove(barrier_change *c, int64_t deadline_ms) {
   int64_t token = c->token;
-  int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN) {
+  int rc;
+  do {
     if (!c->unsure) c->token = token;
     rc = zke_retry(c->b->r.z, barrier_try_remove, c, deadline_ms);
-  }
+  } while (zke_recipe_again(c->b->r.z, &rc));
   if (rc == ZKE_NONODE && token)
     return zke_recipe_fail(rc, "the barrier %s of token %" PRId64 " is not set",
                            c->b->r.path, token);

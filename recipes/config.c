@@ -1536,17 +1536,6 @@ static int config_try_set(zke *z, void *arg) {
   return rc;
 }
 
-/* Make what is missing above a path. */
-static int config_make_parents(zke *z, const char *path, int64_t deadline_ms) {
-  size_t len = (size_t)(strrchr(path, '/') - path);
-  char *parent = zke_alloc(z, len + 1);
-  if (!parent) return zke_recipe_fail(ZKE_NOMEM, "no memory for a path");
-  memcpy(parent, path, len);
-  int rc = zke_ensure_path(z, parent, ZKE_PERSISTENT, deadline_ms);
-  zke_free(parent);
-  return rc;
-}
-
 /* For zke_retry(): has a try made the change?  ZKE_NOT_YET: no, the node is as
  * it was before.  Else as config_recognise(). */
 static int config_look_back(zke *z, void *arg) {
@@ -1585,7 +1574,7 @@ static int config_set(zke *z, config_change *c, int64_t deadline_ms) {
     int rc = zke_retry(z, config_try_set, c, deadline_ms);
     if (c->version != -1 || i >= ZKE_RETRIES) return rc;
     if (rc == ZKE_NONODE)
-      rc = config_make_parents(z, c->path, deadline_ms);
+      rc = zke_recipe_ensure_above(z, c->path, ZKE_PERSISTENT, deadline_ms);
     else if (rc != ZKE_NODEEXISTS)
       return rc;
     if (rc != ZKE_OK && rc != ZKE_NODEEXISTS) return rc;

@@ -114,13 +114,13 @@ static int counter_see(zke_counter *c, int64_t value, int64_t token) {
 static int counter_look(zke_counter *c) {
   zke_stat stat = {0};
   int64_t value = 0;
-  int rc = counter_read(c, true, &value, &stat);
-  while (rc == ZKE_NONODE) {
+  int rc;
+  do {
+    rc = counter_read(c, true, &value, &stat);
+    if (rc != ZKE_NONODE || stat.czxid) break;
     rc = zke_exists(c->r.z, c->r.path, zke_recipe_watcher, &c->r, NULL);
-    if (rc != ZKE_OK) break;
-    rc = counter_read(c, true, &value, &stat); /* it has come, or is empty */
-    if (rc == ZKE_NONODE && stat.czxid) break;
-  }
+    if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN; /* it has come */
+  } while (zke_recipe_again(c->r.z, &rc));
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
   bool there = rc == ZKE_OK;
   return counter_see(c, there ? value : c->initial, there ? stat.mzxid : 0);
@@ -325,19 +325,19 @@ static int counter_try(zke *z, void *arg) {
   return rc == ZKE_OK ? counter_write(g, stat.version) : rc;
 }
 
-/* Repeats the change as long as others are faster.  Each repetition means that
- * one of them succeeded, so somebody always gets on.  A counter that was
- * deleted while a reply was outstanding leaves it open whether it had counted:
- * that is told as the lost reply. */
+/* Repeats the change as long as others are faster, until the deadline.  Each
+ * repetition means that one of them succeeded, so somebody always gets on.  A
+ * counter that was deleted while a reply was outstanding leaves it open whether
+ * it had counted: that is told as the lost reply. */
 static int counter_change_it(counter_change *g, int64_t deadline_ms) {
   zke_recipe *r = &g->c->r;
-  int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN) {
+  int rc;
+  do {
     rc = zke_retry(r->z, counter_try, g, deadline_ms);
     if (rc != ZKE_NONODE) continue;
     rc = counter_place(g->c, deadline_ms);
     if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
-  }
+  } while (zke_recipe_again(r->z, &rc));
   return rc == ZKE_RUNTIMEINCONSISTENCY && g->unsure ? ZKE_CONNECTIONLOSS : rc;
 }
 

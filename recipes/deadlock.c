@@ -57,6 +57,7 @@
 #include <unistd.h>
 
 #include "entry.h"
+#include "object.h"
 #include "text.h"
 #include "znode.h"
 
@@ -622,8 +623,8 @@ static int graph_confirm(const graph *g, bool *so) {
   return rc;
 }
 
-/* One look; *again: what it saw has changed meanwhile. */
-static int graph_detect_once(zke *z, uint64_t actor, bool *again) {
+/* One look.  ZKE_LOOK_AGAIN: what it saw has changed meanwhile. */
+static int graph_detect_once(zke *z, uint64_t actor) {
   graph g = {.z = z, .me = actor};
   bool so = true;
   int rc = graph_find_waits(&g, zke_session_id(z), actor);
@@ -633,17 +634,17 @@ static int graph_detect_once(zke *z, uint64_t actor, bool *again) {
   if (victim >= 0) rc = graph_confirm(&g, &so);
   if (victim >= 0 && rc == ZKE_OK && so) rc = graph_say_deadlock(&g, victim);
   graph_free(&g);
-  *again = !so;
-  return rc;
+  return rc == ZKE_OK && !so ? ZKE_LOOK_AGAIN : rc;
 }
 
 /* Looks until what it has found is confirmed or gone.  Each repetition means
- * that an actor of the circle has moved on, so this ends. */
+ * that an actor of the circle has moved on. */
 int zke_line_detect(zke *z, uint64_t actor, int own) {
-  bool again = true;
-  int rc = ZKE_OK;
+  int rc;
   if (graph_is_alone(z, own)) return ZKE_OK;
-  while (again && rc == ZKE_OK) rc = graph_detect_once(z, actor, &again);
+  do {
+    rc = graph_detect_once(z, actor);
+  } while (zke_recipe_again(z, &rc));
   return rc;
 }
 

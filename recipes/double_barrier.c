@@ -934,17 +934,16 @@ static int stay_depart_once(zke_double_barrier *b, const picture *p) {
   return change_do(&c);
 }
 
-/* Repeated while others leave at the same time: each of them changes the
- * picture once, so this ends. */
+/* Repeated while others leave at the same time. */
 static int stay_depart(zke *z, void *arg) {
   zke_double_barrier *b = arg;
-  int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN) {
+  int rc;
+  do {
     picture p;
     rc = picture_take(&p, z, b->r.path, b->ready);
     if (rc == ZKE_OK) rc = stay_depart_once(b, &p);
     picture_clear(&p);
-  }
+  } while (zke_recipe_again(z, &rc));
   return rc;
 }
 
@@ -954,15 +953,14 @@ static int stay_depart(zke *z, void *arg) {
  * where to look: at the arrivals, or at the round.  For zke_retry(). */
 static int gate_look(zke *z, void *arg) {
   zke_double_barrier *b = arg;
-  int rc = ZKE_LOOK_AGAIN;
-  (void)z;
-  while (rc == ZKE_LOOK_AGAIN) {
+  int rc;
+  do {
     rc = ZKE_OK;
     if (b->state == ZKE_DOUBLE_BARRIER_WAITING)
       rc = enter_look(b);
     else if (gate_engaged(b))
       rc = stay_look(b);
-  }
+  } while (zke_recipe_again(z, &rc));
   return rc;
 }
 
@@ -1041,13 +1039,13 @@ static int gate_check_parties(zke_double_barrier *b) {
  * parties: with two numbers a round would begin for some only. */
 static int gate_place(zke_double_barrier *b, int64_t deadline_ms) {
   char more[32];
-  int rc = ZKE_LOOK_AGAIN;
+  int rc;
   snprintf(more, sizeof more, "parties %d\n", b->parties);
-  while (rc == ZKE_LOOK_AGAIN) {
+  do {
     rc = zke_recipe_place(b->r.z, b->r.path, b->kind, ZKE_CONTAINER, more,
                           deadline_ms);
     if (rc == ZKE_OK) rc = gate_check_parties(b);
-  }
+  } while (zke_recipe_again(b->r.z, &rc));
   return rc;
 }
 

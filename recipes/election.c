@@ -200,10 +200,13 @@ static int election_try_announce(zke *z, void *arg) {
 static int election_announce(zke_election *e, int64_t deadline_ms) {
   election_word w = {.e = e};
   int rc = word_make(&w);
-  if (rc == ZKE_OK) rc = ZKE_NONODE;
-  /* a former leader's word came or went meanwhile */
-  while (rc == ZKE_NONODE || rc == ZKE_NODEEXISTS)
-    rc = zke_retry(e->l.r.z, election_try_announce, &w, deadline_ms);
+  if (rc == ZKE_OK) {
+    do {
+      rc = zke_retry(e->l.r.z, election_try_announce, &w, deadline_ms);
+      if (rc == ZKE_NONODE || rc == ZKE_NODEEXISTS)
+        rc = ZKE_LOOK_AGAIN; /* a former leader's word came or went meanwhile */
+    } while (zke_recipe_again(e->l.r.z, &rc));
+  }
   zke_free(w.data);
   return rc;
 }
@@ -254,15 +257,18 @@ static int election_find_word(zke_election *e, int64_t token, bool watch,
  * The loop ends with the word there and watched, or with a failure, after which
  * the next step goes on. */
 static int election_keep_word(zke_election *e) {
-  int rc = ZKE_OK;
+  int rc;
   int64_t czxid;
-  while (rc == ZKE_OK && e->ready && !e->word_watched &&
-         e->l.state == ZKE_LINE_HELD) {
+  if (!e->ready || e->word_watched || e->l.state != ZKE_LINE_HELD)
+    return ZKE_OK;
+  do {
     e->said = e->l.token;
     rc = election_find_word(e, e->said, true, &czxid);
     e->word_watched = rc == ZKE_OK;
-    if (rc == ZKE_NONODE) rc = election_announce(e, ZKE_FOREVER);
-  }
+    if (rc != ZKE_NONODE) break;
+    rc = election_announce(e, ZKE_FOREVER);
+    if (rc == ZKE_OK && e->l.state == ZKE_LINE_HELD) rc = ZKE_LOOK_AGAIN;
+  } while (zke_recipe_again(e->l.r.z, &rc));
   return rc;
 }
 
@@ -532,14 +538,18 @@ static int election_find(zke_election *e, const char *name, char **out) {
 /* Find an heir and yield to it, until that succeeds: an heir that dies before
  * the step is passed over for the next of its name. */
 static int election_hand_over(zke_election *e, const char *name) {
-  int rc = zke_line_check(&e->l), yielded = ZKE_NONODE;
-  while (rc == ZKE_OK && yielded == ZKE_NONODE) {
+  int rc = zke_line_check(&e->l);
+  if (rc != ZKE_OK) return rc;
+  do {
     char *heir = NULL;
     rc = election_find(e, name, &heir);
-    if (rc == ZKE_OK) yielded = zke_line_yield(&e->l, heir, e->leader);
+    if (rc == ZKE_OK) {
+      rc = zke_line_yield(&e->l, heir, e->leader);
+      if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
+    }
     zke_free(heir);
-  }
-  return rc == ZKE_OK ? yielded : rc;
+  } while (zke_recipe_again(e->l.r.z, &rc));
+  return rc;
 }
 
 /* A death before the step changes nothing but that the session's end follows;
@@ -705,15 +715,15 @@ static int observer_step(zke_recipe *r) {
   zke_observer *o = (zke_observer *)r;
   char *data = NULL;
   int len = 0;
-  int rc = ZKE_LOOK_AGAIN;
+  int rc;
   if (!o->started) return ZKE_OK;
-  while (rc == ZKE_LOOK_AGAIN) {
+  do {
     rc = zke_get(r->z, o->leader, zke_recipe_watcher, r, &data, &len, NULL);
     if (rc == ZKE_NONODE) { /* wait for its coming */
       rc = zke_exists(r->z, o->leader, zke_recipe_watcher, r, NULL);
       if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
     }
-  }
+  } while (zke_recipe_again(r->z, &rc));
   if (rc == ZKE_NONODE) rc = ZKE_OK;
   if (rc == ZKE_OK) rc = observer_note(o, data, len);
   zke_free(data);

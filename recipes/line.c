@@ -689,10 +689,12 @@ int zke_line_give_up(zke_line *l, int rc) {
  * ZKE_OTHERKIND for another library's entry: it goes out, and its listener is
  * told. */
 int zke_line_step(zke_line *l) {
-  int rc = ZKE_LOOK_AGAIN;
+  int rc;
   if (l->state == ZKE_LINE_HELD) return line_look_held(l);
   if (l->state != ZKE_LINE_WAITING) return ZKE_OK;
-  while (rc == ZKE_LOOK_AGAIN) rc = line_look(l);
+  do {
+    rc = line_look(l);
+  } while (zke_recipe_again(l->r.z, &rc));
   bool unheard = (rc == ZKE_LIMIT || rc == ZKE_OTHERKIND) && !l->blocking;
   return unheard ? zke_line_give_up(l, rc) : rc;
 }
@@ -815,7 +817,8 @@ int zke_line_try(zke_line *l) {
   while (rc == ZKE_OK && l->state == ZKE_LINE_WAITING) {
     rc = zke_recipe_bury_all(l->r.z, l->r.path, l->watched);
     if (rc == ZKE_OK) rc = line_say_held(l, ZKE_HELD);
-    if (rc == ZKE_NONODE) rc = zke_line_step(l);
+    if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
+    if (zke_recipe_again(l->r.z, &rc)) rc = zke_line_step(l);
   }
   if (rc == ZKE_OK && l->state == ZKE_LINE_LOST) rc = line_lost(l);
   return rc == ZKE_OK ? ZKE_OK : zke_line_give_up(l, rc);
@@ -982,9 +985,11 @@ int zke_line_yield(zke_line *l, const char *heir, const char *word) {
   if (!path) return ZKE_NOMEM;
   y.heir = path;
   line_unwatch_own(l);
-  int rc = ZKE_BADVERSION;
-  while (rc == ZKE_BADVERSION)
+  int rc;
+  do {
     rc = zke_retry(l->r.z, line_try_yield, &y, ZKE_FOREVER);
+    if (rc == ZKE_BADVERSION) rc = ZKE_LOOK_AGAIN;
+  } while (zke_recipe_again(l->r.z, &rc));
   zke_free(path);
   if (rc == ZKE_NONODE && zke_line_check(l) == ZKE_LOST) return ZKE_LOST;
   if (rc != ZKE_OK) {
@@ -1026,8 +1031,8 @@ static int line_watch_nearest(zke_recipe *r, const char *directory,
  * none, when the turn has come in each. */
 int zke_line_turn(zke_recipe *r, const char *directory, const char *znode,
                   char **watched, int64_t *pzxid) {
-  int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN) {
+  int rc;
+  do {
     zke_entries *e = NULL;
     zke_stat stat;
     rc = zke_entry_list(r->z, directory, &e, &stat);
@@ -1045,7 +1050,7 @@ int zke_line_turn(zke_recipe *r, const char *directory, const char *znode,
     *pzxid = stat.pzxid;
     zke_free(*watched); /* it has fired */
     *watched = NULL;
-  }
+  } while (zke_recipe_again(r->z, &rc));
   return rc;
 }
 

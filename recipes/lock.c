@@ -303,22 +303,23 @@ static int lock_holder(zke *z, const char *path, int64_t token, char **out) {
  * does not spin. */
 static int lock_steal(zke_lock *lock) {
   zke_line *l = &lock->l;
-  for (;;) {
+  int rc;
+  do {
     char *victim = NULL;
-    int rc = zke_line_step(l); /* the own znode may have been taken away */
+    rc = zke_line_step(l); /* the own znode may have been taken away */
     if (rc != ZKE_OK || l->state == ZKE_LINE_HELD) return rc;
     rc = lock_holder(l->r.z, l->r.path, 0, &victim);
-    if (rc == ZKE_NONODE) {
-      if (l->state == ZKE_LINE_WAITING) continue;
-      rc = zke_line_try(l);
-      if (rc == ZKE_HELD) continue;
-      return rc;
+    if (rc == ZKE_OK) {
+      rc = zke_line_jump(l, victim);
+      bool waits = rc == ZKE_OK && l->state == ZKE_LINE_WAITING;
+      if (rc == ZKE_NONODE || waits) rc = ZKE_LOOK_AGAIN;
+    } else if (rc == ZKE_NONODE) {
+      rc = l->state == ZKE_LINE_WAITING ? ZKE_HELD : zke_line_try(l);
+      if (rc == ZKE_HELD) rc = ZKE_LOOK_AGAIN;
     }
-    if (rc == ZKE_OK) rc = zke_line_jump(l, victim);
     zke_free(victim);
-    bool goes_on = rc == ZKE_OK && l->state == ZKE_LINE_WAITING;
-    if (rc != ZKE_NONODE && !goes_on) return rc;
-  }
+  } while (zke_recipe_again(l->r.z, &rc));
+  return rc;
 }
 
 /* An object that another thread waits with cannot steal: that thread's call

@@ -534,7 +534,8 @@ static int multilock_try(zke_multilock *ml) {
   if (rc != ZKE_OK) return rc;
   while (rc == ZKE_OK && ml->state == ZKE_LINE_WAITING) {
     rc = multilock_say_held(ml, ZKE_HELD);
-    if (rc == ZKE_NONODE) rc = zke_recipe_look(&ml->r);
+    if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
+    if (zke_recipe_again(ml->r.z, &rc)) rc = zke_recipe_look(&ml->r);
   }
   if (rc == ZKE_OK && ml->state == ZKE_LINE_LOST) rc = multilock_is_lost(ml);
   return rc == ZKE_OK ? ZKE_OK : multilock_give_up(ml, rc);

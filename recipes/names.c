@@ -459,8 +459,8 @@ static int names_look_again(names_change *c, int rc) {
   int found = zke_retry(z, names_find_made, c, ZKE_FOREVER);
   zke_limit(z, limit);
   if (found == ZKE_OK) return ZKE_OK;
-  if (found == ZKE_NOT_YET || !zke_recipe_is_transient(rc))
-    return zke_recipe_restore(&kept, rc);
+  bool open = zke_recipe_is_transient(rc) || rc == ZKE_CANCELLED;
+  if (found == ZKE_NOT_YET || !open) return zke_recipe_restore(&kept, rc);
   return zke_recipe_fail(ZKE_CONNECTIONLOSS,
                          "whether the name %s was %s is not known: %s", c->path,
                          c->make ? "bound" : "unbound", kept.text);
@@ -472,8 +472,8 @@ static int names_look_again(names_change *c, int rc) {
 static int names_do(names_change *c, const void *value, int len,
                     int64_t deadline_ms) {
   zke_recipe *r = &c->n->r;
-  int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN && !c->gone) {
+  int rc;
+  do {
     rc = c->replace ? names_check_place(c->n)
                     : zke_recipe_place(r->z, r->path, NAMES_PLACE,
                                        ZKE_CONTAINER, NULL, deadline_ms);
@@ -485,7 +485,7 @@ static int names_do(names_change *c, const void *value, int len,
         rc = zke_recipe_fail(rc, "the name %s is not bound", c->path);
     }
     if (rc == ZKE_OK) rc = zke_retry(r->z, names_try, c, deadline_ms);
-  }
+  } while (!c->gone && zke_recipe_again(r->z, &rc));
   if (c->gone)
     rc = zke_recipe_fail(ZKE_CONNECTIONLOSS,
                          "the reply was lost: the name %s may have been bound "
@@ -646,7 +646,7 @@ int zke_names_resolve(zke_names *names, const char *name, char **data_out,
   if (rc != ZKE_OK) return rc;
   do {
     rc = names_resolve(names, path, &node);
-  } while (rc == ZKE_LOOK_AGAIN);
+  } while (zke_recipe_again(names->r.z, &rc));
   if (rc == ZKE_OK && len_out) *len_out = node.len;
   if (rc == ZKE_OK && stat_out) *stat_out = node.stat;
   if (rc == ZKE_OK && data_out) {

@@ -207,6 +207,35 @@ static bool recipe_is_cancelled(const zke_recipe *r) {
          __atomic_load_n(&r->cancels, __ATOMIC_SEQ_CST) != call->cancels;
 }
 
+/* Fail with ZKE_CANCELLED if that was asked for. */
+static int recipe_see_cancel(const zke_recipe *r) {
+  if (!r || !recipe_is_cancelled(r)) return ZKE_OK;
+  return zke_recipe_fail(ZKE_CANCELLED, "the call on the %s %s was cancelled",
+                         r->class_->name, r->path);
+}
+
+/* Has the thread's limit passed? */
+static int recipe_see_limit(zke *z) {
+  int64_t limit = zke_limit(z, ZKE_FOREVER);
+  zke_limit(z, limit);
+  if (zke_now(z) < limit) return ZKE_OK;
+  return zke_recipe_fail(ZKE_OPERATIONTIMEOUT,
+                         "others changed the tree at each look until the time "
+                         "was over");
+}
+
+/* A missing chroot is the one cause of looking again that lasts: nothing can be
+ * made below it, so it is looked for.  All other causes are changes that others
+ * make; the limit and a cancel end these. */
+bool zke_recipe_again(zke *z, int *rc) {
+  if (*rc != ZKE_LOOK_AGAIN) return false;
+  *rc = recipe_see_cancel(recipe_running.r);
+  if (*rc == ZKE_OK) *rc = recipe_see_limit(z);
+  if (*rc == ZKE_OK) *rc = zke_exists(z, "/", NULL, NULL, NULL);
+  if (*rc == ZKE_OK) *rc = ZKE_LOOK_AGAIN;
+  return *rc == ZKE_LOOK_AGAIN;
+}
+
 /* A thread that sleeps in a call; lies on its stack. */
 typedef struct recipe_sleeper {
   zke_recipe *r;
@@ -725,9 +754,7 @@ static int recipe_may_sleep(const zke_recipe *r) {
   }
   if (r->ended)
     return zke_recipe_fail(ZKE_INVALIDSTATE, "the session has ended");
-  if (!recipe_is_cancelled(r)) return ZKE_OK;
-  return zke_recipe_fail(ZKE_CANCELLED, "waiting for the %s %s was cancelled",
-                         r->class_->name, r->path);
+  return recipe_see_cancel(r);
 }
 
 /* The deadline has come.  What happened just before it counts: so one more look

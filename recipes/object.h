@@ -59,7 +59,7 @@ typedef struct zke_recipe zke_recipe;
  *
  * ZKE_NOT_YET    - what is waited for has not come: sleep
  * ZKE_LOOK_AGAIN - somebody has changed the tree between two looks: do not
- *                  guess what it was, look again */
+ *                  guess what it was, look again (zke_recipe_again()) */
 enum { ZKE_NOT_YET = 1, ZKE_LOOK_AGAIN = 2 };
 
 /* What a recipe adds to the object.  The mutex is held in each function but
@@ -288,6 +288,27 @@ ZKE_API int zke_recipe_step(zke_recipe *r);
 /* zke_recipe_look - the same inside a call, with the mutex held.  If it
  * succeeds nothing is left to look at, so no reminder is set */
 ZKE_API int zke_recipe_look(zke_recipe *r);
+
+/* zke_recipe_again - may a look be repeated?
+ *
+ * Every loop that looks again while others change the tree asks this, so that
+ * each of them ends:
+ *
+ *     do {
+ *       rc = look(z);
+ *     } while (zke_recipe_again(z, &rc));
+ *
+ * Inside a call, a step, or neither; the mutex is held or not.
+ *
+ *   rc  in: what the look has returned.  out, if it was ZKE_LOOK_AGAIN and
+ *       the answer is false:
+ *       ZKE_NONODE            the chroot is missing; the sentence names it
+ *       ZKE_OPERATIONTIMEOUT  the thread's zke_limit() has passed
+ *       ZKE_CANCELLED         the call was cancelled
+ *       other codes           the file cannot be read
+ *
+ * Returns true only if *rc was, and still is, ZKE_LOOK_AGAIN. */
+ZKE_API bool zke_recipe_again(zke *z, int *rc);
 
 /* zke_recipe_cancel - the calls with a deadline that run on the object return
  * ZKE_CANCELLED, unless they succeed first

@@ -635,8 +635,9 @@ static int item_step(zke_partition *p, part_item *it) {
   int rc = item_verify(p, it);
   if (rc != ZKE_OK) return rc;
   if (it->mine && !item_is_held(it)) {
-    rc = ZKE_LOOK_AGAIN;
-    while (rc == ZKE_LOOK_AGAIN) rc = item_acquire(p, it);
+    do {
+      rc = item_acquire(p, it);
+    } while (zke_recipe_again(p->r.z, &rc));
   } else if (!it->mine && it->state == ITEM_OWNED) {
     it->state = ITEM_ASKED;
     item_tell(p, it, ZKE_PARTITION_RELEASE);

@@ -354,8 +354,8 @@ static int job_claim_once(zke *z, job_claim *a) {
  * it may be missing: before the first try, and when one had to be repeated. */
 static int job_try_claim(zke *z, void *arg) {
   job_claim *a = arg;
-  int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN) {
+  int rc;
+  do {
     if (!a->j->placed) {
       rc = zke_recipe_place(z, a->j->base, PERIODIC_PLACE, ZKE_PERSISTENT, NULL,
                             ZKE_FOREVER);
@@ -364,7 +364,7 @@ static int job_try_claim(zke *z, void *arg) {
     }
     rc = job_claim_once(z, a);
     if (rc == ZKE_LOOK_AGAIN) a->j->placed = false;
-  }
+  } while (zke_recipe_again(z, &rc));
   return rc;
 }
 
@@ -860,14 +860,14 @@ static zke_periodic_record *job_give(zke *z, const record *c) {
 
 /* The last run; a runner that has died is buried first. */
 static int job_last(zke *z, const char *path, const char *running, record *c) {
-  int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN) {
+  int rc;
+  do {
     rc = record_read(z, path, running, c);
     if (rc == ZKE_OK && !c->filled)
       rc = zke_recipe_fail(ZKE_NONODE, "the job %s was never run", path);
     if (rc == ZKE_OK && c->running) rc = job_bury(z, running, c->runner);
     if (rc != ZKE_OK) record_free(c);
-  }
+  } while (zke_recipe_again(z, &rc));
   return rc;
 }
 

@@ -70,36 +70,28 @@ static void node_change(zke_persistent_node *n, int state, int64_t czxid) {
     zke_recipe_tell(&n->r, state, state == PRESENT ? czxid : 0, NULL, 0);
 }
 
-/* Make what is missing above it. */
-static int node_make_parents(zke_persistent_node *n) {
-  size_t len = (size_t)(strrchr(n->r.path, '/') - n->r.path);
-  char *parent = zke_alloc(n->r.z, len + 1);
-  if (!parent) return zke_recipe_fail(ZKE_NOMEM, "no memory for a path");
-  memcpy(parent, n->r.path, len);
-  int rc = zke_ensure_path(n->r.z, parent, ZKE_PERSISTENT, ZKE_FOREVER);
-  zke_free(parent);
-  return rc;
-}
-
-/* Nothing is there: make it.
+/* Nothing is there: make it, or what is missing above it.
  *
- * ZKE_NONODE: look again.  That is what a creation that worked returns as well:
- * the znode is to be watched, which the next look does.  Somebody may have made
- * another one since (ZKE_NODEEXISTS). */
+ * ZKE_LOOK_AGAIN: also after a creation that worked, since the znode is to be
+ * watched, which the next look does.  Somebody may have made another one since
+ * (ZKE_NODEEXISTS). */
 static int node_make(zke_persistent_node *n) {
   zke_stat stat;
   int rc = zke_create(n->r.z, n->r.path, n->data, n->len, ZKE_OPEN_ACL,
                       ZKE_EPHEMERAL, NULL, &stat);
   if (rc == ZKE_OK) {
     node_change(n, PRESENT, stat.czxid);
-    return ZKE_NONODE;
+    return ZKE_LOOK_AGAIN;
   }
   n->unsure = n->unsure || rc == ZKE_CONNECTIONLOSS;
-  if (rc == ZKE_NONODE) rc = node_make_parents(n);
-  return rc == ZKE_OK || rc == ZKE_NODEEXISTS ? ZKE_NONODE : rc;
+  if (rc == ZKE_NONODE)
+    rc =
+        zke_recipe_ensure_above(n->r.z, n->r.path, ZKE_PERSISTENT, ZKE_FOREVER);
+  bool again = rc == ZKE_OK || rc == ZKE_NODEEXISTS || rc == ZKE_NONODE;
+  return again ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* One look; ZKE_NONODE: look again. */
+/* One look. */
 static int node_try(zke *z, void *arg) {
   zke_persistent_node *n = arg;
   zke_stat stat;
@@ -115,8 +107,10 @@ static int node_try(zke *z, void *arg) {
 /* Look until nothing comes in between: what was seen may go before it is
  * watched. */
 static int node_look(zke_persistent_node *n) {
-  int rc = ZKE_NONODE;
-  while (rc == ZKE_NONODE) rc = zke_retry(n->r.z, node_try, n, ZKE_FOREVER);
+  int rc;
+  do {
+    rc = zke_retry(n->r.z, node_try, n, ZKE_FOREVER);
+  } while (zke_recipe_again(n->r.z, &rc));
   return rc;
 }
 
@@ -131,7 +125,8 @@ static int node_try_set(zke *z, void *arg) {
     rc = zke_exists(z, n->r.path, NULL, NULL, &stat);
     if (rc != ZKE_OK || !node_is_own(n, &stat)) break;
     rc = zke_set(z, n->r.path, n->data, n->len, stat.version, NULL);
-  } while (rc == ZKE_BADVERSION || rc == ZKE_NONODE);
+    if (rc == ZKE_BADVERSION || rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
+  } while (zke_recipe_again(z, &rc));
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 

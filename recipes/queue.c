@@ -332,17 +332,17 @@ static int queue_collect(zke_queue *q, queue_batch *b, int64_t deadline_ms) {
  * for one step, half of them. */
 static int queue_claim_batch(zke_queue *q, queue_batch *b,
                              int64_t deadline_ms) {
-  for (;;) {
-    int rc = queue_collect(q, b, deadline_ms);
+  int rc;
+  do {
+    rc = queue_collect(q, b, deadline_ms);
     if (rc == ZKE_OK) rc = queue_do_claim(q, b, deadline_ms);
     while (rc == ZKE_BADARGUMENTS && b->count > 1) {
       queue_shorten(b, b->count / 2);
       rc = queue_do_claim(q, b, deadline_ms);
     }
-    if (rc == ZKE_OK) return rc;
-    queue_shorten(b, 0);
-    if (rc != ZKE_Q_AGAIN) return rc;
-  }
+    if (rc != ZKE_OK) queue_shorten(b, 0);
+  } while (zke_recipe_again(q->r.z, &rc));
+  return rc;
 }
 
 /* Claim up to so many items now. */
@@ -378,17 +378,16 @@ static int queue_take_now(zke_queue *q, int64_t deadline_ms,
                           zke_queue_item **item_out) {
   zke_q_page *page;
   int rc = zke_q_ready(q, deadline_ms);
-  while (rc == ZKE_OK || rc == ZKE_Q_AGAIN) {
+  if (rc != ZKE_OK) return rc;
+  do {
     zke_queue_item *item = NULL;
     rc = zke_q_pick(q, false, deadline_ms, &page, &item);
-    if (rc != ZKE_OK) return rc;
-    rc = queue_do_take(q, item, deadline_ms);
-    if (rc == ZKE_OK) {
+    if (rc == ZKE_OK) rc = queue_do_take(q, item, deadline_ms);
+    if (rc == ZKE_OK)
       *item_out = item;
-      return ZKE_OK;
-    }
-    zke_free(item);
-  }
+    else
+      zke_free(item);
+  } while (zke_recipe_again(q->r.z, &rc));
   return rc;
 }
 
@@ -558,10 +557,7 @@ static zke_op *queue_add_key(zke_op *op, const queue_load *load,
   return op;
 }
 
-enum {
-  PUT_OPS = 9,    /* the most, beside the items */
-  KEY_TRIES = 100 /* to foresee a number */
-};
+enum { PUT_OPS = 9 /* the most, beside the items */ };
 
 /* How many items there are, what others made in "entries" left out. */
 static int queue_valid_items(zke_queue *q, int *count) {
@@ -660,10 +656,8 @@ static int queue_try_put(zke_queue *q, const queue_load *load,
   return rc;
 }
 
-/* Put, if there is room: else ZKE_Q_NOTHING.  Without a key a repetition means
- * that another put was made, so some put always succeeds.  With one it may mean
- * that the foreseen name can never be had, so the tries are counted; ZKE_LIMIT
- * would say that the queue is full. */
+/* Put, if there is room: else ZKE_Q_NOTHING.  A repetition means that another
+ * put was made, so some put always succeeds. */
 static int queue_put_now(zke_queue *q, const queue_load *load,
                          int64_t deadline_ms) {
   int rc = zke_q_ready(q, deadline_ms);
@@ -674,15 +668,10 @@ static int queue_put_now(zke_queue *q, const queue_load *load,
                            load->count, q->r.path, q->limit);
   }
   char *prefix = queue_prefix(q, load);
-  rc = prefix ? ZKE_Q_AGAIN : ZKE_NOMEM;
-  for (int i = 0; rc == ZKE_Q_AGAIN; i++) {
-    rc = queue_try_put(q, load, prefix, deadline_ms);
-    if (rc == ZKE_Q_AGAIN && load->key && i + 1 >= KEY_TRIES)
-      rc = zke_recipe_fail(ZKE_RUNTIMEINCONSISTENCY,
-                           "the numbers of the queue %s are used up, or others "
-                           "put all the time",
-                           q->r.path);
-  }
+  if (!prefix) rc = ZKE_NOMEM;
+  do {
+    if (prefix) rc = queue_try_put(q, load, prefix, deadline_ms);
+  } while (zke_recipe_again(q->r.z, &rc));
   zke_free(prefix);
   return rc;
 }
@@ -903,17 +892,18 @@ static int queue_see_first(zke_queue *q, zke_q_name *out) {
 }
 
 /* Watch the first item, if there is one, since somebody may claim it next.  One
- * that is still the first after its watch was set has not been claimed
- * before. */
+ * that is still the first after its watch was set has not been claimed before.
+ * ZKE_Q_AGAIN: it is not. */
 static int queue_watch_first(zke_q_wait *w) {
   zke_queue *q = w->q;
-  char watched[ZKE_Q_ITEM_ROOM] = "";
-  zke_q_name n = {.name = watched};
+  char watched[ZKE_Q_ITEM_ROOM];
+  zke_q_name n;
   int rc = queue_see_first(q, &n);
-  while (rc == ZKE_OK && strcmp(n.name, watched) != 0) {
+  if (rc == ZKE_OK) {
     snprintf(watched, sizeof watched, "%s", n.name);
     rc = queue_watch_node(w, ZKE_WATCH_DATA, q->entries, watched, NULL);
     if (rc == ZKE_OK) rc = queue_see_first(q, &n);
+    if (rc == ZKE_OK && strcmp(n.name, watched) != 0) rc = ZKE_Q_AGAIN;
   }
   if (rc == ZKE_NONODE) return ZKE_Q_AGAIN;
   return rc == ZKE_Q_NOTHING ? ZKE_OK : rc;
@@ -945,7 +935,7 @@ static int queue_look_again(zke_q_wait *w) {
     rc = zke_q_ready(q, 0);
     if (rc == ZKE_OK) rc = queue_see_place(w);
     if (rc == ZKE_OK) rc = queue_look_once(w);
-  } while (rc == ZKE_Q_AGAIN);
+  } while (zke_recipe_again(q->r.z, &rc));
   if (rc != ZKE_OK || w->state != ZKE_Q_WAIT_READY || w->blocking) return rc;
   if (!zke_recipe_tell(&q->r, w->event, 0, "", 0)) {
     w->state = ZKE_Q_WAIT_YES;
@@ -1020,8 +1010,10 @@ static int queue_wait_on(zke_q_wait *w, int64_t deadline_ms) {
  * ZKE_OK: try again.  ZKE_Q_NOTHING: the deadline came. */
 static int queue_wait_for(zke_q_wait *w, bool *waiting, int need,
                           int64_t deadline_ms) {
+  int rc = ZKE_Q_AGAIN;
   if (zke_now(w->q->r.z) >= deadline_ms) return ZKE_Q_NOTHING;
-  int rc = *waiting ? ZKE_OK : queue_begin(w, true, need);
+  if (!zke_recipe_again(w->q->r.z, &rc)) return rc;
+  rc = *waiting ? ZKE_OK : queue_begin(w, true, need);
   if (rc != ZKE_OK) return rc;
   *waiting = true;
   return queue_wait_on(w, deadline_ms);
@@ -1561,7 +1553,7 @@ static int queue_lost(zke_queue *q, zke_q_claim **at,
 static int queue_change_claims(zke_queue *q, zke_q_claim *const *claims,
                                int count, zke_q_step *s, int own) {
   int rc = zke_q_change(q, s, ZKE_FOREVER);
-  while (rc == ZKE_Q_AGAIN) {
+  while (zke_recipe_again(q->r.z, &rc)) {
     rc = ZKE_OK;
     for (int i = 0; i < count && rc == ZKE_OK; i++)
       rc = queue_verify(q, claims[i]);
@@ -1785,7 +1777,7 @@ static int queue_give_back(zke_queue *q, zke_q_claim *c,
   if (rc != ZKE_OK) return rc;
   if (zke_q_is_exhausted(q, item)) {
     rc = zke_q_bury(q, item, c, reason, ZKE_FOREVER);
-    while (rc == ZKE_Q_AGAIN) {
+    while (zke_recipe_again(q->r.z, &rc)) {
       rc = queue_verify(q, c);
       if (rc == ZKE_OK) rc = zke_q_bury(q, item, c, reason, ZKE_FOREVER);
     }
@@ -2060,8 +2052,11 @@ int zke_queue_drop(zke_queue *queue, const char *name) {
   if (rc == ZKE_OK) rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;
   rc = zke_q_ready(queue, ZKE_FOREVER);
-  if (rc == ZKE_OK) rc = ZKE_Q_AGAIN;
-  while (rc == ZKE_Q_AGAIN) rc = queue_drop(queue, name);
+  if (rc == ZKE_OK) {
+    do {
+      rc = queue_drop(queue, name);
+    } while (zke_recipe_again(queue->r.z, &rc));
+  }
   if (rc == ZKE_NONODE)
     rc = zke_recipe_fail(rc, "the queue %s has no dead letter %s",
                          queue->r.path, name);

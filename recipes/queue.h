@@ -290,8 +290,8 @@ typedef struct zke_queue_put_options {
  *   ZKE_CANCELLED     zke_queue_cancel()
  *   ZKE_MISUSE        it would have to wait, and another thread waits for room
  *                     with this object
- *   ZKE_RUNTIMEINCONSISTENCY  with a key: others have put at each of 100 tries,
- *                     or the numbers of the items are used up
+ *   ZKE_OPERATIONTIMEOUT  others kept the database, or put all the time, until
+ *                     the deadline
  * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
  */
 ZKE_API int zke_queue_put(zke_queue *queue, const void *data, int len,

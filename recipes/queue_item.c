@@ -651,7 +651,9 @@ int zke_q_pick(zke_queue *q, bool keep, int64_t deadline_ms, zke_q_page **page,
     }
     if (rc == ZKE_OK) rc = zke_q_bury(q, item, NULL, NULL, deadline_ms);
     zke_free(item);
-    if (rc == ZKE_OK || rc == ZKE_Q_AGAIN || rc == ZKE_LOST) rc = zke_q_look(q);
+    if (rc == ZKE_OK || rc == ZKE_LOST) rc = ZKE_Q_AGAIN;
+    if (!zke_recipe_again(q->r.z, &rc)) return rc;
+    rc = zke_q_look(q);
   }
   return rc;
 }

@@ -393,7 +393,7 @@ int zke_q_ready(zke_queue *q, int64_t deadline_ms) {
   deadline_ms = zke_q_patience(q->r.z, deadline_ms);
   do {
     rc = queue_try_ready(q, deadline_ms);
-  } while (rc == ZKE_Q_AGAIN);
+  } while (zke_recipe_again(q->r.z, &rc));
   q->placed = rc == ZKE_OK;
   return rc;
 }
@@ -530,18 +530,21 @@ static int queue_look_anew(zke_queue *q, int64_t deadline_ms) {
 static int queue_try_with_needs(zke_queue *q, zke_q_step *s,
                                 int64_t deadline_ms) {
   bool make = false;
-  for (;;) {
+  int rc;
+  do {
     if (make)
       zke_op_create(&s->ops[ZKE_Q_OP_FIRST], s->needs, "", 0, ZKE_OPEN_ACL,
                     ZKE_CONTAINER);
     else if (s->needs)
       zke_op_check(&s->ops[ZKE_Q_OP_FIRST], s->needs, -1);
-    int rc = queue_try_step(q, s, deadline_ms);
+    rc = queue_try_step(q, s, deadline_ms);
     bool other = s->needs && s->results[ZKE_Q_OP_FIRST].rc ==
                                  (make ? ZKE_NODEEXISTS : ZKE_NONODE);
     if (rc == ZKE_OK || !other) return rc;
     make = !make;
-  }
+    rc = ZKE_Q_AGAIN;
+  } while (zke_recipe_again(q->r.z, &rc));
+  return rc;
 }
 
 /* Make a step, of an object that is placed.  ZKE_Q_AGAIN: what it was made for

@@ -51,7 +51,12 @@ enum { ZKE_Q_ITEM_ROOM = 48 /* for a slash, the name of an item, and a NUL */ };
  * ZKE_Q_WHOLE   - numbers have wrapped around, so the order of the names' bytes
  *                 is not the order of the items: read all names and sort them
  *                 (queue_item.c) */
-enum { ZKE_Q_NOTHING = 1, ZKE_Q_AGAIN = 2, ZKE_Q_BUSY = 3, ZKE_Q_WHOLE = 4 };
+enum {
+  ZKE_Q_NOTHING = ZKE_NOT_YET,
+  ZKE_Q_AGAIN = ZKE_LOOK_AGAIN, /* for zke_recipe_again() */
+  ZKE_Q_BUSY,
+  ZKE_Q_WHOLE
+};
 
 enum { ZKE_Q_BATCH = 256 /* the most items that one step handles */ };
 

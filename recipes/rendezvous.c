@@ -322,7 +322,7 @@ static int point_try_prepare(zke *z, void *arg) {
   do {
     rc = point_make(z, c, may_be_made);
     c->gone = may_be_made && rc == ZKE_LOOK_AGAIN;
-  } while (rc == ZKE_LOOK_AGAIN && !c->gone);
+  } while (!c->gone && zke_recipe_again(z, &rc));
   return rc;
 }
 
@@ -330,14 +330,6 @@ static int point_try_prepare(zke *z, void *arg) {
 static char *point_parent(zke *z, const char *path) {
   const char *last = strrchr(path, '/');
   return zke_recipe_copy(z, path, last == path ? 1 : (size_t)(last - path));
-}
-
-/* Make what is missing above the point.  It is the user's own path, so there is
- * no recipe's directory above it. */
-static int point_ensure_parent(zke *z, const point_change *c,
-                               int64_t deadline_ms) {
-  if (strcmp(c->parent, "/") == 0) return ZKE_OK;
-  return zke_ensure_path(z, c->parent, ZKE_CONTAINER, deadline_ms);
 }
 
 /* Make the empty point.  If the process dies after that, an ephemeral one goes,
@@ -350,11 +342,11 @@ int zke_rendezvous_prepare(zke *z, const char *path, int ephemeral,
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
   c.parent = point_parent(z, path);
   if (!c.parent) return ZKE_NOMEM;
-  /* A container may go before it has a child.  But a chroot that is missing on
-   * an ensemble is not made, however often it is tried. */
+  /* A container may go before it has a child.  It is the user's own path, so
+   * there is no recipe's directory above it. */
   rc = ZKE_NONODE;
   for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {
-    rc = point_ensure_parent(z, &c, deadline_ms);
+    rc = zke_recipe_ensure_above(z, path, ZKE_CONTAINER, deadline_ms);
     if (rc == ZKE_OK) rc = zke_retry(z, point_try_prepare, &c, deadline_ms);
   }
   if (c.gone) rc = point_say_gone(path, "prepared");
@@ -422,8 +414,10 @@ static int point_fill_once(zke *z, point_change *c) {
 /* One try, repeated while others write to it.  ZKE_LOOK_AGAIN: it has gone. */
 static int point_try_fill(zke *z, void *arg) {
   point_change *c = arg;
-  int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN && !c->gone) rc = point_fill_once(z, c);
+  int rc;
+  do {
+    rc = point_fill_once(z, c);
+  } while (!c->gone && zke_recipe_again(z, &rc));
   return rc;
 }
 
@@ -522,8 +516,8 @@ static int point_take(zke_rendezvous_point *p, const point_data *d) {
  * may come between the two reads; then it is read again. */
 static int point_look(zke_rendezvous_point *p) {
   point_data d;
-  int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN) {
+  int rc;
+  do {
     rc = point_read(p->r.z, p->r.path, zke_recipe_watcher, &p->r, &d);
     if (rc == ZKE_NONODE) {
       rc = zke_exists(p->r.z, p->r.path, zke_recipe_watcher, &p->r, NULL);
@@ -532,7 +526,7 @@ static int point_look(zke_rendezvous_point *p) {
       rc = point_take(p, &d);
     }
     zke_free(d.text);
-  }
+  } while (zke_recipe_again(p->r.z, &rc));
   if (rc != ZKE_NONODE) return rc;
   point_forget(p);
   p->czxid = 0;

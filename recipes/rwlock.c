@@ -147,8 +147,8 @@ typedef struct rwlock_request {
  * word was written or not. */
 static int rwlock_try_ask(zke *z, void *arg) {
   const rwlock_request *q = arg;
-  int rc = ZKE_BADVERSION;
-  while (rc == ZKE_BADVERSION) {
+  int rc;
+  do {
     char *data = NULL;
     int len;
     zke_stat stat;
@@ -157,7 +157,8 @@ static int rwlock_try_ask(zke *z, void *arg) {
     if (rc == ZKE_OK && !rwlock_asks(data, len))
       rc = rwlock_write(z, q->path, data, len, stat.version);
     zke_free(data);
-  }
+    if (rc == ZKE_BADVERSION) rc = ZKE_LOOK_AGAIN;
+  } while (zke_recipe_again(z, &rc));
   return rc;
 }
 
@@ -484,13 +485,13 @@ static int rwlock_upgrade_once(zke_rwlock *rw) {
 
 /* Tried again while the one in the way turns out to have gone. */
 static int rwlock_upgrade(zke_rwlock *rw) {
-  int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN) {
+  int rc;
+  do {
     rc = rwlock_expect(rw, ZKE_LINE_READ, "reading");
     if (rc == ZKE_OK) rc = rwlock_undo(rw);
     if (rc == ZKE_OK) rc = rwlock_expect(rw, ZKE_LINE_READ, "reading");
     if (rc == ZKE_OK) rc = rwlock_upgrade_once(rw);
-  }
+  } while (zke_recipe_again(rw->l.r.z, &rc));
   return rc;
 }
 
@@ -567,7 +568,8 @@ static int rwlock_list(zke_rwlock *rw, zke_party_list **list) {
     *list = NULL;
     if (rc == ZKE_OK) rc = zke_rwlock_parties(rw->l.r.z, rw->l.r.path, list);
     if (rc == ZKE_OK) rc = rwlock_directory(rw, &rw->directory);
-  } while (rc == ZKE_OK && rw->directory != before);
+    if (rc == ZKE_OK && rw->directory != before) rc = ZKE_LOOK_AGAIN;
+  } while (zke_recipe_again(rw->l.r.z, &rc));
   if (rc == ZKE_OK) return ZKE_OK;
   zke_free(*list);
   *list = NULL;
@@ -579,7 +581,7 @@ static int rwlock_list(zke_rwlock *rw, zke_party_list **list) {
 static int rwlock_holders(zke_rwlock *rw, zke_strings **out) {
   zke_party_list *list = NULL;
   int rc = rwlock_list(rw, &list);
-  if (rc != ZKE_OK) return rc;
+  if (!list) return rc;
   size_t directory = strlen(rw->l.r.path), size = sizeof **out;
   for (int i = 0; i < list->count; i++)
     size += sizeof(char *) + directory + strlen(list->data[i].name) + 2;

@@ -842,10 +842,12 @@ static int phase_look(zke_two_phase *t) {
 /* Repeated while it changes, and only until it is decided. */
 static int phase_step(zke_recipe *r) {
   zke_two_phase *t = (zke_two_phase *)r;
-  int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN && t->state == ZKE_TWO_PHASE_UNDECIDED)
+  int rc;
+  do {
+    if (t->state != ZKE_TWO_PHASE_UNDECIDED) return ZKE_OK;
     rc = phase_look(t);
-  return rc == ZKE_LOOK_AGAIN ? ZKE_OK : rc;
+  } while (zke_recipe_again(r->z, &rc));
+  return rc;
 }
 
 /* A one-shot watch has fired. */
@@ -994,9 +996,10 @@ static int phase_acknowledge_once(const phase_act *a) {
 
 /* Repeated while others acknowledge at the same time. */
 static int phase_try_acknowledge(zke *z, void *arg) {
-  int rc = ZKE_LOOK_AGAIN;
-  (void)z;
-  while (rc == ZKE_LOOK_AGAIN) rc = phase_acknowledge_once(arg);
+  int rc;
+  do {
+    rc = phase_acknowledge_once(arg);
+  } while (zke_recipe_again(z, &rc));
   return rc;
 }
 
@@ -1211,12 +1214,12 @@ static int phase_meet(zke *z, const phase_start *b) {
  * tells. */
 static int phase_try_begin(zke *z, void *arg) {
   phase_start *b = arg;
-  int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN) {
+  int rc;
+  do {
     rc = phase_create_all(z, b);
     b->unsure = b->unsure || rc == ZKE_CONNECTIONLOSS;
     if (rc == ZKE_NODEEXISTS) rc = phase_meet(z, b);
-  }
+  } while (zke_recipe_again(z, &rc));
   return rc;
 }
 
@@ -1332,8 +1335,10 @@ static int phase_join_once(zke *z, zke_two_phase *t) {
 
 /* Once more while others change the votes meanwhile. */
 static int phase_try_join(zke *z, void *arg) {
-  int rc = ZKE_LOOK_AGAIN;
-  while (rc == ZKE_LOOK_AGAIN) rc = phase_join_once(z, arg);
+  int rc;
+  do {
+    rc = phase_join_once(z, arg);
+  } while (zke_recipe_again(z, &rc));
   return rc;
 }
 
@@ -1559,12 +1564,11 @@ int zke_two_phase_vote(zke_two_phase *t, int vote) {
 int zke_two_phase_abort(zke_two_phase *t, const char *why) {
   int rc = zke_recipe_enter((zke_recipe *)t);
   if (rc != ZKE_OK) return rc;
-  rc = phase_look_decision(t);
-  while (t->state == ZKE_TWO_PHASE_UNDECIDED &&
-         (rc == ZKE_OK || rc == ZKE_LOOK_AGAIN)) {
-    rc = phase_decide(t, ZKE_TWO_PHASE_ABORT, why ? why : "");
-    if (rc == ZKE_LOOK_AGAIN) rc = phase_look_decision(t);
-  }
+  do {
+    rc = phase_look_decision(t);
+    if (rc == ZKE_OK && t->state == ZKE_TWO_PHASE_UNDECIDED)
+      rc = phase_decide(t, ZKE_TWO_PHASE_ABORT, why ? why : "");
+  } while (zke_recipe_again(t->r.z, &rc));
   if (rc == ZKE_OK && t->state == ZKE_TWO_PHASE_LOST) rc = phase_gone(t);
   if (rc == ZKE_OK && t->state == ZKE_TWO_PHASE_COMMIT)
     rc = zke_recipe_fail(ZKE_MISUSE, "%s is committed", t->r.path);
@@ -1824,8 +1828,10 @@ static int pending_try(zke *z, void *arg) {
   for (int i = 0; i < p->names->count && rc == ZKE_OK; i++) {
     bool pending = false;
     char *tx = zke_recipe_path(z, p->base, name[i]);
-    rc = tx ? ZKE_LOOK_AGAIN : ZKE_NOMEM;
-    while (rc == ZKE_LOOK_AGAIN) rc = pending_look(z, tx, p->site, &pending);
+    rc = ZKE_NOMEM;
+    do {
+      if (tx) rc = pending_look(z, tx, p->site, &pending);
+    } while (zke_recipe_again(z, &rc));
     zke_free(tx);
     if (rc != ZKE_OK || !pending) continue;
     char *other = name[kept];

@@ -143,15 +143,10 @@ static int znode_make_one(zke *z, const znode_place *p, const char *text) {
  * it is made again. */
 static int znode_make_place(zke *z, const znode_place *p, const char *text) {
   int rc = znode_make_one(z, p, text);
-  if (rc != ZKE_NONODE) return rc;
-  const char *name = zke_recipe_name(p->path);
-  char *above = zke_recipe_copy(z, p->path, (size_t)(name - p->path) - 1);
-  if (!above) return ZKE_NOMEM;
   for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {
-    rc = zke_ensure_path(z, above, p->mode, 0); /* the whole is tried again */
+    rc = zke_recipe_ensure_above(z, p->path, p->mode, 0); /* tried as a whole */
     if (rc == ZKE_OK) rc = znode_make_one(z, p, text);
   }
-  zke_free(above);
   return rc;
 }
 

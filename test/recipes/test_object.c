@@ -8,6 +8,8 @@
  * - A thread that gives up what another one waits for ends that wait.
  * - To give up what an object does not have is ZKE_LOST.
  *
+ * - Below a chroot that is missing nothing can be made, and that is said.
+ *
  * And for some: a call ends if a listener frees the object before it sleeps; a
  * look that has failed is made again by the call that sleeps.
  */
@@ -856,4 +858,153 @@ TEST_LOOP(the_dead_keep_nobody_out, 0, GRAVES) {
   ck_assert_int_eq(access(test_path(fifo), F_OK), -1);
   if (g->after) g->after();
   end();
+}
+
+/* ---- below a chroot that is missing ---- */
+
+static char at[20]; /* the path of the object */
+static char said[200];
+
+/* Makes an object of `of`, makes one call on it, and keeps its sentence. */
+#define MAKES(name, type, making, call)              \
+  static int makes_##name(zke *of) {                 \
+    zke_##type *x = NULL;                            \
+    int rc = making;                                 \
+    if (rc == ZKE_OK) rc = call;                     \
+    snprintf(said, sizeof said, "%s", zke_errmsg()); \
+    zke_##type##_free(x);                            \
+    return rc;                                       \
+  }
+
+MAKES(lock, lock, zke_lock_new(of, at, NULL, &x), zke_lock_try(x))
+MAKES(steal, lock, zke_lock_new(of, at, NULL, &x), zke_lock_steal(x))
+MAKES(rwlock, rwlock, zke_rwlock_new(of, at, NULL, &x),
+      zke_rwlock_try(x, ZKE_RWLOCK_READ))
+static int makes_semaphore(zke *of) {
+  zke_semaphore_options o = {.size = sizeof o, .limit = 1};
+  zke_semaphore *x = NULL;
+  int rc = zke_semaphore_new(of, at, &o, &x);
+  if (rc == ZKE_OK) rc = zke_semaphore_try(x, 1);
+  snprintf(said, sizeof said, "%s", zke_errmsg());
+  zke_semaphore_free(x);
+  return rc;
+}
+static int makes_multilock(zke *of) {
+  const zke_multilock_item both[] = {{at, ZKE_MULTILOCK_LOCK},
+                                     {"/other", ZKE_MULTILOCK_LOCK}};
+  zke_multilock *x = NULL;
+  int rc = zke_multilock_new(of, both, 2, NULL, &x);
+  if (rc == ZKE_OK) rc = zke_multilock_try(x);
+  snprintf(said, sizeof said, "%s", zke_errmsg());
+  zke_multilock_free(x);
+  return rc;
+}
+MAKES(singleton, singleton, zke_singleton_new(of, at, NULL, &x),
+      zke_singleton_try(x))
+MAKES(election, election, zke_election_new(of, at, NULL, &x),
+      zke_election_start(x))
+MAKES(persistent_node, persistent_node,
+      zke_persistent_node_new(of, at, "", 0, NULL, &x),
+      zke_persistent_node_start(x))
+MAKES(group, group, zke_group_new(of, at, NULL, &x),
+      zke_group_join(x, "", 0, soon()))
+MAKES(discovery, discovery, zke_discovery_new(of, at, "web", NULL, &x),
+      zke_discovery_register(x, "a", "", 0, soon()))
+MAKES(partition, partition, zke_partition_new(of, at, shards, 3, NULL, &x),
+      zke_partition_start(x))
+MAKES(put, queue, zke_queue_new(of, at, NULL, &x),
+      zke_queue_put(x, "", 0, NULL, soon()))
+static int take_one(zke_queue *x) {
+  zke_queue_item *item = NULL;
+  int rc = zke_queue_take(x, 0, &item);
+  zke_free(item);
+  return rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK : rc;
+}
+MAKES(take, queue, zke_queue_new(of, at, NULL, &x), take_one(x))
+static int listen_for_items(zke_queue *x) {
+  return zke_queue_start(x, ZKE_QUEUE_ITEM);
+}
+static int makes_start(zke *of) {
+  zke_queue_options o = {.size = sizeof o, .listener = hear_queue};
+  zke_queue *x = NULL;
+  int rc = zke_queue_new(of, at, &o, &x);
+  if (rc == ZKE_OK) rc = listen_for_items(x);
+  snprintf(said, sizeof said, "%s", zke_errmsg());
+  zke_queue_free(x);
+  return rc;
+}
+MAKES(barrier, barrier, zke_barrier_new(of, at, NULL, &x),
+      zke_barrier_set(x, "", 0, soon(), NULL))
+MAKES(double_barrier, double_barrier,
+      zke_double_barrier_new(of, at, 2, NULL, &x),
+      zke_double_barrier_start(x, "", 0))
+MAKES(rendezvous, rendezvous, zke_rendezvous_new(of, at, 2, NULL, &x),
+      zke_rendezvous_start(x, "", 0))
+static int makes_point(zke *of) {
+  int rc = zke_rendezvous_prepare(of, at, 0, soon());
+  snprintf(said, sizeof said, "%s", zke_errmsg());
+  return rc;
+}
+MAKES(two_phase, two_phase,
+      zke_two_phase_begin(of, at, "tx", "", 0, sites, 1, NULL, &x), ZKE_OK)
+MAKES(config, config, zke_config_new(of, at, NULL, &x),
+      zke_config_set(x, "", "", 0, -1, soon(), NULL))
+MAKES(names, names, zke_names_new(of, at, NULL, &x),
+      zke_names_bind(x, "a", "", 0, 0, soon(), NULL))
+MAKES(counter, counter, zke_counter_new(of, at, NULL, &x),
+      zke_counter_add_and_get(x, 1, soon(), NULL, NULL))
+static int makes_periodic(zke *of) {
+  zke_periodic_options o = {.size = sizeof o, .period_ms = 1};
+  zke_periodic *x = NULL;
+  int rc = zke_periodic_new(of, at, "job", &o, &x);
+  if (rc == ZKE_OK) rc = zke_periodic_try(x);
+  snprintf(said, sizeof said, "%s", zke_errmsg());
+  zke_periodic_free(x);
+  return rc;
+}
+
+static const struct {
+  const char *name;
+  int (*makes)(zke *of);
+} makers[] = {{"lock", makes_lock},
+              {"steal", makes_steal},
+              {"rwlock", makes_rwlock},
+              {"semaphore", makes_semaphore},
+              {"multilock", makes_multilock},
+              {"singleton", makes_singleton},
+              {"election", makes_election},
+              {"persistent_node", makes_persistent_node},
+              {"group", makes_group},
+              {"discovery", makes_discovery},
+              {"partition", makes_partition},
+              {"put", makes_put},
+              {"take", makes_take},
+              {"start", makes_start},
+              {"barrier", makes_barrier},
+              {"double_barrier", makes_double_barrier},
+              {"rendezvous", makes_rendezvous},
+              {"point", makes_point},
+              {"two_phase", makes_two_phase},
+              {"config", makes_config},
+              {"names", makes_names},
+              {"counter", makes_counter},
+              {"periodic", makes_periodic}};
+enum { MAKERS = sizeof makers / sizeof *makers };
+
+/* Whatever the depth of the object's path is, the call ends and names the
+ * chroot.  Once that is there, the same call makes what it needs. */
+TEST_LOOP(a_missing_chroot_is_named, 0, MAKERS) {
+  for (int deep = 0; deep < 2; deep++) {
+    snprintf(at, sizeof at, deep ? "/above/%d" : "/%d", _i);
+    begin();
+    zke *below = test_session(z, "/app");
+    int rc = makers[_i].makes(below);
+    ck_assert_msg(rc == ZKE_NONODE && strstr(said, "/app"), "%s %s: %s: %s",
+                  makers[_i].name, at, zke_error_name(rc), said);
+    ck_ok(
+        zke_create(z, "/app", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+    ck_ok(makers[_i].makes(below));
+    ck_ok(zke_close(below));
+    end();
+  }
 }

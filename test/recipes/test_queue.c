@@ -108,6 +108,11 @@ static void put_as(zke_queue *queue, const char *text, int priority,
   ck_ok(zke_queue_put(queue, text, (int)strlen(text), &o, 0));
 }
 
+static int put_key(zke_queue *queue, const char *text, const char *key) {
+  zke_queue_put_options o = {.size = sizeof o, .key = key};
+  return zke_queue_put(queue, text, (int)strlen(text), &o, 0);
+}
+
 /* Claim the next item, which has this text; the claim has a token. */
 static zke_queue_item *claim(zke_queue *queue, const char *text) {
   zke_queue_item *item = NULL;
@@ -1412,11 +1417,6 @@ TEST(a_batch_is_as_large_as_a_step) {
 
 /* ---- keys ---- */
 
-static int put_key(zke_queue *queue, const char *text, const char *key) {
-  zke_queue_put_options o = {.size = sizeof o, .key = key};
-  return zke_queue_put(queue, text, (int)strlen(text), &o, 0);
-}
-
 /* One item of a key, from the put until it is out. */
 TEST(a_key_is_in_the_queue_once) {
   open_all();
@@ -1607,8 +1607,8 @@ static int put_always(zke *other) {
   return put_raw(other);
 }
 
-/* Others put at each try of a put with a key: it ends, and does not say that
- * the queue is full. */
+/* Others put at each try of a put with a key: it ends at its deadline, and does
+ * not say that the queue is full. */
 TEST(a_key_that_is_never_quick_enough_is_not_a_full_queue) {
   zke *own = open_meddled();
   zke_queue *queue;
@@ -1617,10 +1617,35 @@ TEST(a_key_that_is_never_quick_enough_is_not_a_full_queue) {
   meddle_next(1, put_always);
   int rc = put_key(queue, "a", "k");
   meddle_at = 0;
-  ck_rc(rc, ZKE_RUNTIMEINCONSISTENCY);
-  ck_says("others put all the time");
+  ck_rc(rc, ZKE_OPERATIONTIMEOUT);
+  ck_says("others changed the tree at each look");
   ck_ok(put_key(queue, "a", "k"));
   zke_queue_free(queue);
+  ck_ok(zke_close(own));
+  ck_ok(zke_close(meddler));
+}
+
+static zke_queue *cancelled;
+
+/* The same, and at some time the call is cancelled. */
+static int put_and_cancel(zke *other) {
+  static int times;
+  meddle_at = 1;
+  if (++times == 200) ck_ok(zke_queue_cancel(cancelled));
+  return put_raw(other);
+}
+
+/* A call that looks again and again without sleeping hears a cancel. */
+TEST(a_call_that_is_never_quick_enough_is_cancelled) {
+  zke *own = open_meddled();
+  zke_queue_put_options o = {.size = sizeof o, .key = "k"};
+  ck_ok(zke_queue_new(own, PATH, NULL, &cancelled));
+  put(cancelled, "first");
+  meddle_next(1, put_and_cancel);
+  int rc = zke_queue_put(cancelled, "a", 1, &o, ZKE_FOREVER);
+  meddle_at = 0;
+  ck_rc(rc, ZKE_CANCELLED);
+  zke_queue_free(cancelled);
   ck_ok(zke_close(own));
   ck_ok(zke_close(meddler));
 }
