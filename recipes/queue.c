@@ -482,7 +482,8 @@ static void queue_keying_free(queue_keying *k) {
 }
 
 /* Know the name of the next item: "entries" numbers its children from 0 on as
- * they are created.  ZKE_Q_AGAIN: there is no "entries". */
+ * they are created.  ZKE_Q_AGAIN: there is no "entries".  ZKE_LIMIT: it has no
+ * more numbers. */
 static int queue_foresee(zke_queue *q, const char *prefix, queue_keying *k) {
   zke_stat stat;
   size_t size = strlen(prefix) + 12;
@@ -492,6 +493,7 @@ static int queue_foresee(zke_queue *q, const char *prefix, queue_keying *k) {
   uint32_t twice = (uint32_t)stat.cversion + (uint32_t)stat.numChildren;
   k->version = stat.version;
   k->number = (int32_t)(twice / 2);
+  if (k->number == INT32_MAX) return zke_recipe_say_used_up(q->entries);
   k->entry = zke_alloc(q->r.z, size);
   if (!k->entry) return ZKE_NOMEM;
   snprintf(k->entry, size, "%s" ZKE_RECIPE_NUMBER, prefix, k->number);
@@ -610,6 +612,19 @@ static char *queue_prefix(zke_queue *q, const queue_load *load) {
   return path;
 }
 
+/* The name that the next item would get is taken: ZKE_LIMIT.  Either numbers
+ * are used up, which "entries" then gives the last of again and again, or
+ * something else has made a child of that name. */
+static int queue_say_taken(zke_queue *q, const char *prefix) {
+  queue_keying next = {0};
+  int rc = queue_foresee(q, prefix, &next);
+  if (rc == ZKE_OK)
+    rc = zke_recipe_fail(
+        ZKE_LIMIT, "%s is in the way: no item can get its name", next.entry);
+  queue_keying_free(&next);
+  return rc;
+}
+
 /* Make the step of a put.  ZKE_Q_AGAIN: something has changed.
  *
  *   version  as queue_room() gives it */
@@ -634,6 +649,8 @@ static int queue_put_step(zke_queue *q, const queue_load *load, zke_q_step *s,
   bool changed = s->results[first].rc == ZKE_BADVERSION ||
                  zke_q_has_changed(s, items, own);
   if (rc < 0 && changed) rc = ZKE_Q_AGAIN;
+  for (int i = items - load->count; i < items && rc == ZKE_NODEEXISTS; i++)
+    if (s->results[i].rc == rc) rc = queue_say_taken(q, prefix);
   if (load->more && rc != ZKE_Q_AGAIN) queue_give_more(load->more, s);
   return rc;
 }

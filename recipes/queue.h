@@ -282,7 +282,8 @@ typedef struct zke_queue_put_options {
  *                does not wait
  *
  * Returns ZKE_OK: the item is on the disk; or, and nothing was put,
- *   ZKE_LIMIT         the queue was full until the deadline
+ *   ZKE_LIMIT         the queue was full until the deadline; or, at once, its
+ *                     items have used up their numbers
  *   ZKE_NODEEXISTS    there is an item with that key, which the sentence names:
  *                     it waits, is delayed or is claimed.  Returned at once,
  *                     even where the queue is full

@@ -495,7 +495,7 @@ static void queue_make_line(char *text) {
     if (*text == '\n') *text = ' ';
 }
 
-/* What the child says.
+/* What the child says; a key stands first (queue_shorten_death()).
  *
  *   reason  of the consumer that gives it back, which is this session; NULL:
  *           the last consumer has gone, and who that was is not known
@@ -515,19 +515,30 @@ static int queue_death_text(zke_queue *q, const zke_queue_item *item,
   size_t size = strlen(who) + strlen(reason) + strlen(item->key) + 100;
   char *text = zke_alloc(z, size);
   if (text) {
-    int at = snprintf(text, size, "consumer %s", who);
-    queue_make_line(text);
+    int at = snprintf(text, size, "%s%s%s", has_key ? "key " : "", item->key,
+                      has_key ? "\n" : "");
+    char *line = text + at;
+    at += snprintf(line, size - (size_t)at, "consumer %s", who);
+    queue_make_line(line);
     at += snprintf(text + at, size - (size_t)at,
                    "\npid %" PRId64 "\nattempts %d\n",
                    known ? own->data[0].pid : 0, item->version);
-    at += snprintf(text + at, size - (size_t)at, "%s%s%s",
-                   has_key ? "key " : "", item->key, has_key ? "\n" : "");
     snprintf(text + at, size - (size_t)at, "reason %s", reason);
     queue_make_line(text + at);
   }
   zke_free(own);
   *out = text;
   return text ? ZKE_OK : ZKE_NOMEM;
+}
+
+/* There is no room for so much: leave the key alone, for which there is room,
+ * since the step that put the item had it beside the item too.  NULL: there is
+ * none, or nothing else was left. */
+static char *queue_shorten_death(char *death) {
+  char *end = strncmp(death, "key ", 4) == 0 ? strchr(death, '\n') : NULL;
+  if (!end) return NULL;
+  *end = '\0';
+  return death;
 }
 
 /* The step of a burial.
@@ -569,27 +580,28 @@ static int queue_bury_step(zke_queue *q, const zke_queue_item *item,
  * "entries" was made anew, or somebody chose item names by hand.  Then the
  * letter gets another number: the zxid of its put and its own number together,
  * since items of one put share the zxid; or the next number that no letter has.
- * An item so large that one step cannot carry more is buried
- * without how it died, rather than claimed for ever.  ZKE_LOST: the item is not
- * as it was (Q1). */
+ * An item so large that one step cannot carry more is buried without how it
+ * died, but with its key, rather than claimed for ever.  ZKE_LOST: the item is
+ * not as it was (Q1). */
 int zke_q_bury(zke_queue *q, const zke_queue_item *item, const zke_q_claim *own,
                const char *reason, int64_t deadline_ms) {
   char *death = NULL, other[ZKE_Q_ITEM_ROOM];
   const char *name = item->name;
   zke_q_name parsed = {.number = 0};
   int rc = queue_death_text(q, item, reason, &death);
-  bool fits = true, again = rc == ZKE_OK;
+  char *says = death;
+  bool again = rc == ZKE_OK;
   zke_q_parse(item->name, &parsed);
   int64_t number = item->zxid + parsed.number;
   while (again) {
-    rc = queue_bury_step(q, item, own, name, fits ? death : NULL, deadline_ms);
+    rc = queue_bury_step(q, item, own, name, says, deadline_ms);
     again = rc == ZKE_NODEEXISTS;
     if (again) {
       snprintf(other, sizeof other, ZKE_Q_ENTRY "-" ZKE_RECIPE_NUMBER,
                item->priority, (int32_t)(number++ & INT32_MAX));
       name = other;
-    } else if (fits && (rc == ZKE_BADARGUMENTS || rc == ZKE_MARSHALLINGERROR)) {
-      fits = false;
+    } else if (says && (rc == ZKE_BADARGUMENTS || rc == ZKE_MARSHALLINGERROR)) {
+      says = queue_shorten_death(says);
       again = true;
     }
   }

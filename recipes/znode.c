@@ -388,6 +388,15 @@ int zke_creation_name(zke *z, zke_creation *c, const char *suffix) {
   return ZKE_OK;
 }
 
+/* Fail with ZKE_LIMIT: the directory has no more numbers. */
+int zke_recipe_say_used_up(const char *directory) {
+  return zke_recipe_fail(
+      ZKE_LIMIT,
+      "%s has given all of its 2147483647 numbers: it begins "
+      "anew after it was empty for a while, or was deleted",
+      directory);
+}
+
 /* ZKE_LIMIT where a number tells no order any more.  Counters end at 2^31 - 1:
  * every later znode gets that number again, or a negative one where several are
  * made in one step (semantics.md 2.3), so an entry that comes later could stand
@@ -396,11 +405,7 @@ static int znode_check_number(const char *directory, const char *path,
                               const char *given) {
   const char *number = path + strlen(given);
   if (*number != '-' && strcmp(number, "2147483647") != 0) return ZKE_OK;
-  return zke_recipe_fail(
-      ZKE_LIMIT,
-      "%s has given all of its 2147483647 numbers: it begins "
-      "anew after it was empty for a while, or was deleted",
-      directory);
+  return zke_recipe_say_used_up(directory);
 }
 
 /* The number of a creation that was made; the znode goes where it is refused.

@@ -271,6 +271,39 @@ TEST(numbers_may_wrap_around) {
   close_all();
 }
 
+/* The tree gives its last number again and again.  That is a limit of the
+ * queue, and says nothing about a key. */
+TEST(the_end_of_the_numbers_is_refused) {
+  open_all();
+  put(q[0], "a");
+  ck_ok(zke_raise_sequence(z[1], PATH "/entries", INT32_MAX, NULL));
+  put(q[0], "b");
+  for (int i = 0; i < 2; i++) {
+    ck_rc(zke_queue_put(q[i], "c", 1, NULL, ZKE_FOREVER), ZKE_LIMIT);
+    ck_says(PATH "/entries has given all of its 2147483647 numbers");
+    ck_rc(put_key(q[i], "c", "new"), ZKE_LIMIT);
+    ck_says(PATH "/entries has given all of its 2147483647 numbers");
+  }
+  ck_rc(zke_exists(z[0], PATH "/keys/key-new", NULL, NULL, NULL), ZKE_NONODE);
+  take(q[1], "a");
+  take(q[1], "b");
+  ck_ok(zke_queue_destroy(q[0], 1));
+  ck_ok(put_key(q[1], "c", "new"));
+  close_all();
+}
+
+/* What something else has put in the way of the next item is no item with its
+ * key. */
+TEST(a_name_that_is_taken_is_no_key) {
+  open_all();
+  put(q[0], "a");
+  ck_ok(zke_create(z[0], PATH "/entries/entry-100-0000000003", "", 0,
+                   ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_rc(put_key(q[0], "b", "k"), ZKE_LIMIT);
+  ck_says("entry-100-0000000003 is in the way");
+  close_all();
+}
+
 /* "Foreign or malformed children in a recipe's directory are ignored". */
 TEST(foreign_children_are_ignored) {
   static const char *const names[] = {"entry",
@@ -1788,6 +1821,30 @@ TEST(the_largest_item_is_buried) {
   ck_assert_int_eq(list->data[0].len, LIMIT);
   ck_ok(zke_queue_drop(q[0], list->data[0].name));
   ck_rc(zke_queue_drop(q[0], list->data[0].name), ZKE_NONODE);
+  zke_free(list);
+  close_all();
+}
+
+/* Its key is kept all the same: else a second item would get it. */
+TEST(the_largest_item_with_a_key_is_buried_with_it) {
+  enum { LIMIT = 1048576 };
+  zke_queue_put_options o = {.size = sizeof o, .key = "k"};
+  zke_queue_entries *list;
+  open_attempts(1);
+  char *data = calloc(1, LIMIT);
+  int most = LIMIT - (int)strlen("entry-100-0000000001k");
+  ck_rc(zke_queue_put(q[0], data, most + 1, &o, 0), ZKE_BADARGUMENTS);
+  ck_ok(zke_queue_put(q[0], data, most, &o, 0));
+  free(data);
+  release(q[1], claim_any(q[1]));
+  ck_ok(zke_queue_dead(q[0], &list));
+  ck_assert_int_eq(list->count, 1);
+  ck_assert_str_eq(list->data[0].key, "k");
+  ck_ok(put_key(q[0], "b", "k"));
+  ck_rc(zke_queue_requeue(q[0], list->data[0].name, 0), ZKE_NODEEXISTS);
+  take(q[1], "b");
+  ck_ok(zke_queue_requeue(q[0], list->data[0].name, 0));
+  ck_rc(put_key(q[0], "b", "k"), ZKE_NODEEXISTS);
   zke_free(list);
   close_all();
 }
