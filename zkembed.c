@@ -15987,11 +15987,14 @@ int zke_ephemerals(zke *z, int64_t session, const char *prefix,
 }
 
 /* Reads are linearizable without it.  What it adds is to find the session's end
- * in a process that does nothing else. */
+ * in a process that does nothing else.  Recipes begin each call with it, and so
+ * are refused in a batch, which may be undone after they have told what they
+ * hold. */
 int zke_sync(zke *z, const char *path) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, sync, z, path);
   (void)path;
-  int rc = api_enter(z, NULL, API_READ | API_BATCH, NULL);
+  if (txn_batch_here()) return api_misuse("zke_sync(), or a recipe,");
+  int rc = api_enter(z, NULL, API_READ, NULL);
   if (rc != ZKE_OK) return rc;
   int64_t now = host_now(z->s);
   if (now >= z->sync_next) { /* recipes ask often: not each time in the file */

@@ -1476,8 +1476,9 @@ ZKE_API int zke_multi_read(zke *z, const zke_op *ops, int count,
  *   registered if the batch is committed, and hears of what the batch changes
  *   after it.  Identities that fn adds or takes stay as they are then.  All
  *   else is ZKE_MISUSE, and so is any call that would take the lock of another
- *   store: zke_batch, open, close, wait, dispatch, sleep, expire, compact,
- *   check, forget, and removing watches.
+ *   store: zke_batch, open, close, sync, wait, dispatch, sleep, expire,
+ *   compact, check, forget, and removing watches.  So is each call on a
+ *   recipe's object but for its state and token: what it told could be undone.
  * While fn runs the store's lock and the writers' gate are held.  The calls of
  *   other threads on this store wait, and so do all changes by other processes,
  *   each at most its own busy timeout; reads there go on.  So fn is short: it

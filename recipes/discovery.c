@@ -181,7 +181,7 @@ static void discovery_drop(zke_discovery *d) {
 /* The group goes first, and with it the instance.  The object's memory stays
  * while a pick on another thread holds it. */
 void zke_discovery_free(zke_discovery *service) {
-  if (!service) return;
+  if (!service || zke_recipe_stays((zke_recipe *)service->group)) return;
   zke_group_free(service->group);
   discovery_drop(service);
 }
@@ -514,7 +514,7 @@ int zke_services_new(zke *z, const char *base,
 
 /* The view first; afterwards nothing here is used by anybody else. */
 void zke_services_free(zke_services *services) {
-  if (!services) return;
+  if (!services || zke_recipe_stays((zke_recipe *)services->config)) return;
   zke_config_free(services->config); /* no listener runs elsewhere after it */
   for (int i = 0; i < services->count; i++) zke_free(services->known[i]);
   zke_free(services->known);

@@ -426,6 +426,7 @@ static bool recipe_is_out(int rc) {
     case ZKE_NOMEM:
     case ZKE_FULL:
     case ZKE_CORRUPT:
+    case ZKE_MISUSE: /* in the function of a batch */
       return false;
     default:
       return true;
@@ -800,6 +801,11 @@ int zke_recipe_cancel(zke_recipe *r) {
   return zke_wake(r->z);
 }
 
+/* zke_forget() is refused there, so a watch would be left with the object. */
+bool zke_recipe_stays(const zke_recipe *r) {
+  return r && zke_recipe_state(r->z) == ZKE_MISUSE;
+}
+
 /* The order matters: give up, so that others go on at once; wake the calls that
  * sleep on the object, or are about to and have only this listener to leave;
  * forget the watches, so that no new call comes in from the engine; then wait
@@ -813,7 +819,7 @@ int zke_recipe_cancel(zke_recipe *r) {
  * the parent only.  So nothing is given up there, and only the reference goes:
  * the memory is released unless such a thread was inside. */
 void zke_recipe_free(zke_recipe *r) {
-  if (!r) return;
+  if (!r || zke_recipe_stays(r)) return;
   zke *z = r->z;
   recipe_cancel_off();
   int64_t limit = zke_limit(z, zke_recipe_patience(z));

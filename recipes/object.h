@@ -163,9 +163,13 @@ ZKE_API int zke_recipe_new(zke *z, const char *path,
  * while a call of another thread is inside, the memory stays until that has
  * returned; a call that sleeps is woken, and returns what its done() says, or
  * ZKE_CLOSING.  In a forked child only memory is released: what the object
- * holds is the parent's.
- */
+ * holds is the parent's.  In the function of a batch, and where zke_op_sql()
+ * forbids calls, it does nothing: free the object later. */
 ZKE_API void zke_recipe_free(zke_recipe *r);
+
+/* zke_recipe_stays - would a free do nothing here?  For an object that has one
+ * of another recipe, and that is not to go before that one.  NULL: no */
+bool zke_recipe_stays(const zke_recipe *r);
 
 /* zke_recipe_state - may the handle be used?
  *
@@ -198,6 +202,7 @@ ZKE_API int zke_recipe_state(zke *z);
  *   ZKE_FORKED        this is a forked child's copy
  *   ZKE_INVALIDSTATE  the session has ended
  *   ZKE_CLOSING       it was freed, or a thread was cancelled inside
+ *   ZKE_MISUSE        in the function of a batch; enter_memory is let in
  *   other codes       of zke_sync()
  * Leave returns rc and keeps its sentence while notes are delivered.  A session
  * that has ended is always ZKE_INVALIDSTATE, also where rc is

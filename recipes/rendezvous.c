@@ -105,7 +105,7 @@ int zke_rendezvous_new(zke *z, const char *path, int parties,
 
 /* The barrier first: it calls meeting_told() with m. */
 void zke_rendezvous_free(zke_rendezvous *meeting) {
-  if (!meeting) return;
+  if (!meeting || zke_recipe_stays((zke_recipe *)meeting->barrier)) return;
   zke_double_barrier_free(meeting->barrier);
   zke_free(meeting);
 }

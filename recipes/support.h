@@ -85,6 +85,10 @@
  *   holder and gives a new token; to be rid of it, zke_lock_break().  Other
  *   znodes of objects that have gone can be deleted: zke_ephemerals() has them.
  *
+ * In the function of a zke_batch() each call on an object is ZKE_MISUSE, but
+ *   for its state and token: a batch may be undone, but not what the object has
+ *   told.  Free does nothing there: call it later.
+ *
  * fork().  An object belongs to the process that made it.  In the child its
  *   calls return ZKE_FORKED; free releases memory and gives up nothing, since
  *   what is held is the parent's.

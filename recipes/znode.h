@@ -296,18 +296,15 @@ ZKE_API int zke_recipe_say_held(zke *z, int rc, const char *what,
  * holder has said, ZKE_NONODE if it has gone.  Returns rc */
 int zke_recipe_say_hidden(int rc, const char *what, int found);
 
+/* zke_recipe_say_used_up - fail with ZKE_LIMIT: a directory gives no more
+ * numbers */
+int zke_recipe_say_used_up(const char *directory);
+
 /* zke_recipe_bury - end the session that owns a znode if its process has died
  * zke_recipe_bury_all - the same for each of several znodes
  *
  * For a call that is about to say that another process stands in the way.  The
  * kernel knows of a death at once, other processes only after a while.
-
-/* zke_recipe_say_used_up - fail with ZKE_LIMIT: a directory gives no more
- * numbers */
-int zke_recipe_say_used_up(const char *directory);
-
-/* zke_recipe_bury - end the session that owns an ephemeral if its process has
- * died
  *
  * A kept session outlives its process, and another one may take it over: it
  * lives until its timeout is over.

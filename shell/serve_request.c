@@ -327,11 +327,11 @@ static int run_get_children(request *q) {
   return ZKE_OK;
 }
 
-/* sync: answers the path as it was sent. */
+/* sync: answers the path as it was sent.  In a batch there is nothing to do. */
 static int run_sync(request *q) {
   zke_jute_path_request r;
   int rc = READ(q, path_request, &r);
-  if (rc == ZKE_OK) rc = zke_sync(q->z, r.path);
+  if (rc == ZKE_OK && !q->s->in_batch) rc = zke_sync(q->z, r.path);
   if (rc == ZKE_OK) ANSWER(q, path_response, &r);
   return rc;
 }

@@ -9,6 +9,7 @@
  * - To give up what an object does not have is ZKE_LOST.
  *
  * - Below a chroot that is missing nothing can be made, and that is said.
+ * - In the function of a batch no object does anything.
  *
  * And for some: a call ends if a listener frees the object before it sleeps; a
  * look that has failed is made again by the call that sleeps.
@@ -1007,4 +1008,61 @@ TEST_LOOP(a_missing_chroot_is_named, 0, MAKERS) {
     ck_ok(zke_close(below));
     end();
   }
+}
+
+/* ---- in a batch ---- */
+
+/* The function of a batch that is undone.  Nothing is done with an object, old
+ * or new; what it knows it tells. */
+static int use_in_batch(zke *of, void *context) {
+  const kind *k = context;
+  ck_rc(k->block(object), ZKE_MISUSE);
+  ck_says("in the function of a batch");
+  if (k->give_up) ck_rc(k->give_up(object), ZKE_MISUSE);
+  k->free(object);
+  for (int i = 0; i < MAKERS; i++) {
+    snprintf(at, sizeof at, "/%d", i);
+    if (makers[i].makes != makes_point) ck_rc(makers[i].makes(of), ZKE_MISUSE);
+  }
+  return ZKE_CANCELLED;
+}
+
+/* An object that is used in a batch works as before after it, and no other gets
+ * what it holds. */
+TEST_LOOP(a_batch_has_no_recipes, 0, KINDS) {
+  current = &kinds[_i];
+  begin();
+  if (current->before == others_register) current->before();
+  object = current->make(z);
+  ck_rc(zke_batch(z, use_in_batch, (void *)(uintptr_t)current), ZKE_CANCELLED);
+  if (current->before == others_take) {
+    ck_ok(current->block(object));
+    ck_rc(zke_batch(z, use_in_batch, (void *)(uintptr_t)current),
+          ZKE_CANCELLED);
+    ck_ok(current->give_up(object));
+  }
+  current->free(object);
+  if (current->before == others_register) others_free();
+  end();
+}
+
+/* A holder is told so in a batch, too. */
+static int ask_in_batch(zke *of, void *context) {
+  int64_t *token = context;
+  (void)of;
+  ck_assert_int_eq(zke_lock_state(object), ZKE_LOCK_HELD);
+  *token = zke_lock_token(object);
+  return ZKE_OK;
+}
+
+/* What a program knows of its objects helps it in a batch. */
+TEST(a_batch_may_ask_what_is_held) {
+  int64_t token = 0;
+  begin();
+  object = make_lock(z);
+  ck_ok(block_lock(object));
+  ck_ok(zke_batch(z, ask_in_batch, &token));
+  ck_assert_int_eq(token, zke_lock_token(object));
+  free_lock(object);
+  end();
 }
