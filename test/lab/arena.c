@@ -3,8 +3,11 @@
  * A region begins with a struct region and grows upwards; the stack of a
  * process lies at the upper end of its region and grows downwards.  Sizes are
  * rounded up to classes, and a block that is freed waits in the list of its
- * class.  A freed block is all zeros but for the link, so that equal worlds are
- * equal in memory. */
+ * class.
+ *
+ * Mistakes are seen when a block is freed, or used again: behind each block
+ * stands a word that nobody may write over, and a freed block is filled with a
+ * byte that is no address and no likely number. */
 #define _GNU_SOURCE
 #include "arena.h"
 
@@ -17,8 +20,11 @@
 enum {
   SMALL_CLASSES = 64, /* of 16 bytes each */
   CLASSES = SMALL_CLASSES + 24,
-  GRAIN = 16
+  GRAIN = 16,
+  FREED = 0xdd /* what a freed block is filled with */
 };
+
+#define BEHIND UINT64_C(0x5afe5afe5afe5afe) /* the word behind a block */
 
 /* The region outside serves the explorer, which keeps many pictures; these it
  * maps itself. */
@@ -31,8 +37,9 @@ typedef struct region {
 } region;
 
 typedef struct head {
-  uint32_t class_, region;
-  size_t size; /* 0: free */
+  uint16_t class_, is_free;
+  uint32_t region;
+  size_t size;
 } head;
 
 char *arena_base;
@@ -46,7 +53,8 @@ static region *region_at(int r) {
 static char *region_end(int r) {
   char *from = arena_base + (size_t)r * ARENA_REGION;
   if (r == ARENA_OUTSIDE) return from + OUTSIDE_BYTES;
-  return from + ARENA_REGION - (r >= ARENA_PROCESS ? ARENA_STACK : 0);
+  if (r < ARENA_PROCESS) return from + ARENA_REGION;
+  return from + ARENA_REGION - ARENA_STACK - ARENA_GUARD;
 }
 
 /* Where its first block is. */
@@ -67,7 +75,15 @@ bool arena_begin(void) {
   if (at == MAP_FAILED) return false;
   arena_base = at;
   for (int r = 0; r <= ARENA_OUTSIDE; r++) region_clear(r);
+  for (int r = ARENA_PROCESS; r < ARENA_INSIDE; r++)
+    mprotect(region_end(r), ARENA_GUARD, PROT_NONE);
   return true;
+}
+
+bool arena_is_guard(const void *address) {
+  uint64_t at = (uint64_t)(uintptr_t)address;
+  return arena_region_of(at) < ARENA_OUTSIDE && !arena_is_stack(at) &&
+         arena_is_stack(at + ARENA_GUARD);
 }
 
 void arena_clear(void) {
@@ -102,31 +118,60 @@ static head *region_grow(int r, uint32_t class_) {
   return h;
 }
 
+static void set_behind(const head *h, uint64_t word) {
+  memcpy((char *)(uintptr_t)(h + 1) + h->size, &word, sizeof word);
+}
+
+/* Take a freed block, which is zeros then.  Has nobody written to it? */
+static void freed_take(head *h) {
+  const unsigned char *at = (const unsigned char *)(h + 1);
+  size_t i = sizeof(void *);
+  while (i < h->size && at[i] == FREED) i++;
+  if (i < h->size)
+    arena_misuse("somebody has written to memory that was freed");
+  memset(h + 1, 0, h->size > sizeof(void *) ? h->size : sizeof(void *));
+}
+
 void *arena_get(int r, size_t size) {
   if (!arena_begin() || size > OUTSIDE_BYTES / 4) return NULL;
   region *g = region_at(r);
-  uint32_t class_ = class_of(size);
+  uint32_t class_ = class_of(size + sizeof(uint64_t));
   head *h = class_ < CLASSES ? g->freed[class_] : NULL;
   if (h) {
     g->freed[class_] = *(void **)(h + 1);
-    *(void **)(h + 1) = NULL;
+    freed_take(h);
   } else {
     h = region_grow(r, class_);
     if (!h) return NULL;
   }
-  *h = (head){class_, (uint32_t)r, size};
+  *h = (head){.class_ = (uint16_t)class_, .region = (uint32_t)r, .size = size};
+  set_behind(h, BEHIND);
   g->live += size;
   return h + 1;
 }
 
+/* Tell what is wrong with a block that is to be freed. */
+static void block_check(const void *block) {
+  const head *h = head_of(block);
+  uint64_t behind;
+  if (h->region > ARENA_OUTSIDE || h->class_ >= CLASSES)
+    arena_misuse("free() of what malloc() has not given");
+  if (h->is_free) arena_misuse("a block is freed twice");
+  memcpy(&behind, (const char *)block + h->size, sizeof behind);
+  if (behind != BEHIND)
+    arena_misuse("somebody has written behind the end of a block");
+}
+
 void arena_put(void *block) {
   head *h = head_of(block);
+  block_check(block);
   region *g = region_at((int)h->region);
   g->live -= h->size;
-  memset(block, 0, h->size);
+  set_behind(h, 0);
+  memset(block, FREED, h->size);
   *(void **)block = g->freed[h->class_];
   g->freed[h->class_] = h;
-  h->size = 0;
+  h->is_free = 1;
 }
 
 size_t arena_size(const void *block) { return head_of(block)->size; }
@@ -147,7 +192,7 @@ int arena_blocks(arena_block *out, int most) {
     while (at < g->top && n < most) {
       head *h = (head *)(void *)at;
       at += sizeof *h + class_bytes(h->class_);
-      if (!h->size) continue;
+      if (h->is_free) continue;
       out[n].from = (char *)(h + 1);
       out[n++].to = (char *)(h + 1) + h->size;
     }
@@ -222,6 +267,15 @@ static const char *piece_put(const char *at) {
   return at + sizeof one + (one.size + GRAIN - 1) / GRAIN * GRAIN;
 }
 
+const char *arena_statics(const picture *p) {
+  piece last;
+  if (!p->size) return NULL;
+  size_t size = ((size_t)(_end - __data_start) + GRAIN - 1) / GRAIN * GRAIN;
+  const char *at = p->bytes + p->size - size;
+  memcpy(&last, at - sizeof last, sizeof last);
+  return last.from == __data_start ? at : NULL;
+}
+
 void picture_put(const picture *p, const picture *first) {
   bool used = arena_sqlite_used;
   for (const char *at = p->bytes; at < p->bytes + p->size;) at = piece_put(at);
@@ -277,12 +331,16 @@ static void *aligned(size_t alignment, size_t size) {
     errno = ENOMEM;
     return NULL;
   }
-  uint32_t class_ = class_of(size);
+  uint32_t class_ = class_of(size + sizeof(uint64_t));
   char *outer = malloc(class_bytes(class_) + alignment + sizeof(head));
   if (!outer) return NULL;
   uintptr_t at = (uintptr_t)outer + sizeof(head);
   at = (at + alignment - 1) / alignment * alignment;
-  *head_of((void *)at) = (head){class_, head_of(outer)->region, size};
+  head *h = head_of((void *)at);
+  *h = (head){.class_ = (uint16_t)class_,
+              .region = head_of(outer)->region,
+              .size = size};
+  set_behind(h, BEHIND);
   return (void *)at;
 }
 

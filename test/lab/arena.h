@@ -38,11 +38,21 @@ size_t arena_size(const void *block);
 size_t arena_live(int region); /* bytes allocated */
 int arena_region(const void *block);
 
+/* Somebody has misused the memory: a finding, if a process runs.  (world.c) */
+void arena_misuse(const char *how);
+
 char *arena_stack(int process); /* its upper end */
+
+/* Below each stack nobody may write: is the address there? */
+bool arena_is_guard(const void *address);
 
 /* Where an address lies; any word may be asked about.  Whoever compares worlds
  * asks for each word of their memory. */
-enum { ARENA_REGION = 8 << 20, ARENA_STACK = 256 << 10 };
+enum {
+  ARENA_REGION = 8 << 20,
+  ARENA_STACK = 256 << 10,
+  ARENA_GUARD = 64 << 10
+};
 #define ARENA_BYTES ((uint64_t)ARENA_INSIDE * ARENA_REGION)
 extern char *arena_base;
 
@@ -82,5 +92,7 @@ typedef struct picture {
 bool picture_take(picture *p, char *const stacks[ARENA_MOST], bool first);
 void picture_put(const picture *p, const picture *first);
 void picture_free(picture *p);
+/* The program's static variables in a picture, from __data_start on. */
+const char *arena_statics(const picture *p);
 
 #endif

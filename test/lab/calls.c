@@ -118,6 +118,7 @@ CALL(zke_remove_all_watches, path, (zke * z, const char *path, int type),
      (z, path, type))
 CALL(zke_forget, "", (zke * z, zke_watch_fn fn, void *context),
      (z, fn, context))
+CALL(zke_sync, path, (zke * z, const char *path), (z, path))
 CALL(zke_dispatch, "", (zke * z, int *count_out), (z, count_out))
 CALL(zke_dispatch_to, "",
      (zke * z, int64_t zxid, int *count_out, int *more_out),

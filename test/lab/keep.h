@@ -15,6 +15,9 @@
 
 extern const bool keep_has_pictures;
 
+/* What is found of a process that goes on and makes no call. */
+#define KEEP_NO_CALL "goes on without a call, for as long as it is watched"
+
 /* Memory that lasts: nothing puts it back, and it is the same in a process
  * that was forked off.  Zeroed; NULL: there is none. */
 void *keep_alloc(size_t size);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sqlite3.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 
 #include "world.h"
 
@@ -28,42 +29,75 @@ bool keep_try(zke_lab *lab, keep_try_fn fn, void *arg) {
 
 /* ---- what ends a process from within ---- */
 
-static void on_signal(int number) {
+/* In a handler, while a process runs: a finding. */
+static void fail_by(int number, const char *how) {
   char why[LAB_WHY];
   sigset_t set;
-  if (!lab_self()) {
-    (void)signal(number, SIG_DFL);
-    (void)raise(number);
-    return;
-  }
   sigemptyset(&set);
   sigaddset(&set, number);
   sigprocmask(SIG_UNBLOCK, &set, NULL);
-  world_death_words(lab_running, strsignal(number), why, sizeof why);
+  world_death_words(lab_running, how, why, sizeof why);
   zke_lab_fail("%s", why);
 }
 
-static const int caught[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+/* A process that has gone on for long since it went on last makes no call any
+ * more. */
+static void on_tick(int number) {
+  enum { TICKS = 20, TICKS_OF_TRIAL = 4 };
+  static uint64_t turn;
+  static int ticks;
+  if (!lab_self()) return;
+  ticks = turn == lab_running->turns ? ticks + 1 : 0;
+  turn = lab_running->turns;
+  if (ticks < (lab_running->shrinks ? TICKS_OF_TRIAL : TICKS)) return;
+  ticks = 0;
+  fail_by(number, KEEP_NO_CALL);
+}
+
+static void on_signal(int number, siginfo_t *info, void *context) {
+  (void)context;
+  if (number == SIGPROF) {
+    on_tick(number);
+  } else if (lab_self()) {
+    bool deep = number == SIGSEGV && arena_is_guard(info->si_addr);
+    fail_by(number, deep ? "has used up its stack" : strsignal(number));
+  } else {
+    (void)signal(number, SIG_DFL);
+    (void)raise(number);
+  }
+}
+
+/* Start or stop the ticks, of processor time. */
+static void tick(bool on) {
+  struct itimerval t = {.it_interval.tv_usec = on ? 50000 : 0};
+  t.it_value = t.it_interval;
+  setitimer(ITIMER_PROF, &t, NULL);
+}
+
+static const int caught[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGPROF};
 enum { CAUGHT = sizeof caught / sizeof caught[0], SIGNAL_STACK = 64 << 10 };
 static struct sigaction caught_before[CAUGHT];
 static stack_t stack_before;
 
 /* On a stack of its own, as a process may have used up its stack. */
-static bool signals_catch(void) {
+static bool signals_catch(bool ticks) {
   void *at = mmap(NULL, SIGNAL_STACK, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return false;
   stack_t stack = {.ss_sp = at, .ss_size = SIGNAL_STACK};
   sigaltstack(&stack, &stack_before);
-  struct sigaction action = {.sa_handler = on_signal,
-                             .sa_flags = SA_ONSTACK | SA_NODEFER};
+  struct sigaction action = {
+      .sa_sigaction = on_signal,
+      .sa_flags = SA_ONSTACK | SA_NODEFER | SA_SIGINFO | SA_RESTART};
   for (int i = 0; i < CAUGHT; i++)
     sigaction(caught[i], &action, &caught_before[i]);
+  if (ticks) tick(true);
   return true;
 }
 
 static void signals_release(void) {
   stack_t stack;
+  tick(false);
   for (int i = 0; i < CAUGHT; i++)
     sigaction(caught[i], &caught_before[i], NULL);
   sigaltstack(&stack_before, &stack);
@@ -74,7 +108,8 @@ static void signals_release(void) {
 
 bool keep_begin(zke_lab *lab) {
   static char *const none[ZKE_LAB_MOST];
-  return picture_take(&lab->before, none, true) && signals_catch();
+  return picture_take(&lab->before, none, true) &&
+         signals_catch(!lab->has_outside);
 }
 
 /* The world is not closed but left: what it was is in no picture any more. */

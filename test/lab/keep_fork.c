@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -59,8 +60,15 @@ static int child_wait(pid_t child) {
   return status;
 }
 
+/* A schedule that takes seconds of processor time has no end. */
+static void child_limit(bool shrinks) {
+  struct rlimit limit = {shrinks ? 1 : 2, 10};
+  setrlimit(RLIMIT_CPU, &limit);
+}
+
 /* How a process has ended that was not to. */
 static const char *status_words(int status, char *at, size_t size) {
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) return KEEP_NO_CALL;
   if (WIFSIGNALED(status)) return strsignal(WTERMSIG(status));
   snprintf(at, size, "has ended the program with status %d",
            WEXITSTATUS(status));
@@ -116,6 +124,7 @@ bool keep_try(zke_lab *lab, keep_try_fn fn, void *arg) {
   }
   if (child == 0) {
     if (lab->shrinks) be_quiet();
+    if (!lab->has_outside) child_limit(lab->shrinks);
     lab->tried = fn(lab, arg);
     lab->ended = true;
     child_end();
@@ -154,6 +163,9 @@ char *arena_stack(int process) {
 }
 
 void arena_use_sqlite(void) {}
+
+/* Worlds are not compared. */
+void statics_check(zke_lab *lab) { (void)lab; }
 
 bool picture_take(picture *p, char *const stacks[ARENA_MOST], bool first) {
   (void)p, (void)stacks, (void)first;

@@ -11,7 +11,7 @@
 #include "picture.h"
 #include "search.h"
 
-enum { STEPS_DEFAULT = 2000, TIME_DEFAULT_MS = 2000 };
+enum { STEPS_DEFAULT = 2000, TIME_DEFAULT_MS = 2000, REPEATS = 8 };
 
 /* ---- options ---- */
 
@@ -142,12 +142,27 @@ int zke_lab_state(zke_lab *lab, void *at, size_t size) {
   return ZKE_OK;
 }
 
+int zke_lab_sometimes(zke_lab *lab, const char *name) {
+  if (!lab || !name || !name[0] || strlen(name) >= sizeof lab->wanted->name)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "lab is NULL, or the name has not 1 to %zu bytes",
+                    sizeof lab->wanted->name - 1);
+  if (lab->wanted_count == LAB_STATES)
+    return zke_fail(ZKE_BADARGUMENTS, "there are %d such names already",
+                    LAB_STATES);
+  strcpy(lab->wanted[lab->wanted_count++].name, name);
+  return ZKE_OK;
+}
+
 /* ---- running it ---- */
 
 static int run_begin(zke_lab *lab) {
   if (!lab || lab->count == 0)
     return zke_fail(ZKE_BADARGUMENTS, "there is no process to run");
   lab->schedules = lab->calls = lab->states_met = lab->doubts = 0;
+  lab->entries = 0;
+  lab->unnamed[0] = '\0';
+  for (int i = 0; i < lab->wanted_count; i++) lab->wanted[i].reached = false;
   lab->asks_zxid = false;
   lab->is_found = lab->exhausted = lab->stale = false;
   lab->found[0] = lab->found_why[0] = '\0';
@@ -169,7 +184,9 @@ static void run_tell(const zke_lab *lab, zke_lab_result *out) {
                           .schedules = lab->schedules,
                           .states = lab->states_met,
                           .calls = lab->calls,
-                          .doubts = lab->doubts};
+                          .doubts = lab->doubts,
+                          .entries = lab->entries,
+                          .unnamed = lab->unnamed[0] ? lab->unnamed : NULL};
 }
 
 /* A party outside that does not do the same again was not told the same, or
@@ -194,6 +211,74 @@ static void keep_finding(zke_lab *lab) {
   lab->calls = calls;
 }
 
+/* No schedule has reached what some have to: the finding is the schedule in
+ * which each process goes on to its end.  True: so it is. */
+static bool find_unreached(zke_lab *lab) {
+  int64_t calls = lab->calls;
+  for (int i = 0; i < lab->wanted_count; i++) {
+    if (lab->wanted[i].reached) continue;
+    search_replay(lab, "", 0);
+    search_print(lab, "", 0, lab->found, sizeof lab->found);
+    snprintf(lab->found_why, sizeof lab->found_why,
+             "none of %lld schedules has reached \"%s\"",
+             (long long)lab->schedules, lab->wanted[i].name);
+    lab->calls = calls;
+    return true;
+  }
+  return false;
+}
+
+/* ---- programs that do not repeat themselves ---- */
+
+/* The first lines of two replays that differ, or NULL. */
+static bool lines_differ(const lab_line *a, const lab_line *b, int count,
+                         int *at) {
+  for (*at = 0; *at < count; ++*at) {
+    if (a[*at].lane != b[*at].lane || strcmp(a[*at].text, b[*at].text) != 0)
+      return true;
+  }
+  return false;
+}
+
+/* Run a schedule twice: does the program do the same again?  The laboratory
+ * can replay nothing of one that does not. */
+static int check_repeats(zke_lab *lab, const char *steps, int count) {
+  lab_line *lines[2] = {NULL, NULL};
+  int counts[2], at, rc = ZKE_OK;
+  int64_t calls = lab->calls;
+  for (int i = 0; i < 2 && rc == ZKE_OK; i++) {
+    lab->lines = lines[i] = keep_alloc(LAB_LINES * sizeof *lab->lines);
+    lab->line_count = 0;
+    if (lines[i])
+      search_replay(lab, steps, count);
+    else
+      rc = zke_fail(ZKE_NOMEM, "out of memory");
+    counts[i] = lab->line_count;
+  }
+  lab->lines = NULL;
+  lab->calls = calls;
+  /* (behind the last line all is zeros) */
+  int most = rc != ZKE_OK || counts[0] > counts[1] ? counts[0] : counts[1];
+  if (rc == ZKE_OK && lines_differ(lines[0], lines[1], most, &at))
+    rc = zke_fail(ZKE_RUNTIMEINCONSISTENCY,
+                  "the program does not repeat itself: in the same schedule "
+                  "it came to \"%s\" and then to \"%s\"; does it use a clock "
+                  "or random numbers that are not the laboratory's?",
+                  lines[0][at].text, lines[1][at].text);
+  for (int i = 0; i < 2; i++)
+    keep_free(lines[i], LAB_LINES * sizeof *lab->lines);
+  return rc;
+}
+
+/* Returns rc, and keeps its sentence, which is put back with the other
+ * variables. */
+static int close_with(zke_lab *lab, int rc) {
+  char said[LAB_WHY];
+  snprintf(said, sizeof said, "%s", zke_errmsg());
+  world_close(lab);
+  return rc == ZKE_OK ? ZKE_OK : zke_fail(rc, "%s", said);
+}
+
 /* The search ran on plain tables.  What it has found must happen on SQLite in
  * the same way, call by call: else the tables are wrong, and nothing is told of
  * the program. */
@@ -210,10 +295,19 @@ static int confirm_finding(zke_lab *lab) {
       found && lab->trace == trace && strcmp(lab->why, lab->found_why) == 0;
   world_close(lab);
   if (same) return ZKE_OK;
+  char why[LAB_WHY];
+  snprintf(why, sizeof why, "%s", found ? lab->why : "nothing");
+  lab->on_sqlite = false;
+  rc = world_open(lab);
+  if (rc != ZKE_OK) return rc;
+  for (int i = 0; i < REPEATS && rc == ZKE_OK; i++)
+    rc = check_repeats(lab, steps, count);
+  rc = close_with(lab, rc);
+  if (rc != ZKE_OK) return rc;
   return zke_fail(ZKE_SYSTEMERROR,
                   "a fault of the laboratory: schedule %s ends with \"%s\" on "
                   "its tables, and with \"%s\" on SQLite",
-                  lab->found, lab->found_why, found ? lab->why : "nothing");
+                  lab->found, lab->found_why, why);
 }
 
 /* Is there a strategy that the options ask for and that can search here? */
@@ -229,10 +323,13 @@ static int run_search(zke_lab *lab) {
   lab->on_sqlite = !keep_has_pictures || lab->has_outside;
   int rc = world_open(lab);
   if (rc != ZKE_OK) return rc;
-  lab->is_found = search_run(lab, &lab->exhausted);
-  if (lab->is_found) keep_finding(lab);
+  if (!lab->has_outside) rc = check_repeats(lab, "", 0);
+  if (rc != ZKE_OK) return close_with(lab, rc);
+  bool fails = search_run(lab, &lab->exhausted);
+  if (fails) keep_finding(lab);
+  lab->is_found = fails || find_unreached(lab);
   world_close(lab);
-  return lab->is_found && !lab->on_sqlite ? confirm_finding(lab) : ZKE_OK;
+  return fails && !lab->on_sqlite ? confirm_finding(lab) : ZKE_OK;
 }
 
 int zke_lab_run(zke_lab *lab, zke_lab_result *out) {

@@ -54,6 +54,12 @@ typedef struct lab_memory {
   size_t size;
 } lab_memory;
 
+/* What some schedule has to reach. */
+typedef struct lab_wanted {
+  char name[32];
+  bool reached;
+} lab_wanted;
+
 /* A process that is a party outside. */
 typedef struct lab_outside {
   zke_lab_party party;
@@ -80,6 +86,8 @@ struct zke_lab {
   lab_memory states[LAB_STATES];
   int state_count;
   bool merges; /* zke_lab_state() was called */
+  lab_wanted wanted[LAB_STATES];
+  int wanted_count;
   /* the run */
   bool on_sqlite; /* or on plain tables */
   bool shrinks;
@@ -88,13 +96,15 @@ struct zke_lab {
   const char *doing_call;
   char doing_path[LAB_PATH];
   uint64_t random;
+  uint64_t turns; /* how often a process has gone on */
   char why[LAB_WHY];
   char taken[LAB_SCHEDULE]; /* the letters of this schedule */
   int length;
   uint64_t trace;          /* what was called, and with which results */
   char kept[LAB_SCHEDULE]; /* what of a replay's letters was possible */
   int kept_count;
-  int64_t schedules, calls, states_met, doubts;
+  int64_t schedules, calls, states_met, doubts, entries;
+  char unnamed[LAB_PATH]; /* a static variable that changes and is not named */
   bool asks_zxid; /* somebody has called zke_zxid(), so its result counts */
   bool is_found, exhausted, stale;
   /* of a part that ran in a process of its own (keep_fork.c) */

@@ -81,15 +81,37 @@ static bool take_words(zke_lab *lab, int argc, char **argv, words *w) {
   return true;
 }
 
-/* A comment of the Test Anything Protocol. */
-static void tell_result(const zke_lab_result *r) {
-  printf("# %lld schedules, %lld calls, %lld states%s\n",
-         (long long)r->schedules, (long long)r->calls, (long long)r->states,
-         r->exhausted ? ": all there are" : "");
-  if (r->doubts)
+static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
+
+/* Why a search that has found nothing came to its end. */
+static void tell_end(const zke_lab *lab, const zke_lab_result *r) {
+  const zke_lab_options *o = &lab->options;
+  if (r->entries == 0) printf("# nobody has entered a section\n");
+  if (r->unnamed)
     printf(
-        "# %lld schedules have failed, and not again when they were replayed\n",
-        (long long)r->doubts);
+        "# the static variable %s changes: name it by zke_lab_state(), or "
+        "states\n# may be taken for equal that differ in it\n",
+        r->unnamed);
+  if (r->exhausted) return;
+  if (o->schedules && r->schedules >= o->schedules)
+    printf("# stopped after %lld schedule%s\n", (long long)r->schedules,
+           plural(r->schedules));
+  else
+    printf("# stopped after %g s; --seconds N goes on\n",
+           (double)o->time_ms / 1000);
+}
+
+/* Comments of the Test Anything Protocol. */
+static void tell_result(const zke_lab *lab, const zke_lab_result *r,
+                        bool is_replay) {
+  printf("# %lld schedule%s, %lld call%s, %lld state%s%s\n",
+         (long long)r->schedules, plural(r->schedules), (long long)r->calls,
+         plural(r->calls), (long long)r->states, plural(r->states),
+         r->exhausted ? ": all there are" : "");
+  if (!r->found && !is_replay) tell_end(lab, r);
+  if (r->doubts)
+    printf("# %lld schedule%s failed, and not again when replayed\n",
+           (long long)r->doubts, plural(r->doubts));
   if (r->stale)
     printf(
         "# the schedule is stale: the program does not do what it did when "
@@ -112,9 +134,9 @@ int zke_lab_main(zke_lab *lab, int argc, char **argv) {
   int rc = w.replay ? zke_lab_replay(lab, w.replay, &r) : zke_lab_run(lab, &r);
   if (rc == ZKE_OK) {
     const char *name = strrchr(argv[0], '/');
-    printf("1..1\n%sok 1 - %s\n", r.found ? "not " : "",
+    printf("1..1\n%sok 1 - %s\n", r.found || r.stale ? "not " : "",
            name ? name + 1 : argv[0]);
-    tell_result(&r);
+    tell_result(lab, &r, w.replay != NULL);
   }
   bool drawn = r.found || w.replay;
   if (rc == ZKE_OK && drawn) rc = draw(lab, lab->found, "-");
@@ -123,5 +145,6 @@ int zke_lab_main(zke_lab *lab, int argc, char **argv) {
     fprintf(stderr, "%s: %s\n", argv[0], zke_errmsg());
     return 2;
   }
+  if (r.stale) return 2;
   return r.found ? 1 : 0;
 }

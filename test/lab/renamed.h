@@ -37,6 +37,7 @@
 #define zke_remove_watch lab_real_zke_remove_watch
 #define zke_remove_all_watches lab_real_zke_remove_all_watches
 #define zke_forget lab_real_zke_forget
+#define zke_sync lab_real_zke_sync
 #define zke_sleep lab_real_zke_sleep
 #define zke_dispatch lab_real_zke_dispatch
 #define zke_dispatch_to lab_real_zke_dispatch_to

@@ -172,6 +172,7 @@ static int choose_pct(zke_lab *lab, void *arg, const char *steps, int count) {
 /* A schedule is at its end; true: it has failed. */
 static bool search_leaf(zke_lab *lab) {
   bool check = lab->schedules++ % CHECK_EVERY == 0;
+  if (lab->merges) statics_check(lab);
   if (!world_has_failed()) world_end(lab, check);
   return world_has_failed();
 }
@@ -482,7 +483,7 @@ static bool search_turn(zke_lab *lab, searchers *s, bool *exhausted) {
     walk **w = walks[i];
     if (!*w || (*w)->over) continue;
     if (states_turn(lab, w)) return true;
-    if ((*w)->over && !(*w)->cut) *exhausted = true;
+    if ((*w)->over && !(*w)->cut && !lab->unnamed[0]) *exhausted = true;
   }
   return false;
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -144,24 +145,93 @@ static void lock_twice(zke *z, void *arg) {
   pthread_mutex_lock(&m);
 }
 
+static void make_one(zke *z, void *arg) {
+  (void)arg;
+  zke_create(z, "/n-", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_SEQUENTIAL, NULL,
+             NULL);
+}
+
+static void add_nothing(zke *z, void *arg) {
+  (void)arg;
+  zke_sync(z, "/");
+}
+
+/* Makes no call any more once there is a znode. */
+static void spin(zke *z, void *arg) {
+  (void)arg;
+  bool there = zke_exists(z, "/n-0000000000", NULL, NULL, NULL) == ZKE_OK;
+  for (volatile int i = 0; there; i++) continue;
+}
+
+static int go_down(volatile char *above) {
+  volatile char here[100];
+  here[0] = *above;
+  return here[0] ? 1 : go_down(here) + here[0];
+}
+
+static void go_deep(zke *z, void *arg) {
+  volatile char first = 0;
+  (void)arg;
+  zke_exists(z, "/", NULL, NULL, NULL);
+  go_down(&first);
+}
+
+/* The compiler is not to see what becomes of a block. */
+static char *volatile block;
+
+static void free_twice(zke *z, void *arg) {
+  (void)arg;
+  block = malloc(40);
+  free(block);
+  zke_exists(z, "/", NULL, NULL, NULL);
+  free(block);
+}
+
+static void write_freed(zke *z, void *arg) {
+  (void)arg;
+  block = malloc(40);
+  free(block);
+  zke_exists(z, "/", NULL, NULL, NULL);
+  block[20] = 0;
+  free(malloc(40));
+}
+
+static void write_behind(zke *z, void *arg) {
+  (void)arg;
+  block = malloc(5);
+  zke_exists(z, "/", NULL, NULL, NULL);
+  block[5] = '\0';
+  free(block);
+}
+
 static const struct {
   const char *name;
   zke_lab_fn first, second;
   const char *why;
+  bool by_arena; /* else a sanitizer looks for it */
 } alone[] = {
-    {"a wait that nobody ends", wait_for_ever, NULL, "waits for ever"},
+    {"a wait that nobody ends", wait_for_ever, NULL, "waits for ever", false},
     {"a wait that its deadline ends", wait_for_a_second, NULL,
-     "waits for its deadline"},
-    {"a loop", look_for_ever, NULL, "no end after 2000 steps"},
-    {"abort()", call_abort, NULL, "Aborted"},
-    {"a bad pointer", touch_nothing, NULL, SEGMENTATION_FAULT},
-    {"an assertion", assert_nothing, NULL, "stat.numChildren == 77"},
-    {"memory", leave_memory, NULL, "left 100 bytes of memory"},
-    {"an ephemeral znode", leave_znode, NULL, "left 1 ephemeral"},
-    {"a watcher", leave_watcher, NULL, "left 1 watchers"},
-    {"a section with two", go_inside, go_inside, "is in \"inside\" beside"},
-    {"two sections", go_inside, go_where_nobody_is, "while"},
-    {"a mutex", lock_twice, NULL, "waits for ever in mutex"},
+     "waits for its deadline", false},
+    {"a loop", look_for_ever, NULL, "no end after 2000 steps", false},
+    {"abort()", call_abort, NULL, "Aborted", false},
+    {"a bad pointer", touch_nothing, NULL, SEGMENTATION_FAULT, false},
+    {"an assertion", assert_nothing, NULL, "stat.numChildren == 77", false},
+    {"a loop without a call", spin, make_one, "a: goes on without a call",
+     false},
+    {"a recursion without end", go_deep, NULL, "has used up its stack", true},
+    {"a block freed twice", free_twice, NULL, "a block is freed twice", true},
+    {"a write to a freed block", write_freed, NULL,
+     "written to memory that was freed", true},
+    {"a write behind a block", write_behind, NULL,
+     "written behind the end of a block", true},
+    {"memory", leave_memory, NULL, "left 100 bytes of memory", true},
+    {"an ephemeral znode", leave_znode, NULL, "left 1 ephemeral", false},
+    {"a watcher", leave_watcher, NULL, "left 1 watchers", false},
+    {"a section with two", go_inside, go_inside, "is in \"inside\" beside",
+     false},
+    {"two sections", go_inside, go_where_nobody_is, "while", false},
+    {"a mutex", lock_twice, NULL, "waits for ever in mutex", false},
 };
 enum { ALONE = sizeof alone / sizeof alone[0] };
 
@@ -169,7 +239,7 @@ enum { ALONE = sizeof alone / sizeof alone[0] };
  * end, crashes, what is left behind, two in one section. */
 TEST_LOOP(finds_by_itself, 0, ALONE) {
   zke_lab_options o = no_faults();
-  if (WITH_FORKS && alone[_i].first == leave_memory) return;
+  if (WITH_FORKS && alone[_i].by_arena) return;
   zke_lab *lab = made(&o);
   add(lab, "a", alone[_i].first);
   if (alone[_i].second) add(lab, "b", alone[_i].second);
@@ -251,6 +321,83 @@ TEST(a_spare_process_excuses_no_wait) {
   }
 }
 
+/* ---- a test that tests nothing ---- */
+
+/* Some schedule has to come where the test wants it. */
+TEST(what_is_never_reached_is_found) {
+  for (int reaches = 0; reaches < 2; reaches++) {
+    zke_lab_options o = no_faults();
+    zke_lab_result r;
+    zke_lab *lab = made(&o);
+    add(lab, "a", reaches ? go_inside : add_nothing);
+    zke_lab_sometimes(lab, "inside");
+    ck_assert_int_eq(zke_lab_run(lab, &r), ZKE_OK);
+    ck_assert_int_eq(r.found, !reaches);
+    ck_assert_int_eq(r.entries > 0, reaches);
+    if (!reaches) ck_assert_ptr_nonnull(strstr(r.why, "reached \"inside\""));
+    zke_lab_free(lab);
+  }
+}
+
+/* The program's random numbers are not the laboratory's. */
+static void make_any(zke *z, void *arg) {
+  unsigned number = 0;
+  char path[32];
+  (void)arg;
+  syscall(SYS_getrandom, &number, sizeof number, 0);
+  snprintf(path, sizeof path, "/n-%u", number);
+  zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+}
+
+/* A program that does not repeat itself is told so, with where it differs. */
+TEST(what_does_not_repeat_itself_is_refused) {
+  zke_lab_options o = no_faults();
+  zke_lab_result r;
+  zke_lab *lab = made(&o);
+  add(lab, "a", make_any);
+  ck_assert_int_eq(zke_lab_run(lab, &r), ZKE_RUNTIMEINCONSISTENCY);
+  ck_assert_ptr_nonnull(strstr(zke_errmsg(), "came to \"zke_create /n-"));
+  zke_lab_free(lab);
+}
+
+/* What zke_lab_main() prints with these words has to contain a text. */
+static void prints(zke_lab *lab, const char *const *words, int status,
+                   const char *text) {
+  char printed[8192] = "";
+  int count = 0, was = dup(STDOUT_FILENO);
+  while (words[count]) count++;
+  FILE *file = tmpfile();
+  ck_assert_ptr_nonnull(file);
+  fflush(stdout);
+  dup2(fileno(file), STDOUT_FILENO);
+  int ended = zke_lab_main(lab, count, (char **)(uintptr_t)words);
+  fflush(stdout);
+  dup2(was, STDOUT_FILENO);
+  close(was);
+  rewind(file);
+  size_t length = fread(printed, 1, sizeof printed - 1, file);
+  ck_assert_uint_gt(length, 0);
+  fclose(file);
+  ck_assert_int_eq(ended, status);
+  ck_assert_msg(strstr(printed, text), "%s", printed);
+}
+
+/* A search that ran out of time says how it goes on; a schedule that is stale
+ * is no success. */
+TEST(a_program_says_how_it_ended) {
+  zke_lab_options o = no_faults();
+  o.strategies = ZKE_LAB_RANDOM;
+  zke_lab *lab = made(&o);
+  add(lab, "a", make_one);
+  prints(lab, (const char *[]){"app", "--seconds", "0.1", NULL}, 0,
+         "# stopped after 0.1 s; --seconds N goes on\n");
+  prints(lab, (const char *[]){"app", "--seconds", "0.1", NULL}, 0,
+         "# nobody has entered a section\n");
+  prints(lab, (const char *[]){"app", "--replay", "a2.0000", NULL}, 2,
+         "not ok 1 - app\n# 1 schedule, ");
+  zke_lab_free(lab);
+}
+
 /* ---- looks, notes and states ---- */
 
 static int seen; /* put back before each schedule */
@@ -267,12 +414,6 @@ static void root_stays_small(zke *z, void *arg) {
   int *most = arg;
   (void)z;
   zke_lab_assert(seen <= *most);
-}
-
-static void make_one(zke *z, void *arg) {
-  (void)arg;
-  zke_create(z, "/n-", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_SEQUENTIAL, NULL,
-             NULL);
 }
 
 /* The reserved znode and two more. */
@@ -312,6 +453,7 @@ static void counted_both(zke *z, void *arg) {
 TEST(states_by_named_memory) {
   zke_lab_options o = no_faults();
   zke_lab_result r;
+  static int other;
   o.strategies = ZKE_LAB_STATES;
   zke_lab *lab = made(&o);
   add(lab, "a", add_one);
@@ -324,6 +466,13 @@ TEST(states_by_named_memory) {
   }
   ck_assert_int_eq(zke_lab_run(lab, &r), ZKE_OK);
   ck_assert_int_eq(r.states, 0); /* without a name the search stays out */
+  /* nothing is taken for all there is while a name is missing */
+  ck_assert_int_eq(zke_lab_state(lab, &other, sizeof other), ZKE_OK);
+  zke_lab_finally(lab, NULL, NULL);
+  ck_assert_int_eq(zke_lab_run(lab, &r), ZKE_OK);
+  ck_assert_msg(!r.found && !r.exhausted, "%s", r.why);
+  ck_assert_str_eq(r.unnamed, "counter");
+  zke_lab_finally(lab, counted_both, NULL);
   ck_assert_int_eq(zke_lab_state(lab, &counter, sizeof counter), ZKE_OK);
   finds(lab, "counter == 2");
   zke_lab_free(lab);

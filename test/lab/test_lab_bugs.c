@@ -21,7 +21,6 @@ enum bug {
   LOST_REPLY_FORGOTTEN,
   TIMEOUT_LEAVES_NODE,
   WHOLE_NAME_SORTED,
-  NUMBERS_AS_TEXT,
   FOREIGN_CHILD,
   PREDECESSOR_VANISHED,
   PREDECESSOR_VANISHED_DEADLINE,
@@ -88,7 +87,6 @@ static void lock_setup(zke *z, void *arg) {
   (void)arg;
   make(z, "/lock");
   if (bug == FOREIGN_CHILD) make(z, "/lock/foreign");
-  if (bug == NUMBERS_AS_TEXT) zke_raise_sequence(z, "/lock", INT32_MAX, NULL);
 }
 
 /* ---- a lock: a line of znodes ID-read-NUMBER and ID-lock-NUMBER ---- */
@@ -110,8 +108,6 @@ static int number_of(const char *name) {
 /* Does the first stand before the second? */
 static int comes_before(const char *a, const char *b) {
   if (bug == WHOLE_NAME_SORTED) return strcmp(a, b) < 0;
-  if (bug == NUMBERS_AS_TEXT)
-    return strcmp(strrchr(a, '-') - 1, strrchr(b, '-') - 1) < 0;
   return (uint32_t)number_of(a) < (uint32_t)number_of(b);
 }
 
@@ -851,8 +847,6 @@ static const test_case cases[] = {
      "CURATOR-79, -205", LOCKS, TIMEOUTS},
     {WHOLE_NAME_SORTED, "whole names are sorted, not their numbers",
      "ZOOKEEPER-2931", LOCKS, PLAIN},
-    {NUMBERS_AS_TEXT, "numbers are compared as text when they wrap around",
-     "kazoo#606, go-zookeeper/zk#65", LOCKS, PLAIN},
     {FOREIGN_CHILD, "a child without a dash", "ZooKeeper's zoo_lock.c", LOCKS,
      PLAIN},
     {PREDECESSOR_VANISHED, "the predecessor goes between list and watch",

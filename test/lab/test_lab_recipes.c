@@ -1069,6 +1069,7 @@ static void steal_lock(zke *z, void *path) {
   await_seen(z);
   if (!went(z, zke_lock_new(z, path, NULL, &lock))) return;
   if (went(z, zke_lock_steal(lock))) {
+    zke_lab_reach("stolen");
     zke_lab_spare();
     work_locked(z, lock);
     went(z, zke_lock_release(lock));
@@ -1112,6 +1113,7 @@ static void break_lock(zke *z, void *path) {
               strcmp(list->data[0].identity, "a") == 0;
   int rc = held ? zke_lock_break(z, path, list->data[0].mzxid) : ZKE_OK;
   if (rc != ZKE_NONODE && rc != ZKE_CONNECTIONLOSS) went(z, rc);
+  if (held && rc == ZKE_OK) zke_lab_reach("broken");
   zke_free(list);
 }
 
@@ -1128,7 +1130,7 @@ static void delete_first(zke *z, void *path) {
       first = names->data[i];
   }
   snprintf(child, sizeof child, "%s/%s", (char *)path, first ? first : "");
-  if (first) zke_delete(z, child, -1);
+  if (first && zke_delete(z, child, -1) == ZKE_OK) zke_lab_reach("deleted");
   zke_free(names);
 }
 
@@ -1224,6 +1226,7 @@ static void upgrade(zke *z, void *arg) {
     zke_lab_enter("reads", ZKE_LAB_MOST);
     int rc = zke_rwlock_upgrade(rw);
     zke_lab_leave("reads");
+    if (rc == ZKE_OK) zke_lab_reach("upgraded");
     if (rc != ZKE_HELD && went(z, rc)) read_or_write(true);
     went(z, zke_rwlock_release(rw));
   }
@@ -1335,6 +1338,7 @@ static void use_lowered(zke *z, void *arg) {
   for (int i = 0; i < 2; i++) {
     bool late = shared.open;
     if (!went(z, zke_semaphore_acquire(sem, 1, ZKE_FOREVER))) break;
+    if (late) zke_lab_reach("late");
     stay("has one", late ? 1 : 2);
     if (!went(z, zke_semaphore_release(sem))) break;
   }
@@ -1365,6 +1369,7 @@ static void lead_and_name(zke *z, const char *name, const char *heir) {
     if (shared.heir_led) shared.heir = 0;
     stay("leads", 1);
     int rc = heir && i == 0 ? zke_election_hand_over(e, heir) : ZKE_NONODE;
+    if (rc == ZKE_OK) zke_lab_reach("handed over");
     if (rc == ZKE_OK && !shared.heir_led) shared.heir = shared.heirs;
     if (rc != ZKE_NONODE && rc != ZKE_CONNECTIONLOSS && !went(z, rc)) break;
     if (rc != ZKE_OK && !went_or_lost(z, zke_election_resign(e))) break;
@@ -1402,6 +1407,7 @@ static void claim_and_return(zke *z, void *later) {
     rc = later ? zke_queue_release_after(queue, item, 1000, NULL)
                : zke_queue_release(queue, item);
     if (went(z, rc) && later) shared.run_ms = due;
+    if (rc == ZKE_OK) zke_lab_reach("returned");
   }
   zke_free(item);
   zke_queue_free(queue);
@@ -1499,6 +1505,7 @@ static void see_no_sale(zke *z, void *arg) {
   (void)arg;
   int rc = zke_two_phase_get(z, "/2pc", "sale", &st);
   if (shared.acks == 3) zke_lab_assert(rc == ZKE_NONODE);
+  if (shared.acks == 3) zke_lab_reach("acknowledged by all");
   zke_free(st);
 }
 
@@ -1539,6 +1546,7 @@ typedef struct recipe {
   bool timeouts; /* a deadline is what it waits for */
   bool thread;   /* the second is a thread of the first */
   int wakes;     /* for nothing, that are allowed */
+  const char *reaches; /* what some schedule has to reach */
   zke_lab_fn setup, finally;
 } recipe;
 
@@ -1678,31 +1686,37 @@ static const recipe recipes[] = {
                  {steal_lock, "/a"},
                  {work_in_turn, "/a"}},
      .waits = true,
+     .reaches = "stolen",
      .setup = prepare_work},
     {.name = "lock_broken",
      .parties = {{hold_a_while, "/a"}, {break_lock, "/a"}, {use_lock, "/a"}},
      .waits = true,
+     .reaches = "broken",
      .setup = prepare_work},
     {.name = "lock_by_hand",
      .parties = {{lock_by_hand, "/a"},
                  {lock_by_hand, "/a"},
                  {delete_first, "/a"}},
+     .reaches = "deleted",
      .setup = prepare_work},
     {.name = "semaphore_by_hand",
      .parties = {{semaphore_by_hand, NULL},
                  {semaphore_by_hand, NULL},
                  {delete_first, "/sem"}},
+     .reaches = "deleted",
      .setup = prepare_work},
     {.name = "election_by_hand",
      .parties = {{election_by_hand, NULL},
                  {election_by_hand, NULL},
                  {delete_first, "/election"}},
+     .reaches = "deleted",
      .setup = prepare_work},
     {.name = "persistent_node_by_hand",
      .parties = {{keep_node_by_hand, NULL}, {delete_node, NULL}},
      .waits = true},
     {.name = "rwlock_upgrade",
-     .parties = {{upgrade, NULL}, {upgrade, NULL}, {use_rwlock, NULL}}},
+     .parties = {{upgrade, NULL}, {upgrade, NULL}, {use_rwlock, NULL}},
+     .reaches = "upgraded"},
     {.name = "rwlock_revoked",
      .parties = {{comply, NULL}, {revoke, NULL}, {use_rwlock, "w"}},
      .waits = true},
@@ -1716,15 +1730,19 @@ static const recipe recipes[] = {
      .setup = prepare_one},
     {.name = "semaphore_lowered",
      .parties = {{use_lowered, NULL}, {use_lowered, NULL}, {lower_limit, NULL}},
+     .reaches = "late",
      .setup = prepare_two},
     {.name = "election_handed",
-     .parties = {{hand_over, "a"}, {lead_once, "b"}, {lead_once, "heir"}}},
+     .parties = {{hand_over, "a"}, {lead_once, "b"}, {lead_once, "heir"}},
+     .reaches = "handed over"},
     {.name = "queue_returned",
      .parties = {{claim_and_return, NULL}, {take_returned, NULL}},
+     .reaches = "returned",
      .setup = prepare_item,
      .finally = see_item},
     {.name = "queue_delayed",
      .parties = {{claim_and_return, "later"}, {take_returned, NULL}},
+     .reaches = "returned",
      .timeouts = true,
      .setup = prepare_item,
      .finally = see_item},
@@ -1737,6 +1755,7 @@ static const recipe recipes[] = {
                  {answer_coordinator, "bank"},
                  {answer_coordinator, "shop"}},
      .waits = true,
+     .reaches = "acknowledged by all",
      .finally = see_no_sale},
     {.name = "double_barrier_rounds",
      .parties = {{take_two_rounds, NULL}, {take_two_rounds, NULL}},
@@ -1778,6 +1797,7 @@ static zke_lab *build(const recipe *r) {
               : zke_lab_process(lab, names[i], r->parties[i].fn, arg),
           ZKE_OK);
   }
+  if (r->reaches) ck_rc(zke_lab_sometimes(lab, r->reaches), ZKE_OK);
   zke_lab_setup(lab, r->setup, NULL);
   zke_lab_finally(lab, r->finally, NULL);
   ck_rc(zke_lab_state(lab, &shared, sizeof shared), ZKE_OK);
@@ -1808,6 +1828,7 @@ TEST_LOOP(recipes_hold_in_the_laboratory, 0, RECIPES) {
   ck_rc(schedule && *schedule ? zke_lab_replay(lab, schedule, &found)
                               : zke_lab_run(lab, &found),
         ZKE_OK);
+  ck_assert_msg(!found.stale, "the schedule is stale: the program has changed");
   tell(r, &found, (double)(clock() - began) / CLOCKS_PER_SEC);
   if (found.found) {
     char why[512], replay[4096];

@@ -152,6 +152,7 @@ static void clean_up(void) {
 
 static void go_to(int i) {
   process *p = &W->p[i];
+  lab_running->turns++;
   memcpy(W->thread, __start_lab_thread, thread_bytes());
   memcpy(__start_lab_thread, p->thread, thread_bytes());
   W->current = i;
@@ -322,6 +323,20 @@ int lab_opened(int rc, zke **z) {
 
 /* ---- sections ---- */
 
+void zke_lab_reach(const char *name) {
+  for (int i = 0; W && i < lab_running->wanted_count; i++) {
+    if (strcmp(lab_running->wanted[i].name, name) == 0)
+      lab_running->wanted[i].reached = true;
+  }
+}
+
+/* Apart from the caller, whose frame would be left with numbers that make no
+ * difference. */
+__attribute__((noinline)) static void count_entry(const char *section) {
+  lab_running->entries++;
+  zke_lab_reach(section);
+}
+
 static int section_number(const char *name) {
   for (int i = 0; i < W->section_count; i++) {
     if (strcmp(W->sections[i], name) == 0) return i;
@@ -351,6 +366,7 @@ void zke_lab_enter(const char *section, int limit) {
   int s = section_number(section), count = 0;
   process *p = self();
   W->in_section = true;
+  count_entry(section);
   p->inside |= 1u << s;
   p->woken = false;
   line_say(W->current, '[', "%s", section);
@@ -603,6 +619,16 @@ void world_death_words(const zke_lab *lab, const char *how, char *out,
   snprintf(out, size, "%s: %s, after %s %s",
            lab->doing >= 0 ? lab->processes[lab->doing].name : "a check", how,
            call ? call : "nothing", call ? lab->doing_path : "");
+}
+
+void arena_misuse(const char *how) {
+  char why[LAB_WHY];
+  if (!inside()) {
+    fprintf(stderr, "%s\n", how);
+    abort();
+  }
+  world_death_words(lab_running, how, why, sizeof why);
+  zke_lab_fail("%s", why);
 }
 
 /* assert(): its sentence is the finding's.  <assert.h> declares it. */

@@ -98,6 +98,10 @@ int world_lanes(world_lane out[ZKE_LAB_MOST]);
 enum { WORLD_WORDS = 256 };
 size_t world_words(uint64_t out[WORLD_WORDS]);
 
+/* ---- of statics.c: which static variable has changed in this schedule, and is
+ * not named?  lab->unnamed tells. ---- */
+void statics_check(zke_lab *lab);
+
 /* ---- of outside.c: a party's process has died; a schedule is over ---- */
 void outside_died(const zke_lab *lab, int process);
 void outside_end(const zke_lab *lab);

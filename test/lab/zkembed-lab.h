@@ -47,7 +47,11 @@
  *   - processes wait, and nothing can wake them any more, or nothing but the
  *     deadlines of their waits;
  *   - a schedule takes more than `steps` steps;
- *   - abort(), a failed assert(), a fault of memory, a division by zero;
+ *   - abort(), a failed assert(), a fault of memory, a division by zero, a
+ *     recursion that uses up the stack (of 256 KiB);
+ *   - a process goes on for a second of processor time without a call;
+ *   - a block is freed twice, written to after it was freed, or written over
+ *     its end, which is seen when it is freed or used again;
  *   - a process returns and leaves memory, ephemeral znodes or watchers behind:
  *     a watcher that is called later finds its context gone;
  *   - sections overlap that zke_lab_enter() and zke_lab_exclude() keep apart;
@@ -59,7 +63,9 @@
  * before each schedule and after the run: a check keeps its results by
  * zke_lab_note() and zke_lab_fail(), not in variables.  Files, sockets and
  * real threads of the code under test are not put back.  Times come from
- * zke_now(), clock_gettime() or nanosleep(); other clocks go on as ever.
+ * zke_now(), clock_gettime() or nanosleep(); other clocks go on as ever.  A
+ * program has to do the same again in the same schedule: one that comes to
+ * other calls, since it uses another clock or random numbers, is refused.
  *
  * Functions of the first group return ZKE_OK or a code of zkembed.h, with a
  * sentence in zke_errmsg().  Those of the second are called inside a process
@@ -147,6 +153,10 @@ typedef struct zke_lab_result {
   int64_t
       doubts; /* schedules of parties outside that have failed, and not again
                      when they were replayed: these are not findings */
+  int64_t entries;     /* into sections, in all schedules */
+  const char *unnamed; /* a static variable that changes and is not named to
+                          zke_lab_state(), so that nothing is exhausted; NULL:
+                          none was seen at the end of a schedule */
 } zke_lab_result;
 
 typedef struct zke_lab zke_lab;
@@ -243,6 +253,15 @@ void zke_lab_finally(zke_lab *lab, zke_lab_fn fn, void *arg);
  * to name.  Errors: ZKE_BADARGUMENTS, more than 32. */
 int zke_lab_state(zke_lab *lab, void *at, size_t size);
 
+/* zke_lab_sometimes - some schedule has to enter the section of that name, or
+ * to call zke_lab_reach() with it
+ * Without it a test whose processes never come to what it is about finds
+ * nothing.  If none does so in the whole search, that is the finding, and its
+ * schedule is one in which each process goes on to its end.
+ * Errors: ZKE_BADARGUMENTS, the name has more than 31 bytes, or there are more
+ * than 32. */
+int zke_lab_sometimes(zke_lab *lab, const char *name);
+
 /* ---- running it ---- */
 
 /* zke_lab_run    - search; ZKE_OK also where something was found
@@ -250,8 +269,9 @@ int zke_lab_state(zke_lab *lab, void *at, size_t size);
  * Errors: ZKE_BADARGUMENTS, there is no process, or the schedule is malformed;
  * ZKE_UNIMPLEMENTED, only STATES or DEPTH are to search, which the library that
  * forks (libzkembed-lab-forked.a) does not have, and which parties outside keep
- * out; ZKE_NOMEM; what the engine says when the database cannot be made, or
- * when setup fails. */
+ * out; ZKE_RUNTIMEINCONSISTENCY, the program does not do the same again in the
+ * same schedule; ZKE_NOMEM; what the engine says when the database cannot be
+ * made, or when setup fails. */
 int zke_lab_run(zke_lab *lab, zke_lab_result *out);
 int zke_lab_replay(zke_lab *lab, const char *schedule, zke_lab_result *out);
 
@@ -264,8 +284,9 @@ int zke_lab_picture(zke_lab *lab, const char *schedule, const char *file);
 /* zke_lab_main - run as a program; returns its exit status
  * Prints one test in the Test Anything Protocol, and the finding with its
  * picture where there is one: 0, nothing was found; 1, something was; 2, wrong
- * words or another error.  Words: --replay SCHEDULE, --seconds N, --seed N,
- * --picture FILE, --strategy NAME (random, pct, states, depth), --help. */
+ * words, a schedule that is stale, or another error.  Words: --replay SCHEDULE,
+ * --seconds N, --seed N, --picture FILE, --strategy NAME (random, pct, states,
+ * depth), --help. */
 int zke_lab_main(zke_lab *lab, int argc, char **argv);
 
 /* ---- inside processes and checks ---- */
@@ -283,6 +304,9 @@ void zke_lab_exclude(const char *section, const char *other);
  * is left.  A consumer of a queue is spare from its beginning, a producer once
  * it has put its items. */
 void zke_lab_spare(void);
+
+/* zke_lab_reach - what zke_lab_sometimes() asks for is reached */
+void zke_lab_reach(const char *name);
 
 /* zke_lab_yield - others may go on here: before memory is touched that threads
  * or processes of the test share.  Calls of zkembed.h do that by themselves. */

@@ -5,6 +5,7 @@
  *     enter NAME MOST   it is in a section, with at most so many others
  *     leave NAME        it is so no longer
  *     exclude A B       whoever enters A may not find anybody in B
+ *     spare             from here on nobody may miss it
  *     note TEXT         a line for the picture
  *     fail TEXT         the schedule has failed
  *     sleep MS          the answer comes when so much time has passed
@@ -66,6 +67,8 @@ static void do_line(control *c, zke *z, char *line, bool *done_out) {
     zke_lab_fail("%s", rest);
   } else if (strcmp(line, "note") == 0) {
     zke_lab_note("%s", rest);
+  } else if (strcmp(line, "spare") == 0) {
+    zke_lab_spare();
   } else if (strcmp(line, "ended") == 0) {
     *done_out = true;
   } else if (strcmp(line, "sleep") == 0) {

@@ -75,7 +75,7 @@ says() {
 help_tells_all() {
   "$serve" --help >out || return 1
   for text in $options ZKE_LAB_NAME ZKE_LAB_HOSTS ZKE_LAB_CONTROL enter leave \
-    exclude note fail sleep 'Exit status'; do
+    exclude note fail sleep spare 'Exit status'; do
     grep -qF -e "$text" out || { echo "--help lacks $text"; return 1; }
   done
 }

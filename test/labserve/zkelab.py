@@ -72,6 +72,10 @@ class Client:
         """Nobody is to be in the other section now."""
         self._say("exclude %s %s" % (section, other))
 
+    def spare(self):
+        """From here on nobody may miss this client, should it die."""
+        self._say("spare")
+
     def note(self, text):
         """A line for the picture."""
         self._say("note %s" % _one_line(text))
