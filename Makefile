@@ -714,7 +714,8 @@ TEST_FIRST = $(call named_tests,$(LONGEST))
 TEST_OTHERS = $(TEST_FIRST) $(filter-out $(TEST_WAITING) $(TEST_FIRST), \
   $(TEST_RUN))
 .PHONY: deps
-deps: # it has only needs
+deps:
+	@:
 
 TEST_TARGETS = test test-fast $(TESTS:%=test-%)
 .PHONY: $(TEST_TARGETS) test-waiting test-others test-programs test-tsan
