@@ -482,8 +482,7 @@ static void queue_keying_free(queue_keying *k) {
 }
 
 /* Know the name of the next item: "entries" numbers its children from 0 on as
- * they are created.  ZKE_Q_AGAIN: there is no "entries".  ZKE_LIMIT: it has no
- * more numbers. */
+ * they are created.  ZKE_Q_AGAIN: there is no "entries". */
 static int queue_foresee(zke_queue *q, const char *prefix, queue_keying *k) {
   zke_stat stat;
   size_t size = strlen(prefix) + 12;
@@ -493,7 +492,6 @@ static int queue_foresee(zke_queue *q, const char *prefix, queue_keying *k) {
   uint32_t twice = (uint32_t)stat.cversion + (uint32_t)stat.numChildren;
   k->version = stat.version;
   k->number = (int32_t)(twice / 2);
-  if (k->number == INT32_MAX) return zke_recipe_say_used_up(q->entries);
   k->entry = zke_alloc(q->r.z, size);
   if (!k->entry) return ZKE_NOMEM;
   snprintf(k->entry, size, "%s" ZKE_RECIPE_NUMBER, prefix, k->number);
@@ -535,12 +533,15 @@ static int queue_see_keyed(zke_queue *q, queue_keying *k) {
 }
 
 /* Read what a put with a key rests on.  Nothing is changed here: what is stale
- * is deleted by the step, which fails if anybody has put since. */
+ * is deleted by the step, which fails if anybody has put since.  ZKE_LIMIT: the
+ * key is free, but no number. */
 static int queue_prepare_key(zke_queue *q, const queue_load *load,
                              const char *prefix, queue_keying *k) {
   if (!load->key) return ZKE_OK;
   int rc = queue_foresee(q, prefix, k);
   if (rc == ZKE_OK) rc = queue_see_key(q, load->key, k);
+  if (rc == ZKE_OK && k->number == INT32_MAX)
+    rc = zke_recipe_say_used_up(q->entries);
   return rc == ZKE_OK ? queue_see_keyed(q, k) : rc;
 }
 
@@ -618,7 +619,9 @@ static char *queue_prefix(zke_queue *q, const queue_load *load) {
 static int queue_say_taken(zke_queue *q, const char *prefix) {
   queue_keying next = {0};
   int rc = queue_foresee(q, prefix, &next);
-  if (rc == ZKE_OK)
+  if (rc == ZKE_OK && next.number == INT32_MAX)
+    rc = zke_recipe_say_used_up(q->entries);
+  else if (rc == ZKE_OK)
     rc = zke_recipe_fail(
         ZKE_LIMIT, "%s is in the way: no item can get its name", next.entry);
   queue_keying_free(&next);

@@ -275,12 +275,14 @@ TEST(numbers_may_wrap_around) {
  * queue, and says nothing about a key. */
 TEST(the_end_of_the_numbers_is_refused) {
   open_all();
-  put(q[0], "a");
+  ck_ok(put_key(q[0], "a", "old"));
   ck_ok(zke_raise_sequence(z[1], PATH "/entries", INT32_MAX, NULL));
   put(q[0], "b");
   for (int i = 0; i < 2; i++) {
     ck_rc(zke_queue_put(q[i], "c", 1, NULL, ZKE_FOREVER), ZKE_LIMIT);
     ck_says(PATH "/entries has given all of its 2147483647 numbers");
+    ck_rc(put_key(q[i], "c", "old"), ZKE_NODEEXISTS);
+    ck_says("an item with the key old");
     ck_rc(put_key(q[i], "c", "new"), ZKE_LIMIT);
     ck_says(PATH "/entries has given all of its 2147483647 numbers");
   }
