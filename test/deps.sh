@@ -18,7 +18,7 @@
 # needs_of GOAL: what it needs, by the settings of the Makefile
 needs_of() {
   case $1 in
-    clean | uninstall | dist) return ;;
+    clean | uninstall | amalgamation | dist) return ;;
     style) echo ctags pmccabe; return ;;
     format) echo clang-format; return ;;
     bench-plots) echo gnuplot; return ;;
