@@ -2308,7 +2308,8 @@ typedef struct store {
   sqlite3 *guest;    /* the program's connection that has the gate, or NULL */
   sqlite3_stmt *guest_commit, *guest_rollback; /* its ends, prepared */
   zke *guest_by;                               /* by which handle */
-  int synchronous; /* what the connection is set to: 1 NORMAL, 2 FULL */
+  pthread_key_t guest_key; /* ends it with its thread: zke_sql_begin() */
+  int synchronous;         /* what the connection is set to: 1 NORMAL, 2 FULL */
   enum store_health health; /* changed by health_ alone */
   bool named_log;           /* a power cut leaves the -wal its name */
   int64_t named_salt;       /* of which log others know that */
@@ -17549,22 +17550,6 @@ static int api_begin_guest(zke *z, sqlite3 *db) {
   return rc;
 }
 
-/* On success neither the lock nor the gate is given back: api_end_guest() does
- * that. */
-int zke_sql_begin(zke *z, struct sqlite3 *db) {
-  if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
-  if (txn_batch_here()) return api_misuse("zke_sql_begin()");
-  int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);
-  if (rc != ZKE_OK) return rc;
-  rc = api_begin_guest(z, db);
-  if (rc != ZKE_OK) return api_leave(z, rc);
-  z->s->guest = db;
-  z->s->guest_by = z;
-  app_here = z->s;
-  app_pages = 0;
-  return ZKE_OK;
-}
-
 /* The end of both kinds.  The log is shortened with the gate held, as after
  * any commit. */
 static int api_end_guest(zke *z, sqlite3 *db, bool commit, const char *call) {
@@ -17586,9 +17571,41 @@ static int api_end_guest(zke *z, sqlite3 *db, bool commit, const char *call) {
   s->guest = NULL;
   s->guest_by = NULL;
   app_here = NULL;
+  pthread_key_delete(s->guest_key);
   gate_leave(s);
   base_say_again(cause);
   return api_leave(z, rc);
+}
+
+/* The thread has ended without an end of its transaction: nothing of that
+ * stays, and what it holds is given up. */
+static void api_leave_guest(void *arg) {
+  zke *z = arg;
+  api_end_guest(z, z->s->guest, false, "zke_sql_rollback");
+}
+
+/* On success neither the lock nor the gate is given back: api_end_guest() does
+ * that, for a thread that ends before by the destructor of a key, which is
+ * there no longer than the transaction. */
+int zke_sql_begin(zke *z, struct sqlite3 *db) {
+  if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
+  if (txn_batch_here()) return api_misuse("zke_sql_begin()");
+  int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);
+  if (rc != ZKE_OK) return rc;
+  pthread_key_t *key = &z->s->guest_key;
+  if (pthread_key_create(key, api_leave_guest) != 0)
+    return api_leave(z, base_nomem());
+  rc =
+      pthread_setspecific(*key, z) == 0 ? api_begin_guest(z, db) : base_nomem();
+  if (rc != ZKE_OK) {
+    pthread_key_delete(*key);
+    return api_leave(z, rc);
+  }
+  z->s->guest = db;
+  z->s->guest_by = z;
+  app_here = z->s;
+  app_pages = 0;
+  return ZKE_OK;
 }
 
 int zke_sql_commit(zke *z, struct sqlite3 *db) {

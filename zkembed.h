@@ -1593,7 +1593,8 @@ ZKE_API int zke_sql_adopt(zke *z, struct sqlite3 *db);
  * program then works with db as it likes, and ends by zke_sql_commit() or
  * zke_sql_rollback(), on the same thread and soon: until then nobody else can
  * write, calls of other threads on the store of z wait, and this thread's
- * cancellation is held off.  Calls of the library on this thread are ZKE_MISUSE
+ * cancellation is held off.  If the thread ends before, all is undone and the
+ * handle stays usable.  Calls of the library on this thread are ZKE_MISUSE
  * until then, but for those that need no lock, which zke_op_sql() names.  The
  * commit is synced, as zke_sql_adopt() says.  db has two statements of ours
  * meanwhile, which the program must not finalize.

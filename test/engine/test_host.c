@@ -4,6 +4,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <pthread.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -1282,6 +1283,47 @@ TEST(transactions_of_the_programs_connection) {
   ck_ok(make(z, "/a"));
   sqlite3_close(db);
   sqlite3_close(stranger);
+  ck_ok(zke_close(z));
+}
+
+/* A thread that ends, or ends itself, in a transaction of this connection. */
+typedef struct leaver {
+  zke *z;
+  sqlite3 *db;
+  bool exits, closes;
+  int rc;
+} leaver;
+
+static void *leave_transaction(void *context) {
+  leaver *l = context;
+  l->rc = zke_sql_begin(l->z, l->db);
+  sqlite3_exec(l->db, "INSERT INTO orders VALUES(2,'b')", NULL, NULL, NULL);
+  if (l->closes) sqlite3_close_v2(l->db);
+  if (l->exits) pthread_exit(NULL);
+  return NULL;
+}
+
+/* zkembed.h, zke_sql_begin: a thread that ends before its transaction does
+ * leaves nothing of it, and the handle, the connection and the gate are free.
+ * (2: it has closed the connection.)  The handle could not even be closed. */
+TEST_LOOP(a_thread_ends_in_its_transaction, 0, 3) {
+  zke *z = open_shop(0), *other = test_open(shop);
+  leaver l = {z, plain(shop), .exits = _i == 1, .closes = _i == 2};
+  pthread_t thread;
+  ck_ok(zke_sql_adopt(z, l.db));
+  ck_assert_int_eq(pthread_create(&thread, NULL, leave_transaction, &l), 0);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_ok(l.rc);
+  ck_ok(make(z, "/a"));
+  ck_ok(make(other, "/b"));
+  ck_assert_int_eq(orders(shop), 1);
+  if (!l.closes) {
+    ck_ok(zke_sql_begin(z, l.db));
+    must(l.db, "INSERT INTO orders VALUES(2,'b')");
+    ck_ok(zke_sql_commit(z, l.db));
+    sqlite3_close(l.db);
+  }
+  ck_ok(zke_close(other));
   ck_ok(zke_close(z));
 }
 
