@@ -5376,10 +5376,10 @@ static int side_adopt(store *s, int fd, unsigned mode) {
   return s->os.adopt(s->os.context, fd, mode, s->file_id.uid, s->file_id.gid);
 }
 
-/* Open what is there, and what may lock out its owner: a umask took the mode
- * from it, or its maker died before it gave it one.  Then the owner's permission
- * is added; the rest is for side_adopt() and life_follow_mode().  A descriptor
- * or -errno. */
+/* Open what is there, though it may lock out its owner: a umask has taken the
+ * mode from it, or its maker died before it gave it one.  Then the owner's
+ * permission is added; the rest is for side_adopt() and life_follow_mode().  A
+ * descriptor or -errno. */
 static int side_enter(store *s, const char *path, int flags) {
   zke_file is;
   int fd = fd_open(s, path, flags | O_NOFOLLOW, 0);

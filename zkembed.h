@@ -60,11 +60,14 @@
  *   return: where one ends its thread (pthread_exit()), the handle stays
  *   usable, but the other watchers of the same event are not called.
  * Cancellation.  pthread_cancel() is held off while its thread is inside the
- *   library, callbacks included, and takes effect after the call.  Only the
- *   sleep of zke_wait() and zke_wait_turn() is a cancellation point, unless
- *   they are called in a callback: nothing is lost there, and the handle stays
- *   as it was.  PTHREAD_CANCEL_ASYNCHRONOUS may be set during calls that take a
- *   handle; what such a call returns is lost with its thread.
+ *   library, callbacks included.  Only the sleep of zke_wait() and
+ *   zke_wait_turn() is a cancellation point, unless they are called in a
+ *   callback: nothing is lost there, and the handle stays as it was.  No other
+ *   call is one, so that the caller gets what it returns.  A thread that makes
+ *   only such calls is not cancelled before it calls pthread_testcancel().
+ *   PTHREAD_CANCEL_ASYNCHRONOUS may be set during calls that take a handle:
+ *   then a cancellation takes effect at the end of the call, and what the call
+ *   returns is lost.
  *
  * Each function can also return what its handle's state asks for:
  *   ZKE_BADARGUMENTS   a NULL handle or a path that is not one

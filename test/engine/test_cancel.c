@@ -210,6 +210,37 @@ static void cancel(runner *r) {
 static const int types[] = {PTHREAD_CANCEL_DEFERRED,
                             PTHREAD_CANCEL_ASYNCHRONOUS};
 
+/* ---- calls ---- */
+
+/* Make calls while a cancellation is pending, and count those that return. */
+static void call_cancelled(void *context) {
+  int *made = context;
+  pthread_cancel(pthread_self());
+  for (int i = 0; i < 20; i++) {
+    char *data = NULL;
+    zke_strings *names = NULL;
+    *made += zke_set(shared, "/n", "2", 1, -1, NULL) == ZKE_OK;
+    *made += zke_get(shared, "/n", NULL, NULL, &data, NULL, NULL) == ZKE_OK;
+    *made += zke_children(shared, "/", NULL, NULL, &names, NULL) == ZKE_OK;
+    zke_free(data);
+    zke_free(names);
+  }
+  pthread_testcancel();
+  (*made)++;
+}
+
+/* zkembed.h, Cancellation: no call but a wait is a cancellation point, so none
+ * loses what it returns; the thread ends where it asks. */
+TEST(calls_are_no_cancellation_points) {
+  runner r;
+  int made = 0;
+  begin();
+  start(&r, call_cancelled, &made, PTHREAD_CANCEL_DEFERRED);
+  join(&r);
+  ck_assert_int_eq(made, 60);
+  finish();
+}
+
 /* ---- waits ---- */
 
 static void wait_long(void *context) { zke_wait(context, ZKE_FOREVER); }
