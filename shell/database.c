@@ -511,7 +511,7 @@ static int target_permissions(call *c, target *t) {
   struct stat st;
   mode_t mode = 0600;
   if ((!is_memory(c) && stat(c->sh->file, &st) == 0) ||
-      (t->like && stat(t->like, &st) == 0))
+      (t->snapshot && stat(t->snapshot, &st) == 0))
     mode = st.st_mode & 0666;
   return fchmod(t->fd, mode);
 }
@@ -768,7 +768,8 @@ static int backup_verify(call *c, sqlite3 *to, const target *t) {
   if (!said)
     status = fail_sqlite(c, to, t->name);
   else if (strcmp(said, "ok") != 0)
-    status = fail(c, STATUS_IO, "CORRUPT", "the database is damaged: %s", said);
+    status = fail(c, STATUS_IO, "CORRUPT", "%s is damaged: %s",
+                  t->snapshot ? t->snapshot : c->sh->file, said);
   sqlite3_finalize(stmt);
   return status;
 }
@@ -976,6 +977,9 @@ static int restore_check_kind(call *c, const restoring *r) {
  * r->old stays NULL if there is no database. */
 static int restore_lock(call *c, restoring *r) {
   if (access(r->t.name, F_OK) != 0) return 0;
+  if (access(r->t.name, W_OK) != 0)
+    return fail(c, STATUS_DENIED, "READONLY", "%s cannot be written",
+                c->sh->file);
   int rc = sqlite3_open_v2(r->t.name, &r->old, SQLITE_OPEN_READWRITE, NULL);
   if (rc == SQLITE_OK)
     rc = sqlite3_exec(r->old,
@@ -1083,7 +1087,8 @@ static int restore_work(call *c, restoring *r) {
 /* restore: puts a snapshot in the place of the database, which no process may
  * use. */
 static int restore_run(call *c) {
-  restoring r = {.t = {.fd = -1, .like = c->args[0].text}};
+  restoring r = {.t = {.fd = -1, .snapshot = c->args[0].text}};
+  struct stat link;
   if (is_memory(c))
     return fail_usage(c, "restore writes a file, and :memory: has none");
   if (c->sh->z || c->sh->looker)
@@ -1091,7 +1096,13 @@ static int restore_run(call *c) {
                 "%s is open in this shell; run \"zke %s restore\" alone",
                 c->sh->file, c->sh->file);
   r.t.name = realpath(c->sh->file, NULL);
-  if (!r.t.name && errno == ENOENT) r.t.name = strdup(c->sh->file);
+  if (!r.t.name && errno == ENOENT) {
+    if (lstat(c->sh->file, &link) == 0)
+      return refuse(c, "NOENT", c->sh->file,
+                    "leads to a file that is missing; restore to that file's "
+                    "own name");
+    r.t.name = strdup(c->sh->file);
+  }
   int status = r.t.name ? restore_work(c, &r) : fail_create(c, c->sh->file);
   sqlite3_close(r.from);
   sqlite3_close(r.old);

@@ -87,11 +87,12 @@ bool is_reserved(const call *c, const char *path);
  *     target_close(&t);
  */
 typedef struct target {
-  char *name;       /* symbolic links resolved */
-  char *temp;       /* NULL: name is written to, or has its file already */
-  int fd;           /* what is to be written to */
-  bool replace;     /* another may be there */
-  const char *like; /* whose permissions it gets if there is no database */
+  char *name;           /* symbolic links resolved */
+  char *temp;           /* NULL: name is written to, or has its file already */
+  int fd;               /* what is to be written to */
+  bool replace;         /* another may be there */
+  const char *snapshot; /* what a restore copies, with its permissions if there
+                         * is no database; NULL: the database is copied */
 } target;
 
 /* target_open  - begins the file; refuses c's database and what belongs to it,

@@ -252,6 +252,8 @@ TEST(looking_at_a_copy_needs_no_directory_to_write) {
   another_user = 61001;
   run("exec /proc/self/fd/9 app.db create /x 2>../spare/out");
   ck_prints("cat ../spare/out", "zke: READONLY: app.db cannot be written");
+  run("exec /proc/self/fd/9 app.db restore copy.db 2>../spare/out");
+  ck_prints("cat ../spare/out", "zke: READONLY: app.db cannot be written");
   run("exec /proc/self/fd/9 app.db ls / 2>../spare/out");
   ck_prints("cat ../spare/out",
             "zke: CANTOPEN: app.db: reading needs its -shm file, which cannot "
