@@ -4,9 +4,10 @@
 #   amalgamate.sh OUT [RECIPE...]    writes OUT.h and OUT.c
 #
 # Without names it takes every recipe.  A recipe brings the pairs that it
-# includes.  The engines zookeeper and compose are no recipes and are not joined.  OUT.h has
-# the public headers and what they include.  OUT.c has the headers for authors
-# of recipes, whose first lines say "for", and then the code.
+# includes.  The engines zookeeper and compose are no recipes and are not
+# joined.  OUT.h has the public headers and what they include.  OUT.c has the
+# other headers, which are for authors of recipes and whose first lines say
+# "for", and then the code.
 out=$1
 shift
 
@@ -66,7 +67,7 @@ done
 
 pairs=$(with_needs '[hc]' ${*:-$(every)})
 shown=$(with_needs h $(echo "$pairs" | public))
-hidden=$(echo "$pairs" | grep -vx "$shown")
+hidden=$(echo "$pairs" | in_order | grep -vx "$shown")
 told="made by \`make amalgamation\`; edit recipes/ instead"
 {
   echo "/* $(basename "$out").h - recipes over zkembed.h"
@@ -79,6 +80,6 @@ told="made by \`make amalgamation\`; edit recipes/ instead"
   echo "/* $(basename "$out").c - $told */"
   printf '%s\n' '#ifndef _GNU_SOURCE' '#define _GNU_SOURCE' '#endif'
   echo "#include \"$(basename "$out").h\""
-  echo "$hidden" | in_order | texts h
+  echo "$hidden" | texts h
   echo "$pairs" | texts c
 } >"$out.c"

@@ -5,9 +5,9 @@
 #
 # In a checkout it holds the last commit, elsewhere the files that are there
 # without build/; so a tarball makes itself again.  All recipes are added in one
-# pair of files, zkembed_recipes.c and .h, beside the engine.  The same commit gives the
-# same bytes: names are sorted, owners and modes are set, and every file has the
-# time of the commit.
+# pair of files, zkembed_recipes.c and .h, beside the engine.  The same commit
+# gives the same bytes: names are sorted, owners and modes are set, and every
+# file has the time of the commit.
 name=$1 out=$2
 
 room=$(mktemp -d) || exit 1

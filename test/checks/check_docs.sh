@@ -302,12 +302,15 @@ builds_from_four() {
     (cd "$room" && $CC $include $line $rest && $limited ./a.out </dev/null)
 }
 
-# joins RECIPE...: the file that they are joined into has no warning
+# joins RECIPE...: the files that they are joined into have no warning, and each
+# of ours once
 joins() {
   mkdir -p "$blocks/joined" &&
     sh recipes/amalgamate.sh "$blocks/joined/recipes" "$@" &&
     nothing $CC -std=c11 -I. $SQLITE_CFLAGS $WARNINGS -fsyntax-only \
-      "$blocks/joined/recipes.c"
+      "$blocks/joined/recipes.c" &&
+    nothing sh -c "grep -h '^/[*] ---- recipes' $blocks/joined/recipes.? |
+      sort | uniq -d"
 }
 
 four_refuses_unknown() {

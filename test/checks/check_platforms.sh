@@ -12,8 +12,8 @@ here=$(pwd)
 case $AMALGAMATION in /*) ;; *) AMALGAMATION=$here/$AMALGAMATION ;; esac
 sqlite=$(dirname "$AMALGAMATION")
 
-# The program is made of the four files to drop in.  It is C and C++ alike.  Its argument is the database; the first run
-# makes the node, later ones find it.
+# The program is made of the four files to drop in.  It is C and C++ alike.  Its
+# argument is the database; the first run makes the node, later ones find it.
 cat >"$place/app.c" <<'END'
 #include <stdio.h>
 #include <string.h>
