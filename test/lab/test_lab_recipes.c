@@ -1522,6 +1522,7 @@ static void take_two_rounds(zke *z, void *arg) {
     rc = zke_double_barrier_enter(barrier, NULL, 0, ZKE_FOREVER, NULL);
     if (!went(z, rc)) break;
     zke_lab_assert(shared.came >= 2 * round);
+    zke_lab_yield(); /* whoever dies here breaks the round */
     shared.left++;
     rc = zke_double_barrier_leave(barrier, ZKE_FOREVER);
     if (rc == ZKE_OK) zke_lab_assert(shared.left >= 2 * round);
