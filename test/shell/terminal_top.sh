@@ -85,7 +85,7 @@ top_pid() {
 
 zke "$room/app.db" create /x >/dev/null
 (cd "$room" && TERM=screen tm new-session -d -x 80 -y 24 \
-  "env PS1='\$ ' PATH='$PATH' sh") || exit 1
+  "exec env PS1='\$ ' PATH='$PATH' sh") || exit 1
 expect "a shell is there" shows '^\$ *$'
 
 # ---- what is shown ----
