@@ -1000,12 +1000,18 @@ static int restore_lock(call *c, restoring *r) {
 static int restore_open(call *c, restoring *r) {
   const char *name = c->args[0].text;
   struct stat st;
-  if (stat(name, &st) != 0) return fail_errno(c, STATUS_CANTOPEN, name);
+  if (stat(name, &st) != 0 || access(name, R_OK) != 0)
+    return fail_errno(c, STATUS_CANTOPEN, name);
   if (is_database(c, &st))
     return refuse(c, "SAMEFILE", name, "is the database itself");
   if (!S_ISREG(st.st_mode))
     return fail(c, STATUS_CANTOPEN, "NOTADB", "%s is no file", name);
   int rc = reader_try(name, &r->from);
+  if (rc == SQLITE_READONLY || rc == SQLITE_CANTOPEN)
+    return fail(c, STATUS_CANTOPEN, "CANTOPEN",
+                "%s: reading needs its -shm file, which cannot be made there; "
+                "copy it, with its -wal if there is one, elsewhere",
+                name);
   if (rc == SQLITE_ERROR || rc == SQLITE_NOTADB)
     return fail(c, STATUS_CANTOPEN, "NOTADB", "%s is not a zkembed database",
                 name);

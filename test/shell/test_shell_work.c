@@ -259,6 +259,13 @@ TEST(looking_at_a_copy_needs_no_directory_to_write) {
             "zke: CANTOPEN: app.db: reading needs its -shm file, which cannot "
             "be made or used here (attempt to write a readonly database); a "
             "copy by \"zke app.db backup COPY\" needs none");
+  run("exec /proc/self/fd/9 ../spare/new.db restore app.db 2>../spare/out");
+  ck_prints("cat ../spare/out",
+            "zke: CANTOPEN: app.db: reading needs its -shm file, which cannot "
+            "be made there; copy it, with its -wal if there is one, elsewhere");
+  ck_assert_int_eq(chmod("app.db", 0600), 0);
+  run("exec /proc/self/fd/9 ../spare/new.db restore app.db 2>../spare/out");
+  ck_prints("cat ../spare/out", "zke: ACCES: app.db: Permission denied");
   ck_assert_int_eq(rename("copy.db", "app.db"), 0);
   expect_looks("zke=/proc/self/fd/9;");
   expect_refused("zke=/proc/self/fd/9;", 77, "only commands that read work");
