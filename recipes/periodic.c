@@ -883,7 +883,7 @@ int zke_periodic_get(zke *z, const char *base, const char *name,
   char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
   char *running = path ? zke_recipe_path(z, path, "running") : NULL;
   rc = running ? job_last(z, path, running, &c) : ZKE_NOMEM;
-  zke_periodic_record *out = rc == ZKE_OK ? job_give(z, &c) : NULL;
+  zke_periodic_record *out = c.identity ? job_give(z, &c) : NULL;
   if (rc == ZKE_OK && !out) rc = ZKE_NOMEM;
   if (rc == ZKE_OK) *record_out = out;
   record_free(&c);
