@@ -51,7 +51,7 @@ in_order() {
 texts() {
   while read -r pair; do
     printf '\n/* ---- %s ---- */\n\n' "recipes/$pair.$1"
-    sed '/^#include ".*"/d' "recipes/$pair.$1"
+    sed '/^#include ".*"/d' "recipes/$pair.$1" | cat -s
   done
 }
 

@@ -14,7 +14,7 @@ untold() {
 }
 
 version=$($CLANG_FORMAT --version) # others may differ in taste
-for file in *.[ch] test/*.[ch] test/*/*.[ch] doc/examples/*.[ch] \
+for file in zkembed.[ch] test/*.[ch] test/*/*.[ch] doc/examples/*.[ch] \
   recipes/*.[ch] shell/*.[ch]
 do
   [ -f "$file" ] || continue
