@@ -802,7 +802,7 @@ int zke_line_check(zke_line *l) {
 
 /* Fail with rc and a sentence that names the holder. */
 static int line_say_held(zke_line *l, int rc) {
-  return zke_line_say_held(l->r.z, rc, l->r.class_->name, l->r.path);
+  return zke_line_say_held(l->r.z, rc, l->r.class_->name, l->r.path, l->znode);
 }
 
 /* The znode has to be made to know whether anybody is before it.  It is there

@@ -478,7 +478,8 @@ static int multilock_say_held(zke_multilock *ml, int rc) {
       zke_recipe_bury_all(ml->r.z, ml->seats[i].path, &keeper) != ZKE_OK)
     return ZKE_NONODE;
   return zke_line_say_held(ml->r.z, rc, multilock_places[ml->seats[i].kind],
-                           ml->seats[i].path);
+                           ml->seats[i].path,
+                           ml->own ? ml->own->data[i] : NULL);
 }
 
 /* ---- the blocking call ---- */

@@ -22,21 +22,25 @@
 #include "znode.h"
 
 /* The first in the line holds.  Of several znodes made together the last speaks
- * for all: it has the data.  The line may be empty by now, since the holder of
- * a moment ago may have gone. */
-int zke_line_say_held(zke *z, int rc, const char *kind, const char *directory) {
+ * for all: it has the data.  The line may be empty by now, or led by the own
+ * znode, since the holder of a moment ago may have gone. */
+int zke_line_say_held(zke *z, int rc, const char *kind, const char *directory,
+                      const char *own) {
   char what[256];
   zke_entries *e = NULL;
   snprintf(what, sizeof what, "the %s %s", kind, directory);
   int found = zke_entry_list(z, directory, &e, NULL);
-  if (found == ZKE_OK && e->count == 0) found = ZKE_NONODE;
+  const char *first = NULL;
+  if (found == ZKE_OK && e->count > 0)
+    first = e->data[zke_entry_last_of_group(e, 0)].name;
+  bool mine = first && own && strcmp(first, zke_recipe_name(own)) == 0;
+  if (found == ZKE_OK && (!first || mine)) found = ZKE_NONODE;
   if (found == ZKE_NONODE && rc == ZKE_HELD) rc = found;
   if (found != ZKE_OK) {
     zke_free(e);
     return zke_recipe_say_hidden(rc, what, found);
   }
-  const char *name = e->data[zke_entry_last_of_group(e, 0)].name;
-  char *path = zke_recipe_path(z, directory, name);
+  char *path = zke_recipe_path(z, directory, first);
   rc = path ? zke_recipe_say_held(z, rc, what, path) : ZKE_NOMEM;
   zke_free(path);
   zke_free(e);

@@ -43,10 +43,12 @@ ZKE_API int zke_line_parties(zke *z, const char *path, int limit,
  *
  *   kind       "lock"
  *   directory  of the line
+ *   own        path of the caller's znode, which holds nothing, or NULL: if it
+ *              is the first, the holder has gone
  *
  * Returns as zke_recipe_say_held(), or ZKE_NOMEM. */
 ZKE_API int zke_line_say_held(zke *z, int rc, const char *kind,
-                              const char *directory);
+                              const char *directory, const char *own);
 
 #ifdef __cplusplus
 }

@@ -61,6 +61,40 @@ TEST(additions_count_where_versions_wrap) {
   }
 }
 
+/* ---- a lock that its holder releases while it is tried ---- */
+
+static zke_lock *held;
+
+static void releases(void) { ck_ok(zke_lock_release(held)); }
+
+/* The holder releases at the n-th moment of a try, by a lock (0) or by a
+ * multi-lock (1).  The try gets the lock, or names that holder, never
+ * itself. */
+TEST_LOOP(a_try_is_never_refused_by_itself, 0, 2) {
+  const zke_multilock_item one = {"/locks/a", ZKE_MULTILOCK_LOCK};
+  bool more = true;
+  for (int n = 1; more; n++) {
+    zke_lock *own;
+    zke_multilock *several;
+    open_two();
+    ck_ok(zke_lock_new(intruder, "/locks/a", NULL, &held));
+    ck_ok(zke_lock_new(caller, "/locks/a", NULL, &own));
+    ck_ok(zke_multilock_new(caller, &one, 1, NULL, &several));
+    ck_ok(zke_lock_acquire(held, ZKE_FOREVER));
+    act_between(n, releases);
+    int rc = _i ? zke_multilock_try(several) : zke_lock_try(own);
+    more = acted();
+    if (rc != ZKE_OK) {
+      ck_assert_int_eq(rc, ZKE_HELD);
+      ck_says("is held by intruder");
+    }
+    zke_lock_free(held);
+    zke_lock_free(own);
+    zke_multilock_free(several);
+    close_two();
+  }
+}
+
 /* ---- an item that its next owner takes ---- */
 
 static const char *const items[] = {"a", "b"};
