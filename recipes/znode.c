@@ -206,10 +206,10 @@ int zke_recipe_place_seen(zke *z, const char *path, const char *kind, int mode,
  * Discarding is here too, as the last resort of a creation whose outcome cannot
  * be told; and so is the twin of a znode (zke_recipe_find_twin()). */
 
-/* The numbers that this process has given: those after `before`, up to
- * `latest`.  All are atomic. */
+/* The numbers that this process has given: `count` of them after `before`.  All
+ * are atomic. */
 static struct {
-  uint64_t before, latest;
+  uint64_t before, count;
   pid_t process; /* that has begun; 0: none */
 } znode_given;
 
@@ -220,18 +220,18 @@ enum { ZNODE_NUMBER = 12 }; /* hex digits of a number in a guid */
  * process, whose numbers must not be the same ones: so each process begins at a
  * random one, a forked child too.  Without random numbers it counts on.
  *
- * Two threads may both begin: then the numbers of one go on from the other's
- * beginning. */
+ * Of two threads that begin at once, one sets the beginning for both. */
 static uint64_t znode_number(void) {
   pid_t pid = getpid();
+  uint64_t first, old = __atomic_load_n(&znode_given.before, __ATOMIC_ACQUIRE);
   if (__atomic_load_n(&znode_given.process, __ATOMIC_ACQUIRE) != pid) {
-    uint64_t first = __atomic_load_n(&znode_given.latest, __ATOMIC_RELAXED);
     if (getentropy(&first, sizeof first) == 0)
-      __atomic_store_n(&znode_given.latest, first, __ATOMIC_RELAXED);
-    __atomic_store_n(&znode_given.before, first, __ATOMIC_RELAXED);
+      __atomic_compare_exchange_n(&znode_given.before, &old, first, false,
+                                  __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
     __atomic_store_n(&znode_given.process, pid, __ATOMIC_RELEASE);
   }
-  return __atomic_add_fetch(&znode_given.latest, 1, __ATOMIC_RELAXED);
+  return __atomic_load_n(&znode_given.before, __ATOMIC_ACQUIRE) +
+         __atomic_add_fetch(&znode_given.count, 1, __ATOMIC_RELAXED);
 }
 
 /* Has this process made the znode?  Its guid's number tells. */
@@ -242,10 +242,10 @@ static bool znode_is_own(const char *path) {
       strnlen(name, ZKE_NAME_KIND) < ZKE_NAME_KIND)
     return false;
   uint64_t number = strtoull(name + ZKE_NAME_HEAD - ZNODE_NUMBER, NULL, 16);
-  uint64_t before = __atomic_load_n(&znode_given.before, __ATOMIC_RELAXED);
-  uint64_t latest = __atomic_load_n(&znode_given.latest, __ATOMIC_RELAXED);
+  uint64_t before = __atomic_load_n(&znode_given.before, __ATOMIC_ACQUIRE);
   uint64_t place = (number - before) & ZNODE_NUMBER_MASK;
-  return place > 0 && place <= latest - before;
+  return place > 0 &&
+         place <= __atomic_load_n(&znode_given.count, __ATOMIC_RELAXED);
 }
 
 /* Two sessions differ by the session's id, two calls for one session by the
