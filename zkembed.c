@@ -10877,17 +10877,20 @@ static void discard_free(discard *d) {
 }
 
 /* The try to remove these entries has ended: forget them, or say when a
- * dispatch is due to try again.  In a batch they are marked only, as
- * it may still be undone: discard_end_batch().  Returns rc. */
+ * dispatch is due to try again, unless that time is still to come.  In a batch
+ * they are marked only, as it may still be undone: discard_end_batch().
+ * Returns rc. */
 static int discard_conclude(zke *z, discard *first, int rc) {
   if (rc == ZKE_OK && z->s->batch) {
     for (discard *d = first; d; d = d->next) d->batch = z->s->batches;
     return ZKE_OK;
   }
   if (rc != ZKE_OK) {
+    int64_t now = host_now(z->s);
+    if (now < z->discard_at) return rc;
     z->discard_pause = base_min(base_max(2 * z->discard_pause, ZKE_MS),
                                 DISCARD_PAUSE_MS * ZKE_MS);
-    z->discard_at = host_now(z->s) + z->discard_pause;
+    z->discard_at = now + z->discard_pause;
     return rc;
   }
   pthread_mutex_lock(&z->s->m);
@@ -10896,7 +10899,7 @@ static int discard_conclude(zke *z, discard *first, int rc) {
   *at = NULL;
   atomic_store(&z->owes, z->discards || atomic_load(&z->doomed));
   pthread_mutex_unlock(&z->s->m);
-  z->discard_pause = 0;
+  z->discard_at = z->discard_pause = 0;
   discard_free(first);
   return ZKE_OK;
 }

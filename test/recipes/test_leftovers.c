@@ -588,12 +588,8 @@ static int check_only(void) {
   return zke_lock_check(lock) == ZKE_LOST ? ZKE_OK : 1;
 }
 
-/* zke_discard(): each call of the session tries again, however soon after the
- * last one that failed.  Here no time passes between them. */
-TEST_LOOP(gone_with_the_next_call, 0, 5) {
-  int (*const calls[])(void) = {only_read, only_dispatch, only_wait,
-                                release_again, check_only};
-  zke_lock *second;
+/* An obstacle lets a release fail, and then the clock stands. */
+static void release_in_vain(void) {
   begin();
   ck_ok(zke_close(z));
   zke_os_default(&os_default);
@@ -602,16 +598,42 @@ TEST_LOOP(gone_with_the_next_call, 0, 5) {
   zke_options o = {.size = sizeof o, .busy_timeout_ms = 20, .os = &os};
   ck_ok(zke_open(test_path("a.db"), &o, &z));
   lock_hold();
-  ck_ok(zke_lock_new(other, "/l", NULL, &second));
   obstruct();
   ck_rc(zke_lock_release(lock), ZKE_OPERATIONTIMEOUT);
   clock_stands = true;
+}
+
+/* zke_discard(): each call of the session tries again, however soon after the
+ * last one that failed.  Here no time passes between them. */
+TEST_LOOP(gone_with_the_next_call, 0, 5) {
+  int (*const calls[])(void) = {only_read, only_dispatch, only_wait,
+                                release_again, check_only};
+  zke_lock *second;
+  release_in_vain();
+  ck_ok(zke_lock_new(other, "/l", NULL, &second));
   for (int i = 0; i < 3; i++) ck_ok(zke_dispatch(z, NULL));
   clear();
   ck_ok(calls[_i]());
   ck_ok(zke_lock_try(second));
   clock_stands = false;
   zke_lock_free(second);
+  zke_lock_free(lock);
+  end();
+}
+
+/* A dispatch waits for the other writer when its try is due.  Reads that fail
+ * before do not put that off: else it never comes in a program that reads often
+ * enough. */
+TEST(reads_do_not_put_off_the_next_try) {
+  int64_t due, later;
+  release_in_vain();
+  ck_ok(only_read()); /* the pause may be over when the clock stops */
+  ck_ok(zke_next_deadline(z, &due));
+  for (int i = 0; i < 5; i++) ck_ok(only_read());
+  ck_ok(zke_next_deadline(z, &later));
+  ck_assert_int_eq(later, due);
+  clear();
+  clock_stands = false;
   zke_lock_free(lock);
   end();
 }
