@@ -630,8 +630,8 @@ static zke_strings *buf_strings(const buf *texts, int count) {
  * let the n-th call fail, or kill the process inside it.
  *
  * Each function of the default table returns a value >= 0 or -errno.  What
- * reads, writes, syncs, locks or opens a file calls again after EINTR; a poll
- * ends with it, so that the caller looks at its deadline.  zkembed.h says what
+ * reads, writes, syncs, locks or opens a file, or asks for its file system,
+ * calls again after EINTR; a poll ends with it, so that the caller looks at its deadline.  zkembed.h says what
  * each member has to do, at zke_os.  They are for Linux; a host that brings a
  * table of its own may leave out the poller and the timer (-ENOSYS), and
  * os_fill() puts ours in place of what is NULL.
@@ -875,7 +875,11 @@ static int os_network(void *context, const char *path) {
       0x19830326 /* fhgfs */,
   };
   struct statfs fs;
-  if (statfs(path, &fs) < 0) return -errno;
+  int rc;
+  do
+    rc = statfs(path, &fs);
+  while (rc < 0 && errno == EINTR);
+  if (rc < 0) return -errno;
   for (size_t i = 0; i < sizeof network / sizeof *network; i++) {
     if (((uint64_t)fs.f_type & 0xffffffffu) == network[i]) return 1;
   }
@@ -3569,8 +3573,8 @@ static void wal_note_name(store *s) {
   s->named_salt = salt;
 }
 
-/* Make the log's name durable, once a store, so that a power cut cannot take it
- * away with everything in it.
+/* Make the log's name durable, once a connection, so that a power cut cannot
+ * take it away with everything in it.
  *
  * Another store may have done it, and left word with the salts of that log.  A
  * file that is made anew has other salts, whoever makes it.  A log that begins
@@ -3671,6 +3675,7 @@ static void wal_wrap(store *s, sqlite3_file *f) {
   wal_log *l = &s->wal_log;
   memset(l, 0, sizeof *l);
   l->s = s;
+  s->named_log = false; /* other programs may have made it anew meanwhile */
   file_wrap(&l->file, f);
   if (!s->readonly && !s->plain_log && wal_vfs_is_plain(s))
     l->bytes = mem_resize(&s->a, NULL, ZKE_LOG_BYTES);
