@@ -631,10 +631,10 @@ static zke_strings *buf_strings(const buf *texts, int count) {
  *
  * Each function of the default table returns a value >= 0 or -errno.  What
  * reads, writes, syncs, locks or opens a file, or asks for its file system,
- * calls again after EINTR; a poll ends with it, so that the caller looks at its deadline.  zkembed.h says what
- * each member has to do, at zke_os.  They are for Linux; a host that brings a
- * table of its own may leave out the poller and the timer (-ENOSYS), and
- * os_fill() puts ours in place of what is NULL.
+ * calls again after EINTR; a poll ends with it, so that the caller looks at its
+ * deadline.  zkembed.h says at zke_os what each member has to do.  They are for
+ * Linux; a host that brings a table of its own may leave out the poller and the
+ * timer (-ENOSYS), and os_fill() puts ours in place of what is NULL.
  *
  * Two things of threads are here but not in the table, since no host replaces
  * them: waiting on condition variables, and holding off cancellation.
@@ -876,8 +876,7 @@ static int os_network(void *context, const char *path) {
   };
   struct statfs fs;
   int rc;
-  do
-    rc = statfs(path, &fs);
+  do rc = statfs(path, &fs);
   while (rc < 0 && errno == EINTR);
   if (rc < 0) return -errno;
   for (size_t i = 0; i < sizeof network / sizeof *network; i++) {

@@ -183,9 +183,9 @@ static const struct {
   const char *call;
   bool repeated; /* after a signal */
   int less;      /* what use() takes off a count */
-} calls[] = {{"open", true, 0},   {"read", true, 3},   {"write", true, 3},
-             {"pread", true, 3},  {"pwrite", true, 3}, {"fstat", false, 0},
-             {"fsync", true, 0},  {"fcntl", true, 0},  {"opendir", false, 0},
+} calls[] = {{"open", true, 0},  {"read", true, 3},   {"write", true, 3},
+             {"pread", true, 3}, {"pwrite", true, 3}, {"fstat", false, 0},
+             {"fsync", true, 0}, {"fcntl", true, 0},  {"opendir", false, 0},
              {"statfs", true, 0}};
 enum { CALLS = sizeof calls / sizeof calls[0] };
 
