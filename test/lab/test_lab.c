@@ -159,8 +159,9 @@ static void add_nothing(zke *z, void *arg) {
 /* Makes no call any more once there is a znode. */
 static void spin(zke *z, void *arg) {
   (void)arg;
-  bool there = zke_exists(z, "/n-0000000000", NULL, NULL, NULL) == ZKE_OK;
-  for (volatile int i = 0; there; i++) continue;
+  volatile bool there =
+      zke_exists(z, "/n-0000000000", NULL, NULL, NULL) == ZKE_OK;
+  while (there) continue;
 }
 
 static int go_down(volatile char *above) {
