@@ -194,7 +194,8 @@ static void write_freed(zke *z, void *arg) {
   free(block);
   zke_exists(z, "/", NULL, NULL, NULL);
   block[20] = 0;
-  free(malloc(40));
+  block = malloc(40);
+  free(block);
 }
 
 static void write_behind(zke *z, void *arg) {

@@ -472,20 +472,19 @@ TEST(a_host_that_others_reach_is_warned_of) {
 TEST(a_start_that_is_refused_has_a_sentence) {
   static const char shortest[] =
       "zke: USAGE: --timeout-min is 20ms at least, and --timeout-max not less "
-      "than it; usage: ";
+      "than it\nusage: ";
   static const struct {
     const char *options, *sentence;
   } starts[] = {
       {"--timeout-min 5s --timeout-max 4s", shortest},
       {"--timeout-min 10ms", shortest},
       {"--unix /" LETTERS LETTERS,
-       "zke: USAGE: --unix wants a path of at most 107 bytes; usage: "},
-      {"--host " LETTERS ".invalid", "zke: USAGE: " LETTERS ".invalid: "}};
+       "zke: USAGE: --unix wants a path of at most 107 bytes\nusage: "},
+      {"--host " LETTERS ".invalid", "zke: USAGE: " LETTERS ".invalid:\n"}};
   for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
     const char *got = refusal(starts[i].options);
     size_t len = strlen(starts[i].sentence);
     ck_assert_msg(strncmp(got, starts[i].sentence, len) == 0, "%s", got);
-    ck_assert_ptr_eq(strchr(got, '\n'), got + strlen(got) - 1);
   }
 }
 
@@ -502,7 +501,8 @@ TEST(a_script_cannot_set_the_time_of_containers) {
   ck_assert_int_ne(pclose(f), 0);
   ck_assert_msg(strstr(got,
                        "USAGE: --container-ms is for a session of its own, "
-                       "which one command on the command line has; usage: "),
+                       "which one command on the\n        command line has\n"
+                       "usage: "),
                 "%s", got);
 }
 
