@@ -143,8 +143,9 @@ static int try_open(const char *name, int flags) {
 
 /* A log of an SQLite that is known. */
 static void open_log(bool memory) {
+  static char name[] = "log";
   os_fill(&s.os, sizeof s.os);
-  s.file = "log";
+  s.file = name;
   s.live_fd = -1;
   s.a.resize = memory ? mem_default_resize : no_memory;
   ck_assert_int_eq(try_open("log", SQLITE_OPEN_WAL), SQLITE_OK);
