@@ -521,23 +521,18 @@ static const recipe_use uses[] = {{"counter", NULL, use, check}};
 RECIPE_TESTS(uses, 10, 0);
 
 /* Processes count as fast as they can, and one of them loses replies all the
- * time: the sum is right, and everybody saw values of its own.  So it is where
- * the version of the number wraps around (1). */
-TEST_LOOP(processes_count_without_a_gap, 0, 2) {
+ * time: the sum is right, and everybody saw values of its own. */
+TEST(processes_count_without_a_gap) {
   enum { N = 4, EACH = 60 };
   const char *db = test_path("db");
   int values[2];
-  zke *z = test_open(db);
-  zke_counter *c = make(z);
-  ck_ok(zke_counter_set(c, 0, ZKE_FOREVER, NULL));
-  zke_counter_free(c);
-  ck_ok(zke_close(z));
-  if (_i) test_set_version(db, PATH, -N * EACH / 2);
   ck_assert_int_eq(pipe(values), 0);
   pid_t pids[N];
   for (int i = 0; i < N; i++) {
     pids[i] = fork();
     if (pids[i]) continue;
+    zke *z;
+    zke_counter *c;
     int rc = zke_open(db, NULL, &z);
     if (rc == ZKE_OK) rc = zke_counter_new(z, PATH, NULL, &c);
     for (int j = 0; j < EACH && rc == ZKE_OK; j++) {
@@ -561,8 +556,8 @@ TEST_LOOP(processes_count_without_a_gap, 0, 2) {
     ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
     ck_assert_int_eq(status, 0);
   }
-  z = test_open(db);
-  c = make(z);
+  zke *z = test_open(db);
+  zke_counter *c = make(z);
   ck_assert_int_eq(value(c), N * EACH);
   zke_counter_free(c);
   ck_ok(zke_close(z));
