@@ -451,13 +451,13 @@ typedef struct batch {
 } batch;
 
 /* Can the step be part of a batch?  One that is undone (result) must not leave
- * what is no part of it: what is discarded stays so. */
+ * what is no part of it: what is discarded stays so.  A batch refuses sync. */
 static bool may_join(const run *r, const run_step *s, int result) {
   const seat *at = &r->seats[s->op.seat];
   if (!at->e || at->dead) return false;
   switch (s->extra) {
     case RUN_NONE:
-      return s->op.kind <= CF_ADD_WATCH;
+      return s->op.kind <= CF_ADD_WATCH && s->op.kind != CF_SYNC;
     case RUN_DISCARD:
       return result == ZKE_OK;
     case RUN_RAISE:
