@@ -213,11 +213,12 @@ TEST(looking_works_on_a_full_disk) {
   expect_refused("zke=zke;", 74, "zke: FULL: app.db");
 }
 
-/* Nor do they want to write: another user may look at what he may read. */
-TEST(looking_needs_no_permission_to_write) {
+/* Enter data that another user may read and not write, with the program open
+ * for him; false: only root can do this. */
+static bool enter_data_for_another_user(void) {
   if (getuid() != 0) {
     printf("another user: skipped, needs root\n");
-    return;
+    return false;
   }
   program = open(test_zke(), O_RDONLY | O_CLOEXEC);
   ck_assert_int_ge(program, 0);
@@ -225,6 +226,12 @@ TEST(looking_needs_no_permission_to_write) {
   ck_assert_int_eq(chmod(test_path("."), 0711), 0);
   ck_assert_int_eq(mkdir("data", 0755), 0);
   enter_data("data");
+  return true;
+}
+
+/* Nor do they want to write: another user may look at what he may read. */
+TEST(looking_needs_no_permission_to_write) {
+  if (!enter_data_for_another_user()) return;
   another_user = 61001;
   expect_looks("zke=/proc/self/fd/9;");
   expect_refused("zke=/proc/self/fd/9;", 77, "only commands that read work");
@@ -236,16 +243,7 @@ TEST(looking_needs_no_permission_to_write) {
 /* Without a -shm a database is not read where none can be made, and nobody says
  * that it is; but a copy is. */
 TEST(looking_at_a_copy_needs_no_directory_to_write) {
-  if (getuid() != 0) {
-    printf("another user: skipped, needs root\n");
-    return;
-  }
-  program = open(test_zke(), O_RDONLY | O_CLOEXEC);
-  ck_assert_int_ge(program, 0);
-  enter_room();
-  ck_assert_int_eq(chmod(test_path("."), 0711), 0);
-  ck_assert_int_eq(mkdir("data", 0755), 0);
-  enter_data("data");
+  if (!enter_data_for_another_user()) return;
   ck_assert_int_eq(run("zke app.db backup copy.db >/dev/null && chmod 644 "
                        "copy.db && rm -r app.db-wal app.db-shm app.db-zke"),
                    0);
