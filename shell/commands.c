@@ -24,6 +24,5 @@ const command_table commands_all[] = {
     {NULL, fence_commands},
     {"Who holds what", look_commands},
     {NULL, waits_commands},
-    {NULL, top_commands},
     {"ZooKeeper's clients", serve_commands},
     {NULL, NULL}};

@@ -116,7 +116,7 @@ static int screen_width(const char *text, size_t len, int columns) {
  * from the width of all that stands before it. */
 static void screen_hide(edit *e) {
   const LineInfo *line = el_line(e->el);
-  int columns = output_columns(STDOUT_FILENO, NULL);
+  int columns = output_columns(STDOUT_FILENO);
   int width = screen_width(e->prompt, strlen(e->prompt), columns) +
               screen_width(line->buffer, (size_t)(line->cursor - line->buffer),
                            columns);
@@ -440,7 +440,7 @@ enum { LIST_ROWS = 20 };
 /* Lists the candidates below the line in columns, read downwards, as ls does;
  * of very many only the first rows. */
 static void list_names(edit *e, const completion *k) {
-  int columns = output_columns(STDOUT_FILENO, NULL), widest = 0;
+  int columns = output_columns(STDOUT_FILENO), widest = 0;
   for (int i = 0; i < k->count; i++) {
     int width = screen_width(k->names[i], strlen(k->names[i]), columns);
     if (width > widest) widest = width;

@@ -102,8 +102,6 @@ static const struct {
     {"break", "all", "from all that hold it"},
     {"revoke", "insist", "take it away when that time is over"},
     {"waits", "dot", "print a graph as text for Graphviz"},
-    {"top", "interval", "draw at least that often; 1s"},
-    {"top", "once", "print it once and end"},
     {"queue push", "priority", "from 1 to 999, the lowest goes first; 100"},
     {"queue push", "delay", "nobody gets it before that time is over"},
     {"queue push", "key", "fail while an item with this key is in the queue"},

@@ -3,7 +3,7 @@
  *
  * Whatever is held or waited for is an ephemeral znode of a session.  So these
  * commands ask each session for its ephemeral znodes, and never walk the tree,
- * however large it is.  look_take() does that, for locks, top and waits:
+ * however large it is.  look_take() does that, for locks and waits:
  *
  *     sessions --> their ephemeral znodes --> places: the directories of those
  *     whose names are a recipe's --> each place's parties: a look_line
@@ -274,11 +274,6 @@ static const char *word_for(const char *kind, const char *mode, bool has_it) {
   if (!mode) return has_it ? "holds" : "waits";
   if (strcmp(mode, "read") == 0) return has_it ? "reads" : "to read";
   return has_it ? "writes" : "to write";
-}
-
-/* The word is the same for people in every command. */
-const char *look_word(const look_line *line, const zke_party *p) {
-  return word_for(line->kind, party_mode(line, p), p->held);
 }
 
 /* ------------------------------------------------------------------------

@@ -47,9 +47,6 @@ typedef struct look {
 int look_take(call *c, look *l);
 void look_free(look *l);
 
-/* look_word - what a party does, for people: "reads", "waits", "leads" */
-const char *look_word(const look_line *line, const zke_party *p);
-
 /* look_kept_human - behind a pid: "; kept by …" where other processes than that
  *                   one keep the session alive, as a row's member says */
 void look_kept_human(json_t *row, const char *member, FILE *out);

@@ -219,11 +219,10 @@ void output_sentence(const char *text, FILE *out) {
   put_escaped(text, strlen(text), ESCAPE_LINE, out);
 }
 
-/* 24 by 80 where it is no terminal, or does not say. */
-int output_columns(int fd, int *rows_out) {
+/* 80 too for what is no terminal. */
+int output_columns(int fd) {
   struct winsize size;
   bool known = ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  if (rows_out) *rows_out = known ? size.ws_row : 24;
   return known ? size.ws_col : 80;
 }
 
@@ -268,7 +267,7 @@ void output_usage(const char *sentence) {
   static const char mark[] = "; usage: ";
   char *text = NULL;
   size_t len;
-  int columns = output_columns(STDERR_FILENO, NULL);
+  int columns = output_columns(STDERR_FILENO);
   FILE *out = open_memstream(&text, &len);
   if (out) output_sentence(sentence, out);
   if (!out || fclose(out) != 0) return;

@@ -25,10 +25,10 @@
  *       transfer.c, database.c, batch.c (what removing, copying and import
  *       share),
  *       guard.c (runs a child), lock.c, queue.c, barrier.c, once.c, txn.c
- *       (work.c has what these four share), look.c, waits.c, top.c,
- *       process.c (what /proc tells of other processes), fence.c, history.c
- *       (past.c works out who held what), metrics.c, serve.c (the protocol
- *       server, of which serve.h tells the parts)
+ *       (work.c has what these four share), look.c, waits.c, process.c (what
+ *       /proc tells of other processes), fence.c, history.c (past.c works out
+ *       who held what), metrics.c, serve.c (the protocol server, of which
+ *       serve.h tells the parts)
  *
  * Threads: a call runs on one thread; in a coprocess several calls run at
  * once over one shell.  What belongs to the shell says what guards it.  Where
@@ -220,8 +220,8 @@ struct command {
 extern const command builtin_commands[], tree_commands[], watch_commands[],
     multi_commands[], acl_commands[], transfer_commands[], database_commands[],
     lock_commands[], queue_commands[], barrier_commands[], once_commands[],
-    txn_commands[], look_commands[], waits_commands[], top_commands[],
-    serve_commands[], fence_commands[], history_commands[], metrics_commands[];
+    txn_commands[], look_commands[], waits_commands[], serve_commands[],
+    fence_commands[], history_commands[], metrics_commands[];
 
 /* A table, and what help prints above it; NULL: it goes on with the group of
  * the table before. */
@@ -522,15 +522,14 @@ void output_text(const char *name, const json_t *value, FILE *out);
 void output_visible(const char *name, const json_t *value, FILE *out);
 void output_sentence(const char *text, FILE *out);
 
-/* output_columns - how wide a terminal is; 80 where that is not known.
- *                  rows_out: how high, or NULL
+/* output_columns - how wide a terminal is; 80 if that is not known
  * output_wrapped - a text in lines of so many columns, and an end of line; what
  *                  stands in brackets stays together.  column: where it begins;
  *                  indent: where its further lines begin
  * output_usage   - a mistake in the words, on standard error, in lines as wide
  *                  as the terminal: "zke: USAGE: …", and then its usage, which
  *                  stands behind "; usage: " */
-int output_columns(int fd, int *rows_out);
+int output_columns(int fd);
 void output_wrapped(FILE *out, const char *text, int columns, int column,
                     int indent);
 void output_usage(const char *sentence);

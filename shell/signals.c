@@ -5,7 +5,7 @@
  * data, and does one of these, in signals_take():
  *
  *     hook took it   a child runs, which gets it (guard.c); a terminal's in a
- *                    coprocess; top's new size of the window
+ *                    coprocess
  *     CHLD, WINCH,   end nothing; the prompt sees them through wake
  *     CONT
  *     all others     cancel each call that runs: what it waits in is ended by

@@ -173,7 +173,7 @@ expect "cp" z cp -R /t /copy
 # ---- what an ensemble has not ----------------------------------------------
 
 for words in backup\ f check compact deadlocks doctor dump fence held\ x \
-  history init log metrics serve sql\ x top waits
+  history init log metrics serve sql\ x waits
 do
   # shellcheck disable=SC2086 # words
   expect "${words% *} is refused" refused 77 \

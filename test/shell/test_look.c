@@ -2,8 +2,7 @@
  *
  * This program stands in the lines, through the recipes, and the command (in
  * $BUILD/zke) looks at it from another process or takes away what it has.
- * What a terminal or a transcript can show is tested by terminal_top.sh and
- * shell/look.txt.
+ * What a transcript can show is tested by shell/look.txt.
  */
 #include "test/test.h"
 
@@ -150,7 +149,6 @@ TEST(names_cannot_play_with_the_terminal) {
   expect_part("$zke locks", 0, "evil\\x1b[31m\\n (pid");
   ck_assert_ptr_nonnull(strstr(printed, "\\x1b[2Jx\\ny"));
   expect_part("$zke sessions", 0, "evil\\x1b[31m\\n");
-  expect_part("$zke top --once", 0, "evil\\x1b[31m\\n: \\x1b[2Jx\\ny");
   expect("$zke locks | tr -d '[:print:]\\n'", 0, "");
   zke_lock_free(lock);
   ck_ok(zke_close(z));
@@ -185,8 +183,8 @@ static zke_lock *unchecked(const char *path) {
   return lock;
 }
 
-/* Two threads that wait for each other are shown by `deadlocks` and `top`;
- * breaking one lock lets both go on. */
+/* Two threads that wait for each other are shown by `deadlocks`; breaking one
+ * lock lets both go on. */
 TEST(a_deadlock_is_found_and_broken) {
   static const char *const path[] = {"/locks/a", "/locks/b"};
   waiter w[2];
@@ -205,7 +203,6 @@ TEST(a_deadlock_is_found_and_broken) {
       10000);
   ck_assert_str_eq(printed, "/locks/a\tapp\tapp\t1\n/locks/b\tapp\tapp\t1\n");
   expect_part("$zke deadlocks", 1, ", deadlock 1\n");
-  expect_part("$zke top --once", 0, "1 deadlock:");
   expect_part("$zke break a", 0, "broke /locks/a");
   for (int i = 0; i < 2; i++) {
     pthread_join(w[i].thread, NULL);

@@ -141,8 +141,6 @@ static const char *const looks[] = {
     "held",
     "waits",
     "deadlocks",
-    "top --once",
-    "--readonly top --once",
     "--readonly ls /",
 };
 
@@ -391,7 +389,6 @@ TEST(terminal_gets_no_controls) {
       "sessions",
       "queue peek q",
       "queue list q --data",
-      "top --once",
       "export /",
       "dump",
       "barrier show w",
