@@ -84,7 +84,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../recipes/deadlock.h"
 #include "../recipes/support.h"
 #include "process.h"
 #include "shell.h"
@@ -236,9 +235,8 @@ static bool same_name(const char *entry, const char *other) {
  * everything that an outer zke said of its own lock and session: a command that
  * is run for an event, under no lock, must not take these for ours. */
 static bool is_replaced(const char *entry, const char *const *more, int count) {
-  static const char *const ours[] = {"ZKE_DB",         "ZKE_SESSION",
-                                     "ZKE_LOCK_KIND",  "ZKE_LOCK_NAME",
-                                     "ZKE_LOCK_TOKEN", "ZKE_LOCK_ACTOR"};
+  static const char *const ours[] = {"ZKE_DB", "ZKE_SESSION", "ZKE_LOCK_KIND",
+                                     "ZKE_LOCK_NAME", "ZKE_LOCK_TOKEN"};
   for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
     if (same_name(entry, ours[i])) return true;
   for (int i = 0; i < count; i++)
@@ -246,16 +244,11 @@ static bool is_replaced(const char *entry, const char *const *more, int count) {
   return false;
 }
 
-/* What is held; and, for a zke that the command runs (lock.c, "Locks within
- * locks"), as which actor, and which process waits for the command. */
+/* What is held. */
 static void environment_held(texts *t, const guard *g) {
-  process self = {0};
-  process_read(getpid(), &self);
   texts_add(t, "ZKE_LOCK_KIND=%s", g->kind);
   texts_add(t, "ZKE_LOCK_NAME=%s", g->path);
   texts_add(t, "ZKE_LOCK_TOKEN=%" PRId64, g->token);
-  texts_add(t, "ZKE_LOCK_ACTOR=0x%" PRIx64 "/%d/%" PRIu64, zke_line_actor(),
-            (int)getpid(), self.start);
 }
 
 /* The inherited environment without what is replaced, then what the command

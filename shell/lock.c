@@ -9,7 +9,6 @@
  *       |
  *     contend      join the line and wait, or try once
  *       |  \------ not got: held by another, out of time ---> -E's code, or 75
- *       |                   deadlock -----------------------> 75
  *       |                   signal -------------------------> 128 + its number
  *       |                   anything else ------------------> status_of()
  *     hold         in one of three ways:
@@ -30,16 +29,13 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "../recipes/deadlock.h"
 #include "../recipes/election.h"
 #include "../recipes/lock.h"
 #include "../recipes/rwlock.h"
 #include "../recipes/semaphore.h"
 #include "../recipes/text.h"
-#include "process.h"
 #include "work.h"
 
 /* ------------------------------------------------------------------------
@@ -60,11 +56,6 @@ typedef struct contender {
   int how;     /* rwlock: the mode; semaphore: permits */
   int limit;   /* semaphore: in all; 0: what the file says */
   bool got;    /* contend() was successful: it is held */
-
-  /* of nested_look(), which runs on this thread while the call waits */
-  bool nested;    /* an outer zke waits for us; there is a watch for that */
-  bool deadlock;  /* waiting would have no end: that is why it was cancelled */
-  bool own_fault; /* the outer zke itself holds what is wanted */
 } contender;
 
 /* A recipe as this file needs it.  All functions but state() return zkembed
@@ -296,143 +287,6 @@ static void held_human(call *c, json_t *row, FILE *out) {
 }
 
 /* ------------------------------------------------------------------------
- * Locks within locks
- *
- *     zke app.db lock a -- sh -c '...; zke app.db lock b -- ...'
- *         outer zke                       inner zke: this one
- *
- * The outer zke holds a and waits for its command.  If the command in turn
- * does nothing but wait for the inner zke, then the two are one actor: while
- * the inner one waits for b, nobody can release a.  Each has a session of its
- * own, so the recipes' detection does not see that.  The inner zke therefore
- * acts as the outer one (zke_line_act_as()), whose actor it finds in the
- * environment, and looks by itself for a circle that its wait has closed.  In a
- * circle the one that came last gives up.
- *
- * A command may also do several things at once, as xargs -P, make -j or a
- * script with "&" do, or leave something running.  Then it is not known that
- * anybody waits for the inner zke, which stays an actor of its own.  A deadlock
- * through such a command is not found: all of it waits.
- * --------------------------------------------------------------------- */
-
-/* Reads ZKE_LOCK_ACTOR, "0xACTOR/PID/START", which guard.c has set: the outer
- * zke's actor, and its process by number and time of start.  False for any
- * other text. */
-static bool outer_read(const char *text, uint64_t *actor, int *pid,
-                       uint64_t *start) {
-  char *end;
-  *actor = strtoull(text, &end, 16);
-  if (*end++ != '/') return false;
-  *pid = (int)strtol(end, &end, 10);
-  if (*end++ != '/') return false;
-  *start = strtoull(end, &end, 10);
-  return *end == '\0' && *actor && *pid > 0;
-}
-
-enum { OUTER_MS = 2000 }; /* for a shell to come to its wait */
-
-/* The actor of the outer zke, if it surely waits for this process; else 0.  A
- * shell between the two may just have started us and not be inside wait() yet:
- * it is given 200 ms, or `most_ms` where it does not sleep, but has a processor
- * or waits for one.  It sleeps elsewhere where it reads what we print. */
-static uint64_t outer_actor(const call *c, int64_t most_ms) {
-  enum { ASLEEP = 10, TRY_MS = 20 };
-  const struct timespec pause = {0, TRY_MS * 1000000L};
-  const char *outer = getenv("ZKE_LOCK_ACTOR");
-  uint64_t actor, start;
-  int pid, waits = WAITS_NO, asleep = 0;
-  if (!outer || !outer_read(outer, &actor, &pid, &start)) return 0;
-  int64_t until = monotonic_ms() + most_ms;
-  for (int i = 0; asleep < ASLEEP && !cancelled(c); i++) {
-    if (i >= ASLEEP && monotonic_ms() >= until) break;
-    waits = process_waits(pid, start, getpid());
-    if (waits == WAITS_NO || waits == WAITS_YES) break;
-    asleep += waits == WAITS_NOT_YET;
-    nanosleep(&pause, NULL);
-  }
-  return waits == WAITS_YES ? actor : 0;
-}
-
-/* Ends our wait, entry `own` of the list, if it is in a circle and is the last
- * one that came there.  The list has the youngest wait first, so nobody of the
- * same circle may stand before us.  Of several that look at the same time
- * exactly one finds itself to be the last.
- *
- * The outer zke's waiting is asked about once more: since nested_begin() the
- * command may have begun something else. */
-static void nested_judge(contender *k, const zke_wait_list *list, int own) {
-  const zke_wait_info *w = list->data;
-  if (!w[own].circle || !outer_actor(k->c, OUTER_MS)) return;
-  for (int i = 0; i < own; i++)
-    if (w[i].circle == w[own].circle) return;
-  for (int i = 0; i < w[own].keeper_count; i++)
-    if (w[own].keepers[i].actor == w[own].actor) k->own_fault = true;
-  k->deadlock = true;
-  k->kind->cancel(k->object);
-}
-
-/* A watcher of the line, called from inside acquire(): looks whether our wait
- * has closed a circle.  One look is enough, from the moment that our entry says
- * that it waits: the last one of a circle to begin its wait sees the others,
- * and is the one that gives up.  A look that has failed, as while somebody
- * writes for long, is made again, since no event may come any more. */
-static void nested_look(zke *z, int type, int state, const char *path,
-                        void *context) {
-  enum { AGAIN_MS = 100 };
-  contender *k = context;
-  zke_wait_list *list;
-  (void)type, (void)path;
-  if (k->deadlock || state != ZKE_STATE_CONNECTED) return;
-  int rc = zke_line_waits(z, &list);
-  if (rc != ZKE_OK) {
-    if (rc != ZKE_UNIMPLEMENTED)
-      zke_call_at(z, zke_now(z) + AGAIN_MS, nested_look, k);
-    return;
-  }
-  for (int i = 0; i < list->count; i++) {
-    if (list->data[i].session != zke_session_id(z) || !list->data[i].blocking)
-      continue;
-    nested_judge(k, list, i);
-    zke_forget(z, nested_look, k);
-    break;
-  }
-  zke_free(list);
-}
-
-/* Before the line is joined: acts as the outer zke where it waits for us, which
- * may take this long to see. */
-static void nested_begin(contender *k, int64_t most_ms) {
-  if (k->c->sh->coprocess) return; /* each call has its actor already */
-  uint64_t outer = outer_actor(k->c, most_ms);
-  zke_line_act_as(outer);
-  k->nested = outer != 0;
-}
-
-/* Sets the watch, for zke_retry().  It is set before the line is joined, so
- * that our own joining fires it, even if that creates the directory; it fires
- * again when our entry is marked as blocking.
- *
- * Without the watch a circle would not be found, and the wait would have no
- * end: where the watch cannot be set the call fails.  On an ensemble there is
- * nothing to look at (nested_look()). */
-static int nested_watch(zke *z, void *context) {
-  const contender *k = context;
-  int rc = zke_add_watch(z, k->path, ZKE_WATCH_PERSISTENT_RECURSIVE,
-                         nested_look, context);
-  return rc == ZKE_UNIMPLEMENTED ? ZKE_OK : rc;
-}
-
-/* Says which of the two deadlocks it is. */
-static int fail_deadlock(contender *k) {
-  const char *by = "the zke that runs this command";
-  if (!k->own_fault)
-    by = "a process that waits for what the zke that runs this command holds";
-  return fail(k->c, STATUS_CONFLICT, "DEADLOCK",
-              "this would wait for ever: the %s %s is held by %s",
-              k->kind->class_.kind, k->path, by);
-}
-
-/* ------------------------------------------------------------------------
  * Getting it
  *
  * From the first try to the exit code of a refusal. Whoever is not let in
@@ -459,8 +313,7 @@ static int fail_limitless(contender *k) {
               k->path);
 }
 
-/* Why it was not got, as an exit code.  nested_judge() and a signal end the
- * wait by the same ZKE_CANCELLED; the former is asked about first.
+/* Why it was not got, as an exit code.
  *
  * A semaphore's ZKE_LIMIT mostly does not pass by itself: the command states
  * another limit than there is, or asks for more permits than that.  So -E does
@@ -471,7 +324,6 @@ static int contend_failed(contender *k, int rc) {
   call *c = k->c;
   if (rc == ZKE_NONODE && k->kind == &semaphore_kind && !k->limit)
     return fail_limitless(k);
-  if (k->deadlock) return fail_deadlock(k);
   if (rc == ZKE_CANCELLED && cancelled(c)) return fail_cancelled(c);
   if (rc == ZKE_HELD || rc == ZKE_OPERATIONTIMEOUT) return fail_conflict(c, rc);
   if (rc == ZKE_LIMIT && k->kind == &semaphore_kind)
@@ -485,32 +337,24 @@ static int contend_failed(contender *k, int rc) {
 static int contend_patiently(contender *k, int64_t ms) {
   call *c = k->c;
   int64_t deadline = ms < 0 ? ZKE_FOREVER : zke_now(c->z) + ms;
-  int rc = ZKE_OK;
-  if (k->nested) rc = zke_retry(c->z, nested_watch, k, deadline);
-  if (rc == ZKE_OK && talks(c)) rc = wait_aloud(k);
+  int rc = talks(c) ? wait_aloud(k) : ZKE_OK;
   return rc == ZKE_OK ? k->kind->acquire(k, deadline) : rc;
 }
 
-/* Gets it (k->got), or fails.  --wait 0 is the same as --nonblock.  The failure
- * is noted before the watch is forgotten, a call that may replace the thread's
- * sentence. */
+/* Gets it (k->got), or fails.  --wait 0 is the same as --nonblock. */
 static int contend(contender *k) {
   call *c = k->c;
   int64_t ms;
   int status = option_duration(c, 'w', -1, &ms), rc;
   if (status) return status;
-  bool at_once = has(c, 'N') || ms == 0;
-  if (!at_once) nested_begin(k, ms < 0 || ms > OUTER_MS ? OUTER_MS : ms);
   cancel_by(c, k->kind->cancel, k->object);
-  if (at_once)
+  if (has(c, 'N') || ms == 0)
     rc = k->kind->try_(k);
   else
     rc = contend_patiently(k, ms);
   cancel_by(c, NULL, NULL);
   k->got = rc == ZKE_OK;
-  if (!k->got) status = contend_failed(k, rc);
-  if (k->nested) zke_forget(c->z, nested_look, k);
-  return status;
+  return k->got ? 0 : contend_failed(k, rc);
 }
 
 /* ------------------------------------------------------------------------

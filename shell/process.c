@@ -1,12 +1,9 @@
 /* process.c - other processes, as far as /proc tells of them
  *
- * Three questions are answered here:
+ * Two questions are answered here:
  *
  * - Which processes are there, and who is whose child? guard.c asks, to signal
  *   the descendants of a command.
- *
- * - Does a process surely wait for another one? lock.c asks, to find deadlocks
- *   with the zke that runs it (process_waits()).
  *
  * - Which processes keep a session alive? Those that look ask (holders_…).  A
  *   session's life is a lock of one byte, whose offset is the session's number,
@@ -56,11 +53,10 @@ static size_t proc_text(pid_t pid, const char *what, char *text, size_t size) {
 
 /* Takes one field of /proc/PID/stat, if it is one of those that are wanted. */
 static void process_field(process *p, int field, const char *at) {
-  enum { STATE = 3, PARENT = 4, GROUP = 5, THREADS = 20, START = 22 };
+  enum { STATE = 3, PARENT = 4, GROUP = 5, START = 22 };
   if (field == STATE) p->state = *at;
   if (field == PARENT) p->parent = (pid_t)strtol(at, NULL, 10);
   if (field == GROUP) p->group = (pid_t)strtol(at, NULL, 10);
-  if (field == THREADS) p->threads = (int)strtol(at, NULL, 10);
   if (field == START) p->start = strtoull(at, NULL, 10);
 }
 
@@ -149,96 +145,6 @@ process *processes_find(const processes *all, pid_t pid) {
   if (!all->count) return NULL;
   return bsearch(&wanted, all->data, all->count, sizeof wanted,
                  process_compare);
-}
-
-/* ------------------------------------------------------------------------
- * Who waits for whom
- *
- * The answer is yes only where it is certain: a wrong yes would end a wait
- * that is not part of a circle. So each process between the two must
- * have one child and one thread, and have slept in the same wait(2) from
- * before the list was read until after.
- * --------------------------------------------------------------------- */
-
-/* How many children a process has, of those that live or of those that are dead
- * and that it has not asked about yet. */
-static int child_count(const processes *all, pid_t parent, bool live) {
-  int count = 0;
-  for (size_t i = 0; i < all->count; i++)
-    count += all->data[i].live == live && all->data[i].parent == parent;
-  return count;
-}
-
-/* Is the process inside wait(2)?  The kernel tells the function in which it
- * sleeps; false where it does not tell. */
-static bool is_in_wait(pid_t pid) {
-  char text[64];
-  proc_text(pid, "wchan", text, sizeof text);
-  return strcmp(text, "do_wait") == 0;
-}
-
-/* How often the process has gone to sleep; -1 where that is not told. */
-static long sleeps_of(pid_t pid) {
-  static const char line[] = "\nvoluntary_ctxt_switches:";
-  char text[4096];
-  proc_text(pid, "status", text, sizeof text);
-  const char *at = strstr(text, line);
-  return at ? strtol(at + sizeof line - 1, NULL, 10) : -1;
-}
-
-/* Notes for each process between the two how often it has gone to sleep.  The
- * steps are bounded, since what /proc shows of several moments may be a
- * circle. */
-static void note_sleeps(const processes *all, pid_t ancestor, pid_t child) {
-  for (size_t steps = 0; steps < all->count; steps++) {
-    const process *at = processes_find(all, child);
-    process *up = at ? processes_find(all, at->parent) : NULL;
-    if (!up || up->pid == ancestor) return;
-    up->sleeps = sleeps_of(up->pid);
-    child = up->pid;
-  }
-}
-
-/* Has the process been in one and the same wait(2) since its sleeps were noted?
- * A shell that runs one short command after the other is in wait(2) at nearly
- * each look, and has no such command at many. */
-static bool has_slept_on(const processes *before, pid_t pid) {
-  const process *p = processes_find(before, pid);
-  return p && p->sleeps >= 0 && is_in_wait(pid) && sleeps_of(pid) == p->sleeps;
-}
-
-/* Goes from the child up to the ancestor.  Each process on the way must have
- * the one below as its only child and one thread alone: then, while it is
- * inside wait(2), it does nothing else.  The ancestor's own wait is known.
- *
- *   before  an earlier list, with the sleeps noted
- *   all     a list that was made after that */
-static int waits_in(const processes *before, const processes *all,
-                    pid_t ancestor, uint64_t start, pid_t child) {
-  int found = WAITS_YES;
-  for (size_t steps = 0; steps < all->count; steps++) {
-    const process *at = processes_find(all, child);
-    const process *up = at ? processes_find(all, at->parent) : NULL;
-    if (!up || child_count(all, up->pid, true) != 1) return WAITS_NO;
-    if (up->pid == ancestor) return up->start == start ? found : WAITS_NO;
-    if (up->threads != 1) return WAITS_NO;
-    if (child_count(all, up->pid, false) || !has_slept_on(before, up->pid))
-      found = up->state == 'S' ? WAITS_NOT_YET : WAITS_RUNS;
-    child = up->pid;
-  }
-  return WAITS_NO;
-}
-
-/* A process that sleeps on while all are listed has had no other children
- * meanwhile than those of the list. */
-int process_waits(pid_t ancestor, uint64_t start, pid_t child) {
-  processes before = processes_all();
-  note_sleeps(&before, ancestor, child);
-  processes all = processes_all();
-  int found = waits_in(&before, &all, ancestor, start, child);
-  free(before.data);
-  free(all.data);
-  return found;
 }
 
 /* ------------------------------------------------------------------------

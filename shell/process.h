@@ -19,11 +19,9 @@
 typedef struct process {
   pid_t pid, parent, group;
   uint64_t start; /* in clock ticks since the system's start */
-  int threads;
-  char state;  /* 'S' sleeps, 'T' is stopped, … as in proc(5) */
-  bool live;   /* it has not ended */
-  bool member; /* guard.c's: descends from the command */
-  long sleeps; /* process_waits()'s: how often it had gone to sleep */
+  char state;     /* 'S' sleeps, 'T' is stopped, … as in proc(5) */
+  bool live;      /* it has not ended */
+  bool member;    /* guard.c's: descends from the command */
 } process;
 
 /* A list of them. */
@@ -43,22 +41,6 @@ void process_signal(const process *p, int signal);
 processes processes_all(void);
 bool processes_add(processes *all, const process *p);
 process *processes_find(const processes *all, pid_t pid);
-
-/* process_waits - does a process surely wait for another one, so that it does
- * nothing before that one has ended?
- *
- * Each process from `child` up to `ancestor` has the one below it as its only
- * child, has one thread, and is inside wait(); the ancestor is known to wait.
- * What /proc does not tell is not known.
- *
- *   start  the ancestor's, so that no other process is taken for it
- *
- * Returns WAITS_YES or WAITS_NO.  Where all is so, but some of them were not
- * inside wait() all the time that the looking took, the uppermost of these
- * decides: WAITS_NOT_YET, it sleeps elsewhere; WAITS_RUNS, it has a processor
- * or waits for one, is stopped, or waits for a disk. */
-enum { WAITS_NO, WAITS_NOT_YET, WAITS_RUNS, WAITS_YES };
-int process_waits(pid_t ancestor, uint64_t start, pid_t child);
 
 /* A process that has the descriptor that keeps a session alive. */
 typedef struct holder {
