@@ -47,7 +47,8 @@ options() {
 }
 
 # What an entry, or the section that several commands share, says of options:
-# the words behind Fl, "s" or "-stat".
+# the words behind Fl, "s" or "-stat".  An entry with "Ar wait-options" has those
+# that this section lists under that name, up to the list's end.
 entry() {
   awk -v name="$1" '
     /^\.It Cm / {
@@ -62,32 +63,42 @@ section() {
   awk -v name="$shared" '/^\.S[hs] / { inside = substr($0, 5) == name }
     inside' "$page"
 }
+group() {
+  section | awk -v name="$1" '/^\.It Ar / { inside = $3 == name }
+    /^\.El/ { inside = 0 }
+    inside'
+}
+groups() { section | sed -n 's/^\.It Ar //p'; }
+entry_flags() {
+  entry "$1" | grep -v '^\.Ic ' >"$work/text" # of multi's operations
+  { cat "$work/text"
+    for group in $(groups); do
+      grep -qE "Ar ([a-z.]+ )*$group( |\$)" "$work/text" && group "$group"
+    done; } | flags
+}
 flags() { grep -oE '\<Fl -?[A-Za-z0-9][a-z0-9-]*' | cut -c4- | sort -u; }
 
 # Each option is in the entry, by its name or by its letter; by its name it is
-# there or among the shared ones.
+# there or among the shared ones.  What it does is in the entry, or in the line
+# that `zke help` has for it.
 options_are_there() {
-  entry "$1" | flags >"$work/entry"
+  entry_flags "$1" >"$work/entry"
   { cat "$work/entry"; section | flags; } >"$work/told"
   options "$1" >"$work/options"
   while read -r letter name; do
     grep -qxe "-$name" -e "$letter" "$work/entry" ||
       echo "not in the entry: --$name"
-    grep -qxe "-$name" "$work/told" || echo "not explained: --$name"
+    grep -qxe "-$name" "$work/told" || echo "not named: --$name"
   done <"$work/options" >"$work/missing"
   cat "$work/missing"
   [ ! -s "$work/missing" ]
 }
 
-# And what the entry has is an option of it, or of a neighbour's it names.
+# And what the entry has is an option of it.
 options_are_true() {
-  { options "$1" | sed 's/\(.\) \(.*\)/\1\n-\2/'; others "$1"; } \
-    >"$work/known"
-  entry "$1" | flags | nothing grep -vxFf "$work/known"
+  options "$1" | sed 's/\(.\) \(.*\)/\1\n-\2/' >"$work/known"
+  entry_flags "$1" | nothing grep -vxFf "$work/known"
 }
-
-# multi's are those of "create" within it.
-others() { [ "$1" != multi ] || printf '%s\n' e s c t; }
 
 # The program's own, as its --help has them.
 own_options() {
