@@ -177,9 +177,7 @@ static void take_together(server *s) {
 }
 
 /* What is there by HTTP. */
-static const http_page pages[] = {{"GET", "/commands", admin_index},
-                                  {"GET", "/commands/", admin_page},
-                                  {"GET", "/control", control_report},
+static const http_page pages[] = {{"GET", "/control", control_report},
                                   {"POST", "/control", control_do},
                                   {NULL, NULL, NULL}};
 

@@ -2,10 +2,9 @@
  *
  *     serve.c          the command: options, listeners, the loop
  *     serve_control.c  how a test asks for faults, by HTTP
- *     serve_admin.c    what the server tells of itself, as JSON by HTTP
  *     serve_http.c     the form of HTTP
  *     serve_words.c    the four-letter words
- *     serve_stats.c    what words and pages tell of the server
+ *     serve_stats.c    what the words tell of the server
  *     serve_request.c  what a client asks for, and its answer
  *     serve_quota.c    what a subtree may hold, and what it holds
  *     serve_sasl.c     who the users are, and how clients prove it
@@ -230,8 +229,8 @@ enum {
   /* With so many bytes waiting to be sent, no request is read any more. */
   CONN_OUT_ENOUGH = 1 << 20,
   /* With so many, events end the connection: its client comes back and says
-   * which watches it had.  With more, left unread by clients of words and pages
-   * together, no further word and page is answered. */
+   * which watches it had.  With more, left unread by clients of words together,
+   * no further word is answered. */
   CONN_OUT_MOST = 64 << 20,
   /* With more bytes of events unread by all clients together, the connection
    * ends that most of them wait for. */
@@ -509,7 +508,7 @@ bool words_take(server *s, conn *c);
 /* ------------------------------------------------------------------------
  * What the server tells of itself (serve_stats.c)
  *
- * Numbers and lists under ZooKeeper's names, for the words and for the pages.
+ * Numbers and lists under ZooKeeper's names, for the words.
  * --------------------------------------------------------------------- */
 
 /* What clients parse: kazoo and the monitors take the number behind the colon
@@ -542,8 +541,7 @@ typedef struct own_watches {
  * stats_repeated      - does it have the path and the session of that one?
  * stats_count_watches - how many they are, or where there are many of all
  *                       processes, were a second ago at most
- * stats_monitor       - all that mntr has, without its zk_; for json_decref()
- */
+ * stats_monitor       - the lines of mntr */
 void timing_add(timing *t, int64_t ms);
 double timing_average(const timing *t);
 int64_t stats_nodes(server *s);
@@ -557,7 +555,7 @@ bool stats_new_path(const own_watches *w, int i);
 bool stats_new_session(const own_watches *w, int i);
 bool stats_repeated(const own_watches *w, int i);
 watch_counts stats_count_watches(server *s);
-json_t *stats_monitor(server *s);
+void stats_monitor(server *s, FILE *out);
 
 /* ------------------------------------------------------------------------
  * HTTP (serve_http.c), what a test asks for (serve_control.c)
@@ -570,13 +568,11 @@ json_t *stats_monitor(server *s);
 typedef struct http_request {
   const char *method; /* "GET" */
   const char *path;   /* "/control" */
-  const char *query;  /* what is behind the ?, or "" */
   const char *head;   /* the lines behind the first */
   const char *body;   /* or "" */
 } http_request;
 
-/* What stands behind a path, or behind all paths that begin so, where it ends
- * in a slash. */
+/* What stands behind a path. */
 typedef struct http_page {
   const char *method, *path;
   void (*run)(server *s, conn *c, const http_request *r);
@@ -586,18 +582,12 @@ typedef struct http_page {
  *                it is there its page is run; the last page has no path
  * http_answer  - answer with a body, and close
  * http_refuse  - answer with a sentence that says what is wrong, and close
- * http_is_from_page - has a page in a browser sent it?  has_names: this host
- *                may be known by names other than localhost */
+ * http_is_from_page - has a page in a browser sent it? */
 bool http_take(server *s, conn *c, const http_page *pages);
 void http_answer(conn *c, int status, const char *type, const char *body);
 void http_refuse(conn *c, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-bool http_is_from_page(const http_request *r, bool has_names);
-
-/* admin_index - GET /commands: which pages there are
- * admin_page  - GET /commands/…: one of them */
-void admin_index(server *s, conn *c, const http_request *r);
-void admin_page(server *s, conn *c, const http_request *r);
+bool http_is_from_page(const http_request *r);
 
 /* control_report - GET /control: which faults there are
  * control_do     - POST /control: what a test asks for

@@ -499,7 +499,7 @@ static bool is_allowed(server *s, conn *c, const http_request *r) {
     why = "faults are for a server that was started with --control";
   else if (!is_local(c))
     why = "faults are for programs on the server's own host";
-  else if (!c->is_unix && http_is_from_page(r, false))
+  else if (!c->is_unix && http_is_from_page(r))
     why =
         "faults are not for pages in a browser: Host wants an address, or "
         "localhost, and there may be no Origin";

@@ -111,12 +111,11 @@ static bool is_address(const char *host) {
 }
 
 /* A page tells its origin with what it sends.  One whose own name has been made
- * to lead here (DNS rebinding) reads without that, but as from that name.  That
- * tells nothing where this host has names by which others know it. */
-bool http_is_from_page(const http_request *r, bool has_names) {
+ * to lead here (DNS rebinding) reads without that, but as from that name. */
+bool http_is_from_page(const http_request *r) {
   const char *host = head_line(r->head, "Host:");
   if (head_line(r->head, "Origin:")) return true;
-  return !has_names && host && !is_address(host);
+  return host && !is_address(host);
 }
 
 /* The length of the body that the head tells; -1: none that can be taken. */
@@ -129,8 +128,8 @@ static int64_t body_length(const char *head) {
   return end == value || len < 0 ? -1 : len;
 }
 
-/* Divides the first line, "GET /path?query HTTP/1.1"; false where it has
- * another form. */
+/* Divides the first line, "GET /path?query HTTP/1.1", and drops the query;
+ * false if it has another form. */
 static bool read_first_line(http_request *r, char *line) {
   line[strcspn(line, "\r\n")] = '\0';
   char *path = strchr(line, ' ');
@@ -139,17 +138,8 @@ static bool read_first_line(http_request *r, char *line) {
   *path++ = *end = '\0';
   r->method = line;
   r->path = path;
-  char *query = strchr(path, '?');
-  r->query = query ? query + 1 : "";
-  if (query) *query = '\0';
+  path[strcspn(path, "?")] = '\0';
   return true;
-}
-
-/* Is the page there for the path? */
-static bool is_for(const http_page *page, const char *path) {
-  size_t len = strlen(page->path);
-  if (page->path[len - 1] == '/') return strncmp(page->path, path, len) == 0;
-  return strcmp(page->path, path) == 0;
 }
 
 /* Runs what stands behind the path. */
@@ -157,7 +147,7 @@ static void run_page(server *s, conn *c, const http_request *r,
                      const http_page *pages) {
   bool known = false;
   for (const http_page *page = pages; page->path; page++) {
-    if (!is_for(page, r->path)) continue;
+    if (strcmp(page->path, r->path) != 0) continue;
     known = true;
     if (strcmp(page->method, r->method) != 0) continue;
     page->run(s, c, r);

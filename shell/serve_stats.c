@@ -1,11 +1,12 @@
-/* serve_stats.c - what the protocol server knows of itself, for people
+/* serve_stats.c - what the protocol server knows of itself
  *
- * Four-letter words (serve_words.c) and pages of JSON (serve_admin.c) tell the
- * same.  What both have is calculated here, once, under ZooKeeper's names.  A
- * number that would have no meaning here has no name here: a program that asks
- * for it finds nothing, and no made-up 0.
+ * Several of the four-letter words (serve_words.c) tell the same numbers, which
+ * are calculated here, under ZooKeeper's names.  A number that would have no
+ * meaning here has no name here: a program that asks for it finds nothing, and
+ * no made-up 0.
  */
 #include <dirent.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -29,8 +30,7 @@ void timing_add(timing *t, int64_t ms) {
   t->count++;
 }
 
-/* The average; 0 before anything was counted, and no NaN, which JSON cannot
- * have. */
+/* The average; 0, and no NaN, before anything was counted. */
 double timing_average(const timing *t) {
   return t->count ? (double)t->sum_ms / (double)t->count : 0;
 }
@@ -205,76 +205,65 @@ watch_counts stats_count_watches(server *s) {
 /* ------------------------------------------------------------------------
  * The monitor
  *
- * One object of JSON with all numbers, from which both mntr and the page of
- * the same name are printed.
+ * The lines of mntr: a name of ZooKeeper's, a tab and a number.
  * --------------------------------------------------------------------- */
 
-/* Adds a number to the monitor's object. */
-static void put(json_t *to, const char *name, int64_t value) {
-  json_object_set_new(to, name, json_integer(value));
+/* Writes the line of a whole number. */
+static void put(FILE *out, const char *name, int64_t value) {
+  fprintf(out, "zk_%s\t%" PRId64 "\n", name, value);
 }
 
-/* One of ZooKeeper's summaries, without its percentiles. */
-static void put_timing(json_t *to, const char *name, const timing *t) {
-  json_t *j =
-      json_pack("{s:f, s:I, s:I, s:I, s:I}", "avg", timing_average(t), "min",
-                (json_int_t)t->min_ms, "max", (json_int_t)t->max_ms, "cnt",
-                (json_int_t)t->count, "sum", (json_int_t)t->sum_ms);
-  const char *kind;
-  json_t *value;
-  json_object_foreach(j, kind, value) {
-    char full[64];
-    snprintf(full, sizeof full, "%s_%s", kind, name);
-    json_object_set(to, full, value);
-  }
-  json_decref(j);
+/* Writes one of ZooKeeper's summaries, without its percentiles. */
+static void put_timing(FILE *out, const char *name, const timing *t) {
+  fprintf(out, "zk_avg_%s\t%.4f\n", name, timing_average(t));
+  fprintf(out, "zk_min_%s\t%" PRId64 "\n", name, t->min_ms);
+  fprintf(out, "zk_max_%s\t%" PRId64 "\n", name, t->max_ms);
+  fprintf(out, "zk_cnt_%s\t%" PRId64 "\n", name, t->count);
+  fprintf(out, "zk_sum_%s\t%" PRId64 "\n", name, t->sum_ms);
 }
 
-/* What is counted in the file, by all that use it. */
-static void put_tree(server *s, json_t *to) {
+/* Writes what is counted in the file, whoever has changed it. */
+static void put_tree(server *s, FILE *out) {
   count_all(s);
-  put(to, "znode_count", stats_nodes(s));
-  put(to, "ephemerals_count", s->kept.ephemerals);
-  put(to, "watch_count", s->kept.own_watches);
+  put(out, "znode_count", stats_nodes(s));
+  put(out, "ephemerals_count", s->kept.ephemerals);
+  put(out, "watch_count", s->kept.own_watches);
 }
 
-/* What is counted of connections and packets. */
-static void put_traffic(server *s, json_t *to) {
+/* Writes what is counted of connections and packets. */
+static void put_traffic(server *s, FILE *out) {
   const counts *n = &s->counts;
-  put(to, "num_alive_connections", s->conn_count);
-  put(to, "outstanding_requests", stats_all_waiting(s));
-  put(to, "packets_received", n->received);
-  put(to, "packets_sent", n->sent);
-  put(to, "bytes_received_count", n->bytes_received);
-  put(to, "response_bytes", n->bytes_answered);
-  put(to, "last_client_response_size", n->answer_last);
-  put(to, "min_client_response_size", n->answer_least);
-  put(to, "max_client_response_size", n->answer_most);
-  put(to, "connection_rejected", n->refused);
-  put(to, "connection_request_count", n->accepted);
-  put(to, "sessionless_connections_expired", n->silent);
-  put(to, "stale_sessions_expired", n->expired);
-  put(to, "global_sessions", s->session_count);
+  put(out, "num_alive_connections", s->conn_count);
+  put(out, "outstanding_requests", stats_all_waiting(s));
+  put(out, "packets_received", n->received);
+  put(out, "packets_sent", n->sent);
+  put(out, "bytes_received_count", n->bytes_received);
+  put(out, "response_bytes", n->bytes_answered);
+  put(out, "last_client_response_size", n->answer_last);
+  put(out, "min_client_response_size", n->answer_least);
+  put(out, "max_client_response_size", n->answer_most);
+  put(out, "connection_rejected", n->refused);
+  put(out, "connection_request_count", n->accepted);
+  put(out, "sessionless_connections_expired", n->silent);
+  put(out, "stale_sessions_expired", n->expired);
+  put(out, "global_sessions", s->session_count);
 }
 
-/* What mntr and /commands/monitor tell, under ZooKeeper's names.  For
- * json_decref(). */
-json_t *stats_monitor(server *s) {
+/* In ZooKeeper's order. */
+void stats_monitor(server *s, FILE *out) {
   const timing *all = &s->counts.all;
   struct rlimit limit = {0};
   getrlimit(RLIMIT_NOFILE, &limit);
-  json_t *to = json_object();
-  json_object_set_new(to, "version", json_string(SERVE_VERSION_FULL));
-  json_object_set_new(to, "server_state", json_string("standalone"));
-  json_object_set_new(to, "avg_latency", json_real(timing_average(all)));
-  put(to, "max_latency", all->max_ms);
-  put(to, "min_latency", all->min_ms);
-  put(to, "uptime", wall_now() - s->began_ms);
-  put_tree(s, to);
-  put_traffic(s, to);
-  put(to, "open_file_descriptor_count", open_descriptors());
-  put(to, "max_file_descriptor_count", (int64_t)limit.rlim_cur);
-  put_timing(to, "readlatency", &s->counts.reads);
-  put_timing(to, "updatelatency", &s->counts.changes);
-  return to;
+  fprintf(out, "zk_version\t%s\nzk_server_state\tstandalone\n",
+          SERVE_VERSION_FULL);
+  fprintf(out, "zk_avg_latency\t%.4f\n", timing_average(all));
+  put(out, "max_latency", all->max_ms);
+  put(out, "min_latency", all->min_ms);
+  put(out, "uptime", wall_now() - s->began_ms);
+  put_tree(s, out);
+  put_traffic(s, out);
+  put(out, "open_file_descriptor_count", open_descriptors());
+  put(out, "max_file_descriptor_count", (int64_t)limit.rlim_cur);
+  put_timing(out, "readlatency", &s->counts.reads);
+  put_timing(out, "updatelatency", &s->counts.changes);
 }

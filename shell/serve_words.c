@@ -142,20 +142,7 @@ static void say_envi(server *s, FILE *out) {
 }
 
 /* A line for each number, as ZooKeeper writes it. */
-static void say_mntr(server *s, FILE *out) {
-  json_t *all = stats_monitor(s), *value;
-  const char *name;
-  json_object_foreach(all, name, value) {
-    if (json_is_string(value))
-      fprintf(out, "zk_%s\t%s\n", name, json_string_value(value));
-    else if (json_is_real(value))
-      fprintf(out, "zk_%s\t%.4f\n", name, json_real_value(value));
-    else
-      fprintf(out, "zk_%s\t%" PRId64 "\n", name,
-              (int64_t)json_integer_value(value));
-  }
-  json_decref(all);
-}
+static void say_mntr(server *s, FILE *out) { stats_monitor(s, out); }
 
 /* ------------------------------------------------------------------------
  * dump

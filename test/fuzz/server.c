@@ -343,8 +343,8 @@ static void server_send_text(server_peer *p) {
       "wchc",
       "srst",
       "dump",
-      "GET /commands ",
-      "GET /commands/monitor HTTP/1.1\r\n",
+      "GET /control ",
+      "GET /control HTTP/1.1\r\n",
       "\r\n\r\n",
       "stat",
       "POST /control HTTP/1.1\r\nContent-Length: "};

@@ -306,6 +306,35 @@ TEST(a_head_with_a_nul_is_refused) {
   stop(s);
 }
 
+/* Heads of chance: an answer of HTTP each, and the server goes on. */
+TEST(heads_of_chance_do_no_harm) {
+  static const char letters[] = "/ \t\r?%\"\\HTTP1.control:\377";
+  serving s = serve_faults();
+  unsigned seed = test_seed();
+  for (int i = 0; i < 300; i++) {
+    char head[200] = "GET ";
+    int len = 4 + rand_r(&seed) % 190;
+    for (int k = 4; k < len; k++)
+      head[k] =
+          letters[(size_t)rand_r(&seed) % sizeof letters]; /* a NUL, too */
+    memcpy(head + len, "\r\n\r\n", 4);
+    wire w = dial(s.port);
+    send_bytes(&w, head, (size_t)len + 4);
+    ck_assert_int_eq(strncmp(receive_rest(&w), "HTTP/1.1 4", 10), 0);
+    hang_up(&w);
+  }
+  tell(s, "GET /control HTTP/1.1\r\n\r\n");
+  stop(s);
+}
+
+/* A client that says nothing more is not waited for without end. */
+TEST(a_head_that_does_not_end_ends_the_connection) {
+  serving s = serve_faults();
+  ck_assert_str_eq(tell(s, "GET /control HTTP/1.1\r\n"), "");
+  ck_word(s, "mntr", "\nzk_sessionless_connections_expired\t1\n");
+  stop(s);
+}
+
 /* It is taken when all of it is there. */
 TEST(an_order_may_come_in_parts) {
   serving s = serve_faults();
