@@ -4618,7 +4618,8 @@ static void app_restore_limits(sqlite3 *db, const int *limits) {
 
 /* Call a function of the program's in the transaction that is open.  ZKE_OK, or
  * what the transaction has to be undone for; ZKE_SQL means that the function
- * refuses, and *code is its own code then.  One that reads in a batch may
+ * refuses, and *code is its own code then, which may be any number: returned
+ * here, it could be taken for one of ours.  One that reads in a batch may
  * refuse, and the batch goes on: its savepoints go all the same. */
 static int app_run(store *s, enum app_mode mode, zke_sql_fn fn, void *context,
                    int64_t zxid, int *code) {
@@ -10787,7 +10788,8 @@ static void sess_release(zke *z) {
  * call of the session that changes anything removes it first, or fails.  So
  * what the session makes later cannot be taken for what it discarded, and
  * nothing that it does comes before.  Reads and dispatches try, too, without
- * failing.  The list ends with the session, whose nodes go anyway.
+ * failing.  The list ends with the session, whose nodes go anyway.  Only what
+ * the session owns is removed, without asking for permission, as at its end.
  * ==================================================================== */
 
 /* One node, or all that one sequential create has made. */
