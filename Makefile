@@ -335,6 +335,7 @@ install: all
 	$(call put,$(COMPLETIONDIR),$(COMMAND:%=shell/zke.bash))
 	$(if $(COMMAND),@cd "$(DESTDIR)$(COMPLETIONDIR)" && mv zke.bash zke)
 	$(call put,$(DOCDIR),$(COMMAND:%=doc/coprocess.md))
+	$(call put,$(DOCDIR)/examples/coprocess,$(if $(COMMAND),$(CLIENTS)))
 	$(call put,$(SHAREDIR),$(if $(LABSERVE),$(LABSERVE_PYTHON)))
 	$(call put,$(MANDIR)/man1,$(MAN1))
 	$(call put,$(MANDIR)/man3,$(MAN3))
@@ -345,6 +346,7 @@ ifeq ($(DESTDIR),)
 	  '/etc/ld.so.conf names that directory; otherwise set LD_LIBRARY_PATH.'
 endif
 
+CLIENTS := $(wildcard doc/examples/coprocess/*)
 INSTALLED = $(INCLUDEDIR)/zkembed.h \
   $(RECIPE_HEADERS:recipes/%=$(INCLUDEDIR)/zkembed/%) \
   $(addprefix $(LIBDIR)/,$(LINKS) $(CONFIGS:$(BUILD)/%=pkgconfig/%) \
@@ -353,7 +355,8 @@ INSTALLED = $(INCLUDEDIR)/zkembed.h \
     $(addprefix $(LIBDIR)/,$(notdir $(LAB_ARCHIVES)))) \
   $(COMMAND:$(BUILD)/%=$(BINDIR)/%) \
   $(if $(LABSERVE),$(BINDIR)/zke-lab-serve $(SHAREDIR)/zkelab.py) \
-  $(if $(COMMAND),$(COMPLETIONDIR)/zke $(DOCDIR)/coprocess.md) \
+  $(if $(COMMAND),$(COMPLETIONDIR)/zke $(DOCDIR)/coprocess.md \
+    $(CLIENTS:doc/%=$(DOCDIR)/%)) \
   $(MAN1:doc/%=$(MANDIR)/man1/%) $(MAN3:doc/%=$(MANDIR)/man3/%)
 
 uninstall:

@@ -65,7 +65,8 @@ manuals() {
 }
 command_files() {
   (cd "$root/tree$prefix/share" && bash -n bash-completion/completions/zke &&
-    test -s doc/zkembed/coprocess.md)
+    cd doc/zkembed && test -s coprocess.md &&
+    test -s examples/coprocess/client.py)
 }
 version() { [ "$(config --modversion "$1")" = "$(sed -n \
   's/^.define ZKE_VERSION "\(.*\)"/\1/p' zkembed.h)" ]; }
