@@ -148,7 +148,7 @@ COMMON_CFLAGS = -std=c11 $(SQLITE_CFLAGS) \
   $(if $(SAN),-DZKE_DEBUG) $(CPPFLAGS) $(CFLAGS) $(SAN_FLAGS)
 LIB_CFLAGS = $(COMMON_CFLAGS) -fvisibility=hidden $(WARNINGS) -Wswitch-enum
 PROGRAM_CFLAGS = $(COMMON_CFLAGS) -I. $(WARNINGS)
-TEST_CFLAGS = $(COMMON_CFLAGS) -D_GNU_SOURCE= -I. \
+TEST_CFLAGS = $(COMMON_CFLAGS) -D_GNU_SOURCE= -I. -I$(BUILD)/test \
   $(filter-out -Wconversion,$(WARNINGS))
 TEST_PROGRAM_CFLAGS = $(TEST_CFLAGS) $(TEST_OPTIMIZE)
 LINK = $(LDFLAGS) $(SAN_FLAGS)
@@ -365,7 +365,8 @@ uninstall:
 # ---- tests -----------------------------------------------------------------
 
 TEST_PROGRAMS = $(TESTS:%=$(BUILD)/test/test_%)
-TEST_HEADERS := $(wildcard test/*.h test/*/*.h) zkembed.h $(RECIPE_HEADERS)
+TEST_HEADERS := $(wildcard test/*.h test/*/*.h) zkembed.h $(RECIPE_HEADERS) \
+  $(BUILD)/test/function_list.h
 TEST_COMMON = $(addprefix $(BUILD)/test/,test.o recipes.o crew.o sessions.o)
 TEST_LINKED = $(TEST_COMMON) $(RECIPE_ARCHIVE) $(OBJECTS)
 EXAMPLES := $(patsubst doc/examples/%.c,$(BUILD)/%,$(wildcard doc/examples/*.c))
@@ -565,7 +566,7 @@ order-ensemble: $(BUILD)/order-ensemble $(BUILD)/zke
 # With -fexceptions a cleanup handler is a matter of the compiler, and leaves no
 # trace in what the C library keeps for the one real thread.  Its objects are
 # changed after they are compiled, so they are no text for a linker to optimize.
-LAB_CFLAGS = $(COMMON_CFLAGS) -fno-lto $(LAB_OPTIMIZE) -I. \
+LAB_CFLAGS = $(COMMON_CFLAGS) -fno-lto $(LAB_OPTIMIZE) -I. -I$(BUILD)/lab \
   -fno-builtin-malloc -fexceptions $(LAB_ZEROS) $(WARNINGS)
 LAB_ZEROS = $(eval LAB_ZEROS := $$(call accepted, \
   -ftrivial-auto-var-init=zero))$(LAB_ZEROS)
@@ -578,7 +579,8 @@ LAB_ENTRY = $(eval LAB_ENTRY := $(if $(LAB),$$(call accepted, \
 # These flags, if the compiler knows them.
 accepted = $(shell $(CC) $(1) -x c -c /dev/null -o /dev/null 2>/dev/null && \
   echo $(1))
-LAB_HEADERS := $(wildcard test/lab/*.h) zkembed.h $(RECIPE_HEADERS)
+LAB_HEADERS := $(wildcard test/lab/*.h) zkembed.h $(RECIPE_HEADERS) \
+  $(BUILD)/lab/function_list.h
 # Engine and recipes are the same in both.
 LAB_ENGINE = test/lab/engine.c
 # (There is no network in it.)
@@ -586,6 +588,13 @@ LAB_RECIPES = $(patsubst recipes/%.c,$(BUILD)/lab/recipe-%.o, \
   $(filter-out recipes/zookeeper.c recipes/zk_%,$(RECIPE_SOURCES)))
 OBJCOPY = objcopy
 LAB_LIBS = $(or $(SQLITE_OBJECT),-l:libsqlite3.a) -lm -ldl -lpthread
+
+# The functions of zkembed.h; in the laboratory some are unlike the others.
+$(BUILD)/lab/function_list.h: test/lab/exceptions
+$(BUILD)/lab/function_list.h $(BUILD)/test/function_list.h: \
+  test/functions.awk zkembed.h
+	$(call run,AWK) awk -f test/functions.awk $(filter %/exceptions,$^) \
+	  zkembed.h >$@
 
 $(patsubst test/lab/%.c,$(BUILD)/lab/%.o,$(sort $(LAB_SOURCES) $(LAB_ENGINE))): \
   $(BUILD)/lab/%.o: test/lab/%.c zkembed.c $(LAB_HEADERS)

@@ -25,15 +25,6 @@ archive_is_clean() { defined "$1" | nothing strangers "$foreign"; }
 laboratory_is_clean() {
   defined "$1" | grep -vxF -f test/lab/replaced | nothing strangers '^(zke_|$)'
 }
-# Each function of zkembed.h stops before its call in the laboratory (renamed.h
-# and calls.c) or does not look at what others change (quiet).
-laboratory_knows_all() {
-  {
-    sed -n 's/^#define \(zke_[a-z_]*\) .*/\1/p' test/lab/renamed.h
-    cat test/lab/quiet
-  } | sort >"$names/laboratory"
-  declared zkembed.h | diff - "$names/laboratory"
-}
 shared_is_clean() { exported "$1" | nothing strangers '^(zke_|$)'; }
 # shared_is_complete LIBRARY HEADER...
 shared_is_complete() {
@@ -57,8 +48,6 @@ for library in "$BUILD"/*.so; do
 done
 expect "libzkembed.so exports what zkembed.h declares" \
   shared_is_complete "$BUILD/libzkembed.so" zkembed.h
-expect "test/lab/renamed.h and test/lab/quiet have each function of zkembed.h" \
-  laboratory_knows_all
 expect "libzkembed-recipes.so exports what the recipes' headers declare" \
   shared_is_complete "$BUILD/libzkembed-recipes.so" recipes/*.h
 report

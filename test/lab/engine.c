@@ -1,13 +1,12 @@
 /* engine.c - zkembed.c, compiled for the laboratory
  *
  * The engine is the same as everywhere; only its public functions have other
- * names (renamed.h), its statements can run on plain tables (tables.h), and its
- * variables of a thread lie in a section of their own, which is exchanged when
- * another process goes on (world.c).  What follows it reads its inside: no
+ * names for the linker, its statements can run on plain tables (tables.h), and
+ * its variables of a thread lie in a section of their own, which is exchanged
+ * when another process goes on (world.c).  What follows it reads its inside: no
  * function here changes what the engine does. */
 #define _GNU_SOURCE
 #define ZKE_KEPT_PART 0 /* what was read before makes no states */
-#include "renamed.h"
 #include "tables.h"
 #include "thread.h"
 
@@ -58,6 +57,18 @@ static int engine_atfork(void (*prepare)(void), void (*parent)(void),
 }
 #include <pthread.h>
 #define pthread_atfork engine_atfork
+
+/* The linker knows zke_sync() as lab_real_zke_sync() here, since calls.c has a
+ * zke_sync() that calls this one; and so all functions that stop. */
+#include "zkembed.h"
+#define FUNCTION(name, path, parameters, arguments, samples) \
+  int name parameters __asm__("lab_real_" #name);
+#define BY_HAND FUNCTION
+#define QUIET(name, path, parameters, arguments, samples)
+#include "function_list.h"
+int zke_open(const char *name, const zke_options *options,
+             zke **z_out) __asm__("lab_real_zke_open");
+int64_t zke_zxid(void) __asm__("lab_real_zke_zxid");
 
 #include "../../zkembed.c"
 

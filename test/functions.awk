@@ -1,0 +1,54 @@
+# functions.awk - the functions of zkembed.h that take a handle and return a
+# result, as a list in C
+#
+#   awk -f test/functions.awk [WORDS] zkembed.h
+#
+# prints a line for each of them: its name, the text among its parameters that
+# says what it is about, its parameters, the same as arguments, and arguments
+# that nothing is wrong with:
+#
+#   FUNCTION(zke_sync, path, (zke *z, const char *path), (z, path), (z, "/n"))
+#
+# A program defines FUNCTION() and includes the list, so it has each function of
+# the header.  WORDS is a file of lines "zke_sync QUIET": there the line of
+# zke_sync() begins with QUIET in place of FUNCTION.
+
+FILENAME != "zkembed.h" {
+  if (NF == 2) word[$1] = $2
+  next
+}
+# A declaration may go on over several lines.
+/^ZKE_API int zke_[a-z_]*\(zke \*z[,)]/ { inside = 1; text = "" }
+inside { text = text " " $0 }
+inside && /;$/ { print_function(text); inside = 0 }
+END {
+  for (name in word) {
+    print "no such function in zkembed.h: " name >"/dev/stderr"
+    exit 1
+  }
+}
+
+function print_function(text,   name, about, arguments, some, part, i) {
+  split(text, part, "[ (]+")
+  name = part[4]
+  about = "\"\""
+  gsub(/^[^(]*\(|\);$/, "", text)
+  gsub(/  +/, " ", text)
+  for (i = split(text, part, ", "); i > 1; i--) {
+    some = ", " sample(part[i]) some
+    if (part[i] ~ /^const char \*/) about = substr(part[i], 13)
+    gsub(/.*[ *]|\[.*/, "", part[i])
+    arguments = ", " part[i] arguments
+  }
+  printf "%s(%s, %s, (%s), (z%s), (z%s))\n",
+    name in word ? word[name] : "FUNCTION", name, about, text, arguments, some
+  delete word[name]
+}
+
+# An argument for a parameter; test/functions.h has what it may name.
+function sample(parameter) {
+  if (parameter ~ /^const char \*/) return "\"/n\""
+  if (parameter ~ /^const zke_options/) return "NULL"
+  if (sub(/_fn .*/, "_fn", parameter)) return "(" parameter ")some_function"
+  return parameter ~ /[*[]/ ? "some_block" : "1"
+}
