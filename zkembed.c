@@ -103,7 +103,7 @@
  * What stands under #ifndef a host may change when it compiles this file, by
  * -DNAME=value.  None of it changes the file format or what is promised, only
  * how fast things are and how much memory a store takes.  The values were
- * measured (doc/performance.md).
+ * measured.
  * ==================================================================== */
 
 #define ZKE_SQLITE_OLDEST 3037002 /* STRICT tables, and the fixes since */

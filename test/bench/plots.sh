@@ -50,14 +50,6 @@ colour() {
     zookeeper) echo '#27ae60' ;;
     etcd) echo '#2980b9' ;;
     redis) echo '#8e44ad' ;;
-    fifo) echo '#7f8c8d' ;;
-    pthread | mutex) echo '#16a085' ;;
-    flock) echo '#d4ac0d' ;;
-    semaphore) echo '#d98880' ;;
-    filelock) echo '#e67e22' ;;
-    fasteners) echo '#a04000' ;;
-    portalocker) echo '#6e2c00' ;;
-    zkembed-py) echo '#ff7f50' ;;
     composed) echo '#c0392b' ;;
     sync-all) echo '#7f8c8d' ;;
     *) echo '#000000' ;;
@@ -114,49 +106,6 @@ lines() {
   } | draw "$file"
 }
 
-# bars FILE TITLE NAME PARAM [LABEL NAME PARAM...]: groups of bars, a group a
-# name, a bar a subject; times, logarithmic
-bars() {
-  file=$1 title=$2
-  shift 2
-  : >"$work/$file"
-  group=0 tics=
-  while [ $# -ge 3 ]; do
-    before=$(wc -l <"$work/$file")
-    awk -F '\t' -v name="$2" -v param="$3" -v group=$group '
-      $1 == name && $2 == param { row[$3] = $4 " " $5 " " $6
-        if (!seen[$3]++) order[++count] = $3 }
-      END { for (i = 1; i <= count; i++)
-        print group, i - 1, count, order[i], row[order[i]] }' \
-      "$work/all" >>"$work/$file"
-    if [ "$(wc -l <"$work/$file")" -gt "$before" ]; then
-      tics="$tics${tics:+, }\"$1\" $group"
-      group=$((group + 1))
-    fi
-    shift 3
-  done
-  [ -s "$work/$file" ] || return 0
-  plot=
-  for who in $(awk '!seen[$4]++ { print $4 }' "$work/$file"); do
-    awk -v who="$who" '$4 == who {
-      width = 0.84 / $3
-      print $1 - 0.42 + width * ($2 + 0.5), $6, $5, $7, width * 0.92
-    }' "$work/$file" >"$work/$file-$who"
-    plot="$plot${plot:+, }'$work/$file-$who' using 1:2:5 with boxes \
-      title '$who' lc rgb '$(colour "$who")', \
-      '$work/$file-$who' using 1:3:(0):(\$4-\$3) notitle \
-      with vectors nohead lc rgb '#333333'"
-  done
-  {
-    begin "$file" "$title" 960 480
-    echo 'set logscale y; set format y "%.10g"; set bmargin 4'
-    echo "set ylabel 'µs (less is better)'"
-    echo 'set style fill solid 0.9; set key outside right top'
-    printf '%s\n' "set xtics ($tics); set xrange [-0.6:$group - 0.4]"
-    echo "plot $plot"
-  } | draw "$file"
-}
-
 # bursts SUBJECT OFFSET NEAR READS: x, median, quartiles of a way's bars in one
 # panel, at 1, 2, 3 for the bursts in their order
 bursts() {
@@ -198,38 +147,8 @@ panels() {
   [ -z "$drawn" ] || draw "$file" <"$work/$file.gp"
 }
 
-bars operations 'One operation, 1,000 znodes' \
-  get get 1000 'ephemeral\ncreate' 'ephemeral create' 1000 \
-  'ephemeral\ndelete' 'ephemeral delete' 1000 \
-  'durable\ncreate' 'durable create' 1000 \
-  'lock +\nunlock' 'lock + unlock' 1000
-bars hand-over 'A lock from one process to the next' \
-  '1 waiting' hand-over 1 '1 waiting, for\n1 s or more' 'hand-over after 1 s' 1 \
-  '16 waiting' hand-over 16 '63 waiting' hand-over 63
-death="holder's death to next"
-bars death "kill -9 of a lock''s holder until the next one holds it" \
-  '1 waiting' "$death" 1 '16 waiting' "$death" 16
-lines contention 'Processes that lock and unlock without pause' processes \
-  'hand-over, µs' 'contended hand-over'
-lines children 'children of one znode' children µs children
-lines multi 'multi of ephemeral creates' 'operations in it' µs \
-  'multi of ephemeral creates'
 lines get 'get in a growing tree' znodes µs get flat
-lines create 'ephemeral create in a growing tree' znodes µs \
-  'ephemeral create' flat
-lines durable 'durable create in a growing tree' znodes µs \
-  'durable create' flat
-lines sessions 'ephemeral create beside other sessions' sessions µs \
-  'ephemeral create, sessions' flat
-lines watches 'ephemeral create beside watches' watches µs \
-  'ephemeral create, watches' flat
-lines election 'kill -9 of a leader until the next one leads' candidates µs \
-  'election fail-over, candidates'
-lines barrier 'The last one enters a barrier until all are inside' processes \
-  µs 'barrier, last one in to all in'
 lines mixed '90 % get, 10 % durable set' processes 'operations a second' \
   '90 % get, 10 % durable set'
-lines mixed-ephemeral '90 % get, 10 % ephemeral set' processes \
-  'operations a second' '90 % get, 10 % ephemeral set'
 panels composition 'Throughput with a common order (red), and with a sync before each read (grey); 32 clients'
 ls "$out"
