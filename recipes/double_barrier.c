@@ -77,7 +77,7 @@
 #include "text.h"
 #include "znode.h"
 
-#define PLACE "double-barrier" /* the directory's kind, unless told otherwise */
+#define PLACE "double-barrier" /* the directory's kind */
 
 /* What stands before the number in a party's name. */
 static const char *const party_kinds[] = {"party-"};
@@ -102,7 +102,6 @@ enum {
 struct zke_double_barrier {
   zke_recipe r;
   int parties; /* N */
-  char *kind;  /* of the directory; a copy */
   char *ready; /* path of `ready` */
   zke_double_barrier_fn listener;
   void *context;
@@ -997,7 +996,6 @@ static void gate_quit(zke_recipe *r) {
 /* No znode is left at this point: quit has discarded it. */
 static void gate_destroy(zke_recipe *r) {
   zke_double_barrier *b = (zke_double_barrier *)r;
-  zke_free(b->kind);
   zke_free(b->ready);
   zke_free(b->znode);
   zke_free(b->members);
@@ -1042,7 +1040,7 @@ static int gate_place(zke_double_barrier *b, int64_t deadline_ms) {
   int rc;
   snprintf(more, sizeof more, "parties %d\n", b->parties);
   do {
-    rc = zke_recipe_place(b->r.z, b->r.path, b->kind, ZKE_CONTAINER, more,
+    rc = zke_recipe_place(b->r.z, b->r.path, PLACE, ZKE_CONTAINER, more,
                           deadline_ms);
     if (rc == ZKE_OK) rc = gate_check_parties(b);
   } while (zke_recipe_again(b->r.z, &rc));
@@ -1058,7 +1056,7 @@ static int gate_join(zke_double_barrier *b, const void *data, int len,
   if (rc == ZKE_OK)
     rc = zke_recipe_sign(b->r.z, "waiting ", data, len, &text, &text_len);
   if (rc != ZKE_OK) return rc;
-  rc = zke_recipe_create(b->r.z, b->r.path, b->kind, party_kinds[0], text,
+  rc = zke_recipe_create(b->r.z, b->r.path, PLACE, party_kinds[0], text,
                          text_len, ZKE_EPHEMERAL_SEQUENTIAL, deadline_ms,
                          &b->znode, NULL);
   zke_free(text);
@@ -1379,10 +1377,8 @@ int zke_double_barrier_new(zke *z, const char *path, int parties,
   b->told_out = true;
   b->listener = o.listener;
   b->context = o.context;
-  const char *kind = o.kind ? o.kind : PLACE;
-  b->kind = zke_recipe_copy(z, kind, strlen(kind));
   b->ready = zke_recipe_path(z, path, "ready");
-  if (!b->kind || !b->ready) {
+  if (!b->ready) {
     zke_recipe_free(r);
     return zke_recipe_fail(ZKE_NOMEM, "no memory for a double barrier");
   }

@@ -166,8 +166,6 @@ typedef void (*zke_double_barrier_fn)(zke_double_barrier *barrier, int event,
 
 typedef struct zke_double_barrier_options {
   size_t size;
-  const char *kind; /* for recipes made of this one: what the directory is
-                       marked with; NULL is "double-barrier"; copied */
   zke_double_barrier_fn listener; /* or NULL */
   void *context;                  /* for the listener; borrowed */
 } zke_double_barrier_options;
@@ -264,7 +262,7 @@ ZKE_API int zke_double_barrier_leave(zke_double_barrier *barrier,
                                      int64_t deadline_ms);
 
 /* zke_double_barrier_meet - enter and leave at once, waiting for nobody to
- * leave: what a rendezvous is made of
+ * leave: a rendezvous
  *
  * Where the leaving fails the party is out all the same, and it has met.
  *

@@ -25,10 +25,9 @@
  *
  * WHICH PATHS FIT: those of recipes whose participants are ephemeral children
  * of the path itself: lock, multilock (each of its paths), semaphore,
- * singleton, election (its candidates), and rwlock, of which the writers alone
- * may write.  At any other path no token is in office, and every row is
- * refused.  The path is the database's, whatever the handle's chroot, as in the
- * view.
+ * election (its candidates), and rwlock, of which the writers alone may write.
+ * At any other path no token is in office, and every row is refused.  The path
+ * is the database's, whatever the handle's chroot, as in the view.
  *
  * WHAT IT DOES NOT COVER:
  * - A DELETE brings no token with it.  Update the row's column first, in the

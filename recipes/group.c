@@ -43,12 +43,12 @@
 #include "text.h"
 #include "znode.h"
 
+#define GROUP_PLACE "group" /* the directory's kind */
 #define GROUP_KIND "member-"
 
 /* Guarded by the mutex of the zke_recipe that the view begins with. */
 struct zke_group {
   zke_view v;   /* first: a zke_view * is a zke_group * */
-  char *place;  /* the kind of the directory: "group" */
   char *znode;  /* path of the object's own znode; NULL: it is not a member */
   bool look;    /* the own znode is to be looked at, and is not watched */
   bool waiting; /* a call waits for members */
@@ -201,8 +201,8 @@ static int own_check(zke_group *g) {
 
 /* Say that the object is no member; returns ZKE_LOST. */
 static int own_none(const zke_group *g) {
-  return zke_recipe_fail(ZKE_LOST, "this object is not a member of the %s %s",
-                         g->place, g->v.r.path);
+  return zke_recipe_fail(
+      ZKE_LOST, "this object is not a member of the group %s", g->v.r.path);
 }
 
 /* Delete the own znode, now or as soon as the session can.  Its watch is taken
@@ -307,7 +307,6 @@ static void group_destroy(zke_recipe *r) {
   zke_group *g = (zke_group *)r;
   zke_view_free(&g->v);
   zke_free(g->znode);
-  zke_free(g->place);
 }
 
 static const zke_recipe_class group_class = {.name = "group",
@@ -328,18 +327,11 @@ int zke_group_new(zke *z, const char *path, const zke_group_options *options,
   rc = zke_recipe_new(z, path, &group_class, sizeof(zke_group), &r);
   if (rc != ZKE_OK) return rc;
   zke_group *g = (zke_group *)r;
-  const char *place = o.place ? o.place : "group";
   g->v.scope.levels = 1;
   g->v.edit = members_edit;
   g->v.listens = o.listener != NULL;
   g->listener = o.listener;
   g->context = o.context;
-  g->place = zke_alloc(z, strlen(place) + 1);
-  if (!g->place) {
-    zke_recipe_free(r);
-    return zke_recipe_fail(ZKE_NOMEM, "no memory for a group");
-  }
-  memcpy(g->place, place, strlen(place));
   *group_out = g;
   return ZKE_OK;
 }
@@ -359,10 +351,10 @@ static int group_check_data(const void *data, int len) {
 static int group_join(zke_group *g, const char *text, int len,
                       int64_t deadline_ms) {
   zke_recipe *r = &g->v.r;
-  int rc = zke_recipe_place(r->z, r->path, g->place, ZKE_CONTAINER, NULL,
+  int rc = zke_recipe_place(r->z, r->path, GROUP_PLACE, ZKE_CONTAINER, NULL,
                             deadline_ms);
   if (rc == ZKE_OK)
-    rc = zke_recipe_create(r->z, r->path, g->place, GROUP_KIND, text, len,
+    rc = zke_recipe_create(r->z, r->path, GROUP_PLACE, GROUP_KIND, text, len,
                            ZKE_EPHEMERAL_SEQUENTIAL, deadline_ms, &g->znode,
                            NULL);
   if (rc == ZKE_OK) g->lost = false;
@@ -379,9 +371,8 @@ int zke_group_join(zke_group *group, const void *data, int len,
   if (rc != ZKE_OK) return rc;
   zke_recipe *r = &group->v.r;
   if (group->znode)
-    rc = zke_recipe_fail(ZKE_MISUSE,
-                         "this object is a member of the %s %s already",
-                         group->place, r->path);
+    rc = zke_recipe_fail(
+        ZKE_MISUSE, "this object is a member of the group %s already", r->path);
   if (rc == ZKE_OK) rc = zke_recipe_sign(r->z, "", data, len, &text, &len);
   if (rc == ZKE_OK) rc = group_join(group, text, len, deadline_ms);
   zke_free(text);
@@ -468,7 +459,7 @@ static int group_check_place(zke_group *g) {
   int rc = zke_exists(r->z, r->path, NULL, NULL, NULL);
   if (rc == ZKE_NONODE) return ZKE_OK;
   if (rc != ZKE_OK) return rc;
-  return zke_recipe_place(r->z, r->path, g->place, ZKE_CONTAINER, NULL,
+  return zke_recipe_place(r->z, r->path, GROUP_PLACE, ZKE_CONTAINER, NULL,
                           ZKE_FOREVER);
 }
 
@@ -534,9 +525,10 @@ static int group_say_missing(zke_group *g) {
                            list->data[i].identity, list->data[i].pid);
   }
   zke_free(list);
-  return zke_recipe_fail(ZKE_OPERATIONTIMEOUT,
-                         "waited for %d members of the %s %s; %d are there%s",
-                         g->wanted, g->place, g->v.r.path, g->members, text);
+  return zke_recipe_fail(
+      ZKE_OPERATIONTIMEOUT,
+      "waited for %d members of the group %s; %d are there%s", g->wanted,
+      g->v.r.path, g->members, text);
 }
 
 /* A view that was kept already may be behind the file: it is refreshed, so that

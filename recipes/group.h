@@ -124,8 +124,6 @@ typedef struct zke_group_options {
   size_t size;
   zke_group_fn listener; /* or NULL */
   void *context;         /* for the listener; borrowed */
-  const char *place;     /* for recipes made of groups: the directory's kind;
-                        "group" */
 } zke_group_options;
 
 /* zke_group_new - an object for one member or onlooker; touches nothing

@@ -132,23 +132,6 @@ int zke_lock_new(zke *z, const char *path, const zke_lock_options *options,
   return rc;
 }
 
-/* Programs agree on a name; the base is the application's.  With "/" as the
- * base the path is "/name", hence the empty directory. */
-int zke_lock_new_named(zke *z, const char *base, const char *name,
-                       const zke_lock_options *options, zke_lock **lock_out) {
-  if (lock_out) *lock_out = NULL;
-  if (!base || !name || !*name || strchr(name, '/'))
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "base is NULL, or the name is none of one node");
-  int rc = zke_recipe_state(z);
-  if (rc != ZKE_OK) return rc;
-  char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
-  if (!path) return ZKE_NOMEM;
-  rc = zke_lock_new(z, path, options, lock_out);
-  zke_free(path);
-  return rc;
-}
-
 /* Leaves the line, so the next in line holds at once.  A thread that sleeps in
  * zke_lock_acquire() is woken and finds the place gone. */
 void zke_lock_free(zke_lock *lock) { zke_recipe_free((zke_recipe *)lock); }
@@ -382,10 +365,10 @@ static int lock_do(zke_lock *lock, int64_t deadline_ms, zke_lock_do_fn fn,
 }
 
 /* An object for one call: nothing is left of it afterwards. */
-int zke_lock_do(zke *z, const char *base, const char *name, int64_t deadline_ms,
+int zke_lock_do(zke *z, const char *path, int64_t deadline_ms,
                 zke_lock_do_fn fn, void *arg) {
   zke_lock *lock = NULL;
   if (!fn) return zke_recipe_fail(ZKE_BADARGUMENTS, "fn is NULL");
-  int rc = zke_lock_new_named(z, base, name, NULL, &lock);
+  int rc = zke_lock_new(z, path, NULL, &lock);
   return rc == ZKE_OK ? lock_do(lock, deadline_ms, fn, arg) : rc;
 }

@@ -197,23 +197,6 @@ typedef struct zke_lock_options {
 ZKE_API int zke_lock_new(zke *z, const char *path,
                          const zke_lock_options *options, zke_lock **lock_out);
 
-/* zke_lock_new_named - zke_lock_new() of base/name: one of many locks of a
- * kind, such as an order's by its number
- *
- * Example: a lock for each order.
- *
- *     rc = zke_lock_new_named(z, "/locks/orders", "4711", NULL, &lock);
- *
- *   base  the directory of such locks
- *   name  of this one, without '/'
- *
- * Returns as zke_lock_new(); ZKE_BADARGUMENTS for a base that is NULL and for a
- * name that is NULL, empty or has a '/'.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
-ZKE_API int zke_lock_new_named(zke *z, const char *base, const char *name,
-                               const zke_lock_options *options,
-                               zke_lock **lock_out);
-
 /* zke_lock_free - release what it holds, or give up its wait, and release the
  * object; NULL is fine
  *
@@ -429,10 +412,10 @@ typedef int (*zke_lock_do_fn)(zke *z, int64_t token, void *arg);
  *
  *     static int bill_order(zke *z, int64_t deadline) {
  *       static char order[] = "/orders/4711";
- *       return zke_lock_do(z, "/locks/orders", "4711", deadline, bill, order);
+ *       return zke_lock_do(z, "/locks/orders/4711", deadline, bill, order);
  *     }
  *
- *   base, name   as of zke_lock_new_named()
+ *   path         of the lock, as of zke_lock_new()
  *   deadline_ms  for the acquisition; fn takes as long as it takes
  *   fn           called while the lock is held
  *   arg          for fn
@@ -445,8 +428,8 @@ typedef int (*zke_lock_do_fn)(zke *z, int64_t token, void *arg);
  * and zke_lock_release(); ZKE_BADARGUMENTS for a NULL fn.
  * Threads: any.  In a callback: yes.  Blocks: until the deadline, and as long
  * as fn. */
-ZKE_API int zke_lock_do(zke *z, const char *base, const char *name,
-                        int64_t deadline_ms, zke_lock_do_fn fn, void *arg);
+ZKE_API int zke_lock_do(zke *z, const char *path, int64_t deadline_ms,
+                        zke_lock_do_fn fn, void *arg);
 
 #ifdef __cplusplus
 }

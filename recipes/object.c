@@ -34,7 +34,7 @@
  *     destroy().  It is dropped while the listener runs, while a call sleeps,
  *     and by free.
  *  2. The memory stays while any thread is inside: refs counts free's own
- *     reference, each call, each sleep and each recipe's hold.
+ *     reference, each call and each sleep.
  *  3. Notes are delivered one at a time and in order: one thread is the teller
  *     (recipe_unlock()), the others leave theirs to it.
  *  4. `changed` stays set until a look has succeeded.  A thread that drops the
@@ -498,13 +498,6 @@ int zke_recipe_leave(zke_recipe *r, int rc) {
   return keep ? zke_recipe_restore(&kept, rc) : rc;
 }
 
-/* The mutex is not held here: the reference alone keeps the memory. */
-void zke_recipe_hold(zke_recipe *r) {
-  __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
-}
-
-void zke_recipe_drop(zke_recipe *r) { recipe_unref(r); }
-
 /* ---- steps ----
  *
  * An event is a hint only: the step that follows looks at the tree and does
@@ -801,11 +794,6 @@ int zke_recipe_cancel(zke_recipe *r) {
   return zke_wake(r->z);
 }
 
-/* zke_forget() is refused there, so a watch would be left with the object. */
-bool zke_recipe_stays(const zke_recipe *r) {
-  return r && zke_recipe_state(r->z) == ZKE_MISUSE;
-}
-
 /* The order matters: give up, so that others go on at once; wake the calls that
  * sleep on the object, or are about to and have only this listener to leave;
  * forget the watches, so that no new call comes in from the engine; then wait
@@ -813,13 +801,14 @@ bool zke_recipe_stays(const zke_recipe *r) {
  * free has had.
  *
  * zke_forget() is called without the mutex: it waits for watchers that are just
- * being called, and these take it.
+ * being called, and these take it.  In the function of a batch zke_forget() is
+ * refused, so a watch would be left with the object: there nothing is done.
  *
  * In a forked child the mutex may be locked for ever by a thread that exists in
  * the parent only.  So nothing is given up there, and only the reference goes:
  * the memory is released unless such a thread was inside. */
 void zke_recipe_free(zke_recipe *r) {
-  if (!r || zke_recipe_stays(r)) return;
+  if (!r || zke_recipe_state(r->z) == ZKE_MISUSE) return;
   zke *z = r->z;
   recipe_cancel_off();
   int64_t limit = zke_limit(z, zke_recipe_patience(z));

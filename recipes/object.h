@@ -99,7 +99,7 @@ struct zke_recipe {
   char *path;          /* the recipe's directory; the object's own copy */
   pthread_mutex_t m;   /* held while a thread is inside, but not in its sleep */
   pthread_cond_t told; /* the teller has finished: free waits for that */
-  int refs;            /* calls, sleeps and holds inside, and 1 until free */
+  int refs;            /* calls and sleeps inside, and 1 until free */
   int running;         /* calls inside that can be cancelled */
   int cancels;         /* how often that was asked; a call compares it with what
                           it was when the call began */
@@ -167,10 +167,6 @@ ZKE_API int zke_recipe_new(zke *z, const char *path,
  * forbids calls, it does nothing: free the object later. */
 ZKE_API void zke_recipe_free(zke_recipe *r);
 
-/* zke_recipe_stays - would a free do nothing here?  For an object that has one
- * of another recipe, and that is not to go before that one.  NULL: no */
-bool zke_recipe_stays(const zke_recipe *r);
-
 /* zke_recipe_state - may the handle be used?
  *
  * Returns as zke_sync(), ZKE_BADARGUMENTS for a NULL handle and ZKE_FORKED for
@@ -211,17 +207,6 @@ ZKE_API int zke_recipe_enter(zke_recipe *r);
 ZKE_API int zke_recipe_enter_by(zke_recipe *r, int64_t deadline_ms);
 ZKE_API int zke_recipe_enter_memory(zke_recipe *r);
 ZKE_API int zke_recipe_leave(zke_recipe *r, int rc);
-
-/* zke_recipe_hold - keep the object's memory, for a function that calls several
- *                   public functions of it: a listener may free it between two
- *                   of them.  Then each further call on it but drop returns
- *                   ZKE_CLOSING
- * zke_recipe_drop - no more
- *
- * The mutex is not held.  They do not hold off the thread's cancellation: drop
- * in a cleanup handler where a call between them may sleep. */
-ZKE_API void zke_recipe_hold(zke_recipe *r);
-ZKE_API void zke_recipe_drop(zke_recipe *r);
 
 /* ------------------------------------------------------------------------
  * Inside a call; the mutex is held

@@ -34,9 +34,8 @@
  * made, and which twin belongs to it (item_note_owner()).  If the plan changes
  * before that look, what was made goes (item_withdraw()).
  *
- * Items of older versions have no twin.  Such an item is deleted by its path
- * after a look at its czxid, and a member of an older version does so with
- * every item: an owner that comes in between is not noticed.
+ * Where somebody has deleted the twin by hand, the item is deleted by its path
+ * after a look at its czxid: an owner that comes in between is not noticed.
  *
  * Start reading at part_step(), then plan_choose() and item_step(). */
 #ifndef _GNU_SOURCE
@@ -459,11 +458,11 @@ static int item_replace(zke_partition *p, part_item *it, const char *twin) {
  * moment without an owner in which a third member could come.
  *
  * Only the owner that was waited for has had its time.  The deletion of its
- * twin says that the item is still its own.  The look before finds an owner of
- * an older version, and whether the twin alone has gone: then somebody has
- * deleted it by hand, and the item is taken without.  ZKE_LOOK_AGAIN: the znode
- * is another one.  Its owner has the item since a moment ago, or it is this
- * object's, and a try whose reply was lost has made it. */
+ * twin says that the item is still its own.  The look before finds whether the
+ * twin alone has gone: then somebody has deleted it by hand, and the item is
+ * taken without.  ZKE_LOOK_AGAIN: the znode is another one.  Its owner has the
+ * item since a moment ago, or it is this object's, and a try whose reply was
+ * lost has made it. */
 static int item_try_take(zke *z, void *arg) {
   const item_act *a = arg;
   const char *twin = a->it->seen;

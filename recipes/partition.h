@@ -64,17 +64,14 @@
  * makes a second znode with it, in the same step, whose name never comes again,
  * and taking, releasing and leaving delete both.  A step that comes too late
  * does not find the twin, and leaves the item to the owner that it has by then.
- * Three things are not that safe.  A member of a version without twins takes an
- * item by its path, and the items of such members are taken so.  A twin that
- * somebody deletes by hand protects no more.  And where the step of a member
- * that gives up got no reply, on an ensemble, the znode is looked at and then
- * deleted by its version.
+ * Two things are not that safe.  A twin that somebody deletes by hand protects
+ * no more.  And where the step of a member that gives up got no reply, on an
+ * ensemble, the znode is looked at and then deleted by its version.
  *
  * A twin may stay until its session ends where a member has made it by a step
- * that got no reply, has tried again, and finds the item's znode gone: deleted
- * by hand, or taken by a member of a version without twins.  The same holds
- * where the member gives up and can read nothing at all.  Such a twin keeps
- * nobody from the item.
+ * that got no reply, has tried again, and finds that somebody has deleted the
+ * item's znode by hand.  The same holds where the member gives up and can read
+ * nothing at all.  Such a twin keeps nobody from the item.
  *
  * WHO IS WOKEN: all members when a member joins or goes; by a released item
  * only its next owner.  Each member also watches one other, in a ring, so that
@@ -95,9 +92,8 @@
  *
  * FENCING: zke_partition_token() is the zxid of taking an item, greater than
  * that of every owner before.  zke_partition_op() makes a zke_multi() fail
- * where another member has taken the item by then.  A member of a version
- * without twins takes it unseen, and so does whoever finds it deleted by hand:
- * against these guard by the token.
+ * where another member has taken the item by then.  A member that finds it
+ * deleted by hand takes it unseen: against that guard by the token.
  *
  * ON AN ENSEMBLE (zookeeper.h): a member that was silent for the session's
  * timeout has lost its items, and may not know: guard by the token.

@@ -97,18 +97,6 @@ static int support_ensure(zke *z, const support_node *n, int64_t deadline_ms) {
   return rc;
 }
 
-/* Above a node of the first level is only "/": it is there, or it is a chroot
- * that is missing, which cannot be made. */
-int zke_recipe_ensure_above(zke *z, const char *path, int mode,
-                            int64_t deadline_ms) {
-  size_t len = (size_t)(strrchr(path, '/') - path);
-  if (!len) return zke_exists(z, "/", NULL, NULL, NULL);
-  char *above = zke_recipe_copy(z, path, len);
-  int rc = above ? zke_ensure_path(z, above, mode, deadline_ms) : ZKE_NOMEM;
-  zke_free(above);
-  return rc;
-}
-
 /* Data is empty, not NULL: an empty node can be taken over by a recipe. */
 int zke_ensure_path(zke *z, const char *path, int mode, int64_t deadline_ms) {
   support_node n = {path, "", 0, mode};

@@ -177,11 +177,6 @@ ZKE_API int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms);
 ZKE_API int zke_ensure_path(zke *z, const char *path, int mode,
                             int64_t deadline_ms);
 
-/* zke_recipe_ensure_above - the same for what is above a path.  ZKE_NONODE: the
- * chroot is missing, and the sentence names it */
-ZKE_API int zke_recipe_ensure_above(zke *z, const char *path, int mode,
-                                    int64_t deadline_ms);
-
 /* A participant that holds something or waits for it.  Its strings are part of
  * the list's block. */
 typedef struct zke_party {

@@ -138,6 +138,18 @@ static int znode_make_one(zke *z, const znode_place *p, const char *text) {
   return rc == ZKE_NODEEXISTS ? ZKE_OK : rc;
 }
 
+/* Above a node of the first level is only "/": it is there, or it is a chroot
+ * that is missing, which cannot be made. */
+int zke_recipe_ensure_above(zke *z, const char *path, int mode,
+                            int64_t deadline_ms) {
+  size_t len = (size_t)(strrchr(path, '/') - path);
+  if (!len) return zke_exists(z, "/", NULL, NULL, NULL);
+  char *above = zke_recipe_copy(z, path, len);
+  int rc = above ? zke_ensure_path(z, above, mode, deadline_ms) : ZKE_NOMEM;
+  zke_free(above);
+  return rc;
+}
+
 /* Make a place, and what is missing above it.  What was made above it may have
  * gone again before the place itself was made, as an empty container does: then
  * it is made again. */

@@ -75,8 +75,13 @@ enum {
 ZKE_API int zke_recipe_place(zke *z, const char *path, const char *kind,
                              int mode, const char *more, int64_t deadline_ms);
 
-/* zke_recipe_place_seen - the same without more; *czxid: of the node that says
- * the kind.  It is another one when the node was made anew.  Not exported */
+/* zke_recipe_ensure_above - zke_ensure_path() of what is above a path.
+ * ZKE_NONODE: the chroot is missing, and the sentence names it */
+ZKE_API int zke_recipe_ensure_above(zke *z, const char *path, int mode,
+                                    int64_t deadline_ms);
+
+/* zke_recipe_place_seen - as zke_recipe_place() without more; *czxid: of the
+ * node that says the kind.  It is another one when the node was made anew */
 int zke_recipe_place_seen(zke *z, const char *path, const char *kind, int mode,
                           int64_t deadline_ms, int64_t *czxid);
 

@@ -1,5 +1,5 @@
-/* barrier.c - the commands "barrier …": recipes/barrier.h, double_barrier.h and
- * rendezvous.h for scripts
+/* barrier.c - the commands "barrier …": recipes/barrier.h and double_barrier.h
+ * for scripts
  *
  * Three things called barriers, of which a name below /barriers is one:
  *
@@ -18,12 +18,11 @@
 #include <string.h>
 
 #include "../recipes/barrier.h"
-#include "../recipes/rendezvous.h"
+#include "../recipes/double_barrier.h"
 #include "work.h"
 
 CANCELLER(cancel_barrier, zke_barrier, zke_barrier_cancel)
 CANCELLER(cancel_party, zke_double_barrier, zke_double_barrier_cancel)
-CANCELLER(cancel_meeting, zke_rendezvous, zke_rendezvous_cancel)
 
 /* ------------------------------------------------------------------------
  * One that stands in the way
@@ -438,8 +437,8 @@ static int leave_run(call *c) {
 /* ------------------------------------------------------------------------
  * N that meet
  *
- * meet, over recipes/rendezvous.h: one call that waits, and nothing is kept
- * afterwards. Whoever comes late begins the next meeting.
+ * meet: one call that waits, and nothing is kept afterwards.  A party that
+ * comes late begins the next meeting.
  * --------------------------------------------------------------------- */
 
 /* A row for each party that has met, with what it brought. */
@@ -460,22 +459,22 @@ static int meet_rows(call *c, const zke_party_list *all, int64_t token) {
 static int meet_with(call *c, const patience *how, const char *data, int len) {
   int64_t n = 0, token = 0;
   char *path;
-  zke_rendezvous *meeting = NULL;
+  zke_double_barrier *meeting = NULL;
   zke_party_list *all = NULL;
   int status = parties_of(c, &n);
   if (!status) status = arg_place(c, 0, "barriers", &path);
   if (status) return status;
   note(c, "waiting for %" PRId64 " parties at %s", n, path);
-  int rc = zke_rendezvous_new(c->z, path, (int)n, NULL, &meeting);
+  int rc = zke_double_barrier_new(c->z, path, (int)n, NULL, &meeting);
   if (rc == ZKE_OK) {
-    cancel_by(c, cancel_meeting, meeting);
-    rc = zke_rendezvous_meet(meeting, data, len < 0 ? 0 : len, how->deadline,
-                             &all, &token);
+    cancel_by(c, cancel_party, meeting);
+    rc = zke_double_barrier_meet(meeting, data, len < 0 ? 0 : len,
+                                 how->deadline, &all, &token);
     cancel_by(c, NULL, NULL);
   }
   status = rc == ZKE_OK ? meet_rows(c, all, token) : fail_wait(c, how, rc);
   zke_free(all);
-  zke_rendezvous_free(meeting);
+  zke_double_barrier_free(meeting);
   free(path);
   return status;
 }

@@ -21,7 +21,6 @@
 #include "../recipes/lock.h"
 #include "../recipes/party.h"
 #include "../recipes/rwlock.h"
-#include "../recipes/singleton.h"
 #include "../recipes/text.h"
 #include "../recipes/znode.h"
 #include "walk.h"
@@ -671,8 +670,6 @@ static int break_one(call *c, const look_line *line, int i) {
   int rc;
   if (strcmp(line->kind, "lock") == 0)
     rc = zke_lock_break(c->z, line->path, p->mzxid);
-  else if (strcmp(line->kind, "singleton") == 0)
-    rc = zke_singleton_replace(c->z, line->path, p->mzxid);
   else
     rc = break_entries(c, line->path, p->name);
   if (rc != ZKE_OK) return fail_rc(c, rc);

@@ -27,7 +27,6 @@
 #include "recipes/queue.h"
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
-#include "recipes/singleton.h"
 
 /* ---- a system whose n-th call cancels the thread that makes it ---- */
 
@@ -618,8 +617,6 @@ HELD(semaphore, zke_semaphore_new(z, "/semaphore", &one, &object),
      zke_semaphore_release(object))
 HELD(multilock, zke_multilock_new(z, items, 2, NULL, &object),
      zke_multilock_acquire(object, ZKE_FOREVER), zke_multilock_release(object))
-HELD(singleton, zke_singleton_new(z, "/singleton", NULL, &object),
-     zke_singleton_acquire(object, ZKE_FOREVER), zke_singleton_release(object))
 RECIPE(queue, zke_queue_new(z, "/queue", NULL, &object),
        zke_queue_take(object, ZKE_FOREVER, &item))
 RECIPE(double_barrier, zke_double_barrier_new(z, "/double", 2, NULL, &object),
@@ -636,11 +633,9 @@ RECIPE(names, zke_names_new(z, "/names", NULL, &object),
 #define NEEDS_HOLDER(type) \
   { #type, make_##type, block_##type, free_##type, release_##type }
 static const recipe recipes[] = {
-    NEEDS_HOLDER(lock),         NEEDS_HOLDER(rwlock),
-    NEEDS_HOLDER(semaphore),    NEEDS_HOLDER(multilock),
-    NEEDS_HOLDER(singleton),    NEEDS_NONE(queue),
-    NEEDS_NONE(double_barrier), NEEDS_NONE(counter),
-    NEEDS_NONE(group),          NEEDS_NONE(names)};
+    NEEDS_HOLDER(lock),      NEEDS_HOLDER(rwlock), NEEDS_HOLDER(semaphore),
+    NEEDS_HOLDER(multilock), NEEDS_NONE(queue),    NEEDS_NONE(double_barrier),
+    NEEDS_NONE(counter),     NEEDS_NONE(group),    NEEDS_NONE(names)};
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
 static const recipe *under_test;
@@ -735,7 +730,7 @@ TEST(others_in_the_object_are_told) {
   finish();
 }
 
-/* A singleton's work that goes on until its thread is cancelled. */
+/* Work that goes on until its thread is cancelled. */
 static int hold_long(zke *z, int64_t token, void *arg) {
   (void)z, (void)token;
   atomic_store((atomic_int *)arg, 1);
@@ -749,7 +744,7 @@ static int hold_long(zke *z, int64_t token, void *arg) {
 static atomic_int holds;
 
 static void lock_and_hold(void *context) {
-  zke_lock_do(context, "/", "lock", ZKE_FOREVER, hold_long, &holds);
+  zke_lock_do(context, "/lock", ZKE_FOREVER, hold_long, &holds);
 }
 
 /* zke_lock_do() gives the lock up where the function it calls is cancelled, and

@@ -13,7 +13,6 @@
 #include "recipes/barrier.h"
 #include "recipes/config.h"
 #include "recipes/counter.h"
-#include "recipes/discovery.h"
 #include "recipes/double_barrier.h"
 #include "recipes/election.h"
 #include "recipes/fence.h"
@@ -24,10 +23,8 @@
 #include "recipes/periodic.h"
 #include "recipes/persistent_node.h"
 #include "recipes/queue.h"
-#include "recipes/rendezvous.h"
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
-#include "recipes/singleton.h"
 #include "recipes/two_phase.h"
 #include "test/test.h"
 
@@ -62,7 +59,6 @@ static int take_session(zke *z, const void *o) {
 TAKE(barrier, "/barrier", o, &made)
 TAKE(config, "/config", o, &made)
 TAKE(counter, "/counter", o, &made)
-TAKE(discovery, "/services", "s", o, &made)
 TAKE(double_barrier, "/double", 2, o, &made)
 TAKE(election, "/election", o, &made)
 TAKE(observer, "/r", o, &made)
@@ -73,12 +69,8 @@ TAKE(partition, "/partition", items, 2, o, &made)
 TAKE(periodic, "/jobs", "j", o, &made)
 TAKE(persistent_node, "/node", "", 0, o, &made)
 TAKE(queue, "/queue", o, &made)
-TAKE(rendezvous, "/rendezvous", 2, o, &made)
-TAKE(rendezvous_point, "/point", o, &made)
 TAKE(rwlock, "/rw", o, &made)
 TAKE(semaphore, "/sem", o, &made)
-TAKE(services, "/services", o, &made)
-TAKE(singleton, "/one", o, &made)
 
 static int take_queue_put(zke *z, const void *o) {
   zke_queue *queue;
@@ -136,11 +128,10 @@ static const struct row {
     ROW(zke_barrier_options, context, take_barrier),
     ROW(zke_config_options, select, take_config),
     ROW(zke_counter_options, context, take_counter),
-    ROW(zke_discovery_options, context, take_discovery),
     ROW(zke_double_barrier_options, context, take_double_barrier),
     ROW(zke_election_options, context, take_election),
     ROW(zke_fence_options, reserved, take_fence),
-    ROW(zke_group_options, place, take_group),
+    ROW(zke_group_options, context, take_group),
     ROW(zke_lock_options, context, take_lock),
     ROW(zke_multilock_options, context, take_multilock),
     ROW(zke_observer_options, context, take_observer),
@@ -152,12 +143,8 @@ static const struct row {
     ROW(zke_persistent_node_options, context, take_persistent_node),
     ROW(zke_queue_options, claim_ms, take_queue),
     ROW(zke_queue_put_options, key, take_queue_put),
-    ROW(zke_rendezvous_options, context, take_rendezvous),
-    ROW(zke_rendezvous_point_options, context, take_rendezvous_point),
     ROW(zke_rwlock_options, context, take_rwlock),
     ROW(zke_semaphore_options, context, take_semaphore),
-    ROW(zke_services_options, context, take_services),
-    ROW(zke_singleton_options, context, take_singleton),
     ROW(zke_two_phase_options, context, take_two_phase),
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };

@@ -24,7 +24,6 @@
 #include "recipes/lock.h"
 #include "recipes/periodic.h"
 #include "recipes/queue.h"
-#include "recipes/rendezvous.h"
 #include "recipes/two_phase.h"
 #include "recipes/zookeeper.h"
 #include "test/ensemble/proxy.h"
@@ -226,7 +225,7 @@ TEST_LOOP(a_missing_chroot_is_not_made, 0, 2) {
   zke_options o = ZKE_INIT(zke_options);
   snprintf(name, sizeof name, "%s/nobody?timeout=6000", g.name);
   zke *z = open_as(name, &o);
-  ck_rc(zke_rendezvous_prepare(z, paths[_i], 0, ZKE_FOREVER), ZKE_NONODE);
+  ck_rc(zke_ensure_path(z, paths[_i], ZKE_PERSISTENT, ZKE_FOREVER), ZKE_NONODE);
   ck_ok(zke_close(z));
   end_ground(&g);
 }

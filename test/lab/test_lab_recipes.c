@@ -22,7 +22,6 @@
 #include "recipes/config.h"
 #include "recipes/counter.h"
 #include "recipes/deadlock.h"
-#include "recipes/discovery.h"
 #include "recipes/double_barrier.h"
 #include "recipes/election.h"
 #include "recipes/group.h"
@@ -33,10 +32,8 @@
 #include "recipes/periodic.h"
 #include "recipes/persistent_node.h"
 #include "recipes/queue.h"
-#include "recipes/rendezvous.h"
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
-#include "recipes/singleton.h"
 #include "recipes/two_phase.h"
 
 /* What the processes of a schedule know of each other. */
@@ -261,22 +258,6 @@ static void use_semaphore(zke *z, void *all) {
   zke_semaphore_free(sem);
 }
 
-static int run_alone(zke_singleton *s, int64_t token, void *arg) {
-  (void)s;
-  (void)token;
-  (void)arg;
-  stay("runs", 1);
-  return 0;
-}
-
-static void use_singleton(zke *z, void *arg) {
-  zke_singleton *s = NULL;
-  (void)arg;
-  if (!went(z, zke_singleton_new(z, "/singleton", NULL, &s))) return;
-  went(z, zke_singleton_serve(s, ZKE_FOREVER, run_alone, NULL));
-  zke_singleton_free(s);
-}
-
 static void use_election(zke *z, void *arg) {
   zke_election *e = NULL;
   (void)arg;
@@ -407,16 +388,17 @@ static void come_again(zke *z, void *arg) {
 }
 
 static void meet(zke *z, void *brought) {
-  zke_rendezvous *meeting = NULL;
+  zke_double_barrier *meeting = NULL;
   zke_party_list *who = NULL;
-  if (!went(z, zke_rendezvous_new(z, "/meeting", 2, NULL, &meeting))) return;
-  if (went(z,
-           zke_rendezvous_meet(meeting, brought, 1, ZKE_FOREVER, &who, NULL))) {
+  if (!went(z, zke_double_barrier_new(z, "/meeting", 2, NULL, &meeting)))
+    return;
+  if (went(z, zke_double_barrier_meet(meeting, brought, 1, ZKE_FOREVER, &who,
+                                      NULL))) {
     zke_lab_assert(who->count == 2);
     zke_lab_assert(who->data[0].data[0] + who->data[1].data[0] == 'a' + 'b');
     zke_free(who);
   }
-  zke_rendezvous_free(meeting);
+  zke_double_barrier_free(meeting);
 }
 
 /* ---- who is there ---- */
@@ -474,42 +456,6 @@ static void watch_group(zke *z, void *arg) {
     if (rc == ZKE_OK) compare_members(z, group, &m);
   }
   zke_group_free(group);
-}
-
-static void offer_service(zke *z, void *arg) {
-  zke_discovery *service = NULL;
-  (void)arg;
-  if (!went(z, zke_discovery_new(z, "/services", "web", NULL, &service)))
-    return;
-  if (went(z,
-           zke_discovery_register(service, "host:80", NULL, 0, ZKE_FOREVER))) {
-    await_seen(z);
-    zke_lab_spare();
-    went(z, zke_discovery_unregister(service));
-  }
-  zke_discovery_free(service);
-}
-
-/* An instance may go again; then the file has none either. */
-static void find_service(zke *z, void *arg) {
-  zke_discovery *service = NULL;
-  zke_instance *instance = NULL;
-  int64_t count = 0;
-  (void)arg;
-  if (!went(z, zke_discovery_new(z, "/services", "web", NULL, &service)))
-    return;
-  if (went(z, zke_discovery_wait(service, 1, ZKE_FOREVER))) {
-    int rc = zke_discovery_pick(service, ZKE_PICK_FIRST, &instance);
-    if (rc == ZKE_OK)
-      zke_lab_assert(strcmp(instance->address, "host:80") == 0);
-    else if (rc != ZKE_NONODE)
-      went(z, rc);
-    else if (zke_count(z, "/services/web", &count) == ZKE_OK)
-      zke_lab_assert(count == 0);
-    zke_free(instance);
-    tell_seen(z);
-  }
-  zke_discovery_free(service);
 }
 
 /* Whoever is asked to give an item up goes on with it for a moment. */
@@ -1583,8 +1529,6 @@ static const recipe recipes[] = {
      .parties = {{use_semaphore, NULL},
                  {use_semaphore, NULL},
                  {use_semaphore, "all"}}},
-    {.name = "singleton",
-     .parties = {{use_singleton, NULL}, {use_singleton, NULL}}},
     {.name = "election",
      .parties = {{use_election, NULL}, {use_election, NULL}, {observe, NULL}}},
     {.name = "election_seen",
@@ -1610,7 +1554,7 @@ static const recipe recipes[] = {
      .parties = {{use_double_barrier, NULL}, {come_again, NULL}},
      .waits = true,
      .timeouts = true},
-    {.name = "rendezvous",
+    {.name = "meet",
      .parties = {{meet, "a"}, {meet, "b"}},
      .waits = true,
      .timeouts = true}, /* as well */
@@ -1619,9 +1563,6 @@ static const recipe recipes[] = {
      .waits = true},
     {.name = "group_heard",
      .parties = {{watch_group, NULL}, {use_group, NULL}},
-     .waits = true},
-    {.name = "discovery",
-     .parties = {{offer_service, NULL}, {find_service, NULL}},
      .waits = true},
     {.name = "partition",
      .parties = {{use_partition, "a"}, {use_partition, "b"}}},

@@ -3,7 +3,7 @@
  * P8, with the recipes' own promises: what a queue has acknowledged as put is
  * there after the cut, what was acknowledged as done does not come back, a
  * decision stays, a counter has counted; names, configuration, barriers, runs
- * of a period, points and fenced rows, also those of the program's own
+ * of a period, fenced rows, also those of the program's own
  * connection, are as they were acknowledged (the table `records`);
  * and what was held by a session is free at once, with a greater token than all
  * before (`holders`).  One process with two sessions works on the disk that
@@ -36,7 +36,6 @@
 #include "recipes/barrier.h"
 #include "recipes/config.h"
 #include "recipes/counter.h"
-#include "recipes/discovery.h"
 #include "recipes/double_barrier.h"
 #include "recipes/election.h"
 #include "recipes/fence.h"
@@ -48,10 +47,8 @@
 #include "recipes/periodic.h"
 #include "recipes/persistent_node.h"
 #include "recipes/queue.h"
-#include "recipes/rendezvous.h"
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
-#include "recipes/singleton.h"
 #include "recipes/two_phase.h"
 #include "test/test.h"
 
@@ -63,11 +60,11 @@ enum {
   SITES = 2,
   IMAGES = 4, /* disks looked at for each cut */
   NAME = 24,
-  RECORDS = 6,
-  HOLDERS = 12,
-  CELLS = 8,     /* of a record, at most */
+  RECORDS = 5,
+  HOLDERS = 9,
+  CELLS = 5,     /* of a record, at most */
   FLEETING = 2,  /* the cell that is ephemeral, where a record has such */
-  FENCES = 5,    /* the record */
+  FENCES = 4,    /* the record */
   IMPATIENT = 1, /* the job that is due again where its process died */
   PERIOD = 1000, /* ms */
   STRIDE = 20    /* runs are dear: for CUTS and EVERY */
@@ -456,46 +453,6 @@ static void run_again(zke *z, int number, int value) {
   end_job(&j);
 }
 
-/* - points: prepared (1), filled (2) - */
-
-static int next_filling(int number, int value) {
-  (void)number;
-  return value < 2 ? value + 1 : value;
-}
-
-static int change_point(zke *z, int number, int from, int to) {
-  char path[NAME];
-  (void)from;
-  snprintf(path, sizeof path, "/points/%d", number);
-  if (to == 1)
-    return zke_rendezvous_prepare(z, path, number == FLEETING, ZKE_FOREVER);
-  return zke_rendezvous_fill(z, path, "2", 1, ZKE_FOREVER, NULL);
-}
-
-static int read_point(zke *z, int number, int *value, int64_t *token) {
-  zke_rendezvous_point *point = NULL;
-  zke_stat stat = {0};
-  char path[NAME], *data = NULL;
-  int len = 0;
-  snprintf(path, sizeof path, "/points/%d", number);
-  int rc = zke_exists(z, path, NULL, NULL, &stat);
-  if (rc != ZKE_OK) return rc;
-  rc = zke_rendezvous_point_new(z, path, NULL, &point);
-  if (rc == ZKE_OK) rc = zke_rendezvous_point_wait(point, 0, &data, &len, NULL);
-  *value = rc == ZKE_OK ? value_in(data, len) : 1;
-  *token = stat.mzxid;
-  zke_free(data);
-  zke_rendezvous_point_free(point);
-  return rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK : rc;
-}
-
-static void fill_again(zke *z, int number, int value) {
-  if (value < 2) return;
-  int rc = change_point(z, number, value, 2);
-  if (rc != ZKE_HELD)
-    found("point %d, filled once more: %s", number, zke_error_name(rc));
-}
-
 /* - fences: a table of the program's with one row, fenced and written by the
  *   holder of a lock, and unfenced - */
 
@@ -656,7 +613,6 @@ static const record records[RECORDS] = {
     {"config", 5, false, new_value, change_config, read_config, load_config},
     {"barrier", 4, true, on_or_off, change_barrier, read_barrier, pass_barrier},
     {"periodic", 4, false, next_step, change_job, read_job, run_again},
-    {"point", 8, true, next_filling, change_point, read_point, fill_again},
     {"fence", 3, false, new_or_none, change_fence, read_fence, write_late}};
 
 /* One change of a cell and what it says then; the zxid rises. */
@@ -778,22 +734,6 @@ static int at_semaphore(zke *z) {
   return parties(z, zke_semaphore_parties, "/permits");
 }
 
-/* - a worker - */
-
-static void *make_singleton(zke *z, int who) {
-  zke_singleton *s = NULL;
-  (void)who;
-  demand(zke_singleton_new(z, "/worker", NULL, &s), "a worker");
-  return s;
-}
-static int start_singleton(void *o) { return zke_singleton_start(o); }
-static int stop_singleton(void *o) { return zke_singleton_release(o); }
-static int64_t singleton_token(void *o) { return zke_singleton_token(o); }
-static void free_singleton(void *o) { zke_singleton_free(o); }
-static int at_singleton(zke *z) {
-  return parties(z, zke_singleton_parties, "/worker");
-}
-
 /* - leaders: in office, handing over - */
 
 static void *make_election(zke *z, int who) {
@@ -864,42 +804,6 @@ static int at_group(zke *z) {
   return count;
 }
 
-/* - services, each at an address of its own - */
-
-static void *make_discovery(zke *z, int who) {
-  zke_discovery *d = NULL;
-  (void)who;
-  demand(zke_discovery_new(z, "/services", "tea", NULL, &d), "a service");
-  return d;
-}
-static int start_discovery(void *o) {
-  char address[2 * NAME];
-  snprintf(address, sizeof address, "%p", o);
-  return zke_discovery_register(o, address, NULL, 0, ZKE_FOREVER);
-}
-static int stop_discovery(void *o) { return zke_discovery_unregister(o); }
-static int64_t discovery_token(void *o) {
-  zke_instance_list *list = NULL;
-  char address[2 * NAME];
-  int64_t czxid = 0;
-  snprintf(address, sizeof address, "%p", o);
-  demand(zke_discovery_list(o, &list), "the instances");
-  for (int i = 0; i < list->count; i++) {
-    if (strcmp(list->data[i].address, address) == 0)
-      czxid = list->data[i].czxid;
-  }
-  zke_free(list);
-  return czxid;
-}
-static void free_discovery(void *o) { zke_discovery_free(o); }
-static int at_discovery(zke *z) {
-  zke_strings *names = NULL;
-  demand(zke_discovery_names(z, "/services", &names), "the services");
-  int count = names->count;
-  zke_free(names);
-  return count;
-}
-
 /* - parts of the work; all of it is released that is asked for - */
 
 static void *make_partition(zke *z, int who) {
@@ -956,27 +860,6 @@ static int at_double(zke *z) {
   return parties(z, zke_double_barrier_parties, "/double");
 }
 
-/* - a meeting of both - */
-
-static void *make_meeting(zke *z, int who) {
-  zke_rendezvous *m = NULL;
-  (void)who;
-  demand(zke_rendezvous_new(z, "/meeting", 2, NULL, &m), "a meeting");
-  return m;
-}
-static int start_meeting(void *o) { return zke_rendezvous_start(o, "tea", 3); }
-static int stop_meeting(void *o) { return zke_rendezvous_stop(o); }
-static int64_t meeting_token(void *o) {
-  int64_t token = 0;
-  int rc = zke_rendezvous_list(o, NULL, &token);
-  if (rc != ZKE_NONODE) demand(rc, "what was brought");
-  return token;
-}
-static void free_meeting(void *o) { zke_rendezvous_free(o); }
-static int at_meeting(zke *z) {
-  return parties(z, zke_rendezvous_parties, "/meeting");
-}
-
 /* - a znode that is kept - */
 
 static void *make_node(zke *z, int who) {
@@ -1008,20 +891,14 @@ static const holder holders[HOLDERS] = {
      multilock_token, free_multilock, at_multilock},
     {"semaphore", false, make_semaphore, start_semaphore, stop_semaphore, NULL,
      semaphore_token, free_semaphore, at_semaphore},
-    {"singleton", false, make_singleton, start_singleton, stop_singleton, NULL,
-     singleton_token, free_singleton, at_singleton},
     {"election", false, make_election, start_election, stop_election,
      more_election, election_token, free_election, at_election},
     {"group", false, make_group, start_group, stop_group, more_group,
      group_token, free_group, at_group},
-    {"discovery", false, make_discovery, start_discovery, stop_discovery, NULL,
-     discovery_token, free_discovery, at_discovery},
     {"partition", false, make_partition, start_partition, stop_partition,
      more_partition, partition_token, free_partition, at_partition},
     {"double_barrier", true, make_double, start_double, stop_double, NULL,
      double_token, free_double, at_double},
-    {"rendezvous", true, make_meeting, start_meeting, stop_meeting, NULL,
-     meeting_token, free_meeting, at_meeting},
     {"persistent_node", false, make_node, start_node, stop_node, more_node,
      node_token, free_node, at_node}};
 

@@ -1358,6 +1358,68 @@ TEST(killed_waiting) {
   ck_ok(zke_close(admin));
 }
 
+/* ---- meeting ---- */
+
+/* What a meeting brought, as "a:x b:y"; frees the list. */
+static const char *brought(zke_party_list *list) {
+  static char text[256];
+  size_t used = 0;
+  text[0] = '\0';
+  for (int i = 0; i < list->count; i++)
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s%s:%.*s",
+                             i ? " " : "", list->data[i].identity,
+                             list->data[i].len, list->data[i].data);
+  zke_free(list);
+  return text;
+}
+
+/* Those who meet all get what all have brought, in the order in which they
+ * came, and are out; again and again with the same objects. */
+TEST(all_who_meet_get_everything) {
+  zke_party_list *list;
+  int64_t last = 0, token, other;
+  begin(3, 3);
+  for (int n = 0; n < 3; n++) {
+    ck_ok(zke_double_barrier_start(b[2], "two", 3));
+    ck_ok(zke_double_barrier_start(b[0], "", 0));
+    ck_ok(zke_double_barrier_meet(b[1], "o\0e", 3, 0, &list, &token));
+    ck_assert_int_gt(token, last);
+    last = token;
+    ck_assert_int_eq(list->data[2].len, 3);
+    ck_assert_int_eq(memcmp(list->data[2].data, "o\0e", 3), 0);
+    ck_assert_int_eq(list->data[2].session, zke_session_id(z[1]));
+    ck_assert_int_eq(list->data[2].pid, getpid());
+    ck_assert_str_eq(brought(list), "c:two a: b:o");
+    for (int i = 0; i < 3; i += 2) {
+      ck_ok(zke_double_barrier_meet(b[i], NULL, 0, 0, &list, &other));
+      ck_assert_str_eq(brought(list), "c:two a: b:o");
+      ck_assert_int_eq(other, token);
+    }
+    for (int i = 0; i < 3; i++) ck_assert_int_eq(state(i), OUT);
+    ck_assert(!ready());
+  }
+  end();
+}
+
+/* The deadline withdraws and says what is missing; a withdrawal that comes too
+ * late has met. */
+TEST(a_meeting_that_is_late_has_met) {
+  zke_party_list *list;
+  begin(2, 2);
+  int64_t now = zke_now(z[0]);
+  ck_rc(zke_double_barrier_meet(b[0], "x", 1, now + 20, NULL, NULL),
+        ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_ge(zke_now(z[0]), now + 20);
+  ck_says("1 of 2 parties are at " PATH ": a (pid ");
+  ck_ok(zke_double_barrier_start(b[1], "1", 1));
+  ck_ok(zke_double_barrier_meet(b[0], "2", 1, 0, NULL, NULL));
+  ck_rc(zke_double_barrier_stop(b[1]), ZKE_HELD);
+  ck_ok(zke_double_barrier_list(b[1], &list));
+  ck_assert_str_eq(brought(list), "b:1 a:2");
+  leave(1);
+  end();
+}
+
 /* ---- deaths, lost replies, faults ---- */
 
 /* How long a use waits, ms: hardly, where it is to fail. */
@@ -1375,16 +1437,36 @@ static int use_both(zke *mine, zke_double_barrier *x, zke_double_barrier *y) {
   return rc;
 }
 
-/* The typical use: two parties on one session, which pass together. */
-static int use(zke *mine) {
+/* A meeting of the two; x comes first, without blocking. */
+static int meet_both(zke *mine, zke_double_barrier *x, zke_double_barrier *y) {
+  int64_t deadline = zke_now(mine) + recipe_patience_ms;
+  zke_party_list *list = NULL;
+  int rc = zke_double_barrier_start(x, "x", 1);
+  if (rc == ZKE_OK)
+    rc = zke_double_barrier_meet(y, "y", 1, deadline, &list, NULL);
+  if (rc == ZKE_OK && (list->count != 2 || list->data[1].data[0] != 'y'))
+    rc = ZKE_SYSTEMERROR;
+  zke_free(list);
+  if (rc == ZKE_OK) rc = zke_double_barrier_enter(x, NULL, 0, deadline, NULL);
+  if (rc == ZKE_OK) rc = zke_double_barrier_leave(x, deadline);
+  return rc;
+}
+
+/* Two parties on one session, which do that. */
+static int use_by(zke *mine, int (*both)(zke *mine, zke_double_barrier *x,
+                                         zke_double_barrier *y)) {
   zke_double_barrier *x = NULL, *y = NULL;
   int rc = zke_double_barrier_new(mine, PATH, 2, NULL, &x);
   if (rc == ZKE_OK) rc = zke_double_barrier_new(mine, PATH, 2, NULL, &y);
-  if (rc == ZKE_OK) rc = use_both(mine, x, y);
+  if (rc == ZKE_OK) rc = both(mine, x, y);
   zke_double_barrier_free(x);
   zke_double_barrier_free(y);
   return rc;
 }
+
+/* The typical uses. */
+static int use(zke *mine) { return use_by(mine, use_both); }
+static int use_meet(zke *mine) { return use_by(mine, meet_both); }
 
 /* Others go on, and clear away what is left. */
 static void check(zke *other, int rc) {
@@ -1397,6 +1479,7 @@ static void check(zke *other, int rc) {
   zke_free(list);
 }
 
-static const recipe_use uses[] = {{"double barrier", NULL, use, check}};
+static const recipe_use uses[] = {{"double barrier", NULL, use, check},
+                                  {"meet", NULL, use_meet, check}};
 
 RECIPE_TESTS(uses, 20, 0);

@@ -20,7 +20,6 @@
 #include "recipes/multilock.h"
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
-#include "recipes/singleton.h"
 #include "recipes/znode.h"
 #include "test/test.h"
 
@@ -379,21 +378,6 @@ TEST(a_leaders_token) {
   ck_ok(zke_election_resign(e));
   ck_assert(!pays(z, token));
   zke_election_free(e);
-  close_shop(z);
-}
-
-/* The token of a singleton is refused once it was replaced. */
-TEST(a_singletons_token) {
-  zke *z = open_shop();
-  zke_singleton *s;
-  ck_ok(zke_fence_set(z, "pay", "/s", NULL));
-  ck_ok(zke_singleton_new(z, "/s", NULL, &s));
-  ck_ok(zke_singleton_try(s));
-  int64_t token = zke_singleton_token(s);
-  ck_assert(pays(z, token));
-  ck_ok(zke_singleton_replace(z, "/s", token));
-  ck_assert(!pays(z, token));
-  zke_singleton_free(s);
   close_shop(z);
 }
 

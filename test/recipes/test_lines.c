@@ -15,7 +15,6 @@
 #include "recipes/multilock.h"
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
-#include "recipes/singleton.h"
 #include "recipes/text.h"
 
 #define PATH "/line/a"
@@ -53,7 +52,6 @@ typedef struct kind {
 static int lock_op(void *x) { return zke_lock_op(x, &(zke_op){0}); }
 static int rwlock_op(void *x) { return zke_rwlock_op(x, &(zke_op){0}); }
 static int semaphore_op(void *x) { return zke_semaphore_op(x, &(zke_op){0}); }
-static int singleton_op(void *x) { return zke_singleton_op(x, &(zke_op){0}); }
 static int multilock_op(void *x) {
   return zke_multilock_ops(x, (zke_op[2]){{0}}, 2);
 }
@@ -62,15 +60,14 @@ LISTENS(lock)
 LISTENS(multilock)
 LISTENS(rwlock)
 LISTENS(semaphore)
-LISTENS(singleton)
 
 /* What is not: how it is made, with options o, and what its calls are given.
- * CHECKS() is for those that can be told not to look for deadlocks. */
-#define CHECKS(making) (o.no_deadlock_check = no_check, making)
+ */
 #define LINE(id, type, making, acquiring, trying, starting)             \
   static void *id##_make(zke *of, const char *who, int no_check) {      \
     zke_##type *x;                                                      \
     zke_##type##_options o = {.size = sizeof o,                         \
+                              .no_deadlock_check = no_check,            \
                               .listener = who ? hear_##type : NULL,     \
                               .context = (void *)(uintptr_t)who};       \
     ck_ok(making);                                                      \
@@ -83,26 +80,20 @@ LISTENS(singleton)
 static const zke_multilock_item both[] = {{PATH, ZKE_MULTILOCK_LOCK},
                                           {OTHER, ZKE_MULTILOCK_WRITE}};
 
-LINE(lock, lock, CHECKS(zke_lock_new(of, PATH, &o, &x)),
-     zke_lock_acquire(x, until), zke_lock_try(x), zke_lock_start(x))
-LINE(permit, semaphore,
-     CHECKS((o.limit = 1, zke_semaphore_new(of, PATH, &o, &x))),
+LINE(lock, lock, zke_lock_new(of, PATH, &o, &x), zke_lock_acquire(x, until),
+     zke_lock_try(x), zke_lock_start(x))
+LINE(permit, semaphore, (o.limit = 1, zke_semaphore_new(of, PATH, &o, &x)),
      zke_semaphore_acquire(x, 1, until), zke_semaphore_try(x, 1),
      zke_semaphore_start(x, 1))
-LINE(permits, semaphore,
-     CHECKS((o.limit = 3, zke_semaphore_new(of, PATH, &o, &x))),
+LINE(permits, semaphore, (o.limit = 3, zke_semaphore_new(of, PATH, &o, &x)),
      zke_semaphore_acquire(x, 2, until), zke_semaphore_try(x, 2),
      zke_semaphore_start(x, 2))
-LINE(writer, rwlock, CHECKS(zke_rwlock_new(of, PATH, &o, &x)),
+LINE(writer, rwlock, zke_rwlock_new(of, PATH, &o, &x),
      zke_rwlock_acquire(x, ZKE_RWLOCK_WRITE, until),
      zke_rwlock_try(x, ZKE_RWLOCK_WRITE), zke_rwlock_start(x, ZKE_RWLOCK_WRITE))
-LINE(multilock, multilock, CHECKS(zke_multilock_new(of, both, 2, &o, &x)),
+LINE(multilock, multilock, zke_multilock_new(of, both, 2, &o, &x),
      zke_multilock_acquire(x, until), zke_multilock_try(x),
      zke_multilock_start(x))
-LINE(singleton, singleton,
-     ((void)no_check, zke_singleton_new(of, PATH, &o, &x)),
-     zke_singleton_acquire(x, until), zke_singleton_try(x),
-     zke_singleton_start(x))
 
 #define KIND(id, type)                                                   \
   .make = id##_make, .acquire = id##_acquire, .try_once = id##_try,      \
@@ -116,7 +107,6 @@ static const kind kinds[] = {
     {.places = 2, KIND(permits, semaphore)},
     {.places = 1, KIND(writer, rwlock)},
     {.places = 1, KIND(multilock, multilock)},
-    {.places = 1, KIND(singleton, singleton)},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 #define TEST_EACH(name) TEST_LOOP(name, 0, KINDS)
@@ -708,12 +698,11 @@ TEST(a_number_has_the_form_that_a_create_gives_it) {
 /* ---- deadlocks ---- */
 
 /* A thread that waits for what it holds by another object would wait for ever:
- * it is told, unless the option turns the check off.  (A singleton has no such
- * check: its processes do nothing else.) */
+ * it is told, unless the option turns the check off. */
 TEST_EACH(two_objects_of_one_thread_deadlock) {
   open_line(_i);
   ck_ok(k->acquire(x[0], soon(z[0])));
-  for (int off = k->make == singleton_make; off < 2; off++) {
+  for (int off = 0; off < 2; off++) {
     void *again = k->make(z[0], NULL, off);
     ck_rc(k->acquire(again, zke_now(z[0]) + (off ? 20 : 5000)),
           off ? ZKE_OPERATIONTIMEOUT : ZKE_DEADLOCK);

@@ -95,7 +95,7 @@ TEST(arguments_are_checked) {
   ck_rc(zke_lock_cancel(NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_lock_parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_lock_break(z[0], PATH, 0), ZKE_NONODE);
-  ck_rc(zke_lock_do(z[0], NULL, "a", 0, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_lock_do(z[0], PATH, 0, NULL, NULL), ZKE_BADARGUMENTS);
   ck_assert_int_eq(entries(z[0], PATH), 0);
   close_sessions();
 }
@@ -806,50 +806,17 @@ static int note_token(zke *session, int64_t token, void *arg) {
 TEST(do_acquires_calls_and_releases) {
   int64_t token = 0;
   open_sessions();
-  ck_rc(zke_lock_do(z[0], "/base", "name", soon(z[0]), note_token, &token),
+  ck_rc(zke_lock_do(z[0], "/base/name", soon(z[0]), note_token, &token),
         ZKE_NOTEMPTY); /* what the function returned */
   ck_assert_int_gt(token, 0);
   ck_assert_int_eq(entries(z[0], "/base/name"), 0);
-  ck_ok(zke_lock_do(z[0], "/", "top", soon(z[0]), note_token, &token));
+  ck_ok(zke_lock_do(z[0], "/top", soon(z[0]), note_token, &token));
   zke_lock *lock = make(z[1], "/base/name");
   ck_ok(zke_lock_acquire(lock, soon(z[1])));
-  ck_rc(zke_lock_do(z[0], "/base", "name", zke_now(z[0]), note_token, &token),
+  ck_rc(zke_lock_do(z[0], "/base/name", zke_now(z[0]), note_token, &token),
         ZKE_OPERATIONTIMEOUT);
   ck_says("bob");
   zke_lock_free(lock);
-  close_sessions();
-}
-
-/* By base and name it is the lock of their path. */
-TEST(a_lock_by_base_and_name) {
-  zke_lock *lock;
-  zke_lock_options o = {.size = sizeof o, .data = "me", .len = 2};
-  open_sessions();
-  ck_ok(zke_lock_new_named(z[0], "/base", "name", &o, &lock));
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  zke_lock *other = make(z[1], "/base/name");
-  ck_rc(zke_lock_try(other), ZKE_HELD);
-  ck_ok(zke_lock_release(lock));
-  ck_ok(zke_lock_try(other));
-  zke_lock_free(other);
-  zke_lock_free(lock);
-  ck_ok(zke_lock_new_named(z[0], "/", "top", NULL, &lock));
-  ck_ok(zke_lock_try(lock));
-  ck_assert_int_eq(entries(z[0], "/top"), 1);
-  zke_lock_free(lock);
-  static const char *const bad[][2] = {{NULL, "a"},
-                                       {"/base", NULL},
-                                       {"/base", ""},
-                                       {"/base", "a/b"},
-                                       {"base", "a"}};
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    lock = (zke_lock *)z[0];
-    ck_rc(zke_lock_new_named(z[0], bad[i][0], bad[i][1], NULL, &lock),
-          ZKE_BADARGUMENTS);
-    ck_assert_ptr_null(lock);
-  }
-  ck_rc(zke_lock_new_named(z[0], "/base", "a", NULL, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_lock_new_named(NULL, "/base", "a", NULL, &lock), ZKE_BADARGUMENTS);
   close_sessions();
 }
 

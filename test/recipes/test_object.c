@@ -27,7 +27,6 @@
 #include "recipes/barrier.h"
 #include "recipes/config.h"
 #include "recipes/counter.h"
-#include "recipes/discovery.h"
 #include "recipes/double_barrier.h"
 #include "recipes/election.h"
 #include "recipes/group.h"
@@ -39,10 +38,8 @@
 #include "recipes/periodic.h"
 #include "recipes/persistent_node.h"
 #include "recipes/queue.h"
-#include "recipes/rendezvous.h"
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
-#include "recipes/singleton.h"
 #include "recipes/two_phase.h"
 #include "test/test.h"
 
@@ -235,21 +232,6 @@ OBJECT(multilock, zke_multilock_new(of, items, 2, &o, &x),
        zke_multilock_acquire(x, soon()))
 GIVES_UP(multilock, zke_multilock_release(x))
 
-HEARS(singleton)
-OBJECT(singleton, zke_singleton_new(of, "/singleton", &o, &x),
-       zke_singleton_acquire(x, soon()))
-GIVES_UP(singleton, zke_singleton_release(x))
-/* Not to be called for an object that was freed. */
-static int work(zke_singleton *s, int64_t token, void *arg) {
-  (void)s, (void)arg;
-  return token && !was_freed ? ZKE_OK : ZKE_RUNTIMEINCONSISTENCY;
-}
-BLOCKS(serve, zke_singleton_serve(x, soon(), work, NULL))
-static void others_run(void) {
-  theirs = make_singleton(other);
-  ck_ok(zke_singleton_try(theirs));
-}
-
 HEARS(persistent_node)
 OBJECT(persistent_node,
        zke_persistent_node_new(of, "/persistent", "", 0, &o, &x),
@@ -284,23 +266,6 @@ static void others_join(void) {
   theirs = make_group(other);
   ck_ok(zke_group_join(theirs, "", 0, soon()));
 }
-
-HEARS_OF(discovery, const zke_instance)
-OBJECT(discovery, zke_discovery_new(of, "/services", "web", &o, &x),
-       zke_discovery_wait(x, 1, soon()))
-BEGINS(discovery, zke_discovery_start(x))
-GIVES_UP(discovery, zke_discovery_unregister(x))
-static void others_register(void) {
-  theirs = make_discovery(other);
-  ck_ok(zke_discovery_register(theirs, "a", "", 0, soon()));
-}
-static int block_pick(void *x) {
-  zke_instance *instance = NULL;
-  int rc = zke_discovery_pick(x, ZKE_PICK_ROUND_ROBIN, &instance);
-  zke_free(instance);
-  return rc;
-}
-static void nothing(void) {}
 
 static const char *const shards[] = {"a", "b", "c"};
 static void hear_partition(zke_partition *x, int event, const char *item,
@@ -359,42 +324,21 @@ static void others_leave(void) {
   ck_ok(zke_double_barrier_leave_start(theirs));
 }
 
-HEARS(rendezvous)
-static int block_meet(zke_rendezvous *x) {
+static int block_meet(void *x) {
   zke_party_list *list = NULL;
-  int rc = zke_rendezvous_meet(x, "", 0, soon(), &list, NULL);
+  int rc = zke_double_barrier_meet(x, "", 0, soon(), &list, NULL);
   zke_free(list);
   return rc;
 }
-OBJECT(rendezvous, zke_rendezvous_new(of, "/meeting", 2, &o, &x), block_meet(x))
-GIVES_UP(rendezvous, zke_rendezvous_stop(x))
 /* A meeting of one party, which needs nobody else. */
 static void *make_alone(zke *of) {
-  zke_rendezvous_options o = {.size = sizeof o, .listener = hear_rendezvous};
-  zke_rendezvous *x = NULL;
-  ck_ok(zke_rendezvous_new(of, "/alone", 1, &o, &x));
+  zke_double_barrier_options o = {.size = sizeof o,
+                                  .listener = hear_double_barrier};
+  zke_double_barrier *x = NULL;
+  ck_ok(zke_double_barrier_new(of, "/alone", 1, &o, &x));
   return x;
 }
-static void others_come(void) {
-  theirs = make_rendezvous(other);
-  ck_ok(zke_rendezvous_start(theirs, "", 0));
-}
-
-static void hear_rendezvous_point(zke_rendezvous_point *x, int event,
-                                  int64_t token, const char *data, int len,
-                                  void *context) {
-  (void)event, (void)token, (void)data, (void)len, (void)context;
-  heard(x);
-}
-OBJECT(rendezvous_point, zke_rendezvous_point_new(of, "/point", &o, &x),
-       zke_rendezvous_point_wait(x, soon(), NULL, NULL, NULL))
-BEGINS(rendezvous_point, zke_rendezvous_point_start(x))
-static void others_prepare(void) {
-  ck_ok(zke_rendezvous_prepare(other, "/point", 0, soon()));
-}
-static void others_fill(void) {
-  ck_ok(zke_rendezvous_fill(other, "/point", "", 0, soon(), NULL));
-}
+static void nothing(void) {}
 
 static const char *const sites[] = {"site"};
 HEARS_TEXT(two_phase)
@@ -464,11 +408,8 @@ static const kind kinds[] = {
     TAKEN(rwlock),
     TAKEN(semaphore),
     TAKEN(multilock),
-    TAKEN(singleton),
     TAKEN(persistent_node),
     TAKEN(election),
-    {"serve", make_singleton, free_singleton, NULL, block_serve,
-     give_up_singleton, others_run, others_give_up, others_free},
     {"partition", make_partition, free_partition, begin_partition,
      block_partition, give_up_partition, others_divide, others_give_up,
      others_free},
@@ -476,10 +417,6 @@ static const kind kinds[] = {
      NULL, NULL, others_lead, free_leader},
     {"group", make_group, free_group, begin_group, block_group, give_up_group,
      NULL, others_join, others_free},
-    {"discovery", make_discovery, free_discovery, begin_discovery,
-     block_discovery, give_up_discovery, NULL, others_register, others_free},
-    {"pick", make_discovery, free_discovery, NULL, block_pick,
-     give_up_discovery, others_register, nothing, others_free},
     {"queue", make_queue, free_queue, begin_queue, block_queue, NULL, NULL,
      others_put, others_free},
     {"barrier", make_barrier, free_barrier, begin_barrier, block_barrier, NULL,
@@ -489,26 +426,21 @@ static const kind kinds[] = {
      others_free},
     {"leave", make_double_barrier, free_double_barrier, begin_leave,
      block_leave, give_up_leave, others_start, others_leave, others_free},
-    {"meet", make_rendezvous, free_rendezvous, NULL, block_rendezvous,
-     give_up_rendezvous, NULL, others_come, others_free},
-    {"point", make_rendezvous_point, free_rendezvous_point,
-     begin_rendezvous_point, block_rendezvous_point, NULL, others_prepare,
-     others_fill, NULL},
+    {"meet", make_double_barrier, free_double_barrier, NULL, block_meet,
+     give_up_double_barrier, NULL, others_start, others_free},
     {"two_phase", make_two_phase, free_two_phase, NULL, block_two_phase, NULL,
      NULL, others_vote, free_vote},
     {"config", make_config, free_config, begin_config, block_config, NULL, NULL,
      others_configure, NULL},
     {"counter", make_counter, free_counter, begin_counter, block_counter, NULL,
      others_begin_to_count, others_count, others_free},
-    {"serve at once", make_singleton, free_singleton, NULL, block_serve,
-     give_up_singleton, NULL, nothing, NULL},
-    {"meet at once", make_alone, free_rendezvous, NULL, block_rendezvous,
-     give_up_rendezvous, NULL, nothing, NULL},
+    {"meet at once", make_alone, free_double_barrier, NULL, block_meet,
+     give_up_double_barrier, NULL, nothing, NULL},
     {"periodic", make_periodic, free_periodic, NULL, block_periodic,
      give_up_periodic, NULL, nothing, NULL},
 };
 
-enum { KINDS = sizeof kinds / sizeof *kinds, ENDING = 9 };
+enum { KINDS = sizeof kinds / sizeof *kinds, ENDING = 7 };
 
 /* ---- a call in another thread ---- */
 
@@ -743,8 +675,6 @@ TAKES(take_permit, semaphore, zke_semaphore_new(of, "/d", &two_permits, &x),
       zke_semaphore_try(x, 1));
 TAKES(take_both, multilock, zke_multilock_new(of, items, 2, NULL, &x),
       zke_multilock_try(x));
-TAKES(take_singleton, singleton, zke_singleton_new(of, "/d", NULL, &x),
-      zke_singleton_try(x));
 TAKES(take_office, election, zke_election_new(of, "/d", NULL, &x),
       zke_election_lead(x, zke_now(of)));
 TAKES(take_name, names, zke_names_new(of, "/d", NULL, &x),
@@ -764,10 +694,6 @@ static int take_item(zke *of) {
   if (!dies) zke_queue_free(x);
   zke_free(item);
   return rc;
-}
-
-static int take_point(zke *of) {
-  return zke_rendezvous_prepare(of, "/d", 1, ZKE_FOREVER);
 }
 
 static void put_item(void) {
@@ -815,11 +741,9 @@ static const struct grave {
               {"semaphore", take_permit, ZKE_HELD, NULL, other_has_permit,
                other_gives_permit_back},
               {"multilock", take_both, ZKE_HELD, NULL, NULL, NULL},
-              {"singleton", take_singleton, ZKE_HELD, NULL, NULL, NULL},
               {"election", take_office, ZKE_OPERATIONTIMEOUT, NULL, NULL, NULL},
               {"names", take_name, ZKE_HELD, NULL, NULL, NULL},
               {"barrier", take_barrier, ZKE_HELD, NULL, NULL, NULL},
-              {"rendezvous", take_point, ZKE_HELD, NULL, NULL, NULL},
               {"periodic", take_run, ZKE_HELD, NULL, NULL, NULL},
               {"vote", take_vote, ZKE_HELD, NULL, other_begins, other_leaves},
               {"queue", take_item, ZKE_OPERATIONTIMEOUT, NULL, put_item, NULL}};
@@ -900,8 +824,6 @@ static int makes_multilock(zke *of) {
   zke_multilock_free(x);
   return rc;
 }
-MAKES(singleton, singleton, zke_singleton_new(of, at, NULL, &x),
-      zke_singleton_try(x))
 MAKES(election, election, zke_election_new(of, at, NULL, &x),
       zke_election_start(x))
 MAKES(persistent_node, persistent_node,
@@ -909,8 +831,6 @@ MAKES(persistent_node, persistent_node,
       zke_persistent_node_start(x))
 MAKES(group, group, zke_group_new(of, at, NULL, &x),
       zke_group_join(x, "", 0, soon()))
-MAKES(discovery, discovery, zke_discovery_new(of, at, "web", NULL, &x),
-      zke_discovery_register(x, "a", "", 0, soon()))
 MAKES(partition, partition, zke_partition_new(of, at, shards, 3, NULL, &x),
       zke_partition_start(x))
 MAKES(put, queue, zke_queue_new(of, at, NULL, &x),
@@ -939,13 +859,6 @@ MAKES(barrier, barrier, zke_barrier_new(of, at, NULL, &x),
 MAKES(double_barrier, double_barrier,
       zke_double_barrier_new(of, at, 2, NULL, &x),
       zke_double_barrier_start(x, "", 0))
-MAKES(rendezvous, rendezvous, zke_rendezvous_new(of, at, 2, NULL, &x),
-      zke_rendezvous_start(x, "", 0))
-static int makes_point(zke *of) {
-  int rc = zke_rendezvous_prepare(of, at, 0, soon());
-  snprintf(said, sizeof said, "%s", zke_errmsg());
-  return rc;
-}
 MAKES(two_phase, two_phase,
       zke_two_phase_begin(of, at, "tx", "", 0, sites, 1, NULL, &x), ZKE_OK)
 MAKES(config, config, zke_config_new(of, at, NULL, &x),
@@ -972,19 +885,15 @@ static const struct {
               {"rwlock", makes_rwlock},
               {"semaphore", makes_semaphore},
               {"multilock", makes_multilock},
-              {"singleton", makes_singleton},
               {"election", makes_election},
               {"persistent_node", makes_persistent_node},
               {"group", makes_group},
-              {"discovery", makes_discovery},
               {"partition", makes_partition},
               {"put", makes_put},
               {"take", makes_take},
               {"start", makes_start},
               {"barrier", makes_barrier},
               {"double_barrier", makes_double_barrier},
-              {"rendezvous", makes_rendezvous},
-              {"point", makes_point},
               {"two_phase", makes_two_phase},
               {"config", makes_config},
               {"names", makes_names},
@@ -1022,7 +931,7 @@ static int use_in_batch(zke *of, void *context) {
   k->free(object);
   for (int i = 0; i < MAKERS; i++) {
     snprintf(at, sizeof at, "/%d", i);
-    if (makers[i].makes != makes_point) ck_rc(makers[i].makes(of), ZKE_MISUSE);
+    ck_rc(makers[i].makes(of), ZKE_MISUSE);
   }
   return ZKE_CANCELLED;
 }
@@ -1032,7 +941,6 @@ static int use_in_batch(zke *of, void *context) {
 TEST_LOOP(a_batch_has_no_recipes, 0, KINDS) {
   current = &kinds[_i];
   begin();
-  if (current->before == others_register) current->before();
   object = current->make(z);
   ck_rc(zke_batch(z, use_in_batch, (void *)(uintptr_t)current), ZKE_CANCELLED);
   if (current->before == others_take) {
@@ -1042,7 +950,6 @@ TEST_LOOP(a_batch_has_no_recipes, 0, KINDS) {
     ck_ok(current->give_up(object));
   }
   current->free(object);
-  if (current->before == others_register) others_free();
   end();
 }
 

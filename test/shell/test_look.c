@@ -19,7 +19,6 @@
 #include "recipes/multilock.h"
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
-#include "recipes/singleton.h"
 
 static const char *file;
 static zke *z;
@@ -78,24 +77,10 @@ TEST(a_multilock_is_in_each_of_its_lines) {
   expect("$zke locks --plain | cut -f 1-4,8,10", 0,
          "/locks/a\tlock\theld\t1\tboth\t\\N\n"
          "/rwlocks/b\trwlock\theld\t1\tboth\tread\n");
+  expect_part("$zke steal /rwlocks/b", 65, "OTHERKIND");
   expect_part("$zke break a", 0, "broke /locks/a: both (pid");
   ck_rc(zke_multilock_check(ml), ZKE_LOST);
   zke_multilock_free(ml);
-  ck_ok(zke_close(z));
-}
-
-/* `locks` shows a singleton; `break` replaces it, `steal` is not for it. */
-TEST(a_singleton_is_replaced) {
-  zke_singleton *s;
-  open_store("worker");
-  ck_ok(zke_singleton_new(z, "/workers/mailer", NULL, &s));
-  ck_ok(zke_singleton_try(s));
-  expect("$zke locks /workers --plain | cut -f 1-3,8", 0,
-         "/workers/mailer\tsingleton\theld\tworker\n");
-  expect_part("$zke steal /workers/mailer", 65, "OTHERKIND");
-  expect_part("$zke break /workers/mailer", 0, "broke /workers/mailer: worker");
-  ck_rc(zke_singleton_check(s), ZKE_LOST);
-  zke_singleton_free(s);
   ck_ok(zke_close(z));
 }
 

@@ -40,7 +40,6 @@
 #include "recipes/barrier.h"
 #include "recipes/config.h"
 #include "recipes/counter.h"
-#include "recipes/discovery.h"
 #include "recipes/double_barrier.h"
 #include "recipes/election.h"
 #include "recipes/fence.h"
@@ -52,10 +51,8 @@
 #include "recipes/periodic.h"
 #include "recipes/persistent_node.h"
 #include "recipes/queue.h"
-#include "recipes/rendezvous.h"
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
-#include "recipes/singleton.h"
 #include "recipes/two_phase.h"
 
 enum {
@@ -301,14 +298,14 @@ static void do_barrier(worker *w) {
   zke_double_barrier_free(barrier);
 }
 
-static void do_rendezvous(worker *w) {
-  zke_rendezvous *meeting = NULL;
+static void do_meeting(worker *w) {
+  zke_double_barrier *meeting = NULL;
   zke_party_list *who = NULL;
   int64_t token = 0, began = zke_now(w->z), end = began + chance(w, 100);
-  must(w, zke_rendezvous_new(w->z, w->path, PARTIES, NULL, &meeting));
+  must(w, zke_double_barrier_new(w->z, w->path, PARTIES, NULL, &meeting));
   note(w, HISTORY_ENTERING, 0, 0);
-  int rc =
-      zke_rendezvous_meet(meeting, &w->who, sizeof w->who, end, &who, &token);
+  int rc = zke_double_barrier_meet(meeting, &w->who, sizeof w->who, end, &who,
+                                   &token);
   if (rc == ZKE_OK) {
     note(w, HISTORY_PASSED, token, 0);
     must(w, has_brought(w, who) ? ZKE_OK : ZKE_DATAINCONSISTENCY);
@@ -317,7 +314,7 @@ static void do_rendezvous(worker *w) {
     if (!was_late(w, rc, end)) must(w, rc);
   }
   zke_free(who);
-  zke_rendezvous_free(meeting);
+  zke_double_barrier_free(meeting);
 }
 
 /* A setting that lost its reply while others changed the directory may be in
@@ -451,21 +448,6 @@ static void do_multilock(worker *w) {
     do_lock(w);
 }
 
-static void do_singleton(worker *w) {
-  zke_singleton *s = NULL;
-  must(w, zke_singleton_new(w->z, w->path, NULL, &s));
-  note(w, HISTORY_WANTED, 0, 0);
-  int rc = chance(w, 4) ? zke_singleton_acquire(s, deadline(w))
-                        : zke_singleton_try(s);
-  if (judge(w, rc, zke_singleton_token(s), 1)) {
-    linger(w);
-    must(w, zke_singleton_check(s));
-    note(w, HISTORY_LEAVING, 0, 0);
-    if (chance(w, 4)) must(w, zke_singleton_release(s));
-  }
-  zke_singleton_free(s);
-}
-
 /* When the run of this process began, as the job's record has it. */
 static void note_run(worker *w, const char *name) {
   zke_periodic_record *last = NULL;
@@ -564,40 +546,6 @@ static void do_group(worker *w) {
   zke_free(self);
   zke_free(list);
   zke_group_free(group);
-}
-
-/* How many instances of one's own session the list has. */
-static int own_instances(worker *w, zke_discovery *service) {
-  zke_instance_list *list = NULL;
-  int count = 0;
-  must(w, zke_discovery_list(service, &list));
-  for (int i = 0; list && i < list->count; i++)
-    count += list->data[i].session == zke_session_id(w->z);
-  zke_free(list);
-  return count;
-}
-
-/* Who has registered is there once, can be picked, and is gone when it has
- * unregistered. */
-static void do_discovery(worker *w) {
-  zke_discovery *service = NULL;
-  zke_instance *one = NULL;
-  int64_t at = deadline(w);
-  must(w, zke_discovery_new(w->z, w->path, "service", NULL, &service));
-  must(w, zke_discovery_register(service, "here:1", "x", 1, deadline(w)));
-  must(w, zke_discovery_wait(service, 1, deadline(w)));
-  if (chance(w, 2))
-    must(w, zke_discovery_update(service, "here:2", "yy", 2, deadline(w)));
-  if (own_instances(w, service) != 1) must(w, ZKE_DATAINCONSISTENCY);
-  must(w, zke_discovery_pick(service, ZKE_PICK_RANDOM, &one));
-  must(w, zke_discovery_unregister(service));
-  while (own_instances(w, service) != 0 && zke_now(w->z) < at) {
-    if (zke_wait(w->z, at) == ZKE_OPERATIONTIMEOUT)
-      must(w, ZKE_DATAINCONSISTENCY);
-  }
-  note(w, HISTORY_PASSED, 1, 0);
-  zke_free(one);
-  zke_discovery_free(service);
 }
 
 /* Both values change together; the reply may be lost. */
@@ -1172,16 +1120,14 @@ static const torture_recipe recipes[] = {
     {"claims", do_claims, check_claims, empty_queue},
     {"barrier", do_gate, check_gate, NULL},
     {"double_barrier", do_barrier, check_barrier, NULL},
-    {"rendezvous", do_rendezvous, check_barrier, NULL},
+    {"meet", do_meeting, check_barrier, NULL},
     {"counter", do_counter, check_counter, read_counter},
     {"two_phase", do_two_phase, check_two_phase, end_transactions},
-    {"singleton", do_singleton, check_one_holder, NULL},
     {"periodic", do_periodic, check_periodic, NULL},
     {"partition", do_partition, check_alone, NULL},
     {"names", do_names, check_alone, NULL},
     {"persistent_node", do_persistent_node, check_one_holder, NULL},
     {"group", do_group, check_nothing, NULL},
-    {"discovery", do_discovery, check_nothing, NULL},
     {"config", do_config, check_nothing, NULL},
     {"fence", do_fence, check_fence, read_fenced},
 };
