@@ -109,43 +109,38 @@ static void fill_period(void *o) {
   ((zke_periodic_options *)o)->period_ms = 1000;
 }
 
-/* least: bytes that the oldest header could have had.  end: where the last
- * member ends, which has to be the struct's end: what is added goes behind it,
- * and an older header's padding there would be read as the new member. */
-#define ROW(TYPE, LAST, TAKE)                                              \
-  {                                                                        \
-#TYPE, sizeof(TYPE), sizeof(size_t),                                   \
-        offsetof(TYPE, LAST) + sizeof((TYPE *)0)->LAST, TAKE, fill_nothing \
-  }
+/* least: bytes that the oldest header could have had.  That the struct ends
+ * without padding is seen by check_interface. */
+#define ROW(TYPE, TAKE) \
+  { #TYPE, sizeof(TYPE), sizeof(size_t), TAKE, fill_nothing }
 static const struct row {
   const char *name;
-  size_t size, least, end;
+  size_t size, least;
   int (*take)(zke *z, const void *options);
   void (*fill)(void *options);
 } rows[] = {
-    ROW(zke_options, read_limit, take_open),
-    ROW(zke_options, read_limit, take_session),
-    ROW(zke_barrier_options, context, take_barrier),
-    ROW(zke_config_options, select, take_config),
-    ROW(zke_counter_options, context, take_counter),
-    ROW(zke_double_barrier_options, context, take_double_barrier),
-    ROW(zke_election_options, context, take_election),
-    ROW(zke_fence_options, reserved, take_fence),
-    ROW(zke_group_options, context, take_group),
-    ROW(zke_lock_options, context, take_lock),
-    ROW(zke_multilock_options, context, take_multilock),
-    ROW(zke_observer_options, context, take_observer),
-    ROW(zke_partition_options, context, take_partition),
+    ROW(zke_options, take_open),
+    ROW(zke_options, take_session),
+    ROW(zke_barrier_options, take_barrier),
+    ROW(zke_config_options, take_config),
+    ROW(zke_counter_options, take_counter),
+    ROW(zke_double_barrier_options, take_double_barrier),
+    ROW(zke_election_options, take_election),
+    ROW(zke_fence_options, take_fence),
+    ROW(zke_group_options, take_group),
+    ROW(zke_lock_options, take_lock),
+    ROW(zke_multilock_options, take_multilock),
+    ROW(zke_observer_options, take_observer),
+    ROW(zke_partition_options, take_partition),
     {"zke_periodic_options", sizeof(zke_periodic_options),
-     offsetof(zke_periodic_options, period_ms) + sizeof(int64_t),
-     offsetof(zke_periodic_options, context) + sizeof(void *), take_periodic,
+     offsetof(zke_periodic_options, period_ms) + sizeof(int64_t), take_periodic,
      fill_period},
-    ROW(zke_persistent_node_options, context, take_persistent_node),
-    ROW(zke_queue_options, claim_ms, take_queue),
-    ROW(zke_queue_put_options, key, take_queue_put),
-    ROW(zke_rwlock_options, context, take_rwlock),
-    ROW(zke_semaphore_options, context, take_semaphore),
-    ROW(zke_two_phase_options, context, take_two_phase),
+    ROW(zke_persistent_node_options, take_persistent_node),
+    ROW(zke_queue_options, take_queue),
+    ROW(zke_queue_put_options, take_queue_put),
+    ROW(zke_rwlock_options, take_rwlock),
+    ROW(zke_semaphore_options, take_semaphore),
+    ROW(zke_two_phase_options, take_two_phase),
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
@@ -167,10 +162,6 @@ static int give(const struct row *r, zke *z, size_t room, size_t size,
 TEST_LOOP(older_and_newer_options_are_taken, 0, ROWS) {
   const struct row *r = &rows[_i];
   zke *z = test_open(":memory:");
-  ck_assert_msg(
-      r->end == r->size,
-      "%s ends with padding, or its row does not name the last member",
-      r->name);
   ck_ok(r->fill == fill_nothing ? r->take(z, NULL) : ZKE_OK);
   for (size_t size = r->least; size <= r->size; size += sizeof size)
     ck_ok(give(r, z, size, size, 0));
