@@ -312,7 +312,7 @@ $(BUILD)/zke: $(COMMAND_OBJECTS) $(RECIPE_ARCHIVE) $(ARCHIVE)
 
 INSTALL = install
 MAN1 := $(wildcard doc/*.1)
-MAN3 := $(wildcard doc/*.3)
+MAN3 = $(BUILD)/man3/zkembed.3# and a page for each header and function
 LINKS = libzkembed.so libzkembed.so.$(MAJOR) \
   $(if $(RECIPE_SOURCES),libzkembed-recipes.so libzkembed-recipes.so.$(MAJOR))
 
@@ -321,8 +321,14 @@ put = $(if $(strip $(2)),$(if $(V),,@echo '  INSTALL  $(DESTDIR)$(1)' &&) \
   $(INSTALL) -d "$(DESTDIR)$(1)" && \
   $(INSTALL) -m $(or $(3),644) $(2) "$(DESTDIR)$(1)")
 
+$(MAN3): doc/manual.awk zkembed.h $(RECIPE_HEADERS) \
+  $(if $(LAB_FORKED),test/lab/zkembed-lab.h)
+	@rm -rf $(@D) && mkdir -p $(@D)
+	$(if $(V),,@echo '  AWK $(@D)' &&) awk -v out=$(@D) \
+	  -v version=$(VERSION) -f $^
+
 .PHONY: install uninstall
-install: all
+install: all $(MAN3)
 	$(if $(word 2,$(PREFIX)),$(error PREFIX may have no space in it))
 	$(call put,$(INCLUDEDIR),zkembed.h $(if $(LAB_FORKED), \
 	  test/lab/zkembed-lab.h))
@@ -338,7 +344,7 @@ install: all
 	$(call put,$(DOCDIR)/examples/coprocess,$(if $(COMMAND),$(CLIENTS)))
 	$(call put,$(SHAREDIR),$(if $(LABSERVE),$(LABSERVE_PYTHON)))
 	$(call put,$(MANDIR)/man1,$(MAN1))
-	$(call put,$(MANDIR)/man3,$(MAN3))
+	$(call put,$(MANDIR)/man3,$(MAN3:zkembed.3=*.3))
 ifeq ($(DESTDIR),)
 	@PATH=$$PATH:/sbin:/usr/sbin; ldconfig 2>/dev/null; \
 	  ldconfig -p | grep -q ' $(LIBDIR)/libzkembed.so.$(MAJOR)$$' || \
@@ -357,10 +363,11 @@ INSTALLED = $(INCLUDEDIR)/zkembed.h \
   $(if $(LABSERVE),$(BINDIR)/zke-lab-serve $(SHAREDIR)/zkelab.py) \
   $(if $(COMMAND),$(COMPLETIONDIR)/zke $(DOCDIR)/coprocess.md \
     $(CLIENTS:doc/%=$(DOCDIR)/%)) \
-  $(MAN1:doc/%=$(MANDIR)/man1/%) $(MAN3:doc/%=$(MANDIR)/man3/%)
+  $(MAN1:doc/%=$(MANDIR)/man1/%)
 
-uninstall:
+uninstall: $(MAN3)
 	rm -f $(INSTALLED:%="$(DESTDIR)%")
+	cd $(<D) && for page in *; do rm -f "$(DESTDIR)$(MANDIR)/man3/$$page"; done
 
 # ---- tests -----------------------------------------------------------------
 
@@ -962,7 +969,7 @@ CHECK_TARGETS = $(CHECKS:%=check-%)
 .PHONY: check $(CHECK_TARGETS)
 
 check check-install check-symbols: all
-check check-manuals: $(COMMAND)
+check check-manuals: $(COMMAND) $(MAN3)
 check check-docs: $(ARCHIVE) $(RECIPE_ARCHIVE) $(LAB_ARCHIVE)
 check check-twice: $(BUILD)/zkembed.lo $(SQLITE_OBJECT)
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # check_install.sh - what `make install` puts under DESTDIR is enough to build
-# and run programs with pkg-config, shared and static: one of its own, and the
-# one in the recipes' manual page; `make uninstall` leaves no file.
+# and run programs with pkg-config, shared and static: one of its own, and
+# README's with a lock; `make uninstall` leaves no file.
 . test/report.sh
 
 scratch root install
@@ -31,14 +31,6 @@ config() {
 }
 san() { echo ${SAN:+-fsanitize=$SAN}; }
 
-# from_manual PAGE: the program among its examples, to standard output
-from_manual() {
-  awk '/^\.Sh/ { example = /EXAMPLES/ }
-    /^\.Ed/ { inside = 0 }
-    inside { gsub(/\\e/, "\\"); print }
-    example && /^\.Bd -literal/ { inside = 1 }' "$1"
-}
-
 # shared APP PACKAGE: builds and runs $root/APP.c
 shared() {
   $CC -std=c11 $(san) $(config --cflags "$2") -o "$root/$1" "$root/$1.c" \
@@ -58,9 +50,8 @@ static() {
 
 needs() { readelf -d "$root/$1" | grep -q "$2\.so\.[0-9]*\]"; }
 manuals() {
-  for page in doc/*.[13]; do
-    [ -f "$page" ] || continue
-    [ -f "$root/tree$prefix/share/man/man${page##*.}/${page##*/}" ] || return 1
+  for page in 1/zke.1 3/zkembed.3 3/zke_create.3 3/zke_lock_new.3; do
+    [ -s "$root/tree$prefix/share/man/man$page" ] || return 1
   done
 }
 command_files() {
@@ -79,7 +70,8 @@ spaced() {
 }
 
 libs=$root/tree$prefix/lib
-from_manual doc/zkembed-recipes.3 >"$root/recipe.c"
+awk '/^```/ { inside = 0 } inside && n == 2; /^```c$/ { inside = 1; n++ }' \
+  README.md | sed 's|"zkembed_recipes.h"|<zkembed/lock.h>|' >"$root/recipe.c"
 
 expect "make install" make_to_root install
 expect "the pkg-config file has the header's version" version zkembed
@@ -88,8 +80,7 @@ expect "a program with the shared library" shared app zkembed
 expect "it asks for the library by its soname" needs app libzkembed
 expect "a program with the static library" static app zkembed \
   "$libs/libzkembed.a"
-expect "the recipes' manual page has a program" grep -q 'int main(' \
-  "$root/recipe.c"
+expect "README has a program with a lock" grep -q zke_lock_new "$root/recipe.c"
 expect "it is built with the shared libraries" shared recipe zkembed-recipes
 expect "it asks for the recipes by their soname" needs recipe \
   libzkembed-recipes

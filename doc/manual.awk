@@ -1,0 +1,81 @@
+# manual.awk - the manual pages of section 3, from the comments of the headers
+#
+#   awk -v out=DIRECTORY -v version=0.1.0 -f manual.awk HEADER...
+#
+# A header's first comment becomes zkembed(3) or, of a recipe, zkembed-lock(3),
+# which ends with the header's functions and structs.  A comment right before
+# functions or a struct becomes the page of each of them.  The text stays as it
+# stands in the header.
+
+function escaped(text) {
+  gsub(/\\/, "\\e", text)
+  gsub(/-/, "\\-", text)
+  return (text ~ /^[.']/ ? "\\&" : "") text "\n"
+}
+function section(name, text) {
+  printf ".SH %s\n.nf\n.in 2n\n%s.fi\n", name, text >page
+}
+
+# Writes a page for each of the names; the first line of the text tells what they
+# are.
+function write(names, declared, text, more, list, what, of, i) {
+  what = text
+  sub(/\n.*/, "", what)
+  sub(/^[a-z][a-z_, ]*(\.h)? *\\- /, "", what)
+  for (i = split(names, of, ", "); i > 0; i--) {
+    page = out "/" of[i] ".3"
+    printf ".TH %s 3 \"\" \"zkembed %s\"\n", toupper(of[i]), version >page
+    printf ".SH NAME\n%s \\- %s\n", names, what >page
+    section("SYNOPSIS", "#include <" include ">\n" declared)
+    section("DESCRIPTION", text)
+    section(more, list)
+    close(page)
+  }
+  all = all names "\n"
+}
+
+# Ends a comment and the declarations behind it.
+function flush() {
+  if (names) write(names, "\n" declared, comment, "SEE ALSO", header "(3)\n")
+  names = declared = comment = ""
+}
+function end_header() {
+  flush()
+  if (header) write(header, "", overview, "FUNCTIONS AND STRUCTS", all)
+  overview = all = ""
+}
+
+FNR == 1 {
+  end_header()
+  include = FILENAME
+  sub(/.*\//, "", include)
+  if (include !~ /^zkembed/) include = "zkembed/" include
+  header = include
+  sub(/\//, "-", header)
+  sub(/\.h$/, "", header)
+}
+/^\/\*/ { flush(); inside = 1 }
+inside {
+  line = $0
+  sub(/^(\/\*| \*\/?) ?/, "", line)
+  inside = !sub(/ *\*\/$/, "", line) && $0 !~ /\*\/$/
+  comment = comment escaped(line)
+  if (inside || overview) next
+  overview = comment
+  comment = ""
+  next
+}
+/^$/ && !open { flush() }
+comment && !open && /^[a-zA-Z]/ && match($0, /[ *]zke_[a-z0-9_]+(\(| {)/) {
+  open = 1
+  name = substr($0, RSTART + 1, RLENGTH - 2)
+  sub(/ $/, "", name)
+  names = names (names ? ", " : "") name
+  exported = sub(/^ZKE_API /, "")
+}
+open {
+  if (exported) sub(/^        /, "")
+  declared = declared escaped($0)
+}
+/^}/ || /\);$/ || (/;$/ && !/^ /) { open = 0 }
+END { end_header() }
