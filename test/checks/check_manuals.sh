@@ -34,11 +34,12 @@ same_commands() {
 
 # The options of a command or verb, "s stat" or "- lines" a line each: the
 # letter, where it is one that people give, and the name.
+help_rows() { "$zke" --json :memory: help $1 | head -n 1 | tr '{' '\n'; }
 options() {
-  "$zke" --json :memory: help $1 | head -n 1 | tr '{' '\n' |
-    sed -n '1,2d
-      s/.*"name":"\([^"]*\)","letter":"\(.\)".*/\2 \1/p'
+  help_rows "$1" | sed -n '1,2d
+    s/.*"name":"\([^"]*\)","letter":"\(.\)".*/\2 \1/p'
 }
+without_line() { help_rows "$1" | grep '"letter":' | grep -v '"text":'; }
 
 # What an entry, or the section that several commands share, says of options:
 # the words behind Fl, "s" or "-stat".  An entry with "Ar wait-options" has those
@@ -84,6 +85,7 @@ options_are_there() {
       echo "not in the entry: --$name"
     grep -qxe "-$name" "$work/told" || echo "not named: --$name"
   done <"$work/options" >"$work/missing"
+  without_line "$1" >>"$work/missing"
   cat "$work/missing"
   [ ! -s "$work/missing" ]
 }
