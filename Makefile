@@ -698,19 +698,14 @@ foreign: $(BUILD)/zke
 	  SHORT=$(SHORT) sh test/foreign/$$suite.sh $(BUILD)/zke || status=1; \
 	done; exit $$status
 
-# The engine beside a model of it: the same calls are compiled for each.
+# The engine beside a model of it.
 MODEL_SOURCES = $(patsubst %,test/%.c,model/run model/model model/side \
   conformance/base conformance/gen conformance/masks)
 MODEL_HEADERS = test/model/model.h test/model/run.h test/conformance/zke.c \
   test/conformance/conformance.h test/conformance/masks.h zkembed.h
 
-$(BUILD)/test/model-side.o: test/model/side.c $(MODEL_HEADERS)
-	$(cc) $(TEST_CFLAGS) -DRUN_MODEL -c -o $@ $<
-
-$(BUILD)/model: $(MODEL_SOURCES) $(MODEL_HEADERS) $(BUILD)/test/model-side.o \
-  $(OBJECTS)
-	$(cc) $(TEST_CFLAGS) $(LINK) -o $@ $(MODEL_SOURCES) \
-	  $(BUILD)/test/model-side.o $(OBJECTS) $(LIBS)
+$(BUILD)/model: $(MODEL_SOURCES) $(MODEL_HEADERS) $(OBJECTS)
+	$(cc) $(TEST_CFLAGS) $(LINK) -o $@ $(MODEL_SOURCES) $(OBJECTS) $(LIBS)
 
 .PHONY: model
 model: $(BUILD)/model

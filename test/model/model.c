@@ -8,7 +8,7 @@
  *     watches   rows, watchers, events
  *     ops       one operation on the tree, in the order of its checks
  *     sessions  begin, end, delivery
- *     calls     model.h's functions
+ *     calls     the engine's functions
  *
  * It is to be plainly right, so lists are searched from the front and strings
  * are compared.  An undo is a copy of the whole block.
@@ -42,9 +42,10 @@ struct model {
 
 /* ---- memory ---- */
 
-model *model_new(size_t bytes) {
+/* Pages that are not used are not touched.  What needs more ends the program. */
+static model *model_new(size_t bytes) {
   model *m = malloc(bytes);
-  if (!m) return NULL;
+  if (!m) abort();
   memset(m, 0, sizeof *m);
   m->size = bytes;
   m->top = (sizeof *m + 63) & ~(size_t)63;
@@ -95,14 +96,19 @@ static char *mem_text(model *m, const char *s) {
   return mem_copy(m, s, strlen(s));
 }
 
-/* What callers get comes from malloc(). */
-static void *out_new(size_t size) {
+/* What a function needs until it returns. */
+static void *temp_new(size_t size) {
   void *block = calloc(1, size);
   if (!block) abort();
   return block;
 }
 
-void model_free(void *block) { free(block); }
+/* What callers get, for zke_free(). */
+static void *out_new(zke *z, size_t size) {
+  void *block = zke_alloc(z, size);
+  if (!block) abort();
+  return memset(block, 0, size);
+}
 
 /* Strings that belong together, in one block. */
 struct text {
@@ -111,12 +117,12 @@ struct text {
 };
 
 /* A list in one block, as the library returns it. */
-static zke_strings *out_strings(const text *first) {
+static zke_strings *out_strings(zke *z, const text *first) {
   size_t bytes = sizeof(zke_strings);
   int count = 0;
   for (const text *t = first; t; t = t->next, count++)
     bytes += strlen(t->at) + 1 + sizeof(char *);
-  zke_strings *s = out_new(bytes + sizeof(char *));
+  zke_strings *s = out_new(z, bytes + sizeof(char *));
   s->data = (char **)(void *)(s + 1);
   char *at = (char *)(s->data + count);
   for (const text *t = first; t; t = t->next) {
@@ -237,7 +243,7 @@ static void sha_sum(const char *bytes, size_t len, unsigned char out[20]) {
   uint32_t h[5] = {0x67452301u, 0xefcdab89u, 0x98badcfeu, 0x10325476u,
                    0xc3d2e1f0u};
   size_t whole = (len + 9 + 63) / 64 * 64;
-  unsigned char *padded = out_new(whole);
+  unsigned char *padded = temp_new(whole);
   memcpy(padded, bytes, len);
   padded[len] = 0x80;
   for (int i = 0; i < 8; i++)
@@ -499,6 +505,7 @@ typedef struct pair {
 } pair;
 
 struct zke {
+  zke_handle head; /* how zkembed.h sees it */
   model *m;
   zke *next;
   int64_t id, started, pid;
@@ -994,8 +1001,10 @@ static void session_remove(zke *z) {
 }
 
 /* A session, after all that are older. */
-static zke *session_new(model *m, const zke_options *o) {
+static zke *session_new(model *m, const zke_handle *head,
+                        const zke_options *o) {
   zke **at = &m->sessions, *z = mem_new(m, sizeof *z);
+  z->head = *head;
   while (*at) at = &(*at)->next;
   *at = z;
   z->m = m;
@@ -1227,6 +1236,9 @@ static void discard_apply(zke *z) {
   if (!any) z->m->zxid--;
 }
 
+static int64_t model_now(zke *z) { return clock_ms(z->m, ZKE_CLOCK_MONOTONIC); }
+static int64_t model_wall(zke *z) { return wall(z->m); }
+
 /* What changes anything, watches too, does it at once; other calls when a
  * moment has passed. */
 static int enter(zke *z, bool changes) {
@@ -1279,7 +1291,7 @@ static int create_any(zke *z, ask *a, bool has_ttl, char **path_out,
   int rc = change(z, op_create, a);
   if (rc == ZKE_OK && stat_out) *stat_out = stat;
   if (rc == ZKE_OK && path_out) {
-    *path_out = out_new(strlen(a->made) + 2);
+    *path_out = out_new(z, strlen(a->made) + 2);
     strcpy(*path_out, shown(z, a->made));
   }
   mem_free(z->m, a->made);
@@ -1287,16 +1299,16 @@ static int create_any(zke *z, ask *a, bool has_ttl, char **path_out,
   return rc;
 }
 
-int model_create(zke *z, const char *path, const void *data, int len,
-                 const zke_acls *acls, int mode, char **path_out,
-                 zke_stat *stat_out) {
+static int model_create(zke *z, const char *path, const void *data, int len,
+                        const zke_acls *acls, int mode, char **path_out,
+                        zke_stat *stat_out) {
   ask a = {.path = path, .data = data, .len = len, .acls = acls, .mode = mode};
   return create_any(z, &a, false, path_out, stat_out);
 }
 
-int model_create_ttl(zke *z, const char *path, const void *data, int len,
-                     const zke_acls *acls, int mode, int64_t ttl_ms,
-                     char **path_out, zke_stat *stat_out) {
+static int model_create_ttl(zke *z, const char *path, const void *data, int len,
+                            const zke_acls *acls, int mode, int64_t ttl_ms,
+                            char **path_out, zke_stat *stat_out) {
   ask a = {.path = path,
            .data = data,
            .len = len,
@@ -1325,25 +1337,25 @@ static int change_delete(zke *z, ask *a) { return op_delete(z, a); }
 static int change_set(zke *z, ask *a) { return op_set(z, a); }
 static int change_raise(zke *z, ask *a) { return op_raise(z, a); }
 
-int model_delete(zke *z, const char *path, int version) {
+static int model_delete(zke *z, const char *path, int version) {
   ask a = {.path = path, .version = version};
   return change_at(z, change_delete, &a, NULL);
 }
 
-int model_set(zke *z, const char *path, const void *data, int len, int version,
-              zke_stat *stat_out) {
+static int model_set(zke *z, const char *path, const void *data, int len,
+                     int version, zke_stat *stat_out) {
   ask a = {.path = path, .data = data, .len = len, .version = version};
   return change_at(z, change_set, &a, stat_out);
 }
 
-int model_set_acl(zke *z, const char *path, int version, const zke_acls *acls,
-                  zke_stat *stat_out) {
+static int model_set_acl(zke *z, const char *path, int version,
+                         const zke_acls *acls, zke_stat *stat_out) {
   ask a = {.path = path, .version = version, .acls = acls};
   return change_at(z, op_set_acl, &a, stat_out);
 }
 
-int model_raise_sequence(zke *z, const char *path, int next,
-                         zke_stat *stat_out) {
+static int model_raise_sequence(zke *z, const char *path, int next,
+                                zke_stat *stat_out) {
   ask a = {.path = path, .version = next};
   if (next < 0) return ZKE_BADARGUMENTS;
   return change_at(z, change_raise, &a, stat_out);
@@ -1355,7 +1367,7 @@ static void discard_note(zke *z, char *path, int mode, int64_t czxid) {
   z->discards = d;
 }
 
-int model_discard(zke *z, const char *path, int mode, int64_t czxid) {
+static int model_discard(zke *z, const char *path, int mode, int64_t czxid) {
   if (mode != ZKE_EPHEMERAL && mode != ZKE_EPHEMERAL_SEQUENTIAL)
     return ZKE_BADARGUMENTS;
   char *all = whole(z, path, mode);
@@ -1384,8 +1396,8 @@ static int look(zke *z, const char *path, int32_t perms, bool watches,
   return !perms || may(z, (*out)->acl, perms) ? ZKE_OK : ZKE_NOAUTH;
 }
 
-int model_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
-                 zke_stat *stat_out) {
+static int model_exists(zke *z, const char *path, zke_watch_fn fn,
+                        void *context, zke_stat *stat_out) {
   char *all;
   node *n;
   int rc = look(z, path, 0, fn != NULL, &all, &n);
@@ -1396,21 +1408,21 @@ int model_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
   return rc;
 }
 
-static char *out_data(const node *n) {
+static char *out_data(zke *z, const node *n) {
   if (n->len < 0) return NULL;
-  char *data = out_new((size_t)n->len + 1);
+  char *data = out_new(z, (size_t)n->len + 1);
   if (n->len) memcpy(data, n->data, (size_t)n->len);
   return data;
 }
 
-int model_get(zke *z, const char *path, zke_watch_fn fn, void *context,
-              char **data_out, int *len_out, zke_stat *stat_out) {
+static int model_get(zke *z, const char *path, zke_watch_fn fn, void *context,
+                     char **data_out, int *len_out, zke_stat *stat_out) {
   char *all;
   node *n;
   int rc = look(z, path, ZKE_PERM_READ, fn != NULL, &all, &n);
   if (rc == ZKE_OK) {
     watch_once(z, all, ZKE_WATCH_DATA, &(pair){fn, context});
-    if (data_out) *data_out = out_data(n);
+    if (data_out) *data_out = out_data(z, n);
     if (len_out) *len_out = n->len;
     node_tell(n, stat_out);
   }
@@ -1419,37 +1431,39 @@ int model_get(zke *z, const char *path, zke_watch_fn fn, void *context,
 }
 
 /* Names behind one, at most so many; 0: all. */
-static zke_strings *out_names(const node *n, const char *after, int most) {
+static zke_strings *out_names(zke *z, const node *n, const char *after,
+                              int most) {
   text *names = NULL, *last = NULL;
   int count = 0;
   size_t room = (size_t)n->nchild + 1;
-  names = out_new(room * sizeof *names);
+  names = temp_new(room * sizeof *names);
   for (const node *c = n->down; c && (!most || count < most); c = c->next) {
     if (*after && strcmp(c->name, after) <= 0) continue;
     names[count] = (text){c->name, NULL};
     if (last) last->next = &names[count];
     last = &names[count++];
   }
-  zke_strings *s = out_strings(last ? names : NULL);
+  zke_strings *s = out_strings(z, last ? names : NULL);
   free(names);
   return s;
 }
 
-int model_children(zke *z, const char *path, zke_watch_fn fn, void *context,
-                   zke_strings **names_out, zke_stat *stat_out) {
+static int model_children(zke *z, const char *path, zke_watch_fn fn,
+                          void *context, zke_strings **names_out,
+                          zke_stat *stat_out) {
   char *all;
   node *n;
   int rc = look(z, path, ZKE_PERM_READ, fn != NULL, &all, &n);
   if (rc == ZKE_OK) {
     watch_once(z, all, ZKE_WATCH_CHILD, &(pair){fn, context});
-    if (names_out) *names_out = out_names(n, "", 0);
+    if (names_out) *names_out = out_names(z, n, "", 0);
     node_tell(n, stat_out);
   }
   mem_free(z->m, all);
   return rc;
 }
 
-int model_count(zke *z, const char *path, int64_t *count_out) {
+static int model_count(zke *z, const char *path, int64_t *count_out) {
   char *all;
   node *n;
   int64_t count = 0;
@@ -1470,14 +1484,14 @@ static bool ephemeral_fits(const zke *z, const node *n, const char *prefix) {
   return strncmp(shown(z, n->path), prefix, strlen(prefix)) == 0;
 }
 
-int model_ephemerals(zke *z, int64_t session, const char *prefix,
-                     zke_strings **paths_out) {
+static int model_ephemerals(zke *z, int64_t session, const char *prefix,
+                            zke_strings **paths_out) {
   int rc = enter(z, false);
   if (rc != ZKE_OK) return rc;
   if (lose(z, true)) return ZKE_CONNECTIONLOSS;
   int64_t owner = session ? session : z->id;
   size_t count = 0;
-  text *all = out_new(sizeof *all);
+  text *all = temp_new(sizeof *all);
   for (node *n = z->m->root; n; n = node_next(n, z->m->root)) {
     if (n->owner != owner || !ephemeral_fits(z, n, prefix)) continue;
     all = realloc(all, (count + 2) * sizeof *all);
@@ -1486,12 +1500,12 @@ int model_ephemerals(zke *z, int64_t session, const char *prefix,
   }
   qsort(all, count, sizeof *all, by_text);
   for (size_t i = 1; i < count; i++) all[i - 1].next = &all[i];
-  if (paths_out) *paths_out = out_strings(count ? all : NULL);
+  if (paths_out) *paths_out = out_strings(z, count ? all : NULL);
   free(all);
   return ZKE_OK;
 }
 
-int model_sync(zke *z, const char *path) {
+static int model_sync(zke *z, const char *path) {
   (void)path;
   return enter(z, false);
 }
@@ -1509,14 +1523,14 @@ static void acl_show(const entry *e, bool admin, zke_acl *to, char **at) {
 
 /* A node's list as get_acl shows it: without digests for whoever may not change
  * it. */
-static zke_acls *out_acls(const zke *z, const node *n) {
+static zke_acls *out_acls(zke *z, const node *n) {
   const list *l = n->acl;
   bool admin = may(z, n->acl, ZKE_PERM_ADMIN);
   size_t bytes = sizeof(zke_acls);
   for (int i = 0; i < l->count; i++)
     bytes +=
         sizeof(zke_acl) + strlen(l->at[i].scheme) + strlen(l->at[i].id) + 4;
-  zke_acls *out = out_new(bytes);
+  zke_acls *out = out_new(z, bytes);
   zke_acl *to = (zke_acl *)(void *)(out + 1);
   char *at = (char *)(to + l->count);
   for (int i = 0; i < l->count; i++) acl_show(&l->at[i], admin, &to[i], &at);
@@ -1524,8 +1538,8 @@ static zke_acls *out_acls(const zke *z, const node *n) {
   return out;
 }
 
-int model_get_acl(zke *z, const char *path, zke_acls **acls_out,
-                  zke_stat *stat_out) {
+static int model_get_acl(zke *z, const char *path, zke_acls **acls_out,
+                         zke_stat *stat_out) {
   char *all;
   node *n;
   int rc = look(z, path, ZKE_PERM_READ | ZKE_PERM_ADMIN, false, &all, &n);
@@ -1586,7 +1600,7 @@ static int multi_one(zke *z, const zke_op *op, zke_op_result *r) {
   a.path = path;
   r->rc = op_any(z, op->type, &a);
   if (r->rc == ZKE_OK && create) {
-    r->path = out_new(strlen(a.made) + 2);
+    r->path = out_new(z, strlen(a.made) + 2);
     strcpy(r->path, shown(z, a.made));
   }
   mem_free(z->m, a.made);
@@ -1594,21 +1608,12 @@ static int multi_one(zke *z, const zke_op *op, zke_op_result *r) {
   return r->rc;
 }
 
-void model_results_clear(zke_op_result *results, int count) {
-  for (int i = 0; i < count; i++) {
-    free(results[i].path);
-    free(results[i].data);
-    free(results[i].children);
-    results[i] = (zke_op_result){0};
-  }
-}
-
 /* All or nothing: a refusal brings the copy back. */
 static int multi_all(zke *z, const zke_op *ops, int count,
                      zke_op_result *results) {
   model *m = z->m;
   int rc = ZKE_OK, at = 0;
-  void *before = out_new(model_used(m));
+  void *before = temp_new(model_used(m));
   model_save(m, before);
   m->zxid++;
   while (at < count && rc == ZKE_OK) {
@@ -1617,7 +1622,7 @@ static int multi_all(zke *z, const zke_op *ops, int count,
   }
   if (rc != ZKE_OK) {
     model_restore(m, before);
-    model_results_clear(results, count);
+    zke_results_clear(results, count);
     for (int i = at; i < count; i++)
       results[i].rc = i == at ? rc : ZKE_RUNTIMEINCONSISTENCY;
   }
@@ -1625,19 +1630,20 @@ static int multi_all(zke *z, const zke_op *ops, int count,
   return rc;
 }
 
-int model_multi(zke *z, const zke_op *ops, int count, zke_op_result *results) {
+static int model_multi(zke *z, const zke_op *ops, int count,
+                       zke_op_result *results) {
   if (usable(z) != ZKE_OK) return ZKE_MARSHALLINGERROR;
   int rc = multi_check(z, ops, count);
   if (rc != ZKE_OK) return rc;
   enter(z, true);
   int lost = lose(z, false);
   if (lost == ZKE_TEST_FAIL_BEFORE) return ZKE_CONNECTIONLOSS;
-  zke_op_result *all = out_new(((size_t)count + 1) * sizeof *all);
+  zke_op_result *all = temp_new(((size_t)count + 1) * sizeof *all);
   rc = multi_all(z, ops, count, all);
   if (results && !lost)
     memcpy(results, all, (size_t)count * sizeof *all);
   else
-    model_results_clear(all, count);
+    zke_results_clear(all, count);
   free(all);
   return lost ? ZKE_CONNECTIONLOSS : rc;
 }
@@ -1646,7 +1652,7 @@ int model_multi(zke *z, const zke_op *ops, int count, zke_op_result *results) {
 static void read_untold(zke *z, const zke_op *op, const char *path,
                         zke_op_result *r) {
   size_t count = 0;
-  text *all = out_new(sizeof *all);
+  text *all = temp_new(sizeof *all);
   r->len = z->unread;
   for (event *e = z->events; e; e = e->next) {
     bool readable = e->only || may(z, e->acl, ZKE_PERM_READ);
@@ -1659,7 +1665,7 @@ static void read_untold(zke *z, const zke_op *op, const char *path,
   for (size_t i = 1; i < count; i++) all[i - 1].next = &all[i];
   r->rc = (int)count > op->len ? ZKE_RUNTIMEINCONSISTENCY : ZKE_OK;
   r->children = NULL;
-  if (r->rc == ZKE_OK) r->children = out_strings(count ? all : NULL);
+  if (r->rc == ZKE_OK) r->children = out_strings(z, count ? all : NULL);
   free(all);
 }
 
@@ -1671,10 +1677,10 @@ static void read_node(zke *z, const zke_op *op, const node *n,
   if (r->rc != ZKE_OK) return;
   node_tell(n, &r->stat);
   if (op->type == ZKE_OP_GET) {
-    r->data = out_data(n);
+    r->data = out_data(z, n);
     r->len = n->len;
   } else {
-    r->children = out_names(n, op->data ? op->data : "", op->len);
+    r->children = out_names(z, n, op->data ? op->data : "", op->len);
   }
 }
 
@@ -1689,8 +1695,8 @@ static void read_one(zke *z, const zke_op *op, zke_op_result *r) {
   mem_free(z->m, path);
 }
 
-int model_multi_read(zke *z, const zke_op *ops, int count,
-                     zke_op_result *results) {
+static int model_multi_read(zke *z, const zke_op *ops, int count,
+                            zke_op_result *results) {
   if (usable(z) != ZKE_OK) return ZKE_MARSHALLINGERROR;
   for (int i = 0; i < count; i++) {
     if (ops[i].type < ZKE_OP_GET || ops[i].type > ZKE_OP_UNTOLD)
@@ -1720,7 +1726,8 @@ static void auth_add(zke *z, char *id) {
   (*at)->at = id;
 }
 
-int model_add_auth(zke *z, const char *scheme, const char *cert, int len) {
+static int model_add_auth(zke *z, const char *scheme, const char *cert,
+                          int len) {
   if (!scheme || len < 0) return ZKE_BADARGUMENTS;
   int rc = enter(z, false);
   if (rc != ZKE_OK) return rc;
@@ -1736,8 +1743,8 @@ int model_add_auth(zke *z, const char *scheme, const char *cert, int len) {
   return ZKE_OK;
 }
 
-int model_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
-                    void *context) {
+static int model_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
+                           void *context) {
   char *all = whole(z, path, ZKE_PERSISTENT);
   int rc = all && fn ? enter(z, true) : ZKE_BADARGUMENTS;
   bool known =
@@ -1756,8 +1763,8 @@ static int watch_missed(const node *n, int type, int64_t zxid) {
   return n->pzxid > zxid ? ZKE_EVENT_CHILD : 0;
 }
 
-int model_set_watch(zke *z, const char *path, int type, int64_t zxid,
-                    zke_watch_fn fn, void *context) {
+static int model_set_watch(zke *z, const char *path, int type, int64_t zxid,
+                           zke_watch_fn fn, void *context) {
   char *all = whole(z, path, ZKE_PERSISTENT);
   int rc = all && fn ? enter(z, true) : ZKE_BADARGUMENTS;
   bool known = type == ZKE_WATCH_DATA || type == ZKE_WATCH_CHILD ||
@@ -1777,8 +1784,8 @@ int model_set_watch(zke *z, const char *path, int type, int64_t zxid,
   return rc;
 }
 
-int model_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
-                      void *context) {
+static int model_check_watch(zke *z, const char *path, int type,
+                             zke_watch_fn fn, void *context) {
   char *all = whole(z, path, ZKE_PERSISTENT);
   int rc = all ? usable(z) : ZKE_BADARGUMENTS;
   bool found = false;
@@ -1802,16 +1809,16 @@ static int remove_any(zke *z, const char *path, int type, const pair *p) {
   return rc;
 }
 
-int model_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
-                       void *context) {
+static int model_remove_watch(zke *z, const char *path, int type,
+                              zke_watch_fn fn, void *context) {
   return remove_any(z, path, type, &(pair){fn, context});
 }
 
-int model_remove_all_watches(zke *z, const char *path, int type) {
+static int model_remove_all_watches(zke *z, const char *path, int type) {
   return remove_any(z, path, type, NULL);
 }
 
-int model_forget(zke *z, zke_watch_fn fn, void *context) {
+static int model_forget(zke *z, zke_watch_fn fn, void *context) {
   for (watcher **at = &z->watchers; *at;) {
     if (watcher_is(*at, fn, context))
       watcher_drop(z, at);
@@ -1828,7 +1835,8 @@ int model_forget(zke *z, zke_watch_fn fn, void *context) {
   return ZKE_OK;
 }
 
-int model_call_at(zke *z, int64_t when_ms, zke_watch_fn fn, void *context) {
+static int model_call_at(zke *z, int64_t when_ms, zke_watch_fn fn,
+                         void *context) {
   alarm_at **at = &z->alarms;
   if (!fn) return ZKE_BADARGUMENTS;
   while (*at && ((*at)->fn != fn || (*at)->context != context))
@@ -1842,13 +1850,13 @@ int model_call_at(zke *z, int64_t when_ms, zke_watch_fn fn, void *context) {
   return ZKE_OK;
 }
 
-int model_set_watcher(zke *z, zke_watch_fn fn, void *context) {
+static int model_set_watcher(zke *z, zke_watch_fn fn, void *context) {
   int rc = usable(z);
   if (rc == ZKE_OK) z->otherwise = (pair){fn, context};
   return rc;
 }
 
-int model_dispatch(zke *z, int *count_out) {
+static int model_dispatch(zke *z, int *count_out) {
   int called = 0;
   if (enter(z, false) != ZKE_OK && !z->end_untold) return ZKE_INVALIDSTATE;
   while (z->state == ZKE_STATE_CONNECTED && z->events)
@@ -1861,7 +1869,11 @@ int model_dispatch(zke *z, int *count_out) {
 
 /* ---- calls: sessions and the rest ---- */
 
-int model_open(model *m, const zke_options *options, zke **z_out) {
+static int model_open(const zke_engine *engine, const char *name,
+                      const zke_options *options, zke **z_out) {
+  (void)name;
+  model *m = model_new((size_t)1 << 28);
+  const zke_handle head = {engine, options->allocator};
   m->os = *options->os;
   m->zxid = INT64_C(1) << 32;
   m->container_ms = options->container_ms;
@@ -1869,25 +1881,25 @@ int model_open(model *m, const zke_options *options, zke **z_out) {
   if (m->container_ms == ZKE_AT_ONCE) m->container_ms = 0;
   m->data_limit = options->data_limit ? options->data_limit : 1048576;
   node_plant(m);
-  *z_out = session_new(m, options);
+  *z_out = session_new(m, &head, options);
   return ZKE_OK;
 }
 
-int model_open_session(zke *z, const zke_options *options, zke **z_out) {
-  *z_out = session_new(z->m, options);
+static int model_open_session(zke *z, const zke_options *options, zke **z_out) {
+  *z_out = session_new(z->m, &z->head, options);
   return ZKE_OK;
 }
 
-int model_close(zke *z) {
+static int model_close(zke *z) {
   if (!z->gone) session_remove(z);
   session_free(z);
   return ZKE_OK;
 }
 
-int64_t model_session_id(zke *z) { return z->id; }
-int model_state(zke *z) { return z->state; }
+static int64_t model_session_id(zke *z) { return z->id; }
+static int model_state(zke *z) { return z->state; }
 
-int model_expire(zke *z, int64_t session) {
+static int model_expire(zke *z, int64_t session) {
   int rc = enter(z, true);
   if (rc != ZKE_OK) return rc;
   zke *other = session_find(z->m, session);
@@ -1931,10 +1943,7 @@ void model_sweep(model *m) {
   sweep_kind(m, TTL);
 }
 
-int64_t model_now(zke *z) { return clock_ms(z->m, ZKE_CLOCK_MONOTONIC); }
-int64_t model_wall(zke *z) { return wall(z->m); }
-
-int model_overdue(zke *z, int *overdue_out) {
+static int model_overdue(zke *z, int *overdue_out) {
   int rc = enter(z, false);
   if (rc != ZKE_OK) return rc;
   *overdue_out = 0;
@@ -1958,7 +1967,7 @@ static int sessions_show(zke *z, int64_t only, zke_session_list **out) {
   if (rc != ZKE_OK) return rc;
   for (zke *s = z->m->sessions; s; s = s->next) most++;
   zke_session_list *l =
-      out_new(sizeof *l + (size_t)most * sizeof(zke_session_info));
+      out_new(z, sizeof *l + (size_t)most * sizeof(zke_session_info));
   zke_session_info *at = (zke_session_info *)(void *)(l + 1);
   l->data = at;
   for (zke *s = z->m->sessions; s; s = s->next)
@@ -1967,15 +1976,15 @@ static int sessions_show(zke *z, int64_t only, zke_session_list **out) {
     *out = l;
     return ZKE_OK;
   }
-  free(l);
+  zke_free(l);
   return ZKE_NONODE;
 }
 
-int model_sessions(zke *z, zke_session_list **list_out) {
+static int model_sessions(zke *z, zke_session_list **list_out) {
   return sessions_show(z, 0, list_out);
 }
 
-int model_session(zke *z, int64_t session, zke_session_list **list_out) {
+static int model_session(zke *z, int64_t session, zke_session_list **list_out) {
   return sessions_show(z, session ? session : -1, list_out);
 }
 
@@ -2013,7 +2022,7 @@ static int watches_show(zke *z, bool waiters, zke_watch_list **out) {
   for (zke *s = z->m->sessions; s; s = s->next)
     for (row *r = s->rows; r; r = r->next)
       most += sizeof(zke_watch_info) + strlen(r->path) + 1;
-  zke_watch_list *l = out_new(sizeof *l + most + 1);
+  zke_watch_list *l = out_new(z, sizeof *l + most + 1);
   zke_watch_info *at = (zke_watch_info *)(void *)(l + 1);
   char *end = (char *)(l + 1) + most;
   l->data = at;
@@ -2027,18 +2036,94 @@ static int watches_show(zke *z, bool waiters, zke_watch_list **out) {
   return ZKE_OK;
 }
 
-int model_watches(zke *z, zke_watch_list **list_out) {
+static int model_watches(zke *z, zke_watch_list **list_out) {
   return watches_show(z, false, list_out);
 }
 
-int model_waiters(zke *z, zke_watch_list **list_out) {
+static int model_waiters(zke *z, zke_watch_list **list_out) {
   return watches_show(z, true, list_out);
 }
 
-int model_test_fail(zke *z, int when, int skip) {
+static int model_test_fail(zke *z, int when, int skip) {
   int rc = usable(z);
   if (rc != ZKE_OK) return rc;
   z->fail_when = when;
   z->fail_skip = skip;
   return ZKE_OK;
 }
+
+/* What fn does is one step, call by call; it is undone as a whole where the
+ * engine undoes it. */
+static int model_batch(zke *z, zke_batch_fn fn, void *context) {
+  model *m = z->m;
+  void *before = temp_new(model_used(m));
+  model_save(m, before);
+  int rc = fn(z, context);
+  if (rc != ZKE_OK) model_restore(m, before);
+  free(before);
+  return rc;
+}
+
+/* Nobody waits for the model. */
+static int64_t model_nothing(zke *z) {
+  (void)z;
+  return 0;
+}
+static int64_t model_limit(zke *z, int64_t deadline_ms) {
+  (void)z, (void)deadline_ms;
+  return 0;
+}
+
+/* ---- model.h ---- */
+
+model *model_of(zke *z) { return z->m; }
+
+const zke_engine model_engine = {
+    .size = sizeof(zke_engine),
+    .prefix = "model:",
+    .open = model_open,
+    .open_session = model_open_session,
+    .close = model_close,
+    .session_id = model_session_id,
+    .state = model_state,
+    .expire = model_expire,
+    .create = model_create,
+    .create_ttl = model_create_ttl,
+    .remove = model_delete,
+    .discard = model_discard,
+    .raise_sequence = model_raise_sequence,
+    .exists = model_exists,
+    .get = model_get,
+    .set = model_set,
+    .children = model_children,
+    .count = model_count,
+    .ephemerals = model_ephemerals,
+    .sync = model_sync,
+    .multi = model_multi,
+    .multi_read = model_multi_read,
+    .batch = model_batch,
+    .add_auth = model_add_auth,
+    .get_acl = model_get_acl,
+    .set_acl = model_set_acl,
+    .add_watch = model_add_watch,
+    .set_watch = model_set_watch,
+    .check_watch = model_check_watch,
+    .remove_watch = model_remove_watch,
+    .remove_all_watches = model_remove_all_watches,
+    .forget = model_forget,
+    .call_at = model_call_at,
+    .set_watcher = model_set_watcher,
+    .now = model_now,
+    .wall = model_wall,
+    .busy_timeout = model_nothing,
+    .limit = model_limit,
+    .dispatch = model_dispatch,
+    .event_zxid = model_nothing,
+    .turn = model_nothing,
+    .sessions = model_sessions,
+    .session = model_session,
+    .watches = model_watches,
+    .waiters = model_waiters,
+    .overdue = model_overdue,
+    .test_fail = model_test_fail,
+};

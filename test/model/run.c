@@ -261,8 +261,8 @@ static bool listen(run *r, int i) {
   seat *s = &r->seats[i];
   cf_events e = {0}, m = {0};
   if (!s->e) return true;
-  run_engine.events(s->e, &e);
-  run_model.events(s->m, &m);
+  cf_zke_events(s->e, &e);
+  cf_zke_events(s->m, &m);
   sort_end(&e);
   sort_end(&m);
   bool same = same_events(&e, &m);
@@ -294,7 +294,7 @@ static void ask(run *r, cf_kind kind, const cf_op *op, cf_reply *reply) {
   run_step s = {.op = {.kind = kind}};
   s.op.path = cf_whole(seat_chroot(r, op->seat), op->path);
   *reply = (cf_reply){.rc = ZKE_NONODE};
-  if (s.op.path[0] == '/') run_model.call(looker, &s, reply);
+  if (s.op.path[0] == '/') run_call(&run_model, looker, &s, reply);
 }
 
 /* Mostly choose a path that was used lately, so that operations meet. */
@@ -342,7 +342,7 @@ static void resolve_op(run *r, cf_op *op) {
 
 static int64_t id_of(const run *r, int64_t number) {
   const seat *s = &r->seats[(uint64_t)number % CF_SEATS];
-  return s->m ? run_model.id(s->m) : 12345;
+  return s->m ? cf_zke_id(s->m) : 12345;
 }
 
 /* Discard: the prefix of what has a number, and the right or a wrong czxid. */
@@ -379,8 +379,8 @@ static void note_watched(run *r, const cf_op *op) {
 static void open_seat(run *r, int i) {
   seat *s = &r->seats[i];
   const char *chroot = seat_chroot(r, i);
-  s->e = run_engine.open(chroot);
-  s->m = run_model.open(chroot);
+  s->e = cf_zke_open(run_engine.store, chroot, true);
+  s->m = cf_zke_open(run_model.store, chroot, true);
   s->dead = false;
 }
 
@@ -391,7 +391,7 @@ static bool compare_rc(run *r, const char *what, int e, int m) {
 
 static bool close_seat(run *r, int i) {
   seat *s = &r->seats[i];
-  int e = run_engine.close(s->e), m = run_model.close(s->m);
+  int e = cf_zke_close(s->e), m = cf_zke_close(s->m);
   s->e = s->m = NULL;
   return compare_rc(r, "close", e, m);
 }
@@ -400,14 +400,15 @@ static bool end_seat(run *r, const run_step *s) {
   seat *at = &r->seats[s->op.seat];
   if (s->op.kind == CF_CLOSE) return close_seat(r, s->op.seat);
   at->dead = true;
-  return compare_rc(r, "expire", run_engine.expire(run_engine.id(at->e)),
-                    run_model.expire(run_model.id(at->m)));
+  return compare_rc(r, "expire",
+                    zke_expire(run_engine.anchor, cf_zke_id(at->e)),
+                    zke_expire(run_model.anchor, cf_zke_id(at->m)));
 }
 
 static bool advance(run *r, const run_step *s) {
   r->clock.ms += s->number;
-  run_engine.advance();
-  run_model.advance();
+  run_advance(&run_engine);
+  run_advance(&run_model);
   return listen_all(r);
 }
 
@@ -415,8 +416,8 @@ static bool advance(run *r, const run_step *s) {
 static bool compare_call(run *r, int at, const run_step *s) {
   seat *here = &r->seats[s->op.seat];
   cf_reply e, m;
-  run_engine.call(here->e, s, &e);
-  run_model.call(here->m, s, &m);
+  run_call(&run_engine, here->e, s, &e);
+  run_call(&run_model, here->m, s, &m);
   tell(r, at, s, &m);
   note_watched(r, &s->op);
   if (m.rc == ZKE_AUTHFAILED) here->dead = true;
@@ -493,7 +494,7 @@ static int batch_steps(zke *z, void *arg) {
 static int batch_engine(zke *z, void *arg) {
   batch *b = arg;
   (void)z;
-  return run_engine.batch(b->engine, batch_steps, b);
+  return run_batch(b->engine, batch_steps, b);
 }
 
 /* No reply is to be lost any more: in a batch that counts otherwise. */
@@ -516,7 +517,7 @@ static bool step_batch(run *r, const run_step *s, const int *indices) {
   if (!lose_none(r)) return false;
   batch b = {r, indices, s->op.len, s->op.type, at->e, true};
   tell(r, indices[0], s, NULL);
-  int rc = run_model.batch(at->m, batch_engine, &b);
+  int rc = run_batch(at->m, batch_engine, &b);
   if (b.same) b.same = compare_rc(r, "batch", rc, b.result);
   return b.same;
 }
@@ -543,7 +544,7 @@ static bool look_over(run *r, const char *path) {
   }
   cf_reply names = {0};
   s.op.kind = CF_CHILDREN;
-  if (same) run_model.call(r->seats[0].m, &s, &names);
+  if (same) run_call(&run_model, r->seats[0].m, &s, &names);
   for (int i = 0; i < names.names.count && same; i++)
     same = look_over(r, child_path(path, names.names.data[i]));
   return same;
@@ -560,7 +561,7 @@ static bool finish(run *r) {
   same = compare_call(r, -1, &s);
   s.extra = RUN_WATCHES;
   same = same && compare_call(r, -1, &s) && look_over(r, "/");
-  return same && zke_check(run_engine.anchor(), violated, r) == ZKE_OK;
+  return same && zke_check(run_engine.anchor, violated, r) == ZKE_OK;
 }
 
 /* Begin a run on an empty engine and an empty model, with one clock. */
@@ -568,21 +569,22 @@ static void begin(run *r, const cf_plan *plan) {
   static const run_step base = {
       .op = {.kind = CF_CREATE, .path = CF_BASE, .data = "", .acls = {0}}};
   *r = (run){.plan = plan, .clock = {1000000000000}};
-  run_engine.begin(&r->clock, CONTAINER_MS);
-  run_model.begin(&r->clock, CONTAINER_MS);
-  looker = run_model.open("");
-  cf_zke *twin = run_engine.open(""); /* the same zxids on both sides */
+  run_begin(&run_engine, &r->clock, CONTAINER_MS);
+  run_begin(&run_model, &r->clock, CONTAINER_MS);
+  looker = cf_zke_open(run_model.store, "", true);
+  /* One on each side, so that zxids are the same. */
+  cf_zke *twin = cf_zke_open(run_engine.store, "", true);
   run_step s = base;
   cf_reply reply;
   s.op.acls = zke_open_acl;
-  run_model.call(looker, &s, &reply);
-  run_engine.call(twin, &s, &reply);
+  run_call(&run_model, looker, &s, &reply);
+  run_call(&run_engine, twin, &s, &reply);
   for (int i = 0; i < CF_USERS; i++) {
     run_step auth = {.op = {.kind = CF_ADD_AUTH,
                             .scheme = "digest",
                             .data = cf_user(i),
                             .len = (int)strlen(cf_user(i))}};
-    run_model.call(looker, &auth, &reply);
+    run_call(&run_model, looker, &auth, &reply);
   }
   r->seats[CF_SEATS - 1].e = twin;
   r->seats[CF_SEATS - 1].m = looker;
@@ -591,11 +593,11 @@ static void begin(run *r, const cf_plan *plan) {
 /* Close whatever is open on both sides. */
 static void end(run *r) {
   for (int i = 0; i < CF_SEATS; i++) {
-    if (r->seats[i].e) run_engine.close(r->seats[i].e);
-    if (r->seats[i].m) run_model.close(r->seats[i].m);
+    if (r->seats[i].e) cf_zke_close(r->seats[i].e);
+    if (r->seats[i].m) cf_zke_close(r->seats[i].m);
   }
-  run_engine.end();
-  run_model.end();
+  run_end(&run_engine);
+  run_end(&run_model);
   for (int i = 0; i < 8; i++) free(r->recent[i]);
   for (int i = 0; i < LAST; i++) free(r->told[i]);
   free(r->why);

@@ -47,22 +47,20 @@ typedef struct run_clock {
   int64_t ms;
 } run_clock;
 
-/* One of the two: the same calls, compiled for the engine and for the model. */
+/* One of the two. */
 typedef struct run_side {
-  const char *name;
-  void (*begin)(run_clock *clock, int64_t container_ms);
-  void (*end)(void);
-  cf_zke *(*open)(const char *chroot);
-  int (*close)(cf_zke *z);
-  void (*call)(cf_zke *z, const run_step *s, cf_reply *r);
-  void (*advance)(void); /* time has passed: what is due goes */
-  void (*events)(cf_zke *z, cf_events *out);
-  int64_t (*id)(cf_zke *z);
-  int (*expire)(int64_t id);
-  zke *(*anchor)(void); /* the harness's own session */
-  int (*batch)(cf_zke *z, zke_batch_fn fn, void *context);
+  const char *file; /* for zke_open(); NULL: in memory */
+  cf_store *store;
+  zke *anchor;         /* the harness's own session */
+  struct model *model; /* NULL: the engine */
 } run_side;
 
-extern const run_side run_engine, run_model;
+extern run_side run_engine, run_model;
+
+void run_begin(run_side *side, run_clock *clock, int64_t container_ms);
+void run_end(run_side *side);
+void run_advance(run_side *side); /* time has passed: what is due goes */
+void run_call(const run_side *side, cf_zke *z, const run_step *s, cf_reply *r);
+int run_batch(cf_zke *z, zke_batch_fn fn, void *context);
 
 #endif

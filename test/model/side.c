@@ -1,70 +1,10 @@
-/* side.c - the calls of a run, compiled twice: for the engine, and with
- * RUN_MODEL for the model
+/* side.c - the calls of a run, the same for the engine and for the model
  *
- * The calls that conformance makes too are its own, from its zke.c. */
+ * Those that conformance makes too are its own, from its zke.c. */
 #include "zkembed.h"
-#include "test/model/model.h"
-
-#ifdef RUN_MODEL
-static model *side_model;
-#define zke_open(name, options, out) model_open(side_model, options, out)
-#define zke_open_session model_open_session
-#define zke_close model_close
-#define zke_session_id model_session_id
-#define zke_state model_state
-#define zke_expire model_expire
-#define zke_create model_create
-#define zke_create_ttl model_create_ttl
-#define zke_delete model_delete
-#define zke_discard model_discard
-#define zke_raise_sequence model_raise_sequence
-#define zke_exists model_exists
-#define zke_get model_get
-#define zke_set model_set
-#define zke_children model_children
-#define zke_count model_count
-#define zke_ephemerals model_ephemerals
-#define zke_sync model_sync
-#define zke_multi model_multi
-#define zke_multi_read model_multi_read
-#define zke_results_clear model_results_clear
-#define zke_add_auth model_add_auth
-#define zke_get_acl model_get_acl
-#define zke_set_acl model_set_acl
-#define zke_add_watch model_add_watch
-#define zke_set_watch model_set_watch
-#define zke_check_watch model_check_watch
-#define zke_remove_watch model_remove_watch
-#define zke_remove_all_watches model_remove_all_watches
-#define zke_forget model_forget
-#define zke_call_at model_call_at
-#define zke_set_watcher model_set_watcher
-#define zke_dispatch model_dispatch
-#define zke_now model_now
-#define zke_wall model_wall
-#define zke_sessions model_sessions
-#define zke_session model_session
-#define zke_watches model_watches
-#define zke_waiters model_waiters
-#define zke_overdue model_overdue
-#define zke_test_fail model_test_fail
-#define zke_free model_free
-
-#define cf_zke_options model_cf_options
-#define cf_store_open model_cf_store_open
-#define cf_store_close model_cf_store_close
-#define cf_store_anchor model_cf_store_anchor
-#define cf_store_is_remote model_cf_store_is_remote
-#define cf_zke_await_end model_cf_zke_await_end
-#define cf_zke_open model_cf_open
-#define cf_zke_call model_cf_call
-#define cf_zke_listen model_cf_listen
-#define cf_zke_events model_cf_events
-#define cf_zke_id model_cf_id
-#define cf_zke_close model_cf_close
-#endif
 
 #include "test/conformance/zke.c"
+#include "test/model/model.h"
 #include "test/model/run.h"
 
 #include <inttypes.h>
@@ -83,54 +23,35 @@ static int64_t side_pid(void *arg) {
   return 4711;
 }
 
-static cf_store *side_store;
+run_side run_engine = {.file = NULL}, run_model = {.file = "model:"};
 
-/* Begin a side of the run, the engine or the model, on the run's clock. */
-static void side_begin(run_clock *clock, int64_t container_ms) {
-  zke_os os = {.size = sizeof os,
-               .context = clock,
-               .clock = side_clock,
-               .pid = side_pid};
-#ifdef RUN_MODEL
-  side_model = model_new((size_t)1 << 28);
-  if (!side_model) cf_die("out of memory");
-#else
-  zke_os own = ZKE_INIT(zke_os);
-  zke_os_fill(&own);
-  own.clock = side_clock;
-  own.pid = side_pid;
-  own.context = clock;
-  os = own;
-#endif
+void run_begin(run_side *side, run_clock *clock, int64_t container_ms) {
+  zke_os os = ZKE_INIT(zke_os);
+  zke_os_fill(&os);
+  os.clock = side_clock;
+  os.pid = side_pid;
+  os.context = clock;
   cf_zke_options.os = &os;
   cf_zke_options.identity = "run";
   cf_zke_options.container_ms = container_ms;
-  side_store = cf_store_open(NULL);
+  if (side->file) must(zke_register_engine(&model_engine), "the model");
+  side->store = cf_store_open(side->file);
+  side->anchor = cf_store_anchor(side->store);
+  side->model = side->file ? model_of(side->anchor) : NULL;
   cf_zke_options.os = NULL;
 }
 
-static void side_end(void) {
-  cf_store_close(side_store);
-#ifdef RUN_MODEL
-  model_end(side_model);
-#endif
+void run_end(run_side *side) {
+  cf_store_close(side->store);
+  if (side->model) model_end(side->model);
 }
-
-static zke *side_anchor(void) { return cf_store_anchor(side_store); }
-
-static cf_zke *side_open(const char *chroot) {
-  return cf_zke_open(side_store, chroot, true);
-}
-
-static int side_expire(int64_t id) { return zke_expire(side_anchor(), id); }
 
 /* The engine sweeps in a dispatch; a second one finds nothing. */
-static void side_advance(void) {
-#ifdef RUN_MODEL
-  model_sweep(side_model);
-#else
-  zke_dispatch(side_anchor(), NULL);
-#endif
+void run_advance(run_side *side) {
+  if (side->model)
+    model_sweep(side->model);
+  else
+    zke_dispatch(side->anchor, NULL);
 }
 
 /* ---- the extra calls ---- */
@@ -233,7 +154,7 @@ static void side_state(zke *z, cf_reply *r) {
 /* A watch that was set so many changes ago: by the newest zxid of the root. */
 static int side_set_watch(cf_zke *c, const run_step *s) {
   zke_stat stat = {0};
-  zke_exists(side_anchor(), "/", NULL, NULL, &stat);
+  zke_exists(c->anchor, "/", NULL, NULL, &stat);
   return zke_set_watch(c->z, s->op.path, s->op.type,
                        stat.pzxid + 20 - s->number, watcher,
                        context_of(c, &s->op));
@@ -325,46 +246,17 @@ static void side_once(cf_zke *z, const run_step *s, cf_reply *r) {
     cf_zke_call(z, &s->op, r);
 }
 
-/* Any step.  The model does some of them twice, with its state put back in
- * between. */
-static void side_call(cf_zke *z, const run_step *s, cf_reply *r) {
-#ifdef RUN_MODEL
-  void *before = s->twice ? malloc(model_used(side_model)) : NULL;
-  if (before) {
-    model_save(side_model, before);
+/* The model does some steps twice, with its state put back in between. */
+void run_call(const run_side *side, cf_zke *z, const run_step *s, cf_reply *r) {
+  if (side->model && s->twice) {
+    void *before = cf_alloc(model_used(side->model));
+    model_save(side->model, before);
     side_once(z, s, r);
-    model_restore(side_model, before);
-    free(before);
+    model_restore(side->model, before);
   }
-#endif
   side_once(z, s, r);
 }
 
-/* What fn does is one step: the engine's batch.  The model does it call by
- * call, and is set back where the engine undoes all: that is what a batch is to
- * be like. */
-static int side_batch(cf_zke *z, zke_batch_fn fn, void *arg) {
-#ifdef RUN_MODEL
-  void *before = malloc(model_used(side_model));
-  if (!before) cf_die("out of memory");
-  model_save(side_model, before);
-  int rc = fn(z->z, arg);
-  if (rc != ZKE_OK) model_restore(side_model, before);
-  free(before);
-  return rc;
-#else
+int run_batch(cf_zke *z, zke_batch_fn fn, void *arg) {
   return zke_batch(z->z, fn, arg);
-#endif
 }
-
-#ifdef RUN_MODEL
-#define SIDE run_model
-#define SIDE_NAME "model "
-#else
-#define SIDE run_engine
-#define SIDE_NAME "engine"
-#endif
-
-const run_side SIDE = {SIDE_NAME,    side_begin,  side_end,     side_open,
-                       cf_zke_close, side_call,   side_advance, cf_zke_events,
-                       cf_zke_id,    side_expire, side_anchor,  side_batch};
