@@ -83,8 +83,8 @@
  * WHO IS WOKEN: all that wait, by each put and by the end of each claim; the
  * first that looks has the item.  So any number of those that wait may be
  * stopped, or busy with something else, and the others miss nothing.  A process
- * that has not looked since it was woken is not woken again.  doc/recipes.md
- * tells why it is not fewer.
+ * that has not looked since it was woken is not woken again.  Waking only two
+ * was tried: if both were stopped, nobody else knew of the item.
  *
  * COSTS, in transactions of the database, once the object has been used: a put
  * is one write; in a queue with a limit one read more, and a read of all names

@@ -9,15 +9,15 @@
  * Who waits for whom in a whole tree is told by deadlock.h.  An author of a
  * recipe begins with object.h.
  *
- * WHAT EVERY RECIPE KEEPS TO (the numbers are those of doc/recipes.md)
+ * WHAT EVERY RECIPE KEEPS TO
  *
- * Objects (1).  One object is one participant on one handle.  Free it before
+ * Objects.  One object is one participant on one handle.  Free it before
  *   the handle is closed: an object borrows its handle.  Freeing gives up what
  *   the object holds.  Options and strings are copied; what a call gives is one
  *   block, for zke_free(), and stays valid after the object and the handle have
  *   gone.
  *
- * Time (2).  A call with a deadline has one absolute deadline of zke_now() for
+ * Time.  A call with a deadline has one absolute deadline of zke_now() for
  *   all that it waits for, the database's other writers included.  A call
  *   without one waits for other writers as long as a single call,
  *   options.busy_timeout_ms.  Beyond the deadline, also if it has passed
@@ -26,9 +26,10 @@
  *   second time beyond the busy timeout.  What the disk takes is not counted,
  *   and neither is the time until other threads' calls on the same object have
  *   done their work: threads take turns in an object.  A call that sleeps keeps
- *   no other out.
+ *   no other out.  The sentence of a timeout names the holder, or who is
+ *   missing.
  *
- * Failure (6).  When a blocking call returns anything but ZKE_OK the
+ * Failure.  When a blocking call returns anything but ZKE_OK the
  *   participant is out, and so it is after giving up what it held and after
  *   free.  Its znode is gone, or the session remembers it and removes it as
  *   soon as it can (zke_discard()): when a full disk has room again, or a
@@ -45,19 +46,19 @@
  *   only by processes that live.  Before it says so it asks the kernel, ends
  *   the sessions of those that have died, and looks again.
  *
- * Waiting (3) is zke_wait(): callbacks of other watches on the handle run
+ * Waiting is zke_wait(): callbacks of other watches on the handle run
  *   meanwhile.  Without blocking calls a recipe goes on inside zke_dispatch().
  *   What it cannot do there (the disk is full, another process keeps the
  *   database for the busy timeout) it tries again in later dispatches, after
  *   pauses that double: zke_next_deadline() and the descriptor tell when.
  *
- * Listeners (4).  A listener runs like a watcher: inside zke_dispatch(),
+ * Listeners.  A listener runs like a watcher: inside zke_dispatch(),
  *   zke_wait() or the recipe's own calls, with no lock held, one event at a
  *   time and in order, on whichever thread that is.  It may call the recipe,
  *   and free it: a call that runs on the object meanwhile returns what it has
  *   come to, or ZKE_CLOSING.
  *
- * Cancel (5).  It is for a call with a deadline that another thread has running
+ * Cancel.  It is for a call with a deadline that another thread has running
  *   on the object: that call returns ZKE_CANCELLED, or what it has come to.  If
  *   none is running cancel returns ZKE_IDLE and does nothing, also later.  To
  *   stop a call that may be about to begin, call cancel again until it returns
@@ -72,9 +73,39 @@
  * Giving up what the object does not have, or has lost, is ZKE_LOST.  Giving up
  *   what another thread's blocking call waits for ends that call with ZKE_LOST.
  *
- * The session's end (8) ends everything that its objects hold.  They say so at
+ * The session's end ends everything that its objects hold.  They say so at
  *   once (state, listener), and every call but free returns ZKE_INVALIDSTATE.
  *   Make new objects on a new handle.
+ *
+ * Death.  What a process holds is ephemeral: it goes with its session, in one
+ *   step, and the kernel tells the processes that wait for it.  Changes that
+ *   belong together are one zke_multi(), so there is no half of anything.
+ *
+ * The token is a zxid: of taking a lock or the lead, of a claim, of a setting,
+ *   of a decision.  It is greater than every one before on that path, and
+ *   survives a reboot.  Nothing stops a process that has lost what it held: so
+ *   guard what must not happen twice by the recipe's op in a zke_multi(), or,
+ *   outside of the database, by giving the token to what is protected.
+ *
+ * Lost replies (ZKE_CONNECTIONLOSS) are resolved: nobody is queued twice,
+ *   nothing is put, counted or decided twice.  Only if hardly any time is left
+ *   until the deadline the code is returned as it is, and the participant is
+ *   out.
+ *
+ * Kinds.  A recipe's directory begins with the line "zkembed <kind>", such as
+ *   "zkembed lock".  Two recipes of different kinds on one path get
+ *   ZKE_OTHERKIND.  An existing node without data is taken over.  Foreign or
+ *   malformed children are ignored, but for locks of other libraries (lock.h).
+ *
+ * Directories are containers: they go by themselves when they have been empty
+ *   for a while (options.container_ms).  Names in them are those of Curator and
+ *   kazoo if that costs nothing.  A directory gives each number below
+ *   2147483647 once.  Then ZKE_LIMIT refuses newcomers, since nobody could tell
+ *   the order any more: numbers begin again with the directory, after it was
+ *   empty for a while or was deleted.
+ *
+ * On the disk.  What is persistent is synced before the call returns.
+ *   Ephemerals, and with them locks, elections and groups, are not (P8).
  *
  * A kept session that another handle attaches (zke_attach()) has ended for the
  *   objects of the old handle: they say LOST and hold nothing.  Their znodes

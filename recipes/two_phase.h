@@ -302,7 +302,7 @@ ZKE_API int zke_two_phase_vote(zke_two_phase *t, int vote);
  * Example: the whole of a site.  Its row is reserved with its vote, and sold or
  * deleted with its acknowledgement.  What a death leaves undone is done by the
  * next call for that name, which zke_two_phase_pending() tells.  The functions
- * are as that of zke_op_sql(); doc/recipes.md has a program with them.
+ * are as that of zke_op_sql().
  *
  *     static int sell(zke *z, char *name, zke_sql_fn insert_row,
  *                     zke_sql_fn mark_sold, zke_sql_fn delete_row) {
