@@ -1,6 +1,6 @@
 #!/bin/sh
-# examples.sh ZKE - the complete tests in doc/testing-recipes.md, in Java with
-# JUnit and Curator and in Go, are compiled and pass
+# examples.sh ZKE - the tests of doc/examples/faults in Java, with JUnit and
+# Curator, and in Go are compiled and pass
 . test/foreign/foreign.sh
 
 wants default-jdk-headless "$(command -v javac)"
@@ -19,26 +19,21 @@ mkdir "$room/bin" && ln -s "$ZKE" "$room/bin/zke"
 PATH=$room/bin:$PATH
 export PATH
 
-# extract NAME: the block of the document that has this name
-extract() {
-  awk -v name="$1" '/^```/ { out = 0 } out { print } $2 == name { out = 1 }' \
-    doc/testing-recipes.md >"$room/$1" && [ -s "$room/$1" ]
-}
+examples=$PWD/doc/examples/faults
 
 class_path "zookeeper zookeeper-jute curator-client curator-framework
   curator-recipes guava slf4j-api slf4j-nop metrics-core snappy-java $junit"
 
 in_java() {
-  extract RecipesTest.java && cd "$room" &&
-    javac -d classes -cp "$classes" RecipesTest.java &&
+  cd "$room" && javac -d classes -cp "$classes" "$examples/RecipesTest.java" &&
     bounded 120 java -Xmx512m -Djava.io.tmpdir="$room" \
       -cp "$room/classes:$classes" org.junit.platform.console.ConsoleLauncher \
       --disable-banner --disable-ansi-colors --fail-if-no-tests -c RecipesTest
 }
 
 in_go() {
-  mkdir "$room/go" && extract recipes_test.go &&
-    mv "$room/recipes_test.go" "$room/go" && cd "$room/go" &&
+  mkdir "$room/go" && cp "$examples/recipes_test.go" "$room/go" &&
+    cd "$room/go" &&
     GO111MODULE=off GOPATH=/usr/share/gocode GOFLAGS='' \
       GOCACHE=${GOCACHE:-$room/cache} bounded 120 go test -v -count=1 .
 }
