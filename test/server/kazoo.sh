@@ -8,8 +8,8 @@
 scratch room kazoo
 zke=$(cd "$BUILD" && pwd)/zke
 clients=$PWD/test/server/kazoo_clients.py
-awk '/^```/ { out = 0 } out { print } /^```python test_locks.py$/ { out = 1 }' \
-  doc/server.md >"$room/test_locks.py"
+awk '/^```/ { out = 0 } out { print } /^```python test_here.py$/ { out = 1 }' \
+  doc/server.md >"$room/test_here.py"
 cd "$room" || exit 1
 server=
 trap 'kill $server 2>/dev/null' EXIT
@@ -274,7 +274,7 @@ expect "kazoo leads after a dead process" a_dead_leader_is_followed_by_kazoo
 expect "direct changes are heard" watches_hear_of_direct_changes
 expect "a double barrier lets both in" a_double_barrier_lets_both_in
 expect "a user of SASL sees what others do not" sasl_protects
-expect "the tests of doc/server.md pass" the_document_is_true
+expect "the test of doc/server.md passes" the_document_is_true
 kill "$server"
 wait "$server"
 expect "the server ends cleanly" [ $? = 0 ]
