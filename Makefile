@@ -41,9 +41,9 @@
 #                      SECONDS=60 each; RECIPE=lock for one of them; SEED=…
 #   make lab-mutants   mistakes planted in the recipes are found there: SEEDS=1
 #                      ONLY=NAME
-#   make bench         zkembed beside plain SQL, the system's own locks and the
-#                      servers that are installed; QUICK=1: briefly; ONLY=lock
-#   make bench-peers   the same, after fetching ZooKeeper, etcd, Redis, ...
+#   make bench         zkembed beside plain SQL, flock and the servers that
+#                      are installed; QUICK=1: briefly; ONLY=lock
+#   make bench-peers   the same, after fetching ZooKeeper, etcd and Redis
 #   make bench-plots   draws the figures of the last run into doc/performance
 #   make interface     accepts a change of the libraries' interface
 #   make check         headers, symbols, layers, format, documents and so on;

@@ -55,8 +55,7 @@ needs_of() {
       [ "$SHORT" ] || echo python-objgraph $servers cppunit c++ dpkg-dev
       case $SUITE in *curator*) echo curator-tests ;; esac ;;
     bench-peers)
-      echo "${COMMAND:+jansson}" $servers etcd redis redis-client kazoo \
-        python-filelock python-fasteners python-portalocker ;;
+      echo "${COMMAND:+jansson}" $servers etcd redis redis-client ;;
     fuzz*) echo $command libfuzzer ;;
     lint) echo $command clang-tidy cppcheck ;;
     interface | check-interface) echo ctags ;;

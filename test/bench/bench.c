@@ -51,13 +51,10 @@ int subject_count;
 static const struct {
   const char *name;
   const subject *is;
-} known[] = {
-    {"zkembed", &subject_zke},         {"raw", &subject_raw},
-    {"fifo", &subject_fifo},           {"flock", &subject_flock},
-    {"mutex", &subject_mutex},         {"semaphore", &subject_semaphore},
-    {"zookeeper", &subject_zookeeper}, {"served", &subject_served},
-    {"etcd", &subject_etcd},           {"redis", &subject_redis},
-    {"election", &subject_election}};
+} known[] = {{"zkembed", &subject_zke},      {"raw", &subject_raw},
+             {"flock", &subject_flock},      {"zookeeper", &subject_zookeeper},
+             {"etcd", &subject_etcd},        {"redis", &subject_redis},
+             {"election", &subject_election}};
 enum { KNOWN = sizeof known / sizeof known[0], COMPARED = KNOWN - 1 };
 
 static const char *absent[SUBJECTS_MOST][2]; /* name and reason */
@@ -75,9 +72,6 @@ static void subject_add(const char *name, const subject *s) {
 
 void subjects_find(void) {
   for (int i = 0; i < COMPARED; i++) subject_add(known[i].name, known[i].is);
-  for (int i = 0; i < subjects_python_count; i++) {
-    subject_add(subjects_python[i].name, &subjects_python[i]);
-  }
 }
 
 void subjects_describe(void) {

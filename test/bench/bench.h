@@ -17,10 +17,9 @@
  *   sessions.c ten thousand sessions
  *   served.c   servers of the protocol
  *   host.c     the program's own tables
- *   echo.c     one that answers and does no work: their floor
  *   zoonet.c   several services in one order
- *   bench_NAME.c     subjects: zke, floor, local, zookeeper, etcd, redis,
- *                    python
+ *   zke.c, floor.c, flock.c, zookeeper.c, etcd.c, redis.c
+ *              the subjects
  *
  * A subject is whatever is measured: zkembed, the floor (raw), each peer.  It
  * is a table of actions on a connection of its own, so that one piece of code
@@ -167,13 +166,9 @@ typedef struct subject {
   action_fn act[ACTIONS];
   int64_t (*wakeups)(const void *self); /* sent so far; or NULL */
 
-  /* Instead of actions: count times lock and unlock, ns by its own clock. */
-  int64_t (*lock_loop)(void *self, int count);
-  worker (*lock_start)(const char *place, int cpu); /* a contender; or NULL */
   int lock_pause_us; /* the longest pause between two tries, or until one that
                         waits has settled; 0: what waits sleeps */
-  int patience_s;    /* until a dead holder's lock is free; 0: at once,
-                            -1: never */
+  int patience_s;    /* until a dead holder's lock is free; 0: at once */
 } subject;
 
 enum { SUBJECTS_MOST = 20 };
@@ -184,19 +179,15 @@ void subjects_describe(void);
 const subject *subject_named(const char *name);
 bool subject_can(const subject *s, action wanted); /* ACT_NONE: always */
 
-extern const subject subject_zke, subject_raw, subject_fifo, subject_flock,
-    subject_mutex, subject_semaphore;
+extern const subject subject_zke, subject_raw, subject_flock;
 
 /* zkembed's election as a lock, for who is next; only where it is asked for. */
 extern const subject subject_election;
 
 /* Linked in where their clients are. */
 extern const subject subject_zookeeper __attribute__((weak));
-extern const subject subject_served __attribute__((weak));
 extern const subject subject_redis __attribute__((weak));
 extern const subject subject_etcd;
-extern const subject subjects_python[];
-extern const int subjects_python_count;
 
 /* ---- keys ----
  *
@@ -236,8 +227,6 @@ typedef void (*role_fn)(char **argv);
 void role_contend(char **argv);
 void role_watch(char **argv);
 void role_own(char **argv);
-void role_read(char **argv);
-void role_hold(char **argv);
 void role_write(char **argv);
 void role_enter(char **argv);
 void role_load(char **argv);
@@ -248,7 +237,6 @@ void role_line(char **argv);
 void role_host(char **argv);
 void role_session(char **argv);
 void role_crowd(char **argv);
-void role_echo(char **argv);
 
 /* A subject taking part in a comparison. */
 typedef struct runner {
@@ -264,13 +252,6 @@ worker contender_start(const subject *s, const char *place, int cpu);
 /* Kill the victim, which is asleep; the time until another process says when
  * it was told, us. */
 double death(worker *victim, worker *heir);
-
-/* ---- python.c ---- */
-
-/* A process of python.py, on a file or, with kazoo, a host:port; is that kind
- * of lock installed? */
-worker python_locker(const char *kind, const char *where, int cpu);
-bool python_has(const char *kind);
 
 /* ---- parts ---- */
 
@@ -295,7 +276,6 @@ void part_idle(void);
 void part_sessions(void);
 void part_line(void);
 void part_served(void);
-void measure_rows(int sessions); /* a floor of it */
 void part_connections(void);
 void part_host(void);
 void part_cache(void);

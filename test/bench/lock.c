@@ -3,8 +3,7 @@
  *   hand-over    some processes wait in line, asleep.  The holder releases; who
  *                has it next says when.  From the call of release in the one to
  *                the return of acquire in the other, on the other CPU.  The one
- *                that released joins the line again.  Once more where the one
- *                that waits has done so for a second: some poll less then
+ *                that released joins the line again
  *   contention   every process acquires, holds for 20 us and releases, without
  *                pause: how long it takes from hand to hand, how evenly it goes
  *                round, what it costs
@@ -19,20 +18,17 @@
 #endif
 #include "bench.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
   PROCESSES_MOST = 500, /* of a line */
   CONTENDERS_MOST = 64,
-  PYTHON_MOST = 16, /* processes */
-  PASSES = 3,       /* of each contention */
+  PASSES = 3, /* of each contention */
   HOLD_NS = 20000,
   PATIENCE_S = 10, /* a death that is noticed later is not waited for */
   BUDGET_S = 60    /* of one loop */
@@ -119,7 +115,6 @@ void role_contend(char **argv) {
 }
 
 worker contender_start(const subject *s, const char *place, int cpu) {
-  if (s->lock_start) return s->lock_start(place, cpu);
   worker w = worker_start("contend", cpu, s->name, place, NULL);
   worker_ready(&w);
   return w;
@@ -129,10 +124,9 @@ worker contender_start(const subject *s, const char *place, int cpu) {
 
 typedef struct line {
   const subject *s;
-  void *keeper; /* our own connection, which made the lock; or NULL */
+  void *keeper; /* our own connection, which made the lock */
   char place[32];
   int count, holder;
-  int64_t waits_us; /* at least, before a release */
   worker w[PROCESSES_MOST + 1];
   samples took, ratio;
   int64_t releasing, taking; /* wake-ups sent */
@@ -152,7 +146,7 @@ static void line_place(line *l, const subject *s) {
   static int places;
   l->s = s;
   snprintf(l->place, sizeof l->place, "lock-%d", ++places);
-  l->keeper = s->lock_start ? NULL : s->open(l->place, FOR_LOCKING);
+  l->keeper = s->open(l->place, FOR_LOCKING);
 }
 
 static void line_start(line *l, int count) {
@@ -176,14 +170,14 @@ static void line_open(line *l, const subject *s, int waiting) {
 
 static void line_close(line *l) {
   for (int i = 0; i < l->count; i++) worker_kill(&l->w[i]);
-  if (l->keeper) l->s->close(l->keeper);
+  l->s->close(l->keeper);
   forget(&l->took);
   forget(&l->ratio);
 }
 
 /* All are asleep, or somewhere between two looks. */
 static void line_settle(const line *l) {
-  sleep_us(PAUSE_US + l->waits_us);
+  sleep_us(PAUSE_US);
   if (l->s->lock_pause_us) sleep_us(random() % l->s->lock_pause_us);
 }
 
@@ -278,8 +272,7 @@ typedef struct lines_plan {
   int waiting, rounds;
   int param; /* in the report */
   line_step step;
-  int64_t waits_us; /* at least, before each step */
-  bool wakeups;     /* report them */
+  bool wakeups; /* report them */
 } lines_plan;
 
 static void report_wakeups(const line *l, int waiting) {
@@ -292,7 +285,6 @@ static void report_wakeups(const line *l, int waiting) {
 
 /* Those lines that are open play, report and close. */
 static void lines_run(line *l, int count, const lines_plan *plan, int warm) {
-  for (int i = 0; i < count; i++) l[i].waits_us = plan->waits_us;
   lines_play(l, count, plan->rounds, times(warm, 0), plan->step);
   lines_report(l, count, plan->name, plan->param);
   for (int i = 0; i < count; i++) {
@@ -329,26 +321,7 @@ static int choose(const subject **list, bool (*wanted)(const subject *s)) {
 /* ---- hand-over ---- */
 
 static bool has_lock(const subject *s) {
-  return s->lock_start || (s->act[ACT_LOCK] && s->act[ACT_UNLOCK]);
-}
-
-/* Not in Python: a crowd of pollers tells nothing. */
-static bool has_line(const subject *s) { return has_lock(s) && !s->lock_start; }
-
-/* Of those who sleep until they are woken, two are enough. */
-static bool may_tire(const subject *s) {
-  return has_lock(s) && (polls(s) || s == &subject_zke || s == &subject_raw);
-}
-
-static void late_hand_over(void) {
-  const subject *list[SUBJECTS_MOST];
-  const lines_plan plan = {.name = "hand-over after 1 s",
-                           .waiting = 1,
-                           .param = 1,
-                           .rounds = times(30, 1),
-                           .step = line_pass,
-                           .waits_us = times(1000000, 1000)};
-  lines_compare(&plan, list, choose(list, may_tire));
+  return s->act[ACT_LOCK] && s->act[ACT_UNLOCK];
 }
 
 void part_lock(void) {
@@ -362,19 +335,14 @@ void part_lock(void) {
                        .rounds = times(400, 3),
                        .step = line_pass,
                        .wakeups = true};
-    lines_compare(&plan, list, choose(list, i ? has_line : has_lock));
+    lines_compare(&plan, list, choose(list, has_lock));
   }
-  late_hand_over();
 }
 
 /* ---- death ---- */
 
 static bool outlives(const subject *s) {
   return has_lock(s) && s->patience_s == 0;
-}
-
-static bool outlives_in_line(const subject *s) {
-  return has_line(s) && s->patience_s == 0;
 }
 
 static bool outlives_late(const subject *s) {
@@ -384,53 +352,10 @@ static bool outlives_late(const subject *s) {
 static void report_impatience(void) {
   for (int i = 0; i < subject_count; i++) {
     const subject *s = subjects[i];
-    if (!has_lock(s)) continue;
-    if (s->patience_s < 0) {
-      printf("  %s: a dead holder keeps it for ever\n", s->name);
-    } else if (s->patience_s > PATIENCE_S) {
+    if (has_lock(s) && s->patience_s > PATIENCE_S)
       printf("  %s: a dead holder keeps it for up to %d s\n", s->name,
              s->patience_s);
-    }
   }
-}
-
-/* FIFO: read until the writer has gone, or a byte has come. */
-void role_read(char **argv) {
-  for (;;) {
-    int fd = open(argv[0], O_RDONLY | O_CLOEXEC);
-    char byte;
-    ssize_t got;
-    do {
-      say(0);
-      got = read(fd, &byte, 1);
-      say(now_ns());
-    } while (got == 1);
-    close(fd);
-  }
-}
-
-/* FIFO: hold its writing end. */
-void role_hold(char **argv) {
-  if (open(argv[0], O_WRONLY | O_CLOEXEC) < 0) exit(1);
-  say(0);
-  await_command();
-}
-
-static void bare_deaths(void) {
-  char fifo[PATH_BYTES];
-  samples took = {0};
-  file_in(fifo, sizeof fifo, "bare-death");
-  if (mkfifo(fifo, 0600)) die("cannot make %s", fifo);
-  worker reader = worker_start("read", run.cpu[1], fifo, NULL);
-  for (int i = times(100, 3); i > 0; i--) {
-    worker holder = worker_start("hold", run.cpu[0], fifo, NULL);
-    worker_ready(&holder);
-    worker_ready(&reader);
-    add(&took, death(&holder, &reader));
-  }
-  worker_kill(&reader);
-  report("death to the hang-up of a FIFO", 0, "bare", "us", &took, NULL, NULL);
-  forget(&took);
 }
 
 static void compare_deaths(int waiting, int rounds,
@@ -445,9 +370,8 @@ static void compare_deaths(int waiting, int rounds,
 }
 
 void part_death(void) {
-  bare_deaths();
   compare_deaths(1, times(100, 3), outlives);
-  compare_deaths(times(16, 4), times(100, 3), outlives_in_line);
+  compare_deaths(times(16, 4), times(100, 3), outlives);
   compare_deaths(1, times(3, 1), outlives_late);
   report_impatience();
 }
@@ -572,10 +496,6 @@ static void contend(const subject *s, int processes, tally *t) {
   line_close(&l);
 }
 
-static bool contends(const subject *s, int processes) {
-  return has_lock(s) && (!s->lock_start || processes <= PYTHON_MOST);
-}
-
 void part_contention(void) {
   for (int processes = 2; processes <= times(CONTENDERS_MOST, 4);
        processes *= 2) {
@@ -583,8 +503,7 @@ void part_contention(void) {
     for (int pass = 0; pass < times(PASSES, 1); pass++) {
       for (int k = 0; k < subject_count; k++) {
         int i = in_turn(pass, k, subject_count);
-        if (contends(subjects[i], processes))
-          contend(subjects[i], processes, &t[i]);
+        if (has_lock(subjects[i])) contend(subjects[i], processes, &t[i]);
       }
     }
     for (int i = 0; i < subject_count; i++) {

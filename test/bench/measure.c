@@ -282,7 +282,6 @@ typedef struct contest {
 } contest;
 
 static bool takes_part(const subject *s, const measure *m) {
-  if (m->timed[0] == ACT_LOCK && s->lock_loop) return true;
   return subject_can(s, m->before) && subject_can(s, m->timed[0]) &&
          subject_can(s, m->timed[1]) && subject_can(s, m->after);
 }
@@ -333,7 +332,6 @@ static void timed_each(const contest *c, const runner *r, int count) {
 
 /* ns of count operations. */
 static int64_t sample(const contest *c, const runner *r, int count) {
-  if (r->s->lock_loop) return r->s->lock_loop(r->self, count);
   each(c, r, c->m->before, count);
   int64_t start = now_ns();
   timed_each(c, r, count);

@@ -62,7 +62,7 @@ END
   serve zookeeper java -cp "$jars" -Xmx1000m \
     org.apache.zookeeper.server.ZooKeeperServerMain "$directory/zoo.cfg"
   answers "$port" || return
-  export BENCH_ZOOKEEPER=127.0.0.1:$port BENCH_ZOOKEEPER_PID="$server"
+  export BENCH_ZOOKEEPER="127.0.0.1:$port"
   BENCH_ZOOKEEPER_VERSION=$(java -cp "$jars" \
     org.apache.zookeeper.version.VersionInfoMain 2>/dev/null |
     sed -n 's/.*version \([^ ]*\).*/\1/p')
@@ -75,7 +75,7 @@ start_served() {
   serve served "$BENCH_ZKE" "$BENCH_DIR/served.db" serve --port "$port" \
     --connections 0
   answers "$port" || return
-  export BENCH_SERVED=127.0.0.1:$port BENCH_SERVED_PID="$server"
+  export BENCH_SERVED="127.0.0.1:$port"
 }
 
 start_etcd() {
@@ -104,20 +104,6 @@ start_redis() {
   export BENCH_REDIS_VERSION
 }
 
-# The interpreter for which the distribution's packages are may not be the first
-# one in PATH: the one that has all of them, or else most.
-choose_python() {
-  others='filelock, fasteners, portalocker'
-  for modules in "$others, kazoo" "$others" kazoo; do
-    for python in "${BENCH_PYTHON:-python3}" /usr/bin/python3; do
-      if "$python" -c "import $modules" 2>/dev/null; then
-        export BENCH_PYTHON="$python"
-        return
-      fi
-    done
-  done
-}
-
 if [ "$ZOOKEEPER_HOME" ]; then
   jars=$ZOOKEEPER_HOME/lib/*
 else
@@ -128,11 +114,9 @@ if command -v java >/dev/null && [ -e "${ZOOKEEPER_HOME:-$jars}" ]; then
 fi
 if command -v etcd >/dev/null; then start_etcd; fi
 if command -v redis-server >/dev/null; then start_redis; fi
-choose_python
 
 here=$(dirname "$program")
 export BENCH_DIR="${BENCH_DIR:-$directory}"
-export BENCH_SCRIPT="${BENCH_SCRIPT:-test/bench/python.py}"
 export BENCH_ZKE="${BENCH_ZKE:-$here/zke}"
 export BENCH_LIBRARY="${BENCH_LIBRARY:-$here/libzkembed.so}"
 start_served

@@ -4,18 +4,13 @@
  *             servers have the same client and it costs little.  One, eight and
  *             64 connections, each with one request at a time or with 64 ahead.
  *             What is created or set in persistent nodes is on the disk before
- *             it is answered.  "CPU": the server's processor time of each
- *   rows      how many ephemeral nodes SQLite alone writes a second (rows.c)
- *   watches   from the change by one client to the event at another
- *   locks     pairs of acquire and release by kazoo
+ *             it is answered
  *
  * The part "connections" is `zke serve` alone, on a tree in memory: the time
  * from its start to its first reply, and what idle connections cost.
  *
- * The servers are `zke serve`, ZooKeeper, and echo.c, which does no work.
- * BENCH_SERVED and BENCH_ZOOKEEPER are host:port, and with _PID the processes;
- * peers.sh starts the servers.
- * zookeeper.c measures the same servers by ZooKeeper's C client.
+ * The servers are `zke serve` and ZooKeeper.  BENCH_SERVED and BENCH_ZOOKEEPER
+ * are host:port; peers.sh starts the servers.
  *
  * Where others use the machine, too, BENCH_PAUSE_MS=300 lets them go on between
  * two blocks of requests: then all of it may run at real-time priority.
@@ -43,15 +38,11 @@ enum {
   AHEAD = 64,
   PASSES = 15,
   BLOCK_MS = 100,
-  EVENTS = 400, /* delivered by each server */
-  LOCKS = 100,  /* pairs in a row, of one of kazoo's clients */
-  LOCK_PASSES = 7,
   STARTS = 21,
   IN_BYTES = 1 << 16
 };
 
 #define NODE "/bench-served"
-#define WATCHED NODE "/watched"
 
 /* ---- one connection ---- */
 
@@ -227,7 +218,7 @@ static void crowd_end(crowd *w) {
 
 /* Requests a second: new ones for some time, and all until the last answer, so
  * that a server which answers many at once loses none at the block's end. */
-static double rate(crowd *w, kind k, int ahead, int64_t *count_out) {
+static double rate(crowd *w, kind k, int ahead) {
   int64_t count = 0, start = now_ns();
   int64_t end = start + BLOCK_MS * INT64_C(1000000);
   for (int i = 0; i < w->count; i++) fill_up(w->c[i], k, ahead);
@@ -243,57 +234,47 @@ static double rate(crowd *w, kind k, int ahead, int64_t *count_out) {
     count += w->c[i]->on_the_way;
     wait_for_all(w->c[i], false);
   }
-  *count_out = count;
   return (double)count * 1e9 / (double)(now_ns() - start);
 }
 
 /* ---- the servers ---- */
 
-enum { SERVERS = 3 };
-static const char *const names[SERVERS] = {"served", "zookeeper", "floor"};
+enum { SERVERS = 2 };
+static const char *const names[SERVERS] = {"served", "zookeeper"};
 static const char *address[SERVERS]; /* NULL: it is not here */
-static worker server[SERVERS];       /* for the time that it took */
 
-/* A block of requests to a server: how many a second, and the server's
- * processor time of each, us. */
-static void add_block(int i, crowd *w, kind k, int ahead, samples *rates,
-                      samples *costs) {
+/* A block of requests to a server: how many a second. */
+static double measure_rate(crowd *w, kind k, int ahead) {
   const char *pause = getenv("BENCH_PAUSE_MS");
-  int64_t count;
   if (pause) sleep_us(1000 * strtol(pause, NULL, 10));
-  double cpu = worker_cpu_ns(&server[i]);
-  add(rates, rate(w, k, ahead, &count));
-  add(costs, (worker_cpu_ns(&server[i]) - cpu) / 1000 / (double)count);
+  return rate(w, k, ahead);
 }
 
 static void report_requests(kind k, int clients, int ahead, int i,
-                            samples *rates, samples *costs) {
+                            samples *rates) {
   char name[64];
-  const char *more = ahead > 1 ? ", 64 ahead" : "";
-  snprintf(name, sizeof name, "%s%s", kind_names[k], more);
+  snprintf(name, sizeof name, "%s%s", kind_names[k],
+           ahead > 1 ? ", 64 ahead" : "");
   report(name, clients, names[i], "1/s", rates, NULL, NULL);
-  snprintf(name, sizeof name, "%s%s, CPU", kind_names[k], more);
-  report(name, clients, names[i], "us", costs, NULL, NULL);
 }
 
 /* The servers in turns, a short block each, since a machine has good moments
  * and bad ones. */
 static void compare(kind k, int clients, int ahead) {
   static crowd w[SERVERS];
-  samples rates[SERVERS] = {{0}}, costs[SERVERS] = {{0}};
+  samples rates[SERVERS] = {{0}};
   for (int i = 0; i < SERVERS; i++)
     if (address[i]) crowd_begin(&w[i], address[i], clients);
   for (int pass = 0; pass < times(PASSES, 1); pass++) {
     for (int turn = 0; turn < SERVERS; turn++) {
       int i = in_turn(pass, turn, SERVERS);
-      if (address[i]) add_block(i, &w[i], k, ahead, &rates[i], &costs[i]);
+      if (address[i]) add(&rates[i], measure_rate(&w[i], k, ahead));
     }
   }
   for (int i = 0; i < SERVERS; i++) {
     if (!address[i]) continue;
-    report_requests(k, clients, ahead, i, &rates[i], &costs[i]);
+    report_requests(k, clients, ahead, i, &rates[i]);
     forget(&rates[i]);
-    forget(&costs[i]);
     crowd_end(&w[i]);
   }
 }
@@ -306,97 +287,6 @@ static void compare_requests(void) {
       compare(k, clients[i], AHEAD);
     }
   }
-  for (int i = 0; i < 3; i++) measure_rows(clients[i]);
-}
-
-/* ---- watches ---- */
-
-/* Has one client watch the other's ephemeral node; the time from its being set
- * to the event, us. */
-static double deliver(client *watcher, client *owner) {
-  zke_jute_writer w = {0};
-  zke_jute_request_header head = {1, ZKE_JUTE_GET_DATA};
-  size_t at = zke_jute_begin(&w);
-  zke_jute_write(&w, &zke_jute_of_request_header, &head);
-  zke_jute_write(&w, &zke_jute_of_read_request,
-                 &(zke_jute_read_request){WATCHED, 1});
-  zke_jute_end(&w, at);
-  send_all(watcher, &w);
-  watcher->on_the_way = 1;
-  wait_for_all(watcher, false);
-  int64_t start = now_ns();
-  fill_up(owner, SET, 1);
-  watcher->on_the_way = 1; /* the event */
-  wait_for_all(watcher, false);
-  double took = (double)(now_ns() - start) / 1000;
-  wait_for_all(owner, false);
-  return took;
-}
-
-/* The floor has no watches. */
-static void compare_watches(void) {
-  static crowd w[SERVERS];
-  samples s[SERVERS] = {{0}};
-  for (int i = 0; i < 2; i++) {
-    if (!address[i]) continue;
-    crowd_begin(&w[i], address[i], 2);
-    need_node(w[i].c[1], WATCHED, ZKE_EPHEMERAL);
-    snprintf(w[i].c[1]->set, sizeof w[i].c[1]->set, WATCHED);
-  }
-  for (int pass = 0; pass < times(EVENTS, 2); pass++) {
-    for (int turn = 0; turn < 2; turn++) {
-      int i = in_turn(pass, turn, 2);
-      if (address[i]) add(&s[i], deliver(w[i].c[0], w[i].c[1]));
-    }
-  }
-  for (int i = 0; i < 2; i++) {
-    if (!address[i]) continue;
-    report("served watch delivery", 2, names[i], "us", &s[i], NULL, NULL);
-    forget(&s[i]);
-    crowd_end(&w[i]);
-  }
-}
-
-/* ---- locks ---- */
-
-/* Both or one of them at once, each so many times; us a pair. */
-static double lock_pairs(worker *w, int clients) {
-  int64_t count = times(LOCKS, 2), start = now_ns();
-  for (int i = 0; i < clients; i++) {
-    worker_go(&w[i], 'n');
-    worker_tell(&w[i], &count, sizeof count);
-  }
-  for (int i = 0; i < clients; i++) worker_word(&w[i]);
-  return (double)(now_ns() - start) / 1000 / (double)(count * clients);
-}
-
-static void compare_locks(int clients) {
-  worker w[2][2];
-  samples s[2] = {{0}};
-  for (int i = 0; i < 2; i++)
-    for (int j = 0; address[i] && j < clients; j++)
-      w[i][j] = python_locker("kazoo", address[i], run.cpu[j]);
-  for (int pass = 0; pass < times(LOCK_PASSES, 1); pass++) {
-    for (int turn = 0; turn < 2; turn++) {
-      int i = in_turn(pass, turn, 2);
-      if (address[i]) add(&s[i], lock_pairs(w[i], clients));
-    }
-  }
-  for (int i = 0; i < 2; i++) {
-    if (!address[i]) continue;
-    report("kazoo lock + unlock", clients, names[i], "us", &s[i], NULL, NULL);
-    forget(&s[i]);
-    for (int j = 0; j < clients; j++) worker_end(&w[i][j]);
-  }
-}
-
-/* NAME and NAME_PID of the environment; without them it is not here. */
-static void find_server(int i, const char *name) {
-  char pid[40];
-  snprintf(pid, sizeof pid, "%s_PID", name);
-  const char *number = getenv(pid);
-  address[i] = number ? getenv(name) : NULL;
-  server[i].pid = number ? (pid_t)atol(number) : 0;
 }
 
 /* ---- the start ---- */
@@ -502,19 +392,7 @@ void part_connections(void) {
 }
 
 void part_served(void) {
-  char path[PATH_BYTES], floor[32];
-  find_server(0, "BENCH_SERVED");
-  find_server(1, "BENCH_ZOOKEEPER");
-  if (!address[0]) return;
-  file_in(path, sizeof path, "echo");
-  server[2] = worker_start("echo", run.cpu[1], path, NULL);
-  snprintf(floor, sizeof floor, "127.0.0.1:%d", (int)worker_word(&server[2]));
-  address[2] = floor;
-  compare_requests();
-  compare_watches();
-  if (python_has("kazoo")) {
-    compare_locks(1);
-    compare_locks(2);
-  }
-  worker_kill(&server[2]);
+  address[0] = getenv("BENCH_SERVED");
+  address[1] = getenv("BENCH_ZOOKEEPER");
+  if (address[0]) compare_requests();
 }

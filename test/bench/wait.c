@@ -1,7 +1,7 @@
 /* wait.c - watches across processes, and what waiting costs
  *
  *   delivery  from the call that changes a node to the callback in a process
- *             that has been asleep; beside it a byte in a FIFO
+ *             that has been asleep
  *   idling    processes wait in line for a lock that nobody gives up
  */
 #ifndef _GNU_SOURCE
@@ -9,12 +9,8 @@
 #endif
 #include "bench.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { CROWD = 1000 };
 
@@ -117,27 +113,6 @@ static void compare_deliveries(const char *name, const char *place,
   for (int i = 0; i < count; i++) delivery_close(&d[i]);
 }
 
-static void bare_wakeups(const char *name, int cpu, int64_t pause_us) {
-  char fifo[PATH_BYTES];
-  file_in(fifo, sizeof fifo, "bare-wakeup");
-  if (mkfifo(fifo, 0600)) die("cannot make %s", fifo);
-  worker reader = worker_start("read", cpu, fifo, NULL);
-  int fd = open(fifo, O_WRONLY | O_CLOEXEC);
-  samples s = {0};
-  for (int i = times(500, 5); i > 0; i--) {
-    worker_ready(&reader);
-    if (pause_us) sleep_us(pause_us);
-    int64_t start = now_ns();
-    if (write(fd, "", 1) != 1) die("write: %d", errno);
-    add(&s, (double)(worker_word(&reader) - start) / 1000);
-  }
-  worker_kill(&reader);
-  close(fd);
-  unlink(fifo);
-  report(name, 0, "bare", "us", &s, NULL, NULL);
-  forget(&s);
-}
-
 /* The owner of a watched node is killed. */
 static void owner_deaths(void) {
   const subject *s = &subject_zke;
@@ -159,9 +134,6 @@ static void owner_deaths(void) {
 }
 
 void part_watch(void) {
-  bare_wakeups("FIFO byte, back to back", run.cpu[1], 0);
-  bare_wakeups("FIFO byte to a sleeper", run.cpu[1], PAUSE_US);
-  bare_wakeups("the same, same CPU", run.cpu[0], PAUSE_US);
   compare_deliveries("watch delivery", "watched", false);
   compare_deliveries("watch delivery, durable set", "watched-durably", true);
   owner_deaths();
@@ -216,21 +188,21 @@ static void idle(const subject *s, int waiting) {
   double seconds = times(waiting > 1 ? 20 : 10, 1);
   c = (crowd){.cpu_ns = 0};
   snprintf(place, sizeof place, "idle-%d", waiting);
-  void *keeper = s->lock_start ? NULL : s->open(place, FOR_LOCKING);
+  void *keeper = s->open(place, FOR_LOCKING);
   crowd_gather(&c, s, place, waiting);
   crowd_look(&c, waiting);
   sleep_us((int64_t)(seconds * 1e6));
   crowd_look(&c, waiting);
   crowd_report(&c, s, waiting, seconds);
   for (int i = 0; i <= waiting; i++) worker_kill(&c.w[i]);
-  if (keeper) s->close(keeper);
+  s->close(keeper);
 }
 
 void part_idle(void) {
   const int waiting[] = {1, 100, CROWD};
   for (int i = 0; i < subject_count; i++) {
     const subject *s = subjects[i];
-    if (s->lock_start || s->act[ACT_LOCK]) idle(s, 1);
+    if (s->act[ACT_LOCK]) idle(s, 1);
   }
   for (int i = 1; i < times(3, 2); i++) {
     idle(&subject_zke, times(waiting[i], 10));

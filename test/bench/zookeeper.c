@@ -1,7 +1,7 @@
-/* zookeeper.c - a ZooKeeper server, and `zke serve`, by ZooKeeper's C client
+/* zookeeper.c - a ZooKeeper server by ZooKeeper's C client
  *
- * libzookeeper_mt's synchronous calls.  BENCH_ZOOKEEPER and BENCH_SERVED are
- * host:port of the servers; test/bench/peers.sh starts them.  The lock is the
+ * libzookeeper_mt's synchronous calls.  BENCH_ZOOKEEPER is host:port of
+ * the server; test/bench/peers.sh starts it.  The lock is the
  * recipe of ZooKeeper's documentation: an ephemeral sequential node, the
  * children, a watch of the one before.
  */
@@ -40,18 +40,10 @@ static const char *zookeeper_absent(void) {
   return getenv("BENCH_ZOOKEEPER") ? NULL : "no server (make bench-peers)";
 }
 
-static const char *served_absent(void) {
-  return getenv("BENCH_SERVED") ? NULL : "no server";
-}
-
 static void zookeeper_describe(char *out, size_t size) {
   const char *version = getenv("BENCH_ZOOKEEPER_VERSION");
   snprintf(out, size, "server %s, C client %s, forceSync as shipped: yes",
            version ? version : "unknown", ZOO_VERSION);
-}
-
-static void served_describe(char *out, size_t size) {
-  snprintf(out, size, "zke serve, C client %s", ZOO_VERSION);
 }
 
 static void need(int rc, const char *what) {
@@ -107,21 +99,13 @@ static void need_node(connection *c, const char *name) {
   if (rc != ZNODEEXISTS) need(rc, path);
 }
 
-static void *enter(const char *address, const char *place, purpose why) {
-  connection *c =
-      attach(address, why == FOR_LOCKING ? SHORTEST_MS : SESSION_MS);
+static void *zookeeper_enter(const char *place, purpose why) {
+  connection *c = attach(getenv("BENCH_ZOOKEEPER"),
+                         why == FOR_LOCKING ? SHORTEST_MS : SESSION_MS);
   snprintf(c->top, sizeof c->top, "/bench-%.50s", place);
   need_node(c, "");
   need_node(c, "/lock");
   return c;
-}
-
-static void *zookeeper_enter(const char *place, purpose why) {
-  return enter(getenv("BENCH_ZOOKEEPER"), place, why);
-}
-
-static void *served_enter(const char *place, purpose why) {
-  return enter(getenv("BENCH_SERVED"), place, why);
 }
 
 /* ---- nodes ---- */
@@ -324,17 +308,6 @@ static void do_open(void *self, const raw_key *key, int count) {
   zookeeper_leave(attach(c->address, SESSION_MS));
 }
 
-#define ACTIONS_BY_CLIENT                                                     \
-  {                                                                           \
-    [ACT_GET] = do_get, [ACT_SET] = do_set, [ACT_CREATE] = do_create,         \
-    [ACT_PERSIST] = do_persist, [ACT_DELETE] = do_delete,                     \
-    [ACT_MULTI] = do_multi, [ACT_MULTI_UNDO] = do_multi_undo,                 \
-    [ACT_FLIGHT] = do_flight, [ACT_FILL] = do_fill,                           \
-    [ACT_CHILDREN] = do_children, [ACT_WATCH] = do_watch,                     \
-    [ACT_AWAIT] = do_await, [ACT_UNWATCH] = do_unwatch, [ACT_LOCK] = do_lock, \
-    [ACT_UNLOCK] = do_unlock, [ACT_OPEN] = do_open                            \
-  }
-
 const subject subject_zookeeper = {
     .name = "zookeeper",
     .promise =
@@ -345,16 +318,19 @@ const subject subject_zookeeper = {
     .open = zookeeper_enter,
     .close = zookeeper_leave,
     .patience_s = 4,
-    .act = ACTIONS_BY_CLIENT};
-
-const subject subject_served = {
-    .name = "served",
-    .promise =
-        "any ZooKeeper client, in any language; a dead client's nodes go "
-        "when its session times out",
-    .absent = served_absent,
-    .version = served_describe,
-    .open = served_enter,
-    .close = zookeeper_leave,
-    .patience_s = 4,
-    .act = ACTIONS_BY_CLIENT};
+    .act = {[ACT_GET] = do_get,
+            [ACT_SET] = do_set,
+            [ACT_CREATE] = do_create,
+            [ACT_PERSIST] = do_persist,
+            [ACT_DELETE] = do_delete,
+            [ACT_MULTI] = do_multi,
+            [ACT_MULTI_UNDO] = do_multi_undo,
+            [ACT_FLIGHT] = do_flight,
+            [ACT_FILL] = do_fill,
+            [ACT_CHILDREN] = do_children,
+            [ACT_WATCH] = do_watch,
+            [ACT_AWAIT] = do_await,
+            [ACT_UNWATCH] = do_unwatch,
+            [ACT_LOCK] = do_lock,
+            [ACT_UNLOCK] = do_unlock,
+            [ACT_OPEN] = do_open}};
