@@ -9701,12 +9701,12 @@ static int op_read(const zke *acting, enum op_wish wish, const char *path,
 /* Why a session ends.  A kept one whose host is dead is detached instead, and
  * ends when its timeout is over. */
 enum sess_why {
-  SESS_CLOSE,
-  SESS_DEAD,
-  SESS_LEASE,
-  SESS_EXPIRE,
-  SESS_TIMEOUT,
-  SESS_DETACH
+  SESS_CLOSE,   /* zke_close() */
+  SESS_DEAD,    /* found by a sweep, or by a notice of death */
+  SESS_LEASE,   /* found by a sweep */
+  SESS_EXPIRE,  /* zke_expire() */
+  SESS_TIMEOUT, /* found by its host, or by a sweep */
+  SESS_DETACH   /* zke_detach() */
 };
 
 typedef struct sess_end_arg {
