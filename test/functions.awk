@@ -3,11 +3,12 @@
 #
 #   awk -f test/functions.awk [WORDS] zkembed.h
 #
-# prints a line for each of them: its name, the text among its parameters that
+# prints a line for each: its name, the text among its parameters that
 # says what it is about, its parameters, the same as arguments, and arguments
 # that nothing is wrong with:
 #
-#   FUNCTION(zke_sync, path, (zke *z, const char *path), (z, path), (z, "/n"))
+#   FUNCTION(zke_count, path, (zke *z, const char *path, int64_t *count_out),
+#            (z, path, count_out), (z, some_path, some_block))
 #
 # A program defines FUNCTION() and includes the list, so it has each function of
 # the header.  WORDS is a file of lines "zke_sync QUIET": there the line of
@@ -47,8 +48,10 @@ function print_function(text,   name, about, arguments, some, part, i) {
 
 # An argument for a parameter; test/functions.h has what it may name.
 function sample(parameter) {
-  if (parameter ~ /^const char \*/) return "\"/n\""
+  if (parameter ~ /^const char \*(path|prefix)$/) return "some_path"
+  if (parameter ~ /^const char \*/) return "\"a\""
   if (parameter ~ /^const zke_options/) return "NULL"
-  if (sub(/_fn .*/, "_fn", parameter)) return "(" parameter ")some_function"
+  if (parameter ~ /^const zke_acls/) return "ZKE_OPEN_ACL"
+  if (sub(/_fn .*/, "", parameter)) return "some_" substr(parameter, 5)
   return parameter ~ /[*[]/ ? "some_block" : "1"
 }

@@ -17,13 +17,27 @@
 
 typedef struct test_function {
   const char *name;
+  const char *text; /* the parameter that says what it is about: "path" */
   int (*call)(zke *z);
 } test_function;
 
 /* What the calls in the list name. */
+static const char *some_path = "/n";
 static _Alignas(16) char some_bytes[256];
 static void *const some_block = some_bytes;
-static void some_function(void) {}
+
+static void some_watch(zke *z, int type, int state, const char *path, void *c) {
+  (void)z, (void)type, (void)state, (void)path, (void)c;
+}
+
+static int some_batch(zke *z, void *context) {
+  (void)z, (void)context;
+  return ZKE_OK;
+}
+
+static void some_check(void *context, const char *sentence) {
+  (void)context, (void)sentence;
+}
 
 #define FUNCTION(name, path, parameters, arguments, samples) \
   static int call_##name(zke *z) { return name samples; }
@@ -31,10 +45,10 @@ static void some_function(void) {}
 #undef FUNCTION
 
 #define FUNCTION(name, path, parameters, arguments, samples) \
-  {#name, call_##name},
+  {#name, #path, call_##name},
 static const test_function test_functions[] = {
 #include "function_list.h"
-    {NULL, NULL}};
+    {NULL, NULL, NULL}};
 #undef FUNCTION
 
 /* Is the function one of these, " zke_a zke_b "? */
