@@ -87,9 +87,9 @@ expect "it asks for the recipes by their soname" needs recipe \
 expect "and with the static ones" static recipe zkembed-recipes \
   "$libs/libzkembed-recipes.a" "$libs/libzkembed.a"
 if [ -n "$LAB" ]; then
-  awk '/^```c$/ { inside = 1; next } /^```/ { inside = 0 } inside' \
-    doc/laboratory.md | awk '/zkembed-lab\.h/ { n++ } n == 2' |
-    sed 's|recipes/lock|zkembed/lock|' >"$root/lab.c"
+  awk '/^ \*     / { inside = 1 } inside && /^ \* [A-Z]/ { exit }
+    inside { print substr($0, 8) }' test/lab/zkembed-lab.h |
+    sed 's|"lock|"zkembed/lock|' >"$root/lab.c"
   expect "a program with the laboratory" static lab zkembed-lab \
     "$libs/libzkembed-lab.a"
 fi
