@@ -7,6 +7,8 @@
 #   cancels, and so on.
 # - "deadline in" has the functions with a parameter deadline_ms, and no others.
 # - The word of the session's end is an enumerator of the header.
+#
+# And the tests that are about every recipe use each.
 . test/report.sh
 scratch work shapes
 document=doc/recipes.md
@@ -57,6 +59,17 @@ end_words() {
   done <"$work/cells"
 }
 
+# A fence is no object, and needs a file; an observer is in election.h.
+unused() {
+  for test in recipes/test_object torture/recipe_torture \
+    power/test_power_recipes lab/test_lab_recipes
+  do
+    grep -vx -e fence -e observer "$work/recipes" | while read -r recipe; do
+      grep -q "zke_${recipe}_" "test/$test.c" || echo "$test: no $recipe"
+    done
+  done
+}
+
 cut -d' ' -f1 "$work/functions" >"$work/all"
 named '$2 < 14' >"$work/named"
 sed -n 's/ deadline$//p' "$work/functions" >"$work/deadlines"
@@ -67,4 +80,5 @@ expect "the table says which take a deadline" \
   same "$work/deadlines" "$work/deadlines-named"
 expect "each name stands in its column" nothing in_place
 expect "what says that the session ended exists" nothing end_words
+expect "the tests of all recipes use each" nothing unused
 report

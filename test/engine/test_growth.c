@@ -19,6 +19,7 @@
 #include "recipes/group.h"
 #include "recipes/lock.h"
 #include "recipes/multilock.h"
+#include "recipes/names.h"
 #include "recipes/partition.h"
 #include "recipes/periodic.h"
 #include "recipes/persistent_node.h"
@@ -65,6 +66,7 @@ TAKE(observer, "/r", o, &made)
 TAKE(group, "/group", o, &made)
 TAKE(lock, "/lock", o, &made)
 TAKE(multilock, locks, 1, o, &made)
+TAKE(names, "/names", o, &made)
 TAKE(partition, "/partition", items, 2, o, &made)
 TAKE(periodic, "/jobs", "j", o, &made)
 TAKE(persistent_node, "/node", "", 0, o, &made)
@@ -130,6 +132,7 @@ static const struct row {
     ROW(zke_group_options, take_group),
     ROW(zke_lock_options, take_lock),
     ROW(zke_multilock_options, take_multilock),
+    ROW(zke_names_options, take_names),
     ROW(zke_observer_options, take_observer),
     ROW(zke_partition_options, take_partition),
     {"zke_periodic_options", sizeof(zke_periodic_options),
