@@ -32,6 +32,9 @@
  *       return status;
  *     }
  *
+ * `make install` puts this header and libzkembed-lab.a beside the library:
+ * compile with `pkg-config --cflags --libs zkembed-lab`.
+ *
  * The code under test is the code that runs in production: it includes nothing
  * of this, and is compiled as ever.  doc/laboratory.md shows the way from a
  * lock of one's own to the first bug, and lists what the laboratory can find

@@ -1,5 +1,7 @@
 /* labserve.h - what the files of zke-lab-serve share
  *
+ * Installed are the program and zkelab.py, with which clients in Python use it.
+ *
  *     main.c     the command's words; a run of the laboratory
  *     party.c    a client as a party of the laboratory: its connection, its
  *                requests, its waits
