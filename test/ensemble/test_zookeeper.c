@@ -1427,22 +1427,6 @@ TEST(sql_needs_a_file) {
   end_ground(&g);
 }
 
-/* What an ensemble cannot give says so. */
-TEST(what_is_missing_says_so) {
-  ground g = begin_ground();
-  zke *z = open_ground(&g);
-  int64_t bytes;
-  zke_watch_list *list;
-  int fd;
-  ck_rc(zke_usage(z, "/", NULL, &bytes), ZKE_UNIMPLEMENTED);
-  ck_says("zke_usage");
-  ck_rc(zke_watches(z, &list), ZKE_UNIMPLEMENTED);
-  ck_rc(zke_keepalive_fd(z, &fd), ZKE_UNIMPLEMENTED);
-  ck_rc(zke_raise_sequence(z, "/", 3, NULL), ZKE_UNIMPLEMENTED);
-  ck_ok(zke_close(z));
-  end_ground(&g);
-}
-
 /* ---- recipes ---- */
 
 /* A lock excludes others on an ensemble, and goes to the next when it is
