@@ -159,14 +159,14 @@ OBJECTS = $(BUILD)/zkembed.o $(SQLITE_OBJECT)
 ARCHIVE = $(BUILD)/libzkembed.a
 SHARED = $(BUILD)/libzkembed.so.$(VERSION)
 
-RECIPE_SOURCES := $(wildcard recipes/*.c)
-RECIPE_HEADERS := $(wildcard recipes/*.h)
-# The files of recipes/ that recipes are made of, the lowest layer first.
-RECIPE_PARTS = jute text limit support znode object entry deadlock party line \
-  queue_tree queue_item queue_list
-# Those that are no recipe, but what stands behind a handle.
-RECIPE_ENGINES := $(basename $(notdir $(wildcard recipes/zk_*.h \
-  recipes/compose_*.h))) zookeeper compose
+RECIPE_SOURCES := $(wildcard recipes/*.c recipes/*/*.c)
+RECIPE_HEADERS := $(wildcard recipes/*.h recipes/*/*.h)
+# What programs include.
+PUBLIC_HEADERS := zkembed.h $(wildcard recipes/*.h) recipes/engine/compose.h \
+  recipes/engine/zookeeper.h
+# What recipes are made of, the lowest layer first.
+RECIPE_PARTS = part/text part/limit support part/znode part/object part/entry \
+  deadlock part/party part/line part/queue_tree part/queue_item part/queue_list
 RECIPE_ARCHIVE = $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.a)
 RECIPE_SHARED = \
   $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.so.$(VERSION))
@@ -175,8 +175,9 @@ CONFIGS = $(BUILD)/zkembed.pc \
   $(if $(LAB),$(BUILD)/zkembed-lab.pc) \
   $(if $(LAB_FORKED),$(BUILD)/zkembed-lab-forked.pc)
 # The command reads JSON by jansson, and edits lines by libedit where it is.
-COMMAND_SOURCES := $(wildcard shell/*.c)
+COMMAND_SOURCES := $(wildcard shell/*.c shell/*/*.c)
 COMMAND_OBJECTS = $(COMMAND_SOURCES:%.c=$(BUILD)/%.o)
+COMMAND_HEADERS := $(wildcard shell/*.h shell/*/*.h) $(RECIPE_HEADERS) zkembed.h
 EDIT := $(shell pkg-config --exists libedit 2>/dev/null && echo 1)
 COMMAND_LIBS = -ljansson $(if $(EDIT),$(shell pkg-config --libs libedit))
 
@@ -220,7 +221,7 @@ WHITE_TESTS := $(patsubst test_%.c,%,$(notdir $(shell \
   grep -l '^.include "zkembed\.c"' /dev/null $(TEST_SOURCES))))
 WORKER = $(BUILD)/test/worker
 
-export BUILD CC LAB LAB_LIBS LIBS MAKE RECIPE_ENGINES RECIPE_PARTS \
+export BUILD CC LAB LAB_LIBS LIBS MAKE PUBLIC_HEADERS RECIPE_PARTS \
   SAN SQLITE_CFLAGS WARNINGS
 
 # ---- libraries -------------------------------------------------------------
@@ -297,8 +298,7 @@ $(BUILD)/libzkembed-recipes.so.$(VERSION): \
 	@ln -sf $(@F) $(BUILD)/libzkembed-recipes.so.$(MAJOR)
 	@ln -sf $(@F) $(BUILD)/libzkembed-recipes.so
 
-$(BUILD)/shell/%.o: shell/%.c $(wildcard shell/*.h) $(RECIPE_HEADERS) \
-  zkembed.h
+$(COMMAND_OBJECTS): $(BUILD)/%.o: %.c $(COMMAND_HEADERS)
 	$(cc) $(PROGRAM_CFLAGS) -D_GNU_SOURCE= $(WITH_EDIT) -c -o $@ $<
 
 # Only this file is another one without libedit (terminal_edit.sh builds on it).
@@ -354,7 +354,7 @@ endif
 
 CLIENTS := $(wildcard doc/examples/coprocess/*)
 INSTALLED = $(INCLUDEDIR)/zkembed.h \
-  $(RECIPE_HEADERS:recipes/%=$(INCLUDEDIR)/zkembed/%) \
+  $(addprefix $(INCLUDEDIR)/zkembed/,$(notdir $(RECIPE_HEADERS))) \
   $(addprefix $(LIBDIR)/,$(LINKS) $(CONFIGS:$(BUILD)/%=pkgconfig/%) \
     $(notdir $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED))) \
   $(if $(LAB_FORKED),$(INCLUDEDIR)/zkembed-lab.h \
@@ -591,8 +591,8 @@ LAB_HEADERS := $(wildcard test/lab/*.h) zkembed.h $(RECIPE_HEADERS) \
 # Engine and recipes are the same in both.
 LAB_ENGINE = test/lab/engine.c
 # (There is no network in it.)
-LAB_RECIPES = $(patsubst recipes/%.c,$(BUILD)/lab/recipe-%.o, \
-  $(filter-out recipes/zookeeper.c recipes/zk_%,$(RECIPE_SOURCES)))
+LAB_RECIPES = $(patsubst %.c,$(BUILD)/lab/%.o,$(filter-out \
+  recipes/engine/zookeeper.c recipes/engine/zk_%,$(RECIPE_SOURCES)))
 OBJCOPY = objcopy
 LAB_LIBS = $(or $(SQLITE_OBJECT),-l:libsqlite3.a) -lm -ldl -lpthread
 
@@ -607,7 +607,7 @@ $(patsubst test/lab/%.c,$(BUILD)/lab/%.o,$(sort $(LAB_SOURCES) $(LAB_ENGINE))): 
   $(BUILD)/lab/%.o: test/lab/%.c zkembed.c $(LAB_HEADERS)
 	$(cc) $(LAB_CFLAGS) -c -o $@ $<
 
-$(LAB_RECIPES): $(BUILD)/lab/recipe-%.o: recipes/%.c $(LAB_HEADERS)
+$(LAB_RECIPES): $(BUILD)/lab/%.o: %.c $(LAB_HEADERS)
 	$(cc) $(LAB_RECIPE_CFLAGS) -c -o $@ $<
 
 LAB_FORKED_OBJECTS = $(patsubst test/lab/%.c,$(BUILD)/lab-forked/%.o, \
@@ -638,13 +638,13 @@ $(LAB_FORKED_PROGRAMS): private OBJECTS = $(LAB_FORKED_ARCHIVE) $(SQLITE_OBJECT)
 $(LAB_FORKED_PROGRAMS): $(LAB_FORKED_ARCHIVE) test/lab/test_lab.c
 
 $(LABSERVE_OBJECTS): $(BUILD)/labserve/%.o: test/labserve/%.c \
-  test/labserve/labserve.h test/lab/zkembed-lab.h $(wildcard shell/*.h) \
-  $(RECIPE_HEADERS) zkembed.h
+  test/labserve/labserve.h test/lab/zkembed-lab.h $(COMMAND_HEADERS)
 	$(cc) $(PROGRAM_CFLAGS) -D_GNU_SOURCE= -c -o $@ $<
 
-# Only the files that are needed are linked.
+# Only the files that are needed are linked.  (Two have the same name, and `r`
+# would take the second for the first.)
 $(LABSERVE_SHELL): $(filter-out %/main.o,$(COMMAND_OBJECTS))
-	$(ar) $^
+	$(call run,AR) rm -f $@ && $(AR) qcs $@ $^
 
 $(BUILD)/zke-lab-serve: $(LABSERVE_OBJECTS) $(LABSERVE_SHELL) $(LAB_ARCHIVE) \
   $(LABSERVE_PYTHON)
@@ -677,10 +677,11 @@ lab-mutants: $(LAB_MUTANT_OBJECTS) test/lab/mutants
 
 # Beside a ZooKeeper server, started and stopped by the script.
 CONFORMANCE_SOURCES := $(wildcard test/conformance/*.c) test/server/peer.c \
-  recipes/jute.c recipes/text.c recipes/zookeeper.c $(wildcard recipes/zk_*.c)
+  recipes/part/text.c recipes/engine/jute.c recipes/engine/zookeeper.c \
+  $(wildcard recipes/engine/zk_*.c)
 
 $(BUILD)/conformance: $(CONFORMANCE_SOURCES) $(wildcard test/conformance/*.h) \
-  test/server/peer.h recipes/jute.h $(wildcard recipes/zk_*.h) zkembed.h $(OBJECTS)
+  test/server/peer.h $(RECIPE_HEADERS) zkembed.h $(OBJECTS)
 	$(cc) $(TEST_CFLAGS) $(LINK) -o $@ $(CONFORMANCE_SOURCES) $(OBJECTS) \
 	  -lzookeeper_mt $(LIBS)
 
@@ -858,8 +859,8 @@ $(BUILD)/test/test_corpus: private TEST_OPTIMIZE = $(if $(FULL),-O1,-O0)
 COMMAND_PARTS = $(filter-out %/main.c,$(COMMAND_SOURCES))
 # fuzz/server.c has these two as text, with connections and a clock of its own;
 # fuzz/client.c those of the client.
-FUZZ_SERVER_TEXT = shell/serve shell/serve_conn
-FUZZ_CLIENT_TEXT = recipes/zk_link recipes/zk_handle
+FUZZ_SERVER_TEXT = shell/serve/serve shell/serve/conn
+FUZZ_CLIENT_TEXT = recipes/engine/zk_link recipes/engine/zk_handle
 ifneq ($(COMMAND),)
 CORPUS_OBJECTS = $(FUZZ_COMMAND:%=$(BUILD)/test/fuzz/%.o) \
   $(filter-out $(FUZZ_SERVER_TEXT:%=$(BUILD)/%.o), \
@@ -883,8 +884,7 @@ FUZZ_ENGINE = build/fuzz/objects/zkembed.o
 FUZZ_PARTS = $(COMMAND_PARTS:%.c=build/fuzz/objects/%.o) \
   $(RECIPE_SOURCES:%.c=build/fuzz/objects/%.o)
 
-build/fuzz/objects/%.o: %.c test/fuzz/fuzz.h zkembed.c zkembed.h \
-  $(wildcard shell/*.h) $(RECIPE_HEADERS)
+build/fuzz/objects/%.o: %.c test/fuzz/fuzz.h zkembed.c $(COMMAND_HEADERS)
 	$(call run,CC) $(FUZZ_CC) -std=c11 -D_GNU_SOURCE= -I. $(CPPFLAGS) \
 	  $(FUZZ_CFLAGS) $(filter-out -Wconversion,$(WARNINGS)) -c -o $@ $<
 
@@ -900,9 +900,8 @@ build/fuzz/objects/test/fuzz/client.o: $(FUZZ_CLIENT_TEXT:%=%.c)
 $(BUILD)/test/fuzz/client.o: $(FUZZ_CLIENT_TEXT:%=%.c) $(RECIPE_HEADERS)
 build/fuzz/server: \
   $(filter-out $(FUZZ_SERVER_TEXT:%=build/fuzz/objects/%.o),$(FUZZ_PARTS))
-build/fuzz/objects/test/fuzz/server.o: $(FUZZ_SERVER_TEXT:%=%.c) shell/serve.h
-$(BUILD)/test/fuzz/server.o: $(FUZZ_SERVER_TEXT:%=%.c) shell/serve.h \
-  $(RECIPE_HEADERS)
+build/fuzz/objects/test/fuzz/server.o: $(FUZZ_SERVER_TEXT:%=%.c)
+$(BUILD)/test/fuzz/server.o: $(FUZZ_SERVER_TEXT:%=%.c) $(COMMAND_HEADERS)
 
 $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: build/fuzz/%
 	@mkdir -p build/fuzz/corpus/$*
@@ -1018,7 +1017,8 @@ dist:
 .PHONY: format clean
 format:
 	clang-format -i $(wildcard $(addsuffix *.[ch],./ test/ test/*/ \
-	  doc/examples/ recipes/ shell/))
+	  doc/examples/ recipes/ \
+	  recipes/*/ shell/ shell/*/))
 
 clean:
 	rm -rf build

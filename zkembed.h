@@ -2705,8 +2705,8 @@ static inline void zke_os_default(zke_os *out) {
  * file's: zke_open() gives a name to the engine that has registered its
  * beginning, and every function of this header hands a call with such a handle
  * on to the engine's table.  What is built above this header, the recipes and
- * the command, does not see the difference.  recipes/zookeeper.h is one, for a
- * ZooKeeper ensemble.
+ * the command, does not see the difference.  recipes/engine/zookeeper.h is one,
+ * for a ZooKeeper ensemble.
  *
  * Example: a program that opens a file or an ensemble, whatever its argument
  * names.

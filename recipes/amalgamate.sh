@@ -4,23 +4,28 @@
 #   amalgamate.sh OUT [RECIPE...]    writes OUT.h and OUT.c
 #
 # Without names it takes every recipe.  A recipe brings the pairs that it
-# includes.  The engines zookeeper and compose are no recipes and are not
-# joined.  OUT.h has the public headers and what they include.  OUT.c has the
-# other headers, which are for authors of recipes and whose first lines say
-# "for", and then the code.
+# includes.  The engines of recipes/engine are no recipes and are not joined.  OUT.h has the public headers and what they include.  OUT.c has the
+# other headers, those of recipes/part, and then the code.
 out=$1
 shift
 
+# A pair is called by its name alone: none in recipes/part has that of a recipe.
+
+# files h|c|[hc] PAIR...: these files of the pairs
+files() {
+  kind=$1
+  shift
+  for pair; do ls recipes/$pair.$kind recipes/part/$pair.$kind 2>/dev/null; done
+}
+
 # included FILE...: the pairs whose headers these files include
 included() {
-  sed -n 's|^#include "\([a-z_]*\)\.h".*|\1|p' "$@" | grep -vx zkembed
+  sed -nE 's|^#include "(.*/)?([a-z_]*)\.h".*|\2|p' "$@" | grep -vx zkembed
 }
 
 # public: of the pairs read, those whose headers are for programs
 public() {
-  while read -r pair; do
-    head -n 1 "recipes/$pair.h" | grep -q '\.h - for ' || echo "$pair"
-  done
+  while read -r pair; do [ ! -f "recipes/$pair.h" ] || echo "$pair"; done
 }
 
 # with_needs h|[hc] PAIR...: these, and what their headers, or all of their
@@ -30,7 +35,7 @@ with_needs() {
   shift
   all=$(for pair; do
     echo "$pair"
-    included recipes/"$pair".$kind
+    included $(files "$kind" "$pair")
   done | sort -u)
   if [ "$*" = "$(echo $all)" ]; then
     echo "$all"
@@ -43,20 +48,21 @@ with_needs() {
 in_order() {
   while read -r pair; do
     echo "$pair $pair"
-    included "recipes/$pair.h" | sed "s/\$/ $pair/"
+    included $(files h "$pair") | sed "s/\$/ $pair/"
   done | tsort
 }
 
 # texts h|c: the files of the pairs read, without the includes that are needless
 texts() {
   while read -r pair; do
-    printf '\n/* ---- %s ---- */\n\n' "recipes/$pair.$1"
-    sed '/^#include ".*"/d' "recipes/$pair.$1" | cat -s
+    file=$(files "$1" "$pair")
+    printf '\n/* ---- %s ---- */\n\n' "$file"
+    sed '/^#include ".*"/d' "$file" | cat -s
   done
 }
 
 every() {
-  basename -s .h recipes/*.h | public | grep -vx -e compose -e zookeeper
+  basename -s .h recipes/*.h
 }
 
 for name; do

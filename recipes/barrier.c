@@ -36,9 +36,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "object.h"
-#include "text.h"
-#include "znode.h"
+#include "part/object.h"
+#include "part/text.h"
+#include "part/znode.h"
 
 #define BARRIER_PLACE "barrier"
 #define BARRIER_NODE "barrier"

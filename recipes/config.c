@@ -39,10 +39,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "limit.h"
-#include "object.h"
-#include "text.h"
-#include "znode.h"
+#include "part/limit.h"
+#include "part/object.h"
+#include "part/text.h"
+#include "part/znode.h"
 
 enum {
   VIEW_PASSES = 200, /* readings of a full look: as many as the tree has levels,

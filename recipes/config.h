@@ -83,7 +83,7 @@
 #ifndef ZKEMBED_RECIPES_CONFIG_H
 #define ZKEMBED_RECIPES_CONFIG_H
 
-#include "object.h"
+#include "part/object.h"
 #include "support.h"
 
 #ifdef __cplusplus

@@ -30,9 +30,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "object.h"
-#include "text.h"
-#include "znode.h"
+#include "part/object.h"
+#include "part/text.h"
+#include "part/znode.h"
 
 #define COUNTER_PLACE "counter"
 #define COUNTER_MARK "zkembed " COUNTER_PLACE "\n"

@@ -46,10 +46,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "line.h"
-#include "party.h"
-#include "text.h"
-#include "znode.h"
+#include "part/line.h"
+#include "part/party.h"
+#include "part/text.h"
+#include "part/znode.h"
 
 #define ELECTION_PLACE "election"
 #define ELECTION_LEADER "leader"

@@ -26,9 +26,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "limit.h"
-#include "text.h"
-#include "znode.h"
+#include "part/limit.h"
+#include "part/text.h"
+#include "part/znode.h"
 
 /* A shared libzkembed with a SQLite compiled in keeps that to itself.  Then
  * these are missing when the program is linked, and are NULL. */

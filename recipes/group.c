@@ -39,9 +39,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "object.h"
-#include "text.h"
-#include "znode.h"
+#include "part/object.h"
+#include "part/text.h"
+#include "part/znode.h"
 
 #define GROUP_PLACE "group" /* the directory's kind */
 #define GROUP_KIND "member-"

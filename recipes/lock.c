@@ -57,11 +57,11 @@
 #include <string.h>
 
 #include "deadlock.h"
-#include "entry.h"
-#include "line.h"
-#include "party.h"
-#include "text.h"
-#include "znode.h"
+#include "part/entry.h"
+#include "part/line.h"
+#include "part/party.h"
+#include "part/text.h"
+#include "part/znode.h"
 
 #define LOCK_PLACE "lock" /* the directory's kind, as znodes say it */
 

@@ -44,11 +44,11 @@
 #include <string.h>
 
 #include "deadlock.h"
-#include "limit.h"
-#include "line.h"
-#include "party.h"
-#include "text.h"
-#include "znode.h"
+#include "part/limit.h"
+#include "part/line.h"
+#include "part/party.h"
+#include "part/text.h"
+#include "part/znode.h"
 
 /* One of the lines. */
 typedef struct multilock_seat {

@@ -80,7 +80,7 @@
 #ifndef ZKEMBED_RECIPES_MULTILOCK_H
 #define ZKEMBED_RECIPES_MULTILOCK_H
 
-#include "entry.h"
+#include "part/entry.h"
 #include "support.h"
 
 #ifdef __cplusplus

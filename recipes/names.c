@@ -46,10 +46,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "limit.h"
-#include "object.h"
-#include "text.h"
-#include "znode.h"
+#include "part/limit.h"
+#include "part/object.h"
+#include "part/text.h"
+#include "part/znode.h"
 
 #define NAMES_PLACE "names"
 #define NAMES_TWIN ZKE_NAME_MARK /* what a twin's name begins with */

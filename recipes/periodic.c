@@ -35,10 +35,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "limit.h"
-#include "object.h"
-#include "text.h"
-#include "znode.h"
+#include "part/limit.h"
+#include "part/object.h"
+#include "part/text.h"
+#include "part/znode.h"
 
 #define PERIODIC_PLACE "periodic"
 #define RECORD_MARK "zkembed job\n"

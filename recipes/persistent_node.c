@@ -24,10 +24,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "limit.h"
-#include "object.h"
-#include "text.h"
-#include "znode.h"
+#include "part/limit.h"
+#include "part/object.h"
+#include "part/text.h"
+#include "part/znode.h"
 
 /* The states, drawn in persistent_node.h, by shorter names. */
 enum {

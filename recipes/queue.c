@@ -89,11 +89,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "queue_item.h"
-#include "queue_list.h"
-#include "queue_tree.h"
-#include "text.h"
-#include "znode.h"
+#include "part/queue_item.h"
+#include "part/queue_list.h"
+#include "part/queue_tree.h"
+#include "part/text.h"
+#include "part/znode.h"
 
 enum {
   QUEUE_PRIORITY = 100,   /* of an item for which none is named; as in kazoo */

@@ -46,11 +46,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "limit.h"
-#include "line.h"
-#include "party.h"
-#include "text.h"
-#include "znode.h"
+#include "part/limit.h"
+#include "part/line.h"
+#include "part/party.h"
+#include "part/text.h"
+#include "part/znode.h"
 
 #define RWLOCK_PLACE "rwlock"
 #define RWLOCK_ASK "unlock"

@@ -67,7 +67,7 @@
 #ifndef ZKEMBED_RECIPES_RWLOCK_H
 #define ZKEMBED_RECIPES_RWLOCK_H
 
-#include "entry.h"
+#include "part/entry.h"
 #include "support.h"
 
 #ifdef __cplusplus

@@ -45,10 +45,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "line.h"
-#include "party.h"
-#include "text.h"
-#include "znode.h"
+#include "part/line.h"
+#include "part/party.h"
+#include "part/text.h"
+#include "part/znode.h"
 
 #define SEMAPHORE_PLACE "semaphore"
 #define SEMAPHORE_MARK "zkembed semaphore\nlimit "

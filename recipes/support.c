@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "limit.h"
-#include "text.h"
+#include "part/limit.h"
+#include "part/text.h"
 
 /* The last try of several found the database busy, which says that it has
  * changed nothing; but one before it has lost its reply, and may have. */

@@ -81,9 +81,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "object.h"
-#include "text.h"
-#include "znode.h"
+#include "part/object.h"
+#include "part/text.h"
+#include "part/znode.h"
 
 #define PHASE_PLACE "two-phase"
 #define PHASE_MARK "zkembed transaction\n"

@@ -31,7 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../recipes/znode.h"
+#include "../recipes/part/znode.h"
 #include "database.h"
 #include "process.h"
 #include "work.h"

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../recipes/text.h"
+#include "../recipes/part/text.h"
 #include "database.h"
 #include "past.h"
 #include "work.h"

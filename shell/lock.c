@@ -35,7 +35,7 @@
 #include "../recipes/lock.h"
 #include "../recipes/rwlock.h"
 #include "../recipes/semaphore.h"
-#include "../recipes/text.h"
+#include "../recipes/part/text.h"
 #include "work.h"
 
 /* ------------------------------------------------------------------------

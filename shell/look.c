@@ -19,10 +19,10 @@
 #include <string.h>
 
 #include "../recipes/lock.h"
-#include "../recipes/party.h"
+#include "../recipes/part/party.h"
 #include "../recipes/rwlock.h"
-#include "../recipes/text.h"
-#include "../recipes/znode.h"
+#include "../recipes/part/text.h"
+#include "../recipes/part/znode.h"
 #include "walk.h"
 #include "work.h"
 

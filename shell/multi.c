@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../recipes/party.h"
+#include "../recipes/part/party.h"
 #include "../recipes/support.h"
-#include "../recipes/znode.h"
+#include "../recipes/part/znode.h"
 #include "tree.h"
 #include "work.h"
 

@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "../recipes/support.h"
-#include "../recipes/text.h"
+#include "../recipes/part/text.h"
 #include "shell.h"
 
 /* ------------------------------------------------------------------------

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../recipes/text.h"
+#include "../recipes/part/text.h"
 
 /* ------------------------------------------------------------------------
  * Lives
@@ -132,7 +132,7 @@ int past_lives(const zke_change_list *changes, const char *path,
 /* ------------------------------------------------------------------------
  * The line
  *
- * The rules of recipes/entry.h, as far as names tell them: kind and number.
+ * The rules of part/entry.h, as far as names tell them: kind and number.
  * Limits of semaphores and marks of handing over are not in a history, so of
  * the former all that stood in line are told, and the latter are no entries.
  * --------------------------------------------------------------------- */

@@ -32,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../recipes/zookeeper.h"
+#include "../recipes/engine/zookeeper.h"
 #include "shell.h"
 
 /* ------------------------------------------------------------------------

@@ -562,7 +562,7 @@ void progress_end(call *c);
 enum {
   STORE_FILE,    /* a database */
   STORE_MEMORY,  /* ":memory:": a tree that this process alone has */
-  STORE_ENSEMBLE /* "zk://…": a ZooKeeper ensemble (recipes/zookeeper.h) */
+  STORE_ENSEMBLE /* "zk://…": a ZooKeeper ensemble (engine/zookeeper.h) */
 };
 
 /* store_of       - which of them it is

@@ -46,7 +46,7 @@
 #include <unistd.h>
 
 #include "../recipes/support.h"
-#include "../recipes/znode.h"
+#include "../recipes/part/znode.h"
 #include "batch.h"
 #include "database.h"
 #include "tree.h"

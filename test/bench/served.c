@@ -31,7 +31,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "recipes/jute.h"
+#include "recipes/engine/jute.h"
 
 enum {
   CLIENTS_MOST = 64,

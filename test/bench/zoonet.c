@@ -22,8 +22,8 @@
 #include <string.h>
 
 #include "bench.h"
-#include "recipes/compose.h"
-#include "recipes/zookeeper.h"
+#include "recipes/engine/compose.h"
+#include "recipes/engine/zookeeper.h"
 #include "test/ensemble/services.h"
 
 enum {

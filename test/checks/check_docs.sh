@@ -3,7 +3,7 @@
 #
 # A block is what stands between ```c and ``` in README.md and doc/*.md, the
 # program in the comment at the head of zkembed.h, and each example in the other
-# comments of zkembed.h and of recipes/*.h: the indented lines behind a paragraph
+# comments of zkembed.h and of the public headers of recipes: the indented lines behind a paragraph
 # that begins with "Example:".
 #
 # - A block with "int main(" is a program.  README's are put as app.c into an
@@ -39,7 +39,7 @@
 scratch blocks docs
 build_line='cc -std=c11 app.c zkembed.c -lsqlite3 -lpthread'
 four_line='cc -std=c11 app.c zkembed.c zkembed_recipes.c -lsqlite3 -lpthread'
-recipe_line='cc -std=c11 -I. app.c zkembed.c recipes/*.c -lsqlite3 -lpthread'
+recipe_line='cc -std=c11 -I. app.c zkembed.c recipes/*.c recipes/part/*.c -lsqlite3 -lpthread'
 
 prelude='#define _GNU_SOURCE
 #include <fcntl.h>
@@ -134,9 +134,8 @@ is_whole() { grep -qxF "$1" "$blocks/whole"; }
 
 # header_of BLOCK: the recipe's header that it stands in, or nothing
 header_of() {
-  header=recipes/${1##*/}
-  header=${header%_h-*}.h
-  [ ! -f "$header" ] || echo "$header"
+  block=${1##*/}
+  ls recipes/"${block%_h-*}".h recipes/engine/"${block%_h-*}".h 2>/dev/null
 }
 
 # surround HEADER: what stands before the blocks of that recipe's header, or
@@ -224,41 +223,18 @@ runs() {
       $limited ./a.out </dev/null)
 }
 
-# recipes_of FILE: the recipes that it includes, directly or not, by what
-# $blocks/included says of recipes/
-recipes_of() {
-  grep '^#include "' "$1" | sed 's/^/from:/' | awk -F'[:"]' '
-    { sub(/^recipes\//, "", $3); sub(/\.h$/, "", $3) }
-    $1 == "from" { pending[++last] = $3; next }
-    {
-      name = substr($1, 9, length($1) - 10)
-      names[name] = names[name] " " $3
-      if ($1 ~ /\.c$/) compiled[name] = 1
-    }
-    END {
-      for (at = 1; at <= last; at++) {
-        if (!compiled[pending[at]] || seen[pending[at]]++) continue
-        print pending[at]
-        count = split(names[pending[at]], part, " ")
-        for (i = 1; i <= count; i++) pending[++last] = part[i]
-      }
-    }' - "$blocks/included" | sort
-}
-
 # recipe_room ROOM: where a program with recipes is built
 recipe_room() {
-  mkdir "$1" && mkdir "$1/recipes" && cp zkembed.c zkembed.h "$1" &&
-    cp recipes/*.[ch] "$1/recipes"
+  mkdir "$1" && cp -R zkembed.c zkembed.h recipes "$1"
 }
 
-# linked_runs BLOCK: with what is compiled of the engine and of its recipes; a
-# warning is an error
+# linked_runs BLOCK: with the libraries; a warning is an error
 linked_runs() {
   room=${1%.c}
-  objects=$(for r in $(recipes_of "$1"); do echo "$built/recipes/$r.o"; done)
   recipe_room "$room" && cp "$1" "$room/app.c" &&
     (cd "$room" && $CC -std=c11 -I. -Wall -Wextra -Wpedantic -Werror \
-      ${SAN:+-fsanitize=$SAN} app.c $objects "$built/libzkembed.a" $LIBS &&
+      ${SAN:+-fsanitize=$SAN} app.c "$built/libzkembed-recipes.a" \
+      "$built/libzkembed.a" $LIBS &&
       $limited ./a.out </dev/null)
 }
 
@@ -336,12 +312,11 @@ for file in README.md doc/*.md; do
 done
 extract_header
 example test/lab/zkembed-lab.h >"$blocks/zkembed-lab.h-program.c"
-for header in zkembed.h recipes/*.h; do
+for header in $PUBLIC_HEADERS; do
   extract_examples "$header"
   expect "each example of $header is found" as_many_as_told "$header"
 done
 
-grep '^#include "' recipes/*.[ch] >"$blocks/included"
 if [ -n "$SAN" ]; then
   for block in "$blocks"/*.c; do
     ! is_linked "$block" || expect_linked "$block"
@@ -364,7 +339,7 @@ expect "all recipes are joined without a warning" joins
 expect "a recipe that there is none of is refused" four_refuses_unknown
 for header in recipes/*.h; do
   name=${header#recipes/} name=${name%.h}
-  case " $RECIPE_PARTS $RECIPE_ENGINES " in *" $name "*) continue ;; esac
+  case $name in support | deadlock) continue ;; esac
   expect "doc/recipes.md has a program with $name.h" \
     grep -qF "#include \"$header\"" doc/recipes.md
   expect "$name can be joined alone" joins "$name"
@@ -375,8 +350,8 @@ whole_blocks "$blocks"/*.c >"$blocks/whole"
 known=
 known_to_compile "" $(grep -L 'int main(' "$blocks"/*.c |
   while read -r block; do [ -n "$(header_of "$block")" ] || echo "$block"; done)
-for header in recipes/*.h; do
-  name=${header#recipes/}
+for header in ${PUBLIC_HEADERS#* }; do
+  name=${header##*/}
   set -- "$blocks/${name%.h}"_h-*.c
   [ ! -f "$1" ] || known_to_compile "$header" "$@"
 done

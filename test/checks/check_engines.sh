@@ -4,9 +4,9 @@
 #
 # - Its rows that say "no" for an ensemble are the functions that zkembed.c
 #   refuses for every other engine, and those that have no row in the table of
-#   recipes/zookeeper.c.
+#   recipes/engine/zookeeper.c.
 # - Its rows that say "no" for several services are the former, and those whose
-#   function in recipes/compose_session.c refuses always.
+#   function in recipes/engine/compose_session.c refuses always.
 # - Every function that it names is one of zkembed.h.
 #
 # What is refused in some cases only ("not …") is for a reader to compare.
@@ -39,19 +39,19 @@ functions() { sed 's/^remove$/delete/; s/^/zke_/'; }
 refusing() {
   awk '
     /^int zke_compose_[a-z_]*\(/ { name = $2; sub(/\(.*/, "", name) }
-    /return session_kept\(\);/ { print name }' recipes/compose_session.c
+    /return session_kept\(\);/ { print name }' recipes/engine/compose_session.c
 }
 
 lacking_on_ensemble() {
   of_files
   members | sort >"$work/members"
-  rows recipes/zookeeper.c | sed 's/ .*//' | sort >"$work/there"
+  rows recipes/engine/zookeeper.c | sed 's/ .*//' | sort >"$work/there"
   comm -23 "$work/members" "$work/there" | functions
 }
 lacking_of_several() {
   of_files
   refusing >"$work/refusing"
-  rows recipes/compose.c >"$work/rows"
+  rows recipes/engine/compose.c >"$work/rows"
   members | while read -r member; do
     if function=$(grep "^$member " "$work/rows"); then
       grep -qx "${function#* }" "$work/refusing" || continue

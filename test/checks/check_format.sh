@@ -15,7 +15,7 @@ untold() {
 
 version=$($CLANG_FORMAT --version) # others may differ in taste
 for file in zkembed.[ch] test/*.[ch] test/*/*.[ch] doc/examples/*.[ch] \
-  recipes/*.[ch] shell/*.[ch]
+  recipes/*.[ch] recipes/*/*.[ch] shell/*.[ch] shell/*/*.[ch]
 do
   [ -f "$file" ] || continue
   expect "$file as $version has it" laid_out "$file"

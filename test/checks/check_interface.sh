@@ -2,17 +2,17 @@
 # check_interface.sh - what programs are compiled against has not changed by
 # accident
 #
-#   check_interface.sh            compare with doc/interface.txt
-#   check_interface.sh --accept   write doc/interface.txt anew, show the change
+#   check_interface.sh            compare with interface.txt beside it
+#   check_interface.sh --accept   write interface.txt anew, show the change
 #
-# doc/interface.txt describes all that the installed headers declare: functions
+# interface.txt describes all that PUBLIC_HEADERS declare: functions
 # and variables with their types, the size of each struct and the offset, size
 # and type of each of its fields, types of callbacks, values of constants, texts
 # of macros.  ctags reads names and types out of the preprocessed headers; sizes,
 # offsets and values are printed by a program, so they are the compiler's own.
 # Names of parameters are left out, because nothing is compiled against them; so
 # are names that end with "_", the version, and what is for recipes of the same
-# version only: headers that say so in their first line, zke_recipe_, zke_view_.
+# version only: zke_recipe_, zke_view_.
 #
 # libabigail's abidiff does not fit: it looks at what the functions' types lead
 # to.  Our constants are passed as int, so it misses a changed ZKE_PERM_READ, as
@@ -22,7 +22,7 @@
 # pointers.
 . test/report.sh
 
-stored=doc/interface.txt
+stored=test/checks/interface.txt
 tab=$(printf '\t')
 
 # preprocessed HEADER FLAG...: the header by itself, with no other one in it
@@ -135,15 +135,14 @@ unchanged() {
   cat <<'TELL'
 A program that was compiled before may not work with this interface.  zkembed.h
 tells which changes are allowed, under HOW THIS INTERFACE MAY GROW.  If this one
-is on purpose, type `make interface`, commit doc/interface.txt with the change,
-and tell users in doc/changes.md.
+is on purpose, type `make interface`, commit interface.txt with the change, and
+tell users in doc/changes.md.
 TELL
   return 1
 }
 
 scratch work interface
-describe zkembed.h $(grep -L '\.h - for \(whoever writes a recipe\|zookeeper\.c\|compose\.c\)' recipes/*.h) \
-  >"$work/interface" || exit 1
+describe $PUBLIC_HEADERS >"$work/interface" || exit 1
 if [ "$1" = --accept ]; then
   diff -u "$stored" "$work/interface"
   cp "$work/interface" "$stored"

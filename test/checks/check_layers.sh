@@ -24,6 +24,12 @@
 . test/report.sh
 
 scratch work layers
+recipes=$(ls recipes/*.[ch] recipes/*/*.[ch])
+command=$(ls shell/*.[ch] shell/*/*.[ch])
+
+# sources FILE...: those of these that are no headers
+sources() { printf '%s\n' "$@" | grep '\.c$'; }
+
 source=${1:-zkembed.c}
 
 contents() {
@@ -125,8 +131,8 @@ system_calls='open|openat|creat|close|dup|dup2|dup3|fcntl|flock|lockf|ioctl
 system_calls=$(printf %s "$system_calls" | tr -s ' \n' '||')
 
 recipes_call() {
-  for recipe in recipes/*.[ch]; do
-    case $recipe in recipes/zk_* | recipes/zookeeper.*) continue ;; esac
+  for recipe in $recipes; do
+    case $recipe in recipes/engine/z*) continue ;; esac
     code "$recipe" >"$work/recipe"
     calls none "$(echo "$system_calls" | sed 's/|getpid|getppid//
       s/|getentropy//')" "$work/recipe" | sed "s|^|$recipe:|"
@@ -134,12 +140,11 @@ recipes_call() {
 }
 
 knows_sqlite() {
-  grep -ln 'sqlite3' recipes/*.[ch] shell/*.[ch] 2>/dev/null |
+  grep -ln 'sqlite3' $recipes $command |
     grep -vx -e 'shell/database.c' -e 'recipes/fence.c'
   grep -n 'include <sqlite3' zkembed.h
 }
-knows_private() { grep -n '#include ".*zkembed\.c"' recipes/*.[ch] \
-  shell/*.[ch] 2>/dev/null; }
+knows_private() { grep -n '#include ".*zkembed\.c"' $recipes $command; }
 
 # uses FILE...: each of these with each that it takes something from: a function
 # or a table that stands at file level there, and is not static.
@@ -167,7 +172,7 @@ circles() { uses "$@" | tsort 2>&1 >"$work/sorted"; }
 # Where one of the files that recipes are made of uses a recipe, or one of these
 # that stands behind it in the list.
 parts_above() {
-  uses recipes/*.c | awk -v parts="$RECIPE_PARTS" '
+  uses $(sources $recipes) | awk -v parts="$RECIPE_PARTS" '
     BEGIN { n = split(parts, part, " ")
       for (i = 1; i <= n; i++) level["recipes/" part[i] ".c"] = i }
     ($1 in level) && !(($2 in level) && level[$2] < level[$1])'
@@ -201,11 +206,12 @@ expect "only mem_ calls the allocator" \
   nothing calls mem_ 'malloc|calloc|realloc|free|strdup|strndup|asprintf'
 expect "SQLite is known to zkembed.c, shell/database.c and recipes/fence.c" nothing knows_sqlite
 expect "over a hundred uses among the command's files are seen" \
-  [ "$(uses shell/*.c | wc -l)" -gt 100 ]
-expect "no circle among the command's files" nothing circles shell/*.c
+  [ "$(uses $(sources $command) | wc -l)" -gt 100 ]
+expect "no circle among the command's files" \
+  nothing circles $(sources $command)
 expect "a hundred uses among the recipes' files are seen" \
-  [ "$(uses recipes/*.c | wc -l)" -ge 100 ]
-expect "no circle among the recipes' files" nothing circles recipes/*.c
+  [ "$(uses $(sources $recipes) | wc -l)" -ge 100 ]
+expect "no circle among the recipes' files" nothing circles $(sources $recipes)
 expect "recipes and command include public headers only" nothing knows_private
 expect "the names at the top are seen" [ "$(top | grep -cxF zkembed.c)" = 1 ]
 expect "nothing else lies at the top" nothing strays

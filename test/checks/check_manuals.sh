@@ -106,7 +106,7 @@ own_options() {
 
 # Each function that a header exports has a page, made from the comment above it.
 functions_have_pages() {
-  sed -n '/^ZKE_API/,/;/p' zkembed.h recipes/*.h |
+  sed -n '/^ZKE_API/,/;/p' $PUBLIC_HEADERS |
     grep -o '\<zke_[a-z0-9_]*(' | tr -d '(' | sort -u >"$work/functions"
   [ -s "$work/functions" ] && while read -r function; do
     [ -s "$BUILD/man3/$function.3" ] || echo "no page: $function"

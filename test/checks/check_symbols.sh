@@ -49,5 +49,5 @@ done
 expect "libzkembed.so exports what zkembed.h declares" \
   shared_is_complete "$BUILD/libzkembed.so" zkembed.h
 expect "libzkembed-recipes.so exports what the recipes' headers declare" \
-  shared_is_complete "$BUILD/libzkembed-recipes.so" recipes/*.h
+  shared_is_complete "$BUILD/libzkembed-recipes.so" recipes/*.h recipes/*/*.h
 report

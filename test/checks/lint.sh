@@ -52,7 +52,8 @@ if [ "$1" = --one ]; then
 fi
 
 # Each file by itself, JOBS at a time (2); the engine takes longest, and first.
-: "${LINT:=zkembed.c recipes/*.c shell/*.c}" # several words, with patterns
+: "${LINT:=zkembed.c recipes/*.c recipes/*/*.c shell/*.c
+  shell/*/*.c}" # several words, with patterns
 for file in $LINT; do
   [ -f "$file" ] && echo "$file"
 done | xargs -P "${JOBS:-2}" -n 1 sh "$0" --one

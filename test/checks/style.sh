@@ -125,8 +125,8 @@ if [ $# -gt 0 ]; then
   exit
 fi
 row zkembed.c zkembed.c
-row 'recipes/*.c' recipes/*.c
-row 'shell/*.c' shell/*.c
+row recipes/ recipes/*.c recipes/*/*.c
+row shell/ shell/*.c shell/*/*.c
 row 'test/' test/*.c test/*/*.c
 row zkembed.h zkembed.h
-row 'recipes/*.h' recipes/*.h
+row 'headers of these' recipes/*.h recipes/*/*.h

@@ -1,6 +1,6 @@
 /* ensemble.c - zkembed on a second ZooKeeper server in place of a file
  *
- * The same program opens zk://… by the engine of recipes/zookeeper.c.  Its
+ * The same program opens zk://… by the engine recipes/engine/zookeeper.c.  Its
  * server is a second one of the same kind, so that both sides begin with equal
  * trees and go on for themselves.  It is cleared for each run as the first one
  * is (tree.c); what cannot be cleared, the counters of "/" and of "/zookeeper",
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "recipes/zookeeper.h"
+#include "recipes/engine/zookeeper.h"
 
 const char *cf_ensemble;
 static int server_port;

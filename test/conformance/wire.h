@@ -5,14 +5,14 @@
  *     answer.c   what came from both: byte by byte, but for what masks.h names
  *     wire.c     one run
  *
- * Frames are made and read by recipes/jute.h, and nothing of a client library
- * takes part.
+ * Frames are made and read by recipes/engine/jute.h, and nothing of a client
+ * library takes part.
  */
 #ifndef ZKE_CONFORMANCE_WIRE_H
 #define ZKE_CONFORMANCE_WIRE_H
 
 #include "conformance.h"
-#include "recipes/jute.h"
+#include "recipes/engine/jute.h"
 #include "test/server/peer.h"
 
 enum { CF_ZOOKEEPER, CF_ZKEMBED, CF_SIDES };

@@ -10,8 +10,8 @@
  *
  * Sessions end six seconds after the death of their process.
  *
- * It is recipes/zookeeper.c's engine, but for what tests of files take for
- * granted:
+ * It is recipes/engine/zookeeper.c's engine, but for what tests of files take
+ * for granted:
  *
  *   - an event is there as soon as its change is: zke_dispatch() reads first,
  *     so all events of earlier changes have come
@@ -33,8 +33,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "recipes/zk_handle.h"
-#include "recipes/zookeeper.h"
+#include "recipes/engine/zk_handle.h"
+#include "recipes/engine/zookeeper.h"
 
 enum { NAME = 4096, SESSION_MS = 6000, BUSY_MS = 1000 };
 

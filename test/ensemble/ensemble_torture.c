@@ -52,7 +52,7 @@
 #include "recipes/lock.h"
 #include "recipes/queue.h"
 #include "recipes/two_phase.h"
-#include "recipes/zookeeper.h"
+#include "recipes/engine/zookeeper.h"
 #include "test/ensemble/proxy.h"
 #include "test/torture/recipe_history.h"
 

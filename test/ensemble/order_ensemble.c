@@ -28,8 +28,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "recipes/compose.h"
-#include "recipes/zookeeper.h"
+#include "recipes/engine/compose.h"
+#include "recipes/engine/zookeeper.h"
 #include "test/ensemble/services.h"
 #include "test/recipes/one_order.h"
 

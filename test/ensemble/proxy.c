@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "recipes/jute.h"
+#include "recipes/engine/jute.h"
 
 enum {
   LINKS = 256,       /* at most; more wait in the listener's queue */

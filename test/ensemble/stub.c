@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "recipes/jute.h"
+#include "recipes/engine/jute.h"
 #include "test/test.h"
 
 enum { STUB_FRAME = 4 << 20 };

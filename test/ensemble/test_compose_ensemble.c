@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "recipes/compose.h"
+#include "recipes/engine/compose.h"
 #include "recipes/lock.h"
-#include "recipes/zookeeper.h"
+#include "recipes/engine/zookeeper.h"
 #include "test/server/wire.h"
 #include "test/test.h"
 

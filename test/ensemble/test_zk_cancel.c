@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "recipes/zookeeper.h"
+#include "recipes/engine/zookeeper.h"
 #include "test/server/wire.h"
 #include "test/test.h"
 

@@ -15,9 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "recipes/compose.h"
-#include "recipes/jute.h"
-#include "recipes/zookeeper.h"
+#include "recipes/engine/compose.h"
+#include "recipes/engine/jute.h"
+#include "recipes/engine/zookeeper.h"
 #include "test/ensemble/proxy.h"
 #include "test/ensemble/stub.h"
 #include "test/server/wire.h"

@@ -38,7 +38,7 @@ static int host_poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
 #define getaddrinfo host_getaddrinfo
 #define socket host_socket
 #define poll host_poll
-#include "recipes/zk_link.c"
+#include "recipes/engine/zk_link.c"
 #undef getaddrinfo
 #undef socket
 #undef poll

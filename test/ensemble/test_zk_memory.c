@@ -56,14 +56,14 @@ static void *memory_resize(void *context, void *block, size_t size) {
 #define calloc memory_calloc
 #define realloc memory_realloc
 #define strdup memory_strdup
-#include "recipes/jute.c"
+#include "recipes/engine/jute.c"
 #undef FIELD
 #undef DEFINE
-#include "recipes/zk_handle.c"
-#include "recipes/zk_link.c"
-#include "recipes/zk_name.c"
-#include "recipes/zk_watch.c"
-#include "recipes/zookeeper.c"
+#include "recipes/engine/zk_handle.c"
+#include "recipes/engine/zk_link.c"
+#include "recipes/engine/zk_name.c"
+#include "recipes/engine/zk_watch.c"
+#include "recipes/engine/zookeeper.c"
 #undef malloc
 #undef calloc
 #undef realloc

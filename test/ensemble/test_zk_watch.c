@@ -1,9 +1,9 @@
-/* test_zk_watch.c - watchers in memory (recipes/zk_watch.h), by its rules */
+/* test_zk_watch.c - watchers in memory (zk_watch.h), by its rules */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "recipes/zk_watch.h"
+#include "recipes/engine/zk_watch.h"
 #include "test/test.h"
 
 static char a[] = "a", b[] = "b", c[] = "c";

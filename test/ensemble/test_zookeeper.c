@@ -1,4 +1,4 @@
-/* test_zookeeper.c - zkembed.h on an ensemble (recipes/zookeeper.h)
+/* test_zookeeper.c - zkembed.h on an ensemble (recipes/engine/zookeeper.h)
  *
  * The server is our own, `zke FILE serve`, unless ZKE_TEST_ENSEMBLE names one,
  * "127.0.0.1:2181": then the tests that need no control of the server run
@@ -20,12 +20,12 @@
 
 #include "recipes/double_barrier.h"
 #include "recipes/election.h"
-#include "recipes/jute.h"
+#include "recipes/engine/jute.h"
 #include "recipes/lock.h"
 #include "recipes/periodic.h"
 #include "recipes/queue.h"
 #include "recipes/two_phase.h"
-#include "recipes/zookeeper.h"
+#include "recipes/engine/zookeeper.h"
 #include "test/ensemble/proxy.h"
 #include "test/server/wire.h"
 #include "test/test.h"

@@ -1,6 +1,6 @@
 /* client.c - fuzz target: what a server sends to the client of an ensemble
  *
- * The engine of recipes/zookeeper.c runs on a server that is the input: it
+ * The engine of recipes/engine runs on a server that is the input: it
  * answers requests well and badly, sends events, halves of frames and lengths
  * of 2 GiB, answers what was never asked, and hangs up.  Whatever comes: each
  * call returns one of the documented results, and nothing is left behind.
@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "recipes/jute.h"
+#include "recipes/engine/jute.h"
 
 int fuzz_client(const uint8_t *data, size_t size);
 
@@ -321,14 +321,14 @@ static int client_clock(clockid_t which, struct timespec *out) {
 #define connect client_connect
 #define poll client_poll
 #define clock_gettime client_clock
-#include "recipes/zk_handle.c"
-#include "recipes/zk_link.c"
+#include "recipes/engine/zk_handle.c"
+#include "recipes/engine/zk_link.c"
 #undef socket
 #undef connect
 #undef poll
 #undef clock_gettime
 
-#include "recipes/zookeeper.h"
+#include "recipes/engine/zookeeper.h"
 
 /* ---- the program ---- */
 

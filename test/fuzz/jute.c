@@ -9,7 +9,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "recipes/jute.h"
+#include "recipes/engine/jute.h"
 #include "fuzz.h"
 
 int fuzz_jute(const uint8_t *data, size_t size);

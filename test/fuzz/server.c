@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "shell/serve.h"
+#include "shell/serve/serve.h"
 
 int fuzz_server(const uint8_t *data, size_t size);
 
@@ -71,8 +71,8 @@ static int64_t server_clock(void) { return around.now_ms; }
 #define accept4 server_accept
 #define epoll_wait server_wait
 #define monotonic_ms server_clock
-#include "shell/serve.c"
-#include "shell/serve_conn.c"
+#include "shell/serve/serve.c"
+#include "shell/serve/conn.c"
 #undef accept4
 #undef epoll_wait
 #undef monotonic_ms

@@ -22,12 +22,11 @@ plant() {
   copy=$work/$(basename "$file")
   awk -v name="$name" -f test/lab/mutants.awk $table "$file" >"$copy" || return 1
   # flags are several words
-  $CC $LAB_CFLAGS -w -iquote recipes -c \
+  $CC $LAB_CFLAGS -w -iquote "$(dirname "$file")" -c \
     -o "$work/recipe.o" "$copy" || return 1
-  own=recipe-$(basename "$file" .c).o
   for object in "$@"; do
     shift
-    [ "$(basename "$object")" = "$own" ] || set -- "$@" "$object"
+    case $object in *"/${file%.c}.o") ;; *) set -- "$@" "$object" ;; esac
   done
   $CC -o "$work/program" "$@" "$work/recipe.o" $LIBS
 }

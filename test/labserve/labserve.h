@@ -10,7 +10,7 @@
  *     quiet.c    does a program do nothing any more until it is told something?
  *
  * Each file calls those below it in this list.  The requests themselves are
- * answered by the protocol server's own files (shell/serve.h).
+ * answered by the protocol server's own files (shell/serve/serve.h).
  *
  * A client has two ports of its own, so its name never depends on which
  * connection comes first: one is its ZooKeeper, the other takes lines of text
@@ -30,7 +30,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "../../shell/serve.h"
+#include "../../shell/serve/serve.h"
 #include "../lab/zkembed-lab.h"
 
 /* ------------------------------------------------------------------------

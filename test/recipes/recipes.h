@@ -52,7 +52,7 @@
 
 #include <stdlib.h>
 
-#include "recipes/znode.h"
+#include "recipes/part/znode.h"
 #include "test/test.h"
 
 enum { RECIPE_ROUND_S = 20 };

@@ -3,7 +3,7 @@
  * A barrier that goes lets everybody pass, however it went and whatever the
  * waiters had seen of it; one that stays keeps them until their deadlines. */
 #include "recipes/barrier.h"
-#include "recipes/znode.h"
+#include "recipes/part/znode.h"
 
 #include <pthread.h>
 #include <stdbool.h>

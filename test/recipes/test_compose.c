@@ -3,7 +3,7 @@
  * A base and a mounted part, each a file's tree in memory.  The common order
  * has a program of its own, test_order.c.
  */
-#include "recipes/compose.h"
+#include "recipes/engine/compose.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -4,8 +4,8 @@
  * tests drive several sessions of one store step by step: what a session does
  * not dispatch has not reached it. */
 #include "recipes/double_barrier.h"
-#include "recipes/text.h"
-#include "recipes/znode.h"
+#include "recipes/part/text.h"
+#include "recipes/part/znode.h"
 
 #include <pthread.h>
 #include <signal.h>

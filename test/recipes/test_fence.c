@@ -20,7 +20,7 @@
 #include "recipes/multilock.h"
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
-#include "recipes/znode.h"
+#include "recipes/part/znode.h"
 #include "test/test.h"
 
 #define LOCK "/locks/pay"

@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #endif
 #include "recipes/group.h"
-#include "recipes/znode.h"
+#include "recipes/part/znode.h"
 
 #include <inttypes.h>
 #include <pthread.h>

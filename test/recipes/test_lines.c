@@ -15,7 +15,7 @@
 #include "recipes/multilock.h"
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
-#include "recipes/text.h"
+#include "recipes/part/text.h"
 
 #define PATH "/line/a"
 #define OTHER "/line/b" /* of the multi-lock */

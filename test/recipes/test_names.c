@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #endif
 #include "recipes/names.h"
-#include "recipes/znode.h"
+#include "recipes/part/znode.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -33,7 +33,7 @@
 #include "recipes/lock.h"
 #include "recipes/multilock.h"
 #include "recipes/names.h"
-#include "recipes/object.h"
+#include "recipes/part/object.h"
 #include "recipes/partition.h"
 #include "recipes/periodic.h"
 #include "recipes/persistent_node.h"

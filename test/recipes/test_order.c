@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "recipes/compose.h"
+#include "recipes/engine/compose.h"
 #include "test/recipes/one_order.h"
 #include "test/test.h"
 

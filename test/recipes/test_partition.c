@@ -5,7 +5,7 @@
 #define _GNU_SOURCE
 #endif
 #include "recipes/partition.h"
-#include "recipes/object.h"
+#include "recipes/part/object.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -17,7 +17,7 @@
 #include "recipes/lock.h"
 #include "recipes/queue.h"
 #include "recipes/two_phase.h"
-#include "recipes/znode.h"
+#include "recipes/part/znode.h"
 
 /* What a function does, and how often it was called. */
 typedef struct job {

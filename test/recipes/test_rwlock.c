@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "recipes/entry.h"
+#include "recipes/part/entry.h"
 #include "recipes/lock.h"
 #include "recipes/rwlock.h"
 

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "recipes.h"
-#include "recipes/znode.h"
+#include "recipes/part/znode.h"
 #include "sessions.h"
 
 #define BASE "/2pc"

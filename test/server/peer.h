@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "recipes/jute.h"
+#include "recipes/engine/jute.h"
 
 /* Start "zke FILE serve --port 0 --print-port OPTION…", which dies with the
  * caller; options end with NULL.  Returns its process, and its port as soon as

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shell/digest.c"
+#include "shell/serve/digest.c"
 #include "test/test.h"
 
 /* RFC 1321, A.5, and lengths around a block's end. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "recipes/jute.h"
+#include "recipes/engine/jute.h"
 #include "test/test.h"
 
 /* ------------------------------------------------------------------------

@@ -19,11 +19,11 @@ static int counted_usage(zke *z, const char *path, int64_t *count,
 }
 
 #define zke_usage counted_usage
-#include "shell/serve_quota.c"
+#include "shell/serve/quota.c"
 #undef zke_usage
 #include "test/test.h"
 
-/* Of shell/serve_tell.c: nothing here asks what was told. */
+/* Of shell/serve/tell.c: nothing here asks what was told. */
 void server_tell(server *s, int kind, const char *about, const char *format,
                  ...) {
   (void)s, (void)kind, (void)about, (void)format;

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shell/digest.c"
+#include "shell/serve/digest.c"
 #include "test/server/wire.h"
 
 /* ------------------------------------------------------------------------

@@ -20,7 +20,7 @@
 
 #include <stdbool.h>
 
-#include "recipes/jute.h"
+#include "recipes/engine/jute.h"
 #include "test/test.h"
 
 enum { SOON = 20000 }; /* ms: what takes longer does not happen */

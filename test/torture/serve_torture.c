@@ -50,7 +50,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "recipes/jute.h"
+#include "recipes/engine/jute.h"
 #include "recipes/lock.h"
 #include "test/server/peer.h"
 #include "zkembed.h"

@@ -1,0 +1,474 @@
+/* compose_session.c - calls on a composed handle as a whole
+ *
+ * It promises to compose.c: the caller knows one session, one identity and one
+ * time, whichever part it is that has them; and what cannot be one is refused.
+ *
+ * Contents, each section calling those above it only.  All that is named
+ * zke_compose_… is a member of the engine's table.
+ *
+ *   each_     the same call on all parts: identities, checks
+ *   session_  the own session and those of others, and what they watch
+ *   (time)    the clock, and sleeping without events
+ *   open_     further sessions on the same parts
+ *
+ * Start with zke_compose_clear_auth() for what all parts are asked, and with
+ * zke_compose_expire() for what is asked of the part that knows it.
+ *
+ * Invariant: a function begins one call and ends it, or does not count in at
+ * all. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "compose_session.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "../part/text.h"
+
+enum { SLEEP_ROUND_MS = 250 /* in which each part sleeps once */ };
+
+/* ---- each_: the same call on all parts ----
+ *
+ *     while (each_next(&e)) each_result(&e, zke_clear_auth(e.part));
+ *
+ * Where one part refuses, the others are asked all the same: a caller that
+ * tries again does no harm there.  The first failure is the result, with its
+ * sentence. */
+
+/* Such a call, under way. */
+typedef struct each {
+  compose_call c;
+  zke *part;
+  int at, rc;
+  zke_sentence kept;
+} each;
+
+/* Count in, as zke_compose_call_begin_all() does; ZKE_OK: each_end() has to
+ * follow. */
+static int each_begin(each *e, zke *z) {
+  e->at = 0;
+  e->kept.text[0] = '\0';
+  e->rc = zke_compose_call_begin_all(&e->c, z);
+  return e->rc;
+}
+
+/* Turn to the next part, e->part; false: there is none left. */
+static bool each_next(each *e) {
+  if (e->at == e->c.h->count) return false;
+  e->part = zke_compose_call_turn_to(&e->c, e->c.h->parts[e->at++]);
+  return true;
+}
+
+/* What that part has said. */
+static void each_result(each *e, int rc) {
+  zke_compose_call_unlimit(&e->c, rc);
+  if (rc == ZKE_OK || e->rc != ZKE_OK) return;
+  e->rc = rc;
+  zke_recipe_keep(&e->kept);
+}
+
+/* The end of all; the result. */
+static int each_end(each *e) {
+  return zke_compose_call_leave(&e->c, zke_recipe_restore(&e->kept, e->rc));
+}
+
+/* An identity is added on all parts: each looks at it by its own rules. */
+int zke_compose_add_auth(zke *z, const char *scheme, const char *cert,
+                         int len) {
+  each e;
+  int rc = each_begin(&e, z);
+  if (rc != ZKE_OK) return rc;
+  while (each_next(&e))
+    each_result(&e, zke_add_auth(e.part, scheme, cert, len));
+  return each_end(&e);
+}
+
+/* The same for one that the program vouches for, which an ensemble refuses. */
+int zke_compose_vouch(zke *z, const char *scheme, const char *id) {
+  each e;
+  int rc = each_begin(&e, z);
+  if (rc != ZKE_OK) return rc;
+  while (each_next(&e)) each_result(&e, zke_vouch(e.part, scheme, id));
+  return each_end(&e);
+}
+
+/* All identities go on all parts. */
+int zke_compose_clear_auth(zke *z) {
+  each e;
+  int rc = each_begin(&e, z);
+  if (rc != ZKE_OK) return rc;
+  while (each_next(&e)) each_result(&e, zke_clear_auth(e.part));
+  return each_end(&e);
+}
+
+/* zke_check(), on each part in turn: they have no snapshot together. */
+int zke_compose_check(zke *z, zke_check_fn fn, void *context) {
+  each e;
+  int rc = each_begin(&e, z);
+  if (rc != ZKE_OK) return rc;
+  while (each_next(&e)) each_result(&e, zke_check(e.part, fn, context));
+  return each_end(&e);
+}
+
+/* zke_compact(), which no watcher may call, on each part. */
+int zke_compose_compact(zke *z, int64_t deadline_ms) {
+  if (zke_compose_event_part(zke_compose_of(z)))
+    return zke_recipe_fail(ZKE_MISUSE,
+                           "zke_compact() in a callback of the handle");
+  each e;
+  int rc = each_begin(&e, z);
+  if (rc != ZKE_OK) return rc;
+  while (each_next(&e)) each_result(&e, zke_compact(e.part, deadline_ms));
+  return each_end(&e);
+}
+
+/* zke_test_fail(), on each part: the next change is to fail wherever it is
+ * made. */
+int zke_compose_test_fail(zke *z, int when, int skip) {
+  each e;
+  int rc = each_begin(&e, z);
+  if (rc != ZKE_OK) return rc;
+  while (each_next(&e)) each_result(&e, zke_test_fail(e.part, when, skip));
+  return each_end(&e);
+}
+
+/* ---- session_: the own session and those of others ----
+ *
+ * A list of sessions is made of the parts' lists; the own one is in it once, as
+ * the base has it.  A number that the caller asks for is some part's: each is
+ * asked for what the number would be there, and those that do not know it say
+ * so.  Sessions that outlive their process are refused: their password would
+ * have to open all services at once. */
+
+/* zke_session_id(): one number stands for the sessions of all parts. */
+int64_t zke_compose_session_id(zke *z) {
+  return zke_compose_id(zke_compose_of(z));
+}
+
+/* zke_state().  A handle that another thread closes, and a child's copy, are
+ * closed. */
+int zke_compose_state(zke *z) {
+  compose_call c;
+  if (zke_compose_call_enter(&c, z) != ZKE_OK) return ZKE_STATE_CLOSED;
+  return zke_compose_call_leave(&c, zke_compose_states(c.h));
+}
+
+/* Kept sessions are one service's. */
+static int session_kept(void) {
+  return zke_recipe_fail(ZKE_UNIMPLEMENTED,
+                         "the session of several services is no kept one");
+}
+
+/* A session that outlives its process is attached by its number and password,
+ * and there is no one password for several. */
+int zke_compose_attach(zke *z, int64_t session,
+                       const unsigned char password[16],
+                       const zke_options *options, zke **z_out) {
+  (void)z, (void)session, (void)password, (void)options;
+  if (z_out) *z_out = NULL;
+  return session_kept();
+}
+
+/* Refused as zke_attach() is. */
+int zke_compose_password(zke *z, unsigned char out[16]) {
+  (void)z, (void)out;
+  return session_kept();
+}
+
+/* zke_detach(), zke_touch() and zke_rearm(): refused for the same reason. */
+int zke_compose_no_session(zke *z) {
+  (void)z;
+  return session_kept();
+}
+
+/* Ask each part for a session that is not the own one: a number that is shown
+ * is one part's.  A part that cannot end sessions of others is passed over, and
+ * says so where no other part knows the session. */
+static int session_expire_other(compose_call *c, int64_t session) {
+  int sum = ZKE_NONODE;
+  zke_sentence kept = {""};
+  for (int i = 0; i < c->h->count; i++) {
+    compose_part *p = c->h->parts[i];
+    int rc = zke_expire(zke_compose_call_turn_to(c, p),
+                        zke_compose_part_take_id(p, session));
+    zke_compose_call_unlimit(c, rc);
+    if (rc != ZKE_NONODE && rc != ZKE_UNIMPLEMENTED) return rc;
+    if (sum == ZKE_UNIMPLEMENTED) continue;
+    sum = rc;
+    zke_recipe_keep(&kept);
+  }
+  return zke_recipe_restore(&kept, sum);
+}
+
+/* The own one is ended as a whole. */
+int zke_compose_expire(zke *z, int64_t session) {
+  compose_call c;
+  int rc = zke_compose_call_begin_all(&c, z);
+  if (rc != ZKE_OK) return rc;
+  compose *h = c.h;
+  if (session == zke_compose_id(h)) {
+    rc = zke_expire(zke_compose_call_turn_to(&c, h->parts[0]), session);
+    zke_compose_call_unlimit(&c, rc);
+    if (rc == ZKE_OK) zke_compose_order_end(h->parts[0]);
+    return zke_compose_call_leave(&c, rc);
+  }
+  return zke_compose_call_leave(&c, session_expire_other(&c, session));
+}
+
+/* zke_keepalive_fd(), which one descriptor cannot be for several services. */
+int zke_compose_keepalive_fd(zke *z, int *fd_out) {
+  compose_call c;
+  int rc = zke_compose_call_begin_all(&c, z);
+  if (rc == ZKE_OK) rc = zke_compose_call_alone(&c, "zke_keepalive_fd()");
+  if (rc == ZKE_OK) rc = zke_compose_call_begin_on(&c, c.h->parts[0], 0);
+  if (rc != ZKE_OK) return rc;
+  return zke_compose_call_end(&c, zke_keepalive_fd(c.p->z, fd_out));
+}
+
+/* One list of the parts' lists, with the sessions as they are shown.  The own
+ * session is the base's; NULL without memory. */
+static zke_session_list *session_join(const compose *h,
+                                      zke_session_list *const lists[]) {
+  size_t size = sizeof(zke_session_list), count = 0;
+  for (int i = 0; i < h->count; i++) {
+    for (int j = 0; lists[i] && j < lists[i]->count; j++, count++)
+      size += strlen(lists[i]->data[j].identity) + 1;
+  }
+  size += count * sizeof(zke_session_info);
+  zke_session_list *out = zke_alloc(h->parts[0]->z, size);
+  if (!out) return NULL;
+  zke_session_info *info = (zke_session_info *)(void *)(out + 1);
+  char *text = (char *)(info + count);
+  out->data = info;
+  for (int i = 0; i < h->count; i++) {
+    const compose_part *p = h->parts[i];
+    for (int j = 0; lists[i] && j < lists[i]->count; j++) {
+      if (i > 0 && lists[i]->data[j].id == p->own) continue;
+      info[out->count] = lists[i]->data[j];
+      info[out->count].id = zke_compose_part_show_id(p, lists[i]->data[j].id);
+      info[out->count].carrier =
+          zke_compose_part_show_id(p, lists[i]->data[j].carrier);
+      info[out->count++].identity = text;
+      size_t len = strlen(lists[i]->data[j].identity) + 1;
+      memcpy(text, lists[i]->data[j].identity, len);
+      text += len;
+    }
+  }
+  return out;
+}
+
+/* The joined list, and the parts' own released. */
+static int session_join_out(const compose *h, zke_session_list *lists[],
+                            zke_session_list **out) {
+  *out = session_join(h, lists);
+  for (int i = 0; i < h->count; i++) zke_free(lists[i]);
+  return *out ? ZKE_OK : ZKE_NOMEM;
+}
+
+/* One part's sessions, or the one that is shown so, in the common order.
+ * session: NULL for all. */
+static int session_find(compose_call *c, compose_part *p,
+                        const int64_t *session, zke_session_list **out) {
+  zke *z = zke_compose_call_turn_to(c, p);
+  int rc = zke_compose_order_read(p);
+  if (rc == ZKE_OK)
+    rc = session ? zke_session(z, zke_compose_part_take_id(p, *session), out)
+                 : zke_sessions(z, out);
+  return zke_compose_call_unlimit(c, rc);
+}
+
+/* zke_sessions(), of all parts; where one cannot say, there is no list. */
+int zke_compose_sessions(zke *z, zke_session_list **list_out) {
+  compose_call c;
+  zke_session_list *lists[ZKE_MOUNTS] = {NULL}, *out = NULL;
+  if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = zke_compose_call_begin_all(&c, z);
+  if (rc != ZKE_OK) return rc;
+  for (int i = 0; i < c.h->count && rc == ZKE_OK; i++)
+    rc = session_find(&c, c.h->parts[i], NULL, &lists[i]);
+  if (rc == ZKE_OK) {
+    rc = session_join_out(c.h, lists, &out);
+  } else {
+    for (int i = 0; i < c.h->count; i++) zke_free(lists[i]);
+  }
+  if (rc == ZKE_OK) *list_out = out;
+  return zke_compose_call_leave(&c, rc);
+}
+
+/* The own session is the base's.  Of another each part is asked. */
+int zke_compose_session(zke *z, int64_t session, zke_session_list **list_out) {
+  compose_call c;
+  zke_session_list *lists[ZKE_MOUNTS] = {NULL}, *out = NULL;
+  if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = zke_compose_call_begin_all(&c, z);
+  if (rc != ZKE_OK) return rc;
+  int count = session == zke_compose_id(c.h) ? 1 : c.h->count;
+  rc = ZKE_NONODE;
+  for (int i = 0; i < count && rc == ZKE_NONODE; i++)
+    rc = session_find(&c, c.h->parts[i], &session, &lists[i]);
+  if (rc == ZKE_OK) rc = session_join_out(c.h, lists, &out);
+  if (rc == ZKE_OK) *list_out = out;
+  return zke_compose_call_leave(&c, rc);
+}
+
+/* zke_watches(): its entries name paths and sessions of one service. */
+int zke_compose_watches(zke *z, zke_watch_list **list_out) {
+  compose_call c;
+  int rc = zke_compose_call_begin_all(&c, z);
+  if (rc == ZKE_OK) rc = zke_compose_call_alone(&c, "zke_watches()");
+  if (rc == ZKE_OK)
+    rc = zke_compose_call_begin_on(&c, c.h->parts[0], COMPOSE_READ);
+  if (rc != ZKE_OK) return rc;
+  return zke_compose_call_end(&c, zke_watches(c.p->z, list_out));
+}
+
+/* zke_waiters(), for the same reason of one part only. */
+int zke_compose_waiters(zke *z, zke_watch_list **list_out) {
+  compose_call c;
+  int rc = zke_compose_call_begin_all(&c, z);
+  if (rc == ZKE_OK) rc = zke_compose_call_alone(&c, "zke_waiters()");
+  if (rc == ZKE_OK)
+    rc = zke_compose_call_begin_on(&c, c.h->parts[0], COMPOSE_READ);
+  if (rc != ZKE_OK) return rc;
+  return zke_compose_call_end(&c, zke_waiters(c.p->z, list_out));
+}
+
+/* zke_overdue(): what is overdue on any part. */
+int zke_compose_overdue(zke *z, int *overdue_out) {
+  compose_call c;
+  int sum = 0, one = 0;
+  if (!overdue_out)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "overdue_out is NULL");
+  int rc = zke_compose_call_begin_all(&c, z);
+  if (rc != ZKE_OK) return rc;
+  for (int i = 0; i < c.h->count && rc == ZKE_OK; i++) {
+    rc = zke_overdue(zke_compose_call_turn_to(&c, c.h->parts[i]), &one);
+    zke_compose_call_unlimit(&c, rc);
+    sum |= one;
+  }
+  if (rc == ZKE_OK) *overdue_out = sum;
+  return zke_compose_call_leave(&c, rc);
+}
+
+/* ---- time: the base keeps it for all ---- */
+
+/* zke_now(): all parts have one clock (compose.h), so the base is asked. */
+int64_t zke_compose_now(zke *z) {
+  return zke_now(zke_compose_of(z)->parts[0]->z);
+}
+
+/* zke_wall(), likewise. */
+int64_t zke_compose_wall(zke *z) {
+  return zke_wall(zke_compose_of(z)->parts[0]->z);
+}
+
+/* The longest that any part may wait. */
+int64_t zke_compose_busy_timeout(zke *z) {
+  const compose *h = zke_compose_of(z);
+  int64_t most = 0;
+  for (int i = 0; i < h->count; i++) {
+    int64_t one = zke_busy_timeout(h->parts[i]->z);
+    if (one > most) most = one;
+  }
+  return most;
+}
+
+/* One round of a sleep: the parts sleep one after the other.  Each keeps its
+ * lease, or its connection, only in a sleep of its own that takes time. */
+static int sleep_in_turn(const compose *h, int64_t deadline_ms) {
+  int rc = ZKE_OK;
+  for (int i = 0; i < h->count && rc == ZKE_OK; i++) {
+    int64_t until = deadline_ms, now = zke_now(h->parts[0]->z);
+    if (h->count > 1 && until > now + SLEEP_ROUND_MS / h->count)
+      until = now + SLEEP_ROUND_MS / h->count;
+    rc = zke_sleep(h->parts[i]->z, until);
+  }
+  return rc;
+}
+
+/* Rounds until the deadline; one where it has passed. */
+int zke_compose_sleep(zke *z, int64_t deadline_ms) {
+  compose_call c;
+  int rc = zke_compose_call_begin_all(&c, z);
+  if (rc != ZKE_OK) return rc;
+  compose *h = c.h;
+  for (bool more = true; more && rc == ZKE_OK;) {
+    rc = sleep_in_turn(h, deadline_ms);
+    more = zke_now(h->parts[0]->z) < deadline_ms;
+    if (more && zke_compose_check_closing(h) != ZKE_OK) rc = ZKE_CLOSING;
+  }
+  return zke_compose_call_leave(&c, rc);
+}
+
+/* zke_event_zxid(), of the part whose event this thread's innermost watcher is
+ * told of. */
+int64_t zke_compose_event_zxid(zke *z) {
+  const compose_part *p = zke_compose_event_part(zke_compose_of(z));
+  return p ? zke_event_zxid(p->z) : 0;
+}
+
+/* ---- open_: further sessions ----
+ *
+ * A handle like the one that is there, on sessions of their own. */
+
+/* Add a further session on each of the parts. */
+static int open_parts(compose *out, const compose *h, compose_order *o,
+                      const zke_options *options) {
+  int rc = ZKE_OK;
+  for (int i = 0; i < h->count && rc == ZKE_OK; i++) {
+    zke *z = NULL;
+    rc = zke_open_session(h->parts[i]->z, options, &z);
+    if (rc != ZKE_OK) break;
+    compose_part *p = zke_compose_part_new(z, h->parts[i]->prefix);
+    if (p) {
+      zke_compose_adopt(out, p, o);
+    } else {
+      rc = ZKE_NOMEM;
+      zke_close(z);
+    }
+  }
+  return rc == ZKE_OK ? zke_compose_listen(out) : rc;
+}
+
+/* May the options be those of a session on each part?  The call is over where
+ * they may not. */
+static int open_check_options(compose_call *c, const zke_options *o) {
+  if (o->timeout_ms) return zke_compose_call_leave(c, session_kept());
+  return o->chroot && *o->chroot ? zke_compose_call_alone(c, "a chroot")
+                                 : ZKE_OK;
+}
+
+/* A session on each part, in an order of its own.  Results come from the new
+ * base's allocator: the one before may be closed. */
+int zke_compose_open_session(zke *z, const zke_options *options, zke **z_out) {
+  compose_call c;
+  zke_options o = ZKE_INIT(zke_options);
+  if (!z_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "z_out is NULL");
+  *z_out = NULL;
+  int rc = zke_take_options(options, &o, sizeof o, "zke_options");
+  if (rc == ZKE_OK) rc = zke_compose_call_begin_all(&c, z);
+  if (rc == ZKE_OK) rc = open_check_options(&c, &o);
+  if (rc != ZKE_OK) return rc;
+  zke *base = c.h->parts[0]->z;
+  compose_order *own = zke_compose_order_new(base);
+  compose *h = NULL;
+  rc = own ? zke_compose_new(base, c.h->handle.engine, &h) : ZKE_NOMEM;
+  if (rc != ZKE_OK) {
+    zke_compose_order_free(own);
+    return zke_compose_call_leave(&c, rc);
+  }
+  zke_watch_fn fn = o.watcher;
+  o.watcher = NULL;
+  rc = open_parts(h, c.h, own, &o);
+  if (rc == ZKE_OK && fn)
+    rc = zke_compose_pair_default(h, fn, o.watcher_context);
+  if (rc == ZKE_OK) {
+    h->handle.allocator.context = h->parts[0]->z;
+    *z_out = (zke *)(void *)h;
+  } else {
+    zke_compose_abandon(h, own);
+  }
+  return zke_compose_call_leave(&c, rc);
+}

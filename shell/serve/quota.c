@@ -1,0 +1,210 @@
+/* quota.c - quotas, as ZooKeeper keeps them below /zookeeper/quota
+ *
+ *     /zookeeper/quota/PATH/zookeeper_limits   what PATH may hold
+ *     /zookeeper/quota/PATH/zookeeper_stats    what it holds
+ *
+ * Both are texts, "count=5,bytes=-1=;countHardLimit=9"; -1 is no limit, and so
+ * is a name that is not there.  ZooKeeper's server writes the statistics anew
+ * at each change.  Here they are calculated when a client reads them.  So they
+ * are right whoever has changed the tree, and cost nothing where nobody reads
+ * them.
+ *
+ * Hard limits refuse with --enforce-quota only, as with ZooKeeper's
+ * enforceQuota: before each create and set the quota of the path, if it has
+ * one, is looked for and its subtree counted.  Of quotas within each other the
+ * deepest counts.  Of a change that is done and passes a limit, a soft one
+ * mostly, the library tells the handle's logger (serve_open()).
+ *
+ * A count takes time by the size of the subtree, in which nobody else is
+ * served.  So a request, which may be a multi of thousands of operations,
+ * counts each subtree once: all of them are judged by the state before it.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve.h"
+
+#define QUOTA "/zookeeper/quota"
+
+/* ------------------------------------------------------------------------
+ * The two nodes
+ *
+ * Their texts, read and made. Counting a subtree is the expensive part:
+ * quota_counts keeps it for one request.
+ * --------------------------------------------------------------------- */
+
+/* The hard limits; -1: none. */
+typedef struct limits {
+  int64_t count, bytes;
+} limits;
+
+/* Reads one "name=number", up to a separator. */
+static void read_limit(limits *out, const char *text) {
+  const struct {
+    const char *name;
+    int64_t *value;
+  } known[] = {{"countHardLimit=", &out->count},
+               {"byteHardLimit=", &out->bytes}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    size_t len = strlen(known[i].name);
+    char *end;
+    if (strncmp(text, known[i].name, len) != 0) continue;
+    long long value = strtoll(text + len, &end, 10);
+    *known[i].value = end == text + len ? -1 : value;
+  }
+}
+
+/* A text of limits; it ends in a NUL. */
+static limits read_limits(const char *text) {
+  limits out = {-1, -1};
+  while (*text) {
+    read_limit(&out, text);
+    text += strcspn(text, ",;");
+    text += strspn(text, ",;");
+  }
+  return out;
+}
+
+/* The limits of a path, of which the first len bytes count.  ZKE_NONODE: it has
+ * no quota, and where *deeper gets false nothing below it has one. */
+static int find_limits(server *s, const char *path, size_t len, limits *out,
+                       bool *deeper) {
+  char *node = NULL, *data = NULL;
+  int rc = ZKE_NOMEM, bytes;
+  if (asprintf(&node, QUOTA "%.*s/zookeeper_limits", (int)len, path) < 0)
+    return rc;
+  rc = zke_get(s->z, node, NULL, NULL, &data, &bytes, NULL);
+  if (rc == ZKE_OK) {
+    char *text = strndup(data ? data : "", bytes > 0 ? (size_t)bytes : 0);
+    if (text)
+      *out = read_limits(text);
+    else
+      rc = ZKE_NOMEM;
+    free(text);
+    zke_free(data);
+  }
+  node[strlen(QUOTA) + len] = '\0';
+  *deeper = rc == ZKE_OK || zke_exists(s->z, node, NULL, NULL, NULL) == ZKE_OK;
+  free(node);
+  return rc;
+}
+
+/* The path whose statistics a node has: its length, and *path_out; 0: it has
+ * none.  "/" has no quota, as with ZooKeeper. */
+static size_t stats_of(const char *node, const char **path_out) {
+  static const char leaf[] = "/zookeeper_stats";
+  size_t root = strlen(QUOTA), len = strlen(node), end = strlen(leaf);
+  if (strncmp(node, QUOTA "/", root + 1) != 0 || len <= root + end) return 0;
+  if (strcmp(node + len - end, leaf) != 0) return 0;
+  *path_out = node + root;
+  return len - root - end;
+}
+
+/* What the subtree of a path holds, where rc is ZKE_OK. */
+struct quota_counts {
+  quota_counts *next;
+  int rc;
+  int64_t count, bytes;
+  char path[];
+};
+
+/* Counts it, unless the request has done so; NULL: without memory.  A path that
+ * is not there holds nothing. */
+static const quota_counts *count_once(server *s, quota_counts **counted,
+                                      const char *path, size_t len) {
+  for (quota_counts *at = *counted; at; at = at->next)
+    if (strncmp(at->path, path, len) == 0 && !at->path[len]) return at;
+  quota_counts *new = calloc(1, sizeof *new + len + 1);
+  if (!new) return NULL;
+  memcpy(new->path, path, len);
+  new->rc = zke_usage(s->z, new->path, &new->count, &new->bytes);
+  if (new->rc == ZKE_NONODE) new->rc = ZKE_OK;
+  new->next = *counted;
+  *counted = new;
+  return new;
+}
+
+/* At a request's end: the next one counts anew, since others change the tree
+ * meanwhile. */
+void quota_forget(quota_counts **counted) {
+  while (*counted) {
+    quota_counts *first = *counted;
+    *counted = first->next;
+    free(first);
+  }
+}
+
+/* ZooKeeper keeps this node's data up to date; here it is counted when somebody
+ * reads it.  NULL is also the answer where it cannot be counted: then the
+ * client sees the data that is stored. */
+char *quota_stats(server *s, quota_counts **counted, const char *node) {
+  limits unused;
+  bool deeper;
+  const char *path = NULL;
+  size_t len = stats_of(node, &path);
+  if (len == 0 || find_limits(s, path, len, &unused, &deeper) != ZKE_OK)
+    return NULL;
+  const quota_counts *used = count_once(s, counted, path, len);
+  char *text;
+  if (!used || used->rc != ZKE_OK) return NULL;
+  if (asprintf(&text, "count=%" PRId64 ",bytes=%" PRId64, used->count,
+               used->bytes) < 0)
+    return NULL;
+  return text;
+}
+
+/* ------------------------------------------------------------------------
+ * Enforcement
+ *
+ * Called before each create and set. It refuses only what it knows to be too
+ * much.
+ * --------------------------------------------------------------------- */
+
+/* Finds the deepest quota over a path: how much of the path it is of; 0: there
+ * is none.  It goes down from the top, and stops where there are no quotas any
+ * more: so a path without one costs one or two reads. */
+static size_t find_quota(server *s, const char *path, limits *out) {
+  size_t found = 0;
+  bool deeper =
+      strncmp(path, "/zookeeper", 10) != 0 || (path[10] && path[10] != '/');
+  for (size_t len = 1; deeper && path[len - 1]; len++) {
+    limits here;
+    len += strcspn(path + len, "/");
+    if (find_limits(s, path, len, &here, &deeper) != ZKE_OK) continue;
+    *out = here;
+    found = len;
+  }
+  return found;
+}
+
+/* Is the limit passed, so that the change has to be refused? */
+static bool is_passed(server *s, const char *path, const char *what,
+                      int64_t now, int64_t limit) {
+  if (limit < 0 || now <= limit) return false;
+  server_tell(s, TELL_QUOTA, path, "%" PRId64 " %s, hard limit %" PRId64, now,
+              what, limit);
+  return true;
+}
+
+/* How many bytes of data a node has; 0 where there is none. */
+static int64_t bytes_at(server *s, const char *path) {
+  zke_stat stat;
+  return zke_exists(s->z, path, NULL, NULL, &stat) == ZKE_OK ? stat.dataLength
+                                                             : 0;
+}
+
+/* What cannot be found out is not refused: the change itself fails then. */
+bool quota_refuses(server *s, quota_counts **counted, const char *path,
+                   bool is_create, int len) {
+  limits l = {0};
+  size_t found = s->enforce_quota && *path == '/' ? find_quota(s, path, &l) : 0;
+  if (!found || (l.count < 0 && l.bytes < 0)) return false;
+  const quota_counts *used = count_once(s, counted, path, found);
+  if (!used || used->rc != ZKE_OK) return false;
+  int64_t more = (len > 0 ? len : 0) - (is_create ? 0 : bytes_at(s, path));
+  return (is_create &&
+          is_passed(s, used->path, "nodes", used->count + 1, l.count)) ||
+         (more != 0 &&
+          is_passed(s, used->path, "bytes", used->bytes + more, l.bytes));
+}
