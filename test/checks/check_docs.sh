@@ -72,7 +72,7 @@ extract_header() {
 # example HEADER: the example at its head, to standard output
 example() {
   awk '/^ \*     / { inside = 1 }
-    inside && /^ \* [A-Z]/ { exit }
+    inside && /^ \* [^ ]/ { exit }
     inside { print substr($0, 8) }' "$1"
 }
 

@@ -87,7 +87,7 @@ expect "it asks for the recipes by their soname" needs recipe \
 expect "and with the static ones" static recipe zkembed-recipes \
   "$libs/libzkembed-recipes.a" "$libs/libzkembed.a"
 if [ -n "$LAB" ]; then
-  awk '/^ \*     / { inside = 1 } inside && /^ \* [A-Z]/ { exit }
+  awk '/^ \*     / { inside = 1 } inside && /^ \* [^ ]/ { exit }
     inside { print substr($0, 8) }' test/lab/zkembed-lab.h |
     sed 's|"lock|"zkembed/lock|' >"$root/lab.c"
   expect "a program with the laboratory" static lab zkembed-lab \
