@@ -53,6 +53,8 @@
  * - get and then set: a change in between is overwritten.  Add, or compare and
  *   set in a loop, as the example below does.
  * - Counting again after ZKE_CONNECTIONLOSS: it may be counted twice.
+ * - Deleting the counter while objects that have changed it live: ZKE_NOTEMPTY,
+ *   since their znodes are below it.
  * - A counter for each event of a busy program: each change is a transaction.
  *   Add up in memory, and add the sum from time to time.
  */

@@ -30,7 +30,8 @@
  * and goes on.  Before that nothing was left behind; after the release nothing
  * is.  A release is one step: the znode goes and, if the holder saw the next in
  * line when it took the lock, that one is marked as the holder.  If the next
- * one dies before it looks, its znode goes like any holder's.
+ * one dies before it looks, its znode goes like any holder's; if it is stopped,
+ * it holds from the release on; if it gives up at its deadline, it releases.
  *
  * WHO IS WOKEN: a release wakes the next in line and nobody else.
  *

@@ -286,7 +286,8 @@ typedef struct zke_queue_put_options {
  *                     items have used up their numbers
  *   ZKE_NODEEXISTS    there is an item with that key, which the sentence names:
  *                     it waits, is delayed or is claimed.  Returned at once,
- *                     even where the queue is full
+ *                     even where the queue is full.  An item that was deleted
+ *                     by other means keeps nobody out
  *   ZKE_BADARGUMENTS  an option, or data over the handle's limit
  *   ZKE_CANCELLED     zke_queue_cancel()
  *   ZKE_MISUSE        it would have to wait, and another thread waits for room
