@@ -113,10 +113,10 @@ static bool acl_parse(char *text, zke_acl *out) {
 
 /* Refuse an entry, with examples of what one looks like; STATUS_DATA. */
 static int acls_refuse(call *c, const char *text) {
-  return fail(c, STATUS_DATA, "INVALIDACL",
-              "\"%s\" is not SCHEME:ID:PERMS, as world:anyone:cdrwa, "
-              "digest:USER:HASH:r or auth::cdrwa",
-              text);
+  return fail_with(c, STATUS_DATA, "INVALIDACL",
+                   "\"%s\" is not SCHEME:ID:PERMS, as world:anyone:cdrwa, "
+                   "digest:USER:HASH:r or auth::cdrwa",
+                   text);
 }
 
 /* How many entries the words have, and how many bytes their texts and NULs
@@ -180,9 +180,9 @@ static int getacl_run(call *c) {
   if (rc != ZKE_OK) return fail_rc(c, rc);
   for (int i = 0; !status && i < acls->count; i++) {
     const zke_acl *a = &acls->data[i];
-    status =
-        emit(c, json_pack("{s:o,s:o,s:o}", "scheme", json_text(a->scheme), "id",
-                          json_text(a->id), "perms", perms_json(a->perms)));
+    status = emit_row(
+        c, json_pack("{s:o,s:o,s:o}", "scheme", value_text(a->scheme), "id",
+                     value_text(a->id), "perms", perms_json(a->perms)));
   }
   zke_free(acls);
   return status;
@@ -217,7 +217,7 @@ static int setacl_all(call *c, const char *path, const zke_acls *acls) {
   walk_begin(&w, c, path, -1, false);
   while (!status && walk_next(&w)) {
     status = setacl_one(c, w.path, -1, acls);
-    progress(c, "setacl", w.count, 0);
+    progress_show(c, "setacl", w.count, 0);
   }
   return walk_end(&w, status);
 }
@@ -229,15 +229,15 @@ static int setacl_run(call *c) {
   zke_acls *acls = NULL;
   int64_t version;
   int status = option_number(c, 'v', INT32_MIN, INT32_MAX, -1, &version);
-  if (!status && has(c, 'R') && has(c, 'v'))
+  if (!status && option_given(c, 'R') && option_given(c, 'v'))
     status =
         fail_usage(c, "-v and -R exclude each other: a version is one node's");
   if (!status) status = arg_path(c, 0, &path);
   if (status) return status;
   status = acls_parse(c, c->args + 1, c->count - 1, &acls);
   if (!status) {
-    status = has(c, 'R') ? setacl_all(c, path, acls)
-                         : setacl_one(c, path, (int)version, acls);
+    status = option_given(c, 'R') ? setacl_all(c, path, acls)
+                                  : setacl_one(c, path, (int)version, acls);
     free(acls);
   }
   free(path);
@@ -252,11 +252,11 @@ static int setacl_run(call *c) {
  * --------------------------------------------------------------------- */
 
 /* Note an identity that the engine has accepted, for the sessions and handles
- * that this shell opens later.  json_data() keeps bytes that are not UTF-8.
+ * that this shell opens later.  value_data() keeps bytes that are not UTF-8.
  * Without memory for it or for the array appending fails, which is told. */
 static int addauth_keep(call *c, const word *text) {
   shell *sh = c->sh;
-  json_t *identity = json_data(text->text, (int)text->len);
+  json_t *identity = value_data(text->text, (int)text->len);
   pthread_mutex_lock(&sh->m);
   if (!sh->identities) sh->identities = json_array();
   int failed = json_array_append_new(sh->identities, identity);
@@ -269,8 +269,8 @@ static int addauth_keep(call *c, const word *text) {
 static int addauth_run(call *c) {
   const word *text = &c->args[1];
   if (!word_is(&c->args[0], "digest"))
-    return fail(c, STATUS_DATA, "AUTHFAILED",
-                "the scheme is digest, not \"%s\"", c->args[0].text);
+    return fail_with(c, STATUS_DATA, "AUTHFAILED",
+                     "the scheme is digest, not \"%s\"", c->args[0].text);
   if (!c->sh->persists)
     return fail_usage(c,
                       "an identity lasts as long as its session, which is this "

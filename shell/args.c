@@ -2,8 +2,8 @@
  * values, arguments, paths, and what stands behind "--"
  *
  * args_sort() sorts the words once, before the command runs; the command then
- * asks by has(), value_of(), option_…() and arg_…().  The words of a call lie
- * in one block, in three parts of as many words each as were given:
+ * asks by option_given(), option_word(), option_…() and arg_…().  The words of
+ * a call lie in one block, in three parts of as many words each as were given:
  *
  *     [ the words ][ spare words ][ arguments ]
  *
@@ -42,10 +42,12 @@ static int option_index(const call *c, char letter) {
   return -1;
 }
 
-bool has(const call *c, char letter) { return value_of(c, letter) != NULL; }
+bool option_given(const call *c, char letter) {
+  return option_word(c, letter) != NULL;
+}
 
 /* The value of an option as it was given, NULL where the option is absent. */
-const word *value_of(const call *c, char letter) {
+const word *option_word(const call *c, char letter) {
   int i = option_index(c, letter);
   return i < 0 ? NULL : c->values[i];
 }
@@ -145,7 +147,7 @@ static int sort_short(call *c, const words *w, int *i) {
 static bool takes_child(const call *c) {
   unsigned flags = c->command->flags;
   if (!(flags & TAKES_CHILD) || c->id) return false;
-  return !(flags & CHILD_IF_EPHEMERAL) || has(c, 'e');
+  return !(flags & CHILD_IF_EPHEMERAL) || option_given(c, 'e');
 }
 
 /* Takes what stands behind "--": a command to run, or arguments. */
@@ -271,7 +273,7 @@ static int sort_all(call *c, const words *given) {
   c->block = malloc(sizeof *c->block + 3 * n * sizeof(word));
   c->values = calloc(options + 1, sizeof(const word *));
   if (!c->block || !c->values)
-    return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+    return fail_with(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   words *w = c->block;
   w->count = given->count;
   w->data = (word *)(w + 1);
@@ -303,7 +305,7 @@ static const char *option_text(const call *c, char letter, char text[32]) {
 int option_number(call *c, char letter, int64_t least, int64_t most,
                   int64_t otherwise, int64_t *out) {
   char name[32];
-  const word *w = value_of(c, letter);
+  const word *w = option_word(c, letter);
   if (!w) {
     *out = otherwise;
   } else if (!word_number(w, out) || *out < least || *out > most) {
@@ -317,7 +319,7 @@ int option_number(call *c, char letter, int64_t least, int64_t most,
 /* A value that is no duration is refused by a sentence that names the units. */
 int option_duration(call *c, char letter, int64_t otherwise, int64_t *ms_out) {
   char name[32];
-  const word *w = value_of(c, letter);
+  const word *w = option_word(c, letter);
   if (!w)
     *ms_out = otherwise;
   else if (!word_duration(w, ms_out))
@@ -339,10 +341,10 @@ int option_deadline(call *c, char letter, int64_t *deadline_out) {
 /* The sentence has each form that can be given. */
 int option_time(call *c, char letter, int64_t otherwise, int64_t *ms_out) {
   char name[32];
-  const word *w = value_of(c, letter);
+  const word *w = option_word(c, letter);
   if (!w)
     *ms_out = otherwise;
-  else if (!word_time(w, wall_now(), ms_out))
+  else if (!word_time(w, clock_wall_ms(), ms_out))
     return fail_usage(c,
                       "%s wants a time such as 2026-11-20T12:00:00Z, or how "
                       "long ago it was, such as 90s, 5m or 2h, not \"%s\"",
@@ -418,17 +420,17 @@ char *shell_cwd(shell *sh) {
  * parts. */
 int path_join(call *c, const word *text, char **path_out) {
   if (strlen(text->text) != text->len)
-    return fail(c, STATUS_DATA, "BADARGUMENTS",
-                "there is a NUL in the path \"%s\"", text->text);
+    return fail_with(c, STATUS_DATA, "BADARGUMENTS",
+                     "there is a NUL in the path \"%s\"", text->text);
   if (text->len == 0) /* a variable that is not set: the root is not meant */
-    return fail(c, STATUS_DATA, "BADARGUMENTS", "\"\" is not a path");
+    return fail_with(c, STATUS_DATA, "BADARGUMENTS", "\"\" is not a path");
   char *cwd = shell_cwd(c->sh);
   size_t len = cwd ? strlen(cwd) : 0;
   char *path = malloc(len + text->len + 2);
   if (!cwd || !path) {
     free(cwd);
     free(path);
-    return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+    return fail_with(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   }
   if (text->text[0] == '/') {
     memcpy(path, text->text, text->len + 1); /* as ZooKeeper sees it */
@@ -471,10 +473,10 @@ void path_trim(char *path) {
 int place_path(call *c, const word *name, const char *base, char **path_out) {
   if (name->text[0] == '/') return path_join(c, name, path_out);
   if (name->len == 0 || strlen(name->text) != name->len)
-    return fail(c, STATUS_DATA, "BADARGUMENTS", "\"%s\" is not a name",
-                name->text);
+    return fail_with(c, STATUS_DATA, "BADARGUMENTS", "\"%s\" is not a name",
+                     name->text);
   char *path = malloc(strlen(base) + name->len + 3);
-  if (!path) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  if (!path) return fail_with(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   sprintf(path, "/%s/%s", base, name->text);
   *path_out = path;
   return 0;

@@ -46,7 +46,7 @@ static void standing_close(standing *s) {
 }
 
 /* A listener that does nothing, but has to be there: only then is the barrier
- * watched, so that its removal wakes guard_run() or hold_until_signal(), which
+ * watched, so that its removal wakes guard_run() or held_until_signal(), which
  * look. */
 static void standing_heard(zke_barrier *barrier, int event, int64_t token,
                            void *context) {
@@ -79,7 +79,7 @@ static int standing_check(void *object) {
   return zke_fail(ZKE_LOST, "the barrier %s was removed", s->path);
 }
 
-/* For hold_until_signal(): was it removed, or is the session over?  If the file
+/* For held_until_signal(): was it removed, or is the session over?  If the file
  * could not be asked, it counts as standing. */
 static bool standing_gone(void *object) {
   int rc = standing_check(object);
@@ -99,8 +99,8 @@ static int set_around(call *c, standing *s) {
   int rc = zke_barrier_remove(s->barrier, s->token, ZKE_FOREVER);
   if (c->status == STATUS_LOST || rc == ZKE_OK) return status;
   if (rc == ZKE_NONODE || rc == ZKE_INVALIDSTATE)
-    return fail(c, STATUS_LOST, "LOST", "the barrier %s was lost (%s)", s->path,
-                zke_errmsg());
+    return fail_with(c, STATUS_LOST, "LOST", "the barrier %s was lost (%s)",
+                     s->path, zke_errmsg());
   return status ? status : fail_rc(c, rc);
 }
 
@@ -109,11 +109,12 @@ static int set_around(call *c, standing *s) {
 static int set_end(call *c, standing *s) {
   if (c->child) return set_around(c, s);
   json_t *row = json_pack("{s:I}", "token", s->token);
-  int status = c->id ? emit(c, row) : emit_event(c, row);
-  if (status || !has(c, 'e') || c->sh->persists) return status;
-  note(c, "the barrier stands until this command is ended");
-  status = hold_until_signal(c, standing_gone, s);
-  return status ? status : fail(c, STATUS_LOST, "LOST", "%s", zke_errmsg());
+  int status = c->id ? emit_row(c, row) : emit_event(c, row);
+  if (status || !option_given(c, 'e') || c->sh->persists) return status;
+  verbose_say(c, "the barrier stands until this command is ended");
+  status = held_until_signal(c, standing_gone, s);
+  return status ? status
+                : fail_with(c, STATUS_LOST, "LOST", "%s", zke_errmsg());
 }
 
 /* barrier set.  With a command it is made ephemeral, so that it goes if this
@@ -121,11 +122,11 @@ static int set_end(call *c, standing *s) {
  * command that has failed leaves none, also in a session that goes on. */
 static int set_with(call *c, const patience *p, const char *data, int len) {
   standing s;
-  int status = standing_open(c, has(c, 'e') || c->child, &s);
+  int status = standing_open(c, option_given(c, 'e') || c->child, &s);
   if (status) return status;
   int rc = zke_barrier_set(s.barrier, data, len < 0 ? 0 : len, ZKE_FOREVER,
                            &s.token);
-  if (rc == ZKE_OK && (has(c, 'e') || c->child))
+  if (rc == ZKE_OK && (option_given(c, 'e') || c->child))
     rc = zke_barrier_start(s.barrier);
   status = rc == ZKE_OK ? set_end(c, &s) : fail_wait(c, p, rc);
   if (rc != ZKE_OK && s.token)
@@ -179,9 +180,9 @@ static int wait_run(call *c) {
   if (status) return status;
   int rc = ZKE_OPERATIONTIMEOUT;
   cancel_by(c, cancel_barrier, s.barrier);
-  if (talks(c)) rc = zke_barrier_wait(s.barrier, 0);
+  if (verbose_wanted(c)) rc = zke_barrier_wait(s.barrier, 0);
   if (rc == ZKE_OPERATIONTIMEOUT) {
-    if (p.deadline > zke_now(c->z)) note(c, "waiting: %s", zke_errmsg());
+    if (p.deadline > zke_now(c->z)) verbose_say(c, "waiting: %s", zke_errmsg());
     rc = zke_barrier_wait(s.barrier, p.deadline);
   }
   cancel_by(c, NULL, NULL);
@@ -199,10 +200,10 @@ static int wait_run(call *c) {
 /* One participant or setter as a row. */
 static json_t *party_row(const zke_party *p, const char *state) {
   return json_pack("{s:s,s:o,s:I,s:o,s:I,s:I,s:o}", "state", state, "identity",
-                   json_text(p->identity ? p->identity : ""), "pid", p->pid,
-                   "session", json_session(p->session), "since", p->since_ms,
+                   value_text(p->identity ? p->identity : ""), "pid", p->pid,
+                   "session", value_session(p->session), "since", p->since_ms,
                    "token", p->held ? p->mzxid : 0, "data",
-                   json_data(p->data, p->len));
+                   value_data(p->data, p->len));
 }
 
 /* A row for each participant; the token of a barrier that is set is the zxid
@@ -213,7 +214,7 @@ static int show_parties(call *c, const zke_party_list *all, bool set) {
     const zke_party *p = &all->data[i];
     json_t *row = party_row(p, set ? "set" : p->kind);
     if (row && set) json_object_set_new(row, "token", json_integer(p->czxid));
-    status = emit(c, row);
+    status = emit_row(c, row);
   }
   return status;
 }
@@ -230,8 +231,8 @@ static int show_run(call *c) {
   if (rc != ZKE_OK) {
     status = fail_rc(c, rc);
   } else if (set->count + parties->count == 0) {
-    status = fail(c, STATUS_NO, "NONODE",
-                  "no barrier is set at %s, and no party is there", path);
+    status = fail_with(c, STATUS_NO, "NONODE",
+                       "no barrier is set at %s, and no party is there", path);
   } else {
     status = show_parties(c, set, true);
     if (!status) status = show_parties(c, parties, false);
@@ -299,13 +300,13 @@ static bool party_gone(void *object) { return party_check(object) != ZKE_OK; }
 
 /* The number that -n must give, up to what a double barrier can hold. */
 static int parties_of(call *c, int64_t *n) {
-  if (!has(c, 'n'))
+  if (!option_given(c, 'n'))
     return fail_usage(c, "-n PARTIES is missing: how many parties there are");
   return option_number(c, 'n', 1, ZKE_DOUBLE_BARRIER_MOST, 0, n);
 }
 
 /* A place in the double barrier of n parties, with one reference; NULL after
- * fail(). */
+ * fail_with(). */
 static party *party_new(call *c, const char *path, int64_t n) {
   party *p = malloc(sizeof *p);
   if (!p) {
@@ -362,7 +363,7 @@ static int enter_around(call *c, party *p, const char *path) {
 static int enter_row(call *c, party *p) {
   json_t *row =
       json_pack("{s:I}", "round", zke_double_barrier_token(p->barrier));
-  return c->id ? emit(c, row) : emit_event(c, row);
+  return c->id ? emit_row(c, row) : emit_event(c, row);
 }
 
 static void enter_human(call *c, json_t *row, FILE *out) {
@@ -382,8 +383,8 @@ static int enter_end(call *c, party *p, const char *path) {
     return failed ? failed : enter_row(c, p);
   }
   int status = enter_row(c, p);
-  if (!status) status = hold_until_signal(c, party_gone, p);
-  if (!status) status = fail(c, STATUS_LOST, "LOST", "%s", zke_errmsg());
+  if (!status) status = held_until_signal(c, party_gone, p);
+  if (!status) status = fail_with(c, STATUS_LOST, "LOST", "%s", zke_errmsg());
   party_on_release(p);
   return status;
 }
@@ -398,7 +399,7 @@ static int enter_with(call *c, const patience *how, const char *data, int len) {
   if (status) return status;
   party *p = party_new(c, path, n);
   if (p) {
-    note(c, "waiting for %" PRId64 " parties at %s", n, path);
+    verbose_say(c, "waiting for %" PRId64 " parties at %s", n, path);
     cancel_by(c, cancel_party, p->barrier);
     int rc = zke_double_barrier_enter(p->barrier, data, len < 0 ? 0 : len,
                                       how->deadline, &round);
@@ -426,8 +427,8 @@ static int leave_run(call *c) {
     if (zke_double_barrier_state(p->barrier) != ZKE_DOUBLE_BARRIER_INSIDE)
       held_release(c, party_class.kind, path, 0, p);
   } else {
-    status = fail(c, STATUS_NO, "NOTHELD",
-                  "this session is not inside the barrier %s", path);
+    status = fail_with(c, STATUS_NO, "NOTHELD",
+                       "this session is not inside the barrier %s", path);
   }
   shared_drop(p);
   free(path);
@@ -446,11 +447,11 @@ static int meet_rows(call *c, const zke_party_list *all, int64_t token) {
   int status = 0;
   for (int i = 0; !status && i < all->count; i++) {
     const zke_party *p = &all->data[i];
-    status = emit(
-        c,
-        json_pack("{s:o,s:o,s:I,s:o,s:I}", "data", json_data(p->data, p->len),
-                  "identity", json_text(p->identity ? p->identity : ""), "pid",
-                  p->pid, "session", json_session(p->session), "token", token));
+    status = emit_row(
+        c, json_pack("{s:o,s:o,s:I,s:o,s:I}", "data",
+                     value_data(p->data, p->len), "identity",
+                     value_text(p->identity ? p->identity : ""), "pid", p->pid,
+                     "session", value_session(p->session), "token", token));
   }
   return status;
 }
@@ -464,7 +465,7 @@ static int meet_with(call *c, const patience *how, const char *data, int len) {
   int status = parties_of(c, &n);
   if (!status) status = arg_place(c, 0, "barriers", &path);
   if (status) return status;
-  note(c, "waiting for %" PRId64 " parties at %s", n, path);
+  verbose_say(c, "waiting for %" PRId64 " parties at %s", n, path);
   int rc = zke_double_barrier_new(c->z, path, (int)n, NULL, &meeting);
   if (rc == ZKE_OK) {
     cancel_by(c, cancel_party, meeting);

@@ -27,9 +27,9 @@ typedef struct batch {
   int64_t most_bytes; /* of data at once; one operation may have more */
   void (*release)(void *owned);
   /* an operation was refused: 0 where the others go on, or the exit code after
-   * fail(): then nothing of this batch is done; on an ensemble, what stands
-   * before op.  Called in store_batch(); op is NULL where the batch as a whole
-   * failed */
+   * fail_with(): then nothing of this batch is done; on an ensemble, what
+   * stands before op.  Called in store_batch(); op is NULL where the batch as a
+   * whole failed */
   int (*refused)(void *owner, const zke_op *op, int rc);
   void *owner;
 

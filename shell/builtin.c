@@ -30,7 +30,7 @@ static int help_command(call *c, const command *m) {
   if (row) json_object_set_new(row, "options", list);
   if (row && command_note(m))
     json_object_set_new(row, "note", json_string(command_note(m)));
-  return emit(c, row);
+  return emit_row(c, row);
 }
 
 /* A command with its verbs, if it has some: their rows follow it in the
@@ -58,8 +58,8 @@ static int help_run(call *c) {
     const char *heading = command_heading(c->sh, m);
     if (heading) group = heading;
     int status =
-        emit(c, json_pack("{s:s,s:s,s:s,s:s*}", "command", m->name, "usage",
-                          m->usage, "summary", m->summary, "group", group));
+        emit_row(c, json_pack("{s:s,s:s,s:s,s:s*}", "command", m->name, "usage",
+                              m->usage, "summary", m->summary, "group", group));
     if (status) return status;
   }
   return 0;
@@ -150,7 +150,7 @@ static int cd_run(call *c) {
 /* pwd: the node that relative paths begin at. */
 static int pwd_run(call *c) {
   char *cwd = shell_cwd(c->sh);
-  int status = emit(c, cwd ? json_pack("{s:s}", "path", cwd) : NULL);
+  int status = emit_row(c, cwd ? json_pack("{s:s}", "path", cwd) : NULL);
   free(cwd);
   return status;
 }
@@ -159,7 +159,7 @@ static int pwd_run(call *c) {
 static int mode_run(call *c) {
   static const char *const names[] = {"human", "json", "plain"};
   if (c->count == 0)
-    return emit(c, json_pack("{s:s}", "mode", names[c->sh->format]));
+    return emit_row(c, json_pack("{s:s}", "mode", names[c->sh->format]));
   for (int i = 0; i < 3; i++)
     if (word_is(&c->args[0], names[i])) {
       c->sh->format = i;
@@ -170,15 +170,15 @@ static int mode_run(call *c) {
 }
 
 static int version_run(call *c) {
-  return emit(c, json_pack("{s:s}", "version", zke_version()));
+  return emit_row(c, json_pack("{s:s}", "version", zke_version()));
 }
 
 /* session: its id, and whether it is alive. */
 static int session_run(call *c) {
   json_t *row = json_pack(
-      "{s:o*,s:b,s:s}", "session", json_session(zke_session_id(c->z)), "alive",
+      "{s:o*,s:b,s:s}", "session", value_session(zke_session_id(c->z)), "alive",
       zke_state(c->z) == ZKE_STATE_CONNECTED, "file", c->sh->file);
-  return emit(c, row);
+  return emit_row(c, row);
 }
 
 /* exit: lets the reader of lines stop behind this one; the argument is the exit

@@ -18,14 +18,14 @@ static int64_t clock_ns(clockid_t which) {
 }
 
 /* For pthread_cond_timedwait() on a condition variable of this clock. */
-struct timespec monotonic_after(int64_t ms) {
+struct timespec clock_after(int64_t ms) {
   int64_t ns = clock_ns(CLOCK_MONOTONIC) + ms % 1000 * 1000000;
   return (struct timespec){.tv_sec = ns / 1000000000 + ms / 1000,
                            .tv_nsec = ns % 1000000000};
 }
 
-int64_t monotonic_ms(void) { return clock_ns(CLOCK_MONOTONIC) / 1000000; }
-int64_t wall_now(void) { return clock_ns(CLOCK_REALTIME) / 1000000; }
+int64_t clock_ms(void) { return clock_ns(CLOCK_MONOTONIC) / 1000000; }
+int64_t clock_wall_ms(void) { return clock_ns(CLOCK_REALTIME) / 1000000; }
 
 /* That of databases in memory: how far it is ahead and, while it stands, where.
  * Only a server moves it, on the thread that uses the database. */

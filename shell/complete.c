@@ -343,7 +343,7 @@ static char *insert_make(const typed *t) {
 
 /* Takes the line apart, gathers candidates, and finds what all of them have in
  * common. */
-void complete(shell *sh, const char *line, size_t len, completion *out) {
+void complete_line(shell *sh, const char *line, size_t len, completion *out) {
   typed t = {.sh = sh, .out = out};
   if (typed_begin(&t, line, len)) offer_all(&t);
   if (out->count) {
@@ -355,7 +355,7 @@ void complete(shell *sh, const char *line, size_t len, completion *out) {
   free(t.last);
 }
 
-/* May be called again, and for what complete() has left empty. */
+/* May be called again, and for what complete_line() has left empty. */
 void complete_free(completion *out) {
   for (int i = 0; i < out->count; i++) free(out->names[i]);
   free(out->names);

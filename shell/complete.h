@@ -14,7 +14,7 @@ typedef struct completion {
   char *insert; /* what is certain, quoted as the line goes; may be empty */
 } completion;
 
-/* complete - at the end of a line
+/* complete_line - at the end of a line
  *
  *   line, len  up to the cursor; what stands behind it does not count
  *   out        zeroed; count 0 where nothing is known, or without memory, and
@@ -22,7 +22,7 @@ typedef struct completion {
  *
  * Looks at the store only where it is open: a key that a person presses begins
  * no session and makes no file. */
-void complete(shell *sh, const char *line, size_t len, completion *out);
+void complete_line(shell *sh, const char *line, size_t len, completion *out);
 void complete_free(completion *out);
 
 #endif

@@ -175,7 +175,7 @@ static bool from_keyboard(void *person, const siginfo_t *info) {
  * the next. */
 static bool out_wait(int64_t *until) {
   for (;;) {
-    int64_t left = *until ? *until - monotonic_ms() : 0;
+    int64_t left = *until ? *until - clock_ms() : 0;
     struct pollfd fds[] = {{co.out, POLLOUT, 0},
                            {*until ? -1 : co.stop_fd, POLLIN, 0},
                            {*until ? -1 : co.parent_fd, POLLIN, 0}};
@@ -185,7 +185,7 @@ static bool out_wait(int64_t *until) {
       return false;
     if (fds[0].revents) return true;
     if (!*until && (fds[1].revents || fds[2].revents || parent_gone()))
-      *until = monotonic_ms() + FAREWELL_MS;
+      *until = clock_ms() + FAREWELL_MS;
   }
 }
 
@@ -273,7 +273,7 @@ static void out_answer(json_t *id, int status, json_t *rows, const char *code,
 static int co_event(call *c, json_t *row) {
   json_t *event =
       json_pack("{s:o,s:o}", "id", json_deep_copy(c->id), "event", row);
-  if (!event) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  if (!event) return fail_with(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   out_line(event);
   return 0;
 }
@@ -526,7 +526,7 @@ static void request_remove(request *r) {
 /* Put a request at the end of a line, and wake a worker.  co.m is held here and
  * in all of a pool's functions. */
 static void pool_add(pool *p, request *r) {
-  if (!p->first) p->turn_ms = monotonic_ms();
+  if (!p->first) p->turn_ms = clock_ms();
   *p->end = r;
   p->end = &r->queued;
   p->bytes += r->bytes;
@@ -566,10 +566,11 @@ static bool request_is_late(void) {
 static int request_fail(request *r) {
   int signal = atomic_load(&co.whole.signal);
   if (signal)
-    return fail(&r->c, STATUS_SIGNAL + signal, "INTERRUPTED",
-                "ended by signal %d (%s) before its turn", signal,
-                strsignal(signal));
-  return fail(&r->c, STATUS_CONFLICT, "CANCELLED", "cancelled before its turn");
+    return fail_with(&r->c, STATUS_SIGNAL + signal, "INTERRUPTED",
+                     "ended by signal %d (%s) before its turn", signal,
+                     strsignal(signal));
+  return fail_with(&r->c, STATUS_CONFLICT, "CANCELLED",
+                   "cancelled before its turn");
 }
 
 /* Run a request under its actor, and return its status.  The thread's former
@@ -609,7 +610,7 @@ static void *worker_run(void *pool_) {
     request *r = p->first;
     if (!r) break;
     pool_drop(p, r);
-    p->turn_ms = monotonic_ms();
+    p->turn_ms = clock_ms();
     pthread_mutex_unlock(&co.m);
     request_run(r);
     pthread_mutex_lock(&co.m);
@@ -636,7 +637,7 @@ static int worker_begin(pool *p) {
  * on helps nobody: further requests that may wait are refused, so that a
  * request that would end their waiting can be read. */
 static bool pool_is_stuck(const pool *p) {
-  return p->bytes >= QUEUE_MOST && monotonic_ms() - p->turn_ms >= STUCK_MS;
+  return p->bytes >= QUEUE_MOST && clock_ms() - p->turn_ms >= STUCK_MS;
 }
 
 /* Make more workers where requests are in line and no turn has come for
@@ -646,10 +647,10 @@ static bool pool_is_stuck(const pool *p) {
 static void pool_grow(pool *p) {
   struct pollfd out = {co.out, POLLOUT, 0};
   if (!p->first || p->workers == WORKERS_MOST) return;
-  if (monotonic_ms() - p->turn_ms < LOOK_MS || poll(&out, 1, 0) != 1) return;
+  if (clock_ms() - p->turn_ms < LOOK_MS || poll(&out, 1, 0) != 1) return;
   for (int i = 0; i < WORKERS_SOON && p->workers < WORKERS_MOST; i++) {
     if (worker_begin(p) != 0) break;
-    p->turn_ms = monotonic_ms();
+    p->turn_ms = clock_ms();
   }
 }
 
@@ -704,15 +705,15 @@ static bool request_may_wait(const request *r) {
  * held. */
 static int request_queue(pool *p, request *r) {
   if (p == &co.waiting && pool_is_stuck(p))
-    return fail(&r->c, STATUS_CONFLICT, "LIMIT",
-                "%d requests wait already, and %d more have not begun",
-                p->workers, p->queued);
+    return fail_with(&r->c, STATUS_CONFLICT, "LIMIT",
+                     "%d requests wait already, and %d more have not begun",
+                     p->workers, p->queued);
   int reason = 0;
   if (p->queued >= p->idle && p->workers < WORKERS_SOON)
     reason = worker_begin(p);
   if (p->workers == 0)
-    return fail(&r->c, STATUS_SYSTEM, "SYSTEM", "no thread for the request: %s",
-                strerror(reason));
+    return fail_with(&r->c, STATUS_SYSTEM, "SYSTEM",
+                     "no thread for the request: %s", strerror(reason));
   r->next = co.all;
   co.all = r;
   pool_add(p, r);
@@ -854,7 +855,7 @@ static bool input_room(input *in) {
  * co_status(). */
 static bool input_read(input *in) {
   if (!input_room(in)) {
-    fail(&co.whole, STATUS_SYSTEM, "NOMEM", "out of memory");
+    fail_with(&co.whole, STATUS_SYSTEM, "NOMEM", "out of memory");
     return false;
   }
   size_t most = in->room - in->len;
@@ -952,7 +953,7 @@ static void cancel_requests(bool all, int signal) {
 
 /* Sleep until a worker has left, but LOOK_MS at most.  co.m is held. */
 static void co_sleep(void) {
-  struct timespec until = monotonic_after(LOOK_MS);
+  struct timespec until = clock_after(LOOK_MS);
   pthread_cond_timedwait(&co.free, &co.m, &until);
 }
 

@@ -38,7 +38,7 @@
 
 /* SQLite counts its memory under a mutex, at each allocation.  Nobody in this
  * process asks for the count, and a server allocates much. */
-void sqlite_uncounted(void) { sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); }
+void database_uncounted(void) { sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); }
 
 /* ------------------------------------------------------------------------
  * Connections
@@ -70,7 +70,7 @@ static const struct {
 static int fail_sqlite(call *c, sqlite3 *db, const char *what) {
   int rc = sqlite3_errcode(db);
   const char *text = db ? sqlite3_errmsg(db) : "out of memory";
-  if (rc == SQLITE_INTERRUPT && cancelled(c)) return fail_cancelled(c);
+  if (rc == SQLITE_INTERRUPT && cancel_came(c)) return fail_cancelled(c);
   int status = STATUS_IO;
   const char *code = "IO";
   for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
@@ -78,14 +78,14 @@ static int fail_sqlite(call *c, sqlite3 *db, const char *what) {
       status = codes[i].status;
       code = codes[i].code;
     }
-  fail(c, status, code, "%s%s%s", what, *what ? ": " : "", text);
+  fail_with(c, status, code, "%s%s%s", what, *what ? ": " : "", text);
   return status;
 }
 
 /* SQLite asks this every 10000 instructions of a statement.
  * sqlite3_interrupt() would not do: it has no effect if it comes before the
  * statement begins. */
-static int reader_cancelled(void *c) { return cancelled(c); }
+static int reader_cancelled(void *c) { return cancel_came(c); }
 
 /* Have a cancel of the call end what the connection is doing. */
 static void reader_cancel_by(sqlite3 *db, call *c) {
@@ -109,9 +109,9 @@ static int reader_try(const char *file, sqlite3 **out) {
 static int reader_open(call *c, sqlite3 **out) {
   sqlite3 *db = NULL;
   if (is_memory(c))
-    return fail(c, STATUS_DENIED, "MEMORY",
-                "%s reads the database's file, and :memory: has none",
-                c->command->name);
+    return fail_with(c, STATUS_DENIED, "MEMORY",
+                     "%s reads the database's file, and :memory: has none",
+                     c->command->name);
   if (reader_try(c->sh->file, &db) != SQLITE_OK) {
     int status = fail_sqlite(c, db, c->sh->file);
     sqlite3_close(db);
@@ -202,7 +202,7 @@ static const char *chroot_of(const call *c) {
 
 /* The path from the file's root on, for free(); NULL without memory. "/" is the
  * chroot's own node, so no path ends in a slash. */
-char *whole_path(const call *c, const char *path) {
+char *path_whole(const call *c, const char *path) {
   const char *chroot = chroot_of(c);
   size_t room = strlen(chroot) + strlen(path) + 1;
   char *whole = malloc(room);
@@ -220,7 +220,7 @@ static bool is_below(const char *path, const char *top) {
 /* Does the path belong to ZooKeeper or to the engine, and not to a program?
  * Below a chroot /zookeeper means nothing special. On an ensemble the engine
  * has a place of its own for the sessions. */
-bool is_reserved(const call *c, const char *path) {
+bool path_is_reserved(const call *c, const char *path) {
   if (store_of(c->sh) == STORE_ENSEMBLE && is_below(path, "/zke-sessions"))
     return true;
   return !*chroot_of(c) && is_below(path, "/zookeeper");
@@ -285,7 +285,7 @@ static int snapshot_prepare(snapshot *s, const char *sql, const char *one,
 /* Is there a further row?  *status is no longer 0 where that is not known. */
 static bool snapshot_next(snapshot *s, sqlite3_stmt *stmt, int *status) {
   int rc = sqlite3_step(stmt);
-  if (rc == SQLITE_ROW && cancelled(s->c))
+  if (rc == SQLITE_ROW && cancel_came(s->c))
     *status = fail_cancelled(s->c);
   else if (rc != SQLITE_ROW && rc != SQLITE_DONE)
     *status = fail_sqlite(s->c, s->db, s->c->sh->file);
@@ -325,7 +325,7 @@ static int snapshot_top(snapshot *s, const char *whole,
       snapshot_each(s, snapshot_one, parent, slash + 1, fn, arg, &count);
   free(parent);
   if (!status && count == 0)
-    status = fail(s->c, STATUS_NO, "NONODE", "no node %s", whole);
+    status = fail_with(s->c, STATUS_NO, "NONODE", "no node %s", whole);
   return status;
 }
 
@@ -358,7 +358,7 @@ static int snapshot_below(snapshot *s, const char *whole,
 /* The path is prefixed by the chroot, since the tables know nothing of it. */
 int snapshot_read(snapshot *s, const char *path,
                   int (*fn)(void *arg, const snapshot_node *node), void *arg) {
-  char *whole = whole_path(s->c, path);
+  char *whole = path_whole(s->c, path);
   if (!whole) return no_memory(s->c);
   int status = snapshot_top(s, whole, fn, arg);
   if (!status) status = snapshot_below(s, whole, fn, arg);
@@ -468,7 +468,7 @@ static int fail_create(call *c, const char *name) {
 /* As fail_create(), with a code and a reason of our own. */
 static int refuse(call *c, const char *code, const char *name,
                   const char *why) {
-  fail(c, STATUS_CANTCREATE, code, "%s %s", name, why);
+  fail_with(c, STATUS_CANTCREATE, code, "%s %s", name, why);
   return STATUS_CANTCREATE;
 }
 
@@ -571,7 +571,7 @@ void target_close(target *t) {
 /* The mode as chmod has it: octal, for files, and the owner's at least. More
  * than reading and writing means nothing for a database. */
 static int init_mode(call *c, mode_t *mode) {
-  const word *w = value_of(c, 'm');
+  const word *w = option_word(c, 'm');
   char *end;
   if (!w) return 0;
   unsigned long value = strtoul(w->text, &end, 8);
@@ -587,7 +587,7 @@ static int init_mode(call *c, mode_t *mode) {
 /* The group by its name, or by its number; a name that is a number is a name
  * first. */
 static int init_group(call *c, gid_t *group) {
-  const word *w = value_of(c, 'g');
+  const word *w = option_word(c, 'g');
   int64_t number;
   if (!w) return 0;
   const struct group *g = getgrnam(w->text);
@@ -604,13 +604,13 @@ static int init_group(call *c, gid_t *group) {
  * until it has its group. */
 static int init_file(call *c, mode_t mode, gid_t group) {
   const char *name = c->sh->file;
-  bool given = has(c, 'm') || has(c, 'g');
+  bool given = option_given(c, 'm') || option_given(c, 'g');
   int fd =
       open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, given ? 0600 : 0664);
   if (fd < 0 && errno == EEXIST) return refuse(c, "EXISTS", name, "exists");
   if (fd < 0) return fail_create(c, name);
   int status = 0;
-  if ((has(c, 'g') && fchown(fd, (uid_t)-1, group) != 0) ||
+  if ((option_given(c, 'g') && fchown(fd, (uid_t)-1, group) != 0) ||
       (given && fchmod(fd, mode) != 0)) {
     status = fail_create(c, name);
     unlink(name);
@@ -626,10 +626,10 @@ static int init_emit(call *c, const char *tables) {
   struct stat st;
   if (stat(c->sh->file, &st) != 0) return fail_create(c, c->sh->file);
   snprintf(mode, sizeof mode, "%03o", (unsigned)st.st_mode & 0777);
-  json_t *row = json_pack("{s:o*,s:s,s:I}", "file", json_text(c->sh->file),
+  json_t *row = json_pack("{s:o*,s:s,s:I}", "file", value_text(c->sh->file),
                           "mode", mode, "group", (json_int_t)st.st_gid);
   if (row && tables) json_object_set_new(row, "tables", json_string(tables));
-  return emit(c, row);
+  return emit_row(c, row);
 }
 
 /* A handle for init, on a file that is there. It has no chroot: whether the
@@ -657,7 +657,7 @@ static int init_host(call *c, mode_t mode, gid_t group) {
     int status = init_file(c, mode, group);
     return status ? status : init_tables(c, ZKE_OPEN_HOST, "made");
   }
-  if (has(c, 'm') || has(c, 'g'))
+  if (option_given(c, 'm') || option_given(c, 'g'))
     return fail_usage(c, "%s exists: chmod and chgrp change its permissions",
                       c->sh->file);
   bool there = init_open(c, ZKE_OPEN_READONLY, &z) == ZKE_OK;
@@ -668,13 +668,14 @@ static int init_host(call *c, mode_t mode, gid_t group) {
 /* init --remove: all of zkembed goes out of the program's database. */
 static int init_remove(call *c) {
   zke *z = NULL;
-  if (has(c, 'm') || has(c, 'g') || has(c, 'h'))
+  if (option_given(c, 'm') || option_given(c, 'g') || option_given(c, 'h'))
     return fail_usage(c, "--remove goes with no other option");
   int rc = init_open(c, 0, &z);
   if (rc == ZKE_OK) rc = zke_remove_tables(z);
   int status = 0;
   if (rc == ZKE_NOTEMPTY && strstr(zke_errmsg(), "trigger"))
-    status = fail(c, status_of(rc), "NOTEMPTY",
+    status =
+        fail_with(c, status_of(rc), "NOTEMPTY",
                   "%s (\"fence\" lists fences, \"fence TABLE --off\" removes "
                   "one)",
                   zke_errmsg());
@@ -694,8 +695,8 @@ static int init_run(call *c) {
   int status = init_mode(c, &mode);
   if (!status) status = init_group(c, &group);
   if (status) return status;
-  if (has(c, 'r')) return init_remove(c);
-  if (has(c, 'h')) return init_host(c, mode, group);
+  if (option_given(c, 'r')) return init_remove(c);
+  if (option_given(c, 'h')) return init_host(c, mode, group);
   status = init_file(c, mode, group);
   return status ? status : init_tables(c, 0, NULL);
 }
@@ -721,7 +722,8 @@ static int backup_check_idle(call *c, const target *t) {
         db, "PRAGMA locking_mode=EXCLUSIVE;BEGIN EXCLUSIVE;ROLLBACK", 0, 0, 0);
   sqlite3_close(db);
   if (rc != SQLITE_BUSY) return 0; /* others: no database at all, say */
-  return fail(c, STATUS_CONFLICT, "BUSY", "%s is a database in use", t->name);
+  return fail_with(c, STATUS_CONFLICT, "BUSY", "%s is a database in use",
+                   t->name);
 }
 
 /* Refuses a log or a journal beside the copy's place: SQLite would replay it
@@ -746,13 +748,14 @@ static int backup_steps(call *c, sqlite3 *from, sqlite3 *to, const target *t) {
   sqlite3_backup *b = sqlite3_backup_init(to, "main", from, "main");
   int rc = SQLITE_ERROR;
   if (!b) return fail_sqlite(c, to, t->name);
-  while (!cancelled(c) && (rc = sqlite3_backup_step(b, 512)) == SQLITE_OK) {
+  while (!cancel_came(c) && (rc = sqlite3_backup_step(b, 512)) == SQLITE_OK) {
     int total = sqlite3_backup_pagecount(b);
-    progress(c, "backup, pages", total - sqlite3_backup_remaining(b), total);
+    progress_show(c, "backup, pages", total - sqlite3_backup_remaining(b),
+                  total);
   }
   sqlite3_backup_finish(b);
   if (rc == SQLITE_DONE) return 0;
-  if (cancelled(c)) return fail_cancelled(c);
+  if (cancel_came(c)) return fail_cancelled(c);
   return fail_sqlite(c, to, t->name);
 }
 
@@ -768,8 +771,8 @@ static int backup_verify(call *c, sqlite3 *to, const target *t) {
   if (!said)
     status = fail_sqlite(c, to, t->name);
   else if (strcmp(said, "ok") != 0)
-    status = fail(c, STATUS_IO, "CORRUPT", "%s is damaged: %s",
-                  t->snapshot ? t->snapshot : c->sh->file, said);
+    status = fail_with(c, STATUS_IO, "CORRUPT", "%s is damaged: %s",
+                       t->snapshot ? t->snapshot : c->sh->file, said);
   sqlite3_finalize(stmt);
   return status;
 }
@@ -806,9 +809,9 @@ static int backup_copy(call *c, sqlite3 *from, const target *t) {
 static int backup_emit(call *c, const char *name, const target *t) {
   struct stat st;
   int64_t bytes = fstat(t->fd, &st) == 0 ? st.st_size : 0;
-  json_t *row = json_pack("{s:o*,s:I}", "file", json_text(name), "bytes",
+  json_t *row = json_pack("{s:o*,s:I}", "file", value_text(name), "bytes",
                           (json_int_t)bytes);
-  return emit(c, row);
+  return emit_row(c, row);
 }
 
 /* backup: copies one moment of the database to a file that no process uses. */
@@ -816,7 +819,8 @@ static int backup_run(call *c) {
   snapshot *s = NULL;
   target t = {.fd = -1};
   int status = snapshot_open(c, &s);
-  if (!status) status = target_open(c, c->args[0].text, has(c, 'f'), &t);
+  if (!status)
+    status = target_open(c, c->args[0].text, option_given(c, 'f'), &t);
   if (!status && !t.temp) status = refuse(c, "NOTAFILE", t.name, "is no file");
   if (!status) status = backup_check_idle(c, &t);
   if (!status) status = backup_check_log(c, &t);
@@ -860,7 +864,7 @@ static void inspect_close(call *c, zke *z) {
 /* zke_check() calls this with the store locked: it collects, and does not
  * print. */
 static void check_note(void *sentences, const char *sentence) {
-  json_array_append_new(sentences, json_text(sentence));
+  json_array_append_new(sentences, value_text(sentence));
 }
 
 /* Adds a sentence for each thing that is wrong; a zkembed code. */
@@ -895,7 +899,8 @@ static int check_run(call *c) {
   int rc = ZKE_OK;
   int status = found ? check_file(c, found, &rc) : no_memory(c);
   json_array_foreach(found, i, sentence) {
-    if (!status) status = emit(c, json_pack("{s:O}", "violation", sentence));
+    if (!status)
+      status = emit_row(c, json_pack("{s:O}", "violation", sentence));
   }
   json_decref(found);
   if (status) return status;
@@ -935,9 +940,9 @@ static int restore_check_locks(call *c, int fd) {
   close(fd);
   if (rc != 0 || lock.l_type == F_UNLCK) return 0;
   if (lock.l_pid > 0) snprintf(who, sizeof who, "process %d", (int)lock.l_pid);
-  return fail(c, STATUS_CONFLICT, "BUSY",
-              "%s is in use by %s; end all that use it, then restore",
-              c->sh->file, who);
+  return fail_with(c, STATUS_CONFLICT, "BUSY",
+                   "%s is in use by %s; end all that use it, then restore",
+                   c->sh->file, who);
 }
 
 /* Refuses, if a process has the database open.  The side files tell of those
@@ -978,8 +983,8 @@ static int restore_check_kind(call *c, const restoring *r) {
 static int restore_lock(call *c, restoring *r) {
   if (access(r->t.name, F_OK) != 0) return 0;
   if (access(r->t.name, W_OK) != 0)
-    return fail(c, STATUS_DENIED, "READONLY", "%s cannot be written",
-                c->sh->file);
+    return fail_with(c, STATUS_DENIED, "READONLY", "%s cannot be written",
+                     c->sh->file);
   int rc = sqlite3_open_v2(r->t.name, &r->old, SQLITE_OPEN_READWRITE, NULL);
   if (rc == SQLITE_OK)
     rc = sqlite3_exec(r->old,
@@ -988,7 +993,7 @@ static int restore_lock(call *c, restoring *r) {
                       0, 0, 0);
   if (rc == SQLITE_OK) return restore_check_kind(c, r);
   if (rc == SQLITE_BUSY)
-    return fail(c, STATUS_CONFLICT, "BUSY", "%s is in use", c->sh->file);
+    return fail_with(c, STATUS_CONFLICT, "BUSY", "%s is in use", c->sh->file);
   if (rc == SQLITE_NOTADB || rc == SQLITE_CORRUPT)
     return refuse(c, "CORRUPT", c->sh->file,
                   "is no database, or too damaged to be written over; move it "
@@ -1005,16 +1010,17 @@ static int restore_open(call *c, restoring *r) {
   if (is_database(c, &st))
     return refuse(c, "SAMEFILE", name, "is the database itself");
   if (!S_ISREG(st.st_mode))
-    return fail(c, STATUS_CANTOPEN, "NOTADB", "%s is no file", name);
+    return fail_with(c, STATUS_CANTOPEN, "NOTADB", "%s is no file", name);
   int rc = reader_try(name, &r->from);
   if (rc == SQLITE_READONLY || rc == SQLITE_CANTOPEN)
-    return fail(c, STATUS_CANTOPEN, "CANTOPEN",
-                "%s: reading needs its -shm file, which cannot be made there; "
-                "copy it, with its -wal if there is one, elsewhere",
-                name);
+    return fail_with(
+        c, STATUS_CANTOPEN, "CANTOPEN",
+        "%s: reading needs its -shm file, which cannot be made there; "
+        "copy it, with its -wal if there is one, elsewhere",
+        name);
   if (rc == SQLITE_ERROR || rc == SQLITE_NOTADB)
-    return fail(c, STATUS_CANTOPEN, "NOTADB", "%s is not a zkembed database",
-                name);
+    return fail_with(c, STATUS_CANTOPEN, "NOTADB",
+                     "%s is not a zkembed database", name);
   return rc == SQLITE_OK ? 0 : fail_sqlite(c, r->from, name);
 }
 
@@ -1033,7 +1039,8 @@ static int restore_verify(call *c, const char *file, unsigned flags,
   zke_close(z);
   int status = 0;
   if (rc != ZKE_OK)
-    status = fail(c, status_of(rc), zke_error_name(rc) + strlen("ZKE_"),
+    status =
+        fail_with(c, status_of(rc), zke_error_name(rc) + strlen("ZKE_"),
                   "%s: %s", name, json_string_value(json_array_get(found, 0)));
   json_decref(found);
   return status;
@@ -1098,9 +1105,9 @@ static int restore_run(call *c) {
   if (is_memory(c))
     return fail_usage(c, "restore writes a file, and :memory: has none");
   if (c->sh->z || c->sh->looker)
-    return fail(c, STATUS_CONFLICT, "BUSY",
-                "%s is open in this shell; run \"zke %s restore\" alone",
-                c->sh->file, c->sh->file);
+    return fail_with(c, STATUS_CONFLICT, "BUSY",
+                     "%s is open in this shell; run \"zke %s restore\" alone",
+                     c->sh->file, c->sh->file);
   r.t.name = realpath(c->sh->file, NULL);
   if (!r.t.name && errno == ENOENT) {
     if (lstat(c->sh->file, &link) == 0)
@@ -1135,9 +1142,10 @@ static int compact_run(call *c) {
   int64_t ms, before = file_bytes(file);
   zke *z = NULL;
   if (is_memory(c))
-    return fail(c, STATUS_DENIED, "MEMORY",
-                "compact makes the database's file shorter, and :memory: has "
-                "none");
+    return fail_with(
+        c, STATUS_DENIED, "MEMORY",
+        "compact makes the database's file shorter, and :memory: has "
+        "none");
   int status = option_duration(c, 'w', COMPACT_MS, &ms);
   if (status) return status;
   int rc = zke_open(file, &o, &z);
@@ -1145,8 +1153,8 @@ static int compact_run(call *c) {
   if (rc != ZKE_OK) status = fail_rc(c, rc);
   zke_close(z);
   if (status) return status;
-  return emit(c, json_pack("{s:I,s:I}", "before", (json_int_t)before, "bytes",
-                           (json_int_t)file_bytes(file)));
+  return emit_row(c, json_pack("{s:I,s:I}", "before", (json_int_t)before,
+                               "bytes", (json_int_t)file_bytes(file)));
 }
 
 /* ------------------------------------------------------------------------
@@ -1204,13 +1212,13 @@ static json_t *sql_value(sqlite3_stmt *stmt, int i) {
       /* JSON knows no infinity. */
       json_t *real = json_real(sqlite3_column_double(stmt, i));
       return real ? real
-                  : json_text((const char *)sqlite3_column_text(stmt, i));
+                  : value_text((const char *)sqlite3_column_text(stmt, i));
     }
     case SQLITE_NULL:
       return json_null();
     default: {
       const void *data = sqlite3_column_blob(stmt, i);
-      return json_data(data, sqlite3_column_bytes(stmt, i));
+      return value_data(data, sqlite3_column_bytes(stmt, i));
     }
   }
 }
@@ -1239,8 +1247,8 @@ static json_t *sql_row(sqlite3_stmt *stmt) {
 
 /* The failure for a statement that would do more than read. */
 static int fail_only_reads(call *c) {
-  return fail(c, STATUS_DENIED, "READONLY",
-              "sql runs only statements that read");
+  return fail_with(c, STATUS_DENIED, "READONLY",
+                   "sql runs only statements that read");
 }
 
 /* Prepares the statement that was given. A second one behind it is refused, and
@@ -1251,19 +1259,20 @@ static int sql_prepare(call *c, sqlite3 *db, sqlite3_stmt **out) {
   const char *rest = NULL;
   sqlite3_stmt *more = NULL;
   if (strlen(query->text) != query->len)
-    return fail(c, STATUS_DATA, "SQL", "there is a NUL in the query");
+    return fail_with(c, STATUS_DATA, "SQL", "there is a NUL in the query");
   if (sqlite3_prepare_v2(db, query->text, (int)query->len + 1, out, &rest) !=
       SQLITE_OK)
     return sqlite3_errcode(db) == SQLITE_AUTH ? fail_only_reads(c)
                                               : fail_sqlite(c, db, "");
-  if (!*out) return fail(c, STATUS_DATA, "SQL", "no statement was given");
+  if (!*out) return fail_with(c, STATUS_DATA, "SQL", "no statement was given");
   while (*rest == ';' || *rest == ' ' || *rest == '\n' || *rest == '\t') rest++;
   int rc = sqlite3_prepare_v2(db, rest, -1, &more, NULL);
   bool another = rc != SQLITE_OK || more;
   sqlite3_finalize(more);
   if (another)
-    return fail(c, STATUS_DATA, "SQL",
-                "sql runs one statement, and there is another one: %s", rest);
+    return fail_with(c, STATUS_DATA, "SQL",
+                     "sql runs one statement, and there is another one: %s",
+                     rest);
   if (!sqlite3_stmt_readonly(*out)) return fail_only_reads(c);
   return 0;
 }
@@ -1279,7 +1288,7 @@ static int sql_run(call *c) {
   status = sql_prepare(c, db, &stmt);
   int rc = SQLITE_DONE;
   while (!status && (rc = sqlite3_step(stmt)) == SQLITE_ROW)
-    status = cancelled(c) ? fail_cancelled(c) : emit(c, sql_row(stmt));
+    status = cancel_came(c) ? fail_cancelled(c) : emit_row(c, sql_row(stmt));
   if (!status && rc != SQLITE_DONE) status = fail_sqlite(c, db, "");
   sqlite3_finalize(stmt);
   sqlite3_close(db);
@@ -1320,8 +1329,9 @@ __attribute__((format(printf, 4, 5))) static void find(
   vsnprintf(detail, sizeof detail, format, arguments);
   va_end(arguments);
   d->sick = d->sick || state == PROBLEM;
-  int status = emit(d->c, json_pack("{s:s,s:s,s:o*}", "check", check, "state",
-                                    names[state], "detail", json_text(detail)));
+  int status =
+      emit_row(d->c, json_pack("{s:s,s:s,s:o*}", "check", check, "state",
+                               names[state], "detail", value_text(detail)));
   if (!d->status) d->status = status;
 }
 
@@ -1469,7 +1479,7 @@ static void doctor_pages(doctor *d) {
 static void doctor_clock(doctor *d) {
   int64_t latest = reader_number(
       d->db, "SELECT max(max(ctime),max(mtime)) FROM zkembed_node");
-  int64_t ahead = latest / 1000 - wall_now() / 1000;
+  int64_t ahead = latest / 1000 - clock_wall_ms() / 1000;
   if (ahead > 60)
     find(d, "clock", WARNING,
          "a node was changed %" PRId64
@@ -1663,7 +1673,7 @@ static int doctor_run(call *c) {
   if (d.z) doctor_integrity(&d);
   inspect_close(c, d.z);
   free(d.real);
-  if (cancelled(c)) return fail_cancelled(c);
+  if (cancel_came(c)) return fail_cancelled(c);
   if (d.status) return d.status;
   return d.sick ? STATUS_NO : STATUS_OK;
 }

@@ -12,7 +12,7 @@
 #include "shell.h"
 
 /* Before SQLite is used at all: it need not count its memory. */
-void sqlite_uncounted(void);
+void database_uncounted(void);
 
 /* One picture of the database, until it is closed. */
 typedef struct snapshot snapshot;
@@ -70,12 +70,12 @@ int64_t snapshot_number(snapshot *s, const char *sql);
 snapshot_sizes snapshot_file(snapshot *s);
 void snapshot_close(snapshot *s);
 
-/* whole_path - the path in the database of one that the handle sees, for
+/* path_whole - the path in the database of one that the handle sees, for
  *              free(); NULL without memory */
-char *whole_path(const call *c, const char *path);
+char *path_whole(const call *c, const char *path);
 
 /* The reserved nodes, as the handle sees paths. */
-bool is_reserved(const call *c, const char *path);
+bool path_is_reserved(const call *c, const char *path);
 
 /* A file that is written beside its place and then takes it, so that nobody
  * sees half of it; a device or a pipe is written to as it is.

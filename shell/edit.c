@@ -472,7 +472,8 @@ static unsigned char tab_pressed(EditLine *el, int key) {
   el_get(el, EL_CLIENTDATA, (void **)&e);
   const LineInfo *line = el_line(el);
   if (e->len == 0)
-    complete(e->sh, line->buffer, (size_t)(line->cursor - line->buffer), &k);
+    complete_line(e->sh, line->buffer, (size_t)(line->cursor - line->buffer),
+                  &k);
   if (k.count && *k.insert) {
     if (el_insertstr(el, k.insert) == 0) result = CC_REFRESH;
   } else if (k.count) {
@@ -718,7 +719,7 @@ static void edit_run_words(edit *e, const words *w) {
  * up to say it with. */
 static void edit_fail(edit *e, const char *wrong) {
   call c = {.sh = e->sh, .format = e->sh->format};
-  fail(&c, STATUS_USAGE, "USAGE", "%s", wrong);
+  fail_with(&c, STATUS_USAGE, "USAGE", "%s", wrong);
   output_error(&c);
 }
 

@@ -13,8 +13,8 @@
 /* Notes the failure, unless there was one before; the status of the first.  So
  * a command may fail again while it cleans up, and what the user reads is what
  * went wrong first. */
-static int fail_with(call *c, int status, const char *code, const char *format,
-                     va_list arguments) {
+static int fail_first(call *c, int status, const char *code, const char *format,
+                      va_list arguments) {
   if (c->status != STATUS_OK) return c->status;
   c->status = status;
   c->code = code;
@@ -24,10 +24,10 @@ static int fail_with(call *c, int status, const char *code, const char *format,
 
 /* Notes why the call fails, unless it has failed before; the status to
  * return. */
-int fail(call *c, int status, const char *code, const char *format, ...) {
+int fail_with(call *c, int status, const char *code, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  status = fail_with(c, status, code, format, arguments);
+  status = fail_first(c, status, code, format, arguments);
   va_end(arguments);
   return status;
 }
@@ -40,8 +40,8 @@ int fail_usage(call *c, const char *format, ...) {
   vsnprintf(what, sizeof what, format, arguments);
   va_end(arguments);
   const command *m = c->command;
-  return fail(c, STATUS_USAGE, "USAGE", "%s; usage: %s%s%s", what, m->name,
-              *m->usage ? " " : "", m->usage);
+  return fail_with(c, STATUS_USAGE, "USAGE", "%s; usage: %s%s%s", what, m->name,
+                   *m->usage ? " " : "", m->usage);
 }
 
 /* The exit code of zke(1) for each result of the engine.  A code that is new in
@@ -94,8 +94,8 @@ int status_of(int rc) {
 /* Report a result of the engine with the thread's sentence.  Call it before
  * anything else of the engine, which may replace that sentence. */
 int fail_rc(call *c, int rc) {
-  return fail(c, status_of(rc), zke_error_name(rc) + strlen("ZKE_"), "%s",
-              zke_errmsg());
+  return fail_with(c, status_of(rc), zke_error_name(rc) + strlen("ZKE_"), "%s",
+                   zke_errmsg());
 }
 
 /* The code names the few errors that scripts tell apart. */
@@ -105,5 +105,5 @@ int fail_errno(call *c, int status, const char *what) {
   if (errno == ENOENT) code = "NOENT";
   if (errno == EACCES) code = "ACCES";
   if (errno == EPIPE) code = "PIPE";
-  return fail(c, status, code, "%s: %s", what, strerror(errno));
+  return fail_with(c, status, code, "%s: %s", what, strerror(errno));
 }

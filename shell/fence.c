@@ -16,9 +16,9 @@
 /* A row: what a table's fence is, or was done to it. */
 static json_t *fence_row(const char *table, const char *path,
                          const char *column, const char *state) {
-  return json_pack("{s:o*,s:o*,s:o*,s:s}", "table", json_text(table), "lock",
-                   path ? json_text(path) : json_null(), "column",
-                   column ? json_text(column) : json_null(), "state", state);
+  return json_pack("{s:o*,s:o*,s:o*,s:s}", "table", value_text(table), "lock",
+                   path ? value_text(path) : json_null(), "column",
+                   column ? value_text(column) : json_null(), "state", state);
 }
 
 /* Emit the database's fences, a row each. */
@@ -29,41 +29,41 @@ static int fence_rows(call *c) {
   int rc = zke_fence_list(c->z, &list);
   if (rc != ZKE_OK) return fail_rc(c, rc);
   for (int i = 0; i < list->count && !status; i++)
-    status = emit(c, fence_row(list->data[i].table, list->data[i].path,
-                               list->data[i].column, "on"));
+    status = emit_row(c, fence_row(list->data[i].table, list->data[i].path,
+                                   list->data[i].column, "on"));
   zke_free(list);
   return status;
 }
 
 /* fence TABLE --off */
 static int fence_remove(call *c, const char *table) {
-  if (has(c, 'l') || has(c, 'c') || has(c, 'r'))
+  if (option_given(c, 'l') || option_given(c, 'c') || option_given(c, 'r'))
     return fail_usage(c, "--off goes with no other option");
   int status = session_open(c, NEEDS_SESSION | FILE_ONLY);
   if (status) return status;
   int rc = zke_fence_remove(c->z, table);
   if (rc != ZKE_OK) return fail_rc(c, rc);
-  return emit(c, fence_row(table, NULL, NULL, "off"));
+  return emit_row(c, fence_row(table, NULL, NULL, "off"));
 }
 
 /* fence TABLE --lock PATH.  The trigger wants the path in the database. */
 static int fence_set(call *c, const char *table) {
   char *path = NULL, *whole = NULL;
-  const word *column = value_of(c, 'c');
+  const word *column = option_word(c, 'c');
   zke_fence_options o = {.size = sizeof o,
                          .column = column ? column->text : "fence",
-                         .replace = has(c, 'r')};
+                         .replace = option_given(c, 'r')};
   int status = session_open(c, NEEDS_SESSION | FILE_ONLY);
-  if (!status) status = place_path(c, value_of(c, 'l'), "locks", &path);
+  if (!status) status = place_path(c, option_word(c, 'l'), "locks", &path);
   if (status) return status;
-  whole = whole_path(c, path);
+  whole = path_whole(c, path);
   int rc = whole ? zke_fence_set(c->z, table, whole, &o) : ZKE_OK;
   if (!whole)
     status = no_memory(c);
   else if (rc != ZKE_OK)
     status = fail_rc(c, rc);
   else
-    status = emit(c, fence_row(table, whole, o.column, "on"));
+    status = emit_row(c, fence_row(table, whole, o.column, "on"));
   free(whole);
   free(path);
   return status;
@@ -72,16 +72,18 @@ static int fence_set(call *c, const char *table) {
 /* fence: which of the three it is. */
 static int fence_run(call *c) {
   if (store_of(c->sh) == STORE_MEMORY)
-    return fail(c, STATUS_DENIED, "MEMORY",
-                "fence is about tables of a file, and :memory: has none");
-  if (c->count == 0 && (has(c, 'l') || has(c, 'o') || has(c, 'c')))
+    return fail_with(c, STATUS_DENIED, "MEMORY",
+                     "fence is about tables of a file, and :memory: has none");
+  if (c->count == 0 &&
+      (option_given(c, 'l') || option_given(c, 'o') || option_given(c, 'c')))
     return fail_usage(c, "which TABLE?");
   if (c->count == 0) return fence_rows(c);
   const word *table = &c->args[0];
   if (strlen(table->text) != table->len)
-    return fail(c, STATUS_DATA, "BADARGUMENTS", "there is a NUL in the name");
-  if (has(c, 'o')) return fence_remove(c, table->text);
-  if (!has(c, 'l'))
+    return fail_with(c, STATUS_DATA, "BADARGUMENTS",
+                     "there is a NUL in the name");
+  if (option_given(c, 'o')) return fence_remove(c, table->text);
+  if (!option_given(c, 'l'))
     return fail_usage(c, "--lock PATH sets a fence, --off removes it");
   return fence_set(c, table->text);
 }

@@ -157,11 +157,11 @@ static struct {
  * write as "\0", is refused rather than taken for its end. */
 int guard_options(call *c) {
   int64_t grace;
-  const word *lost = value_of(c, 'L');
+  const word *lost = option_word(c, 'L');
   if (lost && !word_is(lost, "kill") && !word_is(lost, "warn"))
     return fail_usage(c, "--on-lost wants kill or warn, not \"%s\"",
                       lost->text);
-  if (has(c, 'W') && has(c, 'o'))
+  if (option_given(c, 'W') && option_given(c, 'o'))
     return fail_usage(c, "--wait-all or --close, not both");
   for (int i = 0; i < c->child_count; i++)
     if (strlen(c->child[i].text) != c->child[i].len)
@@ -173,11 +173,11 @@ int guard_options(call *c) {
 static int run_options(run *r) {
   call *c = r->c;
   int status = guard_options(c);
-  const word *lost = value_of(c, 'L');
+  const word *lost = option_word(c, 'L');
   r->warn = lost && word_is(lost, "warn");
-  r->close = has(c, 'o');
-  r->outlive = has(c, 'P');
-  r->all = has(c, 'W');
+  r->close = option_given(c, 'o');
+  r->outlive = option_given(c, 'P');
+  r->all = option_given(c, 'W');
   return status ? status : option_duration(c, 'G', 5000, &r->grace_ms);
 }
 
@@ -636,7 +636,7 @@ static void judge_loss(run *r) {
 /* Passes a cancel on to the child, once: it may have come while there was no
  * child that the hook could give the signal to. */
 static void judge_cancel(run *r) {
-  if (r->cancelled || r->ended || !cancelled(r->c)) return;
+  if (r->cancelled || r->ended || !cancel_came(r->c)) return;
   r->cancelled = true;
   int signal = atomic_load(&r->c->signal);
   pthread_mutex_lock(&running.m);
@@ -697,7 +697,7 @@ static void judge_stays(run *r) {
   pthread_mutex_lock(&running.m);
   bool begins = r->stays && r->phase == RUNS;
   bool tells = r->tell && r->phase == STAYS && now >= r->until;
-  if (begins) r->tell = !r->all || r->asked || talks(r->c);
+  if (begins) r->tell = !r->all || r->asked || verbose_wanted(r->c);
   if (tells) r->tell = false;
   pthread_mutex_unlock(&running.m);
   if (begins) {
@@ -737,7 +737,7 @@ static bool run_over(run *r) {
 static void run_sleep_deaf(run *r, int64_t deadline) {
   int64_t ms = deadline - zke_now(r->c->z);
   if (deadline == ZKE_FOREVER) ms = 1000;
-  struct timespec t = monotonic_after(ms);
+  struct timespec t = clock_after(ms);
   pthread_mutex_lock(&running.m);
   while (ms > 0 && !r->woken &&
          pthread_cond_timedwait(&r->wake, &running.m, &t) == 0)
@@ -824,7 +824,7 @@ static int run_fork(run *r, const start *s) {
   (void)fflush(stdout);
   signals_hold();
   pthread_mutex_lock(&running.m);
-  bool late = cancelled(c);
+  bool late = cancel_came(c);
   if (!late) pid = fork();
   if (pid == 0) child_run(s);
   r->pid = pid > 0 ? pid : 0;
@@ -888,8 +888,8 @@ static int run_unexecuted(run *r) {
     status = STATUS_NOT_FOUND;
     code = "NOTFOUND";
   }
-  return fail(c, status, code, "cannot run \"%s\": %s", c->child[0].text,
-              strerror(why));
+  return fail_with(c, status, code, "cannot run \"%s\": %s", c->child[0].text,
+                   strerror(why));
 }
 
 /* Has this signal, which has ended the child, come to this process, too?  The
@@ -922,10 +922,10 @@ static int run_signalled(run *r, int signal) {
 static int fail_lost(run *r) {
   char why[512];
   loss_text(r->c, &r->loss, why, sizeof why);
-  if (r->phase != LEFT) return fail(r->c, STATUS_LOST, "LOST", "%s", why);
-  return fail(r->c, STATUS_LOST, "LOST",
-              "%s, and %zu of its command's processes cannot be killed", why,
-              r->known.count);
+  if (r->phase != LEFT) return fail_with(r->c, STATUS_LOST, "LOST", "%s", why);
+  return fail_with(r->c, STATUS_LOST, "LOST",
+                   "%s, and %zu of its command's processes cannot be killed",
+                   why, r->known.count);
 }
 
 /* What the command has come to, as an exit code. */
@@ -999,7 +999,7 @@ static int run_begin(run *r, const char *const *more, int count) {
     texts_add(&s.words, "%s", c->child[i].text);
   s.environment = environment_make(r, more, count);
   int status = !s.words.data || s.words.failed || s.environment.failed
-                   ? fail(c, STATUS_SYSTEM, "NOMEM", "out of memory")
+                   ? fail_with(c, STATUS_SYSTEM, "NOMEM", "out of memory")
                    : run_keepalive(r, &s);
   if (!status) status = run_input(r, &s.input);
   status = run_through(r, &s, status);

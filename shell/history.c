@@ -59,9 +59,9 @@ static int extent_read(call *c, extent *e) {
 static int extent_need(call *c, extent *e) {
   int status = extent_read(c, e);
   if (status || e->kept) return status;
-  return fail(c, STATUS_NO, "NOHISTORY",
-              "no history is kept of %s; \"history on\" begins one",
-              c->sh->file);
+  return fail_with(c, STATUS_NO, "NOHISTORY",
+                   "no history is kept of %s; \"history on\" begins one",
+                   c->sh->file);
 }
 
 /* A limit; null for none. */
@@ -75,9 +75,9 @@ static int history_tell(call *c) {
   extent e;
   int status = extent_read(c, &e);
   if (status) return status;
-  if (!e.kept) return emit(c, json_pack("{s:s}", "history", "off"));
-  return emit(
-      c, for_people(
+  if (!e.kept) return emit_row(c, json_pack("{s:s}", "history", "off"));
+  return emit_row(
+      c, value_for_people(
              c, json_pack("{s:s,s:o,s:o,s:I,s:I,s:I}", "history", "on", "keep",
                           limit_of(e.keep), "for_ms", limit_of(e.for_ms),
                           "changes", (json_int_t)e.rows, "zxid",
@@ -90,7 +90,7 @@ static int history_on(call *c) {
   int64_t rows, ms;
   int status = option_number(c, 'k', 1, INT64_MAX, 0, &rows);
   if (!status) status = option_duration(c, 'f', 0, &ms);
-  if (!status && has(c, 'f') && ms == 0)
+  if (!status && option_given(c, 'f') && ms == 0)
     status = fail_usage(c,
                         "--for wants more than nothing; \"history off\" "
                         "ends the history");
@@ -104,7 +104,7 @@ static int history_on(call *c) {
 /* Ends the history, and shows what is kept: nothing.  A limit is refused, since
  * its user has meant "on". */
 static int history_off(call *c) {
-  if (has(c, 'k') || has(c, 'f'))
+  if (option_given(c, 'k') || option_given(c, 'f'))
     return fail_usage(c, "limits are for \"history on\"");
   int status = session_open(c, NEEDS_SESSION | FILE_ONLY);
   if (status) return status;
@@ -115,9 +115,9 @@ static int history_off(call *c) {
 /* Refuses a tree in memory, before anything is opened; 0 for any other. */
 static int refuse_memory(call *c) {
   if (store_of(c->sh) != STORE_MEMORY) return 0;
-  return fail(c, STATUS_DENIED, "MEMORY",
-              "%s is about a file's history, and :memory: is none",
-              c->command->name);
+  return fail_with(c, STATUS_DENIED, "MEMORY",
+                   "%s is about a file's history, and :memory: is none",
+                   c->command->name);
 }
 
 /* The command: begins or ends the history, or without a word shows what is
@@ -129,7 +129,7 @@ static int history_run(call *c) {
   if (c->count && word_is(&c->args[0], "off")) return history_off(c);
   if (c->count)
     return fail_usage(c, "history is on or off, not \"%s\"", c->args[0].text);
-  if (has(c, 'k') || has(c, 'f'))
+  if (option_given(c, 'k') || option_given(c, 'f'))
     return fail_usage(c, "limits are for \"history on\"");
   status = session_open(c, NEEDS_FILE | FILE_ONLY);
   return status ? status : history_tell(c);
@@ -150,18 +150,18 @@ static json_t *change_row(const zke_change *h) {
   int type = h->type >= 1 && h->type <= 3 ? h->type : 0;
   return json_pack(
       "{s:I,s:I,s:s,s:o*,s:o*,s:o*,s:o*}", "zxid", (json_int_t)h->zxid, "time",
-      (json_int_t)h->time_ms, "type", types[type], "path", json_text(h->path),
-      "session", h->session ? json_session(h->session) : json_null(),
-      "identity", *h->identity ? json_text(h->identity) : json_null(), "pid",
+      (json_int_t)h->time_ms, "type", types[type], "path", value_text(h->path),
+      "session", h->session ? value_session(h->session) : json_null(),
+      "identity", *h->identity ? value_text(h->identity) : json_null(), "pid",
       h->pid ? json_integer(h->pid) : json_null());
 }
 
 /* --since: a zxid, which is a number without a unit, or a time. */
 static int since_of(call *c, int64_t *zxid, int64_t *ms) {
-  const word *w = value_of(c, 's');
+  const word *w = option_word(c, 's');
   *zxid = *ms = 0;
   if (!w || word_session(w, zxid)) return 0;
-  if (word_time(w, wall_now(), ms)) return 0;
+  if (word_time(w, clock_wall_ms(), ms)) return 0;
   return fail_usage(c,
                     "--since wants a zxid, a time such as "
                     "2026-11-20T12:00:00Z, or how long ago it was, such as "
@@ -190,8 +190,8 @@ static int log_rows(call *c, const zke_change_list *list, int64_t ms,
     left -= list->data[first - 1].time_ms >= ms;
   for (int i = first; i < list->count && !status; i++) {
     if (list->data[i].time_ms < ms) continue;
-    status =
-        cancelled(c) ? fail_cancelled(c) : emit(c, change_row(&list->data[i]));
+    status = cancel_came(c) ? fail_cancelled(c)
+                            : emit_row(c, change_row(&list->data[i]));
   }
   return status;
 }
@@ -315,20 +315,20 @@ static void past_name(const past *p, int64_t session, json_t *row) {
   }
   json_object_set_new(
       row, "identity",
-      identity && *identity ? json_text(identity) : json_null());
+      identity && *identity ? value_text(identity) : json_null());
   json_object_set_new(row, "pid", pid ? json_integer(pid) : json_null());
 }
 
 /* Emit one that held. */
 static int past_emit(call *c, const past *p, const past_holder *h) {
   json_t *row =
-      json_pack("{s:o*,s:i,s:o*}", "path", json_text(h->life->path), "place",
-                h->place, "session", json_session(h->life->owner));
+      json_pack("{s:o*,s:i,s:o*}", "path", value_text(h->life->path), "place",
+                h->place, "session", value_session(h->life->owner));
   if (!row) return no_memory(c);
   past_name(p, h->life->owner, row);
-  json_object_set_new(row, "since", json_time(h->since_ms));
-  json_object_set_new(row, "until_time", json_time(h->until_ms));
-  return emit(c, row);
+  json_object_set_new(row, "since", value_time(h->since_ms));
+  json_object_set_new(row, "until_time", value_time(h->until_ms));
+  return emit_row(c, row);
 }
 
 /* Emit all that held, or say that nobody did. */
@@ -342,17 +342,19 @@ static int past_tell(call *c, const past *p) {
     status = past_emit(c, p, &holders[i]);
   free(holders);
   if (status || count > 0) return status;
-  return fail(c, STATUS_NO, "NONODE",
-              has(c, 'a') ? "nobody held %s then" : "nobody holds %s", p->path);
+  return fail_with(
+      c, STATUS_NO, "NONODE",
+      option_given(c, 'a') ? "nobody held %s then" : "nobody holds %s",
+      p->path);
 }
 
 /* The history does not reach back to the time. */
 static int fail_before(call *c, const extent *e) {
   char text[ZKE_RECIPE_WHEN];
   zke_recipe_when(e->time_ms, text);
-  return fail(c, STATUS_NO, "NOHISTORY",
-              "the history begins at %s: who held anything before is not known",
-              text);
+  return fail_with(
+      c, STATUS_NO, "NOHISTORY",
+      "the history begins at %s: who held anything before is not known", text);
 }
 
 /* "held --at": who held a place at a time of the past.  Refused where the
@@ -360,7 +362,7 @@ static int fail_before(call *c, const extent *e) {
 static int held_then(call *c) {
   past p = {.path = NULL};
   extent e;
-  int64_t now = wall_now();
+  int64_t now = clock_wall_ms();
   int status = option_time(c, 'a', now, &p.at);
   if (!status && p.at > now)
     status = fail_usage(c, "--at is a time in the future");
@@ -382,7 +384,7 @@ static void held_row(void *arg, const held_class *class_, const char *path,
   int64_t token = class_->token(object);
   json_array_append_new(
       arg, json_pack("{s:s,s:o*,s:I,s:b}", "kind", class_->kind, "path",
-                     json_text(path), "token", (json_int_t)token, "held",
+                     value_text(path), "token", (json_int_t)token, "held",
                      token != 0));
 }
 
@@ -393,7 +395,7 @@ static int held_now(call *c) {
   int status = rows ? 0 : no_memory(c);
   if (rows) held_each(c->sh, held_row, rows);
   json_array_foreach(rows, i, row) {
-    if (!status) status = emit(c, json_incref(row));
+    if (!status) status = emit_row(c, json_incref(row));
   }
   json_decref(rows);
   return status;
@@ -402,7 +404,8 @@ static int held_now(call *c) {
 /* held: what this session holds; or with a name, who held that. */
 static int held_run(call *c) {
   if (c->count) return held_then(c);
-  if (has(c, 'a')) return fail_usage(c, "--at wants the NAME of a lock");
+  if (option_given(c, 'a'))
+    return fail_usage(c, "--at wants the NAME of a lock");
   return held_now(c);
 }
 

@@ -94,7 +94,7 @@ FILE *input_open(call *c, const char *name) {
  * began to run; then the call is cancelled by it here. */
 int input_failed(call *c, const char *name) {
   if (errno == EINTR && signals_stopped()) signals_cancel(c, signals_stopped());
-  if (errno == EINTR && cancelled(c)) return fail_cancelled(c);
+  if (errno == EINTR && cancel_came(c)) return fail_cancelled(c);
   return fail_errno(c, STATUS_IO, name);
 }
 
@@ -119,7 +119,7 @@ static int read_stream(call *c, const char *name, FILE *in, char **data_out,
     if (!larger) free(data);
     data = larger;
   }
-  if (!data) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  if (!data) return fail_with(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   if (ferror(in)) {
     int status = input_failed(c, name);
     free(data);
@@ -134,17 +134,18 @@ static int read_stream(call *c, const char *name, FILE *in, char **data_out,
 /* Refuses standard input as data while it has requests or commands. */
 int input_is_free(call *c) {
   if (c->id)
-    return fail(c, STATUS_USAGE, "USAGE",
-                "the standard input of a coprocess has the requests, not data");
+    return fail_with(
+        c, STATUS_USAGE, "USAGE",
+        "the standard input of a coprocess has the requests, not data");
   if (c->sh->reads_input)
-    return fail(c, STATUS_USAGE, "USAGE",
-                "standard input has the commands, not data");
+    return fail_with(c, STATUS_USAGE, "USAGE",
+                     "standard input has the commands, not data");
   return 0;
 }
 
 /* Reads a file, or standard input for "-", which must be free; 0, or a status
- * after fail().  The data is for free(). */
-int read_file(call *c, const char *name, char **data_out, size_t *len_out) {
+ * after fail_with().  The data is for free(). */
+int input_file(call *c, const char *name, char **data_out, size_t *len_out) {
   bool input = strcmp(name, "-") == 0;
   int status = input ? input_is_free(c) : 0;
   if (status) return status;
@@ -157,14 +158,15 @@ int read_file(call *c, const char *name, char **data_out, size_t *len_out) {
 }
 
 static int data_too_long(call *c) {
-  return fail(c, STATUS_DATA, "BADARGUMENTS",
-              "the data has more than two gigabytes");
+  return fail_with(c, STATUS_DATA, "BADARGUMENTS",
+                   "the data has more than two gigabytes");
 }
 
 /* The data can be given in one of four ways; without any it is empty. */
 int arg_data(call *c, int i, char **data_out, int *len_out, bool *given_out) {
-  const word *text = value_of(c, '6'), *file = value_of(c, 'i');
-  int ways = (i < c->count) + (text != NULL) + (file != NULL) + has(c, '0');
+  const word *text = option_word(c, '6'), *file = option_word(c, 'i');
+  int ways =
+      (i < c->count) + (text != NULL) + (file != NULL) + option_given(c, '0');
   size_t len = 0;
   char *data = NULL;
   int status = 0;
@@ -172,14 +174,15 @@ int arg_data(call *c, int i, char **data_out, int *len_out, bool *given_out) {
     return fail_usage(
         c, "only one of DATA, --null, --base64 and --input can be given");
   if (file) {
-    status = read_file(c, file->text, &data, &len);
+    status = input_file(c, file->text, &data, &len);
   } else if (text) {
     if (!base64_decode(text->text, text->len, &data, &len))
-      return fail(c, STATUS_DATA, "DATA", "\"%s\" is not base64", text->text);
+      return fail_with(c, STATUS_DATA, "DATA", "\"%s\" is not base64",
+                       text->text);
   } else if (i < c->count) {
     len = c->args[i].len;
     data = malloc(len + 1);
-    if (!data) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+    if (!data) return fail_with(c, STATUS_SYSTEM, "NOMEM", "out of memory");
     memcpy(data, c->args[i].text, len + 1);
   }
   if (status) return status;
@@ -188,7 +191,7 @@ int arg_data(call *c, int i, char **data_out, int *len_out, bool *given_out) {
     return data_too_long(c);
   }
   *data_out = data;
-  *len_out = has(c, '0') ? -1 : (int)len;
+  *len_out = option_given(c, '0') ? -1 : (int)len;
   if (given_out) *given_out = ways > 0;
   return 0;
 }

@@ -240,10 +240,11 @@ static void say_who(const contender *k, const zke_party_list *list) {
     len = p->len;
   }
   zke_recipe_when(p->since_ms, since);
-  note(k->c,
-       "waiting for the %s %s behind %d; it %s by %s (pid %lld) since %s%s%.*s",
-       k->kind->class_.kind, k->path, own - 1, k->kind->held, p->identity,
-       (long long)p->pid, since, before, len, label);
+  verbose_say(
+      k->c,
+      "waiting for the %s %s behind %d; it %s by %s (pid %lld) since %s%s%.*s",
+      k->kind->class_.kind, k->path, own - 1, k->kind->held, p->identity,
+      (long long)p->pid, since, before, len, label);
 }
 
 /* --verbose: joins the line first and then says who is in front, so that
@@ -262,19 +263,20 @@ static int wait_aloud(contender *k) {
 /* --verbose: at the end, how long it took.  Both times are of zke_now(). */
 static void say_times(const contender *k, int64_t asked, int64_t had) {
   int64_t now = zke_now(k->c->z);
-  note(k->c, "the %s %s: waited %.3f s, held %.3f s", k->kind->class_.kind,
-       k->path, (double)(had - asked) / 1000, (double)(now - had) / 1000);
+  verbose_say(k->c, "the %s %s: waited %.3f s, held %.3f s",
+              k->kind->class_.kind, k->path, (double)(had - asked) / 1000,
+              (double)(now - had) / 1000);
 }
 
 /* Prints the row of what was got.  A single command goes on to hold it until a
  * signal: there the row is printed at once, not at the command's end. */
 static int emit_held(contender *k) {
   call *c = k->c;
-  json_t *row = json_pack("{s:o*,s:s,s:I,s:o*}", "path", json_text(k->path),
+  json_t *row = json_pack("{s:o*,s:s,s:I,s:o*}", "path", value_text(k->path),
                           "kind", k->kind->class_.kind, "token",
                           (json_int_t)k->kind->class_.token(k->object),
-                          "session", json_session(zke_session_id(c->z)));
-  return c->sh->persists ? emit(c, row) : emit_event(c, row);
+                          "session", value_session(zke_session_id(c->z)));
+  return c->sh->persists ? emit_row(c, row) : emit_event(c, row);
 }
 
 /* "lock /locks/x, token 5" */
@@ -300,17 +302,18 @@ static int fail_conflict(call *c, int rc) {
   int status = option_number(c, 'E', 0, 255, STATUS_CONFLICT, &code);
   if (status) return status;
   if (code == STATUS_OK || (c->sh->quiet && !c->id)) return (int)code;
-  return fail(c, (int)code, zke_error_name(rc) + strlen("ZKE_"), "%s",
-              zke_errmsg());
+  return fail_with(c, (int)code, zke_error_name(rc) + strlen("ZKE_"), "%s",
+                   zke_errmsg());
 }
 
 /* sem without -n, and the semaphore is not there: the first process that uses
  * a semaphore has to say its limit. */
 static int fail_limitless(contender *k) {
-  return fail(k->c, STATUS_NO, "NONODE",
-              "there is no semaphore %s yet: sem -n LIMIT makes it, and says "
-              "how many may hold it at once",
-              k->path);
+  return fail_with(
+      k->c, STATUS_NO, "NONODE",
+      "there is no semaphore %s yet: sem -n LIMIT makes it, and says "
+      "how many may hold it at once",
+      k->path);
 }
 
 /* Why it was not got, as an exit code.
@@ -324,10 +327,10 @@ static int contend_failed(contender *k, int rc) {
   call *c = k->c;
   if (rc == ZKE_NONODE && k->kind == &semaphore_kind && !k->limit)
     return fail_limitless(k);
-  if (rc == ZKE_CANCELLED && cancelled(c)) return fail_cancelled(c);
+  if (rc == ZKE_CANCELLED && cancel_came(c)) return fail_cancelled(c);
   if (rc == ZKE_HELD || rc == ZKE_OPERATIONTIMEOUT) return fail_conflict(c, rc);
   if (rc == ZKE_LIMIT && k->kind == &semaphore_kind)
-    return fail(c, STATUS_DATA, "LIMIT", "%s", zke_errmsg());
+    return fail_with(c, STATUS_DATA, "LIMIT", "%s", zke_errmsg());
   return fail_rc(c, rc);
 }
 
@@ -337,7 +340,7 @@ static int contend_failed(contender *k, int rc) {
 static int contend_patiently(contender *k, int64_t ms) {
   call *c = k->c;
   int64_t deadline = ms < 0 ? ZKE_FOREVER : zke_now(c->z) + ms;
-  int rc = talks(c) ? wait_aloud(k) : ZKE_OK;
+  int rc = verbose_wanted(c) ? wait_aloud(k) : ZKE_OK;
   return rc == ZKE_OK ? k->kind->acquire(k, deadline) : rc;
 }
 
@@ -348,7 +351,7 @@ static int contend(contender *k) {
   int status = option_duration(c, 'w', -1, &ms), rc;
   if (status) return status;
   cancel_by(c, k->kind->cancel, k->object);
-  if (has(c, 'N') || ms == 0)
+  if (option_given(c, 'N') || ms == 0)
     rc = k->kind->try_(k);
   else
     rc = contend_patiently(k, ms);
@@ -370,7 +373,7 @@ static int fail_lost(contender *k) {
   char text[512];
   loss_note(&l, k->c, k->kind->class_.kind, k->path);
   loss_text(k->c, &l, text, sizeof text);
-  return fail(k->c, STATUS_LOST, "LOST", "%s", text);
+  return fail_with(k->c, STATUS_LOST, "LOST", "%s", text);
 }
 
 /* Runs the command while it is held, then releases it; the exit code.  A
@@ -391,7 +394,7 @@ static int hold_for_child(contender *k) {
   return status;
 }
 
-/* For hold_until_signal(): was it taken away?  The token tells, without
+/* For held_until_signal(): was it taken away?  The token tells, without
  * reading the file; check() then leaves the sentence that fail_lost() passes
  * on. */
 static bool hold_lost(void *object) {
@@ -401,10 +404,10 @@ static bool hold_lost(void *object) {
 }
 
 /* Holds it without a command, until a signal or until it is lost; the exit
- * code.  hold_until_signal() returns 0 only for a loss. */
+ * code.  held_until_signal() returns 0 only for a loss. */
 static int hold_for_signal(contender *k) {
   int status = emit_held(k);
-  if (!status) status = hold_until_signal(k->c, hold_lost, k);
+  if (!status) status = held_until_signal(k->c, hold_lost, k);
   return status ? status : fail_lost(k);
 }
 
@@ -427,7 +430,8 @@ static int hold(contender *k) {
     status = hold_for_child(k);
   else
     status = c->sh->persists ? hold_on(k) : hold_for_signal(k);
-  if (talks(c) && (c->child || !c->sh->persists)) say_times(k, asked, had);
+  if (verbose_wanted(c) && (c->child || !c->sh->persists))
+    say_times(k, asked, had);
   return status;
 }
 
@@ -451,7 +455,7 @@ static int join(call *c, const kind *kind_, int how, int limit, char *label) {
   if (!status) status = arg_place(c, 0, kind_->base, &k.path);
   if (!k.label) k.label = child_label(c);
   if (!status && !k.label)
-    status = fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+    status = fail_with(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   if (!status) {
     int rc = kind_->make(&k);
     status = rc == ZKE_OK ? hold(&k) : fail_rc(c, rc);
@@ -467,7 +471,8 @@ static int lock_run(call *c) { return join(c, &lock_kind, 0, 0, NULL); }
 /* rwlock: -r to read with others, -x to write alone; -s and -X are their
  * names in flock(1) and elsewhere. */
 static int rwlock_run(call *c) {
-  bool reads = has(c, 'r') || has(c, 's'), writes = has(c, 'X') || has(c, 'x');
+  bool reads = option_given(c, 'r') || option_given(c, 's'),
+       writes = option_given(c, 'X') || option_given(c, 'x');
   if (reads == writes) return fail_usage(c, "rwlock wants either -r or -x");
   return join(c, &rwlock_kind, reads ? ZKE_RWLOCK_READ : ZKE_RWLOCK_WRITE, 0,
               NULL);
@@ -495,8 +500,8 @@ static void observe_leader(zke_observer *o, const char *name, int64_t token,
                            const char *value, int len, void *context) {
   observation *seen = context;
   (void)o, (void)value, (void)len;
-  json_t *row = json_pack("{s:o*,s:o,s:I}", "path", json_text(seen->path),
-                          "leader", name ? json_text(name) : json_null(),
+  json_t *row = json_pack("{s:o*,s:o,s:I}", "path", value_text(seen->path),
+                          "leader", name ? value_text(name) : json_null(),
                           "token", (json_int_t)token);
   if (!seen->status) seen->status = emit_event(seen->c, row);
 }
@@ -514,7 +519,8 @@ static int elect_observe(call *c) {
   zke_observer *o;
   char *path;
   bool stands = c->child || c->count > 1;
-  for (const char *at = "wNELGoPW"; *at; at++) stands = stands || has(c, *at);
+  for (const char *at = "wNELGoPW"; *at; at++)
+    stands = stands || option_given(c, *at);
   if (stands)
     return fail_usage(c,
                       "--observe only watches: it takes no leader's name, no "
@@ -542,22 +548,22 @@ static int elect_observe(call *c) {
 static int elect_run(call *c) {
   char *name = NULL;
   int len;
-  if (has(c, 'l')) return elect_observe(c);
+  if (option_given(c, 'l')) return elect_observe(c);
   if (c->count > 1 && strlen(c->args[1].text) != c->args[1].len)
-    return fail(c, STATUS_DATA, "BADARGUMENTS",
-                "there is a NUL in the leader's name");
+    return fail_with(c, STATUS_DATA, "BADARGUMENTS",
+                     "there is a NUL in the leader's name");
   if (c->count > 1)
     len = asprintf(&name, "%s", c->args[1].text);
   else
     len = asprintf(&name, "%s-%d", c->sh->options.identity, getpid());
-  if (len < 0) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  if (len < 0) return fail_with(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   return join(c, &election_kind, 0, 0, name);
 }
 
 /* "ann leads, token 5", or as the other kinds print what they got. */
 static void elect_human(call *c, json_t *row, FILE *out) {
   json_t *leader = json_object_get(row, "leader");
-  if (!has(c, 'l')) {
+  if (!option_given(c, 'l')) {
     held_human(c, row, out);
   } else if (json_is_null(leader)) {
     fputs("nobody leads\n", out);

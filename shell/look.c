@@ -219,7 +219,7 @@ int look_take(call *c, look *l) {
   l->lines = calloc((size_t)l->places.count, sizeof *l->lines);
   if (!l->lines) return no_memory(c);
   for (int i = 0; i < l->places.count && !status; i++) {
-    if (cancelled(c)) return fail_cancelled(c);
+    if (cancel_came(c)) return fail_cancelled(c);
     status = look_place(c, l, l->places.data[i]);
   }
   return status;
@@ -313,17 +313,17 @@ static json_t *party_row(const look_line *line, int i) {
   const zke_party *p = &line->parties->data[i];
   const char *mode = party_mode(line, p);
   json_t *row = json_pack("{s:o*,s:s,s:s,s:i,s:I,s:o,s:o*,s:o*,s:I}", "path",
-                          json_text(line->path), "kind", line->kind, "state",
+                          value_text(line->path), "kind", line->kind, "state",
                           p->held ? "held" : "waiting", "position", i + 1,
                           "since", (json_int_t)p->since_ms, "token",
                           p->held ? json_integer(p->mzxid) : json_null(),
-                          "session", json_session(p->session), "identity",
-                          json_text(p->identity), "pid", (json_int_t)p->pid);
+                          "session", value_session(p->session), "identity",
+                          value_text(p->identity), "pid", (json_int_t)p->pid);
   if (!row) return NULL;
   json_object_set_new(row, "mode", mode ? json_string(mode) : json_null());
   json_object_set_new(row, "permits", json_integer(p->permits));
-  json_object_set_new(row, "data", json_data(p->data, p->len));
-  json_object_set_new(row, "znode", json_text(p->name));
+  json_object_set_new(row, "data", value_data(p->data, p->len));
+  json_object_set_new(row, "znode", value_text(p->name));
   return row;
 }
 
@@ -336,7 +336,7 @@ static int locks_party(call *c, look *l, const look_line *line, int i) {
   if (row)
     json_object_set_new(row, "kept_by",
                         holders_instead(&l->holders, life, p->pid));
-  return emit(c, row);
+  return emit_row(c, row);
 }
 
 /* Rows for all lines that were asked for; *found is set where there is one. */
@@ -363,14 +363,14 @@ static json_t *single_row(look *l, const char *above, const char *name,
   return json_pack(
       "{s:o*,s:s,s:s,s:i,s:I,s:o,s:o*,s:o*,s:I,s:n,s:i,s:n,s:o*,"
       "s:o*}",
-      "path", json_text(above), "kind", kind, "state",
+      "path", value_text(above), "kind", kind, "state",
       claims ? "held" : "foreign", "position", position, "since",
       (json_int_t)stat->ctime, "token",
       claims ? json_integer(stat->czxid) : json_null(), "session",
-      json_session(stat->ephemeralOwner), "identity",
-      json_text(who ? who->identity : ""), "pid",
+      value_session(stat->ephemeralOwner), "identity",
+      value_text(who ? who->identity : ""), "pid",
       (json_int_t)(who ? who->pid : 0), "mode", "permits", 1, "data", "znode",
-      json_text(name), "kept_by",
+      value_text(name), "kept_by",
       who ? holders_instead(&l->holders, holders_life(who), who->pid)
           : json_null());
 }
@@ -393,7 +393,7 @@ static int locks_queue(call *c, look *l, const char *queue, bool *found) {
     if (strncmp(path + len, "/taken/", 7) != 0) continue;
     if (zke_exists(c->z, path, NULL, NULL, &stat) != ZKE_OK) continue;
     *found = true;
-    int status = emit(
+    int status = emit_row(
         c, single_row(l, queue, path + len + 7, "queue", ++position, &stat));
     if (status) return status;
   }
@@ -416,8 +416,8 @@ static int locks_foreign(call *c, look *l, bool *found) {
     before = path;
     *found = true;
     status =
-        emit(c, single_row(l, path, slash + 1, zke_recipe_foreign(slash + 1),
-                           position, &stat));
+        emit_row(c, single_row(l, path, slash + 1,
+                               zke_recipe_foreign(slash + 1), position, &stat));
   }
   return status;
 }
@@ -429,12 +429,12 @@ static int locks_run(call *c) {
   int status = look_take(c, &l);
   if (!status) status = locks_lines(c, &l, &found);
   if (!status) status = locks_foreign(c, &l, &found);
-  for (int i = 0; has(c, 'a') && i < l.queues.count && !status; i++)
+  for (int i = 0; option_given(c, 'a') && i < l.queues.count && !status; i++)
     if (is_meant(c, l.queues.data[i]))
       status = locks_queue(c, &l, l.queues.data[i], &found);
   look_free(&l);
   if (status || found || c->count == 0) return status;
-  return fail(c, STATUS_NO, NULL, "nobody holds %s", c->args[0].text);
+  return fail_with(c, STATUS_NO, NULL, "nobody holds %s", c->args[0].text);
 }
 
 /* A line of the table: "  held  0x100000001  2026-…  nightly (pid 12) …". */
@@ -484,7 +484,7 @@ static void locks_human(call *c, json_t *row, FILE *out) {
  * why it does not say who keeps the session. */
 static json_t *session_row(const call *c, const zke_session_info *s) {
   return json_pack("{s:o*,s:o*,s:I,s:I,s:b,s:I,s:i,s:i,s:i,s:b}", "session",
-                   json_session(s->id), "identity", json_text(s->identity),
+                   value_session(s->id), "identity", value_text(s->identity),
                    "pid", (json_int_t)s->pid, "since",
                    (json_int_t)s->started_ms, "alive", s->alive, "lease_ms",
                    (json_int_t)s->lease_ms, "ephemerals", s->ephemerals,
@@ -496,14 +496,14 @@ static json_t *session_row(const call *c, const zke_session_info *s) {
  * and how it lives. */
 static int sessions_one(call *c, holders *h, const zke_session_info *s) {
   json_t *row = session_row(c, s);
-  if (!row) return emit(c, row);
+  if (!row) return emit_row(c, row);
   json_object_set_new(
       row, "kept_by",
       s->alive ? holders_instead(h, holders_life(s), s->pid) : json_null());
   json_object_set_new(row, "timeout_ms", json_integer(s->timeout_ms));
   json_object_set_new(row, "carrier",
-                      s->carrier ? json_session(s->carrier) : json_null());
-  return emit(c, row);
+                      s->carrier ? value_session(s->carrier) : json_null());
+  return emit_row(c, row);
 }
 
 /* sessions: a row for each. */
@@ -561,7 +561,7 @@ static int expire_one(call *c, const word *given) {
   json_t *row = rc == ZKE_OK ? session_row(c, &list->data[0]) : NULL;
   if (rc == ZKE_OK) rc = zke_expire(c->z, session);
   zke_free(list);
-  if (rc == ZKE_OK) return emit(c, row);
+  if (rc == ZKE_OK) return emit_row(c, row);
   json_decref(row);
   return fail_rc(c, rc);
 }
@@ -617,14 +617,14 @@ static int target_of(call *c, look_line *found) {
       line_free(&line);
   }
   if (status || found->path) return status;
-  return fail(c, STATUS_NO, "NONODE", "nobody holds %s or waits for it",
-              c->args[0].text);
+  return fail_with(c, STATUS_NO, "NONODE", "nobody holds %s or waits for it",
+                   c->args[0].text);
 }
 
 /* Refuse a line of another kind, and tell which command fits. */
 static int fail_kind(call *c, const look_line *line, const char *instead) {
-  return fail(c, STATUS_DATA, "OTHERKIND", "%s is of the kind %s: %s",
-              line->path, line->kind, instead);
+  return fail_with(c, STATUS_DATA, "OTHERKIND", "%s is of the kind %s: %s",
+                   line->path, line->kind, instead);
 }
 
 /* ------------------------------------------------------------------------
@@ -675,7 +675,7 @@ static int break_one(call *c, const look_line *line, int i) {
   if (rc != ZKE_OK) return fail_rc(c, rc);
   json_t *row = party_row(line, i);
   if (row) json_object_set_new(row, "state", json_string("broken"));
-  return emit(c, row);
+  return emit_row(c, row);
 }
 
 /* Does the party hold the line, by this token? 0 stands for any. */
@@ -690,11 +690,12 @@ static int break_line(call *c, const look_line *line, int64_t token) {
   for (int i = 0; i < line->parties->count; i++)
     count += is_target(&line->parties->data[i], token);
   if (count == 0 && token)
-    return fail(c, STATUS_NO, "NONODE",
-                "%s is not held with the token %" PRId64, line->path, token);
+    return fail_with(c, STATUS_NO, "NONODE",
+                     "%s is not held with the token %" PRId64, line->path,
+                     token);
   if (count == 0)
-    return fail(c, STATUS_NO, "NONODE", "nobody holds %s", line->path);
-  if (count > 1 && !has(c, 'a'))
+    return fail_with(c, STATUS_NO, "NONODE", "nobody holds %s", line->path);
+  if (count > 1 && !option_given(c, 'a'))
     return fail_usage(c,
                       "%d hold %s: name one of them by --token, or say --all",
                       count, line->path);
@@ -764,17 +765,17 @@ static int steal_tell(call *c, const char *path, zke_lock *lock,
   const zke_party *p = before->parties ? &before->parties->data[0] : NULL;
   if (p && !p->held) p = NULL;
   json_t *row =
-      json_pack("{s:o*,s:s,s:I,s:o*}", "path", json_text(path), "kind", "lock",
+      json_pack("{s:o*,s:s,s:I,s:o*}", "path", value_text(path), "kind", "lock",
                 "token", (json_int_t)zke_lock_token(lock), "session",
-                json_session(zke_session_id(c->z)));
+                value_session(zke_session_id(c->z)));
   if (!row) return no_memory(c);
   json_object_set_new(row, "stolen_from",
-                      p ? json_session(p->session) : json_null());
+                      p ? value_session(p->session) : json_null());
   json_object_set_new(row, "stolen_from_identity",
-                      p ? json_text(p->identity) : json_null());
+                      p ? value_text(p->identity) : json_null());
   json_object_set_new(row, "stolen_from_pid",
                       p ? json_integer(p->pid) : json_null());
-  return c->sh->persists ? emit(c, row) : emit_event(c, row);
+  return c->sh->persists ? emit_row(c, row) : emit_event(c, row);
 }
 
 /* Print whoever holds the lock now, and from whom it was stolen. */
@@ -800,7 +801,7 @@ static int fail_stolen(call *c, const char *path) {
   char text[512];
   loss_note(&l, c, "lock", path);
   loss_text(c, &l, text, sizeof text);
-  return fail(c, STATUS_LOST, "LOST", "%s", text);
+  return fail_with(c, STATUS_LOST, "LOST", "%s", text);
 }
 
 /* Until a signal, which is the way to end it, or somebody takes it away. */
@@ -811,7 +812,7 @@ static bool steal_lost(void *lock) {
 /* Hold what was stolen until a signal comes or another steals it.  The check
  * leaves the sentence that fail_stolen() passes on. */
 static int steal_hold(call *c, const char *path, zke_lock *lock) {
-  int status = hold_until_signal(c, steal_lost, lock);
+  int status = held_until_signal(c, steal_lost, lock);
   if (status) return status;
   zke_lock_check(lock);
   return fail_stolen(c, path);
@@ -900,7 +901,7 @@ static int revoke_wait(call *c, const char *path, int64_t deadline) {
   int rc = zke_rwlock_new(c->z, path, NULL, &rw);
   if (rc != ZKE_OK) return fail_rc(c, rc);
   cancel_by(c, revoke_cancel, rw);
-  rc = zke_rwlock_revoke(rw, deadline, has(c, 'i'));
+  rc = zke_rwlock_revoke(rw, deadline, option_given(c, 'i'));
   cancel_by(c, NULL, NULL);
   int status = 0;
   if (rc == ZKE_CANCELLED) status = fail_cancelled(c);
@@ -918,7 +919,7 @@ static int revoke_tell(call *c, const look_line *line) {
     if (!line->parties->data[i].held) continue;
     row = party_row(line, i);
     if (row) json_object_set_new(row, "state", json_string("revoked"));
-    status = emit(c, row);
+    status = emit_row(c, row);
   }
   return status;
 }
@@ -930,7 +931,7 @@ static int revoke_run(call *c) {
   look_line line;
   int status = option_deadline(c, 'w', &deadline);
   if (status) return status;
-  if (has(c, 'i') && !has(c, 'w'))
+  if (option_given(c, 'i') && !option_given(c, 'w'))
     return fail_usage(c, "--insist wants --wait, which says after how long");
   status = target_of(c, &line);
   if (!status && strcmp(line.kind, "rwlock") != 0)

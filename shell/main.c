@@ -307,7 +307,7 @@ int main(int argc, char **argv) {
              .auth = getenv("ZKE_AUTH"),
              .options = {.size = sizeof(zke_options), .identity = "zke"}}};
   fill_streams();
-  sqlite_uncounted();
+  database_uncounted();
   if (told_about_itself(&r.sh, argc, argv))
     return fflush(stdout) ? STATUS_IO : STATUS_OK;
   int status = parse(&r, argc, argv);

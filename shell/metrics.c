@@ -262,9 +262,10 @@ static int metrics_emit(call *c, metrics *m) {
   m->out = open_memstream(&text, &len);
   if (!m->out) return no_memory(c);
   metrics_write(m);
-  int status = fclose(m->out) == 0
-                   ? emit(c, json_pack("{s:o}", "metrics", json_text(text)))
-                   : no_memory(c);
+  int status =
+      fclose(m->out) == 0
+          ? emit_row(c, json_pack("{s:o}", "metrics", value_text(text)))
+          : no_memory(c);
   free(text);
   return status;
 }
@@ -286,7 +287,7 @@ static int metrics_run(call *c) {
   int status = rc == ZKE_OK ? snapshot_open(c, &m.file) : fail_rc(c, rc);
   if (!status) status = metrics_count(c, &m);
   if (!status) status = metrics_emit(c, &m);
-  if (!status && cancelled(c)) status = fail_cancelled(c);
+  if (!status && cancel_came(c)) status = fail_cancelled(c);
   snapshot_close(m.file);
   zke_free(m.sessions);
   return status;

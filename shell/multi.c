@@ -51,8 +51,8 @@ static void request_free(request *r) {
   free(r->ops);
 }
 
-/* One more operation, which is zero; NULL after fail(). It may move the others,
- * so pointers to operations are good until the next one only. */
+/* One more operation, which is zero; NULL after fail_with().  It may move the
+ * others, so pointers to operations are good until the next one only. */
 static zke_op *request_add(request *r) {
   if (r->count == r->room) {
     int room = r->room * 2 + 16;
@@ -127,16 +127,19 @@ static const char *kind_name(int type) {
 
 /* Refuse an operation whose words do not fit, and show how they should read. */
 static int fail_words(const reading *r, const struct kind *k) {
-  return fail(r->c, STATUS_USAGE, "USAGE", "operation %d should read: %s",
-              r->number, k->command.usage);
+  return fail_with(r->c, STATUS_USAGE, "USAGE", "operation %d should read: %s",
+                   r->number, k->command.usage);
 }
 
 /* Reads the version, from -v or from the argument behind the others.  Data that
  * an option gave leaves one argument less before it. */
 static bool read_version(const reading *r, const struct kind *k, zke_op *op) {
-  int at = k->has_data && !has(&r->of, '0') && !has(&r->of, '6') ? 2 : 1;
+  int at =
+      k->has_data && !option_given(&r->of, '0') && !option_given(&r->of, '6')
+          ? 2
+          : 1;
   int64_t version = -1;
-  const word *given = value_of(&r->of, 'v');
+  const word *given = option_word(&r->of, 'v');
   if (r->of.count > at && (op->type == ZKE_OP_CREATE || given)) return false;
   if (r->of.count > at) given = &r->of.args[at];
   if (given && (!word_number(given, &version) || version != (int32_t)version))
@@ -149,9 +152,9 @@ static bool read_version(const reading *r, const struct kind *k, zke_op *op) {
 static bool read_data(const reading *r, const struct kind *k, zke_op *op) {
   char *data = NULL;
   size_t len = 0;
-  const word *base64 = value_of(&r->of, '6');
+  const word *base64 = option_word(&r->of, '6');
   if (!k->has_data) return true;
-  if (has(&r->of, '0')) {
+  if (option_given(&r->of, '0')) {
     op->len = -1;
     return !base64;
   }
@@ -172,11 +175,11 @@ static bool read_data(const reading *r, const struct kind *k, zke_op *op) {
 static bool read_mode(const reading *r, zke_op *op) {
   const call *of = &r->of;
   if (op->type != ZKE_OP_CREATE) return true;
-  op->mode =
-      create_mode(has(of, 'e'), has(of, 's'), has(of, 'c'), has(of, 't'));
+  op->mode = tree_mode(option_given(of, 'e'), option_given(of, 's'),
+                       option_given(of, 'c'), option_given(of, 't'));
   op->acls = ZKE_OPEN_ACL;
-  return op->mode >= 0 &&
-         (!has(of, 't') || word_ttl(value_of(of, 't'), &op->ttl_ms));
+  return op->mode >= 0 && (!option_given(of, 't') ||
+                           word_ttl(option_word(of, 't'), &op->ttl_ms));
 }
 
 /* ---- check-token: is the lock still held with that token? ----
@@ -188,10 +191,10 @@ static bool read_mode(const reading *r, zke_op *op) {
 
 /* Says that the token is not the holder's. */
 static int fail_token(const reading *r, const char *path, int64_t token) {
-  return fail(r->c, STATUS_NO, "NOTHELD",
-              "operation %d: %s is not held with the token %" PRId64
-              "; nothing was changed",
-              r->number, path, token);
+  return fail_with(r->c, STATUS_NO, "NOTHELD",
+                   "operation %d: %s is not held with the token %" PRId64
+                   "; nothing was changed",
+                   r->number, path, token);
 }
 
 /* A name is below /locks; other kinds are named by their paths. */
@@ -245,7 +248,7 @@ static int read_node(reading *r, const struct kind *k, zke_op *op) {
   char *path;
   int status = path_join(r->c, &r->of.args[0], &path);
   if (status) return status;
-  if (!has(&r->of, 's')) path_trim(path);
+  if (!option_given(&r->of, 's')) path_trim(path);
   op->path = path;
   if (!read_version(r, k, op) || !read_data(r, k, op) || !read_mode(r, op))
     return fail_words(r, k);
@@ -261,10 +264,11 @@ static int read_operation(request *q, const word *begin, const word *end) {
   reading r = {
       .c = c, .number = q->count + 1, .of = {.sh = c->sh, .id = c->id}};
   if (!k)
-    return fail(c, STATUS_USAGE, "USAGE",
-                "operation %d is %s, not create, set, delete, check or "
-                "check-token",
-                r.number, begin < end && *begin->text ? begin->text : "empty");
+    return fail_with(c, STATUS_USAGE, "USAGE",
+                     "operation %d is %s, not create, set, delete, check or "
+                     "check-token",
+                     r.number,
+                     begin < end && *begin->text ? begin->text : "empty");
   zke_op *op = request_add(q);
   if (!op) return c->status;
   op->type = k->type;
@@ -304,7 +308,7 @@ static int read_line(request *q, const char *line, size_t len, long number) {
   words *w;
   const char *wrong = words_split(line, len, &w);
   if (wrong)
-    return fail(q->c, STATUS_DATA, "DATA", "line %ld: %s", number, wrong);
+    return fail_with(q->c, STATUS_DATA, "DATA", "line %ld: %s", number, wrong);
   int status = w->count ? read_operation(q, w->data, w->data + w->count) : 0;
   free(w); /* operations have copies */
   return status;
@@ -315,7 +319,7 @@ static int read_line(request *q, const char *line, size_t len, long number) {
 static int read_lines(request *q, const char *name) {
   char *text;
   size_t len;
-  int status = read_file(q->c, name, &text, &len);
+  int status = input_file(q->c, name, &text, &len);
   if (status) return status;
   const char *at = text, *end = text + len;
   for (long n = 1; !status && at < end; n++) {
@@ -326,14 +330,14 @@ static int read_lines(request *q, const char *name) {
   }
   free(text);
   if (status || q->count) return status;
-  return fail(q->c, STATUS_DATA, "DATA", "there is no operation in %s",
-              strcmp(name, "-") == 0 ? "standard input" : name);
+  return fail_with(q->c, STATUS_DATA, "DATA", "there is no operation in %s",
+                   strcmp(name, "-") == 0 ? "standard input" : name);
 }
 
 /* From the arguments, from --input, or from standard input. */
 static int read_request(request *q) {
   call *c = q->c;
-  const word *file = value_of(c, 'i');
+  const word *file = option_word(c, 'i');
   if (file && c->count) return fail_usage(c, "operations or --input, not both");
   if (c->count) return read_arguments(q);
   if (!file && c->sh->persists)
@@ -363,12 +367,12 @@ static int emit_result(call *c, int rc, const zke_op *op,
   const char *path = result->path ? result->path : op->path;
   bool is_set = rc == ZKE_OK && op->type == ZKE_OP_SET;
   json_t *row = json_pack("{s:s,s:o,s:s}", "op", kind_name(op->type), "path",
-                          json_text(path), "result", result_text(rc, result));
+                          value_text(path), "result", result_text(rc, result));
   if (row)
     json_object_set_new(
         row, "version",
         is_set ? json_integer(result->stat.version) : json_null());
-  return emit(c, row);
+  return emit_row(c, row);
 }
 
 /* Names the first operation that was refused, and says why. */
@@ -378,9 +382,10 @@ static int fail_refused(request *q, int rc, const zke_op_result *results) {
   snprintf(sentence, sizeof sentence, "%s", zke_errmsg());
   while (i < q->count && results[i].rc == ZKE_OK) i++;
   if (i == q->count) return fail_rc(q->c, rc);
-  return fail(q->c, status_of(rc), zke_error_name(rc) + strlen("ZKE_"),
-              "operation %d of %d, %s %s: %s; nothing was changed", i + 1,
-              q->count, kind_name(q->ops[i].type), q->ops[i].path, sentence);
+  return fail_with(q->c, status_of(rc), zke_error_name(rc) + strlen("ZKE_"),
+                   "operation %d of %d, %s %s: %s; nothing was changed", i + 1,
+                   q->count, kind_name(q->ops[i].type), q->ops[i].path,
+                   sentence);
 }
 
 /* Runs the multi.  A row for each operation is printed if it was done, and if

@@ -55,16 +55,17 @@ static void job_heard(zke_periodic *job, int state, void *context) {
  * other.  Returns 0, or STATUS_USAGE with the sentence said.  It needs no
  * store, so job_usage() calls it before a file is made. */
 static int once_options(call *c, zke_periodic_options *o) {
-  *o = (zke_periodic_options){
-      .size = sizeof *o, .aligned = has(c, 'a'), .listener = job_heard};
-  if (!has(c, 'e'))
+  *o = (zke_periodic_options){.size = sizeof *o,
+                              .aligned = option_given(c, 'a'),
+                              .listener = job_heard};
+  if (!option_given(c, 'e'))
     return fail_usage(c, "--every DURATION is missing: how often it is to run");
-  if (has(c, 'O') && !has(c, 'a'))
+  if (option_given(c, 'O') && !option_given(c, 'a'))
     return fail_usage(c, "--offset wants --aligned");
-  if (has(c, 'f') && has(c, 'w'))
+  if (option_given(c, 'f') && option_given(c, 'w'))
     return fail_usage(c, "--force or --wait, not both");
-  if (has(c, 'r')) o->retry |= ZKE_PERIODIC_RETRY_FAILED;
-  if (has(c, 'd')) o->retry |= ZKE_PERIODIC_RETRY_DEAD;
+  if (option_given(c, 'r')) o->retry |= ZKE_PERIODIC_RETRY_FAILED;
+  if (option_given(c, 'd')) o->retry |= ZKE_PERIODIC_RETRY_DEAD;
   int status = option_duration(c, 'e', 0, &o->period_ms);
   if (!status && o->period_ms == 0)
     status = fail_usage(c, "--every wants a duration above 0");
@@ -95,8 +96,8 @@ static int job_run(call *c, zke_periodic *job, const char *path) {
  * With -E the caller wants its own code for that. */
 static int job_not_due(call *c, const patience *p, int rc) {
   bool expected = rc == ZKE_LIMIT || rc == ZKE_HELD;
-  if (!expected || has(c, 'E')) return fail_wait(c, p, rc);
-  note(c, "%s", zke_errmsg());
+  if (!expected || option_given(c, 'E')) return fail_wait(c, p, rc);
+  verbose_say(c, "%s", zke_errmsg());
   return 0;
 }
 
@@ -104,8 +105,8 @@ static int job_not_due(call *c, const patience *p, int rc) {
  * is not due, ZKE_HELD where another runs it, or another code.  Only --wait
  * waits, until the job is due and free. */
 static int job_claim(call *c, zke_periodic *job, const patience *p) {
-  if (has(c, 'f')) return zke_periodic_force(job);
-  if (!has(c, 'w')) return zke_periodic_try(job);
+  if (option_given(c, 'f')) return zke_periodic_force(job);
+  if (!option_given(c, 'w')) return zke_periodic_try(job);
   cancel_by(c, cancel_job, job);
   int rc = zke_periodic_acquire(job, p->deadline);
   cancel_by(c, NULL, NULL);
@@ -158,7 +159,7 @@ static int turn_hold(call *c, zke_periodic *job, const char *path) {
   shared_init(&t->s, turn_free);
   json_t *row = json_pack("{s:b,s:I}", "due", 1, "token", t->token);
   int status = held_add(c, &turn_class, path, t);
-  if (!status) return emit(c, row);
+  if (!status) return emit_row(c, row);
   shared_drop(t);
   json_decref(row);
   return status;
@@ -180,8 +181,8 @@ static int turn_done(call *c) {
     if (rc != ZKE_OK) status = fail_rc(c, rc);
     held_release(c, turn_class.kind, at.path, 0, t);
   } else {
-    status = fail(c, STATUS_NO, "NOTHELD",
-                  "this session has not claimed the job %s", at.path);
+    status = fail_with(c, STATUS_NO, "NOTHELD",
+                       "this session has not claimed the job %s", at.path);
   }
   shared_drop(t);
   free(at.base);
@@ -208,7 +209,7 @@ static int once_at(call *c, const place *at, const zke_periodic_options *o,
   status = rc == ZKE_OK ? job_run(c, job, at->path) : job_not_due(c, p, rc);
   zke_periodic_free(job);
   if (c->child || status || rc == ZKE_OK) return status;
-  return emit(c, json_pack("{s:b}", "due", 0));
+  return emit_row(c, json_pack("{s:b}", "due", 0));
 }
 
 /* Find what is wrong with the words before session_open() makes a file for
@@ -216,7 +217,7 @@ static int once_at(call *c, const place *at, const zke_periodic_options *o,
 static int job_usage(call *c) {
   zke_periodic_options o;
   if (c->count < 1) return fail_usage(c, "once wants a NAME");
-  if (has(c, 'D')) return 0;
+  if (option_given(c, 'D')) return 0;
   if (!c->child && !c->sh->persists)
     return fail_usage(c, "once wants a command to run behind \"--\"");
   return once_options(c, &o);
@@ -227,7 +228,7 @@ static int job_start(call *c) {
   zke_periodic_options o;
   patience p;
   place at;
-  if (has(c, 'D')) return turn_done(c);
+  if (option_given(c, 'D')) return turn_done(c);
   int status = once_options(c, &o);
   if (!status) status = patience_of(c, &p);
   if (!status) status = place_of(c, 0, "jobs", &at);
@@ -254,13 +255,13 @@ static int show_one(call *c, const char *base, const char *name) {
   if (r->end_ms) state = "ended";
   json_t *row =
       json_pack("{s:o,s:s,s:o,s:I,s:o,s:o,s:I,s:i,s:b,s:I}", "job",
-                json_text(name), "state", state, "status",
+                value_text(name), "state", state, "status",
                 r->end_ms ? json_integer(r->status) : json_null(), "start_at",
-                r->start_ms, "end_at", json_time(r->end_ms), "identity",
-                json_text(r->identity), "pid", r->pid, "tries", r->tries,
+                r->start_ms, "end_at", value_time(r->end_ms), "identity",
+                value_text(r->identity), "pid", r->pid, "tries", r->tries,
                 "forced", r->forced, "token", r->token);
   zke_free(r);
-  return emit(c, for_people(c, row));
+  return emit_row(c, value_for_people(c, row));
 }
 
 /* The records of all jobs below /jobs.  A node there that is no job is passed
@@ -321,7 +322,7 @@ static const char once_usage[] =
 /* The command.  Looking at jobs wants a file that exists; running one creates
  * it. */
 static int once_run(call *c) {
-  bool show = has(c, 's');
+  bool show = option_given(c, 's');
   c->style = show ? STYLE_RECORD : STYLE_LINE;
   int status = show ? 0 : job_usage(c);
   if (!status)

@@ -1,7 +1,7 @@
 /* output.c - rows into text: for people, as JSON, or separated by tabs
  *
  * A command emits rows, which are JSON objects; this file alone decides how
- * they look.  Start at emit(), which sends a row one of these ways:
+ * they look.  Start at emit_row(), which sends a row one of these ways:
  *
  *     a coprocess's request    into the answer's list (coprocess.c prints it)
  *     --json                   output_json():  one line
@@ -36,7 +36,7 @@
 
 /* Text stays text as long as a program can read it back from JSON without
  * loss. */
-json_t *json_data(const void *data, int len) {
+json_t *value_data(const void *data, int len) {
   if (len < 0) return json_null();
   const char *bytes = data ? data : "";
   size_t n = (size_t)len;
@@ -48,16 +48,16 @@ json_t *json_data(const void *data, int len) {
   return j;
 }
 
-json_t *json_text(const char *text) {
-  return json_data(text, (int)strlen(text));
+json_t *value_text(const char *text) {
+  return value_data(text, (int)strlen(text));
 }
 
-json_t *json_session(int64_t session) {
+json_t *value_session(int64_t session) {
   return json_sprintf("0x%" PRIx64, (uint64_t)session);
 }
 
 /* In ZooKeeper's order and by its names; the owner as a session. */
-void json_stat(json_t *row, const zke_stat *stat) {
+void value_stat(json_t *row, const zke_stat *stat) {
   const struct {
     const char *name;
     int64_t value;
@@ -75,11 +75,11 @@ void json_stat(json_t *row, const zke_stat *stat) {
   for (size_t i = 0; i < sizeof members / sizeof *members; i++)
     json_object_set_new(row, members[i].name, json_integer(members[i].value));
   json_object_set_new(row, "ephemeralOwner",
-                      json_session(stat->ephemeralOwner));
+                      value_session(stat->ephemeralOwner));
 }
 
-/* What json_data() has made, as bytes with a NUL behind them. */
-bool data_of_json(const json_t *j, char **data_out, int *len_out) {
+/* What value_data() has made, as bytes with a NUL behind them. */
+bool value_to_data(const json_t *j, char **data_out, int *len_out) {
   char *data = NULL;
   size_t len = 0;
   const json_t *encoded = json_object_get(j, "base64");
@@ -306,7 +306,7 @@ static void put_value(const char *name, const json_t *value, enum escape how,
     fputs(json_is_true(value) ? "yes" : "no", out);
   } else if (json_is_null(value)) {
     fputs("null", out);
-  } else if (value && data_of_json(value, &data, &len)) {
+  } else if (value && value_to_data(value, &data, &len)) {
     put_escaped(data, (size_t)len, how, out);
     free(data);
   } else if (json_is_object(value)) {
@@ -536,7 +536,7 @@ static int output_table(call *c) {
   size_t row = c->layout != NULL; /* the heading stands there */
   if (!c->layout) c->layout = layout_new(table);
   struct layout *l = c->layout;
-  if (!l) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  if (!l) return fail_with(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   for (int i = 0; i < l->count; i++) {
     int width = column_width(table, l->column[i].name);
     if (width > l->column[i].width) l->column[i].width = width;
@@ -567,7 +567,7 @@ static void plain_value(const json_t *value) {
   int len;
   if (json_is_null(value)) {
     fputs("\\N", stdout);
-  } else if (data_of_json(value, &data, &len)) {
+  } else if (value_to_data(value, &data, &len)) {
     put_escaped(data, (size_t)len, ESCAPE_PLAIN, stdout);
     free(data);
   } else {
@@ -591,7 +591,7 @@ static void output_plain(json_t *row) {
 /* ------------------------------------------------------------------------
  * Rows
  *
- * emit() and its neighbours, the only functions that commands call. They
+ * emit_row() and its neighbours, the only functions that commands call. They
  * decide when a row goes out, and notice a reader that has gone.
  * --------------------------------------------------------------------- */
 
@@ -604,7 +604,8 @@ static int fail_output(call *c) {
   pthread_mutex_lock(&c->sh->m);
   c->sh->died_by = SIGPIPE;
   pthread_mutex_unlock(&c->sh->m);
-  return fail(c, STATUS_SIGNAL + SIGPIPE, NULL, "standard output was closed");
+  return fail_with(c, STATUS_SIGNAL + SIGPIPE, NULL,
+                   "standard output was closed");
 }
 
 /* Was all written so far?  0 or the exit code; the first reason counts.  errno
@@ -619,7 +620,7 @@ static int output_check(call *c, bool flush) {
 /* Appends a row to an array; takes the reference.  0 or the exit code. */
 static int keep(json_t *array, call *c, json_t *row) {
   if (json_array_append_new(array, row) == 0) return 0;
-  return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  return fail_with(c, STATUS_SYSTEM, "NOMEM", "out of memory");
 }
 
 /* About how many bytes a kept row takes: those of its data. */
@@ -640,11 +641,11 @@ static size_t row_bytes(json_t *row) {
 static int emit_cells(call *c, json_t *row) {
   enum { ROWS = 500, BYTES = 1 << 20, MS = 1000 };
   if (!c->table) c->table = json_array();
-  if (json_array_size(c->table) == 0) c->table_ms = monotonic_ms() + MS;
+  if (json_array_size(c->table) == 0) c->table_ms = clock_ms() + MS;
   c->table_bytes += row_bytes(row);
   int status = keep(c->table, c, row);
   if (status) return status;
-  bool late = monotonic_ms() >= c->table_ms;
+  bool late = clock_ms() >= c->table_ms;
   if (json_array_size(c->table) < ROWS && c->table_bytes < BYTES && !late)
     return 0;
   signals_printing();
@@ -664,10 +665,10 @@ static bool emits_json(const call *c) {
  * code.  A row of a coprocess is kept until its answer, and those of a table
  * until their columns' widths are known.  NULL stands for a row that could not
  * be made for lack of memory. */
-int emit(call *c, json_t *row) {
+int emit_row(call *c, json_t *row) {
   if (!row || (emits_json(c) && !json_exact(row))) {
     json_decref(row);
-    return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+    return fail_with(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   }
   if (c->id) return keep(c->rows, c, row);
   if (c->format == FORMAT_HUMAN && c->style == STYLE_TABLE &&
@@ -701,7 +702,7 @@ static int output_flush(call *c) {
  * line that is flushed. */
 int emit_event(call *c, json_t *row) {
   if (c->id && row && json_exact(row)) return c->sh->event(c, row);
-  int status = emit(c, row);
+  int status = emit_row(c, row);
   return status ? status : output_flush(c);
 }
 
@@ -731,7 +732,7 @@ static void error_text(const call *c) {
     return;
   }
   json_t *error = json_pack("{s:s,s:o*,s:i}", "error", c->code, "message",
-                            json_data(c->sentence, (int)strlen(c->sentence)),
+                            value_data(c->sentence, (int)strlen(c->sentence)),
                             "status", c->status);
   output_json(error, stderr);
   json_decref(error);
@@ -755,9 +756,9 @@ void output_error(const call *c) {
 
 /* Nothing is shown in the first 0.4 s, before which most commands end; then it
  * is shown ten times a second. */
-void progress(call *c, const char *what, int64_t done, int64_t total) {
+void progress_show(call *c, const char *what, int64_t done, int64_t total) {
   if (c->id || c->sh->quiet || !isatty(STDERR_FILENO)) return;
-  int64_t now = monotonic_ms();
+  int64_t now = clock_ms();
   if (c->progress_ms == 0) c->progress_ms = now + 400; /* short: nothing */
   if (now < c->progress_ms) return;
   c->progress_ms = now + 100;

@@ -279,7 +279,7 @@ json_t *holders_list(holders *h, int64_t session, pid_t but) {
     if (one->session != session || one->pid == but) continue;
     if (!list) list = json_array();
     json_array_append_new(list, json_pack("{s:i,s:o}", "pid", (int)one->pid,
-                                          "command", json_text(one->command)));
+                                          "command", value_text(one->command)));
   }
   return list ? list : json_null();
 }

@@ -24,7 +24,7 @@
  * when the session ends.
  *
  * Where nothing else is said, a function returns 0 or the exit code after
- * fail().  Start reading at pop_one(), then claim_run().
+ * fail_with().  Start reading at pop_one(), then claim_run().
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -75,7 +75,7 @@ static int queue_open_for(call *c, queue_of *q, zke_queue_fn listener,
   if (status) return status;
   zke_queue_options o = {.size = sizeof o,
                          .limit = (int)limit,
-                         .attempts = has(c, 'a') ? (int)attempts : 0,
+                         .attempts = option_given(c, 'a') ? (int)attempts : 0,
                          .new_attempts = (int)attempts,
                          .listener = listener,
                          .context = context,
@@ -100,9 +100,9 @@ static int queue_open_existing(call *c, queue_of *q) {
   if (status) return status;
   int rc = zke_exists(c->z, q->path, NULL, NULL, NULL);
   if (rc == ZKE_OK) return 0;
-  status = rc == ZKE_NONODE
-               ? fail(c, STATUS_NO, "NONODE", "there is no queue %s", q->path)
-               : fail_rc(c, rc);
+  status = rc == ZKE_NONODE ? fail_with(c, STATUS_NO, "NONODE",
+                                        "there is no queue %s", q->path)
+                            : fail_rc(c, rc);
   queue_close(q);
   return status;
 }
@@ -137,8 +137,8 @@ typedef struct push {
  * --delay becomes a time when the command begins, not for each line. */
 static int push_options(push *p) {
   int64_t priority, delay;
-  const word *key = value_of(p->c, 'k');
-  if (key && has(p->c, 'l'))
+  const word *key = option_word(p->c, 'k');
+  if (key && option_given(p->c, 'l'))
     return fail_usage(
         p->c, "--key is for one item, and --lines puts one for each line");
   int status = patience_of(p->c, &p->p);
@@ -147,8 +147,8 @@ static int push_options(push *p) {
   if (status) return status;
   p->o = (zke_queue_put_options){.size = sizeof p->o,
                                  .priority = (int)priority,
-                                 .ephemeral = has(p->c, 'e'),
-                                 .due_ms = delay ? wall_now() + delay : 0,
+                                 .ephemeral = option_given(p->c, 'e'),
+                                 .due_ms = delay ? clock_wall_ms() + delay : 0,
                                  .key = key ? key->text : NULL};
   return 0;
 }
@@ -201,7 +201,7 @@ static int push_whole(push *p) {
     if (!end && !p->end) break;
     size_t len = end ? (size_t)(end - line) : p->len - at;
     if (len > INT32_MAX)
-      return fail(p->c, STATUS_DATA, "BADARGUMENTS", "a line is too long");
+      return fail_with(p->c, STATUS_DATA, "BADARGUMENTS", "a line is too long");
     if (count == LINES_MOST || (count && sum + len > LINES_BYTES)) {
       status = push_values(p, values, count);
       count = 0;
@@ -239,23 +239,23 @@ static int push_stream(push *p) {
   while (!status && !p->end) {
     status = push_read(p);
     if (!status) status = push_whole(p);
-    progress(p->c, "queue push", p->count, 0);
+    progress_show(p->c, "queue push", p->count, 0);
   }
   free(p->text);
   progress_end(p->c);
   /* What has gone in is in, whatever became of the rest. */
-  int told = emit(p->c, json_pack("{s:I}", "items", p->count));
+  int told = emit_row(p->c, json_pack("{s:I}", "items", p->count));
   return status ? status : told;
 }
 
 /* Puts the lines of --input, or of standard input where that has no commands.
  */
 static int push_lines(push *p) {
-  const word *file = value_of(p->c, 'i');
+  const word *file = option_word(p->c, 'i');
   bool ours = file && !word_is(file, "-");
   const char *name = ours ? file->text : "-";
   int status;
-  if (p->c->count > 1 || has(p->c, '0') || has(p->c, '6'))
+  if (p->c->count > 1 || option_given(p->c, '0') || option_given(p->c, '6'))
     return fail_usage(
         p->c, "--lines takes the items from standard input or --input alone");
   if (!ours && (p->c->id || p->c->sh->reads_input))
@@ -278,11 +278,11 @@ static int push_run(call *c) {
   if (!status) status = queue_open(c, &q);
   if (status) return status;
   p.queue = q.queue;
-  status = has(c, 'l') ? push_lines(&p) : push_data(&p);
+  status = option_given(c, 'l') ? push_lines(&p) : push_data(&p);
   queue_close(&q);
   if (!status && p.o.ephemeral && !c->sh->persists) {
-    note(c, "the item is there until this command is ended");
-    status = hold_until_signal(c, NULL, NULL);
+    verbose_say(c, "the item is there until this command is ended");
+    status = held_until_signal(c, NULL, NULL);
   }
   return status;
 }
@@ -304,8 +304,8 @@ static void push_human(call *c, json_t *row, FILE *out) {
 /* An item as it is printed; it has a token only if it is claimed. */
 static json_t *item_row(const zke_queue_item *item) {
   json_t *row = json_pack("{s:o,s:o,s:i,s:i,s:I}", "data",
-                          json_data(item->data, item->len), "item",
-                          json_text(item->name), "priority", item->priority,
+                          value_data(item->data, item->len), "item",
+                          value_text(item->name), "priority", item->priority,
                           "attempts", item->attempts, "put_at", item->put_ms);
   if (row && item->token)
     json_object_set_new(row, "token", json_integer(item->token));
@@ -332,9 +332,9 @@ static int claim_next(call *c, zke_queue *queue, const patience *p,
                       zke_queue_item **item_out) {
   int rc = ZKE_OPERATIONTIMEOUT;
   cancel_by(c, cancel_queue, queue);
-  if (talks(c) && p->deadline > zke_now(c->z)) {
+  if (verbose_wanted(c) && p->deadline > zke_now(c->z)) {
     rc = zke_queue_claim(queue, 0, item_out);
-    if (rc == ZKE_OPERATIONTIMEOUT) note(c, "waiting: %s", zke_errmsg());
+    if (rc == ZKE_OPERATIONTIMEOUT) verbose_say(c, "waiting: %s", zke_errmsg());
   }
   if (rc == ZKE_OPERATIONTIMEOUT)
     rc = zke_queue_claim(queue, p->deadline, item_out);
@@ -446,8 +446,8 @@ static void tell_failure(const call *c, const queue_of *q,
                          const zke_queue_item *item, int status) {
   char *text = NULL;
   size_t len;
-  bool goes_on = has(c, 'g') && !c->code && !cancelled(c);
-  if (goes_on ? c->sh->quiet : !talks(c)) return;
+  bool goes_on = option_given(c, 'g') && !c->code && !cancel_came(c);
+  if (goes_on ? c->sh->quiet : !verbose_wanted(c)) return;
   FILE *out = open_memstream(&text, &len);
   if (out) failure_tell(c, item->name, is_dead(c, q, item), status, out);
   if (out && fclose(out) == 0) fputs(text, stderr);
@@ -488,7 +488,7 @@ static int back_off(call *c, const zke_queue_item *item) {
   if (status) return status;
   int doublings = item->attempts < 7 ? item->attempts - 1 : 6;
   for (int i = 0; i < doublings && ms < INT64_MAX / 4; i++) ms *= 2;
-  note(c, "backing off for %" PRId64 " ms", ms);
+  verbose_say(c, "backing off for %" PRId64 " ms", ms);
   int rc = wait_session(c, NULL, NULL, zke_now(c->z) + ms);
   if (rc == ZKE_CANCELLED) return fail_cancelled(c);
   return rc == ZKE_OPERATIONTIMEOUT ? 0 : fail_rc(c, rc);
@@ -505,20 +505,20 @@ static int pop_one(call *c, const queue_of *q, const patience *p, bool *more) {
   claim k = {.queue = q->queue};
   bool asked = false;
   int rc = claim_next(c, k.queue, p, &k.item), status;
-  *more = rc == ZKE_OK && has(c, 'f');
-  if (rc == ZKE_OPERATIONTIMEOUT && has(c, 'f')) return 0;
+  *more = rc == ZKE_OK && option_given(c, 'f');
+  if (rc == ZKE_OPERATIONTIMEOUT && option_given(c, 'f')) return 0;
   if (rc != ZKE_OK) return fail_wait(c, p, rc);
   if (c->child)
     status = work_on(c, q, &k, &asked);
   else if (c->id)
-    status = emit(c, item_row(k.item));
+    status = emit_row(c, item_row(k.item));
   else
     status = emit_event(c, item_row(k.item));
   int worked = status;
   status = claim_end(c, &k, status);
   if (worked && c->child) tell_failure(c, q, k.item, worked);
   if (asked) *more = false;
-  if (status && *more && has(c, 'g') && !c->code && !cancelled(c))
+  if (status && *more && option_given(c, 'g') && !c->code && !cancel_came(c))
     status = back_off(c, k.item);
   zke_free(k.item);
   return status;
@@ -533,7 +533,7 @@ static int pop_all(call *c, const queue_of *q) {
     int status = patience_of(c, &p);
     if (!status) status = pop_one(c, q, &p, &more);
     if (status) return status;
-    if (more && cancelled(c)) return fail_cancelled(c);
+    if (more && cancel_came(c)) return fail_cancelled(c);
   }
   return 0;
 }
@@ -548,11 +548,11 @@ static void pop_heard(zke_queue *queue, int event, int64_t token,
 /* queue pop */
 static int pop_run(call *c) {
   queue_of q;
-  if (has(c, 'g') && (!has(c, 'f') || !c->child))
+  if (option_given(c, 'g') && (!option_given(c, 'f') || !c->child))
     return fail_usage(c, "--go-on is for --follow with a command");
-  if (has(c, 'b') && !has(c, 'g'))
+  if (option_given(c, 'b') && !option_given(c, 'g'))
     return fail_usage(c, "--back-off is for --go-on");
-  if (has(c, 'V') && !c->child)
+  if (option_given(c, 'V') && !c->child)
     return fail_usage(c,
                       "--visibility is for a command that works on the item");
   int status = c->child ? guard_options(c) : 0;
@@ -631,7 +631,7 @@ static int claim_hold(call *c, const char *queue, claim *k) {
     if (status) shared_drop(k);
   }
   free(path);
-  if (!status) return emit(c, row);
+  if (!status) return emit_row(c, row);
   json_decref(row);
   return status;
 }
@@ -705,11 +705,12 @@ static int claim_of(call *c, claim **k_out) {
   held_each(c->sh, search_one, &s);
   const char *with = s.token ? " with that token" : "";
   if (!s.found && s.item)
-    status = fail(c, STATUS_NO, "NOTHELD",
+    status =
+        fail_with(c, STATUS_NO, "NOTHELD",
                   "this session holds no claim %s/%s%s", queue, s.item, with);
   else if (!s.found)
-    status = fail(c, STATUS_NO, "NOTHELD",
-                  "this session has claimed no item of %s%s", queue, with);
+    status = fail_with(c, STATUS_NO, "NOTHELD",
+                       "this session has claimed no item of %s%s", queue, with);
   free(queue);
   *k_out = s.found;
   return status;
@@ -786,8 +787,9 @@ static int each_letter(call *c, const queue_of *q, const patience *p,
   int rc = zke_queue_dead(q->queue, &all), status = 0;
   if (rc != ZKE_OK) return fail_rc(c, rc);
   for (int i = 0; !status && i < all->count; i++) {
-    status = cancelled(c) ? fail_cancelled(c) : fn(c, q, p, all->data[i].name);
-    progress(c, c->command->name, i + 1, all->count);
+    status =
+        cancel_came(c) ? fail_cancelled(c) : fn(c, q, p, all->data[i].name);
+    progress_show(c, c->command->name, i + 1, all->count);
   }
   zke_free(all);
   return status;
@@ -797,7 +799,7 @@ static int each_letter(call *c, const queue_of *q, const patience *p,
 static int letters(call *c, letter_fn *fn) {
   queue_of q;
   patience p;
-  if ((c->count > 1) == has(c, 'A'))
+  if ((c->count > 1) == option_given(c, 'A'))
     return fail_usage(c, "give either an ITEM or --all");
   int status = patience_of(c, &p);
   if (!status) status = queue_open_existing(c, &q);
@@ -817,7 +819,7 @@ static int rm_run(call *c) {
   queue_of q;
   int status = queue_open_existing(c, &q);
   if (status) return status;
-  int rc = zke_queue_destroy(q.queue, !has(c, 'f'));
+  int rc = zke_queue_destroy(q.queue, !option_given(c, 'f'));
   status = rc == ZKE_OK ? 0 : fail_rc(c, rc);
   queue_close(&q);
   return status;
@@ -837,7 +839,7 @@ static int peek_run(call *c) {
   int status = queue_open_existing(c, &q);
   if (status) return status;
   int rc = zke_queue_peek(q.queue, &item);
-  status = rc == ZKE_OK ? emit(c, item_row(item)) : fail_rc(c, rc);
+  status = rc == ZKE_OK ? emit_row(c, item_row(item)) : fail_rc(c, rc);
   if (rc == ZKE_OK) zke_free(item);
   queue_close(&q);
   return status;
@@ -852,7 +854,7 @@ static int size_run(call *c) {
   int rc = zke_queue_size(q.queue, &n);
   queue_close(&q);
   if (rc != ZKE_OK) return fail_rc(c, rc);
-  return emit(
+  return emit_row(
       c, json_pack("{s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i}", "items", n.items,
                    "ready", n.ready, "delayed", n.delayed, "claimed", n.claimed,
                    "dead", n.dead, "takers", n.takers, "putters", n.putters,
@@ -862,7 +864,7 @@ static int size_run(call *c) {
 /* An item's state in one word. */
 static const char *state_of(const zke_queue_entry *e) {
   if (e->claimed) return "claimed";
-  return e->due_ms > wall_now() ? "delayed" : "ready";
+  return e->due_ms > clock_wall_ms() ? "delayed" : "ready";
 }
 
 /* Whoever works on it, for people. */
@@ -874,7 +876,7 @@ static json_t *holder_of(const zke_queue_entry *e) {
 
 /* A dead letter in the list; people get what fits into a line. */
 static json_t *letter_row(const call *c, const zke_queue_entry *e) {
-  json_t *row = json_pack("{s:o,s:i,s:i,s:i,s:I}", "item", json_text(e->name),
+  json_t *row = json_pack("{s:o,s:i,s:i,s:i,s:I}", "item", value_text(e->name),
                           "priority", e->priority, "bytes", e->len, "attempts",
                           e->attempts, "died_at", e->put_ms);
   if (!row) return NULL;
@@ -882,18 +884,19 @@ static json_t *letter_row(const call *c, const zke_queue_entry *e) {
     json_object_set_new(row, "holder", holder_of(e));
   } else {
     json_object_set_new(row, "holder",
-                        *e->identity ? json_text(e->identity) : json_null());
+                        *e->identity ? value_text(e->identity) : json_null());
     json_object_set_new(row, "pid",
                         *e->identity ? json_integer(e->pid) : json_null());
   }
-  json_object_set_new(row, "reason", json_text(e->reason));
+  json_object_set_new(row, "reason", value_text(e->reason));
   return row;
 }
 
-/* An item in the list; people do not get what would not fit.  json_time() makes
- * null of every 0, also of the token of an item that nobody has claimed. */
+/* An item in the list; people do not get what would not fit.  value_time()
+ * makes null of every 0, also of the token of an item that nobody has claimed.
+ */
 static json_t *entry_row(const call *c, const zke_queue_entry *e) {
-  json_t *row = json_pack("{s:o,s:s,s:i,s:i,s:I}", "item", json_text(e->name),
+  json_t *row = json_pack("{s:o,s:s,s:i,s:i,s:I}", "item", value_text(e->name),
                           "state", state_of(e), "priority", e->priority,
                           "attempts", e->attempts, "put_at", e->put_ms);
   if (!row) return NULL;
@@ -901,17 +904,17 @@ static json_t *entry_row(const call *c, const zke_queue_entry *e) {
     json_object_set_new(row, "holder", holder_of(e));
     return row;
   }
-  json_object_set_new(row, "due_at", json_time(e->due_ms));
+  json_object_set_new(row, "due_at", value_time(e->due_ms));
   json_object_set_new(row, "bytes", json_integer(e->len));
   json_object_set_new(row, "holder",
-                      e->claimed ? json_text(e->identity) : json_null());
+                      e->claimed ? value_text(e->identity) : json_null());
   json_object_set_new(row, "pid",
                       e->claimed ? json_integer(e->pid) : json_null());
   json_object_set_new(row, "session",
-                      e->claimed ? json_session(e->session) : json_null());
-  json_object_set_new(row, "since", json_time(e->since_ms));
-  json_object_set_new(row, "token", json_time(e->token));
-  json_object_set_new(row, "key", *e->key ? json_text(e->key) : json_null());
+                      e->claimed ? value_session(e->session) : json_null());
+  json_object_set_new(row, "since", value_time(e->since_ms));
+  json_object_set_new(row, "token", value_time(e->token));
+  json_object_set_new(row, "key", *e->key ? value_text(e->key) : json_null());
   return row;
 }
 
@@ -922,13 +925,13 @@ static int entry_data(call *c, const char *queue, const zke_queue_entry *e,
                       json_t *row) {
   char *path, *data = NULL;
   int len = -1;
-  const char *where = has(c, 'D') ? "dead" : "entries";
+  const char *where = option_given(c, 'D') ? "dead" : "entries";
   if (asprintf(&path, "%s/%s/%s", queue, where, e->name) < 0)
     return no_memory(c);
   int rc = zke_get(c->z, path, NULL, NULL, &data, &len, NULL);
   free(path);
   if (rc != ZKE_OK && rc != ZKE_NONODE) return fail_rc(c, rc);
-  json_object_set_new(row, "data", json_data(data, len));
+  json_object_set_new(row, "data", value_data(data, len));
   zke_free(data);
   return 0;
 }
@@ -938,12 +941,13 @@ static int list_entries(call *c, const queue_of *q,
                         const zke_queue_entries *all) {
   int status = 0;
   for (int i = 0; !status && i < all->count; i++) {
-    if (cancelled(c)) return fail_cancelled(c);
-    json_t *row = has(c, 'D') ? letter_row(c, &all->data[i])
-                              : entry_row(c, &all->data[i]);
-    if (row && has(c, 'd')) status = entry_data(c, q->path, &all->data[i], row);
+    if (cancel_came(c)) return fail_cancelled(c);
+    json_t *row = option_given(c, 'D') ? letter_row(c, &all->data[i])
+                                       : entry_row(c, &all->data[i]);
+    if (row && option_given(c, 'd'))
+      status = entry_data(c, q->path, &all->data[i], row);
     if (!status)
-      status = emit(c, row);
+      status = emit_row(c, row);
     else
       json_decref(row);
   }
@@ -957,8 +961,8 @@ static int list_run(call *c) {
   zke_queue_entries *all;
   int status = queue_open_existing(c, &q);
   if (status) return status;
-  int rc = has(c, 'D') ? zke_queue_dead(q.queue, &all)
-                       : zke_queue_list(q.queue, &all);
+  int rc = option_given(c, 'D') ? zke_queue_dead(q.queue, &all)
+                                : zke_queue_list(q.queue, &all);
   if (rc == ZKE_OK) {
     status = list_entries(c, &q, all);
     zke_free(all);

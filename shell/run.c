@@ -158,8 +158,8 @@ int fail_unknown(call *c, const word *name) {
     snprintf(nearest, sizeof nearest, "; did you mean %s", habit);
   else
     name_nearest(c->sh, name->text, nearest, sizeof nearest);
-  return fail(c, STATUS_USAGE, "USAGE", "unknown command \"%s\"%s%s",
-              name->text, nearest, *nearest ? "?" : "; help lists them");
+  return fail_with(c, STATUS_USAGE, "USAGE", "unknown command \"%s\"%s%s",
+                   name->text, nearest, *nearest ? "?" : "; help lists them");
 }
 
 /* ------------------------------------------------------------------------
@@ -177,8 +177,8 @@ static int call_run(call *c, const words *w) {
   c->style = c->command->style;
   int status = args_sort(c, w);
   if (!status && c->command->flags & NOT_IN_COPROCESS && c->id)
-    status = fail(c, STATUS_USAGE, "USAGE", "%s cannot run in a coprocess",
-                  c->command->name);
+    status = fail_with(c, STATUS_USAGE, "USAGE", "%s cannot run in a coprocess",
+                       c->command->name);
   if (!status) status = session_open(c, c->command->flags);
   if (!status) status = c->command->run(c);
   progress_end(c);
@@ -248,7 +248,7 @@ int run_line(shell *sh, const char *line, size_t len) {
   const char *wrong = memchr(line, '\0', len) ? "there is a NUL in the line"
                                               : words_split(line, len, &w);
   if (wrong) {
-    status = fail(&c, STATUS_USAGE, "USAGE", "%s", wrong);
+    status = fail_with(&c, STATUS_USAGE, "USAGE", "%s", wrong);
     output_error(&c);
     return status;
   }

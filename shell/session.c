@@ -66,7 +66,7 @@ int held_add(call *c, const held_class *class_, const char *path,
   shell *sh = c->sh;
   size_t len = strlen(path);
   struct held *h = calloc(1, sizeof *h + len + 1);
-  if (!h) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  if (!h) return fail_with(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   h->class_ = class_;
   h->object = object;
   h->token = class_->token(object);
@@ -111,11 +111,11 @@ static int fail_not_held(call *c, const char *kind, const char *name,
                          int64_t token) {
   const char *what = kind ? kind : "lock or the like at";
   if (!token)
-    return fail(c, STATUS_NO, "NOTHELD", "this session holds no %s %s", what,
-                name);
-  return fail(c, STATUS_NO, "NOTHELD",
-              "this session holds no %s %s with the token %" PRId64, what, name,
-              token);
+    return fail_with(c, STATUS_NO, "NOTHELD", "this session holds no %s %s",
+                     what, name);
+  return fail_with(c, STATUS_NO, "NOTHELD",
+                   "this session holds no %s %s with the token %" PRId64, what,
+                   name, token);
 }
 
 /* Releases it and destroys the object, even if the release failed.  Then the
@@ -144,7 +144,8 @@ static json_t *lost_event(const struct held *h) {
   json_t *id = json_deep_copy(h->id);
   if (h->id && !id) return NULL;
   return json_pack("{s:o?,s:{s:s,s:s,s:o*}}", "id", id, "event", "event",
-                   "lost", "kind", h->class_->kind, "path", json_text(h->path));
+                   "lost", "kind", h->class_->kind, "path",
+                   value_text(h->path));
 }
 
 /* A loss is told once: to the request that got it, or to a person.  A script
@@ -197,7 +198,7 @@ void held_free(shell *sh) {
 static int identity_add(zke *z, const json_t *identity) {
   char *text;
   int len;
-  if (!data_of_json(identity, &text, &len))
+  if (!value_to_data(identity, &text, &len))
     return zke_fail(ZKE_NOMEM, "out of memory");
   int rc = zke_add_auth(z, "digest", text, len);
   free(text);
@@ -298,10 +299,11 @@ static bool can_look(const shell *sh) {
  * one of ours. */
 static int fail_open(call *c, unsigned needs, int rc) {
   if (rc == ZKE_NOTADB && strstr(zke_errmsg(), "ZKE_OPEN_HOST"))
-    return fail(c, status_of(rc), "NOTADB",
-                "%s is another program's database; \"init --host\" makes the "
-                "tables of zkembed in it",
-                c->sh->file);
+    return fail_with(
+        c, status_of(rc), "NOTADB",
+        "%s is another program's database; \"init --host\" makes the "
+        "tables of zkembed in it",
+        c->sh->file);
   fail_rc(c, rc);
   if (rc == ZKE_READONLY && !(needs & NEEDS_FILE) && can_look(c->sh))
     strncat(c->sentence, "; only commands that read work",
@@ -418,7 +420,7 @@ static int session_lease(call *c) {
   const option *o = c->command->options;
   while (o && o->letter && (!o->name || strcmp(o->name, "ttl") != 0)) o++;
   if (!o || !o->letter || strcmp(o->value, "DURATION") != 0) return 0;
-  if (!has(c, o->letter)) return 0;
+  if (!option_given(c, o->letter)) return 0;
   if (sh->persists)
     return fail_usage(c,
                       "--ttl is for a session of its own, which one command "
@@ -434,9 +436,9 @@ static int refuse_ensemble(call *c, unsigned needs) {
   shell *sh = c->sh;
   if (!(needs & FILE_ONLY) || !sh->file || store_of(sh) != STORE_ENSEMBLE)
     return 0;
-  return fail(c, STATUS_DENIED, "ENSEMBLE",
-              "%s is for a database in a file, and %s is an ensemble",
-              c->command->name, sh->file);
+  return fail_with(c, STATUS_DENIED, "ENSEMBLE",
+                   "%s is for a database in a file, and %s is an ensemble",
+                   c->command->name, sh->file);
 }
 
 /* Opens under the shell's mutex, so that calls of a coprocess that begin
@@ -445,7 +447,8 @@ int session_open(call *c, unsigned needs) {
   shell *sh = c->sh;
   int status = refuse_ensemble(c, needs);
   if (status || !(needs & (NEEDS_FILE | CREATES_FILE))) return status;
-  if (!sh->file) return fail(c, STATUS_USAGE, "USAGE", "no database was named");
+  if (!sh->file)
+    return fail_with(c, STATUS_USAGE, "USAGE", "no database was named");
   status = session_lease(c);
   if (status) return status;
   pthread_mutex_lock(&sh->m);
@@ -453,9 +456,9 @@ int session_open(call *c, unsigned needs) {
   pthread_mutex_unlock(&sh->m);
   if (status) return status;
   if ((needs & NEEDS_SESSION) && zke_session_id(c->z) == 0)
-    return fail(c, STATUS_DENIED, "READONLY",
-                "%s was opened for reading; %s needs a session", sh->file,
-                c->command->name);
+    return fail_with(c, STATUS_DENIED, "READONLY",
+                     "%s was opened for reading; %s needs a session", sh->file,
+                     c->command->name);
   return 0;
 }
 

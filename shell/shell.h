@@ -36,7 +36,7 @@
  * guard.c's.  The shell's own is taken while none of these is held, and none of
  * these while it is.
  *
- * Read run_words() and emit() first: all commands go in by the one, and all
+ * Read run_words() and emit_row() first: all commands go in by the one, and all
  * their rows out by the other.
  */
 #ifndef ZKE_SHELL_H
@@ -139,9 +139,9 @@ bool word_time(const word *w, int64_t now_ms, int64_t *ms_out);
  * A command is a constant row of a table; a call is one run of it.  The call
  * has all that is of this run alone: options, arguments, the first failure, how
  * to cancel it, what it has printed.  So calls can run beside each other.  A
- * function that returns a status returns 0 or has noted its failure by fail(),
- * and whoever gets a status hands it up without looking at it.  Start with
- * struct command, then struct call.
+ * function that returns a status returns 0 or has noted its failure by
+ * fail_with(), and whoever gets a status hands it up without looking at it.
+ * Start with struct command, then struct call.
  *
  *     words            command_find(): the row; with VERBS that of the verb
  *       |              signals_enter(): from here on it can be cancelled
@@ -351,22 +351,22 @@ const char *command_heading(const shell *sh, const command *m);
  *             arguments, as c->command wants them, before it runs: 0, or
  *             STATUS_USAGE.  Texts are not copied
  * args_free - what args_sort() has made
- * has      - was the option given?
- * value_of - its value, or NULL where it was not given */
+ * option_given - was the option given?
+ * option_word - its value, or NULL if it was not given */
 int args_sort(call *c, const words *given);
 void args_free(call *c);
-bool has(const call *c, char letter);
-const word *value_of(const call *c, char letter);
+bool option_given(const call *c, char letter);
+const word *option_word(const call *c, char letter);
 
 /* The commands' interface: failing (fail.c) ----------------------------- */
 
-/* fail       - say what is wrong; returns status
+/* fail_with  - say what is wrong; returns status
  * fail_usage - the same, and the command's usage line: STATUS_USAGE
  * fail_rc    - a zkembed code other than ZKE_OK, with zke_errmsg(); returns
  *              status_of(rc)
  * fail_errno - "what: strerror(errno)"
  * The first failure of a call is the one that is reported. */
-int fail(call *c, int status, const char *code, const char *format, ...)
+int fail_with(call *c, int status, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 int fail_usage(call *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -376,7 +376,7 @@ int status_of(int rc);
 
 /* The commands' interface: arguments (args.c, input.c) ------------------ */
 
-/* These return 0, or the exit code after fail().  What they give through a
+/* These return 0, or the exit code after fail_with().  What they give through a
  * pointer is for free(). */
 
 /* arg_path     - argument i as a path: absolute, or from the working node
@@ -422,13 +422,13 @@ int arg_data(call *c, int i, char **data_out, int *len_out, bool *given_out);
  * input_descriptor - what to wait for and to read where no FILE is wanted
  * input_failed  - after ferror(): the exit code
  * input_is_free - may standard input be read as data? 0 or STATUS_USAGE
- * read_file     - a whole file, "-" for standard input */
+ * input_file     - a whole file, "-" for standard input */
 FILE *input_open(call *c, const char *name);
 int input_descriptor(const char *name);
 bool input_wait(call *c, int fd);
 int input_failed(call *c, const char *name);
 int input_is_free(call *c);
-int read_file(call *c, const char *name, char **data_out, size_t *len_out);
+int input_file(call *c, const char *name, char **data_out, size_t *len_out);
 
 /* base64_encode - one block, for free()
  * base64_decode - false where it is malformed */
@@ -436,17 +436,17 @@ char *base64_encode(const void *data, size_t len);
 bool base64_decode(const char *text, size_t len, char **data_out,
                    size_t *len_out);
 
-/* monotonic_ms - for pauses and limits; begins anywhere
- * monotonic_after - so many ms from now, for pthread_cond_timedwait() on a
+/* clock_ms     - for pauses and limits; begins anywhere
+ * clock_after - so many ms from now, for pthread_cond_timedwait() on a
  *                condition variable of that clock
- * wall_now     - ms since 1970, for what people read
+ * clock_wall_ms - ms since 1970, for what people read
  * clock_os     - the system calls of a database in memory: its wall clock is
  *                one that a test can move
  * clock_move   - let that one go on at once
  * clock_stand  - stop it, or let it go on (all: clock.c) */
-int64_t monotonic_ms(void);
-struct timespec monotonic_after(int64_t ms);
-int64_t wall_now(void);
+int64_t clock_ms(void);
+struct timespec clock_after(int64_t ms);
+int64_t clock_wall_ms(void);
 const zke_os *clock_os(void);
 void clock_move(int64_t ms);
 void clock_stand(bool stands);
@@ -460,11 +460,11 @@ void clock_stand(bool stands);
  *                through CANCELLER.  NULL: no more; afterwards cancel does not
  *                run any more
  * cancel_by_fd - a cancel() for whoever polls: writes to the eventfd *object
- * cancelled    - has it come?  Loops over many nodes ask.
+ * cancel_came  - has it come?  Loops over many nodes ask.
  * fail_cancelled - the exit code for it: 128 + signal, or STATUS_CONFLICT */
 void cancel_by(call *c, int (*cancel)(void *object), void *object);
 int cancel_by_fd(void *eventfd);
-bool cancelled(const call *c);
+bool cancel_came(const call *c);
 int fail_cancelled(call *c);
 
 #define CANCELLER(name, type, function) \
@@ -476,34 +476,34 @@ int fail_cancelled(call *c);
  * A command emits rows; what they look like is decided here, by the format and
  * the command's style.  Whatever other processes wrote (data, names, labels)
  * reaches a terminal only with its control characters escaped.  Start with
- * emit().
+ * emit_row().
  * --------------------------------------------------------------------- */
 
-/* emit       - a row; takes the reference; NULL (no memory) fails
+/* emit_row   - a row; takes the reference; NULL (no memory) fails
  * emit_event - a row that somebody waits for: printed at once, in a coprocess
  *              as an event between the answers
  * Return 0 or the exit code.
  *
- * In rows: names are text (json_text() where they come from a file); data is
- * made by json_data(); times are integers, ms since 1970, in members whose
+ * In rows: names are text (value_text() where they come from a file); data is
+ * made by value_data(); times are integers, ms since 1970, in members whose
  * names end in "time" or "_at" or are "since" (people see
  * "2026-11-20T12:00:00Z"); durations end in "_ms"; sessions are made by
- * json_session(). */
-int emit(call *c, json_t *row);
+ * value_session(). */
+int emit_row(call *c, json_t *row);
 int emit_event(call *c, json_t *row);
 
-/* json_data    - a string where the bytes are UTF-8 without NUL, else
+/* value_data    - a string where the bytes are UTF-8 without NUL, else
  *                {"base64": "…"}; null for len -1
- * json_session - "0x…"
- * json_stat    - puts the members of a Stat into a row */
-json_t *json_data(const void *data, int len);
-json_t *json_text(const char *text); /* as json_data() with its length */
-json_t *json_session(int64_t session);
-void json_stat(json_t *row, const zke_stat *stat);
+ * value_session - "0x…"
+ * value_stat    - puts the members of a Stat into a row */
+json_t *value_data(const void *data, int len);
+json_t *value_text(const char *text); /* as value_data() with its length */
+json_t *value_session(int64_t session);
+void value_stat(json_t *row, const zke_stat *stat);
 
-/* data_of_json - back: one block for free() or NULL, len -1 for null; false
+/* value_to_data - back: one block for free() or NULL, len -1 for null; false
  * where it is neither */
-bool data_of_json(const json_t *j, char **data_out, int *len_out);
+bool value_to_data(const json_t *j, char **data_out, int *len_out);
 
 /* is_control - may a terminal obey this byte?  Those of ASCII: what stands in
  * two bytes, 0xc2 and 0x80 to 0x9f, the caller looks for where it matters */
@@ -543,11 +543,11 @@ void output_forget(call *c);
 /* output_error - a failed call, to standard error */
 void output_error(const call *c);
 
-/* progress     - on a terminal and for people only: "import: 1200 of 5000
- *                nodes" on standard error, at most ten times a second
+/* progress_show - on a terminal and for people only: "import: 1200 of 5000
+ *                 nodes" on standard error, at most ten times a second
  *   total  0: unknown
- * progress_end - take the line away */
-void progress(call *c, const char *what, int64_t done, int64_t total);
+ * progress_end  - take the line away */
+void progress_show(call *c, const char *what, int64_t done, int64_t total);
 void progress_end(call *c);
 
 /* ------------------------------------------------------------------------

@@ -135,7 +135,7 @@ static int signals_look_stuck(void) {
   static unsigned before;
   static int64_t since_ms;
   unsigned now = atomic_load(&signals.prints);
-  int64_t now_ms = monotonic_ms();
+  int64_t now_ms = clock_ms();
   bool person = false;
   if (!signals.stopped) return -1;
   for (const call *c = signals.calls; c; c = c->next)
@@ -278,20 +278,20 @@ void cancel_by(call *c, int (*cancel)(void *object), void *object) {
   pthread_mutex_unlock(&signals.m);
 }
 
-bool cancelled(const call *c) { return atomic_load(&c->cancelled); }
+bool cancel_came(const call *c) { return atomic_load(&c->cancelled); }
 
 /* A signal is noted, for main() to die by.  A person who pressed ^C at a prompt
  * knows what has happened, and is told nothing. */
 int fail_cancelled(call *c) {
   int signal = atomic_load(&c->signal);
   if (!signal)
-    return fail(c, STATUS_CONFLICT, "CANCELLED", "%s was cancelled",
-                c->command->name);
+    return fail_with(c, STATUS_CONFLICT, "CANCELLED", "%s was cancelled",
+                     c->command->name);
   pthread_mutex_lock(&c->sh->m);
   c->sh->died_by = signal;
   pthread_mutex_unlock(&c->sh->m);
   bool known = c->sh->person && signal == SIGINT;
-  return fail(c, STATUS_SIGNAL + signal, known ? NULL : "INTERRUPTED",
-              "%s was ended by signal %d (%s)", c->command->name, signal,
-              strsignal(signal));
+  return fail_with(c, STATUS_SIGNAL + signal, known ? NULL : "INTERRUPTED",
+                   "%s was ended by signal %d (%s)", c->command->name, signal,
+                   strsignal(signal));
 }

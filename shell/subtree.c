@@ -24,13 +24,13 @@
 static int fail_interrupted(call *c, const char *done, int64_t count) {
   int signal = atomic_load(&c->signal);
   if (signal)
-    fail(c, STATUS_SIGNAL + signal, "INTERRUPTED",
-         "%s had %s %" PRId64 " nodes when signal %d (%s) ended it",
-         c->command->name, done, count, signal, strsignal(signal));
+    fail_with(c, STATUS_SIGNAL + signal, "INTERRUPTED",
+              "%s had %s %" PRId64 " nodes when signal %d (%s) ended it",
+              c->command->name, done, count, signal, strsignal(signal));
   else
-    fail(c, STATUS_CONFLICT, "CANCELLED",
-         "%s had %s %" PRId64 " nodes when it was cancelled", c->command->name,
-         done, count);
+    fail_with(c, STATUS_CONFLICT, "CANCELLED",
+              "%s had %s %" PRId64 " nodes when it was cancelled",
+              c->command->name, done, count);
   return fail_cancelled(c);
 }
 
@@ -53,8 +53,8 @@ typedef struct wanted {
   int64_t owner;
 } wanted;
 
-/* Has a node's data this text in it? 1 or 0; below 0 after fail().  A node that
- * has gone, or that may not be read, has not. */
+/* Has a node's data this text in it? 1 or 0; below 0 after fail_with().  A node
+ * that has gone, or that may not be read, has not. */
 static int find_in_data(call *c, const char *path, const word *text) {
   char *data;
   int len;
@@ -70,8 +70,8 @@ static int find_in_data(call *c, const char *path, const word *text) {
   return found;
 }
 
-/* Does the node match all options?  1 or 0; below 0 after fail().  The data is
- * asked about last, since that reads the node. */
+/* Does the node match all options?  1 or 0; below 0 after fail_with().  The data
+ * is asked about last, since that reads the node. */
 static int find_matches(call *c, const walk *w, const wanted *want) {
   int64_t owner = w->stat.ephemeralOwner;
   if (want->ephemeral && owner == 0) return 0;
@@ -89,24 +89,24 @@ static int find_from(call *c, const char *path, const wanted *want, int limit) {
     int found = find_matches(c, &w, want);
     if (found < 0) status = c->status;
     if (found > 0)
-      status = emit(c, json_pack("{s:o}", "path", json_text(w.path)));
+      status = emit_row(c, json_pack("{s:o}", "path", value_text(w.path)));
   }
   return walk_end(&w, status);
 }
 
 /* find: without any option all nodes fit. */
 int find_run(call *c) {
-  wanted want = {.name = value_of(c, 'N'),
-                 .data = value_of(c, 'd'),
-                 .ephemeral = has(c, 'e'),
-                 .owned = has(c, 'o')};
+  wanted want = {.name = option_word(c, 'N'),
+                 .data = option_word(c, 'd'),
+                 .ephemeral = option_given(c, 'e'),
+                 .owned = option_given(c, 'o')};
   char *path;
   int64_t limit;
   int status = option_number(c, 'L', 0, INT32_MAX, -1, &limit);
   if (status) return status;
-  if (want.owned && !word_session(value_of(c, 'o'), &want.owner))
+  if (want.owned && !word_session(option_word(c, 'o'), &want.owner))
     return fail_usage(c, "--owner wants a session's id, not \"%s\"",
-                      value_of(c, 'o')->text);
+                      option_word(c, 'o')->text);
   status = arg_path(c, 0, &path);
   if (status) return status;
   status = find_from(c, path, &want, (int)limit);
@@ -147,7 +147,7 @@ static int removal_add(removal *r, const char *path) {
   if (!copy) return no_memory(r->batch.c);
   zke_op_delete(&op, copy, -1);
   int status = batch_add(&r->batch, &op, copy);
-  progress(r->batch.c, "deleteall", r->batch.deleted, r->total);
+  progress_show(r->batch.c, "deleteall", r->batch.deleted, r->total);
   return status;
 }
 
@@ -176,8 +176,8 @@ static int removal_passes(removal *r, const char *path) {
     int status = removal_pass(r, path);
     if (status || !r->again) return status;
   }
-  return fail(r->batch.c, STATUS_CONFLICT, "NOTEMPTY",
-              "%s is filled again as fast as it is emptied", path);
+  return fail_with(r->batch.c, STATUS_CONFLICT, "NOTEMPTY",
+                   "%s is filled again as fast as it is emptied", path);
 }
 
 /* Removes path with all below it and says how many nodes that were. */
@@ -185,7 +185,8 @@ static int deleteall_one(call *c, removal *r, const char *path) {
   int rc = zke_exists(c->z, path, NULL, NULL, NULL);
   if (rc != ZKE_OK) return fail_rc(c, rc);
   if (strcmp(path, "/") == 0 && !c->sh->options.chroot)
-    return fail(c, STATUS_DATA, "BADARGUMENTS", "the root cannot be deleted");
+    return fail_with(c, STATUS_DATA, "BADARGUMENTS",
+                     "the root cannot be deleted");
   *r = (removal){.batch = {.c = c,
                            .most = BATCH_MOST,
                            .most_bytes = INT64_MAX,
@@ -195,8 +196,8 @@ static int deleteall_one(call *c, removal *r, const char *path) {
   if (zke_count(c->z, path, &r->total) == ZKE_OK) r->total++;
   int status = removal_passes(r, path);
   if (status) return status;
-  return emit(c, json_pack("{s:o,s:I}", "path", json_text(path), "deleted",
-                           (json_int_t)r->batch.deleted));
+  return emit_row(c, json_pack("{s:o,s:I}", "path", value_text(path), "deleted",
+                               (json_int_t)r->batch.deleted));
 }
 
 /* deleteall: one path after the other, until one fails. */
@@ -258,7 +259,7 @@ static int copying_kind(void *arg, const snapshot_node *node) {
   copying *k = arg;
   const char *chroot = k->batch.c->sh->options.chroot;
   bool ttl = strcmp(node->kind, "ttl") == 0;
-  if (cancelled(k->batch.c)) return fail_cancelled(k->batch.c);
+  if (cancel_came(k->batch.c)) return fail_cancelled(k->batch.c);
   if (!ttl && strcmp(node->kind, "container") != 0) return 0;
   const char *path = node->path + (chroot ? strlen(chroot) : 0);
   int failed = json_object_set_new(k->kinds, *path ? path : "/",
@@ -336,7 +337,7 @@ static int copying_add(copying *k, const char *path) {
   }
   zke_op op = copying_op(k, path, n);
   status = batch_add(&k->batch, &op, n);
-  progress(k->batch.c, "cp", k->batch.created, k->total);
+  progress_show(k->batch.c, "cp", k->batch.created, k->total);
   return status;
 }
 
@@ -383,14 +384,14 @@ static int copy_check(call *c, const char *from, const char *to) {
   int rc = zke_exists(c->z, from, NULL, NULL, &stat);
   if (rc != ZKE_OK) return fail_rc(c, rc);
   if (stat.ephemeralOwner)
-    return fail(c, STATUS_NO, "EPHEMERAL",
-                "%s is ephemeral: it belongs to its session", from);
-  if (stat.numChildren && !has(c, 'R'))
-    return fail(c, STATUS_NO, "NOTEMPTY",
-                "%s has children; cp -R copies them too", from);
+    return fail_with(c, STATUS_NO, "EPHEMERAL",
+                     "%s is ephemeral: it belongs to its session", from);
+  if (stat.numChildren && !option_given(c, 'R'))
+    return fail_with(c, STATUS_NO, "NOTEMPTY",
+                     "%s has children; cp -R copies them too", from);
   if (is_within(to, from))
-    return fail(c, STATUS_DATA, "BADARGUMENTS",
-                "%s would be copied into itself, as %s", from, to);
+    return fail_with(c, STATUS_DATA, "BADARGUMENTS",
+                     "%s would be copied into itself, as %s", from, to);
   return 0;
 }
 
@@ -408,11 +409,12 @@ static int copy_from_to(call *c, const char *from, const char *to) {
                  .to = to};
   if (zke_count(c->z, from, &k->total) == ZKE_OK) k->total++;
   int status = copying_kinds(k);
-  if (!status) status = copying_all(k, has(c, 'R') ? -1 : 0);
+  if (!status) status = copying_all(k, option_given(c, 'R') ? -1 : 0);
   if (!status)
-    status = emit(c, json_pack("{s:o,s:I,s:I}", "path", json_text(to), "copied",
-                               (json_int_t)k->batch.created,
-                               "ephemerals_left_out", (json_int_t)k->skipped));
+    status =
+        emit_row(c, json_pack("{s:o,s:I,s:I}", "path", value_text(to), "copied",
+                              (json_int_t)k->batch.created,
+                              "ephemerals_left_out", (json_int_t)k->skipped));
   json_decref(k->kinds);
   free(k);
   return status;

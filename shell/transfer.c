@@ -74,7 +74,7 @@ static json_t *acl_id(const char *text, size_t len) {
     else
       *to++ = text[i];
   }
-  json_t *j = json_data(id, (int)(to - id));
+  json_t *j = value_data(id, (int)(to - id));
   free(id);
   return j;
 }
@@ -134,7 +134,7 @@ export;
 
 /* A line of the export; takes the reference.  0 or the exit code. */
 static int export_line(export *x, json_t *row) {
-  if (!x->out) return emit(x->c, row);
+  if (!x->out) return emit_row(x->c, row);
   if (!row) return no_memory(x->c);
   errno = 0;
   int rc = json_dumpf(row, x->out, JSON_COMPACT);
@@ -158,15 +158,15 @@ static json_t *export_node(const export *x, const snapshot_node *n,
                            json_t *acl) {
   json_t *row = json_object();
   int bad =
-      json_object_set_new(row, "path", json_text(export_relative(x, n->path)));
-  bad |= json_object_set_new(row, "data", json_data(n->data, n->len));
+      json_object_set_new(row, "path", value_text(export_relative(x, n->path)));
+  bad |= json_object_set_new(row, "data", value_data(n->data, n->len));
   if (strcmp(n->kind, "persistent") != 0)
     bad |= json_object_set_new(row, "kind", json_string(n->kind));
   if (n->ttl_ms)
     bad |= json_object_set_new(row, "ttl_ms", json_integer(n->ttl_ms));
   if (n->stat.ephemeralOwner)
-    bad |=
-        json_object_set_new(row, "owner", json_session(n->stat.ephemeralOwner));
+    bad |= json_object_set_new(row, "owner",
+                               value_session(n->stat.ephemeralOwner));
   if (n->sequence)
     bad |= json_object_set_new(row, "sequence", json_integer(n->sequence));
   if (acl) bad |= json_object_set_new(row, "acl", acl);
@@ -179,7 +179,7 @@ static json_t *export_node(const export *x, const snapshot_node *n,
 static int export_count(export *x, const snapshot_node *n, json_t *acl) {
   x->nodes++;
   x->ephemerals += n->stat.ephemeralOwner != 0;
-  progress(x->c, "export, nodes", x->nodes, x->total);
+  progress_show(x->c, "export, nodes", x->nodes, x->total);
   return export_line(x, export_node(x, n, acl));
 }
 
@@ -204,7 +204,7 @@ static json_t *acls_to_json(const zke_acls *acls) {
   json_t *list = json_array();
   for (int i = 0; i < acls->count; i++, a++) {
     json_t *entry = json_pack("{s:s,s:o*,s:o*}", "scheme", a->scheme, "id",
-                              json_text(a->id), "perms", perms_json(a->perms));
+                              value_text(a->id), "perms", perms_json(a->perms));
     acl_mark_foreign(entry);
     json_array_append_new(list, entry);
   }
@@ -244,7 +244,7 @@ static int export_walk(export *x, const char *path) {
   int status = 0;
   walk_begin(&w, x->c, path, -1, false);
   while (!status && walk_next(&w))
-    if (!is_reserved(x->c, w.path)) status = export_read(x, w.path);
+    if (!path_is_reserved(x->c, w.path)) status = export_read(x, w.path);
   return walk_end(&w, status);
 }
 
@@ -261,8 +261,8 @@ static int export_tree(export *x, const char *path) {
   if (!status)
     status = export_line(
         x, json_pack("{s:s,s:i,s:o*,s:I,s:s}", "format", FORMAT_NAME, "version",
-                     FORMAT_VERSION, "path", json_text(path), "exported_at",
-                     (json_int_t)wall_now(), "zkembed", zke_version()));
+                     FORMAT_VERSION, "path", value_text(path), "exported_at",
+                     (json_int_t)clock_wall_ms(), "zkembed", zke_version()));
   if (!status) status = export_nodes(x, s, path);
   if (!status)
     status = export_line(x, json_pack("{s:I}", "nodes", (json_int_t)x->nodes));
@@ -287,10 +287,10 @@ static int export_to_file(export *x, const char *path) {
   if (!status) status = target_done(c, &t);
   target_close(&t);
   if (status) return status;
-  return emit(
-      c, json_pack("{s:o*,s:o*,s:I,s:I}", "file", json_text(x->name), "path",
-                   json_text(path), "nodes", (json_int_t)x->nodes, "ephemerals",
-                   (json_int_t)x->ephemerals));
+  return emit_row(
+      c, json_pack("{s:o*,s:o*,s:I,s:I}", "file", value_text(x->name), "path",
+                   value_text(path), "nodes", (json_int_t)x->nodes,
+                   "ephemerals", (json_int_t)x->ephemerals));
 }
 
 /* "file: 3 nodes of /app" */
@@ -323,7 +323,7 @@ static int arg_top(call *c, char **path_out) {
 
 /* Refuses a path below /zookeeper; STATUS_DATA. */
 static int fail_reserved(call *c, const char *path) {
-  return fail(
+  return fail_with(
       c, STATUS_DATA, "BADARGUMENTS",
       "%s is reserved for ZooKeeper, and is neither exported nor imported",
       path);
@@ -351,7 +351,7 @@ static int export_run(call *c) {
   if (c->count > 1 && !word_is(&c->args[1], "-")) x.name = c->args[1].text;
   int rc = zke_count(c->z, path, &x.total);
   x.top = top = top_of(c, path);
-  if (is_reserved(c, path))
+  if (path_is_reserved(c, path))
     status = fail_reserved(c, path);
   else if (rc != ZKE_OK && rc != ZKE_NOAUTH)
     status = fail_rc(c, rc);
@@ -429,8 +429,8 @@ static int bad_line(import *im, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(what, sizeof what, format, arguments);
   va_end(arguments);
-  return fail(im->c, STATUS_DATA, "DATA", "%s: line %ld: %s", im->name,
-              im->line, what);
+  return fail_with(im->c, STATUS_DATA, "DATA", "%s: line %ld: %s", im->name,
+                   im->line, what);
 }
 
 /* Frees a record and all that belongs to it; NULL is fine. */
@@ -445,7 +445,7 @@ static void record_free(void *owned) {
 }
 
 /* Reads the next line into im->text: its length, without the end of line; -1 at
- * the end of the file, -2 after fail(). */
+ * the end of the file, -2 after fail_with(). */
 static long import_line(import *im) {
   size_t len = 0, most = INT32_MAX;
   int byte;
@@ -489,7 +489,8 @@ static int import_header(import *im) {
   int status;
   json_t *head = import_object(im, &status);
   if (status) return status;
-  if (!head) return fail(im->c, STATUS_DATA, "DATA", "%s is empty", im->name);
+  if (!head)
+    return fail_with(im->c, STATUS_DATA, "DATA", "%s is empty", im->name);
   const char *format = json_string_value(json_object_get(head, "format"));
   json_t *version = json_object_get(head, "version");
   if (!format || strcmp(format, FORMAT_NAME) != 0)
@@ -532,7 +533,7 @@ static int record_members(import *im, const json_t *row) {
 static int record_path(import *im, record *r) {
   char *text = NULL;
   int len = -1;
-  if (!data_of_json(json_object_get(r->row, "path"), &text, &len) || len < 0)
+  if (!value_to_data(json_object_get(r->row, "path"), &text, &len) || len < 0)
     return bad_line(im, "\"path\" is missing, or is not text");
   size_t top = strlen(im->top), room = top + (size_t)len + 2;
   r->path = malloc(room);
@@ -552,7 +553,7 @@ static int record_path(import *im, record *r) {
 static int record_data(import *im, record *r) {
   const json_t *data = json_object_get(r->row, "data");
   if (!data) return bad_line(im, "\"data\" is missing");
-  if (!data_of_json(data, &r->data, &r->len))
+  if (!value_to_data(data, &r->data, &r->len))
     return bad_line(im, "\"data\" is neither text, null nor {\"base64\": …}");
   return 0;
 }
@@ -664,10 +665,10 @@ static int64_t import_written(const import *im) {
 static int import_fail(import *im, int rc) {
   const char *code = zke_error_name(rc) + strlen("ZKE_");
   if (!import_changed(im)) return fail_rc(im->c, rc);
-  return fail(im->c, status_of(rc), code,
-              "%s; %" PRId64 " of %" PRId64
-              " nodes were written, and import --merge completes them",
-              zke_errmsg(), import_written(im), im->total);
+  return fail_with(im->c, status_of(rc), code,
+                   "%s; %" PRId64 " of %" PRId64
+                   " nodes were written, and import --merge completes them",
+                   zke_errmsg(), import_written(im), im->total);
 }
 
 /* For struct batch: any refusal ends the import. */
@@ -687,10 +688,10 @@ static int import_cancelled(import *im) {
     code = "INTERRUPTED";
   }
   if (import_changed(im))
-    fail(im->c, status, code,
-         "import was ended when %" PRId64 " of %" PRId64
-         " nodes were written; import --merge completes them",
-         import_written(im), im->total);
+    fail_with(im->c, status, code,
+              "import was ended when %" PRId64 " of %" PRId64
+              " nodes were written; import --merge completes them",
+              import_written(im), im->total);
   return fail_cancelled(im->c);
 }
 
@@ -699,7 +700,7 @@ static int import_cancelled(import *im) {
 static int import_next(import *im, record **out) {
   int status;
   *out = NULL;
-  if (cancelled(im->c)) return import_cancelled(im);
+  if (cancel_came(im->c)) return import_cancelled(im);
   json_t *row = import_object(im, &status), *nodes;
   if (status) return status;
   if (!row)
@@ -801,21 +802,23 @@ static int check_existing(import *im, const record *r) {
   if (rc == ZKE_NONODE) return 0;
   if (rc != ZKE_OK) return fail_rc(im->c, rc);
   if (stat.ephemeralOwner)
-    return fail(im->c, STATUS_NO, "NODEEXISTS",
-                "%s exists and is an ephemeral node of session 0x%" PRIx64,
-                r->path, (uint64_t)stat.ephemeralOwner);
+    return fail_with(im->c, STATUS_NO, "NODEEXISTS",
+                     "%s exists and is an ephemeral node of session 0x%" PRIx64,
+                     r->path, (uint64_t)stat.ephemeralOwner);
   if (im->existing == EXISTING_MERGE || !r->path[1]) return 0;
-  return fail(im->c, STATUS_NO, "NODEEXISTS",
-              "%s exists: --merge keeps and completes what is there, --replace "
-              "removes it first",
-              r->path);
+  return fail_with(
+      im->c, STATUS_NO, "NODEEXISTS",
+      "%s exists: --merge keeps and completes what is there, --replace "
+      "removes it first",
+      r->path);
 }
 
 /* May the value be so large?  Notes how large the largest is. */
 static int check_size(import *im, const record *r) {
   bool memory = store_of(im->c->sh) == STORE_MEMORY;
   if (r->len > im->largest) im->largest = r->len;
-  if (r->len <= im->data_limit || (has(im->c, 'l') && !memory)) return 0;
+  if (r->len <= im->data_limit || (option_given(im->c, 'l') && !memory))
+    return 0;
   return bad_line(im, "\"%s\" has %d bytes, and %d are the most%s", r->relative,
                   r->len, im->data_limit,
                   memory ? " in memory" : "; --large takes it");
@@ -825,7 +828,7 @@ static int check_size(import *im, const record *r) {
  * not tried: its name is the one that the call gives. */
 static int check_record(import *im, const record *r) {
   int status = check_place(im, r);
-  if (!status && is_reserved(im->c, r->path))
+  if (!status && path_is_reserved(im->c, r->path))
     status = bad_line(im, "\"%s\" is reserved for ZooKeeper", r->relative);
   if (!status && !*r->relative && r->kind == KIND_EPHEMERAL)
     status = bad_line(im, "the top node cannot be ephemeral");
@@ -847,8 +850,8 @@ static int check_parent(import *im) {
   int rc = zke_exists(im->c->z, im->top, NULL, NULL, &stat);
   int status = rc == ZKE_OK ? 0 : fail_rc(im->c, rc);
   if (!status && stat.ephemeralOwner)
-    status = fail(im->c, STATUS_NO, "NOCHILDRENFOREPHEMERALS",
-                  "%s is ephemeral", im->top);
+    status = fail_with(im->c, STATUS_NO, "NOCHILDRENFOREPHEMERALS",
+                       "%s is ephemeral", im->top);
   *slash = '/';
   return status;
 }
@@ -875,7 +878,7 @@ static int import_check(import *im) {
     status = check_record(im, r);
     record_free(r);
     im->nodes++;
-    progress(im->c, "import, lines checked", im->line, 0);
+    progress_show(im->c, "import, lines checked", im->line, 0);
   }
   if (!status && im->nodes == 0) status = bad_line(im, "the file has no node");
   im->total = im->nodes;
@@ -918,7 +921,7 @@ static int each_child(import *im, const char *path, bool really,
       break;
     }
     snprintf(child, room, "%s/%s", path[1] ? path : "", names->data[i]);
-    if (!is_reserved(im->c, child)) status = fn(im, child, really);
+    if (!path_is_reserved(im->c, child)) status = fn(im, child, really);
     free(child);
   }
   zke_free(names);
@@ -944,15 +947,15 @@ static int remove_may(import *im, const char *path) {
  *           this session may not delete, nor what a session owns */
 static int remove_tree(import *im, const char *path, bool really) {
   zke_stat stat;
-  if (cancelled(im->c)) return import_cancelled(im);
+  if (cancel_came(im->c)) return import_cancelled(im);
   int rc = zke_exists(im->c->z, path, NULL, NULL, &stat);
   if (rc == ZKE_NONODE) return 0;
   if (rc != ZKE_OK) return fail_rc(im->c, rc);
   if (stat.ephemeralOwner)
-    return fail(im->c, STATUS_CONFLICT, "HELD",
-                "%s is an ephemeral node of session 0x%" PRIx64
-                ", which --replace does not remove",
-                path, (uint64_t)stat.ephemeralOwner);
+    return fail_with(im->c, STATUS_CONFLICT, "HELD",
+                     "%s is an ephemeral node of session 0x%" PRIx64
+                     ", which --replace does not remove",
+                     path, (uint64_t)stat.ephemeralOwner);
   int status = really ? 0 : remove_may(im, path);
   if (!status && stat.numChildren)
     status = each_child(im, path, really, remove_tree);
@@ -1066,7 +1069,7 @@ static int raise_by_children(import *im, const record *r, int64_t count) {
   char *child = malloc(room);
   int rc = child ? ZKE_OK : zke_fail(ZKE_NOMEM, "out of memory");
   if (child) snprintf(child, room, "%s/zke-import", r->path[1] ? r->path : "");
-  while (rc == ZKE_OK && count > 0 && !cancelled(im->c)) {
+  while (rc == ZKE_OK && count > 0 && !cancel_came(im->c)) {
     int n = count < AT_ONCE ? (int)count : AT_ONCE;
     for (int i = 0; i < n; i++) {
       zke_op_create(&ops[2 * i], child, NULL, 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
@@ -1091,7 +1094,7 @@ static int finish_sequence(import *im, const record *r) {
     rc = raise_by_children(im, r, missing);
   else if (missing > 0)
     rc = zke_raise_sequence(im->c->z, r->path, (int)r->sequence, NULL);
-  if (ensemble && cancelled(im->c)) return import_cancelled(im);
+  if (ensemble && cancel_came(im->c)) return import_cancelled(im);
   if (rc == ZKE_NONODE && r->kind != KIND_PERSISTENT) return 0;
   return rc == ZKE_OK ? 0 : import_fail(im, rc);
 }
@@ -1211,10 +1214,10 @@ static int import_nodes(import *im) {
   int status = import_rewind(im);
   while (!status && (status = import_next(im, &r)) == 0 && r) {
     im->nodes++;
-    progress(im->c, "import, nodes", im->nodes, im->total);
+    progress_show(im->c, "import, nodes", im->nodes, im->total);
     status = import_write(im, r);
   }
-  if (!status && cancelled(im->c)) status = import_cancelled(im);
+  if (!status && cancel_came(im->c)) status = import_cancelled(im);
   if (!status) status = batch_run(&im->batch);
   batch_clear(&im->batch);
   return status;
@@ -1231,7 +1234,7 @@ static int import_finishing(import *im) {
   int status = import_rewind(im);
   while (!status && (status = import_next(im, &r)) == 0 && r) {
     im->nodes++;
-    progress(im->c, "import, nodes finished", im->nodes, im->total);
+    progress_show(im->c, "import, nodes finished", im->nodes, im->total);
     status = finish_add(f, r);
   }
   status = finish_run(f, status);
@@ -1239,14 +1242,15 @@ static int import_finishing(import *im) {
   return status;
 }
 
-/* Copies a file that can be read only once; NULL after fail(). */
+/* Copies a file that can be read only once; NULL after fail_with(). */
 static FILE *import_spool(import *im, FILE *from) {
   char buffer[65536];
   size_t n;
   FILE *to = tmpfile();
-  while (to && !cancelled(im->c) && (n = fread(buffer, 1, sizeof buffer, from)))
+  while (to && !cancel_came(im->c) &&
+         (n = fread(buffer, 1, sizeof buffer, from)))
     if (fwrite(buffer, 1, n, to) != n) break;
-  if (cancelled(im->c))
+  if (cancel_came(im->c))
     fail_cancelled(im->c);
   else if (!to || ferror(from) || fflush(to) != 0 || ferror(to))
     fail_errno(im->c, STATUS_IO, ferror(from) ? im->name : "temporary file");
@@ -1280,10 +1284,10 @@ static int import_open(import *im) {
 
 /* Says what was done. */
 static int import_emit(import *im) {
-  return emit(
+  return emit_row(
       im->c,
       json_pack("{s:o*,s:I,s:I,s:I,s:I,s:I,s:I}", "path",
-                json_text(*im->top ? im->top : "/"), "nodes",
+                value_text(*im->top ? im->top : "/"), "nodes",
                 (json_int_t)im->total, "created", (json_int_t)im->batch.created,
                 "changed", (json_int_t)im->batch.changed, "same",
                 (json_int_t)im->same, "deleted", (json_int_t)im->batch.deleted,
@@ -1338,7 +1342,7 @@ static void import_free(import *im) {
 /* import: refuses what exists, completes it (--merge), or removes it first
  * (--replace). */
 static int import_run(call *c) {
-  if (has(c, 'r') && has(c, 'm'))
+  if (option_given(c, 'r') && option_given(c, 'm'))
     return fail_usage(c, "--merge and --replace exclude each other");
   import *im = calloc(1, sizeof *im);
   if (!im) return no_memory(c);
@@ -1352,12 +1356,13 @@ static int import_run(call *c) {
   im->batch.refused = import_refused;
   im->batch.owner = im;
   im->existing = EXISTING_REFUSE;
-  if (has(c, 'm')) im->existing = EXISTING_MERGE;
-  if (has(c, 'r')) im->existing = EXISTING_REPLACE;
+  if (option_given(c, 'm')) im->existing = EXISTING_MERGE;
+  if (option_given(c, 'r')) im->existing = EXISTING_REPLACE;
   im->seen = json_object();
   int status = arg_top(c, &im->top);
   if (!status && !im->seen) status = no_memory(c);
-  if (!status && is_reserved(c, im->top)) status = fail_reserved(c, im->top);
+  if (!status && path_is_reserved(c, im->top))
+    status = fail_reserved(c, im->top);
   if (!status && !im->top[1]) *im->top = '\0';
   if (!status) status = import_all(im);
   import_free(im);
@@ -1397,15 +1402,15 @@ static int dump_node(void *arg, const snapshot_node *n) {
   call *c = arg;
   json_t *row =
       json_pack("{s:s,s:o*,s:s,s:I,s:I}", "type", "node", "path",
-                json_text(n->path), "kind", n->kind, "ttl_ms",
+                value_text(n->path), "kind", n->kind, "ttl_ms",
                 (json_int_t)n->ttl_ms, "sequence", (json_int_t)n->sequence);
   if (!row) return no_memory(c);
-  json_stat(row, &n->stat);
+  value_stat(row, &n->stat);
   json_object_set_new(row, "acl",
                       acl_to_json(n->acl ? n->acl : "31:world:anyone\n"));
-  if (!has(c, 'd'))
-    json_object_set_new(row, "data", json_data(n->data, n->len));
-  return emit(c, row);
+  if (!option_given(c, 'd'))
+    json_object_set_new(row, "data", value_data(n->data, n->len));
+  return emit_row(c, row);
 }
 
 /* A session's row.  Whether it lives is not in the snapshot, since that is a
@@ -1418,10 +1423,10 @@ static int dump_session(void *arg, const zke_session_info *s) {
   if (rc != ZKE_OK && rc != ZKE_NONODE) return fail_rc(c, rc);
   bool alive = rc == ZKE_OK && now->data[0].alive;
   zke_free(now);
-  return emit(
+  return emit_row(
       c, json_pack("{s:s,s:o*,s:o*,s:I,s:I,s:I,s:b,s:i,s:i,s:i}", "type",
-                   "session", "session", json_session(s->id), "identity",
-                   json_text(s->identity), "pid", (json_int_t)s->pid,
+                   "session", "session", value_session(s->id), "identity",
+                   value_text(s->identity), "pid", (json_int_t)s->pid,
                    "started_at", (json_int_t)s->started_ms, "lease_ms",
                    (json_int_t)s->lease_ms, "alive", alive, "ephemerals",
                    s->ephemerals, "watches", s->watches, "events", s->events));
@@ -1429,13 +1434,13 @@ static int dump_session(void *arg, const zke_session_info *s) {
 
 /* A watch's row; type "waiter" for one on a node that another session owns. */
 static int dump_watch(void *arg, const snapshot_watch *w) {
-  json_t *row = json_pack("{s:s,s:o*,s:o*,s:s,s:s}", "type",
-                          w->owner ? "waiter" : "watch", "session",
-                          json_session(w->session), "path", json_text(w->path),
-                          "watch", w->type, "mode", w->mode);
+  json_t *row = json_pack(
+      "{s:s,s:o*,s:o*,s:s,s:s}", "type", w->owner ? "waiter" : "watch",
+      "session", value_session(w->session), "path", value_text(w->path),
+      "watch", w->type, "mode", w->mode);
   if (row && w->owner)
-    json_object_set_new(row, "owner", json_session(w->owner));
-  return emit(arg, row);
+    json_object_set_new(row, "owner", value_session(w->owner));
+  return emit_row(arg, row);
 }
 
 /* dump: sessions, watches, waiters and nodes, of one snapshot. */
@@ -1447,9 +1452,10 @@ static int dump_run(call *c) {
   if (status) return status;
   status = snapshot_open(c, &s);
   if (!status)
-    status = emit(c, json_pack("{s:s,s:s,s:o*,s:I}", "type", "dump", "zkembed",
-                               zke_version(), "file", json_text(c->sh->file),
-                               "dumped_at", (json_int_t)wall_now()));
+    status =
+        emit_row(c, json_pack("{s:s,s:s,s:o*,s:I}", "type", "dump", "zkembed",
+                              zke_version(), "file", value_text(c->sh->file),
+                              "dumped_at", (json_int_t)clock_wall_ms()));
   if (!status) status = snapshot_sessions(s, dump_session, c);
   if (!status) status = snapshot_watches(s, false, dump_watch, c);
   if (!status) status = snapshot_watches(s, true, dump_watch, c);

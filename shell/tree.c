@@ -22,7 +22,7 @@ static void silent_human(call *c, json_t *row, FILE *out) {
 
 /* A row with one path, or name, as text; NULL without memory. */
 static json_t *path_row(const char *name, const char *path) {
-  return json_pack("{s:o}", name, json_text(path));
+  return json_pack("{s:o}", name, value_text(path));
 }
 
 /* ------------------------------------------------------------------------
@@ -39,8 +39,8 @@ static const option ls_options[] = {
 static int ls_row(call *c, const char *member, const char *name,
                   const zke_stat *stat) {
   json_t *row = path_row(member, name);
-  if (row && has(c, 's')) json_stat(row, stat);
-  return emit(c, row);
+  if (row && option_given(c, 's')) value_stat(row, stat);
+  return emit_row(c, row);
 }
 
 /* A child's row.  Its Stat is read by itself, so the child may have gone
@@ -49,7 +49,7 @@ static int ls_child(call *c, const char *parent, const char *name) {
   static const zke_stat none;
   zke_stat stat;
   char *path;
-  if (!has(c, 's')) return ls_row(c, "name", name, &none);
+  if (!option_given(c, 's')) return ls_row(c, "name", name, &none);
   if (asprintf(&path, "%s%s%s", parent, parent[1] ? "/" : "", name) < 0)
     return no_memory(c);
   int rc = zke_exists(c->z, path, NULL, NULL, &stat);
@@ -66,7 +66,7 @@ static int ls_children(call *c, const char *path) {
   if (rc != ZKE_OK) return fail_rc(c, rc);
   for (int i = 0; !status && i < names->count; i++)
     status =
-        cancelled(c) ? fail_cancelled(c) : ls_child(c, path, names->data[i]);
+        cancel_came(c) ? fail_cancelled(c) : ls_child(c, path, names->data[i]);
   zke_free(names);
   return status;
 }
@@ -86,18 +86,19 @@ static int ls_run(call *c) {
   char *path;
   int status = arg_path(c, 0, &path);
   if (status) return status;
-  status = has(c, 'R') ? ls_all(c, path) : ls_children(c, path);
+  status = option_given(c, 'R') ? ls_all(c, path) : ls_children(c, path);
   free(path);
   return status;
 }
 
 /* The name comes last, so that rows can be printed as they come. */
 static void ls_human(call *c, json_t *row, FILE *out) {
-  const char *name = has(c, 'R') ? "path" : "name";
-  if (has(c, 's')) {
+  const char *name = option_given(c, 'R') ? "path" : "name";
+  if (option_given(c, 's')) {
     if (!c->told)
       fprintf(out, "%7s  %8s  %7s  %-20s  %-18s  %s\n", "VERSION", "CHILDREN",
-              "BYTES", "CHANGED", "OWNER", has(c, 'R') ? "PATH" : "NAME");
+              "BYTES", "CHANGED", "OWNER",
+              option_given(c, 'R') ? "PATH" : "NAME");
     const char *owner =
         json_string_value(json_object_get(row, "ephemeralOwner"));
     json_int_t version = json_integer_value(json_object_get(row, "version")),
@@ -143,7 +144,7 @@ static json_t *tree_row_drawn(const walk *w) {
   const char *name = w->depth ? walk_name(w) : w->path;
   json_t *row = NULL;
   if (branch)
-    row = json_pack("{s:s,s:o}", "branch", branch, "name", json_text(name));
+    row = json_pack("{s:s,s:o}", "branch", branch, "name", value_text(name));
   free(branch);
   return row;
 }
@@ -154,11 +155,12 @@ static json_t *tree_row(call *c, const walk *w) {
   if (c->format == FORMAT_HUMAN && !c->id)
     row = tree_row_drawn(w);
   else
-    row = json_pack("{s:o,s:i}", "path", json_text(w->path), "depth", w->depth);
-  if (!row || !has(c, 's')) return row;
+    row =
+        json_pack("{s:o,s:i}", "path", value_text(w->path), "depth", w->depth);
+  if (!row || !option_given(c, 's')) return row;
   json_object_set_new(row, "dataLength", json_integer(w->stat.dataLength));
   json_object_set_new(row, "ephemeralOwner",
-                      json_session(w->stat.ephemeralOwner));
+                      value_session(w->stat.ephemeralOwner));
   return row;
 }
 
@@ -172,7 +174,7 @@ static int tree_run(call *c) {
   if (status) return status;
   walk_begin(&w, c, path, (int)limit, false);
   free(path);
-  while (!status && walk_next(&w)) status = emit(c, tree_row(c, &w));
+  while (!status && walk_next(&w)) status = emit_row(c, tree_row(c, &w));
   return walk_end(&w, status);
 }
 
@@ -203,18 +205,18 @@ static int get_run(call *c) {
   char *path, *data;
   int len;
   zke_stat stat;
-  if (has(c, 'r') && (has(c, 's') || c->id))
+  if (option_given(c, 'r') && (option_given(c, 's') || c->id))
     return fail_usage(c, "--raw prints the bytes and nothing else, so no Stat");
   int status = arg_path(c, 0, &path);
   if (status) return status;
   int rc = zke_get(c->z, path, NULL, NULL, &data, &len, &stat);
   free(path);
   if (rc != ZKE_OK) return fail_rc(c, rc);
-  if (has(c, 'r')) c->format = FORMAT_HUMAN; /* no other has bytes */
-  json_t *row = json_pack("{s:o}", "data", json_data(data, len));
+  if (option_given(c, 'r')) c->format = FORMAT_HUMAN; /* no other has bytes */
+  json_t *row = json_pack("{s:o}", "data", value_data(data, len));
   zke_free(data);
-  if (row && has(c, 's')) json_stat(row, &stat);
-  return emit(c, row);
+  if (row && option_given(c, 's')) value_stat(row, &stat);
+  return emit_row(c, row);
 }
 
 /* Data as people see it, or as it is. */
@@ -223,7 +225,7 @@ static void get_data(const json_t *value, bool raw, FILE *out) {
   int len;
   if (!raw) {
     output_text(NULL, value, out);
-  } else if (data_of_json(value, &data, &len)) {
+  } else if (value_to_data(value, &data, &len)) {
     if (len > 0) (void)fwrite(data, 1, (size_t)len, out); /* output_check() */
     free(data);
   }
@@ -233,8 +235,8 @@ static void get_data(const json_t *value, bool raw, FILE *out) {
 static void get_human(call *c, json_t *row, FILE *out) {
   const char *name;
   json_t *value;
-  get_data(json_object_get(row, "data"), has(c, 'r'), out);
-  if (has(c, 'r')) return;
+  get_data(json_object_get(row, "data"), option_given(c, 'r'), out);
+  if (option_given(c, 'r')) return;
   fputc('\n', out);
   json_object_foreach(row, name, value) {
     if (strcmp(name, "data") == 0) continue;
@@ -256,8 +258,8 @@ static int stat_one(call *c, const char *path) {
   int rc = zke_exists(c->z, path, NULL, NULL, &stat);
   if (rc != ZKE_OK) return fail_rc(c, rc);
   json_t *row = path_row("path", path);
-  if (row) json_stat(row, &stat);
-  return emit(c, row);
+  if (row) value_stat(row, &stat);
+  return emit_row(c, row);
 }
 
 /* For each argument, or for the working node. */
@@ -287,10 +289,11 @@ static int exists_run(call *c) {
   if (rc != ZKE_OK && rc != ZKE_NONODE)
     status = fail_rc(c, rc);
   else
-    status = emit(c, json_pack("{s:o,s:b}", "path", json_text(path), "exists",
-                               rc == ZKE_OK));
+    status = emit_row(c, json_pack("{s:o,s:b}", "path", value_text(path),
+                                   "exists", rc == ZKE_OK));
   if (!status && rc == ZKE_NONODE)
-    status = fail(c, STATUS_NO,
+    status =
+        fail_with(c, STATUS_NO,
                   c->sh->persists && !c->sh->person && !c->id ? "NONODE" : NULL,
                   "no node at %s", path);
   free(path);
@@ -313,7 +316,7 @@ static int count_run(call *c) {
   int rc = zke_count(c->z, path, &count);
   free(path);
   if (rc != ZKE_OK) return fail_rc(c, rc);
-  return emit(c, json_pack("{s:I}", "count", (json_int_t)count));
+  return emit_row(c, json_pack("{s:I}", "count", (json_int_t)count));
 }
 
 /* ------------------------------------------------------------------------
@@ -343,7 +346,7 @@ bool word_ttl(const word *w, int64_t *ms_out) {
 }
 
 /* Which of zkembed's modes the options name together. */
-int create_mode(bool ephemeral, bool sequential, bool container, bool ttl) {
+int tree_mode(bool ephemeral, bool sequential, bool container, bool ttl) {
   if (ephemeral + container + ttl > 1 || (container && sequential)) return -1;
   if (container) return ZKE_CONTAINER;
   if (ttl && sequential) return ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL;
@@ -366,21 +369,23 @@ typedef struct creation {
 /* Reads the mode and the TTL, and looks whether the options fit together.  It
  * is called before the data is read, which may be standard input. */
 static int create_options_read(call *c, creation *n) {
-  n->mode = create_mode(has(c, 'e'), has(c, 's'), has(c, 'c'), has(c, 't'));
+  n->mode = tree_mode(option_given(c, 'e'), option_given(c, 's'),
+                      option_given(c, 'c'), option_given(c, 't'));
   if (n->mode < 0)
     return fail_usage(c,
                       "-e, -c and -t are three kinds of nodes, and a container "
                       "has no number");
-  if (has(c, 't') && !word_ttl(value_of(c, 't'), &n->ttl_ms))
+  if (option_given(c, 't') && !word_ttl(option_word(c, 't'), &n->ttl_ms))
     return fail_usage(c,
                       "-t wants milliseconds, or a number with s, m, h or d,"
                       " not \"%s\"",
-                      value_of(c, 't')->text);
-  if (!has(c, 'e') && has(c, 'H'))
+                      option_word(c, 't')->text);
+  if (!option_given(c, 'e') && option_given(c, 'H'))
     return fail_usage(c, "--hold is for ephemeral nodes");
-  if (has(c, 'H') && c->child)
+  if (option_given(c, 'H') && c->child)
     return fail_usage(c, "--hold or a command, not both");
-  if (has(c, 'e') && !c->sh->persists && !has(c, 'H') && !c->child)
+  if (option_given(c, 'e') && !c->sh->persists && !option_given(c, 'H') &&
+      !c->child)
     return fail_usage(c,
                       "an ephemeral node would go at once with this command's "
                       "session: --hold keeps it until a signal comes, "
@@ -468,14 +473,14 @@ static int create_stay(call *c, vigil *v, bool runs_child) {
 /* Makes it, says so, and stays with it where that was asked for. */
 static int create_and_stay(call *c, const creation *n) {
   char *made;
-  int status = has(c, 'p') ? create_parents(c, n->path) : 0;
+  int status = option_given(c, 'p') ? create_parents(c, n->path) : 0;
   if (!status) status = create_node(c, n, &made);
   if (status) return status;
   vigil v = {c->z, made};
-  if (c->child || has(c, 'H'))
+  if (c->child || option_given(c, 'H'))
     status = create_stay(c, &v, c->child != NULL);
   else
-    status = emit(c, path_row("path", made));
+    status = emit_row(c, path_row("path", made));
   zke_free(made);
   return status;
 }
@@ -487,9 +492,10 @@ static int create_run(call *c) {
   int status = create_options_read(c, &n);
   if (!status) status = arg_data(c, 1, &n.data, &n.len, NULL);
   if (!status) status = path_join(c, &c->args[0], &n.path);
-  if (!status && !has(c, 's')) path_trim(n.path); /* "/a/" is numbered */
-  if (!status && has(c, 'a'))
-    status = acls_parse(c, value_of(c, 'a'), 1, &n.acls);
+  if (!status && !option_given(c, 's'))
+    path_trim(n.path); /* "/a/" is numbered */
+  if (!status && option_given(c, 'a'))
+    status = acls_parse(c, option_word(c, 'a'), 1, &n.acls);
   if (!status) status = create_and_stay(c, &n);
   free(n.path);
   free(n.data);
@@ -523,11 +529,11 @@ static int set_node(call *c, const char *path, int version) {
   free(data);
   if (rc != ZKE_OK) return fail_rc(c, rc);
   json_t *row = path_row("path", path);
-  if (row && has(c, 's'))
-    json_stat(row, &stat);
+  if (row && option_given(c, 's'))
+    value_stat(row, &stat);
   else if (row)
     json_object_set_new(row, "version", json_integer(stat.version));
-  return emit(c, row);
+  return emit_row(c, row);
 }
 
 /* set: with -v only if the node has that version. */
@@ -546,7 +552,7 @@ static int set_run(call *c) {
 static void set_human(call *c, json_t *row, FILE *out) {
   const char *name;
   json_t *value;
-  if (!has(c, 's')) return;
+  if (!option_given(c, 's')) return;
   json_object_foreach(row, name, value) {
     fprintf(out, "%s = ", name);
     output_text(name, value, out);
@@ -563,12 +569,12 @@ static int delete_one(call *c, const char *path) {
   int status = option_number(c, 'v', INT32_MIN, INT32_MAX, -1, &version);
   if (status) return status;
   int rc = zke_delete(c->z, path, (int)version);
-  return rc == ZKE_OK ? emit(c, path_row("path", path)) : fail_rc(c, rc);
+  return rc == ZKE_OK ? emit_row(c, path_row("path", path)) : fail_rc(c, rc);
 }
 
 /* A version is that of one node, so it cannot fit several. */
 static int delete_run(call *c) {
-  if (has(c, 'v') && c->count > 1)
+  if (option_given(c, 'v') && c->count > 1)
     return fail_usage(c, "-v is for one node, and there are several");
   return for_each_path(c, delete_one);
 }
@@ -593,8 +599,8 @@ static int ephemerals_search(call *c, int64_t session) {
   while (!status && walk_next(&w)) {
     int64_t owner = w.stat.ephemeralOwner;
     if (!owner || (session && owner != session)) continue;
-    status = emit(c, json_pack("{s:o,s:o}", "path", json_text(w.path),
-                               "session", json_session(owner)));
+    status = emit_row(c, json_pack("{s:o,s:o}", "path", value_text(w.path),
+                                   "session", value_session(owner)));
   }
   return walk_end(&w, status);
 }
@@ -607,8 +613,9 @@ static int ephemerals_of(call *c, int64_t session) {
   int rc = zke_ephemerals(c->z, session, NULL, &paths);
   if (rc != ZKE_OK) return fail_rc(c, rc);
   for (int i = 0; !status && i < paths->count; i++)
-    status = emit(c, json_pack("{s:o,s:o}", "path", json_text(paths->data[i]),
-                               "session", json_session(session)));
+    status =
+        emit_row(c, json_pack("{s:o,s:o}", "path", value_text(paths->data[i]),
+                              "session", value_session(session)));
   zke_free(paths);
   return status;
 }
@@ -640,17 +647,17 @@ static int ephemerals_of_all(call *c) {
 
 /* ephemerals: of all sessions, of one, or with -m of this one. */
 static int ephemerals_run(call *c) {
-  if (c->count && has(c, 'm'))
+  if (c->count && option_given(c, 'm'))
     return fail_usage(c, "-m or a session's id, not both");
   if (c->count) return ephemerals_of_one(c, &c->args[0]);
   int64_t mine = zke_session_id(c->z);
-  if (!has(c, 'm')) return ephemerals_of_all(c);
+  if (!option_given(c, 'm')) return ephemerals_of_all(c);
   return mine ? ephemerals_of(c, mine) : 0;
 }
 
 static int sync_one(call *c, const char *path) {
   int rc = zke_sync(c->z, path);
-  return rc == ZKE_OK ? emit(c, path_row("path", path)) : fail_rc(c, rc);
+  return rc == ZKE_OK ? emit_row(c, path_row("path", path)) : fail_rc(c, rc);
 }
 
 static int sync_run(call *c) { return for_each_path(c, sync_one); }

@@ -13,9 +13,9 @@
  *            or a duration with its unit */
 bool word_ttl(const word *w, int64_t *ms_out);
 
-/* create_mode - the mode for zke_create(), by which of -e, -s, -c and -t were
+/* tree_mode - the mode for zke_create(), by which of -e, -s, -c and -t were
  *               given; -1 where they do not go together */
-int create_mode(bool ephemeral, bool sequential, bool container, bool ttl);
+int tree_mode(bool ephemeral, bool sequential, bool container, bool ttl);
 
 /* acls_parse - SCHEME:ID:PERMS, several in a word with commas between
  *

@@ -29,7 +29,7 @@ static const char *const decisions[] = {[ZKE_TWO_PHASE_UNDECIDED] = "undecided",
  * late: a negative answer. */
 static int fail_txn(call *c, const patience *p, int rc) {
   if (rc == ZKE_MISUSE)
-    return fail(c, STATUS_NO, "DECIDED", "%s", zke_errmsg());
+    return fail_with(c, STATUS_NO, "DECIDED", "%s", zke_errmsg());
   return fail_wait(c, p, rc);
 }
 
@@ -107,8 +107,8 @@ static part *part_held(call *c, const char *path, const char *site) {
 }
 
 /* The part that the session holds, else a new one for this call; NULL after
- * fail().  A transaction that is gone is a code of its own: whoever asks for
- * the decision must not take it for "abort".
+ * fail_with().  A transaction that is gone is a code of its own: whoever asks
+ * for the decision must not take it for "abort".
  *
  *   site  NULL: the coordinator, or whoever only looks */
 static part *part_open(call *c, const place *at, const char *site) {
@@ -118,8 +118,8 @@ static part *part_open(call *c, const place *at, const char *site) {
   int rc = zke_two_phase_open(c->z, at->base, at->name, site, NULL, &t);
   if (rc == ZKE_OK) return part_new(c, t);
   if (rc == ZKE_NONODE)
-    fail(c, STATUS_LOST, "GONE", "%s, or it has been acknowledged by all",
-         zke_errmsg());
+    fail_with(c, STATUS_LOST, "GONE", "%s, or it has been acknowledged by all",
+              zke_errmsg());
   else
     fail_rc(c, rc);
   return NULL;
@@ -140,8 +140,8 @@ static json_t *decision_row(call *c, const place *at, int decision) {
   json_t *row = json_pack("{s:s}", "decision", decisions[decision]);
   int rc = zke_two_phase_get(c->z, at->base, at->name, &s);
   if (!row || rc != ZKE_OK) return row;
-  json_object_set_new(row, "why", json_text(s->why));
-  json_object_set_new(row, "by", json_text(s->by));
+  json_object_set_new(row, "why", value_text(s->why));
+  json_object_set_new(row, "by", value_text(s->by));
   json_object_set_new(row, "token", json_integer(s->token));
   zke_free(s);
   return row;
@@ -164,7 +164,7 @@ static int part_wait(call *c, part *p, const place *at, const patience *how) {
   int rc = zke_two_phase_wait(p->t, how->deadline, &decision);
   cancel_by(c, NULL, NULL);
   if (rc != ZKE_OK) return fail_txn(c, how, rc);
-  int status = emit(c, decision_row(c, at, decision));
+  int status = emit_row(c, decision_row(c, at, decision));
   if (status) return status;
   return decision == ZKE_TWO_PHASE_COMMIT ? STATUS_OK : STATUS_NO;
 }
@@ -187,8 +187,8 @@ static void part_end(call *c, const place *at) {
 
 /* What the transaction is about, from --data or as of other commands. */
 static int begin_payload(call *c, char **data_out, int *len_out) {
-  const word *text = value_of(c, 'd');
-  if (text && (has(c, '6') || has(c, 'i')))
+  const word *text = option_word(c, 'd');
+  if (text && (option_given(c, '6') || option_given(c, 'i')))
     return fail_usage(c,
                       "only one of --data, --base64 and --input can be given");
   if (!text) return arg_data(c, c->count, data_out, len_out, NULL);
@@ -202,15 +202,15 @@ static int begin_payload(call *c, char **data_out, int *len_out) {
 /* The form and the deadline of a new transaction. */
 static int begin_options(call *c, zke_two_phase_options *o) {
   *o = (zke_two_phase_options){.size = sizeof *o};
-  if (has(c, 'C')) o->form |= ZKE_TWO_PHASE_COORDINATOR;
-  if (has(c, 'e')) o->form |= ZKE_TWO_PHASE_EPHEMERAL;
+  if (option_given(c, 'C')) o->form |= ZKE_TWO_PHASE_COORDINATOR;
+  if (option_given(c, 'e')) o->form |= ZKE_TWO_PHASE_EPHEMERAL;
   return option_duration(c, 'l', 0, &o->limit_ms);
 }
 
 /* What follows the beginning: waits here (--wait), or the session keeps the
  * coordinator's part for txn wait, or the sites go on by themselves. */
 static int begin_end(call *c, part *p, const place *at, const patience *how) {
-  if (has(c, 'w')) return part_wait(c, p, at, how);
+  if (option_given(c, 'w')) return part_wait(c, p, at, how);
   return c->sh->persists ? part_hold(c, p, at->path, NULL) : 0;
 }
 
@@ -294,7 +294,7 @@ static int vote_with(call *c, part *p, const place *at, const char *site,
   int rc = zke_two_phase_vote(p->t,
                               yes ? ZKE_TWO_PHASE_COMMIT : ZKE_TWO_PHASE_ABORT);
   if (rc != ZKE_OK) return fail_txn(c, how, rc);
-  if (has(c, 'w') || (keep && yes && !c->sh->persists))
+  if (option_given(c, 'w') || (keep && yes && !c->sh->persists))
     return part_wait(c, p, at, how);
   if (!keep || !c->sh->persists) return 0;
   part *before = part_held(c, at->path, site);
@@ -314,7 +314,7 @@ static int vote_run(call *c) {
  * with it then. */
 static int wait_with(call *c, part *p, const place *at, const char *site,
                      const patience *how) {
-  note(c, "waiting for the decision of %s", at->path);
+  verbose_say(c, "waiting for the decision of %s", at->path);
   int status = part_wait(c, p, at, how);
   if (!site) part_end(c, at);
   return status;
@@ -342,8 +342,8 @@ static int ack_with(call *c, part *p, const place *at, const char *site,
   int rc = zke_two_phase_ack(p->t);
   if (rc == ZKE_MISUSE) {
     bool open = zke_two_phase_state(p->t) == ZKE_TWO_PHASE_UNDECIDED;
-    return fail(c, STATUS_NO, open ? "UNDECIDED" : "MISUSE", "%s",
-                zke_errmsg());
+    return fail_with(c, STATUS_NO, open ? "UNDECIDED" : "MISUSE", "%s",
+                     zke_errmsg());
   }
   return rc == ZKE_OK ? 0 : fail_txn(c, how, rc);
 }
@@ -362,7 +362,7 @@ static json_t *sites_that(const zke_two_phase_status *s,
   json_t *names = json_array();
   for (int i = 0; i < s->count; i++)
     if (is(&s->sites[i]))
-      json_array_append_new(names, json_text(s->sites[i].name));
+      json_array_append_new(names, value_text(s->sites[i].name));
   return names;
 }
 
@@ -390,14 +390,14 @@ static const char *form_of(const zke_two_phase_status *s) {
 static json_t *status_row(const char *name, const zke_two_phase_status *s) {
   return json_pack(
       "{s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:s,s:o}", "txn",
-      json_text(name), "decision", decisions[s->decision], "why",
-      json_text(s->why), "by", json_text(s->by), "waiting_for",
+      value_text(name), "decision", decisions[s->decision], "why",
+      value_text(s->why), "by", value_text(s->by), "waiting_for",
       sites_that(s, has_to_vote), "yes", sites_that(s, votes_yes), "no",
       sites_that(s, votes_no), "acknowledged", sites_that(s, acknowledged),
-      "begun_at", json_time(s->begun_ms), "deadline_at", json_time(s->limit_ms),
-      "decided_at", json_time(s->decided_ms), "data",
-      json_data(s->payload, s->len), "coordinator", s->coordinator, "form",
-      form_of(s), "token", json_time(s->token));
+      "begun_at", value_time(s->begun_ms), "deadline_at",
+      value_time(s->limit_ms), "decided_at", value_time(s->decided_ms), "data",
+      value_data(s->payload, s->len), "coordinator", s->coordinator, "form",
+      form_of(s), "token", value_time(s->token));
 }
 
 /* txn status */
@@ -408,7 +408,7 @@ static int status_run(call *c) {
   if (status) return status;
   int rc = zke_two_phase_get(c->z, at.base, at.name, &s);
   if (rc == ZKE_OK) {
-    status = emit(c, for_people(c, status_row(at.name, s)));
+    status = emit_row(c, value_for_people(c, status_row(at.name, s)));
     zke_free(s);
   } else {
     status = fail_rc(c, rc);
@@ -440,13 +440,13 @@ static int pending_one(call *c, const char *name, const char *site) {
   int rc = zke_two_phase_get(c->z, "/txns", name, &s);
   if (rc == ZKE_NONODE) return 0;
   if (rc != ZKE_OK) return fail_rc(c, rc);
-  json_t *row = json_pack("{s:o,s:s}", "txn", json_text(name), "decision",
+  json_t *row = json_pack("{s:o,s:s}", "txn", value_text(name), "decision",
                           decisions[s->decision]);
   if (row && site)
     json_object_set_new(row, "vote", json_string(vote_of(s, site)));
-  if (row) json_object_set_new(row, "data", json_data(s->payload, s->len));
+  if (row) json_object_set_new(row, "data", value_data(s->payload, s->len));
   zke_free(s);
-  return emit(c, row);
+  return emit_row(c, row);
 }
 
 /* The watcher of the directory: something has come or gone. */
@@ -465,11 +465,11 @@ static int pending_list(call *c, const char *site, const patience *how,
                         atomic_bool *changed, zke_strings **names_out) {
   for (;;) {
     atomic_store(changed, false);
-    int rc = zke_two_phase_pending(c->z, "/txns", site,
-                                   has(c, 'w') ? pending_changed : NULL,
-                                   changed, names_out);
+    int rc = zke_two_phase_pending(
+        c->z, "/txns", site, option_given(c, 'w') ? pending_changed : NULL,
+        changed, names_out);
     if (rc != ZKE_OK) return fail_rc(c, rc);
-    if ((*names_out)->count || !has(c, 'w')) return 0;
+    if ((*names_out)->count || !option_given(c, 'w')) return 0;
     zke_free(*names_out);
     *names_out = NULL;
     rc = wait_session(c, pending_look, changed, how->deadline);
@@ -487,14 +487,15 @@ static int pending_run(call *c) {
   atomic_bool changed = false;
   zke_strings *names = NULL;
   const char *site = c->count ? c->args[0].text : NULL;
-  int status = session_open(c, has(c, 'w') ? NEEDS_SESSION : NEEDS_FILE);
+  int status =
+      session_open(c, option_given(c, 'w') ? NEEDS_SESSION : NEEDS_FILE);
   if (!status) status = patience_of(c, &how);
-  if (!status && has(c, 'w')) {
+  if (!status && option_given(c, 'w')) {
     int rc = zke_ensure_path(c->z, "/txns", ZKE_CONTAINER, how.deadline);
     if (rc != ZKE_OK) status = fail_rc(c, rc);
   }
   if (!status) status = pending_list(c, site, &how, &changed, &names);
-  if (has(c, 'w')) zke_forget(c->z, pending_changed, &changed);
+  if (option_given(c, 'w')) zke_forget(c->z, pending_changed, &changed);
   if (status || !names) return status;
   for (int i = 0; !status && i < names->count; i++)
     status = pending_one(c, names->data[i], site);

@@ -55,7 +55,7 @@ static int graph_take(call *c, graph *g) {
 /* The line that an entry stands in: its znode's directory, with a reference for
  * the caller. */
 static json_t *line_text(const char *path) {
-  return json_data(path, (int)(strrchr(path, '/') - path));
+  return value_data(path, (int)(strrchr(path, '/') - path));
 }
 
 /* A row of a wait and one of its keepers.  Where k is NULL, or its session has
@@ -66,13 +66,13 @@ static json_t *wait_row(graph *g, const zke_wait_info *w, const zke_keeper *k) {
   const zke_session_info *by = k ? look_session(g->sessions, k->session) : NULL;
   json_t *row = json_pack(
       "{s:o*,s:o*,s:o*,s:I,s:I}", "path", line_text(w->path), "session",
-      json_session(w->session), "identity", json_text(w->identity), "pid",
+      value_session(w->session), "identity", value_text(w->identity), "pid",
       (json_int_t)w->pid, "since", (json_int_t)w->since_ms);
   if (!row) return NULL;
   json_object_set_new(row, "by_session",
-                      k ? json_session(k->session) : json_null());
+                      k ? value_session(k->session) : json_null());
   json_object_set_new(row, "by_identity",
-                      by ? json_text(by->identity) : json_null());
+                      by ? value_text(by->identity) : json_null());
   json_object_set_new(row, "by_pid", by ? json_integer(by->pid) : json_null());
   json_object_set_new(row, "blocking", json_boolean(w->blocking));
   json_object_set_new(row, "stuck", json_boolean(w->stuck));
@@ -95,9 +95,9 @@ static json_t *wait_row(graph *g, const zke_wait_info *w, const zke_keeper *k) {
 /* Emit a row for each party that this one waits for.  Without any it is one
  * row: that somebody waits is told also where its keepers have just gone. */
 static int waits_of(call *c, graph *g, const zke_wait_info *w) {
-  int status = w->keeper_count ? 0 : emit(c, wait_row(g, w, NULL));
+  int status = w->keeper_count ? 0 : emit_row(c, wait_row(g, w, NULL));
   for (int i = 0; i < w->keeper_count && !status; i++)
-    status = emit(c, wait_row(g, w, &w->keepers[i]));
+    status = emit_row(c, wait_row(g, w, &w->keepers[i]));
   return status;
 }
 
@@ -155,7 +155,7 @@ static int deadlock_rows(call *c, graph *g, int circle) {
     if (w->circle != circle) continue;
     for (int k = 0; k < w->keeper_count && !status; k++)
       if (is_in_circle(g, &w->keepers[k], circle))
-        status = emit(c, wait_row(g, w, &w->keepers[k]));
+        status = emit_row(c, wait_row(g, w, &w->keepers[k]));
   }
   return status;
 }
@@ -171,7 +171,7 @@ static int deadlocks_run(call *c) {
   for (int i = 1; i <= count && !status; i++) status = deadlock_rows(c, &g, i);
   graph_free(&g);
   if (status || count == 0) return status;
-  return fail(c, STATUS_NO, NULL, "deadlocks: %d", count);
+  return fail_with(c, STATUS_NO, NULL, "deadlocks: %d", count);
 }
 
 /* ------------------------------------------------------------------------
@@ -276,7 +276,7 @@ static char *dot_of(const graph *g) {
 static int waits_picture(call *c, const graph *g) {
   char *dot = dot_of(g);
   if (!dot) return no_memory(c);
-  int status = emit(c, json_pack("{s:o*}", "dot", json_text(dot)));
+  int status = emit_row(c, json_pack("{s:o*}", "dot", value_text(dot)));
   free(dot);
   return status;
 }
@@ -293,7 +293,8 @@ static int waits_rows(call *c, graph *g) {
 static int waits_run(call *c) {
   graph g;
   int status = graph_take(c, &g);
-  if (!status) status = has(c, 'd') ? waits_picture(c, &g) : waits_rows(c, &g);
+  if (!status)
+    status = option_given(c, 'd') ? waits_picture(c, &g) : waits_rows(c, &g);
   graph_free(&g);
   return status;
 }

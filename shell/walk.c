@@ -18,10 +18,10 @@
 #include <string.h>
 
 static void walk_no_memory(walk *w) {
-  w->status = fail(w->c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  w->status = fail_with(w->c, STATUS_SYSTEM, "NOMEM", "out of memory");
 }
 
-/* Makes room in the path for len bytes and a NUL; false after fail(). */
+/* Makes room in the path for len bytes and a NUL; false after fail_with(). */
 static bool walk_make_room(walk *w, size_t len) {
   if (len < w->room) return true;
   char *larger = realloc(w->path, len * 2 + 1);
@@ -77,7 +77,7 @@ bool walk_is_name(const char *name) { return *name && !strchr(name, '/'); }
 
 /* Fails for a name that only a damaged file can have. */
 int walk_fail_name(call *c, const char *parent) {
-  return fail(
+  return fail_with(
       c, STATUS_IO, "CORRUPT",
       "%s has a child whose name is not allowed: the database is damaged, and "
       "check tells more",
@@ -85,8 +85,8 @@ int walk_fail_name(call *c, const char *parent) {
 }
 
 /* Goes to the next of the level's children, of which one is left; false after
- * fail().  A child without a name, in a damaged file, would have its parent's
- * path, and the walk would never end. */
+ * fail_with().  A child without a name, in a damaged file, would have its
+ * parent's path, and the walk would never end. */
 static bool walk_child(walk *w, walk_level *top) {
   const char *name = top->names->data[top->next++];
   size_t len = top->len, more = strlen(name);
@@ -118,7 +118,7 @@ static int walk_deny(walk *w) {
 }
 
 /* Reads the node and the names of its children; false if it has gone, or after
- * fail(). */
+ * fail_with(). */
 static bool walk_visit(walk *w) {
   zke *z = w->c->z;
   zke_strings *names = NULL;
@@ -142,7 +142,7 @@ static bool walk_visit(walk *w) {
 /* False after a failure, or when the call was cancelled; the walk remembers
  * which. */
 static bool walk_goes_on(walk *w) {
-  if (cancelled(w->c)) w->cancelled = true;
+  if (cancel_came(w->c)) w->cancelled = true;
   return w->status == 0 && !w->cancelled;
 }
 
@@ -177,10 +177,10 @@ int walk_end(walk *w, int status) {
   if (!status) status = w->status;
   if (!status && w->cancelled) status = fail_cancelled(w->c);
   if (!status && w->denied)
-    status = fail(w->c, STATUS_DENIED, "NOAUTH",
-                  "the children of %s may not be read%s",
-                  w->denied_path ? w->denied_path : "a node",
-                  w->denied > 1 ? ", nor those of others" : "");
+    status = fail_with(w->c, STATUS_DENIED, "NOAUTH",
+                       "the children of %s may not be read%s",
+                       w->denied_path ? w->denied_path : "a node",
+                       w->denied > 1 ? ", nor those of others" : "");
   free(w->levels);
   free(w->path);
   free(w->denied_path);

@@ -147,14 +147,14 @@ static int64_t event_zxid(watching *w, int type, const char *path) {
 
 /* One event as a row. A zxid below zero is unknown and becomes null. */
 static json_t *event_row(const char *event, const char *path, int64_t zxid) {
-  return json_pack("{s:s,s:o,s:o}", "event", event, "path", json_text(path),
+  return json_pack("{s:s,s:o,s:o}", "event", event, "path", value_text(path),
                    "zxid",
                    zxid < 0 ? json_null() : json_integer((json_int_t)zxid));
 }
 
 /* A coprocess finds the one event that it asked for in the answer. */
 static int watch_emit(watching *w, json_t *row) {
-  return w->follow ? emit_event(w->c, row) : emit(w->c, row);
+  return w->follow ? emit_event(w->c, row) : emit_row(w->c, row);
 }
 
 /* Runs the command for an event.  Its exit code is noted for the end, and is no
@@ -215,24 +215,24 @@ static int watch_late(watching *w) {
   call *c = w->c;
   const char *format = "nothing has happened at %s";
   if (w->told) format = "fewer events than --count came at %s in that time";
-  if (has(c, 'g')) format = "%s still exists";
-  if (has(c, 'x')) format = "%s does not exist yet";
+  if (option_given(c, 'g')) format = "%s still exists";
+  if (option_given(c, 'x')) format = "%s does not exist yet";
   char sentence[sizeof c->sentence];
   if (w->follow && w->told && w->most == INT64_MAX) {
     w->most = w->told;
     return 0;
   }
   snprintf(sentence, sizeof sentence, format, w->path);
-  return fail(c, STATUS_CONFLICT, "OPERATIONTIMEOUT", "%s", sentence);
+  return fail_with(c, STATUS_CONFLICT, "OPERATIONTIMEOUT", "%s", sentence);
 }
 
 /* Waits for something to change; 0, or the exit code of what ends the watch. */
 static int watch_sleep(watching *w, int64_t turn) {
-  if (cancelled(w->c)) return watch_cancelled(w);
+  if (cancel_came(w->c)) return watch_cancelled(w);
   if (w->no_memory) return no_memory(w->c);
   if (w->ended)
-    return fail(w->c, STATUS_LOST, "SESSIONEXPIRED",
-                "the session that watched %s has expired", w->path);
+    return fail_with(w->c, STATUS_LOST, "SESSIONEXPIRED",
+                     "the session that watched %s has expired", w->path);
   int rc = zke_wait_turn(w->z, turn, w->deadline);
   if (rc == ZKE_OPERATIONTIMEOUT) return watch_late(w);
   return rc == ZKE_OK ? 0 : fail_rc(w->c, rc);
@@ -244,8 +244,8 @@ static int watch_events(watching *w) {
   int status = 0;
   while (!status && w->told < w->most) {
     int64_t turn = zke_turn(w->z);
-    status = w->first && !cancelled(w->c) ? watch_tell_next(w)
-                                          : watch_sleep(w, turn);
+    status = w->first && !cancel_came(w->c) ? watch_tell_next(w)
+                                            : watch_sleep(w, turn);
   }
   return status;
 }
@@ -277,7 +277,7 @@ static int watch_until(watching *w, bool exists) {
 /* --initial: the first look is told as an event, which does not count.  It is
  * taken with the watch in place, so that nothing falls between the two. */
 static int watch_initial(watching *w, int64_t zxid) {
-  if (!has(w->c, 'i')) return 0;
+  if (!option_given(w->c, 'i')) return 0;
   int status = watch_tell(w, "initial", w->path, zxid);
   w->told = 0;
   return status;
@@ -291,8 +291,8 @@ static int watch_begin(watching *w) {
   if (rc != ZKE_OK) return fail_rc(w->c, rc);
   rc = zke_exists(w->z, w->path, NULL, NULL, &stat);
   if (rc != ZKE_OK && rc != ZKE_NONODE) return fail_rc(w->c, rc);
-  note(w->c, "watching %s%s", w->path,
-       rc == ZKE_OK ? "" : ", which is missing");
+  verbose_say(w->c, "watching %s%s", w->path,
+              rc == ZKE_OK ? "" : ", which is missing");
   int64_t zxid = rc == ZKE_OK ? stat.mzxid : -1;
   int status = 0;
   if (!w->c->child && (w->follow || w->c->id))
@@ -303,10 +303,11 @@ static int watch_begin(watching *w) {
 /* Sets the watch, waits, takes it away again; the exit code. */
 static int watch_through(watching *w) {
   call *c = w->c;
-  bool until = has(c, 'x') || has(c, 'g');
+  bool until = option_given(c, 'x') || option_given(c, 'g');
   int status = watch_begin(w);
   cancel_by(c, cancel_wake, w->z);
-  if (!status) status = until ? watch_until(w, has(c, 'x')) : watch_events(w);
+  if (!status)
+    status = until ? watch_until(w, option_given(c, 'x')) : watch_events(w);
   cancel_by(c, NULL, NULL);
   zke_forget(w->z, watch_hear, w);
   watch_forget(w);
@@ -335,22 +336,26 @@ static int watch_options(watching *w) {
   const unsigned own = 1u << ZKE_EVENT_CREATED | 1u << ZKE_EVENT_CHANGED |
                        1u << ZKE_EVENT_DELETED,
                  child = 1u << ZKE_EVENT_CHILD;
-  bool until = has(c, 'x') || has(c, 'g');
-  if (has(c, 'c') + has(c, 'd') + has(c, 'R') + has(c, 'x') + has(c, 'g') > 1)
+  bool until = option_given(c, 'x') || option_given(c, 'g');
+  if (option_given(c, 'c') + option_given(c, 'd') + option_given(c, 'R') +
+          option_given(c, 'x') + option_given(c, 'g') >
+      1)
     return fail_usage(
         c,
         "only one of --children, --data, -R, --exists and --gone can be given");
-  if (until && (has(c, 'f') || has(c, 'n') || has(c, 'i')))
+  if (until &&
+      (option_given(c, 'f') || option_given(c, 'n') || option_given(c, 'i')))
     return fail_usage(c,
                       "there is nothing to follow behind --exists or "
                       "--gone, and no first look before them");
-  w->mode = has(c, 'R') ? ZKE_WATCH_PERSISTENT_RECURSIVE : ZKE_WATCH_PERSISTENT;
+  w->mode = option_given(c, 'R') ? ZKE_WATCH_PERSISTENT_RECURSIVE
+                                 : ZKE_WATCH_PERSISTENT;
   w->types = own | child;
-  if (has(c, 'd')) w->types = own;
-  if (has(c, 'c')) w->types = child | 1u << ZKE_EVENT_DELETED;
-  w->follow = has(c, 'f') || has(c, 'n');
-  int status = option_number(c, 'n', 1, INT64_MAX, has(c, 'f') ? INT64_MAX : 1,
-                             &w->most);
+  if (option_given(c, 'd')) w->types = own;
+  if (option_given(c, 'c')) w->types = child | 1u << ZKE_EVENT_DELETED;
+  w->follow = option_given(c, 'f') || option_given(c, 'n');
+  int status = option_number(c, 'n', 1, INT64_MAX,
+                             option_given(c, 'f') ? INT64_MAX : 1, &w->most);
   return status ? status : option_deadline(c, 'w', &w->deadline);
 }
 

@@ -26,7 +26,7 @@ int cancel_wake(void *z) { return zke_wake(z); }
 int patience_of(call *c, patience *p) {
   int64_t conflict = STATUS_CONFLICT;
   int status = option_deadline(c, 'w', &p->deadline);
-  if (has(c, 'N')) p->deadline = 0;
+  if (option_given(c, 'N')) p->deadline = 0;
   if (!status)
     status = option_number(c, 'E', 0, 255, STATUS_CONFLICT, &conflict);
   p->conflict = (int)conflict;
@@ -35,14 +35,14 @@ int patience_of(call *c, patience *p) {
 
 /* A conflict gets the exit code of -E, and with --quiet no sentence. */
 int fail_wait(call *c, const patience *p, int rc) {
-  if (rc == ZKE_CANCELLED && cancelled(c)) return fail_cancelled(c);
+  if (rc == ZKE_CANCELLED && cancel_came(c)) return fail_cancelled(c);
   int status = status_of(rc);
   if (status == STATUS_CONFLICT) {
     status = p->conflict;
     if (status == STATUS_OK || (c->sh->quiet && !c->id)) return status;
   }
-  return fail(c, status, zke_error_name(rc) + strlen("ZKE_"), "%s",
-              zke_errmsg());
+  return fail_with(c, status, zke_error_name(rc) + strlen("ZKE_"), "%s",
+                   zke_errmsg());
 }
 
 /* The turn is read before anything is asked, so that a change between the
@@ -52,7 +52,7 @@ int wait_session(call *c, bool (*stop)(void *), void *arg, int64_t deadline) {
   cancel_by(c, cancel_wake, c->z);
   for (;;) {
     int64_t turn = zke_turn(c->z);
-    if (cancelled(c)) rc = ZKE_CANCELLED;
+    if (cancel_came(c)) rc = ZKE_CANCELLED;
     if (rc != ZKE_OK) break;
     if (stop && stop(arg)) break;
     rc = zke_wait_turn(c->z, turn, deadline);
@@ -71,7 +71,7 @@ int wait_for_cancel(call *c, bool (*stop)(void *), void *arg,
 
 /* A failure that passes is no reason to give up what is held.  The signal is
  * noted, for main() to die by. */
-int hold_until_signal(call *c, bool (*stop)(void *), void *arg) {
+int held_until_signal(call *c, bool (*stop)(void *), void *arg) {
   int rc;
   do rc = wait_session(c, stop, arg, ZKE_FOREVER);
   while (wait_passes(rc));
@@ -88,15 +88,16 @@ int hold_until_signal(call *c, bool (*stop)(void *), void *arg) {
  * Sentences of --verbose go to standard error, and nowhere in a coprocess.
  * --------------------------------------------------------------------- */
 
-bool talks(const call *c) {
-  return (c->sh->verbose || has(c, 'v')) && !c->id && c->format == FORMAT_HUMAN;
+bool verbose_wanted(const call *c) {
+  return (c->sh->verbose || option_given(c, 'v')) && !c->id &&
+         c->format == FORMAT_HUMAN;
 }
 
 /* What it names is others' and goes to a terminal. */
-void note(const call *c, const char *format, ...) {
+void verbose_say(const call *c, const char *format, ...) {
   char text[2048];
   va_list arguments;
-  if (!talks(c)) return;
+  if (!verbose_wanted(c)) return;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
@@ -158,10 +159,10 @@ char *child_label(const call *c) {
   return label;
 }
 
-json_t *json_time(int64_t ms) { return ms ? json_integer(ms) : json_null(); }
+json_t *value_time(int64_t ms) { return ms ? json_integer(ms) : json_null(); }
 
 /* Only in the human format, and not in a coprocess. */
-json_t *for_people(const call *c, json_t *row) {
+json_t *value_for_people(const call *c, json_t *row) {
   const char *name;
   json_t *value;
   void *next;

@@ -34,15 +34,15 @@ int wait_session(call *c, bool (*stop)(void *), void *arg, int64_t deadline);
  * failure that is left when stop() is true */
 int wait_for_cancel(call *c, bool (*stop)(void *), void *arg, int64_t deadline);
 
-/* hold_until_signal - for one command that holds something: until a signal,
+/* held_until_signal - for one command that holds something: until a signal,
  * which is the way to end it and no error to be told, or until stop() says so;
  * 0 then */
-int hold_until_signal(call *c, bool (*stop)(void *), void *arg);
+int held_until_signal(call *c, bool (*stop)(void *), void *arg);
 
-/* talks - is there somebody who asked to be told (--verbose)?
- * note  - tell them, on standard error */
-bool talks(const call *c);
-void note(const call *c, const char *format, ...)
+/* verbose_wanted - is there somebody who asked to be told (--verbose)?
+ * verbose_say    - tell them, on standard error */
+bool verbose_wanted(const call *c);
+void verbose_say(const call *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* A loss of what was held, as it was noticed. */
@@ -65,11 +65,11 @@ void loss_text(call *c, const loss *l, char *text, size_t size);
  *               to look at, for free(); NULL without memory */
 char *child_label(const call *c);
 
-/* json_time  - a time; null for 0: there is none
- * for_people - people see no members that are null or empty; takes and gives
- *              back the reference */
-json_t *json_time(int64_t ms);
-json_t *for_people(const call *c, json_t *row);
+/* value_time       - a time; null for 0: there is none
+ * value_for_people - people see no members that are null or empty; takes and
+ *                    gives back the reference */
+json_t *value_time(int64_t ms);
+json_t *value_for_people(const call *c, json_t *row);
 
 /* A recipe's path, whole and in two.  All three are in one block. */
 typedef struct place {
@@ -101,7 +101,7 @@ void *shared_held(call *c, const held_class *class_, const char *path);
 /* no_memory - fail for want of it.  It stands here, so that a compiler or an
  *             analyser sees in each file that what it returns is not 0 */
 static inline int no_memory(call *c) {
-  fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  fail_with(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   return STATUS_SYSTEM;
 }
 

@@ -124,7 +124,7 @@ static void answer_json(conn *c, json_t *value) {
 static json_t *report_of(const server *s, const fault *f) {
   json_t *left = f->left == FAULT_ALWAYS ? json_null() : json_integer(f->left);
   return json_pack("{s:i,s:o,s:I,s:I,s:o,s:i}", "fault", f->id, "order",
-                   json_text(f->line), "seen", f->seen, "fired", f->fired,
+                   value_text(f->line), "seen", f->seen, "fired", f->fired,
                    "left", left, "holds", fault_holds(s, f));
 }
 

@@ -74,7 +74,7 @@ static void md5_block(uint32_t h[4], const unsigned char *p) {
 }
 
 /* Behind the last whole block come a bit, zeros and the number of bits. */
-void md5(const void *data, size_t len, unsigned char out[MD5_BYTES]) {
+void digest_md5(const void *data, size_t len, unsigned char out[MD5_BYTES]) {
   uint32_t h[4] = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476};
   unsigned char tail[2 * BLOCK] = {0};
   const unsigned char *bytes = data;
@@ -216,11 +216,11 @@ static void hash_who(const digest_answer *a, const char *password,
   const char *const nonces[] = {"", a->nonce, a->cnonce, a->authzid, NULL};
   char text[JOINED_MOST];
   unsigned char hash[MD5_BYTES];
-  md5(text, join(text, sizeof text, who), hash);
+  digest_md5(text, join(text, sizeof text, who), hash);
   memcpy(text, hash, MD5_BYTES);
   size_t len = MD5_BYTES;
   len += join(text + len, sizeof text - len, nonces);
-  md5(text, len, hash);
+  digest_md5(text, len, hash);
   to_hex(hash, out);
 }
 
@@ -231,7 +231,7 @@ void digest_response(const digest_answer *a, const char *password,
   unsigned char hash[MD5_BYTES];
   const char *const where[] = {method, a->uri, NULL};
   hash_who(a, password, who);
-  md5(text, join(text, sizeof text, where), hash);
+  digest_md5(text, join(text, sizeof text, where), hash);
   to_hex(hash, what);
   const char *const all[] = {who,
                              a->nonce,
@@ -240,6 +240,6 @@ void digest_response(const digest_answer *a, const char *password,
                              a->qop ? a->qop : "auth",
                              what,
                              NULL};
-  md5(text, join(text, sizeof text, all), hash);
+  digest_md5(text, join(text, sizeof text, all), hash);
   to_hex(hash, out);
 }

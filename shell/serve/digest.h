@@ -28,8 +28,8 @@ enum {
   DIGEST_TOKEN_MOST = 4096 /* a token is shorter, RFC 2831, 2.1.2 */
 };
 
-/* md5 - the digest of some bytes */
-void md5(const void *data, size_t len, unsigned char out[MD5_BYTES]);
+/* digest_md5 - the digest of some bytes */
+void digest_md5(const void *data, size_t len, unsigned char out[MD5_BYTES]);
 
 /* What a client's token says.  A directive that it does not have is NULL. */
 typedef struct digest_answer {

@@ -881,7 +881,7 @@ static int run_ping(request *q) {
 /* Is the request to be answered although it could not be done, since it has
  * waited for another process as long as any call does? */
 static bool is_late(const server *s, const conn *c) {
-  return c->held_ms && monotonic_ms() - c->held_ms >= zke_busy_timeout(s->z);
+  return c->held_ms && clock_ms() - c->held_ms >= zke_busy_timeout(s->z);
 }
 
 /* What follows a close is not read: neither answered nor done.  It cannot be
@@ -950,12 +950,12 @@ static bool hold(request *q, int rc) {
   if (rc != ZKE_OPERATIONTIMEOUT || c->faults.fate.what == FATE_REFUSED)
     return false;
   server_blocked(q->s);
-  if (!c->held_ms) c->held_ms = monotonic_ms();
+  if (!c->held_ms) c->held_ms = clock_ms();
   if (!is_late(q->s, c)) return true;
   conn_tell(c, TELL_BUSY,
             "its request was refused: another process has held the database "
             "for %d ms (zke --timeout)",
-            (int)(monotonic_ms() - c->held_ms));
+            (int)(clock_ms() - c->held_ms));
   return false;
 }
 
@@ -1104,7 +1104,7 @@ static void keep_answer(server *s, request *q, int rc, int64_t began_ms) {
 
 /* Notes how long a request took, up to its answer, and how long that is. */
 static void count_request(server *s, const struct answer *a, size_t bytes) {
-  int64_t now = monotonic_ms(), took = now - a->began_ms;
+  int64_t now = clock_ms(), took = now - a->began_ms;
   counts *n = &s->counts;
   timing_add(&n->all, took);
   timing_add(a->is_change ? &n->changes : &n->reads, took);
@@ -1293,7 +1293,7 @@ static bool take_operation(server *s, request *q) {
     return true;
   }
   const operation *op = find_operation(head.type);
-  int64_t began_ms = q->c->held_ms ? q->c->held_ms : monotonic_ms();
+  int64_t began_ms = q->c->held_ms ? q->c->held_ms : clock_ms();
   q->xid = head.xid;
   q->type = head.type;
   q->is_change = op && op->flags & CHANGES;

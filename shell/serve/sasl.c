@@ -67,14 +67,15 @@ static bool is_ascii(const char *text) {
 static int add_user(server *s, const char *path, int number, const char *line) {
   const char *colon = strchr(line, ':');
   if (strlen(line) > LINE_MOST || !colon || colon == line || !colon[1])
-    return fail(s->c, STATUS_DATA, "DATA",
-                "%s, line %d is not NAME:PASSWORD of at most %d bytes", path,
-                number, LINE_MOST);
+    return fail_with(s->c, STATUS_DATA, "DATA",
+                     "%s, line %d is not NAME:PASSWORD of at most %d bytes",
+                     path, number, LINE_MOST);
   if (!is_ascii(line))
-    return fail(s->c, STATUS_DATA, "DATA",
-                "%s, line %d has a character that is not of ASCII: clients "
-                "send such a one in different ways",
-                path, number);
+    return fail_with(
+        s->c, STATUS_DATA, "DATA",
+        "%s, line %d has a character that is not of ASCII: clients "
+        "send such a one in different ways",
+        path, number);
   size_t size = strlen(line) + 1;
   user *new = malloc(sizeof *new + size);
   if (!new) return no_memory(s->c);
@@ -83,8 +84,8 @@ static int add_user(server *s, const char *path, int number, const char *line) {
   new->password = new->name + (colon - line) + 1;
   if (find_user(s, new->name)) {
     int status =
-        fail(s->c, STATUS_DATA, "DATA", "%s, line %d: %s is there twice", path,
-             number, new->name);
+        fail_with(s->c, STATUS_DATA, "DATA", "%s, line %d: %s is there twice",
+                  path, number, new->name);
     free(new);
     return status;
   }
@@ -103,8 +104,8 @@ static int read_users(server *s, FILE *f, const char *path) {
   for (int i = 1; !status && (len = getline(&line, &size, f)) >= 0; i++) {
     if (len > 0 && line[len - 1] == '\n') line[--len] = '\0';
     if (strlen(line) != (size_t)len)
-      status =
-          fail(s->c, STATUS_DATA, "DATA", "%s, line %d has a NUL", path, i);
+      status = fail_with(s->c, STATUS_DATA, "DATA", "%s, line %d has a NUL",
+                         path, i);
     else if (*line && *line != '#')
       status = add_user(s, path, i, line);
   }
@@ -122,7 +123,8 @@ static int open_users(server *s, const char *path, FILE **f_out) {
   if (fd < 0) return fail_errno(s->c, STATUS_CANTOPEN, path);
   int status = fstat(fd, &st) != 0 ? fail_errno(s->c, STATUS_IO, path) : 0;
   if (!status && st.st_mode & S_IRWXO)
-    status = fail(s->c, STATUS_DENIED, "DENIED",
+    status =
+        fail_with(s->c, STATUS_DENIED, "DENIED",
                   "everybody can read or write %s, which has passwords: chmod "
                   "o= it",
                   path);
@@ -141,7 +143,7 @@ static int load_users(server *s, const char *path) {
   status = read_users(s, f, path);
   if (fclose(f) != 0 && !status) status = fail_errno(s->c, STATUS_IO, path);
   if (!status && !s->users)
-    status = fail(s->c, STATUS_DATA, "DATA", "%s has no users", path);
+    status = fail_with(s->c, STATUS_DATA, "DATA", "%s has no users", path);
   if (status) return status;
   int rc = zke_vouch(s->z, "sasl", NULL);
   return rc == ZKE_OK ? 0 : fail_rc(s->c, rc);
@@ -162,12 +164,12 @@ static bool is_super_digest(const char *text) {
 
 /* Do the options that are about users have any?  0 or STATUS_USAGE. */
 static int check_users(server *s) {
-  if (has(s->c, 'U')) return 0;
-  if (has(s->c, 'S'))
+  if (option_given(s->c, 'U')) return 0;
+  if (option_given(s->c, 'S'))
     return fail_usage(s->c,
                       "--super-user names one of --users, which is not "
                       "given");
-  if (has(s->c, 'R'))
+  if (option_given(s->c, 'R'))
     return fail_usage(s->c,
                       "--require-sasl wants --users: without them no "
                       "client could log in");
@@ -177,8 +179,8 @@ static int check_users(server *s) {
 /* The super user has to be one of the users.  Any other name is a mistake, and
  * is refused: nobody could log in by it. */
 int users_load(server *s) {
-  const word *path = value_of(s->c, 'U'), *super = value_of(s->c, 'S'),
-             *digest = value_of(s->c, 'D');
+  const word *path = option_word(s->c, 'U'), *super = option_word(s->c, 'S'),
+             *digest = option_word(s->c, 'D');
   int status = check_users(s);
   if (!status && path) status = load_users(s, path->text);
   if (!status && super && !find_user(s, super->text))
@@ -188,7 +190,7 @@ int users_load(server *s) {
     status = fail_usage(s->c,
                         "--super-digest wants USER:HASH, where HASH is the "
                         "base64 of the SHA-1 of USER:PASSWORD");
-  s->require_sasl = has(s->c, 'R');
+  s->require_sasl = option_given(s->c, 'R');
   s->super_user = super ? super->text : NULL;
   s->super_digest = digest ? digest->text : NULL;
   return status;

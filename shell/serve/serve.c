@@ -188,7 +188,7 @@ static const http_page pages[] = {{"GET", "/control", control_report},
 static void take_requests(server *s, conn *c) {
   size_t len;
   if (!c->greeted &&
-      (http_take(s, c, pages) || fault_refuses(s, c) || words_take(s, c)))
+      (http_take(s, c, pages) || fault_refuses(s, c) || letters_take(s, c)))
     return;
   for (int i = 0; i < REQUESTS_AT_ONCE && has_room(s, c); i++) {
     if (!request_take(s, c)) break;
@@ -268,7 +268,7 @@ static void close_dropped(server *s) {
  * a tick at most, so a longer pause is one in which the server could hear
  * nobody: it counts as half a tick. */
 static void follow_clock(server *s) {
-  int64_t real = monotonic_ms(), passed = real - s->real_ms;
+  int64_t real = clock_ms(), passed = real - s->real_ms;
   s->real_ms = real;
   s->now_ms +=
       faults_passed(s, passed < s->tick_ms / 2 ? passed : s->tick_ms / 2);
@@ -339,9 +339,10 @@ static int serve_round(server *s) {
   if (n < 0 && errno != EINTR)
     return fail_errno(s->c, STATUS_SYSTEM, "epoll_wait");
   if (!server_lives(s))
-    return fail(s->c, STATUS_LOST, "LOST",
-                "the server's own session has ended; its clients can go on "
-                "with another server");
+    return fail_with(
+        s->c, STATUS_LOST, "LOST",
+        "the server's own session has ended; its clients can go on "
+        "with another server");
   follow_clock(s);
   ask_store(s);
   for (int i = 0; i < n; i++) {
@@ -443,7 +444,8 @@ static int listen_tcp(server *s, const char *host, int port) {
   snprintf(name, sizeof name, "%.255s port %d", host, port);
   int rc = getaddrinfo(host, service, &hints, &list);
   if (rc != 0)
-    return fail(s->c, STATUS_USAGE, "USAGE", "%s: %s", host, gai_strerror(rc));
+    return fail_with(s->c, STATUS_USAGE, "USAGE", "%s: %s", host,
+                     gai_strerror(rc));
   for (struct addrinfo *at = list; at && !status; at = at->ai_next) {
     if (!is_here(at)) continue;
     if (s->port && at->ai_family == AF_INET6)
@@ -498,11 +500,11 @@ static int listen_unix(server *s, const char *path) {
  * --host. */
 static int serve_listen(server *s) {
   call *c = s->c;
-  const word *host = value_of(c, 'h'), *path = value_of(c, 'u');
+  const word *host = option_word(c, 'h'), *path = option_word(c, 'u');
   int64_t port;
   int status = option_number(c, 'p', 0, 65535, 2181, &port);
   if (!status && path) status = listen_unix(s, path->text);
-  if (!status && (!path || host || has(c, 'p')))
+  if (!status && (!path || host || option_given(c, 'p')))
     status = listen_tcp(s, host ? host->text : "127.0.0.1", (int)port);
   return status;
 }
@@ -525,11 +527,13 @@ static int serve_options(server *s) {
   if (!status) status = option_duration(c, 'M', 40000, &s->timeout_max_ms);
   if (!status) status = option_number(c, 'n', 0, INT_MAX, 60, &most);
   s->address_most = (int)most;
-  s->enforce_quota = has(c, 'q');
+  s->enforce_quota = option_given(c, 'q');
   if (status) return status;
-  if (has(c, 'm') && !has(c, 'M') && s->timeout_max_ms < s->timeout_min_ms)
+  if (option_given(c, 'm') && !option_given(c, 'M') &&
+      s->timeout_max_ms < s->timeout_min_ms)
     s->timeout_max_ms = s->timeout_min_ms;
-  if (has(c, 'M') && !has(c, 'm') && s->timeout_min_ms > s->timeout_max_ms)
+  if (option_given(c, 'M') && !option_given(c, 'm') &&
+      s->timeout_min_ms > s->timeout_max_ms)
     s->timeout_min_ms = s->timeout_max_ms;
   if (s->timeout_min_ms < 20 || s->timeout_max_ms < s->timeout_min_ms ||
       s->timeout_max_ms > INT_MAX)
@@ -547,12 +551,12 @@ static int serve_open(server *s) {
   call *c = s->c;
   int64_t ms;
   int status = option_number(c, 'c', 0, INT_MAX, 60000, &ms);
-  if (!status && has(c, 'c') && c->sh->persists)
+  if (!status && option_given(c, 'c') && c->sh->persists)
     status = fail_usage(c,
                         "--container-ms is for a session of its own, which one "
                         "command on the command line has");
   if (status) return status;
-  if (has(c, 'c')) c->sh->options.container_ms = ms ? ms : ZKE_AT_ONCE;
+  if (option_given(c, 'c')) c->sh->options.container_ms = ms ? ms : ZKE_AT_ONCE;
   c->sh->server = s;
   if (!c->sh->persists) {
     c->sh->options.log = server_log;
@@ -582,10 +586,10 @@ static int serve_prepare(server *s) {
   s->wake.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (s->epoll < 0 || s->wake.fd < 0)
     return fail_errno(s->c, STATUS_SYSTEM, "epoll");
-  s->real_ms = monotonic_ms();
-  s->began_ms = wall_now();
-  if (has(s->c, 'C') && !faults_begin(s))
-    return fail(s->c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  s->real_ms = clock_ms();
+  s->began_ms = clock_wall_ms();
+  if (option_given(s->c, 'C') && !faults_begin(s))
+    return fail_with(s->c, STATUS_SYSTEM, "NOMEM", "out of memory");
   raise_descriptors();
   int rc = zke_vouch(s->z, "super", ""); /* numbers and quotas are of all */
   if (rc == ZKE_OK) rc = zke_fd(s->z, &fd);
@@ -621,7 +625,7 @@ static int serve_end(server *s) {
 
 /* Tells where it listens, to whoever has started it.  It is the only row. */
 static int tell_port(server *s) {
-  if (!has(s->c, 'P')) return 0;
+  if (!option_given(s->c, 'P')) return 0;
   return emit_event(s->c, json_pack("{s:i}", "port", s->port));
 }
 

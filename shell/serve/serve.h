@@ -502,8 +502,8 @@ bool request_takes_long(conn *c);
 void requests_answer(server *s, int rc);
 bool requests_many(const server *s);
 
-/* words_take - is what came a four-letter word?  Then it is answered */
-bool words_take(server *s, conn *c);
+/* letters_take - is what came a four-letter word?  Then it is answered */
+bool letters_take(server *s, conn *c);
 
 /* ------------------------------------------------------------------------
  * What the server tells of itself (stats.c)

@@ -259,7 +259,7 @@ void stats_monitor(server *s, FILE *out) {
   fprintf(out, "zk_avg_latency\t%.4f\n", timing_average(all));
   put(out, "max_latency", all->max_ms);
   put(out, "min_latency", all->min_ms);
-  put(out, "uptime", wall_now() - s->began_ms);
+  put(out, "uptime", clock_wall_ms() - s->began_ms);
   put_tree(s, out);
   put_traffic(s, out);
   put(out, "open_file_descriptor_count", open_descriptors());

@@ -167,7 +167,7 @@ static int order_dues(const void *a, const void *b) {
 
 /* A time as Java writes it, "Thu Nov 26 19:50:18 UTC 2026". */
 static void say_date(const server *s, int64_t ms, FILE *out) {
-  time_t at = (time_t)((wall_now() + ms - s->now_ms) / 1000);
+  time_t at = (time_t)((clock_wall_ms() + ms - s->now_ms) / 1000);
   struct tm parts;
   char text[64] = "";
   if (localtime_r(&at, &parts))
@@ -325,7 +325,7 @@ static void words_answer(server *s, conn *c, size_t which) {
 
 /* As the length of a frame each of them is far above the limit.  A word stays
  * in the input until its answer has been sent, and is answered once. */
-bool words_take(server *s, conn *c) {
+bool letters_take(server *s, conn *c) {
   if (c->ended) return true;
   if (c->in_len - c->in_at < 4) return false;
   for (size_t i = 0; i < sizeof words_known / sizeof *words_known; i++) {

@@ -1,6 +1,7 @@
 #!/bin/sh
 # check_symbols.sh - the libraries show the world nothing but zke_ symbols, the
-# shared ones exactly those that their headers declare.
+# shared ones exactly those that their headers declare.  What a file of the
+# command shows the others begins with its name or with a subject.
 . test/report.sh
 
 # With a SQLite compiled in, the archive has to define sqlite3_ names too.
@@ -34,6 +35,18 @@ shared_is_complete() {
   [ -s "$names/declared" ] && diff "$names/declared" "$names/exported"
 }
 
+subjects='acls|arg|base64|cancel|child|clients?|command|conns?|cp|deleteall|emit'
+subjects="$subjects|fail|faults|find|held|holders|letters|loss|option|path"
+subjects="$subjects|patience|perms|place|processes|progress|requests|server"
+subjects="$subjects|shared|shell|snapshot|spares?|status|store|target|timing"
+subjects="$subjects|users|value|verbose|wait|word"
+command_is_named() {
+  for source in shell/*.c shell/*/*.c; do
+    name=$(basename "$source" .c)
+    defined "$BUILD/${source%.c}.o" | strangers "^(main$|${name}_|($subjects)_)"
+  done
+}
+
 scratch names symbols
 for library in "$BUILD"/*.a; do
   case $library in
@@ -50,4 +63,6 @@ expect "libzkembed.so exports what zkembed.h declares" \
   shared_is_complete "$BUILD/libzkembed.so" zkembed.h
 expect "libzkembed-recipes.so exports what the recipes' headers declare" \
   shared_is_complete "$BUILD/libzkembed-recipes.so" recipes/*.h recipes/*/*.h
+[ -x "$BUILD/zke" ] &&
+  expect "names of the command tell their subject" nothing command_is_named
 report

@@ -70,12 +70,12 @@ static int64_t server_clock(void) { return around.now_ms; }
 
 #define accept4 server_accept
 #define epoll_wait server_wait
-#define monotonic_ms server_clock
+#define clock_ms server_clock
 #include "shell/serve/serve.c"
 #include "shell/serve/conn.c"
 #undef accept4
 #undef epoll_wait
-#undef monotonic_ms
+#undef clock_ms
 
 /* ---- the clients ---- */
 
