@@ -70,8 +70,8 @@ static int find_in_data(call *c, const char *path, const word *text) {
   return found;
 }
 
-/* Does the node match all options?  1 or 0; below 0 after fail_with().  The data
- * is asked about last, since that reads the node. */
+/* Does the node match all options?  1 or 0; below 0 after fail_with().  The
+ * data is asked about last, since that reads the node. */
 static int find_matches(call *c, const walk *w, const wanted *want) {
   int64_t owner = w->stat.ephemeralOwner;
   if (want->ephemeral && owner == 0) return 0;

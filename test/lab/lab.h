@@ -1,7 +1,7 @@
 /* lab.h - the laboratory's parts, as they know each other
  *
- * Programs use zkembed-lab.h, which is installed; all other headers here are the
- * laboratory's own.
+ * Programs use zkembed-lab.h, which is installed; all other headers here are
+ * the laboratory's own.
  *
  *   arena    memory that is copied and put back
  *   fiber    stacks; or, in baton.c, threads

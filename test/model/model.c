@@ -42,7 +42,8 @@ struct model {
 
 /* ---- memory ---- */
 
-/* Pages that are not used are not touched.  What needs more ends the program. */
+/* Pages that are not used are not touched.  What needs more ends the program.
+ */
 static model *model_new(size_t bytes) {
   model *m = malloc(bytes);
   if (!m) abort();
