@@ -325,7 +325,8 @@ $(MAN3): doc/manual.awk zkembed.h $(RECIPE_HEADERS) \
   $(if $(LAB_FORKED),test/lab/zkembed-lab.h)
 	@rm -rf $(@D) && mkdir -p $(@D)
 	$(if $(V),,@echo '  AWK $(@D)' &&) awk -v out=$(@D) \
-	  -v version=$(VERSION) -f $^
+	  -v version=$(VERSION) -f $< \
+	  $$(grep -l -e ZKE_API -e zkembed-lab.h $(filter %.h,$^))
 
 .PHONY: install uninstall
 install: all $(MAN3)
