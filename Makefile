@@ -374,7 +374,7 @@ uninstall: $(MAN3)
 
 TEST_PROGRAMS = $(TESTS:%=$(BUILD)/test/test_%)
 TEST_HEADERS := $(wildcard test/*.h test/*/*.h) zkembed.h $(RECIPE_HEADERS) \
-  $(BUILD)/test/function_list.h
+  $(BUILD)/test/function_list.h $(BUILD)/test/recipe_list.h
 TEST_COMMON = $(addprefix $(BUILD)/test/,test.o recipes.o crew.o sessions.o)
 TEST_LINKED = $(TEST_COMMON) $(RECIPE_ARCHIVE) $(OBJECTS)
 EXAMPLES := $(patsubst doc/examples/%.c,$(BUILD)/%,$(wildcard doc/examples/*.c))
@@ -597,12 +597,13 @@ LAB_RECIPES = $(patsubst %.c,$(BUILD)/lab/%.o,$(filter-out \
 OBJCOPY = objcopy
 LAB_LIBS = $(or $(SQLITE_OBJECT),-l:libsqlite3.a) -lm -ldl -lpthread
 
-# The functions of zkembed.h; in the laboratory some are unlike the others.
-$(BUILD)/lab/function_list.h: test/lab/exceptions
-$(BUILD)/lab/function_list.h $(BUILD)/test/function_list.h: \
-  test/functions.awk zkembed.h
-	$(call run,AWK) awk -f test/functions.awk $(filter %/exceptions,$^) \
-	  zkembed.h >$@
+# The functions of headers; in the laboratory some are unlike the others.
+$(BUILD)/lab/function_list.h: test/lab/exceptions zkembed.h
+$(BUILD)/test/function_list.h: zkembed.h
+$(BUILD)/test/recipe_list.h: $(filter recipes/%,$(PUBLIC_HEADERS))
+$(BUILD)/lab/function_list.h $(BUILD)/test/function_list.h \
+  $(BUILD)/test/recipe_list.h: test/functions.awk
+	$(call run,AWK) awk -f test/functions.awk $(filter-out %.awk,$^) >$@
 
 $(patsubst test/lab/%.c,$(BUILD)/lab/%.o,$(sort $(LAB_SOURCES) $(LAB_ENGINE))): \
   $(BUILD)/lab/%.o: test/lab/%.c zkembed.c $(LAB_HEADERS)

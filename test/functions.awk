@@ -1,30 +1,31 @@
-# functions.awk - the functions of zkembed.h that take a handle and return a
-# result, as a list in C
+# functions.awk - the functions of headers that take a handle or an object, and
+# return a result, as a list in C
 #
-#   awk -f test/functions.awk [WORDS] zkembed.h
+#   awk -f test/functions.awk [WORDS] HEADER...
 #
-# prints a line for each: its name, the text among its parameters that
-# says what it is about, its parameters, the same as arguments, and arguments
-# that nothing is wrong with:
+# prints a line for each: its name, the text among its parameters that says what
+# it is about, its parameters, the same as arguments, and arguments that nothing
+# is wrong with, the first of which is z:
 #
 #   FUNCTION(zke_count, path, (zke *z, const char *path, int64_t *count_out),
 #            (z, path, count_out), (z, some_path, some_block))
 #
 # A program defines FUNCTION() and includes the list, so it has each function of
-# the header.  WORDS is a file of lines "zke_sync QUIET": there the line of
-# zke_sync() begins with QUIET in place of FUNCTION.
+# the headers.  WORDS is a file of lines "zke_sync QUIET": there the line of
+# zke_sync() begins with QUIET in place of FUNCTION.  What is for those who write
+# recipes, zke_view_..., is left out.
 
-FILENAME != "zkembed.h" {
+FILENAME !~ /\.h$/ {
   if (NF == 2) word[$1] = $2
   next
 }
 # A declaration may go on over several lines.
-/^ZKE_API int zke_[a-z_]*\(zke \*z[,)]/ { inside = 1; text = "" }
+/^ZKE_API int zke_[a-z_]*\(zke[a-z_]* \*[a-z]/ && !/ zke_view_/ { inside = 1; text = "" }
 inside { text = text " " $0 }
 inside && /;$/ { print_function(text); inside = 0 }
 END {
   for (name in word) {
-    print "no such function in zkembed.h: " name >"/dev/stderr"
+    print "no header has " name "()" >"/dev/stderr"
     exit 1
   }
 }
@@ -37,20 +38,22 @@ function print_function(text,   name, about, arguments, some, part, i) {
   gsub(/  +/, " ", text)
   for (i = split(text, part, ", "); i > 1; i--) {
     some = ", " sample(part[i]) some
-    if (part[i] ~ /^const char \*/) about = substr(part[i], 13)
+    if (part[i] ~ /^const char \*[a-z_]*$/) about = substr(part[i], 13)
     gsub(/.*[ *]|\[.*/, "", part[i])
     arguments = ", " part[i] arguments
   }
-  printf "%s(%s, %s, (%s), (z%s), (z%s))\n",
-    name in word ? word[name] : "FUNCTION", name, about, text, arguments, some
+  sub(/.*\*/, "", part[1])
+  printf "%s(%s, %s, (%s), (%s%s), (z%s))\n",
+    name in word ? word[name] : "FUNCTION", name, about, text, part[1],
+    arguments, some
   delete word[name]
 }
 
 # An argument for a parameter; test/functions.h has what it may name.
 function sample(parameter) {
   if (parameter ~ /^const char \*(path|prefix)$/) return "some_path"
-  if (parameter ~ /^const char \*/) return "\"a\""
-  if (parameter ~ /^const zke_options/) return "NULL"
+  if (parameter ~ /^const char \*[a-z_]*$/) return "\"a\""
+  if (parameter ~ /^const zke_[a-z_]*options/) return "NULL"
   if (parameter ~ /^const zke_acls/) return "ZKE_OPEN_ACL"
   if (sub(/_fn .*/, "", parameter)) return "some_" substr(parameter, 5)
   return parameter ~ /[*[]/ ? "some_block" : "1"

@@ -4,8 +4,9 @@
  *     for (const test_function *f = test_functions; f->name; f++)
  *       ck_rc(f->call(NULL), ZKE_BADARGUMENTS);
  *
- * The build makes function_list.h from the header (functions.awk).  Of
- * zke_state() the result is a number. */
+ * The build makes function_list.h from the header (functions.awk).  Whoever
+ * defines TEST_FUNCTION_LIST as "recipe_list.h" before has the functions of the
+ * recipes' headers.  Of zke_state() and its like the result is a number. */
 #ifndef TEST_FUNCTIONS_H
 #define TEST_FUNCTIONS_H
 
@@ -17,8 +18,8 @@
 
 typedef struct test_function {
   const char *name;
-  const char *text; /* the parameter that says what it is about: "path" */
-  int (*call)(zke *z);
+  const char *text;     /* the parameter that says what it is about: "path" */
+  int (*call)(void *z); /* a handle, or an object */
 } test_function;
 
 /* What the calls in the list name. */
@@ -26,28 +27,42 @@ static const char *some_path = "/n";
 static _Alignas(16) char some_bytes[256];
 static void *const some_block = some_bytes;
 
-static void some_watch(zke *z, int type, int state, const char *path, void *c) {
-  (void)z, (void)type, (void)state, (void)path, (void)c;
+static inline void some_watch(zke *z, int type, int state, const char *path,
+                              void *context) {
+  (void)z, (void)type, (void)state, (void)path, (void)context;
 }
 
-static int some_batch(zke *z, void *context) {
+static inline int some_batch(zke *z, void *context) {
   (void)z, (void)context;
   return ZKE_OK;
 }
 
-static void some_check(void *context, const char *sentence) {
+static inline int some_retry(zke *z, void *context) {
+  return some_batch(z, context);
+}
+
+static inline void some_check(void *context, const char *sentence) {
   (void)context, (void)sentence;
 }
 
+static inline int some_lock_do(zke *z, int64_t token, void *context) {
+  (void)token;
+  return some_batch(z, context);
+}
+
+#ifndef TEST_FUNCTION_LIST
+#define TEST_FUNCTION_LIST "function_list.h"
+#endif
+
 #define FUNCTION(name, path, parameters, arguments, samples) \
-  static int call_##name(zke *z) { return name samples; }
-#include "function_list.h"
+  static int call_##name(void *z) { return name samples; }
+#include TEST_FUNCTION_LIST
 #undef FUNCTION
 
 #define FUNCTION(name, path, parameters, arguments, samples) \
   {#name, #path, call_##name},
 static const test_function test_functions[] = {
-#include "function_list.h"
+#include TEST_FUNCTION_LIST
     {NULL, NULL, NULL}};
 #undef FUNCTION
 

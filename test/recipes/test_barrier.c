@@ -594,13 +594,6 @@ TEST(bad_arguments) {
   b = make(z);
   ck_rc(zke_barrier_set(b, "x", -1, 0, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_barrier_set(b, NULL, 1, 0, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_barrier_set(NULL, NULL, 0, 0, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_barrier_wait(NULL, 0), ZKE_BADARGUMENTS);
-  ck_rc(zke_barrier_remove(NULL, 0, 0), ZKE_BADARGUMENTS);
-  ck_rc(zke_barrier_start(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_barrier_stop(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_barrier_get(NULL, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_barrier_cancel(NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_barrier_parties(z, PATH, NULL), ZKE_BADARGUMENTS);
   zke_party_list *list;
   ck_rc(zke_barrier_parties(z, "x", &list), ZKE_BADARGUMENTS);

@@ -1407,10 +1407,6 @@ TEST(bad_arguments) {
   ck_rc(zke_config_new(z, "/", NULL, &c), ZKE_BADARGUMENTS);
   ck_rc(zke_config_new(NULL, ROOT, NULL, &c), ZKE_BADARGUMENTS);
   ck_rc(zke_config_new(z, ROOT, NULL, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_config_start(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_config_cancel(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_config_wait(NULL, 0, 0, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_config_get(NULL, "", NULL, NULL, NULL), ZKE_BADARGUMENTS);
   ck_assert_int_eq(zke_config_revision(NULL), 0);
   c = make(z, 0, NULL);
   ck_rc(zke_config_get(c, "", NULL, NULL, NULL), ZKE_MISUSE);

@@ -330,7 +330,6 @@ TEST(arguments_are_checked) {
   ck_rc(zke_election_hand_over(e[0], "bob"), ZKE_LOST);
   ck_rc(zke_election_ready(e[0]), ZKE_LOST);
   ck_rc(zke_election_op(e[0], NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_election_cancel(NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_election_parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_observer_new(z[0], PATH, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_observer_new(z[0], "x", NULL, &o), ZKE_BADARGUMENTS);

@@ -90,9 +90,6 @@ TEST(arguments_are_checked) {
   ck_rc(zke_lock_new(z[0], PATH, &o, &lock), ZKE_BADARGUMENTS);
   o = (zke_lock_options){.size = sizeof o, .data = "x", .len = -1};
   ck_rc(zke_lock_new(z[0], PATH, &o, &lock), ZKE_BADARGUMENTS);
-  ck_rc(zke_lock_acquire(NULL, 0), ZKE_BADARGUMENTS);
-  ck_rc(zke_lock_release(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_lock_cancel(NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_lock_parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_lock_break(z[0], PATH, 0), ZKE_NONODE);
   ck_rc(zke_lock_do(z[0], PATH, 0, NULL, NULL), ZKE_BADARGUMENTS);

@@ -525,12 +525,6 @@ TEST(bad_arguments) {
   ck_assert_ptr_null(n);
   ck_rc(zke_names_new(z, PATH, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_names_new(NULL, PATH, NULL, &n), ZKE_BADARGUMENTS);
-  ck_rc(zke_names_bind(NULL, "x", "", 0, 0, 0, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_names_unbind(NULL, "x", 0, 0), ZKE_BADARGUMENTS);
-  ck_rc(zke_names_lookup(NULL, "x", &b), ZKE_BADARGUMENTS);
-  ck_rc(zke_names_list(NULL, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_names_wait(NULL, "x", 0, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_names_cancel(NULL), ZKE_BADARGUMENTS);
   n = make(z);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     ck_rc(zke_names_bind(n, names[i], "", 0, 0, 0, NULL), ZKE_BADARGUMENTS);

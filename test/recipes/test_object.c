@@ -10,6 +10,8 @@
  *
  * - Below a chroot that is missing nothing can be made, and that is said.
  * - In the function of a batch no object does anything.
+ * - Without an object, or a handle, each function of the recipes' headers is
+ *   ZKE_BADARGUMENTS.
  *
  * And for some: a call ends if a listener frees the object before it sleeps; a
  * look that has failed is made again by the call that sleeps.
@@ -27,8 +29,10 @@
 #include "recipes/barrier.h"
 #include "recipes/config.h"
 #include "recipes/counter.h"
+#include "recipes/deadlock.h"
 #include "recipes/double_barrier.h"
 #include "recipes/election.h"
+#include "recipes/fence.h"
 #include "recipes/group.h"
 #include "recipes/lock.h"
 #include "recipes/multilock.h"
@@ -42,6 +46,9 @@
 #include "recipes/semaphore.h"
 #include "recipes/two_phase.h"
 #include "test/test.h"
+
+#define TEST_FUNCTION_LIST "recipe_list.h"
+#include "test/functions.h"
 
 /* ---- memory that is not used again ---- */
 
@@ -972,4 +979,17 @@ TEST(a_batch_may_ask_what_is_held) {
   ck_assert_int_eq(token, zke_lock_token(object));
   free_lock(object);
   end();
+}
+
+/* ---- no object ---- */
+
+/* A function without an object, or a handle, says so.  What gives a number has
+ * no room for that, zke_retry() only hands the handle on. */
+TEST(no_object_is_refused) {
+  for (const test_function *f = test_functions; f->name; f++) {
+    if (strstr("_state _mode _permits _detect _retry", strrchr(f->name, '_')))
+      continue;
+    int rc = f->call(NULL);
+    ck_assert_msg(rc == ZKE_BADARGUMENTS, "%s: %d", f->name, rc);
+  }
 }

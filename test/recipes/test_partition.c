@@ -805,7 +805,6 @@ TEST(bad_arguments) {
   ck_rc(zke_partition_new(admin, PATH, items, 1, &o, &other), ZKE_BADARGUMENTS);
   ck_rc(zke_partition_new(admin, PATH, items, 1, NULL, NULL), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(other);
-  ck_rc(zke_partition_start(NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_partition_list(p[0], NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_partition_op(p[0], "a", NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_partition_parties(admin, PATH, NULL), ZKE_BADARGUMENTS);

@@ -555,8 +555,6 @@ TEST(bad_arguments) {
   ck_rc(zke_periodic_new(admin, BASE, "a/b", &o, &j), ZKE_BADARGUMENTS);
   ck_rc(zke_periodic_new(admin, BASE, "j", &o, NULL), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(j);
-  ck_rc(zke_periodic_try(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_periodic_acquire(NULL, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_periodic_op(job[0], NULL), ZKE_BADARGUMENTS);
   zke_periodic_free(NULL);
   ck_ok(zke_create(admin, "/lock", "zkembed lock", 12, ZKE_OPEN_ACL,

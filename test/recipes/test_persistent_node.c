@@ -356,12 +356,6 @@ TEST(bad_arguments) {
   ck_rc(zke_persistent_node_new(z, PATH, "", -2, NULL, &n), ZKE_BADARGUMENTS);
   ck_rc(zke_persistent_node_new(z, PATH, "", 0, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_persistent_node_new(NULL, PATH, "", 0, NULL, &n), ZKE_BADARGUMENTS);
-  ck_rc(zke_persistent_node_start(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_persistent_node_release(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_persistent_node_acquire(NULL, 0), ZKE_BADARGUMENTS);
-  ck_rc(zke_persistent_node_set(NULL, "", 0, ZKE_FOREVER), ZKE_BADARGUMENTS);
-  ck_rc(zke_persistent_node_cancel(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_persistent_node_renew(NULL, z), ZKE_BADARGUMENTS);
   ck_rc(zke_persistent_node_renew(&n, z), ZKE_BADARGUMENTS);
   n = make(z, NULL);
   zke_persistent_node *same = n;
