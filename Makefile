@@ -165,8 +165,9 @@ RECIPE_HEADERS := $(wildcard recipes/*.h recipes/*/*.h)
 PUBLIC_HEADERS := zkembed.h $(wildcard recipes/*.h) recipes/engine/compose.h \
   recipes/engine/zookeeper.h
 # What recipes are made of, the lowest layer first.
-RECIPE_PARTS = part/text part/limit support part/znode part/object part/entry \
-  deadlock part/party part/line part/queue_tree part/queue_item part/queue_list
+RECIPE_PARTS = part/text part/limit support part/znode part/object part/view \
+  part/entry part/deadlock part/party part/line part/queue_tree \
+  part/queue_item part/queue_list
 RECIPE_ARCHIVE = $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.a)
 RECIPE_SHARED = \
   $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.so.$(VERSION))
@@ -321,7 +322,7 @@ put = $(if $(strip $(2)),$(if $(V),,@echo '  INSTALL  $(DESTDIR)$(1)' &&) \
   $(INSTALL) -d "$(DESTDIR)$(1)" && \
   $(INSTALL) -m $(or $(3),644) $(2) "$(DESTDIR)$(1)")
 
-$(MAN3): doc/manual.awk zkembed.h $(RECIPE_HEADERS) \
+$(MAN3): doc/manual.awk $(PUBLIC_HEADERS) \
   $(if $(LAB_FORKED),test/lab/zkembed-lab.h)
 	@rm -rf $(@D) && mkdir -p $(@D)
 	$(if $(V),,@echo '  AWK $(@D)' &&) awk -v out=$(@D) \
@@ -333,7 +334,7 @@ install: all $(MAN3)
 	$(if $(word 2,$(PREFIX)),$(error PREFIX may have no space in it))
 	$(call put,$(INCLUDEDIR),zkembed.h $(if $(LAB_FORKED), \
 	  test/lab/zkembed-lab.h))
-	$(call put,$(INCLUDEDIR)/zkembed,$(RECIPE_HEADERS))
+	$(call put,$(INCLUDEDIR)/zkembed,$(wordlist 2,99,$(PUBLIC_HEADERS)))
 	$(call put,$(LIBDIR),$(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) \
 	  $(RECIPE_SHARED) $(LAB_ARCHIVES))
 	@cp -P $(LINKS:%=$(BUILD)/%) "$(DESTDIR)$(LIBDIR)"
@@ -355,7 +356,7 @@ endif
 
 CLIENTS := $(wildcard doc/examples/coprocess/*)
 INSTALLED = $(INCLUDEDIR)/zkembed.h \
-  $(addprefix $(INCLUDEDIR)/zkembed/,$(notdir $(RECIPE_HEADERS))) \
+  $(addprefix $(INCLUDEDIR)/zkembed/,$(notdir $(PUBLIC_HEADERS))) \
   $(addprefix $(LIBDIR)/,$(LINKS) $(CONFIGS:$(BUILD)/%=pkgconfig/%) \
     $(notdir $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED))) \
   $(if $(LAB_FORKED),$(INCLUDEDIR)/zkembed-lab.h \

@@ -159,10 +159,8 @@
  * - All others never change: zke_stat, zke_acl, zke_acls, zke_strings,
  *   zke_allocator, and the lists of a count and data.
  *
- * What a recipe's header offers to those who write recipes (zke_recipe_…,
- * zke_line_…, zke_view_…) is for recipes of the same version only.  Two
- * functions of deadlock.h are for programs: zke_line_waits() and
- * zke_line_act_as().
+ * What stands in recipes/part and recipes/engine, but for zookeeper.h and
+ * compose.h, is for code of the same version only.
  */
 #ifndef ZKEMBED_H
 #define ZKEMBED_H

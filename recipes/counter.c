@@ -379,16 +379,6 @@ int zke_counter_add_and_get(zke_counter *counter, int64_t delta,
   return rc;
 }
 
-/* The value just before this addition. */
-int zke_counter_get_and_add(zke_counter *counter, int64_t delta,
-                            int64_t deadline_ms, int64_t *value_out,
-                            int64_t *token_out) {
-  counter_change g = {.c = counter, .verb = COUNTER_ADD, .operand = delta};
-  int rc = counter_do(&g, deadline_ms, token_out);
-  if (rc == ZKE_OK && value_out) *value_out = g.before;
-  return rc;
-}
-
 /* ---- looking ---- */
 
 /* Asks the file.  A counter that nobody has written has its initial value, and

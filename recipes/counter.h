@@ -1,13 +1,12 @@
 /* counter.h - a number that several processes count with
  *
  *     zke_counter *hits;
- *     int64_t now, before;
+ *     int64_t now;
  *     zke_counter_new(z, "/counters/hits", NULL, &hits);
  *     zke_counter_add_and_get(hits, 1, deadline, &now, NULL);
- *     zke_counter_get_and_add(hits, 10, deadline, &before, NULL);
- *     if (zke_counter_compare_and_set(hits, 11, 0, deadline, NULL) ==
+ *     if (zke_counter_compare_and_set(hits, 1, 0, deadline, NULL) ==
  *         ZKE_BADVERSION)
- *       fprintf(stderr, "%s\n", zke_errmsg());  // it is not 11 but ...
+ *       fprintf(stderr, "%s\n", zke_errmsg());  // it is not 1 but ...
  *     zke_counter_free(hits);
  *
  * The rules that every recipe keeps stand in support.h: deadlines, listeners,
@@ -141,7 +140,6 @@ ZKE_API int zke_counter_get(zke_counter *counter, int64_t *value_out,
 /* zke_counter_set             - change it, whatever it is
  * zke_counter_compare_and_set - change it if it is what is expected
  * zke_counter_add_and_get     - add, give the sum
- * zke_counter_get_and_add     - add, give what was there before
  *
  * Example: draw from a stock, and never more than there is.
  *
@@ -173,9 +171,6 @@ ZKE_API int zke_counter_compare_and_set(zke_counter *counter, int64_t expected,
                                         int64_t value, int64_t deadline_ms,
                                         int64_t *token_out);
 ZKE_API int zke_counter_add_and_get(zke_counter *counter, int64_t delta,
-                                    int64_t deadline_ms, int64_t *value_out,
-                                    int64_t *token_out);
-ZKE_API int zke_counter_get_and_add(zke_counter *counter, int64_t delta,
                                     int64_t deadline_ms, int64_t *value_out,
                                     int64_t *token_out);
 

@@ -1,6 +1,6 @@
 /* group.c - who is there
  *
- * A group is a view (config.h) of its directory, one level deep, and perhaps a
+ * A group is a view (view.h) of its directory, one level deep, and perhaps a
  * znode of the object's own in it.  The two are independent: an object may only
  * watch, or only be a member.
  *
@@ -41,6 +41,7 @@
 
 #include "part/object.h"
 #include "part/text.h"
+#include "part/view.h"
 #include "part/znode.h"
 
 #define GROUP_PLACE "group" /* the directory's kind */

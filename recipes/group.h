@@ -71,7 +71,6 @@
 #ifndef ZKEMBED_RECIPES_GROUP_H
 #define ZKEMBED_RECIPES_GROUP_H
 
-#include "config.h"
 #include "support.h"
 
 #ifdef __cplusplus

@@ -56,7 +56,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "deadlock.h"
+#include "part/deadlock.h"
 #include "part/entry.h"
 #include "part/line.h"
 #include "part/party.h"

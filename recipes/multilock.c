@@ -43,12 +43,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "deadlock.h"
+#include "part/deadlock.h"
 #include "part/limit.h"
 #include "part/line.h"
 #include "part/party.h"
 #include "part/text.h"
 #include "part/znode.h"
+
+_Static_assert(ZKE_MULTILOCK_LOCK == (int)ZKE_LINE_LOCK &&
+                   ZKE_MULTILOCK_WRITE == (int)ZKE_LINE_WRITE &&
+                   ZKE_MULTILOCK_READ == (int)ZKE_LINE_READ,
+               "a mode is the kind of its entries");
 
 /* One of the lines. */
 typedef struct multilock_seat {

@@ -80,7 +80,6 @@
 #ifndef ZKEMBED_RECIPES_MULTILOCK_H
 #define ZKEMBED_RECIPES_MULTILOCK_H
 
-#include "part/entry.h"
 #include "support.h"
 
 #ifdef __cplusplus
@@ -91,9 +90,9 @@ typedef struct zke_multilock zke_multilock;
 
 /* What a path is, and how it is to be held. */
 enum {
-  ZKE_MULTILOCK_LOCK = ZKE_LINE_LOCK,   /* a lock of lock.h */
-  ZKE_MULTILOCK_WRITE = ZKE_LINE_WRITE, /* one of rwlock.h, for writing */
-  ZKE_MULTILOCK_READ = ZKE_LINE_READ    /* one of rwlock.h, for reading */
+  ZKE_MULTILOCK_LOCK = 0,  /* a lock of lock.h */
+  ZKE_MULTILOCK_WRITE = 1, /* one of rwlock.h, for writing */
+  ZKE_MULTILOCK_READ = 2   /* one of rwlock.h, for reading */
 };
 
 /* One of the locks. */

@@ -49,6 +49,7 @@
 #include "part/limit.h"
 #include "part/object.h"
 #include "part/text.h"
+#include "part/view.h"
 #include "part/znode.h"
 
 #define NAMES_PLACE "names"

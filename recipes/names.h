@@ -61,7 +61,6 @@
 #ifndef ZKEMBED_RECIPES_NAMES_H
 #define ZKEMBED_RECIPES_NAMES_H
 
-#include "config.h"
 #include "support.h"
 
 #ifdef __cplusplus

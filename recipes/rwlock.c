@@ -72,6 +72,10 @@ struct zke_rwlock {
  * either mode has a name of the same length. */
 enum { RWLOCK_NUMBER = ZKE_NAME_KIND + 8 };
 
+_Static_assert(ZKE_RWLOCK_WRITE == (int)ZKE_LINE_WRITE &&
+                   ZKE_RWLOCK_READ == (int)ZKE_LINE_READ,
+               "a mode is the kind of its entries");
+
 /* The kinds that rwlock_entries() reads, and their indexes: a zke_entry's kind
  * there. */
 static const char *const rwlock_kinds[] = {"__WRIT__", "__READ__"};

@@ -67,7 +67,6 @@
 #ifndef ZKEMBED_RECIPES_RWLOCK_H
 #define ZKEMBED_RECIPES_RWLOCK_H
 
-#include "part/entry.h"
 #include "support.h"
 
 #ifdef __cplusplus
@@ -77,7 +76,7 @@ extern "C" {
 typedef struct zke_rwlock zke_rwlock;
 
 /* The modes. */
-enum { ZKE_RWLOCK_READ = ZKE_LINE_READ, ZKE_RWLOCK_WRITE = ZKE_LINE_WRITE };
+enum { ZKE_RWLOCK_WRITE = 1, ZKE_RWLOCK_READ = 2 };
 
 /* The states, with the transitions of a lock (lock.h), and an event. */
 enum {

@@ -6,8 +6,8 @@
  *
  *     int rc = zke_ensure_path(z, "/app/locks", ZKE_CONTAINER, deadline);
  *
- * Who waits for whom in a whole tree is told by deadlock.h.  An author of a
- * recipe begins with object.h.
+ * zke_line_waits() tells who waits for whom in a whole tree.  An author of a
+ * recipe begins with part/object.h.
  *
  * WHAT EVERY RECIPE KEEPS TO
  *
@@ -251,6 +251,101 @@ typedef struct zke_party_list {
 /* The states of a participant in a line: a lock, a semaphore, an election …
  * Each recipe's header has its own names for them. */
 enum { ZKE_LINE_OUT, ZKE_LINE_WAITING, ZKE_LINE_HELD, ZKE_LINE_LOST };
+
+/* ------------------------------------------------------------------------
+ * Who waits for whom, in all lines of a tree
+ *
+ *     zke_wait_list *list = NULL;
+ *     if (zke_line_waits(z, &list) != ZKE_OK) return;
+ *     for (int i = 0; i < list->count; i++)
+ *       printf("%s of %s waits for %d others%s\n", list->data[i].path,
+ *              list->data[i].identity, list->data[i].keeper_count,
+ *              list->data[i].stuck ? ", for ever" : "");
+ *     zke_free(list);
+ *
+ * An actor is what holds and waits: a thread, or several that act as one.  It
+ * is a random number of 64 bits, which znodes show as 16 hex digits.
+ * --------------------------------------------------------------------- */
+
+/* An entry that keeps another one waiting. */
+typedef struct zke_keeper {
+  const char *path; /* of its znode */
+  int64_t session;  /* which owns it */
+  uint64_t actor;   /* 0: its data does not tell */
+  int64_t reserved[4];
+} zke_keeper;
+
+/* An entry that is kept waiting.  All that it points to is in the list's
+ * block. */
+typedef struct zke_wait_info {
+  const char *path;     /* of its znode: the line is the directory */
+  int64_t session;      /* which owns it */
+  uint64_t actor;       /* 0: its data does not tell */
+  int64_t since_ms;     /* when it came, ms since 1970 */
+  const char *identity; /* of the session; "" if it has just ended */
+  int64_t pid;          /* in its own PID namespace; for display */
+  int blocking; /* 1: inside a blocking call; 0: it can do other things */
+  int stuck;    /* 1: for ever, if nobody interferes: it is in a deadlock, or
+                   behind one */
+  int circle;   /* the number of the deadlock it is in, from 1 on; else 0 */
+  int keeper_count;
+  const zke_keeper *keepers; /* those that stand right before it, as far as the
+                                search for deadlocks looks */
+  int64_t reserved[4];
+} zke_wait_info;
+
+/* One block, released by zke_free(). */
+typedef struct zke_wait_list {
+  int count;
+  const zke_wait_info *data; /* the youngest first */
+} zke_wait_list;
+
+/* zke_line_waits - who waits for whom, in all lines
+ *
+ * A call that would close a circle fails; so a deadlock is found here only if
+ * nobody looked for it (options.no_deadlock_check) or if it could not be seen
+ * (several handles of one thread, a session of a part of the tree; see lock.h).
+ *
+ * What is read is not of one moment: while others come and go, a wait may be
+ * missing, or have a keeper that has gone.  It reads all sessions and all their
+ * entries, so it is for people and for monitoring, not for each call.
+ *
+ *   list_out  out, not NULL: one block; count 0 if nobody waits
+ *
+ * Returns as zke_sessions(), or ZKE_BADARGUMENTS for a NULL list_out.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ZKE_API int zke_line_waits(zke *z, zke_wait_list **list_out);
+
+/* zke_line_actor - this thread, as a znode's data names it
+ *
+ * Never 0.  A forked child's thread is another one than the parent's.
+ * Threads: any.  In a callback: yes.  Blocks: no. */
+ZKE_API uint64_t zke_line_actor(void);
+
+/* zke_line_act_as - from here on this thread acts as that actor
+ *
+ * For programs in which one client's calls run on several threads: what any of
+ * them holds and what another waits for are that client's, so a circle through
+ * it is found.
+ *
+ * Example: a pool's thread serves a request of a client, whose actor was drawn
+ * by zke_line_actor() on another thread.
+ *
+ *     #include "recipes/lock.h"
+ *
+ *     static int serve(zke_lock *lock, uint64_t client, int64_t deadline) {
+ *       uint64_t before = zke_line_act_as(client);
+ *       int rc = zke_lock_acquire(lock, deadline);
+ *       zke_line_act_as(before);
+ *       return rc;
+ *     }
+ *
+ *   actor  of zke_line_actor(), on whichever thread; 0: this thread is itself
+ *          again
+ *
+ * Returns what to give back: the actor before, or 0 if it was itself.
+ * Threads: any; each has its own.  In a callback: yes.  Blocks: no. */
+ZKE_API uint64_t zke_line_act_as(uint64_t actor);
 
 #ifdef __cplusplus
 }

@@ -61,7 +61,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../recipes/deadlock.h"
 #include "../recipes/support.h"
 #include "shell.h"
 

@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../recipes/deadlock.h"
 #include "look.h"
 #include "work.h"
 

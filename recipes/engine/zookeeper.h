@@ -128,7 +128,7 @@
  *   - zke_remove_watch() of a watch that stays removes it from both tables.
  *   - A server's error that zkembed.h has no code for is ZKE_SYSTEMERROR.
  *   - zke_ephemerals() of another session is ZKE_UNIMPLEMENTED; deadlocks
- *     through another session are not found (deadlock.h).
+ *     through another session are not found (lock.h).
  *   - ZKE_UNIMPLEMENTED: zke_op_sql, zke_usage, zke_raise_sequence, zke_batch,
  *     zke_vouch, zke_clear_auth, zke_rearm, zke_keepalive_fd, zke_watches,
  *     zke_waiters, zke_overdue, zke_check, zke_compact.  A server has no

@@ -46,11 +46,11 @@ enum zke_line_kind {
  *   len_out   out: bytes in all
  *
  * Returns one block, for zke_free(), or NULL without memory. */
-ZKE_API char *zke_line_text(zke *z, const char *state, uint64_t actor,
-                            const char *data, int len, int *len_out);
+char *zke_line_text(zke *z, const char *state, uint64_t actor, const char *data,
+                    int len, int *len_out);
 
 /* ------------------------------------------------------------------------
- * Not exported: for the files that recipes are made of
+ * For the parts
  * --------------------------------------------------------------------- */
 
 /* What stands before the number, by enum zke_line_kind. */

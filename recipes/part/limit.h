@@ -12,10 +12,9 @@
  * Without this each step of a cleanup would wait for its own busy timeout, and
  * a call with a deadline of 100 ms could take many seconds.
  *
- * Only zke_recipe_grace() is exported, for any recipe.  The rest is for the
- * files that recipes are made of, and for the recipes of this library that
- * limit a part of a call themselves.  All of it is about the calling thread,
- * and touches no file. */
+ * zke_recipe_grace() is for any recipe.  The rest is for the parts, and for the
+ * recipes that limit a piece of a call themselves.  All of it is about the
+ * calling thread, and touches no file. */
 #ifndef ZKEMBED_RECIPES_LIMIT_H
 #define ZKEMBED_RECIPES_LIMIT_H
 
@@ -40,7 +39,7 @@ extern "C" {
  *     zke_limit(z, limit);
  *
  * Returns the limit before, to be given back to zke_limit(). */
-ZKE_API int64_t zke_recipe_grace(zke *z);
+int64_t zke_recipe_grace(zke *z);
 
 enum { ZKE_RECIPE_PAUSE_MS = 5 /* before the first new try */ };
 

@@ -45,7 +45,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../deadlock.h"
+#include "deadlock.h"
 #include "entry.h"
 #include "limit.h"
 #include "party.h"

@@ -124,7 +124,7 @@ typedef struct zke_line {
  *
  * The members up to len are set; data is copied.
  * Returns ZKE_OK, ZKE_BADARGUMENTS for a negative len, ZKE_NOMEM. */
-ZKE_API int zke_line_init(zke_line *l);
+int zke_line_init(zke_line *l);
 
 /* zke_line_join - make the znode, and take office if that is allowed
  *
@@ -141,7 +141,7 @@ ZKE_API int zke_line_init(zke_line *l);
  *   ZKE_OTHERKIND  the directory was made anew, for something else
  *   other codes    what stood in the way
  * or ZKE_MISUSE: the object is in the line already; nothing has changed. */
-ZKE_API int zke_line_join(zke_line *l, bool blocking, int64_t deadline_ms);
+int zke_line_join(zke_line *l, bool blocking, int64_t deadline_ms);
 
 /* zke_line_step - look again: what a class's step() calls first
  *
@@ -152,7 +152,7 @@ ZKE_API int zke_line_join(zke_line *l, bool blocking, int64_t deadline_ms);
  * whose limit has become too small: it is OUT then, or, if a blocking call
  * runs, that call gives up with this code; else what a read or write has said:
  * the look is to be made again. */
-ZKE_API int zke_line_step(zke_line *l);
+int zke_line_step(zke_line *l);
 
 /* zke_line_acquire - join, unless that was done before, and wait until held
  *
@@ -162,11 +162,11 @@ ZKE_API int zke_line_step(zke_line *l);
  * Returns ZKE_OK: HELD; or, OUT again, ZKE_OPERATIONTIMEOUT with a sentence
  * that names the holder, ZKE_CANCELLED, ZKE_DEADLOCK, ZKE_LOST if the znode was
  * deleted by somebody, or as zke_line_join(). */
-ZKE_API int zke_line_acquire(zke_line *l, int64_t deadline_ms);
+int zke_line_acquire(zke_line *l, int64_t deadline_ms);
 
 /* zke_line_try - join and hold, or be OUT again with ZKE_HELD, whose sentence
  * names the holder */
-ZKE_API int zke_line_try(zke_line *l);
+int zke_line_try(zke_line *l);
 
 /* zke_line_quit - leave the line, from any state
  *
@@ -174,19 +174,19 @@ ZKE_API int zke_line_try(zke_line *l);
  * The object is OUT whatever this returns; what could not be deleted now is
  * deleted by the session later (zke_discard()).  A thread inside
  * zke_line_acquire() is woken, and finds the place gone. */
-ZKE_API int zke_line_quit(zke_line *l);
+int zke_line_quit(zke_line *l);
 
 /* zke_line_give_up - quit after a failure, from any state
  *
  * OUT afterwards, unless the session has ended.  Returns rc, and keeps its
  * sentence. */
-ZKE_API int zke_line_give_up(zke_line *l, int rc);
+int zke_line_give_up(zke_line *l, int rc);
 
 /* zke_line_check - ask the file
  *
  * Returns ZKE_OK: held; ZKE_LOST: not held, and where it was, the state is LOST
  * now; else what the read has said. */
-ZKE_API int zke_line_check(zke_line *l);
+int zke_line_check(zke_line *l);
 
 /* zke_line_jump - to the front of the line, in the place of another
  *
@@ -198,7 +198,7 @@ ZKE_API int zke_line_check(zke_line *l);
  * Returns ZKE_OK: HELD, or WAITING behind another thief; ZKE_LOST if it was
  * robbed in turn: OUT; ZKE_NONODE if the victim has gone: nothing has
  * changed. */
-ZKE_API int zke_line_jump(zke_line *l, const char *victim);
+int zke_line_jump(zke_line *l, const char *victim);
 
 /* zke_line_convert - where held: an entry of another kind in the own place
  *
@@ -210,7 +210,7 @@ ZKE_API int zke_line_jump(zke_line *l, const char *victim);
  * Returns ZKE_OK, also where the new znode cannot be watched now: a look is due
  * then (`changed`); ZKE_LOST where it is not held; or what stood in the way:
  * the old entry stays, and the next look tells whether it is still there. */
-ZKE_API int zke_line_convert(zke_line *l, int kind);
+int zke_line_convert(zke_line *l, int kind);
 
 /* zke_line_yield - where held: leave, in favour of one entry
  *
@@ -222,32 +222,32 @@ ZKE_API int zke_line_convert(zke_line *l, int kind);
  *
  * Returns ZKE_OK: OUT; ZKE_NONODE if the heir has gone, ZKE_LOST where it is
  * not held. */
-ZKE_API int zke_line_yield(zke_line *l, const char *heir, const char *word);
+int zke_line_yield(zke_line *l, const char *heir, const char *word);
 
 /* zke_line_release - quit; ZKE_LOST if the object was not in the line any more.
  * After any other failure it is OUT as well */
-ZKE_API int zke_line_release(zke_line *l);
+int zke_line_release(zke_line *l);
 
 /* zke_line_check_op - an operation for the user's multi that fails unless the
  * place is held; ZKE_LOST where it is not.  *op borrows the znode's path, which
  * stays until ZKE_LINE_FORMER more of the object's znodes have gone after that
  * one, or the object is freed */
-ZKE_API int zke_line_check_op(zke_line *l, zke_op *op);
+int zke_line_check_op(zke_line *l, zke_op *op);
 
 /* zke_line_event - what a class's event() calls: note which watch has fired
  * zke_line_ended - what a class's ended() calls: a place in the line is LOST
  * zke_line_free  - what a class's destroy() calls: release the members */
-ZKE_API void zke_line_event(zke_line *l, const char *path);
-ZKE_API void zke_line_ended(zke_line *l);
-ZKE_API void zke_line_free(zke_line *l);
+void zke_line_event(zke_line *l, const char *path);
+void zke_line_ended(zke_line *l);
+void zke_line_free(zke_line *l);
 
 /* zke_line_on_… - the members of the class of a recipe that is a line and adds
  * nothing there; the mutex is held, as in every class's */
-ZKE_API int zke_line_on_step(zke_recipe *r);
-ZKE_API void zke_line_on_event(zke_recipe *r, int type, const char *path);
-ZKE_API void zke_line_on_ended(zke_recipe *r);
-ZKE_API void zke_line_on_quit(zke_recipe *r);
-ZKE_API void zke_line_on_destroy(zke_recipe *r);
+int zke_line_on_step(zke_recipe *r);
+void zke_line_on_event(zke_recipe *r, int type, const char *path);
+void zke_line_on_ended(zke_recipe *r);
+void zke_line_on_quit(zke_recipe *r);
+void zke_line_on_destroy(zke_recipe *r);
 
 /* ------------------------------------------------------------------------
  * What the public functions of such a recipe are made of.  The mutex is not
@@ -270,12 +270,12 @@ ZKE_API void zke_line_on_destroy(zke_recipe *r);
  *
  * After a failure of the first two the object is left already: the function
  * returns their code and does nothing more. */
-ZKE_API int zke_line_enter(zke_line *l);
-ZKE_API int zke_line_enter_by(zke_line *l, int64_t deadline_ms);
-ZKE_API int zke_line_api_state(zke_line *l);
-ZKE_API int64_t zke_line_api_token(zke_line *l);
-ZKE_API int zke_line_api_check(zke_line *l);
-ZKE_API int zke_line_api_op(zke_line *l, zke_op *op);
+int zke_line_enter(zke_line *l);
+int zke_line_enter_by(zke_line *l, int64_t deadline_ms);
+int zke_line_api_state(zke_line *l);
+int64_t zke_line_api_token(zke_line *l);
+int zke_line_api_check(zke_line *l);
+int zke_line_api_op(zke_line *l, zke_op *op);
 
 /* zke_line_turn - for what stands in several lines at once, with limits of 1:
  * may the entry hold?
@@ -288,8 +288,8 @@ ZKE_API int zke_line_api_op(zke_line *l, zke_op *op);
  *
  * Returns ZKE_OK: it may, and will until it is deleted; ZKE_NOT_YET: no, and
  * zke_recipe_watcher will tell when to look again; ZKE_NONODE: it has gone. */
-ZKE_API int zke_line_turn(zke_recipe *r, const char *directory,
-                          const char *znode, char **watched, int64_t *pzxid);
+int zke_line_turn(zke_recipe *r, const char *directory, const char *znode,
+                  char **watched, int64_t *pzxid);
 
 #ifdef __cplusplus
 }

@@ -134,9 +134,8 @@ struct zke_recipe {
  *
  * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_NOMEM, or what the handle's state asks
  * for, as zke_recipe_state().  Threads: any.  In a callback: yes. */
-ZKE_API int zke_recipe_new(zke *z, const char *path,
-                           const zke_recipe_class *class_, size_t size,
-                           zke_recipe **out);
+int zke_recipe_new(zke *z, const char *path, const zke_recipe_class *class_,
+                   size_t size, zke_recipe **out);
 
 /* zke_recipe_options - what each zke_..._new() begins with: take the options
  * given, or the defaults, and set the caller's pointer to NULL
@@ -165,14 +164,14 @@ ZKE_API int zke_recipe_new(zke *z, const char *path,
  * ZKE_CLOSING.  In a forked child only memory is released: what the object
  * holds is the parent's.  In the function of a batch, and where zke_op_sql()
  * forbids calls, it does nothing: free the object later. */
-ZKE_API void zke_recipe_free(zke_recipe *r);
+void zke_recipe_free(zke_recipe *r);
 
 /* zke_recipe_state - may the handle be used?
  *
  * Returns as zke_sync(), ZKE_BADARGUMENTS for a NULL handle and ZKE_FORKED for
  * a child's copy among it; but the end of the session is ZKE_INVALIDSTATE also
  * for the call that finds it.  Threads: any.  In a callback: yes. */
-ZKE_API int zke_recipe_state(zke *z);
+int zke_recipe_state(zke *z);
 
 /* ------------------------------------------------------------------------
  * Calls
@@ -203,10 +202,10 @@ ZKE_API int zke_recipe_state(zke *z);
  * Leave returns rc and keeps its sentence while notes are delivered.  A session
  * that has ended is always ZKE_INVALIDSTATE, also where rc is
  * ZKE_SESSIONEXPIRED or ZKE_LOST because of it. */
-ZKE_API int zke_recipe_enter(zke_recipe *r);
-ZKE_API int zke_recipe_enter_by(zke_recipe *r, int64_t deadline_ms);
-ZKE_API int zke_recipe_enter_memory(zke_recipe *r);
-ZKE_API int zke_recipe_leave(zke_recipe *r, int rc);
+int zke_recipe_enter(zke_recipe *r);
+int zke_recipe_enter_by(zke_recipe *r, int64_t deadline_ms);
+int zke_recipe_enter_memory(zke_recipe *r);
+int zke_recipe_leave(zke_recipe *r, int rc);
 
 /* ------------------------------------------------------------------------
  * Inside a call; the mutex is held
@@ -214,8 +213,8 @@ ZKE_API int zke_recipe_leave(zke_recipe *r, int rc);
 
 /* zke_recipe_watcher - what a recipe gives to zkembed as watcher, with &l->r as
  * context.  Calls event() and step(); takes the mutex itself */
-ZKE_API void zke_recipe_watcher(zke *z, int type, int state, const char *path,
-                                void *context);
+void zke_recipe_watcher(zke *z, int type, int state, const char *path,
+                        void *context);
 
 /* zke_recipe_tell - queue a note for the listener
  *
@@ -224,12 +223,12 @@ ZKE_API void zke_recipe_watcher(zke *z, int type, int state, const char *path,
  * Returns false if the note is lost, because memory is short.  The object has
  * ten notes without a text in reserve; those of them that wait to be delivered
  * are in use. */
-ZKE_API bool zke_recipe_tell(zke_recipe *r, int event, int64_t number,
-                             const char *text, int len);
+bool zke_recipe_tell(zke_recipe *r, int event, int64_t number, const char *text,
+                     int len);
 
 /* zke_recipe_untell - drop the notes of an event that the listener has not
  * heard yet, since what they say does not hold any more */
-ZKE_API void zke_recipe_untell(zke_recipe *r, int event);
+void zke_recipe_untell(zke_recipe *r, int event);
 
 /* zke_recipe_await - wait until done() or the deadline
  *
@@ -267,17 +266,17 @@ ZKE_API void zke_recipe_untell(zke_recipe *r, int event);
  *   ZKE_INVALIDSTATE      the session has ended
  *   other codes           of a step: at once, or, where the failure may pass by
  *                         itself, after ten more tries */
-ZKE_API int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
-                             int64_t deadline_ms);
+int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
+                     int64_t deadline_ms);
 
 /* zke_recipe_step - what a recipe's public step() is: enter, the class's
  * step(), leave.  Returns what the class's step() says; the mutex is not held
  */
-ZKE_API int zke_recipe_step(zke_recipe *r);
+int zke_recipe_step(zke_recipe *r);
 
 /* zke_recipe_look - the same inside a call, with the mutex held.  If it
  * succeeds nothing is left to look at, so no reminder is set */
-ZKE_API int zke_recipe_look(zke_recipe *r);
+int zke_recipe_look(zke_recipe *r);
 
 /* zke_recipe_again - may a look be repeated?
  *
@@ -298,17 +297,17 @@ ZKE_API int zke_recipe_look(zke_recipe *r);
  *       other codes           the file cannot be read
  *
  * Returns true only if *rc was, and still is, ZKE_LOOK_AGAIN. */
-ZKE_API bool zke_recipe_again(zke *z, int *rc);
+bool zke_recipe_again(zke *z, int *rc);
 
 /* zke_recipe_cancel - the calls with a deadline that run on the object return
  * ZKE_CANCELLED, unless they succeed first
  *
  * Takes no lock but the handle's, since the call that is to be cancelled may
  * hold the object's.  Returns ZKE_OK, or ZKE_IDLE if none runs. */
-ZKE_API int zke_recipe_cancel(zke_recipe *r);
+int zke_recipe_cancel(zke_recipe *r);
 
 /* zke_recipe_has_ended - does rc say that the session has ended?  Then the
- * object knows it from here on; the mutex is held.  Not exported */
+ * object knows it from here on; the mutex is held */
 bool zke_recipe_has_ended(zke_recipe *r, int rc);
 
 #ifdef __cplusplus

@@ -36,8 +36,8 @@ extern "C" {
  *
  * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_MARSHALLINGERROR for a malformed path,
  * ZKE_NOMEM, or what the handle's state asks for. */
-ZKE_API int zke_line_parties(zke *z, const char *path, int limit,
-                             zke_party_list **list_out);
+int zke_line_parties(zke *z, const char *path, int limit,
+                     zke_party_list **list_out);
 
 /* zke_line_say_held - zke_recipe_say_held() of the first in a line
  *
@@ -47,8 +47,8 @@ ZKE_API int zke_line_parties(zke *z, const char *path, int limit,
  *              is the first, the holder has gone
  *
  * Returns as zke_recipe_say_held(), or ZKE_NOMEM. */
-ZKE_API int zke_line_say_held(zke *z, int rc, const char *kind,
-                              const char *directory, const char *own);
+int zke_line_say_held(zke *z, int rc, const char *kind, const char *directory,
+                      const char *own);
 
 #ifdef __cplusplus
 }

@@ -37,7 +37,7 @@ extern "C" {
 typedef struct zke_sentence {
   char text[512];
 } zke_sentence;
-ZKE_API void zke_recipe_keep(zke_sentence *kept);
+void zke_recipe_keep(zke_sentence *kept);
 static inline int zke_recipe_restore(const zke_sentence *kept, int rc) {
   if (rc < 0) zke_fail(rc, "%s", kept->text);
   return rc;
@@ -49,9 +49,9 @@ static inline int zke_recipe_restore(const zke_sentence *kept, int rc) {
  * zke_recipe_when - a time, ms since 1970, as "2026-11-20T12:00:00Z"; one
  *                   whose year no int holds as "<ms> ms" */
 enum { ZKE_RECIPE_WHEN = 32 };
-ZKE_API char *zke_recipe_copy(zke *z, const char *text, size_t len);
-ZKE_API char *zke_recipe_path(zke *z, const char *directory, const char *name);
-ZKE_API void zke_recipe_when(int64_t ms, char text[ZKE_RECIPE_WHEN]);
+char *zke_recipe_copy(zke *z, const char *text, size_t len);
+char *zke_recipe_path(zke *z, const char *directory, const char *name);
+void zke_recipe_when(int64_t ms, char text[ZKE_RECIPE_WHEN]);
 
 /* zke_recipe_escape - "directory/<kind><text>", in one block: any text as a
  * name that a path may have
@@ -60,9 +60,8 @@ ZKE_API void zke_recipe_when(int64_t ms, char text[ZKE_RECIPE_WHEN]);
  *             and not '/', so that two texts never have one name.
  *
  * Returns NULL without memory. */
-ZKE_API char *zke_recipe_escape(zke *z, const char *directory, const char *kind,
-                                const char *text,
-                                bool (*is_plain)(unsigned char));
+char *zke_recipe_escape(zke *z, const char *directory, const char *kind,
+                        const char *text, bool (*is_plain)(unsigned char));
 
 /* zke_recipe_sign - data that tells whose it is, also when its session has
  * gone: "<before><pid> <identity>\n<data>", in one line until the data
@@ -72,8 +71,8 @@ ZKE_API char *zke_recipe_escape(zke *z, const char *directory, const char *kind,
  *   text_out  out: one block; len_out: its length
  *
  * Returns ZKE_OK, ZKE_NOMEM, or what zke_session() says. */
-ZKE_API int zke_recipe_sign(zke *z, const char *before, const void *data,
-                            int len, char **text_out, int *len_out);
+int zke_recipe_sign(zke *z, const char *before, const void *data, int len,
+                    char **text_out, int *len_out);
 
 /* zke_recipe_read - a word and the number behind it, in a znode's data
  *
@@ -85,8 +84,8 @@ ZKE_API int zke_recipe_sign(zke *z, const char *before, const void *data,
  *
  * Returns false where anything else stands there, or the number has more than
  * 64 bits; then nothing is changed. */
-ZKE_API bool zke_recipe_read(char **at, const char *word, int base,
-                             int64_t *number_out);
+bool zke_recipe_read(char **at, const char *word, int base,
+                     int64_t *number_out);
 
 /* zke_recipe_number - the number that a sequential create has put behind a name
  *
@@ -99,7 +98,7 @@ ZKE_API bool zke_recipe_read(char **at, const char *word, int base,
  * Returns whether the text is such a number. */
 enum { ZKE_RECIPE_DIGITS = 10 };
 #define ZKE_RECIPE_NUMBER "%010" PRId32 /* how printf() writes an int32_t so */
-ZKE_API bool zke_recipe_number(const char *text, int32_t *number_out);
+bool zke_recipe_number(const char *text, int32_t *number_out);
 
 /* zke_recipe_name - the part of a path behind its last slash: not a copy, it
  * lives as long as the path does */

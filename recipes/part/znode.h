@@ -72,13 +72,13 @@ enum {
  * Returns ZKE_OK, ZKE_OTHERKIND naming the kind found, or as zke_get(),
  * zke_create() and zke_set().  ZKE_RUNTIMEINCONSISTENCY: others have changed
  * the node at each of ten looks. */
-ZKE_API int zke_recipe_place(zke *z, const char *path, const char *kind,
-                             int mode, const char *more, int64_t deadline_ms);
+int zke_recipe_place(zke *z, const char *path, const char *kind, int mode,
+                     const char *more, int64_t deadline_ms);
 
 /* zke_recipe_ensure_above - zke_ensure_path() of what is above a path.
  * ZKE_NONODE: the chroot is missing, and the sentence names it */
-ZKE_API int zke_recipe_ensure_above(zke *z, const char *path, int mode,
-                                    int64_t deadline_ms);
+int zke_recipe_ensure_above(zke *z, const char *path, int mode,
+                            int64_t deadline_ms);
 
 /* zke_recipe_place_seen - as zke_recipe_place() without more; *czxid: of the
  * node that says the kind.  It is another one when the node was made anew */
@@ -89,7 +89,7 @@ int zke_recipe_place_seen(zke *z, const char *path, const char *kind, int mode,
  * number that each process counts up from a random one.  In the form of a UUID;
  * ends with a NUL */
 enum { ZKE_RECIPE_GUID = 37 };
-ZKE_API void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]);
+void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]);
 
 /* zke_recipe_create - create that survives a lost reply
  *
@@ -123,10 +123,9 @@ ZKE_API void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]);
  * 2^31 - 1, after which they tell no order; or as zke_create() and
  * zke_recipe_place(): then there is no znode, or none will stay.  (A persistent
  * one whose reply was lost, and that could not be looked for, may stay.) */
-ZKE_API int zke_recipe_create(zke *z, const char *directory, const char *place,
-                              const char *kind, const void *data, int len,
-                              int mode, int64_t deadline_ms, char **path_out,
-                              zke_stat *stat_out);
+int zke_recipe_create(zke *z, const char *directory, const char *place,
+                      const char *kind, const void *data, int len, int mode,
+                      int64_t deadline_ms, char **path_out, zke_stat *stat_out);
 
 /* zke_recipe_multi      - zke_multi()
  * zke_recipe_multi_read - zke_multi_read()
@@ -136,10 +135,10 @@ ZKE_API int zke_recipe_create(zke *z, const char *directory, const char *place,
  * in every other call.  Theirs is ZKE_MARSHALLINGERROR, ZooKeeper's
  * (semantics.md 12, #64), which the caller of a recipe must be able to tell
  * from a malformed path.  Threads: any.  In a callback: yes. */
-ZKE_API int zke_recipe_multi(zke *z, const zke_op *ops, int count,
-                             zke_op_result *results);
-ZKE_API int zke_recipe_multi_read(zke *z, const zke_op *ops, int count,
-                                  zke_op_result *results);
+int zke_recipe_multi(zke *z, const zke_op *ops, int count,
+                     zke_op_result *results);
+int zke_recipe_multi_read(zke *z, const zke_op *ops, int count,
+                          zke_op_result *results);
 
 /* zke_recipe_refused - which operation of a failed transaction was refused?
  *
@@ -151,7 +150,7 @@ ZKE_API int zke_recipe_multi_read(zke *z, const zke_op *ops, int count,
  *
  * Returns its index; -1: none of them, the transaction failed as a whole.
  * Threads: any.  Blocks: no. */
-ZKE_API int zke_recipe_refused(const zke_op_result *results, int count);
+int zke_recipe_refused(const zke_op_result *results, int count);
 
 /* zke_recipe_find_twin - is the twin of a znode there?
  *
@@ -165,8 +164,8 @@ ZKE_API int zke_recipe_refused(const zke_op_result *results, int count);
  * Returns ZKE_OK; ZKE_NONODE: the znode was made by other means, or somebody
  * has deleted the twin alone; ZKE_BADVERSION: the znode has gone since it was
  * read, or another is in its place; else as zke_exists(). */
-ZKE_API int zke_recipe_find_twin(zke *z, const char *path, int64_t czxid,
-                                 const char *twin);
+int zke_recipe_find_twin(zke *z, const char *path, int64_t czxid,
+                         const char *twin);
 
 /* zke_recipe_delete - delete somebody's znode
  *
@@ -174,7 +173,7 @@ ZKE_API int zke_recipe_find_twin(zke *z, const char *path, int64_t czxid,
  * retried, as long as any call of the handle may wait.
  *
  * Returns ZKE_OK: it is gone; else as zke_delete(). */
-ZKE_API int zke_recipe_delete(zke *z, const char *path);
+int zke_recipe_delete(zke *z, const char *path);
 
 /* zke_recipe_discard - zke_discard(), with failures retried for a while
  *
@@ -187,8 +186,7 @@ ZKE_API int zke_recipe_delete(zke *z, const char *path);
  *   path, mode, czxid  as for zke_discard()
  *
  * Returns as zke_discard(). */
-ZKE_API int zke_recipe_discard(zke *z, const char *path, int mode,
-                               int64_t czxid);
+int zke_recipe_discard(zke *z, const char *path, int mode, int64_t czxid);
 
 /* A znode to be made together with others.  All of it is borrowed for the
  * call. */
@@ -213,17 +211,17 @@ typedef struct zke_seat {
  *
  * Returns as zke_recipe_multi(): ZKE_NONODE if a directory is missing;
  * ZKE_LIMIT as zke_recipe_create().  After a failure none will stay. */
-ZKE_API int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
-                                  int64_t deadline_ms, zke_strings **paths_out,
-                                  int64_t *czxid_out);
+int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
+                          int64_t deadline_ms, zke_strings **paths_out,
+                          int64_t *czxid_out);
 
 /* zke_recipe_delete_all - zke_recipe_delete() of several, in one step.  One
  * that is refused keeps none of the others.  Returns the first failure */
-ZKE_API int zke_recipe_delete_all(zke *z, const zke_strings *paths);
+int zke_recipe_delete_all(zke *z, const zke_strings *paths);
 
 /* zke_recipe_discard_all - zke_recipe_discard() of several (ZKE_EPHEMERAL), in
  * one step unless that fails.  Returns the first failure */
-ZKE_API int zke_recipe_discard_all(zke *z, const zke_strings *paths);
+int zke_recipe_discard_all(zke *z, const zke_strings *paths);
 
 /* A directory's entries of the given kinds, by number. */
 typedef struct zke_entry {
@@ -260,10 +258,9 @@ typedef struct zke_entries {
  *   stat_out      out: the directory's Stat of the same moment
  *
  * Returns as zke_children(), or ZKE_NOMEM. */
-ZKE_API int zke_recipe_entries(zke *z, const char *directory,
-                               const char *const *kinds, int count,
-                               zke_watch_fn fn, void *context,
-                               zke_entries **entries_out, zke_stat *stat_out);
+int zke_recipe_entries(zke *z, const char *directory, const char *const *kinds,
+                       int count, zke_watch_fn fn, void *context,
+                       zke_entries **entries_out, zke_stat *stat_out);
 
 /* zke_recipe_foreign - whose entry is a child that no recipe has made?
  *
@@ -275,10 +272,10 @@ ZKE_API int zke_recipe_entries(zke *z, const char *directory,
  * Returns "kazoo", "another library", or NULL for all other names, also those
  * that Curator and go-zookeeper share with zkembed.
  * Threads: any.  Blocks: no. */
-ZKE_API const char *zke_recipe_foreign(const char *name);
+const char *zke_recipe_foreign(const char *name);
 
 /* zke_recipe_find - the index of the entry with a name, or -1 */
-ZKE_API int zke_recipe_find(const zke_entries *entries, const char *name);
+int zke_recipe_find(const zke_entries *entries, const char *name);
 
 /* zke_recipe_say_held - fail with a sentence that names the holder
  *
@@ -294,8 +291,7 @@ ZKE_API int zke_recipe_find(const zke_entries *entries, const char *name);
  *   path  of the holder's znode
  *
  * Returns rc, or ZKE_NONODE instead of ZKE_HELD if the holder has gone. */
-ZKE_API int zke_recipe_say_held(zke *z, int rc, const char *what,
-                                const char *path);
+int zke_recipe_say_held(zke *z, int rc, const char *what, const char *path);
 
 /* zke_recipe_say_hidden - the last two of these; found: what the read of the
  * holder has said, ZKE_NONODE if it has gone.  Returns rc */
@@ -332,7 +328,7 @@ int zke_recipe_bury_all(zke *z, const char *directory,
 int64_t zke_recipe_since(const zke_stat *stat, const char *data);
 
 /* ------------------------------------------------------------------------
- * Not exported: for the files that recipes are made of
+ * For the parts
  * --------------------------------------------------------------------- */
 
 /* zke_recipe_parse     - read the name of a protected znode

@@ -30,6 +30,14 @@ initialised() {
 
 structs() { for header; do initialised "$header"; done | grep -c '^}'; }
 
+# What public headers include of ours, and is not public.
+strangers() {
+  basename -a $PUBLIC_HEADERS >"$work/public"
+  sed -n 's/^ *# *include "\(.*\)"/\1/p' $PUBLIC_HEADERS | grep -vxFf "$work/public"
+}
+
+scratch work headers
+expect "public headers include public ones only" nothing strangers
 expect "structs that begin with their size are found" \
   [ "$(structs $PUBLIC_HEADERS)" -gt 20 ]
 for header in $PUBLIC_HEADERS recipes/part/*.h; do

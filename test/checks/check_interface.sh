@@ -11,8 +11,7 @@
 # of macros.  ctags reads names and types out of the preprocessed headers; sizes,
 # offsets and values are printed by a program, so they are the compiler's own.
 # Names of parameters are left out, because nothing is compiled against them; so
-# are names that end with "_", the version, and what is for recipes of the same
-# version only: zke_recipe_, zke_view_.
+# are names that end with "_", and the version.
 #
 # libabigail's abidiff does not fit: it looks at what the functions' types lead
 # to.  Our constants are passed as int, so it misses a changed ZKE_PERM_READ, as
@@ -54,7 +53,6 @@ statements='
   }
   NR == FNR { if ($1 == "member") has[$5] = 1; next }
   $2 ~ /_$/ || $5 ~ /_$/ { next }
-  tolower($2 " " $5) ~ /(^| )zke_(recipe|view)(_| |$)/ { next }
   $1 == "prototype" { say("function " $2 " " $3 " " $4) }
   $1 == "externvar" { say("variable " $2 " " $3) }
   $1 == "enumerator" { say("constant " $2 " %lld", ", (long long)" $2) }
@@ -81,7 +79,6 @@ macros() {
     s/^#define /macro /
     /^macro ZKE_\(VERSION\|API\|RESULT_LIST\)/d
     /^macro [A-Za-z_]*_[ (]/d
-    /^macro zke_\(recipe\|view\)_/Id
     /_H *$/d
     p
   }' | LC_ALL=C sort

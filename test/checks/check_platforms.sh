@@ -73,13 +73,14 @@ in_c() { # NAME COMPILER FLAG... -- LIBRARY...
     links "$name" $flags -I. "$place/app.c" "$place/$name"/*.o "$@"
 }
 
-glibc() { in_c glibc $CC $SQLITE_CFLAGS -- $system_sqlite -lpthread; }
+# glibc COMPILER: into a folder of its name
+glibc() { in_c "$1" "$1" $SQLITE_CFLAGS -- $system_sqlite -lpthread; }
 
 # A C++ program, with the C files compiled as C: glibc() has done that.
 cxx() {
   mkdir -p "$place/cxx" &&
-    links cxx c++ -std=c++11 -Wall -Wextra -Werror -I. "$place/app.cc" \
-      "$place/glibc"/*.o $system_sqlite -lpthread
+    links cxx g++ -std=c++11 -Wall -Wextra -Werror -I. "$place/app.cc" \
+      "$place/gcc"/*.o $system_sqlite -lpthread
 }
 
 # Optimized over all files at the link.
@@ -96,9 +97,9 @@ amalgamation() {
 
 # The same objects once more: glibc() has compiled them.
 static() {
-  mkdir -p "$place/static" && amalgamation static $CC &&
-    links static $CC -static -I"$sqlite" -I. "$place/app.c" \
-      "$place/glibc"/*.o "$place/static.sqlite3.o" -lpthread
+  mkdir -p "$place/static" && amalgamation static gcc &&
+    links static gcc -static -I"$sqlite" -I. "$place/app.c" \
+      "$place/gcc"/*.o "$place/static.sqlite3.o" -lpthread
 }
 
 musl() {
@@ -143,7 +144,8 @@ cmake_builds() {
 system_sqlite=-lsqlite3
 case $LIBS in *sqlite3*) ;; *) system_sqlite=$(cd "$BUILD" && pwd)/sqlite3.o ;; esac
 
-expect "glibc" glibc
+expect "glibc by gcc" glibc gcc
+expect "glibc by clang" glibc clang
 expect "C++" cxx
 expect "link-time optimization" lto
 expect "and of the laboratory" lto_laboratory

@@ -30,11 +30,11 @@ cut -d' ' -f1 "$work/cells" | sort -u >"$work/recipes"
 
 # "zke_lock_acquire deadline" or "zke_lock_try -", a line for each function
 for header in recipes/*.h; do
-  case $header in */support.h | */deadlock.h) continue ;; esac
+  case $header in */support.h) continue ;; esac
   tr '\n' ' ' <"$header" | sed 's/ZKE_API/\n&/g' |
     sed -n 's/^ZKE_API [a-z0-9_ ]*[ *]\(zke_[a-z_]*\)(\([^;]*\));.*/\1 \2/p' |
     awk '{ print $1, (/int64_t deadline_ms/ ? "deadline" : "-") }'
-done | grep -v '^zke_view_' | sort >"$work/functions"
+done | sort >"$work/functions"
 
 # The functions that the table names, by its columns $1 of awk.
 named() { awk "$1"' { print "zke_" $1 "_" $3 }' "$work/cells" | sort; }

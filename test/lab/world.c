@@ -31,7 +31,7 @@
 #include "engine.h"
 #include "fiber.h"
 #include "keep.h"
-#include "../../recipes/deadlock.h"
+#include "../../recipes/support.h"
 
 /* The engine's own functions: nobody stops before these. */
 int lab_real_zke_open(const char *name, const zke_options *options, zke **out);

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #endif
 #include "recipes/config.h"
+#include "recipes/part/view.h"
 
 #include <pthread.h>
 #include <signal.h>

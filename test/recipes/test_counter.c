@@ -80,7 +80,7 @@ TEST(a_loss_is_heard_when_memory_was_short) {
 
 /* ---- counting ---- */
 
-/* All four ways to change a counter give the value and a token that rises; a
+/* All ways to change a counter give the value and a token that rises; a
  * refused compare-and-set names the value, and its token. */
 TEST(every_change_gives_the_value_and_a_token) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
@@ -92,8 +92,8 @@ TEST(every_change_gives_the_value_and_a_token) {
   ck_rc(zke_exists(z, PATH, NULL, NULL, NULL), ZKE_NONODE);
   ck_ok(zke_counter_add_and_get(a, 5, ZKE_FOREVER, &v, &first));
   ck_assert_int_eq(v, 5);
-  ck_ok(zke_counter_get_and_add(b, -7, ZKE_FOREVER, &v, &second));
-  ck_assert_int_eq(v, 5);
+  ck_ok(zke_counter_add_and_get(b, -7, ZKE_FOREVER, &v, &second));
+  ck_assert_int_eq(v, -2);
   ck_assert_int_gt(second, first);
   ck_ok(zke_counter_get(a, &v, &token));
   ck_assert_int_eq(v, -2);
@@ -127,7 +127,7 @@ TEST(an_overflow_changes_nothing) {
   ck_assert_int_eq(v, 7);
   ck_assert_int_eq(value(c), INT64_MAX);
   ck_ok(zke_counter_set(c, INT64_MIN, ZKE_FOREVER, NULL));
-  ck_rc(zke_counter_get_and_add(c, -1, ZKE_FOREVER, NULL, NULL), ZKE_LIMIT);
+  ck_rc(zke_counter_add_and_get(c, -1, ZKE_FOREVER, NULL, NULL), ZKE_LIMIT);
   ck_assert_int_eq(value(c), INT64_MIN);
   zke_counter_free(c);
   ck_ok(zke_close(z));
@@ -160,19 +160,19 @@ static void *count_on(void *arg) {
 TEST(lost_reply_counts_once) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_counter *a = make(z), *b = make(y);
-  int64_t sum = 0, before, token, newest;
+  int64_t sum = 0, now, token, newest;
   add(a, 0);
   for (int i = 0; i < 20; i++) {
     pthread_t thread;
     ck_assert_int_eq(pthread_create(&thread, NULL, count_on, b), 0);
     ck_ok(zke_test_fail(z, i % 2 ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE,
                         0));
-    ck_ok(zke_counter_get_and_add(a, 1000, soon(z), &before, &token));
-    ck_assert_int_eq(before / 1000, i);
+    ck_ok(zke_counter_add_and_get(a, 1000, soon(z), &now, &token));
+    ck_assert_int_eq(now / 1000, i + 1);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     sum += 1020;
-    ck_ok(zke_counter_get(a, &before, &newest));
-    ck_assert_int_eq(before, sum);
+    ck_ok(zke_counter_get(a, &now, &newest));
+    ck_assert_int_eq(now, sum);
     ck_assert_int_ge(newest, token);
   }
   zke_counter_free(a);

@@ -17,7 +17,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "recipes/deadlock.h"
 #include "recipes/lock.h"
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"

@@ -56,10 +56,10 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "part/entry.h"
-#include "part/object.h"
-#include "part/text.h"
-#include "part/znode.h"
+#include "entry.h"
+#include "object.h"
+#include "text.h"
+#include "znode.h"
 
 /* ---- actors ----
  *
