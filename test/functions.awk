@@ -12,15 +12,14 @@
 #
 # A program defines FUNCTION() and includes the list, so it has each function of
 # the headers.  WORDS is a file of lines "zke_sync QUIET": there the line of
-# zke_sync() begins with QUIET in place of FUNCTION.  What is for those who write
-# recipes, zke_view_..., is left out.
+# zke_sync() begins with QUIET in place of FUNCTION.
 
 FILENAME !~ /\.h$/ {
   if (NF == 2) word[$1] = $2
   next
 }
 # A declaration may go on over several lines.
-/^ZKE_API int zke_[a-z_]*\(zke[a-z_]* \*[a-z]/ && !/ zke_view_/ { inside = 1; text = "" }
+/^ZKE_API int zke_[a-z_]*\(zke[a-z_]* \*[a-z]/ { inside = 1; text = "" }
 inside { text = text " " $0 }
 inside && /;$/ { print_function(text); inside = 0 }
 END {

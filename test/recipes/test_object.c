@@ -29,7 +29,6 @@
 #include "recipes/barrier.h"
 #include "recipes/config.h"
 #include "recipes/counter.h"
-#include "recipes/deadlock.h"
 #include "recipes/double_barrier.h"
 #include "recipes/election.h"
 #include "recipes/fence.h"
