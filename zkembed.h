@@ -2543,23 +2543,40 @@ ZKE_API int zke_test_fail(zke *z, int when, int skip);
  * left NULL are the library's own, and so are those that the caller's header
  * does not have.  SQLite's own calls go through its VFS.
  *
- * Example: a clock that a test drives.  All deadlines, leases and times of
- * nodes go by it.
+ * Example: a clock that moves only when the program would sleep, so that an
+ * hour takes a moment.  All deadlines, leases and times of nodes go by it.
  *
- *     static int64_t now_ns = INT64_C(1000000000);
+ *     static int64_t now_ns = INT64_C(1800000000000000000);  // January 2027
  *
  *     static int64_t my_clock(void *context, int which) {
- *       (void)context, (void)which;
- *       return now_ns;
+ *       return (void)context, (void)which, now_ns;
+ *     }
+ *     static void my_sleep(void *context, int64_t ns) {
+ *       (void)context, now_ns += ns;
+ *     }
+ *     static int my_poll(void *context, struct pollfd *fds, unsigned count,
+ *                        int timeout_ms) {
+ *       int ready = poll(fds, count, 0);
+ *       (void)context;
+ *       if (!ready && timeout_ms > 0) now_ns += timeout_ms * INT64_C(1000000);
+ *       return ready;
+ *     }
+ *     static int my_timer_set(void *context, int fd, int64_t when_ns) {
+ *       return (void)context, (void)fd, (void)when_ns, 0;
  *     }
  *
  *     static int open_with_my_clock(zke **z_out) {
  *       zke_os os = ZKE_INIT(zke_os);
  *       zke_options options = ZKE_INIT(zke_options);
- *       os.clock = my_clock;
+ *       os.clock = my_clock, os.sleep = my_sleep;
+ *       os.poll = my_poll, os.timer_set = my_timer_set;
  *       options.os = &os;
  *       return zke_open(":memory:", &options, z_out);
  *     }
+ *
+ * There the program waits by zke_wait(), or polls until zke_next_deadline():
+ * the timer behind zke_fd() is the system's.  Threads that wait for one another
+ * on one handle sleep by the system's clock, too.
  *
  * What each member has to do, beside what its name says.  None of them is
  * interrupted by a signal, except for poll; none waits, except for poll, sleep,
