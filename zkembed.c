@@ -2215,6 +2215,8 @@ typedef struct shm_index {
   uint32_t changes; /* what the header counted before the transaction */
   int frames;       /* what it tells after it; 0: not what was written */
   unsigned held;    /* read locks that SQLite has */
+  bool alone;       /* it has the writers' lock */
+  bool copying;     /* and that of a checkpoint */
   uint32_t seen[SHM_WORDS]; /* what the open read began with */
   bool lockless;            /* SQLite's read locks are not taken */
   bool fence;               /* a barrier is a fence: shm_barrier() */
@@ -3738,10 +3740,10 @@ static void wal_wrap(store *s, sqlite3_file *f) {
  * busy, and reading twice would cost more than the locks. */
 enum { SHM_DISTRUST = 16 };
 
-/* The -shm's locks: that of the one writer; that of a recovery, which is taken
- * with others; the read locks, the first for those that need nothing of the
- * log, then one for each mark. */
-enum { SHM_WRITE = 0, SHM_RECOVER = 2, SHM_READ = 3, SHM_MARKS = 4 };
+/* The -shm's locks: that of the one writer; that of a checkpoint; that of a
+ * recovery, which is taken with others; the read locks, the first for those
+ * that need nothing of the log, then one for each mark. */
+enum { SHM_WRITE, SHM_COPY, SHM_RECOVER, SHM_READ, SHM_MARKS = 4 };
 _Static_assert(SHM_READ + 1 + SHM_MARKS == SQLITE_SHM_NLOCK,
                "the -shm has as many locks as we know");
 
@@ -3925,8 +3927,10 @@ static int shm_lock_writers(shm_index *x, int flags) {
   bool lock = flags & SQLITE_SHM_LOCK;
   if (!lock) shm_end_write(x);
   int rc = x->file.real->xShmLock(x->file.f, SHM_WRITE, 1, flags);
-  if (rc == SQLITE_OK && lock) shm_begin_write(x);
-  return rc;
+  if (rc != SQLITE_OK) return rc;
+  x->alone = lock;
+  if (lock) shm_begin_write(x);
+  return SQLITE_OK;
 }
 
 /* Note which read locks SQLite has of the kernel, by a bit each. */
@@ -3944,19 +3948,30 @@ static bool shm_is_recovery(int first, int n, int flags) {
          first <= SHM_RECOVER && first + n > SHM_RECOVER;
 }
 
+/* Is it a checkpoint that goes on beside a foreign writer, since it has waited
+ * for the writers' lock in vain?  In SQLite up to 3.51.2 that can drop commits
+ * (P12), so it does not get the exclusive lock without which it copies no page
+ * and notes none as copied. */
+static bool shm_copies_beside(const shm_index *x, bool read, int flags) {
+  return x->copying && !x->alone && read && (flags & SQLITE_SHM_LOCK) &&
+         (flags & SQLITE_SHM_EXCLUSIVE);
+}
+
 /* SQLite takes or drops locks of the -shm.  Read locks may be granted without
- * the kernel, the writers' lock is watched, and a recovery that has got its
- * locks first makes the log durable; where that fails the locks are dropped
- * again and SQLite is told of the error. */
+ * the kernel, the writers' lock is watched, a checkpoint needs that, too, and a
+ * recovery that has got its locks first makes the log durable; where that fails
+ * the locks are dropped again and SQLite is told of the error. */
 static int shm_lock(sqlite3_file *f, int first, int n, int flags) {
   shm_index *x = file_owner(f);
   bool read = n == 1 && first >= SHM_READ;
   int rc;
   if (read && shm_grant(x, first, flags, &rc)) return rc;
+  if (shm_copies_beside(x, read, flags)) return SQLITE_BUSY;
   if (n == 1 && first == SHM_WRITE) return shm_lock_writers(x, flags);
   rc = x->file.real->xShmLock(f, first, n, flags);
   if (rc != SQLITE_OK) return rc;
   if (read) shm_note_read(x, first, flags);
+  if (n == 1 && first == SHM_COPY) x->copying = flags & SQLITE_SHM_LOCK;
   if (shm_is_recovery(first, n, flags)) rc = shm_recover(x);
   if (rc != SQLITE_OK)
     x->file.real->xShmLock(f, first, n,
@@ -5274,13 +5289,15 @@ static int db_renew_log(store *s) {
 
 /* Copy the log into the database, so that the next writer begins the log
  * anew.  Only with the gate held: in SQLite up to 3.51.2 a checkpoint that
- * races a writer can drop commits (P12).
+ * races a writer can drop commits (P12).  Of writers that know no gate
+ * shm_copies_beside() keeps it apart.
  *
  * The log keeps its length, since the sync of a file that grows costs a
  * journal commit of the file system more; it is cut where it has become too
- * long or where the caller wants that.  A reader that is in the way makes this
- * wait for a moment, if the call may wait at all (a deadline of 0 says no);
- * then the log is left longer and the result is ZKE_OPERATIONTIMEOUT. */
+ * long or where the caller wants that.  Who is in the way, a reader or a foreign
+ * writer, makes this wait for a moment, if the call may wait at all (a deadline
+ * of 0 says no); then the log is left longer and the result is
+ * ZKE_OPERATIONTIMEOUT. */
 static int db_checkpoint(store *s, bool truncate) {
   int64_t deadline = s->deadline;
   bool late = s->wal_pages > ZKE_CHECKPOINT_PAGES + ZKE_CHECKPOINT_RETRY_PAGES;
@@ -5303,11 +5320,12 @@ static int db_checkpoint(store *s, bool truncate) {
                  (int)base_max(ZKE_CHECKPOINT_RETRY_PAGES, s->wal_pages / 8);
   if ((rc & 0xff) != SQLITE_BUSY) return sql_error(s, rc, "checkpointing");
   host_log(s, ZKE_LOG_WARN,
-           "%s: a reader keeps the write-ahead log at %d pages", s->name,
-           s->wal_pages);
+           "%s: a reader, or a writer that is not zkembed's, keeps the "
+           "write-ahead log at %d pages",
+           s->name, s->wal_pages);
   return base_fail(ZKE_OPERATIONTIMEOUT,
-                   "%s: a reader is in the way of a "
-                   "checkpoint",
+                   "%s: a reader, or a writer that is not zkembed's, is in the "
+                   "way of a checkpoint",
                    s->name);
 }
 

@@ -14,7 +14,8 @@
  * thread.  This loses commits of plain SQLite, time and again.  zkembed's
  * checkpoints hold the gate and SQLite's write lock, so there is nobody to let
  * in; the same VFS sees that no writer gets through at any call of a
- * checkpoint, and that no checkpoint runs without the write lock.
+ * checkpoint, and that no checkpoint copies without the write lock, not even
+ * where a foreign writer keeps that.
  *
  * Fixed in SQLite 3.51.3, 3.50.7 and 3.44.6, and perhaps by whoever packaged
  * an older one: the test finds out by losing nothing, and says so.
@@ -358,6 +359,34 @@ TEST(zkembed_loses_none_in_that_schedule) {
   ck_assert_int_gt(paused.alone, 0);
   ck_assert_int_eq(paused.beside, 0);
   ck_ok(zke_close(ours.writer));
+  expect_nodes();
+}
+
+/* A foreign writer, which knows no gate, takes the write lock of a checkpoint
+ * that has begun. */
+static void foreign_begins(void) {
+  paused.at_call = NULL;
+  ck_assert_int_eq(
+      sqlite3_exec(plain.writer, "BEGIN IMMEDIATE", NULL, NULL, NULL),
+      SQLITE_OK);
+}
+
+/* SQLite would go on without the write lock when its wait was in vain. */
+TEST(no_page_is_copied_beside_a_foreign_writer) {
+  zke *z = NULL;
+  begin_ours("foreign.db");
+  ck_ok(open_paused(&z, NULL, 5000));
+  plain.writer = plain_open(ours.file);
+  long before = paused.checkpoints;
+  paused.at_call = foreign_begins;
+  while (paused.checkpoints == before) ck_ok(make_node(z));
+  ck_assert(!paused.at_call); /* it began, and has the lock still */
+  ck_assert_int_eq(paused.beside, 0);
+  ck_assert_int_eq(paused.alone, 0);
+  ck_assert_int_eq(sqlite3_close(plain.writer), SQLITE_OK);
+  while (paused.alone == 0) ck_ok(make_node(z)); /* later all is copied */
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(paused.beside, 0);
   expect_nodes();
 }
 
