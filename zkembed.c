@@ -5294,8 +5294,8 @@ static int db_renew_log(store *s) {
  *
  * The log keeps its length, since the sync of a file that grows costs a
  * journal commit of the file system more; it is cut where it has become too
- * long or where the caller wants that.  Who is in the way, a reader or a foreign
- * writer, makes this wait for a moment, if the call may wait at all (a deadline
+ * long or where the caller wants that.  A reader or a foreign writer that is in
+ * the way makes this wait for a moment, if the call may wait at all (a deadline
  * of 0 says no); then the log is left longer and the result is
  * ZKE_OPERATIONTIMEOUT. */
 static int db_checkpoint(store *s, bool truncate) {
