@@ -41,7 +41,7 @@ needs_of() {
     sqlite-*) echo "$tests" npm $servers ;;
     build/deps/sqlite-*) echo npm ;;
     check-dist) echo "$tests" pkg-config ;;
-    platforms) echo "$tests" pkg-config c++ musl cmake npm ;;
+    platforms) echo "$tests" pkg-config clang c++ musl cmake npm ;;
     torture-host*) echo $command python3 ;;
     torture-ensemble)
       echo $command

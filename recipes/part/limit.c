@@ -19,7 +19,7 @@ bool zke_recipe_is_transient(int rc) {
 }
 
 /* A time after so many ms; ZKE_FOREVER where that never comes. */
-int64_t zke_recipe_after(zke *z, int64_t ms) {
+static int64_t limit_after(zke *z, int64_t ms) {
   int64_t now = zke_now(z);
   return ms < ZKE_FOREVER - now ? now + ms : ZKE_FOREVER;
 }
@@ -33,8 +33,7 @@ int64_t zke_recipe_later(int64_t a, int64_t b) { return a > b ? a : b; }
 int64_t zke_recipe_limit(zke *z, int64_t deadline_ms) {
   int64_t was = zke_limit(z, ZKE_FOREVER), until = was;
   if (deadline_ms > 0) {
-    int64_t end =
-        zke_recipe_later(deadline_ms, zke_recipe_after(z, ZKE_GRACE_MS));
+    int64_t end = zke_recipe_later(deadline_ms, limit_after(z, ZKE_GRACE_MS));
     until = end < was ? end : was;
   }
   zke_limit(z, until);
@@ -44,8 +43,7 @@ int64_t zke_recipe_limit(zke *z, int64_t deadline_ms) {
 /* The limit of a call that was not given one: what it may wait for others as a
  * whole. */
 int64_t zke_recipe_patience(zke *z) {
-  return zke_recipe_after(z,
-                          zke_recipe_later(zke_busy_timeout(z), ZKE_GRACE_MS));
+  return limit_after(z, zke_recipe_later(zke_busy_timeout(z), ZKE_GRACE_MS));
 }
 
 /* The end of what this thread's call has beyond its deadline, for all that it
@@ -63,7 +61,7 @@ int64_t zke_recipe_grace_swap(int64_t end) {
  * Outside of a call each asking has a grace of its own. */
 static int64_t limit_grace(zke *z) {
   if (limit_grace_end > 0) return limit_grace_end;
-  int64_t end = zke_recipe_after(z, ZKE_GRACE_MS);
+  int64_t end = limit_after(z, ZKE_GRACE_MS);
   if (limit_grace_end == ZKE_GRACE_NEW) limit_grace_end = end;
   return end;
 }
@@ -76,7 +74,7 @@ int64_t zke_recipe_allow(zke *z) {
   int64_t until = was;
   if (was == ZKE_FOREVER)
     until = zke_recipe_patience(z);
-  else if (was < zke_recipe_after(z, ZKE_GRACE_MS))
+  else if (was < limit_after(z, ZKE_GRACE_MS))
     until = zke_recipe_later(was, limit_grace(z));
   zke_limit(z, until);
   return was;

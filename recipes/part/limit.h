@@ -46,10 +46,7 @@ enum { ZKE_RECIPE_PAUSE_MS = 5 /* before the first new try */ };
 /* zke_recipe_is_transient - may the same call succeed if it is made again? */
 bool zke_recipe_is_transient(int rc);
 
-/* zke_recipe_after - a time after so many ms; ZKE_FOREVER where that never
- * comes
- * zke_recipe_later - the later of two times */
-int64_t zke_recipe_after(zke *z, int64_t ms);
+/* zke_recipe_later - the later of two times */
 int64_t zke_recipe_later(int64_t a, int64_t b);
 
 /* zke_recipe_limit - limit this thread's calls to a deadline
