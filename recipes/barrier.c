@@ -52,7 +52,7 @@ struct zke_barrier {
   int mode;   /* ZKE_EPHEMERAL or ZKE_PERSISTENT: of what this object sets */
   zke_barrier_fn listener;
   void *context;
-  bool listening; /* between start and stop */
+  bool listening; /* started */
   bool waiting;   /* a blocking call runs */
   int64_t seen;   /* the token that was last seen to stand, or 0 */
   int64_t wanted; /* the one that a blocking call waits to see removed */
@@ -555,18 +555,6 @@ int zke_barrier_start(zke_barrier *barrier) {
 /* For a program that has no dispatch. */
 int zke_barrier_step(zke_barrier *barrier) {
   return zke_recipe_step((zke_recipe *)barrier);
-}
-
-/* A blocking call of another thread still needs the watch.  What the listener
- * has not heard yet it is not told any more. */
-int zke_barrier_stop(zke_barrier *barrier) {
-  int rc = zke_recipe_enter((zke_recipe *)barrier);
-  if (rc != ZKE_OK) return rc;
-  barrier->listening = false;
-  zke_recipe_untell(&barrier->r, ZKE_BARRIER_SET);
-  zke_recipe_untell(&barrier->r, ZKE_BARRIER_REMOVED);
-  if (!barrier->waiting) barrier_unwatch(barrier);
-  return zke_recipe_leave(&barrier->r, ZKE_OK);
 }
 
 /* Asks the file.  A missing node is an answer: token 0. */

@@ -211,9 +211,6 @@ ZKE_API int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms);
 /* zke_barrier_start  - tell the listener from now on; first of all that the
  *                      barrier stands, if it does
  * zke_barrier_step   - look again now, as dispatches do by themselves
- * zke_barrier_stop   - no more: what has not been told yet is dropped.  A
- *                      listener that runs on another thread is not waited for;
- *                      zke_barrier_free() waits for it
  * zke_barrier_get    - ask the file: *token_out, or NULL, becomes the token of
  *                      the barrier that stands; 0: none does
  * zke_barrier_cancel - zke_barrier_wait() on it returns ZKE_CANCELLED; set and
@@ -229,7 +226,6 @@ ZKE_API int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms);
  * Threads: any.  In a callback: yes. */
 ZKE_API int zke_barrier_start(zke_barrier *barrier);
 ZKE_API int zke_barrier_step(zke_barrier *barrier);
-ZKE_API int zke_barrier_stop(zke_barrier *barrier);
 ZKE_API int zke_barrier_get(zke_barrier *barrier, int64_t *token_out);
 ZKE_API int zke_barrier_cancel(zke_barrier *barrier);
 
