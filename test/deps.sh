@@ -18,7 +18,7 @@
 # needs_of GOAL: what it needs, by the settings of the Makefile
 needs_of() {
   case $1 in
-    clean | uninstall | amalgamation | dist) return ;;
+    clean | help | uninstall | amalgamation | dist | release-check) return ;;
     style) echo ctags pmccabe; return ;;
     format) echo clang-format; return ;;
     bench-plots) echo gnuplot; return ;;
@@ -36,6 +36,7 @@ needs_of() {
     "$BUILD"/test/* | powerloss | lab | lab-mutants | mutate*) echo check ;;
     test-ensemble) echo "$tests"; [ "$SERVER" = zke ] || echo zookeeper ;;
     deps | test | test-* | transcripts) echo "$tests" ;;
+    programs) echo "$tests" zookeeper-client ;;
     valgrind) echo "$tests" valgrind ;;
     coverage*) echo "$tests" gcovr ;;
     sqlite-*) echo "$tests" npm $servers ;;

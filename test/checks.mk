@@ -1,0 +1,52 @@
+# checks.mk - checks that read or build, each a script that says what it checks.
+# Included by the Makefile.
+
+CHECKS = headers symbols interface layers format docs shapes engines \
+  sqlite-version install $(if $(COMMAND),manuals) $(if $(SQLITE),,twice)
+CHECKED =# what make check leaves out
+LINT =# the files that make lint reads; empty: all
+
+##@ Checks
+## check           headers, symbols, layers, format, documents and so on
+## check-NAME      one of: headers symbols interface layers format docs shapes
+##                 engines sqlite-version install manuals twice dist
+## interface       accepts a change of the libraries' interface
+## lint            gcc -fanalyzer, clang-tidy and cppcheck: LINT=zkembed.c
+## style           lengths, comments, duplicates and complexity, as a table
+## platforms       README's platforms: a program is built and run on each; the
+##                 tarball of make dist works
+## fresh           README's commands on fresh Debians, an hour: SUITES= SHORT=1
+## release-check   what a release needs beside .ci/run, hours: SHORT=1 ONLY=
+.PHONY: check $(CHECKS:%=check-%) interface lint style platforms check-dist \
+  fresh release-check
+
+check check-install check-symbols: all
+check check-manuals: $(COMMAND) $(MAN3)
+check check-docs: $(ARCHIVE) $(RECIPE_ARCHIVE) $(LAB_ARCHIVE)
+check check-twice: $(BUILD)/zkembed.lo $(SQLITE_OBJECT)
+
+check:
+	@sh test/run.sh $(patsubst %,test/checks/check_%.sh,$(subst -,_, \
+	  $(filter-out $(CHECKED),$(CHECKS))))
+
+$(CHECKS:%=check-%) check-dist: check-%:
+	@mkdir -p $(BUILD)
+	@sh test/run.sh test/checks/check_$(subst -,_,$*).sh
+
+interface:
+	@sh test/checks/check_interface.sh --accept
+
+lint:
+	@LINT="$(LINT)" sh test/run.sh test/checks/lint.sh
+
+style:
+	@sh test/checks/style.sh
+
+platforms: build/deps/sqlite-newest/sqlite3.c
+	@sh test/run.sh test/checks/check_platforms.sh test/checks/check_dist.sh
+
+fresh:
+	@sh test/checks/fresh.sh
+
+release-check:
+	@bash test/release.sh

@@ -1,0 +1,237 @@
+# tests.mk - the programs of `make test`, and the goals that run them in other
+# ways.  Included by the Makefile.
+
+TEST_OPTIMIZE = -O0# of test_*.c: most take longer to compile than to run
+FAST_TESTS = file watch tree fork thread session path multi acl memory growth \
+  virtual
+
+# AddressSanitizer does not know the end of a thread by unwinding: it takes the
+# marks of frames that are gone for those of its own.
+TEST_SOURCES := $(filter-out $(if $(findstring address,$(SAN)),%cancel.c) \
+  $(if $(LAB),,$(filter-out %_forked.c,$(wildcard test/lab/test_*.c))) \
+  $(if $(LAB_FORKED),,%_forked.c),$(wildcard test/*/test_*.c))
+TESTS := $(patsubst test_%.c,%,$(notdir $(TEST_SOURCES)))
+TEST_SCRIPTS := $(wildcard test/shell/*.sh test/server/*.sh \
+  $(if $(LAB),test/labserve/*.sh))
+
+# ---- how they are made -----------------------------------------------------
+
+# The sources lie in folders by subject, the programs in one.
+T = $(BUILD)/test
+TEST_PROGRAMS = $(TESTS:%=$T/test_%)
+WORKER = $T/worker
+vpath test_%.c $(sort $(dir $(TEST_SOURCES)))
+
+$(TEST_PROGRAMS:%=%.o): $T/%.o: %.c | $T/function_list.h $T/recipe_list.h
+	$(cc) $(TEST_CFLAGS) $(TEST_OPTIMIZE) $(OWN_FLAGS) -c -o $@ $<
+$T/%.o: test/%.c | $T/function_list.h $T/recipe_list.h
+	$(cc) $(TEST_CFLAGS) $(OWN_FLAGS) -c -o $@ $<
+
+# The functions of headers; in the laboratory some are unlike the others.
+$(BUILD)/lab/function_list.h: test/lab/exceptions zkembed.h
+$T/function_list.h: zkembed.h
+$T/recipe_list.h: $(filter recipes/%,$(PUBLIC_HEADERS))
+$(BUILD)/lab/function_list.h $T/function_list.h $T/recipe_list.h: \
+  test/functions.awk
+	$(call run,AWK) awk -f test/functions.awk $(filter-out %.awk,$^) >$@
+
+# What programs share; each takes what it asks for.
+TEST_ARCHIVE = $T/help.a
+$(TEST_ARCHIVE): $(patsubst %,$T/%.o,test recipes/recipes recipes/crew \
+  recipes/sessions recipes/one_order server/wire server/peer ensemble/proxy \
+  ensemble/services ensemble/stub power/powervfs power/powerloss \
+  torture/history torture/recipe_history)
+	$(ar)
+
+CHECK_LIBS = $$(pkg-config --libs check)
+$(TEST_PROGRAMS) $(WORKER): %: %.o $(TEST_ARCHIVE)
+	$(program) $(TEST_LDFLAGS) $(CHECK_LIBS) $(LIBS)
+
+# Engines with other limits: one checkpoints after a few pages, one checkpoints
+# often and looks for the dead more often.
+POWER_ENGINE = $T/zkembed-power.o
+TORTURE_ENGINE = $T/zkembed-torture.o
+$(POWER_ENGINE): OWN_FLAGS = -O0 -DZKE_CHECKPOINT_PAGES=8 \
+  -DZKE_CHECKPOINT_RETRY_PAGES=2
+$(TORTURE_ENGINE): OWN_FLAGS = -DZKE_CHECKPOINT_PAGES=48 \
+  -DZKE_CHECKPOINT_RETRY_PAGES=8 -DZKE_TICK_MS=100 -DZKE_DUTY_TICK_MS=50 \
+  -DZKE_TRIM_EVENTS=16
+$(POWER_ENGINE) $(TORTURE_ENGINE): zkembed.c
+	$(cc) $(LIB_CFLAGS) $(OWN_FLAGS) -c -o $@ $<
+
+# The engine that a program is linked with: none if it is in the text, that of
+# the laboratory (with the recipes) in its tests, else the usual one.
+TEXT_PROGRAMS := $(patsubst %.c,$T/%,$(notdir $(shell \
+  grep -l '^.include "zkembed\.c"' $(TEST_SOURCES))))
+POWER_PROGRAMS = $T/test_power $T/test_power_recipes
+LAB_PROGRAMS := $(patsubst test/lab/%.c,$T/%, \
+  $(filter test/lab/%,$(TEST_SOURCES)))
+LAB_FORKED_PROGRAMS := $(filter %_forked,$(LAB_PROGRAMS))
+
+$(filter-out $(LAB_PROGRAMS),$(TEST_PROGRAMS)) $(WORKER): \
+  $(RECIPE_ARCHIVE) $(SQLITE_OBJECT)
+$(filter-out $(LAB_PROGRAMS) $(TEXT_PROGRAMS) $(POWER_PROGRAMS), \
+  $(TEST_PROGRAMS)) $(WORKER): $(BUILD)/zkembed.o
+$(POWER_PROGRAMS): $(POWER_ENGINE)
+$(filter-out $(LAB_FORKED_PROGRAMS),$(LAB_PROGRAMS)): $(LAB_ARCHIVE)
+$(filter-out $(LAB_FORKED_PROGRAMS),$(LAB_PROGRAMS)): private LIBS = $(LAB_LIBS)
+$(LAB_FORKED_PROGRAMS): $(LAB_FORKED_ARCHIVE) $(SQLITE_OBJECT)
+
+# The power fails under the usual engine, too (make powerloss).
+$T/test_power $T/power_normal: $T/power/walreset.o
+$T/power_normal: $T/test_power.o $(TEST_ARCHIVE) $(RECIPE_ARCHIVE) $(OBJECTS)
+	$(program) $(TEST_LDFLAGS) $(CHECK_LIBS) $(LIBS)
+
+# The recipes' tests run on a server, too, if ZKE_TEST_SERVER names one.  But
+# what composes services has services of its own, and SQL needs a file.
+ENSEMBLE_PROGRAMS := $(patsubst test/recipes/%.c,$T/%,$(filter-out \
+  %/test_order.c %/test_compose.c %/test_fence.c %/test_recipe_sql.c, \
+  $(wildcard test/recipes/test_*.c)))
+$(ENSEMBLE_PROGRAMS): $T/ensemble/engine.o
+
+EXAMPLES := $(patsubst doc/examples/%.c,$(BUILD)/%,$(wildcard doc/examples/*.c))
+$(BUILD)/doc/%.o: doc/%.c
+	$(cc) $(PROGRAM_CFLAGS) -c -o $@ $<
+$(EXAMPLES): $(BUILD)/%: $(BUILD)/doc/examples/%.o $(RECIPE_ARCHIVE) $(OBJECTS)
+	$(program) $(LIBS)
+
+# ---- all of them -----------------------------------------------------------
+
+# The programs that mostly wait run while the others are compiled.  Of these,
+# those that take longest begin first, so that nothing long is left at the end.
+# The documents' programs are in `make check`, and with sanitizers here, too.
+TEST_RUN = $(TEST_PROGRAMS) $(TEST_SCRIPTS) \
+  $(if $(SAN),test/checks/check_docs.sh)
+WAITING = environment serve process wait queue leftovers light control \
+  zk_faults zookeeper zk_link admin dispatch_failures ensemble recipes
+LONGEST = fault power check_docs transcripts coprocess guard lab_serve \
+  power_recipes file shell_work crash kazoo order lab transfer terminal_edit \
+  coprocess_clients scale election two_phase lab_forked semaphore rwlock \
+  corpus lock lab_bugs multilock lab_recipes double_barrier tell
+named_tests = $(foreach t,$(1),$(filter %/test_$t %/$t.sh,$(TEST_RUN)))
+TEST_WAITING = $(call named_tests,$(WAITING))
+TEST_FIRST = $(call named_tests,$(LONGEST))
+TEST_OTHERS = $(TEST_FIRST) \
+  $(filter-out $(TEST_WAITING) $(TEST_FIRST),$(TEST_RUN))
+TEST_NEEDS = $(WORKER) $(COMMAND) $(LABSERVE) $(EXAMPLES)
+
+##@ Tests
+## test            all tests; FULL=1: all of what they take a sample of
+## test-fast       the quick programs, 20 s
+## test-NAME       one program, such as test-watch
+## test-programs   makes them, and runs none
+## test-tsan       the thread tests under ThreadSanitizer
+## test-ensemble   the recipes' tests on `zke serve` and on a ZooKeeper server:
+##                 SERVER=zke ONLY=NAME SHORT=1
+## transcripts     what doc/ and test/shell say that zke prints, it prints
+## demo            counts the words of this checkout with several processes
+## deps            fetches the packages that tests need, as each goal does
+.PHONY: test test-waiting test-others test-fast test-programs test-tsan \
+  test-ensemble transcripts demo deps $(TESTS:%=test-%)
+test: $(TEST_WAITING) $(TEST_NEEDS) $(ARCHIVE)
+	@$(MAKE) --no-print-directory test-waiting test-others
+	@sh test/run.sh --sum $(TEST_WAITING) $(TEST_OTHERS)
+
+test-waiting:
+	@JOBS=$(or $(JOBS),$(words $(WAITING))) sh test/run.sh --each $(TEST_WAITING)
+
+test-others: $(TEST_PROGRAMS)
+	@sh test/run.sh --each $(TEST_OTHERS)
+
+test-programs: $(TEST_PROGRAMS) $(TEST_NEEDS)
+
+# (They need no other program but the worker.)
+test-fast: $(FAST_TESTS:%=$T/test_%) $(WORKER)
+	@sh test/run.sh $(FAST_TESTS:%=$T/test_%)
+
+$(TESTS:%=test-%): test-%: $T/test_% $(TEST_NEEDS)
+	@sh test/run.sh $<
+
+test-tsan:
+	@$(MAKE) --no-print-directory SAN=thread EXAMPLES= test-thread \
+	  test-coprocess test-lab_forked
+
+test-ensemble: $(ENSEMBLE_PROGRAMS) $(BUILD)/zke
+	@sh test/ensemble/recipes.sh $(ENSEMBLE_PROGRAMS)
+
+transcripts: $(TEST_NEEDS)
+	@sh test/run.sh test/shell/transcripts.sh
+
+demo: $(BUILD)/wordcount
+	@rm -rf $(BUILD)/demo.db*
+	LC_ALL=C $(BUILD)/wordcount $(BUILD)/demo.db
+
+deps:
+	@:
+
+# ---- in other ways ---------------------------------------------------------
+
+##@ The quick tests in other ways
+## sqlite-oldest sqlite-newest  with the oldest SQLite that is accepted and the
+##                 newest, which npm fetches; with conformance and torture
+## valgrind        under valgrind: VALGRIND_TESTS=multi
+## mutate          they notice wrong lines in the engine: LINES=50 SEED=1
+##                 ONLY=FUNCTION LIST=1
+## coverage        what of zkembed.c all tests reach; by gcc
+SQLITE_OLDEST = 3.37.2 better-sqlite3@7.5.0
+SQLITE_NEWEST = 3.54.1 better-sqlite3@13.2.0
+SQLITE_TESTS = $(FAST_TESTS) gather lockfree
+AMALGAMATIONS = build/deps/sqlite-oldest/sqlite3.c \
+  build/deps/sqlite-newest/sqlite3.c
+
+.PHONY: sqlite-oldest sqlite-newest sqlite-here sqlite-sources
+sqlite-sources: $(AMALGAMATIONS)
+sqlite-oldest sqlite-newest: sqlite-%: build/deps/sqlite-%/sqlite3.c \
+  $(RECIPE_ARCHIVE)
+	@$(MAKE) --no-print-directory SQLITE=$< BUILD=build/sqlite-$* \
+	  RECIPE_ARCHIVE=$(RECIPE_ARCHIVE) CFLAGS='-O1 -g1' sqlite-here
+
+# The recipes do not know which SQLite it is, but for the one that calls it.
+sqlite-here: $(SQLITE_TESTS:%=$T/test_%) $(WORKER) $(BUILD)/recipes/fence.o
+	@sh test/run.sh $(SQLITE_TESTS:%=$T/test_%)
+	@$(MAKE) --no-print-directory OPS=$(or $(OPS),15000) SEED=$(or $(SEED),1) \
+	  conformance
+	@$(MAKE) --no-print-directory KILLS=150 torture
+
+build/deps/sqlite-oldest/sqlite3.c: private IS = $(SQLITE_OLDEST)
+build/deps/sqlite-newest/sqlite3.c: private IS = $(SQLITE_NEWEST)
+$(AMALGAMATIONS): test/amalgamation.sh
+	@sh test/amalgamation.sh $(IS) $(@D)
+	@touch $@
+
+# Each test is a process that fails if anything is found in it.
+VALGRIND_TESTS = $(filter-out thread,$(FAST_TESTS))
+VALGRIND = valgrind --quiet --error-exitcode=99 --leak-check=full \
+  --show-leak-kinds=definite,indirect --errors-for-leak-kinds=definite \
+  --suppressions=test/checks/valgrind.supp
+.PHONY: valgrind
+valgrind: $(VALGRIND_TESTS:%=$T/test_%) $(WORKER)
+	@CK_TIMEOUT_MULTIPLIER=20 RUNNER="$(VALGRIND)" \
+	  sh test/run.sh $(VALGRIND_TESTS:%=$T/test_%)
+
+# They are linked with the engine as a shared library, of which the script makes
+# many.
+LINES = 50
+MUTATED = $(FAST_TESTS:%=$(BUILD)/mutate/test_%) $(BUILD)/mutate/worker
+$(MUTATED): $(BUILD)/mutate/%: $T/%.o $(TEST_ARCHIVE) $(RECIPE_ARCHIVE) \
+  $(SHARED)
+	$(program) -L$(BUILD) -lzkembed $(CHECK_LIBS) $(LIBS)
+
+.PHONY: mutate mutate-programs
+mutate-programs: $(MUTATED)
+mutate: $(MUTATED)
+	@ENGINE=libzkembed.so.$(MAJOR) LINES=$(LINES) SEED=$(or $(SEED),1) \
+	  ONLY=$(ONLY) LIST=$(LIST) sh test/checks/mutate.sh $(FAST_TESTS)
+
+AT_LEAST_LINES = 100
+AT_LEAST_BRANCHES = 95
+.PHONY: coverage coverage-here
+coverage:
+	@$(MAKE) --no-print-directory BUILD=build/coverage CC=gcc \
+	  CFLAGS='-O0 -g --coverage -fprofile-update=atomic' \
+	  CPPFLAGS=-DZKE_COVERAGE LDFLAGS=--coverage TEST_LDFLAGS=-Wl,--wrap=_exit \
+	  FULL=1 coverage-here
+
+coverage-here: test-programs
+	@AT_LEAST_LINES=$(AT_LEAST_LINES) AT_LEAST_BRANCHES=$(AT_LEAST_BRANCHES) \
+	  sh test/checks/coverage.sh $(TEST_PROGRAMS)
