@@ -1,0 +1,68 @@
+#!/bin/bash
+# release.sh - what a release needs beside .ci/run; by `make release-check`
+#
+#   SHORT=1         a little of each step, to try this script
+#   ONLY='NAME …'   only these steps; curator, which takes 40 minutes, runs only
+#                   if it is named
+#
+# It takes hours.  test/steps.sh tells how steps run; logs are in build/release.
+logs=build/release limit=14400
+. test/steps.sh
+
+# so SHORT [LONG]: what SHORT=1 chooses
+so() { if [[ ${SHORT-} ]]; then echo "$1"; else echo "${2-}"; fi; }
+
+step packages sh test/deps.sh -y sqlite check shell jansson libedit python3 \
+  node npm tmux c++ clang clang-format clang-tidy cppcheck valgrind libfuzzer \
+  pkg-config ctags gcovr musl cmake mandoc zookeeper zookeeper-client kazoo \
+  python-objgraph cppunit dpkg-dev javac zookeeper-java curator junit5 go \
+  go-zookeeper mmdebstrap
+full=$(so '' FULL=1)
+step build make -j2 $full programs mutate-programs fuzz-programs sqlite-sources
+
+# All tests in full size, made by clang, for threads, and what they reach.
+step test-full make $full test
+step test-clang make CC=clang test
+step test-tsan make test-tsan
+step coverage make coverage
+step test-ensemble make test-ensemble
+
+# Other SQLites, C libraries, systems, clients and tools.
+beside lint nice env JOBS=2 LINT_NODES=$(so 1000 225000) make lint
+beside fresh make fresh
+beside foreign make foreign
+beside platforms make platforms
+beside sqlite-newest make sqlite-newest
+beside sqlite-oldest make sqlite-oldest
+beside valgrind make $(so VALGRIND_TESTS=multi) valgrind
+beside bench make QUICK=1 bench # its figures mean nothing
+if [[ $only = *curator* ]]; then step curator make SUITE=curator foreign; fi
+
+# Would they notice a mistake?
+beside mutate make LINES=$(so 3 50) mutate
+beside lab-mutants make SEEDS=$(so 1 11) lab-mutants
+beside lab-bugs env SEEDS=$(so 1 11) SECONDS=20 build/test/test_lab_bugs
+beside torture-host-mistakes make torture-host-mistakes
+
+# As much as has been enough to find all that was found.
+beside fuzz make SECONDS=$(so 3 120) fuzz
+beside lab make SECONDS=$(so 1 12) lab
+beside powerloss make $(so 'CUTS=100 EVERY=50 COMMITS=200') powerloss
+beside fault make $full $(so '' FAULT_ALIKE=0) test-fault
+beside flipped-bytes env FLIP_STRIDE=$(so 50 1) build/test/test_corpus
+beside scale env SCALE=$(so 5 100) make test-scale
+beside conformance make OPS=$(so 5000 1000000) conformance
+beside conformance-wire make WIRE=1 OPS=$(so 5000 1000000) conformance
+beside conformance-zk make ENGINE=zookeeper OPS=$(so 5000 100000) conformance
+beside model make OPS=$(so 10000 1000000) model
+beside order-ensemble make PROGRAMS=$(so 10 400) order-ensemble
+beside torture make KILLS=$(so 50 10000) torture
+beside torture-recipes make KILLS=$(so 50 10000) torture-recipes
+beside torture-serve make KILLS=$(so 10 200) torture-serve
+beside torture-host make KILLS=$(so 20 600) torture-host
+beside torture-ensemble make KILLS=$(so 10 400) torture-ensemble
+kills=KILLS=$(so 5 120)
+beside torture-zookeeper make SERVER=zookeeper $kills torture-ensemble
+beside torture-three make SERVERS=3 $kills torture-ensemble
+beside demo make demo
+finish
