@@ -177,7 +177,7 @@ static int head_sites(zke *z, phase_head *h, char *line) {
   return ZKE_OK;
 }
 
-/* Read what znode_text() wrote.  The text ends with a NUL. */
+/* Read what phase_make_text() wrote.  The text ends with a NUL. */
 static int head_parse(zke *z, phase_head *h, int len) {
   char *at = h->text;
   if (len < 0 || strncmp(at, PHASE_MARK, strlen(PHASE_MARK)) != 0)

@@ -998,7 +998,7 @@ static bool acl_waits(const import *im, const record *r) {
 }
 
 /* For a node whose ACL waits: adds an entry that lets everybody create and
- * delete children, and set the ACL, until import_finish() sets the right one.
+ * delete children, and set the ACL, until finish_acl() sets the right one.
  * Reading and changing the data stay as the ACL has them from the start. */
 static void record_open(record *r) {
   r->entries[r->acls.count++] = (zke_acl){

@@ -436,7 +436,7 @@ static int queue_fetch(zke_queue *q, const zke_q_name *n,
 }
 
 /* Add the deletion of what stands for an earlier claim, which is over.  Each of
- * the queue_add functions returns the end of the operations. */
+ * the zke_q_add functions returns the end of the operations. */
 zke_op *zke_q_add_takeover(zke_op *op, const zke_queue_item *item) {
   if (*item->marker_path) zke_op_delete(op++, item->marker_path, -1);
   if (item->over) zke_op_delete(op++, item->claim_path, -1);

@@ -191,10 +191,9 @@ void cf_plan_make(uint64_t seed, cf_plan *plan);
 void cf_plan_wire(uint64_t seed, cf_plan *plan);
 void cf_generate(const cf_plan *plan, int index, cf_op *op);
 
-/* Identities that sessions take: "user:password", and as an ACL id. */
+/* Identities that sessions take: "user:password". */
 #define CF_USERS 4
 const char *cf_user(int i);
-const char *cf_user_digest(int i);
 
 /* ---- sessions of both sides ---- */
 
@@ -226,7 +225,6 @@ void cf_raw_call(cf_raw *r, const cf_op *op, cf_reply *reply);
 int cf_raw_close(cf_raw *r);
 int64_t cf_raw_look(cf_raw *r); /* the zxid of now */
 void cf_raw_await_expiry(cf_raw *watch, int64_t before);
-const char *cf_raw_password(const cf_raw *r);
 /* Take over a session from elsewhere and end it: at once, or by letting it
  * time out; returns when it has ended. */
 void cf_raw_end(int64_t id, const char password[16], bool by_timeout);

@@ -131,7 +131,6 @@ static const char *const digests[CF_USERS] = {
     "cy:RYbeBQQoIiIe3iGO2nCf7z2alZc=", "nan:EeYjo36Hz3mVxGZyPsmWiNVcrow="};
 
 const char *cf_user(int i) { return users[i]; }
-const char *cf_user_digest(int i) { return digests[i]; }
 
 static const int32_t versions[] = {0, 1, 2, 3, -2, INT32_MAX, INT32_MIN, 7};
 

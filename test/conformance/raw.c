@@ -654,8 +654,6 @@ bool cf_raw_is_up(void) {
   return up;
 }
 
-const char *cf_raw_password(const cf_raw *r) { return r->password; }
-
 /* Take over a session; with CLOSE right behind, so that its former owner finds
  * it ended when it comes back, which it does at once: it may even be faster
  * and take this connection's session in turn. */

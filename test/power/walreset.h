@@ -4,7 +4,7 @@
 
 #include <check.h>
 
-/* The role of the processes that walreset_idle() starts from its own program:
+/* The role of the processes that walreset.c starts from its own program:
  * PROGRAM --writer DATABASE NUMBER COMMITS SEED.  Returns the exit status. */
 int walreset_writer(int argc, char **argv);
 

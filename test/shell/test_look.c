@@ -2,7 +2,7 @@
  *
  * This program stands in the lines, through the recipes, and the command (in
  * $BUILD/zke) looks at it from another process or takes away what it has.
- * What a transcript can show is tested by shell/look.txt.
+ * What a transcript can show is tested by test/shell/look.txt.
  */
 #include "test/test.h"
 
