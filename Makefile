@@ -16,6 +16,10 @@ SHAREDIR = $(PREFIX)/share/zkembed
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 DESTDIR =
 
+##@ Variables, for all goals; a variant has a directory of its own
+## CC=clang        SAN=address,undefined, SAN=thread, SQLITE=.../sqlite3.c
+## V=1             shows whole commands; WERROR=1: warnings are errors
+## JOBS=4          so many compilers, then test programs, at once
 SAN =# sanitizers, as -fsanitize= takes them
 SQLITE =# path of a sqlite3.c to compile in; empty: the system's library
 WERROR =# 1: warnings are errors

@@ -1,7 +1,7 @@
 /* test_zk_cancel.c - the engine of an ensemble in threads that are cancelled
  *
  * Programs of their own, since AddressSanitizer cannot run them (see
- * TEST_SOURCES in the Makefile).
+ * TEST_SOURCES in test/tests.mk).
  */
 #include <dirent.h>
 #include <pthread.h>
