@@ -16,12 +16,15 @@ function section(name, text) {
   printf ".SH %s\n.nf\n.in 2n\n%s.fi\n", name, text >page
 }
 
-# Writes a page for each of the names; the first line of the text tells what they
-# are.
+# Writes a page for each of the names.  The first sentence of the text, up to a
+# semicolon, tells what they are.
 function write(names, declared, text, more, list, what, of, i) {
   what = text
-  sub(/\n.*/, "", what)
-  sub(/^[a-z][a-z_, ]*(\.h)? *\\- /, "", what)
+  sub(/\n\n.*/, "", what)
+  if (sub(/^[a-z][a-z_, ]*(\.h)? *\\- /, "", what))
+    sub(/\n([A-Z][a-z]|[a-z][a-z_]* *\\- ).*/, "", what)
+  gsub(/\n */, " ", what)
+  sub(/(;|\. |\.$| $).*/, "", what)
   for (i = split(names, of, ", "); i > 0; i--) {
     page = out "/" of[i] ".3"
     printf ".TH %s 3 \"\" \"zkembed %s\"\n", toupper(of[i]), version >page
@@ -66,7 +69,7 @@ inside {
   next
 }
 /^$/ && !open { flush() }
-comment && !open && /^[a-zA-Z]/ && match($0, /[ *]zke_[a-z0-9_]+(\(| {)/) {
+comment && !open && /^[a-zA-Z]/ && match($0, /[ *]zke_[a-z0-9_]*[a-z0-9](\(| {)/) {
   open = 1
   name = substr($0, RSTART + 1, RLENGTH - 2)
   sub(/ $/, "", name)
