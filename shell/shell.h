@@ -9,7 +9,7 @@
  *     main.c       the program's own options; which of the forms it is
  *     session.c    the store: opened when first needed, closed at the end
  *     script.c     lines from a file or from standard input
- *     edit.c       lines from a person
+ *     edit.c       lines from a person; complete.c: what may come next in one
  *     coprocess.c  requests from a program, several at once
  *       run.c      words into a call of a command
  *       args.c     the call's options, arguments and paths
@@ -20,15 +20,15 @@
  *       input.c    files and standard input; data of a command
  *       fail.c     how a call fails
  *       clock.c    the two clocks, and that of a database in memory
- *     the commands, a table each:
+ *     the commands, a table each, listed in commands.c:
  *       builtin.c, tree.c, subtree.c (by walk.c), watch.c, multi.c, acl.c,
  *       transfer.c, database.c, batch.c (what removing, copying and import
  *       share),
  *       guard.c (runs a child), lock.c, queue.c, barrier.c, once.c, txn.c
  *       (work.c has what these four share), look.c, waits.c, process.c (what
  *       /proc tells of other processes), fence.c, history.c (past.c works out
- *       who held what), metrics.c, serve.c (the protocol server, of which
- *       serve.h tells the parts)
+ *       who held what), metrics.c, serve/ (the protocol server, of which
+ *       serve/serve.h tells the parts)
  *
  * Threads: a call runs on one thread; in a coprocess several calls run at
  * once over one shell.  What belongs to the shell says what guards it.  Where

@@ -7,7 +7,7 @@
  *     stats.c    what the words tell of the server
  *     request.c  what a client asks for, and its answer
  *     quota.c    what a subtree may hold, and what it holds
- *     sasl.c     who the users are, and how clients prove it
+ *     sasl.c     who the users are, and how clients prove it (digest.c)
  *     session.c  sessions: their time, their handles, their events
  *     fault.c    faults that a test has asked for
  *     conn.c     connections: frames in, frames out
