@@ -406,10 +406,11 @@ static bool is_in_group(const run *r, const process *p) {
  *
  *   group  only to those in the command's group
  *
- * The child gets it even where /proc tells nothing. */
+ * The child gets it even where /proc tells nothing, unless it has it already:
+ * run_pass_on(). */
 static void family_signal_held(run *r, int signal, bool group) {
   family_look(r);
-  if (r->pid) kill(r->pid, signal);
+  if (r->pid && !sigismember(&r->early, signal)) kill(r->pid, signal);
   for (size_t i = 0; i < r->known.count; i++) {
     const process *p = &r->known.data[i];
     if (p->pid != r->pid && (!group || is_in_group(r, p)))
@@ -480,9 +481,9 @@ static void run_pass(run *r, int signal) {
  *
  * SIGCHLD wakes the call's thread, wherever it sleeps.  A signal that comes
  * while there is no child is not for a child.  run_pass_on() has given the
- * child some signals already: each of them is left out once.  A command that is
- * run for an event gets the signal, and the call that waits for the next event
- * ends with it. */
+ * child some signals already: each of them it gets no second time, but its
+ * descendants do, if it has any by now.  A command that is run for an event gets
+ * the signal, and the call that waits for the next event ends with it. */
 static bool run_hear(run *r, const siginfo_t *info) {
   int signal = info->si_signo;
   if (signal == SIGCHLD) {
@@ -492,10 +493,8 @@ static bool run_hear(run *r, const siginfo_t *info) {
     return true;
   }
   if (!r->pid && !r->stays) return false;
-  if (sigismember(&r->early, signal))
-    sigdelset(&r->early, signal);
-  else if (!is_terminals(info))
-    run_pass(r, signal);
+  if (!is_terminals(info)) run_pass(r, signal);
+  sigdelset(&r->early, signal);
   sigaddset(&r->heard, signal);
   if (ends_us(signal)) r->asked = r->tell = true;
   if (signal == SIGTERM || signal == SIGHUP) r->stop = signal;
