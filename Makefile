@@ -137,7 +137,7 @@ all: $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED) $(COMMAND) \
 # Each command makes the target's directory and prints one short line, or with
 # V=1 itself.
 run = $(if $(V),,@echo '  $(1)  $@' &&) mkdir -p $(@D) &&
-cc = $(call run,CC) $(CC) -MMD -MP
+cc = $(call run,CC) $(CC) -MMD -MP -MF $@.d
 ar = $(call run,AR) rm -f $@ && $(AR) qcs $@ $(filter %.o,$^)
 # A program of the objects and archives that it depends on, in any order.
 program = $(call run,LD) $(CC) $(COMMON_CFLAGS) $(LINK) -o $@ $(filter %.o,$^) \
@@ -296,4 +296,5 @@ help:
 
 PARTS = $(patsubst %,test/%.mk,tests lab torture fuzz checks bench)
 include $(PARTS)
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(wildcard $(BUILD)/*.d) $(shell find $(addprefix $(BUILD)/,recipes \
+  shell doc test lab lab-forked labserve) $(FUZZ) -name '*.d' 2>/dev/null)
