@@ -23,6 +23,7 @@
 #include "../recipes/rwlock.h"
 #include "../recipes/part/text.h"
 #include "../recipes/part/znode.h"
+#include "process.h"
 #include "walk.h"
 #include "work.h"
 
@@ -32,6 +33,31 @@
  * The cost follows from what is held and waited for. Only on an ensemble, which
  * tells a session's nodes to itself alone, the whole tree is read.
  * --------------------------------------------------------------------- */
+
+/* Texts in a growing array, which owns them. */
+typedef struct look_names {
+  char **data;
+  int count, room;
+} look_names;
+
+/* Where sessions stand in a line: a lock, a semaphore, an election … */
+typedef struct look_line {
+  char *path;
+  char kind[32]; /* "lock", as the directory's data says */
+  zke_party_list *parties;
+} look_line;
+
+/* All that was taken; look_free() releases every part of it. */
+typedef struct look {
+  zke_session_list *sessions; /* read first */
+  look_names places;          /* the lines' directories, sorted */
+  look_names claims;  /* ephemerals that may be claims of a queue's items */
+  look_names queues;  /* directories that may be queues in use, sorted */
+  look_names foreign; /* ephemerals of other libraries' lines, sorted */
+  look_line *lines;   /* by path */
+  int count;
+  holders holders; /* who keeps the sessions alive */
+} look;
 
 /* Adds the first len bytes of a text, unless it was the last one added: the
  * znodes of a session often lie in one place.  names_sort() drops the rest. */
@@ -200,8 +226,8 @@ static int look_place(call *c, look *l, const char *path) {
   return status;
 }
 
-/* As at the file's head; look_free() is to be called even where this fails. */
-int look_take(call *c, look *l) {
+/* As at the file's head; call look_free() even if this fails. */
+static int look_take(call *c, look *l) {
   *l = (look){.holders = holders_begin(c->sh->file)};
   bool ensemble = store_of(c->sh) == STORE_ENSEMBLE;
   int status = 0, rc = zke_sessions(c->z, &l->sessions);
@@ -226,7 +252,7 @@ int look_take(call *c, look *l) {
 }
 
 /* Frees what the look has found, however far it came. */
-void look_free(look *l) {
+static void look_free(look *l) {
   for (int i = 0; i < l->count; i++) line_free(&l->lines[i]);
   free(l->lines);
   names_free(&l->places);

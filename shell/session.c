@@ -175,8 +175,9 @@ void held_each(shell *sh,
   pthread_mutex_unlock(&sh->m);
 }
 
-/* Does not take the mutex: no other thread is left, or the caller has it. */
-void held_free(shell *sh) {
+/* Free all that is held, at the end.  Does not take the mutex: no other thread
+ * is left, or the caller has it. */
+static void held_free(shell *sh) {
   while (sh->held) {
     struct held *h = sh->held;
     sh->held = h->next;

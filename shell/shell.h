@@ -632,8 +632,7 @@ typedef struct held_class {
  * held_lost    - what is held no more by no doing of ours, one at a time: the
  *                event for the coprocess's request that got it, or for the
  *                person; NULL: no more
- * held_each    - call fn for each, the shell's mutex held
- * held_free    - all of them, at the end */
+ * held_each    - call fn for each, the shell's mutex held */
 int held_add(call *c, const held_class *class_, const char *path, void *object);
 int held_release(call *c, const char *kind, const char *name, int64_t token,
                  const void *object);
@@ -642,7 +641,6 @@ void held_each(shell *sh,
                void (*fn)(void *arg, const held_class *class_, const char *path,
                           void *object),
                void *arg);
-void held_free(shell *sh);
 
 /* ------------------------------------------------------------------------
  * Signals (signals.c)

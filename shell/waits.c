@@ -18,7 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../recipes/support.h"
 #include "look.h"
+#include "process.h"
 #include "work.h"
 
 /* ------------------------------------------------------------------------

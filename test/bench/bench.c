@@ -70,7 +70,8 @@ static void subject_add(const char *name, const subject *s) {
   absent[absent_count++][1] = why;
 }
 
-void subjects_find(void) {
+/* Find out which of them are here. */
+static void subjects_find(void) {
   for (int i = 0; i < COMPARED; i++) subject_add(known[i].name, known[i].is);
 }
 

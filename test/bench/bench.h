@@ -174,7 +174,6 @@ typedef struct subject {
 enum { SUBJECTS_MOST = 20 };
 extern const subject *subjects[SUBJECTS_MOST]; /* those that are here */
 extern int subject_count;
-void subjects_find(void);
 void subjects_describe(void);
 const subject *subject_named(const char *name);
 bool subject_can(const subject *s, action wanted); /* ACT_NONE: always */

@@ -133,7 +133,7 @@ void cf_events_add(cf_events *e, int type, int state, const char *path,
   e->at[e->count++] = (cf_event){type, state, watch, checked(strdup(path))};
 }
 
-void cf_events_clear(cf_events *e) {
+static void cf_events_clear(cf_events *e) {
   for (int i = 0; i < e->count; i++) free(e->at[i].path);
   e->count = 0;
 }

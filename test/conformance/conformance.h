@@ -131,7 +131,6 @@ typedef struct cf_events {
 
 void cf_events_add(cf_events *e, int type, int state, const char *path,
                    int watch);
-void cf_events_clear(cf_events *e);
 void cf_events_move(cf_events *to, cf_events *from); /* appends */
 void cf_events_free(cf_events *e);
 /* What a session heard up to its own end: each watcher was told of it. */
@@ -235,7 +234,6 @@ typedef struct cf_store cf_store;
 typedef struct cf_zke cf_zke;
 extern zke_options cf_zke_options; /* of every session; may be set before */
 cf_store *cf_store_open(const char *file); /* NULL: in memory */
-bool cf_store_is_remote(const cf_store *s);
 void cf_store_close(cf_store *s);
 zke *cf_store_anchor(cf_store *s);
 cf_zke *cf_zke_open(cf_store *s, const char *chroot, bool sibling);

@@ -73,7 +73,7 @@ void cf_store_close(cf_store *s) {
   free(s);
 }
 
-bool cf_store_is_remote(const cf_store *s) {
+static bool cf_store_is_remote(const cf_store *s) {
   return s->file && strncmp(s->file, "zk://", 5) == 0;
 }
 

@@ -185,7 +185,9 @@ void kill_child(pid_t pid) {
   ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
 
-void strike_down(int number, pid_t pid) {
+/* The same, and what it had inside ends with it: it is stopped before, so that
+ * it cannot say otherwise. */
+static void strike_down(int number, pid_t pid) {
   kill(pid, SIGSTOP);
   ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
   store(&shared->inside[number], 0);

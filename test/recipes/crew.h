@@ -89,9 +89,6 @@ pid_t spawn(int number, void (*run)(zke *own));
 void give_up(const char *what, int rc);
 /* Kill it, -9, and wait for its end. */
 void kill_child(pid_t pid);
-/* The same, and what it had inside ends with it: it is stopped before, so that
- * it cannot say otherwise. */
-void strike_down(int number, pid_t pid);
 
 /* Four processes run until they are killed, -9: one after the other, at random
  * moments, and another takes its place.  Before each death the counter has to
