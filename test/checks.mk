@@ -15,7 +15,7 @@ LINT =# the files that make lint reads; empty: all
 ## style           lengths, comments, duplicates and complexity, as a table
 ## platforms       README's platforms: a program is built and run on each; the
 ##                 tarball of make dist works
-## fresh           README's commands on fresh Debians, an hour: SUITES= SHORT=1
+## fresh           README's commands on fresh Debians, 20 minutes: SUITES= SHORT=1
 ## release-check   what a release needs beside .ci/run, hours: SHORT=1 ONLY=
 .PHONY: check $(CHECKS:%=check-%) interface lint style platforms check-dist \
   fresh release-check

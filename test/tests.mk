@@ -103,7 +103,7 @@ $(EXAMPLES): $(BUILD)/%: $(BUILD)/doc/examples/%.o $(RECIPE_ARCHIVE) $(OBJECTS)
 TEST_RUN = $(TEST_PROGRAMS) $(TEST_SCRIPTS) \
   $(if $(SAN),test/checks/check_docs.sh)
 WAITING = environment serve process wait queue leftovers light control \
-  zk_faults zookeeper zk_link admin dispatch_failures ensemble recipes
+  zk_faults zookeeper zk_link dispatch_failures ensemble recipes
 LONGEST = fault power check_docs transcripts coprocess guard lab_serve \
   power_recipes file shell_work crash kazoo order lab transfer terminal_edit \
   coprocess_clients scale election two_phase lab_forked semaphore rwlock \
