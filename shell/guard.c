@@ -481,9 +481,9 @@ static void run_pass(run *r, int signal) {
  *
  * SIGCHLD wakes the call's thread, wherever it sleeps.  A signal that comes
  * while there is no child is not for a child.  run_pass_on() has given the
- * child some signals already: each of them it gets no second time, but its
- * descendants do, if it has any by now.  A command that is run for an event gets
- * the signal, and the call that waits for the next event ends with it. */
+ * child some signals already: it gets none of them a second time, but its
+ * descendants do, if it has any by now.  A command that is run for an event
+ * gets the signal, and the call that waits for the next event ends with it. */
 static bool run_hear(run *r, const siginfo_t *info) {
   int signal = info->si_signo;
   if (signal == SIGCHLD) {
