@@ -2216,7 +2216,8 @@ typedef struct shm_index {
   int frames;       /* what it tells after it; 0: not what was written */
   unsigned held;    /* read locks that SQLite has */
   bool alone;       /* it has the writers' lock */
-  bool copying;     /* and that of a checkpoint */
+  bool copying;     /* and that of a checkpoint, */
+  unsigned missed;  /* and waited in vain for these read locks, a bit each */
   uint32_t seen[SHM_WORDS]; /* what the open read began with */
   bool lockless;            /* SQLite's read locks are not taken */
   bool fence;               /* a barrier is a fence: shm_barrier() */
@@ -3948,30 +3949,50 @@ static bool shm_is_recovery(int first, int n, int flags) {
          first <= SHM_RECOVER && first + n > SHM_RECOVER;
 }
 
-/* Is it a checkpoint that goes on beside a foreign writer, since it has waited
- * for the writers' lock in vain?  In SQLite up to 3.51.2 that can drop commits
- * (P12), so it does not get the exclusive lock without which it copies no page
- * and notes none as copied. */
-static bool shm_copies_beside(const shm_index *x, bool read, int flags) {
-  return x->copying && !x->alone && read && (flags & SQLITE_SHM_LOCK) &&
-         (flags & SQLITE_SHM_EXCLUSIVE);
+/* Note for which marks of readers SQLite wanted the lock for itself and did not
+ * get it.  It tries again, and goes on without the lock in the end. */
+static void shm_note_missed(shm_index *x, int lock, int rc) {
+  unsigned bit = 1u << lock;
+  x->missed &= ~bit;
+  if (rc == SQLITE_BUSY && lock > SHM_READ) x->missed |= bit;
+}
+
+/* Would a checkpoint copy pages now that it must not copy?  Without the first
+ * read lock it copies none, and notes none as copied.
+ *
+ * Beside a foreign writer, since it has waited in vain for the writers' lock:
+ * in SQLite up to 3.51.2 that can drop commits (P12).  Or a part of the log,
+ * since it has waited in vain for a reader: SQLite notes a part as copied
+ * without a sync, and the sync that the next checkpoint makes is the only one
+ * that could tell that these pages were lost.  If it fails they are never
+ * written again, and the log that has them is given up (P8). */
+static bool shm_must_not_copy(const shm_index *x, int lock) {
+  return x->copying && (!x->alone || (lock == SHM_READ && x->missed));
+}
+
+/* A checkpoint begins or ends. */
+static void shm_begin_copy(shm_index *x, bool begins) {
+  x->copying = begins;
+  x->missed = 0;
 }
 
 /* SQLite takes or drops locks of the -shm.  Read locks may be granted without
- * the kernel, the writers' lock is watched, a checkpoint needs that, too, and a
- * recovery that has got its locks first makes the log durable; where that fails
- * the locks are dropped again and SQLite is told of the error. */
+ * the kernel, the writers' lock is watched, a checkpoint copies all or nothing,
+ * and a recovery that has got its locks first makes the log durable; where that
+ * fails the locks are dropped again and SQLite is told of the error. */
 static int shm_lock(sqlite3_file *f, int first, int n, int flags) {
   shm_index *x = file_owner(f);
   bool read = n == 1 && first >= SHM_READ;
+  bool wanted = read && flags == (SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE);
   int rc;
   if (read && shm_grant(x, first, flags, &rc)) return rc;
-  if (shm_copies_beside(x, read, flags)) return SQLITE_BUSY;
+  if (wanted && shm_must_not_copy(x, first)) return SQLITE_BUSY;
   if (n == 1 && first == SHM_WRITE) return shm_lock_writers(x, flags);
   rc = x->file.real->xShmLock(f, first, n, flags);
+  if (wanted) shm_note_missed(x, first, rc);
   if (rc != SQLITE_OK) return rc;
   if (read) shm_note_read(x, first, flags);
-  if (n == 1 && first == SHM_COPY) x->copying = flags & SQLITE_SHM_LOCK;
+  if (n == 1 && first == SHM_COPY) shm_begin_copy(x, flags & SQLITE_SHM_LOCK);
   if (shm_is_recovery(first, n, flags)) rc = shm_recover(x);
   if (rc != SQLITE_OK)
     x->file.real->xShmLock(f, first, n,
@@ -5290,7 +5311,7 @@ static int db_renew_log(store *s) {
 /* Copy the log into the database, so that the next writer begins the log
  * anew.  Only with the gate held: in SQLite up to 3.51.2 a checkpoint that
  * races a writer can drop commits (P12).  Of writers that know no gate
- * shm_copies_beside() keeps it apart.
+ * shm_must_not_copy() keeps it apart.
  *
  * The log keeps its length, since the sync of a file that grows costs a
  * journal commit of the file system more; it is cut where it has become too

@@ -390,6 +390,29 @@ TEST(no_page_is_copied_beside_a_foreign_writer) {
   expect_nodes();
 }
 
+/* SQLite would copy a part of the log beside a reader, note it as copied, and
+ * sync nothing.  If the next sync of the database failed, nobody would write
+ * those pages again (P8). */
+TEST(no_part_of_the_log_is_copied_beside_a_reader) {
+  zke *z = NULL;
+  begin_ours("reader.db");
+  ck_ok(open_paused(&z, NULL, 5000));
+  ck_ok(make_node(z));
+  sqlite3 *reader = plain_open(ours.file);
+  ck_assert_int_eq(sqlite3_exec(reader, "BEGIN", NULL, NULL, NULL), SQLITE_OK);
+  ck_assert_int_gt(plain_number(reader, "SELECT count(*) FROM sqlite_schema"),
+                   0);
+  long before = paused.checkpoints, copied = paused.alone;
+  while (paused.checkpoints == before) ck_ok(make_node(z));
+  ck_assert_int_eq(paused.alone, copied);
+  ck_assert_int_eq(sqlite3_exec(reader, "END", NULL, NULL, NULL), SQLITE_OK);
+  while (paused.alone == copied) ck_ok(make_node(z)); /* later all is copied */
+  ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(paused.beside, 0);
+  expect_nodes();
+}
+
 /* Wherever in a checkpoint a writer comes, it has to wait. */
 TEST(no_writer_during_a_checkpoint) {
   zke *z = NULL;
