@@ -300,6 +300,12 @@ static int make_node(zke *z) {
   return rc;
 }
 
+/* Make nodes until that begins a checkpoint. */
+static void make_until_checkpoint(zke *z) {
+  long before = paused.checkpoints;
+  while (paused.checkpoints == before) ck_ok(make_node(z));
+}
+
 /* The writer tries to get in between. */
 static void try_to_write(void) {
   int rc = make_node(ours.writer);
@@ -324,9 +330,8 @@ static int lock_gate_late(void *c, int fd, int64_t offset, int64_t count,
                           int how) {
   if (offset == 0 && how == ZKE_LOCK_EXCLUSIVE && ours.gates &&
       --ours.gates == 0) {
-    long before = paused.checkpoints;
     ck_ok(open_paused(&ours.writer, NULL, 5));
-    while (paused.checkpoints == before) ck_ok(make_node(ours.writer));
+    make_until_checkpoint(ours.writer);
   }
   return ours.real.lock_range(c, fd, offset, count, how);
 }
@@ -377,9 +382,8 @@ TEST(no_page_is_copied_beside_a_foreign_writer) {
   begin_ours("foreign.db");
   ck_ok(open_paused(&z, NULL, 5000));
   plain.writer = plain_open(ours.file);
-  long before = paused.checkpoints;
   paused.at_call = foreign_begins;
-  while (paused.checkpoints == before) ck_ok(make_node(z));
+  make_until_checkpoint(z);
   ck_assert(!paused.at_call); /* it began, and has the lock still */
   ck_assert_int_eq(paused.beside, 0);
   ck_assert_int_eq(paused.alone, 0);
@@ -402,8 +406,8 @@ TEST(no_part_of_the_log_is_copied_beside_a_reader) {
   ck_assert_int_eq(sqlite3_exec(reader, "BEGIN", NULL, NULL, NULL), SQLITE_OK);
   ck_assert_int_gt(plain_number(reader, "SELECT count(*) FROM sqlite_schema"),
                    0);
-  long before = paused.checkpoints, copied = paused.alone;
-  while (paused.checkpoints == before) ck_ok(make_node(z));
+  long copied = paused.alone;
+  make_until_checkpoint(z);
   ck_assert_int_eq(paused.alone, copied);
   ck_assert_int_eq(sqlite3_exec(reader, "END", NULL, NULL, NULL), SQLITE_OK);
   while (paused.alone == copied) ck_ok(make_node(z)); /* later all is copied */
