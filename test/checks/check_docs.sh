@@ -3,7 +3,7 @@
 #
 # A block is what stands between ```c and ``` in README.md and doc/*.md, the
 # program in the comment at the head of zkembed.h, and each example in the other
-# comments of zkembed.h and of the public headers of recipes: the indented lines behind a paragraph
+# comments of the public headers: the indented lines behind a paragraph
 # that begins with "Example:".
 #
 # - A block with "int main(" is a program.  README's are put as app.c into an
@@ -339,7 +339,7 @@ expect "all recipes are joined without a warning" joins
 expect "a recipe that there is none of is refused" four_refuses_unknown
 for header in recipes/*.h; do
   name=${header#recipes/} name=${name%.h}
-  case $name in support | deadlock) continue ;; esac
+  [ $name != support ] || continue
   expect "doc/recipes.md has a program with $name.h" \
     grep -qF "#include \"$header\"" doc/recipes.md
   expect "$name can be joined alone" joins "$name"
