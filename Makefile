@@ -294,7 +294,7 @@ help:
 	@sed -n 's/^##@ /\n/p; s/^## /  /p' Makefile $(PARTS)
 	@echo
 
-PARTS = $(patsubst %,test/%.mk,tests lab torture fuzz checks bench)
+PARTS = $(patsubst %,test/%.mk,tests lab torture sim fuzz checks bench)
 include $(PARTS)
 -include $(wildcard $(BUILD)/*.d) $(shell find $(addprefix $(BUILD)/,recipes \
   shell doc test lab lab-forked labserve) $(FUZZ) -name '*.d' 2>/dev/null)

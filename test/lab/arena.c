@@ -10,6 +10,7 @@
  * byte that is no address and no likely number. */
 #define _GNU_SOURCE
 #include "arena.h"
+#include "fiber.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -362,3 +363,14 @@ int posix_memalign(void **out, size_t alignment, size_t size) {
 
 size_t malloc_usable_size(void *block);
 size_t malloc_usable_size(void *block) { return block ? arena_size(block) : 0; }
+
+void fiber_clean(char *sp) {
+  enum { BLOCK = 512 };
+  static const char zeros[BLOCK];
+  for (int clean = 0; clean < 2;) {
+    if (!arena_is_stack((uint64_t)(uintptr_t)(sp - BLOCK))) return;
+    sp -= BLOCK;
+    clean = memcmp(sp, zeros, BLOCK) == 0 ? clean + 1 : 0;
+    if (clean == 0) memset(sp, 0, BLOCK);
+  }
+}

@@ -1,0 +1,41 @@
+# sim.mk - the simulated host (test/sim/sim.h).  Included by the Makefile.
+#
+#   make sim                 SEED=1 RUNS=1000 SECONDS=10 PROCESSES=0 (as the seed
+#                            has it)
+#   make sim REPLAY=STRING   one run, as a finding printed it; V=1 tells each
+#                            result, V=2 each step
+
+# Fibers are switched, and the engine's variables exchanged, as on x86-64; a
+# sanitizer takes both for faults.
+SIM := $(if $(SAN),,$(shell $(CC) -dumpmachine | grep -v musl | grep x86_64))
+SIM_SOURCES := $(filter-out %/engine.c,$(wildcard test/sim/*.c))
+SIM_OBJECTS = $(SIM_SOURCES:test/sim/%.c=$(BUILD)/sim/%.o) $(BUILD)/sim/fiber.o
+SIM_HEADERS := $(wildcard test/sim/*.h) test/lab/fiber.h zkembed.h
+SIM_OPTIMIZE = -O1
+SIM_CFLAGS = $(COMMON_CFLAGS) -fno-lto -fexceptions $(SIM_OPTIMIZE) -I. \
+  -D_GNU_SOURCE= $(WARNINGS)
+# Few pages, so that checkpoints come often.
+SIM_ENGINE = -DZKE_CHECKPOINT_PAGES=40 -DZKE_CHECKPOINT_RETRY_PAGES=20
+SIM_LIBS = $(or $(SQLITE_OBJECT),-l:libsqlite3.a) -lm -ldl -lpthread
+
+$(SIM_SOURCES:test/sim/%.c=$(BUILD)/sim/%.o): $(BUILD)/sim/%.o: test/sim/%.c \
+  $(SIM_HEADERS)
+	$(cc) $(SIM_CFLAGS) -c -o $@ $<
+
+$(BUILD)/sim/fiber.o: test/lab/fiber.c test/lab/fiber.h
+	$(cc) $(SIM_CFLAGS) -c -o $@ $<
+
+# Its variables of a process lie in one section.
+$(BUILD)/sim/engine.o: test/sim/engine.c zkembed.c test/sim/gather.ld \
+  $(SIM_HEADERS)
+	$(cc) $(SIM_CFLAGS) $(SIM_ENGINE) -c -o $(@:.o=-plain.o) $<
+	@$(LD) -r -T test/sim/gather.ld -o $@ $(@:.o=-plain.o)
+
+$(BUILD)/simulation: $(BUILD)/sim/engine.o $(SIM_OBJECTS) $(SQLITE_OBJECT)
+	$(cc) $(LINK) -o $@ $(BUILD)/sim/engine.o $(SIM_OBJECTS) $(SIM_LIBS)
+
+.PHONY: sim
+sim: export SECONDS := $(or $(SECONDS),10)
+sim: $(BUILD)/simulation
+	@$< $(if $(REPLAY),$(if $(V),-v $(if $(filter 2,$(V)),-v)) '$(REPLAY)', \
+	  $(or $(SEED),1) $(or $(RUNS),1000))

@@ -1,0 +1,429 @@
+/* disk.c - see disk.h */
+#include "test/sim/disk.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SECTOR = 512, BUCKETS = 128, SPARE = 64 };
+
+/* A write, or a truncation to `at`. */
+typedef struct disk_change {
+  struct disk_change *next;
+  int64_t number; /* of all changes of the disk */
+  bool truncation;
+  int64_t at, size;
+  unsigned char data[];
+} change;
+
+/* What a path stands for. */
+typedef struct name {
+  struct name *next;
+  char path[DISK_PATH];
+  disk_node *now, *durable;
+  int64_t number; /* of its last change */
+} name;
+
+static struct {
+  disk_node *nodes;
+  name *bucket[BUCKETS];
+  uint64_t inodes;
+  uint64_t spare[SPARE]; /* inodes that may be given again */
+  int spares;
+  int64_t number; /* of the last change */
+} disk;
+
+static uint64_t disk_random(uint64_t below) {
+  return sim_random(SIM_DISK, below);
+}
+
+/* ---- contents ---- */
+
+static void content_resize(disk_content *c, int64_t size) {
+  if (size > c->room) {
+    c->room = size * 2;
+    c->data = sim_resize(c->data, (size_t)c->room);
+  }
+  if (size > c->size) memset(c->data + c->size, 0, (size_t)(size - c->size));
+  c->size = size;
+}
+
+static void content_write(disk_content *c, const unsigned char *data,
+                          int64_t at, int64_t size) {
+  if (size <= 0) return;
+  if (at + size > c->size) content_resize(c, at + size);
+  memcpy(c->data + at, data, (size_t)size);
+}
+
+/* ---- files ---- */
+
+disk_node *disk_anonymous(disk_type type, unsigned mode) {
+  disk_node *n = sim_zero(sizeof *n);
+  n->type = type;
+  n->mode = mode;
+  n->last = &n->first;
+  n->inode = 100 + ++disk.inodes;
+  if (disk.spares && sim_chance(SIM_KERNEL, 1, 2))
+    n->inode = disk.spare[--disk.spares];
+  n->next = disk.nodes;
+  disk.nodes = n;
+  return n;
+}
+
+/* Does any name stand for it, durably? */
+static bool is_named_durably(const disk_node *n) {
+  for (int i = 0; i < BUCKETS; i++)
+    for (const name *m = disk.bucket[i]; m; m = m->next)
+      if (m->durable == n) return true;
+  return false;
+}
+
+void disk_settle(disk_node *n) {
+  if (n->links || n->opens || n->handles || n->shm || !n->inode) return;
+  if (is_named_durably(n)) return;
+  if (disk.spares < SPARE) disk.spare[disk.spares++] = n->inode;
+  n->inode = 0;
+}
+
+/* ---- changes ---- */
+
+static void change_apply(const change *c, disk_content *to, int64_t from,
+                         int64_t end) {
+  if (c->truncation)
+    content_resize(to, c->at);
+  else
+    content_write(to, c->data + (from - c->at), from, end - from);
+}
+
+static void change_apply_all(const change *c, disk_content *to) {
+  change_apply(c, to, c->at, c->at + c->size);
+}
+
+/* Note a change, which everybody sees at once. */
+static void node_change(disk_node *n, bool truncation, int64_t at,
+                        const void *data, int64_t size) {
+  change *c = sim_resize(NULL, sizeof *c + (size_t)size);
+  *c = (change){.number = ++disk.number,
+                .truncation = truncation,
+                .at = at,
+                .size = size};
+  if (size) memcpy(c->data, data, (size_t)size);
+  *n->last = c;
+  n->last = &c->next;
+  n->changes++;
+  change_apply_all(c, &n->now);
+}
+
+int64_t disk_read(const disk_node *n, void *out, int64_t at, int64_t size) {
+  if (at >= n->now.size) return 0;
+  if (size > n->now.size - at) size = n->now.size - at;
+  memcpy(out, n->now.data + at, (size_t)size);
+  return size;
+}
+
+void disk_write(disk_node *n, const void *data, int64_t at, int64_t size) {
+  if (size <= 0) return;
+  sim_trace((uint64_t)at);
+  sim_trace_bytes(data, (size_t)size);
+  node_change(n, false, at, data, size);
+}
+
+void disk_truncate(disk_node *n, int64_t size) {
+  node_change(n, true, size, NULL, 0);
+}
+
+void disk_set_size(disk_node *n, int64_t size) { content_resize(&n->now, size); }
+
+/* ---- syncs ---- */
+
+int64_t disk_mark(void) { return disk.number; }
+
+/* The oldest change is durable, or forgotten. */
+static void change_drop(disk_node *n) {
+  change *c = n->first;
+  n->first = c->next;
+  if (!n->first) n->last = &n->first;
+  n->changes--;
+  free(c);
+}
+
+void disk_sync(disk_node *n, int64_t mark, bool fails) {
+  while (n->first && n->first->number <= mark) {
+    if (!fails || disk_random(2)) change_apply_all(n->first, &n->durable);
+    change_drop(n);
+  }
+}
+
+void disk_sync_part(disk_node *n, int64_t mark, int thousandths) {
+  int left = n->changes * thousandths / 1000;
+  while (left-- > 0 && n->first && n->first->number <= mark) {
+    change_apply_all(n->first, &n->durable);
+    change_drop(n);
+  }
+}
+
+int64_t disk_sync_ns(void) { return 50000 + (int64_t)disk_random(3000000); }
+
+/* ---- names ---- */
+
+static name **bucket_of(const char *path) {
+  uint32_t hash = 2166136261u;
+  for (; *path; path++) hash = (hash ^ (unsigned char)*path) * 16777619u;
+  return &disk.bucket[hash % BUCKETS];
+}
+
+static name *name_find(const char *path) {
+  for (name *m = *bucket_of(path); m; m = m->next)
+    if (strcmp(m->path, path) == 0) return m;
+  return NULL;
+}
+
+/* The directory that a path lies in. */
+static void parent_of(const char *path, char out[DISK_PATH]) {
+  snprintf(out, DISK_PATH, "%s", path);
+  char *slash = strrchr(out, '/');
+  if (slash) *slash = '\0';
+}
+
+static bool is_below(const char *path, const char *directory) {
+  size_t len = strlen(directory);
+  return strncmp(path, directory, len) == 0 && path[len] == '/' &&
+         !strchr(path + len + 1, '/');
+}
+
+/* From now on the path stands for n, or for nothing. */
+static void name_set(const char *path, disk_node *n) {
+  name *m = name_find(path);
+  if (!m) {
+    name **at = bucket_of(path);
+    m = sim_zero(sizeof *m);
+    snprintf(m->path, sizeof m->path, "%s", path);
+    m->next = *at;
+    *at = m;
+  }
+  disk_node *old = m->now;
+  m->now = n;
+  m->number = ++disk.number;
+  if (n) n->links++;
+  if (!old) return;
+  old->links--;
+  disk_settle(old);
+}
+
+/* Forget the names that stand for nothing, neither now nor durably. */
+static void names_tidy(void) {
+  for (int i = 0; i < BUCKETS; i++) {
+    for (name **at = &disk.bucket[i]; *at;) {
+      name *m = *at;
+      if (m->now || m->durable) {
+        at = &m->next;
+        continue;
+      }
+      *at = m->next;
+      free(m);
+    }
+  }
+}
+
+disk_node *disk_find(const char *path) {
+  const name *m = name_find(path);
+  return m ? m->now : NULL;
+}
+
+bool disk_parent_exists(const char *path) {
+  char parent[DISK_PATH];
+  parent_of(path, parent);
+  const disk_node *n = disk_find(parent);
+  return n && n->type == DISK_DIRECTORY;
+}
+
+disk_node *disk_add(const char *path, disk_type type, unsigned mode) {
+  if (strlen(path) >= DISK_PATH) sim_bug("a long path: %s", path);
+  disk_node *n = disk_anonymous(type, mode);
+  name_set(path, n);
+  return n;
+}
+
+void disk_remove(const char *path) {
+  name_set(path, NULL);
+  names_tidy();
+}
+
+static int by_text(const void *a, const void *b) { return strcmp(a, b); }
+
+/* In the order of their texts, whatever the order of the buckets. */
+int disk_list(const char *path, char (**out)[DISK_PATH]) {
+  int count = 0;
+  size_t skip = strlen(path) + 1;
+  *out = NULL;
+  for (int i = 0; i < BUCKETS; i++) {
+    for (const name *m = disk.bucket[i]; m; m = m->next) {
+      if (!m->now || !is_below(m->path, path)) continue;
+      *out = sim_resize(*out, (size_t)(count + 1) * sizeof **out);
+      snprintf((*out)[count++], DISK_PATH, "%s", m->path + skip);
+    }
+  }
+  if (count) qsort(*out, (size_t)count, sizeof **out, by_text);
+  return count;
+}
+
+static void sync_below(const char *directory) {
+  for (int i = 0; i < BUCKETS; i++)
+    for (name *m = disk.bucket[i]; m; m = m->next)
+      if (is_below(m->path, directory)) m->durable = m->now;
+  names_tidy();
+}
+
+void disk_sync_names(const disk_node *directory) {
+  for (int i = 0; i < BUCKETS; i++) {
+    for (const name *m = disk.bucket[i]; m; m = m->next) {
+      if (m->now != directory) continue;
+      sync_below(m->path);
+      return;
+    }
+  }
+}
+
+void disk_sync_parent(const char *path) {
+  char parent[DISK_PATH];
+  parent_of(path, parent);
+  sync_below(parent);
+}
+
+void disk_begin(const char *directory) {
+  disk_add(directory, DISK_DIRECTORY, 0755);
+  name_find(directory)->durable = disk_find(directory);
+}
+
+/* ---- a power cut ---- */
+
+typedef struct cut {
+  disk_cut style;
+  int64_t stop; /* CUT_PREFIX: the change that is torn */
+} cut;
+
+enum fate { KEPT, LOST, TORN };
+
+/* The style decides, and chance. */
+static enum fate cut_fate(const cut *k, const change *c) {
+  switch (k->style) {
+    case CUT_NONE:
+    case CUT_ZEROS:
+    case CUT_RUBBISH:
+      return LOST;
+    case CUT_ALL:
+      return KEPT;
+    case CUT_PREFIX:
+      if (c->number == k->stop) return TORN;
+      return c->number < k->stop ? KEPT : LOST;
+    default:
+      return (enum fate)disk_random(3);
+  }
+}
+
+/* Apply the first or the last sectors of a write. */
+static void cut_tear(const cut *k, const change *c, disk_content *to) {
+  int64_t end = c->at + c->size, first = c->at / SECTOR + 1;
+  int64_t inside = (end - 1) / SECTOR - first + 1; /* boundaries within */
+  if (c->truncation || inside < 1) return;
+  int64_t at = (first + (int64_t)disk_random((uint64_t)inside)) * SECTOR;
+  if (k->style == CUT_PREFIX || disk_random(2))
+    change_apply(c, to, c->at, at);
+  else
+    change_apply(c, to, at, end);
+}
+
+/* Of a write each sector by itself arrives or not. */
+static void cut_sectors(const change *c, disk_content *to) {
+  int64_t end = c->at + c->size;
+  for (int64_t at = c->at, next; at < end; at = next) {
+    next = (at / SECTOR + 1) * SECTOR;
+    if (next > end) next = end;
+    if (disk_random(2)) change_apply(c, to, at, next);
+  }
+}
+
+static void cut_change(const cut *k, const change *c, disk_content *to) {
+  if (k->style == CUT_SECTORS && !c->truncation) {
+    cut_sectors(c, to);
+    return;
+  }
+  enum fate f = cut_fate(k, c);
+  if (f == KEPT) change_apply_all(c, to);
+  if (f == TORN) cut_tear(k, c, to);
+}
+
+/* The length of a file can reach the disk before what it has grown by. */
+static void cut_grow(const cut *k, const disk_node *n, disk_content *to) {
+  int64_t end = 0, from = to->size;
+  bool any = k->style >= CUT_SUBSET && disk_random(2);
+  bool rubbish = k->style == CUT_RUBBISH || (any && disk_random(2));
+  for (const change *c = n->first; c; c = c->next)
+    if (!c->truncation && c->at + c->size > end) end = c->at + c->size;
+  if (end <= from || (!any && !rubbish && k->style != CUT_ZEROS)) return;
+  content_resize(to, end);
+  for (int64_t at = from; at < end && rubbish; at++)
+    to->data[at] = (unsigned char)disk_random(256);
+}
+
+/* What is left of a file, which then is what everybody sees. */
+static void cut_node(const cut *k, disk_node *n) {
+  int count = 0;
+  const change **order = sim_zero(((size_t)n->changes + 1) * sizeof *order);
+  for (const change *c = n->first; c; c = c->next) order[count++] = c;
+  for (int i = count - 1; i > 0 && k->style == CUT_SHUFFLE; i--) {
+    int other = (int)disk_random((uint64_t)i + 1);
+    const change *c = order[i];
+    order[i] = order[other];
+    order[other] = c;
+  }
+  for (int i = 0; i < count; i++) cut_change(k, order[i], &n->durable);
+  cut_grow(k, n, &n->durable);
+  free(order);
+  while (n->first) change_drop(n);
+  content_resize(&n->now, 0);
+  content_write(&n->now, n->durable.data, 0, n->durable.size);
+  n->links = n->opens = n->readers = n->writers = n->length = n->locks = 0;
+  n->handles = n->shm = NULL;
+  n->regions = 0; /* the memory stays with those that are dead */
+}
+
+/* What a name stands for after the cut. */
+static disk_node *cut_name(const cut *k, const name *m) {
+  if (m->now == m->durable || k->style == CUT_ALL) return m->now;
+  if (k->style == CUT_NONE) return m->durable;
+  if (k->style == CUT_PREFIX) return m->number <= k->stop ? m->now : m->durable;
+  return disk_random(2) ? m->now : m->durable;
+}
+
+/* The number of the oldest change that is not durable. */
+static int64_t oldest_change(void) {
+  int64_t oldest = disk.number;
+  for (const disk_node *n = disk.nodes; n; n = n->next)
+    if (n->first && n->first->number < oldest) oldest = n->first->number;
+  return oldest;
+}
+
+/* A name whose directory is not there any more is no name. */
+static void names_without_directory(void) {
+  for (int i = 0; i < BUCKETS; i++)
+    for (name *m = disk.bucket[i]; m; m = m->next)
+      if (m->now && strchr(m->path + 1, '/') && !disk_parent_exists(m->path))
+        m->now = m->durable = NULL;
+}
+
+void disk_power_cut(disk_cut style) {
+  cut k = {.style = style};
+  int64_t oldest = oldest_change();
+  k.stop = oldest + (int64_t)disk_random((uint64_t)(disk.number - oldest) + 2);
+  for (disk_node *n = disk.nodes; n; n = n->next) cut_node(&k, n);
+  for (int i = 0; i < BUCKETS; i++)
+    for (name *m = disk.bucket[i]; m; m = m->next)
+      m->now = m->durable = cut_name(&k, m);
+  names_without_directory();
+  for (int i = 0; i < BUCKETS; i++)
+    for (name *m = disk.bucket[i]; m; m = m->next)
+      if (m->now) m->now->links++;
+  names_tidy();
+  for (disk_node *n = disk.nodes; n; n = n->next) disk_settle(n);
+}

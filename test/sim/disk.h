@@ -1,0 +1,111 @@
+/* disk.h - files and names of the simulated host, and what of them is durable
+ *
+ * A file has the content that processes see, in the page cache, and the content
+ * that is durable, with the changes made since the last sync between them.  A
+ * name likewise stands for one file now and for another, or none, durably; a
+ * sync of its directory makes it durable.  A power cut leaves the durable
+ * content and any part of the changes that a disk may have written.
+ *
+ * What is assumed of the disk is what SQLite assumes (test/power/powervfs.h): a
+ * sync is one, a write changes no byte outside of its range, the bytes of a
+ * sector are not mixed.  A file that was growing may have grown over zeros or
+ * rubbish.
+ */
+#ifndef ZKE_SIM_DISK_H
+#define ZKE_SIM_DISK_H
+
+#include "test/sim/sim.h"
+
+enum { DISK_PATH = 112, DISK_FIFO = 4096, DISK_REGIONS = 32 };
+
+typedef enum disk_type { DISK_FILE = 1, DISK_DIRECTORY, DISK_PIPE } disk_type;
+
+typedef struct disk_content {
+  unsigned char *data;
+  int64_t size, room;
+} disk_content;
+
+struct disk_change;  /* a write or truncation since the last sync */
+struct file_open;    /* an open file description: file.h */
+struct vfs_file;     /* SQLite's handle: vfs.c */
+
+/* A lock of an open file description. */
+typedef struct disk_lock {
+  int64_t from, end;
+  const struct file_open *owner;
+} disk_lock;
+
+typedef struct disk_node {
+  struct disk_node *next; /* of all */
+  disk_type type;
+  uint64_t inode; /* 0: it is given back */
+  unsigned mode, uid, gid;
+  int links, opens;
+  disk_content now, durable;
+  struct disk_change *first, **last;
+  int changes;
+  unsigned char bytes[DISK_FIFO]; /* in a FIFO */
+  int length, readers, writers;
+  disk_lock *lock;
+  int locks, lock_room;
+  struct vfs_file *handles; /* SQLite's, of the file */
+  struct vfs_file *shm;     /* and of it as a WAL-index, */
+  void *region[DISK_REGIONS]; /* which has these */
+  int regions;
+} disk_node;
+
+/* Make the disk, with one directory. */
+void disk_begin(const char *directory);
+
+/* disk_find   - the file that a path leads to, or NULL
+ * disk_add    - make a file and give it a name; the parent is there
+ * disk_anonymous - one without a name
+ * disk_remove - take the name away
+ * disk_list   - how many names a directory has; *out is freed by the caller
+ * disk_settle - give the file back if nobody names, opens or uses it */
+disk_node *disk_find(const char *path);
+disk_node *disk_add(const char *path, disk_type type, unsigned mode);
+disk_node *disk_anonymous(disk_type type, unsigned mode);
+void disk_remove(const char *path);
+int disk_list(const char *path, char (**out)[DISK_PATH]);
+void disk_settle(disk_node *n);
+bool disk_parent_exists(const char *path);
+
+/* disk_read  - how many bytes there were
+ * disk_write, disk_truncate - changes that are not durable */
+int64_t disk_read(const disk_node *n, void *out, int64_t at, int64_t size);
+void disk_write(disk_node *n, const void *data, int64_t at, int64_t size);
+void disk_truncate(disk_node *n, int64_t size);
+/* The size without a change: what is not on the disk at all, as a -shm. */
+void disk_set_size(disk_node *n, int64_t size);
+
+/* The number of the last change. */
+int64_t disk_mark(void);
+/* What was changed up to a mark is durable.  If the sync fails, some of it is,
+ * and the rest will never be, as Linux has it. */
+void disk_sync(disk_node *n, int64_t mark, bool fails);
+/* Of the kill inside a sync: part of it is durable, the rest still waits. */
+void disk_sync_part(disk_node *n, int64_t mark, int thousandths);
+/* The names of the directory, or of the one that a path lies in. */
+void disk_sync_names(const disk_node *directory);
+void disk_sync_parent(const char *path);
+/* How long a sync takes. */
+int64_t disk_sync_ns(void);
+
+/* What a power cut does to the changes that are not durable. */
+typedef enum disk_cut {
+  CUT_NONE,    /* all are lost */
+  CUT_ALL,     /* all are there */
+  CUT_PREFIX,  /* all files stop at one moment, in the middle of a write */
+  CUT_ZEROS,   /* all are lost, but files have grown, over zeros */
+  CUT_RUBBISH, /* or over rubbish */
+  CUT_SUBSET,  /* each is there, lost or torn */
+  CUT_SHUFFLE, /* the same in any order */
+  CUT_SECTORS, /* each sector of each is there or lost */
+  CUT_STYLES
+} disk_cut;
+
+/* The power goes: no process, lock or FIFO's byte is left. */
+void disk_power_cut(disk_cut style);
+
+#endif

@@ -1,0 +1,185 @@
+/* file.c - see file.h */
+#include "test/sim/file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- locks of an open file description ---- */
+
+static void lock_add(disk_node *n, int64_t from, int64_t end,
+                     const file_open *owner) {
+  if (from >= end) return;
+  if (n->locks == n->lock_room) {
+    n->lock_room = n->lock_room * 2 + 8;
+    n->lock = sim_resize(n->lock, (size_t)n->lock_room * sizeof *n->lock);
+  }
+  n->lock[n->locks++] = (disk_lock){from, end, owner};
+}
+
+/* Take a range out of all locks of the owner. */
+static void lock_drop(disk_node *n, const file_open *owner, int64_t from,
+                      int64_t end) {
+  for (int i = 0; i < n->locks; i++) {
+    disk_lock l = n->lock[i];
+    if (l.owner != owner || l.end <= from || l.from >= end) continue;
+    n->lock[i--] = n->lock[--n->locks];
+    lock_add(n, l.from, from, owner);
+    lock_add(n, end, l.end, owner);
+  }
+}
+
+bool file_lock(file_open *o, int64_t from, int64_t count, bool take) {
+  disk_node *n = o->n;
+  int64_t end = from + count;
+  for (int i = 0; take && i < n->locks; i++) {
+    const disk_lock *l = &n->lock[i];
+    if (l->owner != o && l->from < end && l->end > from) return false;
+  }
+  lock_drop(n, o, from, end);
+  if (take) lock_add(n, from, end, o);
+  return true;
+}
+
+const disk_lock *file_find_lock(const file_open *o, int64_t from,
+                                int64_t count) {
+  const disk_lock *found = NULL;
+  uint64_t hits = 0;
+  for (int i = 0; i < o->n->locks; i++) {
+    const disk_lock *l = &o->n->lock[i];
+    if (l->owner == o || l->from >= from + count || l->end <= from) continue;
+    if (sim_random(SIM_KERNEL, ++hits) == 0) found = l;
+  }
+  return found;
+}
+
+bool file_process_has_lock(const sched_process *p, const disk_node *n,
+                           int64_t at) {
+  for (int i = 0; i < n->locks; i++) {
+    const disk_lock *l = &n->lock[i];
+    if (l->from > at || l->end <= at) continue;
+    for (int fd = 0; fd < FILE_DESCRIPTORS; fd++)
+      if (p->files->fd[fd] == l->owner) return true;
+  }
+  return false;
+}
+
+/* ---- open file descriptions ---- */
+
+file_table *file_table_new(void) { return sim_zero(sizeof(file_table)); }
+
+/* Pollers forget a description that is closed. */
+static void members_forget(const file_table *t, const file_open *o) {
+  for (int fd = 0; fd < FILE_DESCRIPTORS; fd++) {
+    file_open *p = t->fd[fd];
+    if (!p || p->kind != FILE_POLLER) continue;
+    for (int i = 0; i < p->members; i++)
+      if (p->member[i].o == o) p->member[i--] = p->member[--p->members];
+  }
+}
+
+/* A descriptor of it is closed. */
+static void open_drop(const file_table *t, file_open *o) {
+  if (--o->refs > 0) return;
+  members_forget(t, o);
+  disk_node *n = o->n;
+  if (n) {
+    lock_drop(n, o, 0, INT64_MAX);
+    n->readers -= n->type == DISK_PIPE && o->reads;
+    n->writers -= n->type == DISK_PIPE && o->writes;
+    if (!n->readers && !n->writers) n->length = 0;
+    n->opens--;
+    disk_settle(n);
+  }
+  free(o->member);
+  free(o);
+}
+
+int file_count(const file_table *t) {
+  int count = 0;
+  for (int fd = 0; fd < FILE_DESCRIPTORS; fd++) count += t->fd[fd] != NULL;
+  return count;
+}
+
+bool file_reap_one(file_table *t) {
+  int count = file_count(t);
+  if (!count) return false;
+  int pick = (int)sim_random(SIM_KERNEL, (uint64_t)count);
+  for (int fd = 0; fd < FILE_DESCRIPTORS; fd++) {
+    file_open *o = t->fd[fd];
+    if (!o || pick-- > 0) continue;
+    t->fd[fd] = NULL;
+    open_drop(t, o);
+    return true;
+  }
+  return false;
+}
+
+/* The lowest descriptor that is free. */
+static int fd_new(file_open *o) {
+  file_table *t = sched_self()->files;
+  for (int fd = 3; fd < FILE_DESCRIPTORS; fd++) {
+    if (t->fd[fd]) continue;
+    t->fd[fd] = o;
+    o->refs++;
+    return fd;
+  }
+  return -EMFILE;
+}
+
+file_open *file_get(int fd) {
+  file_table *t = sched_self()->files;
+  if (fd < 0 || fd >= FILE_DESCRIPTORS || !t->fd[fd])
+    sim_found("P9: a descriptor is used that is not open: %d", fd);
+  return t->fd[fd];
+}
+
+int file_open_node(disk_node *n, bool reads, bool writes) {
+  file_open *o = sim_zero(sizeof *o);
+  *o = (file_open){.kind = FILE_DISK, .n = n, .reads = reads, .writes = writes};
+  int fd = fd_new(o);
+  if (fd < 0) {
+    free(o);
+    return fd;
+  }
+  n->opens++;
+  n->readers += n->type == DISK_PIPE && reads;
+  n->writers += n->type == DISK_PIPE && writes;
+  return fd;
+}
+
+int file_open_kind(file_kind kind) {
+  file_open *o = sim_zero(sizeof *o);
+  o->kind = kind;
+  if (kind == FILE_POLLER)
+    o->member = sim_zero(FILE_MEMBERS * sizeof *o->member);
+  return fd_new(o);
+}
+
+int file_dup(int fd) { return fd_new(file_get(fd)); }
+
+void file_close(int fd) {
+  file_table *t = sched_self()->files;
+  file_open *o = file_get(fd);
+  t->fd[fd] = NULL;
+  open_drop(t, o);
+}
+
+/* ---- FIFOs ---- */
+
+int64_t file_fifo_read(disk_node *n, void *out, size_t size) {
+  if (!n->length) return n->writers ? -EAGAIN : 0;
+  int count = n->length < (int)size ? n->length : (int)size;
+  memcpy(out, n->bytes, (size_t)count);
+  memmove(n->bytes, n->bytes + count, (size_t)(n->length - count));
+  n->length -= count;
+  return count;
+}
+
+int64_t file_fifo_write(disk_node *n, const void *data, size_t size) {
+  if (!n->readers) return -EPIPE;
+  if ((size_t)n->length + size > sizeof n->bytes) return -EAGAIN;
+  memcpy(n->bytes + n->length, data, size);
+  n->length += (int)size;
+  return (int64_t)size;
+}

@@ -1,0 +1,130 @@
+/* host.c - see host.h */
+#include "test/sim/host.h"
+
+#include "test/sim/load.h"
+#include "test/sim/os.h"
+#include "test/sim/plan.h"
+#include "test/sim/vfs.h"
+#include "test/sim/wait.h"
+
+/* How many steps the processes have, once faults have ended, to come to rest. */
+enum { REST_STEPS = 600000, REST_FACTOR = 20 };
+
+static disk_cut cut_style; /* of the power cut that is coming */
+
+static void died(int slot) {
+  os_blocks_forget(slot);
+  load_died(slot);
+}
+
+static bool reap(sched_process *p) {
+  bool handles = p->files->handles != NULL;
+  if (handles && sim_chance(SIM_KERNEL, 1, 2)) return vfs_reap_one(p->files);
+  return file_reap_one(p->files) || vfs_reap_one(p->files);
+}
+
+/* A process that has closed all it had has nothing left. */
+static void returned(sched_process *p) {
+  int64_t blocks = os_blocks(p->slot);
+  int fds = file_count(p->files);
+  if (blocks)
+    sim_found("P9: %lld blocks of memory are left at the end",
+              (long long)blocks);
+  if (fds) sim_found("P9: %d descriptors are left at the end", fds);
+  if (p->files->handles) sim_found("P9: SQLite has files open at the end");
+}
+
+static void kill_all(void) {
+  for (int i = 0; i < SIM_SLOTS; i++) sched_kill(i);
+  load_all_died();
+}
+
+/* A fault of the host's strikes. */
+static void strike(const plan_fault *f) {
+  char text[64];
+  plan_print_fault(f, text);
+  sim_say("FAULT %s", text);
+  sim.last_fault = sim.now;
+  switch (f->kind) {
+    case 'C':
+      sim.cuts++;
+      cut_style = (disk_cut)(f->arg % CUT_STYLES);
+      sched_cut();
+      break;
+    case 'M':
+      kill_all();
+      break;
+    case 'F':
+      sim.full_until = sim.now + f->arg * SIM_MS;
+      sim.last_error = sim.full_until;
+      break;
+    case 'W':
+      sim.wall += f->arg * SIM_MS;
+      break;
+    default: /* Z */
+      sim.suspended += f->arg * SIM_MS;
+  }
+}
+
+/* Faults are over: the host is as it should be, and processes come to rest. */
+static void faults_end(void) {
+  sim_say("FAULTS END");
+  sim.ending = sim.now;
+  sim.last_fault = sim.now;
+  sim.full_until = 0;
+  sched_go_on_all();
+  load_rest();
+}
+
+static void tick(void) {
+  for (plan_fault *f; !sim.ending && (f = plan_strikes_host(sim.steps));) {
+    strike(f);
+    if (f->kind == 'C') return; /* nothing more happens before it */
+  }
+  if (!sim.ending && sim.steps >= the_plan.k.steps) faults_end();
+  load_tick();
+}
+
+/* The power is gone, and comes back. */
+static void power_cut(disk_cut style) {
+  sim.boots++;
+  sim.full_until = 0;
+  sim.wall += sim.suspended;
+  sim.suspended = 0;
+  sim.now += 20000 * SIM_MS;
+  sim.booted = sim.now - 3000 * SIM_MS;
+  sim.last_fault = sim.now;
+  for (int i = 0; i < SIM_SLOTS; i++) os_blocks_forget(i);
+  sched_forget_all();
+  disk_power_cut(style);
+  load_cut();
+}
+
+void host_run(void) {
+  const sched_hooks hooks = {.died = died,
+                             .returned = returned,
+                             .reap = reap,
+                             .begin = file_table_new,
+                             .ready = wait_ready,
+                             .due = wait_due,
+                             .tick = tick,
+                             .next = load_next,
+                             .over = load_over};
+  int64_t limit = the_plan.k.steps * REST_FACTOR + REST_STEPS;
+  sched_begin(&hooks);
+  disk_begin("/sim");
+  load_begin();
+  for (;;) {
+    switch (sched_run(limit)) {
+      case SCHED_OVER:
+        return;
+      case SCHED_CUT:
+        power_cut(cut_style);
+        break;
+      case SCHED_STUCK:
+        sim_found("P10: all processes wait for ever");
+      case SCHED_LIMIT:
+        sim_found("P10: no end after %lld steps", (long long)sim.steps);
+    }
+  }
+}

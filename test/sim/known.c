@@ -1,0 +1,312 @@
+/* known.c - see known.h */
+#include "test/sim/known.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/sim/load.h"
+#include "test/sim/plan.h"
+#include "test/sim/sched.h"
+
+enum { VALUES = 1 << 17, VERSIONS = 1 << 14, ZXIDS = 1 << 18, IDS = 1 << 15 };
+
+/* A call waits for others for so long, and may overrun that (P10). */
+enum { BUSY_MS = 3000, SLACK_MS = 1500 };
+
+known_session known_of[SIM_SLOTS];
+bool known_ready;
+int64_t known_check_began;
+
+static int64_t zxid_most, changes;
+
+/* ---- calls ---- */
+
+known_call known_begin(int slot, const char *name) {
+  load_count.calls++;
+  return (known_call){.name = name,
+                      .slot = slot,
+                      .at = sim.now,
+                      .stopped = sched_stopped_ns(slot),
+                      .zxid = zxid_most,
+                      .changes = changes,
+                      .ended = known_of[slot].ended};
+}
+
+/* How long it took, without the time in which its process was stopped. */
+int64_t known_now_without_stops(const known_call *c) {
+  return sim.now - c->at - (sched_stopped_ns(c->slot) - c->stopped);
+}
+
+/* Does the plan have slow syncs?  Then a call can take as long as those. */
+static int64_t slow_ms(void) {
+  int64_t ms = 0;
+  for (int i = 0; i < the_plan.faults; i++)
+    if (the_plan.fault[i].kind == 'l') ms += the_plan.fault[i].arg;
+  return ms;
+}
+
+static void check_time(const known_call *c, int rc) {
+  int64_t took = known_now_without_stops(c) / SIM_MS;
+  if (the_plan.k.switches && took > BUSY_MS + SLACK_MS + slow_ms())
+    sim_found("P10: %s took %lld ms: %s", c->name, (long long)took,
+              zke_error_name(rc));
+  bool calm = sim.last_fault < c->at && the_plan.k.switches;
+  if (calm && took > 200 && changes - c->changes > 40 * the_plan.k.processes)
+    sim_found("P10: %s took %lld ms, others made %lld changes meanwhile",
+              c->name, (long long)took, (long long)(changes - c->changes));
+  if (rc == ZKE_OPERATIONTIMEOUT && sim.ending &&
+      sim.now > sim.ending + 12000 * SIM_MS)
+    sim_found("P10: %s timed out though faults are over: %s", c->name,
+              zke_errmsg());
+}
+
+static void check_result(const known_call *c, int rc) {
+  known_session *s = &known_of[c->slot];
+  switch (rc) {
+    case ZKE_SESSIONEXPIRED:
+    case ZKE_INVALIDSTATE:
+    case ZKE_SESSIONMOVED:
+    case ZKE_REPLACED:
+      if (!s->may_end)
+        sim_found("P5: %s of a living session: %s, %s", c->name,
+                  zke_error_name(rc), zke_errmsg());
+      s->lost = true;
+      return;
+    case ZKE_CORRUPT:
+    case ZKE_NOTADB:
+    case ZKE_MISUSE:
+    case ZKE_FORKED:
+    case ZKE_BADARGUMENTS:
+      sim_found("P11: %s: %s, %s", c->name, zke_error_name(rc), zke_errmsg());
+    case ZKE_CONNECTIONLOSS:
+    case ZKE_FULL:
+    case ZKE_SYSTEMERROR:
+    case ZKE_CANTOPEN:
+    case ZKE_NOMEM:
+      if (sim.last_error < 0)
+        sim_found("P11: %s failed though nothing did: %s, %s", c->name,
+                  zke_error_name(rc), zke_errmsg());
+      return;
+    default:
+      return;
+  }
+}
+
+int known_end(known_call c, int rc) {
+  sim_trace((uint64_t)(unsigned)rc);
+  sim_say("%s: %s%s%s", c.name, zke_error_name(rc), rc ? ", " : "",
+          rc ? zke_errmsg() : "");
+  load_count.ok += rc == ZKE_OK;
+  load_count.loss += rc == ZKE_CONNECTIONLOSS;
+  load_count.late += rc == ZKE_OPERATIONTIMEOUT;
+  load_count.other +=
+      rc != ZKE_OK && rc != ZKE_CONNECTIONLOSS && rc != ZKE_OPERATIONTIMEOUT;
+  check_time(&c, rc);
+  check_result(&c, rc);
+  return rc;
+}
+
+/* ---- zxids and sessions ---- */
+
+static struct {
+  int64_t zxid, at;
+} zxids[ZXIDS];
+
+/* Where a zxid is noted, or is to be. */
+static size_t zxid_place(int64_t zxid) {
+  size_t i = (size_t)((uint64_t)zxid * UINT64_C(0x9e3779b97f4a7c15) >> 46);
+  for (i %= ZXIDS; zxids[i].zxid && zxids[i].zxid != zxid; i = (i + 1) % ZXIDS)
+    continue;
+  return i;
+}
+
+void known_zxid(known_call c, int64_t zxid) {
+  if (zxid <= c.zxid)
+    sim_found("P8: %s has the zxid %llx, after %llx was acknowledged", c.name,
+              (long long)zxid, (long long)c.zxid);
+  size_t i = zxid_place(zxid);
+  if (zxids[i].zxid)
+    sim_found("P8: %s has the zxid %llx, which was given before", c.name,
+              (long long)zxid);
+  zxids[i].zxid = zxid;
+  zxids[i].at = sim.now;
+  if (++changes > ZXIDS / 2) sim_bug("too many changes");
+  if (zxid > zxid_most) zxid_most = zxid;
+  if (c.ended)
+    sim_found("P5: %s by a session that was ended before", c.name);
+}
+
+int64_t known_zxid_at(int64_t zxid) {
+  size_t i = zxid_place(zxid);
+  return zxids[i].zxid ? zxids[i].at : 0;
+}
+
+void known_read(known_call c, int64_t zxid) {
+  if (zxid && zxid < c.zxid)
+    sim_found("P8: %s saw the state of zxid %llx, after %llx was acknowledged",
+              c.name, (long long)zxid, (long long)c.zxid);
+  if (c.ended) sim_found("P5: %s by a session that was ended before", c.name);
+}
+
+void known_session_id(int64_t id) {
+  static int64_t ids[IDS];
+  static int count;
+  for (int i = 0; i < count; i++)
+    if (ids[i] == id)
+      sim_found("P8: the session id %llx was given twice", (long long)id);
+  if (count < IDS) ids[count++] = id;
+}
+
+/* ---- values and registers ---- */
+
+enum fate { NEVER, TRIED, ACKNOWLEDGED, REFUSED, SEEN };
+static unsigned char values[VALUES];
+static int value_count;
+
+int known_value_new(void) {
+  if (++value_count >= VALUES) sim_bug("too many values");
+  values[value_count] = TRIED;
+  return value_count;
+}
+
+void known_value_end(int value, int rc) {
+  if (rc == ZKE_OK) {
+    values[value] = ACKNOWLEDGED;
+  } else if (rc != ZKE_CONNECTIONLOSS) {
+    if (values[value] == SEEN)
+      sim_found("P2: a change was refused (%s), and seen all the same",
+                zke_error_name(rc));
+    values[value] = REFUSED;
+  }
+}
+
+static struct {
+  int most;
+  int value[VERSIONS];
+  int64_t mzxid[VERSIONS];
+} registers[KNOWN_REGISTERS];
+
+int known_version(int k) { return registers[k].most; }
+
+void known_set(int k, int version, int value, int64_t mzxid) {
+  if (version < 0 || version >= VERSIONS) sim_found("/r%d: version %d", k, version);
+  int *have = &registers[k].value[version];
+  int64_t *zxid = &registers[k].mzxid[version];
+  if (*zxid && (*have != value || *zxid != mzxid))
+    sim_found("P2: version %d of /r%d was %d of zxid %llx and is %d of %llx",
+              version, k, *have, (long long)*zxid, value, (long long)mzxid);
+  *have = value;
+  *zxid = mzxid;
+  if (version > registers[k].most) registers[k].most = version;
+}
+
+void known_got(int k, int least, const char *data, int len,
+               const zke_stat *stat) {
+  char text[24] = "";
+  if (len < 0 || len > 20) sim_found("/r%d has %d bytes", k, len);
+  memcpy(text, data, (size_t)len);
+  int value = atoi(text);
+  if (stat->version < least)
+    sim_found("P8: /r%d has version %d (value %d), after %d was known", k,
+              stat->version, value, least);
+  if (value < 0 || value > value_count || (value && values[value] == NEVER))
+    sim_found("P2: /r%d is %d, which nobody wrote", k, value);
+  if (value && values[value] == REFUSED)
+    sim_found("P2: /r%d is %d, whose set was refused", k, value);
+  if (value && values[value] == TRIED) values[value] = SEEN;
+  known_set(k, stat->version, value, stat->mzxid);
+}
+
+static int pair_most;
+
+int known_pair(void) { return pair_most; }
+
+void known_pair_set(int version) {
+  if (version > pair_most) pair_most = version;
+}
+
+/* ---- the queue ---- */
+
+enum number { UNKNOWN, THERE, LEAVING, GONE };
+static unsigned char numbers[KNOWN_NUMBERS];
+static int given; /* one more than the highest */
+
+int known_given(void) { return given; }
+
+void known_give(int number, int least) {
+  if (number < 0 || number >= KNOWN_NUMBERS) sim_bug("number %d", number);
+  if (numbers[number]) sim_found("P8: the number %d was given twice", number);
+  if (number < least)
+    sim_found("P8: the number %d was given after %d", number, least - 1);
+  numbers[number] = THERE;
+  if (number >= given) given = number + 1;
+}
+
+int known_pick(uint64_t random) {
+  if (!given) return -1;
+  int n = (int)(random % (uint64_t)given);
+  if (numbers[n] != THERE) return -1;
+  numbers[n] = LEAVING;
+  return n;
+}
+
+void known_taken(int number, int rc) {
+  if (rc == ZKE_OK) numbers[number] = GONE;
+  if (rc == ZKE_NONODE) sim_found("P8: number %d of /q is lost", number);
+  if (rc != ZKE_OK && rc != ZKE_CONNECTIONLOSS) numbers[number] = THERE;
+}
+
+void known_numbers(unsigned char out[KNOWN_NUMBERS]) {
+  memcpy(out, numbers, sizeof numbers);
+}
+
+int known_number_of(const char *path) {
+  size_t len = strlen(path);
+  return len > 10 ? atoi(path + len - 10) : -1;
+}
+
+void known_listed(const zke_strings *names, const unsigned char *before) {
+  static unsigned char has[KNOWN_NUMBERS];
+  memset(has, 0, sizeof has);
+  for (int i = 0; i < names->count; i++) {
+    int n = known_number_of(names->data[i]);
+    if (n < 0 || n >= KNOWN_NUMBERS) sim_found("/q has %s", names->data[i]);
+    has[n] = 1;
+    if (before[n] == GONE)
+      sim_found("P8: number %d of /q was deleted, and is there", n);
+  }
+  for (int n = 0; n < given; n++)
+    if (before[n] == THERE && numbers[n] == THERE && !has[n])
+      sim_found("P8: number %d of /q is lost", n);
+}
+
+/* ---- locks ---- */
+
+static struct {
+  int holder; /* slot + 1 */
+  int64_t session, generation;
+} locks[KNOWN_LOCKS];
+
+int known_holder(int k, int64_t *generation) {
+  int slot = locks[k].holder - 1;
+  *generation = locks[k].generation;
+  bool holds = slot >= 0 && sched_lives(slot) &&
+               known_of[slot].id == locks[k].session && !known_of[slot].may_end;
+  return holds ? slot : -1;
+}
+
+void known_hold(int k, int slot) {
+  locks[k].holder = slot + 1;
+  locks[k].session = known_of[slot].id;
+  locks[k].generation++;
+}
+
+void known_release(int k) {
+  locks[k].holder = 0;
+  locks[k].generation++;
+}
+
+void known_release_all(int slot) {
+  for (int k = 0; k < KNOWN_LOCKS; k++)
+    if (locks[k].holder == slot + 1) known_release(k);
+}

@@ -1,0 +1,208 @@
+/* load.c - see load.h */
+#include "test/sim/load.h"
+
+#include <string.h>
+
+#include "test/sim/ops.h"
+#include "test/sim/plan.h"
+#include "test/sim/sched.h"
+#include "test/sim/watches.h"
+
+/* How long the processes have to come to rest, and to be opened, at the end. */
+enum { REST_MS = 4000, END_MS = 200000, OPEN_MS = 100000 };
+
+load_figures load_count;
+
+typedef struct actor {
+  zke *z;
+  int64_t begins; /* when its next process does; SIM_NEVER: none is to */
+  int64_t calls;  /* that its threads have yet to make */
+  bool done;      /* it has come to rest */
+} actor;
+
+static actor actors[SIM_SLOTS];
+static bool checked; /* one has looked at everything */
+
+static uint64_t chance(int slot, uint64_t below) {
+  return sim_random((sim_stream)(SIM_LOAD + slot), below);
+}
+
+/* ---- the end ---- */
+
+/* No session is left that nobody has (P6). */
+static void check_sessions(int slot) {
+  zke_session_list *list = NULL;
+  known_call c = known_begin(slot, "sessions");
+  if (known_end(c, zke_sessions(actors[slot].z, &list)) != ZKE_OK) return;
+  for (int i = 0; i < list->count; i++) {
+    bool known = false;
+    for (int k = 0; k < SIM_SLOTS; k++)
+      known |= known_of[k].id == list->data[i].id && sched_lives(k);
+    if (!known)
+      sim_found("P6: the session %llx of a dead process is there, %lld ms "
+                "after the last fault",
+                (long long)list->data[i].id,
+                (long long)((sim.now - sim.ending) / SIM_MS));
+  }
+  zke_free(list);
+}
+
+/* Is this the process that looks at everything, and is it time? */
+static bool is_last(int slot) {
+  for (int i = 0; i < SIM_SLOTS; i++) {
+    if (!sched_lives(i)) continue;
+    if (!actors[i].done) return false;
+    if (i < slot && !known_of[i].lost) return false;
+  }
+  return true;
+}
+
+/* Wait until nothing happens any more, and see that nothing is missing. */
+static void come_to_rest(const ops_actor *a) {
+  const known_session *s = &known_of[a->slot];
+  int64_t until = sim.now + REST_MS * SIM_MS;
+  while (sim.now < until && !s->lost) {
+    int rc = ops_wait(a, 300);
+    if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT) sched_pause(50 * SIM_MS);
+    sched_pause(SIM_MS);
+  }
+  if (!s->lost) watches_check(a->slot, a->z);
+  actors[a->slot].done = true;
+  while (!checked && !s->lost) {
+    if (is_last(a->slot)) {
+      check_sessions(a->slot);
+      ops_check(a);
+      ops_look(a);
+      checked = true;
+    }
+    ops_wait(a, 200);
+    sched_pause(SIM_MS);
+    if (sim.now > sim.ending + END_MS * SIM_MS)
+      sim_found("P10: no end of waiting for the others");
+  }
+}
+
+/* ---- a process ---- */
+
+static void work(const ops_actor *a) {
+  actor *self = &actors[a->slot];
+  while (!sim.ending && self->calls-- > 0 && !known_of[a->slot].lost) {
+    ops_any(a);
+    if (!the_plan.k.busy && chance(a->slot, 3) == 0)
+      sched_pause((int64_t)chance(a->slot, 30) * SIM_MS);
+  }
+}
+
+static void thread_main(int slot) {
+  ops_actor a = {.slot = slot, .thread = sched_thread(), .z = actors[slot].z};
+  zke_zxid(); /* asks for it from now on */
+  work(&a);
+}
+
+/* Open the file, and again until that succeeds. */
+static void open_until(int slot) {
+  for (;;) {
+    ops_actor a = {.slot = slot};
+    int rc = ops_open(slot, &a.z);
+    if (rc == ZKE_OK && !known_ready) rc = ops_nodes(&a);
+    actors[slot].z = a.z;
+    if (rc == ZKE_OK) return;
+    if (a.z) ops_close(slot, a.z);
+    actors[slot].z = NULL;
+    sched_pause((int64_t)chance(slot, 200) * SIM_MS);
+    if (sim.ending && sim.now > sim.ending + OPEN_MS * SIM_MS)
+      sim_found("P10: the file cannot be opened: %s", zke_errmsg());
+  }
+}
+
+/* A process: some lives of a handle, the last of which ends with the run. */
+static void process_main(int slot) {
+  zke_zxid();
+  for (bool ends = false; !ends;) {
+    open_until(slot);
+    ops_actor a = {.slot = slot, .z = actors[slot].z};
+    actors[slot].calls = 20 + (int64_t)chance(slot, 200);
+    if (chance(slot, 3) == 0) ops_look(&a);
+    for (int i = 1; i < the_plan.k.threads; i++)
+      sched_start_thread(thread_main, i);
+    work(&a);
+    sched_join();
+    if (sim.ending) come_to_rest(&a);
+    ends = sim.ending != 0;
+    ops_close(slot, a.z);
+    actors[slot].z = NULL;
+    if (!ends && chance(slot, 8) == 0) {
+      actors[slot].begins = sim.now + (int64_t)chance(slot, 500) * SIM_MS;
+      return;
+    }
+  }
+}
+
+/* ---- the world ---- */
+
+static int64_t soon(uint64_t ms) {
+  return sim.now + (int64_t)sim_random(SIM_WORLD, ms) * SIM_MS;
+}
+
+static void calm(void) {
+  ops_calm(soon(4000));
+  for (int i = 0; i < the_plan.k.processes; i++)
+    if (actors[i].begins != SIM_NEVER) actors[i].begins = soon(20);
+}
+
+static void forget(int slot) {
+  known_of[slot] = (known_session){.id = 0};
+  known_release_all(slot);
+  watches_forget(slot);
+  actors[slot].z = NULL;
+}
+
+void load_died(int slot) {
+  forget(slot);
+  actors[slot].begins = soon(2500);
+}
+
+void load_all_died(void) {
+  if (sim_chance(SIM_WORLD, 1, 2)) calm();
+}
+
+void load_cut(void) {
+  for (int i = 0; i < the_plan.k.processes; i++) {
+    forget(i);
+    actors[i].begins = soon(50);
+  }
+  if (sim_chance(SIM_WORLD, 1, 3)) calm();
+}
+
+void load_begin(void) {
+  for (int i = 0; i < SIM_SLOTS; i++)
+    actors[i].begins = i < the_plan.k.processes ? soon(20) : SIM_NEVER;
+}
+
+/* One process at least sees the end. */
+void load_rest(void) {
+  bool any = false;
+  for (int i = 0; i < SIM_SLOTS; i++) any |= sched_lives(i);
+  for (int i = 0; i < SIM_SLOTS; i++)
+    if (!sched_lives(i)) actors[i].begins = SIM_NEVER;
+  if (!any) actors[0].begins = sim.now;
+}
+
+void load_tick(void) {
+  for (int i = 0; i < the_plan.k.processes; i++) {
+    actor *a = &actors[i];
+    if (a->begins > sim.now || !sched_is_free(i)) continue;
+    a->begins = SIM_NEVER;
+    a->done = false;
+    sched_spawn(i, process_main);
+  }
+}
+
+int64_t load_next(void) {
+  int64_t next = SIM_NEVER;
+  for (int i = 0; i < the_plan.k.processes; i++)
+    if (actors[i].begins < next) next = actors[i].begins;
+  return next;
+}
+
+bool load_over(void) { return load_next() == SIM_NEVER; }

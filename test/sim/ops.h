@@ -1,0 +1,31 @@
+/* ops.h - the calls that a process of the load makes */
+#ifndef ZKE_SIM_OPS_H
+#define ZKE_SIM_OPS_H
+
+#include "zkembed.h"
+
+extern const char *const ops_file;
+
+/* A thread of a process: the handle is the process's. */
+typedef struct ops_actor {
+  int slot, thread;
+  zke *z;
+} ops_actor;
+
+/* ops_open  - options of the plan, and of chance
+ * ops_nodes - make the nodes that all work on; a result
+ * ops_any   - one call, or some that belong together
+ * ops_wait  - sleep for events for ms
+ * ops_look  - read all and compare with what is known */
+int ops_open(int slot, zke **z_out);
+int ops_nodes(const ops_actor *a);
+void ops_any(const ops_actor *a);
+int ops_wait(const ops_actor *a, int64_t ms);
+void ops_look(const ops_actor *a);
+void ops_check(const ops_actor *a);
+int ops_close(int slot, zke *z);
+
+/* From now on until then, for some time: only calls that are not synced. */
+void ops_calm(int64_t until);
+
+#endif

@@ -1,0 +1,434 @@
+/* os.c - see os.h; zkembed.h says what each member has to do */
+#include "test/sim/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/sim/vfs.h"
+#include "test/sim/wait.h"
+
+enum { UMASK = 022 };
+
+static bool disk_is_full(void) { return sim.now < sim.full_until; }
+
+/* ---- files and names ---- */
+
+static int call_open(void *context, const char *path, int flags,
+                     unsigned mode) {
+  int error = sched_step(CALL_open);
+  int access = flags & O_ACCMODE;
+  disk_node *n = disk_find(path);
+  (void)context;
+  if (error) return -error;
+  if (n && (flags & O_CREAT) && (flags & O_EXCL)) return -EEXIST;
+  if (!n) {
+    if (!(flags & O_CREAT) || !disk_parent_exists(path)) return -ENOENT;
+    if (disk_is_full()) return -ENOSPC;
+    n = disk_add(path, DISK_FILE, mode & ~(unsigned)UMASK);
+  }
+  if (flags & O_DIRECTORY && n->type != DISK_DIRECTORY) return -ENOTDIR;
+  if (n->type == DISK_PIPE && access == O_WRONLY && !n->readers) return -ENXIO;
+  return file_open_node(n, access != O_WRONLY, access != O_RDONLY);
+}
+
+/* Closing any descriptor of a file drops the locks that SQLite has on it in
+ * that process: POSIX locks are the process's. */
+static int call_close(void *context, int fd) {
+  (void)context;
+  sched_step(CALL_close);
+  const disk_node *n = file_get(fd)->n;
+  if (n && n->type == DISK_FILE && vfs_would_lose_locks(n))
+    sim_found("P9: close() of a descriptor drops locks of SQLite's");
+  file_close(fd);
+  return 0;
+}
+
+static int call_dup(void *context, int fd) {
+  int error = sched_step(CALL_dup);
+  (void)context;
+  return error ? -error : file_dup(fd);
+}
+
+static int64_t call_read(void *context, int fd, void *buffer, size_t size) {
+  int error = sched_step(CALL_read);
+  file_open *o = file_get(fd);
+  (void)context;
+  if (error) return -error;
+  if (o->kind == FILE_TIMER) {
+    const uint64_t once = 1;
+    if (size < sizeof once) return -EINVAL;
+    if (!wait_take_timer(o)) return -EAGAIN;
+    memcpy(buffer, &once, sizeof once);
+    return sizeof once;
+  }
+  if (!o->n || o->n->type != DISK_PIPE || !o->reads) return -EINVAL;
+  return file_fifo_read(o->n, buffer, size);
+}
+
+static int64_t call_write(void *context, int fd, const void *buffer,
+                          size_t size) {
+  int error = sched_step(CALL_write);
+  const file_open *o = file_get(fd);
+  (void)context;
+  if (error) return -error;
+  if (!o->n || o->n->type != DISK_PIPE || !o->writes) return -EBADF;
+  return file_fifo_write(o->n, buffer, size);
+}
+
+static int64_t call_pread(void *context, int fd, void *buffer, size_t size,
+                          int64_t at) {
+  int error = sched_step(CALL_pread);
+  const disk_node *n = file_get(fd)->n;
+  (void)context;
+  return error ? -error : disk_read(n, buffer, at, (int64_t)size);
+}
+
+static int64_t call_pwrite(void *context, int fd, const void *buffer,
+                           size_t size, int64_t at) {
+  int error = sched_step(CALL_pwrite);
+  disk_node *n = file_get(fd)->n;
+  (void)context;
+  if (error) return -error;
+  if (disk_is_full() && at + (int64_t)size > n->now.size) return -ENOSPC;
+  disk_write(n, buffer, at, (int64_t)size);
+  return (int64_t)size;
+}
+
+static void describe(zke_file *out, const disk_node *n) {
+  static const int types[] = {[DISK_FILE] = ZKE_FILE_REGULAR,
+                              [DISK_DIRECTORY] = ZKE_FILE_DIRECTORY,
+                              [DISK_PIPE] = ZKE_FILE_FIFO};
+  *out = (zke_file){.device = 1 + (uint64_t)sim.boots,
+                    .inode = n->inode,
+                    .size = n->now.size,
+                    .mode = n->mode,
+                    .uid = n->uid,
+                    .gid = n->gid,
+                    .type = types[n->type],
+                    .links = (unsigned)n->links,
+                    .mount = 1};
+}
+
+static int call_stat(void *context, const char *path, zke_file *out) {
+  int error = sched_step(CALL_stat);
+  const disk_node *n = disk_find(path);
+  (void)context;
+  if (error) return -error;
+  if (!n) return -ENOENT;
+  describe(out, n);
+  return 0;
+}
+
+static int call_fstat(void *context, int fd, zke_file *out) {
+  (void)context;
+  sched_step(CALL_fstat);
+  const disk_node *n = file_get(fd)->n;
+  if (!n) return -EINVAL;
+  describe(out, n);
+  return 0;
+}
+
+static int call_fsync(void *context, int fd) {
+  int error = sched_step(CALL_fsync);
+  disk_node *n = file_get(fd)->n;
+  int64_t mark = disk_mark();
+  (void)context;
+  sched_wait_until(sim.now + disk_sync_ns(), NULL, 0);
+  sched_step(CALL_synced);
+  if (n->type == DISK_FILE) disk_sync(n, mark, error != 0);
+  if (n->type == DISK_DIRECTORY && !error) disk_sync_names(n);
+  return -error;
+}
+
+static int call_adopt(void *context, int fd, unsigned mode, unsigned uid,
+                      unsigned gid) {
+  (void)context;
+  sched_step(CALL_adopt);
+  disk_node *n = file_get(fd)->n;
+  n->mode = mode;
+  n->uid = uid;
+  n->gid = gid;
+  return 0;
+}
+
+static int call_share(void *context, const char *path, unsigned mode,
+                      unsigned gid) {
+  int error = sched_step(CALL_share);
+  disk_node *n = disk_find(path);
+  (void)context;
+  if (error) return -error;
+  if (!n) return -ENOENT;
+  n->mode = mode;
+  n->gid = gid;
+  return 0;
+}
+
+static int make(sim_call call, const char *path, disk_type type,
+                unsigned mode) {
+  int error = sched_step(call);
+  if (error) return -error;
+  if (disk_find(path)) return -EEXIST;
+  if (!disk_parent_exists(path)) return -ENOENT;
+  if (disk_is_full()) return -ENOSPC;
+  disk_add(path, type, mode & ~(unsigned)UMASK);
+  return 0;
+}
+
+static int call_mkdir(void *context, const char *path, unsigned mode) {
+  (void)context;
+  return make(CALL_mkdir, path, DISK_DIRECTORY, mode);
+}
+
+static int call_mkfifo(void *context, const char *path, unsigned mode) {
+  (void)context;
+  return make(CALL_mkfifo, path, DISK_PIPE, mode);
+}
+
+static int call_mkfile(void *context, const char *path, unsigned mode) {
+  (void)context;
+  return make(CALL_mkfile, path, DISK_FILE, mode);
+}
+
+static int call_unlink(void *context, const char *path) {
+  int error = sched_step(CALL_unlink);
+  (void)context;
+  if (error) return -error;
+  if (!disk_find(path)) return -ENOENT;
+  disk_remove(path);
+  return 0;
+}
+
+static int call_list(void *context, const char *path,
+                     void (*entry)(void *, const char *), void *arg) {
+  int error = sched_step(CALL_list);
+  char(*names)[DISK_PATH];
+  (void)context;
+  if (error) return -error;
+  if (!disk_find(path)) return -ENOENT;
+  int count = disk_list(path, &names);
+  entry(arg, ".");
+  entry(arg, "..");
+  for (int i = 0; i < count; i++) {
+    sched_step(CALL_entry);
+    entry(arg, names[i]);
+  }
+  free(names);
+  return 0;
+}
+
+static int call_network(void *context, const char *path) {
+  (void)context, (void)path;
+  return 0;
+}
+
+static int call_pipe(void *context, int fds[2]) {
+  int error = sched_step(CALL_pipe);
+  (void)context;
+  if (error) return -error;
+  disk_node *n = disk_anonymous(DISK_PIPE, 0600);
+  fds[0] = file_open_node(n, true, false);
+  if (fds[0] < 0) return fds[0];
+  fds[1] = file_open_node(n, false, true);
+  if (fds[1] >= 0) return 0;
+  file_close(fds[0]);
+  return fds[1];
+}
+
+/* ---- locks ---- */
+
+static int call_lock_range(void *context, int fd, int64_t from, int64_t count,
+                           int how) {
+  int error = sched_step(how ? CALL_lock : CALL_unlock);
+  file_open *o = file_get(fd);
+  (void)context;
+  if (error) return -ENOLCK;
+  return file_lock(o, from, count, how != ZKE_LOCK_NONE) ? 0 : -EAGAIN;
+}
+
+static int call_lock(void *context, int fd, int64_t offset, int how) {
+  return call_lock_range(context, fd, offset, 1, how);
+}
+
+static int64_t call_find_lock(void *context, int fd, int64_t from,
+                              int64_t count, int64_t *count_out) {
+  int error = sched_step(CALL_findlock);
+  const file_open *o = file_get(fd);
+  (void)context;
+  if (error) return -error;
+  const disk_lock *l = file_find_lock(o, from, count);
+  if (!l) return -ENOENT;
+  *count_out = l->end - l->from;
+  return l->from;
+}
+
+static int call_probe(void *context, int fd, int64_t offset) {
+  int64_t count, at = call_find_lock(context, fd, offset, 1, &count);
+  if (at == -ENOENT) return 0;
+  return at < 0 ? (int)at : 1;
+}
+
+/* ---- waiting ---- */
+
+static int call_poll(void *context, struct pollfd *fds, unsigned count,
+                     int timeout_ms) {
+  int error = sched_step(CALL_poll);
+  const sched_process *p = sched_self();
+  (void)context;
+  if (error) return -error;
+  int ready = wait_look(p, fds, count);
+  if (ready || timeout_ms == 0) return ready;
+  int64_t until = timeout_ms < 0 ? SIM_NEVER : sim.now + timeout_ms * SIM_MS;
+  sched_wait_until(until, fds, count);
+  return wait_look(p, fds, count);
+}
+
+static int call_poller(void *context) {
+  int error = sched_step(CALL_poller);
+  (void)context;
+  return error ? -error : file_open_kind(FILE_POLLER);
+}
+
+static int call_poller_add(void *context, int poller, int fd,
+                           int for_reading) {
+  int error = sched_step(CALL_padd);
+  (void)context;
+  return error ? -error : wait_add(poller, fd, for_reading != 0);
+}
+
+static int call_poller_remove(void *context, int poller, int fd) {
+  (void)context;
+  sched_step(CALL_premove);
+  return wait_remove(poller, fd);
+}
+
+static int call_timer(void *context) {
+  int error = sched_step(CALL_timer);
+  (void)context;
+  return error ? -error : file_open_kind(FILE_TIMER);
+}
+
+static int call_timer_set(void *context, int fd, int64_t when_ns) {
+  (void)context;
+  sched_step(CALL_timerset);
+  file_get(fd)->due = when_ns ? wait_of_monotonic(when_ns) : 0;
+  return 0;
+}
+
+static int64_t call_clock(void *context, int which) {
+  (void)context;
+  return wait_clock(which);
+}
+
+static void call_sleep(void *context, int64_t ns) {
+  (void)context;
+  sched_step(CALL_sleep);
+  sched_wait_until(sim.now + ns, NULL, 0);
+}
+
+/* ---- what a process is ---- */
+
+static int call_random(void *context, void *buffer, size_t size) {
+  int error = sched_step(CALL_random);
+  unsigned char *at = buffer;
+  (void)context;
+  while (size-- > 0) *at++ = (unsigned char)sim_random(SIM_KERNEL, 256);
+  return -error;
+}
+
+static int call_boot_id(void *context, char *buffer, size_t size) {
+  (void)context;
+  snprintf(buffer, size, "boot %d", sim.boots);
+  return 0;
+}
+
+static int64_t call_pid(void *context) {
+  (void)context;
+  return sched_self()->pid;
+}
+
+static int call_process_name(void *context, char *buffer, size_t size) {
+  (void)context;
+  snprintf(buffer, size, "process %c", 'A' + sched_slot());
+  return 0;
+}
+
+static int call_boot_offset(void *context, int64_t *out) {
+  (void)context;
+  *out = 0;
+  return 0;
+}
+
+const zke_os os_simulated = {.size = sizeof(zke_os),
+                             .open = call_open,
+                             .close = call_close,
+                             .dup = call_dup,
+                             .read = call_read,
+                             .write = call_write,
+                             .pread = call_pread,
+                             .pwrite = call_pwrite,
+                             .stat = call_stat,
+                             .fstat = call_fstat,
+                             .fsync = call_fsync,
+                             .adopt = call_adopt,
+                             .mkdir = call_mkdir,
+                             .mkfifo = call_mkfifo,
+                             .unlink = call_unlink,
+                             .list = call_list,
+                             .network = call_network,
+                             .pipe = call_pipe,
+                             .lock = call_lock,
+                             .probe = call_probe,
+                             .poll = call_poll,
+                             .poller = call_poller,
+                             .poller_add = call_poller_add,
+                             .poller_remove = call_poller_remove,
+                             .timer = call_timer,
+                             .timer_set = call_timer_set,
+                             .clock = call_clock,
+                             .sleep = call_sleep,
+                             .random = call_random,
+                             .boot_id = call_boot_id,
+                             .pid = call_pid,
+                             .process_name = call_process_name,
+                             .boot_offset = call_boot_offset,
+                             .lock_range = call_lock_range,
+                             .find_lock = call_find_lock,
+                             .mkfile = call_mkfile,
+                             .share = call_share};
+
+/* ---- memory ---- */
+
+/* Before each block: whose it is. */
+typedef struct head {
+  int64_t slot;
+  max_align_t align;
+} head;
+
+static int64_t blocks[SIM_SLOTS];
+
+static void *memory_resize(void *context, void *block, size_t size) {
+  head *h = block ? (head *)block - 1 : NULL;
+  int slot = sched_slot();
+  (void)context;
+  if (size == 0) {
+    if (h && h->slot >= 0) blocks[h->slot]--;
+    free(h);
+    return NULL;
+  }
+  if (sched_fails(CALL_alloc)) return NULL;
+  head *fresh = sim_resize(h, size + sizeof *h);
+  if (!h) {
+    fresh->slot = slot;
+    if (slot >= 0) blocks[slot]++;
+  }
+  return fresh + 1;
+}
+
+const zke_allocator os_allocator = {.resize = memory_resize};
+
+int64_t os_blocks(int slot) { return blocks[slot]; }
+void os_blocks_forget(int slot) { blocks[slot] = 0; }

@@ -1,0 +1,314 @@
+/* plan.c - see plan.h */
+#include "test/sim/plan.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+plan the_plan;
+
+/* The errors that a fault can be, by the name that it has in a string. */
+static const struct {
+  const char *name;
+  int error;
+} errors[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EINTR", EINTR},
+              {"EMFILE", EMFILE}, {"ENOMEM", ENOMEM}, {"EACCES", EACCES}};
+enum { ERRORS = (int)(sizeof errors / sizeof *errors) };
+
+/* ---- a plan from a seed ---- */
+
+static int64_t below(int64_t n) {
+  return (int64_t)sim_random(SIM_PLAN, (uint64_t)n);
+}
+
+/* One in n plans have it. */
+static bool one_in(int64_t n) { return below(n) == 0; }
+
+/* As many small numbers as large ones, by their logarithm. */
+static int64_t some(int64_t most) {
+  int bits = 0;
+  while (most >> bits > 1) bits++;
+  int64_t n = 1 + below(INT64_C(1) << below(bits + 1));
+  return n < most ? n : most;
+}
+
+static void add(plan *p, plan_fault f) {
+  if (p->faults < PLAN_FAULTS) p->fault[p->faults++] = f;
+}
+
+/* Where a fault of a process is: at one of its calls, or at one of a kind. */
+static plan_fault somewhere(const plan *p, char kind, const sim_call *calls,
+                            int count) {
+  plan_fault f = {.kind = kind, .call = CALL_any};
+  f.slot = (int)below(p->k.processes);
+  f.at = 1 + below(p->k.steps / p->k.processes);
+  if (count && one_in(2)) {
+    f.call = calls[below(count)];
+    f.at = some(f.at / 8 + 2);
+  }
+  return f;
+}
+
+/* Kills: at any call, or at those where most is at stake; inside a write or a
+ * sync a part is done. */
+static void plan_kills(plan *p) {
+  static const sim_call calls[] = {
+      CALL_dwrite,  CALL_dsync,   CALL_dsynced, CALL_barrier, CALL_pwrite,
+      CALL_write,   CALL_lock,    CALL_unlock,  CALL_shmlock, CALL_shmunlock,
+      CALL_dtruncate, CALL_fsync, CALL_mkfifo,  CALL_mkdir,   CALL_mutex};
+  int64_t n = one_in(4) ? 0 : some(40);
+  while (n-- > 0) {
+    plan_fault f =
+        somewhere(p, 'k', calls, (int)(sizeof calls / sizeof *calls));
+    if (f.call == CALL_dwrite || f.call == CALL_dsync) f.arg = 1 + below(999);
+    add(p, f);
+  }
+}
+
+/* Stops, most of them short, some of them in the middle of a look. */
+static void plan_stops(plan *p) {
+  static const sim_call calls[] = {CALL_dread, CALL_barrier, CALL_pread,
+                                   CALL_pwrite, CALL_dsynced, CALL_findlock};
+  int64_t longest = one_in(4) ? INT64_C(3600000) : INT64_C(10000);
+  int64_t n = one_in(3) ? some(60) : 0;
+  while (n-- > 0) {
+    plan_fault f =
+        somewhere(p, 's', calls, (int)(sizeof calls / sizeof *calls));
+    f.arg = some(longest);
+    add(p, f);
+  }
+}
+
+/* Calls that fail. */
+static void plan_errors(plan *p) {
+  static const sim_call syncs[] = {CALL_dsync};
+  static const sim_call writes[] = {CALL_dwrite};
+  int64_t n = one_in(5) ? some(12) : 0;
+  while (n-- > 0) {
+    plan_fault f = somewhere(p, 'e', syncs, 1);
+    if (f.call == CALL_any) f = somewhere(p, 'e', writes, 1);
+    f.arg = EIO;
+    add(p, f);
+  }
+  n = one_in(6) ? some(30) : 0;
+  while (n-- > 0) {
+    plan_fault f = somewhere(p, 'e', NULL, 0);
+    f.arg = errors[below(ERRORS)].error;
+    add(p, f);
+  }
+  n = one_in(5) ? some(40) : 0;
+  while (n-- > 0) {
+    plan_fault f = somewhere(p, 'l', syncs, 1);
+    f.arg = some(8000);
+    add(p, f);
+  }
+}
+
+/* What strikes the whole host. */
+static void plan_host(plan *p) {
+  struct {
+    char kind;
+    int64_t n;
+  } all[] = {{'C', one_in(3) ? 1 + below(3) : 0},
+             {'M', one_in(4) ? 1 + below(3) : 0},
+             {'F', one_in(6) ? 1 + below(3) : 0},
+             {'W', one_in(8) ? 1 + below(3) : 0},
+             {'Z', one_in(8) ? 1 + below(3) : 0}};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    while (all[i].n-- > 0) {
+      plan_fault f = {.kind = all[i].kind, .slot = -1, .call = CALL_any};
+      f.at = 1 + below(p->k.steps);
+      if (f.kind == 'C') f.arg = below(8);
+      if (f.kind == 'F') f.arg = some(3000);
+      if (f.kind == 'W') f.arg = below(7200000) - 3600000;
+      if (f.kind == 'Z') f.arg = some(3600000);
+      add(p, f);
+    }
+  }
+}
+
+void plan_make(plan *p, uint64_t seed, int processes) {
+  static const int switches[] = {100, 100, 50, 20, 5, 0};
+  *p = (plan){.seed = seed};
+  plan_knobs *k = &p->k;
+  k->processes = 2 + below(4);
+  if (processes) k->processes = processes;
+  k->threads = one_in(4) ? 2 + below(2) : 1;
+  k->steps = 3000 + below(25000);
+  k->switches = switches[below(6)];
+  k->changes = 20 + below(300);
+  k->busy = one_in(8);
+  k->leases = one_in(5);
+  k->kept = !k->leases && one_in(4);
+  k->readlocks = one_in(12);
+  k->plainlog = one_in(12);
+  k->cache = one_in(6) ? 1 + below(64) : 0;
+  plan_kills(p);
+  plan_stops(p);
+  plan_errors(p);
+  plan_host(p);
+}
+
+/* ---- as a string ---- */
+
+static const char *error_name(int64_t error) {
+  for (int i = 0; i < ERRORS; i++)
+    if (errors[i].error == error) return errors[i].name;
+  return "EIO";
+}
+
+void plan_print_fault(const plan_fault *f, char out[64]) {
+  int n = snprintf(out, 64, "%c", f->kind);
+  if (f->slot >= 0) n += snprintf(out + n, 64 - (size_t)n, "%d", f->slot);
+  n += snprintf(out + n, 64 - (size_t)n, "@%s%lld",
+                f->call == CALL_any ? "" : sim_call_name(f->call),
+                (long long)f->at);
+  if (f->kind == 'e')
+    snprintf(out + n, 64 - (size_t)n, ":%s", error_name(f->arg));
+  else if (f->arg)
+    snprintf(out + n, 64 - (size_t)n, ":%lld", (long long)f->arg);
+}
+
+void plan_print(const plan *p, char out[PLAN_TEXT]) {
+  int n = snprintf(out, PLAN_TEXT, "%llu/", (unsigned long long)p->seed);
+#define PRINT(letter, name, least, most)                                  \
+  n += snprintf(out + n, PLAN_TEXT - (size_t)n, "%s%c%lld",               \
+                out[n - 1] == '/' ? "" : ",", letter, (long long)p->k.name);
+  PLAN_KNOB_LIST(PRINT)
+#undef PRINT
+  out[n++] = '/';
+  out[n] = '\0';
+  for (int i = 0; i < p->faults && n < PLAN_TEXT - 80; i++) {
+    char text[64];
+    plan_print_fault(&p->fault[i], text);
+    n += snprintf(out + n, PLAN_TEXT - (size_t)n, "%s%s", i ? "," : "", text);
+  }
+}
+
+/* A number; false: there is none. */
+static bool take_number(const char **at, int64_t *out) {
+  char *end;
+  *out = strtoll(*at, &end, 10);
+  if (end == *at) return false;
+  *at = end;
+  return true;
+}
+
+/* One knob, "p3". */
+static bool take_knob(plan_knobs *k, const char **at) {
+  int64_t value;
+  char letter = **at;
+  if (!letter) return false;
+  ++*at;
+  if (!take_number(at, &value)) return false;
+#define TAKE(as, name, least, most)              \
+  if (letter == (as)) {                          \
+    k->name = value;                             \
+    return value >= (least) && value <= (most);  \
+  }
+  PLAN_KNOB_LIST(TAKE)
+#undef TAKE
+  return false;
+}
+
+/* The name of a call, or none, which is any. */
+static bool take_call(const char **at, sim_call *out) {
+  size_t len = strspn(*at, "abcdefghijklmnopqrstuvwxyz");
+  *out = CALL_any;
+  for (int i = 0; len && i < CALL_any; i++) {
+    const char *name = sim_call_name((sim_call)i);
+    if (strlen(name) == len && strncmp(name, *at, len) == 0) {
+      *out = (sim_call)i;
+      *at += len;
+      return true;
+    }
+  }
+  return len == 0;
+}
+
+static bool take_error(const char **at, int64_t *out) {
+  for (int i = 0; i < ERRORS; i++) {
+    size_t len = strlen(errors[i].name);
+    if (strncmp(errors[i].name, *at, len) != 0) continue;
+    *out = errors[i].error;
+    *at += len;
+    return true;
+  }
+  return take_number(at, out);
+}
+
+/* One fault, "k1@dwrite7:500". */
+static bool take_fault(plan_fault *f, const char **at) {
+  int64_t slot = -1;
+  *f = (plan_fault){.kind = **at, .slot = -1};
+  if (!strchr("kselCMFWZ", f->kind) || !f->kind) return false;
+  ++*at;
+  if (f->kind >= 'a' && !take_number(at, &slot)) return false;
+  f->slot = (int)slot;
+  if (slot >= SIM_SLOTS || **at != '@') return false;
+  ++*at;
+  if (!take_call(at, &f->call) || !take_number(at, &f->at)) return false;
+  if (**at != ':') return true;
+  ++*at;
+  return take_error(at, &f->arg);
+}
+
+bool plan_parse(plan *p, const char *text) {
+  int64_t seed;
+  *p = (plan){.k = {.processes = 1, .threads = 1, .steps = 1000}};
+  if (!take_number(&text, &seed) || *text++ != '/') return false;
+  p->seed = (uint64_t)seed;
+  while (*text && *text != '/') {
+    if (*text == ',') text++;
+    if (!take_knob(&p->k, &text)) return false;
+  }
+  if (*text == '/') text++;
+  while (*text && p->faults < PLAN_FAULTS) {
+    if (*text == ',') text++;
+    if (!take_fault(&p->fault[p->faults++], &text)) return false;
+  }
+  return *text == '\0';
+}
+
+/* ---- what strikes ---- */
+
+/* Can a fault be at this call at all? */
+static bool fits(const plan_fault *f, sim_call call) {
+  if (f->kind == 'e') return sim_call_reports(call, (int)f->arg);
+  if (f->kind == 'l') return call == CALL_dsync || call == CALL_fsync;
+  return true;
+}
+
+plan_fault *plan_strikes(int slot, sim_call call, int64_t number,
+                         int64_t count) {
+  for (int i = 0; i < the_plan.faults; i++) {
+    plan_fault *f = &the_plan.fault[i];
+    if (f->done || f->slot != slot) continue;
+    bool here = f->call == CALL_any ? number >= f->at
+                                    : f->call == call && count >= f->at;
+    if (!here || !fits(f, call)) continue;
+    f->done = true;
+    return f;
+  }
+  return NULL;
+}
+
+plan_fault *plan_strikes_host(int64_t step) {
+  for (int i = 0; i < the_plan.faults; i++) {
+    plan_fault *f = &the_plan.fault[i];
+    if (f->done || f->slot >= 0 || step < f->at) continue;
+    f->done = true;
+    return f;
+  }
+  return NULL;
+}
+
+int64_t plan_next_host(void) {
+  int64_t next = sim.ending ? SIM_NEVER : the_plan.k.steps;
+  for (int i = 0; i < the_plan.faults; i++) {
+    const plan_fault *f = &the_plan.fault[i];
+    if (!f->done && f->slot < 0 && f->at < next && !sim.ending) next = f->at;
+  }
+  return next;
+}

@@ -1,0 +1,83 @@
+/* plan.h - what a seed means: the knobs of a run, and the list of its faults
+ *
+ * A replay string has three parts, "SEED/KNOBS/FAULTS":
+ *
+ *     17/p3,t2,c400,w100/k1@532,e0@dsync3:EIO,s2@900:3600000,C@8211:4
+ *
+ * Knobs are a letter and a number (PLAN_KNOB_LIST).  A fault is a letter, the
+ * process that it strikes, and where: "@532" is the 532nd call of the slot's
+ * processes, counted through all of them, "@dsync3" its third call of that name.
+ *
+ *   k1@532         kill it there; k1@dwrite7:500 inside, half of it written
+ *   e0@532:EIO     the first call from there on that may report EIO does
+ *   s2@900:1500    stop it there for 1,500 ms
+ *   l2@dsync4:800  this sync, or the next one from there on, takes 800 ms
+ *
+ * Capital letters are faults of the host, at a step of the run:
+ *
+ *   C@8211:4       power cut of style 4 (disk.h)
+ *   M@8211         all processes are killed at once
+ *   F@8211:3000    the disk is full for 3 s
+ *   W@8211:-90000  the wall clock is set back by 90 s
+ *   Z@8211:60000   the host is suspended for a minute
+ */
+#ifndef ZKE_SIM_PLAN_H
+#define ZKE_SIM_PLAN_H
+
+#include "test/sim/sim.h"
+
+/* letter, name, least, most */
+#define PLAN_KNOB_LIST(X)                                         \
+  X('p', processes, 1, 6)                                         \
+  X('t', threads, 1, SIM_THREADS) /* of each */                   \
+  X('c', steps, 100, 10000000)    /* until faults end */          \
+  X('w', switches, 0, 100)        /* of 100 steps; 0: by priority */ \
+  X('x', changes, 1, 1000)        /* of priorities */             \
+  X('b', busy, 0, 1)              /* writers without a pause */   \
+  X('l', leases, 0, 1)            /* and sessions that are ended */ \
+  X('k', kept, 0, 1)              /* kept sessions */             \
+  X('r', readlocks, 0, 1)                                         \
+  X('g', plainlog, 0, 1)                                          \
+  X('i', cache, 0, 4096) /* KiB; 0: the engine's own */
+
+#define PLAN_MEMBER(letter, name, least, most) int64_t name;
+typedef struct plan_knobs { PLAN_KNOB_LIST(PLAN_MEMBER) } plan_knobs;
+#undef PLAN_MEMBER
+
+typedef struct plan_fault {
+  char kind;
+  int slot;      /* -1: the host's */
+  sim_call call; /* CALL_any: of all */
+  int64_t at;
+  int64_t arg;
+  bool done;
+} plan_fault;
+
+enum { PLAN_FAULTS = 256, PLAN_TEXT = 8192 };
+
+typedef struct plan {
+  uint64_t seed;
+  plan_knobs k;
+  plan_fault fault[PLAN_FAULTS];
+  int faults;
+} plan;
+
+extern plan the_plan;
+
+/* Make the plan of a seed. */
+void plan_make(plan *p, uint64_t seed, int processes);
+/* plan_print - as a replay string; plan_parse - false: it is none */
+void plan_print(const plan *p, char out[PLAN_TEXT]);
+bool plan_parse(plan *p, const char *text);
+void plan_print_fault(const plan_fault *f, char out[64]);
+
+/* The next fault of the plan that strikes at this call of a slot, which is its
+ * number-th of all and count-th of its name, or NULL.  It is done then. */
+plan_fault *plan_strikes(int slot, sim_call call, int64_t number,
+                         int64_t count);
+/* The next fault of the host whose step has come, or NULL. */
+plan_fault *plan_strikes_host(int64_t step);
+/* The step of the next one, or of the end of all. */
+int64_t plan_next_host(void);
+
+#endif

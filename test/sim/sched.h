@@ -1,0 +1,97 @@
+/* sched.h - processes and threads as fibers, and the step of each call
+ *
+ * One fiber runs at a time, until its call's step lets another one go on, or
+ * until it waits.  A process dies at a step; what it had is then taken apart a
+ * piece at a time, between the steps of the others, as a kernel does.
+ */
+#ifndef ZKE_SIM_SCHED_H
+#define ZKE_SIM_SCHED_H
+
+#include "test/sim/sim.h"
+
+struct pollfd;
+struct file_table; /* file.c: what the kernel has for a process */
+
+typedef struct sched_process {
+  int slot, pid;
+  bool dying;      /* its fibers do not run any more */
+  bool gone;       /* the kernel has nothing of it any more */
+  int64_t stopped; /* since when it is stopped; 0: it is not */
+  int64_t stop_until, stopped_ns;
+  struct file_table *files;
+  int error; /* of its last call of the VFS */
+} sched_process;
+
+/* What the parts above give, before the first process begins. */
+typedef struct sched_hooks {
+  void (*died)(int slot);             /* by a kill */
+  void (*returned)(sched_process *p); /* its first thread has */
+  bool (*reap)(sched_process *p);     /* take one piece; false: none is left */
+  struct file_table *(*begin)(void);  /* of a new process */
+  bool (*ready)(sched_process *p, struct pollfd *fds, unsigned count);
+  int64_t (*due)(sched_process *p, struct pollfd *fds, unsigned count);
+  void (*tick)(void);     /* at each turn: the world's own faults, new
+                             processes */
+  int64_t (*next)(void);  /* when tick() has something to do */
+  bool (*over)(void);     /* nothing is left to be done */
+} sched_hooks;
+
+void sched_begin(const sched_hooks *hooks);
+
+/* sched_spawn - a process begins in a slot that is free
+ * sched_start_thread - another thread of the running process
+ * sched_join - wait until the running process has no other thread */
+void sched_spawn(int slot, void (*fn)(int slot));
+void sched_start_thread(void (*fn)(int slot), int number);
+void sched_join(void);
+
+/* sched_run - run all until there is nothing to run any more, or the host is cut
+ * off; sched_cut() makes it return SCHED_CUT */
+typedef enum sched_end {
+  SCHED_OVER,
+  SCHED_CUT,
+  SCHED_STUCK, /* all wait for ever */
+  SCHED_LIMIT  /* too many steps */
+} sched_end;
+sched_end sched_run(int64_t limit);
+void sched_cut(void);
+/* After a cut: no process is left. */
+void sched_forget_all(void);
+
+/* Of the running fiber; NULL and -1 outside of one. */
+sched_process *sched_self(void);
+int sched_slot(void);
+int sched_thread(void);
+bool sched_has_threads(void);
+/* Of any: */
+sched_process *sched_process_of(int slot);
+bool sched_lives(int slot);
+bool sched_is_free(int slot);
+int64_t sched_stopped_ns(int slot);
+
+/* sched_step - a call begins; the errno that it must report, or 0
+ * sched_torn - the process will die inside this call: what part of its work is
+ *              done before, in 1/1000; -1: it goes on.  Then sched_die() */
+int sched_step(sim_call call);
+int sched_torn(void);
+/* The same for what takes no time, and is no moment for others: an allocation.
+ */
+int sched_fails(sim_call call);
+void sched_die(void) __attribute__((noreturn));
+
+/* sched_kill - all threads of a process end here; what it had is reaped
+ * sched_go_on - nothing stops it any more */
+void sched_kill(int slot);
+void sched_go_on_all(void);
+
+/* sched_wait_until - sleep until then, or until one of the fds is ready
+ * sched_wait_on - sleep until sched_wake(address) of this process; false: it
+ *                 is `until` */
+void sched_wait_until(int64_t until, struct pollfd *fds, unsigned count);
+bool sched_wait_on(const void *address, int64_t until);
+void sched_wake(const void *address);
+
+/* Sleep between calls, as a program that has nothing to do. */
+void sched_pause(int64_t ns);
+
+#endif

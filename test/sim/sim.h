@@ -1,0 +1,178 @@
+/* sim.h - the simulated host: every process, every crash, every order of steps,
+ * from a seed
+ *
+ * zkembed.c makes all of its system calls through zke_os, and all I/O on the
+ * database through an SQLite VFS.  Here both lead to a kernel and a disk that
+ * are data structures of one program.  Processes, and their threads, are fibers
+ * of it.  Each call is a step: time goes on by about a microsecond, a fault may
+ * strike, and another fiber may run.  All that happens follows from a seed.
+ *
+ *   engine.c    zkembed.c, unchanged.  Its variables lie in two sections, that
+ *               of the process and that of the thread, which sched.c exchanges
+ *   sched.c     processes, fibers, steps, who runs next, how a process dies
+ *   threads.c   mutexes and conditions of the fibers
+ *   plan.c      what a seed means: knobs of the run, and the list of faults
+ *   disk.c      files and names: what is there, what is durable, what a power
+ *               cut leaves
+ *   file.c      descriptors, open file descriptions, their locks, FIFOs
+ *   wait.c      poll, epoll, timers, clocks
+ *   os.c        the table zke_os over file.c and wait.c
+ *   vfs.c       SQLite's VFS over disk.c
+ *   load.c      what the processes do, at random
+ *   known.c     what is known of the tree by the calls that came back, and the
+ *               checks of every answer against it
+ *   main.c      runs of many seeds, each in a forked child; shrinking
+ *
+ * Calls go downwards in this list of layers:
+ *
+ *     main                   a run: load_begin(), then sched_run() until the end
+ *     load, known            functions of zkembed.h only, and sched.h
+ *     engine (zkembed.c)     zke_os, SQLite
+ *     os, vfs, threads       the calls of a process: each begins with a step
+ *     file, wait             the kernel
+ *     disk                   files
+ *     sched                  fibers
+ *     plan, sim              random numbers, faults, the trace
+ *
+ * Two calls go upwards, by pointers that are set when a run begins: sched.c
+ * tells the load that a process has died (load_died), and lets the kernel take
+ * apart what the process had (file_reap_one).
+ *
+ * Faults are a list apart from the random numbers of the load (plan.h).  A
+ * finding is the seed, the knobs and that list: a short string for REPLAY=.
+ * Each subject has a sequence of random numbers of its own, so that a change of
+ * one leaves the others alone.
+ */
+#ifndef ZKE_SIM_H
+#define ZKE_SIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SIM_SLOTS = 8, SIM_THREADS = 4 };
+#define SIM_MS INT64_C(1000000) /* nanoseconds */
+#define SIM_NEVER INT64_MAX
+
+/* Sequences of random numbers.  Each process has one for its load. */
+typedef enum sim_stream {
+  SIM_PLAN,   /* knobs and faults */
+  SIM_ORDER,  /* who runs next, and how long steps take */
+  SIM_DISK,   /* what a cut or a failed sync leaves, how long a sync takes */
+  SIM_KERNEL, /* inodes, random bytes, which of several locks is told */
+  SIM_WORLD,  /* when processes begin */
+  SIM_LOAD,   /* and SIM_SLOTS - 1 more */
+  SIM_STREAMS = SIM_LOAD + SIM_SLOTS
+} sim_stream;
+
+/* The calls of a process.  Each has a name, which replay strings use, and the
+ * errors that it may report by a fault: I EIO, S ENOSPC, R EINTR, F EMFILE, M
+ * ENOMEM, A EACCES. */
+#define SIM_CALL_LIST(X) \
+  X(open, "IFMS")        \
+  X(close, "")           \
+  X(dup, "F")            \
+  X(read, "I")           \
+  X(write, "I")          \
+  X(pread, "I")          \
+  X(pwrite, "IS")        \
+  X(stat, "IMA")         \
+  X(fstat, "")           \
+  X(fsync, "IS")         \
+  X(synced, "")          \
+  X(adopt, "")           \
+  X(mkdir, "ISM")        \
+  X(mkfifo, "ISM")       \
+  X(mkfile, "ISM")       \
+  X(unlink, "I")         \
+  X(list, "IFM")         \
+  X(entry, "")           \
+  X(pipe, "FM")          \
+  X(lock, "M")           \
+  X(unlock, "")          \
+  X(findlock, "M")       \
+  X(poll, "RM")          \
+  X(poller, "FM")        \
+  X(padd, "M")           \
+  X(premove, "")         \
+  X(timer, "FM")         \
+  X(timerset, "")        \
+  X(sleep, "")           \
+  X(random, "I")         \
+  X(share, "I")          \
+  X(mutex, "")           \
+  X(pause, "")           \
+  X(alloc, "M")          \
+  X(dopen, "IFM")        \
+  X(dclose, "")          \
+  X(dread, "I")          \
+  X(dwrite, "IS")        \
+  X(dtruncate, "I")      \
+  X(dsync, "IS")         \
+  X(dsynced, "")         \
+  X(dsize, "I")          \
+  X(dlock, "I")          \
+  X(dunlock, "")         \
+  X(dreserved, "")       \
+  X(ddelete, "I")        \
+  X(daccess, "")         \
+  X(dsleep, "")          \
+  X(shmmap, "ISM")       \
+  X(shmlock, "I")        \
+  X(shmunlock, "")       \
+  X(barrier, "")         \
+  X(shmunmap, "")
+
+#define SIM_CALL_ENUM(name, errors) CALL_##name,
+typedef enum sim_call { SIM_CALL_LIST(SIM_CALL_ENUM) CALL_any } sim_call;
+#undef SIM_CALL_ENUM
+
+/* The run.  Times are nanoseconds since it began, and never stand still. */
+typedef struct sim_world {
+  int64_t now;
+  int64_t booted;    /* when the host did */
+  int64_t suspended; /* for how long it was, since it began */
+  int64_t wall;      /* by how much the wall clock was set */
+  int64_t steps;
+  int64_t full_until;     /* the disk is full */
+  int64_t last_fault;     /* the last fault of any kind, -1: none was */
+  int64_t last_error;     /* the last call that failed by a fault */
+  int64_t ending;         /* when faults ended; 0: they may still come */
+  uint64_t hash;          /* of all that happened */
+  int boots, kills, stops, errors, cuts, switches;
+  int verbose; /* 1: tell results, 2: tell each step */
+} sim_world;
+
+extern sim_world sim;
+
+/* Begin the sequences of a seed. */
+void sim_begin(uint64_t seed);
+/* The next number of a sequence, below a limit. */
+uint64_t sim_random(sim_stream stream, uint64_t below);
+bool sim_chance(sim_stream stream, uint64_t n, uint64_t of);
+
+/* Add to the trace's hash.  Never anything that another compiler or another
+ * start would have otherwise: no addresses. */
+void sim_trace(uint64_t value);
+void sim_trace_bytes(const void *data, size_t size);
+
+const char *sim_call_name(sim_call call);
+bool sim_call_reports(sim_call call, int error);
+
+/* sim_say   - a line of the story, if it is told
+ * sim_found - the run has found something: it ends here
+ * sim_bug   - the simulation itself is wrong: no finding of the engine's */
+void sim_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void sim_found(const char *format, ...)
+    __attribute__((format(printf, 1, 2), noreturn));
+void sim_bug(const char *format, ...)
+    __attribute__((format(printf, 1, 2), noreturn));
+
+/* Memory that a simulation cannot do without, zeroed; never NULL. */
+void *sim_zero(size_t size);
+void *sim_resize(void *block, size_t size);
+
+/* Of main.c: the run has ended by a finding; it does not return. */
+void sim_report(const char *text) __attribute__((noreturn));
+
+#endif

@@ -1,0 +1,470 @@
+/* vfs.c - see vfs.h */
+#include "test/sim/vfs.h"
+
+#include <errno.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SECTOR_BYTES = 4096, LONGEST_PATH = 100 };
+
+/* A handle.  It is in three lists: of its file's, of the WAL-index's, and of its
+ * process's. */
+typedef struct vfs_file {
+  sqlite3_file base;
+  disk_node *n, *shm;
+  struct vfs_file *next, *next_shm, *next_own;
+  file_table *owner;
+  int level; /* SQLITE_LOCK_… */
+  int persist;
+  int flags;
+  unsigned shared, exclusive; /* of the WAL-index's locks */
+  bool sync_names; /* with the next sync, as the file may be new */
+  bool remove;     /* when it is closed */
+  bool untold;     /* a sync has failed: Linux tells each description once */
+  char path[DISK_PATH];
+} handle;
+
+static handle *handle_of(sqlite3_file *f) { return (handle *)f; }
+
+/* Note the errno of the call, and give SQLite's code. */
+static int fail(int error, int code) {
+  sched_process *p = sched_self();
+  if (p) p->error = error;
+  return code;
+}
+
+static bool disk_is_full(void) { return sim.now < sim.full_until; }
+
+/* ---- the lists ---- */
+
+#define UNLINK(first, member, h)                     \
+  do {                                               \
+    handle **at_ = (first);                          \
+    while (*at_ && *at_ != (h)) at_ = &(*at_)->member; \
+    if (*at_) *at_ = (h)->member;                    \
+  } while (0)
+
+static void shm_drop(handle *h) {
+  disk_node *n = h->shm;
+  if (!n) return;
+  UNLINK(&n->shm, next_shm, h);
+  h->shm = NULL;
+  h->shared = h->exclusive = 0;
+  disk_settle(n);
+}
+
+static void handle_drop(handle *h) {
+  disk_node *n = h->n;
+  shm_drop(h);
+  UNLINK(&n->handles, next, h);
+  UNLINK(&h->owner->handles, next_own, h);
+  disk_settle(n);
+}
+
+bool vfs_reap_one(file_table *t) {
+  int count = 0;
+  for (const handle *h = t->handles; h; h = h->next_own) count++;
+  if (!count) return false;
+  int pick = (int)sim_random(SIM_KERNEL, (uint64_t)count);
+  handle *h = t->handles;
+  while (pick-- > 0) h = h->next_own;
+  handle_drop(h);
+  return true;
+}
+
+bool vfs_would_lose_locks(const disk_node *n) {
+  for (const handle *h = sched_self()->files->handles; h; h = h->next_own)
+    if ((h->n == n && h->level) || h->shm == n) return true;
+  return false;
+}
+
+/* ---- reading and writing ---- */
+
+static int io_close(sqlite3_file *f) {
+  handle *h = handle_of(f);
+  sched_step(CALL_dclose);
+  if (h->remove && h->path[0]) disk_remove(h->path);
+  handle_drop(h);
+  return SQLITE_OK;
+}
+
+static int io_read(sqlite3_file *f, void *out, int size, sqlite3_int64 at) {
+  int error = sched_step(CALL_dread);
+  if (error) return fail(error, SQLITE_IOERR_READ);
+  int64_t got = disk_read(handle_of(f)->n, out, at, size);
+  if (got == size) return SQLITE_OK;
+  memset((char *)out + got, 0, (size_t)(size - got));
+  return SQLITE_IOERR_SHORT_READ;
+}
+
+/* A writer of the log, or of the database once that has a log, is the one with
+ * the gate (P12): the first byte of DATABASE-zke/gate. */
+static void check_gate(const handle *h) {
+  char path[DISK_PATH];
+  size_t len = strlen(h->path);
+  bool log = h->flags & SQLITE_OPEN_WAL;
+  if (!log && !(h->flags & SQLITE_OPEN_MAIN_DB && h->shm)) return;
+  if (log) len -= strlen("-wal");
+  snprintf(path, sizeof path, "%.*s-zke/gate", (int)len, h->path);
+  const disk_node *n = disk_find(path);
+  if (n && !file_process_has_lock(sched_self(), n, 0))
+    sim_found("P12: %s is written without the gate", h->path);
+}
+
+/* The process dies inside the write: some of its pages are there. */
+static void die_writing(handle *h, const void *data, int size, int64_t at) {
+  int64_t part = (int64_t)size * sched_torn() / 1000;
+  if (part > SECTOR_BYTES) part -= (at + part) % SECTOR_BYTES;
+  disk_write(h->n, data, at, part);
+  sched_die();
+}
+
+static int io_write(sqlite3_file *f, const void *data, int size,
+                    sqlite3_int64 at) {
+  handle *h = handle_of(f);
+  int error = sched_step(CALL_dwrite);
+  check_gate(h);
+  if (sched_torn() > 0) die_writing(h, data, size, at);
+  if (error) {
+    disk_write(h->n, data, at, (int64_t)sim_random(SIM_DISK, (uint64_t)size));
+    return fail(error, error == ENOSPC ? SQLITE_FULL : SQLITE_IOERR_WRITE);
+  }
+  if (disk_is_full() && at + size > h->n->now.size)
+    return fail(ENOSPC, SQLITE_FULL);
+  disk_write(h->n, data, at, size);
+  return SQLITE_OK;
+}
+
+static int io_truncate(sqlite3_file *f, sqlite3_int64 size) {
+  int error = sched_step(CALL_dtruncate);
+  if (error) return fail(error, SQLITE_IOERR_TRUNCATE);
+  disk_truncate(handle_of(f)->n, size);
+  return SQLITE_OK;
+}
+
+/* As Linux reports it: what a failed sync should have written counts as written
+ * from then on, and each description is told once. */
+static int io_sync(sqlite3_file *f, int flags) {
+  handle *h = handle_of(f);
+  int error = sched_step(CALL_dsync);
+  int64_t mark = disk_mark();
+  (void)flags;
+  if (sched_torn() > 0) {
+    disk_sync_part(h->n, mark, sched_torn());
+    sched_die();
+  }
+  sched_wait_until(sim.now + disk_sync_ns(), NULL, 0);
+  sched_step(CALL_dsynced);
+  disk_sync(h->n, mark, error != 0);
+  for (handle *o = h->n->handles; o && error; o = o->next) o->untold = true;
+  if (h->untold) {
+    h->untold = false;
+    sim.last_error = sim.last_fault = sim.now;
+    sim_say("a sync reports an error");
+    return fail(EIO, SQLITE_IOERR_FSYNC);
+  }
+  if (h->sync_names) disk_sync_parent(h->path);
+  h->sync_names = false;
+  return SQLITE_OK;
+}
+
+static int io_size(sqlite3_file *f, sqlite3_int64 *out) {
+  int error = sched_step(CALL_dsize);
+  if (error) return fail(error, SQLITE_IOERR_FSTAT);
+  *out = handle_of(f)->n->now.size;
+  return SQLITE_OK;
+}
+
+/* ---- the locks of the database ---- */
+
+/* The highest lock that another handle has. */
+static int others_level(const handle *h) {
+  int level = SQLITE_LOCK_NONE;
+  for (const handle *o = h->n->handles; o; o = o->next)
+    if (o != h && o->level > level) level = o->level;
+  return level;
+}
+
+static int io_lock(sqlite3_file *f, int level) {
+  handle *h = handle_of(f);
+  int error = sched_step(CALL_dlock);
+  if (error) return fail(error, SQLITE_IOERR_LOCK);
+  if (h->level >= level) return SQLITE_OK;
+  int others = others_level(h);
+  if (level == SQLITE_LOCK_SHARED && others >= SQLITE_LOCK_PENDING)
+    return SQLITE_BUSY;
+  if (level == SQLITE_LOCK_RESERVED && others >= SQLITE_LOCK_RESERVED)
+    return SQLITE_BUSY;
+  if (level == SQLITE_LOCK_EXCLUSIVE) {
+    if (others >= SQLITE_LOCK_PENDING) return SQLITE_BUSY;
+    if (others >= SQLITE_LOCK_RESERVED && h->level < SQLITE_LOCK_RESERVED)
+      return SQLITE_BUSY;
+    h->level = SQLITE_LOCK_PENDING;
+    if (others >= SQLITE_LOCK_SHARED) return SQLITE_BUSY;
+  }
+  h->level = level;
+  return SQLITE_OK;
+}
+
+static int io_unlock(sqlite3_file *f, int level) {
+  handle *h = handle_of(f);
+  sched_step(CALL_dunlock);
+  if (h->level > level) h->level = level;
+  return SQLITE_OK;
+}
+
+static int io_reserved(sqlite3_file *f, int *out) {
+  const handle *h = handle_of(f);
+  sched_step(CALL_dreserved);
+  *out = h->level >= SQLITE_LOCK_RESERVED ||
+         others_level(h) >= SQLITE_LOCK_RESERVED;
+  return SQLITE_OK;
+}
+
+static int io_control(sqlite3_file *f, int op, void *arg) {
+  handle *h = handle_of(f);
+  int *number = arg;
+  switch (op) {
+    case SQLITE_FCNTL_PERSIST_WAL:
+      if (*number >= 0) h->persist = *number != 0;
+      *number = h->persist;
+      return SQLITE_OK;
+    case SQLITE_FCNTL_LAST_ERRNO:
+      *number = sched_self()->error;
+      return SQLITE_OK;
+    case SQLITE_FCNTL_SIZE_HINT:
+      return SQLITE_OK;
+    case SQLITE_FCNTL_HAS_MOVED:
+      *number = disk_find(h->path) != h->n;
+      return SQLITE_OK;
+    default:
+      return SQLITE_NOTFOUND;
+  }
+}
+
+static int io_sector(sqlite3_file *f) {
+  (void)f;
+  return SECTOR_BYTES;
+}
+
+static int io_device(sqlite3_file *f) {
+  (void)f;
+  return SQLITE_IOCAP_POWERSAFE_OVERWRITE;
+}
+
+/* ---- the WAL-index ---- */
+
+static void shm_path(const handle *h, char out[DISK_PATH]) {
+  snprintf(out, DISK_PATH, "%.*s-shm", DISK_PATH - 5, h->path);
+}
+
+/* Open the -shm file; who finds that nobody has it empties it. */
+static int shm_open_file(handle *h) {
+  char path[DISK_PATH];
+  shm_path(h, path);
+  disk_node *n = disk_find(path);
+  if (!n && disk_is_full()) return fail(ENOSPC, SQLITE_CANTOPEN);
+  if (!n) n = disk_add(path, DISK_FILE, h->n->mode);
+  if (!n->shm) {
+    for (int i = 0; i < n->regions; i++) free(n->region[i]);
+    n->regions = 0;
+    disk_set_size(n, 3);
+  }
+  h->shm = n;
+  h->next_shm = n->shm;
+  n->shm = h;
+  return SQLITE_OK;
+}
+
+static int io_shm_map(sqlite3_file *f, int region, int size, int extend,
+                      void volatile **out) {
+  handle *h = handle_of(f);
+  int error = sched_step(CALL_shmmap);
+  *out = NULL;
+  if (error) return fail(error, SQLITE_IOERR_SHMMAP);
+  int rc = h->shm ? SQLITE_OK : shm_open_file(h);
+  if (rc != SQLITE_OK) return rc;
+  disk_node *n = h->shm;
+  if (region >= n->regions && !extend) return SQLITE_OK;
+  if (region >= DISK_REGIONS) return fail(EFBIG, SQLITE_IOERR_SHMSIZE);
+  while (n->regions <= region) {
+    if (disk_is_full()) return fail(ENOSPC, SQLITE_IOERR_SHMSIZE);
+    n->region[n->regions++] = sim_zero((size_t)size);
+    disk_set_size(n, (int64_t)n->regions * size);
+  }
+  *out = n->region[region];
+  return SQLITE_OK;
+}
+
+static int io_shm_lock(sqlite3_file *f, int first, int count, int flags) {
+  handle *h = handle_of(f);
+  bool unlocks = flags & SQLITE_SHM_UNLOCK;
+  unsigned mask = ((1u << count) - 1) << first;
+  int error = sched_step(unlocks ? CALL_shmunlock : CALL_shmlock);
+  if (!h->shm || error) return fail(error, SQLITE_IOERR_SHMLOCK);
+  if (unlocks) {
+    h->shared &= ~mask;
+    h->exclusive &= ~mask;
+    return SQLITE_OK;
+  }
+  for (const handle *o = h->shm->shm; o; o = o->next_shm) {
+    if (o == h) continue;
+    unsigned theirs = o->exclusive;
+    if (flags & SQLITE_SHM_EXCLUSIVE) theirs |= o->shared;
+    if (theirs & mask) return SQLITE_BUSY;
+  }
+  if (flags & SQLITE_SHM_EXCLUSIVE)
+    h->exclusive |= mask;
+  else
+    h->shared |= mask;
+  return SQLITE_OK;
+}
+
+static void io_shm_barrier(sqlite3_file *f) {
+  (void)f;
+  sched_step(CALL_barrier);
+}
+
+static int io_shm_unmap(sqlite3_file *f, int remove) {
+  handle *h = handle_of(f);
+  char path[DISK_PATH];
+  sched_step(CALL_shmunmap);
+  disk_node *n = h->shm;
+  if (!n) return SQLITE_OK;
+  shm_path(h, path);
+  bool last = n->shm == h && !h->next_shm;
+  if (remove && last && disk_find(path) == n) disk_remove(path);
+  shm_drop(h);
+  return SQLITE_OK;
+}
+
+static const sqlite3_io_methods methods = {.iVersion = 2,
+                                           .xClose = io_close,
+                                           .xRead = io_read,
+                                           .xWrite = io_write,
+                                           .xTruncate = io_truncate,
+                                           .xSync = io_sync,
+                                           .xFileSize = io_size,
+                                           .xLock = io_lock,
+                                           .xUnlock = io_unlock,
+                                           .xCheckReservedLock = io_reserved,
+                                           .xFileControl = io_control,
+                                           .xSectorSize = io_sector,
+                                           .xDeviceCharacteristics = io_device,
+                                           .xShmMap = io_shm_map,
+                                           .xShmLock = io_shm_lock,
+                                           .xShmBarrier = io_shm_barrier,
+                                           .xShmUnmap = io_shm_unmap};
+
+/* ---- the VFS ---- */
+
+/* The file to open, or NULL with the errno in *error. */
+static disk_node *open_node(const char *path, int flags, int *error) {
+  disk_node *n = path ? disk_find(path) : NULL;
+  bool create = flags & SQLITE_OPEN_CREATE;
+  *error = 0;
+  if (n && create && flags & SQLITE_OPEN_EXCLUSIVE) *error = EEXIST;
+  if (n && n->type != DISK_FILE) *error = EISDIR;
+  if (!n && path && (!create || !disk_parent_exists(path))) *error = ENOENT;
+  if (!n && !*error && disk_is_full()) *error = ENOSPC;
+  if (*error) return NULL;
+  if (n) return n;
+  return path ? disk_add(path, DISK_FILE, 0644)
+              : disk_anonymous(DISK_FILE, 0600);
+}
+
+static int vfs_open(sqlite3_vfs *v, const char *path, sqlite3_file *f,
+                    int flags, int *flags_out) {
+  const int synced = SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL |
+                     SQLITE_OPEN_WAL;
+  handle *h = handle_of(f);
+  int error = sched_step(CALL_dopen);
+  (void)v;
+  *h = (handle){.owner = sched_self()->files};
+  if (error) return fail(error, SQLITE_CANTOPEN);
+  h->n = open_node(path, flags, &error);
+  if (!h->n) return fail(error, SQLITE_CANTOPEN);
+  h->base.pMethods = &methods;
+  h->flags = flags;
+  h->remove = flags & SQLITE_OPEN_DELETEONCLOSE;
+  h->sync_names = flags & SQLITE_OPEN_CREATE && flags & synced;
+  if (path) snprintf(h->path, sizeof h->path, "%s", path);
+  h->next = h->n->handles;
+  h->n->handles = h;
+  h->next_own = h->owner->handles;
+  h->owner->handles = h;
+  if (flags_out) *flags_out = flags;
+  return SQLITE_OK;
+}
+
+static int vfs_delete(sqlite3_vfs *v, const char *path, int sync) {
+  int error = sched_step(CALL_ddelete);
+  (void)v;
+  if (!disk_find(path)) return fail(ENOENT, SQLITE_IOERR_DELETE_NOENT);
+  if (error) return fail(error, SQLITE_IOERR_DELETE);
+  disk_remove(path);
+  if (!sync) return SQLITE_OK;
+  sched_wait_until(sim.now + disk_sync_ns(), NULL, 0);
+  sched_step(CALL_synced);
+  disk_sync_parent(path);
+  return SQLITE_OK;
+}
+
+static int vfs_access(sqlite3_vfs *v, const char *path, int flags, int *out) {
+  (void)v;
+  sched_step(CALL_daccess);
+  const disk_node *n = disk_find(path);
+  *out = n && (flags != SQLITE_ACCESS_EXISTS || n->now.size > 0);
+  return SQLITE_OK;
+}
+
+static int vfs_full_path(sqlite3_vfs *v, const char *path, int size,
+                         char *out) {
+  (void)v;
+  snprintf(out, (size_t)size, "%s", path);
+  return SQLITE_OK;
+}
+
+static int vfs_random(sqlite3_vfs *v, int size, char *out) {
+  (void)v;
+  for (int i = 0; i < size; i++) out[i] = (char)sim_random(SIM_KERNEL, 256);
+  return size;
+}
+
+static int vfs_sleep(sqlite3_vfs *v, int us) {
+  (void)v;
+  sched_step(CALL_dsleep);
+  sched_wait_until(sim.now + us * INT64_C(1000), NULL, 0);
+  return us;
+}
+
+static int vfs_time(sqlite3_vfs *v, double *out) {
+  (void)v;
+  *out = 2460000.5 + (double)sim.now / 86400e9;
+  return SQLITE_OK;
+}
+
+static int vfs_last_error(sqlite3_vfs *v, int size, char *out) {
+  (void)v, (void)size, (void)out;
+  return sched_self() ? sched_self()->error : 0;
+}
+
+const char *const vfs_name = "unix-simulated";
+
+void vfs_register(void) {
+  static sqlite3_vfs vfs = {.iVersion = 1,
+                            .szOsFile = sizeof(handle),
+                            .mxPathname = LONGEST_PATH,
+                            .zName = "unix-simulated",
+                            .xOpen = vfs_open,
+                            .xDelete = vfs_delete,
+                            .xAccess = vfs_access,
+                            .xFullPathname = vfs_full_path,
+                            .xRandomness = vfs_random,
+                            .xSleep = vfs_sleep,
+                            .xCurrentTime = vfs_time,
+                            .xGetLastError = vfs_last_error};
+  sqlite3_vfs_register(&vfs, 1);
+}

@@ -1,0 +1,123 @@
+/* watches.c - see watches.h */
+#include "test/sim/watches.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/sim/load.h"
+#include "test/sim/plan.h"
+#include "test/sim/sched.h"
+
+/* An event comes so soon after its change was acknowledged (P7), and at the end,
+ * when a slow call may still keep the gate, so late at most. */
+enum { EVENT_MS = 60, PATIENCE_MS = 2500 };
+
+struct watch {
+  watch *next;
+  char path[24];
+  int slot;
+  bool of_children;
+  bool kept, fired, exists;
+  int64_t zxid; /* of the state that the read saw */
+  int64_t mzxid, pzxid;
+};
+
+static watch *watches[SIM_SLOTS];
+static int64_t waiting[SIM_SLOTS][SIM_THREADS]; /* since when; 0: it does not */
+
+watch *watches_new(int slot, const char *path, bool of_children) {
+  watch *w = sim_zero(sizeof *w);
+  w->slot = slot;
+  w->of_children = of_children;
+  snprintf(w->path, sizeof w->path, "%s", path);
+  return w;
+}
+
+void watches_keep(watch *w, int rc, const zke_stat *stat) {
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return;
+  w->exists = rc == ZKE_OK;
+  w->mzxid = w->exists ? stat->mzxid : 0;
+  w->pzxid = w->exists ? stat->pzxid : 0;
+  w->zxid = zke_zxid();
+  w->kept = true;
+  w->next = watches[w->slot];
+  watches[w->slot] = w;
+}
+
+void watches_wait(int slot, int thread, bool begins) {
+  waiting[slot][thread] = begins ? sim.now : 0;
+}
+
+/* Has it come in time?  Not asked where a fault has struck since the thread
+ * began to wait. */
+static void check_time(const watch *w, int64_t zxid) {
+  int64_t since = waiting[w->slot][sched_thread()];
+  int64_t at = known_zxid_at(zxid), from = at > since ? at : since;
+  if (!at || !since || !the_plan.k.switches || sim.last_fault >= since) return;
+  if (the_plan.k.threads > 1) return; /* another has the role meanwhile */
+  if (sim.now - from > EVENT_MS * SIM_MS)
+    sim_found("P7: the change of %s was acknowledged %lld ms ago, waiting for "
+              "%lld ms",
+              w->path, (long long)((sim.now - at) / SIM_MS),
+              (long long)((sim.now - since) / SIM_MS));
+}
+
+void watches_event(zke *z, int type, int state, const char *path,
+                   void *context) {
+  watch *w = context;
+  if (type == ZKE_EVENT_OVERFLOW) return;
+  if (type == ZKE_EVENT_SESSION) {
+    if (!known_of[w->slot].may_end)
+      sim_found("P5: a living session is told that it is over (%d)", state);
+    known_of[w->slot].lost = true;
+    return;
+  }
+  int64_t zxid = zke_event_zxid(z);
+  sim_say("event %d of %s, zxid %llx", type, path, (long long)zxid);
+  sim_trace((uint64_t)type);
+  load_count.events++;
+  if (w->fired) sim_found("P3: a one-shot watch of %s has fired twice", w->path);
+  if (strcmp(path, w->path) != 0)
+    sim_found("P3: an event of %s for a watch of %s", path, w->path);
+  if (w->kept && zxid <= w->zxid)
+    sim_found("P3: a watch of %s of zxid %llx is told of %llx", w->path,
+              (long long)w->zxid, (long long)zxid);
+  w->fired = true;
+  check_time(w, zxid);
+}
+
+void watches_forget(int slot) {
+  /* The memory stays: a dying handle may still call. */
+  watches[slot] = NULL;
+  memset(waiting[slot], 0, sizeof waiting[slot]);
+}
+
+/* Does the tree have what the watch's read saw? */
+static bool is_same(const watch *w, int rc, const zke_stat *stat) {
+  if ((rc == ZKE_OK) != w->exists) return false;
+  if (w->of_children) return stat->pzxid == w->pzxid;
+  return !w->exists || stat->mzxid == w->mzxid;
+}
+
+void watches_check(int slot, zke *z) {
+  for (const watch *w = watches[slot]; w; w = w->next) {
+    zke_stat stat = {.version = 0};
+    if (w->fired) continue;
+    int rc = zke_exists(z, w->path, NULL, NULL, &stat);
+    if (rc != ZKE_OK && rc != ZKE_NONODE) continue;
+    load_count.watches++;
+    if (is_same(w, rc, &stat)) continue;
+    int64_t until = sim.now + PATIENCE_MS * SIM_MS;
+    while (!w->fired && sim.now < until && !known_of[slot].lost) {
+      zke_wait(z, zke_now(z) + 500);
+      sched_pause(SIM_MS);
+    }
+    if (!w->fired && !known_of[slot].lost)
+      sim_found("P3: the watch of %s (%s) of zxid %llx was lost: mzxid %llx, "
+                "pzxid %llx now",
+                w->path, w->of_children ? "children" : "data",
+                (long long)w->zxid, (long long)stat.mzxid,
+                (long long)stat.pzxid);
+  }
+}

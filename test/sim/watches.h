@@ -1,0 +1,31 @@
+/* watches.h - the watches that the load has, and what is checked of each (P3)
+ *
+ * A one-shot watch fires once at most, for its path, and for a change after its
+ * registration.  When all is at rest, one that has not fired sees what it saw.
+ */
+#ifndef ZKE_SIM_WATCHES_H
+#define ZKE_SIM_WATCHES_H
+
+#include "test/sim/known.h"
+
+typedef struct watch watch;
+
+/* watches_new  - one that is about to be registered, with watches_event() and
+ *                itself as context
+ * watches_keep - it is registered, by a read that found this; or the read
+ *                failed, and nothing is known of it */
+watch *watches_new(int slot, const char *path, bool of_children);
+void watches_keep(watch *w, int rc, const zke_stat *stat);
+void watches_event(zke *z, int type, int state, const char *path,
+                   void *context);
+
+/* A thread begins or ends to wait: an event of a change that was acknowledged
+ * meanwhile comes in time (P7). */
+void watches_wait(int slot, int thread, bool begins);
+
+/* The session of a slot is over, or closed: its watches are, too. */
+void watches_forget(int slot);
+/* All is at rest: look at each watch of the slot's session. */
+void watches_check(int slot, zke *z);
+
+#endif
