@@ -4,6 +4,7 @@
 #                            has it)
 #   make sim REPLAY=STRING   one run, as a finding printed it; V=1 tells each
 #                            result, V=2 each step
+#   make sim-mutants         SEEDS=1 SECONDS=60 ONLY=
 
 # Fibers are switched, and the engine's variables exchanged, as on x86-64; a
 # sanitizer takes both for faults.
@@ -39,3 +40,10 @@ sim: export SECONDS := $(or $(SECONDS),10)
 sim: $(BUILD)/simulation
 	@$< $(if $(REPLAY),$(if $(V),-v $(if $(filter 2,$(V)),-v)) '$(REPLAY)', \
 	  $(or $(SEED),1) $(or $(RUNS),1000))
+
+# Would it find mistakes in the engine?  The script plants them in copies.
+.PHONY: sim-mutants
+sim-mutants: $(SIM_OBJECTS) $(SQLITE_OBJECT)
+	@CC="$(CC)" LD="$(LD)" SIM_CFLAGS="$(SIM_CFLAGS) $(SIM_ENGINE)" \
+	  LIBS="$(SIM_LIBS)" SEEDS=$(or $(SEEDS),1) ONLY=$(ONLY) \
+	  SECONDS=$(or $(SECONDS),60) sh test/sim/mutants.sh $(SIM_OBJECTS)

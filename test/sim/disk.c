@@ -132,7 +132,9 @@ void disk_truncate(disk_node *n, int64_t size) {
   node_change(n, true, size, NULL, 0);
 }
 
-void disk_set_size(disk_node *n, int64_t size) { content_resize(&n->now, size); }
+void disk_set_size(disk_node *n, int64_t size) {
+  content_resize(&n->now, size);
+}
 
 /* ---- syncs ---- */
 

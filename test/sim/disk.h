@@ -25,9 +25,9 @@ typedef struct disk_content {
   int64_t size, room;
 } disk_content;
 
-struct disk_change;  /* a write or truncation since the last sync */
-struct file_open;    /* an open file description: file.h */
-struct vfs_file;     /* SQLite's handle: vfs.c */
+struct disk_change; /* a write or truncation since the last sync */
+struct file_open;   /* an open file description: file.h */
+struct vfs_file;    /* SQLite's handle: vfs.c */
 
 /* A lock of an open file description. */
 typedef struct disk_lock {
@@ -48,8 +48,8 @@ typedef struct disk_node {
   int length, readers, writers;
   disk_lock *lock;
   int locks, lock_room;
-  struct vfs_file *handles; /* SQLite's, of the file */
-  struct vfs_file *shm;     /* and of it as a WAL-index, */
+  struct vfs_file *handles;   /* SQLite's, of the file */
+  struct vfs_file *shm;       /* and of it as a WAL-index, */
   void *region[DISK_REGIONS]; /* which has these */
   int regions;
 } disk_node;

@@ -108,9 +108,7 @@ int known_end(known_call c, int rc) {
 
 /* ---- zxids and sessions ---- */
 
-static struct {
-  int64_t zxid, at;
-} zxids[ZXIDS];
+static struct { int64_t zxid, at; } zxids[ZXIDS];
 
 /* Where a zxid is noted, or is to be. */
 static size_t zxid_place(int64_t zxid) {
@@ -132,8 +130,7 @@ void known_zxid(known_call c, int64_t zxid) {
   zxids[i].at = sim.now;
   if (++changes > ZXIDS / 2) sim_bug("too many changes");
   if (zxid > zxid_most) zxid_most = zxid;
-  if (c.ended)
-    sim_found("P5: %s by a session that was ended before", c.name);
+  if (c.ended) sim_found("P5: %s by a session that was ended before", c.name);
 }
 
 int64_t known_zxid_at(int64_t zxid) {
@@ -189,7 +186,8 @@ static struct {
 int known_version(int k) { return registers[k].most; }
 
 void known_set(int k, int version, int value, int64_t mzxid) {
-  if (version < 0 || version >= VERSIONS) sim_found("/r%d: version %d", k, version);
+  if (version < 0 || version >= VERSIONS)
+    sim_found("/r%d: version %d", k, version);
   int *have = &registers[k].value[version];
   int64_t *zxid = &registers[k].mzxid[version];
   if (*zxid && (*have != value || *zxid != mzxid))

@@ -24,10 +24,10 @@ typedef struct known_call {
 
 /* Of each process, as far as the checks need it. */
 typedef struct known_session {
-  int64_t id;     /* 0: it has none */
-  bool ended;     /* another has ended it, and that was acknowledged */
-  bool may_end;   /* it has a lease, or another may have ended it */
-  bool lost;      /* it was told that it is over */
+  int64_t id;   /* 0: it has none */
+  bool ended;   /* another has ended it, and that was acknowledged */
+  bool may_end; /* it has a lease, or another may have ended it */
+  bool lost;    /* it was told that it is over */
 } known_session;
 extern known_session known_of[SIM_SLOTS];
 

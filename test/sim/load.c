@@ -39,10 +39,11 @@ static void check_sessions(int slot) {
     for (int k = 0; k < SIM_SLOTS; k++)
       known |= known_of[k].id == list->data[i].id && sched_lives(k);
     if (!known)
-      sim_found("P6: the session %llx of a dead process is there, %lld ms "
-                "after the last fault",
-                (long long)list->data[i].id,
-                (long long)((sim.now - sim.ending) / SIM_MS));
+      sim_found(
+          "P6: the session %llx of a dead process is there, %lld ms "
+          "after the last fault",
+          (long long)list->data[i].id,
+          (long long)((sim.now - sim.ending) / SIM_MS));
   }
   zke_free(list);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test/sim/load.h"
 #include "test/sim/os.h"
 #include "test/sim/plan.h"
 #include "test/sim/sched.h"
@@ -50,8 +51,8 @@ static void get(const ops_actor *a, bool watched) {
   snprintf(path, sizeof path, "/r%d", k);
   watch *w = watched ? watches_new(a->slot, path, false) : NULL;
   known_call c = known_begin(a->slot, watched ? "get, watched" : "get");
-  int rc = known_end(c, zke_get(a->z, path, w ? watches_event : NULL, w, &data,
-                                &len, &stat));
+  int rc = known_end(
+      c, zke_get(a->z, path, w ? watches_event : NULL, w, &data, &len, &stat));
   if (rc == ZKE_NONODE) sim_found("P8: %s is lost", path);
   if (rc == ZKE_OK) {
     known_read(c, zke_zxid());
@@ -116,9 +117,8 @@ static void op_put(const ops_actor *a) {
   int least = known_given();
   zke_stat stat = {.version = 0};
   known_call c = known_begin(a->slot, "create, sequential");
-  int rc =
-      known_end(c, zke_create(a->z, "/q/n-", NULL, -1, ZKE_OPEN_ACL,
-                              ZKE_PERSISTENT_SEQUENTIAL, &path, &stat));
+  int rc = known_end(c, zke_create(a->z, "/q/n-", NULL, -1, ZKE_OPEN_ACL,
+                                   ZKE_PERSISTENT_SEQUENTIAL, &path, &stat));
   if (rc == ZKE_OK) {
     known_zxid(c, stat.czxid);
     known_give(known_number_of(path), least);
@@ -174,8 +174,8 @@ static void list(const ops_actor *a, bool watched) {
   watch *w = watched ? watches_new(a->slot, "/q", true) : NULL;
   known_call c =
       known_begin(a->slot, watched ? "children, watched" : "children");
-  int rc = known_end(c, zke_children(a->z, "/q", w ? watches_event : NULL, w,
-                                     &names, &stat));
+  int rc = known_end(
+      c, zke_children(a->z, "/q", w ? watches_event : NULL, w, &names, &stat));
   if (rc == ZKE_OK) {
     known_read(c, zke_zxid());
     known_listed(names, before);
@@ -286,11 +286,10 @@ static void op_container(const ops_actor *a) {
   snprintf(path, sizeof path, "/c%d", (int)chance(a, 2));
   bool ttl = chance(a, 2);
   known_call c = known_begin(a->slot, ttl ? "create, TTL" : "container");
-  int rc =
-      ttl ? zke_create_ttl(a->z, path, NULL, -1, ZKE_OPEN_ACL,
-                           ZKE_PERSISTENT_WITH_TTL, 200, NULL, &stat)
-          : zke_create(a->z, path, NULL, -1, ZKE_OPEN_ACL, ZKE_CONTAINER, NULL,
-                       &stat);
+  int rc = ttl ? zke_create_ttl(a->z, path, NULL, -1, ZKE_OPEN_ACL,
+                                ZKE_PERSISTENT_WITH_TTL, 200, NULL, &stat)
+               : zke_create(a->z, path, NULL, -1, ZKE_OPEN_ACL, ZKE_CONTAINER,
+                            NULL, &stat);
   if (known_end(c, rc) == ZKE_OK) known_zxid(c, stat.czxid);
 }
 
@@ -447,6 +446,7 @@ int ops_open(int slot, zke **z_out) {
   if (rc != ZKE_OK) return rc;
   s->id = zke_session_id(*z_out);
   known_session_id(s->id);
+  load_count.opens++;
   return rc;
 }
 

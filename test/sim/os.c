@@ -292,8 +292,7 @@ static int call_poller(void *context) {
   return error ? -error : file_open_kind(FILE_POLLER);
 }
 
-static int call_poller_add(void *context, int poller, int fd,
-                           int for_reading) {
+static int call_poller_add(void *context, int poller, int fd, int for_reading) {
   int error = sched_step(CALL_padd);
   (void)context;
   return error ? -error : wait_add(poller, fd, for_reading != 0);

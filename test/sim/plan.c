@@ -54,8 +54,8 @@ static plan_fault somewhere(const plan *p, char kind, const sim_call *calls,
  * sync a part is done. */
 static void plan_kills(plan *p) {
   static const sim_call calls[] = {
-      CALL_dwrite,  CALL_dsync,   CALL_dsynced, CALL_barrier, CALL_pwrite,
-      CALL_write,   CALL_lock,    CALL_unlock,  CALL_shmlock, CALL_shmunlock,
+      CALL_dwrite,    CALL_dsync, CALL_dsynced, CALL_barrier, CALL_pwrite,
+      CALL_write,     CALL_lock,  CALL_unlock,  CALL_shmlock, CALL_shmunlock,
       CALL_dtruncate, CALL_fsync, CALL_mkfifo,  CALL_mkdir,   CALL_mutex};
   int64_t n = one_in(4) ? 0 : some(40);
   while (n-- > 0) {
@@ -68,7 +68,7 @@ static void plan_kills(plan *p) {
 
 /* Stops, most of them short, some of them in the middle of a look. */
 static void plan_stops(plan *p) {
-  static const sim_call calls[] = {CALL_dread, CALL_barrier, CALL_pread,
+  static const sim_call calls[] = {CALL_dread,  CALL_barrier, CALL_pread,
                                    CALL_pwrite, CALL_dsynced, CALL_findlock};
   int64_t longest = one_in(4) ? INT64_C(3600000) : INT64_C(10000);
   int64_t n = one_in(3) ? some(60) : 0;
@@ -172,8 +172,8 @@ void plan_print_fault(const plan_fault *f, char out[64]) {
 
 void plan_print(const plan *p, char out[PLAN_TEXT]) {
   int n = snprintf(out, PLAN_TEXT, "%llu/", (unsigned long long)p->seed);
-#define PRINT(letter, name, least, most)                                  \
-  n += snprintf(out + n, PLAN_TEXT - (size_t)n, "%s%c%lld",               \
+#define PRINT(letter, name, least, most)                    \
+  n += snprintf(out + n, PLAN_TEXT - (size_t)n, "%s%c%lld", \
                 out[n - 1] == '/' ? "" : ",", letter, (long long)p->k.name);
   PLAN_KNOB_LIST(PRINT)
 #undef PRINT
@@ -202,10 +202,10 @@ static bool take_knob(plan_knobs *k, const char **at) {
   if (!letter) return false;
   ++*at;
   if (!take_number(at, &value)) return false;
-#define TAKE(as, name, least, most)              \
-  if (letter == (as)) {                          \
-    k->name = value;                             \
-    return value >= (least) && value <= (most);  \
+#define TAKE(as, name, least, most)             \
+  if (letter == (as)) {                         \
+    k->name = value;                            \
+    return value >= (least) && value <= (most); \
   }
   PLAN_KNOB_LIST(TAKE)
 #undef TAKE

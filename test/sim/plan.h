@@ -27,21 +27,23 @@
 #include "test/sim/sim.h"
 
 /* letter, name, least, most */
-#define PLAN_KNOB_LIST(X)                                         \
-  X('p', processes, 1, 6)                                         \
-  X('t', threads, 1, SIM_THREADS) /* of each */                   \
-  X('c', steps, 100, 10000000)    /* until faults end */          \
+#define PLAN_KNOB_LIST(X)                                            \
+  X('p', processes, 1, 6)                                            \
+  X('t', threads, 1, SIM_THREADS) /* of each */                      \
+  X('c', steps, 100, 10000000)    /* until faults end */             \
   X('w', switches, 0, 100)        /* of 100 steps; 0: by priority */ \
-  X('x', changes, 1, 1000)        /* of priorities */             \
-  X('b', busy, 0, 1)              /* writers without a pause */   \
-  X('l', leases, 0, 1)            /* and sessions that are ended */ \
-  X('k', kept, 0, 1)              /* kept sessions */             \
-  X('r', readlocks, 0, 1)                                         \
-  X('g', plainlog, 0, 1)                                          \
+  X('x', changes, 1, 1000)        /* of priorities */                \
+  X('b', busy, 0, 1)              /* writers without a pause */      \
+  X('l', leases, 0, 1)            /* and sessions that are ended */  \
+  X('k', kept, 0, 1)              /* kept sessions */                \
+  X('r', readlocks, 0, 1)                                            \
+  X('g', plainlog, 0, 1)                                             \
   X('i', cache, 0, 4096) /* KiB; 0: the engine's own */
 
 #define PLAN_MEMBER(letter, name, least, most) int64_t name;
-typedef struct plan_knobs { PLAN_KNOB_LIST(PLAN_MEMBER) } plan_knobs;
+typedef struct plan_knobs {
+  PLAN_KNOB_LIST(PLAN_MEMBER)
+} plan_knobs;
 #undef PLAN_MEMBER
 
 typedef struct plan_fault {

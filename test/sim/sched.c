@@ -19,24 +19,24 @@ typedef struct fiber {
   int number; /* of the thread in its process; 0: the first */
   void (*fn)(int slot);
   enum state state;
-  int64_t until;           /* WAITING: no longer than that, */
-  struct pollfd *fds;      /* or until one of these is ready, */
-  unsigned count;          /* */
-  const void *address;     /* or this is woken */
+  int64_t until;       /* WAITING: no longer than that, */
+  struct pollfd *fds;  /* or until one of these is ready, */
+  unsigned count;      /* */
+  const void *address; /* or this is woken */
   bool woken;
   int64_t priority;
-  int torn; /* it dies inside the call that it makes; else -1 */
+  int torn;        /* it dies inside the call that it makes; else -1 */
   char *variables; /* of the thread, while another runs */
 } fiber;
 
 typedef struct slot {
   sched_process *p;
   fiber *thread[SIM_THREADS];
-  char *variables;              /* of the process, while another runs */
-  int64_t calls;                /* of all its processes */
-  int64_t count[CALL_any];      /* the same by name */
-  bool aimed[CALL_any];         /* a fault is at calls of that name */
-  int64_t next_fault;           /* and the first at any call */
+  char *variables;         /* of the process, while another runs */
+  int64_t calls;           /* of all its processes */
+  int64_t count[CALL_any]; /* the same by name */
+  bool aimed[CALL_any];    /* a fault is at calls of that name */
+  int64_t next_fault;      /* and the first at any call */
 } slot;
 
 static sched_hooks hooks;
@@ -213,8 +213,7 @@ void sched_start_thread(void (*fn)(int), int number) {
 void sched_join(void) {
   slot *s = &slots[running->p->slot];
   for (int i = 1; i < SIM_THREADS; i++)
-    while (s->thread[i] && s->thread[i]->state != OVER)
-      sched_pause(SIM_MS);
+    while (s->thread[i] && s->thread[i]->state != OVER) sched_pause(SIM_MS);
 }
 
 /* ---- faults of a process ---- */

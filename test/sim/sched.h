@@ -30,10 +30,10 @@ typedef struct sched_hooks {
   struct file_table *(*begin)(void);  /* of a new process */
   bool (*ready)(sched_process *p, struct pollfd *fds, unsigned count);
   int64_t (*due)(sched_process *p, struct pollfd *fds, unsigned count);
-  void (*tick)(void);     /* at each turn: the world's own faults, new
+  void (*tick)(void);    /* at each turn: the world's own faults, new
                              processes */
-  int64_t (*next)(void);  /* when tick() has something to do */
-  bool (*over)(void);     /* nothing is left to be done */
+  int64_t (*next)(void); /* when tick() has something to do */
+  bool (*over)(void);    /* nothing is left to be done */
 } sched_hooks;
 
 void sched_begin(const sched_hooks *hooks);

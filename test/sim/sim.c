@@ -101,7 +101,7 @@ void sim_say(const char *format, ...) {
   va_list ap;
   if (!sim.verbose) return;
   put_actor(actor);
-  fprintf(stderr, "%8lld %12.6f %s", (long long)sim.steps,
+  fprintf(stderr, "%8lld %13.9f %s", (long long)sim.steps,
           (double)sim.now / 1e9, actor);
   va_start(ap, format);
   vfprintf(stderr, format, ap);
@@ -113,8 +113,8 @@ void sim_found(const char *format, ...) {
   char text[600], actor[4];
   va_list ap;
   put_actor(actor);
-  int n = snprintf(text, sizeof text, "step %lld t=%.3f %s", (long long)sim.steps,
-                   (double)sim.now / 1e9, actor);
+  int n = snprintf(text, sizeof text, "step %lld t=%.3f %s",
+                   (long long)sim.steps, (double)sim.now / 1e9, actor);
   va_start(ap, format);
   vsnprintf(text + n, sizeof text - (size_t)n, format, ap);
   va_end(ap);

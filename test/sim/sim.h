@@ -134,11 +134,11 @@ typedef struct sim_world {
   int64_t suspended; /* for how long it was, since it began */
   int64_t wall;      /* by how much the wall clock was set */
   int64_t steps;
-  int64_t full_until;     /* the disk is full */
-  int64_t last_fault;     /* the last fault of any kind, -1: none was */
-  int64_t last_error;     /* the last call that failed by a fault */
-  int64_t ending;         /* when faults ended; 0: they may still come */
-  uint64_t hash;          /* of all that happened */
+  int64_t full_until; /* the disk is full */
+  int64_t last_fault; /* the last fault of any kind, -1: none was */
+  int64_t last_error; /* the last call that failed by a fault */
+  int64_t ending;     /* when faults ended; 0: they may still come */
+  uint64_t hash;      /* of all that happened */
   int boots, kills, stops, errors, cuts, switches;
   int verbose; /* 1: tell results, 2: tell each step */
 } sim_world;

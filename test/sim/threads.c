@@ -26,7 +26,8 @@ int threads_lock(pthread_mutex_t *m) {
 
 int threads_unlock(pthread_mutex_t *m) {
   if (!sched_self()) return 0;
-  if (HOLDER(m) != self()) sim_found("P9: another thread's mutex is given back");
+  if (HOLDER(m) != self())
+    sim_found("P9: another thread's mutex is given back");
   HOLDER(m) = 0;
   sched_wake(m);
   return 0;

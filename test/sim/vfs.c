@@ -20,9 +20,9 @@ typedef struct vfs_file {
   int persist;
   int flags;
   unsigned shared, exclusive; /* of the WAL-index's locks */
-  bool sync_names; /* with the next sync, as the file may be new */
-  bool remove;     /* when it is closed */
-  bool untold;     /* a sync has failed: Linux tells each description once */
+  bool sync_names;            /* with the next sync, as the file may be new */
+  bool remove;                /* when it is closed */
+  bool untold; /* a sync has failed: Linux tells each description once */
   char path[DISK_PATH];
 } handle;
 
@@ -39,11 +39,11 @@ static bool disk_is_full(void) { return sim.now < sim.full_until; }
 
 /* ---- the lists ---- */
 
-#define UNLINK(first, member, h)                     \
-  do {                                               \
-    handle **at_ = (first);                          \
+#define UNLINK(first, member, h)                       \
+  do {                                                 \
+    handle **at_ = (first);                            \
     while (*at_ && *at_ != (h)) at_ = &(*at_)->member; \
-    if (*at_) *at_ = (h)->member;                    \
+    if (*at_) *at_ = (h)->member;                      \
   } while (0)
 
 static void shm_drop(handle *h) {
@@ -377,8 +377,8 @@ static disk_node *open_node(const char *path, int flags, int *error) {
 
 static int vfs_open(sqlite3_vfs *v, const char *path, sqlite3_file *f,
                     int flags, int *flags_out) {
-  const int synced = SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL |
-                     SQLITE_OPEN_WAL;
+  const int synced =
+      SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL | SQLITE_OPEN_WAL;
   handle *h = handle_of(f);
   int error = sched_step(CALL_dopen);
   (void)v;

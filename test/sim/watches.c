@@ -49,18 +49,21 @@ void watches_wait(int slot, int thread, bool begins) {
   waiting[slot][thread] = begins ? sim.now : 0;
 }
 
-/* Has it come in time?  Not asked where a fault has struck since the thread
- * began to wait. */
+/* Has it come in time?  Not asked if a fault has struck since the change was
+ * made, or since the thread began to wait: it may have cost the wake-up, and
+ * then the tick does. */
 static void check_time(const watch *w, int64_t zxid) {
   int64_t since = waiting[w->slot][sched_thread()];
   int64_t at = known_zxid_at(zxid), from = at > since ? at : since;
-  if (!at || !since || !the_plan.k.switches || sim.last_fault >= since) return;
+  int64_t calm = (at < since ? at : since) - EVENT_MS * SIM_MS;
+  if (!at || !since || !the_plan.k.switches || sim.last_fault >= calm) return;
   if (the_plan.k.threads > 1) return; /* another has the role meanwhile */
   if (sim.now - from > EVENT_MS * SIM_MS)
-    sim_found("P7: the change of %s was acknowledged %lld ms ago, waiting for "
-              "%lld ms",
-              w->path, (long long)((sim.now - at) / SIM_MS),
-              (long long)((sim.now - since) / SIM_MS));
+    sim_found(
+        "P7: the change of %s was acknowledged %lld ms ago, waiting for "
+        "%lld ms",
+        w->path, (long long)((sim.now - at) / SIM_MS),
+        (long long)((sim.now - since) / SIM_MS));
 }
 
 void watches_event(zke *z, int type, int state, const char *path,
@@ -77,7 +80,8 @@ void watches_event(zke *z, int type, int state, const char *path,
   sim_say("event %d of %s, zxid %llx", type, path, (long long)zxid);
   sim_trace((uint64_t)type);
   load_count.events++;
-  if (w->fired) sim_found("P3: a one-shot watch of %s has fired twice", w->path);
+  if (w->fired)
+    sim_found("P3: a one-shot watch of %s has fired twice", w->path);
   if (strcmp(path, w->path) != 0)
     sim_found("P3: an event of %s for a watch of %s", path, w->path);
   if (w->kept && zxid <= w->zxid)
@@ -114,10 +118,10 @@ void watches_check(int slot, zke *z) {
       sched_pause(SIM_MS);
     }
     if (!w->fired && !known_of[slot].lost)
-      sim_found("P3: the watch of %s (%s) of zxid %llx was lost: mzxid %llx, "
-                "pzxid %llx now",
-                w->path, w->of_children ? "children" : "data",
-                (long long)w->zxid, (long long)stat.mzxid,
-                (long long)stat.pzxid);
+      sim_found(
+          "P3: the watch of %s (%s) of zxid %llx was lost: mzxid %llx, "
+          "pzxid %llx now",
+          w->path, w->of_children ? "children" : "data", (long long)w->zxid,
+          (long long)stat.mzxid, (long long)stat.pzxid);
   }
 }
