@@ -45,6 +45,7 @@ static void strike(const plan_fault *f) {
   plan_print_fault(f, text);
   sim_say("FAULT %s", text);
   sim.last_fault = sim.now;
+  sched_note_faults();
   switch (f->kind) {
     case 'C':
       sim.cuts++;
@@ -72,6 +73,7 @@ static void faults_end(void) {
   sim.ending = sim.now;
   sim.last_fault = sim.now;
   sim.full_until = 0;
+  sched_note_faults();
   sched_go_on_all();
   load_rest();
 }

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "test/sim/kept.h"
+#include "test/sim/line.h"
 #include "test/sim/ops.h"
 #include "test/sim/plan.h"
 #include "test/sim/sched.h"
@@ -35,7 +37,7 @@ static void check_sessions(int slot) {
   known_call c = known_begin(slot, "sessions");
   if (known_end(c, zke_sessions(actors[slot].z, &list)) != ZKE_OK) return;
   for (int i = 0; i < list->count; i++) {
-    bool known = false;
+    bool known = list->data[i].timeout_ms != 0; /* kept.c */
     for (int k = 0; k < SIM_SLOTS; k++)
       known |= known_of[k].id == list->data[i].id && sched_lives(k);
     if (!known)
@@ -152,6 +154,7 @@ static void calm(void) {
 }
 
 static void forget(int slot) {
+  line_died(slot);
   known_of[slot] = (known_session){.id = 0};
   known_release_all(slot);
   watches_forget(slot);
@@ -159,6 +162,7 @@ static void forget(int slot) {
 }
 
 void load_died(int slot) {
+  kept_died(slot);
   forget(slot);
   actors[slot].begins = soon(2500);
 }
@@ -168,6 +172,7 @@ void load_all_died(void) {
 }
 
 void load_cut(void) {
+  kept_forget();
   for (int i = 0; i < the_plan.k.processes; i++) {
     forget(i);
     actors[i].begins = soon(50);

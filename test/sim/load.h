@@ -12,7 +12,7 @@
 
 /* Figures of a run. */
 typedef struct load_figures {
-  int64_t calls, events, opens, watches, attached;
+  int64_t calls, events, opens, watches, attached, turns;
   int64_t ok, loss, late, other; /* results */
 } load_figures;
 extern load_figures load_count;

@@ -121,9 +121,10 @@ static void figures_print(const figures *f) {
          (long long)f->load.calls, (long long)f->load.ok,
          (long long)f->load.loss, (long long)f->load.late,
          (long long)f->load.other);
-  printf("events %lld, opens %lld, watches %lld, attached %lld\n",
+  printf("events %lld, opens %lld, watches %lld, attached %lld, turns %lld\n",
          (long long)f->load.events, (long long)f->load.opens,
-         (long long)f->load.watches, (long long)f->load.attached);
+         (long long)f->load.watches, (long long)f->load.attached,
+         (long long)f->load.turns);
   printf("hash %016llx\n", (unsigned long long)f->world.hash);
 }
 

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test/sim/around.h"
+#include "test/sim/kept.h"
+#include "test/sim/line.h"
 #include "test/sim/load.h"
 #include "test/sim/os.h"
 #include "test/sim/plan.h"
@@ -397,7 +400,8 @@ static const kind kinds[] = {
     {op_ephemeral, 1, true},    {op_batch, 1, false},
     {op_container, 1, false},   {op_session, 1, true},
     {op_check, 1, true},        {op_wait, 2, true},
-    {op_expire, 1, true}};
+    {op_expire, 1, true},       {line_any, 1, true},
+    {kept_any, 2, true},        {around_any, 2, true}};
 
 void ops_any(const ops_actor *a) {
   int total = 0;
@@ -452,7 +456,7 @@ int ops_open(int slot, zke **z_out) {
 
 int ops_nodes(const ops_actor *a) {
   static const char *const all[] = {"/r0", "/r1", "/r2", "/m0",
-                                    "/m1", "/q",  "/l"};
+                                    "/m1", "/q",  "/l",  "/line"};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     bool ready = known_ready;
     known_call c = known_begin(a->slot, "create");
@@ -467,6 +471,8 @@ int ops_nodes(const ops_actor *a) {
 }
 
 int ops_close(int slot, zke *z) {
+  kept_leave(slot);
+  line_died(slot);
   known_release_all(slot);
   known_of[slot].id = 0;
   watches_forget(slot);

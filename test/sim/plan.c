@@ -7,6 +7,7 @@
 #include <string.h>
 
 plan the_plan;
+int64_t (*plan_count)(int slot, sim_call call);
 
 /* The errors that a fault can be, by the name that it has in a string. */
 static const struct {
@@ -128,6 +129,63 @@ static void plan_host(plan *p) {
   }
 }
 
+/* The first fault of a chain is where it is; the next comes soon after it. */
+static void add_after(plan *p, char kind, int slot, int64_t most, int64_t arg) {
+  add(p, (plan_fault){.kind = kind,
+                      .slot = slot,
+                      .call = CALL_any,
+                      .at = some(most),
+                      .arg = arg,
+                      .follows = true});
+}
+
+/* Faults that meet: one aimed at what another has begun. */
+static void plan_chain(plan *p) {
+  static const sim_call syncs[] = {CALL_dsync};
+  static const sim_call writes[] = {CALL_dwrite};
+  plan_fault f = somewhere(p, 'k', syncs, 1);
+  int slot = one_in(2) ? f.slot : (int)below(p->k.processes);
+  int style = (int)below(8);
+  switch (below(5)) {
+    case 0: /* a failed sync, maybe a death, and a cut */
+      f.kind = 'e';
+      f.arg = EIO;
+      add(p, f);
+      if (one_in(2)) add_after(p, 'k', slot, 400, 0);
+      add_after(p, 'C', -1, 3000, style);
+      break;
+    case 1: /* a death inside a sync or a write, and a cut */
+      if (one_in(2)) f = somewhere(p, 'k', writes, 1);
+      f.arg = 1 + below(999);
+      add(p, f);
+      add_after(p, 'C', -1, 3000, style);
+      break;
+    case 2: /* a cut, and an error or a death while the file is opened */
+      add(p, (plan_fault){.kind = 'C',
+                          .slot = -1,
+                          .call = CALL_any,
+                          .at = 1 + below(p->k.steps),
+                          .arg = style});
+      if (one_in(2))
+        add_after(p, 'e', slot, 600, errors[below(ERRORS)].error);
+      else
+        add_after(p, 'k', slot, 600, 0);
+      break;
+    case 3: /* two deaths, and an error */
+      f.arg = 0;
+      add(p, f);
+      add_after(p, 'k', slot, 300, 0);
+      add_after(p, 'e', (int)below(p->k.processes), 300, EIO);
+      break;
+    default: /* all die, and a cut or none */
+      add(p, (plan_fault){.kind = 'M',
+                          .slot = -1,
+                          .call = CALL_any,
+                          .at = 1 + below(p->k.steps)});
+      if (one_in(2)) add_after(p, 'C', -1, 2000, style);
+  }
+}
+
 void plan_make(plan *p, uint64_t seed, int processes) {
   static const int switches[] = {100, 100, 50, 20, 5, 0};
   *p = (plan){.seed = seed};
@@ -148,6 +206,7 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   plan_stops(p);
   plan_errors(p);
   plan_host(p);
+  for (int64_t n = one_in(2) ? 1 + below(3) : 0; n > 0; n--) plan_chain(p);
 }
 
 /* ---- as a string ---- */
@@ -161,7 +220,7 @@ static const char *error_name(int64_t error) {
 void plan_print_fault(const plan_fault *f, char out[64]) {
   int n = snprintf(out, 64, "%c", f->kind);
   if (f->slot >= 0) n += snprintf(out + n, 64 - (size_t)n, "%d", f->slot);
-  n += snprintf(out + n, 64 - (size_t)n, "@%s%lld",
+  n += snprintf(out + n, 64 - (size_t)n, "%c%s%lld", f->follows ? '+' : '@',
                 f->call == CALL_any ? "" : sim_call_name(f->call),
                 (long long)f->at);
   if (f->kind == 'e')
@@ -246,8 +305,8 @@ static bool take_fault(plan_fault *f, const char **at) {
   ++*at;
   if (f->kind >= 'a' && !take_number(at, &slot)) return false;
   f->slot = (int)slot;
-  if (slot >= SIM_SLOTS || **at != '@') return false;
-  ++*at;
+  if (slot >= SIM_SLOTS || (**at != '@' && **at != '+')) return false;
+  f->follows = *(*at)++ == '+';
   if (!take_call(at, &f->call) || !take_number(at, &f->at)) return false;
   if (**at != ':') return true;
   ++*at;
@@ -280,15 +339,24 @@ static bool fits(const plan_fault *f, sim_call call) {
   return true;
 }
 
+/* It strikes now; what follows it counts from here. */
+static void strikes(int i) {
+  plan_fault *next = &the_plan.fault[i + 1];
+  the_plan.fault[i].done = true;
+  if (i + 1 == the_plan.faults || !next->follows) return;
+  next->follows = false;
+  next->at += plan_count(next->slot, next->call);
+}
+
 plan_fault *plan_strikes(int slot, sim_call call, int64_t number,
                          int64_t count) {
   for (int i = 0; i < the_plan.faults; i++) {
     plan_fault *f = &the_plan.fault[i];
-    if (f->done || f->slot != slot) continue;
+    if (f->done || f->follows || f->slot != slot) continue;
     bool here = f->call == CALL_any ? number >= f->at
                                     : f->call == call && count >= f->at;
     if (!here || !fits(f, call)) continue;
-    f->done = true;
+    strikes(i);
     return f;
   }
   return NULL;
@@ -297,18 +365,19 @@ plan_fault *plan_strikes(int slot, sim_call call, int64_t number,
 plan_fault *plan_strikes_host(int64_t step) {
   for (int i = 0; i < the_plan.faults; i++) {
     plan_fault *f = &the_plan.fault[i];
-    if (f->done || f->slot >= 0 || step < f->at) continue;
-    f->done = true;
+    if (f->done || f->follows || f->slot >= 0 || step < f->at) continue;
+    strikes(i);
     return f;
   }
   return NULL;
 }
 
 int64_t plan_next_host(void) {
-  int64_t next = sim.ending ? SIM_NEVER : the_plan.k.steps;
+  int64_t next = the_plan.k.steps;
+  if (sim.ending) return SIM_NEVER;
   for (int i = 0; i < the_plan.faults; i++) {
     const plan_fault *f = &the_plan.fault[i];
-    if (!f->done && f->slot < 0 && f->at < next && !sim.ending) next = f->at;
+    if (!f->done && !f->follows && f->slot < 0 && f->at < next) next = f->at;
   }
   return next;
 }

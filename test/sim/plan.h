@@ -13,6 +13,10 @@
  *   s2@900:1500    stop it there for 1,500 ms
  *   l2@dsync4:800  this sync, or the next one from there on, takes 800 ms
  *
+ * A fault with a + in place of the @ strikes so many calls, or steps, after the
+ * one before it in the list: "e2@dsync3:EIO,C+200:4" is a power cut soon after a
+ * failed sync.
+ *
  * Capital letters are faults of the host, at a step of the run:
  *
  *   C@8211:4       power cut of style 4 (disk.h)
@@ -52,6 +56,7 @@ typedef struct plan_fault {
   sim_call call; /* CALL_any: of all */
   int64_t at;
   int64_t arg;
+  bool follows; /* `at` counts from the one before it */
   bool done;
 } plan_fault;
 
@@ -65,6 +70,10 @@ typedef struct plan {
 } plan;
 
 extern plan the_plan;
+
+/* How many calls of a name, or any, a slot's processes have made, or of slot -1
+ * the steps; the scheduler's. */
+extern int64_t (*plan_count)(int slot, sim_call call);
 
 /* Make the plan of a seed. */
 void plan_make(plan *p, uint64_t seed, int processes);

@@ -176,7 +176,7 @@ static void faults_note(slot *s, int number) {
   memset(s->aimed, 0, sizeof s->aimed);
   for (int i = 0; i < the_plan.faults; i++) {
     const plan_fault *f = &the_plan.fault[i];
-    if (f->done || f->slot != number) continue;
+    if (f->done || f->follows || f->slot != number) continue;
     if (f->call != CALL_any)
       s->aimed[f->call] = true;
     else if (f->at < s->next_fault)
@@ -184,11 +184,24 @@ static void faults_note(slot *s, int number) {
   }
 }
 
+/* A fault has struck: another may follow it. */
+static void faults_note_all(void) {
+  for (int i = 0; i < SIM_SLOTS; i++) faults_note(&slots[i], i);
+  host_fault_at = plan_next_host();
+}
+
+static int64_t count_of(int number, sim_call call) {
+  if (number < 0) return sim.steps;
+  const slot *s = &slots[number];
+  return call == CALL_any ? s->calls : s->count[call];
+}
+
 void sched_begin(const sched_hooks *given) {
   hooks = *given;
+  plan_count = count_of;
   clean_thread = copy_of(__start_sim_thread, thread_size());
   clean_process = copy_of(__start_sim_process, process_size());
-  for (int i = 0; i < SIM_SLOTS; i++) faults_note(&slots[i], i);
+  faults_note_all();
 }
 
 void sched_spawn(int number, void (*fn)(int)) {
@@ -281,7 +294,7 @@ static int faults_strike(sim_call call) {
   if (sim.ending || (s->calls < s->next_fault && !s->aimed[call])) return 0;
   for (plan_fault *f; !error && (f = plan_strikes(running->p->slot, call,
                                                   s->calls, s->count[call]));) {
-    faults_note(s, running->p->slot);
+    faults_note_all();
     error = strike(f, call);
   }
   return error;
@@ -460,7 +473,6 @@ sched_end sched_run(int64_t limit) {
     }
     if (sim.steps >= limit) return SCHED_LIMIT;
     hooks.tick();
-    host_fault_at = plan_next_host();
     if (cut) continue;
     look(&c);
     int all = c.deaths + c.fibers;
@@ -479,6 +491,8 @@ sched_end sched_run(int64_t limit) {
 }
 
 void sched_cut(void) { cut = true; }
+
+void sched_note_faults(void) { faults_note_all(); }
 
 void sched_forget_all(void) {
   for (int i = 0; i < SIM_SLOTS; i++) {

@@ -55,6 +55,8 @@ typedef enum sched_end {
 } sched_end;
 sched_end sched_run(int64_t limit);
 void sched_cut(void);
+/* A fault of the host's has struck, or faults have ended. */
+void sched_note_faults(void);
 /* After a cut: no process is left. */
 void sched_forget_all(void);
 

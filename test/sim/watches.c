@@ -26,6 +26,8 @@ struct watch {
 static watch *watches[SIM_SLOTS];
 static int64_t waiting[SIM_SLOTS][SIM_THREADS]; /* since when; 0: it does not */
 
+static int64_t told[SIM_SLOTS]; /* the last event's zxid */
+
 watch *watches_new(int slot, const char *path, bool of_children) {
   watch *w = sim_zero(sizeof *w);
   w->slot = slot;
@@ -80,6 +82,10 @@ void watches_event(zke *z, int type, int state, const char *path,
   sim_say("event %d of %s, zxid %llx", type, path, (long long)zxid);
   sim_trace((uint64_t)type);
   load_count.events++;
+  if (zxid < told[w->slot])
+    sim_found("P4: an event of zxid %llx comes after one of %llx",
+              (long long)zxid, (long long)told[w->slot]);
+  told[w->slot] = zxid;
   if (w->fired)
     sim_found("P3: a one-shot watch of %s has fired twice", w->path);
   if (strcmp(path, w->path) != 0)
@@ -94,6 +100,7 @@ void watches_event(zke *z, int type, int state, const char *path,
 void watches_forget(int slot) {
   /* The memory stays: a dying handle may still call. */
   watches[slot] = NULL;
+  told[slot] = 0;
   memset(waiting[slot], 0, sizeof waiting[slot]);
 }
 

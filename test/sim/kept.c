@@ -1,0 +1,177 @@
+/* kept.c - see kept.h */
+#include "test/sim/kept.h"
+
+#include <stdio.h>
+
+#include "test/sim/known.h"
+#include "test/sim/load.h"
+#include "test/sim/plan.h"
+
+/* A session ends when it was not heard from for so long; it is safe for less,
+ * as a call may take its time. */
+enum { KEPT = 4, TIMEOUT_MS = 3000, SAFE_MS = 1000 };
+
+enum state {
+  NONE,
+  ATTACHED,
+  DETACHED, /* or its process has died */
+  AT_WORK   /* a call is running: nobody else touches it */
+};
+
+typedef struct kept {
+  enum state state;
+  int slot; /* ATTACHED, AT_WORK: whose it is */
+  zke *z;
+  int64_t id, heard;
+  unsigned char password[16];
+  bool owns; /* its ephemeral was made, and that was acknowledged */
+} kept;
+
+static kept all[KEPT];
+
+static uint64_t chance(const ops_actor *a, uint64_t below) {
+  return sim_random((sim_stream)(SIM_LOAD + a->slot), below);
+}
+
+/* Is its time surely not over?  A host that is stopped or suspended, or calls
+ * that fail, leave that open. */
+static bool is_safe(const kept *k) {
+  return sim.now - k->heard < SAFE_MS * SIM_MS && sim.suspended == 0 &&
+         sim.last_error < k->heard;
+}
+
+static void path_of(const kept *k, char path[8]) {
+  snprintf(path, 8, "/k%d", (int)(k - all));
+}
+
+/* It is over, as a call has said. */
+static void is_over(kept *k, bool was_safe, const char *what, int rc) {
+  if (was_safe)
+    sim_found(
+        "P5: the kept session %llx is over, %lld ms after it was heard "
+        "from: %s: %s, %s",
+        (long long)k->id, (long long)((sim.now - k->heard) / SIM_MS), what,
+        zke_error_name(rc), zke_errmsg());
+  k->state = NONE;
+}
+
+static bool says_over(int rc) {
+  return rc == ZKE_SESSIONEXPIRED || rc == ZKE_INVALIDSTATE ||
+         rc == ZKE_SESSIONMOVED;
+}
+
+/* Calls on a kept session say nothing about the process's own. */
+static int call_end(known_call c, int rc) {
+  sim_say("%s: %s", c.name, zke_error_name(rc));
+  if (!says_over(rc)) known_end(c, rc);
+  return rc;
+}
+
+/* Its ephemeral is there and is its own, if it was made. */
+static int look(kept *k) {
+  char path[8];
+  zke_stat stat = {.version = 0};
+  path_of(k, path);
+  known_call c = known_begin(k->slot, "kept: exists");
+  int rc = call_end(c, zke_exists(k->z, path, NULL, NULL, &stat));
+  if (!k->owns || (rc != ZKE_OK && rc != ZKE_NONODE)) return rc;
+  if (rc == ZKE_NONODE || stat.ephemeralOwner != k->id)
+    sim_found("P5: the ephemeral %s of a kept session is gone", path);
+  return rc;
+}
+
+static void kept_open(kept *k, const ops_actor *a) {
+  char path[8];
+  zke_options o = ZKE_INIT(zke_options);
+  o.timeout_ms = TIMEOUT_MS;
+  *k = (kept){.state = AT_WORK, .slot = a->slot};
+  known_call c = known_begin(a->slot, "kept: open_session");
+  int rc = call_end(c, zke_open_session(a->z, &o, &k->z));
+  k->state = NONE;
+  if (rc != ZKE_OK) return;
+  k->state = AT_WORK;
+  k->heard = sim.now;
+  k->id = zke_session_id(k->z);
+  known_session_id(k->id);
+  zke_password(k->z, k->password);
+  path_of(k, path);
+  c = known_begin(a->slot, "kept: create");
+  rc = call_end(c, zke_create(k->z, path, NULL, -1, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
+                              NULL, NULL));
+  k->owns = rc == ZKE_OK;
+  k->state = ATTACHED;
+}
+
+static void kept_detach(kept *k) {
+  bool safe = is_safe(k);
+  k->state = AT_WORK;
+  int rc = zke_detach(k->z);
+  sim_say("kept: detach %llx: %s", (long long)k->id, zke_error_name(rc));
+  if (safe && rc == ZKE_OK) k->heard = sim.now;
+  k->z = NULL;
+  k->state = DETACHED;
+}
+
+static void kept_use(kept *k, const ops_actor *a) {
+  bool safe = is_safe(k);
+  if (chance(a, 3) == 0) {
+    kept_detach(k);
+    return;
+  }
+  k->state = AT_WORK;
+  int rc = look(k);
+  if (says_over(rc)) {
+    is_over(k, safe, "exists", rc);
+    zke_close(k->z);
+    return;
+  }
+  if (rc == ZKE_OK) k->heard = sim.now;
+  k->state = ATTACHED;
+}
+
+static void kept_attach(kept *k, const ops_actor *a) {
+  bool safe = is_safe(k);
+  k->state = AT_WORK;
+  k->slot = a->slot;
+  known_call c = known_begin(a->slot, "kept: attach");
+  int rc = call_end(c, zke_attach(a->z, k->id, k->password, NULL, &k->z));
+  k->state = DETACHED;
+  if (rc == ZKE_AUTHFAILED) sim_found("P5: attach: %s", zke_errmsg());
+  if (rc == ZKE_SESSIONEXPIRED) is_over(k, safe, "attach", rc);
+  if (rc == ZKE_CONNECTIONLOSS) k->state = NONE; /* it may be attached */
+  if (rc != ZKE_OK) return;
+  load_count.attached++;
+  k->heard = sim.now;
+  k->state = AT_WORK;
+  look(k);
+  k->state = ATTACHED;
+}
+
+void kept_any(const ops_actor *a) {
+  kept *k = &all[chance(a, KEPT)];
+  if (!the_plan.k.kept) return;
+  if (k->state == NONE)
+    kept_open(k, a);
+  else if (k->state == ATTACHED && k->slot == a->slot)
+    kept_use(k, a);
+  else if (k->state == DETACHED)
+    kept_attach(k, a);
+}
+
+void kept_leave(int slot) {
+  for (int i = 0; i < KEPT; i++)
+    if (all[i].state == ATTACHED && all[i].slot == slot) kept_detach(&all[i]);
+}
+
+void kept_died(int slot) {
+  for (int i = 0; i < KEPT; i++) {
+    kept *k = &all[i];
+    if (k->slot != slot) continue;
+    if (k->state == ATTACHED) k->state = DETACHED;
+    if (k->state == AT_WORK) k->state = NONE; /* nobody knows */
+  }
+}
+
+void kept_forget(void) {
+  for (int i = 0; i < KEPT; i++) all[i].state = NONE;
+}
