@@ -215,6 +215,11 @@ void known_got(int k, int least, const char *data, int len,
   known_set(k, stat->version, value, stat->mzxid);
 }
 
+int64_t known_mzxid(int k, int version) {
+  bool known = k >= 0 && k < KNOWN_REGISTERS && version < VERSIONS;
+  return known ? registers[k].mzxid[version] : 0;
+}
+
 static int pair_most;
 
 int known_pair(void) { return pair_most; }

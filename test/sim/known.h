@@ -55,6 +55,9 @@ void known_set(int k, int version, int value, int64_t mzxid);
 void known_got(int k, int least, const char *data, int len,
                const zke_stat *stat);
 
+/* When a version was set; 0: not known. */
+int64_t known_mzxid(int k, int version);
+
 int known_pair(void);
 void known_pair_set(int version);
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "test/sim/history.h"
 #include "test/sim/known.h"
 #include "test/sim/load.h"
 #include "test/sim/plan.h"
@@ -116,6 +117,7 @@ void line_any(const ops_actor *a) {
   if (rc == ZKE_CONNECTIONLOSS) leave(a, prefix, ZKE_EPHEMERAL_SEQUENTIAL);
   if (rc != ZKE_OK) return;
   known_zxid(c, zke_zxid());
+  history_note(zke_zxid(), ZKE_EVENT_CREATED, path, false);
   stand(a, path + strlen("/line/"));
   leave(a, path, ZKE_EPHEMERAL);
   zke_free(path);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "test/sim/history.h"
 #include "test/sim/kept.h"
 #include "test/sim/line.h"
 #include "test/sim/ops.h"
@@ -76,6 +77,7 @@ static void come_to_rest(const ops_actor *a) {
       check_sessions(a->slot);
       ops_check(a);
       ops_look(a);
+      history_check(a);
       checked = true;
     }
     ops_wait(a, 200);

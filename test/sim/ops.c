@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "test/sim/around.h"
+#include "test/sim/history.h"
 #include "test/sim/kept.h"
 #include "test/sim/line.h"
 #include "test/sim/load.h"
@@ -42,6 +43,7 @@ static void op_set(const ops_actor *a) {
   known_value_end(v, rc);
   if (rc != ZKE_OK) return;
   known_zxid(c, stat.mzxid);
+  history_note(stat.mzxid, ZKE_EVENT_CHANGED, path, true);
   if (expected >= 0 && stat.version != expected + 1)
     sim_found("P1: a set of version %d gave %d", expected, stat.version);
   known_set(k, stat.version, v, stat.mzxid);
@@ -105,6 +107,8 @@ static void op_pair_set(const ops_actor *a) {
   known_value_end(v, rc);
   if (rc == ZKE_OK) {
     known_zxid(c, zke_zxid());
+    history_note(zke_zxid(), ZKE_EVENT_CHANGED, "/m0", true);
+    history_note(zke_zxid(), ZKE_EVENT_CHANGED, "/m1", true);
     if (r[0].stat.version != r[1].stat.version)
       sim_found("P2: half of a multi: versions %d and %d", r[0].stat.version,
                 r[1].stat.version);
@@ -124,6 +128,7 @@ static void op_put(const ops_actor *a) {
                                    ZKE_PERSISTENT_SEQUENTIAL, &path, &stat));
   if (rc == ZKE_OK) {
     known_zxid(c, stat.czxid);
+    history_note(stat.czxid, ZKE_EVENT_CREATED, path, true);
     known_give(known_number_of(path), least);
   }
   zke_free(path);
@@ -165,7 +170,10 @@ static void op_take(const ops_actor *a) {
   snprintf(path, sizeof path, "/q/n-%010d", n);
   known_call c = known_begin(a->slot, "delete");
   int rc = known_end(c, zke_delete(a->z, path, -1));
-  if (rc == ZKE_OK) known_zxid(c, zke_zxid());
+  if (rc == ZKE_OK) {
+    known_zxid(c, zke_zxid());
+    history_note(zke_zxid(), ZKE_EVENT_DELETED, path, true);
+  }
   known_taken(n, rc);
 }
 
@@ -216,7 +224,10 @@ static void lock_release(const ops_actor *a, int k) {
   known_release(k);
   known_call c = known_begin(a->slot, "delete, own");
   int rc = known_end(c, zke_delete(a->z, path, -1));
-  if (rc == ZKE_OK) known_zxid(c, zke_zxid());
+  if (rc == ZKE_OK) {
+    known_zxid(c, zke_zxid());
+    history_note(zke_zxid(), ZKE_EVENT_DELETED, path, false);
+  }
   if (rc == ZKE_NONODE)
     sim_found("P5: the ephemeral %s of a living session was gone", path);
 }
@@ -231,6 +242,7 @@ static void lock_take(const ops_actor *a, int k) {
                                    ZKE_EPHEMERAL, NULL, &stat));
   if (rc != ZKE_OK) return;
   known_zxid(c, stat.czxid);
+  history_note(stat.czxid, ZKE_EVENT_CREATED, path, false);
   int holder = known_holder(k, &generation);
   if (holder >= 0)
     sim_found("P5: two hold %s: %c and %c", path, 'A' + holder, 'A' + a->slot);
@@ -274,10 +286,14 @@ static void op_ephemeral(const ops_actor *a) {
                                    ZKE_EPHEMERAL_SEQUENTIAL, &path, &stat));
   if (rc == ZKE_OK) {
     known_zxid(c, stat.czxid);
+    history_note(stat.czxid, ZKE_EVENT_CREATED, path, false);
     if (chance(a, 2)) {
       known_call d = known_begin(a->slot, "delete, ephemeral");
       rc = known_end(d, zke_delete(a->z, path, -1));
-      if (rc == ZKE_OK) known_zxid(d, zke_zxid());
+      if (rc == ZKE_OK) {
+        known_zxid(d, zke_zxid());
+        history_note(zke_zxid(), ZKE_EVENT_DELETED, path, false);
+      }
     }
   }
   zke_free(path);
@@ -293,7 +309,9 @@ static void op_container(const ops_actor *a) {
                                 ZKE_PERSISTENT_WITH_TTL, 200, NULL, &stat)
                : zke_create(a->z, path, NULL, -1, ZKE_OPEN_ACL, ZKE_CONTAINER,
                             NULL, &stat);
-  if (known_end(c, rc) == ZKE_OK) known_zxid(c, stat.czxid);
+  if (known_end(c, rc) != ZKE_OK) return;
+  known_zxid(c, stat.czxid);
+  history_note(stat.czxid, ZKE_EVENT_CREATED, path, true);
 }
 
 static void op_session(const ops_actor *a) {
@@ -457,6 +475,8 @@ int ops_open(int slot, zke **z_out) {
 int ops_nodes(const ops_actor *a) {
   static const char *const all[] = {"/r0", "/r1", "/r2", "/m0",
                                     "/m1", "/q",  "/l",  "/line"};
+  int kept = known_ready ? ZKE_OK : history_begin(a);
+  if (kept != ZKE_OK) return kept;
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     bool ready = known_ready;
     known_call c = known_begin(a->slot, "create");

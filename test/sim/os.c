@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test/sim/plan.h"
 #include "test/sim/vfs.h"
 #include "test/sim/wait.h"
 
@@ -102,7 +103,8 @@ static void describe(zke_file *out, const disk_node *n) {
   static const int types[] = {[DISK_FILE] = ZKE_FILE_REGULAR,
                               [DISK_DIRECTORY] = ZKE_FILE_DIRECTORY,
                               [DISK_PIPE] = ZKE_FILE_FIFO};
-  *out = (zke_file){.device = 1 + (uint64_t)sim.boots,
+  uint64_t device = the_plan.k.devices ? 1 + (uint64_t)sim.boots : 1;
+  *out = (zke_file){.device = device,
                     .inode = n->inode,
                     .size = n->now.size,
                     .mode = n->mode,

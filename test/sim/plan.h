@@ -42,6 +42,8 @@
   X('k', kept, 0, 1)              /* kept sessions */                \
   X('r', readlocks, 0, 1)                                            \
   X('g', plainlog, 0, 1)                                             \
+  X('h', history, 0, 1)  /* and its check at the end */              \
+  X('d', devices, 0, 1)  /* a boot gives the disk another number */  \
   X('i', cache, 0, 4096) /* KiB; 0: the engine's own */
 
 #define PLAN_MEMBER(letter, name, least, most) int64_t name;

@@ -1,0 +1,164 @@
+/* history.c - see history.h */
+#include "test/sim/history.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/sim/known.h"
+#include "test/sim/plan.h"
+
+enum { ROWS = 1000000, NOTES = 1 << 16, NODES = 1 << 13, PATH = 40 };
+
+typedef struct note {
+  int64_t zxid;
+  int type, boots; /* of the host, until it was acknowledged */
+  bool lasting;
+  char path[PATH];
+} note;
+
+/* A node that the history has made. */
+typedef struct node {
+  char path[PATH];
+  bool there;
+  int sets;
+} node;
+
+static note notes[NOTES];
+static int note_count;
+static int64_t begun; /* the zxid from which on it is kept */
+static node nodes[NODES];
+
+int history_begin(const ops_actor *a) {
+  if (!the_plan.k.history) return ZKE_OK;
+  known_call c = known_begin(a->slot, "history_keep");
+  int rc = known_end(c, zke_history_keep(a->z, ROWS, 0));
+  if (rc == ZKE_OK && !begun) begun = zke_zxid();
+  return rc;
+}
+
+void history_note(int64_t zxid, int type, const char *path, bool lasting) {
+  if (!the_plan.k.history || note_count == NOTES) return;
+  note *n = &notes[note_count++];
+  *n = (note){
+      .zxid = zxid, .type = type, .boots = sim.boots, .lasting = lasting};
+  snprintf(n->path, sizeof n->path, "%s", path);
+}
+
+static int by_zxid(const void *a, const void *b) {
+  const note *n = a, *m = b;
+  return (n->zxid > m->zxid) - (n->zxid < m->zxid);
+}
+
+static const char *type_name(int type) {
+  if (type == ZKE_EVENT_CREATED) return "created";
+  return type == ZKE_EVENT_DELETED ? "deleted" : "set";
+}
+
+/* ---- what was acknowledged is in it ---- */
+
+static bool is_in(const zke_change *from, const zke_change *end,
+                  const note *n) {
+  for (const zke_change *c = from; c < end && c->zxid == n->zxid; c++)
+    if (c->type == n->type && strcmp(c->path, n->path) == 0) return true;
+  return false;
+}
+
+/* Both are in the order of zxids. */
+static void check_notes(const zke_change_list *list) {
+  const zke_change *at = list->data, *end = at + list->count;
+  qsort(notes, (size_t)note_count, sizeof *notes, by_zxid);
+  for (int i = 0; i < note_count; i++) {
+    const note *n = &notes[i];
+    while (at < end && at->zxid < n->zxid) at++;
+    if (is_in(at, end, n)) continue;
+    if (!n->lasting && n->boots != sim.boots)
+      continue; /* a cut has undone it */
+    sim_found("P8: %s was %s by %llx, and the history does not have it",
+              n->path, type_name(n->type), (long long)n->zxid);
+  }
+}
+
+/* ---- it is played from the beginning ---- */
+
+/* The node of a path, made where there is none. */
+static node *node_of(const char *path) {
+  uint32_t hash = 2166136261u;
+  for (const char *c = path; *c; c++)
+    hash = (hash ^ (unsigned char)*c) * 16777619u;
+  for (uint32_t i = hash % NODES;; i = (i + 1) % NODES) {
+    node *n = &nodes[i];
+    if (n->path[0] && strcmp(n->path, path) != 0) continue;
+    snprintf(n->path, sizeof n->path, "%s", path);
+    return n;
+  }
+}
+
+/* A register's n-th set gives version n. */
+static void check_set(const zke_change *c, int sets) {
+  int64_t known = 0;
+  if (strncmp(c->path, "/r", 2) == 0 && strlen(c->path) == 3)
+    known = known_mzxid(c->path[2] - '0', sets);
+  if (known && known != c->zxid)
+    sim_found("P1: version %d of %s is of zxid %llx, but its set %d was %llx",
+              sets, c->path, (long long)known, sets, (long long)c->zxid);
+}
+
+static void play_one(const zke_change *c) {
+  static int last = -1;
+  node *n = node_of(c->path);
+  if (n->there == (c->type == ZKE_EVENT_CREATED))
+    sim_found("P2: %s is %s by %llx, and it is %s", c->path, type_name(c->type),
+              (long long)c->zxid, n->there ? "there" : "not there");
+  if (c->type == ZKE_EVENT_CHANGED) check_set(c, ++n->sets);
+  n->there = c->type != ZKE_EVENT_DELETED;
+  if (c->type != ZKE_EVENT_CREATED || strncmp(c->path, "/q/", 3) != 0) return;
+  int number = known_number_of(c->path);
+  if (number <= last)
+    sim_found("P8: the number %d of /q was given after %d", number, last);
+  last = number;
+}
+
+static void play(const zke_change_list *list) {
+  for (int i = 0; i < list->count; i++) {
+    if (i && list->data[i].zxid < list->data[i - 1].zxid)
+      sim_found("P1: the history is not in the order of zxids");
+    play_one(&list->data[i]);
+  }
+}
+
+/* The tree has the children of a parent that the history has. */
+static void check_children(const ops_actor *a, const char *parent) {
+  char path[PATH];
+  zke_strings *names = NULL;
+  size_t len = strlen(parent);
+  int there = 0;
+  if (zke_children(a->z, parent, NULL, NULL, &names, NULL) != ZKE_OK) return;
+  for (int i = 0; i < names->count; i++) {
+    snprintf(path, sizeof path, "%s/%s", parent, names->data[i]);
+    if (!node_of(path)->there)
+      sim_found("P2: %s is there, but not by the history", path);
+  }
+  for (int i = 0; i < NODES; i++)
+    there += nodes[i].there && strncmp(nodes[i].path, parent, len) == 0 &&
+             nodes[i].path[len] == '/';
+  if (there != names->count)
+    sim_found("P2: %s has %d children, by the history %d", parent, names->count,
+              there);
+  zke_free(names);
+}
+
+void history_check(const ops_actor *a) {
+  zke_change_list *list = NULL;
+  if (!the_plan.k.history) return;
+  known_call c = known_begin(a->slot, "history");
+  int rc = known_end(c, zke_history(a->z, "/", begun, 0, &list));
+  if (rc != ZKE_OK) return;
+  if (!list->complete) sim_found("P1: the history is not complete");
+  check_notes(list);
+  play(list);
+  check_children(a, "/q");
+  check_children(a, "/l");
+  check_children(a, "/line");
+  zke_free(list);
+}

@@ -1,0 +1,26 @@
+/* history.h - the history that the engine keeps, against what was acknowledged
+ *
+ * If the plan says so, the database keeps the history of all nodes.  At the end
+ * it is one order of all changes, by zxid.  Each acknowledged change is in it
+ * (P8).  Played from the beginning it makes the tree that is there (P2): nothing
+ * is made twice, or removed or set without being there; the numbers of a queue
+ * rise; and the n-th set of a register is the one that gave it version n.
+ */
+#ifndef ZKE_SIM_HISTORY_H
+#define ZKE_SIM_HISTORY_H
+
+#include <stdbool.h>
+
+#include "test/sim/ops.h"
+
+/* Keep it from now on; a result. */
+int history_begin(const ops_actor *a);
+
+/* A change of a path, of type ZKE_EVENT_…, was acknowledged.  lasting: a power
+ * cut does not undo it. */
+void history_note(int64_t zxid, int type, const char *path, bool lasting);
+
+/* Nothing changes any more: compare. */
+void history_check(const ops_actor *a);
+
+#endif
