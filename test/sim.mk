@@ -2,8 +2,8 @@
 #
 #   make sim                 SEED=1 RUNS=1000 SECONDS=10 PROCESSES=0 (as the seed
 #                            has it)
-#   make sim REPLAY=STRING   one run, as a finding printed it; V=1 tells each
-#                            result, V=2 each step
+#   make sim REPLAY=STRING   one run, as a finding printed it, and shrunk; V=1
+#                            tells each result, V=2 each step
 #   make sim-mutants         SEEDS=1 SECONDS=60 ONLY=
 
 # Fibers are switched, and the engine's variables exchanged, as on x86-64; a
@@ -38,7 +38,7 @@ $(BUILD)/simulation: $(BUILD)/sim/engine.o $(SIM_OBJECTS) $(SQLITE_OBJECT)
 .PHONY: sim
 sim: export SECONDS := $(or $(SECONDS),10)
 sim: $(BUILD)/simulation
-	@$< $(if $(REPLAY),$(if $(V),-v $(if $(filter 2,$(V)),-v)) '$(REPLAY)', \
+	@$< -s $(if $(REPLAY),$(if $(V),-v $(if $(filter 2,$(V)),-v)) '$(REPLAY)', \
 	  $(or $(SEED),1) $(or $(RUNS),1000))
 
 # Would it find mistakes in the engine?  The script plants them in copies.

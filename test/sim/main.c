@@ -1,11 +1,12 @@
 /* main.c - many runs, each in a child of its own
  *
- *   sim [-v]... [-1] [SEED [RUNS]]   seeds from SEED on
- *   sim [-v]... STRING               one run, as its replay string says
+ *   sim [-v]... [-1] [-s] [SEED [RUNS]]   seeds from SEED on
+ *   sim [-v]... [-s] STRING           one run, as its replay string says
  *
- * -v tells each result, -v -v each step; -1 stops at the first finding.  By the
- * environment: SECONDS of processor time, after which no run begins; PROCESSES
- * of each run.  The last line has figures, and the hash of all traces. */
+ * -v tells each result, -v -v each step; -1 stops at the first finding; -s also
+ * shrinks each.  By the environment: SECONDS of processor time, after which no
+ * run begins; PROCESSES of each run.  The last line has figures, and the hash of
+ * all traces. */
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +19,11 @@
 #include "test/sim/host.h"
 #include "test/sim/load.h"
 #include "test/sim/plan.h"
+#include "test/sim/shrink.h"
 #include "test/sim/vfs.h"
 
-enum { LONGEST_S = 60 }; /* a run's processor time */
+/* A run's processor time; runs for shrinking one. */
+enum { LONGEST_S = 60, SHRINK_RUNS = 600 };
 
 /* What a child tells its parent. */
 typedef struct outcome {
@@ -66,11 +69,49 @@ static bool run(void) {
   return status == 0;
 }
 
+/* ---- a finding ---- */
+
+static bool shrinks;
+static char sought[16]; /* what a smaller plan must find, too: "P8:" */
+
+/* The kind of finding: the promise, or how the run ended. */
+static void kind_of(const char *text, char out[16]) {
+  const char *at = text;
+  while (*at && !(*at == 'P' && at[1] >= '0' && at[1] <= '9')) at++;
+  size_t len = strcspn(at, ":");
+  if (!*at) at = text, len = 15;
+  snprintf(out, 16, "%.*s", (int)(len < 15 ? len : 15), at);
+}
+
+static bool finds_the_same(void) {
+  char kind[16];
+  sim_begin(the_plan.seed);
+  if (run()) return false;
+  kind_of(told->text, kind);
+  return strcmp(kind, sought) == 0;
+}
+
 static void print_finding(void) {
   char text[PLAN_TEXT];
   plan_print(&the_plan, text);
   printf("seed %llu: %s\n  make sim REPLAY=%s\n",
          (unsigned long long)the_plan.seed, told->text, text);
+}
+
+/* Tell of it, and of the smallest that finds the same. */
+static void tell_finding(void) {
+  outcome first = *told;
+  print_finding();
+  if (!shrinks) return;
+  kind_of(told->text, sought);
+  int verbose = sim.verbose;
+  sim.verbose = 0;
+  int runs = shrink(finds_the_same, SHRINK_RUNS);
+  sim.verbose = verbose;
+  finds_the_same();
+  printf("after %d runs, ", runs);
+  print_finding();
+  *told = first;
 }
 
 /* ---- figures ---- */
@@ -143,7 +184,7 @@ static int replay(const char *text) {
   sim_begin(the_plan.seed);
   figures f = {.runs = 0};
   bool fine = run();
-  if (!fine) print_finding();
+  if (!fine) tell_finding();
   figures_add(&f, !fine);
   figures_print(&f);
   return !fine;
@@ -157,7 +198,7 @@ static int many(uint64_t seed, int64_t runs, bool first_only) {
     sim_begin(seed);
     plan_make(&the_plan, seed, processes);
     bool fine = run();
-    if (!fine) print_finding();
+    if (!fine) tell_finding();
     fflush(stdout);
     figures_add(&f, !fine);
     if (!fine && first_only) break;
@@ -172,6 +213,7 @@ int main(int argc, char **argv) {
   for (; at < argc && argv[at][0] == '-'; at++) {
     if (strcmp(argv[at], "-v") == 0) sim.verbose++;
     if (strcmp(argv[at], "-1") == 0) first_only = true;
+    if (strcmp(argv[at], "-s") == 0) shrinks = true;
   }
   told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE,
               MAP_SHARED | MAP_ANONYMOUS, -1, 0);

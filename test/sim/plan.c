@@ -81,6 +81,20 @@ static void plan_stops(plan *p) {
   }
 }
 
+/* An error of any call, or of one that seldom fails. */
+static plan_fault any_error(const plan *p) {
+  static const sim_call calls[] = {
+      CALL_findlock, CALL_open,   CALL_pread,   CALL_write,  CALL_list,
+      CALL_mkfifo,   CALL_shmmap, CALL_shmlock, CALL_dlock,  CALL_dread,
+      CALL_ddelete,  CALL_stat,   CALL_fsync,   CALL_pwrite, CALL_dopen,
+      CALL_lock,     CALL_poll,   CALL_unlink,  CALL_alloc};
+  enum { COUNT = (int)(sizeof calls / sizeof *calls) };
+  plan_fault f = somewhere(p, 'e', calls, COUNT);
+  do f.arg = errors[below(ERRORS)].error;
+  while (f.call != CALL_any && !sim_call_reports(f.call, (int)f.arg));
+  return f;
+}
+
 /* Calls that fail. */
 static void plan_errors(plan *p) {
   static const sim_call syncs[] = {CALL_dsync};
@@ -93,11 +107,7 @@ static void plan_errors(plan *p) {
     add(p, f);
   }
   n = one_in(6) ? some(30) : 0;
-  while (n-- > 0) {
-    plan_fault f = somewhere(p, 'e', NULL, 0);
-    f.arg = errors[below(ERRORS)].error;
-    add(p, f);
-  }
+  while (n-- > 0) add(p, any_error(p));
   n = one_in(5) ? some(40) : 0;
   while (n-- > 0) {
     plan_fault f = somewhere(p, 'l', syncs, 1);
