@@ -25,6 +25,7 @@ typedef struct actor {
 
 static actor actors[SIM_SLOTS];
 static bool checked; /* one has looked at everything */
+static bool is_void; /* the file cannot be opened any more */
 
 static uint64_t chance(int slot, uint64_t below) {
   return sim_random((sim_stream)(SIM_LOAD + slot), below);
@@ -104,14 +105,16 @@ static void thread_main(int slot) {
   work(&a);
 }
 
-/* Open the file, and again until that succeeds. */
-static void open_until(int slot) {
+/* Open the file, and again until that succeeds; false: the file is none, which
+ * known.c has found to be no fault. */
+static bool open_until(int slot) {
   for (;;) {
     ops_actor a = {.slot = slot};
     int rc = ops_open(slot, &a.z);
     if (rc == ZKE_OK && !known_ready) rc = ops_nodes(&a);
     actors[slot].z = a.z;
-    if (rc == ZKE_OK) return;
+    if (rc == ZKE_OK) return true;
+    if (rc == ZKE_NOTADB) return false;
     if (a.z) ops_close(slot, a.z);
     actors[slot].z = NULL;
     sched_pause((int64_t)chance(slot, 200) * SIM_MS);
@@ -124,7 +127,10 @@ static void open_until(int slot) {
 static void process_main(int slot) {
   zke_zxid();
   for (bool ends = false; !ends;) {
-    open_until(slot);
+    if (!open_until(slot)) {
+      is_void = true;
+      return;
+    }
     ops_actor a = {.slot = slot, .z = actors[slot].z};
     actors[slot].calls = 20 + (int64_t)chance(slot, 200);
     if (chance(slot, 3) == 0) ops_look(&a);
@@ -199,6 +205,7 @@ void load_rest(void) {
 void load_tick(void) {
   for (int i = 0; i < the_plan.k.processes; i++) {
     actor *a = &actors[i];
+    if (is_void) a->begins = SIM_NEVER;
     if (a->begins > sim.now || !sched_is_free(i)) continue;
     a->begins = SIM_NEVER;
     a->done = false;
