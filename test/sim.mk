@@ -4,7 +4,8 @@
 #                            has it)
 #   make sim REPLAY=STRING   one run, as a finding printed it, and shrunk; V=1
 #                            tells each result, V=2 each step
-#   make sim-mutants         SEEDS=1 SECONDS=60 ONLY=
+#   make sim-mutants         does it find mistakes?  SEEDS=1 SECONDS=60 ONLY=
+#   make sim-sometimes       does it reach what is rare?  SEED=1 SECONDS=60
 
 # Fibers are switched, and the engine's variables exchanged, as on x86-64; a
 # sanitizer takes both for faults.
@@ -47,3 +48,19 @@ sim-mutants: $(SIM_OBJECTS) $(SQLITE_OBJECT)
 	@CC="$(CC)" LD="$(LD)" SIM_CFLAGS="$(SIM_CFLAGS) $(SIM_ENGINE)" \
 	  LIBS="$(SIM_LIBS)" SEEDS=$(or $(SEEDS),1) ONLY=$(ONLY) \
 	  SECONDS=$(or $(SECONDS),60) sh test/sim/mutants.sh $(SIM_OBJECTS)
+
+# Does it reach what is rare?  The engine counts its lines; the counters are no
+# variables of a process.
+$(BUILD)/sim/cover/engine.o: test/sim/engine.c zkembed.c test/sim/gather.ld \
+  $(SIM_HEADERS)
+	$(cc) $(SIM_CFLAGS) $(SIM_ENGINE) -O0 --coverage -fdata-sections -c -o $@ $<
+	@$(LD) -r -T test/sim/gather.ld -o $(@:.o=-gathered.o) $@
+
+$(BUILD)/sim/cover/simulation: $(BUILD)/sim/cover/engine.o $(SIM_OBJECTS) \
+  $(SQLITE_OBJECT)
+	$(cc) $(LINK) --coverage -o $@ $(<:.o=-gathered.o) $(SIM_OBJECTS) $(SIM_LIBS)
+
+.PHONY: sim-sometimes
+sim-sometimes: $(BUILD)/sim/cover/simulation
+	@SEED=$(or $(SEED),1) SECONDS=$(or $(SECONDS),60) \
+	  sh test/sim/sometimes.sh $< $(BUILD)/sim/cover/engine.o

@@ -1,0 +1,43 @@
+#!/bin/sh
+# sometimes.sh - does the simulation reach what is rare?
+#
+#   sometimes.sh PROGRAM OBJECT    by `make sim-sometimes`: a simulation whose
+#                                  engine counts its lines, and that engine
+#
+# Runs it for SECONDS (60) of processor time from SEED (1) on.  Every line of
+# zkembed.c that stands in test/sim/sometimes must be reached, so that the load
+# cannot go blind.  Prints what part of the engine was reached.
+. test/report.sh
+
+: "${SEED:=1}" "${SECONDS:=60}"
+export SECONDS
+program=$1 object=$2
+place=$(dirname "$object")
+
+rm -f "$place"/*.gcda
+"$program" "$SEED" 1000000 | tail -n 4
+gcov -t -o "$place" "$object" 2>/dev/null |
+  sed -n '/0:Source:zkembed\.c$/,/0:Source:[^z]/p' >"$place/lines"
+awk -F: '$1 ~ /[0-9]/ { ran++ } $1 ~ /[#=]/ { not++ }
+  END { printf "lines of zkembed.c: %.1f %%\n", 100 * ran / (ran + not) }' \
+  "$place/lines"
+
+# reached SUBJECT LINE: it stands in the file once, and was run
+reached() {
+  line=$1 awk -F: '
+    { text = $0; sub(/^[^:]*:[^:]*:[ ]*/, "", text) }
+    text == ENVIRON["line"] { times++; if ($1 !~ /[#=-]/) ran = 1 }
+    END {
+      if (times != 1) print "stands " times + 0 " times in zkembed.c"
+      else if (!ran) print "is never reached"
+      exit times != 1 || !ran
+    }' "$place/lines"
+}
+
+while IFS= read -r line; do
+  case $line in
+  '  '*) expect "$subject: ${line#  }" reached "${line#  }" ;;
+  *) subject=$line ;;
+  esac
+done <test/sim/sometimes
+report
