@@ -255,11 +255,11 @@ static int call_lock(void *context, int fd, int64_t offset, int how) {
   return call_lock_range(context, fd, offset, 1, how);
 }
 
-static int64_t call_find_lock(void *context, int fd, int64_t from,
-                              int64_t count, int64_t *count_out) {
-  int error = sched_step(CALL_findlock);
+/* Where another description has a lock in the range, or -ENOENT. */
+static int64_t find_lock(sim_call call, int fd, int64_t from, int64_t count,
+                         int64_t *count_out) {
+  int error = sched_step(call);
   const file_open *o = file_get(fd);
-  (void)context;
   if (error) return -error;
   const disk_lock *l = file_find_lock(o, from, count);
   if (!l) return -ENOENT;
@@ -267,8 +267,15 @@ static int64_t call_find_lock(void *context, int fd, int64_t from,
   return l->from;
 }
 
+static int64_t call_find_lock(void *context, int fd, int64_t from,
+                              int64_t count, int64_t *count_out) {
+  (void)context;
+  return find_lock(CALL_findlock, fd, from, count, count_out);
+}
+
 static int call_probe(void *context, int fd, int64_t offset) {
-  int64_t count, at = call_find_lock(context, fd, offset, 1, &count);
+  int64_t count, at = find_lock(CALL_probe, fd, offset, 1, &count);
+  (void)context;
   if (at == -ENOENT) return 0;
   return at < 0 ? (int)at : 1;
 }

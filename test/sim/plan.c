@@ -87,7 +87,7 @@ static plan_fault any_error(const plan *p) {
       CALL_findlock, CALL_open,   CALL_pread,   CALL_write,  CALL_list,
       CALL_mkfifo,   CALL_shmmap, CALL_shmlock, CALL_dlock,  CALL_dread,
       CALL_ddelete,  CALL_stat,   CALL_fsync,   CALL_pwrite, CALL_dopen,
-      CALL_lock,     CALL_poll,   CALL_unlink,  CALL_alloc};
+      CALL_lock,     CALL_probe,  CALL_poll,    CALL_unlink, CALL_alloc};
   enum { COUNT = (int)(sizeof calls / sizeof *calls) };
   plan_fault f = somewhere(p, 'e', calls, COUNT);
   do f.arg = errors[below(ERRORS)].error;

@@ -90,7 +90,8 @@ typedef enum sim_stream {
   X(pipe, "FM")          \
   X(lock, "M")           \
   X(unlock, "")          \
-  X(findlock, "M")       \
+  X(findlock, "IM")      \
+  X(probe, "IM")         \
   X(poll, "RM")          \
   X(poller, "FM")        \
   X(padd, "M")           \
