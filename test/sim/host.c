@@ -2,7 +2,7 @@
 #include "test/sim/host.h"
 
 #include "test/sim/load.h"
-#include "test/sim/os.h"
+#include "test/sim/memory.h"
 #include "test/sim/plan.h"
 #include "test/sim/vfs.h"
 #include "test/sim/wait.h"
@@ -13,7 +13,7 @@ enum { REST_STEPS = 600000, REST_FACTOR = 20 };
 static disk_cut cut_style; /* of the power cut that is coming */
 
 static void died(int slot) {
-  os_blocks_forget(slot);
+  memory_forget(slot);
   load_died(slot);
 }
 
@@ -25,7 +25,7 @@ static bool reap(sched_process *p) {
 
 /* A process that has closed all it had has nothing left. */
 static void returned(sched_process *p) {
-  int64_t blocks = os_blocks(p->slot);
+  int64_t blocks = memory_blocks(p->slot);
   int fds = file_count(p->files);
   if (blocks)
     sim_found("P9: %lld blocks of memory are left at the end",
@@ -96,7 +96,7 @@ static void power_cut(disk_cut style) {
   sim.now += 20000 * SIM_MS;
   sim.booted = sim.now - 3000 * SIM_MS;
   sim.last_fault = sim.now;
-  for (int i = 0; i < SIM_SLOTS; i++) os_blocks_forget(i);
+  for (int i = 0; i < SIM_SLOTS; i++) memory_forget(i);
   sched_forget_all();
   disk_power_cut(style);
   load_cut();

@@ -18,6 +18,7 @@
 
 #include "test/sim/host.h"
 #include "test/sim/load.h"
+#include "test/sim/memory.h"
 #include "test/sim/plan.h"
 #include "test/sim/shrink.h"
 #include "test/sim/vfs.h"
@@ -219,6 +220,7 @@ int main(int argc, char **argv) {
               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (told == MAP_FAILED) return 2;
   sqlite3_config(SQLITE_CONFIG_SINGLETHREAD);
+  memory_begin();
   sqlite3_initialize();
   vfs_register();
   const char *what = at < argc ? argv[at] : "1";

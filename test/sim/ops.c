@@ -11,6 +11,7 @@
 #include "test/sim/kept.h"
 #include "test/sim/line.h"
 #include "test/sim/load.h"
+#include "test/sim/memory.h"
 #include "test/sim/os.h"
 #include "test/sim/plan.h"
 #include "test/sim/sched.h"
@@ -452,7 +453,7 @@ int ops_open(int slot, zke **z_out) {
   known_session *s = &known_of[slot];
   zke_options o = ZKE_INIT(zke_options);
   o.os = &os_simulated;
-  o.allocator = os_allocator;
+  o.allocator = memory_allocator;
   o.vfs = vfs_name;
   o.log = on_log;
   o.busy_timeout_ms = BUSY_MS;

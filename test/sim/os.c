@@ -407,36 +407,3 @@ const zke_os os_simulated = {.size = sizeof(zke_os),
                              .find_lock = call_find_lock,
                              .mkfile = call_mkfile,
                              .share = call_share};
-
-/* ---- memory ---- */
-
-/* Before each block: whose it is. */
-typedef struct head {
-  int64_t slot;
-  max_align_t align;
-} head;
-
-static int64_t blocks[SIM_SLOTS];
-
-static void *memory_resize(void *context, void *block, size_t size) {
-  head *h = block ? (head *)block - 1 : NULL;
-  int slot = sched_slot();
-  (void)context;
-  if (size == 0) {
-    if (h && h->slot >= 0) blocks[h->slot]--;
-    free(h);
-    return NULL;
-  }
-  if (sched_fails(CALL_alloc)) return NULL;
-  head *fresh = sim_resize(h, size + sizeof *h);
-  if (!h) {
-    fresh->slot = slot;
-    if (slot >= 0) blocks[slot]++;
-  }
-  return fresh + 1;
-}
-
-const zke_allocator os_allocator = {.resize = memory_resize};
-
-int64_t os_blocks(int slot) { return blocks[slot]; }
-void os_blocks_forget(int slot) { blocks[slot] = 0; }

@@ -108,6 +108,15 @@ static void plan_errors(plan *p) {
   }
   n = one_in(6) ? some(30) : 0;
   while (n-- > 0) add(p, any_error(p));
+  n = one_in(8) ? some(40) : 0;
+  while (n-- > 0) {
+    static const sim_call allocations[] = {CALL_alloc, CALL_sqlalloc};
+    plan_fault f = somewhere(p, 'e', allocations, 2);
+    f.call = allocations[below(2)];
+    f.at = some(p->k.steps);
+    f.arg = ENOMEM;
+    add(p, f);
+  }
   n = one_in(5) ? some(40) : 0;
   while (n-- > 0) {
     plan_fault f = somewhere(p, 'l', syncs, 1);

@@ -18,17 +18,25 @@
  *   wait.c      poll, epoll, timers, clocks
  *   os.c        the table zke_os over file.c and wait.c
  *   vfs.c       SQLite's VFS over disk.c
- *   load.c      what the processes do, at random
+ *   memory.c    memory of the engine and of SQLite
+ *   load.c      the lives of the processes
+ *   ops.c       the calls that they make, at random; kept.c those of kept
+ *               sessions, line.c locks in line, around.c the others
+ *   watches.c   the watches, and what is checked of each
+ *   history.c   the engine's own history, played at the end
  *   known.c     what is known of the tree by the calls that came back, and the
  *               checks of every answer against it
- *   main.c      runs of many seeds, each in a forked child; shrinking
+ *   host.c      a run: how it begins and ends, faults of the whole host
+ *   shrink.c    the smallest plan that finds the same
+ *   main.c      runs of many seeds, each in a forked child
  *
  * Calls go downwards in this list of layers:
  *
- *     main                   a run: load_begin(), then sched_run() until the end
- *     load, known            functions of zkembed.h only, and sched.h
+ *     main, shrink, host     a run: load_begin(), then sched_run() until the end
+ *     load, ops, ..., known  functions of zkembed.h, and sched.h
  *     engine (zkembed.c)     zke_os, SQLite
- *     os, vfs, threads       the calls of a process: each begins with a step
+ *     os, vfs, threads,      the calls of a process: each begins with a step
+ *       memory
  *     file, wait             the kernel
  *     disk                   files
  *     sched                  fibers
@@ -104,6 +112,7 @@ typedef enum sim_stream {
   X(mutex, "")           \
   X(pause, "")           \
   X(alloc, "M")          \
+  X(sqlalloc, "M")       \
   X(dopen, "IFM")        \
   X(dclose, "")          \
   X(dread, "I")          \
