@@ -23,6 +23,7 @@ static int64_t zxid_most, changes;
 
 known_call known_begin(int slot, const char *name) {
   load_count.calls++;
+  sim_say("%s...", name);
   return (known_call){.name = name,
                       .slot = slot,
                       .at = sim.now,

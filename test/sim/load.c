@@ -9,6 +9,7 @@
 #include "test/sim/ops.h"
 #include "test/sim/plan.h"
 #include "test/sim/sched.h"
+#include "test/sim/watchers.h"
 #include "test/sim/watches.h"
 
 /* How long the processes have to come to rest, and to be opened, at the end. */
@@ -166,6 +167,7 @@ static void forget(int slot) {
   known_of[slot] = (known_session){.id = 0};
   known_release_all(slot);
   watches_forget(slot);
+  watchers_forget(slot);
   actors[slot].z = NULL;
 }
 

@@ -16,6 +16,7 @@
 #include "test/sim/plan.h"
 #include "test/sim/sched.h"
 #include "test/sim/vfs.h"
+#include "test/sim/watchers.h"
 #include "test/sim/watches.h"
 
 enum { BUSY_MS = 3000, LEASE_MS = 1500 };
@@ -420,7 +421,8 @@ static const kind kinds[] = {
     {op_container, 1, false},   {op_session, 1, true},
     {op_check, 1, true},        {op_wait, 2, true},
     {op_expire, 1, true},       {line_any, 1, true},
-    {kept_any, 2, true},        {around_any, 2, true}};
+    {kept_any, 2, true},        {around_any, 2, true},
+    {watchers_any, 2, true}};
 
 void ops_any(const ops_actor *a) {
   int total = 0;
@@ -497,6 +499,7 @@ int ops_close(int slot, zke *z) {
   known_release_all(slot);
   known_of[slot].id = 0;
   watches_forget(slot);
+  watchers_forget(slot);
   known_call c = known_begin(slot, "close");
   c.ended = false;
   return known_end(c, zke_close(z));

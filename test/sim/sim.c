@@ -96,13 +96,17 @@ static void put_actor(char out[4]) {
   out[2] = '\0';
 }
 
+/* A story has a lane for each process: its lines begin farther to the right. */
+enum { LANE = 14 };
+
 void sim_say(const char *format, ...) {
   char actor[4];
   va_list ap;
   if (!sim.verbose) return;
   put_actor(actor);
-  fprintf(stderr, "%8lld %13.9f %s", (long long)sim.steps,
-          (double)sim.now / 1e9, actor);
+  int indent = sim.verbose == 1 ? (1 + sched_slot()) * LANE : 0;
+  fprintf(stderr, "%8lld %13.9f %*s%s", (long long)sim.steps,
+          (double)sim.now / 1e9, indent, "", actor);
   va_start(ap, format);
   vfprintf(stderr, format, ap);
   va_end(ap);

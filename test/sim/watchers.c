@@ -1,0 +1,95 @@
+/* watchers.c - see watchers.h */
+#include "test/sim/watchers.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "test/sim/known.h"
+#include "test/sim/load.h"
+#include "test/sim/sched.h"
+
+/* What a slot's session has. */
+typedef struct keeper {
+  bool watches;
+  int64_t zxid;  /* of the last event, */
+  char path[40]; /* what it was about */
+  int type;
+  int64_t alarm_ms; /* 0: none */
+} keeper;
+
+static keeper keepers[SIM_SLOTS];
+
+static uint64_t chance(const ops_actor *a, uint64_t below) {
+  return sim_random((sim_stream)(SIM_LOAD + a->slot), below);
+}
+
+void watchers_forget(int slot) { keepers[slot] = (keeper){.watches = false}; }
+
+/* The keeper is the slot's; a dead one's is another's by now, and never called.
+ */
+static void on_event(zke *z, int type, int state, const char *path,
+                     void *context) {
+  keeper *k = context;
+  (void)state;
+  if (type < 0) return; /* watches.c has these */
+  int64_t zxid = zke_event_zxid(z);
+  sim_say("kept watch: event %d of %s, zxid %llx", type, path, (long long)zxid);
+  load_count.events++;
+  if (zxid < k->zxid)
+    sim_found("P4: an event of zxid %llx comes after one of %llx",
+              (long long)zxid, (long long)k->zxid);
+  if (zxid == k->zxid && type == k->type && strcmp(path, k->path) == 0)
+    sim_found("P4: the event %d of %s, zxid %llx, comes twice", type, path,
+              (long long)zxid);
+  k->zxid = zxid;
+  k->type = type;
+  snprintf(k->path, sizeof k->path, "%s", path);
+}
+
+static void on_alarm(zke *z, int type, int state, const char *path,
+                     void *context) {
+  keeper *k = context;
+  (void)state, (void)path;
+  if (type != ZKE_EVENT_ALARM) return;
+  if (!k->alarm_ms) sim_found("P4: an alarm that was not asked for");
+  if (zke_now(z) < k->alarm_ms)
+    sim_found("P4: an alarm comes %lld ms early",
+              (long long)(k->alarm_ms - zke_now(z)));
+  k->alarm_ms = 0;
+}
+
+static void watch_more(const ops_actor *a, keeper *k) {
+  known_call c = known_begin(a->slot, "add_watch");
+  int rc = known_end(
+      c,
+      zke_add_watch(a->z, "/q", ZKE_WATCH_PERSISTENT_RECURSIVE, on_event, k));
+  k->watches |= rc == ZKE_OK;
+}
+
+static void watch_less(const ops_actor *a, keeper *k) {
+  known_call c = known_begin(a->slot, "remove_watch");
+  int rc =
+      known_end(c, zke_remove_watch(a->z, "/q", ZKE_WATCH_ANY, on_event, k));
+  if (rc == ZKE_OK) k->watches = false;
+}
+
+static void set_alarm(const ops_actor *a, keeper *k) {
+  int64_t when = zke_now(a->z) + (int64_t)chance(a, 500);
+  known_call c = known_begin(a->slot, "call_at");
+  k->alarm_ms = when; /* another thread may dispatch it before this returns */
+  known_end(c, zke_call_at(a->z, when, on_alarm, k));
+}
+
+void watchers_any(const ops_actor *a) {
+  keeper *k = &keepers[a->slot];
+  switch (chance(a, 3)) {
+    case 0:
+      set_alarm(a, k);
+      break;
+    case 1:
+      if (k->watches) watch_less(a, k);
+      break;
+    default:
+      if (!k->watches) watch_more(a, k);
+  }
+}
