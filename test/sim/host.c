@@ -59,6 +59,10 @@ static void strike(const plan_fault *f) {
       sim.full_until = sim.now + f->arg * SIM_MS;
       sim.last_error = sim.full_until;
       break;
+    case 'B':
+      sim.bad_until = sim.now + f->arg * SIM_MS;
+      sim.last_error = sim.bad_until;
+      break;
     case 'W':
       sim.wall += f->arg * SIM_MS;
       break;
@@ -72,7 +76,7 @@ static void faults_end(void) {
   sim_say("FAULTS END");
   sim.ending = sim.now;
   sim.last_fault = sim.now;
-  sim.full_until = 0;
+  sim.full_until = sim.bad_until = 0;
   sched_note_faults();
   sched_go_on_all();
   load_rest();
@@ -90,7 +94,7 @@ static void tick(void) {
 /* The power is gone, and comes back. */
 static void power_cut(disk_cut style) {
   sim.boots++;
-  sim.full_until = 0;
+  sim.full_until = sim.bad_until = 0;
   sim.wall += sim.suspended;
   sim.suspended = 0;
   sim.now += 20000 * SIM_MS;

@@ -141,6 +141,7 @@ static int call_fsync(void *context, int fd) {
   (void)context;
   sched_wait_until(sim.now + disk_sync_ns(), NULL, 0);
   sched_step(CALL_synced);
+  if (sim.now < sim.bad_until) error = EIO;
   if (n->type == DISK_FILE) disk_sync(n, mark, error != 0);
   if (n->type == DISK_DIRECTORY && !error) disk_sync_names(n);
   return -error;

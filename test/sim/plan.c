@@ -130,17 +130,16 @@ static void plan_host(plan *p) {
   struct {
     char kind;
     int64_t n;
-  } all[] = {{'C', one_in(3) ? 1 + below(3) : 0},
-             {'M', one_in(4) ? 1 + below(3) : 0},
-             {'F', one_in(6) ? 1 + below(3) : 0},
-             {'W', one_in(8) ? 1 + below(3) : 0},
-             {'Z', one_in(8) ? 1 + below(3) : 0}};
+  } all[] = {
+      {'C', one_in(3) ? 1 + below(3) : 0}, {'M', one_in(4) ? 1 + below(3) : 0},
+      {'F', one_in(6) ? 1 + below(3) : 0}, {'B', one_in(8) ? 1 + below(2) : 0},
+      {'W', one_in(8) ? 1 + below(3) : 0}, {'Z', one_in(8) ? 1 + below(3) : 0}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     while (all[i].n-- > 0) {
       plan_fault f = {.kind = all[i].kind, .slot = -1, .call = CALL_any};
       f.at = 1 + below(p->k.steps);
       if (f.kind == 'C') f.arg = below(8);
-      if (f.kind == 'F') f.arg = some(3000);
+      if (f.kind == 'F' || f.kind == 'B') f.arg = some(3000);
       if (f.kind == 'W') f.arg = below(7200000) - 3600000;
       if (f.kind == 'Z') f.arg = some(3600000);
       add(p, f);
@@ -177,6 +176,7 @@ static void plan_chain(plan *p) {
       if (one_in(2)) f = somewhere(p, 'k', writes, 1);
       f.arg = 1 + below(999);
       add(p, f);
+      if (one_in(2)) add_after(p, 'M', -1, 4, 0); /* nobody else has it open */
       add_after(p, 'C', -1, 3000, style);
       break;
     case 2: /* a cut, and an error or a death while the file is opened */
@@ -322,7 +322,7 @@ static bool take_error(const char **at, int64_t *out) {
 static bool take_fault(plan_fault *f, const char **at) {
   int64_t slot = -1;
   *f = (plan_fault){.kind = **at, .slot = -1};
-  if (!strchr("kselCMFWZ", f->kind) || !f->kind) return false;
+  if (!strchr("kselCMFBWZ", f->kind) || !f->kind) return false;
   ++*at;
   if (f->kind >= 'a' && !take_number(at, &slot)) return false;
   f->slot = (int)slot;

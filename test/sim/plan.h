@@ -22,6 +22,7 @@
  *   C@8211:4       power cut of style 4 (disk.h)
  *   M@8211         all processes are killed at once
  *   F@8211:3000    the disk is full for 3 s
+ *   B@8211:3000    the disk is bad for 3 s: each write and sync reports EIO
  *   W@8211:-90000  the wall clock is set back by 90 s
  *   Z@8211:60000   the host is suspended for a minute
  */

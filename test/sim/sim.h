@@ -144,7 +144,8 @@ typedef struct sim_world {
   int64_t suspended; /* for how long it was, since it began */
   int64_t wall;      /* by how much the wall clock was set */
   int64_t steps;
-  int64_t full_until; /* the disk is full */
+  int64_t full_until; /* the disk is full, */
+  int64_t bad_until;  /* or fails to write */
   int64_t last_fault; /* the last fault of any kind, -1: none was */
   int64_t last_error; /* the last call that failed by a fault */
   int64_t ending;     /* when faults ended; 0: they may still come */

@@ -127,6 +127,7 @@ static int io_write(sqlite3_file *f, const void *data, int size,
   int error = sched_step(CALL_dwrite);
   check_gate(h);
   if (sched_torn() > 0) die_writing(h, data, size, at);
+  if (sim.now < sim.bad_until) error = EIO;
   if (error) {
     disk_write(h->n, data, at, (int64_t)sim_random(SIM_DISK, (uint64_t)size));
     return fail(error, error == ENOSPC ? SQLITE_FULL : SQLITE_IOERR_WRITE);
@@ -157,6 +158,7 @@ static int io_sync(sqlite3_file *f, int flags) {
   }
   sched_wait_until(sim.now + disk_sync_ns(), NULL, 0);
   sched_step(CALL_dsynced);
+  if (sim.now < sim.bad_until) error = EIO;
   disk_sync(h->n, mark, error != 0);
   for (handle *o = h->n->handles; o && error; o = o->next) o->untold = true;
   if (h->untold) {
