@@ -61,6 +61,13 @@ static void check_time(const known_call *c, int rc) {
               zke_errmsg());
 }
 
+/* A failed sync and a power cut while SQLite makes the file can leave rubbish, in
+ * which nothing was ever acknowledged. */
+bool known_is_rubbish(const known_call *c) {
+  return !zxid_most && sim.cuts && sim.last_error >= 0 &&
+         sim.last_error < c->at;
+}
+
 static void check_result(const known_call *c, int rc) {
   known_session *s = &known_of[c->slot];
   switch (rc) {
@@ -74,8 +81,10 @@ static void check_result(const known_call *c, int rc) {
       s->lost = true;
       return;
     case ZKE_NOTADB:
-      /* a failed sync and a cut while SQLite makes the file leave rubbish */
-      if (!zxid_most && sim.cuts && sim.last_error >= 0) return;
+      if (known_is_rubbish(c)) return;
+      /* the journal of an unfinished creation cannot be looked at: not mended
+       * yet */
+      if (sim.last_error >= c->at) return;
       sim_found("P11: %s: %s", c->name, zke_errmsg());
     case ZKE_CORRUPT:
     case ZKE_MISUSE:

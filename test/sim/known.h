@@ -36,6 +36,8 @@ known_call known_begin(int slot, const char *name);
  * in time? */
 int known_end(known_call c, int rc);
 int64_t known_now_without_stops(const known_call *c);
+/* The call was told that the file is no database, and so it is. */
+bool known_is_rubbish(const known_call *c);
 
 /* An acknowledged change has this zxid; a session that began has this id. */
 void known_zxid(known_call c, int64_t zxid);

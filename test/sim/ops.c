@@ -468,6 +468,7 @@ int ops_open(int slot, zke **z_out) {
   *s = (known_session){.may_end = leased};
   known_call c = known_begin(slot, "open");
   int rc = known_end(c, zke_open(ops_file, &o, z_out));
+  if (rc == ZKE_NOTADB && !known_is_rubbish(&c)) rc = ZKE_SYSTEMERROR;
   if (rc != ZKE_OK) return rc;
   s->id = zke_session_id(*z_out);
   known_session_id(s->id);

@@ -292,8 +292,9 @@ static int faults_strike(sim_call call) {
   slot *s = &slots[running->p->slot];
   int error = 0;
   if (sim.ending || (s->calls < s->next_fault && !s->aimed[call])) return 0;
-  for (plan_fault *f; !error && (f = plan_strikes(running->p->slot, call,
-                                                  s->calls, s->count[call]));) {
+  for (plan_fault *f;
+       !error && !sim.ending &&
+       (f = plan_strikes(running->p->slot, call, s->calls, s->count[call]));) {
     faults_note_all();
     error = strike(f, call);
   }

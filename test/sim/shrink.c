@@ -46,8 +46,9 @@ static bool shrink_knob(int64_t *knob, int64_t least) {
   if (*knob <= least) return false;
   *knob = least;
   if (keep(&before)) return true;
+  if (*knob - least < 2) return false;
   *knob = least + (*knob - least) / 2;
-  return *knob > least && keep(&before);
+  return keep(&before);
 }
 
 static bool shrink_knobs(void) {
