@@ -113,10 +113,11 @@ static void check_gate(const handle *h) {
     sim_found("P12: %s is written without the gate", h->path);
 }
 
-/* The process dies inside the write: some of its pages are there. */
+/* The process dies inside the write: some of its pages are there.  Linux looks
+ * for a signal between two pages. */
 static void die_writing(handle *h, const void *data, int size, int64_t at) {
   int64_t part = (int64_t)size * sched_torn() / 1000;
-  if (part > SECTOR_BYTES) part -= (at + part) % SECTOR_BYTES;
+  part -= (at + part) % SECTOR_BYTES;
   disk_write(h->n, data, at, part);
   sched_die();
 }
@@ -129,7 +130,8 @@ static int io_write(sqlite3_file *f, const void *data, int size,
   if (sched_torn() > 0) die_writing(h, data, size, at);
   if (sim.now < sim.bad_until) error = EIO;
   if (error) {
-    disk_write(h->n, data, at, (int64_t)sim_random(SIM_DISK, (uint64_t)size));
+    int64_t part = (int64_t)sim_random(SIM_DISK, (uint64_t)size);
+    disk_write(h->n, data, at, part - (at + part) % 512);
     return fail(error, error == ENOSPC ? SQLITE_FULL : SQLITE_IOERR_WRITE);
   }
   if (disk_is_full() && at + size > h->n->now.size)
