@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "test/sim/around.h"
+#include "test/sim/foreign.h"
 #include "test/sim/history.h"
 #include "test/sim/kept.h"
 #include "test/sim/line.h"
@@ -422,7 +423,7 @@ static const kind kinds[] = {
     {op_check, 1, true},        {op_wait, 2, true},
     {op_expire, 1, true},       {line_any, 1, true},
     {kept_any, 2, true},        {around_any, 2, true},
-    {watchers_any, 2, true}};
+    {watchers_any, 2, true},    {foreign_any, 1, true}};
 
 void ops_any(const ops_actor *a) {
   int total = 0;

@@ -21,7 +21,8 @@
  *   memory.c    memory of the engine and of SQLite
  *   load.c      the lives of the processes
  *   ops.c       the calls that they make, at random; kept.c those of kept
- *               sessions, line.c locks in line, around.c the others
+ *               sessions, line.c locks in line, watchers.c watches that stay,
+ *               foreign.c plain SQLite, around.c the others
  *   watches.c   the watches, and what is checked of each
  *   history.c   the engine's own history, played at the end
  *   known.c     what is known of the tree by the calls that came back, and the
