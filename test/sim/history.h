@@ -2,9 +2,10 @@
  *
  * If the plan says so, the database keeps the history of all nodes.  At the end
  * it is one order of all changes, by zxid.  Each acknowledged change is in it
- * (P8).  Played from the beginning it makes the tree that is there (P2): nothing
- * is made twice, or removed or set without being there; the numbers of a queue
- * rise; and the n-th set of a register is the one that gave it version n.
+ * (P8).  Played from the beginning it makes the tree that is there (P2):
+ * nothing is made twice, or removed or set without being there; the numbers of
+ * a queue rise; and the n-th set of a register is the one that gave it version
+ * n.
  */
 #ifndef ZKE_SIM_HISTORY_H
 #define ZKE_SIM_HISTORY_H

@@ -7,7 +7,7 @@
 #include "test/sim/vfs.h"
 #include "test/sim/wait.h"
 
-/* How many steps the processes have, once faults have ended, to come to rest. */
+/* Once faults have ended the processes have so many steps to come to rest. */
 enum { REST_STEPS = 600000, REST_FACTOR = 20 };
 
 static disk_cut cut_style; /* of the power cut that is coming */

@@ -66,15 +66,15 @@ static void check_time(const known_call *c, int rc) {
               zke_errmsg());
 }
 
-/* A failed sync and a power cut while SQLite makes the file can leave rubbish, in
- * which nothing was ever acknowledged. */
+/* A failed sync and a power cut while SQLite makes the file can leave rubbish,
+ * in which nothing was ever acknowledged. */
 bool known_is_rubbish(const known_call *c) {
   return !zxid_most && sim.cuts && sim.last_error >= 0 &&
          sim.last_error < c->at;
 }
 
-/* Faults of the engine that were found and are not mended yet: what the sentence
- * of the result has in it.  Each goes when it is mended. */
+/* Faults of the engine that were found and are not mended yet, by what they are
+ * told by.  Each goes when it is mended. */
 static bool is_unmended(const known_call *c, int rc) {
   const char *sentence = zke_errmsg();
   /* a process that opens a file whose creation was cut short reads its header

@@ -5,8 +5,8 @@
  *
  * -v tells each result, -v -v each step; -1 stops at the first finding; -s also
  * shrinks each.  By the environment: SECONDS of processor time, after which no
- * run begins; PROCESSES of each run.  The last line has figures, and the hash of
- * all traces. */
+ * run begins; PROCESSES of each run.  The last line has figures, and the hash
+ * of all traces. */
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>

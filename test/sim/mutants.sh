@@ -44,7 +44,8 @@ find_it() {
     seed=$((seed + 1))
   done
   sort -n "$work/found" | awk '{ took[NR] = $1 } END {
-      printf "median %5.1f s, worst %5.1f s: ", took[int((NR + 1) / 2)], took[NR]
+      printf "median %5.1f s, worst %5.1f s: ", took[int((NR + 1) / 2)],
+        took[NR]
     }'
   head -n 1 "$work/what"
 }

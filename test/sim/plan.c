@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test/sim/disk.h"
+
 plan the_plan;
 int64_t (*plan_count)(int slot, sim_call call);
 
@@ -138,7 +140,7 @@ static void plan_host(plan *p) {
     while (all[i].n-- > 0) {
       plan_fault f = {.kind = all[i].kind, .slot = -1, .call = CALL_any};
       f.at = 1 + below(p->k.steps);
-      if (f.kind == 'C') f.arg = below(8);
+      if (f.kind == 'C') f.arg = below(CUT_STYLES);
       if (f.kind == 'F' || f.kind == 'B') f.arg = some(3000);
       if (f.kind == 'W') f.arg = below(7200000) - 3600000;
       if (f.kind == 'Z') f.arg = some(3600000);
@@ -157,50 +159,61 @@ static void add_after(plan *p, char kind, int slot, int64_t most, int64_t arg) {
                       .follows = true});
 }
 
+/* A fault of the host's at any step. */
+static void add_at_step(plan *p, char kind, int64_t arg) {
+  add(p, (plan_fault){.kind = kind,
+                      .slot = -1,
+                      .call = CALL_any,
+                      .at = 1 + below(p->k.steps),
+                      .arg = arg});
+}
+
+/* A failed sync, maybe a death, and a cut. */
+static void chain_failed_sync(plan *p, plan_fault f, int slot, int64_t style) {
+  f.kind = 'e';
+  f.arg = EIO;
+  add(p, f);
+  if (one_in(2)) add_after(p, 'k', slot, 400, 0);
+  add_after(p, 'C', -1, 3000, style);
+}
+
+/* A death inside a sync or a write, maybe of all, so that nobody has the file
+ * open, and a cut. */
+static void chain_death(plan *p, plan_fault f, int64_t style) {
+  f.arg = 1 + below(999);
+  add(p, f);
+  if (one_in(2)) add_after(p, 'M', -1, 4, 0);
+  add_after(p, 'C', -1, 3000, style);
+}
+
 /* Faults that meet: one aimed at what another has begun. */
 static void plan_chain(plan *p) {
-  static const sim_call syncs[] = {CALL_dsync};
-  static const sim_call writes[] = {CALL_dwrite};
-  plan_fault f = somewhere(p, 'k', syncs, 1);
+  static const sim_call calls[] = {CALL_dsync, CALL_dwrite};
+  plan_fault f = somewhere(p, 'k', calls, 1);
   int slot = one_in(2) ? f.slot : (int)below(p->k.processes);
-  int style = (int)below(8);
+  int64_t style = below(CUT_STYLES);
   switch (below(5)) {
-    case 0: /* a failed sync, maybe a death, and a cut */
-      f.kind = 'e';
-      f.arg = EIO;
-      add(p, f);
-      if (one_in(2)) add_after(p, 'k', slot, 400, 0);
-      add_after(p, 'C', -1, 3000, style);
+    case 0:
+      chain_failed_sync(p, f, slot, style);
       break;
-    case 1: /* a death inside a sync or a write, and a cut */
-      if (one_in(2)) f = somewhere(p, 'k', writes, 1);
-      f.arg = 1 + below(999);
-      add(p, f);
-      if (one_in(2)) add_after(p, 'M', -1, 4, 0); /* nobody else has it open */
-      add_after(p, 'C', -1, 3000, style);
+    case 1:
+      if (one_in(2)) f = somewhere(p, 'k', calls + 1, 1);
+      chain_death(p, f, style);
       break;
     case 2: /* a cut, and an error or a death while the file is opened */
-      add(p, (plan_fault){.kind = 'C',
-                          .slot = -1,
-                          .call = CALL_any,
-                          .at = 1 + below(p->k.steps),
-                          .arg = style});
+      add_at_step(p, 'C', style);
       if (one_in(2))
         add_after(p, 'e', slot, 600, errors[below(ERRORS)].error);
       else
         add_after(p, 'k', slot, 600, 0);
       break;
     case 3: /* two deaths, and an error */
-      f.arg = 0;
       add(p, f);
       add_after(p, 'k', slot, 300, 0);
       add_after(p, 'e', (int)below(p->k.processes), 300, EIO);
       break;
     default: /* all die, and a cut or none */
-      add(p, (plan_fault){.kind = 'M',
-                          .slot = -1,
-                          .call = CALL_any,
-                          .at = 1 + below(p->k.steps)});
+      add_at_step(p, 'M', 0);
       if (one_in(2)) add_after(p, 'C', -1, 2000, style);
   }
 }

@@ -6,7 +6,8 @@
  *
  * Knobs are a letter and a number (PLAN_KNOB_LIST).  A fault is a letter, the
  * process that it strikes, and where: "@532" is the 532nd call of the slot's
- * processes, counted through all of them, "@dsync3" its third call of that name.
+ * processes, counted through all of them, "@dsync3" their third call of that
+ * name.
  *
  *   k1@532         kill it there; k1@dwrite7:500 inside, half of it written
  *   e0@532:EIO     the first call from there on that may report EIO does
@@ -14,8 +15,8 @@
  *   l2@dsync4:800  this sync, or the next one from there on, takes 800 ms
  *
  * A fault with a + in place of the @ strikes so many calls, or steps, after the
- * one before it in the list: "e2@dsync3:EIO,C+200:4" is a power cut soon after a
- * failed sync.
+ * one before it in the list: "e2@dsync3:EIO,C+200:4" is a power cut soon after
+ * a failed sync.
  *
  * Capital letters are faults of the host, at a step of the run:
  *

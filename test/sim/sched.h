@@ -45,8 +45,8 @@ void sched_spawn(int slot, void (*fn)(int slot));
 void sched_start_thread(void (*fn)(int slot), int number);
 void sched_join(void);
 
-/* sched_run - run all until there is nothing to run any more, or the host is cut
- * off; sched_cut() makes it return SCHED_CUT */
+/* sched_run - run all until nothing is left to run, or the power goes:
+ *             sched_cut() makes it return SCHED_CUT */
 typedef enum sched_end {
   SCHED_OVER,
   SCHED_CUT,

@@ -33,7 +33,7 @@
  *
  * Calls go downwards in this list of layers:
  *
- *     main, shrink, host     a run: load_begin(), then sched_run() until the end
+ *     main, shrink, host     a run: load_begin(), and sched_run() until its end
  *     load, ops, ..., known  functions of zkembed.h, and sched.h
  *     engine (zkembed.c)     zke_os, SQLite
  *     os, vfs, threads,      the calls of a process: each begins with a step

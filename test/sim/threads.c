@@ -1,8 +1,8 @@
 /* threads.c - see threads.h
  *
  * A mutex has the number of its holder in the C library's field for that.  A
- * process's mutexes have no step of their own while it has one thread only: then
- * nobody can come between. */
+ * process's mutexes have no step of their own while it has one thread only:
+ * then nobody can come between. */
 #include "test/sim/threads.h"
 
 #include <errno.h>

@@ -9,8 +9,8 @@
 
 enum { SECTOR_BYTES = 4096, LONGEST_PATH = 100 };
 
-/* A handle.  It is in three lists: of its file's, of the WAL-index's, and of its
- * process's. */
+/* A handle.  It is in three lists: of its file's, of the WAL-index's, and of
+ * its process's. */
 typedef struct vfs_file {
   sqlite3_file base;
   disk_node *n, *shm;

@@ -1,8 +1,8 @@
 /* vfs.h - SQLite's VFS over the simulated disk
  *
- * It is named "unix-simulated", since zkembed.c takes a VFS whose name begins so
- * for one that writes what it is given.  Handles of one process share a file's
- * locks as those of SQLite's own VFS do, so each handle is an owner by itself.
+ * It is named "unix-simulated", since zkembed.c takes a VFS whose name begins
+ * so for one that writes what it is given.  Handles of one process share a
+ * file's locks as those of SQLite's own VFS do, so each is an owner by itself.
  */
 #ifndef ZKE_SIM_VFS_H
 #define ZKE_SIM_VFS_H
@@ -13,8 +13,8 @@ extern const char *const vfs_name;
 
 void vfs_register(void);
 
-/* Would close() of one more descriptor of the file, in the running process, drop
- * locks of SQLite's?  POSIX locks are the process's. */
+/* Would close() of one more descriptor of the file, in the running process,
+ * drop locks of SQLite's?  POSIX locks are the process's. */
 bool vfs_would_lose_locks(const disk_node *n);
 
 /* One of a dead process's handles is taken; false: it has none. */

@@ -9,8 +9,8 @@
 #include "test/sim/plan.h"
 #include "test/sim/sched.h"
 
-/* An event comes so soon after its change was acknowledged (P7), and at the end,
- * when a slow call may still keep the gate, so late at most. */
+/* An event comes so soon after its change was acknowledged (P7).  At the end a
+ * slow call may still keep the gate: it comes so late at most. */
 enum { EVENT_MS = 60, PATIENCE_MS = 2500 };
 
 struct watch {
