@@ -7,6 +7,7 @@
 
 #include "test/sim/known.h"
 #include "test/sim/plan.h"
+#include "test/sim/watchers.h"
 
 enum { ROWS = 1000000, NOTES = 1 << 16, NODES = 1 << 13, PATH = 40 };
 
@@ -146,6 +147,23 @@ static void check_children(const ops_actor *a, const char *parent) {
     sim_found("P2: %s has %d children, by the history %d", parent, names->count,
               there);
   zke_free(names);
+}
+
+void history_check_told(const ops_actor *a) {
+  zke_change_list *list = NULL;
+  int64_t since;
+  int changes = 0, told = watchers_told(a->slot, &since);
+  if (told < 0 || !the_plan.k.history) return;
+  known_call c = known_begin(a->slot, "history of /q");
+  int rc = known_end(c, zke_history(a->z, "/q", since, 0, &list));
+  if (rc != ZKE_OK) return;
+  for (int i = 0; i < list->count; i++)
+    changes += strncmp(list->data[i].path, "/q/", 3) == 0;
+  zke_free(list);
+  sim_say("the watch of /q was told of %d of %d changes", told, changes);
+  if (told != changes && !known_of[a->slot].lost)
+    sim_found("P3: a recursive watch of /q was told of %d changes of %d", told,
+              changes);
 }
 
 void history_check(const ops_actor *a) {

@@ -21,7 +21,9 @@ int history_begin(const ops_actor *a);
  * cut does not undo it. */
 void history_note(int64_t zxid, int type, const char *path, bool lasting);
 
-/* Nothing changes any more: compare. */
+/* Nothing changes any more: compare; and the events that the process was told
+ * of, if it watches the queue (P3). */
 void history_check(const ops_actor *a);
+void history_check_told(const ops_actor *a);
 
 #endif

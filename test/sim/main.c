@@ -118,8 +118,8 @@ static void tell_finding(void) {
 /* ---- figures ---- */
 
 typedef struct figures {
-  int runs, findings;
-  sim_world world; /* sums */
+  int runs, findings, planned; /* faults */
+  sim_world world;             /* sums */
   load_figures load;
 } figures;
 
@@ -134,6 +134,8 @@ static void figures_add(figures *f, bool found) {
   f->world.stops += told->world.stops;
   f->world.cuts += told->world.cuts;
   f->world.errors += told->world.errors;
+  f->world.faults += told->world.faults;
+  f->planned += the_plan.faults;
   f->world.switches += told->world.switches;
   f->world.hash = f->world.hash * 31 + told->world.hash;
   for (size_t i = 0; i < sizeof f->load / sizeof *to; i++) to[i] += from[i];
@@ -156,9 +158,10 @@ static void figures_print(const figures *f) {
          f->findings, s, f->runs / s, (double)f->world.steps / s);
   printf(
       "simulated %.0f s: steps %lld, switches %d, kills %d, stops %d, cuts %d, "
-      "errors %d\n",
+      "errors %d; faults %d of %d\n",
       (double)f->world.now / 1e9, (long long)f->world.steps, f->world.switches,
-      f->world.kills, f->world.stops, f->world.cuts, f->world.errors);
+      f->world.kills, f->world.stops, f->world.cuts, f->world.errors,
+      f->world.faults, f->planned);
   printf("calls %lld: ok %lld, loss %lld, late %lld, other %lld; ",
          (long long)f->load.calls, (long long)f->load.ok,
          (long long)f->load.loss, (long long)f->load.late,

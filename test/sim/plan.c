@@ -377,6 +377,7 @@ static bool fits(const plan_fault *f, sim_call call) {
 static void strikes(int i) {
   plan_fault *next = &the_plan.fault[i + 1];
   the_plan.fault[i].done = true;
+  sim.faults++;
   if (i + 1 == the_plan.faults || !next->follows) return;
   next->follows = false;
   next->at += plan_count(next->slot, next->call);

@@ -152,6 +152,7 @@ typedef struct sim_world {
   int64_t ending;     /* when faults ended; 0: they may still come */
   uint64_t hash;      /* of all that happened */
   int boots, kills, stops, errors, cuts, switches;
+  int faults;  /* that have struck, of the plan */
   int verbose; /* 1: tell results, 2: tell each step */
 } sim_world;
 

@@ -12,6 +12,8 @@
 /* What a slot's session has. */
 typedef struct keeper {
   bool watches;
+  int64_t since; /* the zxid of the state that it was registered in */
+  int told;      /* events since */
   int64_t zxid;  /* of the last event, */
   char path[40]; /* what it was about */
   int type;
@@ -42,6 +44,7 @@ static void on_event(zke *z, int type, int state, const char *path,
   if (zxid == k->zxid && type == k->type && strcmp(path, k->path) == 0)
     sim_found("P4: the event %d of %s, zxid %llx, comes twice", type, path,
               (long long)zxid);
+  k->told += zxid > k->since;
   k->zxid = zxid;
   k->type = type;
   snprintf(k->path, sizeof k->path, "%s", path);
@@ -65,7 +68,17 @@ static void watch_more(const ops_actor *a, keeper *k) {
   int rc = known_end(
       c,
       zke_add_watch(a->z, "/q", ZKE_WATCH_PERSISTENT_RECURSIVE, on_event, k));
-  k->watches |= rc == ZKE_OK;
+  if (rc != ZKE_OK) return;
+  k->watches = true;
+  k->since = zke_zxid();
+  k->told = 0;
+}
+
+int watchers_told(int slot, int64_t *zxid_out) {
+  const keeper *k = &keepers[slot];
+  *zxid_out = k->since;
+  if (!k->watches || !k->since || the_plan.k.threads > 1) return -1;
+  return k->told;
 }
 
 static void watch_less(const ops_actor *a, keeper *k) {

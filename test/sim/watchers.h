@@ -6,9 +6,14 @@
 #ifndef ZKE_SIM_WATCHERS_H
 #define ZKE_SIM_WATCHERS_H
 
+#include <stdint.h>
+
 #include "test/sim/ops.h"
 
 void watchers_any(const ops_actor *a);
+/* How many events the recursive watch was told of, of changes after *zxid_out;
+ * -1: there is none, or nobody can tell. */
+int watchers_told(int slot, int64_t *zxid_out);
 /* The session of a slot is over. */
 void watchers_forget(int slot);
 
