@@ -99,11 +99,11 @@ static plan_fault any_error(const plan *p) {
 
 /* Calls that fail. */
 static void plan_errors(plan *p) {
-  static const sim_call syncs[] = {CALL_dsync};
+  static const sim_call syncs[] = {CALL_dsync, CALL_dbsync};
   static const sim_call writes[] = {CALL_dwrite};
   int64_t n = one_in(5) ? some(12) : 0;
   while (n-- > 0) {
-    plan_fault f = somewhere(p, 'e', syncs, 1);
+    plan_fault f = somewhere(p, 'e', syncs, 2);
     if (f.call == CALL_any) f = somewhere(p, 'e', writes, 1);
     f.arg = EIO;
     add(p, f);
@@ -121,7 +121,7 @@ static void plan_errors(plan *p) {
   }
   n = one_in(5) ? some(40) : 0;
   while (n-- > 0) {
-    plan_fault f = somewhere(p, 'l', syncs, 1);
+    plan_fault f = somewhere(p, 'l', syncs, 2);
     f.arg = some(8000);
     add(p, f);
   }
@@ -188,8 +188,8 @@ static void chain_death(plan *p, plan_fault f, int64_t style) {
 
 /* Faults that meet: one aimed at what another has begun. */
 static void plan_chain(plan *p) {
-  static const sim_call calls[] = {CALL_dsync, CALL_dwrite};
-  plan_fault f = somewhere(p, 'k', calls, 1);
+  static const sim_call calls[] = {CALL_dsync, CALL_dbsync, CALL_dwrite};
+  plan_fault f = somewhere(p, 'k', calls, 2);
   int slot = one_in(2) ? f.slot : (int)below(p->k.processes);
   int64_t style = below(CUT_STYLES);
   switch (below(5)) {
@@ -197,7 +197,7 @@ static void plan_chain(plan *p) {
       chain_failed_sync(p, f, slot, style);
       break;
     case 1:
-      if (one_in(2)) f = somewhere(p, 'k', calls + 1, 1);
+      if (one_in(2)) f = somewhere(p, 'k', calls + 2, 1);
       chain_death(p, f, style);
       break;
     case 2: /* a cut, and an error or a death while the file is opened */
@@ -369,7 +369,8 @@ bool plan_parse(plan *p, const char *text) {
 /* Can a fault be at this call at all? */
 static bool fits(const plan_fault *f, sim_call call) {
   if (f->kind == 'e') return sim_call_reports(call, (int)f->arg);
-  if (f->kind == 'l') return call == CALL_dsync || call == CALL_fsync;
+  if (f->kind == 'l')
+    return call == CALL_dsync || call == CALL_dbsync || call == CALL_fsync;
   return true;
 }
 

@@ -273,7 +273,9 @@ static int strike(const plan_fault *f, sim_call call) {
   switch (f->kind) {
     case 'k':
       running->torn = (int)f->arg;
-      if (!f->arg || (call != CALL_dwrite && call != CALL_dsync)) sched_die();
+      if (!f->arg ||
+          (call != CALL_dwrite && call != CALL_dsync && call != CALL_dbsync))
+        sched_die();
       return 0;
     case 's':
       stop(f->arg);

@@ -153,7 +153,8 @@ static int io_truncate(sqlite3_file *f, sqlite3_int64 size) {
  * from then on, and each description is told once. */
 static int io_sync(sqlite3_file *f, int flags) {
   handle *h = handle_of(f);
-  int error = sched_step(CALL_dsync);
+  bool log = !(h->flags & SQLITE_OPEN_MAIN_DB);
+  int error = sched_step(log ? CALL_dsync : CALL_dbsync);
   int64_t mark = disk_mark();
   (void)flags;
   if (sched_torn() > 0) {
