@@ -10,8 +10,9 @@
 #include "test/sim/sched.h"
 
 /* An event comes so soon after its change was acknowledged (P7): the dispatch
- * may first end a dead session, and the checkpoint after that wait for a reader.
- * At the end a slow call may still keep the gate: it comes so late at most. */
+ * may first end a dead session, and the checkpoint after that wait for a
+ * reader.  At the end a slow call may still keep the gate: it comes so late at
+ * most. */
 enum { EVENT_MS = 300, PATIENCE_MS = 2500 };
 
 struct watch {
