@@ -53,10 +53,10 @@
  * changes the schema, so that every connection prepares its statements again.
  * Each row that is written costs one more search among the path's children.
  * SQLite reads them until it finds the holder's: half of them on average, and
- * all of them for a token that it refuses.  That is about 1 us where few wait,
- * and 0.2 us more for each that waits (doc/performance.md).  Where the line is
- * long and a transaction writes many rows, zke_claim() (see zke_sql_adopt())
- * searches once at its beginning; but it guards that transaction alone.
+ * all of them for a token that it refuses (doc/performance.md has the figures).
+ * If the line is long and a transaction writes many rows, zke_claim() (see
+ * zke_sql_adopt()) searches once at its beginning; but it guards that
+ * transaction alone.
  *
  * MISTAKES, and what they come to:
  * - A second lock for one table: ZKE_NODEEXISTS, unless options.replace.
