@@ -33,12 +33,14 @@ static struct {
   int64_t number; /* of the last change */
 } disk;
 
+/* Chance of the disk: no other subject's numbers change by it. */
 static uint64_t disk_random(uint64_t below) {
   return sim_random(SIM_DISK, below);
 }
 
 /* ---- contents ---- */
 
+/* Cut it, or let it grow over zeros. */
 static void content_resize(disk_content *c, int64_t size) {
   if (size > c->room) {
     c->room = size * 2;
@@ -48,6 +50,7 @@ static void content_resize(disk_content *c, int64_t size) {
   c->size = size;
 }
 
+/* Write; a gap before it is filled with zeros. */
 static void content_write(disk_content *c, const unsigned char *data,
                           int64_t at, int64_t size) {
   if (size <= 0) return;
@@ -57,6 +60,7 @@ static void content_write(disk_content *c, const unsigned char *data,
 
 /* ---- files ---- */
 
+/* An inode that was given back may be given again, as file systems do it. */
 disk_node *disk_anonymous(disk_type type, unsigned mode) {
   disk_node *n = sim_zero(sizeof *n);
   n->type = type;
@@ -78,6 +82,7 @@ static bool is_named_durably(const disk_node *n) {
   return false;
 }
 
+/* Call it after each thing that may have been the last to keep the file. */
 void disk_settle(disk_node *n) {
   if (n->links || n->opens || n->handles || n->shm || !n->inode) return;
   if (is_named_durably(n)) return;
@@ -87,6 +92,7 @@ void disk_settle(disk_node *n) {
 
 /* ---- changes ---- */
 
+/* Do the part of a change that lies in a range.  A truncation has no parts. */
 static void change_apply(const change *c, disk_content *to, int64_t from,
                          int64_t end) {
   if (c->truncation)
@@ -95,6 +101,7 @@ static void change_apply(const change *c, disk_content *to, int64_t from,
     content_write(to, c->data + (from - c->at), from, end - from);
 }
 
+/* Do all of a change. */
 static void change_apply_all(const change *c, disk_content *to) {
   change_apply(c, to, c->at, c->at + c->size);
 }
@@ -114,6 +121,7 @@ static void node_change(disk_node *n, bool truncation, int64_t at,
   change_apply_all(c, &n->now);
 }
 
+/* What processes see.  It is short at the end of the file. */
 int64_t disk_read(const disk_node *n, void *out, int64_t at, int64_t size) {
   if (at >= n->now.size) return 0;
   if (size > n->now.size - at) size = n->now.size - at;
@@ -121,6 +129,7 @@ int64_t disk_read(const disk_node *n, void *out, int64_t at, int64_t size) {
   return size;
 }
 
+/* Processes see it at once; a cut may lose it. */
 void disk_write(disk_node *n, const void *data, int64_t at, int64_t size) {
   if (size <= 0) return;
   sim_trace((uint64_t)at);
@@ -128,16 +137,20 @@ void disk_write(disk_node *n, const void *data, int64_t at, int64_t size) {
   node_change(n, false, at, data, size);
 }
 
+/* As disk_write(). */
 void disk_truncate(disk_node *n, int64_t size) {
   node_change(n, true, size, NULL, 0);
 }
 
+/* For a -shm: its content is memory, and nothing of it survives a cut. */
 void disk_set_size(disk_node *n, int64_t size) {
   content_resize(&n->now, size);
 }
 
 /* ---- syncs ---- */
 
+/* A sync asks for it when it begins.  It promises nothing for what is written
+ * while it runs. */
 int64_t disk_mark(void) { return disk.number; }
 
 /* The oldest change is durable, or forgotten. */
@@ -149,6 +162,8 @@ static void change_drop(disk_node *n) {
   free(c);
 }
 
+/* A failed sync writes any part.  The rest counts as written from then on: the
+ * next sync does not write it, and tells nothing. */
 void disk_sync(disk_node *n, int64_t mark, bool fails) {
   while (n->first && n->first->number <= mark) {
     if (!fails || disk_random(2)) change_apply_all(n->first, &n->durable);
@@ -156,6 +171,8 @@ void disk_sync(disk_node *n, int64_t mark, bool fails) {
   }
 }
 
+/* The changes that it has not come to are as they were: another sync, of a
+ * process that lives, writes them. */
 void disk_sync_part(disk_node *n, int64_t mark, int thousandths) {
   int left = n->changes * thousandths / 1000;
   while (left-- > 0 && n->first && n->first->number <= mark) {
@@ -164,16 +181,19 @@ void disk_sync_part(disk_node *n, int64_t mark, int thousandths) {
   }
 }
 
+/* From a fast disk to a slow one, by chance. */
 int64_t disk_sync_ns(void) { return 50000 + (int64_t)disk_random(3000000); }
 
 /* ---- names ---- */
 
+/* The list that a path's name is in, or would be. */
 static name **bucket_of(const char *path) {
   uint32_t hash = 2166136261u;
   for (; *path; path++) hash = (hash ^ (unsigned char)*path) * 16777619u;
   return &disk.bucket[hash % BUCKETS];
 }
 
+/* The name, also one that stands for nothing now; or NULL. */
 static name *name_find(const char *path) {
   for (name *m = *bucket_of(path); m; m = m->next)
     if (strcmp(m->path, path) == 0) return m;
@@ -187,6 +207,7 @@ static void parent_of(const char *path, char out[DISK_PATH]) {
   if (slash) *slash = '\0';
 }
 
+/* Does a path lie in the directory itself, not deeper? */
 static bool is_below(const char *path, const char *directory) {
   size_t len = strlen(directory);
   return strncmp(path, directory, len) == 0 && path[len] == '/' &&
@@ -227,11 +248,13 @@ static void names_tidy(void) {
   }
 }
 
+/* See disk.h; a name without a file is none. */
 disk_node *disk_find(const char *path) {
   const name *m = name_find(path);
   return m ? m->now : NULL;
 }
 
+/* May a file be made there? */
 bool disk_parent_exists(const char *path) {
   char parent[DISK_PATH];
   parent_of(path, parent);
@@ -239,6 +262,7 @@ bool disk_parent_exists(const char *path) {
   return n && n->type == DISK_DIRECTORY;
 }
 
+/* The name is not durable before its directory is synced. */
 disk_node *disk_add(const char *path, disk_type type, unsigned mode) {
   if (strlen(path) >= DISK_PATH) sim_bug("a long path: %s", path);
   disk_node *n = disk_anonymous(type, mode);
@@ -246,11 +270,13 @@ disk_node *disk_add(const char *path, disk_type type, unsigned mode) {
   return n;
 }
 
+/* Likewise: after a cut the file may be there again. */
 void disk_remove(const char *path) {
   name_set(path, NULL);
   names_tidy();
 }
 
+/* For qsort(): names by their texts. */
 static int by_text(const void *a, const void *b) { return strcmp(a, b); }
 
 /* In the order of their texts, whatever the order of the buckets. */
@@ -269,6 +295,7 @@ int disk_list(const char *path, char (**out)[DISK_PATH]) {
   return count;
 }
 
+/* What the names in a directory stand for now, they stand for durably. */
 static void sync_below(const char *directory) {
   for (int i = 0; i < BUCKETS; i++)
     for (name *m = disk.bucket[i]; m; m = m->next)
@@ -276,6 +303,8 @@ static void sync_below(const char *directory) {
   names_tidy();
 }
 
+/* The directory is known by its file here, as a descriptor has it; it has one
+ * name. */
 void disk_sync_names(const disk_node *directory) {
   for (int i = 0; i < BUCKETS; i++) {
     for (const name *m = disk.bucket[i]; m; m = m->next) {
@@ -286,12 +315,14 @@ void disk_sync_names(const disk_node *directory) {
   }
 }
 
+/* As SQLite does after it has made or deleted a journal. */
 void disk_sync_parent(const char *path) {
   char parent[DISK_PATH];
   parent_of(path, parent);
   sync_below(parent);
 }
 
+/* The directory is durable, and empty. */
 void disk_begin(const char *directory) {
   disk_add(directory, DISK_DIRECTORY, 0755);
   name_find(directory)->durable = disk_find(directory);
@@ -345,6 +376,7 @@ static void cut_sectors(const change *c, disk_content *to) {
   }
 }
 
+/* Do what the style leaves of one change to the durable content. */
 static void cut_change(const cut *k, const change *c, disk_content *to) {
   if (k->style == CUT_SECTORS && !c->truncation) {
     cut_sectors(c, to);
@@ -414,6 +446,8 @@ static void names_without_directory(void) {
         m->now = m->durable = NULL;
 }
 
+/* Decide for each file and each name what is left.  That is then all there is,
+ * and durable. */
 void disk_power_cut(disk_cut style) {
   cut k = {.style = style};
   int64_t oldest = oldest_change();

@@ -7,6 +7,7 @@
 
 /* ---- locks of an open file description ---- */
 
+/* Give the owner the range, if it is not empty; nobody else has any of it. */
 static void lock_add(disk_node *n, int64_t from, int64_t end,
                      const file_open *owner) {
   if (from >= end) return;
@@ -29,6 +30,8 @@ static void lock_drop(disk_node *n, const file_open *owner, int64_t from,
   }
 }
 
+/* Take a range, unless another description has some of it; or drop it.  What
+ * the owner had of it before is replaced, as fcntl() does. */
 bool file_lock(file_open *o, int64_t from, int64_t count, bool take) {
   disk_node *n = o->n;
   int64_t end = from + count;
@@ -41,6 +44,8 @@ bool file_lock(file_open *o, int64_t from, int64_t count, bool take) {
   return true;
 }
 
+/* Of several locks any may be told, so chance chooses: nobody may rely on an
+ * order. */
 const disk_lock *file_find_lock(const file_open *o, int64_t from,
                                 int64_t count) {
   const disk_lock *found = NULL;
@@ -53,6 +58,8 @@ const disk_lock *file_find_lock(const file_open *o, int64_t from,
   return found;
 }
 
+/* For checks: the lock is the description's, so look at all that the process
+ * has. */
 bool file_process_has_lock(const sched_process *p, const disk_node *n,
                            int64_t at) {
   for (int i = 0; i < n->locks; i++) {
@@ -66,6 +73,7 @@ bool file_process_has_lock(const sched_process *p, const disk_node *n,
 
 /* ---- open file descriptions ---- */
 
+/* What a process begins with: no descriptor is open. */
 file_table *file_table_new(void) { return sim_zero(sizeof(file_table)); }
 
 /* Pollers forget a description that is closed. */
@@ -95,12 +103,14 @@ static void open_drop(const file_table *t, file_open *o) {
   free(o);
 }
 
+/* For the check at a process's end that it has closed all. */
 int file_count(const file_table *t) {
   int count = 0;
   for (int fd = 0; fd < FILE_DESCRIPTORS; fd++) count += t->fd[fd] != NULL;
   return count;
 }
 
+/* The order in which a kernel closes them is chance. */
 bool file_reap_one(file_table *t) {
   int count = file_count(t);
   if (!count) return false;
@@ -127,6 +137,8 @@ static int fd_new(file_open *o) {
   return -EMFILE;
 }
 
+/* The engine must not use a descriptor that it has closed.  That is a finding,
+ * not an EBADF. */
 file_open *file_get(int fd) {
   file_table *t = sched_self()->files;
   if (fd < 0 || fd >= FILE_DESCRIPTORS || !t->fd[fd])
@@ -134,6 +146,7 @@ file_open *file_get(int fd) {
   return t->fd[fd];
 }
 
+/* Open a file, a directory or one end of a FIFO, or both ends. */
 int file_open_node(disk_node *n, bool reads, bool writes) {
   file_open *o = sim_zero(sizeof *o);
   *o = (file_open){.kind = FILE_DISK, .n = n, .reads = reads, .writes = writes};
@@ -148,6 +161,7 @@ int file_open_node(disk_node *n, bool reads, bool writes) {
   return fd;
 }
 
+/* Make what has no file: a poller or a timer. */
 int file_open_kind(file_kind kind) {
   file_open *o = sim_zero(sizeof *o);
   o->kind = kind;
@@ -156,8 +170,10 @@ int file_open_kind(file_kind kind) {
   return fd_new(o);
 }
 
+/* Another descriptor of the same description. */
 int file_dup(int fd) { return fd_new(file_get(fd)); }
 
+/* The description goes with its last descriptor, and its locks with it. */
 void file_close(int fd) {
   file_table *t = sched_self()->files;
   file_open *o = file_get(fd);
@@ -167,6 +183,7 @@ void file_close(int fd) {
 
 /* ---- FIFOs ---- */
 
+/* What is there, at most size bytes; without a writer 0, the end. */
 int64_t file_fifo_read(disk_node *n, void *out, size_t size) {
   if (!n->length) return n->writers ? -EAGAIN : 0;
   int count = n->length < (int)size ? n->length : (int)size;
@@ -176,6 +193,7 @@ int64_t file_fifo_read(disk_node *n, void *out, size_t size) {
   return count;
 }
 
+/* All or nothing, as Linux writes what is no longer than PIPE_BUF. */
 int64_t file_fifo_write(disk_node *n, const void *data, size_t size) {
   if (!n->readers) return -EPIPE;
   if ((size_t)n->length + size > sizeof n->bytes) return -EAGAIN;

@@ -26,6 +26,7 @@ typedef struct vfs_file {
   char path[DISK_PATH];
 } handle;
 
+/* SQLite's file object is the beginning of ours. */
 static handle *handle_of(sqlite3_file *f) { return (handle *)f; }
 
 /* Note the errno of the call, and give SQLite's code. */
@@ -35,6 +36,7 @@ static int fail(int error, int code) {
   return code;
 }
 
+/* Is there room for more?  A fault takes it away for a while (plan.h). */
 static bool disk_is_full(void) { return sim.now < sim.full_until; }
 
 /* ---- the lists ---- */
@@ -46,6 +48,7 @@ static bool disk_is_full(void) { return sim.now < sim.full_until; }
     if (*at_) *at_ = (h)->member;                      \
   } while (0)
 
+/* Take the handle out of the WAL-index; its locks there go with it. */
 static void shm_drop(handle *h) {
   disk_node *n = h->shm;
   if (!n) return;
@@ -55,6 +58,7 @@ static void shm_drop(handle *h) {
   disk_settle(n);
 }
 
+/* Take it out of all lists: it is closed, or its process is dead. */
 static void handle_drop(handle *h) {
   disk_node *n = h->n;
   shm_drop(h);
@@ -63,6 +67,7 @@ static void handle_drop(handle *h) {
   disk_settle(n);
 }
 
+/* Which one goes first is chance. */
 bool vfs_reap_one(file_table *t) {
   int count = 0;
   for (const handle *h = t->handles; h; h = h->next_own) count++;
@@ -74,6 +79,7 @@ bool vfs_reap_one(file_table *t) {
   return true;
 }
 
+/* Has the process any lock that SQLite has taken on the file? */
 bool vfs_would_lose_locks(const disk_node *n) {
   for (const handle *h = sched_self()->files->handles; h; h = h->next_own)
     if ((h->n == n && h->level) || h->shm == n) return true;
@@ -82,6 +88,7 @@ bool vfs_would_lose_locks(const disk_node *n) {
 
 /* ---- reading and writing ---- */
 
+/* Its locks go with it. */
 static int io_close(sqlite3_file *f) {
   handle *h = handle_of(f);
   sched_step(CALL_dclose);
@@ -90,6 +97,7 @@ static int io_close(sqlite3_file *f) {
   return SQLITE_OK;
 }
 
+/* A short read is filled with zeros: SQLite relies on that. */
 static int io_read(sqlite3_file *f, void *out, int size, sqlite3_int64 at) {
   int error = sched_step(CALL_dread);
   if (error) return fail(error, SQLITE_IOERR_READ);
@@ -122,6 +130,7 @@ static void die_writing(handle *h, const void *data, int size, int64_t at) {
   sched_die();
 }
 
+/* All of it, or an error and some of its sectors, or a death inside. */
 static int io_write(sqlite3_file *f, const void *data, int size,
                     sqlite3_int64 at) {
   handle *h = handle_of(f);
@@ -142,6 +151,7 @@ static int io_write(sqlite3_file *f, const void *data, int size,
   return SQLITE_OK;
 }
 
+/* See disk_truncate(). */
 static int io_truncate(sqlite3_file *f, sqlite3_int64 size) {
   int error = sched_step(CALL_dtruncate);
   if (error) return fail(error, SQLITE_IOERR_TRUNCATE);
@@ -178,6 +188,7 @@ static int io_sync(sqlite3_file *f, int flags) {
   return SQLITE_OK;
 }
 
+/* The size that processes see. */
 static int io_size(sqlite3_file *f, sqlite3_int64 *out) {
   int error = sched_step(CALL_dsize);
   if (error) return fail(error, SQLITE_IOERR_FSTAT);
@@ -195,6 +206,8 @@ static int others_level(const handle *h) {
   return level;
 }
 
+/* The levels of SQLite: many SHARED, beside them one RESERVED, then PENDING,
+ * which lets nobody in, then EXCLUSIVE.  A refused EXCLUSIVE leaves PENDING. */
 static int io_lock(sqlite3_file *f, int level) {
   handle *h = handle_of(f);
   int error = sched_step(CALL_dlock);
@@ -216,6 +229,7 @@ static int io_lock(sqlite3_file *f, int level) {
   return SQLITE_OK;
 }
 
+/* Down to SHARED or NONE. */
 static int io_unlock(sqlite3_file *f, int level) {
   handle *h = handle_of(f);
   sched_step(CALL_dunlock);
@@ -223,6 +237,7 @@ static int io_unlock(sqlite3_file *f, int level) {
   return SQLITE_OK;
 }
 
+/* Does anybody write, or want to? */
 static int io_reserved(sqlite3_file *f, int *out) {
   const handle *h = handle_of(f);
   sched_step(CALL_dreserved);
@@ -231,6 +246,7 @@ static int io_reserved(sqlite3_file *f, int *out) {
   return SQLITE_OK;
 }
 
+/* What SQLite or the engine asks for; all else is not known here. */
 static int io_control(sqlite3_file *f, int op, void *arg) {
   handle *h = handle_of(f);
   int *number = arg;
@@ -252,11 +268,13 @@ static int io_control(sqlite3_file *f, int op, void *arg) {
   }
 }
 
+/* As SQLite's own VFS says of Linux. */
 static int io_sector(sqlite3_file *f) {
   (void)f;
   return SECTOR_BYTES;
 }
 
+/* A write changes no byte outside of its range, also if the power goes. */
 static int io_device(sqlite3_file *f) {
   (void)f;
   return SQLITE_IOCAP_POWERSAFE_OVERWRITE;
@@ -264,6 +282,7 @@ static int io_device(sqlite3_file *f) {
 
 /* ---- the WAL-index ---- */
 
+/* DATABASE-shm. */
 static void shm_path(const handle *h, char out[DISK_PATH]) {
   snprintf(out, DISK_PATH, "%.*s-shm", DISK_PATH - 5, h->path);
 }
@@ -286,6 +305,8 @@ static int shm_open_file(handle *h) {
   return SQLITE_OK;
 }
 
+/* Regions are memory of the simulation, which all processes see.  They belong
+ * to the file.  The first to open it again throws them away. */
 static int io_shm_map(sqlite3_file *f, int region, int size, int extend,
                       void volatile **out) {
   handle *h = handle_of(f);
@@ -306,6 +327,7 @@ static int io_shm_map(sqlite3_file *f, int region, int size, int extend,
   return SQLITE_OK;
 }
 
+/* Locks of the WAL-index: shared or exclusive, a mask of eight. */
 static int io_shm_lock(sqlite3_file *f, int first, int count, int flags) {
   handle *h = handle_of(f);
   bool unlocks = flags & SQLITE_SHM_UNLOCK;
@@ -330,11 +352,13 @@ static int io_shm_lock(sqlite3_file *f, int first, int count, int flags) {
   return SQLITE_OK;
 }
 
+/* Nothing to order here, but a moment at which another may run. */
 static void io_shm_barrier(sqlite3_file *f) {
   (void)f;
   sched_step(CALL_barrier);
 }
 
+/* The last one takes the name away, too, if SQLite asks for that. */
 static int io_shm_unmap(sqlite3_file *f, int remove) {
   handle *h = handle_of(f);
   char path[DISK_PATH];
@@ -383,6 +407,8 @@ static disk_node *open_node(const char *path, int flags, int *error) {
               : disk_anonymous(DISK_FILE, 0600);
 }
 
+/* Open a file, and make it if the flags say so.  A path of NULL is a file
+ * without a name. */
 static int vfs_open(sqlite3_vfs *v, const char *path, sqlite3_file *f,
                     int flags, int *flags_out) {
   const int synced =
@@ -407,6 +433,7 @@ static int vfs_open(sqlite3_vfs *v, const char *path, sqlite3_file *f,
   return SQLITE_OK;
 }
 
+/* Take a name away; with sync its directory is durable. */
 static int vfs_delete(sqlite3_vfs *v, const char *path, int sync) {
   int error = sched_step(CALL_ddelete);
   (void)v;
@@ -420,6 +447,7 @@ static int vfs_delete(sqlite3_vfs *v, const char *path, int sync) {
   return SQLITE_OK;
 }
 
+/* An empty file does not exist for SQLite, which asks so for a journal. */
 static int vfs_access(sqlite3_vfs *v, const char *path, int flags, int *out) {
   (void)v;
   sched_step(CALL_daccess);
@@ -428,6 +456,7 @@ static int vfs_access(sqlite3_vfs *v, const char *path, int flags, int *out) {
   return SQLITE_OK;
 }
 
+/* All paths are full. */
 static int vfs_full_path(sqlite3_vfs *v, const char *path, int size,
                          char *out) {
   (void)v;
@@ -435,12 +464,14 @@ static int vfs_full_path(sqlite3_vfs *v, const char *path, int size,
   return SQLITE_OK;
 }
 
+/* For SQLite's salts of the log, and its rowids. */
 static int vfs_random(sqlite3_vfs *v, int size, char *out) {
   (void)v;
   for (int i = 0; i < size; i++) out[i] = (char)sim_random(SIM_KERNEL, 256);
   return size;
 }
 
+/* For busy handlers. */
 static int vfs_sleep(sqlite3_vfs *v, int us) {
   (void)v;
   sched_step(CALL_dsleep);
@@ -448,12 +479,14 @@ static int vfs_sleep(sqlite3_vfs *v, int us) {
   return us;
 }
 
+/* In days, as SQLite wants it. */
 static int vfs_time(sqlite3_vfs *v, double *out) {
   (void)v;
   *out = 2460000.5 + (double)sim.now / 86400e9;
   return SQLITE_OK;
 }
 
+/* The errno that sqlite3_system_errno() tells. */
 static int vfs_last_error(sqlite3_vfs *v, int size, char *out) {
   (void)v, (void)size, (void)out;
   return sched_self() ? sched_self()->error : 0;
@@ -461,6 +494,7 @@ static int vfs_last_error(sqlite3_vfs *v, int size, char *out) {
 
 const char *const vfs_name = "unix-simulated";
 
+/* It is the default from then on, so that sqlite3_open() finds it, too. */
 void vfs_register(void) {
   static sqlite3_vfs vfs = {.iVersion = 1,
                             .szOsFile = sizeof(handle),
