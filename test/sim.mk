@@ -53,10 +53,11 @@ sim: $(BUILD)/simulation
 	@$< -s $(if $(REPLAY),$(if $(V),-v $(if $(filter 2,$(V)),-v)) '$(REPLAY)', \
 	  $(or $(SEED),1) $(or $(RUNS),100000))
 
-sim-mutants: $(SIM_OBJECTS) $(SQLITE_OBJECT)
+sim-mutants: $(BUILD)/simulation
 	@CC="$(CC)" LD="$(LD)" SIM_CFLAGS="$(SIM_CFLAGS) $(SIM_ENGINE)" \
-	  LIBS="$(SIM_LIBS)" SEEDS=$(or $(SEEDS),1) ONLY=$(ONLY) \
-	  SECONDS=$(or $(SECONDS),60) sh test/sim/mutants.sh $(SIM_OBJECTS)
+	  LIBS="$(SIM_LIBS)" SEEDS=$(or $(SEEDS),1) ONLY="$(ONLY)" \
+	  SECONDS=$(or $(SECONDS),60) JOBS=$(or $(JOBS),2) \
+	  sh test/sim/mutants.sh $< $(SIM_OBJECTS)
 
 sim-sometimes: $(BUILD)/sim/cover/simulation
 	@SEED=$(or $(SEED),1) SECONDS=$(or $(SECONDS),60) \

@@ -1,63 +1,96 @@
 #!/bin/sh
 # mutants.sh - would the simulation notice a mistake in the engine?
 #
-#   mutants.sh OBJECT...   what the simulation is linked of, but the engine; by
-#                          `make sim-mutants`
+#   mutants.sh PROGRAM OBJECT...   PROGRAM is the simulation, the objects are
+#                                  what it is linked of, but the engine; by
+#                                  `make sim-mutants`
 #
-# Plants each mistake of test/sim/mutants in a copy of zkembed.c and runs the
-# simulation from SEEDS (1) first seeds, for SECONDS (60) of processor time at
-# most, until it finds something.  ONLY=NAME: that mistake only.
+# Plants each mistake of test/sim/mutants in a copy of zkembed.c, and runs the
+# simulation with it from SEEDS (1) first seeds, each time until it finds
+# something, for SECONDS (60) of processor time at most.  A mistake is found if
+# more than half of the tries find it, and if the plans of the findings find
+# nothing in the engine as it is.  A line of each comes as soon as it is known:
+# the median, the longest, how many tries found it, and what the first was told.
+#
+# JOBS (2) mistakes at a time.  ONLY='NAME...': these only; `again` means those
+# of the track record.  mutants.sh calls itself with MUTANT=NAME for each.
 . test/report.sh
 
-: "${SEEDS:=1}" "${SECONDS:=60}" "${ONLY:=}" "${SIM_CFLAGS:?}"
+: "${SEEDS:=1}" "${SECONDS:=60}" "${JOBS:=2}" "${ONLY:=}" "${SIM_CFLAGS:?}"
 table=test/sim/mutants
-scratch work sim-mutants
-export SECONDS
 
-# plant NAME OBJECT...: the program with the mistake is $work/program
+# plant OBJECT...: $room/program is the simulation with the mistake
 plant() {
-  name=$1
-  shift
-  awk -v name="$name" -f test/lab/mutants.awk $table zkembed.c \
-    >"$work/zkembed.c" &&
-    $CC -I"$work" $SIM_CFLAGS -w -c -o "$work/plain.o" test/sim/engine.c &&
-    $LD -r -T test/sim/gather.ld -o "$work/engine.o" "$work/plain.o" &&
-    $CC -o "$work/program" "$@" "$work/engine.o" $LIBS
+  awk -v name="$MUTANT" -f test/lab/mutants.awk $table zkembed.c \
+    >"$room/zkembed.c" &&
+    $CC -I"$room" $SIM_CFLAGS -w -c -o "$room/plain.o" test/sim/engine.c &&
+    $LD -r -T test/sim/gather.ld -o "$room/engine.o" "$room/plain.o" &&
+    $CC -o "$room/program" "$@" "$room/engine.o" $LIBS
 }
 
-# seek NUMBER: adds to $work/found the seconds that it took
+# seek SEED: adds to $room/found how long it took, and what was told
 seek() {
-  "$work/program" -1 $(($1 * 1000000)) 1000000 >"$work/log" 2>&1 && {
-    echo "from seed $(($1 * 1000000)): nothing is found"
+  "$room/program" -1 "$1" 1000000 >"$room/log" 2>&1 && {
+    echo "$SECONDS.1" >>"$room/found"
+    return
+  }
+  finding=$(sed -n 's/^seed \([0-9]*\): .*/\1/p' "$room/log")
+  "$program" -1 "${finding:?}" >/dev/null || {
+    echo "seed $finding finds something without the mistake, too"
     return 1
   }
-  sed -n 's/.* findings, \([0-9.]*\) s,.*/\1/p' "$work/log" >>"$work/found"
-  sed -n 's/^seed [0-9]*: \(step [^P]*\)*//p' "$work/log" | head -n 1 |
-    cut -c 1-100 >>"$work/what"
+  awk -v seed="$finding" '
+    /^seed / { sub(/^seed [0-9]*: (step [^P]*)?/, ""); told = $0 }
+    / findings, / { print $5, seed ": " substr(told, 1, 90) }' \
+    "$room/log" >>"$room/found"
 }
 
-find_it() {
-  : >"$work/found" >"$work/what"
+# row: what $room/found comes to
+row() {
+  sort -n "$room/found" | awk -v name="$MUTANT" -v most="$SECONDS" '
+    { took[NR] = $1 }
+    NF > 1 { found++; if (!told) { $1 = ""; told = $0 } }
+    END {
+      at = int((NR + 1) / 2)
+      printf "%-20s %5.1f %5.1f  %d/%d %s\n", name, took[at], took[NR], found,
+        NR, told
+      exit took[at] > most
+    }'
+}
+
+# try_one OBJECT...
+try_one() {
+  room=$work/$MUTANT
+  mkdir -p "$room" && : >"$room/found" || return 1
+  plant "$@" >"$room/log" 2>&1 || {
+    echo "$MUTANT cannot be planted:"
+    cat "$room/log"
+    return 1
+  }
   seed=1
   while [ $seed -le "$SEEDS" ]; do
-    seek $seed || return 1
+    seek $((seed * 1000000)) || return 1
     seed=$((seed + 1))
   done
-  sort -n "$work/found" | awk '{ took[NR] = $1 } END {
-      printf "median %5.1f s, worst %5.1f s: ", took[int((NR + 1) / 2)],
-        took[NR]
-    }'
-  head -n 1 "$work/what"
+  row && : >"$room/is_found"
 }
 
-# try NAME OBJECT...
-try() {
-  plant "$@" && find_it
-}
+program=$1
+shift
+if [ "${MUTANT-}" ]; then
+  try_one "$@"
+  exit
+fi
 
-for name in $(awk '/^== / { print $2 }' $table); do
-  [ -z "$ONLY" ] || [ "$ONLY" = "$name" ] || continue
-  expect "$name is found" try "$name" "$@"
-  printf '%-18s %s\n' "$name" "$(echo "$output" | tail -n 1)"
+scratch work sim-mutants
+export work SECONDS SEEDS SIM_CFLAGS CC LD LIBS
+names=$(awk -v only=" $ONLY " '
+  /^== / && $3 != "-" && (only == "  " || index(only, " " $2 " ") ||
+    index(only, " again ") && NF > 3) { print $2 }' $table)
+printf '%-20s %5s %5s  %s\n' mistake median worst "found: seed, told"
+printf '%s\n' $names |
+  xargs -P "$JOBS" -I NAME env MUTANT=NAME sh "$0" "$program" "$@"
+for name in $names; do
+  expect "$name is found" test -e "$work/$name/is_found"
 done
 report

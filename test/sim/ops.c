@@ -73,7 +73,12 @@ static void get(const ops_actor *a, bool watched) {
 static void op_get(const ops_actor *a) { get(a, false); }
 static void op_get_watched(const ops_actor *a) { get(a, true); }
 
-/* ---- a pair ---- */
+/* ---- a pair ----
+ *
+ * Its values are so long that each lies on another page than its node's row: a
+ * read that is not of one state finds them different. */
+
+enum { PAIR_BYTES = 300 };
 
 static void op_pair_read(const ops_actor *a) {
   zke_op ops[2];
@@ -99,10 +104,11 @@ static void op_pair_read(const ops_actor *a) {
 }
 
 static void op_pair_set(const ops_actor *a) {
-  char text[16];
+  char text[PAIR_BYTES + 1];
   zke_op ops[2];
   zke_op_result r[2] = {{0}};
-  int v = known_value_new(), len = snprintf(text, sizeof text, "%d", v);
+  int v = known_value_new();
+  int len = snprintf(text, sizeof text, "%-*d", PAIR_BYTES, v);
   zke_op_set(&ops[0], "/m0", text, len, -1);
   zke_op_set(&ops[1], "/m1", text, len, -1);
   known_call c = known_begin(a->slot, "multi");

@@ -99,11 +99,11 @@ static plan_fault any_error(const plan *p) {
 
 /* Calls that fail. */
 static void plan_errors(plan *p) {
-  static const sim_call syncs[] = {CALL_dsync, CALL_dbsync};
+  static const sim_call syncs[] = {CALL_dsync, CALL_dbsync, CALL_cksync};
   static const sim_call writes[] = {CALL_dwrite};
   int64_t n = one_in(5) ? some(12) : 0;
   while (n-- > 0) {
-    plan_fault f = somewhere(p, 'e', syncs, 2);
+    plan_fault f = somewhere(p, 'e', syncs, 3);
     if (f.call == CALL_any) f = somewhere(p, 'e', writes, 1);
     f.arg = EIO;
     add(p, f);
@@ -121,7 +121,7 @@ static void plan_errors(plan *p) {
   }
   n = one_in(5) ? some(40) : 0;
   while (n-- > 0) {
-    plan_fault f = somewhere(p, 'l', syncs, 2);
+    plan_fault f = somewhere(p, 'l', syncs, 3);
     f.arg = some(8000);
     add(p, f);
   }
@@ -186,18 +186,28 @@ static void chain_death(plan *p, plan_fault f, int64_t style) {
   add_after(p, 'C', -1, 3000, style);
 }
 
+/* An error that lasts: whoever asks again gets it again. */
+static void chain_lasting(plan *p) {
+  plan_fault f = any_error(p);
+  add(p, f);
+  f.follows = true;
+  f.at = 1;
+  for (int64_t n = 1 + below(3); n > 0; n--) add(p, f);
+}
+
 /* Faults that meet: one aimed at what another has begun. */
 static void plan_chain(plan *p) {
-  static const sim_call calls[] = {CALL_dsync, CALL_dbsync, CALL_dwrite};
-  plan_fault f = somewhere(p, 'k', calls, 2);
+  static const sim_call calls[] = {CALL_dsync, CALL_dbsync, CALL_cksync,
+                                   CALL_dwrite};
+  plan_fault f = somewhere(p, 'k', calls, 3);
   int slot = one_in(2) ? f.slot : (int)below(p->k.processes);
   int64_t style = below(CUT_STYLES);
-  switch (below(5)) {
+  switch (below(6)) {
     case 0:
       chain_failed_sync(p, f, slot, style);
       break;
     case 1:
-      if (one_in(2)) f = somewhere(p, 'k', calls + 2, 1);
+      if (one_in(2)) f = somewhere(p, 'k', calls + 3, 1);
       chain_death(p, f, style);
       break;
     case 2: /* a cut, and an error or a death while the file is opened */
@@ -212,6 +222,9 @@ static void plan_chain(plan *p) {
       add_after(p, 'k', slot, 300, 0);
       add_after(p, 'e', (int)below(p->k.processes), 300, EIO);
       break;
+    case 4:
+      chain_lasting(p);
+      break;
     default: /* all die, and a cut or none */
       add_at_step(p, 'M', 0);
       if (one_in(2)) add_after(p, 'C', -1, 2000, style);
@@ -222,7 +235,7 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   static const int switches[] = {100, 100, 50, 20, 5, 0};
   *p = (plan){.seed = seed};
   plan_knobs *k = &p->k;
-  k->processes = 2 + below(4);
+  k->processes = one_in(8) ? 1 : 2 + below(4);
   if (processes) k->processes = processes;
   k->threads = one_in(4) ? 2 + below(2) : 1;
   k->steps = 3000 + below(25000);
@@ -369,8 +382,7 @@ bool plan_parse(plan *p, const char *text) {
 /* Can a fault be at this call at all? */
 static bool fits(const plan_fault *f, sim_call call) {
   if (f->kind == 'e') return sim_call_reports(call, (int)f->arg);
-  if (f->kind == 'l')
-    return call == CALL_dsync || call == CALL_dbsync || call == CALL_fsync;
+  if (f->kind == 'l') return sim_call_syncs(call) || call == CALL_fsync;
   return true;
 }
 

@@ -273,8 +273,7 @@ static int strike(const plan_fault *f, sim_call call) {
   switch (f->kind) {
     case 'k':
       running->torn = (int)f->arg;
-      if (!f->arg ||
-          (call != CALL_dwrite && call != CALL_dsync && call != CALL_dbsync))
+      if (!f->arg || (call != CALL_dwrite && !sim_call_syncs(call)))
         sched_die();
       return 0;
     case 's':

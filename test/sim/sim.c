@@ -88,6 +88,10 @@ bool sim_call_reports(sim_call call, int error) {
   return strchr(call_errors[call], letter) != NULL;
 }
 
+bool sim_call_syncs(sim_call call) {
+  return call == CALL_dsync || call == CALL_dbsync || call == CALL_cksync;
+}
+
 /* Who does it: a letter for the process, a digit for a thread but the first. */
 static void put_actor(char out[4]) {
   int slot = sched_slot(), thread = sched_thread();

@@ -121,6 +121,7 @@ typedef enum sim_stream {
   X(dtruncate, "I")                                     \
   X(dsync, "IS")                                        \
   X(dbsync, "IS") /* of the database, not of its log */ \
+  X(cksync, "IS") /* of the log, by a checkpoint */     \
   X(dsynced, "")                                        \
   X(dsize, "I")                                         \
   X(dlock, "I")                                         \
@@ -172,6 +173,8 @@ void sim_trace_bytes(const void *data, size_t size);
 
 const char *sim_call_name(sim_call call);
 bool sim_call_reports(sim_call call, int error);
+/* Is it a sync of a file of SQLite's? */
+bool sim_call_syncs(sim_call call);
 
 /* sim_say   - a line of the story, if it is told
  * sim_found - the run has found something: it ends here

@@ -159,12 +159,21 @@ static int io_truncate(sqlite3_file *f, sqlite3_int64 size) {
   return SQLITE_OK;
 }
 
+/* Which call is the sync of a file?  A checkpoint has a lock of the WAL-index
+ * while it syncs the log; a commit has not. */
+static sim_call sync_call(const handle *h) {
+  enum { CHECKPOINT = 1 << 1 };
+  if (h->flags & SQLITE_OPEN_MAIN_DB) return CALL_dbsync;
+  for (const handle *o = h->owner->handles; o; o = o->next_own)
+    if (o->exclusive & CHECKPOINT) return CALL_cksync;
+  return CALL_dsync;
+}
+
 /* As Linux reports it: what a failed sync should have written counts as written
  * from then on, and each description is told once. */
 static int io_sync(sqlite3_file *f, int flags) {
   handle *h = handle_of(f);
-  bool log = !(h->flags & SQLITE_OPEN_MAIN_DB);
-  int error = sched_step(log ? CALL_dsync : CALL_dbsync);
+  int error = sched_step(sync_call(h));
   int64_t mark = disk_mark();
   (void)flags;
   if (sched_torn() > 0) {
