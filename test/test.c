@@ -376,8 +376,12 @@ int test_terminal(void) {
 }
 
 /* Paths given out; kept, so that a leak check finds them reachable. */
-static char *test_paths[256];
-static int test_path_count;
+typedef struct given_path {
+  struct given_path *next;
+  char path[];
+} given_path;
+
+static given_path *test_paths;
 
 const char *test_path(const char *name) {
   if (!test_directory[0]) {
@@ -387,16 +391,16 @@ const char *test_path(const char *name) {
     test_owner = getpid();
     atexit(remove_directory);
   }
-  char *path = NULL;
-  ck_assert_int_ge(asprintf(&path, "%s/%s", test_directory, name), 0);
-  for (int i = 0; i < test_path_count; i++) {
-    if (strcmp(test_paths[i], path) == 0) {
-      free(path);
-      return test_paths[i];
-    }
-  }
-  ck_assert_int_lt(test_path_count, 256);
-  return test_paths[test_path_count++] = path;
+  size_t directory = strlen(test_directory);
+  for (given_path *p = test_paths; p; p = p->next)
+    if (strcmp(p->path + directory + 1, name) == 0) return p->path;
+  size_t size = directory + strlen(name) + 2;
+  given_path *p = malloc(sizeof *p + size);
+  ck_assert_ptr_nonnull(p);
+  snprintf(p->path, size, "%s/%s", test_directory, name);
+  p->next = test_paths;
+  test_paths = p;
+  return p->path;
 }
 
 /* ---- a disk that is full ---- */
