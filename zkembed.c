@@ -4861,31 +4861,45 @@ enum schema_kind {
 };
 
 /* Was a creation cut short?  Then the rollback journal beside it, which was
- * synced before the first page was written, says that there was no page. */
-static bool schema_is_unfinished(store *s) {
+ * synced before the first page was written, says that there was no page.  If
+ * the journal is there and cannot be read, this fails: the file may be ours. */
+static int schema_is_unfinished(store *s, bool *yes) {
   static const unsigned char magic[8] = {0xd9, 0xd5, 0x05, 0xf9,
                                          0x20, 0xa1, 0x63, 0xd7};
   unsigned char head[20];
   const char *name = sqlite3_db_filename(s->db, "main");
-  int fd = fd_open(s, sqlite3_filename_journal(name),
-                   O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
-  if (fd < 0) return false;
+  const char *journal = sqlite3_filename_journal(name);
+  *yes = false;
+  int fd = fd_open(s, journal, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+  if (fd == -ENOENT) return ZKE_OK;
+  if (fd < 0) return host_fail(s, fd, "cannot open", journal);
   int64_t n = s->os.pread(s->os.context, fd, head, sizeof head, 0);
   fd_close(s, &fd);
-  return n == (int64_t)sizeof head && memcmp(head, magic, sizeof magic) == 0 &&
+  if (n < 0) return host_fail(s, (int)n, "cannot read", journal);
+  *yes = n == (int64_t)sizeof head && memcmp(head, magic, sizeof magic) == 0 &&
          base_big_endian(head + 16) == 0;
+  return ZKE_OK;
 }
 
 /* What a header of 100 bytes says.  A power cut in a creation can leave
- * anything there, zeros or what the disk had before, so a header that is
- * nobody's is looked at once more. */
-static enum schema_kind schema_judge(store *s, const unsigned char *head) {
-  if (memcmp(head, "SQLite format 3", 16) != 0)
-    return schema_is_unfinished(s) ? SCHEMA_UNFINISHED : SCHEMA_NO_DATABASE;
-  if (base_big_endian(head + 68) != ZKE_APPLICATION_ID) return SCHEMA_STRANGER;
+ * anything there, zeros or what the disk had before.  So if a header is not
+ * SQLite's, the journal decides. */
+static int schema_judge(store *s, const unsigned char *head,
+                        enum schema_kind *kind) {
   uint32_t format = base_big_endian(head + 60);
-  if (format > ZKE_FORMAT) return SCHEMA_NEWER;
-  return format < ZKE_FORMAT ? SCHEMA_OLDER : SCHEMA_OURS;
+  if (memcmp(head, "SQLite format 3", 16) != 0) {
+    bool unfinished;
+    int rc = schema_is_unfinished(s, &unfinished);
+    *kind = unfinished ? SCHEMA_UNFINISHED : SCHEMA_NO_DATABASE;
+    return rc;
+  }
+  if (base_big_endian(head + 68) != ZKE_APPLICATION_ID)
+    *kind = SCHEMA_STRANGER;
+  else if (format != ZKE_FORMAT)
+    *kind = format > ZKE_FORMAT ? SCHEMA_NEWER : SCHEMA_OLDER;
+  else
+    *kind = SCHEMA_OURS;
+  return ZKE_OK;
 }
 
 /* Read our meta row in a database whose header is another program's, as any
@@ -4929,28 +4943,41 @@ static int schema_look_inside(store *s, enum schema_kind *kind) {
   return rc;
 }
 
+/* Look at the file's header once.  If the file is truncated between the reading
+ * of its length and of its header, the answer is SCHEMA_NO_DATABASE. */
+static int schema_look_at_header(store *s, sqlite3_file *file,
+                                 enum schema_kind *kind) {
+  sqlite3_int64 size = 0;
+  unsigned char head[100];
+  int rc = file->pMethods->xFileSize(file, &size);
+  if (rc != SQLITE_OK) return sql_error(s, rc, "reading the header");
+  *kind = size == 0 ? SCHEMA_EMPTY : SCHEMA_NO_DATABASE;
+  if (size < (sqlite3_int64)sizeof head) return ZKE_OK;
+  rc = file->pMethods->xRead(file, head, sizeof head, 0);
+  if (rc == SQLITE_IOERR_SHORT_READ) return ZKE_OK;
+  if (rc != SQLITE_OK) return sql_error(s, rc, "reading the header");
+  return schema_judge(s, head, kind);
+}
+
 /* Look at the file's header through SQLite's own descriptor: reading the
  * database in any other way would make a -shm beside a stranger's file, or
  * drop SQLite's locks when the descriptor is closed.  The header of a file that
  * is ours alone never lies in the write-ahead log: the identifying fields are
- * written before WAL mode is switched on and not changed after. */
+ * written before WAL mode is switched on and not changed after.
+ *
+ * A file that seems to be no database gets a second look.  Another process may
+ * have rolled back a creation during the first one: it truncates the file, and
+ * then deletes the journal. */
 static int schema_read_header(store *s, enum schema_kind *kind) {
   sqlite3_file *file = NULL;
-  sqlite3_int64 size = 0;
-  unsigned char head[100];
   int rc =
       sqlite3_file_control(s->db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
   /* every connection has a "main"; but a URI may have named no file */
   if (NEVER(rc != SQLITE_OK) || !file->pMethods)
     return sql_error(s, SQLITE_CANTOPEN, "opening");
-  rc = file->pMethods->xFileSize(file, &size);
-  if (rc != SQLITE_OK) return sql_error(s, rc, "reading the header");
-  *kind = size == 0 ? SCHEMA_EMPTY : SCHEMA_NO_DATABASE;
-  if (size < (sqlite3_int64)sizeof head) return ZKE_OK;
-  rc = file->pMethods->xRead(file, head, sizeof head, 0);
-  if (rc != SQLITE_OK) return sql_error(s, rc, "reading the header");
-  *kind = schema_judge(s, head);
-  return ZKE_OK;
+  rc = schema_look_at_header(s, file, kind);
+  if (rc != ZKE_OK || *kind != SCHEMA_NO_DATABASE) return rc;
+  return schema_look_at_header(s, file, kind);
 }
 
 /* Find out what the file is, without writing to it. */

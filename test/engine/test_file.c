@@ -436,6 +436,127 @@ TEST(hosted_database_is_no_stranger) {
   ck_ok(zke_close(test_open(path)));
 }
 
+/* ---- a creation that was cut short ---- */
+
+/* The file that a process leaves which dies in it: rubbish, with a journal that
+ * says that there were no pages. */
+static void leave_unfinished(const char *path) {
+  char page[4096], journal[512] = "\xd9\xd5\x05\xf9\x20\xa1\x63\xd7";
+  memset(page, 'Z', sizeof page);
+  journal[22] = 2;  /* sectors of 512 bytes */
+  journal[26] = 16; /* pages of 4096 */
+  write_file(path, page, sizeof page);
+  write_file(joined(path, "-journal"), journal, sizeof journal);
+}
+
+static struct {
+  int open, read; /* how the journal's fail, or 0 */
+  int fd;         /* of the journal */
+} unlucky;
+
+static int unlucky_open(void *context, const char *path, int flags,
+                        unsigned mode) {
+  zke_os os;
+  zke_os_default(&os);
+  if (!ends_in(path, "-journal")) return os.open(context, path, flags, mode);
+  if (unlucky.open) return unlucky.open;
+  return unlucky.fd = os.open(context, path, flags, mode);
+}
+
+static int64_t unlucky_pread(void *context, int fd, void *data, size_t size,
+                             int64_t at) {
+  zke_os os;
+  zke_os_default(&os);
+  if (fd == unlucky.fd && unlucky.read) return unlucky.read;
+  return os.pread(context, fd, data, size, at);
+}
+
+/* P11: if the journal cannot be read, the file is not called a stranger's, and
+ * the next open succeeds. */
+TEST_LOOP(unreadable_journal_is_no_answer, 0, 3) {
+  static const struct {
+    int open, read, result;
+  } cases[] = {{-EMFILE, 0, ZKE_SYSTEMERROR},
+               {-ENOMEM, 0, ZKE_NOMEM},
+               {0, -EIO, ZKE_SYSTEMERROR}};
+  const char *where = directory("d"), *path = test_path("d/a.db");
+  zke_os os;
+  zke_os_default(&os);
+  os.open = unlucky_open;
+  os.pread = unlucky_pread;
+  zke_options options = {.size = sizeof options, .os = &os};
+  leave_unfinished(path);
+  unlucky.open = cases[_i].open;
+  unlucky.read = cases[_i].read;
+  refused_by(where, path, &options, cases[_i].result);
+  ck_says("-journal");
+  ck_ok(zke_close(test_open(path)));
+}
+
+static struct {
+  sqlite3_vfs vfs, *under;
+  sqlite3_io_methods methods;
+  int (*size)(sqlite3_file *, sqlite3_int64 *);
+  const char *path;
+} racing;
+
+/* Another process rolls the creation back. */
+static void race_roll_back(void) {
+  ck_assert_int_eq(truncate(racing.path, 0), 0);
+  test_remove(joined(racing.path, "-journal"));
+}
+
+/* After its length was read, and before its header is. */
+static int racing_size(sqlite3_file *f, sqlite3_int64 *size) {
+  int rc = racing.size(f, size);
+  if (present(joined(racing.path, "-journal"))) race_roll_back();
+  return rc;
+}
+
+static int racing_vfs_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
+                           int flags, int *out_flags) {
+  (void)v;
+  int rc = racing.under->xOpen(racing.under, name, f, flags, out_flags);
+  if (rc != SQLITE_OK || !(flags & SQLITE_OPEN_MAIN_DB)) return rc;
+  racing.methods = *f->pMethods;
+  racing.size = racing.methods.xFileSize;
+  racing.methods.xFileSize = racing_size;
+  f->pMethods = &racing.methods;
+  return rc;
+}
+
+/* After its header was read, and before its journal is. */
+static int racing_open(void *context, const char *path, int flags,
+                       unsigned mode) {
+  zke_os os;
+  zke_os_default(&os);
+  if (ends_in(path, "-journal") && present(path)) race_roll_back();
+  return os.open(context, path, flags, mode);
+}
+
+/* P11: another process rolls the creation back while this one looks at the
+ * file: at its header, or at its journal. */
+TEST_LOOP(rolled_back_meanwhile, 0, 2) {
+  zke *z = NULL;
+  zke_os os;
+  zke_os_default(&os);
+  zke_options options = {.size = sizeof options, .os = &os};
+  racing.path = test_path("a.db");
+  racing.under = sqlite3_vfs_find(NULL);
+  racing.vfs = *racing.under;
+  racing.vfs.zName = "racing";
+  racing.vfs.xOpen = racing_vfs_open;
+  ck_assert_int_eq(sqlite3_vfs_register(&racing.vfs, 0), SQLITE_OK);
+  if (_i)
+    os.open = racing_open;
+  else
+    options.vfs = "racing";
+  leave_unfinished(racing.path);
+  ck_ok(zke_open(racing.path, &options, &z));
+  ck_assert(!present(joined(racing.path, "-journal")));
+  ck_ok(zke_close(z));
+}
+
 static int on_network(void *kind, const char *path) {
   (void)path;
   return *(int *)kind;

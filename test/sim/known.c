@@ -73,21 +73,8 @@ bool known_is_rubbish(const known_call *c) {
          sim.last_error < c->at;
 }
 
-/* Faults of the engine that were found and are not mended yet, by what they are
- * told by.  Each goes when it is mended. */
-static bool is_unmended(const known_call *c, int rc) {
-  const char *sentence = zke_errmsg();
-  /* a process that opens a file whose creation was cut short reads its header
-   * while another one rolls that back */
-  if (rc == ZKE_SYSTEMERROR && strstr(sentence, "header: not an error"))
-    return true;
-  /* the journal of an unfinished creation cannot be looked at: EIO, ENOMEM */
-  return rc == ZKE_NOTADB && sim.last_error >= c->at;
-}
-
 static void check_result(const known_call *c, int rc) {
   known_session *s = &known_of[c->slot];
-  if (is_unmended(c, rc)) return;
   switch (rc) {
     case ZKE_SESSIONEXPIRED:
     case ZKE_INVALIDSTATE:
