@@ -12450,7 +12450,8 @@ static int64_t wait_own_deadline(const struct carrier *c) {
  * of notices to be probed, and of a recovery that is due. */
 static int64_t wait_deadline(struct carrier *c, bool waiting) {
   store *s = c->s;
-  int64_t at = base_min(wait_own_deadline(c), carrier_first_due(c));
+  int64_t at = wait_own_deadline(c);
+  at = base_min(at, carrier_first_due(c));
   if (!carrier_lives(c)) return at;
   bool lease = c->own && c->own->lease;
   if (waiting || c->watcher_count || c->kept || lease || s->duty || s->owes_end)
