@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "test/sim/corner.h"
 #include "test/sim/history.h"
 #include "test/sim/kept.h"
 #include "test/sim/line.h"
@@ -79,6 +80,7 @@ static void come_to_rest(const ops_actor *a) {
       check_sessions(a->slot);
       ops_check(a);
       ops_look(a);
+      corner_look_all(a);
       history_check(a);
       checked = true;
     }

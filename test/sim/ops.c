@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "test/sim/around.h"
+#include "test/sim/corner.h"
 #include "test/sim/foreign.h"
 #include "test/sim/history.h"
 #include "test/sim/kept.h"
@@ -408,6 +409,7 @@ void ops_look(const ops_actor *a) {
   for (int i = 0; i < 10; i++) op_get(a);
   op_list(a);
   op_pair_read(a);
+  corner_look(a);
 }
 
 /* ---- which ---- */
@@ -429,7 +431,8 @@ static const kind kinds[] = {
     {op_check, 1, true},        {op_wait, 2, true},
     {op_expire, 1, true},       {line_any, 1, true},
     {kept_any, 2, true},        {around_any, 2, true},
-    {watchers_any, 2, true},    {foreign_any, 1, true}};
+    {watchers_any, 2, true},    {foreign_any, 1, true},
+    {corner_any, 2, false}};
 
 void ops_any(const ops_actor *a) {
   int total = 0;
