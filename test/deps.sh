@@ -37,6 +37,7 @@ needs_of() {
     test-ensemble) echo "$tests"; [ "$SERVER" = zke ] || echo zookeeper ;;
     deps | test | test-* | transcripts) echo "$tests" ;;
     programs) echo "$tests" zookeeper-client ;;
+    sim-compilers) echo clang ;;
     valgrind) echo "$tests" valgrind ;;
     coverage*) echo "$tests" gcovr ;;
     sqlite-*) echo "$tests" npm $servers ;;

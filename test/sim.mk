@@ -1,9 +1,8 @@
 # sim.mk - the simulated host (test/sim/sim.h): how it is made, and what runs in
 # it.  Included by the Makefile.
 
-# Fibers are switched, and variables exchanged, as on x86-64; a sanitizer takes
-# both for faults.
-SIM := $(if $(SAN),,$(shell $(CC) -dumpmachine | grep -v musl | grep x86_64))
+# It is made where the laboratory is (LAB): fibers are switched, and variables
+# exchanged, as on x86-64, and a sanitizer takes both for faults.
 SIM_OBJECTS := $(patsubst test/sim/%.c,$(BUILD)/sim/%.o, \
   $(filter-out %/engine.c,$(wildcard test/sim/*.c))) $(BUILD)/sim/fiber.o
 # A cleanup handler is a matter of the compiler with -fexceptions, and leaves no
@@ -47,7 +46,14 @@ $(BUILD)/sim/cover/simulation: $(BUILD)/sim/cover/engine.o $(SIM_OBJECTS) \
 ## sim-mutants     mistakes planted in the engine are found: SEEDS=1 SECONDS=60
 ##                 ONLY=NAME
 ## sim-sometimes   it reaches what is rare: SEED=1 SECONDS=60
-.PHONY: sim sim-mutants sim-sometimes
+## sim-replays     what has found a fault once finds nothing
+## sim-compilers   gcc and clang make the same of a seed: SEED=1 RUNS=200
+SIM_GOALS = sim sim-mutants sim-sometimes sim-replays sim-compilers
+.PHONY: $(SIM_GOALS)
+ifeq ($(LAB),)
+$(SIM_GOALS):
+	@echo The simulated host needs x86-64, glibc and no sanitizer: nothing is run
+else
 sim: export SECONDS := $(or $(SECONDS),10)
 sim: $(BUILD)/simulation
 	@$< -s $(if $(REPLAY),$(if $(V),-v $(if $(filter 2,$(V)),-v)) '$(REPLAY)', \
@@ -62,3 +68,13 @@ sim-mutants: $(BUILD)/simulation
 sim-sometimes: $(BUILD)/sim/cover/simulation
 	@SEED=$(or $(SEED),1) SECONDS=$(or $(SECONDS),60) \
 	  sh test/sim/sometimes.sh $< $(BUILD)/sim/cover/plain.o
+
+sim-replays: $(BUILD)/simulation
+	@sh test/run.sh test/sim/replays.sh
+
+sim-compilers:
+	@$(MAKE) --no-print-directory CC=gcc BUILD=build build/simulation
+	@$(MAKE) --no-print-directory CC=clang BUILD=build/clang \
+	  build/clang/simulation
+	@sh test/sim/compilers.sh build/simulation build/clang/simulation
+endif

@@ -12,7 +12,8 @@ TEST_SOURCES := $(filter-out $(if $(findstring address,$(SAN)),%cancel.c) \
   $(if $(LAB_FORKED),,%_forked.c),$(wildcard test/*/test_*.c))
 TESTS := $(patsubst test_%.c,%,$(notdir $(TEST_SOURCES)))
 TEST_SCRIPTS := $(wildcard test/shell/*.sh test/server/*.sh \
-  $(if $(LAB),test/labserve/*.sh))
+  $(if $(LAB),test/labserve/*.sh)) \
+  $(if $(LAB),test/sim/replays.sh test/sim/seeds.sh)
 
 # ---- how they are made -----------------------------------------------------
 
@@ -114,6 +115,7 @@ TEST_FIRST = $(call named_tests,$(LONGEST))
 TEST_OTHERS = $(TEST_FIRST) \
   $(filter-out $(TEST_WAITING) $(TEST_FIRST),$(TEST_RUN))
 TEST_NEEDS = $(WORKER) $(COMMAND) $(LABSERVE) $(EXAMPLES)
+SIMULATION = $(if $(LAB),$(BUILD)/simulation)# for the scripts of test/sim
 
 ##@ Tests
 ## test            all tests; FULL=1: all of what they take a sample of
@@ -128,7 +130,7 @@ TEST_NEEDS = $(WORKER) $(COMMAND) $(LABSERVE) $(EXAMPLES)
 ## deps            fetches the packages that tests need, as each goal does
 .PHONY: test test-waiting test-others test-fast test-programs test-tsan \
   test-ensemble transcripts demo deps $(TESTS:%=test-%)
-test: $(TEST_WAITING) $(TEST_NEEDS) $(ARCHIVE)
+test: $(TEST_WAITING) $(TEST_NEEDS) $(ARCHIVE) $(SIMULATION)
 	@$(MAKE) --no-print-directory test-waiting test-others
 	@sh test/run.sh --sum $(TEST_WAITING) $(TEST_OTHERS)
 

@@ -34,7 +34,7 @@ $(OF_TORTURE_ENGINE) $(OF_ENGINE): $(TEST_ARCHIVE) $(RECIPE_ARCHIVE) \
 # All that can be run, but for what needs another compiler.
 .PHONY: programs
 programs: all test-programs $(OF_TORTURE_ENGINE) $(OF_ENGINE) $(BUILD)/bench \
-  $T/power_normal
+  $T/power_normal $(SIMULATION)
 
 ##@ Kills and power cuts
 ## torture         processes that are killed: KILLS= SEED= SECONDS=

@@ -73,8 +73,8 @@ bool known_is_rubbish(const known_call *c) {
          sim.last_error < c->at;
 }
 
-/* Faults of the engine that are known and not mended yet: a result, and words of
- * its sentence.  Helps to look for others meanwhile. */
+/* Faults of the engine that are known and not mended yet, by a result and words
+ * of its sentence.  So others can be looked for meanwhile. */
 static const struct {
   int rc;
   const char *words;
