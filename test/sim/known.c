@@ -13,6 +13,10 @@ enum { VALUES = 1 << 17, VERSIONS = 1 << 14, ZXIDS = 1 << 18, IDS = 1 << 15 };
 /* A call waits for others for so long, and may overrun that (P10). */
 enum { BUSY_MS = 3000, SLACK_MS = 1500 };
 
+/* The stamp of a lease is so young when a call begins that the lease lasts for
+ * so long at least (LEASE_MS of ops.c). */
+enum { LEASE_SAFE_MS = 1000 };
+
 known_session known_of[SIM_SLOTS];
 bool known_ready;
 int64_t known_check_began;
@@ -36,6 +40,13 @@ known_call known_begin(int slot, const char *name) {
 /* How long it took, without the time in which its process was stopped. */
 int64_t known_now_without_stops(const known_call *c) {
   return sim.now - c->at - (sched_stopped_ns(c->slot) - c->stopped);
+}
+
+bool known_may_end(int slot) {
+  const known_session *s = &known_of[slot];
+  const int64_t safe = LEASE_SAFE_MS * SIM_MS;
+  bool calm = sim.last_fault < s->heard - 2 * safe;
+  return s->may_end && !(s->leased && calm && sim.now - s->heard < safe);
 }
 
 /* Does the plan have slow syncs?  Then a call can take as long as those. */
@@ -96,7 +107,7 @@ static void check_result(const known_call *c, int rc) {
     case ZKE_INVALIDSTATE:
     case ZKE_SESSIONMOVED:
     case ZKE_REPLACED:
-      if (!s->may_end)
+      if (!known_may_end(c->slot))
         sim_found("P5: %s of a living session: %s, %s", c->name,
                   zke_error_name(rc), zke_errmsg());
       s->lost = true;
@@ -161,6 +172,7 @@ void known_zxid(known_call c, int64_t zxid) {
   zxids[i].at = sim.now;
   if (++changes > ZXIDS / 2) sim_bug("too many changes");
   if (zxid > zxid_most) zxid_most = zxid;
+  known_of[c.slot].heard = c.at;
   if (c.ended) sim_found("P5: %s by a session that was ended before", c.name);
 }
 
@@ -174,6 +186,7 @@ void known_read(known_call c, int64_t zxid) {
     sim_found("P8: %s saw the state of zxid %llx, after %llx was acknowledged",
               c.name, (long long)zxid, (long long)c.zxid);
   if (c.ended) sim_found("P5: %s by a session that was ended before", c.name);
+  known_of[c.slot].heard = c.at;
 }
 
 void known_session_id(int64_t id) {

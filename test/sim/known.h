@@ -24,12 +24,18 @@ typedef struct known_call {
 
 /* Of each process, as far as the checks need it. */
 typedef struct known_session {
-  int64_t id;   /* 0: it has none */
-  bool ended;   /* another has ended it, and that was acknowledged */
-  bool may_end; /* it has a lease, or another may have ended it */
-  bool lost;    /* it was told that it is over */
+  int64_t id;    /* 0: it has none */
+  bool ended;    /* another has ended it, and that was acknowledged */
+  bool may_end;  /* it has a lease, or another may have ended it */
+  bool leased;   /* only for its lease: see known_may_end() */
+  int64_t heard; /* when the last call began that has looked into the file */
+  bool lost;     /* it was told that it is over */
 } known_session;
 extern known_session known_of[SIM_SLOTS];
+
+/* May a slot's session be over?  One with a lease may not, if it has just
+ * called in and all is calm. */
+bool known_may_end(int slot);
 
 known_call known_begin(int slot, const char *name);
 /* Returns rc.  Is it one that the call may give (P5, P10, P11), and did it come

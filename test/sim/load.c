@@ -208,6 +208,7 @@ void load_rest(void) {
 }
 
 void load_tick(void) {
+  kept_tick();
   for (int i = 0; i < the_plan.k.processes; i++) {
     actor *a = &actors[i];
     if (is_void) a->begins = SIM_NEVER;

@@ -344,6 +344,7 @@ static void op_expire(const ops_actor *a) {
   int64_t id = known_of[k].id;
   if (!the_plan.k.leases || k == a->slot || !sched_lives(k) || !id) return;
   known_of[k].may_end = true;
+  known_of[k].leased = false;
   known_release_all(k);
   known_call c = known_begin(a->slot, "expire");
   int rc = known_end(c, zke_expire(a->z, id));
@@ -475,7 +476,7 @@ int ops_open(int slot, zke **z_out) {
   o.cache_kib = (int)the_plan.k.cache;
   bool leased = the_plan.k.leases && chance(&a, 3) == 0;
   if (leased) o.lease_ms = LEASE_MS;
-  *s = (known_session){.may_end = leased};
+  *s = (known_session){.may_end = leased, .leased = leased};
   known_call c = known_begin(slot, "open");
   int rc = known_end(c, zke_open(ops_file, &o, z_out));
   if (rc == ZKE_NOTADB && !known_is_rubbish(&c)) rc = ZKE_SYSTEMERROR;

@@ -189,6 +189,7 @@ static void chain_death(plan *p, plan_fault f, int64_t style) {
 /* An error that lasts: whoever asks again gets it again. */
 static void chain_lasting(plan *p) {
   plan_fault f = any_error(p);
+  while (f.call == CALL_any) f = any_error(p);
   add(p, f);
   f.follows = true;
   f.at = 1;

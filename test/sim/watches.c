@@ -75,7 +75,7 @@ void watches_event(zke *z, int type, int state, const char *path,
   watch *w = context;
   if (type == ZKE_EVENT_OVERFLOW) return;
   if (type == ZKE_EVENT_SESSION) {
-    if (!known_of[w->slot].may_end)
+    if (!known_may_end(w->slot))
       sim_found("P5: a living session is told that it is over (%d)", state);
     known_of[w->slot].lost = true;
     return;
