@@ -13,6 +13,10 @@ enum { VALUES = 1 << 17, VERSIONS = 1 << 14, ZXIDS = 1 << 18, IDS = 1 << 15 };
 /* A call waits for others for so long, and may overrun that (P10). */
 enum { BUSY_MS = 3000, SLACK_MS = 1500 };
 
+/* While a call waits each of the others makes so many changes at most: one
+ * before it in the line, and a few small ones that pass (P10). */
+enum { TURNS = 8 };
+
 /* The stamp of a lease is so young when a call begins that the lease lasts for
  * so long at least (LEASE_MS of ops.c). */
 enum { LEASE_SAFE_MS = 1000 };
@@ -68,7 +72,7 @@ static void check_time(const known_call *c, int rc) {
     sim_found("P10: %s took %lld ms: %s", c->name, (long long)took,
               zke_error_name(rc));
   bool calm = sim.last_fault < c->at && the_plan.k.switches;
-  if (calm && took > 200 && changes - c->changes > 40 * the_plan.k.processes)
+  if (calm && took > 50 && changes - c->changes > TURNS * the_plan.k.processes)
     sim_found("P10: %s took %lld ms, others made %lld changes meanwhile",
               c->name, (long long)took, (long long)(changes - c->changes));
   if (rc == ZKE_OPERATIONTIMEOUT && sim.ending &&
@@ -245,8 +249,8 @@ void known_set(int k, int version, int value, int64_t mzxid) {
 void known_got(int k, int least, const char *data, int len,
                const zke_stat *stat) {
   char text[24] = "";
-  if (len < 0 || len > 20) sim_found("/r%d has %d bytes", k, len);
-  memcpy(text, data, (size_t)len);
+  if (len < 0 || len > KNOWN_BYTES) sim_found("/r%d has %d bytes", k, len);
+  memcpy(text, data, (size_t)(len < 20 ? len : 20));
   int value = atoi(text);
   if (stat->version < least)
     sim_found("P8: /r%d has version %d (value %d), after %d was known", k,

@@ -14,6 +14,10 @@
 
 enum { KNOWN_REGISTERS = 3, KNOWN_LOCKS = 2, KNOWN_NUMBERS = 8192 };
 
+/* Some values are so long that they lie on other pages than the rows of their
+ * nodes: a read that is not of one state shows. */
+enum { KNOWN_BYTES = 300 };
+
 /* A call that has begun: what was known then. */
 typedef struct known_call {
   const char *name;

@@ -36,12 +36,13 @@ static uint64_t chance(const ops_actor *a, uint64_t below) {
 /* ---- registers ---- */
 
 static void op_set(const ops_actor *a) {
-  char path[8], text[16];
+  char path[8], text[KNOWN_BYTES + 1];
   int k = (int)chance(a, KNOWN_REGISTERS), v = known_value_new();
+  int most = k ? KNOWN_BYTES : 0; /* the first has short values */
   zke_stat stat = {.version = 0};
   int expected = chance(a, 2) ? -1 : known_version(k);
   snprintf(path, sizeof path, "/r%d", k);
-  int len = snprintf(text, sizeof text, "%d", v);
+  int len = snprintf(text, sizeof text, "%-*d", most, v);
   known_call c = known_begin(a->slot, "set");
   int rc = known_end(c, zke_set(a->z, path, text, len, expected, &stat));
   known_value_end(v, rc);
@@ -74,12 +75,7 @@ static void get(const ops_actor *a, bool watched) {
 static void op_get(const ops_actor *a) { get(a, false); }
 static void op_get_watched(const ops_actor *a) { get(a, true); }
 
-/* ---- a pair ----
- *
- * Its values are so long that each lies on another page than its node's row: a
- * read that is not of one state finds them different. */
-
-enum { PAIR_BYTES = 300 };
+/* ---- a pair ---- */
 
 static void op_pair_read(const ops_actor *a) {
   zke_op ops[2];
@@ -105,11 +101,11 @@ static void op_pair_read(const ops_actor *a) {
 }
 
 static void op_pair_set(const ops_actor *a) {
-  char text[PAIR_BYTES + 1];
+  char text[KNOWN_BYTES + 1];
   zke_op ops[2];
   zke_op_result r[2] = {{0}};
   int v = known_value_new();
-  int len = snprintf(text, sizeof text, "%-*d", PAIR_BYTES, v);
+  int len = snprintf(text, sizeof text, "%-*d", KNOWN_BYTES, v);
   zke_op_set(&ops[0], "/m0", text, len, -1);
   zke_op_set(&ops[1], "/m1", text, len, -1);
   known_call c = known_begin(a->slot, "multi");

@@ -196,6 +196,23 @@ static void chain_lasting(plan *p) {
   for (int64_t n = 1 + below(3); n > 0; n--) add(p, f);
 }
 
+/* Stops in the middle of reads, so long that others begin the log again. */
+static void chain_reads(plan *p) {
+  static const sim_call calls[] = {CALL_dread};
+  for (int64_t n = 2 + below(4); n > 0; n--) {
+    plan_fault f = somewhere(p, 's', calls, 1);
+    while (f.call == CALL_any) f = somewhere(p, 's', calls, 1);
+    f.arg = 50 + some(1000);
+    add(p, f);
+  }
+}
+
+/* The disk is bad for a while, and some time after that the power goes. */
+static void chain_bad_disk(plan *p, int64_t style) {
+  add_at_step(p, 'B', some(300));
+  add_after(p, 'C', -1, 6000, style);
+}
+
 /* Faults that meet: one aimed at what another has begun. */
 static void plan_chain(plan *p) {
   static const sim_call calls[] = {CALL_dsync, CALL_dbsync, CALL_cksync,
@@ -203,7 +220,7 @@ static void plan_chain(plan *p) {
   plan_fault f = somewhere(p, 'k', calls, 3);
   int slot = one_in(2) ? f.slot : (int)below(p->k.processes);
   int64_t style = below(CUT_STYLES);
-  switch (below(6)) {
+  switch (below(8)) {
     case 0:
       chain_failed_sync(p, f, slot, style);
       break;
@@ -225,6 +242,12 @@ static void plan_chain(plan *p) {
       break;
     case 4:
       chain_lasting(p);
+      break;
+    case 5:
+      chain_reads(p);
+      break;
+    case 6:
+      chain_bad_disk(p, style);
       break;
     default: /* all die, and a cut or none */
       add_at_step(p, 'M', 0);
@@ -254,7 +277,7 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   plan_stops(p);
   plan_errors(p);
   plan_host(p);
-  for (int64_t n = one_in(2) ? 1 + below(3) : 0; n > 0; n--) plan_chain(p);
+  for (int64_t n = one_in(3) ? 0 : 1 + below(3); n > 0; n--) plan_chain(p);
 }
 
 /* ---- as a string ---- */
