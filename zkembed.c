@@ -17563,16 +17563,17 @@ int zke_remove_tables(zke *z) {
   return api_leave(z, rc);
 }
 
-/* Is the connection one of the store's file, other than the store's own? */
+/* Refuse a connection that is not one of the program's to the store's file.  If
+ * the system does not tell which file it is, that error is returned. */
 static int api_check_guest(store *s, sqlite3 *db) {
   const char *file = db ? sqlite3_db_filename(db, "main") : NULL;
   zke_file f;
   if (!db) return base_fail(ZKE_BADARGUMENTS, "the connection is NULL");
   if (db == s->db)
     return base_fail(ZKE_BADARGUMENTS, "the connection is zkembed's own");
-  if (!s->memory && file && host_stat(s, file, &f) == 0 &&
-      host_same_file(&f, &s->file_id))
-    return ZKE_OK;
+  int rc = s->memory || !file ? -ENOENT : host_stat(s, file, &f);
+  if (rc == 0 && host_same_file(&f, &s->file_id)) return ZKE_OK;
+  if (rc < 0 && rc != -ENOENT) return host_fail(s, rc, "cannot stat", file);
   return base_fail(ZKE_BADARGUMENTS,
                    "%s: the connection is to another file: %s", s->name,
                    file && *file ? file : "in memory");

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #endif
 #include <pthread.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -1394,6 +1395,39 @@ TEST(it_stands_in_the_line) {
   sqlite3_close(db);
   sqlite3_close(rude);
   ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+
+static int stat_error; /* of the shop, or 0 */
+static int stat_failing(void *context, const char *path, zke_file *out) {
+  zke_os os;
+  (void)context;
+  zke_os_default(&os);
+  if (stat_error && strcmp(path, shop) == 0) return stat_error;
+  return os.stat(os.context, path, out);
+}
+
+/* P11: if the system does not tell which file a connection has, the program is
+ * not told that it has given the wrong one. */
+TEST(a_guest_is_not_refused_for_a_passing_error) {
+  zke *z = open_shop(0);
+  zke_os os;
+  zke_options options = {.size = sizeof options, .os = &os};
+  ck_ok(zke_close(z));
+  zke_os_default(&os);
+  os.stat = stat_failing;
+  ck_ok(zke_open(shop, &options, &z));
+  sqlite3 *db = plain(shop);
+  stat_error = -EIO;
+  ck_rc(zke_sql_adopt(z, db), ZKE_SYSTEMERROR);
+  stat_error = -ENOMEM;
+  ck_rc(zke_sql_begin(z, db), ZKE_NOMEM);
+  stat_error = -ENOENT;
+  ck_rc(zke_sql_begin(z, db), ZKE_BADARGUMENTS);
+  stat_error = 0;
+  ck_ok(zke_sql_begin(z, db));
+  ck_ok(zke_sql_commit(z, db));
+  sqlite3_close(db);
   ck_ok(zke_close(z));
 }
 

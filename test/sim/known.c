@@ -93,7 +93,7 @@ bool known_is_rubbish(const known_call *c) {
 static const struct {
   int rc;
   const char *words;
-} unmended[] = {{ZKE_BADARGUMENTS, "is to another file"}, {ZKE_OK, NULL}};
+} unmended[] = {{ZKE_OK, NULL}};
 
 /* Is a result that of a fault in this table? */
 static bool is_unmended(int rc) {
