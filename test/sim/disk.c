@@ -1,6 +1,7 @@
 /* disk.c - see disk.h */
 #include "test/sim/disk.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,6 +261,14 @@ bool disk_parent_exists(const char *path) {
   parent_of(path, parent);
   const disk_node *n = disk_find(parent);
   return n && n->type == DISK_DIRECTORY;
+}
+
+/* Its directory is there, or is not, or is no directory. */
+int disk_missing(const char *path) {
+  char parent[DISK_PATH];
+  parent_of(path, parent);
+  const disk_node *n = disk_find(parent);
+  return n && n->type != DISK_DIRECTORY ? -ENOTDIR : -ENOENT;
 }
 
 /* The name is not durable before its directory is synced. */

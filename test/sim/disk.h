@@ -44,8 +44,9 @@ typedef struct disk_node {
   disk_content now, durable;
   struct disk_change *first, **last;
   int changes;
-  unsigned char bytes[DISK_FIFO]; /* in a FIFO */
-  int length, readers, writers;
+  unsigned char bytes[DISK_FIFO]; /* in a FIFO: a page of Linux's */
+  int first_byte, length, readers, writers;
+  int writings; /* how often it was opened to write */
   disk_lock *lock;
   int locks, lock_room;
   struct vfs_file *handles;   /* SQLite's, of the file */
@@ -70,6 +71,8 @@ void disk_remove(const char *path);
 int disk_list(const char *path, char (**out)[DISK_PATH]);
 void disk_settle(disk_node *n);
 bool disk_parent_exists(const char *path);
+/* Why a path leads to nothing: the negative of an errno. */
+int disk_missing(const char *path);
 
 /* disk_read  - how many bytes there were
  * disk_write, disk_truncate - changes that are not durable */

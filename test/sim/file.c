@@ -7,10 +7,18 @@
 
 /* ---- locks of an open file description ---- */
 
-/* Give the owner the range, if it is not empty; nobody else has any of it. */
+/* Give the owner the range, if it is not empty; nobody else has any of it.
+ * With locks of the owner's that touch it, it becomes one. */
 static void lock_add(disk_node *n, int64_t from, int64_t end,
                      const file_open *owner) {
   if (from >= end) return;
+  for (int i = 0; i < n->locks; i++) {
+    disk_lock l = n->lock[i];
+    if (l.owner != owner || (l.end != from && l.from != end)) continue;
+    if (l.from < from) from = l.from;
+    if (l.end > end) end = l.end;
+    n->lock[i--] = n->lock[--n->locks];
+  }
   if (n->locks == n->lock_room) {
     n->lock_room = n->lock_room * 2 + 8;
     n->lock = sim_resize(n->lock, (size_t)n->lock_room * sizeof *n->lock);
@@ -158,6 +166,8 @@ int file_open_node(disk_node *n, bool reads, bool writes) {
   n->opens++;
   n->readers += n->type == DISK_PIPE && reads;
   n->writers += n->type == DISK_PIPE && writes;
+  n->writings += n->type == DISK_PIPE && writes;
+  o->writings = n->writers ? -1 : n->writings;
   return fd;
 }
 
@@ -187,17 +197,20 @@ void file_close(int fd) {
 int64_t file_fifo_read(disk_node *n, void *out, size_t size) {
   if (!n->length) return n->writers ? -EAGAIN : 0;
   int count = n->length < (int)size ? n->length : (int)size;
-  memcpy(out, n->bytes, (size_t)count);
-  memmove(n->bytes, n->bytes + count, (size_t)(n->length - count));
+  memcpy(out, n->bytes + n->first_byte, (size_t)count);
+  n->first_byte += count;
   n->length -= count;
   return count;
 }
 
-/* All or nothing, as Linux writes what is no longer than PIPE_BUF. */
+/* All or nothing, as Linux writes what is no longer than PIPE_BUF.  The room of
+ * what was read is there again when the page is empty. */
 int64_t file_fifo_write(disk_node *n, const void *data, size_t size) {
   if (!n->readers) return -EPIPE;
-  if ((size_t)n->length + size > sizeof n->bytes) return -EAGAIN;
-  memcpy(n->bytes + n->length, data, size);
+  if (!n->length) n->first_byte = 0;
+  int end = n->first_byte + n->length;
+  if ((size_t)end + size > sizeof n->bytes) return -EAGAIN;
+  memcpy(n->bytes + end, data, size);
   n->length += (int)size;
   return (int64_t)size;
 }

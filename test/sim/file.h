@@ -15,6 +15,7 @@ typedef enum file_kind { FILE_DISK, FILE_POLLER, FILE_TIMER } file_kind;
 /* What a poller was told to look at. */
 typedef struct file_member {
   struct file_open *o;
+  int fd;
   bool for_reading;
 } file_member;
 
@@ -24,7 +25,8 @@ typedef struct file_open {
   int refs; /* descriptors */
   disk_node *n;
   bool reads, writes;
-  int64_t due; /* a timer's; 0: never */
+  int writings; /* of its FIFO, when it was opened */
+  int64_t due;  /* a timer's; 0: never */
   file_member *member;
   int members;
 } file_open;

@@ -14,10 +14,12 @@
 
 enum { UMASK = 022 };
 
+/* Is there room for more?  A fault takes it away for a while (plan.h). */
 static bool disk_is_full(void) { return sim.now < sim.full_until; }
 
 /* ---- files and names ---- */
 
+/* Nothing blocks: a FIFO's end to write needs a reader. */
 static int call_open(void *context, const char *path, int flags,
                      unsigned mode) {
   int error = sched_step(CALL_open);
@@ -27,11 +29,14 @@ static int call_open(void *context, const char *path, int flags,
   if (error) return -error;
   if (n && (flags & O_CREAT) && (flags & O_EXCL)) return -EEXIST;
   if (!n) {
-    if (!(flags & O_CREAT) || !disk_parent_exists(path)) return -ENOENT;
+    if (!(flags & O_CREAT) || !disk_parent_exists(path))
+      return disk_missing(path);
     if (disk_is_full()) return -ENOSPC;
     n = disk_add(path, DISK_FILE, mode & ~(unsigned)UMASK);
   }
-  if (flags & O_DIRECTORY && n->type != DISK_DIRECTORY) return -ENOTDIR;
+  bool directory = n->type == DISK_DIRECTORY;
+  if (flags & O_DIRECTORY && !directory) return -ENOTDIR;
+  if (directory && (access != O_RDONLY || flags & O_CREAT)) return -EISDIR;
   if (n->type == DISK_PIPE && access == O_WRONLY && !n->readers) return -ENXIO;
   return file_open_node(n, access != O_WRONLY, access != O_RDONLY);
 }
@@ -48,12 +53,14 @@ static int call_close(void *context, int fd) {
   return 0;
 }
 
+/* The description is the same, and its locks. */
 static int call_dup(void *context, int fd) {
   int error = sched_step(CALL_dup);
   (void)context;
   return error ? -error : file_dup(fd);
 }
 
+/* Of a FIFO or a timer: the engine reads files by pread. */
 static int64_t call_read(void *context, int fd, void *buffer, size_t size) {
   int error = sched_step(CALL_read);
   file_open *o = file_get(fd);
@@ -66,10 +73,12 @@ static int64_t call_read(void *context, int fd, void *buffer, size_t size) {
     memcpy(buffer, &once, sizeof once);
     return sizeof once;
   }
-  if (!o->n || o->n->type != DISK_PIPE || !o->reads) return -EINVAL;
+  if (!o->reads) return -EBADF;
+  if (!o->n || o->n->type != DISK_PIPE) return -EINVAL;
   return file_fifo_read(o->n, buffer, size);
 }
 
+/* Of a FIFO likewise. */
 static int64_t call_write(void *context, int fd, const void *buffer,
                           size_t size) {
   int error = sched_step(CALL_write);
@@ -80,25 +89,32 @@ static int64_t call_write(void *context, int fd, const void *buffer,
   return file_fifo_write(o->n, buffer, size);
 }
 
+/* What processes see, durable or not. */
 static int64_t call_pread(void *context, int fd, void *buffer, size_t size,
                           int64_t at) {
   int error = sched_step(CALL_pread);
-  const disk_node *n = file_get(fd)->n;
+  const file_open *o = file_get(fd);
   (void)context;
-  return error ? -error : disk_read(n, buffer, at, (int64_t)size);
+  if (error) return -error;
+  return o->reads ? disk_read(o->n, buffer, at, (int64_t)size) : -EBADF;
 }
 
+/* If the disk is full, a file may still be written over. */
 static int64_t call_pwrite(void *context, int fd, const void *buffer,
                            size_t size, int64_t at) {
   int error = sched_step(CALL_pwrite);
-  disk_node *n = file_get(fd)->n;
+  const file_open *o = file_get(fd);
+  disk_node *n = o->n;
   (void)context;
   if (error) return -error;
+  if (!o->writes) return -EBADF;
   if (disk_is_full() && at + (int64_t)size > n->now.size) return -ENOSPC;
   disk_write(n, buffer, at, (int64_t)size);
   return (int64_t)size;
 }
 
+/* What stat and fstat tell.  With the knob `devices` each boot gives the disk
+ * another number. */
 static void describe(zke_file *out, const disk_node *n) {
   static const int types[] = {[DISK_FILE] = ZKE_FILE_REGULAR,
                               [DISK_DIRECTORY] = ZKE_FILE_DIRECTORY,
@@ -115,16 +131,18 @@ static void describe(zke_file *out, const disk_node *n) {
                     .mount = 1};
 }
 
+/* There are no links to follow. */
 static int call_stat(void *context, const char *path, zke_file *out) {
   int error = sched_step(CALL_stat);
   const disk_node *n = disk_find(path);
   (void)context;
   if (error) return -error;
-  if (!n) return -ENOENT;
+  if (!n) return disk_missing(path);
   describe(out, n);
   return 0;
 }
 
+/* Of a file; the engine asks it of no other. */
 static int call_fstat(void *context, int fd, zke_file *out) {
   (void)context;
   sched_step(CALL_fstat);
@@ -134,6 +152,8 @@ static int call_fstat(void *context, int fd, zke_file *out) {
   return 0;
 }
 
+/* It takes time, in which others run.  What was written before it began is
+ * durable. */
 static int call_fsync(void *context, int fd) {
   int error = sched_step(CALL_fsync);
   disk_node *n = file_get(fd)->n;
@@ -147,6 +167,7 @@ static int call_fsync(void *context, int fd) {
   return -error;
 }
 
+/* As root: owner and group are given. */
 static int call_adopt(void *context, int fd, unsigned mode, unsigned uid,
                       unsigned gid) {
   (void)context;
@@ -158,60 +179,71 @@ static int call_adopt(void *context, int fd, unsigned mode, unsigned uid,
   return 0;
 }
 
+/* By its name, as root. */
 static int call_share(void *context, const char *path, unsigned mode,
                       unsigned gid) {
   int error = sched_step(CALL_share);
   disk_node *n = disk_find(path);
   (void)context;
   if (error) return -error;
-  if (!n) return -ENOENT;
+  if (!n) return disk_missing(path);
   n->mode = mode;
   n->gid = gid;
   return 0;
 }
 
+/* What mkdir, mkfifo and mkfile have in common. */
 static int make(sim_call call, const char *path, disk_type type,
                 unsigned mode) {
   int error = sched_step(call);
   if (error) return -error;
   if (disk_find(path)) return -EEXIST;
-  if (!disk_parent_exists(path)) return -ENOENT;
+  if (!disk_parent_exists(path)) return disk_missing(path);
   if (disk_is_full()) return -ENOSPC;
   disk_add(path, type, mode & ~(unsigned)UMASK);
   return 0;
 }
 
+/* See make(). */
 static int call_mkdir(void *context, const char *path, unsigned mode) {
   (void)context;
   return make(CALL_mkdir, path, DISK_DIRECTORY, mode);
 }
 
+/* See make(). */
 static int call_mkfifo(void *context, const char *path, unsigned mode) {
   (void)context;
   return make(CALL_mkfifo, path, DISK_PIPE, mode);
 }
 
+/* See make(). */
 static int call_mkfile(void *context, const char *path, unsigned mode) {
   (void)context;
   return make(CALL_mkfile, path, DISK_FILE, mode);
 }
 
+/* Who has the file open keeps it. */
 static int call_unlink(void *context, const char *path) {
   int error = sched_step(CALL_unlink);
   (void)context;
   if (error) return -error;
-  if (!disk_find(path)) return -ENOENT;
+  const disk_node *n = disk_find(path);
+  if (!n) return disk_missing(path);
+  if (n->type == DISK_DIRECTORY) return -EISDIR;
   disk_remove(path);
   return 0;
 }
 
+/* Others may run between two names; they change nothing of what is told. */
 static int call_list(void *context, const char *path,
                      void (*entry)(void *, const char *), void *arg) {
   int error = sched_step(CALL_list);
   char(*names)[DISK_PATH];
   (void)context;
   if (error) return -error;
-  if (!disk_find(path)) return -ENOENT;
+  const disk_node *n = disk_find(path);
+  if (!n) return disk_missing(path);
+  if (n->type != DISK_DIRECTORY) return -ENOTDIR;
   int count = disk_list(path, &names);
   entry(arg, ".");
   entry(arg, "..");
@@ -223,16 +255,19 @@ static int call_list(void *context, const char *path,
   return 0;
 }
 
+/* No: it is a local disk. */
 static int call_network(void *context, const char *path) {
   (void)context, (void)path;
   return 0;
 }
 
+/* A FIFO without a name. */
 static int call_pipe(void *context, int fds[2]) {
   int error = sched_step(CALL_pipe);
   (void)context;
   if (error) return -error;
   disk_node *n = disk_anonymous(DISK_PIPE, 0600);
+  n->links = 1; /* as Linux says of one that has no name */
   fds[0] = file_open_node(n, true, false);
   if (fds[0] < 0) return fds[0];
   fds[1] = file_open_node(n, false, true);
@@ -243,15 +278,18 @@ static int call_pipe(void *context, int fds[2]) {
 
 /* ---- locks ---- */
 
+/* At once or not at all. */
 static int call_lock_range(void *context, int fd, int64_t from, int64_t count,
                            int how) {
   int error = sched_step(how ? CALL_lock : CALL_unlock);
   file_open *o = file_get(fd);
   (void)context;
   if (error) return -ENOLCK;
+  if (how != ZKE_LOCK_NONE && !o->writes) return -EBADF;
   return file_lock(o, from, count, how != ZKE_LOCK_NONE) ? 0 : -EAGAIN;
 }
 
+/* One byte. */
 static int call_lock(void *context, int fd, int64_t offset, int how) {
   return call_lock_range(context, fd, offset, 1, how);
 }
@@ -268,12 +306,14 @@ static int64_t find_lock(sim_call call, int fd, int64_t from, int64_t count,
   return l->from;
 }
 
+/* See find_lock(). */
 static int64_t call_find_lock(void *context, int fd, int64_t from,
                               int64_t count, int64_t *count_out) {
   (void)context;
   return find_lock(CALL_findlock, fd, from, count, count_out);
 }
 
+/* As find_lock of one byte. */
 static int call_probe(void *context, int fd, int64_t offset) {
   int64_t count, at = find_lock(CALL_probe, fd, offset, 1, &count);
   (void)context;
@@ -283,6 +323,7 @@ static int call_probe(void *context, int fd, int64_t offset) {
 
 /* ---- waiting ---- */
 
+/* The scheduler lets it go on when one is ready, or its time has come. */
 static int call_poll(void *context, struct pollfd *fds, unsigned count,
                      int timeout_ms) {
   int error = sched_step(CALL_poll);
@@ -296,30 +337,35 @@ static int call_poll(void *context, struct pollfd *fds, unsigned count,
   return wait_look(p, fds, count);
 }
 
+/* See file_open_kind(). */
 static int call_poller(void *context) {
   int error = sched_step(CALL_poller);
   (void)context;
   return error ? -error : file_open_kind(FILE_POLLER);
 }
 
+/* See wait_add(). */
 static int call_poller_add(void *context, int poller, int fd, int for_reading) {
   int error = sched_step(CALL_padd);
   (void)context;
   return error ? -error : wait_add(poller, fd, for_reading != 0);
 }
 
+/* See wait_remove(). */
 static int call_poller_remove(void *context, int poller, int fd) {
   (void)context;
   sched_step(CALL_premove);
   return wait_remove(poller, fd);
 }
 
+/* See file_open_kind(). */
 static int call_timer(void *context) {
   int error = sched_step(CALL_timer);
   (void)context;
   return error ? -error : file_open_kind(FILE_TIMER);
 }
 
+/* 0 turns it off; a time that is past makes it ready at once. */
 static int call_timer_set(void *context, int fd, int64_t when_ns) {
   (void)context;
   sched_step(CALL_timerset);
@@ -327,11 +373,13 @@ static int call_timer_set(void *context, int fd, int64_t when_ns) {
   return 0;
 }
 
+/* No step: compilers would take two of them in different orders. */
 static int64_t call_clock(void *context, int which) {
   (void)context;
   return wait_clock(which);
 }
 
+/* All of the time. */
 static void call_sleep(void *context, int64_t ns) {
   (void)context;
   sched_step(CALL_sleep);
@@ -340,6 +388,7 @@ static void call_sleep(void *context, int64_t ns) {
 
 /* ---- what a process is ---- */
 
+/* It is the kernel's sequence, so a run repeats. */
 static int call_random(void *context, void *buffer, size_t size) {
   int error = sched_step(CALL_random);
   unsigned char *at = buffer;
@@ -348,23 +397,27 @@ static int call_random(void *context, void *buffer, size_t size) {
   return -error;
 }
 
+/* Another text after each power cut. */
 static int call_boot_id(void *context, char *buffer, size_t size) {
   (void)context;
   snprintf(buffer, size, "boot %d", sim.boots);
   return 0;
 }
 
+/* Never given twice in a run. */
 static int64_t call_pid(void *context) {
   (void)context;
   return sched_self()->pid;
 }
 
+/* It goes with the slot. */
 static int call_process_name(void *context, char *buffer, size_t size) {
   (void)context;
   snprintf(buffer, size, "process %c", 'A' + sched_slot());
   return 0;
 }
 
+/* There is one time namespace. */
 static int call_boot_offset(void *context, int64_t *out) {
   (void)context;
   *out = 0;

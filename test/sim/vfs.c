@@ -197,11 +197,13 @@ static int io_sync(sqlite3_file *f, int flags) {
   return SQLITE_OK;
 }
 
-/* The size that processes see. */
+/* The size that processes see.  SQLite's own VFS takes a file of one byte for
+ * an empty one. */
 static int io_size(sqlite3_file *f, sqlite3_int64 *out) {
   int error = sched_step(CALL_dsize);
   if (error) return fail(error, SQLITE_IOERR_FSTAT);
   *out = handle_of(f)->n->now.size;
+  if (*out == 1) *out = 0;
   return SQLITE_OK;
 }
 
@@ -216,7 +218,8 @@ static int others_level(const handle *h) {
 }
 
 /* The levels of SQLite: many SHARED, beside them one RESERVED, then PENDING,
- * which lets nobody in, then EXCLUSIVE.  A refused EXCLUSIVE leaves PENDING. */
+ * which lets nobody in, then EXCLUSIVE.  A refused EXCLUSIVE leaves PENDING,
+ * but not if it was asked for without RESERVED, as for a hot journal. */
 static int io_lock(sqlite3_file *f, int level) {
   handle *h = handle_of(f);
   int error = sched_step(CALL_dlock);
@@ -228,10 +231,7 @@ static int io_lock(sqlite3_file *f, int level) {
   if (level == SQLITE_LOCK_RESERVED && others >= SQLITE_LOCK_RESERVED)
     return SQLITE_BUSY;
   if (level == SQLITE_LOCK_EXCLUSIVE) {
-    if (others >= SQLITE_LOCK_PENDING) return SQLITE_BUSY;
-    if (others >= SQLITE_LOCK_RESERVED && h->level < SQLITE_LOCK_RESERVED)
-      return SQLITE_BUSY;
-    h->level = SQLITE_LOCK_PENDING;
+    if (h->level == SQLITE_LOCK_RESERVED) h->level = SQLITE_LOCK_PENDING;
     if (others >= SQLITE_LOCK_SHARED) return SQLITE_BUSY;
   }
   h->level = level;
@@ -367,7 +367,8 @@ static void io_shm_barrier(sqlite3_file *f) {
   sched_step(CALL_barrier);
 }
 
-/* The last one takes the name away, too, if SQLite asks for that. */
+/* The process's last one takes the name away, too, if SQLite asks for that: it
+ * has locked out all others then. */
 static int io_shm_unmap(sqlite3_file *f, int remove) {
   handle *h = handle_of(f);
   char path[DISK_PATH];
@@ -375,8 +376,10 @@ static int io_shm_unmap(sqlite3_file *f, int remove) {
   disk_node *n = h->shm;
   if (!n) return SQLITE_OK;
   shm_path(h, path);
-  bool last = n->shm == h && !h->next_shm;
-  if (remove && last && disk_find(path) == n) disk_remove(path);
+  bool last = true;
+  for (const handle *o = n->shm; o; o = o->next_shm)
+    last &= o == h || o->owner != h->owner;
+  if (remove && last && disk_find(path)) disk_remove(path);
   shm_drop(h);
   return SQLITE_OK;
 }
@@ -401,8 +404,19 @@ static const sqlite3_io_methods methods = {.iVersion = 2,
 
 /* ---- the VFS ---- */
 
+/* SQLite makes a journal or a log with the mode of its database, which it looks
+ * at first, also if it makes none: that database's file, or NULL. */
+static const disk_node *database_of(const char *path) {
+  char database[DISK_PATH];
+  snprintf(database, sizeof database, "%s", path);
+  char *dash = strrchr(database, '-');
+  if (dash) *dash = '\0';
+  return disk_find(database);
+}
+
 /* The file to open, or NULL with the errno in *error. */
-static disk_node *open_node(const char *path, int flags, int *error) {
+static disk_node *open_node(const char *path, int flags, unsigned mode,
+                            int *error) {
   disk_node *n = path ? disk_find(path) : NULL;
   bool create = flags & SQLITE_OPEN_CREATE;
   *error = 0;
@@ -412,7 +426,7 @@ static disk_node *open_node(const char *path, int flags, int *error) {
   if (!n && !*error && disk_is_full()) *error = ENOSPC;
   if (*error) return NULL;
   if (n) return n;
-  return path ? disk_add(path, DISK_FILE, 0644)
+  return path ? disk_add(path, DISK_FILE, mode)
               : disk_anonymous(DISK_FILE, 0600);
 }
 
@@ -427,7 +441,13 @@ static int vfs_open(sqlite3_vfs *v, const char *path, sqlite3_file *f,
   (void)v;
   *h = (handle){.owner = sched_self()->files};
   if (error) return fail(error, SQLITE_CANTOPEN);
-  h->n = open_node(path, flags, &error);
+  unsigned mode = 0644;
+  if (flags & (SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_WAL)) {
+    const disk_node *database = database_of(path);
+    if (!database) return fail(ENOENT, SQLITE_IOERR_FSTAT);
+    mode = database->mode;
+  }
+  h->n = open_node(path, flags, mode, &error);
   if (!h->n) return fail(error, SQLITE_CANTOPEN);
   h->base.pMethods = &methods;
   h->flags = flags;

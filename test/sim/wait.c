@@ -21,16 +21,19 @@ static int open_events(const file_open *o) {
   }
   if (n->type != DISK_PIPE) return POLLIN | POLLOUT;
   if (o->reads && n->length) events |= POLLIN;
-  if (o->reads && !n->writers) events |= POLLHUP;
+  if (o->reads && !n->writers && n->writings != o->writings) events |= POLLHUP;
   if (o->writes && !n->readers) events |= POLLERR;
   if (o->writes && n->length < DISK_FIFO) events |= POLLOUT;
   return events;
 }
 
+/* The description behind a number of a poll, or NULL. */
 static const file_open *open_of(const sched_process *p, int fd) {
   return fd >= 0 && fd < FILE_DESCRIPTORS ? p->files->fd[fd] : NULL;
 }
 
+/* What is asked for, and errors and hang-ups always; a number that is not open
+ * is POLLNVAL, one below 0 nothing. */
 int wait_look(const sched_process *p, struct pollfd *fds, unsigned count) {
   int ready = 0;
   for (unsigned i = 0; i < count; i++) {
@@ -44,51 +47,73 @@ int wait_look(const sched_process *p, struct pollfd *fds, unsigned count) {
   return ready;
 }
 
+/* The scheduler asks this of who waits. */
 bool wait_ready(sched_process *p, struct pollfd *fds, unsigned count) {
   return wait_look(p, fds, count) > 0;
 }
 
+/* When a timer changes something, if that is before `due`; else `due`.  One
+ * whose time is past may be waited on for an error, and never gives one. */
+static int64_t due_of(const file_open *o, int64_t due) {
+  bool coming = o->kind == FILE_TIMER && o->due > sim.now;
+  return coming && o->due < due ? o->due : due;
+}
+
+/* Also timers that a poller among them looks at. */
 int64_t wait_due(sched_process *p, struct pollfd *fds, unsigned count) {
   int64_t due = SIM_NEVER;
   for (unsigned i = 0; i < count; i++) {
     const file_open *o = open_of(p, fds[i].fd);
-    for (int k = 0; o && k < o->members; k++) {
-      const file_open *t = o->member[k].o;
-      if (t->kind == FILE_TIMER && t->due && t->due < due) due = t->due;
-    }
-    if (o && o->kind == FILE_TIMER && o->due && o->due < due) due = o->due;
+    if (!o) continue;
+    due = due_of(o, due);
+    for (int k = 0; k < o->members; k++) due = due_of(o->member[k].o, due);
   }
   return due;
 }
 
-static int member_find(const file_open *poller, const file_open *o) {
+/* Where a poller has a descriptor, or -1.  Linux knows it by its number and its
+ * description: a second descriptor of that is another member, and one that is
+ * closed stays until the last of the description is. */
+static int member_find(const file_open *poller, const file_open *o, int fd) {
   for (int i = 0; i < poller->members; i++)
-    if (poller->member[i].o == o) return i;
+    if (poller->member[i].o == o && poller->member[i].fd == fd) return i;
   return -1;
 }
 
+/* Files and directories are always ready: Linux refuses them. */
+static bool can_wait(const file_open *o) {
+  return o->kind != FILE_DISK || o->n->type == DISK_PIPE;
+}
+
+/* A descriptor that is there already is refused, as is what is always ready. */
 int wait_add(int poller, int fd, bool for_reading) {
   file_open *p = file_get(poller), *o = file_get(fd);
-  if (member_find(p, o) >= 0) return -EEXIST;
+  if (!can_wait(o)) return -EPERM;
+  if (member_find(p, o, fd) >= 0) return -EEXIST;
   if (p->members == FILE_MEMBERS) return -ENOSPC;
-  p->member[p->members++] = (file_member){o, for_reading};
+  p->member[p->members++] = (file_member){o, fd, for_reading};
   return 0;
 }
 
+/* The number has to be the one that was added. */
 int wait_remove(int poller, int fd) {
   file_open *p = file_get(poller);
-  int i = member_find(p, file_get(fd));
+  file_open *o = file_get(fd);
+  if (!can_wait(o)) return -EPERM;
+  int i = member_find(p, o, fd);
   if (i < 0) return -ENOENT;
   p->member[i] = p->member[--p->members];
   return 0;
 }
 
+/* A reader takes the expiration; it is off then, until it is set again. */
 bool wait_take_timer(file_open *o) {
   if (!o->due || sim.now < o->due) return false;
   o->due = 0;
   return true;
 }
 
+/* Faults set the wall clock.  The other two are 0 when the host boots. */
 int64_t wait_clock(int which) {
   if (which == ZKE_CLOCK_REALTIME)
     return sim.now + sim.wall + sim.suspended + INT64_C(1700000000000000000);
@@ -96,4 +121,5 @@ int64_t wait_clock(int which) {
   return which == ZKE_CLOCK_BOOTTIME ? monotonic + sim.suspended : monotonic;
 }
 
+/* Deadlines outlive no boot, so this one's is meant. */
 int64_t wait_of_monotonic(int64_t ns) { return ns + sim.booted; }
