@@ -4,7 +4,8 @@
 # It is made where the laboratory is (LAB): fibers are switched, and variables
 # exchanged, as on x86-64, and a sanitizer takes both for faults.
 SIM_OBJECTS := $(patsubst test/sim/%.c,$(BUILD)/sim/%.o, \
-  $(filter-out %/engine.c,$(wildcard test/sim/*.c))) $(BUILD)/sim/fiber.o
+  $(filter-out %/engine.c test/sim/calibrate%,$(wildcard test/sim/*.c))) \
+  $(BUILD)/sim/fiber.o
 # A cleanup handler is a matter of the compiler with -fexceptions, and leaves no
 # trace in what the C library keeps for the one real thread.
 SIM_CFLAGS = $(COMMON_CFLAGS) -O1 -fno-lto -fexceptions -I. -D_GNU_SOURCE= \
@@ -28,6 +29,13 @@ $(BUILD)/simulation: $(BUILD)/sim/engine.o $(SIM_OBJECTS) $(SQLITE_OBJECT)
 	$(call run,LD) $(CC) $(LINK) -o $@ $(BUILD)/sim/engine.o $(SIM_OBJECTS) \
 	  $(SIM_LIBS)
 
+# The simulated kernel alone, for its comparison with the real one.
+$(BUILD)/sim/kernel.a: $(filter-out %/main.o,$(SIM_OBJECTS))
+	$(ar)
+$(BUILD)/calibrate: $(patsubst %.c,$(BUILD)/%.o,$(subst test/,, \
+  $(wildcard test/sim/calibrate*.c))) $(BUILD)/sim/kernel.a $(OBJECTS)
+	$(program) $(SIM_LIBS)
+
 # An engine that counts its lines; the counters are no variables of a process.
 $(BUILD)/sim/cover/plain.o: test/sim/engine.c
 	$(cc) $(SIM_CFLAGS) $(SIM_ENGINE) -O0 --coverage -fdata-sections -c -o $@ $<
@@ -43,12 +51,15 @@ $(BUILD)/sim/cover/simulation: $(BUILD)/sim/cover/engine.o $(SIM_OBJECTS) \
 ## sim             random calls of simulated processes, with faults: SEED=1
 ##                 RUNS=100000 SECONDS=10 PROCESSES=; REPLAY=STRING for one run,
 ##                 with V=1 its results, V=2 its steps
+## sim-calibrate   the simulated kernel does as the real one: SEED=1 RUNS=100000
+##                 SECONDS=10 DIRS="/tmp /dev/shm"
 ## sim-mutants     mistakes planted in the engine are found: SEEDS=1 SECONDS=60
 ##                 ONLY=NAME
 ## sim-sometimes   it reaches what is rare: SEED=1 SECONDS=60
 ## sim-replays     what has found a fault once finds nothing
 ## sim-compilers   gcc and clang make the same of a seed: SEED=1 RUNS=200
-SIM_GOALS = sim sim-mutants sim-sometimes sim-replays sim-compilers
+SIM_GOALS = sim sim-calibrate sim-mutants sim-sometimes sim-replays \
+  sim-compilers
 .PHONY: $(SIM_GOALS)
 ifeq ($(LAB),)
 $(SIM_GOALS):
@@ -58,6 +69,10 @@ sim: export SECONDS := $(or $(SECONDS),10)
 sim: $(BUILD)/simulation
 	@$< -s $(if $(REPLAY),$(if $(V),-v $(if $(filter 2,$(V)),-v)) '$(REPLAY)', \
 	  $(or $(SEED),1) $(or $(RUNS),100000))
+
+sim-calibrate: $(BUILD)/calibrate
+	@SEED=$(SEED) RUNS=$(RUNS) SECONDS=$(SECONDS) DIRS="$(DIRS)" \
+	  sh test/sim/calibrate.sh $<
 
 sim-mutants: $(BUILD)/simulation
 	@CC="$(CC)" LD="$(LD)" SIM_CFLAGS="$(SIM_CFLAGS) $(SIM_ENGINE)" \

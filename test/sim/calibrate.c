@@ -1,0 +1,272 @@
+/* calibrate.c - scripts from seeds, and their differences; see calibrate.h
+ *
+ *   calibrate [-v] DIRECTORY [SEED [RUNS]]
+ *
+ * Plays the scripts of seeds from SEED on, the real side in DIRECTORY, until
+ * SECONDS of the environment have passed.  -v prints each script, with the
+ * texts of both sides. */
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "test/sim/calibrate.h"
+#include "test/sim/sim.h"
+#include "test/sim/vfs.h"
+
+enum { WORDS = 12, SHRINK_RUNS = 400, SHORTEST = 30 };
+
+/* The values that an argument may have, by its letter. */
+static const struct {
+  char letter;
+  cal_word word[WORDS];
+} letters[] = {
+    /* f, g: a descriptor; h: a handle */
+    {'f', {{"#0", 0}, {"#1", 1}, {"#2", 2}, {"#3", 3}, {"#4", 4}}},
+    {'g', {{"#0", 0}, {"#1", 1}, {"#2", 2}, {"#3", 3}, {"#4", 4}}},
+    {'h', {{"#0", 0}, {"#1", 1}, {"#2", 2}}},
+    /* paths: of some the directory is missing, or is none */
+    {'p',
+     {{"a", 0},
+      {"b", 0},
+      {"c", 0},
+      {"d", 0},
+      {"d/a", 0},
+      {"d/b", 0},
+      {"a/x", 0},
+      {"n/a", 0}}},
+    {'q', {{"database", 0}, {"journal", 1}, {"log", 2}}},
+    {'o',
+     {{"r", O_RDONLY},
+      {"w", O_WRONLY},
+      {"rw", O_RDWR},
+      {"rw", O_RDWR | O_NOFOLLOW},
+      {"rw,create", O_RDWR | O_CREAT},
+      {"rw,create,excl", O_RDWR | O_CREAT | O_EXCL},
+      {"r,directory", O_RDONLY | O_DIRECTORY}}},
+    {'O',
+     {{"rw,create", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE},
+      {"rw,create", SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE},
+      {"rw", SQLITE_OPEN_READWRITE},
+      {"r", SQLITE_OPEN_READONLY}}},
+    /* offsets and sizes */
+    {'a',
+     {{"@0", 0},
+      {"@1", 1},
+      {"@100", 100},
+      {"@4096", 4096},
+      {"@5000", 5000},
+      {"@40000", 40000}}},
+    {'n', {{"1", 1}, {"3", 3}, {"8", 8}, {"200", 200}, {"4096", 4096}}},
+    {'m', {{"0600", 0600}, {"0644", 0644}, {"0660", 0660}}},
+    /* ranges of locks */
+    {'b', {{"0", 0}, {"1", 1}, {"2", 2}, {"3", 3}, {"5", 5}, {"8", 8}}},
+    {'l', {{"+1", 1}, {"+2", 2}, {"+3", 3}}},
+    {'w', {{"take", ZKE_LOCK_EXCLUSIVE}, {"drop", ZKE_LOCK_NONE}}},
+    {'e', {{"in", POLLIN}, {"none", 0}}},
+    {'r', {{"in", 1}, {"none", 0}}},
+    {'t',
+     {{"off", 0},
+      {"past", 1},
+      {"soon", 1000000},
+      {"late", INT64_C(36000000000000)}}},
+    {'L',
+     {{"shared", SQLITE_LOCK_SHARED},
+      {"reserved", SQLITE_LOCK_RESERVED},
+      {"exclusive", SQLITE_LOCK_EXCLUSIVE}}},
+    {'U', {{"shared", SQLITE_LOCK_SHARED}, {"none", SQLITE_LOCK_NONE}}},
+    {'i', {{"region 0", 0}, {"region 1", 1}}},
+    {'x', {{"no", 0}, {"yes", 1}}},
+    {'X',
+     {{"exists", SQLITE_ACCESS_EXISTS},
+      {"readwrite", SQLITE_ACCESS_READWRITE}}},
+    {'y', {{"0", 0}, {"1", 1}, {"3", 3}, {"4", 4}}},
+    {'s', {{"shared", SQLITE_SHM_SHARED}, {"exclusive", SQLITE_SHM_EXCLUSIVE}}},
+};
+
+/* ---- scripts ---- */
+
+/* One of the values of a letter. */
+static const cal_word *word_make(char letter) {
+  size_t i = 0;
+  int count = 0;
+  while (i < sizeof letters / sizeof *letters && letters[i].letter != letter)
+    i++;
+  if (i == sizeof letters / sizeof *letters) abort();
+  while (count < WORDS && letters[i].word[count].text) count++;
+  return &letters[i].word[sim_random(SIM_LOAD, (uint64_t)count)];
+}
+
+/* A call of a kind, by their weights. */
+static const cal_kind *kind_make(const cal_kind *kinds) {
+  int sum = 0;
+  for (const cal_kind *k = kinds; k->name; k++) sum += k->weight;
+  int at = (int)sim_random(SIM_LOAD, (uint64_t)sum);
+  while (at >= kinds->weight) at -= (kinds++)->weight;
+  return kinds;
+}
+
+/* The script of a seed: of an even one of zke_os, of an odd one of the VFS. */
+static void script_make(cal_script *s, uint64_t seed) {
+  const cal_kind *kinds = seed % 2 ? cal_vfs_kinds : cal_os_kinds;
+  sim_begin(seed);
+  s->seed = seed;
+  s->count = SHORTEST + (int)sim_random(SIM_LOAD, CAL_CALLS - SHORTEST);
+  for (int i = 0; i < s->count; i++) {
+    cal_call *c = &s->call[i];
+    c->process = (int)sim_random(SIM_LOAD, CAL_PROCESSES);
+    c->kind = kind_make(kinds);
+    for (int k = 0; c->kind->args[k]; k++)
+      c->arg[k] = word_make(c->kind->args[k]);
+  }
+}
+
+/* ---- differences ---- */
+
+static struct {
+  const char *directory;
+  cal_answer *simulated, *real; /* memory that children share */
+  int scripts, calls, made, differences;
+  bool verbose;
+} run;
+
+/* Do the sides differ in a call?  One that waits has no text, but it may begin
+ * one when the script's processes are ended. */
+static bool differs_in(int call) {
+  const cal_answer *a = &run.simulated[call], *b = &run.real[call];
+  if (a->after != b->after) return true;
+  return a->after >= 0 && strcmp(a->text, b->text) != 0;
+}
+
+/* Play the script by both; the first call in which they differ, or -1. */
+static int difference(const cal_script *s) {
+  static int number;
+  char root[256];
+  snprintf(root, sizeof root, "%s/calibrate-%d-%d", run.directory,
+           (int)getpid(), ++number);
+  cal_play_simulated(s, run.simulated);
+  cal_play_real(s, root, run.simulated, run.real);
+  for (int i = 0; i < s->count; i++)
+    if (differs_in(i)) return i;
+  return -1;
+}
+
+/* A call as it is printed. */
+static void call_print(const cal_call *c, char *out, size_t size) {
+  int n = snprintf(out, size, "%c %s", 'A' + c->process, c->kind->name);
+  for (int k = 0; c->kind->args[k]; k++)
+    n += snprintf(out + n, size - (size_t)n, " %s", c->arg[k]->text);
+}
+
+/* The side's text of a call. */
+static void answer_print(const cal_answer *a, int call, char *out,
+                         size_t size) {
+  if (a->after < 0)
+    snprintf(out, size, "(waits)");
+  else if (a->after > call)
+    snprintf(out, size, "%s (after %d)", a->text, a->after);
+  else
+    snprintf(out, size, "%s", a->text);
+}
+
+/* Both sides' texts of each call, with a mark where they differ. */
+static void script_print(const cal_script *s) {
+  printf("seed %llu, %d calls, %s: simulated | real\n",
+         (unsigned long long)s->seed, s->count, run.directory);
+  for (int i = 0; i < s->count; i++) {
+    char call[120], simulated[CAL_TEXT + 20], real[CAL_TEXT + 20];
+    call_print(&s->call[i], call, sizeof call);
+    answer_print(&run.simulated[i], i, simulated, sizeof simulated);
+    answer_print(&run.real[i], i, real, sizeof real);
+    printf("%c%3d %-34s %-24s | %s\n", differs_in(i) ? '!' : ' ', i, call,
+           simulated, real);
+  }
+}
+
+/* Leave out calls, many at once first, as long as the sides still differ. */
+static void script_shrink(cal_script *s, int first) {
+  int runs = 0;
+  s->count = first + 1;
+  for (int size = s->count / 2; size > 0; size /= 2) {
+    for (int from = s->count - size; from >= 0 && runs < SHRINK_RUNS; runs++) {
+      cal_script less = *s;
+      memmove(less.call + from, less.call + from + size,
+              (size_t)(s->count - from - size) * sizeof *less.call);
+      less.count -= size;
+      int at = difference(&less);
+      if (at >= 0) {
+        *s = less;
+        s->count = at + 1;
+      }
+      from -= size;
+      if (from > s->count - size) from = s->count - size;
+    }
+  }
+  difference(s);
+}
+
+/* A call that was not made, since its descriptor is not open, says nothing. */
+static void count_calls(const cal_script *s) {
+  run.scripts++;
+  run.calls += s->count;
+  for (int i = 0; i < s->count; i++) run.made += run.real[i].text[0] != '\0';
+}
+
+/* Play the script of a seed, and tell of a difference. */
+static void compare(uint64_t seed) {
+  static cal_script s;
+  script_make(&s, seed);
+  int at = difference(&s);
+  count_calls(&s);
+  if (at >= 0) {
+    run.differences++;
+    script_shrink(&s, at);
+  }
+  if (at >= 0 || run.verbose) script_print(&s);
+  fflush(stdout);
+}
+
+/* ---- the program ---- */
+
+/* Seconds since some time. */
+static double now_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Memory for a side's answers. */
+static cal_answer *answers_make(void) {
+  void *at = mmap(NULL, CAL_CALLS * sizeof(cal_answer), PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) abort();
+  return at;
+}
+
+/* See the head. */
+int main(int argc, char **argv) {
+  const char *longest = getenv("SECONDS");
+  double end = longest && *longest ? now_s() + atof(longest) : 1e18;
+  if (argc > 1 && strcmp(argv[1], "-v") == 0) run.verbose = true;
+  argc -= run.verbose, argv += run.verbose;
+  if (argc < 2) {
+    fprintf(stderr, "calibrate [-v] DIRECTORY [SEED [RUNS]]\n");
+    return 2;
+  }
+  run.directory = argv[1];
+  run.simulated = answers_make();
+  run.real = answers_make();
+  sqlite3_config(SQLITE_CONFIG_SINGLETHREAD);
+  sqlite3_initialize();
+  vfs_register();
+  uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+  int64_t runs = argc > 3 ? strtoll(argv[3], NULL, 10) : 1;
+  for (; runs > 0 && now_s() < end; runs--) compare(seed++);
+  printf("%d scripts, %d calls, of which %d could be made: %d differences\n",
+         run.scripts, run.calls, run.made, run.differences);
+  return run.differences != 0;
+}

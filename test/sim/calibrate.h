@@ -1,0 +1,135 @@
+/* calibrate.h - the simulated kernel against the real one, call by call
+ *
+ * A script is a list of calls by several processes, from a seed: of the table
+ * zke_os, or of SQLite's VFS.  The simulated kernel plays it with fibers, the
+ * real one with forked workers that do a call when they are told to.  Each call
+ * gives a short text: its result, and what matters of what it has filled in.
+ * Both must give the same texts.  A difference is shrunk by leaving out calls,
+ * and printed side by side.
+ *
+ *   calibrate_os.c     the calls of zke_os
+ *   calibrate_vfs.c    those of sqlite3_vfs and sqlite3_io_methods
+ *   calibrate_sides.c  a script played by the one kernel and by the other
+ *   calibrate.c        scripts from seeds, differences, the program
+ *
+ * A call that waits gives its text later, and both must give it after the same
+ * call of another process.  The simulation plays first, so it is known when the
+ * real kernel's text has to come.
+ *
+ * Only what the engine or SQLite may ask is asked: a call says to what kinds of
+ * descriptors it is made, and calibrate_vfs.c keeps to what os.h of SQLite
+ * demands of its caller.  What is compared as a relation, since the numbers
+ * differ: inodes (are two files the same one?), clocks (not back, and by as
+ * much as was slept), pids, random bytes.
+ *
+ * Differences that are left, and why they do not matter:
+ *
+ *   - Which of several locks find_lock tells.  The kernel tells the oldest
+ *     owner's, the simulation any; zkembed.h promises no order.
+ *   - Of directories, size and number of links: file systems differ.
+ *   - A FIFO of the simulation has room for 4,096 bytes, so that it is full
+ *     sometimes; the real one is told to have the same (F_SETPIPE_SZ).
+ *   - POLLOUT is not compared: the engine never asks for it.
+ *   - Calls on descriptors of a wrong kind, as read() of a directory: they are
+ *     mistakes of the caller, which the simulation reports as findings.
+ */
+#ifndef ZKE_SIM_CALIBRATE_H
+#define ZKE_SIM_CALIBRATE_H
+
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "zkembed.h"
+
+enum {
+  CAL_PROCESSES = 3,
+  CAL_FDS = 5,
+  CAL_HANDLES = 3,
+  CAL_ARGS = 4,
+  CAL_CALLS = 120,
+  CAL_TEXT = 160
+};
+
+/* A value of an argument, and how it is printed. */
+typedef struct cal_word {
+  const char *text;
+  int64_t value;
+} cal_word;
+
+/* SQLite's handle of a file, and what its caller has to remember. */
+typedef struct cal_handle {
+  sqlite3_file *f; /* NULL: not open */
+  bool database, writes;
+  int level; /* SQLITE_LOCK_... */
+  bool mapped;
+  unsigned shared, exclusive; /* locks of the WAL-index */
+  void volatile *region[2];
+} cal_handle;
+
+/* A process of a script. */
+typedef struct cal_actor {
+  int process;
+  bool real;
+  const char *root; /* where its files lie */
+  const zke_os *os;
+  sqlite3_vfs *vfs;
+  const char *path[3]; /* of database, journal and log */
+  int fd[CAL_FDS];     /* -1: not open */
+  char kind[CAL_FDS];  /* f file, d directory, p FIFO, e poller, t timer */
+  cal_handle handle[CAL_HANDLES];
+  int64_t clock; /* the last time that it was told */
+  int written;   /* how often it has: each time other bytes */
+  char *text;    /* of the call that it makes */
+} cal_actor;
+
+/* A kind of call.  `args` has a letter for each argument (calibrate.c), `on`
+ * the kinds of descriptors that its first may be; NULL: any, or none.  Without
+ * a function it is the process's death. */
+typedef struct cal_kind {
+  const char *name;
+  int weight; /* how often */
+  const char *args, *on;
+  void (*act)(cal_actor *me, const cal_word *const *w);
+} cal_kind;
+
+/* Their ends have no name. */
+extern const cal_kind cal_os_kinds[], cal_vfs_kinds[];
+
+typedef struct cal_call {
+  int process;
+  const cal_kind *kind;
+  const cal_word *arg[CAL_ARGS];
+} cal_call;
+
+typedef struct cal_script {
+  uint64_t seed;
+  int count;
+  cal_call call[CAL_CALLS];
+} cal_script;
+
+typedef struct cal_answer {
+  char text[CAL_TEXT];
+  int after; /* the call after which it came; -1: it has not */
+} cal_answer;
+
+/* A process begins, and makes a call. */
+void cal_begin(cal_actor *me, int process, bool real, const char *root);
+void cal_act(cal_actor *me, const cal_call *c, char *text);
+
+/* The text of the call, or more of it; that of a result, or of an errno. */
+void cal_say(cal_actor *me, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void cal_say_result(cal_actor *me, int64_t result);
+/* Bytes, as "4a 96.": four of a, 96 zeros. */
+void cal_say_bytes(cal_actor *me, const unsigned char *data, int64_t size);
+/* Bytes that no other call writes. */
+void cal_fill(cal_actor *me, unsigned char *data, int64_t size);
+
+/* Play a script.  What the simulation gave tells the real side when a text has
+ * to come.  The answers are memory that children share. */
+void cal_play_simulated(const cal_script *s, cal_answer *out);
+void cal_play_real(const cal_script *s, const char *root,
+                   const cal_answer *simulated, cal_answer *out);
+
+#endif

@@ -1,0 +1,433 @@
+/* calibrate_os.c - the calls of zke_os that a script makes; see calibrate.h */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "test/sim/calibrate.h"
+
+/* Room of a FIFO in the simulation; a call's bytes; listed names. */
+enum { FIFO_ROOM = 4096, BYTES = 4096, NAMES = 16, LOCKED_BYTES = 14 };
+
+#define CALL(me, member, ...) (me)->os->member((me)->os->context, __VA_ARGS__)
+
+/* ---- descriptors ---- */
+
+/* The path that a word stands for. */
+static const char *path_of(const cal_actor *me, const cal_word *w) {
+  static char path[256];
+  snprintf(path, sizeof path, "%s/%s", me->root, w->text);
+  return path;
+}
+
+/* The descriptor that a word stands for; it is open. */
+static int fd_of(const cal_actor *me, const cal_word *w) {
+  return me->fd[w->value];
+}
+
+/* Close what the word stands for, if it is open, to make room. */
+static void make_room(cal_actor *me, const cal_word *w) {
+  int fd = fd_of(me, w);
+  me->fd[w->value] = -1;
+  if (fd >= 0) CALL(me, close, fd);
+}
+
+/* Keep a new descriptor, or tell why there is none. */
+static void keep(cal_actor *me, const cal_word *w, int fd, char kind) {
+  if (fd < 0) {
+    cal_say_result(me, fd);
+    return;
+  }
+  me->fd[w->value] = fd;
+  me->kind[w->value] = kind;
+  if (kind == 'p' && me->real) fcntl(fd, F_SETPIPE_SZ, FIFO_ROOM);
+  cal_say(me, "ok");
+}
+
+/* The kind of what was opened by its name. */
+static char kind_of(const cal_actor *me, int fd) {
+  zke_file is = {.type = 0};
+  if (fd >= 0) CALL(me, fstat, fd, &is);
+  if (is.type == ZKE_FILE_FIFO) return 'p';
+  return is.type == ZKE_FILE_DIRECTORY ? 'd' : 'f';
+}
+
+/* Never blocking: a FIFO may have the name. */
+static void act_open(cal_actor *me, const cal_word *const *w) {
+  make_room(me, w[0]);
+  int fd =
+      CALL(me, open, path_of(me, w[1]), (int)w[2]->value | O_NONBLOCK, 0666);
+  keep(me, w[0], fd, kind_of(me, fd));
+}
+
+/* The word stands for nothing then. */
+static void act_close(cal_actor *me, const cal_word *const *w) {
+  int fd = fd_of(me, w[0]);
+  me->fd[w[0]->value] = -1;
+  cal_say_result(me, CALL(me, close, fd));
+}
+
+/* A second descriptor of the same description. */
+static void act_dup(cal_actor *me, const cal_word *const *w) {
+  int fd = fd_of(me, w[0]);
+  char kind = me->kind[w[0]->value];
+  if (w[0]->value == w[1]->value) return;
+  make_room(me, w[1]);
+  keep(me, w[1], CALL(me, dup, fd), kind);
+}
+
+/* Both ends. */
+static void act_pipe(cal_actor *me, const cal_word *const *w) {
+  int fds[2];
+  if (w[0]->value == w[1]->value) return;
+  make_room(me, w[0]);
+  make_room(me, w[1]);
+  int rc = CALL(me, pipe, fds);
+  keep(me, w[0], rc < 0 ? rc : fds[0], 'p');
+  keep(me, w[1], rc < 0 ? rc : fds[1], 'p');
+}
+
+/* A poller; what it is told to look at comes by poller_add. */
+static void act_poller(cal_actor *me, const cal_word *const *w) {
+  make_room(me, w[0]);
+  keep(me, w[0], me->os->poller(me->os->context), 'e');
+}
+
+/* A timer; it is off until timer_set. */
+static void act_timer(cal_actor *me, const cal_word *const *w) {
+  make_room(me, w[0]);
+  keep(me, w[0], me->os->timer(me->os->context), 't');
+}
+
+/* ---- contents ---- */
+
+/* A timer's number of expirations is not looked at: the engine does not. */
+static void act_read(cal_actor *me, const cal_word *const *w) {
+  unsigned char data[BYTES];
+  int64_t n = CALL(me, read, fd_of(me, w[0]), data, (size_t)w[1]->value);
+  cal_say_result(me, n);
+  if (me->kind[w[0]->value] == 'p') cal_say_bytes(me, data, n);
+}
+
+/* At most a page, so it is written as a whole or not at all. */
+static void act_write(cal_actor *me, const cal_word *const *w) {
+  unsigned char data[BYTES];
+  cal_fill(me, data, w[1]->value);
+  cal_say_result(me,
+                 CALL(me, write, fd_of(me, w[0]), data, (size_t)w[1]->value));
+}
+
+/* Write until there is no room. */
+static void act_stuff(cal_actor *me, const cal_word *const *w) {
+  unsigned char data[64];
+  int64_t n, sum = 0;
+  cal_fill(me, data, sizeof data);
+  while ((n = CALL(me, write, fd_of(me, w[0]), data, sizeof data)) > 0)
+    sum += n;
+  cal_say_result(me, n);
+  cal_say(me, "after %lld", (long long)sum);
+}
+
+/* Read all that is there, as the engine does. */
+static void act_drain(cal_actor *me, const cal_word *const *w) {
+  unsigned char data[64];
+  int64_t n, sum = 0;
+  while ((n = CALL(me, read, fd_of(me, w[0]), data, sizeof data)) > 0) sum += n;
+  cal_say_result(me, n);
+  cal_say(me, "after %lld", (long long)sum);
+}
+
+/* Short at the end of the file. */
+static void act_pread(cal_actor *me, const cal_word *const *w) {
+  unsigned char data[BYTES];
+  int64_t n =
+      CALL(me, pread, fd_of(me, w[0]), data, (size_t)w[2]->value, w[1]->value);
+  cal_say_result(me, n);
+  cal_say_bytes(me, data, n);
+}
+
+/* Also behind the end of the file. */
+static void act_pwrite(cal_actor *me, const cal_word *const *w) {
+  unsigned char data[BYTES];
+  cal_fill(me, data, w[2]->value);
+  cal_say_result(me, CALL(me, pwrite, fd_of(me, w[0]), data,
+                          (size_t)w[2]->value, w[1]->value));
+}
+
+/* Of a file or a directory. */
+static void act_fsync(cal_actor *me, const cal_word *const *w) {
+  cal_say_result(me, CALL(me, fsync, fd_of(me, w[0])));
+}
+
+/* ---- what files are ---- */
+
+/* The members that file systems agree upon.  Owners are compared to ours: the
+ * simulation's processes are root. */
+static void say_file(cal_actor *me, int rc, const zke_file *is) {
+  cal_say_result(me, rc);
+  if (rc < 0) return;
+  unsigned uid = me->real ? geteuid() : 0, gid = me->real ? getegid() : 0;
+  cal_say(me, "type %d, mode %o%s", is->type, is->mode,
+          is->uid == uid && is->gid == gid ? "" : ", another's");
+  if (is->type == ZKE_FILE_DIRECTORY) return;
+  cal_say(me, "size %lld, links %u", (long long)is->size, is->links);
+}
+
+/* What a path leads to. */
+static void act_stat(cal_actor *me, const cal_word *const *w) {
+  zke_file is = {.type = 0};
+  say_file(me, CALL(me, stat, path_of(me, w[0]), &is), &is);
+}
+
+/* What is open, also if its name is gone. */
+static void act_fstat(cal_actor *me, const cal_word *const *w) {
+  zke_file is = {.type = 0};
+  say_file(me, CALL(me, fstat, fd_of(me, w[0]), &is), &is);
+}
+
+/* Does the name stand for the file that is open? */
+static void act_same(cal_actor *me, const cal_word *const *w) {
+  zke_file a = {.type = 0}, b = {.type = 0};
+  cal_say_result(me, CALL(me, fstat, fd_of(me, w[0]), &a));
+  cal_say_result(me, CALL(me, stat, path_of(me, w[1]), &b));
+  bool same = a.device == b.device && a.inode == b.inode;
+  cal_say(me, "%s", same ? "the same" : "another");
+}
+
+/* With our own owner and group: no other can be had by all who run this. */
+static void act_adopt(cal_actor *me, const cal_word *const *w) {
+  unsigned uid = me->real ? geteuid() : 0, gid = me->real ? getegid() : 0;
+  cal_say_result(
+      me, CALL(me, adopt, fd_of(me, w[0]), (unsigned)w[1]->value, uid, gid));
+}
+
+/* As adopt, by the name. */
+static void act_share(cal_actor *me, const cal_word *const *w) {
+  unsigned gid = me->real ? getegid() : 0;
+  cal_say_result(
+      me, CALL(me, share, path_of(me, w[0]), (unsigned)w[1]->value, gid));
+}
+
+/* ---- names ---- */
+
+/* The umask of both sides is 022. */
+static void act_mkdir(cal_actor *me, const cal_word *const *w) {
+  cal_say_result(me, CALL(me, mkdir, path_of(me, w[0]), 0777));
+}
+
+/* As mkdir. */
+static void act_mkfifo(cal_actor *me, const cal_word *const *w) {
+  cal_say_result(me, CALL(me, mkfifo, path_of(me, w[0]), 0666));
+}
+
+/* As mkdir. */
+static void act_mkfile(cal_actor *me, const cal_word *const *w) {
+  cal_say_result(me, CALL(me, mkfile, path_of(me, w[0]), 0664));
+}
+
+/* No directory: unlink() refuses that. */
+static void act_unlink(cal_actor *me, const cal_word *const *w) {
+  cal_say_result(me, CALL(me, unlink, path_of(me, w[0])));
+}
+
+typedef struct names {
+  int count;
+  char name[NAMES][16];
+} names;
+
+/* Of list: note a name. */
+static void note_name(void *arg, const char *name) {
+  names *all = arg;
+  if (all->count < NAMES)
+    snprintf(all->name[all->count++], sizeof *all->name, "%s", name);
+}
+
+/* For qsort(). */
+static int by_text(const void *a, const void *b) { return strcmp(a, b); }
+
+/* In the order of their texts: no file system promises another. */
+static void act_list(cal_actor *me, const cal_word *const *w) {
+  names all = {.count = 0};
+  cal_say_result(me, CALL(me, list, path_of(me, w[0]), note_name, &all));
+  qsort(all.name, (size_t)all.count, sizeof *all.name, by_text);
+  for (int i = 0; i < all.count; i++) cal_say(me, "%s", all.name[i]);
+}
+
+/* ---- locks ---- */
+
+/* Also ranges that touch, overlap or split others of the same owner. */
+static void act_lock(cal_actor *me, const cal_word *const *w) {
+  cal_say_result(me, CALL(me, lock_range, fd_of(me, w[0]), w[1]->value,
+                          w[2]->value, (int)w[3]->value));
+}
+
+/* One byte, as for the life of a session. */
+static void act_lock_one(cal_actor *me, const cal_word *const *w) {
+  cal_say_result(
+      me, CALL(me, lock, fd_of(me, w[0]), w[1]->value, (int)w[2]->value));
+}
+
+/* Others' locks on each byte: exclusive ones, so there is at most one. */
+static void act_locks(cal_actor *me, const cal_word *const *w) {
+  int64_t last = -1;
+  for (int64_t at = 0; at < LOCKED_BYTES; at++) {
+    int64_t count = 0;
+    int64_t from = CALL(me, find_lock, fd_of(me, w[0]), at, 1, &count);
+    if (from == -ENOENT || from == last) continue;
+    cal_say_result(me, last = from);
+    cal_say(me, "+%lld", (long long)count);
+  }
+}
+
+/* Of several locks in a range any may be told: is it one of them? */
+static void act_find(cal_actor *me, const cal_word *const *w) {
+  int fd = fd_of(me, w[0]);
+  int64_t count = 0, other = 0;
+  int64_t from = CALL(me, find_lock, fd, w[1]->value, w[2]->value, &count);
+  if (from < 0) {
+    cal_say_result(me, from);
+    return;
+  }
+  int64_t at = from < w[1]->value ? w[1]->value : from;
+  bool known = CALL(me, find_lock, fd, at, 1, &other) == from;
+  cal_say(me, known && count == other ? "one of them" : "none of them");
+}
+
+/* Has another description the byte? */
+static void act_probe(cal_actor *me, const cal_word *const *w) {
+  cal_say_result(me, CALL(me, probe, fd_of(me, w[0]), w[1]->value));
+}
+
+/* ---- waiting ---- */
+
+/* What poll() says of one descriptor. */
+static void say_events(cal_actor *me, const struct pollfd *p) {
+  cal_say(me, "[%s%s%s%s]", p->revents & POLLIN ? "in " : "",
+          p->revents & POLLHUP ? "hup " : "",
+          p->revents & POLLERR ? "err " : "",
+          p->revents & POLLNVAL ? "nval " : "");
+}
+
+/* Poll two descriptors: a poll leaves out one that is not open. */
+static void poll_two(cal_actor *me, const cal_word *const *w, int timeout_ms) {
+  short events = (short)w[2]->value;
+  struct pollfd two[2] = {{fd_of(me, w[0]), events, 0},
+                          {fd_of(me, w[1]), events, 0}};
+  cal_say_result(me, CALL(me, poll, two, 2, timeout_ms));
+  say_events(me, &two[0]);
+  say_events(me, &two[1]);
+}
+
+/* Without waiting. */
+static void act_poll(cal_actor *me, const cal_word *const *w) {
+  poll_two(me, w, 0);
+}
+
+/* With a deadline, which a poll that finds nothing waits for. */
+static void act_poll_a_while(cal_actor *me, const cal_word *const *w) {
+  poll_two(me, w, 2);
+}
+
+/* Until another process makes it ready. */
+static void act_wait(cal_actor *me, const cal_word *const *w) {
+  poll_two(me, w, -1);
+}
+
+/* No other poller: that would be one of the host's. */
+static void act_add(cal_actor *me, const cal_word *const *w) {
+  int fd = fd_of(me, w[1]);
+  if (fd < 0 || !strchr("ptf", me->kind[w[1]->value])) return;
+  cal_say_result(me,
+                 CALL(me, poller_add, fd_of(me, w[0]), fd, (int)w[2]->value));
+}
+
+/* Also of what was not added. */
+static void act_remove(cal_actor *me, const cal_word *const *w) {
+  int fd = fd_of(me, w[1]);
+  if (fd < 0 || me->kind[w[1]->value] == 'e') return;
+  cal_say_result(me, CALL(me, poller_remove, fd_of(me, w[0]), fd));
+}
+
+/* To a time that is past, soon, or never comes. */
+static void act_set(cal_actor *me, const cal_word *const *w) {
+  int64_t when = w[1]->value;
+  if (when > 1) when += CALL(me, clock, ZKE_CLOCK_MONOTONIC);
+  cal_say_result(me, CALL(me, timer_set, fd_of(me, w[0]), when));
+  if (w[1]->value < 100000000) CALL(me, sleep, 3000000);
+}
+
+/* No clock goes back, and a sleep is not shorter than it should be. */
+static void act_clock(cal_actor *me, const cal_word *const *w) {
+  int64_t from = CALL(me, clock, ZKE_CLOCK_MONOTONIC);
+  int64_t wall = CALL(me, clock, ZKE_CLOCK_REALTIME);
+  (void)w;
+  cal_say(me, from >= me->clock ? "on" : "back");
+  CALL(me, sleep, 200000);
+  me->clock = CALL(me, clock, ZKE_CLOCK_MONOTONIC);
+  cal_say(me, me->clock - from >= 200000 ? "slept" : "short");
+  cal_say(me, CALL(me, clock, ZKE_CLOCK_REALTIME) > wall ? "on" : "back");
+  cal_say(me, CALL(me, clock, ZKE_CLOCK_BOOTTIME) >= from ? "on" : "back");
+}
+
+/* What a process is told of itself. */
+static void act_self(cal_actor *me, const cal_word *const *w) {
+  unsigned char one[16] = {0}, two[16] = {0};
+  char text[64] = "", again[64] = "";
+  int64_t offset;
+  (void)w;
+  cal_say_result(me, CALL(me, random, one, sizeof one));
+  cal_say_result(me, CALL(me, random, two, sizeof two));
+  cal_say(me, memcmp(one, two, sizeof one) ? "random" : "the same");
+  cal_say_result(me, CALL(me, boot_id, text, sizeof text));
+  cal_say_result(me, CALL(me, boot_id, again, sizeof again));
+  cal_say(me, *text && strcmp(text, again) == 0 ? "a boot" : "no boot");
+  cal_say_result(me, CALL(me, process_name, text, sizeof text));
+  cal_say_result(me, CALL(me, boot_offset, &offset));
+  cal_say_result(me, CALL(me, network, me->root));
+  int64_t pid = me->os->pid(me->os->context);
+  cal_say(me,
+          pid > 0 && pid == me->os->pid(me->os->context) ? "a pid" : "none");
+}
+
+const cal_kind cal_os_kinds[] = {
+    {"open", 10, "fpo", NULL, act_open},
+    {"close", 4, "f", "fdpet", act_close},
+    {"dup", 3, "fg", "fdpet", act_dup},
+    {"pipe", 1, "fg", NULL, act_pipe},
+    {"poller", 3, "f", NULL, act_poller},
+    {"timer", 2, "f", NULL, act_timer},
+    {"read", 6, "fn", "pt", act_read},
+    {"write", 8, "fn", "p", act_write},
+    {"stuff", 1, "f", "p", act_stuff},
+    {"drain", 3, "f", "p", act_drain},
+    {"pread", 4, "fan", "f", act_pread},
+    {"pwrite", 4, "fan", "f", act_pwrite},
+    {"fsync", 1, "f", "fd", act_fsync},
+    {"stat", 3, "p", NULL, act_stat},
+    {"fstat", 3, "f", "fdp", act_fstat},
+    {"same", 3, "fp", "fdp", act_same},
+    {"adopt", 1, "fm", "fdp", act_adopt},
+    {"share", 1, "pm", NULL, act_share},
+    {"mkdir", 2, "p", NULL, act_mkdir},
+    {"mkfifo", 6, "p", NULL, act_mkfifo},
+    {"mkfile", 4, "p", NULL, act_mkfile},
+    {"unlink", 4, "p", NULL, act_unlink},
+    {"list", 2, "p", NULL, act_list},
+    {"lock_range", 9, "fblw", "f", act_lock},
+    {"lock", 3, "fbw", "f", act_lock_one},
+    {"locks", 4, "f", "f", act_locks},
+    {"find_lock", 4, "fbl", "f", act_find},
+    {"probe", 2, "fb", "f", act_probe},
+    {"poll", 7, "fge", "pet", act_poll},
+    {"poll 2ms", 2, "fge", "pet", act_poll_a_while},
+    {"wait", 2, "fge", "pet", act_wait},
+    {"poller_add", 8, "fgr", "e", act_add},
+    {"poller_remove", 3, "fg", "e", act_remove},
+    {"timer_set", 6, "ft", "t", act_set},
+    {"clock", 1, "", NULL, act_clock},
+    {"self", 1, "", NULL, act_self},
+    {"die", 1, "", NULL, NULL},
+    {NULL, 0, NULL, NULL, NULL}};

@@ -1,0 +1,355 @@
+/* calibrate_sides.c - a script, played by either kernel; see calibrate.h */
+#include <errno.h>
+#include <ftw.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test/sim/calibrate.h"
+#include "test/sim/os.h"
+#include "test/sim/plan.h"
+#include "test/sim/vfs.h"
+#include "test/sim/wait.h"
+
+/* A text of the real side is waited for so long; the simulation has so much
+ * time between two calls, in which all that can happen does. */
+enum { PATIENCE_MS = 3000, BETWEEN_MS = 1000, LONGEST_S = 5 };
+
+/* sched.c exchanges the engine's variables, which are not in this program. */
+__attribute__((section("sim_thread"), used)) static char thread_variable;
+__attribute__((section("sim_process"), used)) static char process_variable;
+
+/* ---- a process of a script ---- */
+
+/* Its paths are made as SQLite makes them: the VFS looks behind their ends. */
+void cal_begin(cal_actor *me, int process, bool real, const char *root) {
+  static zke_os own;
+  char path[3][256];
+  *me = (cal_actor){.process = process, .real = real, .root = root};
+  own = (zke_os)ZKE_INIT(zke_os);
+  zke_os_fill(&own);
+  me->os = real ? &own : &os_simulated;
+  me->vfs = sqlite3_vfs_find(real ? "unix" : vfs_name);
+  for (int i = 0; i < CAL_FDS; i++) me->fd[i] = -1;
+  snprintf(path[0], sizeof *path, "%s/v", root);
+  snprintf(path[1], sizeof *path, "%s/v-journal", root);
+  snprintf(path[2], sizeof *path, "%s/v-wal", root);
+  me->path[0] = sqlite3_create_filename(path[0], path[1], path[2], 0, NULL);
+  if (!me->path[0]) abort();
+  me->path[1] = sqlite3_filename_journal(me->path[0]);
+  me->path[2] = sqlite3_filename_wal(me->path[0]);
+}
+
+/* May the call be made to what its first argument stands for? */
+static bool applies(const cal_actor *me, const cal_call *c) {
+  const char *on = c->kind->on;
+  if (!on) return true;
+  int64_t n = c->arg[0]->value;
+  if (*on == 'h') return me->handle[n].f != NULL;
+  return me->fd[n] >= 0 && strchr(on, me->kind[n]);
+}
+
+/* A call that does not apply gives no text. */
+void cal_act(cal_actor *me, const cal_call *c, char *text) {
+  me->text = text;
+  *text = '\0';
+  if (applies(me, c)) c->kind->act(me, c->arg);
+}
+
+/* A blank lies between two texts of a call. */
+void cal_say(cal_actor *me, const char *format, ...) {
+  size_t len = strlen(me->text);
+  va_list ap;
+  if (len && len < CAL_TEXT - 2) me->text[len++] = ' ';
+  va_start(ap, format);
+  vsnprintf(me->text + len, CAL_TEXT - len, format, ap);
+  va_end(ap);
+}
+
+/* By the words of the C library, which both sides ask. */
+void cal_say_result(cal_actor *me, int64_t result) {
+  if (result >= 0)
+    cal_say(me, "%lld", (long long)result);
+  else
+    cal_say(me, "%s", strerror((int)-result));
+}
+
+/* Zeros are dots. */
+void cal_say_bytes(cal_actor *me, const unsigned char *data, int64_t size) {
+  for (int64_t at = 0, end; at < size; at = end) {
+    for (end = at + 1; end < size && data[end] == data[at];) end++;
+    cal_say(me, "%lld%c", (long long)(end - at), data[at] ? data[at] : '.');
+  }
+}
+
+/* One letter, by process and by how often it has written. */
+void cal_fill(cal_actor *me, unsigned char *data, int64_t size) {
+  memset(data, 'A' + (me->process * 19 + me->written++) % 58, (size_t)size);
+}
+
+/* ---- what both sides have ---- */
+
+/* The script that is played, and the call that was made last. */
+static const cal_script *script;
+static cal_answer *answers;
+static int current;
+
+/* A process waits in a call: it can make no other. */
+static int busy[CAL_PROCESSES]; /* the call, or -1 */
+
+/* Forget the answers of the script before. */
+static void play_begin(const cal_script *s, cal_answer *out) {
+  script = s;
+  answers = out;
+  for (int i = 0; i < CAL_PROCESSES; i++) busy[i] = -1;
+  for (int i = 0; i < s->count; i++) {
+    answers[i].text[0] = '\0';
+    answers[i].after = -1;
+  }
+}
+
+/* The call has given its text. */
+static void note_answer(int call) {
+  busy[script->call[call].process] = -1;
+  answers[call].after = current;
+}
+
+/* Can the process make the current call?  Else it is over. */
+static bool may_call(const cal_call *c) {
+  if (busy[c->process] < 0) {
+    busy[c->process] = current;
+    return true;
+  }
+  snprintf(answers[current].text, CAL_TEXT, "(it waits)");
+  answers[current].after = current;
+  return false;
+}
+
+/* The process is dead, and what it waited for never comes. */
+static void note_death(const cal_call *c) {
+  busy[c->process] = -1;
+  snprintf(answers[current].text, CAL_TEXT, "dead");
+  answers[current].after = current;
+}
+
+/* ---- the simulated kernel ---- */
+
+static struct pollfd bell; /* waited on: a process has to make a call */
+static bool told[CAL_PROCESSES];
+static int64_t next_call_at;
+
+/* A process: it makes a call when it is told to. */
+static void simulated_process(int slot) {
+  cal_actor *me = sim_zero(sizeof *me);
+  cal_begin(me, slot, false, "/sim");
+  for (;;) {
+    sched_wait_until(SIM_NEVER, &bell, 1);
+    told[slot] = false;
+    int call = busy[slot];
+    cal_act(me, &script->call[call], answers[call].text);
+    note_answer(call);
+  }
+}
+
+/* A process begins when it has its first call to make, or the first after its
+ * death. */
+static void simulated_call(void) {
+  const cal_call *c = &script->call[current];
+  if (!c->kind->act) {
+    sched_kill(c->process);
+    note_death(c);
+  } else if (may_call(c)) {
+    if (sched_is_free(c->process)) sched_spawn(c->process, simulated_process);
+    told[c->process] = true;
+  }
+}
+
+/* All that could happen after a call has: the next one. */
+static void simulated_tick(void) {
+  if (sim.now < next_call_at) return;
+  next_call_at = sim.now + BETWEEN_MS * SIM_MS;
+  if (++current == script->count) _exit(0);
+  simulated_call();
+}
+
+/* Of the scheduler: nothing happens before, if nothing does by itself. */
+static int64_t simulated_next(void) { return next_call_at; }
+
+/* Of the scheduler: the last call ends the play, not the last process. */
+static bool simulated_over(void) { return false; }
+
+/* Of the scheduler: is it told to make a call, or is what it polls ready? */
+static bool simulated_ready(sched_process *p, struct pollfd *fds,
+                            unsigned count) {
+  if (fds == &bell) return told[p->slot];
+  return wait_ready(p, fds, count);
+}
+
+/* Of the scheduler: when is the next timer of what it polls? */
+static int64_t simulated_due(sched_process *p, struct pollfd *fds,
+                             unsigned count) {
+  return fds == &bell ? SIM_NEVER : wait_due(p, fds, count);
+}
+
+/* It is not told any more. */
+static void simulated_death(int slot) { told[slot] = false; }
+
+/* What it had goes a piece at a time. */
+static bool simulated_reap(sched_process *p) {
+  return file_reap_one(p->files) || vfs_reap_one(p->files);
+}
+
+/* It finds a mistake of its caller's, or has one itself. */
+void sim_report(const char *text) {
+  snprintf(answers[current].text, CAL_TEXT, "%s", text);
+  answers[current].after = current;
+  _exit(1);
+}
+
+/* The child that plays the simulation. */
+static void simulate(void) {
+  const sched_hooks hooks = {.died = simulated_death,
+                             .reap = simulated_reap,
+                             .begin = file_table_new,
+                             .ready = simulated_ready,
+                             .due = simulated_due,
+                             .tick = simulated_tick,
+                             .next = simulated_next,
+                             .over = simulated_over};
+  sim_begin(script->seed);
+  the_plan.k.switches = 50;
+  the_plan.k.steps = SIM_NEVER;
+  current = -1;
+  sched_begin(&hooks);
+  disk_begin("/sim");
+  sched_run(SIM_NEVER);
+  sim_report("the simulation stands still");
+}
+
+/* In a child, since a simulation is played once in a process. */
+void cal_play_simulated(const cal_script *s, cal_answer *out) {
+  play_begin(s, out);
+  pid_t pid = fork();
+  if (pid == 0) {
+    alarm(LONGEST_S);
+    simulate();
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  for (int i = 0; i < s->count && WIFSIGNALED(status); i++) {
+    if (out[i].after >= 0) continue;
+    snprintf(out[i].text, CAL_TEXT, "signal %d", WTERMSIG(status));
+    out[i].after = i;
+    break;
+  }
+}
+
+/* ---- the real kernel ---- */
+
+typedef struct worker {
+  pid_t pid; /* 0: it has not begun */
+  int fd;    /* of the socket to it, and from it */
+} worker;
+
+static worker workers[CAL_PROCESSES];
+static const char *real_root;
+
+/* A worker: it makes a call when it is told to. */
+static void work(int process, int fd) {
+  cal_actor me;
+  int call;
+  umask(022);
+  cal_begin(&me, process, true, real_root);
+  while (read(fd, &call, sizeof call) == sizeof call) {
+    cal_act(&me, &script->call[call], answers[call].text);
+    if (write(fd, &call, sizeof call) != sizeof call) break;
+  }
+  _exit(0);
+}
+
+/* It has no descriptor but those of its socket and of the program. */
+static void worker_begin(int process) {
+  int fds[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds)) abort();
+  worker *w = &workers[process];
+  w->fd = fds[0];
+  w->pid = fork();
+  if (w->pid < 0) abort();
+  if (w->pid == 0) {
+    for (int i = 0; i < CAL_PROCESSES; i++)
+      if (workers[i].fd) close(workers[i].fd);
+    work(process, fds[1]);
+  }
+  close(fds[1]);
+}
+
+/* When it returns, the kernel has closed all that the worker had. */
+static void worker_kill(int process) {
+  worker *w = &workers[process];
+  if (!w->pid) return;
+  kill(w->pid, SIGKILL);
+  waitpid(w->pid, NULL, 0);
+  close(w->fd);
+  *w = (worker){.pid = 0};
+}
+
+/* Take the text of a call, if it comes in time; or the news that its process
+ * has ended by itself. */
+static void take_answer(int call, int wait_ms) {
+  int process = script->call[call].process, told_call;
+  struct pollfd p = {workers[process].fd, POLLIN, 0};
+  if (poll(&p, 1, wait_ms) <= 0) return;
+  if (read(p.fd, &told_call, sizeof told_call) != sizeof told_call)
+    snprintf(answers[call].text, CAL_TEXT, "its process has ended");
+  note_answer(call);
+}
+
+/* As simulated_call(). */
+static void real_call(const cal_call *c) {
+  if (!c->kind->act) {
+    worker_kill(c->process);
+    note_death(c);
+    return;
+  }
+  if (!may_call(c)) return;
+  if (!workers[c->process].pid) worker_begin(c->process);
+  if (write(workers[c->process].fd, &current, sizeof current) < 0)
+    snprintf(answers[current].text, CAL_TEXT, "its process has ended");
+}
+
+/* For nftw(): directories after what is in them. */
+static int remove_one(const char *path, const struct stat *st, int type,
+                      struct FTW *ftw) {
+  (void)st, (void)type, (void)ftw;
+  return remove(path);
+}
+
+/* The texts that the simulation gave by now are waited for.  Others must not
+ * come. */
+void cal_play_real(const cal_script *s, const char *root,
+                   const cal_answer *simulated, cal_answer *out) {
+  play_begin(s, out);
+  real_root = root;
+  if (mkdir(root, 0755)) {
+    perror(root);
+    exit(2);
+  }
+  for (current = 0; current < s->count; current++) {
+    real_call(&s->call[current]);
+    for (int i = 0; i < CAL_PROCESSES; i++) {
+      if (busy[i] < 0) continue;
+      bool comes =
+          simulated[busy[i]].after >= 0 && simulated[busy[i]].after <= current;
+      take_answer(busy[i], comes ? PATIENCE_MS : 0);
+    }
+  }
+  for (int i = 0; i < CAL_PROCESSES; i++) worker_kill(i);
+  nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
