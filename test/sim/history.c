@@ -30,6 +30,7 @@ static int note_count;
 static int64_t begun; /* the zxid from which on it is kept */
 static node nodes[NODES];
 
+/* Ask the engine for a history.  Changes count from the first answer on. */
 int history_begin(const ops_actor *a) {
   if (!the_plan.k.history) return ZKE_OK;
   known_call c = known_begin(a->slot, "history_keep");
@@ -38,6 +39,7 @@ int history_begin(const ops_actor *a) {
   return rc;
 }
 
+/* The call that made the change returned ZKE_OK. */
 void history_note(int64_t zxid, int type, const char *path, bool lasting) {
   if (!the_plan.k.history || note_count == NOTES) return;
   note *n = &notes[note_count++];
@@ -46,11 +48,13 @@ void history_note(int64_t zxid, int type, const char *path, bool lasting) {
   snprintf(n->path, sizeof n->path, "%s", path);
 }
 
+/* For qsort(). */
 static int by_zxid(const void *a, const void *b) {
   const note *n = a, *m = b;
   return (n->zxid > m->zxid) - (n->zxid < m->zxid);
 }
 
+/* For findings. */
 static const char *type_name(int type) {
   if (type == ZKE_EVENT_CREATED) return "created";
   return type == ZKE_EVENT_DELETED ? "deleted" : "set";
@@ -58,6 +62,7 @@ static const char *type_name(int type) {
 
 /* ---- what was acknowledged is in it ---- */
 
+/* Is the note among the changes of its zxid, which `from` begins with? */
 static bool is_in(const zke_change *from, const zke_change *end,
                   const note *n) {
   for (const zke_change *c = from; c < end && c->zxid == n->zxid; c++)
@@ -105,6 +110,7 @@ static void check_set(const zke_change *c, int sets) {
               sets, c->path, (long long)known, sets, (long long)c->zxid);
 }
 
+/* Make a change in `nodes`: it must be possible there (P2). */
 static void play_one(const zke_change *c) {
   static int last = -1;
   node *n = node_of(c->path);
@@ -120,6 +126,7 @@ static void play_one(const zke_change *c) {
   last = number;
 }
 
+/* Make all changes, in their order, which is that of zxids (P1). */
 static void play(const zke_change_list *list) {
   for (int i = 0; i < list->count; i++) {
     if (i && list->data[i].zxid < list->data[i - 1].zxid)
@@ -149,6 +156,8 @@ static void check_children(const ops_actor *a, const char *parent) {
   zke_free(names);
 }
 
+/* The recursive watch of /q must have been told of as many changes as the
+ * history has since its registration (P3). */
 void history_check_told(const ops_actor *a) {
   zke_change_list *list = NULL;
   int64_t since;
@@ -166,6 +175,7 @@ void history_check_told(const ops_actor *a) {
               changes);
 }
 
+/* Read the history and compare it with all that is known. */
 void history_check(const ops_actor *a) {
   zke_change_list *list = NULL;
   if (!the_plan.k.history) return;

@@ -34,6 +34,7 @@ static kept all[KEPT];
 /* The time that counts for a timeout, up to the last tick. */
 static int64_t counted;
 
+/* Is any process alive and not stopped? */
 static bool any_runs(void) {
   bool any = false;
   for (int i = 0; i < SIM_SLOTS; i++)
@@ -47,6 +48,7 @@ static int64_t unnoticed(int64_t ns) {
   return ns < most ? ns : most;
 }
 
+/* Add the time since the last tick to what counts for timeouts. */
 void kept_tick(void) {
   static int64_t now, suspended;
   static bool ran; /* any process, since the tick before */
@@ -58,6 +60,7 @@ void kept_tick(void) {
   ran = any_runs();
 }
 
+/* A number of the process's own random sequence. */
 static uint64_t chance(const ops_actor *a, uint64_t below) {
   return sim_random((sim_stream)(SIM_LOAD + a->slot), below);
 }
@@ -67,6 +70,7 @@ static bool is_safe(const kept *k) {
   return counted - k->heard < SAFE_MS * SIM_MS;
 }
 
+/* The path of its ephemeral. */
 static void path_of(const kept *k, char path[8]) {
   snprintf(path, 8, "/k%d", (int)(k - all));
 }
@@ -82,6 +86,7 @@ static void is_over(kept *k, const char *what, int rc) {
   k->state = NONE;
 }
 
+/* Does a result say that a session has ended? */
 static bool says_over(int rc) {
   return rc == ZKE_SESSIONEXPIRED || rc == ZKE_INVALIDSTATE ||
          rc == ZKE_SESSIONMOVED;
@@ -107,6 +112,8 @@ static int look(kept *k) {
   return rc;
 }
 
+/* Open a kept session and make its ephemeral.  If the process dies meanwhile,
+ * nobody knows the session. */
 static void kept_open(kept *k, const ops_actor *a) {
   char path[8];
   zke_options o = ZKE_INIT(zke_options);
@@ -129,6 +136,7 @@ static void kept_open(kept *k, const ops_actor *a) {
   k->state = ATTACHED;
 }
 
+/* Give the session back: any process may attach it now. */
 static void kept_detach(kept *k) {
   k->state = AT_WORK;
   int rc = zke_detach(k->z);
@@ -138,6 +146,8 @@ static void kept_detach(kept *k) {
   k->state = DETACHED;
 }
 
+/* Use the session: detach it, or look whether it is there with its
+ * ephemeral. */
 static void kept_use(kept *k, const ops_actor *a) {
   if (chance(a, 3) == 0) {
     kept_detach(k);
@@ -154,6 +164,8 @@ static void kept_use(kept *k, const ops_actor *a) {
   k->state = ATTACHED;
 }
 
+/* Take over a session that nobody has.  It may have ended, but not before its
+ * timeout; and its password is right. */
 static void kept_attach(kept *k, const ops_actor *a) {
   k->state = AT_WORK;
   k->slot = a->slot;
@@ -171,6 +183,7 @@ static void kept_attach(kept *k, const ops_actor *a) {
   k->state = ATTACHED;
 }
 
+/* Do with one of the kept sessions what its state allows. */
 void kept_any(const ops_actor *a) {
   kept *k = &all[chance(a, KEPT)];
   if (!the_plan.k.kept) return;
@@ -182,11 +195,14 @@ void kept_any(const ops_actor *a) {
     kept_attach(k, a);
 }
 
+/* The process is about to end in order. */
 void kept_leave(int slot) {
   for (int i = 0; i < KEPT; i++)
     if (all[i].state == ATTACHED && all[i].slot == slot) kept_detach(&all[i]);
 }
 
+/* The process was killed.  A session that it used in a call is left alone from
+ * now on, since nobody knows what the call did. */
 void kept_died(int slot) {
   for (int i = 0; i < KEPT; i++) {
     kept *k = &all[i];
@@ -196,6 +212,7 @@ void kept_died(int slot) {
   }
 }
 
+/* No session outlives a boot. */
 void kept_forget(void) {
   for (int i = 0; i < KEPT; i++) all[i].state = NONE;
 }

@@ -29,6 +29,7 @@ static int64_t zxid_most, changes;
 
 /* ---- calls ---- */
 
+/* Note what is known when a call begins: its answer must not be older. */
 known_call known_begin(int slot, const char *name) {
   load_count.calls++;
   sim_say("%s...", name);
@@ -61,6 +62,8 @@ static int64_t slow_ms(void) {
   return ms;
 }
 
+/* P10: a call must return in its time, and must not be overtaken by very many
+ * changes of others, or time out long after the last fault. */
 static void check_time(const known_call *c, int rc) {
   int64_t took = known_now_without_stops(c) / SIM_MS;
   int64_t most = BUSY_MS + SLACK_MS + slow_ms();
@@ -103,6 +106,9 @@ static bool is_unmended(int rc) {
   return false;
 }
 
+/* Is the result one that the call may have now?  A session may only end if it
+ * may (P5).  Some results are never right here, and errors of the system need a
+ * fault (P11). */
 static void check_result(const known_call *c, int rc) {
   if (is_unmended(rc)) return;
   known_session *s = &known_of[c->slot];
@@ -138,6 +144,7 @@ static void check_result(const known_call *c, int rc) {
   }
 }
 
+/* Judge a call by its result and its time, and hand the result on. */
 int known_end(known_call c, int rc) {
   sim_trace((uint64_t)(unsigned)rc);
   sim_say("%s: %s%s%s", c.name, zke_error_name(rc), rc ? ", " : "",
@@ -164,6 +171,8 @@ static size_t zxid_place(int64_t zxid) {
   return i;
 }
 
+/* A change was acknowledged with this zxid: it is higher than those that were
+ * known at the beginning of the call, and was never given before (P8). */
 void known_zxid(known_call c, int64_t zxid) {
   if (zxid <= c.zxid)
     sim_found("P8: %s has the zxid %llx, after %llx was acknowledged", c.name,
@@ -180,11 +189,13 @@ void known_zxid(known_call c, int64_t zxid) {
   if (c.ended) sim_found("P5: %s by a session that was ended before", c.name);
 }
 
+/* When the change of a zxid was acknowledged; 0: it was not. */
 int64_t known_zxid_at(int64_t zxid) {
   size_t i = zxid_place(zxid);
   return zxids[i].zxid ? zxids[i].at : 0;
 }
 
+/* A read saw the state of this zxid: none older than what was known (P8). */
 void known_read(known_call c, int64_t zxid) {
   if (zxid && zxid < c.zxid)
     sim_found("P8: %s saw the state of zxid %llx, after %llx was acknowledged",
@@ -193,6 +204,7 @@ void known_read(known_call c, int64_t zxid) {
   known_of[c.slot].heard = c.at;
 }
 
+/* No session id is given twice, also after a power cut (P8). */
 void known_session_id(int64_t id) {
   static int64_t ids[IDS];
   static int count;
@@ -208,12 +220,14 @@ enum fate { NEVER, TRIED, ACKNOWLEDGED, REFUSED, SEEN };
 static unsigned char values[VALUES];
 static int value_count;
 
+/* A new value, for a set that is about to be tried. */
 int known_value_new(void) {
   if (++value_count >= VALUES) sim_bug("too many values");
   values[value_count] = TRIED;
   return value_count;
 }
 
+/* What became of the set of a value.  Refused means: nobody may see it (P2). */
 void known_value_end(int value, int rc) {
   if (rc == ZKE_OK) {
     values[value] = ACKNOWLEDGED;
@@ -231,8 +245,10 @@ static struct {
   int64_t mzxid[VERSIONS];
 } registers[KNOWN_REGISTERS];
 
+/* The highest version of a register that is known. */
 int known_version(int k) { return registers[k].most; }
 
+/* A version of a register has one value and one zxid, whoever tells of it. */
 void known_set(int k, int version, int value, int64_t mzxid) {
   if (version < 0 || version >= VERSIONS)
     sim_found("/r%d: version %d", k, version);
@@ -246,6 +262,8 @@ void known_set(int k, int version, int value, int64_t mzxid) {
   if (version > registers[k].most) registers[k].most = version;
 }
 
+/* A read of a register returned this: a value that was written and not refused
+ * (P2), in a version that is not older than what was known (P8). */
 void known_got(int k, int least, const char *data, int len,
                const zke_stat *stat) {
   char text[24] = "";
@@ -263,6 +281,7 @@ void known_got(int k, int least, const char *data, int len,
   known_set(k, stat->version, value, stat->mzxid);
 }
 
+/* The zxid of a version, or 0 if none is known. */
 int64_t known_mzxid(int k, int version) {
   bool known = k >= 0 && k < KNOWN_REGISTERS && version < VERSIONS;
   return known ? registers[k].mzxid[version] : 0;
@@ -270,8 +289,10 @@ int64_t known_mzxid(int k, int version) {
 
 static int pair_most;
 
+/* The highest version of the pair that is known. */
 int known_pair(void) { return pair_most; }
 
+/* It has come so far. */
 void known_pair_set(int version) {
   if (version > pair_most) pair_most = version;
 }
@@ -282,8 +303,11 @@ enum number { UNKNOWN, THERE, LEAVING, GONE };
 static unsigned char numbers[KNOWN_NUMBERS];
 static int given; /* one more than the highest */
 
+/* One more than the highest number of the queue that was given. */
 int known_given(void) { return given; }
 
+/* A create in the queue got this number: a new one, above all that were known
+ * when the call began (P8). */
 void known_give(int number, int least) {
   if (number < 0 || number >= KNOWN_NUMBERS) sim_bug("number %d", number);
   if (numbers[number]) sim_found("P8: the number %d was given twice", number);
@@ -293,6 +317,7 @@ void known_give(int number, int least) {
   if (number >= given) given = number + 1;
 }
 
+/* A number that is there, for a delete that is about to be tried; or -1. */
 int known_pick(uint64_t random) {
   if (!given) return -1;
   int n = (int)(random % (uint64_t)given);
@@ -301,21 +326,26 @@ int known_pick(uint64_t random) {
   return n;
 }
 
+/* What became of that delete, which cannot have found the number missing. */
 void known_taken(int number, int rc) {
   if (rc == ZKE_OK) numbers[number] = GONE;
   if (rc == ZKE_NONODE) sim_found("P8: number %d of /q is lost", number);
   if (rc != ZKE_OK && rc != ZKE_CONNECTIONLOSS) numbers[number] = THERE;
 }
 
+/* What is known of all numbers now, for known_listed() after a read. */
 void known_numbers(unsigned char out[KNOWN_NUMBERS]) {
   memcpy(out, numbers, sizeof numbers);
 }
 
+/* The number at the end of a name that the engine chose; or -1. */
 int known_number_of(const char *path) {
   size_t len = strlen(path);
   return len > 10 ? atoi(path + len - 10) : -1;
 }
 
+/* A read of the queue has all numbers that were there from before its begin
+ * until now, and none that was gone before (P8). */
 void known_listed(const zke_strings *names, const unsigned char *before) {
   static unsigned char has[KNOWN_NUMBERS];
   memset(has, 0, sizeof has);
@@ -338,6 +368,8 @@ static struct {
   int64_t session, generation;
 } locks[KNOWN_LOCKS];
 
+/* Who holds a lock, if that session surely lives; or -1.  The generation tells
+ * whether it is still the same hold later. */
 int known_holder(int k, int64_t *generation) {
   int slot = locks[k].holder - 1;
   *generation = locks[k].generation;
@@ -346,17 +378,20 @@ int known_holder(int k, int64_t *generation) {
   return holds ? slot : -1;
 }
 
+/* A process has got the lock. */
 void known_hold(int k, int slot) {
   locks[k].holder = slot + 1;
   locks[k].session = known_of[slot].id;
   locks[k].generation++;
 }
 
+/* It gives the lock back, before it asks the engine to. */
 void known_release(int k) {
   locks[k].holder = 0;
   locks[k].generation++;
 }
 
+/* A process holds nothing any more: it has died, or closes its session. */
 void known_release_all(int slot) {
   for (int k = 0; k < KNOWN_LOCKS; k++)
     if (locks[k].holder == slot + 1) known_release(k);

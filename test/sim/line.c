@@ -18,10 +18,12 @@ static int holder = -1; /* the slot */
 static int64_t holder_session;
 static int64_t generation;
 
+/* A number of the process's own random sequence. */
 static uint64_t chance(const ops_actor *a, uint64_t below) {
   return sim_random((sim_stream)(SIM_LOAD + a->slot), below);
 }
 
+/* If the holder dies, nobody has the lock any more. */
 void line_died(int slot) {
   if (holder == slot) holder = -1;
 }
@@ -108,6 +110,7 @@ static void leave(const ops_actor *a, const char *path, int mode) {
   known_end(c, zke_discard(a->z, path, mode, 0));
 }
 
+/* One stay in the line, as its header says. */
 void line_any(const ops_actor *a) {
   char prefix[16], *path = NULL;
   snprintf(prefix, sizeof prefix, "/line/t%d-", a->thread);

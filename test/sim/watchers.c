@@ -22,10 +22,12 @@ typedef struct keeper {
 
 static keeper keepers[SIM_SLOTS];
 
+/* A number of the process's own random sequence. */
 static uint64_t chance(const ops_actor *a, uint64_t below) {
   return sim_random((sim_stream)(SIM_LOAD + a->slot), below);
 }
 
+/* The session is over, with its watch and its alarm. */
 void watchers_forget(int slot) { keepers[slot] = (keeper){.watches = false}; }
 
 /* The keeper is the slot's; a dead one's is another's by now, and never called.
@@ -50,6 +52,8 @@ static void on_event(zke *z, int type, int state, const char *path,
   snprintf(k->path, sizeof k->path, "%s", path);
 }
 
+/* An alarm must have been set, and its time must have come.  With several
+ * threads another may just have set it again. */
 static void on_alarm(zke *z, int type, int state, const char *path,
                      void *context) {
   keeper *k = context;
@@ -63,6 +67,7 @@ static void on_alarm(zke *z, int type, int state, const char *path,
   k->alarm_ms = 0;
 }
 
+/* Register the recursive watch of /q, and count its events from here. */
 static void watch_more(const ops_actor *a, keeper *k) {
   known_call c = known_begin(a->slot, "add_watch");
   int rc = known_end(
@@ -74,6 +79,8 @@ static void watch_more(const ops_actor *a, keeper *k) {
   k->told = 0;
 }
 
+/* For history_check_told().  With several threads another may dispatch between
+ * the registration and its note here. */
 int watchers_told(int slot, int64_t *zxid_out) {
   const keeper *k = &keepers[slot];
   *zxid_out = k->since;
@@ -81,6 +88,7 @@ int watchers_told(int slot, int64_t *zxid_out) {
   return k->told;
 }
 
+/* Remove the watch.  It is not known to be gone unless the call says so. */
 static void watch_less(const ops_actor *a, keeper *k) {
   known_call c = known_begin(a->slot, "remove_watch");
   int rc =
@@ -88,6 +96,7 @@ static void watch_less(const ops_actor *a, keeper *k) {
   if (rc == ZKE_OK) k->watches = false;
 }
 
+/* Set the alarm, or another time for it, within half a second. */
 static void set_alarm(const ops_actor *a, keeper *k) {
   int64_t when = zke_now(a->z) + (int64_t)chance(a, 500);
   known_call c = known_begin(a->slot, "call_at");
@@ -95,6 +104,7 @@ static void set_alarm(const ops_actor *a, keeper *k) {
   known_end(c, zke_call_at(a->z, when, on_alarm, k));
 }
 
+/* Make one of these calls, at random. */
 void watchers_any(const ops_actor *a) {
   keeper *k = &keepers[a->slot];
   switch (chance(a, 3)) {

@@ -30,6 +30,7 @@ static int64_t waiting[SIM_SLOTS][SIM_THREADS]; /* since when; 0: it does not */
 
 static int64_t told[SIM_SLOTS]; /* the last event's zxid */
 
+/* A watch that is about to be registered; nothing is known of it yet. */
 watch *watches_new(int slot, const char *path, bool of_children) {
   watch *w = sim_zero(sizeof *w);
   w->slot = slot;
@@ -38,6 +39,9 @@ watch *watches_new(int slot, const char *path, bool of_children) {
   return w;
 }
 
+/* Note the state that the registering read saw: only a change after it may fire
+ * the watch.  If the read failed, nobody knows whether it is registered, so
+ * its event is only checked for what holds in any case. */
 void watches_keep(watch *w, int rc, const zke_stat *stat) {
   if (rc != ZKE_OK && rc != ZKE_NONODE) return;
   w->exists = rc == ZKE_OK;
@@ -49,6 +53,7 @@ void watches_keep(watch *w, int rc, const zke_stat *stat) {
   watches[w->slot] = w;
 }
 
+/* Note since when a thread waits, for check_time(). */
 void watches_wait(int slot, int thread, bool begins) {
   waiting[slot][thread] = begins ? sim.now : 0;
 }
@@ -70,6 +75,8 @@ static void check_time(const watch *w, int64_t zxid) {
         (long long)((sim.now - since) / SIM_MS));
 }
 
+/* The callback of all watches of the load: each event is checked against its
+ * watch (P3), the order of events (P4) and the time of its change (P7). */
 void watches_event(zke *z, int type, int state, const char *path,
                    void *context) {
   watch *w = context;
@@ -99,6 +106,7 @@ void watches_event(zke *z, int type, int state, const char *path,
   check_time(w, zxid);
 }
 
+/* The session is over: none of its watches is checked any more. */
 void watches_forget(int slot) {
   /* The memory stays: a dying handle may still call. */
   watches[slot] = NULL;
@@ -113,6 +121,9 @@ static bool is_same(const watch *w, int rc, const zke_stat *stat) {
   return !w->exists || stat->mzxid == w->mzxid;
 }
 
+/* At the end, with all at rest: a watch that has not fired must see the state
+ * that it was registered in.  If it sees another, its event may still be on the
+ * way for PATIENCE_MS. */
 void watches_check(int slot, zke *z) {
   for (const watch *w = watches[slot]; w; w = w->next) {
     zke_stat stat = {.version = 0};
