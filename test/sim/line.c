@@ -104,10 +104,15 @@ static void stand(const ops_actor *a, const char *own) {
 }
 
 /* Give up the place, or what a lost reply may have made with that prefix.  What
- * cannot be removed now goes with a later call. */
+ * cannot be removed now goes with a later call.  If there is no memory to
+ * remember it, the session ends in this call or the next. */
 static void leave(const ops_actor *a, const char *path, int mode) {
+  known_session *s = &known_of[a->slot];
+  bool could = s->may_end;
+  s->may_end = true; /* another thread may hear of the end first */
   known_call c = known_begin(a->slot, "line: discard");
   known_end(c, zke_discard(a->z, path, mode, 0));
+  if (sim.last_error < c.at) s->may_end = could;
 }
 
 /* One stay in the line, as its header says. */
