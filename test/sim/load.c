@@ -94,9 +94,21 @@ static void come_to_rest(const ops_actor *a) {
 
 /* ---- a process ---- */
 
+/* Now and then nobody does anything for a while, so that there is time for
+ * sweeps, timeouts and ticks. */
+static bool is_lull(const ops_actor *a) {
+  static int64_t until;
+  if (sim.now >= until && chance(a->slot, 50) == 0)
+    until = sim.now + (300 + (int64_t)chance(a->slot, 1500)) * SIM_MS;
+  if (sim.now >= until) return false;
+  ops_wait(a, (until - sim.now) / SIM_MS + 1);
+  return true;
+}
+
 static void work(const ops_actor *a) {
   actor *self = &actors[a->slot];
   while (!sim.ending && self->calls-- > 0 && !known_of[a->slot].lost) {
+    if (is_lull(a)) continue;
     ops_any(a);
     if (!the_plan.k.busy && chance(a->slot, 3) == 0)
       sched_pause((int64_t)chance(a->slot, 30) * SIM_MS);

@@ -168,6 +168,22 @@ static void op_batch(const ops_actor *a) {
   for (int i = 0; i < BATCH; i++) known_give(b.number[i], least);
 }
 
+/* A large node, and then the function refuses: nothing of it stays, or
+ * known_listed() finds a name without a number. */
+static int undone_body(zke *z, void *context) {
+  static const char data[20000];
+  (void)context;
+  zke_create(z, "/q/undone", data, sizeof data, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+             NULL, NULL);
+  return ZKE_NONODE;
+}
+
+static void op_batch_undone(const ops_actor *a) {
+  known_call c = known_begin(a->slot, "batch, undone");
+  int rc = known_end(c, zke_batch(a->z, undone_body, NULL));
+  if (rc == ZKE_OK) sim_found("P2: a batch that was refused is ZKE_OK");
+}
+
 static void op_take(const ops_actor *a) {
   char path[24];
   int n = -1;
@@ -426,10 +442,10 @@ static const kind kinds[] = {
     {op_ephemeral, 1, true},    {op_batch, 1, false},
     {op_container, 1, false},   {op_session, 1, true},
     {op_check, 1, true},        {op_wait, 2, true},
-    {op_expire, 1, true},       {line_any, 1, true},
-    {kept_any, 2, true},        {around_any, 2, true},
-    {watchers_any, 2, true},    {foreign_any, 1, true},
-    {corner_any, 2, false}};
+    {op_batch_undone, 1, true}, {op_expire, 1, true},
+    {line_any, 1, true},        {kept_any, 2, true},
+    {around_any, 2, true},      {watchers_any, 2, true},
+    {foreign_any, 1, true},     {corner_any, 2, false}};
 
 void ops_any(const ops_actor *a) {
   int total = 0;
