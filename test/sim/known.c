@@ -51,6 +51,7 @@ bool known_may_end(int slot) {
   const known_session *s = &known_of[slot];
   const int64_t safe = LEASE_SAFE_MS * SIM_MS;
   bool calm = sim.last_fault < s->heard - 2 * safe;
+  if (s->discards && sim.last_error >= 0) return true;
   return s->may_end && !(s->leased && calm && sim.now - s->heard < safe);
 }
 

@@ -34,6 +34,7 @@ typedef struct known_session {
   bool leased;   /* only for its lease: see known_may_end() */
   int64_t heard; /* when the last call began that has looked into the file */
   bool lost;     /* it was told that it is over */
+  int discards;  /* that run: without memory they end it */
 } known_session;
 extern known_session known_of[SIM_SLOTS];
 

@@ -108,11 +108,11 @@ static void stand(const ops_actor *a, const char *own) {
  * remember it, the session ends in this call or the next. */
 static void leave(const ops_actor *a, const char *path, int mode) {
   known_session *s = &known_of[a->slot];
-  bool could = s->may_end;
-  s->may_end = true; /* another thread may hear of the end first */
+  s->discards++; /* another thread may hear of the end first */
   known_call c = known_begin(a->slot, "line: discard");
   known_end(c, zke_discard(a->z, path, mode, 0));
-  if (sim.last_error < c.at) s->may_end = could;
+  s->discards--;
+  if (sim.last_error >= c.at) s->may_end = true;
 }
 
 /* One stay in the line, as its header says. */
