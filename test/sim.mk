@@ -5,20 +5,22 @@
 # exchanged, as on x86-64, and a sanitizer takes both for faults.
 SIM_OBJECTS := $(patsubst test/sim/%.c,$(BUILD)/sim/%.o, \
   $(filter-out %/engine.c test/sim/calibrate%,$(wildcard test/sim/*.c))) \
-  $(BUILD)/sim/fiber.o
+  $(BUILD)/sim/fiber.o $(BUILD)/sim/drawing.o
 # A cleanup handler is a matter of the compiler with -fexceptions, and leaves no
 # trace in what the C library keeps for the one real thread.
-SIM_CFLAGS = $(COMMON_CFLAGS) -O1 -fno-lto -fexceptions -I. -D_GNU_SOURCE= \
-  $(WARNINGS)
+SIM_CFLAGS = $(COMMON_CFLAGS) -O1 -fno-lto -fexceptions -I. -I$(BUILD)/sim \
+  -D_GNU_SOURCE= $(WARNINGS)
 # Few pages, so that checkpoints come often.
 SIM_ENGINE = -DZKE_CHECKPOINT_PAGES=40 -DZKE_CHECKPOINT_RETRY_PAGES=20
 SIM_LIBS = $(or $(SQLITE_OBJECT),-l:libsqlite3.a) -lm -ldl -lpthread
 
-$(BUILD)/sim/%.o: test/sim/%.c
+$(BUILD)/sim/%.o: test/sim/%.c | $(BUILD)/sim/function_list.h
 	$(cc) $(SIM_CFLAGS) -c -o $@ $<
-$(BUILD)/sim/fiber.o: test/lab/fiber.c
+$(BUILD)/sim/fiber.o $(BUILD)/sim/drawing.o: $(BUILD)/sim/%.o: test/lab/%.c
 	$(cc) $(SIM_CFLAGS) -c -o $@ $<
-$(BUILD)/sim/engine-plain.o: test/sim/engine.c
+$(BUILD)/sim/function_list.h: zkembed.h test/functions.awk
+	$(call run,AWK) awk -f test/functions.awk zkembed.h >$@
+$(BUILD)/sim/engine-plain.o: test/sim/engine.c | $(BUILD)/sim/function_list.h
 	$(cc) $(SIM_CFLAGS) $(SIM_ENGINE) -c -o $@ $<
 
 # The engine's variables of a process lie in one section.
@@ -37,7 +39,7 @@ $(BUILD)/calibrate: $(patsubst %.c,$(BUILD)/%.o,$(subst test/,, \
 	$(program) $(SIM_LIBS)
 
 # An engine that counts its lines; the counters are no variables of a process.
-$(BUILD)/sim/cover/plain.o: test/sim/engine.c
+$(BUILD)/sim/cover/plain.o: test/sim/engine.c | $(BUILD)/sim/function_list.h
 	$(cc) $(SIM_CFLAGS) $(SIM_ENGINE) -O0 --coverage -fdata-sections -c -o $@ $<
 $(BUILD)/sim/cover/engine.o: $(BUILD)/sim/cover/plain.o test/sim/gather.ld
 	$(call run,LD) $(LD) -r -T test/sim/gather.ld -o $@ $<
@@ -49,8 +51,9 @@ $(BUILD)/sim/cover/simulation: $(BUILD)/sim/cover/engine.o $(SIM_OBJECTS) \
 
 ##@ The simulated host
 ## sim             random calls of simulated processes, with faults: SEED=1
-##                 RUNS=100000 SECONDS=10 PROCESSES=; REPLAY=STRING for one run,
-##                 with V=1 its results, V=2 its steps
+##                 RUNS=100000 SECONDS=10 PROCESSES=; REPLAY=STRING for one run:
+##                 STORY=1 tells it, PICTURE=FILE.svg draws it, SHRINK=1 makes
+##                 it smaller, V=1 prints all calls, V=2 all steps
 ## sim-calibrate   the simulated kernel does as the real one: SEED=1 RUNS=100000
 ##                 SECONDS=10 DIRS="/tmp /dev/shm"
 ## sim-mutants     mistakes planted in the engine are found: SEEDS=1 SECONDS=60
@@ -67,8 +70,9 @@ $(SIM_GOALS):
 else
 sim: export SECONDS := $(or $(SECONDS),10)
 sim: $(BUILD)/simulation
-	@$< -s $(if $(REPLAY),$(if $(V),-v $(if $(filter 2,$(V)),-v)) '$(REPLAY)', \
-	  $(or $(SEED),1) $(or $(RUNS),100000))
+	@$< $(if $(STORY),-t) $(if $(PICTURE),-p '$(PICTURE)') $(if $(V),-v) \
+	  $(if $(filter 2,$(V)),-v) $(if $(REPLAY),$(if $(SHRINK),-s) '$(REPLAY)', \
+	  -s '$(or $(SEED),1)' '$(or $(RUNS),100000)')
 
 sim-calibrate: $(BUILD)/calibrate
 	@SEED=$(SEED) RUNS=$(RUNS) SECONDS=$(SECONDS) DIRS="$(DIRS)" \

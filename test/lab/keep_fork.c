@@ -107,8 +107,8 @@ static void be_quiet(void) {
 static void tell_death(zke_lab *lab, const char *how) {
   world_death_words(lab, how, lab->why, sizeof lab->why);
   if (!lab->lines || lab->line_count == LAB_LINES) return;
-  lab_line *line = &lab->lines[lab->line_count++];
-  *line = (lab_line){.lane = lab->doing, .kind = 'f', .step = lab->length};
+  drawing_line *line = &lab->lines[lab->line_count++];
+  *line = (drawing_line){.lane = lab->doing, .kind = 'f', .step = lab->length};
   if (lab->line_count > 1) line->now = line[-1].now;
   snprintf(line->text, sizeof line->text, "%.*s", LAB_LINE - 1, lab->why);
 }

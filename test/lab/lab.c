@@ -231,7 +231,7 @@ static bool find_unreached(zke_lab *lab) {
 /* ---- programs that do not repeat themselves ---- */
 
 /* The first lines of two replays that differ, or NULL. */
-static bool lines_differ(const lab_line *a, const lab_line *b, int count,
+static bool lines_differ(const drawing_line *a, const drawing_line *b, int count,
                          int *at) {
   for (*at = 0; *at < count; ++*at) {
     if (a[*at].lane != b[*at].lane || strcmp(a[*at].text, b[*at].text) != 0)
@@ -243,7 +243,7 @@ static bool lines_differ(const lab_line *a, const lab_line *b, int count,
 /* Run a schedule twice: does the program do the same again?  The laboratory
  * can replay nothing of one that does not. */
 static int check_repeats(zke_lab *lab, const char *steps, int count) {
-  lab_line *lines[2] = {NULL, NULL};
+  drawing_line *lines[2] = {NULL, NULL};
   int counts[2], at, rc = ZKE_OK;
   int64_t calls = lab->calls;
   for (int i = 0; i < 2 && rc == ZKE_OK; i++) {

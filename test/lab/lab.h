@@ -13,7 +13,8 @@
  *   state    when are two worlds equal; what has leaked
  *   search   which step comes next; what was found is made short
  *   outside  processes whose code runs elsewhere
- *   picture  what happened, drawn
+ *   drawing  what happened, drawn
+ *   picture  the same of a schedule of the laboratory
  *   lab      zkembed-lab.h's functions
  *
  * struct zke_lab is what lasts: it lies outside of the world, and nothing puts
@@ -24,6 +25,7 @@
 #include <stdbool.h>
 
 #include "arena.h"
+#include "drawing.h"
 #include "zkembed-lab.h"
 
 enum {
@@ -32,7 +34,7 @@ enum {
   LAB_PATH = 64,
   LAB_STATES = 32,
   LAB_SCHEDULE = 4096, /* steps, and letters */
-  LAB_LINE = 160,
+  LAB_LINE = DRAWING_TEXT,
   LAB_LINES = 8192,
   LAB_SECTIONS = 16,
   LAB_CLEAN = 1 << 14
@@ -69,15 +71,6 @@ typedef struct lab_outside {
   void *context;
   bool is_used;
 } lab_outside;
-
-/* One line of a picture. */
-typedef struct lab_line {
-  int lane; /* process; -1: all */
-  int step;
-  char kind; /* 'c' call, 'r' result, 'n' note, 's' section, or a letter */
-  int64_t now;
-  char text[LAB_LINE];
-} lab_line;
 
 struct zke_lab {
   zke_lab_options options;
@@ -119,7 +112,7 @@ struct zke_lab {
   /* the last result */
   char found[2 * LAB_SCHEDULE], found_why[LAB_WHY];
   /* lines, where they are wanted */
-  lab_line *lines;
+  drawing_line *lines;
   int line_count;
 };
 

@@ -116,7 +116,7 @@ static const char *name_of(int i) { return lab_running->processes[i].name; }
 static void line_add(int lane, char kind, const char *format, va_list ap) {
   zke_lab *lab = lab_running;
   if (!lab || !lab->lines || lab->line_count == LAB_LINES) return;
-  lab_line *line = &lab->lines[lab->line_count++];
+  drawing_line *line = &lab->lines[lab->line_count++];
   line->lane = lane;
   line->kind = kind;
   line->step = W->step;

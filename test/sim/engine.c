@@ -2,7 +2,8 @@
  *
  * Its variables of a thread lie in the section sim_thread, and gather.ld puts
  * all others into sim_process: sched.c exchanges both.  What it asks of the C
- * library's threads it asks of threads.c. */
+ * library's threads it asks of threads.c.  The linker knows its functions as
+ * sim_real_zke_..., since calls.c has those of that name. */
 #define _GNU_SOURCE
 #include <pthread.h>
 
@@ -25,5 +26,13 @@
   (((void)(state), (void)(old)), threads_nothing())
 #define pthread_setcanceltype(type, old) \
   (((void)(type), (void)(old)), threads_nothing())
+
+#include "zkembed.h"
+#define FUNCTION(name, path, parameters, arguments, samples) \
+  int name parameters __asm__("sim_real_" #name);
+#include "function_list.h"
+#undef FUNCTION
+int zke_open(const char *name, const zke_options *options,
+             zke **z_out) __asm__("sim_real_zke_open");
 
 #include "zkembed.c"

@@ -41,9 +41,9 @@ static void kill_all(void) {
 
 /* A fault of the host's strikes. */
 static void strike(const plan_fault *f) {
-  char text[64];
-  plan_print_fault(f, text);
-  sim_say("FAULT %s", text);
+  char text[128];
+  plan_fault_words(f, text);
+  sim_tell(f->kind == 'C' ? 'X' : '!', "%s", text);
   sim.last_fault = sim.now;
   sched_note_faults();
   switch (f->kind) {
@@ -66,6 +66,11 @@ static void strike(const plan_fault *f) {
     case 'W':
       sim.wall += f->arg * SIM_MS;
       break;
+    case 'Y':
+      sim_another_future(f->arg);
+      plan_move_later();
+      sched_note_faults();
+      break;
     default: /* Z */
       sim.suspended += f->arg * SIM_MS;
   }
@@ -73,7 +78,7 @@ static void strike(const plan_fault *f) {
 
 /* Faults are over: the host is as it should be, and processes come to rest. */
 static void faults_end(void) {
-  sim_say("FAULTS END");
+  sim_tell('.', "no more faults; the processes come to rest");
   sim.ending = sim.now;
   sim.last_fault = sim.now;
   sim.full_until = sim.bad_until = 0;
@@ -117,6 +122,7 @@ void host_run(void) {
                              .next = load_next,
                              .over = load_over};
   int64_t limit = the_plan.k.steps * REST_FACTOR + REST_STEPS;
+  if (the_plan.k.order) sim_another_future(the_plan.k.order);
   sched_begin(&hooks);
   disk_begin("/sim");
   load_begin();

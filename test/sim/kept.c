@@ -94,7 +94,6 @@ static bool says_over(int rc) {
 
 /* Calls on a kept session say nothing about the process's own. */
 static int call_end(known_call c, int rc) {
-  sim_say("%s: %s", c.name, zke_error_name(rc));
   if (!says_over(rc)) known_end(c, rc);
   return rc;
 }
@@ -140,7 +139,6 @@ static void kept_open(kept *k, const ops_actor *a) {
 static void kept_detach(kept *k) {
   k->state = AT_WORK;
   int rc = zke_detach(k->z);
-  sim_say("kept: detach %llx: %s", (long long)k->id, zke_error_name(rc));
   if (rc == ZKE_OK) k->heard = counted;
   k->z = NULL;
   k->state = DETACHED;

@@ -32,7 +32,6 @@ static int64_t zxid_most, changes;
 /* Note what is known when a call begins: its answer must not be older. */
 known_call known_begin(int slot, const char *name) {
   load_count.calls++;
-  sim_say("%s...", name);
   return (known_call){.name = name,
                       .slot = slot,
                       .at = sim.now,
@@ -149,8 +148,6 @@ static void check_result(const known_call *c, int rc) {
 /* Judge a call by its result and its time, and hand the result on. */
 int known_end(known_call c, int rc) {
   sim_trace((uint64_t)(unsigned)rc);
-  sim_say("%s: %s%s%s", c.name, zke_error_name(rc), rc ? ", " : "",
-          rc ? zke_errmsg() : "");
   load_count.ok += rc == ZKE_OK;
   load_count.loss += rc == ZKE_CONNECTIONLOSS;
   load_count.late += rc == ZKE_OPERATIONTIMEOUT;

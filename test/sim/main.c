@@ -1,110 +1,174 @@
-/* main.c - many runs, each in a child of its own
+/* main.c - many runs, each in a child of its own; see `sim -h`
  *
- *   sim [-v]... [-1] [-s] [SEED [RUNS]]   seeds from SEED on
- *   sim [-v]... [-s] STRING           one run, as its replay string says
- *
- * -v tells each result, -v -v each step; -1 stops at the first finding; -s also
- * shrinks each.  By the environment: SECONDS of processor time, after which no
- * run begins; PROCESSES of each run.  The last line has figures, and the hash
- * of all traces. */
+ * A run that ends by a signal, or makes no step any more, is told as a finding
+ * is.  The last line has figures, and the hash of all traces. */
+#include <signal.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "test/sim/future.h"
 #include "test/sim/host.h"
 #include "test/sim/load.h"
 #include "test/sim/memory.h"
 #include "test/sim/plan.h"
 #include "test/sim/shrink.h"
+#include "test/sim/story.h"
 #include "test/sim/vfs.h"
 
-/* A run's processor time; runs for shrinking one. */
-enum { LONGEST_S = 60, SHRINK_RUNS = 600 };
+static const char usage[] =
+    "usage: sim [OPTION]... [SEED [RUNS]]   runs of seeds from SEED (1) on\n"
+    "       sim [OPTION]... STRING          the run that a replay string says\n"
+    "  -s       shrink what is found\n"
+    "  -t       tell its story, and from which step on it had to come so\n"
+    "  -p FILE  draw the story (SVG)\n"
+    "  -v       print each call as it happens; -v -v: each step\n"
+    "  -1       stop at the first finding\n"
+    "In the environment: SECONDS of processor time, after which no run "
+    "begins;\n"
+    "PROCESSES of each run.  Ends with 1 after a finding, with 2 if it is\n"
+    "called wrongly, with 3 if the simulation itself is wrong.\n";
+
+/* A run must make a step in so many seconds of processor time. */
+enum { HANG_S = 5, SHRINK_RUNS = 1500, FUTURE_RUNS = 1500 };
 
 /* What a child tells its parent. */
 typedef struct outcome {
-  char text[640]; /* of a finding */
+  sim_end end;    /* 0: by itself */
+  char kind[160]; /* of a finding, */
+  char text[640]; /* and what it is */
   sim_world world;
   load_figures load;
 } outcome;
 
 static outcome *told;
+static bool is_child;
 
-static void tell(void) {
+/* ---- a run ---- */
+
+/* Tell the parent the figures of the run. */
+static void tell_world(void) {
   told->world = sim;
   told->load = load_count;
 }
 
-void sim_report(const char *text) {
+/* Tell the parent how the run ended. */
+static void tell_end(sim_end end, const char *kind, const char *text) {
+  told->end = end;
+  snprintf(told->kind, sizeof told->kind, "%s", kind);
   snprintf(told->text, sizeof told->text, "%s", text);
-  tell();
-  if (sim.verbose) fprintf(stderr, "FOUND %s\n", text);
+}
+
+void sim_report(sim_end end, const char *kind, const char *text) {
+  if (!is_child) {
+    fprintf(stderr, "sim: %s\n", text);
+    exit(3);
+  }
+  tell_end(end, kind, text);
+  tell_world();
   _exit(1);
 }
 
-/* Ends by exit() for the figures of a coverage build. */
+/* A signal that ends a run is told as what it has found. */
+static const struct {
+  int number;
+  const char *words;
+} signals[] = {{SIGSEGV, "crash: SIGSEGV"},
+               {SIGBUS, "crash: SIGBUS"},
+               {SIGFPE, "crash: SIGFPE"},
+               {SIGILL, "crash: SIGILL"},
+               {SIGABRT, "crash: SIGABRT"},
+               {SIGPROF, "hang: no step for seconds of processor time"}};
+enum { SIGNALS = (int)(sizeof signals / sizeof *signals) };
+
+/* SIGPROF comes as time goes on: it is a finding if no step came between two.
+ * Another signal while this one is told ends the process. */
+static void on_signal(int number) {
+  static int64_t steps = -1;
+  if (number == SIGPROF && sim.steps != steps) {
+    steps = sim.steps;
+    return;
+  }
+  for (int i = 0; i < SIGNALS; i++) signal(signals[i].number, SIG_DFL);
+  for (int i = 0; i < SIGNALS; i++)
+    if (signals[i].number == number) sim_crash(signals[i].words);
+}
+
+/* Let this process tell of its own crash; its stack may be what is wrong. */
+static void catch_signals(void) {
+  static char stack[1 << 16];
+  const stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
+  const struct itimerval every = {{HANG_S, 0}, {HANG_S, 0}};
+  struct sigaction action = {.sa_handler = on_signal,
+                             .sa_flags = SA_ONSTACK | SA_RESTART};
+  sigaltstack(&other, NULL);
+  for (int i = 0; i < SIGNALS; i++) sigaction(signals[i].number, &action, NULL);
+  setitimer(ITIMER_PROF, &every, NULL);
+}
+
+/* The child: run the_plan.  Ends by exit() for the figures of a coverage
+ * build. */
 static void child(void) {
-  struct rlimit r = {LONGEST_S, LONGEST_S};
-  setrlimit(RLIMIT_CPU, &r);
+  const struct itimerval never = {{0, 0}, {0, 0}};
+  is_child = true;
+  catch_signals();
   host_run();
-  tell();
+  setitimer(ITIMER_PROF, &never, NULL);
+  tell_world();
   exit(0);
 }
 
-/* Run the plan; false: it has found something. */
+/* Run the_plan in a child; false: it did not end by itself (told). */
 static bool run(void) {
   int status = 0;
+  char text[64];
+  sim_begin(the_plan.seed);
   memset(told, 0, sizeof *told);
+  story_begin();
   fflush(NULL);
   pid_t pid = fork();
   if (pid == 0) child();
   if (pid < 0 || waitpid(pid, &status, 0) != pid) abort();
-  if (status && !told->text[0])
-    snprintf(told->text, sizeof told->text, "the run ended by signal %d",
-             WTERMSIG(status));
-  return status == 0;
+  if (status && !told->end) {
+    snprintf(text, sizeof text, "crash: signal %d", WTERMSIG(status));
+    tell_end(SIM_CRASH, text, text);
+  }
+  return !told->end;
 }
 
 /* ---- a finding ---- */
 
-static bool shrinks;
-static char sought[16]; /* what a smaller plan must find, too: "P8:" */
+static bool shrinks, tells;
+static const char *picture; /* a file; NULL: none is wanted */
+static char sought[160];    /* the kind that another plan must find, too */
 
-/* The kind of finding: the promise, or how the run ended. */
-static void kind_of(const char *text, char out[16]) {
-  const char *at = text;
-  while (*at && !(*at == 'P' && at[1] >= '0' && at[1] <= '9')) at++;
-  size_t len = strcspn(at, ":");
-  if (!*at) at = text, len = 15;
-  snprintf(out, 16, "%.*s", (int)(len < 15 ? len : 15), at);
-}
-
+/* For shrink.c and future.c: does the_plan find what is sought? */
 static bool finds_the_same(void) {
-  char kind[16];
-  sim_begin(the_plan.seed);
-  if (run()) return false;
-  kind_of(told->text, kind);
-  return strcmp(kind, sought) == 0;
+  return !run() && strcmp(told->kind, sought) == 0;
 }
 
+/* What was found, its string, and its size. */
 static void print_finding(void) {
   char text[PLAN_TEXT];
   plan_print(&the_plan, text);
-  printf("seed %llu: %s\n  make sim REPLAY=%s\n",
-         (unsigned long long)the_plan.seed, told->text, text);
+  printf("seed %llu: %s%s\n  make sim REPLAY='%s'\n",
+         (unsigned long long)the_plan.seed,
+         told->end == SIM_BUG ? "the simulation itself: " : "", told->text,
+         text);
+  printf("  faults %d, processes %lld, threads %lld, calls %lld, steps %lld\n",
+         the_plan.faults, (long long)the_plan.k.processes,
+         (long long)the_plan.k.threads, (long long)told->load.calls,
+         (long long)told->world.steps);
 }
 
-/* Tell of it, and of the smallest that finds the same. */
-static void tell_finding(void) {
-  outcome first = *told;
-  print_finding();
-  if (!shrinks) return;
-  kind_of(told->text, sought);
+/* Make the_plan smaller. */
+static void shrink_finding(void) {
   int verbose = sim.verbose;
   sim.verbose = 0;
   int runs = shrink(finds_the_same, SHRINK_RUNS);
@@ -112,22 +176,59 @@ static void tell_finding(void) {
   finds_the_same();
   printf("after %d runs, ", runs);
   print_finding();
+}
+
+/* Draw the story into a file. */
+static void draw_finding(void) {
+  FILE *out = fopen(picture, "w");
+  if (out) story_draw(out);
+  if (!out || fclose(out) != 0) perror(picture);
+}
+
+/* Tell the story of the_plan, with the step from which on it had to come so. */
+static void tell_story(void) {
+  char text[96];
+  int verbose = sim.verbose;
+  int64_t last = told->world.steps;
+  sim.verbose = 0;
+  future f = future_find(finds_the_same, last, FUTURE_RUNS);
+  sim.verbose = verbose;
+  snprintf(text, sizeof text, "FROM HERE ON it fails in %d of %d futures",
+           f.failed, f.tried);
+  if (f.step > 0) story_mark(f.step, text);
+  finds_the_same();
+  printf("\n");
+  if (tells) story_print(stdout);
+  if (picture) draw_finding();
+}
+
+/* The run has found something: tell of it, and of the smallest plan that finds
+ * the same. */
+static void tell_finding(void) {
+  outcome first = *told;
+  snprintf(sought, sizeof sought, "%s", told->kind);
+  print_finding();
+  fflush(stdout);
+  if (shrinks) shrink_finding();
+  if (tells || picture) tell_story();
   *told = first;
 }
 
 /* ---- figures ---- */
 
 typedef struct figures {
-  int runs, findings, planned; /* faults */
-  sim_world world;             /* sums */
+  int runs, findings, bugs, planned; /* of the simulation; faults */
+  sim_world world;                   /* sums */
   load_figures load;
 } figures;
 
-static void figures_add(figures *f, bool found) {
+/* Add the run that has just ended. */
+static void figures_add(figures *f) {
   const int64_t *from = (const int64_t *)(const void *)&told->load;
   int64_t *to = (int64_t *)(void *)&f->load;
   f->runs++;
-  f->findings += found;
+  f->findings += told->end == SIM_FINDING || told->end == SIM_CRASH;
+  f->bugs += told->end == SIM_BUG;
   f->world.steps += told->world.steps;
   f->world.now += told->world.now;
   f->world.kills += told->world.kills;
@@ -141,6 +242,7 @@ static void figures_add(figures *f, bool found) {
   for (size_t i = 0; i < sizeof f->load / sizeof *to; i++) to[i] += from[i];
 }
 
+/* Processor time so far, with that of all runs. */
 static double processor_s(void) {
   struct rusage own, children;
   getrusage(RUSAGE_SELF, &own);
@@ -152,10 +254,12 @@ static double processor_s(void) {
              1e6;
 }
 
+/* Print the last lines: what ran, what struck, what came of it. */
 static void figures_print(const figures *f) {
   double s = processor_s();
   printf("%d runs, %d findings, %.1f s, %.1f runs/s, %.0f steps/s\n", f->runs,
          f->findings, s, f->runs / s, (double)f->world.steps / s);
+  if (f->bugs) printf("the simulation itself was wrong %d times\n", f->bugs);
   printf(
       "simulated %.0f s: steps %lld, switches %d, kills %d, stops %d, cuts %d, "
       "errors %d; faults %d of %d\n",
@@ -175,59 +279,99 @@ static void figures_print(const figures *f) {
 
 /* ---- the command ---- */
 
-static int64_t from_environment(const char *name, int64_t otherwise) {
-  const char *text = getenv(name);
-  return text && *text ? strtoll(text, NULL, 10) : otherwise;
+/* A number from least on; false: it is none, and that was said. */
+static bool take(const char *name, const char *text, int64_t least,
+                 int64_t most, int64_t *out) {
+  char *end;
+  if (!text || !*text) return true;
+  int64_t value = strtoll(text, &end, 10);
+  if (*end || value < least || value > most) {
+    fprintf(stderr, "sim: %s=%s: this must be a number from %lld to %lld\n",
+            name, text, (long long)least, (long long)most);
+    return false;
+  }
+  *out = value;
+  return true;
 }
 
+/* The exit code after some runs. */
+static int code_of(const figures *f) {
+  if (f->bugs) return 3;
+  return f->findings ? 1 : 0;
+}
+
+/* Run what a string says. */
 static int replay(const char *text) {
-  if (!plan_parse(&the_plan, text)) {
-    fprintf(stderr, "sim: no replay string: %s\n", text);
+  const char *at;
+  figures f = {.runs = 0};
+  const char *wrong = plan_parse(&the_plan, text, &at);
+  if (wrong) {
+    fprintf(stderr, "sim: the replay string is wrong at character %d: %s\n",
+            (int)(at - text) + 1, wrong);
+    fprintf(stderr, "  %s\n  %*s^\n", text, (int)(at - text), "");
     return 2;
   }
-  sim_begin(the_plan.seed);
-  figures f = {.runs = 0};
-  bool fine = run();
-  if (!fine) tell_finding();
-  figures_add(&f, !fine);
+  if (!run()) tell_finding();
+  figures_add(&f);
   figures_print(&f);
-  return !fine;
+  return code_of(&f);
 }
 
-static int many(uint64_t seed, int64_t runs, bool first_only) {
-  double longest = (double)from_environment("SECONDS", INT32_MAX);
-  int processes = (int)from_environment("PROCESSES", 0);
+/* Run many seeds, until time is over or, if so wanted, something is found. */
+static int many(int64_t seed, int64_t runs, bool first_only) {
+  int64_t longest = INT32_MAX, processes = 0;
   figures f = {.runs = 0};
-  for (; runs > 0 && processor_s() < longest; runs--, seed++) {
-    sim_begin(seed);
-    plan_make(&the_plan, seed, processes);
+  if (!take("SECONDS", getenv("SECONDS"), 1, INT32_MAX, &longest) ||
+      !take("PROCESSES", getenv("PROCESSES"), 1, plan_knob_of[0].most,
+            &processes))
+    return 2;
+  for (; runs > 0 && processor_s() < (double)longest; runs--, seed++) {
+    sim_begin((uint64_t)seed);
+    plan_make(&the_plan, (uint64_t)seed, (int)processes);
     bool fine = run();
     if (!fine) tell_finding();
     fflush(stdout);
-    figures_add(&f, !fine);
+    figures_add(&f);
     if (!fine && first_only) break;
   }
   figures_print(&f);
-  return f.findings != 0;
+  return code_of(&f);
 }
 
-int main(int argc, char **argv) {
-  int at = 1;
-  bool first_only = false;
-  for (; at < argc && argv[at][0] == '-'; at++) {
-    if (strcmp(argv[at], "-v") == 0) sim.verbose++;
-    if (strcmp(argv[at], "-1") == 0) first_only = true;
-    if (strcmp(argv[at], "-s") == 0) shrinks = true;
-  }
+/* What is the same for all runs. */
+static void begin(void) {
   told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE,
               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (told == MAP_FAILED) return 2;
+  if (told == MAP_FAILED) abort();
+  story_open();
   sqlite3_config(SQLITE_CONFIG_SINGLETHREAD);
   memory_begin();
   sqlite3_initialize();
   vfs_register();
-  const char *what = at < argc ? argv[at] : "1";
+}
+
+int main(int argc, char **argv) {
+  int64_t seed = 1, runs = 1;
+  int option, printed = 0;
+  bool first_only = false;
+  while ((option = getopt(argc, argv, "1hp:stv")) != -1) {
+    if (option == '1') first_only = true;
+    if (option == 'p') picture = optarg;
+    if (option == 's') shrinks = true;
+    if (option == 't') tells = true;
+    if (option == 'v') printed++;
+    if (option == 'h' || option == '?') {
+      fputs(usage, option == 'h' ? stdout : stderr);
+      return option == 'h' ? 0 : 2;
+    }
+  }
+  if (tells || picture || printed) sim.verbose = 1 + printed;
+  begin();
+  const char *what = optind < argc ? argv[optind] : "1";
   if (strchr(what, '/')) return replay(what);
-  return many(strtoull(what, NULL, 10),
-              at + 1 < argc ? strtoll(argv[at + 1], NULL, 10) : 1, first_only);
+  if (!take("SEED", what, 0, INT64_MAX, &seed) ||
+      (optind + 1 < argc &&
+       !take("RUNS", argv[optind + 1], 1, INT64_MAX, &runs)))
+    return 2;
+  return many(seed, runs, first_only);
 }

@@ -461,7 +461,7 @@ void ops_any(const ops_actor *a) {
     if (calm && !kinds[i].quiet) continue;
     pick -= kinds[i].weight;
     if (pick >= 0) continue;
-    kinds[i].fn(a);
+    if (!(the_plan.k.omits >> i & 1)) kinds[i].fn(a);
     return;
   }
 }

@@ -2,6 +2,7 @@
 #include "test/sim/plan.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +20,18 @@ static const struct {
               {"EMFILE", EMFILE}, {"ENOMEM", ENOMEM}, {"EACCES", EACCES}};
 enum { ERRORS = (int)(sizeof errors / sizeof *errors) };
 
+#define KNOB(letter, name, least, most) \
+  {letter, least, most, offsetof(plan_knobs, name)},
+const plan_knob plan_knob_of[PLAN_KNOBS] = {PLAN_KNOB_LIST(KNOB)};
+#undef KNOB
+
+int64_t *plan_knob_at(plan_knobs *k, int knob) {
+  return (int64_t *)(void *)((char *)k + plan_knob_of[knob].member);
+}
+
 /* ---- a plan from a seed ---- */
 
+/* A random number below n. */
 static int64_t below(int64_t n) {
   return (int64_t)sim_random(SIM_PLAN, (uint64_t)n);
 }
@@ -36,6 +47,7 @@ static int64_t some(int64_t most) {
   return n < most ? n : most;
 }
 
+/* Add a fault to the list, if it has room. */
 static void add(plan *p, plan_fault f) {
   if (p->faults < PLAN_FAULTS) p->fault[p->faults++] = f;
 }
@@ -282,10 +294,39 @@ void plan_make(plan *p, uint64_t seed, int processes) {
 
 /* ---- as a string ---- */
 
+/* The name of an error in a string. */
 static const char *error_name(int64_t error) {
   for (int i = 0; i < ERRORS; i++)
     if (errors[i].error == error) return errors[i].name;
   return "EIO";
+}
+
+/* What letters mean. */
+static const struct {
+  char letter;
+  const char *words, *unit;
+} kinds[] = {
+#define KIND(letter, words, unit) {letter, words, unit},
+    PLAN_FAULT_LIST(KIND)
+#undef KIND
+};
+enum { KINDS = (int)(sizeof kinds / sizeof *kinds) };
+
+/* The number of a letter; KINDS: no fault has it. */
+static int kind_of(char letter) {
+  int i = 0;
+  while (i < KINDS && kinds[i].letter != letter) i++;
+  return i;
+}
+
+void plan_fault_words(const plan_fault *f, char out[128]) {
+  char text[64];
+  int i = kind_of(f->kind);
+  plan_print_fault(f, text);
+  int n = snprintf(out, 128, "%s: %s", text, kinds[i].words);
+  if (f->arg && *kinds[i].unit)
+    snprintf(out + n, 128 - (size_t)n, ", %lld %s", (long long)f->arg,
+             kinds[i].unit);
 }
 
 void plan_print_fault(const plan_fault *f, char out[64]) {
@@ -316,34 +357,41 @@ void plan_print(const plan *p, char out[PLAN_TEXT]) {
   }
 }
 
-/* A number; false: there is none. */
-static bool take_number(const char **at, int64_t *out) {
+/* Each of these takes a part of the text from *at on, and moves *at behind it.
+ * They return what is wrong at *at, or NULL. */
+
+/* A number. */
+static const char *take_number(const char **at, int64_t *out) {
   char *end;
+  errno = 0;
   *out = strtoll(*at, &end, 10);
-  if (end == *at) return false;
+  if (end == *at) return "a number is missing";
+  if (errno) return "this number is too large";
   *at = end;
-  return true;
+  return NULL;
 }
 
 /* One knob, "p3". */
-static bool take_knob(plan_knobs *k, const char **at) {
+static const char *take_knob(plan_knobs *k, const char **at) {
+  static char limits[64];
+  const char *number = *at + 1, *wrong;
   int64_t value;
-  char letter = **at;
-  if (!letter) return false;
-  ++*at;
-  if (!take_number(at, &value)) return false;
-#define TAKE(as, name, least, most)             \
-  if (letter == (as)) {                         \
-    k->name = value;                            \
-    return value >= (least) && value <= (most); \
-  }
-  PLAN_KNOB_LIST(TAKE)
-#undef TAKE
-  return false;
+  int i = 0;
+  while (i < PLAN_KNOBS && plan_knob_of[i].letter != **at) i++;
+  if (i == PLAN_KNOBS) return "no knob has this letter";
+  const plan_knob *knob = &plan_knob_of[i];
+  *at = number;
+  if ((wrong = take_number(&number, &value))) return wrong;
+  snprintf(limits, sizeof limits, "this knob is from %lld to %lld",
+           (long long)knob->least, (long long)knob->most);
+  if (value < knob->least || value > knob->most) return limits;
+  *plan_knob_at(k, i) = value;
+  *at = number;
+  return NULL;
 }
 
 /* The name of a call, or none, which is any. */
-static bool take_call(const char **at, sim_call *out) {
+static const char *take_call(const char **at, sim_call *out) {
   size_t len = strspn(*at, "abcdefghijklmnopqrstuvwxyz");
   *out = CALL_any;
   for (int i = 0; len && i < CALL_any; i++) {
@@ -351,54 +399,78 @@ static bool take_call(const char **at, sim_call *out) {
     if (strlen(name) == len && strncmp(name, *at, len) == 0) {
       *out = (sim_call)i;
       *at += len;
-      return true;
+      return NULL;
     }
   }
-  return len == 0;
+  return len ? "no call has this name" : NULL;
 }
 
-static bool take_error(const char **at, int64_t *out) {
+/* An error by its name, or a number. */
+static const char *take_argument(const char **at, int64_t *out) {
   for (int i = 0; i < ERRORS; i++) {
     size_t len = strlen(errors[i].name);
     if (strncmp(errors[i].name, *at, len) != 0) continue;
     *out = errors[i].error;
     *at += len;
-    return true;
+    return NULL;
   }
   return take_number(at, out);
 }
 
-/* One fault, "k1@dwrite7:500". */
-static bool take_fault(plan_fault *f, const char **at) {
+/* The process that a fault strikes, or none for the host's. */
+static const char *take_slot(plan_fault *f, const char **at) {
   int64_t slot = -1;
-  *f = (plan_fault){.kind = **at, .slot = -1};
-  if (!strchr("kselCMFBWZ", f->kind) || !f->kind) return false;
-  ++*at;
-  if (f->kind >= 'a' && !take_number(at, &slot)) return false;
+  const char *from = *at, *wrong;
+  if (f->kind >= 'a') {
+    if ((wrong = take_number(at, &slot))) return wrong;
+    if (slot < 0 || slot >= SIM_SLOTS) {
+      *at = from;
+      return "there is no such process";
+    }
+  }
   f->slot = (int)slot;
-  if (slot >= SIM_SLOTS || (**at != '@' && **at != '+')) return false;
-  f->follows = *(*at)++ == '+';
-  if (!take_call(at, &f->call) || !take_number(at, &f->at)) return false;
-  if (**at != ':') return true;
-  ++*at;
-  return take_error(at, &f->arg);
+  return NULL;
 }
 
-bool plan_parse(plan *p, const char *text) {
+/* One fault, "k1@dwrite7:500". */
+static const char *take_fault(plan_fault *f, const char **at) {
+  const char *wrong;
+  *f = (plan_fault){.kind = **at, .slot = -1};
+  if (kind_of(f->kind) == KINDS) return "no fault has this letter";
+  ++*at;
+  if ((wrong = take_slot(f, at))) return wrong;
+  if (**at != '@' && **at != '+') return "@ or + is missing";
+  f->follows = *(*at)++ == '+';
+  if ((wrong = take_call(at, &f->call))) return wrong;
+  if ((wrong = take_number(at, &f->at))) return wrong;
+  if (**at != ':') return NULL;
+  ++*at;
+  return take_argument(at, &f->arg);
+}
+
+/* A list of knobs, or of faults, ends at a slash or with the text. */
+static bool take_more(const char **at) {
+  if (**at == ',') ++*at;
+  return **at && **at != '/';
+}
+
+const char *plan_parse(plan *p, const char *text, const char **at) {
   int64_t seed;
+  const char *wrong;
   *p = (plan){.k = {.processes = 1, .threads = 1, .steps = 1000}};
-  if (!take_number(&text, &seed) || *text++ != '/') return false;
+  *at = text;
+  if ((wrong = take_number(at, &seed))) return wrong;
   p->seed = (uint64_t)seed;
-  while (*text && *text != '/') {
-    if (*text == ',') text++;
-    if (!take_knob(&p->k, &text)) return false;
+  if (**at != '/') return "a / is missing after the seed";
+  ++*at;
+  while (take_more(at))
+    if ((wrong = take_knob(&p->k, at))) return wrong;
+  if (**at == '/') ++*at;
+  while (take_more(at)) {
+    if (p->faults == PLAN_FAULTS) return "there are too many faults";
+    if ((wrong = take_fault(&p->fault[p->faults++], at))) return wrong;
   }
-  if (*text == '/') text++;
-  while (*text && p->faults < PLAN_FAULTS) {
-    if (*text == ',') text++;
-    if (!take_fault(&p->fault[p->faults++], &text)) return false;
-  }
-  return *text == '\0';
+  return **at ? "this is a third /" : NULL;
 }
 
 /* ---- what strikes ---- */
@@ -452,4 +524,13 @@ int64_t plan_next_host(void) {
     if (!f->done && !f->follows && f->slot < 0 && f->at < next) next = f->at;
   }
   return next;
+}
+
+void plan_move_later(void) {
+  for (int i = 0; i < the_plan.faults; i++) {
+    plan_fault *f = &the_plan.fault[i];
+    if (f->done) continue;
+    int64_t from = f->follows ? 0 : plan_count(f->slot, f->call);
+    if (f->at > from) f->at = from + 1 + below(2 * (f->at - from));
+  }
 }

@@ -26,6 +26,8 @@
  *   B@8211:3000    the disk is bad for 3 s: each write and sync reports EIO
  *   W@8211:-90000  the wall clock is set back by 90 s
  *   Z@8211:60000   the host is suspended for a minute
+ *   Y@8211:17      from here on all that is random is so in another way, the
+ *                  17th, and the faults still to come strike elsewhere (future.h)
  */
 #ifndef ZKE_SIM_PLAN_H
 #define ZKE_SIM_PLAN_H
@@ -33,26 +35,55 @@
 #include "test/sim/sim.h"
 
 /* letter, name, least, most */
-#define PLAN_KNOB_LIST(X)                                            \
-  X('p', processes, 1, 6)                                            \
-  X('t', threads, 1, SIM_THREADS) /* of each */                      \
-  X('c', steps, 100, 10000000)    /* until faults end */             \
-  X('w', switches, 0, 100)        /* of 100 steps; 0: by priority */ \
-  X('x', changes, 1, 1000)        /* of priorities */                \
-  X('b', busy, 0, 1)              /* writers without a pause */      \
-  X('l', leases, 0, 1)            /* and sessions that are ended */  \
-  X('k', kept, 0, 1)              /* kept sessions */                \
-  X('r', readlocks, 0, 1)                                            \
-  X('g', plainlog, 0, 1)                                             \
-  X('h', history, 0, 1)  /* and its check at the end */              \
-  X('d', devices, 0, 1)  /* a boot gives the disk another number */  \
-  X('i', cache, 0, 4096) /* KiB; 0: the engine's own */
+#define PLAN_KNOB_LIST(X)                                                   \
+  X('p', processes, 1, 6)                                                   \
+  X('t', threads, 1, SIM_THREADS) /* of each */                             \
+  X('c', steps, 100, 10000000)    /* until faults end */                    \
+  X('w', switches, 0, 100)        /* of 100 steps; 0: by priority */        \
+  X('x', changes, 1, 1000)        /* of priorities */                       \
+  X('b', busy, 0, 1)              /* writers without a pause */             \
+  X('l', leases, 0, 1)            /* and sessions that are ended */         \
+  X('k', kept, 0, 1)              /* kept sessions */                       \
+  X('r', readlocks, 0, 1)                                                   \
+  X('g', plainlog, 0, 1)                                                    \
+  X('h', history, 0, 1)  /* and its check at the end */                     \
+  X('d', devices, 0, 1)  /* a boot gives the disk another number */         \
+  X('i', cache, 0, 4096) /* KiB; 0: the engine's own */                     \
+  X('o', omits, 0, (INT64_C(1) << 40) - 1) /* kinds of calls, a bit each */ \
+  X('y', order, 0, 1000000)                /* 0: the seed's; another */
 
 #define PLAN_MEMBER(letter, name, least, most) int64_t name;
 typedef struct plan_knobs {
   PLAN_KNOB_LIST(PLAN_MEMBER)
 } plan_knobs;
 #undef PLAN_MEMBER
+
+/* Each knob: its letter, its limits, and where it is in plan_knobs. */
+typedef struct plan_knob {
+  char letter;
+  int64_t least, most;
+  size_t member;
+} plan_knob;
+enum {
+#define PLAN_ONE(letter, name, least, most) +1
+  PLAN_KNOBS = PLAN_KNOB_LIST(PLAN_ONE)
+#undef PLAN_ONE
+};
+extern const plan_knob plan_knob_of[PLAN_KNOBS];
+
+/* letter, what it is, and what its argument counts; capitals are the host's */
+#define PLAN_FAULT_LIST(X)                        \
+  X('k', "a kill", "of 1000 parts done")          \
+  X('s', "a stop", "ms")                          \
+  X('e', "an error", "")                          \
+  X('l', "a slow sync", "ms")                     \
+  X('C', "a power cut", "")                       \
+  X('M', "a kill of all processes", "")           \
+  X('F', "the disk is full", "ms")                \
+  X('B', "each write and sync reports EIO", "ms") \
+  X('W', "the wall clock is set", "ms")           \
+  X('Z', "the host is suspended", "ms")           \
+  X('Y', "another future", "")
 
 typedef struct plan_fault {
   char kind;
@@ -79,12 +110,19 @@ extern plan the_plan;
  * the steps; the scheduler's. */
 extern int64_t (*plan_count)(int slot, sim_call call);
 
+/* A knob of a plan. */
+int64_t *plan_knob_at(plan_knobs *k, int knob);
+
 /* Make the plan of a seed. */
 void plan_make(plan *p, uint64_t seed, int processes);
-/* plan_print - as a replay string; plan_parse - false: it is none */
+/* plan_print - as a replay string
+ * plan_parse - from one; NULL, or what is wrong at *at, a place in the text
+ * plan_print_fault - one fault as in the string
+ * plan_fault_words - the same, and what it means */
 void plan_print(const plan *p, char out[PLAN_TEXT]);
-bool plan_parse(plan *p, const char *text);
+const char *plan_parse(plan *p, const char *text, const char **at);
 void plan_print_fault(const plan_fault *f, char out[64]);
+void plan_fault_words(const plan_fault *f, char out[128]);
 
 /* The next fault of the plan that strikes at this call of a slot, which is its
  * number-th of all and count-th of its name, or NULL.  It is done then. */
@@ -94,5 +132,7 @@ plan_fault *plan_strikes(int slot, sim_call call, int64_t number,
 plan_fault *plan_strikes_host(int64_t step);
 /* The step of the next one, or of the end of all. */
 int64_t plan_next_host(void);
+/* Faults that are still to come strike elsewhere, by SIM_PLAN. */
+void plan_move_later(void);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "test/lab/fiber.h"
 #include "test/sim/plan.h"
+#include "test/sim/story.h"
 
 enum { STACK = 512 * 1024, FREE_STACKS = SIM_SLOTS * SIM_THREADS };
 
@@ -133,6 +134,7 @@ static void fiber_main(void) {
   fiber *f = running;
   f->fn(f->p->slot);
   f->state = OVER;
+  sim_tell('e', "returns");
   if (f->number == 0) {
     hooks.returned(f->p);
     f->p->dying = true;
@@ -154,6 +156,7 @@ static void fiber_begin(sched_process *p, int number, void (*fn)(int)) {
   }
   f->sp = fiber_make(f->stack + STACK, fiber_main);
   slots[p->slot].thread[number] = f;
+  story_tell('b', p->slot, number, "begins");
 }
 
 /* The fibers of a process are over. */
@@ -216,7 +219,6 @@ void sched_spawn(int number, void (*fn)(int)) {
   s->p->pid = 1000 + ++pids;
   s->p->files = hooks.begin();
   fiber_begin(s->p, 0, fn);
-  sim_say("process %c begins, pid %d", 'A' + number, s->p->pid);
 }
 
 void sched_start_thread(void (*fn)(int), int number) {
@@ -237,13 +239,16 @@ void sched_kill(int number) {
   sim.kills++;
   sim.last_fault = sim.now;
   p->dying = true;
-  for (int i = 0; i < SIM_THREADS; i++)
-    if (slots[number].thread[i]) slots[number].thread[i]->state = OVER;
+  for (int i = 0; i < SIM_THREADS; i++) {
+    fiber *f = slots[number].thread[i];
+    if (!f) continue;
+    if (f->state != OVER) story_tell('A', number, i, "dies");
+    f->state = OVER;
+  }
   hooks.died(number);
 }
 
 void sched_die(void) {
-  sim_say("KILLED");
   sched_kill(running->p->slot);
   leave();
   abort();
@@ -251,7 +256,6 @@ void sched_die(void) {
 
 static void stop(int64_t ms) {
   sched_process *p = running->p;
-  sim_say("STOPPED for %lld ms", (long long)ms);
   sim.stops++;
   sim.last_fault = sim.now;
   if (!p->stopped) p->stopped = sim.now;
@@ -266,9 +270,9 @@ void sched_go_on_all(void) {
 
 /* A fault strikes at this call; the errno that it has to report, or 0. */
 static int strike(const plan_fault *f, sim_call call) {
-  char text[64];
-  plan_print_fault(f, text);
-  sim_say("FAULT %s in %s", text, sim_call_name(call));
+  char text[128];
+  plan_fault_words(f, text);
+  sim_tell('!', "%s, in %s", text, sim_call_name(call));
   sim.last_fault = sim.now;
   switch (f->kind) {
     case 'k':
@@ -332,7 +336,7 @@ int sched_step(sim_call call) {
   s->count[call]++;
   sim_trace((uint64_t)call << 8 | (uint64_t)running->p->slot);
   sim_trace((uint64_t)sim.now);
-  if (sim.verbose > 1) sim_say("%s", sim_call_name(call));
+  if (sim.verbose) story_step(call);
   int error = faults_strike(call);
   if (!error) maybe_switch();
   return error;
@@ -447,7 +451,7 @@ static void reap(sched_process *p) {
   if (in_process == s) in_process = NULL;
   if (hooks.reap(p)) return;
   p->gone = true;
-  sim_say("process %c is gone", 'A' + p->slot);
+  story_tell('n', p->slot, 0, "is taken apart");
 }
 
 static fiber *choose(const choice *c, int n) {

@@ -1,36 +1,73 @@
-/* shrink.c - see shrink.h */
+/* shrink.c - see shrink.h
+ *
+ * A plan that is changed anywhere goes otherwise from there on, so that what
+ * was found may hide though nothing that it needs is gone.  So each attempt
+ * that finds nothing is made again in some other orders (the knob y). */
 #include "test/sim/shrink.h"
 
 #include <string.h>
 
 #include "test/sim/plan.h"
 
+enum { ORDERS = 3 };
+
 static bool (*still_fails)(void);
 static int runs, most_runs;
 
-/* Keep the plan as it is now, if it still fails; else the one before. */
+/* Does the_plan still fail? */
+static bool fails(void) { return runs++ < most_runs && still_fails(); }
+
+/* Keep the plan as it is now, if it still fails, maybe in another order; else
+ * the one before. */
 static bool keep(const plan *before) {
-  if (runs < most_runs) {
-    runs++;
-    if (still_fails()) return true;
+  int64_t order = the_plan.k.order;
+  if (fails()) return true;
+  for (int i = 1; i <= ORDERS; i++) {
+    the_plan.k.order = order + i;
+    if (fails()) return true;
   }
   the_plan = *before;
   return false;
 }
 
-static void remove_faults(plan *p, int from, int count) {
-  memmove(p->fault + from, p->fault + from + count,
-          (size_t)(p->faults - from - count) * sizeof *p->fault);
-  p->faults -= count;
+/* Give a number of the plan another value. */
+static bool put(int64_t *number, int64_t value) {
+  plan before = the_plan;
+  if (*number == value) return false;
+  *number = value;
+  return keep(&before);
 }
 
-/* Take out runs of faults, long ones first. */
+/* Make a number less: the least; a 64th, a 32nd, ..., a half; three quarters. */
+static bool lower(int64_t *number, int64_t least) {
+  int64_t more = *number - least;
+  if (more <= 0) return false;
+  if (put(number, least)) return true;
+  for (int shift = 6; shift > 0; shift--)
+    if (more >> shift && put(number, least + (more >> shift))) return true;
+  return more > 3 && put(number, least + more / 4 * 3);
+}
+
+/* Make a number round: one digit and zeros, or two. */
+static bool make_round(int64_t *number) {
+  int64_t unit = 1;
+  while (*number / unit >= 10) unit *= 10;
+  if (unit == 1 || *number % (unit / 10) == 0) return false;
+  return put(number, *number / unit * unit) ||
+         put(number, *number / (unit / 10) * (unit / 10));
+}
+
+/* ---- faults ---- */
+
+/* Take out faults, many at once first. */
 static bool shrink_faults(void) {
   bool any = false;
   for (int count = the_plan.faults; count > 0; count /= 2) {
     for (int from = 0; from + count <= the_plan.faults;) {
       plan before = the_plan;
-      remove_faults(&the_plan, from, count);
+      plan_fault *f = the_plan.fault + from;
+      the_plan.faults -= count;
+      memmove(f, f + count, (size_t)(the_plan.faults - from) * sizeof *f);
       if (keep(&before))
         any = true;
       else
@@ -40,50 +77,78 @@ static bool shrink_faults(void) {
   return any;
 }
 
-/* Give a knob its least value, or half of what it has. */
-static bool shrink_knob(int64_t *knob, int64_t least) {
-  plan before = the_plan;
-  if (*knob <= least) return false;
-  *knob = least;
-  if (keep(&before)) return true;
-  if (*knob - least < 2) return false;
-  *knob = least + (*knob - least) / 2;
-  return keep(&before);
+/* Let each fault strike sooner, and for less time. */
+static bool shrink_each_fault(void) {
+  bool any = false;
+  for (int i = 0; i < the_plan.faults; i++) {
+    plan_fault *f = &the_plan.fault[i];
+    any |= lower(&f->at, 1);
+    if (f->kind != 'e') any |= lower(&f->arg, 0);
+  }
+  return any;
 }
 
+/* Let numbers be easy to read. */
+static void round_each_fault(void) {
+  for (int i = 0; i < the_plan.faults; i++) {
+    make_round(&the_plan.fault[i].at);
+    if (the_plan.fault[i].kind != 'e') make_round(&the_plan.fault[i].arg);
+  }
+  make_round(&the_plan.k.steps);
+}
+
+/* ---- knobs ---- */
+
+/* Fewer processes: the faults of those that are gone strike others. */
+static bool shrink_processes(void) {
+  bool any = false;
+  for (int64_t n = 1; n < the_plan.k.processes;) {
+    plan before = the_plan;
+    the_plan.k.processes = n;
+    for (int i = 0; i < the_plan.faults; i++)
+      if (the_plan.fault[i].slot >= n) the_plan.fault[i].slot %= (int)n;
+    any = keep(&before);
+    if (any) break;
+    n++;
+  }
+  return any;
+}
+
+/* Leave out kinds of calls, many at once first. */
+static bool shrink_calls(void) {
+  enum { KINDS = 40 };
+  bool any = false;
+  for (int count = KINDS; count > 0; count /= 2) {
+    for (int from = 0; from < KINDS; from += count) {
+      int64_t some = ((INT64_C(1) << count) - 1) << from;
+      some &= (INT64_C(1) << KINDS) - 1;
+      any |= put(&the_plan.k.omits, the_plan.k.omits | some);
+    }
+  }
+  return any;
+}
+
+/* Each knob its least value, or half of what it has.  Not the order in which
+ * fibers run: a larger number there is not less simple. */
 static bool shrink_knobs(void) {
   bool any = false;
-#define SHRINK(letter, name, least, most)                    \
-  if ((letter) != 'w' && (letter) != 'x' && (letter) != 'c') \
-    any |= shrink_knob(&the_plan.k.name, (least));
-  PLAN_KNOB_LIST(SHRINK)
-#undef SHRINK
+  for (int i = 0; i < PLAN_KNOBS; i++)
+    if (!strchr("pwxoy", plan_knob_of[i].letter))
+      any |= lower(plan_knob_at(&the_plan.k, i), plan_knob_of[i].least);
   return any;
 }
 
-/* End the faults sooner. */
-static bool shrink_steps(void) {
-  bool any = false;
-  for (int part = 2; part <= 16 && the_plan.k.steps > 200;) {
-    plan before = the_plan;
-    the_plan.k.steps -= the_plan.k.steps / part;
-    if (keep(&before))
-      any = true;
-    else
-      part *= 2;
-  }
-  return any;
-}
-
-int shrink(bool (*fails)(void), int most) {
-  still_fails = fails;
+int shrink(bool (*finds)(void), int most) {
+  still_fails = finds;
   most_runs = most;
   runs = 0;
-  bool any = true;
-  while (any && runs < most_runs) {
+  for (bool any = true; any && runs < most_runs;) {
     any = shrink_faults();
+    any |= shrink_processes();
+    any |= shrink_calls();
     any |= shrink_knobs();
-    any |= shrink_steps();
+    any |= shrink_each_fault();
   }
-  return runs;
+  round_each_fault();
+  return runs < most_runs ? runs : most_runs;
 }

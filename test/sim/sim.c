@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "test/sim/sched.h"
+#include "test/sim/story.h"
 
 sim_world sim;
 
@@ -19,6 +19,12 @@ static uint64_t mix(uint64_t *state) {
   x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
   x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
   return x ^ (x >> 31);
+}
+
+void sim_another_future(int64_t number) {
+  static const sim_stream others[] = {SIM_ORDER, SIM_DISK, SIM_PLAN};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    sequence[others[i]] ^= (uint64_t)number << 32;
 }
 
 void sim_begin(uint64_t seed) {
@@ -92,51 +98,35 @@ bool sim_call_syncs(sim_call call) {
   return call == CALL_dsync || call == CALL_dbsync || call == CALL_cksync;
 }
 
-/* Who does it: a letter for the process, a digit for a thread but the first. */
-static void put_actor(char out[4]) {
-  int slot = sched_slot(), thread = sched_thread();
-  out[0] = slot < 0 ? '-' : (char)('A' + slot);
-  out[1] = thread > 0 ? (char)('0' + thread) : ' ';
-  out[2] = '\0';
-}
-
-/* A story has a lane for each process: its lines begin farther to the right. */
-enum { LANE = 14 };
-
-void sim_say(const char *format, ...) {
-  char actor[4];
-  va_list ap;
-  if (!sim.verbose) return;
-  put_actor(actor);
-  int indent = sim.verbose == 1 ? (1 + sched_slot()) * LANE : 0;
-  fprintf(stderr, "%8lld %13.9f %*s%s", (long long)sim.steps,
-          (double)sim.now / 1e9, indent, "", actor);
-  va_start(ap, format);
-  vfprintf(stderr, format, ap);
-  va_end(ap);
-  fputc('\n', stderr);
+/* The run ends: tell the step, the time, who found it, and the sentence. */
+__attribute__((noreturn)) static void report(sim_end end, const char *kind,
+                                             const char *sentence) {
+  char text[640], name[8];
+  story_lane_name(story_lane(), name);
+  sim_tell('f', "%s", sentence);
+  snprintf(text, sizeof text, "step %lld t=%.3f %s: %s", (long long)sim.steps,
+           (double)sim.now / 1e9, name, sentence);
+  sim_report(end, kind, text);
 }
 
 void sim_found(const char *format, ...) {
-  char text[600], actor[4];
+  char sentence[600];
   va_list ap;
-  put_actor(actor);
-  int n = snprintf(text, sizeof text, "step %lld t=%.3f %s",
-                   (long long)sim.steps, (double)sim.now / 1e9, actor);
   va_start(ap, format);
-  vsnprintf(text + n, sizeof text - (size_t)n, format, ap);
+  vsnprintf(sentence, sizeof sentence, format, ap);
   va_end(ap);
-  sim_report(text);
+  report(SIM_FINDING, format, sentence);
 }
 
+void sim_crash(const char *sentence) { report(SIM_CRASH, sentence, sentence); }
+
 void sim_bug(const char *format, ...) {
-  char text[600] = "the simulation: ";
-  size_t n = strlen(text);
+  char sentence[600];
   va_list ap;
   va_start(ap, format);
-  vsnprintf(text + n, sizeof text - n, format, ap);
+  vsnprintf(sentence, sizeof sentence, format, ap);
   va_end(ap);
-  sim_report(text);
+  report(SIM_BUG, format, sentence);
 }
 
 void *sim_zero(size_t size) {

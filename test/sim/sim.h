@@ -28,7 +28,10 @@
  *   known.c     what is known of the tree by the calls that came back, and the
  *               checks of every answer against it
  *   host.c      a run: how it begins and ends, faults of the whole host
+ *   calls.c     the calls of zkembed.h, which tell of themselves
+ *   story.c     what is told of a run: lines, which are printed or drawn
  *   shrink.c    the smallest plan that finds the same
+ *   future.c    from which step on it had to come so
  *   main.c      runs of many seeds, each in a forked child
  *
  * Calls go downwards in this list of layers:
@@ -155,13 +158,15 @@ typedef struct sim_world {
   uint64_t hash;      /* of all that happened */
   int boots, kills, stops, errors, cuts, switches;
   int faults;  /* that have struck, of the plan */
-  int verbose; /* 1: tell results, 2: tell each step */
+  int verbose; /* 1: keep a story, 2: print it, 3: with each step */
 } sim_world;
 
 extern sim_world sim;
 
 /* Begin the sequences of a seed. */
 void sim_begin(uint64_t seed);
+/* From now on order and disk, and what is asked of SIM_PLAN, are others. */
+void sim_another_future(int64_t number);
 /* The next number of a sequence, below a limit. */
 uint64_t sim_random(sim_stream stream, uint64_t below);
 bool sim_chance(sim_stream stream, uint64_t n, uint64_t of);
@@ -176,12 +181,17 @@ bool sim_call_reports(sim_call call, int error);
 /* Is it a sync of a file of SQLite's? */
 bool sim_call_syncs(sim_call call);
 
-/* sim_say   - a line of the story, if it is told
+/* sim_say   - a note in the lane of whoever runs, if a story is told (story.h)
+ * sim_tell  - a line of another kind (drawing.h)
  * sim_found - the run has found something: it ends here
+ * sim_crash - the same, by a signal or without an end
  * sim_bug   - the simulation itself is wrong: no finding of the engine's */
 void sim_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void sim_tell(char kind, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 void sim_found(const char *format, ...)
     __attribute__((format(printf, 1, 2), noreturn));
+void sim_crash(const char *sentence) __attribute__((noreturn));
 void sim_bug(const char *format, ...)
     __attribute__((format(printf, 1, 2), noreturn));
 
@@ -189,7 +199,11 @@ void sim_bug(const char *format, ...)
 void *sim_zero(size_t size);
 void *sim_resize(void *block, size_t size);
 
-/* Of main.c: the run has ended by a finding; it does not return. */
-void sim_report(const char *text) __attribute__((noreturn));
+/* How a run ends, but by itself. */
+typedef enum sim_end { SIM_FINDING = 1, SIM_CRASH, SIM_BUG } sim_end;
+/* Of main.c: the run has ended.  Findings are of one kind if they have the same
+ * one; it does not return. */
+void sim_report(sim_end end, const char *kind, const char *text)
+    __attribute__((noreturn));
 
 #endif

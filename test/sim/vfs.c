@@ -136,7 +136,7 @@ static int io_write(sqlite3_file *f, const void *data, int size,
   handle *h = handle_of(f);
   int error = sched_step(CALL_dwrite);
   check_gate(h);
-  if (sim.verbose > 1)
+  if (sim.verbose > 2)
     sim_say("  %d bytes at %lld of %s", size, (long long)at, h->path);
   if (sched_torn() > 0) die_writing(h, data, size, at);
   if (sim.now < sim.bad_until) error = EIO;
@@ -183,7 +183,7 @@ static int io_sync(sqlite3_file *f, int flags) {
   sched_wait_until(sim.now + disk_sync_ns(), NULL, 0);
   sched_step(CALL_dsynced);
   if (sim.now < sim.bad_until) error = EIO;
-  if (sim.verbose > 1) sim_say("  sync of %s: %d", h->path, error);
+  if (sim.verbose > 2) sim_say("  sync of %s: %d", h->path, error);
   disk_sync(h->n, mark, error != 0);
   for (handle *o = h->n->handles; o && error; o = o->next) o->untold = true;
   if (h->untold) {
