@@ -231,8 +231,8 @@ static bool find_unreached(zke_lab *lab) {
 /* ---- programs that do not repeat themselves ---- */
 
 /* The first lines of two replays that differ, or NULL. */
-static bool lines_differ(const drawing_line *a, const drawing_line *b, int count,
-                         int *at) {
+static bool lines_differ(const drawing_line *a, const drawing_line *b,
+                         int count, int *at) {
   for (*at = 0; *at < count; ++*at) {
     if (a[*at].lane != b[*at].lane || strcmp(a[*at].text, b[*at].text) != 0)
       return true;

@@ -1,4 +1,4 @@
-/* calls.c - the calls of zkembed.h, as the load makes them: each tells of itself
+/* calls.c - the calls of zkembed.h as the load makes them: each tells of itself
  *
  * The engine's own functions have another name for the linker, sim_real_zke_...
  * (engine.c).  The build makes function_list.h from zkembed.h

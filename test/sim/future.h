@@ -15,9 +15,9 @@ typedef struct future {
   int failed, tried;
 } future;
 
-/* The first step from which on nearly all of a hundred futures of the_plan fail,
- * too.  fails() runs the_plan, which finds something at step `last`.  At most
- * so many runs. */
+/* The first step from which on nearly all of a hundred futures of the_plan
+ * fail, too.  fails() runs the_plan, which finds something at step `last`.  At
+ * most so many runs. */
 future future_find(bool (*fails)(void), int64_t last, int most);
 
 #endif

@@ -36,7 +36,11 @@ static const char usage[] =
     "called wrongly, with 3 if the simulation itself is wrong.\n";
 
 /* A run must make a step in so many seconds of processor time. */
-enum { HANG_S = 5, SHRINK_RUNS = 1500, FUTURE_RUNS = 1500 };
+enum { HANG_S = 2 };
+
+/* How many runs, and how many seconds of processor time, may it take to shrink a
+ * finding, and to try its futures? */
+enum { MOST_RUNS = 1500, MOST_S = 60 };
 
 /* What a child tells its parent. */
 typedef struct outcome {
@@ -144,13 +148,28 @@ static bool run(void) {
 
 /* ---- a finding ---- */
 
+/* Processor time so far, with that of all runs. */
+static double processor_s(void) {
+  struct rusage own, children;
+  getrusage(RUSAGE_SELF, &own);
+  getrusage(RUSAGE_CHILDREN, &children);
+  return (double)(own.ru_utime.tv_sec + own.ru_stime.tv_sec +
+                  children.ru_utime.tv_sec + children.ru_stime.tv_sec) +
+         (double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec +
+                  children.ru_utime.tv_usec + children.ru_stime.tv_usec) /
+             1e6;
+}
+
 static bool shrinks, tells;
 static const char *picture; /* a file; NULL: none is wanted */
-static char sought[160];    /* the kind that another plan must find, too */
+static char sought[160];    /* the kind that another plan must find, too, */
+static double sought_until; /* in this processor time */
 
-/* For shrink.c and future.c: does the_plan find what is sought? */
+/* For shrink.c and future.c: does the_plan find what is sought?  No more is
+ * found when the time is over. */
 static bool finds_the_same(void) {
-  return !run() && strcmp(told->kind, sought) == 0;
+  return processor_s() < sought_until && !run() &&
+         strcmp(told->kind, sought) == 0;
 }
 
 /* What was found, its string, and its size. */
@@ -170,10 +189,11 @@ static void print_finding(void) {
 /* Make the_plan smaller. */
 static void shrink_finding(void) {
   int verbose = sim.verbose;
+  sought_until = processor_s() + MOST_S;
   sim.verbose = 0;
-  int runs = shrink(finds_the_same, SHRINK_RUNS);
+  int runs = shrink(finds_the_same, MOST_RUNS);
   sim.verbose = verbose;
-  finds_the_same();
+  run();
   printf("after %d runs, ", runs);
   print_finding();
 }
@@ -191,12 +211,12 @@ static void tell_story(void) {
   int verbose = sim.verbose;
   int64_t last = told->world.steps;
   sim.verbose = 0;
-  future f = future_find(finds_the_same, last, FUTURE_RUNS);
+  future f = future_find(finds_the_same, last, MOST_RUNS);
   sim.verbose = verbose;
   snprintf(text, sizeof text, "FROM HERE ON it fails in %d of %d futures",
            f.failed, f.tried);
   if (f.step > 0) story_mark(f.step, text);
-  finds_the_same();
+  run();
   printf("\n");
   if (tells) story_print(stdout);
   if (picture) draw_finding();
@@ -240,18 +260,6 @@ static void figures_add(figures *f) {
   f->world.switches += told->world.switches;
   f->world.hash = f->world.hash * 31 + told->world.hash;
   for (size_t i = 0; i < sizeof f->load / sizeof *to; i++) to[i] += from[i];
-}
-
-/* Processor time so far, with that of all runs. */
-static double processor_s(void) {
-  struct rusage own, children;
-  getrusage(RUSAGE_SELF, &own);
-  getrusage(RUSAGE_CHILDREN, &children);
-  return (double)(own.ru_utime.tv_sec + own.ru_stime.tv_sec +
-                  children.ru_utime.tv_sec + children.ru_stime.tv_sec) +
-         (double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec +
-                  children.ru_utime.tv_usec + children.ru_stime.tv_usec) /
-             1e6;
 }
 
 /* Print the last lines: what ran, what struck, what came of it. */

@@ -443,7 +443,7 @@ static const char *take_fault(plan_fault *f, const char **at) {
   f->follows = *(*at)++ == '+';
   if ((wrong = take_call(at, &f->call))) return wrong;
   if ((wrong = take_number(at, &f->at))) return wrong;
-  if (**at != ':') return NULL;
+  if (**at != ':') return f->kind == 'e' ? "its error is missing" : NULL;
   ++*at;
   return take_argument(at, &f->arg);
 }

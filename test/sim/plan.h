@@ -27,7 +27,7 @@
  *   W@8211:-90000  the wall clock is set back by 90 s
  *   Z@8211:60000   the host is suspended for a minute
  *   Y@8211:17      from here on all that is random is so in another way, the
- *                  17th, and the faults still to come strike elsewhere (future.h)
+ *                  17th; faults still to come strike elsewhere (future.h)
  */
 #ifndef ZKE_SIM_PLAN_H
 #define ZKE_SIM_PLAN_H

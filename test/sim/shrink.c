@@ -38,7 +38,8 @@ static bool put(int64_t *number, int64_t value) {
   return keep(&before);
 }
 
-/* Make a number less: the least; a 64th, a 32nd, ..., a half; three quarters. */
+/* Make a number less: the least, a 64th, a 32nd, ..., a half, three quarters.
+ */
 static bool lower(int64_t *number, int64_t least) {
   int64_t more = *number - least;
   if (more <= 0) return false;
