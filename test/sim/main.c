@@ -38,8 +38,8 @@ static const char usage[] =
 /* A run must make a step in so many seconds of processor time. */
 enum { HANG_S = 2 };
 
-/* How many runs, and how many seconds of processor time, may it take to shrink a
- * finding, and to try its futures? */
+/* How many runs, and how many seconds of processor time, it may take to shrink
+ * a finding, and to try its futures. */
 enum { MOST_RUNS = 1500, MOST_S = 60 };
 
 /* What a child tells its parent. */
