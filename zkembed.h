@@ -816,9 +816,9 @@ ZKE_API int zke_rearm(zke *z);
  *                kept one is detached instead
  *
  * Threads: any.  In a callback: not of this handle; and two threads must not
- * close each other's handles from callbacks.  Blocks: on the disk, for other
- * processes as any change does, and until running callbacks have returned.
- * Since 0.1. */
+ * close each other's handles from callbacks.  Blocks: on the disk, and until
+ * running callbacks and calls of other threads on the store have returned; only
+ * then for other processes, as any change does.  Since 0.1. */
 ZKE_API int zke_close(zke *z);
 
 /* zke_session_id - the session's id, unique in the life of the database; 0
