@@ -48,6 +48,7 @@ beside torture-host-mistakes make torture-host-mistakes
 beside fuzz make SECONDS=$(so 3 120) fuzz
 beside lab make SECONDS=$(so 1 12) lab
 beside powerloss make $(so 'CUTS=100 EVERY=50 COMMITS=200') powerloss
+beside sim-calibrate make SECONDS=$(so 3 300) sim-calibrate
 beside fault make $full $(so '' FAULT_ALIKE=0) test-fault
 beside flipped-bytes env FLIP_STRIDE=$(so 50 1) build/test/test_corpus
 beside scale env SCALE=$(so 5 100) make test-scale

@@ -76,7 +76,7 @@ sim: $(BUILD)/simulation
 
 sim-calibrate: $(BUILD)/calibrate
 	@SEED=$(SEED) RUNS=$(RUNS) SECONDS=$(SECONDS) DIRS="$(DIRS)" \
-	  sh test/sim/calibrate.sh $<
+	  sh test/sim/calibrate.sh
 
 sim-mutants: $(BUILD)/simulation
 	@CC="$(CC)" LD="$(LD)" SIM_CFLAGS="$(SIM_CFLAGS) $(SIM_ENGINE)" \

@@ -13,7 +13,8 @@ TEST_SOURCES := $(filter-out $(if $(findstring address,$(SAN)),%cancel.c) \
 TESTS := $(patsubst test_%.c,%,$(notdir $(TEST_SOURCES)))
 TEST_SCRIPTS := $(wildcard test/shell/*.sh test/server/*.sh \
   $(if $(LAB),test/labserve/*.sh)) \
-  $(if $(LAB),test/sim/replays.sh test/sim/seeds.sh)
+  $(if $(LAB),test/sim/replays.sh test/sim/seeds.sh \
+  test/sim/calibrate.sh)
 
 # ---- how they are made -----------------------------------------------------
 
@@ -115,7 +116,8 @@ TEST_FIRST = $(call named_tests,$(LONGEST))
 TEST_OTHERS = $(TEST_FIRST) \
   $(filter-out $(TEST_WAITING) $(TEST_FIRST),$(TEST_RUN))
 TEST_NEEDS = $(WORKER) $(COMMAND) $(LABSERVE) $(EXAMPLES)
-SIMULATION = $(if $(LAB),$(BUILD)/simulation)# for the scripts of test/sim
+# For the scripts of test/sim.
+SIMULATION = $(if $(LAB),$(BUILD)/simulation $(BUILD)/calibrate)
 
 ##@ Tests
 ## test            all tests; FULL=1: all of what they take a sample of

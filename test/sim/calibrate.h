@@ -44,10 +44,10 @@
 
 enum {
   CAL_PROCESSES = 3,
-  CAL_FDS = 5,
+  CAL_FDS = 4,
   CAL_HANDLES = 3,
   CAL_ARGS = 4,
-  CAL_CALLS = 120,
+  CAL_CALLS = 80,
   CAL_TEXT = 160
 };
 
@@ -84,8 +84,8 @@ typedef struct cal_actor {
 } cal_actor;
 
 /* A kind of call.  `args` has a letter for each argument (calibrate.c), `on`
- * the kinds of descriptors that its first may be; NULL: any, or none.  Without
- * a function it is the process's death. */
+ * the kinds of descriptors that its first may be; "-": it must not be open;
+ * NULL: any.  Without a function it is the process's death. */
 typedef struct cal_kind {
   const char *name;
   int weight; /* how often */
@@ -126,10 +126,15 @@ void cal_say_bytes(cal_actor *me, const unsigned char *data, int64_t size);
 /* Bytes that no other call writes. */
 void cal_fill(cal_actor *me, unsigned char *data, int64_t size);
 
-/* Play a script.  What the simulation gave tells the real side when a text has
- * to come.  The answers are memory that children share. */
-void cal_play_simulated(const cal_script *s, cal_answer *out);
-void cal_play_real(const cal_script *s, const char *root,
-                   const cal_answer *simulated, cal_answer *out);
+/* A call at random, one that can be made if any is found; calibrate.c. */
+void cal_make(const cal_script *s, cal_call *c, bool (*can)(const cal_call *));
+
+/* Play a script.  If it `begins`, the simulation also makes its calls up, each
+ * when its turn comes: so that most are made to what is open.  What it gave
+ * tells the real side when a text has to come.  Script and answers are memory
+ * that children share. */
+void cal_play_simulated(cal_script *s, bool begins, cal_answer *out);
+void cal_play_real(cal_script *s, const char *root, const cal_answer *simulated,
+                   cal_answer *out);
 
 #endif

@@ -1,51 +1,52 @@
 #!/bin/sh
 # calibrate.sh - does the simulated kernel do as the real one?
 #
-#   calibrate.sh PROGRAM    by `make sim-calibrate`: build/calibrate
+# Plays scripts (calibrate.h) of seeds from SEED (1) on, at most RUNS (100000),
+# for SECONDS in each of DIRS.
 #
-# Plays the scripts of seeds from SEED (1) on, at most RUNS (100000), for SECONDS
-# (10) in each of DIRS.  Without DIRS these are the directory for temporary
-# files, /dev/shm, and an overlay that is mounted in a mount namespace.  What
-# cannot be had is left out, with a line that says so.
+# As a part of `make test` it takes 3 seconds in the directory for tests.  By
+# `make sim-calibrate` it takes 10 in each of: the directory for temporary
+# files, /dev/shm, and an overlay mounted in a mount namespace.  What cannot be
+# had is left out, with a line that says so.
 . test/report.sh
 
-: "${SEED:=1}" "${RUNS:=100000}" "${SECONDS:=10}" "${DIRS:=}"
+: "${SEED:=1}" "${RUNS:=100000}" "${DIRS:=${ZKE_TEST_ROOM-}}"
+: "${SECONDS:=$([ "${ZKE_TEST_ROOM-}" ] && echo 3 || echo 10)}"
 export SECONDS
-program=$PWD/$1
+program=$(cd "$BUILD" && pwd)/calibrate
+user=$([ "$(id -u)" = 0 ] || echo -r) # to mount needs a user namespace, too
 scratch work calibrate
 
-# kind_of DIRECTORY: its file system
-kind_of() { df -PT "$1" | awk 'NR == 2 { print $2 }'; }
+# same COMMAND...: it plays, and nothing differs
+same() { "$@" "$SEED" "$RUNS" >"$work/out" || { cat "$work/out" && false; }; }
 
-# same DIRECTORY: nothing differs in scripts that are played there
-same() { "$program" "$1" "$SEED" "$RUNS" >"$work/out"; }
-
-# same_on DIRECTORY: tell of it
+# same_on NAME COMMAND...: a test of a file system, with figures
 same_on() {
+  name=$1
+  shift
+  expect "$name" same "$@"
+  echo "$name: $(tail -n 1 "$work/out")"
+}
+
+# same_in DIRECTORY: a test of its file system
+same_in() {
   room=$(mktemp -d "$1/zke-calibrate-XXXXXX") || return
-  expect "$(kind_of "$room")" same "$room"
-  echo "$(kind_of "$room"): $(tail -n 1 "$work/out")"
-  sed '$d' "$work/out"
+  same_on "$(df -PT "$room" | awk 'NR == 2 { print $2 }')" "$program" "$room"
   rm -rf "$room"
 }
 
-# overlay COMMAND...: runs it where $work/merged is an overlay
-overlay() {
-  mkdir -p "$work/lower" "$work/upper" "$work/work" "$work/merged"
-  unshare -m ${user+-r} sh -c 'cd "$0" && mount -t overlay -o \
-    lowerdir=lower,upperdir=upper,workdir=work overlay merged && exec "$@"' \
-    "$work" "$@"
+# in_overlay COMMAND...: runs it where $work/merged is an overlay
+in_overlay() {
+  unshare -m $user sh -c 'mount -t overlay -o \
+    "lowerdir=$0/lower,upperdir=$0/upper,workdir=$0/work" overlay "$0/merged" &&
+    "$@"' "$work" "$@"
 }
 
-if [ "$DIRS" ]; then
-  for dir in $DIRS; do same_on "$dir"; done
-else
-  same_on "${TMPDIR:-/tmp}"
-  same_on /dev/shm
-  [ "$(id -u)" = 0 ] || user=
-  if overlay true 2>"$work/out"; then
-    expect overlay overlay "$program" "$work/merged" "$SEED" "$RUNS"
-    echo "overlay: $(echo "$output" | tail -n 1)"
+for dir in ${DIRS:-"${TMPDIR:-/tmp}" /dev/shm}; do same_in "$dir"; done
+if [ -z "$DIRS" ]; then
+  (cd "$work" && mkdir lower upper work merged)
+  if in_overlay true 2>"$work/out"; then
+    same_on overlay in_overlay "$program" "$work/merged"
   else
     echo "overlay: left out, $(head -n 1 "$work/out")"
   fi

@@ -10,7 +10,7 @@
 #include "test/sim/calibrate.h"
 
 /* Room of a FIFO in the simulation; a call's bytes; listed names. */
-enum { FIFO_ROOM = 4096, BYTES = 4096, NAMES = 16, LOCKED_BYTES = 14 };
+enum { FIFO_ROOM = 4096, BYTES = 4096, NAMES = 16, LOCKED_BYTES = 9 };
 
 #define CALL(me, member, ...) (me)->os->member((me)->os->context, __VA_ARGS__)
 
@@ -26,13 +26,6 @@ static const char *path_of(const cal_actor *me, const cal_word *w) {
 /* The descriptor that a word stands for; it is open. */
 static int fd_of(const cal_actor *me, const cal_word *w) {
   return me->fd[w->value];
-}
-
-/* Close what the word stands for, if it is open, to make room. */
-static void make_room(cal_actor *me, const cal_word *w) {
-  int fd = fd_of(me, w);
-  me->fd[w->value] = -1;
-  if (fd >= 0) CALL(me, close, fd);
 }
 
 /* Keep a new descriptor, or tell why there is none. */
@@ -57,7 +50,6 @@ static char kind_of(const cal_actor *me, int fd) {
 
 /* Never blocking: a FIFO may have the name. */
 static void act_open(cal_actor *me, const cal_word *const *w) {
-  make_room(me, w[0]);
   int fd =
       CALL(me, open, path_of(me, w[1]), (int)w[2]->value | O_NONBLOCK, 0666);
   keep(me, w[0], fd, kind_of(me, fd));
@@ -74,17 +66,14 @@ static void act_close(cal_actor *me, const cal_word *const *w) {
 static void act_dup(cal_actor *me, const cal_word *const *w) {
   int fd = fd_of(me, w[0]);
   char kind = me->kind[w[0]->value];
-  if (w[0]->value == w[1]->value) return;
-  make_room(me, w[1]);
+  if (fd_of(me, w[1]) >= 0) return;
   keep(me, w[1], CALL(me, dup, fd), kind);
 }
 
 /* Both ends. */
 static void act_pipe(cal_actor *me, const cal_word *const *w) {
   int fds[2];
-  if (w[0]->value == w[1]->value) return;
-  make_room(me, w[0]);
-  make_room(me, w[1]);
+  if (w[0]->value == w[1]->value || fd_of(me, w[1]) >= 0) return;
   int rc = CALL(me, pipe, fds);
   keep(me, w[0], rc < 0 ? rc : fds[0], 'p');
   keep(me, w[1], rc < 0 ? rc : fds[1], 'p');
@@ -92,13 +81,11 @@ static void act_pipe(cal_actor *me, const cal_word *const *w) {
 
 /* A poller; what it is told to look at comes by poller_add. */
 static void act_poller(cal_actor *me, const cal_word *const *w) {
-  make_room(me, w[0]);
   keep(me, w[0], me->os->poller(me->os->context), 'e');
 }
 
 /* A timer; it is off until timer_set. */
 static void act_timer(cal_actor *me, const cal_word *const *w) {
-  make_room(me, w[0]);
   keep(me, w[0], me->os->timer(me->os->context), 't');
 }
 
@@ -393,40 +380,40 @@ static void act_self(cal_actor *me, const cal_word *const *w) {
 }
 
 const cal_kind cal_os_kinds[] = {
-    {"open", 10, "fpo", NULL, act_open},
-    {"close", 4, "f", "fdpet", act_close},
+    {"open", 16, "fpo", "-", act_open},
+    {"close", 6, "f", "fdpet", act_close},
     {"dup", 3, "fg", "fdpet", act_dup},
-    {"pipe", 1, "fg", NULL, act_pipe},
-    {"poller", 3, "f", NULL, act_poller},
-    {"timer", 2, "f", NULL, act_timer},
-    {"read", 6, "fn", "pt", act_read},
-    {"write", 8, "fn", "p", act_write},
+    {"pipe", 2, "fg", "-", act_pipe},
+    {"poller", 2, "f", "-", act_poller},
+    {"timer", 2, "f", "-", act_timer},
+    {"read", 8, "fn", "pt", act_read},
+    {"write", 10, "fn", "p", act_write},
     {"stuff", 1, "f", "p", act_stuff},
-    {"drain", 3, "f", "p", act_drain},
-    {"pread", 4, "fan", "f", act_pread},
+    {"drain", 2, "f", "p", act_drain},
+    {"pread", 3, "fan", "f", act_pread},
     {"pwrite", 4, "fan", "f", act_pwrite},
     {"fsync", 1, "f", "fd", act_fsync},
     {"stat", 3, "p", NULL, act_stat},
     {"fstat", 3, "f", "fdp", act_fstat},
-    {"same", 3, "fp", "fdp", act_same},
+    {"same", 2, "fp", "fdp", act_same},
     {"adopt", 1, "fm", "fdp", act_adopt},
     {"share", 1, "pm", NULL, act_share},
     {"mkdir", 2, "p", NULL, act_mkdir},
-    {"mkfifo", 6, "p", NULL, act_mkfifo},
-    {"mkfile", 4, "p", NULL, act_mkfile},
-    {"unlink", 4, "p", NULL, act_unlink},
+    {"mkfifo", 5, "p", NULL, act_mkfifo},
+    {"mkfile", 3, "p", NULL, act_mkfile},
+    {"unlink", 3, "p", NULL, act_unlink},
     {"list", 2, "p", NULL, act_list},
-    {"lock_range", 9, "fblw", "f", act_lock},
+    {"lock_range", 14, "fblw", "f", act_lock},
     {"lock", 3, "fbw", "f", act_lock_one},
-    {"locks", 4, "f", "f", act_locks},
-    {"find_lock", 4, "fbl", "f", act_find},
-    {"probe", 2, "fb", "f", act_probe},
-    {"poll", 7, "fge", "pet", act_poll},
-    {"poll 2ms", 2, "fge", "pet", act_poll_a_while},
-    {"wait", 2, "fge", "pet", act_wait},
-    {"poller_add", 8, "fgr", "e", act_add},
-    {"poller_remove", 3, "fg", "e", act_remove},
-    {"timer_set", 6, "ft", "t", act_set},
+    {"locks", 5, "f", "f", act_locks},
+    {"find_lock", 5, "fbl", "f", act_find},
+    {"probe", 3, "fb", "f", act_probe},
+    {"poll", 8, "fge", "pet", act_poll},
+    {"poll 2ms", 1, "fge", "pet", act_poll_a_while},
+    {"wait", 1, "fge", "pet", act_wait},
+    {"poller_add", 6, "fgr", "e", act_add},
+    {"poller_remove", 4, "fg", "e", act_remove},
+    {"timer_set", 4, "ft", "t", act_set},
     {"clock", 1, "", NULL, act_clock},
     {"self", 1, "", NULL, act_self},
     {"die", 1, "", NULL, NULL},

@@ -47,13 +47,16 @@ void cal_begin(cal_actor *me, int process, bool real, const char *root) {
   me->path[2] = sqlite3_filename_wal(me->path[0]);
 }
 
-/* May the call be made to what its first argument stands for? */
+/* May the call be made to what its first argument stands for?  A process that
+ * has not begun has nothing open. */
 static bool applies(const cal_actor *me, const cal_call *c) {
   const char *on = c->kind->on;
-  if (!on) return true;
+  if (!on || !me) return !on;
   int64_t n = c->arg[0]->value;
-  if (*on == 'h') return me->handle[n].f != NULL;
-  return me->fd[n] >= 0 && strchr(on, me->kind[n]);
+  bool handle = c->kind->args[0] == 'h';
+  bool open = handle ? me->handle[n].f != NULL : me->fd[n] >= 0;
+  if (*on == '-') return !open;
+  return open && (handle || strchr(on, me->kind[n]));
 }
 
 /* A call that does not apply gives no text. */
@@ -97,7 +100,7 @@ void cal_fill(cal_actor *me, unsigned char *data, int64_t size) {
 /* ---- what both sides have ---- */
 
 /* The script that is played, and the call that was made last. */
-static const cal_script *script;
+static cal_script *script;
 static cal_answer *answers;
 static int current;
 
@@ -105,7 +108,7 @@ static int current;
 static int busy[CAL_PROCESSES]; /* the call, or -1 */
 
 /* Forget the answers of the script before. */
-static void play_begin(const cal_script *s, cal_answer *out) {
+static void play_begin(cal_script *s, cal_answer *out) {
   script = s;
   answers = out;
   for (int i = 0; i < CAL_PROCESSES; i++) busy[i] = -1;
@@ -144,11 +147,14 @@ static void note_death(const cal_call *c) {
 static struct pollfd bell; /* waited on: a process has to make a call */
 static bool told[CAL_PROCESSES];
 static int64_t next_call_at;
+static cal_actor *actors[CAL_PROCESSES];
+static bool makes_up; /* the calls */
 
 /* A process: it makes a call when it is told to. */
 static void simulated_process(int slot) {
   cal_actor *me = sim_zero(sizeof *me);
   cal_begin(me, slot, false, "/sim");
+  actors[slot] = me;
   for (;;) {
     sched_wait_until(SIM_NEVER, &bell, 1);
     told[slot] = false;
@@ -158,10 +164,16 @@ static void simulated_process(int slot) {
   }
 }
 
+/* Can the call be made now? */
+static bool simulated_can(const cal_call *c) {
+  return busy[c->process] < 0 && applies(actors[c->process], c);
+}
+
 /* A process begins when it has its first call to make, or the first after its
  * death. */
 static void simulated_call(void) {
-  const cal_call *c = &script->call[current];
+  cal_call *c = &script->call[current];
+  if (makes_up) cal_make(script, c, simulated_can);
   if (!c->kind->act) {
     sched_kill(c->process);
     note_death(c);
@@ -198,8 +210,11 @@ static int64_t simulated_due(sched_process *p, struct pollfd *fds,
   return fds == &bell ? SIM_NEVER : wait_due(p, fds, count);
 }
 
-/* It is not told any more. */
-static void simulated_death(int slot) { told[slot] = false; }
+/* Of the scheduler: nothing is told to it any more. */
+static void simulated_death(int slot) {
+  told[slot] = false;
+  actors[slot] = NULL;
+}
 
 /* What it had goes a piece at a time. */
 static bool simulated_reap(sched_process *p) {
@@ -235,7 +250,8 @@ static void simulate(void) {
 }
 
 /* In a child, since a simulation is played once in a process. */
-void cal_play_simulated(const cal_script *s, cal_answer *out) {
+void cal_play_simulated(cal_script *s, bool begins, cal_answer *out) {
+  makes_up = begins;
   play_begin(s, out);
   pid_t pid = fork();
   if (pid == 0) {
@@ -244,6 +260,7 @@ void cal_play_simulated(const cal_script *s, cal_answer *out) {
   }
   int status = 0;
   waitpid(pid, &status, 0);
+  while (begins && !s->call[s->count - 1].kind) s->count--;
   for (int i = 0; i < s->count && WIFSIGNALED(status); i++) {
     if (out[i].after >= 0) continue;
     snprintf(out[i].text, CAL_TEXT, "signal %d", WTERMSIG(status));
@@ -334,8 +351,8 @@ static int remove_one(const char *path, const struct stat *st, int type,
 
 /* The texts that the simulation gave by now are waited for.  Others must not
  * come. */
-void cal_play_real(const cal_script *s, const char *root,
-                   const cal_answer *simulated, cal_answer *out) {
+void cal_play_real(cal_script *s, const char *root, const cal_answer *simulated,
+                   cal_answer *out) {
   play_begin(s, out);
   real_root = root;
   if (mkdir(root, 0755)) {

@@ -4,6 +4,7 @@
  * A caller of a VFS has duties: it asks for SHARED before RESERVED, it does not
  * take a lock of the WAL-index that it has, and so on.  Each function keeps
  * them, and makes no call if it cannot. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,13 +64,28 @@ static void handle_close(cal_handle *h) {
   *h = (cal_handle){.f = NULL};
 }
 
+/* Is there a file of the name, though it may be empty? */
+static bool is_there(cal_actor *me, const char *path) {
+  int is = 0;
+  me->vfs->xAccess(me->vfs, path, SQLITE_ACCESS_READWRITE, &is);
+  return is != 0;
+}
+
+/* Would it make a database beside the WAL-index of one that was deleted while
+ * it was used?  SQLite's users must not delete it then. */
+static bool finds_old_index(cal_actor *me, const cal_word *const *w) {
+  char index[256];
+  snprintf(index, sizeof index, "%s-shm", me->path[0]);
+  return w[1]->value == 0 && !is_there(me, me->path[0]) && is_there(me, index);
+}
+
 /* What kind of file it is goes with its name. */
 static void act_open(cal_actor *me, const cal_word *const *w) {
   static const int types[] = {SQLITE_OPEN_MAIN_DB, SQLITE_OPEN_MAIN_JOURNAL,
                               SQLITE_OPEN_WAL};
   cal_handle *h = handle_of(me, w[0]);
   int flags = (int)w[2]->value | types[w[1]->value], got = 0;
-  if (h->f) handle_close(h);
+  if (finds_old_index(me, w)) return;
   h->f = calloc(1, (size_t)me->vfs->szOsFile);
   if (!h->f) abort();
   int rc = me->vfs->xOpen(me->vfs, me->path[w[1]->value], h->f, flags, &got);
@@ -267,22 +283,22 @@ static void act_access(cal_actor *me, const cal_word *const *w) {
 }
 
 const cal_kind cal_vfs_kinds[] = {
-    {"xOpen", 12, "hqO", NULL, act_open},
+    {"xOpen", 10, "hqO", "-", act_open},
     {"xClose", 3, "h", "h", act_close},
     {"xRead", 5, "han", "h", act_read},
     {"xWrite", 5, "han", "h", act_write},
     {"xTruncate", 2, "ha", "h", act_truncate},
     {"xSync", 1, "h", "h", act_sync},
-    {"xFileSize", 3, "h", "h", act_size},
-    {"xLock", 12, "hL", "h", act_lock},
-    {"xUnlock", 5, "hU", "h", act_unlock},
-    {"xCheckReservedLock", 3, "h", "h", act_reserved},
+    {"xFileSize", 4, "h", "h", act_size},
+    {"xLock", 20, "hL", "h", act_lock},
+    {"xUnlock", 6, "hU", "h", act_unlock},
+    {"xCheckReservedLock", 5, "h", "h", act_reserved},
     {"has moved", 1, "h", "h", act_moved},
-    {"xShmMap", 7, "hix", "h", act_map},
+    {"xShmMap", 8, "hix", "h", act_map},
     {"poke", 4, "hi", "h", act_poke},
-    {"peek", 4, "hi", "h", act_peek},
-    {"xShmLock", 9, "hyls", "h", act_shm_lock},
-    {"xShmUnlock", 6, "hyls", "h", act_shm_unlock},
+    {"peek", 5, "hi", "h", act_peek},
+    {"xShmLock", 20, "hyls", "h", act_shm_lock},
+    {"xShmUnlock", 12, "hyls", "h", act_shm_unlock},
     {"xShmUnmap", 2, "hx", "h", act_unmap},
     {"xDelete", 1, "qx", NULL, act_delete},
     {"xAccess", 2, "qX", NULL, act_access},

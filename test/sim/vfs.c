@@ -296,11 +296,20 @@ static void shm_path(const handle *h, char out[DISK_PATH]) {
   snprintf(out, DISK_PATH, "%.*s-shm", DISK_PATH - 5, h->path);
 }
 
+/* The WAL-index that another handle of the process has of the same database, or
+ * NULL: the name may be gone, or another's. */
+static disk_node *shm_of_process(const handle *h) {
+  for (const handle *o = h->n->handles; o; o = o->next)
+    if (o->owner == h->owner && o->shm) return o->shm;
+  return NULL;
+}
+
 /* Open the -shm file; who finds that nobody has it empties it. */
 static int shm_open_file(handle *h) {
   char path[DISK_PATH];
   shm_path(h, path);
-  disk_node *n = disk_find(path);
+  disk_node *n = shm_of_process(h);
+  if (!n) n = disk_find(path);
   if (!n && disk_is_full()) return fail(ENOSPC, SQLITE_CANTOPEN);
   if (!n) n = disk_add(path, DISK_FILE, h->n->mode);
   if (!n->shm) {
