@@ -143,8 +143,8 @@ static bool differs_in(int call) {
   return a->after >= 0 && strcmp(a->text, b->text) != 0;
 }
 
-/* How many calls a script must have to show what came of one: that may have come
- * after a later one, on either side. */
+/* How many calls a script must have to show what came of one: the text may have
+ * come after a later one, on either side. */
 static int calls_until(const cal_script *s, int call) {
   int a = run.simulated[call].after, b = run.real[call].after;
   if (a < 0 || b < 0) return s->count;
