@@ -13,8 +13,7 @@ TEST_SOURCES := $(filter-out $(if $(findstring address,$(SAN)),%cancel.c) \
 TESTS := $(patsubst test_%.c,%,$(notdir $(TEST_SOURCES)))
 TEST_SCRIPTS := $(wildcard test/shell/*.sh test/server/*.sh \
   $(if $(LAB),test/labserve/*.sh)) \
-  $(if $(LAB),test/sim/replays.sh test/sim/seeds.sh \
-  test/sim/calibrate.sh)
+  $(if $(LAB),$(patsubst %,test/sim/%.sh,replays seeds refusals calibrate))
 
 # ---- how they are made -----------------------------------------------------
 

@@ -9,6 +9,7 @@ static bool is_event(const drawing_line *line) {
   return !strchr("cn()[]bef.", line->kind);
 }
 
+/* Does a lane end with it? */
 static bool is_end(const drawing_line *line) {
   return line->kind == 'A' || line->kind == 'e' || line->kind == 'X';
 }
@@ -67,6 +68,7 @@ static int text_gutter(const drawing *d, const drawing_line *line, char *out,
                   (double)line->now / 1e9);
 }
 
+/* Characters from one lane to the next. */
 static int lane_width(const drawing *d) {
   char gutter[64];
   int left = text_gutter(d, &d->lines[0], gutter, sizeof gutter);
@@ -77,17 +79,20 @@ static int lane_width(const drawing *d) {
  * ones. */
 enum { ROW = 2048 };
 
+/* Put a text into the row. */
 static void row_put(char row[ROW], int at, const char *text) {
   size_t length = strlen(text);
   if (at + (int)length < ROW) memcpy(row + at, text, length);
 }
 
+/* Print the row without the blanks at its end. */
 static void row_print(const char row[ROW], FILE *out) {
   int end = ROW;
   while (end > 0 && row[end - 1] == ' ') end--;
   fprintf(out, "%.*s\n", end, row);
 }
 
+/* One line of the story. */
 static void text_line(const drawing *d, const drawing_line *line,
                       const lane_state *states, FILE *out) {
   char row[ROW], cell[DRAWING_TEXT + 16], gutter[64];
@@ -112,6 +117,7 @@ static void text_line(const drawing *d, const drawing_line *line,
   row_print(row, out);
 }
 
+/* The names, and a row for each line. */
 void drawing_text(const drawing *d, FILE *out) {
   lane_state states[DRAWING_LANES];
   char row[ROW], gutter[64];
@@ -133,6 +139,7 @@ void drawing_text(const drawing *d, FILE *out) {
 
 enum { LINE = 20, TOP = 56 };
 
+/* A text as XML has it. */
 static void svg_text(FILE *out, const char *text) {
   for (; *text; text++) {
     if (*text == '<')
@@ -144,6 +151,7 @@ static void svg_text(FILE *out, const char *text) {
   }
 }
 
+/* A text at a place, in the style of a class. */
 static void svg_label(FILE *out, const char *class_, int x, int y,
                       const char *text) {
   fprintf(out, "<text class=\"%s\" x=\"%d\" y=\"%d\">", class_, x, y);
@@ -151,12 +159,15 @@ static void svg_label(FILE *out, const char *class_, int x, int y,
   fputs("</text>\n", out);
 }
 
+/* Pixels before the first lane. */
 static int svg_left(const drawing *d) { return d->timed ? 150 : 40; }
 
+/* Where a lane is; what has none is where the first is. */
 static int lane_x(const drawing *d, int lane) {
   return svg_left(d) + d->lane * (lane < 0 ? 0 : lane);
 }
 
+/* Where a line is. */
 static int line_y(int line) { return TOP + LINE * (line + 1); }
 
 /* A piece of a lane, from one line to another. */
@@ -191,6 +202,7 @@ static void svg_lane(const drawing *d, int lane, FILE *out) {
   }
 }
 
+/* What a line says, by its kind. */
 static void svg_line(const drawing *d, int number, FILE *out) {
   const drawing_line *line = &d->lines[number];
   char cell[DRAWING_TEXT + 16], gutter[64];
@@ -218,6 +230,7 @@ static void svg_line(const drawing *d, int number, FILE *out) {
   }
 }
 
+/* All lanes, then all lines over them. */
 void drawing_svg(const drawing *d, FILE *out) {
   int width = svg_left(d) + d->lane * d->lanes + (d->timed ? d->lane / 2 : 0);
   int height = line_y(d->count) + 10;

@@ -45,11 +45,13 @@ static drawing drawing_of(const zke_lab *lab) {
   return d;
 }
 
+/* For a terminal. */
 void picture_text(const zke_lab *lab, FILE *out) {
   drawing d = drawing_of(lab);
   drawing_text(&d, out);
 }
 
+/* For a browser. */
 void picture_svg(const zke_lab *lab, FILE *out) {
   drawing d = drawing_of(lab);
   drawing_svg(&d, out);

@@ -45,16 +45,19 @@ static void put_data(call *c, const char *data, int length) {
 
 /* ---- arguments, by their types ---- */
 
+/* A path, or another string. */
 static void in_text(call *c, const char *name, const char *value) {
   (void)name;
   put(c, " %s", value ? value : "NULL");
 }
 
+/* Data: told when its length is known. */
 static void in_data(call *c, const char *name, const void *value) {
   (void)name;
   c->data = value;
 }
 
+/* Operations: told when it is known how many there are. */
 static void in_ops(call *c, const char *name, const zke_op *value) {
   (void)name;
   c->ops = value;
@@ -93,6 +96,7 @@ static void in_long(call *c, const char *name, int64_t value) {
     put(c, " %s=%llx", name, (long long)value);
 }
 
+/* A watcher, if there is one. */
 static void in_watch(call *c, const char *name, zke_watch_fn value) {
   (void)name;
   if (value) put(c, ", watched");
@@ -103,29 +107,35 @@ static void in_other(call *c, const char *name, ...) { (void)c, (void)name; }
 
 /* ---- results ---- */
 
+/* A path that was made, or data. */
 static void out_text(call *c, const char *name, char **value) {
   (void)name;
   if (value && *value) put_data(c, *value, (int)strlen(*value));
 }
 
+/* Of a stat the version is enough. */
 static void out_stat(call *c, const char *name, zke_stat *value) {
   (void)name;
   if (value) put(c, ", version %d", value->version);
 }
 
+/* A count. */
 static void out_long(call *c, const char *name, int64_t *value) {
   if (value) put(c, ", %s %lld", name, (long long)*value);
 }
 
+/* A number; the length of data says nothing more. */
 static void out_int(call *c, const char *name, int *value) {
   if (value && strcmp(name, "len_out") != 0) put(c, ", %d", *value);
 }
 
+/* A list: how long it is. */
 static void out_strings(call *c, const char *name, zke_strings **value) {
   (void)name;
   if (value && *value) put(c, ", %d of them", (*value)->count);
 }
 
+/* A handle: its session. */
 static void out_handle(call *c, const char *name, zke **value) {
   (void)name;
   if (value && *value)

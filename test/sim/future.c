@@ -21,6 +21,7 @@ static future futures_from(bool (*fails)(void), int64_t step) {
   return f;
 }
 
+/* By halves: if it fails from a step on, it does so from each later one. */
 future future_find(bool (*fails)(void), int64_t last, int most) {
   future found = {.step = 0};
   for (int64_t least = 0; least + 1 < last && most > 0;) {

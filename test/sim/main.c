@@ -69,6 +69,7 @@ static void tell_end(sim_end end, const char *kind, const char *text) {
   snprintf(told->text, sizeof told->text, "%s", text);
 }
 
+/* The run has ended otherwise than by itself: tell the parent, and go. */
 void sim_report(sim_end end, const char *kind, const char *text) {
   if (!is_child) {
     fprintf(stderr, "sim: %s\n", text);
@@ -358,6 +359,7 @@ static void begin(void) {
   vfs_register();
 }
 
+/* Read the options, and run a string or seeds. */
 int main(int argc, char **argv) {
   int64_t seed = 1, runs = 1;
   int option, printed = 0;

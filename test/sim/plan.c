@@ -25,6 +25,7 @@ enum { ERRORS = (int)(sizeof errors / sizeof *errors) };
 const plan_knob plan_knob_of[PLAN_KNOBS] = {PLAN_KNOB_LIST(KNOB)};
 #undef KNOB
 
+/* Knobs lie in plan_knobs, all of one type. */
 int64_t *plan_knob_at(plan_knobs *k, int knob) {
   return (int64_t *)(void *)((char *)k + plan_knob_of[knob].member);
 }
@@ -267,6 +268,7 @@ static void plan_chain(plan *p) {
   }
 }
 
+/* Draw the knobs, then each sort of faults, from SIM_PLAN. */
 void plan_make(plan *p, uint64_t seed, int processes) {
   static const int switches[] = {100, 100, 50, 20, 5, 0};
   *p = (plan){.seed = seed};
@@ -319,6 +321,7 @@ static int kind_of(char letter) {
   return i;
 }
 
+/* For the story. */
 void plan_fault_words(const plan_fault *f, char out[128]) {
   char text[64];
   int i = kind_of(f->kind);
@@ -329,6 +332,7 @@ void plan_fault_words(const plan_fault *f, char out[128]) {
              kinds[i].unit);
 }
 
+/* As take_fault() reads it. */
 void plan_print_fault(const plan_fault *f, char out[64]) {
   int n = snprintf(out, 64, "%c", f->kind);
   if (f->slot >= 0) n += snprintf(out + n, 64 - (size_t)n, "%d", f->slot);
@@ -341,6 +345,7 @@ void plan_print_fault(const plan_fault *f, char out[64]) {
     snprintf(out + n, 64 - (size_t)n, ":%lld", (long long)f->arg);
 }
 
+/* As plan_parse() reads it. */
 void plan_print(const plan *p, char out[PLAN_TEXT]) {
   int n = snprintf(out, PLAN_TEXT, "%llu/", (unsigned long long)p->seed);
 #define PRINT(letter, name, least, most)                    \
@@ -418,12 +423,12 @@ static const char *take_argument(const char **at, int64_t *out) {
 }
 
 /* The process that a fault strikes, or none for the host's. */
-static const char *take_slot(plan_fault *f, const char **at) {
+static const char *take_slot(const plan *p, plan_fault *f, const char **at) {
   int64_t slot = -1;
   const char *from = *at, *wrong;
   if (f->kind >= 'a') {
     if ((wrong = take_number(at, &slot))) return wrong;
-    if (slot < 0 || slot >= SIM_SLOTS) {
+    if (slot < 0 || slot >= p->k.processes) {
       *at = from;
       return "there is no such process";
     }
@@ -433,12 +438,12 @@ static const char *take_slot(plan_fault *f, const char **at) {
 }
 
 /* One fault, "k1@dwrite7:500". */
-static const char *take_fault(plan_fault *f, const char **at) {
+static const char *take_fault(const plan *p, plan_fault *f, const char **at) {
   const char *wrong;
   *f = (plan_fault){.kind = **at, .slot = -1};
   if (kind_of(f->kind) == KINDS) return "no fault has this letter";
   ++*at;
-  if ((wrong = take_slot(f, at))) return wrong;
+  if ((wrong = take_slot(p, f, at))) return wrong;
   if (**at != '@' && **at != '+') return "@ or + is missing";
   f->follows = *(*at)++ == '+';
   if ((wrong = take_call(at, &f->call))) return wrong;
@@ -454,6 +459,7 @@ static bool take_more(const char **at) {
   return **at && **at != '/';
 }
 
+/* SEED/KNOBS/FAULTS; what is left out has its default. */
 const char *plan_parse(plan *p, const char *text, const char **at) {
   int64_t seed;
   const char *wrong;
@@ -468,7 +474,7 @@ const char *plan_parse(plan *p, const char *text, const char **at) {
   if (**at == '/') ++*at;
   while (take_more(at)) {
     if (p->faults == PLAN_FAULTS) return "there are too many faults";
-    if ((wrong = take_fault(&p->fault[p->faults++], at))) return wrong;
+    if ((wrong = take_fault(p, &p->fault[p->faults++], at))) return wrong;
   }
   return **at ? "this is a third /" : NULL;
 }
@@ -492,6 +498,7 @@ static void strikes(int i) {
   next->at += plan_count(next->slot, next->call);
 }
 
+/* In the order of the list.  What follows a fault waits for it. */
 plan_fault *plan_strikes(int slot, sim_call call, int64_t number,
                          int64_t count) {
   for (int i = 0; i < the_plan.faults; i++) {
@@ -506,6 +513,7 @@ plan_fault *plan_strikes(int slot, sim_call call, int64_t number,
   return NULL;
 }
 
+/* The same of those that strike all. */
 plan_fault *plan_strikes_host(int64_t step) {
   for (int i = 0; i < the_plan.faults; i++) {
     plan_fault *f = &the_plan.fault[i];
@@ -516,6 +524,7 @@ plan_fault *plan_strikes_host(int64_t step) {
   return NULL;
 }
 
+/* Until then no step need look for one. */
 int64_t plan_next_host(void) {
   int64_t next = the_plan.k.steps;
   if (sim.ending) return SIM_NEVER;
@@ -526,6 +535,7 @@ int64_t plan_next_host(void) {
   return next;
 }
 
+/* Each strikes as far away at the mean as it would have. */
 void plan_move_later(void) {
   for (int i = 0; i < the_plan.faults; i++) {
     plan_fault *f = &the_plan.fault[i];

@@ -139,6 +139,7 @@ static bool shrink_knobs(void) {
   return any;
 }
 
+/* Until nothing more can be taken: what saves the most is tried first. */
 int shrink(bool (*finds)(void), int most) {
   still_fails = finds;
   most_runs = most;

@@ -21,12 +21,14 @@ static uint64_t mix(uint64_t *state) {
   return x ^ (x >> 31);
 }
 
+/* The streams go on from other places; those of the load stay. */
 void sim_another_future(int64_t number) {
   static const sim_stream others[] = {SIM_ORDER, SIM_DISK, SIM_PLAN};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     sequence[others[i]] ^= (uint64_t)number << 32;
 }
 
+/* Each stream begins at a place of its own, which follows from the seed. */
 void sim_begin(uint64_t seed) {
   uint64_t from = seed;
   for (int i = 0; i < SIM_STREAMS; i++) sequence[i] = mix(&from);
@@ -37,20 +39,24 @@ void sim_begin(uint64_t seed) {
                     .verbose = sim.verbose};
 }
 
+/* The next number of a stream; 0 as a limit: of all numbers. */
 uint64_t sim_random(sim_stream stream, uint64_t below) {
   uint64_t x = mix(&sequence[stream]);
   return below ? x % below : x;
 }
 
+/* True n times of so many.  None is drawn if n is 0. */
 bool sim_chance(sim_stream stream, uint64_t n, uint64_t of) {
   return n > 0 && sim_random(stream, of) < n;
 }
 
+/* Mix a number into the hash of the trace. */
 void sim_trace(uint64_t value) {
   sim.hash = (sim.hash ^ value) * UINT64_C(0x100000001b3);
   sim.hash ^= sim.hash >> 29;
 }
 
+/* The same of bytes, eight at a time. */
 void sim_trace_bytes(const void *data, size_t size) {
   const unsigned char *at = data;
   for (; size >= 8; at += 8, size -= 8) {
@@ -68,8 +74,10 @@ static const char *const call_errors[] = {SIM_CALL_LIST(ERRORS) ""};
 #undef NAME
 #undef ERRORS
 
+/* As replay strings have it. */
 const char *sim_call_name(sim_call call) { return call_names[call]; }
 
+/* Can this call report this error by a fault?  SIM_CALL_LIST says so. */
 bool sim_call_reports(sim_call call, int error) {
   char letter = 'I';
   switch (error) {
@@ -94,6 +102,7 @@ bool sim_call_reports(sim_call call, int error) {
   return strchr(call_errors[call], letter) != NULL;
 }
 
+/* Does the call make something durable? */
 bool sim_call_syncs(sim_call call) {
   return call == CALL_dsync || call == CALL_dbsync || call == CALL_cksync;
 }
@@ -109,6 +118,7 @@ __attribute__((noreturn)) static void report(sim_end end, const char *kind,
   sim_report(end, kind, text);
 }
 
+/* A promise is broken: the format is the kind of the finding. */
 void sim_found(const char *format, ...) {
   char sentence[600];
   va_list ap;
@@ -118,8 +128,10 @@ void sim_found(const char *format, ...) {
   report(SIM_FINDING, format, sentence);
 }
 
+/* A signal has come, in the middle of anything. */
 void sim_crash(const char *sentence) { report(SIM_CRASH, sentence, sentence); }
 
+/* What must hold in the simulation does not. */
 void sim_bug(const char *format, ...) {
   char sentence[600];
   va_list ap;
@@ -129,12 +141,14 @@ void sim_bug(const char *format, ...) {
   report(SIM_BUG, format, sentence);
 }
 
+/* calloc() that ends the run if there is no memory. */
 void *sim_zero(size_t size) {
   void *block = calloc(1, size);
   if (!block) sim_bug("out of memory");
   return block;
 }
 
+/* realloc() that does. */
 void *sim_resize(void *block, size_t size) {
   block = realloc(block, size);
   if (!block) sim_bug("out of memory");

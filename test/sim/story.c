@@ -26,6 +26,7 @@ static const char *mark_text;
 
 /* ---- lines ---- */
 
+/* The lines lie in memory that children share. */
 void story_open(void) {
   if (!sim.verbose) return;
   kept = mmap(NULL, sizeof *kept, PROT_READ | PROT_WRITE,
@@ -33,16 +34,19 @@ void story_open(void) {
   if (kept == MAP_FAILED) sim_bug("out of memory");
 }
 
+/* Forget the run before. */
 void story_begin(void) {
   if (!kept) return;
   kept->count = 0;
   memset(kept->call, 0, sizeof kept->call);
 }
 
+/* A lane for each thread that a process can have. */
 int story_lane(void) {
   return sched_slot() < 0 ? -1 : sched_slot() * SIM_THREADS + sched_thread();
 }
 
+/* "A" is the first thread of the first process, "A2" its second. */
 void story_lane_name(int lane, char out[8]) {
   int thread = lane < 0 ? 0 : lane % SIM_THREADS;
   out[0] = lane < 0 ? '-' : (char)('A' + lane / SIM_THREADS);
@@ -50,6 +54,7 @@ void story_lane_name(int lane, char out[8]) {
   out[2] = '\0';
 }
 
+/* The call that a lane is in, as far as it was told. */
 const char *story_call(int lane) {
   return kept && lane >= 0 ? kept->call[lane] : "";
 }
@@ -86,6 +91,7 @@ static void add(char kind, int lane, const char *format, va_list ap) {
   if (sim.verbose > 1) print_now(line);
 }
 
+/* A note in the lane of the fiber that runs. */
 void sim_say(const char *format, ...) {
   va_list ap;
   va_start(ap, format);
@@ -93,6 +99,7 @@ void sim_say(const char *format, ...) {
   va_end(ap);
 }
 
+/* A line of any kind in that lane. */
 void sim_tell(char kind, const char *format, ...) {
   va_list ap;
   va_start(ap, format);
@@ -100,6 +107,7 @@ void sim_tell(char kind, const char *format, ...) {
   va_end(ap);
 }
 
+/* A line of any kind in another lane. */
 void story_tell(char kind, int slot, int thread, const char *format, ...) {
   va_list ap;
   va_start(ap, format);
@@ -107,11 +115,13 @@ void story_tell(char kind, int slot, int thread, const char *format, ...) {
   va_end(ap);
 }
 
+/* Set what story_step() will say, once. */
 void story_mark(int64_t step, const char *text) {
   mark_step = step;
   mark_text = text;
 }
 
+/* For sched.c, at each step while a story is told. */
 void story_step(sim_call call) {
   const char *in = story_call(story_lane());
   if (sim.steps >= mark_step) {
@@ -146,6 +156,7 @@ static bool is_dull(const drawing_line *line) {
          strcmp(line->text, "is taken apart") == 0;
 }
 
+/* Is it a line that a reader may want? */
 static bool is_any(const choice *c, int i) { return !is_dull(&c->line[i]); }
 
 /* Is it about the node that the finding names? */
@@ -316,5 +327,7 @@ static void draw(FILE *out, void (*how)(const drawing *, FILE *)) {
   free(line);
 }
 
+/* As text, 120 characters wide unless a line has more to say. */
 void story_print(FILE *out) { draw(out, drawing_text); }
+/* As a picture. */
 void story_draw(FILE *out) { draw(out, drawing_svg); }
