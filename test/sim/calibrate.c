@@ -18,7 +18,7 @@
 #include "test/sim/sim.h"
 #include "test/sim/vfs.h"
 
-enum { WORDS = 12, SHRINK_RUNS = 400, TRIES = 200, TRIES_OF_KIND = 20 };
+enum { WORDS = 12, SHRINK_S = 30, TRIES = 200, TRIES_OF_KIND = 20 };
 
 /* The values that an argument may have, by its letter. */
 static const struct {
@@ -127,6 +127,13 @@ void cal_make(const cal_script *s, cal_call *c, bool (*can)(const cal_call *)) {
 
 /* ---- differences ---- */
 
+/* Seconds since some time. */
+static double now_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
 static struct {
   const char *directory;
   cal_script *script; /* memory that children share, as the answers are */
@@ -199,10 +206,10 @@ static void script_print(const cal_script *s) {
 
 /* Leave out calls, many at once first, as long as the sides still differ. */
 static void script_shrink(cal_script *s, int count) {
-  int runs = 0;
+  double end = now_s() + SHRINK_S;
   s->count = count;
   for (int size = s->count / 2; size > 0; size /= 2) {
-    for (int from = s->count - size; from >= 0 && runs < SHRINK_RUNS; runs++) {
+    for (int from = s->count - size; from >= 0 && now_s() < end;) {
       cal_script less = *s;
       memmove(less.call + from, less.call + from + size,
               (size_t)(s->count - from - size) * sizeof *less.call);
@@ -243,13 +250,6 @@ static void compare(uint64_t seed) {
 }
 
 /* ---- the program ---- */
-
-/* Seconds since some time. */
-static double now_s(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 /* Memory that children share. */
 static void *shared(size_t size) {

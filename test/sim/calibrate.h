@@ -30,8 +30,16 @@
  *   - A FIFO of the simulation has room for 4,096 bytes, so that it is full
  *     sometimes; the real one is told to have the same (F_SETPIPE_SZ).
  *   - POLLOUT is not compared: the engine never asks for it.
+ *   - SQLite 3.40, not the newest, keeps PENDING if an EXCLUSIVE is refused
+ *     that was asked for without RESERVED.  The pager gives up its lock then,
+ *     so others see PENDING for a moment only.
  *   - Calls on descriptors of a wrong kind, as read() of a directory: they are
  *     mistakes of the caller, which the simulation reports as findings.
+ *
+ * Not compared: what a sync makes durable, and what a failed one does (disk.h
+ * says what is assumed); copy-up in an overlay, since its lower layer is empty;
+ * descriptions that parent and child share after fork(); symbolic links; what
+ * other users than the owner may do.
  */
 #ifndef ZKE_SIM_CALIBRATE_H
 #define ZKE_SIM_CALIBRATE_H

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -18,9 +19,10 @@
 #include "test/sim/vfs.h"
 #include "test/sim/wait.h"
 
-/* A text of the real side is waited for so long; the simulation has so much
- * time between two calls, in which all that can happen does. */
-enum { PATIENCE_MS = 3000, BETWEEN_MS = 1000, LONGEST_S = 5 };
+/* A text of the real side is waited for so long.  The simulation has so much
+ * time between two calls, in which all that can happen does, and so much
+ * processor time for a script. */
+enum { PATIENCE_MS = 10000, BETWEEN_MS = 1000, LONGEST_S = 5 };
 
 /* sched.c exchanges the engine's variables, which are not in this program. */
 __attribute__((section("sim_thread"), used)) static char thread_variable;
@@ -255,7 +257,8 @@ void cal_play_simulated(cal_script *s, bool begins, cal_answer *out) {
   play_begin(s, out);
   pid_t pid = fork();
   if (pid == 0) {
-    alarm(LONGEST_S);
+    const struct rlimit longest = {LONGEST_S, LONGEST_S};
+    setrlimit(RLIMIT_CPU, &longest);
     simulate();
   }
   int status = 0;

@@ -146,7 +146,7 @@ static void act_size(cal_actor *me, const cal_word *const *w) {
 
 /* SHARED is the first, and PENDING is never asked for.  Who wants EXCLUSIVE
  * without RESERVED has found a hot journal, and gives up if that is refused:
- * SQLite before 3.41 would keep PENDING until then. */
+ * SQLite 3.40 keeps PENDING until then. */
 static void act_lock(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
   int level = (int)w[1]->value;

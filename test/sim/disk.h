@@ -6,10 +6,45 @@
  * sync of its directory makes it durable.  A power cut leaves the durable
  * content and any part of the changes that a disk may have written.
  *
- * What is assumed of the disk is what SQLite assumes (test/power/powervfs.h): a
- * sync is one, a write changes no byte outside of its range, the bytes of a
- * sector are not mixed.  A file that was growing may have grown over zeros or
- * rubbish.
+ * What is assumed of Linux, its file systems and disks, and by whose word.
+ * A cut may leave whatever one of them allows, so it takes more than any single
+ * one would.
+ *
+ *     a sync that succeeds has made durable all that was     fsync(2)
+ *     written before it, and the size
+ *     it does not do so for the name: its directory has      fsync(2), ALICE
+ *     to be synced, too
+ *     names that are made and removed without that may be    ALICE
+ *     there or not, each by itself, and apart from content
+ *     writes without a sync reach the disk in any order,     ALICE
+ *     or do not
+ *     of a write any sectors of 512 bytes may arrive, but    SQLite (atomic
+ *     each as a whole                                        commit)
+ *     no byte outside of a write's range changes             SQLite (psow)
+ *     a file's size may arrive before its bytes: zeros lie   ALICE, ext4.rst
+ *     there, or what the blocks had before                   (data=writeback)
+ *     what a failed sync should have written counts as       FSYNC
+ *     written: it may have arrived or not, processes see
+ *     it, and no later sync writes it
+ *     each description that is open is told of that once,    vfs.rst (errors
+ *     by its own sync                                        in writeback)
+ *     descriptions that are opened later hear nothing        errseq.rst
+ *     an inode's number may be given again                   stat(2) does not
+ *                                                            promise more
+ *     locks and the bytes in FIFOs are gone                  fifo(7)
+ *
+ * ALICE: Pillai and others, All File Systems Are Not Created Equal, OSDI 2014.
+ * FSYNC: Rebello and others, Can Applications Recover from fsync Failures?,
+ * USENIX ATC 2020; they saw it on ext4, XFS and Btrfs.  The .rst files are the
+ * kernel's documentation, of admin-guide/, filesystems/ and core-api/.  SQLite:
+ * its documents atomiccommit.html and psow.html; test/power/powervfs.h assumes
+ * the same.
+ *
+ * Not assumed, though a file system may promise it: an order between files
+ * (ext4's data=ordered), that a sync of one file makes others durable, that a
+ * name which is replaced has the new content.  Not simulated: a file system
+ * that goes read-only after an error, a failed sync whose bytes processes do
+ * not see any more (Btrfs, by FSYNC), disks that lie.
  */
 #ifndef ZKE_SIM_DISK_H
 #define ZKE_SIM_DISK_H

@@ -33,6 +33,8 @@
  *   shrink.c    the smallest plan that finds the same
  *   future.c    from which step on it had to come so
  *   main.c      runs of many seeds, each in a forked child
+ *   calibrate*.c the kernel against the real one, a program of its own
+ *               (calibrate.h)
  *
  * Calls go downwards in this list of layers:
  *
