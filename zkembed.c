@@ -2130,6 +2130,7 @@ struct zke {
   /* events */
   int64_t cursor, trimmed; /* last number read; last one trimmed */
   int64_t fetched;         /* the store's read that has found no more */
+  bool unread; /* before the next event, look for more in the file */
   wait_event *queue, **queue_end;
   int32_t silent; /* events that it might not see: spent in silence */
   /* waiting */
@@ -5535,11 +5536,17 @@ static bool side_follow_mode(store *s, const char *path, unsigned mode) {
   return s->os.share(c, path, mode, s->file_id.gid) == 0;
 }
 
+/* Read from the liveness file, as pread(); a read-only handle may have none. */
+static int64_t side_read(store *s, void *out, size_t size, int64_t at) {
+  if (s->live_fd < 0) return -EBADF;
+  return s->os.pread(s->os.context, s->live_fd, out, size, at);
+}
+
 /* Hints in the liveness file: a number at an offset; -1 when it cannot be
  * read. */
 static int64_t side_read_hint(store *s, int64_t at) {
   int64_t stamp = 0;
-  int64_t n = s->os.pread(s->os.context, s->live_fd, &stamp, sizeof stamp, at);
+  int64_t n = side_read(s, &stamp, sizeof stamp, at);
   return n == (int64_t)sizeof stamp ? stamp : -1;
 }
 
@@ -5565,8 +5572,7 @@ static bool side_read_doubt(store *s) {
 /* Read how far the zxids had come; 0: the file is new and does not know. */
 static int side_read_known(store *s, int64_t *known) {
   *known = 0;
-  int64_t n = s->os.pread(s->os.context, s->live_fd, known, sizeof *known,
-                          SIDE_ZXID_AT);
+  int64_t n = side_read(s, known, sizeof *known, SIDE_ZXID_AT);
   return n < 0 ? host_fail(s, (int)n, "cannot read", s->live) : ZKE_OK;
 }
 
@@ -5574,8 +5580,7 @@ static int side_read_known(store *s, int64_t *known) {
  * so is what cannot be a count.  False: it cannot be read. */
 static bool side_read_counts(store *s, int64_t *since, int64_t *counts) {
   int64_t words[1 + COUNTS] = {0};
-  int64_t n = s->os.pread(s->os.context, s->live_fd, words, sizeof words,
-                          SIDE_SINCE_AT);
+  int64_t n = side_read(s, words, sizeof words, SIDE_SINCE_AT);
   if (n < 0) return false;
   *since = base_max(words[0], 0);
   for (int i = 0; i < COUNTS; i++) counts[i] = base_max(words[1 + i], 0);
@@ -11689,8 +11694,10 @@ static void watcher_note_row(watcher_spot *spot, int mode, int table,
   }
 }
 
-/* Append the event that a watcher is owed. */
+/* Append the event that a watcher is owed.  A running dispatch may have read
+ * the file before it: then events of earlier changes are still there. */
 static void watcher_link_fired(zke *z, watcher_fired *f) {
+  z->unread = true;
   f->prev = z->fired_last;
   if (f->prev)
     f->prev->next = f;
@@ -12992,7 +12999,6 @@ typedef struct wait_order {
   int count;    /* watchers called */
   bool more;    /* an event is left */
   int batches;  /* of events that were read for this session */
-  bool unread;  /* there may be more of them in the file */
   int rc;       /* the first failure, and its sentence */
   char why[BASE_SENTENCE];
 } wait_order;
@@ -13022,9 +13028,9 @@ static bool wait_deliver_next(zke *z, wait_order *o, int *rc) {
     *rc = wait_deliver_end(z, &o->count);
     return true;
   }
-  if (!z->queue && o->unread && z->state == SESS_ALIVE) {
+  if (!z->queue && z->unread && z->state == SESS_ALIVE) {
     o->more = o->zxid == INT64_MAX && o->batches++ == WAIT_BATCHES;
-    if (!o->more) *rc = wait_fetch(z, &o->unread);
+    if (!o->more) *rc = wait_fetch(z, &z->unread);
     return !o->more;
   }
   bool fired = wait_next_is_fired(z, &next);
@@ -13042,7 +13048,7 @@ static int wait_deliver_all(zke *z, wait_order *o) {
   bool before = o->more; /* by another session */
   o->more = false;
   o->batches = 0;
-  o->unread = true;
+  z->unread = true;
   while (!atomic_load(&z->closing) && wait_deliver_next(z, o, &rc) &&
          rc == ZKE_OK) {
     continue;

@@ -770,6 +770,29 @@ TEST(readonly_leaves_the_file_alone) {
   ck_assert_int_eq(file_size(joined(path, "-wal")), 0);
 }
 
+static int64_t pread_of_open(void *context, int fd, void *data, size_t size,
+                             int64_t at) {
+  zke_os os;
+  (void)context;
+  zke_os_default(&os);
+  ck_assert_int_ge(fd, 0);
+  return os.pread(os.context, fd, data, size, at);
+}
+
+/* P9: a read-only handle of a database without side files asks for none. */
+TEST(readonly_reads_no_file_that_is_missing) {
+  zke *r;
+  zke_os os;
+  zke_os_default(&os);
+  os.pread = pread_of_open;
+  zke_options options = {
+      .size = sizeof options, .flags = ZKE_OPEN_READONLY, .os = &os};
+  copy_file(sample(test_path("b.db")), test_path("a.db"));
+  ck_ok(zke_open(test_path("a.db"), &options, &r));
+  expect_data(r, "/a", "one");
+  ck_ok(zke_close(r));
+}
+
 /* ---- files removed or replaced under open handles ---- */
 
 static const char *const beside[] = {"",          "-wal",      "-shm",

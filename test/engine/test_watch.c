@@ -909,6 +909,30 @@ TEST_LOOP(what_was_missed_is_told_or_the_end, 0, WAYS) {
   expect("SESSION -112");
 }
 
+/* In a dispatch that has read the file: a change is made that the watcher is
+ * told of, then one that a watch set once more tells of at once. */
+static void change_and_set_once_more(zke *z, int type, int state,
+                                     const char *path, void *context) {
+  test_record(z, type, state, path, context);
+  change("/a");
+  change("/b");
+  set_once_more("/b", ZKE_WATCH_DATA, INT64_MIN, context);
+}
+
+/* P4: the event that comes at once does not come before those of earlier
+ * changes, which the dispatch has not read yet. */
+TEST_LOOP(what_was_missed_comes_in_order, 0, WAYS) {
+  begin(_i);
+  make("/n");
+  make("/a");
+  make("/b");
+  on_data("/a", &seen);
+  ck_ok(zke_get(watcher, "/n", change_and_set_once_more, &seen, NULL, NULL,
+                NULL));
+  change("/n");
+  expect("CHANGED /n; CHANGED /a; CHANGED /b");
+}
+
 /* zkembed.h: arguments. */
 TEST_LOOP(arguments_of_set_watch, 0, WAYS) {
   begin(_i);
