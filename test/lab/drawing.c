@@ -219,7 +219,7 @@ static void svg_line(const drawing *d, int number, FILE *out) {
             "<line class=\"time\" x1=\"%d\" y1=\"%d\" x2=\"100%%\" "
             "y2=\"%d\"/>\n",
             svg_left(d) - 10, y, y);
-    svg_label(out, "event", svg_left(d) + 8, y - 3, cell);
+    svg_label(out, "event", svg_left(d) + 8, y + 4, cell);
   } else if (is_event(line)) {
     fprintf(out, "<path class=\"fault\" d=\"M%d %dl8 8m0 -8l-8 8\"/>\n", x - 4,
             y - 4);
@@ -232,14 +232,14 @@ static void svg_line(const drawing *d, int number, FILE *out) {
 
 /* All lanes, then all lines over them. */
 void drawing_svg(const drawing *d, FILE *out) {
-  int width = svg_left(d) + d->lane * d->lanes + (d->timed ? d->lane / 2 : 0);
+  int width = svg_left(d) + d->lane * d->lanes + (d->timed ? d->lane : 0);
   int height = line_y(d->count) + 10;
   fprintf(out,
           "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
           "height=\"%d\" viewBox=\"0 0 %d %d\">\n",
           width, height, width, height);
   fputs(
-      "<style>text{font:13px sans-serif;fill:#222;stroke:#fff;stroke-width:3;"
+      "<style>text{font:13px sans-serif;fill:#222;stroke:#fff;stroke-width:4;"
       "paint-order:stroke}"
       ".name{font-weight:bold;font-size:15px}"
       ".event{fill:#b00020}.wrong{fill:#b00020;font-weight:bold}"
