@@ -35,7 +35,8 @@ $(BUILD)/simulation: $(BUILD)/sim/engine.o $(SIM_OBJECTS) $(SQLITE_OBJECT)
 $(BUILD)/sim/kernel.a: $(filter-out %/main.o,$(SIM_OBJECTS))
 	$(ar)
 $(BUILD)/calibrate: $(patsubst %.c,$(BUILD)/%.o,$(subst test/,, \
-  $(wildcard test/sim/calibrate*.c))) $(BUILD)/sim/kernel.a $(OBJECTS)
+  $(wildcard test/sim/calibrate*.c))) $(BUILD)/sim/kernel.a \
+  $(BUILD)/zkembed.o | $(SQLITE_OBJECT)
 	$(program) $(SIM_LIBS)
 
 # An engine that counts its lines; the counters are no variables of a process.

@@ -144,29 +144,32 @@ static void act_size(cal_actor *me, const cal_word *const *w) {
   cal_say(me, "%lld", size);
 }
 
-/* SHARED is the first, and PENDING is never asked for.  Who wants EXCLUSIVE
- * without RESERVED has found a hot journal, and gives up if that is refused:
- * SQLite 3.40 keeps PENDING until then. */
+/* SHARED is the first, PENDING is never asked for, RESERVED not by who has the
+ * WAL-index.  Who wants EXCLUSIVE without RESERVED has found a hot journal, or
+ * is about to remove the log.  It gives up if that is refused: SQLite 3.40 keeps
+ * PENDING until then. */
 static void act_lock(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
   int level = (int)w[1]->value;
   if (!h->database || (!h->level && level != SQLITE_LOCK_SHARED)) return;
   if (!h->writes && level != SQLITE_LOCK_SHARED) return;
+  if (h->mapped && level == SQLITE_LOCK_RESERVED) return;
   int rc = of(h)->xLock(h->f, level);
   say_code(me, rc);
   if (rc == SQLITE_OK && h->level < level) h->level = level;
   if (rc == SQLITE_OK || h->level != SQLITE_LOCK_SHARED ||
       level != SQLITE_LOCK_EXCLUSIVE)
     return;
+  if (h->mapped) handle_unmap(h, 0);
   of(h)->xUnlock(h->f, SQLITE_LOCK_NONE);
   h->level = SQLITE_LOCK_NONE;
 }
 
-/* To SHARED or NONE. */
+/* To SHARED or NONE; who has the WAL-index keeps SHARED. */
 static void act_unlock(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
   int level = (int)w[1]->value;
-  if (!h->level || level > h->level) return;
+  if (!h->level || level > h->level || (h->mapped && !level)) return;
   say_code(me, of(h)->xUnlock(h->f, level));
   h->level = level;
 }
@@ -196,12 +199,18 @@ static void act_moved(cal_actor *me, const cal_word *const *w) {
   cal_say(me, "%d", moved);
 }
 
-/* Of a file that has its name: the WAL-index goes by the name. */
+/* Of a file that has its name, as the WAL-index goes by the name; and with
+ * SHARED, by which its last user knows that it is the last. */
 static void act_map(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
   int number = (int)w[1]->value;
   void volatile *at = NULL;
   if (!h->database || has_moved(h)) return;
+  if (!h->level && of(h)->xLock(h->f, SQLITE_LOCK_SHARED) != SQLITE_OK) {
+    cal_say(me, "locked out");
+    return;
+  }
+  if (!h->level) h->level = SQLITE_LOCK_SHARED;
   int rc = of(h)->xShmMap(h->f, number, REGION, (int)w[2]->value, &at);
   say_code(me, rc);
   cal_say(me, at ? "there" : "not there");
