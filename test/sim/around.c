@@ -1,6 +1,7 @@
 /* around.c - see around.h */
 #include "test/sim/around.h"
 
+#include "test/sim/forked.h"
 #include "test/sim/known.h"
 #include "test/sim/plan.h"
 
@@ -129,6 +130,7 @@ static int do_turn(const ops_actor *a) {
   int64_t turn = zke_turn(a->z);
   if (chance(a, 2)) return zke_wake(a->z);
   int rc = zke_wait_turn(a->z, turn, zke_now(a->z) + 20);
+  forked_returned(a->slot, a->z, rc);
   return rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK : rc;
 }
 

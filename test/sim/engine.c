@@ -21,11 +21,18 @@
 #define clock_gettime(clock, out) threads_clock(clock, out)
 #define pthread_once(once, fn) threads_once(once, fn)
 #define pthread_atfork(prepare, parent, child) \
-  (((void)(prepare), (void)(parent), (void)(child)), threads_nothing())
-#define pthread_setcancelstate(state, old) \
-  (((void)(state), (void)(old)), threads_nothing())
-#define pthread_setcanceltype(type, old) \
-  (((void)(type), (void)(old)), threads_nothing())
+  threads_at_fork(prepare, parent, child)
+#define pthread_setcancelstate(state, old) threads_cancel_state(state, old)
+#define pthread_setcanceltype(type, old) threads_cancel_type(type, old)
+#undef pthread_cleanup_push
+#undef pthread_cleanup_pop
+#define pthread_cleanup_push(f, a)                      \
+  {                                                     \
+    threads_cleanup cleanup_ = {.fn = (f), .arg = (a)}; \
+    threads_push(&cleanup_);
+#define pthread_cleanup_pop(runs) \
+  threads_pop(runs);              \
+  }
 
 #include "zkembed.h"
 #define FUNCTION(name, path, parameters, arguments, samples) \

@@ -81,23 +81,37 @@ bool file_process_has_lock(const sched_process *p, const disk_node *n,
 
 /* ---- open file descriptions ---- */
 
-/* What a process begins with: no descriptor is open. */
-file_table *file_table_new(void) { return sim_zero(sizeof(file_table)); }
+static file_open *pollers; /* of all processes: a forked child shares them */
+
+/* What a process begins with: no descriptor is open, or copies of another's. */
+file_table *file_table_new(const file_table *from) {
+  file_table *t = sim_zero(sizeof *t);
+  for (int fd = 0; from && fd < FILE_DESCRIPTORS; fd++) {
+    t->fd[fd] = from->fd[fd];
+    if (t->fd[fd]) t->fd[fd]->refs++;
+  }
+  return t;
+}
 
 /* Pollers forget a description that is closed. */
-static void members_forget(const file_table *t, const file_open *o) {
-  for (int fd = 0; fd < FILE_DESCRIPTORS; fd++) {
-    file_open *p = t->fd[fd];
-    if (!p || p->kind != FILE_POLLER) continue;
+static void members_forget(const file_open *o) {
+  for (file_open *p = pollers; p; p = p->next_poller)
     for (int i = 0; i < p->members; i++)
       if (p->member[i].o == o) p->member[i--] = p->member[--p->members];
-  }
+}
+
+/* A poller is closed. */
+static void poller_forget(const file_open *o) {
+  file_open **at = &pollers;
+  while (*at && *at != o) at = &(*at)->next_poller;
+  if (*at) *at = o->next_poller;
 }
 
 /* A descriptor of it is closed. */
-static void open_drop(const file_table *t, file_open *o) {
+static void open_drop(file_open *o) {
   if (--o->refs > 0) return;
-  members_forget(t, o);
+  if (o->kind == FILE_POLLER) poller_forget(o);
+  members_forget(o);
   disk_node *n = o->n;
   if (n) {
     lock_drop(n, o, 0, INT64_MAX);
@@ -127,7 +141,7 @@ bool file_reap_one(file_table *t) {
     file_open *o = t->fd[fd];
     if (!o || pick-- > 0) continue;
     t->fd[fd] = NULL;
-    open_drop(t, o);
+    open_drop(o);
     return true;
   }
   return false;
@@ -175,9 +189,16 @@ int file_open_node(disk_node *n, bool reads, bool writes) {
 int file_open_kind(file_kind kind) {
   file_open *o = sim_zero(sizeof *o);
   o->kind = kind;
-  if (kind == FILE_POLLER)
-    o->member = sim_zero(FILE_MEMBERS * sizeof *o->member);
-  return fd_new(o);
+  int fd = fd_new(o);
+  if (fd < 0) {
+    free(o);
+    return fd;
+  }
+  if (kind != FILE_POLLER) return fd;
+  o->member = sim_zero(FILE_MEMBERS * sizeof *o->member);
+  o->next_poller = pollers;
+  pollers = o;
+  return fd;
 }
 
 /* Another descriptor of the same description. */
@@ -188,7 +209,7 @@ void file_close(int fd) {
   file_table *t = sched_self()->files;
   file_open *o = file_get(fd);
   t->fd[fd] = NULL;
-  open_drop(t, o);
+  open_drop(o);
 }
 
 /* ---- FIFOs ---- */

@@ -29,6 +29,7 @@ typedef struct file_open {
   int64_t due;  /* a timer's; 0: never */
   file_member *member;
   int members;
+  struct file_open *next_poller;
 } file_open;
 
 /* What the kernel has for a process. */
@@ -37,7 +38,8 @@ typedef struct file_table {
   struct vfs_file *handles; /* SQLite's: vfs.c */
 } file_table;
 
-file_table *file_table_new(void);
+/* Of a new process: empty, or with the descriptors of another's. */
+file_table *file_table_new(const file_table *from);
 /* Close one of a dead process's descriptors, whichever: false: it has none. */
 bool file_reap_one(file_table *t);
 /* How many a process has. */

@@ -123,12 +123,14 @@ static void check_result(const known_call *c, int rc) {
                   zke_error_name(rc), zke_errmsg());
       s->lost = true;
       return;
+    case ZKE_FORKED:
+      if (sched_self()->was_inside) return;
+      sim_found("P9: %s: %s", c->name, zke_errmsg());
     case ZKE_NOTADB:
       if (known_is_rubbish(c)) return;
       sim_found("P11: %s: %s", c->name, zke_errmsg());
     case ZKE_CORRUPT:
     case ZKE_MISUSE:
-    case ZKE_FORKED:
     case ZKE_BADARGUMENTS:
       sim_found("P11: %s: %s, %s", c->name, zke_error_name(rc), zke_errmsg());
     case ZKE_CONNECTIONLOSS:

@@ -33,6 +33,10 @@ static uint64_t chance(int slot, uint64_t below) {
   return sim_random((sim_stream)(SIM_LOAD + slot), below);
 }
 
+struct zke *load_handle(int slot) {
+  return actors[slot].z;
+}
+
 /* ---- the end ---- */
 
 /* No session is left that nobody has (P6). */
@@ -131,8 +135,8 @@ static bool open_until(int slot) {
     actors[slot].z = a.z;
     if (rc == ZKE_OK) return true;
     if (rc == ZKE_NOTADB) return false;
-    if (a.z) ops_close(slot, a.z);
     actors[slot].z = NULL;
+    if (a.z) ops_close(slot, a.z);
     sched_pause((int64_t)chance(slot, 200) * SIM_MS);
     if (sim.ending && sim.now > sim.ending + OPEN_MS * SIM_MS)
       sim_found("P10: the file cannot be opened: %s", zke_errmsg());
@@ -156,8 +160,8 @@ static void process_main(int slot) {
     sched_join();
     if (sim.ending) come_to_rest(&a);
     ends = sim.ending != 0;
-    ops_close(slot, a.z);
     actors[slot].z = NULL;
+    ops_close(slot, a.z);
     if (!ends && chance(slot, 8) == 0) {
       actors[slot].begins = sim.now + (int64_t)chance(slot, 500) * SIM_MS;
       return;
@@ -198,10 +202,8 @@ void load_all_died(void) {
 
 void load_cut(void) {
   kept_forget();
-  for (int i = 0; i < the_plan.k.processes; i++) {
-    forget(i);
-    actors[i].begins = soon(50);
-  }
+  for (int i = 0; i < SIM_SLOTS; i++) forget(i);
+  for (int i = 0; i < the_plan.k.processes; i++) actors[i].begins = soon(50);
   if (sim_chance(SIM_WORLD, 1, 3)) calm();
 }
 

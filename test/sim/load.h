@@ -18,6 +18,8 @@ typedef struct load_figures {
 extern load_figures load_count;
 
 void load_begin(void);
+/* The handle of a slot's process, or NULL. */
+struct zke *load_handle(int slot);
 /* load_died - a process was killed; load_all_died - all were; load_cut - by a
  * power cut, which has left what it has left */
 void load_died(int slot);

@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "test/sim/around.h"
+#include "test/sim/cancel.h"
 #include "test/sim/corner.h"
 #include "test/sim/foreign.h"
+#include "test/sim/forked.h"
 #include "test/sim/history.h"
 #include "test/sim/kept.h"
 #include "test/sim/line.h"
@@ -35,7 +37,7 @@ static uint64_t chance(const ops_actor *a, uint64_t below) {
 
 /* ---- registers ---- */
 
-static void op_set(const ops_actor *a) {
+void ops_set(const ops_actor *a) {
   char path[8], text[KNOWN_BYTES + 1];
   int k = (int)chance(a, KNOWN_REGISTERS), v = known_value_new();
   int most = k ? KNOWN_BYTES : 0; /* the first has short values */
@@ -372,13 +374,16 @@ static void wait_outside(const ops_actor *a, int64_t ms) {
   struct pollfd p = {fd, POLLIN, 0};
   os_simulated.poll(NULL, &p, 1, (int)ms);
   known_call c = known_begin(a->slot, "dispatch");
-  known_end(c, zke_dispatch(a->z, &count));
+  int rc = zke_dispatch(a->z, &count);
+  forked_returned(a->slot, a->z, rc);
+  known_end(c, rc);
 }
 
 int ops_wait(const ops_actor *a, int64_t ms) {
   known_call c = known_begin(a->slot, "wait");
   watches_wait(a->slot, a->thread, true);
   int rc = zke_wait(a->z, zke_now(a->z) + ms);
+  forked_returned(a->slot, a->z, rc);
   watches_wait(a->slot, a->thread, false);
   c.at += ms * SIM_MS; /* what it may take beside */
   int quiet = rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK : rc;
@@ -434,7 +439,7 @@ typedef struct kind {
 } kind;
 
 static const kind kinds[] = {
-    {op_set, 3, false},         {op_get, 2, true},
+    {ops_set, 3, false},        {op_get, 2, true},
     {op_get_watched, 2, true},  {op_pair_set, 1, false},
     {op_pair_read, 1, true},    {op_put, 1, false},
     {op_take, 1, false},        {op_list, 1, true},
@@ -445,13 +450,14 @@ static const kind kinds[] = {
     {op_batch_undone, 1, true}, {op_expire, 1, true},
     {line_any, 1, true},        {kept_any, 2, true},
     {around_any, 2, true},      {watchers_any, 2, true},
-    {foreign_any, 1, true},     {corner_any, 2, false}};
+    {foreign_any, 1, true},     {corner_any, 2, false},
+    {cancel_any, 1, false}};
 
 void ops_any(const ops_actor *a) {
   int total = 0;
   bool calm = sim.now < calm_until;
   if (the_plan.k.busy && !calm && chance(a, 4)) {
-    op_set(a);
+    ops_set(a);
     return;
   }
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)

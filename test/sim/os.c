@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test/sim/container.h"
 #include "test/sim/plan.h"
 #include "test/sim/vfs.h"
 #include "test/sim/wait.h"
@@ -401,8 +402,7 @@ static int call_random(void *context, void *buffer, size_t size) {
 /* Another text after each power cut. */
 static int call_boot_id(void *context, char *buffer, size_t size) {
   (void)context;
-  snprintf(buffer, size, "boot %d", sim.boots);
-  return 0;
+  return container_boot_id(buffer, size);
 }
 
 /* Never given twice in a run. */
@@ -421,8 +421,7 @@ static int call_process_name(void *context, char *buffer, size_t size) {
 /* There is one time namespace. */
 static int call_boot_offset(void *context, int64_t *out) {
   (void)context;
-  *out = 0;
-  return 0;
+  return container_boot_offset(out);
 }
 
 const zke_os os_simulated = {.size = sizeof(zke_os),

@@ -8,9 +8,11 @@
 #include <string.h>
 
 #include "test/sim/disk.h"
+#include "test/sim/sched.h"
 
 plan the_plan;
 int64_t (*plan_count)(int slot, sim_call call);
+bool (*plan_may_cancel)(int64_t n);
 
 /* The errors that a fault can be, by the name that it has in a string. */
 static const struct {
@@ -93,6 +95,27 @@ static void plan_stops(plan *p) {
         somewhere(p, 's', calls, (int)(sizeof calls / sizeof *calls));
     f.arg = some(longest);
     add(p, f);
+  }
+}
+
+/* Forks, execs, and threads that are cancelled. */
+static void plan_copies(plan *p) {
+  static const sim_call calls[] = {CALL_poll,   CALL_dread, CALL_dsync,
+                                   CALL_open,   CALL_pipe,  CALL_barrier,
+                                   CALL_mkfifo, CALL_lock,  CALL_dclose};
+  static const struct {
+    char kind;
+    int rare;
+    int64_t longest; /* its number */
+  } all[] = {{'f', 5, 2000}, {'d', 6, 2000}, {'x', 8, 0}, {'c', 6, 2}};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    int64_t n = one_in(all[i].rare) ? some(10) : 0;
+    while (n-- > 0) {
+      plan_fault f =
+          somewhere(p, all[i].kind, calls, (int)(sizeof calls / sizeof *calls));
+      f.arg = all[i].longest ? below(all[i].longest) : 0;
+      add(p, f);
+    }
   }
 }
 
@@ -226,6 +249,41 @@ static void chain_bad_disk(plan *p, int64_t style) {
   add_after(p, 'C', -1, 6000, style);
 }
 
+/* What comes soon after something has begun: a boot, the burial of a dead
+ * process by another one, a failed sync, a checkpoint (whose sync takes a
+ * millisecond longer), a fork. */
+static void chain_aimed(plan *p, int slot) {
+  static const struct {
+    char kind;
+    sim_call call;
+    int64_t arg;
+  } begins[] = {{'C', CALL_any, 1},    {'k', CALL_any, 0},
+                {'k', CALL_any, 0},    {'e', CALL_dsync, EIO},
+                {'l', CALL_dbsync, 1}, {'l', CALL_cksync, 1},
+                {'f', CALL_any, 1000}, {'d', CALL_any, 1500}};
+  static const sim_call calls[] = {CALL_findlock, CALL_unlink, CALL_dwrite,
+                                   CALL_dsync,    CALL_list,   CALL_probe,
+                                   CALL_barrier,  CALL_pread,  CALL_pwrite};
+  static const char blows[] = "kkksfdxc";
+  size_t i = (size_t)below((int64_t)(sizeof begins / sizeof *begins));
+  plan_fault f = somewhere(p, begins[i].kind, NULL, 0);
+  f.call = begins[i].call;
+  f.arg = begins[i].arg;
+  if (f.call != CALL_any) f.at = some(f.at / 200 + 2);
+  if (f.kind == 'C') f.slot = -1;
+  add(p, f);
+  for (int64_t n = 1 + below(3); n > 0; n--) {
+    char kind = blows[below((int64_t)sizeof blows - 1)];
+    add_after(p, kind, slot, 300, kind == 's' ? some(3600000) : below(3));
+    if (one_in(2)) {
+      plan_fault *last = &p->fault[p->faults - 1];
+      last->call = calls[below((int64_t)(sizeof calls / sizeof *calls))];
+      last->at = 1 + below(6);
+    }
+    slot = one_in(3) ? SIM_CHILD : (int)below(p->k.processes);
+  }
+}
+
 /* Faults that meet: one aimed at what another has begun. */
 static void plan_chain(plan *p) {
   static const sim_call calls[] = {CALL_dsync, CALL_dbsync, CALL_cksync,
@@ -233,7 +291,7 @@ static void plan_chain(plan *p) {
   plan_fault f = somewhere(p, 'k', calls, 3);
   int slot = one_in(2) ? f.slot : (int)below(p->k.processes);
   int64_t style = below(CUT_STYLES);
-  switch (below(8)) {
+  switch (below(10)) {
     case 0:
       chain_failed_sync(p, f, slot, style);
       break;
@@ -262,6 +320,10 @@ static void plan_chain(plan *p) {
     case 6:
       chain_bad_disk(p, style);
       break;
+    case 7:
+    case 8:
+      chain_aimed(p, slot);
+      break;
     default: /* all die, and a cut or none */
       add_at_step(p, 'M', 0);
       if (one_in(2)) add_after(p, 'C', -1, 2000, style);
@@ -287,8 +349,10 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   k->cache = one_in(6) ? 1 + below(64) : 0;
   k->history = one_in(3);
   k->devices = one_in(2);
+  k->container = one_in(5) ? 1 + below(9) : 0;
   plan_kills(p);
   plan_stops(p);
+  plan_copies(p);
   plan_errors(p);
   plan_host(p);
   for (int64_t n = one_in(3) ? 0 : 1 + below(3); n > 0; n--) plan_chain(p);
@@ -485,7 +549,7 @@ const char *plan_parse(plan *p, const char *text, const char **at) {
 static bool fits(const plan_fault *f, sim_call call) {
   if (f->kind == 'e') return sim_call_reports(call, (int)f->arg);
   if (f->kind == 'l') return sim_call_syncs(call) || call == CALL_fsync;
-  return true;
+  return f->kind != 'c' || plan_may_cancel(f->arg);
 }
 
 /* It strikes now; what follows it counts from here. */

@@ -12,6 +12,11 @@
  *   k1@532         kill it there; k1@dwrite7:500 inside, half of it written
  *   e0@532:EIO     the first call from there on that may report EIO does
  *   s2@900:1500    stop it there for 1,500 ms
+ *   x1@532         it execs: as a kill, but the next has its pid
+ *   d1@532:800     a child has copies of its descriptors for 800 ms
+ *   f1@532:800     it forks, and dies 800 ms later (forked.h)
+ *   f1@532:801     the same in its next callback
+ *   c1@532         that thread is cancelled; :2 the second one behind it
  *   l2@dsync4:800  this sync, or the next one from there on, takes 800 ms
  *
  * A fault with a + in place of the @ strikes so many calls, or steps, after the
@@ -37,18 +42,19 @@
 /* letter, name, least, most */
 #define PLAN_KNOB_LIST(X)                                                   \
   X('p', processes, 1, 6)                                                   \
-  X('t', threads, 1, SIM_THREADS) /* of each */                             \
-  X('c', steps, 100, 10000000)    /* until faults end */                    \
-  X('w', switches, 0, 100)        /* of 100 steps; 0: by priority */        \
-  X('x', changes, 1, 1000)        /* of priorities */                       \
-  X('b', busy, 0, 1)              /* writers without a pause */             \
-  X('l', leases, 0, 1)            /* and sessions that are ended */         \
-  X('k', kept, 0, 1)              /* kept sessions */                       \
+  X('t', threads, 1, SIM_THREADS - 1) /* of each */                         \
+  X('c', steps, 100, 10000000)        /* until faults end */                \
+  X('w', switches, 0, 100)            /* of 100 steps; 0: by priority */    \
+  X('x', changes, 1, 1000)            /* of priorities */                   \
+  X('b', busy, 0, 1)                  /* writers without a pause */         \
+  X('l', leases, 0, 1)                /* and sessions that are ended */     \
+  X('k', kept, 0, 1)                  /* kept sessions */                   \
   X('r', readlocks, 0, 1)                                                   \
   X('g', plainlog, 0, 1)                                                    \
-  X('h', history, 0, 1)  /* and its check at the end */                     \
-  X('d', devices, 0, 1)  /* a boot gives the disk another number */         \
-  X('i', cache, 0, 4096) /* KiB; 0: the engine's own */                     \
+  X('h', history, 0, 1)   /* and its check at the end */                    \
+  X('d', devices, 0, 1)   /* a boot gives the disk another number */        \
+  X('v', container, 0, 9) /* half of them live in one: container.c */       \
+  X('i', cache, 0, 4096)  /* KiB; 0: the engine's own */                    \
   X('o', omits, 0, (INT64_C(1) << 40) - 1) /* kinds of calls, a bit each */ \
   X('y', order, 0, 1000000)                /* 0: the seed's; another */
 
@@ -77,6 +83,10 @@ extern const plan_knob plan_knob_of[PLAN_KNOBS];
   X('s', "a stop", "ms")                          \
   X('e', "an error", "")                          \
   X('l', "a slow sync", "ms")                     \
+  X('x', "an exec", "")                           \
+  X('d', "a child has the descriptors", "ms")     \
+  X('f', "a fork", "ms until the parent dies")    \
+  X('c', "a cancellation", "")                    \
   X('C', "a power cut", "")                       \
   X('M', "a kill of all processes", "")           \
   X('F', "the disk is full", "ms")                \
@@ -109,6 +119,9 @@ extern plan the_plan;
 /* How many calls of a name, or any, a slot's processes have made, or of slot -1
  * the steps; the scheduler's. */
 extern int64_t (*plan_count)(int slot, sim_call call);
+/* May the running thread, or the n-th behind it, be cancelled now?  The
+ * scheduler's, too. */
+extern bool (*plan_may_cancel)(int64_t n);
 
 /* A knob of a plan. */
 int64_t *plan_knob_at(plan_knobs *k, int knob);

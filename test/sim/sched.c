@@ -28,6 +28,10 @@ typedef struct fiber {
   int64_t priority;
   int torn;        /* it dies inside the call that it makes; else -1 */
   char *variables; /* of the thread, while another runs */
+  bool first;      /* with it the process ends */
+  bool rests;      /* its last call was a pause of the program's */
+  bool leaves;     /* a cancellation ends its sleep */
+  sched_cancel cancel;
 } fiber;
 
 typedef struct slot {
@@ -46,8 +50,8 @@ static fiber *running;
 static void *main_sp;
 static bool cut;
 static int64_t host_fault_at; /* the step of the next one of the host's */
-static int pids;
-static int64_t lowest; /* priority given so far */
+static fiber *urgent;         /* it forks now, before any other goes on */
+static int64_t lowest;        /* priority given so far */
 static char *free_stack[FREE_STACKS];
 static int free_stacks;
 
@@ -129,22 +133,33 @@ static void leave(void) {
   fiber_switch(&f->sp, main_sp);
 }
 
-/* What each fiber begins with. */
-static void fiber_main(void) {
+/* The running fiber is over, and with the first one its process. */
+static void fiber_return(void) {
   fiber *f = running;
-  f->fn(f->p->slot);
   f->state = OVER;
   sim_tell('e', "returns");
-  if (f->number == 0) {
+  if (f->first) {
     hooks.returned(f->p);
     f->p->dying = true;
   }
   for (;;) leave();
 }
 
+void sched_return(void) {
+  fiber_return();
+  abort();
+}
+
+/* What each fiber begins with. */
+static void fiber_main(void) {
+  running->fn(running->p->slot);
+  fiber_return();
+}
+
 static void fiber_begin(sched_process *p, int number, void (*fn)(int)) {
   fiber *f = sim_zero(sizeof *f);
-  *f = (fiber){.p = p, .number = number, .fn = fn, .torn = -1};
+  *f =
+      (fiber){.p = p, .number = number, .fn = fn, .torn = -1, .first = !number};
   f->priority = (int64_t)sim_random(SIM_ORDER, 1000000) + 1000000;
   f->variables = copy_of(clean_thread, thread_size());
   if (free_stacks) {
@@ -159,17 +174,21 @@ static void fiber_begin(sched_process *p, int number, void (*fn)(int)) {
   story_tell('b', p->slot, number, "begins");
 }
 
+/* A fiber is over, or vanishes with its process. */
+static void fiber_end(slot *s, int number) {
+  fiber *f = s->thread[number];
+  s->thread[number] = NULL;
+  if (!f) return;
+  if (in_thread == f) in_thread = NULL;
+  if (urgent == f) urgent = NULL;
+  if (free_stacks < FREE_STACKS) free_stack[free_stacks++] = f->stack;
+  free(f->variables);
+  free(f);
+}
+
 /* The fibers of a process are over. */
 static void fibers_end(slot *s) {
-  for (int i = 0; i < SIM_THREADS; i++) {
-    fiber *f = s->thread[i];
-    s->thread[i] = NULL;
-    if (!f) continue;
-    if (in_thread == f) in_thread = NULL;
-    if (free_stacks < FREE_STACKS) free_stack[free_stacks++] = f->stack;
-    free(f->variables);
-    free(f);
-  }
+  for (int i = 0; i < SIM_THREADS; i++) fiber_end(s, i);
 }
 
 /* When must a slot look for faults?  At a call that is aimed at, or from the
@@ -193,6 +212,15 @@ static void faults_note_all(void) {
   host_fault_at = plan_next_host();
 }
 
+/* The running thread, or the n-th behind it, if it may be cancelled. */
+static fiber *cancel_target(int64_t n) {
+  const slot *s = &slots[running->p->slot];
+  fiber *f = s->thread[(running->number + n) % SIM_FORKER];
+  return f && f->cancel.back ? f : NULL;
+}
+
+static bool may_cancel(int64_t n) { return cancel_target(n) != NULL; }
+
 static int64_t count_of(int number, sim_call call) {
   if (number < 0) return sim.steps;
   const slot *s = &slots[number];
@@ -202,27 +230,97 @@ static int64_t count_of(int number, sim_call call) {
 void sched_begin(const sched_hooks *given) {
   hooks = *given;
   plan_count = count_of;
+  plan_may_cancel = may_cancel;
   clean_thread = copy_of(__start_sim_thread, thread_size());
   clean_process = copy_of(__start_sim_process, process_size());
   faults_note_all();
 }
 
-void sched_spawn(int number, void (*fn)(int)) {
+/* A new process of a slot that is free, with the descriptors of another one if
+ * it is forked; it has no thread yet. */
+static sched_process *process_new(int number, const sched_process *parent) {
   slot *s = &slots[number];
   if (!sched_is_free(number)) sim_bug("slot %d is taken", number);
+  int pid = s->p && s->p->execs ? s->p->pid : hooks.pid(number);
   free(s->p);
   free(s->variables);
-  s->variables = copy_of(clean_process, process_size());
+  s->variables = NULL;
   if (in_process == s) in_process = NULL;
   s->p = sim_zero(sizeof *s->p);
   s->p->slot = number;
-  s->p->pid = 1000 + ++pids;
-  s->p->files = hooks.begin();
-  fiber_begin(s->p, 0, fn);
+  s->p->pid = pid;
+  s->p->files = hooks.begin(parent ? parent->files : NULL);
+  return s->p;
+}
+
+void sched_spawn(int number, void (*fn)(int)) {
+  sched_process *p = process_new(number, NULL);
+  slots[number].variables = copy_of(clean_process, process_size());
+  fiber_begin(p, 0, fn);
 }
 
 void sched_start_thread(void (*fn)(int), int number) {
   fiber_begin(running->p, number, fn);
+}
+
+/* ---- fork ---- */
+
+/* A child that never runs: it has the descriptors until it is over. */
+static void copy_begins(int64_t ms) {
+  if (!sched_is_free(SIM_COPY)) return;
+  sched_process *p = process_new(SIM_COPY, running->p);
+  p->is_shadow = true;
+  p->stopped = sim.now;
+  p->stop_until = sim.now + ms * SIM_MS;
+  sim_say("process %c has its descriptors, pid %d", 'A' + SIM_COPY, p->pid);
+}
+
+/* A thread of the process begins that is in no call, and forks before anything
+ * else happens, unless it has to wait for another thread.  Or its next callback
+ * forks, if the number is odd. */
+static void forker_begins(int64_t ms) {
+  slot *s = &slots[running->p->slot];
+  const fiber *f = s->thread[SIM_FORKER];
+  if (f && f->state != OVER) return;
+  running->p->fork_ms = ms;
+  running->p->forks_in_callback = ms % 2;
+  if (ms % 2) return;
+  fiber_end(s, SIM_FORKER);
+  fiber_begin(running->p, SIM_FORKER, hooks.forks);
+  urgent = s->thread[SIM_FORKER];
+}
+
+/* Does any thread but the running one stand in a call? */
+static bool others_are_inside(const slot *s) {
+  for (int i = 0; i < SIM_THREADS; i++) {
+    const fiber *f = s->thread[i];
+    if (f && f != running && f->state != OVER && !f->rests) return true;
+  }
+  return false;
+}
+
+bool sched_fork(void) {
+  fiber *f = running;
+  sched_process *parent = f->p;
+  slot *from = &slots[parent->slot], *to = &slots[SIM_CHILD];
+  if (urgent == f) urgent = NULL;
+  if (!sched_is_free(SIM_CHILD)) return false;
+  sched_process *child = process_new(SIM_CHILD, parent);
+  hooks.forked(parent, child);
+  child->was_inside = others_are_inside(from);
+  memcpy(child->at_fork, parent->at_fork, sizeof child->at_fork);
+  to->variables = sim_zero(process_size());
+  in_process = to; /* the memory goes with the child */
+  from->thread[f->number] = NULL;
+  fibers_end(from);
+  to->thread[f->number] = f;
+  f->p = child;
+  f->first = true;
+  parent->is_shadow = true;
+  if (!parent->stopped) parent->stopped = sim.now;
+  parent->stop_until = sim.now + parent->fork_ms * SIM_MS;
+  story_tell('b', SIM_CHILD, f->number, "is forked");
+  return true;
 }
 
 void sched_join(void) {
@@ -264,9 +362,34 @@ static void stop(int64_t ms) {
 }
 
 void sched_go_on_all(void) {
-  for (int i = 0; i < SIM_SLOTS; i++)
-    if (slots[i].p) slots[i].p->stop_until = 0;
+  for (int i = 0; i < SIM_SLOTS; i++) {
+    if (!slots[i].p) continue;
+    slots[i].p->stop_until = 0;
+    if (slots[i].p->is_shadow) sched_kill(i);
+  }
 }
+
+/* ---- cancellation ---- */
+
+sched_cancel *sched_cancel_of(void) {
+  return running ? &running->cancel : NULL;
+}
+
+/* May the running thread be left now? */
+static bool is_cancelled(void) {
+  const sched_cancel *c = &running->cancel;
+  return c->pending && c->back && !c->off;
+}
+
+void sched_test_cancel(void) {
+  if (running && is_cancelled()) hooks.cancelled();
+}
+
+void sched_renew_thread(void) {
+  memcpy(__start_sim_thread, clean_thread, thread_size());
+}
+
+/* ---- a fault strikes ---- */
 
 /* A fault strikes at this call; the errno that it has to report, or 0. */
 static int strike(const plan_fault *f, sim_call call) {
@@ -285,6 +408,19 @@ static int strike(const plan_fault *f, sim_call call) {
       return 0;
     case 'l':
       sched_wait_until(sim.now + f->arg * SIM_MS, NULL, 0);
+      return 0;
+    case 'x':
+      running->p->execs = true;
+      sched_die();
+    case 'd':
+      copy_begins(f->arg);
+      return 0;
+    case 'f':
+      forker_begins(f->arg);
+      leave();
+      return 0;
+    case 'c':
+      cancel_target(f->arg)->cancel.pending = true;
       return 0;
     default:
       sim.errors++;
@@ -337,8 +473,11 @@ int sched_step(sim_call call) {
   sim_trace((uint64_t)call << 8 | (uint64_t)running->p->slot);
   sim_trace((uint64_t)sim.now);
   if (sim.verbose) story_step(call);
+  running->rests = call == CALL_pause;
+  if (running->p->watched) hooks.judge(running->p, call);
   int error = faults_strike(call);
   if (!error) maybe_switch();
+  if (call != CALL_mutex) sched_test_cancel();
   return error;
 }
 
@@ -361,15 +500,20 @@ void sched_wait_until(int64_t until, struct pollfd *fds, unsigned count) {
   if (!running) return;
   running->fds = fds;
   running->count = count;
+  running->leaves = true;
   wait_here(until);
   running->count = 0;
+  running->leaves = false;
+  sched_test_cancel();
 }
 
-bool sched_wait_on(const void *address, int64_t until) {
+bool sched_wait_on(const void *address, int64_t until, bool leaves) {
   running->address = address;
   running->woken = false;
+  running->leaves = leaves;
   wait_here(until);
   running->address = NULL;
+  running->leaves = false;
   return running->woken;
 }
 
@@ -405,6 +549,7 @@ static bool can_run(fiber *f, choice *c) {
   if (f->state == READY) return true;
   if (f->state == OVER) return false;
   if (sim.now >= f->until || (f->address && f->woken)) return true;
+  if (f->leaves && f->cancel.pending && !f->cancel.off) return true;
   if (f->count) {
     if (hooks.ready(f->p, f->fds, f->count)) return true;
     not_before(c, hooks.due(f->p, f->fds, f->count));
@@ -414,11 +559,16 @@ static bool can_run(fiber *f, choice *c) {
 }
 
 /* Does the process stand still?  The end of that is a fault, too: others have
- * gone on. */
+ * gone on.  A shadow dies then. */
 static bool stands_still(sched_process *p, choice *c) {
   if (!p->stopped) return false;
   if (sim.now < p->stop_until) {
     not_before(c, p->stop_until);
+    return true;
+  }
+  if (p->is_shadow) {
+    sched_kill(p->slot);
+    not_before(c, sim.now);
     return true;
   }
   p->stopped_ns += sim.now - p->stopped;
@@ -480,6 +630,10 @@ sched_end sched_run(int64_t limit) {
     if (sim.steps >= limit) return SCHED_LIMIT;
     hooks.tick();
     if (cut) continue;
+    if (urgent && urgent->state == READY) {
+      run(urgent);
+      continue;
+    }
     look(&c);
     int all = c.deaths + c.fibers;
     if (all == 0) {

@@ -12,6 +12,21 @@
 struct pollfd;
 struct file_table; /* file.c: what the kernel has for a process */
 
+/* fork: the last two slots are those of children, and the last thread of a
+ * process is the one that forks. */
+enum {
+  SIM_COPY = SIM_SLOTS - 2,
+  SIM_CHILD = SIM_SLOTS - 1,
+  SIM_FORKER = SIM_THREADS - 1
+};
+
+/* How far a forked child has come: what calls it may make (forked.c). */
+typedef enum sched_watched {
+  SCHED_FREE,   /* any: it is a process as others */
+  SCHED_OPENS,  /* none that changes anything */
+  SCHED_REFUSED /* none that anybody else could notice */
+} sched_watched;
+
 typedef struct sched_process {
   int slot, pid;
   bool dying;      /* its fibers do not run any more */
@@ -19,15 +34,37 @@ typedef struct sched_process {
   int64_t stopped; /* since when it is stopped; 0: it is not */
   int64_t stop_until, stopped_ns;
   struct file_table *files;
-  int error; /* of its last call of the VFS */
+  int error;       /* of its last call of the VFS */
+  bool execs;      /* it died by exec: the next in its slot has its pid */
+  bool is_shadow;  /* its memory is another's: it dies when it goes on */
+  bool was_inside; /* another thread was in a call at the fork */
+  bool forks_in_callback;   /* its next callback forks */
+  void *handle;             /* of zkembed.c's, of the parent at the fork */
+  int64_t fork_ms;          /* for how long the parent will outlive the fork */
+  sched_watched watched;    /* of a forked one */
+  void (*at_fork[3])(void); /* pthread_atfork(): prepare, parent, child */
 } sched_process;
+
+/* What the cancellation of a thread needs (threads.c). */
+typedef struct sched_cancel {
+  bool pending;                     /* it was asked for */
+  bool off, at_once;                /* its state, and its type */
+  struct threads_cleanup *cleanups; /* the innermost handler */
+  void *back;                       /* a jmp_buf; NULL: it is never left */
+} sched_cancel;
 
 /* What the parts above give, before the first process begins. */
 typedef struct sched_hooks {
   void (*died)(int slot);             /* by a kill */
   void (*returned)(sched_process *p); /* its first thread has */
   bool (*reap)(sched_process *p);     /* take one piece; false: none is left */
-  struct file_table *(*begin)(void);  /* of a new process */
+  int (*pid)(int slot);               /* of a new process */
+  /* what the kernel has for it; `from`: for a copy of that one's */
+  struct file_table *(*begin)(const struct file_table *from);
+  void (*forks)(int slot); /* the life of the thread that forks */
+  void (*forked)(sched_process *parent, sched_process *child);
+  void (*judge)(sched_process *child, sim_call call); /* a forked one */
+  void (*cancelled)(void); /* the running thread is left */
   bool (*ready)(sched_process *p, struct pollfd *fds, unsigned count);
   int64_t (*due)(sched_process *p, struct pollfd *fds, unsigned count);
   void (*tick)(void);    /* at each turn: the world's own faults, new
@@ -44,6 +81,19 @@ void sched_begin(const sched_hooks *hooks);
 void sched_spawn(int slot, void (*fn)(int slot));
 void sched_start_thread(void (*fn)(int slot), int number);
 void sched_join(void);
+
+/* sched_fork - the running thread, and the memory of its process, go on as a
+ *              child in the slot SIM_CHILD; false: there is no room for it.
+ *              The parent stands still from now on, with its descriptors and
+ *              its locks, and dies after fork_ms */
+bool sched_fork(void);
+
+/* sched_cancel_of - the running thread's; NULL outside of one
+ * sched_test_cancel - leave it if it was cancelled, and may be
+ * sched_renew_thread - another thread begins in the running fiber */
+sched_cancel *sched_cancel_of(void);
+void sched_test_cancel(void);
+void sched_renew_thread(void);
 
 /* sched_run - run all until nothing is left to run, or the power goes:
  *             sched_cut() makes it return SCHED_CUT */
@@ -80,6 +130,8 @@ int sched_torn(void);
  */
 int sched_fails(sim_call call);
 void sched_die(void) __attribute__((noreturn));
+/* The running process ends as if its first thread had returned. */
+void sched_return(void) __attribute__((noreturn));
 
 /* sched_kill - all threads of a process end here; what it had is reaped
  * sched_go_on - nothing stops it any more */
@@ -88,9 +140,9 @@ void sched_go_on_all(void);
 
 /* sched_wait_until - sleep until then, or until one of the fds is ready
  * sched_wait_on - sleep until sched_wake(address) of this process; false: it
- *                 is `until` */
+ *                 is `until`, or the thread was cancelled and `leaves` */
 void sched_wait_until(int64_t until, struct pollfd *fds, unsigned count);
-bool sched_wait_on(const void *address, int64_t until);
+bool sched_wait_on(const void *address, int64_t until, bool leaves);
 void sched_wake(const void *address);
 
 /* Sleep between calls, as a program that has nothing to do. */

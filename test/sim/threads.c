@@ -6,6 +6,7 @@
 #include "test/sim/threads.h"
 
 #include <errno.h>
+#include <setjmp.h>
 
 #include "test/sim/sched.h"
 #include "test/sim/wait.h"
@@ -13,14 +14,20 @@
 
 #define HOLDER(m) ((m)->__data.__owner)
 
+/* The number by which the running thread holds a mutex. */
 static int self(void) { return 1 + sched_thread(); }
+
+/* Wait until nobody has the mutex, and take it. */
+static void take(pthread_mutex_t *m) {
+  while (HOLDER(m)) sched_wait_on(m, SIM_NEVER, false);
+  HOLDER(m) = self();
+}
 
 int threads_lock(pthread_mutex_t *m) {
   if (!sched_self()) return 0;
   if (HOLDER(m) == self()) sim_found("P9: a mutex is taken twice");
   if (sched_has_threads()) sched_step(CALL_mutex);
-  while (HOLDER(m)) sched_wait_on(m, SIM_NEVER);
-  HOLDER(m) = self();
+  take(m);
   return 0;
 }
 
@@ -33,12 +40,13 @@ int threads_unlock(pthread_mutex_t *m) {
   return 0;
 }
 
-/* Give the mutex back, sleep, and take it again. */
+/* Give the mutex back, sleep, and take it again; a cancellation takes effect
+ * only then. */
 static int wait_for(pthread_cond_t *c, pthread_mutex_t *m, int64_t until) {
   threads_unlock(m);
-  bool woken = sched_wait_on(c, until);
-  while (HOLDER(m)) sched_wait_on(m, SIM_NEVER);
-  HOLDER(m) = self();
+  bool woken = sched_wait_on(c, until, true);
+  take(m);
+  sched_test_cancel();
   return woken ? 0 : ETIMEDOUT;
 }
 
@@ -72,3 +80,87 @@ int threads_clock(clockid_t clock, struct timespec *out) {
 }
 
 int threads_nothing(void) { return 0; }
+
+/* ---- fork ---- */
+
+int threads_at_fork(void (*prepare)(void), void (*parent)(void),
+                    void (*child)(void)) {
+  sched_process *p = sched_self();
+  if (sched_fails(CALL_alloc)) return ENOMEM;
+  p->at_fork[0] = prepare;
+  p->at_fork[1] = parent;
+  p->at_fork[2] = child;
+  return 0;
+}
+
+bool threads_fork(void) {
+  void (*const *handlers)(void) = sched_self()->at_fork;
+  if (handlers[0]) handlers[0]();
+  bool child = sched_fork();
+  handlers = sched_self()->at_fork;
+  if (child) sched_self()->watched = SCHED_REFUSED;
+  if (handlers[0]) handlers[child ? 2 : 1]();
+  return child;
+}
+
+/* ---- cancellation ---- */
+
+void threads_push(threads_cleanup *c) {
+  sched_cancel *self_cancel = sched_cancel_of();
+  c->outer = self_cancel->cleanups;
+  self_cancel->cleanups = c;
+}
+
+void threads_pop(bool runs) {
+  sched_cancel *c = sched_cancel_of();
+  const threads_cleanup *last = c->cleanups;
+  c->cleanups = last->outer;
+  if (runs) last->fn(last->arg);
+}
+
+/* An asynchronous cancellation takes effect when it may. */
+static void test_at_once(const sched_cancel *c) {
+  if (c->at_once) sched_test_cancel();
+}
+
+int threads_cancel_state(int state, int *old) {
+  sched_cancel *c = sched_cancel_of();
+  if (!c) return 0;
+  if (old) *old = c->off ? PTHREAD_CANCEL_DISABLE : PTHREAD_CANCEL_ENABLE;
+  c->off = state == PTHREAD_CANCEL_DISABLE;
+  test_at_once(c);
+  return 0;
+}
+
+int threads_cancel_type(int type, int *old) {
+  sched_cancel *c = sched_cancel_of();
+  if (!c) return 0;
+  if (old)
+    *old = c->at_once ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED;
+  c->at_once = type == PTHREAD_CANCEL_ASYNCHRONOUS;
+  test_at_once(c);
+  return 0;
+}
+
+bool threads_run(void (*fn)(const void *), const void *arg) {
+  jmp_buf back;
+  sched_cancel *c = sched_cancel_of();
+  *c = (sched_cancel){.back = &back};
+  if (setjmp(back)) {
+    *sched_cancel_of() = (sched_cancel){.back = NULL};
+    sched_renew_thread();
+    return false;
+  }
+  fn(arg);
+  *sched_cancel_of() = (sched_cancel){.back = NULL};
+  return true;
+}
+
+void threads_leave(void) {
+  sched_cancel *c = sched_cancel_of();
+  sim_say("CANCELLED");
+  c->pending = false;
+  c->off = true;
+  while (c->cleanups) threads_pop(true);
+  longjmp(*(jmp_buf *)c->back, 1);
+}

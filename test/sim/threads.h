@@ -1,12 +1,12 @@
-/* threads.h - mutexes and conditions of fibers, in place of the C library's
+/* threads.h - the C library's threads, for fibers
  *
- * engine.c is compiled with these names.  Cancellation and fork handlers do
- * nothing yet.
+ * engine.c is compiled with these names.
  */
 #ifndef ZKE_SIM_THREADS_H
 #define ZKE_SIM_THREADS_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <time.h>
 
 int threads_lock(pthread_mutex_t *m);
@@ -19,5 +19,33 @@ int threads_once(pthread_once_t *once, void (*fn)(void));
 /* The simulated clock, for the deadline of a condition. */
 int threads_clock(clockid_t clock, struct timespec *out);
 int threads_nothing(void);
+
+/* ---- fork ---- */
+
+int threads_at_fork(void (*prepare)(void), void (*parent)(void),
+                    void (*child)(void));
+/* As fork(): true in the child, which is sched_fork()'s. */
+bool threads_fork(void);
+
+/* ---- cancellation ---- */
+
+/* A cleanup handler, in the frame that it cleans up. */
+typedef struct threads_cleanup {
+  struct threads_cleanup *outer;
+  void (*fn)(void *);
+  void *arg;
+} threads_cleanup;
+
+void threads_push(threads_cleanup *c);
+void threads_pop(bool runs);
+int threads_cancel_state(int state, int *old);
+int threads_cancel_type(int type, int *old);
+
+/* threads_run - call fn as the body of a thread that may be cancelled; false:
+ *               it was, and the fiber goes on as another thread
+ * threads_leave - the running thread is cancelled here: its handlers run, the
+ *                 innermost first, and threads_run() returns */
+bool threads_run(void (*fn)(const void *), const void *arg);
+void threads_leave(void) __attribute__((noreturn));
 
 #endif

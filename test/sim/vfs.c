@@ -22,7 +22,8 @@ typedef struct vfs_file {
   unsigned shared, exclusive; /* of the WAL-index's locks */
   bool sync_names;            /* with the next sync, as the file may be new */
   bool remove;                /* when it is closed */
-  bool untold; /* a sync has failed: Linux tells each description once */
+  bool untold;    /* a sync has failed: Linux tells each description once */
+  bool inherited; /* by a forked child */
   char path[DISK_PATH];
 } handle;
 
@@ -77,6 +78,54 @@ bool vfs_reap_one(file_table *t) {
   while (pick-- > 0) h = h->next_own;
   handle_drop(h);
   return true;
+}
+
+/* Put another handle into a list, in the place of one. */
+#define REPLACE(first, member, h, by)                  \
+  do {                                                 \
+    handle **at_ = (first);                            \
+    while (*at_ && *at_ != (h)) at_ = &(*at_)->member; \
+    if (*at_) *at_ = (by);                             \
+  } while (0)
+
+/* A handle of the parent's stays in the lists by another name; its memory is
+ * the child's, and there it has no locks. */
+static void handle_forked(handle *h, file_table *parent, file_table *child) {
+  handle *own = sim_zero(sizeof *own);
+  *own = *h;
+  REPLACE(&own->n->handles, next, h, own);
+  if (own->shm) REPLACE(&own->shm->shm, next_shm, h, own);
+  own->next_own = parent->handles;
+  parent->handles = own;
+  h->level = SQLITE_LOCK_NONE;
+  h->shared = h->exclusive = 0;
+  h->inherited = true;
+  h->owner = child;
+  h->next = h->n->handles;
+  h->n->handles = h;
+  h->next_own = child->handles;
+  child->handles = h;
+  if (!h->shm) return;
+  h->next_shm = h->shm->shm;
+  h->shm->shm = h;
+}
+
+/* SQLite's memory goes with the child, the locks stay with the parent. */
+void vfs_forked(file_table *parent, file_table *child) {
+  handle *h = parent->handles, *next;
+  parent->handles = NULL;
+  for (; h; h = next) {
+    next = h->next_own;
+    handle_forked(h, parent, child);
+  }
+}
+
+/* Has it a connection that writes, of before the fork? */
+bool vfs_has_inherited(const file_table *t) {
+  const int flags = SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_READWRITE;
+  for (const handle *h = t->handles; h; h = h->next_own)
+    if (h->inherited && (h->flags & flags) == flags) return true;
+  return false;
 }
 
 /* Has the process any lock that SQLite has taken on the file? */

@@ -17,6 +17,12 @@ void vfs_register(void);
  * drop locks of SQLite's?  POSIX locks are the process's. */
 bool vfs_would_lose_locks(const disk_node *n);
 
+/* A process is forked, and SQLite's memory goes with the child: the parent's
+ * locks stay with the parent, since POSIX locks are not inherited. */
+void vfs_forked(file_table *parent, file_table *child);
+/* Has a process a connection of zkembed.c's that it was forked with? */
+bool vfs_has_inherited(const file_table *t);
+
 /* One of a dead process's handles is taken; false: it has none. */
 bool vfs_reap_one(file_table *t);
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 
+#include "test/sim/container.h"
 #include "zkembed.h"
 
 /* What of it is ready, as poll() says it. */
@@ -117,9 +118,11 @@ bool wait_take_timer(file_open *o) {
 int64_t wait_clock(int which) {
   if (which == ZKE_CLOCK_REALTIME)
     return sim.now + sim.wall + sim.suspended + INT64_C(1700000000000000000);
-  int64_t monotonic = sim.now - sim.booted;
+  int64_t monotonic = sim.now - sim.booted + container_ahead();
   return which == ZKE_CLOCK_BOOTTIME ? monotonic + sim.suspended : monotonic;
 }
 
 /* Deadlines outlive no boot, so this one's is meant. */
-int64_t wait_of_monotonic(int64_t ns) { return ns + sim.booted; }
+int64_t wait_of_monotonic(int64_t ns) {
+  return ns + sim.booted - container_ahead();
+}

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "test/sim/forked.h"
 #include "test/sim/known.h"
 #include "test/sim/load.h"
 #include "test/sim/plan.h"
@@ -36,6 +37,7 @@ static void on_event(zke *z, int type, int state, const char *path,
                      void *context) {
   keeper *k = context;
   (void)state;
+  if (forked_in_callback()) return;
   if (type < 0) return; /* watches.c has these */
   int64_t zxid = zke_event_zxid(z);
   sim_say("kept watch: event %d of %s, zxid %llx", type, path, (long long)zxid);
@@ -58,6 +60,7 @@ static void on_alarm(zke *z, int type, int state, const char *path,
                      void *context) {
   keeper *k = context;
   (void)state, (void)path;
+  if (forked_in_callback()) return;
   if (type != ZKE_EVENT_ALARM) return;
   if (the_plan.k.threads > 1) return; /* another may just have set it anew */
   if (!k->alarm_ms) sim_found("P4: an alarm that was not asked for");

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test/sim/forked.h"
 #include "test/sim/load.h"
 #include "test/sim/plan.h"
 #include "test/sim/sched.h"
@@ -80,6 +81,7 @@ static void check_time(const watch *w, int64_t zxid) {
 void watches_event(zke *z, int type, int state, const char *path,
                    void *context) {
   watch *w = context;
+  if (forked_in_callback()) return;
   if (type == ZKE_EVENT_OVERFLOW) return;
   if (type == ZKE_EVENT_SESSION) {
     if (!known_may_end(w->slot))
