@@ -170,9 +170,10 @@ static double sought_until; /* in this processor time */
  * does. */
 static bool finds_any(void) { return processor_s() < sought_until && !run(); }
 
-/* For shrink.c: does it find what is sought? */
-static bool finds_the_same(void) {
-  return finds_any() && strcmp(told->kind, sought) == 0;
+/* For shrink.c: does it find what is sought, and after how many calls? */
+static int64_t finds_the_same(void) {
+  bool same = finds_any() && strcmp(told->kind, sought) == 0;
+  return same ? 1 + told->load.calls : 0;
 }
 
 /* What was found, its string, and its size. */
