@@ -122,10 +122,11 @@ static void plan_copies(plan *p) {
 /* An error of any call, or of one that seldom fails. */
 static plan_fault any_error(const plan *p) {
   static const sim_call calls[] = {
-      CALL_findlock, CALL_open,   CALL_pread,   CALL_write,  CALL_list,
-      CALL_mkfifo,   CALL_shmmap, CALL_shmlock, CALL_dlock,  CALL_dread,
-      CALL_ddelete,  CALL_stat,   CALL_fsync,   CALL_pwrite, CALL_dopen,
-      CALL_lock,     CALL_probe,  CALL_poll,    CALL_unlink, CALL_alloc};
+      CALL_findlock, CALL_open,    CALL_pread,   CALL_write, CALL_list,
+      CALL_mkfifo,   CALL_shmmap,  CALL_shmlock, CALL_dlock, CALL_dread,
+      CALL_lread,    CALL_ddelete, CALL_stat,    CALL_fsync, CALL_pwrite,
+      CALL_dopen,    CALL_lock,    CALL_probe,   CALL_poll,  CALL_unlink,
+      CALL_alloc};
   enum { COUNT = (int)(sizeof calls / sizeof *calls) };
   plan_fault f = somewhere(p, 'e', calls, COUNT);
   do f.arg = errors[below(ERRORS)].error;
@@ -232,10 +233,11 @@ static void chain_lasting(plan *p) {
   for (int64_t n = 1 + below(3); n > 0; n--) add(p, f);
 }
 
-/* Stops in the middle of reads, so long that others begin the log again. */
+/* Stops in the middle of reads without locks, so long that others begin the log
+ * again. */
 static void chain_reads(plan *p) {
-  static const sim_call calls[] = {CALL_dread};
-  for (int64_t n = 2 + below(4); n > 0; n--) {
+  static const sim_call calls[] = {CALL_lread};
+  for (int64_t n = 4 + below(12); n > 0; n--) {
     plan_fault f = somewhere(p, 's', calls, 1);
     while (f.call == CALL_any) f = somewhere(p, 's', calls, 1);
     f.arg = 50 + some(1000);

@@ -122,6 +122,7 @@ typedef enum sim_stream {
   X(dopen, "IFM")                                       \
   X(dclose, "")                                         \
   X(dread, "I")                                         \
+  X(lread, "I") /* without a lock of the WAL-index */   \
   X(dwrite, "IS")                                       \
   X(dtruncate, "I")                                     \
   X(dsync, "IS")                                        \

@@ -146,9 +146,46 @@ static int io_close(sqlite3_file *f) {
   return SQLITE_OK;
 }
 
+/* Does the process lack the gate, the first byte of DATABASE-zke/gate?  Before
+ * there is such a file nobody can have it, and nobody lacks it. */
+static bool lacks_gate(const handle *h) {
+  char path[DISK_PATH];
+  size_t len = strlen(h->path);
+  if (h->flags & SQLITE_OPEN_WAL) len -= strlen("-wal");
+  snprintf(path, sizeof path, "%.*s-zke/gate", (int)len, h->path);
+  const disk_node *n = disk_find(path);
+  return n && !file_process_has_lock(sched_self(), n, 0);
+}
+
+/* Which of the WAL-index's locks does a process have?  -1: it has not opened
+ * the index. */
+static int index_locks(const file_table *owner) {
+  int locks = -1;
+  for (const handle *o = owner->handles; o; o = o->next_own)
+    if (o->shm)
+      locks = (locks < 0 ? 0 : locks) | (int)(o->shared | o->exclusive);
+  return locks;
+}
+
+/* Which call is a read?  One without locks, by a process that does not write,
+ * has a name of its own. */
+static sim_call read_call(const handle *h) {
+  bool locks = index_locks(h->owner) != 0 || !lacks_gate(h);
+  return locks ? CALL_dread : CALL_lread;
+}
+
+/* Which call is the sync of a file?  A checkpoint has a lock of the WAL-index
+ * while it syncs the log; a commit has not. */
+static sim_call sync_call(const handle *h) {
+  enum { CHECKPOINT = 1 << 1 };
+  int locks = index_locks(h->owner);
+  if (h->flags & SQLITE_OPEN_MAIN_DB) return CALL_dbsync;
+  return locks > 0 && locks & CHECKPOINT ? CALL_cksync : CALL_dsync;
+}
+
 /* A short read is filled with zeros: SQLite relies on that. */
 static int io_read(sqlite3_file *f, void *out, int size, sqlite3_int64 at) {
-  int error = sched_step(CALL_dread);
+  int error = sched_step(read_call(handle_of(f)));
   if (error) return fail(error, SQLITE_IOERR_READ);
   int64_t got = disk_read(handle_of(f)->n, out, at, size);
   if (got == size) return SQLITE_OK;
@@ -159,15 +196,9 @@ static int io_read(sqlite3_file *f, void *out, int size, sqlite3_int64 at) {
 /* A writer of the log, or of the database once that has a log, is the one with
  * the gate (P12): the first byte of DATABASE-zke/gate. */
 static void check_gate(const handle *h) {
-  char path[DISK_PATH];
-  size_t len = strlen(h->path);
   bool log = h->flags & SQLITE_OPEN_WAL;
   if (!log && !(h->flags & SQLITE_OPEN_MAIN_DB && h->shm)) return;
-  if (log) len -= strlen("-wal");
-  snprintf(path, sizeof path, "%.*s-zke/gate", (int)len, h->path);
-  const disk_node *n = disk_find(path);
-  if (n && !file_process_has_lock(sched_self(), n, 0))
-    sim_found("P12: %s is written without the gate", h->path);
+  if (lacks_gate(h)) sim_found("P12: %s is written without the gate", h->path);
 }
 
 /* The process dies inside the write: some of its pages are there.  Linux looks
@@ -206,16 +237,6 @@ static int io_truncate(sqlite3_file *f, sqlite3_int64 size) {
   if (error) return fail(error, SQLITE_IOERR_TRUNCATE);
   disk_truncate(handle_of(f)->n, size);
   return SQLITE_OK;
-}
-
-/* Which call is the sync of a file?  A checkpoint has a lock of the WAL-index
- * while it syncs the log; a commit has not. */
-static sim_call sync_call(const handle *h) {
-  enum { CHECKPOINT = 1 << 1 };
-  if (h->flags & SQLITE_OPEN_MAIN_DB) return CALL_dbsync;
-  for (const handle *o = h->owner->handles; o; o = o->next_own)
-    if (o->exclusive & CHECKPOINT) return CALL_cksync;
-  return CALL_dsync;
 }
 
 /* As Linux reports it: what a failed sync should have written counts as written
