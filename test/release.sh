@@ -43,6 +43,7 @@ beside mutate make LINES=$(so 3 50) mutate
 beside lab-mutants make SEEDS=$(so 1 11) lab-mutants
 beside lab-bugs env SEEDS=$(so 1 11) SECONDS=20 build/test/test_lab_bugs
 beside torture-host-mistakes make torture-host-mistakes
+beside sim-mutants make SEEDS=$(so 1 5) ONLY=$(so gate_open) sim-mutants
 
 # As much as has been enough to find all that was found.
 beside fuzz make SECONDS=$(so 3 120) fuzz

@@ -58,7 +58,7 @@ $(BUILD)/sim/cover/simulation: $(BUILD)/sim/cover/engine.o $(SIM_OBJECTS) \
 ## sim-calibrate   the simulated kernel does as the real one: SEED=1 RUNS=100000
 ##                 SECONDS=10 DIRS="/tmp /dev/shm"
 ## sim-mutants     mistakes planted in the engine are found: SEEDS=1 SECONDS=60
-##                 ONLY=NAME
+##                 JOBS=2 ONLY="NAME ..."; ONLY=again: faults that once were in it
 ## sim-sometimes   it reaches what is rare: SEED=1 SECONDS=60
 ## sim-replays     what has found a fault once finds nothing
 ## sim-compilers   gcc and clang make the same of a seed: SEED=1 RUNS=200

@@ -23,7 +23,7 @@ table=test/sim/mutants
 plant() {
   awk -v name="$MUTANT" -f test/lab/mutants.awk $table zkembed.c \
     >"$room/zkembed.c" &&
-    $CC -I"$room" $SIM_CFLAGS -w -c -o "$room/plain.o" test/sim/engine.c &&
+    $CC -I"$room" $SIM_CFLAGS -g0 -w -c -o "$room/plain.o" test/sim/engine.c &&
     $LD -r -T test/sim/gather.ld -o "$room/engine.o" "$room/plain.o" &&
     $CC -o "$room/program" "$@" "$room/engine.o" $LIBS
 }

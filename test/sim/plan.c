@@ -223,6 +223,26 @@ static void chain_death(plan *p, plan_fault f, int64_t style) {
   add_after(p, 'C', -1, 3000, style);
 }
 
+/* A cut, and an error or a death while the file is opened: at any call, or in a
+ * look at who lives. */
+static void chain_boot(plan *p, int slot, int64_t style) {
+  static const sim_call looks[] = {CALL_open, CALL_probe, CALL_pread};
+  add_at_step(p, 'C', style);
+  if (one_in(3)) {
+    add_after(p, 'k', slot, 600, 0);
+  } else if (one_in(2)) {
+    add_after(p, 'e', slot, 600, errors[below(ERRORS)].error);
+  } else {
+    sim_call look = looks[below(3)];
+    add(p, (plan_fault){.kind = 'e',
+                        .slot = slot,
+                        .call = look,
+                        .at = some(16),
+                        .arg = EIO,
+                        .follows = true});
+  }
+}
+
 /* An error that lasts: whoever asks again gets it again. */
 static void chain_lasting(plan *p) {
   plan_fault f = any_error(p);
@@ -240,7 +260,7 @@ static void chain_reads(plan *p) {
   for (int64_t n = 4 + below(12); n > 0; n--) {
     plan_fault f = somewhere(p, 's', calls, 1);
     while (f.call == CALL_any) f = somewhere(p, 's', calls, 1);
-    f.arg = 50 + some(1000);
+    f.arg = 200 + below(1000);
     add(p, f);
   }
 }
@@ -301,12 +321,8 @@ static void plan_chain(plan *p) {
       if (one_in(2)) f = somewhere(p, 'k', calls + 3, 1);
       chain_death(p, f, style);
       break;
-    case 2: /* a cut, and an error or a death while the file is opened */
-      add_at_step(p, 'C', style);
-      if (one_in(2))
-        add_after(p, 'e', slot, 600, errors[below(ERRORS)].error);
-      else
-        add_after(p, 'k', slot, 600, 0);
+    case 2:
+      chain_boot(p, slot, style);
       break;
     case 3: /* two deaths, and an error */
       add(p, f);
