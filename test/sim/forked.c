@@ -24,6 +24,7 @@ void forked_judge(sched_process *child, sim_call call) {
     case CALL_random:
     case CALL_stat:
     case CALL_dread:
+    case CALL_lread:
     case CALL_dsize:
     case CALL_dunlock:
     case CALL_dclose:
