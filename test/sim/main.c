@@ -202,11 +202,12 @@ static void shrink_finding(void) {
   print_finding();
 }
 
-/* Draw the story into a file. */
-static void draw_finding(void) {
-  FILE *out = fopen(picture, "w");
+/* Print and draw the story of the last run, as far as that is wanted. */
+static void show_story(void) {
+  FILE *out = picture ? fopen(picture, "w") : NULL;
+  if (tells) story_print(stdout);
   if (out) story_draw(out);
-  if (!out || fclose(out) != 0) perror(picture);
+  if (picture && (!out || fclose(out) != 0)) perror(picture);
 }
 
 /* Tell the story of the_plan, with the step from which on it had to come so. */
@@ -223,8 +224,7 @@ static void tell_story(void) {
   if (f.step > 0) story_mark(f.step, text);
   run();
   printf("\n");
-  if (tells) story_print(stdout);
-  if (picture) draw_finding();
+  show_story();
 }
 
 /* The run has found something: tell of it, and of the smallest plan that finds
@@ -324,7 +324,10 @@ static int replay(const char *text) {
     fprintf(stderr, "  %s\n  %*s^\n", text, (int)(at - text), "");
     return 2;
   }
-  if (!run()) tell_finding();
+  if (run())
+    show_story();
+  else
+    tell_finding();
   figures_add(&f);
   figures_print(&f);
   return code_of(&f);

@@ -137,7 +137,8 @@ void story_step(sim_call call) {
 typedef struct choice {
   drawing_line *line; /* all, the oldest first */
   int count;
-  int *partner;     /* of a call's begin its end, and the other way; or -1 */
+  int *partner;     /* of a call's begin its end, and the other way; of another
+                       line the begin of the call that it lies in; or -1 */
   bool *chosen;     /* told */
   int told;         /* how many */
   const char *path; /* that the finding names; "": none */
@@ -185,18 +186,22 @@ static bool is_alone(const choice *c, int i) {
   return before >= 0 && c->chosen[before] && c->chosen[after];
 }
 
-/* Tell the newest lines of a sort, until so many are told. */
-static void choose(choice *c, bool (*is_of)(const choice *c, int i), int most) {
-  for (int i = c->count - 1; i >= 0 && c->told < most; i--) {
-    int other = c->partner[i];
-    if (c->chosen[i] || !is_of(c, i)) continue;
+/* Tell a line, and the call that it belongs to. */
+static void take(choice *c, int i) {
+  for (; i >= 0 && !c->chosen[i]; i = c->partner[i]) {
     c->chosen[i] = true;
-    c->told++;
-    if (other >= 0) c->chosen[other] = true;
+    c->told += c->line[i].kind != ')';
   }
 }
 
-/* Which lines are the begin and the end of one call? */
+/* Tell the newest lines of a sort, until so many are told. */
+static void choose(choice *c, bool (*is_of)(const choice *c, int i), int most) {
+  for (int i = c->count - 1; i >= 0 && c->told < most; i--)
+    if (is_of(c, i)) take(c, i);
+}
+
+/* Which lines are the begin and the end of one call, and in which call does
+ * each other line lie? */
 static void pair_calls(choice *c) {
   enum { DEPTH = 8 };
   int open[LANES][DEPTH], depth[LANES] = {0};
@@ -206,6 +211,7 @@ static void pair_calls(choice *c) {
     if (line->lane < 0) continue;
     int *d = &depth[line->lane];
     if (line->kind == 'b') *d = 0;
+    if (*d > 0 && line->kind != '(') c->partner[i] = open[line->lane][*d - 1];
     if (line->kind == '(' && *d < DEPTH) open[line->lane][(*d)++] = i;
     if (line->kind == ')' && *d > 0) {
       int begin = open[line->lane][--*d];
@@ -235,7 +241,7 @@ static bool summary(const choice *c, int from, int to, char *out, size_t size) {
     if (!calls[i] || n + 40 > size) continue;
     story_lane_name(i, name);
     n += (size_t)snprintf(out + n, size - n,
-                          n ? ", %d of %s" : "... %d calls of %s", calls[i],
+                          n ? ", %d of %s" : "... calls: %d of %s", calls[i],
                           name);
   }
   return n > 0;
