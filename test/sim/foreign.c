@@ -5,38 +5,48 @@
 #include <stdlib.h>
 
 #include "test/sim/known.h"
+#include "test/sim/plan.h"
 #include "test/sim/sched.h"
 #include "test/sim/vfs.h"
 
-enum { NOTHING = -1 };
+enum { NOTHING = -1, SHORT_MS = 200, LONG_MS = 5000, OPEN_ACTS = 12 };
 
-/* The version of a node; NOTHING: it cannot be read now. */
-static int version_of(sqlite3 *db, const char *path) {
+/* How often it tries to get a lock, and how long it sleeps between. */
+enum { TRIES = 400, TRY_NS = 20000, TRY_LATER_NS = 1000000 };
+
+/* What the table of its own has: the last row that was tried, acknowledged, and
+ * acknowledged at the backup. */
+static int tried, written, kept;
+
+static uint64_t chance(int slot, uint64_t below) {
+  return sim_random((sim_stream)(SIM_LOAD + slot), below);
+}
+
+/* ---- reading ---- */
+
+/* The number that a statement finds; NOTHING: it cannot be read now. */
+static int number_of(sqlite3 *db, const char *sql) {
   sqlite3_stmt *st = NULL;
-  int version = NOTHING;
-  int rc = sqlite3_prepare_v2(db, "SELECT version FROM zke_nodes WHERE path=?1",
-                              -1, &st, NULL);
-  if (rc == SQLITE_OK) {
-    sqlite3_bind_text(st, 1, path, -1, SQLITE_STATIC);
-    rc = sqlite3_step(st);
-  }
-  if (rc == SQLITE_ROW) version = sqlite3_column_int(st, 0);
+  int number = NOTHING;
+  int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_step(st);
+  if (rc == SQLITE_ROW) number = sqlite3_column_int(st, 0);
   if ((rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB)
     sim_found("P2: another program finds: %s", sqlite3_errmsg(db));
   sqlite3_finalize(st);
-  return version;
+  return number;
 }
 
-/* One transaction, with a pause in the middle of it. */
-static void look(const ops_actor *a, sqlite3 *db) {
+/* Read both nodes of the pair in one transaction, with a pause between them.
+ * The version; NOTHING: they cannot be read now. */
+static int look(int slot, sqlite3 *db, int64_t pause_ms) {
   int least = known_pair();
-  if (sqlite3_exec(db, "BEGIN", NULL, NULL, NULL) != SQLITE_OK) return;
-  int first = version_of(db, "/m0");
-  sched_pause((int64_t)sim_random((sim_stream)(SIM_LOAD + a->slot), 200) *
-              SIM_MS);
-  int second = version_of(db, "/m1");
+  if (sqlite3_exec(db, "BEGIN", NULL, NULL, NULL) != SQLITE_OK) return NOTHING;
+  int first = number_of(db, "SELECT version FROM zke_nodes WHERE path='/m0'");
+  sched_pause((int64_t)chance(slot, (uint64_t)pause_ms) * SIM_MS);
+  int second = number_of(db, "SELECT version FROM zke_nodes WHERE path='/m1'");
   sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
-  if (first == NOTHING || second == NOTHING) return;
+  if (first == NOTHING || second == NOTHING) return NOTHING;
   sim_say("another program reads version %d", first);
   if (first != second)
     sim_found("P2: another program reads version %d of /m0, %d of /m1", first,
@@ -44,12 +54,110 @@ static void look(const ops_actor *a, sqlite3 *db) {
   if (first < least)
     sim_found("P8: another program reads version %d of /m0, after %d was known",
               first, least);
-  known_pair_set(first);
+  return first;
 }
 
 void foreign_any(const ops_actor *a) {
   sqlite3 *db = NULL;
   int flags = SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX;
-  if (sqlite3_open_v2(ops_file, &db, flags, vfs_name) == SQLITE_OK) look(a, db);
+  int version = NOTHING;
+  if (sqlite3_open_v2(ops_file, &db, flags, vfs_name) == SQLITE_OK)
+    version = look(a->slot, db, SHORT_MS);
+  if (version != NOTHING) known_pair_set(version);
   sqlite3_close(db);
 }
+
+/* ---- a process that is another program ---- */
+
+bool foreign_is(int slot) {
+  return the_plan.k.foreign && slot == the_plan.k.processes - 1;
+}
+
+/* Most pauses are short; some are longer than others wait. */
+static int64_t some_ms(int slot) {
+  return chance(slot, 6) ? SHORT_MS : LONG_MS;
+}
+
+/* What it reads may be a commit that a dead process has left unsynced, which
+ * only the engine makes durable when it opens the file: so it is not known. */
+static void do_look(int slot, sqlite3 *db) { look(slot, db, some_ms(slot)); }
+
+/* The rows that were acknowledged are there, unless a sync of the engine's has
+ * failed: of that nobody tells another program. */
+static void check_rows(sqlite3 *db) {
+  int least = written;
+  int most = number_of(db, "SELECT max(n) FROM foreign_rows");
+  if (most != NOTHING && most < least && sim.last_error < 0)
+    sim_found("P8: another program's row %d is lost, there are %d", least,
+              most);
+}
+
+/* A transaction that stands for a while, and now and then is rolled back. */
+static void do_write(int slot, sqlite3 *db) {
+  static const char *const ends[] = {"ROLLBACK", "COMMIT", "COMMIT", "COMMIT"};
+  const char *end = ends[chance(slot, 4)];
+  char sql[64];
+  if (sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
+    return;
+  check_rows(db);
+  int row = ++tried;
+  sqlite3_snprintf(sizeof sql, sql, "INSERT INTO foreign_rows VALUES(%d,%d)",
+                   row, row);
+  int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+  sim_say("another program writes row %d", row);
+  sched_pause((int64_t)chance(slot, (uint64_t)some_ms(slot)) * SIM_MS);
+  if (rc == SQLITE_OK) rc = sqlite3_exec(db, end, NULL, NULL, NULL);
+  if (rc == SQLITE_OK && end[0] == 'C' && row > written) written = row;
+  if (rc != SQLITE_OK) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+  sim_say("another program: %s: %d", end, rc);
+}
+
+/* A checkpoint of any kind. */
+static void do_checkpoint(int slot, sqlite3 *db) {
+  int how = (int)chance(slot, SQLITE_CHECKPOINT_TRUNCATE + 1);
+  if (the_plan.k.foreign < 2) return;
+  int rc = sqlite3_wal_checkpoint_v2(db, NULL, how, NULL, NULL);
+  sim_say("another program makes a checkpoint (%d): %d", how, rc);
+}
+
+static void (*const acts[])(int slot, sqlite3 *db) = {do_look, do_write,
+                                                      do_checkpoint};
+
+/* It tries again soon, so as to come between a commit and the checkpoint after
+ * it, and then less often. */
+static int try_again(void *context, int tries) {
+  (void)context;
+  sched_pause(tries < TRIES / 2 ? TRY_NS : TRY_LATER_NS);
+  return tries < TRIES;
+}
+
+/* As doc/format.md asks: no checkpoint of its own. */
+static sqlite3 *connect(void) {
+  static const char sql[] =
+      "PRAGMA wal_autocheckpoint=0;"
+      "PRAGMA synchronous=FULL;"
+      "CREATE TABLE IF NOT EXISTS foreign_rows(n INTEGER PRIMARY KEY, m)";
+  sqlite3 *db = NULL;
+  int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
+  int rc = sqlite3_open_v2(ops_file, &db, flags, vfs_foreign_name);
+  if (rc == SQLITE_OK) sqlite3_busy_handler(db, try_again, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+  if (rc == SQLITE_OK) return db;
+  sqlite3_close(db);
+  return NULL;
+}
+
+void foreign_main(int slot) {
+  while (!sim.ending) {
+    sched_pause((int64_t)chance(slot, SHORT_MS) * SIM_MS);
+    sqlite3 *db = known_ready ? connect() : NULL;
+    for (int i = 0; db && i < OPEN_ACTS && !sim.ending; i++) {
+      acts[chance(slot, sizeof acts / sizeof *acts)](slot, db);
+      sched_pause((int64_t)chance(slot, SHORT_MS) * SIM_MS);
+    }
+    sqlite3_close(db);
+  }
+}
+
+void foreign_keep(void) { kept = written; }
+void foreign_go_back(void) { written = kept; }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "test/sim/corner.h"
+#include "test/sim/foreign.h"
 #include "test/sim/history.h"
 #include "test/sim/kept.h"
 #include "test/sim/line.h"
@@ -215,7 +216,7 @@ void load_begin(void) {
 /* One process at least sees the end. */
 void load_rest(void) {
   bool any = false;
-  for (int i = 0; i < SIM_SLOTS; i++) any |= sched_lives(i);
+  for (int i = 0; i < SIM_SLOTS; i++) any |= sched_lives(i) && !foreign_is(i);
   for (int i = 0; i < SIM_SLOTS; i++)
     if (!sched_lives(i)) actors[i].begins = SIM_NEVER;
   if (!any) actors[0].begins = sim.now;
@@ -229,7 +230,7 @@ void load_tick(void) {
     if (a->begins > sim.now || !sched_is_free(i)) continue;
     a->begins = SIM_NEVER;
     a->done = false;
-    sched_spawn(i, process_main);
+    sched_spawn(i, foreign_is(i) ? foreign_main : process_main);
   }
 }
 

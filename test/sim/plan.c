@@ -306,6 +306,19 @@ static void chain_aimed(plan *p, int slot) {
   }
 }
 
+/* A sync of the database fails, while another program's readers cut checkpoints
+ * short, and a cut when the log has begun anew. */
+static void chain_failed_checkpoint(plan *p, int64_t style) {
+  p->k.foreign = 1;
+  add(p, (plan_fault){.kind = 'e',
+                      .slot = (int)below(p->k.processes),
+                      .call = CALL_dbsync,
+                      .at = some(30),
+                      .arg = EIO});
+  add_after(p, 'C', -1, 1, style);
+  p->fault[p->faults - 1].at = 500 + below(6000);
+}
+
 /* Faults that meet: one aimed at what another has begun. */
 static void plan_chain(plan *p) {
   static const sim_call calls[] = {CALL_dsync, CALL_dbsync, CALL_cksync,
@@ -313,7 +326,7 @@ static void plan_chain(plan *p) {
   plan_fault f = somewhere(p, 'k', calls, 3);
   int slot = one_in(2) ? f.slot : (int)below(p->k.processes);
   int64_t style = below(CUT_STYLES);
-  switch (below(10)) {
+  switch (below(11)) {
     case 0:
       chain_failed_sync(p, f, slot, style);
       break;
@@ -341,6 +354,9 @@ static void plan_chain(plan *p) {
     case 7:
     case 8:
       chain_aimed(p, slot);
+      break;
+    case 9:
+      chain_failed_checkpoint(p, style);
       break;
     default: /* all die, and a cut or none */
       add_at_step(p, 'M', 0);
@@ -374,6 +390,7 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   plan_errors(p);
   plan_host(p);
   for (int64_t n = one_in(3) ? 0 : 1 + below(3); n > 0; n--) plan_chain(p);
+  if (one_in(5)) k->foreign = 1;
 }
 
 /* ---- as a string ---- */

@@ -56,7 +56,8 @@
   X('v', container, 0, 9) /* half of them live in one: container.c */       \
   X('i', cache, 0, 4096)  /* KiB; 0: the engine's own */                    \
   X('o', omits, 0, (INT64_C(1) << 40) - 1) /* kinds of calls, a bit each */ \
-  X('y', order, 0, 1000000)                /* 0: the seed's; another */
+  X('y', order, 0, 1000000)                /* 0: the seed's; another */     \
+  X('f', foreign, 0, 2) /* the last process is another program */
 
 #define PLAN_MEMBER(letter, name, least, most) int64_t name;
 typedef struct plan_knobs {

@@ -9,6 +9,9 @@
 
 enum { SECTOR_BYTES = 4096, LONGEST_PATH = 100 };
 
+/* The lock of the WAL-index that a writer has. */
+enum { WRITERS = 0 };
+
 /* A handle.  It is in three lists: of its file's, of the WAL-index's, and of
  * its process's. */
 typedef struct vfs_file {
@@ -24,6 +27,7 @@ typedef struct vfs_file {
   bool remove;                /* when it is closed */
   bool untold;    /* a sync has failed: Linux tells each description once */
   bool inherited; /* by a forked child */
+  bool foreign;   /* another program's */
   char path[DISK_PATH];
 } handle;
 
@@ -194,11 +198,16 @@ static int io_read(sqlite3_file *f, void *out, int size, sqlite3_int64 at) {
 }
 
 /* A writer of the log, or of the database once that has a log, is the one with
- * the gate (P12): the first byte of DATABASE-zke/gate. */
+ * the gate (P12): the first byte of DATABASE-zke/gate.  Other programs know no
+ * gate, so nothing is copied into the database while one of them writes. */
 static void check_gate(const handle *h) {
   bool log = h->flags & SQLITE_OPEN_WAL;
-  if (!log && !(h->flags & SQLITE_OPEN_MAIN_DB && h->shm)) return;
+  if (h->foreign || (!log && !(h->flags & SQLITE_OPEN_MAIN_DB && h->shm)))
+    return;
   if (lacks_gate(h)) sim_found("P12: %s is written without the gate", h->path);
+  for (const handle *o = log ? NULL : h->shm->shm; o; o = o->next_shm)
+    if (o != h && o->exclusive & 1u << WRITERS)
+      sim_found("P12: %s is written beside a writer of the log", h->path);
 }
 
 /* The process dies inside the write: some of its pages are there.  Linux looks
@@ -240,7 +249,8 @@ static int io_truncate(sqlite3_file *f, sqlite3_int64 size) {
 }
 
 /* As Linux reports it: what a failed sync should have written counts as written
- * from then on, and each description is told once. */
+ * from then on, and each description is told once.  Those of other programs do
+ * not fail: the engine would not hear of it, and promises nothing then. */
 static int io_sync(sqlite3_file *f, int flags) {
   handle *h = handle_of(f);
   int error = sched_step(sync_call(h));
@@ -253,6 +263,7 @@ static int io_sync(sqlite3_file *f, int flags) {
   sched_wait_until(sim.now + disk_sync_ns(), NULL, 0);
   sched_step(CALL_dsynced);
   if (sim.now < sim.bad_until) error = EIO;
+  if (h->foreign) error = 0, h->untold = false;
   if (sim.verbose > 2) sim_say("  sync of %s: %d", h->path, error);
   disk_sync(h->n, mark, error != 0);
   for (handle *o = h->n->handles; o && error; o = o->next) o->untold = true;
@@ -517,8 +528,7 @@ static int vfs_open(sqlite3_vfs *v, const char *path, sqlite3_file *f,
       SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL | SQLITE_OPEN_WAL;
   handle *h = handle_of(f);
   int error = sched_step(CALL_dopen);
-  (void)v;
-  *h = (handle){.owner = sched_self()->files};
+  *h = (handle){.owner = sched_self()->files, .foreign = v->pAppData != NULL};
   if (error) return fail(error, SQLITE_CANTOPEN);
   unsigned mode = 0644;
   if (flags & (SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_WAL)) {
@@ -601,20 +611,25 @@ static int vfs_last_error(sqlite3_vfs *v, int size, char *out) {
 }
 
 const char *const vfs_name = "unix-simulated";
+const char *const vfs_foreign_name = "unix-foreign";
 
 /* It is the default from then on, so that sqlite3_open() finds it, too. */
 void vfs_register(void) {
-  static sqlite3_vfs vfs = {.iVersion = 1,
-                            .szOsFile = sizeof(handle),
-                            .mxPathname = LONGEST_PATH,
-                            .zName = "unix-simulated",
-                            .xOpen = vfs_open,
-                            .xDelete = vfs_delete,
-                            .xAccess = vfs_access,
-                            .xFullPathname = vfs_full_path,
-                            .xRandomness = vfs_random,
-                            .xSleep = vfs_sleep,
-                            .xCurrentTime = vfs_time,
-                            .xGetLastError = vfs_last_error};
+  static sqlite3_vfs foreign, vfs = {.iVersion = 1,
+                                     .szOsFile = sizeof(handle),
+                                     .mxPathname = LONGEST_PATH,
+                                     .zName = "unix-simulated",
+                                     .xOpen = vfs_open,
+                                     .xDelete = vfs_delete,
+                                     .xAccess = vfs_access,
+                                     .xFullPathname = vfs_full_path,
+                                     .xRandomness = vfs_random,
+                                     .xSleep = vfs_sleep,
+                                     .xCurrentTime = vfs_time,
+                                     .xGetLastError = vfs_last_error};
+  foreign = vfs;
+  foreign.zName = vfs_foreign_name;
+  foreign.pAppData = &foreign;
   sqlite3_vfs_register(&vfs, 1);
+  sqlite3_vfs_register(&foreign, 0);
 }

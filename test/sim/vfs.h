@@ -10,6 +10,8 @@
 #include "test/sim/file.h"
 
 extern const char *const vfs_name;
+/* The same for other programs. */
+extern const char *const vfs_foreign_name;
 
 void vfs_register(void);
 
