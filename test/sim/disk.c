@@ -286,6 +286,11 @@ void disk_remove(const char *path) {
 }
 
 /* For qsort(): names by their texts. */
+void disk_rename(const char *from, const char *to) {
+  name_set(to, disk_find(from));
+  disk_remove(from);
+}
+
 static int by_text(const void *a, const void *b) { return strcmp(a, b); }
 
 /* In the order of their texts, whatever the order of the buckets. */
@@ -339,9 +344,11 @@ void disk_begin(const char *directory) {
 
 /* ---- a power cut ---- */
 
+disk_figures disk_count;
+
 typedef struct cut {
   disk_cut style;
-  int64_t stop; /* CUT_PREFIX: the change that is torn */
+  int64_t stop; /* the change that is torn: of all, or of the file's */
 } cut;
 
 enum fate { KEPT, LOST, TORN };
@@ -356,6 +363,7 @@ static enum fate cut_fate(const cut *k, const change *c) {
     case CUT_ALL:
       return KEPT;
     case CUT_PREFIX:
+    case CUT_FILES:
       if (c->number == k->stop) return TORN;
       return c->number < k->stop ? KEPT : LOST;
     default:
@@ -369,6 +377,7 @@ static void cut_tear(const cut *k, const change *c, disk_content *to) {
   int64_t inside = (end - 1) / SECTOR - first + 1; /* boundaries within */
   if (c->truncation || inside < 1) return;
   int64_t at = (first + (int64_t)disk_random((uint64_t)inside)) * SECTOR;
+  disk_count.torn++;
   if (k->style == CUT_PREFIX || disk_random(2))
     change_apply(c, to, c->at, at);
   else
@@ -409,8 +418,18 @@ static void cut_grow(const cut *k, const disk_node *n, disk_content *to) {
     to->data[at] = (unsigned char)disk_random(256);
 }
 
+/* A style by which each file stops at a moment of its own chooses it: any of
+ * its changes, or one behind the last. */
+static void cut_choose(cut *k, const disk_node *n) {
+  const change *c = n->first;
+  if (k->style != CUT_FILES || !c) return;
+  uint64_t skip = disk_random((uint64_t)n->changes + 1);
+  while (c && skip-- > 0) c = c->next;
+  k->stop = c ? c->number : INT64_MAX;
+}
+
 /* What is left of a file, which then is what everybody sees. */
-static void cut_node(const cut *k, disk_node *n) {
+static void cut_node(cut *k, disk_node *n) {
   int count = 0;
   const change **order = sim_zero(((size_t)n->changes + 1) * sizeof *order);
   for (const change *c = n->first; c; c = c->next) order[count++] = c;
@@ -420,6 +439,7 @@ static void cut_node(const cut *k, disk_node *n) {
     order[i] = order[other];
     order[other] = c;
   }
+  cut_choose(k, n);
   for (int i = 0; i < count; i++) cut_change(k, order[i], &n->durable);
   cut_grow(k, n, &n->durable);
   free(order);
@@ -437,6 +457,13 @@ static disk_node *cut_name(const cut *k, const name *m) {
   if (k->style == CUT_NONE) return m->durable;
   if (k->style == CUT_PREFIX) return m->number <= k->stop ? m->now : m->durable;
   return disk_random(2) ? m->now : m->durable;
+}
+
+/* A name that stands for another file after the cut than before it. */
+static void cut_name_set(const cut *k, name *m) {
+  disk_node *left = cut_name(k, m);
+  disk_count.names += left != m->now;
+  m->now = m->durable = left;
 }
 
 /* The number of the oldest change that is not durable. */
@@ -460,11 +487,11 @@ static void names_without_directory(void) {
 void disk_power_cut(disk_cut style) {
   cut k = {.style = style};
   int64_t oldest = oldest_change();
+  disk_count.cuts[style] += oldest < disk.number;
   k.stop = oldest + (int64_t)disk_random((uint64_t)(disk.number - oldest) + 2);
   for (disk_node *n = disk.nodes; n; n = n->next) cut_node(&k, n);
   for (int i = 0; i < BUCKETS; i++)
-    for (name *m = disk.bucket[i]; m; m = m->next)
-      m->now = m->durable = cut_name(&k, m);
+    for (name *m = disk.bucket[i]; m; m = m->next) cut_name_set(&k, m);
   names_without_directory();
   for (int i = 0; i < BUCKETS; i++)
     for (name *m = disk.bucket[i]; m; m = m->next)

@@ -97,12 +97,14 @@ void disk_begin(const char *directory);
  * disk_add    - make a file and give it a name; the parent is there
  * disk_anonymous - one without a name
  * disk_remove - take the name away
+ * disk_rename - give the file another name, and take that from what had it
  * disk_list   - how many names a directory has; *out is freed by the caller
  * disk_settle - give the file back if nobody names, opens or uses it */
 disk_node *disk_find(const char *path);
 disk_node *disk_add(const char *path, disk_type type, unsigned mode);
 disk_node *disk_anonymous(disk_type type, unsigned mode);
 void disk_remove(const char *path);
+void disk_rename(const char *from, const char *to);
 int disk_list(const char *path, char (**out)[DISK_PATH]);
 void disk_settle(disk_node *n);
 bool disk_parent_exists(const char *path);
@@ -130,18 +132,29 @@ void disk_sync_parent(const char *path);
 /* How long a sync takes. */
 int64_t disk_sync_ns(void);
 
-/* What a power cut does to the changes that are not durable. */
-typedef enum disk_cut {
-  CUT_NONE,    /* all are lost */
-  CUT_ALL,     /* all are there */
-  CUT_PREFIX,  /* all files stop at one moment, in the middle of a write */
-  CUT_ZEROS,   /* all are lost, but files have grown, over zeros */
-  CUT_RUBBISH, /* or over rubbish */
-  CUT_SUBSET,  /* each is there, lost or torn */
-  CUT_SHUFFLE, /* the same in any order */
-  CUT_SECTORS, /* each sector of each is there or lost */
-  CUT_STYLES
-} disk_cut;
+/* What a power cut does to the changes that are not durable.  Names are lost
+ * or kept apart from contents. */
+#define DISK_CUT_LIST(X)                                                       \
+  X(NONE, none)       /* all are lost */                                       \
+  X(ALL, all)         /* all are there */                                      \
+  X(PREFIX, prefix)   /* all files stop at one moment, in the middle of one */ \
+  X(ZEROS, zeros)     /* all are lost, but files have grown, over zeros */     \
+  X(RUBBISH, rubbish) /* or over rubbish */                                    \
+  X(SUBSET, subset)   /* each is there, lost or torn */                        \
+  X(SHUFFLE, shuffle) /* the same in any order */                              \
+  X(SECTORS, sectors) /* each sector of each is there or lost */               \
+  X(FILES, files)     /* each file stops at a moment of its own, or has all */
+
+#define DISK_CUT_ENUM(name, text) CUT_##name,
+typedef enum disk_cut { DISK_CUT_LIST(DISK_CUT_ENUM) CUT_STYLES } disk_cut;
+#undef DISK_CUT_ENUM
+
+/* Figures: cuts of each style that found changes which were not durable, writes
+ * that they tore, names that they took back. */
+typedef struct disk_figures {
+  int64_t cuts[CUT_STYLES], torn, names;
+} disk_figures;
+extern disk_figures disk_count;
 
 /* The power goes: no process, lock or FIFO's byte is left. */
 void disk_power_cut(disk_cut style);

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "test/sim/disk.h"
 #include "test/sim/future.h"
 #include "test/sim/host.h"
 #include "test/sim/load.h"
@@ -49,6 +50,7 @@ typedef struct outcome {
   char text[640]; /* and what it is */
   sim_world world;
   load_figures load;
+  disk_figures disk;
 } outcome;
 
 static outcome *told;
@@ -60,6 +62,7 @@ static bool is_child;
 static void tell_world(void) {
   told->world = sim;
   told->load = load_count;
+  told->disk = disk_count;
 }
 
 /* Tell the parent how the run ended. */
@@ -245,12 +248,18 @@ typedef struct figures {
   int runs, findings, bugs, planned; /* of the simulation; faults */
   sim_world world;                   /* sums */
   load_figures load;
+  disk_figures disk;
 } figures;
+
+/* Add numbers to sums. */
+static void add_all(void *to, const void *from, size_t size) {
+  int64_t *sums = to;
+  const int64_t *numbers = from;
+  for (size_t i = 0; i < size / sizeof *sums; i++) sums[i] += numbers[i];
+}
 
 /* Add the run that has just ended. */
 static void figures_add(figures *f) {
-  const int64_t *from = (const int64_t *)(const void *)&told->load;
-  int64_t *to = (int64_t *)(void *)&f->load;
   f->runs++;
   f->findings += told->end == SIM_FINDING || told->end == SIM_CRASH;
   f->bugs += told->end == SIM_BUG;
@@ -264,7 +273,8 @@ static void figures_add(figures *f) {
   f->planned += the_plan.faults;
   f->world.switches += told->world.switches;
   f->world.hash = f->world.hash * 31 + told->world.hash;
-  for (size_t i = 0; i < sizeof f->load / sizeof *to; i++) to[i] += from[i];
+  add_all(&f->load, &told->load, sizeof f->load);
+  add_all(&f->disk, &told->disk, sizeof f->disk);
 }
 
 /* Print the last lines: what ran, what struck, what came of it. */
@@ -287,6 +297,13 @@ static void figures_print(const figures *f) {
          (long long)f->load.events, (long long)f->load.opens,
          (long long)f->load.watches, (long long)f->load.attached,
          (long long)f->load.turns);
+  printf("cuts:");
+#define PRINT(name, text) \
+  printf(" %s %lld,", #text, (long long)f->disk.cuts[CUT_##name]);
+  DISK_CUT_LIST(PRINT)
+#undef PRINT
+  printf(" torn writes %lld, names taken back %lld\n", (long long)f->disk.torn,
+         (long long)f->disk.names);
   printf("hash %016llx\n", (unsigned long long)f->world.hash);
 }
 
