@@ -49,6 +49,12 @@ static uint64_t chance(const ops_actor *a, uint64_t below) {
   return sim_random((sim_stream)(SIM_LOAD + a->slot), below);
 }
 
+/* A backup: all corners as they are now; they are again as they were then.  A
+ * call that runs meanwhile is in doubt. */
+static corner kept[SIM_SLOTS];
+void corner_keep(void) { memcpy(kept, corners, sizeof corners); }
+void corner_go_back(void) { memcpy(corners, kept, sizeof corners); }
+
 /* ---- what a call must do ---- */
 
 /* What the program's own SQL does after it has written its row, and so is

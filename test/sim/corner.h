@@ -25,4 +25,8 @@ void corner_any(const ops_actor *a);
 void corner_look(const ops_actor *a);
 void corner_look_all(const ops_actor *a);
 
+/* A backup is made; it is what there is now. */
+void corner_keep(void);
+void corner_go_back(void);
+
 #endif

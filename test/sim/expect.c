@@ -13,6 +13,8 @@ bool expect_fault(const known_call *c, int rc) {
     case ZKE_SESSIONEXPIRED:
     case ZKE_INVALIDSTATE:
       return true;
+    case ZKE_REPLACED:
+      return known_side_lost;
     case ZKE_MARSHALLINGERROR: /* a multi, and the session has expired */
       return known_of[c->slot].may_end;
     default: /* SQLite's codes, which the program's own SQL hands on; EACCES */

@@ -70,7 +70,7 @@ void foreign_any(const ops_actor *a) {
 /* ---- a process that is another program ---- */
 
 bool foreign_is(int slot) {
-  return the_plan.k.foreign && slot == the_plan.k.processes - 1;
+  return the_plan.k.foreign && slot && slot == the_plan.k.processes - 1;
 }
 
 /* Most pauses are short; some are longer than others wait. */

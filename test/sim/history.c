@@ -26,8 +26,8 @@ typedef struct node {
 } node;
 
 static note notes[NOTES];
-static int note_count;
-static int64_t begun; /* the zxid from which on it is kept */
+static int note_count, note_kept; /* at the backup */
+static int64_t begun;             /* the zxid from which on it is kept */
 static node nodes[NODES];
 
 /* Ask the engine for a history.  Changes count from the first answer on. */
@@ -49,6 +49,9 @@ void history_note(int64_t zxid, int type, const char *path, bool lasting) {
 }
 
 /* For qsort(). */
+void history_keep(void) { note_kept = note_count; }
+void history_go_back(void) { note_count = note_kept; }
+
 static int by_zxid(const void *a, const void *b) {
   const note *n = a, *m = b;
   return (n->zxid > m->zxid) - (n->zxid < m->zxid);

@@ -21,6 +21,10 @@ int history_begin(const ops_actor *a);
  * cut does not undo it. */
 void history_note(int64_t zxid, int type, const char *path, bool lasting);
 
+/* A backup is made; it is what there is now. */
+void history_keep(void);
+void history_go_back(void);
+
 /* Nothing changes any more: compare; and the events that the process was told
  * of, if it watches the queue (P3). */
 void history_check(const ops_actor *a);

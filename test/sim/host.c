@@ -1,6 +1,7 @@
 /* host.c - see host.h */
 #include "test/sim/host.h"
 
+#include "test/sim/admin.h"
 #include "test/sim/container.h"
 #include "test/sim/forked.h"
 #include "test/sim/load.h"
@@ -66,6 +67,9 @@ static void strike(const plan_fault *f) {
     case 'M':
       kill_all();
       break;
+    case 'A':
+      admin_strike((int)f->arg, kill_all);
+      break;
     case 'F':
       sim.full_until = sim.now + f->arg * SIM_MS;
       sim.last_error = sim.full_until;
@@ -95,6 +99,7 @@ static void faults_end(void) {
   sim.full_until = sim.bad_until = 0;
   sched_note_faults();
   sched_go_on_all();
+  admin_end(kill_all);
   load_rest();
 }
 
@@ -104,7 +109,7 @@ static void tick(void) {
     if (f->kind == 'C') return; /* nothing more happens before it */
   }
   if (!sim.ending && sim.steps >= the_plan.k.steps) faults_end();
-  load_tick();
+  if (!admin_tick()) load_tick();
 }
 
 /* The power is gone, and comes back. */
@@ -119,6 +124,7 @@ static void power_cut(disk_cut style) {
   for (int i = 0; i < SIM_SLOTS; i++) memory_forget(i);
   sched_forget_all();
   disk_power_cut(style);
+  admin_cut();
   load_cut();
 }
 

@@ -11,7 +11,7 @@
 enum { VALUES = 1 << 17, VERSIONS = 1 << 14, ZXIDS = 1 << 18, IDS = 1 << 15 };
 
 /* A call waits for others for so long, and may overrun that (P10). */
-enum { BUSY_MS = 3000, SLACK_MS = 1500 };
+enum { BUSY_MS = 3000, ADRIFT_MS = 5000, SLACK_MS = 1500 };
 
 /* While a call waits each of the others makes so many changes at most: one
  * before it in the line, and a few small ones that pass (P10). */
@@ -22,7 +22,7 @@ enum { TURNS = 8 };
 enum { LEASE_SAFE_MS = 1000 };
 
 known_session known_of[SIM_SLOTS];
-bool known_ready;
+bool known_ready, known_side_lost, known_fifos_lost;
 int64_t known_check_began;
 
 static int64_t zxid_most, changes;
@@ -51,6 +51,7 @@ bool known_may_end(int slot) {
   const int64_t safe = LEASE_SAFE_MS * SIM_MS;
   bool calm = sim.last_fault < s->heard - 2 * safe;
   if (s->discards && sim.last_error >= 0) return true;
+  if (known_side_lost) return true;
   return s->may_end && !(s->leased && calm && sim.now - s->heard < safe);
 }
 
@@ -110,7 +111,20 @@ static bool is_unmended(int rc) {
 /* Is the result one that the call may have now?  A session may only end if it
  * may (P5).  Some results are never right here, and errors of the system need a
  * fault (P11). */
+/* A handle whose files were removed ends at its next tick, which comes once a
+ * second.  A wait that began before may end later. */
+static void check_adrift(const known_call *c, int rc) {
+  const sched_process *p = sched_self();
+  if (!p->adrift || rc != ZKE_OK || strcmp(c->name, "close") == 0) return;
+  int64_t ms = (sim.now - p->adrift - p->stopped_ns) / SIM_MS;
+  if (ms > ADRIFT_MS)
+    sim_found("P5: %s goes on %lld ms after files of the handle were removed",
+              c->name, (long long)ms);
+}
+
+/* May the call give this result at this time? */
 static void check_result(const known_call *c, int rc) {
+  check_adrift(c, rc);
   if (is_unmended(rc)) return;
   known_session *s = &known_of[c->slot];
   switch (rc) {
@@ -240,11 +254,12 @@ void known_value_end(int value, int rc) {
   }
 }
 
-static struct {
+typedef struct known_register {
   int most;
   int value[VERSIONS];
   int64_t mzxid[VERSIONS];
-} registers[KNOWN_REGISTERS];
+} known_register;
+static known_register registers[KNOWN_REGISTERS];
 
 /* The highest version of a register that is known. */
 int known_version(int k) { return registers[k].most; }
@@ -360,6 +375,31 @@ void known_listed(const zke_strings *names, const unsigned char *before) {
   for (int n = 0; n < given; n++)
     if (before[n] == THERE && numbers[n] == THERE && !has[n])
       sim_found("P8: number %d of /q is lost", n);
+}
+
+/* ---- a backup ---- */
+
+/* What of that it has.  Values, zxids and session ids never come again. */
+static struct {
+  known_register registers[KNOWN_REGISTERS];
+  unsigned char numbers[KNOWN_NUMBERS];
+  int pair_most, given;
+} kept;
+
+/* A backup is made at this moment. */
+void known_keep(void) {
+  memcpy(kept.registers, registers, sizeof registers);
+  memcpy(kept.numbers, numbers, sizeof numbers);
+  kept.pair_most = pair_most;
+  kept.given = given;
+}
+
+/* The tree is again as it was then. */
+void known_go_back(void) {
+  memcpy(registers, kept.registers, sizeof registers);
+  memcpy(numbers, kept.numbers, sizeof numbers);
+  pair_most = kept.pair_most;
+  given = kept.given;
 }
 
 /* ---- locks ---- */

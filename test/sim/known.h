@@ -92,6 +92,15 @@ void known_release_all(int slot);
 
 /* All is ready: the nodes are made. */
 extern bool known_ready;
+/* Files beside the database were removed: ZKE_REPLACED is the answer. */
+extern bool known_side_lost;
+/* FIFOs were removed: events come by the tick. */
+extern bool known_fifos_lost;
+
+/* known_keep - a backup is made; known_go_back - it is what there is now */
+void known_keep(void);
+void known_go_back(void);
+
 extern int64_t known_check_began;
 
 #endif

@@ -94,6 +94,7 @@ static int64_t call_write(void *context, int fd, const void *buffer,
 /* What processes see, durable or not. */
 static int64_t call_pread(void *context, int fd, void *buffer, size_t size,
                           int64_t at) {
+  if (fd < 0) return -EBADF; /* of a read-only handle without side files */
   int error = sched_step(CALL_pread);
   const file_open *o = file_get(fd);
   (void)context;
@@ -104,6 +105,7 @@ static int64_t call_pread(void *context, int fd, void *buffer, size_t size,
 /* If the disk is full, a file may still be written over. */
 static int64_t call_pwrite(void *context, int fd, const void *buffer,
                            size_t size, int64_t at) {
+  if (fd < 0) return -EBADF;
   int error = sched_step(CALL_pwrite);
   const file_open *o = file_get(fd);
   disk_node *n = o->n;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test/sim/admin.h"
 #include "test/sim/disk.h"
 #include "test/sim/sched.h"
 
@@ -319,6 +320,19 @@ static void chain_failed_checkpoint(plan *p, int64_t style) {
   p->fault[p->faults - 1].at = 500 + below(6000);
 }
 
+/* A backup, and later it is restored; or files are removed, and later the file
+ * is replaced by a copy of itself. */
+static void chain_administrator(plan *p) {
+  static const int removals[] = {ADMIN_SIDE, ADMIN_SIDE_OPEN, ADMIN_FILE_OPEN,
+                                 ADMIN_FIFOS_OPEN};
+  bool backup = one_in(2);
+  add_at_step(p, 'A', backup ? ADMIN_BACKUP : removals[below(4)]);
+  if (backup)
+    add_after(p, 'A', -1, 8000, one_in(2) ? ADMIN_RESTORE : ADMIN_MOVE);
+  else
+    add_after(p, 'A', -1, 8000, ADMIN_COPY);
+}
+
 /* Faults that meet: one aimed at what another has begun. */
 static void plan_chain(plan *p) {
   static const sim_call calls[] = {CALL_dsync, CALL_dbsync, CALL_cksync,
@@ -391,6 +405,7 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   plan_host(p);
   for (int64_t n = one_in(3) ? 0 : 1 + below(3); n > 0; n--) plan_chain(p);
   if (one_in(5)) k->foreign = 1;
+  if (one_in(6)) chain_administrator(p);
 }
 
 /* ---- as a string ---- */

@@ -25,6 +25,7 @@
  *
  * Capital letters are faults of the host, at a step of the run:
  *
+ *   A@8211:1       an administrator's act 1 (admin.h)
  *   C@8211:4       power cut of style 4 (disk.h)
  *   M@8211         all processes are killed at once
  *   F@8211:3000    the disk is full for 3 s
@@ -88,6 +89,7 @@ extern const plan_knob plan_knob_of[PLAN_KNOBS];
   X('d', "a child has the descriptors", "ms")     \
   X('f', "a fork", "ms until the parent dies")    \
   X('c', "a cancellation", "")                    \
+  X('A', "an act on the files", "")               \
   X('C', "a power cut", "")                       \
   X('M', "a kill of all processes", "")           \
   X('F', "the disk is full", "ms")                \

@@ -43,6 +43,7 @@ typedef struct sched_process {
   int64_t fork_ms;          /* for how long the parent will outlive the fork */
   sched_watched watched;    /* of a forked one */
   void (*at_fork[3])(void); /* pthread_atfork(): prepare, parent, child */
+  int64_t adrift; /* when files were removed under it; 0: they were not */
 } sched_process;
 
 /* What the cancellation of a thread needs (threads.c). */

@@ -158,7 +158,8 @@ static bool lacks_gate(const handle *h) {
   if (h->flags & SQLITE_OPEN_WAL) len -= strlen("-wal");
   snprintf(path, sizeof path, "%.*s-zke/gate", (int)len, h->path);
   const disk_node *n = disk_find(path);
-  return n && !file_process_has_lock(sched_self(), n, 0);
+  if (!n || sched_self()->adrift) return false; /* it has another one */
+  return !file_process_has_lock(sched_self(), n, 0);
 }
 
 /* Which of the WAL-index's locks does a process have?  -1: it has not opened

@@ -1,0 +1,190 @@
+/* admin.c - see admin.h */
+#include "test/sim/admin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/sim/corner.h"
+#include "test/sim/disk.h"
+#include "test/sim/foreign.h"
+#include "test/sim/history.h"
+#include "test/sim/known.h"
+#include "test/sim/load.h"
+#include "test/sim/ops.h"
+#include "test/sim/sched.h"
+
+enum { NOTHING = -1 };
+
+/* The files of a backup: the database and its log. */
+enum { PARTS = 2 };
+static const char *const suffix[PARTS] = {"", "-wal"};
+static disk_content backup[PARTS];
+static bool taken;
+
+static int waiting = NOTHING; /* the act that waits until all have ended */
+
+/* ---- files ---- */
+
+/* The path of a file beside the database. */
+static const char *path_of(const char *end) {
+  static char path[DISK_PATH];
+  snprintf(path, sizeof path, "%s%s", ops_file, end);
+  return path;
+}
+
+static void remove_file(const char *path) {
+  if (disk_find(path)) disk_remove(path);
+}
+
+/* Copy a file's content; one that is not there is empty. */
+static void read_file(const char *path, disk_content *out) {
+  const disk_node *n = disk_find(path);
+  out->size = n ? n->now.size : 0;
+  out->data = sim_resize(out->data, (size_t)out->size + 1);
+  if (n) disk_read(n, out->data, 0, out->size);
+}
+
+/* Write a file that is there or not, and sync it. */
+static void write_file(const char *path, const disk_content *c) {
+  disk_node *n = disk_find(path);
+  if (!n) n = disk_add(path, DISK_FILE, 0644);
+  disk_truncate(n, 0);
+  disk_write(n, c->data, 0, c->size);
+  disk_sync(n, disk_mark(), false);
+  disk_sync_parent(path);
+}
+
+/* Write a file under another name, and move it into its place. */
+static void move_file(const char *path, const disk_content *c) {
+  static const char temporary[] = "/sim/new.db";
+  write_file(temporary, c);
+  disk_rename(temporary, path);
+  disk_sync_parent(path);
+}
+
+/* Remove the files of the side directory whose names begin so, or all. */
+static void remove_side(const char *name) {
+  char path[DISK_PATH], side[DISK_PATH];
+  char(*names)[DISK_PATH];
+  snprintf(side, sizeof side, "%s", path_of("-zke"));
+  int count = disk_list(side, &names);
+  for (int i = 0; i < count; i++) {
+    int fits = snprintf(path, sizeof path, "%s/%s", side, names[i]);
+    bool fifo = disk_find(path)->type == DISK_PIPE;
+    bool is = fifo ? !*name || *name == '|' : strcmp(name, names[i]) == 0;
+    if (fits < DISK_PATH && (is || !*name)) disk_remove(path);
+  }
+  if (!*name) remove_file(side);
+  free(names);
+}
+
+/* ---- acts ---- */
+
+/* A process whose files go has a tick to see it; until then its calls may fail,
+ * as by an error. */
+static void note_lost(void) {
+  known_side_lost = true;
+  sim.last_error = sim.now;
+  for (int i = 0; i < SIM_SLOTS; i++)
+    if (sched_lives(i)) sched_process_of(i)->adrift = sim.now;
+}
+
+/* Only a file that is complete is worth a backup. */
+static void make_backup(void) {
+  if (!known_ready) return;
+  for (int i = 0; i < PARTS; i++) read_file(path_of(suffix[i]), &backup[i]);
+  taken = true;
+  known_keep();
+  corner_keep();
+  history_keep();
+  foreign_keep();
+}
+
+/* The log and the -shm go first, or an old log would be replayed. */
+static void restore(bool moves) {
+  if (!taken) return;
+  remove_file(path_of("-wal"));
+  remove_file(path_of("-shm"));
+  (moves ? move_file : write_file)(ops_file, &backup[0]);
+  if (backup[1].size) write_file(path_of("-wal"), &backup[1]);
+  known_go_back();
+  corner_go_back();
+  history_go_back();
+  foreign_go_back();
+  load_cut();
+}
+
+/* After that all sessions have ended, and side files are made again. */
+static void copy_itself(void) {
+  static disk_content c;
+  if (!disk_find(ops_file)) return;
+  read_file(ops_file, &c);
+  move_file(ops_file, &c);
+  known_side_lost = false;
+  load_cut();
+}
+
+static void remove_one(void) {
+  static const char *const names[] = {"gate", "line", "live"};
+  remove_side(names[sim_random(SIM_WORLD, 3)]);
+}
+
+static void act(int what) {
+  sim_say("administrator: act %d", what);
+  sim.last_fault = sim.now;
+  switch (what) {
+    case ADMIN_BACKUP:
+      make_backup();
+      return;
+    case ADMIN_RESTORE:
+    case ADMIN_MOVE:
+      restore(what == ADMIN_MOVE);
+      return;
+    case ADMIN_COPY:
+      copy_itself();
+      return;
+    case ADMIN_FIFOS_OPEN:
+      remove_side("|");
+      known_fifos_lost = true;
+      return;
+    case ADMIN_FILE_OPEN:
+      remove_one();
+      break;
+    default:
+      remove_side("");
+  }
+  note_lost();
+}
+
+static bool is_quiet(int what) {
+#define QUIET(name, quiet) quiet,
+  static const bool quiet[] = {ADMIN_ACT_LIST(QUIET)};
+#undef QUIET
+  return quiet[what];
+}
+
+void admin_strike(int what, void (*end_all)(void)) {
+  what %= ADMIN_ACTS;
+  if (!is_quiet(what)) {
+    act(what);
+    return;
+  }
+  end_all();
+  waiting = what;
+}
+
+bool admin_tick(void) {
+  if (waiting == NOTHING) return false;
+  for (int i = 0; i < SIM_SLOTS; i++)
+    if (!sched_is_free(i)) return true;
+  act(waiting);
+  waiting = NOTHING;
+  return false;
+}
+
+void admin_cut(void) { known_side_lost = known_fifos_lost = false; }
+
+void admin_end(void (*end_all)(void)) {
+  if (known_side_lost) admin_strike(ADMIN_COPY, end_all);
+}

@@ -1,0 +1,43 @@
+/* admin.h - what an administrator does to the files of a database
+ *
+ * A backup is the content of the database and its log at one moment.  Later it
+ * is written into the file, or moved into its place, while no process uses it
+ * (doc/format.md 8).  From then on the tree is the one of that moment, and no
+ * zxid or session id comes again (P8).
+ *
+ * Files beside the database are removed.  FIFOs that are missing only make
+ * events later (P7).  Without the other files the handles end at their next
+ * tick, and nobody opens the file until a copy has taken its place
+ * (doc/format.md 1); nothing is lost (P8).
+ */
+#ifndef ZKE_SIM_ADMIN_H
+#define ZKE_SIM_ADMIN_H
+
+#include <stdbool.h>
+
+/* "A@8211:ACT" of a plan.  What is quiet is done when all processes have been
+ * ended. */
+#define ADMIN_ACT_LIST(X)                                                  \
+  X(BACKUP, false)     /* a backup is made */                              \
+  X(RESTORE, true)     /* it is written into the file, */                  \
+  X(MOVE, true)        /* or moved over it */                              \
+  X(COPY, true)        /* the file is replaced by a copy of itself */      \
+  X(SIDE, true)        /* the side directory is removed, */                \
+  X(SIDE_OPEN, false)  /* while processes run, */                          \
+  X(FILE_OPEN, false)  /* or the gate, the line or the liveness file is */ \
+  X(FIFOS_OPEN, false) /* or all FIFOs are */
+
+#define ADMIN_ENUM(name, quiet) ADMIN_##name,
+enum { ADMIN_ACT_LIST(ADMIN_ENUM) ADMIN_ACTS };
+#undef ADMIN_ENUM
+
+/* admin_strike - do it, or end all processes by `end_all` and do it later
+ * admin_tick   - do what has waited; true: processes must not begin yet
+ * admin_cut    - the host boots again
+ * admin_end    - faults are over: repair what is missing */
+void admin_strike(int act, void (*end_all)(void));
+bool admin_tick(void);
+void admin_cut(void);
+void admin_end(void (*end_all)(void));
+
+#endif
