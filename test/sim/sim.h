@@ -28,6 +28,7 @@
  *   known.c     what is known of the tree by the calls that came back, and the
  *               checks of every answer against it
  *   host.c      a run: how it begins and ends, faults of the whole host
+ *   admin.c     backups, and files that are removed
  *   calls.c     the calls of zkembed.h, which tell of themselves
  *   story.c     what is told of a run: lines, which are printed or drawn
  *   shrink.c    the smallest plan that finds the same
@@ -38,7 +39,8 @@
  *
  * Calls go downwards in this list of layers:
  *
- *     main, shrink, host     a run: load_begin(), and sched_run() until its end
+ *     main, shrink, host,    a run: load_begin(), and sched_run() until its end
+ *       admin
  *     load, ops, ..., known  functions of zkembed.h, and sched.h
  *     engine (zkembed.c)     zke_os, SQLite
  *     os, vfs, threads,      the calls of a process: each begins with a step
