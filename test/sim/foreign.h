@@ -1,8 +1,8 @@
 /* foreign.h - other programs in the load, which use the file by plain SQLite
  *
  * They read the views of doc/format.md in a transaction that they keep open for
- * a while, so that checkpoints find a reader in their way.  What they see is one
- * state (P2), durable before it is seen (P8).
+ * a while, so that checkpoints find a reader in their way.  What they see is
+ * one state (P2), durable before it is seen (P8).
  *
  * With the knob f one process of the run is such a program.  It also writes a
  * table of its own, by transactions that may stand for seconds: calls of the
