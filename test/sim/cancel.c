@@ -27,6 +27,7 @@ static void body(const void *arg) {
   }
 }
 
+/* A thread that was left begins again as another one. */
 void cancel_any(const ops_actor *a) {
   if (!threads_run(body, a)) zke_zxid(); /* asks for it from now on */
   watches_wait(a->slot, a->thread, false);

@@ -30,6 +30,7 @@ static bool is_taken(int slot, int pid) {
   return false;
 }
 
+/* The next one of its namespace that is free. */
 int container_pid(int slot) {
   static int last[2]; /* given in each of the namespaces */
   int *at = &last[is_inside(slot)];
@@ -45,6 +46,7 @@ static int64_t boot_kind(void) {
 
 bool container_shows_boot(void) { return boot_kind() == BOOT_HOST; }
 
+/* What /proc shows there. */
 int container_boot_id(char *buffer, size_t size) {
   int64_t kind = is_inside(sched_slot()) ? boot_kind() : BOOT_HOST;
   if (kind == BOOT_HIDDEN) return -ENOENT;
@@ -60,10 +62,12 @@ static int64_t time_kind(void) {
   return (the_plan.k.container - 1) / 3;
 }
 
+/* All clocks are ahead by the same time. */
 int64_t container_ahead(void) {
   return time_kind() == TIME_HOST ? 0 : AHEAD_S * INT64_C(1000000000);
 }
 
+/* What /proc/self/timens_offsets shows there, or that it cannot be read. */
 int container_boot_offset(int64_t *out) {
   bool known = time_kind() != TIME_UNKNOWN;
   *out = known ? container_ahead() : 0;

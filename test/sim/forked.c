@@ -56,12 +56,14 @@ static void no_event(zke *z, int type, int state, const char *path,
   (void)z, (void)type, (void)state, (void)path, (void)context;
   sim_found("P9: a callback runs in a forked child");
 }
+/* The body of a batch: the same. */
 static int no_body(zke *z, void *context) {
   no_event(z, 0, 0, "", context);
   return ZKE_OK;
 }
 
 static int call_set(zke *z) { return zke_set(z, "/r0", "0", 1, -1, NULL); }
+/* Calls of all kinds: reads, changes, waits, sessions, watches. */
 static int call_get(zke *z) {
   char *data = NULL;
   return zke_get(z, "/r0", no_event, NULL, &data, NULL, NULL);
@@ -95,6 +97,7 @@ static int (*const calls[])(zke *z) = {
     call_watch, call_check, call_fd,       zke_touch,    zke_close};
 enum { CALLS = (int)(sizeof calls / sizeof *calls) };
 
+/* The next random number of a child's life. */
 static uint64_t chance(uint64_t below) {
   return sim_random((sim_stream)(SIM_LOAD + SIM_CHILD), below);
 }
@@ -151,11 +154,13 @@ static void be_child(zke *z) {
   if (own) work(own);
 }
 
+/* The parent goes on without this thread, if it goes on. */
 void forked_main(int slot) {
   (void)slot;
   if (threads_fork()) be_child(sched_self()->handle);
 }
 
+/* No callback runs in a child but the one that has forked. */
 bool forked_in_callback(void) {
   sched_process *p = sched_self();
   if (p->watched) sim_found("P9: a callback runs in a forked child");
@@ -164,6 +169,7 @@ bool forked_in_callback(void) {
   return threads_fork();
 }
 
+/* The child comes back here out of its callback. */
 void forked_returned(int slot, zke *z, int rc) {
   if (sched_slot() == slot) return;
   if (rc != ZKE_FORKED)

@@ -30,10 +30,12 @@ static actor actors[SIM_SLOTS];
 static bool checked; /* one has looked at everything */
 static bool is_void; /* the file cannot be opened any more */
 
+/* The next random number of a slot's load. */
 static uint64_t chance(int slot, uint64_t below) {
   return sim_random((sim_stream)(SIM_LOAD + slot), below);
 }
 
+/* What a forked child has a copy of. */
 struct zke *load_handle(int slot) {
   return actors[slot].z;
 }
@@ -110,6 +112,7 @@ static bool is_lull(const ops_actor *a) {
   return true;
 }
 
+/* Make calls until they are made, the session is over, or faults are. */
 static void work(const ops_actor *a) {
   actor *self = &actors[a->slot];
   while (!sim.ending && self->calls-- > 0 && !known_of[a->slot].lost) {
@@ -120,6 +123,7 @@ static void work(const ops_actor *a) {
   }
 }
 
+/* Another thread of a process: it works on the same handle. */
 static void thread_main(int slot) {
   ops_actor a = {.slot = slot, .thread = sched_thread(), .z = actors[slot].z};
   zke_zxid(); /* asks for it from now on */
@@ -172,16 +176,19 @@ static void process_main(int slot) {
 
 /* ---- the world ---- */
 
+/* A time within so many ms. */
 static int64_t soon(uint64_t ms) {
   return sim.now + (int64_t)sim_random(SIM_WORLD, ms) * SIM_MS;
 }
 
+/* For a while all processes make calls that are not synced, from now on. */
 static void calm(void) {
   ops_calm(soon(4000));
   for (int i = 0; i < the_plan.k.processes; i++)
     if (actors[i].begins != SIM_NEVER) actors[i].begins = soon(20);
 }
 
+/* Nothing of the process counts for the checks any more. */
 static void forget(int slot) {
   line_died(slot);
   known_of[slot] = (known_session){.id = 0};
@@ -191,16 +198,19 @@ static void forget(int slot) {
   actors[slot].z = NULL;
 }
 
+/* Another process begins in the slot later. */
 void load_died(int slot) {
   kept_died(slot);
   forget(slot);
   actors[slot].begins = soon(2500);
 }
 
+/* Sometimes those that come next have a calm time. */
 void load_all_died(void) {
   if (sim_chance(SIM_WORLD, 1, 2)) calm();
 }
 
+/* The host boots: all processes begin again. */
 void load_cut(void) {
   kept_forget();
   for (int i = 0; i < SIM_SLOTS; i++) forget(i);
@@ -208,6 +218,7 @@ void load_cut(void) {
   if (sim_chance(SIM_WORLD, 1, 3)) calm();
 }
 
+/* The processes of the plan begin, each at its time. */
 void load_begin(void) {
   for (int i = 0; i < SIM_SLOTS; i++)
     actors[i].begins = i < the_plan.k.processes ? soon(20) : SIM_NEVER;
@@ -222,6 +233,7 @@ void load_rest(void) {
   if (!any) actors[0].begins = sim.now;
 }
 
+/* Begin the processes whose time has come. */
 void load_tick(void) {
   kept_tick();
   for (int i = 0; i < the_plan.k.processes; i++) {
@@ -234,6 +246,7 @@ void load_tick(void) {
   }
 }
 
+/* When the next one begins. */
 int64_t load_next(void) {
   int64_t next = SIM_NEVER;
   for (int i = 0; i < the_plan.k.processes; i++)

@@ -66,6 +66,7 @@ static char *clean_thread, *clean_process;
 static fiber *in_thread;
 static slot *in_process;
 
+/* How large the two sections are. */
 static size_t thread_size(void) {
   return (size_t)(__stop_sim_thread - __start_sim_thread);
 }
@@ -74,6 +75,7 @@ static size_t process_size(void) {
   return (size_t)(__stop_sim_process - __start_sim_process);
 }
 
+/* A copy of a section, for a thread or a process that begins. */
 static char *copy_of(const char *from, size_t size) {
   char *copy = sim_zero(size);
   memcpy(copy, from, size);
@@ -113,21 +115,25 @@ bool sched_has_threads(void) {
 
 sched_process *sched_process_of(int number) { return slots[number].p; }
 
+/* Does a process run in the slot, or stand still? */
 bool sched_lives(int number) {
   const sched_process *p = slots[number].p;
   return p && !p->dying && !p->gone;
 }
 
+/* Can a process begin in the slot? */
 bool sched_is_free(int number) {
   return !slots[number].p || slots[number].p->gone;
 }
 
+/* For how long the process of a slot has stood still, of all its life. */
 int64_t sched_stopped_ns(int number) {
   const sched_process *p = slots[number].p;
   if (!p) return 0;
   return p->stopped_ns + (p->stopped ? sim.now - p->stopped : 0);
 }
 
+/* Let the scheduler go on; it comes back here by run(). */
 static void leave(void) {
   fiber *f = running;
   fiber_switch(&f->sp, main_sp);
@@ -145,6 +151,7 @@ static void fiber_return(void) {
   for (;;) leave();
 }
 
+/* The process ends from the middle of its frames. */
 void sched_return(void) {
   fiber_return();
   abort();
@@ -156,6 +163,7 @@ static void fiber_main(void) {
   fiber_return();
 }
 
+/* A thread begins, with fresh variables; it does not run yet. */
 static void fiber_begin(sched_process *p, int number, void (*fn)(int)) {
   fiber *f = sim_zero(sizeof *f);
   *f =
@@ -221,12 +229,14 @@ static fiber *cancel_target(int64_t n) {
 
 static bool may_cancel(int64_t n) { return cancel_target(n) != NULL; }
 
+/* What plan.c counts by: calls of a slot, or steps. */
 static int64_t count_of(int number, sim_call call) {
   if (number < 0) return sim.steps;
   const slot *s = &slots[number];
   return call == CALL_any ? s->calls : s->count[call];
 }
 
+/* The run begins: keep the sections as a process finds them. */
 void sched_begin(const sched_hooks *given) {
   hooks = *given;
   plan_count = count_of;
@@ -253,12 +263,14 @@ static sched_process *process_new(int number, const sched_process *parent) {
   return s->p;
 }
 
+/* A process begins with its first thread. */
 void sched_spawn(int number, void (*fn)(int)) {
   sched_process *p = process_new(number, NULL);
   slots[number].variables = copy_of(clean_process, process_size());
   fiber_begin(p, 0, fn);
 }
 
+/* Another thread of the running process begins. */
 void sched_start_thread(void (*fn)(int), int number) {
   fiber_begin(running->p, number, fn);
 }
@@ -299,6 +311,7 @@ static bool others_are_inside(const slot *s) {
   return false;
 }
 
+/* The fiber moves to the new process, and the others of the old one vanish. */
 bool sched_fork(void) {
   fiber *f = running;
   sched_process *parent = f->p;
@@ -323,6 +336,7 @@ bool sched_fork(void) {
   return true;
 }
 
+/* Wait until the running thread is the only one of its process. */
 void sched_join(void) {
   slot *s = &slots[running->p->slot];
   for (int i = 1; i < SIM_THREADS; i++)
@@ -331,6 +345,7 @@ void sched_join(void) {
 
 /* ---- faults of a process ---- */
 
+/* No fiber of the process runs any more; what it had is taken in pieces. */
 void sched_kill(int number) {
   sched_process *p = slots[number].p;
   if (!sched_lives(number)) return;
@@ -346,12 +361,14 @@ void sched_kill(int number) {
   hooks.died(number);
 }
 
+/* The running process is killed here. */
 void sched_die(void) {
   sched_kill(running->p->slot);
   leave();
   abort();
 }
 
+/* The running process stands still for a while. */
 static void stop(int64_t ms) {
   sched_process *p = running->p;
   sim.stops++;
@@ -361,6 +378,7 @@ static void stop(int64_t ms) {
   leave();
 }
 
+/* Faults are over: nothing stands still, and shadows die. */
 void sched_go_on_all(void) {
   for (int i = 0; i < SIM_SLOTS; i++) {
     if (!slots[i].p) continue;
@@ -371,6 +389,7 @@ void sched_go_on_all(void) {
 
 /* ---- cancellation ---- */
 
+/* The running thread's. */
 sched_cancel *sched_cancel_of(void) {
   return running ? &running->cancel : NULL;
 }
@@ -381,10 +400,12 @@ static bool is_cancelled(void) {
   return c->pending && c->back && !c->off;
 }
 
+/* Leave the running thread if it was cancelled, and may be. */
 void sched_test_cancel(void) {
   if (running && is_cancelled()) hooks.cancelled();
 }
 
+/* As a new thread would find the variables. */
 void sched_renew_thread(void) {
   memcpy(__start_sim_thread, clean_thread, thread_size());
 }
@@ -429,6 +450,7 @@ static int strike(const plan_fault *f, sim_call call) {
   }
 }
 
+/* All faults that are at this call strike; the errno that it reports, or 0. */
 static int faults_strike(sim_call call) {
   slot *s = &slots[running->p->slot];
   int error = 0;
@@ -463,6 +485,7 @@ static void maybe_switch(void) {
   }
 }
 
+/* Each call begins here: time goes on, a fault may strike, another may run. */
 int sched_step(sim_call call) {
   if (!running) return 0; /* the world itself looks */
   slot *s = &slots[running->p->slot];
@@ -481,6 +504,7 @@ int sched_step(sim_call call) {
   return error;
 }
 
+/* Does a call that is no step fail by a fault? */
 int sched_fails(sim_call call) {
   if (!running) return 0;
   slots[running->p->slot].count[call]++;
@@ -489,6 +513,7 @@ int sched_fails(sim_call call) {
 
 /* ---- waiting ---- */
 
+/* Sleep until can_run() finds a reason to go on. */
 static void wait_here(int64_t until) {
   running->until = until;
   running->state = WAITING;
@@ -496,6 +521,7 @@ static void wait_here(int64_t until) {
   running->state = READY;
 }
 
+/* Sleep in the kernel; a cancellation may end that. */
 void sched_wait_until(int64_t until, struct pollfd *fds, unsigned count) {
   if (!running) return;
   running->fds = fds;
@@ -507,6 +533,7 @@ void sched_wait_until(int64_t until, struct pollfd *fds, unsigned count) {
   sched_test_cancel();
 }
 
+/* Sleep on a mutex or a condition; the caller looks at a cancellation. */
 bool sched_wait_on(const void *address, int64_t until, bool leaves) {
   running->address = address;
   running->woken = false;
@@ -517,6 +544,7 @@ bool sched_wait_on(const void *address, int64_t until, bool leaves) {
   return running->woken;
 }
 
+/* Threads of the running process that sleep on the address go on. */
 void sched_wake(const void *address) {
   slot *s = &slots[running->p->slot];
   for (int i = 0; i < SIM_THREADS; i++)
@@ -524,6 +552,7 @@ void sched_wake(const void *address) {
       s->thread[i]->woken = true;
 }
 
+/* The program's own sleep, in no call of the engine. */
 void sched_pause(int64_t ns) {
   sched_step(CALL_pause);
   sched_wait_until(sim.now + ns, NULL, 0);
@@ -540,6 +569,7 @@ typedef struct choice {
   int64_t next;  /* when something is to be done if nothing is now */
 } choice;
 
+/* Something is to be done at that time. */
 static void not_before(choice *c, int64_t at) {
   if (at < c->next) c->next = at;
 }
@@ -577,6 +607,7 @@ static bool stands_still(sched_process *p, choice *c) {
   return false;
 }
 
+/* What could be done now, or when something can. */
 static void look(choice *c) {
   *c = (choice){.next = hooks.next()};
   for (int i = 0; i < SIM_SLOTS; i++) {
@@ -604,6 +635,7 @@ static void reap(sched_process *p) {
   story_tell('n', p->slot, 0, "is taken apart");
 }
 
+/* The n-th that can run, or by priority the one that is first. */
 static fiber *choose(const choice *c, int n) {
   fiber *f = c->fiber[n];
   if (the_plan.k.switches) return f;
@@ -612,6 +644,7 @@ static fiber *choose(const choice *c, int n) {
   return f;
 }
 
+/* Let a fiber run until it leaves. */
 static void run(fiber *f) {
   sim.switches++;
   running = f;
@@ -620,6 +653,7 @@ static void run(fiber *f) {
   running = NULL;
 }
 
+/* One thing after the other, in the order that the seed says. */
 sched_end sched_run(int64_t limit) {
   for (;;) {
     choice c;
@@ -654,6 +688,7 @@ void sched_cut(void) { cut = true; }
 
 void sched_note_faults(void) { faults_note_all(); }
 
+/* The power is gone: no process is left, and none is told. */
 void sched_forget_all(void) {
   for (int i = 0; i < SIM_SLOTS; i++) {
     fibers_end(&slots[i]);

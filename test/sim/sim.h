@@ -10,7 +10,7 @@
  *   engine.c    zkembed.c, unchanged.  Its variables lie in two sections, that
  *               of the process and that of the thread, which sched.c exchanges
  *   sched.c     processes, fibers, steps, who runs next, how a process dies
- *   threads.c   mutexes and conditions of the fibers
+ *   threads.c   mutexes, conditions and cancellation of the fibers, and fork()
  *   plan.c      what a seed means: knobs of the run, and the list of faults
  *   disk.c      files and names: what is there, what is durable, what a power
  *               cut leaves
@@ -19,10 +19,12 @@
  *   os.c        the table zke_os over file.c and wait.c
  *   vfs.c       SQLite's VFS over disk.c
  *   memory.c    memory of the engine and of SQLite
- *   load.c      the lives of the processes
+ *   container.c where a process lives: boot ids, clocks and pids
+ *   load.c      the lives of the processes; forked.c those of forked children
  *   ops.c       the calls that they make, at random; kept.c those of kept
  *               sessions, line.c locks in line, watchers.c watches that stay,
- *               foreign.c plain SQLite, around.c the others
+ *               foreign.c plain SQLite, cancel.c threads that are
+ *               cancelled, around.c the others
  *   watches.c   the watches, and what is checked of each
  *   history.c   the engine's own history, played at the end
  *   known.c     what is known of the tree by the calls that came back, and the

@@ -23,6 +23,7 @@ static void take(pthread_mutex_t *m) {
   HOLDER(m) = self();
 }
 
+/* Take a mutex: a step, if another thread could come between. */
 int threads_lock(pthread_mutex_t *m) {
   if (!sched_self()) return 0;
   if (HOLDER(m) == self()) sim_found("P9: a mutex is taken twice");
@@ -31,6 +32,7 @@ int threads_lock(pthread_mutex_t *m) {
   return 0;
 }
 
+/* Give it back, and wake those that wait for it. */
 int threads_unlock(pthread_mutex_t *m) {
   if (!sched_self()) return 0;
   if (HOLDER(m) != self())
@@ -50,6 +52,7 @@ static int wait_for(pthread_cond_t *c, pthread_mutex_t *m, int64_t until) {
   return woken ? 0 : ETIMEDOUT;
 }
 
+/* As pthread_cond_wait(). */
 int threads_wait(pthread_cond_t *c, pthread_mutex_t *m) {
   return wait_for(c, m, SIM_NEVER);
 }
@@ -60,11 +63,13 @@ int threads_timed_wait(pthread_cond_t *c, pthread_mutex_t *m,
   return wait_for(c, m, wait_of_monotonic(ns));
 }
 
+/* Wakes all: a signal may wake more than one, too. */
 int threads_signal(pthread_cond_t *c) {
   sched_wake(c);
   return 0;
 }
 
+/* As pthread_once(); the flag lies with the process. */
 int threads_once(pthread_once_t *once, void (*fn)(void)) {
   if (*once) return 0;
   *once = 1;
@@ -72,6 +77,7 @@ int threads_once(pthread_once_t *once, void (*fn)(void)) {
   return 0;
 }
 
+/* The process's own clock, also in a time namespace. */
 int threads_clock(clockid_t clock, struct timespec *out) {
   int64_t ns = wait_clock(ZKE_CLOCK_MONOTONIC);
   (void)clock;
@@ -93,6 +99,7 @@ int threads_at_fork(void (*prepare)(void), void (*parent)(void),
   return 0;
 }
 
+/* The handlers of the C library's fork(), around sched_fork(). */
 bool threads_fork(void) {
   void (*const *handlers)(void) = sched_self()->at_fork;
   if (handlers[0]) handlers[0]();
@@ -105,12 +112,14 @@ bool threads_fork(void) {
 
 /* ---- cancellation ---- */
 
+/* As pthread_cleanup_push(). */
 void threads_push(threads_cleanup *c) {
   sched_cancel *self_cancel = sched_cancel_of();
   c->outer = self_cancel->cleanups;
   self_cancel->cleanups = c;
 }
 
+/* As pthread_cleanup_pop(). */
 void threads_pop(bool runs) {
   sched_cancel *c = sched_cancel_of();
   const threads_cleanup *last = c->cleanups;
@@ -123,6 +132,7 @@ static void test_at_once(const sched_cancel *c) {
   if (c->at_once) sched_test_cancel();
 }
 
+/* As pthread_setcancelstate(). */
 int threads_cancel_state(int state, int *old) {
   sched_cancel *c = sched_cancel_of();
   if (!c) return 0;
@@ -132,6 +142,7 @@ int threads_cancel_state(int state, int *old) {
   return 0;
 }
 
+/* As pthread_setcanceltype(). */
 int threads_cancel_type(int type, int *old) {
   sched_cancel *c = sched_cancel_of();
   if (!c) return 0;
@@ -142,6 +153,7 @@ int threads_cancel_type(int type, int *old) {
   return 0;
 }
 
+/* The frames of a thread that is left are above this one, and go with it. */
 bool threads_run(void (*fn)(const void *), const void *arg) {
   jmp_buf back;
   sched_cancel *c = sched_cancel_of();
@@ -156,6 +168,7 @@ bool threads_run(void (*fn)(const void *), const void *arg) {
   return true;
 }
 
+/* No cancellation comes while handlers run, as POSIX has it. */
 void threads_leave(void) {
   sched_cancel *c = sched_cancel_of();
   sim_say("CANCELLED");
