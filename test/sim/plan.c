@@ -272,6 +272,24 @@ static void chain_bad_disk(plan *p, int64_t style) {
   add_after(p, 'C', -1, 6000, style);
 }
 
+/* Blows soon after what the last fault has begun, the first at a slot. */
+static void add_blows(plan *p, int slot) {
+  static const sim_call calls[] = {CALL_findlock, CALL_unlink, CALL_dwrite,
+                                   CALL_dsync,    CALL_list,   CALL_probe,
+                                   CALL_barrier,  CALL_pread,  CALL_pwrite};
+  static const char blows[] = "kkksfdxc";
+  for (int64_t n = 1 + below(3); n > 0; n--) {
+    char kind = blows[below((int64_t)sizeof blows - 1)];
+    add_after(p, kind, slot, 300, kind == 's' ? some(3600000) : below(3));
+    if (one_in(2)) {
+      plan_fault *last = &p->fault[p->faults - 1];
+      last->call = calls[below((int64_t)(sizeof calls / sizeof *calls))];
+      last->at = 1 + below(6);
+    }
+    slot = one_in(3) ? SIM_CHILD : (int)below(p->k.processes);
+  }
+}
+
 /* What comes soon after something has begun: a boot, the burial of a dead
  * process by another one, a failed sync, a checkpoint (whose sync takes a
  * millisecond longer), a fork. */
@@ -284,10 +302,6 @@ static void chain_aimed(plan *p, int slot) {
                 {'k', CALL_any, 0},    {'e', CALL_dsync, EIO},
                 {'l', CALL_dbsync, 1}, {'l', CALL_cksync, 1},
                 {'f', CALL_any, 1000}, {'d', CALL_any, 1500}};
-  static const sim_call calls[] = {CALL_findlock, CALL_unlink, CALL_dwrite,
-                                   CALL_dsync,    CALL_list,   CALL_probe,
-                                   CALL_barrier,  CALL_pread,  CALL_pwrite};
-  static const char blows[] = "kkksfdxc";
   size_t i = (size_t)below((int64_t)(sizeof begins / sizeof *begins));
   plan_fault f = somewhere(p, begins[i].kind, NULL, 0);
   f.call = begins[i].call;
@@ -295,16 +309,7 @@ static void chain_aimed(plan *p, int slot) {
   if (f.call != CALL_any) f.at = some(f.at / 200 + 2);
   if (f.kind == 'C') f.slot = -1;
   add(p, f);
-  for (int64_t n = 1 + below(3); n > 0; n--) {
-    char kind = blows[below((int64_t)sizeof blows - 1)];
-    add_after(p, kind, slot, 300, kind == 's' ? some(3600000) : below(3));
-    if (one_in(2)) {
-      plan_fault *last = &p->fault[p->faults - 1];
-      last->call = calls[below((int64_t)(sizeof calls / sizeof *calls))];
-      last->at = 1 + below(6);
-    }
-    slot = one_in(3) ? SIM_CHILD : (int)below(p->k.processes);
-  }
+  add_blows(p, slot);
 }
 
 /* A sync of the database fails, while another program's readers cut checkpoints
@@ -321,7 +326,7 @@ static void chain_failed_checkpoint(plan *p, int64_t style) {
 }
 
 /* A backup, and later it is restored; or files are removed, and later the file
- * is replaced by a copy of itself. */
+ * is replaced by a copy of itself; and blows soon after that. */
 static void chain_administrator(plan *p) {
   static const int removals[] = {ADMIN_SIDE, ADMIN_SIDE_OPEN, ADMIN_FILE_OPEN,
                                  ADMIN_FIFOS_OPEN};
@@ -331,6 +336,7 @@ static void chain_administrator(plan *p) {
     add_after(p, 'A', -1, 8000, one_in(2) ? ADMIN_RESTORE : ADMIN_MOVE);
   else
     add_after(p, 'A', -1, 8000, ADMIN_COPY);
+  if (one_in(2)) add_blows(p, (int)below(p->k.processes));
 }
 
 /* Faults that meet: one aimed at what another has begun. */
