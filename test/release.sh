@@ -40,6 +40,8 @@ if [[ $only = *curator* ]]; then step curator make SUITE=curator foreign; fi
 
 # Would they notice a mistake?
 beside mutate make LINES=$(so 3 50) mutate
+beside sim-calibrate-mutants make ONLY=$(so timer_past) \
+  sim-calibrate-mutants
 beside lab-mutants make SEEDS=$(so 1 11) lab-mutants
 beside lab-bugs env SEEDS=$(so 1 11) SECONDS=20 build/test/test_lab_bugs
 beside torture-host-mistakes make torture-host-mistakes

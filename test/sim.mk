@@ -34,8 +34,9 @@ $(BUILD)/simulation: $(BUILD)/sim/engine.o $(SIM_OBJECTS) $(SQLITE_OBJECT)
 # The simulated kernel alone, for its comparison with the real one.
 $(BUILD)/sim/kernel.a: $(filter-out %/main.o,$(SIM_OBJECTS))
 	$(ar)
-$(BUILD)/calibrate: $(patsubst %.c,$(BUILD)/%.o,$(subst test/,, \
-  $(wildcard test/sim/calibrate*.c))) $(BUILD)/sim/kernel.a \
+CALIBRATE_OBJECTS := $(patsubst test/%.c,$(BUILD)/%.o, \
+  $(wildcard test/sim/calibrate*.c))
+$(BUILD)/calibrate: $(CALIBRATE_OBJECTS) $(BUILD)/sim/kernel.a \
   $(BUILD)/zkembed.o | $(SQLITE_OBJECT)
 	$(program) $(SIM_LIBS)
 
@@ -57,13 +58,15 @@ $(BUILD)/sim/cover/simulation: $(BUILD)/sim/cover/engine.o $(SIM_OBJECTS) \
 ##                 it smaller, V=1 prints all calls, V=2 all steps
 ## sim-calibrate   the simulated kernel does as the real one: SEED=1 RUNS=100000
 ##                 SECONDS=10 DIRS="/tmp /dev/shm"
+## sim-calibrate-mutants   mistakes planted in the simulated kernel are found:
+##                 SECONDS=60 ONLY=NAME
 ## sim-mutants     mistakes planted in the engine are found: SEEDS=1 SECONDS=60
 ##                 JOBS=2 ONLY="NAME ..."; ONLY=again: faults that once were in it
 ## sim-sometimes   it reaches what is rare: SEED=1 SECONDS=60
 ## sim-replays     what has found a fault once finds nothing
 ## sim-compilers   gcc and clang make the same of a seed: SEED=1 RUNS=200
-SIM_GOALS = sim sim-calibrate sim-mutants sim-sometimes sim-replays \
-  sim-compilers
+SIM_GOALS = sim sim-calibrate sim-calibrate-mutants sim-mutants sim-sometimes \
+  sim-replays sim-compilers
 .PHONY: $(SIM_GOALS)
 ifeq ($(LAB),)
 $(SIM_GOALS):
@@ -78,6 +81,11 @@ sim: $(BUILD)/simulation
 sim-calibrate: $(BUILD)/calibrate
 	@SEED=$(SEED) RUNS=$(RUNS) SECONDS=$(SECONDS) DIRS="$(DIRS)" \
 	  sh test/sim/calibrate.sh
+
+sim-calibrate-mutants: $(BUILD)/calibrate
+	@CC="$(CC)" SIM_CFLAGS="$(SIM_CFLAGS)" LIBS="$(SIM_LIBS)" ONLY="$(ONLY)" \
+	  SECONDS=$(SECONDS) sh test/sim/calibrate_mutants.sh $(CALIBRATE_OBJECTS) \
+	  $(BUILD)/zkembed.o
 
 sim-mutants: $(BUILD)/simulation
 	@CC="$(CC)" LD="$(LD)" SIM_CFLAGS="$(SIM_CFLAGS) $(SIM_ENGINE)" \

@@ -1,10 +1,10 @@
 /* calibrate.c - scripts from seeds, and their differences; see calibrate.h
  *
- *   calibrate [-v] DIRECTORY [SEED [RUNS]]
+ *   calibrate [-v] [-1] DIRECTORY [SEED [RUNS]]
  *
  * Plays the scripts of seeds from SEED on, the real side in DIRECTORY, until
  * SECONDS of the environment have passed.  -v prints each script, with the
- * texts of both sides. */
+ * texts of both sides; -1 stops at the first difference. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -263,10 +263,13 @@ static void *shared(size_t size) {
 int main(int argc, char **argv) {
   const char *longest = getenv("SECONDS");
   double end = longest && *longest ? now_s() + atof(longest) : 1e18;
-  if (argc > 1 && strcmp(argv[1], "-v") == 0) run.verbose = true;
-  argc -= run.verbose, argv += run.verbose;
+  bool first = false;
+  for (; argc > 1 && argv[1][0] == '-'; argc--, argv++) {
+    run.verbose |= strcmp(argv[1], "-v") == 0;
+    first |= strcmp(argv[1], "-1") == 0;
+  }
   if (argc < 2) {
-    fprintf(stderr, "calibrate [-v] DIRECTORY [SEED [RUNS]]\n");
+    fprintf(stderr, "calibrate [-v] [-1] DIRECTORY [SEED [RUNS]]\n");
     return 2;
   }
   run.directory = argv[1];
@@ -278,7 +281,10 @@ int main(int argc, char **argv) {
   vfs_register();
   uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
   int64_t runs = argc > 3 ? strtoll(argv[3], NULL, 10) : 1;
-  for (; runs > 0 && now_s() < end; runs--) compare(seed++);
+  for (; runs > 0 && now_s() < end; runs--) {
+    if (first && run.differences) break;
+    compare(seed++);
+  }
   printf("%d scripts, %d calls, of which %d could be made: %d differences\n",
          run.scripts, run.calls, run.made, run.differences);
   return run.differences != 0;

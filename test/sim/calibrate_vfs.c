@@ -146,8 +146,8 @@ static void act_size(cal_actor *me, const cal_word *const *w) {
 
 /* SHARED is the first, PENDING is never asked for, RESERVED not by who has the
  * WAL-index.  Who wants EXCLUSIVE without RESERVED has found a hot journal, or
- * is about to remove the log.  It gives up if that is refused: SQLite 3.40 keeps
- * PENDING until then. */
+ * is about to remove the log.  It gives up if that is refused: SQLite 3.40
+ * keeps PENDING until then. */
 static void act_lock(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
   int level = (int)w[1]->value;
