@@ -223,6 +223,13 @@ static bool simulated_reap(sched_process *p) {
   return file_reap_one(p->files) || vfs_reap_one(p->files);
 }
 
+/* Of the scheduler: no two processes have the same. */
+static int simulated_pid(int slot) {
+  static int last = 1000;
+  (void)slot;
+  return ++last;
+}
+
 /* It finds a mistake of its caller's, or has one itself. */
 void sim_report(sim_end end, const char *kind, const char *text) {
   (void)end, (void)kind;
@@ -235,6 +242,7 @@ void sim_report(sim_end end, const char *kind, const char *text) {
 static void simulate(void) {
   const sched_hooks hooks = {.died = simulated_death,
                              .reap = simulated_reap,
+                             .pid = simulated_pid,
                              .begin = file_table_new,
                              .ready = simulated_ready,
                              .due = simulated_due,
