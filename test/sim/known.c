@@ -86,11 +86,12 @@ static void check_time(const known_call *c, int rc) {
               zke_errmsg());
 }
 
-/* A failed sync and a power cut while SQLite makes the file can leave rubbish,
- * in which nothing was ever acknowledged. */
+/* A power cut while SQLite makes the file can leave rubbish, in which nothing
+ * was ever acknowledged: after a failed sync, or if the journal's name is not
+ * synced. */
 bool known_is_rubbish(const known_call *c) {
-  return !zxid_most && sim.cuts && sim.last_error >= 0 &&
-         sim.last_error < c->at;
+  bool failed = sim.last_error >= 0 && sim.last_error < c->at;
+  return !zxid_most && sim.cuts && (failed || the_plan.k.medium & 1);
 }
 
 /* Faults of the engine that are known and not mended yet, by a result and words

@@ -412,6 +412,7 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   for (int64_t n = one_in(3) ? 0 : 1 + below(3); n > 0; n--) plan_chain(p);
   if (one_in(5)) k->foreign = 1;
   if (one_in(6)) chain_administrator(p);
+  if (one_in(4)) k->medium = 1 + below(3);
 }
 
 /* ---- as a string ---- */

@@ -58,7 +58,8 @@
   X('i', cache, 0, 4096)  /* KiB; 0: the engine's own */                    \
   X('o', omits, 0, (INT64_C(1) << 40) - 1) /* kinds of calls, a bit each */ \
   X('y', order, 0, 1000000)                /* 0: the seed's; another */     \
-  X('f', foreign, 0, 2) /* the last process is another program */
+  X('f', foreign, 0, 2) /* the last process is another program */           \
+  X('m', medium, 0, 3)  /* 1: SQLite syncs no directory; 2: pads its commits */
 
 #define PLAN_MEMBER(letter, name, least, most) int64_t name;
 typedef struct plan_knobs {

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test/sim/plan.h"
+
 enum { SECTOR_BYTES = 4096, LONGEST_PATH = 100 };
 
 /* The lock of the WAL-index that a writer has. */
@@ -43,6 +45,9 @@ static int fail(int error, int code) {
 
 /* Is there room for more?  A fault takes it away for a while (plan.h). */
 static bool disk_is_full(void) { return sim.now < sim.full_until; }
+
+/* Some VFS sync no directory (SQLITE_DISABLE_DIRSYNC). */
+static bool forgets_names(void) { return the_plan.k.medium & 1; }
 
 /* ---- the lists ---- */
 
@@ -368,7 +373,7 @@ static int io_sector(sqlite3_file *f) {
 /* A write changes no byte outside of its range, also if the power goes. */
 static int io_device(sqlite3_file *f) {
   (void)f;
-  return SQLITE_IOCAP_POWERSAFE_OVERWRITE;
+  return the_plan.k.medium & 2 ? 0 : SQLITE_IOCAP_POWERSAFE_OVERWRITE;
 }
 
 /* ---- the WAL-index ---- */
@@ -542,7 +547,8 @@ static int vfs_open(sqlite3_vfs *v, const char *path, sqlite3_file *f,
   h->base.pMethods = &methods;
   h->flags = flags;
   h->remove = flags & SQLITE_OPEN_DELETEONCLOSE;
-  h->sync_names = flags & SQLITE_OPEN_CREATE && flags & synced;
+  h->sync_names =
+      flags & SQLITE_OPEN_CREATE && flags & synced && !forgets_names();
   if (path) snprintf(h->path, sizeof h->path, "%s", path);
   h->next = h->n->handles;
   h->n->handles = h;
@@ -559,7 +565,7 @@ static int vfs_delete(sqlite3_vfs *v, const char *path, int sync) {
   if (!disk_find(path)) return fail(ENOENT, SQLITE_IOERR_DELETE_NOENT);
   if (error) return fail(error, SQLITE_IOERR_DELETE);
   disk_remove(path);
-  if (!sync) return SQLITE_OK;
+  if (!sync || forgets_names()) return SQLITE_OK;
   sched_wait_until(sim.now + disk_sync_ns(), NULL, 0);
   sched_step(CALL_synced);
   disk_sync_parent(path);
