@@ -5,7 +5,7 @@
 # exchanged, as on x86-64, and a sanitizer takes both for faults.
 SIM_OBJECTS := $(patsubst test/sim/%.c,$(BUILD)/sim/%.o, \
   $(filter-out %/engine.c test/sim/calibrate%,$(wildcard test/sim/*.c))) \
-  $(BUILD)/sim/fiber.o $(BUILD)/sim/drawing.o
+  $(BUILD)/sim/fiber.o $(BUILD)/sim/drawing.o $(BUILD)/sim/model.o
 # A cleanup handler is a matter of the compiler with -fexceptions, and leaves no
 # trace in what the C library keeps for the one real thread.
 SIM_CFLAGS = $(COMMON_CFLAGS) -O1 -fno-lto -fexceptions -I. -I$(BUILD)/sim \
@@ -17,6 +17,8 @@ SIM_LIBS = $(or $(SQLITE_OBJECT),-l:libsqlite3.a) -lm -ldl -lpthread
 $(BUILD)/sim/%.o: test/sim/%.c | $(BUILD)/sim/function_list.h
 	$(cc) $(SIM_CFLAGS) -c -o $@ $<
 $(BUILD)/sim/fiber.o $(BUILD)/sim/drawing.o: $(BUILD)/sim/%.o: test/lab/%.c
+	$(cc) $(SIM_CFLAGS) -c -o $@ $<
+$(BUILD)/sim/model.o: test/model/model.c
 	$(cc) $(SIM_CFLAGS) -c -o $@ $<
 $(BUILD)/sim/function_list.h: zkembed.h test/functions.awk
 	$(call run,AWK) awk -f test/functions.awk zkembed.h >$@

@@ -1944,6 +1944,17 @@ void model_sweep(model *m) {
   sweep_kind(m, TTL);
 }
 
+int64_t model_zxid(const model *m) { return m->zxid; }
+void model_set_zxid(model *m, int64_t zxid) { m->zxid = zxid; }
+
+bool model_sweep_one(model *m, const char *path) {
+  node *n = node_find(m, path);
+  if (!n || !node_is_due(m, n)) return false;
+  m->zxid++;
+  tree_remove(m, n);
+  return true;
+}
+
 static int model_overdue(zke *z, int *overdue_out) {
   int rc = enter(z, false);
   if (rc != ZKE_OK) return rc;

@@ -31,6 +31,8 @@
 #ifndef ZKE_MODEL_H
 #define ZKE_MODEL_H
 
+#include <stdbool.h>
+
 #include "zkembed.h"
 
 typedef struct model model;
@@ -50,5 +52,14 @@ void model_restore(model *m, const void *from);
 
 /* Remove the containers and TTL nodes whose time is over, as a sweep does. */
 void model_sweep(model *m);
+
+/* To play what an engine has done, in its numbers:
+ *
+ * model_zxid      - the zxid of the last change
+ * model_set_zxid  - the next change has the one after this
+ * model_sweep_one - remove one node, if its time is over; false: it is not */
+int64_t model_zxid(const model *m);
+void model_set_zxid(model *m, int64_t zxid);
+bool model_sweep_one(model *m, const char *path);
 
 #endif

@@ -97,7 +97,7 @@ static int do_raise(const ops_actor *a) {
 static int do_private(const ops_actor *a) {
   char *data = NULL;
   int len = 0;
-  if (chance(a, 2)) return zke_add_auth(a->z, "digest", "user:secret", 11);
+  if (chance(a, 2)) return zke_add_auth(a->z, "digest", OPS_USER, 11);
   int rc = zke_create(a->z, "/private", "x", 1, &zke_creator_all_acl,
                       ZKE_PERSISTENT, NULL, NULL);
   if (rc == ZKE_NODEEXISTS)

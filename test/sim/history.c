@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test/sim/judge.h"
 #include "test/sim/known.h"
 #include "test/sim/plan.h"
 #include "test/sim/watchers.h"
@@ -182,6 +183,7 @@ void history_check_told(const ops_actor *a) {
 void history_check(const ops_actor *a) {
   zke_change_list *list = NULL;
   if (!the_plan.k.history) return;
+  judge_look(a);
   known_call c = known_begin(a->slot, "history");
   int rc = known_end(c, zke_history(a->z, "/", begun, 0, &list));
   if (rc != ZKE_OK) return;
@@ -191,5 +193,6 @@ void history_check(const ops_actor *a) {
   check_children(a, "/q");
   check_children(a, "/l");
   check_children(a, "/line");
+  judge(list);
   zke_free(list);
 }

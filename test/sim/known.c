@@ -205,6 +205,9 @@ void known_zxid(known_call c, int64_t zxid) {
   if (c.ended) sim_found("P5: %s by a session that was ended before", c.name);
 }
 
+/* The last zxid that was acknowledged. */
+int64_t known_most(void) { return zxid_most; }
+
 /* When the change of a zxid was acknowledged; 0: it was not. */
 int64_t known_zxid_at(int64_t zxid) {
   size_t i = zxid_place(zxid);

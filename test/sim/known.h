@@ -9,6 +9,7 @@
 #ifndef ZKE_SIM_KNOWN_H
 #define ZKE_SIM_KNOWN_H
 
+#include "test/sim/notes.h"
 #include "test/sim/sim.h"
 #include "zkembed.h"
 
@@ -53,6 +54,8 @@ bool known_is_rubbish(const known_call *c);
 /* An acknowledged change has this zxid; a session that began has this id. */
 void known_zxid(known_call c, int64_t zxid);
 void known_session_id(int64_t id);
+/* The last zxid that was acknowledged. */
+int64_t known_most(void);
 /* When a change was acknowledged; 0: it was not. */
 int64_t known_zxid_at(int64_t zxid);
 /* A read saw a state of this zxid. */

@@ -293,10 +293,13 @@ static void figures_print(const figures *f) {
          (long long)f->load.calls, (long long)f->load.ok,
          (long long)f->load.loss, (long long)f->load.late,
          (long long)f->load.other);
-  printf("events %lld, opens %lld, watches %lld, attached %lld, turns %lld\n",
-         (long long)f->load.events, (long long)f->load.opens,
-         (long long)f->load.watches, (long long)f->load.attached,
-         (long long)f->load.turns);
+  printf(
+      "events %lld, opens %lld, watches %lld, attached %lld, turns %lld, "
+      "judged "
+      "%lld\n",
+      (long long)f->load.events, (long long)f->load.opens,
+      (long long)f->load.watches, (long long)f->load.attached,
+      (long long)f->load.turns, (long long)f->load.judged);
   printf("cuts:");
 #define PRINT(name, text) \
   printf(" %s %lld,", #text, (long long)f->disk.cuts[CUT_##name]);

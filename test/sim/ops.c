@@ -19,6 +19,7 @@
 #include "test/sim/os.h"
 #include "test/sim/plan.h"
 #include "test/sim/sched.h"
+#include "test/sim/tree.h"
 #include "test/sim/vfs.h"
 #include "test/sim/watchers.h"
 #include "test/sim/watches.h"
@@ -451,7 +452,7 @@ static const kind kinds[] = {
     {line_any, 1, true},        {kept_any, 2, true},
     {around_any, 2, true},      {watchers_any, 2, true},
     {foreign_any, 1, true},     {corner_any, 2, false},
-    {cancel_any, 1, false}};
+    {cancel_any, 1, false},     {tree_any, 4, false}};
 
 void ops_any(const ops_actor *a) {
   int total = 0;
@@ -488,10 +489,11 @@ int ops_open(int slot, zke **z_out) {
   o.vfs = vfs_name;
   o.log = on_log;
   o.busy_timeout_ms = BUSY_MS;
-  o.container_ms = ZKE_AT_ONCE;
+  o.container_ms = ops_container_ms;
   if (the_plan.k.readlocks) o.flags |= ZKE_OPEN_READ_LOCKS;
   if (the_plan.k.plainlog) o.flags |= ZKE_OPEN_PLAIN_LOG;
   o.cache_kib = (int)the_plan.k.cache;
+  if (chance(&a, 4) == 0) o.event_limit = 2 + (int)chance(&a, 8);
   bool leased = the_plan.k.leases && chance(&a, 3) == 0;
   if (leased) o.lease_ms = LEASE_MS;
   *s = (known_session){.may_end = leased, .leased = leased};

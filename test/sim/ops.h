@@ -6,6 +6,10 @@
 
 extern const char *const ops_file;
 
+/* A container goes so long after its last child; and who may see all. */
+enum { ops_container_ms = 100 };
+#define OPS_USER "user:secret"
+
 /* A thread of a process: the handle is the process's. */
 typedef struct ops_actor {
   int slot, thread;

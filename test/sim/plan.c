@@ -401,7 +401,7 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   k->readlocks = one_in(12);
   k->plainlog = one_in(12);
   k->cache = one_in(6) ? 1 + below(64) : 0;
-  k->history = one_in(3);
+  k->history = !one_in(3);
   k->devices = one_in(2);
   k->container = one_in(5) ? 1 + below(9) : 0;
   plan_kills(p);

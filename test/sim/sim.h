@@ -23,10 +23,12 @@
  *   load.c      the lives of the processes; forked.c those of forked children
  *   ops.c       the calls that they make, at random; kept.c those of kept
  *               sessions, line.c locks in line, watchers.c watches that stay,
- *               foreign.c plain SQLite, cancel.c threads that are
- *               cancelled, around.c the others
+ *               tree.c what only the model can judge, foreign.c plain SQLite,
+ *               cancel.c threads that are cancelled, around.c the others
  *   watches.c   the watches, and what is checked of each
- *   history.c   the engine's own history, played at the end
+ *   history.c   the engine's own history, compared at the end
+ *   notes.c     each call on the tree is noted here
+ *   judge.c     all that was noted, played through a model of the tree
  *   known.c     what is known of the tree by the calls that came back, and the
  *               checks of every answer against it
  *   host.c      a run: how it begins and ends, faults of the whole host

@@ -14,7 +14,8 @@
 typedef struct keeper {
   bool watches;
   int64_t since; /* the zxid of the state that it was registered in */
-  int told;      /* events since */
+  int told;      /* events since, */
+  bool cut;      /* but for those that were too many */
   int64_t zxid;  /* of the last event, */
   char path[40]; /* what it was about */
   int type;
@@ -38,8 +39,13 @@ static void on_event(zke *z, int type, int state, const char *path,
   keeper *k = context;
   (void)state;
   if (forked_in_callback()) return;
+  if (type == ZKE_EVENT_OVERFLOW) {
+    notes_cut(zke_session_id(z), zke_event_zxid(z));
+    k->cut = true;
+  }
   if (type < 0) return; /* watches.c has these */
   int64_t zxid = zke_event_zxid(z);
+  notes_told(k, type, path, zxid);
   sim_say("kept watch: event %d of %s, zxid %llx", type, path, (long long)zxid);
   load_count.events++;
   if (zxid < k->zxid)
@@ -80,6 +86,7 @@ static void watch_more(const ops_actor *a, keeper *k) {
   k->watches = true;
   k->since = zke_zxid();
   k->told = 0;
+  k->cut = false;
 }
 
 /* For history_check_told().  With several threads another may dispatch between
@@ -87,7 +94,7 @@ static void watch_more(const ops_actor *a, keeper *k) {
 int watchers_told(int slot, int64_t *zxid_out) {
   const keeper *k = &keepers[slot];
   *zxid_out = k->since;
-  if (!k->watches || !k->since || the_plan.k.threads > 1) return -1;
+  if (!k->watches || !k->since || k->cut || the_plan.k.threads > 1) return -1;
   return k->told;
 }
 

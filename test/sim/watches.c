@@ -22,6 +22,7 @@ struct watch {
   int slot;
   bool of_children;
   bool kept, fired, exists;
+  bool cut;     /* it may have gone with events that were too many */
   int64_t zxid; /* of the state that the read saw */
   int64_t mzxid, pzxid;
 };
@@ -83,7 +84,11 @@ void watches_event(zke *z, int type, int state, const char *path,
                    void *context) {
   watch *w = context;
   if (forked_in_callback()) return;
-  if (type == ZKE_EVENT_OVERFLOW) return;
+  if (type == ZKE_EVENT_OVERFLOW) {
+    notes_cut(zke_session_id(z), zke_event_zxid(z));
+    w->cut = true;
+    return;
+  }
   if (type == ZKE_EVENT_SESSION) {
     if (!known_may_end(w->slot))
       sim_found("P5: a living session is told that it is over (%d)", state);
@@ -91,6 +96,7 @@ void watches_event(zke *z, int type, int state, const char *path,
     return;
   }
   int64_t zxid = zke_event_zxid(z);
+  notes_told(w, type, path, zxid);
   sim_say("event %d of %s, zxid %llx", type, path, (long long)zxid);
   sim_trace((uint64_t)type);
   load_count.events++;
@@ -130,17 +136,17 @@ static bool is_same(const watch *w, int rc, const zke_stat *stat) {
 void watches_check(int slot, zke *z) {
   for (const watch *w = watches[slot]; w; w = w->next) {
     zke_stat stat = {.version = 0};
-    if (w->fired) continue;
+    if (w->fired || w->cut) continue;
     int rc = zke_exists(z, w->path, NULL, NULL, &stat);
     if (rc != ZKE_OK && rc != ZKE_NONODE) continue;
     load_count.watches++;
     if (is_same(w, rc, &stat)) continue;
     int64_t until = sim.now + PATIENCE_MS * SIM_MS;
-    while (!w->fired && sim.now < until && !known_of[slot].lost) {
+    while (!w->fired && !w->cut && sim.now < until && !known_of[slot].lost) {
       zke_wait(z, zke_now(z) + 500);
       sched_pause(SIM_MS);
     }
-    if (!w->fired && !known_of[slot].lost)
+    if (!w->fired && !w->cut && !known_of[slot].lost)
       sim_found(
           "P3: the watch of %s (%s) of zxid %llx was lost: mzxid %llx, "
           "pzxid %llx now",

@@ -1,0 +1,785 @@
+/* judge.c - see judge.h */
+#include "test/sim/judge.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/model/model.h"
+#include "test/sim/notes.h"
+#include "test/sim/known.h"
+#include "test/sim/load.h"
+#include "test/sim/plan.h"
+#include "test/sim/sched.h"
+#include "test/sim/wait.h"
+
+/* An event of a change has been told so soon after it, at rest. */
+enum {
+  PATIENCE_MS = 2500,
+  SESSIONS = 4096,
+  EPOCHS = 256,
+  FLOATS = 6,
+  CHOICES = 16,
+  TRIES = 200
+};
+
+/* Rows of the history, of one zxid. */
+typedef struct rows {
+  const zke_change *at;
+  int count;
+} rows;
+
+static model *tree;
+static zke *observer; /* is told of each change, as the history is */
+static notes_events made;
+static int64_t clock_ms; /* the model's */
+static int64_t playing;  /* the zxid */
+static const zke_change_list *history;
+
+static struct {
+  int64_t id;
+  zke *z;
+} sessions[SESSIONS];
+static int session_count;
+
+/* What is wrong, if the calls of unknown outcome were as they are taken to be;
+ * and which of those that fit is taken, at each place where several do. */
+static char finding[512];
+static struct { int taken, fit; } choices[CHOICES];
+static int choice_count;
+
+/* What is left of each epoch: its last zxid. */
+static int64_t lasts[EPOCHS];
+static int epoch_count;
+
+/* The first one counts. */
+static void found(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+static void found(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  if (!finding[0]) vsnprintf(finding, sizeof finding, format, args);
+  va_end(args);
+}
+
+/* ---- the model ---- */
+
+/* The model's memory for answers: the simulation's own. */
+static void *resize(void *context, void *block, size_t size) {
+  (void)context;
+  if (size) return sim_resize(block, size);
+  free(block);
+  return NULL;
+}
+
+/* All clocks of the model are that of the row that is played. */
+static int64_t model_clock(void *context, int which) {
+  (void)context, (void)which;
+  return clock_ms * SIM_MS;
+}
+
+/* Nobody asks for it. */
+static int64_t model_pid(void *context) {
+  (void)context;
+  return 1;
+}
+
+static const zke_allocator allocator = {.resize = resize};
+
+/* The observer's watcher: collect what a change has done. */
+static void on_change(zke *z, int type, int state, const char *path,
+                      void *context) {
+  (void)z, (void)state, (void)context;
+  if (type >= 0) notes_event_add(&made, type, path, playing);
+}
+
+/* A watch of the load's, in the model.  A new epoch ends all sessions, before
+ * it changes anything. */
+static void on_owed(zke *z, int type, int state, const char *path,
+                    void *context) {
+  (void)z, (void)state;
+  noted *c = context;
+  bool same_epoch = playing >> 32 == c->session >> 32;
+  if (type >= 0 && same_epoch) notes_event_add(&c->owed, type, path, playing);
+}
+
+/* A session of the model with an id, which is its zxid. */
+static zke *open_at(zke *of, int64_t id) {
+  static const zke_options fresh = ZKE_INIT(zke_options);
+  zke_options o = fresh;
+  zke *z = NULL;
+  int64_t zxid = model_zxid(tree);
+  model_set_zxid(tree, id - 1);
+  o.allocator = allocator;
+  model_engine.open_session(of, &o, &z);
+  model_set_zxid(tree, zxid);
+  return z;
+}
+
+/* An empty tree, and the observer; its id is no session's. */
+static void model_start(void) {
+  static zke_os os = {.clock = model_clock, .pid = model_pid};
+  zke_options o = ZKE_INIT(zke_options);
+  zke *first = NULL;
+  o.os = &os;
+  o.allocator = allocator;
+  o.container_ms = ops_container_ms;
+  model_engine.open(&model_engine, "model:", &o, &first);
+  tree = model_of(first);
+  observer = open_at(first, 0);
+  model_engine.close(first);
+  model_engine.add_auth(observer, "digest", OPS_USER, (int)strlen(OPS_USER));
+  model_engine.add_watch(observer, "/", ZKE_WATCH_PERSISTENT_RECURSIVE,
+                         on_change, NULL);
+}
+
+/* The session of an id, which begins when it is first heard of. */
+static zke *session_of(int64_t id) {
+  for (int i = 0; i < session_count; i++)
+    if (sessions[i].id == id) return sessions[i].z;
+  if (!id) return observer;
+  if (session_count == SESSIONS) sim_bug("too many sessions");
+  zke *z = open_at(observer, id);
+  sessions[session_count].id = id;
+  sessions[session_count++].z = z;
+  return z;
+}
+
+/* Look what has changed. */
+static void observe(void) {
+  made.count = 0;
+  model_engine.dispatch(observer, NULL);
+}
+
+/* The change stays: its watchers hear of it. */
+static void hear(void) {
+  for (int i = 0; i < session_count; i++)
+    model_engine.dispatch(sessions[i].z, NULL);
+}
+
+/* Is the node there, and not an ephemeral one? */
+static bool is_lasting(const char *path) {
+  zke_stat stat = {.version = 0};
+  int rc = model_engine.exists(observer, path, NULL, NULL, &stat);
+  return rc == ZKE_OK && !stat.ephemeralOwner;
+}
+
+/* ---- what became of a call ---- */
+
+enum fate { KNOWN, MAYBE, NOTHING };
+
+/* Has nobody been told what became of it? */
+static bool is_unknown(const noted *c) {
+  return !c->done || c->rc == ZKE_CONNECTIONLOSS;
+}
+
+/* Is it the tree that gives such a code, not the disk or the session? */
+static bool is_of_tree(int rc) {
+  return rc == ZKE_OK || rc == ZKE_BADARGUMENTS || rc == ZKE_NOWATCHER ||
+         (rc <= ZKE_NONODE && rc >= ZKE_NOTEMPTY) || rc == ZKE_INVALIDACL;
+}
+
+/* Threads set and remove the same watch, and nobody knows in what order. */
+static bool is_of_threads(const noted *c) {
+  return the_plan.k.threads > 1 &&
+         (c->kind == NOTES_add_watch || c->kind == NOTES_remove_watch);
+}
+
+/* What was told inside of a batch counts if the batch was made. */
+static enum fate fate_of(const noted *c) {
+  const noted *b = c->batch;
+  bool changes = notes_does(c->kind) == 'C' || c->kind == NOTES_discard;
+  if (c->kind == NOTES_batch || is_of_threads(c)) return NOTHING;
+  if (is_unknown(c)) return MAYBE;
+  if (b && b->done && b->rc != ZKE_OK && !is_unknown(b)) return NOTHING;
+  if (b && is_unknown(b))
+    return changes && c->rc == ZKE_OK && b->session ? MAYBE : NOTHING;
+  if (c->kind == NOTES_add_auth && c->rc == ZKE_OK) return KNOWN;
+  return c->zxid && is_of_tree(c->rc) ? KNOWN : NOTHING;
+}
+
+/* Has it changed the tree, and was that acknowledged? */
+static bool makes_change(const noted *c) {
+  return c->rc == ZKE_OK && notes_does(c->kind) == 'C';
+}
+
+/* ---- what a power cut has left ---- */
+
+/* The last zxid that is left of an epoch. */
+static int64_t *last_of(int64_t zxid) {
+  for (int i = 0; i < epoch_count; i++)
+    if (lasts[i] >> 32 == zxid >> 32) return &lasts[i];
+  if (epoch_count == EPOCHS) sim_bug("too many epochs");
+  lasts[epoch_count] = zxid >> 32 << 32;
+  return &lasts[epoch_count++];
+}
+
+/* This zxid is left. */
+static void note_last(int64_t zxid) {
+  int64_t *last = last_of(zxid);
+  if (zxid > *last) *last = zxid;
+}
+
+/* A set of an ACL leaves no row, but is synced. */
+static void find_lasts(void) {
+  for (int i = 0; i < history->count; i++) note_last(history->data[i].zxid);
+  for (int i = 0; i < notes_count; i++) {
+    const noted *c = notes_all[i];
+    if (c->kind == NOTES_set_acl && c->rc == ZKE_OK && fate_of(c) == KNOWN)
+      note_last(c->zxid);
+  }
+}
+
+/* Did a cut take this state back?  Nothing can have, in the last epoch. */
+static bool is_lost(int64_t zxid) {
+  if (zxid >> 32 == lasts[epoch_count - 1] >> 32) return false;
+  return zxid > *last_of(zxid);
+}
+
+/* Does a power cut leave such a change?  Not that of an ephemeral node. */
+static bool op_is_lasting(int type, int mode, const char *path) {
+  if (type == ZKE_OP_CREATE)
+    return mode != ZKE_EPHEMERAL && mode != ZKE_EPHEMERAL_SEQUENTIAL;
+  return type != ZKE_OP_CHECK && is_lasting(path);
+}
+
+/* The same of a call: one lasting part makes all of a multi last. */
+static bool call_is_lasting(const noted *c) {
+  bool any = false;
+  for (int i = 0; c->ops && i < c->len; i++)
+    any |= op_is_lasting(c->ops[i].type, c->ops[i].mode, c->ops[i].path);
+  if (c->ops) return any;
+  return op_is_lasting(c->kind == NOTES_create ? ZKE_OP_CREATE : ZKE_OP_SET,
+                       c->number, c->path);
+}
+
+/* Of what was taken back nothing was to last, and nobody saw what was. */
+static void check_lost(const noted *c) {
+  if (makes_change(c) && call_is_lasting(c))
+    found("P8: %s of %s, zxid %llx, was acknowledged and is lost",
+          notes_name(c->kind), c->path ? c->path : "", (long long)c->zxid);
+  bool saw = c->rc == ZKE_OK && !c->stat.ephemeralOwner &&
+             (is_lost(c->stat.mzxid) || is_lost(c->stat.czxid));
+  if (saw)
+    found("P8: %s of %s saw a change of zxid %llx, which a cut took back",
+          notes_name(c->kind), c->path, (long long)c->stat.mzxid);
+}
+
+/* ---- playing a call ---- */
+
+/* The engine's answer and the model's, from a little before they differ. */
+static void differs(const noted *c, const char *engine, const char *other) {
+  size_t at = 0;
+  while (engine[at] && engine[at] == other[at]) at++;
+  at = at > 40 ? at - 40 : 0;
+  found("P2: %s of %s by %llx, zxid %llx: ...%.160s; the model: ...%.160s",
+        notes_name(c->kind), c->path ? c->path : "", (long long)c->session,
+        (long long)c->zxid, engine + at, other + at);
+}
+
+/* Has the model changed just what the history has? */
+static bool same_rows(const rows *r) {
+  bool same = made.count == r->count;
+  for (int i = 0; i < made.count && same; i++)
+    same = made.at[i].type == r->at[i].type &&
+           strcmp(made.at[i].path, r->at[i].path) == 0;
+  return same;
+}
+
+/* Ask the model as a session, in the state before that zxid, or, of a read, in
+ * its own; the answer, which the caller frees. */
+static char *ask_as(zke *z, noted *c, int64_t before) {
+  noted asked = *c;
+  zke_stat stat;
+  int rc;
+  asked.fn = c->fn ? on_owed : NULL;
+  asked.context = c->kind == NOTES_remove_watch ? c->target : c;
+  model_set_zxid(tree, before);
+  char *text = notes_make(&model_engine, z, &asked, &rc, &stat);
+  observe();
+  model_set_zxid(tree, playing);
+  return text;
+}
+
+/* The same as the session that made the call. */
+static char *ask(noted *c, int64_t before) {
+  return ask_as(session_of(c->session), c, before);
+}
+
+/* Does the model give that answer, and those rows? */
+static bool fits(noted *c, const rows *r, char **text) {
+  bool changes = makes_change(c) || c->kind == NOTES_raise_sequence;
+  free(*text);
+  *text = ask(c, changes || !c->done ? playing - 1 : playing);
+  return strcmp(*text, c->text) == 0 && same_rows(r);
+}
+
+/* Calls that leave no row: they are made when what follows says so.  So are
+ * identities that other threads may have added meanwhile. */
+static int find_floats(const noted *c, noted *out[FLOATS]) {
+  int count = 0;
+  for (int i = 0; i < notes_count && count < FLOATS; i++) {
+    noted *f = notes_all[i];
+    bool lost = f->kind == NOTES_set_acl || f->kind == NOTES_raise_sequence;
+    bool floats = lost ? fate_of(f) == MAYBE || is_lost(f->zxid)
+                       : f->kind == NOTES_add_auth && f->session == c->session;
+    if (floats && !f->used && f != c && f->from <= c->zxid) out[count++] = f;
+  }
+  return count;
+}
+
+/* Make some of them: those whose bits are set.  A session that made one may
+ * have ended since; the observer may do the same. */
+static void make_floats(noted *floats[], int count, int set, const noted *c) {
+  int64_t before = (c->stat.pzxid ? c->stat.pzxid : playing) - 1;
+  for (int i = 0; i < count; i++) {
+    noted *f = floats[i];
+    zke *z = f->kind == NOTES_add_auth ? session_of(f->session) : observer;
+    if (!(set >> i & 1)) continue;
+    f->used = true;
+    free(ask_as(z, f, before));
+  }
+}
+
+/* The tree is as it was before them. */
+static void unuse_floats(noted *floats[], int count) {
+  for (int i = 0; i < count; i++) floats[i]->used = false;
+}
+
+/* Play a call whose answer is known, with what may have come before it. */
+static void play_call(noted *c, const rows *r) {
+  noted *floats[FLOATS];
+  char *text = NULL;
+  session_of(c->session);
+  int count = find_floats(c, floats);
+  void *before = count ? sim_zero(model_used(tree)) : NULL;
+  if (count) model_save(tree, before);
+  bool fit = fits(c, r, &text);
+  for (int set = 1; set < 1 << count && !fit; set++) {
+    model_restore(tree, before);
+    unuse_floats(floats, count);
+    make_floats(floats, count, set, c);
+    fit = fits(c, r, &text);
+  }
+  free(before);
+  if (!fit && strcmp(text, c->text) != 0) differs(c, c->text, text);
+  if (!fit)
+    found("%s: %s of %s, zxid %llx, has %d rows in the history, not %d",
+          r->count ? "P2" : "P8", notes_name(c->kind), c->path ? c->path : "",
+          (long long)c->zxid, r->count, made.count);
+  load_count.judged++;
+  c->used = true;
+  free(text);
+}
+
+/* A change is made while its call runs. */
+static void check_time(const noted *c, const rows *r) {
+  int64_t at = r->count ? r->at->time_ms : 0;
+  if (!at || !c->wall_end) return;
+  if (at < c->wall_begin || at > c->wall_end)
+    found("P2: the change %llx is of %lld ms, its call from %lld to %lld",
+          (long long)c->zxid, (long long)at, (long long)c->wall_begin,
+          (long long)c->wall_end);
+}
+
+/* ---- rows that no answer tells of ---- */
+
+/* May the call, whose outcome is not known, have made these rows? */
+static bool may_be_of(const noted *c, const rows *r) {
+  return c->session == r->at->session && notes_does(c->kind) == 'C' &&
+         !c->used && c->from < playing && fate_of(c) == MAYBE &&
+         (!c->zxid || c->zxid == playing);
+}
+
+/* Those that did make them, in the model; the tree is as it was. */
+static int find_unknown(const rows *r, noted *out[CHOICES]) {
+  void *before = NULL;
+  int count = 0;
+  for (int i = 0; i < notes_count && count < CHOICES; i++) {
+    noted *c = notes_all[i];
+    if (!may_be_of(c, r)) continue;
+    session_of(c->session);
+    if (!before) model_save(tree, before = sim_zero(model_used(tree)));
+    free(ask(c, playing - 1));
+    if (same_rows(r)) out[count++] = c;
+    model_restore(tree, before);
+  }
+  free(before);
+  return count;
+}
+
+/* Has a call of the session whose outcome is not known made them? */
+static bool is_of_unknown(const rows *r) {
+  noted *fit[CHOICES];
+  int count = find_unknown(r, fit), take = 0;
+  if (!count) return false;
+  if (count > 1 && choice_count < CHOICES) {
+    choices[choice_count].fit = count;
+    take = choices[choice_count++].taken;
+  }
+  fit[take]->used = true;
+  free(ask(fit[take], playing - 1));
+  return true;
+}
+
+/* Has the session asked for the node's end, in a discard? */
+static bool is_discarded(const zke_change *row) {
+  for (int i = 0; i < notes_count; i++) {
+    const noted *c = notes_all[i];
+    if (c->kind == NOTES_discard && c->session == row->session &&
+        strncmp(c->path, row->path, strlen(c->path)) == 0)
+      return row->owner == row->session;
+  }
+  return false;
+}
+
+/* A discard may be done later, and with others in one. */
+static bool is_of_discards(const rows *r) {
+  for (int i = 0; i < r->count; i++)
+    if (r->at[i].type != ZKE_EVENT_DELETED || !is_discarded(&r->at[i]))
+      return false;
+  for (int i = 0; i < r->count; i++) {
+    model_set_zxid(tree, playing - 1);
+    if (model_engine.remove(observer, r->at[i].path, -1) != ZKE_OK)
+      return false;
+  }
+  observe();
+  return same_rows(r);
+}
+
+/* A session's end takes all it owns. */
+static bool is_of_end(const rows *r) {
+  session_of(r->at->session);
+  model_set_zxid(tree, playing - 1);
+  model_engine.expire(observer, r->at->session);
+  observe();
+  return same_rows(r);
+}
+
+/* A container or TTL node, one at a time. */
+static bool is_of_sweep(const rows *r) {
+  model_set_zxid(tree, playing - 1);
+  bool due = model_sweep_one(tree, r->at->path);
+  observe();
+  return due && same_rows(r);
+}
+
+/* The way to a corner: '/', 'o', and the slot. */
+static bool is_corner(const char *path) {
+  return path[0] == '/' && path[1] == 'o' && path[2] && !path[3];
+}
+
+/* A corner comes or goes. */
+static bool is_of_corner(const rows *r) {
+  const char *path = r->at->path;
+  if (!is_corner(path)) return false;
+  model_set_zxid(tree, playing - 1);
+  if (r->at->type == ZKE_EVENT_CREATED)
+    model_engine.create(observer, path, NULL, -1, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                        NULL, NULL);
+  else
+    model_engine.remove(observer, path, -1);
+  observe();
+  return same_rows(r);
+}
+
+/* Find out whose rows these are, of one session, and play them. */
+static void explain(const rows *r) {
+  clock_ms = r->at->time_ms;
+  if (is_of_corner(r)) return;
+  bool known = !r->at->session
+                   ? is_of_sweep(r)
+                   : is_of_unknown(r) || is_of_discards(r) || is_of_end(r);
+  if (!known)
+    found(
+        "P2: nobody has asked for %d rows of zxid %llx, session %llx: event %d "
+        "of %s",
+        r->count, (long long)playing, (long long)r->at->session, r->at->type,
+        r->at->path);
+}
+
+/* The epoch's first zxid has the ends of all sessions. */
+static void explain_all(const rows *r) {
+  for (int i = 0, n; i < r->count; i += n) {
+    for (n = 1; i + n < r->count; n++)
+      if (r->at[i + n].session != r->at[i].session) break;
+    explain(&(rows){r->at + i, n});
+  }
+}
+
+/* ---- all of it ---- */
+
+/* An identity has no zxid: it is added after all that its session saw before.
+ * Among several threads nobody knows when. */
+static int64_t place_of(int at) {
+  const noted *c = notes_all[at];
+  int64_t place = c->kind == NOTES_add_auth ? c->from : c->zxid;
+  if (c->kind != NOTES_add_auth) return place;
+  if (the_plan.k.threads > 1) return 0;
+  for (int i = 0; i < at; i++)
+    if (notes_all[i]->session == c->session && notes_all[i]->zxid > place)
+      place = notes_all[i]->zxid;
+  return place;
+}
+
+typedef struct placed {
+  int64_t zxid;
+  int order; /* a change before what saw it, else as they began */
+  noted *c;
+} placed;
+
+/* For qsort(): the order of play. */
+static int by_place(const void *a, const void *b) {
+  const placed *x = a, *y = b;
+  if (x->zxid != y->zxid) return x->zxid < y->zxid ? -1 : 1;
+  return x->order - y->order;
+}
+
+/* Those whose answer is known, in their order: what may have changed the tree
+ * comes before what saw that. */
+static placed *arrange(int *count_out) {
+  placed *all = sim_zero(sizeof *all * (size_t)(notes_count + 1));
+  int count = 0;
+  for (int i = 0; i < notes_count; i++) {
+    noted *c = notes_all[i];
+    int64_t zxid = place_of(i);
+    if (fate_of(c) != KNOWN || !zxid) continue;
+    last_of(zxid);
+    bool may_change = notes_does(c->kind) == 'M';
+    all[count++] = (placed){zxid,
+                            makes_change(c) ? 0
+                            : may_change    ? 1
+                                            : i + 2,
+                            c};
+  }
+  qsort(all, (size_t)count, sizeof *all, by_place);
+  *count_out = count;
+  return all;
+}
+
+/* The rows of a zxid, and the call that made them, if one did. */
+static noted *play_change(const rows *r, const placed *p) {
+  noted *c = p && p->zxid == playing && makes_change(p->c) ? p->c : NULL;
+  if (r->count) clock_ms = r->at->time_ms;
+  if (c) {
+    play_call(c, r);
+    check_time(c, r);
+  } else if (r->count) {
+    explain_all(r);
+  }
+  hear();
+  return c;
+}
+
+/* For qsort(): rising. */
+static int by_number(const void *a, const void *b) {
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+/* Go through rows and calls, zxid by zxid: the change, then what saw it. */
+static void play(const placed *p, const placed *end) {
+  const zke_change *row = history->data, *last = row + history->count;
+  const rows none = {NULL, 0};
+  while (!finding[0] && (p < end || row < last)) {
+    rows r = {row, 0};
+    playing =
+        row < last && (p == end || row->zxid < p->zxid) ? row->zxid : p->zxid;
+    for (; row < last && row->zxid == playing; row++) r.count++;
+    if (!is_lost(playing)) p += play_change(&r, p < end ? p : NULL) != NULL;
+    for (; p < end && p->zxid == playing; p++) {
+      if (is_lost(playing))
+        check_lost(p->c);
+      else if (!p->c->used)
+        play_call(p->c, &none);
+    }
+  }
+}
+
+/* ---- at the end ---- */
+
+/* Nothing of a batch is there without the rest. */
+static void check_batches(void) {
+  for (int i = 0; i < notes_count; i++) {
+    const noted *b = notes_all[i];
+    int of = 0, there = 0;
+    if (b->kind != NOTES_batch || !is_unknown(b)) continue;
+    for (int k = i; k < notes_count; k++) {
+      const noted *c = notes_all[k];
+      if (c->batch != b || !c->done || !makes_change(c)) continue;
+      of++;
+      there += c->used;
+    }
+    if (there && there < of)
+      found("P2: %d of %d changes of a batch are there", there, of);
+  }
+}
+
+/* Is the session alive and at rest, and the change no news? */
+static bool is_told(int64_t session, int64_t zxid) {
+  bool lives = false;
+  for (int i = 0; i < SIM_SLOTS; i++)
+    lives |= known_of[i].id == session && sched_lives(i) && !known_of[i].lost;
+  if (!lives) return false;
+  int64_t now = wait_clock(ZKE_CLOCK_REALTIME) / SIM_MS;
+  for (int i = history->count; i-- > 0 && history->data[i].zxid >= zxid;)
+    if (now - history->data[i].time_ms < PATIENCE_MS) return false;
+  return true;
+}
+
+/* Tell of an event that a watch was told of, or was not. */
+static void watch_differs(const noted *c, const char *what,
+                          const notes_event *e) {
+  found("P3: a watch by %s of %s by %llx, zxid %llx, %s event %d of %s, %llx",
+        notes_name(c->kind), c->path, (long long)c->session, (long long)c->zxid,
+        what, e->type, e->path, (long long)e->zxid);
+}
+
+/* One change, told in the same way? */
+static bool same_event(const notes_event *a, const notes_event *b) {
+  return a->zxid == b->zxid && a->type == b->type &&
+         strcmp(a->path, b->path) == 0;
+}
+
+/* Has this event gone with others that were too many?  One-shot watches went
+ * then, too. */
+static bool is_cut(const noted *c, const notes_event *owed) {
+  return c->cut && (owed->zxid <= c->cut || c->kind != NOTES_add_watch);
+}
+
+/* Was the watch told of what it is owed, in that order, and of nothing else?
+ * Its session has heard of events up to a zxid. */
+static void check_watch(const noted *c, int64_t heard) {
+  const notes_event *told = c->told.at, *end = told + c->told.count;
+  for (int i = 0; i < c->owed.count; i++) {
+    const notes_event *owed = &c->owed.at[i];
+    if (told < end && same_event(told, owed)) {
+      told++;
+    } else if (!is_cut(c, owed)) {
+      if (told < end || owed->zxid < heard || is_told(c->session, owed->zxid))
+        watch_differs(c, "was not told of", owed);
+      return;
+    }
+  }
+  if (told == end) return;
+  if (!is_lost(told->zxid)) watch_differs(c, "was told of", told);
+  if (told->type == ZKE_EVENT_CHANGED && is_lasting(told->path))
+    watch_differs(c, "was told before a cut of", told);
+}
+
+/* The last event that a session has heard of. */
+static int64_t heard_by(int64_t session) {
+  int64_t heard = 0;
+  for (int i = 0; i < notes_count; i++) {
+    const noted *c = notes_all[i];
+    for (int k = 0; c->session == session && k < c->told.count; k++)
+      if (c->told.at[k].zxid > heard) heard = c->told.at[k].zxid;
+  }
+  return heard;
+}
+
+/* Then nobody knows what was still to be told. */
+static bool is_removed(const noted *watch) {
+  for (int i = 0; i < notes_count; i++)
+    if (notes_all[i]->kind == NOTES_remove_watch &&
+        notes_all[i]->target == watch)
+      return true;
+  return false;
+}
+
+/* Of each watch that the model has set, too. */
+static void check_watches(void) {
+  for (int i = 0; i < notes_count; i++) {
+    const noted *c = notes_all[i];
+    if (c->fn && c->used && !is_removed(c))
+      check_watch(c, heard_by(c->session));
+  }
+}
+
+/* Another choice than the last ones; false: all were tried. */
+static bool choose_again(void) {
+  while (choice_count > 0) {
+    if (++choices[choice_count - 1].taken < choices[choice_count - 1].fit)
+      return true;
+    choices[--choice_count].taken = 0;
+  }
+  return false;
+}
+
+/* Play all of it from the beginning. */
+static void play_all(const placed *all, int count) {
+  finding[0] = '\0';
+  session_count = choice_count = 0;
+  for (int i = 0; i < notes_count; i++) {
+    notes_all[i]->used = false;
+    notes_all[i]->owed.count = 0;
+  }
+  model_start();
+  play(all, all + count);
+  check_batches();
+  check_watches();
+  model_end(tree);
+}
+
+/* What happens in a corner is judged by corner.c; the rest of the rows. */
+static zke_change_list *without_corners(const zke_change_list *list) {
+  size_t size = sizeof *list->data * (size_t)(list->count + 1);
+  zke_change_list *out = sim_zero(sizeof *out);
+  zke_change *to = sim_zero(size);
+  out->data = to;
+  for (int i = 0; i < list->count; i++) {
+    char top[4] = "";
+    const char *path = list->data[i].path;
+    strncpy(top, path, 3);
+    bool below = is_corner(top) && path[3] == '/';
+    if (!below) to[out->count++] = list->data[i];
+  }
+  return out;
+}
+
+/* If something differs, what is not known may have been otherwise: play it
+ * again with each other choice.  The first difference is told. */
+void judge(const zke_change_list *list) {
+  char first[sizeof finding];
+  int count;
+  /* a backup takes the tree back to a state that no zxid tells */
+  for (int i = 0; i < the_plan.faults; i++)
+    if (the_plan.fault[i].kind == 'A') return;
+  history = without_corners(list);
+  find_lasts();
+  placed *all = arrange(&count);
+  qsort(lasts, (size_t)epoch_count, sizeof *lasts, by_number);
+  if (!epoch_count) return;
+  play_all(all, count);
+  memcpy(first, finding, sizeof first);
+  for (int i = 0; finding[0] && i < TRIES && choose_again(); i++)
+    play_all(all, count);
+  if (finding[0]) sim_found("%s", first);
+  free(all);
+}
+
+/* ---- the last look ---- */
+
+/* Read a node and all below it. */
+static void look_over(const ops_actor *a, const char *path) {
+  zke_strings *names = NULL;
+  zke_stat stat = {.version = 0};
+  char below[256];
+  if (is_corner(path)) return;
+  if (zke_get(a->z, path, NULL, NULL, NULL, NULL, &stat) != ZKE_OK) return;
+  if (stat.aversion) zke_get_acl(a->z, path, NULL, NULL);
+  if (!stat.numChildren) return;
+  if (zke_children(a->z, path, NULL, NULL, &names, NULL) != ZKE_OK) return;
+  for (int i = 0; i < names->count; i++) {
+    snprintf(below, sizeof below, "%s/%s", path[1] ? path : "", names->data[i]);
+    look_over(a, below);
+  }
+  zke_free(names);
+}
+
+/* As a session that may see all. */
+void judge_look(const ops_actor *a) {
+  zke_add_auth(a->z, "digest", OPS_USER, (int)strlen(OPS_USER));
+  look_over(a, "/");
+}

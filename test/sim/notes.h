@@ -1,0 +1,167 @@
+/* notes.h - each call of the load on the tree is noted
+ *
+ * A file that includes this header makes its calls of zkembed.h through the
+ * functions below, which have the same arguments: the macros at the end see to
+ * that.  Each notes who called, what was asked, what was answered, and the zxid
+ * of the change that it made, or of the state that it saw.  A call whose
+ * process dies in it stays without an answer.  At the end judge.c plays all
+ * notes through the model.
+ *
+ * A kind of call is one function over a table of functions (zke_engine).  So
+ * the engine and the model are asked in the same way.
+ */
+#ifndef ZKE_SIM_NOTES_H
+#define ZKE_SIM_NOTES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "zkembed.h"
+
+/* name in zke_engine, and what the call does if it succeeds: C it changes the
+ * tree and has a zxid of its own, M it may, R it does not */
+#define NOTES_KIND_LIST(X)                                              \
+  X(create, 'C')                                                        \
+  X(remove, 'C')                                                        \
+  X(set, 'C')                                                           \
+  X(set_acl, 'C')                                                       \
+  X(multi, 'C')                                                         \
+  X(raise_sequence, 'M')                                                \
+  X(discard, 'R') /* its rows are looked for; none of its nodes stay */ \
+  X(exists, 'R')                                                        \
+  X(get, 'R')                                                           \
+  X(children, 'R')                                                      \
+  X(get_acl, 'R')                                                       \
+  X(count, 'R')                                                         \
+  X(ephemerals, 'R')                                                    \
+  X(multi_read, 'R')                                                    \
+  X(add_auth, 'R')                                                      \
+  X(add_watch, 'R')                                                     \
+  X(remove_watch, 'R')                                                  \
+  X(batch, 'R')
+
+#define NOTES_ENUM(name, does) NOTES_##name,
+typedef enum notes_kind { NOTES_KIND_LIST(NOTES_ENUM) NOTES_KINDS } notes_kind;
+#undef NOTES_ENUM
+
+/* What a watcher was told. */
+typedef struct notes_event {
+  int type;
+  int64_t zxid;
+  const char *path;
+} notes_event;
+
+typedef struct notes_events {
+  int count, room;
+  notes_event *at;
+} notes_events;
+
+/* A call.  Members mean what the arguments of that name do. */
+typedef struct noted {
+  notes_kind kind;
+  int64_t session;
+  const char *path;
+  const void *data;
+  int len;      /* of data or ops */
+  int number;   /* version, mode, next number, type of a watch */
+  int64_t wide; /* TTL, czxid, session */
+  zke_acls *acls;
+  zke_op *ops;
+  zke_watch_fn fn;
+  void *context;
+  struct noted *batch;  /* that it is part of */
+  struct noted *target; /* remove_watch: what set the watch */
+  int pid;
+  /* when: what was acknowledged before, and the wall clock, ms */
+  int64_t from, wall_begin, wall_end, wall_set;
+  /* what was answered */
+  bool done; /* else its process has died in it, or nobody knows yet */
+  int rc;
+  int64_t zxid;
+  const char *text; /* all of the answer */
+  zke_stat stat;
+  /* of a watch */
+  notes_events told, owed; /* by the engine, by the model */
+  int64_t cut; /* events up to this zxid were too many, and were dropped */
+  bool used;   /* judge.c has played it */
+} noted;
+
+/* All of them, in the order of their begin. */
+extern noted **notes_all;
+extern int notes_count;
+
+const char *notes_name(notes_kind kind);
+char notes_does(notes_kind kind);
+
+/* Make the call by an engine's functions on a handle, and return the answer as
+ * a text, which the caller frees; *rc_out and *stat_out are parts of it. */
+char *notes_make(const zke_engine *engine, zke *z, const noted *c, int *rc_out,
+                 zke_stat *stat_out);
+
+/* notes_told - a watcher with this context was told of an event
+ * notes_cut  - a session was told that its events up to a zxid were dropped */
+void notes_told(const void *context, int type, const char *path, int64_t zxid);
+void notes_cut(int64_t session, int64_t zxid);
+void notes_event_add(notes_events *list, int type, const char *path,
+                     int64_t zxid);
+
+/* zkembed.h's, noted. */
+int notes_zke_create(zke *z, const char *path, const void *data, int len,
+                     const zke_acls *acls, int mode, char **path_out,
+                     zke_stat *stat_out);
+int notes_zke_create_ttl(zke *z, const char *path, const void *data, int len,
+                         const zke_acls *acls, int mode, int64_t ttl_ms,
+                         char **path_out, zke_stat *stat_out);
+int notes_zke_delete(zke *z, const char *path, int version);
+int notes_zke_discard(zke *z, const char *path, int mode, int64_t czxid);
+int notes_zke_raise_sequence(zke *z, const char *path, int next,
+                             zke_stat *stat_out);
+int notes_zke_set(zke *z, const char *path, const void *data, int len,
+                  int version, zke_stat *stat_out);
+int notes_zke_set_acl(zke *z, const char *path, int version,
+                      const zke_acls *acls, zke_stat *stat_out);
+int notes_zke_multi(zke *z, const zke_op *ops, int count,
+                    zke_op_result *results);
+int notes_zke_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
+                     zke_stat *stat_out);
+int notes_zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
+                  char **data_out, int *len_out, zke_stat *stat_out);
+int notes_zke_children(zke *z, const char *path, zke_watch_fn fn, void *context,
+                       zke_strings **names_out, zke_stat *stat_out);
+int notes_zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
+                      zke_stat *stat_out);
+int notes_zke_count(zke *z, const char *path, int64_t *count_out);
+int notes_zke_ephemerals(zke *z, int64_t session, const char *prefix,
+                         zke_strings **paths_out);
+int notes_zke_multi_read(zke *z, const zke_op *ops, int count,
+                         zke_op_result *results);
+int notes_zke_batch(zke *z, zke_batch_fn fn, void *context);
+int notes_zke_add_auth(zke *z, const char *scheme, const char *cert, int len);
+int notes_zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
+                        void *context);
+int notes_zke_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
+                           void *context);
+
+#ifndef NOTES_PLAIN
+#define zke_create notes_zke_create
+#define zke_create_ttl notes_zke_create_ttl
+#define zke_delete notes_zke_delete
+#define zke_discard notes_zke_discard
+#define zke_raise_sequence notes_zke_raise_sequence
+#define zke_set notes_zke_set
+#define zke_set_acl notes_zke_set_acl
+#define zke_multi notes_zke_multi
+#define zke_exists notes_zke_exists
+#define zke_get notes_zke_get
+#define zke_children notes_zke_children
+#define zke_get_acl notes_zke_get_acl
+#define zke_count notes_zke_count
+#define zke_ephemerals notes_zke_ephemerals
+#define zke_multi_read notes_zke_multi_read
+#define zke_batch notes_zke_batch
+#define zke_add_auth notes_zke_add_auth
+#define zke_add_watch notes_zke_add_watch
+#define zke_remove_watch notes_zke_remove_watch
+#endif
+
+#endif
