@@ -186,5 +186,5 @@ bool admin_tick(void) {
 void admin_cut(void) { known_side_lost = known_fifos_lost = false; }
 
 void admin_end(void (*end_all)(void)) {
-  if (known_side_lost) admin_strike(ADMIN_COPY, end_all);
+  if (known_side_lost || waiting != NOTHING) admin_strike(ADMIN_COPY, end_all);
 }

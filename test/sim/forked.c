@@ -2,6 +2,7 @@
 #include "test/sim/forked.h"
 
 #include "test/sim/file.h"
+#include "test/sim/foreign.h"
 #include "test/sim/known.h"
 #include "test/sim/ops.h"
 #include "test/sim/threads.h"
@@ -154,10 +155,10 @@ static void be_child(zke *z) {
   if (own) work(own);
 }
 
-/* The parent goes on without this thread, if it goes on. */
+/* The parent goes on without this thread, if it goes on.  Another program has
+ * no handle, and does not fork. */
 void forked_main(int slot) {
-  (void)slot;
-  if (threads_fork()) be_child(sched_self()->handle);
+  if (!foreign_is(slot) && threads_fork()) be_child(sched_self()->handle);
 }
 
 /* No callback runs in a child but the one that has forked. */

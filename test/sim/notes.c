@@ -276,8 +276,7 @@ static noted *begin(zke *z, notes_kind kind, const char *path) {
   c->kind = kind;
   c->session = zke_session_id(z);
   c->path = copy_text(path);
-  c->pid = sched_self()->pid;
-  c->batch = b && b->pid == c->pid ? b : NULL;
+  c->batch = b && b->session == c->session ? b : NULL; /* b may have died */
   c->from = known_most();
   c->wall_begin = wall_ms();
   c->wall_set = wall_set();

@@ -71,7 +71,6 @@ typedef struct noted {
   void *context;
   struct noted *batch;  /* that it is part of */
   struct noted *target; /* remove_watch: what set the watch */
-  int pid;
   /* when: what was acknowledged before, and the wall clock, ms */
   int64_t from, wall_begin, wall_end, wall_set;
   /* what was answered */

@@ -499,7 +499,8 @@ int ops_open(int slot, zke **z_out) {
   *s = (known_session){.may_end = leased, .leased = leased};
   known_call c = known_begin(slot, "open");
   int rc = known_end(c, zke_open(ops_file, &o, z_out));
-  if (rc == ZKE_NOTADB && !known_is_rubbish(&c)) rc = ZKE_SYSTEMERROR;
+  bool rubbish = rc == ZKE_NOTADB || rc == ZKE_CORRUPT;
+  if (rubbish) rc = known_is_rubbish(&c) ? ZKE_NOTADB : ZKE_SYSTEMERROR;
   if (rc != ZKE_OK) return rc;
   s->id = zke_session_id(*z_out);
   known_session_id(s->id);
