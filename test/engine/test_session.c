@@ -1095,8 +1095,8 @@ static int look_at_the_gate(void *context, int fd, int64_t from, int64_t count,
   return os.lock_range(context, fd, from, count, how);
 }
 
-/* a and another session of its store with a lease each. */
-static zke *begin_siblings(zke_os *os, int busy) {
+/* a with the usual lease, and another session of its store with its own. */
+static zke *begin_siblings(zke_os *os, int busy, int64_t lease) {
   zke_options leased = {.size = sizeof leased,
                         .busy_timeout_ms = busy,
                         .lease_ms = LEASE,
@@ -1104,6 +1104,7 @@ static zke *begin_siblings(zke_os *os, int busy) {
   zke_options plain = {.size = sizeof plain, .os = os};
   zke *sibling = NULL;
   begin_with(IN_FILE, &leased, &plain);
+  leased.lease_ms = lease;
   ck_ok(zke_open_session(a, &leased, &sibling));
   live_file = open(test_path("session.db-zke/live"), O_RDONLY | O_CLOEXEC);
   leases = 2;
@@ -1113,11 +1114,12 @@ static zke *begin_siblings(zke_os *os, int busy) {
 /* zkembed.h: a call keeps the lease while it waits for the gate, also one that
  * ends another session (0), begins one (1) or compacts the file (2): it used to
  * run out there.  Those of the store's other sessions, for which nobody can
- * call in meanwhile, do not run out either: they did. */
+ * call in meanwhile, do not run out either: they did.  The store goes by its
+ * shortest lease, although a session with a longer one began last. */
 TEST_LOOP(waiting_call_keeps_the_leases, 0, 3) {
   zke_os os = test_driven_os();
   os.poll = driven_poll;
-  zke *z = NULL, *sibling = begin_siblings(&os, 0);
+  zke *z = NULL, *sibling = begin_siblings(&os, 0, 10 * LEASE);
   int gate = hold_gate();
   if (_i == 0) ck_rc(zke_expire(a, 4711), ZKE_OPERATIONTIMEOUT);
   if (_i == 1) ck_rc(zke_open_session(a, NULL, &z), ZKE_OPERATIONTIMEOUT);
@@ -1133,7 +1135,7 @@ TEST_LOOP(waiting_call_keeps_the_leases, 0, 3) {
 TEST(foreign_writer_keeps_the_leases) {
   zke_os os = test_driven_os();
   os.lock_range = look_at_the_gate;
-  zke *sibling = begin_siblings(&os, 0);
+  zke *sibling = begin_siblings(&os, 0, LEASE);
   sqlite3 *db = NULL;
   ck_assert_int_eq(sqlite3_open(test_path("session.db"), &db), SQLITE_OK);
   ck_assert_int_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", 0, 0, 0), SQLITE_OK);
@@ -1152,7 +1154,7 @@ TEST(foreign_writer_keeps_the_leases) {
 TEST(siblings_keep_no_lease) {
   zke_os os = test_driven_os();
   os.poll = driven_poll;
-  zke *sibling = begin_siblings(&os, 2 * LEASE);
+  zke *sibling = begin_siblings(&os, 2 * LEASE, LEASE);
   int64_t id = zke_session_id(sibling);
   for (int i = 0; i < 12; i++) {
     int gate = hold_gate();
@@ -1170,7 +1172,7 @@ TEST(siblings_keep_no_lease) {
 TEST(sleep_keeps_the_lease) {
   zke_os os = test_driven_os();
   os.sleep = sleep_and_look;
-  zke *sibling = begin_siblings(&os, 0);
+  zke *sibling = begin_siblings(&os, 0, LEASE);
   leases = 1;
   int64_t until = zke_now(a) + 5 * LEASE;
   ck_ok(zke_sleep(a, until));
