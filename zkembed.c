@@ -4628,11 +4628,13 @@ SQL_STATEMENT(APP_END, "RELEASE zkembed_function");
  * then, by a savepoint.  So a savepoint of ours is around a function in a
  * transaction that writes (guarded): it is gone with its transaction, and it
  * takes along those that the function has left open, or a later function could
- * go back to them, and undo what was done since. */
+ * go back to them, and undo what was done since.  SQLite says that there is no
+ * such savepoint by SQLITE_ERROR; another error is that of the RELEASE. */
 static int app_end_savepoint(store *s, bool guarded) {
-  if (!sqlite3_get_autocommit(s->db) &&
-      (!guarded || sql_do(s, SQL_APP_END) == ZKE_OK))
-    return ZKE_OK;
+  if (!sqlite3_get_autocommit(s->db)) {
+    int rc = guarded ? sql_do(s, SQL_APP_END) : ZKE_OK;
+    if (rc == ZKE_OK || sqlite3_errcode(s->db) != SQLITE_ERROR) return rc;
+  }
   return base_fail(ZKE_SYSTEMERROR,
                    "%s: SQLite has undone the transaction in a function",
                    s->name);

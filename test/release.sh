@@ -8,6 +8,7 @@
 # It takes hours.  test/steps.sh tells how steps run; logs are in build/release.
 logs=build/release limit=14400
 . test/steps.sh
+export RUN_LIMIT=$limit # of each program, too (test/run.sh)
 
 # so SHORT [LONG]: what SHORT=1 chooses
 so() { if [[ ${SHORT-} ]]; then echo "$1"; else echo "${2-}"; fi; }

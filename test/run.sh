@@ -12,7 +12,8 @@
 # the last line is the sum, "N passed, N failed".  A program that crashes,
 # hangs, or reports nothing counts as one that failed.  Outputs stay in
 # $BUILD/log.
-# RUNNER is a command to run programs by, such as valgrind with its options.
+# RUNNER is a command to run programs by, such as valgrind with its options;
+# RUN_LIMIT is how long each may take, in seconds.
 #
 # A script that is no check works where the programs' tests do: in TMPDIR; without
 # that in /dev/shm, where a sync costs nothing, or in /tmp where that has less
@@ -20,7 +21,7 @@
 
 logs=${BUILD:-build}/log
 jobs=${JOBS:-$(($(nproc) * 2))}
-limit=2400 # seconds for one program; its tests have limits of their own
+limit=${RUN_LIMIT:-2400} # its tests have limits of their own
 
 # The limits are for what hangs, not for a machine that is slow.
 export CK_TIMEOUT_MULTIPLIER="${CK_TIMEOUT_MULTIPLIER:-5}"

@@ -792,7 +792,7 @@ TEST_LOOP(a_watch_set_once_more_tells_what_was_missed, 0, WAYS *MISSED) {
   expect("");
   set_once_more("/n", type, zxid, &seen);
   ck_assert_int_eq(zke_zxid(), now());
-  ck_assert_int_eq(poll(&fd, 1, 0), *told != '\0');
+  if (*told) ck_assert_int_eq(poll(&fd, 1, 0), 1);
   expect(told);
   if (zke_exists(writer, "/n", NULL, NULL, NULL) == ZKE_NONODE)
     make("/n");
