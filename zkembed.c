@@ -2170,7 +2170,7 @@ typedef struct wal_log {
   bool strange; /* … but has written otherwise since: gather no more */
   bool lazy;    /* the COMMIT that is being made need not be synced */
   bool eager;   /* … but SQLite has asked for a sync in the midst of one */
-  bool written; /* the file, since COMMIT began */
+  bool written; /* a commit's frame, since COMMIT began */
   int len;      /* bytes gathered */
   int64_t at;   /* where they belong */
   int64_t end;  /* of what the transaction has written; 0: nothing yet */
@@ -3366,14 +3366,25 @@ static int file_close(file_wrapped *d) {
 
 enum { WAL_MAGIC = 0x377f0682, WAL_VERSION = 3007000, WAL_SALT_AT = 16 };
 
+/* Where in its frame a byte of the log lies. */
+static int64_t wal_offset(const wal_log *l, int64_t at) {
+  return (at - WAL_HEAD) % (WAL_FRAME + l->page);
+}
+
+/* Is all of a commit's frame there?  Its head tells the database's size. */
+static bool wal_is_commit(const wal_log *l) {
+  return l->end > WAL_HEAD && wal_offset(l, l->end) == 0 &&
+         base_big_endian(l->last + 4) != 0;
+}
+
 /* Write to the file.  A full disk is SQLITE_FULL, by which a transaction is
  * undone.  A user's quota that is used up is an I/O error to SQLite: it is made
  * the same here, or a COMMIT's outcome would seem open. */
 static int wal_put(wal_log *l, const void *data, int len, int64_t at) {
   const sqlite3_io_methods *real = l->file.real;
   int error = 0;
-  l->written = true;
   int rc = real->xWrite(l->file.f, data, len, at);
+  if (rc == SQLITE_OK) l->written |= l->strange || wal_is_commit(l);
   if (rc != SQLITE_IOERR_WRITE) return rc;
   real->xFileControl(l->file.f, SQLITE_FCNTL_LAST_ERRNO, &error);
   return error == EDQUOT ? SQLITE_FULL : rc;
@@ -3414,11 +3425,6 @@ static void wal_learn(wal_log *l, const void *data, int64_t at) {
     l->strange = true;
 }
 
-/* Where in its frame a byte of the log lies. */
-static int64_t wal_offset(const wal_log *l, int64_t at) {
-  return (at - WAL_HEAD) % (WAL_FRAME + l->page);
-}
-
 /* Is it a write as SQLite is known to make them?  The log's head, or all or a
  * piece of a frame's head or page: behind what the transaction has written,
  * within it, or the first, at a frame's beginning. */
@@ -3438,12 +3444,6 @@ static void wal_note(wal_log *l, const void *data, int len, int64_t at) {
   int64_t in = wal_offset(l, at);
   bool last = at >= WAL_HEAD && at - in + WAL_FRAME + l->page >= l->end;
   if (last && in < WAL_FRAME) memcpy(l->last + in, data, (size_t)len);
-}
-
-/* Is all of a commit's frame there?  Its head tells the database's size. */
-static bool wal_is_commit(const wal_log *l) {
-  return l->end > WAL_HEAD && wal_offset(l, l->end) == 0 &&
-         base_big_endian(l->last + 4) != 0;
 }
 
 /* Take a write that follows what is gathered.  The last one of a commit is
@@ -7054,14 +7054,16 @@ static int txn_trim(txn *t) {
 }
 
 /* Does the code of a COMMIT, or a compaction, leave its outcome open?  An I/O
- * error does.  So does a lack of memory after the log was written: SQLite
- * enters a commit's frames in the WAL-index when all of them are in the log,
- * and may need memory for that.  It takes the commit back; but the frames are
- * there, and whoever recovers the log before others overwrite them finds the
- * commit. */
+ * error does.  So does what fails after the commit's frame was written.  SQLite
+ * may need memory then, to enter the frames in the WAL-index.  If the VFS does
+ * not promise powersafe overwriting, it fills the sector with more frames, and
+ * the disk may have no room for them.  It takes the commit back; but the frames
+ * are there, and whoever recovers the log before others overwrite them finds
+ * the commit. */
 static bool txn_is_open(int sqlite_rc, bool written) {
   int primary = sqlite_rc & 0xff;
-  return primary == SQLITE_IOERR || (primary == SQLITE_NOMEM && written);
+  bool late = primary == SQLITE_NOMEM || primary == SQLITE_FULL;
+  return primary == SQLITE_IOERR || (late && written);
 }
 
 /* The result of what committed, or failed to, by its SQLite code.  `written`:
