@@ -5,10 +5,6 @@
 #include "test/sim/known.h"
 #include "test/sim/plan.h"
 
-static uint64_t chance(const ops_actor *a, uint64_t below) {
-  return sim_random((sim_stream)(SIM_LOAD + a->slot), below);
-}
-
 static int do_count(const ops_actor *a) {
   int64_t count = 0;
   return zke_count(a->z, "/q", &count);
@@ -37,7 +33,8 @@ static int do_sessions(const ops_actor *a) {
 
 static int do_watches(const ops_actor *a) {
   zke_watch_list *list = NULL;
-  int rc = chance(a, 2) ? zke_watches(a->z, &list) : zke_waiters(a->z, &list);
+  int rc = sim_load(a->slot, 2) ? zke_watches(a->z, &list)
+                                : zke_waiters(a->z, &list);
   zke_free(list);
   return rc;
 }
@@ -56,13 +53,13 @@ static int do_acl(const ops_actor *a) {
 }
 
 static int do_compact(const ops_actor *a) {
-  if (chance(a, 4)) return ZKE_OK;
+  if (sim_load(a->slot, 4)) return ZKE_OK;
   return zke_compact(a->z, zke_now(a->z) + 1000);
 }
 
 static int do_history_keep(const ops_actor *a) {
   if (the_plan.k.history) return ZKE_OK; /* history.c has it */
-  return zke_history_keep(a->z, chance(a, 3) ? 50 : 0, 0);
+  return zke_history_keep(a->z, sim_load(a->slot, 3) ? 50 : 0, 0);
 }
 
 static int do_history(const ops_actor *a) {
@@ -80,7 +77,7 @@ static int do_pending(const ops_actor *a) {
 static int do_check(const ops_actor *a) {
   zke_op ops[2];
   zke_op_result r[2] = {{0}};
-  zke_op_check(&ops[0], "/l", chance(a, 2) ? -1 : 7);
+  zke_op_check(&ops[0], "/l", sim_load(a->slot, 2) ? -1 : 7);
   zke_op_create(&ops[1], "/l/n-", NULL, -1, ZKE_OPEN_ACL,
                 ZKE_EPHEMERAL_SEQUENTIAL);
   int rc = zke_multi(a->z, ops, 2, r);
@@ -90,19 +87,20 @@ static int do_check(const ops_actor *a) {
 
 static int do_raise(const ops_actor *a) {
   zke_stat stat;
-  return zke_raise_sequence(a->z, "/line", (int)chance(a, 100), &stat);
+  return zke_raise_sequence(a->z, "/line", (int)sim_load(a->slot, 100), &stat);
 }
 
 /* A node that only whoever has the password may read or remove. */
 static int do_private(const ops_actor *a) {
   char *data = NULL;
   int len = 0;
-  if (chance(a, 2)) return zke_add_auth(a->z, "digest", OPS_USER, 11);
+  if (sim_load(a->slot, 2)) return zke_add_auth(a->z, "digest", OPS_USER, 11);
   int rc = zke_create(a->z, "/private", "x", 1, &zke_creator_all_acl,
                       ZKE_PERSISTENT, NULL, NULL);
   if (rc == ZKE_NODEEXISTS)
     rc = zke_get(a->z, "/private", NULL, NULL, &data, &len, NULL);
-  if (rc == ZKE_OK && chance(a, 2)) rc = zke_delete(a->z, "/private", -1);
+  if (rc == ZKE_OK && sim_load(a->slot, 2))
+    rc = zke_delete(a->z, "/private", -1);
   zke_free(data);
   return rc == ZKE_INVALIDACL || rc == ZKE_NOAUTH ? ZKE_OK : rc;
 }
@@ -116,7 +114,7 @@ static int do_quota(const ops_actor *a) {
   if (rc == ZKE_OK || rc == ZKE_NODEEXISTS)
     rc = zke_create(a->z, "/zookeeper/quota/q/zookeeper_limits", limits, len,
                     ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
-  if (rc == ZKE_NODEEXISTS && chance(a, 2))
+  if (rc == ZKE_NODEEXISTS && sim_load(a->slot, 2))
     rc = zke_delete(a->z, "/zookeeper/quota/q/zookeeper_limits", -1);
   return rc;
 }
@@ -128,7 +126,7 @@ static int do_overdue(const ops_actor *a) {
 
 static int do_turn(const ops_actor *a) {
   int64_t turn = zke_turn(a->z);
-  if (chance(a, 2)) return zke_wake(a->z);
+  if (sim_load(a->slot, 2)) return zke_wake(a->z);
   int rc = zke_wait_turn(a->z, turn, zke_now(a->z) + 20);
   forked_returned(a->slot, a->z, rc);
   return rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK : rc;
@@ -137,7 +135,8 @@ static int do_turn(const ops_actor *a) {
 static int do_touch(const ops_actor *a) { return zke_touch(a->z); }
 
 static int do_bad_path(const ops_actor *a) {
-  int rc = zke_exists(a->z, chance(a, 2) ? "/a//b" : "no", NULL, NULL, NULL);
+  int rc =
+      zke_exists(a->z, sim_load(a->slot, 2) ? "/a//b" : "no", NULL, NULL, NULL);
   return rc == ZKE_BADARGUMENTS ? ZKE_OK : rc;
 }
 
@@ -166,7 +165,7 @@ static const struct {
            {"bad path", do_bad_path}};
 
 void around_any(const ops_actor *a) {
-  size_t i = chance(a, sizeof all / sizeof *all);
+  size_t i = sim_load(a->slot, sizeof all / sizeof *all);
   known_call c = known_begin(a->slot, all[i].name);
   known_end(c, all[i].fn(a));
 }

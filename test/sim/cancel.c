@@ -15,13 +15,13 @@
 /* Calls that may be left behind: what they return need not be freed. */
 static void body(const void *arg) {
   const ops_actor *a = arg;
-  uint64_t n = 1 + sim_random((sim_stream)(SIM_LOAD + a->slot), 4);
-  bool at_once = sim_random((sim_stream)(SIM_LOAD + a->slot), 2);
+  uint64_t n = 1 + sim_load(a->slot, 4);
+  bool at_once = sim_load(a->slot, 2);
   threads_cancel_type(
       at_once ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED, NULL);
   for (; n > 0; n--) {
     if (n % 2)
-      ops_wait(a, (int64_t)sim_random((sim_stream)(SIM_LOAD + a->slot), 400));
+      ops_wait(a, (int64_t)sim_load(a->slot, 400));
     else
       ops_set(a);
   }

@@ -45,11 +45,6 @@ typedef struct corner {
 static corner corners[SIM_SLOTS];
 static int values; /* that were given */
 
-/* A random number of the slot's own, below a limit. */
-static uint64_t chance(const ops_actor *a, uint64_t below) {
-  return sim_random((sim_stream)(SIM_LOAD + a->slot), below);
-}
-
 /* A backup: all corners as they are now; they are again as they were then.  A
  * call that runs meanwhile is in doubt. */
 static corner kept[SIM_SLOTS];
@@ -120,15 +115,18 @@ static int judge(state *s, const step *p) {
 /* A step that mostly fits the state. */
 static step step_any(const corner *k, const ops_actor *a, const state *s) {
   static const int lengths[] = {0, -1, 4, 40, 400, 4000, LONGEST};
-  step p = {.node = (int)chance(a, NODES), .version = -1, .row = k->row};
+  step p = {
+      .node = (int)sim_load(a->slot, NODES), .version = -1, .row = k->row};
   const cell *n = &s->node[p.node];
-  p.kind = n->there ? 1 + (unsigned)chance(a, 3) : CREATE;
-  if (chance(a, 6) == 0) p.kind = (unsigned)chance(a, 4);
-  if (chance(a, 6) == 0) p.kind = ROW;
-  if (chance(a, 3) == 0) p.version = n->version + (chance(a, 4) == 0);
-  if (p.kind == ROW && chance(a, 4) == 0) p.refusal = (int)chance(a, REFUSALS);
+  p.kind = n->there ? 1 + (unsigned)sim_load(a->slot, 3) : CREATE;
+  if (sim_load(a->slot, 6) == 0) p.kind = (unsigned)sim_load(a->slot, 4);
+  if (sim_load(a->slot, 6) == 0) p.kind = ROW;
+  if (sim_load(a->slot, 3) == 0)
+    p.version = n->version + (sim_load(a->slot, 4) == 0);
+  if (p.kind == ROW && sim_load(a->slot, 4) == 0)
+    p.refusal = (int)sim_load(a->slot, REFUSALS);
   p.value = ++values;
-  uint64_t one = chance(a, 7), two = chance(a, 7);
+  uint64_t one = sim_load(a->slot, 7), two = sim_load(a->slot, 7);
   p.len = lengths[one < two ? one : two];
   return p;
 }
@@ -318,7 +316,7 @@ static void one(corner *k, const ops_actor *a) {
 
 /* The reply is lost, by zke_test_fail(): before the step, or after it. */
 static void lost(corner *k, const ops_actor *a) {
-  bool after = chance(a, 2);
+  bool after = sim_load(a->slot, 2);
   state s = k->sure;
   step p = step_any(k, a, &s);
   judge(&s, &p);
@@ -339,7 +337,8 @@ static void multi(corner *k, const ops_actor *a) {
   step p[STEPS];
   zke_op ops[STEPS];
   zke_op_result r[STEPS] = {{0}};
-  int count = 1 + (int)chance(a, STEPS), refused = count, wanted = ZKE_OK;
+  int count = 1 + (int)sim_load(a->slot, STEPS), refused = count,
+      wanted = ZKE_OK;
   state s = k->sure;
   for (int i = 0; i < count; i++) {
     p[i] = step_any(k, a, &s);
@@ -377,7 +376,7 @@ typedef struct body {
 static int in_batch(zke *z, void *context) {
   body *b = context;
   (void)z;
-  for (int i = 1 + (int)chance(b->a, STEPS); i > 0; i--) {
+  for (int i = 1 + (int)sim_load(b->a->slot, STEPS); i > 0; i--) {
     zke_stat stat = {.version = 0};
     step p = step_any(b->k, b->a, &b->s);
     int wanted = judge(&b->s, &p);
@@ -393,7 +392,7 @@ static int in_batch(zke *z, void *context) {
 /* Steps in a batch, which its function may give up at the end. */
 static void batch(corner *k, const ops_actor *a) {
   body b = {.k = k, .a = a, .s = k->sure};
-  if (chance(a, 4) == 0) b.ends = UNDONE;
+  if (sim_load(a->slot, 4) == 0) b.ends = UNDONE;
   known_call c = known_begin(a->slot, "corner: batch");
   int rc = zke_batch(k->z, in_batch, &b);
   if (k->doubt) settle(k, rc);
@@ -439,7 +438,7 @@ static void program_write(corner *k, const ops_actor *a, sqlite3 *db,
   if (!expect(c, zke_sql_begin(k->z, db), ZKE_OK)) return;
   int rc = claim(k, a, db, token);
   if (rc == SQLITE_OK) rc = write_row(db, 0, &p);
-  bool commits = rc == SQLITE_OK && chance(a, 3);
+  bool commits = rc == SQLITE_OK && sim_load(a->slot, 3);
   if (commits) doubt(k, &s);
   c = known_begin(a->slot, commits ? "corner: sql_commit" : "sql_rollback");
   rc = commits ? zke_sql_commit(k->z, db) : zke_sql_rollback(k->z, db);
@@ -470,8 +469,8 @@ static void by_program(corner *k, const ops_actor *a) {
 /* Some calls by the corner's handle of now. */
 static void some(corner *k, const ops_actor *a) {
   look(k, a);
-  for (int i = 1 + (int)chance(a, 4); i > 0 && !k->doubt; i--) {
-    switch (chance(a, k->own ? 5 : 4)) {
+  for (int i = 1 + (int)sim_load(a->slot, 4); i > 0 && !k->doubt; i--) {
+    switch (sim_load(a->slot, k->own ? 5 : 4)) {
       case 0:
         one(k, a);
         break;
@@ -486,7 +485,7 @@ static void some(corner *k, const ops_actor *a) {
         lost(k, a);
     }
   }
-  if (chance(a, 2)) look(k, a);
+  if (sim_load(a->slot, 2)) look(k, a);
 }
 
 /* The corner of the actor's slot, by the process's handle. */
@@ -515,7 +514,7 @@ static void by_session(corner *k, const ops_actor *a) {
   zke_options o = ZKE_INIT(zke_options);
   o.chroot = k->prefix;
   o.identity = "corner";
-  o.flags = chance(a, 2) ? ZKE_OPEN_LIGHT : 0;
+  o.flags = sim_load(a->slot, 2) ? ZKE_OPEN_LIGHT : 0;
   known_call c = known_begin(a->slot, "corner: open_session");
   if (!expect(c, zke_open_session(a->z, &o, &k->z), ZKE_OK)) return;
   known_session_id(zke_session_id(k->z));
@@ -577,7 +576,7 @@ void corner_any(const ops_actor *a) {
   if (a->thread) return; /* the corner is its process's first thread's */
   corner *k = corner_of(a);
   if (!make(k, a)) return;
-  switch (chance(a, 8)) {
+  switch (sim_load(a->slot, 8)) {
     case 0:
       in_memory(a);
       break;

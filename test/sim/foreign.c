@@ -18,10 +18,6 @@ enum { TRIES = 400, TRY_NS = 20000, TRY_LATER_NS = 1000000 };
  * acknowledged at the backup. */
 static int tried, written, kept;
 
-static uint64_t chance(int slot, uint64_t below) {
-  return sim_random((sim_stream)(SIM_LOAD + slot), below);
-}
-
 /* ---- reading ---- */
 
 /* The number that a statement finds; NOTHING: it cannot be read now. */
@@ -43,7 +39,7 @@ static int look(int slot, sqlite3 *db, int64_t pause_ms) {
   int least = known_pair();
   if (sqlite3_exec(db, "BEGIN", NULL, NULL, NULL) != SQLITE_OK) return NOTHING;
   int first = number_of(db, "SELECT version FROM zke_nodes WHERE path='/m0'");
-  sched_pause((int64_t)chance(slot, (uint64_t)pause_ms) * SIM_MS);
+  sched_pause((int64_t)sim_load(slot, (uint64_t)pause_ms) * SIM_MS);
   int second = number_of(db, "SELECT version FROM zke_nodes WHERE path='/m1'");
   sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
   if (first == NOTHING || second == NOTHING) return NOTHING;
@@ -75,7 +71,7 @@ bool foreign_is(int slot) {
 
 /* Most pauses are short; some are longer than others wait. */
 static int64_t some_ms(int slot) {
-  return chance(slot, 6) ? SHORT_MS : LONG_MS;
+  return sim_load(slot, 6) ? SHORT_MS : LONG_MS;
 }
 
 /* What it reads may be a commit that a dead process has left unsynced, which
@@ -95,7 +91,7 @@ static void check_rows(sqlite3 *db) {
 /* A transaction that stands for a while, and now and then is rolled back. */
 static void do_write(int slot, sqlite3 *db) {
   static const char *const ends[] = {"ROLLBACK", "COMMIT", "COMMIT", "COMMIT"};
-  const char *end = ends[chance(slot, 4)];
+  const char *end = ends[sim_load(slot, 4)];
   char sql[64];
   if (sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
     return;
@@ -105,7 +101,7 @@ static void do_write(int slot, sqlite3 *db) {
                    row, row);
   int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
   sim_say("another program writes row %d", row);
-  sched_pause((int64_t)chance(slot, (uint64_t)some_ms(slot)) * SIM_MS);
+  sched_pause((int64_t)sim_load(slot, (uint64_t)some_ms(slot)) * SIM_MS);
   if (rc == SQLITE_OK) rc = sqlite3_exec(db, end, NULL, NULL, NULL);
   if (rc == SQLITE_OK && end[0] == 'C' && row > written) written = row;
   if (rc != SQLITE_OK) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
@@ -114,7 +110,7 @@ static void do_write(int slot, sqlite3 *db) {
 
 /* A checkpoint of any kind. */
 static void do_checkpoint(int slot, sqlite3 *db) {
-  int how = (int)chance(slot, SQLITE_CHECKPOINT_TRUNCATE + 1);
+  int how = (int)sim_load(slot, SQLITE_CHECKPOINT_TRUNCATE + 1);
   if (the_plan.k.foreign < 2) return;
   int rc = sqlite3_wal_checkpoint_v2(db, NULL, how, NULL, NULL);
   sim_say("another program makes a checkpoint (%d): %d", how, rc);
@@ -149,11 +145,11 @@ static sqlite3 *connect(void) {
 
 void foreign_main(int slot) {
   while (!sim.ending) {
-    sched_pause((int64_t)chance(slot, SHORT_MS) * SIM_MS);
+    sched_pause((int64_t)sim_load(slot, SHORT_MS) * SIM_MS);
     sqlite3 *db = known_ready ? connect() : NULL;
     for (int i = 0; db && i < OPEN_ACTS && !sim.ending; i++) {
-      acts[chance(slot, sizeof acts / sizeof *acts)](slot, db);
-      sched_pause((int64_t)chance(slot, SHORT_MS) * SIM_MS);
+      acts[sim_load(slot, sizeof acts / sizeof *acts)](slot, db);
+      sched_pause((int64_t)sim_load(slot, SHORT_MS) * SIM_MS);
     }
     sqlite3_close(db);
   }

@@ -98,19 +98,15 @@ static int (*const calls[])(zke *z) = {
     call_watch, call_check, call_fd,       zke_touch,    zke_close};
 enum { CALLS = (int)(sizeof calls / sizeof *calls) };
 
-/* The next random number of a child's life. */
-static uint64_t chance(uint64_t below) {
-  return sim_random((sim_stream)(SIM_LOAD + SIM_CHILD), below);
-}
-
 /* Make some calls on the parent's handle: each is refused. */
 static void be_refused(zke *z) {
-  for (uint64_t n = chance(6); z && n > 0; n--) {
-    int rc = calls[chance(CALLS)](z);
+  for (uint64_t n = sim_load(SIM_CHILD, 6); z && n > 0; n--) {
+    int rc = calls[sim_load(SIM_CHILD, CALLS)](z);
     sim_say("a child's call: %s", zke_error_name(rc));
     if (rc != ZKE_FORKED)
       sim_found("P9: a forked child's call gives %s", zke_error_name(rc));
-    if (chance(2)) sched_pause((int64_t)chance(20) * SIM_MS);
+    if (sim_load(SIM_CHILD, 2))
+      sched_pause((int64_t)sim_load(SIM_CHILD, 20) * SIM_MS);
   }
 }
 
@@ -124,7 +120,7 @@ static zke *open_own(void) {
     if (rc == ZKE_OK) return z;
     if (z) ops_close(SIM_CHILD, z);
     if (rc == ZKE_FORKED || rc == ZKE_NOTADB) return NULL;
-    sched_pause((int64_t)chance(200) * SIM_MS);
+    sched_pause((int64_t)sim_load(SIM_CHILD, 200) * SIM_MS);
   }
   return NULL;
 }
@@ -132,7 +128,7 @@ static zke *open_own(void) {
 /* Be a process as others for a while. */
 static void work(zke *z) {
   ops_actor a = {.slot = SIM_CHILD, .thread = sched_thread(), .z = z};
-  int64_t n = (int64_t)chance(WORK);
+  int64_t n = (int64_t)sim_load(SIM_CHILD, WORK);
   while (known_ready && n-- > 0 && !sim.ending && !known_of[SIM_CHILD].lost)
     ops_any(&a);
   ops_close(SIM_CHILD, z);
@@ -148,7 +144,7 @@ static void be_child(zke *z) {
   if (left)
     sim_found("P9: a forked child keeps %d descriptors of its parent", left);
   be_refused(z);
-  if (chance(3) == 0) sched_die(); /* it execs, or exits at once */
+  if (sim_load(SIM_CHILD, 3) == 0) sched_die(); /* it execs, or exits at once */
   p->watched = SCHED_OPENS;
   zke *own = open_own();
   p->watched = SCHED_FREE;

@@ -61,11 +61,6 @@ void kept_tick(void) {
   ran = any_runs();
 }
 
-/* A number of the process's own random sequence. */
-static uint64_t chance(const ops_actor *a, uint64_t below) {
-  return sim_random((sim_stream)(SIM_LOAD + a->slot), below);
-}
-
 /* Is its time surely not over?  A container with another boot id takes a file
  * in which nobody lives for one of another boot (doc/design.md 7). */
 static bool is_safe(const kept *k) {
@@ -149,7 +144,7 @@ static void kept_detach(kept *k) {
 /* Use the session: detach it, or look whether it is there with its
  * ephemeral. */
 static void kept_use(kept *k, const ops_actor *a) {
-  if (chance(a, 3) == 0) {
+  if (sim_load(a->slot, 3) == 0) {
     kept_detach(k);
     return;
   }
@@ -185,7 +180,7 @@ static void kept_attach(kept *k, const ops_actor *a) {
 
 /* Do with one of the kept sessions what its state allows. */
 void kept_any(const ops_actor *a) {
-  kept *k = &all[chance(a, KEPT)];
+  kept *k = &all[sim_load(a->slot, KEPT)];
   if (!the_plan.k.kept) return;
   if (k->state == NONE)
     kept_open(k, a);

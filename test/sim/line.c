@@ -18,11 +18,6 @@ static int holder = -1; /* the slot */
 static int64_t holder_session;
 static int64_t generation;
 
-/* A number of the process's own random sequence. */
-static uint64_t chance(const ops_actor *a, uint64_t below) {
-  return sim_random((sim_stream)(SIM_LOAD + a->slot), below);
-}
-
 /* If the holder dies, nobody has the lock any more. */
 void line_died(int slot) {
   if (holder == slot) holder = -1;
@@ -86,7 +81,7 @@ static void hold(const ops_actor *a) {
   holder_session = s->id;
   int64_t own = ++generation;
   load_count.turns++;
-  sched_pause((int64_t)chance(a, 20) * SIM_MS);
+  sched_pause((int64_t)sim_load(a->slot, 20) * SIM_MS);
   if (holder == a->slot && generation == own) holder = -1;
 }
 

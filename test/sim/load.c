@@ -30,11 +30,6 @@ static actor actors[SIM_SLOTS];
 static bool checked; /* one has looked at everything */
 static bool is_void; /* the file cannot be opened any more */
 
-/* The next random number of a slot's load. */
-static uint64_t chance(int slot, uint64_t below) {
-  return sim_random((sim_stream)(SIM_LOAD + slot), below);
-}
-
 /* What a forked child has a copy of. */
 struct zke *load_handle(int slot) {
   return actors[slot].z;
@@ -105,8 +100,8 @@ static void come_to_rest(const ops_actor *a) {
  * sweeps, timeouts and ticks. */
 static bool is_lull(const ops_actor *a) {
   static int64_t until;
-  if (sim.now >= until && chance(a->slot, 50) == 0)
-    until = sim.now + (300 + (int64_t)chance(a->slot, 1500)) * SIM_MS;
+  if (sim.now >= until && sim_load(a->slot, 50) == 0)
+    until = sim.now + (300 + (int64_t)sim_load(a->slot, 1500)) * SIM_MS;
   if (sim.now >= until) return false;
   ops_wait(a, (until - sim.now) / SIM_MS + 1);
   return true;
@@ -118,8 +113,8 @@ static void work(const ops_actor *a) {
   while (!sim.ending && self->calls-- > 0 && !known_of[a->slot].lost) {
     if (is_lull(a)) continue;
     ops_any(a);
-    if (!the_plan.k.busy && chance(a->slot, 3) == 0)
-      sched_pause((int64_t)chance(a->slot, 30) * SIM_MS);
+    if (!the_plan.k.busy && sim_load(a->slot, 3) == 0)
+      sched_pause((int64_t)sim_load(a->slot, 30) * SIM_MS);
   }
 }
 
@@ -142,7 +137,7 @@ static bool open_until(int slot) {
     if (rc == ZKE_NOTADB) return false;
     actors[slot].z = NULL;
     if (a.z) ops_close(slot, a.z);
-    sched_pause((int64_t)chance(slot, 200) * SIM_MS);
+    sched_pause((int64_t)sim_load(slot, 200) * SIM_MS);
     if (sim.ending && sim.now > sim.ending + OPEN_MS * SIM_MS)
       sim_found("P10: the file cannot be opened: %s", zke_errmsg());
   }
@@ -157,8 +152,8 @@ static void process_main(int slot) {
       return;
     }
     ops_actor a = {.slot = slot, .z = actors[slot].z};
-    actors[slot].calls = 20 + (int64_t)chance(slot, 200);
-    if (chance(slot, 3) == 0) ops_look(&a);
+    actors[slot].calls = 20 + (int64_t)sim_load(slot, 200);
+    if (sim_load(slot, 3) == 0) ops_look(&a);
     for (int i = 1; i < the_plan.k.threads; i++)
       sched_start_thread(thread_main, i);
     work(&a);
@@ -167,8 +162,8 @@ static void process_main(int slot) {
     ends = sim.ending != 0;
     actors[slot].z = NULL;
     ops_close(slot, a.z);
-    if (!ends && chance(slot, 8) == 0) {
-      actors[slot].begins = sim.now + (int64_t)chance(slot, 500) * SIM_MS;
+    if (!ends && sim_load(slot, 8) == 0) {
+      actors[slot].begins = sim.now + (int64_t)sim_load(slot, 500) * SIM_MS;
       return;
     }
   }

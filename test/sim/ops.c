@@ -32,18 +32,14 @@ static int64_t calm_until;
 
 void ops_calm(int64_t until) { calm_until = until; }
 
-static uint64_t chance(const ops_actor *a, uint64_t below) {
-  return sim_random((sim_stream)(SIM_LOAD + a->slot), below);
-}
-
 /* ---- registers ---- */
 
 void ops_set(const ops_actor *a) {
   char path[8], text[KNOWN_BYTES + 1];
-  int k = (int)chance(a, KNOWN_REGISTERS), v = known_value_new();
+  int k = (int)sim_load(a->slot, KNOWN_REGISTERS), v = known_value_new();
   int most = k ? KNOWN_BYTES : 0; /* the first has short values */
   zke_stat stat = {.version = 0};
-  int expected = chance(a, 2) ? -1 : known_version(k);
+  int expected = sim_load(a->slot, 2) ? -1 : known_version(k);
   snprintf(path, sizeof path, "/r%d", k);
   int len = snprintf(text, sizeof text, "%-*d", most, v);
   known_call c = known_begin(a->slot, "set");
@@ -59,7 +55,8 @@ void ops_set(const ops_actor *a) {
 
 static void get(const ops_actor *a, bool watched) {
   char path[8], *data = NULL;
-  int k = (int)chance(a, KNOWN_REGISTERS), len = 0, least = known_version(k);
+  int k = (int)sim_load(a->slot, KNOWN_REGISTERS), len = 0,
+      least = known_version(k);
   zke_stat stat = {.version = 0};
   snprintf(path, sizeof path, "/r%d", k);
   watch *w = watched ? watches_new(a->slot, path, false) : NULL;
@@ -190,7 +187,7 @@ static void op_batch_undone(const ops_actor *a) {
 static void op_take(const ops_actor *a) {
   char path[24];
   int n = -1;
-  for (int i = 0; i < 20 && n < 0; i++) n = known_pick(chance(a, 0));
+  for (int i = 0; i < 20 && n < 0; i++) n = known_pick(sim_load(a->slot, 0));
   if (n < 0) return;
   snprintf(path, sizeof path, "/q/n-%010d", n);
   known_call c = known_begin(a->slot, "delete");
@@ -287,8 +284,8 @@ static void lock_watch(const ops_actor *a, int k) {
 
 static void op_lock(const ops_actor *a) {
   int64_t generation;
-  int k = (int)chance(a, KNOWN_LOCKS);
-  bool other = chance(a, 2);
+  int k = (int)sim_load(a->slot, KNOWN_LOCKS);
+  bool other = sim_load(a->slot, 2);
   if (known_holder(k, &generation) == a->slot) {
     if (other)
       lock_look(a, k);
@@ -312,7 +309,7 @@ static void op_ephemeral(const ops_actor *a) {
   if (rc == ZKE_OK) {
     known_zxid(c, stat.czxid);
     history_note(stat.czxid, ZKE_EVENT_CREATED, path, false);
-    if (chance(a, 2)) {
+    if (sim_load(a->slot, 2)) {
       known_call d = known_begin(a->slot, "delete, ephemeral");
       rc = known_end(d, zke_delete(a->z, path, -1));
       if (rc == ZKE_OK) {
@@ -327,8 +324,8 @@ static void op_ephemeral(const ops_actor *a) {
 static void op_container(const ops_actor *a) {
   char path[8];
   zke_stat stat = {.version = 0};
-  snprintf(path, sizeof path, "/c%d", (int)chance(a, 2));
-  bool ttl = chance(a, 2);
+  snprintf(path, sizeof path, "/c%d", (int)sim_load(a->slot, 2));
+  bool ttl = sim_load(a->slot, 2);
   known_call c = known_begin(a->slot, ttl ? "create, TTL" : "container");
   int rc = ttl ? zke_create_ttl(a->z, path, NULL, -1, ZKE_OPEN_ACL,
                                 ZKE_PERSISTENT_WITH_TTL, 200, NULL, &stat)
@@ -342,7 +339,7 @@ static void op_container(const ops_actor *a) {
 static void op_session(const ops_actor *a) {
   zke_options o = ZKE_INIT(zke_options);
   zke *z = NULL;
-  o.flags = chance(a, 2) ? ZKE_OPEN_LIGHT : 0;
+  o.flags = sim_load(a->slot, 2) ? ZKE_OPEN_LIGHT : 0;
   known_call c = known_begin(a->slot, "open_session");
   if (known_end(c, zke_open_session(a->z, &o, &z)) != ZKE_OK) return;
   known_session_id(zke_session_id(z));
@@ -355,7 +352,7 @@ static void op_session(const ops_actor *a) {
 
 /* Somebody ends another's session. */
 static void op_expire(const ops_actor *a) {
-  int k = (int)chance(a, (uint64_t)the_plan.k.processes);
+  int k = (int)sim_load(a->slot, (uint64_t)the_plan.k.processes);
   int64_t id = known_of[k].id;
   if (!the_plan.k.leases || k == a->slot || !sched_lives(k) || !id) return;
   known_of[k].may_end = true;
@@ -393,9 +390,10 @@ int ops_wait(const ops_actor *a, int64_t ms) {
 }
 
 static void op_wait(const ops_actor *a) {
-  int64_t ms = 20 + (int64_t)chance(a, chance(a, 2) ? 200 : 2500);
+  int64_t ms =
+      20 + (int64_t)sim_load(a->slot, sim_load(a->slot, 2) ? 200 : 2500);
   watches_wait(a->slot, a->thread, true);
-  if (chance(a, 3) == 0)
+  if (sim_load(a->slot, 3) == 0)
     wait_outside(a, ms);
   else
     ops_wait(a, ms);
@@ -418,7 +416,7 @@ void ops_check(const ops_actor *a) {
 }
 
 static void op_check(const ops_actor *a) {
-  if (chance(a, 8) == 0)
+  if (sim_load(a->slot, 8) == 0)
     ops_check(a);
   else
     op_get(a);
@@ -457,13 +455,13 @@ static const kind kinds[] = {
 void ops_any(const ops_actor *a) {
   int total = 0;
   bool calm = sim.now < calm_until;
-  if (the_plan.k.busy && !calm && chance(a, 4)) {
+  if (the_plan.k.busy && !calm && sim_load(a->slot, 4)) {
     ops_set(a);
     return;
   }
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (!calm || kinds[i].quiet) total += kinds[i].weight;
-  int pick = (int)chance(a, (uint64_t)total);
+  int pick = (int)sim_load(a->slot, (uint64_t)total);
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     if (calm && !kinds[i].quiet) continue;
     pick -= kinds[i].weight;
@@ -493,8 +491,8 @@ int ops_open(int slot, zke **z_out) {
   if (the_plan.k.readlocks) o.flags |= ZKE_OPEN_READ_LOCKS;
   if (the_plan.k.plainlog) o.flags |= ZKE_OPEN_PLAIN_LOG;
   o.cache_kib = (int)the_plan.k.cache;
-  if (chance(&a, 4) == 0) o.event_limit = 2 + (int)chance(&a, 8);
-  bool leased = the_plan.k.leases && chance(&a, 3) == 0;
+  if (sim_load(a.slot, 4) == 0) o.event_limit = 2 + (int)sim_load(a.slot, 8);
+  bool leased = the_plan.k.leases && sim_load(a.slot, 3) == 0;
   if (leased) o.lease_ms = LEASE_MS;
   *s = (known_session){.may_end = leased, .leased = leased};
   known_call c = known_begin(slot, "open");

@@ -45,6 +45,11 @@ uint64_t sim_random(sim_stream stream, uint64_t below) {
   return below ? x % below : x;
 }
 
+/* The life of each slot has a sequence of its own. */
+uint64_t sim_load(int slot, uint64_t below) {
+  return sim_random((sim_stream)(SIM_LOAD + slot), below);
+}
+
 /* True n times of so many.  None is drawn if n is 0. */
 bool sim_chance(sim_stream stream, uint64_t n, uint64_t of) {
   return n > 0 && sim_random(stream, of) < n;

@@ -179,6 +179,8 @@ void sim_another_future(int64_t number);
 /* The next number of a sequence, below a limit. */
 uint64_t sim_random(sim_stream stream, uint64_t below);
 bool sim_chance(sim_stream stream, uint64_t n, uint64_t of);
+/* The next number of the sequence of a slot's load. */
+uint64_t sim_load(int slot, uint64_t below);
 
 /* Add to the trace's hash.  Never anything that another compiler or another
  * start would have otherwise: no addresses. */

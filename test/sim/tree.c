@@ -10,32 +10,29 @@
 
 enum { OPS = 4, TTL_MS = 300 };
 
-/* A number of the process's own sequence. */
-static uint64_t chance(const ops_actor *a, uint64_t below) {
-  return sim_random((sim_stream)(SIM_LOAD + a->slot), below);
-}
-
 /* Few paths, so that calls meet. */
 static const char *a_path(const ops_actor *a) {
   static const char *const all[] = {"/t", "/t/a", "/t/a/x", "/t/b", "/t/b/x"};
-  return all[chance(a, sizeof all / sizeof *all)];
+  return all[sim_load(a->slot, sizeof all / sizeof *all)];
 }
 
 /* Of which about half are right. */
 static int a_version(const ops_actor *a) {
-  return chance(a, 2) ? -1 : (int)chance(a, 3);
+  return sim_load(a->slot, 2) ? -1 : (int)sim_load(a->slot, 3);
 }
 
 /* NULL, empty, or one byte. */
-static int a_length(const ops_actor *a) { return (int)chance(a, 3) - 1; }
+static int a_length(const ops_actor *a) {
+  return (int)sim_load(a->slot, 3) - 1;
+}
 
 /* Of a multi or by itself: a change at random. */
 static void fill(const ops_actor *a, zke_op *op) {
   const char *path = a_path(a);
-  int mode = (int)chance(a, ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL + 1);
+  int mode = (int)sim_load(a->slot, ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL + 1);
   int len = a_length(a), version = a_version(a);
   const char *data = len < 0 ? NULL : "x";
-  switch (chance(a, 6)) {
+  switch (sim_load(a->slot, 6)) {
     case 0:
       zke_op_delete(op, path, version);
       break;
@@ -83,7 +80,7 @@ static int do_single(const ops_actor *a) {
 static int do_multi(const ops_actor *a) {
   zke_op ops[OPS];
   zke_op_result r[OPS] = {{0}};
-  int count = 1 + (int)chance(a, OPS);
+  int count = 1 + (int)sim_load(a->slot, OPS);
   for (int i = 0; i < count; i++) fill(a, &ops[i]);
   int rc = zke_multi(a->z, ops, count, r);
   zke_results_clear(r, count);
@@ -100,7 +97,7 @@ static int batch_body(zke *z, void *context) {
     rc = single(z, &op);
     if (rc != ZKE_OK && rc > ZKE_NONODE) return rc;
   }
-  return chance(a, 4) ? ZKE_OK : ZKE_CANCELLED;
+  return sim_load(a->slot, 4) ? ZKE_OK : ZKE_CANCELLED;
 }
 
 /* Several calls in one transaction, of which nothing may stay. */
@@ -116,7 +113,7 @@ static int do_read(const ops_actor *a) {
   zke_op_result r[OPS] = {{0}};
   for (int i = 0; i < OPS; i++) {
     const char *path = a_path(a);
-    (chance(a, 2) ? zke_op_get : zke_op_children)(&ops[i], path);
+    (sim_load(a->slot, 2) ? zke_op_get : zke_op_children)(&ops[i], path);
   }
   int rc = zke_multi_read(a->z, ops, OPS, r);
   zke_results_clear(r, OPS);
@@ -133,13 +130,13 @@ static int do_count(const ops_actor *a) {
 static int do_raise(const ops_actor *a) {
   zke_stat stat;
   const char *path = a_path(a);
-  return zke_raise_sequence(a->z, path, (int)chance(a, 20), &stat);
+  return zke_raise_sequence(a->z, path, (int)sim_load(a->slot, 20), &stat);
 }
 
 /* A node that anybody may change, or nobody any more. */
 static int do_acl(const ops_actor *a) {
   zke_stat stat;
-  const zke_acls *acls = chance(a, 2) ? ZKE_OPEN_ACL : ZKE_READ_ACL;
+  const zke_acls *acls = sim_load(a->slot, 2) ? ZKE_OPEN_ACL : ZKE_READ_ACL;
   return zke_set_acl(a->z, "/t/a", a_version(a), acls, &stat);
 }
 
@@ -147,7 +144,7 @@ static int do_acl(const ops_actor *a) {
 static int do_watch(const ops_actor *a) {
   zke_stat stat = {.version = 0};
   const char *path = a_path(a);
-  uint64_t kind = chance(a, 3);
+  uint64_t kind = sim_load(a->slot, 3);
   watch *w = watches_new(a->slot, path, kind == 2);
   if (kind == 0) return zke_exists(a->z, path, watches_event, w, &stat);
   if (kind == 1)
@@ -166,7 +163,8 @@ void tree_any(const ops_actor *a) {
              {"tree: count", do_count, 1}, {"tree: raise", do_raise, 1},
              {"tree: watch", do_watch, 4}, {"tree: set_acl", do_acl, 1}};
   size_t i = 0;
-  for (int n = (int)chance(a, 18); n >= all[i].weight; i++) n -= all[i].weight;
+  for (int n = (int)sim_load(a->slot, 18); n >= all[i].weight; i++)
+    n -= all[i].weight;
   known_call c = known_begin(a->slot, all[i].name);
   int rc = all[i].fn(a);
   known_end(c, rc == ZKE_NOAUTH ? ZKE_OK : rc);

@@ -24,11 +24,6 @@ typedef struct keeper {
 
 static keeper keepers[SIM_SLOTS];
 
-/* A number of the process's own random sequence. */
-static uint64_t chance(const ops_actor *a, uint64_t below) {
-  return sim_random((sim_stream)(SIM_LOAD + a->slot), below);
-}
-
 /* The session is over, with its watch and its alarm. */
 void watchers_forget(int slot) { keepers[slot] = (keeper){.watches = false}; }
 
@@ -108,7 +103,7 @@ static void watch_less(const ops_actor *a, keeper *k) {
 
 /* Set the alarm, or another time for it, within half a second. */
 static void set_alarm(const ops_actor *a, keeper *k) {
-  int64_t when = zke_now(a->z) + (int64_t)chance(a, 500);
+  int64_t when = zke_now(a->z) + (int64_t)sim_load(a->slot, 500);
   known_call c = known_begin(a->slot, "call_at");
   k->alarm_ms = when; /* another thread may dispatch it before this returns */
   known_end(c, zke_call_at(a->z, when, on_alarm, k));
@@ -117,7 +112,7 @@ static void set_alarm(const ops_actor *a, keeper *k) {
 /* Make one of these calls, at random. */
 void watchers_any(const ops_actor *a) {
   keeper *k = &keepers[a->slot];
-  switch (chance(a, 3)) {
+  switch (sim_load(a->slot, 3)) {
     case 0:
       set_alarm(a, k);
       break;
