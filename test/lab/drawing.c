@@ -162,7 +162,7 @@ static void svg_label(FILE *out, const char *class_, int x, int y,
 /* Pixels before the first lane. */
 static int svg_left(const drawing *d) { return d->timed ? 150 : 40; }
 
-/* Where a lane is; what has none is where the first is. */
+/* The x of a lane.  What belongs to no lane is drawn in the first. */
 static int lane_x(const drawing *d, int lane) {
   return svg_left(d) + d->lane * (lane < 0 ? 0 : lane);
 }

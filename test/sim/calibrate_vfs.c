@@ -144,10 +144,11 @@ static void act_size(cal_actor *me, const cal_word *const *w) {
   cal_say(me, "%lld", size);
 }
 
-/* SHARED is the first, PENDING is never asked for, RESERVED not by who has the
- * WAL-index.  Who wants EXCLUSIVE without RESERVED has found a hot journal, or
- * is about to remove the log.  It gives up if that is refused: SQLite 3.40
- * keeps PENDING until then. */
+/* Take a lock as SQLite does.  SHARED comes first.  Nobody asks for PENDING,
+ * and a process that has the WAL-index does not ask for RESERVED.  SQLite asks
+ * for EXCLUSIVE without RESERVED if it has found a hot journal or is about to
+ * remove the log.  If that is refused it gives up: SQLite 3.40 keeps PENDING
+ * until then. */
 static void act_lock(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
   int level = (int)w[1]->value;
@@ -165,7 +166,7 @@ static void act_lock(cal_actor *me, const cal_word *const *w) {
   h->level = SQLITE_LOCK_NONE;
 }
 
-/* To SHARED or NONE; who has the WAL-index keeps SHARED. */
+/* Go back to SHARED or NONE.  A process that has the WAL-index keeps SHARED. */
 static void act_unlock(cal_actor *me, const cal_word *const *w) {
   cal_handle *h = handle_of(me, w[0]);
   int level = (int)w[1]->value;

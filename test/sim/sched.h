@@ -60,7 +60,7 @@ typedef struct sched_hooks {
   void (*returned)(sched_process *p); /* its first thread has */
   bool (*reap)(sched_process *p);     /* take one piece; false: none is left */
   int (*pid)(int slot);               /* of a new process */
-  /* what the kernel has for it; `from`: for a copy of that one's */
+  /* make a process's files; `from`: the parent's, of which it has copies */
   struct file_table *(*begin)(const struct file_table *from);
   void (*forks)(int slot); /* the life of the thread that forks */
   void (*forked)(sched_process *parent, sched_process *child);

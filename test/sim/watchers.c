@@ -27,8 +27,8 @@ static keeper keepers[SIM_SLOTS];
 /* The session is over, with its watch and its alarm. */
 void watchers_forget(int slot) { keepers[slot] = (keeper){.watches = false}; }
 
-/* The keeper is the slot's; a dead one's is another's by now, and never called.
- */
+/* An event of the kept watch.  The next process of a slot has the same keeper,
+ * but no event of a dead process's watch is ever delivered. */
 static void on_event(zke *z, int type, int state, const char *path,
                      void *context) {
   keeper *k = context;
