@@ -137,8 +137,10 @@ static void election_determined(zke_election *e, bool asked) {
   }
 }
 
-/* The candidacy has failed. */
+/* The candidacy has failed, which is told once: the step that has failed is
+ * made again, and has no DETERMINE to tell any more. */
 static void election_fail(zke_election *e) {
+  e->again = false;
   if (e->state != ZKE_ELECTION_FAILED)
     election_tell(e, ZKE_ELECTION_FAILURE, 0);
   e->state = ZKE_ELECTION_FAILED;

@@ -491,6 +491,13 @@ TEST_LOOP(waiting_ends_with_the_place_or_the_session, 0, 2) {
   close_all();
 }
 
+/* Has the session nothing to do before others do something? */
+static bool is_at_rest(zke *session) {
+  int64_t next = 0;
+  ck_ok(zke_next_deadline(session, &next));
+  return next == ZKE_FOREVER;
+}
+
 /* A candidate that finds another library's in the line when its turn comes has
  * failed; one that comes then is refused. */
 TEST(another_librarys_entry_ends_a_candidacy) {
@@ -501,8 +508,8 @@ TEST(another_librarys_entry_ends_a_candidacy) {
   ck_ok(zke_create(z[3], foreign, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
                    NULL));
   ck_ok(zke_election_resign(e[0]));
-  dispatch_all();
-  ck_heard(1, "FAILED");
+  ck_until((dispatch_all(), is_at_rest(z[1])), 10000);
+  ck_heard(1, "FAILED"); /* once, though the failed step was made again */
   ck_assert_int_eq(zke_election_state(e[1]), ZKE_ELECTION_FAILED);
   ck_rc(zke_election_lead(e[2], soon(z[2])), ZKE_OTHERKIND);
   ck_says("kazoo stands in the election " PATH);
