@@ -500,7 +500,8 @@ static unsigned char tab_pressed(EditLine *el, int key) {
 /* libedit calls this for ^Z: gives the terminal back, then stops all of the
  * process group, as the terminal itself would.  TSTP, not STOP: the kernel
  * does not stop a group that no shell could make go on.  kill() returns when
- * the process goes on. */
+ * the process goes on, by a SIGCONT; edit_wait() must see that before the next
+ * key, or it would be taken for one of another stop. */
 static unsigned char stop_pressed(EditLine *el, int key) {
   edit *e;
   (void)key;
@@ -510,6 +511,7 @@ static unsigned char stop_pressed(EditLine *el, int key) {
   edit_flush(e);
   e->stopped = true;
   kill(0, SIGTSTP);
+  signals_settle();
   keys_continue(e);
   return CC_NORM;
 }

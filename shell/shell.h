@@ -661,6 +661,8 @@ void held_each(shell *sh,
  *                  does not run
  * signals_hold   - meanwhile none is taken: what has come was dealt with
  *                  before, or is pending; signals_release - no more
+ * signals_settle - what has come is dealt with when it returns; at the prompt,
+ *                  which has no hook
  * signals_wake_fd - readable when a signal came while no call ran: the prompt's
  * signals_stop_fd - readable when a signal came that ends what runs or reads;
  *                  signals_stopped - which, 0: none.  A person's next command
@@ -679,6 +681,7 @@ void signals_stop(int signal);
 void signals_hook(bool (*hook)(void *arg, const siginfo_t *info), void *arg);
 void signals_hold(void);
 void signals_release(void);
+void signals_settle(void);
 int signals_wake_fd(void);
 int signals_stop_fd(void);
 int signals_stopped(void);

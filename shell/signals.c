@@ -146,18 +146,30 @@ static int signals_look_stuck(void) {
   return STUCK_MS;
 }
 
+/* The mutex is held.  Deals with all signals that are pending. */
+static void signals_take_pending(void) {
+  static const struct timespec at_once = {0, 0};
+  siginfo_t info;
+  while (sigtimedwait(&signals.taken, &info, &at_once) > 0) signals_take(&info);
+}
+
+/* On whatever thread: the one of signals may be slow to run. */
+void signals_settle(void) {
+  pthread_mutex_lock(&signals.m);
+  signals_take_pending();
+  pthread_mutex_unlock(&signals.m);
+}
+
 /* The thread.  A signal is taken with the mutex held, not by a blocking
  * sigwait(): so whoever has the mutex knows that each signal that has come was
  * either dealt with, or is pending still. */
 static void *signals_loop(void *unused) {
-  static const struct timespec at_once = {0, 0};
   struct pollfd p = {.fd = signals.come, .events = POLLIN};
   (void)unused;
   for (int wait = -1;;) {
-    siginfo_t info;
     if (poll(&p, 1, wait) < 0) continue;
     pthread_mutex_lock(&signals.m);
-    if (sigtimedwait(&signals.taken, &info, &at_once) > 0) signals_take(&info);
+    signals_take_pending();
     int look = signals_look_stuck();
     wait = signals_tell_again();
     if (wait < 0) wait = look;
