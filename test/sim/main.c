@@ -333,17 +333,31 @@ static int code_of(const figures *f) {
   return f->findings ? 1 : 0;
 }
 
+/* Make a string the_plan, or say what is wrong with it. */
+static bool take_string(const char *text) {
+  const char *at;
+  const char *wrong = plan_parse(&the_plan, text, &at);
+  if (!wrong) return true;
+  fprintf(stderr, "sim: the replay string is wrong at character %d: %s\n",
+          (int)(at - text) + 1, wrong);
+  fprintf(stderr, "  %s\n  %*s^\n", text, (int)(at - text), "");
+  return false;
+}
+
+/* Make the plan of a seed, by way of its string: so each run can be replayed. */
+static bool take_seed(int64_t seed, int64_t processes) {
+  static plan made;
+  char text[PLAN_TEXT];
+  sim_begin((uint64_t)seed);
+  plan_make(&made, (uint64_t)seed, (int)processes);
+  plan_print(&made, text);
+  return take_string(text);
+}
+
 /* Run what a string says. */
 static int replay(const char *text) {
-  const char *at;
   figures f = {.runs = 0};
-  const char *wrong = plan_parse(&the_plan, text, &at);
-  if (wrong) {
-    fprintf(stderr, "sim: the replay string is wrong at character %d: %s\n",
-            (int)(at - text) + 1, wrong);
-    fprintf(stderr, "  %s\n  %*s^\n", text, (int)(at - text), "");
-    return 2;
-  }
+  if (!take_string(text)) return 2;
   if (run())
     show_story();
   else
@@ -362,8 +376,7 @@ static int many(int64_t seed, int64_t runs, bool first_only) {
             &processes))
     return 2;
   for (; runs > 0 && processor_s() < (double)longest; runs--, seed++) {
-    sim_begin((uint64_t)seed);
-    plan_make(&the_plan, (uint64_t)seed, (int)processes);
+    if (!take_seed(seed, processes)) return 3;
     bool fine = run();
     if (!fine) tell_finding();
     fflush(stdout);

@@ -549,7 +549,7 @@ static const char *take_slot(const plan *p, plan_fault *f, const char **at) {
   const char *from = *at, *wrong;
   if (f->kind >= 'a') {
     if ((wrong = take_number(at, &slot))) return wrong;
-    if (slot < 0 || slot >= p->k.processes) {
+    if ((slot < 0 || slot >= p->k.processes) && slot != SIM_CHILD) {
       *at = from;
       return "there is no such process";
     }
