@@ -5417,7 +5417,8 @@ static int db_vacuum(store *s) {
  * The liveness file's numbers are hints and never synced: when the last sweep
  * was, how far the zxids had come (a database that is behind was restored from
  * a backup), what was counted, when a session with a lease called in last.  A
- * process that cannot write one goes on without.
+ * process that cannot write one goes on without.  One number is more than a
+ * hint, and synced: where the last epoch begins (side_note_epoch()).
  *
  * Files are opened so that nobody is led elsewhere: links are not followed,
  * and an existing file is never made anew.  They have the database's mode and,
@@ -5437,6 +5438,7 @@ enum {
   SIDE_FILES_AT = 24,  /* which files that sweep has looked at */
   SIDE_SINCE_AT = 32,  /* ms since 1970, when the counts were 0 */
   SIDE_COUNTS_AT = 40, /* see count_ */
+  SIDE_EPOCH_AT = 112, /* zxid at which the last epoch begins; 0: the first */
   SIDE_SLOTS_AT = 4096 /* leases' stamps: see lease_ */
 };
 
@@ -5571,11 +5573,24 @@ static bool side_read_doubt(store *s) {
   return !s->memory && side_read_hint(s, SIDE_DOUBT_AT) != 0;
 }
 
-/* Read how far the zxids had come; 0: the file is new and does not know. */
-static int side_read_known(store *s, int64_t *known) {
-  *known = 0;
+/* Read how far the zxids had come, and where the last epoch begins; 0: the file
+ * is new and does not know. */
+static int side_read_known(store *s, int64_t *known, int64_t *epoch) {
+  *known = *epoch = 0;
   int64_t n = side_read(s, known, sizeof *known, SIDE_ZXID_AT);
+  if (n >= 0) n = side_read(s, epoch, sizeof *epoch, SIDE_EPOCH_AT);
   return n < 0 ? host_fail(s, (int)n, "cannot read", s->live) : ZKE_OK;
+}
+
+/* Leave word of an epoch before it gives its first zxid.  A power cut can take
+ * back how far the zxids had come, but not this; so a backup that is restored
+ * after it begins a later epoch. */
+static int side_note_epoch(store *s, int64_t zxid) {
+  int64_t n = s->os.pwrite(s->os.context, s->live_fd, &zxid, sizeof zxid,
+                           SIDE_EPOCH_AT);
+  int rc = n < 0 ? (int)n : n < (int64_t)sizeof zxid ? -EIO : 0;
+  if (rc == 0) rc = s->os.fsync(s->os.context, s->live_fd);
+  return rc < 0 ? host_fail(s, rc, "cannot write", s->live) : ZKE_OK;
 }
 
 /* Read what was counted, and since when; what the file does not have is 0, and
@@ -10228,6 +10243,7 @@ static int sess_new_epoch(txn *t, int64_t known, const buf *sessions) {
   t->zxid = ((base_max(t->zxid, known) >> 32) + 1) * (INT64_C(1) << 32);
   if (known <= 0) t->zxid = base_max(t->zxid, sess_clock_zxid(t->s));
   t->numbered = true;
+  rc = side_note_epoch(t->s, t->zxid);
   const sess_row *row = sess_rows(sessions, &n);
   for (size_t i = 0; i < n && rc == ZKE_OK; i++)
     rc = sess_remove(t, &row[i], SESS_DEAD);
@@ -10432,10 +10448,12 @@ SQL_STATEMENT(SESSION_ANY,
 static int sess_look_back(txn *t, sess_judgment *j) {
   store *s = t->s;
   j->past = SESS_SAME;
-  int rc = side_read_known(s, &j->known);
+  int64_t epoch;
+  int rc = side_read_known(s, &j->known, &epoch);
   if (rc == ZKE_OK) rc = sess_current_files(s, &j->now);
   if (rc == ZKE_OK) rc = sess_read_files(s, &j->was);
   if (rc == ZKE_OK) rc = sess_sync_log(s, t->zxid, j->known);
+  j->known = base_max(j->known, epoch);
   if (rc == ZKE_OK) rc = sql_fetch_ints(s, SQL_SESSION_ANY, 0, 1, &j->any);
   if (rc != ZKE_OK || sess_is_plain(t, j)) return rc;
   rc = sess_list(s, 1, 0, &j->sessions);

@@ -1497,6 +1497,37 @@ TEST(same_boot_keeps_the_epoch) {
   ck_ok(zke_close(z));
 }
 
+/* Use the database in that boot; the session's id.  *zxid is one of later. */
+static int64_t use_booted(const char *path, const char *id, int64_t *zxid) {
+  zke *z = open_booted(path, id);
+  int64_t session = zke_session_id(z);
+  *zxid = next_zxid(z);
+  ck_ok(zke_close(z));
+  return session;
+}
+
+/* P8: a power cut takes back how far the zxids had come, and a backup of before
+ * is restored, by renaming (0) or copying over (1): the epoch of between is
+ * known still. */
+TEST_LOOP(cut_and_restore_reissue_nothing, 0, 2) {
+  const char *path = sample(test_path("a.db")), *copy = test_path("copy.db");
+  char hint[8]; /* the zxid of the last change: doc/format.md */
+  int64_t zxid, later;
+  use_booted(path, "first", &zxid);
+  copy_file(path, copy);
+  int live = open(joined(path, "-zke/live"), O_RDWR);
+  ck_assert_int_eq(pread(live, hint, sizeof hint, 16), sizeof hint);
+  int64_t id = use_booted(path, "second", &zxid);
+  ck_assert_int_eq(pwrite(live, hint, sizeof hint, 16), sizeof hint);
+  close(live);
+  if (_i == 0)
+    ck_assert_int_eq(rename(copy, path), 0);
+  else
+    copy_file(copy, path);
+  ck_assert_int_gt(use_booted(path, "third", &later), id);
+  ck_assert_int_gt(later, zxid);
+}
+
 /* ---- a failed sync ---- */
 
 /* P2: a sync that fails at COMMIT is ZKE_CONNECTIONLOSS; afterwards the store
