@@ -212,7 +212,7 @@ static void check_gate(const handle *h) {
     return;
   if (lacks_gate(h)) sim_found("P12: %s is written without the gate", h->path);
   for (const handle *o = log ? NULL : h->shm->shm; o; o = o->next_shm)
-    if (o != h && o->exclusive & 1u << WRITERS)
+    if (o->foreign && o->exclusive & 1u << WRITERS)
       sim_found("P12: %s is written beside a writer of the log", h->path);
 }
 
@@ -296,25 +296,33 @@ static int io_size(sqlite3_file *f, sqlite3_int64 *out) {
 
 /* ---- the locks of the database ---- */
 
-/* The highest lock that another handle has. */
-static int others_level(const handle *h) {
+/* The highest lock that another handle has, or one of the same process. */
+static int others_level(const handle *h, bool same) {
   int level = SQLITE_LOCK_NONE;
   for (const handle *o = h->n->handles; o; o = o->next)
-    if (o != h && o->level > level) level = o->level;
+    if (o != h && o->level > level && (!same || o->owner == h->owner))
+      level = o->level;
   return level;
 }
 
+/* May SHARED be had?  A process that has it, or RESERVED, has it for all of its
+ * handles. */
+static bool may_share(const handle *h) {
+  int own = others_level(h, true);
+  return own == SQLITE_LOCK_SHARED || own == SQLITE_LOCK_RESERVED ||
+         others_level(h, false) < SQLITE_LOCK_PENDING;
+}
+
 /* The levels of SQLite: many SHARED, beside them one RESERVED, then PENDING,
- * which lets nobody in, then EXCLUSIVE.  A refused EXCLUSIVE leaves PENDING,
+ * which lets nobody new in, then EXCLUSIVE.  A refused EXCLUSIVE leaves PENDING,
  * but not if it was asked for without RESERVED, as for a hot journal. */
 static int io_lock(sqlite3_file *f, int level) {
   handle *h = handle_of(f);
   int error = sched_step(CALL_dlock);
   if (error) return fail(error, SQLITE_IOERR_LOCK);
   if (h->level >= level) return SQLITE_OK;
-  int others = others_level(h);
-  if (level == SQLITE_LOCK_SHARED && others >= SQLITE_LOCK_PENDING)
-    return SQLITE_BUSY;
+  int others = others_level(h, false);
+  if (level == SQLITE_LOCK_SHARED && !may_share(h)) return SQLITE_BUSY;
   if (level == SQLITE_LOCK_RESERVED && others >= SQLITE_LOCK_RESERVED)
     return SQLITE_BUSY;
   if (level == SQLITE_LOCK_EXCLUSIVE) {
@@ -338,7 +346,7 @@ static int io_reserved(sqlite3_file *f, int *out) {
   const handle *h = handle_of(f);
   sched_step(CALL_dreserved);
   *out = h->level >= SQLITE_LOCK_RESERVED ||
-         others_level(h) >= SQLITE_LOCK_RESERVED;
+         others_level(h, false) >= SQLITE_LOCK_RESERVED;
   return SQLITE_OK;
 }
 
