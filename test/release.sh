@@ -51,7 +51,7 @@ beside sim-mutants make SEEDS=$(so 1 5) ONLY=$(so gate_open) sim-mutants
 # As much as has been enough to find all that was found.
 beside fuzz make SECONDS=$(so 3 120) fuzz
 beside lab make SECONDS=$(so 1 12) lab
-beside powerloss make $(so 'CUTS=100 EVERY=50 COMMITS=200') powerloss
+beside powerloss make $(so 'CUTS=100 EVERY=50') powerloss
 beside sim-calibrate make SECONDS=$(so 3 300) sim-calibrate
 beside fault make $full $(so '' FAULT_ALIKE=0) test-fault
 beside flipped-bytes env FLIP_STRIDE=$(so 50 1) build/test/test_corpus
@@ -61,7 +61,6 @@ beside conformance-wire make WIRE=1 OPS=$(so 5000 1000000) conformance
 beside conformance-zk make ENGINE=zookeeper OPS=$(so 5000 100000) conformance
 beside model make OPS=$(so 10000 1000000) model
 beside order-ensemble make PROGRAMS=$(so 10 400) order-ensemble
-beside torture make KILLS=$(so 50 10000) torture
 beside torture-recipes make KILLS=$(so 50 10000) torture-recipes
 beside torture-serve make KILLS=$(so 10 200) torture-serve
 beside torture-host make KILLS=$(so 20 600) torture-host

@@ -40,8 +40,7 @@ $(BUILD)/lab/function_list.h $T/function_list.h $T/recipe_list.h: \
 TEST_ARCHIVE = $T/help.a
 $(TEST_ARCHIVE): $(patsubst %,$T/%.o,test recipes/recipes recipes/crew \
   recipes/sessions recipes/one_order server/wire server/peer ensemble/proxy \
-  ensemble/services ensemble/stub power/powervfs power/powerloss \
-  torture/history torture/recipe_history)
+  ensemble/services ensemble/stub power/powervfs torture/recipe_history)
 	$(ar)
 
 CHECK_LIBS = $$(pkg-config --libs check)
@@ -64,7 +63,7 @@ $(POWER_ENGINE) $(TORTURE_ENGINE): zkembed.c
 # the laboratory (with the recipes) in its tests, else the usual one.
 TEXT_PROGRAMS := $(patsubst %.c,$T/%,$(notdir $(shell \
   grep -l '^.include "zkembed\.c"' $(TEST_SOURCES))))
-POWER_PROGRAMS = $T/test_power $T/test_power_recipes
+POWER_PROGRAMS = $T/test_walreset $T/test_power_recipes
 LAB_PROGRAMS := $(patsubst test/lab/%.c,$T/%, \
   $(filter test/lab/%,$(TEST_SOURCES)))
 LAB_FORKED_PROGRAMS := $(filter %_forked,$(LAB_PROGRAMS))
@@ -77,11 +76,6 @@ $(POWER_PROGRAMS): $(POWER_ENGINE)
 $(filter-out $(LAB_FORKED_PROGRAMS),$(LAB_PROGRAMS)): $(LAB_ARCHIVE)
 $(filter-out $(LAB_FORKED_PROGRAMS),$(LAB_PROGRAMS)): private LIBS = $(LAB_LIBS)
 $(LAB_FORKED_PROGRAMS): $(LAB_FORKED_ARCHIVE) $(SQLITE_OBJECT)
-
-# The power fails under the usual engine, too (make powerloss).
-$T/test_power $T/power_normal: $T/power/walreset.o
-$T/power_normal: $T/test_power.o $(TEST_ARCHIVE) $(RECIPE_ARCHIVE) $(OBJECTS)
-	$(program) $(TEST_LDFLAGS) $(CHECK_LIBS) $(LIBS)
 
 # The recipes' tests run on a server, too, if ZKE_TEST_SERVER names one.  But
 # what composes services has services of its own, and SQL needs a file.
@@ -105,7 +99,7 @@ TEST_RUN = $(TEST_PROGRAMS) $(TEST_SCRIPTS) \
   $(if $(SAN),test/checks/check_docs.sh)
 WAITING = environment serve process wait queue leftovers light control \
   zk_faults zookeeper zk_link dispatch_failures ensemble recipes
-LONGEST = fault power check_docs transcripts coprocess guard lab_serve \
+LONGEST = fault check_docs transcripts coprocess guard lab_serve \
   power_recipes file shell_work crash kazoo order lab transfer terminal_edit \
   coprocess_clients scale election two_phase lab_forked semaphore rwlock \
   corpus lock lab_bugs multilock lab_recipes double_barrier tell
@@ -194,7 +188,7 @@ sqlite-here: $(SQLITE_TESTS:%=$T/test_%) $(WORKER) $(BUILD)/recipes/fence.o
 	@sh test/run.sh $(SQLITE_TESTS:%=$T/test_%)
 	@$(MAKE) --no-print-directory OPS=$(or $(OPS),15000) SEED=$(or $(SEED),1) \
 	  conformance
-	@$(MAKE) --no-print-directory KILLS=150 torture
+	@$(MAKE) --no-print-directory KILLS=150 torture-recipes
 
 build/deps/sqlite-oldest/sqlite3.c: private IS = $(SQLITE_OLDEST)
 build/deps/sqlite-newest/sqlite3.c: private IS = $(SQLITE_NEWEST)

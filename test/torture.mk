@@ -3,7 +3,6 @@
 
 # ---- what they are linked of -----------------------------------------------
 
-$(BUILD)/torture: $T/torture/torture.o
 $(BUILD)/torture-recipes: $T/torture/recipe_torture.o
 $(BUILD)/torture-serve: $T/torture/serve_torture.o
 $(BUILD)/torture-host: $T/torture/host_torture.o
@@ -19,8 +18,8 @@ $(BUILD)/model: $(patsubst %,$T/%.o,model/run model/model model/side \
 HOST_PROGRAMS = $T/host-outbox $T/host-jobs
 $(HOST_PROGRAMS): $T/host-%: $(BUILD)/doc/examples/%.o
 
-OF_TORTURE_ENGINE = $(patsubst %,$(BUILD)/%,torture torture-recipes \
-  torture-serve torture-host) $(HOST_PROGRAMS)
+OF_TORTURE_ENGINE = $(patsubst %,$(BUILD)/%,torture-recipes torture-serve \
+  torture-host) $(HOST_PROGRAMS)
 OF_ENGINE = $(patsubst %,$(BUILD)/%,torture-ensemble order-ensemble \
   conformance model)
 $(OF_TORTURE_ENGINE): $(TORTURE_ENGINE)
@@ -34,11 +33,11 @@ $(OF_TORTURE_ENGINE) $(OF_ENGINE): $(TEST_ARCHIVE) $(RECIPE_ARCHIVE) \
 # All that can be run, but for what needs another compiler.
 .PHONY: programs
 programs: all test-programs $(OF_TORTURE_ENGINE) $(OF_ENGINE) $(BUILD)/bench \
-  $T/power_normal $(SIMULATION)
+  $(SIMULATION)
 
 ##@ Kills and power cuts
-## torture         processes that are killed: KILLS= SEED= SECONDS=
-## torture-recipes  the same with recipes; RECIPE= for one of them
+## torture-recipes  processes that are killed while they use recipes: KILLS=
+##                 SEED= SECONDS= RECIPE=
 ## torture-serve   servers of one file that are killed: KILLS= SEED=;
 ##                 MISTAKE=1 or 2: what it has to find
 ## torture-host    doc/examples with tables of their own, killed and deposed:
@@ -46,12 +45,10 @@ programs: all test-programs $(OF_TORTURE_ENGINE) $(OF_ENGINE) $(BUILD)/bench \
 ## torture-host-mistakes  mistakes planted in these examples are found
 ## torture-ensemble  recipes on a server that fails, over a bad network:
 ##                 KILLS= SEED= SERVER=zookeeper SERVERS=3
-## powerloss       power cuts: CUTS=4000 EVERY=3 COMMITS=5000 SEED=
-.PHONY: torture torture-recipes torture-serve torture-host \
-  torture-host-mistakes torture-ensemble powerloss
-torture torture-recipes: export KILLS := $(or $(KILLS),2000)
-torture: $(BUILD)/torture
-	$< $T
+## powerloss       power cuts while recipes are used: CUTS=4000 EVERY=3 SEED=
+.PHONY: torture-recipes torture-serve torture-host torture-host-mistakes \
+  torture-ensemble powerloss
+torture-recipes: export KILLS := $(or $(KILLS),2000)
 torture-recipes: $(BUILD)/torture-recipes
 	$< $T
 torture-serve: $(BUILD)/torture-serve $(BUILD)/zke
@@ -65,11 +62,8 @@ torture-ensemble: $(BUILD)/torture-ensemble $(BUILD)/zke
 
 powerloss: export CUTS := $(or $(CUTS),4000)
 powerloss: export EVERY := $(or $(EVERY),3)
-powerloss: export COMMITS := $(or $(COMMITS),5000)
-powerloss: $(POWER_PROGRAMS) $T/power_normal
-	$T/test_power
-	$T/test_power_recipes
-	$T/power_normal acknowledged_changes_survive
+powerloss: $T/test_power_recipes
+	$<
 
 ##@ The same calls elsewhere
 ## model           random operations on zkembed and on a model of it in memory:

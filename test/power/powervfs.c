@@ -113,10 +113,9 @@ typedef struct name {
 static struct {
   char directory[PATH_MAX];
   power_hook hook;
-  const char *lying; /* the name whose syncs have no effect, ".", or NULL */
-  const char *bad;   /* the name whose syncs fail, or NULL */
-  int fail, failed;  /* how many of them will, and have */
-  int64_t number;    /* of the last change */
+  const char *bad;  /* the name whose syncs fail, or NULL */
+  int fail, failed; /* how many of them will, and have */
+  int64_t number;   /* of the last change */
   inode *inodes;
   int names;
   name name[NAMES];
@@ -214,16 +213,14 @@ static name *name_make(const char *text) {
   return n;
 }
 
-void power_sync_names(void) {
+/* The directory is synced. */
+static void sync_names(void) {
   tell(POWER_SYNC_NAMES);
-  if (disk.lying && strcmp(disk.lying, ".") == 0) return;
   for (int i = 0; i < disk.names; i++) {
     disk.name[i].durable = name_now(&disk.name[i]);
     disk.name[i].moves = 0;
   }
 }
-
-void power_lie(const char *text) { disk.lying = text; }
 
 void power_fail(const char *text, int syncs) {
   disk.bad = text;
@@ -462,11 +459,6 @@ static int vfs_xTruncate(sqlite3_file *f, sqlite3_int64 size) {
   return rc;
 }
 
-static bool lies_about(const inode *i) {
-  const name *n = disk.lying ? name_find(disk.lying) : NULL;
-  return n && name_now(n) == i;
-}
-
 /* Does this sync fail?  Then the changes are lost to the disk. */
 static bool fails_for(inode *i) {
   const name *n = disk.bad ? name_find(disk.bad) : NULL;
@@ -484,8 +476,8 @@ static int vfs_xSync(sqlite3_file *f, int flags) {
   if (!file->inode) return REAL(f)->pMethods->xSync(REAL(f), flags);
   tell(POWER_SYNC);
   if (fails_for(file->inode)) return SQLITE_IOERR_FSYNC;
-  if (!lies_about(file->inode)) inode_sync(file->inode);
-  if (file->syncs_names) power_sync_names();
+  inode_sync(file->inode);
+  if (file->syncs_names) sync_names();
   file->syncs_names = false;
   return SQLITE_OK;
 }
@@ -540,7 +532,7 @@ static int vfs_delete(sqlite3_vfs *v, const char *path, int sync) {
   tell(POWER_DELETE);
   int rc = under->xDelete(under, path, 0);
   if (rc == SQLITE_OK) name_move(n, NULL);
-  if (rc == SQLITE_OK && sync) power_sync_names();
+  if (rc == SQLITE_OK && sync) sync_names();
   return rc;
 }
 
@@ -650,7 +642,7 @@ static int os_fstat(void *c, int fd, zke_file *out) {
 static int os_fsync(void *c, int fd) {
   zke_file f;
   int rc = machine.real.fstat(c, fd, &f);
-  if (rc >= 0 && f.type == ZKE_FILE_DIRECTORY) power_sync_names();
+  if (rc >= 0 && f.type == ZKE_FILE_DIRECTORY) sync_names();
   return rc;
 }
 

@@ -44,8 +44,8 @@ void power_begin(const char *directory, power_hook hook);
 
 /* Set the table of system calls of the machine that has this disk.  Its one
  * process has the number 1000, the inodes of files follow from their names, so
- * that a run can be repeated, and fsync() of a directory is power_sync_names().
- * All else is Linux's. */
+ * that a run can be repeated, and fsync() of a directory syncs its names.  All
+ * else is Linux's. */
 void power_machine(zke_os *os);
 
 /* The directory beside the database, in which nothing is ever synced, is gone:
@@ -55,13 +55,6 @@ void power_lose_side(void);
 /* Nothing that lies in the file of that name has ever been synced: another
  * process wrote it and died. */
 void power_doubt(const char *name);
-
-/* Sync the directory, as fsync() on its descriptor does. */
-void power_sync_names(void);
-
-/* From now on syncs of the file of that name have no effect, or for "." those
- * of the directory. */
-void power_lie(const char *name);
 
 /* The next syncs of the file of that name fail, so many.  What they should have
  * written never comes to the disk unless it is written again: the system takes

@@ -1,4 +1,4 @@
-/* walreset.c - P12: the WAL-reset bug of SQLite 3.7.0 to 3.51.2
+/* test_walreset.c - P12: the WAL-reset bug of SQLite 3.7.0 to 3.51.2
  *
  * A checkpoint first reads the index's header (how many frames the log has)
  * and then how many of them have been copied.  Beside another connection these
@@ -23,23 +23,16 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "walreset.h"
-
 #include <fcntl.h>
-#include <spawn.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "powervfs.h"
 #include "test/test.h"
-
-extern char **environ;
 
 /* ---- a VFS that calls back in the middle of checkpoints ---- */
 
@@ -433,125 +426,4 @@ TEST(no_writer_during_a_checkpoint) {
   ck_ok(zke_close(z));
   ck_assert_int_eq(paused.beside, 0);
   expect_nodes();
-}
-
-/* ---- hours of idleness between tiny transactions ---- */
-
-enum { WRITERS = 3 };
-
-static struct {
-  zke_os os, real;
-  int64_t idle; /* ns that have passed with nobody working */
-} lazy;
-
-static int64_t lazy_clock(void *c, int which) {
-  return lazy.real.clock(c, which) + lazy.idle;
-}
-
-/* One tiny transaction that nobody else makes. */
-static int lazy_commit(zke *z, const char *number, int i) {
-  char path[64];
-  snprintf(path, sizeof path, "/w%s/%d", number, i);
-  return zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
-}
-
-static int lazy_open(const char *file, zke **out) {
-  zke_options o = {.size = sizeof o,
-                   .vfs = "unix-pause",
-                   .os = &lazy.os,
-                   .busy_timeout_ms = 60000};
-  return zke_open(file, &o, out);
-}
-
-/* A process of tiny transactions, with hours between them by its clock. */
-static int lazy_write(const char *file, const char *number, int commits,
-                      uint64_t seed) {
-  zke *z = NULL;
-  char path[16];
-  int rc = lazy_open(file, &z);
-  snprintf(path, sizeof path, "/w%s", number);
-  if (rc == ZKE_OK)
-    rc = zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
-  for (int i = 0; i < commits && rc == ZKE_OK; i++) {
-    lazy.idle += (int64_t)power_random(&seed, 6) * 3600000000000;
-    rc = lazy_commit(z, number, i);
-    if (rc == ZKE_OK && power_random(&seed, 50) == 0) {
-      rc = zke_close(z);
-      if (rc == ZKE_OK) rc = lazy_open(file, &z);
-    }
-  }
-  return rc == ZKE_OK ? zke_close(z) : rc;
-}
-
-int walreset_writer(int argc, char **argv) {
-  if (argc < 6) return 64;
-  vfs_prepare();
-  zke_os_default(&lazy.real);
-  lazy.os = lazy.real;
-  lazy.os.clock = lazy_clock;
-  int rc = lazy_write(argv[2], argv[3], atoi(argv[4]), (uint64_t)atoi(argv[5]));
-  if (rc != ZKE_OK) {
-    printf("writer %s: %s: %s\n", argv[3], zke_error_name(rc), zke_errmsg());
-  }
-  if (paused.beside || !paused.alone) {
-    printf("writer %s: %ld pages copied beside a writer, %ld not\n", argv[3],
-           paused.beside, paused.alone);
-  }
-  return rc != ZKE_OK || paused.beside || !paused.alone;
-}
-
-static const char *from_environment(const char *name, const char *otherwise) {
-  const char *value = getenv(name);
-  return value && *value ? value : otherwise;
-}
-
-/* Start such a process; its chance follows from SEED and its number. */
-static pid_t start_writer(const char *file, int number, const char *commits) {
-  pid_t pid = -1;
-  char text[16], seed[16];
-  int first = atoi(from_environment("SEED", "1"));
-  snprintf(text, sizeof text, "%d", number);
-  snprintf(seed, sizeof seed, "%d", first * WRITERS + number);
-  const char *argv[] = {"/proc/self/exe", "--writer", file, text,
-                        commits,          seed,       NULL};
-  int rc =
-      posix_spawn(&pid, argv[0], NULL, NULL, (char **)(uintptr_t)argv, environ);
-  ck_assert_int_eq(rc, 0);
-  return pid;
-}
-
-/* Each writer's transactions are all there. */
-static void expect_commits(zke *z, int number, int commits) {
-  char path[32];
-  zke_stat stat;
-  for (int i = 0; i < commits; i++) {
-    snprintf(path, sizeof path, "/w%d/%d", number, i);
-    ck_ok(zke_exists(z, path, NULL, NULL, NULL));
-  }
-  snprintf(path, sizeof path, "/w%d", number);
-  ck_ok(zke_exists(z, path, NULL, NULL, &stat));
-  ck_assert_int_eq(stat.numChildren, commits);
-}
-
-LIMIT(getenv("COMMITS") ? 0 : 120);
-
-/* The log of this build is copied after some eight pages, so nearly every
- * transaction finds a log that has long been copied and begins it anew, as
- * after hours in which nobody wrote; and by their clocks hours have passed.
- * COMMITS transactions of each process. */
-TEST(idle_hours_lose_nothing) {
-  const char *file = test_path("idle.db");
-  const char *commits = from_environment("COMMITS", "250");
-  pid_t writer[WRITERS];
-  printf("SEED=%s\n", from_environment("SEED", "1"));
-  for (int i = 0; i < WRITERS; i++) writer[i] = start_writer(file, i, commits);
-  for (int i = 0; i < WRITERS; i++) {
-    int status = -1;
-    ck_assert_int_eq(waitpid(writer[i], &status, 0), writer[i]);
-    ck_assert_int_eq(status, 0);
-  }
-  zke *z = test_open(file);
-  ck_ok(zke_check(z, NULL, NULL));
-  for (int i = 0; i < WRITERS; i++) expect_commits(z, i, atoi(commits));
-  ck_ok(zke_close(z));
 }
