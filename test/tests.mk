@@ -100,7 +100,7 @@ TEST_RUN = $(TEST_PROGRAMS) $(TEST_SCRIPTS) \
 WAITING = environment serve process wait queue leftovers light control \
   zk_faults zookeeper zk_link dispatch_failures ensemble recipes
 LONGEST = fault check_docs transcripts coprocess guard lab_serve \
-  power_recipes file shell_work crash kazoo order lab transfer terminal_edit \
+  power_recipes file shell_work kazoo order lab transfer terminal_edit \
   coprocess_clients scale election two_phase lab_forked semaphore rwlock \
   corpus lock lab_bugs multilock lab_recipes double_barrier tell
 named_tests = $(foreach t,$(1),$(filter %/test_$t %/$t.sh,$(TEST_RUN)))

@@ -41,19 +41,17 @@ extern char **environ;
  * the file, can tell the difference.  Reading ones are none: to die before a
  * read is to die before the change that follows it. */
 static struct {
-  long points;        /* passed since arming */
-  long countdown;     /* points until the signal; 0: off */
-  int signal;         /* SIGKILL or SIGSTOP */
-  long syncs;         /* of SQLite's, so far */
-  bool at_checkpoint; /* the count starts at a write into the database file */
-  int sync_skip;      /* syncs that go through before … */
-  int sync_fail;      /* … this many that fail */
-  bool mute;          /* bytes for FIFOs are dropped */
-  long dropped;       /* how many were */
+  long points;    /* passed since arming */
+  long countdown; /* points until the signal; 0: off */
+  int signal;     /* SIGKILL or SIGSTOP */
+  long syncs;     /* of SQLite's, so far */
+  int sync_skip;  /* syncs that go through before … */
+  int sync_fail;  /* … this many that fail */
+  bool mute;      /* bytes for FIFOs are dropped */
+  long dropped;   /* how many were */
 } fault;
 
 static void fault_point(void) {
-  if (fault.at_checkpoint) return;
   fault.points++;
   if (fault.countdown > 0 && --fault.countdown == 0) raise(fault.signal);
 }
@@ -140,7 +138,6 @@ static void os_prepare(void) {
 
 typedef struct shim_file {
   sqlite3_file base;
-  bool database;      /* the main file, not the -wal */
   sqlite3_file *real; /* lies behind this structure */
 } shim_file;
 
@@ -187,14 +184,9 @@ static void shim_xShmBarrier(sqlite3_file *f) {
   SHIM_REAL(f)->pMethods->xShmBarrier(SHIM_REAL(f));
 }
 
-/* A write of SQLite's is a point for a fault; the first into the database file
- * itself is the checkpoint's. */
-static int shim_xWrite(sqlite3_file *f, const void *data, int size,
-                       sqlite3_int64 at) {
-  if (((shim_file *)f)->database) fault.at_checkpoint = false;
-  fault_point();
-  return SHIM_REAL(f)->pMethods->xWrite(SHIM_REAL(f), data, size, at);
-}
+SHIM_POINT(xWrite,
+           (sqlite3_file * f, const void *data, int size, sqlite3_int64 at),
+           (SHIM_REAL(f), data, size, at))
 
 /* Syncs are counted, and can be made to fail. */
 static int shim_xSync(sqlite3_file *f, int flags) {
@@ -231,7 +223,6 @@ static int shim_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f,
   (void)vfs;
   fault_point();
   file->base.pMethods = NULL;
-  file->database = (flags & SQLITE_OPEN_MAIN_DB) != 0;
   file->real = (sqlite3_file *)(file + 1);
   int rc = shim_under->xOpen(shim_under, name, file->real, flags, flags_out);
   if (file->real->pMethods) file->base.pMethods = &shim_methods;
@@ -417,24 +408,6 @@ static void cmd_multi(char **word) {
   answer_code(zke_multi(handle, op, 3, NULL));
 }
 
-/* A row of the program's, in the transaction of the other operations. */
-static int add_row(sqlite3 *db, int64_t zxid, void *context) {
-  (void)zxid, (void)context;
-  return sqlite3_exec(db,
-                      "CREATE TABLE IF NOT EXISTS mine(a);INSERT INTO mine "
-                      "VALUES(zeroblob(9000))",
-                      NULL, NULL, NULL);
-}
-
-/* row PATH: a row and a node, all or nothing, with a history */
-static void cmd_row(char **word) {
-  zke_op op[2];
-  zke_op_sql(&op[0], add_row, NULL);
-  zke_op_create(&op[1], word[0], "new", 3, ZKE_OPEN_ACL, ZKE_PERSISTENT);
-  int rc = zke_history_keep(handle, 100, 0);
-  answer_code(rc == ZKE_OK ? zke_multi(handle, op, 2, NULL) : rc);
-}
-
 /* What a batch is to do, as its words say. */
 static int batch_words(zke *z, void *context) {
   char **word = context;
@@ -467,21 +440,6 @@ static void cmd_light(char **word) {
   answer_code(zke_batch(handle, batch_light, word));
 }
 
-/* own PATH COUNT: ephemerals below a path, in one transaction */
-static void cmd_own(char **word) {
-  int count = number(word[1]);
-  zke_op *op = calloc((size_t)count, sizeof *op);
-  char(*path)[64] = calloc((size_t)count, sizeof *path);
-  if (!op || !path) abort();
-  for (int i = 0; i < count; i++) {
-    snprintf(path[i], sizeof path[i], "%s/%d", word[0], i + 1);
-    zke_op_create(&op[i], path[i], "x", 1, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
-  }
-  answer_code(zke_multi(handle, op, count, NULL));
-  free(op);
-  free(path);
-}
-
 /* guard CHECK SET: set one while another one is there */
 static void cmd_guard(char **word) {
   zke_op op[2];
@@ -502,10 +460,6 @@ static void cmd_pass(char **word) {
 static void cmd_watch(char **word) {
   int rc = zke_exists(handle, word[0], note, NULL, NULL);
   answer_code(rc == ZKE_NONODE ? ZKE_OK : rc);
-}
-
-static void cmd_watch_children(char **word) {
-  answer_code(zke_children(handle, word[0], note, NULL, NULL, NULL));
 }
 
 static void cmd_watch_tree(char **word) {
@@ -561,18 +515,6 @@ static void cmd_add(char **word) {
   for (int i = 0; rc == ZKE_OK && i < number(word[1]); i++) {
     rc = increment(word[0]);
   }
-  answer_code(rc);
-}
-
-/* fill PATH TIMES SIZE: sets of a large value */
-static void cmd_fill(char **word) {
-  int rc = ZKE_OK, size = number(word[2]);
-  char *data = calloc(1, (size_t)size + 1);
-  if (!data) abort();
-  for (int i = 0; rc == ZKE_OK && i < number(word[1]); i++) {
-    rc = zke_set(handle, word[0], data, size, -1, NULL);
-  }
-  free(data);
   answer_code(rc);
 }
 
@@ -635,11 +577,10 @@ static void cmd_exit(char **word) { exit(number(word[0])); }
 
 /* ---- commands about faults ---- */
 
-/* arm N KILL|STOP [checkpoint] */
+/* arm N KILL|STOP */
 static void cmd_arm(char **word) {
   fault.points = 0;
   fault.signal = strcmp(word[1], "STOP") == 0 ? SIGSTOP : SIGKILL;
-  fault.at_checkpoint = word[2] != NULL;
   answer_code(ZKE_OK);
   fault.countdown = number(word[0]);
 }
@@ -647,7 +588,6 @@ static void cmd_arm(char **word) {
 static void cmd_disarm(char **word) {
   (void)word;
   fault.countdown = 0;
-  fault.at_checkpoint = false;
   answer(ZKE_OK, "%ld", fault.points);
 }
 
@@ -738,19 +678,15 @@ static const struct command {
     {"exists", 1, 1, cmd_exists},
     {"multi", 3, 3, cmd_multi},
     {"batch", 3, 3, cmd_batch},
-    {"row", 1, 1, cmd_row},
     {"light", 1, 1, cmd_light},
-    {"own", 2, 2, cmd_own},
     {"guard", 2, 2, cmd_guard},
     {"pass", 2, 2, cmd_pass},
     {"watch", 1, 1, cmd_watch},
-    {"watchchildren", 1, 1, cmd_watch_children},
     {"watchtree", 1, 1, cmd_watch_tree},
     {"wait", 1, 1, cmd_wait},
     {"dispatch", 0, 0, cmd_dispatch},
     {"write", 2, 2, cmd_write},
     {"add", 2, 2, cmd_add},
-    {"fill", 3, 3, cmd_fill},
     {"check", 0, 0, cmd_check},
     {"compact", 0, 0, cmd_compact},
     {"pause", 1, 1, cmd_pause},
@@ -758,7 +694,7 @@ static const struct command {
     {"keepalive", 0, 0, cmd_keepalive},
     {"fork", 0, 0, cmd_fork},
     {"exit", 1, 0, cmd_exit},
-    {"arm", 3, 2, cmd_arm},
+    {"arm", 2, 2, cmd_arm},
     {"disarm", 0, 0, cmd_disarm},
     {"failsync", 2, 2, cmd_failsync},
     {"syncs", 0, 0, cmd_syncs},
