@@ -11,8 +11,8 @@
  *                        and says "child PID" (or "skip" where not permitted)
  *
  * The commands stand in a table at the end.  All calls of the library to the
- * system and all of SQLite's to its VFS pass through counters here, so that a
- * signal can be raised at the n-th of them ("arm") or one be made to fail.
+ * system and all of SQLite's to its VFS pass through counters here, so that the
+ * process can die at the n-th of them ("arm") or one be made to fail.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -41,19 +41,14 @@ extern char **environ;
  * the file, can tell the difference.  Reading ones are none: to die before a
  * read is to die before the change that follows it. */
 static struct {
-  long points;    /* passed since arming */
-  long countdown; /* points until the signal; 0: off */
-  int signal;     /* SIGKILL or SIGSTOP */
+  long countdown; /* points until it is killed; 0: off */
   long syncs;     /* of SQLite's, so far */
   int sync_skip;  /* syncs that go through before … */
   int sync_fail;  /* … this many that fail */
-  bool mute;      /* bytes for FIFOs are dropped */
-  long dropped;   /* how many were */
 } fault;
 
 static void fault_point(void) {
-  fault.points++;
-  if (fault.countdown > 0 && --fault.countdown == 0) raise(fault.signal);
+  if (fault.countdown > 0 && --fault.countdown == 0) raise(SIGKILL);
 }
 
 /* Does this sync fail?  The chosen number of them does, after those that are to
@@ -98,15 +93,8 @@ static int64_t os_pwrite(void *c, int fd, const void *data, size_t size,
   return os_real.pwrite(c, fd, data, size, at);
 }
 
-/* A write that can be made to vanish: muted, a byte for a FIFO, which is a
- * wake-up, is dropped and counted. */
 static int64_t os_write(void *c, int fd, const void *data, size_t size) {
-  struct stat s;
   fault_point();
-  if (fault.mute && fstat(fd, &s) == 0 && S_ISFIFO(s.st_mode)) {
-    fault.dropped++;
-    return (int64_t)size;
-  }
   return os_real.write(c, fd, data, size);
 }
 
@@ -477,23 +465,6 @@ static void cmd_dispatch(char **word) {
   answer_events(zke_dispatch(handle, NULL));
 }
 
-/* write PATH MS: set without pause; says how often, and the longest in us */
-static void cmd_write(char **word) {
-  zke_os os;
-  zke_os_default(&os);
-  int64_t now = os.clock(os.context, ZKE_CLOCK_MONOTONIC), longest = 0;
-  int64_t end = now + (int64_t)number(word[1]) * 1000000;
-  long count = 0;
-  int rc = ZKE_OK;
-  for (; rc == ZKE_OK && now < end; count++) {
-    rc = zke_set(handle, word[0], "data", 4, -1, NULL);
-    int64_t after = os.clock(os.context, ZKE_CLOCK_MONOTONIC);
-    if (after - now > longest) longest = after - now;
-    now = after;
-  }
-  answer(rc, "%ld %lld", count, (long long)(longest / 1000));
-}
-
 /* One more in the node's number, by compare and swap. */
 static int increment(const char *path) {
   int rc;
@@ -577,18 +548,10 @@ static void cmd_exit(char **word) { exit(number(word[0])); }
 
 /* ---- commands about faults ---- */
 
-/* arm N KILL|STOP */
+/* arm N: die at the n-th point from here on */
 static void cmd_arm(char **word) {
-  fault.points = 0;
-  fault.signal = strcmp(word[1], "STOP") == 0 ? SIGSTOP : SIGKILL;
   answer_code(ZKE_OK);
   fault.countdown = number(word[0]);
-}
-
-static void cmd_disarm(char **word) {
-  (void)word;
-  fault.countdown = 0;
-  answer(ZKE_OK, "%ld", fault.points);
 }
 
 /* failsync SKIP COUNT: fail this many of SQLite's syncs */
@@ -603,18 +566,6 @@ static void cmd_syncs(char **word) {
   (void)word;
   answer(ZKE_OK, "%ld", fault.syncs);
   fault.syncs = 0;
-}
-
-/* mute: send no wake-ups any more.  dropped: how many were not sent */
-static void cmd_mute(char **word) {
-  (void)word;
-  fault.mute = true;
-  answer_code(ZKE_OK);
-}
-
-static void cmd_dropped(char **word) {
-  (void)word;
-  answer(ZKE_OK, "%ld", fault.dropped);
 }
 
 /* ---- plain SQLite ---- */
@@ -685,7 +636,6 @@ static const struct command {
     {"watchtree", 1, 1, cmd_watch_tree},
     {"wait", 1, 1, cmd_wait},
     {"dispatch", 0, 0, cmd_dispatch},
-    {"write", 2, 2, cmd_write},
     {"add", 2, 2, cmd_add},
     {"check", 0, 0, cmd_check},
     {"compact", 0, 0, cmd_compact},
@@ -694,12 +644,9 @@ static const struct command {
     {"keepalive", 0, 0, cmd_keepalive},
     {"fork", 0, 0, cmd_fork},
     {"exit", 1, 0, cmd_exit},
-    {"arm", 2, 2, cmd_arm},
-    {"disarm", 0, 0, cmd_disarm},
+    {"arm", 1, 1, cmd_arm},
     {"failsync", 2, 2, cmd_failsync},
     {"syncs", 0, 0, cmd_syncs},
-    {"mute", 0, 0, cmd_mute},
-    {"dropped", 0, 0, cmd_dropped},
     {"sql", 2, 2, cmd_sql},
     {"sqlclose", 0, 0, cmd_sqlclose},
 };

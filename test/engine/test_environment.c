@@ -1,7 +1,6 @@
 /* test_environment.c - surroundings that do not behave
  *
- * P5, P6, P9, P10 and P11: processes that are stopped or fork without end,
- * namespaces, users and umasks, clocks that jump, descriptors that run out or
+ * P5, P6, P9, P10 and P11: processes that fork without end, namespaces, users and umasks, clocks that jump, descriptors that run out or
  * are closed by the host, files restored and disks full under open handles, a
  * file with two names or two mounts.
  * What needs root is skipped by others, with a sentence.
@@ -86,13 +85,6 @@ static const char *beside(const char *path, const char *suffix) {
   char *out = text[next++ % 8];
   snprintf(out, sizeof text[0], "%s%s", path, suffix);
   return out;
-}
-
-static zke *open_patient(const char *db, int busy_ms) {
-  zke_options o = {.size = sizeof o, .busy_timeout_ms = busy_ms};
-  zke *z = NULL;
-  ck_ok(zke_open(db, &o, &z));
-  return z;
 }
 
 /* ---- workers: programs of their own ---- */
@@ -236,107 +228,6 @@ static int peer_sessions(const char *argument) {
     alive += list->data[i].alive;
   zke_free(list);
   return rc == ZKE_OK ? alive : rc;
-}
-
-/* ---- stopped processes ---- */
-
-/* P5, P6: the ephemeral of a stopped process stays, whatever the others do
- * meanwhile, and goes when it is killed. */
-TEST(stopped_holder_keeps_its_ephemeral) {
-  const char *db = test_path("a.db");
-  test_events events = {0};
-  test_worker w = owner_of(db, "/e");
-  zke *z = test_open(db);
-  make(z, "/n", "", ZKE_PERSISTENT);
-  ck_ok(zke_exists(z, "/e", test_record, &events, NULL));
-  test_stop(w.pid, db);
-  ck_rc(zke_wait(z, zke_now(z) + 2200), ZKE_OPERATIONTIMEOUT);
-  ck_ok(set(z, "/n", "works"));
-  test_worker other = test_worker_on(db);
-  test_ask(&other, "set /n too");
-  test_ask(&other, "exists /e");
-  ck_assert_int_eq(test_session_count(z), 3);
-  ck_assert_int_eq(kill(w.pid, SIGCONT), 0);
-  test_ask(&w, "set /n again");
-  test_stop(w.pid, db);
-  test_kill(&w, SIGKILL);
-  await(z, &events, "DELETED /e", 10000);
-  ck_assert_int_eq(test_session_count(z), 2);
-  ck_assert_int_eq(test_wait(&other), 0);
-  ck_ok(zke_close(z));
-}
-
-/* Wait until the worker has stopped (true) or answered. */
-static bool has_stopped(test_worker *w) {
-  struct pollfd p = {.fd = w->out, .events = POLLIN};
-  for (int64_t end = test_now() + test_patience(10000); test_now() < end;) {
-    int status = 0;
-    if (waitpid(w->pid, &status, WUNTRACED | WNOHANG) == w->pid) {
-      ck_assert_msg(WIFSTOPPED(status), "worker ended: %d", status);
-      return true;
-    }
-    if (poll(&p, 1, 1) > 0) return false;
-  }
-  ck_abort_msg("the worker neither stopped nor answered");
-}
-
-enum { BUSY = 60 };
-
-/* Beside a stopped writer a change is made, or is refused in time and then
- * has changed nothing. */
-static bool refused_in_time(zke *z, int point, zke_stat before) {
-  zke_stat after;
-  int64_t since = test_now();
-  int rc = set(z, "/n", "ours");
-  int took = (int)(test_now() - since);
-  ck_assert_msg(rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT, "point %d: %s",
-                point, zke_error_name(rc));
-  ck_assert_msg(took < BUSY + 4000, "point %d: after %d ms", point, took);
-  if (rc != ZKE_OK) ck_assert_int_ge(took, BUSY - 10);
-  int look = zke_exists(z, "/n", NULL, NULL, &after);
-  if (look == ZKE_OPERATIONTIMEOUT) return true;
-  ck_rc(look, ZKE_OK);
-  ck_assert_int_eq(after.version, before.version + (rc == ZKE_OK));
-  if (rc != ZKE_OK) ck_assert_int_eq(after.mzxid, before.mzxid);
-  return rc != ZKE_OK;
-}
-
-/* The stopped writer's multi was to set /n2, make /new and delete /old. */
-static void expect_all_or_nothing(zke *z, int point) {
-  bool made = exists(z, "/new") == ZKE_OK, left = exists(z, "/old") == ZKE_OK;
-  ck_assert_msg(made != left, "point %d: made %d, left %d", point, made, left);
-  expect_data(z, "/n2", made ? "multi" : "");
-  if (made) {
-    ck_ok(zke_delete(z, "/new", -1));
-    make(z, "/old", "", ZKE_PERSISTENT);
-    ck_ok(set(z, "/n2", ""));
-  }
-}
-
-/* P2, P10: a writer is stopped at each point of a multi and then killed
- * there.  Until then others fail in time with nothing changed, after that they
- * go on, and of the multi there is all or nothing. */
-TEST(writer_stopped_then_killed) {
-  const char *db = test_path("a.db"), *paths[] = {"/n", "/n2", "/old"};
-  int point = 0, refused = 0;
-  zke *z = open_patient(db, BUSY);
-  for (int i = 0; i < 3; i++) make(z, paths[i], "", ZKE_PERSISTENT);
-  for (bool stopped = true; stopped;) {
-    zke_stat before;
-    test_worker w = test_worker_on(db);
-    ck_ok(zke_exists(z, "/n", NULL, NULL, &before));
-    test_ask(&w, "arm %d STOP", ++point);
-    test_tell(&w, "multi /n2 /new /old");
-    stopped = has_stopped(&w);
-    if (stopped) refused += refused_in_time(z, point, before);
-    test_kill(&w, SIGKILL);
-    ck_ok(set(z, "/n", "ours"));
-    expect_all_or_nothing(z, point);
-  }
-  printf("stopped, then killed: %d points, %d refusals\n", point - 1, refused);
-  ck_assert_int_ge(refused, 1);
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
 }
 
 /* ---- fork storms ---- */
@@ -1740,125 +1631,6 @@ TEST(link_into_another_mount_is_resolved) {
   ck_ok(zke_close(z));
 }
 
-/* ---- restored while nobody is there ---- */
-
-/* A file system that gives a new file the number of the removed one of its
- * name. */
-static uint64_t number_of_name(const char *path) {
-  const char *slash = strrchr(path, '/');
-  uint64_t number = 1;
-  for (const char *at = slash ? slash + 1 : path; *at && *at != ' '; at++)
-    number = number * 31 + (unsigned char)*at;
-  return number;
-}
-
-static int named_stat(void *context, const char *path, zke_file *out) {
-  zke_os os;
-  zke_os_default(&os);
-  int rc = os.stat(context, path, out);
-  if (rc == 0) out->inode = number_of_name(path);
-  return rc;
-}
-
-/* The same for an open file, by the name in /proc. */
-static int named_fstat(void *context, int fd, zke_file *out) {
-  char link[64], path[PATH_MAX];
-  zke_os os;
-  zke_os_default(&os);
-  int rc = os.fstat(context, fd, out);
-  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  ssize_t n = rc == 0 ? readlink(link, path, sizeof path - 1) : -1;
-  if (n > 0) path[n] = '\0'; /* "... (deleted)" for a removed one */
-  if (n > 0) out->inode = number_of_name(path);
-  return rc;
-}
-
-/* How the database comes back. */
-enum {
-  RESTORE_INTO = 1, /* written over, not made anew */
-  RESTORE_SIDE = 2, /* the -zke directory stays */
-  RESTORE_LIVE = 4, /* from a backup made while a session lived */
-  RESTORE_DEAD = 8, /* the processes were killed */
-  RESTORE_WAYS = 16
-};
-
-/* In a process of its own: use the database; the first and the last number
- * that this was given. */
-static void use_and_tell(const char *db, int fd, bool killed,
-                         const char *copy) {
-  zke *z;
-  zke_os os;
-  zke_stat stat;
-  zke_os_default(&os);
-  os.stat = named_stat;
-  os.fstat = named_fstat;
-  zke_options o = {.size = sizeof o, .os = &os};
-  ck_ok(zke_open(db, &o, &z));
-  if (copy) back_up(db, copy);
-  for (int i = 0; i < 3; i++) {
-    ck_ok(zke_create(z, "/e-", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL,
-                     NULL, &stat));
-  }
-  int64_t numbers[] = {zke_session_id(z), stat.czxid};
-  if (!killed) ck_ok(zke_close(z));
-  ck_assert_int_eq(write(fd, numbers, sizeof numbers), sizeof numbers);
-  _exit(0);
-}
-
-/* Have it used by another process; its numbers are above `last`. */
-static int64_t use_after(const char *db, int64_t last, bool killed,
-                         const char *copy) {
-  int fds[2], status;
-  int64_t numbers[2] = {0};
-  ck_assert_int_eq(pipe(fds), 0);
-  pid_t pid = fork();
-  if (pid == 0) use_and_tell(db, fds[1], killed, copy);
-  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-  ck_assert_int_eq(status, 0);
-  ck_assert_int_eq(read(fds[0], numbers, sizeof numbers), sizeof numbers);
-  close(fds[0]);
-  close(fds[1]);
-  ck_assert_int_gt(numbers[0], last);
-  ck_assert_int_gt(numbers[1], numbers[0]);
-  return numbers[1];
-}
-
-/* Copies into the file that is there, as cp does. */
-static void copy_over(const char *from, const char *to) {
-  char bytes[65536];
-  int in = open(from, O_RDONLY);
-  int out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  ck_assert(in >= 0 && out >= 0);
-  for (ssize_t n; (n = read(in, bytes, sizeof bytes)) > 0;)
-    ck_assert_int_eq(write(out, bytes, (size_t)n), n);
-  close(in);
-  close(out);
-}
-
-static void restore(const char *copy, const char *db, int how) {
-  if (!(how & RESTORE_INTO)) ck_assert_int_eq(unlink(db), 0);
-  if (!(how & RESTORE_SIDE)) test_remove(beside(db, "-zke"));
-  test_remove(beside(db, "-wal"));
-  test_remove(beside(db, "-shm"));
-  copy_over(copy, db);
-}
-
-/* P8, design.md 7: a backup is restored, twice, while no process uses the
- * database, and the file system gives the new files the numbers of the old
- * ones.  No session id and no fencing token comes again. */
-TEST_LOOP(restored_backup_reissues_nothing, 0, RESTORE_WAYS) {
-  const char *db = test_path("a.db"), *copy = test_path("copy.db");
-  bool killed = _i & RESTORE_DEAD, live = _i & RESTORE_LIVE;
-  int64_t last = use_after(db, 0, false, NULL);
-  last = use_after(db, last, killed, live ? copy : NULL);
-  if (!live) back_up(db, copy);
-  for (int i = 0; i < 3; i++) {
-    last = use_after(db, last, killed, NULL);
-    restore(copy, db, _i);
-    last = use_after(db, last, killed, NULL);
-  }
-}
-
 /* ---- a full disk under living sessions ---- */
 
 /* Change until the disk does not take it any more, small changes too. */
@@ -1903,28 +1675,5 @@ TEST(sessions_survive_a_full_disk) {
   ck_ok(exists(z, "/e"));
   ck_ok(zke_check(z, NULL, NULL));
   ck_assert_int_eq(test_wait(&w), 0);
-  ck_ok(zke_close(z));
-}
-
-/* P11: a session that closes on a full disk returns, and is gone when there
- * is room. */
-TEST(closing_on_a_full_disk) {
-  if (!test_small_disk("disk", 4096)) return;
-  const char *db = test_path("disk/a.db"), *ballast = test_path("disk/b");
-  zke *z = test_open(db), *other = test_open(db);
-  make(z, "/n", "", ZKE_PERSISTENT);
-  make(z, "/large", "", ZKE_PERSISTENT);
-  make(other, "/e", "", ZKE_EPHEMERAL);
-  test_fill_disk(ballast);
-  write_until_full(z);
-  int rc = zke_close(other);
-  ck_assert_msg(rc == ZKE_OK || rc == ZKE_FULL, "%s", zke_error_name(rc));
-  ck_assert_int_eq(unlink(ballast), 0);
-  int64_t end = test_now() + test_patience(10000);
-  while (exists(z, "/e") == ZKE_OK && test_now() < end)
-    zke_wait(z, zke_now(z) + 20);
-  ck_rc(exists(z, "/e"), ZKE_NONODE);
-  ck_assert_int_eq(test_session_count(z), 1);
-  ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }

@@ -1560,28 +1560,6 @@ TEST(failed_sync_is_connection_loss) {
   ck_assert_int_eq(test_wait(&w), 0);
 }
 
-/* P2: while syncs keep failing nothing is acknowledged, whatever is done. */
-TEST(failing_syncs_acknowledge_nothing) {
-  const char *path = sample(test_path("a.db"));
-  test_worker w = test_spawn("talk", NULL);
-  test_ask(&w, "open %s", path);
-  test_ask(&w, "failsync 0 1000000");
-  for (int i = 0; i < 5; i++) {
-    test_say(&w, "set /a new");
-    ck_assert_int_lt(atoi(test_line(&w)), 0);
-    test_say(&w, "create /q- x 2");
-    ck_assert_int_lt(atoi(test_line(&w)), 0);
-  }
-  test_ask(&w, "failsync 0 0");
-  test_ask(&w, "set /a last");
-  test_ask(&w, "check");
-  test_kill(&w, SIGKILL);
-  zke *z = test_open(path);
-  expect_data(z, "/a", "last");
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
-}
-
 /* ---- the write-ahead log ---- */
 
 enum { WAL_LIMIT = 16 << 20 };

@@ -1092,56 +1092,6 @@ TEST(rivals_attach_one_session) {
   ck_rc(exists(b, "/x"), ZKE_NONODE);
 }
 
-/* In a child: attaches the session that the parent made, changes something, and
- * detaches, for as long as it lives. */
-typedef struct mover {
-  const char *db;
-  int64_t id;
-  const unsigned char *password;
-} mover;
-
-static int move_often(void *context) {
-  const mover *m = context;
-  zke *z = NULL, *x = NULL;
-  if (zke_open(m->db, NULL, &z) != ZKE_OK) return 1;
-  for (int i = 0;; i++) {
-    if (zke_attach(z, m->id, m->password, NULL, &x) != ZKE_OK) return 2;
-    if (zke_get(x, "/x", test_ignore, NULL, NULL, NULL, NULL)) return 3;
-    if (zke_set(x, "/x", "y", 1, -1, NULL) != ZKE_OK) return 4;
-    if (i % 2 && zke_dispatch(z, NULL) != ZKE_OK) return 5;
-    if (i % 3 ? zke_detach(x) : ZKE_OK) return 6;
-  }
-}
-
-/* A host that is killed at any moment of attaching and detaching leaves the
- * session whole: what it owns is there, the database is sound, and the next one
- * attaches it. */
-TEST(host_is_killed_at_any_moment) {
-  unsigned char password[16];
-  begin(IN_FILE);
-  zke *x = kept(a, 600 * SECOND, password);
-  mover m = {test_path("light.db"), zke_session_id(x), password};
-  ck_ok(create(x, "/x", ZKE_EPHEMERAL));
-  ck_ok(zke_detach(x));
-  unsigned seed = test_seed();
-  for (int i = 0; i < 40; i++) {
-    int version = test_stat(b, "/x").version;
-    pid_t pid = test_child(move_often, &m);
-    ck_until(test_stat(b, "/x").version > version, 20000);
-    usleep(rand_r(&seed) % 3000);
-    ck_assert_int_eq(kill(pid, SIGKILL), 0);
-    ck_assert_int_eq(test_child_end(pid), 128 + SIGKILL);
-    ck_ok(zke_check(b, NULL, NULL));
-    if (i % 2) {
-      ck_ok(zke_attach(a, m.id, password, NULL, &x));
-      ck_ok(zke_set(x, "/x", "z", 1, -1, NULL));
-      ck_ok(zke_detach(x));
-    }
-  }
-  ck_assert_int_eq(test_stat(b, "/x").ephemeralOwner, m.id);
-  ck_ok(zke_expire(b, m.id));
-}
-
 /* Options that do not go together, and calls on sessions that are not kept. */
 TEST(kept_sessions_refuse) {
   unsigned char password[16];
