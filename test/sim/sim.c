@@ -61,15 +61,17 @@ void sim_trace(uint64_t value) {
   sim.hash ^= sim.hash >> 29;
 }
 
-/* The same of bytes, eight at a time. */
+/* The same of bytes: their sum, eight at a time, each by a factor of its place,
+ * so that no product waits for the one before it. */
 void sim_trace_bytes(const void *data, size_t size) {
   const unsigned char *at = data;
+  uint64_t sum = 0, word, factor = 1;
   for (; size >= 8; at += 8, size -= 8) {
-    uint64_t word;
     memcpy(&word, at, 8);
-    sim_trace(word);
+    sum += (word ^ word >> 32) * (factor += UINT64_C(0x9e3779b97f4a7c16));
   }
-  for (; size > 0; at++, size--) sim_trace(*at);
+  for (; size > 0; at++, size--) sum = sum * 31 + *at;
+  sim_trace(sum);
 }
 
 #define NAME(name, errors) #name,
