@@ -11,7 +11,8 @@ SIM_OBJECTS := $(patsubst test/sim/%.c,$(BUILD)/sim/%.o, \
 SIM_CFLAGS = $(COMMON_CFLAGS) -O1 -fno-lto -fexceptions -I. -I$(BUILD)/sim \
   -D_GNU_SOURCE= $(WARNINGS)
 # Few pages, so that checkpoints come often.
-SIM_ENGINE = -DZKE_CHECKPOINT_PAGES=40 -DZKE_CHECKPOINT_RETRY_PAGES=20
+SIM_ENGINE = -DZKE_CHECKPOINT_PAGES=40 -DZKE_CHECKPOINT_RETRY_PAGES=20 \
+  -fdata-sections
 SIM_LIBS = $(or $(SQLITE_OBJECT),-l:libsqlite3.a) -lm -ldl -lpthread
 
 $(BUILD)/sim/%.o: test/sim/%.c | $(BUILD)/sim/function_list.h
@@ -44,7 +45,7 @@ $(BUILD)/calibrate: $(CALIBRATE_OBJECTS) $(BUILD)/sim/kernel.a \
 
 # An engine that counts its lines; the counters are no variables of a process.
 $(BUILD)/sim/cover/plain.o: test/sim/engine.c | $(BUILD)/sim/function_list.h
-	$(cc) $(SIM_CFLAGS) $(SIM_ENGINE) -O0 --coverage -fdata-sections -c -o $@ $<
+	$(cc) $(SIM_CFLAGS) $(SIM_ENGINE) -O0 --coverage -c -o $@ $<
 $(BUILD)/sim/cover/engine.o: $(BUILD)/sim/cover/plain.o test/sim/gather.ld
 	$(call run,LD) $(LD) -r -T test/sim/gather.ld -o $@ $<
 $(BUILD)/sim/cover/simulation: $(BUILD)/sim/cover/engine.o $(SIM_OBJECTS) \

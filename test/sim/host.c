@@ -103,12 +103,17 @@ static void faults_end(void) {
   load_rest();
 }
 
-static void tick(void) {
+/* All faults that are due strike, but nothing more happens before a cut. */
+static void strike_all(void) {
   for (plan_fault *f; !sim.ending && (f = plan_strikes_host(sim.steps));) {
     strike(f);
-    if (f->kind == 'C') return; /* nothing more happens before it */
+    if (f->kind == 'C') return;
   }
   if (!sim.ending && sim.steps >= the_plan.k.steps) faults_end();
+}
+
+/* Processes begin, if no act on the files waits for the end of all. */
+static void tick(void) {
   if (!admin_tick()) load_tick();
 }
 
@@ -140,6 +145,7 @@ void host_run(void) {
                              .cancelled = threads_leave,
                              .ready = wait_ready,
                              .due = wait_due,
+                             .strike = strike_all,
                              .tick = tick,
                              .next = load_next,
                              .over = load_over};

@@ -53,6 +53,7 @@ static int64_t unnoticed(int64_t ns) {
 void kept_tick(void) {
   static int64_t now, suspended;
   static bool ran; /* any process, since the tick before */
+  if (!the_plan.k.kept) return;
   int64_t by = sim.now - now;
   counted += ran ? by : unnoticed(by);
   counted += unnoticed(sim.suspended - suspended);

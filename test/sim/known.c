@@ -180,11 +180,10 @@ int known_end(known_call c, int rc) {
 
 static struct { int64_t zxid, at; } zxids[ZXIDS];
 
-/* Where a zxid is noted, or is to be. */
+/* Where a zxid is noted, or is to be: those of an epoch lie together. */
 static size_t zxid_place(int64_t zxid) {
-  size_t i = (size_t)((uint64_t)zxid * UINT64_C(0x9e3779b97f4a7c15) >> 46);
-  for (i %= ZXIDS; zxids[i].zxid && zxids[i].zxid != zxid; i = (i + 1) % ZXIDS)
-    continue;
+  size_t i = (size_t)(zxid + (zxid >> 32 << 12)) % ZXIDS;
+  while (zxids[i].zxid && zxids[i].zxid != zxid) i = (i + 1) % ZXIDS;
   return i;
 }
 

@@ -452,9 +452,9 @@ static int strike(const plan_fault *f, sim_call call) {
 
 /* All faults that are at this call strike; the errno that it reports, or 0. */
 static int faults_strike(sim_call call) {
-  slot *s = &slots[running->p->slot];
+  slot *s = in_process;
   int error = 0;
-  if (sim.ending || (s->calls < s->next_fault && !s->aimed[call])) return 0;
+  if ((s->calls < s->next_fault && !s->aimed[call]) || sim.ending) return 0;
   for (plan_fault *f;
        !error && !sim.ending &&
        (f = plan_strikes(running->p->slot, call, s->calls, s->count[call]));) {
@@ -488,7 +488,7 @@ static void maybe_switch(void) {
 /* Each call begins here: time goes on, a fault may strike, another may run. */
 int sched_step(sim_call call) {
   if (!running) return 0; /* the world itself looks */
-  slot *s = &slots[running->p->slot];
+  slot *s = in_process;
   sim.steps++;
   sim.now += 300 + (int64_t)sim_random(SIM_ORDER, 1500);
   s->calls++;
@@ -507,7 +507,7 @@ int sched_step(sim_call call) {
 /* Does a call that is no step fail by a fault? */
 int sched_fails(sim_call call) {
   if (!running) return 0;
-  slots[running->p->slot].count[call]++;
+  in_process->count[call]++;
   return faults_strike(call);
 }
 
@@ -609,7 +609,8 @@ static bool stands_still(sched_process *p, choice *c) {
 
 /* What could be done now, or when something can. */
 static void look(choice *c) {
-  *c = (choice){.next = hooks.next()};
+  c->next = hooks.next();
+  c->fibers = c->deaths = c->processes = 0;
   for (int i = 0; i < SIM_SLOTS; i++) {
     sched_process *p = slots[i].p;
     if (!p || p->gone) continue;
@@ -662,8 +663,9 @@ sched_end sched_run(int64_t limit) {
       return SCHED_CUT;
     }
     if (sim.steps >= limit) return SCHED_LIMIT;
-    hooks.tick();
+    if (sim.steps >= host_fault_at) hooks.strike();
     if (cut) continue;
+    hooks.tick();
     if (urgent && urgent->state == READY) {
       run(urgent);
       continue;

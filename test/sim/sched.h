@@ -68,8 +68,8 @@ typedef struct sched_hooks {
   void (*cancelled)(void); /* the running thread is left */
   bool (*ready)(sched_process *p, struct pollfd *fds, unsigned count);
   int64_t (*due)(sched_process *p, struct pollfd *fds, unsigned count);
-  void (*tick)(void);    /* at each turn: the world's own faults, new
-                             processes */
+  void (*strike)(void);  /* a fault of the world's own is due */
+  void (*tick)(void);    /* at each turn: new processes */
   int64_t (*next)(void); /* when tick() has something to do */
   bool (*over)(void);    /* nothing is left to be done */
 } sched_hooks;
