@@ -338,9 +338,9 @@ static int find_floats(const noted *c, noted *out[FLOATS]) {
   return count;
 }
 
-/* Make some of them: those whose bits are set, each at its zxid, or the one that
- * the answer of *c shows.  A session that made one may have ended since; the
- * observer may do the same. */
+/* Make some of them: those whose bits are set, each at its zxid, or at the one
+ * that the answer of *c shows.  A session that made one may have ended since;
+ * the observer may do the same. */
 static void make_floats(noted *floats[], int count, int set, const noted *c) {
   int64_t shown = c->stat.pzxid ? c->stat.pzxid : playing;
   for (int i = 0; i < count; i++) {

@@ -344,7 +344,7 @@ static bool take_string(const char *text) {
   return false;
 }
 
-/* Make the plan of a seed, by way of its string: so each run can be replayed. */
+/* Make the plan of a seed by way of its string: so each run can be replayed. */
 static bool take_seed(int64_t seed, int64_t processes) {
   static plan made;
   char text[PLAN_TEXT];

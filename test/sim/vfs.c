@@ -314,8 +314,9 @@ static bool may_share(const handle *h) {
 }
 
 /* The levels of SQLite: many SHARED, beside them one RESERVED, then PENDING,
- * which lets nobody new in, then EXCLUSIVE.  A refused EXCLUSIVE leaves PENDING,
- * but not if it was asked for without RESERVED, as for a hot journal. */
+ * which lets nobody new in, then EXCLUSIVE.  A refused EXCLUSIVE leaves
+ * PENDING, but not if it was asked for without RESERVED, as for a hot
+ * journal. */
 static int io_lock(sqlite3_file *f, int level) {
   handle *h = handle_of(f);
   int error = sched_step(CALL_dlock);
