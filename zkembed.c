@@ -14210,11 +14210,22 @@ static int store_create_hosted(store *s) {
   return rc == ZKE_OK ? db_prepare_ends(s) : rc;
 }
 
+/* Make it durable that the file is empty.  A process may have rolled back a
+ * creation and died before the sync.  SQLite removes the journal of an empty
+ * file when it first reads that; a power cut could then bring back the pages,
+ * and nothing to roll them back. */
+static int store_sync_empty(store *s) {
+  const file_wrapped *db = &s->index.file;
+  int rc = db->real->xSync(db->f, SQLITE_SYNC_NORMAL);
+  return rc == SQLITE_OK ? ZKE_OK : sql_error(s, rc, "creating");
+}
+
 /* With the gate held: make the tables, or accept what is there now. */
 static int store_ensure_schema(store *s) {
   enum schema_kind kind = SCHEMA_STRANGER;
   int rc = schema_recognise(s, &kind);
   if (rc == ZKE_OK) rc = schema_accept(s, kind);
+  if (rc == ZKE_OK && kind == SCHEMA_EMPTY) rc = store_sync_empty(s);
   if (rc == ZKE_OK) rc = db_configure(s);
   if (rc == ZKE_OK && kind != SCHEMA_EMPTY) rc = store_roll_back(s, &kind);
   bool hosted = kind == SCHEMA_STRANGER || (kind == SCHEMA_EMPTY && s->host);
