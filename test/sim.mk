@@ -90,9 +90,11 @@ sim-calibrate-mutants: $(BUILD)/calibrate
 	  SECONDS=$(SECONDS) sh test/sim/calibrate_mutants.sh $(CALIBRATE_OBJECTS) \
 	  $(BUILD)/zkembed.o
 
+# What test/sim/with_engine.sh makes the simulation with.
+WITH_ENGINE = CC="$(CC)" LD="$(LD)" SIM_CFLAGS="$(SIM_CFLAGS) $(SIM_ENGINE)" \
+  SIM_LIBS="$(SIM_LIBS)"
 sim-mutants: $(BUILD)/simulation
-	@CC="$(CC)" LD="$(LD)" SIM_CFLAGS="$(SIM_CFLAGS) $(SIM_ENGINE)" \
-	  LIBS="$(SIM_LIBS)" SEEDS=$(or $(SEEDS),1) ONLY="$(ONLY)" \
+	@$(WITH_ENGINE) SEEDS=$(or $(SEEDS),1) ONLY="$(ONLY)" \
 	  SECONDS=$(or $(SECONDS),60) JOBS=$(or $(JOBS),2) \
 	  sh test/sim/mutants.sh $< $(SIM_OBJECTS)
 

@@ -216,8 +216,9 @@ $(MUTATED): $(BUILD)/mutate/%: $T/%.o $(TEST_ARCHIVE) $(RECIPE_ARCHIVE) \
 
 .PHONY: mutate mutate-programs
 mutate-programs: $(MUTATED)
-mutate: $(MUTATED)
-	@ENGINE=libzkembed.so.$(MAJOR) LINES=$(LINES) SEED=$(or $(SEED),1) \
+mutate: $(MUTATED) $(if $(LAB),$(BUILD)/simulation)
+	@$(WITH_ENGINE) SIM_OBJECTS="$(if $(LAB),$(SIM_OBJECTS))" \
+	  ENGINE=libzkembed.so.$(MAJOR) LINES=$(LINES) SEED=$(or $(SEED),1) \
 	  ONLY=$(ONLY) LIST=$(LIST) sh test/checks/mutate.sh $(FAST_TESTS)
 
 AT_LEAST_LINES = 100

@@ -8,12 +8,13 @@
 # Each changed engine is built as a shared library that the tests are linked
 # with, and the tests are run until one fails, crashes or hangs.  A change that
 # does not compile, or makes no difference to the optimised code, is not
-# counted.  A change that no test notices is a survivor: it is answered if
-# mutate.answers has it, and else one failure.  ONLY=FUNCTION changes
+# counted.  A change that no test notices may be answered in mutate.answers, or
+# found by the simulated host, which is linked of $SIM_OBJECTS, in 20 s of
+# processor time; else it is a survivor and one failure.  ONLY=FUNCTION changes
 # that function only, LIST=1 says what would be changed and does no more.
 . test/report.sh
 
-: "${LINES:=50}" "${SEED:=1}" "${ONLY:=}" "${LIST:=}"
+: "${LINES:=50}" "${SEED:=1}" "${ONLY:=}" "${LIST:=}" "${SIM_OBJECTS:=}"
 flags="-std=c11 -w -pedantic-errors -fPIC -shared -fvisibility=hidden"
 scratch work mutate
 original=$work/original/zkembed.c # which nobody edits meanwhile
@@ -93,6 +94,17 @@ same_code() {
     cmp -s "$work/original.o" "$work/changed.o"
 }
 
+# found: the simulated host finds something; what, is in $by
+found() {
+  [ "$SIM_OBJECTS" ] || return 1
+  mkdir -p "$work/sim" && cp "$work/zkembed.c" "$work/sim"
+  sh test/sim/with_engine.sh "$work/sim" $SIM_OBJECTS >"$work/compiler" 2>&1 ||
+    return 1
+  SECONDS=20 "$work/sim/program" -1 1 1000000 >"$work/log" 2>&1 && return 1
+  by=$(sed -n 's/^seed \([0-9]*\): step .*: \(P[0-9]*\): .*/\2, seed \1/p' \
+    "$work/log")
+}
+
 # answered FUNCTION WAS BECOMES: the answers have it
 answered() {
   awk -v name="$1" -v was="$2" -v becomes="$3" '
@@ -145,6 +157,9 @@ while [ $counted -lt "$LINES" ] && read -r change; do
     answers=$((answers + 1))
     passed=$((passed + 1))
     result="survives, answered"
+  elif found; then
+    passed=$((passed + 1))
+    result="found by the simulated host: $by"
   else
     failed=$((failed + 1))
     result="SURVIVES"

@@ -873,6 +873,29 @@ TEST(attachment_whose_commit_fails_moves_the_session) {
   ck_ok(zke_close(z));
 }
 
+/* Nobody knows whether a light session was begun whose COMMIT failed.  A host
+ * that looks at the descriptor alone sees to it, too: its end is owed. */
+TEST(session_that_nobody_has_shows_at_the_descriptor) {
+  zke_options light = {.size = sizeof light, .flags = ZKE_OPEN_LIGHT};
+  zke *x = NULL;
+  int fd;
+  shim_durability = ZKE_DURABLE_ALL;
+  zke *z = shim_open_handle(test_path("a.db"));
+  ck_ok(zke_fd(z, &fd));
+  ck_ok(zke_dispatch(z, NULL));
+  shim.failing = 1;
+  ck_rc(zke_open_session(z, &light, &x), ZKE_CONNECTIONLOSS);
+  ck_assert(z->s->owes_end);
+  for (int i = 0; i < 20 && z->s->owes_end; i++) {
+    struct pollfd p = {fd, POLLIN, 0};
+    ck_assert_int_eq(poll(&p, 1, 5000), 1);
+    ck_ok(zke_dispatch(z, NULL));
+  }
+  ck_assert(!z->s->owes_end);
+  ck_assert_int_eq(test_session_count(z), 1);
+  ck_ok(zke_close(z));
+}
+
 /* The same where a dispatch comes before the store has recovered: the end is
  * told all the same, since nothing is read for that.  It was never told then,
  * and zke_wait() of the old handle did not return. */

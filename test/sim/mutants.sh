@@ -16,16 +16,13 @@
 # of the track record.  mutants.sh calls itself with MUTANT=NAME for each.
 . test/report.sh
 
-: "${SEEDS:=1}" "${SECONDS:=60}" "${JOBS:=2}" "${ONLY:=}" "${SIM_CFLAGS:?}"
+: "${SEEDS:=1}" "${SECONDS:=60}" "${JOBS:=2}" "${ONLY:=}"
 table=test/sim/mutants
 
 # plant OBJECT...: $room/program is the simulation with the mistake
 plant() {
   awk -v name="$MUTANT" -f test/lab/mutants.awk $table zkembed.c \
-    >"$room/zkembed.c" &&
-    $CC -I"$room" $SIM_CFLAGS -g0 -w -c -o "$room/plain.o" test/sim/engine.c &&
-    $LD -r -T test/sim/gather.ld -o "$room/engine.o" "$room/plain.o" &&
-    $CC -o "$room/program" "$@" "$room/engine.o" $LIBS
+    >"$room/zkembed.c" && sh test/sim/with_engine.sh "$room" "$@"
 }
 
 # seek SEED: adds to $room/found how long it took, and what was told
@@ -83,7 +80,7 @@ if [ "${MUTANT-}" ]; then
 fi
 
 scratch work sim-mutants
-export work SECONDS SEEDS SIM_CFLAGS CC LD LIBS
+export work SECONDS SEEDS
 names=$(awk -v only=" $ONLY " '
   /^== / && $3 != "-" && (only == "  " || index(only, " " $2 " ") ||
     index(only, " again ") && NF > 3) { print $2 }' $table)
