@@ -1,6 +1,5 @@
 /* test_line.c - the line of writers (P10): in which order they come, and how
- * late, cancelled and closing ones leave it; what stopped and killed ones cost
- * the others is told by the simulated host
+ * stopped, killed, late, cancelled and closing ones leave it
  *
  * The test itself holds the gate, as doc/format.md 5 tells it, and sees in the
  * line file who waits; so the order in which writers come is certain.  Each
@@ -294,6 +293,34 @@ TEST(a_close_keeps_its_limit) {
   ck_ok(zke_open_session(z, NULL, &next));
   ck_assert_int_eq(zke_limit(next, ZKE_FOREVER), ZKE_FOREVER);
   ck_ok(zke_close(next));
+  finish();
+}
+
+/* P10: a first that is stopped is passed over, once, and a dead one is not in
+ * the line any more: neither holds up those behind it.  When the stopped one
+ * goes on it takes a new place, and writes.  (The simulated host cannot tell a
+ * line that waits for a stopped one from one that is slow.) */
+TEST(stopped_and_killed_writers_hold_up_nobody) {
+  writer w[4];
+  slowness = 1; /* of z, which may have to pass it over, too */
+  begin();
+  slowness = SLOW;
+  line_up(w, 2);
+  for (int i = 2; i < 4; i++) w[i] = start_slow_writer(i, i == 2 ? 1 : SLOW);
+  int gate = hold_gate(1);
+  come(w, 4);
+  ck_assert_int_eq(kill(w[0].pid, SIGSTOP), 0);
+  ck_assert_int_eq(waitpid(w[0].pid, NULL, WUNTRACED), w[0].pid);
+  ck_assert_int_eq(kill(w[1].pid, SIGKILL), 0);
+  ck_assert_int_eq(test_child_end(w[1].pid), 128 + SIGKILL);
+  ck_assert_int_eq(places(), 3);
+  close(gate);
+  end_writers(w, 2, 4);
+  expect_order("2 3 ");
+  ck_assert_int_eq(places(), 1);
+  ck_assert_int_eq(kill(w[0].pid, SIGCONT), 0);
+  end_writers(w, 0, 1);
+  expect_order("2 3 0 ");
   finish();
 }
 
