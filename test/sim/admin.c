@@ -63,20 +63,25 @@ static void move_file(const char *path, const disk_content *c) {
   disk_sync_parent(path);
 }
 
-/* Remove the files of the side directory whose names begin so, or all. */
-static void remove_side(const char *name) {
+/* Remove the files of the side directory whose names begin so, or all: is one
+ * gone? */
+static bool remove_side(const char *name) {
   char path[DISK_PATH], side[DISK_PATH];
   char(*names)[DISK_PATH];
   snprintf(side, sizeof side, "%s", path_of("-zke"));
   int count = disk_list(side, &names);
+  bool any = false;
   for (int i = 0; i < count; i++) {
     int fits = snprintf(path, sizeof path, "%s/%s", side, names[i]);
     bool fifo = disk_find(path)->type == DISK_PIPE;
     bool is = fifo ? !*name || *name == '|' : strcmp(name, names[i]) == 0;
-    if (fits < DISK_PATH && (is || !*name)) disk_remove(path);
+    if (fits >= DISK_PATH || !(is || !*name)) continue;
+    disk_remove(path);
+    any = true;
   }
   if (!*name) remove_file(side);
   free(names);
+  return any;
 }
 
 /* ---- acts ---- */
@@ -125,12 +130,15 @@ static void copy_itself(void) {
   load_cut();
 }
 
-static void remove_one(void) {
+/* One of those that the engine opens at the beginning. */
+static bool remove_one(void) {
   static const char *const names[] = {"gate", "line", "live"};
-  remove_side(names[sim_random(SIM_WORLD, 3)]);
+  return remove_side(names[sim_random(SIM_WORLD, 3)]);
 }
 
+/* Do it, and note what the checks have to know of it. */
 static void act(int what) {
+  bool lost;
   sim_say("administrator: act %d", what);
   sim.last_fault = sim.now;
   switch (what) {
@@ -149,12 +157,12 @@ static void act(int what) {
       known_fifos_lost = true;
       return;
     case ADMIN_FILE_OPEN:
-      remove_one();
+      lost = remove_one();
       break;
     default:
-      remove_side("");
+      lost = remove_side("");
   }
-  note_lost();
+  if (lost) note_lost();
 }
 
 static bool is_quiet(int what) {
