@@ -1259,9 +1259,9 @@ static bool path_check_new(const char *path) {
 }
 
 /* What is wrong with the names of a path that begins with a slash; NULL:
- * nothing.  A sequential create may end like a prefix. */
+ * nothing.  A sequential create may end like a prefix.  "/" is never refused,
+ * so it is not asked about. */
 static const char *path_names_fault(const char *path, bool sequential) {
-  if (path[1] == '\0') return NULL;
   for (const char *at = path + 1;;) {
     size_t len = strcspn(at, "/");
     bool last = at[len] == '\0';
@@ -1284,10 +1284,11 @@ static bool path_is_outside(const unsigned char *s) {
          (s[2] & 0xc0) == 0x80 && (s[3] & 0xc0) == 0x80;
 }
 
-/* What is wrong with the characters of a path, by path_check_new(); NULL:
- * nothing. */
+/* What is wrong with the characters of a path that path_check_new() refuses
+ * and whose names are right.  There is such a character: the loop below refuses
+ * all that path_check_new() refuses. */
 static const char *path_characters_fault(const char *path) {
-  for (const unsigned char *at = (const unsigned char *)path; *at;) {
+  for (const unsigned char *at = (const unsigned char *)path; ALWAYS(*at);) {
     bool outside = path_is_outside(at);
     unsigned c = path_decode(&at);
     if (c == 0)
@@ -1298,7 +1299,7 @@ static const char *path_characters_fault(const char *path) {
     if (c >= 0xe000 && c <= 0xf8ff) return "it has a character for private use";
     if (c >= 0xfff0) return "it has a character from U+FFF0 to U+FFFF";
   }
-  return NULL;
+  return "it is not allowed";
 }
 
 /* Why a path is refused that path_check() or path_check_new() has refused.
@@ -1309,8 +1310,7 @@ static const char *path_fault(const char *path, bool sequential) {
   if (*path != '/') return "it does not begin with /";
   if (strlen(path) > PATH_MOST) return "it has more than 1 MiB";
   const char *why = path_names_fault(path, sequential);
-  if (!why) why = path_characters_fault(path);
-  return why ? why : "it is not allowed";
+  return why ? why : path_characters_fault(path);
 }
 
 /* How many bytes of a path are shown where something stands behind it: all, or
@@ -2967,9 +2967,9 @@ static int fd_ask(store *s, enum fd_kind kind, const char *path, int flags,
     case FD_POLLER:
       return fds[0] = s->os.poller(c);
     case FD_TIMER:
-      return fds[0] = s->os.timer(c);
+      break;
   }
-  return -EINVAL;
+  return fds[0] = s->os.timer(c);
 }
 
 /* Make one descriptor (two for a pipe) and note it; 0 or -errno.  Room for the
