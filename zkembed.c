@@ -3172,6 +3172,17 @@ static int sql_run(store *s, sqlite3_stmt *st) {
   return sql_step(s, st, &row);
 }
 
+/* A text of the row that the statement is at.  NULL: the column is NULL, or
+ * SQLite had no memory for the text, and then *whole is cleared.  The column's
+ * type does not tell these two apart: without memory SQLite makes the value
+ * NULL. */
+static const char *sql_read_text(sqlite3_stmt *st, int column, bool *whole) {
+  const char *text = (const char *)sqlite3_column_text(st, column);
+  if (!text && sqlite3_errcode(sqlite3_db_handle(st)) == SQLITE_NOMEM)
+    *whole = false;
+  return text;
+}
+
 /* Run a statement without parameters. */
 static int sql_do(store *s, const sql_text *sql) {
   int rc;
@@ -8096,17 +8107,17 @@ static bool history_is_asked(const history_span *h, const history_row *r) {
 
 /* Fill in a row from the statement that is at it; false without memory. */
 static bool history_read(sqlite3_stmt *st, history_row *r) {
+  bool whole = true;
   r->zxid = sqlite3_column_int64(st, 0);
   r->time = sqlite3_column_int64(st, 1);
   r->type = sqlite3_column_int(st, 2);
-  r->path = (const char *)sqlite3_column_text(st, 3);
+  r->path = sql_read_text(st, 3, &whole);
   r->session = sqlite3_column_int64(st, 4);
   r->owner = sqlite3_column_int64(st, 5);
-  r->acl = (const char *)sqlite3_column_text(st, 6);
-  r->identity = (const char *)sqlite3_column_text(st, 7);
+  r->acl = sql_read_text(st, 6, &whole);
+  r->identity = sql_read_text(st, 7, &whole);
   r->pid = sqlite3_column_int64(st, 8);
-  return r->path && r->identity &&
-         (r->acl || sqlite3_column_type(st, 6) == SQLITE_NULL);
+  return whole && r->path && r->identity;
 }
 
 /* What is done with a row: ZKE_OK, HISTORY_ENOUGH, or what it fails with. */
@@ -8242,9 +8253,10 @@ static int node_read_columns(store *s, sqlite3_stmt *st, node *n) {
   n->due = sqlite3_column_int64(st, NODE_AT_DUE);
   if (n->len < -1 || n->len > INT_MAX)
     return base_fail(ZKE_CORRUPT, "%s: a node has no such length", s->name);
-  if (sqlite3_column_type(st, NODE_AT_ACL) == SQLITE_NULL) return ZKE_OK;
-  n->acl = mem_copy(&s->a, sqlite3_column_text(st, NODE_AT_ACL),
-                    (size_t)sqlite3_column_bytes(st, NODE_AT_ACL));
+  bool whole = true;
+  const char *acl = sql_read_text(st, NODE_AT_ACL, &whole);
+  if (!acl) return whole ? ZKE_OK : base_nomem();
+  n->acl = mem_copy(&s->a, acl, (size_t)sqlite3_column_bytes(st, NODE_AT_ACL));
   return n->acl ? ZKE_OK : base_nomem();
 }
 
@@ -8681,12 +8693,12 @@ typedef struct node_family {
 static int node_collect_row(sqlite3_stmt *st, node_goers *out) {
   const char *text[3]; /* parent, name, ACL */
   int len[3];
+  bool whole = true;
   for (int i = 0; i < 3; i++) {
-    text[i] = (const char *)sqlite3_column_text(st, i);
+    text[i] = sql_read_text(st, i, &whole);
     len[i] = sqlite3_column_bytes(st, i);
-    if (!text[i] && sqlite3_column_type(st, i) != SQLITE_NULL)
-      return base_nomem();
   }
+  if (!whole) return base_nomem();
   node_goer n;
   memset(&n, 0, sizeof n);
   n.blob = sqlite3_column_int64(st, 3);
@@ -12560,9 +12572,10 @@ static bool wait_may_see(const zke *z, const char *acl) {
  * the open ACL: false. */
 static bool wait_event_texts(sqlite3_stmt *st, const char **path,
                              const char **acl) {
-  *path = (const char *)sqlite3_column_text(st, 2);
-  *acl = (const char *)sqlite3_column_text(st, 4);
-  return *path && (*acl || sqlite3_column_type(st, 4) == SQLITE_NULL);
+  bool whole = true;
+  *path = sql_read_text(st, 2, &whole);
+  *acl = sql_read_text(st, 4, &whole);
+  return whole && *path;
 }
 
 /* An event with its path and its ACL, which may be NULL, in one block of its
