@@ -14659,6 +14659,7 @@ static atomic_int engine_taken;
 #define ENGINE_CALL(z, call, ...)                     \
   ((z)->engine->call ? (z)->engine->call(__VA_ARGS__) \
                      : engine_lacks((z)->engine, __func__))
+#define ENGINE_ASK(z, call, ...) ((z)->engine->call(__VA_ARGS__)) /* required */
 
 /* Refuse a call that an engine does not have. */
 static int engine_lacks(const zke_engine *engine, const char *call) {
@@ -15423,7 +15424,7 @@ static int api_close_once(zke *z, enum sess_why why) {
 }
 
 int zke_close(zke *z) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, close, z);
+  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, close, z);
   return z ? api_close_once(z, SESS_CLOSE) : ZKE_OK;
 }
 
@@ -15469,14 +15470,14 @@ int zke_rearm(zke *z) {
 /* Constant for the handle's life, so it is read without the lock; also when the
  * session has ended, for the text of a message. */
 int64_t zke_session_id(zke *z) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, session_id, z);
+  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, session_id, z);
   return z ? z->id : 0;
 }
 
 /* Any failure to enter means that the handle is of no use any more, or not
  * there where it is asked, which is what ZKE_STATE_CLOSED says. */
 int zke_state(zke *z) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, state, z);
+  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, state, z);
   if (api_enter(z, NULL, API_ANY_STATE | API_LIGHT, NULL) != ZKE_OK)
     return ZKE_STATE_CLOSED;
   int state = wait_state(z);
@@ -17111,14 +17112,14 @@ int zke_set_watcher(zke *z, zke_watch_fn fn, void *context) {
 
 /* The store's clock, which a program may have replaced (options.os). */
 int64_t zke_now(zke *z) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, now, z);
+  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, now, z);
   return z ? host_now(z->s) / ZKE_MS : 0;
 }
 
 /* The clock that ctime and mtime are of; it may be set, so nothing waits by it.
  */
 int64_t zke_wall(zke *z) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, wall, z);
+  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, wall, z);
   return z ? z->s->os.clock(z->s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS : 0;
 }
 
@@ -17156,13 +17157,13 @@ int zke_sleep(zke *z, int64_t deadline_ms) {
 
 /* Fixed at open, so no lock is needed. */
 int64_t zke_busy_timeout(zke *z) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, busy_timeout, z);
+  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, busy_timeout, z);
   return z ? z->s->busy / ZKE_MS : 0;
 }
 
 /* Kept by the thread, not by the handle: other threads have their own. */
 int64_t zke_limit(zke *z, int64_t deadline_ms) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, limit, z, deadline_ms);
+  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, limit, z, deadline_ms);
   int64_t was = z && lock_is_limited(z) ? lock_limit.until : ZKE_FOREVER;
   lock_limit.z = deadline_ms == ZKE_FOREVER ? NULL : z;
   lock_limit.serial = z ? z->serial : 0;
@@ -17275,14 +17276,14 @@ int zke_dispatch_to(zke *z, int64_t zxid, int *count_out, int *more_out) {
 /* The innermost batch is of the event whose watcher runs: only the thread with
  * the role makes calls, and it is the one that asks. */
 int64_t zke_event_zxid(zke *z) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, event_zxid, z);
+  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, event_zxid, z);
   if (!z || !wait_is_inside(z) || !z->batch || !z->batch->e) return 0;
   return z->batch->e->zxid;
 }
 
 /* Without the lock: a turn that is read too early only ends the wait sooner. */
 int64_t zke_turn(zke *z) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, turn, z);
+  if (ENGINE_IS_OTHER(z)) return ENGINE_ASK(z, turn, z);
   return z ? (int64_t)atomic_load(&z->turn) : 0;
 }
 
