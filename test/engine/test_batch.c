@@ -798,6 +798,11 @@ static int misuse(zke *z, void *context) {
   ck_rc(make(foreign, "/a"), ZKE_MISUSE);
   ck_rc(exists(foreign, "/"), ZKE_MISUSE);
   ck_rc(zke_discard(foreign, "/e", ZKE_EPHEMERAL, 0), ZKE_MISUSE);
+  ck_rc(zke_wake(foreign), ZKE_MISUSE);
+  ck_says("zke_wake() on another store");
+  ck_ok(zke_wake(z));
+  ck_rc(zke_sql_begin(z, NULL), ZKE_MISUSE);
+  ck_says("zke_sql_begin()");
   ck_rc(zke_next_deadline(foreign, &at), ZKE_MISUSE);
   ck_assert_int_eq(zke_state(z), ZKE_STATE_CONNECTED);
   ck_ok(zke_next_deadline(z, &at));

@@ -168,8 +168,8 @@ TEST(in_pages) {
   static const int counts[] = {6, 6, 3, 0};
   int64_t after = 0;
   int seen = 0;
+  zke_change_list *list;
   for (int page = 0; page < 4; page++) {
-    zke_change_list *list;
     ck_ok(zke_history(z, "/", after, 4, &list));
     ck_assert_int_eq(list->count, counts[page]);
     if (list->count) after = list->data[list->count - 1].zxid;
@@ -177,7 +177,11 @@ TEST(in_pages) {
     zke_free(list);
   }
   ck_assert_int_eq(seen, 15);
-  ck_rc(zke_history(z, "/", 0, -1, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_history(z, "/", 0, 4, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_history(z, "/", 0, -1, &list), ZKE_BADARGUMENTS);
+  ck_says("at most -1");
+  ck_rc(zke_history(z, "/", -1, 4, &list), ZKE_BADARGUMENTS);
+  ck_says("after the zxid -1");
   ck_ok(zke_close(z));
 }
 

@@ -295,6 +295,12 @@ TEST_LOOP(page_sizes, 0, 3) {
   ck_ok(zke_close(z));
 }
 
+static void remove_in_callback(zke *z, int type, int state, const char *path,
+                               void *context) {
+  (void)type, (void)state, (void)path;
+  *(int *)context = zke_remove_tables(z);
+}
+
 /* zke_remove_tables(): the program's database is as before, whoever uses it
  * holds it up, and a later tree gives no number again. */
 TEST(tables_are_removed) {
@@ -316,8 +322,17 @@ TEST(tables_are_removed) {
   ck_rc(zke_remove_tables(z), ZKE_NOTEMPTY);
   ck_says("trigger");
   must(db, "DROP TRIGGER fence");
+  int rc = ZKE_OK;
+  ck_ok(zke_exists(z, "/a", remove_in_callback, &rc, NULL));
+  ck_ok(zke_set(z, "/a", "x", 1, -1, NULL));
+  ck_ok(zke_dispatch(z, NULL));
+  ck_rc(rc, ZKE_MISUSE);
+  ck_says("zke_remove_tables() from a callback");
   ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
   ck_ok(zke_history_keep(z, 10, 0));
+  ck_ok(zke_sql_adopt(z, db));
+  ck_assert_int_eq(run(db, "SELECT zke_claim('/a',1)"), SQLITE_ERROR);
+  ck_assert_str_eq(sqlite3_errmsg(db), "fenced: that token does not hold /a");
   ck_ok(zke_remove_tables(z));
   ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_REPLACED);
   ck_ok(zke_close(z));
@@ -326,6 +341,7 @@ TEST(tables_are_removed) {
                           "name LIKE 'zke%'"),
                    0);
   ck_assert_int_eq(number(db, "SELECT count(*)FROM orders"), 1);
+  ck_assert_int_eq(run(db, "SELECT zke_claim('/a',1)"), SQLITE_ERROR);
   sqlite3_close(db);
   ck_rc(zke_open(shop, NULL, &z), ZKE_NOTADB);
   zke_stat after;
@@ -1258,6 +1274,24 @@ TEST(a_failed_sync_of_a_guest_puts_the_log_in_doubt) {
 
 /* ---- the program's own transactions ---- */
 
+static int keep_connection(sqlite3 *db, int64_t zxid, void *context) {
+  (void)zxid;
+  *(sqlite3 **)context = db;
+  return ZKE_OK;
+}
+
+/* zkembed's own connection, as a function is given it, is no guest. */
+static void expect_own_refused(zke *z) {
+  sqlite3 *own = NULL;
+  zke_op op;
+  zke_op_sql(&op, keep_connection, &own);
+  ck_ok(zke_multi(z, &op, 1, NULL));
+  ck_rc(zke_sql_adopt(z, own), ZKE_BADARGUMENTS);
+  ck_says("zkembed's own");
+  ck_rc(zke_sql_begin(z, own), ZKE_BADARGUMENTS);
+  ck_says("zkembed's own");
+}
+
 /* Begin, write, commit; begin, write, roll back; and what is refused. */
 TEST(transactions_of_the_programs_connection) {
   zke *z = open_shop(0);
@@ -1267,6 +1301,7 @@ TEST(transactions_of_the_programs_connection) {
   ck_says("other.db");
   ck_rc(zke_sql_adopt(z, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_sql_begin(z, stranger), ZKE_BADARGUMENTS);
+  expect_own_refused(z);
   ck_rc(zke_sql_commit(z, db), ZKE_MISUSE);
   ck_ok(zke_sql_adopt(z, db));
   ck_ok(zke_sql_begin(z, db));
@@ -1394,6 +1429,26 @@ TEST(it_stands_in_the_line) {
   ck_ok(zke_sql_commit(other, db));
   sqlite3_close(db);
   sqlite3_close(rude);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+
+/* The program has used up all keys of its threads: no transaction begins, and
+ * one does when there is a key again. */
+TEST(a_transaction_needs_a_key) {
+  pthread_key_t keys[PTHREAD_KEYS_MAX];
+  int count = 0;
+  zke *z = open_shop(0), *other = test_open(shop);
+  sqlite3 *db = plain(shop);
+  ck_ok(zke_sql_adopt(z, db));
+  while (count < PTHREAD_KEYS_MAX && !pthread_key_create(&keys[count], NULL))
+    count++;
+  ck_rc(zke_sql_begin(z, db), ZKE_NOMEM);
+  ck_ok(make(other, "/a")); /* the gate is free */
+  while (count > 0) pthread_key_delete(keys[--count]);
+  ck_ok(zke_sql_begin(z, db));
+  ck_ok(zke_sql_commit(z, db));
+  sqlite3_close(db);
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
 }
