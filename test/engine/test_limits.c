@@ -863,6 +863,28 @@ TEST(close_ends_a_wait_for_the_gate) {
 static int called;
 static pthread_t closing;
 
+static void close_here(void) {
+  ck_assert_int_eq(pthread_create(&closing, NULL, close_it, z1), 0);
+  ck_until(zke_wake(z1) == ZKE_CLOSING, 5000);
+}
+
+/* zkembed.h, zke_close: a compaction is given up, too, and the database is as
+ * before. */
+TEST(close_ends_a_compaction) {
+  const char *db = test_path("a.db");
+  z1 = sys_handle(db);
+  make(z1, "/n", ZKE_PERSISTENT);
+  sys.at_gate = close_here;
+  ck_rc(zke_compact(z1, ZKE_FOREVER), ZKE_CLOSING);
+  ck_says("is being closed");
+  ck_assert_int_eq(pthread_join(closing, NULL), 0);
+  ck_rc(atomic_load(&result), ZKE_OK);
+  z2 = test_open(db);
+  ck_ok(see(z2, "/n"));
+  ck_ok(zke_check(z2, NULL, NULL));
+  ck_ok(zke_close(z2));
+}
+
 /* The first of two: begin to close, and go on once that is under way. */
 static void close_meanwhile(zke *z, int type, int state, const char *path,
                             void *context) {
@@ -871,6 +893,8 @@ static void close_meanwhile(zke *z, int type, int state, const char *path,
   ck_assert_int_eq(pthread_create(&closing, NULL, close_it, z), 0);
   ck_until(zke_state(z) == ZKE_STATE_CLOSED, 5000);
   ck_rc(zke_sync(z, "/"), ZKE_CLOSING);
+  ck_rc(zke_discard(z, "/e", ZKE_EPHEMERAL, 0), ZKE_CLOSING);
+  ck_says("is being closed");
 }
 
 static void count_call(zke *z, int type, int state, const char *path,
@@ -891,6 +915,26 @@ TEST_LOOP(close_stops_the_calls, 0, 2) {
   ck_assert_int_eq(pthread_join(closing, NULL), 0);
   ck_rc(atomic_load(&result), ZKE_OK);
   ck_assert_int_eq(called, 1);
+}
+
+/* The same of a light session that a dispatch of its carrier serves; the
+ * carrier goes on. */
+TEST_LOOP(close_stops_the_calls_of_a_light_session, 0, 2) {
+  zke *carrier = sys_handle(_i ? test_path("a.db") : ":memory:");
+  zke_options light = {.size = sizeof light, .flags = ZKE_OPEN_LIGHT};
+  ck_ok(zke_open_session(carrier, &light, &z1));
+  make(carrier, "/n", ZKE_PERSISTENT);
+  make(carrier, "/later", ZKE_PERSISTENT);
+  ck_ok(zke_get(z1, "/n", close_meanwhile, NULL, NULL, NULL, NULL));
+  ck_ok(zke_get(z1, "/later", count_call, NULL, NULL, NULL, NULL));
+  ck_ok(change(carrier, "/n"));
+  ck_ok(change(carrier, "/later"));
+  ck_ok(zke_dispatch(carrier, NULL));
+  ck_assert_int_eq(pthread_join(closing, NULL), 0);
+  ck_rc(atomic_load(&result), ZKE_OK);
+  ck_assert_int_eq(called, 1);
+  ck_ok(change(carrier, "/n"));
+  ck_ok(zke_close(carrier));
 }
 
 static zke *closed_twice;
