@@ -733,6 +733,7 @@ TEST(full_disk_at_open) {
 TEST(readonly_reads_only) {
   const char *path = sample(test_path("a.db"));
   zke *z = test_open(path), *r;
+  test_events none = {0};
   zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_READONLY};
   ck_ok(zke_open(path, &options, &r));
   ck_assert_int_eq(zke_session_id(r), 0);
@@ -745,6 +746,12 @@ TEST(readonly_reads_only) {
   ck_rc(zke_set(r, "/a", "", 0, -1, NULL), ZKE_READONLY);
   ck_rc(zke_delete(r, "/a/b", -1), ZKE_READONLY);
   ck_rc(zke_expire(r, zke_session_id(z)), ZKE_READONLY);
+  ck_rc(zke_discard(r, "/a", ZKE_EPHEMERAL, 0), ZKE_READONLY);
+  int64_t turn = zke_turn(r);
+  ck_rc(zke_wake(r), ZKE_READONLY);
+  ck_assert_int_eq(zke_turn(r), turn);
+  ck_rc(zke_call_at(r, 0, test_record, &none), ZKE_READONLY);
+  ck_says("was opened read-only");
   expect_data(r, "/a", "new");
   ck_assert_int_eq(test_session_count(r), 1);
   ck_ok(zke_check(r, NULL, NULL));
@@ -1150,6 +1157,33 @@ TEST(life_is_named_by_its_row) {
   ck_ok(zke_close(z));
 }
 
+/* The maker of a file with lives may have died before it gave it the
+ * database's mode: whoever puts a life into it does. */
+TEST(file_of_lives_gets_its_mode) {
+  const char *path = sample(test_path("a.db"));
+  char name[300];
+  struct stat st;
+  ck_assert_int_eq(chmod(path, 0660), 0);
+  zke *z = test_open(path);
+  for (int i = 0; i < 64; i++) {
+    snprintf(name, sizeof name, "%s-zke/live.%02x", path, i);
+    int fd = open(name, O_RDWR | O_CREAT, 0600);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(fchmod(fd, 0600), 0);
+    close(fd);
+  }
+  zke *further = test_session(z, NULL);
+  int64_t life = sql(path, "SELECT life FROM zkembed_session ORDER BY id");
+  for (int i = 0; i < 64; i++) {
+    snprintf(name, sizeof name, "%s-zke/live.%02x", path, i);
+    ck_assert_int_eq(stat(name, &st), 0);
+    unsigned mode = (int64_t)st.st_ino == life ? 0660 : 0600;
+    ck_assert_uint_eq(st.st_mode & 0777u, mode);
+  }
+  ck_ok(zke_close(further));
+  ck_ok(zke_close(z));
+}
+
 /* The kernel says that a file with lives is of another group, as where its
  * maker is not a member of the database's: then the liveness file carries the
  * life. */
@@ -1162,6 +1196,26 @@ static int life_elsewhere(void *context, int fd, zke_file *out) {
   int rc = os.fstat(context, fd, out);
   out->gid += strstr(name, "-zke/live.") != NULL;
   return rc;
+}
+
+/* P5: no life is put into a liveness file that is not the neighbours'. */
+TEST(life_in_a_replaced_file_is_refused) {
+  const char *path = sample(test_path("a.db"));
+  const char *live = joined(path, "-zke/live");
+  zke_os os;
+  zke *z, *further = NULL;
+  zke_os_default(&os);
+  os.fstat = life_elsewhere;
+  zke_options o = {.size = sizeof o, .os = &os};
+  ck_assert_int_eq(chmod(path, 0660), 0);
+  ck_ok(zke_open(path, &o, &z));
+  ck_assert_int_eq(rename(live, test_path("elsewhere")), 0);
+  copy_file(test_path("elsewhere"), live);
+  ck_rc(zke_open_session(z, NULL, &further), ZKE_REPLACED);
+  ck_says("live was replaced");
+  ck_assert_ptr_null(further);
+  ck_assert_int_eq(test_number(path, "SELECT count(*)FROM zkembed_session"), 1);
+  zke_close(z);
 }
 
 /* A process that dies; its session's life is in the liveness file. */
