@@ -1380,6 +1380,8 @@ static int call_expire_self(void) {
   return zke_expire(t.z, zke_session_id(t.z));
 }
 
+static int call_compact(void) { return zke_compact(t.z, ZKE_FOREVER); }
+
 static int call_keepalive(void) {
   int rc = zke_keepalive_fd(t.z, &t.out.fd);
   if (rc == ZKE_OK) os_close(&side_z, t.out.fd);
@@ -1856,6 +1858,8 @@ static void one_event(void) {
   other_sets("/t/small");
 }
 
+static void owe_an_event(void) { must_ok(call_set_watch_missed()); }
+
 /* More watchers of one path than fit into the first allocation of calls. */
 static void many_watchers(void) {
   static char names[7][2] = {"a", "b", "c", "d", "e", "f", "g"};
@@ -2073,6 +2077,7 @@ static const fault_case cases[] = {
      .with = {.flags = ZKE_OPEN_READONLY}},
     {"expire another", CALL(expire_victim), .prepare = open_victim},
     {"expire oneself", CALL(expire_self), .prepare = own_node, .flags = ENDS},
+    {"compact", CALL(compact), .flags = FILE_ONLY, .most = 100},
     {"keep alive", CALL(keepalive), .flags = FILE_ONLY},
     {"open a light session", CALL(open_light), .flags = OPENS},
     {"close a light session", CALL(close_light), .prepare = open_light,
@@ -2221,6 +2226,8 @@ static const fault_case cases[] = {
     {"dispatch nothing", CALL(dispatch), .flags = TRIES},
     {"dispatch a tick", CALL(dispatch_late), .flags = TRIES},
     {"dispatch an event", CALL(dispatch), .prepare = one_event, .flags = TRIES},
+    {"dispatch what is owed", CALL(dispatch), .prepare = owe_an_event,
+     .flags = TRIES},
     {"dispatch to many", CALL(dispatch), .prepare = many_watchers,
      .flags = TRIES},
     {"dispatch many", CALL(dispatch), .prepare = many_events, .flags = TRIES},

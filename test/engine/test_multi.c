@@ -884,6 +884,22 @@ TEST(read_untold_in_a_callback) {
   ck_ok(zke_close(z));
 }
 
+/* What a watcher is owed that was set too late is among them. */
+TEST(read_untold_of_what_is_owed) {
+  zke *z = memory();
+  test_events events = {0};
+  make(z, "/a");
+  make(z, "/b");
+  ck_ok(zke_set_watch(z, "/a", ZKE_WATCH_EXIST, 0, test_record, &events));
+  untold(z, "/", 9, ZKE_OK, "/a");
+  untold(z, "/b", 9, ZKE_OK, "");
+  ck_ok(zke_set_watch(z, "/b", ZKE_WATCH_EXIST, 0, test_record, &events));
+  untold(z, "/", 9, ZKE_OK, "/a /b");
+  test_expect(z, &events, "CREATED /a; CREATED /b");
+  untold(z, "/", 9, ZKE_OK, "");
+  ck_ok(zke_close(z));
+}
+
 /* Of more than a batch none is left out; and what was dropped is not known. */
 TEST(read_untold_of_many) {
   zke_options o = {.size = sizeof o, .event_limit = 200};

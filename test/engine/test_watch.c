@@ -1687,6 +1687,27 @@ TEST_LOOP(events_follow_the_model, 0, WAYS) {
   }
 }
 
+/* ---- watches that are set too late ---- */
+
+/* zkembed.h, zke_set_watch: what was missed is told in the order in which the
+ * watches were set.  One of them that is forgotten before takes none along. */
+TEST_LOOP(a_missed_event_is_taken_back_alone, 0, 3 * WAYS) {
+  static const char *const left[] = {"CREATED /b; CREATED /c",
+                                     "CREATED /a; CREATED /c",
+                                     "CREATED /a; CREATED /b"};
+  static const char *const paths[] = {"/a", "/b", "/c"};
+  begin(_i % WAYS);
+  for (int i = 0; i < 3; i++) {
+    test_events *events = i == _i / WAYS ? &other : &seen;
+    make(paths[i]);
+    ck_ok(zke_set_watch(watcher, paths[i], ZKE_WATCH_EXIST, 0, test_record,
+                        events));
+  }
+  ck_ok(zke_forget(watcher, test_record, &other));
+  expect(left[_i / WAYS]);
+  expect_other("");
+}
+
 /* ---- the suite ---- */
 
 /* ---- calls at a time ---- */
