@@ -528,6 +528,27 @@ TEST(callback_that_ends_its_thread) {
   finish();
 }
 
+/* The same in the callback of a light session, which a dispatch of its carrier
+ * has called: neither of the two is wedged. */
+TEST_LOOP(callback_of_a_light_session_that_ends_its_thread, 0, 2) {
+  runner r;
+  zke *light = NULL;
+  zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_LIGHT};
+  begin();
+  ck_ok(zke_open_session(shared, &o, &light));
+  ck_ok(zke_exists(light, "/n", end_thread, NULL, NULL));
+  start(&r, _i ? wait_long : dispatch_long, shared, PTHREAD_CANCEL_DEFERRED);
+  ck_ok(zke_set(other, "/n", "", 0, -1, NULL));
+  join(&r);
+  expect_working();
+  ck_ok(zke_exists(light, "/n", note, NULL, NULL));
+  ck_ok(zke_set(other, "/n", "", 0, -1, NULL));
+  int before = called;
+  ck_until(zke_dispatch(shared, NULL) == ZKE_OK && called > before, 10000);
+  ck_ok(zke_close(light));
+  finish();
+}
+
 /* How many changes the session has not been told. */
 static int silent(void) {
   zke_op op;

@@ -311,21 +311,29 @@ static void ask_without_main(void) {
   pthread_exit(NULL);
 }
 
+/* In a child: ask on the main thread. */
+static void ask_on_main(void) {
+  int64_t offset = -1;
+  int rc = os_boot_offset(NULL, &offset);
+  _exit(rc == 0 && offset == INT64_C(1000000000007) ? 0 : 1);
+}
+
 enum { NEW_TIME = 0x80, NO_NAMESPACES = 77 };
 
-/* A process whose main thread has ended, in a time namespace: /proc/self tells
- * nothing of that.  So the offset is not known; it used to be taken for 0, as
- * that of a kernel without time namespaces. */
-TEST(offset_without_a_main_thread) {
+/* In a time namespace the process's offset is known.  If its main thread has
+ * ended (1), /proc/self tells nothing of it: then the offset is not known.  It
+ * used to be taken for 0, as that of a kernel without time namespaces. */
+TEST_LOOP(offset_in_a_time_namespace, 0, 2) {
   int status;
   pid_t pid = fork();
   if (pid == 0) {
     int fd = unshare(NEW_TIME) == 0
                  ? open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC)
                  : -1;
-    if (fd < 0 || write(fd, "boottime 1000 0", 15) != 15) _exit(NO_NAMESPACES);
+    if (fd < 0 || write(fd, "boottime 1000 7", 15) != 15) _exit(NO_NAMESPACES);
     close(fd);
     pid = fork();
+    if (pid == 0 && !_i) ask_on_main();
     if (pid == 0) ask_without_main();
     if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
       _exit(2);

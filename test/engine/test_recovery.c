@@ -1799,6 +1799,23 @@ TEST_LOOP(damaged_rows_do_no_harm, 0,
   zke_close(z);
 }
 
+/* A node's length that no node can have is told as damage, and is not cut down
+ * to one that fits. */
+TEST_LOOP(impossible_length_is_damage, 0, 2) {
+  static const char *const lengths[] = {"-2", "2147483648"};
+  const char *db = test_path("a.db");
+  zke_stat stat;
+  zke *z = test_open(db);
+  make(z, "/n", ZKE_PERSISTENT);
+  sql(db,
+      text_of("UPDATE zkembed_node SET len=%s WHERE name='n'", lengths[_i]));
+  ck_rc(zke_exists(z, "/n", NULL, NULL, &stat), ZKE_CORRUPT);
+  ck_says("no such length");
+  ck_rc(change(z, "/n"), ZKE_CORRUPT);
+  ck_rc(zke_check(z, NULL, NULL), ZKE_DATAINCONSISTENCY);
+  zke_close(z);
+}
+
 /* P5: a slot that cannot be is no lease that has run out. */
 TEST_LOOP(hostile_slot_ends_no_session, 0, 3) {
   static const char *const slots[] = {LAST, "1152921504606846976", "-5"};

@@ -520,6 +520,29 @@ TEST(put_off_burial_is_left_to_another) {
   ck_ok(zke_close(other));
 }
 
+/* A burial that failed is not tried again for a while, each by the time that it
+ * took itself; then all are made. */
+TEST(burials_are_put_off_one_by_one) {
+  enum { SLOW = 1000 };
+  pid_t first = start_owner("/group/m", 1), second = start_owner("/group/n", 1);
+  faulty_register();
+  zke *z = open_holder("faulty");
+  faulty.full = true;
+  faulty.full_ms = SLOW;
+  kill_owner(first);
+  kill_owner(second);
+  live_on((int64_t)2 * SLOW + 4 * ZKE_TICK_MS);
+  ck_assert_uint_eq(z->s->put_off.len, 4 * sizeof(int64_t));
+  int refused = faulty.refused;
+  live_on((int64_t)4 * ZKE_TICK_MS);
+  ck_assert_int_eq(faulty.refused, refused);
+  faulty.full = false;
+  live_on((int64_t)SESS_REST * SLOW + 4 * ZKE_TICK_MS);
+  ck_rc(see(z, "/group/m"), ZKE_NONODE);
+  ck_rc(see(z, "/group/n"), ZKE_NONODE);
+  ck_ok(zke_close(z));
+}
+
 /* The gate is taken after the first burial, which failed: the sweep tries no
  * other one.  It used to try them all, since it looked at the first failure. */
 TEST(busy_gate_ends_the_sweep) {
