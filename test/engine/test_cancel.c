@@ -427,35 +427,6 @@ TEST(open_and_close_are_finished) {
   ck_ok(zke_close(other));
 }
 
-/* ---- at random moments ---- */
-
-static void work_long(void *context) {
-  for (;;) {
-    every_call(context);
-    pthread_testcancel();
-  }
-}
-
-/* The same at random moments, in four threads at once. */
-TEST(cancelled_at_random) {
-  enum { THREADS = 4, ROUNDS = 50 };
-  begin();
-  outputs = true;
-  for (int round = 0; round < ROUNDS; round++) {
-    runner r[THREADS];
-    for (int i = 0; i < THREADS; i++)
-      start(&r[i], i % 2 ? work_long : wait_long, shared,
-            PTHREAD_CANCEL_DEFERRED);
-    for (int i = 0; i < THREADS; i++) {
-      for (int pause = (round + i) % 4; pause > 0; pause--) test_pause();
-      cancel(&r[i]);
-    }
-  }
-  zke_delete(other, "/p", -1);
-  zke_delete(other, "/e", -1);
-  finish();
-}
-
 /* ---- callbacks ---- */
 
 /* A callback whose thread is cancelled: cancellation is off in it, so it runs
