@@ -183,14 +183,24 @@ static bool is_of_tree(int rc) {
 /* Threads set and remove the same watch, and nobody knows in what order. */
 static bool is_of_threads(const noted *c) {
   return the_plan.k.threads > 1 &&
-         (c->kind == NOTES_add_watch || c->kind == NOTES_remove_watch);
+         (c->kind == NOTES_add_watch || c->kind == NOTES_watch_since ||
+          c->kind == NOTES_remove_watch || c->kind == NOTES_forget);
+}
+
+/* Does it ask what its session was told of?  watchers.c judges that. */
+static bool is_of_told(const noted *c) {
+  bool any = false;
+  for (int i = 0; c->ops && i < c->len; i++)
+    any |= c->ops[i].type == ZKE_OP_UNTOLD;
+  return any;
 }
 
 /* What was told inside of a batch counts if the batch was made. */
 static enum fate fate_of(const noted *c) {
   const noted *b = c->batch;
   bool changes = notes_does(c->kind) == 'C' || c->kind == NOTES_discard;
-  if (c->kind == NOTES_batch || is_of_threads(c)) return NOTHING;
+  if (c->kind == NOTES_batch || is_of_threads(c) || is_of_told(c))
+    return NOTHING;
   if (is_unknown(c)) return MAYBE;
   if (b && b->done && b->rc != ZKE_OK && !is_unknown(b)) return NOTHING;
   if (b && is_unknown(b))
@@ -294,7 +304,7 @@ static char *ask_as(zke *z, noted *c, int64_t before) {
   zke_stat stat;
   int rc;
   asked.fn = c->fn ? on_owed : NULL;
-  asked.context = c->kind == NOTES_remove_watch ? c->target : c;
+  asked.context = c->target ? c->target : c;
   model_set_zxid(tree, before);
   char *text = notes_make(&model_engine, z, &asked, &rc, &stat);
   observe();
@@ -380,6 +390,7 @@ static void play_call(noted *c, const rows *r) {
           (long long)c->zxid, r->count, made.count);
   load_count.judged++;
   c->used = true;
+  if (c->kind == NOTES_set_watch) hear(); /* of what it has missed */
   free(text);
 }
 
@@ -475,9 +486,11 @@ static bool is_of_sweep(const rows *r) {
   return due && same_rows(r);
 }
 
-/* The way to a corner: '/', 'o', and the slot. */
+/* A node that corner.c or rights.c judges, with all below it: '/', 'o' or 'p',
+ * and whose it is. */
 static bool is_corner(const char *path) {
-  return path[0] == '/' && path[1] == 'o' && path[2] && !path[3];
+  bool theirs = path[0] == '/' && (path[1] == 'o' || path[1] == 'p');
+  return theirs && path[2] && !path[3];
 }
 
 /* A corner comes or goes. */
@@ -520,11 +533,13 @@ static void explain_all(const rows *r) {
 
 /* ---- all of it ---- */
 
-/* An identity has no zxid: it is added after all that its session saw before.
- * Among several threads nobody knows when. */
+/* A watch since a state begins there.  An identity has no zxid: it is added
+ * after all that its session saw before; among several threads nobody knows
+ * when. */
 static int64_t place_of(int at) {
   const noted *c = notes_all[at];
   int64_t place = c->kind == NOTES_add_auth ? c->from : c->zxid;
+  if (c->kind == NOTES_watch_since) return c->wide;
   if (c->kind != NOTES_add_auth) return place;
   if (the_plan.k.threads > 1) return 0;
   for (int i = 0; i < at; i++)
@@ -692,9 +707,7 @@ static int64_t heard_by(int64_t session) {
 /* Then nobody knows what was still to be told. */
 static bool is_removed(const noted *watch) {
   for (int i = 0; i < notes_count; i++)
-    if (notes_all[i]->kind == NOTES_remove_watch &&
-        notes_all[i]->target == watch)
-      return true;
+    if (notes_all[i]->target == watch) return true;
   return false;
 }
 
@@ -732,19 +745,22 @@ static void play_all(const placed *all, int count) {
   model_end(tree);
 }
 
-/* What happens in a corner is judged by corner.c; the rest of the rows. */
+/* Is it about what lies below a corner, or a set of it? */
+static bool is_in_corner(const zke_change *c) {
+  char top[4] = "";
+  strncpy(top, c->path, 3);
+  if (!is_corner(top)) return false;
+  return c->path[3] == '/' || (!c->path[3] && c->type == ZKE_EVENT_CHANGED);
+}
+
+/* What happens in a corner is judged there; the rest of the rows. */
 static zke_change_list *without_corners(const zke_change_list *list) {
   size_t size = sizeof *list->data * (size_t)(list->count + 1);
   zke_change_list *out = sim_zero(sizeof *out);
   zke_change *to = sim_zero(size);
   out->data = to;
-  for (int i = 0; i < list->count; i++) {
-    char top[4] = "";
-    const char *path = list->data[i].path;
-    strncpy(top, path, 3);
-    bool below = is_corner(top) && path[3] == '/';
-    if (!below) to[out->count++] = list->data[i];
-  }
+  for (int i = 0; i < list->count; i++)
+    if (!is_in_corner(&list->data[i])) to[out->count++] = list->data[i];
   return out;
 }
 
@@ -788,8 +804,9 @@ static void look_over(const ops_actor *a, const char *path) {
   zke_free(names);
 }
 
-/* As a session that may see all. */
+/* As a session that may see all; of the history, also what rights.c made. */
 void judge_look(const ops_actor *a) {
   zke_add_auth(a->z, "digest", OPS_USER, (int)strlen(OPS_USER));
   look_over(a, "/");
+  zke_vouch(a->z, "super", "judge");
 }

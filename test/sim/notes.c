@@ -30,6 +30,9 @@ typedef struct answer {
   zke_op_result *results;
 } answer;
 
+/* zkembed.c's functions. */
+static const zke_engine plain;
+
 #define KIND(name) \
   static int do_##name(const zke_engine *e, zke *z, const noted *c, answer *a)
 
@@ -98,10 +101,28 @@ KIND(add_watch) {
   return e->add_watch(z, c->path, c->number, c->fn, c->context);
 }
 
+/* The type is the note's number, the state's zxid its wide one. */
+KIND(set_watch) {
+  (void)a;
+  return e->set_watch(z, c->path, c->number, c->wide, c->fn, c->context);
+}
+
+/* No table of functions has it.  Elsewhere than in zkembed.c the state of that
+ * zxid is the last one: it is an ordinary watch there. */
+KIND(watch_since) {
+  if (e != &plain) return do_add_watch(e, z, c, a);
+  return zke_watch_since(z, c->path, c->number, c->wide, c->fn, c->context);
+}
+
 /* The type is the note's number. */
 KIND(remove_watch) {
   (void)a;
   return e->remove_watch(z, c->path, c->number, c->fn, c->context);
+}
+
+KIND(forget) {
+  (void)a;
+  return e->forget(z, c->fn, c->context);
 }
 
 /* Only its calls are played. */
@@ -125,7 +146,6 @@ static const struct {
 const char *notes_name(notes_kind kind) { return kinds[kind].name; }
 char notes_does(notes_kind kind) { return kinds[kind].does; }
 
-/* zkembed.c's. */
 static const zke_engine plain = {.create = zke_create,
                                  .create_ttl = zke_create_ttl,
                                  .remove = zke_delete,
@@ -143,7 +163,9 @@ static const zke_engine plain = {.create = zke_create,
                                  .multi_read = zke_multi_read,
                                  .add_auth = zke_add_auth,
                                  .add_watch = zke_add_watch,
-                                 .remove_watch = zke_remove_watch};
+                                 .set_watch = zke_set_watch,
+                                 .remove_watch = zke_remove_watch,
+                                 .forget = zke_forget};
 
 /* ---- an answer as a text ---- */
 
@@ -303,7 +325,7 @@ static noted *with_watch(noted *c, zke_watch_fn fn, void *context) {
 
 /* The call has come back: note what it has answered (P8). */
 static void end(noted *c, const answer *a) {
-  c->zxid = zke_zxid();
+  c->zxid = c->kind == NOTES_forget ? 0 : zke_zxid(); /* it sees no state */
   c->rc = a->rc;
   c->stat = a->stat;
   c->text = answer_text(c, a);
@@ -509,14 +531,36 @@ int notes_zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
   return make_and_give(z, c, NULL);
 }
 
+/* See notes_zke_delete(). */
+int notes_zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
+                        zke_watch_fn fn, void *context) {
+  noted *c = with_watch(begin(z, NOTES_set_watch, path), fn, context);
+  c->number = type;
+  c->wide = zxid;
+  return make_and_give(z, c, NULL);
+}
+
+/* See notes_zke_delete(). */
+int notes_zke_watch_since(zke *z, const char *path, int mode, int64_t zxid,
+                          zke_watch_fn fn, void *context) {
+  noted *c = with_watch(begin(z, NOTES_watch_since, path), fn, context);
+  c->number = mode;
+  c->wide = zxid;
+  return make_and_give(z, c, NULL);
+}
+
 /* ---- events ---- */
+
+/* Does the call take watches back? */
+static bool takes_back(const noted *c) {
+  return c->kind == NOTES_remove_watch || c->kind == NOTES_forget;
+}
 
 /* The last call that set a watch with this context. */
 static noted *watch_of(const void *context) {
   for (int i = notes_count; i-- > 0;) {
     noted *c = notes_all[i];
-    if (c->context == context && c->fn && c->kind != NOTES_remove_watch)
-      return c;
+    if (c->context == context && c->fn && !takes_back(c)) return c;
   }
   return NULL;
 }
@@ -527,6 +571,14 @@ int notes_zke_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
   noted *c = with_watch(begin(z, NOTES_remove_watch, path), fn, context);
   c->number = type;
   c->target = watch_of(context);
+  return make_and_give(z, c, NULL);
+}
+
+/* The note has the call that set the watch; none, if it is an alarm. */
+int notes_zke_forget(zke *z, zke_watch_fn fn, void *context) {
+  noted *c = with_watch(begin(z, NOTES_forget, NULL), fn, context);
+  noted *watch = watch_of(context);
+  if (watch && watch->fn == fn) c->target = watch;
   return make_and_give(z, c, NULL);
 }
 

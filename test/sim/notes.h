@@ -37,7 +37,10 @@
   X(multi_read, 'R')                                                    \
   X(add_auth, 'R')                                                      \
   X(add_watch, 'R')                                                     \
+  X(set_watch, 'R')                                                     \
+  X(watch_since, 'R')                                                   \
   X(remove_watch, 'R')                                                  \
+  X(forget, 'R')                                                        \
   X(batch, 'R')
 
 #define NOTES_ENUM(name, does) NOTES_##name,
@@ -64,13 +67,13 @@ typedef struct noted {
   const void *data;
   int len;      /* of data or ops */
   int number;   /* version, mode, next number, type of a watch */
-  int64_t wide; /* TTL, czxid, session */
+  int64_t wide; /* TTL, czxid, session, zxid that a watch is told from */
   zke_acls *acls;
   zke_op *ops;
   zke_watch_fn fn;
   void *context;
   struct noted *batch;  /* that it is part of */
-  struct noted *target; /* remove_watch: what set the watch */
+  struct noted *target; /* remove_watch, forget: what set the watch */
   /* when: what was acknowledged before, and the wall clock, ms */
   int64_t from, wall_begin, wall_end, wall_set;
   /* what was answered */
@@ -138,8 +141,13 @@ int notes_zke_batch(zke *z, zke_batch_fn fn, void *context);
 int notes_zke_add_auth(zke *z, const char *scheme, const char *cert, int len);
 int notes_zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
                         void *context);
+int notes_zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
+                        zke_watch_fn fn, void *context);
+int notes_zke_watch_since(zke *z, const char *path, int mode, int64_t zxid,
+                          zke_watch_fn fn, void *context);
 int notes_zke_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
                            void *context);
+int notes_zke_forget(zke *z, zke_watch_fn fn, void *context);
 
 #ifndef NOTES_PLAIN
 #define zke_create notes_zke_create
@@ -160,7 +168,10 @@ int notes_zke_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
 #define zke_batch notes_zke_batch
 #define zke_add_auth notes_zke_add_auth
 #define zke_add_watch notes_zke_add_watch
+#define zke_set_watch notes_zke_set_watch
+#define zke_watch_since notes_zke_watch_since
 #define zke_remove_watch notes_zke_remove_watch
+#define zke_forget notes_zke_forget
 #endif
 
 #endif

@@ -18,6 +18,7 @@
 #include "test/sim/memory.h"
 #include "test/sim/os.h"
 #include "test/sim/plan.h"
+#include "test/sim/rights.h"
 #include "test/sim/sched.h"
 #include "test/sim/tree.h"
 #include "test/sim/vfs.h"
@@ -74,6 +75,22 @@ static void get(const ops_actor *a, bool watched) {
 
 static void op_get(const ops_actor *a) { get(a, false); }
 static void op_get_watched(const ops_actor *a) { get(a, true); }
+
+/* A read without a watch, which is set later, for the state that was read. */
+static void op_watch_again(const ops_actor *a) {
+  static const char *const paths[] = {"/r0", "/q", "/e0", "/c0"};
+  uint64_t i = sim_load(a->slot, 4);
+  zke_stat stat = {.version = 0};
+  watch *w = watches_new(a->slot, paths[i], i == 1);
+  known_call c = known_begin(a->slot, "exists");
+  int rc = known_end(c, zke_exists(a->z, paths[i], NULL, NULL, &stat));
+  int64_t zxid = zke_zxid();
+  if ((rc != ZKE_OK && rc != ZKE_NONODE) || !zxid) return;
+  known_read(c, zxid);
+  if (sim_load(a->slot, 2)) ops_set(a);
+  c = known_begin(a->slot, "set_watch");
+  known_end(c, watches_again(w, a->z, rc, &stat, zxid));
+}
 
 /* ---- a pair ---- */
 
@@ -450,7 +467,8 @@ static const kind kinds[] = {
     {line_any, 1, true},        {kept_any, 2, true},
     {around_any, 2, true},      {watchers_any, 2, true},
     {foreign_any, 1, true},     {corner_any, 2, false},
-    {cancel_any, 1, false},     {tree_any, 4, false}};
+    {cancel_any, 1, false},     {tree_any, 4, false},
+    {op_watch_again, 1, true},  {rights_any, 1, false}};
 
 void ops_any(const ops_actor *a) {
   int total = 0;
@@ -490,7 +508,9 @@ int ops_open(int slot, zke **z_out) {
   o.container_ms = ops_container_ms;
   if (the_plan.k.readlocks) o.flags |= ZKE_OPEN_READ_LOCKS;
   if (the_plan.k.plainlog) o.flags |= ZKE_OPEN_PLAIN_LOG;
+  if (the_plan.k.hosted) o.flags |= ZKE_OPEN_HOST;
   o.cache_kib = (int)the_plan.k.cache;
+  o.notice_limit = (int)the_plan.k.notices;
   if (sim_load(a.slot, 4) == 0) o.event_limit = 2 + (int)sim_load(a.slot, 8);
   bool leased = the_plan.k.leases && sim_load(a.slot, 3) == 0;
   if (leased) o.lease_ms = LEASE_MS;

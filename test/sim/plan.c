@@ -413,6 +413,8 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   if (one_in(5)) k->foreign = 1;
   if (one_in(6)) chain_administrator(p);
   if (one_in(4)) k->medium = 1 + below(3);
+  k->hosted = one_in(4);
+  k->notices = one_in(8) ? 1 + below(2) : 0;
 }
 
 /* ---- as a string ---- */

@@ -4,21 +4,22 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "test/sim/expect.h"
 #include "test/sim/forked.h"
 #include "test/sim/known.h"
 #include "test/sim/load.h"
 #include "test/sim/plan.h"
 #include "test/sim/sched.h"
 
-/* What a slot's session has. */
+/* What a slot's session has: a watch of all below the queue, and an alarm. */
 typedef struct keeper {
-  bool watches;
-  int64_t since; /* the zxid of the state that it was registered in */
-  int told;      /* events since, */
-  bool cut;      /* but for those that were too many */
+  bool watches;  /* or a call about that has failed */
+  int64_t since; /* the zxid of the state that it is told from; 0: not known */
+  int told;      /* events since */
   int64_t zxid;  /* of the last event, */
   char path[40]; /* what it was about */
   int type;
+  bool again;       /* another thread may be told of it once more */
   int64_t alarm_ms; /* 0: none */
 } keeper;
 
@@ -27,8 +28,11 @@ static keeper keepers[SIM_SLOTS];
 /* The session is over, with its watch and its alarm. */
 void watchers_forget(int slot) { keepers[slot] = (keeper){.watches = false}; }
 
-/* An event of the kept watch.  The next process of a slot has the same keeper,
- * but no event of a dead process's watch is ever delivered. */
+/* With several threads another one calls, and is called, meanwhile. */
+static bool is_alone(void) { return the_plan.k.threads == 1; }
+
+/* The watcher: in order, none twice, none after its end.  The keeper is the
+ * slot's; a dead one's is another's by now, and never called. */
 static void on_event(zke *z, int type, int state, const char *path,
                      void *context) {
   keeper *k = context;
@@ -36,34 +40,39 @@ static void on_event(zke *z, int type, int state, const char *path,
   if (forked_in_callback()) return;
   if (type == ZKE_EVENT_OVERFLOW) {
     notes_cut(zke_session_id(z), zke_event_zxid(z));
-    k->cut = true;
+    k->since = 0;
   }
   if (type < 0) return; /* watches.c has these */
   int64_t zxid = zke_event_zxid(z);
   notes_told(k, type, path, zxid);
   sim_say("kept watch: event %d of %s, zxid %llx", type, path, (long long)zxid);
   load_count.events++;
-  if (zxid < k->zxid)
+  if (!k->watches && is_alone())
+    sim_found("P3: an event of %s for a watch that was taken back", path);
+  if (zxid < k->zxid && !k->again)
     sim_found("P4: an event of zxid %llx comes after one of %llx",
               (long long)zxid, (long long)k->zxid);
-  if (zxid == k->zxid && type == k->type && strcmp(path, k->path) == 0)
+  if (zxid == k->zxid && type == k->type && strcmp(path, k->path) == 0 &&
+      !k->again)
     sim_found("P4: the event %d of %s, zxid %llx, comes twice", type, path,
               (long long)zxid);
-  k->told += zxid > k->since;
+  if (k->since && zxid <= k->since)
+    sim_found("P3: an event of zxid %llx for a watch from %llx on",
+              (long long)zxid, (long long)k->since);
+  k->told++;
   k->zxid = zxid;
   k->type = type;
   snprintf(k->path, sizeof k->path, "%s", path);
 }
 
-/* An alarm must have been set, and its time must have come.  With several
- * threads another may just have set it again. */
+/* The alarm: it was asked for, and its time has come. */
 static void on_alarm(zke *z, int type, int state, const char *path,
                      void *context) {
   keeper *k = context;
   (void)state, (void)path;
   if (forked_in_callback()) return;
   if (type != ZKE_EVENT_ALARM) return;
-  if (the_plan.k.threads > 1) return; /* another may just have set it anew */
+  if (!is_alone()) return; /* another may just have set it again */
   if (!k->alarm_ms) sim_found("P4: an alarm that was not asked for");
   if (zke_now(z) < k->alarm_ms)
     sim_found("P4: an alarm comes %lld ms early",
@@ -71,37 +80,135 @@ static void on_alarm(zke *z, int type, int state, const char *path,
   k->alarm_ms = 0;
 }
 
-/* Register the recursive watch of /q, and count its events from here. */
-static void watch_more(const ops_actor *a, keeper *k) {
-  known_call c = known_begin(a->slot, "add_watch");
-  int rc = known_end(
-      c,
-      zke_add_watch(a->z, "/q", ZKE_WATCH_PERSISTENT_RECURSIVE, on_event, k));
-  if (rc != ZKE_OK) return;
-  k->watches = true;
-  k->since = zke_zxid();
-  k->told = 0;
-  k->cut = false;
-}
-
 /* For history_check_told().  With several threads another may dispatch between
  * the registration and its note here. */
 int watchers_told(int slot, int64_t *zxid_out) {
   const keeper *k = &keepers[slot];
   *zxid_out = k->since;
-  if (!k->watches || !k->since || k->cut || the_plan.k.threads > 1) return -1;
+  if (!k->watches || !k->since || !is_alone()) return -1;
   return k->told;
 }
 
-/* Remove the watch.  It is not known to be gone unless the call says so. */
-static void watch_less(const ops_actor *a, keeper *k) {
-  known_call c = known_begin(a->slot, "remove_watch");
-  int rc =
-      known_end(c, zke_remove_watch(a->z, "/q", ZKE_WATCH_ANY, on_event, k));
-  if (rc == ZKE_OK) k->watches = false;
+/* ---- against the history ---- */
+
+/* How many changes below the queue the history has, after a zxid and up to
+ * another; -1: that cannot be told now. */
+static int changes_between(const ops_actor *a, int64_t after, int64_t last) {
+  zke_change_list *list = NULL;
+  int count = 0;
+  known_call c = known_begin(a->slot, "history of /q");
+  int rc = known_end(c, zke_history(a->z, "/q", after, 0, &list));
+  if (rc != ZKE_OK) return -1;
+  for (int i = 0; i < list->count; i++)
+    count += list->data[i].zxid <= last &&
+             strncmp(list->data[i].path, "/q/", 3) == 0;
+  zke_free(list);
+  return count;
 }
 
-/* Set the alarm, or another time for it, within half a second. */
+/* Can the keeper's events be counted? */
+static bool counts(const keeper *k) {
+  return the_plan.k.history && k->watches && k->since && is_alone();
+}
+
+/* All events up to a zxid were told, or are among those that wait. */
+static void check_told(const ops_actor *a, const keeper *k, int64_t zxid,
+                       int told, const char *how) {
+  int64_t since = k->since;
+  int changes = changes_between(a, since, zxid);
+  if (changes >= 0 && told != changes && k->since == since &&
+      !known_of[a->slot].lost)
+    sim_found("P3: %s: %d of the %d changes of /q up to %llx are told", how,
+              told, changes, (long long)zxid);
+}
+
+/* zke_dispatch_to() tells of all changes up to a zxid. */
+static void dispatch_to(const ops_actor *a, keeper *k) {
+  int more = 0;
+  known_call c = known_begin(a->slot, "exists");
+  if (known_end(c, zke_exists(a->z, "/q", NULL, NULL, NULL)) != ZKE_OK) return;
+  int64_t zxid = zke_zxid();
+  if (!zxid) return;
+  c = known_begin(a->slot, "dispatch_to");
+  int rc = zke_dispatch_to(a->z, zxid, NULL, &more);
+  forked_returned(a->slot, a->z, rc);
+  known_end(c, rc);
+  if (rc != ZKE_OK || !counts(k) || k->zxid > zxid || zxid < k->since) return;
+  check_told(a, k, zxid, k->told, "dispatch_to");
+}
+
+/* What zke_op_untold() names is what the watcher was not called with yet. */
+static void untold(const ops_actor *a, keeper *k) {
+  zke_op ops[2];
+  zke_op_result r[2] = {{0}};
+  zke_op_untold(&ops[0], "/q", 1000);
+  zke_op_children_after(&ops[1], "/q", "n-0000000003", 5);
+  known_call c = known_begin(a->slot, "untold");
+  int rc = known_end(c, zke_multi_read(a->z, ops, 2, r));
+  int64_t zxid = zke_zxid();
+  if (rc == ZKE_OK && r[1].rc == ZKE_OK && r[1].children->count > 5)
+    sim_found("P1: children_after gave %d names, not 5", r[1].children->count);
+  int waiting = 0;
+  if (rc == ZKE_OK && r[0].rc == ZKE_OK)
+    for (int i = 0; i < r[0].children->count; i++)
+      waiting += strncmp(r[0].children->data[i], "/q/", 3) == 0;
+  bool known = rc == ZKE_OK && r[0].rc == ZKE_OK && zxid >= k->since;
+  zke_results_clear(r, 2);
+  if (known && counts(k)) check_told(a, k, zxid, k->told + waiting, "untold");
+}
+
+/* ---- registering ---- */
+
+/* The watch is there, and is told of what comes after a zxid. */
+static void begins(keeper *k, int64_t since) {
+  k->watches = true;
+  k->since = since;
+  k->told = 0;
+}
+
+/* What the watch has told of before is told once more. */
+static void watch_since(const ops_actor *a, keeper *k) {
+  known_call c = known_begin(a->slot, "exists");
+  if (known_end(c, zke_exists(a->z, "/q", NULL, NULL, NULL)) != ZKE_OK) return;
+  int64_t zxid = zke_zxid();
+  ops_wait(a, (int64_t)sim_load(a->slot, 50));
+  k->watches = true;
+  k->zxid = 0; /* what was told comes once more */
+  k->again = !is_alone();
+  c = known_begin(a->slot, "watch_since");
+  int rc = zke_watch_since(a->z, "/q", ZKE_WATCH_PERSISTENT_RECURSIVE, zxid,
+                           on_event, k);
+  bool refused = rc == ZKE_RUNTIMEINCONSISTENCY;
+  known_end(c, refused ? ZKE_OK : rc);
+  if (refused && the_plan.k.history)
+    sim_found("P3: watch_since: %s", zke_errmsg());
+  if (refused) k->watches = false;
+  if (rc == ZKE_OK) begins(k, zxid);
+}
+
+/* A watch of what comes from now on. */
+static void watch_more(const ops_actor *a, keeper *k) {
+  k->watches = true;
+  known_call c = known_begin(a->slot, "add_watch");
+  int rc =
+      zke_add_watch(a->z, "/q", ZKE_WATCH_PERSISTENT_RECURSIVE, on_event, k);
+  if (known_end(c, rc) == ZKE_OK) begins(k, zke_zxid());
+}
+
+/* No event comes after that; after zke_forget() not even if it failed. */
+static void watch_less(const ops_actor *a, keeper *k) {
+  bool forgets = sim_load(a->slot, 2);
+  known_call c = known_begin(a->slot, forgets ? "forget" : "remove_watch");
+  int rc = forgets ? zke_forget(a->z, on_event, k)
+                   : zke_remove_watch(a->z, "/q", ZKE_WATCH_ANY, on_event, k);
+  if (rc == ZKE_NOWATCHER && k->since && is_alone())
+    sim_found("P3: the watch of /q is not there");
+  known_end(c, rc);
+  if (rc == ZKE_OK || rc == ZKE_NOWATCHER || forgets) k->watches = false;
+  k->since = 0;
+}
+
+/* An alarm in place of the one that there is. */
 static void set_alarm(const ops_actor *a, keeper *k) {
   int64_t when = zke_now(a->z) + (int64_t)sim_load(a->slot, 500);
   known_call c = known_begin(a->slot, "call_at");
@@ -109,17 +216,68 @@ static void set_alarm(const ops_actor *a, keeper *k) {
   known_end(c, zke_call_at(a->z, when, on_alarm, k));
 }
 
-/* Make one of these calls, at random. */
+/* The alarm is taken back. */
+static void unset_alarm(const ops_actor *a, keeper *k) {
+  known_call c = known_begin(a->slot, "forget an alarm");
+  known_end(c, zke_forget(a->z, on_alarm, k));
+  k->alarm_ms = 0;
+}
+
+/* Nobody is told of it. */
+static void on_nothing(zke *z, int type, int state, const char *path,
+                       void *context) {
+  (void)z, (void)state, (void)context;
+  if (type >= 0) sim_found("P3: an event of %s, which nobody makes", path);
+}
+
+/* A watch that changes its mode, and is taken back with all others of a path
+ * on which nothing happens. */
+static void replace(const ops_actor *a) {
+  static char mark[SIM_SLOTS][SIM_THREADS];
+  char path[16], *m = &mark[a->slot][a->thread];
+  snprintf(path, sizeof path, "/none%d", a->thread);
+  int mode = sim_load(a->slot, 2) ? ZKE_WATCH_PERSISTENT
+                                  : ZKE_WATCH_PERSISTENT_RECURSIVE;
+  known_call c = known_begin(a->slot, "add_watch of nothing");
+  if (!expect(c, zke_add_watch(a->z, path, mode, on_nothing, m), ZKE_OK))
+    return;
+  c = known_begin(a->slot, "check_watch");
+  int rc = zke_check_watch(a->z, path, ZKE_WATCH_ANY, on_nothing, m);
+  if (!expect(c, rc, ZKE_OK) || sim_load(a->slot, 2)) return;
+  c = known_begin(a->slot, "remove_all_watches");
+  rc = zke_remove_all_watches(a->z, path, ZKE_WATCH_ANY);
+  if (!expect(c, rc, ZKE_OK)) return;
+  c = known_begin(a->slot, "check_watch, none");
+  rc = zke_check_watch(a->z, path, ZKE_WATCH_ANY, NULL, NULL);
+  expect(c, rc, ZKE_NOWATCHER);
+}
+
 void watchers_any(const ops_actor *a) {
   keeper *k = &keepers[a->slot];
-  switch (sim_load(a->slot, 3)) {
+  switch (sim_load(a->slot, 8)) {
     case 0:
+    case 1:
       set_alarm(a, k);
       break;
-    case 1:
+    case 2:
+      unset_alarm(a, k);
+      break;
+    case 3:
       if (k->watches) watch_less(a, k);
       break;
+    case 4:
+      replace(a);
+      break;
+    case 5:
+      untold(a, k);
+      break;
+    case 6:
+      dispatch_to(a, k);
+      break;
     default:
-      if (!k->watches) watch_more(a, k);
+      if (!k->watches && sim_load(a->slot, 2))
+        watch_more(a, k);
+      else if (!k->watches)
+        watch_since(a, k);
   }
 }

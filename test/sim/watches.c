@@ -41,18 +41,32 @@ watch *watches_new(int slot, const char *path, bool of_children) {
   return w;
 }
 
+/* It is registered since the state of a zxid, in which the node was so. */
+static void keep(watch *w, int rc, const zke_stat *stat, int64_t zxid) {
+  w->exists = rc == ZKE_OK;
+  w->mzxid = w->exists ? stat->mzxid : 0;
+  w->pzxid = w->exists ? stat->pzxid : 0;
+  w->zxid = zxid;
+  w->kept = true;
+  w->next = watches[w->slot];
+  watches[w->slot] = w;
+}
+
 /* Note the state that the registering read saw: only a change after it may fire
  * the watch.  If the read failed, nobody knows whether it is registered, so
  * its event is only checked for what holds in any case. */
 void watches_keep(watch *w, int rc, const zke_stat *stat) {
-  if (rc != ZKE_OK && rc != ZKE_NONODE) return;
-  w->exists = rc == ZKE_OK;
-  w->mzxid = w->exists ? stat->mzxid : 0;
-  w->pzxid = w->exists ? stat->pzxid : 0;
-  w->zxid = zke_zxid();
-  w->kept = true;
-  w->next = watches[w->slot];
-  watches[w->slot] = w;
+  if (rc == ZKE_OK || rc == ZKE_NONODE) keep(w, rc, stat, zke_zxid());
+}
+
+/* An event of what has changed since is told at once. */
+int watches_again(watch *w, zke *z, int rc, const zke_stat *stat,
+                  int64_t zxid) {
+  int type = rc == ZKE_OK ? ZKE_WATCH_DATA : ZKE_WATCH_EXIST;
+  if (w->of_children) type = ZKE_WATCH_CHILD;
+  int set = zke_set_watch(z, w->path, type, zxid, watches_event, w);
+  if (set == ZKE_OK) keep(w, rc, stat, zxid);
+  return set;
 }
 
 /* Note since when a thread waits, for check_time(). */
@@ -130,23 +144,26 @@ static bool is_same(const watch *w, int rc, const zke_stat *stat) {
   return !w->exists || stat->mzxid == w->mzxid;
 }
 
+/* Has it had its event, or was it told that it is gone? */
+static bool is_told(const watch *w) { return w->fired || w->cut; }
+
 /* At the end, with all at rest: a watch that has not fired must see the state
  * that it was registered in.  If it sees another, its event may still be on the
  * way for PATIENCE_MS. */
 void watches_check(int slot, zke *z) {
   for (const watch *w = watches[slot]; w; w = w->next) {
     zke_stat stat = {.version = 0};
-    if (w->fired || w->cut) continue;
+    if (is_told(w)) continue;
     int rc = zke_exists(z, w->path, NULL, NULL, &stat);
     if (rc != ZKE_OK && rc != ZKE_NONODE) continue;
     load_count.watches++;
     if (is_same(w, rc, &stat)) continue;
     int64_t until = sim.now + PATIENCE_MS * SIM_MS;
-    while (!w->fired && !w->cut && sim.now < until && !known_of[slot].lost) {
+    while (!is_told(w) && sim.now < until && !known_of[slot].lost) {
       zke_wait(z, zke_now(z) + 500);
       sched_pause(SIM_MS);
     }
-    if (!w->fired && !w->cut && !known_of[slot].lost)
+    if (!is_told(w) && !known_of[slot].lost)
       sim_found(
           "P3: the watch of %s (%s) of zxid %llx was lost: mzxid %llx, "
           "pzxid %llx now",

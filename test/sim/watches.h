@@ -10,12 +10,15 @@
 
 typedef struct watch watch;
 
-/* watches_new  - one that is about to be registered, with watches_event() and
- *                itself as context
- * watches_keep - it is registered, by a read that found this; or the read
- *                failed, and nothing is known of it */
+/* watches_new   - one that is about to be registered, with watches_event() and
+ *                 itself as context
+ * watches_keep  - it is registered, by a read that found this; or the read
+ *                 failed, and nothing is known of it
+ * watches_again - it is registered by zke_set_watch(), for a read that found
+ *                 this in the state of a zxid */
 watch *watches_new(int slot, const char *path, bool of_children);
 void watches_keep(watch *w, int rc, const zke_stat *stat);
+int watches_again(watch *w, zke *z, int rc, const zke_stat *stat, int64_t zxid);
 void watches_event(zke *z, int type, int state, const char *path,
                    void *context);
 
