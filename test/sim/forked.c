@@ -13,8 +13,8 @@ enum { OPENS = 5, WORK = 40 };
 /* ---- what it may call ---- */
 
 /* What a child may do that was told ZKE_FORKED, and what it may do beside that
- * until it has a file open: look, and let go of its parent's connections.  At
- * its own first xOpen() it is a process as others. */
+ * until it has a file open: look, and let go of its parent's connections.  When
+ * it opens a file, or makes it, it is a process as others. */
 void forked_judge(sched_process *child, sim_call call) {
   switch (call) {
     case CALL_close:
@@ -36,6 +36,7 @@ void forked_judge(sched_process *child, sim_call call) {
       break;
     case CALL_dopen:
     case CALL_open:
+    case CALL_mkfile:
       if (child->watched != SCHED_OPENS) break;
       /* a thread inside may have had a connection of the program's own */
       if (!child->was_inside && vfs_has_inherited(child->files))

@@ -110,6 +110,18 @@ static void leave(const ops_actor *a, const char *path, int mode) {
   if (sim.last_error >= c.at) s->may_end = true;
 }
 
+/* Each stay ends by a discard, which a later call does if that one could not.
+ */
+void line_check(const ops_actor *a) {
+  zke_strings *names = NULL;
+  known_call c = known_begin(a->slot, "line: children");
+  int rc = known_end(c, zke_children(a->z, "/line", NULL, NULL, &names, NULL));
+  if (rc == ZKE_OK && names->count)
+    sim_found("P6: /line/%s is there, which its session has discarded",
+              names->data[0]);
+  zke_free(names);
+}
+
 /* One stay in the line, as its header says. */
 void line_any(const ops_actor *a) {
   char prefix[16], *path = NULL;

@@ -11,6 +11,8 @@
 
 /* Stand in line, hold the lock for a while, and leave. */
 void line_any(const ops_actor *a);
+/* At the end: nobody stands in it any more (P6). */
+void line_check(const ops_actor *a);
 /* The process in a slot has ended. */
 void line_died(int slot);
 

@@ -81,6 +81,7 @@ static void come_to_rest(const ops_actor *a) {
     if (is_last(a->slot)) {
       check_sessions(a->slot);
       ops_check(a);
+      line_check(a);
       ops_look(a);
       corner_look_all(a);
       history_check(a);
