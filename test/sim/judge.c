@@ -334,16 +334,28 @@ static bool fits(noted *c, const rows *r, char **text) {
   return same && same_rows(r);
 }
 
+/* May a call have come before this one, though no row tells? */
+static bool is_floating(const noted *f, const noted *c) {
+  switch (f->kind) {
+    case NOTES_add_auth:
+      return f->session == c->session;
+    case NOTES_set_acl:
+      return fate_of(f) == MAYBE || is_lost(f->zxid);
+    case NOTES_raise_sequence:
+      return fate_of(f) == MAYBE;
+    default:
+      return false;
+  }
+}
+
 /* Calls that leave no row: they are made when what follows says so.  So are
  * identities that other threads may have added meanwhile. */
 static int find_floats(const noted *c, noted *out[FLOATS]) {
   int count = 0;
   for (int i = 0; i < notes_count && count < FLOATS; i++) {
     noted *f = notes_all[i];
-    bool lost = f->kind == NOTES_set_acl || f->kind == NOTES_raise_sequence;
-    bool floats = lost ? fate_of(f) == MAYBE || is_lost(f->zxid)
-                       : f->kind == NOTES_add_auth && f->session == c->session;
-    if (floats && !f->used && f != c && f->from <= c->zxid) out[count++] = f;
+    if (is_floating(f, c) && !f->used && f != c && f->from <= c->zxid)
+      out[count++] = f;
   }
   return count;
 }
@@ -430,15 +442,20 @@ static int find_unknown(const rows *r, noted *out[CHOICES]) {
   return count;
 }
 
+/* Which of so many is taken this time: the first, until that comes to a
+ * difference. */
+static int choose(int fit) {
+  if (choice_count == CHOICES) return 0;
+  choices[choice_count].fit = fit;
+  return choices[choice_count++].taken;
+}
+
 /* Has a call of the session whose outcome is not known made them? */
 static bool is_of_unknown(const rows *r) {
   noted *fit[CHOICES];
-  int count = find_unknown(r, fit), take = 0;
+  int count = find_unknown(r, fit);
   if (!count) return false;
-  if (count > 1 && choice_count < CHOICES) {
-    choices[choice_count].fit = count;
-    take = choices[choice_count++].taken;
-  }
+  int take = count > 1 ? choose(count) : 0;
   fit[take]->used = true;
   free(ask(fit[take], playing - 1));
   return true;
@@ -583,6 +600,15 @@ static placed *arrange(int *count_out) {
   return all;
 }
 
+/* A call whose state a cut took back; but a counter that was raised has no row
+ * to tell, and may have stayed. */
+static void play_lost(noted *c) {
+  check_lost(c);
+  if (c->kind != NOTES_raise_sequence || c->rc != ZKE_OK || !choose(2)) return;
+  c->used = true;
+  free(ask(c, playing - 1));
+}
+
 /* The rows of a zxid, and the call that made them, if one did. */
 static noted *play_change(const rows *r, const placed *p) {
   noted *c = p && p->zxid == playing && makes_change(p->c) ? p->c : NULL;
@@ -615,7 +641,7 @@ static void play(const placed *p, const placed *end) {
     if (!is_lost(playing)) p += play_change(&r, p < end ? p : NULL) != NULL;
     for (; p < end && p->zxid == playing; p++) {
       if (is_lost(playing))
-        check_lost(p->c);
+        play_lost(p->c);
       else if (!p->c->used)
         play_call(p->c, &none);
     }
