@@ -771,12 +771,10 @@ static void play_all(const placed *all, int count) {
   model_end(tree);
 }
 
-/* Is it about what lies below a corner, or a set of it? */
-static bool is_in_corner(const zke_change *c) {
-  char top[4] = "";
-  strncpy(top, c->path, 3);
-  if (!is_corner(top)) return false;
-  return c->path[3] == '/' || (!c->path[3] && c->type == ZKE_EVENT_CHANGED);
+/* Is it about what lies in a corner, or a set of the corner? */
+static bool is_of_a_corner(const zke_change *c) {
+  return notes_in_corner(c->path) ||
+         (is_corner(c->path) && c->type == ZKE_EVENT_CHANGED);
 }
 
 /* What happens in a corner is judged there; the rest of the rows. */
@@ -786,7 +784,7 @@ static zke_change_list *without_corners(const zke_change_list *list) {
   zke_change *to = sim_zero(size);
   out->data = to;
   for (int i = 0; i < list->count; i++)
-    if (!is_in_corner(&list->data[i])) to[out->count++] = list->data[i];
+    if (!is_of_a_corner(&list->data[i])) to[out->count++] = list->data[i];
   return out;
 }
 
