@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "test/sim/forked.h"
 #include "test/sim/sched.h"
 #include "test/sim/threads.h"
 #include "test/sim/watches.h"
@@ -27,8 +28,12 @@ static void body(const void *arg) {
   }
 }
 
-/* A thread that was left begins again as another one. */
+/* A thread that was left begins again as another one; in a child that a
+ * callback has forked meanwhile it knows that only by its slot. */
 void cancel_any(const ops_actor *a) {
-  if (!threads_run(body, a)) zke_zxid(); /* asks for it from now on */
+  if (!threads_run(body, a)) {
+    forked_returned(a->slot, a->z, ZKE_FORKED);
+    zke_zxid(); /* asks for it from now on */
+  }
   watches_wait(a->slot, a->thread, false);
 }
