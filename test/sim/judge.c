@@ -231,14 +231,19 @@ static void note_last(int64_t zxid) {
   if (zxid > *last) *last = zxid;
 }
 
-/* A set of an ACL leaves no row, but is synced. */
+/* Does the call leave no row, though it is synced: a set of an ACL, or a raise
+ * that has changed the counter? */
+static bool is_durable_alone(const noted *c) {
+  if (c->rc != ZKE_OK || fate_of(c) != KNOWN) return false;
+  return c->kind == NOTES_set_acl ||
+         (c->kind == NOTES_raise_sequence && c->stat.pzxid == c->zxid);
+}
+
+/* The last zxid that is left of each epoch. */
 static void find_lasts(void) {
   for (int i = 0; i < history->count; i++) note_last(history->data[i].zxid);
-  for (int i = 0; i < notes_count; i++) {
-    const noted *c = notes_all[i];
-    if (c->kind == NOTES_set_acl && c->rc == ZKE_OK && fate_of(c) == KNOWN)
-      note_last(c->zxid);
-  }
+  for (int i = 0; i < notes_count; i++)
+    if (is_durable_alone(notes_all[i])) note_last(notes_all[i]->zxid);
 }
 
 /* Did a cut take this state back?  Nothing can have, in the last epoch. */
@@ -360,17 +365,16 @@ static int find_floats(const noted *c, noted *out[FLOATS]) {
   return count;
 }
 
-/* Make some of them: those whose bits are set, each at its zxid, or at the one
- * that the answer of *c shows.  A session that made one may have ended since;
- * the observer may do the same. */
+/* Make some of them: those whose bits are set.  A session that made one may
+ * have ended since; the observer may do the same. */
 static void make_floats(noted *floats[], int count, int set, const noted *c) {
-  int64_t shown = c->stat.pzxid ? c->stat.pzxid : playing;
+  int64_t before = (c->stat.pzxid ? c->stat.pzxid : playing) - 1;
   for (int i = 0; i < count; i++) {
     noted *f = floats[i];
     zke *z = f->kind == NOTES_add_auth ? session_of(f->session) : observer;
     if (!(set >> i & 1)) continue;
     f->used = true;
-    free(ask_as(z, f, (f->zxid ? f->zxid : shown) - 1));
+    free(ask_as(z, f, before));
   }
 }
 
