@@ -507,11 +507,10 @@ static bool is_of_sweep(const rows *r) {
   return due && same_rows(r);
 }
 
-/* A node that corner.c or rights.c judges, with all below it: '/', 'o' or 'p',
- * and whose it is. */
+/* Is it a corner itself? */
 static bool is_corner(const char *path) {
-  bool theirs = path[0] == '/' && (path[1] == 'o' || path[1] == 'p');
-  return theirs && path[2] && !path[3];
+  const char *rest = notes_corner(path);
+  return rest && !*rest;
 }
 
 /* A corner comes or goes. */
@@ -777,8 +776,8 @@ static void play_all(const placed *all, int count) {
 
 /* Is it about what lies in a corner, or a set of the corner? */
 static bool is_of_a_corner(const zke_change *c) {
-  return notes_in_corner(c->path) ||
-         (is_corner(c->path) && c->type == ZKE_EVENT_CHANGED);
+  const char *rest = notes_corner(c->path);
+  return rest && (*rest || c->type == ZKE_EVENT_CHANGED);
 }
 
 /* What happens in a corner is judged there; the rest of the rows. */

@@ -185,15 +185,16 @@ static void print_data(FILE *out, const char *data, int len) {
   fputc('"', out);
 }
 
-bool notes_in_corner(const char *path) {
-  return path[0] == '/' && path[1] == 'o' && path[2] && path[3] == '/';
+const char *notes_corner(const char *path) {
+  bool theirs = path[0] == '/' && (path[1] == 'o' || path[1] == 'p');
+  return theirs && path[2] && strchr("/", path[3]) ? path + 3 : NULL;
 }
 
 /* In the order in which they were given, which is promised. */
 static void print_names(FILE *out, const zke_strings *names) {
   fputs(" {", out);
   for (int i = 0; i < names->count; i++)
-    if (!notes_in_corner(names->data[i])) fprintf(out, " %s", names->data[i]);
+    if (!notes_corner(names->data[i])) fprintf(out, " %s", names->data[i]);
   fputs(" }", out);
 }
 

@@ -94,8 +94,9 @@ extern int notes_count;
 
 const char *notes_name(notes_kind kind);
 char notes_does(notes_kind kind);
-/* Does it lie in a corner, "/o" and a slot, of which corner.c judges? */
-bool notes_in_corner(const char *path);
+/* The rest of a path behind a corner, "/o" or "/p" and whose it is, of which
+ * corner.c or rights.c judges; else NULL. */
+const char *notes_corner(const char *path);
 
 /* Make the call by an engine's functions on a handle, and return the answer as
  * a text, which the caller frees; *rc_out and *stat_out are parts of it. */
