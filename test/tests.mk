@@ -39,8 +39,9 @@ $(BUILD)/lab/function_list.h $T/function_list.h $T/recipe_list.h: \
 # What programs share; each takes what it asks for.
 TEST_ARCHIVE = $T/help.a
 $(TEST_ARCHIVE): $(patsubst %,$T/%.o,test recipes/recipes recipes/crew \
-  recipes/sessions recipes/one_order server/wire server/peer ensemble/proxy \
-  ensemble/services ensemble/stub power/powervfs torture/recipe_history)
+  recipes/sessions recipes/one_order recipes/uses server/wire server/peer \
+  ensemble/proxy ensemble/services ensemble/stub power/powervfs \
+  torture/recipe_history)
 	$(ar)
 
 CHECK_LIBS = $$(pkg-config --libs check)
