@@ -5,7 +5,10 @@
 # exchanged, as on x86-64, and a sanitizer takes both for faults.
 SIM_OBJECTS := $(patsubst test/sim/%.c,$(BUILD)/sim/%.o, \
   $(filter-out %/engine.c test/sim/calibrate%,$(wildcard test/sim/*.c))) \
-  $(BUILD)/sim/fiber.o $(BUILD)/sim/drawing.o $(BUILD)/sim/model.o
+  $(BUILD)/sim/fiber.o $(BUILD)/sim/drawing.o $(BUILD)/sim/model.o \
+  $(BUILD)/sim/uses.o $(BUILD)/sim/recipes.o
+SIM_RECIPES := $(patsubst recipes/%.c,$(BUILD)/sim/recipes/%.o, \
+  $(wildcard recipes/*.c recipes/part/*.c))
 # A cleanup handler is a matter of the compiler with -fexceptions, and leaves no
 # trace in what the C library keeps for the one real thread.
 SIM_CFLAGS = $(COMMON_CFLAGS) -O1 -fno-lto -fexceptions -I. -I$(BUILD)/sim \
@@ -21,12 +24,19 @@ $(BUILD)/sim/fiber.o $(BUILD)/sim/drawing.o: $(BUILD)/sim/%.o: test/lab/%.c
 	$(cc) $(SIM_CFLAGS) -c -o $@ $<
 $(BUILD)/sim/model.o: test/model/model.c
 	$(cc) $(SIM_CFLAGS) -c -o $@ $<
+$(BUILD)/sim/uses.o: test/recipes/uses.c
+	$(cc) $(SIM_CFLAGS) -c -o $@ $<
+$(BUILD)/sim/recipes/%.o: recipes/%.c
+	$(cc) $(SIM_CFLAGS) -include test/sim/instead.h -c -o $@ $<
 $(BUILD)/sim/function_list.h: zkembed.h test/functions.awk
 	$(call run,AWK) awk -f test/functions.awk zkembed.h >$@
 $(BUILD)/sim/engine-plain.o: test/sim/engine.c | $(BUILD)/sim/function_list.h
 	$(cc) $(SIM_CFLAGS) $(SIM_ENGINE) -c -o $@ $<
 
-# The engine's variables of a process lie in one section.
+# The variables of a process, of the engine and of the recipes, lie in one
+# section.
+$(BUILD)/sim/recipes.o: $(SIM_RECIPES) test/sim/gather.ld
+	$(call run,LD) $(LD) -r -T test/sim/gather.ld -o $@ $(SIM_RECIPES)
 $(BUILD)/sim/engine.o: $(BUILD)/sim/engine-plain.o test/sim/gather.ld
 	$(call run,LD) $(LD) -r -T test/sim/gather.ld -o $@ $<
 
@@ -52,11 +62,13 @@ $(BUILD)/sim/cover/simulation: $(BUILD)/sim/cover/engine.o $(SIM_OBJECTS) \
   $(SQLITE_OBJECT)
 	$(call run,LD) $(CC) $(LINK) --coverage -o $@ $< $(SIM_OBJECTS) $(SIM_LIBS)
 
--include $(wildcard $(BUILD)/sim/*.d $(BUILD)/sim/cover/*.d)
+-include $(wildcard $(BUILD)/sim/*.d $(BUILD)/sim/*/*.d \
+  $(BUILD)/sim/recipes/part/*.d)
 
 ##@ The simulated host
 ## sim             random calls of simulated processes, with faults: SEED=1
-##                 RUNS=100000 SECONDS=10 PROCESSES=; REPLAY=STRING for one run:
+##                 RUNS=100000 SECONDS=10 PROCESSES=; RECIPES=1: all use recipes,
+##                 RECIPES=NAME: a use of them; REPLAY=STRING for one run:
 ##                 STORY=1 tells it, PICTURE=FILE.svg draws it, SHRINK=1 makes
 ##                 it smaller, V=1 prints all calls, V=2 all steps
 ## sim-calibrate   the simulated kernel does as the real one: SEED=1 RUNS=100000
@@ -64,7 +76,8 @@ $(BUILD)/sim/cover/simulation: $(BUILD)/sim/cover/engine.o $(SIM_OBJECTS) \
 ## sim-calibrate-mutants   mistakes planted in the simulated kernel are found:
 ##                 SECONDS=60 ONLY=NAME
 ## sim-mutants     mistakes planted in the engine are found: SEEDS=1 SECONDS=60
-##                 JOBS=2 ONLY="NAME ..."; ONLY=again: faults that once were in it
+##                 JOBS=2 ONLY="NAME ..."; ONLY=again: faults that once were in
+##                 it; RECIPES=1: those of test/lab/mutants, in the recipes
 ## sim-sometimes   it reaches what is rare: SEED=1 SECONDS=60
 ## sim-replays     what has found a fault once finds nothing
 ## sim-compilers   gcc and clang make the same of a seed: SEED=1 RUNS=200
@@ -76,6 +89,7 @@ $(SIM_GOALS):
 	@echo The simulated host needs x86-64, glibc and no sanitizer: nothing is run
 else
 sim: export SECONDS := $(or $(SECONDS),10)
+sim: export RECIPES := $(RECIPES)
 sim: $(BUILD)/simulation
 	@$< $(if $(STORY),-t) $(if $(PICTURE),-p '$(PICTURE)') $(if $(V),-v) \
 	  $(if $(filter 2,$(V)),-v) $(if $(REPLAY),$(if $(SHRINK),-s) '$(REPLAY)', \
@@ -92,9 +106,10 @@ sim-calibrate-mutants: $(BUILD)/calibrate
 
 # What test/sim/with_engine.sh makes the simulation with.
 WITH_ENGINE = CC="$(CC)" LD="$(LD)" SIM_CFLAGS="$(SIM_CFLAGS) $(SIM_ENGINE)" \
-  SIM_LIBS="$(SIM_LIBS)"
+  SIM_LIBS="$(SIM_LIBS)" SIM_BUILD=$(BUILD)/sim
 sim-mutants: $(BUILD)/simulation
 	@$(WITH_ENGINE) SEEDS=$(or $(SEEDS),1) ONLY="$(ONLY)" \
+	  TABLE=$(if $(RECIPES),test/lab/mutants,test/sim/mutants) \
 	  SECONDS=$(or $(SECONDS),60) JOBS=$(or $(JOBS),2) \
 	  sh test/sim/mutants.sh $< $(SIM_OBJECTS)
 

@@ -22,8 +22,8 @@
 /* A call may fail because its session has ended. */
 bool use_may_fail(zke *z, int rc) {
   bool ended = zke_state(z) == ZKE_STATE_EXPIRED;
-  return ended && (rc == ZKE_INVALIDSTATE || rc == ZKE_SESSIONEXPIRED ||
-                   rc == ZKE_LOST);
+  return ended &&
+         (rc == ZKE_INVALIDSTATE || rc == ZKE_SESSIONEXPIRED || rc == ZKE_LOST);
 }
 
 #define SHORT_S ((double)test_sample(170, 70) / 1000)

@@ -10,6 +10,7 @@
 #include "test/sim/foreign.h"
 #include "test/sim/history.h"
 #include "test/sim/known.h"
+#include "test/sim/rounds.h"
 #include "test/sim/load.h"
 #include "test/sim/ops.h"
 #include "test/sim/sched.h"
@@ -114,6 +115,7 @@ static void restore(bool moves) {
   (moves ? move_file : write_file)(ops_file, &backup[0]);
   if (backup[1].size) write_file(path_of("-wal"), &backup[1]);
   known_go_back();
+  rounds_go_back();
   corner_go_back();
   history_go_back();
   foreign_go_back();

@@ -14,6 +14,7 @@
 typedef struct load_figures {
   int64_t calls, events, opens, watches, attached, turns;
   int64_t judged;                /* answers, by the model */
+  int64_t rounds, parties;       /* of recipes, and those that went well */
   int64_t ok, loss, late, other; /* results */
 } load_figures;
 extern load_figures load_count;

@@ -19,6 +19,7 @@
 #include "test/sim/load.h"
 #include "test/sim/memory.h"
 #include "test/sim/plan.h"
+#include "test/sim/rounds.h"
 #include "test/sim/shrink.h"
 #include "test/sim/story.h"
 #include "test/sim/vfs.h"
@@ -33,7 +34,9 @@ static const char usage[] =
     "  -1       stop at the first finding\n"
     "In the environment: SECONDS of processor time, after which no run "
     "begins;\n"
-    "PROCESSES of each run.  Ends with 1 after a finding, with 2 if it is\n"
+    "PROCESSES of each run; RECIPES=1: each uses recipes, RECIPES=NAME: this\n"
+    "use of test/recipes/uses.c.  Ends with 1 after a finding, with 2 if it "
+    "is\n"
     "called wrongly, with 3 if the simulation itself is wrong.\n";
 
 /* A run must make a step in so many seconds of processor time. */
@@ -296,10 +299,11 @@ static void figures_print(const figures *f) {
   printf(
       "events %lld, opens %lld, watches %lld, attached %lld, turns %lld, "
       "judged "
-      "%lld\n",
+      "%lld, rounds %lld, parties %lld\n",
       (long long)f->load.events, (long long)f->load.opens,
       (long long)f->load.watches, (long long)f->load.attached,
-      (long long)f->load.turns, (long long)f->load.judged);
+      (long long)f->load.turns, (long long)f->load.judged,
+      (long long)f->load.rounds, (long long)f->load.parties);
   printf("cuts:");
 #define PRINT(name, text) \
   printf(" %s %lld,", #text, (long long)f->disk.cuts[CUT_##name]);
@@ -370,13 +374,20 @@ static int replay(const char *text) {
 /* Run many seeds, until time is over or, if so wanted, something is found. */
 static int many(int64_t seed, int64_t runs, bool first_only) {
   int64_t longest = INT32_MAX, processes = 0;
+  int64_t uses = rounds_knob(getenv("RECIPES"));
   figures f = {.runs = 0};
   if (!take("SECONDS", getenv("SECONDS"), 1, INT32_MAX, &longest) ||
       !take("PROCESSES", getenv("PROCESSES"), 1, plan_knob_of[0].most,
             &processes))
     return 2;
+  if (uses < 0) {
+    fprintf(stderr, "sim: RECIPES=%s: no use has this name\n",
+            getenv("RECIPES"));
+    return 2;
+  }
   for (; runs > 0 && processor_s() < (double)longest; runs--, seed++) {
     if (!take_seed(seed, processes)) return 3;
+    if (uses) the_plan.k.uses = uses;
     bool fine = run();
     if (!fine) tell_finding();
     fflush(stdout);

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "test/sim/sched.h"
 
@@ -16,8 +17,65 @@ typedef struct head {
     int64_t size;
     struct head *next;
   } of;
+  int kind; /* it is 1 << kind bytes long, with the head; 0: it is free */
   max_align_t align;
 } head;
+
+/* ---- blocks, by powers of two ----
+ *
+ * Their addresses follow from what was asked before: some recipes name znodes
+ * by the address of an object, and the C library would give others in each run.
+ * It would also take a tenth of all time. */
+
+enum { KINDS = 34 };
+#define ARENA_SIZE (INT64_C(1) << KINDS)
+#define ARENA_AT ((void *)(UINT64_C(1) << 44))
+
+static char *arena_next; /* what was never given begins here */
+static head *arena_free[KINDS];
+
+/* Have the addresses; memory comes when it is used. */
+static void arena_begin(void) {
+  arena_next = mmap(ARENA_AT, ARENA_SIZE, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (arena_next != ARENA_AT) abort();
+}
+
+/* A block with so many bytes behind its head, not zeroed. */
+static head *arena_get(size_t size) {
+  int kind = 64 - __builtin_clzll(size + sizeof(head) - 1);
+  head *h = arena_free[kind];
+  if (h) {
+    arena_free[kind] = h->of.next;
+  } else {
+    h = (head *)(void *)arena_next;
+    arena_next += (size_t)1 << kind;
+  }
+  h->kind = kind;
+  return h;
+}
+
+/* It is free, and the next of its size to be given. */
+static void arena_put(head *h) {
+  if (!h->kind) sim_found("P9: a block of memory is freed twice");
+  h->of.next = arena_free[h->kind];
+  arena_free[h->kind] = h;
+  h->kind = 0;
+}
+
+/* The block with room for so many bytes, here or elsewhere. */
+static head *arena_resize(head *h, size_t size) {
+  if (h && !h->kind) sim_found("P9: a block of memory is used that is free");
+  if (h && ((size_t)1 << h->kind) >= size + sizeof *h) return h;
+  head *fresh = arena_get(size);
+  if (!h) return fresh;
+  memcpy(fresh + 1, h + 1, ((size_t)1 << h->kind) - sizeof *h);
+  fresh->of = h->of;
+  arena_put(h);
+  return fresh;
+}
+
+/* ---- the engine's, and the recipes' ---- */
 
 /* How many blocks the process of a slot has.  A forked child has copies of its
  * parent's, which do not count as its own. */
@@ -29,11 +87,11 @@ static void *engine_resize(void *context, void *block, size_t size) {
   (void)context;
   if (size == 0) {
     if (h && h->of.count) --*h->of.count;
-    free(h);
+    if (h) arena_put(h);
     return NULL;
   }
   if (sched_fails(CALL_alloc)) return NULL;
-  head *fresh = sim_resize(h, size + sizeof *h);
+  head *fresh = arena_resize(h, size);
   if (!h) {
     if (slot >= 0 && !blocks[slot]) blocks[slot] = sim_zero(sizeof(int64_t));
     fresh->of.count = slot < 0 ? NULL : blocks[slot];
@@ -49,37 +107,20 @@ void memory_forget(int slot) { blocks[slot] = NULL; }
 
 /* ---- SQLite's ---- */
 
-/* Blocks that are free, by their room, a power of two.  SQLite allocates so
- * often that the C library would take a tenth of all time. */
-static head *spare[32];
-
-/* The list for blocks of a size. */
-static head **spare_for(int64_t size) {
-  return &spare[size > 64 ? 64 - __builtin_clzll((uint64_t)size - 1) : 6];
-}
-
 /* SQLite asks for sizes that its own methods have rounded, or not. */
 static int sql_roundup(int size) { return (size + 7) & ~7; }
 
 /* A block, unless a fault strikes. */
 static void *sql_malloc(int size) {
-  head **list = spare_for(size), *h = *list;
   if (sched_fails(CALL_sqlalloc)) return NULL;
-  if (h)
-    *list = h->of.next;
-  else
-    h = sim_resize(NULL, ((size_t)1 << (list - spare)) + sizeof *h);
+  head *h = arena_get((size_t)size);
   h->of.size = sql_roundup(size);
   return h + 1;
 }
 
-/* It is kept for the next one of its room. */
+/* NULL is allowed. */
 static void sql_free(void *block) {
-  head *h = (head *)block - 1;
-  if (!block) return;
-  head **list = spare_for(h->of.size);
-  h->of.next = *list;
-  *list = h;
+  if (block) arena_put((head *)block - 1);
 }
 
 static int sql_size(void *block) {
@@ -113,4 +154,5 @@ void memory_begin(void) {
                                         .xShutdown = sql_end};
   sqlite3_config(SQLITE_CONFIG_MALLOC, &methods);
   sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); /* nobody asks */
+  arena_begin();
 }

@@ -1,11 +1,13 @@
 #!/bin/sh
-# mutants.sh - would the simulation notice a mistake in the engine?
+# mutants.sh - would the simulation notice a mistake?
 #
 #   mutants.sh PROGRAM OBJECT...   PROGRAM is the simulation, the objects are
 #                                  what it is linked of, but the engine; by
 #                                  `make sim-mutants`
 #
-# Plants each mistake of test/sim/mutants in a copy of zkembed.c, and runs the
+# Plants each mistake of TABLE (test/sim/mutants) in a copy of zkembed.c, or of
+# the recipe that its line "@ FILE" names: then the word after its name is the
+# use that all runs have (RECIPES), and OBJECT... has recipes.o.  Runs the
 # simulation with it from SEEDS (1) first seeds, each time until it finds
 # something, for SECONDS (60) of processor time at most.  A mistake is found if
 # more than half of the tries find it, and if the plans of the findings find
@@ -17,12 +19,26 @@
 . test/report.sh
 
 : "${SEEDS:=1}" "${SECONDS:=60}" "${JOBS:=2}" "${ONLY:=}"
-table=test/sim/mutants
+: "${TABLE:=test/sim/mutants}"
+
+# edit FILE: $room has a copy of it with the mistake
+edit() {
+  awk -v name="$MUTANT" -f test/lab/mutants.awk "$TABLE" "$1" \
+    >"$room/$(basename "$1")"
+}
 
 # plant OBJECT...: $room/program is the simulation with the mistake
 plant() {
-  awk -v name="$MUTANT" -f test/lab/mutants.awk $table zkembed.c \
-    >"$room/zkembed.c" && sh test/sim/with_engine.sh "$room" "$@"
+  recipe=$(awk -v name="$MUTANT" '
+    /^== / { here = $2 == name; use = $3 }
+    here && /^@ / { print $2, use }' "$TABLE")
+  if [ "$recipe" ]; then
+    export RECIPES="${recipe#* }"
+    edit "${recipe% *}" &&
+      sh test/sim/with_recipe.sh "$room" "${recipe% *}" "$@"
+  else
+    edit zkembed.c && sh test/sim/with_engine.sh "$room" "$@"
+  fi
 }
 
 # seek SEED: adds to $room/found how long it took, and what was told
@@ -37,7 +53,10 @@ seek() {
     return 1
   }
   awk -v seed="$finding" '
-    /^seed / { sub(/^seed [0-9]*: (step [^P]*)?/, ""); told = $0 }
+    /^seed / {
+      sub(/^seed [0-9]*: (step [0-9]* t=[^ ]* [^ ]*: )?/, "")
+      told = $0
+    }
     / findings, / { print $5, seed ": " substr(told, 1, 90) }' \
     "$room/log" >>"$room/found"
 }
@@ -80,10 +99,10 @@ if [ "${MUTANT-}" ]; then
 fi
 
 scratch work sim-mutants
-export work SECONDS SEEDS
+export work SECONDS SEEDS TABLE
 names=$(awk -v only=" $ONLY " '
   /^== / && $3 != "-" && (only == "  " || index(only, " " $2 " ") ||
-    index(only, " again ") && NF > 3) { print $2 }' $table)
+    index(only, " again ") && NF > 3) { print $2 }' "$TABLE")
 printf '%-20s %5s %5s  %s\n' mistake median worst "found: seed, told"
 printf '%s\n' $names |
   xargs -P "$JOBS" -I NAME env MUTANT=NAME sh "$0" "$program" "$@"

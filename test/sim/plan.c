@@ -415,6 +415,7 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   if (one_in(4)) k->medium = 1 + below(3);
   k->hosted = one_in(4);
   k->notices = one_in(8) ? 1 + below(2) : 0;
+  k->uses = k->processes > 1 && sim_chance(SIM_USES, 1, 5);
 }
 
 /* ---- as a string ---- */

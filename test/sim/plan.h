@@ -61,7 +61,8 @@
   X('f', foreign, 0, 2) /* the last process is another program */           \
   X('m', medium, 0, 3)  /* 1: no sync of directories, 2: padded commits */  \
   X('a', hosted, 0, 1)  /* the file is another program's, too */            \
-  X('n', notices, 0, 9) /* notice_limit; 0: the engine's own */
+  X('n', notices, 0, 9) /* notice_limit; 0: the engine's own */             \
+  X('u', uses, 0, 99)   /* of recipes: 1 any, 2 the first of uses.h, ... */
 
 #define PLAN_MEMBER(letter, name, least, most) int64_t name;
 typedef struct plan_knobs {

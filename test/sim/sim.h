@@ -8,7 +8,8 @@
  * strike, and another fiber may run.  All that happens follows from a seed.
  *
  *   engine.c    zkembed.c, unchanged.  Its variables lie in two sections, that
- *               of the process and that of the thread, which sched.c exchanges
+ *               of the process and that of the thread, which sched.c exchanges.
+ *               The recipes are compiled in the same way (instead.h)
  *   sched.c     processes, fibers, steps, who runs next, how a process dies
  *   threads.c   mutexes, conditions and cancellation of the fibers, and fork()
  *   plan.c      what a seed means: knobs of the run, and the list of faults
@@ -25,6 +26,7 @@
  *               sessions, line.c locks in line, watchers.c watches that stay,
  *               tree.c what only the model can judge, foreign.c plain SQLite,
  *               cancel.c threads that are cancelled, around.c the others
+ *   rounds.c    uses of recipes (test/recipes/uses.h) by these processes
  *   watches.c   the watches, and what is checked of each
  *   history.c   the engine's own history, compared at the end
  *   notes.c     each call on the tree is noted here
@@ -82,7 +84,8 @@ typedef enum sim_stream {
   SIM_KERNEL, /* inodes, random bytes, which of several locks is told */
   SIM_WORLD,  /* when processes begin */
   SIM_LOAD,   /* and SIM_SLOTS - 1 more */
-  SIM_STREAMS = SIM_LOAD + SIM_SLOTS
+  SIM_USES = SIM_LOAD + SIM_SLOTS, /* of recipes: which, and in which runs */
+  SIM_STREAMS
 } sim_stream;
 
 /* The calls of a process.  Each has a name, which replay strings use, and the

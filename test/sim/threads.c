@@ -87,6 +87,22 @@ int threads_clock(clockid_t clock, struct timespec *out) {
 
 int threads_nothing(void) { return 0; }
 
+/* One number for a thread of the running process, also in a forked child. */
+pthread_t threads_self(void) { return (pthread_t)self(); }
+
+/* As getpid(): by it the recipes notice a fork. */
+pid_t threads_pid(void) { return sched_self() ? sched_self()->pid : 0; }
+
+/* As getentropy(); recipes name their znodes by it. */
+int threads_entropy(void *out, size_t size) {
+  uint64_t word = 0;
+  for (size_t i = 0; i < size; i++, word >>= 8) {
+    if (i % sizeof word == 0) word = sim_random(SIM_KERNEL, 0);
+    ((unsigned char *)out)[i] = (unsigned char)word;
+  }
+  return 0;
+}
+
 /* ---- fork ---- */
 
 int threads_at_fork(void (*prepare)(void), void (*parent)(void),

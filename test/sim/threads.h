@@ -1,12 +1,13 @@
 /* threads.h - the C library's threads, for fibers
  *
- * engine.c is compiled with these names.
+ * The engine and the recipes are compiled with these names (instead.h).
  */
 #ifndef ZKE_SIM_THREADS_H
 #define ZKE_SIM_THREADS_H
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/types.h>
 #include <time.h>
 
 int threads_lock(pthread_mutex_t *m);
@@ -19,6 +20,9 @@ int threads_once(pthread_once_t *once, void (*fn)(void));
 /* The simulated clock, for the deadline of a condition. */
 int threads_clock(clockid_t clock, struct timespec *out);
 int threads_nothing(void);
+pthread_t threads_self(void);
+pid_t threads_pid(void);
+int threads_entropy(void *out, size_t size);
 
 /* ---- fork ---- */
 
