@@ -1321,6 +1321,21 @@ TEST(vfs_without_shared_memory_is_refused) {
   ck_says("write-ahead");
 }
 
+/* P10: where SQLite sleeps before it tries for a lock again, it does not sleep
+ * beyond the call's deadline. */
+TEST(sqlite_sleeps_until_the_deadline) {
+  sys.stands = true;
+  zke *z = sys_open(test_path("a.db"));
+  int64_t before = sys.skew;
+  sqlite3_vfs *v = &z->s->vfs_own;
+  z->s->deadline = host_now(z->s) + 2 * ZKE_MS;
+  v->xSleep(v, 1000);
+  ck_assert_int_eq(sys.skew - before, ZKE_MS);
+  v->xSleep(v, 5000);
+  ck_assert_int_eq(sys.skew - before, 2 * ZKE_MS);
+  ck_ok(zke_close(z));
+}
+
 /* ---- leases ---- */
 
 static zke *open_with_lease(const char *db, int64_t ms) {
