@@ -2427,7 +2427,7 @@ typedef struct txn_batch {
  *            (txn_outcome, app_end_guest, txn_vacuum, shm_recover)
  *     GOOD ------------------------------------------------> BROKEN
  *      ^ |                                                   |    ^
- *      | | checkpoint is synced     connected anew           |    | the same
+ *      | | checkpoint is synced     log is written anew      |    | the same
  *      | | (txn_settle_log)         (txn_recover)            v    | failures
  *      +-|------------------------------------------------ IN_DOUBT
  *        |                                                   ^
@@ -2441,12 +2441,13 @@ typedef struct txn_batch {
  *
  * The first three are steps of one recovery.  A commit that failed by an I/O
  * error may have reached the log or not, and after a failed sync nobody knows
- * what of the log is on the disk.  The connection is opened anew, which decides
- * whether the commit happened (BROKEN to IN_DOUBT).  Then the log is written
- * over itself and synced, copied into the database file, and that is synced, so
- * that nothing depends on a log that could not be synced once (IN_DOUBT to
- * GOOD).  A read may go on in between, a change may not: what it acknowledges
- * would depend on that log (P2).
+ * what of the log is on the disk.  The connection is opened anew, which shows
+ * whether the commit happened; the log is written over itself and synced, and
+ * if the commit did not happen what the log has of it is made void (BROKEN to
+ * IN_DOUBT).  Then the log is copied into the database file, and that is
+ * synced, so that nothing depends on a log that could not be synced once
+ * (IN_DOUBT to GOOD).  A read may go on in between, a change may not: what it
+ * acknowledges would depend on that log (P2).
  *
  * A checkpoint syncs the log first, and commits that were not synced may be in
  * it.  Where that sync fails, the system takes the log's pages for written, and
@@ -3646,9 +3647,16 @@ static int wal_renew_piece(const wal_log *l, void *to, int64_t len,
  * by which some VFSs know pages.  After a sync that has failed the system takes
  * for written what is not on the disk, and would never write it; after this it
  * writes all of it at the next sync.  The bytes are the same, so readers see no
- * difference, nor does a power cut on the way.  Only with SQLite's lock of the
- * one writer, and before the transaction has written. */
-static int wal_renew(const wal_log *l) {
+ * difference, nor does a power cut on the way.
+ *
+ * Behind `end` the log may have a commit that has failed.  Nobody sees it, and
+ * the next commit takes its place; but if all processes died before, SQLite
+ * would find it and take it for made.  So its first frame is made void.
+ *
+ * Only with SQLite's lock of the one writer, and before the transaction has
+ * written. */
+static int wal_renew(const wal_log *l, int64_t end) {
+  static const char none[WAL_FRAME];
   unsigned char head[WAL_HEAD];
   sqlite3_int64 size = 0;
   if (!l->file.f) return SQLITE_OK;
@@ -3660,11 +3668,13 @@ static int wal_renew(const wal_log *l) {
   if (rc != SQLITE_OK || !known) return rc; /* there is no frame in it */
   char *to = mem_resize(&l->s->a, NULL, (size_t)page);
   if (!to) return SQLITE_NOMEM;
-  for (int64_t at = WAL_HEAD; at + WAL_FRAME + page <= size && rc == SQLITE_OK;
-       at += WAL_FRAME + page) {
+  int64_t frame = WAL_FRAME + page, at = WAL_HEAD;
+  for (; at < end && at + frame <= size && rc == SQLITE_OK; at += frame) {
     rc = wal_renew_piece(l, to, WAL_FRAME, at);
     if (rc == SQLITE_OK) rc = wal_renew_piece(l, to, page, at + WAL_FRAME);
   }
+  if (rc == SQLITE_OK && at + frame <= size)
+    rc = l->file.real->xWrite(l->file.f, none, WAL_FRAME, at);
   mem_free(to);
   return rc;
 }
@@ -3817,15 +3827,33 @@ static bool shm_is_whole(const shm_head *head) {
   return sum[0] == head->sum[0] && sum[1] == head->sum[1];
 }
 
+/* Bytes of a page. */
+static int64_t shm_page(const shm_head *head) {
+  return (head->page & 0xfe00) | (head->page & 1) << 16;
+}
+
 /* Does a header tell of the log's last frame as wal_ saw it written: its
  * place, the size of the database, salt and checksum? */
 static bool shm_ends_log(const shm_head *head, const wal_log *l) {
-  int64_t page = (head->page & 0xfe00) | (head->page & 1) << 16;
-  return l->end == WAL_HEAD + head->frames * (WAL_FRAME + page) &&
+  return l->end == WAL_HEAD + head->frames * (WAL_FRAME + shm_page(head)) &&
          head->pages == base_big_endian(l->last + 4) &&
          memcmp(head->salt, l->last + 8, sizeof head->salt) == 0 &&
          head->frame_sum[0] == base_big_endian(l->last + 16) &&
          head->frame_sum[1] == base_big_endian(l->last + 20);
+}
+
+/* Where the log ends for whoever reads it; INT64_MAX: that is not known, or it
+ * is another log's end.  Under SQLite's lock of the one writer. */
+static int64_t shm_log_end(const store *s) {
+  shm_head copy[2];
+  unsigned char salt[sizeof copy->salt];
+  const wal_log *l = &s->wal_log;
+  shm_read_heads(&s->index, copy);
+  if (!shm_is_ready(copy) || !shm_is_whole(copy) ||
+      wal_read(l->file.f, salt, sizeof salt, WAL_SALT_AT) != SQLITE_OK ||
+      memcmp(salt, copy->salt, sizeof salt) != 0)
+    return INT64_MAX;
+  return WAL_HEAD + copy->frames * (WAL_FRAME + shm_page(copy));
 }
 
 /* What will be read is of a state that is not known. */
@@ -5343,7 +5371,7 @@ static int db_sync_log(store *s) {
  * that has ended: all of it is written once more.  In a transaction that has
  * written nothing yet. */
 static int db_renew_log(store *s) {
-  int rc = wal_renew(&s->wal_log);
+  int rc = wal_renew(&s->wal_log, shm_log_end(s));
   if (rc == SQLITE_OK) return db_sync_log(s);
   return base_fail(sql_code(rc), "%s: renewing the log: %s (SQLite %d)",
                    s->name, sqlite3_errstr(rc), rc);
@@ -6864,6 +6892,7 @@ static int txn_settle_log(store *s) {
   if (rc == ZKE_OK) rc = db_renew_log(s);
   int ended = db_end(s);
   if (rc == ZKE_OK) rc = ended;
+  if (rc == ZKE_OK) health_mend(s, HEALTH_BROKEN, HEALTH_IN_DOUBT);
   if (rc == ZKE_OK) rc = db_checkpoint(s, true);
   if (rc == ZKE_OK) health_mend(s, HEALTH_IN_DOUBT, HEALTH_GOOD);
   if (s->health == HEALTH_GOOD) side_note_doubt(s, false);
@@ -6880,7 +6909,6 @@ static int txn_recover(store *s) {
   if (rc != ZKE_OK) return rc;
   if (health_is_replaced(s)) rc = health_say_replaced(s); /* at the gate */
   if (health_is_broken(s)) rc = txn_reconnect(s);
-  if (rc == ZKE_OK) health_mend(s, HEALTH_BROKEN, HEALTH_IN_DOUBT);
   if (rc == ZKE_OK) rc = txn_settle_log(s);
   gate_leave(s);
   return rc == ZKE_OK || rc == ZKE_REPLACED ? rc : txn_not_usable(s);

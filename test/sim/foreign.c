@@ -105,6 +105,7 @@ static void do_write(int slot, sqlite3 *db) {
   if (rc == SQLITE_OK) rc = sqlite3_exec(db, end, NULL, NULL, NULL);
   if (rc == SQLITE_OK && end[0] == 'C' && row > written) written = row;
   if (rc != SQLITE_OK) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+  sim.last_fault = sim.now; /* nobody could write meanwhile */
   sim_say("another program: %s: %d", end, rc);
 }
 
