@@ -17,7 +17,7 @@ static int do_usage(const ops_actor *a) {
 
 static int do_ephemerals(const ops_actor *a) {
   zke_strings *paths = NULL;
-  int rc = zke_ephemerals(a->z, 0, "/", &paths);
+  int rc = zke_ephemerals(a->z, 0, "/l", &paths);
   zke_free(paths);
   return rc;
 }
