@@ -6,7 +6,8 @@
 #
 # Runs it for SECONDS (60) of processor time from SEED (1) on.  Every line of
 # zkembed.c that stands in test/sim/sometimes must be reached, so that the load
-# cannot go blind.  Prints what part of the engine was reached.
+# cannot go blind; a line behind a ? must branch in each way that it can.  Prints
+# what part of the engine was reached.
 . test/report.sh
 
 : "${SEED:=1}" "${SECONDS:=60}"
@@ -16,21 +17,26 @@ place=$(dirname "$object")
 
 rm -f "$place"/*.gcda
 "$program" "$SEED" 1000000 | tail -n 4
-gcov -t -o "$place" "$object" 2>/dev/null |
+gcov -t -b -c -o "$place" "$object" 2>/dev/null |
   sed -n '/0:Source:zkembed\.c$/,/0:Source:[^z]/p' >"$place/lines"
-awk -F: '$1 ~ /[0-9]/ { ran++ } $1 ~ /[#=]/ { not++ }
+awk -F: 'NF < 3 { next } $1 ~ /[0-9]/ { ran++ } $1 ~ /[#=]/ { not++ }
   END { printf "lines of zkembed.c: %.1f %%\n", 100 * ran / (ran + not) }' \
   "$place/lines"
 
-# reached SUBJECT LINE: it stands in the file once, and was run
+# reached LINE: it stands in the file once, and was run; "? LINE": in each way.
+# Behind a line gcov lists its branches.
 reached() {
-  line=$1 awk -F: '
+  line=${1#\? } ways=${1%%[!?]*} awk -F: '
+    here && /^branch/ { if (!/taken [1-9]/) missed++; next }
+    NF < 3 { next }
     { text = $0; sub(/^[^:]*:[^:]*:[ ]*/, "", text) }
+    { here = ENVIRON["ways"] && text == ENVIRON["line"] }
     text == ENVIRON["line"] { times++; if ($1 !~ /[#=-]/) ran = 1 }
     END {
       if (times != 1) print "stands " times + 0 " times in zkembed.c"
       else if (!ran) print "is never reached"
-      exit times != 1 || !ran
+      else if (missed) print "does not branch in " missed " ways"
+      exit times != 1 || !ran || missed
     }' "$place/lines"
 }
 
