@@ -4979,7 +4979,7 @@ static int schema_look_inside(store *s, enum schema_kind *kind) {
     *kind = SCHEMA_HOSTED;
     if (format != ZKE_FORMAT)
       *kind = format > ZKE_FORMAT ? SCHEMA_NEWER : SCHEMA_OLDER;
-  } else if (alone) {
+  } else if (alone && rc == ZKE_OK) {
     sql_keep_log(s->db, false);
   }
   return rc;
@@ -5100,7 +5100,8 @@ static int schema_accept_host(store *s, enum schema_kind *kind) {
   return ZKE_NOTADB;
 }
 
-/* Refuse what is not ours, nor can be. */
+/* Refuse what is not ours, nor can be.  What is accepted others may use, too:
+ * from here on SQLite must not copy its log without the gate when it closes. */
 static int schema_accept(store *s, enum schema_kind kind) {
   if (kind == SCHEMA_NO_DATABASE)
     return base_fail(ZKE_NOTADB, "%s is not a zkembed database", s->name);
@@ -5124,6 +5125,7 @@ static int schema_accept(store *s, enum schema_kind kind) {
                      "%s was written by a newer zkembed (format above %d)",
                      s->name, ZKE_FORMAT);
   }
+  sql_keep_log(s->db, true);
   return ZKE_OK;
 }
 
