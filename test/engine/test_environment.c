@@ -1,8 +1,9 @@
 /* test_environment.c - surroundings that do not behave
  *
- * P5, P6, P9, P10 and P11: processes that fork without end, namespaces, users and umasks, clocks that jump, descriptors that run out or
- * are closed by the host, files restored and disks full under open handles, a
- * file with two names or two mounts.
+ * P5, P6, P9, P10 and P11: processes that fork without end, namespaces, users
+ * and umasks, clocks that jump, descriptors that run out or are closed by the
+ * host, files restored and disks full under open handles, a file with two names
+ * or two mounts.
  * What needs root is skipped by others, with a sentence.
  */
 #define _GNU_SOURCE

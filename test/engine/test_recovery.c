@@ -857,7 +857,7 @@ static int version_in_copy(const char *db, const char *path) {
 
 /* P2: what a read shows after a COMMIT whose sync failed stays so, though all
  * processes die before anybody writes: while a reader keeps the log from being
- * copied (0).  If the log cannot be written over itself (1) nothing is shown. */
+ * copied (0).  If the log cannot be written anew (1) nothing is shown. */
 TEST_LOOP(what_is_seen_of_a_failed_commit_stays, 0, 2) {
   const char *db = test_path("a.db");
   sqlite3 *reader;
