@@ -101,11 +101,13 @@ static void do_write(int slot, sqlite3 *db) {
                    row, row);
   int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
   sim_say("another program writes row %d", row);
-  sched_pause((int64_t)sim_load(slot, (uint64_t)some_ms(slot)) * SIM_MS);
+  int64_t pause_ms = (int64_t)sim_load(slot, (uint64_t)some_ms(slot));
+  sim.last_fault = sim.now + pause_ms * SIM_MS; /* nobody can write so long */
+  sched_pause(pause_ms * SIM_MS);
   if (rc == SQLITE_OK) rc = sqlite3_exec(db, end, NULL, NULL, NULL);
   if (rc == SQLITE_OK && end[0] == 'C' && row > written) written = row;
   if (rc != SQLITE_OK) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
-  sim.last_fault = sim.now; /* nobody could write meanwhile */
+  sim.last_fault = sim.now;
   sim_say("another program: %s: %d", end, rc);
 }
 

@@ -95,7 +95,7 @@ static void strike(const plan_fault *f) {
 static void faults_end(void) {
   sim_tell('.', "no more faults; the processes come to rest");
   sim.ending = sim.now;
-  sim.last_fault = sim.now;
+  if (sim.last_fault < sim.now) sim.last_fault = sim.now;
   sim.full_until = sim.bad_until = 0;
   sched_note_faults();
   sched_go_on_all();

@@ -111,15 +111,16 @@ static bool counts(const keeper *k) {
   return the_plan.k.history && k->watches && k->since && is_alone();
 }
 
-/* All events up to a zxid were told, or are among those that wait. */
+/* All events up to a zxid were told, or are among those that wait: of these
+ * some may be of a watch before, which nobody will be told of. */
 static void check_told(const ops_actor *a, const keeper *k, int64_t zxid,
-                       int told, const char *how) {
+                       int least, int most, const char *how) {
   int64_t since = k->since;
   int changes = changes_between(a, since, zxid);
-  if (changes >= 0 && told != changes && k->since == since &&
-      !known_of[a->slot].lost)
-    sim_found("P3: %s: %d of the %d changes of /q up to %llx are told", how,
-              told, changes, (long long)zxid);
+  if (changes < 0 || k->since != since || known_of[a->slot].lost) return;
+  if (changes < least || changes > most)
+    sim_found("P3: %s: %d to %d of the %d changes of /q up to %llx are told",
+              how, least, most, changes, (long long)zxid);
 }
 
 /* zke_dispatch_to() tells of all changes up to a zxid. */
@@ -134,7 +135,7 @@ static void dispatch_to(const ops_actor *a, keeper *k) {
   forked_returned(a->slot, a->z, rc);
   known_end(c, rc);
   if (rc != ZKE_OK || !counts(k) || k->zxid > zxid || zxid < k->since) return;
-  check_told(a, k, zxid, k->told, "dispatch_to");
+  check_told(a, k, zxid, k->told, k->told, "dispatch_to");
 }
 
 /* What zke_op_untold() names is what the watcher was not called with yet. */
@@ -154,7 +155,8 @@ static void untold(const ops_actor *a, keeper *k) {
       waiting += strncmp(r[0].children->data[i], "/q/", 3) == 0;
   bool known = rc == ZKE_OK && r[0].rc == ZKE_OK && zxid >= k->since;
   zke_results_clear(r, 2);
-  if (known && counts(k)) check_told(a, k, zxid, k->told + waiting, "untold");
+  if (known && counts(k))
+    check_told(a, k, zxid, k->told, k->told + waiting, "untold");
 }
 
 /* ---- registering ---- */
