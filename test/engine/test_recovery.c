@@ -1879,6 +1879,20 @@ TEST_LOOP(impossible_length_is_damage, 0, 2) {
   zke_close(z);
 }
 
+/* A length that the data has not is damage, too: a part is not taken for the
+ * whole. */
+TEST(missing_data_is_damage) {
+  const char *db = test_path("a.db");
+  char *data = NULL;
+  zke *z = test_open(db);
+  make(z, "/n", ZKE_PERSISTENT);
+  ck_ok(change(z, "/n"));
+  sql(db, "UPDATE zkembed_node SET len=2 WHERE name='n'");
+  ck_rc(zke_get(z, "/n", NULL, NULL, &data, NULL, NULL), ZKE_CORRUPT);
+  ck_says("a node's data is missing");
+  zke_close(z);
+}
+
 /* P5: a slot that cannot be is no lease that has run out. */
 TEST_LOOP(hostile_slot_ends_no_session, 0, 3) {
   static const char *const slots[] = {LAST, "1152921504606846976", "-5"};
