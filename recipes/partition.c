@@ -844,6 +844,8 @@ static int part_discard_all(zke_partition *p) {
 static int part_quit(zke_partition *p, bool tell) {
   bool apart = false;
   if (!p->znode) return ZKE_OK;
+  /* what the listener has not heard yet would be another's when it hears it */
+  zke_recipe_untell(&p->r, ZKE_PARTITION_ACQUIRED);
   for (int i = 0; i < p->count; i++) {
     part_item *it = &p->item[i];
     if (item_is_held(it) && item_is_gone(p, it))

@@ -394,6 +394,26 @@ TEST_LOOP(a_lost_reply_leaves_no_twin, ZKE_TEST_FAIL_BEFORE,
   }
 }
 
+/* A start whose n-th read is lost fails and gives back what it has taken: the
+ * listener hears of none of it, since another may have it by then. */
+TEST(a_start_that_fails_tells_of_no_item) {
+  int failed = 0;
+  begin();
+  for (int n = 0; n < 4 * ITEMS; n++) {
+    memset(heard, 0, sizeof heard);
+    memset(owner, 0, sizeof owner);
+    memset(tokens, 0, sizeof tokens);
+    ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_READ, n));
+    bool fails = zke_partition_start(p[0]) != ZKE_OK;
+    ck_ok(zke_test_fail(z[0], 0, 0));
+    ck_assert_int_eq(heard[0][ZKE_PARTITION_ACQUIRED], fails ? 0 : ITEMS);
+    if (!fails) ck_ok(zke_partition_leave(p[0]));
+    failed += fails;
+  }
+  ck_assert_int_ge(failed, ITEMS);
+  end();
+}
+
 /* A release loses its reply: the item goes to its next owner, once. */
 TEST_LOOP(a_lost_reply_of_a_release_frees_the_item, ZKE_TEST_FAIL_BEFORE,
           ZKE_TEST_FAIL_AFTER + 1) {
