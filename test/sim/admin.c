@@ -80,9 +80,10 @@ static bool remove_side(const char *name) {
     disk_remove(path);
     any = true;
   }
-  if (!*name) remove_file(side);
   free(names);
-  return any;
+  if (*name || !disk_find(side)) return any;
+  disk_remove(side);
+  return true;
 }
 
 /* ---- acts ---- */

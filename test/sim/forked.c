@@ -173,6 +173,7 @@ void forked_returned(int slot, zke *z, int rc) {
   if (rc != ZKE_FORKED)
     sim_found("P9: a call that has become a child's gives %s",
               zke_error_name(rc));
+  if (!sched_self()->watched) sched_die(); /* cancelled in a life of its own */
   be_child(z);
   sched_return();
 }

@@ -608,6 +608,7 @@ void notes_told(const void *context, int type, const char *path, int64_t zxid) {
 void notes_cut(int64_t session, int64_t zxid) {
   for (int i = 0; i < notes_count; i++) {
     noted *c = notes_all[i];
-    if (c->session == session && (!c->done || c->zxid < zxid)) c->cut = zxid;
+    /* a watch_since() may itself queue too many */
+    if (c->session == session && (!c->done || c->zxid <= zxid)) c->cut = zxid;
   }
 }

@@ -173,6 +173,7 @@ static void watch_since(const ops_actor *a, keeper *k) {
   known_call c = known_begin(a->slot, "exists");
   if (known_end(c, zke_exists(a->z, "/q", NULL, NULL, NULL)) != ZKE_OK) return;
   int64_t zxid = zke_zxid();
+  if (!zxid) return; /* a child that has not asked for it yet */
   ops_wait(a, (int64_t)sim_load(a->slot, 50));
   k->watches = true;
   k->zxid = 0; /* what was told comes once more */
