@@ -143,7 +143,7 @@ static bool remove_one(void) {
 static void act(int what) {
   bool lost;
   sim_say("administrator: act %d", what);
-  sim.last_fault = sim.now;
+  sim_fault(sim.now);
   switch (what) {
     case ADMIN_BACKUP:
       make_backup();

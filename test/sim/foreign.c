@@ -33,13 +33,21 @@ static int number_of(sqlite3 *db, const char *sql) {
   return number;
 }
 
+/* Stand still in a transaction: so long nobody can write, if it has written, nor
+ * get a store out of doubt. */
+static void stand(int slot, int64_t most_ms) {
+  int64_t pause_ms = (int64_t)sim_load(slot, (uint64_t)most_ms);
+  sim_fault(sim.now + pause_ms * SIM_MS);
+  sched_pause(pause_ms * SIM_MS);
+}
+
 /* Read both nodes of the pair in one transaction, with a pause between them.
  * The version; NOTHING: they cannot be read now. */
 static int look(int slot, sqlite3 *db, int64_t pause_ms) {
   int least = known_pair();
   if (sqlite3_exec(db, "BEGIN", NULL, NULL, NULL) != SQLITE_OK) return NOTHING;
   int first = number_of(db, "SELECT version FROM zke_nodes WHERE path='/m0'");
-  sched_pause((int64_t)sim_load(slot, (uint64_t)pause_ms) * SIM_MS);
+  stand(slot, pause_ms);
   int second = number_of(db, "SELECT version FROM zke_nodes WHERE path='/m1'");
   sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
   if (first == NOTHING || second == NOTHING) return NOTHING;
@@ -103,13 +111,10 @@ static void do_write(int slot, sqlite3 *db) {
                    row, row);
   int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
   sim_say("another program writes row %d", row);
-  int64_t pause_ms = (int64_t)sim_load(slot, (uint64_t)some_ms(slot));
-  sim.last_fault = sim.now + pause_ms * SIM_MS; /* nobody can write so long */
-  sched_pause(pause_ms * SIM_MS);
+  stand(slot, some_ms(slot));
   if (rc == SQLITE_OK) rc = sqlite3_exec(db, end, NULL, NULL, NULL);
   if (rc == SQLITE_OK && end[0] == 'C' && row > written) written = row;
   if (rc != SQLITE_OK) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
-  sim.last_fault = sim.now;
   sim_say("another program: %s: %d", end, rc);
 }
 

@@ -56,7 +56,7 @@ static void strike(const plan_fault *f) {
   char text[128];
   plan_fault_words(f, text);
   sim_tell(f->kind == 'C' ? 'X' : '!', "%s", text);
-  sim.last_fault = sim.now;
+  sim_fault(sim.now);
   sched_note_faults();
   switch (f->kind) {
     case 'C':
@@ -95,7 +95,7 @@ static void strike(const plan_fault *f) {
 static void faults_end(void) {
   sim_tell('.', "no more faults; the processes come to rest");
   sim.ending = sim.now;
-  if (sim.last_fault < sim.now) sim.last_fault = sim.now;
+  sim_fault(sim.now);
   sim.full_until = sim.bad_until = 0;
   sched_note_faults();
   sched_go_on_all();
@@ -125,7 +125,7 @@ static void power_cut(disk_cut style) {
   sim.suspended = 0;
   sim.now += 20000 * SIM_MS;
   sim.booted = sim.now - 3000 * SIM_MS;
-  sim.last_fault = sim.now;
+  sim_fault(sim.now);
   for (int i = 0; i < SIM_SLOTS; i++) memory_forget(i);
   sched_forget_all();
   disk_power_cut(style);

@@ -350,7 +350,7 @@ void sched_kill(int number) {
   sched_process *p = slots[number].p;
   if (!sched_lives(number)) return;
   sim.kills++;
-  sim.last_fault = sim.now;
+  sim_fault(sim.now);
   p->dying = true;
   for (int i = 0; i < SIM_THREADS; i++) {
     fiber *f = slots[number].thread[i];
@@ -372,7 +372,7 @@ void sched_die(void) {
 static void stop(int64_t ms) {
   sched_process *p = running->p;
   sim.stops++;
-  sim.last_fault = sim.now;
+  sim_fault(sim.now);
   if (!p->stopped) p->stopped = sim.now;
   p->stop_until = sim.now + ms * SIM_MS;
   leave();
@@ -417,7 +417,7 @@ static int strike(const plan_fault *f, sim_call call) {
   char text[128];
   plan_fault_words(f, text);
   sim_tell('!', "%s, in %s", text, sim_call_name(call));
-  sim.last_fault = sim.now;
+  sim_fault(sim.now);
   switch (f->kind) {
     case 'k':
       running->torn = (int)f->arg;
@@ -603,7 +603,7 @@ static bool stands_still(sched_process *p, choice *c) {
   }
   p->stopped_ns += sim.now - p->stopped;
   p->stopped = 0;
-  sim.last_fault = sim.now;
+  sim_fault(sim.now);
   return false;
 }
 

@@ -175,6 +175,11 @@ typedef struct sim_world {
 
 extern sim_world sim;
 
+/* A fault strikes, or is felt until that time. */
+static inline void sim_fault(int64_t until) {
+  if (sim.last_fault < until) sim.last_fault = until;
+}
+
 /* Begin the sequences of a seed. */
 void sim_begin(uint64_t seed);
 /* From now on order and disk, and what is asked of SIM_PLAN, are others. */
