@@ -156,7 +156,7 @@ static void act(int what) {
       copy_itself();
       return;
     case ADMIN_FIFOS_OPEN:
-      remove_side("|");
+      if (remove_side("|")) sim.last_error = sim.now; /* to who opens one */
       known_fifos_lost = true;
       return;
     case ADMIN_FILE_OPEN:
