@@ -325,6 +325,13 @@ static void item_tell(zke_partition *p, const part_item *it, int event) {
   zke_recipe_tell(&p->r, event, it->token, it->name, (int)strlen(it->name));
 }
 
+/* The listener is not to hear any more that the item is this member's, since it
+ * may be another's by then.  Returns whether it has not heard it. */
+static bool item_untell(zke_partition *p, const part_item *it) {
+  zke_recipe_untell(&p->r, ZKE_PARTITION_RELEASE, it->name);
+  return zke_recipe_untell(&p->r, ZKE_PARTITION_ACQUIRED, it->name);
+}
+
 /* Forget that an item was held or wanted. */
 static void item_drop(part_item *it) {
   it->state = ITEM_NONE;
@@ -344,7 +351,7 @@ static int item_discard_twin(zke_partition *p, part_item *it) {
  * znode alone was deleted, by hand. */
 static void item_lose(zke_partition *p, part_item *it) {
   if (item_is_held(it)) {
-    item_tell(p, it, ZKE_PARTITION_LOST);
+    if (!item_untell(p, it)) item_tell(p, it, ZKE_PARTITION_LOST);
     if (!p->r.ended) item_discard_twin(p, it);
   }
   item_drop(it);
@@ -844,13 +851,11 @@ static int part_discard_all(zke_partition *p) {
 static int part_quit(zke_partition *p, bool tell) {
   bool apart = false;
   if (!p->znode) return ZKE_OK;
-  /* what the listener has not heard yet would be another's when it hears it */
-  zke_recipe_untell(&p->r, ZKE_PARTITION_ACQUIRED);
   for (int i = 0; i < p->count; i++) {
     part_item *it = &p->item[i];
     if (item_is_held(it) && item_is_gone(p, it))
       item_lose(p, it);
-    else if (item_is_held(it) && tell)
+    else if (item_is_held(it) && !item_untell(p, it) && tell)
       item_tell(p, it, ZKE_PARTITION_LOST);
     item_unwatch(p, it);
     apart = apart || (it->tried && !item_is_held(it));

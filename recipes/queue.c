@@ -796,7 +796,7 @@ static bool queue_needs_watch(zke_queue *q, const zke_q_wait *w,
  * item each time it is told would take one too many. */
 static int queue_leave(zke_q_wait *w) {
   zke_queue *q = w->q;
-  zke_recipe_untell(&q->r, w->event);
+  zke_recipe_untell(&q->r, w->event, NULL);
   w->state = ZKE_Q_WAIT_NO;
   w->blocking = false;
   for (queue_watch *x = w->watches; x; x = x->next) {

@@ -606,18 +606,23 @@ bool zke_recipe_tell(zke_recipe *r, int event, int64_t number, const char *text,
 }
 
 /* The others stay in their order. */
-void zke_recipe_untell(zke_recipe *r, int event) {
+bool zke_recipe_untell(zke_recipe *r, int event, const char *text) {
+  bool any = false;
   zke_note **at = &r->notes;
   while (*at) {
     zke_note *n = *at;
-    if (n->event == event) {
+    bool same = !text || ((size_t)n->len == strlen(text) &&
+                          memcmp(n->text, text, (size_t)n->len) == 0);
+    if (n->event == event && same) {
       *at = n->next;
       recipe_free_note(r, n);
+      any = true;
     } else {
       at = &n->next;
     }
   }
   r->notes_end = at;
+  return any;
 }
 
 /* ---- sleeping ----

@@ -227,8 +227,9 @@ bool zke_recipe_tell(zke_recipe *r, int event, int64_t number, const char *text,
                      int len);
 
 /* zke_recipe_untell - drop the notes of an event that the listener has not
- * heard yet, since what they say does not hold any more */
-void zke_recipe_untell(zke_recipe *r, int event);
+ * heard yet, since what they say does not hold any more: those of a text, or
+ * all (NULL).  Returns whether there was one */
+bool zke_recipe_untell(zke_recipe *r, int event, const char *text);
 
 /* zke_recipe_await - wait until done() or the deadline
  *
