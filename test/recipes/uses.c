@@ -84,16 +84,17 @@ static void wake_up(zke *z, int type, int state, const char *path,
 /* Sleep until anything has happened; false: the session cannot any more. */
 static bool sleep_on(zke *z) { return went(z, zke_wait(z, ZKE_FOREVER)); }
 
-/* Sleep until a znode is there. */
-static void await_node(zke *z, const char *path) {
+/* Sleep until a znode is there; false: it cannot be known. */
+static bool await_node(zke *z, const char *path) {
   int rc;
   do rc = zke_exists(z, path, wake_up, NULL, NULL);
   while (rc == ZKE_NONODE && sleep_on(z));
   if (rc != ZKE_NONODE) went(z, rc);
   zke_forget(z, wake_up, NULL);
+  return rc == ZKE_OK;
 }
 
-static void await_seen(zke *z) { await_node(z, "/seen"); }
+static bool await_seen(zke *z) { return await_node(z, "/seen"); }
 
 /* ---- lines ---- */
 
@@ -1221,7 +1222,7 @@ static void insist(zke *z, void *arg) {
  * reads who held then. */
 static void revoke(zke *z, void *insists) {
   zke_rwlock *rw = NULL;
-  await_seen(z);
+  if (!await_seen(z)) return;
   if (!went(z, zke_rwlock_new(z, "/rwlock", NULL, &rw))) return;
   int64_t deadline = insists ? zke_now(z) + 1000 : ZKE_FOREVER;
   if (went(z, zke_rwlock_revoke(rw, deadline, insists != NULL))) {
