@@ -231,12 +231,9 @@ static void note_last(int64_t zxid) {
   if (zxid > *last) *last = zxid;
 }
 
-/* Does the call leave no row, though it is synced: a set of an ACL, or a raise
- * that has changed the counter? */
+/* Does the call leave no row, though it is synced: a set of an ACL? */
 static bool is_durable_alone(const noted *c) {
-  if (c->rc != ZKE_OK || fate_of(c) != KNOWN) return false;
-  return c->kind == NOTES_set_acl ||
-         (c->kind == NOTES_raise_sequence && c->stat.pzxid == c->zxid);
+  return c->kind == NOTES_set_acl && c->rc == ZKE_OK && fate_of(c) == KNOWN;
 }
 
 /* The last zxid that is left of each epoch. */
