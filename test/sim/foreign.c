@@ -33,7 +33,7 @@ static int number_of(sqlite3 *db, const char *sql) {
   return number;
 }
 
-/* Stand still in a transaction: so long nobody can write, if it has written, nor
+/* Stand still in a transaction: so long nobody can write, if it writes, nor
  * get a store out of doubt. */
 static void stand(int slot, int64_t most_ms) {
   int64_t pause_ms = (int64_t)sim_load(slot, (uint64_t)most_ms);
