@@ -325,11 +325,15 @@ static void item_tell(zke_partition *p, const part_item *it, int event) {
   zke_recipe_tell(&p->r, event, it->token, it->name, (int)strlen(it->name));
 }
 
-/* The listener is not to hear any more that the item is this member's, since it
- * may be another's by then.  Returns whether it has not heard it. */
-static bool item_untell(zke_partition *p, const part_item *it) {
+/* An item that was held is held no more.  What the listener has not heard of it
+ * yet is dropped, since another member may have the item by then; LOST is told
+ * only if it has heard ACQUIRED.
+ *
+ *   tell  the listener did not ask for it */
+static void item_tell_end(zke_partition *p, const part_item *it, bool tell) {
   zke_recipe_untell(&p->r, ZKE_PARTITION_RELEASE, it->name);
-  return zke_recipe_untell(&p->r, ZKE_PARTITION_ACQUIRED, it->name);
+  if (zke_recipe_untell(&p->r, ZKE_PARTITION_ACQUIRED, it->name)) return;
+  if (tell) item_tell(p, it, ZKE_PARTITION_LOST);
 }
 
 /* Forget that an item was held or wanted. */
@@ -351,7 +355,7 @@ static int item_discard_twin(zke_partition *p, part_item *it) {
  * znode alone was deleted, by hand. */
 static void item_lose(zke_partition *p, part_item *it) {
   if (item_is_held(it)) {
-    if (!item_untell(p, it)) item_tell(p, it, ZKE_PARTITION_LOST);
+    item_tell_end(p, it, true);
     if (!p->r.ended) item_discard_twin(p, it);
   }
   item_drop(it);
@@ -855,8 +859,8 @@ static int part_quit(zke_partition *p, bool tell) {
     part_item *it = &p->item[i];
     if (item_is_held(it) && item_is_gone(p, it))
       item_lose(p, it);
-    else if (item_is_held(it) && !item_untell(p, it) && tell)
-      item_tell(p, it, ZKE_PARTITION_LOST);
+    else if (item_is_held(it))
+      item_tell_end(p, it, tell);
     item_unwatch(p, it);
     apart = apart || (it->tried && !item_is_held(it));
   }

@@ -87,8 +87,8 @@
  * nothing is read.
  *
  * LOSING THE SESSION, or the member's znode, loses every item: the listener
- * hears ZKE_PARTITION_LOST for each.  Where the session lives the object
- * deletes the items' znodes, as soon as it has noticed.
+ * hears ZKE_PARTITION_LOST for each that it knows of.  Where the session lives
+ * the object deletes the items' znodes, as soon as it has noticed.
  *
  * FENCING: zke_partition_token() is the zxid of taking an item, greater than
  * that of every owner before.  zke_partition_op() makes a zke_multi() fail
@@ -191,7 +191,8 @@ ZKE_API void zke_partition_free(zke_partition *p);
  *     if (rc == ZKE_OK) zke_wait(z, deadline);  // the listener does the work
  *     if (rc == ZKE_OK) rc = zke_partition_leave(p);
  *
- * start returns ZKE_OK, or, and then the object is not a member,
+ * start returns ZKE_OK, or, and then the object is not a member and the
+ * listener hears of no item, or also of its loss,
  *   ZKE_OTHERKIND  the path belongs to something else, or the members there
  *                  divide other items (the sentence names a member)
  *   ZKE_MISUSE     it is a member already, and stays one
