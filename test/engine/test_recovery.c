@@ -721,18 +721,24 @@ TEST_LOOP(recovers_no_other_file, 0, 2) {
   zke_close(z); /* it cannot end its session: whatever it says */
 }
 
-/* P2: as long as a reader keeps the log from being copied, nothing is
- * acknowledged; reading goes on, and changing once the reader has gone. */
-TEST(reader_in_the_way_of_recovery) {
-  const char *db = test_path("a.db");
+/* A connection of its own, in the midst of a read. */
+static sqlite3 *begin_reading(const char *db) {
   sqlite3 *reader;
-  zke *z = shim_open_handle(db);
-  make(z, "/n", ZKE_PERSISTENT);
   ck_assert_int_eq(sqlite3_open(db, &reader), SQLITE_OK);
   ck_assert_int_eq(
       sqlite3_exec(reader, "BEGIN;SELECT count(*)FROM zkembed_node", NULL, NULL,
                    NULL),
       SQLITE_OK);
+  return reader;
+}
+
+/* P2: as long as a reader keeps the log from being copied, nothing is
+ * acknowledged; reading goes on, and changing once the reader has gone. */
+TEST(reader_in_the_way_of_recovery) {
+  const char *db = test_path("a.db");
+  zke *z = shim_open_handle(db);
+  make(z, "/n", ZKE_PERSISTENT);
+  sqlite3 *reader = begin_reading(db);
   shim.failing = 1;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
   for (int i = 0; i < 3; i++) {
@@ -756,17 +762,10 @@ TEST_LOOP(forgets_after_a_failed_commit, 0, 2) {
   const char *db = test_path("a.db");
   test_events events = {0};
   zke_watch_list *list = NULL;
-  sqlite3 *reader;
   zke *z = shim_open_handle(db);
   make(z, "/n", ZKE_PERSISTENT);
   ck_ok(zke_get(z, "/n", test_record, &events, NULL, NULL, NULL));
-  ck_assert_int_eq(sqlite3_open(db, &reader), SQLITE_OK);
-  if (_i == 1) {
-    ck_assert_int_eq(
-        sqlite3_exec(reader, "BEGIN;SELECT count(*)FROM zkembed_node", NULL,
-                     NULL, NULL),
-        SQLITE_OK);
-  }
+  sqlite3 *reader = _i ? begin_reading(db) : NULL;
   shim.failing = 1;
   ck_rc(zke_delete(z, "/n", -1), ZKE_CONNECTIONLOSS);
   ck_rc(zke_forget(z, test_record, &events), _i ? ZKE_CONNECTIONLOSS : ZKE_OK);
@@ -817,14 +816,9 @@ TEST_LOOP(a_watch_in_doubt_is_not_the_one_before, 0, 2) {
  * next one finds everything. */
 TEST(closed_before_it_has_recovered) {
   const char *db = test_path("a.db");
-  sqlite3 *reader;
   zke *z = shim_open_handle(db);
   make(z, "/n", ZKE_PERSISTENT);
-  ck_assert_int_eq(sqlite3_open(db, &reader), SQLITE_OK);
-  ck_assert_int_eq(
-      sqlite3_exec(reader, "BEGIN;SELECT count(*)FROM zkembed_node", NULL, NULL,
-                   NULL),
-      SQLITE_OK);
+  sqlite3 *reader = begin_reading(db);
   shim.failing = 1;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
@@ -860,15 +854,10 @@ static int version_in_copy(const char *db, const char *path) {
  * copied (0).  If the log cannot be written anew (1) nothing is shown. */
 TEST_LOOP(what_is_seen_of_a_failed_commit_stays, 0, 2) {
   const char *db = test_path("a.db");
-  sqlite3 *reader;
   zke_stat stat;
   zke *z = shim_open_handle(db), *other = test_open(db);
   make(z, "/n", ZKE_PERSISTENT);
-  ck_assert_int_eq(sqlite3_open(db, &reader), SQLITE_OK);
-  ck_assert_int_eq(
-      sqlite3_exec(reader, "BEGIN;SELECT count(*)FROM zkembed_node", NULL, NULL,
-                   NULL),
-      SQLITE_OK);
+  sqlite3 *reader = begin_reading(db);
   shim.failing = 1;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
   shim.no_write = _i ? EIO : 0;

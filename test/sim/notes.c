@@ -529,30 +529,34 @@ int notes_zke_add_auth(zke *z, const char *scheme, const char *cert, int len) {
       z, with_data(begin(z, NOTES_add_auth, scheme), cert, len), NULL);
 }
 
+/* A call that sets a watch: of that mode or type, and from that zxid on. */
+static int watch_and_give(zke *z, noted *c, int how, int64_t zxid,
+                          zke_watch_fn fn, void *context) {
+  with_watch(c, fn, context);
+  c->number = how;
+  c->wide = zxid;
+  return make_and_give(z, c, NULL);
+}
+
 /* See notes_zke_delete(). */
 int notes_zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
                         void *context) {
-  noted *c = with_watch(begin(z, NOTES_add_watch, path), fn, context);
-  c->number = mode;
-  return make_and_give(z, c, NULL);
+  noted *c = begin(z, NOTES_add_watch, path);
+  return watch_and_give(z, c, mode, 0, fn, context);
 }
 
 /* See notes_zke_delete(). */
 int notes_zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
                         zke_watch_fn fn, void *context) {
-  noted *c = with_watch(begin(z, NOTES_set_watch, path), fn, context);
-  c->number = type;
-  c->wide = zxid;
-  return make_and_give(z, c, NULL);
+  noted *c = begin(z, NOTES_set_watch, path);
+  return watch_and_give(z, c, type, zxid, fn, context);
 }
 
 /* See notes_zke_delete(). */
 int notes_zke_watch_since(zke *z, const char *path, int mode, int64_t zxid,
                           zke_watch_fn fn, void *context) {
-  noted *c = with_watch(begin(z, NOTES_watch_since, path), fn, context);
-  c->number = mode;
-  c->wide = zxid;
-  return make_and_give(z, c, NULL);
+  noted *c = begin(z, NOTES_watch_since, path);
+  return watch_and_give(z, c, mode, zxid, fn, context);
 }
 
 /* ---- events ---- */
