@@ -661,8 +661,8 @@ void held_each(shell *sh,
  *                  does not run
  * signals_hold   - meanwhile none is taken: what has come was dealt with
  *                  before, or is pending; signals_release - no more
- * signals_settle - what has come is dealt with when it returns; at the prompt,
- *                  which has no hook
+ * signals_settle - deals with all signals that have come.  Only while no hook
+ *                  is set, as at the prompt
  * signals_wake_fd - readable when a signal came while no call ran: the prompt's
  * signals_stop_fd - readable when a signal came that ends what runs or reads;
  *                  signals_stopped - which, 0: none.  A person's next command

@@ -1,8 +1,8 @@
 /* test_process.c - several processes on one file
  *
  * P4 to P7, P9 and P10: what real processes see of each other, and how the
- * kernel tells of a death and of a change.  How they get on when any of them is
- * killed or stopped, and who waits how long, the simulated host shows.
+ * kernel tells of a death and of a change.  The simulated host kills and stops
+ * them at any call, and measures how long each waits.
  */
 #define _GNU_SOURCE
 #include "test/test.h"

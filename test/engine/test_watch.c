@@ -1689,8 +1689,8 @@ TEST_LOOP(events_follow_the_model, 0, WAYS) {
 
 /* ---- watches that are set too late ---- */
 
-/* zkembed.h, zke_set_watch: what was missed is told in the order in which the
- * watches were set.  One of them that is forgotten before takes none along. */
+/* zkembed.h, zke_set_watch: missed events come in the order in which their
+ * watches were set.  One that is forgotten before takes only its own away. */
 TEST_LOOP(a_missed_event_is_taken_back_alone, 0, 3 * WAYS) {
   static const char *const left[] = {"CREATED /b; CREATED /c",
                                      "CREATED /a; CREATED /c",

@@ -939,8 +939,8 @@ static void run_job(zke *z, void *arg) {
   if (went(z, zke_periodic_acquire(job, ZKE_FOREVER))) {
     stay("does it", 1);
     note_run(z, job);
-    /* Where the reply is lost, another may run by the time it is asked for:
-     * then the record is that one's. */
+    /* If the reply is lost, the record is read again, and another run may have
+     * replaced it by then. */
     int rc = zke_periodic_release(job, 0);
     if (rc != ZKE_LOST) went(z, rc);
   }
@@ -1082,8 +1082,8 @@ static void delete_first(zke *z, void *path) {
   zke_free(names);
 }
 
-/* In line, and holding, where znodes are deleted by hand: what is lost is told,
- * and the others go on. */
+/* Waits for the lock and holds it, while somebody deletes znodes by hand.  Who
+ * loses its own is told, and the others go on. */
 static void lock_by_hand(zke *z, void *path) {
   bool lost = false;
   zke_lock *lock = lock_heard(z, path, &lost);

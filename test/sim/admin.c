@@ -10,9 +10,9 @@
 #include "test/sim/foreign.h"
 #include "test/sim/history.h"
 #include "test/sim/known.h"
-#include "test/sim/rounds.h"
 #include "test/sim/load.h"
 #include "test/sim/ops.h"
+#include "test/sim/rounds.h"
 #include "test/sim/sched.h"
 
 enum { NOTHING = -1 };

@@ -34,7 +34,7 @@ typedef enum state { WAITED_FOR, INSIDE, OVER } state;
 /* One function of a use. */
 typedef struct party {
   state state;
-  int slot, thread; /* who is INSIDE */
+  int slot, thread; /* of who runs it, while INSIDE */
   int64_t began, session;
   bool may_end;                 /* another has ended its session, or tries to */
   bool failed;                  /* a call has, */

@@ -122,7 +122,7 @@ int64_t wait_clock(int which) {
   return which == ZKE_CLOCK_BOOTTIME ? monotonic + sim.suspended : monotonic;
 }
 
-/* A deadline ends with its boot, so it is counted from the present one's. */
+/* No deadline outlives its boot: it counts from the start of this one. */
 int64_t wait_of_monotonic(int64_t ns) {
   return ns + sim.booted - container_ahead();
 }

@@ -31,8 +31,8 @@ void watchers_forget(int slot) { keepers[slot] = (keeper){.watches = false}; }
 /* With several threads another one calls, and is called, meanwhile. */
 static bool is_alone(void) { return the_plan.k.threads == 1; }
 
-/* The watcher: in order, none twice, none after its end.  The keeper is the
- * slot's; a dead one's is another's by now, and never called. */
+/* The watcher: events come in order, none twice, none after its end.  A slot
+ * has one keeper; after a death the next process of the slot has it. */
 static void on_event(zke *z, int type, int state, const char *path,
                      void *context) {
   keeper *k = context;
