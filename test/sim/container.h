@@ -9,6 +9,10 @@
 
 #include "test/sim/sim.h"
 
+/* The knob's value for a container whose clocks are ahead, with the host's boot
+ * id: there all processes judge the same sessions. */
+enum { CONTAINER_AHEAD = 4 };
+
 /* A pid for a new process of a slot: one of few, which the dead had before. */
 int container_pid(int slot);
 /* The running process's boot id; 0 or the negative of an errno. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "test/sim/admin.h"
+#include "test/sim/container.h"
 #include "test/sim/disk.h"
 #include "test/sim/sched.h"
 
@@ -404,6 +405,7 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   k->history = !one_in(3);
   k->devices = one_in(2);
   k->container = one_in(5) ? 1 + below(9) : 0;
+  if (k->kept && one_in(2)) k->container = CONTAINER_AHEAD;
   plan_kills(p);
   plan_stops(p);
   plan_copies(p);

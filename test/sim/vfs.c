@@ -12,7 +12,7 @@
 enum { SECTOR_BYTES = 4096, LONGEST_PATH = 100 };
 
 /* The lock of the WAL-index that a writer has. */
-enum { WRITERS = 0 };
+enum { WRITERS = 0, CHECKPOINTS = 1 };
 
 /* A handle.  It is in three lists: of its file's, of the WAL-index's, and of
  * its process's. */
@@ -27,9 +27,11 @@ typedef struct vfs_file {
   unsigned shared, exclusive; /* of the WAL-index's locks */
   bool sync_names;            /* with the next sync, as the file may be new */
   bool remove;                /* when it is closed */
-  bool untold;    /* a sync has failed: Linux tells each description once */
-  bool inherited; /* by a forked child */
-  bool foreign;   /* another program's */
+  bool copies;     /* pages are in the database, not yet synced, since */
+  uint32_t copied; /* so many frames of the log were noted as copied */
+  bool untold;     /* a sync has failed: Linux tells each description once */
+  bool inherited;  /* by a forked child */
+  bool foreign;    /* another program's */
   char path[DISK_PATH];
 } handle;
 
@@ -216,6 +218,29 @@ static void check_gate(const handle *h) {
       sim_found("P12: %s is written beside a writer of the log", h->path);
 }
 
+/* How many frames of the log are noted as copied: nBackfill of the WAL-index,
+ * behind two copies of its header. */
+static uint32_t frames_copied(const handle *h) {
+  uint32_t n = 0;
+  if (h->shm->regions) memcpy(&n, (char *)h->shm->region[0] + 96, sizeof n);
+  return n;
+}
+
+/* A page of the log is written into the database. */
+static void note_copy(handle *h) {
+  if (!(h->flags & SQLITE_OPEN_MAIN_DB) || !h->shm || h->copies) return;
+  h->copies = true;
+  h->copied = frames_copied(h);
+}
+
+/* A checkpoint gives its lock back: what it has noted as copied nobody writes
+ * again, so it must have been synced before (P8). */
+static void check_copies(handle *h) {
+  if (h->copies && !h->foreign && frames_copied(h) > h->copied)
+    sim_found("P8: pages are noted as copied into %s without a sync", h->path);
+  h->copies = false;
+}
+
 /* The process dies inside the write: some of its pages are there.  Linux looks
  * for a signal between two pages. */
 static void die_writing(handle *h, const void *data, int size, int64_t at) {
@@ -231,6 +256,7 @@ static int io_write(sqlite3_file *f, const void *data, int size,
   handle *h = handle_of(f);
   int error = sched_step(CALL_dwrite);
   check_gate(h);
+  note_copy(h);
   if (sim.verbose > 2)
     sim_say("  %d bytes at %lld of %s", size, (long long)at, h->path);
   if (sched_torn() > 0) die_writing(h, data, size, at);
@@ -281,7 +307,7 @@ static int io_sync(sqlite3_file *f, int flags) {
     return fail(EIO, SQLITE_IOERR_FSYNC);
   }
   if (h->sync_names) disk_sync_parent(h->path);
-  h->sync_names = false;
+  h->sync_names = h->copies = false;
   return SQLITE_OK;
 }
 
@@ -450,6 +476,7 @@ static int io_shm_lock(sqlite3_file *f, int first, int count, int flags) {
   int error = sched_step(unlocks ? CALL_shmunlock : CALL_shmlock);
   if (!h->shm || error) return fail(error, SQLITE_IOERR_SHMLOCK);
   if (unlocks) {
+    if (h->exclusive & mask & 1u << CHECKPOINTS) check_copies(h);
     h->shared &= ~mask;
     h->exclusive &= ~mask;
     return SQLITE_OK;
