@@ -1953,7 +1953,7 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
 /* clang-format off */
 #define SQL_NAMES(X)                                                          \
   X(BEGIN_READ) X(BEGIN_WRITE) X(COMMIT) X(ROLLBACK) X(JOIN) X(JOIN_END)      \
-  X(JOIN_UNDO) X(APP_BEGIN) X(APP_END) X(META) X(META_SET)                    \
+  X(JOIN_UNDO) X(APP_BEGIN) X(APP_END) X(META) X(META_ZXID) X(META_SET)       \
   X(META_FILES) X(META_FILES_SET) X(NODE_ROW) X(NODE_DATA) X(NODE_ADD)        \
   X(NODE_CHILD_ADDED) X(NODE_CHILD_GONE) X(NODE_RAISE) X(NODE_SET_DUE)        \
   X(NODE_REMOVE) X(NODE_SET) X(NODE_SET_ACL) X(NODE_NAMES) X(NODE_COUNT)      \
@@ -6234,6 +6234,19 @@ static void wake_forget(store *s) {
  * long, and by the tick.
  * ==================================================================== */
 
+/* Remember the inodes of SQLite's side files, for the tick.  Other files under
+ * these names later mean that somebody has replaced them. */
+static void guard_note_files(store *s) {
+  if (s->memory || s->readonly) return;
+  if (host_stat(s, s->wal, &s->wal_id) < 0) s->wal_id.inode = 0;
+  if (host_stat(s, s->shm, &s->shm_id) < 0) s->shm_id.inode = 0;
+}
+
+/* The store is not connected: nothing keeps those files. */
+static void guard_forget_files(store *s) {
+  s->wal_id.inode = s->shm_id.inode = 0;
+}
+
 /* The store is of no use any more: expire its sessions and wake them, so that
  * each tells its watcher. */
 static void guard_end_store(store *s) {
@@ -6865,15 +6878,35 @@ static int txn_verify_file(store *s) {
   return rc < 0 ? host_fail(s, rc, "cannot stat", s->file) : ZKE_OK;
 }
 
+SQL_STATEMENT(META_ZXID, "SELECT zxid FROM zkembed_meta");
+
+/* While the store was not connected another program may have been the last to
+ * close the file, and SQLite has taken the log away then: so there may be
+ * another log now.  But if a change that was acknowledged is missing, somebody
+ * else has removed it. */
+static int txn_note_files(store *s) {
+  int64_t zxid = 0, known = side_read_hint(s, SIDE_ZXID_AT);
+  int rc = sql_fetch_ints(s, SQL_META_ZXID, 0, 1, &zxid);
+  if (rc != ZKE_OK) return rc;
+  if (zxid < known) {
+    guard_give_up(s, s->wal);
+    return health_say_replaced(s);
+  }
+  guard_note_files(s);
+  return ZKE_OK;
+}
+
 /* Open the database anew, by the path and into the file that it was. */
 static int txn_reconnect(store *s) {
   db_disconnect(s);
+  guard_forget_files(s);
   int rc = txn_verify_file(s);
   if (rc == ZKE_OK) rc = db_connect(s, false);
   if (rc == ZKE_OK) rc = txn_verify_file(s);
   if (rc == ZKE_OK) rc = db_configure(s);
   if (rc == ZKE_OK) rc = db_enter_wal(s);
-  return rc == ZKE_OK ? db_prepare_ends(s) : rc;
+  if (rc == ZKE_OK) rc = db_prepare_ends(s);
+  return rc == ZKE_OK ? txn_note_files(s) : rc;
 }
 
 /* What a call is told while the store cannot be recovered; see health_. */
@@ -14410,14 +14443,6 @@ static int store_open_memory(store *s) {
   return rc == ZKE_OK ? db_prepare_ends(s) : rc;
 }
 
-/* Remember the inodes of SQLite's side files, for the tick. Other files under
- * these names later mean that somebody has replaced them (guard_). */
-static void store_note_files(store *s) {
-  if (s->memory || s->readonly) return;
-  if (host_stat(s, s->wal, &s->wal_id) < 0) s->wal_id.inode = 0;
-  if (host_stat(s, s->shm, &s->shm_id) < 0) s->shm_id.inode = 0;
-}
-
 /* Open the store's database in one of the three ways: in memory, for
  * inspection, for work. */
 static int store_open(store *s, unsigned flags) {
@@ -15277,7 +15302,7 @@ static int api_open(const char *name, const zke_options *options, zke **z_out) {
     store_free(s);
     return rc;
   }
-  store_note_files(s);
+  guard_note_files(s);
   if (!s->readonly)
     sweep_tick(s, false, SWEEP_PATIENCE); /* what died while nobody looked */
   lock_drop(s);

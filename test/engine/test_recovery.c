@@ -171,6 +171,7 @@ static struct {
   int failing;    /* so many syncs fail */
   int unread;     /* so many reads fail … */
   int read_first; /* … after so many */
+  int unopened;   /* so many opens of the database fail */
   int no_write;   /* the errno by which writes to the log fail; 0: none do */
   bool short_of_memory; /* to map more than the WAL-index's first page */
   bool no_shm;          /* no shared memory: such a VFS cannot do WAL */
@@ -215,8 +216,10 @@ static int shim_read(sqlite3_file *f, void *buffer, int n, sqlite3_int64 at) {
 static int shim_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
                      int flags, int *out_flags) {
   (void)v;
-  int rc = shim.real->xOpen(shim.real, name, f, flags, out_flags);
   bool database = (flags & SQLITE_OPEN_MAIN_DB) != 0;
+  f->pMethods = NULL;
+  if (database && shim.unopened > 0 && shim.unopened--) return SQLITE_CANTOPEN;
+  int rc = shim.real->xOpen(shim.real, name, f, flags, out_flags);
   if (rc != SQLITE_OK || !(database || (flags & SQLITE_OPEN_WAL))) return rc;
   sqlite3_io_methods *m = &shim.methods[!database];
   *m = *f->pMethods;
@@ -719,6 +722,35 @@ TEST_LOOP(recovers_no_other_file, 0, 2) {
   ck_ok(zke_wait(z, zke_now(z) + 5000));
   test_expect(z, &events, "SESSION -112");
   zke_close(z); /* it cannot end its session: whatever it says */
+}
+
+/* P5: while a store that recovers is not connected, another program may be the
+ * last to close the file, and takes the log away with all that was in it; the
+ * session lived on until the next tick.  P2: a log that was removed with what
+ * was acknowledged is another matter. */
+TEST_LOOP(the_log_may_go_while_nobody_has_it, 0, 2) {
+  const char *db = test_path("a.db");
+  test_events events = {0};
+  zke *z = shim_open_handle(db);
+  ck_ok(zke_set_watcher(z, test_record, &events));
+  make(z, "/n", ZKE_PERSISTENT);
+  shim.failing = 1, shim.unopened = 1;
+  ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
+  z->s->recover_at = 0;
+  ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
+  if (_i == 0) sql(db, "SELECT count(*) FROM zkembed_node");
+  if (_i == 1) ck_assert_int_eq(unlink(z->s->wal), 0);
+  ck_assert_int_ne(access(z->s->wal, F_OK), 0);
+  z->s->recover_at = 0;
+  ck_rc(change(z, "/n"), _i ? ZKE_REPLACED : ZKE_OK);
+  sweep_verify_files(z->s);
+  ck_rc(change(z, "/n"), _i ? ZKE_REPLACED : ZKE_OK);
+  if (_i == 1) {
+    ck_says("a.db");
+    ck_ok(zke_wait(z, zke_now(z) + 5000));
+    test_expect(z, &events, "SESSION -112");
+  }
+  zke_close(z); /* it cannot end a session that was given up */
 }
 
 /* A connection of its own, in the midst of a read. */

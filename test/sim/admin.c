@@ -92,7 +92,7 @@ static bool remove_side(const char *name) {
  * as by an error. */
 static void note_lost(void) {
   known_side_lost = true;
-  sim.last_error = sim.now;
+  sim_error(sim.now);
   for (int i = 0; i < SIM_SLOTS; i++)
     if (sched_lives(i)) sched_process_of(i)->adrift = sim.now;
 }
@@ -156,7 +156,7 @@ static void act(int what) {
       copy_itself();
       return;
     case ADMIN_FIFOS_OPEN:
-      if (remove_side("|")) sim.last_error = sim.now; /* to who opens one */
+      if (remove_side("|")) sim_error(sim.now); /* to who opens one */
       known_fifos_lost = true;
       return;
     case ADMIN_FILE_OPEN:

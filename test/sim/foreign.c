@@ -65,7 +65,7 @@ void foreign_any(const ops_actor *a) {
   sqlite3 *db = NULL;
   int flags = SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX;
   int version = NOTHING;
-  if (sqlite3_open_v2(ops_file, &db, flags, vfs_name) == SQLITE_OK)
+  if (sqlite3_open_v2(ops_file, &db, flags, vfs_foreign_name) == SQLITE_OK)
     version = look(a->slot, db, SHORT_MS);
   if (version != NOTHING) known_pair_set(version);
   sqlite3_close(db);

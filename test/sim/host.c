@@ -72,11 +72,11 @@ static void strike(const plan_fault *f) {
       break;
     case 'F':
       sim.full_until = sim.now + f->arg * SIM_MS;
-      sim.last_error = sim.full_until;
+      sim_error(sim.full_until);
       break;
     case 'B':
       sim.bad_until = sim.now + f->arg * SIM_MS;
-      sim.last_error = sim.bad_until;
+      sim_error(sim.bad_until);
       break;
     case 'W':
       sim.wall += f->arg * SIM_MS;

@@ -445,7 +445,7 @@ static int strike(const plan_fault *f, sim_call call) {
       return 0;
     default:
       sim.errors++;
-      if (sim.last_error < sim.now) sim.last_error = sim.now;
+      sim_error(sim.now);
       return (int)f->arg;
   }
 }

@@ -165,7 +165,7 @@ typedef struct sim_world {
   int64_t full_until; /* the disk is full, */
   int64_t bad_until;  /* or fails to write */
   int64_t last_fault; /* the last fault of any kind, -1: none was */
-  int64_t last_error; /* the last call that failed by a fault */
+  int64_t last_error; /* the last time that a call failed by one, or may */
   int64_t ending;     /* when faults ended; 0: they may still come */
   uint64_t hash;      /* of all that happened */
   int boots, kills, stops, errors, cuts, switches;
@@ -178,6 +178,11 @@ extern sim_world sim;
 /* A fault strikes, or is felt until that time. */
 static inline void sim_fault(int64_t until) {
   if (sim.last_fault < until) sim.last_fault = until;
+}
+
+/* Calls fail by a fault, until that time. */
+static inline void sim_error(int64_t until) {
+  if (sim.last_error < until) sim.last_error = until;
 }
 
 /* Begin the sequences of a seed. */

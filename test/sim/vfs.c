@@ -301,7 +301,7 @@ static int io_sync(sqlite3_file *f, int flags) {
   for (handle *o = h->n->handles; o && error; o = o->next) o->untold = true;
   if (h->untold) {
     h->untold = false;
-    sim.last_error = sim.now;
+    sim_error(sim.now);
     sim_fault(sim.now);
     sim_say("a sync reports an error");
     return fail(EIO, SQLITE_IOERR_FSYNC);
