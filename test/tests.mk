@@ -166,7 +166,8 @@ deps:
 
 ##@ The quick tests in other ways
 ## sqlite-oldest sqlite-newest  with the oldest SQLite that is accepted and the
-##                 newest, which npm fetches; with conformance and torture
+##                 newest, which npm fetches; with conformance, torture and the
+##                 simulated host
 ## valgrind        under valgrind: VALGRIND_TESTS=multi
 ## mutate          they notice wrong lines in the engine: LINES=50 SEED=1
 ##                 ONLY=FUNCTION LIST=1
@@ -190,6 +191,7 @@ sqlite-here: $(SQLITE_TESTS:%=$T/test_%) $(WORKER) $(BUILD)/recipes/fence.o
 	@$(MAKE) --no-print-directory OPS=$(or $(OPS),15000) SEED=$(or $(SEED),1) \
 	  conformance
 	@$(MAKE) --no-print-directory KILLS=150 torture-recipes
+	@$(MAKE) --no-print-directory SECONDS=20 sim
 
 build/deps/sqlite-oldest/sqlite3.c: private IS = $(SQLITE_OLDEST)
 build/deps/sqlite-newest/sqlite3.c: private IS = $(SQLITE_NEWEST)
