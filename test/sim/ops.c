@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "test/sim/around.h"
 #include "test/sim/cancel.h"
 #include "test/sim/corner.h"
 #include "test/sim/foreign.h"
@@ -465,7 +464,7 @@ static const kind kinds[] = {
     {op_check, 1, true},        {op_wait, 2, true},
     {op_batch_undone, 1, true}, {op_expire, 1, true},
     {line_any, 1, true},        {kept_any, 2, true},
-    {around_any, 2, true},      {watchers_any, 2, true},
+    {tree_around, 2, true},      {watchers_any, 2, true},
     {foreign_any, 1, true},     {corner_any, 2, false},
     {cancel_any, 1, false},     {tree_any, 4, false},
     {op_watch_again, 1, true},  {rights_any, 1, false}};

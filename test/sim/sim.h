@@ -24,8 +24,8 @@
  *   load.c      the lives of the processes; forked.c those of forked children
  *   ops.c       the calls that they make, at random; kept.c those of kept
  *               sessions, line.c locks in line, watchers.c watches that stay,
- *               tree.c what only the model can judge, foreign.c plain SQLite,
- *               cancel.c threads that are cancelled, around.c the others
+ *               tree.c what only the model can judge, and the others,
+ *               foreign.c plain SQLite, cancel.c threads that are cancelled
  *   rounds.c    uses of recipes (test/recipes/uses.h) by these processes
  *   watches.c   the watches, and what is checked of each
  *   history.c   the engine's own history, compared at the end

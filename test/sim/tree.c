@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "test/sim/forked.h"
 #include "test/sim/known.h"
 #include "test/sim/plan.h"
 #include "test/sim/watches.h"
@@ -76,15 +77,20 @@ static int do_single(const ops_actor *a) {
   return single(a->z, &op);
 }
 
-/* Some changes, all or nothing. */
-static int do_multi(const ops_actor *a) {
-  zke_op ops[OPS];
+/* At most OPS operations, all or nothing. */
+static int multi(const ops_actor *a, const zke_op *ops, int count) {
   zke_op_result r[OPS] = {{0}};
-  int count = 1 + (int)sim_load(a->slot, OPS);
-  for (int i = 0; i < count; i++) fill(a, &ops[i]);
   int rc = zke_multi(a->z, ops, count, r);
   zke_results_clear(r, count);
   return rc;
+}
+
+/* Some changes in one call. */
+static int do_multi(const ops_actor *a) {
+  zke_op ops[OPS];
+  int count = 1 + (int)sim_load(a->slot, OPS);
+  for (int i = 0; i < count; i++) fill(a, &ops[i]);
+  return multi(a, ops, count);
 }
 
 /* What the tree refuses is no failure of a batch. */
@@ -121,16 +127,25 @@ static int do_read(const ops_actor *a) {
 }
 
 /* How many nodes lie below one? */
-static int do_count(const ops_actor *a) {
+static int count(const ops_actor *a, const char *path) {
   int64_t count;
-  return zke_count(a->z, a_path(a), &count);
+  return zke_count(a->z, path, &count);
 }
 
+static int do_count(const ops_actor *a) { return count(a, a_path(a)); }
+static int do_count_queue(const ops_actor *a) { return count(a, "/q"); }
+
 /* The next number, higher or not. */
-static int do_raise(const ops_actor *a) {
+static int raise_below(const ops_actor *a, const char *path, uint64_t most) {
   zke_stat stat;
-  const char *path = a_path(a);
-  return zke_raise_sequence(a->z, path, (int)sim_load(a->slot, 20), &stat);
+  return zke_raise_sequence(a->z, path, (int)sim_load(a->slot, most), &stat);
+}
+
+static int do_raise(const ops_actor *a) {
+  return raise_below(a, a_path(a), 20);
+}
+static int do_raise_line(const ops_actor *a) {
+  return raise_below(a, "/line", 100);
 }
 
 /* A node that anybody may change, or nobody any more. */
@@ -152,20 +167,177 @@ static int do_watch(const ops_actor *a) {
   return zke_children(a->z, path, watches_event, w, NULL, &stat);
 }
 
-/* By weight.  What the tree refuses is no failure of the call. */
-void tree_any(const ops_actor *a) {
-  static const struct {
-    const char *name;
-    int (*fn)(const ops_actor *a);
-    int weight;
-  } all[] = {{"tree: one", do_single, 5},  {"tree: multi", do_multi, 3},
-             {"tree: batch", do_batch, 1}, {"tree: read", do_read, 2},
-             {"tree: count", do_count, 1}, {"tree: raise", do_raise, 1},
-             {"tree: watch", do_watch, 4}, {"tree: set_acl", do_acl, 1}};
-  size_t i = 0;
-  for (int n = (int)sim_load(a->slot, 18); n >= all[i].weight; i++)
-    n -= all[i].weight;
-  known_call c = known_begin(a->slot, all[i].name);
-  int rc = all[i].fn(a);
+/* ---- all other calls: they come back in time, and do no harm ---- */
+
+static int do_usage(const ops_actor *a) {
+  int64_t count = 0, bytes = 0;
+  return zke_usage(a->z, "/", &count, &bytes);
+}
+
+static int do_ephemerals(const ops_actor *a) {
+  zke_strings *paths = NULL;
+  int rc = zke_ephemerals(a->z, 0, "/l", &paths);
+  zke_free(paths);
+  return rc;
+}
+
+static int do_sync(const ops_actor *a) { return zke_sync(a->z, "/"); }
+
+static int do_sessions(const ops_actor *a) {
+  zke_session_list *list = NULL;
+  int rc = zke_sessions(a->z, &list);
+  zke_free(list);
+  return rc;
+}
+
+static int do_watches(const ops_actor *a) {
+  zke_watch_list *list = NULL;
+  int rc = sim_load(a->slot, 2) ? zke_watches(a->z, &list)
+                                : zke_waiters(a->z, &list);
+  zke_free(list);
+  return rc;
+}
+
+static int do_counters(const ops_actor *a) {
+  zke_counts counts;
+  return zke_counters(a->z, &counts);
+}
+
+static int do_acl_again(const ops_actor *a) {
+  zke_acls *acls = NULL;
+  int rc = zke_get_acl(a->z, "/l", &acls, NULL);
+  if (rc == ZKE_OK) rc = zke_set_acl(a->z, "/l", -1, acls, NULL);
+  zke_free(acls);
+  return rc;
+}
+
+static int do_compact(const ops_actor *a) {
+  if (sim_load(a->slot, 4)) return ZKE_OK;
+  return zke_compact(a->z, zke_now(a->z) + 1000);
+}
+
+static int do_history_keep(const ops_actor *a) {
+  if (the_plan.k.history) return ZKE_OK; /* history.c has it */
+  return zke_history_keep(a->z, sim_load(a->slot, 3) ? 50 : 0, 0);
+}
+
+static int do_history(const ops_actor *a) {
+  zke_change_list *changes = NULL;
+  int rc = zke_history(a->z, "/", 0, 20, &changes);
+  zke_free(changes);
+  return rc;
+}
+
+static int do_pending(const ops_actor *a) {
+  int pending = 0;
+  return zke_pending(a->z, &pending);
+}
+
+static int do_check(const ops_actor *a) {
+  zke_op ops[2];
+  zke_op_check(&ops[0], "/l", sim_load(a->slot, 2) ? -1 : 7);
+  zke_op_create(&ops[1], "/l/n-", NULL, -1, ZKE_OPEN_ACL,
+                ZKE_EPHEMERAL_SEQUENTIAL);
+  return multi(a, ops, 2);
+}
+
+/* A node that only whoever has the password may read or remove. */
+static int do_private(const ops_actor *a) {
+  char *data = NULL;
+  int len = 0;
+  if (sim_load(a->slot, 2)) return zke_add_auth(a->z, "digest", OPS_USER, 11);
+  int rc = zke_create(a->z, "/private", "x", 1, &zke_creator_all_acl,
+                      ZKE_PERSISTENT, NULL, NULL);
+  if (rc == ZKE_NODEEXISTS)
+    rc = zke_get(a->z, "/private", NULL, NULL, &data, &len, NULL);
+  if (rc == ZKE_OK && sim_load(a->slot, 2))
+    rc = zke_delete(a->z, "/private", -1);
+  zke_free(data);
+  return rc == ZKE_INVALIDACL || rc == ZKE_NOAUTH ? ZKE_OK : rc;
+}
+
+/* A quota of the queue, which the log then is told of. */
+static int do_quota(const ops_actor *a) {
+  static const char limits[] = "count=3,bytes=-1";
+  const int len = (int)sizeof limits - 1;
+  int rc = zke_create(a->z, "/zookeeper/quota/q", NULL, -1, ZKE_OPEN_ACL,
+                      ZKE_PERSISTENT, NULL, NULL);
+  if (rc == ZKE_OK || rc == ZKE_NODEEXISTS)
+    rc = zke_create(a->z, "/zookeeper/quota/q/zookeeper_limits", limits, len,
+                    ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+  if (rc == ZKE_NODEEXISTS && sim_load(a->slot, 2))
+    rc = zke_delete(a->z, "/zookeeper/quota/q/zookeeper_limits", -1);
+  return rc;
+}
+
+static int do_overdue(const ops_actor *a) {
+  int overdue = 0;
+  return zke_overdue(a->z, &overdue);
+}
+
+static int do_turn(const ops_actor *a) {
+  int64_t turn = zke_turn(a->z);
+  if (sim_load(a->slot, 2)) return zke_wake(a->z);
+  int rc = zke_wait_turn(a->z, turn, zke_now(a->z) + 20);
+  forked_returned(a->slot, a->z, rc);
+  return rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK : rc;
+}
+
+static int do_touch(const ops_actor *a) { return zke_touch(a->z); }
+
+static int do_bad_path(const ops_actor *a) {
+  int rc =
+      zke_exists(a->z, sim_load(a->slot, 2) ? "/a//b" : "no", NULL, NULL, NULL);
+  return rc == ZKE_BADARGUMENTS ? ZKE_OK : rc;
+}
+
+/* ---- which ---- */
+
+typedef struct kind {
+  const char *name;
+  int (*fn)(const ops_actor *a);
+  int weight;
+} kind;
+
+/* Make one of the calls, by weight; `sum` is that of all.  What the tree
+ * refuses is no failure of the call. */
+static void any(const ops_actor *a, const kind *all, uint64_t sum) {
+  int n = (int)sim_load(a->slot, sum);
+  while (n >= all->weight) n -= (all++)->weight;
+  known_call c = known_begin(a->slot, all->name);
+  int rc = all->fn(a);
   known_end(c, rc == ZKE_NOAUTH ? ZKE_OK : rc);
+}
+
+void tree_any(const ops_actor *a) {
+  static const kind all[] = {
+      {"tree: one", do_single, 5},  {"tree: multi", do_multi, 3},
+      {"tree: batch", do_batch, 1}, {"tree: read", do_read, 2},
+      {"tree: count", do_count, 1}, {"tree: raise", do_raise, 1},
+      {"tree: watch", do_watch, 4}, {"tree: set_acl", do_acl, 1}};
+  any(a, all, 18);
+}
+
+void tree_around(const ops_actor *a) {
+  static const kind all[] = {{"count", do_count_queue, 1},
+                             {"usage", do_usage, 1},
+                             {"ephemerals", do_ephemerals, 1},
+                             {"sync", do_sync, 1},
+                             {"sessions", do_sessions, 1},
+                             {"watches", do_watches, 1},
+                             {"counters", do_counters, 1},
+                             {"get_acl, set_acl", do_acl_again, 1},
+                             {"compact", do_compact, 1},
+                             {"history_keep", do_history_keep, 1},
+                             {"history", do_history, 1},
+                             {"pending", do_pending, 1},
+                             {"multi with a check", do_check, 1},
+                             {"raise_sequence", do_raise_line, 1},
+                             {"create with an ACL", do_private, 1},
+                             {"quota", do_quota, 1},
+                             {"overdue", do_overdue, 1},
+                             {"turn", do_turn, 1},
+                             {"touch", do_touch, 1},
+                             {"bad path", do_bad_path, 1}};
+  any(a, all, sizeof all / sizeof *all);
 }

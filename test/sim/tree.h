@@ -10,5 +10,7 @@
 #include "test/sim/ops.h"
 
 void tree_any(const ops_actor *a);
+/* Any call of those that ops.c and its like do not make, on any tree. */
+void tree_around(const ops_actor *a);
 
 #endif
