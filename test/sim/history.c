@@ -6,10 +6,8 @@
 #include <string.h>
 
 #include "test/sim/judge.h"
-#include "test/sim/known.h"
 #include "test/sim/plan.h"
 #include "test/sim/rounds.h"
-#include "test/sim/watchers.h"
 
 enum { ROWS = 1000000, NOTES = 1 << 16, NODES = 1 << 13, PATH = 40 };
 
@@ -50,10 +48,16 @@ void history_note(int64_t zxid, int type, const char *path, bool lasting) {
   snprintf(n->path, sizeof n->path, "%s", path);
 }
 
-/* For qsort(). */
+void history_change(known_call c, int64_t zxid, int type, const char *path,
+                    bool lasting) {
+  known_zxid(c, zxid);
+  history_note(zxid, type, path, lasting);
+}
+
 void history_keep(void) { note_kept = note_count; }
 void history_go_back(void) { note_count = note_kept; }
 
+/* For qsort(). */
 static int by_zxid(const void *a, const void *b) {
   const note *n = a, *m = b;
   return (n->zxid > m->zxid) - (n->zxid < m->zxid);
@@ -160,25 +164,6 @@ static void check_children(const ops_actor *a, const char *parent) {
     sim_found("P2: %s has %d children, by the history %d", parent, names->count,
               there);
   zke_free(names);
-}
-
-/* The recursive watch of /q must have been told of as many changes as the
- * history has since its registration (P3). */
-void history_check_told(const ops_actor *a) {
-  zke_change_list *list = NULL;
-  int64_t since;
-  int changes = 0, told = watchers_told(a->slot, &since);
-  if (told < 0 || !the_plan.k.history) return;
-  known_call c = known_begin(a->slot, "history of /q");
-  int rc = known_end(c, zke_history(a->z, "/q", since, 0, &list));
-  if (rc != ZKE_OK) return;
-  for (int i = 0; i < list->count; i++)
-    changes += strncmp(list->data[i].path, "/q/", 3) == 0;
-  zke_free(list);
-  sim_say("the watch of /q was told of %d of %d changes", told, changes);
-  if (told != changes && !known_of[a->slot].lost)
-    sim_found("P3: a recursive watch of /q was told of %d changes of %d", told,
-              changes);
 }
 
 /* Read the history and compare it with all that is known. */

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 
+#include "test/sim/known.h"
 #include "test/sim/ops.h"
 
 /* Keep it from now on; a result. */
@@ -21,13 +22,15 @@ int history_begin(const ops_actor *a);
  * cut does not undo it. */
 void history_note(int64_t zxid, int type, const char *path, bool lasting);
 
+/* The same by a call that has just been acknowledged, for known.c, too. */
+void history_change(known_call c, int64_t zxid, int type, const char *path,
+                    bool lasting);
+
 /* A backup is made; it is what there is now. */
 void history_keep(void);
 void history_go_back(void);
 
-/* Nothing changes any more: compare; and the events that the process was told
- * of, if it watches the queue (P3). */
+/* Nothing changes any more: compare. */
 void history_check(const ops_actor *a);
-void history_check_told(const ops_actor *a);
 
 #endif

@@ -270,28 +270,36 @@ void known_value_end(int value, int rc) {
   }
 }
 
-typedef struct known_register {
-  int most;
-  int value[VERSIONS];
-  int64_t mzxid[VERSIONS];
-} known_register;
-static known_register registers[KNOWN_REGISTERS];
+/* What a backup has.  Values, zxids and session ids never come again. */
+static struct known_tree {
+  struct {
+    int most; /* the highest version */
+    int value[VERSIONS];
+    int64_t mzxid[VERSIONS];
+  } registers[KNOWN_REGISTERS];
+  int pair_most;
+  unsigned char numbers[KNOWN_NUMBERS];
+  int given; /* one more than the highest */
+} tree, kept;
+
+void known_keep(void) { kept = tree; }
+void known_go_back(void) { tree = kept; }
 
 /* The highest version of a register that is known. */
-int known_version(int k) { return registers[k].most; }
+int known_version(int k) { return tree.registers[k].most; }
 
 /* A version of a register has one value and one zxid, whoever tells of it. */
 void known_set(int k, int version, int value, int64_t mzxid) {
   if (version < 0 || version >= VERSIONS)
     sim_found("/r%d: version %d", k, version);
-  int *have = &registers[k].value[version];
-  int64_t *zxid = &registers[k].mzxid[version];
+  int *have = &tree.registers[k].value[version];
+  int64_t *zxid = &tree.registers[k].mzxid[version];
   if (*zxid && (*have != value || *zxid != mzxid))
     sim_found("P2: version %d of /r%d was %d of zxid %llx and is %d of %llx",
               version, k, *have, (long long)*zxid, value, (long long)mzxid);
   *have = value;
   *zxid = mzxid;
-  if (version > registers[k].most) registers[k].most = version;
+  if (version > tree.registers[k].most) tree.registers[k].most = version;
 }
 
 /* A read of a register returned this: a value that was written and not refused
@@ -316,58 +324,55 @@ void known_got(int k, int least, const char *data, int len,
 /* The zxid of a version, or 0 if none is known. */
 int64_t known_mzxid(int k, int version) {
   bool known = k >= 0 && k < KNOWN_REGISTERS && version < VERSIONS;
-  return known ? registers[k].mzxid[version] : 0;
+  return known ? tree.registers[k].mzxid[version] : 0;
 }
 
-static int pair_most;
-
 /* The highest version of the pair that is known. */
-int known_pair(void) { return pair_most; }
+int known_pair(void) { return tree.pair_most; }
 
 /* It has come so far. */
 void known_pair_set(int version) {
-  if (version > pair_most) pair_most = version;
+  if (version > tree.pair_most) tree.pair_most = version;
 }
 
 /* ---- the queue ---- */
 
 enum number { UNKNOWN, THERE, LEAVING, GONE };
-static unsigned char numbers[KNOWN_NUMBERS];
-static int given; /* one more than the highest */
 
 /* One more than the highest number of the queue that was given. */
-int known_given(void) { return given; }
+int known_given(void) { return tree.given; }
 
 /* A create in the queue got this number: a new one, above all that were known
  * when the call began (P8). */
 void known_give(int number, int least) {
   if (number < 0 || number >= KNOWN_NUMBERS) sim_bug("number %d", number);
-  if (numbers[number]) sim_found("P8: the number %d was given twice", number);
+  if (tree.numbers[number])
+    sim_found("P8: the number %d was given twice", number);
   if (number < least)
     sim_found("P8: the number %d was given after %d", number, least - 1);
-  numbers[number] = THERE;
-  if (number >= given) given = number + 1;
+  tree.numbers[number] = THERE;
+  if (number >= tree.given) tree.given = number + 1;
 }
 
 /* A number that is there, for a delete that is about to be tried; or -1. */
 int known_pick(uint64_t random) {
-  if (!given) return -1;
-  int n = (int)(random % (uint64_t)given);
-  if (numbers[n] != THERE) return -1;
-  numbers[n] = LEAVING;
+  if (!tree.given) return -1;
+  int n = (int)(random % (uint64_t)tree.given);
+  if (tree.numbers[n] != THERE) return -1;
+  tree.numbers[n] = LEAVING;
   return n;
 }
 
 /* What became of that delete, which cannot have found the number missing. */
 void known_taken(int number, int rc) {
-  if (rc == ZKE_OK) numbers[number] = GONE;
+  if (rc == ZKE_OK) tree.numbers[number] = GONE;
   if (rc == ZKE_NONODE) sim_found("P8: number %d of /q is lost", number);
-  if (rc != ZKE_OK && rc != ZKE_CONNECTIONLOSS) numbers[number] = THERE;
+  if (rc != ZKE_OK && rc != ZKE_CONNECTIONLOSS) tree.numbers[number] = THERE;
 }
 
 /* What is known of all numbers now, for known_listed() after a read. */
 void known_numbers(unsigned char out[KNOWN_NUMBERS]) {
-  memcpy(out, numbers, sizeof numbers);
+  memcpy(out, tree.numbers, sizeof tree.numbers);
 }
 
 /* The number at the end of a name that the engine chose; or -1. */
@@ -388,34 +393,9 @@ void known_listed(const zke_strings *names, const unsigned char *before) {
     if (before[n] == GONE)
       sim_found("P8: number %d of /q was deleted, and is there", n);
   }
-  for (int n = 0; n < given; n++)
-    if (before[n] == THERE && numbers[n] == THERE && !has[n])
+  for (int n = 0; n < tree.given; n++)
+    if (before[n] == THERE && tree.numbers[n] == THERE && !has[n])
       sim_found("P8: number %d of /q is lost", n);
-}
-
-/* ---- a backup ---- */
-
-/* What of that it has.  Values, zxids and session ids never come again. */
-static struct {
-  known_register registers[KNOWN_REGISTERS];
-  unsigned char numbers[KNOWN_NUMBERS];
-  int pair_most, given;
-} kept;
-
-/* A backup is made at this moment. */
-void known_keep(void) {
-  memcpy(kept.registers, registers, sizeof registers);
-  memcpy(kept.numbers, numbers, sizeof numbers);
-  kept.pair_most = pair_most;
-  kept.given = given;
-}
-
-/* The tree is again as it was then. */
-void known_go_back(void) {
-  memcpy(registers, kept.registers, sizeof registers);
-  memcpy(numbers, kept.numbers, sizeof numbers);
-  pair_most = kept.pair_most;
-  given = kept.given;
 }
 
 /* ---- locks ---- */

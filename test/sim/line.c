@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "test/sim/history.h"
 #include "test/sim/known.h"
 #include "test/sim/load.h"
 #include "test/sim/plan.h"
@@ -126,13 +125,10 @@ void line_check(const ops_actor *a) {
 void line_any(const ops_actor *a) {
   char prefix[16], *path = NULL;
   snprintf(prefix, sizeof prefix, "/line/t%d-", a->thread);
-  known_call c = known_begin(a->slot, "line: create");
-  int rc = known_end(c, zke_create(a->z, prefix, NULL, -1, ZKE_OPEN_ACL,
-                                   ZKE_EPHEMERAL_SEQUENTIAL, &path, NULL));
+  int rc = ops_create(a, "line: create", prefix, NULL, ZKE_EPHEMERAL_SEQUENTIAL,
+                      &path);
   if (rc == ZKE_CONNECTIONLOSS) leave(a, prefix, ZKE_EPHEMERAL_SEQUENTIAL);
   if (rc != ZKE_OK) return;
-  known_zxid(c, zke_zxid());
-  history_note(zke_zxid(), ZKE_EVENT_CREATED, path, false);
   stand(a, path + strlen("/line/"));
   leave(a, path, ZKE_EPHEMERAL);
   zke_free(path);

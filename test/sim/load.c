@@ -98,7 +98,7 @@ static void come_to_rest(const ops_actor *a) {
     if (sim.now > sim.ending + END_MS * SIM_MS)
       sim_found("P10: no end of waiting for the others");
   }
-  if (!s->lost) history_check_told(a);
+  if (!s->lost) watchers_check(a);
 }
 
 /* ---- a process ---- */

@@ -110,47 +110,31 @@ void notes_cut(int64_t session, int64_t zxid);
 void notes_event_add(notes_events *list, int type, const char *path,
                      int64_t zxid);
 
-/* zkembed.h's, noted. */
-int notes_zke_create(zke *z, const char *path, const void *data, int len,
-                     const zke_acls *acls, int mode, char **path_out,
-                     zke_stat *stat_out);
-int notes_zke_create_ttl(zke *z, const char *path, const void *data, int len,
-                         const zke_acls *acls, int mode, int64_t ttl_ms,
-                         char **path_out, zke_stat *stat_out);
-int notes_zke_delete(zke *z, const char *path, int version);
-int notes_zke_discard(zke *z, const char *path, int mode, int64_t czxid);
-int notes_zke_raise_sequence(zke *z, const char *path, int next,
-                             zke_stat *stat_out);
-int notes_zke_set(zke *z, const char *path, const void *data, int len,
-                  int version, zke_stat *stat_out);
-int notes_zke_set_acl(zke *z, const char *path, int version,
-                      const zke_acls *acls, zke_stat *stat_out);
-int notes_zke_multi(zke *z, const zke_op *ops, int count,
-                    zke_op_result *results);
-int notes_zke_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
-                     zke_stat *stat_out);
-int notes_zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
-                  char **data_out, int *len_out, zke_stat *stat_out);
-int notes_zke_children(zke *z, const char *path, zke_watch_fn fn, void *context,
-                       zke_strings **names_out, zke_stat *stat_out);
-int notes_zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
-                      zke_stat *stat_out);
-int notes_zke_count(zke *z, const char *path, int64_t *count_out);
-int notes_zke_ephemerals(zke *z, int64_t session, const char *prefix,
-                         zke_strings **paths_out);
-int notes_zke_multi_read(zke *z, const zke_op *ops, int count,
-                         zke_op_result *results);
-int notes_zke_batch(zke *z, zke_batch_fn fn, void *context);
-int notes_zke_add_auth(zke *z, const char *scheme, const char *cert, int len);
-int notes_zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
-                        void *context);
-int notes_zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
-                        zke_watch_fn fn, void *context);
-int notes_zke_watch_since(zke *z, const char *path, int mode, int64_t zxid,
-                          zke_watch_fn fn, void *context);
-int notes_zke_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
-                           void *context);
-int notes_zke_forget(zke *z, zke_watch_fn fn, void *context);
+/* zkembed.h's functions, noted. */
+#define NOTED(name) __typeof__(zke_##name) notes_zke_##name
+NOTED(create);
+NOTED(create_ttl);
+NOTED(delete);
+NOTED(discard);
+NOTED(raise_sequence);
+NOTED(set);
+NOTED(set_acl);
+NOTED(multi);
+NOTED(exists);
+NOTED(get);
+NOTED(children);
+NOTED(get_acl);
+NOTED(count);
+NOTED(ephemerals);
+NOTED(multi_read);
+NOTED(batch);
+NOTED(add_auth);
+NOTED(add_watch);
+NOTED(set_watch);
+NOTED(watch_since);
+NOTED(remove_watch);
+NOTED(forget);
+#undef NOTED
 
 #ifndef NOTES_PLAIN
 #define zke_create notes_zke_create

@@ -24,13 +24,46 @@
 #include "test/sim/watchers.h"
 #include "test/sim/watches.h"
 
-enum { BUSY_MS = 3000, LEASE_MS = 1500 };
+enum { BUSY_MS = 3000, LEASE_MS = 1500, TTL_MS = 200 };
 
 const char *const ops_file = "/sim/t.db";
 
 static int64_t calm_until;
 
 void ops_calm(int64_t until) { calm_until = until; }
+
+/* ---- nodes come and go ---- */
+
+int ops_create(const ops_actor *a, const char *name, const char *path,
+               const char *data, int mode, char **path_out) {
+  bool lasting = mode != ZKE_EPHEMERAL && mode != ZKE_EPHEMERAL_SEQUENTIAL;
+  char *made = NULL;
+  zke_stat stat = {.version = 0};
+  int len = data ? 1 : -1, rc;
+  known_call c = known_begin(a->slot, name);
+  if (mode == ZKE_PERSISTENT_WITH_TTL)
+    rc = zke_create_ttl(a->z, path, data, len, ZKE_OPEN_ACL, mode, TTL_MS,
+                        &made, &stat);
+  else
+    rc = zke_create(a->z, path, data, len, ZKE_OPEN_ACL, mode, &made, &stat);
+  if (known_end(c, rc) == ZKE_OK)
+    history_change(c, stat.czxid, ZKE_EVENT_CREATED, made, lasting);
+  if (path_out)
+    *path_out = made;
+  else
+    zke_free(made);
+  return rc;
+}
+
+/* Delete a node; a result. */
+static int delete (const ops_actor *a, const char *name, const char *path,
+                   bool lasting) {
+  known_call c = known_begin(a->slot, name);
+  int rc = known_end(c, zke_delete(a->z, path, -1));
+  if (rc == ZKE_OK)
+    history_change(c, zke_zxid(), ZKE_EVENT_DELETED, path, lasting);
+  return rc;
+}
 
 /* ---- registers ---- */
 
@@ -46,8 +79,7 @@ void ops_set(const ops_actor *a) {
   int rc = known_end(c, zke_set(a->z, path, text, len, expected, &stat));
   known_value_end(v, rc);
   if (rc != ZKE_OK) return;
-  known_zxid(c, stat.mzxid);
-  history_note(stat.mzxid, ZKE_EVENT_CHANGED, path, true);
+  history_change(c, stat.mzxid, ZKE_EVENT_CHANGED, path, true);
   if (expected >= 0 && stat.version != expected + 1)
     sim_found("P1: a set of version %d gave %d", expected, stat.version);
   known_set(k, stat.version, v, stat.mzxid);
@@ -128,8 +160,7 @@ static void op_pair_set(const ops_actor *a) {
   int rc = known_end(c, zke_multi(a->z, ops, 2, r));
   known_value_end(v, rc);
   if (rc == ZKE_OK) {
-    known_zxid(c, zke_zxid());
-    history_note(zke_zxid(), ZKE_EVENT_CHANGED, "/m0", true);
+    history_change(c, zke_zxid(), ZKE_EVENT_CHANGED, "/m0", true);
     history_note(zke_zxid(), ZKE_EVENT_CHANGED, "/m1", true);
     if (r[0].stat.version != r[1].stat.version)
       sim_found("P2: half of a multi: versions %d and %d", r[0].stat.version,
@@ -144,15 +175,9 @@ static void op_pair_set(const ops_actor *a) {
 static void op_put(const ops_actor *a) {
   char *path = NULL;
   int least = known_given();
-  zke_stat stat = {.version = 0};
-  known_call c = known_begin(a->slot, "create, sequential");
-  int rc = known_end(c, zke_create(a->z, "/q/n-", NULL, -1, ZKE_OPEN_ACL,
-                                   ZKE_PERSISTENT_SEQUENTIAL, &path, &stat));
-  if (rc == ZKE_OK) {
-    known_zxid(c, stat.czxid);
-    history_note(stat.czxid, ZKE_EVENT_CREATED, path, true);
-    known_give(known_number_of(path), least);
-  }
+  int rc = ops_create(a, "create, sequential", "/q/n-", NULL,
+                      ZKE_PERSISTENT_SEQUENTIAL, &path);
+  if (rc == ZKE_OK) known_give(known_number_of(path), least);
   zke_free(path);
 }
 
@@ -206,13 +231,7 @@ static void op_take(const ops_actor *a) {
   for (int i = 0; i < 20 && n < 0; i++) n = known_pick(sim_load(a->slot, 0));
   if (n < 0) return;
   snprintf(path, sizeof path, "/q/n-%010d", n);
-  known_call c = known_begin(a->slot, "delete");
-  int rc = known_end(c, zke_delete(a->z, path, -1));
-  if (rc == ZKE_OK) {
-    known_zxid(c, zke_zxid());
-    history_note(zke_zxid(), ZKE_EVENT_DELETED, path, true);
-  }
-  known_taken(n, rc);
+  known_taken(n, delete (a, "delete", path, true));
 }
 
 static void list(const ops_actor *a, bool watched) {
@@ -260,27 +279,16 @@ static void lock_release(const ops_actor *a, int k) {
   char path[8];
   lock_path(k, path);
   known_release(k);
-  known_call c = known_begin(a->slot, "delete, own");
-  int rc = known_end(c, zke_delete(a->z, path, -1));
-  if (rc == ZKE_OK) {
-    known_zxid(c, zke_zxid());
-    history_note(zke_zxid(), ZKE_EVENT_DELETED, path, false);
-  }
-  if (rc == ZKE_NONODE)
+  if (delete (a, "delete, own", path, false) == ZKE_NONODE)
     sim_found("P5: the ephemeral %s of a living session was gone", path);
 }
 
 static void lock_take(const ops_actor *a, int k) {
   char path[8];
-  zke_stat stat = {.version = 0};
   int64_t generation;
   lock_path(k, path);
-  known_call c = known_begin(a->slot, "create, ephemeral");
-  int rc = known_end(c, zke_create(a->z, path, "x", 1, ZKE_OPEN_ACL,
-                                   ZKE_EPHEMERAL, NULL, &stat));
+  int rc = ops_create(a, "create, ephemeral", path, "x", ZKE_EPHEMERAL, NULL);
   if (rc != ZKE_OK) return;
-  known_zxid(c, stat.czxid);
-  history_note(stat.czxid, ZKE_EVENT_CREATED, path, false);
   int holder = known_holder(k, &generation);
   if (holder >= 0)
     sim_found("P5: two hold %s: %c and %c", path, 'A' + holder, 'A' + a->slot);
@@ -318,38 +326,19 @@ static void op_lock(const ops_actor *a) {
 
 static void op_ephemeral(const ops_actor *a) {
   char *path = NULL;
-  zke_stat stat = {.version = 0};
-  known_call c = known_begin(a->slot, "create, ephemeral sequential");
-  int rc = known_end(c, zke_create(a->z, "/l/n-", NULL, -1, ZKE_OPEN_ACL,
-                                   ZKE_EPHEMERAL_SEQUENTIAL, &path, &stat));
-  if (rc == ZKE_OK) {
-    known_zxid(c, stat.czxid);
-    history_note(stat.czxid, ZKE_EVENT_CREATED, path, false);
-    if (sim_load(a->slot, 2)) {
-      known_call d = known_begin(a->slot, "delete, ephemeral");
-      rc = known_end(d, zke_delete(a->z, path, -1));
-      if (rc == ZKE_OK) {
-        known_zxid(d, zke_zxid());
-        history_note(zke_zxid(), ZKE_EVENT_DELETED, path, false);
-      }
-    }
-  }
+  int rc = ops_create(a, "create, ephemeral sequential", "/l/n-", NULL,
+                      ZKE_EPHEMERAL_SEQUENTIAL, &path);
+  if (rc == ZKE_OK && sim_load(a->slot, 2))
+    delete (a, "delete, ephemeral", path, false);
   zke_free(path);
 }
 
 static void op_container(const ops_actor *a) {
   char path[8];
-  zke_stat stat = {.version = 0};
   snprintf(path, sizeof path, "/c%d", (int)sim_load(a->slot, 2));
   bool ttl = sim_load(a->slot, 2);
-  known_call c = known_begin(a->slot, ttl ? "create, TTL" : "container");
-  int rc = ttl ? zke_create_ttl(a->z, path, NULL, -1, ZKE_OPEN_ACL,
-                                ZKE_PERSISTENT_WITH_TTL, 200, NULL, &stat)
-               : zke_create(a->z, path, NULL, -1, ZKE_OPEN_ACL, ZKE_CONTAINER,
-                            NULL, &stat);
-  if (known_end(c, rc) != ZKE_OK) return;
-  known_zxid(c, stat.czxid);
-  history_note(stat.czxid, ZKE_EVENT_CREATED, path, true);
+  ops_create(a, ttl ? "create, TTL" : "container", path, NULL,
+             ttl ? ZKE_PERSISTENT_WITH_TTL : ZKE_CONTAINER, NULL);
 }
 
 static void op_session(const ops_actor *a) {
@@ -464,7 +453,7 @@ static const kind kinds[] = {
     {op_check, 1, true},        {op_wait, 2, true},
     {op_batch_undone, 1, true}, {op_expire, 1, true},
     {line_any, 1, true},        {kept_any, 2, true},
-    {tree_around, 2, true},      {watchers_any, 2, true},
+    {tree_around, 2, true},     {watchers_any, 2, true},
     {foreign_any, 1, true},     {corner_any, 2, false},
     {cancel_any, 1, false},     {tree_any, 4, false},
     {op_watch_again, 1, true},  {rights_any, 1, false}};

@@ -19,12 +19,15 @@ typedef struct ops_actor {
 /* ops_open  - options of the plan, and of chance
  * ops_nodes - make the nodes that all work on; a result
  * ops_set   - set a register
+ * ops_create - make a node, with one byte of data or NULL; a result
  * ops_any   - one call, or some that belong together
  * ops_wait  - sleep for events for ms
  * ops_look  - read all and compare with what is known */
 int ops_open(int slot, zke **z_out);
 int ops_nodes(const ops_actor *a);
 void ops_set(const ops_actor *a);
+int ops_create(const ops_actor *a, const char *name, const char *path,
+               const char *data, int mode, char **path_out);
 void ops_any(const ops_actor *a);
 int ops_wait(const ops_actor *a, int64_t ms);
 void ops_look(const ops_actor *a);

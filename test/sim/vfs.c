@@ -53,12 +53,16 @@ static bool forgets_names(void) { return the_plan.k.medium & 1; }
 
 /* ---- the lists ---- */
 
-#define UNLINK(first, member, h)                       \
+/* Put another handle into a list in the place of one. */
+#define REPLACE(first, member, h, by)                  \
   do {                                                 \
     handle **at_ = (first);                            \
     while (*at_ && *at_ != (h)) at_ = &(*at_)->member; \
-    if (*at_) *at_ = (h)->member;                      \
+    if (*at_) *at_ = (by);                             \
   } while (0)
+
+/* Take one out. */
+#define UNLINK(first, member, h) REPLACE(first, member, h, (h)->member)
 
 /* Take the handle out of the WAL-index; its locks there go with it. */
 static void shm_drop(handle *h) {
@@ -90,14 +94,6 @@ bool vfs_reap_one(file_table *t) {
   handle_drop(h);
   return true;
 }
-
-/* Put another handle into a list, in the place of one. */
-#define REPLACE(first, member, h, by)                  \
-  do {                                                 \
-    handle **at_ = (first);                            \
-    while (*at_ && *at_ != (h)) at_ = &(*at_)->member; \
-    if (*at_) *at_ = (by);                             \
-  } while (0)
 
 /* A handle of the parent's stays in the lists by another name; its memory is
  * the child's, and there it has no locks. */

@@ -80,15 +80,6 @@ static void on_alarm(zke *z, int type, int state, const char *path,
   k->alarm_ms = 0;
 }
 
-/* For history_check_told().  With several threads another may dispatch between
- * the registration and its note here. */
-int watchers_told(int slot, int64_t *zxid_out) {
-  const keeper *k = &keepers[slot];
-  *zxid_out = k->since;
-  if (!k->watches || !k->since || !is_alone()) return -1;
-  return k->told;
-}
-
 /* ---- against the history ---- */
 
 /* How many changes below the queue the history has, after a zxid and up to
@@ -106,7 +97,8 @@ static int changes_between(const ops_actor *a, int64_t after, int64_t last) {
   return count;
 }
 
-/* Can the keeper's events be counted? */
+/* Can the keeper's events be counted?  With several threads another may
+ * dispatch between the registration and its note here. */
 static bool counts(const keeper *k) {
   return the_plan.k.history && k->watches && k->since && is_alone();
 }
@@ -121,6 +113,12 @@ static void check_told(const ops_actor *a, const keeper *k, int64_t zxid,
   if (changes < least || changes > most)
     sim_found("P3: %s: %d to %d of the %d changes of /q up to %llx are told",
               how, least, most, changes, (long long)zxid);
+}
+
+/* Nothing changes any more: all is told. */
+void watchers_check(const ops_actor *a) {
+  const keeper *k = &keepers[a->slot];
+  if (counts(k)) check_told(a, k, INT64_MAX, k->told, k->told, "at rest");
 }
 
 /* zke_dispatch_to() tells of all changes up to a zxid. */

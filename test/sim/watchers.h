@@ -9,14 +9,11 @@
 #ifndef ZKE_SIM_WATCHERS_H
 #define ZKE_SIM_WATCHERS_H
 
-#include <stdint.h>
-
 #include "test/sim/ops.h"
 
 void watchers_any(const ops_actor *a);
-/* How many events the recursive watch was told of, of changes after *zxid_out;
- * -1: there is none, or nobody can tell. */
-int watchers_told(int slot, int64_t *zxid_out);
+/* At rest: the recursive watch was told of each change that the history has. */
+void watchers_check(const ops_actor *a);
 /* The session of a slot is over. */
 void watchers_forget(int slot);
 
