@@ -9,7 +9,7 @@
 # with, and the tests are run until one fails, crashes or hangs.  A change that
 # does not compile, or makes no difference to the optimised code, is not
 # counted.  A change that no test notices may be answered in mutate.answers, or
-# found by the simulated host, which is linked of $SIM_OBJECTS, in 20 s of
+# found by the simulated host, which is linked of $SIM_OBJECTS, in 60 s of
 # processor time; else it is a survivor and one failure.  ONLY=FUNCTION changes
 # that function only, LIST=1 says what would be changed and does no more.
 . test/report.sh
@@ -100,7 +100,7 @@ found() {
   mkdir -p "$work/sim" && cp "$work/zkembed.c" "$work/sim"
   sh test/sim/with_engine.sh "$work/sim" $SIM_OBJECTS >"$work/compiler" 2>&1 ||
     return 1
-  SECONDS=20 "$work/sim/program" -1 1 1000000 >"$work/log" 2>&1 && return 1
+  SECONDS=60 "$work/sim/program" -1 1 1000000 >"$work/log" 2>&1 && return 1
   by=$(sed -n 's/^seed \([0-9]*\): step .*: \(P[0-9]*\): .*/\2, seed \1/p' \
     "$work/log")
 }
