@@ -719,13 +719,16 @@ static void check_watch(const noted *c, int64_t heard) {
     watch_differs(c, "was told before a cut of", told);
 }
 
-/* The last event that a session has heard of. */
-static int64_t heard_by(int64_t session) {
+/* The last event that the session of a call has heard of since that call.  What
+ * it heard before says nothing of a watch since an older state. */
+static int64_t heard_since(int call) {
   int64_t heard = 0;
   for (int i = 0; i < notes_count; i++) {
     const noted *c = notes_all[i];
-    for (int k = 0; c->session == session && k < c->told.count; k++)
-      if (c->told.at[k].zxid > heard) heard = c->told.at[k].zxid;
+    if (c->session != notes_all[call]->session) continue;
+    for (int k = 0; k < c->told.count; k++)
+      if (c->told.at[k].when > call && c->told.at[k].zxid > heard)
+        heard = c->told.at[k].zxid;
   }
   return heard;
 }
@@ -741,8 +744,7 @@ static bool is_removed(const noted *watch) {
 static void check_watches(void) {
   for (int i = 0; i < notes_count; i++) {
     const noted *c = notes_all[i];
-    if (c->fn && c->used && !is_removed(c))
-      check_watch(c, heard_by(c->session));
+    if (c->fn && c->used && !is_removed(c)) check_watch(c, heard_since(i));
   }
 }
 

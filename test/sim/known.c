@@ -68,21 +68,26 @@ static int64_t slow_ms(void) {
   return ms;
 }
 
+/* Is it a call whose name begins so? */
+static bool begins_with(const known_call *c, const char *name) {
+  return strncmp(c->name, name, strlen(name)) == 0;
+}
+
 /* P10: a call must return in its time, and must not be overtaken by very many
  * changes of others, or time out long after the last fault. */
 static void check_time(const known_call *c, int rc) {
   int64_t took = known_now_without_stops(c) / SIM_MS;
   int64_t most = BUSY_MS + SLACK_MS + slow_ms();
+  bool waits = begins_with(c, "wait");
   /* a wait, or a close, returns later if another thread's call is running,
    * before its watchers and after */
-  if (strcmp(c->name, "wait") == 0 || strcmp(c->name, "dispatch") == 0 ||
-      strstr(c->name, "close"))
+  if (waits || begins_with(c, "dispatch") || strstr(c->name, "close"))
     most += 2 * BUSY_MS * (the_plan.k.threads - 1);
   if (the_plan.k.switches && took > most)
     sim_found("P10: %s took %lld ms: %s", c->name, (long long)took,
               zke_error_name(rc));
-  bool waits = strcmp(c->name, "wait") == 0; /* others may go on meanwhile */
-  bool calm = !waits && sim.last_fault < c->at && the_plan.k.switches;
+  bool calm = !waits && /* others may go on meanwhile */
+              sim.last_fault < c->at && the_plan.k.switches;
   if (calm && took > 50 && changes - c->changes > TURNS * the_plan.k.processes)
     sim_found("P10: %s took %lld ms, others made %lld changes meanwhile",
               c->name, (long long)took, (long long)(changes - c->changes));

@@ -599,7 +599,8 @@ void notes_event_add(notes_events *list, int type, const char *path,
     list->room = 2 * list->room + 2;
     list->at = sim_resize(list->at, sizeof *list->at * (size_t)list->room);
   }
-  list->at[list->count++] = (notes_event){type, zxid, copy_text(path)};
+  list->at[list->count++] =
+      (notes_event){type, zxid, copy_text(path), notes_count};
 }
 
 /* The event is noted with the call that set the watch. */

@@ -52,6 +52,7 @@ typedef struct notes_event {
   int type;
   int64_t zxid;
   const char *path;
+  int when; /* how many calls were noted then */
 } notes_event;
 
 typedef struct notes_events {

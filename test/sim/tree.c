@@ -336,7 +336,7 @@ void tree_around(const ops_actor *a) {
                              {"create with an ACL", do_private, 1},
                              {"quota", do_quota, 1},
                              {"overdue", do_overdue, 1},
-                             {"turn", do_turn, 1},
+                             {"wait for a turn", do_turn, 1},
                              {"touch", do_touch, 1},
                              {"bad path", do_bad_path, 1}};
   any(a, all, sizeof all / sizeof *all);
