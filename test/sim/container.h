@@ -9,9 +9,10 @@
 
 #include "test/sim/sim.h"
 
-/* The knob's value for a container whose clocks are ahead, with the host's boot
- * id: there all processes judge the same sessions. */
-enum { CONTAINER_AHEAD = 4 };
+/* The knob's values for a container with the host's boot id, so that all
+ * processes judge the same sessions.  Its clocks are ahead, and its processes
+ * know by how much, or do not. */
+enum { CONTAINER_AHEAD = 4, CONTAINER_STRANGE = 7 };
 
 /* A pid for a new process of a slot: one of few, which the dead had before. */
 int container_pid(int slot);

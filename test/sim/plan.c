@@ -405,7 +405,8 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   k->history = !one_in(3);
   k->devices = one_in(2);
   k->container = one_in(5) ? 1 + below(9) : 0;
-  if (k->kept && one_in(2)) k->container = CONTAINER_AHEAD;
+  if (k->kept && one_in(2))
+    k->container = one_in(2) ? CONTAINER_AHEAD : CONTAINER_STRANGE;
   plan_kills(p);
   plan_stops(p);
   plan_copies(p);
