@@ -51,7 +51,7 @@ beside sim-mutants make SEEDS=$(so 1 5) ONLY=$(so gate_open) sim-mutants
 # As much as has been enough to find all that was found.
 beside fuzz make SECONDS=$(so 3 120) fuzz
 beside lab make SECONDS=$(so 1 12) lab
-beside powerloss make $(so 'CUTS=100 EVERY=50') powerloss
+beside powerloss make $(so 'CUTS=5 EVERY=200') powerloss
 beside sim-calibrate make SECONDS=$(so 3 300) sim-calibrate
 beside fault make $full $(so '' FAULT_ALIKE=0) test-fault
 beside flipped-bytes env FLIP_STRIDE=$(so 50 1) build/test/test_corpus

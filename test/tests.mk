@@ -64,7 +64,7 @@ $(POWER_ENGINE) $(TORTURE_ENGINE): zkembed.c
 # the laboratory (with the recipes) in its tests, else the usual one.
 TEXT_PROGRAMS := $(patsubst %.c,$T/%,$(notdir $(shell \
   grep -l '^.include "zkembed\.c"' $(TEST_SOURCES))))
-POWER_PROGRAMS = $T/test_walreset $T/test_power_recipes
+POWER_PROGRAMS = $T/test_walreset $T/test_power_fence
 LAB_PROGRAMS := $(patsubst test/lab/%.c,$T/%, \
   $(filter test/lab/%,$(TEST_SOURCES)))
 LAB_FORKED_PROGRAMS := $(filter %_forked,$(LAB_PROGRAMS))
@@ -101,7 +101,7 @@ TEST_RUN = $(TEST_PROGRAMS) $(TEST_SCRIPTS) \
 WAITING = environment serve process wait queue leftovers light control \
   zk_faults zookeeper zk_link dispatch_failures ensemble recipes
 LONGEST = fault check_docs transcripts coprocess guard lab_serve \
-  power_recipes file shell_work kazoo order lab transfer terminal_edit \
+  power_fence file shell_work kazoo order lab transfer terminal_edit \
   coprocess_clients scale election two_phase lab_forked semaphore rwlock \
   corpus lock lab_bugs multilock lab_recipes double_barrier tell
 named_tests = $(foreach t,$(1),$(filter %/test_$t %/$t.sh,$(TEST_RUN)))

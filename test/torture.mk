@@ -45,7 +45,8 @@ programs: all test-programs $(OF_TORTURE_ENGINE) $(OF_ENGINE) $(BUILD)/bench \
 ## torture-host-mistakes  mistakes planted in these examples are found
 ## torture-ensemble  recipes on a server that fails, over a bad network:
 ##                 KILLS= SEED= SERVER=zookeeper SERVERS=3
-## powerloss       power cuts while recipes are used: CUTS=4000 EVERY=3 SEED=
+## powerloss       power cuts while fenced rows are written: CUTS=200 EVERY=30
+##                 SEED=
 .PHONY: torture-recipes torture-serve torture-host torture-host-mistakes \
   torture-ensemble powerloss
 torture-recipes: export KILLS := $(or $(KILLS),2000)
@@ -60,9 +61,9 @@ torture-host-mistakes: $(BUILD)/torture-host $(HOST_PROGRAMS) $(BUILD)/zke
 torture-ensemble: $(BUILD)/torture-ensemble $(BUILD)/zke
 	$< $T
 
-powerloss: export CUTS := $(or $(CUTS),4000)
-powerloss: export EVERY := $(or $(EVERY),3)
-powerloss: $T/test_power_recipes
+powerloss: export CUTS := $(or $(CUTS),200)
+powerloss: export EVERY := $(or $(EVERY),30)
+powerloss: $T/test_power_fence
 	$<
 
 ##@ The same calls elsewhere

@@ -59,9 +59,7 @@ end_words() {
 
 # A fence is no object, and needs a file; an observer is in election.h.
 unused() {
-  for test in recipes/test_object torture/recipe_torture \
-    power/test_power_recipes recipes/uses
-  do
+  for test in recipes/test_object torture/recipe_torture recipes/uses; do
     grep -vx -e fence -e observer "$work/recipes" | while read -r recipe; do
       grep -q "zke_${recipe}_" "test/$test.c" || echo "$test: no $recipe"
     done

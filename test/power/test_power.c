@@ -1,7 +1,7 @@
 /* test_power.c - the disk that forgets, and what a cut leaves of a creation
  *
- * P8, P11.  Cuts under the engine are made in the simulated host (test/sim),
- * those under recipes in test_power_recipes.c.
+ * P8, P11.  Cuts under the engine and the recipes are made in the simulated
+ * host (test/sim), those under fences in test_power_fence.c.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

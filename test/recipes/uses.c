@@ -316,8 +316,21 @@ static void open_barrier(zke *z, void *arg) {
   (void)arg;
   if (!went(z, zke_barrier_new(z, "/barrier", NULL, &barrier))) return;
   shared.open = true;
-  went(z, zke_barrier_remove(barrier, 0, ZKE_FOREVER));
+  if (went(z, zke_barrier_remove(barrier, 0, ZKE_FOREVER))) shared.done++;
   zke_barrier_free(barrier);
+}
+
+/* It stays as it was set, and as it was removed. */
+static void see_barrier(zke *z, void *arg) {
+  zke_barrier *barrier = NULL;
+  int64_t token = 0;
+  (void)arg;
+  if (zke_barrier_new(z, "/barrier", NULL, &barrier) != ZKE_OK) return;
+  int rc = zke_barrier_get(barrier, &token);
+  zke_barrier_free(barrier);
+  if (rc != ZKE_OK) return;
+  zke_lab_assert(token || shared.open);
+  zke_lab_assert(!token || !shared.done);
 }
 
 static void pass_barrier(zke *z, void *arg) {
@@ -831,8 +844,28 @@ static void bind_name(zke *z, void *arg) {
   zke_lab_spare();
   if (!went(z, zke_names_new(z, "/names", NULL, &names))) return;
   int rc = zke_names_bind(names, "last", "z", 1, 0, ZKE_FOREVER, NULL);
-  if (rc != ZKE_HELD) went(z, rc);
+  if (rc != ZKE_HELD && went(z, rc)) shared.done++;
   zke_names_free(names);
+}
+
+/* A binding that is to last is there. */
+static void see_name(zke *z, const char *name) {
+  zke_names *names = NULL;
+  zke_binding *b = NULL;
+  if (zke_names_new(z, "/names", NULL, &names) != ZKE_OK) return;
+  zke_lab_assert(zke_names_lookup(names, name, &b) != ZKE_NONODE);
+  zke_free(b);
+  zke_names_free(names);
+}
+
+static void see_first(zke *z, void *arg) {
+  (void)arg;
+  see_name(z, "first");
+}
+
+static void see_last(zke *z, void *arg) {
+  (void)arg;
+  if (shared.done) see_name(z, "last");
 }
 
 static void await_name(zke *z, void *arg) {
@@ -852,11 +885,23 @@ static void write_config(zke *z, void *arg) {
   zke_config *config = NULL;
   (void)arg;
   if (!went(z, zke_config_new(z, "/config", NULL, &config))) return;
-  for (int i = 0; i < 3; i++)
+  for (int i = 0; i < 3; i++) {
     if (!went(z,
               zke_config_set(config, "a", values[i], 1, -1, ZKE_FOREVER, NULL)))
       break;
+    shared.done++;
+  }
   zke_config_free(config);
+}
+
+/* The last value that was acknowledged, or a later one. */
+static void see_value(zke *z, void *arg) {
+  char *data = NULL;
+  (void)arg;
+  int rc = zke_get(z, "/config/a", NULL, NULL, &data, NULL, NULL);
+  if (rc == ZKE_OK) zke_lab_assert(*data - '0' >= shared.done);
+  zke_lab_assert(rc != ZKE_NONODE || !shared.done);
+  zke_free(data);
 }
 
 /* Values come in the order in which they were written, and the last one comes
@@ -951,6 +996,16 @@ static void run_job(zke *z, void *arg) {
     if (rc != ZKE_LOST) went(z, rc);
   }
   zke_periodic_free(job);
+}
+
+/* The record of the last run that was seen, or of a later one. */
+static void see_run(zke *z, void *arg) {
+  zke_periodic_record *r = NULL;
+  (void)arg;
+  int rc = zke_periodic_get(z, "/jobs", "rotate", &r);
+  if (rc == ZKE_OK) zke_lab_assert(r->start_ms >= shared.run_ms);
+  zke_lab_assert(rc != ZKE_NONODE || !shared.run_ms);
+  zke_free(r);
 }
 
 /* ---- by force, and by hand ----
@@ -1524,6 +1579,7 @@ const use uses[] = {
                  {pass_barrier, NULL},
                  {pass_barrier, NULL}},
      .setup = close_barrier,
+     .finally = see_barrier,
      .waits = true},
     {.name = "barrier_again",
      .parties = {{open_barrier, NULL}, {close_again, NULL}},
@@ -1595,13 +1651,16 @@ const use uses[] = {
      .finally = see_sale},
     {.name = "names",
      .parties = {{use_name, NULL}, {use_name, NULL}},
-     .setup = prepare_names},
+     .setup = prepare_names,
+     .finally = see_first},
     {.name = "names_awaited",
      .parties = {{bind_name, NULL}, {bind_name, NULL}, {await_name, NULL}},
-     .one_ends = true},
+     .one_ends = true,
+     .finally = see_last},
     {.name = "config",
      .parties = {{write_config, NULL}, {read_config, NULL}},
-     .waits = true},
+     .waits = true,
+     .finally = see_value},
     {.name = "config_heard",
      .parties = {{rewrite_config, NULL}, {follow_config, NULL}},
      .waits = true},
@@ -1693,6 +1752,7 @@ const use uses[] = {
     {.name = "periodic",
      .parties = {{run_job, NULL}, {run_job, NULL}, {run_job, NULL}},
      .timeouts = true,
-     .wall = true}};
+     .wall = true,
+     .finally = see_run}};
 
 const int uses_count = sizeof uses / sizeof uses[0];
