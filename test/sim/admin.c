@@ -1,6 +1,7 @@
 /* admin.c - see admin.h */
 #include "test/sim/admin.h"
 
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "test/sim/known.h"
 #include "test/sim/load.h"
 #include "test/sim/ops.h"
+#include "test/sim/plan.h"
 #include "test/sim/rounds.h"
 #include "test/sim/sched.h"
 
@@ -87,6 +89,25 @@ static bool remove_side(const char *name) {
 }
 
 /* ---- acts ---- */
+
+/* SQLite's page size is for the first to write into a file, and the engine sets
+ * none.  So a program has made the file, with a table of its own. */
+void admin_begin(void) {
+  sqlite3 *db = NULL;
+  sqlite3_int64 size = 0;
+  char sql[80];
+  if (!the_plan.k.pages) return;
+  snprintf(sql, sizeof sql, "PRAGMA page_size=%d; CREATE TABLE program(n)",
+           256 << the_plan.k.pages);
+  int rc = sqlite3_open(":memory:", &db);
+  if (rc == SQLITE_OK) rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+  disk_content c = {.data = sqlite3_serialize(db, "main", &size, 0)};
+  if (rc != SQLITE_OK || !c.data) sim_bug("no file: %s", sqlite3_errmsg(db));
+  c.size = size;
+  write_file(ops_file, &c);
+  sqlite3_free(c.data);
+  sqlite3_close(db);
+}
 
 /* A process whose files go has a tick to see it; until then its calls may fail,
  * as by an error. */

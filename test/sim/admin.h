@@ -31,10 +31,12 @@
 enum { ADMIN_ACT_LIST(ADMIN_ENUM) ADMIN_ACTS };
 #undef ADMIN_ENUM
 
-/* admin_strike - do it, or end all processes by `end_all` and do it later
+/* admin_begin  - make the file, if its pages have another size (plan.h)
+ * admin_strike - do it, or end all processes by `end_all` and do it later
  * admin_tick   - do what has waited; true: processes must not begin yet
  * admin_cut    - the host boots again
  * admin_end    - faults are over: repair what is missing */
+void admin_begin(void);
 void admin_strike(int act, void (*end_all)(void));
 bool admin_tick(void);
 void admin_cut(void);

@@ -153,6 +153,7 @@ void host_run(void) {
   if (the_plan.k.order) sim_another_future(the_plan.k.order);
   sched_begin(&hooks);
   disk_begin("/sim");
+  admin_begin();
   load_begin();
   for (;;) {
     switch (sched_run(limit)) {

@@ -99,9 +99,10 @@ static void check_time(const known_call *c, int rc) {
 
 /* A power cut while SQLite makes the file can leave rubbish, in which nothing
  * was ever acknowledged: after a failed sync, or if the journal's name is not
- * synced. */
+ * synced.  A file that another program has made stays whole. */
 bool known_is_rubbish(const known_call *c) {
   bool failed = sim.last_error >= 0 && sim.last_error < c->at;
+  if (the_plan.k.pages) return false;
   return !zxid_most && sim.cuts && (failed || the_plan.k.medium & 1);
 }
 

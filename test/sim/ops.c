@@ -496,7 +496,7 @@ int ops_open(int slot, zke **z_out) {
   o.container_ms = ops_container_ms;
   if (the_plan.k.readlocks) o.flags |= ZKE_OPEN_READ_LOCKS;
   if (the_plan.k.plainlog) o.flags |= ZKE_OPEN_PLAIN_LOG;
-  if (the_plan.k.hosted) o.flags |= ZKE_OPEN_HOST;
+  if (the_plan.k.hosted || the_plan.k.pages) o.flags |= ZKE_OPEN_HOST;
   o.cache_kib = (int)the_plan.k.cache;
   o.notice_limit = (int)the_plan.k.notices;
   if (sim_load(a.slot, 4) == 0) o.event_limit = 2 + (int)sim_load(a.slot, 8);

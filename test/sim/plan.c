@@ -388,6 +388,7 @@ static void plan_chain(plan *p) {
 /* Draw the knobs, then each sort of faults, from SIM_PLAN. */
 void plan_make(plan *p, uint64_t seed, int processes) {
   static const int switches[] = {100, 100, 50, 20, 5, 0};
+  static const int pages[] = {1, 2, 2, 3, 5, 8};
   *p = (plan){.seed = seed};
   plan_knobs *k = &p->k;
   k->processes = one_in(8) ? 1 : 2 + below(4);
@@ -419,6 +420,7 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   k->hosted = one_in(4);
   k->notices = one_in(8) ? 1 + below(2) : 0;
   k->uses = k->processes > 1 && sim_chance(SIM_USES, 1, 5);
+  k->pages = one_in(6) ? pages[below(6)] : 0;
 }
 
 /* ---- as a string ---- */

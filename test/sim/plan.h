@@ -62,7 +62,8 @@
   X('m', medium, 0, 3)  /* 1: no sync of directories, 2: padded commits */  \
   X('a', hosted, 0, 1)  /* the file is another program's, too */            \
   X('n', notices, 0, 9) /* notice_limit; 0: the engine's own */             \
-  X('u', uses, 0, 99)   /* of recipes: 1 any, 2 the first of uses.h, ... */
+  X('u', uses, 0, 99)   /* of recipes: 1 any, 2 the first of uses.h, ... */ \
+  X('z', pages, 0, 8)   /* of 256 << z bytes; 0: as SQLite makes them */
 
 #define PLAN_MEMBER(letter, name, least, most) int64_t name;
 typedef struct plan_knobs {
