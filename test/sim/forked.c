@@ -149,6 +149,8 @@ static void be_child(zke *z) {
   p->watched = SCHED_OPENS;
   zke *own = open_own();
   p->watched = SCHED_FREE;
+  if (own && p->in_batch)
+    sim_found("P9: a child that a batch has forked opens the file");
   if (own) work(own);
 }
 
@@ -165,6 +167,14 @@ bool forked_in_callback(void) {
   if (!p->forks_in_callback) return false;
   p->forks_in_callback = false;
   return threads_fork();
+}
+
+/* Here the child is still in its parent's transaction. */
+bool forked_in_batch(zke *z) {
+  if (!forked_in_callback()) return false;
+  sched_self()->was_inside = sched_self()->in_batch = true;
+  be_refused(z);
+  return true;
 }
 
 /* The child comes back here out of its callback. */

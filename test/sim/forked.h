@@ -16,6 +16,9 @@ void forked_main(int slot);
 
 /* A callback begins; it forks if it is to.  true: this is the child. */
 bool forked_in_callback(void);
+/* The same in the function of a batch, to which the child then returns.  It
+ * cannot open a file: its parent was inside. */
+bool forked_in_batch(zke *z);
 /* A call has returned rc in which a callback may have forked.  In the child
  * this goes on with the child's life and does not return. */
 void forked_returned(int slot, zke *z, int rc);

@@ -195,7 +195,7 @@ static int batch_body(zke *z, void *context) {
                         ZKE_PERSISTENT_SEQUENTIAL, &path, NULL);
     if (rc == ZKE_OK) b->number[i] = known_number_of(path);
     zke_free(path);
-    if (rc != ZKE_OK) return rc;
+    if (forked_in_batch(z) || rc != ZKE_OK) return rc;
   }
   return ZKE_OK;
 }
@@ -204,8 +204,9 @@ static void op_batch(const ops_actor *a) {
   batch b = {{0}};
   int least = known_given();
   known_call c = known_begin(a->slot, "batch");
-  int rc = known_end(c, zke_batch(a->z, batch_body, &b));
-  if (rc != ZKE_OK) return;
+  int rc = zke_batch(a->z, batch_body, &b);
+  forked_returned(a->slot, a->z, rc);
+  if (known_end(c, rc) != ZKE_OK) return;
   for (int i = 0; i < BATCH; i++) known_give(b.number[i], least);
 }
 

@@ -15,7 +15,7 @@
  *   x1@532         it execs: as a kill, but the next has its pid
  *   d1@532:800     a child has copies of its descriptors for 800 ms
  *   f1@532:800     it forks, and dies 800 ms later (forked.h)
- *   f1@532:801     the same in its next callback
+ *   f1@532:801     the same in its next callback, or in a batch
  *   c1@532         that thread is cancelled; :2 the second one behind it
  *   l2@dsync4:800  this sync, or the next one from there on, takes 800 ms
  *

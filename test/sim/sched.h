@@ -38,7 +38,8 @@ typedef struct sched_process {
   bool execs;      /* it died by exec: the next in its slot has its pid */
   bool is_shadow;  /* its memory is another's: it dies when it goes on */
   bool was_inside; /* another thread was in a call at the fork */
-  bool forks_in_callback;   /* its next callback forks */
+  bool in_batch;   /* the function of a batch has forked it */
+  bool forks_in_callback;   /* its next callback, or a batch, forks */
   void *handle;             /* of zkembed.c's, of the parent at the fork */
   int64_t fork_ms;          /* for how long the parent will outlive the fork */
   sched_watched watched;    /* of a forked one */

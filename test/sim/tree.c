@@ -101,7 +101,7 @@ static int batch_body(zke *z, void *context) {
     zke_op op;
     fill(a, &op);
     rc = single(z, &op);
-    if (rc != ZKE_OK && rc > ZKE_NONODE) return rc;
+    if (forked_in_batch(z) || (rc != ZKE_OK && rc > ZKE_NONODE)) return rc;
   }
   return sim_load(a->slot, 4) ? ZKE_OK : ZKE_CANCELLED;
 }
@@ -110,6 +110,7 @@ static int batch_body(zke *z, void *context) {
 static int do_batch(const ops_actor *a) {
   ops_actor own = *a;
   int rc = zke_batch(a->z, batch_body, &own);
+  forked_returned(a->slot, a->z, rc);
   return rc == ZKE_CANCELLED ? ZKE_OK : rc;
 }
 
