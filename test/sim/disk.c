@@ -148,6 +148,16 @@ void disk_set_size(disk_node *n, int64_t size) {
   content_resize(&n->now, size);
 }
 
+/* Faults take room away for a while (plan.h). */
+int disk_no_room(int64_t bytes) {
+  if (bytes <= 0) return 0;
+  if (sim.now < sim.full_until) return ENOSPC;
+  if (sim.now >= sim.quota_until) return 0;
+  if (bytes > sim.quota_left) return EDQUOT;
+  sim.quota_left -= bytes;
+  return 0;
+}
+
 /* ---- syncs ---- */
 
 /* A sync asks for it when it begins.  It promises nothing for what is written

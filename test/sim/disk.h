@@ -119,6 +119,11 @@ void disk_truncate(disk_node *n, int64_t size);
 /* The size without a change: what is not on the disk at all, as a -shm. */
 void disk_set_size(disk_node *n, int64_t size);
 
+/* Is there no room for so many bytes more, or for another name?  The errno that
+ * says so, or 0: then a quota has less left. */
+enum { DISK_NAME = 4096 };
+int disk_no_room(int64_t bytes);
+
 /* The number of the last change. */
 int64_t disk_mark(void);
 /* What was changed up to a mark is durable.  If the sync fails, some of it is,

@@ -14,6 +14,9 @@
 /* Once faults have ended the processes have so many steps to come to rest. */
 enum { REST_STEPS = 600000, REST_FACTOR = 20 };
 
+/* A quota that is almost used up has less than so many bytes left. */
+enum { QUOTA = 1 << 17 };
+
 static disk_cut cut_style; /* of the power cut that is coming */
 
 static void died(int slot) {
@@ -72,7 +75,12 @@ static void strike(const plan_fault *f) {
       break;
     case 'F':
       sim.full_until = sim.now + f->arg * SIM_MS;
-      sim_error(sim.full_until);
+      sim_no_room(sim.full_until);
+      break;
+    case 'Q':
+      sim.quota_until = sim.now + f->arg * SIM_MS;
+      sim.quota_left = (int64_t)sim_random(SIM_DISK, QUOTA);
+      sim_no_room(sim.quota_until);
       break;
     case 'B':
       sim.bad_until = sim.now + f->arg * SIM_MS;
@@ -96,7 +104,7 @@ static void faults_end(void) {
   sim_tell('.', "no more faults; the processes come to rest");
   sim.ending = sim.now;
   sim_fault(sim.now);
-  sim.full_until = sim.bad_until = 0;
+  sim.full_until = sim.quota_until = sim.bad_until = 0;
   sched_note_faults();
   sched_go_on_all();
   admin_end(kill_all);
@@ -120,7 +128,7 @@ static void tick(void) {
 /* The power is gone, and comes back. */
 static void power_cut(disk_cut style) {
   sim.boots++;
-  sim.full_until = sim.bad_until = 0;
+  sim.full_until = sim.quota_until = sim.bad_until = 0;
   sim.wall += sim.suspended;
   sim.suspended = 0;
   sim.now += 20000 * SIM_MS;

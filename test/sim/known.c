@@ -142,9 +142,19 @@ static bool is_calm(const known_call *c) {
   return sim.last_error < 0 || (sim.last_error < felt && sim.last_fault < felt);
 }
 
+/* P2: a change that has found no room was not made, and its caller is told so.
+ * But SQLite may pad a commit when its frame is written already. */
+static void check_room(const known_call *c, int rc) {
+  bool padded = the_plan.k.medium & 2;
+  if (rc == ZKE_CONNECTIONLOSS && !sim.failed && !padded)
+    sim_found("P2: %s may have been made, though only room was missing: %s",
+              c->name, zke_errmsg());
+}
+
 /* May the call give this result at this time? */
 static void check_result(const known_call *c, int rc) {
   check_adrift(c, rc);
+  check_room(c, rc);
   if (is_unmended(rc)) return;
   known_session *s = &known_of[c->slot];
   switch (rc) {

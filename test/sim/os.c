@@ -15,9 +15,6 @@
 
 enum { UMASK = 022 };
 
-/* Is there room for more?  A fault takes it away for a while (plan.h). */
-static bool disk_is_full(void) { return sim.now < sim.full_until; }
-
 /* ---- files and names ---- */
 
 /* Nothing blocks: a FIFO's end to write needs a reader. */
@@ -33,7 +30,7 @@ static int call_open(void *context, const char *path, int flags,
   if (!n) {
     if (!(flags & O_CREAT) || !disk_parent_exists(path))
       return disk_missing(path);
-    if (disk_is_full()) return -ENOSPC;
+    if ((error = disk_no_room(DISK_NAME))) return -error;
     n = disk_add(path, DISK_FILE, mode & ~(unsigned)UMASK);
   }
   bool directory = n->type == DISK_DIRECTORY;
@@ -112,7 +109,7 @@ static int64_t call_pwrite(void *context, int fd, const void *buffer,
   (void)context;
   if (error) return -error;
   if (!o->writes) return -EBADF;
-  if (disk_is_full() && at + (int64_t)size > n->now.size) return -ENOSPC;
+  if ((error = disk_no_room(at + (int64_t)size - n->now.size))) return -error;
   disk_write(n, buffer, at, (int64_t)size);
   return (int64_t)size;
 }
@@ -203,7 +200,7 @@ static int make(sim_call call, const char *path, disk_type type,
   if (error) return -error;
   if (disk_find(path)) return -EEXIST;
   if (!disk_parent_exists(path)) return disk_missing(path);
-  if (disk_is_full()) return -ENOSPC;
+  if ((error = disk_no_room(DISK_NAME))) return -error;
   disk_add(path, type, mode & ~(unsigned)UMASK);
   return 0;
 }

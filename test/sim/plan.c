@@ -421,6 +421,8 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   k->notices = one_in(8) ? 1 + below(2) : 0;
   k->uses = k->processes > 1 && sim_chance(SIM_USES, 1, 5);
   k->pages = one_in(6) ? pages[below(6)] : 0;
+  for (int64_t n = one_in(6) ? 1 + below(3) : 0; n > 0; n--)
+    add_at_step(p, 'Q', some(3000));
 }
 
 /* ---- as a string ---- */

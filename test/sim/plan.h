@@ -29,6 +29,8 @@
  *   C@8211:4       power cut of style 4 (disk.h)
  *   M@8211         all processes are killed at once
  *   F@8211:3000    the disk is full for 3 s
+ *   Q@8211:3000    a quota is almost used up for 3 s: some bytes more, at most
+ *                  128 KiB, then EDQUOT
  *   B@8211:3000    the disk is bad for 3 s: each write and sync reports EIO
  *   W@8211:-90000  the wall clock is set back by 90 s
  *   Z@8211:60000   the host is suspended for a minute
@@ -101,7 +103,8 @@ extern const plan_knob plan_knob_of[PLAN_KNOBS];
   X('B', "each write and sync reports EIO", "ms") \
   X('W', "the wall clock is set", "ms")           \
   X('Z', "the host is suspended", "ms")           \
-  X('Y', "another future", "")
+  X('Y', "another future", "")                    \
+  X('Q', "a quota is almost used up", "ms")
 
 typedef struct plan_fault {
   char kind;

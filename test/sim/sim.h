@@ -162,10 +162,12 @@ typedef struct sim_world {
   int64_t suspended; /* for how long it was, since it began */
   int64_t wall;      /* by how much the wall clock was set */
   int64_t steps;
-  int64_t full_until; /* the disk is full, */
-  int64_t bad_until;  /* or fails to write */
+  int64_t full_until;              /* the disk is full, */
+  int64_t quota_until, quota_left; /* or takes so many bytes more, */
+  int64_t bad_until;               /* or fails to write */
   int64_t last_fault; /* the last fault of any kind, -1: none was */
   int64_t last_error; /* the last time that a call failed by one, or may */
+  bool failed;        /* a call has, not for want of room */
   int64_t ending;     /* when faults ended; 0: they may still come */
   uint64_t hash;      /* of all that happened */
   int boots, kills, stops, errors, cuts, switches;
@@ -180,9 +182,14 @@ static inline void sim_fault(int64_t until) {
   if (sim.last_fault < until) sim.last_fault = until;
 }
 
-/* Calls fail by a fault, until that time. */
-static inline void sim_error(int64_t until) {
+/* sim_no_room - calls fail for want of room, until that time
+ * sim_error   - or by another fault */
+static inline void sim_no_room(int64_t until) {
   if (sim.last_error < until) sim.last_error = until;
+}
+static inline void sim_error(int64_t until) {
+  sim_no_room(until);
+  sim.failed = true;
 }
 
 /* Begin the sequences of a seed. */

@@ -45,9 +45,6 @@ static int fail(int error, int code) {
   return code;
 }
 
-/* Is there room for more?  A fault takes it away for a while (plan.h). */
-static bool disk_is_full(void) { return sim.now < sim.full_until; }
-
 /* Some VFS sync no directory (SQLITE_DISABLE_DIRSYNC). */
 static bool forgets_names(void) { return the_plan.k.medium & 1; }
 
@@ -246,6 +243,17 @@ static void die_writing(handle *h, const void *data, int size, int64_t at) {
   sched_die();
 }
 
+/* A quota has no room for all: the blocks that it has room for are there.  Only
+ * a full disk has a code of its own in SQLite. */
+static int write_some(handle *h, const void *data, int64_t at, int error) {
+  if (error == ENOSPC) return fail(error, SQLITE_FULL);
+  int64_t part = h->n->now.size + sim.quota_left - at;
+  part -= (at + part) % SECTOR_BYTES;
+  sim.quota_left = 0;
+  disk_write(h->n, data, at, part);
+  return fail(error, SQLITE_IOERR_WRITE);
+}
+
 /* All of it, or an error and some of its sectors, or a death inside. */
 static int io_write(sqlite3_file *f, const void *data, int size,
                     sqlite3_int64 at) {
@@ -262,8 +270,8 @@ static int io_write(sqlite3_file *f, const void *data, int size,
     disk_write(h->n, data, at, part - (at + part) % 512);
     return fail(error, error == ENOSPC ? SQLITE_FULL : SQLITE_IOERR_WRITE);
   }
-  if (disk_is_full() && at + size > h->n->now.size)
-    return fail(ENOSPC, SQLITE_FULL);
+  int64_t more = at + size - h->n->now.size;
+  if ((error = disk_no_room(more))) return write_some(h, data, at, error);
   disk_write(h->n, data, at, size);
   return SQLITE_OK;
 }
@@ -429,7 +437,8 @@ static int shm_open_file(handle *h) {
   shm_path(h, path);
   disk_node *n = shm_of_process(h);
   if (!n) n = disk_find(path);
-  if (!n && disk_is_full()) return fail(ENOSPC, SQLITE_CANTOPEN);
+  int error = n ? 0 : disk_no_room(DISK_NAME);
+  if (error) return fail(error, SQLITE_CANTOPEN);
   if (!n) n = disk_add(path, DISK_FILE, h->n->mode);
   if (!n->shm) {
     for (int i = 0; i < n->regions; i++) free(n->region[i]);
@@ -456,7 +465,7 @@ static int io_shm_map(sqlite3_file *f, int region, int size, int extend,
   if (region >= n->regions && !extend) return SQLITE_OK;
   if (region >= DISK_REGIONS) return fail(EFBIG, SQLITE_IOERR_SHMSIZE);
   while (n->regions <= region) {
-    if (disk_is_full()) return fail(ENOSPC, SQLITE_IOERR_SHMSIZE);
+    if ((error = disk_no_room(size))) return fail(error, SQLITE_IOERR_SHMSIZE);
     n->region[n->regions++] = sim_zero((size_t)size);
     disk_set_size(n, (int64_t)n->regions * size);
   }
@@ -552,7 +561,7 @@ static disk_node *open_node(const char *path, int flags, unsigned mode,
   if (n && create && flags & SQLITE_OPEN_EXCLUSIVE) *error = EEXIST;
   if (n && n->type != DISK_FILE) *error = EISDIR;
   if (!n && path && (!create || !disk_parent_exists(path))) *error = ENOENT;
-  if (!n && !*error && disk_is_full()) *error = ENOSPC;
+  if (!n && !*error) *error = disk_no_room(DISK_NAME);
   if (*error) return NULL;
   if (n) return n;
   return path ? disk_add(path, DISK_FILE, mode)
