@@ -454,10 +454,11 @@ static void by_program(corner *k, const ops_actor *a) {
   int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
   snprintf(path, sizeof path, "%s/token-", k->prefix);
   int64_t token = take_token(k, a, path);
-  bool opened = sqlite3_open_v2(ops_file, &db, flags, vfs_name) == SQLITE_OK;
+  bool opened =
+      token && sqlite3_open_v2(ops_file, &db, flags, vfs_name) == SQLITE_OK;
   if (opened && sim_load(a->slot, 2)) /* it may ask for less syncs */
     sqlite3_exec(db, "PRAGMA synchronous=NORMAL", NULL, NULL, NULL);
-  if (token && opened) {
+  if (opened) {
     known_call c = known_begin(a->slot, "corner: sql_adopt");
     if (expect(c, zke_sql_adopt(k->z, db), ZKE_OK))
       program_write(k, a, db, token);
