@@ -1380,7 +1380,7 @@ static int call_expire_self(void) {
   return zke_expire(t.z, zke_session_id(t.z));
 }
 
-static int call_compact(void) { return zke_compact(t.z, ZKE_FOREVER); }
+static int call_compact(void) { return zke_compact(t.z, zke_now(t.z) + 50); }
 
 static int call_keepalive(void) {
   int rc = zke_keepalive_fd(t.z, &t.out.fd);
