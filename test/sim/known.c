@@ -59,8 +59,7 @@ bool known_may_end(int slot) {
   return s->may_end && !(s->leased && calm && sim.now - s->heard < safe);
 }
 
-/* Does the plan have slow syncs?  Then a call can take as long as those. */
-static int64_t slow_ms(void) {
+int64_t known_slow_ms(void) {
   int64_t ms = 0;
   for (int i = 0; i < the_plan.faults; i++)
     if (the_plan.fault[i].kind == 'l' && the_plan.fault[i].done)
@@ -77,7 +76,7 @@ static bool begins_with(const known_call *c, const char *name) {
  * changes of others, or time out long after the last fault. */
 static void check_time(const known_call *c, int rc) {
   int64_t took = known_now_without_stops(c) / SIM_MS;
-  int64_t most = BUSY_MS + SLACK_MS + slow_ms();
+  int64_t most = BUSY_MS + SLACK_MS + known_slow_ms();
   bool waits = begins_with(c, "wait");
   /* a wait, or a close, returns later if another thread's call is running,
    * before its watchers and after */

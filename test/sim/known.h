@@ -42,6 +42,9 @@ extern known_session known_of[SIM_SLOTS];
 /* May a slot's session be over?  One with a lease may not, if it has just
  * called in and all is calm. */
 bool known_may_end(int slot);
+/* For how many ms the slow syncs have lasted that struck, in all: a call can
+ * take as long. */
+int64_t known_slow_ms(void);
 
 known_call known_begin(int slot, const char *name);
 /* Returns rc.  Is it one that the call may give (P5, P10, P11), and did it come

@@ -57,10 +57,17 @@ static void check_sessions(int slot) {
   zke_free(list);
 }
 
+/* How long the dead may stay after the last fault, in ns.  A burial that fails
+ * is put off for 16 times as long as it took (sess_put_off()), which in a slow
+ * sync is long. */
+static int64_t rest_ns(void) {
+  return (REST_MS + 16 * known_slow_ms()) * SIM_MS;
+}
+
 /* Is this the process that looks at everything, and is it time? */
 static bool is_last(int slot) {
   static int64_t busy; /* until when another program was there */
-  if (sim.now < sim.last_fault + REST_MS * SIM_MS) return false;
+  if (sim.now < sim.last_fault + rest_ns()) return false;
   for (int i = 0; i < SIM_SLOTS; i++) {
     if (!sched_lives(i)) continue;
     if (foreign_is(i)) busy = sim.now;
