@@ -23,7 +23,7 @@
 # The last line is "N passed, N failed", of both servers together.
 here=test/ensemble
 logs=${BUILD:-build}/log/ensemble
-export LIMIT="${LIMIT:-60}"
+export LIMIT="${LIMIT:-120}"
 # Check's own limits are meant for files, where a step takes no round trip.
 export CK_TIMEOUT_MULTIPLIER="${CK_TIMEOUT_MULTIPLIER:-5}"
 
