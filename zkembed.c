@@ -1953,7 +1953,7 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
 /* clang-format off */
 #define SQL_NAMES(X)                                                          \
   X(BEGIN_READ) X(BEGIN_WRITE) X(COMMIT) X(ROLLBACK) X(JOIN) X(JOIN_END)      \
-  X(JOIN_UNDO) X(APP_BEGIN) X(APP_END) X(META) X(META_ZXID) X(META_SET)       \
+  X(JOIN_UNDO) X(APP_BEGIN) X(APP_END) X(META) X(META_SET)                    \
   X(META_FILES) X(META_FILES_SET) X(NODE_ROW) X(NODE_DATA) X(NODE_ADD)        \
   X(NODE_CHILD_ADDED) X(NODE_CHILD_GONE) X(NODE_RAISE) X(NODE_SET_DUE)        \
   X(NODE_REMOVE) X(NODE_SET) X(NODE_SET_ACL) X(NODE_NAMES) X(NODE_COUNT)      \
@@ -6878,7 +6878,11 @@ static int txn_verify_file(store *s) {
   return rc < 0 ? host_fail(s, rc, "cannot stat", s->file) : ZKE_OK;
 }
 
-SQL_STATEMENT(META_ZXID, "SELECT zxid FROM zkembed_meta");
+SQL_STATEMENT(
+    META,
+    "SELECT zxid,recursive,lost,coalesce((SELECT carrier FROM zkembed_session "
+    "WHERE id=?1),-1),history_rows>0 OR history_ms>0,EXISTS(SELECT 1 FROM "
+    "zkembed_watch)FROM zkembed_meta");
 
 /* While the store was not connected another program may have been the last to
  * close the file, and SQLite has taken the log away then: so there may be
@@ -6886,7 +6890,7 @@ SQL_STATEMENT(META_ZXID, "SELECT zxid FROM zkembed_meta");
  * else has removed it. */
 static int txn_note_files(store *s) {
   int64_t zxid = 0, known = side_read_hint(s, SIDE_ZXID_AT);
-  int rc = sql_fetch_ints(s, SQL_META_ZXID, 0, 1, &zxid);
+  int rc = sql_fetch_ints(s, SQL_META, 0, 1, &zxid);
   if (rc != ZKE_OK) return rc;
   if (zxid < known) {
     guard_give_up(s, s->wal);
@@ -7006,12 +7010,6 @@ static void txn_abort(txn *t) {
   txn_rollback(t);
   gate_leave(t->s);
 }
-
-SQL_STATEMENT(
-    META,
-    "SELECT zxid,recursive,lost,coalesce((SELECT carrier FROM zkembed_session "
-    "WHERE id=?1),-1),history_rows>0 OR history_ms>0,EXISTS(SELECT 1 FROM "
-    "zkembed_watch)FROM zkembed_meta");
 
 /* Was the session found in the state that this transaction began in, or in one
  * before it, and has nothing ended a session since? */
