@@ -45,19 +45,23 @@ plant() {
 # that finds something without the mistake, too, is told and passed over.
 seek() {
   at=$1 left=$SECONDS
-  while :; do
-    SECONDS=$left "$room/program" -1 "$at" 1000000 >"$room/log" 2>&1 && {
-      echo "$SECONDS.1" >>"$room/found"
+  while [ "$left" -gt 0 ]; do
+    SECONDS=$left "$room/program" -1 "$at" 1000000 >"$room/log" 2>&1 && break
+    finding=$(sed -n 's/^seed \([0-9]*\): .*/\1/p' "$room/log")
+    "$program" -1 "${finding:?}" >/dev/null && {
+      note_finding $((SECONDS - left))
       return
     }
-    finding=$(sed -n 's/^seed \([0-9]*\): .*/\1/p' "$room/log")
-    took=$(sed -n 's/.* findings, \([0-9]*\).*/\1/p' "$room/log")
-    "$program" -1 "${finding:?}" >/dev/null && break
     echo "seed $finding finds something without the mistake, too"
+    took=$(sed -n 's/.* findings, \([0-9]*\).*/\1/p' "$room/log")
     at=$((finding + 1)) left=$((left - ${took:?}))
-    [ $left -gt 0 ] || left=1
   done
-  awk -v seed="$finding" -v before=$((SECONDS - left)) '
+  echo "$SECONDS.1" >>"$room/found"
+}
+
+# note_finding BEFORE: that of $room/log, after so many seconds before it
+note_finding() {
+  awk -v seed="$finding" -v before="$1" '
     /^seed / {
       sub(/^seed [0-9]*: (step [0-9]* t=[^ ]* [^ ]*: )?/, "")
       told = $0

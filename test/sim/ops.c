@@ -56,8 +56,8 @@ int ops_create(const ops_actor *a, const char *name, const char *path,
 }
 
 /* Delete a node; a result. */
-static int delete (const ops_actor *a, const char *name, const char *path,
-                   bool lasting) {
+static int delete_node(const ops_actor *a, const char *name, const char *path,
+                       bool lasting) {
   known_call c = known_begin(a->slot, name);
   int rc = known_end(c, zke_delete(a->z, path, -1));
   if (rc == ZKE_OK)
@@ -232,7 +232,7 @@ static void op_take(const ops_actor *a) {
   for (int i = 0; i < 20 && n < 0; i++) n = known_pick(sim_load(a->slot, 0));
   if (n < 0) return;
   snprintf(path, sizeof path, "/q/n-%010d", n);
-  known_taken(n, delete (a, "delete", path, true));
+  known_taken(n, delete_node(a, "delete", path, true));
 }
 
 static void list(const ops_actor *a, bool watched) {
@@ -280,7 +280,7 @@ static void lock_release(const ops_actor *a, int k) {
   char path[8];
   lock_path(k, path);
   known_release(k);
-  if (delete (a, "delete, own", path, false) == ZKE_NONODE)
+  if (delete_node(a, "delete, own", path, false) == ZKE_NONODE)
     sim_found("P5: the ephemeral %s of a living session was gone", path);
 }
 
@@ -330,7 +330,7 @@ static void op_ephemeral(const ops_actor *a) {
   int rc = ops_create(a, "create, ephemeral sequential", "/l/n-", NULL,
                       ZKE_EPHEMERAL_SEQUENTIAL, &path);
   if (rc == ZKE_OK && sim_load(a->slot, 2))
-    delete (a, "delete, ephemeral", path, false);
+    delete_node(a, "delete, ephemeral", path, false);
   zke_free(path);
 }
 

@@ -19,7 +19,8 @@ typedef struct ops_actor {
 /* ops_open  - options of the plan, and of chance
  * ops_nodes - make the nodes that all work on; a result
  * ops_set   - set a register
- * ops_create - make a node, with one byte of data or NULL; a result
+ * ops_create - make a node, with one byte of data or NULL; a result.  The path
+ *             that it got is for zke_free(); path_out may be NULL
  * ops_any   - one call, or some that belong together
  * ops_wait  - sleep for events for ms
  * ops_look  - read all and compare with what is known */

@@ -11,7 +11,7 @@
 
 enum { SECTOR_BYTES = 4096, LONGEST_PATH = 100 };
 
-/* The lock of the WAL-index that a writer has. */
+/* The locks of the WAL-index that a writer has, and a checkpoint. */
 enum { WRITERS = 0, CHECKPOINTS = 1 };
 
 /* A handle.  It is in three lists: of its file's, of the WAL-index's, and of
