@@ -5426,7 +5426,8 @@ static int db_checkpoint(store *s, bool truncate) {
  * the new content in a temporary file, not in memory.  It opens that file
  * through a VFS that it looks up by name, so ours is in its list meanwhile.
  * Afterwards temp_store has to be set back, and each statement is prepared
- * anew.  Only with the gate held.  An SQLite code. */
+ * anew.  Only with the gate held.  An SQLite code; a quota that is used up is a
+ * full disk to us, as for the log (wal_put()). */
 static int db_vacuum(store *s) {
   db_finalize(s);
   int rc = sqlite3_exec(s->db, "PRAGMA temp_store=FILE", NULL, NULL, NULL);
@@ -5434,6 +5435,9 @@ static int db_vacuum(store *s) {
   sqlite3_vfs_register(&s->vfs_own, 0);
   rc = sqlite3_exec(s->db, "VACUUM", NULL, NULL, NULL);
   sqlite3_vfs_unregister(&s->vfs_own);
+  bool unwritten = sqlite3_extended_errcode(s->db) == SQLITE_IOERR_WRITE;
+  if (rc != SQLITE_OK && unwritten && sqlite3_system_errno(s->db) == EDQUOT)
+    return SQLITE_FULL;
   return rc;
 }
 

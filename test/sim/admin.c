@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test/sim/container.h"
 #include "test/sim/corner.h"
 #include "test/sim/disk.h"
 #include "test/sim/foreign.h"
@@ -181,7 +182,9 @@ static void act(int what) {
       known_fifos_lost = true;
       return;
     case ADMIN_FILE_OPEN:
-      lost = remove_one();
+    case ADMIN_SIDE_OPEN:
+      if (!container_shows_boot()) return; /* taken for a reboot */
+      lost = what == ADMIN_FILE_OPEN ? remove_one() : remove_side("");
       break;
     default:
       lost = remove_side("");

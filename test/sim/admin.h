@@ -7,8 +7,8 @@
  *
  * Files beside the database are removed.  FIFOs that are missing only make
  * events later (P7).  Without the other files the handles end at their next
- * tick, and nobody opens the file until a copy has taken its place
- * (doc/format.md 1); nothing is lost (P8).
+ * tick, and nobody opens the file until a copy has taken its place; nothing is
+ * lost (P8).  Where boot ids differ that is not promised (doc/format.md 1).
  */
 #ifndef ZKE_SIM_ADMIN_H
 #define ZKE_SIM_ADMIN_H

@@ -11,7 +11,7 @@
 enum { VALUES = 1 << 17, VERSIONS = 1 << 14, ZXIDS = 1 << 18, IDS = 1 << 15 };
 
 /* A call waits for others for so long, and may overrun that (P10). */
-enum { BUSY_MS = 3000, ADRIFT_MS = 5000, SLACK_MS = 1500 };
+enum { BUSY_MS = 3000, ADRIFT_MS = 2000, SLACK_MS = 1500 };
 
 /* So long after the last fault no call fails any more, but by another one: a
  * wait may be as long (P11). */
@@ -127,9 +127,10 @@ static bool is_unmended(int rc) {
  * second.  A wait that began before may end later. */
 static void check_adrift(const known_call *c, int rc) {
   const sched_process *p = sched_self();
-  if (!p->adrift || rc != ZKE_OK || strcmp(c->name, "close") == 0) return;
+  if (!p->adrift || p->unsure || rc != ZKE_OK || strcmp(c->name, "close") == 0)
+    return;
   int64_t ms = (sim.now - p->adrift - p->stopped_ns) / SIM_MS;
-  if (ms > ADRIFT_MS)
+  if (ms > ADRIFT_MS + known_slow_ms())
     sim_found("P5: %s goes on %lld ms after files of the handle were removed",
               c->name, (long long)ms);
 }

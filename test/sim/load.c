@@ -102,7 +102,7 @@ static void come_to_rest(const ops_actor *a) {
     }
     ops_wait(a, 200);
     sched_pause(SIM_MS);
-    if (sim.now > sim.ending + END_MS * SIM_MS)
+    if (sim.now > sim.ending + END_MS * SIM_MS + rest_ns())
       sim_found("P10: no end of waiting for the others");
   }
   if (!s->lost) watchers_check(a);

@@ -510,6 +510,7 @@ int ops_open(int slot, zke **z_out) {
   if (rubbish) rc = known_is_rubbish(&c) ? ZKE_NOTADB : ZKE_SYSTEMERROR;
   if (rc != ZKE_OK) return rc;
   if (c.at > sched_self()->adrift) sched_self()->adrift = 0; /* others now */
+  sched_self()->unsure = sched_self()->adrift;
   s->id = zke_session_id(*z_out);
   known_session_id(s->id);
   load_count.opens++;

@@ -330,12 +330,12 @@ static void chain_failed_checkpoint(plan *p, int64_t style) {
  * is replaced by a copy of itself; and blows soon after that. */
 static void chain_administrator(plan *p) {
   static const int removals[] = {ADMIN_SIDE, ADMIN_SIDE_OPEN, ADMIN_FILE_OPEN,
-                                 ADMIN_FIFOS_OPEN};
+                                 ADMIN_FILE_OPEN, ADMIN_FIFOS_OPEN};
   bool backup = one_in(2);
-  add_at_step(p, 'A', backup ? ADMIN_BACKUP : removals[below(4)]);
+  add_at_step(p, 'A', backup ? ADMIN_BACKUP : removals[below(5)]);
   if (backup)
     add_after(p, 'A', -1, 8000, one_in(2) ? ADMIN_RESTORE : ADMIN_MOVE);
-  else
+  else if (one_in(2)) /* or when faults are over */
     add_after(p, 'A', -1, 8000, ADMIN_COPY);
   if (one_in(2)) add_blows(p, (int)below(p->k.processes));
 }
