@@ -311,13 +311,21 @@ static void child_keep(int fd) {
   if (fcntl(fd, F_DUPFD, KEEPALIVE_FD) < 0) fcntl(fd, F_SETFD, 0);
 }
 
+/* Waits until the parent has passed signals on (run_pass_on()), or has died:
+ * then the pipe's other end is closed. */
+static void child_await(const int *go) {
+  char byte;
+  close(go[1]);
+  while (read(go[0], &byte, 1) < 0 && errno == EINTR) continue;
+}
+
 /* The child, from fork() to exec(): asks for a signal at the parent's death,
  * keeps its descriptors, undoes our signal mask.
  *
  * The parent may have died before prctl(): that signal would never come, and
  * getppid() tells.  The report's pipe closes by itself in exec(), so that the
  * parent finds errno in it, or its end. */
-_Noreturn static void child_run(const start *s) {
+_Noreturn static void child_run(const start *s, const int *go) {
   if (s->death) {
     prctl(PR_SET_PDEATHSIG, s->death);
     if (getppid() != s->parent) _exit(STATUS_SIGNAL + s->death);
@@ -325,6 +333,7 @@ _Noreturn static void child_run(const start *s) {
   if (s->keepalive >= 0) child_keep(s->keepalive);
   if (s->alive >= 0) child_keep(s->alive);
   child_streams(s);
+  child_await(go);
   signals_child();
   if (!s->words.data) _exit(STATUS_INTERNAL); /* not without a program */
   execvpe(s->program, s->words.data, s->environment.data);
@@ -799,9 +808,10 @@ static void run_wait(run *r) {
 /* Gives the child the terminal's signals that are pending here right after the
  * fork, while signals.c takes none.  Such a signal came either before the fork:
  * then the child has not got it, since pending signals are not inherited.  Or
- * it came after: then the child has it pending, too, and a second one of the
- * same number merges with it.  Either way the child gets it once, and
- * run_hear() leaves it out when it is taken here. */
+ * it came after: then the child has it pending, too, since it takes none before
+ * we are done (child_await()), and a second one of the same number merges with
+ * it.  Either way the child gets it once, and run_hear() leaves it out when it
+ * is taken here. */
 static void run_pass_on(run *r) {
   static const int terminals[] = {SIGINT, SIGQUIT, SIGHUP};
   sigset_t pending;
@@ -820,15 +830,18 @@ static void run_pass_on(run *r) {
 static int run_fork(run *r, const start *s) {
   call *c = r->c;
   pid_t pid = -1;
+  int go[2] = {-1, -1};
   (void)fflush(stdout);
   signals_hold();
   pthread_mutex_lock(&running.m);
   bool late = cancel_came(c);
-  if (!late) pid = fork();
-  if (pid == 0) child_run(s);
+  if (!late && pipe2(go, O_CLOEXEC) == 0) pid = fork();
+  if (pid == 0) child_run(s, go);
   r->pid = pid > 0 ? pid : 0;
   int why = errno;
   if (r->pid) run_pass_on(r);
+  if (go[0] >= 0) close(go[0]);
+  if (go[1] >= 0) close(go[1]); /* the child goes on */
   pthread_mutex_unlock(&running.m);
   signals_release();
   if (late) return fail_cancelled(c);
