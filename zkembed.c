@@ -4336,10 +4336,11 @@ static _Thread_local store *app_here;
 static bool app_is_inside(void) { return app_here && !fork_is_copy(app_here); }
 
 /* Is it a name of ours, whatever its case?  Tables and indices begin with
- * "zkembed_", views with "zke_". */
+ * "zkembed_", views with "zke_".  The outbox is written by everybody. */
 static bool app_is_ours(const char *name) {
-  return name && (sqlite3_strnicmp(name, "zkembed_", 8) == 0 ||
-                  sqlite3_strnicmp(name, "zke_", 4) == 0);
+  if (!name || sqlite3_strnicmp(name, "zkembed_outbox", 14) == 0) return false;
+  return sqlite3_strnicmp(name, "zkembed_", 8) == 0 ||
+         sqlite3_strnicmp(name, "zke_", 4) == 0;
 }
 
 /* Does a statement that writes touch what is ours?  The arguments are those of
@@ -4526,7 +4527,6 @@ static int app_sync_commits(const store *s, sqlite3 *db) {
  * (P12).  The log is left to the engine's writers, and to zke_sql_commit(). */
 static int app_adopt(store *s, sqlite3 *db) {
   sqlite3_wal_autocheckpoint(db, 0);
-  sqlite3_wal_hook(db, app_note_pages, NULL);
   sql_keep_log(db, true);
   sqlite3_busy_timeout(db, (int)base_min(s->busy / ZKE_MS, INT_MAX));
   int rc = app_sync_commits(s, db);
@@ -4554,12 +4554,14 @@ static void app_forget_ends(store *s) {
 /* Begin to write on a connection of the program's.  The line may have taken
  * most of the call's time, so SQLite waits for what is left of it.  A busy
  * handler of the program's own, whose timeout is told as 0, could not be put
- * back and stays.  An SQLite code. */
+ * back and stays.  The WAL hook is set here since the program may have set
+ * another, and PRAGMA wal_autocheckpoint sets one too.  An SQLite code. */
 static int app_begin_guest(store *s, sqlite3 *db) {
   int usual = 0;
   sqlite3_exec(db, "PRAGMA busy_timeout", app_note_setting, &usual, NULL);
   int64_t left = base_max(s->deadline - host_now(s), 0) / ZKE_MS;
   bool less = left < usual;
+  sqlite3_wal_hook(db, app_note_pages, NULL);
   if (less) sqlite3_busy_timeout(db, (int)left);
   int rc = app_prepare_ends(s, db);
   if (rc == SQLITE_OK)
@@ -5029,19 +5031,46 @@ static int schema_recognise(store *s, enum schema_kind *kind) {
   return schema_look_inside(s, kind);
 }
 
+/* The tables and triggers by which rows of a program's are moved to the tree
+ * after their commit are made and written by others (format.md).  Here they are
+ * only known by their names: they are in nobody's way, and go with the tables.
+ */
+#define SCHEMA_OUTBOX "name LIKE 'zkembed!_outbox%' ESCAPE '!'"
+
 /* How many triggers and views of the program's name what is ours? */
 static int schema_count_triggers(store *s, int64_t *count) {
   sqlite3_stmt *st = NULL;
   int rc = sqlite3_prepare_v2(
       s->db,
-      "SELECT count(*)FROM sqlite_schema WHERE(type='trigger' OR type='view' "
-      "AND name NOT LIKE 'zke!_%' ESCAPE '!')AND(sql LIKE '%zkembed!_%' ESCAPE "
-      "'!' OR sql LIKE '%zke!_%' ESCAPE '!')",
+      "SELECT count(*)FROM sqlite_schema WHERE(type='trigger' AND "
+      "NOT " SCHEMA_OUTBOX
+      " OR type='view' AND name NOT LIKE 'zke!_%' ESCAPE '!')"
+      "AND(sql LIKE '%zkembed!_%' ESCAPE '!' OR sql LIKE '%zke!_%' ESCAPE '!')",
       -1, &st, NULL);
   if (rc == SQLITE_OK) rc = sqlite3_step(st);
   *count = rc == SQLITE_ROW ? sqlite3_column_int64(st, 0) : 0;
   sqlite3_finalize(st);
   return rc == SQLITE_ROW ? ZKE_OK : sql_error(s, rc, "looking for triggers");
+}
+
+/* Drop the outbox, its triggers first. */
+static int schema_drop_outbox(store *s) {
+  sqlite3_stmt *st = NULL;
+  char *drop = NULL;
+  int rc = sqlite3_prepare_v2(
+      s->db,
+      "SELECT group_concat('DROP '||type||' \"'||replace(name,'\"','\"\"')||"
+      "'\"',';')FROM(SELECT type,name FROM sqlite_schema WHERE type IN("
+      "'trigger','table')AND " SCHEMA_OUTBOX "ORDER BY type DESC)",
+      -1, &st, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_step(st);
+  if (rc == SQLITE_ROW)
+    drop = sqlite3_mprintf("%s", sqlite3_column_text(st, 0));
+  sqlite3_finalize(st);
+  if (rc != SQLITE_ROW) return sql_error(s, rc, "looking for the outbox");
+  rc = drop ? sql_exec(s, drop, "dropping the outbox") : base_nomem();
+  sqlite3_free(drop);
+  return rc;
 }
 
 /* Are the texts of the database UTF-8?  Paths are compared by their bytes. */
@@ -5063,7 +5092,8 @@ static int schema_refuse_names(store *s) {
   int rc = sqlite3_prepare_v2(
       s->db,
       "SELECT type||' '||name FROM sqlite_schema WHERE type<>'trigger'AND(name "
-      "LIKE 'zkembed!_%' ESCAPE '!' OR name LIKE 'zke!_%' ESCAPE '!')LIMIT 1",
+      "LIKE 'zkembed!_%' ESCAPE '!' OR name LIKE 'zke!_%' ESCAPE '!')AND "
+      "NOT " SCHEMA_OUTBOX " LIMIT 1",
       -1, &st, NULL);
   if (rc == SQLITE_OK) rc = sqlite3_step(st);
   if (rc == SQLITE_ROW) {
@@ -17637,6 +17667,7 @@ static int api_drop_tables(store *s) {
   if (rc == ZKE_OK) rc = db_begin_write(s);
   if (rc == ZKE_OK) rc = store_may_drop(s);
   if (rc == ZKE_OK) rc = api_drop_history(s);
+  if (rc == ZKE_OK) rc = schema_drop_outbox(s);
   if (rc == ZKE_OK) rc = sql_exec(s, schema_drop, "dropping the tables");
   bool before = txn_expect_death(s);
   if (rc == ZKE_OK) rc = txn_commit_sqlite(s, true);

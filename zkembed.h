@@ -1349,7 +1349,8 @@ ZKE_API void zke_op_fail(zke_op *op, int rc);
  *
  * What fn may do.  Prepare, step and finalize statements of any kind that
  *   SQLite has, on all tables but ours: tables, indices and views whose names
- *   begin with "zkembed_" or "zke_" can be read and not written.  BEGIN,
+ *   begin with "zkembed_" or "zke_" can be read and not written, but for the
+ *   outbox, "zkembed_outbox", which is the programs' (doc/format.md).  BEGIN,
  *   COMMIT, ROLLBACK, ATTACH, DETACH and PRAGMA are refused (SQLITE_AUTH), and
  *   in zke_multi_read() whatever writes, and so are ANALYZE and REINDEX of all
  *   tables, and ALTER TABLE of a TEMP table; SAVEPOINTs are fine, and end with
@@ -1573,8 +1574,8 @@ ZKE_API void zke_results_clear(zke_op_result *results, int count);
  * own uses the file from another process, or by the command zke.
  *
  *   db  a connection that the program has opened, in no transaction; it stays
- *       the program's.  It must not set a WAL hook or automatic checkpoints
- *       afterwards
+ *       the program's.  It must not set automatic checkpoints afterwards, and
+ *       zke_sql_begin() replaces its WAL hook
  *
  * Returns ZKE_OK, or
  *   ZKE_BADARGUMENTS  db is NULL, or to another file; z is NULL

@@ -239,6 +239,68 @@ TEST(an_undone_creation_leaves_nothing) {
   ck_ok(zke_close(open_flags(shop, ZKE_OPEN_HOST)));
 }
 
+static int write_outbox(sqlite3 *db, int64_t zxid, void *context) {
+  (void)zxid, (void)context;
+  return sqlite3_exec(db, "UPDATE orders SET id=id", NULL, NULL, NULL);
+}
+
+/* The outbox of programs is in nobody's way.  Everybody writes to it, and it
+ * goes with the tables, with its triggers; a trigger of the program's that uses
+ * it holds that up. */
+TEST(the_outbox_goes_with_the_tables) {
+  zke *z;
+  zke_op op;
+  shop = make_shop();
+  sqlite3 *db = plain(shop);
+  must(db,
+       "CREATE TABLE zkembed_outbox(id INTEGER PRIMARY KEY AUTOINCREMENT,path);"
+       "CREATE TABLE zkembed_outbox_dead(id);"
+       "CREATE INDEX zkembed_outbox_tell ON zkembed_outbox(path);"
+       "CREATE TRIGGER \"zkembed_outbox_a \"\"b\" AFTER UPDATE ON orders "
+       "BEGIN INSERT INTO zkembed_outbox(path)VALUES('x');END");
+  z = open_flags(shop, ZKE_OPEN_HOST);
+  zke_op_sql(&op, write_outbox, NULL);
+  ck_ok(zke_multi(z, &op, 1, NULL));
+  ck_assert_int_eq(number(db, "SELECT count(*)FROM zkembed_outbox"),
+                   number(db, "SELECT count(*)FROM orders"));
+  must(db,
+       "CREATE TRIGGER own AFTER DELETE ON orders BEGIN DELETE FROM "
+       "zkembed_outbox;END");
+  ck_rc(zke_remove_tables(z), ZKE_NOTEMPTY);
+  must(db, "DROP TRIGGER own");
+  ck_ok(zke_remove_tables(z));
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(
+      number(db, "SELECT count(*)FROM sqlite_schema WHERE sql LIKE '%zke%'"),
+      0);
+  sqlite3_close(db);
+}
+
+static int own_hook(void *arg, sqlite3 *db, const char *name, int pages) {
+  (void)arg, (void)db, (void)name, (void)pages;
+  return SQLITE_OK;
+}
+
+/* A program that only writes its own tables does not let the log grow without
+ * end, even if it has set a WAL hook of its own. */
+TEST(the_programs_commits_shorten_the_log) {
+  zke *z = open_shop(0);
+  sqlite3 *db = plain(shop);
+  struct stat log;
+  ck_ok(zke_sql_adopt(z, db));
+  must(db, "CREATE TABLE large(data)");
+  sqlite3_wal_hook(db, own_hook, NULL);
+  for (int i = 0; i < 50; i++) {
+    ck_ok(zke_sql_begin(z, db));
+    must(db, "INSERT INTO large VALUES(zeroblob(400000))");
+    ck_ok(zke_sql_commit(z, db));
+  }
+  ck_assert_int_eq(stat(test_path("shop.db-wal"), &log), 0);
+  ck_assert_int_lt(log.st_size, 30 * 400000);
+  sqlite3_close(db);
+  ck_ok(zke_close(z));
+}
+
 /* P11: written by a later version; a table of that name that is not ours. */
 TEST(another_format_is_refused) {
   zke *z = open_shop(0);
