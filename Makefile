@@ -97,12 +97,17 @@ RECIPE_ARCHIVE = $(BUILD)/libzkembed-recipes.a
 RECIPE_SHARED = $(BUILD)/libzkembed-recipes.so.$(VERSION)
 
 # The command reads JSON by jansson, and edits lines by libedit if it is there.
-COMMAND_SOURCES := $(wildcard shell/*.c shell/*/*.c)
+COMMAND_SOURCES := $(wildcard shell/*.c shell/serve/*.c)
 COMMAND_OBJECTS = $(COMMAND_SOURCES:%.c=$(BUILD)/%.o)
 # All of it but main(), for other programs.
 COMMAND_ARCHIVE = $(BUILD)/shell/shell.a
 EDIT := $(shell pkg-config --exists libedit 2>/dev/null && echo 1)
 COMMAND_LIBS = -ljansson $(if $(EDIT),$(shell pkg-config --libs libedit))
+
+# Engine, recipes and SQL functions, for the SQLite of whoever loads it.
+EXTENSION = $(BUILD)/zkembed.so
+EXTENSION_SOURCES := zkembed.c $(RECIPE_SOURCES) $(wildcard shell/extension/*.c)
+EXTENSION_OBJECTS = $(EXTENSION_SOURCES:%.c=$(BUILD)/extension/%.o)
 
 # The laboratory moves the program's memory about, which a sanitizer takes for a
 # fault, and switches stacks as one kind of machine does.  The one that forks
@@ -127,9 +132,11 @@ export BUILD CC LAB LAB_LIBS LIBS MAKE PUBLIC_HEADERS RECIPE_PARTS \
 ##@ Build
 ## make            libraries, pkg-config files, the command zke, the laboratory;
 ##                 COMMAND= leaves out zke, and with it the need of jansson
-.PHONY: all
+## extension       zkembed.so, the extension for SQLite alone
+.PHONY: all extension
 all: $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED) $(COMMAND) \
-  $(LAB_ARCHIVES) $(LABSERVE) $(CONFIGS)
+  $(EXTENSION) $(LAB_ARCHIVES) $(LABSERVE) $(CONFIGS)
+extension: $(EXTENSION)
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
@@ -161,6 +168,16 @@ $(BUILD)/recipes/%.o: recipes/%.c
 $(BUILD)/shell/edit.o: OWN_FLAGS = $(if $(EDIT),-DZKE_EDIT)
 $(BUILD)/shell/%.o: shell/%.c
 	$(cc) $(PROGRAM_CFLAGS) -D_GNU_SOURCE= $(OWN_FLAGS) -c -o $@ $<
+
+# It shows its init function alone: with others to see, its calls could go to
+# another copy of the engine that the program has.  It is never unloaded, since
+# its threads' variables would stay.
+$(BUILD)/extension/shell/%.o: OWN_FLAGS = -D_GNU_SOURCE=
+$(BUILD)/extension/%.o: %.c
+	$(cc) $(LIB_CFLAGS) $(OWN_FLAGS) -DZKE_API= -fPIC -I. \
+	  -include shell/extension/sqlite.h -c -o $@ $<
+$(EXTENSION): $(EXTENSION_OBJECTS)
+	$(call run,LD) $(CC) -shared -Wl,-z,nodelete $(LINK) -o $@ $^ -lpthread
 
 # SQLite's own file has its own idea of warnings.
 $(BUILD)/sqlite3.o: $(SQLITE)
@@ -230,6 +247,7 @@ $(call put,$(INCLUDEDIR),zkembed.h $(if $(LAB_FORKED),test/lab/zkembed-lab.h))
 $(call put,$(INCLUDEDIR)/zkembed,$(wordlist 2,99,$(PUBLIC_HEADERS)))
 $(call put,$(LIBDIR),$(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED) \
   $(LAB_ARCHIVES))
+$(call put,$(LIBDIR),$(EXTENSION),755)
 $(call put,$(LIBDIR)/pkgconfig,$(CONFIGS))
 $(call put,$(BINDIR),$(COMMAND) $(LABSERVE),755)
 $(call put,$(COMPLETIONDIR),$(COMPLETION))
@@ -297,4 +315,4 @@ help:
 PARTS = $(patsubst %,test/%.mk,tests lab torture sim fuzz checks bench)
 include $(PARTS)
 -include $(wildcard $(BUILD)/*.d) $(shell find $(addprefix $(BUILD)/,recipes \
-  shell doc test lab lab-forked labserve) $(FUZZ) -name '*.d' 2>/dev/null)
+  shell extension doc test lab lab-forked labserve) $(FUZZ) -name '*.d' 2>/dev/null)

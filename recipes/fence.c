@@ -32,6 +32,7 @@
 
 /* A shared libzkembed with a SQLite compiled in keeps that to itself.  Then
  * these are missing when the program is linked, and are NULL. */
+#ifndef SQLITE3EXT_H /* an extension calls the SQLite of its program */
 #pragma weak sqlite3_bind_text
 #pragma weak sqlite3_column_bytes
 #pragma weak sqlite3_column_int64
@@ -46,6 +47,7 @@
 #pragma weak sqlite3_stricmp
 #pragma weak sqlite3_strnicmp
 #pragma weak sqlite3_table_column_metadata
+#endif
 
 /* One call, for the function that runs in the transaction. */
 typedef struct fence {

@@ -49,6 +49,8 @@ needs_of() {
       echo $command
       case $SERVER$SERVERS in '' | zke) ;; *) echo zookeeper ;; esac ;;
     torture-serve) echo $command ;;
+    torture-extension) echo $command python3 shell ;;
+    bench-extension) echo python3 python-filelock ;;
     order-ensemble) echo $command zookeeper ;;
     conformance) echo $command $servers ;;
     "$BUILD/conformance") echo zookeeper-client ;;

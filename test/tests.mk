@@ -109,7 +109,7 @@ TEST_WAITING = $(call named_tests,$(WAITING))
 TEST_FIRST = $(call named_tests,$(LONGEST))
 TEST_OTHERS = $(TEST_FIRST) \
   $(filter-out $(TEST_WAITING) $(TEST_FIRST),$(TEST_RUN))
-TEST_NEEDS = $(WORKER) $(COMMAND) $(LABSERVE) $(EXAMPLES)
+TEST_NEEDS = $(WORKER) $(COMMAND) $(LABSERVE) $(EXTENSION) $(EXAMPLES)
 # For the scripts of test/sim.
 SIMULATION = $(if $(LAB),$(BUILD)/simulation $(BUILD)/calibrate)
 

@@ -10,8 +10,8 @@
 # - The system is called in the os_ section and nowhere else, the C library's
 #   allocator in mem_.
 # - Nothing but zkembed.c knows of SQLite, and of the command shell/database.c,
-#   which looks at the file, and of recipes fence.c, which writes triggers;
-#   recipes and command know of nothing but public headers.
+#   which looks at the file, of recipes fence.c, which writes triggers, and the
+#   extension for SQLite; recipes and command know of nothing but public headers.
 # - The files of the command form no circle: none calls what, in the end, calls
 #   it.  Nor do those of recipes.
 # - The files that recipes are made of call only those before them in the
@@ -141,7 +141,7 @@ recipes_call() {
 
 knows_sqlite() {
   grep -ln 'sqlite3' $recipes $command |
-    grep -vx -e 'shell/database.c' -e 'recipes/fence.c'
+    grep -vx -e 'shell/database.c' -e 'recipes/fence.c' -e 'shell/extension/.*'
   grep -n 'include <sqlite3' zkembed.h
 }
 knows_private() { grep -n '#include ".*zkembed\.c"' $recipes $command; }
@@ -204,7 +204,8 @@ expect "recipes are made of at least five files" \
 expect "each of them uses only those before it in the list" nothing parts_above
 expect "only mem_ calls the allocator" \
   nothing calls mem_ 'malloc|calloc|realloc|free|strdup|strndup|asprintf'
-expect "SQLite is known to zkembed.c, shell/database.c and recipes/fence.c" nothing knows_sqlite
+expect "SQLite is known to the engine, the extension, database.c and fence.c" \
+  nothing knows_sqlite
 expect "over a hundred uses among the command's files are seen" \
   [ "$(uses $(sources $command) | wc -l)" -gt 100 ]
 expect "no circle among the command's files" \

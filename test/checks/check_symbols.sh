@@ -1,7 +1,8 @@
 #!/bin/sh
 # check_symbols.sh - the libraries show the world nothing but zke_ symbols, the
-# shared ones exactly those that their headers declare.  What a file of the
-# command shows the others begins with its name or with a subject.
+# shared ones exactly those that their headers declare, and the extension its
+# init function.  What a file of the command shows the others begins with its
+# name or with a subject, and what one of the extension shows with ext_.
 . test/report.sh
 
 # With a SQLite compiled in, the archive has to define sqlite3_ names too.
@@ -41,10 +42,20 @@ subjects="$subjects|patience|perms|place|processes|progress|requests|server"
 subjects="$subjects|shared|shell|snapshot|spares?|status|store|target|timing"
 subjects="$subjects|users|value|verbose|wait|word"
 command_is_named() {
-  for source in shell/*.c shell/*/*.c; do
+  for source in shell/*.c shell/serve/*.c; do
     name=$(basename "$source" .c)
     defined "$BUILD/${source%.c}.o" | strangers "^(main$|${name}_|($subjects)_)"
   done
+}
+
+extension_is_named() {
+  for source in shell/extension/*.c; do
+    defined "$BUILD/extension/${source%.c}.o" |
+      strangers '^(ext_|sqlite3_api$|sqlite3_zkembed_init$)'
+  done
+}
+only_its_init() {
+  [ "$(exported "$BUILD/zkembed.so")" = sqlite3_zkembed_init ]
 }
 
 scratch names symbols
@@ -56,13 +67,16 @@ for library in "$BUILD"/*.a; do
     *) expect "$library defines only zke_ names" archive_is_clean "$library" ;;
   esac
 done
-for library in "$BUILD"/*.so; do
+for library in "$BUILD"/lib*.so; do
   expect "$library exports only zke_ names" shared_is_clean "$library"
 done
 expect "libzkembed.so exports what zkembed.h declares" \
   shared_is_complete "$BUILD/libzkembed.so" zkembed.h
 expect "libzkembed-recipes.so exports what the other public headers declare" \
   shared_is_complete "$BUILD/libzkembed-recipes.so" ${PUBLIC_HEADERS#* }
+expect "zkembed.so exports its init function alone" only_its_init
+expect "names of the extension tell that they are its" \
+  nothing extension_is_named
 [ -x "$BUILD/zke" ] &&
   expect "names of the command tell their subject" nothing command_is_named
 report

@@ -1,0 +1,49 @@
+/* alone.c - is there another SQLite library that has the file open?
+ *
+ * The kernel drops a process's locks on a file when the process closes any
+ * descriptor of it.  An SQLite library knows that and shares its descriptors,
+ * but two of them in one process do not know of each other.  Each opens the
+ * WAL-index, the -shm, once for all of its connections.  So a second descriptor
+ * of it is another library's.
+ */
+#include "extension.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+enum { ALONE_MS = 1000 }; /* how often it is looked at */
+
+/* How many descriptors of the process are of this file.  Without /proc: none
+ * that can be seen. */
+static int count_descriptors(const struct stat *file) {
+  int count = 0;
+  struct stat st;
+  DIR *all = opendir("/proc/self/fd");
+  if (!all) return 0;
+  for (const struct dirent *e; (e = readdir(all)) != NULL;)
+    if (fstatat(dirfd(all), e->d_name, &st, 0) == 0 &&
+        st.st_dev == file->st_dev && st.st_ino == file->st_ino)
+      count++;
+  closedir(all);
+  return count;
+}
+
+int ext_alone(ext_connection *k) {
+  int64_t now = zke_now(k->z);
+  if (k->looked_ms && now - k->looked_ms < ALONE_MS) return ZKE_OK;
+  k->looked_ms = now;
+  const char *file = sqlite3_db_filename(k->db, "main");
+  struct stat st;
+  char *path = file && *file ? sqlite3_mprintf("%s-shm", file) : NULL;
+  bool another = path && stat(path, &st) == 0 && count_descriptors(&st) > 1;
+  sqlite3_free(path);
+  if (!another) return ZKE_OK;
+  k->looked_ms = 0; /* the next call looks again */
+  return zke_fail(
+      ZKE_SYSTEMERROR,
+      "another SQLite library of this process has %s open, and each "
+      "drops the other's locks: use one library, or zkembed from "
+      "another process",
+      file);
+}

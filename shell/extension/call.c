@@ -1,0 +1,40 @@
+/* call.c - arguments and errors of a function */
+#include "extension.h"
+
+#include <string.h>
+
+const char *ext_text(const ext_call *c, int at) {
+  if (at >= c->count) return NULL;
+  return (const char *)sqlite3_value_text(c->value[at]);
+}
+
+int ext_path(const ext_call *c, int at, const char *base, char **path_out) {
+  const char *name = ext_text(c, at);
+  *path_out = NULL;
+  if (!name || !*name)
+    return zke_fail(ZKE_BADARGUMENTS, "%s(): a name is missing",
+                    c->function->name);
+  if (strlen(name) != (size_t)sqlite3_value_bytes(c->value[at]))
+    return zke_fail(ZKE_BADARGUMENTS, "%s(): a name has a zero byte",
+                    c->function->name);
+  *path_out = strchr(name, '/') ? sqlite3_mprintf("%s", name)
+                                : sqlite3_mprintf("/%s/%s", base, name);
+  return *path_out ? ZKE_OK : ext_nomem();
+}
+
+int64_t ext_int(const ext_call *c, int at, int64_t without) {
+  if (at >= c->count || sqlite3_value_type(c->value[at]) == SQLITE_NULL)
+    return without;
+  return sqlite3_value_int64(c->value[at]);
+}
+
+int64_t ext_until(const ext_call *c, int at) {
+  int64_t ms = ext_int(c, at, -1);
+  if (ms < 0) return ZKE_FOREVER;
+  int64_t now = zke_now(c->k->z);
+  return ms < ZKE_FOREVER - now ? now + ms : ZKE_FOREVER;
+}
+
+char *ext_error_text(int rc) {
+  return sqlite3_mprintf("%s: %s", zke_error_name(rc), zke_errmsg());
+}

@@ -1,0 +1,121 @@
+/* connection.c - the connections that have loaded the extension, and their
+ * handles */
+#include "extension.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+SQLITE_EXTENSION_INIT1
+
+/* The connections of the process.  SQLite has none that says which have loaded
+ * an extension, before 3.44. */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static ext_connection *list;
+
+/* ---- a connection's handle ---- */
+
+/* The name of the VFS that the connection's file is opened by. */
+static const char *vfs_of(sqlite3 *db) {
+  sqlite3_vfs *vfs = NULL;
+  int rc = sqlite3_file_control(db, "main", SQLITE_FCNTL_VFS_POINTER, &vfs);
+  return rc == SQLITE_OK && vfs ? vfs->zName : NULL;
+}
+
+/* Open a handle on the connection's file.  One without a file has a tree of its
+ * own, which no other connection can see. */
+static int open_handle(ext_connection *k) {
+  zke_options o = ZKE_INIT(zke_options);
+  const char *file = sqlite3_db_filename(k->db, "main");
+  o.flags = ZKE_OPEN_HOST;
+  o.vfs = vfs_of(k->db);
+  if (!file || !*file) return zke_open(":memory:", NULL, &k->z);
+  if (o.vfs && strcmp(o.vfs, "memdb") == 0)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "a database that connections share in memory cannot have "
+                    "zkembed: use a file");
+  if (sqlite3_db_readonly(k->db, "main") == 1) o.flags |= ZKE_OPEN_READONLY;
+  return zke_open(file, &o, &k->z);
+}
+
+/* The connection writes to the file beside the engine, so it must do as
+ * zke_sql_adopt() says.  In a transaction that may have to wait: then the next
+ * call does it. */
+static int adopt(ext_connection *k) {
+  const char *file = sqlite3_db_filename(k->db, "main");
+  bool needless = !file || !*file || sqlite3_db_readonly(k->db, "main") == 1;
+  if (k->adopted || needless) return ZKE_OK;
+  if (sqlite3_txn_state(k->db, NULL) != SQLITE_TXN_NONE) return ZKE_OK;
+  int rc = ext_outbox_hook(k);
+  if (rc == ZKE_OK) rc = zke_sql_adopt(k->z, k->db);
+  k->adopted = rc == ZKE_OK;
+  return rc;
+}
+
+int ext_open(ext_connection *k) {
+  int rc = k->z ? ZKE_OK : open_handle(k);
+  if (rc == ZKE_OK) rc = ext_alone(k);
+  if (rc == ZKE_OK) rc = adopt(k);
+  if (rc != ZKE_OK || !k->adopted || k->guest) return rc;
+  rc = ext_outbox_hook(k);
+  if (rc == ZKE_OK) ext_outbox_look(k);
+  return rc;
+}
+
+void ext_close(ext_connection *k) {
+  if (k->held) k->held_free(k);
+  if (k->queue) k->queue_free(k);
+  ext_outbox_free(k);
+  if (k->z) zke_close(k->z);
+  k->z = NULL;
+  k->looked_ms = 0;
+}
+
+/* ---- the list ---- */
+
+/* The connection in the list, or the place at its end. */
+static ext_connection **find(const sqlite3 *db) {
+  ext_connection **at = &list;
+  while (*at && (*at)->db != db) at = &(*at)->next;
+  return at;
+}
+
+/* With the last user the connection is gone. */
+void ext_release(ext_connection *k) {
+  pthread_mutex_lock(&list_lock);
+  bool last = --k->users == 0;
+  if (last) *find(k->db) = k->next;
+  pthread_mutex_unlock(&list_lock);
+  if (!last) return;
+  ext_close(k);
+  free(k);
+}
+
+int ext_begin(sqlite3 *db, ext_connection **k_out) {
+  ext_connection *k = calloc(1, sizeof *k);
+  *k_out = NULL;
+  if (!k) return SQLITE_NOMEM;
+  *k = (ext_connection){.db = db, .users = 1};
+  pthread_mutex_lock(&list_lock);
+  ext_connection **at = find(db);
+  if (!*at) {
+    *at = *k_out = k;
+    k = NULL;
+  }
+  pthread_mutex_unlock(&list_lock);
+  free(k);
+  return SQLITE_OK;
+}
+
+bool ext_is_another(const sqlite3_api_routines *api) {
+#ifdef SQLITE_CORE
+  (void)api;
+  return false;
+#else
+  pthread_mutex_lock(&list_lock);
+  bool another = sqlite3_api && sqlite3_api != api;
+  if (!another) sqlite3_api = api;
+  pthread_mutex_unlock(&list_lock);
+  return another;
+#endif
+}

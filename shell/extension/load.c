@@ -1,0 +1,147 @@
+/* load.c - the functions in SQL, and the init function that SQLite calls */
+#include "extension.h"
+
+#include <stdlib.h>
+
+/* ---- the way into a function ---- */
+
+/* Would the call wait for the connection's own transaction, or see the rows as
+ * they were before it came?  SQLite's state of a transaction tells. */
+static int refuse(const ext_call *c) {
+  const ext_function *f = c->function;
+  int state = sqlite3_txn_state(c->k->db, NULL);
+  if (f->kind == EXT_CHANGES && state == SQLITE_TXN_WRITE)
+    return zke_fail(ZKE_MISUSE,
+                    "%s() in a transaction that writes would wait for itself: "
+                    "call it before BEGIN or after COMMIT",
+                    f->name);
+  if (f->kind == EXT_WAITS && state != SQLITE_TXN_NONE)
+    return zke_fail(ZKE_MISUSE,
+                    "%s() in a transaction, which would go on to see the rows "
+                    "as they were before: call it before BEGIN or after COMMIT "
+                    "(Python: isolation_level=None)",
+                    f->name);
+  return ZKE_OK;
+}
+
+/* Does the call need a handle?  To open one in a transaction that writes would
+ * wait for itself. */
+static bool needs_handle(const ext_call *c) {
+  if (c->function->kind == EXT_ADDS)
+    return sqlite3_txn_state(c->k->db, NULL) != SQLITE_TXN_WRITE;
+  return c->function->kind != EXT_LOOKS;
+}
+
+/* The code as an error of SQLite's. */
+static void say_error(sqlite3_context *sql, int rc) {
+  char *text = rc == ZKE_NOMEM ? NULL : ext_error_text(rc);
+  if (ext_is_interrupted(sqlite3_context_db_handle(sql)))
+    sqlite3_result_error_code(sql, SQLITE_INTERRUPT);
+  else if (text)
+    sqlite3_result_error(sql, text, -1);
+  else
+    sqlite3_result_error_nomem(sql);
+  sqlite3_free(text);
+}
+
+/* What SQLite has as a function's own data. */
+typedef struct binding {
+  ext_connection *k;
+  const ext_function *function;
+} binding;
+
+static void call(sqlite3_context *sql, int count, sqlite3_value **value) {
+  const binding *b = sqlite3_user_data(sql);
+  ext_call c = {sql, b->k, b->function, count, value};
+  int rc = refuse(&c);
+  if (rc == ZKE_OK && needs_handle(&c)) rc = ext_open(c.k);
+  if (rc == ZKE_OK) rc = c.function->run(&c);
+  if (rc != ZKE_OK) say_error(sql, rc);
+}
+
+/* ---- functions of the connection itself ---- */
+
+/* zke_close(): the session ends; the next call begins another. */
+static int run_close(ext_call *c) {
+  if (c->k->guest)
+    return zke_fail(ZKE_MISUSE, "zke_close() between zke_begin() and its end");
+  ext_close(c->k);
+  sqlite3_result_int(c->sql, 1);
+  return ZKE_OK;
+}
+
+/* zke_session(): its number. */
+static int run_session(ext_call *c) {
+  sqlite3_result_int64(c->sql, zke_session_id(c->k->z));
+  return ZKE_OK;
+}
+
+/* zke_version_number() would be taken for a znode's. */
+static int run_release(ext_call *c) {
+  sqlite3_result_text(c->sql, ZKE_VERSION, -1, SQLITE_STATIC);
+  return ZKE_OK;
+}
+
+static const ext_function ext_own[] = {
+    {"zke_close", 0, 0, EXT_LOOKS, run_close},
+    {"zke_session", 0, 0, EXT_READS, run_session},
+    {"zke_release_name", 0, 0, EXT_LOOKS, run_release},
+    {0}};
+
+/* ---- loading ---- */
+
+/* SQLite has no use for the function any more. */
+static void drop(void *data) {
+  binding *b = data;
+  ext_connection *k = b->k;
+  free(b);
+  ext_release(k);
+}
+
+/* Each number of arguments is a function of its own for SQLite.  It drops what
+ * it refuses. */
+static int add(ext_connection *k, const ext_function *f) {
+  const int flags = SQLITE_UTF8 | SQLITE_DIRECTONLY;
+  int rc = SQLITE_OK;
+  for (int n = f->least; n <= f->most && rc == SQLITE_OK; n++) {
+    binding *b = malloc(sizeof *b);
+    if (!b) return SQLITE_NOMEM;
+    *b = (binding){k, f};
+    k->users++;
+    rc = sqlite3_create_function_v2(k->db, f->name, n, flags, b, call, NULL,
+                                    NULL, drop);
+  }
+  return rc;
+}
+
+/* All of them. */
+static int add_all(ext_connection *k) {
+  const ext_function *tables[] = {ext_own,    ext_tree,     ext_lines,
+                                  ext_queues, ext_counters, ext_waiting,
+                                  ext_rows,   ext_sending,  NULL};
+  int rc = ext_tables_add(k);
+  for (int i = 0; tables[i]; i++)
+    for (const ext_function *f = tables[i]; f->name && rc == SQLITE_OK; f++)
+      rc = add(k, f);
+  return rc;
+}
+
+/* The only symbol of the library. */
+__attribute__((visibility("default"))) int sqlite3_zkembed_init(
+    sqlite3 *db, char **error, const sqlite3_api_routines *api);
+
+int sqlite3_zkembed_init(sqlite3 *db, char **error,
+                         const sqlite3_api_routines *api) {
+  if (ext_is_another(api)) {
+    *error = api->mprintf(
+        "zkembed was loaded by another SQLite library of "
+        "this process; each would drop the other's locks");
+    return SQLITE_ERROR;
+  }
+  ext_connection *k;
+  int rc = ext_begin(db, &k);
+  if (!k) return rc;
+  rc = add_all(k);
+  ext_release(k);
+  return rc;
+}

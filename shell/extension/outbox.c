@@ -1,0 +1,483 @@
+/* outbox.c - rows of the program's own that go to the tree once they are
+ * committed
+ *
+ * zkembed_outbox is a plain table.  Whoever writes to the file adds rows to it
+ * in a transaction of its own: by zke_send_push() and its like, by the triggers
+ * of zke_tell(), or by plain SQL in a program without the extension.  A row is
+ * there if and only if that transaction was committed.
+ *
+ * The mover does what the first rows ask for, in their order.  What it changes
+ * and the removal of the rows are one transaction on the engine's own
+ * connection.  So each row is moved once, whoever else moves and whatever dies.
+ * A row that is refused becomes a dead letter and holds up nobody.
+ *
+ * Nothing depends on when the mover looks.  It looks
+ *
+ *   - right after a commit of a connection that has the extension (hooked());
+ *     that look waits for other writers HOOK_MS at most;
+ *   - at each call of the extension, and ten times a second in one that waits,
+ *     if the last look is EXT_SLICE_MS ago or has left rows.
+ *
+ * Without an outbox in the file it looks once a second at most.
+ *
+ * Start reading at move(). */
+#include "extension.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../recipes/part/znode.h"
+#include "../../recipes/queue.h"
+
+enum {
+  MOVED_TOGETHER = 64,      /* rows in one transaction, at most */
+  MOVED_BYTES = 256 * 1024, /* of their data, but for one row alone */
+  MOVED_STEPS = 32,         /* transactions in one look */
+  RACES = 8,                /* tries, while others change the same znodes */
+  NONE_MS = 1000,           /* between two looks for an outbox */
+  LOG_PAGES = 2048,         /* as the engine allows */
+  HOOK_MS = 2,              /* a look after a commit waits so long */
+  PAGES_MOST = 1 << 24      /* above it WAL hooks have pointers, not numbers */
+};
+
+/* The tables.  `data` is of any type, so that a text needs no cast. */
+const char ext_outbox_tables[] =
+    "CREATE TABLE IF NOT EXISTS main.zkembed_outbox("
+    "id INTEGER PRIMARY KEY AUTOINCREMENT,operation TEXT NOT NULL,"
+    "path TEXT NOT NULL,data ANY,guid TEXT)STRICT;"
+    "CREATE INDEX IF NOT EXISTS main.zkembed_outbox_tell ON "
+    "zkembed_outbox(path)WHERE operation='tell';"
+    "CREATE TABLE IF NOT EXISTS main.zkembed_outbox_dead("
+    "id INTEGER PRIMARY KEY,operation TEXT NOT NULL,path TEXT NOT NULL,"
+    "data ANY,guid TEXT,error TEXT NOT NULL,sentence TEXT NOT NULL,"
+    "time TEXT NOT NULL)STRICT;";
+
+enum operation { OP_OTHER, OP_PUSH, OP_SET, OP_TELL };
+
+/* A row as it was read, in one block with what it points to. */
+typedef struct row {
+  int64_t id;
+  enum operation operation;
+  char *path, *guid; /* guid: or NULL */
+  char *full;        /* the znode's path */
+  void *data;
+  int len;   /* -1: NULL */
+  bool made; /* the znode is made by the step */
+} row;
+
+/* What a look works with. */
+typedef struct mover {
+  ext_connection *k;
+  row *rows[MOVED_TOGETHER];
+  int count;
+  int singly; /* so many rows are to be moved one by one */
+  bool none;  /* there is no outbox */
+} mover;
+
+/* A group of rows: the first ones of the table. */
+typedef struct group {
+  mover *m;
+  int count;
+  const char *error, *sentence; /* why its only row is refused */
+} group;
+
+/* ---- rows ---- */
+
+/* Copy a column's bytes to *at, with a zero behind them. */
+static void *copy(sqlite3_stmt *st, int column, char **at) {
+  const void *from = sqlite3_column_blob(st, column);
+  size_t len = (size_t)sqlite3_column_bytes(st, column);
+  char *to = *at;
+  if (len) memcpy(to, from, len);
+  to[len] = '\0';
+  *at += len + 1;
+  return to;
+}
+
+static bool is_null(sqlite3_stmt *st, int column) {
+  return sqlite3_column_type(st, column) == SQLITE_NULL;
+}
+
+/* What a row asks for. */
+static enum operation which(const char *name) {
+  static const char *const names[] = {
+      [OP_PUSH] = "push", [OP_SET] = "set", [OP_TELL] = "tell"};
+  for (enum operation op = OP_PUSH; op <= OP_TELL; op++)
+    if (strcmp(name, names[op]) == 0) return op;
+  return OP_OTHER;
+}
+
+/* A queue's name is below /queues, a table's below /tables. */
+static char *full_path(const row *r) {
+  const char *base = "";
+  if (r->operation == OP_TELL) base = "/tables/";
+  if (r->operation == OP_PUSH && !strchr(r->path, '/')) base = "/queues/";
+  return sqlite3_mprintf("%s%s", base, r->path);
+}
+
+static void free_row(row *r) {
+  if (r) sqlite3_free(r->full);
+  free(r);
+}
+
+static void free_rows(mover *m) {
+  while (m->count) free_row(m->rows[--m->count]);
+}
+
+/* The row that a statement stands at; NULL without memory.  A path with a zero
+ * byte is not taken for its beginning. */
+static row *read_row(sqlite3_stmt *st) {
+  size_t size = sizeof(row);
+  for (int i = 1; i <= 4; i++) size += (size_t)sqlite3_column_bytes(st, i) + 1;
+  row *r = calloc(1, size);
+  if (!r) return NULL;
+  char *at = (char *)(r + 1);
+  r->id = sqlite3_column_int64(st, 0);
+  r->operation = which(copy(st, 1, &at));
+  r->path = copy(st, 2, &at);
+  if (strlen(r->path) != (size_t)sqlite3_column_bytes(st, 2)) *r->path = '\0';
+  r->len = is_null(st, 3) ? -1 : sqlite3_column_bytes(st, 3);
+  if (r->len >= 0) r->data = copy(st, 3, &at);
+  if (!is_null(st, 4)) r->guid = copy(st, 4, &at);
+  r->full = full_path(r);
+  if (r->full) return r;
+  free_row(r);
+  return NULL;
+}
+
+/* ---- SQL on the engine's connection ---- */
+
+bool ext_outbox_is_missing(sqlite3 *db) {
+  return sqlite3_table_column_metadata(db, "main", "zkembed_outbox", NULL, NULL,
+                                       NULL, NULL, NULL, NULL) == SQLITE_ERROR;
+}
+
+/* For zke_op_sql(): read the first rows.  Without the table there are none. */
+static int read_rows(sqlite3 *db, int64_t zxid, void *context) {
+  mover *m = context;
+  sqlite3_stmt *st = NULL;
+  row *r = NULL;
+  int bytes = 0;
+  (void)zxid;
+  int rc = sqlite3_prepare_v2(db,
+                              "SELECT id,operation,path,data,guid FROM "
+                              "main.zkembed_outbox ORDER BY id",
+                              -1, &st, NULL);
+  m->none = rc != SQLITE_OK && ext_outbox_is_missing(db);
+  if (rc != SQLITE_OK) return m->none ? ZKE_OK : rc;
+  int most = m->singly ? 1 : MOVED_TOGETHER;
+  while (m->count < most && bytes < MOVED_BYTES) {
+    rc = sqlite3_step(st);
+    r = rc == SQLITE_ROW ? read_row(st) : NULL;
+    if (!r) break;
+    m->rows[m->count++] = r;
+    bytes += r->len;
+  }
+  sqlite3_finalize(st);
+  if (m->count || rc == SQLITE_DONE) return ZKE_OK;
+  return rc == SQLITE_ROW ? SQLITE_NOMEM : rc;
+}
+
+/* Run a statement about rows up to `id`, with the two texts: how many rows it
+ * has changed, or -1. */
+static int change(sqlite3 *db, const char *sql, int64_t id, const group *g) {
+  sqlite3_stmt *st = NULL;
+  int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+  if (rc != SQLITE_OK) return -1;
+  sqlite3_bind_int64(st, 1, id);
+  if (g->error) sqlite3_bind_text(st, 2, g->error, -1, SQLITE_STATIC);
+  if (g->error) sqlite3_bind_text(st, 3, g->sentence, -1, SQLITE_STATIC);
+  sqlite3_step(st);
+  rc = sqlite3_finalize(st);
+  return rc == SQLITE_OK ? sqlite3_changes(db) : -1;
+}
+
+/* For zke_op_sql(): delete the rows of a group.  If they are not the first ones
+ * any more, another mover was quicker. */
+static int take_rows(sqlite3 *db, int64_t zxid, void *context) {
+  const group *g = context;
+  int64_t last = g->m->rows[g->count - 1]->id;
+  (void)zxid;
+  int n = change(db, "DELETE FROM main.zkembed_outbox WHERE id<=?1", last, g);
+  if (n < 0) return sqlite3_errcode(db);
+  return n == g->count ? ZKE_OK : ZKE_LOST;
+}
+
+/* For zke_op_sql(): make the first row a dead letter. */
+static int bury_row(sqlite3 *db, int64_t zxid, void *context) {
+  const group *g = context;
+  int rc = sqlite3_exec(db, ext_outbox_tables, NULL, NULL, NULL);
+  if (rc != SQLITE_OK) return rc;
+  int n = change(db,
+                 "INSERT INTO main.zkembed_outbox_dead(id,operation,path,data,"
+                 "guid,error,sentence,time)SELECT id,operation,path,data,guid,"
+                 "?2,?3,strftime('%Y-%m-%dT%H:%M:%SZ','now')FROM "
+                 "main.zkembed_outbox WHERE id=?1",
+                 g->m->rows[0]->id, g);
+  return n < 0 ? sqlite3_errcode(db) : take_rows(db, zxid, context);
+}
+
+/* ---- moving ---- */
+
+/* How many of the rows that were read go together: one of a key by itself,
+ * those of one queue, or those that set znodes. */
+static int count_group(const mover *m) {
+  const row *first = m->rows[0];
+  int n = 1;
+  if (first->operation == OP_OTHER || first->guid) return 1;
+  for (; n < m->count; n++) {
+    const row *r = m->rows[n];
+    bool push = r->operation == OP_PUSH;
+    if (r->operation == OP_OTHER || r->guid) break;
+    if (push != (first->operation == OP_PUSH)) break;
+    if (push && strcmp(r->full, first->full) != 0) break;
+  }
+  return n;
+}
+
+/* The object of a queue.  It is kept, since a first put costs more. */
+struct ext_sent {
+  zke_queue *queue;
+  ext_sent *next;
+  char path[];
+};
+
+static int queue_at(ext_connection *k, const char *path, zke_queue **out) {
+  size_t size = strlen(path) + 1;
+  ext_sent *s = k->sent;
+  while (s && strcmp(s->path, path) != 0) s = s->next;
+  *out = s ? s->queue : NULL;
+  if (s) return ZKE_OK;
+  s = calloc(1, sizeof *s + size);
+  if (!s) return zke_fail(ZKE_NOMEM, "out of memory");
+  memcpy(s->path, path, size);
+  int rc = zke_queue_new(k->z, path, NULL, &s->queue);
+  if (rc != ZKE_OK) {
+    free(s);
+    return rc;
+  }
+  s->next = k->sent;
+  k->sent = s;
+  *out = s->queue;
+  return ZKE_OK;
+}
+
+void ext_outbox_free(ext_connection *k) {
+  while (k->sent) {
+    ext_sent *s = k->sent;
+    k->sent = s->next;
+    zke_queue_free(s->queue);
+    free(s);
+  }
+}
+
+/* Items for a queue.  An item whose guid the queue has was sent before. */
+static int push_rows(group *g) {
+  zke_queue *queue;
+  zke_op op;
+  zke_queue_value values[MOVED_TOGETHER];
+  zke_queue_put_options o = ZKE_INIT(zke_queue_put_options);
+  row **rows = g->m->rows;
+  zke *z = g->m->k->z;
+  for (int i = 0; i < g->count; i++)
+    values[i] = (zke_queue_value){rows[i]->data, rows[i]->len};
+  o.key = rows[0]->guid;
+  zke_op_sql(&op, take_rows, g);
+  int rc = queue_at(g->m->k, rows[0]->full, &queue);
+  if (rc == ZKE_OK)
+    rc = zke_queue_put_with(queue, values, g->count, &o, &op, 1, NULL,
+                            zke_now(z));
+  if (rc == ZKE_NODEEXISTS && o.key) rc = zke_recipe_multi(z, &op, 1, NULL);
+  return rc;
+}
+
+/* Does a row before this one make the same znode? */
+static bool is_made(const group *g, int at) {
+  for (int i = 0; i < at; i++) {
+    const row *r = g->m->rows[i];
+    if (r->made && strcmp(r->full, g->m->rows[at]->full) == 0) return true;
+  }
+  return false;
+}
+
+/* The operation of a row: it sets the znode, or makes it. */
+static int add_set(const group *g, int at, zke_op *op) {
+  row *r = g->m->rows[at];
+  zke *z = g->m->k->z;
+  int rc = zke_exists(z, r->full, NULL, NULL, NULL);
+  r->made = rc == ZKE_NONODE && !is_made(g, at);
+  if (r->made)
+    zke_op_create(op, r->full, r->data, r->len, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  else
+    zke_op_set(op, r->full, r->data, r->len, -1);
+  if (rc != ZKE_NONODE || !r->made) return rc == ZKE_NONODE ? ZKE_OK : rc;
+  return zke_recipe_ensure_above(z, r->full, ZKE_PERSISTENT, zke_now(z));
+}
+
+/* New data of znodes. */
+static int set_rows(group *g) {
+  zke_op ops[MOVED_TOGETHER + 1];
+  int rc = ZKE_OK;
+  for (int i = 0; i < g->count && rc == ZKE_OK; i++)
+    rc = add_set(g, i, &ops[i]);
+  zke_op_sql(&ops[g->count], take_rows, g);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_multi(g->m->k->z, ops, g->count + 1, NULL);
+}
+
+/* What a group's rows ask for, and their removal. */
+static int move_group(group *g) {
+  const row *first = g->m->rows[0];
+  if (first->operation == OP_PUSH) return push_rows(g);
+  if (first->operation != OP_OTHER) return set_rows(g);
+  return zke_fail(ZKE_UNIMPLEMENTED,
+                  "no such operation: they are push, set and tell");
+}
+
+/* Is it the row that is refused?  Everything else is about the file, the
+ * session or the moment. */
+static bool is_refusal(int rc) {
+  switch (rc) {
+    case ZKE_BADARGUMENTS:
+    case ZKE_MARSHALLINGERROR:
+    case ZKE_UNIMPLEMENTED:
+    case ZKE_NOAUTH:
+    case ZKE_NONODE:
+    case ZKE_NODEEXISTS:
+    case ZKE_NOCHILDRENFOREPHEMERALS:
+    case ZKE_OTHERKIND:
+    case ZKE_LIMIT:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/* Make the first row a dead letter, with the error that was told last. */
+static int bury(mover *m, int rc) {
+  zke_op op;
+  char *sentence = sqlite3_mprintf("%s", zke_errmsg());
+  group g = {m, 1, zke_error_name(rc), sentence};
+  zke_op_sql(&op, bury_row, &g);
+  rc = sentence ? zke_recipe_multi(m->k->z, &op, 1, NULL) : ZKE_NOMEM;
+  sqlite3_free(sentence);
+  return rc;
+}
+
+/* Move the first rows.  If several are refused together, they are moved one by
+ * one, until the one is found.  It is no matter if another mover was quicker.
+ *
+ *   races  how often others have changed the same znodes meanwhile */
+static int move_first(mover *m, int *races) {
+  group g = {.m = m, .count = count_group(m)};
+  int rc = move_group(&g);
+  bool raced = rc == ZKE_NONODE || rc == ZKE_NODEEXISTS;
+  if (raced && ++*races < RACES) return ZKE_OK;
+  *races = 0;
+  if (is_refusal(rc) && g.count > 1) {
+    m->singly = g.count;
+    return ZKE_OK;
+  }
+  if (is_refusal(rc)) {
+    m->singly = 0;
+    rc = bury(m, rc);
+  } else if (m->singly) {
+    m->singly--;
+  }
+  return rc == ZKE_LOST ? ZKE_OK : rc;
+}
+
+/* Move rows until there are none, or as many as one look may. */
+static int move(ext_connection *k) {
+  mover m = {.k = k};
+  zke_op op;
+  zke_op_result read = {0};
+  int rc = ZKE_OK, races = 0;
+  k->unmoved = true;
+  zke_op_sql(&op, read_rows, &m);
+  for (int i = 0; i < MOVED_STEPS && rc == ZKE_OK && k->unmoved; i++) {
+    rc = zke_recipe_multi_read(k->z, &op, 1, &read);
+    if (rc == ZKE_OK) rc = read.rc;
+    k->unmoved = rc != ZKE_OK || m.count;
+    if (rc == ZKE_OK && m.count) rc = move_first(&m, &races);
+    if (rc == ZKE_LOST) rc = ZKE_OK; /* another mover was quicker */
+    free_rows(&m);
+    zke_results_clear(&read, 1);
+  }
+  k->no_outbox = m.none;
+  return rc;
+}
+
+/* ---- when ---- */
+
+/* Is it time to look?  An outbox may have come to a file that had none. */
+static bool is_due(const ext_connection *k) {
+  int64_t ms = k->no_outbox ? NONE_MS : EXT_SLICE_MS;
+  return k->unmoved || zke_now(k->z) - k->moved_ms >= ms;
+}
+
+/* Move what is there, and wait for others at most until then. */
+static int look(ext_connection *k, int64_t until) {
+  bool can = k->z && k->adopted && !k->guest && !k->moving;
+  if (!can || sqlite3_txn_state(k->db, "main") == SQLITE_TXN_WRITE)
+    return ZKE_OK;
+  int64_t before = zke_limit(k->z, until);
+  k->moving = true;
+  k->moved_ms = zke_now(k->z);
+  int rc = move(k);
+  k->moving = false;
+  zke_limit(k->z, before);
+  return rc;
+}
+
+/* For zke_op_sql(). */
+static int do_nothing(sqlite3 *db, int64_t zxid, void *context) {
+  (void)db, (void)zxid, (void)context;
+  return ZKE_OK;
+}
+
+/* The connection makes no checkpoints, since those would run without the
+ * writers' gate (P12); the engine makes them after commits of its own.  So once
+ * the log has grown long, it commits nothing.  If that did not help, since a
+ * reader is in the way, the next try is as many pages later. */
+static void shorten_log(ext_connection *k, int pages) {
+  zke_op op;
+  if (pages < LOG_PAGES) k->log_pages = LOG_PAGES;
+  if (pages < k->log_pages) return;
+  k->log_pages = pages + LOG_PAGES;
+  int64_t before = zke_limit(k->z, zke_now(k->z) + HOOK_MS);
+  zke_op_sql(&op, do_nothing, NULL);
+  zke_recipe_multi(k->z, &op, 1, NULL);
+  zke_limit(k->z, before);
+}
+
+/* SQLite calls this after a commit, when it has given up the write lock.  An
+ * error would become the statement's. */
+static int hooked(void *arg, sqlite3 *db, const char *name, int pages) {
+  ext_connection *k = arg;
+  (void)db;
+  if (!k->z || strcmp(name, "main") != 0) return SQLITE_OK;
+  shorten_log(k, pages);
+  if (!k->no_outbox || is_due(k)) look(k, zke_now(k->z) + HOOK_MS);
+  return SQLITE_OK;
+}
+
+int ext_outbox_hook(ext_connection *k) {
+  void *before = sqlite3_wal_hook(k->db, hooked, k);
+  if (before == k || (uintptr_t)before <= PAGES_MOST) return ZKE_OK;
+  return zke_fail(ZKE_MISUSE,
+                  "SQLite has one WAL hook for a connection, and zkembed needs "
+                  "it: the program's has been removed");
+}
+
+void ext_outbox_look(ext_connection *k) {
+  if (is_due(k)) look(k, zke_now(k->z) + EXT_SLICE_MS);
+}
+
+int ext_outbox_move(ext_connection *k) {
+  int rc;
+  do {
+    rc = look(k, ZKE_FOREVER);
+  } while (rc == ZKE_OK && k->unmoved);
+  return rc;
+}

@@ -1,0 +1,35 @@
+/* rows.c - transactions of the program's own, in the line of writers */
+#include "extension.h"
+
+/* zke_begin(): BEGIN IMMEDIATE, in the line of writers. */
+static int run_begin(ext_call *c) {
+  if (!c->k->adopted)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "zke_begin(): the connection has no file to write to");
+  int rc = zke_sql_begin(c->k->z, c->k->db);
+  c->k->guest = rc == ZKE_OK;
+  if (rc == ZKE_OK) sqlite3_result_int(c->sql, 1);
+  return rc;
+}
+
+/* zke_commit(), zke_rollback(): its end. */
+static int finish(ext_call *c, int (*end)(zke *, sqlite3 *)) {
+  if (!c->k->guest)
+    return zke_fail(ZKE_MISUSE, "%s() without zke_begin()", c->function->name);
+  c->k->guest = false;
+  int rc = end(c->k->z, c->k->db);
+  if (rc != ZKE_OK) return rc;
+  c->k->unmoved = true; /* the hook was the engine's meanwhile */
+  ext_open(c->k);
+  sqlite3_result_int(c->sql, 1);
+  return rc;
+}
+
+static int run_commit(ext_call *c) { return finish(c, zke_sql_commit); }
+static int run_rollback(ext_call *c) { return finish(c, zke_sql_rollback); }
+
+const ext_function ext_rows[] = {
+    {"zke_begin", 0, 0, EXT_WAITS, run_begin},
+    {"zke_commit", 0, 0, EXT_LOOKS, run_commit},
+    {"zke_rollback", 0, 0, EXT_LOOKS, run_rollback},
+    {0}};

@@ -1,0 +1,285 @@
+/* table.c - table-valued functions: SELECT name FROM zke_children_of('/a')
+ *
+ * A table is a row of `tables`.  When a query begins to go through it, it reads
+ * all that it shows.  Its arguments are hidden columns, behind the others.
+ */
+#include "extension.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TABLE_ARGUMENTS = 2 };
+
+/* What a query goes through. */
+typedef struct reading {
+  ext_connection *k;
+  const char *name;            /* of the function */
+  char *text[TABLE_ARGUMENTS]; /* arguments; NULL: not given */
+  void *list;                  /* of zkembed, for zke_free() */
+  int count;                   /* rows */
+} reading;
+
+typedef struct table {
+  const char *name, *columns;
+  int shown;            /* columns before the arguments */
+  int needed, possible; /* arguments */
+  int (*read)(reading *r);
+  void (*show)(sqlite3_context *sql, const reading *r, int row, int column);
+} table;
+
+/* What SQLite has of a table, and of a query of it. */
+typedef struct opened {
+  sqlite3_vtab base;
+  const table *is;
+  ext_connection *k;
+} opened;
+
+typedef struct cursor {
+  sqlite3_vtab_cursor base;
+  reading r;
+  int row;
+} cursor;
+
+static void show_text(sqlite3_context *sql, const char *text) {
+  if (text) sqlite3_result_text(sql, text, -1, SQLITE_TRANSIENT);
+}
+
+/* ---- zke_children_of(path): name, path ---- */
+
+static int children_read(reading *r) {
+  zke_strings *names = NULL;
+  int rc = zke_children(r->k->z, r->text[0], NULL, NULL, &names, NULL);
+  r->list = names;
+  r->count = rc == ZKE_OK ? names->count : 0;
+  return rc;
+}
+
+static void children_show(sqlite3_context *sql, const reading *r, int row,
+                          int column) {
+  const zke_strings *names = r->list;
+  bool top = strcmp(r->text[0], "/") == 0;
+  char *path = column == 1 ? sqlite3_mprintf("%s/%s", top ? "" : r->text[0],
+                                             names->data[row])
+                           : NULL;
+  show_text(sql, column == 1 ? path : names->data[row]);
+  sqlite3_free(path);
+}
+
+/* ---- zke_locks_held(): kind, path, token ---- */
+
+static int held_read(reading *r) {
+  while (ext_held_at(r->k, r->count).path) r->count++;
+  return ZKE_OK;
+}
+
+static void held_show(sqlite3_context *sql, const reading *r, int row,
+                      int column) {
+  ext_hold h = ext_held_at(r->k, row);
+  if (column == 2) {
+    if (h.token) sqlite3_result_int64(sql, h.token);
+  } else {
+    show_text(sql, column == 0 ? h.kind : h.path);
+  }
+}
+
+/* ---- zke_changes(since [, path]) ---- */
+
+static int changes_read(reading *r) {
+  zke_change_list *list = NULL;
+  const char *path = r->text[1] ? r->text[1] : "/";
+  int64_t since = strtoll(r->text[0], NULL, 10);
+  int rc = zke_history(r->k->z, path, since, 0, &list);
+  r->list = list;
+  r->count = rc == ZKE_OK ? list->count : 0;
+  return rc;
+}
+
+static void changes_show(sqlite3_context *sql, const reading *r, int row,
+                         int column) {
+  const zke_change *x = &((const zke_change_list *)r->list)->data[row];
+  const char *type = x->type == ZKE_EVENT_CREATED   ? "created"
+                     : x->type == ZKE_EVENT_DELETED ? "deleted"
+                                                    : "changed";
+  const int64_t number[] = {x->zxid, x->time_ms, x->session, x->pid};
+  const char *text[] = {type, x->path, x->identity};
+  if (column < 4)
+    sqlite3_result_int64(sql, number[column]);
+  else
+    show_text(sql, text[column - 4]);
+}
+
+/* ---- the tables ---- */
+
+static const table tables[] = {
+    {"zke_children_of", "CREATE TABLE x(name TEXT, path TEXT, of HIDDEN)", 2, 1,
+     1, children_read, children_show},
+    {"zke_locks_held", "CREATE TABLE x(kind TEXT, path TEXT, token INT)", 3, 0,
+     0, held_read, held_show},
+    {"zke_changes",
+     "CREATE TABLE x(zxid INT, time_ms INT, session INT, pid INT, type TEXT, "
+     "path TEXT, identity TEXT, since HIDDEN, below HIDDEN)",
+     7, 1, 2, changes_read, changes_show}};
+
+/* ---- what SQLite calls ---- */
+
+/* What it has with the name; see ext_tables_add(). */
+typedef struct table_binding {
+  const table *is;
+  ext_connection *k;
+} table_binding;
+
+static int table_connect(sqlite3 *db, void *data, int argc,
+                         const char *const *argv, sqlite3_vtab **out,
+                         char **error) {
+  (void)argc, (void)argv, (void)error;
+  const table_binding *b = data;
+  int rc = sqlite3_declare_vtab(db, b->is->columns);
+  if (rc == SQLITE_OK) sqlite3_vtab_config(db, SQLITE_VTAB_DIRECTONLY);
+  opened *t = rc == SQLITE_OK ? sqlite3_malloc(sizeof *t) : NULL;
+  if (!t) return rc == SQLITE_OK ? SQLITE_NOMEM : rc;
+  *t = (opened){.is = b->is, .k = b->k};
+  *out = &t->base;
+  return SQLITE_OK;
+}
+
+static int table_disconnect(sqlite3_vtab *t) {
+  sqlite3_free(t);
+  return SQLITE_OK;
+}
+
+/* Which arguments a query gives: a bit each in idxNum, in their order.  A plan
+ * that has one of them only later, from another table of a join, is refused,
+ * so that SQLite makes another plan. */
+static int table_best_index(sqlite3_vtab *v, sqlite3_index_info *info) {
+  const table *is = ((const opened *)v)->is;
+  int place[TABLE_ARGUMENTS] = {0}, given = 0;
+  for (int i = 0; i < info->nConstraint; i++) {
+    int at = info->aConstraint[i].iColumn - is->shown;
+    if (at < 0 || info->aConstraint[i].op != SQLITE_INDEX_CONSTRAINT_EQ)
+      continue;
+    if (!info->aConstraint[i].usable) return SQLITE_CONSTRAINT;
+    place[at] = i + 1;
+  }
+  for (int at = 0; at < TABLE_ARGUMENTS; at++) {
+    if (!place[at]) continue;
+    info->aConstraintUsage[place[at] - 1].argvIndex = ++given;
+    info->aConstraintUsage[place[at] - 1].omit = 1;
+    info->idxNum |= 1 << at;
+  }
+  info->estimatedCost = 100;
+  return SQLITE_OK;
+}
+
+static int table_open(sqlite3_vtab *v, sqlite3_vtab_cursor **out) {
+  const opened *t = (const opened *)v;
+  cursor *c = sqlite3_malloc(sizeof *c);
+  if (!c) return SQLITE_NOMEM;
+  *c = (cursor){.r = {.k = t->k, .name = t->is->name}};
+  *out = &c->base;
+  return SQLITE_OK;
+}
+
+/* Forget what was read. */
+static void clear(reading *r) {
+  for (int i = 0; i < TABLE_ARGUMENTS; i++) sqlite3_free(r->text[i]);
+  zke_free(r->list);
+  *r = (reading){.k = r->k, .name = r->name};
+}
+
+static int table_close(sqlite3_vtab_cursor *v) {
+  clear(&((cursor *)v)->r);
+  sqlite3_free(v);
+  return SQLITE_OK;
+}
+
+/* Take over the arguments: their texts, since the values live only as long as
+ * the call. */
+static int take_arguments(reading *r, const table *is, int given,
+                          sqlite3_value **value) {
+  for (int at = 0, i = 0; at < TABLE_ARGUMENTS; at++) {
+    if (!(given & 1 << at)) continue;
+    const char *text = (const char *)sqlite3_value_text(value[i++]);
+    if (text) r->text[at] = sqlite3_mprintf("%s", text);
+    if (text && !r->text[at]) return ext_nomem();
+  }
+  for (int at = 0; at < is->needed; at++)
+    if (!r->text[at])
+      return zke_fail(ZKE_BADARGUMENTS, "%s(): argument %d is missing",
+                      is->name, at + 1);
+  return ZKE_OK;
+}
+
+static int table_filter(sqlite3_vtab_cursor *v, int given, const char *unused,
+                        int argc, sqlite3_value **argv) {
+  (void)unused, (void)argc;
+  cursor *c = (cursor *)v;
+  const table *is = ((const opened *)v->pVtab)->is;
+  clear(&c->r);
+  c->row = 0;
+  int rc = take_arguments(&c->r, is, given, argv);
+  if (rc == ZKE_OK) rc = ext_open(c->r.k);
+  if (rc == ZKE_OK) rc = is->read(&c->r);
+  if (rc == ZKE_OK) return SQLITE_OK;
+  sqlite3_free(v->pVtab->zErrMsg);
+  v->pVtab->zErrMsg = ext_error_text(rc);
+  return SQLITE_ERROR;
+}
+
+static int table_next(sqlite3_vtab_cursor *v) {
+  ((cursor *)v)->row++;
+  return SQLITE_OK;
+}
+
+static int table_eof(sqlite3_vtab_cursor *v) {
+  const cursor *c = (const cursor *)v;
+  return c->row >= c->r.count;
+}
+
+static int table_column(sqlite3_vtab_cursor *v, sqlite3_context *sql, int at) {
+  const cursor *c = (const cursor *)v;
+  const table *is = ((const opened *)v->pVtab)->is;
+  if (at >= is->shown)
+    show_text(sql, c->r.text[at - is->shown]);
+  else
+    is->show(sql, &c->r, c->row, at);
+  return SQLITE_OK;
+}
+
+static int table_rowid(sqlite3_vtab_cursor *v, sqlite3_int64 *out) {
+  *out = ((const cursor *)v)->row + 1;
+  return SQLITE_OK;
+}
+
+/* It has no xCreate: it is there without CREATE VIRTUAL TABLE, and cannot be
+ * made by one. */
+static const sqlite3_module module = {.iVersion = 0,
+                                      .xConnect = table_connect,
+                                      .xBestIndex = table_best_index,
+                                      .xDisconnect = table_disconnect,
+                                      .xOpen = table_open,
+                                      .xClose = table_close,
+                                      .xFilter = table_filter,
+                                      .xNext = table_next,
+                                      .xEof = table_eof,
+                                      .xColumn = table_column,
+                                      .xRowid = table_rowid};
+
+static void drop(void *data) {
+  table_binding *b = data;
+  ext_connection *k = b->k;
+  free(b);
+  ext_release(k);
+}
+
+int ext_tables_add(ext_connection *k) {
+  int rc = SQLITE_OK;
+  for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+    table_binding *b = malloc(sizeof *b);
+    if (!b) return SQLITE_NOMEM;
+    *b = (table_binding){&tables[i], k};
+    k->users++;
+    rc = sqlite3_create_module_v2(k->db, tables[i].name, &module, b, drop);
+    if (rc != SQLITE_OK) break;
+  }
+  return rc;
+}

@@ -1,0 +1,104 @@
+/* wait.c - waiting for a change in SQL */
+#include "extension.h"
+
+/* zke_wait() waits itself, so there is nothing to cancel: an alarm ends it. */
+
+/* A watcher of one call. */
+static void has_changed(zke *z, int type, int state, const char *path,
+                        void *context) {
+  (void)z, (void)type, (void)state, (void)path;
+  *(bool *)context = true;
+}
+
+/* Look at the znode, and be told when it changes.  Its version; -1: there is
+ * none. */
+static int look(ext_call *c, const char *path, bool *changed, int64_t *out) {
+  zke_stat stat;
+  *changed = false;
+  int rc = zke_exists(c->k->z, path, has_changed, changed, &stat);
+  *out = rc == ZKE_OK ? stat.version : -1;
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+/* Sleep until the watcher was called, the deadline, or an interruption. */
+static int sleep_on(ext_call *c, const ext_patience *p, const bool *changed,
+                    int64_t deadline) {
+  int rc = ZKE_OK;
+  while (rc == ZKE_OK && !*changed && !p->ended)
+    rc = zke_wait(c->k->z, deadline);
+  return rc;
+}
+
+/* zke_wait(path, version [, ms]): the version, once it is another one; -1:
+ * there is no znode.  NULL at the deadline. */
+static int run_wait(ext_call *c) {
+  const char *path = ext_text(c, 0);
+  bool changed;
+  int64_t version = 0, known = ext_int(c, 1, -1), deadline = ext_until(c, 2);
+  if (!path) return zke_fail(ZKE_BADARGUMENTS, "zke_wait(): the path is NULL");
+  ext_patience p = {.c = c};
+  int rc = ext_patience_begin(&p);
+  if (rc == ZKE_OK) rc = look(c, path, &changed, &version);
+  while (rc == ZKE_OK && version == known && !p.ended) {
+    rc = sleep_on(c, &p, &changed, deadline);
+    if (rc == ZKE_OK && !p.ended) rc = look(c, path, &changed, &version);
+  }
+  int ended = ext_patience_end(&p);
+  zke_forget(c->k->z, has_changed, &changed);
+  if (ended != ZKE_OK) return ext_say_waited(c, ended);
+  if (rc == ZKE_OK) sqlite3_result_int64(c->sql, version);
+  return ext_say_waited(c, rc);
+}
+
+/* A watcher that does nothing: that it was called is what zke_dispatch() is
+ * for. */
+static void is_called(zke *z, int type, int state, const char *path,
+                      void *context) {
+  (void)z, (void)type, (void)state, (void)path, (void)context;
+}
+
+/* zke_watch(path): the version, -1 without a znode; its next change makes
+ * zke_fd() readable. */
+static int run_watch(ext_call *c) {
+  const char *path = ext_text(c, 0);
+  zke_stat stat;
+  if (!path) return zke_fail(ZKE_BADARGUMENTS, "zke_watch(): the path is NULL");
+  int rc = zke_exists(c->k->z, path, is_called, NULL, &stat);
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  sqlite3_result_int64(c->sql, rc == ZKE_OK ? stat.version : -1);
+  return ZKE_OK;
+}
+
+/* zke_fd(): readable when zke_dispatch() has something to do. */
+static int run_fd(ext_call *c) {
+  int fd, rc = zke_fd(c->k->z, &fd);
+  if (rc == ZKE_OK) sqlite3_result_int(c->sql, fd);
+  return rc;
+}
+
+/* zke_dispatch(ms): for a program that cannot poll a descriptor: wait for
+ * something to do, and do it.  At most for so long at a time, after which the
+ * program looks whether it should stop.  1; NULL at the deadline. */
+enum { DISPATCH_MS = 100 };
+
+static int dispatch_until(ext_call *c, int64_t ms) {
+  int64_t slice = ms < 0 || ms > DISPATCH_MS ? DISPATCH_MS : ms;
+  int rc = zke_wait(c->k->z, zke_now(c->k->z) + slice);
+  if (rc == ZKE_OK) sqlite3_result_int(c->sql, 1);
+  return rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK : rc;
+}
+
+/* zke_dispatch(): how many watchers were called. */
+static int run_dispatch(ext_call *c) {
+  if (c->count > 0) return dispatch_until(c, ext_int(c, 0, DISPATCH_MS));
+  int count = 0, rc = zke_dispatch(c->k->z, &count);
+  if (rc == ZKE_OK) sqlite3_result_int(c->sql, count);
+  return rc;
+}
+
+const ext_function ext_waiting[] = {
+    {"zke_wait", 2, 3, EXT_WAITS, run_wait},
+    {"zke_watch", 1, 1, EXT_CHANGES, run_watch},
+    {"zke_fd", 0, 0, EXT_READS, run_fd},
+    {"zke_dispatch", 0, 1, EXT_CHANGES, run_dispatch},
+    {0}};

@@ -1,0 +1,508 @@
+/* test_extension.c - zkembed in the SQL of a connection (doc/extension.md)
+ *
+ * The extension is the shared library that users load, in a program that has
+ * SQLite linked statically. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test/test.h"
+
+/* The library lies beside the directory of the test programs. */
+static const char *library(void) {
+  static char path[4096];
+  const char *slash = strrchr(test_program(), '/');
+  snprintf(path, sizeof path, "%.*s/../zkembed.so",
+           (int)(slash - test_program()), test_program());
+  return path;
+}
+
+/* ---- connections ---- */
+
+static void load(sqlite3 *db) {
+  char *error = NULL;
+  sqlite3_enable_load_extension(db, 1);
+  if (sqlite3_load_extension(db, library(), NULL, &error) != SQLITE_OK)
+    ck_abort_msg("%s: %s", library(), error);
+  sqlite3_enable_load_extension(db, 0);
+}
+
+static sqlite3 *connect_to(const char *path, int flags) {
+  sqlite3 *db;
+  int more = flags ? flags : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+  ck_assert_int_eq(sqlite3_open_v2(path, &db, more, NULL), SQLITE_OK);
+  load(db);
+  return db;
+}
+
+static sqlite3 *connect_here(void) { return connect_to(test_path("a.db"), 0); }
+
+/* What a statement returns: values by "|", rows by a newline, NULL as "NULL";
+ * or the error.  Valid until the next but seven. */
+static const char *ask(sqlite3 *db, const char *sql) {
+  static _Thread_local char texts[8][2048];
+  static _Thread_local unsigned next;
+  char *text = texts[next++ % 8], *to = text, *end = text + sizeof texts[0];
+  sqlite3_stmt *st = NULL;
+  int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+  *text = '\0';
+  while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+    for (int i = 0; i < sqlite3_column_count(st); i++) {
+      const char *value = (const char *)sqlite3_column_text(st, i);
+      const char *before = i ? "|" : to > text ? "\n" : "";
+      to += snprintf(to, (size_t)(end - to), "%s%s", before,
+                     value ? value : "NULL");
+      ck_assert(to < end);
+    }
+    rc = SQLITE_OK;
+  }
+  if (rc != SQLITE_DONE)
+    snprintf(text, sizeof texts[0], "%s",
+             rc == SQLITE_INTERRUPT ? "interrupted" : sqlite3_errmsg(db));
+  sqlite3_finalize(st);
+  return text;
+}
+
+#define expect(db, sql, text) ck_assert_str_eq(ask(db, sql), text)
+
+/* An error by its code and some words of its sentence. */
+#define refused(db, sql, code, words)                                         \
+  do {                                                                        \
+    const char *said_ = ask(db, sql);                                         \
+    if (strncmp(said_, code ": ", strlen(code) + 2) || !strstr(said_, words)) \
+      ck_abort_msg("%s: %s", sql, said_);                                     \
+  } while (0)
+
+static long long number(sqlite3 *db, const char *sql) {
+  const char *text = ask(db, sql);
+  char *end;
+  long long n = strtoll(text, &end, 10);
+  if (*end || end == text) ck_abort_msg("%s: %s", sql, text);
+  return n;
+}
+
+static void closes(sqlite3 *db) {
+  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+}
+
+/* ---- functions ---- */
+
+typedef struct example {
+  const char *sql, *result;
+} example;
+
+/* In one connection, in this order. */
+static const example examples[] = {
+    {"SELECT zke_create('/a', 'one')", "/a"},
+    {"SELECT zke_get('/a'), zke_version('/a'), zke_exists('/a')", "one|0|1"},
+    {"SELECT zke_get('/b'), zke_version('/b'), zke_exists('/b')",
+     "NULL|NULL|0"},
+    {"SELECT zke_create('/a')",
+     "ZKE_NODEEXISTS: there is a node at /a already"},
+    {"SELECT zke_set('/a', x'00ff', 0), hex(zke_get('/a'))", "1|00FF"},
+    {"SELECT zke_set('/a', NULL), zke_get('/a')", "2|NULL"},
+    {"SELECT zke_set('/a', 'x', 0)", "ZKE_BADVERSION: /a has version 2, not 0"},
+    {"SELECT zke_create('/a/s-', NULL, 'persistent_sequential')",
+     "/a/s-0000000000"},
+    {"SELECT zke_create('/a/e', 1.5, 'ephemeral'), zke_get('/a/e')",
+     "/a/e|1.5"},
+    {"SELECT zke_create('/a/x', 1, 'strange')",
+     "ZKE_BADARGUMENTS: zke_create(): the mode \"strange\" is none of "
+     "persistent, "
+     "ephemeral, persistent_sequential, ephemeral_sequential, container"},
+    {"SELECT name, path FROM zke_children_of('/a')",
+     "e|/a/e\ns-0000000000|/a/s-0000000000"},
+    {"SELECT path FROM zke_children_of('/') WHERE name = 'a'", "/a"},
+    {"SELECT * FROM zke_children_of('/b')", "ZKE_NONODE: no node at /b"},
+    {"SELECT * FROM zke_children_of",
+     "ZKE_BADARGUMENTS: zke_children_of(): argument 1 is missing"},
+    {"SELECT c.path FROM zke_children_of('/') AS p, zke_children_of(p.path) "
+     "AS c WHERE p.name = 'a'",
+     "/a/e\n/a/s-0000000000"},
+    {"SELECT zke_delete('/a/e'), zke_delete('/a/s-0000000000', 0)", "1|1"},
+    {"SELECT zke_delete('/a/e')", "ZKE_NONODE: no node at /a/e"},
+    {"SELECT zke_get(NULL)", "ZKE_BADARGUMENTS: zke_get(): the path is NULL"},
+    {"SELECT zke_get('a')",
+     "ZKE_BADARGUMENTS: malformed path a: it does not begin with /"},
+
+    {"SELECT zke_lock('l', 0) > 0, zke_holder('l')", "1|test_extension"},
+    {"SELECT zke_lock('l', 0)",
+     "ZKE_MISUSE: zke_lock(): this connection holds /locks/l already"},
+    {"SELECT kind, path, token > 0 FROM zke_locks_held()", "lock|/locks/l|1"},
+    {"SELECT zke_unlock('l'), zke_holder('l')", "1|NULL"},
+    {"SELECT zke_unlock('l')",
+     "ZKE_LOST: /locks/l is not held by this connection"},
+    {"SELECT zke_lock('/elsewhere/l') > 0, zke_unlock('/elsewhere/l')", "1|1"},
+    {"SELECT zke_lock(NULL)",
+     "ZKE_BADARGUMENTS: zke_lock(): a name is missing"},
+    {"SELECT zke_lock('a' || char(0) || 'b')",
+     "ZKE_BADARGUMENTS: zke_lock(): a name has a zero byte"},
+    {"SELECT zke_lock_join('l') > 0, zke_unlock('l')", "1|1"},
+    {"SELECT zke_semaphore('s', 2) > 0, zke_semaphore_release('s')", "1|1"},
+    {"SELECT zke_elect('e', 'me', 0) > 0, zke_leader('e'), zke_resign('e'), "
+     "zke_leader('e')",
+     "1|me|1|NULL"},
+    {"SELECT zke_elect_join('e', 'me') > 0, zke_elect_join('e', 'me') > 0, "
+     "zke_resign('e')",
+     "1|1|1"},
+    {"SELECT zke_semaphore_join('s', 2) > 0, zke_semaphore_release('s')",
+     "1|1"},
+    {"SELECT zke_once('j', 3600000) > 0", "1"},
+    {"SELECT zke_once_done('j'), zke_once('j', 3600000)", "1|NULL"},
+    {"SELECT zke_once_done('j')",
+     "ZKE_LOST: /jobs/j is not run by this connection"},
+    {"SELECT zke_counter('c'), zke_counter_add('c', 5), zke_counter_add('c'), "
+     "zke_counter_set('c', -1), zke_counter('c')",
+     "0|5|6|-1|-1"},
+
+    {"SELECT zke_queue_push('q', 'one'), zke_queue_push('q', 'two', 0, 1), "
+     "zke_queue_push('q', 'later', 3600000), zke_queue_size('q')",
+     "1|1|1|3"},
+    {"SELECT zke_queue_pop('q', 0), zke_queue_pop('q', 0), "
+     "zke_queue_pop('q', 0)",
+     "1|2|NULL"},
+    {"SELECT zke_queue_data(1), zke_queue_data(2)", "two|one"},
+    {"SELECT zke_queue_prolong(1, 60000), zke_queue_ack(1), "
+     "zke_queue_release(2, 0), zke_queue_size('q')",
+     "1|1|1|2"},
+    {"SELECT zke_queue_join('q'), zke_queue_join('q')", "3|NULL"},
+    {"SELECT zke_queue_ack(3), zke_queue_push('q', 'four')", "1|1"},
+    {"SELECT zke_dispatch(100)", "1"},
+    {"SELECT zke_queue_join('q'), zke_queue_leave('q')", "4|1"},
+    {"SELECT zke_queue_data(4), zke_queue_ack(4)", "four|1"},
+    {"SELECT zke_queue_ack(1)",
+     "ZKE_LOST: zke_queue_ack(): this connection has no item 1"},
+
+    {"SELECT zke_wait('/a', 1, 0), zke_wait('/a', 2, 1), zke_wait('/b', 0)",
+     "2|NULL|-1"},
+    {"SELECT zke_dispatch()", "0"},
+    {"SELECT zke_watch('/a'), zke_fd() > 2, zke_set('/a', ''), zke_dispatch()",
+     "2|1|3|1"},
+    {"SELECT count(*) FROM zke_changes(0)", "0"},
+
+    {"CREATE TABLE t(x)", ""},
+    {"SELECT zke_begin()", "1"},
+    {"SELECT zke_begin()",
+     "ZKE_MISUSE: zke_begin() in a transaction, which would go on to see the "
+     "rows as they were before: call it before BEGIN or after COMMIT (Python: "
+     "isolation_level=None)"},
+    {"SELECT zke_close()",
+     "ZKE_MISUSE: zke_close() between zke_begin() and its end"},
+    {"INSERT INTO t VALUES(1)", ""},
+    {"SELECT zke_rollback(), (SELECT count(*) FROM t)", "1|0"},
+    {"SELECT zke_commit()", "ZKE_MISUSE: zke_commit() without zke_begin()"},
+    {"SELECT zke_session() > 0, zke_close(), zke_session() > 0", "1|1|1"},
+};
+
+/* Each function, what it gives and how it fails. */
+TEST(functions) {
+  sqlite3 *db = connect_here();
+  for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
+    expect(db, examples[i].sql, examples[i].result);
+  closes(db);
+}
+
+/* ---- several connections ---- */
+
+/* In one line stand connections of the process, other processes, and the
+ * library's own handles.  What ends a connection lets the next one in. */
+TEST(one_line) {
+  sqlite3 *a = connect_here(), *b = connect_here();
+  ck_assert_int_gt(number(a, "SELECT zke_lock('l')"), 0);
+  expect(b, "SELECT zke_lock('l', 20)", "NULL");
+  expect(b, "SELECT zke_lock_join('l')", "NULL");
+  expect(b, "SELECT kind, token FROM zke_locks_held()", "lock|NULL");
+  closes(a);
+  while (strcmp(ask(b, "SELECT zke_lock_join('l')"), "NULL") == 0) test_pause();
+  closes(b);
+}
+
+/* A process that takes the lock, says so, and waits for its death. */
+typedef struct holder {
+  const char *path;
+  int fd;
+} holder;
+
+static int hold_and_wait(void *arg) {
+  const holder *h = arg;
+  sqlite3 *db = connect_to(h->path, 0);
+  if (number(db, "SELECT zke_lock('l')") <= 0) return 1;
+  if (write(h->fd, ".", 1) != 1) return 2;
+  for (;;) pause();
+}
+
+/* The death of a process is noticed at once (P6), and the token grows. */
+TEST(death_hands_over) {
+  int ends[2];
+  char byte, path[512];
+  ck_assert_int_eq(pipe(ends), 0);
+  snprintf(path, sizeof path, "%s", test_path("a.db"));
+  holder h = {path, ends[1]};
+  long long before = 0;
+  for (int i = 0; i < 3; i++) {
+    pid_t pid = test_child(hold_and_wait, &h);
+    ck_assert_int_eq(read(ends[0], &byte, 1), 1);
+    sqlite3 *db = connect_to(path, 0);
+    expect(db, "SELECT zke_lock('l', 1)", "NULL");
+    kill(pid, SIGKILL);
+    long long token = number(db, "SELECT zke_lock('l', 60000)");
+    ck_assert_int_gt(token, before);
+    before = token;
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    closes(db);
+  }
+  close(ends[0]), close(ends[1]);
+}
+
+/* ---- waiting ---- */
+
+typedef struct asking {
+  sqlite3 *db;
+  const char *sql;
+  char answer[256];
+  atomic_bool done;
+} asking;
+
+static void *ask_aside(void *arg) {
+  asking *a = arg;
+  snprintf(a->answer, sizeof a->answer, "%s", ask(a->db, a->sql));
+  a->done = true;
+  return NULL;
+}
+
+/* Each function that waits is ended by sqlite3_interrupt(), and its place in a
+ * line is given up.  An interruption counts if the statement runs. */
+TEST_LOOP(interrupted, 0, 5) {
+  static const char *const waits[] = {
+      "SELECT zke_lock('l')", "SELECT zke_semaphore('s', 1)",
+      "SELECT zke_elect('e', 'b')", "SELECT zke_queue_pop('q')",
+      "SELECT zke_wait('/a', -1)"};
+  sqlite3 *a = connect_here(), *b = connect_here();
+  ask(a,
+      "SELECT zke_lock('l'), zke_semaphore('s', 1), zke_elect('e', 'a'), "
+      "zke_queue_pop('q', 1)");
+  expect(b, "SELECT zke_queue_pop('q', 1)", "NULL"); /* each has its place */
+  const char *nodes = "SELECT path FROM zke_nodes";
+  const char *before = ask(a, nodes);
+  asking x = {.db = b, .sql = waits[_i]};
+  pthread_t thread;
+  ck_assert_int_eq(pthread_create(&thread, NULL, ask_aside, &x), 0);
+  while (!x.done) {
+    sqlite3_interrupt(b);
+    test_pause();
+  }
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_assert_str_eq(x.answer, "interrupted");
+  expect(a, nodes, before);
+  ck_assert_int_gt(number(b, "SELECT zke_lock('m')"), 0);
+  closes(a), closes(b);
+}
+
+/* ---- transactions ---- */
+
+/* What waits or protects is refused in a transaction, what changes is in one
+ * that writes; and nothing is lost by that. */
+TEST(transactions) {
+  sqlite3 *db = connect_here();
+  expect(db, "CREATE TABLE t(x)", "");
+  expect(db, "SELECT zke_create('/a', '1')", "/a");
+  expect(db, "BEGIN", "");
+  expect(db, "SELECT zke_set('/a', '2')", "1");
+  expect(db, "SELECT count(*) FROM t", "0");
+  refused(db, "SELECT zke_lock('l')", "ZKE_MISUSE", "isolation_level=None");
+  refused(db, "SELECT zke_queue_pop('q', 0)", "ZKE_MISUSE", "in a transaction");
+  refused(db, "SELECT zke_wait('/a', 0, 0)", "ZKE_MISUSE", "in a transaction");
+  expect(db, "SELECT zke_set('/a', '3')", "2");
+  expect(db, "INSERT INTO t VALUES(1)", "database is locked"); /* it has read */
+  expect(db, "ROLLBACK", "");
+  expect(db, "BEGIN", "");
+  expect(db, "INSERT INTO t VALUES(1)", "");
+  refused(db, "SELECT zke_set('/a', '4')", "ZKE_MISUSE",
+          "would wait for itself");
+  expect(db, "SELECT zke_get('/a')", "3");
+  expect(db, "COMMIT", "");
+  expect(db, "SELECT zke_set('/a', '4'), (SELECT x FROM t)", "3|1");
+  closes(db);
+}
+
+/* A function that the program's own transaction keeps from adopting the
+ * connection does it when it is called again. */
+TEST(adopted_later) {
+  sqlite3 *db = connect_here();
+  expect(db, "PRAGMA journal_mode=WAL", "wal");
+  expect(db, "CREATE TABLE t(x)", "");
+  expect(db, "BEGIN", "");
+  expect(db, "SELECT count(*) FROM t", "0");
+  expect(db, "SELECT zke_exists('/a')", "0");
+  expect(db, "COMMIT", "");
+  expect(db, "SELECT zke_begin(), zke_commit()", "1|1");
+  expect(db, "PRAGMA wal_autocheckpoint", "0");
+  closes(db);
+}
+
+/* The token of a lock fences the program's rows, in a trigger, too: it is the
+ * one function that may be called there. */
+TEST(fence) {
+  sqlite3 *a = connect_here(), *b = connect_here();
+  char sql[256];
+  expect(a, "CREATE TABLE t(x, token)", "");
+  expect(a, "SELECT zke_session() > 0", "1");
+  expect(b, "SELECT zke_session() > 0", "1");
+  expect(a,
+         "CREATE TRIGGER g BEFORE INSERT ON t BEGIN SELECT "
+         "zke_claim('/locks/l', NEW.token); END",
+         "");
+  long long token = number(a, "SELECT zke_lock('l')");
+  snprintf(sql, sizeof sql, "INSERT INTO t VALUES(1, %lld)", token);
+  expect(b, sql, "");
+  expect(a, "SELECT zke_unlock('l')", "1");
+  expect(b, sql, "fenced: that token does not hold /locks/l");
+  expect(a, "CREATE VIEW v AS SELECT zke_unlock('l')", "");
+  expect(a, "SELECT * FROM v", "unsafe use of zke_unlock()");
+  expect(a, "CREATE VIEW w AS SELECT * FROM zke_locks_held", "");
+  expect(a, "SELECT * FROM w",
+         "unsafe use of virtual table \"zke_locks_held\"");
+  closes(a), closes(b);
+}
+
+/* A program that writes its own rows alone does not make the log grow without
+ * end, though its connection makes no checkpoints (P12). */
+TEST(log_stays_short) {
+  struct stat st;
+  char log[512];
+  sqlite3 *db = connect_here();
+  expect(db, "CREATE TABLE t(x)", "");
+  expect(db, "SELECT zke_session() > 0", "1");
+  expect(db, "PRAGMA synchronous=OFF", "");
+  for (int i = 0; i < 3000; i++)
+    expect(db, "INSERT INTO t VALUES(zeroblob(4000))", "");
+  snprintf(log, sizeof log, "%s-wal", test_path("a.db"));
+  ck_assert_int_eq(stat(log, &st), 0);
+  ck_assert_int_lt(st.st_size, 2500 * 4096);
+  expect(db, "SELECT count(*) FROM t", "3000");
+  closes(db);
+}
+
+/* ---- connections of all kinds ---- */
+
+/* Loaded twice, closed with statements open, closed and used again. */
+TEST(connection_ends) {
+  sqlite3 *a = connect_here(), *b = connect_here();
+  load(a);
+  ck_assert_int_gt(number(a, "SELECT zke_lock('l')"), 0);
+  load(a);
+  expect(a, "SELECT zke_holder('l') IS NULL", "0");
+  sqlite3_stmt *st;
+  ck_assert_int_eq(sqlite3_prepare_v2(a, "SELECT 1", -1, &st, NULL), SQLITE_OK);
+  ck_assert_int_eq(sqlite3_close_v2(a), SQLITE_OK);
+  expect(b, "SELECT zke_lock('l', 1)", "NULL"); /* a is a zombie */
+  sqlite3_finalize(st);
+  ck_assert_int_gt(number(b, "SELECT zke_lock('l', 60000)"), 0);
+  expect(b, "SELECT zke_close()", "1");
+  expect(b, "SELECT zke_holder('l')", "NULL");
+  expect(b, "SELECT zke_begin(), zke_commit()", "1|1");
+  closes(b);
+}
+
+/* Databases without a file of their own, and without the right to write. */
+TEST(other_databases) {
+  sqlite3 *db = connect_to(":memory:", 0);
+  expect(db, "SELECT zke_create('/a', '1'), zke_get('/a')", "/a|1");
+  refused(db, "SELECT zke_begin()", "ZKE_BADARGUMENTS", "no file to write to");
+  closes(db);
+  db = connect_to("", 0);
+  expect(db, "SELECT zke_create('/a', '1'), zke_get('/a')", "/a|1");
+  closes(db);
+  db = connect_to("file:/shared?vfs=memdb",
+                  SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI);
+  refused(db, "SELECT zke_create('/a')", "ZKE_BADARGUMENTS", "use a file");
+  closes(db);
+  db = connect_here();
+  expect(db, "SELECT zke_create('/a', '1')", "/a");
+  expect(db, "ATTACH ':memory:' AS other", "");
+  expect(db, "SELECT zke_get('/a')", "1"); /* of main */
+  closes(db);
+  db = connect_to(test_path("a.db"), SQLITE_OPEN_READONLY);
+  expect(db, "SELECT zke_get('/a')", "1");
+  refused(db, "SELECT zke_set('/a', '2')", "ZKE_READONLY", "");
+  closes(db);
+}
+
+static int ask_in_child(void *db) {
+  return strncmp(ask(db, "SELECT zke_get('/a')"), "ZKE_FORKED: ", 12) != 0;
+}
+
+/* P9: a child of fork() has a copy that is refused, and harms nobody. */
+TEST(forked) {
+  sqlite3 *db = connect_here();
+  ck_assert_int_gt(number(db, "SELECT zke_lock('l')"), 0);
+  ck_assert_int_eq(test_child_end(test_child(ask_in_child, db)), 0);
+  expect(db, "SELECT zke_unlock('l')", "1");
+  closes(db);
+}
+
+/* ---- another SQLite library ---- */
+
+typedef struct library_of {
+  int (*open)(const char *, sqlite3 **);
+  int (*exec)(sqlite3 *, const char *, void *, void *, char **);
+  int (*close)(sqlite3 *);
+  int (*enable)(sqlite3 *, int);
+  int (*load)(sqlite3 *, const char *, const char *, char **);
+} library_of;
+
+static void *symbol(void *from, const char *name) {
+  void *found = dlsym(from, name);
+  if (!found) ck_abort_msg("%s: %s", name, dlerror());
+  return found;
+}
+
+/* A copy of the file that this program's SQLite is in is a library of its own.
+ * (A sanitizer forbids to load it so that it calls itself.) */
+static library_of load_another(void) {
+  Dl_info is;
+  char command[1200];
+  library_of o;
+  const char *copy = test_path("another.so");
+  if (!dladdr((void *)(uintptr_t)sqlite3_open, &is))
+    ck_abort_msg("SQLite is in no library");
+  snprintf(command, sizeof command, "cp '%s' '%s'", is.dli_fname, copy);
+  ck_assert_int_eq(system(command), 0);
+  void *so = dlopen(copy, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  if (!so) ck_abort_msg("%s", dlerror());
+  *(void **)&o.open = symbol(so, "sqlite3_open");
+  *(void **)&o.exec = symbol(so, "sqlite3_exec");
+  *(void **)&o.close = symbol(so, "sqlite3_close");
+  *(void **)&o.enable = symbol(so, "sqlite3_enable_load_extension");
+  *(void **)&o.load = symbol(so, "sqlite3_load_extension");
+  return o;
+}
+
+/* It cannot load the extension beside the first one.  And once it opens the
+ * file by itself, zkembed stops. */
+TEST_LOOP(another_library, 0, !TEST_ADDRESS_SANITIZER) {
+  library_of o = load_another();
+  sqlite3 *db = connect_here(), *other;
+  char *error = NULL;
+  expect(db, "SELECT zke_create('/a')", "/a");
+  ck_assert_int_eq(o.open(test_path("a.db"), &other), SQLITE_OK);
+  o.enable(other, 1);
+  ck_assert_int_ne(o.load(other, library(), NULL, &error), SQLITE_OK);
+  ck_assert_ptr_nonnull(strstr(error, "another SQLite library"));
+  ck_assert_int_eq(o.exec(other, "SELECT * FROM zke_nodes", NULL, NULL, NULL),
+                   SQLITE_OK);
+  while (strcmp(ask(db, "SELECT zke_get('/a')"), "NULL") == 0) test_pause();
+  refused(db, "SELECT zke_get('/a')", "ZKE_SYSTEMERROR",
+          "another SQLite library of this process has");
+  ck_assert_int_eq(o.close(other), SQLITE_OK); /* and harms what db has open */
+  closes(db);
+}
