@@ -312,7 +312,8 @@ help:
 	@sed -n 's/^##@ /\n/p; s/^## /  /p' Makefile $(PARTS)
 	@echo
 
-PARTS = $(patsubst %,test/%.mk,tests lab torture sim fuzz checks bench)
+PARTS = $(patsubst %,test/%.mk,tests lab torture extension sim fuzz checks \
+  bench)
 include $(PARTS)
 -include $(wildcard $(BUILD)/*.d) $(shell find $(addprefix $(BUILD)/,recipes \
   shell extension doc test lab lab-forked labserve) $(FUZZ) -name '*.d' 2>/dev/null)
