@@ -158,10 +158,16 @@ def watch(zk, path):
 
 
 def party(zk, path, name):
-    """Meet at a double barrier of two, then leave together."""
+    """Meet at a double barrier of two, then leave together.
+
+    One of kazoo's may leave before the other has looked who is there.  Then both
+    wait for ever.  So each leaves when both have entered."""
     barrier = zk.DoubleBarrier(path, 2, name)
     barrier.enter()
     say("in")
+    zk.create("/entered/" + name, makepath=True)
+    while len(zk.get_children("/entered")) < 2:
+        time.sleep(0.01)
     barrier.leave()
     say("out")
 
