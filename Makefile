@@ -104,9 +104,10 @@ COMMAND_ARCHIVE = $(BUILD)/shell/shell.a
 EDIT := $(shell pkg-config --exists libedit 2>/dev/null && echo 1)
 COMMAND_LIBS = -ljansson $(if $(EDIT),$(shell pkg-config --libs libedit))
 
-# Engine, recipes and SQL functions, for the SQLite of whoever loads it.
+# Engine, recipes and SQL functions, for the SQLite of whoever loads it.  So what
+# calls SQLite is compiled for that; the recipes but for one do not.
 EXTENSION = $(BUILD)/zkembed.so
-EXTENSION_SOURCES := zkembed.c $(RECIPE_SOURCES) $(wildcard shell/extension/*.c)
+EXTENSION_SOURCES := zkembed.c recipes/fence.c $(wildcard shell/extension/*.c)
 EXTENSION_OBJECTS = $(EXTENSION_SOURCES:%.c=$(BUILD)/extension/%.o)
 
 # The laboratory moves the program's memory about, which a sanitizer takes for a
@@ -176,8 +177,9 @@ $(BUILD)/extension/shell/%.o: OWN_FLAGS = -D_GNU_SOURCE=
 $(BUILD)/extension/%.o: %.c
 	$(cc) $(LIB_CFLAGS) $(OWN_FLAGS) -DZKE_API= -fPIC -I. \
 	  -include shell/extension/sqlite.h -c -o $@ $<
-$(EXTENSION): $(EXTENSION_OBJECTS)
-	$(call run,LD) $(CC) -shared -Wl,-z,nodelete $(LINK) -o $@ $^ -lpthread
+$(EXTENSION): $(EXTENSION_OBJECTS) $(RECIPE_ARCHIVE)
+	$(call run,LD) $(CC) -shared -Wl,-z,nodelete -Wl,--exclude-libs,ALL \
+	  $(LINK) -o $@ $^ -lpthread
 
 # SQLite's own file has its own idea of warnings.
 $(BUILD)/sqlite3.o: $(SQLITE)
