@@ -33,9 +33,9 @@ int ext_alone(ext_connection *k) {
   int64_t now = zke_now(k->z);
   if (k->looked_ms && now - k->looked_ms < ALONE_MS) return ZKE_OK;
   k->looked_ms = now;
-  const char *file = sqlite3_db_filename(k->db, "main");
+  const char *file = ext_file(k);
   struct stat st;
-  char *path = file && *file ? sqlite3_mprintf("%s-shm", file) : NULL;
+  char *path = file ? sqlite3_mprintf("%s-shm", file) : NULL;
   bool another = path && stat(path, &st) == 0 && count_descriptors(&st) > 1;
   sqlite3_free(path);
   if (!another) return ZKE_OK;

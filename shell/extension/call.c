@@ -22,6 +22,25 @@ int ext_path(const ext_call *c, int at, const char *base, char **path_out) {
   return *path_out ? ZKE_OK : ext_nomem();
 }
 
+int ext_znode(const ext_call *c, const char **path_out) {
+  const char *path = *path_out = ext_text(c, 0);
+  if (!path)
+    return zke_fail(ZKE_BADARGUMENTS, "%s(): the path is NULL",
+                    c->function->name);
+  if (strlen(path) != (size_t)sqlite3_value_bytes(c->value[0]))
+    return zke_fail(ZKE_BADARGUMENTS, "%s(): the path has a zero byte",
+                    c->function->name);
+  return ZKE_OK;
+}
+
+/* A blob of no bytes has no address, but it is data. */
+ext_data ext_bytes(const ext_call *c, int at) {
+  if (at >= c->count || sqlite3_value_type(c->value[at]) == SQLITE_NULL)
+    return (ext_data){NULL, -1};
+  const void *data = sqlite3_value_blob(c->value[at]);
+  return (ext_data){data ? data : "", sqlite3_value_bytes(c->value[at])};
+}
+
 int64_t ext_int(const ext_call *c, int at, int64_t without) {
   if (at >= c->count || sqlite3_value_type(c->value[at]) == SQLITE_NULL)
     return without;
@@ -33,6 +52,20 @@ int64_t ext_until(const ext_call *c, int at) {
   if (ms < 0) return ZKE_FOREVER;
   int64_t now = zke_now(c->k->z);
   return ms < ZKE_FOREVER - now ? now + ms : ZKE_FOREVER;
+}
+
+int ext_done(ext_call *c, int rc) {
+  if (rc == ZKE_OK) sqlite3_result_int(c->sql, 1);
+  return rc;
+}
+
+void ext_wake(zke *z, int type, int state, const char *path, void *context) {
+  (void)z, (void)type, (void)state, (void)path, (void)context;
+}
+
+const char *ext_file(const ext_connection *k) {
+  const char *file = sqlite3_db_filename(k->db, "main");
+  return file && *file ? file : NULL;
 }
 
 char *ext_error_text(int rc) {

@@ -26,10 +26,10 @@ static const char *vfs_of(sqlite3 *db) {
  * own, which no other connection can see. */
 static int open_handle(ext_connection *k) {
   zke_options o = ZKE_INIT(zke_options);
-  const char *file = sqlite3_db_filename(k->db, "main");
+  const char *file = ext_file(k);
   o.flags = ZKE_OPEN_HOST;
   o.vfs = vfs_of(k->db);
-  if (!file || !*file) return zke_open(":memory:", NULL, &k->z);
+  if (!file) return zke_open(":memory:", NULL, &k->z);
   if (o.vfs && strcmp(o.vfs, "memdb") == 0)
     return zke_fail(ZKE_BADARGUMENTS,
                     "a database that connections share in memory cannot have "
@@ -42,8 +42,7 @@ static int open_handle(ext_connection *k) {
  * zke_sql_adopt() says.  In a transaction that may have to wait: then the next
  * call does it. */
 static int adopt(ext_connection *k) {
-  const char *file = sqlite3_db_filename(k->db, "main");
-  bool needless = !file || !*file || sqlite3_db_readonly(k->db, "main") == 1;
+  bool needless = !ext_file(k) || sqlite3_db_readonly(k->db, "main") == 1;
   if (k->adopted || needless) return ZKE_OK;
   if (sqlite3_txn_state(k->db, NULL) != SQLITE_TXN_NONE) return ZKE_OK;
   int rc = ext_outbox_hook(k);
@@ -63,9 +62,7 @@ int ext_open(ext_connection *k) {
 }
 
 void ext_close(ext_connection *k) {
-  if (k->held) k->held_free(k);
-  if (k->queue) k->queue_free(k);
-  ext_outbox_free(k);
+  ext_owned_free(k);
   if (k->z) zke_close(k->z);
   k->z = NULL;
   k->looked_ms = 0;

@@ -9,6 +9,7 @@
  *   load.c        the init function, the way into a function
  *   connection.c  the connections of the process, and their handles
  *   call.c        arguments and errors
+ *   owned.c       what a connection keeps: locks, queues
  *   patience.c    waits that can be interrupted
  *   tree.c        znodes
  *   hold.c        locks, semaphores, elections
@@ -22,8 +23,8 @@
  *   alone.c       whether another SQLite library has the file open
  *
  * A function is a row of its file's table (ext_function) and returns a code of
- * zkembed.  ext_call() is around it: it opens the handle, refuses what would
- * wait for itself, and makes the code an error of SQLite's.
+ * zkembed.  call() of load.c is around it: it opens the handle, refuses what
+ * would wait for itself, and makes the code an error of SQLite's.
  */
 #ifndef ZKE_EXTENSION_H
 #define ZKE_EXTENSION_H
@@ -35,22 +36,17 @@
 
 #include "../../zkembed.h"
 
-typedef struct ext_held ext_held;
-typedef struct ext_queue ext_queue;
-typedef struct ext_sent ext_sent;
+typedef struct ext_owned ext_owned;
 typedef struct ext_function ext_function;
 
 /* A connection that has loaded the extension. */
 typedef struct ext_connection {
   sqlite3 *db;
-  zke *z;           /* NULL: not opened yet */
-  bool adopted;     /* zke_sql_adopt() was successful; that stays */
-  bool guest;       /* between zke_begin() and its end */
-  ext_held *held;   /* hold.c, which gives a function that releases them */
-  ext_queue *queue; /* queue.c, likewise */
-  void (*held_free)(struct ext_connection *k);
-  void (*queue_free)(struct ext_connection *k);
-  ext_sent *sent;    /* outbox.c: queues that rows were moved to */
+  zke *z;            /* NULL: not opened yet */
+  bool adopted;      /* zke_sql_adopt() was successful; that stays */
+  bool guest;        /* between zke_begin() and its end */
+  ext_owned *owned;  /* owned.c */
+  int64_t items;     /* queue.c: the last number that a claimed item got */
   bool moving;       /* outbox.c: rows are being moved */
   bool unmoved;      /* outbox.c: the last look may have left rows */
   bool no_outbox;    /* outbox.c: it has found no table */
@@ -113,23 +109,43 @@ void ext_close(ext_connection *k);
 int ext_alone(ext_connection *k);
 char *ext_error_text(int rc);
 
-/* Without memory.  (Here, so that who reads one file sees what it returns.) */
+/* ZKE_NOMEM.  It stands here so that the checkers of a file see that. */
 static inline int ext_nomem(void) {
   zke_fail(ZKE_NOMEM, "out of memory");
   return ZKE_NOMEM;
 }
 
+/* A znode's data: the bytes of a text or a blob, of no bytes too; SQL's NULL is
+ * NULL data. */
+typedef struct ext_data {
+  const void *data;
+  int len; /* -1: NULL */
+} ext_data;
+
 /* ext_text  - an argument as a text; NULL where it is NULL or not given.  Valid
  *             until the function returns
  * ext_path  - the same as a znode's path: a name without a slash is below
  *             /BASE/.  ZKE_BADARGUMENTS without one, ZKE_NOMEM
+ * ext_znode - the first argument as a znode's whole path; ZKE_BADARGUMENTS
+ *             without one
+ * ext_bytes - an argument as data; valid as ext_text()
  * ext_int   - an argument as a number; `without` where it is NULL or not given
  * ext_until - the same in ms from now on, as a deadline of zke_now(); without
  *             one: ZKE_FOREVER */
 const char *ext_text(const ext_call *c, int at);
 int ext_path(const ext_call *c, int at, const char *base, char **path_out);
+int ext_znode(const ext_call *c, const char **path_out);
+ext_data ext_bytes(const ext_call *c, int at);
 int64_t ext_int(const ext_call *c, int at, int64_t without);
 int64_t ext_until(const ext_call *c, int at);
+
+/* ext_done - the end of a function whose result is 1 if it was successful
+ * ext_wake - a watcher that does nothing: zke_fd() becomes readable, which is
+ *            all that it is for
+ * ext_file - the connection's file; NULL: it is in memory, or temporary */
+int ext_done(ext_call *c, int rc);
+void ext_wake(zke *z, int type, int state, const char *path, void *context);
+const char *ext_file(const ext_connection *k);
 
 /* ext_is_interrupted - was sqlite3_interrupt() called since the statement
  *                      began? */
@@ -154,8 +170,32 @@ int ext_patience_end(ext_patience *p);
  * SQLITE_INTERRUPT if it was interrupted, else its error. */
 int ext_say_waited(ext_call *c, int rc);
 
-/* What the connection holds or waits for, in a line or of a queue: the at-th;
- * with a path of NULL behind the last. */
+/* A sort of things that a connection keeps, each at a path. */
+typedef struct ext_sort {
+  int (*make)(ext_call *c, const char *path, void **object_out);
+  void (*free_)(void *object);
+} ext_sort;
+
+struct ext_owned {
+  const ext_sort *is;
+  void *object;
+  ext_owned *next;
+  char path[];
+};
+
+/* ext_owned_find   - the place of the one at a path, or that at the list's end
+ * ext_owned_get    - the same, and one is made if there is none
+ * ext_owned_remove - release the one at a place
+ * ext_owned_free   - release all */
+ext_owned **ext_owned_find(ext_connection *k, const ext_sort *is,
+                           const char *path);
+int ext_owned_get(ext_call *c, const ext_sort *is, const char *path,
+                  ext_owned ***out);
+void ext_owned_remove(ext_owned **at);
+void ext_owned_free(ext_connection *k);
+
+/* What the connection holds or waits for in a line: the at-th; with a path of
+ * NULL behind the last. */
 typedef struct ext_hold {
   const char *kind, *path;
   int64_t token; /* 0: it waits */
@@ -171,14 +211,12 @@ ext_hold ext_held_at(const ext_connection *k, int at);
  *                         program's
  * ext_outbox_look       - move rows to the tree, if it is time to look.  What
  *                         fails is tried again later
- * ext_outbox_move       - move all that are there
- * ext_outbox_free       - release what that has left in the connection */
+ * ext_outbox_move       - move all that are there */
 extern const char ext_outbox_tables[];
 bool ext_outbox_is_missing(sqlite3 *db);
 int ext_outbox_hook(ext_connection *k);
 void ext_outbox_look(ext_connection *k);
 int ext_outbox_move(ext_connection *k);
-void ext_outbox_free(ext_connection *k);
 
 /* Give a connection the tables of table.c; an SQLite code. */
 int ext_tables_add(ext_connection *k);

@@ -6,7 +6,6 @@
  */
 #include "extension.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "../../recipes/election.h"
@@ -16,31 +15,26 @@
 
 /* A recipe as this file needs it. */
 typedef struct kind {
+  ext_sort sort;
   const char *base, *name; /* names without a slash are below the base */
-  int (*make)(ext_call *c, const char *path, void **object);
+  const char *had;         /* what one does with it: "held" */
   int (*acquire)(void *object, int64_t deadline);
   int (*join)(void *object); /* the line, without waiting; or NULL */
-  int (*release)(void *object);
+  int (*release)(void *object, int status); /* a job's */
   int (*cancel)(void *object);
   int64_t (*token)(void *object);
-  void (*free_)(void *object);
   int (*parties)(zke *z, const char *path, zke_party_list **list);
 } kind;
 
-/* What the connection holds, or waits for. */
-struct ext_held {
-  const kind *kind;
-  void *object;
-  ext_held *next;
-  char path[];
-};
-
 /* ---- the kinds ---- */
 
-#define FORWARD(name, give_up)                                            \
-  static int name##_release(void *o) { return give_up((zke_##name *)o); } \
-  static int name##_cancel(void *o) { return zke_##name##_cancel(o); }    \
-  static int64_t name##_token(void *o) { return zke_##name##_token(o); }  \
+#define FORWARD(name, give_up)                                           \
+  static int name##_release(void *o, int status) {                       \
+    (void)status;                                                        \
+    return give_up((zke_##name *)o);                                     \
+  }                                                                      \
+  static int name##_cancel(void *o) { return zke_##name##_cancel(o); }   \
+  static int64_t name##_token(void *o) { return zke_##name##_token(o); } \
   static void name##_free(void *o) { zke_##name##_free(o); }
 
 FORWARD(lock, zke_lock_release)
@@ -125,113 +119,91 @@ static int periodic_acquire(void *o, int64_t deadline) {
   return zke_periodic_acquire(o, deadline);
 }
 
-/* It was interrupted: the run has failed. */
-static int periodic_release(void *o) { return zke_periodic_release(o, 1); }
+static int periodic_release(void *o, int status) {
+  return zke_periodic_release(o, status);
+}
+
 static int periodic_cancel(void *o) { return zke_periodic_cancel(o); }
 static int64_t periodic_token(void *o) { return zke_periodic_token(o); }
 static void periodic_free(void *o) { zke_periodic_free(o); }
 
-#define KIND(name, base, join, parties)                             \
-  {                                                                 \
-    base, #name, name##_make, name##_acquire, join, name##_release, \
-        name##_cancel, name##_token, name##_free, parties           \
+#define KIND(name, base, had, join, parties)                            \
+  {                                                                     \
+    {name##_make, name##_free}, base, #name, had, name##_acquire, join, \
+        name##_release, name##_cancel, name##_token, parties            \
   }
 
-static const kind locks = KIND(lock, "locks", lock_join, zke_lock_parties);
-static const kind semaphores =
-    KIND(semaphore, "semaphores", semaphore_join, zke_semaphore_parties);
-static const kind elections =
-    KIND(election, "elections", election_join, zke_election_parties);
-static const kind jobs = KIND(periodic, "jobs", NULL, NULL);
+static const kind locks =
+                      KIND(lock, "locks", "held", lock_join, zke_lock_parties),
+                  semaphores = KIND(semaphore, "semaphores", "held",
+                                    semaphore_join, zke_semaphore_parties),
+                  elections = KIND(election, "elections", "held", election_join,
+                                   zke_election_parties),
+                  jobs = KIND(periodic, "jobs", "run", NULL, NULL);
 
 /* ---- what the connection has ---- */
 
-/* The place in its list, or that at the end. */
-static ext_held **find(ext_connection *k, const kind *is, const char *path) {
-  ext_held **at = &k->held;
-  while (*at && !((*at)->kind == is && strcmp((*at)->path, path) == 0))
-    at = &(*at)->next;
-  return at;
-}
-
-static void remove_held(ext_held **at) {
-  ext_held *h = *at;
-  *at = h->next;
-  h->kind->free_(h->object);
-  free(h);
-}
-
-static void free_held(ext_connection *k) {
-  while (k->held) remove_held(&k->held);
+/* Its kind; NULL: it is not of this file. */
+static const kind *kind_of(const ext_owned *o) {
+  const kind *const all[] = {&locks, &semaphores, &elections, &jobs};
+  for (int i = 0; i < 4; i++)
+    if (o->is == &all[i]->sort) return all[i];
+  return NULL;
 }
 
 ext_hold ext_held_at(const ext_connection *k, int at) {
-  const ext_held *h = k->held;
-  while (h && at-- > 0) h = h->next;
-  if (!h) return (ext_hold){0};
-  return (ext_hold){h->kind->name, h->path, h->kind->token(h->object)};
+  for (const ext_owned *o = k->owned; o; o = o->next) {
+    const kind *is = kind_of(o);
+    if (is && at-- == 0)
+      return (ext_hold){is->name, o->path, is->token(o->object)};
+  }
+  return (ext_hold){0};
 }
 
-/* The object at a path, which is made if there is none. */
-static int get(ext_call *c, const kind *is, const char *path, ext_held ***out) {
-  ext_held **at = find(c->k, is, path);
-  *out = at;
-  if (*at) return ZKE_OK;
-  size_t size = strlen(path) + 1;
-  ext_held *h = calloc(1, sizeof *h + size);
-  if (!h) return ext_nomem();
-  h->kind = is;
-  memcpy(h->path, path, size);
-  int rc = is->make(c, path, &h->object);
-  c->k->held_free = free_held;
-  if (rc == ZKE_OK)
-    *at = h;
-  else
-    free(h);
+/* The one that the first argument names, which is made if there is none. */
+static int get(ext_call *c, const kind *is, ext_owned ***out) {
+  char *path;
+  int rc = ext_path(c, 0, is->base, &path);
+  if (rc == ZKE_OK) rc = ext_owned_get(c, &is->sort, path, out);
+  sqlite3_free(path);
   return rc;
 }
 
 /* ---- in and out ---- */
 
 /* Join the line and wait, patiently.  Interrupted, it holds nothing. */
-static int acquire(ext_call *c, ext_held *h, int64_t deadline) {
-  ext_patience p = {.c = c, .cancel = h->kind->cancel, .object = h->object};
+static int acquire(ext_call *c, const kind *is, void *object,
+                   int64_t deadline) {
+  ext_patience p = {.c = c, .cancel = is->cancel, .object = object};
   int rc = ext_patience_begin(&p);
-  if (rc == ZKE_OK) rc = h->kind->acquire(h->object, deadline);
+  if (rc == ZKE_OK) rc = is->acquire(object, deadline);
   int ended = ext_patience_end(&p);
   if (ended == ZKE_OK) return rc;
-  if (rc == ZKE_OK) h->kind->release(h->object);
+  if (rc == ZKE_OK) is->release(object, 1); /* a job has failed */
   return ended;
 }
 
 /* Hold it: its token, or NULL at the deadline. */
 static int take(ext_call *c, const kind *is, int64_t deadline) {
-  char *path;
-  ext_held **at;
-  int rc = ext_path(c, 0, is->base, &path);
-  if (rc == ZKE_OK) rc = get(c, is, path, &at);
-  sqlite3_free(path);
+  ext_owned **at;
+  int rc = get(c, is, &at);
   if (rc == ZKE_OK && is->token((*at)->object))
     rc = zke_fail(ZKE_MISUSE, "%s(): this connection holds %s already",
                   c->function->name, (*at)->path);
   if (rc != ZKE_OK) return rc;
-  rc = acquire(c, *at, deadline);
+  rc = acquire(c, is, (*at)->object, deadline);
   if (rc == ZKE_OK) {
     sqlite3_result_int64(c->sql, is->token((*at)->object));
     return ZKE_OK;
   }
-  if (rc != ZKE_MISUSE) remove_held(at); /* misuse: it waits already */
+  if (rc != ZKE_MISUSE) ext_owned_remove(at); /* misuse: it waits already */
   return ext_say_waited(c, rc);
 }
 
 /* Join the line, or look again: its token once it is held, NULL before. */
 static int join(ext_call *c, const kind *is) {
-  char *path;
-  ext_held **at;
-  int rc = ext_path(c, 0, is->base, &path);
-  if (rc == ZKE_OK) rc = get(c, is, path, &at);
-  sqlite3_free(path);
-  int called;
+  ext_owned **at;
+  int called, rc = get(c, is, &at);
   if (rc == ZKE_OK) rc = zke_dispatch(c->k->z, &called); /* its turn may be */
   if (rc == ZKE_OK) rc = is->join((*at)->object);
   if (rc != ZKE_OK) return rc;
@@ -240,18 +212,18 @@ static int join(ext_call *c, const kind *is) {
   return ZKE_OK;
 }
 
-/* Give it up, or the place in the line. */
-static int give_up(ext_call *c, const kind *is) {
+/* Give it up, or the place in the line.  A job has come to a status. */
+static int give_up(ext_call *c, const kind *is, int status) {
   char *path;
   int rc = ext_path(c, 0, is->base, &path);
   if (rc != ZKE_OK) return rc;
-  ext_held **at = find(c->k, is, path);
-  rc = *at ? is->release((*at)->object)
-           : zke_fail(ZKE_LOST, "%s is not held by this connection", path);
-  if (*at) remove_held(at);
+  ext_owned **at = ext_owned_find(c->k, &is->sort, path);
+  rc = *at ? is->release((*at)->object, status)
+           : zke_fail(ZKE_LOST, "%s is not %s by this connection", path,
+                      is->had);
+  if (*at) ext_owned_remove(at);
   sqlite3_free(path);
-  if (rc == ZKE_OK) sqlite3_result_int(c->sql, 1);
-  return rc;
+  return ext_done(c, rc);
 }
 
 /* Who holds it: what that shows, else its process; NULL: nobody. */
@@ -291,25 +263,16 @@ static int run_once(ext_call *c) {
 
 /* zke_once_done(job [, status]): 1; the run has ended, well by 0. */
 static int run_once_done(ext_call *c) {
-  char *path;
-  int rc = ext_path(c, 0, jobs.base, &path);
-  if (rc != ZKE_OK) return rc;
-  ext_held **at = find(c->k, &jobs, path);
-  rc = *at ? zke_periodic_release((*at)->object, (int)ext_int(c, 1, 0))
-           : zke_fail(ZKE_LOST, "%s is not run by this connection", path);
-  if (*at) remove_held(at);
-  sqlite3_free(path);
-  if (rc == ZKE_OK) sqlite3_result_int(c->sql, 1);
-  return rc;
+  return give_up(c, &jobs, (int)ext_int(c, 1, 0));
 }
 
 static int run_lock_join(ext_call *c) { return join(c, &locks); }
 static int run_semaphore_join(ext_call *c) { return join(c, &semaphores); }
 static int run_elect_join(ext_call *c) { return join(c, &elections); }
 
-static int run_unlock(ext_call *c) { return give_up(c, &locks); }
-static int run_signal(ext_call *c) { return give_up(c, &semaphores); }
-static int run_resign(ext_call *c) { return give_up(c, &elections); }
+static int run_unlock(ext_call *c) { return give_up(c, &locks, 0); }
+static int run_signal(ext_call *c) { return give_up(c, &semaphores, 0); }
+static int run_resign(ext_call *c) { return give_up(c, &elections, 0); }
 
 static int run_holder(ext_call *c) { return holder(c, &locks); }
 static int run_leader(ext_call *c) { return holder(c, &elections); }

@@ -66,8 +66,7 @@ static int run_close(ext_call *c) {
   if (c->k->guest)
     return zke_fail(ZKE_MISUSE, "zke_close() between zke_begin() and its end");
   ext_close(c->k);
-  sqlite3_result_int(c->sql, 1);
-  return ZKE_OK;
+  return ext_done(c, ZKE_OK);
 }
 
 /* zke_session(): its number. */

@@ -235,45 +235,22 @@ static int count_group(const mover *m) {
   return n;
 }
 
-/* The object of a queue.  It is kept, since a first put costs more. */
-struct ext_sent {
-  zke_queue *queue;
-  ext_sent *next;
-  char path[];
-};
-
-static int queue_at(ext_connection *k, const char *path, zke_queue **out) {
-  size_t size = strlen(path) + 1;
-  ext_sent *s = k->sent;
-  while (s && strcmp(s->path, path) != 0) s = s->next;
-  *out = s ? s->queue : NULL;
-  if (s) return ZKE_OK;
-  s = calloc(1, sizeof *s + size);
-  if (!s) return zke_fail(ZKE_NOMEM, "out of memory");
-  memcpy(s->path, path, size);
-  int rc = zke_queue_new(k->z, path, NULL, &s->queue);
-  if (rc != ZKE_OK) {
-    free(s);
-    return rc;
-  }
-  s->next = k->sent;
-  k->sent = s;
-  *out = s->queue;
-  return ZKE_OK;
+/* A queue that rows go to.  It is kept, since a first put costs more. */
+static int make_queue(ext_call *c, const char *path, void **object_out) {
+  zke_queue *queue = NULL;
+  int rc = zke_queue_new(c->k->z, path, NULL, &queue);
+  *object_out = queue;
+  return rc;
 }
 
-void ext_outbox_free(ext_connection *k) {
-  while (k->sent) {
-    ext_sent *s = k->sent;
-    k->sent = s->next;
-    zke_queue_free(s->queue);
-    free(s);
-  }
-}
+static void free_queue(void *object) { zke_queue_free(object); }
+
+static const ext_sort sent_to = {make_queue, free_queue};
 
 /* Items for a queue.  An item whose guid the queue has was sent before. */
 static int push_rows(group *g) {
-  zke_queue *queue;
+  ext_call call = {.k = g->m->k};
+  ext_owned **at;
   zke_op op;
   zke_queue_value values[MOVED_TOGETHER];
   zke_queue_put_options o = ZKE_INIT(zke_queue_put_options);
@@ -283,9 +260,9 @@ static int push_rows(group *g) {
     values[i] = (zke_queue_value){rows[i]->data, rows[i]->len};
   o.key = rows[0]->guid;
   zke_op_sql(&op, take_rows, g);
-  int rc = queue_at(g->m->k, rows[0]->full, &queue);
+  int rc = ext_owned_get(&call, &sent_to, rows[0]->full, &at);
   if (rc == ZKE_OK)
-    rc = zke_queue_put_with(queue, values, g->count, &o, &op, 1, NULL,
+    rc = zke_queue_put_with((*at)->object, values, g->count, &o, &op, 1, NULL,
                             zke_now(z));
   if (rc == ZKE_NODEEXISTS && o.key) rc = zke_recipe_multi(z, &op, 1, NULL);
   return rc;

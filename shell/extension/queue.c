@@ -6,7 +6,6 @@
 #include "extension.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "../../recipes/queue.h"
 
@@ -17,19 +16,12 @@ typedef struct claim {
   struct claim *next;
 } claim;
 
-/* One that listens can wait without a blocking call, and pays for it by a
- * watch of each claim; so it is an object of its own. */
-struct ext_queue {
+typedef struct queue {
   zke_queue *object;
   zke *z;
-  bool listens, told;
+  bool told; /* there may be an item */
   claim *claims;
-  ext_queue *next;
-  char path[];
-};
-
-/* The last number that was given in the process. */
-static int64_t numbers;
+} queue;
 
 /* ---- what the connection has ---- */
 
@@ -40,73 +32,67 @@ static void remove_claim(claim **at) {
   free(x);
 }
 
-/* A delayed item is due: zke_fd() becomes readable, which is all. */
-static void look_again(zke *z, int type, int state, const char *path,
-                       void *context) {
-  (void)z, (void)type, (void)state, (void)path, (void)context;
-}
-
 /* There is an item.  (That a claim is lost its ack says.) */
-static void heard(zke_queue *queue, int event, int64_t token, const char *name,
+static void heard(zke_queue *object, int event, int64_t token, const char *name,
                   void *context) {
-  (void)queue, (void)token, (void)name;
-  if (event == ZKE_QUEUE_ITEM) ((ext_queue *)context)->told = true;
+  (void)object, (void)token, (void)name;
+  if (event == ZKE_QUEUE_ITEM) ((queue *)context)->told = true;
 }
 
-static void free_queues(ext_connection *k) {
-  while (k->queue) {
-    ext_queue *q = k->queue;
-    k->queue = q->next;
-    while (q->claims) remove_claim(&q->claims);
-    zke_forget(q->z, look_again, q);
-    zke_queue_free(q->object);
-    free(q);
-  }
-}
-
-/* Make a queue's object. */
-static int make(ext_call *c, bool listens, const char *path, ext_queue **out) {
+static int make(ext_call *c, const char *path, zke_queue_fn listener,
+                void **object_out) {
   zke_queue_options o = ZKE_INIT(zke_queue_options);
-  size_t size = strlen(path) + 1;
-  ext_queue *q = calloc(1, sizeof *q + size);
+  queue *q = calloc(1, sizeof *q);
   if (!q) return ext_nomem();
-  memcpy(q->path, path, size);
   q->z = c->k->z;
-  q->listens = listens;
-  o.listener = listens ? heard : NULL;
+  o.listener = listener;
   o.context = q;
   int rc = zke_queue_new(q->z, path, &o, &q->object);
-  if (rc != ZKE_OK) {
-    free(q);
-    return rc;
-  }
-  q->next = c->k->queue;
-  c->k->queue_free = free_queues;
-  *out = c->k->queue = q;
-  return ZKE_OK;
+  if (rc != ZKE_OK) free(q);
+  *object_out = rc == ZKE_OK ? q : NULL;
+  return rc;
 }
 
+static int make_plain(ext_call *c, const char *path, void **object_out) {
+  return make(c, path, NULL, object_out);
+}
+
+static int make_listening(ext_call *c, const char *path, void **object_out) {
+  return make(c, path, heard, object_out);
+}
+
+static void free_queue(void *object) {
+  queue *q = object;
+  while (q->claims) remove_claim(&q->claims);
+  zke_forget(q->z, ext_wake, q);
+  zke_queue_free(q->object);
+  free(q);
+}
+
+/* One that listens can wait without a blocking call, and pays for it by a watch
+ * of each claim; so it is an object of its own. */
+static const ext_sort plain = {make_plain, free_queue},
+                      listening = {make_listening, free_queue};
+
 /* The queue of that name, which is made if there is none. */
-static int get(ext_call *c, bool listens, ext_queue **out) {
+static int get(ext_call *c, const ext_sort *is, queue **out) {
   char *path;
-  ext_queue *q = c->k->queue;
+  ext_owned **at;
   int rc = ext_path(c, 0, "queues", &path);
-  if (rc != ZKE_OK) return rc;
-  while (q && (q->listens != listens || strcmp(q->path, path) != 0))
-    q = q->next;
-  *out = q;
-  if (!q) rc = make(c, listens, path, out);
+  if (rc == ZKE_OK) rc = ext_owned_get(c, is, path, &at);
+  if (rc == ZKE_OK) *out = (*at)->object;
   sqlite3_free(path);
   return rc;
 }
 
 /* The claim by its number, with its queue. */
-static int find(ext_call *c, ext_queue **q_out, claim ***at_out) {
+static int find(ext_call *c, queue **q_out, claim ***at_out) {
   int64_t number = ext_int(c, 0, 0);
-  for (ext_queue *q = c->k->queue; q; q = q->next) {
+  for (const ext_owned *o = c->k->owned; o; o = o->next) {
+    if (o->is != &plain && o->is != &listening) continue;
+    queue *q = *q_out = o->object;
     claim **at = &q->claims;
     while (*at && (*at)->number != number) at = &(*at)->next;
-    *q_out = q;
     *at_out = at;
     if (*at) return ZKE_OK;
   }
@@ -119,18 +105,16 @@ static int find(ext_call *c, ext_queue **q_out, claim ***at_out) {
 
 /* zke_queue_push(queue, data [, delay_ms [, priority]]): 1. */
 static int run_push(ext_call *c) {
-  ext_queue *q;
+  queue *q;
   zke_queue_put_options o = ZKE_INIT(zke_queue_put_options);
-  int rc = get(c, false, &q);
+  int rc = get(c, &plain, &q);
   if (rc != ZKE_OK) return rc;
-  const void *data = sqlite3_value_blob(c->value[1]);
-  int len = data ? sqlite3_value_bytes(c->value[1]) : -1;
+  ext_data v = ext_bytes(c, 1);
   int64_t delay = ext_int(c, 2, 0);
   if (delay > 0) o.due_ms = zke_wall(c->k->z) + delay;
   o.priority = (int)ext_int(c, 3, 0);
-  rc = zke_queue_put(q->object, data, len, &o, zke_now(c->k->z));
-  if (rc == ZKE_OK) sqlite3_result_int(c->sql, 1);
-  return rc;
+  rc = zke_queue_put(q->object, v.data, v.len, &o, zke_now(c->k->z));
+  return ext_done(c, rc);
 }
 
 /* ---- out ---- */
@@ -138,27 +122,27 @@ static int run_push(ext_call *c) {
 static int cancel(void *object) { return zke_queue_cancel(object); }
 
 /* Wait for an item, patiently. */
-static int claim_item(ext_call *c, zke_queue *queue, int64_t deadline,
+static int claim_item(ext_call *c, zke_queue *object, int64_t deadline,
                       zke_queue_item **item) {
-  ext_patience p = {.c = c, .cancel = cancel, .object = queue};
+  ext_patience p = {.c = c, .cancel = cancel, .object = object};
   int rc = ext_patience_begin(&p);
   *item = NULL;
-  if (rc == ZKE_OK) rc = zke_queue_claim(queue, deadline, item);
+  if (rc == ZKE_OK) rc = zke_queue_claim(object, deadline, item);
   int ended = ext_patience_end(&p);
   if (ended == ZKE_OK) return rc;
-  if (rc == ZKE_OK) zke_queue_release(queue, *item);
+  if (rc == ZKE_OK) zke_queue_release(object, *item);
   zke_free(*item);
   *item = NULL;
   return ended;
 }
 
 /* Claim an item: its number; NULL at the deadline. */
-static int pop(ext_call *c, ext_queue *q, int64_t deadline, bool *got) {
+static int pop(ext_call *c, queue *q, int64_t deadline, bool *got) {
   claim *x = calloc(1, sizeof *x);
   int rc = x ? claim_item(c, q->object, deadline, &x->item) : ext_nomem();
   *got = rc == ZKE_OK;
   if (rc == ZKE_OK) {
-    x->number = ++numbers;
+    x->number = ++c->k->items;
     x->next = q->claims;
     q->claims = x;
     sqlite3_result_int64(c->sql, x->number);
@@ -170,20 +154,20 @@ static int pop(ext_call *c, ext_queue *q, int64_t deadline, bool *got) {
 
 /* zke_queue_pop(queue [, ms]): waits for it. */
 static int run_pop(ext_call *c) {
-  ext_queue *q;
+  queue *q;
   bool got;
-  int rc = get(c, false, &q);
+  int rc = get(c, &plain, &q);
   return rc == ZKE_OK ? pop(c, q, ext_until(c, 1), &got) : rc;
 }
 
 /* Have zke_fd() become readable when there may be an item, or a delayed one is
  * due. */
-static int listen_for_item(ext_queue *q) {
+static int listen_for_item(queue *q) {
   int64_t due;
   int rc = zke_queue_start(q->object, ZKE_QUEUE_ITEM);
   if (rc == ZKE_OK) rc = zke_queue_due(q->object, &due);
   if (rc == ZKE_OK && due != ZKE_FOREVER)
-    rc = zke_call_at(q->z, due, look_again, q);
+    rc = zke_call_at(q->z, due, ext_wake, q);
   return rc;
 }
 
@@ -191,9 +175,9 @@ static int listen_for_item(ext_queue *q) {
  * as long as there is no item.  The program calls it again when zke_fd() is
  * readable. */
 static int run_join(ext_call *c) {
-  ext_queue *q;
+  queue *q;
   bool got = false;
-  int called, rc = get(c, true, &q);
+  int called, rc = get(c, &listening, &q);
   if (rc == ZKE_OK) rc = zke_dispatch(c->k->z, &called);
   do {
     if (rc == ZKE_OK) q->told = false;
@@ -205,17 +189,16 @@ static int run_join(ext_call *c) {
 
 /* zke_queue_leave(queue): 1; it does not wait any more. */
 static int run_leave(ext_call *c) {
-  ext_queue *q;
-  int rc = get(c, true, &q);
-  if (rc == ZKE_OK) zke_forget(q->z, look_again, q);
+  queue *q;
+  int rc = get(c, &listening, &q);
+  if (rc == ZKE_OK) zke_forget(q->z, ext_wake, q);
   if (rc == ZKE_OK) rc = zke_queue_stop(q->object, ZKE_QUEUE_ITEM);
-  if (rc == ZKE_OK) sqlite3_result_int(c->sql, 1);
-  return rc;
+  return ext_done(c, rc);
 }
 
 /* zke_queue_data(item): its data. */
 static int run_data(ext_call *c) {
-  ext_queue *q;
+  queue *q;
   claim **at;
   int rc = find(c, &q, &at);
   if (rc == ZKE_OK && (*at)->item->data)
@@ -227,7 +210,7 @@ static int run_data(ext_call *c) {
 /* zke_queue_ack(item), zke_queue_release(item [, delay_ms]): 1; the item is
  * given up. */
 static int finish(ext_call *c, bool done) {
-  ext_queue *q;
+  queue *q;
   claim **at;
   int rc = find(c, &q, &at);
   if (rc != ZKE_OK) return rc;
@@ -235,8 +218,7 @@ static int finish(ext_call *c, bool done) {
             : zke_queue_release_after(q->object, (*at)->item, ext_int(c, 1, 0),
                                       NULL);
   if (rc == ZKE_OK || rc == ZKE_LOST) remove_claim(at);
-  if (rc == ZKE_OK) sqlite3_result_int(c->sql, 1);
-  return rc;
+  return ext_done(c, rc);
 }
 
 static int run_ack(ext_call *c) { return finish(c, true); }
@@ -244,20 +226,19 @@ static int run_release(ext_call *c) { return finish(c, false); }
 
 /* zke_queue_prolong(item, ms): 1; the claim ends so long from now. */
 static int run_prolong(ext_call *c) {
-  ext_queue *q;
+  queue *q;
   claim **at;
   int rc = find(c, &q, &at);
   if (rc == ZKE_OK)
     rc = zke_queue_prolong(q->object, (*at)->item, ext_int(c, 1, 0));
-  if (rc == ZKE_OK) sqlite3_result_int(c->sql, 1);
-  return rc;
+  return ext_done(c, rc);
 }
 
 /* zke_queue_size(queue): how many items it has, claimed ones included. */
 static int run_size(ext_call *c) {
-  ext_queue *q;
+  queue *q;
   zke_queue_counts n;
-  int rc = get(c, false, &q);
+  int rc = get(c, &plain, &q);
   if (rc == ZKE_OK) rc = zke_queue_size(q->object, &n);
   if (rc == ZKE_OK) sqlite3_result_int(c->sql, n.items);
   return rc;

@@ -8,8 +8,7 @@ static int run_begin(ext_call *c) {
                     "zke_begin(): the connection has no file to write to");
   int rc = zke_sql_begin(c->k->z, c->k->db);
   c->k->guest = rc == ZKE_OK;
-  if (rc == ZKE_OK) sqlite3_result_int(c->sql, 1);
-  return rc;
+  return ext_done(c, rc);
 }
 
 /* zke_commit(), zke_rollback(): its end. */
@@ -21,8 +20,7 @@ static int finish(ext_call *c, int (*end)(zke *, sqlite3 *)) {
   if (rc != ZKE_OK) return rc;
   c->k->unmoved = true; /* the hook was the engine's meanwhile */
   ext_open(c->k);
-  sqlite3_result_int(c->sql, 1);
-  return rc;
+  return ext_done(c, rc);
 }
 
 static int run_commit(ext_call *c) { return finish(c, zke_sql_commit); }

@@ -80,8 +80,7 @@ static int run_outbox(ext_call *c) {
     rc = zke_recipe_multi(c->k->z, &op, 1, NULL);
   if (rc != ZKE_OK) return rc;
   c->k->no_outbox = false;
-  sqlite3_result_int(c->sql, 1);
-  return ZKE_OK;
+  return ext_done(c, ZKE_OK);
 }
 
 /* What zke_tell() and zke_untell() work with. */
@@ -175,7 +174,7 @@ static int run_tell(ext_call *c) {
   zke *z = c->k->z;
   int rc = get_table(c, &t);
   if (rc == ZKE_OK) path = sqlite3_mprintf("/tables/%s", t.table);
-  if (rc == ZKE_OK && !path) rc = zke_fail(ZKE_NOMEM, "out of memory");
+  if (rc == ZKE_OK && !path) rc = ext_nomem();
   if (rc == ZKE_OK)
     rc = zke_ensure_path(z, path, ZKE_PERSISTENT,
                          zke_now(z) + zke_busy_timeout(z));

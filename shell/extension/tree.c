@@ -1,36 +1,7 @@
 /* tree.c - znodes in SQL */
 #include "extension.h"
 
-#include <string.h>
-
 /* ---- arguments ---- */
-
-/* Data as the tree has it: the bytes of a text or a blob; SQL's NULL is NULL
- * data. */
-typedef struct value {
-  const void *data;
-  int len; /* -1: NULL */
-} value;
-
-/* A blob of no bytes has no address, but it is data. */
-static value value_at(const ext_call *c, int at) {
-  if (at >= c->count || sqlite3_value_type(c->value[at]) == SQLITE_NULL)
-    return (value){NULL, -1};
-  const void *data = sqlite3_value_blob(c->value[at]);
-  return (value){data ? data : "", sqlite3_value_bytes(c->value[at])};
-}
-
-/* A znode's path is the first argument of all. */
-static int path_at(const ext_call *c, const char **out) {
-  *out = ext_text(c, 0);
-  if (!*out)
-    return zke_fail(ZKE_BADARGUMENTS, "%s(): the path is NULL",
-                    c->function->name);
-  if (strlen(*out) != (size_t)sqlite3_value_bytes(c->value[0]))
-    return zke_fail(ZKE_BADARGUMENTS, "%s(): the path has a zero byte",
-                    c->function->name);
-  return ZKE_OK;
-}
 
 /* The kinds of znodes by the names that ZooKeeper's clients have for them. */
 static const struct {
@@ -62,10 +33,10 @@ static int mode_at(const ext_call *c, int at, int *out) {
 static int run_create(ext_call *c) {
   const char *path;
   char *made = NULL;
-  int mode, rc = path_at(c, &path);
+  int mode, rc = ext_znode(c, &path);
   if (rc == ZKE_OK) rc = mode_at(c, 2, &mode);
   if (rc != ZKE_OK) return rc;
-  value v = value_at(c, 1);
+  ext_data v = ext_bytes(c, 1);
   rc =
       zke_create(c->k->z, path, v.data, v.len, ZKE_OPEN_ACL, mode, &made, NULL);
   if (rc == ZKE_OK) sqlite3_result_text(c->sql, made, -1, SQLITE_TRANSIENT);
@@ -77,7 +48,7 @@ static int run_create(ext_call *c) {
 static int run_get(ext_call *c) {
   const char *path;
   char *data = NULL;
-  int len = 0, rc = path_at(c, &path);
+  int len = 0, rc = ext_znode(c, &path);
   if (rc != ZKE_OK) return rc;
   rc = zke_get(c->k->z, path, NULL, NULL, &data, &len, NULL);
   if (rc == ZKE_OK && data)
@@ -90,9 +61,9 @@ static int run_get(ext_call *c) {
 static int run_set(ext_call *c) {
   const char *path;
   zke_stat stat;
-  int rc = path_at(c, &path);
+  int rc = ext_znode(c, &path);
   if (rc != ZKE_OK) return rc;
-  value v = value_at(c, 1);
+  ext_data v = ext_bytes(c, 1);
   int version = (int)ext_int(c, 2, -1);
   rc = zke_set(c->k->z, path, v.data, v.len, version, &stat);
   if (rc == ZKE_OK) sqlite3_result_int(c->sql, stat.version);
@@ -102,17 +73,16 @@ static int run_set(ext_call *c) {
 /* zke_delete(path [, version]): 1. */
 static int run_delete(ext_call *c) {
   const char *path;
-  int rc = path_at(c, &path);
+  int rc = ext_znode(c, &path);
   if (rc == ZKE_OK) rc = zke_delete(c->k->z, path, (int)ext_int(c, 1, -1));
-  if (rc == ZKE_OK) sqlite3_result_int(c->sql, 1);
-  return rc;
+  return ext_done(c, rc);
 }
 
 /* zke_exists(path): 1 or 0.  zke_version(path): its version, NULL without. */
 static int look(ext_call *c, bool exists) {
   const char *path;
   zke_stat stat;
-  int rc = path_at(c, &path);
+  int rc = ext_znode(c, &path);
   if (rc == ZKE_OK) rc = zke_exists(c->k->z, path, NULL, NULL, &stat);
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
   if (exists)

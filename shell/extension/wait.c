@@ -32,12 +32,13 @@ static int sleep_on(ext_call *c, const ext_patience *p, const bool *changed,
 /* zke_wait(path, version [, ms]): the version, once it is another one; -1:
  * there is no znode.  NULL at the deadline. */
 static int run_wait(ext_call *c) {
-  const char *path = ext_text(c, 0);
+  const char *path;
   bool changed;
   int64_t version = 0, known = ext_int(c, 1, -1), deadline = ext_until(c, 2);
-  if (!path) return zke_fail(ZKE_BADARGUMENTS, "zke_wait(): the path is NULL");
+  int rc = ext_znode(c, &path);
+  if (rc != ZKE_OK) return rc;
   ext_patience p = {.c = c};
-  int rc = ext_patience_begin(&p);
+  rc = ext_patience_begin(&p);
   if (rc == ZKE_OK) rc = look(c, path, &changed, &version);
   while (rc == ZKE_OK && version == known && !p.ended) {
     rc = sleep_on(c, &p, &changed, deadline);
@@ -50,20 +51,13 @@ static int run_wait(ext_call *c) {
   return ext_say_waited(c, rc);
 }
 
-/* A watcher that does nothing: that it was called is what zke_dispatch() is
- * for. */
-static void is_called(zke *z, int type, int state, const char *path,
-                      void *context) {
-  (void)z, (void)type, (void)state, (void)path, (void)context;
-}
-
 /* zke_watch(path): the version, -1 without a znode; its next change makes
  * zke_fd() readable. */
 static int run_watch(ext_call *c) {
-  const char *path = ext_text(c, 0);
+  const char *path;
   zke_stat stat;
-  if (!path) return zke_fail(ZKE_BADARGUMENTS, "zke_watch(): the path is NULL");
-  int rc = zke_exists(c->k->z, path, is_called, NULL, &stat);
+  int rc = ext_znode(c, &path);
+  if (rc == ZKE_OK) rc = zke_exists(c->k->z, path, ext_wake, NULL, &stat);
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
   sqlite3_result_int64(c->sql, rc == ZKE_OK ? stat.version : -1);
   return ZKE_OK;
@@ -84,8 +78,7 @@ enum { DISPATCH_MS = 100 };
 static int dispatch_until(ext_call *c, int64_t ms) {
   int64_t slice = ms < 0 || ms > DISPATCH_MS ? DISPATCH_MS : ms;
   int rc = zke_wait(c->k->z, zke_now(c->k->z) + slice);
-  if (rc == ZKE_OK) sqlite3_result_int(c->sql, 1);
-  return rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK : rc;
+  return rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK : ext_done(c, rc);
 }
 
 /* zke_dispatch(): how many watchers were called. */

@@ -289,28 +289,15 @@ def hand_over(here, other):
     return (got - began) / 1000
 
 
-def item(here, other):
-    other.tell("pop")
-    time.sleep(PAUSE_S)
-    began = now()
-    here.push()
-    return (int(other.answer()) - began) / 1000
-
-
-def change(here, other):
-    other.tell("wait", here.version())
-    time.sleep(PAUSE_S)
-    began = now()
-    here.change()
-    return (int(other.answer()) - began) / 1000
-
-
-def row(here, other):
-    other.tell("read", here.told())
-    time.sleep(PAUSE_S)
-    began = now()
-    here.insert()
-    return (int(other.answer()) - began) / 1000
+def woken(method, wait, *known):
+    """Another process waits, from what is known, until a method wakes it."""
+    def sample(here, other):
+        other.tell(wait, *(getattr(here, name)() for name in known))
+        time.sleep(PAUSE_S)
+        began = now()
+        getattr(here, method)()
+        return (int(other.answer()) - began) / 1000
+    return sample
 
 
 PARTS = [  # name, samples, method that is needed, another process, sample
@@ -320,9 +307,12 @@ PARTS = [  # name, samples, method that is needed, another process, sample
     ("set", 1000, "change", False, alone("change")),
     ("INSERT", 1000, "insert", False, alone("insert")),
     ("hand-over", 300, "lock", True, hand_over),
-    ("push to the other's ack", 300, "push", True, item),
-    ("set to the other's read", 300, "change", True, change),
-    ("INSERT to other's read", 300, "insert", True, row),
+    ("push to the other's ack", 300, "push", True,
+     woken("push", "pop")),
+    ("set to the other's read", 300, "change", True,
+     woken("change", "wait", "version")),
+    ("INSERT to other's read", 300, "insert", True,
+     woken("insert", "read", "told")),
 ]
 
 

@@ -165,7 +165,7 @@ class Loop(Case):
         waits = [asyncio.create_task(w) for w in (
             lock.acquire_async(99), self.b.queue("q").get_async(99),
             self.b.wait_async("/c", 0, 99), self.b.wait_async("/d", -1, 0.1))]
-        await asyncio.sleep(0.2)
+        self.assertIsNone(await waits[3])
         self.assertEqual([w.done() for w in waits],
                          [False, False, False, True])
         self.a.queue("q").put("x")
@@ -178,7 +178,8 @@ class Loop(Case):
             async with self.a.lock("l", timeout=0.05):
                 pass
         waiter = asyncio.create_task(self.a.lock("l").acquire_async())
-        await asyncio.sleep(0.05)
+        while self.line("l") < 2:
+            await asyncio.sleep(0.001)
         waiter.cancel()
         with self.assertRaises(asyncio.CancelledError):
             await waiter

@@ -15,61 +15,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "test/shell/sql.h"
 #include "test/test.h"
 
-/* The library lies beside the directory of the test programs. */
-static const char *library(void) {
-  static char path[4096];
-  const char *slash = strrchr(test_program(), '/');
-  snprintf(path, sizeof path, "%.*s/../zkembed.so",
-           (int)(slash - test_program()), test_program());
-  return path;
-}
-
 /* ---- connections ---- */
-
-static void load(sqlite3 *db) {
-  char *error = NULL;
-  sqlite3_enable_load_extension(db, 1);
-  if (sqlite3_load_extension(db, library(), NULL, &error) != SQLITE_OK)
-    ck_abort_msg("%s: %s", library(), error);
-  sqlite3_enable_load_extension(db, 0);
-}
 
 static sqlite3 *connect_to(const char *path, int flags) {
   sqlite3 *db;
   int more = flags ? flags : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
   ck_assert_int_eq(sqlite3_open_v2(path, &db, more, NULL), SQLITE_OK);
-  load(db);
+  sql_load(db);
   return db;
 }
 
 static sqlite3 *connect_here(void) { return connect_to(test_path("a.db"), 0); }
 
-/* What a statement returns: values by "|", rows by a newline, NULL as "NULL";
- * or the error.  Valid until the next but seven. */
 static const char *ask(sqlite3 *db, const char *sql) {
-  static _Thread_local char texts[8][2048];
-  static _Thread_local unsigned next;
-  char *text = texts[next++ % 8], *to = text, *end = text + sizeof texts[0];
-  sqlite3_stmt *st = NULL;
-  int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
-  *text = '\0';
-  while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-    for (int i = 0; i < sqlite3_column_count(st); i++) {
-      const char *value = (const char *)sqlite3_column_text(st, i);
-      const char *before = i ? "|" : to > text ? "\n" : "";
-      to += snprintf(to, (size_t)(end - to), "%s%s", before,
-                     value ? value : "NULL");
-      ck_assert(to < end);
-    }
-    rc = SQLITE_OK;
-  }
-  if (rc != SQLITE_DONE)
-    snprintf(text, sizeof texts[0], "%s",
-             rc == SQLITE_INTERRUPT ? "interrupted" : sqlite3_errmsg(db));
-  sqlite3_finalize(st);
-  return text;
+  return sql_ask(db, sql, "\n", "NULL");
 }
 
 #define expect(db, sql, text) ck_assert_str_eq(ask(db, sql), text)
@@ -88,10 +50,6 @@ static long long number(sqlite3 *db, const char *sql) {
   long long n = strtoll(text, &end, 10);
   if (*end || end == text) ck_abort_msg("%s: %s", sql, text);
   return n;
-}
-
-static void closes(sqlite3 *db) {
-  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
 }
 
 /* ---- functions ---- */
@@ -179,11 +137,17 @@ static const example examples[] = {
     {"SELECT zke_dispatch(100)", "1"},
     {"SELECT zke_queue_join('q'), zke_queue_leave('q')", "4|1"},
     {"SELECT zke_queue_data(4), zke_queue_ack(4)", "four|1"},
+    {"SELECT zke_queue_push('empty', ''), zke_queue_pop('empty', 0)", "1|5"},
+    {"SELECT typeof(zke_queue_data(5)), zke_queue_ack(5)", "blob|1"},
     {"SELECT zke_queue_ack(1)",
      "ZKE_LOST: zke_queue_ack(): this connection has no item 1"},
 
     {"SELECT zke_wait('/a', 1, 0), zke_wait('/a', 2, 1), zke_wait('/b', 0)",
      "2|NULL|-1"},
+    {"SELECT zke_wait('/a' || char(0) || 'b', 0)",
+     "ZKE_BADARGUMENTS: zke_wait(): the path has a zero byte"},
+    {"SELECT zke_watch(NULL)",
+     "ZKE_BADARGUMENTS: zke_watch(): the path is NULL"},
     {"SELECT zke_dispatch()", "0"},
     {"SELECT zke_watch('/a'), zke_fd() > 2, zke_set('/a', ''), zke_dispatch()",
      "2|1|3|1"},
@@ -201,6 +165,7 @@ static const example examples[] = {
     {"SELECT zke_rollback(), (SELECT count(*) FROM t)", "1|0"},
     {"SELECT zke_commit()", "ZKE_MISUSE: zke_commit() without zke_begin()"},
     {"SELECT zke_session() > 0, zke_close(), zke_session() > 0", "1|1|1"},
+    {"SELECT zke_release_name()", ZKE_VERSION},
 };
 
 /* Each function, what it gives and how it fails. */
@@ -208,7 +173,7 @@ TEST(functions) {
   sqlite3 *db = connect_here();
   for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
     expect(db, examples[i].sql, examples[i].result);
-  closes(db);
+  sql_close(db);
 }
 
 /* ---- several connections ---- */
@@ -221,9 +186,9 @@ TEST(one_line) {
   expect(b, "SELECT zke_lock('l', 20)", "NULL");
   expect(b, "SELECT zke_lock_join('l')", "NULL");
   expect(b, "SELECT kind, token FROM zke_locks_held()", "lock|NULL");
-  closes(a);
+  sql_close(a);
   while (strcmp(ask(b, "SELECT zke_lock_join('l')"), "NULL") == 0) test_pause();
-  closes(b);
+  sql_close(b);
 }
 
 /* A process that takes the lock, says so, and waits for its death. */
@@ -258,7 +223,7 @@ TEST(death_hands_over) {
     ck_assert_int_gt(token, before);
     before = token;
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
-    closes(db);
+    sql_close(db);
   }
   close(ends[0]), close(ends[1]);
 }
@@ -304,7 +269,7 @@ TEST_LOOP(interrupted, 0, 5) {
   ck_assert_str_eq(x.answer, "interrupted");
   expect(a, nodes, before);
   ck_assert_int_gt(number(b, "SELECT zke_lock('m')"), 0);
-  closes(a), closes(b);
+  sql_close(a), sql_close(b);
 }
 
 /* ---- transactions ---- */
@@ -331,7 +296,7 @@ TEST(transactions) {
   expect(db, "SELECT zke_get('/a')", "3");
   expect(db, "COMMIT", "");
   expect(db, "SELECT zke_set('/a', '4'), (SELECT x FROM t)", "3|1");
-  closes(db);
+  sql_close(db);
 }
 
 /* A function that the program's own transaction keeps from adopting the
@@ -346,7 +311,7 @@ TEST(adopted_later) {
   expect(db, "COMMIT", "");
   expect(db, "SELECT zke_begin(), zke_commit()", "1|1");
   expect(db, "PRAGMA wal_autocheckpoint", "0");
-  closes(db);
+  sql_close(db);
 }
 
 /* The token of a lock fences the program's rows, in a trigger, too: it is the
@@ -371,7 +336,7 @@ TEST(fence) {
   expect(a, "CREATE VIEW w AS SELECT * FROM zke_locks_held", "");
   expect(a, "SELECT * FROM w",
          "unsafe use of virtual table \"zke_locks_held\"");
-  closes(a), closes(b);
+  sql_close(a), sql_close(b);
 }
 
 /* A program that writes its own rows alone does not make the log grow without
@@ -389,7 +354,7 @@ TEST(log_stays_short) {
   ck_assert_int_eq(stat(log, &st), 0);
   ck_assert_int_lt(st.st_size, 2500 * 4096);
   expect(db, "SELECT count(*) FROM t", "3000");
-  closes(db);
+  sql_close(db);
 }
 
 /* ---- connections of all kinds ---- */
@@ -397,9 +362,9 @@ TEST(log_stays_short) {
 /* Loaded twice, closed with statements open, closed and used again. */
 TEST(connection_ends) {
   sqlite3 *a = connect_here(), *b = connect_here();
-  load(a);
+  sql_load(a);
   ck_assert_int_gt(number(a, "SELECT zke_lock('l')"), 0);
-  load(a);
+  sql_load(a);
   expect(a, "SELECT zke_holder('l') IS NULL", "0");
   sqlite3_stmt *st;
   ck_assert_int_eq(sqlite3_prepare_v2(a, "SELECT 1", -1, &st, NULL), SQLITE_OK);
@@ -410,7 +375,7 @@ TEST(connection_ends) {
   expect(b, "SELECT zke_close()", "1");
   expect(b, "SELECT zke_holder('l')", "NULL");
   expect(b, "SELECT zke_begin(), zke_commit()", "1|1");
-  closes(b);
+  sql_close(b);
 }
 
 /* Databases without a file of their own, and without the right to write. */
@@ -418,23 +383,23 @@ TEST(other_databases) {
   sqlite3 *db = connect_to(":memory:", 0);
   expect(db, "SELECT zke_create('/a', '1'), zke_get('/a')", "/a|1");
   refused(db, "SELECT zke_begin()", "ZKE_BADARGUMENTS", "no file to write to");
-  closes(db);
+  sql_close(db);
   db = connect_to("", 0);
   expect(db, "SELECT zke_create('/a', '1'), zke_get('/a')", "/a|1");
-  closes(db);
+  sql_close(db);
   db = connect_to("file:/shared?vfs=memdb",
                   SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI);
   refused(db, "SELECT zke_create('/a')", "ZKE_BADARGUMENTS", "use a file");
-  closes(db);
+  sql_close(db);
   db = connect_here();
   expect(db, "SELECT zke_create('/a', '1')", "/a");
   expect(db, "ATTACH ':memory:' AS other", "");
   expect(db, "SELECT zke_get('/a')", "1"); /* of main */
-  closes(db);
+  sql_close(db);
   db = connect_to(test_path("a.db"), SQLITE_OPEN_READONLY);
   expect(db, "SELECT zke_get('/a')", "1");
   refused(db, "SELECT zke_set('/a', '2')", "ZKE_READONLY", "");
-  closes(db);
+  sql_close(db);
 }
 
 static int ask_in_child(void *db) {
@@ -447,7 +412,7 @@ TEST(forked) {
   ck_assert_int_gt(number(db, "SELECT zke_lock('l')"), 0);
   ck_assert_int_eq(test_child_end(test_child(ask_in_child, db)), 0);
   expect(db, "SELECT zke_unlock('l')", "1");
-  closes(db);
+  sql_close(db);
 }
 
 /* ---- another SQLite library ---- */
@@ -496,7 +461,7 @@ TEST_LOOP(another_library, 0, !TEST_ADDRESS_SANITIZER) {
   expect(db, "SELECT zke_create('/a')", "/a");
   ck_assert_int_eq(o.open(test_path("a.db"), &other), SQLITE_OK);
   o.enable(other, 1);
-  ck_assert_int_ne(o.load(other, library(), NULL, &error), SQLITE_OK);
+  ck_assert_int_ne(o.load(other, sql_library(), NULL, &error), SQLITE_OK);
   ck_assert_ptr_nonnull(strstr(error, "another SQLite library"));
   ck_assert_int_eq(o.exec(other, "SELECT * FROM zke_nodes", NULL, NULL, NULL),
                    SQLITE_OK);
@@ -504,5 +469,5 @@ TEST_LOOP(another_library, 0, !TEST_ADDRESS_SANITIZER) {
   refused(db, "SELECT zke_get('/a')", "ZKE_SYSTEMERROR",
           "another SQLite library of this process has");
   ck_assert_int_eq(o.close(other), SQLITE_OK); /* and harms what db has open */
-  closes(db);
+  sql_close(db);
 }

@@ -7,6 +7,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "test/shell/sql.h"
 #include "test/test.h"
 
 #include <fcntl.h>
@@ -33,43 +34,14 @@ static sqlite3 *plain(void) {
   return db;
 }
 
-/* The library lies beside the directory of the test programs. */
 static sqlite3 *loaded(void) {
   sqlite3 *db = plain();
-  char path[4096], *error = NULL;
-  const char *slash = strrchr(test_program(), '/');
-  snprintf(path, sizeof path, "%.*s/../zkembed.so",
-           (int)(slash - test_program()), test_program());
-  sqlite3_enable_load_extension(db, 1);
-  if (sqlite3_load_extension(db, path, NULL, &error) != SQLITE_OK)
-    ck_abort_msg("%s: %s", path, error);
+  sql_load(db);
   return db;
 }
 
-/* What a statement returns: values by "|", rows by ";", NULL as "-"; or the
- * error.  Valid until the next but three. */
 static const char *ask(sqlite3 *db, const char *sql) {
-  static _Thread_local char texts[4][4096];
-  static _Thread_local unsigned next;
-  char *text = texts[next++ % 4], *to = text, *end = text + sizeof texts[0];
-  sqlite3_stmt *st = NULL;
-  int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
-  *text = '\0';
-  while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-    for (int i = 0; i < sqlite3_column_count(st) && to < end; i++) {
-      const char *value = (const char *)sqlite3_column_text(st, i);
-      to += snprintf(to, (size_t)(end - to), "%s%s",
-                     i           ? "|"
-                     : to > text ? ";"
-                                 : "",
-                     value ? value : "-");
-    }
-    rc = SQLITE_OK;
-  }
-  if (rc != SQLITE_DONE)
-    snprintf(text, sizeof texts[0], "%s", sqlite3_errmsg(db));
-  sqlite3_finalize(st);
-  return text;
+  return sql_ask(db, sql, ";", "-");
 }
 
 #define expect(db, sql, text) ck_assert_str_eq(ask(db, sql), text)
@@ -78,10 +50,6 @@ static void run(sqlite3 *db, const char *sql) {
   char *error = NULL;
   if (sqlite3_exec(db, sql, NULL, NULL, &error) != SQLITE_OK)
     ck_abort_msg("%s: %s", sql, error);
-}
-
-static void closes(sqlite3 *db) {
-  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
 }
 
 /* A database with the table orders and an outbox, and a connection that has
@@ -128,7 +96,7 @@ TEST(sending_is_a_part_of_the_transaction) {
   expect(db, "SELECT hex(max(data))FROM zke_nodes WHERE path LIKE '%/entry-%'",
          "7400");
   expect(db, waiting, "0");
-  closes(db);
+  sql_close(db);
 }
 
 /* Without a transaction each is one by itself.  What is missing is said. */
@@ -146,7 +114,7 @@ TEST(sending_alone) {
   expect(db, items, "one");
   expect(db, "SELECT zke_send_set(NULL,1)",
          "NOT NULL constraint failed: zkembed_outbox.path");
-  closes(db);
+  sql_close(db);
 }
 
 /* The first call of a connection may be in its transaction. */
@@ -157,8 +125,8 @@ TEST(the_first_call_is_a_send) {
   run(other, "COMMIT");
   expect(other, "SELECT zke_exists('/queues/jobs')", "1");
   expect(db, items, "one");
-  closes(other);
-  closes(db);
+  sql_close(other);
+  sql_close(db);
 }
 
 /* A guid that the queue has was sent before. */
@@ -171,7 +139,7 @@ TEST(guids_tell_a_second_send_apart) {
   settle(db);
   expect(db, items, "a b");
   expect(db, "SELECT count(*)FROM zkembed_outbox_dead", "0");
-  closes(db);
+  sql_close(db);
 }
 
 /* In a transaction of zke_begin(), and with the tree's own changes. */
@@ -188,7 +156,7 @@ TEST(sending_between_begin_and_commit) {
   ask(db, "SELECT zke_send_push('jobs','no')");
   expect(db, "SELECT zke_rollback()", "1");
   expect(db, items, "one");
-  closes(db);
+  sql_close(db);
 }
 
 /* ---- rows of others ---- */
@@ -199,7 +167,7 @@ static void *insert_one(void *arg) {
   run(db,
       "INSERT INTO zkembed_outbox(operation,path,data)"
       "VALUES('push','jobs','from afar')");
-  closes(db);
+  sql_close(db);
   return NULL;
 }
 
@@ -213,7 +181,7 @@ TEST(waiting_moves_the_rows_of_others) {
   expect(db, "SELECT CAST(zke_queue_data(zke_queue_pop('jobs',60000))AS TEXT)",
          "from afar");
   pthread_join(thread, NULL);
-  closes(db);
+  sql_close(db);
 }
 
 /* More than one look moves, in the order of their transactions. */
@@ -232,8 +200,8 @@ TEST(many_rows) {
          "data,(row_number()OVER(ORDER BY path)-1)*50/49+1 AS i FROM zke_nodes "
          "WHERE path LIKE '/queues/jobs/entries/entry-%')",
          "1470|1");
-  closes(other);
-  closes(db);
+  sql_close(other);
+  sql_close(db);
 }
 
 /* A row that is refused is put aside with its reason, and those after it
@@ -262,8 +230,8 @@ TEST(refused_rows_hold_up_nobody) {
          "WHERE id=2 AND time LIKE '20__-__-__T__:__:__Z'",
          "set|nopath|2|malformed path nopath: it does not begin with /");
   expect(db, items, "6");
-  closes(other);
-  closes(db);
+  sql_close(other);
+  sql_close(db);
 }
 
 /* A queue that is full refuses.  So does a znode that the session may not
@@ -285,7 +253,7 @@ TEST(full_queues_and_rights) {
   expect(db, "SELECT data,error FROM zkembed_outbox_dead ORDER BY id",
          "2|ZKE_LIMIT;3|ZKE_LIMIT;x|ZKE_NOAUTH");
   ck_ok(zke_close(z));
-  closes(db);
+  sql_close(db);
 }
 
 /* ---- tables ---- */
@@ -320,8 +288,8 @@ TEST(tables_tell) {
   expect(db, "SELECT zke_untell('w'),zke_untell('w')", "1|0");
   run(other, "INSERT INTO w VALUES(1,1)");
   expect(db, waiting, "0");
-  closes(other);
-  closes(db);
+  sql_close(other);
+  sql_close(db);
 }
 
 /* Names are quoted; what is no table is refused. */
@@ -349,7 +317,7 @@ TEST(names_of_tables) {
   ck_assert(strstr(ask(db, "SELECT zke_tell('a/')"), "ZKE_BADARGUMENTS"));
   ck_assert(strstr(ask(db, "SELECT zke_tell(NULL)"), "ZKE_BADARGUMENTS"));
   expect(db, "SELECT count(*)FROM sqlite_schema WHERE type='trigger'", "0");
-  closes(db);
+  sql_close(db);
 }
 
 /* ---- hooks ---- */
@@ -373,7 +341,7 @@ TEST(the_hook_is_looked_at) {
   expect(db, "SELECT zke_exists('/')", "1");
   ask(db, "SELECT zke_send_push('jobs','two')");
   expect(db, items, "one two");
-  closes(db);
+  sql_close(db);
 }
 
 /* While another has the writers' gate a commit does not wait for it, and the
@@ -391,7 +359,7 @@ TEST(the_hook_does_not_wait) {
   close(gate);
   expect(db, "SELECT zke_get('/a')", "two");
   expect(db, waiting, "0");
-  closes(db);
+  sql_close(db);
 }
 
 /* ---- deaths ---- */
@@ -457,7 +425,7 @@ TEST(processes_are_killed) {
   int ends[2];
   char byte;
   sqlite3 *db = begin();
-  closes(db);
+  sql_close(db);
   ck_assert_int_eq(pipe(ends), 0);
   steps = ends[1];
   for (long round = test_sample(3000, 200); round > 0; round--) {
@@ -484,5 +452,5 @@ TEST(processes_are_killed) {
   zke *z = test_open(file);
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
-  closes(db);
+  sql_close(db);
 }

@@ -1,0 +1,19 @@
+/* sql.h - connections of SQLite's that have the extension, for tests */
+#ifndef ZKE_TEST_SQL_H
+#define ZKE_TEST_SQL_H
+
+#include <sqlite3.h>
+
+/* sql_library - the path of build/zkembed.so, the library that users load
+ * sql_load    - have a connection load it
+ * sql_ask     - what a statement returns: values by "|", rows by `between`,
+ *               NULL as `null`; or the error.  Valid until the thread's eighth
+ *               call from here on
+ * sql_close   - close a connection, which nothing uses any more */
+const char *sql_library(void);
+void sql_load(sqlite3 *db);
+const char *sql_ask(sqlite3 *db, const char *sql, const char *between,
+                    const char *null);
+void sql_close(sqlite3 *db);
+
+#endif
