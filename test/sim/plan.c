@@ -217,12 +217,22 @@ static void chain_failed_sync(plan *p, plan_fault f, int slot, int64_t style) {
 }
 
 /* A death inside a sync or a write, maybe of all, so that nobody has the file
- * open, and a cut. */
-static void chain_death(plan *p, plan_fault f, int64_t style) {
+ * open, and a cut: at any time, or about when the next has opened the file, has
+ * shown what is in it, and has made nothing yet. */
+static void chain_death(plan *p, int64_t style) {
+  static const sim_call rare[] = {CALL_dbsync, CALL_cksync, CALL_dwrite};
+  plan_fault f = somewhere(p, 'k', NULL, 0);
+  f.call = one_in(3) ? rare[below(3)] : CALL_dsync;
+  f.at = some(f.call == CALL_dwrite ? 500 : 50);
   f.arg = 1 + below(999);
   add(p, f);
-  if (one_in(2)) add_after(p, 'M', -1, 4, 0);
-  add_after(p, 'C', -1, 3000, style);
+  if (!one_in(4)) add_after(p, 'M', -1, 4, 0);
+  add(p, (plan_fault){.kind = 'C',
+                      .slot = -1,
+                      .call = CALL_any,
+                      .at = one_in(4) ? some(3000) : 150 + below(450),
+                      .arg = style,
+                      .follows = true});
 }
 
 /* A cut, and an error or a death while the file is opened: at any call, or in a
@@ -342,8 +352,7 @@ static void chain_administrator(plan *p) {
 
 /* Faults that meet: one aimed at what another has begun. */
 static void plan_chain(plan *p) {
-  static const sim_call calls[] = {CALL_dsync, CALL_dbsync, CALL_cksync,
-                                   CALL_dwrite};
+  static const sim_call calls[] = {CALL_dsync, CALL_dbsync, CALL_cksync};
   plan_fault f = somewhere(p, 'k', calls, 3);
   int slot = one_in(2) ? f.slot : (int)below(p->k.processes);
   int64_t style = below(CUT_STYLES);
@@ -352,8 +361,7 @@ static void plan_chain(plan *p) {
       chain_failed_sync(p, f, slot, style);
       break;
     case 1:
-      if (one_in(2)) f = somewhere(p, 'k', calls + 3, 1);
-      chain_death(p, f, style);
+      chain_death(p, style);
       break;
     case 2:
       chain_boot(p, slot, style);
