@@ -5310,7 +5310,9 @@ static int db_prepare_ends(store *s) {
 }
 
 /* What every connection is set to (doc/design.md 8).  Checkpoints are ours
- * alone, since SQLite would make them without the gate. */
+ * alone, since SQLite would make them without the gate.  It begins as FULL: the
+ * file may be in rollback-journal mode still, where a power cut in a
+ * transaction of less may damage it. */
 static int db_configure(store *s) {
   char sql[320];
   sqlite3_wal_autocheckpoint(s->db, 0);
@@ -5318,9 +5320,9 @@ static int db_configure(store *s) {
   snprintf(sql, sizeof sql,
            "PRAGMA cache_size=-%d;PRAGMA temp_store=MEMORY;"
            "PRAGMA secure_delete=OFF;PRAGMA mmap_size=0;"
-           "PRAGMA synchronous=NORMAL;",
+           "PRAGMA synchronous=FULL;",
            s->cache_kib);
-  s->synchronous = 1;
+  s->synchronous = 2;
   return sql_exec(s, sql, "configuring");
 }
 

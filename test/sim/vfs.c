@@ -29,6 +29,7 @@ typedef struct vfs_file {
   bool remove;                /* when it is closed */
   bool copies;     /* pages are in the database, not yet synced, since */
   uint32_t copied; /* so many frames of the log were noted as copied */
+  bool written;    /* since the last sync */
   bool untold;     /* a sync has failed: Linux tells each description once */
   bool inherited;  /* by a forked child */
   bool foreign;    /* another program's */
@@ -234,6 +235,16 @@ static void check_copies(handle *h) {
   h->copies = false;
 }
 
+/* A rollback journal counts its pages once they are synced, in 12 bytes at its
+ * head: else a power cut could leave the count and lose a page, and the damaged
+ * database would be taken for whole (P8). */
+static void check_journal(handle *h, int size) {
+  bool counts = h->flags & SQLITE_OPEN_MAIN_JOURNAL && size == 12;
+  if (counts && h->written && !h->foreign)
+    sim_found("P8: %s counts pages that are not synced", h->path);
+  h->written = true;
+}
+
 /* The process dies inside the write: some of its pages are there.  Linux looks
  * for a signal between two pages. */
 static void die_writing(handle *h, const void *data, int size, int64_t at) {
@@ -260,6 +271,7 @@ static int io_write(sqlite3_file *f, const void *data, int size,
   handle *h = handle_of(f);
   int error = sched_step(CALL_dwrite);
   check_gate(h);
+  check_journal(h, size);
   note_copy(h);
   if (sim.verbose > 2)
     sim_say("  %d bytes at %lld of %s", size, (long long)at, h->path);
@@ -311,7 +323,7 @@ static int io_sync(sqlite3_file *f, int flags) {
     return fail(EIO, SQLITE_IOERR_FSYNC);
   }
   if (h->sync_names) disk_sync_parent(h->path);
-  h->sync_names = h->copies = false;
+  h->sync_names = h->copies = h->written = false;
   return SQLITE_OK;
 }
 
