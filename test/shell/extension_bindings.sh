@@ -64,6 +64,13 @@ example() {
   [ "$(sqlite3 "$room/example.db" 'SELECT count(*) FROM runs')" = 2 ]
 }
 
+# Linked into a program, beside its SQLite.
+build_c() {
+  $CC -DSQLITE_CORE -D_GNU_SOURCE= -I. -o "$room/linked" \
+    doc/examples/extension/lock.c shell/extension/[a-z]*.c \
+    "$BUILD/libzkembed-recipes.a" "$BUILD/libzkembed.a" $LIBS
+}
+
 build_go() {
   GO111MODULE=off GOPATH=/usr/share/gocode GOCACHE=$room/go GOFLAGS= \
     $limited go build -tags libsqlite3 -o "$room/lock" \
@@ -71,6 +78,8 @@ build_go() {
 }
 
 drivers=${NODE_PATH:-}
+expect 'C: linked into a program' build_c
+expect 'C: the example' example "$room/linked"
 expect 'packages: made, without any other' make_packages
 if python_that_loads && $python -m pip --version >/dev/null 2>&1; then
   expect 'Python: the wheel is installed from its file' install_wheel
