@@ -83,7 +83,8 @@ struct ext_function {
   int (*run)(ext_call *c); /* ZKE_OK: its result is set, or is NULL */
 };
 
-/* How often a call that waits looks for an interruption, and at the outbox. */
+/* How often a call that waits looks for an interruption, and at the outbox: at
+ * most, and at least if there is an outbox. */
 enum { EXT_SLICE_MS = 100 };
 
 /* The tables, which end with a name of NULL. */
@@ -152,8 +153,8 @@ const char *ext_file(const ext_connection *k);
 bool ext_is_interrupted(sqlite3 *db);
 
 /* A blocking call that sqlite3_interrupt() ends.  Between begin and end the
- * call's own waits look for it ten times a second, and then cancel it.  So they
- * do if another SQLite library comes.
+ * call's own waits look for it, and then cancel it: ten times a second, and less
+ * often the longer it lasts.  So they do if another SQLite library comes.
  *
  * ext_patience_end() returns ZKE_OK if the call was not ended so, else
  * ZKE_CANCELLED or what ext_alone() says. */
@@ -161,6 +162,7 @@ typedef struct ext_patience {
   const ext_call *c;
   int (*cancel)(void *object); /* NULL: none is needed */
   void *object;
+  int64_t begun_ms;
   int ended; /* ZKE_OK: it was not */
 } ext_patience;
 int ext_patience_begin(ext_patience *p);
@@ -209,12 +211,14 @@ ext_hold ext_held_at(const ext_connection *k, int at);
  *                         whether somebody has taken the hook away, and takes
  *                         it back.  ZKE_MISUSE if it was a hook of the
  *                         program's
+ * ext_outbox_gap        - how long after a look the next is due, in ms
  * ext_outbox_look       - move rows to the tree, if it is time to look.  What
  *                         fails is tried again later
  * ext_outbox_move       - move all that are there */
 extern const char ext_outbox_tables[];
 bool ext_outbox_is_missing(sqlite3 *db);
 int ext_outbox_hook(ext_connection *k);
+int64_t ext_outbox_gap(const ext_connection *k);
 void ext_outbox_look(ext_connection *k);
 int ext_outbox_move(ext_connection *k);
 

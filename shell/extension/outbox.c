@@ -387,10 +387,14 @@ static int move(ext_connection *k) {
 
 /* ---- when ---- */
 
-/* Is it time to look?  An outbox may have come to a file that had none. */
+/* An outbox may have come to a file that had none. */
+int64_t ext_outbox_gap(const ext_connection *k) {
+  return k->no_outbox ? NONE_MS : EXT_SLICE_MS;
+}
+
+/* Is it time to look? */
 static bool is_due(const ext_connection *k) {
-  int64_t ms = k->no_outbox ? NONE_MS : EXT_SLICE_MS;
-  return k->unmoved || zke_now(k->z) - k->moved_ms >= ms;
+  return k->unmoved || zke_now(k->z) - k->moved_ms >= ext_outbox_gap(k);
 }
 
 /* Move what is there, and wait for others at most until then. */

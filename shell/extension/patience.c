@@ -10,23 +10,37 @@ bool ext_is_interrupted(sqlite3 *db) {
   return rc == SQLITE_INTERRUPT;
 }
 
+static void patience_looks(zke *z, int type, int state, const char *path,
+                           void *context);
+
+/* Look again after a tenth of the time that the call has waited: one that waits
+ * for long costs next to nothing. */
+static int look_later(ext_patience *p) {
+  zke *z = p->c->k->z;
+  int64_t now = zke_now(z), gap = (now - p->begun_ms) / 10;
+  int64_t most = ext_outbox_gap(p->c->k);
+  if (gap > most) gap = most;
+  if (gap < EXT_SLICE_MS) gap = EXT_SLICE_MS;
+  return zke_call_at(z, now + gap, patience_looks, p);
+}
+
 /* The alarm of a blocking call: look, and come again. */
 static void patience_looks(zke *z, int type, int state, const char *path,
                            void *context) {
   ext_patience *p = context;
-  (void)state, (void)path;
+  (void)z, (void)state, (void)path;
   if (type != ZKE_EVENT_ALARM) return;
   bool interrupted = ext_is_interrupted(p->c->k->db);
   p->ended = interrupted ? ZKE_CANCELLED : ext_alone(p->c->k);
   if (p->ended != ZKE_OK && p->cancel) p->cancel(p->object);
   if (p->ended != ZKE_OK) return;
-  zke_call_at(z, zke_now(z) + EXT_SLICE_MS, patience_looks, p);
   ext_outbox_look(p->c->k);
+  look_later(p);
 }
 
 int ext_patience_begin(ext_patience *p) {
-  zke *z = p->c->k->z;
-  return zke_call_at(z, zke_now(z) + EXT_SLICE_MS, patience_looks, p);
+  p->begun_ms = zke_now(p->c->k->z);
+  return look_later(p);
 }
 
 int ext_patience_end(ext_patience *p) {

@@ -27,6 +27,7 @@ QUICK = bool(os.environ.get("QUICK"))
 ONLY = os.environ.get("ONLY") or ""
 PAUSE_S = 0.005  # a waiter is asleep when it is woken
 CROWD, CROWD_S = 100, 5 if QUICK else 10
+CROWD_ASLEEP_S = 2 if QUICK else 12  # a wait looks about less and less often
 
 
 def now():
@@ -375,7 +376,7 @@ def crowd(room, here):
         others = [Other(name, room) for _ in range(CROWD)]
         for other in others:
             other.tell("lock")
-        time.sleep(2)
+        time.sleep(CROWD_ASLEEP_S)
         before = sum(cpu_ns(o.process.pid) for o in others)
         time.sleep(CROWD_S)
         spent = sum(cpu_ns(o.process.pid) for o in others) - before
