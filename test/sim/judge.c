@@ -327,8 +327,17 @@ static bool is_unheard(const noted *c, const char *other) {
          strncmp(other, ended, sizeof ended - 1) == 0;
 }
 
-/* Does the model give that answer, and those rows? */
-static bool fits(noted *c, const rows *r, char **text) {
+typedef bool fitting(noted *c, const rows *r, char **text);
+
+/* Does the model give those rows, whatever the answer? */
+static bool gives_rows(noted *c, const rows *r, char **text) {
+  free(*text);
+  *text = ask(c, playing - 1);
+  return same_rows(r);
+}
+
+/* Does it give that answer, and those rows? */
+static bool gives_answer(noted *c, const rows *r, char **text) {
   bool changes = makes_change(c) || c->kind == NOTES_raise_sequence;
   free(*text);
   *text = ask(c, changes || !c->done ? playing - 1 : playing);
@@ -353,10 +362,11 @@ static bool is_floating(const noted *f, const noted *c) {
 /* Calls that leave no row: they are made when what follows says so.  So are
  * identities that other threads may have added meanwhile. */
 static int find_floats(const noted *c, noted *out[FLOATS]) {
+  int64_t by = c->zxid ? c->zxid : playing;
   int count = 0;
   for (int i = 0; i < notes_count && count < FLOATS; i++) {
     noted *f = notes_all[i];
-    if (is_floating(f, c) && !f->used && f != c && f->from <= c->zxid)
+    if (is_floating(f, c) && !f->used && f != c && f->from <= by)
       out[count++] = f;
   }
   return count;
@@ -380,22 +390,34 @@ static void unuse_floats(noted *floats[], int count) {
   for (int i = 0; i < count; i++) floats[i]->used = false;
 }
 
-/* Play a call whose answer is known, with what may have come before it. */
-static void play_call(noted *c, const rows *r) {
+/* Does it fit what is known, maybe with some of those before it?  If it is kept,
+ * it is made in the model; else the tree is as it was. */
+static bool try_call(noted *c, const rows *r, fitting *fits, bool keep,
+                     char **text) {
   noted *floats[FLOATS];
-  char *text = NULL;
   session_of(c->session);
   int count = find_floats(c, floats);
-  void *before = count ? sim_zero(model_used(tree)) : NULL;
-  if (count) model_save(tree, before);
-  bool fit = fits(c, r, &text);
+  void *before = count || !keep ? sim_zero(model_used(tree)) : NULL;
+  if (before) model_save(tree, before);
+  bool fit = fits(c, r, text);
   for (int set = 1; set < 1 << count && !fit; set++) {
     model_restore(tree, before);
     unuse_floats(floats, count);
     make_floats(floats, count, set, c);
-    fit = fits(c, r, &text);
+    fit = fits(c, r, text);
+  }
+  if (!keep) {
+    model_restore(tree, before);
+    unuse_floats(floats, count);
   }
   free(before);
+  return fit;
+}
+
+/* Play a call whose answer is known, with what may have come before it. */
+static void play_call(noted *c, const rows *r) {
+  char *text = NULL;
+  bool fit = try_call(c, r, gives_answer, true, &text);
   if (!fit && strcmp(text, c->text) != 0) differs(c, c->text, text);
   if (!fit)
     found("%s: %s of %s, zxid %llx, has %d rows in the history, not %d",
@@ -427,19 +449,13 @@ static bool may_be_of(const noted *c, const rows *r) {
 }
 
 /* Those that did make them, in the model; the tree is as it was. */
-static int find_unknown(const rows *r, noted *out[CHOICES]) {
-  void *before = NULL;
+static int find_unknown(const rows *r, noted *out[CHOICES], char **text) {
   int count = 0;
   for (int i = 0; i < notes_count && count < CHOICES; i++) {
     noted *c = notes_all[i];
-    if (!may_be_of(c, r)) continue;
-    session_of(c->session);
-    if (!before) model_save(tree, before = sim_zero(model_used(tree)));
-    free(ask(c, playing - 1));
-    if (same_rows(r)) out[count++] = c;
-    model_restore(tree, before);
+    if (may_be_of(c, r) && try_call(c, r, gives_rows, false, text))
+      out[count++] = c;
   }
-  free(before);
   return count;
 }
 
@@ -454,12 +470,15 @@ static int choose(int fit) {
 /* Has a call of the session whose outcome is not known made them? */
 static bool is_of_unknown(const rows *r) {
   noted *fit[CHOICES];
-  int count = find_unknown(r, fit);
-  if (!count) return false;
+  char *text = NULL;
+  int count = find_unknown(r, fit, &text);
   int take = count > 1 ? choose(count) : 0;
-  fit[take]->used = true;
-  free(ask(fit[take], playing - 1));
-  return true;
+  if (count) {
+    fit[take]->used = true;
+    try_call(fit[take], r, gives_rows, true, &text);
+  }
+  free(text);
+  return count > 0;
 }
 
 /* Has the session asked for the node's end, in a discard? */
