@@ -87,6 +87,10 @@ struct ext_function {
  * most, and at least if there is an outbox. */
 enum { EXT_SLICE_MS = 100 };
 
+/* The attempts of a queue that the extension makes: those of one that the
+ * command zke makes. */
+enum { EXT_NEW_ATTEMPTS = 5 };
+
 /* The tables, which end with a name of NULL. */
 extern const ext_function ext_tree[], ext_lines[], ext_queues[], ext_counters[],
     ext_waiting[], ext_rows[], ext_sending[];

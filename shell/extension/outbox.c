@@ -238,7 +238,9 @@ static int count_group(const mover *m) {
 /* A queue that rows go to.  It is kept, since a first put costs more. */
 static int make_queue(ext_call *c, const char *path, void **object_out) {
   zke_queue *queue = NULL;
-  int rc = zke_queue_new(c->k->z, path, NULL, &queue);
+  zke_queue_options o = ZKE_INIT(zke_queue_options);
+  o.new_attempts = EXT_NEW_ATTEMPTS;
+  int rc = zke_queue_new(c->k->z, path, &o, &queue);
   *object_out = queue;
   return rc;
 }

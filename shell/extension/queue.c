@@ -47,6 +47,7 @@ static int make(ext_call *c, const char *path, zke_queue_fn listener,
   q->z = c->k->z;
   o.listener = listener;
   o.context = q;
+  o.new_attempts = EXT_NEW_ATTEMPTS;
   int rc = zke_queue_new(q->z, path, &o, &q->object);
   if (rc != ZKE_OK) free(q);
   *object_out = rc == ZKE_OK ? q : NULL;

@@ -139,6 +139,14 @@ static const example examples[] = {
     {"SELECT zke_queue_data(4), zke_queue_ack(4)", "four|1"},
     {"SELECT zke_queue_push('empty', ''), zke_queue_pop('empty', 0)", "1|5"},
     {"SELECT typeof(zke_queue_data(5)), zke_queue_ack(5)", "blob|1"},
+    {"SELECT zke_queue_push('poison', 'x'), "
+     "zke_queue_release(zke_queue_pop('poison', 0)), "
+     "zke_queue_release(zke_queue_pop('poison', 0)), "
+     "zke_queue_release(zke_queue_pop('poison', 0)), "
+     "zke_queue_release(zke_queue_pop('poison', 0)), "
+     "zke_queue_release(zke_queue_pop('poison', 0)), "
+     "zke_queue_pop('poison', 0)",
+     "1|1|1|1|1|1|NULL"},
     {"SELECT zke_queue_ack(1)",
      "ZKE_LOST: zke_queue_ack(): this connection has no item 1"},
 
