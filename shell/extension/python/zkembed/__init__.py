@@ -38,11 +38,10 @@ def connect(path, **options):
 
 
 async def _poll(session, left):
-    """Sleep without a loop."""
+    """Sleep without a loop.  Whoever looks again dispatches what came."""
     poll = select.poll()
     poll.register(session.call("fd"), select.POLLIN)
     poll.poll(None if left is None else left * 1000)
-    session.call("dispatch")
 
 
 async def _loop(session, left):
