@@ -10079,12 +10079,14 @@ static bool sess_is_delayed(int rc) {
 /* A burial that fails after much work would fail again and again, with the
  * gate held: a hundred thousand nodes on a full disk.  So it is put off for
  * 16 times as long as it took, and costs at most a seventeenth of the time.
- * Without memory to note that, it is tried at each sweep. */
-enum { SESS_REST = 16 };
+ * But not for longer than half a minute: the process may have been stopped
+ * meanwhile.  Without memory to note that, it is tried at each sweep. */
+enum { SESS_REST = 16, SESS_REST_MOST_MS = 30000 };
 
 /* Note that the burial of a session has failed after it took so many ns. */
 static void sess_put_off(store *s, int64_t session, int64_t now, int64_t took) {
   size_t n, kept = 0;
+  int64_t rest = base_min(took, SESS_REST_MOST_MS * ZKE_MS / SESS_REST);
   int64_t *at = buf_ints(&s->put_off, &n);
   for (size_t i = 0; i < n; i += 2) { /* drop those whose time is over */
     if (at[i] == session || at[i + 1] <= now) continue;
@@ -10093,7 +10095,7 @@ static void sess_put_off(store *s, int64_t session, int64_t now, int64_t took) {
   }
   s->put_off.len = kept * sizeof *at;
   buf_add_int(&s->put_off, session);
-  buf_add_int(&s->put_off, base_later(now, took * SESS_REST));
+  buf_add_int(&s->put_off, base_later(now, rest * SESS_REST));
   if (s->put_off.failed) buf_free(&s->put_off);
 }
 

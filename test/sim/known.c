@@ -59,13 +59,18 @@ bool known_may_end(int slot) {
   return s->may_end && !(s->leased && calm && sim.now - s->heard < safe);
 }
 
-int64_t known_slow_ms(void) {
+/* For how many ms the faults of a kind have lasted that struck. */
+static int64_t sum_of(char kind) {
   int64_t ms = 0;
   for (int i = 0; i < the_plan.faults; i++)
-    if (the_plan.fault[i].kind == 'l' && the_plan.fault[i].done)
+    if (the_plan.fault[i].kind == kind && the_plan.fault[i].done)
       ms += the_plan.fault[i].arg;
   return ms;
 }
+
+int64_t known_slow_ms(void) { return sum_of('l'); }
+
+int64_t known_held_ms(void) { return sum_of('l') + sum_of('s'); }
 
 /* Is it a call whose name begins so? */
 static bool begins_with(const known_call *c, const char *name) {

@@ -45,6 +45,8 @@ bool known_may_end(int slot);
 /* For how many ms the slow syncs have lasted that struck, in all: a call can
  * take as long. */
 int64_t known_slow_ms(void);
+/* The same of those and of the stops. */
+int64_t known_held_ms(void);
 
 known_call known_begin(int slot, const char *name);
 /* Returns rc.  Is it one that the call may give (P5, P10, P11), and did it come
