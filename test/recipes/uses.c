@@ -496,10 +496,20 @@ static int join_partition(zke *z, const char *name, zke_partition **p) {
   return rc == ZKE_OK ? zke_partition_wait(*p, ZKE_FOREVER) : rc;
 }
 
-static void leave_partition(zke *z, zke_partition *p) {
+static void stop_using_items(void) {
   zke_lab_leave("x");
   zke_lab_leave("y");
+}
+
+static void leave_partition(zke *z, zke_partition *p) {
+  stop_using_items();
   went(z, zke_partition_leave(p));
+}
+
+/* What could not wait for all its items may have some. */
+static void free_partition(zke_partition *p) {
+  stop_using_items();
+  zke_partition_free(p);
 }
 
 /* There are as many items as members, so each has one at least. */
@@ -515,7 +525,7 @@ static void use_partition(zke *z, void *name) {
     check_items(z, p);
     leave_partition(z, p);
   }
-  zke_partition_free(p);
+  free_partition(p);
 }
 
 /* Stays until another has got its part, which gets all of it if this one
@@ -527,7 +537,7 @@ static void share_partition(zke *z, void *name) {
     await_seen(z);
     leave_partition(z, p);
   }
-  zke_partition_free(p);
+  free_partition(p);
 }
 
 static void get_part(zke *z, void *name) {
@@ -537,7 +547,7 @@ static void get_part(zke *z, void *name) {
     if (tell_seen(z)) zke_lab_spare();
     leave_partition(z, p);
   }
-  zke_partition_free(p);
+  free_partition(p);
 }
 
 static void keep_node(zke *z, void *arg) {
