@@ -7593,7 +7593,7 @@ static int txn_run(store *s, zke *z, enum txn_class want, txn_body body,
       if (want == TXN_GUESS) z->guess_light = !full;
       if (want == TXN_LEARN) txn_learn(z, t.needed);
       rc = txn_commit(&t);
-      if (z && rc == ZKE_OK) base_zxid = t.zxid;
+      if (z) base_zxid = rc == ZKE_OK ? t.zxid : 0; /* no discard's before it */
       return rc;
     }
     if (rc == ZKE_FORKED) return rc; /* the transaction is the parent's */
