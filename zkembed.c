@@ -9917,6 +9917,8 @@ typedef struct sess_end_arg {
   bool ended;
   bool died;       /* its process did */
   int64_t carrier; /* that it had */
+  int64_t began;   /* the work, once there was nothing to wait for; 0: it has
+                      not */
 } sess_end_arg;
 
 /* A session's row, as far as it decides about its life. */
@@ -10078,9 +10080,10 @@ static bool sess_is_delayed(int rc) {
 
 /* A burial that fails after much work would fail again and again, with the
  * gate held: a hundred thousand nodes on a full disk.  So it is put off for
- * 16 times as long as it took, and costs at most a seventeenth of the time.
- * But not for longer than half a minute: the process may have been stopped
- * meanwhile.  Without memory to note that, it is tried at each sweep. */
+ * 16 times as long as its work took, and costs at most a seventeenth of the
+ * time.  But not for longer than half a minute: the process may have been
+ * stopped meanwhile.  Without memory to note that, it is tried at each sweep.
+ */
 enum { SESS_REST = 16, SESS_REST_MOST_MS = 30000 };
 
 /* Note that the burial of a session has failed after it took so many ns. */
@@ -10218,6 +10221,7 @@ static int sess_end_body(txn *t, void *arg) {
   sess_end_arg *end = arg;
   sess_row row;
   bool found;
+  end->began = host_now(t->s);
   int rc = sess_read_row(t->s, end->session, &row, &found);
   if (rc != ZKE_OK || !found) return rc;
   life_forget(t->s); /* what counts is the file that is there now */
@@ -10252,13 +10256,12 @@ static void sess_tell_end(store *s, const sess_end_arg *end) {
 /* End a session as it is said in *end, whose `ended` then tells whether this
  * call did it.  When trying, the gate is not waited for. */
 static int sess_end_as(store *s, sess_end_arg *end, bool trying) {
-  int64_t start = host_now(s);
   int rc =
       (trying ? txn_try : txn_run)(s, NULL, TXN_NORMAL, sess_end_body, end);
   end->ended = rc == ZKE_OK && end->ended;
   if (rc != ZKE_OK && !sess_is_delayed(rc)) {
     int64_t now = host_now(s);
-    sess_put_off(s, end->session, now, now - start);
+    sess_put_off(s, end->session, now, end->began ? now - end->began : 0);
   }
   if (end->ended && end->why != SESS_CLOSE && end->why != SESS_DETACH)
     sess_tell_end(s, end);
