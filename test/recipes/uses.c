@@ -467,7 +467,8 @@ static void watch_group(zke *z, void *arg) {
     bool awake = true;
     while (awake && !m.joined) awake = sleep_on(z);
     if (awake) compare_members(z, group, &m);
-    if (awake && tell_seen(z)) zke_lab_spare();
+    awake = awake && tell_seen(z);
+    if (awake) zke_lab_spare();
     while (awake && m.left < m.joined) awake = sleep_on(z);
     if (awake) compare_members(z, group, &m);
   }
