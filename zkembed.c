@@ -4483,9 +4483,11 @@ static int app_note_pages(void *arg, sqlite3 *db, const char *name, int pages) {
 static int app_guest_error(store *s, sqlite3 *db, int sqlite_rc,
                            const char *doing) {
   int rc = sql_code(sqlite_rc);
+  bool told = (sqlite3_errcode(db) & 0xff) == (sqlite_rc & 0xff);
   if ((sqlite_rc & 0xff) == SQLITE_CONSTRAINT) rc = ZKE_SQL;
   return base_fail(rc, "%s: %s: %s (SQLite %d)", s->name, doing,
-                   sqlite3_errmsg(db), sqlite_rc);
+                   told ? sqlite3_errmsg(db) : sqlite3_errstr(sqlite_rc),
+                   sqlite_rc);
 }
 
 /* SQLite tells a setting of a connection, which is a number. */
@@ -4576,6 +4578,19 @@ static int app_run_end(sqlite3_stmt *st) {
   return sqlite3_reset(st);
 }
 
+/* COMMIT of the program's connection: an SQLite code.  A user's quota that is
+ * used up is a full disk, as in wal_put(); only the log's file knows. */
+static int app_run_commit(sqlite3 *db, sqlite3_stmt *st) {
+  int rc = app_run_end(st), error = 0;
+  sqlite3_file *log = NULL;
+  if (rc == SQLITE_OK || sqlite3_extended_errcode(db) != SQLITE_IOERR_WRITE)
+    return rc;
+  sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+  if (log && log->pMethods)
+    log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &error);
+  return error == EDQUOT ? SQLITE_FULL : rc;
+}
+
 /* Does the result of the COMMIT of the program's connection leave its outcome
  * open? */
 static bool app_is_open(sqlite3 *db, int rc) {
@@ -4596,7 +4611,7 @@ static int app_end_guest(store *s, sqlite3 *db, bool commit) {
                      "%s: the transaction has ended before zke_sql_commit()",
                      s->name);
   }
-  if (commit) rc = app_run_end(s->guest_commit);
+  if (commit) rc = app_run_commit(db, s->guest_commit);
   if (rc != SQLITE_OK) rc = app_guest_error(s, db, rc, "COMMIT");
   bool lost = commit && app_is_open(db, rc);
   if (lost) {
