@@ -157,8 +157,8 @@ const char *ext_file(const ext_connection *k);
 bool ext_is_interrupted(sqlite3 *db);
 
 /* A blocking call that sqlite3_interrupt() ends.  Between begin and end the
- * call's own waits look for it, and then cancel it: ten times a second, and less
- * often the longer it lasts.  So they do if another SQLite library comes.
+ * call's own waits look for it, and then cancel it: ten times a second, and
+ * less often the longer it lasts.  So they do if another SQLite library comes.
  *
  * ext_patience_end() returns ZKE_OK if the call was not ended so, else
  * ZKE_CANCELLED or what ext_alone() says. */

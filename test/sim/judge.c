@@ -390,8 +390,8 @@ static void unuse_floats(noted *floats[], int count) {
   for (int i = 0; i < count; i++) floats[i]->used = false;
 }
 
-/* Does it fit what is known, maybe with some of those before it?  If it is kept,
- * it is made in the model; else the tree is as it was. */
+/* Does it fit what is known, maybe with some of those before it?  If `keep`, it
+ * is made in the model; else the tree is as it was. */
 static bool try_call(noted *c, const rows *r, fitting *fits, bool keep,
                      char **text) {
   noted *floats[FLOATS];
