@@ -20,6 +20,8 @@ typedef struct keeper {
   char path[40]; /* what it was about */
   int type;
   bool again;       /* another thread may be told of it once more */
+  int calls;        /* of threads, that set it or take it back now */
+  bool mixed;       /* nobody knows what these come to */
   int64_t alarm_ms; /* 0: none */
 } keeper;
 
@@ -159,11 +161,20 @@ static void untold(const ops_actor *a, keeper *k) {
 
 /* ---- registering ---- */
 
-/* The watch is there, and is told of what comes after a zxid. */
-static void begins(keeper *k, int64_t since) {
-  k->watches = true;
-  k->since = since;
+/* A call that sets the watch, or takes it back, begins.  If another thread's
+ * runs, too, nobody knows which comes first.  If there is a watch already, the
+ * older state counts. */
+static void call_begins(keeper *k, bool sets) {
+  k->mixed |= k->calls++ > 0 || (sets && k->watches);
+}
+
+/* The call has ended.  If no other came between, there is a watch now or none,
+ * and it is told of what comes after a zxid (0: not known). */
+static void call_ends(keeper *k, bool watches, int64_t since) {
+  k->watches = watches || k->mixed;
+  k->since = k->mixed ? 0 : since;
   k->told = 0;
+  if (--k->calls == 0) k->mixed = false;
 }
 
 /* What the watch has told of before is told once more. */
@@ -173,6 +184,7 @@ static void watch_since(const ops_actor *a, keeper *k) {
   int64_t zxid = zke_zxid();
   if (!zxid) return; /* a child that has not asked for it yet */
   ops_wait(a, (int64_t)sim_load(a->slot, 50));
+  call_begins(k, true);
   k->watches = true;
   k->zxid = 0; /* what was told comes once more */
   k->again = !is_alone();
@@ -183,30 +195,31 @@ static void watch_since(const ops_actor *a, keeper *k) {
   known_end(c, refused ? ZKE_OK : rc);
   if (refused && the_plan.k.history)
     sim_found("P3: watch_since: %s", zke_errmsg());
-  if (refused) k->watches = false;
-  if (rc == ZKE_OK) begins(k, zxid);
+  call_ends(k, !refused, rc == ZKE_OK ? zxid : 0);
 }
 
 /* A watch of what comes from now on. */
 static void watch_more(const ops_actor *a, keeper *k) {
+  call_begins(k, true);
   k->watches = true;
   known_call c = known_begin(a->slot, "add_watch");
   int rc =
       zke_add_watch(a->z, "/q", ZKE_WATCH_PERSISTENT_RECURSIVE, on_event, k);
-  if (known_end(c, rc) == ZKE_OK) begins(k, zke_zxid());
+  known_end(c, rc);
+  call_ends(k, true, rc == ZKE_OK ? zke_zxid() : 0);
 }
 
 /* No event comes after that; after zke_forget() not even if it failed. */
 static void watch_less(const ops_actor *a, keeper *k) {
   bool forgets = sim_load(a->slot, 2);
+  call_begins(k, false);
   known_call c = known_begin(a->slot, forgets ? "forget" : "remove_watch");
   int rc = forgets ? zke_forget(a->z, on_event, k)
                    : zke_remove_watch(a->z, "/q", ZKE_WATCH_ANY, on_event, k);
   if (rc == ZKE_NOWATCHER && k->since && is_alone())
     sim_found("P3: the watch of /q is not there");
   known_end(c, rc);
-  if (rc == ZKE_OK || rc == ZKE_NOWATCHER || forgets) k->watches = false;
-  k->since = 0;
+  call_ends(k, rc != ZKE_OK && rc != ZKE_NOWATCHER && !forgets, 0);
 }
 
 /* An alarm in place of the one that there is. */
