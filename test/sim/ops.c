@@ -371,6 +371,12 @@ static void op_expire(const ops_actor *a) {
 
 /* ---- waiting ---- */
 
+/* So the checks know: a session that must not end has, or one that had to. */
+int ops_told(const ops_actor *a, int rc) {
+  bool over = rc == ZKE_OK && zke_state(a->z) == ZKE_STATE_EXPIRED;
+  return over ? ZKE_SESSIONEXPIRED : rc;
+}
+
 /* As in a loop of the program's own. */
 static void wait_outside(const ops_actor *a, int64_t ms) {
   int fd = -1, count = 0;
@@ -380,7 +386,7 @@ static void wait_outside(const ops_actor *a, int64_t ms) {
   known_call c = known_begin(a->slot, "dispatch");
   int rc = zke_dispatch(a->z, &count);
   forked_returned(a->slot, a->z, rc);
-  known_end(c, rc);
+  known_end(c, ops_told(a, rc));
 }
 
 int ops_wait(const ops_actor *a, int64_t ms) {
@@ -391,7 +397,7 @@ int ops_wait(const ops_actor *a, int64_t ms) {
   watches_wait(a->slot, a->thread, false);
   c.at += ms * SIM_MS; /* what it may take beside */
   int quiet = rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK : rc;
-  known_end(c, quiet);
+  known_end(c, ops_told(a, quiet));
   return rc;
 }
 

@@ -23,6 +23,8 @@ typedef struct ops_actor {
  *             that it got is for zke_free(); path_out may be NULL
  * ops_any   - one call, or some that belong together
  * ops_wait  - sleep for events for ms
+ * ops_told  - what a dispatch or a wait has come to: it returns ZKE_OK, too, if
+ *             it has found that the session is over
  * ops_look  - read all and compare with what is known */
 int ops_open(int slot, zke **z_out);
 int ops_nodes(const ops_actor *a);
@@ -31,6 +33,7 @@ int ops_create(const ops_actor *a, const char *name, const char *path,
                const char *data, int mode, char **path_out);
 void ops_any(const ops_actor *a);
 int ops_wait(const ops_actor *a, int64_t ms);
+int ops_told(const ops_actor *a, int rc);
 void ops_look(const ops_actor *a);
 void ops_check(const ops_actor *a);
 int ops_close(int slot, zke *z);

@@ -133,7 +133,7 @@ static void dispatch_to(const ops_actor *a, keeper *k) {
   c = known_begin(a->slot, "dispatch_to");
   int rc = zke_dispatch_to(a->z, zxid, NULL, &more);
   forked_returned(a->slot, a->z, rc);
-  known_end(c, rc);
+  rc = known_end(c, ops_told(a, rc));
   if (rc != ZKE_OK || !counts(k) || k->zxid > zxid || zxid < k->since) return;
   check_told(a, k, zxid, k->told, k->told, "dispatch_to");
 }
