@@ -39,6 +39,7 @@ static const zke_change_list *history;
 
 static struct {
   int64_t id;
+  int64_t seen; /* the last zxid that it has seen, or was told of */
   zke *z;
 } sessions[SESSIONS];
 static int session_count;
@@ -94,14 +95,23 @@ static void on_change(zke *z, int type, int state, const char *path,
   if (type >= 0) notes_event_add(&made, type, path, playing);
 }
 
-/* A watch of the load's, in the model.  A new epoch ends all sessions, before
- * it changes anything. */
+/* Did the session live in the epoch that is played?  After a cut none of those
+ * before does.  But if the files do not tell how far the zxids had come, a new
+ * epoch begins, too, and those that live go on (doc/design.md 7). */
+static bool is_in_epoch(int64_t session) {
+  for (int i = 0; i < session_count; i++)
+    if (sessions[i].id == session)
+      return playing >> 32 <= sessions[i].seen >> 32;
+  return false;
+}
+
+/* A watch of the load's, in the model. */
 static void on_owed(zke *z, int type, int state, const char *path,
                     void *context) {
   (void)z, (void)state;
   noted *c = context;
-  bool same_epoch = playing >> 32 == c->session >> 32;
-  if (type >= 0 && same_epoch) notes_event_add(&c->owed, type, path, playing);
+  if (type >= 0 && is_in_epoch(c->session))
+    notes_event_add(&c->owed, type, path, playing);
 }
 
 /* A session of the model with an id, which is its zxid. */
@@ -134,6 +144,19 @@ static void model_start(void) {
                          on_change, NULL);
 }
 
+/* The last zxid that a session has seen, or was told of. */
+static int64_t last_seen(int64_t session) {
+  int64_t last = session;
+  for (int i = 0; i < notes_count; i++) {
+    const noted *c = notes_all[i];
+    if (c->session != session) continue;
+    if (c->zxid > last) last = c->zxid;
+    for (int k = 0; k < c->told.count; k++)
+      if (c->told.at[k].zxid > last) last = c->told.at[k].zxid;
+  }
+  return last;
+}
+
 /* The session of an id, which begins when it is first heard of. */
 static zke *session_of(int64_t id) {
   for (int i = 0; i < session_count; i++)
@@ -142,6 +165,7 @@ static zke *session_of(int64_t id) {
   if (session_count == SESSIONS) sim_bug("too many sessions");
   zke *z = open_at(observer, id);
   sessions[session_count].id = id;
+  sessions[session_count].seen = last_seen(id);
   sessions[session_count++].z = z;
   return z;
 }
