@@ -730,7 +730,8 @@ ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
  *   others went on.
  * - zke_close(), zke_expire(); and with all other sessions when the host has
  *   booted, or the file is a copy: a power cut may have taken back what it
- *   owned (P8).
+ *   owned (P8).  A detached one also ends when files beside the database are
+ *   removed (doc/format.md 1).
  *
  * - A handle whose authentication failed (zke_add_auth()) does not keep the
  *   session: it ends by its timeout, as above.

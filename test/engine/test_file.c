@@ -884,12 +884,23 @@ TEST_LOOP(newcomer_is_refused_without_side_files, 0, 4) {
   ck_assert_int_eq(test_wait(&w), 0);
 }
 
-/* Side files may be removed when nobody has the database open. */
+/* Side files may be removed when nobody has the database open.  It ends the
+ * detached sessions. */
 TEST(side_files_may_go_between) {
   const char *path = sample(test_path("a.db"));
+  zke_options o = ZKE_INIT(zke_options);
+  o.timeout_ms = 600000;
+  unsigned char password[16];
+  zke *z = test_open(path), *kept;
+  ck_ok(zke_open_session(z, &o, &kept));
+  int64_t id = zke_session_id(kept);
+  ck_ok(zke_password(kept, password));
+  ck_ok(zke_detach(kept));
+  ck_ok(zke_close(z));
   for (int i = 1; i < BESIDE; i++) unlink(joined(path, beside[i]));
   test_remove(joined(path, "-zke"));
-  zke *z = test_open(path);
+  z = test_open(path);
+  ck_rc(zke_attach(z, id, password, NULL, &kept), ZKE_SESSIONEXPIRED);
   expect_data(z, "/a", "one");
   make_ephemeral(z, "/e");
   ck_ok(zke_close(z));

@@ -11,6 +11,7 @@
 #include "test/sim/disk.h"
 #include "test/sim/foreign.h"
 #include "test/sim/history.h"
+#include "test/sim/kept.h"
 #include "test/sim/known.h"
 #include "test/sim/load.h"
 #include "test/sim/ops.h"
@@ -114,6 +115,7 @@ void admin_begin(void) {
  * as by an error. */
 static void note_lost(void) {
   known_side_lost = true;
+  kept_adrift();
   sim_error(sim.now);
   for (int i = 0; i < SIM_SLOTS; i++)
     if (sched_lives(i)) sched_process_of(i)->adrift = sim.now;

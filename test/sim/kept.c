@@ -27,7 +27,8 @@ typedef struct kept {
   zke *z;
   int64_t id, heard;
   unsigned char password[16];
-  bool owns; /* its ephemeral was made, and that was acknowledged */
+  bool owns;   /* its ephemeral was made, and that was acknowledged */
+  bool adrift; /* files beside the database were removed; see is_lost() */
 } kept;
 
 static kept all[KEPT];
@@ -66,6 +67,12 @@ void kept_tick(void) {
  * in which nobody lives for one of another boot (doc/design.md 7). */
 static bool is_safe(const kept *k) {
   return container_shows_boot() && counted - k->heard < SAFE_MS * SIM_MS;
+}
+
+/* Were files beside the database removed, and has a new epoch begun since?  That
+ * ends the sessions that are detached (doc/design.md 7). */
+static bool is_lost(const kept *k, const ops_actor *a) {
+  return k->adrift && known_of[a->slot].id >> 32 > k->id >> 32;
 }
 
 /* The path of its ephemeral. */
@@ -115,7 +122,8 @@ static void kept_open(kept *k, const ops_actor *a) {
   char path[8];
   zke_options o = ZKE_INIT(zke_options);
   o.timeout_ms = TIMEOUT_MS;
-  *k = (kept){.state = AT_WORK, .slot = a->slot};
+  *k =
+      (kept){.state = AT_WORK, .slot = a->slot, .adrift = sched_self()->adrift};
   known_call c = known_begin(a->slot, "kept: open_session");
   int rc = call_end(c, zke_open_session(a->z, &o, &k->z));
   k->state = NONE;
@@ -161,7 +169,8 @@ static void kept_use(kept *k, const ops_actor *a) {
 }
 
 /* Take over a session that nobody has.  It may have ended, but not before its
- * timeout; and its password is right. */
+ * timeout; and its password is right.  A process that is not adrift has opened
+ * the file since the last removal, so what it can attach lives on. */
 static void kept_attach(kept *k, const ops_actor *a) {
   k->state = AT_WORK;
   k->slot = a->slot;
@@ -169,9 +178,11 @@ static void kept_attach(kept *k, const ops_actor *a) {
   int rc = call_end(c, zke_attach(a->z, k->id, k->password, NULL, &k->z));
   k->state = DETACHED;
   if (rc == ZKE_AUTHFAILED) sim_found("P5: attach: %s", zke_errmsg());
-  if (rc == ZKE_SESSIONEXPIRED) is_over(k, "attach", rc);
+  if (rc == ZKE_SESSIONEXPIRED && !is_lost(k, a)) is_over(k, "attach", rc);
+  if (rc == ZKE_SESSIONEXPIRED) k->state = NONE;
   if (rc == ZKE_CONNECTIONLOSS) k->state = NONE; /* it may be attached */
   if (rc != ZKE_OK) return;
+  k->adrift = sched_self()->adrift;
   load_count.attached++;
   k->heard = counted;
   k->state = AT_WORK;
@@ -206,6 +217,11 @@ void kept_died(int slot) {
     if (k->state == ATTACHED) k->state = DETACHED;
     if (k->state == AT_WORK) k->state = NONE; /* nobody knows */
   }
+}
+
+/* Files beside the database are removed, under all sessions. */
+void kept_adrift(void) {
+  for (int i = 0; i < KEPT; i++) all[i].adrift = true;
 }
 
 /* No session outlives a boot. */

@@ -14,10 +14,12 @@ void kept_any(const ops_actor *a);
 
 /* kept_leave  - a process ends: detach those that it has
  * kept_died   - it was killed: others may attach them
+ * kept_adrift - files beside the database are removed: see is_lost()
  * kept_forget - the host was off: none is left
  * kept_tick   - before the scheduler chooses who goes on */
 void kept_leave(int slot);
 void kept_died(int slot);
+void kept_adrift(void);
 void kept_forget(void);
 void kept_tick(void);
 
