@@ -77,21 +77,24 @@ static bool begins_with(const known_call *c, const char *name) {
   return strncmp(c->name, name, strlen(name)) == 0;
 }
 
+/* By how many ms a call may be late since other threads' calls are running: a
+ * wait and a close return after them, before their watchers and after. */
+static int64_t behind_ms(const known_call *c) {
+  bool is = begins_with(c, "wait") || begins_with(c, "dispatch") ||
+            strstr(c->name, "close");
+  return is ? 2 * BUSY_MS * (the_plan.k.threads - 1) : 0;
+}
+
 /* P10: a call must return in its time, and must not be overtaken by very many
  * changes of others, or time out long after the last fault. */
 static void check_time(const known_call *c, int rc) {
   int64_t took = known_now_without_stops(c) / SIM_MS;
-  int64_t most = BUSY_MS + SLACK_MS + known_slow_ms();
-  bool waits = begins_with(c, "wait");
-  /* a wait, or a close, returns later if another thread's call is running,
-   * before its watchers and after */
-  if (waits || begins_with(c, "dispatch") || strstr(c->name, "close"))
-    most += 2 * BUSY_MS * (the_plan.k.threads - 1);
+  int64_t most = BUSY_MS + SLACK_MS + known_slow_ms() + behind_ms(c);
   if (begins_with(c, "corner")) most += 2 * BUSY_MS; /* of several calls */
   if (the_plan.k.switches && took > most)
     sim_found("P10: %s took %lld ms: %s", c->name, (long long)took,
               zke_error_name(rc));
-  bool calm = !waits && /* others may go on meanwhile */
+  bool calm = !begins_with(c, "wait") && /* others may go on meanwhile */
               sim.last_fault < c->at && the_plan.k.switches;
   if (calm && took > 50 && changes - c->changes > TURNS * the_plan.k.processes)
     sim_found("P10: %s took %lld ms, others made %lld changes meanwhile",
@@ -127,15 +130,14 @@ static bool is_unmended(int rc) {
 }
 
 /* A handle whose files were removed ends at its next tick, which comes once a
- * second.  A call that began before may end later, and a new handle has the
- * files that are there now. */
+ * second, and not while another thread's call has the store.  A call that began
+ * before may end later. */
 static void check_adrift(const known_call *c, int rc) {
   const sched_process *p = sched_self();
   if (!p->adrift || p->unsure || rc != ZKE_OK || strcmp(c->name, "close") == 0)
     return;
-  if (strcmp(c->name, "open") == 0) return;
   int64_t ms = (c->at - p->adrift - p->stopped_ns) / SIM_MS;
-  if (ms > ADRIFT_MS + known_slow_ms())
+  if (ms > ADRIFT_MS + known_slow_ms() + behind_ms(c))
     sim_found("P5: %s goes on %lld ms after files of the handle were removed",
               c->name, (long long)ms);
 }

@@ -510,12 +510,12 @@ int ops_open(int slot, zke **z_out) {
   bool leased = the_plan.k.leases && sim_load(a.slot, 3) == 0;
   if (leased) o.lease_ms = LEASE_MS;
   *s = (known_session){.may_end = leased, .leased = leased};
+  sched_self()->adrift = 0; /* it gets the files that are there now */
   known_call c = known_begin(slot, "open");
   int rc = known_end(c, zke_open(ops_file, &o, z_out));
   bool rubbish = rc == ZKE_NOTADB || rc == ZKE_CORRUPT;
   if (rubbish) rc = known_is_rubbish(&c) ? ZKE_NOTADB : ZKE_SYSTEMERROR;
   if (rc != ZKE_OK) return rc;
-  if (c.at > sched_self()->adrift) sched_self()->adrift = 0; /* others now */
   sched_self()->unsure = sched_self()->adrift;
   s->id = zke_session_id(*z_out);
   known_session_id(s->id);
