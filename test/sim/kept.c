@@ -69,8 +69,8 @@ static bool is_safe(const kept *k) {
   return container_shows_boot() && counted - k->heard < SAFE_MS * SIM_MS;
 }
 
-/* Were files beside the database removed, and has a new epoch begun since?  That
- * ends the sessions that are detached (doc/design.md 7). */
+/* Were files beside the database removed, and has a new epoch begun since?
+ * That ends the sessions that are detached (doc/design.md 7). */
 static bool is_lost(const kept *k, const ops_actor *a) {
   return k->adrift && known_of[a->slot].id >> 32 > k->id >> 32;
 }
