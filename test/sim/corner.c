@@ -328,6 +328,7 @@ static void lost(corner *k, const ops_actor *a) {
   zke_test_fail(k->z, 0, 0);
   settle(k, rc);
   if (!expect(c, rc, ZKE_CONNECTIONLOSS) || sim.last_error >= c.at) return;
+  if (sim.now >= c.at + BUSY_MS * SIM_MS) return; /* too late for the gate */
   if (after) k->sure = s;
   k->doubt = false;
 }

@@ -11,7 +11,7 @@
 enum { VALUES = 1 << 17, VERSIONS = 1 << 14, ZXIDS = 1 << 18, IDS = 1 << 15 };
 
 /* A call waits for others for so long, and may overrun that (P10). */
-enum { BUSY_MS = 3000, ADRIFT_MS = 2000, SLACK_MS = 1500 };
+enum { ADRIFT_MS = 2000, SLACK_MS = 1500 };
 
 /* So long after the last fault no call fails any more, but by another one: a
  * wait may be as long (P11). */

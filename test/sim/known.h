@@ -15,6 +15,9 @@
 
 enum { KNOWN_REGISTERS = 3, KNOWN_LOCKS = 2, KNOWN_NUMBERS = 8192 };
 
+/* How long a handle's calls wait for the others: busy_timeout_ms. */
+enum { BUSY_MS = 3000 };
+
 /* Some values are so long that they lie on other pages than the rows of their
  * nodes: a read that is not of one state shows. */
 enum { KNOWN_BYTES = 300 };

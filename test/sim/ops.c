@@ -24,7 +24,7 @@
 #include "test/sim/watchers.h"
 #include "test/sim/watches.h"
 
-enum { BUSY_MS = 3000, LEASE_MS = 1500, TTL_MS = 200 };
+enum { LEASE_MS = 1500, TTL_MS = 200 };
 
 const char *const ops_file = "/sim/t.db";
 
