@@ -23,17 +23,18 @@ static const char *vfs_of(sqlite3 *db) {
 }
 
 /* Open a handle on the connection's file.  One without a file has a tree of its
- * own, which no other connection can see. */
+ * own, which no other connection can see.  Of what other connections may share
+ * in memory, newer SQLites tell no name. */
 static int open_handle(ext_connection *k) {
   zke_options o = ZKE_INIT(zke_options);
   const char *file = ext_file(k);
   o.flags = ZKE_OPEN_HOST;
   o.vfs = vfs_of(k->db);
-  if (!file) return zke_open(":memory:", NULL, &k->z);
   if (o.vfs && strcmp(o.vfs, "memdb") == 0)
     return zke_fail(ZKE_BADARGUMENTS,
                     "a database that connections share in memory cannot have "
                     "zkembed: use a file");
+  if (!file) return zke_open(":memory:", NULL, &k->z);
   if (sqlite3_db_readonly(k->db, "main") == 1) o.flags |= ZKE_OPEN_READONLY;
   return zke_open(file, &o, &k->z);
 }
