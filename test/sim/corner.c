@@ -430,6 +430,16 @@ static int claim(const corner *k, const ops_actor *a, sqlite3 *db,
   return rc;
 }
 
+/* COMMIT on a connection of the program's: a fault there means that the disk is
+ * bad for a while. */
+static int program_commit(corner *k, sqlite3 *db) {
+  if (sched_step(CALL_commit)) {
+    sim.bad_until = sim.now + 5 * SIM_MS;
+    sim_error(sim.bad_until);
+  }
+  return zke_sql_commit(k->z, db);
+}
+
 /* The row is written, and committed or not. */
 static void program_write(corner *k, const ops_actor *a, sqlite3 *db,
                           int64_t token) {
@@ -443,7 +453,7 @@ static void program_write(corner *k, const ops_actor *a, sqlite3 *db,
   bool commits = rc == SQLITE_OK && sim_load(a->slot, 3);
   if (commits) doubt(k, &s);
   c = known_begin(a->slot, commits ? "corner: sql_commit" : "sql_rollback");
-  rc = commits ? zke_sql_commit(k->z, db) : zke_sql_rollback(k->z, db);
+  rc = commits ? program_commit(k, db) : zke_sql_rollback(k->z, db);
   if (commits) settle(k, rc);
   expect(c, rc, ZKE_OK);
 }

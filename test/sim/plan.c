@@ -136,6 +136,15 @@ static plan_fault any_error(const plan *p) {
   return f;
 }
 
+/* A COMMIT of the program's, of which there are few. */
+static void plan_commit(plan *p) {
+  add(p, (plan_fault){.kind = 'e',
+                      .slot = (int)below(p->k.processes),
+                      .call = CALL_commit,
+                      .at = some(3),
+                      .arg = EIO});
+}
+
 /* Calls that fail. */
 static void plan_errors(plan *p) {
   static const sim_call syncs[] = {CALL_dsync, CALL_dbsync, CALL_cksync};
@@ -422,6 +431,7 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   plan_errors(p);
   plan_host(p);
   for (int64_t n = one_in(3) ? 0 : 1 + below(3); n > 0; n--) plan_chain(p);
+  if (one_in(16)) plan_commit(p);
   if (one_in(5)) k->foreign = 1;
   if (one_in(6)) chain_administrator(p);
   if (one_in(4)) k->medium = 1 + below(3);

@@ -149,7 +149,8 @@ typedef enum sim_stream {
   X(shmlock, "I")                                       \
   X(shmunlock, "")                                      \
   X(barrier, "")                                        \
-  X(shmunmap, "")
+  X(shmunmap, "")                                       \
+  X(commit, "I") /* a program's own, as it begins */
 
 #define SIM_CALL_ENUM(name, errors) CALL_##name,
 typedef enum sim_call { SIM_CALL_LIST(SIM_CALL_ENUM) CALL_any } sim_call;
