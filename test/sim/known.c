@@ -94,8 +94,10 @@ static void check_time(const known_call *c, int rc) {
   if (the_plan.k.switches && took > most)
     sim_found("P10: %s took %lld ms: %s", c->name, (long long)took,
               zke_error_name(rc));
+  bool whole = sim.full_until < c->at && sim.quota_until < c->at &&
+               sim.bad_until < c->at;    /* else there is no line to stand in */
   bool calm = !begins_with(c, "wait") && /* others may go on meanwhile */
-              sim.last_fault < c->at && the_plan.k.switches;
+              whole && sim.last_fault < c->at && the_plan.k.switches;
   if (calm && took > 50 && changes - c->changes > TURNS * the_plan.k.processes)
     sim_found("P10: %s took %lld ms, others made %lld changes meanwhile",
               c->name, (long long)took, (long long)(changes - c->changes));
