@@ -136,7 +136,7 @@ static bool is_unmended(int rc) {
  * before may end later. */
 static void check_adrift(const known_call *c, int rc) {
   const sched_process *p = sched_self();
-  if (!p->adrift || p->unsure || rc != ZKE_OK || strcmp(c->name, "close") == 0)
+  if (!p->adrift || p->unsure || rc != ZKE_OK || strstr(c->name, "close"))
     return;
   int64_t at = c->at < sim.now ? c->at : sim.now; /* a wait's is its end */
   int64_t ms = (at - p->adrift - p->stopped_ns) / SIM_MS;
