@@ -14328,13 +14328,13 @@ static int store_roll_back(store *s, enum schema_kind *kind) {
 
 /* Make the tables in a program's database, with the gate held.  It may have
  * been in use for years: so write-ahead logging comes first, and the COMMIT is
- * synced, as any durable one, directory and all.  That it can hold them is
- * known by now, but for an empty file, which a program may just have filled. */
+ * synced, as any durable one (db_configure()), directory and all.  That it can
+ * hold them is known by now, but for an empty file, which a program may just
+ * have filled. */
 static int store_create_hosted(store *s) {
   enum schema_kind kind = SCHEMA_STRANGER;
   int rc = db_enter_wal(s);
   if (rc == ZKE_OK) rc = schema_accept_host(s, &kind);
-  if (rc == ZKE_OK) rc = db_set_synchronous(s, true);
   if (rc == ZKE_OK) rc = wal_make_name(s);
   if (rc == ZKE_OK) rc = schema_create(s, true);
   return rc == ZKE_OK ? db_prepare_ends(s) : rc;
