@@ -83,8 +83,8 @@ struct ext_function {
   int (*run)(ext_call *c); /* ZKE_OK: its result is set, or is NULL */
 };
 
-/* How often a call that waits looks for an interruption, and at the outbox: at
- * most, and at least if there is an outbox. */
+/* The shortest time between two looks of a call that waits, for an interruption
+ * and at the outbox.  ext_outbox_gap() is the longest. */
 enum { EXT_SLICE_MS = 100 };
 
 /* The attempts of a queue that the extension makes: those of one that the

@@ -203,8 +203,8 @@ static int take(ext_call *c, const kind *is, int64_t deadline) {
 /* Join the line, or look again: its token once it is held, NULL before. */
 static int join(ext_call *c, const kind *is) {
   ext_owned **at;
-  int called, rc = get(c, is, &at);
-  if (rc == ZKE_OK) rc = zke_dispatch(c->k->z, &called); /* its turn may be */
+  int rc = get(c, is, &at);
+  if (rc == ZKE_OK) rc = zke_dispatch(c->k->z, NULL); /* its turn may be */
   if (rc == ZKE_OK) rc = is->join((*at)->object);
   if (rc != ZKE_OK) return rc;
   int64_t token = is->token((*at)->object);

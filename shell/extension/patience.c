@@ -13,8 +13,8 @@ bool ext_is_interrupted(sqlite3 *db) {
 static void patience_looks(zke *z, int type, int state, const char *path,
                            void *context);
 
-/* Look again after a tenth of the time that the call has waited: one that waits
- * for long costs next to nothing. */
+/* Look again after a tenth of the time that the call has waited: a long wait
+ * looks less often. */
 static int look_later(ext_patience *p) {
   zke *z = p->c->k->z;
   int64_t now = zke_now(z), gap = (now - p->begun_ms) / 10;

@@ -178,8 +178,8 @@ static int listen_for_item(queue *q) {
 static int run_join(ext_call *c) {
   queue *q;
   bool got = false;
-  int called, rc = get(c, &listening, &q);
-  if (rc == ZKE_OK) rc = zke_dispatch(c->k->z, &called);
+  int rc = get(c, &listening, &q);
+  if (rc == ZKE_OK) rc = zke_dispatch(c->k->z, NULL);
   do {
     if (rc == ZKE_OK) q->told = false;
     if (rc == ZKE_OK) rc = pop(c, q, 0, &got);

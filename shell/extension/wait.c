@@ -56,8 +56,8 @@ static int run_wait(ext_call *c) {
 static int run_watch(ext_call *c) {
   const char *path;
   zke_stat stat;
-  int called, rc = ext_znode(c, &path);
-  if (rc == ZKE_OK) rc = zke_dispatch(c->k->z, &called); /* an earlier change */
+  int rc = ext_znode(c, &path);
+  if (rc == ZKE_OK) rc = zke_dispatch(c->k->z, NULL); /* an earlier change */
   if (rc == ZKE_OK) rc = zke_exists(c->k->z, path, ext_wake, NULL, &stat);
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
   sqlite3_result_int64(c->sql, rc == ZKE_OK ? stat.version : -1);
