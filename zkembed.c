@@ -15781,7 +15781,7 @@ static int api_discard_now(zke *z, const char *path, bool sequential,
   int rc = base_nomem();
   if (!txn_batch_here()) rc = api_enter(z, path, flags, &d.path);
   if (rc == ZKE_OK)
-    rc = api_leave(z, txn_run(z->s, z, TXN_NORMAL, discard_body, &d));
+    rc = api_leave(z, api_change(z, TXN_NORMAL, discard_body, &d));
   if (rc != ZKE_OK) {
     atomic_store(&z->doomed, true);
     atomic_store(&z->owes, true);

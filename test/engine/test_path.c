@@ -832,22 +832,43 @@ TEST(chroot_node_is_discarded) {
   ck_ok(zke_close(z));
 }
 
+/* A session below /cr, whose node it owns, and no memory for the next call's
+ * first allocation. */
+static zke *owner_of_its_root(test_heap *heap, zke **z) {
+  zke_options options = ZKE_INIT(zke_options);
+  options.allocator = (zke_allocator){test_heap_resize, heap};
+  ck_ok(zke_open(":memory:", &options, z));
+  zke *in = test_session(*z, "/cr");
+  ck_ok(create(in, "/", ZKE_EPHEMERAL));
+  heap->fail_at = heap->calls + 1;
+  return in;
+}
+
 /* And so it is where there is no memory to note that: the session, which would
  * end if it could not be removed at once, goes on. */
 TEST(chroot_node_is_discarded_without_a_note) {
   test_heap heap = {0};
-  zke_options options = ZKE_INIT(zke_options);
-  options.allocator = (zke_allocator){test_heap_resize, &heap};
-  zke *z = NULL;
-  ck_ok(zke_open(":memory:", &options, &z));
-  zke *in = test_session(z, "/cr");
-  ck_ok(create(in, "/", ZKE_EPHEMERAL));
-  heap.fail_at = heap.calls + 1;
+  zke *z = NULL, *in = owner_of_its_root(&heap, &z);
   ck_ok(zke_discard(in, "/", ZKE_EPHEMERAL, 0));
   ck_assert_int_ge(heap.calls, heap.fail_at); /* there was no memory */
   expect_children(z, "/", "zookeeper");
   ck_ok(create(in, "/", ZKE_EPHEMERAL));
   ck_ok(zke_close(in));
+  ck_ok(zke_close(z));
+}
+
+/* zkembed.h, zke_test_fail: that reply can be lost as well, and then nothing
+ * says that the node has gone, so the session ends. */
+TEST(lost_reply_to_a_discard_without_a_note) {
+  test_heap heap = {0};
+  zke *z = NULL, *in = owner_of_its_root(&heap, &z);
+  ck_ok(zke_test_fail(in, ZKE_TEST_FAIL_BEFORE, 0));
+  ck_rc(zke_discard(in, "/", ZKE_EPHEMERAL, 0), ZKE_CONNECTIONLOSS);
+  ck_assert_int_ge(heap.calls, heap.fail_at); /* there was no memory */
+  expect_children(z, "/", "cr zookeeper");
+  ck_rc(create(in, "/", ZKE_EPHEMERAL), ZKE_SESSIONEXPIRED);
+  expect_children(z, "/", "zookeeper");
+  zke_close(in);
   ck_ok(zke_close(z));
 }
 
