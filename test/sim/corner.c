@@ -9,6 +9,7 @@
 #include "test/sim/expect.h"
 #include "test/sim/memory.h"
 #include "test/sim/os.h"
+#include "test/sim/plan.h"
 #include "test/sim/vfs.h"
 
 enum { NODES = 8, STEPS = 6, PATH = 32, LONGEST = 20000, UNDONE = -301 };
@@ -401,6 +402,56 @@ static void batch(corner *k, const ops_actor *a) {
   expect(c, rc, b.ends);
 }
 
+/* ---- what is given up ---- */
+
+/* Of the session's ephemerals there is this one, and no other. */
+static void alone(const corner *k, const ops_actor *a, const char *path) {
+  zke_strings *list = NULL;
+  known_call c = known_begin(a->slot, "corner: ephemerals");
+  int rc = zke_ephemerals(k->z, 0, NULL, &list);
+  if (expect(c, rc, ZKE_OK) &&
+      (list->count != 1 || strcmp(list->data[0], path) != 0))
+    sim_found("P6: %d ephemerals, not %s alone: the others were discarded",
+              list->count, path);
+  zke_free(list);
+}
+
+/* A call of the session's, whose reply may be lost, ends as it must. */
+static bool replied(const corner *k, known_call c, int lost, int rc) {
+  zke_test_fail(k->z, 0, 0);
+  return expect(c, rc, lost ? ZKE_CONNECTIONLOSS : ZKE_OK);
+}
+
+/* Lose the reply of the session's next change, or not.  Returns how. */
+static int lose(const corner *k, const ops_actor *a) {
+  static const int ways[] = {0, ZKE_TEST_FAIL_BEFORE, ZKE_TEST_FAIL_AFTER};
+  int way = ways[sim_load(a->slot, 3)];
+  if (way) zke_test_fail(k->z, way, 0);
+  return way;
+}
+
+/* A sequential node is made and discarded, with lost replies.  The next one
+ * comes after that, and is none of those that go. */
+static void give_up(const corner *k, const ops_actor *a) {
+  static const char path[] = "/token-";
+  enum { MODE = ZKE_EPHEMERAL_SEQUENTIAL };
+  char *name = NULL;
+  known_call c = known_begin(a->slot, "corner: to be discarded");
+  int way = lose(k, a);
+  int rc = zke_create(k->z, path, NULL, -1, ZKE_OPEN_ACL, MODE, NULL, NULL);
+  if (!replied(k, c, way, rc)) return;
+  c = known_begin(a->slot, "corner: discard");
+  way = lose(k, a);
+  rc = zke_discard(k->z, path, MODE, 0);
+  if (rc == ZKE_OK && the_plan.k.threads > 1)
+    way = 0; /* another thread's dispatch has come before */
+  if (!replied(k, c, way, rc)) return;
+  c = known_begin(a->slot, "corner: after a discard");
+  rc = zke_create(k->z, path, NULL, -1, ZKE_OPEN_ACL, MODE, &name, NULL);
+  if (expect(c, rc, ZKE_OK)) alone(k, a, name);
+  zke_free(name);
+}
+
 /* ---- a connection of the program's ---- */
 
 /* An ephemeral of the corner, whose zxid is its owner's token; 0: none. */
@@ -485,7 +536,7 @@ static void by_program(corner *k, const ops_actor *a) {
 static void some(corner *k, const ops_actor *a) {
   look(k, a);
   for (int i = 1 + (int)sim_load(a->slot, 4); i > 0 && !k->doubt; i--) {
-    switch (sim_load(a->slot, k->own ? 5 : 4)) {
+    switch (sim_load(a->slot, k->own ? 6 : 4)) {
       case 0:
         one(k, a);
         break;
@@ -496,8 +547,11 @@ static void some(corner *k, const ops_actor *a) {
       case 3:
         batch(k, a);
         break;
-      default:
+      case 4:
         lost(k, a);
+        break;
+      default:
+        give_up(k, a);
     }
   }
   if (sim_load(a->slot, 2)) look(k, a);
