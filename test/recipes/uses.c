@@ -359,28 +359,31 @@ static void close_again(zke *z, void *arg) {
 }
 
 /* Inside with the other, then out with it.  The round is broken if the other
- * has died, or if its deadline came after the round had begun, and it could not
+ * has died, or if its enter failed after the round had begun, and it could not
  * tell (zke_double_barrier_enter()).  Then it may come again, and miss the
- * caller. */
-static void pass_double_barrier(zke *z, zke_double_barrier *barrier) {
+ * caller, unless both have left. */
+static void pass_double_barrier(zke *z, zke_double_barrier *barrier,
+                                bool other_may_come_again) {
   zke_lab_assert(shared.came == 2);
-  zke_lab_spare();
+  if (!other_may_come_again) zke_lab_spare();
   shared.left++;
   int rc = zke_double_barrier_leave(barrier, ZKE_FOREVER);
-  if (rc == ZKE_OK) zke_lab_assert(shared.left == 2);
-  if (rc == ZKE_BROKEN)
+  if (rc == ZKE_OK) {
+    zke_lab_assert(shared.left == 2);
+    zke_lab_spare();
+  } else if (rc == ZKE_BROKEN) {
     use_may_fail(z, rc);
-  else
+  } else {
     went(z, rc);
+  }
 }
 
-static void use_double_barrier(zke *z, void *arg) {
+static void use_double_barrier(zke *z, void *other_may_come_again) {
   zke_double_barrier *barrier = NULL;
-  (void)arg;
   if (!went(z, zke_double_barrier_new(z, "/double", 2, NULL, &barrier))) return;
   shared.came++;
   if (went(z, zke_double_barrier_enter(barrier, NULL, 0, ZKE_FOREVER, NULL)))
-    pass_double_barrier(z, barrier);
+    pass_double_barrier(z, barrier, other_may_come_again != NULL);
   zke_double_barrier_free(barrier);
 }
 
@@ -392,14 +395,16 @@ static void come_again(zke *z, void *arg) {
   shared.came++;
   int64_t deadline = zke_now(z) + 1000;
   int rc = zke_double_barrier_enter(barrier, NULL, 0, deadline, NULL);
-  if (was_late(rc) && zke_state(z) != ZKE_STATE_EXPIRED) {
+  bool late = was_late(rc);
+  if (late && zke_state(z) != ZKE_STATE_EXPIRED) {
     shared.came--;
     zke_lab_yield();
     shared.came++;
     rc = zke_double_barrier_enter(barrier, NULL, 0, ZKE_FOREVER, NULL);
+    late = false;
   }
   /* With its session at an end it may be late for a round that has begun. */
-  if (!was_late(rc) && went(z, rc)) pass_double_barrier(z, barrier);
+  if (!late && went(z, rc)) pass_double_barrier(z, barrier, false);
   zke_double_barrier_free(barrier);
 }
 
@@ -1208,8 +1213,7 @@ static void keep_node_by_hand(zke *z, void *arg) {
   if (!went(z, zke_persistent_node_new(z, "/status", "up", 2, NULL, &node)))
     return;
   if (went(z, zke_persistent_node_acquire(node, ZKE_FOREVER))) {
-    tell_seen(z);
-    await_node(z, "/again");
+    if (tell_seen(z)) await_node(z, "/again");
     went(z, zke_persistent_node_release(node));
   }
   zke_persistent_node_free(node);
@@ -1600,7 +1604,7 @@ const use uses[] = {
      .waits = true,
      .timeouts = true}, /* a step whose reply was lost is made again later */
     {.name = "double_barrier_again",
-     .parties = {{use_double_barrier, NULL}, {come_again, NULL}},
+     .parties = {{use_double_barrier, "again"}, {come_again, NULL}},
      .waits = true,
      .timeouts = true},
     {.name = "meet",

@@ -224,13 +224,12 @@ static bool is_honest(const party *p, zke *z, int rc) {
   }
 }
 
-/* The others may miss what the party did not do.  One that was spare in a round
- * that is broken is missed by a member that comes again. */
+/* The others may miss what the party did not do. */
 bool use_may_fail(zke *z, int rc) {
   party *p = self();
   if (!p) return now.maker >= 0; /* the tree that is made does not count then */
   p->failed = true;
-  if (!p->spare || rc == ZKE_BROKEN) p->missed = true;
+  if (!p->spare) p->missed = true;
   return is_honest(p, z, rc);
 }
 
