@@ -192,6 +192,12 @@ void disk_sync_part(disk_node *n, int64_t mark, int thousandths) {
   }
 }
 
+bool disk_is_durable(const disk_node *n) {
+  return n->now.size == n->durable.size &&
+         (!n->now.size ||
+          memcmp(n->now.data, n->durable.data, (size_t)n->now.size) == 0);
+}
+
 /* From a fast disk to a slow one, by chance. */
 int64_t disk_sync_ns(void) { return 50000 + (int64_t)disk_random(3000000); }
 

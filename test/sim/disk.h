@@ -134,6 +134,8 @@ void disk_sync_part(disk_node *n, int64_t mark, int thousandths);
 /* The names of the directory, or of the one that a path lies in. */
 void disk_sync_names(const disk_node *directory);
 void disk_sync_parent(const char *path);
+/* Is a file's content on the disk, so that a power cut leaves it? */
+bool disk_is_durable(const disk_node *n);
 /* How long a sync takes. */
 int64_t disk_sync_ns(void);
 
