@@ -1277,8 +1277,9 @@ static void read_until(zke *z, bool complies) {
   if (!went(z, zke_rwlock_new(z, "/rwlock", &o, &rw))) return;
   if (went(z, zke_rwlock_acquire(rw, ZKE_RWLOCK_READ, ZKE_FOREVER))) {
     zke_lab_enter("reads", ZKE_LAB_MOST);
-    if (tell_seen(z)) zke_lab_spare();
-    while (!r.lost && !(r.asked && complies) && sleep_on(z)) continue;
+    bool told = tell_seen(z);
+    if (told) zke_lab_spare();
+    while (told && !r.lost && !(r.asked && complies) && sleep_on(z)) continue;
     zke_lab_leave("reads");
   }
   zke_rwlock_free(rw);
@@ -1328,8 +1329,8 @@ static void keep_permit(zke *z, void *arg) {
   (void)arg;
   if (!went(z, zke_semaphore_new(z, "/sem", NULL, &sem))) return;
   if (went(z, zke_semaphore_acquire(sem, 1, ZKE_FOREVER))) {
-    if (shared.came++) tell_seen(z); /* the other one was first */
-    await_seen(z);
+    bool alone = !shared.came++; /* else the other one was first */
+    if (alone || tell_seen(z)) await_seen(z);
     went(z, zke_semaphore_release(sem));
   }
   zke_semaphore_free(sem);

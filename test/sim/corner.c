@@ -40,7 +40,8 @@ typedef struct corner {
   int row;     /* the number of its row */
   zke *z;      /* by which the calls go now, and the paths' beginning there */
   char prefix[8];
-  bool own; /* the handle has no other user */
+  bool own;    /* the handle has no other user */
+  bool doomed; /* and its session may end by itself */
 } corner;
 
 static corner corners[SIM_SLOTS];
@@ -432,7 +433,7 @@ static int lose(const corner *k, const ops_actor *a) {
 
 /* A sequential node is made and discarded, with lost replies.  The next one
  * comes after that, and is none of those that go. */
-static void give_up(const corner *k, const ops_actor *a) {
+static void give_up(corner *k, const ops_actor *a) {
   static const char path[] = "/token-";
   enum { MODE = ZKE_EPHEMERAL_SEQUENTIAL };
   char *name = NULL;
@@ -445,7 +446,8 @@ static void give_up(const corner *k, const ops_actor *a) {
   rc = zke_discard(k->z, path, MODE, 0);
   if (rc == ZKE_OK && the_plan.k.threads > 1)
     way = 0; /* another thread's dispatch has come before */
-  if (!replied(k, c, way, rc)) return;
+  k->doomed = way && sim.last_error >= c.at; /* no memory to note it */
+  if (!replied(k, c, way, rc) || k->doomed) return;
   c = known_begin(a->slot, "corner: after a discard");
   rc = zke_create(k->z, path, NULL, -1, ZKE_OPEN_ACL, MODE, &name, NULL);
   if (expect(c, rc, ZKE_OK)) alone(k, a, name);
@@ -535,7 +537,8 @@ static void by_program(corner *k, const ops_actor *a) {
 /* Some calls by the corner's handle of now. */
 static void some(corner *k, const ops_actor *a) {
   look(k, a);
-  for (int i = 1 + (int)sim_load(a->slot, 4); i > 0 && !k->doubt; i--) {
+  for (int i = 1 + (int)sim_load(a->slot, 4); i > 0 && !k->doubt && !k->doomed;
+       i--) {
     switch (sim_load(a->slot, k->own ? 6 : 4)) {
       case 0:
         one(k, a);
@@ -554,7 +557,7 @@ static void some(corner *k, const ops_actor *a) {
         give_up(k, a);
     }
   }
-  if (sim_load(a->slot, 2)) look(k, a);
+  if (sim_load(a->slot, 2) && !k->doomed) look(k, a);
 }
 
 /* The corner of the actor's slot, by the process's handle. */
@@ -562,7 +565,7 @@ static corner *corner_of(const ops_actor *a) {
   corner *k = &corners[a->slot];
   k->row = 1 + a->slot;
   k->z = a->z;
-  k->own = false;
+  k->own = k->doomed = false;
   snprintf(k->prefix, sizeof k->prefix, "/o%d", a->slot);
   return k;
 }

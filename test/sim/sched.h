@@ -45,6 +45,7 @@ typedef struct sched_process {
   sched_watched watched;    /* of a forked one */
   void (*at_fork[3])(void); /* pthread_atfork(): prepare, parent, child */
   int64_t adrift; /* when files were removed under it; 0: they were not */
+  int64_t felt;   /* when the last call ended that had begun before that */
   bool unsure;    /* it was opening them, and may have got either */
 } sched_process;
 
