@@ -7,12 +7,13 @@ SIM_OBJECTS := $(patsubst test/sim/%.c,$(BUILD)/sim/%.o, \
   $(filter-out %/engine.c test/sim/calibrate%,$(wildcard test/sim/*.c))) \
   $(BUILD)/sim/fiber.o $(BUILD)/sim/drawing.o $(BUILD)/sim/model.o \
   $(BUILD)/sim/uses.o $(BUILD)/sim/recipes.o
-SIM_RECIPES := $(patsubst recipes/%.c,$(BUILD)/sim/recipes/%.o, \
-  $(wildcard recipes/*.c recipes/part/*.c))
+SIM_RECIPES := $(patsubst %.c,$(BUILD)/sim/%.o, \
+  $(wildcard recipes/*.c recipes/part/*.c) \
+  shell/extension/outbox.c shell/extension/owned.c)
 # A cleanup handler is a matter of the compiler with -fexceptions, and leaves no
 # trace in what the C library keeps for the one real thread.
 SIM_CFLAGS = $(COMMON_CFLAGS) -O1 -fno-lto -fexceptions -I. -I$(BUILD)/sim \
-  -D_GNU_SOURCE= $(WARNINGS)
+  -D_GNU_SOURCE= -DSQLITE_CORE= $(WARNINGS)
 # Few pages, so that checkpoints come often.
 SIM_ENGINE = -DZKE_CHECKPOINT_PAGES=40 -DZKE_CHECKPOINT_RETRY_PAGES=20 \
   -fdata-sections
@@ -26,7 +27,7 @@ $(BUILD)/sim/model.o: test/model/model.c
 	$(cc) $(SIM_CFLAGS) -c -o $@ $<
 $(BUILD)/sim/uses.o: test/recipes/uses.c
 	$(cc) $(SIM_CFLAGS) -c -o $@ $<
-$(BUILD)/sim/recipes/%.o: recipes/%.c
+$(SIM_RECIPES): $(BUILD)/sim/%.o: %.c
 	$(cc) $(SIM_CFLAGS) -include test/sim/instead.h -c -o $@ $<
 $(BUILD)/sim/function_list.h: zkembed.h test/functions.awk
 	$(call run,AWK) awk -f test/functions.awk zkembed.h >$@
@@ -63,7 +64,7 @@ $(BUILD)/sim/cover/simulation: $(BUILD)/sim/cover/engine.o $(SIM_OBJECTS) \
 	$(call run,LD) $(CC) $(LINK) --coverage -o $@ $< $(SIM_OBJECTS) $(SIM_LIBS)
 
 -include $(wildcard $(BUILD)/sim/*.d $(BUILD)/sim/*/*.d \
-  $(BUILD)/sim/recipes/part/*.d)
+  $(BUILD)/sim/recipes/part/*.d $(BUILD)/sim/shell/extension/*.d)
 
 ##@ The simulated host
 ## sim             random calls of simulated processes, with faults: SEED=1

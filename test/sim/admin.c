@@ -15,6 +15,7 @@
 #include "test/sim/known.h"
 #include "test/sim/load.h"
 #include "test/sim/ops.h"
+#include "test/sim/outbox.h"
 #include "test/sim/plan.h"
 #include "test/sim/rounds.h"
 #include "test/sim/sched.h"
@@ -128,6 +129,7 @@ static void make_backup(void) {
   taken = true;
   known_keep();
   corner_keep();
+  outbox_keep();
   history_keep();
   foreign_keep();
 }
@@ -142,6 +144,7 @@ static void restore(bool moves) {
   known_go_back();
   rounds_go_back();
   corner_go_back();
+  outbox_go_back();
   history_go_back();
   foreign_go_back();
   load_cut();

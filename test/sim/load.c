@@ -9,6 +9,7 @@
 #include "test/sim/kept.h"
 #include "test/sim/line.h"
 #include "test/sim/ops.h"
+#include "test/sim/outbox.h"
 #include "test/sim/plan.h"
 #include "test/sim/rounds.h"
 #include "test/sim/sched.h"
@@ -99,6 +100,7 @@ static void come_to_rest(const ops_actor *a) {
       line_check(a);
       ops_look(a);
       corner_look_all(a);
+      outbox_check(a);
       rounds_check(a);
       history_check(a);
       checked = true;

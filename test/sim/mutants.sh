@@ -6,13 +6,14 @@
 #                                  `make sim-mutants`
 #
 # Plants each mistake of TABLE (test/sim/mutants) in a copy of zkembed.c, or of
-# the recipe that its line "@ FILE" names: then the word after its name is the
-# use that all runs have (RECIPES), and OBJECT... has recipes.o.  Runs the
-# simulation with it from SEEDS (1) first seeds, each time until it finds
-# something, for SECONDS (60) of processor time at most.  A mistake is found if
-# more than half of the tries find it, and if the plans of the findings find
-# nothing in the engine as it is.  A line of each comes as soon as it is known:
-# the median, the longest, how many tries found it, and what the first was told.
+# the file that its line "@ FILE" names: a recipe, whose use in all runs
+# (RECIPES) is the word after its name, or a part of the extension.  OBJECT...
+# has recipes.o.  Runs the simulation with it from SEEDS (1) first seeds, each
+# time until it finds something, for SECONDS (60) of processor time at most.  A
+# mistake is found if more than half of the tries find it, and if the plans of
+# the findings find nothing in the engine as it is.  A line of each comes as soon
+# as it is known: the median, the longest, how many tries found it, and what the
+# first was told.
 #
 # JOBS (2) mistakes at a time.  ONLY='NAME...': these only; `again` means those
 # of the track record.  mutants.sh calls itself with MUTANT=NAME for each.
@@ -32,8 +33,8 @@ plant() {
   recipe=$(awk -v name="$MUTANT" '
     /^== / { here = $2 == name; use = $3 }
     here && /^@ / { print $2, use }' "$TABLE")
+  case $recipe in recipes/*) export RECIPES="${recipe#* }" ;; esac
   if [ "$recipe" ]; then
-    export RECIPES="${recipe#* }"
     edit "${recipe% *}" &&
       sh test/sim/with_recipe.sh "$room" "${recipe% *}" "$@"
   else

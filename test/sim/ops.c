@@ -16,6 +16,7 @@
 #include "test/sim/load.h"
 #include "test/sim/memory.h"
 #include "test/sim/os.h"
+#include "test/sim/outbox.h"
 #include "test/sim/plan.h"
 #include "test/sim/rights.h"
 #include "test/sim/sched.h"
@@ -463,7 +464,8 @@ static const kind kinds[] = {
     {tree_around, 2, true},     {watchers_any, 2, true},
     {foreign_any, 1, true},     {corner_any, 2, false},
     {cancel_any, 1, false},     {tree_any, 4, false},
-    {op_watch_again, 1, true},  {rights_any, 1, false}};
+    {op_watch_again, 1, true},  {rights_any, 1, false},
+    {outbox_any, 1, false}};
 
 void ops_any(const ops_actor *a) {
   int total = 0;

@@ -25,7 +25,8 @@
  *   ops.c       the calls that they make, at random; kept.c those of kept
  *               sessions, line.c locks in line, watchers.c watches that stay,
  *               tree.c what only the model can judge, and the others,
- *               foreign.c plain SQLite, cancel.c threads that are cancelled
+ *               foreign.c plain SQLite, cancel.c threads that are cancelled,
+ *               outbox.c rows that the extension moves
  *   rounds.c    uses of recipes (test/recipes/uses.h) by these processes
  *   watches.c   the watches, and what is checked of each
  *   history.c   the engine's own history, compared at the end

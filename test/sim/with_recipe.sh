@@ -21,6 +21,6 @@ $CC $SIM_CFLAGS -iquote "$(dirname "$file")" -include test/sim/instead.h -g0 \
   -w -c -o "$room/recipe.o" "$room/$(basename "$file")"
 $LD -r -T test/sim/gather.ld -o "$room/recipes.o" "$room/recipe.o" \
   $(without "$SIM_BUILD/${file%.c}.o" "$SIM_BUILD"/recipes/*.o \
-    "$SIM_BUILD"/recipes/part/*.o)
+    "$SIM_BUILD"/recipes/part/*.o "$SIM_BUILD"/shell/extension/*.o)
 $CC -o "$room/program" $(without "$SIM_BUILD/recipes.o" "$@") \
   "$room/recipes.o" "$SIM_BUILD/engine.o" $SIM_LIBS

@@ -1,0 +1,287 @@
+/* outbox.c - see outbox.h */
+#define NOTES_PLAIN /* it judges its answers by itself */
+#include "test/sim/outbox.h"
+
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "recipes/queue.h"
+#include "shell/extension/extension.h"
+#include "test/sim/expect.h"
+#include "test/sim/plan.h"
+#include "test/sim/vfs.h"
+
+/* As a corner (corner.h), of which judge.c knows that others judge it. */
+#define ROOT "/ox"
+
+enum { ROWS = 4096, PLACES = 2, KEYS = 3, MOST = 4, SQL = 200 };
+
+typedef enum kind { PUSH, SET, BAD, KINDS } kind;
+
+/* What a row asks for, at each of the places. */
+static const char *const asked[KINDS][PLACES] = {
+    [PUSH] = {"'push','" ROOT "/q'", "'push','" ROOT "/r'"},
+    [SET] = {"'set','" ROOT "/v'", "'set','" ROOT "/w/v'"},
+    [BAD] = {"'resize','" ROOT "/q'", "'set','no-path'"}};
+static const char *const queues[PLACES] = {ROOT "/q", ROOT "/r"};
+static const char *const nodes[PLACES] = {ROOT "/v", ROOT "/w/v"};
+
+/* Is a row's transaction committed? */
+typedef enum fate { NEVER, PERHAPS, SURELY } fate;
+
+/* The rows that were added, in the order of their ids: whoever adds one has
+ * SQLite's write lock.  A row's data is its place here. */
+typedef struct row {
+  kind kind;
+  int place, key; /* key: of what is pushed once; 0: none */
+  fate fate;
+  bool seen; /* at rest: it has done what it asks for */
+} row;
+
+static row rows[ROWS], kept[ROWS];
+static int count, kept_count;
+
+/* A backup has no row of a transaction that is still open. */
+void outbox_keep(void) {
+  memcpy(kept, rows, sizeof rows);
+  kept_count = count;
+}
+
+bool outbox_has(const char *path) {
+  return strncmp(path, ROOT, strlen(ROOT)) == 0;
+}
+
+void outbox_go_back(void) {
+  for (int i = 0; i < count; i++)
+    rows[i].fate = i < kept_count ? kept[i].fate : NEVER;
+}
+
+/* ---- a connection ---- */
+
+static bool run(sqlite3 *db, const char *sql) {
+  return sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK;
+}
+
+/* One that has the extension: the hook, and a handle.  It writes in the line of
+ * writers, by the engine, or as any program; the check of P12 knows it by its
+ * VFS. */
+static bool connect(ext_connection *k, const ops_actor *a, bool as_guest) {
+  int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
+  const char *vfs = as_guest ? vfs_name : vfs_foreign_name;
+  *k = (ext_connection){.z = a->z};
+  if (sqlite3_open_v2(ops_file, &k->db, flags, vfs) != SQLITE_OK) return false;
+  ext_outbox_hook(k);
+  known_call c = known_begin(a->slot, "outbox: sql_adopt");
+  k->adopted = expect(c, zke_sql_adopt(k->z, k->db), ZKE_OK);
+  return k->adopted;
+}
+
+static void disconnect(ext_connection *k) {
+  ext_owned_free(k);
+  sqlite3_close(k->db);
+}
+
+/* ---- rows are added ---- */
+
+/* A new row, which nobody has committed yet. */
+static int add(const ops_actor *a) {
+  if (count == ROWS) sim_bug("more than %d rows of the outbox", ROWS);
+  row *r = &rows[count];
+  *r = (row){.place = (int)sim_load(a->slot, PLACES)};
+  r->kind = sim_load(a->slot, 8) ? (kind)sim_load(a->slot, BAD) : BAD;
+  if (r->kind == PUSH && sim_load(a->slot, 4) == 0)
+    r->key = 1 + (int)sim_load(a->slot, KEYS);
+  return count++;
+}
+
+static bool insert(sqlite3 *db, int i) {
+  const row *r = &rows[i];
+  char sql[SQL], key[8] = "NULL";
+  if (r->key) snprintf(key, sizeof key, "'k%d'", r->key);
+  snprintf(sql, sizeof sql,
+           "INSERT INTO zkembed_outbox(operation,path,data,guid)"
+           "VALUES(%s,'%d',%s)",
+           asked[r->kind][r->place], i, key);
+  return run(db, sql);
+}
+
+static bool begin(ext_connection *k, const ops_actor *a, bool as_guest) {
+  if (!as_guest) return run(k->db, "BEGIN IMMEDIATE");
+  known_call c = known_begin(a->slot, "outbox: sql_begin");
+  k->guest = expect(c, zke_sql_begin(k->z, k->db), ZKE_OK);
+  return k->guest;
+}
+
+/* SQLite alone does not know of a failed sync of the engine's, nor that the log
+ * may be lost by its name. */
+static fate end_alone(sqlite3 *db, bool commits) {
+  bool ended = run(db, commits ? "COMMIT" : "ROLLBACK");
+  if (!ended) run(db, "ROLLBACK");
+  if (!commits) return NEVER;
+  bool safe = sim.last_error < 0 && !(the_plan.k.medium & 1);
+  return ended && safe ? SURELY : PERHAPS;
+}
+
+static fate end(ext_connection *k, const ops_actor *a, bool commits) {
+  if (!k->guest) return end_alone(k->db, commits);
+  const char *name = commits ? "outbox: sql_commit" : "outbox: sql_rollback";
+  known_call c = known_begin(a->slot, name);
+  int rc =
+      commits ? zke_sql_commit(k->z, k->db) : zke_sql_rollback(k->z, k->db);
+  expect(c, rc, ZKE_OK);
+  k->guest = false;
+  if (!commits) return NEVER;
+  if (rc == ZKE_OK) return SURELY;
+  return rc == ZKE_CONNECTIONLOSS ? PERHAPS : NEVER;
+}
+
+/* A transaction with some rows. */
+static void add_some(ext_connection *k, const ops_actor *a, bool as_guest) {
+  int mine[MOST], n = 0, wanted = 1 + (int)sim_load(a->slot, MOST);
+  if (!begin(k, a, as_guest)) return;
+  bool well = run(k->db, ext_outbox_tables);
+  while (well && n < wanted) {
+    mine[n] = add(a);
+    well = insert(k->db, mine[n++]);
+  }
+  bool commits = well && sim_load(a->slot, 5);
+  for (int i = 0; commits && i < n; i++) rows[mine[i]].fate = PERHAPS;
+  fate f = end(k, a, commits);
+  for (int i = 0; i < n; i++) rows[mine[i]].fate = f;
+  sim_say("%d rows of the outbox, from %d: %s", n, n ? mine[0] : 0,
+          f == SURELY  ? "committed"
+          : f == NEVER ? "rolled back"
+                       : "perhaps");
+}
+
+/* Its root is there, or is made. */
+static bool make(const ops_actor *a) {
+  known_call c = known_begin(a->slot, "outbox: create");
+  int rc = zke_create(a->z, ROOT, NULL, -1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                      NULL);
+  return expect(c, rc, rc == ZKE_NODEEXISTS ? rc : ZKE_OK);
+}
+
+void outbox_any(const ops_actor *a) {
+  ext_connection k;
+  if (!make(a)) return;
+  bool as_guest = sim_load(a->slot, 2), connected = connect(&k, a, as_guest);
+  for (int i = 1 + (int)sim_load(a->slot, 3); i > 0 && connected; i--) {
+    add_some(&k, a, as_guest);
+    if (sim_load(a->slot, 2)) ext_outbox_look(&k);
+  }
+  disconnect(&k);
+}
+
+/* ---- at rest ---- */
+
+/* A key is pushed once. */
+static void check_key(int i) {
+  for (int j = 0; j < i && rows[i].key; j++)
+    if (rows[j].key == rows[i].key && rows[j].place == rows[i].place &&
+        rows[j].seen)
+      sim_found("P2: the outbox has moved rows %d and %d, of one key", j, i);
+}
+
+/* What was found was a row of this kind, at this place, that may be there.
+ * Returns its number. */
+static int see(kind is, int place, const char *data, int after) {
+  int i = atoi(data);
+  row *r = &rows[i];
+  if (i < 0 || i >= count || r->kind != is || r->place != place ||
+      r->fate == NEVER)
+    sim_found("P2: the outbox has moved \"%s\", which was not committed", data);
+  if (r->seen) sim_found("P2: the outbox has moved row %d twice", i);
+  if (i < after)
+    sim_found("P2: the outbox has moved row %d after row %d", i, after);
+  r->seen = true;
+  return i;
+}
+
+/* All items of a queue. */
+static void check_queue(const ops_actor *a, int place) {
+  zke_queue *queue = NULL;
+  zke_queue_item *item = NULL;
+  int last = -1, rc = zke_queue_new(a->z, queues[place], NULL, &queue);
+  while (rc == ZKE_OK) {
+    known_call c = known_begin(a->slot, "outbox: take");
+    rc = zke_queue_take(queue, zke_now(a->z), &item);
+    if (rc != ZKE_OPERATIONTIMEOUT) expect(c, rc, ZKE_OK);
+    if (rc == ZKE_OK) check_key(last = see(PUSH, place, item->data, last));
+    zke_free(item);
+  }
+  zke_queue_free(queue);
+}
+
+/* How many sets of a znode have at least this fate, from a row on? */
+static int sets(int place, fate least, int from) {
+  int n = 0;
+  for (int i = from; i < count; i++)
+    n += rows[i].kind == SET && rows[i].place == place && rows[i].fate >= least;
+  return n;
+}
+
+/* The last set of a znode is there, and each has changed its version. */
+static void check_node(const ops_actor *a, int place) {
+  char *data = NULL;
+  zke_stat stat = {.version = 0};
+  known_call c = known_begin(a->slot, "outbox: get");
+  int rc = zke_get(a->z, nodes[place], NULL, NULL, &data, NULL, &stat);
+  bool none = rc == ZKE_NONODE && !sets(place, SURELY, 0);
+  if (none || !expect(c, rc, ZKE_OK)) return;
+  int last = see(SET, place, data, -1), made = stat.version + 1;
+  if (sets(place, SURELY, last + 1))
+    sim_found("P8: %s has the data of row %d of the outbox, not of a later one",
+              nodes[place], last);
+  if (made < sets(place, SURELY, 0) || made > sets(place, PERHAPS, 0))
+    sim_found("P2: %s was set %d times by the outbox, of %d to %d",
+              nodes[place], made, sets(place, SURELY, 0),
+              sets(place, PERHAPS, 0));
+  zke_free(data);
+}
+
+/* Dead letters are there, and the outbox is empty. */
+static void check_tables(sqlite3 *db) {
+  static const char sql[] =
+      "SELECT data FROM zkembed_outbox_dead UNION ALL "
+      "SELECT 'row '||data FROM zkembed_outbox";
+  sqlite3_stmt *st = NULL;
+  if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) != SQLITE_OK) return;
+  while (sqlite3_step(st) == SQLITE_ROW) {
+    const char *data = (const char *)sqlite3_column_text(st, 0);
+    int i = atoi(data);
+    if (*data == 'r') sim_found("P2: %s is left in the outbox", data);
+    see(BAD, i >= 0 && i < count ? rows[i].place : 0, data, -1);
+  }
+  sqlite3_finalize(st);
+}
+
+/* May a row that was committed have left no trace?  What is set by a later one;
+ * and what is pushed by a key that an earlier one had. */
+static bool is_covered(int i) {
+  const row *r = &rows[i];
+  for (int j = 0; j < i; j++)
+    if (r->key && rows[j].key == r->key && rows[j].place == r->place &&
+        rows[j].seen)
+      return true;
+  return r->kind == SET;
+}
+
+void outbox_check(const ops_actor *a) {
+  ext_connection k;
+  if (!count || !connect(&k, a, true)) return;
+  known_call c = known_begin(a->slot, "outbox: move");
+  if (expect(c, ext_outbox_move(&k), ZKE_OK)) {
+    check_tables(k.db);
+    for (int place = 0; place < PLACES; place++) {
+      check_queue(a, place);
+      check_node(a, place);
+    }
+    for (int i = 0; i < count; i++)
+      if (rows[i].fate == SURELY && !rows[i].seen && !is_covered(i))
+        sim_found("P8: row %d of the outbox was committed, and is lost", i);
+  }
+  disconnect(&k);
+}
