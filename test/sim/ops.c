@@ -335,12 +335,23 @@ static void op_ephemeral(const ops_actor *a) {
   zke_free(path);
 }
 
+/* From a set on a TTL node has its whole time again. */
+static void set_later(const ops_actor *a, const char *path) {
+  zke_stat stat = {.version = 0};
+  sched_pause((int64_t)sim_load(a->slot, TTL_MS) * SIM_MS);
+  known_call c = known_begin(a->slot, "set, TTL");
+  int rc = known_end(c, zke_set(a->z, path, "x", 1, -1, &stat));
+  if (rc == ZKE_OK)
+    history_change(c, stat.mzxid, ZKE_EVENT_CHANGED, path, true);
+}
+
 static void op_container(const ops_actor *a) {
   char path[8];
   snprintf(path, sizeof path, "/c%d", (int)sim_load(a->slot, 2));
   bool ttl = sim_load(a->slot, 2);
   ops_create(a, ttl ? "create, TTL" : "container", path, NULL,
              ttl ? ZKE_PERSISTENT_WITH_TTL : ZKE_CONTAINER, NULL);
+  if (ttl && sim_load(a->slot, 2)) set_later(a, path);
 }
 
 static void op_session(const ops_actor *a) {

@@ -345,13 +345,14 @@ static void chain_failed_checkpoint(plan *p, int64_t style) {
   p->fault[p->faults - 1].at = 500 + below(6000);
 }
 
-/* A backup, and later it is restored; or files are removed, and later the file
- * is replaced by a copy of itself; and blows soon after that. */
+/* A backup, and later it is restored; or files are removed, mostly one alone,
+ * and later the file is replaced by a copy of itself; and blows soon after
+ * that. */
 static void chain_administrator(plan *p) {
-  static const int removals[] = {ADMIN_SIDE, ADMIN_SIDE_OPEN, ADMIN_FILE_OPEN,
-                                 ADMIN_FILE_OPEN, ADMIN_FIFOS_OPEN};
+  static const int removals[] = {ADMIN_SIDE, ADMIN_SIDE_OPEN, ADMIN_FIFOS_OPEN};
   bool backup = one_in(2);
-  add_at_step(p, 'A', backup ? ADMIN_BACKUP : removals[below(5)]);
+  int removal = one_in(3) ? removals[below(3)] : ADMIN_FILE_OPEN;
+  add_at_step(p, 'A', backup ? ADMIN_BACKUP : removal);
   if (backup)
     add_after(p, 'A', -1, 8000, one_in(2) ? ADMIN_RESTORE : ADMIN_MOVE);
   else if (one_in(2)) /* or when faults are over */
