@@ -53,6 +53,8 @@ typedef struct ext_connection {
   int64_t moved_ms;  /* outbox.c: when that was */
   int log_pages;     /* outbox.c: if the log has so many, it is too long */
   int64_t looked_ms; /* when ext_alone() last looked; 0: never */
+  int64_t open_ms;   /* alone.c: when it last looked at each descriptor, */
+  int64_t open;      /* and how many there were; 0: unknown */
   int users;         /* functions and tables of SQLite's that point to it */
   struct ext_connection *next;
 } ext_connection;
@@ -215,7 +217,8 @@ ext_hold ext_held_at(const ext_connection *k, int at);
  *                         whether somebody has taken the hook away, and takes
  *                         it back.  ZKE_MISUSE if it was a hook of the
  *                         program's
- * ext_outbox_gap        - how long after a look the next is due, in ms
+ * ext_outbox_gap        - how long after a look a call that waits makes the
+ *                         next, in ms
  * ext_outbox_look       - move rows to the tree, if it is time to look.  What
  *                         fails is tried again later
  * ext_outbox_move       - move all that are there */

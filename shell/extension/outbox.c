@@ -15,10 +15,10 @@
  *
  *   - right after a commit of a connection that has the extension (hooked());
  *     that look waits for other writers HOOK_MS at most;
- *   - at each call of the extension, and ten times a second in one that waits,
- *     if the last look is EXT_SLICE_MS ago or has left rows.
- *
- * Without an outbox in the file it looks once a second at most.
+ *   - at each call of the extension, if the last look is EXT_SLICE_MS ago or has
+ *     left rows; without an outbox in the file once a second at most;
+ *   - once a second in a call that waits, and as often as such a call looks
+ *     about at all (patience.c) while a look has left rows.
  *
  * Start reading at move(). */
 #include "extension.h"
@@ -34,7 +34,8 @@ enum {
   MOVED_BYTES = 256 * 1024, /* of their data, but for one row alone */
   MOVED_STEPS = 32,         /* transactions in one look */
   RACES = 8,                /* tries, while others change the same znodes */
-  NONE_MS = 1000,           /* between two looks for an outbox */
+  TICK_MS = 1000,           /* between two looks of a call that waits, or for an
+                               outbox */
   LOG_PAGES = 2048,         /* as the engine allows */
   HOOK_MS = 2,              /* a look after a commit waits so long */
   PAGES_MOST = 1 << 24      /* above it WAL hooks have pointers, not numbers */
@@ -389,14 +390,14 @@ static int move(ext_connection *k) {
 
 /* ---- when ---- */
 
-/* An outbox may have come to a file that had none. */
 int64_t ext_outbox_gap(const ext_connection *k) {
-  return k->no_outbox ? NONE_MS : EXT_SLICE_MS;
+  return k->unmoved ? EXT_SLICE_MS : TICK_MS;
 }
 
-/* Is it time to look? */
+/* Is it time to look?  An outbox may have come to a file that had none. */
 static bool is_due(const ext_connection *k) {
-  return k->unmoved || zke_now(k->z) - k->moved_ms >= ext_outbox_gap(k);
+  int64_t gap = k->no_outbox ? TICK_MS : EXT_SLICE_MS;
+  return k->unmoved || zke_now(k->z) - k->moved_ms >= gap;
 }
 
 /* Move what is there, and wait for others at most until then. */

@@ -75,6 +75,9 @@ class Extension:
     def unlock(self):
         self.one("SELECT zke_unlock('l')")
 
+    def waiters(self):
+        return self.one("SELECT count(*) FROM zke_waiters")
+
     def get(self):
         self.one("SELECT zke_get('/data')")
 
@@ -149,6 +152,9 @@ class Polled:
     def prepare(self):
         self.locks.execute("INSERT OR IGNORE INTO lock VALUES('l', NULL)")
         self.db.execute("INSERT OR IGNORE INTO data VALUES('data', 'x', 0)")
+
+    def waiters(self):
+        return CROWD  # as soon as they are told
 
     def poll(self, db, sql, *values):
         while (row := db.execute(sql, values).fetchone()) is None:
@@ -376,6 +382,8 @@ def crowd(room, here):
         others = [Other(name, room) for _ in range(CROWD)]
         for other in others:
             other.tell("lock")
+        while here[name].waiters() < CROWD:
+            time.sleep(0.1)
         time.sleep(CROWD_ASLEEP_S)
         before = sum(cpu_ns(o.process.pid) for o in others)
         time.sleep(CROWD_S)
