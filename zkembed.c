@@ -4591,10 +4591,21 @@ static int app_run_commit(sqlite3 *db, sqlite3_stmt *st) {
   return error == EDQUOT ? SQLITE_FULL : rc;
 }
 
+/* Does SQLite fill the sector behind a commit's last frame, since a write may
+ * harm what lies beside it there?  It asks the file of the database. */
+static bool app_fills_sectors(sqlite3 *db) {
+  sqlite3_file *f = NULL;
+  sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &f);
+  return !f || !f->pMethods ||
+         !(f->pMethods->xDeviceCharacteristics(f) &
+           SQLITE_IOCAP_POWERSAFE_OVERWRITE);
+}
+
 /* Does the result of the COMMIT of the program's connection leave its outcome
- * open? */
+ * open?  A full disk does where the last frame may be in the log already. */
 static bool app_is_open(sqlite3 *db, int rc) {
   int primary = sqlite3_extended_errcode(db) & 0xff;
+  if (rc == ZKE_FULL) return app_fills_sectors(db);
   return rc == ZKE_NOMEM || (rc == ZKE_SYSTEMERROR && primary == SQLITE_IOERR);
 }
 
