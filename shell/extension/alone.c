@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 
 enum {
-  ALONE_MS = 1000, /* how often it is looked at, */
-  EACH_MS = 10000  /* and how often if as many descriptors are open as before */
+  ALONE_MS = 900, /* how often it is looked at, at most, */
+  EACH_MS = 10000 /* and how often if as many descriptors are open as before */
 };
 
 /* How many descriptors of the process are of this file.  Without /proc: none
@@ -32,8 +32,8 @@ static int count_descriptors(const struct stat *file) {
   return count;
 }
 
-/* Are as many descriptors open as at the last look at each?  That library has
- * opened some.  Linux tells how many there are, from 6.2 on. */
+/* Are as many descriptors open as at the last look at each?  Then nobody has
+ * opened any but in place of others.  Linux tells their number from 6.2 on. */
 static bool are_as_many(ext_connection *k, int64_t now) {
   struct stat st;
   int64_t open = stat("/proc/self/fd", &st) == 0 ? st.st_size : 0;
@@ -55,7 +55,7 @@ int ext_alone(ext_connection *k) {
   bool another = path && stat(path, &st) == 0 && count_descriptors(&st) > 1;
   sqlite3_free(path);
   if (!another) return ZKE_OK;
-  k->looked_ms = 0; /* the next call looks again */
+  k->looked_ms = k->open = 0; /* the next call looks again, at each */
   return zke_fail(
       ZKE_SYSTEMERROR,
       "another SQLite library of this process has %s open, and each "

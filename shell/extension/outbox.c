@@ -34,8 +34,8 @@ enum {
   MOVED_BYTES = 256 * 1024, /* of their data, but for one row alone */
   MOVED_STEPS = 32,         /* transactions in one look */
   RACES = 8,                /* tries, while others change the same znodes */
-  TICK_MS = 1000,           /* between two looks of a call that waits, or for an
-                               outbox */
+  TICK_MS = 1000,           /* between two looks of a call that waits */
+  NONE_MS = 900,            /* and at least between two for an outbox */
   LOG_PAGES = 2048,         /* as the engine allows */
   HOOK_MS = 2,              /* a look after a commit waits so long */
   PAGES_MOST = 1 << 24      /* above it WAL hooks have pointers, not numbers */
@@ -396,7 +396,7 @@ int64_t ext_outbox_gap(const ext_connection *k) {
 
 /* Is it time to look?  An outbox may have come to a file that had none. */
 static bool is_due(const ext_connection *k) {
-  int64_t gap = k->no_outbox ? TICK_MS : EXT_SLICE_MS;
+  int64_t gap = k->no_outbox ? NONE_MS : EXT_SLICE_MS;
   return k->unmoved || zke_now(k->z) - k->moved_ms >= gap;
 }
 

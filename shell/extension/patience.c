@@ -14,16 +14,14 @@ static void patience_looks(zke *z, int type, int state, const char *path,
                            void *context);
 
 /* Look again after a tenth of the time that the call has waited: a long wait
- * looks less often, and then together with the engine's tick. */
+ * looks less often. */
 static int look_later(ext_patience *p) {
   zke *z = p->c->k->z;
-  int64_t now = zke_now(z), at = now + (now - p->begun_ms) / 10, tick;
-  int64_t least = now + EXT_SLICE_MS, most = now + ext_outbox_gap(p->c->k);
-  if (at < least) at = least;
-  if (at > most) at = most;
-  bool knows = at == most && zke_next_deadline(z, &tick) == ZKE_OK;
-  if (knows && tick > least && tick < at) at = tick;
-  return zke_call_at(z, at, patience_looks, p);
+  int64_t now = zke_now(z), gap = (now - p->begun_ms) / 10;
+  int64_t most = ext_outbox_gap(p->c->k);
+  if (gap > most) gap = most;
+  if (gap < EXT_SLICE_MS) gap = EXT_SLICE_MS;
+  return zke_call_at(z, now + gap, patience_looks, p);
 }
 
 /* The alarm of a blocking call: look, and come again. */

@@ -382,7 +382,10 @@ def crowd(room, here):
         others = [Other(name, room) for _ in range(CROWD)]
         for other in others:
             other.tell("lock")
+        late = time.monotonic() + CROWD
         while here[name].waiters() < CROWD:
+            if time.monotonic() > late:
+                raise SystemExit(f"{name}: not all of them wait")
             time.sleep(0.1)
         time.sleep(CROWD_ASLEEP_S)
         before = sum(cpu_ns(o.process.pid) for o in others)
