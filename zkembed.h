@@ -1643,10 +1643,10 @@ ZKE_API int zke_sql_begin(zke *z, struct sqlite3 *db);
  *   ZKE_MISUSE          this thread has not begun anything by that pair
  *   ZKE_SQL             a deferred constraint; all is undone
  *   ZKE_SYSTEMERROR     SQLite, or the program, has ended it before
- *   ZKE_CONNECTIONLOSS  an I/O error, or want of memory, at COMMIT, or of room
- *                       by a VFS without powersafe overwriting: it was made, or
- *                       was not.  The store recovers before the next change is
- *                       acknowledged
+ *   ZKE_CONNECTIONLOSS  an I/O error, or want of memory, at COMMIT; also a full
+ *                       disk, if the VFS has no powersafe overwriting.  It was
+ *                       made, or was not.  The store recovers before the next
+ *                       change is acknowledged
  *   ZKE_FORKED          in a child of the thread; nothing is done
  *   ZKE_FULL, …         all is undone
  *
