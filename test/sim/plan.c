@@ -216,10 +216,15 @@ static void add_at_step(plan *p, char kind, int64_t arg) {
                       .arg = arg});
 }
 
-/* A failed sync, maybe a death, and a cut. */
+/* A failed sync, often that of the log before a checkpoint, maybe a death, and a
+ * cut. */
 static void chain_failed_sync(plan *p, plan_fault f, int slot, int64_t style) {
   f.kind = 'e';
   f.arg = EIO;
+  if (f.call == CALL_any || one_in(2)) {
+    f.call = CALL_cksync;
+    f.at = some(100);
+  }
   add(p, f);
   if (one_in(2)) add_after(p, 'k', slot, 400, 0);
   add_after(p, 'C', -1, 3000, style);
