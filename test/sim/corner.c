@@ -412,8 +412,8 @@ static void alone(const corner *k, const ops_actor *a, const char *path) {
   int rc = zke_ephemerals(k->z, 0, NULL, &list);
   if (expect(c, rc, ZKE_OK) &&
       (list->count != 1 || strcmp(list->data[0], path) != 0))
-    sim_found("P6: %d ephemerals, not %s alone: the others were discarded",
-              list->count, path);
+    sim_found("P6: %d ephemerals, %s the first, not %s alone", list->count,
+              list->count ? list->data[0] : "none", path);
   zke_free(list);
 }
 
@@ -446,7 +446,7 @@ static void give_up(corner *k, const ops_actor *a) {
   rc = zke_discard(k->z, path, MODE, 0);
   if (rc == ZKE_OK && the_plan.k.threads > 1)
     way = 0; /* another thread's dispatch has come before */
-  k->doomed = way && sim.last_error >= c.at; /* no memory to note it */
+  k->doomed = rc != ZKE_OK && sim.last_error >= c.at; /* maybe no memory */
   if (!replied(k, c, way, rc) || k->doomed) return;
   c = known_begin(a->slot, "corner: after a discard");
   rc = zke_create(k->z, path, NULL, -1, ZKE_OPEN_ACL, MODE, &name, NULL);

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "test/sim/judge.h"
-#include "test/sim/plan.h"
 #include "test/sim/outbox.h"
+#include "test/sim/plan.h"
 #include "test/sim/rounds.h"
 
 enum { ROWS = 1000000, NOTES = 1 << 16, NODES = 1 << 13, PATH = 40 };

@@ -137,14 +137,20 @@ static bool is_unmended(int rc) {
 static void check_adrift(const known_call *c, int rc) {
   sched_process *p = sched_self();
   if (!p->adrift || p->unsure || strstr(c->name, "close")) return;
-  if (c->at <= p->adrift) p->felt = sim.now;
+  if (c->at <= p->adrift) {
+    p->felt = sim.now;
+    p->felt_stopped_ns = p->stopped_ns;
+  }
   if (rc != ZKE_OK) return;
   int64_t at = c->at < sim.now ? c->at : sim.now; /* a wait's is its end */
-  int64_t since = p->felt > p->adrift ? p->felt : p->adrift;
-  int64_t ms = (at - since - p->stopped_ns) / SIM_MS;
+  bool felt = p->felt > p->adrift;
+  int64_t since = felt ? p->felt : p->adrift;
+  int64_t stopped = p->stopped_ns - (felt ? p->felt_stopped_ns : 0);
+  int64_t ms = (at - since - stopped) / SIM_MS;
   if (ms > ADRIFT_MS + known_slow_ms() + behind_ms(c))
-    sim_found("P5: %s goes on %lld ms after files of the handle were removed",
-              c->name, (long long)ms);
+    sim_found("P5: %s goes on %lld ms after files of the handle were removed%s",
+              c->name, (long long)ms,
+              felt ? ", and the call that ran then had ended" : "");
 }
 
 /* Has nothing failed that the call could still feel?  A store may be in doubt

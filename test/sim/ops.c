@@ -335,7 +335,7 @@ static void op_ephemeral(const ops_actor *a) {
   zke_free(path);
 }
 
-/* From a set on a TTL node has its whole time again. */
+/* After a set a TTL node has its whole time again. */
 static void set_later(const ops_actor *a, const char *path) {
   zke_stat stat = {.version = 0};
   sched_pause((int64_t)sim_load(a->slot, TTL_MS) * SIM_MS);

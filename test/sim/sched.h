@@ -45,8 +45,9 @@ typedef struct sched_process {
   sched_watched watched;    /* of a forked one */
   void (*at_fork[3])(void); /* pthread_atfork(): prepare, parent, child */
   int64_t adrift; /* when files were removed under it; 0: they were not */
-  int64_t felt;   /* when the last call ended that had begun before that */
-  bool unsure;    /* it was opening them, and may have got either */
+  int64_t felt;   /* when the last call ended that had begun before that, */
+  int64_t felt_stopped_ns; /* and stopped_ns then */
+  bool unsure;             /* it was opening them, and may have got either */
 } sched_process;
 
 /* What the cancellation of a thread needs (threads.c). */
