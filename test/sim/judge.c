@@ -617,11 +617,13 @@ typedef struct placed {
   noted *c;
 } placed;
 
-/* For qsort(): the order of play. */
+/* For qsort(): the order of play.  Of two that have raised a counter by one zxid
+ * the higher did, and the other saw it. */
 static int by_place(const void *a, const void *b) {
   const placed *x = a, *y = b;
   if (x->zxid != y->zxid) return x->zxid < y->zxid ? -1 : 1;
-  return x->order - y->order;
+  if (x->order != y->order) return x->order - y->order;
+  return y->c->number - x->c->number;
 }
 
 /* Those whose answer is known, in their order: what may have changed the tree
