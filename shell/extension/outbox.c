@@ -15,8 +15,8 @@
  *
  *   - right after a commit of a connection that has the extension (hooked());
  *     that look waits for other writers HOOK_MS at most;
- *   - at each call of the extension, if the last look is EXT_SLICE_MS ago or has
- *     left rows; without an outbox in the file once a second at most;
+ *   - at each call of the extension, if the last look is EXT_SLICE_MS ago or
+ *     has left rows; without an outbox in the file once a second at most;
  *   - once a second in a call that waits, and as often as such a call looks
  *     about at all (patience.c) while a look has left rows.
  *

@@ -63,9 +63,9 @@ static int look(int slot, sqlite3 *db, int64_t pause_ms) {
   return first;
 }
 
-/* Is all of the log durable?  Whoever is the first to open it after a death or a
- * failed sync finds what was written and never synced; a reader of zkembed's has
- * it synced before, and SQLite has not. */
+/* Is all of the log durable?  Whoever is the first to open it after a death or
+ * a failed sync finds what was written and never synced; a reader of zkembed's
+ * has it synced before, and SQLite has not. */
 static bool log_is_durable(void) {
   char path[DISK_PATH];
   snprintf(path, sizeof path, "%s-wal", ops_file);

@@ -617,8 +617,8 @@ typedef struct placed {
   noted *c;
 } placed;
 
-/* For qsort(): the order of play.  Of two that have raised a counter by one zxid
- * the higher did, and the other saw it. */
+/* For qsort(): the order of play.  Of two that have raised a counter by one
+ * zxid the higher did, and the other saw it. */
 static int by_place(const void *a, const void *b) {
   const placed *x = a, *y = b;
   if (x->zxid != y->zxid) return x->zxid < y->zxid ? -1 : 1;

@@ -216,8 +216,8 @@ static void add_at_step(plan *p, char kind, int64_t arg) {
                       .arg = arg});
 }
 
-/* A failed sync, often that of the log before a checkpoint, maybe a death, and a
- * cut. */
+/* A failed sync, often that of the log before a checkpoint, maybe a death, and
+ * a cut. */
 static void chain_failed_sync(plan *p, plan_fault f, int slot, int64_t style) {
   f.kind = 'e';
   f.arg = EIO;
