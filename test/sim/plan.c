@@ -269,16 +269,10 @@ static void chain_boot(plan *p, int slot, int64_t style) {
   }
 }
 
-/* An error that lasts: whoever asks again gets it again.  Often it is who lives
- * that is asked for. */
+/* An error that lasts: whoever asks again gets it again. */
 static void chain_lasting(plan *p) {
   plan_fault f = any_error(p);
   while (f.call == CALL_any) f = any_error(p);
-  if (one_in(3)) {
-    f.call = CALL_findlock;
-    f.at = some(200);
-    f.arg = EIO;
-  }
   add(p, f);
   f.follows = true;
   f.at = 1;
