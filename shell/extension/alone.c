@@ -46,9 +46,9 @@ static bool are_as_many(ext_connection *k, int64_t now) {
 int ext_alone(ext_connection *k) {
   int64_t now = zke_now(k->z);
   if (k->looked_ms && now - k->looked_ms < ALONE_MS) return ZKE_OK;
-  bool may_be = !k->looked_ms || !are_as_many(k, now);
+  bool unchanged = k->looked_ms && are_as_many(k, now);
   k->looked_ms = now;
-  if (!may_be) return ZKE_OK;
+  if (unchanged) return ZKE_OK;
   const char *file = ext_file(k);
   struct stat st;
   char *path = file ? sqlite3_mprintf("%s-shm", file) : NULL;

@@ -98,14 +98,15 @@ static int64_t some_ms(int slot) {
  * only the engine makes durable when it opens the file: so it is not known. */
 static void do_look(int slot, sqlite3 *db) { look(slot, db, some_ms(slot)); }
 
-/* The rows that were acknowledged are there, unless a sync of the engine's has
- * failed, of which nobody tells another program; or the log that it has made is
- * lost by its name. */
+bool foreign_is_durable(void) {
+  return sim.last_error < 0 && !(the_plan.k.medium & 1);
+}
+
+/* The rows that were acknowledged are there. */
 static void check_rows(sqlite3 *db) {
   int least = written;
   int most = number_of(db, "SELECT max(n) FROM foreign_rows");
-  if (most != NOTHING && most < least && sim.last_error < 0 &&
-      !(the_plan.k.medium & 1))
+  if (most != NOTHING && most < least && foreign_is_durable())
     sim_found("P8: another program's row %d is lost, there are %d", least,
               most);
 }

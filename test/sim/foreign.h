@@ -25,6 +25,11 @@ void foreign_any(const ops_actor *a);
 bool foreign_is(int slot);
 void foreign_main(int slot);
 
+/* Is a commit surely durable that SQLite alone has acknowledged now?  It knows
+ * neither of a failed sync of the engine's, nor that the log that it has made
+ * may be lost by its name. */
+bool foreign_is_durable(void);
+
 /* A backup: its rows as they are now; they are again as they were then. */
 void foreign_keep(void);
 void foreign_go_back(void);

@@ -10,7 +10,7 @@
 #include "recipes/queue.h"
 #include "shell/extension/extension.h"
 #include "test/sim/expect.h"
-#include "test/sim/plan.h"
+#include "test/sim/foreign.h"
 #include "test/sim/sched.h"
 #include "test/sim/vfs.h"
 
@@ -123,14 +123,11 @@ static bool begin(ext_connection *k, const ops_actor *a, bool as_guest) {
   return k->guest;
 }
 
-/* SQLite alone does not know of a failed sync of the engine's, nor that the log
- * may be lost by its name. */
 static fate end_alone(sqlite3 *db, bool commits) {
   bool ended = run(db, commits ? "COMMIT" : "ROLLBACK");
   if (!ended) run(db, "ROLLBACK");
   if (!commits) return NEVER;
-  bool safe = sim.last_error < 0 && !(the_plan.k.medium & 1);
-  return ended && safe ? SURELY : PERHAPS;
+  return ended && foreign_is_durable() ? SURELY : PERHAPS;
 }
 
 static fate end(ext_connection *k, const ops_actor *a, bool commits) {
@@ -186,12 +183,20 @@ void outbox_any(const ops_actor *a) {
 
 /* ---- at rest ---- */
 
-/* A key is pushed once. */
-static void check_key(int i) {
+/* An earlier row that was moved by the same key; -1: there is none. */
+static int same_key(int i) {
   for (int j = 0; j < i && rows[i].key; j++)
     if (rows[j].key == rows[i].key && rows[j].place == rows[i].place &&
         rows[j].seen)
-      sim_found("P2: the outbox has moved rows %d and %d, of one key", j, i);
+      return j;
+  return -1;
+}
+
+/* A key is pushed once. */
+static void check_key(int i) {
+  int before = same_key(i);
+  if (before >= 0)
+    sim_found("P2: the outbox has moved rows %d and %d, of one key", before, i);
 }
 
 /* What was found must be a row of this kind, at this place, that may be there.
@@ -281,12 +286,7 @@ static void check_tables(sqlite3 *db) {
 /* May a row that was committed have left no trace?  What is set by a later one;
  * and what is pushed by a key that an earlier one had. */
 static bool is_covered(int i) {
-  const row *r = &rows[i];
-  for (int j = 0; j < i; j++)
-    if (r->key && rows[j].key == r->key && rows[j].place == r->place &&
-        rows[j].seen)
-      return true;
-  return r->kind == SET;
+  return rows[i].kind == SET || same_key(i) >= 0;
 }
 
 /* Each row that was committed has left a trace. */
