@@ -136,13 +136,13 @@ static plan_fault any_error(const plan *p) {
   return f;
 }
 
-/* A COMMIT of the program's, of which there are few. */
-static void plan_commit(plan *p) {
-  add(p, (plan_fault){.kind = 'e',
-                      .slot = (int)below(p->k.processes),
-                      .call = CALL_commit,
-                      .at = some(3),
-                      .arg = EIO});
+/* One of the first calls of a kind fails: of those that any_error() would seldom
+ * hit, since they are few, or since only some of them count. */
+static void plan_one(plan *p, sim_call call, int64_t first) {
+  plan_fault f = {.kind = 'e', .call = call, .arg = EIO};
+  f.slot = (int)below(p->k.processes);
+  f.at = some(first);
+  add(p, f);
 }
 
 /* Calls that fail. */
@@ -341,11 +341,7 @@ static void chain_aimed(plan *p, int slot) {
  * short, and a cut when the log has begun anew. */
 static void chain_failed_checkpoint(plan *p, int64_t style) {
   p->k.foreign = 1;
-  add(p, (plan_fault){.kind = 'e',
-                      .slot = (int)below(p->k.processes),
-                      .call = CALL_dbsync,
-                      .at = some(30),
-                      .arg = EIO});
+  plan_one(p, CALL_dbsync, 30);
   add_after(p, 'C', -1, 1, style);
   p->fault[p->faults - 1].at = 500 + below(6000);
 }
@@ -437,7 +433,7 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   plan_errors(p);
   plan_host(p);
   for (int64_t n = one_in(3) ? 0 : 1 + below(3); n > 0; n--) plan_chain(p);
-  if (one_in(16)) plan_commit(p);
+  if (one_in(16)) plan_one(p, CALL_commit, 3);
   if (one_in(5)) k->foreign = 1;
   if (one_in(6)) chain_administrator(p);
   if (one_in(4)) k->medium = 1 + below(3);
@@ -447,6 +443,7 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   k->pages = one_in(6) ? pages[below(6)] : 0;
   for (int64_t n = one_in(6) ? 1 + below(3) : 0; n > 0; n--)
     add_at_step(p, 'Q', some(3000));
+  if (one_in(6)) plan_one(p, CALL_probe, 200);
 }
 
 /* ---- as a string ---- */
