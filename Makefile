@@ -66,7 +66,7 @@ endif
 
 SQLITE_CFLAGS = $(if $(SQLITE),-I$(dir $(SQLITE)))
 SQLITE_OBJECT = $(if $(SQLITE),$(BUILD)/sqlite3.o)
-LIBS = $(if $(SQLITE),,-lsqlite3) -lpthread
+LIBS = $(if $(SQLITE),-ldl,-lsqlite3) -lpthread
 LINK = $(LDFLAGS) $(SAN_FLAGS)
 
 # The library is compiled without _GNU_SOURCE on the command line, as in a
@@ -184,7 +184,7 @@ $(EXTENSION): $(EXTENSION_OBJECTS) $(RECIPE_ARCHIVE)
 # SQLite's own file has its own idea of warnings.
 $(BUILD)/sqlite3.o: $(SQLITE)
 	$(cc) $(CFLAGS) $(SAN_FLAGS) -w -fPIC -fvisibility=hidden \
-	  -DSQLITE_THREADSAFE=1 -DSQLITE_OMIT_LOAD_EXTENSION -c -o $@ $(SQLITE)
+	  -DSQLITE_THREADSAFE=1 -DHAVE_USLEEP=1 -c -o $@ $(SQLITE)
 
 $(BUILD)/libzkembed.a: $(OBJECTS)
 	$(ar)

@@ -174,7 +174,7 @@ deps:
 ## coverage        what of zkembed.c all tests reach; by gcc
 SQLITE_OLDEST = 3.37.2 better-sqlite3@7.5.0
 SQLITE_NEWEST = 3.54.1 better-sqlite3@13.2.0
-SQLITE_TESTS = $(FAST_TESTS) gather lockfree
+SQLITE_TESTS = $(FAST_TESTS) gather lockfree extension outbox
 AMALGAMATIONS = build/deps/sqlite-oldest/sqlite3.c \
   build/deps/sqlite-newest/sqlite3.c
 
@@ -186,7 +186,8 @@ sqlite-oldest sqlite-newest: sqlite-%: build/deps/sqlite-%/sqlite3.c \
 	  RECIPE_ARCHIVE=$(RECIPE_ARCHIVE) CFLAGS='-O1 -g1' sqlite-here
 
 # The recipes do not know which SQLite it is, but for the one that calls it.
-sqlite-here: $(SQLITE_TESTS:%=$T/test_%) $(WORKER) $(BUILD)/recipes/fence.o
+sqlite-here: $(SQLITE_TESTS:%=$T/test_%) $(WORKER) $(EXTENSION) \
+  $(BUILD)/recipes/fence.o
 	@sh test/run.sh $(SQLITE_TESTS:%=$T/test_%)
 	@$(MAKE) --no-print-directory OPS=$(or $(OPS),15000) SEED=$(or $(SEED),1) \
 	  conformance

@@ -245,7 +245,7 @@ TEST(full_queues_and_rights) {
   expect(db, "SELECT zke_queue_push('jobs','0')", "1");
   ck_ok(zke_set(z, "/queues/jobs", "zkembed queue\nlimit 2\n", 22, -1, NULL));
   run(db, "BEGIN");
-  ask(db, "SELECT zke_send_push('jobs',value)FROM json_each('[1,2,3]')");
+  ask(db, "SELECT zke_send_push('jobs',column1)FROM(VALUES(1),(2),(3))");
   ask(db, "SELECT zke_send_set('/mine','x')");
   run(db, "COMMIT");
   settle(db);
