@@ -168,6 +168,8 @@ typedef struct ext_patience {
   const ext_call *c;
   int (*cancel)(void *object); /* NULL: none is needed */
   void *object;
+  sqlite3_stmt *look; /* tells of an interruption and of others' commits */
+  int64_t seen;       /* which of these the outbox was looked at after; -1 */
   int64_t begun_ms;
   int ended; /* ZKE_OK: it was not */
 } ext_patience;
@@ -220,13 +222,14 @@ ext_hold ext_held_at(const ext_connection *k, int at);
  * ext_outbox_gap        - how long after a look a call that waits makes the
  *                         next, in ms
  * ext_outbox_look       - move rows to the tree, if it is time to look.  What
- *                         fails is tried again later
+ *                         fails is tried again later.  True: it has looked, and
+ *                         there were none or all are moved
  * ext_outbox_move       - move all that are there */
 extern const char ext_outbox_tables[];
 bool ext_outbox_is_missing(sqlite3 *db);
 int ext_outbox_hook(ext_connection *k);
 int64_t ext_outbox_gap(const ext_connection *k);
-void ext_outbox_look(ext_connection *k);
+bool ext_outbox_look(ext_connection *k);
 int ext_outbox_move(ext_connection *k);
 
 /* Give a connection the tables of table.c; an SQLite code. */

@@ -17,8 +17,9 @@
  *     that look waits for other writers HOOK_MS at most;
  *   - at each call of the extension, if the last look is EXT_SLICE_MS ago or
  *     has left rows; without an outbox in the file once a second at most;
- *   - once a second in a call that waits, and as often as such a call looks
- *     about at all (patience.c) while a look has left rows.
+ *   - once a second in a call that waits, if somebody has committed, and as
+ *     often as such a call looks about at all (patience.c) while a look has
+ *     left rows.
  *
  * Start reading at move(). */
 #include "extension.h"
@@ -454,8 +455,10 @@ int ext_outbox_hook(ext_connection *k) {
                   "it: the program's has been removed");
 }
 
-void ext_outbox_look(ext_connection *k) {
-  if (is_due(k)) look(k, zke_now(k->z) + EXT_SLICE_MS);
+bool ext_outbox_look(ext_connection *k) {
+  bool due = is_due(k);
+  if (due) look(k, zke_now(k->z) + EXT_SLICE_MS);
+  return due && !k->unmoved;
 }
 
 int ext_outbox_move(ext_connection *k) {

@@ -1,13 +1,31 @@
 /* patience.c - calls that wait can be interrupted */
 #include "extension.h"
 
-/* SQLite says it from 3.41 on; a statement that is stepped is told by each. */
-bool ext_is_interrupted(sqlite3 *db) {
-  sqlite3_stmt *st = NULL;
-  int rc = sqlite3_prepare_v2(db, "SELECT 1", -1, &st, NULL);
-  if (rc == SQLITE_OK) rc = sqlite3_step(st);
-  sqlite3_finalize(st);
+/* A statement that is stepped is told of an interruption; only from 3.41 on
+ * SQLite says it otherwise.  Without a transaction of the program's around it,
+ * in which it would begin to read, it can tell of others' commits as well. */
+static sqlite3_stmt *prepare_look(sqlite3 *db, bool commits) {
+  sqlite3_stmt *look = NULL;
+  sqlite3_prepare_v2(db, commits ? "PRAGMA main.data_version" : "SELECT -1", -1,
+                     &look, NULL);
+  return look;
+}
+
+/* Is the call interrupted?  Not without memory for the statement.  It says a
+ * number, which is another one after a commit by somebody else, or -1. */
+static bool tells(sqlite3_stmt *look, int64_t *commits) {
+  int rc = look ? sqlite3_step(look) : SQLITE_NOMEM;
+  *commits = rc == SQLITE_ROW ? sqlite3_column_int64(look, 0) : -1;
+  sqlite3_reset(look);
   return rc == SQLITE_INTERRUPT;
+}
+
+bool ext_is_interrupted(sqlite3 *db) {
+  int64_t commits;
+  sqlite3_stmt *look = prepare_look(db, false);
+  bool is = tells(look, &commits);
+  sqlite3_finalize(look);
+  return is;
 }
 
 static void patience_looks(zke *z, int type, int state, const char *path,
@@ -30,23 +48,29 @@ static void patience_looks(zke *z, int type, int state, const char *path,
   ext_patience *p = context;
   (void)z, (void)state, (void)path;
   if (type != ZKE_EVENT_ALARM) return;
-  bool interrupted = ext_is_interrupted(p->c->k->db);
+  int64_t commits;
+  bool interrupted = tells(p->look, &commits);
   p->ended = interrupted ? ZKE_CANCELLED : ext_alone(p->c->k);
   if (p->ended != ZKE_OK && p->cancel) p->cancel(p->object);
   if (p->ended != ZKE_OK) return;
-  ext_outbox_look(p->c->k);
+  bool known = commits >= 0 && commits == p->seen;
+  if (!known) p->seen = ext_outbox_look(p->c->k) ? commits : -1;
   look_later(p);
 }
 
 int ext_patience_begin(ext_patience *p) {
+  sqlite3 *db = p->c->k->db;
   p->begun_ms = zke_now(p->c->k->z);
-  return look_later(p);
+  p->look = prepare_look(db, sqlite3_get_autocommit(db));
+  p->seen = -1;
+  return p->look ? look_later(p) : ext_nomem();
 }
 
 int ext_patience_end(ext_patience *p) {
   zke_forget(p->c->k->z, patience_looks, p);
-  if (p->ended == ZKE_OK && ext_is_interrupted(p->c->k->db))
-    p->ended = ZKE_CANCELLED;
+  int64_t commits;
+  if (p->ended == ZKE_OK && tells(p->look, &commits)) p->ended = ZKE_CANCELLED;
+  sqlite3_finalize(p->look);
   if (p->ended != ZKE_OK && p->ended != ZKE_CANCELLED)
     return ext_alone(p->c->k); /* its sentence; it has looked long ago */
   return p->ended;
