@@ -28,15 +28,17 @@ extension-packages: $(PACKAGES_HERE)
 	  $(VERSION) $(PACKAGES)
 
 torture-extension: $(PACKAGES_HERE) $(BUILD)/zke
+	@mkdir -p $T
 	@$(EXTENSION_PYTHON) test/torture/extension_torture.py $(BUILD)/zke \
-	  $(EXTENSION:.so=) $(PACKAGES) $(BUILD)/test
+	  $(EXTENSION:.so=) $(PACKAGES) $T
 
 ##@ Benchmarks of the SQLite extension
-## bench-extension  from Python, beside a table that is polled, flock and
-##                 filelock: QUICK=1 ONLY=hand
+## bench-extension  from Python, beside the functions of C, a table that is
+##                 polled, flock and filelock: QUICK=1 ONLY=hand
 .PHONY: bench-extension
 bench-extension: export QUICK := $(QUICK)
 bench-extension: export ONLY := $(ONLY)
-bench-extension: $(PACKAGES_HERE)
+bench-extension: $(PACKAGES_HERE) $(RECIPE_SHARED)
+	@mkdir -p $T
 	@$(EXTENSION_PYTHON) test/bench/extension.py $(EXTENSION:.so=) \
-	  $(PACKAGES) $(BUILD)/test
+	  $(PACKAGES) $T

@@ -1,8 +1,9 @@
 """extension.py EXTENSION PACKAGES ROOM - what the extension costs from Python
 
-The extension beside what Python programs of one machine use else: a row with
-an owner that is polled each millisecond, flock(2), and the packages filelock
-and honker if they are installed.  Their samples alternate, so that a ratio is
+The extension beside the functions of C below it, and beside what Python
+programs of one machine use else: a row with an owner that is polled each
+millisecond, flock(2), and the packages filelock and honker if they are
+installed.  Their samples alternate, so that a ratio is
 of one time.  All times are in microseconds: median, 95 of 100, and the median
 as a multiple of the extension's.
 
@@ -12,6 +13,7 @@ as a multiple of the extension's.
 A part of two processes begins when the first begins to act, and ends when the
 other has what it waited for.
 """
+import ctypes
 import fcntl
 import json
 import os
@@ -129,6 +131,34 @@ class Package(Extension):
         return self.z.wait(path, version)
 
 
+class Functions:
+    """The functions of C that the extension calls, without its SQL."""
+    name = "C functions"
+
+    def __init__(self, room):
+        c, build = ctypes, os.path.dirname(os.environ["ZKE_EXTENSION"])
+        c.CDLL(build + "/libzkembed.so", c.RTLD_GLOBAL)
+        self.c = c.CDLL(build + "/libzkembed-recipes.so")
+        self.c.zke_lock_acquire.argtypes = c.c_void_p, c.c_int64
+        z, self.held = c.c_void_p(), c.c_void_p()
+        self.must(self.c.zke_open((room + "/c.db").encode(), None, c.byref(z)))
+        self.must(self.c.zke_lock_new(z, b"/locks/l", None,
+                                      c.byref(self.held)))
+
+    def must(self, rc):
+        if rc:
+            raise SystemExit(f"{self.name}: error {rc}")
+
+    def prepare(self):
+        pass
+
+    def lock(self):
+        self.must(self.c.zke_lock_acquire(self.held, 2**63 - 1))
+
+    def unlock(self):
+        self.must(self.c.zke_lock_release(self.held))
+
+
 class Polled:
     """Rows of its own, and a look each millisecond.  A lock's row need not be
     on the disk; the others are when the call returns, as the extension's."""
@@ -236,7 +266,8 @@ class FileLock:
         self.held.release()
 
 
-SUBJECTS = {s.name: s for s in (Extension, Package, Polled, Flock, FileLock)}
+SUBJECTS = {s.name: s for s in (Extension, Package, Functions, Polled, Flock,
+                                FileLock)}
 
 
 # ---- another process, which does what it is told ----
