@@ -236,6 +236,27 @@ bool zke_recipe_again(zke *z, int *rc) {
   return *rc == ZKE_LOOK_AGAIN;
 }
 
+/* zke_retry() repeats what may pass by itself; around it is repeated at once
+ * what others have changed meanwhile.  Each such time one of them has got on,
+ * so all of them do.  A deadline in the past leaves the grace. */
+int zke_recipe_do(zke *z, int (*fn)(zke *z, void *arg), void *arg,
+                  int64_t deadline_ms) {
+  int64_t limit = zke_recipe_limit(z, deadline_ms);
+  if (limit == ZKE_FOREVER && deadline_ms == 0)
+    zke_limit(z, zke_recipe_patience(z));
+  int rc;
+  do {
+    rc = zke_retry(z, fn, arg, deadline_ms);
+  } while (zke_recipe_again(z, &rc));
+  zke_limit(z, limit);
+  return rc;
+}
+
+int zke_recipe_faster(int rc) {
+  bool is = rc == ZKE_NONODE || rc == ZKE_NODEEXISTS || rc == ZKE_BADVERSION;
+  return is ? ZKE_LOOK_AGAIN : rc;
+}
+
 /* A thread that sleeps in a call; lies on its stack. */
 typedef struct recipe_sleeper {
   zke_recipe *r;

@@ -300,6 +300,32 @@ int zke_recipe_look(zke_recipe *r);
  * Returns true only if *rc was, and still is, ZKE_LOOK_AGAIN. */
 bool zke_recipe_again(zke *z, int *rc);
 
+/* zke_recipe_do - make a step of a recipe, until it is decided
+ *
+ * A step reads, decides, and changes all in one zke_recipe_multi().  It is made
+ * again at once where others were faster (ZKE_LOOK_AGAIN), and as zke_retry()
+ * does where its reply was lost or others kept the database.  So every step has
+ * the same ends: the deadline, the thread's zke_limit(), a cancel, a missing
+ * chroot.  Without a deadline and a limit it has the time that any call has.
+ *
+ *     static int add_one(zke *z, void *arg) {
+ *       ...read the number and its version...
+ *       zke_op_set(&op, path, text, len, version);
+ *       return zke_recipe_faster(zke_recipe_multi(z, &op, 1, NULL));
+ *     }
+ *
+ *   fn, arg, deadline_ms  as of zke_retry()
+ *
+ * Returns what the last try has returned, or why there was none after
+ * ZKE_LOOK_AGAIN, as zke_recipe_again() says it. */
+int zke_recipe_do(zke *z, int (*fn)(zke *z, void *arg), void *arg,
+                  int64_t deadline_ms);
+
+/* zke_recipe_faster - what a refused step comes to whose conditions held when
+ * it was decided: ZKE_NONODE, ZKE_NODEEXISTS and ZKE_BADVERSION are
+ * ZKE_LOOK_AGAIN.  Other codes are returned as they are */
+int zke_recipe_faster(int rc);
+
 /* zke_recipe_cancel - the calls with a deadline that run on the object return
  * ZKE_CANCELLED, unless they succeed first
  *
