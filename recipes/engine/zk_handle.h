@@ -102,9 +102,9 @@ struct zk {
   int state; /* ZKE_STATE_CONNECTED, _CONNECTING, _EXPIRED or _AUTH_FAILED */
   bool closing;
   int inside; /* calls under way; changed without the mutex, so atomically */
-  /* times that the connection was lost, and that the default watcher was told
-   */
-  int losses, losses_told;
+  /* times that the connection was lost; of these, that the default watcher was
+   * told, and that a read has its answer which was synced afterwards */
+  int losses, losses_told, losses_synced;
   bool loss_open; /* told that the connection is lost, and not yet: back */
   /* greeted: there was a connection before, so watches are to be set again; the
    * others: the default watcher is to be told of an overflow, of the end */

@@ -84,6 +84,7 @@ typedef struct op {
   /* the deadline of the whole call, taken once at its beginning */
   int64_t until_ms;
   unsigned flags;
+  int losses; /* the handle's, when a sync was asked for */
   zk_request r;
 } op;
 
@@ -194,6 +195,25 @@ static int check_frame(const zk *z, size_t len, const char *what) {
               what, len + 8, ZKE_JUTE_FRAME_LIMIT);
 }
 
+/* Have the server catch up with the leader before it answers, which makes a
+ * read linearizable. A server answers a session's requests in their order, so
+ * the read behind the sync sees what the sync has brought. Both go in the same
+ * packet, so this costs no round trip. With sync=0 it is done only after a
+ * lost connection: the server that the handle has found since may be behind the
+ * one that has made a change whose reply was lost. */
+static void op_sync(op *c, const char *whole) {
+  zke_jute_path_request path = {whole};
+  c->losses = c->z->losses;
+  if (c->z->name.sync || c->losses != c->z->losses_synced)
+    zke_jute_write(&c->r.sync, &zke_jute_of_path_request, &path);
+}
+
+/* A read has its answer: it has seen what it was synced with. */
+static void op_synced(const op *c) {
+  if (c->r.sync.len && c->losses > c->z->losses_synced)
+    c->z->losses_synced = c->losses;
+}
+
 /* Send the request and wait until it is over. Where a test has asked for a lost
  * reply, either nothing is sent (before, and reads), or the request is made and
  * its result is hidden (after). */
@@ -204,17 +224,9 @@ static int op_run(op *c) {
   if (rc != ZKE_OK) return rc;
   rc = zke_ensemble_call(c->z, &c->r, c->path ? c->path : "the session",
                          c->until_ms);
-  return when ? op_lost() : rc;
-}
-
-/* Have the server catch up with the leader before it answers, which makes a
- * read linearizable. A server answers a session's requests in their order, so
- * the read behind the sync sees what the sync has brought. Both go in the same
- * packet, so this costs no round trip. With sync=0 nothing is done. */
-static void op_sync(op *c, const char *whole) {
-  zke_jute_path_request path = {whole};
-  if (c->z->name.sync)
-    zke_jute_write(&c->r.sync, &zke_jute_of_path_request, &path);
+  if (when) rc = op_lost();
+  if (rc == ZKE_OK || rc == ZKE_NONODE) op_synced(c);
+  return rc;
 }
 
 /* The failure for a reply that cannot be read. It comes from a server that is

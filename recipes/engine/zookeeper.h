@@ -69,7 +69,9 @@
  * READS are linearizable: each is preceded by a sync of its path, in the same
  *   packet.  It costs the ensemble's leader a message, and no round trip.  With
  *   sync=0 reads are as ZooKeeper's clients have them, and zke_sync() syncs;
- *   else zke_sync() only reports the handle's state.
+ *   else zke_sync() only reports the handle's state.  But after a lost
+ *   connection reads are synced until one has its answer: so each of them tells
+ *   whether a change was made whose reply was lost.
  *
  * WATCHES are ZooKeeper's: an event comes before the reply that shows its
  *   change.  After a lost connection they are set again.  A one-shot watch then

@@ -94,6 +94,7 @@ static void stub_answer(stub *s, int fd, const zke_jute_request_header *h) {
   if (event) send(fd, s->event, (size_t)event, MSG_NOSIGNAL);
   if (h->type == ZKE_JUTE_PING) s->pings++;
   if (h->type == ZKE_JUTE_AUTH) s->auths++;
+  if (h->type == ZKE_JUTE_SYNC) s->syncs++;
   size_t at = zke_jute_begin(&w);
   zke_jute_write(&w, &zke_jute_of_reply_header, &reply);
   stub_body(s, &w, h->type);

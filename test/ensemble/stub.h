@@ -45,6 +45,7 @@ typedef struct stub {
   char *frame;           /* one that is being read */
   atomic_int pings;      /* that have come */
   atomic_int auths;      /* identities that have come */
+  atomic_int syncs;      /* that have come */
   atomic_int watches;    /* frames of setWatches2 that have come */
   atomic_long relative;  /* the zxid of the latest of them */
   atomic_int longest;    /* of the frames that have come, bytes */

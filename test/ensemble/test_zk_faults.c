@@ -100,6 +100,36 @@ static int end_apart(call_apart *c) {
   return c->rc;
 }
 
+/* ---- lost replies ---- */
+
+static void *set_apart(void *arg) {
+  call_apart *c = apart(arg);
+  c->rc = zke_set(c->z, "/a", "x", 1, -1, NULL);
+  return NULL;
+}
+
+/* With sync=0 too, whoever looks after a lost reply whether the change was made
+ * is not told what was before it. */
+TEST(reads_behind_a_lost_reply_are_synced) {
+  stub s;
+  call_apart set;
+  stub_begin(&s);
+  zke *z = open_port(s.port, "?sync=0", NULL);
+  ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
+  ck_assert_int_eq(s.syncs, 0);
+  s.silent = true;
+  begin_asleep(&set, z, set_apart);
+  stub_cut(&s);
+  s.silent = false;
+  ck_rc(end_apart(&set), ZKE_CONNECTIONLOSS);
+  ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
+  ck_assert_int_eq(s.syncs, 1);
+  ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
+  ck_assert_int_eq(s.syncs, 1);
+  ck_ok(zke_close(z));
+  stub_end(&s);
+}
+
 /* ---- a server that says what it should not ---- */
 
 /* A greeting that gives another session than was asked for means that ours is
