@@ -440,8 +440,8 @@ static void *symbol(void *from, const char *name) {
 }
 
 /* A copy of the library that this program's SQLite is in is one of its own, and
- * the system's is one if SQLite is compiled in.  (A sanitizer forbids to load it
- * so that it calls itself.) */
+ * the system's is one if SQLite is compiled in.  (A sanitizer forbids to load
+ * it so that it calls itself.) */
 static library_of load_another(void) {
   Dl_info is;
   char command[1200];

@@ -136,8 +136,8 @@ static plan_fault any_error(const plan *p) {
   return f;
 }
 
-/* One of the first calls of a kind fails: of those that any_error() would seldom
- * hit, since they are few, or since only some of them count. */
+/* One of the first calls of a kind fails: of those that any_error() would
+ * seldom hit, since they are few, or since only some of them count. */
 static void plan_one(plan *p, sim_call call, int64_t first) {
   plan_fault f = {.kind = 'e', .call = call, .arg = EIO};
   f.slot = (int)below(p->k.processes);
