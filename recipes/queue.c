@@ -8,7 +8,7 @@
  *
  * From one call to the next the object keeps only the queue's settings and the
  * list of its own claims, never what it has read of the items.  Every call that
- * puts, takes or claims goes the same way:
+ * puts, takes or claims goes the same way, by zke_q_do():
  *
  *   1. zke_q_ready(): the queue is there, and so is this object's user znode.
  *   2. Read what the change rests on, in one snapshot: the first names and all
@@ -238,8 +238,7 @@ enum { CLAIM_OPS = ZKE_Q_TAKEOVER_OPS + 3 };
 /* Claim all items of a batch in one step.  ZKE_Q_AGAIN: another consumer had
  * one of them first, or its marker was not what was seen; nothing is
  * claimed. */
-static int queue_try_claim(zke_queue *q, const queue_batch *b, zke_q_step *s,
-                           int64_t deadline_ms) {
+static int queue_claim_step(zke_queue *q, const queue_batch *b, zke_q_step *s) {
   zke_op *op = &s->ops[ZKE_Q_OP_FIRST + 1];
   s->needs = q->taken;
   for (int i = 0; i < b->count; i++) {
@@ -248,7 +247,7 @@ static int queue_try_claim(zke_queue *q, const queue_batch *b, zke_q_step *s,
     op = queue_add_claim(op, b->items[i], b->claims[i]);
   }
   int own = zke_q_step_end(s, op);
-  int rc = zke_q_change(q, s, deadline_ms);
+  int rc = zke_q_change(q, s);
   return rc < 0 && zke_q_was_late(s, own) ? ZKE_Q_AGAIN : rc;
 }
 
@@ -280,21 +279,20 @@ static int queue_keep_batch(zke_queue *q, queue_batch *b, int64_t token) {
  * whatever the session has there is discarded.  If that is the claim of another
  * object on this handle, its consumer finds it lost, as after any claim that
  * somebody deletes. */
-static int queue_do_claim(zke_queue *q, queue_batch *b, int64_t deadline_ms) {
+static int queue_do_claim(zke_queue *q, queue_batch *b) {
   zke_q_step *s = zke_q_step_new(q->r.z, 1 + CLAIM_OPS * b->count);
-  int rc = s ? queue_try_claim(q, b, s, deadline_ms) : ZKE_NOMEM;
+  int rc = s ? queue_claim_step(q, b, s) : ZKE_NOMEM;
   if (rc == ZKE_OK) {
     rc = queue_keep_batch(q, b, s->zxid);
   } else {
     zke_sentence kept;
     zke_recipe_keep(&kept);
     for (int i = 0; i < b->count; i++) {
-      if (b->claims[i] && s && s->unsure)
-        queue_discard_claim(q, b->claims[i], 0);
+      if (rc == ZKE_Q_UNSURE) queue_discard_claim(q, b->claims[i], 0);
       queue_claim_free(b->claims[i]);
       b->claims[i] = NULL;
     }
-    zke_recipe_restore(&kept, rc);
+    zke_recipe_restore(&kept, rc == ZKE_Q_UNSURE ? ZKE_CONNECTIONLOSS : rc);
   }
   zke_q_step_free(s);
   return rc;
@@ -310,9 +308,9 @@ static void queue_shorten(queue_batch *b, int count) {
 
 /* Find the items that are to be claimed: those behind the first until one is
  * exhausted, or has changed since the look. */
-static int queue_collect(zke_queue *q, queue_batch *b, int64_t deadline_ms) {
+static int queue_collect(zke_queue *q, queue_batch *b) {
   zke_q_page *page;
-  int rc = zke_q_pick(q, false, deadline_ms, &page, &b->items[0]);
+  int rc = zke_q_pick(q, false, &page, &b->items[0]);
   if (rc != ZKE_OK) return rc;
   for (b->count = 1; b->count < b->most; b->count++) {
     page->at++;
@@ -328,66 +326,69 @@ static int queue_collect(zke_queue *q, queue_batch *b, int64_t deadline_ms) {
   return rc < 0 ? rc : ZKE_OK;
 }
 
-/* Claim items, if there are any: else ZKE_Q_NOTHING.  Where they are too large
+/* Claim the items that are there, or ZKE_Q_NOTHING.  Where they are too large
  * for one step, half of them. */
-static int queue_claim_batch(zke_queue *q, queue_batch *b,
-                             int64_t deadline_ms) {
-  int rc;
-  do {
-    rc = queue_collect(q, b, deadline_ms);
-    if (rc == ZKE_OK) rc = queue_do_claim(q, b, deadline_ms);
-    while (rc == ZKE_BADARGUMENTS && b->count > 1) {
-      queue_shorten(b, b->count / 2);
-      rc = queue_do_claim(q, b, deadline_ms);
-    }
-    if (rc != ZKE_OK) queue_shorten(b, 0);
-  } while (zke_recipe_again(q->r.z, &rc));
+static int queue_claim_batch(zke_queue *q, queue_batch *b) {
+  int rc = queue_collect(q, b);
+  if (rc == ZKE_OK) rc = queue_do_claim(q, b);
+  while (rc == ZKE_BADARGUMENTS && b->count > 1) {
+    queue_shorten(b, b->count / 2);
+    rc = queue_do_claim(q, b);
+  }
+  if (rc != ZKE_OK) queue_shorten(b, 0);
   return rc;
 }
 
-/* Claim up to so many items now. */
-static int queue_claim_now(zke_queue *q, int most, int64_t deadline_ms,
-                           zke_queue_item **items, int *count_out) {
-  int rc = zke_q_ready(q, deadline_ms);
+/* What a consumer asks for. */
+typedef struct queue_want {
+  zke_queue *q;
+  bool claim;             /* else to take one */
+  int most;               /* items */
+  zke_queue_item **items; /* out */
+  int count;              /* out */
+} queue_want;
+
+/* One try to claim up to so many items. */
+static int queue_try_claim(zke *z, void *arg) {
+  queue_want *w = arg;
+  int rc = zke_q_ready(w->q);
   if (rc != ZKE_OK) return rc;
-  queue_batch b = {.items = items, .most = most};
-  b.claims = zke_alloc(q->r.z, (size_t)most * sizeof(zke_q_claim *));
-  rc = b.claims ? queue_claim_batch(q, &b, deadline_ms) : ZKE_NOMEM;
+  queue_batch b = {.items = w->items, .most = w->most};
+  b.claims = zke_alloc(z, (size_t)w->most * sizeof(zke_q_claim *));
+  rc = b.claims ? queue_claim_batch(w->q, &b) : ZKE_NOMEM;
   zke_free(b.claims);
-  if (rc == ZKE_OK) *count_out = b.count;
+  w->count = b.count;
   return rc;
 }
 
 /* Take an item at the version seen (Q1). */
-static int queue_do_take(zke_queue *q, zke_queue_item *item,
-                         int64_t deadline_ms) {
+static int queue_take_step(zke_queue *q, zke_queue_item *item) {
   zke_q_step *s =
       zke_q_step_new(q->r.z, ZKE_Q_TAKEOVER_OPS + ZKE_Q_REMOVAL_OPS);
   if (!s) return ZKE_NOMEM;
   zke_op *op = zke_q_add_takeover(&s->ops[ZKE_Q_OP_FIRST], item);
   int own = zke_q_step_end(s, zke_q_add_removal(op, item));
-  int rc = zke_q_change(q, s, deadline_ms);
+  int rc = zke_q_change(q, s);
   if (rc < 0 && zke_q_was_late(s, own)) rc = ZKE_Q_AGAIN;
   zke_q_step_free(s);
   item->attempts++;
   return rc;
 }
 
-/* Take an item now, if there is any: else ZKE_Q_NOTHING. */
-static int queue_take_now(zke_queue *q, int64_t deadline_ms,
-                          zke_queue_item **item_out) {
+/* One try to take an item. */
+static int queue_try_take(zke *z, void *arg) {
+  queue_want *w = arg;
+  zke_queue_item *item = NULL;
   zke_q_page *page;
-  int rc = zke_q_ready(q, deadline_ms);
-  if (rc != ZKE_OK) return rc;
-  do {
-    zke_queue_item *item = NULL;
-    rc = zke_q_pick(q, false, deadline_ms, &page, &item);
-    if (rc == ZKE_OK) rc = queue_do_take(q, item, deadline_ms);
-    if (rc == ZKE_OK)
-      *item_out = item;
-    else
-      zke_free(item);
-  } while (zke_recipe_again(q->r.z, &rc));
+  (void)z;
+  int rc = zke_q_ready(w->q);
+  if (rc == ZKE_OK) rc = zke_q_pick(w->q, false, &page, &item);
+  if (rc == ZKE_OK) rc = queue_take_step(w->q, item);
+  w->count = rc == ZKE_OK;
+  if (rc == ZKE_OK)
+    w->items[0] = item;
+  else
+    zke_free(item);
   return rc;
 }
 
@@ -452,6 +453,7 @@ static void queue_give_more(queue_more *m, zke_q_step *s) {
 
 /* What is put in one step; all of it is borrowed. */
 typedef struct queue_load {
+  zke_queue *q;
   const zke_queue_value *values;
   int count;
   int priority;       /* 1 to 999 */
@@ -633,7 +635,7 @@ static int queue_say_taken(zke_queue *q, const char *prefix) {
  *   version  as queue_room() gives it */
 static int queue_put_step(zke_queue *q, const queue_load *load, zke_q_step *s,
                           const char *prefix, const queue_keying *k,
-                          int32_t version, int64_t deadline_ms) {
+                          int32_t version) {
   int first = ZKE_Q_OP_FIRST + (load->key != NULL);
   zke_op *op = &s->ops[first];
   s->needs = load->key ? q->keys : NULL;
@@ -648,7 +650,7 @@ static int queue_put_step(zke_queue *q, const queue_load *load, zke_q_step *s,
   if (load->key) op = queue_add_key(op, load, k);
   int own = zke_q_step_end(s, op) + ZKE_Q_OP_FIRST;
   if (load->more) queue_add_more(s, load->more);
-  int rc = zke_q_change(q, s, deadline_ms);
+  int rc = zke_q_change(q, s);
   bool changed = s->results[first].rc == ZKE_BADVERSION ||
                  zke_q_has_changed(s, items, own);
   if (rc < 0 && changed) rc = ZKE_Q_AGAIN;
@@ -658,41 +660,33 @@ static int queue_put_step(zke_queue *q, const queue_load *load, zke_q_step *s,
   return rc;
 }
 
+/* Would so many items ever have room? */
+static int queue_see_limit(const zke_queue *q, int count) {
+  if (!q->limit || count <= q->limit) return ZKE_OK;
+  return zke_recipe_fail(ZKE_LIMIT,
+                         "%d items at once, the queue %s has limit %d", count,
+                         q->r.path, q->limit);
+}
+
 /* One try of a put: read what it rests on, and make the step.  ZKE_Q_AGAIN:
- * something has changed in between.  ZKE_Q_NOTHING: there is no room. */
-static int queue_try_put(zke_queue *q, const queue_load *load,
-                         const char *prefix, int64_t deadline_ms) {
+ * something has changed in between; that was another put in most cases, so some
+ * put always succeeds.  ZKE_Q_NOTHING: there is no room. */
+static int queue_try_put(zke *z, void *arg) {
+  const queue_load *load = arg;
+  zke_queue *q = load->q;
   int32_t version;
   queue_keying k = {0};
   int more = load->more ? load->more->count : 0;
-  zke_q_step *s = zke_q_step_new(q->r.z, load->count + PUT_OPS + more);
-  int rc = s ? zke_q_ready(q, deadline_ms) : ZKE_NOMEM;
+  zke_q_step *s = zke_q_step_new(z, load->count + PUT_OPS + more);
+  char *prefix = queue_prefix(q, load);
+  int rc = s && prefix ? zke_q_ready(q) : ZKE_NOMEM;
+  if (rc == ZKE_OK) rc = queue_see_limit(q, load->count);
   if (rc == ZKE_OK) rc = queue_prepare_key(q, load, prefix, &k);
   if (rc == ZKE_OK) rc = queue_room(q, load->count, &version);
-  if (rc == ZKE_OK)
-    rc = queue_put_step(q, load, s, prefix, &k, version, deadline_ms);
+  if (rc == ZKE_OK) rc = queue_put_step(q, load, s, prefix, &k, version);
+  zke_free(prefix);
   zke_q_step_free(s);
   queue_keying_free(&k);
-  return rc;
-}
-
-/* Put, if there is room: else ZKE_Q_NOTHING.  A repetition means that another
- * put was made, so some put always succeeds. */
-static int queue_put_now(zke_queue *q, const queue_load *load,
-                         int64_t deadline_ms) {
-  int rc = zke_q_ready(q, deadline_ms);
-  if (rc != ZKE_OK) return rc;
-  if (q->limit && load->count > q->limit) {
-    return zke_recipe_fail(ZKE_LIMIT,
-                           "%d items at once, the queue %s has limit %d",
-                           load->count, q->r.path, q->limit);
-  }
-  char *prefix = queue_prefix(q, load);
-  if (!prefix) rc = ZKE_NOMEM;
-  do {
-    if (prefix) rc = queue_try_put(q, load, prefix, deadline_ms);
-  } while (zke_recipe_again(q->r.z, &rc));
-  zke_free(prefix);
   return rc;
 }
 
@@ -948,27 +942,19 @@ static int queue_look_once(zke_q_wait *w) {
 }
 
 /* Look again; tell the listener if that was what it waits for. */
-static int queue_look_again(zke_q_wait *w) {
+static int queue_look_again(zke *z, void *arg) {
+  zke_q_wait *w = arg;
   zke_queue *q = w->q;
-  int rc;
-  do {
-    rc = zke_q_ready(q, 0);
-    if (rc == ZKE_OK) rc = queue_see_place(w);
-    if (rc == ZKE_OK) rc = queue_look_once(w);
-  } while (zke_recipe_again(q->r.z, &rc));
+  (void)z;
+  int rc = zke_q_ready(q);
+  if (rc == ZKE_OK) rc = queue_see_place(w);
+  if (rc == ZKE_OK) rc = queue_look_once(w);
   if (rc != ZKE_OK || w->state != ZKE_Q_WAIT_READY || w->blocking) return rc;
   if (!zke_recipe_tell(&q->r, w->event, 0, "", 0)) {
     w->state = ZKE_Q_WAIT_YES;
     return ZKE_NOMEM;
   }
   return ZKE_OK; /* it stays in the line until it has tried */
-}
-
-/* queue_look_again() for zke_retry(): after a lost reply everything is looked
- * at anew. */
-static int queue_retry_look(zke *z, void *arg) {
-  (void)z;
-  return queue_look_again(arg);
 }
 
 /* Is the sleep over: is something ready, or due earlier than was known on going
@@ -1009,8 +995,7 @@ static int queue_wait_on(zke_q_wait *w, int64_t deadline_ms) {
   for (;;) {
     w->state = ZKE_Q_WAIT_YES;
     w->due = ZKE_FOREVER;
-    int rc = zke_retry(q->r.z, queue_retry_look, w,
-                       zke_q_patience(q->r.z, deadline_ms));
+    int rc = zke_q_do(q, queue_look_again, w, deadline_ms);
     if (rc != ZKE_OK || w->state == ZKE_Q_WAIT_READY) return rc;
     w->until = w->due < deadline_ms ? w->due : deadline_ms;
     rc = zke_recipe_await(
@@ -1063,9 +1048,7 @@ static int queue_tried(zke_q_wait *w, int rc) {
   } else {
     w->quiet = rc != ZKE_Q_NOTHING && queue_is_telling(q);
     w->state = ZKE_Q_WAIT_YES;
-    if (zke_retry(q->r.z, queue_retry_look, w, zke_q_patience(q->r.z, 0)) !=
-        ZKE_OK)
-      q->r.changed = true;
+    if (zke_q_do(q, queue_look_again, w, 0) != ZKE_OK) q->r.changed = true;
   }
   return zke_recipe_restore(&kept, rc);
 }
@@ -1150,9 +1133,9 @@ static int queue_step_all(zke_recipe *r) {
   zke_queue *q = (zke_queue *)r;
   int rc = q->o.listener ? queue_see_claims(q) : ZKE_OK;
   if (rc == ZKE_OK && q->taking.state == ZKE_Q_WAIT_YES)
-    rc = queue_look_again(&q->taking);
+    rc = zke_recipe_do(r->z, queue_look_again, &q->taking, 0);
   if (rc == ZKE_OK && q->putting.state == ZKE_Q_WAIT_YES)
-    rc = queue_look_again(&q->putting);
+    rc = zke_recipe_do(r->z, queue_look_again, &q->putting, 0);
   return rc;
 }
 
@@ -1308,13 +1291,13 @@ static void queue_put_found_none(zke_q_wait *w, int count) {
 }
 
 /* Put, and wait for room as long as may be. */
-static int queue_put(zke_queue *q, const queue_load *load,
-                     int64_t deadline_ms) {
+static int queue_put(queue_load *load, int64_t deadline_ms) {
+  zke_queue *q = load->q;
   zke_q_wait *w = &q->putting;
   bool waiting = false;
   int rc;
   do {
-    rc = queue_put_now(q, load, deadline_ms);
+    rc = zke_q_do(q, queue_try_put, load, deadline_ms);
     if (rc == ZKE_Q_NOTHING) queue_put_found_none(w, load->count);
     rc = queue_tried(w, rc);
     if (rc != ZKE_Q_NOTHING) break;
@@ -1379,7 +1362,8 @@ static int queue_put_load(zke_queue *queue, queue_load *load,
   if (rc != ZKE_OK) return rc;
   rc = zke_recipe_enter_by((zke_recipe *)queue, deadline_ms);
   if (rc != ZKE_OK) return rc;
-  if (count) rc = queue_put(queue, load, deadline_ms);
+  load->q = queue;
+  if (count) rc = queue_put(load, deadline_ms);
   rc = zke_recipe_leave(&queue->r, rc);
   return load->more && load->more->code ? load->more->code : rc;
 }
@@ -1417,7 +1401,7 @@ int zke_queue_put(zke_queue *queue, const void *data, int len,
 /* ---- out ----
  *
  * The same loop for a take and for a claim, which differ in the step that they
- * try (queue_get_now()). */
+ * try. */
 
 /* The first claim of an item, or NULL. */
 static const char *queue_first_claim(const zke_queue *q) {
@@ -1448,23 +1432,6 @@ static int queue_say_nothing(zke_queue *q) {
   return rc;
 }
 
-/* What a consumer asks for. */
-typedef struct queue_want {
-  bool claim;             /* else to take one */
-  int most;               /* items */
-  zke_queue_item **items; /* out */
-  int count;              /* out */
-} queue_want;
-
-/* Take or claim what is there now; ZKE_Q_NOTHING: there is nothing. */
-static int queue_get_now(zke_queue *q, queue_want *w, int64_t deadline_ms) {
-  if (w->claim)
-    return queue_claim_now(q, w->most, deadline_ms, w->items, &w->count);
-  int rc = queue_take_now(q, deadline_ms, w->items);
-  w->count = rc == ZKE_OK;
-  return rc;
-}
-
 /* End the sessions of dead processes that have claimed items.  ZKE_OK: claims
  * have gone, so try again; ZKE_Q_NOTHING: none has. */
 static int queue_bury(const zke_queue *q) {
@@ -1475,11 +1442,13 @@ static int queue_bury(const zke_queue *q) {
 
 /* Take or claim, and wait for an item as long as may be.  Before it says that
  * there is none it asks once whether those that have claimed items live. */
-static int queue_get(zke_queue *q, queue_want *want, int64_t deadline_ms) {
+static int queue_get(queue_want *want, int64_t deadline_ms) {
+  zke_queue *q = want->q;
   bool waiting = false, buried = false;
   int rc;
   do {
-    rc = queue_get_now(q, want, deadline_ms);
+    rc = zke_q_do(q, want->claim ? queue_try_claim : queue_try_take, want,
+                  deadline_ms);
     rc = queue_tried(&q->taking, rc);
     if (rc != ZKE_Q_NOTHING) break;
     rc = queue_wait_for(&q->taking, &waiting, 0, deadline_ms);
@@ -1492,44 +1461,44 @@ static int queue_get(zke_queue *q, queue_want *want, int64_t deadline_ms) {
 
 /* What take, claim and claim_some have in common: the items are NULL unless
  * there are some, whatever goes wrong. */
-static int queue_get_entered(zke_queue *queue, queue_want *want,
-                             int64_t deadline_ms) {
+static int queue_get_entered(queue_want *want, int64_t deadline_ms) {
   if (!want->items)
     return zke_recipe_fail(ZKE_BADARGUMENTS,
                            "the pointer for the item is NULL");
   for (int i = 0; i < want->most; i++) want->items[i] = NULL;
-  int rc = zke_recipe_enter_by((zke_recipe *)queue, deadline_ms);
+  int rc = zke_recipe_enter_by((zke_recipe *)want->q, deadline_ms);
   if (rc != ZKE_OK) return rc;
-  rc = queue_get(queue, want, deadline_ms);
-  return zke_recipe_leave(&queue->r, rc);
+  rc = queue_get(want, deadline_ms);
+  return zke_recipe_leave(&want->q->r, rc);
 }
 
 /* The item is deleted in the step that finds it still there, so nobody else
  * gets it; if the process dies afterwards, it is gone. */
 int zke_queue_take(zke_queue *queue, int64_t deadline_ms,
                    zke_queue_item **item_out) {
-  queue_want want = {.most = 1, .items = item_out};
-  return queue_get_entered(queue, &want, deadline_ms);
+  queue_want want = {.q = queue, .most = 1, .items = item_out};
+  return queue_get_entered(&want, deadline_ms);
 }
 
 /* The item stays, with an ephemeral znode beside it: if the process dies, it is
  * free again. */
 int zke_queue_claim(zke_queue *queue, int64_t deadline_ms,
                     zke_queue_item **item_out) {
-  queue_want want = {.claim = true, .most = 1, .items = item_out};
-  return queue_get_entered(queue, &want, deadline_ms);
+  queue_want want = {.q = queue, .claim = true, .most = 1, .items = item_out};
+  return queue_get_entered(&want, deadline_ms);
 }
 
 /* All are claimed in one step, so they have the same token. */
 int zke_queue_claim_some(zke_queue *queue, int most, int64_t deadline_ms,
                          zke_queue_item **items_out, int *count_out) {
-  queue_want want = {.claim = true, .most = most, .items = items_out};
+  queue_want want = {
+      .q = queue, .claim = true, .most = most, .items = items_out};
   if (!count_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "count_out is NULL");
   *count_out = 0;
   if (most < 1 || most > ZKE_Q_BATCH)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "%d items, at most %d", most,
                            ZKE_Q_BATCH);
-  int rc = queue_get_entered(queue, &want, deadline_ms);
+  int rc = queue_get_entered(&want, deadline_ms);
   *count_out = want.count;
   return rc;
 }
@@ -1563,23 +1532,39 @@ static int queue_lost(zke_queue *q, zke_q_claim **at,
                          item->name, q->r.path);
 }
 
-/* Make a step that ends or changes claims, as often as is needed.  Where it is
- * to be made again a claim may have gone meanwhile, and its name be that of
- * another claim (Q5): so it is looked for by its token.
- *
- *   own  so many operations of the step are the claims'
- *
- * ZKE_LOST: one of the claims is gone. */
-static int queue_change_claims(zke_queue *q, zke_q_claim *const *claims,
-                               int count, zke_q_step *s, int own) {
-  int rc = zke_q_change(q, s, ZKE_FOREVER);
-  while (zke_recipe_again(q->r.z, &rc)) {
-    rc = ZKE_OK;
-    for (int i = 0; i < count && rc == ZKE_OK; i++)
-      rc = queue_verify(q, claims[i]);
-    if (rc == ZKE_OK) rc = zke_q_change(q, s, ZKE_FOREVER);
-  }
-  return rc < 0 && zke_q_was_late(s, own) ? ZKE_LOST : rc;
+/* A step that ends or changes claims of this object. */
+typedef struct queue_ending {
+  zke_queue *q;
+  const zke_queue_item *const *items;
+  zke_q_claim *const *claims; /* of these */
+  int count;                  /* of both */
+  zke_q_step *s;              /* NULL: a burial */
+  int own;                    /* so many of its operations are the claims' */
+  const char *reason;         /* of a burial */
+} queue_ending;
+
+/* One try of it.  Each looks for claims of before (queue_verify_old()), since
+ * the last one may have placed the object anew.  ZKE_LOST: one of the claims is
+ * gone. */
+static int queue_try_end(zke *z, void *arg) {
+  const queue_ending *e = arg;
+  zke_queue *q = e->q;
+  int rc = ZKE_OK;
+  (void)z;
+  for (int i = 0; i < e->count && rc == ZKE_OK; i++)
+    rc = queue_verify_old(q, e->claims[i], e->items[i]);
+  if (rc != ZKE_OK) return rc;
+  if (!e->s) return zke_q_bury(q, e->items[0], e->claims[0], e->reason);
+  rc = zke_q_change(q, e->s);
+  return rc < 0 && zke_q_was_late(e->s, e->own) ? ZKE_LOST : rc;
+}
+
+/* End or change one claim; as the members of queue_ending. */
+static int queue_end_one(zke_queue *q, zke_q_claim *c,
+                         const zke_queue_item *item, zke_q_step *s, int own,
+                         const char *reason) {
+  queue_ending e = {q, &item, &c, 1, s, own, reason};
+  return zke_q_do(q, queue_try_end, &e, ZKE_FOREVER);
 }
 
 /* This object's claim of an item; ZKE_LOST: it has none. */
@@ -1618,9 +1603,10 @@ static int queue_do_ack(zke_queue *q, queue_acks *d, zke_q_claim *const *claims,
     op = zke_q_add_unclaim(op, claims[i]);
     op = zke_q_add_removal(op, d->items[i]);
   }
-  int own = zke_q_step_end(s, op);
+  queue_ending e = {q, d->items, claims, d->item_count, s, 0, NULL};
+  e.own = zke_q_step_end(s, op);
   queue_add_more(s, &d->more);
-  int rc = queue_change_claims(q, claims, d->item_count, s, own);
+  int rc = zke_q_do(q, queue_try_end, &e, ZKE_FOREVER);
   if (rc != ZKE_LOST) queue_give_more(&d->more, s);
   return rc;
 }
@@ -1632,7 +1618,6 @@ static int queue_try_ack(zke_queue *q, queue_acks *d, zke_q_claim **claims) {
   for (int i = 0; i < d->item_count && rc == ZKE_OK; i++) {
     rc = queue_own_claim(q, d->items[i], &at);
     claims[i] = *at;
-    if (rc == ZKE_OK) rc = queue_verify_old(q, *at, d->items[i]);
   }
   if (rc != ZKE_OK) return rc;
   zke_q_step *s = zke_q_step_new(
@@ -1713,8 +1698,6 @@ static int64_t queue_claim_end(const char *marker) {
  * claim lost. */
 static int queue_prolong(zke_queue *q, zke_q_claim *c,
                          const zke_queue_item *item, char *until) {
-  int rc = queue_verify_old(q, c, item);
-  if (rc != ZKE_OK) return rc;
   zke_q_step *s = zke_q_step_new(q->r.z, 4);
   if (!s) return ZKE_NOMEM;
   zke_op *op = &s->ops[ZKE_Q_OP_FIRST];
@@ -1727,7 +1710,7 @@ static int queue_prolong(zke_queue *q, zke_q_claim *c,
   int own = zke_q_step_end(s, op);
   if (until) zke_op_create(op++, until, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
   zke_q_step_end(s, op);
-  rc = queue_change_claims(q, &c, 1, s, own);
+  int rc = queue_end_one(q, c, item, s, own, NULL);
   zke_q_step_free(s);
   return rc;
 }
@@ -1783,7 +1766,7 @@ static int queue_release_step(zke_queue *q, zke_q_claim *c,
   int own = zke_q_step_end(s, op);
   if (marker) op = queue_add_delay(op, c, marker, delay_ms);
   zke_q_step_end(s, op);
-  int rc = queue_change_claims(q, &c, 1, s, own);
+  int rc = queue_end_one(q, c, item, s, own, NULL);
   zke_q_step_free(s);
   return rc;
 }
@@ -1793,23 +1776,15 @@ static int queue_release_step(zke_queue *q, zke_q_claim *c,
 static int queue_give_back(zke_queue *q, zke_q_claim *c,
                            const zke_queue_item *item, const char *reason,
                            int64_t delay_ms) {
-  int rc = queue_verify_old(q, c, item);
-  if (rc != ZKE_OK) return rc;
-  if (zke_q_is_exhausted(q, item)) {
-    rc = zke_q_bury(q, item, c, reason, ZKE_FOREVER);
-    while (zke_recipe_again(q->r.z, &rc)) {
-      rc = queue_verify(q, c);
-      if (rc == ZKE_OK) rc = zke_q_bury(q, item, c, reason, ZKE_FOREVER);
-    }
-    return rc;
-  }
+  if (zke_q_is_exhausted(q, item))
+    return queue_end_one(q, c, item, NULL, 0, reason);
   char *marker = NULL;
   if (delay_ms) {
     marker = zke_q_marker_path(q, true, zke_wall(q->r.z) + delay_ms,
                                item->version, item->name);
     if (!marker) return ZKE_NOMEM;
   }
-  rc = queue_release_step(q, c, item, marker, delay_ms);
+  int rc = queue_release_step(q, c, item, marker, delay_ms);
   zke_free(marker);
   return rc;
 }
@@ -1883,13 +1858,12 @@ static int queue_start(zke_queue *q, zke_q_wait *w) {
   if (!q->o.listener)
     return zke_recipe_fail(ZKE_MISUSE, "the queue %s has no listener",
                            q->r.path);
-  int rc = zke_q_ready(q, ZKE_FOREVER);
-  if (rc == ZKE_OK && (w->state == ZKE_Q_WAIT_NO || w->blocking))
-    rc = queue_begin(w, false, 1);
+  int rc = ZKE_OK;
+  if (w->state == ZKE_Q_WAIT_NO || w->blocking) rc = queue_begin(w, false, 1);
   if (rc != ZKE_OK) return rc;
   w->quiet = false;
   w->need = 1;
-  rc = zke_retry(q->r.z, queue_retry_look, w, ZKE_FOREVER);
+  rc = zke_q_do(q, queue_look_again, w, ZKE_FOREVER);
   zke_recipe_keep(&kept);
   if (rc != ZKE_OK) queue_leave(w);
   return zke_recipe_restore(&kept, rc);
@@ -1948,17 +1922,24 @@ int zke_queue_due(zke_queue *queue, int64_t *deadline_out) {
   return zke_recipe_leave(&queue->r, rc);
 }
 
-/* Exhausted items are passed over, not buried: a look changes nothing. */
-int zke_queue_peek(zke_queue *queue, zke_queue_item **item_out) {
-  zke_queue_item *item = NULL;
+/* One try of a look.  Exhausted items are passed over, not buried: it changes
+ * nothing. */
+static int queue_try_peek(zke *z, void *arg) {
+  queue_want *w = arg;
   zke_q_page *page;
+  (void)z;
+  int rc = zke_q_know(w->q);
+  return rc == ZKE_OK ? zke_q_pick(w->q, true, &page, w->items) : rc;
+}
+
+/* Where an item is changed between look and reading, it looks again. */
+int zke_queue_peek(zke_queue *queue, zke_queue_item **item_out) {
+  queue_want want = {.q = queue, .items = item_out};
   if (!item_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "item_out is NULL");
   *item_out = NULL;
   int rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;
-  rc = zke_q_know(queue);
-  if (rc == ZKE_OK) rc = zke_q_pick(queue, true, ZKE_FOREVER, &page, &item);
-  if (rc == ZKE_OK) *item_out = item;
+  rc = zke_q_do(queue, queue_try_peek, &want, ZKE_FOREVER);
   if (rc == ZKE_Q_NOTHING)
     rc = zke_recipe_fail(ZKE_NONODE, "nothing to take from the queue %s",
                          queue->r.path);
@@ -2005,20 +1986,21 @@ static int queue_requeue(zke_queue *q, const zke_q_name *n,
                          int64_t deadline_ms) {
   zke_queue_value value = {NULL, -1};
   char *data = NULL, *letter = NULL, *death = NULL, *key = NULL;
-  int rc = zke_q_ready(q, deadline_ms);
+  int rc = zke_q_know(q);
   if (rc == ZKE_OK) rc = zke_q_letter(q, n->name, &letter, &death);
   if (rc == ZKE_OK) rc = zke_q_letter_key(q, death, &key);
   if (rc == ZKE_OK)
     rc = zke_get(q->r.z, letter, NULL, NULL, &data, &value.len, NULL);
   value.data = data;
-  queue_load load = {.values = &value,
+  queue_load load = {.q = q,
+                     .values = &value,
                      .count = 1,
                      .priority = n->priority,
                      .mode = ZKE_PERSISTENT_SEQUENTIAL,
                      .key = key,
                      .letter = letter,
                      .death = death};
-  if (rc == ZKE_OK) rc = queue_put(q, &load, deadline_ms);
+  if (rc == ZKE_OK) rc = queue_put(&load, deadline_ms);
   zke_free(data);
   zke_free(key);
   zke_free(death);
@@ -2044,19 +2026,25 @@ int zke_queue_requeue(zke_queue *queue, const char *name, int64_t deadline_ms) {
   return zke_recipe_leave(&queue->r, queue_requeue(queue, &n, deadline_ms));
 }
 
-/* Delete a letter with its child, in one step.  ZKE_Q_AGAIN: try again. */
-static int queue_drop(zke_queue *q, const char *name) {
+/* A dead letter that is to go. */
+typedef struct queue_letter {
+  zke_queue *q;
+  const char *name;
+} queue_letter;
+
+/* One try to delete a letter with its child. */
+static int queue_try_drop(zke *z, void *arg) {
+  const queue_letter *l = arg;
   char *letter = NULL, *death = NULL;
-  zke_q_step *s = NULL;
-  int rc = zke_q_letter(q, name, &letter, &death);
+  zke_q_step *s = zke_q_step_new(z, 2);
+  int rc = s ? zke_q_ready(l->q) : ZKE_NOMEM;
+  if (rc == ZKE_OK) rc = zke_q_letter(l->q, l->name, &letter, &death);
   if (rc == ZKE_OK) {
-    s = zke_q_step_new(q->r.z, 1 + (death != NULL));
-    rc = s ? ZKE_OK : ZKE_NOMEM;
-  }
-  if (rc == ZKE_OK) {
-    if (death) zke_op_delete(&s->ops[ZKE_Q_OP_FIRST], death, -1);
-    zke_op_delete(&s->ops[ZKE_Q_OP_FIRST + (death != NULL)], letter, -1);
-    rc = zke_q_change(q, s, ZKE_FOREVER);
+    zke_op *op = &s->ops[ZKE_Q_OP_FIRST];
+    if (death) zke_op_delete(op++, death, -1);
+    zke_op_delete(op++, letter, -1);
+    zke_q_step_end(s, op);
+    rc = zke_q_change(l->q, s);
   }
   zke_q_step_free(s);
   zke_free(death);
@@ -2068,15 +2056,11 @@ static int queue_drop(zke_queue *q, const char *name) {
  * meanwhile. */
 int zke_queue_drop(zke_queue *queue, const char *name) {
   zke_q_name n;
+  queue_letter l = {queue, name};
   int rc = queue_know_letter(name, &n);
   if (rc == ZKE_OK) rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;
-  rc = zke_q_ready(queue, ZKE_FOREVER);
-  if (rc == ZKE_OK) {
-    do {
-      rc = queue_drop(queue, name);
-    } while (zke_recipe_again(queue->r.z, &rc));
-  }
+  rc = zke_q_do(queue, queue_try_drop, &l, ZKE_FOREVER);
   if (rc == ZKE_NONODE)
     rc = zke_recipe_fail(rc, "the queue %s has no dead letter %s",
                          queue->r.path, name);
@@ -2090,7 +2074,7 @@ static int queue_do_destroy(zke_queue *q, bool only_empty) {
   int rc = zke_exists(q->r.z, q->r.path, NULL, NULL, NULL);
   if (rc == ZKE_NONODE)
     return zke_recipe_fail(rc, "there is no queue %s", q->r.path);
-  if (rc == ZKE_OK) rc = zke_q_see_kind(q, ZKE_FOREVER);
+  if (rc == ZKE_OK) rc = zke_q_see_kind(q);
   queue_leave(&q->taking);
   queue_leave(&q->putting);
   if (rc == ZKE_OK) rc = zke_q_destroy(q, only_empty);

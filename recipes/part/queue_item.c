@@ -20,7 +20,7 @@
  *   4. Read the item with its claim, its key and its marker, in one snapshot
  *      (queue_fetch()).  Where it has gone or was claimed since, begin again.
  *   5. An item that was claimed as often as the queue allows is buried, and the
- *      search begins again (zke_q_pick()).
+ *      search begins again (zke_q_pick(), ZKE_Q_AGAIN).
  *
  * A look costs one read transaction, however many items there are: the names
  * are read through an index, QUEUE_PAGE of each kind and as many as are
@@ -548,7 +548,7 @@ static char *queue_shorten_death(char *death) {
  *   death  what its child says, or NULL: without one */
 static int queue_bury_step(zke_queue *q, const zke_queue_item *item,
                            const zke_q_claim *own, const char *name,
-                           const char *death, int64_t deadline_ms) {
+                           const char *death) {
   char *letter = zke_recipe_path(q->r.z, q->dead, name);
   char *child = letter ? zke_recipe_path(q->r.z, letter, "death") : NULL;
   zke_q_step *s =
@@ -566,7 +566,7 @@ static int queue_bury_step(zke_queue *q, const zke_queue_item *item,
       zke_op_create(op++, child, death, (int)strlen(death), ZKE_OPEN_ACL,
                     ZKE_PERSISTENT);
     zke_q_step_end(s, op);
-    rc = zke_q_change(q, s, deadline_ms);
+    rc = zke_q_change(q, s);
     if (rc < 0 && zke_q_was_late(s, late)) rc = ZKE_LOST;
   }
   zke_q_step_free(s);
@@ -584,7 +584,7 @@ static int queue_bury_step(zke_queue *q, const zke_queue_item *item,
  * died, but with its key, rather than claimed for ever.  ZKE_LOST: the item is
  * not as it was (Q1). */
 int zke_q_bury(zke_queue *q, const zke_queue_item *item, const zke_q_claim *own,
-               const char *reason, int64_t deadline_ms) {
+               const char *reason) {
   char *death = NULL, other[ZKE_Q_ITEM_ROOM];
   const char *name = item->name;
   zke_q_name parsed = {.number = 0};
@@ -594,7 +594,7 @@ int zke_q_bury(zke_queue *q, const zke_queue_item *item, const zke_q_claim *own,
   zke_q_parse(item->name, &parsed);
   int64_t number = item->zxid + parsed.number;
   while (again) {
-    rc = queue_bury_step(q, item, own, name, says, deadline_ms);
+    rc = queue_bury_step(q, item, own, name, says);
     again = rc == ZKE_NODEEXISTS;
     if (again) {
       snprintf(other, sizeof other, ZKE_Q_ENTRY "-" ZKE_RECIPE_NUMBER,
@@ -644,9 +644,9 @@ int zke_q_first(zke_queue *q, zke_q_page **page, zke_queue_item **item_out) {
   return queue_fetch(q, due ? &later : &entry, item_out);
 }
 
-/* The first item that can be taken; *page: where it stands.  Exhausted ones are
- * buried on the way, or (keep) passed over. */
-int zke_q_pick(zke_queue *q, bool keep, int64_t deadline_ms, zke_q_page **page,
+/* The first item that can be taken; *page: where it stands.  An exhausted one
+ * is buried, or (keep) passed over. */
+int zke_q_pick(zke_queue *q, bool keep, zke_q_page **page,
                zke_queue_item **item_out) {
   int rc = zke_q_look(q);
   while (rc == ZKE_OK) {
@@ -658,14 +658,11 @@ int zke_q_pick(zke_queue *q, bool keep, int64_t deadline_ms, zke_q_page **page,
     }
     if (rc == ZKE_OK && keep) {
       (*page)->at++;
-      zke_free(item);
-      continue;
+    } else if (rc == ZKE_OK) {
+      rc = zke_q_bury(q, item, NULL, NULL);
+      if (rc == ZKE_OK || rc == ZKE_LOST) rc = ZKE_Q_AGAIN;
     }
-    if (rc == ZKE_OK) rc = zke_q_bury(q, item, NULL, NULL, deadline_ms);
     zke_free(item);
-    if (rc == ZKE_OK || rc == ZKE_LOST) rc = ZKE_Q_AGAIN;
-    if (!zke_recipe_again(q->r.z, &rc)) return rc;
-    rc = zke_q_look(q);
   }
   return rc;
 }

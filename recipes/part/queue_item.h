@@ -49,11 +49,14 @@ int zke_q_find_due(zke_queue *q, int most, bool passing, zke_q_name *out);
  * ZKE_Q_AGAIN: it was removed or claimed since the look. */
 int zke_q_first(zke_queue *q, zke_q_page **page_out, zke_queue_item **item_out);
 
-/* zke_q_pick - look, and give the first item that can be taken
+/* zke_q_pick - look, and give the first item that can be taken; inside
+ * zke_q_do()
  *
- *   keep  pass over exhausted items; else each one on the way is buried */
-int zke_q_pick(zke_queue *q, bool keep, int64_t deadline_ms,
-               zke_q_page **page_out, zke_queue_item **item_out);
+ *   keep  pass over exhausted items; else the first one is buried
+ *
+ * ZKE_Q_AGAIN: an item was buried, or has changed since the look. */
+int zke_q_pick(zke_queue *q, bool keep, zke_q_page **page_out,
+               zke_queue_item **item_out);
 
 /* ---- what a step does with an item ---- */
 
@@ -76,16 +79,16 @@ zke_op *zke_q_add_unclaim(zke_op *op, const zke_q_claim *c);
 
 /* ---- dead letters ---- */
 
-/* zke_q_bury - move an item to the dead letters, in one step
+/* zke_q_bury - move an item to the dead letters, in one step; inside zke_q_do()
  *
  *   own     this object's claim of it, which ends in the same step; NULL: the
  *           last claim is over or its consumer is gone
  *   reason  why the consumer gives it back; NULL with own NULL
  *
- * Returns ZKE_OK; ZKE_LOST: the item is not as it was read (Q1); ZKE_Q_AGAIN as
- * zke_q_change(). */
+ * Returns as zke_q_change(), or ZKE_LOST: the item is not as it was read (Q1).
+ */
 int zke_q_bury(zke_queue *q, const zke_queue_item *item, const zke_q_claim *own,
-               const char *reason, int64_t deadline_ms);
+               const char *reason);
 
 /* zke_q_split_death - prepare what was read of a letter's child "death" for
  *                     zke_q_death(): each of its lines ends with a NUL then

@@ -501,7 +501,7 @@ static int queue_delete_keys(zke_queue *q, int32_t version, char **names,
     zke_op_delete(&ops[i + 1], paths[i], -1);
   if (rc == ZKE_OK) rc = zke_recipe_multi(q->r.z, ops, count + 1, NULL);
   while (l.count > 0) zke_free(paths[--l.count]);
-  return rc == ZKE_NONODE || rc == ZKE_BADVERSION ? ZKE_Q_AGAIN : rc;
+  return zke_recipe_faster(rc);
 }
 
 /* Delete the keys of a queue without items.  The version of "entries" is read

@@ -6,9 +6,8 @@
  *
  *   - After zke_q_ready() the queue exists, and this object stands in it with
  *     its user znode.
- *   - zke_q_change() has made the step when it returns ZKE_OK, and not when it
- *     returns ZKE_Q_AGAIN.  After another result s->unsure says whether that is
- *     known.
+ *   - zke_q_change() has made the step if it returns ZKE_OK.  After any other
+ *     code than ZKE_Q_UNSURE the step was not made.
  *
  * The order in which zke_q_ready() works:
  *
@@ -26,7 +25,10 @@
  * themselves once they are empty, or a queue like any other.  What has gone
  * between two of them is made again from 1 (ZKE_Q_AGAIN).
  *
- * Start reading at zke_q_ready(), then zke_q_change(). */
+ * Only zke_q_do() repeats: it calls a function that reads, decides and calls
+ * zke_q_change(), until that is decided.
+ *
+ * Start reading at zke_q_ready(), then zke_q_change() and zke_q_do(). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -52,9 +54,17 @@ enum {
 
 /* A call that must not wait for others has a deadline that has passed; its lost
  * reply is looked into all the same. */
-int64_t zke_q_patience(zke *z, int64_t deadline_ms) {
-  int64_t least = zke_now(z) + QUEUE_PATIENCE_MS;
-  return deadline_ms > least ? deadline_ms : least;
+static int64_t queue_patience(zke *z, int64_t deadline_ms) {
+  return zke_recipe_later(deadline_ms, zke_now(z) + QUEUE_PATIENCE_MS);
+}
+
+/* What a try does not know for sure must not be tried again, so ZKE_Q_UNSURE
+ * is a code that zke_retry() does not repeat. */
+int zke_q_do(zke_queue *q, int (*fn)(zke *z, void *arg), void *arg,
+             int64_t deadline_ms) {
+  zke *z = q->r.z;
+  int rc = zke_recipe_do(z, fn, arg, queue_patience(z, deadline_ms));
+  return rc == ZKE_Q_UNSURE ? ZKE_CONNECTIONLOSS : rc;
 }
 
 /* Forgets the path whatever becomes of the znode: the session deletes it. */
@@ -242,30 +252,29 @@ static int queue_read_settings(zke_queue *q, bool *news_out,
 
 /* Know what the queue says of itself, and write down what nobody has named
  * before.  ZKE_Q_AGAIN: it has gone, or was changed meanwhile. */
-static int queue_agree(zke *z, void *arg) {
-  zke_queue *q = arg;
+static int queue_agree(zke_queue *q) {
   char text[QUEUE_TEXT];
   zke_stat stat;
   bool news = false;
   int rc = queue_read_settings(q, &news, &stat);
   if (rc == ZKE_OK && news) {
     int len = queue_place_text(q->limit, q->attempts, text);
-    rc = zke_set(z, q->r.path, text, len, stat.version, &stat);
-    if (rc == ZKE_BADVERSION) rc = ZKE_Q_AGAIN;
+    rc = zke_set(q->r.z, q->r.path, text, len, stat.version, &stat);
+    rc = zke_recipe_faster(rc);
   }
   if (rc == ZKE_OK) q->version = stat.version;
   return rc == ZKE_Q_NOTHING ? ZKE_Q_AGAIN : rc;
 }
 
 /* See that the path, where there is anything, is a queue's. */
-int zke_q_see_kind(zke_queue *q, int64_t deadline_ms) {
+int zke_q_see_kind(zke_queue *q) {
   zke *z = q->r.z;
   char text[QUEUE_TEXT];
   int rc = zke_exists(z, q->r.path, NULL, NULL, NULL);
   if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc;
   queue_new_text(q, text);
   return zke_recipe_place(z, q->r.path, ZKE_Q_PLACE, ZKE_CONTAINER,
-                          strchr(text, '\n') + 1, deadline_ms);
+                          strchr(text, '\n') + 1, ZKE_FOREVER);
 }
 
 /* A directory that is to be made. */
@@ -312,7 +321,7 @@ static int queue_make_all(queue_making *m) {
                 ZKE_PERSISTENT);
   zke_op_delete(&m->ops[m->count + 1], m->child, -1);
   rc = zke_recipe_multi(m->q->r.z, m->ops, m->count + 2, NULL);
-  return rc == ZKE_NODEEXISTS || rc == ZKE_NONODE ? ZKE_Q_AGAIN : rc;
+  return zke_recipe_faster(rc);
 }
 
 /* How many levels a path has: "/a/b" has 2. */
@@ -322,22 +331,16 @@ static int queue_levels(const char *path) {
   return levels;
 }
 
-/* For zke_retry(): a directory of a queue. */
-typedef struct queue_directory {
-  zke_queue *q;
-  const char *path;
-} queue_directory;
-
-/* Make what is missing of a directory's path (Q6).  After a lost reply nothing
- * is missing. */
-static int queue_try_make(zke *z, void *arg) {
-  const queue_directory *d = arg;
-  int rc = zke_exists(z, d->path, NULL, NULL, NULL);
+/* Have "line" with all that is missing above it (Q6).  After a lost reply
+ * nothing is missing. */
+static int queue_make(zke_queue *q) {
+  zke *z = q->r.z;
+  int rc = zke_exists(z, q->line, NULL, NULL, NULL);
   if (rc != ZKE_NONODE) return rc;
-  size_t levels = (size_t)queue_levels(d->path) + 2;
-  queue_making m = {.q = d->q,
-                    .path = zke_recipe_copy(z, d->path, strlen(d->path)),
-                    .child = zke_recipe_path(z, d->path, "made"),
+  size_t levels = (size_t)queue_levels(q->line) + 2;
+  queue_making m = {.q = q,
+                    .path = zke_recipe_copy(z, q->line, strlen(q->line)),
+                    .child = zke_recipe_path(z, q->line, "made"),
                     .ops = zke_alloc(z, levels * sizeof *m.ops),
                     .paths = zke_alloc(z, levels * sizeof *m.paths)};
   bool whole = m.path && m.child && m.ops && m.paths;
@@ -350,14 +353,8 @@ static int queue_try_make(zke *z, void *arg) {
   return rc;
 }
 
-/* Have a directory with all above it, where that is missing. */
-static int queue_make(zke_queue *q, const char *path, int64_t deadline_ms) {
-  queue_directory d = {q, path};
-  return zke_retry(q->r.z, queue_try_make, &d, deadline_ms);
-}
-
 /* Have a user znode, as the file has it (Q3, Q5). */
-static int queue_need_user(zke_queue *q, int64_t deadline_ms) {
+static int queue_need_user(zke_queue *q) {
   zke_stat stat;
   zke *z = q->r.z;
   int rc = q->user ? zke_exists(z, q->user, NULL, NULL, &stat) : ZKE_NONODE;
@@ -365,35 +362,27 @@ static int queue_need_user(zke_queue *q, int64_t deadline_ms) {
     zke_free(q->user);
     q->user = NULL;
     rc = zke_recipe_create(z, q->line, ZKE_Q_PLACE, "user-", "", 0,
-                           ZKE_EPHEMERAL_SEQUENTIAL, deadline_ms, &q->user,
+                           ZKE_EPHEMERAL_SEQUENTIAL, ZKE_FOREVER, &q->user,
                            &stat);
   }
   if (rc == ZKE_OK) q->changes = stat.version;
-  return rc;
+  return zke_recipe_faster(rc);
 }
 
-/* One try of zke_q_ready().  ZKE_Q_AGAIN: something has gone meanwhile. */
-static int queue_try_ready(zke_queue *q, int64_t deadline_ms) {
-  int rc = zke_q_see_kind(q, deadline_ms);
-  if (rc == ZKE_OK) rc = queue_make(q, q->line, deadline_ms);
-  if (rc == ZKE_OK) rc = queue_need_user(q, deadline_ms);
-  if (rc == ZKE_OK) rc = zke_retry(q->r.z, queue_agree, q, deadline_ms);
-  if (rc == ZKE_OK && (q->o.limit || q->o.attempts))
-    rc = zke_ensure_path(q->r.z, q->stays, ZKE_PERSISTENT, deadline_ms);
-  return rc;
-}
-
-/* Make the queue where it is missing, stand in it as a user, and know what it
- * says of itself.  One that is made has its settings from the beginning: nobody
- * sees it without.  One that somebody has named settings for stays: it has a
- * child that is no container. */
-int zke_q_ready(zke_queue *q, int64_t deadline_ms) {
-  int rc;
+/* A queue that is made has its settings from the beginning: nobody sees it
+ * without.  One that somebody has named settings for stays: it has a child that
+ * is no container.  No call here has a deadline, since zke_q_do() has set the
+ * thread's limit. */
+int zke_q_ready(zke_queue *q) {
   if (q->placed) return ZKE_OK;
-  deadline_ms = zke_q_patience(q->r.z, deadline_ms);
-  do {
-    rc = queue_try_ready(q, deadline_ms);
-  } while (zke_recipe_again(q->r.z, &rc));
+  int rc = zke_q_see_kind(q);
+  if (rc == ZKE_OK) rc = queue_make(q);
+  if (rc == ZKE_OK) rc = queue_need_user(q);
+  if (rc == ZKE_OK) rc = queue_agree(q);
+  if (rc == ZKE_OK && (q->o.limit || q->o.attempts)) {
+    rc = zke_ensure_path(q->r.z, q->stays, ZKE_PERSISTENT, ZKE_FOREVER);
+    rc = zke_recipe_faster(rc);
+  }
   q->placed = rc == ZKE_OK;
   return rc;
 }
@@ -404,7 +393,7 @@ int zke_q_know(zke_queue *q) {
   zke_stat stat;
   bool news;
   if (q->placed) return ZKE_OK;
-  int rc = zke_q_see_kind(q, zke_q_patience(q->r.z, 0));
+  int rc = zke_q_see_kind(q);
   if (rc == ZKE_OK) rc = queue_read_settings(q, &news, &stat);
   return rc > 0 ? ZKE_OK : rc;
 }
@@ -416,11 +405,12 @@ int zke_q_know(zke_queue *q) {
  * the queue's znode.  The first makes the step repeatable.  Only this object
  * writes that znode, so when the reply is lost
  *
- *   - the version is the known one: the step was not made; try it again;
+ *   - the version is the known one: the step was not made, and the lost reply
+ *     is what zke_q_do() tries again for;
  *   - the version is another one: the step was made, and the znode's mzxid is
  *     its zxid;
  *   - the znode is gone: the session has ended, or somebody has deleted it.
- *     Then nothing can be told, and the caller is given the lost reply.
+ *     Then nothing can be told: ZKE_Q_UNSURE.
  *
  * The znode lies below "entries", so the second case also says in which
  * "entries" it was made (Q5). */
@@ -444,123 +434,93 @@ void zke_q_step_free(zke_q_step *s) {
   zke_free(s);
 }
 
-/* For zke_retry(): a step that is being made. */
-typedef struct queue_try {
-  zke_queue *q;
-  zke_q_step *step;
-  int64_t deadline_ms; /* until which a busy database is waited for */
-  bool unsure;         /* the last try may have made it */
-  bool made;           /* it has, though its reply was lost */
-} queue_try;
-
 /* Was the step refused for one of the caller's operations, which are behind
  * those of the queue? */
 static bool queue_was_callers(const zke_q_step *s) {
   return zke_recipe_refused(s->results, s->count) >= s->count - s->more;
 }
 
-/* Has the last try made the step?  Each step writes the user znode, so its
- * version tells.  ZKE_CONNECTIONLOSS: it is still not known. */
-static int queue_find_out(zke *z, void *arg) {
-  queue_try *t = arg;
-  zke_stat stat;
-  int rc = zke_exists(z, t->q->user, NULL, NULL, &stat);
-  if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_CONNECTIONLOSS : rc;
-  t->step->zxid = stat.mzxid;
-  t->made = stat.version != t->q->changes;
-  t->unsure = false;
-  return ZKE_OK;
+/* A step whose reply was lost, for zke_retry(). */
+typedef struct queue_doubt {
+  zke_queue *q;
+  zke_stat stat; /* of the user znode */
+} queue_doubt;
+
+/* Each step writes the user znode, so its version tells whether it was made. */
+static int queue_see_user(zke *z, void *arg) {
+  queue_doubt *d = arg;
+  return zke_exists(z, d->q->user, NULL, NULL, &d->stat);
 }
 
-/* One try.  It begins with the outcome of the last one where that is not known,
- * whatever the deadline (Q3). */
-static int queue_try_change(zke *z, void *arg) {
-  queue_try *t = arg;
-  if (t->unsure) {
-    int rc = queue_find_out(z, t);
-    if (rc != ZKE_OK || t->made) return rc;
-  }
-  zke_results_clear(t->step->results, t->step->count);
-  int rc = zke_recipe_multi(z, t->step->ops, t->step->count, t->step->results);
-  if (rc != ZKE_OK && queue_was_callers(t->step)) {
-    t->step->code = rc;
-    return ZKE_SQL;
-  }
-  t->unsure = rc == ZKE_CONNECTIONLOSS;
-  if (rc == ZKE_OK) t->step->zxid = t->step->results[ZKE_Q_OP_USER].stat.mzxid;
-  bool late = rc == ZKE_OPERATIONTIMEOUT && zke_now(z) >= t->deadline_ms;
-  return late ? ZKE_Q_BUSY : rc;
-}
-
-/* Look into a reply that was lost when the time was over already. */
-static int queue_resolve(zke *z, queue_try *t, int rc) {
+/* Find out whether a step was made whose reply was lost (Q3), though the
+ * deadline may have passed.  ZKE_CONNECTIONLOSS: it was not. */
+static int queue_find_out(zke_queue *q, zke_q_step *s) {
+  zke *z = q->r.z;
+  queue_doubt d = {.q = q};
   zke_sentence kept;
   zke_recipe_keep(&kept);
-  int64_t limit = zke_recipe_allow(z);
-  zke_retry(z, queue_find_out, t, ZKE_FOREVER);
-  zke_limit(z, limit);
-  return t->made ? ZKE_OK : zke_recipe_restore(&kept, rc);
+  int rc = zke_retry(z, queue_see_user, &d, ZKE_FOREVER);
+  if (rc != ZKE_OK) {
+    int64_t limit = zke_recipe_allow(z);
+    rc = zke_retry(z, queue_see_user, &d, ZKE_FOREVER);
+    zke_limit(z, limit);
+  }
+  s->zxid = d.stat.mzxid;
+  if (rc == ZKE_OK && d.stat.version != q->changes) return ZKE_OK;
+  if (rc == ZKE_SESSIONEXPIRED || rc == ZKE_INVALIDSTATE) return rc;
+  zke_recipe_restore(&kept, ZKE_CONNECTIONLOSS);
+  return rc == ZKE_OK ? ZKE_CONNECTIONLOSS : ZKE_Q_UNSURE;
 }
 
-/* Make a step, with a lost reply looked into (Q3).  It is not made where the
- * queue's settings are not those known (Q4).  s->unsure is left where the
- * outcome could not be found out. */
-static int queue_try_step(zke_queue *q, zke_q_step *s, int64_t deadline_ms) {
-  queue_try t = {
-      .q = q, .step = s, .deadline_ms = zke_q_patience(q->r.z, deadline_ms)};
-  zke_op_set(&s->ops[ZKE_Q_OP_USER], q->user, NULL, -1, q->changes);
-  zke_op_check(&s->ops[ZKE_Q_OP_PLACE], q->r.path, q->version);
-  int rc = zke_retry(q->r.z, queue_try_change, &t, ZKE_FOREVER);
-  if (t.unsure) rc = queue_resolve(q->r.z, &t, rc);
-  s->unsure = t.unsure;
+/* Send the step once. */
+static int queue_try_step(zke_queue *q, zke_q_step *s) {
+  zke_results_clear(s->results, s->count);
+  int rc = zke_recipe_multi(q->r.z, s->ops, s->count, s->results);
+  if (rc != ZKE_OK && queue_was_callers(s)) {
+    s->code = rc;
+    return ZKE_SQL;
+  }
+  s->zxid = s->results[ZKE_Q_OP_USER].stat.mzxid;
+  if (rc == ZKE_CONNECTIONLOSS) rc = queue_find_out(q, s);
   if (rc == ZKE_OK) q->changes = zke_next_version(q->changes);
-  return rc == ZKE_Q_BUSY ? ZKE_OPERATIONTIMEOUT : rc;
+  return rc;
+}
+
+/* The same with the directory that it needs.  If that is missing, it is made in
+ * the same transaction: an empty container may be removed at any time.
+ * ZKE_Q_AGAIN: somebody else has made it meanwhile. */
+static int queue_try_with_needs(zke_queue *q, zke_q_step *s) {
+  zke_op *needed = &s->ops[ZKE_Q_OP_FIRST];
+  const zke_op_result *result = &s->results[ZKE_Q_OP_FIRST];
+  if (s->needs) zke_op_check(needed, s->needs, -1);
+  int rc = queue_try_step(q, s);
+  if (!s->needs || result->rc != ZKE_NONODE) return rc;
+  zke_op_create(needed, s->needs, "", 0, ZKE_OPEN_ACL, ZKE_CONTAINER);
+  rc = queue_try_step(q, s);
+  return result->rc == ZKE_NODEEXISTS ? ZKE_Q_AGAIN : rc;
 }
 
 /* What was known of the queue is wrong: read it again, or make it.
  * ZKE_Q_AGAIN: that was done. */
-static int queue_look_anew(zke_queue *q, int64_t deadline_ms) {
+static int queue_look_anew(zke_queue *q) {
   q->placed = false;
-  int rc = zke_q_ready(q, deadline_ms);
+  int rc = zke_q_ready(q);
   return rc == ZKE_OK ? ZKE_Q_AGAIN : rc;
 }
 
-/* Try a step.  If the directory that it needs is missing, create it in the same
- * transaction: an empty container may be removed at any time. */
-static int queue_try_with_needs(zke_queue *q, zke_q_step *s,
-                                int64_t deadline_ms) {
-  bool make = false;
-  int rc;
-  do {
-    if (make)
-      zke_op_create(&s->ops[ZKE_Q_OP_FIRST], s->needs, "", 0, ZKE_OPEN_ACL,
-                    ZKE_CONTAINER);
-    else if (s->needs)
-      zke_op_check(&s->ops[ZKE_Q_OP_FIRST], s->needs, -1);
-    rc = queue_try_step(q, s, deadline_ms);
-    bool other = s->needs && s->results[ZKE_Q_OP_FIRST].rc ==
-                                 (make ? ZKE_NODEEXISTS : ZKE_NONODE);
-    if (rc == ZKE_OK || !other) return rc;
-    make = !make;
-    rc = ZKE_Q_AGAIN;
-  } while (zke_recipe_again(q->r.z, &rc));
-  return rc;
-}
-
-/* Make a step, of an object that is placed.  ZKE_Q_AGAIN: what it was made for
- * may not be so any more, look again: the queue's settings have changed, or it
- * was removed, or the user znode has another version.  It has one after a step
- * that was made and of which that could not be seen, and where somebody has
- * written to it.  Then that version is read, and the znode stays: the items
- * that the object holds name it (zke_queue_ops()). */
-int zke_q_change(zke_queue *q, zke_q_step *s, int64_t deadline_ms) {
-  if (!q->placed) return queue_look_anew(q, deadline_ms);
-  int rc = queue_try_with_needs(q, s, deadline_ms);
+/* The user znode has another version after a step that was made and of which
+ * that could not be seen, and where somebody has written to it.  Then that
+ * version is read, and the znode stays: the items that the object holds name it
+ * (zke_queue_ops()). */
+int zke_q_change(zke_queue *q, zke_q_step *s) {
+  if (!q->placed) return queue_look_anew(q);
+  zke_op_set(&s->ops[ZKE_Q_OP_USER], q->user, NULL, -1, q->changes);
+  zke_op_check(&s->ops[ZKE_Q_OP_PLACE], q->r.path, q->version);
+  int rc = queue_try_with_needs(q, s);
   if (rc == ZKE_OK || rc == ZKE_INVALIDSTATE) return rc;
   for (int i = ZKE_Q_OP_USER; i <= ZKE_Q_OP_PLACE; i++) {
-    int refused = s->results[i].rc;
-    if (refused == ZKE_NONODE || refused == ZKE_BADVERSION)
-      return queue_look_anew(q, deadline_ms);
+    if (zke_recipe_faster(s->results[i].rc) == ZKE_LOOK_AGAIN)
+      return queue_look_anew(q);
   }
   return rc;
 }
@@ -568,11 +528,8 @@ int zke_q_change(zke_queue *q, zke_q_step *s, int64_t deadline_ms) {
 /* Does one of the operations of a step that failed say that something is not as
  * it was seen before? */
 bool zke_q_has_changed(const zke_q_step *s, int from, int to) {
-  for (int i = from; i < to; i++) {
-    int rc = s->results[i].rc;
-    if (rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NODEEXISTS)
-      return true;
-  }
+  for (int i = from; i < to; i++)
+    if (zke_recipe_faster(s->results[i].rc) == ZKE_LOOK_AGAIN) return true;
   return false;
 }
 

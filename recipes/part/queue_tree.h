@@ -47,14 +47,15 @@ enum { ZKE_Q_ITEM_ROOM = 48 /* for a slash, the name of an item, and a NUL */ };
  *
  * ZKE_Q_NOTHING - there is no item to take, or no room to put, at this moment
  * ZKE_Q_AGAIN   - something has changed since it was read: read it again
- * ZKE_Q_BUSY    - a writer kept the database until the deadline (queue_tree.c)
+ * ZKE_Q_UNSURE  - nobody knows whether the step was made: zke_q_do() makes it
+ *                 ZKE_CONNECTIONLOSS
  * ZKE_Q_WHOLE   - numbers have wrapped around, so the order of the names' bytes
  *                 is not the order of the items: read all names and sort them
  *                 (queue_item.c) */
 enum {
   ZKE_Q_NOTHING = ZKE_NOT_YET,
   ZKE_Q_AGAIN = ZKE_LOOK_AGAIN, /* for zke_recipe_again() */
-  ZKE_Q_BUSY,
+  ZKE_Q_UNSURE,
   ZKE_Q_WHOLE
 };
 
@@ -160,10 +161,13 @@ struct zke_queue {
 
 /* ---- small things ---- */
 
-/* zke_q_patience - the time until which a lost reply is looked into: the
- * deadline, but at least a second from now, since a try that must not wait for
- * others is to survive a lost reply too */
-int64_t zke_q_patience(zke *z, int64_t deadline_ms);
+/* zke_q_do - zke_recipe_do() for what a queue reads, decides and changes
+ *
+ * A try, fn, calls zke_q_ready() and at most one zke_q_change(), and gives on
+ * what they return.  A deadline that has passed is a second from now here,
+ * since a try that must not wait for others is to survive a lost reply too. */
+int zke_q_do(zke_queue *q, int (*fn)(zke *z, void *arg), void *arg,
+             int64_t deadline_ms);
 
 /* zke_q_remove - delete an ephemeral znode of this object, now or as soon as
  * the session can; *path is freed, and NULL afterwards.  NULL before is fine */
@@ -195,7 +199,7 @@ char *zke_q_key_path(const zke_queue *q, const char *key);
 /* zke_q_see_kind - fail with ZKE_OTHERKIND where the path is something else
  * than a queue; a path that does not exist is fine.  A node with empty data is
  * marked as a queue (zke_recipe_place()) */
-int zke_q_see_kind(zke_queue *q, int64_t deadline_ms);
+int zke_q_see_kind(zke_queue *q);
 
 /* zke_q_ready - make the queue where it is missing, have a user znode in it,
  * and know its settings
@@ -203,8 +207,8 @@ int zke_q_see_kind(zke_queue *q, int64_t deadline_ms);
  * Does nothing while q->placed says that all of this was done.  A queue that is
  * made has its settings in the same step, so nobody ever sees it without them.
  * A queue for which somebody has named settings stays: it gets a child that is
- * not a container. */
-int zke_q_ready(zke_queue *q, int64_t deadline_ms);
+ * not a container.  ZKE_Q_AGAIN: something has gone meanwhile. */
+int zke_q_ready(zke_queue *q);
 
 /* zke_q_know - know the settings without making a queue, for functions that
  * only look.  ZKE_OK where there is none: it is read as empty */
@@ -223,7 +227,6 @@ typedef struct zke_q_step {
                         zke_q_change(), which makes it; NULL: none */
   int count;         /* of ops; zke_q_step_end() sets it */
   int more;          /* the last so many of them are the caller's */
-  bool unsure;       /* it failed, but whether it was made could not be seen */
   int code;          /* what one of the caller's operations was refused with:
                         then the result is ZKE_SQL, on which nothing here looks
                         again, since the caller's codes may be those of the
@@ -243,13 +246,19 @@ zke_q_step *zke_q_step_new(zke *z, int more);
 int zke_q_step_end(zke_q_step *s, const zke_op *end);
 void zke_q_step_free(zke_q_step *s);
 
-/* zke_q_change - make a step, exactly once, whatever happens to the reply
+/* zke_q_change - try a step once, inside zke_q_do()
  *
- * Returns ZKE_OK; or ZKE_Q_AGAIN: the queue's settings have changed, or it was
- * removed, or the user znode has another version.  Then the step was not made,
- * q knows the queue as it is now, and what the step rests on has to be read
- * again.  Or what zke_multi() says to the caller's operations. */
-int zke_q_change(zke_queue *q, zke_q_step *s, int64_t deadline_ms);
+ * If the reply is lost, this finds out whether the step was made.
+ *
+ * Returns ZKE_OK: it was made.  ZKE_Q_UNSURE: nobody knows.  After any other
+ * code it was not made:
+ *   ZKE_Q_AGAIN  the queue's settings have changed, or it was removed, or the
+ *                user znode has another version.  q knows the queue as it is
+ *                now, and what the step rests on has to be read again
+ *   ZKE_CONNECTIONLOSS, ZKE_OPERATIONTIMEOUT  zke_q_do() tries again
+ *   ZKE_SQL      one of the caller's operations was refused (code)
+ *   other codes  what zke_multi() says to the operations */
+int zke_q_change(zke_queue *q, zke_q_step *s);
 
 /* zke_q_has_changed - does one of the operations from..to-1 of a step that
  *                     failed say that something is not as it was read?

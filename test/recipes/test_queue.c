@@ -2173,15 +2173,18 @@ TEST(who_has_not_tried_is_told_again) {
   close_all();
 }
 
-/* Takes an item when it is told; the first of its tries fails, as the reply of
- * a read is lost. */
+/* Takes an item when it is told; the first of its tries fails, as items must
+ * not be deleted then. */
 static void take_second(zke_queue *queue, int event, int64_t token,
                         const char *name, void *context) {
   zke_queue_item *item = NULL;
   listen(queue, event, token, name, context);
-  if (++tries == 1) ck_ok(zke_test_fail(z[1], ZKE_TEST_FAIL_READ, 0));
-  ck_rc(zke_queue_take(queue, 0, &item),
-        tries == 1 ? ZKE_CONNECTIONLOSS : ZKE_OK);
+  zke_acl keeps = {ZKE_PERM_ALL - ZKE_PERM_DELETE, "world", "anyone"};
+  zke_acls acls = {1, &keeps};
+  bool first = ++tries == 1;
+  if (first) ck_ok(zke_set_acl(z[0], PATH "/entries", -1, &acls, NULL));
+  ck_rc(zke_queue_take(queue, 0, &item), first ? ZKE_NOAUTH : ZKE_OK);
+  if (first) ck_ok(zke_set_acl(z[0], PATH "/entries", -1, ZKE_OPEN_ACL, NULL));
   zke_free(item);
 }
 
@@ -3504,6 +3507,18 @@ static const recipe_use uses[] = {
     {"waiting", NULL, use_waiting, check_queue}};
 
 RECIPE_TESTS(uses, 20, 20);
+
+/* A call that must not wait survives the lost reply of a read all the same. */
+TEST(a_lost_read_is_repeated) {
+  open_all();
+  put(q[0], "a");
+  for (int i = 0; i < 8; i++) {
+    ck_ok(zke_test_fail(z[1], ZKE_TEST_FAIL_READ, i));
+    take(q[1], "a");
+    put(q[0], "a");
+  }
+  close_all();
+}
 
 /* A reply is lost and, before the producer can look, the item is taken: it is
  * not put again.  (Looking for the item by a guid would not find it.) */
