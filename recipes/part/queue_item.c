@@ -581,8 +581,8 @@ static int queue_bury_step(zke_queue *q, const zke_queue_item *item,
  * letter gets another number: the zxid of its put and its own number together,
  * since items of one put share the zxid; or the next number that no letter has.
  * An item so large that one step cannot carry more is buried without how it
- * died, but with its key, rather than claimed for ever.  ZKE_LOST: the item is
- * not as it was (Q1). */
+ * died, but with its key, rather than claimed for ever.  Each name is a try of
+ * its own, so the deadline and a cancel end the search. */
 int zke_q_bury(zke_queue *q, const zke_queue_item *item, const zke_q_claim *own,
                const char *reason) {
   char *death = NULL, other[ZKE_Q_ITEM_ROOM];
@@ -597,6 +597,8 @@ int zke_q_bury(zke_queue *q, const zke_queue_item *item, const zke_q_claim *own,
     rc = queue_bury_step(q, item, own, name, says);
     again = rc == ZKE_NODEEXISTS;
     if (again) {
+      rc = ZKE_Q_AGAIN;
+      again = zke_recipe_again(q->r.z, &rc);
       snprintf(other, sizeof other, ZKE_Q_ENTRY "-" ZKE_RECIPE_NUMBER,
                item->priority, (int32_t)(number++ & INT32_MAX));
       name = other;

@@ -1686,6 +1686,54 @@ TEST(a_call_that_is_never_quick_enough_is_cancelled) {
 
 /* ---- dead letters ---- */
 
+static int cancel_late(zke *other) {
+  static int times;
+  (void)other;
+  meddle_at = 1;
+  if (++times == 500) ck_ok(zke_queue_cancel(cancelled));
+  return ZKE_OK;
+}
+
+/* Letters have all names that the one of an item could get. */
+static void take_names(zke *session, const zke_queue_entry *item, int count) {
+  char path[100];
+  int64_t number = item->zxid + strtol(strrchr(item->name, '-') + 1, NULL, 10);
+  ck_ok(zke_create(session, PATH "/dead", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+  snprintf(path, sizeof path, PATH "/dead/%s", item->name);
+  for (int i = 0; i < count; i++) {
+    ck_ok(zke_create(session, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                     NULL));
+    snprintf(path, sizeof path, PATH "/dead/entry-100-%010d",
+             (int)(number + i));
+  }
+}
+
+/* A burial that finds each name taken hears a cancel. */
+TEST(a_burial_that_looks_for_a_name_is_cancelled) {
+  enum { LETTERS = 2000 };
+  zke *own = open_meddled();
+  zke_queue_options o = {.size = sizeof o, .attempts = 1};
+  zke_queue_entries *list;
+  zke_queue_item *item;
+  char entry[100];
+  ck_ok(zke_queue_new(own, PATH, &o, &cancelled));
+  put(cancelled, "a");
+  ck_ok(zke_queue_list(cancelled, &list));
+  take_names(own, &list->data[0], LETTERS);
+  snprintf(entry, sizeof entry, PATH "/entries/%s", list->data[0].name);
+  zke_free(list);
+  ck_ok(zke_set(own, entry, "a", 1, -1, NULL)); /* it is exhausted */
+  meddle_next(1, cancel_late);
+  int rc = zke_queue_take(cancelled, ZKE_FOREVER, &item);
+  meddle_at = 0;
+  ck_rc(rc, ZKE_CANCELLED);
+  ck_assert_int_eq(size_of(cancelled).dead, LETTERS);
+  zke_queue_free(cancelled);
+  ck_ok(zke_close(own));
+  ck_ok(zke_close(meddler));
+}
+
 static void open_attempts(int attempts) {
   zke_queue_options o = {.size = sizeof o, .attempts = attempts};
   open_with(&o);
