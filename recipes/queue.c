@@ -139,6 +139,7 @@ static zke_q_claim **queue_find_claim(zke_queue *q, const char *path,
 /* Release a claim's memory; nothing changes in the file. NULL is fine. */
 static void queue_claim_free(zke_q_claim *c) {
   if (c) zke_free(c->until);
+  if (c) zke_free(c->other);
   zke_free(c);
 }
 
@@ -176,6 +177,7 @@ static void queue_discard_claim(zke_queue *q, const zke_q_claim *c,
                                 int64_t token) {
   zke_recipe_discard(q->r.z, c->path, ZKE_EPHEMERAL, token);
   if (c->until) zke_recipe_discard(q->r.z, c->until, ZKE_EPHEMERAL, 0);
+  if (c->other) zke_recipe_discard(q->r.z, c->other, ZKE_EPHEMERAL, 0);
 }
 
 /* Discard one of this object's claims, and forget it. */
@@ -1567,11 +1569,29 @@ static int queue_end_one(zke_queue *q, zke_q_claim *c,
   return zke_q_do(q, queue_try_end, &e, ZKE_FOREVER);
 }
 
+/* For zke_retry(): know which marker a claim has, of the two that it may have
+ * after a prolongation.  If the claim is gone neither is there, and the step
+ * that follows finds that out. */
+static int queue_see_marker(zke *z, void *arg) {
+  zke_q_claim *c = arg;
+  const char *path = c->until ? c->until : c->other;
+  int rc = path ? zke_exists(z, path, NULL, NULL, NULL) : ZKE_NONODE;
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  bool prolonged = (rc == ZKE_OK) != (c->until != NULL);
+  zke_free(prolonged ? c->until : c->other);
+  if (prolonged) c->until = c->other;
+  c->other = NULL;
+  c->open = false;
+  return ZKE_OK;
+}
+
 /* This object's claim of an item; ZKE_LOST: it has none. */
 static int queue_own_claim(zke_queue *q, const zke_queue_item *item,
                            zke_q_claim ***at) {
   *at = queue_find_claim(q, item->claim_path, item->token);
-  if (**at) return ZKE_OK;
+  zke_q_claim *c = **at;
+  if (c && c->open) return zke_retry(q->r.z, queue_see_marker, c, ZKE_FOREVER);
+  if (c) return ZKE_OK;
   return zke_recipe_fail(ZKE_LOST,
                          "%s of the queue %s is not claimed by this object",
                          item->name, q->r.path);
@@ -1693,9 +1713,7 @@ static int64_t queue_claim_end(const char *marker) {
 /* Have the claim end at another time.  Consumers that wait sleep until the
  * time they know, unless the claim's znode is written to: that is done where
  * it ends sooner, so that a consumer that prolongs again and again wakes
- * nobody.  What may have been made, and cannot be looked for, counts as not
- * made: then the acknowledgement, which deletes the old marker, may find the
- * claim lost. */
+ * nobody. */
 static int queue_prolong(zke_queue *q, zke_q_claim *c,
                          const zke_queue_item *item, char *until) {
   zke_q_step *s = zke_q_step_new(q->r.z, 4);
@@ -1715,8 +1733,8 @@ static int queue_prolong(zke_queue *q, zke_q_claim *c,
   return rc;
 }
 
-/* The object keeps the new marker only when the step was made: otherwise the
- * claim ends when it would have. */
+/* The object keeps the new marker if the step was made, and both if nobody
+ * knows that: the next call with the item looks which of them is there. */
 int zke_queue_prolong(zke_queue *queue, const zke_queue_item *item,
                       int64_t ms) {
   zke_q_claim **at;
@@ -1734,6 +1752,9 @@ int zke_queue_prolong(zke_queue *queue, const zke_queue_item *item,
   if (rc == ZKE_OK) {
     zke_free((*at)->until);
     (*at)->until = until;
+  } else if (rc == ZKE_CONNECTIONLOSS) {
+    (*at)->other = until;
+    (*at)->open = true;
   } else {
     zke_free(until);
   }

@@ -466,8 +466,8 @@ ZKE_API int zke_queue_claim_some(zke_queue *queue, int most,
  *   ZKE_LOST          the claim is not held any more: another has the item
  *   ZKE_BADARGUMENTS  the item is NULL, or ms is out of range
  * or why it could not be written: then the claim ends when it would have.
- * After ZKE_CONNECTIONLOSS it is not known which of the two times counts, and
- * ack, release and prolong may return ZKE_LOST.
+ * After ZKE_CONNECTIONLOSS it is not known which of the two times counts; the
+ * claim is held until the earlier one at least.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_queue_prolong(zke_queue *queue, const zke_queue_item *item,
                               int64_t ms);

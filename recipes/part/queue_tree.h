@@ -97,6 +97,8 @@ typedef struct zke_q_claim {
   int64_t token; /* the czxid of its znode */
   bool suspect;  /* its watch has fired: the znode may be gone */
   char *until;   /* path of its marker; NULL: it ends with the session */
+  char *other;   /* open: of the marker that may stand in its place; or NULL */
+  bool open;     /* nobody knows whether it was prolonged: `until` or `other` */
   char *path;    /* of its znode in "taken"; behind the struct, in its block */
 } zke_q_claim;
 

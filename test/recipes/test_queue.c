@@ -1684,6 +1684,59 @@ TEST(a_call_that_is_never_quick_enough_is_cancelled) {
   ck_ok(zke_close(meddler));
 }
 
+/* Deletes what tells whether a step was made: the user znode. */
+static int delete_users(zke *other) {
+  zke_strings *names;
+  char path[200];
+  int rc = zke_children(other, PATH "/entries/line", NULL, NULL, &names, NULL);
+  if (rc != ZKE_OK) return rc;
+  for (int i = 0; i < names->count && rc == ZKE_OK; i++) {
+    snprintf(path, sizeof path, PATH "/entries/line/%s", names->data[i]);
+    rc = zke_delete(other, path, -1);
+  }
+  zke_free(names);
+  return rc;
+}
+
+enum { OPEN_ENDS = 4 };
+
+/* Loses the reply after the change, or (3) before it.  (1) The claim does not
+ * end by itself any more, or (2) has not until now. */
+static int prolong_openly(zke *own, zke_queue *queue, zke_queue_item *item,
+                          int how) {
+  int when = how == 3 ? ZKE_TEST_FAIL_BEFORE : ZKE_TEST_FAIL_AFTER;
+  ck_ok(zke_test_fail(own, when, 0));
+  return zke_queue_prolong(queue, item, how == 1 ? ZKE_FOREVER : 50000);
+}
+
+/* The reply of a prolongation is lost, and the user znode deleted at any moment
+ * of the call, so that it may not know what came of it.  Its claim is held
+ * still, and is acknowledged. */
+TEST_LOOP(a_prolongation_whose_end_is_open_keeps_the_claim, 0, OPEN_ENDS) {
+  zke *own = open_meddled();
+  zke_queue_options o = {.size = sizeof o, .claim_ms = 60000};
+  zke_queue *queue;
+  int open = 0;
+  ck_ok(zke_queue_new(own, PATH, &o, &queue));
+  for (long n = 1;; n++) {
+    put(queue, "a");
+    zke_queue_item *item = claim(queue, "a");
+    if (_i == 2) ck_ok(zke_queue_prolong(queue, item, ZKE_FOREVER));
+    meddle_next(n, delete_users);
+    int rc = prolong_openly(own, queue, item, _i);
+    bool over = meddle_at > 0;
+    meddle_at = 0;
+    open += rc == ZKE_CONNECTIONLOSS;
+    ack(queue, item);
+    ck_assert_int_eq(entries(meddler, PATH "/taken"), 0);
+    if (over) break;
+  }
+  ck_assert_int_gt(open, 0);
+  zke_queue_free(queue);
+  ck_ok(zke_close(own));
+  ck_ok(zke_close(meddler));
+}
+
 /* ---- dead letters ---- */
 
 static int cancel_late(zke *other) {
