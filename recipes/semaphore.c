@@ -128,14 +128,14 @@ int zke_semaphore_limit(zke *z, const char *path, int *limit_out) {
   return rc;
 }
 
-/* A new limit, for zke_retry(). */
+/* A new limit, for zke_recipe_do(). */
 typedef struct semaphore_change {
   const char *path;
   int limit;
 } semaphore_change;
 
-/* One try.  A try before whose reply was lost shows in the limit that is
- * found. */
+/* One step.  A step before whose reply was lost shows in the limit that is
+ * found.  Others may change the limit too, and the container may go. */
 static int semaphore_try_change(zke *z, void *arg) {
   const semaphore_change *c = arg;
   char text[64];
@@ -143,26 +143,19 @@ static int semaphore_try_change(zke *z, void *arg) {
   zke_stat stat;
   int rc = semaphore_place(z, c->path, ZKE_PERSISTENT, c->limit, 0, &found,
                            &stat); /* once: the whole is tried again */
-  if (rc != ZKE_OK || found == c->limit) return rc;
+  if (rc != ZKE_OK || found == c->limit) return zke_recipe_faster(rc);
   int len = snprintf(text, sizeof text, SEMAPHORE_MARK "%d\n", c->limit);
-  return zke_set(z, c->path, text, len, stat.version, NULL);
+  return zke_recipe_faster(zke_set(z, c->path, text, len, stat.version, NULL));
 }
 
 /* An acquisition that waits watches the directory, and looks again when its
- * data changes.  A smaller limit takes nothing away from those that hold.
- * ZKE_BADVERSION: somebody else has changed it at the same time; ZKE_NONODE:
- * the container has gone.  Then it is tried again. */
+ * data changes.  A smaller limit takes nothing away from those that hold. */
 int zke_semaphore_resize(zke *z, const char *path, int limit,
                          int64_t deadline_ms) {
   semaphore_change c = {path, limit};
-  int rc = ZKE_BADVERSION;
   if (limit < 1)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "a limit of %d is below 1", limit);
-  for (int i = 0; i < ZKE_RETRIES; i++) { /* others may change it too */
-    rc = zke_retry(z, semaphore_try_change, &c, deadline_ms);
-    if (rc != ZKE_BADVERSION && rc != ZKE_NONODE) return rc;
-  }
-  return rc;
+  return zke_recipe_do(z, semaphore_try_change, &c, deadline_ms);
 }
 
 /* ---- the object ---- */
@@ -294,11 +287,10 @@ static int semaphore_go(zke_semaphore *sem, int how, int permits,
            ? zke_recipe_enter_by((zke_recipe *)sem, deadline_ms)
            : zke_recipe_enter((zke_recipe *)sem);
   if (rc != ZKE_OK) return rc;
-  rc = ZKE_NONODE;
-  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {
+  do {
     rc = semaphore_join(sem, how, permits, deadline_ms);
-    if (sem->stated == 0) break;
-  }
+    if (rc == ZKE_NONODE && sem->stated) rc = ZKE_LOOK_AGAIN;
+  } while (zke_recipe_again(sem->l.r.z, &rc));
   return zke_recipe_leave(&sem->l.r, rc);
 }
 

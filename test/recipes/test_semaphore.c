@@ -333,6 +333,27 @@ TEST(a_limit_that_is_lowered_meanwhile_holds) {
   }
 }
 
+/* Before each change of the caller's. */
+static void changes_always(void) {
+  static int limit = 10;
+  ck_ok(zke_semaphore_resize(intruder, PATH, ++limit, ZKE_FOREVER));
+  act_at(1, changes_always);
+}
+
+/* Others change the limit at each try to change it: the call ends at its
+ * deadline, and says why. */
+TEST(a_change_that_is_never_quick_enough_ends) {
+  open_two();
+  ck_ok(zke_semaphore_resize(intruder, PATH, 1, ZKE_FOREVER));
+  act_at(1, changes_always);
+  int rc = zke_semaphore_resize(caller, PATH, 3, zke_now(caller) + 50);
+  acted();
+  ck_rc(rc, ZKE_OPERATIONTIMEOUT);
+  ck_says("others changed the tree at each look");
+  ck_ok(zke_semaphore_resize(caller, PATH, 3, ZKE_FOREVER));
+  close_two();
+}
+
 /* It can never be served; and it keeps out those behind it no longer. */
 TEST(a_wait_for_more_than_a_lowered_limit_ends) {
   open_sessions();
