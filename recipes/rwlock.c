@@ -140,38 +140,6 @@ static int rwlock_write(zke *z, const char *path, const char *data, int len,
   return rc;
 }
 
-/* One holder to be asked, for zke_retry(). */
-typedef struct rwlock_request {
-  zke_rwlock *rw;   /* the one that asks */
-  const char *path; /* of the holder's znode */
-} rwlock_request;
-
-/* One try.  It is repeated if the holder changes its data at the same time.
- * The watch comes with the read, so the holder's going is noticed whether the
- * word was written or not. */
-static int rwlock_try_ask(zke *z, void *arg) {
-  const rwlock_request *q = arg;
-  int rc;
-  do {
-    char *data = NULL;
-    int len;
-    zke_stat stat;
-    rc = zke_get(z, q->path, zke_recipe_watcher, &q->rw->l.r, &data, &len,
-                 &stat);
-    if (rc == ZKE_OK && !rwlock_asks(data, len))
-      rc = rwlock_write(z, q->path, data, len, stat.version);
-    zke_free(data);
-    if (rc == ZKE_BADVERSION) rc = ZKE_LOOK_AGAIN;
-  } while (zke_recipe_again(z, &rc));
-  return rc;
-}
-
-/* Ask one holder, and watch it; ZKE_NONODE: its znode has gone. */
-static int rwlock_ask(zke_rwlock *rw, const char *path) {
-  rwlock_request q = {rw, path};
-  return zke_retry(rw->l.r.z, rwlock_try_ask, &q, ZKE_FOREVER);
-}
-
 /* Has a holder whose znode has gone changed its mode?  Then its session has
  * another znode of the same number, and the path becomes that one's.  Else
  * ZKE_NONODE: it has released.
@@ -197,19 +165,45 @@ static int rwlock_follow(zke_rwlock *rw, char *path) {
   return rc;
 }
 
+/* One holder to be asked or removed, for zke_recipe_do(). */
+typedef struct rwlock_request {
+  zke_rwlock *rw; /* the one that asks */
+  char *path;     /* of the holder's znode; follows its changes of mode */
+} rwlock_request;
+
+/* One step.  The watch comes with the read, so the holder's going is noticed
+ * whether the word was written or not.  The holder may change its data or its
+ * mode at the same time.  ZKE_NONODE: it has released. */
+static int rwlock_try_ask(zke *z, void *arg) {
+  const rwlock_request *q = arg;
+  char *data = NULL;
+  int len;
+  zke_stat stat;
+  int rc =
+      zke_get(z, q->path, zke_recipe_watcher, &q->rw->l.r, &data, &len, &stat);
+  if (rc == ZKE_OK && !rwlock_asks(data, len))
+    rc = rwlock_write(z, q->path, data, len, stat.version);
+  zke_free(data);
+  if (rc == ZKE_NONODE) {
+    rc = rwlock_follow(q->rw, q->path);
+    if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
+  }
+  return rc == ZKE_BADVERSION ? ZKE_LOOK_AGAIN : rc;
+}
+
 /* Ask all that are left; those that have gone are taken from the list, by
  * putting the last one in their place. */
 static int rwlock_ask_all(zke_rwlock *rw) {
   zke_strings *s = rw->asked;
   for (int i = 0; s && i < s->count;) {
-    int rc = rwlock_ask(rw, s->data[i]);
-    if (rc == ZKE_NONODE) {
-      rc = rwlock_follow(rw, s->data[i]);
-      if (rc == ZKE_NONODE) s->data[i] = s->data[--s->count];
-    } else if (rc == ZKE_OK) {
+    rwlock_request q = {rw, s->data[i]};
+    int rc = zke_recipe_do(rw->l.r.z, rwlock_try_ask, &q, ZKE_FOREVER);
+    if (rc == ZKE_NONODE)
+      s->data[i] = s->data[--s->count];
+    else if (rc == ZKE_OK)
       i++;
-    }
-    if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+    else
+      return rc;
   }
   return ZKE_OK;
 }
@@ -550,55 +544,32 @@ int zke_rwlock_parties(zke *z, const char *path, zke_party_list **list_out) {
  * The side of the one that asks; the holder's is above, under "asking for the
  * release".  A revoker has no znode in the line, so it holds up nobody. */
 
-/* The czxid of the directory as it is now; 0: there is none. */
-static int rwlock_directory(zke_rwlock *rw, int64_t *czxid) {
-  zke_stat stat;
-  int rc = zke_exists(rw->l.r.z, rw->l.r.path, NULL, NULL, &stat);
-  *czxid = rc == ZKE_OK ? stat.czxid : 0;
-  return rc == ZKE_NONODE ? ZKE_OK : rc;
-}
-
-/* All that are in the line now, and which directory they are in.  Where that is
- * another one after the list than before it, nobody can say which of the two
- * was listed: then it is listed again.
- *
- *   list  out: for zke_free(), or NULL on failure; NULL before the call */
-static int rwlock_list(zke_rwlock *rw, zke_party_list **list) {
-  int64_t before = 0;
-  int rc = rwlock_directory(rw, &rw->directory);
-  do {
-    before = rw->directory;
-    zke_free(*list);
-    *list = NULL;
-    if (rc == ZKE_OK) rc = zke_rwlock_parties(rw->l.r.z, rw->l.r.path, list);
-    if (rc == ZKE_OK) rc = rwlock_directory(rw, &rw->directory);
-    if (rc == ZKE_OK && rw->directory != before) rc = ZKE_LOOK_AGAIN;
-  } while (zke_recipe_again(rw->l.r.z, &rc));
-  if (rc == ZKE_OK) return ZKE_OK;
-  zke_free(*list);
-  *list = NULL;
-  return rc;
-}
-
-/* The znodes of all that hold the lock now, in one block.  Holders stand first
- * in the list, so it ends at the first that does not hold. */
+/* The znodes of all that hold the lock now, in one block, and which directory
+ * they are in.  The names are of one moment, so a holder that changes its mode
+ * just now is among them.  Holders stand first, so the list ends at the first
+ * that does not hold. */
 static int rwlock_holders(zke_rwlock *rw, zke_strings **out) {
-  zke_party_list *list = NULL;
-  int rc = rwlock_list(rw, &list);
-  if (!list) return rc;
+  zke_entries *e = NULL;
+  zke_stat stat = {0};
+  int rc = zke_entry_list(rw->l.r.z, rw->l.r.path, &e, &stat);
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  rw->directory = stat.czxid;
+  int count = 0;
+  while (e && count < e->count && zke_entry_keepers(e, count) == 0) count++;
   size_t directory = strlen(rw->l.r.path), size = sizeof **out;
-  for (int i = 0; i < list->count; i++)
-    size += sizeof(char *) + directory + strlen(list->data[i].name) + 2;
+  for (int i = 0; i < count; i++)
+    size += sizeof(char *) + directory + strlen(e->data[i].name) + 2;
   zke_strings *s = zke_alloc(rw->l.r.z, size);
   if (s) {
     s->data = (char **)(void *)(s + 1);
-    char *text = (char *)(s->data + list->count);
-    for (int i = 0; i < list->count && list->data[i].held; i++) {
+    char *text = (char *)(s->data + count);
+    while (s->count < count) {
+      const char *name = e->data[s->count].name;
       s->data[s->count++] = text;
-      text += sprintf(text, "%s/%s", rw->l.r.path, list->data[i].name) + 1;
+      text += sprintf(text, "%s/%s", rw->l.r.path, name) + 1;
     }
   }
-  zke_free(list);
+  zke_free(e);
   *out = s;
   return s ? ZKE_OK : ZKE_NOMEM;
 }
@@ -609,21 +580,24 @@ static int rwlock_is_free(zke_recipe *r) {
   return rw->asked->count == 0 ? ZKE_OK : ZKE_NOT_YET;
 }
 
-/* The grace period is over: take away what is still held, in either mode.
- * After a deletion it is looked for again, since the holder may have changed
- * its mode just before. */
+/* One step: take away what a holder has.  It may have changed its mode just
+ * before, so it is looked for again.  ZKE_NONODE: it has nothing any more. */
+static int rwlock_try_take(zke *z, void *arg) {
+  const rwlock_request *q = arg;
+  int rc = zke_delete(z, q->path, -1);
+  if (rc == ZKE_OK || rc == ZKE_NONODE) rc = rwlock_follow(q->rw, q->path);
+  return rc == ZKE_OK ? ZKE_LOOK_AGAIN : rc;
+}
+
+/* The grace period is over: take away what is still held, in either mode. */
 static int rwlock_take_away(zke_rwlock *rw) {
   zke_strings *s = rw->asked;
-  int rc = ZKE_OK;
-  while (s->count > 0 && rc == ZKE_OK) {
-    char *path = s->data[s->count - 1];
-    rc = zke_recipe_delete(rw->l.r.z, path);
-    if (rc == ZKE_OK) rc = rwlock_follow(rw, path);
-    if (rc != ZKE_NONODE) continue;
-    s->count--;
-    rc = ZKE_OK;
+  int rc = ZKE_NONODE;
+  for (; s->count > 0 && rc == ZKE_NONODE; s->count -= rc == ZKE_NONODE) {
+    rwlock_request q = {rw, s->data[s->count - 1]};
+    rc = zke_recipe_do(rw->l.r.z, rwlock_try_take, &q, ZKE_FOREVER);
   }
-  return rc;
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
 /* Ask no more: take back the watches, and name one that has stayed.  The words

@@ -97,7 +97,9 @@ static void (*act)(void);
 static void pass_place(void) {
   if (!act || acting || --places_left != 0) return;
   acting = true;
+  int64_t limit = zke_limit(caller, ZKE_FOREVER); /* a thread has one */
   act();
+  zke_limit(caller, limit);
   acting = false;
 }
 

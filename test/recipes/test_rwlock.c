@@ -761,6 +761,36 @@ TEST(a_change_of_mode_in_the_middle_does_not_evade) {
   close_two();
 }
 
+enum { TIRELESS_MS = 3000 };
+static int64_t tireless_until;
+
+/* At each look of the caller's, until the test has failed. */
+static void changes_always(void) {
+  bool writes = zke_rwlock_mode(other) == WRITE;
+  if (zke_now(intruder) > tireless_until) return;
+  writes ? zke_rwlock_downgrade(other) : zke_rwlock_upgrade(other);
+  act_between(1, changes_always);
+}
+
+/* A holder that changes its mode at each look is asked, or has it taken away,
+ * no longer than until the deadline and its grace. */
+TEST_LOOP(a_holder_that_changes_its_mode_all_the_time_ends_the_call, 0, 2) {
+  open_two();
+  one = make(caller);
+  other = make(intruder);
+  ck_ok(zke_rwlock_try(other, WRITE));
+  int64_t began = zke_now(intruder);
+  tireless_until = began + TIRELESS_MS;
+  act_between(1, changes_always);
+  int rc = zke_rwlock_revoke(one, zke_now(intruder) + 10, _i);
+  acted();
+  ck_assert_int_lt(zke_now(intruder) - began, TIRELESS_MS);
+  if (!_i) ck_rc(rc, ZKE_OPERATIONTIMEOUT);
+  zke_rwlock_free(one);
+  zke_rwlock_free(other);
+  close_two();
+}
+
 /* The holder releases, the empty directory goes as containers do, and the
  * holder comes again: its number is the same one. */
 static void comes_again(void) {
