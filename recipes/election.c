@@ -24,7 +24,8 @@
  * A death at any point ends the session, and entry and word go together.  A
  * lost reply: ready looks what is there, and puts the own word in its place;
  * set writes the same again.  The word says its token, by which its writer
- * recognises it.  Handing over looks whether the own entry is still there.
+ * recognises it.  Handing over looks whether the own entry is still there, and
+ * else whether the mark is.
  *
  * Invariants:
  *  1. The word is written only in a step that checks the candidate's own znode:
@@ -178,8 +179,8 @@ static int word_make(election_word *w) {
 }
 
 /* One try: in one step, check that the candidate leads, delete what a former
- * leader left, and create the word.  ZKE_LOST: it does not lead; ZKE_NONODE and
- * ZKE_NODEEXISTS: a word has gone or come since it was looked for. */
+ * leader left, and create the word.  ZKE_LOST: it does not lead;
+ * ZKE_LOOK_AGAIN: a word has gone or come since it was looked for. */
 static int election_try_announce(zke *z, void *arg) {
   election_word *w = arg;
   zke_op ops[3];
@@ -194,7 +195,7 @@ static int election_try_announce(zke *z, void *arg) {
   rc = zke_recipe_multi(z, ops, n, results);
   bool lost = results[0].rc == ZKE_NONODE;
   zke_results_clear(results, n);
-  return lost ? zke_line_check(&w->e->l) : rc;
+  return lost ? zke_line_check(&w->e->l) : zke_recipe_faster(rc);
 }
 
 /* Make the word.  A former leader's may be in the way, and go just now: so this
@@ -202,13 +203,8 @@ static int election_try_announce(zke *z, void *arg) {
 static int election_announce(zke_election *e, int64_t deadline_ms) {
   election_word w = {.e = e};
   int rc = word_make(&w);
-  if (rc == ZKE_OK) {
-    do {
-      rc = zke_retry(e->l.r.z, election_try_announce, &w, deadline_ms);
-      if (rc == ZKE_NONODE || rc == ZKE_NODEEXISTS)
-        rc = ZKE_LOOK_AGAIN; /* a former leader's word came or went meanwhile */
-    } while (zke_recipe_again(e->l.r.z, &rc));
-  }
+  if (rc == ZKE_OK)
+    rc = zke_recipe_do(e->l.r.z, election_try_announce, &w, deadline_ms);
   zke_free(w.data);
   return rc;
 }
