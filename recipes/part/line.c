@@ -881,6 +881,10 @@ static int line_leap_make(zke_line *l, line_leap *j) {
 /* Leap; afterwards the new znode is the own one.  Its token, and for a thief
  * whether it holds, is the caller's to find out.
  *
+ * ZKE_NONODE: what was to go has gone already.  After a lost reply it may have
+ * gone by this leap, and somebody has robbed the thief since: ZKE_LOST, unless
+ * the own old znode is there still, which had to go too.
+ *
  *   kind    of the new entry
  *   suffix  its number, or "" for the next one that the directory gives
  *   victim  or NULL */
@@ -894,7 +898,11 @@ static int line_leap_over(zke_line *l, int kind, const char *suffix,
   line_unwatch_own(l);
   if (rc == ZKE_OK) rc = line_leap_make(l, &j);
   zke_free(j.made.given);
-  if (rc != ZKE_OK) return line_watch_again(l, rc);
+  if (rc != ZKE_OK) {
+    line_watch_again(l, rc); /* it may find the own old znode gone */
+    bool robbed = rc == ZKE_NONODE && victim && j.made.unsure && !l->znode;
+    return robbed ? line_lost(l) : rc;
+  }
   line_unwatch(l);
   line_forget_own(l);
   l->znode = j.made.path;
@@ -912,65 +920,81 @@ int zke_line_jump(zke_line *l, const char *victim) {
                                   joined */
   int rc = line_leap_over(l, ZKE_LINE_FRONT, "", victim);
   if (rc != ZKE_OK) l->actor = before;
-  if (rc != ZKE_OK) return rc;
-  l->state = ZKE_LINE_WAITING;
-  rc = zke_line_step(l);
+  if (rc != ZKE_OK && rc != ZKE_LOST) return rc;
+  if (rc == ZKE_OK) {
+    l->state = ZKE_LINE_WAITING;
+    rc = zke_line_step(l);
+  }
   if (rc == ZKE_OK && l->state == ZKE_LINE_LOST) rc = line_lost(l);
   return rc == ZKE_OK ? ZKE_OK : zke_line_give_up(l, rc);
 }
 
-/* Handing over to a named heir, for zke_retry(). */
+/* Handing over to a named heir, for zke_recipe_do(). */
 typedef struct line_legacy {
   zke_line *l;
-  const char *heir; /* path of its znode */
+  char *heir;       /* path of its znode */
+  char *mark;       /* path of the NEXT mark that names it */
   const char *word; /* path of another znode that goes, or NULL */
   bool unsure;      /* a try has lost its reply: it may have been made */
 } line_legacy;
+
+/* The two paths, from the name of the heir's znode. */
+static int line_name_heir(line_legacy *y, const char *heir) {
+  const zke_recipe *r = &y->l->r;
+  zke_entry entry;
+  char name[64];
+  zke_recipe_parse(heir, zke_entry_kinds, ZKE_LINE_KINDS, &entry);
+  snprintf(name, sizeof name, "%.*s%s" ZKE_RECIPE_NUMBER, ZKE_NAME_KIND, heir,
+           zke_entry_kinds[ZKE_LINE_NEXT], entry.number);
+  y->heir = zke_recipe_path(r->z, r->path, heir);
+  y->mark = zke_recipe_path(r->z, r->path, name);
+  return y->heir && y->mark ? ZKE_OK : ZKE_NOMEM;
+}
 
 /* In one step: make the NEXT mark that names the heir, wake the heir by writing
  * its data as it is, delete the own znode, and delete the word if it is there.
  * Only this step's lost reply leaves it unsure whether it was made: a read's
  * does not.
- * ZKE_BADVERSION: the heir's data, or the word, has changed meanwhile. */
-static int line_bequeath(zke *z, line_legacy *y, const char *mark,
-                         const zke_op_result *heir) {
+ * ZKE_LOOK_AGAIN: the heir's data, or the word, has changed meanwhile. */
+static int line_bequeath(zke *z, line_legacy *y, const zke_op_result *heir) {
   zke_op ops[4];
   zke_op_result results[4] = {{0}};
   int n = 0;
   int rc = y->word ? zke_exists(z, y->word, NULL, NULL, NULL) : ZKE_NONODE;
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
-  zke_op_create(&ops[n++], mark, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  zke_op_create(&ops[n++], y->mark, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
   zke_op_set(&ops[n++], y->heir, heir->data, heir->len, heir->stat.version);
   zke_op_delete(&ops[n++], y->l->znode, -1);
   if (rc == ZKE_OK) zke_op_delete(&ops[n++], y->word, -1);
   rc = zke_recipe_multi(z, ops, n, results);
   y->unsure = y->unsure || rc == ZKE_CONNECTIONLOSS;
-  if (results[3].rc == ZKE_NONODE) rc = ZKE_BADVERSION;
+  bool faster = rc == ZKE_BADVERSION || results[3].rc == ZKE_NONODE;
   zke_results_clear(results, n);
-  return rc;
+  return faster ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* One try.  Whether a try before has succeeded is told by the own znode, which
- * goes in the step; if it is gone, the object is out in any case. */
+/* Was a step made whose reply was lost?  ZKE_NONODE: it was not.  If the own
+ * znode has gone, the mark tells whether that step has deleted it or somebody
+ * else has: ZKE_LOST.  A mark stays as long as the znode that it names.  If
+ * that has gone too nobody can tell; it counts as made. */
+static int line_find_bequest(zke *z, const line_legacy *y) {
+  int rc = zke_exists(z, y->l->znode, NULL, NULL, NULL);
+  if (rc != ZKE_NONODE) return rc == ZKE_OK ? ZKE_NONODE : rc;
+  rc = zke_exists(z, y->mark, NULL, NULL, NULL);
+  if (rc != ZKE_NONODE) return rc;
+  rc = zke_exists(z, y->heir, NULL, NULL, NULL);
+  if (rc == ZKE_OK) return zke_line_check(y->l);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+/* One step. */
 static int line_try_yield(zke *z, void *arg) {
   line_legacy *y = arg;
   zke_op_result got = {0};
-  zke_entry heir;
-  char name[64];
-  if (y->unsure) {
-    int rc = zke_exists(z, y->l->znode, NULL, NULL, NULL);
-    if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc;
-  }
-  int rc = zke_get(z, y->heir, NULL, NULL, &got.data, &got.len, &got.stat);
-  if (rc != ZKE_OK) return rc;
-  zke_recipe_parse(zke_recipe_name(y->heir), zke_entry_kinds, ZKE_LINE_KINDS,
-                   &heir);
-  snprintf(name, sizeof name, "%.*s%s" ZKE_RECIPE_NUMBER, ZKE_NAME_KIND,
-           zke_recipe_name(y->heir), zke_entry_kinds[ZKE_LINE_NEXT],
-           heir.number);
-  char *mark = zke_recipe_path(z, y->l->r.path, name);
-  rc = mark ? line_bequeath(z, y, mark, &got) : ZKE_NOMEM;
-  zke_free(mark);
+  int rc = y->unsure ? line_find_bequest(z, y) : ZKE_NONODE;
+  if (rc != ZKE_NONODE) return rc;
+  rc = zke_get(z, y->heir, NULL, NULL, &got.data, &got.len, &got.stat);
+  if (rc == ZKE_OK) rc = line_bequeath(z, y, &got);
   zke_free(got.data);
   return rc;
 }
@@ -981,16 +1005,11 @@ static int line_try_yield(zke *z, void *arg) {
 int zke_line_yield(zke_line *l, const char *heir, const char *word) {
   line_legacy y = {.l = l, .word = word};
   if (l->state != ZKE_LINE_HELD) return zke_line_check(l);
-  char *path = zke_recipe_path(l->r.z, l->r.path, heir);
-  if (!path) return ZKE_NOMEM;
-  y.heir = path;
+  int rc = line_name_heir(&y, heir);
   line_unwatch_own(l);
-  int rc;
-  do {
-    rc = zke_retry(l->r.z, line_try_yield, &y, ZKE_FOREVER);
-    if (rc == ZKE_BADVERSION) rc = ZKE_LOOK_AGAIN;
-  } while (zke_recipe_again(l->r.z, &rc));
-  zke_free(path);
+  if (rc == ZKE_OK) rc = zke_recipe_do(l->r.z, line_try_yield, &y, ZKE_FOREVER);
+  zke_free(y.heir);
+  zke_free(y.mark);
   if (rc == ZKE_NONODE && zke_line_check(l) == ZKE_LOST) return ZKE_LOST;
   if (rc != ZKE_OK) {
     rc = line_watch_again(l, rc); /* it may find the own znode gone */

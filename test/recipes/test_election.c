@@ -857,6 +857,44 @@ TEST(a_lost_read_is_no_handing_over) {
   close_two();
 }
 
+/* Handing over loses its reply, made (1) or not (0), and at some moment the
+ * leader's place is deleted: the call says that it was handed over exactly if
+ * the heir leads. */
+TEST_LOOP(a_place_that_is_taken_away_was_not_handed_over, 0, 2) {
+  int lost = 0, when = _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE;
+  bool more = true;
+  open_two();
+  leads = make(caller, "old", NULL);
+  between = make(intruder, "between", NULL);
+  heir = make(intruder, "heir", NULL);
+  for (int n = 1; more; n++) {
+    ck_ok(zke_election_start(leads));
+    ck_ok(zke_election_start(between));
+    ck_ok(zke_election_start(heir));
+    ck_ok(zke_election_ready(leads));
+    ck_ok(zke_test_fail(caller, when, 0));
+    act_between(n, leader_goes);
+    int rc = zke_election_hand_over(leads, "heir");
+    more = acted();
+    ck_ok(zke_test_fail(caller, 0, 0));
+    zke_dispatch(caller, NULL);
+    zke_dispatch(intruder, NULL);
+    if (rc != ZKE_OK) ck_rc(rc, ZKE_LOST);
+    ck_ok(zke_election_check(rc == ZKE_OK ? heir : between));
+    lost += rc == ZKE_LOST;
+    resign(leads);
+    resign(between);
+    resign(heir);
+    zke_dispatch(caller, NULL);
+    zke_dispatch(intruder, NULL);
+  }
+  ck_assert_int_gt(lost, 0);
+  zke_election_free(heir);
+  zke_election_free(between);
+  zke_election_free(leads);
+  close_two();
+}
+
 /* The heir goes, and the leader's place before the caller's next change. */
 static void both_go(void) {
   heir_goes();

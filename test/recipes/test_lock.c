@@ -753,6 +753,56 @@ TEST(a_thief_that_is_robbed_at_once_is_told) {
   close_two();
 }
 
+static bool was_robbed; /* the thief's entry was there when it was robbed */
+
+static void robs_once(void) {
+  zke_strings *own;
+  ck_ok(zke_ephemerals(intruder, zke_session_id(caller), PATH "/_c_", &own));
+  for (int i = 0; i < own->count; i++)
+    was_robbed = was_robbed || strstr(own->data[i], "-front-");
+  zke_free(own);
+  ck_ok(zke_lock_steal(robber));
+}
+
+/* A steal loses its reply, and at some moment the thief is robbed in turn,
+ * after it had waited (1) or not (0): it is told so, and does not steal
+ * again. */
+TEST_LOOP(a_thief_that_is_robbed_after_a_lost_reply_is_told, 0, 2) {
+  int robberies = 0;
+  bool more = true;
+  open_two();
+  zke_lock *lock = make(intruder, PATH), *thief = make(caller, PATH);
+  robber = make(intruder, PATH);
+  for (int n = 1; more; n++) {
+    was_robbed = false;
+    ck_ok(zke_lock_acquire(lock, soon(intruder)));
+    if (_i) ck_ok(zke_lock_start(thief));
+    ck_ok(zke_test_fail(caller, ZKE_TEST_FAIL_AFTER, 0));
+    act_between(n, robs_once);
+    int rc = zke_lock_steal(thief);
+    more = acted();
+    ck_ok(zke_test_fail(caller, 0, 0));
+    if (rc != ZKE_OK) ck_rc(rc, ZKE_LOST);
+    if (was_robbed && rc != ZKE_OK) {
+      ck_ok(zke_lock_check(robber));
+      ck_assert_int_eq(zke_lock_state(thief), ZKE_LOCK_OUT);
+    }
+    if (was_robbed) ck_rc(zke_lock_check(thief), ZKE_LOST);
+    robberies += was_robbed && rc != ZKE_OK;
+    zke_lock_release(thief);
+    zke_lock_release(robber);
+    zke_lock_release(lock);
+    ck_assert_int_eq(entries(caller, PATH), 0);
+    dispatch_on(caller);
+    dispatch_on(intruder);
+  }
+  ck_assert_int_gt(robberies, 0);
+  zke_lock_free(robber);
+  zke_lock_free(thief);
+  zke_lock_free(lock);
+  close_two();
+}
+
 /* ---- contenders ---- */
 
 /* The list shows the holder and all that wait, in their order, with session,
