@@ -89,7 +89,7 @@ RECIPE_HEADERS := $(wildcard recipes/*.h recipes/*/*.h)
 PUBLIC_HEADERS := zkembed.h $(wildcard recipes/*.h) recipes/engine/compose.h \
   recipes/engine/zookeeper.h
 # What recipes are made of, the lowest layer first.
-RECIPE_PARTS = part/text part/limit support part/znode part/object part/view \
+RECIPE_PARTS = part/text part/limit support part/object part/znode part/view \
   part/entry part/deadlock part/party part/line part/queue_tree \
   part/queue_item part/queue_list
 RECIPE_OBJECTS = $(RECIPE_SOURCES:%.c=$(BUILD)/%.o)

@@ -427,20 +427,21 @@ static int multilock_place(zke_multilock *ml, int64_t deadline_ms) {
 static int multilock_make(zke_multilock *ml, const char *state,
                           int64_t deadline_ms) {
   zke *z = ml->r.z;
-  int len = 0, rc = ZKE_NONODE;
+  int len = 0, rc = ZKE_OK;
   char *text = zke_line_text(z, state, ml->actor, ml->data, ml->len, &len);
   zke_seat *seats = zke_alloc(z, (size_t)ml->count * sizeof *seats);
   if (!text || !seats) rc = ZKE_NOMEM;
-  for (int i = 0; i < ml->count && rc == ZKE_NONODE; i++) {
+  for (int i = 0; i < ml->count && rc == ZKE_OK; i++) {
     seats[i] = (zke_seat){ml->seats[i].path, multilock_kinds[ml->seats[i].kind],
                           text, len};
   }
-  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {
-    rc = multilock_place(ml, deadline_ms);
+  do {
+    if (rc != ZKE_NOMEM) rc = multilock_place(ml, deadline_ms);
     if (rc == ZKE_OK)
       rc = zke_recipe_create_all(z, seats, ml->count, deadline_ms, &ml->own,
                                  &ml->czxid);
-  }
+    if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
+  } while (zke_recipe_again(z, &rc));
   zke_free(seats);
   zke_free(text);
   return rc;

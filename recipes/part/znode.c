@@ -46,6 +46,7 @@
 #include <unistd.h>
 
 #include "limit.h"
+#include "object.h"
 #include "../support.h"
 #include "text.h"
 
@@ -90,7 +91,7 @@ int zke_recipe_refused(const zke_op_result *results, int count) {
 
 #define ZNODE_MARK "zkembed "
 
-/* As zke_recipe_place() was called, for zke_retry(). */
+/* As zke_recipe_place() was called, for zke_recipe_do(). */
 typedef struct znode_place {
   const char *path, *kind, *more;
   int mode;
@@ -130,14 +131,6 @@ static int znode_compare(const znode_place *p, const char *data, int len) {
   return znode_other_kind(p, data);
 }
 
-/* Make the node of a place.  ZKE_OK also if it exists already: the next look
- * reads what it is. */
-static int znode_make_one(zke *z, const znode_place *p, const char *text) {
-  int rc = zke_create(z, p->path, text, (int)strlen(text), ZKE_OPEN_ACL,
-                      p->mode, NULL, NULL);
-  return rc == ZKE_NODEEXISTS ? ZKE_OK : rc;
-}
-
 /* Above a node of the first level is only "/": it is there, or it is a chroot
  * that is missing, which cannot be made. */
 int zke_recipe_ensure_above(zke *z, const char *path, int mode,
@@ -150,21 +143,10 @@ int zke_recipe_ensure_above(zke *z, const char *path, int mode,
   return rc;
 }
 
-/* Make a place, and what is missing above it.  What was made above it may have
- * gone again before the place itself was made, as an empty container does: then
- * it is made again. */
-static int znode_make_place(zke *z, const znode_place *p, const char *text) {
-  int rc = znode_make_one(z, p, text);
-  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {
-    rc = zke_recipe_ensure_above(z, p->path, p->mode, 0); /* tried as a whole */
-    if (rc == ZKE_OK) rc = znode_make_one(z, p, text);
-  }
-  return rc;
-}
-
-/* One look at a place: make it, take it over, or see what it is.  ZKE_OK only
- * if the read has found this kind; after any change it is looked at again
- * (ZKE_RUNTIMEINCONSISTENCY), since another recipe may have been faster. */
+/* One step: see what a place is, or take it over, or make it, and what is
+ * missing above it.  Others may do the same, and what was made above may go
+ * again before the place is made, as an empty container does.  A step whose
+ * reply was lost needs no guid here: the next one reads what is there. */
 static int znode_see_to(zke *z, void *arg) {
   znode_place *p = arg;
   char *data = NULL, *text;
@@ -173,42 +155,34 @@ static int znode_see_to(zke *z, void *arg) {
   if (rc == ZKE_OK) rc = znode_compare(p, data, len);
   zke_free(data);
   if (rc != ZKE_NONODE && rc != ZKE_NODEEXISTS) return rc;
-  bool missing = rc == ZKE_NONODE;
   text = znode_place_text(z, p);
   if (!text) return ZKE_NOMEM;
-  if (!missing) {
-    rc = zke_set(z, p->path, text, (int)strlen(text), p->stat.version, NULL);
-  } else {
-    rc = znode_make_place(z, p, text);
-  }
+  len = (int)strlen(text);
+  if (rc == ZKE_NODEEXISTS)
+    rc = zke_set(z, p->path, text, len, p->stat.version, &p->stat);
+  else
+    rc = zke_create(z, p->path, text, len, ZKE_OPEN_ACL, p->mode, NULL,
+                    &p->stat);
   zke_free(text);
-  return rc == ZKE_OK || rc == ZKE_BADVERSION || (rc == ZKE_NONODE && !missing)
-             ? ZKE_RUNTIMEINCONSISTENCY /* look again */
-             : rc;
-}
-
-/* The look is repeated while somebody else changes the same place, each time
- * with all its own tries against lost replies.  A try whose reply was lost
- * needs no guid here: the next look reads what is there. */
-static int znode_place_until(zke *z, znode_place *p, int64_t deadline_ms) {
-  int rc = ZKE_RUNTIMEINCONSISTENCY;
-  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_RUNTIMEINCONSISTENCY; i++)
-    rc = zke_retry(z, znode_see_to, p, deadline_ms);
-  return rc;
+  if (rc == ZKE_NONODE) {
+    rc = zke_recipe_ensure_above(z, p->path, p->mode, 0);
+    if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
+  }
+  return zke_recipe_faster(rc);
 }
 
 /* For a recipe that does not mind which node it is. */
 int zke_recipe_place(zke *z, const char *path, const char *kind, int mode,
                      const char *more, int64_t deadline_ms) {
   znode_place p = {.path = path, .kind = kind, .more = more, .mode = mode};
-  return znode_place_until(z, &p, deadline_ms);
+  return zke_recipe_do(z, znode_see_to, &p, deadline_ms);
 }
 
-/* The Stat comes with the very data that has been compared. */
+/* The Stat comes with the very data that has been compared or written. */
 int zke_recipe_place_seen(zke *z, const char *path, const char *kind, int mode,
                           int64_t deadline_ms, int64_t *czxid) {
   znode_place p = {.path = path, .kind = kind, .mode = mode};
-  int rc = znode_place_until(z, &p, deadline_ms);
+  int rc = zke_recipe_do(z, znode_see_to, &p, deadline_ms);
   if (rc == ZKE_OK) *czxid = p.stat.czxid;
   return rc;
 }
@@ -308,8 +282,12 @@ int zke_creation_find(zke *z, zke_creation *c) {
   return rc;
 }
 
-/* One try.  After one whose reply was lost it looks first: making a second
- * znode would leave the first behind for the rest of the session. */
+/* One step.  After one whose reply was lost it looks first: making a second
+ * znode would leave the first behind for the rest of the session.
+ *
+ * A directory that is missing is made, and the znode tried again: the directory
+ * is a container, which may go whenever it is empty.  The create comes before
+ * any look at the directory, because most of the time it is there. */
 static int znode_try_create(zke *z, void *arg) {
   zke_creation *c = arg;
   int rc = c->unsure ? zke_creation_find(z, c) : ZKE_NONODE;
@@ -317,7 +295,9 @@ static int znode_try_create(zke *z, void *arg) {
   rc = zke_create(z, c->given, c->data, c->len, ZKE_OPEN_ACL, c->mode, &c->path,
                   &c->stat);
   c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
-  return rc;
+  if (rc != ZKE_NONODE) return rc;
+  rc = zke_recipe_place(z, c->directory, c->place, ZKE_CONTAINER, NULL, 0);
+  return rc == ZKE_OK ? ZKE_LOOK_AGAIN : rc;
 }
 
 /* zke_creation_find(), as zke_retry() calls it. */
@@ -434,11 +414,7 @@ static int znode_take_number(zke *z, const zke_creation *c) {
   return zke_recipe_restore(&kept, rc);
 }
 
-/* A directory that is missing is made, and the znode tried again: the directory
- * is a container, which may go whenever it is empty.  The first try does
- * without a look at the directory, because most of the time it is there.
- *
- * If the process dies after the creation the znode goes with its session,
+/* If the process dies after the creation the znode goes with its session,
  * unless it is persistent.  Then nobody looks for its guid any more, and the
  * recipe has to tell by its data that it belongs to nobody. */
 int zke_recipe_create(zke *z, const char *directory, const char *place,
@@ -452,14 +428,7 @@ int zke_recipe_create(zke *z, const char *directory, const char *place,
                     .len = len,
                     .mode = mode};
   int rc = zke_creation_name(z, &c, "");
-  if (rc == ZKE_OK) rc = ZKE_NONODE;
-  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {
-    if (i > 0)
-      rc = zke_recipe_place(z, directory, place, ZKE_CONTAINER, NULL,
-                            deadline_ms);
-    if (i == 0 || rc == ZKE_OK)
-      rc = zke_retry(z, znode_try_create, &c, deadline_ms);
-  }
+  if (rc == ZKE_OK) rc = zke_recipe_do(z, znode_try_create, &c, deadline_ms);
   if (rc != ZKE_OK && c.unsure) rc = zke_creation_resolve(z, &c, rc);
   if (rc == ZKE_OK) rc = znode_take_number(z, &c);
   zke_free(c.given);

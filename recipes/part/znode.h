@@ -70,8 +70,7 @@ enum {
  *   deadline_ms  of zke_now(), for repeating what got no reply
  *
  * Returns ZKE_OK, ZKE_OTHERKIND naming the kind found, or as zke_get(),
- * zke_create() and zke_set().  ZKE_RUNTIMEINCONSISTENCY: others have changed
- * the node at each of ten looks. */
+ * zke_create(), zke_set() and zke_recipe_do(). */
 int zke_recipe_place(zke *z, const char *path, const char *kind, int mode,
                      const char *more, int64_t deadline_ms);
 

@@ -803,6 +803,34 @@ TEST_LOOP(a_thief_that_is_robbed_after_a_lost_reply_is_told, 0, 2) {
   close_two();
 }
 
+/* Before each change of the caller's: the lock's directory comes, empty, or
+ * goes. */
+static void place_changes(void) {
+  int rc = zke_delete(intruder, PATH, -1);
+  if (rc == ZKE_NONODE)
+    rc = zke_create(intruder, PATH, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                    NULL);
+  ck_ok(rc);
+  act_at(1, place_changes);
+}
+
+/* A directory that is another one at each look: the call ends at its deadline,
+ * and says why. */
+TEST(a_place_that_never_stays_ends_the_call) {
+  open_two();
+  zke_lock *lock = make(caller, PATH);
+  ck_ok(zke_ensure_path(intruder, PATH, ZKE_PERSISTENT, ZKE_FOREVER));
+  ck_ok(zke_delete(intruder, PATH, -1));
+  act_at(1, place_changes);
+  int rc = zke_lock_acquire(lock, zke_now(caller) + 50);
+  acted();
+  ck_rc(rc, ZKE_OPERATIONTIMEOUT);
+  ck_says("others changed the tree at each look");
+  ck_ok(zke_lock_acquire(lock, soon(caller)));
+  zke_lock_free(lock);
+  close_two();
+}
+
 /* ---- contenders ---- */
 
 /* The list shows the holder and all that wait, in their order, with session,
