@@ -13,7 +13,7 @@
  *              "coordinator" and for each site an empty vote, or, if votes are
  *              ephemeral, "came-<site>" (phase_create_all()).  A site that
  *              comes then creates its vote and writes "came-<site>"
- *              (phase_join_once())
+ *              (phase_try_join())
  *   2. vote    a site writes "commit" into its vote; or "abort", and then
  *              "decision" with it (phase_give_vote()).  Operations of the
  *              caller's are done with it, and "work-<site>" created
@@ -70,7 +70,7 @@
  *         '--- abort, limit, a site has died --> ABORT ------'
  *
  * Start reading at phase_look(), then phase_look_votes() and
- * phase_try_decide(); at phase_acknowledge_once() for the end. */
+ * phase_try_decide(); at phase_try_acknowledge() for the end. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -81,6 +81,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "part/limit.h"
 #include "part/object.h"
 #include "part/text.h"
 #include "part/znode.h"
@@ -708,10 +709,7 @@ static int phase_decide(zke_two_phase *t, int decision, const char *why) {
   if (!a.text) return ZKE_NOMEM;
   int rc = zke_retry(t->r.z, phase_try_decide, &a, ZKE_FOREVER);
   zke_free(a.text);
-  return rc == ZKE_OK || rc == ZKE_NODEEXISTS || rc == ZKE_NONODE ||
-                 rc == ZKE_BADVERSION
-             ? ZKE_LOOK_AGAIN
-             : rc;
+  return rc == ZKE_OK ? ZKE_LOOK_AGAIN : zke_recipe_faster(rc);
 }
 
 /* Has the transaction's limit passed, by the wall clock? Whoever sees that may
@@ -973,14 +971,15 @@ static int phase_acknowledge_in(zke_two_phase *t, const phase_view *v,
   return rc;
 }
 
-/* One try of an acknowledgement.  Where somebody else has acknowledged at the
+/* One step of an acknowledgement.  Where somebody else has acknowledged at the
  * same moment it looks again.  A transaction that has gone was acknowledged by
  * all, which is fine.  If the process dies before the step, another one that
  * opens the transaction with the site's name acknowledges. */
-static int phase_acknowledge_once(const phase_act *a) {
+static int phase_try_acknowledge(zke *z, void *arg) {
+  const phase_act *a = arg;
   zke_two_phase *t = a->t;
   phase_view v;
-  int rc = view_read(t->r.z, t->r.path, &v);
+  int rc = view_read(z, t->r.path, &v);
   bool gone = rc == ZKE_NONODE || rc == ZKE_OTHERKIND;
   if (rc == ZKE_OK) {
     gone = strcmp(v.head.id, t->head.id) != 0;
@@ -988,19 +987,7 @@ static int phase_acknowledge_once(const phase_act *a) {
     view_free(&v);
   }
   if (gone && a->more) a->more->done = ZKE_TWO_PHASE_GONE;
-  if (gone) return ZKE_OK;
-  return rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NODEEXISTS
-             ? ZKE_LOOK_AGAIN
-             : rc;
-}
-
-/* Repeated while others acknowledge at the same time. */
-static int phase_try_acknowledge(zke *z, void *arg) {
-  int rc;
-  do {
-    rc = phase_acknowledge_once(arg);
-  } while (zke_recipe_again(z, &rc));
-  return rc;
+  return gone ? ZKE_OK : zke_recipe_faster(rc);
 }
 
 /* Acknowledge the decision; twice does no harm.
@@ -1008,7 +995,7 @@ static int phase_try_acknowledge(zke *z, void *arg) {
  *   more  of a site, or NULL */
 static int phase_acknowledge(zke_two_phase *t, phase_more *more) {
   phase_act a = {.t = t, .more = more};
-  return zke_retry(t->r.z, phase_try_acknowledge, &a, ZKE_FOREVER);
+  return zke_recipe_do(t->r.z, phase_try_acknowledge, &a, ZKE_FOREVER);
 }
 
 /* ---- leaving ---- */
@@ -1181,8 +1168,8 @@ static int phase_create_all(zke *z, const phase_start *b) {
 }
 
 /* There is a transaction of that name.  ZKE_OK: it is the one that this call
- * began, and whose reply was lost.  ZKE_LOOK_AGAIN: it was over and is removed,
- * or it has gone by itself.  ZKE_HELD: it is under way. */
+ * began, and whose reply was lost.  ZKE_LOOK_AGAIN: it was over and is removed;
+ * ZKE_NONODE, ZKE_BADVERSION: it goes by itself.  ZKE_HELD: it is under way. */
 static int phase_meet(zke *z, const phase_start *b) {
   const char *path = b->t->r.path;
   char names[160];
@@ -1191,13 +1178,12 @@ static int phase_meet(zke *z, const phase_start *b) {
   int rc = view_read(z, path, &v);
   if (rc == ZKE_NONODE && zke_exists(z, path, NULL, NULL, NULL) == ZKE_OK)
     return zke_recipe_fail(ZKE_OTHERKIND, "%s holds only foreign znodes", path);
-  if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
+  if (rc != ZKE_OK) return rc;
   bool own = b->unsure && strcmp(v.head.id, b->id) == 0;
   if (!own) rc = view_is_over(z, path, &v, -1, &over);
   if (over) {
     rc = view_remove(z, path, &v, NULL);
-    if (rc == ZKE_OK || rc == ZKE_NONODE || rc == ZKE_BADVERSION)
-      rc = ZKE_LOOK_AGAIN;
+    if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
   } else if (rc == ZKE_OK && !own) {
     bool decided = view_decision(&v);
     rc = zke_recipe_fail(
@@ -1209,30 +1195,18 @@ static int phase_meet(zke *z, const phase_start *b) {
   return rc;
 }
 
-/* One try.  What is there already may be what this call has begun, after a lost
- * reply, or one that has ended and waits for its removal: phase_meet()
- * tells. */
+/* One step: make the directory, and the transaction in it.  The directory is a
+ * container, which may go before it has a child.  What is there already may be
+ * what this call has begun, after a lost reply, or one that has ended and waits
+ * for its removal: phase_meet() tells. */
 static int phase_try_begin(zke *z, void *arg) {
   phase_start *b = arg;
-  int rc;
-  do {
-    rc = phase_create_all(z, b);
-    b->unsure = b->unsure || rc == ZKE_CONNECTIONLOSS;
-    if (rc == ZKE_NODEEXISTS) rc = phase_meet(z, b);
-  } while (zke_recipe_again(z, &rc));
-  return rc;
-}
-
-/* Make the directory, and the transaction in it.  The directory is a container,
- * which may go before it has a child: then both are tried again. */
-static int phase_start_it(zke *z, phase_start *b) {
-  int rc = ZKE_NONODE;
-  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {
-    rc = zke_recipe_place(z, b->base, PHASE_PLACE, ZKE_CONTAINER, NULL,
-                          ZKE_FOREVER);
-    if (rc == ZKE_OK) rc = zke_retry(z, phase_try_begin, b, ZKE_FOREVER);
-  }
-  return rc;
+  int rc = zke_recipe_place(z, b->base, PHASE_PLACE, ZKE_CONTAINER, NULL, 0);
+  if (rc != ZKE_OK) return rc;
+  rc = phase_create_all(z, b);
+  b->unsure = b->unsure || rc == ZKE_CONNECTIONLOSS;
+  if (rc == ZKE_NODEEXISTS) rc = phase_meet(z, b);
+  return zke_recipe_faster(rc);
 }
 
 /* The mutex is held: begin, then watch. */
@@ -1246,7 +1220,7 @@ static int phase_begin(zke_two_phase *t, phase_start *b) {
     rc = t->head.text ? head_parse(z, &t->head, b->len) : ZKE_NOMEM;
   }
   if (rc == ZKE_OK) rc = phase_prepare(t);
-  if (rc == ZKE_OK) rc = phase_start_it(z, b);
+  if (rc == ZKE_OK) rc = zke_recipe_do(z, phase_try_begin, b, ZKE_FOREVER);
   if (rc == ZKE_OK) {
     t->coordinator = true;
     zke_recipe_look(&t->r); /* a failure is repeated later */
@@ -1319,8 +1293,9 @@ static int phase_meet_vote(zke_two_phase *t) {
 
 /* The ephemeral vote says that the site is there, and "came-<site>" that it was
  * (T8).  The check of the id makes this fail where the transaction has been
- * removed and begun anew. */
-static int phase_join_once(zke *z, zke_two_phase *t) {
+ * removed and begun anew.  One step; others may change the votes meanwhile. */
+static int phase_try_join(zke *z, void *arg) {
+  zke_two_phase *t = arg;
   phase_steps s;
   steps_begin(&s, z, t->r.path, 3);
   steps_check(&s, "id-", t->head.id, -1);
@@ -1330,15 +1305,6 @@ static int phase_join_once(zke *z, zke_two_phase *t) {
   if (rc == ZKE_CONNECTIONLOSS) t->joined = true; /* perhaps */
   if (rc == ZKE_NODEEXISTS) rc = phase_meet_vote(t);
   if (rc == ZKE_OK) t->joined = true;
-  return rc;
-}
-
-/* Once more while others change the votes meanwhile. */
-static int phase_try_join(zke *z, void *arg) {
-  int rc;
-  do {
-    rc = phase_join_once(z, arg);
-  } while (zke_recipe_again(z, &rc));
   return rc;
 }
 
@@ -1359,7 +1325,7 @@ static int phase_open(zke_two_phase *t, const char *site) {
     return zke_recipe_fail(ZKE_NONODE, "there is no transaction %s", t->r.path);
   if (rc == ZKE_OK && site && t->state == ZKE_TWO_PHASE_UNDECIDED &&
       t->head.form & ZKE_TWO_PHASE_EPHEMERAL)
-    rc = zke_retry(z, phase_try_join, t, ZKE_FOREVER);
+    rc = zke_recipe_do(z, phase_try_join, t, ZKE_FOREVER);
   return rc == ZKE_OK ? zke_recipe_look(&t->r) : rc;
 }
 
@@ -1470,10 +1436,33 @@ static int phase_read_own(const phase_act *a, int *given, int *there) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
+/* A vote was refused.  ZKE_LOOK_AGAIN: others have changed what it rests on.
+ * ZKE_RUNTIMEINCONSISTENCY: something else has written what T2 and T5 rely on.
+ * At any moment an undecided transaction has its id at version 0, and a vote at
+ * 0, or at 1 with a word. */
+static int phase_see_meddling(const zke_two_phase *t) {
+  zke_op_result got[3] = {{0}};
+  phase_steps s;
+  steps_begin(&s, t->r.z, t->r.path, 3);
+  steps_get(&s, "id-", t->head.id);
+  steps_get(&s, "decision", "");
+  steps_get(&s, "vote-", t->head.sites[t->own]);
+  int rc =
+      s.failed ? ZKE_NOMEM : zke_recipe_multi_read(t->r.z, s.ops, s.count, got);
+  steps_end(&s);
+  bool undecided = got[0].rc == ZKE_OK && got[1].rc == ZKE_NONODE;
+  bool voted = got[2].stat.version == 1 && phase_word(got[2].data);
+  bool meddled = got[0].stat.version || (got[2].stat.version && !voted);
+  zke_results_clear(got, 3);
+  if (rc != ZKE_OK) return rc;
+  return undecided && meddled ? phase_meddled(t) : ZKE_LOOK_AGAIN;
+}
+
 /* A vote is given once; the same one again is fine, another one is refused.  If
  * the process dies before the step the site has not voted; after it the vote
  * stands, unless votes are ephemeral and the transaction is undecided. */
-static int phase_vote_once(zke *z, const phase_act *a) {
+static int phase_try_vote(zke *z, void *arg) {
+  const phase_act *a = arg;
   zke_two_phase *t = a->t;
   int given, there;
   int rc = phase_look_decision(t);
@@ -1487,19 +1476,8 @@ static int phase_vote_once(zke *z, const phase_act *a) {
   if (rc == ZKE_NONODE && !(t->head.form & ZKE_TWO_PHASE_EPHEMERAL))
     return phase_vote_deleted(t);
   rc = phase_vote_now(z, a, rc);
-  bool again = rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NODEEXISTS;
-  return again ? ZKE_LOOK_AGAIN : rc;
-}
-
-/* Vote, and again while others change what the vote rests on.  A vote is given
- * once, and a decision is made once, so a few looks are enough; unless somebody
- * has written by hand what T2 and T5 rely on. */
-static int phase_try_vote(zke *z, void *arg) {
-  const phase_act *a = arg;
-  int rc = ZKE_LOOK_AGAIN;
-  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_LOOK_AGAIN; i++)
-    rc = phase_vote_once(z, a);
-  return rc == ZKE_LOOK_AGAIN ? phase_meddled(a->t) : rc;
+  rc = zke_recipe_faster(rc);
+  return rc == ZKE_LOOK_AGAIN ? phase_see_meddling(t) : rc;
 }
 
 /* Take over what a caller wants to be done along; the arguments are checked
@@ -1538,7 +1516,7 @@ static int phase_vote_as(zke_two_phase *t, int vote, phase_more *more) {
   if (a.more) zke_recipe_guid(t->r.z, more->id);
   a.text = phase_decision_text(t->r.z, ZKE_TWO_PHASE_ABORT, why);
   if (!a.text) return ZKE_NOMEM;
-  int rc = zke_retry(t->r.z, phase_try_vote, &a, ZKE_FOREVER);
+  int rc = zke_recipe_do(t->r.z, phase_try_vote, &a, ZKE_FOREVER);
   zke_free(a.text);
   if (rc == ZKE_OK) zke_recipe_look(&t->r); /* it may have been the last one */
   return rc;
@@ -1788,57 +1766,55 @@ int zke_two_phase_get(zke *z, const char *base, const char *name,
   return ZKE_OK;
 }
 
-/* Does a transaction wait for a site?  What is over is removed, what is no
- * transaction ignored. */
-static int pending_look(zke *z, const char *tx, const char *site,
-                        bool *pending) {
+/* A transaction that may wait for a site. */
+typedef struct pending_look {
+  char *tx;
+  const char *site; /* NULL: whichever */
+  bool pending;     /* out */
+} pending_look;
+
+/* Does it?  What is over is removed, what is no transaction ignored. */
+static int pending_try(zke *z, void *arg) {
+  pending_look *p = arg;
   phase_view v;
   bool over;
-  int rc = view_read(z, tx, &v);
-  *pending = false;
+  int rc = view_read(z, p->tx, &v);
+  p->pending = false;
   if (rc == ZKE_NONODE || rc == ZKE_OTHERKIND || rc == ZKE_NOAUTH)
     return ZKE_OK;
   if (rc != ZKE_OK) return rc;
-  rc = view_is_over(z, tx, &v, -1, &over);
+  rc = view_is_over(z, p->tx, &v, -1, &over);
   if (over) {
-    rc = view_remove(z, tx, &v, NULL);
+    rc = view_remove(z, p->tx, &v, NULL);
     if (rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NOTEMPTY)
       rc = ZKE_OK;
   } else if (rc == ZKE_OK) {
-    *pending =
-        !site || (head_find(&v.head, site) >= 0 && !view_has(&v, "ack-", site));
+    p->pending = !p->site || (head_find(&v.head, p->site) >= 0 &&
+                              !view_has(&v, "ack-", p->site));
   }
   view_free(&v);
   return rc;
 }
 
-/* The names in the base, of which those that wait for the site are wanted. */
-typedef struct pending_list {
-  const char *base, *site; /* site NULL: all */
-  zke_strings *names;
-} pending_list;
-
-/* Move those that are pending to the front, and leave out the others.  The list
- * is one block, so names are exchanged, not freed; a repetition after a lost
- * reply begins with all names, since the count is set at the end. */
-static int pending_try(zke *z, void *arg) {
-  pending_list *p = arg;
-  char **name = p->names->data;
+/* Move the names that are pending to the front, and leave out the others.  The
+ * list is one block, so names are exchanged, not freed.  All together have the
+ * time that any call has. */
+static int pending_select(zke *z, const char *base, const char *site,
+                          zke_strings *names) {
+  pending_look p = {.site = site};
+  int64_t deadline = zke_recipe_patience(z);
+  char **name = names->data;
   int rc = ZKE_OK, kept = 0;
-  for (int i = 0; i < p->names->count && rc == ZKE_OK; i++) {
-    bool pending = false;
-    char *tx = zke_recipe_path(z, p->base, name[i]);
-    rc = ZKE_NOMEM;
-    do {
-      if (tx) rc = pending_look(z, tx, p->site, &pending);
-    } while (zke_recipe_again(z, &rc));
-    zke_free(tx);
-    if (rc != ZKE_OK || !pending) continue;
+  for (int i = 0; i < names->count && rc == ZKE_OK; i++) {
+    p.tx = zke_recipe_path(z, base, name[i]);
+    rc = p.tx ? zke_recipe_do(z, pending_try, &p, deadline) : ZKE_NOMEM;
+    zke_free(p.tx);
+    if (rc != ZKE_OK || !p.pending) continue;
     char *other = name[kept];
     name[kept++] = name[i];
     name[i] = other;
   }
-  if (rc == ZKE_OK) p->names->count = kept;
+  names->count = kept;
   return rc;
 }
 
@@ -1860,8 +1836,7 @@ int zke_two_phase_pending(zke *z, const char *base, const char *site,
     rc = names ? ZKE_OK : ZKE_NOMEM;
   }
   if (rc != ZKE_OK) return rc;
-  pending_list p = {strcmp(base, "/") == 0 ? "" : base, site, names};
-  rc = zke_retry(z, pending_try, &p, ZKE_FOREVER);
+  rc = pending_select(z, strcmp(base, "/") == 0 ? "" : base, site, names);
   if (rc != ZKE_OK) {
     zke_free(names);
     return rc;

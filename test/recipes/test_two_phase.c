@@ -1399,6 +1399,42 @@ TEST(a_later_decision_is_anothers) {
   close_two();
 }
 
+/* The vote's znode of the caller's goes before each change, and is there again
+ * before each look. */
+static void vote_goes(void);
+static void vote_comes(void) {
+  zke_create(intruder, TX "/vote-a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+             NULL);
+  act_at(1, vote_goes);
+}
+
+static void vote_goes(void) {
+  zke_delete(intruder, TX "/vote-a", -1);
+  act_between(1, vote_comes);
+}
+
+/* A vote for which others are always quicker ends with the call's time; nobody
+ * is accused of having written to it. */
+TEST(a_vote_that_is_never_quick_enough_ends) {
+  open_two();
+  begin_two(site_names, 2);
+  ck_ok(zke_two_phase_step(callers));
+  int64_t limit = zke_limit(caller, zke_now(caller) + 100);
+  act_at(1, vote_goes);
+  int rc = zke_two_phase_vote(callers, C);
+  acted();
+  zke_limit(caller, limit);
+  ck_rc(rc, ZKE_OPERATIONTIMEOUT);
+  ck_says("others changed the tree at each look");
+  zke_create(intruder, TX "/vote-a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+             NULL);
+  ck_ok(zke_two_phase_vote(callers, A));
+  ck_ok(zke_two_phase_ack(callers));
+  ck_ok(zke_two_phase_ack(intruders));
+  end_two();
+  close_two();
+}
+
 /* What the site's next process does while the first one stands still in its
  * vote: it finds the transaction aborted, undoes what there is, and
  * acknowledges. */
