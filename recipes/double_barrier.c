@@ -691,7 +691,7 @@ static int gate_lost(const zke_double_barrier *b) {
  *
  * A look of a party that waits takes one of the steps 2 to 5 of enter (at the
  * head).  ZKE_LOOK_AGAIN: the picture has changed, by this step or by others,
- * and gate_look() looks once more.  ZKE_OK: nothing is to be done until a watch
+ * and gate_look() is called again.  ZKE_OK: nothing is to be done until a watch
  * fires.  No change is missed between two looks: a watch is set before the read
  * that it is for, or its own read tells that something has changed since.
  */
@@ -933,42 +933,33 @@ static int stay_depart_once(zke_double_barrier *b, const picture *p) {
   return change_do(&c);
 }
 
-/* Repeated while others leave at the same time. */
+/* One step, made again while others leave at the same time. */
 static int stay_depart(zke *z, void *arg) {
   zke_double_barrier *b = arg;
-  int rc;
-  do {
-    picture p;
-    rc = picture_take(&p, z, b->r.path, b->ready);
-    if (rc == ZKE_OK) rc = stay_depart_once(b, &p);
-    picture_clear(&p);
-  } while (zke_recipe_again(z, &rc));
+  picture p;
+  int rc = picture_take(&p, z, b->r.path, b->ready);
+  if (rc == ZKE_OK) rc = stay_depart_once(b, &p);
+  picture_clear(&p);
   return rc;
 }
 
 /* ---- the object ---- */
 
-/* One look, repeated while the picture changes under it.  The state decides
- * where to look: at the arrivals, or at the round.  For zke_retry(). */
+/* One look, made again while the picture changes under it.  The state decides
+ * where to look: at the arrivals, or at the round.  For zke_recipe_do(). */
 static int gate_look(zke *z, void *arg) {
   zke_double_barrier *b = arg;
-  int rc;
-  do {
-    rc = ZKE_OK;
-    if (b->state == ZKE_DOUBLE_BARRIER_WAITING)
-      rc = enter_look(b);
-    else if (gate_engaged(b))
-      rc = stay_look(b);
-  } while (zke_recipe_again(z, &rc));
-  return rc;
+  (void)z;
+  if (b->state == ZKE_DOUBLE_BARRIER_WAITING) return enter_look(b);
+  return gate_engaged(b) ? stay_look(b) : ZKE_OK;
 }
 
 /* A blocking call repeats a failed step by itself; in a dispatch it is repeated
  * for a short time here. */
 static int gate_step(zke_recipe *r) {
   zke_double_barrier *b = (zke_double_barrier *)r;
-  if (b->calling) return gate_look(r->z, b);
-  return zke_retry(r->z, gate_look, b, zke_now(r->z) + PATIENCE);
+  return zke_recipe_do(r->z, gate_look, b,
+                       b->calling ? 0 : zke_now(r->z) + PATIENCE);
 }
 
 /* An object that took part in nothing is told nothing. */
@@ -1017,12 +1008,11 @@ static const zke_recipe_class gate_class = {.name = "double barrier",
 
 /* The directory says for how many it is.  (Where it was made anew this very
  * moment it may not: then the first round decides.) */
-static int gate_check_parties(zke_double_barrier *b) {
+static int gate_check_parties(const zke_double_barrier *b) {
   char *data = NULL;
   int len = 0;
   int64_t parties = b->parties;
   int rc = zke_get(b->r.z, b->r.path, NULL, NULL, &data, &len, NULL);
-  if (rc == ZKE_NONODE) return ZKE_LOOK_AGAIN;
   char *line = data && len > 0 ? strstr(data, "\nparties ") : NULL;
   if (line && !zke_recipe_read(&line, "\nparties ", 10, &parties)) parties = 0;
   zke_free(data);
@@ -1030,21 +1020,17 @@ static int gate_check_parties(zke_double_barrier *b) {
     rc = zke_recipe_fail(ZKE_OTHERKIND,
                          "%s is for %" PRId64 " parties, not for %d", b->r.path,
                          parties, b->parties);
-  return rc;
+  return zke_recipe_faster(rc);
 }
 
-/* Makes the directory, and checks that everybody means the same number of
- * parties: with two numbers a round would begin for some only. */
-static int gate_place(zke_double_barrier *b, int64_t deadline_ms) {
+/* One step: make the directory, and check that everybody means the same number
+ * of parties: with two numbers a round would begin for some only. */
+static int gate_place(zke *z, void *arg) {
+  const zke_double_barrier *b = arg;
   char more[32];
-  int rc;
   snprintf(more, sizeof more, "parties %d\n", b->parties);
-  do {
-    rc = zke_recipe_place(b->r.z, b->r.path, PLACE, ZKE_CONTAINER, more,
-                          deadline_ms);
-    if (rc == ZKE_OK) rc = gate_check_parties(b);
-  } while (zke_recipe_again(b->r.z, &rc));
-  return rc;
+  int rc = zke_recipe_place(z, b->r.path, PLACE, ZKE_CONTAINER, more, 0);
+  return rc == ZKE_OK ? gate_check_parties(b) : rc;
 }
 
 /* Make the own znode.  From then on the step does what is due. */
@@ -1052,7 +1038,7 @@ static int gate_join(zke_double_barrier *b, const void *data, int len,
                      int64_t deadline_ms) {
   int text_len = 0;
   char *text = NULL;
-  int rc = gate_place(b, deadline_ms);
+  int rc = zke_recipe_do(b->r.z, gate_place, b, deadline_ms);
   if (rc == ZKE_OK)
     rc = zke_recipe_sign(b->r.z, "waiting ", data, len, &text, &text_len);
   if (rc != ZKE_OK) return rc;
@@ -1104,7 +1090,7 @@ static int enter_give_up(zke_double_barrier *b, int rc) {
   if (b->state == ZKE_DOUBLE_BARRIER_WAITING) {
     int64_t limit = zke_recipe_grace(b->r.z);
     if (gate_withdraw(b) == ZKE_BADVERSION &&
-        zke_retry(b->r.z, gate_look, b, ZKE_FOREVER) != ZKE_OK) {
+        zke_recipe_do(b->r.z, gate_look, b, ZKE_FOREVER) != ZKE_OK) {
       gate_discard(b); /* it cannot be told whether it is inside */
       gate_out(b, ZKE_DOUBLE_BARRIER_OUT);
     }
@@ -1258,7 +1244,7 @@ static int gate_depart(zke_double_barrier *b) {
   }
   if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) return ZKE_OK;
   if (b->state != ZKE_DOUBLE_BARRIER_INSIDE) return gate_not_inside(b);
-  int rc = zke_retry(b->r.z, stay_depart, b, ZKE_FOREVER);
+  int rc = zke_recipe_do(b->r.z, stay_depart, b, ZKE_FOREVER);
   if (rc != ZKE_OK) return depart_give_up(b, rc);
   b->state = ZKE_DOUBLE_BARRIER_LEAVING;
   b->told_out = false;
