@@ -16,7 +16,7 @@
  *      have (RELEASE).  The znode stays until it has done so.
  *   5. Then take: create the znode of each item that this member is to have.
  *      Where it is there already, its owner has to let go first: watch it, and
- *      look again when it goes, or after release_ms (item_acquire()).
+ *      look again when it goes, or after release_ms (item_try_acquire()).
  *
  * Two members may have read different lists for a moment and want the same
  * item.  That costs a wait, never two owners, since a znode is made only once.
@@ -414,7 +414,7 @@ static int item_look(zke_partition *p, part_item *it, zke_stat *stat,
   return rc;
 }
 
-/* What a try on an item needs, for zke_retry(). */
+/* What a step on an item needs, for zke_recipe_do() and zke_retry(). */
 typedef struct item_act {
   zke_partition *p;
   part_item *it;
@@ -442,8 +442,7 @@ static char *item_prepare(const zke_partition *p, part_item *it, zke_op *ops) {
 /* The item's znode is its lock.  ZKE_NODEEXISTS: a member that has to let go
  * first still has its znode there, or this try was made before its reply got
  * lost. */
-static int item_try_create(zke *z, void *arg) {
-  const item_act *a = arg;
+static int item_try_create(zke *z, const item_act *a) {
   zke_op ops[2];
   char *data = item_prepare(a->p, a->it, ops);
   int rc = data ? zke_recipe_multi(z, ops, 2, NULL) : ZKE_NOMEM;
@@ -474,8 +473,7 @@ static int item_replace(zke_partition *p, part_item *it, const char *twin) {
  * taken without.  ZKE_LOOK_AGAIN: the znode is another one.  Its owner has the
  * item since a moment ago, or it is this object's, and a try whose reply was
  * lost has made it. */
-static int item_try_take(zke *z, void *arg) {
-  const item_act *a = arg;
+static int item_try_take(zke *z, const item_act *a) {
   const char *twin = a->it->seen;
   zke_stat stat;
   for (;;) {
@@ -519,22 +517,22 @@ static bool item_is_overdue(const zke_partition *p, const part_item *it) {
          zke_now(p->r.z) - it->since >= p->release_ms;
 }
 
-/* Get an item that this member is to have.  ZKE_LOOK_AGAIN: it changed hands
- * meanwhile.  ZKE_NONODE: the directory has gone. */
-static int item_acquire(zke_partition *p, part_item *it) {
-  item_act a = {p, it, 0};
+/* One step: get an item that this member is to have.  ZKE_LOOK_AGAIN: it
+ * changed hands meanwhile.  ZKE_NONODE: the directory has gone. */
+static int item_try_acquire(zke *z, void *arg) {
+  const item_act *a = arg;
+  part_item *it = a->it;
   int rc = ZKE_LOOK_AGAIN;
-  if (it->state == ITEM_WANTED && it->watched && !item_is_overdue(p, it))
+  if (it->state == ITEM_WANTED && it->watched && !item_is_overdue(a->p, it))
     return ZKE_OK; /* it will be told */
   it->tried = true;
-  if (item_is_overdue(p, it)) {
-    rc = zke_retry(p->r.z, item_try_take, &a, ZKE_FOREVER);
+  if (item_is_overdue(a->p, it)) {
+    rc = item_try_take(z, a);
     it->watched = it->watched && rc != ZKE_OK; /* what was watched has gone */
     if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
   }
-  if (rc == ZKE_LOOK_AGAIN)
-    rc = zke_retry(p->r.z, item_try_create, &a, ZKE_FOREVER);
-  return rc == ZKE_OK || rc == ZKE_NODEEXISTS ? item_note_owner(p, it) : rc;
+  if (rc == ZKE_LOOK_AGAIN) rc = item_try_create(z, a);
+  return rc == ZKE_OK || rc == ZKE_NODEEXISTS ? item_note_owner(a->p, it) : rc;
 }
 
 /* Is an item still this member's?  Asked when its watch has fired. */
@@ -645,9 +643,8 @@ static int item_step(zke_partition *p, part_item *it) {
   int rc = item_verify(p, it);
   if (rc != ZKE_OK) return rc;
   if (it->mine && !item_is_held(it)) {
-    do {
-      rc = item_acquire(p, it);
-    } while (zke_recipe_again(p->r.z, &rc));
+    item_act a = {p, it, 0};
+    rc = zke_recipe_do(p->r.z, item_try_acquire, &a, ZKE_FOREVER);
   } else if (!it->mine && it->state == ITEM_OWNED) {
     it->state = ITEM_ASKED;
     item_tell(p, it, ZKE_PARTITION_RELEASE);
