@@ -881,9 +881,10 @@ static int line_leap_make(zke_line *l, line_leap *j) {
 /* Leap; afterwards the new znode is the own one.  Its token, and for a thief
  * whether it holds, is the caller's to find out.
  *
- * ZKE_NONODE: what was to go has gone already.  After a lost reply it may have
- * gone by this leap, and somebody has robbed the thief since: ZKE_LOST, unless
- * the own old znode is there still, which had to go too.
+ * ZKE_NONODE: what was to go has gone already.  ZKE_LOST: the own old znode has
+ * gone, by a leap whose reply was lost, and somebody has robbed the thief since.
+ * A thief without an old znode cannot tell that from a victim that went by
+ * itself: for it nothing has changed.
  *
  *   kind    of the new entry
  *   suffix  its number, or "" for the next one that the directory gives
@@ -895,12 +896,13 @@ static int line_leap_over(zke_line *l, int kind, const char *suffix,
   j.made.kind = zke_entry_kinds[kind];
   j.made.mode = *suffix ? ZKE_EPHEMERAL : ZKE_EPHEMERAL_SEQUENTIAL;
   int rc = zke_creation_name(l->r.z, &j.made, suffix);
+  bool waits = l->state == ZKE_LINE_WAITING;
   line_unwatch_own(l);
   if (rc == ZKE_OK) rc = line_leap_make(l, &j);
   zke_free(j.made.given);
   if (rc != ZKE_OK) {
     line_watch_again(l, rc); /* it may find the own old znode gone */
-    bool robbed = rc == ZKE_NONODE && victim && j.made.unsure && !l->znode;
+    bool robbed = rc == ZKE_NONODE && j.made.unsure && waits && !l->znode;
     return robbed ? line_lost(l) : rc;
   }
   line_unwatch(l);

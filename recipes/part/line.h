@@ -196,8 +196,9 @@ int zke_line_check(zke_line *l);
  *   victim  path of the holder's znode
  *
  * Returns ZKE_OK: HELD, or WAITING behind another thief; ZKE_LOST if it was
- * robbed in turn: OUT; ZKE_NONODE if the victim has gone: nothing has
- * changed. */
+ * robbed in turn: OUT; ZKE_NONODE if the victim has gone: nothing has changed.
+ * After a lost reply one that did not wait may be told so too if it was robbed
+ * in turn. */
 int zke_line_jump(zke_line *l, const char *victim);
 
 /* zke_line_convert - where held: an entry of another kind in the own place
