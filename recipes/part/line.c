@@ -881,10 +881,10 @@ static int line_leap_make(zke_line *l, line_leap *j) {
 /* Leap; afterwards the new znode is the own one.  Its token, and for a thief
  * whether it holds, is the caller's to find out.
  *
- * ZKE_NONODE: what was to go has gone already.  ZKE_LOST: the own old znode has
- * gone, by a leap whose reply was lost, and somebody has robbed the thief since.
- * A thief without an old znode cannot tell that from a victim that went by
- * itself: for it nothing has changed.
+ * ZKE_NONODE: what was to go has gone already.  ZKE_LOST: the own old znode
+ * has gone, by a leap whose reply was lost, and somebody has robbed the thief
+ * since.  A thief without an old znode cannot tell that from a victim that went
+ * by itself: for it nothing has changed.
  *
  *   kind    of the new entry
  *   suffix  its number, or "" for the next one that the directory gives

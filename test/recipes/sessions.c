@@ -116,10 +116,15 @@ static int64_t acting_clock(void *c, int which) {
   return os_real.clock(c, which);
 }
 
-void open_two(void) {
+void open_two(void) { open_two_patient(0); }
+
+void open_two_patient(int busy_timeout_ms) {
   zke_os_default(&os_real);
   zke_os os = os_real;
-  zke_options o = {.size = sizeof o, .os = &os, .identity = "caller"};
+  zke_options o = {.size = sizeof o,
+                   .os = &os,
+                   .identity = "caller",
+                   .busy_timeout_ms = busy_timeout_ms};
   os.lock_range = acting_lock;
   os.clock = acting_clock;
   ck_ok(zke_open(test_path("db"), &o, &caller));

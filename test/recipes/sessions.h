@@ -59,6 +59,8 @@ void flood(zke *session);
 extern zke *caller, *intruder;
 
 void open_two(void);
+/* The caller's calls wait no longer than that: ms; 0: the default. */
+void open_two_patient(int busy_timeout_ms);
 void close_two(void);
 /* Let `action` happen at the n-th place of the caller's next call. */
 void act_at(int n, void (*action)(void));
