@@ -3843,13 +3843,18 @@ static bool shm_ends_log(const shm_head *head, const wal_log *l) {
 }
 
 /* Where the log ends for whoever reads it; INT64_MAX: that is not known, or it
- * is another log's end.  Under SQLite's lock of the one writer. */
+ * is another log's end.  Nobody reads anything of a log without frames, and its
+ * salt says nothing: a connection that has done no checkpoint begins the log
+ * with another one than the header has.  Under SQLite's lock of the one writer.
+ */
 static int64_t shm_log_end(const store *s) {
   shm_head copy[2];
   unsigned char salt[sizeof copy->salt];
   const wal_log *l = &s->wal_log;
   shm_read_heads(&s->index, copy);
-  if (!shm_is_ready(copy) || !shm_is_whole(copy) ||
+  bool known = shm_is_ready(copy) && shm_is_whole(copy);
+  if (known && copy->frames == 0) return WAL_HEAD;
+  if (!known ||
       wal_read(l->file.f, salt, sizeof salt, WAL_SALT_AT) != SQLITE_OK ||
       memcmp(salt, copy->salt, sizeof salt) != 0)
     return INT64_MAX;
