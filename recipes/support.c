@@ -16,8 +16,8 @@
 #include "part/limit.h"
 #include "part/text.h"
 
-/* The last try of several found the database busy, which says that it has
- * changed nothing; but one before it has lost its reply, and may have. */
+/* The last try of several has failed without an answer, so it has changed
+ * nothing; but one before it has lost its reply, and may have. */
 static int support_say_unsure(void) {
   zke_sentence kept;
   zke_recipe_keep(&kept);
@@ -41,7 +41,8 @@ int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms) {
     unsure |= rc == ZKE_CONNECTIONLOSS;
   }
   zke_limit(z, limit);
-  return unsure && rc == ZKE_OPERATIONTIMEOUT ? support_say_unsure() : rc;
+  bool open = unsure && rc != ZKE_CONNECTIONLOSS && zke_recipe_is_failure(rc);
+  return open ? support_say_unsure() : rc;
 }
 
 /* A node to be made, as zke_create() is told it. */

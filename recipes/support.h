@@ -185,9 +185,10 @@ enum {
  *   deadline_ms  of zke_now(); ZKE_FOREVER: only the ten repetitions are an
  *                end; 0 for one try that waits as any call does
  *
- * Returns what fn returned last; but ZKE_CONNECTIONLOSS in the place of
- * ZKE_OPERATIONTIMEOUT where a try before has lost its reply, since that one
- * may have made the change.
+ * Returns what fn returned last.  If a try before that has lost its reply, and
+ * the last one has failed for want of time, memory or disk (also ZKE_CORRUPT
+ * and ZKE_SYSTEMERROR), it returns ZKE_CONNECTIONLOSS: the change may have been
+ * made.
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 typedef int (*zke_retry_fn)(zke *z, void *arg);
 ZKE_API int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms);

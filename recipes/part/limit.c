@@ -18,6 +18,12 @@ bool zke_recipe_is_transient(int rc) {
   return rc == ZKE_CONNECTIONLOSS || rc == ZKE_OPERATIONTIMEOUT;
 }
 
+bool zke_recipe_is_failure(int rc) {
+  return zke_recipe_is_transient(rc) || rc == ZKE_NOMEM ||
+         rc == ZKE_SYSTEMERROR || rc == ZKE_CORRUPT || rc == ZKE_FULL ||
+         rc == ZKE_CANCELLED;
+}
+
 /* A time after so many ms; ZKE_FOREVER where that never comes. */
 static int64_t limit_after(zke *z, int64_t ms) {
   int64_t now = zke_now(z);

@@ -46,6 +46,13 @@ enum { ZKE_RECIPE_PAUSE_MS = 5 /* before the first new try */ };
 /* zke_recipe_is_transient - may the same call succeed if it is made again? */
 bool zke_recipe_is_transient(int rc);
 
+/* zke_recipe_is_failure - did a call end without an answer?
+ *
+ * Memory, time or the disk failed, or the call was cancelled.  Such a code says
+ * nothing of the tree.  After a lost reply it leaves open whether the change
+ * was made: tell ZKE_CONNECTIONLOSS instead. */
+bool zke_recipe_is_failure(int rc);
+
 /* zke_recipe_later - the later of two times */
 int64_t zke_recipe_later(int64_t a, int64_t b);
 

@@ -249,7 +249,7 @@ int zke_recipe_do(zke *z, int (*fn)(zke *z, void *arg), void *arg,
     rc = zke_retry(z, fn, arg, deadline_ms);
   } while (zke_recipe_again(z, &rc));
   zke_limit(z, limit);
-  return rc;
+  return rc == ZKE_IN_DOUBT ? ZKE_CONNECTIONLOSS : rc;
 }
 
 int zke_recipe_faster(int rc) {

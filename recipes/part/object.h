@@ -59,8 +59,10 @@ typedef struct zke_recipe zke_recipe;
  *
  * ZKE_NOT_YET    - what is waited for has not come: sleep
  * ZKE_LOOK_AGAIN - somebody has changed the tree between two looks: do not
- *                  guess what it was, look again (zke_recipe_again()) */
-enum { ZKE_NOT_YET = 1, ZKE_LOOK_AGAIN = 2 };
+ *                  guess what it was, look again (zke_recipe_again())
+ * ZKE_IN_DOUBT   - a step has lost its reply, and the tree does not tell any
+ *                  more whether it was made.  The sentence says why */
+enum { ZKE_NOT_YET = 1, ZKE_LOOK_AGAIN = 2, ZKE_IN_DOUBT = 3 };
 
 /* What a recipe adds to the object.  The mutex is held in each function but
  * deliver() and destroy(); members that a recipe does not need are NULL.  A
@@ -314,10 +316,15 @@ bool zke_recipe_again(zke *z, int *rc);
  *       return zke_recipe_faster(zke_recipe_multi(z, &op, 1, NULL));
  *     }
  *
+ * A step whose reply was lost is made again, and must first look what the lost
+ * try has done.  If that has changed nothing, return ZKE_LOOK_AGAIN: the step
+ * begins anew, without a doubt.  If nobody can tell, return ZKE_IN_DOUBT.
+ *
  *   fn, arg, deadline_ms  as of zke_retry()
  *
- * Returns what the last try has returned, or why there was none after
- * ZKE_LOOK_AGAIN, as zke_recipe_again() says it. */
+ * Returns what the last try has returned, ZKE_CONNECTIONLOSS for ZKE_IN_DOUBT;
+ * or why there was no try after ZKE_LOOK_AGAIN, as zke_recipe_again() says it.
+ */
 int zke_recipe_do(zke *z, int (*fn)(zke *z, void *arg), void *arg,
                   int64_t deadline_ms);
 
