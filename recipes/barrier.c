@@ -4,10 +4,12 @@
  * which everybody looks at, and its twin `set-<id>`, whose name is this
  * setting's alone.
  *
- *   set     1. See to the directory; draw an id (barrier_id).
+ *   set     1. See to the directory, and note its pzxid.
  *           2. Create node and twin in one step (barrier_try_set).
- *              ZKE_NODEEXISTS: read what stands.  If it has this id, a try
- *              before whose reply was lost has made it: done.  Else ZKE_HELD.
+ *              ZKE_NODEEXISTS: ZKE_HELD, and read what stands to say so.
+ *           3. If the reply was lost: was it made (barrier_resolve)?  An
+ *              unchanged directory says no: go to 1.  A node with this
+ *              setting's id says yes.
  *   remove  1. Read what stands; if it is not of the token asked for,
  *              ZKE_NONODE.
  *           2. Delete node and twin in one step (barrier_delete).  The twin's
@@ -29,7 +31,8 @@
  *  2. `seen` is the token that the last look has found.  The listener was told
  *     each change of it, in order, while `listening`.
  *
- * Begin with barrier_look(), then barrier_do_set() and barrier_do_remove(). */
+ * Begin with barrier_look(), then barrier_try_set() and barrier_try_remove().
+ */
 #include "barrier.h"
 
 #include <inttypes.h>
@@ -217,54 +220,18 @@ static int barrier_check_place(zke_barrier *b) {
 
 /* ---- setting ---- */
 
-/* A setting or a removal under way, for zke_retry(). */
+/* A setting or a removal under way. */
 typedef struct barrier_change {
   zke_barrier *b;
-  char id[BARRIER_ID]; /* a setting: its id */
+  char id[BARRIER_ID]; /* a setting: its id, which no other has */
   char *text, *twin;   /* a setting: the node's data, the twin's path */
   int len;             /* bytes of text */
   int64_t token;       /* a setting: out; a removal: of what is to go, 0: any */
-  int64_t pzxid;       /* a setting: of the directory before it, as in the id */
-  bool unsure;         /* a try that lost its reply may have done it */
-  bool gone; /* a setting: it cannot be told whether it came and went */
+  int64_t pzxid;       /* a setting: of the directory before the step */
+  bool unsure;         /* a setting: the last step has lost its reply */
+  int64_t lost;        /* a removal: the token that the last step was about to
+                          remove when it lost its reply; else 0 */
 } barrier_change;
-
-/* An id that no other setting has: of the session, the object's address and the
- * directory's last change.  No two objects of a process have an address in
- * common at the same time; and if one is made where another was freed, the
- * other's setting has changed the directory since. */
-static void barrier_id(const zke_barrier *b, const zke_stat *directory,
-                       char id[BARRIER_ID]) {
-  snprintf(id, BARRIER_ID, "id-%" PRIx64 "-%" PRIx64 "-%" PRIx64,
-           (uint64_t)zke_session_id(b->r.z), (uint64_t)(uintptr_t)b,
-           (uint64_t)directory->pzxid);
-}
-
-/* The node's data.  A line end in the identity would end the line early: it
- * becomes a space. */
-static int barrier_text(barrier_change *c, const void *data, int len) {
-  zke *z = c->b->r.z;
-  zke_session_list *who = NULL;
-  int rc = zke_session(z, zke_session_id(z), &who);
-  if (rc != ZKE_OK) return rc;
-  size_t room = strlen(who->data[0].identity) + BARRIER_ID + 64;
-  c->text = zke_alloc(z, room + (size_t)len);
-  if (!c->text) {
-    zke_free(who);
-    return zke_recipe_fail(ZKE_NOMEM, "no memory for the data of a barrier");
-  }
-  c->len = snprintf(c->text, room, "%s %" PRIx64 " %" PRId64 " %s", c->id,
-                    (uint64_t)who->data[0].id, who->data[0].pid,
-                    who->data[0].identity);
-  for (char *p = c->text; *p; p++) {
-    if (*p == '\n') *p = ' ';
-  }
-  c->text[c->len++] = '\n';
-  if (len) memcpy(c->text + c->len, data, (size_t)len);
-  c->len += len;
-  zke_free(who);
-  return ZKE_OK;
-}
 
 /* "<path>/set-<id>", for zke_free(). */
 static char *barrier_twin(zke *z, const char *path, const char *id) {
@@ -274,6 +241,20 @@ static char *barrier_twin(zke *z, const char *path, const char *id) {
   char *twin = zke_recipe_path(z, path, name);
   if (!twin) zke_fail(ZKE_NOMEM, "no memory for the path of a barrier");
   return twin;
+}
+
+/* Id, data and twin's path of a setting.  They are made once: a repetition must
+ * have the same id, or it would not recognise its own work. */
+static int barrier_begin_set(barrier_change *c, const void *data, int len) {
+  zke *z = c->b->r.z;
+  char guid[ZKE_RECIPE_GUID], head[BARRIER_ID + 24];
+  zke_recipe_guid(z, guid);
+  snprintf(c->id, sizeof c->id, "id-%s", guid);
+  snprintf(head, sizeof head, "%s %" PRIx64 " ", c->id,
+           (uint64_t)zke_session_id(z));
+  c->twin = barrier_twin(z, c->b->r.path, c->id);
+  if (!c->twin) return ZKE_NOMEM;
+  return zke_recipe_sign(z, head, data, len, &c->text, &c->len);
 }
 
 /* It stands: is it this very setting, whose reply was lost?  ZKE_HELD: another
@@ -294,68 +275,46 @@ static int barrier_recognise(barrier_change *c) {
   return rc;
 }
 
-/* A try has lost its reply: what has become of it?  ZKE_NOT_YET: nothing was
- * made.  Where nothing stands, but the directory has changed since, this
- * setting may have been made and removed: then it is not made a second time,
- * since nobody would remove that one. */
+/* The step has lost its reply: what has become of it?  ZKE_LOOK_AGAIN: nothing
+ * was made, as the directory is unchanged.  If it has changed and nothing
+ * stands, this setting may have been made and removed: then it is not made a
+ * second time, since nobody would remove that one. */
 static int barrier_resolve(zke *z, barrier_change *c) {
-  zke_stat stat;
-  int rc = barrier_recognise(c);
+  zke_stat stat = {0};
+  int rc = zke_exists(z, c->b->r.path, NULL, NULL, &stat);
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  c->unsure = stat.pzxid != c->pzxid;
+  if (!c->unsure) return ZKE_LOOK_AGAIN;
+  rc = barrier_recognise(c);
   if (rc != ZKE_LOOK_AGAIN) return rc;
-  rc = zke_exists(z, c->b->r.path, NULL, NULL, &stat);
-  c->gone = rc == ZKE_NONODE || (rc == ZKE_OK && stat.pzxid != c->pzxid);
-  if (c->gone) return ZKE_LOOK_AGAIN;
-  return rc == ZKE_OK ? ZKE_NOT_YET : rc;
+  zke_fail(ZKE_CONNECTIONLOSS,
+           "the reply was lost: the barrier %s may have been set and removed",
+           c->b->r.path);
+  return ZKE_IN_DOUBT;
 }
 
-/* One try: node and twin come in one step.  After a lost reply the next try
- * finds the node there, and its data tells whose setting it is.  If the process
- * dies after the step the barrier stays set, unless it is ephemeral. */
+/* The step: node and twin come at once.  The directory is a container, which
+ * may go before: then it is made again.  If the process dies after the step the
+ * barrier stays set, unless it is ephemeral. */
 static int barrier_try_set(zke *z, void *arg) {
   barrier_change *c = arg;
   zke_op ops[2];
   zke_op_result results[2] = {{0}};
-  int rc = c->unsure ? barrier_resolve(z, c) : ZKE_NOT_YET;
-  if (rc != ZKE_NOT_YET) return rc;
+  zke_stat directory;
+  if (c->unsure) return barrier_resolve(z, c);
+  int rc = zke_recipe_place(z, c->b->r.path, BARRIER_PLACE, ZKE_CONTAINER, NULL,
+                            ZKE_FOREVER);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_exists(z, c->b->r.path, NULL, NULL, &directory);
+  if (rc != ZKE_OK) return zke_recipe_faster(rc);
+  c->pzxid = directory.pzxid;
   zke_op_create(&ops[0], c->b->node, c->text, c->len, ZKE_OPEN_ACL, c->b->mode);
   zke_op_create(&ops[1], c->twin, "", 0, ZKE_OPEN_ACL, c->b->mode);
   rc = zke_recipe_multi(z, ops, 2, results);
-  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
-  if (rc == ZKE_OK) c->token = results[0].stat.czxid;
+  c->unsure = rc == ZKE_CONNECTIONLOSS;
+  c->token = results[0].stat.czxid;
   zke_results_clear(results, 2);
-  if (rc == ZKE_NONODE)
-    return ZKE_LOOK_AGAIN; /* the directory: make it again */
-  return rc == ZKE_NODEEXISTS ? barrier_recognise(c) : rc;
-}
-
-/* Make the directory and set the barrier, until that is decided.  The directory
- * is a container, which may go between the two.  Id and text are made once: a
- * repetition must have the same id, or it would not recognise its own work. */
-static int barrier_do_set(barrier_change *c, const void *data, int len,
-                          int64_t deadline_ms) {
-  zke_recipe *r = &c->b->r;
-  zke_stat directory;
-  int rc;
-  do {
-    rc = zke_recipe_place(r->z, r->path, BARRIER_PLACE, ZKE_CONTAINER, NULL,
-                          deadline_ms);
-    if (rc == ZKE_OK && !c->text) {
-      rc = zke_exists(r->z, r->path, NULL, NULL, &directory);
-      if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
-      if (rc != ZKE_OK) continue;
-      c->pzxid = directory.pzxid;
-      barrier_id(c->b, &directory, c->id);
-      rc = barrier_text(c, data, len);
-      if (rc == ZKE_OK) c->twin = barrier_twin(r->z, r->path, c->id);
-      if (rc == ZKE_OK && !c->twin) rc = ZKE_NOMEM;
-    }
-    if (rc == ZKE_OK) rc = zke_retry(r->z, barrier_try_set, c, deadline_ms);
-  } while (!c->gone && zke_recipe_again(r->z, &rc));
-  if (!c->gone) return rc;
-  return zke_recipe_fail(ZKE_CONNECTIONLOSS,
-                         "the reply was lost: the barrier %s may have been set "
-                         "and removed",
-                         r->path);
+  return rc == ZKE_NODEEXISTS ? barrier_recognise(c) : zke_recipe_faster(rc);
 }
 
 /* ---- removing ---- */
@@ -381,40 +340,37 @@ static int barrier_delete(zke *z, barrier_change *c, const setting *s) {
     rc = zke_delete(z, c->b->node, s->stat.version);
   }
   zke_free(twin);
-  return rc == ZKE_NONODE || rc == ZKE_BADVERSION ? ZKE_LOOK_AGAIN : rc;
+  return zke_recipe_faster(rc);
 }
 
-/* One try to remove the setting of a token.  After a lost reply it is enough
- * that it has gone: it does not matter by which try, or by whom. */
+/* The step: remove the setting of a token, or whichever stands.  After a lost
+ * reply it is enough that the one it was about to remove has gone, by which try
+ * or by whom.  If that one still stands nothing was changed. */
 static int barrier_try_remove(zke *z, void *arg) {
   barrier_change *c = arg;
   setting s;
+  int64_t wanted = c->lost ? c->lost : c->token;
   int rc = setting_read(z, c->b->node, NULL, NULL, &s);
-  bool there = rc == ZKE_OK && (!c->token || s.stat.czxid == c->token);
-  if (there) {
-    c->token = s.stat.czxid;
+  bool there = rc == ZKE_OK && (!wanted || s.stat.czxid == wanted);
+  if (there && c->lost) {
+    c->lost = 0;
+    rc = ZKE_LOOK_AGAIN;
+  } else if (there) {
     rc = barrier_delete(z, c, &s);
-    c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
+    if (rc == ZKE_CONNECTIONLOSS) c->lost = s.stat.czxid;
   } else if (rc == ZKE_OK || rc == ZKE_NONODE) {
-    rc = c->unsure ? ZKE_OK : ZKE_NONODE;
+    rc = c->lost ? ZKE_OK : ZKE_NONODE;
   }
   setting_free(&s);
   return rc;
 }
 
-/* Without a token whichever setting is there goes.  The first try fixes which,
- * so that a repetition after a lost reply does not remove the next one as
- * well. */
+/* Remove it; what is not there is said by its token. */
 static int barrier_do_remove(barrier_change *c, int64_t deadline_ms) {
-  int64_t token = c->token;
-  int rc;
-  do {
-    if (!c->unsure) c->token = token;
-    rc = zke_retry(c->b->r.z, barrier_try_remove, c, deadline_ms);
-  } while (zke_recipe_again(c->b->r.z, &rc));
-  if (rc == ZKE_NONODE && token)
+  int rc = zke_recipe_do(c->b->r.z, barrier_try_remove, c, deadline_ms);
+  if (rc == ZKE_NONODE && c->token)
     return zke_recipe_fail(rc, "the barrier %s of token %" PRId64 " is not set",
-                           c->b->r.path, token);
+                           c->b->r.path, c->token);
   if (rc == ZKE_NONODE)
     return zke_recipe_fail(rc, "the barrier %s is not set", c->b->r.path);
   return rc;
@@ -494,7 +450,9 @@ int zke_barrier_set(zke_barrier *barrier, const void *data, int len,
     return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", len);
   int rc = zke_recipe_enter_by((zke_recipe *)barrier, deadline_ms);
   if (rc != ZKE_OK) return rc;
-  rc = barrier_do_set(&c, data, len, deadline_ms);
+  rc = barrier_begin_set(&c, data, len);
+  if (rc == ZKE_OK)
+    rc = zke_recipe_do(barrier->r.z, barrier_try_set, &c, deadline_ms);
   zke_free(c.text);
   zke_free(c.twin);
   if (rc == ZKE_OK && token_out) *token_out = c.token;

@@ -7,7 +7,7 @@
  * A change whose reply was lost is recognised by the node's data and version
  * (config_recognise()).
  *
- * Start reading at zke_config_set() and config_set(). */
+ * Start reading at zke_config_set() and config_try_set(). */
 #include "config.h"
 
 #include <stdlib.h>
@@ -262,10 +262,9 @@ int zke_config_cancel(zke_config *config) {
  * The deadline may end this before it is known what a try has done whose reply
  * was lost.  Then a change with a version has one more look (config_settle()).
  * Where that does not tell, and for a change without a version, the call is
- * ZKE_CONNECTIONLOSS: never ZKE_OPERATIONTIMEOUT, which says that nothing was
- * changed. */
+ * ZKE_CONNECTIONLOSS: never a code that says that nothing was changed. */
 
-/* A change that is to be made; all but the last four members are borrowed. */
+/* A change that is to be made; all but the last three members are borrowed. */
 typedef struct config_change {
   const char *path;
   const void *data;
@@ -273,47 +272,29 @@ typedef struct config_change {
   const zke_op *guards; /* checks that have to hold in the same step */
   int guard_count;
   bool unsure;   /* a try may have done it: its reply was lost */
-  bool unknown;  /* and nobody can tell any more whether it did: the sentence
-                    stands already */
-  int64_t czxid; /* with a version: of the node before the first try that lost
-                    its reply, 0: none */
+  int64_t czxid; /* with a version: of the node before that try */
   zke_stat stat; /* out: of the node afterwards */
 } config_change;
 
 /* A change with a version has lost its reply, and the node has gone, or others
- * have changed it so that nobody can tell whether the change was made.  The
- * code is one that zke_retry() does not repeat: another try could set a node
- * that somebody has made since.  config_settle() turns it into that of the
- * sentence. */
-static int config_unknown(config_change *c) {
-  c->unknown = true;
+ * have changed it so that nobody can tell whether the change was made.  It is
+ * not made again, or it could set a node that somebody has made since. */
+static int config_unknown(const config_change *c) {
   zke_fail(ZKE_CONNECTIONLOSS,
            "whether %s was set is not known: the reply was lost, and others "
            "have changed or deleted it since",
            c->path);
-  return ZKE_LOOK_AGAIN;
-}
-
-/* With a version: look which node it is, before each try.  A repetition that
- * finds another one, made since the first try, must not set that, whatever its
- * version.  Where the path is refused the try itself says so. */
-static int config_see_node(zke *z, config_change *c) {
-  zke_stat stat = {.czxid = 0};
-  int rc = zke_exists(z, c->path, NULL, NULL, &stat);
-  if (rc == ZKE_BADARGUMENTS) return ZKE_OK;
-  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
-  int64_t czxid = rc == ZKE_OK ? stat.czxid : 0;
-  if (!c->unsure) c->czxid = czxid;
-  return czxid == c->czxid ? ZKE_OK : config_unknown(c);
+  return ZKE_IN_DOUBT;
 }
 
 /* After a lost reply of a change with a version: is the node as that change
  * would have made it, with the next version and the same data?  Then it counts
- * as made, also if somebody else has written just that.  ZKE_BADVERSION: it was
- * not made, since the node has the version still, or somebody else has made the
- * next one.  A node that has gone on from there, or that was deleted, perhaps
- * made anew, does not tell: config_unknown(). */
-static int config_recognise(zke *z, config_change *c) {
+ * as made, also if somebody else has written just that.  ZKE_LOOK_AGAIN: it was
+ * not made, as the node is as it was.  ZKE_BADVERSION: it was not made, as
+ * somebody else has made the next version.  A node that has gone on from there,
+ * or that was deleted, perhaps made anew, does not tell: config_unknown(). */
+static int config_recognise(zke *z, void *arg) {
+  config_change *c = arg;
   char *data = NULL;
   int len = -1;
   int rc = zke_get(z, c->path, NULL, NULL, &data, &len, &c->stat);
@@ -323,33 +304,26 @@ static int config_recognise(zke *z, config_change *c) {
               (len <= 0 || memcmp(data, c->data, (size_t)len) == 0);
   zke_free(data);
   if (mine) return ZKE_OK;
-  if ((!next && c->stat.version != c->version) || c->stat.czxid != c->czxid)
-    return config_unknown(c);
+  bool before = c->stat.version == c->version;
+  if ((!next && !before) || c->stat.czxid != c->czxid) return config_unknown(c);
+  c->unsure = false;
+  if (before) return ZKE_LOOK_AGAIN;
   return zke_recipe_fail(ZKE_BADVERSION, "%s has version %d, not %d", c->path,
                          c->stat.version, c->version);
 }
 
-/* A guard does not hold.  Where an earlier try may have been done, its guards
- * held then: so if the change is there it was made.  Without a version nobody
- * can tell, and the code is as config_unknown()'s. */
-static int config_not_guarded(zke *z, config_change *c, const char *guard) {
-  zke_sentence kept;
-  int rc = zke_recipe_fail(ZKE_LOST, "%s was not set: the guard %s is not held",
+/* A guard does not hold.  Without a version an earlier try may have been done,
+ * whose guards held: nobody can tell. */
+static int config_not_guarded(const config_change *c, const char *guard) {
+  if (!c->unsure)
+    return zke_recipe_fail(ZKE_LOST, "%s was not set: the guard %s is not held",
                            c->path, guard);
-  if (!c->unsure) return rc;
-  zke_recipe_keep(&kept);
-  if (c->version != -1) {
-    rc = config_recognise(z, c);
-    if (rc != ZKE_BADVERSION) return rc;
-    return zke_recipe_restore(&kept, ZKE_LOST);
-  }
-  c->unknown = true;
   zke_fail(
       ZKE_CONNECTIONLOSS,
       "whether %s was set is not known: the reply was lost, and by now the "
       "guard %s is not held",
       c->path, guard);
-  return ZKE_LOOK_AGAIN;
+  return ZKE_IN_DOUBT;
 }
 
 /* Do it in one step with its guards, none of which may fail. */
@@ -366,7 +340,7 @@ static int config_do_guarded(zke *z, config_change *c, const zke_op *op) {
     size_t held = 0;
     while (held < n && results[held].rc == ZKE_OK) held++;
     if (rc != ZKE_OK && rc != ZKE_CONNECTIONLOSS && held < n)
-      rc = config_not_guarded(z, c, c->guards[held].path);
+      rc = config_not_guarded(c, c->guards[held].path);
     zke_results_clear(results, (int)n + 1);
   }
   zke_free(results);
@@ -383,69 +357,64 @@ static int config_do(zke *z, config_change *c, const zke_op *op) {
                     &c->stat);
 }
 
-/* One try.  A version that does not fit after a lost reply may be this call's
- * work: config_recognise() tells.  Without a version the node is made where it
- * is missing. */
+/* Without a version the node is made if it is missing, and what is above it.
+ * ZKE_LOOK_AGAIN: others have made or deleted these meanwhile. */
+static int config_make(zke *z, config_change *c) {
+  zke_op op;
+  zke_op_create(&op, c->path, c->data, c->len, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  int rc = config_do(z, c, &op);
+  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
+  if (rc != ZKE_NONODE) return zke_recipe_faster(rc);
+  rc = zke_recipe_ensure_above(z, c->path, ZKE_PERSISTENT, ZKE_FOREVER);
+  return rc == ZKE_OK ? ZKE_LOOK_AGAIN : rc;
+}
+
+/* With a version: note which node it is before the set, so that a node that was
+ * made anew is not taken for it after a lost reply. */
+static int config_note_node(zke *z, config_change *c) {
+  zke_stat stat = {.czxid = 0};
+  int rc = zke_exists(z, c->path, NULL, NULL, &stat);
+  c->czxid = stat.czxid;
+  return rc == ZKE_NONODE || rc == ZKE_BADARGUMENTS ? ZKE_OK : rc;
+}
+
+/* The step.  The set itself refuses a path or a node that is none, a version,
+ * and first of all a guard. */
 static int config_try_set(zke *z, void *arg) {
   config_change *c = arg;
   zke_op op;
-  int rc = c->version != -1 ? config_see_node(z, c) : ZKE_OK;
+  bool any = c->version == -1;
+  int rc = ZKE_OK;
+  if (c->unsure && !any) {
+    rc = config_recognise(z, c);
+    return rc == ZKE_BADVERSION ? ZKE_LOOK_AGAIN : rc;
+  }
+  if (!any) rc = config_note_node(z, c);
   if (rc != ZKE_OK) return rc;
   zke_op_set(&op, c->path, c->data, c->len, c->version);
   rc = config_do(z, c, &op);
-  if (rc == ZKE_BADVERSION && c->unsure) rc = config_recognise(z, c);
-  if (rc == ZKE_NONODE && c->unsure && c->version != -1) rc = config_unknown(c);
-  if (rc == ZKE_NONODE && c->version == -1) {
-    zke_op_create(&op, c->path, c->data, c->len, ZKE_OPEN_ACL, ZKE_PERSISTENT);
-    rc = config_do(z, c, &op);
-  }
   c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
-  return rc;
-}
-
-/* For zke_retry(): has a try made the change?  ZKE_NOT_YET: no, the node is as
- * it was before.  Else as config_recognise(). */
-static int config_look_back(zke *z, void *arg) {
-  config_change *c = arg;
-  int rc = config_recognise(z, c);
-  bool before = rc == ZKE_BADVERSION && c->stat.version == c->version;
-  return before ? ZKE_NOT_YET : rc;
+  return any && rc == ZKE_NONODE ? config_make(z, c) : rc;
 }
 
 /* The last try has failed with rc, and one before it, or it, may have made the
- * change.  A version or a guard that was refused has been looked into. */
+ * change. */
 static int config_settle(zke *z, config_change *c, int rc) {
   zke_sentence kept;
-  int found = rc;
-  if (c->unknown) return ZKE_CONNECTIONLOSS;
-  if (rc == ZKE_OK || rc == ZKE_BADVERSION || rc == ZKE_LOST) return rc;
+  if (!c->unsure || !zke_recipe_is_failure(rc)) return rc;
+  if (c->version == -1 && rc == ZKE_CONNECTIONLOSS) return rc;
   zke_recipe_keep(&kept);
   if (c->version != -1) {
     int64_t limit = zke_recipe_allow(z);
-    found = zke_retry(z, config_look_back, c, ZKE_FOREVER);
+    int found = zke_retry(z, config_recognise, c, ZKE_FOREVER);
     zke_limit(z, limit);
+    if (found == ZKE_OK || found == ZKE_BADVERSION) return found;
+    if (found == ZKE_IN_DOUBT) return ZKE_CONNECTIONLOSS;
+    if (found == ZKE_LOOK_AGAIN) return zke_recipe_restore(&kept, rc);
   }
-  if (c->unknown) return ZKE_CONNECTIONLOSS;
-  if (found == ZKE_OK || found == ZKE_BADVERSION) return found;
-  if (found == ZKE_NOT_YET || !zke_recipe_is_transient(rc))
-    return zke_recipe_restore(&kept, rc);
   return zke_recipe_fail(ZKE_CONNECTIONLOSS,
                          "whether %s was set is not known: %s", c->path,
                          kept.text);
-}
-
-/* Set the node; where it is missing, make it, and what is above it.  Others may
- * make or delete these meanwhile, so it is tried again. */
-static int config_set(zke *z, config_change *c, int64_t deadline_ms) {
-  for (int i = 0;; i++) {
-    int rc = zke_retry(z, config_try_set, c, deadline_ms);
-    if (c->version != -1 || i >= ZKE_RETRIES) return rc;
-    if (rc == ZKE_NONODE)
-      rc = zke_recipe_ensure_above(z, c->path, ZKE_PERSISTENT, deadline_ms);
-    else if (rc != ZKE_NODEEXISTS)
-      return rc;
-    if (rc != ZKE_OK && rc != ZKE_NODEEXISTS) return rc;
-  }
 }
 
 /* Guards only look: what one of them changed would refuse its repetition. */
@@ -486,8 +455,8 @@ int zke_config_set_guarded(zke_config *config, const char *name,
                      .guard_count = count};
   if (*name && !path) rc = zke_recipe_fail(ZKE_NOMEM, "no memory for a path");
   if (rc == ZKE_OK) rc = config_check_guards(guards, count);
-  if (rc == ZKE_OK) rc = config_set(r->z, &c, deadline_ms);
-  if (c.unsure) rc = config_settle(r->z, &c, rc);
+  if (rc == ZKE_OK) rc = zke_recipe_do(r->z, config_try_set, &c, deadline_ms);
+  rc = config_settle(r->z, &c, rc);
   zke_free(path);
   if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
   return zke_recipe_leave(r, rc);

@@ -11,7 +11,7 @@
  *      Each repetition means that another writer succeeded.
  *   5. Where the reply was lost, read the writer's znode.  Only this object
  *      writes it, so its version tells: the known one, the change was not made
- *      (go to 2); a later one, it was.
+ *      (go to 1); a later one, it was.
  *
  * The number alone could not tell in 5, since others may have counted since.
  * And since the writer's znode lies below the counter's, a counter that was
@@ -226,12 +226,13 @@ typedef struct counter_change {
   bool unsure;           /* the last try may have done it */
 } counter_change;
 
-/* Make the counter. */
-static int counter_place(zke_counter *c, int64_t deadline_ms) {
+/* Make the counter.  ZKE_LOOK_AGAIN: it is there. */
+static int counter_place(zke_counter *c) {
   char text[COUNTER_TEXT];
   snprintf(text, sizeof text, "%" PRId64 "\n", c->initial);
-  return zke_recipe_place(c->r.z, c->r.path, COUNTER_PLACE, ZKE_PERSISTENT,
-                          text, deadline_ms);
+  int rc = zke_recipe_place(c->r.z, c->r.path, COUNTER_PLACE, ZKE_PERSISTENT,
+                            text, ZKE_FOREVER);
+  return rc == ZKE_OK ? ZKE_LOOK_AGAIN : rc;
 }
 
 /* Make the writer's znode, or find it: a reply may have been lost.  Not where
@@ -287,22 +288,23 @@ static int counter_write(counter_change *g, int32_t version) {
   bool faster = results[0].rc == ZKE_BADVERSION; /* somebody was */
   zke_results_clear(results, 2);
   g->unsure = rc == ZKE_CONNECTIONLOSS;
-  if (rc != ZKE_NONODE && rc != ZKE_BADVERSION) return rc;
-  if (!faster) c->writing = false; /* what became of it? */
-  return ZKE_LOOK_AGAIN;
+  rc = zke_recipe_faster(rc);
+  if (rc == ZKE_LOOK_AGAIN && !faster) c->writing = false; /* has it gone? */
+  return rc;
 }
 
-/* The last try got no reply: was it made?  ZKE_LOOK_AGAIN: no. */
+/* The last try got no reply: was it made?  ZKE_LOOK_AGAIN: no.  A counter that
+ * was deleted since does not tell: ZKE_IN_DOUBT. */
 static int counter_recognise(counter_change *g) {
   zke_counter *c = g->c;
   zke_stat stat;
   int rc = zke_exists(c->r.z, c->writer, NULL, NULL, &stat);
-  if (rc == ZKE_NONODE)
-    return zke_recipe_fail(
-        ZKE_RUNTIMEINCONSISTENCY,
-        "the counter %s was deleted: whether it had counted is "
-        "unknown",
-        c->r.path);
+  if (rc == ZKE_NONODE) {
+    zke_fail(ZKE_CONNECTIONLOSS,
+             "the counter %s was deleted: whether it had counted is unknown",
+             c->r.path);
+    return ZKE_IN_DOUBT;
+  }
   if (rc != ZKE_OK) return rc;
   g->unsure = false;
   if (stat.version == c->version) return ZKE_LOOK_AGAIN;
@@ -311,42 +313,27 @@ static int counter_recognise(counter_change *g) {
   return ZKE_OK;
 }
 
-/* One try, which begins with the outcome of the last one if that is not known.
- * ZKE_LOOK_AGAIN: try again, another writer was faster. */
+/* The step: the outcome of the last try if that is not known, or a new try.
+ * ZKE_NONODE can only be of the look: there is no counter yet. */
 static int counter_try(zke *z, void *arg) {
   counter_change *g = arg;
   zke_stat stat;
   (void)z;
-  int rc = g->unsure ? counter_recognise(g) : ZKE_LOOK_AGAIN;
-  if (rc != ZKE_LOOK_AGAIN) return rc;
-  rc = counter_begin(g->c);
+  if (g->unsure) return counter_recognise(g);
+  int rc = counter_begin(g->c);
   if (rc == ZKE_OK) rc = counter_read(g->c, false, &g->before, &stat);
+  if (rc == ZKE_NONODE) return counter_place(g->c);
   if (rc == ZKE_OK) rc = counter_compute(g);
   return rc == ZKE_OK ? counter_write(g, stat.version) : rc;
 }
 
-/* Repeats the change as long as others are faster, until the deadline.  Each
- * repetition means that one of them succeeded, so somebody always gets on.  A
- * counter that was deleted while a reply was outstanding leaves it open whether
- * it had counted: that is told as the lost reply. */
-static int counter_change_it(counter_change *g, int64_t deadline_ms) {
-  zke_recipe *r = &g->c->r;
-  int rc;
-  do {
-    rc = zke_retry(r->z, counter_try, g, deadline_ms);
-    if (rc != ZKE_NONODE) continue;
-    rc = counter_place(g->c, deadline_ms);
-    if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
-  } while (zke_recipe_again(r->z, &rc));
-  return rc == ZKE_RUNTIMEINCONSISTENCY && g->unsure ? ZKE_CONNECTIONLOSS : rc;
-}
-
-/* Every change: enter, do it, leave. */
+/* Every change: enter, do it, leave.  It is repeated as long as others are
+ * faster: each time one of them has counted, so somebody always gets on. */
 static int counter_do(counter_change *g, int64_t deadline_ms,
                       int64_t *token_out) {
   int rc = zke_recipe_enter_by((zke_recipe *)g->c, deadline_ms);
   if (rc != ZKE_OK) return rc;
-  rc = counter_change_it(g, deadline_ms);
+  rc = zke_recipe_do(g->c->r.z, counter_try, g, deadline_ms);
   if (rc == ZKE_OK && token_out) *token_out = g->token;
   return zke_recipe_leave(&g->c->r, rc);
 }

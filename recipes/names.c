@@ -4,32 +4,35 @@
  * which everybody looks up, and its twin `_c_<id>`, whose name is this
  * binding's alone.
  *
- * Every change is the same loop (names_do, names_try):
+ * Every change is one step (names_try), made until it is decided:
  *   1. Read what the name is bound to now.
- *   2. Decide by it what is left to do:
+ *   2. Decide by it what is to be done:
+ *
+ *                the name is free     it is bound
+ *        bind    create node, twin    ZKE_HELD
+ *        rebind  ZKE_NONODE           replace, if meant; else ZKE_HELD
+ *        unbind  ZKE_NONODE           delete, if meant; else ZKE_HELD
+ *
+ *   3. Make the change, which names the twin that was read.  If somebody was
+ *      faster it fails, and 1 is next.
+ *
+ * After a lost reply the next try begins with a look (names_recognise): was the
+ * change made?
  *
  *                the name is free     bound by this call  bound otherwise
- *        bind    create node, twin;   done                ZKE_HELD
- *                see below
- *        rebind  ZKE_NONODE           done                replace, if meant
- *        unbind  ZKE_NONODE; done if  -                   delete, if meant
- *                a try was unsure
+ *        bind    no, or nobody knows  yes                 ZKE_HELD
+ *        rebind  nobody knows         yes                 decide anew
+ *        unbind  yes                  -                   yes
  *
- *   3. Make the change in one step, which names the twin that was read.  If
- *      somebody was faster it fails, and 1 is next.
- *
- * A lost reply is no case of its own: the repetition reads at 1 what the lost
- * try has done.  For an unbinding the lost try may have made it, and the name
- * may be bound again by another process since: then the token that is there is
- * another one than the try was about to unbind (`aimed_at`), and that one is
- * left alone.
+ * What the lost try was about to unbind or replace is known by its token
+ * (`aimed_at`): if that is still there, nothing was made.
  *
  * A binding whose reply was lost may find the name free.  Then either it was
  * never made, or it was made and another process has unbound it.  In the second
  * case it must not be made again, since nobody would unbind that one.  A name
  * that is free does not tell which case it is; the directory tells that nothing
- * was made, if it is unchanged since before the lost try.  Else the call fails
- * (`gone`), also where only other names were changed.
+ * was made, if it is unchanged since before the lost try.  Else the call fails,
+ * also if only other names were changed.
  *
  * If no time is left for a repetition there is one more look
  * (names_look_again).
@@ -241,7 +244,7 @@ static int names_leave(zke_names *names, char *path, int rc) {
  * try has to know of those before it: the id by which a binding is found again
  * and, once a reply was lost, what was there before that step. */
 
-/* A change under way, for zke_retry().
+/* A change under way.
  *
  *              make   replace
  *     bind     yes    no
@@ -257,14 +260,12 @@ typedef struct names_change {
   int64_t token;    /* that one's; 0: whichever there is */
   int64_t aimed_at; /* token of the one that the last try was about to unbind or
                        replace; of the first try that lost its reply, if any */
-  char id[NAMES_ID]; /* of the new one */
+  char id[NAMES_ID]; /* of the new one; no other has it */
   char *text, *twin; /* its data and its twin's path; made once */
   int len;           /* bytes of text */
   int64_t made;      /* out: the new one's token */
-  int64_t pzxid;     /* of the directory before a step that makes the new one */
-  bool tried;        /* names_try() was called before: pzxid may be old */
+  int64_t pzxid;     /* a binding: of the directory before the step */
   bool unsure;       /* a step has lost its reply: it may have been made */
-  bool gone;         /* a binding: it cannot be told whether it came and went */
 } names_change;
 
 /* The path of a binding's twin, for zke_free(). */
@@ -275,40 +276,17 @@ static char *names_twin(const zke_names *n, const char *id) {
 }
 
 /* Make the new binding's id, its data "<id> <session> <pid>
- * <identity>\n<value>" and its twin's path.  ZKE_NONODE: there is no directory.
- *
- * No other binding has the id: it is of the session, the object's address and
- * the directory's last change.  No two objects of a process have an address in
- * common at the same time, and any binding changes the directory. */
+ * <identity>\n<value>" and its twin's path. */
 static int names_text(names_change *c, const void *value, int len) {
   zke *z = c->n->r.z;
-  zke_stat directory;
-  zke_session_list *who = NULL;
-  int rc = zke_exists(z, c->n->r.path, NULL, NULL, &directory);
-  if (rc == ZKE_OK) rc = zke_session(z, zke_session_id(z), &who);
-  if (rc != ZKE_OK) return rc;
-  c->pzxid = directory.pzxid;
-  snprintf(c->id, NAMES_ID, "id-%" PRIx64 "-%" PRIx64 "-%" PRIx64,
-           (uint64_t)zke_session_id(z), (uint64_t)(uintptr_t)c->n,
-           (uint64_t)directory.pzxid);
-  size_t room = strlen(who->data[0].identity) + NAMES_ID + 64;
-  char *text = zke_alloc(z, room + (size_t)len);
+  char guid[ZKE_RECIPE_GUID], head[NAMES_ID + 24];
+  zke_recipe_guid(z, guid);
+  snprintf(c->id, sizeof c->id, "id-%s", guid);
+  snprintf(head, sizeof head, "%s %" PRIx64 " ", c->id,
+           (uint64_t)zke_session_id(z));
   c->twin = names_twin(c->n, c->id);
-  if (text) {
-    c->len = snprintf(text, room, "%s %" PRIx64 " %" PRId64 " %s", c->id,
-                      (uint64_t)who->data[0].id, who->data[0].pid,
-                      who->data[0].identity);
-    for (char *p = text; *p; p++) {
-      if (*p == '\n') *p = ' ';
-    }
-    text[c->len++] = '\n';
-    if (len) memcpy(text + c->len, value, (size_t)len);
-    c->len += len;
-  }
-  c->text = text;
-  zke_free(who);
-  if (c->text && c->twin) return ZKE_OK;
-  return zke_recipe_fail(ZKE_NOMEM, "no memory for a binding");
+  if (!c->twin) return zke_recipe_fail(ZKE_NOMEM, "no memory for a path");
+  return zke_recipe_sign(z, head, value, len, &c->text, &c->len);
 }
 
 /* The step: unbind `old`, if it is not NULL, and bind the new one, if there is
@@ -329,9 +307,7 @@ static int names_multi(names_change *c, const bound *old, const char *twin) {
   c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
   if (rc == ZKE_OK && c->make) c->made = results[n - 2].stat.czxid;
   zke_results_clear(results, n);
-  if (rc == ZKE_NONODE || rc == ZKE_NODEEXISTS || rc == ZKE_BADVERSION)
-    return ZKE_LOOK_AGAIN; /* somebody was faster: look again */
-  return rc;
+  return zke_recipe_faster(rc);
 }
 
 /* Unbind what was read and, if that is asked for, bind the new one.  A binding
@@ -350,19 +326,13 @@ static int names_exchange(names_change *c, const bound *old) {
   if (rc == ZKE_OK || rc == ZKE_NONODE)
     rc = names_multi(c, old, has ? twin : NULL);
   zke_free(twin);
-  return rc == ZKE_BADVERSION ? ZKE_LOOK_AGAIN : rc;
+  return zke_recipe_faster(rc);
 }
 
-/* The name is bound: by this very call, by the binding that is meant, or by one
- * that stands in the way? */
+/* The name is bound: by the binding that is meant, or by one that stands in the
+ * way? */
 static int names_try_bound(names_change *c, const bound *old) {
-  if (c->make && strcmp(old->id, c->id) == 0) {
-    c->made = old->b.token; /* a lost reply's */
-    return ZKE_OK;
-  }
   bool meant = c->replace && (!c->token || c->token == old->b.token);
-  if (c->unsure && !c->make && c->aimed_at != old->b.token)
-    return ZKE_OK; /* the lost try has unbound; this is another one */
   if (!meant) {
     int rc = zke_recipe_bury(c->n->r.z, c->path,
                              old->b.ephemeral ? old->b.session : 0);
@@ -372,79 +342,84 @@ static int names_try_bound(names_change *c, const bound *old) {
   return names_exchange(c, old);
 }
 
-/* Note the directory's state before a binding's next step.  It was noted for
- * the first try already; until a later one others may have changed it, which is
- * no reason for a doubt.  ZKE_LOOK_AGAIN: the directory has gone. */
-static int names_note_place(names_change *c) {
-  zke_stat stat;
-  if (!c->tried) return ZKE_OK;
-  int rc = zke_exists(c->n->r.z, c->n->r.path, NULL, NULL, &stat);
-  if (rc == ZKE_OK) c->pzxid = stat.pzxid;
-  return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
-}
-
-/* A binding that is unsure finds the name free: it is made only if nothing was
- * changed since before the lost try.  What was changed may be this very name,
- * which another process has bound just now: then that decides. */
-static int names_try_again(names_change *c) {
-  zke *z = c->n->r.z;
-  zke_stat stat;
-  int rc = zke_exists(z, c->n->r.path, NULL, NULL, &stat);
-  if (rc == ZKE_OK && stat.pzxid == c->pzxid) return names_multi(c, NULL, NULL);
-  if (rc == ZKE_OK) rc = zke_exists(z, c->path, NULL, NULL, NULL);
-  c->gone = rc == ZKE_NONODE;
-  return rc == ZKE_OK || rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
-}
-
-/* The name is free.  For an unbinding that is unsure this is what it wanted. */
+/* The name is free.  If a try before is unsure, names_recognise() decides. */
 static int names_try_free(names_change *c) {
-  if (!c->replace && c->unsure) return names_try_again(c);
-  if (!c->replace) {
-    int rc = names_note_place(c);
-    return rc == ZKE_OK ? names_multi(c, NULL, NULL) : rc;
-  }
-  if (c->unsure && !c->make) return ZKE_OK;
-  return zke_recipe_fail(ZKE_NONODE, "the name %s is not bound", c->path);
+  zke_stat directory;
+  if (c->unsure) return ZKE_LOOK_AGAIN;
+  if (c->replace)
+    return zke_recipe_fail(ZKE_NONODE, "the name %s is not bound", c->path);
+  int rc = zke_exists(c->n->r.z, c->n->r.path, NULL, NULL, &directory);
+  if (rc != ZKE_OK) return zke_recipe_faster(rc);
+  c->pzxid = directory.pzxid;
+  return names_multi(c, NULL, NULL);
 }
 
-/* One try of a change, as at the head of this file. */
-static int names_try(zke *z, void *arg) {
+/* A step has lost its reply, and the name is free. */
+static int names_recognise_free(const names_change *c) {
+  if (!c->make) return ZKE_OK;
+  zke_fail(ZKE_CONNECTIONLOSS,
+           "the reply was lost: the name %s may have been bound and unbound, "
+           "or it was never bound",
+           c->path);
+  return ZKE_IN_DOUBT;
+}
+
+/* The same for a name that is bound. */
+static int names_recognise_bound(names_change *c, const bound *o) {
+  if (c->make && strcmp(o->id, c->id) == 0) {
+    c->made = o->b.token;
+    return ZKE_OK;
+  }
+  if (c->aimed_at != o->b.token) return c->make ? ZKE_NOT_YET : ZKE_OK;
+  c->unsure = false;
+  return ZKE_LOOK_AGAIN;
+}
+
+/* A step has lost its reply: was the change made?  ZKE_LOOK_AGAIN: no, what was
+ * to go is there, or the directory is unchanged; ZKE_NOT_YET: the name is bound
+ * otherwise, which decides it. */
+static int names_recognise(zke *z, void *arg) {
   names_change *c = arg;
-  bound old;
-  char *data;
-  int rc = bound_read(z, c->path, &old, &data);
+  zke_stat directory;
+  bound o;
+  char *data = NULL;
+  int rc = zke_exists(z, c->n->r.path, NULL, NULL, &directory);
+  if (rc == ZKE_OK && c->pzxid == directory.pzxid) {
+    c->unsure = false;
+    return ZKE_LOOK_AGAIN;
+  }
+  if (rc == ZKE_OK) rc = bound_read(z, c->path, &o, &data);
   if (rc == ZKE_OK)
-    rc = names_try_bound(c, &old);
+    rc = names_recognise_bound(c, &o);
   else if (rc == ZKE_NONODE)
-    rc = names_try_free(c);
-  c->tried = true;
+    rc = names_recognise_free(c);
   zke_free(data);
   return rc;
 }
 
-/* A binding is not there, and the name is free.  ZKE_NOT_YET: it was not made,
- * as the directory is unchanged; ZKE_NONODE: it may have come and gone. */
-static int names_find_none(const names_change *c) {
-  zke_stat stat;
-  int rc = zke_exists(c->n->r.z, c->n->r.path, NULL, NULL, &stat);
-  if (rc != ZKE_OK || c->replace) return rc == ZKE_OK ? ZKE_NONODE : rc;
-  return stat.pzxid == c->pzxid ? ZKE_NOT_YET : ZKE_NONODE;
+/* The directory is a container, which may go at any time while it is empty: a
+ * binding makes it again. */
+static int names_see_place(names_change *c) {
+  zke_recipe *r = &c->n->r;
+  return c->replace ? names_check_place(c->n)
+                    : zke_recipe_place(r->z, r->path, NAMES_PLACE,
+                                       ZKE_CONTAINER, NULL, ZKE_FOREVER);
 }
 
-/* For zke_retry(): was the change made?  ZKE_NOT_YET: no, what was to go is
- * there, or nothing has come.  ZKE_NONODE: nobody can tell. */
-static int names_find_made(zke *z, void *arg) {
+/* The step of a change, as at the head of this file. */
+static int names_try(zke *z, void *arg) {
   names_change *c = arg;
-  bound o;
-  char *data;
-  int rc = bound_read(z, c->path, &o, &data);
-  if (rc == ZKE_OK && o.b.token == c->aimed_at)
-    rc = ZKE_NOT_YET;
+  bound old;
+  char *data = NULL;
+  int rc = c->unsure ? names_recognise(z, c) : ZKE_NOT_YET;
+  if (rc != ZKE_NOT_YET) return rc;
+  rc = names_see_place(c);
+  if (rc != ZKE_OK) return rc;
+  rc = bound_read(z, c->path, &old, &data);
+  if (rc == ZKE_OK)
+    rc = names_try_bound(c, &old);
   else if (rc == ZKE_NONODE)
-    rc = c->make ? names_find_none(c) : ZKE_OK;
-  else if (rc == ZKE_OK && c->make && strcmp(o.id, c->id) != 0)
-    rc = ZKE_NONODE;
-  if (rc == ZKE_OK && c->make) c->made = o.b.token;
+    rc = names_try_free(c);
   zke_free(data);
   return rc;
 }
@@ -455,45 +430,25 @@ static int names_find_made(zke *z, void *arg) {
 static int names_look_again(names_change *c, int rc) {
   zke_sentence kept;
   zke *z = c->n->r.z;
+  if (!zke_recipe_is_failure(rc)) return rc;
   zke_recipe_keep(&kept);
   int64_t limit = zke_recipe_allow(z);
-  int found = zke_retry(z, names_find_made, c, ZKE_FOREVER);
+  int found = zke_retry(z, names_recognise, c, ZKE_FOREVER);
   zke_limit(z, limit);
   if (found == ZKE_OK) return ZKE_OK;
-  bool open = zke_recipe_is_transient(rc) || rc == ZKE_CANCELLED;
-  if (found == ZKE_NOT_YET || !open) return zke_recipe_restore(&kept, rc);
+  if (found == ZKE_IN_DOUBT) return ZKE_CONNECTIONLOSS;
+  if (found == ZKE_LOOK_AGAIN) return zke_recipe_restore(&kept, rc);
   return zke_recipe_fail(ZKE_CONNECTIONLOSS,
                          "whether the name %s was %s is not known: %s", c->path,
                          c->make ? "bound" : "unbound", kept.text);
 }
 
-/* Make the directory if it is needed, and change, until that is decided.  The
- * directory is a container, which may go between the two: then it is made
- * again. */
+/* Change, until that is decided. */
 static int names_do(names_change *c, const void *value, int len,
                     int64_t deadline_ms) {
-  zke_recipe *r = &c->n->r;
-  int rc;
-  do {
-    rc = c->replace ? names_check_place(c->n)
-                    : zke_recipe_place(r->z, r->path, NAMES_PLACE,
-                                       ZKE_CONTAINER, NULL, deadline_ms);
-    if (rc == ZKE_OK && c->make && !c->text) {
-      rc = names_text(c, value, len);
-      if (rc == ZKE_NONODE && !c->replace)
-        rc = ZKE_LOOK_AGAIN; /* no directory */
-      if (rc == ZKE_NONODE)
-        rc = zke_recipe_fail(rc, "the name %s is not bound", c->path);
-    }
-    if (rc == ZKE_OK) rc = zke_retry(r->z, names_try, c, deadline_ms);
-  } while (!c->gone && zke_recipe_again(r->z, &rc));
-  if (c->gone)
-    rc = zke_recipe_fail(ZKE_CONNECTIONLOSS,
-                         "the reply was lost: the name %s may have been bound "
-                         "and unbound, or it was never bound",
-                         c->path);
-  else if (c->unsure && rc != ZKE_OK)
-    rc = names_look_again(c, rc);
+  int rc = c->make ? names_text(c, value, len) : ZKE_OK;
+  if (rc == ZKE_OK) rc = zke_recipe_do(c->n->r.z, names_try, c, deadline_ms);
+  if (c->unsure && rc != ZKE_OK) rc = names_look_again(c, rc);
   zke_free(c->text);
   zke_free(c->twin);
   return rc;
@@ -717,13 +672,14 @@ static int names_there(zke_recipe *r) {
  * two: then the wait goes on. */
 static int names_wait(zke_names *n, const char *path, int64_t deadline_ms,
                       zke_binding **out) {
-  int rc = ZKE_NONODE;
-  while (rc == ZKE_NONODE) {
+  int rc;
+  do {
     n->there = false;
     n->r.changed = true; /* a step looks */
     rc = zke_recipe_await(&n->r, names_there, deadline_ms);
     if (rc == ZKE_OK) rc = names_lookup(n, path, out);
-  }
+    if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
+  } while (zke_recipe_again(n->r.z, &rc));
   if (rc == ZKE_OPERATIONTIMEOUT && !n->there)
     return zke_recipe_fail(rc, "the name %s was not bound until the deadline",
                            path);

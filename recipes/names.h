@@ -37,8 +37,8 @@
  * every change, watch the directory with config.h.
  *
  * COSTS: a lookup is one read, a list four.  A binding is four reads and one
- * write, a rebinding six and one, an unbinding four and one.  Writes are synced
- * to the disk unless the binding is ephemeral.
+ * write, a rebinding five and one, an unbinding four and one.  Writes are
+ * synced to the disk unless the binding is ephemeral.
  *
  * LOSING THE SESSION unbinds what it bound as ephemeral.
  *

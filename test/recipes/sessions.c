@@ -116,6 +116,13 @@ static int64_t acting_clock(void *c, int which) {
   return os_real.clock(c, which);
 }
 
+void (*caller_pauses)(void *context, int64_t ns);
+
+static void acting_sleep(void *c, int64_t ns) {
+  if (caller_pauses) caller_pauses(c, ns);
+  os_real.sleep(c, ns);
+}
+
 void open_two(void) { open_two_patient(0); }
 
 void open_two_patient(int busy_timeout_ms) {
@@ -127,6 +134,7 @@ void open_two_patient(int busy_timeout_ms) {
                    .busy_timeout_ms = busy_timeout_ms};
   os.lock_range = acting_lock;
   os.clock = acting_clock;
+  os.sleep = acting_sleep;
   ck_ok(zke_open(test_path("db"), &o, &caller));
   o = (zke_options){.size = sizeof o, .identity = "intruder"};
   ck_ok(zke_open(test_path("db"), &o, &intruder));

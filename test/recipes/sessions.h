@@ -57,6 +57,8 @@ void flood(zke *session);
  * change, the other store acts. */
 
 extern zke *caller, *intruder;
+extern void (*caller_pauses)(void *context, int64_t ns); /* in its pauses, or
+                                                            NULL */
 
 void open_two(void);
 /* The caller's calls wait no longer than that: ms; 0: the default. */

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "recipes/barrier.h"
 #include "recipes/config.h"
 #include "recipes/counter.h"
 #include "recipes/double_barrier.h"
@@ -470,6 +471,109 @@ TEST(a_name_resolves_to_its_whole_path) {
   close_two();
 }
 
+/* ---- others that are always faster ---- */
+
+static int flaps; /* so often */
+
+/* Before each change of the caller's the node goes or comes. */
+static void flap(void) {
+  if (zke_delete(intruder, "/a", -1) == ZKE_NONODE)
+    make_node(intruder, "/a", "v");
+  if (--flaps > 0) act_at(1, flap);
+}
+
+/* A set without a version goes on until the node stays as it is: what it finds
+ * in between is not told. */
+TEST(a_set_outlasts_a_node_that_flaps) {
+  zke_config *c;
+  open_two();
+  make_node(intruder, "/a", "v");
+  ck_ok(zke_config_new(caller, "/a", NULL, &c));
+  flaps = 60;
+  act_at(1, flap);
+  ck_ok(zke_config_set(c, "", "2", 1, -1, soon(caller), NULL));
+  ck_assert_int_eq(flaps, 0);
+  zke_config_free(c);
+  close_two();
+}
+
+/* The name comes before it is watched, and goes before it is read. */
+static void name_comes(void);
+
+static void name_goes(void) {
+  ck_ok(zke_delete(intruder, "/names/x", -1));
+  flaps++;
+  act_at(1, name_comes);
+}
+
+static void name_comes(void) {
+  make_node(intruder, "/names/x", "v");
+  act_between(1, name_goes);
+}
+
+/* A wait for a name that flaps ends at its deadline, if it never finds it. */
+TEST(a_wait_for_a_name_that_flaps_ends) {
+  open_two();
+  make_node(intruder, "/names", "zkembed names\n");
+  ck_ok(zke_names_new(caller, "/names", NULL, &own_names));
+  flaps = 0;
+  act_at(1, name_comes);
+  ck_rc(zke_names_wait(own_names, "x", zke_now(intruder) + 300, NULL),
+        ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_gt(flaps, 5);
+  zke_names_free(own_names);
+  close_two();
+}
+
+/* Another setting that comes before the step and goes after it. */
+static zke_barrier *other_barrier;
+static int places_after_pause;
+static bool came;
+
+static void goes(void) {
+  ck_ok(zke_barrier_remove(other_barrier, 0, ZKE_FOREVER));
+}
+
+static void comes(void) {
+  came = true;
+  if (zke_barrier_set(other_barrier, "", 0, ZKE_FOREVER, NULL) == ZKE_OK)
+    act_between(1, goes);
+}
+
+static void come_after_pause(void *context, int64_t ns) {
+  (void)context, (void)ns;
+  act_between(places_after_pause, comes);
+}
+
+/* A setting that has lost its reply has seen that nothing was made.  What
+ * others do after that look is no reason for a doubt. */
+TEST(a_setting_that_was_not_made_leaves_no_doubt) {
+  int n = 1, doubts = 0, last = 0;
+  for (bool more = true; more; n++) {
+    zke_barrier *b;
+    open_two();
+    caller_pauses = come_after_pause;
+    ck_ok(zke_barrier_new(caller, "/barrier", NULL, &b));
+    ck_ok(zke_barrier_new(intruder, "/barrier", NULL, &other_barrier));
+    ck_ok(zke_barrier_set(b, "", 0, ZKE_FOREVER, NULL));
+    ck_ok(zke_barrier_remove(b, 0, ZKE_FOREVER));
+    places_after_pause = n;
+    came = false;
+    ck_ok(zke_test_fail(caller, ZKE_TEST_FAIL_BEFORE, 0));
+    int rc = zke_barrier_set(b, "", 0, soon(caller), NULL);
+    acted();
+    more = came;
+    caller_pauses = NULL;
+    if (rc == ZKE_CONNECTIONLOSS) doubts++, last = n;
+    zke_barrier_remove(other_barrier, 0, ZKE_FOREVER);
+    zke_barrier_free(b);
+    zke_barrier_free(other_barrier);
+    close_two();
+  }
+  ck_assert_int_gt(n, 4);
+  ck_assert_int_eq(doubts, last); /* only before the look */
+}
+
 /* ---- a reply that is lost, and no time for another try ----
  *
  * Two stand in the way of another try: the deadline has passed, or a writer
@@ -503,16 +607,16 @@ static void close_obstructed(zke *session) {
 
 /* With a version a last look tells whether the set was made, and the code says
  * so.  Without one it cannot be told.  ZKE_OPERATIONTIMEOUT never comes of a
- * set that was made. */
+ * set that was made, but of one that the next try has found not made. */
 TEST_LOOP(a_set_is_known_after_the_deadline, 0, 10) {
   static const struct {
     int busy, when, version, guards, rc;
   } rows[] = {{1, ZKE_TEST_FAIL_AFTER, 0, 0, ZKE_OK},
-              {1, ZKE_TEST_FAIL_BEFORE, 0, 0, ZKE_CONNECTIONLOSS},
+              {1, ZKE_TEST_FAIL_BEFORE, 0, 0, ZKE_OPERATIONTIMEOUT},
               {1, ZKE_TEST_FAIL_AFTER, -1, 0, ZKE_CONNECTIONLOSS},
               {1, ZKE_TEST_FAIL_BEFORE, -1, 0, ZKE_CONNECTIONLOSS},
               {1, ZKE_TEST_FAIL_AFTER, 0, 1, ZKE_OK},
-              {1, ZKE_TEST_FAIL_BEFORE, 0, 1, ZKE_CONNECTIONLOSS},
+              {1, ZKE_TEST_FAIL_BEFORE, 0, 1, ZKE_OPERATIONTIMEOUT},
               {0, ZKE_TEST_FAIL_AFTER, 0, 0, ZKE_OK},
               {0, ZKE_TEST_FAIL_BEFORE, 0, 0, ZKE_CONNECTIONLOSS},
               {0, ZKE_TEST_FAIL_AFTER, -1, 0, ZKE_CONNECTIONLOSS},
@@ -582,16 +686,17 @@ TEST_LOOP(a_repeated_change_is_no_timeout, 0, 2) {
 }
 
 /* The call that binds, rebinds or unbinds a name succeeds if the change was
- * made, and fails if it was not. */
+ * made, and fails if it was not: without a doubt if the next try has seen that.
+ */
 TEST_LOOP(a_name_is_known_after_the_deadline, 0, 10) {
   static const struct {
     int busy, when, what, rc; /* what: 0: bind, 1: rebind, 2: unbind */
   } rows[] = {{1, ZKE_TEST_FAIL_AFTER, 0, ZKE_OK},
-              {1, ZKE_TEST_FAIL_BEFORE, 0, ZKE_CONNECTIONLOSS},
+              {1, ZKE_TEST_FAIL_BEFORE, 0, ZKE_OPERATIONTIMEOUT},
               {1, ZKE_TEST_FAIL_AFTER, 1, ZKE_OK},
-              {1, ZKE_TEST_FAIL_BEFORE, 1, ZKE_CONNECTIONLOSS},
+              {1, ZKE_TEST_FAIL_BEFORE, 1, ZKE_OPERATIONTIMEOUT},
               {1, ZKE_TEST_FAIL_AFTER, 2, ZKE_OK},
-              {1, ZKE_TEST_FAIL_BEFORE, 2, ZKE_CONNECTIONLOSS},
+              {1, ZKE_TEST_FAIL_BEFORE, 2, ZKE_OPERATIONTIMEOUT},
               {0, ZKE_TEST_FAIL_AFTER, 1, ZKE_OK},
               {0, ZKE_TEST_FAIL_BEFORE, 1, ZKE_CONNECTIONLOSS},
               {0, ZKE_TEST_FAIL_AFTER, 2, ZKE_OK},
@@ -612,6 +717,115 @@ TEST_LOOP(a_name_is_known_after_the_deadline, 0, 10) {
     rc = zke_names_unbind(own_names, "x", 0, deadline);
   ck_rc(rc, rows[_i].rc);
   zke_names_free(own_names);
+  close_obstructed(own);
+}
+
+/* A step that has lost its reply, and fails with this code then. */
+static int lose_then_fail(zke *session, void *arg) {
+  int *rc = arg, now = *rc;
+  (void)session;
+  if (now < 0) return zke_fail(now, "no answer"), now;
+  *rc = -now;
+  return ZKE_CONNECTIONLOSS;
+}
+
+/* The same of other failures that are no answer; an answer stays. */
+TEST(a_failure_after_a_lost_reply_is_a_doubt) {
+  static const struct {
+    int rc, doubt;
+  } rows[] = {{ZKE_NOMEM, 1},      {ZKE_SYSTEMERROR, 1}, {ZKE_CORRUPT, 1},
+              {ZKE_FULL, 1},       {ZKE_CANCELLED, 1},   {ZKE_HELD, 0},
+              {ZKE_BADVERSION, 0}, {ZKE_NONODE, 0},      {ZKE_LOST, 0}};
+  zke *own = test_open(":memory:");
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    int rc = -rows[i].rc, once = rows[i].rc;
+    ck_rc(zke_retry(own, lose_then_fail, &rc, ZKE_FOREVER),
+          rows[i].doubt ? ZKE_CONNECTIONLOSS : rows[i].rc);
+    ck_says(rows[i].doubt ? "a reply was lost, and then: no answer"
+                          : "no answer");
+    ck_rc(zke_retry(own, lose_then_fail, &once, ZKE_FOREVER), rows[i].rc);
+  }
+  ck_ok(zke_close(own));
+}
+
+/* Memory fails from some allocation after the first pause on. */
+static struct {
+  test_heap heap;
+  long fail_at;
+} starved;
+
+static void starve_in_pause(void *context, int64_t ns) {
+  test_pass_ns(context, ns);
+  starved.heap.fail_at = starved.fail_at;
+}
+
+static int sets_a_barrier(zke *own) {
+  zke_barrier *b;
+  ck_ok(zke_barrier_new(own, "/barrier", NULL, &b));
+  ck_ok(zke_test_fail(own, ZKE_TEST_FAIL_AFTER, 1)); /* the directory first */
+  int rc = zke_barrier_set(b, "why", 3, ZKE_FOREVER, NULL);
+  zke_barrier_free(b);
+  return rc;
+}
+
+static int binds_a_name(zke *own) {
+  zke_names *names;
+  ck_ok(zke_names_new(own, "/names", NULL, &names));
+  ck_ok(zke_names_bind(names, "w", "1", 1, 0, ZKE_FOREVER, NULL));
+  ck_ok(zke_test_fail(own, ZKE_TEST_FAIL_AFTER, 0));
+  int rc = zke_names_bind(names, "x", "2", 1, 0, ZKE_FOREVER, NULL);
+  zke_names_free(names);
+  return rc;
+}
+
+static int sets_a_node(zke *own) {
+  zke_config *c;
+  zke_op guard;
+  zke_op_check(&guard, "/", -1);
+  make_node(own, "/a", "1");
+  ck_ok(zke_config_new(own, "/a", NULL, &c));
+  ck_ok(zke_test_fail(own, ZKE_TEST_FAIL_AFTER, 0));
+  int rc =
+      zke_config_set_guarded(c, "", "2", 1, -1, &guard, 1, ZKE_FOREVER, NULL);
+  zke_config_free(c);
+  return rc;
+}
+
+/* A change that was made, and then there is no memory for the look or for the
+ * next try: the call must not say that nothing was changed. */
+TEST_LOOP(no_memory_after_a_lost_reply_is_a_doubt, 0, 3) {
+  static int (*const changes[])(zke *) = {sets_a_barrier, binds_a_name,
+                                          sets_a_node};
+  int doubts = 0, rc = ZKE_CONNECTIONLOSS;
+  for (starved.fail_at = 1; rc != ZKE_OK; starved.fail_at++) {
+    zke_os os = test_driven_os();
+    zke_options o = {.size = sizeof o,
+                     .os = &os,
+                     .allocator = {test_heap_resize, &starved.heap}};
+    zke *own;
+    os.sleep = starve_in_pause;
+    starved.heap = (test_heap){.fail_all = 1};
+    ck_ok(zke_open(":memory:", &o, &own));
+    rc = changes[_i](own);
+    if (rc != ZKE_OK) ck_rc(rc, ZKE_CONNECTIONLOSS);
+    doubts += rc != ZKE_OK;
+    starved.heap.fail_at = 0;
+    ck_ok(zke_close(own));
+  }
+  ck_assert_int_gt(doubts, 0);
+}
+
+/* A counter that the next try has found unchanged: that is a timeout. */
+TEST(a_count_that_was_not_made_is_a_timeout) {
+  zke *own = open_obstructed(write_in_pause);
+  zke_counter *c;
+  ck_ok(zke_counter_new(own, "/count", NULL, &c));
+  ck_ok(zke_counter_set(c, 1, soon(own), NULL));
+  ck_ok(zke_test_fail(own, ZKE_TEST_FAIL_BEFORE, 0));
+  ck_rc(zke_counter_add_and_get(c, 1, zke_now(own) + 50, NULL, NULL),
+        ZKE_OPERATIONTIMEOUT);
+  sqlite3_exec(writer, "ROLLBACK", 0, 0, 0);
+  zke_counter_free(c);
   close_obstructed(own);
 }
 

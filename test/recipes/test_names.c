@@ -262,6 +262,29 @@ TEST_LOOP(lost_binding_is_not_made_twice, 0, 2) {
   ck_ok(zke_close(z));
 }
 
+/* A rebinding whose reply was lost finds the name free: it was made and then
+ * unbound, or the one of before was.  Nobody can tell, so it is no ZKE_NONODE. */
+TEST_LOOP(lost_rebinding_that_was_unbound_is_a_doubt, 0, 2) {
+  zke_names *other = NULL;
+  zke_os os = {.size = sizeof os, .context = &other, .sleep = unbind_in_pause};
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke *z, *y = test_open(test_path("db"));
+  ck_ok(zke_open(test_path("db"), &o, &z));
+  zke_names *n = make(z);
+  other = make(y);
+  int64_t token = bind(n, "x", "old");
+  int when = _i ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE;
+  ck_ok(zke_test_fail(z, when, 0));
+  ck_rc(zke_names_rebind(n, "x", token, "mine", 4, 0, soon(z), NULL),
+        ZKE_CONNECTIONLOSS);
+  ck_says("may have been bound and unbound");
+  ck_assert_str_eq(value(n, "x"), "none");
+  zke_names_free(n);
+  zke_names_free(other);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+
 /* For the pause between two tries: another name is bound in the first, and then
  * the next change is lost before it takes effect. */
 typedef struct late {
