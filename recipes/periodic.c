@@ -331,6 +331,8 @@ static int job_claim_once(zke *z, job_claim *a) {
     j->version = c.stat.version;
     j->made = c.stat.czxid;
     j->token = c.stat.mzxid;
+  } else if (a->unsure) { /* the lost try has made nothing */
+    rc = ZKE_LOOK_AGAIN;
   } else {
     rc = job_judge(j, &c, a->force, now);
     a->next = c.filled ? job_next(j, &c) : now;
@@ -345,26 +347,19 @@ static int job_claim_once(zke *z, job_claim *a) {
   /* What the tries before have made was seen.  Where this one has only looked,
    * or buried somebody, it has made no claim. */
   a->unsure = wrote && rc == ZKE_CONNECTIONLOSS;
-  return rc == ZKE_NODEEXISTS || rc == ZKE_BADVERSION || rc == ZKE_NONODE
-             ? ZKE_LOOK_AGAIN
-             : rc;
+  return zke_recipe_faster(rc);
 }
 
-/* For zke_retry(): tries until no other is faster.  The directory is made where
- * it may be missing: before the first try, and when one had to be repeated. */
+/* The step of a claim.  The directory is made if it may be missing: before the
+ * first try, and if one has to be repeated. */
 static int job_try_claim(zke *z, void *arg) {
   job_claim *a = arg;
-  int rc;
-  do {
-    if (!a->j->placed) {
-      rc = zke_recipe_place(z, a->j->base, PERIODIC_PLACE, ZKE_PERSISTENT, NULL,
-                            ZKE_FOREVER);
-      if (rc != ZKE_OK) break;
-      a->j->placed = true;
-    }
-    rc = job_claim_once(z, a);
-    if (rc == ZKE_LOOK_AGAIN) a->j->placed = false;
-  } while (zke_recipe_again(z, &rc));
+  int rc = ZKE_OK;
+  if (!a->j->placed)
+    rc = zke_recipe_place(z, a->j->base, PERIODIC_PLACE, ZKE_PERSISTENT, NULL,
+                          ZKE_FOREVER);
+  if (rc == ZKE_OK) rc = job_claim_once(z, a);
+  a->j->placed = rc == ZKE_OK || rc == ZKE_HELD || rc == ZKE_LIMIT;
   return rc;
 }
 
@@ -440,7 +435,7 @@ static int job_discard(zke_periodic *j, const job_claim *a, int rc) {
  * on, so that the listener hears of a claim that is taken away. */
 static int job_claim_now(zke_periodic *j, job_claim *a) {
   int rc = job_begin_claim(j);
-  if (rc == ZKE_OK) rc = zke_retry(j->r.z, job_try_claim, a, ZKE_FOREVER);
+  if (rc == ZKE_OK) rc = zke_recipe_do(j->r.z, job_try_claim, a, ZKE_FOREVER);
   if (rc != ZKE_OK) return job_discard(j, a, rc);
   j->state = ZKE_PERIODIC_HELD;
   zke_recipe_look(&j->r); /* a failure is repeated later */
@@ -858,23 +853,26 @@ static zke_periodic_record *job_give(zke *z, const record *c) {
   return out;
 }
 
+/* A look from outside. */
+typedef struct job_look {
+  const char *path, *running; /* of the job and of its znode `running` */
+  record c;                   /* out */
+} job_look;
+
 /* The last run; a runner that has died is buried first. */
-static int job_last(zke *z, const char *path, const char *running, record *c) {
-  int rc;
-  do {
-    rc = record_read(z, path, running, c);
-    if (rc == ZKE_OK && !c->filled)
-      rc = zke_recipe_fail(ZKE_NONODE, "the job %s was never run", path);
-    if (rc == ZKE_OK && c->running) rc = job_bury(z, running, c->runner);
-    if (rc != ZKE_OK) record_free(c);
-  } while (zke_recipe_again(z, &rc));
+static int job_last(zke *z, void *arg) {
+  job_look *a = arg;
+  int rc = record_read(z, a->path, a->running, &a->c);
+  if (rc == ZKE_OK && !a->c.filled)
+    rc = zke_recipe_fail(ZKE_NONODE, "the job %s was never run", a->path);
+  if (rc == ZKE_OK && a->c.running) rc = job_bury(z, a->running, a->c.runner);
+  if (rc != ZKE_OK) record_free(&a->c);
   return rc;
 }
 
 /* The last run, or the present one, for whoever looks from outside. */
 int zke_periodic_get(zke *z, const char *base, const char *name,
                      zke_periodic_record **record_out) {
-  record c = {0};
   int rc = zke_recipe_state(z);
   if (rc != ZKE_OK) return rc;
   if (!base || !name || !record_out)
@@ -882,11 +880,12 @@ int zke_periodic_get(zke *z, const char *base, const char *name,
                            "base, name or record_out is NULL");
   char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
   char *running = path ? zke_recipe_path(z, path, "running") : NULL;
-  rc = running ? job_last(z, path, running, &c) : ZKE_NOMEM;
-  zke_periodic_record *out = c.identity ? job_give(z, &c) : NULL;
+  job_look a = {.path = path, .running = running};
+  rc = running ? zke_recipe_do(z, job_last, &a, 0) : ZKE_NOMEM;
+  zke_periodic_record *out = a.c.identity ? job_give(z, &a.c) : NULL;
   if (rc == ZKE_OK && !out) rc = ZKE_NOMEM;
   if (rc == ZKE_OK) *record_out = out;
-  record_free(&c);
+  record_free(&a.c);
   zke_free(path);
   zke_free(running);
   return rc;

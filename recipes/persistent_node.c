@@ -87,8 +87,7 @@ static int node_make(zke_persistent_node *n) {
   if (rc == ZKE_NONODE)
     rc =
         zke_recipe_ensure_above(n->r.z, n->r.path, ZKE_PERSISTENT, ZKE_FOREVER);
-  bool again = rc == ZKE_OK || rc == ZKE_NODEEXISTS || rc == ZKE_NONODE;
-  return again ? ZKE_LOOK_AGAIN : rc;
+  return rc == ZKE_OK ? ZKE_LOOK_AGAIN : zke_recipe_faster(rc);
 }
 
 /* One look. */
@@ -107,27 +106,20 @@ static int node_try(zke *z, void *arg) {
 /* Look until nothing comes in between: what was seen may go before it is
  * watched. */
 static int node_look(zke_persistent_node *n) {
-  int rc;
-  do {
-    rc = zke_retry(n->r.z, node_try, n, ZKE_FOREVER);
-  } while (zke_recipe_again(n->r.z, &rc));
-  return rc;
+  return zke_recipe_do(n->r.z, node_try, n, ZKE_FOREVER);
 }
 
-/* Set the data of the object's own znode, and of no other, until that is done
- * or it has gone.  A lost reply is repeated; the same value written twice does
- * no harm. */
+/* The step: set the data of the object's own znode, and of no other.  One that
+ * has gone is made anew with the new data.  A lost reply is repeated; the same
+ * value written twice does no harm. */
 static int node_try_set(zke *z, void *arg) {
   zke_persistent_node *n = arg;
   zke_stat stat;
-  int rc;
-  do {
-    rc = zke_exists(z, n->r.path, NULL, NULL, &stat);
-    if (rc != ZKE_OK || !node_is_own(n, &stat)) break;
-    rc = zke_set(z, n->r.path, n->data, n->len, stat.version, NULL);
-    if (rc == ZKE_BADVERSION || rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
-  } while (zke_recipe_again(z, &rc));
-  return rc == ZKE_NONODE ? ZKE_OK : rc;
+  int rc = zke_exists(z, n->r.path, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE) return ZKE_OK;
+  if (rc != ZKE_OK || !node_is_own(n, &stat)) return rc;
+  rc = zke_set(z, n->r.path, n->data, n->len, stat.version, NULL);
+  return zke_recipe_faster(rc);
 }
 
 /* Out: no znode of this object is there, or the session will delete it, and
@@ -321,7 +313,7 @@ int zke_persistent_node_set(zke_persistent_node *node, const void *data,
   if (rc != ZKE_OK) return rc;
   rc = node_keep(node, data, len);
   if (rc == ZKE_OK && node->started)
-    rc = zke_retry(node->r.z, node_try_set, node, deadline_ms);
+    rc = zke_recipe_do(node->r.z, node_try_set, node, deadline_ms);
   return zke_recipe_leave(&node->r, rc);
 }
 

@@ -573,6 +573,50 @@ TEST(bad_arguments) {
   end();
 }
 
+/* ---- runners that come and go ---- */
+
+static zke *there, *runner; /* another process, and the session that runs it */
+static bool changing;
+
+/* At each look at the clock the runner ends, and another one begins. */
+static int64_t changing_clock(void *context, int which) {
+  if (changing) {
+    changing = false;
+    ck_ok(zke_close(runner));
+    runner = test_session(there, NULL);
+    ck_ok(zke_create(runner, JOB "/running", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
+                     NULL, NULL));
+    changing = true;
+  }
+  return os_real.clock(context, which);
+}
+
+/* A look from outside, whose runner has ended each time: it has the time that
+ * any call has, though it has no deadline. */
+TEST(a_look_ends_while_runners_change) {
+  zke_os os = {.size = sizeof os, .clock = changing_clock};
+  zke_options o = {.size = sizeof o, .os = &os, .busy_timeout_ms = 200};
+  zke_periodic_options po = options(0, 0);
+  zke_periodic *j;
+  zke_periodic_record *r = NULL;
+  zke *own;
+  zke_os_default(&os_real);
+  there = test_open(test_path("db"));
+  ck_ok(zke_open(test_path("db"), &o, &own));
+  ck_ok(zke_periodic_new(there, BASE, "j", &po, &j));
+  ck_ok(zke_periodic_try(j));
+  ck_ok(zke_periodic_release(j, 0));
+  zke_periodic_free(j);
+  runner = test_session(there, NULL);
+  changing = true;
+  int rc = zke_periodic_get(own, BASE, "j", &r);
+  changing = false;
+  ck_rc(rc, ZKE_OPERATIONTIMEOUT);
+  ck_ok(zke_close(runner));
+  ck_ok(zke_close(own));
+  ck_ok(zke_close(there));
+}
+
 /* ---- proof ---- */
 
 static int period_used = 3600 * 1000;
