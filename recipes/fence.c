@@ -24,9 +24,11 @@
 #include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "part/limit.h"
+#include "part/object.h"
 #include "part/text.h"
 #include "part/znode.h"
 
@@ -58,6 +60,10 @@ typedef struct fence {
   bool replace;
   zke_fence_infos *list; /* out, of zke_fence_list() */
   int rc;                /* a code of ours that a zke_sql_fn may not return */
+  zke_sql_fn change;     /* fence_set() or fence_unset() */
+  bool unsure;           /* a try has lost its reply: it may have been made */
+  int64_t seen;          /* zxid of the table's newest fence before it; -1: no
+                            try has got so far */
 } fence;
 
 /* What a trigger's text says. */
@@ -285,6 +291,26 @@ static int fence_count(fence *f, sqlite3 *db, int *same, int *all) {
   return rc;
 }
 
+/* The zxid of the table's newest fence, which is in its name; 0: none. */
+static int fence_newest(fence *f, sqlite3 *db, int64_t *newest) {
+  sqlite3_stmt *st = NULL;
+  int rc = fence_prepare(f, db,
+                         "SELECT substr(name,11) FROM main.sqlite_schema WHERE "
+                         "type='trigger' AND name GLOB 'fence_zke_*' AND "
+                         "tbl_name=?1 COLLATE NOCASE",
+                         f->table, &st);
+  *newest = 0;
+  for (bool row = true; rc == ZKE_OK;) {
+    rc = fence_step(f, db, st, &row);
+    if (rc != ZKE_OK || !row) break;
+    const char *text = (const char *)sqlite3_column_text(st, 0);
+    int64_t zxid = text ? strtoll(text, NULL, 16) : 0;
+    if (zxid > *newest) *newest = zxid;
+  }
+  sqlite3_finalize(st);
+  return rc;
+}
+
 /* Drop one of the table's triggers; *more: there was one.  One at a time, since
  * none can be dropped while a statement reads the schema. */
 static int fence_drop_one(fence *f, sqlite3 *db, bool *more) {
@@ -328,7 +354,9 @@ static int fence_create(fence *f, sqlite3 *db, int64_t zxid, const char *lower,
   return fence_exec(f, db, sql);
 }
 
-/* A zke_sql_fn: make the fence, unless it is there as it is to be. */
+/* A zke_sql_fn: make the fence, unless it is there as it is to be.  After a
+ * lost reply the fence of before must be there still.  If it is not, others
+ * have removed or replaced it, or this one: the fence of theirs stays. */
 static int fence_set(sqlite3 *db, int64_t zxid, void *context) {
   fence *f = context;
   int same = 0, all = 0, dropped;
@@ -338,19 +366,35 @@ static int fence_set(sqlite3 *db, int64_t zxid, void *context) {
   if (rc == ZKE_OK) rc = fence_find_column(f, db);
   if (rc == ZKE_OK) rc = fence_count(f, db, &same, &all);
   if (rc != ZKE_OK || (same == 2 && all == 2)) return rc;
+  int64_t newest;
+  rc = fence_newest(f, db, &newest);
+  if (rc == ZKE_OK && f->unsure && newest != f->seen) {
+    f->rc = ZKE_IN_DOUBT;
+    return zke_recipe_fail(ZKE_SQL,
+                           "whether %s was fenced is not known: the reply was "
+                           "lost, and others have changed its fence since",
+                           f->table);
+  }
+  f->seen = newest;
+  if (rc != ZKE_OK) return rc;
   rc = fence_drop(f, db, &dropped);
   if (rc == ZKE_OK) rc = fence_create(f, db, zxid, "insert", "INSERT");
   if (rc == ZKE_OK) rc = fence_create(f, db, zxid, "update", "UPDATE");
   return rc;
 }
 
-/* A zke_sql_fn: drop the table's fence. */
+/* A zke_sql_fn: drop the table's fence.  After a lost reply it is enough that
+ * the fence of before has gone; one that others have made since stays. */
 static int fence_unset(sqlite3 *db, int64_t zxid, void *context) {
   fence *f = context;
   int dropped;
+  int64_t newest;
   (void)zxid;
   f->rc = ZKE_OK;
-  int rc = fence_drop(f, db, &dropped);
+  int rc = fence_newest(f, db, &newest);
+  if (rc != ZKE_OK || (f->unsure && newest != f->seen)) return rc;
+  f->seen = newest;
+  rc = fence_drop(f, db, &dropped);
   if (rc != ZKE_OK || dropped) return rc;
   return fence_fail(f, ZKE_NONODE, "%s has no fence", f->table);
 }
@@ -423,34 +467,13 @@ static int fence_reach(void) {
                          "program cannot use: link with the archive");
 }
 
-static int fence_try_set(zke *z, void *arg) {
+/* The step: one transaction. */
+static int fence_try(zke *z, void *arg) {
+  fence *f = arg;
   zke_op op;
-  zke_op_sql(&op, fence_set, arg);
-  return fence_result(arg, zke_recipe_multi(z, &op, 1, NULL));
-}
-
-/* One that is not there after a lost reply was removed by the try before. */
-typedef struct fence_removal {
-  fence f;
-  bool unsure;
-} fence_removal;
-
-/* One try, for zke_retry(): the trigger goes in a transaction of its own. */
-static int fence_try_remove(zke *z, void *arg) {
-  fence_removal *r = arg;
-  zke_op op;
-  zke_op_sql(&op, fence_unset, &r->f);
-  int rc = fence_result(&r->f, zke_recipe_multi(z, &op, 1, NULL));
-  if (rc == ZKE_NONODE && r->unsure) return ZKE_OK;
-  r->unsure = r->unsure || rc == ZKE_CONNECTIONLOSS;
-  return rc;
-}
-
-/* Repeat what lost its reply, for as long as a single call may wait. */
-static int fence_retry(zke *z, zke_retry_fn fn, void *arg) {
-  int64_t limit = zke_recipe_limit(z, zke_recipe_patience(z));
-  int rc = zke_retry(z, fn, arg, ZKE_FOREVER);
-  zke_limit(z, limit);
+  zke_op_sql(&op, f->change, f);
+  int rc = fence_result(f, zke_recipe_multi(z, &op, 1, NULL));
+  f->unsure = f->unsure || (rc == ZKE_CONNECTIONLOSS && f->seen >= 0);
   return rc;
 }
 
@@ -478,17 +501,20 @@ int zke_fence_set(zke *z, const char *table, const char *path,
              .table = table,
              .path = path,
              .column = o.column ? o.column : "fence",
-             .replace = o.replace};
-  return fence_retry(z, fence_try_set, &f);
+             .replace = o.replace,
+             .change = fence_set,
+             .seen = -1};
+  return zke_recipe_do(z, fence_try, &f, zke_recipe_patience(z));
 }
 
 /* What there is to be removed is found in the transaction (fence_unset()). */
 int zke_fence_remove(zke *z, const char *table) {
-  fence_removal r = {.f = {.z = z, .table = table}};
+  fence f = {.z = z, .table = table, .change = fence_unset, .seen = -1};
   if (!z || !table)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "z or table is NULL");
   int rc = fence_reach();
-  return rc == ZKE_OK ? fence_retry(z, fence_try_remove, &r) : rc;
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_do(z, fence_try, &f, zke_recipe_patience(z));
 }
 
 /* The list is made inside the transaction, so it is of one moment.  It belongs

@@ -583,6 +583,36 @@ TEST(a_second_lock_only_when_asked) {
   close_shop(z);
 }
 
+/* The pause between two tries: another process fences the table otherwise. */
+static void fence_in_pause(void *context, int64_t ns) {
+  zke_fence_options o = {.size = sizeof o, .replace = 1};
+  (void)ns;
+  ck_ok(zke_fence_set(*(zke **)context, "pay", "/others", &o));
+}
+
+/* A change whose reply was lost, and then another process has made a fence of
+ * its own: that one stays.  A removal was made, or what it was to remove has
+ * gone.  Whether a fence was made nobody can tell. */
+TEST_LOOP(a_lost_reply_spares_the_next_fence, 0, 4) {
+  zke *y = open_shop(), *z;
+  zke_os os = {.size = sizeof os, .context = &y, .sleep = fence_in_pause};
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke_fence_options f = {.size = sizeof f, .replace = 1};
+  bool replaces = _i / 2;
+  ck_ok(zke_open(shop, &o, &z));
+  ck_ok(zke_fence_set(z, "pay", LOCK, NULL));
+  ck_ok(
+      zke_test_fail(z, _i % 2 ? ZKE_TEST_FAIL_AFTER : ZKE_TEST_FAIL_BEFORE, 0));
+  if (replaces)
+    ck_rc(zke_fence_set(z, "pay", "/mine", &f),
+          _i % 2 ? ZKE_CONNECTIONLOSS : ZKE_OK);
+  else
+    ck_ok(zke_fence_remove(z, "pay"));
+  if (_i % 2) expect_fence(z, "pay", "/others", "fence");
+  ck_ok(zke_close(z));
+  close_shop(y);
+}
+
 /* One of the two triggers was dropped by hand: the fence is made whole again.
  * A trigger of the program's that has such a name is not taken for one. */
 TEST(half_a_fence_is_mended) {
