@@ -1464,13 +1464,14 @@ static void see_item(zke *z, void *arg) {
  * version tells how often that was done. */
 static void count_in_config(zke *z, void *name) {
   zke_config *config = NULL;
-  zke_stat stat;
+  zke_stat stat, set;
   if (!went(z, zke_config_new(z, "/config", NULL, &config))) return;
   for (int i = 0; i < 2; i++) {
     if (!went(z, zke_exists(z, "/config/n", NULL, NULL, &stat))) break;
     shared.tries++;
     int rc =
-        zke_config_set(config, "n", name, 1, stat.version, ZKE_FOREVER, NULL);
+        zke_config_set(config, "n", name, 1, stat.version, ZKE_FOREVER, &set);
+    if (rc == ZKE_OK) zke_lab_assert(set.version == stat.version + 1);
     shared.done += rc == ZKE_OK;
     shared.tries -= rc == ZKE_BADVERSION;
     if (rc != ZKE_BADVERSION && rc != ZKE_CONNECTIONLOSS && !went(z, rc)) break;
