@@ -291,43 +291,45 @@ static int fence_count(fence *f, sqlite3 *db, int *same, int *all) {
   return rc;
 }
 
-/* The zxid of the table's newest fence, which is in its name; 0: none. */
-static int fence_newest(fence *f, sqlite3 *db, int64_t *newest) {
+/* The name of the table's newest trigger, for sqlite3_free(); NULL: there is
+ * none.  Names have the zxid, so the longest ones are the newest. */
+static int fence_newest(fence *f, sqlite3 *db, char **name) {
   sqlite3_stmt *st = NULL;
+  bool there = false;
   int rc = fence_prepare(f, db,
-                         "SELECT substr(name,11) FROM main.sqlite_schema WHERE "
+                         "SELECT name FROM main.sqlite_schema WHERE "
                          "type='trigger' AND name GLOB 'fence_zke_*' AND "
-                         "tbl_name=?1 COLLATE NOCASE",
+                         "tbl_name=?1 COLLATE NOCASE "
+                         "ORDER BY length(name) DESC,name DESC LIMIT 1",
                          f->table, &st);
-  *newest = 0;
-  for (bool row = true; rc == ZKE_OK;) {
-    rc = fence_step(f, db, st, &row);
-    if (rc != ZKE_OK || !row) break;
-    const char *text = (const char *)sqlite3_column_text(st, 0);
-    int64_t zxid = text ? strtoll(text, NULL, 16) : 0;
-    if (zxid > *newest) *newest = zxid;
-  }
+  if (rc == ZKE_OK) rc = fence_step(f, db, st, &there);
+  *name = there ? sqlite3_mprintf("%s", sqlite3_column_text(st, 0)) : NULL;
   sqlite3_finalize(st);
+  return there && !*name ? fence_fail(f, ZKE_NOMEM, "out of memory") : rc;
+}
+
+/* Before the change: *others: a try has lost its reply, and the table's newest
+ * fence is not any more the one that it has seen. */
+static int fence_see(fence *f, sqlite3 *db, bool *others) {
+  char *name;
+  int rc = fence_newest(f, db, &name);
+  int64_t zxid = name ? strtoll(name + strlen("fence_zke_"), NULL, 16) : 0;
+  sqlite3_free(name);
+  *others = rc == ZKE_OK && f->unsure && zxid != f->seen;
+  if (rc == ZKE_OK && !*others) f->seen = zxid;
   return rc;
 }
 
 /* Drop one of the table's triggers; *more: there was one.  One at a time, since
  * none can be dropped while a statement reads the schema. */
 static int fence_drop_one(fence *f, sqlite3 *db, bool *more) {
-  sqlite3_stmt *st = NULL;
-  char *sql = NULL;
-  int rc = fence_prepare(f, db,
-                         "SELECT name FROM main.sqlite_schema WHERE "
-                         "type='trigger' AND name GLOB 'fence_zke_*' AND "
-                         "tbl_name=?1 COLLATE NOCASE LIMIT 1",
-                         f->table, &st);
-  *more = false;
-  if (rc == ZKE_OK) rc = fence_step(f, db, st, more);
-  if (*more)
-    sql =
-        sqlite3_mprintf("DROP TRIGGER main.\"%w\"", sqlite3_column_text(st, 0));
-  sqlite3_finalize(st);
-  return *more ? fence_exec(f, db, sql) : rc;
+  char *name;
+  int rc = fence_newest(f, db, &name);
+  *more = name != NULL;
+  if (!name) return rc;
+  char *sql = sqlite3_mprintf("DROP TRIGGER main.\"%w\"", name);
+  sqlite3_free(name);
+  return fence_exec(f, db, sql);
 }
 
 /* Drop all of them; *count: so many. */
@@ -360,24 +362,22 @@ static int fence_create(fence *f, sqlite3 *db, int64_t zxid, const char *lower,
 static int fence_set(sqlite3 *db, int64_t zxid, void *context) {
   fence *f = context;
   int same = 0, all = 0, dropped;
+  bool others;
   f->rc = ZKE_OK;
   int rc = fence_find_view(f, db);
   if (rc == ZKE_OK) rc = fence_find_table(f, db);
   if (rc == ZKE_OK) rc = fence_find_column(f, db);
   if (rc == ZKE_OK) rc = fence_count(f, db, &same, &all);
   if (rc != ZKE_OK || (same == 2 && all == 2)) return rc;
-  int64_t newest;
-  rc = fence_newest(f, db, &newest);
-  if (rc == ZKE_OK && f->unsure && newest != f->seen) {
+  rc = fence_see(f, db, &others);
+  if (others) {
     f->rc = ZKE_IN_DOUBT;
     return zke_recipe_fail(ZKE_SQL,
                            "whether %s was fenced is not known: the reply was "
                            "lost, and others have changed its fence since",
                            f->table);
   }
-  f->seen = newest;
-  if (rc != ZKE_OK) return rc;
-  rc = fence_drop(f, db, &dropped);
+  if (rc == ZKE_OK) rc = fence_drop(f, db, &dropped);
   if (rc == ZKE_OK) rc = fence_create(f, db, zxid, "insert", "INSERT");
   if (rc == ZKE_OK) rc = fence_create(f, db, zxid, "update", "UPDATE");
   return rc;
@@ -388,12 +388,11 @@ static int fence_set(sqlite3 *db, int64_t zxid, void *context) {
 static int fence_unset(sqlite3 *db, int64_t zxid, void *context) {
   fence *f = context;
   int dropped;
-  int64_t newest;
+  bool others;
   (void)zxid;
   f->rc = ZKE_OK;
-  int rc = fence_newest(f, db, &newest);
-  if (rc != ZKE_OK || (f->unsure && newest != f->seen)) return rc;
-  f->seen = newest;
+  int rc = fence_see(f, db, &others);
+  if (rc != ZKE_OK || others) return rc;
   rc = fence_drop(f, db, &dropped);
   if (rc != ZKE_OK || dropped) return rc;
   return fence_fail(f, ZKE_NONODE, "%s has no fence", f->table);

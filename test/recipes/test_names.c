@@ -263,7 +263,8 @@ TEST_LOOP(lost_binding_is_not_made_twice, 0, 2) {
 }
 
 /* A rebinding whose reply was lost finds the name free: it was made and then
- * unbound, or the one of before was.  Nobody can tell, so it is no ZKE_NONODE. */
+ * unbound, or the one of before was.  Nobody can tell, so it is no
+ * ZKE_NONODE. */
 TEST_LOOP(lost_rebinding_that_was_unbound_is_a_doubt, 0, 2) {
   zke_names *other = NULL;
   zke_os os = {.size = sizeof os, .context = &other, .sleep = unbind_in_pause};
