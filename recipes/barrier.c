@@ -275,7 +275,7 @@ static int barrier_recognise(barrier_change *c) {
   return rc;
 }
 
-/* The step has lost its reply: what has become of it?  ZKE_LOOK_AGAIN: nothing
+/* The step has lost its reply: what has become of it?  ZKE_NOT_MADE: nothing
  * was made, as the directory is unchanged.  If it has changed and nothing
  * stands, this setting may have been made and removed: then it is not made a
  * second time, since nobody would remove that one. */
@@ -284,7 +284,7 @@ static int barrier_resolve(zke *z, barrier_change *c) {
   int rc = zke_exists(z, c->b->r.path, NULL, NULL, &stat);
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
   c->unsure = stat.pzxid != c->pzxid;
-  if (!c->unsure) return ZKE_LOOK_AGAIN;
+  if (!c->unsure) return ZKE_NOT_MADE;
   rc = barrier_recognise(c);
   if (rc != ZKE_LOOK_AGAIN) return rc;
   zke_fail(ZKE_CONNECTIONLOSS,
@@ -354,7 +354,7 @@ static int barrier_try_remove(zke *z, void *arg) {
   bool there = rc == ZKE_OK && (!wanted || s.stat.czxid == wanted);
   if (there && c->lost) {
     c->lost = 0;
-    rc = ZKE_LOOK_AGAIN;
+    rc = ZKE_NOT_MADE;
   } else if (there) {
     rc = barrier_delete(z, c, &s);
     if (rc == ZKE_CONNECTIONLOSS) c->lost = s.stat.czxid;

@@ -289,25 +289,32 @@ static int config_unknown(const config_change *c) {
 
 /* After a lost reply of a change with a version: is the node as that change
  * would have made it, with the next version and the same data?  Then it counts
- * as made, also if somebody else has written just that.  ZKE_LOOK_AGAIN: it was
+ * as made, also if somebody else has written just that.  ZKE_NOT_MADE: it was
  * not made, as the node is as it was.  ZKE_BADVERSION: it was not made, as
  * somebody else has made the next version.  A node that has gone on from there,
- * or that was deleted, perhaps made anew, does not tell: config_unknown(). */
+ * that was deleted, perhaps made anew, or that may not be read does not tell:
+ * config_unknown(). */
 static int config_recognise(zke *z, void *arg) {
   config_change *c = arg;
   char *data = NULL;
   int len = -1;
-  int rc = zke_get(z, c->path, NULL, NULL, &data, &len, &c->stat);
-  if (rc != ZKE_OK) return rc == ZKE_NONODE ? config_unknown(c) : rc;
-  bool next = c->stat.version == zke_next_version(c->version);
+  int rc = zke_exists(z, c->path, NULL, NULL, &c->stat);
+  if (rc == ZKE_OK && c->stat.czxid == c->czxid &&
+      c->stat.version == c->version) {
+    c->unsure = false;
+    return ZKE_NOT_MADE;
+  }
+  if (rc == ZKE_OK) rc = zke_get(z, c->path, NULL, NULL, &data, &len, &c->stat);
+  bool next = rc == ZKE_OK && c->stat.czxid == c->czxid &&
+              c->stat.version == zke_next_version(c->version);
   bool mine = next && len == c->len &&
               (len <= 0 || memcmp(data, c->data, (size_t)len) == 0);
   zke_free(data);
   if (mine) return ZKE_OK;
-  bool before = c->stat.version == c->version;
-  if ((!next && !before) || c->stat.czxid != c->czxid) return config_unknown(c);
+  if (rc == ZKE_OK ? !next : rc == ZKE_NONODE || rc == ZKE_NOAUTH)
+    return config_unknown(c);
+  if (rc != ZKE_OK) return rc;
   c->unsure = false;
-  if (before) return ZKE_LOOK_AGAIN;
   return zke_recipe_fail(ZKE_BADVERSION, "%s has version %d, not %d", c->path,
                          c->stat.version, c->version);
 }
@@ -410,7 +417,7 @@ static int config_settle(zke *z, config_change *c, int rc) {
     zke_limit(z, limit);
     if (found == ZKE_OK || found == ZKE_BADVERSION) return found;
     if (found == ZKE_IN_DOUBT) return ZKE_CONNECTIONLOSS;
-    if (found == ZKE_LOOK_AGAIN) return zke_recipe_restore(&kept, rc);
+    if (found == ZKE_NOT_MADE) return zke_recipe_restore(&kept, rc);
   }
   return zke_recipe_fail(ZKE_CONNECTIONLOSS,
                          "whether %s was set is not known: %s", c->path,

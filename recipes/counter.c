@@ -293,7 +293,7 @@ static int counter_write(counter_change *g, int32_t version) {
   return rc;
 }
 
-/* The last try got no reply: was it made?  ZKE_LOOK_AGAIN: no.  A counter that
+/* The last try got no reply: was it made?  ZKE_NOT_MADE: no.  A counter that
  * was deleted since does not tell: ZKE_IN_DOUBT. */
 static int counter_recognise(counter_change *g) {
   zke_counter *c = g->c;
@@ -307,7 +307,7 @@ static int counter_recognise(counter_change *g) {
   }
   if (rc != ZKE_OK) return rc;
   g->unsure = false;
-  if (stat.version == c->version) return ZKE_LOOK_AGAIN;
+  if (stat.version == c->version) return ZKE_NOT_MADE;
   g->token = stat.mzxid;
   c->version = stat.version;
   return ZKE_OK;

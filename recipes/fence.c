@@ -358,7 +358,8 @@ static int fence_create(fence *f, sqlite3 *db, int64_t zxid, const char *lower,
 
 /* A zke_sql_fn: make the fence, unless it is there as it is to be.  After a
  * lost reply the fence of before must be there still.  If it is not, others
- * have removed or replaced it, or this one: the fence of theirs stays. */
+ * have removed or replaced it, or this one: the fence of theirs stays.  (A first
+ * fence that others have removed leaves no trace, and is made again.) */
 static int fence_set(sqlite3 *db, int64_t zxid, void *context) {
   fence *f = context;
   int same = 0, all = 0, dropped;
@@ -472,6 +473,13 @@ static int fence_try(zke *z, void *arg) {
   zke_op op;
   zke_op_sql(&op, f->change, f);
   int rc = fence_result(f, zke_recipe_multi(z, &op, 1, NULL));
+  if (rc == ZKE_NODEEXISTS && f->unsure) {
+    zke_fail(ZKE_CONNECTIONLOSS,
+             "whether %s was fenced is not known: the reply was lost, and "
+             "others have set another fence since",
+             f->table);
+    return ZKE_IN_DOUBT;
+  }
   f->unsure = f->unsure || (rc == ZKE_CONNECTIONLOSS && f->seen >= 0);
   return rc;
 }

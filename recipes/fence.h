@@ -100,7 +100,8 @@ typedef struct zke_fence_options {
  *                      compiled in)
  *   ZKE_NOMEM, or what a durable change returns
  * After ZKE_CONNECTIONLOSS it may have been set.  If others have changed the
- * table's fence since the reply was lost, theirs stays.
+ * table's fence since the reply was lost, theirs stays.  But a first fence that
+ * they have removed by then is set again.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_fence_set(zke *z, const char *table, const char *path,
                           const zke_fence_options *options);

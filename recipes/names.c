@@ -372,10 +372,10 @@ static int names_recognise_bound(names_change *c, const bound *o) {
   }
   if (c->aimed_at != o->b.token) return c->make ? ZKE_NOT_YET : ZKE_OK;
   c->unsure = false;
-  return ZKE_LOOK_AGAIN;
+  return ZKE_NOT_MADE;
 }
 
-/* A step has lost its reply: was the change made?  ZKE_LOOK_AGAIN: no, what was
+/* A step has lost its reply: was the change made?  ZKE_NOT_MADE: no, what was
  * to go is there, or the directory is unchanged; ZKE_NOT_YET: the name is bound
  * otherwise, which decides it. */
 static int names_recognise(zke *z, void *arg) {
@@ -386,7 +386,7 @@ static int names_recognise(zke *z, void *arg) {
   int rc = zke_exists(z, c->n->r.path, NULL, NULL, &directory);
   if (rc == ZKE_OK && c->pzxid == directory.pzxid) {
     c->unsure = false;
-    return ZKE_LOOK_AGAIN;
+    return ZKE_NOT_MADE;
   }
   if (rc == ZKE_OK) rc = bound_read(z, c->path, &o, &data);
   if (rc == ZKE_OK)
@@ -437,7 +437,7 @@ static int names_look_again(names_change *c, int rc) {
   zke_limit(z, limit);
   if (found == ZKE_OK) return ZKE_OK;
   if (found == ZKE_IN_DOUBT) return ZKE_CONNECTIONLOSS;
-  if (found == ZKE_LOOK_AGAIN) return zke_recipe_restore(&kept, rc);
+  if (found == ZKE_NOT_MADE) return zke_recipe_restore(&kept, rc);
   return zke_recipe_fail(ZKE_CONNECTIONLOSS,
                          "whether the name %s was %s is not known: %s", c->path,
                          c->make ? "bound" : "unbound", kept.text);

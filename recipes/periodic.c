@@ -331,8 +331,8 @@ static int job_claim_once(zke *z, job_claim *a) {
     j->version = c.stat.version;
     j->made = c.stat.czxid;
     j->token = c.stat.mzxid;
-  } else if (a->unsure) { /* the lost try has made nothing */
-    rc = ZKE_LOOK_AGAIN;
+  } else if (a->unsure) { /* of what the lost try has made nothing stands */
+    rc = ZKE_NOT_MADE;
   } else {
     rc = job_judge(j, &c, a->force, now);
     a->next = c.filled ? job_next(j, &c) : now;
@@ -489,6 +489,10 @@ static int job_try_end(zke *z, void *arg) {
   zke_periodic *j = a->j;
   zke_op ops[2];
   int rc = job_look_end(z, a);
+  if (rc == ZKE_NOT_YET && a->unsure) {
+    a->unsure = false;
+    rc = ZKE_NOT_MADE;
+  }
   if (rc != ZKE_NOT_YET) return rc;
   zke_op_set(&ops[0], j->r.path, a->text, (int)strlen(a->text), j->version);
   zke_op_delete(&ops[1], j->running, -1);
@@ -511,7 +515,7 @@ static int job_end_run(zke_periodic *j, int status) {
   char *text = record_text(j->r.z, &j->mine);
   if (!text) return ZKE_NOMEM;
   job_end a = {.j = j, .text = text};
-  int rc = zke_retry(j->r.z, job_try_end, &a, ZKE_FOREVER);
+  int rc = zke_recipe_do(j->r.z, job_try_end, &a, ZKE_FOREVER);
   zke_free(text);
   if (rc == ZKE_LOST) {
     job_lose(j);

@@ -16,15 +16,6 @@
 #include "part/limit.h"
 #include "part/text.h"
 
-/* The last try of several has failed without an answer, so it has changed
- * nothing; but one before it has lost its reply, and may have. */
-static int support_say_unsure(void) {
-  zke_sentence kept;
-  zke_recipe_keep(&kept);
-  return zke_recipe_fail(ZKE_CONNECTIONLOSS, "a reply was lost, and then: %s",
-                         kept.text);
-}
-
 /* The deadline stands twice: as the thread's limit, so that a call of fn does
  * not wait for another writer beyond it and its grace, and as `end`, so that no
  * pause goes beyond it. */
@@ -41,8 +32,7 @@ int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms) {
     unsure |= rc == ZKE_CONNECTIONLOSS;
   }
   zke_limit(z, limit);
-  bool open = unsure && rc != ZKE_CONNECTIONLOSS && zke_recipe_is_failure(rc);
-  return open ? support_say_unsure() : rc;
+  return zke_recipe_doubt(rc, unsure);
 }
 
 /* A node to be made, as zke_create() is told it. */

@@ -1169,7 +1169,8 @@ static int phase_create_all(zke *z, const phase_start *b) {
 
 /* There is a transaction of that name.  ZKE_OK: it is the one that this call
  * began, and whose reply was lost.  ZKE_LOOK_AGAIN: it was over and is removed;
- * ZKE_NONODE, ZKE_BADVERSION: it goes by itself.  ZKE_HELD: it is under way. */
+ * ZKE_NONODE, ZKE_BADVERSION: it has gone, or is going.  ZKE_HELD: it is under
+ * way. */
 static int phase_meet(zke *z, const phase_start *b) {
   const char *path = b->t->r.path;
   char names[160];
@@ -1438,22 +1439,24 @@ static int phase_read_own(const phase_act *a, int *given, int *there) {
 
 /* A vote was refused.  ZKE_LOOK_AGAIN: others have changed what it rests on.
  * ZKE_RUNTIMEINCONSISTENCY: something else has written what T2 and T5 rely on.
- * At any moment an undecided transaction has its id at version 0, and a vote at
- * 0, or at 1 with a word. */
+ * At any moment an undecided transaction has its id at version 0, a vote at 0,
+ * or at 1 with a word, and no mark of work without one. */
 static int phase_see_meddling(const zke_two_phase *t) {
-  zke_op_result got[3] = {{0}};
+  zke_op_result got[4] = {{0}};
   phase_steps s;
-  steps_begin(&s, t->r.z, t->r.path, 3);
+  steps_begin(&s, t->r.z, t->r.path, 4);
   steps_get(&s, "id-", t->head.id);
   steps_get(&s, "decision", "");
   steps_get(&s, "vote-", t->head.sites[t->own]);
+  steps_get(&s, "work-", t->head.sites[t->own]);
   int rc =
       s.failed ? ZKE_NOMEM : zke_recipe_multi_read(t->r.z, s.ops, s.count, got);
   steps_end(&s);
   bool undecided = got[0].rc == ZKE_OK && got[1].rc == ZKE_NONODE;
   bool voted = got[2].stat.version == 1 && phase_word(got[2].data);
-  bool meddled = got[0].stat.version || (got[2].stat.version && !voted);
-  zke_results_clear(got, 3);
+  bool meddled = got[0].stat.version || (got[2].stat.version && !voted) ||
+                 (got[3].rc == ZKE_OK && got[3].len <= 0);
+  zke_results_clear(got, 4);
   if (rc != ZKE_OK) return rc;
   return undecided && meddled ? phase_meddled(t) : ZKE_LOOK_AGAIN;
 }

@@ -11,6 +11,7 @@
 #include "limit.h"
 
 #include "../support.h" /* ZKE_GRACE_MS */
+#include "text.h"
 
 /* A lost reply, and a wait for other processes that took too long: both may be
  * over at the next try. */
@@ -22,6 +23,17 @@ bool zke_recipe_is_failure(int rc) {
   return zke_recipe_is_transient(rc) || rc == ZKE_NOMEM ||
          rc == ZKE_SYSTEMERROR || rc == ZKE_CORRUPT || rc == ZKE_FULL ||
          rc == ZKE_CANCELLED;
+}
+
+/* The last try of several has failed without an answer, so it has changed
+ * nothing; but one before it has lost its reply, and may have. */
+int zke_recipe_doubt(int rc, bool unsure) {
+  zke_sentence kept;
+  if (!unsure || rc == ZKE_CONNECTIONLOSS || !zke_recipe_is_failure(rc))
+    return rc;
+  zke_recipe_keep(&kept);
+  return zke_recipe_fail(ZKE_CONNECTIONLOSS, "a reply was lost, and then: %s",
+                         kept.text);
 }
 
 /* A time after so many ms; ZKE_FOREVER where that never comes. */

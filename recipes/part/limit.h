@@ -53,6 +53,12 @@ bool zke_recipe_is_transient(int rc);
  * was made: tell ZKE_CONNECTIONLOSS instead. */
 bool zke_recipe_is_failure(int rc);
 
+/* zke_recipe_doubt - what such a failure of the last try comes to
+ *
+ *   unsure  a try before has lost its reply: then the failure is
+ *           ZKE_CONNECTIONLOSS, with its sentence behind that */
+int zke_recipe_doubt(int rc, bool unsure);
+
 /* zke_recipe_later - the later of two times */
 int64_t zke_recipe_later(int64_t a, int64_t b);
 

@@ -226,29 +226,60 @@ static int recipe_see_limit(zke *z) {
 
 /* A missing chroot is the one cause of looking again that lasts: nothing can be
  * made below it, so it is looked for.  All other causes are changes that others
- * make; the limit and a cancel end these. */
+ * make; the limit and a cancel end these.  If the chroot cannot be seen just
+ * now, the next look meets the same trouble, with its own pauses. */
 bool zke_recipe_again(zke *z, int *rc) {
   if (*rc != ZKE_LOOK_AGAIN) return false;
   *rc = recipe_see_cancel(recipe_running.r);
   if (*rc == ZKE_OK) *rc = recipe_see_limit(z);
-  if (*rc == ZKE_OK) *rc = zke_exists(z, "/", NULL, NULL, NULL);
-  if (*rc == ZKE_OK) *rc = ZKE_LOOK_AGAIN;
+  if (*rc != ZKE_OK) return false;
+  *rc = zke_exists(z, "/", NULL, NULL, NULL);
+  if (*rc == ZKE_OK || zke_recipe_is_transient(*rc)) *rc = ZKE_LOOK_AGAIN;
   return *rc == ZKE_LOOK_AGAIN;
 }
 
-/* zke_retry() repeats what may pass by itself; around it is repeated at once
- * what others have changed meanwhile.  Each such time one of them has got on,
- * so all of them do.  A deadline in the past leaves the grace. */
+/* Pause before a try that follows so many that have failed; false: there is no
+ * more, or no time for it. */
+static bool recipe_pause(zke *z, int failed, int64_t end) {
+  int64_t next = zke_now(z) + failed * ZKE_RECIPE_PAUSE_MS;
+  if (failed > ZKE_RETRIES || end <= next) return false;
+  zke_sleep(z, next);
+  return true;
+}
+
+/* Make tries until one decides.  Where others were faster one of them has got
+ * on, so the next try comes at once.  Failures that may pass by themselves are
+ * counted over all tries, and a lost reply is in doubt until a look has found
+ * that nothing was made.  That look has had its pause before it, unless the try
+ * itself has looked. */
+static int recipe_try(zke *z, int (*fn)(zke *z, void *arg), void *arg,
+                      int64_t end) {
+  int failed = 0;
+  bool unsure = false, again = true;
+  int rc = ZKE_OK;
+  while (again) {
+    rc = fn(z, arg);
+    bool settled = unsure && rc == ZKE_NOT_MADE;
+    unsure = (unsure && !settled) || rc == ZKE_CONNECTIONLOSS;
+    again = settled || zke_recipe_again(z, &rc);
+    if (!again && (rc == ZKE_NOT_MADE || zke_recipe_is_transient(rc)))
+      again = recipe_pause(z, ++failed, end);
+  }
+  return zke_recipe_doubt(rc, unsure);
+}
+
+/* A deadline in the past leaves the grace, as for zke_retry(). */
 int zke_recipe_do(zke *z, int (*fn)(zke *z, void *arg), void *arg,
                   int64_t deadline_ms) {
   int64_t limit = zke_recipe_limit(z, deadline_ms);
   if (limit == ZKE_FOREVER && deadline_ms == 0)
     zke_limit(z, zke_recipe_patience(z));
-  int rc;
-  do {
-    rc = zke_retry(z, fn, arg, deadline_ms);
-  } while (zke_recipe_again(z, &rc));
+  int rc = recipe_try(z, fn, arg, deadline_ms < limit ? deadline_ms : limit);
   zke_limit(z, limit);
+  if (rc == ZKE_NOT_MADE)
+    return zke_recipe_fail(ZKE_OPERATIONTIMEOUT,
+                           "replies were lost until the time was over; nothing "
+                           "was changed");
   return rc == ZKE_IN_DOUBT ? ZKE_CONNECTIONLOSS : rc;
 }
 

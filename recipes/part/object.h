@@ -61,8 +61,15 @@ typedef struct zke_recipe zke_recipe;
  * ZKE_LOOK_AGAIN - somebody has changed the tree between two looks: do not
  *                  guess what it was, look again (zke_recipe_again())
  * ZKE_IN_DOUBT   - a step has lost its reply, and the tree does not tell any
- *                  more whether it was made.  The sentence says why */
-enum { ZKE_NOT_YET = 1, ZKE_LOOK_AGAIN = 2, ZKE_IN_DOUBT = 3 };
+ *                  more whether it was made.  The sentence says why
+ * ZKE_NOT_MADE   - a step has lost its reply, and a look has found that it has
+ *                  changed nothing (zke_recipe_do()) */
+enum {
+  ZKE_NOT_YET = 1,
+  ZKE_LOOK_AGAIN = 2,
+  ZKE_IN_DOUBT = 3,
+  ZKE_NOT_MADE = 4
+};
 
 /* What a recipe adds to the object.  The mutex is held in each function but
  * deliver() and destroy(); members that a recipe does not need are NULL.  A
@@ -297,7 +304,8 @@ int zke_recipe_look(zke_recipe *r);
  *       ZKE_NONODE            the chroot is missing; the sentence names it
  *       ZKE_OPERATIONTIMEOUT  the thread's zke_limit() has passed
  *       ZKE_CANCELLED         the call was cancelled
- *       other codes           the file cannot be read
+ *       other codes           the file cannot be read.  (What may pass by
+ *                             itself does not stop the next look.)
  *
  * Returns true only if *rc was, and still is, ZKE_LOOK_AGAIN. */
 bool zke_recipe_again(zke *z, int *rc);
@@ -317,14 +325,15 @@ bool zke_recipe_again(zke *z, int *rc);
  *     }
  *
  * A step whose reply was lost is made again, and must first look what the lost
- * try has done.  If that has changed nothing, return ZKE_LOOK_AGAIN: the step
+ * try has done.  If that has changed nothing, return ZKE_NOT_MADE: the step
  * begins anew, without a doubt.  If nobody can tell, return ZKE_IN_DOUBT.
  *
- *   fn, arg, deadline_ms  as of zke_retry()
+ *   fn, arg, deadline_ms  as of zke_retry(); ZKE_FOREVER has no end while others
+ *                         are faster at each try
  *
- * Returns what the last try has returned, ZKE_CONNECTIONLOSS for ZKE_IN_DOUBT;
- * or why there was no try after ZKE_LOOK_AGAIN, as zke_recipe_again() says it.
- */
+ * Returns what the last try has returned, ZKE_CONNECTIONLOSS for ZKE_IN_DOUBT
+ * and as zke_retry() behind a lost reply; or why there was no try after
+ * ZKE_LOOK_AGAIN, as zke_recipe_again() says it. */
 int zke_recipe_do(zke *z, int (*fn)(zke *z, void *arg), void *arg,
                   int64_t deadline_ms);
 

@@ -58,13 +58,10 @@ static int64_t queue_patience(zke *z, int64_t deadline_ms) {
   return zke_recipe_later(deadline_ms, zke_now(z) + QUEUE_PATIENCE_MS);
 }
 
-/* What a try does not know for sure must not be tried again, so ZKE_Q_UNSURE
- * is a code that zke_retry() does not repeat. */
 int zke_q_do(zke_queue *q, int (*fn)(zke *z, void *arg), void *arg,
              int64_t deadline_ms) {
   zke *z = q->r.z;
-  int rc = zke_recipe_do(z, fn, arg, queue_patience(z, deadline_ms));
-  return rc == ZKE_Q_UNSURE ? ZKE_CONNECTIONLOSS : rc;
+  return zke_recipe_do(z, fn, arg, queue_patience(z, deadline_ms));
 }
 
 /* Forgets the path whatever becomes of the znode: the session deletes it. */
@@ -453,7 +450,7 @@ static int queue_see_user(zke *z, void *arg) {
 }
 
 /* Find out whether a step was made whose reply was lost (Q3), though the
- * deadline may have passed.  ZKE_CONNECTIONLOSS: it was not. */
+ * deadline may have passed. */
 static int queue_find_out(zke_queue *q, zke_q_step *s) {
   zke *z = q->r.z;
   queue_doubt d = {.q = q};
@@ -469,7 +466,7 @@ static int queue_find_out(zke_queue *q, zke_q_step *s) {
   if (rc == ZKE_OK && d.stat.version != q->changes) return ZKE_OK;
   if (rc == ZKE_SESSIONEXPIRED || rc == ZKE_INVALIDSTATE) return rc;
   zke_recipe_restore(&kept, ZKE_CONNECTIONLOSS);
-  return rc == ZKE_OK ? ZKE_CONNECTIONLOSS : ZKE_Q_UNSURE;
+  return rc == ZKE_OK ? ZKE_NOT_MADE : ZKE_Q_UNSURE;
 }
 
 /* Send the step once. */

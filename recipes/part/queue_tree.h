@@ -55,8 +55,8 @@ enum { ZKE_Q_ITEM_ROOM = 48 /* for a slash, the name of an item, and a NUL */ };
 enum {
   ZKE_Q_NOTHING = ZKE_NOT_YET,
   ZKE_Q_AGAIN = ZKE_LOOK_AGAIN, /* for zke_recipe_again() */
-  ZKE_Q_UNSURE,
-  ZKE_Q_WHOLE
+  ZKE_Q_UNSURE = ZKE_IN_DOUBT,
+  ZKE_Q_WHOLE = ZKE_NOT_MADE + 1
 };
 
 enum { ZKE_Q_BATCH = 256 /* the most items that one step handles */ };
@@ -257,7 +257,7 @@ void zke_q_step_free(zke_q_step *s);
  *   ZKE_Q_AGAIN  the queue's settings have changed, or it was removed, or the
  *                user znode has another version.  q knows the queue as it is
  *                now, and what the step rests on has to be read again
- *   ZKE_CONNECTIONLOSS, ZKE_OPERATIONTIMEOUT  zke_q_do() tries again
+ *   ZKE_NOT_MADE, ZKE_OPERATIONTIMEOUT  zke_q_do() tries again
  *   ZKE_SQL      one of the caller's operations was refused (code)
  *   other codes  what zke_multi() says to the operations */
 int zke_q_change(zke_queue *q, zke_q_step *s);

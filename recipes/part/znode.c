@@ -143,6 +143,19 @@ int zke_recipe_ensure_above(zke *z, const char *path, int mode,
   return rc;
 }
 
+/* Make a place, and what is missing above it: at once, since what must not wait
+ * for others is to be made whole.  ZKE_NONODE: that has gone again. */
+static int znode_make_place(zke *z, znode_place *p, const char *text) {
+  int rc = ZKE_NONODE;
+  for (int i = 0; i < 2 && rc == ZKE_NONODE; i++) {
+    int above = i ? zke_recipe_ensure_above(z, p->path, p->mode, 0) : ZKE_OK;
+    if (above != ZKE_OK) return above;
+    rc = zke_create(z, p->path, text, (int)strlen(text), ZKE_OPEN_ACL, p->mode,
+                    NULL, &p->stat);
+  }
+  return rc;
+}
+
 /* One step: see what a place is, or take it over, or make it, and what is
  * missing above it.  Others may do the same, and what was made above may go
  * again before the place is made, as an empty container does.  A step whose
@@ -161,13 +174,8 @@ static int znode_see_to(zke *z, void *arg) {
   if (rc == ZKE_NODEEXISTS)
     rc = zke_set(z, p->path, text, len, p->stat.version, &p->stat);
   else
-    rc = zke_create(z, p->path, text, len, ZKE_OPEN_ACL, p->mode, NULL,
-                    &p->stat);
+    rc = znode_make_place(z, p, text);
   zke_free(text);
-  if (rc == ZKE_NONODE) {
-    rc = zke_recipe_ensure_above(z, p->path, p->mode, 0);
-    if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
-  }
   return zke_recipe_faster(rc);
 }
 
@@ -282,22 +290,32 @@ int zke_creation_find(zke *z, zke_creation *c) {
   return rc;
 }
 
+static int znode_create_one(zke *z, zke_creation *c) {
+  int rc = zke_create(z, c->given, c->data, c->len, ZKE_OPEN_ACL, c->mode,
+                      &c->path, &c->stat);
+  c->unsure = rc == ZKE_CONNECTIONLOSS;
+  return rc;
+}
+
 /* One step.  After one whose reply was lost it looks first: making a second
  * znode would leave the first behind for the rest of the session.
  *
- * A directory that is missing is made, and the znode tried again: the directory
- * is a container, which may go whenever it is empty.  The create comes before
+ * A directory that is missing is made, and the znode after it: the directory is
+ * a container, which may go whenever it is empty.  The create comes before
  * any look at the directory, because most of the time it is there. */
 static int znode_try_create(zke *z, void *arg) {
   zke_creation *c = arg;
-  int rc = c->unsure ? zke_creation_find(z, c) : ZKE_NONODE;
-  if (rc != ZKE_NONODE) return rc;
-  rc = zke_create(z, c->given, c->data, c->len, ZKE_OPEN_ACL, c->mode, &c->path,
-                  &c->stat);
-  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
+  int rc;
+  if (c->unsure) {
+    rc = zke_creation_find(z, c);
+    c->unsure = rc != ZKE_NONODE;
+    return rc == ZKE_NONODE ? ZKE_NOT_MADE : rc;
+  }
+  rc = znode_create_one(z, c);
   if (rc != ZKE_NONODE) return rc;
   rc = zke_recipe_place(z, c->directory, c->place, ZKE_CONTAINER, NULL, 0);
-  return rc == ZKE_OK ? ZKE_LOOK_AGAIN : rc;
+  if (rc == ZKE_OK) rc = znode_create_one(z, c);
+  return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
 }
 
 /* zke_creation_find(), as zke_retry() calls it. */
