@@ -991,3 +991,72 @@ TEST(no_object_is_refused) {
     ck_assert_msg(rc == ZKE_BADARGUMENTS, "%s: %d", f->name, rc);
   }
 }
+
+/* ---- a step ---- */
+
+/* What the tries of a step return, in turn; the last one again and again. */
+typedef struct script {
+  const int *codes;
+  int count, tries;
+} script;
+
+static int play(zke *of, void *arg) {
+  script *s = arg;
+  (void)of;
+  int now = s->tries++ < s->count ? s->tries - 1 : s->count - 1;
+  return zke_fail(s->codes[now], "as the script says");
+}
+
+enum { L = ZKE_CONNECTIONLOSS, T = ZKE_OPERATIONTIMEOUT, SHORT = 4 };
+
+static const struct {
+  const char *what;
+  int codes[SHORT], count, rc, tries;
+} scripts[] = {
+    {"others are faster", {ZKE_LOOK_AGAIN, ZKE_LOOK_AGAIN, 0}, 3, 0, 3},
+    {"lost, and not made", {L, ZKE_NOT_MADE, 0}, 3, 0, 3},
+    {"no doubt is left", {L, ZKE_NOT_MADE, ZKE_FULL}, 3, ZKE_FULL, 3},
+    {"a doubt is left", {L, ZKE_FULL}, 2, L, 2},
+    {"others do not settle it", {L, ZKE_LOOK_AGAIN, ZKE_FULL}, 3, L, 3},
+    {"a refusal is an answer", {L, ZKE_HELD}, 2, ZKE_HELD, 2},
+    {"nobody can tell", {L, ZKE_IN_DOUBT}, 2, L, 2},
+    {"lost each time", {L}, 1, L, ZKE_RETRIES + 1},
+    {"busy each time", {T}, 1, T, ZKE_RETRIES + 1},
+    {"not made each time", {ZKE_NOT_MADE}, 1, T, ZKE_RETRIES + 1}};
+
+/* Which codes end a step, what they come to, and after how many tries. */
+TEST_LOOP(a_step_is_made_until_it_is_decided, 0,
+          (int)(sizeof scripts / sizeof *scripts)) {
+  script s = {scripts[_i].codes, scripts[_i].count, 0};
+  z = test_open(test_path("db"));
+  int rc = zke_recipe_do(z, play, &s, ZKE_FOREVER);
+  ck_assert_msg(rc == scripts[_i].rc, "%s: %d", scripts[_i].what, rc);
+  ck_assert_int_eq(s.tries, scripts[_i].tries);
+  ck_ok(zke_close(z));
+}
+
+/* What looks again and again at lost replies has an end without a deadline. */
+TEST(replies_that_are_always_lost_end_a_step) {
+  static const int codes[] = {L, ZKE_NOT_MADE, L, ZKE_NOT_MADE, L, ZKE_NOT_MADE,
+                              L, ZKE_NOT_MADE, L, ZKE_NOT_MADE, L, ZKE_NOT_MADE,
+                              L, ZKE_NOT_MADE, L, ZKE_NOT_MADE, L, ZKE_NOT_MADE,
+                              L, ZKE_NOT_MADE, L, ZKE_NOT_MADE, 0};
+  script s = {codes, (int)(sizeof codes / sizeof *codes), 0};
+  z = test_open(test_path("db"));
+  ck_rc(zke_recipe_do(z, play, &s, ZKE_FOREVER), L);
+  ck_assert_int_eq(s.tries, 2 * ZKE_RETRIES + 1);
+  ck_ok(zke_close(z));
+}
+
+/* Others that are faster each time end it, too: by the time that any call has,
+ * where the step was given none. */
+TEST(others_that_are_always_faster_end_a_step) {
+  static const int codes[] = {ZKE_LOOK_AGAIN};
+  script s = {codes, 1, 0};
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = 100};
+  ck_ok(zke_open(test_path("db"), &o, &z));
+  ck_rc(zke_recipe_do(z, play, &s, 0), T);
+  ck_says("others changed the tree at each look");
+  ck_assert_int_gt(s.tries, 1);
+  ck_ok(zke_close(z));
+}

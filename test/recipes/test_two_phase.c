@@ -1435,45 +1435,6 @@ TEST(a_vote_that_is_never_quick_enough_ends) {
   close_two();
 }
 
-enum { TIRELESS_MS = 3000 };
-static int64_t tireless_until;
-
-/* At each look the coordinator's znode goes, or comes again. */
-static void coordinator_changes(void) {
-  if (zke_now(intruder) > tireless_until) return;
-  if (zke_delete(intruder, TX "/coordinator", -1) != ZKE_OK)
-    ck_ok(zke_create(intruder, TX "/coordinator", "", 0, ZKE_OPEN_ACL,
-                     ZKE_EPHEMERAL, NULL, NULL));
-  act_between(1, coordinator_changes);
-}
-
-/* The list of what is pending ends with the time that any call has, also if a
- * transaction is another one at each look. */
-TEST(a_list_of_what_never_stays_ends) {
-  zke_strings *names = NULL;
-  open_two_patient(100);
-  begin_two(site_names, 2);
-  ck_ok(zke_two_phase_abort(callers, "why"));
-  for (int i = 0; i < 2; i++) {
-    ck_ok(zke_create(intruder, i ? TX "/ack-a" : TX "/ack-b", "", 0,
-                     ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
-  }
-  int64_t began = zke_now(intruder);
-  tireless_until = began + TIRELESS_MS;
-  coordinator_changes();
-  int rc = zke_two_phase_pending(caller, BASE, NULL, NULL, NULL, &names);
-  acted();
-  ck_rc(rc, ZKE_OPERATIONTIMEOUT);
-  ck_says("others changed the tree at each look");
-  ck_assert_int_lt(zke_now(intruder) - began, TIRELESS_MS);
-  zke_delete(intruder, TX "/coordinator", -1);
-  ck_ok(zke_two_phase_pending(intruder, BASE, NULL, NULL, NULL, &names));
-  ck_assert_int_eq(names->count, 0);
-  zke_free(names);
-  end_two();
-  close_two();
-}
-
 /* What the site's next process does while the first one stands still in its
  * vote: it finds the transaction aborted, undoes what there is, and
  * acknowledges. */
