@@ -358,8 +358,8 @@ static int fence_create(fence *f, sqlite3 *db, int64_t zxid, const char *lower,
 
 /* A zke_sql_fn: make the fence, unless it is there as it is to be.  After a
  * lost reply the fence of before must be there still.  If it is not, others
- * have removed or replaced it, or this one: the fence of theirs stays.  (A first
- * fence that others have removed leaves no trace, and is made again.) */
+ * have removed or replaced it, or this one: the fence of theirs stays.  (A
+ * first fence that others have removed leaves no trace, and is made again.) */
 static int fence_set(sqlite3 *db, int64_t zxid, void *context) {
   fence *f = context;
   int same = 0, all = 0, dropped;

@@ -328,8 +328,8 @@ bool zke_recipe_again(zke *z, int *rc);
  * try has done.  If that has changed nothing, return ZKE_NOT_MADE: the step
  * begins anew, without a doubt.  If nobody can tell, return ZKE_IN_DOUBT.
  *
- *   fn, arg, deadline_ms  as of zke_retry(); ZKE_FOREVER has no end while others
- *                         are faster at each try
+ *   fn, arg, deadline_ms  as of zke_retry(); ZKE_FOREVER has no end while
+ *                         others are faster at each try
  *
  * Returns what the last try has returned, ZKE_CONNECTIONLOSS for ZKE_IN_DOUBT
  * and as zke_retry() behind a lost reply; or why there was no try after
