@@ -444,6 +444,7 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   for (int64_t n = one_in(6) ? 1 + below(3) : 0; n > 0; n--)
     add_at_step(p, 'Q', some(3000));
   if (one_in(6)) plan_one(p, CALL_probe, 200);
+  if (one_in(6)) k->notices = 1;
 }
 
 /* ---- as a string ---- */
