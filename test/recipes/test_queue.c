@@ -1778,7 +1778,7 @@ TEST(a_burial_that_looks_for_a_name_is_cancelled) {
   zke_free(list);
   ck_ok(zke_set(own, entry, "a", 1, -1, NULL)); /* it is exhausted */
   meddle_next(1, cancel_late);
-  int rc = zke_queue_take(cancelled, ZKE_FOREVER, &item);
+  int rc = zke_queue_take(cancelled, zke_now(own) + 20000, &item);
   meddle_at = 0;
   ck_rc(rc, ZKE_CANCELLED);
   ck_assert_int_eq(size_of(cancelled).dead, LETTERS);
