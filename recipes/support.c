@@ -24,10 +24,8 @@ int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms) {
   int64_t end = deadline_ms < limit ? deadline_ms : limit;
   int rc = fn(z, arg);
   bool unsure = rc == ZKE_CONNECTIONLOSS;
-  for (int i = 1; i <= ZKE_RETRIES && zke_recipe_is_transient(rc); i++) {
-    int64_t next = zke_now(z) + i * ZKE_RECIPE_PAUSE_MS;
-    if (end <= next) break;
-    zke_sleep(z, next);
+  int failed = 0;
+  while (zke_recipe_is_transient(rc) && zke_recipe_pause(z, ++failed, end)) {
     rc = fn(z, arg);
     unsure |= rc == ZKE_CONNECTIONLOSS;
   }

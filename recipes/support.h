@@ -186,9 +186,9 @@ enum {
  *                end; 0 for one try that waits as any call does
  *
  * Returns what fn returned last.  If a try before that has lost its reply, and
- * the last one has failed for want of time, memory or disk (also ZKE_CORRUPT
- * and ZKE_SYSTEMERROR), it returns ZKE_CONNECTIONLOSS: the change may have been
- * made.
+ * the last one has failed for want of time, memory or disk (also ZKE_CORRUPT,
+ * ZKE_SYSTEMERROR and ZKE_CANCELLED), it returns ZKE_CONNECTIONLOSS: the change
+ * may have been made.
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 typedef int (*zke_retry_fn)(zke *z, void *arg);
 ZKE_API int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms);

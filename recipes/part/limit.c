@@ -10,7 +10,7 @@
  * have limits of their own.  Begin with zke_recipe_limit(). */
 #include "limit.h"
 
-#include "../support.h" /* ZKE_GRACE_MS */
+#include "../support.h" /* ZKE_GRACE_MS, ZKE_RETRIES */
 #include "text.h"
 
 /* A lost reply, and a wait for other processes that took too long: both may be
@@ -34,6 +34,14 @@ int zke_recipe_doubt(int rc, bool unsure) {
   zke_recipe_keep(&kept);
   return zke_recipe_fail(ZKE_CONNECTIONLOSS, "a reply was lost, and then: %s",
                          kept.text);
+}
+
+bool zke_recipe_pause(zke *z, int failed, int64_t end_ms) {
+  if (failed > ZKE_RETRIES) return false;
+  int64_t next = zke_now(z) + failed * ZKE_RECIPE_PAUSE_MS;
+  if (end_ms <= next) return false;
+  zke_sleep(z, next);
+  return true;
 }
 
 /* A time after so many ms; ZKE_FOREVER where that never comes. */

@@ -59,6 +59,14 @@ bool zke_recipe_is_failure(int rc);
  *           ZKE_CONNECTIONLOSS, with its sentence behind that */
 int zke_recipe_doubt(int rc, bool unsure);
 
+/* zke_recipe_pause - sleep before a try that follows failed ones
+ *
+ *   failed  so many; each pause is longer than the one before
+ *   end_ms  of zke_now(): no pause goes beyond it
+ *
+ * Returns false if there is to be no more try, or no time for it. */
+bool zke_recipe_pause(zke *z, int failed, int64_t end_ms);
+
 /* zke_recipe_later - the later of two times */
 int64_t zke_recipe_later(int64_t a, int64_t b);
 

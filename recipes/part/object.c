@@ -238,15 +238,6 @@ bool zke_recipe_again(zke *z, int *rc) {
   return *rc == ZKE_LOOK_AGAIN;
 }
 
-/* Pause before a try that follows so many that have failed; false: there is no
- * more, or no time for it. */
-static bool recipe_pause(zke *z, int failed, int64_t end) {
-  int64_t next = zke_now(z) + failed * ZKE_RECIPE_PAUSE_MS;
-  if (failed > ZKE_RETRIES || end <= next) return false;
-  zke_sleep(z, next);
-  return true;
-}
-
 /* Make tries until one decides.  Where others were faster one of them has got
  * on, so the next try comes at once.  Failures that may pass by themselves are
  * counted over all tries, and a lost reply is in doubt until a look has found
@@ -263,7 +254,7 @@ static int recipe_try(zke *z, int (*fn)(zke *z, void *arg), void *arg,
     unsure = (unsure && !settled) || rc == ZKE_CONNECTIONLOSS;
     again = settled || zke_recipe_again(z, &rc);
     if (!again && (rc == ZKE_NOT_MADE || zke_recipe_is_transient(rc)))
-      again = recipe_pause(z, ++failed, end);
+      again = zke_recipe_pause(z, ++failed, end);
   }
   return zke_recipe_doubt(rc, unsure);
 }

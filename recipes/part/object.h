@@ -54,8 +54,8 @@ extern "C" {
 
 typedef struct zke_recipe zke_recipe;
 
-/* What a function inside a recipe returns besides ZKE_OK and an error.  Neither
- * leaves the recipe: no caller of the program ever sees them.
+/* What a function inside a recipe returns besides ZKE_OK and an error.  None of
+ * them leaves the recipe: no caller of the program ever sees one.
  *
  * ZKE_NOT_YET    - what is waited for has not come: sleep
  * ZKE_LOOK_AGAIN - somebody has changed the tree between two looks: do not

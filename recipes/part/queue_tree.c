@@ -7,7 +7,7 @@
  *   - After zke_q_ready() the queue exists, and this object stands in it with
  *     its user znode.
  *   - zke_q_change() has made the step if it returns ZKE_OK.  After any other
- *     code than ZKE_Q_UNSURE the step was not made.
+ *     code than ZKE_Q_UNSURE, or that the session has ended, it was not made.
  *
  * The order in which zke_q_ready() works:
  *

@@ -253,7 +253,7 @@ void zke_q_step_free(zke_q_step *s);
  * If the reply is lost, this finds out whether the step was made.
  *
  * Returns ZKE_OK: it was made.  ZKE_Q_UNSURE: nobody knows.  After any other
- * code it was not made:
+ * code, but that the session has ended, it was not made:
  *   ZKE_Q_AGAIN  the queue's settings have changed, or it was removed, or the
  *                user znode has another version.  q knows the queue as it is
  *                now, and what the step rests on has to be read again

@@ -290,6 +290,7 @@ int zke_creation_find(zke *z, zke_creation *c) {
   return rc;
 }
 
+/* Send the creation once. */
 static int znode_create_one(zke *z, zke_creation *c) {
   int rc = zke_create(z, c->given, c->data, c->len, ZKE_OPEN_ACL, c->mode,
                       &c->path, &c->stat);

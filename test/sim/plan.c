@@ -443,6 +443,7 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   k->pages = one_in(6) ? pages[below(6)] : 0;
   for (int64_t n = one_in(6) ? 1 + below(3) : 0; n > 0; n--)
     add_at_step(p, 'Q', some(3000));
+  /* what came later stands last: all above is drawn as before */
   if (one_in(6)) plan_one(p, CALL_probe, 200);
   if (one_in(6)) k->notices = 1;
 }
