@@ -3606,13 +3606,43 @@ static int wal_make_name(store *s) {
   return rc;
 }
 
+/* Where the liveness file says whether the log is in doubt: 0, or it is. */
+enum { WAL_DOUBT_AT = 0 };
+
+/* Leave word whether a sync of the log has failed, or its process may die in
+ * one, so that nobody can rely on the log until it was written once more. */
+static void wal_note_doubt(store *s, bool doubt) {
+  int64_t word = doubt;
+  if (!s->memory && !s->readonly)
+    s->os.pwrite(s->os.context, s->live_fd, &word, sizeof word, WAL_DOUBT_AT);
+}
+
+/* Is there such a word, or can it not be read? */
+static bool wal_read_doubt(const store *s) {
+  int64_t word = 0;
+  if (s->memory) return false;
+  int64_t n = s->live_fd < 0 ? -1
+                             : s->os.pread(s->os.context, s->live_fd, &word,
+                                           sizeof word, WAL_DOUBT_AT);
+  return n != (int64_t)sizeof word || word != 0;
+}
+
 /* Make durable what is in the log's file, and its name.  SQLite, too, goes on
- * where the directory cannot be synced; a durable COMMIT asks before.  After a
- * sync that failed no change may be acknowledged by this log (health_). */
+ * where the directory cannot be synced; a durable COMMIT asks before.
+ *
+ * After a sync that failed no change may be acknowledged by this log (health_).
+ * The system takes for written then what is not on the disk, and tells the
+ * error to nobody who opens the file later.  So there is a word before the
+ * sync, in case the process dies before it has seen to that, and it stays where
+ * the sync fails.  A word that was there before is another's: one sync does not
+ * settle that (db_trust_log()). */
 static int wal_make_durable(wal_log *l, int flags) {
+  bool before = wal_read_doubt(l->s);
   wal_make_name(l->s);
+  if (!before) wal_note_doubt(l->s, true);
   int rc = l->file.real->xSync(l->file.f, flags);
   if (rc != SQLITE_OK) health_worsen(l->s, HEALTH_IN_DOUBT);
+  if (rc == SQLITE_OK && !before) wal_note_doubt(l->s, false);
   return rc;
 }
 
@@ -5442,6 +5472,24 @@ static int db_renew_log(store *s) {
                    s->name, sqlite3_errstr(rc), rc);
 }
 
+/* The same, with the gate held and outside of a transaction; then all can rely
+ * on the log again. */
+static int db_write_log_again(store *s) {
+  int rc = db_begin_write(s);
+  if (rc == ZKE_OK) rc = db_renew_log(s);
+  int ended = db_end(s);
+  if (rc == ZKE_OK) rc = ended;
+  if (rc == ZKE_OK) wal_note_doubt(s, false);
+  return rc;
+}
+
+/* Before a durable commit or a checkpoint relies on the log: if a process has
+ * died in a sync of it, which may have failed, all of it is written once more.
+ * The gate is held, so the word is of no process that still is in its sync. */
+static int db_trust_log(store *s) {
+  return wal_read_doubt(s) ? db_write_log_again(s) : ZKE_OK;
+}
+
 /* Copy the log into the database, so that the next writer begins the log
  * anew.  Only with the gate held: in SQLite up to 3.51.2 a checkpoint that
  * races a writer can drop commits (P12).  Of writers that know no gate
@@ -5460,7 +5508,9 @@ static int db_checkpoint(store *s, bool truncate) {
   if (s->deadline)
     s->deadline = host_now(s) + base_min(patience * ZKE_MS, s->busy);
   truncate = truncate || s->wal_pages > 2 * ZKE_CHECKPOINT_PAGES;
-  int rc = sqlite3_wal_checkpoint_v2(
+  int rc = db_trust_log(s);
+  if (rc != ZKE_OK) return rc;
+  rc = sqlite3_wal_checkpoint_v2(
       s->db, "main",
       truncate ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_RESTART, NULL,
       NULL);
@@ -5540,7 +5590,6 @@ enum { SIDE_GATE = 0 };
 
 /* Where the hints are in the liveness file. */
 enum {
-  SIDE_DOUBT_AT = 0,   /* 1: a sync of the log may have failed; else 0 */
   SIDE_SWEEP_AT = 8,   /* boottime of the last sweep, ns */
   SIDE_ZXID_AT = 16,   /* zxid of the last change */
   SIDE_FILES_AT = 24,  /* which files that sweep has looked at */
@@ -5667,18 +5716,6 @@ static int64_t side_read_hint(store *s, int64_t at) {
 static bool side_write_hint(store *s, int64_t at, int64_t stamp) {
   return s->os.pwrite(s->os.context, s->live_fd, &stamp, sizeof stamp, at) ==
          (int64_t)sizeof stamp;
-}
-
-/* With the gate held: leave word whether a sync of the log has failed, or its
- * process may die in one, so that nobody can rely on the log until it was
- * written once more. */
-static void side_note_doubt(store *s, bool doubt) {
-  if (!s->memory) side_write_hint(s, SIDE_DOUBT_AT, doubt);
-}
-
-/* Is there such a word, or can it not be read? */
-static bool side_read_doubt(store *s) {
-  return !s->memory && side_read_hint(s, SIDE_DOUBT_AT) != 0;
 }
 
 /* Read how far the zxids had come, and where the last epoch begins; 0: the file
@@ -6879,7 +6916,7 @@ static int gate_enter(store *s, zke *z, bool full) {
 static void gate_leave(store *s) {
   lease_extend(s);
   if (s->memory) return;
-  if (health_needs_recovery(s) && guard_is_intact(s)) side_note_doubt(s, true);
+  if (health_needs_recovery(s) && guard_is_intact(s)) wal_note_doubt(s, true);
   if (s->counted && guard_is_intact(s)) side_write_counts(s);
   if (health_lost_fds(s)) return;
   s->os.lock_range(s->os.context, s->gate_fd, SIDE_GATE, SIDE_DUTY,
@@ -6994,14 +7031,10 @@ static int txn_not_usable(const store *s) {
  * the log only the part before what was lost. */
 static int txn_settle_log(store *s) {
   int rc = db_set_synchronous(s, true);
-  if (rc == ZKE_OK) rc = db_begin_write(s);
-  if (rc == ZKE_OK) rc = db_renew_log(s);
-  int ended = db_end(s);
-  if (rc == ZKE_OK) rc = ended;
+  if (rc == ZKE_OK) rc = db_write_log_again(s);
   if (rc == ZKE_OK) health_mend(s, HEALTH_BROKEN, HEALTH_IN_DOUBT);
   if (rc == ZKE_OK) rc = db_checkpoint(s, true);
   if (rc == ZKE_OK) health_mend(s, HEALTH_IN_DOUBT, HEALTH_GOOD);
-  if (s->health == HEALTH_GOOD) side_note_doubt(s, false);
   return rc;
 }
 
@@ -7149,6 +7182,7 @@ static int txn_start(txn *t, store *s, zke *z, bool full, bool guessed) {
   t->wake.a = t->overflowed.a = t->ended.a = t->kept.a = &s->a;
   s->quota_noted.len = s->quota_sure; /* what a failed one has noted goes */
   int rc = s->memory ? ZKE_OK : db_set_synchronous(s, full);
+  if (rc == ZKE_OK && full) rc = db_trust_log(s);
   if (rc == ZKE_OK) rc = db_begin_write(s);
   if (rc == ZKE_OK) rc = txn_read_meta(t);
   if (rc != ZKE_OK) txn_abort(t);
@@ -7666,17 +7700,15 @@ static int txn_try(store *s, zke *z, enum txn_class want, txn_body body,
  * does a transaction of the program's own connection or the removal of the
  * tables: they leave word before. */
 
-/* Before such a COMMIT; true: there was a word before, which is to stay.  The
- * program may have closed descriptors since its transaction began. */
-static bool txn_expect_death(store *s) {
-  bool intact = guard_is_intact(s), before = !intact || side_read_doubt(s);
-  if (intact) side_note_doubt(s, true);
-  return before;
+/* Before such a COMMIT.  The program may have closed descriptors since its
+ * transaction began. */
+static void txn_expect_death(store *s) {
+  if (guard_is_intact(s)) wal_note_doubt(s, true);
 }
 
 /* After it. */
-static void txn_outlive(store *s, bool before) {
-  if (!before && s->health == HEALTH_GOOD) side_note_doubt(s, false);
+static void txn_outlive(store *s) {
+  if (s->health == HEALTH_GOOD && guard_is_intact(s)) wal_note_doubt(s, false);
 }
 
 /* ---- compaction ----
@@ -7710,14 +7742,14 @@ static int txn_give_up(const zke *z) {
  * log into it, also of what a failure has left there.  A reader that is in the
  * way by then has it done later. */
 static int txn_vacuum(store *s, zke *z) {
-  bool before = txn_expect_death(s);
+  txn_expect_death(s);
   sqlite3_progress_handler(s->db, TXN_STEPS, txn_is_late, z);
   int sqlite_rc = db_vacuum(s);
   sqlite3_progress_handler(s->db, 0, NULL, NULL);
   int rc = sqlite_rc == SQLITE_INTERRUPT
                ? txn_give_up(z)
                : txn_outcome(s, sqlite_rc, false, "compacting");
-  txn_outlive(s, before);
+  txn_outlive(s);
   if (health_is_broken(s)) return rc;
   char cause[BASE_SENTENCE];
   base_keep(cause);
@@ -10568,7 +10600,7 @@ static void sess_unlink_orphan(void *arg, const char *name) {
  * While any process has the database open, nobody sees that commit.  The next
  * process to open the database recovers the log and takes the commit for made.
  * Its zxid is above the noted one.  A commit without a zxid leaves the doubt
- * mark instead (side_note_doubt()).  The same mark is left after a failed sync.
+ * mark instead (wal_note_doubt()).  The same mark is left after a failed sync.
  * The process that recovers may use SQLite alone, so every store compares when
  * it opens.
  *
@@ -10576,10 +10608,10 @@ static void sess_unlink_orphan(void *arg, const char *name) {
  * more (db_renew_log), which a read-only store cannot. */
 static int sess_sync_log(store *s, int64_t zxid, int64_t known) {
   int rc = ZKE_OK;
-  bool doubt = side_read_doubt(s);
+  bool doubt = wal_read_doubt(s);
   if (doubt || zxid > known)
     rc = s->readonly ? db_sync_log(s) : db_renew_log(s);
-  if (rc == ZKE_OK && doubt && !s->readonly) side_note_doubt(s, false);
+  if (rc == ZKE_OK && doubt && !s->readonly) wal_note_doubt(s, false);
   s->index.serving = rc == ZKE_OK; /* from here on see shm_recover() */
   return rc;
 }
@@ -17702,14 +17734,17 @@ static int api_drop_history(store *s) {
 static int api_drop_tables(store *s) {
   int rc = db_set_synchronous(s, true);
   if (rc == ZKE_OK) rc = wal_make_name(s);
+  if (rc == ZKE_OK) rc = db_trust_log(s);
   if (rc == ZKE_OK) rc = db_begin_write(s);
   if (rc == ZKE_OK) rc = store_may_drop(s);
   if (rc == ZKE_OK) rc = api_drop_history(s);
   if (rc == ZKE_OK) rc = schema_drop_outbox(s);
   if (rc == ZKE_OK) rc = sql_exec(s, schema_drop, "dropping the tables");
-  bool before = txn_expect_death(s);
-  if (rc == ZKE_OK) rc = txn_commit_sqlite(s, true);
-  txn_outlive(s, before);
+  if (rc == ZKE_OK) {
+    txn_expect_death(s);
+    rc = txn_commit_sqlite(s, true);
+    txn_outlive(s);
+  }
   if (rc == ZKE_OK) {
     db_checkpoint(s, true);
     return rc;
@@ -17794,6 +17829,7 @@ static int api_begin_guest(zke *z, sqlite3 *db) {
   if (rc == ZKE_OK) rc = gate_enter(s, z, true);
   if (rc != ZKE_OK) return rc;
   if (s->durability != ZKE_DURABLE_NONE) rc = wal_make_name(s);
+  if (rc == ZKE_OK) rc = db_trust_log(s);
   int sqlite_rc = rc == ZKE_OK ? app_begin_guest(s, db) : SQLITE_OK;
   if (sqlite_rc != SQLITE_OK)
     rc = app_guest_error(s, db, sqlite_rc, "BEGIN");
@@ -17816,9 +17852,9 @@ static int api_end_guest(zke *z, sqlite3 *db, bool commit, const char *call) {
                      "%s() of what this thread has not begun by "
                      "zke_sql_begin()",
                      call);
-  bool before = commit && txn_expect_death(s);
+  if (commit) txn_expect_death(s);
   int rc = app_end_guest(s, db, commit);
-  if (commit) txn_outlive(s, before);
+  if (commit) txn_outlive(s);
   char cause[BASE_SENTENCE];
   base_keep(cause);
   app_forget_ends(s);

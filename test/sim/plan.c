@@ -230,6 +230,29 @@ static void chain_failed_sync(plan *p, plan_fault f, int slot, int64_t style) {
   add_after(p, 'C', -1, 3000, style);
 }
 
+/* The sync of a commit fails, and its process dies before it can see to that,
+ * while others live, who mostly hear nothing of it; and a cut, when some of
+ * them have committed behind it. */
+static void chain_unheard(plan *p) {
+  plan_fault f = somewhere(p, 'e', NULL, 0);
+  f.call = CALL_dsync;
+  f.at = 2 + below(20);
+  f.arg = EIO;
+  if (!one_in(4)) p->k.medium |= 4;
+  add(p, f);
+  add(p, (plan_fault){.kind = 'k',
+                      .slot = f.slot,
+                      .call = CALL_any,
+                      .at = 2 + below(3),
+                      .follows = true});
+  add(p, (plan_fault){.kind = 'C',
+                      .slot = -1,
+                      .call = CALL_any,
+                      .at = 300 + below(1500),
+                      .arg = below(CUT_STYLES),
+                      .follows = true});
+}
+
 /* A death inside a sync or a write, maybe of all, so that nobody has the file
  * open, and a cut: at any time, or about when the next has opened the file, has
  * shown what is in it, and has made nothing yet. */
@@ -446,6 +469,7 @@ void plan_make(plan *p, uint64_t seed, int processes) {
   /* what came later stands last: all above is drawn as before */
   if (one_in(6)) plan_one(p, CALL_probe, 200);
   if (one_in(6)) k->notices = 1;
+  if (one_in(3)) chain_unheard(p);
 }
 
 /* ---- as a string ---- */
