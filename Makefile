@@ -89,8 +89,8 @@ RECIPE_HEADERS := $(wildcard recipes/*.h recipes/*/*.h)
 PUBLIC_HEADERS := zkembed.h $(wildcard recipes/*.h) recipes/engine/compose.h \
   recipes/engine/zookeeper.h
 # What recipes are made of, the lowest layer first.
-RECIPE_PARTS = part/text part/limit support part/object part/znode part/view \
-  part/entry part/deadlock part/party part/line part/queue_tree \
+RECIPE_PARTS = part/text part/doubt part/limit support part/object part/znode \
+  part/view part/entry part/deadlock part/party part/line part/queue_tree \
   part/queue_item part/queue_list
 RECIPE_OBJECTS = $(RECIPE_SOURCES:%.c=$(BUILD)/%.o)
 RECIPE_ARCHIVE = $(BUILD)/libzkembed-recipes.a

@@ -287,10 +287,10 @@ static int barrier_resolve(zke *z, barrier_change *c) {
   if (!c->unsure) return ZKE_NOT_MADE;
   rc = barrier_recognise(c);
   if (rc != ZKE_LOOK_AGAIN) return rc;
-  zke_fail(ZKE_CONNECTIONLOSS,
-           "the reply was lost: the barrier %s may have been set and removed",
-           c->b->r.path);
-  return ZKE_IN_DOUBT;
+  return zke_recipe_in_doubt(
+      "the reply was lost: the barrier %s may have been "
+      "set and removed",
+      c->b->r.path);
 }
 
 /* The step: node and twin come at once.  The directory is a container, which
@@ -311,7 +311,7 @@ static int barrier_try_set(zke *z, void *arg) {
   zke_op_create(&ops[0], c->b->node, c->text, c->len, ZKE_OPEN_ACL, c->b->mode);
   zke_op_create(&ops[1], c->twin, "", 0, ZKE_OPEN_ACL, c->b->mode);
   rc = zke_recipe_multi(z, ops, 2, results);
-  c->unsure = rc == ZKE_CONNECTIONLOSS;
+  c->unsure = zke_recipe_is_lost(rc);
   c->token = results[0].stat.czxid;
   zke_results_clear(results, 2);
   return rc == ZKE_NODEEXISTS ? barrier_recognise(c) : zke_recipe_faster(rc);
@@ -357,7 +357,7 @@ static int barrier_try_remove(zke *z, void *arg) {
     rc = ZKE_NOT_MADE;
   } else if (there) {
     rc = barrier_delete(z, c, &s);
-    if (rc == ZKE_CONNECTIONLOSS) c->lost = s.stat.czxid;
+    if (zke_recipe_is_lost(rc)) c->lost = s.stat.czxid;
   } else if (rc == ZKE_OK || rc == ZKE_NONODE) {
     rc = c->lost ? ZKE_OK : ZKE_NONODE;
   }

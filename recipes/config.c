@@ -260,7 +260,7 @@ int zke_config_cancel(zke_config *config) {
  * without one, the change is made again, since the last one wins anyway.
  *
  * The deadline may end this before it is known what a try has done whose reply
- * was lost.  Then a change with a version has one more look (config_settle()).
+ * was lost.  Then a change with a version has one more look (zke_recipe_settle()).
  * Where that does not tell, and for a change without a version, the call is
  * ZKE_CONNECTIONLOSS: never a code that says that nothing was changed. */
 
@@ -280,11 +280,10 @@ typedef struct config_change {
  * have changed it so that nobody can tell whether the change was made.  It is
  * not made again, or it could set a node that somebody has made since. */
 static int config_unknown(const config_change *c) {
-  zke_fail(ZKE_CONNECTIONLOSS,
-           "whether %s was set is not known: the reply was lost, and others "
-           "have changed or deleted it since",
-           c->path);
-  return ZKE_IN_DOUBT;
+  return zke_recipe_in_doubt(
+      "whether %s was set is not known: the reply was "
+      "lost, and others have changed or deleted it since",
+      c->path);
 }
 
 /* After a lost reply of a change with a version: is the node as that change
@@ -325,12 +324,10 @@ static int config_not_guarded(const config_change *c, const char *guard) {
   if (!c->unsure)
     return zke_recipe_fail(ZKE_LOST, "%s was not set: the guard %s is not held",
                            c->path, guard);
-  zke_fail(
-      ZKE_CONNECTIONLOSS,
-      "whether %s was set is not known: the reply was lost, and by now the "
-      "guard %s is not held",
+  return zke_recipe_in_doubt(
+      "whether %s was set is not known: the reply was "
+      "lost, and by now the guard %s is not held",
       c->path, guard);
-  return ZKE_IN_DOUBT;
 }
 
 /* Do it in one step with its guards, none of which may fail. */
@@ -346,7 +343,7 @@ static int config_do_guarded(zke *z, config_change *c, const zke_op *op) {
     c->stat = results[n].stat;
     size_t held = 0;
     while (held < n && results[held].rc == ZKE_OK) held++;
-    if (rc != ZKE_OK && rc != ZKE_CONNECTIONLOSS && held < n)
+    if (rc != ZKE_OK && !zke_recipe_is_lost(rc) && held < n)
       rc = config_not_guarded(c, c->guards[held].path);
     zke_results_clear(results, (int)n + 1);
   }
@@ -370,7 +367,7 @@ static int config_make(zke *z, config_change *c) {
   zke_op op;
   zke_op_create(&op, c->path, c->data, c->len, ZKE_OPEN_ACL, ZKE_PERSISTENT);
   int rc = config_do(z, c, &op);
-  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
+  c->unsure |= zke_recipe_is_lost(rc);
   if (rc != ZKE_NONODE) return zke_recipe_faster(rc);
   rc = zke_recipe_ensure_above(z, c->path, ZKE_PERSISTENT, ZKE_FOREVER);
   return rc == ZKE_OK ? ZKE_LOOK_AGAIN : rc;
@@ -400,28 +397,8 @@ static int config_try_set(zke *z, void *arg) {
   if (rc != ZKE_OK) return rc;
   zke_op_set(&op, c->path, c->data, c->len, c->version);
   rc = config_do(z, c, &op);
-  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
+  c->unsure |= zke_recipe_is_lost(rc);
   return any && rc == ZKE_NONODE ? config_make(z, c) : rc;
-}
-
-/* The last try has failed with rc, and one before it, or it, may have made the
- * change. */
-static int config_settle(zke *z, config_change *c, int rc) {
-  zke_sentence kept;
-  if (!c->unsure || !zke_recipe_is_failure(rc)) return rc;
-  if (c->version == -1 && rc == ZKE_CONNECTIONLOSS) return rc;
-  zke_recipe_keep(&kept);
-  if (c->version != -1) {
-    int64_t limit = zke_recipe_allow(z);
-    int found = zke_retry(z, config_recognise, c, ZKE_FOREVER);
-    zke_limit(z, limit);
-    if (found == ZKE_OK || found == ZKE_BADVERSION) return found;
-    if (found == ZKE_IN_DOUBT) return ZKE_CONNECTIONLOSS;
-    if (found == ZKE_NOT_MADE) return zke_recipe_restore(&kept, rc);
-  }
-  return zke_recipe_fail(ZKE_CONNECTIONLOSS,
-                         "whether %s was set is not known: %s", c->path,
-                         kept.text);
 }
 
 /* Guards only look: what one of them changed would refuse its repetition. */
@@ -463,7 +440,8 @@ int zke_config_set_guarded(zke_config *config, const char *name,
   if (*name && !path) rc = zke_recipe_fail(ZKE_NOMEM, "no memory for a path");
   if (rc == ZKE_OK) rc = config_check_guards(guards, count);
   if (rc == ZKE_OK) rc = zke_recipe_do(r->z, config_try_set, &c, deadline_ms);
-  rc = config_settle(r->z, &c, rc);
+  if (c.unsure && c.version != -1)
+    rc = zke_recipe_settle(r->z, rc, config_recognise, &c, c.path, "set");
   zke_free(path);
   if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
   return zke_recipe_leave(r, rc);

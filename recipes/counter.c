@@ -287,7 +287,7 @@ static int counter_write(counter_change *g, int32_t version) {
   }
   bool faster = results[0].rc == ZKE_BADVERSION; /* somebody was */
   zke_results_clear(results, 2);
-  g->unsure = rc == ZKE_CONNECTIONLOSS;
+  g->unsure = zke_recipe_is_lost(rc);
   rc = zke_recipe_faster(rc);
   if (rc == ZKE_LOOK_AGAIN && !faster) c->writing = false; /* has it gone? */
   return rc;
@@ -299,12 +299,11 @@ static int counter_recognise(counter_change *g) {
   zke_counter *c = g->c;
   zke_stat stat;
   int rc = zke_exists(c->r.z, c->writer, NULL, NULL, &stat);
-  if (rc == ZKE_NONODE) {
-    zke_fail(ZKE_CONNECTIONLOSS,
-             "the counter %s was deleted: whether it had counted is unknown",
-             c->r.path);
-    return ZKE_IN_DOUBT;
-  }
+  if (rc == ZKE_NONODE)
+    return zke_recipe_in_doubt(
+        "the counter %s was deleted: whether it had "
+        "counted is unknown",
+        c->r.path);
   if (rc != ZKE_OK) return rc;
   g->unsure = false;
   if (stat.version == c->version) return ZKE_NOT_MADE;

@@ -473,14 +473,13 @@ static int fence_try(zke *z, void *arg) {
   zke_op op;
   zke_op_sql(&op, f->change, f);
   int rc = fence_result(f, zke_recipe_multi(z, &op, 1, NULL));
-  if (rc == ZKE_NODEEXISTS && f->unsure) {
-    zke_fail(ZKE_CONNECTIONLOSS,
-             "whether %s was fenced is not known: the reply was lost, and "
-             "others have set another fence since",
-             f->table);
-    return ZKE_IN_DOUBT;
-  }
-  f->unsure = f->unsure || (rc == ZKE_CONNECTIONLOSS && f->seen >= 0);
+  if (rc == ZKE_NODEEXISTS && f->unsure)
+    return zke_recipe_in_doubt(
+        "whether %s was fenced is not known: the reply "
+        "was lost, and others have set another fence "
+        "since",
+        f->table);
+  f->unsure |= zke_recipe_is_lost(rc) && f->seen >= 0;
   return rc;
 }
 

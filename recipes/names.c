@@ -35,7 +35,7 @@
  * also if only other names were changed.
  *
  * If no time is left for a repetition there is one more look
- * (names_look_again).
+ * (zke_recipe_settle()).
  *
  * If the process dies before the step nothing has changed; after it the change
  * is made.
@@ -304,7 +304,7 @@ static int names_multi(names_change *c, const bound *old, const char *twin) {
     zke_op_create(&ops[n++], c->twin, "", 0, ZKE_OPEN_ACL, c->mode);
   }
   int rc = zke_recipe_multi(c->n->r.z, ops, n, results);
-  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
+  c->unsure |= zke_recipe_is_lost(rc);
   if (rc == ZKE_OK && c->make) c->made = results[n - 2].stat.czxid;
   zke_results_clear(results, n);
   return zke_recipe_faster(rc);
@@ -357,11 +357,10 @@ static int names_try_free(names_change *c) {
 /* A step has lost its reply, and the name is free. */
 static int names_recognise_free(const names_change *c) {
   if (!c->make) return ZKE_OK;
-  zke_fail(ZKE_CONNECTIONLOSS,
-           "the reply was lost: the name %s may have been bound and unbound, "
-           "or it was never bound",
-           c->path);
-  return ZKE_IN_DOUBT;
+  return zke_recipe_in_doubt(
+      "the reply was lost: the name %s may have been "
+      "bound and unbound, or it was never bound",
+      c->path);
 }
 
 /* The same for a name that is bound. */
@@ -424,31 +423,15 @@ static int names_try(zke *z, void *arg) {
   return rc;
 }
 
-/* A change has failed with rc behind a lost reply, mostly since its time is
- * over.  What was made after all is a success: a caller that binds again would
- * find its own binding in the way. */
-static int names_look_again(names_change *c, int rc) {
-  zke_sentence kept;
-  zke *z = c->n->r.z;
-  if (!zke_recipe_is_failure(rc)) return rc;
-  zke_recipe_keep(&kept);
-  int64_t limit = zke_recipe_allow(z);
-  int found = zke_retry(z, names_recognise, c, ZKE_FOREVER);
-  zke_limit(z, limit);
-  if (found == ZKE_OK) return ZKE_OK;
-  if (found == ZKE_IN_DOUBT) return ZKE_CONNECTIONLOSS;
-  if (found == ZKE_NOT_MADE) return zke_recipe_restore(&kept, rc);
-  return zke_recipe_fail(ZKE_CONNECTIONLOSS,
-                         "whether the name %s was %s is not known: %s", c->path,
-                         c->make ? "bound" : "unbound", kept.text);
-}
-
 /* Change, until that is decided. */
 static int names_do(names_change *c, const void *value, int len,
                     int64_t deadline_ms) {
   int rc = c->make ? names_text(c, value, len) : ZKE_OK;
   if (rc == ZKE_OK) rc = zke_recipe_do(c->n->r.z, names_try, c, deadline_ms);
-  if (c->unsure && rc != ZKE_OK) rc = names_look_again(c, rc);
+  /* a caller that binds again would find its own binding in the way */
+  if (c->unsure && rc != ZKE_OK)
+    rc = zke_recipe_settle(c->n->r.z, rc, names_recognise, c, c->path,
+                           c->make ? "bound" : "unbound");
   zke_free(c->text);
   zke_free(c->twin);
   return rc;

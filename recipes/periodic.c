@@ -346,7 +346,7 @@ static int job_claim_once(zke *z, job_claim *a) {
   record_free(&c);
   /* What the tries before have made was seen.  Where this one has only looked,
    * or buried somebody, it has made no claim. */
-  a->unsure = wrote && rc == ZKE_CONNECTIONLOSS;
+  a->unsure = wrote && zke_recipe_is_lost(rc);
   return zke_recipe_faster(rc);
 }
 
@@ -497,7 +497,7 @@ static int job_try_end(zke *z, void *arg) {
   zke_op_set(&ops[0], j->r.path, a->text, (int)strlen(a->text), j->version);
   zke_op_delete(&ops[1], j->running, -1);
   rc = zke_recipe_multi(z, ops, 2, NULL);
-  a->unsure = a->unsure || rc == ZKE_CONNECTIONLOSS;
+  a->unsure |= zke_recipe_is_lost(rc);
   if (rc != ZKE_BADVERSION && rc != ZKE_NONODE) return rc;
   rc = job_look_end(z, a);
   return rc == ZKE_NOT_YET ? ZKE_LOST : rc;

@@ -83,7 +83,7 @@ static int node_make(zke_persistent_node *n) {
     node_change(n, PRESENT, stat.czxid);
     return ZKE_LOOK_AGAIN;
   }
-  n->unsure = n->unsure || rc == ZKE_CONNECTIONLOSS;
+  n->unsure |= zke_recipe_is_lost(rc);
   if (rc == ZKE_NONODE)
     rc =
         zke_recipe_ensure_above(n->r.z, n->r.path, ZKE_PERSISTENT, ZKE_FOREVER);

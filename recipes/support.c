@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "part/doubt.h"
 #include "part/limit.h"
 #include "part/text.h"
 
@@ -23,11 +24,11 @@ int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms) {
   int64_t limit = zke_recipe_limit(z, deadline_ms);
   int64_t end = deadline_ms < limit ? deadline_ms : limit;
   int rc = fn(z, arg);
-  bool unsure = rc == ZKE_CONNECTIONLOSS;
+  bool unsure = zke_recipe_is_lost(rc);
   int failed = 0;
   while (zke_recipe_is_transient(rc) && zke_recipe_pause(z, ++failed, end)) {
     rc = fn(z, arg);
-    unsure |= rc == ZKE_CONNECTIONLOSS;
+    unsure |= zke_recipe_is_lost(rc);
   }
   zke_limit(z, limit);
   return zke_recipe_doubt(rc, unsure);

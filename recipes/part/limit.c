@@ -13,29 +13,6 @@
 #include "../support.h" /* ZKE_GRACE_MS, ZKE_RETRIES */
 #include "text.h"
 
-/* A lost reply, and a wait for other processes that took too long: both may be
- * over at the next try. */
-bool zke_recipe_is_transient(int rc) {
-  return rc == ZKE_CONNECTIONLOSS || rc == ZKE_OPERATIONTIMEOUT;
-}
-
-bool zke_recipe_is_failure(int rc) {
-  return zke_recipe_is_transient(rc) || rc == ZKE_NOMEM ||
-         rc == ZKE_SYSTEMERROR || rc == ZKE_CORRUPT || rc == ZKE_FULL ||
-         rc == ZKE_CANCELLED;
-}
-
-/* The last try of several has failed without an answer, so it has changed
- * nothing; but one before it has lost its reply, and may have. */
-int zke_recipe_doubt(int rc, bool unsure) {
-  zke_sentence kept;
-  if (!unsure || rc == ZKE_CONNECTIONLOSS || !zke_recipe_is_failure(rc))
-    return rc;
-  zke_recipe_keep(&kept);
-  return zke_recipe_fail(ZKE_CONNECTIONLOSS, "a reply was lost, and then: %s",
-                         kept.text);
-}
-
 bool zke_recipe_pause(zke *z, int failed, int64_t end_ms) {
   if (failed > ZKE_RETRIES) return false;
   int64_t next = zke_now(z) + failed * ZKE_RECIPE_PAUSE_MS;

@@ -43,22 +43,6 @@ int64_t zke_recipe_grace(zke *z);
 
 enum { ZKE_RECIPE_PAUSE_MS = 5 /* before the first new try */ };
 
-/* zke_recipe_is_transient - may the same call succeed if it is made again? */
-bool zke_recipe_is_transient(int rc);
-
-/* zke_recipe_is_failure - did a call end without an answer?
- *
- * Memory, time or the disk failed, or the call was cancelled.  Such a code says
- * nothing of the tree.  After a lost reply it leaves open whether the change
- * was made: tell ZKE_CONNECTIONLOSS instead. */
-bool zke_recipe_is_failure(int rc);
-
-/* zke_recipe_doubt - what such a failure of the last try comes to
- *
- *   unsure  a try before has lost its reply: then the failure is
- *           ZKE_CONNECTIONLOSS, with its sentence behind that */
-int zke_recipe_doubt(int rc, bool unsure);
-
 /* zke_recipe_pause - sleep before a try that follows failed ones
  *
  *   failed  so many; each pause is longer than the one before

@@ -861,7 +861,7 @@ static int line_try_leap(zke *z, void *arg) {
     results[0].path = NULL;
   }
   zke_results_clear(results, n);
-  j->made.unsure = j->made.unsure || rc == ZKE_CONNECTIONLOSS;
+  j->made.unsure |= zke_recipe_is_lost(rc);
   return rc;
 }
 
@@ -969,7 +969,7 @@ static int line_bequeath(zke *z, line_legacy *y, const zke_op_result *heir) {
   zke_op_delete(&ops[n++], y->l->znode, -1);
   if (rc == ZKE_OK) zke_op_delete(&ops[n++], y->word, -1);
   rc = zke_recipe_multi(z, ops, n, results);
-  y->unsure = y->unsure || rc == ZKE_CONNECTIONLOSS;
+  y->unsure |= zke_recipe_is_lost(rc);
   bool faster = rc == ZKE_BADVERSION || results[3].rc == ZKE_NONODE;
   zke_results_clear(results, n);
   return faster ? ZKE_LOOK_AGAIN : rc;

@@ -251,7 +251,7 @@ static int recipe_try(zke *z, int (*fn)(zke *z, void *arg), void *arg,
   while (again) {
     rc = fn(z, arg);
     bool settled = unsure && rc == ZKE_NOT_MADE;
-    unsure = (unsure && !settled) || rc == ZKE_CONNECTIONLOSS;
+    unsure = (unsure && !settled) || zke_recipe_is_lost(rc);
     again = settled || zke_recipe_again(z, &rc);
     if (!again && (rc == ZKE_NOT_MADE || zke_recipe_is_transient(rc)))
       again = zke_recipe_pause(z, ++failed, end);
@@ -271,7 +271,24 @@ int zke_recipe_do(zke *z, int (*fn)(zke *z, void *arg), void *arg,
     return zke_recipe_fail(ZKE_OPERATIONTIMEOUT,
                            "replies were lost until the time was over; nothing "
                            "was changed");
-  return rc == ZKE_IN_DOUBT ? ZKE_CONNECTIONLOSS : rc;
+  return zke_recipe_told(rc);
+}
+
+/* A look that fails itself leaves it open. */
+int zke_recipe_settle(zke *z, int rc, int (*look)(zke *z, void *arg), void *arg,
+                      const char *path, const char *what) {
+  zke_sentence kept;
+  if (!zke_recipe_is_failure(rc)) return rc;
+  zke_recipe_keep(&kept);
+  int64_t limit = zke_recipe_allow(z);
+  int found = zke_retry(z, look, arg, ZKE_FOREVER);
+  zke_limit(z, limit);
+  if (found == ZKE_OK || found == ZKE_BADVERSION) return found;
+  if (found == ZKE_NOT_MADE) return zke_recipe_restore(&kept, rc);
+  if (found != ZKE_IN_DOUBT)
+    found = zke_recipe_in_doubt("whether %s was %s is not known: %s", path,
+                                what, kept.text);
+  return zke_recipe_told(found);
 }
 
 int zke_recipe_faster(int rc) {
@@ -461,19 +478,8 @@ bool zke_recipe_has_ended(zke_recipe *r, int rc) {
  * That the store is busy, that its disk fails or that a server is away says
  * nothing about what the object holds. */
 static bool recipe_is_out(int rc) {
-  switch (rc) {
-    case ZKE_OK:
-    case ZKE_OPERATIONTIMEOUT:
-    case ZKE_CONNECTIONLOSS:
-    case ZKE_SYSTEMERROR:
-    case ZKE_NOMEM:
-    case ZKE_FULL:
-    case ZKE_CORRUPT:
-    case ZKE_MISUSE: /* in the function of a batch */
-      return false;
-    default:
-      return true;
-  }
+  bool batch = rc == ZKE_MISUSE; /* in its function */
+  return rc != ZKE_OK && !batch && !zke_recipe_is_failure(rc);
 }
 
 /* Enter a call that has begun, with the handle's state.  On failure it is over,

@@ -46,6 +46,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "doubt.h"
 #include "zkembed.h"
 
 #ifdef __cplusplus
@@ -60,16 +61,9 @@ typedef struct zke_recipe zke_recipe;
  * ZKE_NOT_YET    - what is waited for has not come: sleep
  * ZKE_LOOK_AGAIN - somebody has changed the tree between two looks: do not
  *                  guess what it was, look again (zke_recipe_again())
- * ZKE_IN_DOUBT   - a step has lost its reply, and the tree does not tell any
- *                  more whether it was made.  The sentence says why
- * ZKE_NOT_MADE   - a step has lost its reply, and a look has found that it has
- *                  changed nothing (zke_recipe_do()) */
-enum {
-  ZKE_NOT_YET = 1,
-  ZKE_LOOK_AGAIN = 2,
-  ZKE_IN_DOUBT = 3,
-  ZKE_NOT_MADE = 4
-};
+ *
+ * doubt.h has two more, for steps that have lost their reply. */
+enum { ZKE_NOT_YET = 1, ZKE_LOOK_AGAIN = 2 };
 
 /* What a recipe adds to the object.  The mutex is held in each function but
  * deliver() and destroy(); members that a recipe does not need are NULL.  A
@@ -336,6 +330,20 @@ bool zke_recipe_again(zke *z, int *rc);
  * ZKE_LOOK_AGAIN, as zke_recipe_again() says it. */
 int zke_recipe_do(zke *z, int (*fn)(zke *z, void *arg), void *arg,
                   int64_t deadline_ms);
+
+/* zke_recipe_settle - look a last time what has become of a change that failed
+ * with rc behind a lost reply, though the deadline may have passed
+ *
+ *   rc    of the change, with its sentence; an answer of the tree is returned
+ *         as it is, without a look
+ *   look  as zke_retry() calls it: ZKE_OK it was made, ZKE_NOT_MADE,
+ *         ZKE_BADVERSION it was not since others were faster, ZKE_IN_DOUBT
+ *   path, what  for the sentence: "whether <path> was <what> is not known"
+ *
+ * Returns ZKE_OK, ZKE_BADVERSION, rc with its sentence where nothing was made,
+ * or ZKE_CONNECTIONLOSS. */
+int zke_recipe_settle(zke *z, int rc, int (*look)(zke *z, void *arg), void *arg,
+                      const char *path, const char *what);
 
 /* zke_recipe_faster - what a refused step comes to whose conditions held when
  * it was decided: ZKE_NONODE, ZKE_NODEEXISTS and ZKE_BADVERSION are

@@ -465,7 +465,7 @@ static int queue_find_out(zke_queue *q, zke_q_step *s) {
   s->zxid = d.stat.mzxid;
   if (rc == ZKE_OK && d.stat.version != q->changes) return ZKE_OK;
   if (rc == ZKE_SESSIONEXPIRED || rc == ZKE_INVALIDSTATE) return rc;
-  zke_recipe_restore(&kept, ZKE_CONNECTIONLOSS);
+  zke_recipe_restore(&kept, zke_recipe_told(ZKE_IN_DOUBT));
   return rc == ZKE_OK ? ZKE_NOT_MADE : ZKE_Q_UNSURE;
 }
 
@@ -478,7 +478,7 @@ static int queue_try_step(zke_queue *q, zke_q_step *s) {
     return ZKE_SQL;
   }
   s->zxid = s->results[ZKE_Q_OP_USER].stat.mzxid;
-  if (rc == ZKE_CONNECTIONLOSS) rc = queue_find_out(q, s);
+  if (zke_recipe_is_lost(rc)) rc = queue_find_out(q, s);
   if (rc == ZKE_OK) q->changes = zke_next_version(q->changes);
   return rc;
 }

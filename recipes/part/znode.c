@@ -294,7 +294,7 @@ int zke_creation_find(zke *z, zke_creation *c) {
 static int znode_create_one(zke *z, zke_creation *c) {
   int rc = zke_create(z, c->given, c->data, c->len, ZKE_OPEN_ACL, c->mode,
                       &c->path, &c->stat);
-  c->unsure = rc == ZKE_CONNECTIONLOSS;
+  c->unsure = zke_recipe_is_lost(rc);
   return rc;
 }
 
@@ -520,7 +520,7 @@ static int znode_try_create_all(zke *z, void *arg) {
   if (rc != ZKE_NONODE) return rc;
   zke_results_clear(c->made, c->count);
   rc = zke_recipe_multi(z, c->ops, c->count, c->made);
-  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
+  c->unsure |= zke_recipe_is_lost(rc);
   return rc;
 }
 
