@@ -213,9 +213,10 @@ static int config_await(zke_config *c, int64_t deadline_ms) {
 }
 
 /* Only one call may wait with an object, since what it waits for is a member of
- * the object. */
-static int config_wait(zke_config *config, const char *wanted, int64_t since,
-                       int64_t deadline_ms, int64_t *out) {
+ * the object.  It waits for a change of one number, which the caller knows: so
+ * nothing is missed between two calls. */
+int zke_config_wait(zke_config *config, const char *name, int64_t since,
+                    int64_t deadline_ms, int64_t *now_out) {
   int rc = zke_recipe_enter_by((zke_recipe *)config, deadline_ms);
   if (rc != ZKE_OK) return rc;
   zke_recipe *r = &config->v.r;
@@ -225,26 +226,13 @@ static int config_wait(zke_config *config, const char *wanted, int64_t since,
     return zke_recipe_leave(r, rc);
   }
   config->waiting = true;
-  config->wanted = wanted;
+  config->wanted = name;
   config->since = since;
   rc = config_await(config, deadline_ms);
-  if (rc == ZKE_OK && out) *out = config_current(config);
+  if (rc == ZKE_OK && now_out) *now_out = config_current(config);
   config->waiting = false;
   config->wanted = NULL;
   return zke_recipe_leave(r, rc);
-}
-
-/* Both wait for a change of one number, which the caller knows: so nothing is
- * missed between two calls. */
-int zke_config_wait(zke_config *config, int64_t revision, int64_t deadline_ms,
-                    int64_t *revision_out) {
-  return config_wait(config, NULL, revision, deadline_ms, revision_out);
-}
-
-int zke_config_wait_node(zke_config *config, const char *name, int64_t mzxid,
-                         int64_t deadline_ms, int64_t *mzxid_out) {
-  if (!name) return zke_recipe_fail(ZKE_BADARGUMENTS, "the name is NULL");
-  return config_wait(config, name, mzxid, deadline_ms, mzxid_out);
 }
 
 /* Takes no lock of the object, which the call that is to be cancelled may

@@ -231,31 +231,31 @@ ZKE_API int zke_config_list(zke_config *config, const char *name,
  * it, more with every change seen.  Of this object only.  Threads: any. */
 ZKE_API int64_t zke_config_revision(zke_config *config);
 
-/* zke_config_wait      - wait until the revision is greater than this one; 0:
- *                        until started, which is done where that is missing
- * zke_config_wait_node - wait until a node's mzxid is not this one; 0: until it
- *                        is there
+/* zke_config_wait - wait until something has changed
  *
  * Example: a loop that does something after each change of anything.
  *
  *     int64_t revision = 0;
- *     while (zke_config_wait(config, revision, deadline, &revision) == ZKE_OK)
+ *     while (zke_config_wait(config, NULL, revision, deadline, &revision) ==
+ *            ZKE_OK)
  *       printf("revision %lld\n", (long long)revision);
  *
+ *   name, since  NULL: until the revision is greater than this one; 0: until
+ *                started, which is done where that is missing.
+ *                A node: until its mzxid is not this one; 0: until it is there
  *   deadline_ms  of zke_now(); ZKE_FOREVER
+ *   now_out      out, may be NULL: the revision, or the mzxid, 0 where the node
+ *                has gone
  *
- * Return ZKE_OK, or
+ * Returns ZKE_OK, or
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence says what did not
  *                         change
  *   ZKE_CANCELLED         zke_config_cancel()
  *   ZKE_MISUSE            another thread waits with this object
  *   ZKE_INVALIDSTATE      the session has ended
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
-ZKE_API int zke_config_wait(zke_config *config, int64_t revision,
-                            int64_t deadline_ms, int64_t *revision_out);
-ZKE_API int zke_config_wait_node(zke_config *config, const char *name,
-                                 int64_t mzxid, int64_t deadline_ms,
-                                 int64_t *mzxid_out);
+ZKE_API int zke_config_wait(zke_config *config, const char *name, int64_t since,
+                            int64_t deadline_ms, int64_t *now_out);
 
 /* zke_config_cancel - the call with a deadline that another thread has running
  *                     on the object returns ZKE_CANCELLED, or what it has come

@@ -1027,9 +1027,7 @@ typedef struct waiter {
 
 static void *wait_there(void *arg) {
   waiter *w = arg;
-  w->rc = w->name ? zke_config_wait_node(w->c, w->name, w->since, w->deadline,
-                                         &w->out)
-                  : zke_config_wait(w->c, w->since, w->deadline, &w->out);
+  w->rc = zke_config_wait(w->c, w->name, w->since, w->deadline, &w->out);
   snprintf(w->sentence, sizeof w->sentence, "%s", zke_errmsg());
   __atomic_store_n(&w->done, 1, __ATOMIC_RELEASE);
   return NULL;
@@ -1054,7 +1052,7 @@ TEST(waits_for_a_revision) {
   plant(z);
   zke_config *c = make(y, 0, NULL);
   ck_assert_int_eq(zke_config_revision(c), 0);
-  ck_ok(zke_config_wait(c, 0, zke_now(y), &revision)); /* starts */
+  ck_ok(zke_config_wait(c, NULL, 0, zke_now(y), &revision)); /* starts */
   ck_assert_int_eq(revision, 1);
   wait_begin(&w, c, NULL, revision);
   ck_until(watching(z) == 1, 5000);
@@ -1064,13 +1062,13 @@ TEST(waits_for_a_revision) {
   ck_ok(wait_end(&w));
   ck_assert_int_eq(w.out, 2);
   ck_assert_str_eq(in_memory(c, "db/host"), "b");
-  ck_ok(zke_config_wait(c, 1, zke_now(y), NULL));
+  ck_ok(zke_config_wait(c, NULL, 1, zke_now(y), NULL));
   int64_t begin = zke_now(y);
-  ck_rc(zke_config_wait(c, 2, begin + 30, NULL), ZKE_OPERATIONTIMEOUT);
+  ck_rc(zke_config_wait(c, NULL, 2, begin + 30, NULL), ZKE_OPERATIONTIMEOUT);
   ck_says(ROOT);
   ck_assert_int_ge(zke_now(y), begin + 30);
   put(z, ROOT, "x"); /* known only to the file: a last look finds it */
-  ck_ok(zke_config_wait(c, 2, 0, NULL));
+  ck_ok(zke_config_wait(c, NULL, 2, 0, NULL));
   zke_config_free(c);
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
@@ -1084,7 +1082,7 @@ TEST(waits_for_a_node) {
   plant(z);
   zke_config *c = started(y, 0, NULL);
   ck_ok(zke_config_get(c, "db/host", NULL, NULL, &stat));
-  ck_ok(zke_config_wait_node(c, "db/host", 0, zke_now(y), NULL));
+  ck_ok(zke_config_wait(c, "db/host", 0, zke_now(y), NULL));
   wait_begin(&w, c, "db/host", stat.mzxid);
   put(z, ROOT "/db/port", "7");
   ck_until(strcmp(in_memory(c, "db/port"), "7") == 0, 5000);
@@ -1096,7 +1094,7 @@ TEST(waits_for_a_node) {
   drop(z, ROOT "/db/host");
   ck_ok(wait_end(&w));
   ck_assert_int_eq(w.out, 0);
-  ck_rc(zke_config_wait_node(c, "db/host", 0, zke_now(y) + 10, NULL),
+  ck_rc(zke_config_wait(c, "db/host", 0, zke_now(y) + 10, NULL),
         ZKE_OPERATIONTIMEOUT);
   ck_says(ROOT "/db/host");
   zke_config_free(c);
@@ -1111,13 +1109,13 @@ TEST(cancel_ends_one_wait) {
   waiter w;
   zke_config *c = started(z, 0, NULL);
   wait_begin(&w, c, NULL, 1);
-  while (zke_config_wait(c, 0, 0, NULL) == ZKE_OK) test_pause();
-  ck_rc(zke_config_wait(c, 0, 0, NULL), ZKE_MISUSE);
+  while (zke_config_wait(c, NULL, 0, 0, NULL) == ZKE_OK) test_pause();
+  ck_rc(zke_config_wait(c, NULL, 0, 0, NULL), ZKE_MISUSE);
   ck_until(zke_config_cancel(c) == ZKE_OK, 10000);
   ck_rc(wait_end(&w), ZKE_CANCELLED);
   ck_assert_ptr_nonnull(strstr(w.sentence, ROOT));
   ck_rc(zke_config_cancel(c), ZKE_IDLE); /* and the next is not hit */
-  ck_ok(zke_config_wait(c, 0, soon(z), NULL));
+  ck_ok(zke_config_wait(c, NULL, 0, soon(z), NULL));
   zke_config_free(c);
   ck_ok(zke_close(z));
 }
@@ -1136,7 +1134,7 @@ TEST(nothing_is_current_after_the_sessions_end) {
   ck_rc(wait_end(&w), ZKE_INVALIDSTATE);
   ck_assert_str_eq(h.text, "LOST ");
   ck_rc(zke_config_get(c, "", &data, NULL, NULL), ZKE_INVALIDSTATE);
-  ck_rc(zke_config_wait(c, 0, 0, NULL), ZKE_INVALIDSTATE);
+  ck_rc(zke_config_wait(c, NULL, 0, 0, NULL), ZKE_INVALIDSTATE);
   ck_rc(zke_config_start(c), ZKE_INVALIDSTATE);
   ck_rc(zke_config_set(c, "x", "", 0, -1, 0, NULL), ZKE_INVALIDSTATE);
   ck_assert_int_eq(zke_config_revision(c), 0);
@@ -1414,7 +1412,6 @@ TEST(bad_arguments) {
   ck_rc(zke_config_list(c, "", &tree), ZKE_MISUSE);
   ck_rc(zke_config_get(c, NULL, NULL, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_config_list(c, "", NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_config_wait_node(c, NULL, 0, 0, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_config_set(c, NULL, "", 0, -1, 0, NULL), ZKE_BADARGUMENTS);
   zke_config_free(NULL);
   zke_config_free(c);
@@ -1435,11 +1432,11 @@ static int use(zke *z) {
   zke_config *c = NULL;
   int64_t revision = 0;
   int rc = zke_config_new(z, ROOT, &o, &c);
-  if (rc == ZKE_OK) rc = zke_config_wait(c, 0, zke_now(z) + 1000, &revision);
+  if (rc == ZKE_OK)
+    rc = zke_config_wait(c, NULL, 0, zke_now(z) + 1000, &revision);
   if (rc == ZKE_OK)
     rc = zke_config_set(c, "a/b", "1", 1, -1, ZKE_FOREVER, NULL);
-  if (rc == ZKE_OK)
-    rc = zke_config_wait_node(c, "a/b", 0, zke_now(z) + 1000, NULL);
+  if (rc == ZKE_OK) rc = zke_config_wait(c, "a/b", 0, zke_now(z) + 1000, NULL);
   if (rc == ZKE_OK) rc = zke_config_get(c, "a/b", NULL, NULL, NULL);
   if (rc == ZKE_OK && !h.ready) rc = ZKE_SYSTEMERROR;
   zke_config_free(c);
@@ -1480,7 +1477,7 @@ TEST(the_last_value_reaches_all_processes) {
     int rc = zke_open(db, NULL, &z);
     if (rc == ZKE_OK) rc = zke_config_new(z, ROOT, NULL, &c);
     for (char *data = NULL; rc == ZKE_OK;) {
-      rc = zke_config_wait(c, revision, zke_now(z) + test_patience(10000),
+      rc = zke_config_wait(c, NULL, revision, zke_now(z) + test_patience(10000),
                            &revision);
       if (rc == ZKE_OK) rc = zke_config_get(c, "n", &data, NULL, NULL);
       bool last = rc == ZKE_OK && strcmp(data, "50") == 0;

@@ -369,7 +369,7 @@ static void hear_config(zke_config *x, int event, const zke_config_node *before,
   heard(x);
 }
 OBJECT(config, zke_config_new(of, "/config", &o, &x),
-       zke_config_wait_node(x, "a", 0, soon(), NULL))
+       zke_config_wait(x, "a", 0, soon(), NULL))
 BEGINS(config, zke_config_start(x))
 static void others_configure(void) {
   ck_ok(zke_ensure_path(other, "/config", ZKE_PERSISTENT, soon()));
@@ -516,7 +516,7 @@ TEST_LOOP(freed_by_its_listener, 0, KINDS) {
 }
 
 BLOCKS(two, zke_group_wait(x, 2, soon()))
-BLOCKS(other_node, zke_config_wait_node(x, "b", 0, soon(), NULL))
+BLOCKS(other_node, zke_config_wait(x, "b", 0, soon(), NULL))
 
 /* Calls whose first look tells something, and that go on to wait. */
 static const kind telling[] = {

@@ -929,8 +929,8 @@ static void read_config(zke *z, void *arg) {
   (void)arg;
   zke_lab_spare();
   if (!went(z, zke_config_new(z, "/config", NULL, &config))) return;
-  while (value < '3' &&
-         went(z, zke_config_wait(config, revision, ZKE_FOREVER, &revision))) {
+  while (value < '3' && went(z, zke_config_wait(config, NULL, revision,
+                                                ZKE_FOREVER, &revision))) {
     char *data = NULL;
     int rc = zke_config_get(config, "a", &data, NULL, NULL);
     if (rc != ZKE_NONODE && !went(z, rc)) break;
