@@ -19,6 +19,8 @@
  *   two-phase each transaction has one outcome, the one that its votes ask for
  *
  *   KILLS=n   how many faults of all kinds; 200
+ *   LOSSES=n  go on until so many requests and replies were lost: of every few
+ *             changes one is, and other faults come now and then; 0
  *   SEED=n    printed; which fault comes when follows from it
  *   SERVER=zookeeper   instead of zke
  *   SERVERS=n          an ensemble of n servers of ZooKeeper, up to 5: of those
@@ -541,6 +543,39 @@ static void do_harm(void) {
   }
 }
 
+/* How many requests and replies were lost so far. */
+static long lost_so_far(void) {
+  long lost = 0;
+  for (int i = 0; i < scene.proxies; i++) lost += proxy_lost(&scene.way[i]);
+  return lost;
+}
+
+static bool is_well(void) { return atomic_load(&shared->complaints) == 0; }
+
+/* So many faults, with pauses in which an ensemble can agree on a leader. */
+static void do_harms(long faults) {
+  for (; faults > 0 && is_well(); faults--) {
+    poll(NULL, 0, among(scene.servers > 1 ? 1500 : 150));
+    do_harm();
+  }
+}
+
+/* Lose requests and replies of every connection all the time, and do some other
+ * harm after every few hundred.  How many faults that were. */
+static long lose_many(long losses) {
+  long faults = 0, next = 0;
+  for (long lost = 0; lost < losses && is_well(); lost = lost_so_far()) {
+    for (int i = 0; i < scene.proxies; i++)
+      proxy_lose(&scene.way[i], PROXY_BEFORE + among(2), among(4));
+    poll(NULL, 0, 2);
+    if (lost < next) continue;
+    do_harm();
+    faults++;
+    next = lost + 300;
+  }
+  return faults;
+}
+
 /* ---- the end ---- */
 
 static void calm_down(void) {
@@ -744,29 +779,25 @@ static void clean_up(bool good) {
 
 int main(int argc, char **argv) {
   unsigned seed = (unsigned)setting("SEED", 0);
-  long faults = setting("KILLS", 200), done = 0, lost = 0;
+  long faults = setting("KILLS", 200);
   while (!seed) seed = (unsigned)history_now() % 1000000;
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return 2;
   printf("SEED=%u\n", seed);
   set_scene(argc > 1 ? argv[1] : "/tmp", seed);
-  for (; done < faults && !atomic_load(&shared->complaints); done++) {
-    /* an ensemble needs a second to agree on a leader */
-    poll(NULL, 0, among(scene.servers > 1 ? 1500 : 150));
-    do_harm();
-  }
+  do_harms(faults);
+  faults += lose_many(setting("LOSSES", 0));
   calm_down();
-  for (int i = 0; i < scene.proxies; i++) lost += proxy_lost(&scene.way[i]);
   settle();
   judge();
-  bool good = atomic_load(&shared->complaints) == 0;
+  bool good = is_well();
   printf(
       "ensemble_torture: %d servers begun, %ld times the leader was killed or "
       "stopped, %ld faults, %ld requests or replies lost, %ld sessions; %ld "
       "raises under the lock, %ld under the election, %ld items "
       "taken, %ld outcomes seen\n%d passed, %d failed\n",
-      scene.begun, shared->leaders, done, lost,
+      scene.begun, shared->leaders, faults, lost_so_far(),
       (long)atomic_load(&shared->sessions),
       (long)atomic_load(&shared->acknowledged[LOCK]),
       (long)atomic_load(&shared->acknowledged[ELECTION]),
