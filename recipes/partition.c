@@ -86,9 +86,10 @@ static int name_digit(char c) {
   return at ? (int)(at - digits) : -1;
 }
 
-/* The item of a znode's name, written to text, which has room for the name;
- * false for a name that no member gives. */
-static bool name_item(const char *name, char *text) {
+/* Turn a znode's name into the item, in its place.  False for a name that no
+ * member gives; then the text is spoilt. */
+static bool name_read(char *name) {
+  char *text = name;
   if (strncmp(name, ITEM_PREFIX, strlen(ITEM_PREFIX)) != 0) return false;
   for (name += strlen(ITEM_PREFIX); *name; name++) {
     if (*name == '%') {
@@ -154,23 +155,27 @@ typedef struct plan_member {
   int load;          /* so many items were given to it */
 } plan_member;
 
-/* The members of one moment, and what the plan has given to each so far. It is
- * freed by plan_free() after each look: nothing of a plan is remembered but
- * what it says of this member's items and of its neighbour. */
+/* The members of one moment, and what the plan has given to each so far.
+ * Nothing of it outlives a look but what it says of this member's items and of
+ * its neighbour. */
 typedef struct division {
   zke_entries *entries; /* of the directory */
+  char **paths;         /* of their znodes */
+  zke_op *ops;          /* that read them */
   zke_op_result *got;   /* their data, in the same order */
   plan_member *members; /* those of them that were there still */
   int count;            /* of members */
 } division;
 
-/* As empty as before plan_read(), so it may be called twice. */
+/* Release what plan_read() has read. */
 static void plan_free(division *p) {
+  for (int i = 0; p->paths && i < p->entries->count; i++) zke_free(p->paths[i]);
   if (p->got) zke_results_clear(p->got, p->entries->count);
+  zke_free(p->paths);
+  zke_free(p->ops);
   zke_free(p->got);
   zke_free(p->members);
   zke_free(p->entries);
-  *p = (division){0};
 }
 
 /* The member's name, which its data has behind the first space; a member
@@ -206,21 +211,6 @@ static int plan_choose(division *p, const char *item, int items) {
   return best;
 }
 
-/* Read the data of all entries in one snapshot.
- *
- *   ops, paths  room for as many as there are entries; the paths are freed by
- *               the caller, also after a failure
- *   got         out: the answers, in the order of the entries */
-static int plan_get_all(zke *z, const char *directory, const zke_entries *e,
-                        zke_op *ops, char **paths, zke_op_result *got) {
-  for (int i = 0; i < e->count; i++) {
-    paths[i] = zke_recipe_path(z, directory, e->data[i].name);
-    if (!paths[i]) return ZKE_NOMEM;
-    zke_op_get(&ops[i], paths[i]);
-  }
-  return zke_recipe_multi_read(z, ops, e->count, got);
-}
-
 /* Keep the members whose names were read; one that is missing has gone. They
  * stay in the order of their numbers, which is the same for every reader. */
 static void plan_keep_members(division *p) {
@@ -231,35 +221,48 @@ static void plan_keep_members(division *p) {
   }
 }
 
-/* Read the members' names, as of one moment. */
-static int plan_read_names(zke *z, const char *directory, division *p) {
+/* Read the data of all entries, as of one moment. */
+static int plan_read_data(zke *z, const char *directory, division *p) {
   size_t room = (size_t)p->entries->count + 1;
-  int rc = ZKE_NOMEM;
-  zke_op *ops = zke_alloc(z, room * sizeof *ops);
-  char **paths = zke_alloc(z, room * sizeof *paths);
+  p->paths = zke_alloc(z, room * sizeof *p->paths);
+  p->ops = zke_alloc(z, room * sizeof *p->ops);
   p->got = zke_alloc(z, room * sizeof *p->got);
   p->members = zke_alloc(z, room * sizeof *p->members);
-  if (ops && paths && p->got && p->members)
-    rc = plan_get_all(z, directory, p->entries, ops, paths, p->got);
-  if (rc == ZKE_OK) plan_keep_members(p);
-  for (int i = 0; paths && i < p->entries->count; i++) zke_free(paths[i]);
-  zke_free(paths);
-  zke_free(ops);
-  return rc;
+  if (!p->paths || !p->ops || !p->got || !p->members) return ZKE_NOMEM;
+  for (int i = 0; i < p->entries->count; i++) {
+    p->paths[i] = zke_recipe_path(z, directory, p->entries->data[i].name);
+    if (!p->paths[i]) return ZKE_NOMEM;
+    zke_op_get(&p->ops[i], p->paths[i]);
+  }
+  return zke_recipe_multi_read(z, p->ops, p->entries->count, p->got);
 }
 
 /* The members of this moment and the names by which they are known.  The same
  * reading gives the same division in every process, since that is computed from
- * it alone. */
-static int plan_read(zke *z, const char *directory, zke_watch_fn fn,
-                     void *context, division *p) {
+ * it alone.
+ *
+ *   watch  the directory, for the object */
+static int plan_read(zke_recipe *r, const char *directory, bool watch,
+                     division *p) {
   static const char *const kind = MEMBER_KIND;
   *p = (division){0};
-  int rc = zke_recipe_entries(z, directory, &kind, 1, fn, context, &p->entries,
+  int rc = zke_recipe_entries(r->z, directory, &kind, 1,
+                              watch ? zke_recipe_watcher : NULL, r, &p->entries,
                               NULL);
-  if (rc == ZKE_OK) rc = plan_read_names(z, directory, p);
-  if (rc != ZKE_OK) plan_free(p);
+  if (rc == ZKE_OK) rc = plan_read_data(r->z, directory, p);
+  if (rc == ZKE_OK)
+    plan_keep_members(p);
+  else
+    plan_free(p);
   return rc;
+}
+
+/* The index of a member by its znode's path, or -1. */
+static int plan_find(const division *p, const char *znode) {
+  for (int i = 0; i < p->count; i++) {
+    if (strcmp(p->members[i].znode, zke_recipe_name(znode)) == 0) return i;
+  }
+  return -1;
 }
 
 /* ======================================================================
@@ -284,6 +287,7 @@ static int plan_read(zke *z, const char *directory, zke_watch_fn fn,
 enum { ITEM_NONE, ITEM_WANTED, ITEM_OWNED, ITEM_ASKED };
 
 typedef struct part_item {
+  zke_partition *p;  /* whose it is */
   char *name, *path; /* the item; its znode */
   char *twin;        /* path of the twin of its own znode, the last one */
   bool paired;       /* that twin may be there */
@@ -293,6 +297,7 @@ typedef struct part_item {
   bool watched;      /* its znode is watched, and the watch has not fired */
   bool tried;        /* a creation of the znode was tried: it may be there.
                         Never while the item is held */
+  int64_t found;     /* czxid of what such a creation has made; 0: nothing */
   int64_t token;     /* czxid of the znode while it is held, else 0 */
   int64_t awaited;   /* czxid of the other member's znode that it waits for */
   int64_t since;     /* of zke_now(): it waits for that znode since then */
@@ -302,13 +307,12 @@ typedef struct part_item {
 struct zke_partition {
   zke_recipe r;          /* first: a zke_recipe * is a zke_partition * */
   char *members, *items; /* paths of the two directories */
-  char *name;            /* of the member, or NULL */
   char *znode;           /* path of its own znode; NULL: it is not a member */
+  char *data;            /* of that: "<hash of items> <name>" */
   char *neighbour;       /* path of the member that is watched, or NULL */
   int64_t release_ms;    /* how long a wanted item is waited for; 0: for ever */
   int count;             /* of the items */
   part_item *item;       /* sorted by name */
-  uint64_t hash;         /* of the items' names, in that order */
   bool gone;             /* the membership was taken away */
   bool members_watched;  /* the watch of the directory has not fired */
   zke_partition_fn listener;
@@ -321,8 +325,8 @@ static bool item_is_held(const part_item *it) {
 }
 
 /* Queue an event for the listener, with the item and its token. */
-static void item_tell(zke_partition *p, const part_item *it, int event) {
-  zke_recipe_tell(&p->r, event, it->token, it->name, (int)strlen(it->name));
+static void item_tell(const part_item *it, int event) {
+  zke_recipe_tell(&it->p->r, event, it->token, it->name, (int)strlen(it->name));
 }
 
 /* An item that was held is held no more.  What the listener has not heard of it
@@ -330,10 +334,10 @@ static void item_tell(zke_partition *p, const part_item *it, int event) {
  * only if it has heard ACQUIRED.
  *
  *   tell  the listener did not ask for it */
-static void item_tell_end(zke_partition *p, const part_item *it, bool tell) {
-  zke_recipe_untell(&p->r, ZKE_PARTITION_RELEASE, it->name);
-  if (zke_recipe_untell(&p->r, ZKE_PARTITION_ACQUIRED, it->name)) return;
-  if (tell) item_tell(p, it, ZKE_PARTITION_LOST);
+static void item_tell_end(const part_item *it, bool tell) {
+  zke_recipe_untell(&it->p->r, ZKE_PARTITION_RELEASE, it->name);
+  if (zke_recipe_untell(&it->p->r, ZKE_PARTITION_ACQUIRED, it->name)) return;
+  if (tell) item_tell(it, ZKE_PARTITION_LOST);
 }
 
 /* Forget that an item was held or wanted. */
@@ -344,29 +348,29 @@ static void item_drop(part_item *it) {
 
 /* Delete the twin of this object's znode, now or later. Nobody else has a znode
  * of that name. */
-static int item_discard_twin(zke_partition *p, part_item *it) {
+static int item_discard_twin(part_item *it) {
   if (!it->paired) return ZKE_OK;
   it->paired = false;
-  return zke_recipe_discard(p->r.z, it->twin, ZKE_EPHEMERAL, 0);
+  return zke_recipe_discard(it->p->r.z, it->twin, ZKE_EPHEMERAL, 0);
 }
 
 /* The item is held no more; the listener hears that of one that was. An item
  * that was only wanted is dropped in silence.  A twin is left where the item's
  * znode alone was deleted, by hand. */
-static void item_lose(zke_partition *p, part_item *it) {
+static void item_lose(part_item *it) {
   if (item_is_held(it)) {
-    item_tell_end(p, it, true);
-    if (!p->r.ended) item_discard_twin(p, it);
+    item_tell_end(it, true);
+    if (!it->p->r.ended) item_discard_twin(it);
   }
   item_drop(it);
 }
 
 /* Take the watch back, before this object deletes its own znode of the item: or
  * its event would lie about until the next dispatch. */
-static void item_unwatch(zke_partition *p, part_item *it) {
+static void item_unwatch(part_item *it) {
   if (it->watched)
-    zke_remove_watch(p->r.z, it->path, ZKE_WATCH_DATA, zke_recipe_watcher,
-                     &p->r);
+    zke_remove_watch(it->p->r.z, it->path, ZKE_WATCH_DATA, zke_recipe_watcher,
+                     &it->p->r);
   it->watched = false;
 }
 
@@ -378,12 +382,11 @@ static bool item_is_own(const zke_partition *p, const char *data) {
 }
 
 /* Read the twin that the data of an item's znode names. */
-static void item_read_twin(const zke_partition *p, part_item *it,
-                           const char *data) {
+static void item_read_twin(part_item *it, const char *data) {
   const char *line = data ? strchr(data, '\n') : NULL;
   *it->seen = '\0';
   if (line && name_is_twin(line + 1))
-    name_twin_path(p->items, line + 1, it->seen);
+    name_twin_path(it->p->items, line + 1, it->seen);
 }
 
 /* The twin that was read is that of this object's own znode. */
@@ -394,74 +397,63 @@ static void item_adopt_twin(part_item *it) {
 
 /* Read an item's znode, and the twin that belongs to it. mine: this object has
  * made it; another member on the same handle may have, too. */
-static int item_read(zke_partition *p, part_item *it, bool watch,
-                     zke_stat *stat, bool *mine) {
+static int item_read(part_item *it, bool watch, zke_stat *stat, bool *mine) {
+  zke_recipe *r = &it->p->r;
   char *data = NULL;
-  int rc = zke_get(p->r.z, it->path, watch ? zke_recipe_watcher : NULL,
-                   watch ? &p->r : NULL, &data, NULL, stat);
-  if (rc == ZKE_OK) item_read_twin(p, it, data);
-  *mine = rc == ZKE_OK && item_is_own(p, data);
+  int rc = zke_get(r->z, it->path, watch ? zke_recipe_watcher : NULL, r, &data,
+                   NULL, stat);
+  if (rc == ZKE_OK) item_read_twin(it, data);
+  *mine = rc == ZKE_OK && item_is_own(it->p, data);
   zke_free(data);
   return rc;
 }
 
 /* Look at an item's znode, and watch it unless it is watched. A missing znode
  * gets no watch: its caller makes it, or lets it go. */
-static int item_look(zke_partition *p, part_item *it, zke_stat *stat,
-                     bool *mine) {
-  int rc = item_read(p, it, !it->watched, stat, mine);
+static int item_look(part_item *it, zke_stat *stat, bool *mine) {
+  int rc = item_read(it, !it->watched, stat, mine);
   if (rc == ZKE_OK) it->watched = true;
   return rc;
 }
 
-/* What a step on an item needs, for zke_recipe_do() and zke_retry(). */
-typedef struct item_act {
-  zke_partition *p;
-  part_item *it;
-  int64_t czxid; /* item_try_find(): out */
-} item_act;
-
-/* The two operations that make an item's znode and its twin.  Each making gets
- * a twin of a new name.  Returns the znode's data, which the operations borrow,
- * for zke_free(); NULL without memory. */
-static char *item_prepare(const zke_partition *p, part_item *it, zke_op *ops) {
+/* Make this object's znode of the item and its twin, in one step with the n
+ * operations that ops begins with; there is room for two more.  Each making
+ * gets a twin of a new name. */
+static int item_make(part_item *it, zke_op *ops, int n) {
+  const zke_partition *p = it->p;
   char name[TWIN_NAME + 1] = TWIN_PREFIX;
   size_t size = strlen(p->znode) + TWIN_NAME + 2;
   char *data = zke_alloc(p->r.z, size);
-  if (!data) return NULL;
+  if (!data) return ZKE_NOMEM;
   zke_recipe_guid(p->r.z, name + strlen(TWIN_PREFIX));
   name_twin_path(p->items, name, it->twin);
   it->paired = true;
   snprintf(data, size, "%s\n%s", p->znode, name);
-  zke_op_create(&ops[0], it->path, data, (int)strlen(data), ZKE_OPEN_ACL,
+  zke_op_create(&ops[n], it->path, data, (int)strlen(data), ZKE_OPEN_ACL,
                 ZKE_EPHEMERAL);
-  zke_op_create(&ops[1], it->twin, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
-  return data;
+  zke_op_create(&ops[n + 1], it->twin, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
+  int rc = zke_recipe_multi(p->r.z, ops, n + 2, NULL);
+  zke_free(data);
+  return rc;
 }
 
 /* The item's znode is its lock.  ZKE_NODEEXISTS: a member that has to let go
  * first still has its znode there, or this try was made before its reply got
  * lost. */
-static int item_try_create(zke *z, const item_act *a) {
+static int item_create(part_item *it) {
   zke_op ops[2];
-  char *data = item_prepare(a->p, a->it, ops);
-  int rc = data ? zke_recipe_multi(z, ops, 2, NULL) : ZKE_NOMEM;
-  zke_free(data);
-  return rc;
+  return item_make(it, ops, 0);
 }
 
 /* Delete another member's znode of the item, and its twin unless that is "".
  * The same step makes this object's own.  ZKE_NONODE: one of the two that were
  * to be deleted has gone. */
-static int item_replace(zke_partition *p, part_item *it, const char *twin) {
+static int item_replace(part_item *it, const char *twin) {
   zke_op ops[4];
   int n = 0;
   if (*twin) zke_op_delete(&ops[n++], twin, -1);
   zke_op_delete(&ops[n++], it->path, -1);
-  char *data = item_prepare(p, it, &ops[n]);
-  int rc = data ? zke_recipe_multi(p->r.z, ops, n + 2, NULL) : ZKE_NOMEM;
-  zke_free(data);
-  return rc;
+  return item_make(it, ops, n);
 }
 
 /* Its owner has had its time: take the item, in one step, so that there is no
@@ -473,14 +465,14 @@ static int item_replace(zke_partition *p, part_item *it, const char *twin) {
  * taken without.  ZKE_LOOK_AGAIN: the znode is another one.  Its owner has the
  * item since a moment ago, or it is this object's, and a try whose reply was
  * lost has made it. */
-static int item_try_take(zke *z, const item_act *a) {
-  const char *twin = a->it->seen;
+static int item_take(part_item *it) {
+  const char *twin = it->seen;
   zke_stat stat;
   for (;;) {
-    int rc = zke_exists(z, a->it->path, NULL, NULL, &stat);
+    int rc = zke_exists(it->p->r.z, it->path, NULL, NULL, &stat);
     if (rc != ZKE_OK) return rc;
-    if (stat.czxid != a->it->awaited) return ZKE_LOOK_AGAIN;
-    rc = item_replace(a->p, a->it, twin);
+    if (stat.czxid != it->awaited) return ZKE_LOOK_AGAIN;
+    rc = item_replace(it, twin);
     if (rc != ZKE_NONODE || !*twin) return rc;
     twin = "";
   }
@@ -490,10 +482,10 @@ static int item_try_take(zke *z, const item_act *a) {
  * item; else it waits for the other znode to go.  The time that an owner has to
  * let go begins when this member sees its znode for the first time.
  * ZKE_LOOK_AGAIN: it has gone meanwhile. */
-static int item_note_owner(zke_partition *p, part_item *it) {
+static int item_note_owner(part_item *it) {
   zke_stat stat;
   bool mine;
-  int rc = item_look(p, it, &stat, &mine);
+  int rc = item_look(it, &stat, &mine);
   if (rc == ZKE_NONODE) return ZKE_LOOK_AGAIN;
   if (rc != ZKE_OK) return rc;
   it->tried = false;
@@ -501,65 +493,67 @@ static int item_note_owner(zke_partition *p, part_item *it) {
     it->state = ITEM_OWNED;
     it->token = stat.czxid;
     item_adopt_twin(it);
-    item_tell(p, it, ZKE_PARTITION_ACQUIRED);
+    item_tell(it, ZKE_PARTITION_ACQUIRED);
   } else if (!mine && (it->state != ITEM_WANTED || it->awaited != stat.czxid)) {
     it->state = ITEM_WANTED;
     it->awaited = stat.czxid;
-    it->since = zke_now(p->r.z);
+    it->since = zke_now(it->p->r.z);
   }
   return ZKE_OK;
 }
 
 /* Has its holder had the time that it may take to release the item? release_ms
  * 0: it may take any time. */
-static bool item_is_overdue(const zke_partition *p, const part_item *it) {
-  return it->state == ITEM_WANTED && p->release_ms &&
-         zke_now(p->r.z) - it->since >= p->release_ms;
+static bool item_is_overdue(const part_item *it) {
+  int64_t time = it->p->release_ms;
+  return it->state == ITEM_WANTED && time &&
+         zke_now(it->p->r.z) - it->since >= time;
 }
 
 /* One step: get an item that this member is to have.  ZKE_LOOK_AGAIN: it
  * changed hands meanwhile.  ZKE_NONODE: the directory has gone. */
 static int item_try_acquire(zke *z, void *arg) {
-  const item_act *a = arg;
-  part_item *it = a->it;
+  part_item *it = arg;
   int rc = ZKE_LOOK_AGAIN;
-  if (it->state == ITEM_WANTED && it->watched && !item_is_overdue(a->p, it))
+  (void)z;
+  if (it->state == ITEM_WANTED && it->watched && !item_is_overdue(it))
     return ZKE_OK; /* it will be told */
   it->tried = true;
-  if (item_is_overdue(a->p, it)) {
-    rc = item_try_take(z, a);
+  if (item_is_overdue(it)) {
+    rc = item_take(it);
     it->watched = it->watched && rc != ZKE_OK; /* what was watched has gone */
     if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
   }
-  if (rc == ZKE_LOOK_AGAIN) rc = item_try_create(z, a);
-  return rc == ZKE_OK || rc == ZKE_NODEEXISTS ? item_note_owner(a->p, it) : rc;
+  if (rc == ZKE_LOOK_AGAIN) rc = item_create(it);
+  return rc == ZKE_OK || rc == ZKE_NODEEXISTS ? item_note_owner(it) : rc;
 }
 
-/* Is an item still this member's?  Asked when its watch has fired. */
-static int item_verify(zke_partition *p, part_item *it) {
+/* Ask the file whether an item that is held is this member's still.  ZKE_LOST:
+ * it is not, and the object knows so from here on. */
+static int item_check(part_item *it) {
   zke_stat stat;
   bool mine;
-  if (!item_is_held(it) || it->watched) return ZKE_OK;
-  int rc = item_look(p, it, &stat, &mine);
-  if (rc == ZKE_NONODE || (rc == ZKE_OK && (!mine || stat.czxid != it->token)))
-    item_lose(p, it);
-  return rc == ZKE_NONODE ? ZKE_OK : rc;
+  int rc = item_look(it, &stat, &mine);
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  if (mine && stat.czxid == it->token) return ZKE_OK;
+  item_lose(it);
+  return ZKE_LOST;
 }
 
 /* Has what is held gone, or is it another's? What cannot be found out counts as
  * still there. */
-static bool item_is_gone(const zke_partition *p, const part_item *it) {
+static bool item_is_gone(const part_item *it) {
   zke_stat stat;
-  int rc = zke_exists(p->r.z, it->path, NULL, NULL, &stat);
+  int rc = zke_exists(it->p->r.z, it->path, NULL, NULL, &stat);
   return rc == ZKE_NONODE || (rc == ZKE_OK && stat.czxid != it->token);
 }
 
 /* Delete this object's znode of an item, and its twin. */
 static int item_try_delete(zke *z, void *arg) {
-  const item_act *a = arg;
+  const part_item *it = arg;
   zke_op ops[2];
-  zke_op_delete(&ops[0], a->it->twin, -1);
-  zke_op_delete(&ops[1], a->it->path, -1);
+  zke_op_delete(&ops[0], it->twin, -1);
+  zke_op_delete(&ops[1], it->path, -1);
   return zke_recipe_multi(z, ops, 2, NULL);
 }
 
@@ -568,56 +562,53 @@ static int item_try_delete(zke *z, void *arg) {
  * delete, or may have deleted, goes now or later, one by one: the znode by its
  * czxid, 0 for what the session has there.  The twin goes last, so that a
  * znode is not without one. */
-static int item_delete(zke_partition *p, part_item *it, int64_t czxid) {
-  item_act a = {p, it, 0};
+static int item_delete(part_item *it, int64_t czxid) {
+  zke *z = it->p->r.z;
   int rc = ZKE_NONODE, twin = ZKE_OK;
-  int64_t limit = zke_recipe_allow(p->r.z);
-  if (czxid && it->paired)
-    rc = zke_retry(p->r.z, item_try_delete, &a, ZKE_FOREVER);
+  int64_t limit = zke_recipe_allow(z);
+  if (czxid && it->paired) rc = zke_retry(z, item_try_delete, it, ZKE_FOREVER);
   if (rc != ZKE_OK) {
-    rc = zke_recipe_discard(p->r.z, it->path, ZKE_EPHEMERAL, czxid);
-    twin = item_discard_twin(p, it);
+    rc = zke_recipe_discard(z, it->path, ZKE_EPHEMERAL, czxid);
+    twin = item_discard_twin(it);
   }
   it->paired = false;
-  zke_limit(p->r.z, limit);
+  zke_limit(z, limit);
   return rc == ZKE_OK ? twin : rc;
 }
 
-/* A creation was tried and may have worked: find what it has made.  czxid: 0
- * where the znode is missing, or is not this object's. */
+/* A creation was tried and may have worked: find what it has made.  That is
+ * nothing where the znode is missing, or is not this object's. */
 static int item_try_find(zke *z, void *arg) {
-  item_act *a = arg;
+  part_item *it = arg;
   zke_stat stat;
   bool mine;
   (void)z;
-  int rc = item_read(a->p, a->it, false, &stat, &mine);
-  if (mine) {
-    a->czxid = stat.czxid;
-    item_adopt_twin(a->it);
-  }
+  int rc = item_read(it, false, &stat, &mine);
+  it->found = mine ? stat.czxid : 0;
+  if (mine) item_adopt_twin(it);
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
 /* Delete what item_try_find() has found.  Where that is nothing, the twin of
  * the last try goes, if it is there: the item's znode may have been deleted
  * without it. */
-static int item_delete_found(item_act *a) {
-  if (a->czxid) return item_delete(a->p, a->it, a->czxid);
-  return item_discard_twin(a->p, a->it);
+static int item_delete_found(part_item *it) {
+  return it->found ? item_delete(it, it->found) : item_discard_twin(it);
 }
 
-/* Delete this object's znode of an item, now or later.  Where it cannot be seen
- * whether a creation has worked, what the session has there goes.  If that is
- * another member's on the same handle, that one hears that it has lost the
- * item, and takes it again. */
-static int item_discard(zke_partition *p, part_item *it) {
-  item_act a = {p, it, 0};
+/* Delete this object's znode of an item, now or later; does nothing where it
+ * can have none.  Where it cannot be seen whether a creation has worked, what
+ * the session has there goes.  If that is another member's on the same handle,
+ * that one hears that it has lost the item, and takes it again. */
+static int item_discard(part_item *it) {
+  zke *z = it->p->r.z;
+  if (item_is_held(it)) return item_delete(it, it->token);
+  if (!it->tried) return ZKE_OK;
   it->tried = false;
-  if (item_is_held(it)) return item_delete(p, it, it->token);
-  int64_t limit = zke_recipe_allow(p->r.z);
-  int rc = zke_retry(p->r.z, item_try_find, &a, ZKE_FOREVER);
-  zke_limit(p->r.z, limit);
-  return rc == ZKE_OK ? item_delete_found(&a) : item_delete(p, it, 0);
+  int64_t limit = zke_recipe_allow(z);
+  int rc = zke_retry(z, item_try_find, it, ZKE_FOREVER);
+  zke_limit(z, limit);
+  return rc == ZKE_OK ? item_delete_found(it) : item_delete(it, 0);
 }
 
 /* This member has waited for the item, or has tried to get it, and the plan now
@@ -625,33 +616,72 @@ static int item_discard(zke_partition *p, part_item *it) {
  * knows of: it is deleted.  Else the next owner would wait for a member that
  * does not know that it has the item.  Where that cannot be seen, `tried`
  * stays, and the next step looks. */
-static int item_withdraw(zke_partition *p, part_item *it) {
-  item_act a = {p, it, 0};
-  item_unwatch(p, it);
+static int item_withdraw(part_item *it) {
+  item_unwatch(it);
   item_drop(it);
   if (!it->tried) return ZKE_OK;
-  int rc = zke_retry(p->r.z, item_try_find, &a, ZKE_FOREVER);
+  int rc = zke_retry(it->p->r.z, item_try_find, it, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
   it->tried = false;
-  return item_delete_found(&a);
+  return item_delete_found(it);
 }
 
 /* Bring one item to what it is to be. First it is asked whether it is still
  * this member's, since all else follows from that. A release is only asked for
  * here: the listener, or the program, does it (zke_partition_release()). */
-static int item_step(zke_partition *p, part_item *it) {
-  int rc = item_verify(p, it);
-  if (rc != ZKE_OK) return rc;
-  if (it->mine && !item_is_held(it)) {
-    item_act a = {p, it, 0};
-    rc = zke_recipe_do(p->r.z, item_try_acquire, &a, ZKE_FOREVER);
-  } else if (!it->mine && it->state == ITEM_OWNED) {
+static int item_step(part_item *it) {
+  int rc = ZKE_OK;
+  if (item_is_held(it) && !it->watched) rc = item_check(it);
+  if (rc != ZKE_OK && rc != ZKE_LOST) return rc;
+  if (it->mine && !item_is_held(it))
+    return zke_recipe_do(it->p->r.z, item_try_acquire, it, ZKE_FOREVER);
+  if (!it->mine && it->state == ITEM_OWNED) {
     it->state = ITEM_ASKED;
-    item_tell(p, it, ZKE_PARTITION_RELEASE);
+    item_tell(it, ZKE_PARTITION_RELEASE);
   } else if (!it->mine && (it->state == ITEM_WANTED || it->tried)) {
-    rc = item_withdraw(p, it);
+    return item_withdraw(it);
   }
+  return ZKE_OK;
+}
+
+/* Let an item go that is held.  ZKE_LOST: it was taken away before, which the
+ * listener hears. */
+static int item_release(part_item *it) {
+  bool gone = item_is_gone(it);
+  item_unwatch(it);
+  if (gone) {
+    item_lose(it);
+    return ZKE_LOST;
+  }
+  int rc = item_discard(it);
+  item_drop(it);
   return rc;
+}
+
+/* The member gives the item up: tell what is to be told, and take the watch
+ * back.  Its znode is still there.  Returns false where that is to be deleted
+ * by item_discard() alone: a creation may have worked, and then its twin is not
+ * known.
+ *
+ *   tell  the listener did not ask for it */
+static bool item_leave(part_item *it, bool tell) {
+  if (item_is_held(it) && item_is_gone(it))
+    item_lose(it);
+  else if (item_is_held(it))
+    item_tell_end(it, tell);
+  item_unwatch(it);
+  return item_is_held(it) || !it->tried;
+}
+
+/* The membership was taken away, and the item with it.  The znode of a session
+ * that lives is there still: it goes now, or others would wait for it in vain,
+ * and this object, too, once it has been started again. */
+static void item_abandon(part_item *it) {
+  if (!it->p->r.ended) {
+    item_unwatch(it);
+    item_discard(it);
+  }
+  item_lose(it);
 }
 
 /* ======================================================================
@@ -659,30 +689,13 @@ static int item_step(zke_partition *p, part_item *it) {
  * ==================================================================== */
 
 /* The membership was taken away: by a deletion of the znode, or with the
- * session.  The listener hears of each item.  A session that lives has the
- * items' znodes still: they go now, or others would wait for them in vain, and
- * this object, too, once it has been started again. */
+ * session.  The listener hears of each item. */
 static void part_lose(zke_partition *p) {
   if (!p->znode) return;
-  for (int i = 0; i < p->count; i++) {
-    part_item *it = &p->item[i];
-    if (!p->r.ended) item_unwatch(p, it);
-    if (!p->r.ended && (item_is_held(it) || it->tried)) item_discard(p, it);
-    item_lose(p, it);
-  }
+  for (int i = 0; i < p->count; i++) item_abandon(&p->item[i]);
   zke_free(p->znode);
   p->znode = NULL;
   p->gone = true;
-}
-
-/* The index of this member in a plan, or -1. -1: the membership was taken away.
- */
-static int part_find_self(const zke_partition *p, const division *plan) {
-  const char *own = strrchr(p->znode, '/') + 1;
-  for (int i = 0; i < plan->count; i++) {
-    if (strcmp(plan->members[i].znode, own) == 0) return i;
-  }
-  return -1;
 }
 
 /* Make the directory of the items' znodes where it is missing: it is a
@@ -704,10 +717,10 @@ static int part_follow(zke_partition *p, division *plan, int self) {
   for (int mine = 0; mine <= 1; mine++) {
     for (int i = 0; i < p->count && rc == ZKE_OK; i++) {
       if (p->item[i].mine != mine) continue;
-      rc = item_step(p, &p->item[i]);
+      rc = item_step(&p->item[i]);
       if (rc != ZKE_NONODE) continue;
       rc = part_place_items(p);
-      if (rc == ZKE_OK) rc = item_step(p, &p->item[i]);
+      if (rc == ZKE_OK) rc = item_step(&p->item[i]);
     }
   }
   return rc;
@@ -730,17 +743,17 @@ static int part_watch_neighbour(zke_partition *p, const division *plan,
                                 int self) {
   int before = (self + plan->count - 1) % plan->count;
   const char *znode = plan->members[before].znode;
-  if (p->neighbour && strcmp(strrchr(p->neighbour, '/') + 1, znode) == 0)
+  if (p->neighbour && strcmp(zke_recipe_name(p->neighbour), znode) == 0)
     return ZKE_OK;
   part_forget_neighbour(p);
   if (before == self) return ZKE_OK;
-  p->neighbour = zke_recipe_path(p->r.z, p->members, znode);
-  if (!p->neighbour) return ZKE_NOMEM;
-  int rc = zke_get(p->r.z, p->neighbour, zke_recipe_watcher, &p->r, NULL, NULL,
-                   NULL);
-  if (rc == ZKE_OK) return ZKE_OK;
-  zke_free(p->neighbour);
-  p->neighbour = NULL;
+  char *path = zke_recipe_path(p->r.z, p->members, znode);
+  if (!path) return ZKE_NOMEM;
+  int rc = zke_get(p->r.z, path, zke_recipe_watcher, &p->r, NULL, NULL, NULL);
+  if (rc == ZKE_OK)
+    p->neighbour = path;
+  else
+    zke_free(path);
   return rc == ZKE_NONODE ? ZKE_OK : rc; /* the directory's watch tells */
 }
 
@@ -751,15 +764,14 @@ static int part_step(zke_recipe *r) {
   division plan;
   if (!p->znode) return ZKE_OK;
   bool watch = !p->members_watched;
-  int rc = plan_read(r->z, p->members, watch ? zke_recipe_watcher : NULL,
-                     watch ? r : NULL, &plan);
+  int rc = plan_read(r, p->members, watch, &plan);
   if (rc == ZKE_NONODE) {
     part_lose(p);
     return ZKE_OK;
   }
   if (rc != ZKE_OK) return rc;
   p->members_watched = true;
-  int self = part_find_self(p, &plan);
+  int self = plan_find(&plan, p->znode);
   if (self < 0)
     part_lose(p);
   else
@@ -796,34 +808,21 @@ static void part_deliver(zke_recipe *r, int event, int64_t number,
   if (p->listener) p->listener(p, event, text, number, p->context);
 }
 
-/* The paths of all items that this member has, each behind its twin's, and last
- * of its own znode: one block, which points to the object's texts. */
-static zke_strings *part_paths(const zke_partition *p) {
-  size_t room = 2 * (size_t)p->count + 1;
-  zke_strings *s = zke_alloc(p->r.z, sizeof *s + room * sizeof(char *));
-  if (!s) return NULL;
-  s->data = (char **)(void *)(s + 1);
+/* Delete the znodes of all items that this member has, each behind its twin,
+ * and last its own: in one step.  ZKE_NONODE: one of them has gone, or an item
+ * is another's by now, and none was deleted. */
+static int part_delete_all(zke_partition *p) {
+  int n = 0;
+  zke_op *ops = zke_alloc(p->r.z, (2 * (size_t)p->count + 1) * sizeof *ops);
+  if (!ops) return ZKE_NOMEM;
   for (int i = 0; i < p->count; i++) {
     if (!item_is_held(&p->item[i])) continue;
-    s->data[s->count++] = p->item[i].twin;
-    s->data[s->count++] = p->item[i].path;
+    zke_op_delete(&ops[n++], p->item[i].twin, -1);
+    zke_op_delete(&ops[n++], p->item[i].path, -1);
   }
-  s->data[s->count++] = p->znode;
-  return s;
-}
-
-/* Delete them in one step. ZKE_NONODE: one of them has gone, or an item is
- * another's by now, and none was deleted. */
-static int part_delete_all(zke_partition *p) {
-  zke_strings *paths = part_paths(p);
-  zke_op *ops =
-      paths ? zke_alloc(p->r.z, (size_t)paths->count * sizeof *ops) : NULL;
-  int rc = ZKE_NOMEM;
-  for (int i = 0; ops && i < paths->count; i++)
-    zke_op_delete(&ops[i], paths->data[i], -1);
-  if (ops) rc = zke_recipe_multi(p->r.z, ops, paths->count, NULL);
+  zke_op_delete(&ops[n++], p->znode, -1);
+  int rc = zke_recipe_multi(p->r.z, ops, n, NULL);
   zke_free(ops);
-  zke_free(paths);
   return rc;
 }
 
@@ -832,9 +831,7 @@ static int part_delete_all(zke_partition *p) {
 static int part_discard_all(zke_partition *p) {
   int rc = ZKE_OK;
   for (int i = 0; i < p->count; i++) {
-    part_item *it = &p->item[i];
-    bool due = item_is_held(it) || it->tried;
-    int one = due ? item_discard(p, it) : ZKE_OK;
+    int one = item_discard(&p->item[i]);
     if (rc == ZKE_OK) rc = one;
   }
   int own = zke_recipe_discard(p->r.z, p->znode, ZKE_EPHEMERAL, 0);
@@ -845,23 +842,13 @@ static int part_discard_all(zke_partition *p) {
  * been taken away is left out of it, and told as lost.  One that its next owner
  * takes after that makes the step fail, and stays with that one.
  *
- * The znodes go one by one where a creation may have worked: its twin is not
- * known.
- *
  *   tell  the listener did not ask for it, and hears of each item */
 static int part_quit(zke_partition *p, bool tell) {
-  bool apart = false;
+  bool known = true;
   if (!p->znode) return ZKE_OK;
-  for (int i = 0; i < p->count; i++) {
-    part_item *it = &p->item[i];
-    if (item_is_held(it) && item_is_gone(p, it))
-      item_lose(p, it);
-    else if (item_is_held(it))
-      item_tell_end(p, it, tell);
-    item_unwatch(p, it);
-    apart = apart || (it->tried && !item_is_held(it));
-  }
-  int rc = apart ? ZKE_NONODE : part_delete_all(p);
+  for (int i = 0; i < p->count; i++)
+    known = item_leave(&p->item[i], tell) && known;
+  int rc = known ? part_delete_all(p) : ZKE_NONODE;
   if (rc != ZKE_OK) rc = part_discard_all(p);
   part_forget_neighbour(p);
   for (int i = 0; i < p->count; i++) item_drop(&p->item[i]);
@@ -876,7 +863,7 @@ static void part_going(zke_recipe *r) { part_quit((zke_partition *)r, false); }
 /* No znode is left at this point: quit has discarded them. */
 static void part_destroy(zke_recipe *r) {
   zke_partition *p = (zke_partition *)r;
-  for (int i = 0; p->item && i < p->count; i++) {
+  for (int i = 0; i < p->count; i++) {
     zke_free(p->item[i].name);
     zke_free(p->item[i].path);
     zke_free(p->item[i].twin);
@@ -885,7 +872,7 @@ static void part_destroy(zke_recipe *r) {
   zke_free(p->item);
   zke_free(p->members);
   zke_free(p->items);
-  zke_free(p->name);
+  zke_free(p->data);
   zke_free(p->znode);
   zke_free(p->neighbour);
 }
@@ -900,50 +887,62 @@ static const zke_recipe_class part_class = {.name = "partition",
 
 /* ---- making one ---- */
 
-/* For qsort() and bsearch(): items by name. */
+/* For qsort(): items by name. */
 static int part_order(const void *a, const void *b) {
   return strcmp(((const part_item *)a)->name, ((const part_item *)b)->name);
 }
 
-/* The items are sorted, and hashed in that order: members that were given the
- * same items in another order have the same hash, and others find out. */
-static int part_fill(zke_partition *p, const char *const *items, int count) {
+/* The texts of one item.  ZKE_NOMEM leaves some of them out. */
+static int part_fill_item(zke_partition *p, const char *name, part_item *it) {
   zke *z = p->r.z;
-  p->item = zke_alloc(z, (size_t)count * sizeof *p->item);
+  it->p = p;
+  it->name = zke_recipe_copy(z, name, strlen(name));
+  it->path = name_path(z, p->items, name);
+  it->twin = name_twin_room(z, p->items);
+  it->seen = name_twin_room(z, p->items);
+  bool whole = it->name && it->path && it->twin && it->seen;
+  return whole ? ZKE_OK : ZKE_NOMEM;
+}
+
+/* The items are sorted: so members that were given the same items in another
+ * order divide them alike. */
+static int part_fill(zke_partition *p, const char *const *items, int count) {
+  int rc = ZKE_OK;
+  p->item = zke_alloc(p->r.z, (size_t)count * sizeof *p->item);
   if (!p->members || !p->items || !p->item) return ZKE_NOMEM;
-  for (p->count = 0; p->count < count;) {
+  while (p->count < count && rc == ZKE_OK) {
     const char *name = items[p->count];
     if (!name || !*name)
       return zke_recipe_fail(ZKE_BADARGUMENTS, "an item is empty");
-    part_item *it = &p->item[p->count++];
-    it->name = zke_recipe_copy(z, name, strlen(name));
-    it->path = name_path(z, p->items, name);
-    it->twin = name_twin_room(z, p->items);
-    it->seen = name_twin_room(z, p->items);
-    if (!it->name || !it->path || !it->twin || !it->seen) return ZKE_NOMEM;
+    rc = part_fill_item(p, name, &p->item[p->count++]);
   }
+  if (rc != ZKE_OK) return rc;
   qsort(p->item, (size_t)count, sizeof *p->item, part_order);
-  p->hash = plan_start;
-  for (int i = 0; i < count; i++) {
-    p->hash = plan_hash(p->hash, p->item[i].name);
-    if (i > 0 && part_order(&p->item[i - 1], &p->item[i]) == 0)
+  for (int i = 1; i < count; i++) {
+    if (part_order(&p->item[i - 1], &p->item[i]) == 0)
       return zke_recipe_fail(ZKE_BADARGUMENTS, "the item %s is there twice",
                              p->item[i].name);
   }
   return ZKE_OK;
 }
 
+/* The data of this member's znode, from the items in their order. */
+static int part_describe(zke_partition *p, const char *name) {
+  uint64_t hash = plan_start;
+  size_t size = strlen(name) + 20;
+  for (int i = 0; i < p->count; i++) hash = plan_hash(hash, p->item[i].name);
+  p->data = zke_alloc(p->r.z, size);
+  if (!p->data) return ZKE_NOMEM;
+  snprintf(p->data, size, "%016" PRIx64 " %s", hash, name);
+  return ZKE_OK;
+}
+
 /* What can be refused without touching the file: so a mistake of the caller is
  * told whatever the handle's state. */
 static int part_check(const char *const *items, int count,
-                      const zke_partition_options *given,
-                      zke_partition_options *o, zke_partition **p_out) {
-  if (!p_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "p_out is NULL");
-  *p_out = NULL;
+                      const zke_partition_options *o) {
   if (!items || count < 1)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "there are no items");
-  int rc = zke_take_options(given, o, sizeof *o, "zke_partition_options");
-  if (rc != ZKE_OK) return rc;
   if (o->release_ms < 0 || (o->name && strchr(o->name, '\n')))
     return zke_recipe_fail(ZKE_BADARGUMENTS, "name or release_ms");
   return ZKE_OK;
@@ -955,19 +954,19 @@ int zke_partition_new(zke *z, const char *path, const char *const *items,
                       zke_partition **p_out) {
   zke_partition_options o;
   zke_recipe *r = NULL;
-  int rc = part_check(items, count, options, &o, p_out);
+  int rc = zke_recipe_options(p_out, options, &o, zke_partition_options);
+  if (rc == ZKE_OK) rc = part_check(items, count, &o);
   if (rc == ZKE_OK)
     rc = zke_recipe_new(z, path, &part_class, sizeof(zke_partition), &r);
   if (rc != ZKE_OK) return rc;
   zke_partition *p = (zke_partition *)r;
   p->members = zke_recipe_path(z, path, "members");
   p->items = zke_recipe_path(z, path, "items");
-  rc = part_fill(p, items, count);
   p->release_ms = o.release_ms;
   p->listener = o.listener;
   p->context = o.context;
-  if (o.name) p->name = zke_recipe_copy(z, o.name, strlen(o.name));
-  if (rc == ZKE_OK && o.name && !p->name) rc = ZKE_NOMEM;
+  rc = part_fill(p, items, count);
+  if (rc == ZKE_OK) rc = part_describe(p, o.name ? o.name : "");
   if (rc == ZKE_OK)
     *p_out = p;
   else
@@ -980,16 +979,16 @@ void zke_partition_free(zke_partition *p) { zke_recipe_free((zke_recipe *)p); }
 
 /* ---- in and out ---- */
 
-/* Do those that came before divide the same items? */
+/* Do those that came before divide the same items?  The hash and the space
+ * behind it begin the data of each. */
 static int part_compare(zke_partition *p) {
   division plan;
-  char hash[20];
-  int rc = plan_read(p->r.z, p->members, NULL, NULL, &plan);
+  size_t hash = strcspn(p->data, " ") + 1;
+  int rc = plan_read(&p->r, p->members, false, &plan);
   if (rc != ZKE_OK) return rc;
-  int n = snprintf(hash, sizeof hash, "%016" PRIx64 " ", p->hash);
-  int self = part_find_self(p, &plan);
+  int self = plan_find(&plan, p->znode);
   for (int i = 0; i < self && rc == ZKE_OK; i++) {
-    if (strncmp(plan.members[i].data, hash, (size_t)n) != 0)
+    if (strncmp(plan.members[i].data, p->data, hash) != 0)
       rc = zke_recipe_fail(ZKE_OTHERKIND,
                            "the member %s of %s divides other items",
                            plan_name(&plan.members[i]), p->r.path);
@@ -998,19 +997,12 @@ static int part_compare(zke_partition *p) {
   return rc;
 }
 
-/* Make this member's znode, whose data tells the hash of its items, and its
- * name. */
+/* Make this member's znode. */
 static int part_make(zke_partition *p) {
-  const char *name = p->name ? p->name : "";
-  size_t size = strlen(name) + 20;
-  char *data = zke_alloc(p->r.z, size);
-  if (!data) return ZKE_NOMEM;
-  snprintf(data, size, "%016" PRIx64 " %s", p->hash, name);
-  int rc = zke_recipe_create(p->r.z, p->members, MEMBERS_PLACE, MEMBER_KIND,
-                             data, (int)strlen(data), ZKE_EPHEMERAL_SEQUENTIAL,
-                             ZKE_FOREVER, &p->znode, NULL);
-  zke_free(data);
-  return rc;
+  return zke_recipe_create(p->r.z, p->members, MEMBERS_PLACE, MEMBER_KIND,
+                           p->data, (int)strlen(p->data),
+                           ZKE_EPHEMERAL_SEQUENTIAL, ZKE_FOREVER, &p->znode,
+                           NULL);
 }
 
 /* Say that somebody has deleted the member's znode; returns ZKE_LOST. */
@@ -1081,27 +1073,36 @@ static int part_not_owned(const zke_partition *p, const char *item) {
                          item ? item : "NULL", p->r.path);
 }
 
+/* The item of that name, if this member has it; else NULL, with the sentence
+ * for ZKE_LOST. */
+static part_item *part_find_held(zke_partition *p, const char *item) {
+  part_item *it = part_find(p, item);
+  if (it && item_is_held(it)) return it;
+  part_not_owned(p, item);
+  return NULL;
+}
+
+/* An item has turned out to be another's.  The next step is due, since the plan
+ * may give it back; a thread that waits makes that step. */
+static int part_robbed(zke_partition *p, const char *item) {
+  p->r.changed = true;
+  zke_wake(p->r.z);
+  return part_not_owned(p, item);
+}
+
 /* Only what was asked for may be let go.  The next owner takes it when its
  * znode goes; if the plan has changed in between, the item comes back.  No
  * event tells of this, so a thread that waits is woken: the state may be
  * SETTLED now, or its call has to look again.  An item that was taken away
  * meanwhile is told as lost: the event that says so would go with the watch. */
 static int part_release(zke_partition *p, const char *item) {
-  part_item *it = part_find(p, item);
-  if (!it || !item_is_held(it)) return part_not_owned(p, item);
+  part_item *it = part_find_held(p, item);
+  if (!it) return ZKE_LOST;
   if (it->state != ITEM_ASKED)
     return zke_recipe_fail(ZKE_MISUSE, "the item %s of %s was not asked back",
                            item, p->r.path);
-  bool gone = item_is_gone(p, it);
-  item_unwatch(p, it);
-  if (gone) {
-    item_lose(p, it);
-    p->r.changed = true;
-    zke_wake(p->r.z);
-    return part_not_owned(p, item);
-  }
-  int rc = item_discard(p, it);
-  item_drop(it);
+  int rc = item_release(it);
+  if (rc == ZKE_LOST) return part_robbed(p, item);
   if (rc != ZKE_OK || zke_recipe_look(&p->r) != ZKE_OK)
     p->r.changed = true; /* it may come back */
   zke_wake(p->r.z);
@@ -1224,22 +1225,13 @@ int64_t zke_partition_token(zke_partition *p, const char *item) {
   return token;
 }
 
-/* Ask the file whether the item's znode is still this member's.  If it is not,
- * the object knows so from here on: the look has set the watch that would have
- * made the next step ask.  That step is still due, since the plan may give the
- * item back. */
+/* The look has set the watch that would have made the next step ask, so that
+ * step is due where the item is lost (part_robbed()). */
 static int part_check_item(zke_partition *p, const char *item) {
-  bool mine = false;
-  zke_stat stat = {0};
-  part_item *it = part_find(p, item);
-  if (!it || !item_is_held(it)) return part_not_owned(p, item);
-  int rc = item_look(p, it, &stat, &mine);
-  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
-  if (mine && stat.czxid == it->token) return ZKE_OK;
-  item_lose(p, it);
-  p->r.changed = true;
-  zke_wake(p->r.z); /* a thread that waits makes the step */
-  return part_not_owned(p, item);
+  part_item *it = part_find_held(p, item);
+  if (!it) return ZKE_LOST;
+  int rc = item_check(it);
+  return rc == ZKE_LOST ? part_robbed(p, item) : rc;
 }
 
 /* The answer is true at the moment of the read. */
@@ -1255,12 +1247,9 @@ int zke_partition_op(zke_partition *p, const char *item, zke_op *op) {
   if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)p);
   if (rc != ZKE_OK) return rc;
-  const part_item *it = part_find(p, item);
-  if (it && item_is_held(it))
-    zke_op_check(op, it->twin, -1);
-  else
-    rc = part_not_owned(p, item);
-  return zke_recipe_leave(&p->r, rc);
+  const part_item *it = part_find_held(p, item);
+  if (it) zke_op_check(op, it->twin, -1);
+  return zke_recipe_leave(&p->r, it ? ZKE_OK : ZKE_LOST);
 }
 
 /* The names of the member's items, in one block. */
@@ -1295,35 +1284,27 @@ int zke_partition_list(zke_partition *p, zke_strings **items_out) {
  * from the start. */
 typedef struct part_roll {
   zke_partition_owner *data;
-  char **texts;
+  zke_session_list **who; /* the session of each */
   int count;
 } part_roll;
 
-/* Note an item's owner; its two texts are one block of the roll's. */
-static int part_note(zke *z, const char *path, const char *name,
+/* Note the owner of an item's znode. */
+static int part_note(zke *z, const char *path, const char *item,
                      part_roll *roll) {
   zke_stat stat;
   zke_session_list *who = NULL;
   int rc = zke_exists(z, path, NULL, NULL, &stat);
   if (rc == ZKE_OK) rc = zke_session(z, stat.ephemeralOwner, &who);
   if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc; /* it has gone */
-  size_t item = strlen(name) + 1, identity = strlen(who->data[0].identity) + 1;
-  char *text = zke_alloc(z, item + identity);
-  if (text && name_item(name, text)) {
-    memcpy(text + item, who->data[0].identity, identity);
-    roll->texts[roll->count] = text;
-    roll->data[roll->count++] =
-        (zke_partition_owner){.item = text,
-                              .identity = text + item,
-                              .pid = who->data[0].pid,
-                              .session = stat.ephemeralOwner,
-                              .token = stat.czxid,
-                              .since_ms = stat.ctime};
-  } else {
-    zke_free(text);
-  }
-  zke_free(who);
-  return text ? ZKE_OK : ZKE_NOMEM;
+  roll->who[roll->count] = who;
+  roll->data[roll->count++] =
+      (zke_partition_owner){.item = item,
+                            .identity = who->data[0].identity,
+                            .pid = who->data[0].pid,
+                            .session = stat.ephemeralOwner,
+                            .token = stat.czxid,
+                            .since_ms = stat.ctime};
+  return ZKE_OK;
 }
 
 /* All of the roll in one block, texts behind the records; NULL without memory.
@@ -1351,18 +1332,18 @@ static zke_partition_owners *part_pack(zke *z, const part_roll *roll) {
 }
 
 /* Reads one item after the other; one that changes hands meanwhile is told as
- * it was when it was read. */
+ * it was when it was read.  The names become those of the items. */
 static int part_call_roll(zke *z, const char *directory,
                           const zke_strings *names, part_roll *roll) {
   size_t n = (size_t)names->count + 1;
   int rc = ZKE_OK;
   roll->data = zke_alloc(z, n * sizeof *roll->data);
-  roll->texts = zke_alloc(z, n * sizeof *roll->texts);
-  if (!roll->data || !roll->texts) return ZKE_NOMEM;
+  roll->who = zke_alloc(z, n * sizeof(zke_session_list *));
+  if (!roll->data || !roll->who) return ZKE_NOMEM;
   for (int i = 0; i < names->count && rc == ZKE_OK; i++) {
-    if (name_is_twin(names->data[i])) continue;
-    char *path = zke_recipe_path(z, directory, names->data[i]);
-    rc = path ? part_note(z, path, names->data[i], roll) : ZKE_NOMEM;
+    char *name = names->data[i], *path = zke_recipe_path(z, directory, name);
+    if (!path) return ZKE_NOMEM;
+    if (name_read(name)) rc = part_note(z, path, name, roll);
     zke_free(path);
   }
   return rc;
@@ -1383,9 +1364,9 @@ int zke_partition_parties(zke *z, const char *path,
   zke_partition_owners *list = rc == ZKE_OK ? part_pack(z, &roll) : NULL;
   if (rc == ZKE_OK && !list) rc = ZKE_NOMEM;
   if (rc == ZKE_OK) *list_out = list;
-  for (int i = 0; i < roll.count; i++) zke_free(roll.texts[i]);
+  for (int i = 0; i < roll.count; i++) zke_free(roll.who[i]);
   zke_free(roll.data);
-  zke_free(roll.texts);
+  zke_free(roll.who);
   zke_free(names);
   zke_free(items);
   return rc;
