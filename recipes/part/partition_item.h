@@ -100,10 +100,10 @@ int zke_pt_item_check(zke_pt_item *it);
 int zke_pt_item_release(zke_pt_item *it);
 
 /* zke_pt_item_leave   - the member leaves: tell what becomes of the item, and
- *                       take the watch back.  Its znode is still there, and the
- *                       item is held.  False where zke_pt_item_discard() alone
- *                       can delete that: a creation may have worked, and then
- *                       its twin is not known
+ *                       take the watch back.  What is held stays so, with its
+ *                       znode.  False where zke_pt_item_discard() alone can
+ *                       delete what there may be: a creation may have worked,
+ *                       and then its twin is not known
  * zke_pt_item_discard - delete this object's znode and its twin, now or later;
  *                       does nothing where there can be none.  Returns as
  *                       zke_recipe_discard()
