@@ -102,7 +102,7 @@ static const char *const phase_words[] = {"", "commit", "abort"};
 static int phase_word(const char *data) {
   size_t len = data ? strcspn(data, "\n") : 0;
   for (int i = ZKE_TWO_PHASE_COMMIT; i <= ZKE_TWO_PHASE_ABORT; i++) {
-    if (len && strlen(phase_words[i]) == len &&
+    if (strlen(phase_words[i]) == len &&
         strncmp(data, phase_words[i], len) == 0)
       return i;
   }
@@ -128,6 +128,11 @@ static void phase_by(zke *z, char by[PHASE_BY]) {
   zke_free(who);
 }
 
+/* The path of base/name, in one block; base may be "/". */
+static char *phase_tx_path(zke *z, const char *base, const char *name) {
+  return zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
+}
+
 /* ======================================================================
  * head
  *
@@ -136,13 +141,14 @@ static void phase_by(zke *z, char by[PHASE_BY]) {
  * ==================================================================== */
 
 typedef struct phase_head {
-  char *text;         /* as it was read; the rest points into it */
-  const char *id;     /* that no other transaction has */
-  int form;           /* ZKE_TWO_PHASE_… */
-  int64_t limit_ms;   /* wall time, since 1970; 0: none */
-  int64_t begun_ms;   /* the same */
-  int count;          /* of the sites */
-  const char **sites; /* their names, in the coordinator's order; a block */
+  char *text;               /* as it was read; the rest points into it */
+  const char *id;           /* that no other transaction has */
+  int form;                 /* ZKE_TWO_PHASE_… */
+  int64_t limit_ms;         /* wall time, since 1970; 0: none */
+  int64_t begun_ms;         /* the same */
+  int count;                /* of the sites */
+  const char *const *sites; /* their names, in the coordinator's order */
+  const char **names;       /* the block that they stand in */
   const char *payload;
   int len; /* bytes of the payload */
 } phase_head;
@@ -151,7 +157,7 @@ typedef struct phase_head {
  * then. */
 static void head_free(phase_head *h) {
   zke_free(h->text);
-  zke_free(h->sites);
+  zke_free(h->names);
   *h = (phase_head){0};
 }
 
@@ -169,16 +175,33 @@ static char *head_line(char **at, const char *key) {
 static int head_sites(zke *z, phase_head *h, char *line) {
   int most = 1;
   for (char *at = line; *at; at++) most += *at == ' ';
-  h->sites = zke_alloc(z, (size_t)most * sizeof *h->sites);
-  if (!h->sites) return ZKE_NOMEM;
+  h->sites = h->names = zke_alloc(z, (size_t)most * sizeof *h->names);
+  if (!h->names) return ZKE_NOMEM;
   for (char *save, *at = strtok_r(line, " ", &save); at;
        at = strtok_r(NULL, " ", &save)) {
-    h->sites[h->count++] = at;
+    h->names[h->count++] = at;
   }
   return ZKE_OK;
 }
 
-/* Read what phase_make_text() wrote.  The text ends with a NUL. */
+/* Write the data of a znode that has this head, in one block. */
+static char *head_write(zke *z, const phase_head *h, int *len_out) {
+  size_t size = 160 + (size_t)h->len;
+  for (int i = 0; i < h->count; i++) size += strlen(h->sites[i]) + 1;
+  char *text = zke_alloc(z, size);
+  if (!text) return NULL;
+  int used = snprintf(text, size,
+                      PHASE_MARK "id %s\nform %d\nlimit %" PRId64 "\nsites",
+                      h->id, h->form, h->limit_ms);
+  for (int i = 0; i < h->count; i++)
+    used += snprintf(text + used, size - (size_t)used, " %s", h->sites[i]);
+  used += snprintf(text + used, size - (size_t)used, "\n\n");
+  if (h->len) memcpy(text + used, h->payload, (size_t)h->len);
+  *len_out = used + h->len;
+  return text;
+}
+
+/* Read what head_write() wrote.  The text ends with a NUL. */
 static int head_parse(zke *z, phase_head *h, int len) {
   char *at = h->text;
   if (len < 0 || strncmp(at, PHASE_MARK, strlen(PHASE_MARK)) != 0)
@@ -223,11 +246,29 @@ static int head_find(const phase_head *h, const char *site) {
   return -1;
 }
 
+/* The names stand in one line of the data, and in znodes' names. */
+static int phase_check_sites(const char *const *sites, int count) {
+  if (!sites || count < 1)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "a transaction needs sites");
+  for (int i = 0; i < count; i++) {
+    if (!sites[i] || !*sites[i] || strpbrk(sites[i], "/ \n"))
+      return zke_recipe_fail(ZKE_BADARGUMENTS, "'%s' cannot name a site",
+                             sites[i] ? sites[i] : "NULL");
+    for (int j = 0; j < i; j++) {
+      if (strcmp(sites[i], sites[j]) == 0)
+        return zke_recipe_fail(ZKE_BADARGUMENTS, "two sites are named %s",
+                               sites[i]);
+    }
+  }
+  return ZKE_OK;
+}
+
 /* ======================================================================
  * steps
  *
  * Operations on the children of one transaction, which are collected and then
- * made in one multi.  steps_begin() is followed by steps_do() or steps_end().
+ * made in one multi.  steps_begin() is followed by steps_do(), steps_do_with()
+ * or steps_read().
  * ==================================================================== */
 
 typedef struct phase_steps {
@@ -237,7 +278,7 @@ typedef struct phase_steps {
   char **paths; /* of the operations, freed with them; NULL where an operation
                    is on the transaction itself */
   int count;
-  bool failed; /* there was no memory: steps_do() tells */
+  bool failed; /* there was no memory */
 } phase_steps;
 
 /* What a site does in the step of its vote or of its acknowledgement (T6). */
@@ -253,8 +294,8 @@ typedef struct phase_more {
   int code;
 } phase_more;
 
-/* Room for so many operations.  A lack of memory is noted, and told by
- * steps_do(): so nobody has to ask in between. */
+/* Room for so many operations.  A lack of memory is noted, and told when they
+ * are done: so nobody has to ask in between. */
 static void steps_begin(phase_steps *s, zke *z, const char *tx, int room) {
   *s = (phase_steps){.z = z, .tx = tx};
   s->ops = zke_alloc(z, (size_t)room * sizeof *s->ops);
@@ -262,8 +303,7 @@ static void steps_begin(phase_steps *s, zke *z, const char *tx, int room) {
   s->failed = !s->ops || !s->paths;
 }
 
-/* Release the operations and their paths, which every steps_begin() is followed
- * by; steps_do() calls it. */
+/* Release the operations and their paths. */
 static void steps_end(phase_steps *s) {
   for (int i = 0; s->paths && i < s->count; i++) zke_free(s->paths[i]);
   zke_free(s->paths);
@@ -279,58 +319,63 @@ static char *phase_path(zke *z, const char *tx, const char *prefix,
   return path;
 }
 
-/* The next operation and its path; false without memory. */
-static bool steps_next(phase_steps *s, const char *prefix, const char *name,
-                       zke_op **op, const char **path) {
-  if (s->failed) return false;
-  char *text = phase_path(s->z, s->tx, prefix, name);
-  s->failed = text == NULL;
-  if (s->failed) return false;
-  s->paths[s->count] = text;
-  *op = &s->ops[s->count++];
-  *path = text;
-  return true;
+/* The path of the next operation, s->ops[s->count]; NULL without memory. */
+static const char *steps_path(phase_steps *s, const char *prefix,
+                              const char *name) {
+  if (s->failed) return NULL;
+  char *path = phase_path(s->z, s->tx, prefix, name);
+  s->failed = !path;
+  s->paths[s->count] = path;
+  return path;
 }
 
 /* The step is done only while that znode has this version; -1: while it is
  * there. */
 static void steps_check(phase_steps *s, const char *prefix, const char *name,
                         int version) {
-  zke_op *op;
-  const char *path;
-  if (steps_next(s, prefix, name, &op, &path)) zke_op_check(op, path, version);
+  const char *path = steps_path(s, prefix, name);
+  if (path) zke_op_check(&s->ops[s->count++], path, version);
 }
 
 /* One of the transaction's znodes, named by prefix and name. */
 static void steps_create(phase_steps *s, const char *prefix, const char *name,
                          const char *data, int mode) {
-  zke_op *op;
-  const char *path;
-  if (!steps_next(s, prefix, name, &op, &path)) return;
-  zke_op_create(op, path, data, (int)strlen(data), ZKE_OPEN_ACL, mode);
+  const char *path = steps_path(s, prefix, name);
+  if (path)
+    zke_op_create(&s->ops[s->count++], path, data, (int)strlen(data),
+                  ZKE_OPEN_ACL, mode);
 }
 
 /* The version makes the step fail where somebody else was faster. */
 static void steps_set(phase_steps *s, const char *prefix, const char *name,
                       const char *data, int version) {
-  zke_op *op;
-  const char *path;
-  if (!steps_next(s, prefix, name, &op, &path)) return;
-  zke_op_set(op, path, data, (int)strlen(data), version);
+  const char *path = steps_path(s, prefix, name);
+  if (path)
+    zke_op_set(&s->ops[s->count++], path, data, (int)strlen(data), version);
 }
 
 /* Add a deletion, of whatever version. */
 static void steps_delete(phase_steps *s, const char *prefix, const char *name) {
-  zke_op *op;
-  const char *path;
-  if (steps_next(s, prefix, name, &op, &path)) zke_op_delete(op, path, -1);
+  const char *path = steps_path(s, prefix, name);
+  if (path) zke_op_delete(&s->ops[s->count++], path, -1);
 }
 
-/* Add a reading, whose result stands at the same place as the operation. */
+/* Add a reading, for steps_read(). */
 static void steps_get(phase_steps *s, const char *prefix, const char *name) {
-  zke_op *op;
-  const char *path;
-  if (steps_next(s, prefix, name, &op, &path)) zke_op_get(op, path);
+  const char *path = steps_path(s, prefix, name);
+  if (path) zke_op_get(&s->ops[s->count++], path);
+}
+
+/* Do the readings that were collected, in one snapshot, and release them.
+ *
+ *   got  out: a result for each of them, in their order; untouched on failure.
+ *        NULL: there was no memory for these */
+static int steps_read(phase_steps *s, zke_op_result *got) {
+  int rc = ZKE_NOMEM;
+  if (!s->failed && got)
+    rc = zke_recipe_multi_read(s->z, s->ops, s->count, got);
+  steps_end(s);
+  return rc;
 }
 
 /* Do them, all or none, and release them. */
@@ -450,9 +495,7 @@ static int view_read_once(zke *z, const char *tx, phase_view *v) {
   steps_get(&s, "decision", "");
   for (int i = 0; i < v->head.count; i++)
     steps_get(&s, "vote-", v->head.sites[i]);
-  rc = !v->got || s.failed ? ZKE_NOMEM
-                           : zke_recipe_multi_read(z, s.ops, s.count, v->got);
-  steps_end(&s);
+  rc = steps_read(&s, v->got);
   if (rc == ZKE_OK) rc = v->got[0].rc;
   if (rc == ZKE_OK && !view_has(v, "id-", v->head.id)) rc = ZKE_NONODE;
   if (rc != ZKE_OK) view_free(v);
@@ -579,12 +622,6 @@ static int phase_gone(const zke_two_phase *t) {
  * limit fires no watch; a look after it sees it, and phase_wait() makes one.
  */
 
-/* Watch a znode for its end and for changes of its data. */
-static int phase_watch(const zke_two_phase *t, const char *path) {
-  return zke_get(t->r.z, path, zke_recipe_watcher, (void *)(uintptr_t)&t->r,
-                 NULL, NULL, NULL);
-}
-
 /* Take a watch back that is not needed any more: it would keep the engine busy
  * with events that nobody reads. */
 static void phase_unwatch_path(zke_two_phase *t, const char *path,
@@ -627,20 +664,35 @@ static int phase_note_decision(zke_two_phase *t, const zke_op_result *node) {
   return ZKE_OK;
 }
 
-/* Read the decision and the id in one snapshot.  A later transaction of the
- * same name has another id, and its decision says nothing of this one.
- * ZKE_LOOK_AGAIN: this transaction has gone. */
-static int phase_read_decision(zke_two_phase *t) {
+/* Read a child of this transaction: in one snapshot with the id, since a later
+ * transaction of the same name has another id, and its children say nothing of
+ * this one (T3).
+ *
+ *   got  out, for zke_results_clear()
+ *
+ * Returns ZKE_OK; ZKE_NONODE: it is missing; ZKE_LOOK_AGAIN: this transaction
+ * has gone. */
+static int phase_read_child(const zke_two_phase *t, const char *path,
+                            zke_op_result *got) {
   zke_op ops[2];
   zke_op_result read[2] = {{0}};
   zke_op_get(&ops[0], t->id);
-  zke_op_get(&ops[1], t->decision);
+  zke_op_get(&ops[1], path);
   int rc = zke_recipe_multi_read(t->r.z, ops, 2, read);
-  if (rc == ZKE_OK) rc = read[0].rc == ZKE_OK ? read[1].rc : read[0].rc;
-  if (rc == ZKE_OK) rc = phase_note_decision(t, &read[1]);
-  bool gone = read[0].rc == ZKE_NONODE;
-  zke_results_clear(read, 2);
-  if (gone) return ZKE_LOOK_AGAIN;
+  if (rc == ZKE_OK) rc = read[0].rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : read[0].rc;
+  if (rc == ZKE_OK) rc = read[1].rc;
+  *got = read[1];
+  zke_results_clear(read, 1);
+  return rc;
+}
+
+/* Read the decision, if there is one.  ZKE_LOOK_AGAIN: this transaction has
+ * gone. */
+static int phase_read_decision(zke_two_phase *t) {
+  zke_op_result got;
+  int rc = phase_read_child(t, t->decision, &got);
+  if (rc == ZKE_OK) rc = phase_note_decision(t, &got);
+  zke_results_clear(&got, 1);
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
@@ -718,15 +770,23 @@ static bool phase_is_late(const zke_two_phase *t) {
   return t->head.limit_ms && zke_wall(t->r.z) >= t->head.limit_ms;
 }
 
-/* The reason names those that did not vote.  It is for people; without memory
- * for it the decision is made all the same. */
-static int phase_decide_late(zke_two_phase *t) {
-  char why[256], names[160] = "";
+/* Read which sites have no vote, for people: "" if that cannot be read. */
+static int phase_name_missing(const zke_two_phase *t, char *names,
+                              size_t size) {
   phase_view v;
-  if (view_read(t->r.z, t->r.path, &v) == ZKE_OK) {
-    view_missing(&v, false, names, sizeof names);
-    view_free(&v);
-  }
+  names[0] = '\0';
+  int rc = view_read(t->r.z, t->r.path, &v);
+  if (rc != ZKE_OK) return rc;
+  view_missing(&v, false, names, size);
+  view_free(&v);
+  return ZKE_OK;
+}
+
+/* The reason names those that did not vote.  Without memory for it the decision
+ * is made all the same. */
+static int phase_decide_late(zke_two_phase *t) {
+  char why[256], names[160];
+  phase_name_missing(t, names, sizeof names);
   snprintf(why, sizeof why, "the time limit, without the vote of %s", names);
   return phase_decide(t, ZKE_TWO_PHASE_ABORT, why);
 }
@@ -757,9 +817,7 @@ static int phase_has_died(const zke_two_phase *t, int i) {
   steps_begin(&s, t->r.z, t->r.path, 2);
   steps_get(&s, "vote-", t->head.sites[i]);
   steps_get(&s, "came-", t->head.sites[i]);
-  int rc =
-      s.failed ? ZKE_NOMEM : zke_recipe_multi_read(t->r.z, s.ops, s.count, got);
-  steps_end(&s);
+  int rc = steps_read(&s, got);
   bool came = got[1].rc == ZKE_OK && got[1].stat.version != 0;
   if (rc == ZKE_OK && got[0].rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
   if (rc == ZKE_OK && came) rc = ZKE_NONODE;
@@ -813,15 +871,16 @@ static int phase_look_votes(zke_two_phase *t) {
 
 /* Is it this object's turn to watch the votes?  In the coordinator's form that
  * is the coordinator's as long as it lives: the sites watch its znode, and take
- * its part when that goes.  At the limit everybody may decide. */
+ * its part when that goes.  It is read, since a watch by zke_exists() would wait
+ * for a creation where it has gone.  At the limit everybody may decide. */
 static int phase_is_watcher(zke_two_phase *t, bool *watcher) {
   *watcher = true;
   if (!(t->head.form & ZKE_TWO_PHASE_COORDINATOR) || t->coordinator ||
       phase_is_late(t))
     return ZKE_OK;
-  int rc = t->leader_watched ? zke_exists(t->r.z, t->leader, NULL, NULL, NULL)
-                             : phase_watch(t, t->leader);
-  t->leader_watched = *watcher = rc == ZKE_OK;
+  zke_watch_fn fn = t->leader_watched ? NULL : zke_recipe_watcher;
+  int rc = zke_get(t->r.z, t->leader, fn, &t->r, NULL, NULL, NULL);
+  t->leader_watched = rc == ZKE_OK;
   *watcher = rc == ZKE_NONODE;
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
@@ -878,9 +937,7 @@ static void phase_deliver(zke_recipe *r, int event, int64_t number,
  * that has lost its reply. */
 
 /* Were operations done for the own site, and by which call?  more->done says it
- * afterwards.  In one snapshot with the id, so that the mark is this
- * transaction's (T3).  An id is never used twice, so what this object read
- * earlier was this transaction's too.
+ * afterwards.
  *
  *   prefix  of the znode that is the mark: "work-" or "ack-"
  *
@@ -888,22 +945,17 @@ static void phase_deliver(zke_recipe *r, int event, int64_t number,
  * has gone. */
 static int phase_read_mark(const zke_two_phase *t, const char *prefix,
                            phase_more *more) {
-  zke_op ops[2];
-  zke_op_result got[2] = {{0}};
+  zke_op_result got;
   char *path = phase_path(t->r.z, t->r.path, prefix, t->head.sites[t->own]);
   if (!path) return ZKE_NOMEM;
-  zke_op_get(&ops[0], t->id);
-  zke_op_get(&ops[1], path);
-  int rc = zke_recipe_multi_read(t->r.z, ops, 2, got);
-  if (rc == ZKE_OK) rc = got[0].rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : got[0].rc;
-  if (rc == ZKE_OK) rc = got[1].rc;
-  const char *id = got[1].data ? got[1].data : "";
+  int rc = phase_read_child(t, path, &got);
+  const char *id = got.data ? got.data : "";
   more->done = ZKE_TWO_PHASE_NOT_DONE;
   if (rc == ZKE_OK && *id) {
     bool own = more->tried && strcmp(id, more->id) == 0;
     more->done = own ? ZKE_TWO_PHASE_DONE : ZKE_TWO_PHASE_DONE_BEFORE;
   }
-  zke_results_clear(got, 2);
+  zke_results_clear(&got, 1);
   zke_free(path);
   return rc;
 }
@@ -1006,16 +1058,12 @@ static int phase_acknowledge(zke_two_phase *t, phase_more *more) {
  * it is; if it is that of another object of this handle, its party counts as
  * dead, so that its transaction is aborted at worst. */
 static void phase_drop(zke_two_phase *t, char *path) {
-  zke *z = t->r.z;
-  zke_op ops[2];
-  zke_op_result got[2] = {{0}};
-  zke_op_get(&ops[0], t->id);
-  zke_op_get(&ops[1], path);
-  int rc = zke_recipe_multi_read(z, ops, 2, got);
-  for (int i = 0; i < 2 && rc == ZKE_OK; i++) rc = got[i].rc;
-  int64_t czxid = rc == ZKE_OK ? got[1].stat.czxid : 0;
-  zke_results_clear(got, 2);
-  if (rc != ZKE_NONODE) zke_recipe_discard(z, path, ZKE_EPHEMERAL, czxid);
+  zke_op_result got;
+  int rc = phase_read_child(t, path, &got);
+  int64_t czxid = rc == ZKE_OK ? got.stat.czxid : 0;
+  zke_results_clear(&got, 1);
+  if (rc != ZKE_NONODE && rc != ZKE_LOOK_AGAIN)
+    zke_recipe_discard(t->r.z, path, ZKE_EPHEMERAL, czxid);
 }
 
 /* A coordinator acknowledges when it goes; a site does so only when it says it
@@ -1067,7 +1115,7 @@ static int phase_new(zke *z, const char *base, const char *name,
                            "base/name is not a transaction's path");
   rc = zke_take_options(given, o, sizeof *o, "zke_two_phase_options");
   if (rc != ZKE_OK) return rc;
-  char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
+  char *path = phase_tx_path(z, base, name);
   if (!path) return ZKE_NOMEM;
   rc = zke_recipe_new(z, path, &phase_class, sizeof(zke_two_phase), &r);
   zke_free(path);
@@ -1096,74 +1144,32 @@ static int phase_prepare(zke_two_phase *t) {
                                                               : ZKE_NOMEM;
 }
 
-/* The names stand in one line of the data, and in znodes' names. */
-static int phase_check_sites(const char *const *sites, int count) {
-  if (!sites || count < 1)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "a transaction needs sites");
-  for (int i = 0; i < count; i++) {
-    if (!sites[i] || !*sites[i] || strpbrk(sites[i], "/ \n"))
-      return zke_recipe_fail(ZKE_BADARGUMENTS, "'%s' cannot name a site",
-                             sites[i] ? sites[i] : "NULL");
-    for (int j = 0; j < i; j++) {
-      if (strcmp(sites[i], sites[j]) == 0)
-        return zke_recipe_fail(ZKE_BADARGUMENTS, "two sites are named %s",
-                               sites[i]);
-    }
-  }
-  return ZKE_OK;
-}
-
-/* A transaction that is to begin; the arguments are borrowed. */
+/* A transaction that is to begin.  What it is to be stands in the object. */
 typedef struct phase_start {
   zke_two_phase *t;
-  const char *base;
-  const char *const *sites;
-  int count, form;
-  int64_t limit_ms; /* from now on; 0: none */
-  const void *payload;
-  int payload_len;
-  char id[PHASE_ID]; /* made for it */
-  char *text;        /* the znode's data */
-  int len;           /* its bytes */
-  bool unsure;       /* a try may have begun it */
+  const char *base; /* borrowed */
+  char *text;       /* the znode's data */
+  int len;          /* its bytes */
+  bool unsure;      /* a try may have begun it */
 } phase_start;
-
-/* The head of the data, and the user's payload behind an empty line. */
-static int phase_make_text(zke *z, phase_start *b) {
-  int64_t limit = b->limit_ms ? zke_wall(z) + b->limit_ms : 0;
-  size_t size = 160 + (size_t)b->payload_len, used;
-  for (int i = 0; i < b->count; i++) size += strlen(b->sites[i]) + 1;
-  b->text = zke_alloc(z, size);
-  if (!b->text) return ZKE_NOMEM;
-  used = (size_t)snprintf(
-      b->text, size, PHASE_MARK "id %s\nform %d\nlimit %" PRId64 "\nsites ",
-      b->id, b->form, limit);
-  for (int i = 0; i < b->count; i++)
-    used += (size_t)snprintf(b->text + used, size - used, "%s%s", i ? " " : "",
-                             b->sites[i]);
-  used += (size_t)snprintf(b->text + used, size - used, "\n\n");
-  if (b->payload_len)
-    memcpy(b->text + used, b->payload, (size_t)b->payload_len);
-  b->len = (int)used + b->payload_len;
-  return ZKE_OK;
-}
 
 /* All znodes come in one step, so nobody sees a transaction with some of its
  * votes.  If the coordinator dies after it, its ephemeral goes, and the sites
  * decide without it. */
 static int phase_create_all(zke *z, const phase_start *b) {
+  const phase_head *h = &b->t->head;
+  const char *kind = h->form & ZKE_TWO_PHASE_EPHEMERAL ? "came-" : "vote-";
   char by[PHASE_BY];
   phase_steps s;
   phase_by(z, by);
-  steps_begin(&s, z, b->t->r.path, b->count + 3);
+  steps_begin(&s, z, b->t->r.path, h->count + 3);
   if (!s.failed)
     zke_op_create(&s.ops[s.count++], s.tx, b->text, b->len, ZKE_OPEN_ACL,
                   ZKE_PERSISTENT);
-  steps_create(&s, "id-", b->id, "", ZKE_PERSISTENT);
+  steps_create(&s, "id-", h->id, "", ZKE_PERSISTENT);
   steps_create(&s, "coordinator", "", by, ZKE_EPHEMERAL);
-  for (int i = 0; i < b->count; i++)
-    steps_create(&s, b->form & ZKE_TWO_PHASE_EPHEMERAL ? "came-" : "vote-",
-                 b->sites[i], "", ZKE_PERSISTENT);
+  for (int i = 0; i < h->count; i++)
+    steps_create(&s, kind, h->sites[i], "", ZKE_PERSISTENT);
   return steps_do(&s);
 }
 
@@ -1180,7 +1186,7 @@ static int phase_meet(zke *z, const phase_start *b) {
   if (rc == ZKE_NONODE && zke_exists(z, path, NULL, NULL, NULL) == ZKE_OK)
     return zke_recipe_fail(ZKE_OTHERKIND, "%s holds only foreign znodes", path);
   if (rc != ZKE_OK) return rc;
-  bool own = b->unsure && strcmp(v.head.id, b->id) == 0;
+  bool own = b->unsure && strcmp(v.head.id, b->t->head.id) == 0;
   if (!own) rc = view_is_over(z, path, &v, -1, &over);
   if (over) {
     rc = view_remove(z, path, &v, NULL);
@@ -1210,25 +1216,27 @@ static int phase_try_begin(zke *z, void *arg) {
   return zke_recipe_faster(rc);
 }
 
-/* The mutex is held: begin, then watch. */
-static int phase_begin(zke_two_phase *t, phase_start *b) {
+/* The mutex is held: begin, then watch.  A failure to watch is repeated later.
+ * The object is the coordinator's also where a try may have begun it: what it
+ * made goes with the object then.
+ *
+ *   given  the limit counts from now on; the id is made here */
+static int phase_begin(zke_two_phase *t, const char *base, phase_head *given) {
   zke *z = t->r.z;
-  zke_recipe_guid(z, b->id);
-  int rc = phase_make_text(z, b);
-  if (rc == ZKE_OK) { /* as others will read it */
-    t->head.text = zke_alloc(z, (size_t)b->len + 1);
-    if (t->head.text) memcpy(t->head.text, b->text, (size_t)b->len);
-    rc = t->head.text ? head_parse(z, &t->head, b->len) : ZKE_NOMEM;
-  }
+  phase_start b = {.t = t, .base = base};
+  char id[PHASE_ID];
+  int rc = ZKE_NOMEM;
+  zke_recipe_guid(z, id);
+  given->id = id;
+  if (given->limit_ms) given->limit_ms += zke_wall(z);
+  b.text = head_write(z, given, &b.len);
+  if (b.text) t->head.text = zke_recipe_copy(z, b.text, (size_t)b.len);
+  if (t->head.text) rc = head_parse(z, &t->head, b.len); /* as others will */
   if (rc == ZKE_OK) rc = phase_prepare(t);
-  if (rc == ZKE_OK) rc = zke_recipe_do(z, phase_try_begin, b, ZKE_FOREVER);
-  if (rc == ZKE_OK) {
-    t->coordinator = true;
-    zke_recipe_look(&t->r); /* a failure is repeated later */
-  } else if (b->unsure) {
-    t->coordinator = true; /* perhaps: what it made goes with the object */
-  }
-  zke_free(b->text);
+  if (rc == ZKE_OK) rc = zke_recipe_do(z, phase_try_begin, &b, ZKE_FOREVER);
+  t->coordinator = rc == ZKE_OK || b.unsure;
+  if (rc == ZKE_OK) zke_recipe_look(&t->r);
+  zke_free(b.text);
   return rc;
 }
 
@@ -1238,29 +1246,29 @@ int zke_two_phase_begin(zke *z, const char *base, const char *name,
                         const void *payload, int len, const char *const *sites,
                         int count, const zke_two_phase_options *options,
                         zke_two_phase **t_out) {
-  phase_start b = {.base = base,
-                   .sites = sites,
-                   .count = count,
-                   .payload = payload,
-                   .payload_len = len};
+  zke_two_phase *t;
   zke_two_phase_options o;
-  int rc = phase_new(z, base, name, options, &o, &b.t);
+  int rc = phase_new(z, base, name, options, &o, &t);
   if (t_out) *t_out = NULL;
   if (rc != ZKE_OK) return rc;
-  b.form = o.form;
-  b.limit_ms = o.limit_ms;
+  phase_head given = {.form = o.form,
+                      .limit_ms = o.limit_ms,
+                      .count = count,
+                      .sites = sites,
+                      .payload = payload,
+                      .len = len};
   rc = phase_check_sites(sites, count);
   if (rc == ZKE_OK &&
-      (!t_out || len < 0 || (!payload && len) || b.limit_ms < 0 ||
-       b.limit_ms > INT64_MAX / 4 || (b.form & ~PHASE_FORMS)))
+      (!t_out || len < 0 || (!payload && len) || o.limit_ms < 0 ||
+       o.limit_ms > INT64_MAX / 4 || (o.form & ~PHASE_FORMS)))
     rc = zke_recipe_fail(ZKE_BADARGUMENTS, "t_out, payload, limit or form");
-  if (rc == ZKE_OK) rc = zke_recipe_enter(&b.t->r);
+  if (rc == ZKE_OK) rc = zke_recipe_enter(&t->r);
   if (rc == ZKE_OK) {
-    rc = phase_begin(b.t, &b);
-    if (rc == ZKE_OK) *t_out = b.t;
-    rc = zke_recipe_leave(&b.t->r, rc);
+    rc = phase_begin(t, base, &given);
+    if (rc == ZKE_OK) *t_out = t;
+    rc = zke_recipe_leave(&t->r, rc);
   }
-  if (rc != ZKE_OK) zke_recipe_free(&b.t->r);
+  if (rc != ZKE_OK) zke_recipe_free(&t->r);
   return rc;
 }
 
@@ -1314,15 +1322,13 @@ static int phase_open(zke_two_phase *t, const char *site) {
   zke *z = t->r.z;
   int rc = head_read(z, t->r.path, &t->head);
   if (rc == ZKE_OK) rc = phase_prepare(t);
-  if (rc == ZKE_NONODE)
-    return zke_recipe_fail(rc, "there is no transaction %s", t->r.path);
-  if (rc != ZKE_OK) return rc;
-  if (site) t->own = head_find(&t->head, site);
-  if (site && t->own < 0)
+  if (rc == ZKE_OK && site) t->own = head_find(&t->head, site);
+  if (rc == ZKE_OK && site && t->own < 0)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "%s takes no part in %s", site,
                            t->r.path);
-  rc = phase_look_decision(t);
-  if (rc == ZKE_LOOK_AGAIN || (rc == ZKE_OK && t->state == ZKE_TWO_PHASE_LOST))
+  if (rc == ZKE_OK) rc = phase_look_decision(t);
+  if (rc == ZKE_NONODE || rc == ZKE_LOOK_AGAIN ||
+      (rc == ZKE_OK && t->state == ZKE_TWO_PHASE_LOST))
     return zke_recipe_fail(ZKE_NONODE, "there is no transaction %s", t->r.path);
   if (rc == ZKE_OK && site && t->state == ZKE_TWO_PHASE_UNDECIDED &&
       t->head.form & ZKE_TWO_PHASE_EPHEMERAL)
@@ -1449,9 +1455,7 @@ static int phase_see_meddling(const zke_two_phase *t) {
   steps_get(&s, "decision", "");
   steps_get(&s, "vote-", t->head.sites[t->own]);
   steps_get(&s, "work-", t->head.sites[t->own]);
-  int rc =
-      s.failed ? ZKE_NOMEM : zke_recipe_multi_read(t->r.z, s.ops, s.count, got);
-  steps_end(&s);
+  int rc = steps_read(&s, got);
   bool undecided = got[0].rc == ZKE_OK && got[1].rc == ZKE_NONODE;
   bool voted = got[2].stat.version == 1 && phase_word(got[2].data);
   bool meddled = got[0].stat.version || (got[2].stat.version && !voted) ||
@@ -1473,13 +1477,11 @@ static int phase_try_vote(zke *z, void *arg) {
   if (t->state == ZKE_TWO_PHASE_LOST) return phase_gone(t);
   rc = phase_read_own(a, &given, &there);
   if (rc != ZKE_OK) return rc;
-  rc = there;
-  if (rc == ZKE_OK && given) return phase_compare_vote(t, given, a->word);
+  if (given) return phase_compare_vote(t, given, a->word);
   if (t->state != ZKE_TWO_PHASE_UNDECIDED) return ZKE_OK;
-  if (rc == ZKE_NONODE && !(t->head.form & ZKE_TWO_PHASE_EPHEMERAL))
+  if (there == ZKE_NONODE && !(t->head.form & ZKE_TWO_PHASE_EPHEMERAL))
     return phase_vote_deleted(t);
-  rc = phase_vote_now(z, a, rc);
-  rc = zke_recipe_faster(rc);
+  rc = zke_recipe_faster(phase_vote_now(z, a, there));
   return rc == ZKE_LOOK_AGAIN ? phase_see_meddling(t) : rc;
 }
 
@@ -1579,21 +1581,17 @@ static int64_t phase_until(const zke_two_phase *t, int64_t deadline_ms) {
  * was. */
 static int phase_say_missing(const zke_two_phase *t, int rc) {
   char names[200];
-  phase_view v;
-  if (view_read(t->r.z, t->r.path, &v) == ZKE_OK) {
-    view_missing(&v, false, names, sizeof names);
+  if (phase_name_missing(t, names, sizeof names) == ZKE_OK)
     zke_fail(rc, "the transaction %s waits for %s%s", t->r.path,
              *names ? "the vote of " : "its coordinator", names);
-    view_free(&v);
-  }
   return rc;
 }
 
 /* Wait for the decision, and look again at the time limit: a participant that
  * waits may be the one that has to abort then. */
 static int phase_wait(zke_two_phase *t, int64_t deadline_ms) {
-  int rc = ZKE_OPERATIONTIMEOUT;
-  int64_t until = deadline_ms;
+  int rc;
+  int64_t until;
   do {
     t->r.changed = true;
     until = phase_until(t, deadline_ms);
@@ -1678,12 +1676,13 @@ int64_t zke_two_phase_token(zke_two_phase *t) {
 int zke_two_phase_payload(zke_two_phase *t, char **data_out, int *len_out) {
   int rc = zke_recipe_enter((zke_recipe *)t);
   if (rc != ZKE_OK) return rc;
-  char *copy = data_out ? zke_alloc(t->r.z, (size_t)t->head.len + 1) : NULL;
-  if (copy) {
-    memcpy(copy, t->head.payload, (size_t)t->head.len);
-    *data_out = copy;
+  if (data_out) {
+    char *copy = zke_recipe_copy(t->r.z, t->head.payload, (size_t)t->head.len);
+    if (copy)
+      *data_out = copy;
+    else
+      rc = ZKE_NOMEM;
   }
-  if (data_out && !copy) rc = ZKE_NOMEM;
   if (rc == ZKE_OK && len_out) *len_out = t->head.len;
   return zke_recipe_leave(&t->r, rc);
 }
@@ -1758,7 +1757,7 @@ int zke_two_phase_get(zke *z, const char *base, const char *name,
   if (!base || !name || !status_out)
     return zke_recipe_fail(ZKE_BADARGUMENTS,
                            "base, name or status_out is NULL");
-  char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
+  char *path = phase_tx_path(z, base, name);
   rc = path ? view_read(z, path, &v) : ZKE_NOMEM;
   zke_free(path);
   if (rc != ZKE_OK) return rc;
@@ -1809,7 +1808,7 @@ static int pending_select(zke *z, const char *base, const char *site,
   char **name = names->data;
   int rc = ZKE_OK, kept = 0;
   for (int i = 0; i < names->count && rc == ZKE_OK; i++) {
-    p.tx = zke_recipe_path(z, base, name[i]);
+    p.tx = phase_tx_path(z, base, name[i]);
     rc = p.tx ? zke_recipe_do(z, pending_try, &p, deadline) : ZKE_NOMEM;
     zke_free(p.tx);
     if (rc != ZKE_OK || !p.pending) continue;
@@ -1839,7 +1838,7 @@ int zke_two_phase_pending(zke *z, const char *base, const char *site,
     rc = names ? ZKE_OK : ZKE_NOMEM;
   }
   if (rc != ZKE_OK) return rc;
-  rc = pending_select(z, strcmp(base, "/") == 0 ? "" : base, site, names);
+  rc = pending_select(z, base, site, names);
   if (rc != ZKE_OK) {
     zke_free(names);
     return rc;
