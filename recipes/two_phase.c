@@ -536,15 +536,16 @@ static int phase_new(zke *z, const char *base, const char *name,
  *
  *   given  the limit counts from now on; the id is made here */
 static int phase_begin(zke_two_phase *t, const char *base,
-                       zke_phase_head *given) {
+                       const zke_phase_head *given) {
   zke *z = t->r.z;
   phase_start b = {.t = t, .base = base};
+  zke_phase_head h = *given;
   char id[ZKE_RECIPE_GUID];
   int rc = ZKE_NOMEM;
   zke_recipe_guid(z, id);
-  given->id = id;
-  if (given->limit_ms) given->limit_ms += zke_wall(z);
-  b.text = zke_phase_head_write(z, given, &b.len);
+  h.id = id;
+  if (h.limit_ms) h.limit_ms += zke_wall(z);
+  b.text = zke_phase_head_write(z, &h, &b.len);
   if (b.text) t->head.text = zke_recipe_copy(z, b.text, (size_t)b.len);
   if (t->head.text)
     rc = zke_phase_head_parse(z, &t->head, b.len); /* as others will */
