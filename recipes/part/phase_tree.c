@@ -259,9 +259,9 @@ static int phase_read_once(zke *z, const char *tx, zke_phase_view *v) {
   return rc;
 }
 
-/* The transaction may have been replaced by one of the same name
- * between the reading of the head and that of the rest, which the id tells:
- * then it is read once more. */
+/* The transaction may have been replaced by one of the same name between the
+ * reading of the head and that of the rest, which the id tells: then it is read
+ * once more. */
 int zke_phase_view_read(zke *z, const char *tx, zke_phase_view *v) {
   int rc = phase_read_once(z, tx, v);
   if (rc == ZKE_NONODE && zke_exists(z, tx, NULL, NULL, NULL) == ZKE_OK)

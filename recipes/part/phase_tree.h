@@ -15,6 +15,7 @@ extern "C" {
 
 enum {
   ZKE_PHASE_BY = 96, /* bytes of "identity (pid 12)" */
+  /* what a form may be made of */
   ZKE_PHASE_FORMS = ZKE_TWO_PHASE_COORDINATOR | ZKE_TWO_PHASE_EPHEMERAL
 };
 
@@ -76,6 +77,7 @@ int zke_phase_check_sites(const char *const *sites, int count);
 
 /* ---- all of a transaction ---- */
 
+/* All of a transaction; the functions below say what is in it. */
 typedef struct zke_phase_view {
   zke_phase_head head;
   zke_op_result *got; /* [0] children, [1] the decision, then the votes in the
