@@ -162,7 +162,7 @@ static int phase_try_begin(zke *z, void *arg) {
   int rc = zke_recipe_place(z, b->base, PHASE_PLACE, ZKE_CONTAINER, NULL, 0);
   if (rc != ZKE_OK) return rc;
   rc = phase_create_all(z, b);
-  b->unsure = b->unsure || rc == ZKE_CONNECTIONLOSS;
+  b->unsure |= zke_recipe_is_lost(rc);
   if (rc == ZKE_NODEEXISTS) rc = phase_meet(z, b);
   return zke_recipe_faster(rc);
 }
@@ -202,7 +202,7 @@ static int phase_try_join(zke *z, void *arg) {
   zke_steps_set(&s, "came-", t->head.sites[t->own], "", -1);
   zke_steps_create(&s, "vote-", t->head.sites[t->own], "", ZKE_EPHEMERAL);
   int rc = zke_steps_do(&s);
-  if (rc == ZKE_CONNECTIONLOSS) t->joined = true; /* perhaps */
+  if (zke_recipe_is_lost(rc)) t->joined = true; /* perhaps */
   if (rc == ZKE_NODEEXISTS) rc = phase_meet_vote(t);
   if (rc == ZKE_OK) t->joined = true;
   return rc;
@@ -291,7 +291,7 @@ static int phase_vote_now(zke *z, const phase_act *a, int there) {
   if (rc == ZKE_OK) rc = phase_meet_vote(t);
   if (rc == ZKE_OK || rc == ZKE_NONODE)
     rc = phase_give_vote(z, a, rc == ZKE_NONODE);
-  if (rc == ZKE_OK || rc == ZKE_CONNECTIONLOSS) t->joined = true;
+  if (rc == ZKE_OK || zke_recipe_is_lost(rc)) t->joined = true;
   return rc;
 }
 
@@ -747,10 +747,12 @@ static int64_t phase_until(const zke_two_phase *t, int64_t deadline_ms) {
  * was. */
 static int phase_say_missing(const zke_two_phase *t, int rc) {
   char names[200];
-  if (zke_phase_missing_votes(t, names, sizeof names) == ZKE_OK)
-    zke_fail(rc, "the transaction %s waits for %s%s", t->r.path,
-             *names ? "the vote of " : "its coordinator", names);
-  return rc;
+  zke_sentence kept;
+  zke_recipe_keep(&kept);
+  if (zke_phase_missing_votes(t, names, sizeof names) != ZKE_OK)
+    return zke_recipe_restore(&kept, rc);
+  return zke_recipe_fail(rc, "the transaction %s waits for %s%s", t->r.path,
+                         *names ? "the vote of " : "its coordinator", names);
 }
 
 /* Wait for the decision, and look again at the time limit: a participant that

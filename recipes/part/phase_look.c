@@ -211,7 +211,8 @@ int zke_phase_missing_votes(const zke_two_phase *t, char *names, size_t size) {
 static int phase_decide_late(zke_two_phase *t) {
   char why[256], names[160];
   zke_phase_missing_votes(t, names, sizeof names);
-  snprintf(why, sizeof why, "the time limit, without the vote of %s", names);
+  snprintf(why, sizeof why, "the time limit%s%s",
+           *names ? ", without the vote of " : "", names);
   return zke_phase_decide(t, ZKE_TWO_PHASE_ABORT, why);
 }
 
