@@ -150,15 +150,23 @@ static void queue_unlink_claim(zke_q_claim **at) {
   queue_claim_free(c);
 }
 
-/* Is the claim's znode still that of this claim?  ZKE_LOST: no. */
-static int queue_verify(zke_queue *q, const zke_q_claim *c) {
+/* Is the claim's znode still that of this claim?  ZKE_NONODE: no.
+ *
+ *   watch  have it watched from now on */
+static int queue_see_claim(zke_queue *q, const zke_q_claim *c, bool watch) {
   zke_stat stat;
-  int rc = zke_exists(q->r.z, c->path, NULL, NULL, &stat);
-  if (rc == ZKE_NONODE || (rc == ZKE_OK && stat.czxid != c->token)) {
-    return zke_recipe_fail(ZKE_LOST, "the claim of %s in the queue %s is gone",
-                           zke_recipe_name(c->path), q->r.path);
-  }
-  return rc;
+  int rc = watch ? zke_get(q->r.z, c->path, zke_recipe_watcher, &q->r, NULL,
+                           NULL, &stat)
+                 : zke_exists(q->r.z, c->path, NULL, NULL, &stat);
+  return rc == ZKE_OK && stat.czxid != c->token ? ZKE_NONODE : rc;
+}
+
+/* The same; ZKE_LOST: no. */
+static int queue_verify(zke_queue *q, const zke_q_claim *c) {
+  int rc = queue_see_claim(q, c, false);
+  if (rc != ZKE_NONODE) return rc;
+  return zke_recipe_fail(ZKE_LOST, "the claim of %s in the queue %s is gone",
+                         zke_recipe_name(c->path), q->r.path);
 }
 
 /* The same of a claim that was made before this object was placed anew, as
@@ -180,30 +188,32 @@ static void queue_discard_claim(zke_queue *q, const zke_q_claim *c,
   if (c->other) zke_recipe_discard(q->r.z, c->other, ZKE_EPHEMERAL, 0);
 }
 
-/* Discard one of this object's claims, and forget it. */
-static void queue_give_up(zke_queue *q, zke_q_claim **at) {
+/* Discard one of this object's claims, and forget it.  Returns rc, with its
+ * sentence. */
+static int queue_give_up(zke_queue *q, zke_q_claim **at, int rc) {
+  zke_sentence kept;
+  zke_recipe_keep(&kept);
   queue_discard_claim(q, *at, (*at)->token);
   queue_unlink_claim(at);
+  return zke_recipe_restore(&kept, rc);
 }
 
 /* Have a new claim watched where there is a listener.  One that was lost since
  * the step is a claim all the same, and the next step of the object tells of
  * its end. */
 static int queue_watch_claim(zke_queue *q, zke_q_claim *c) {
-  zke_stat stat;
   if (!q->o.listener) return ZKE_OK;
-  int rc =
-      zke_get(q->r.z, c->path, zke_recipe_watcher, &q->r, NULL, NULL, &stat);
-  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
-  if (rc == ZKE_NONODE || stat.czxid != c->token)
-    c->suspect = q->r.changed = true;
+  int rc = queue_see_claim(q, c, true);
+  if (rc != ZKE_NONODE) return rc;
+  c->suspect = q->r.changed = true;
   return ZKE_OK;
 }
 
 /* Items that are claimed in one step. */
 typedef struct queue_batch {
   zke_queue_item **items;
-  zke_q_claim **claims; /* to be made; NULL once the object has them */
+  zke_q_claim *claims[ZKE_Q_BATCH]; /* to be made; NULL once the object has
+                                       them */
   int most, count;
 } queue_batch;
 
@@ -240,7 +250,7 @@ enum { CLAIM_OPS = ZKE_Q_TAKEOVER_OPS + 3 };
 /* Claim all items of a batch in one step.  ZKE_Q_AGAIN: another consumer had
  * one of them first, or its marker was not what was seen; nothing is
  * claimed. */
-static int queue_claim_step(zke_queue *q, const queue_batch *b, zke_q_step *s) {
+static int queue_claim_step(zke_queue *q, queue_batch *b, zke_q_step *s) {
   zke_op *op = &s->ops[ZKE_Q_OP_FIRST + 1];
   s->needs = q->taken;
   for (int i = 0; i < b->count; i++) {
@@ -256,7 +266,6 @@ static int queue_claim_step(zke_queue *q, const queue_batch *b, zke_q_step *s) {
 /* The object has the claims of a step that was made.  Where one of them cannot
  * be watched it gives up all. */
 static int queue_keep_batch(zke_queue *q, queue_batch *b, int64_t token) {
-  zke_sentence kept;
   int rc = ZKE_OK;
   for (int i = 0; i < b->count; i++) {
     zke_queue_item *item = b->items[i];
@@ -270,10 +279,9 @@ static int queue_keep_batch(zke_queue *q, queue_batch *b, int64_t token) {
     item->over = 0;
     if (rc == ZKE_OK) rc = queue_watch_claim(q, c);
   }
-  if (rc == ZKE_OK) return rc;
-  zke_recipe_keep(&kept);
-  for (int i = 0; i < b->count; i++) queue_give_up(q, &q->claims);
-  return zke_recipe_restore(&kept, rc);
+  for (int i = 0; rc != ZKE_OK && i < b->count; i++)
+    rc = queue_give_up(q, &q->claims, rc);
+  return rc;
 }
 
 /* Claim the items of a batch at the versions seen, all or none.  Of claims that
@@ -353,12 +361,10 @@ typedef struct queue_want {
 /* One try to claim up to so many items. */
 static int queue_try_claim(zke *z, void *arg) {
   queue_want *w = arg;
-  int rc = zke_q_ready(w->q);
-  if (rc != ZKE_OK) return rc;
   queue_batch b = {.items = w->items, .most = w->most};
-  b.claims = zke_alloc(z, (size_t)w->most * sizeof(zke_q_claim *));
-  rc = b.claims ? queue_claim_batch(w->q, &b) : ZKE_NOMEM;
-  zke_free(b.claims);
+  (void)z;
+  int rc = zke_q_ready(w->q);
+  if (rc == ZKE_OK) rc = queue_claim_batch(w->q, &b);
   w->count = b.count;
   return rc;
 }
@@ -566,19 +572,6 @@ static zke_op *queue_add_key(zke_op *op, const queue_load *load,
 
 enum { PUT_OPS = 9 /* the most, beside the items */ };
 
-/* How many items there are, what others made in "entries" left out. */
-static int queue_valid_items(zke_queue *q, int *count) {
-  zke_strings *names = NULL;
-  zke_q_name parsed;
-  int rc = zke_children(q->r.z, q->entries, NULL, NULL, &names, NULL);
-  *count = 0;
-  if (rc != ZKE_OK) return rc;
-  for (int i = 0; i < names->count; i++)
-    *count += zke_q_parse(names->data[i], &parsed);
-  zke_free(names);
-  return ZKE_OK;
-}
-
 /* Is there room for so many?  ZKE_Q_NOTHING: no; ZKE_Q_AGAIN: the queue was
  * removed.
  *
@@ -594,7 +587,7 @@ static int queue_room(zke_queue *q, int need, int32_t *version) {
     *version = stat.version;
     count = stat.numChildren;
     /* Not all need be items; look only when it matters. */
-    if (count > q->limit - need) rc = queue_valid_items(q, &count);
+    if (count > q->limit - need) rc = zke_q_count_in(q, q->entries, &count);
   }
   if (rc == ZKE_NONODE) {
     q->placed = false;
@@ -872,15 +865,22 @@ static int queue_watch_claims(zke_q_wait *w) {
   return changed ? ZKE_Q_AGAIN : ZKE_OK;
 }
 
+/* The first item that can be had, as far as a new look knows; ZKE_Q_NOTHING:
+ * there is none. */
+static int queue_see_first(zke_queue *q, zke_q_name *out) {
+  int rc = zke_q_look(q);
+  if (rc == ZKE_OK) rc = zke_q_find(q, &q->entry, out);
+  if (rc == ZKE_Q_NOTHING) rc = zke_q_find_due(q, INT32_MAX, false, out);
+  return rc;
+}
+
 /* Is there an item to take?  If not, watch for a put and for the end of each
  * claim, by the kernel where its owner dies. */
 static int queue_look_for_item(zke_q_wait *w) {
   zke_queue *q = w->q;
   zke_q_name n;
   int rc = queue_watch_entries(w);
-  if (rc == ZKE_OK) rc = zke_q_look(q);
-  if (rc == ZKE_OK) rc = zke_q_find(q, &q->entry, &n);
-  if (rc == ZKE_Q_NOTHING) rc = zke_q_find_due(q, INT32_MAX, false, &n);
+  if (rc == ZKE_OK) rc = queue_see_first(q, &n);
   if (rc == ZKE_OK) w->state = ZKE_Q_WAIT_READY;
   if (rc != ZKE_Q_NOTHING) return rc;
   w->due = queue_next(q, QUEUE_CLOCK_MS);
@@ -896,15 +896,6 @@ static int queue_look_for_room(zke_q_wait *w) {
   if (rc == ZKE_OK) rc = queue_room(q, w->need, &version);
   if (rc == ZKE_OK) w->state = ZKE_Q_WAIT_READY;
   return rc == ZKE_Q_NOTHING ? ZKE_OK : rc;
-}
-
-/* The first item that can be had, as far as a new look knows; ZKE_Q_NOTHING:
- * there is none. */
-static int queue_see_first(zke_queue *q, zke_q_name *out) {
-  int rc = zke_q_look(q);
-  if (rc == ZKE_OK) rc = zke_q_find(q, &q->entry, out);
-  if (rc == ZKE_Q_NOTHING) rc = zke_q_find_due(q, INT32_MAX, false, out);
-  return rc;
 }
 
 /* Watch the first item, if there is one, since somebody may claim it next.  One
@@ -1036,19 +1027,30 @@ static bool queue_is_telling(const zke_queue *q) {
  * since what could not be taken or put now may be later; the look tells the
  * listener at once if there still is something.
  *
+ *   need  for room: so many items were to be put
+ *
+ * Where a put that has found too little room answers what the listener was
+ * told, the object waits for as much room from then on: told of less it would
+ * try, find too little and be told again, without end.  Any other put is beside
+ * that: the listener may want less.
+ *
  * After a failure inside the listener it tells nothing: the listener would be
  * told again and again inside one zke_dispatch() as long as, say, the disk is
  * full.  It is told of the next change, or by zke_queue_step().  What is to be
  * watched for that may fail to be, too; then the object's steps do it later. */
-static int queue_tried(zke_q_wait *w, int rc) {
+static int queue_tried(zke_q_wait *w, int need, int rc) {
   zke_queue *q = w->q;
+  bool telling = queue_is_telling(q);
   zke_sentence kept;
   if (w->blocking || w->state == ZKE_Q_WAIT_NO) return rc;
   zke_recipe_keep(&kept);
   if (rc == ZKE_OK) {
     queue_leave(w);
   } else {
-    w->quiet = rc != ZKE_Q_NOTHING && queue_is_telling(q);
+    if (rc != ZKE_Q_NOTHING)
+      w->quiet = telling;
+    else if (w->state == ZKE_Q_WAIT_READY || telling)
+      w->need = need;
     w->state = ZKE_Q_WAIT_YES;
     if (zke_q_do(q, queue_look_again, w, 0) != ZKE_OK) q->r.changed = true;
   }
@@ -1114,15 +1116,12 @@ static bool queue_lose(zke_queue *q, zke_q_claim **at) {
 static int queue_see_claims(zke_queue *q) {
   for (zke_q_claim **at = &q->claims; *at;) {
     zke_q_claim *c = *at;
-    zke_stat stat;
-    int rc = c->suspect ? zke_get(q->r.z, c->path, zke_recipe_watcher, &q->r,
-                                  NULL, NULL, &stat)
-                        : ZKE_OK;
-    if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
-    if (rc == ZKE_NONODE || (c->suspect && stat.czxid != c->token)) {
+    int rc = c->suspect ? queue_see_claim(q, c, true) : ZKE_OK;
+    if (rc == ZKE_NONODE) {
       if (!queue_lose(q, at)) return ZKE_NOMEM;
       continue;
     }
+    if (rc != ZKE_OK) return rc;
     c->suspect = false;
     at = &c->next;
   }
@@ -1179,7 +1178,7 @@ static void queue_quit(zke_recipe *r) {
   zke_queue *q = (zke_queue *)r;
   queue_leave(&q->taking);
   queue_leave(&q->putting);
-  while (q->claims) queue_give_up(q, &q->claims);
+  while (q->claims) queue_give_up(q, &q->claims, ZKE_OK);
   zke_q_remove(q, &q->user);
 }
 
@@ -1210,12 +1209,8 @@ static const zke_recipe_class queue_class = {.name = "queue",
                                              .quit = queue_quit,
                                              .destroy = queue_destroy};
 
-/* Take the options as they were given, and refuse what lies outside their
- * bounds. */
-static int queue_take_options(const zke_queue_options *given,
-                              zke_queue_options *o) {
-  int rc = zke_take_options(given, o, sizeof *o, "zke_queue_options");
-  if (rc != ZKE_OK) return rc;
+/* Refuse what lies outside the bounds of the options. */
+static int queue_check_options(const zke_queue_options *o) {
   if (o->limit < 0 || o->attempts < 0 || o->new_attempts < 0)
     return zke_recipe_fail(ZKE_BADARGUMENTS,
                            "limit %d, attempts %d, new_attempts %d", o->limit,
@@ -1247,9 +1242,8 @@ int zke_queue_new(zke *z, const char *path, const zke_queue_options *options,
                   zke_queue **queue_out) {
   zke_queue_options o;
   zke_recipe *r = NULL;
-  if (!queue_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "queue_out is NULL");
-  *queue_out = NULL;
-  int rc = queue_take_options(options, &o);
+  int rc = zke_recipe_options(queue_out, options, &o, zke_queue_options);
+  if (rc == ZKE_OK) rc = queue_check_options(&o);
   if (rc == ZKE_OK)
     rc = zke_recipe_new(z, path, &queue_class, sizeof(zke_queue), &r);
   if (rc != ZKE_OK) return rc;
@@ -1277,35 +1271,51 @@ int zke_queue_cancel(zke_queue *queue) {
   return zke_recipe_cancel((zke_recipe *)queue);
 }
 
+/* ---- the loop ----
+ *
+ * Each put, take and claim is the same loop: try, and after ZKE_Q_NOTHING wait
+ * for a reason to try again, until the deadline. */
+
+/* End the sessions of dead processes that have claimed items.  ZKE_OK: claims
+ * have gone, so try again; ZKE_Q_NOTHING: none has. */
+static int queue_bury(const zke_queue *q) {
+  int rc = zke_recipe_bury_all(q->r.z, q->taken, q->claimed);
+  if (rc == ZKE_NONODE) return ZKE_OK;
+  return rc == ZKE_OK ? ZKE_Q_NOTHING : rc;
+}
+
+/* Try, and wait as long as may be.  Before it says that there is no item it
+ * asks once whether those that have claimed items live.
+ *
+ *   fn, arg  a try, for zke_q_do()
+ *   need     for room: so many items are to be put
+ *
+ * ZKE_Q_NOTHING: the deadline came. */
+static int queue_go_on(zke_q_wait *w, int (*fn)(zke *z, void *arg), void *arg,
+                       int need, int64_t deadline_ms) {
+  zke_queue *q = w->q;
+  bool waiting = false, asked = w == &q->putting;
+  int rc;
+  do {
+    rc = zke_q_do(q, fn, arg, deadline_ms);
+    rc = queue_tried(w, need, rc);
+    if (rc != ZKE_Q_NOTHING) break;
+    rc = queue_wait_for(w, &waiting, need, deadline_ms);
+    if (rc == ZKE_Q_NOTHING && !asked) rc = queue_bury(q);
+    asked = true;
+  } while (rc == ZKE_OK);
+  return queue_wait_end(w, waiting, rc);
+}
+
 /* ---- in ----
  *
- * The arguments are checked before the mutex is taken.  Then each put is the
- * same loop: try, and after ZKE_Q_NOTHING wait for room and try again, until
- * the deadline. */
-
-/* A put has found too little room.  Where it answers what the listener was
- * told, the object waits for as much room from then on: told of less it would
- * try, find too little and be told again, without end.  Any other put is beside
- * that: the listener may want less. */
-static void queue_put_found_none(zke_q_wait *w, int count) {
-  if (w->blocking) return;
-  if (w->state == ZKE_Q_WAIT_READY || queue_is_telling(w->q)) w->need = count;
-}
+ * The arguments are checked before the mutex is taken. */
 
 /* Put, and wait for room as long as may be. */
 static int queue_put(queue_load *load, int64_t deadline_ms) {
   zke_queue *q = load->q;
-  zke_q_wait *w = &q->putting;
-  bool waiting = false;
-  int rc;
-  do {
-    rc = zke_q_do(q, queue_try_put, load, deadline_ms);
-    if (rc == ZKE_Q_NOTHING) queue_put_found_none(w, load->count);
-    rc = queue_tried(w, rc);
-    if (rc != ZKE_Q_NOTHING) break;
-    rc = queue_wait_for(w, &waiting, load->count, deadline_ms);
-  } while (rc == ZKE_OK);
-  rc = queue_wait_end(w, waiting, rc);
+  int rc =
+      queue_go_on(&q->putting, queue_try_put, load, load->count, deadline_ms);
   if (rc == ZKE_Q_NOTHING)
     rc = zke_recipe_fail(ZKE_LIMIT,
                          "the queue %s is full: its limit is %d items",
@@ -1400,10 +1410,7 @@ int zke_queue_put(zke_queue *queue, const void *data, int len,
   return zke_queue_put_all(queue, &value, 1, options, deadline_ms);
 }
 
-/* ---- out ----
- *
- * The same loop for a take and for a claim, which differ in the step that they
- * try. */
+/* ---- out ---- */
 
 /* The first claim of an item, or NULL. */
 static const char *queue_first_claim(const zke_queue *q) {
@@ -1434,30 +1441,12 @@ static int queue_say_nothing(zke_queue *q) {
   return rc;
 }
 
-/* End the sessions of dead processes that have claimed items.  ZKE_OK: claims
- * have gone, so try again; ZKE_Q_NOTHING: none has. */
-static int queue_bury(const zke_queue *q) {
-  int rc = zke_recipe_bury_all(q->r.z, q->taken, q->claimed);
-  if (rc == ZKE_NONODE) return ZKE_OK;
-  return rc == ZKE_OK ? ZKE_Q_NOTHING : rc;
-}
-
-/* Take or claim, and wait for an item as long as may be.  Before it says that
- * there is none it asks once whether those that have claimed items live. */
+/* Take or claim, and wait for an item as long as may be. */
 static int queue_get(queue_want *want, int64_t deadline_ms) {
   zke_queue *q = want->q;
-  bool waiting = false, buried = false;
-  int rc;
-  do {
-    rc = zke_q_do(q, want->claim ? queue_try_claim : queue_try_take, want,
-                  deadline_ms);
-    rc = queue_tried(&q->taking, rc);
-    if (rc != ZKE_Q_NOTHING) break;
-    rc = queue_wait_for(&q->taking, &waiting, 0, deadline_ms);
-    if (rc == ZKE_Q_NOTHING && !buried) rc = queue_bury(q);
-    buried = true;
-  } while (rc == ZKE_OK);
-  rc = queue_wait_end(&q->taking, waiting, rc);
+  int rc =
+      queue_go_on(&q->taking, want->claim ? queue_try_claim : queue_try_take,
+                  want, 0, deadline_ms);
   return rc == ZKE_Q_NOTHING ? queue_say_nothing(q) : rc;
 }
 
@@ -1529,7 +1518,7 @@ int zke_queue_ops(const zke_queue_item *item, zke_op ops[ZKE_QUEUE_OPS]) {
  * gone (an ephemeral one, with its producer). */
 static int queue_lost(zke_queue *q, zke_q_claim **at,
                       const zke_queue_item *item) {
-  queue_give_up(q, at);
+  queue_give_up(q, at, ZKE_OK);
   return zke_recipe_fail(ZKE_LOST, "%s of the queue %s is no longer claimed",
                          item->name, q->r.path);
 }
@@ -1616,8 +1605,12 @@ typedef struct queue_acks {
 } queue_acks;
 
 /* Delete claims and items, and do what the caller wants with it. */
-static int queue_do_ack(zke_queue *q, queue_acks *d, zke_q_claim *const *claims,
-                        zke_q_step *s) {
+static int queue_ack_step(zke_queue *q, queue_acks *d,
+                          zke_q_claim *const *claims) {
+  zke_q_step *s = zke_q_step_new(
+      q->r.z,
+      d->item_count * (ZKE_Q_UNCLAIM_OPS + ZKE_Q_REMOVAL_OPS) + d->more.count);
+  if (!s) return ZKE_NOMEM;
   zke_op *op = &s->ops[ZKE_Q_OP_FIRST];
   for (int i = 0; i < d->item_count; i++) {
     op = zke_q_add_unclaim(op, claims[i]);
@@ -1628,43 +1621,30 @@ static int queue_do_ack(zke_queue *q, queue_acks *d, zke_q_claim *const *claims,
   queue_add_more(s, &d->more);
   int rc = zke_q_do(q, queue_try_end, &e, ZKE_FOREVER);
   if (rc != ZKE_LOST) queue_give_more(&d->more, s);
-  return rc;
-}
-
-/* Find the claims of the items, and make the step. */
-static int queue_try_ack(zke_queue *q, queue_acks *d, zke_q_claim **claims) {
-  int rc = ZKE_OK;
-  zke_q_claim **at;
-  for (int i = 0; i < d->item_count && rc == ZKE_OK; i++) {
-    rc = queue_own_claim(q, d->items[i], &at);
-    claims[i] = *at;
-  }
-  if (rc != ZKE_OK) return rc;
-  zke_q_step *s = zke_q_step_new(
-      q->r.z,
-      d->item_count * (ZKE_Q_UNCLAIM_OPS + ZKE_Q_REMOVAL_OPS) + d->more.count);
-  rc = s ? queue_do_ack(q, d, claims, s) : ZKE_NOMEM;
   zke_q_step_free(s);
   return rc;
 }
 
 /* Of several items of which one is lost, the others stay claimed. */
 static int queue_ack(zke_queue *q, queue_acks *d) {
-  zke_q_claim **claims =
-      zke_alloc(q->r.z, ((size_t)d->item_count + 1) * sizeof(zke_q_claim *));
-  int rc = claims ? queue_try_ack(q, d, claims) : ZKE_NOMEM;
+  zke_q_claim *claims[ZKE_Q_BATCH] = {NULL}, **at;
+  int rc = ZKE_OK;
+  for (int i = 0; i < d->item_count && rc == ZKE_OK; i++) {
+    rc = queue_own_claim(q, d->items[i], &at);
+    claims[i] = *at;
+  }
+  if (rc == ZKE_OK) rc = queue_ack_step(q, d, claims);
+  if (rc == ZKE_LOST && d->item_count > 1)
+    return zke_recipe_fail(
+        rc, "the claim of one of %d items of the queue %s is lost",
+        d->item_count, q->r.path);
   for (int i = 0; i < d->item_count; i++) {
-    zke_q_claim **at =
-        queue_find_claim(q, d->items[i]->claim_path, d->items[i]->token);
-    if (rc == ZKE_OK && *at) queue_unlink_claim(at);
-    if (rc == ZKE_LOST && d->item_count == 1 && *at)
+    at = queue_find_claim(q, d->items[i]->claim_path, d->items[i]->token);
+    if (*at && rc == ZKE_OK)
+      queue_unlink_claim(at);
+    else if (*at && rc == ZKE_LOST)
       rc = queue_lost(q, at, d->items[i]);
   }
-  if (rc == ZKE_LOST && d->item_count > 1)
-    rc = zke_recipe_fail(rc,
-                         "the claim of one of %d items of the queue %s is lost",
-                         d->item_count, q->r.path);
-  zke_free(claims);
   return rc;
 }
 
@@ -1810,16 +1790,8 @@ static int queue_give_back(zke_queue *q, zke_q_claim *c,
   return rc;
 }
 
-/* It could not be written that the item is given back: the claim goes all the
- * same, now or as soon as it can be deleted.  Returns rc. */
-static int queue_not_given_back(zke_queue *q, zke_q_claim **at, int rc) {
-  zke_sentence kept;
-  zke_recipe_keep(&kept);
-  queue_give_up(q, at);
-  return zke_recipe_restore(&kept, rc);
-}
-
-/* Whatever is returned, the claim is not held any more. */
+/* Whatever is returned, the claim is not held any more.  Where the step fails
+ * it goes all the same, now or as soon as it can be deleted. */
 int zke_queue_release_after(zke_queue *queue, const zke_queue_item *item,
                             int64_t delay_ms, const char *reason) {
   zke_q_claim **at;
@@ -1834,7 +1806,7 @@ int zke_queue_release_after(zke_queue *queue, const zke_queue_item *item,
   else if (rc == ZKE_LOST)
     rc = queue_lost(queue, at, item);
   else
-    rc = queue_not_given_back(queue, at, rc);
+    rc = queue_give_up(queue, at, rc);
   return zke_recipe_leave(&queue->r, rc);
 }
 
@@ -1865,17 +1837,21 @@ int zke_queue_check(zke_queue *queue, const zke_queue_item *item) {
  * (queue_tried()).  What only looks, or works on letters, stands here too: no
  * call but zke_queue_requeue() has a deadline. */
 
-/* What an event of the listener is about; NULL: it cannot be waited for. */
-static zke_q_wait *queue_waiting(zke_queue *q, int event) {
-  if (event == ZKE_QUEUE_ITEM) return &q->taking;
-  return event == ZKE_QUEUE_ROOM ? &q->putting : NULL;
+/* Enter, and find what an event of the listener is about: *w. */
+static int queue_enter_wait(zke_queue *q, int event, zke_q_wait **w) {
+  int rc = zke_recipe_enter((zke_recipe *)q);
+  if (rc != ZKE_OK) return rc;
+  *w = event == ZKE_QUEUE_ITEM ? &q->taking : &q->putting;
+  if (event == (*w)->event) return ZKE_OK;
+  rc = zke_recipe_fail(ZKE_BADARGUMENTS, "event %d", event);
+  return zke_recipe_leave(&q->r, rc);
 }
 
 /* Begin to wait for the listener.  If the first look fails, the object gives up
  * its place in the line: the caller is told that it does not wait, and so does
  * zke_queue_size(). */
-static int queue_start(zke_queue *q, zke_q_wait *w) {
-  zke_sentence kept;
+static int queue_start(zke_q_wait *w) {
+  zke_queue *q = w->q;
   if (!q->o.listener)
     return zke_recipe_fail(ZKE_MISUSE, "the queue %s has no listener",
                            q->r.path);
@@ -1885,19 +1861,15 @@ static int queue_start(zke_queue *q, zke_q_wait *w) {
   w->quiet = false;
   w->need = 1;
   rc = zke_q_do(q, queue_look_again, w, ZKE_FOREVER);
-  zke_recipe_keep(&kept);
-  if (rc != ZKE_OK) queue_leave(w);
-  return zke_recipe_restore(&kept, rc);
+  return queue_wait_end(w, rc != ZKE_OK, rc);
 }
 
 /* A second call looks anew. */
 int zke_queue_start(zke_queue *queue, int event) {
-  int rc = zke_recipe_enter((zke_recipe *)queue);
+  zke_q_wait *w;
+  int rc = queue_enter_wait(queue, event, &w);
   if (rc != ZKE_OK) return rc;
-  zke_q_wait *w = queue_waiting(queue, event);
-  rc = w ? queue_start(queue, w)
-         : zke_recipe_fail(ZKE_BADARGUMENTS, "event %d", event);
-  return zke_recipe_leave(&queue->r, rc);
+  return zke_recipe_leave(&queue->r, queue_start(w));
 }
 
 /* For a program that dispatches seldom: what a dispatch would do.  The listener
@@ -1912,12 +1884,10 @@ int zke_queue_step(zke_queue *queue) {
 
 /* Does not end another thread's blocking call; use zke_queue_cancel(). */
 int zke_queue_stop(zke_queue *queue, int event) {
-  int rc = zke_recipe_enter((zke_recipe *)queue);
+  zke_q_wait *w;
+  int rc = queue_enter_wait(queue, event, &w);
   if (rc != ZKE_OK) return rc;
-  zke_q_wait *w = queue_waiting(queue, event);
-  if (!w)
-    rc = zke_recipe_fail(ZKE_BADARGUMENTS, "event %d", event);
-  else if (w->blocking)
+  if (w->blocking)
     rc = zke_recipe_fail(ZKE_MISUSE,
                          "another thread waits; see zke_queue_cancel()");
   else

@@ -51,12 +51,7 @@ static int queue_count_line(zke_queue *q, const char *kind, int *count) {
 
 /* How many dead letters there are; a missing directory has none. */
 static int queue_count_dead(zke_queue *q, int *count) {
-  zke_strings *names = NULL;
-  zke_q_name parsed;
-  int rc = zke_children(q->r.z, q->dead, NULL, NULL, &names, NULL);
-  for (int i = 0; rc == ZKE_OK && i < names->count; i++)
-    *count += zke_q_parse(names->data[i], &parsed);
-  zke_free(names);
+  int rc = zke_q_count_in(q, q->dead, count);
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 

@@ -138,6 +138,18 @@ int zke_q_sort(zke *z, const zke_strings *names, zke_q_name **out) {
   return count;
 }
 
+/* Count without sorting.  Returns as zke_children(). */
+int zke_q_count_in(zke_queue *q, const char *directory, int *count_out) {
+  zke_strings *names = NULL;
+  zke_q_name parsed;
+  int rc = zke_children(q->r.z, directory, NULL, NULL, &names, NULL);
+  *count_out = 0;
+  for (int i = 0; rc == ZKE_OK && i < names->count; i++)
+    *count_out += zke_q_parse(names->data[i], &parsed);
+  zke_free(names);
+  return rc;
+}
+
 /* Anything that is no marker's name is none. */
 bool zke_q_parse_marker(const char *name, zke_q_marker *out) {
   bool delay = strncmp(name, "after-", 6) == 0;

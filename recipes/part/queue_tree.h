@@ -186,12 +186,15 @@ char *zke_q_pack(char **at, const char *text);
  * zke_q_sort         - the items among names, in the order in which they go
  *                      out: how many, or -1 without memory.  *out is one
  *                      block, which points into names
+ * zke_q_count_in     - how many items or letters a directory has, what others
+ *                      made in it left out; 0 on failure
  * zke_q_marker_path  - the path of a marker; one block, or NULL without memory
  * zke_q_key_path     - the path of a key's znode, in which '/' and '%' are
  *                      escaped; one block, or NULL without memory */
 bool zke_q_parse(const char *name, zke_q_name *out);
 bool zke_q_parse_marker(const char *name, zke_q_marker *out);
 int zke_q_sort(zke *z, const zke_strings *names, zke_q_name **out);
+int zke_q_count_in(zke_queue *q, const char *directory, int *count_out);
 char *zke_q_marker_path(const zke_queue *q, bool delay, int64_t ms,
                         int32_t version, const char *item);
 char *zke_q_key_path(const zke_queue *q, const char *key);
