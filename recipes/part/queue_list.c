@@ -383,6 +383,38 @@ int zke_q_letter_key(zke_queue *q, const char *death, char **key_out) {
   return rc;
 }
 
+/* A dead letter that is to go. */
+typedef struct queue_letter {
+  zke_queue *q;
+  const char *name;
+} queue_letter;
+
+/* One try to delete a letter with its child. */
+static int queue_try_drop(zke *z, void *arg) {
+  const queue_letter *l = arg;
+  char *letter = NULL, *death = NULL;
+  zke_q_step *s = zke_q_step_new(z, 2);
+  int rc = s ? zke_q_ready(l->q) : ZKE_NOMEM;
+  if (rc == ZKE_OK) rc = zke_q_letter(l->q, l->name, &letter, &death);
+  if (rc == ZKE_OK) {
+    zke_op *op = &s->ops[ZKE_Q_OP_FIRST];
+    if (death) zke_op_delete(op++, death, -1);
+    zke_op_delete(op++, letter, -1);
+    zke_q_step_end(s, op);
+    rc = zke_q_change(l->q, s);
+  }
+  zke_q_step_free(s);
+  zke_free(death);
+  zke_free(letter);
+  return rc;
+}
+
+/* Another process may have dropped the letter, or put it back, meanwhile. */
+int zke_q_drop_letter(zke_queue *q, const char *name) {
+  queue_letter l = {q, name};
+  return zke_q_do(q, queue_try_drop, &l, ZKE_FOREVER);
+}
+
 /* ---- the end of a queue ----
  *
  * Items, letters and keys are deleted in parts, since one step cannot hold a

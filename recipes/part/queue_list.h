@@ -32,6 +32,10 @@ int zke_q_list(zke_queue *q, bool letters, zke_queue_entries **list_out);
 int zke_q_letter(zke_queue *q, const char *name, char **letter, char **death);
 int zke_q_letter_key(zke_queue *q, const char *death, char **key_out);
 
+/* zke_q_drop_letter - delete a letter with its child.  ZKE_NONODE: there is
+ * none */
+int zke_q_drop_letter(zke_queue *q, const char *name);
+
 /* zke_q_destroy - remove all that the queue has, and the queue
  *
  *   only_empty  only where it has neither items nor letters */

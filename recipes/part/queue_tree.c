@@ -180,6 +180,14 @@ char *zke_q_marker_path(const zke_queue *q, bool delay, int64_t ms,
   return path;
 }
 
+/* May the byte of a key stand for itself in a znode's name? */
+static bool queue_is_plain(unsigned char c) { return c != '/' && c != '%'; }
+
+/* A key as a name in "keys"; for zke_free(). */
+char *zke_q_key_path(const zke_queue *q, const char *key) {
+  return zke_recipe_escape(q->r.z, q->keys, QUEUE_KEY, key, queue_is_plain);
+}
+
 /* ---- the place ---- */
 
 /* The number behind a word in the queue's data, or 0 for none, or for one that
@@ -554,10 +562,35 @@ int zke_q_step_end(zke_q_step *s, const zke_op *end) {
   return s->count - ZKE_Q_OP_FIRST;
 }
 
-/* May the byte of a key stand for itself in a znode's name? */
-static bool queue_is_plain(unsigned char c) { return c != '/' && c != '%'; }
+/* ---- the caller's own operations ---- */
 
-/* A key as a name in "keys"; for zke_free(). */
-char *zke_q_key_path(const zke_queue *q, const char *key) {
-  return zke_recipe_escape(q->r.z, q->keys, QUEUE_KEY, key, queue_is_plain);
+/* Refuse a number of operations that cannot be. */
+int zke_q_check_more(const zke_q_more *m) {
+  if (m->count >= 0 && m->count < INT32_MAX / 256 && (m->ops || !m->count))
+    return ZKE_OK;
+  return zke_recipe_fail(ZKE_BADARGUMENTS, "%d operations%s", m->count,
+                         m->count > 0 && !m->ops ? ", but ops is NULL" : "");
+}
+
+/* Nothing has come of them yet: what is not tried leaves zeros. */
+void zke_q_clear_more(const zke_q_more *m) {
+  for (int i = 0; m->results && i < m->count; i++)
+    m->results[i] = (zke_op_result){0};
+}
+
+/* Add them behind those of the queue's, which end the step until now. */
+void zke_q_add_more(zke_q_step *s, const zke_q_more *m) {
+  zke_op *op = &s->ops[s->count];
+  if (m->count) memcpy(op, m->ops, (size_t)m->count * sizeof *op);
+  s->more = m->count;
+  zke_q_step_end(s, op + m->count);
+}
+
+/* Hand out what came of them; they are the last of the step. */
+void zke_q_give_more(zke_q_more *m, zke_q_step *s) {
+  zke_op_result *own = &s->results[s->count - m->count];
+  m->code = s->code;
+  if (!m->results || !m->count) return;
+  memcpy(m->results, own, (size_t)m->count * sizeof *own);
+  memset(own, 0, (size_t)m->count * sizeof *own);
 }

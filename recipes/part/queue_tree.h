@@ -1,13 +1,16 @@
 /* queue_tree.h - for whoever writes a recipe: the znodes of a queue, and how
  * one change of them is made
  *
- * queue.c is the queue that programs use.  It stands on three files, each of
- * which calls those before it in this list:
+ * queue.c is the queue that programs use.  It stands on these files, each of
+ * which calls those before it in this list only:
  *
- *   queue_tree.c  the names, the directories, and the step: one transaction
- *                 that is made exactly once (Q3 to Q6 and Q8)
- *   queue_item.c  which item is the next, reading it, burying it (Q1 and Q7)
- *   queue_list.c  all items and letters as a list, counts, the end of a queue
+ *   queue_tree.c   the names, the directories, and the step: one transaction
+ *                  that is made exactly once (Q3 to Q6)
+ *   queue_item.c   which item is the next, reading it, burying it (Q1 and Q7)
+ *   queue_list.c   all items and letters as a list, counts, the end of a queue
+ *   queue_put.c    one put, with its limit and its keys (Q2 and Q8)
+ *   queue_claim.c  the claims of an object, from first to last (Q1, Q5 and Q7)
+ *   queue_wait.c   waiting for an item, or for room: the line and the watches
  *
  * The invariants Q1 to Q8 stand at the head of queue.c, the layout of the
  * znodes in queue.h.  Every function of these files that takes a zke_queue is
@@ -250,6 +253,29 @@ typedef struct zke_q_step {
 zke_q_step *zke_q_step_new(zke *z, int more);
 int zke_q_step_end(zke_q_step *s, const zke_op *end);
 void zke_q_step_free(zke_q_step *s);
+
+/* What the caller changes in the step of a put or of an acknowledgement.  Its
+ * operations stand behind the queue's own, so they are made exactly when the
+ * step is.  The index of the operation that was refused tells whose it is
+ * (zke_recipe_refused()): a refusal of the caller's ends the call with its
+ * code, whatever that code would mean to the queue. */
+typedef struct zke_q_more {
+  const zke_op *ops;
+  int count;
+  zke_op_result *results; /* of these, or NULL */
+  int code; /* out: what one of them was refused with (zke_q_step), or 0 */
+} zke_q_more;
+
+/* zke_q_check_more - refuse a number of operations that cannot be
+ * zke_q_clear_more - nothing has come of them yet: what is not tried leaves
+ *                    zeros
+ * zke_q_add_more   - add them behind those of the queue's, which end the step
+ *                    until now
+ * zke_q_give_more  - hand out what came of them, after the step was tried */
+int zke_q_check_more(const zke_q_more *m);
+void zke_q_clear_more(const zke_q_more *m);
+void zke_q_add_more(zke_q_step *s, const zke_q_more *m);
+void zke_q_give_more(zke_q_more *m, zke_q_step *s);
 
 /* zke_q_change - try a step once, inside zke_q_do()
  *
