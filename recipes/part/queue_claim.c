@@ -52,8 +52,9 @@ static zke_q_claim **queue_find_claim(zke_queue *q, const char *path,
 
 /* Release a claim's memory; nothing changes in the file. NULL is fine. */
 static void queue_claim_free(zke_q_claim *c) {
-  if (c) zke_free(c->until);
-  if (c) zke_free(c->other);
+  if (!c) return;
+  zke_free(c->until);
+  zke_free(c->other);
   zke_free(c);
 }
 

@@ -350,6 +350,8 @@ int zke_q_list(zke_queue *q, bool letters, zke_queue_entries **list_out) {
   return rc == ZKE_Q_AGAIN ? ZKE_OK : rc;
 }
 
+/* ---- one letter ---- */
+
 /* Paths of a letter, for zke_free(), and of its child where it has one; else
  * NULL. */
 int zke_q_letter(zke_queue *q, const char *name, char **letter, char **death) {

@@ -55,8 +55,7 @@ static int queue_foresee(zke_queue *q, const char *prefix, queue_keying *k) {
   zke_stat stat;
   size_t size = strlen(prefix) + 12;
   int rc = zke_exists(q->r.z, q->entries, NULL, NULL, &stat);
-  if (rc == ZKE_NONODE) q->placed = false;
-  if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_Q_AGAIN : rc;
+  if (rc != ZKE_OK) return zke_q_see_gone(q, rc);
   uint32_t twice = (uint32_t)stat.cversion + (uint32_t)stat.numChildren;
   k->version = stat.version;
   k->number = (int32_t)(twice / 2);
@@ -139,18 +138,12 @@ int zke_q_room(zke_queue *q, int need, int32_t *version) {
   *version = -1;
   if (!q->limit) return ZKE_OK;
   int rc = zke_exists(q->r.z, q->entries, NULL, NULL, &stat);
-  int count = 0;
-  if (rc == ZKE_OK) {
-    *version = stat.version;
-    count = stat.numChildren;
-    if (count > q->limit - need) rc = zke_q_count_in(q, q->entries, &count);
-  }
-  if (rc == ZKE_NONODE) {
-    q->placed = false;
-    return ZKE_Q_AGAIN;
-  }
-  if (rc != ZKE_OK) return rc;
-  return count > q->limit - need ? ZKE_Q_NOTHING : ZKE_OK;
+  if (rc != ZKE_OK) return zke_q_see_gone(q, rc);
+  *version = stat.version;
+  int count = stat.numChildren, most = q->limit - need;
+  if (count > most) rc = zke_q_count_in(q, q->entries, &count);
+  if (rc != ZKE_OK) return zke_q_see_gone(q, rc);
+  return count > most ? ZKE_Q_NOTHING : ZKE_OK;
 }
 
 /* "entries/entry-100-" or "entries/later-100-<due>-" */

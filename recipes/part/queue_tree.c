@@ -415,6 +415,13 @@ int zke_q_know(zke_queue *q) {
   return rc > 0 ? ZKE_OK : rc;
 }
 
+/* The next zke_q_ready() makes the queue again. */
+int zke_q_see_gone(zke_queue *q, int rc) {
+  if (rc != ZKE_NONODE) return rc;
+  q->placed = false;
+  return ZKE_Q_AGAIN;
+}
+
 /* ---- the step (Q3, Q4, Q6) ----
  *
  * zke_q_change() wraps two operations around those of its caller: it writes the

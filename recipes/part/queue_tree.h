@@ -222,6 +222,10 @@ int zke_q_ready(zke_queue *q);
  * only look.  ZKE_OK where there is none: it is read as empty */
 int zke_q_know(zke_queue *q);
 
+/* zke_q_see_gone - what a read of "entries" comes to: where it is missing the
+ * queue was removed, ZKE_Q_AGAIN.  Other codes are returned as they are */
+int zke_q_see_gone(zke_queue *q, int rc);
+
 /* ---- the step ---- */
 
 /* The operations of a step.  The first two belong to zke_q_change(); the rest

@@ -144,26 +144,19 @@ int zke_q_leave(zke_q_wait *w) {
   return zke_q_remove(q, &w->znode);
 }
 
-/* Take a place in the line, if there is none yet. */
-static int queue_join(zke_q_wait *w) {
-  zke_queue *q = w->q;
-  if (w->znode) return ZKE_OK;
-  return zke_recipe_create(q->r.z, q->line, ZKE_Q_PLACE, w->kind, "", 0,
-                           ZKE_EPHEMERAL_SEQUENTIAL, ZKE_FOREVER, &w->znode,
-                           NULL);
-}
-
-/* Is the object's place there still?  If not, take another. */
+/* Have a place in the line.  ZKE_Q_AGAIN: somebody has deleted it, or all of
+ * the queue. */
 static int queue_see_place(zke_q_wait *w) {
-  if (w->znode) {
-    int rc = zke_exists(w->q->r.z, w->znode, NULL, NULL, NULL);
-    if (rc != ZKE_NONODE) return rc;
-    zke_free(w->znode); /* somebody has deleted it, or all of the queue */
-    w->znode = NULL;
-    w->q->placed = false;
-    return ZKE_Q_AGAIN;
-  }
-  return queue_join(w);
+  zke_queue *q = w->q;
+  if (!w->znode)
+    return zke_recipe_create(q->r.z, q->line, ZKE_Q_PLACE, w->kind, "", 0,
+                             ZKE_EPHEMERAL_SEQUENTIAL, ZKE_FOREVER, &w->znode,
+                             NULL);
+  int rc = zke_exists(q->r.z, w->znode, NULL, NULL, NULL);
+  if (rc != ZKE_NONODE) return rc;
+  zke_free(w->znode);
+  w->znode = NULL;
+  return zke_q_see_gone(q, rc);
 }
 
 /* Watch "entries" for what it waits for. */
@@ -171,26 +164,20 @@ static int queue_watch_entries(zke_q_wait *w) {
   zke_queue *q = w->q;
   int type = w == &q->taking ? ZKE_WATCH_DATA : ZKE_WATCH_CHILD;
   int rc = queue_watch_node(w, type, q->entries, NULL, NULL);
-  if (rc != ZKE_NONODE) return rc;
-  q->placed = false;
-  return ZKE_Q_AGAIN;
+  return zke_q_see_gone(q, rc);
 }
 
 /* ---- a look ---- */
 
-/* When a wall time comes, in ms of zke_now(), or `most` from now if that is
- * sooner: somebody may set the wall clock. */
-static int64_t queue_when(zke *z, int64_t due_ms, int64_t most) {
-  if (due_ms == ZKE_FOREVER) return ZKE_FOREVER;
-  int64_t left = due_ms - zke_wall(z);
+/* A delay is of the wall clock, which somebody may set; a claim is of
+ * zke_now(). */
+int64_t zke_q_next(zke_queue *q, int64_t most) {
+  zke *z = q->r.z;
+  if (q->due == ZKE_FOREVER) return q->until;
+  int64_t left = q->due - zke_wall(z);
   if (left < 0) left = 0;
   if (left > most) left = most;
-  return zke_now(z) + left;
-}
-
-/* A delay is of the wall clock, a claim of zke_now(). */
-int64_t zke_q_next(zke_queue *q, int64_t most) {
-  int64_t due = queue_when(q->r.z, q->due, most);
+  int64_t due = zke_now(z) + left;
   return q->until < due ? q->until : due;
 }
 
