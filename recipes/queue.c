@@ -472,26 +472,21 @@ static int queue_say_nothing(zke_queue *q) {
   return rc;
 }
 
-/* Take or claim, and wait for an item as long as may be. */
+/* Take or claim, and wait for an item as long as may be.  The items are NULL
+ * unless there are some, whatever goes wrong. */
 static int queue_get(queue_want *want, int64_t deadline_ms) {
   zke_queue *q = want->q;
-  int rc = queue_try_and_wait(&q->taking,
-                              want->claim ? queue_try_claim : queue_try_take,
-                              want, 0, deadline_ms);
-  return rc == ZKE_Q_NOTHING ? queue_say_nothing(q) : rc;
-}
-
-/* What take, claim and claim_some have in common: the items are NULL unless
- * there are some, whatever goes wrong. */
-static int queue_get_entered(queue_want *want, int64_t deadline_ms) {
   if (!want->items)
     return zke_recipe_fail(ZKE_BADARGUMENTS,
                            "the pointer for the item is NULL");
   for (int i = 0; i < want->most; i++) want->items[i] = NULL;
-  int rc = zke_recipe_enter_by((zke_recipe *)want->q, deadline_ms);
+  int rc = zke_recipe_enter_by((zke_recipe *)q, deadline_ms);
   if (rc != ZKE_OK) return rc;
-  rc = queue_get(want, deadline_ms);
-  return zke_recipe_leave(&want->q->r, rc);
+  rc = queue_try_and_wait(&q->taking,
+                          want->claim ? queue_try_claim : queue_try_take, want,
+                          0, deadline_ms);
+  if (rc == ZKE_Q_NOTHING) rc = queue_say_nothing(q);
+  return zke_recipe_leave(&q->r, rc);
 }
 
 /* The item is deleted in the step that finds it still there, so nobody else
@@ -499,7 +494,7 @@ static int queue_get_entered(queue_want *want, int64_t deadline_ms) {
 int zke_queue_take(zke_queue *queue, int64_t deadline_ms,
                    zke_queue_item **item_out) {
   queue_want want = {.q = queue, .most = 1, .items = item_out};
-  return queue_get_entered(&want, deadline_ms);
+  return queue_get(&want, deadline_ms);
 }
 
 /* The item stays, with an ephemeral znode beside it: if the process dies, it is
@@ -507,7 +502,7 @@ int zke_queue_take(zke_queue *queue, int64_t deadline_ms,
 int zke_queue_claim(zke_queue *queue, int64_t deadline_ms,
                     zke_queue_item **item_out) {
   queue_want want = {.q = queue, .claim = true, .most = 1, .items = item_out};
-  return queue_get_entered(&want, deadline_ms);
+  return queue_get(&want, deadline_ms);
 }
 
 /* All are claimed in one step, so they have the same token. */
@@ -520,7 +515,7 @@ int zke_queue_claim_some(zke_queue *queue, int most, int64_t deadline_ms,
   if (most < 1 || most > ZKE_Q_BATCH)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "%d items, at most %d", most,
                            ZKE_Q_BATCH);
-  int rc = queue_get_entered(&want, deadline_ms);
+  int rc = queue_get(&want, deadline_ms);
   *count_out = want.count;
   return rc;
 }

@@ -359,12 +359,15 @@ static int queue_try_end(zke *z, void *arg) {
   return rc < 0 && zke_q_was_late(e->s, e->own) ? ZKE_LOST : rc;
 }
 
-/* End or change one claim; as the members of queue_ending. */
+/* End or change one claim, and release the step; as the members of
+ * queue_ending. */
 static int queue_end_one(zke_queue *q, zke_q_claim *c,
                          const zke_queue_item *item, zke_q_step *s, int own,
                          const char *reason) {
   queue_ending e = {q, &item, &c, 1, s, own, reason};
-  return zke_q_do(q, queue_try_end, &e, ZKE_FOREVER);
+  int rc = zke_q_do(q, queue_try_end, &e, ZKE_FOREVER);
+  zke_q_step_free(s);
+  return rc;
 }
 
 /* For zke_retry(): know which marker a claim has, of the two that it may have
@@ -465,9 +468,7 @@ static int queue_prolong_step(zke_queue *q, zke_q_claim *c,
   int own = zke_q_step_end(s, op);
   if (until) zke_op_create(op++, until, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
   zke_q_step_end(s, op);
-  int rc = queue_end_one(q, c, item, s, own, NULL);
-  zke_q_step_free(s);
-  return rc;
+  return queue_end_one(q, c, item, s, own, NULL);
 }
 
 /* The object keeps the new marker if the step was made, and both if nobody
@@ -519,9 +520,7 @@ static int queue_release_step(zke_queue *q, zke_q_claim *c,
   int own = zke_q_step_end(s, op);
   if (marker) op = queue_add_delay(op, c, marker, delay_ms);
   zke_q_step_end(s, op);
-  int rc = queue_end_one(q, c, item, s, own, NULL);
-  zke_q_step_free(s);
-  return rc;
+  return queue_end_one(q, c, item, s, own, NULL);
 }
 
 /* Give the claim back, or bury the item after the last attempt.  ZKE_LOST: it
