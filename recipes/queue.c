@@ -593,8 +593,8 @@ int zke_queue_prolong(zke_queue *queue, const zke_queue_item *item,
 }
 
 /* Whatever is returned, the claim is not held any more. */
-int zke_queue_release_after(zke_queue *queue, const zke_queue_item *item,
-                            int64_t delay_ms, const char *reason) {
+int zke_queue_release(zke_queue *queue, const zke_queue_item *item,
+                      int64_t delay_ms, const char *reason) {
   zke_q_claim **at;
   if (delay_ms < 0 || delay_ms > QUEUE_SPAN_MOST)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "delay_ms %" PRId64, delay_ms);
@@ -603,17 +603,6 @@ int zke_queue_release_after(zke_queue *queue, const zke_queue_item *item,
   if (!reason) reason = "it was given back";
   rc = zke_q_release(queue, at, item, delay_ms, reason);
   return zke_recipe_leave(&queue->r, rc);
-}
-
-/* Without a delay. */
-int zke_queue_fail(zke_queue *queue, const zke_queue_item *item,
-                   const char *reason) {
-  return zke_queue_release_after(queue, item, 0, reason);
-}
-
-/* Without a delay and a reason. */
-int zke_queue_release(zke_queue *queue, const zke_queue_item *item) {
-  return zke_queue_fail(queue, item, NULL);
 }
 
 /* The file is asked: what the object knows is as old as the last event that was

@@ -500,9 +500,7 @@ ZKE_API int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
                               int item_count, const zke_op *ops, int count,
                               zke_op_result *results);
 
-/* zke_queue_release       - give the item back: it is the first again
- * zke_queue_fail          - the same, and say why
- * zke_queue_release_after - the same, and nobody gets it before a time
+/* zke_queue_release - give the item back: it is the first again, after a delay
  *
  * After its last attempt it goes to the dead letters instead, at once, with the
  * reason and with the session's identity.
@@ -513,8 +511,7 @@ ZKE_API int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
  * Example: try again in a minute, and keep why.
  *
  *     static int put_off(zke_queue *queue, const zke_queue_item *item) {
- *       return zke_queue_release_after(queue, item, 60000,
- *                                      "the printer is off");
+ *       return zke_queue_release(queue, item, 60000, "the printer is off");
  *     }
  *
  *   delay_ms  0 to 17 years of zke_wall(), which a reboot does not stop; 0: no
@@ -530,12 +527,8 @@ ZKE_API int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
  * Then the item is the first again, without a delay; after its last attempt the
  * next consumer that looks buries it, without the reason.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
-ZKE_API int zke_queue_release(zke_queue *queue, const zke_queue_item *item);
-ZKE_API int zke_queue_fail(zke_queue *queue, const zke_queue_item *item,
-                           const char *reason);
-ZKE_API int zke_queue_release_after(zke_queue *queue,
-                                    const zke_queue_item *item,
-                                    int64_t delay_ms, const char *reason);
+ZKE_API int zke_queue_release(zke_queue *queue, const zke_queue_item *item,
+                              int64_t delay_ms, const char *reason);
 
 /* zke_queue_check - ask the file: ZKE_OK while the claim is held, else ZKE_LOST
  *

@@ -355,8 +355,8 @@ static int claim_end(call *c, const claim *k, int status) {
   char why[60];
   if (status) {
     snprintf(why, sizeof why, "the command ended with %d", status);
-    zke_queue_fail(k->queue, k->item,
-                   c->child ? why : "it could not be printed");
+    zke_queue_release(k->queue, k->item, 0,
+                      c->child ? why : "it could not be printed");
     return status;
   }
   int rc = zke_queue_ack(k->queue, k->item, NULL, 0, NULL);
@@ -578,8 +578,7 @@ static int claim_on_release(void *object) {
   claim *k = object;
   if (atomic_load(&k->ack))
     return zke_queue_ack(k->queue, k->item, NULL, 0, NULL);
-  return zke_queue_release_after(k->queue, k->item, atomic_load(&k->delay_ms),
-                                 NULL);
+  return zke_queue_release(k->queue, k->item, atomic_load(&k->delay_ms), NULL);
 }
 
 /* The held_class of claims: the token under which the claim is listed; 0 where

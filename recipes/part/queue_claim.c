@@ -265,7 +265,7 @@ static int queue_do_claim(zke_queue *q, queue_batch *b) {
       queue_claim_free(b->claims[i]);
       b->claims[i] = NULL;
     }
-    zke_recipe_restore(&kept, rc == ZKE_Q_UNSURE ? ZKE_CONNECTIONLOSS : rc);
+    zke_recipe_restore(&kept, zke_recipe_told(rc));
   }
   zke_q_step_free(s);
   return rc;
@@ -486,7 +486,7 @@ int zke_q_prolong(zke_queue *q, zke_q_claim **at, const zke_queue_item *item,
   if (rc == ZKE_OK) {
     zke_free(c->until);
     c->until = until;
-  } else if (rc == ZKE_CONNECTIONLOSS) {
+  } else if (zke_recipe_is_lost(rc)) {
     c->other = until;
     c->open = true;
   } else {

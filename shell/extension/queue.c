@@ -131,7 +131,7 @@ static int claim_item(ext_call *c, zke_queue *object, int64_t deadline,
   if (rc == ZKE_OK) rc = zke_queue_claim(object, deadline, item);
   int ended = ext_patience_end(&p);
   if (ended == ZKE_OK) return rc;
-  if (rc == ZKE_OK) zke_queue_release(object, *item);
+  if (rc == ZKE_OK) zke_queue_release(object, *item, 0, NULL);
   zke_free(*item);
   *item = NULL;
   return ended;
@@ -216,8 +216,7 @@ static int finish(ext_call *c, bool done) {
   int rc = find(c, &q, &at);
   if (rc != ZKE_OK) return rc;
   rc = done ? zke_queue_ack(q->object, (*at)->item, NULL, 0, NULL)
-            : zke_queue_release_after(q->object, (*at)->item, ext_int(c, 1, 0),
-                                      NULL);
+            : zke_queue_release(q->object, (*at)->item, ext_int(c, 1, 0), NULL);
   if (rc == ZKE_OK || rc == ZKE_LOST) remove_claim(at);
   return ext_done(c, rc);
 }

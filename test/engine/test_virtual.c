@@ -195,7 +195,7 @@ TEST_LOOP(queue_claims_end, 0, WAYS) {
   ck_assert_int_eq(passed(z), 2 * SPAN);
   ck_rc(zke_queue_ack(queue, item, NULL, 0, NULL), ZKE_LOST);
   zke_free(item);
-  ck_ok(zke_queue_release_after(second, again, SPAN, NULL));
+  ck_ok(zke_queue_release(second, again, SPAN, NULL));
   zke_free(again);
   ck_ok(zke_queue_due(queue, &deadline));
   ck_assert_int_eq(deadline, zke_now(z) + SPAN);

@@ -571,7 +571,7 @@ TEST(a_try_that_failed_in_the_listener_is_watched_for_later) {
   ck_ok(zke_queue_take(filling, soon(other), &taken));
   for (int i = 0; i < 3; i++) ck_ok(zke_dispatch(z, NULL));
   ck_assert_int_eq(heard, 1);
-  ck_ok(zke_queue_release(filling, claimed));
+  ck_ok(zke_queue_release(filling, claimed, 0, NULL));
   ck_until(zke_dispatch(z, NULL) == ZKE_OK && heard == 2, 10000);
   zke_free(claimed);
   zke_free(taken);

@@ -457,11 +457,12 @@ TEST_LOOP(given_back_behind_an_obstacle, 0, 4) {
     ck_assert(fill());
   else
     obstruct();
-  ck_rc(zke_queue_release(queue, item), full ? ZKE_FULL : ZKE_OPERATIONTIMEOUT);
+  ck_rc(zke_queue_release(queue, item, 0, NULL),
+        full ? ZKE_FULL : ZKE_OPERATIONTIMEOUT);
   full ? empty_disk() : clear();
   ck_rc(zke_queue_check(queue, item), ZKE_LOST);
   ck_until(is_given_back(theirs, _i & 2, &again), 10000);
-  ck_rc(zke_queue_release(queue, item), ZKE_LOST);
+  ck_rc(zke_queue_release(queue, item, 0, NULL), ZKE_LOST);
   zke_free(again);
   zke_free(item);
   zke_queue_free(theirs);

@@ -129,7 +129,7 @@ static void ack(zke_queue *queue, zke_queue_item *item) {
 }
 
 static void release(zke_queue *queue, zke_queue_item *item) {
-  ck_ok(zke_queue_release(queue, item));
+  ck_ok(zke_queue_release(queue, item, 0, NULL));
   zke_free(item);
 }
 
@@ -456,11 +456,11 @@ TEST(a_claim_ends_once) {
   put(q[0], "a");
   zke_queue_item *old = claim(q[1], "a");
   ck_rc(zke_queue_ack(q[2], old, NULL, 0, NULL), ZKE_LOST);
-  ck_ok(zke_queue_release(q[1], old));
-  ck_rc(zke_queue_release(q[1], old), ZKE_LOST);
+  ck_ok(zke_queue_release(q[1], old, 0, NULL));
+  ck_rc(zke_queue_release(q[1], old, 0, NULL), ZKE_LOST);
   zke_queue_item *now = claim(q[1], "a"); /* by the same object */
   ck_rc(zke_queue_ack(q[1], old, NULL, 0, NULL), ZKE_LOST);
-  ck_rc(zke_queue_release(q[1], old), ZKE_LOST);
+  ck_rc(zke_queue_release(q[1], old, 0, NULL), ZKE_LOST);
   ck_rc(zke_queue_check(q[1], old), ZKE_LOST);
   ck_ok(zke_queue_check(q[1], now));
   ack(q[1], now);
@@ -505,7 +505,7 @@ TEST(claim_op_guards_the_callers_multi) {
   zke_op_create(&ops[ZKE_QUEUE_OPS], "/r-", "", 0, ZKE_OPEN_ACL,
                 ZKE_PERSISTENT_SEQUENTIAL);
   ck_ok(zke_multi(z[2], ops, ZKE_QUEUE_OPS + 1, NULL));
-  ck_ok(zke_queue_release(q[1], item));
+  ck_ok(zke_queue_release(q[1], item, 0, NULL));
   ck_rc(zke_multi(z[2], ops, ZKE_QUEUE_OPS + 1, NULL), ZKE_NONODE);
   /* Another claims it: the path is there again, the claim is not. */
   zke_queue_item *other = claim(q[1], "a");
@@ -980,7 +980,7 @@ TEST(an_item_has_one_consumer_at_every_moment) {
       ck_assert_msg(rc != ZKE_OK || meddled != ZKE_OK,
                     "both have it at clock reading %ld", n);
       lost += rc != ZKE_OK;
-      if (item && claiming) ck_ok(zke_queue_release(queue, item));
+      if (item && claiming) ck_ok(zke_queue_release(queue, item, 0, NULL));
       zke_free(item);
     }
   }
@@ -1057,7 +1057,7 @@ static int prolong_late(zke_queue *queue, zke_queue_item *item) {
   return zke_queue_prolong(queue, item, 60000);
 }
 static int delay_late(zke_queue *queue, zke_queue_item *item) {
-  return zke_queue_release_after(queue, item, 60000, NULL);
+  return zke_queue_release(queue, item, 60000, NULL);
 }
 static int ack_all_late(zke_queue *queue, zke_queue_item *item) {
   return zke_queue_ack_all(queue, &item, 1, NULL, 0, NULL);
@@ -1318,7 +1318,7 @@ TEST(a_delayed_release_waits_for_its_time) {
   put(q[0], "b");
   zke_queue_item *item = claim(q[0], "a");
   int64_t begun = zke_wall(z[0]);
-  ck_ok(zke_queue_release_after(q[0], item, LATER_MS, NULL));
+  ck_ok(zke_queue_release(q[0], item, LATER_MS, NULL));
   ck_rc(zke_queue_ack(q[0], item, NULL, 0, NULL), ZKE_LOST);
   zke_free(item);
   ck_ok(zke_queue_list(q[1], &list));
@@ -1330,7 +1330,7 @@ TEST(a_delayed_release_waits_for_its_time) {
   zke_queue_counts c = size_of(q[1]);
   ck_assert_int_eq(c.items * 100 + c.ready * 10 + c.delayed, 211);
   item = claim_soon(1, "b");
-  ck_ok(zke_queue_release(q[1], item));
+  ck_ok(zke_queue_release(q[1], item, 0, NULL));
   zke_free(item);
   ck_until(size_of(q[1]).ready == 2, 5000);
   ck_assert_int_ge(zke_wall(z[0]), begun + LATER_MS);
@@ -1352,17 +1352,17 @@ TEST(a_delayed_release_wakes_waiting_consumers) {
   waiter w = {.queue = q[1], .deadline = soon(z[1]), .claiming = true};
   begin_wait(&w, z[2]);
   int64_t begun = zke_wall(z[0]);
-  ck_ok(zke_queue_release_after(q[0], item, 60, NULL));
+  ck_ok(zke_queue_release(q[0], item, 60, NULL));
   zke_free(item);
   end_wait(&w, ZKE_OK);
   ck_assert_int_ge(zke_wall(z[0]), begun + 60);
-  ck_ok(zke_queue_release_after(q[1], w.item, 60000, "late"));
+  ck_ok(zke_queue_release(q[1], w.item, 60000, "late"));
   zke_free(w.item);
   ck_assert_int_eq(size_of(q[0]).dead, 1);
   put(q[0], "b");
   item = claim(q[0], "b");
-  ck_rc(zke_queue_release_after(q[0], item, -1, NULL), ZKE_BADARGUMENTS);
-  ck_ok(zke_queue_release_after(q[0], item, 0, NULL));
+  ck_rc(zke_queue_release(q[0], item, -1, NULL), ZKE_BADARGUMENTS);
+  ck_ok(zke_queue_release(q[0], item, 0, NULL));
   zke_free(item);
   take(q[1], "b");
   close_all();
@@ -1461,7 +1461,7 @@ TEST(a_key_is_in_the_queue_once) {
   zke_queue_item *item = claim(q[2], "a");
   ck_assert_str_eq(item->key, "k");
   ck_rc(put_key(q[1], "c", "k"), ZKE_NODEEXISTS);
-  ck_ok(zke_queue_release_after(q[2], item, 1, NULL));
+  ck_ok(zke_queue_release(q[2], item, 1, NULL));
   zke_free(item);
   ck_rc(put_key(q[1], "c", "k"), ZKE_NODEEXISTS);
   ck_until(size_of(q[1]).ready == 2, 5000);
@@ -1876,10 +1876,10 @@ TEST(a_letter_says_how_it_died) {
   put(q[0], "a");
   put(q[0], "b");
   zke_queue_item *a = claim(q[1], "a"), *b = claim(q[2], "b");
-  ck_ok(zke_queue_fail(q[2], b, "no space\nleft"));
+  ck_ok(zke_queue_release(q[2], b, 0, "no space\nleft"));
   zke_free(b);
   b = claim(q[2], "b");
-  ck_ok(zke_queue_fail(q[2], b, "no paper\nleft"));
+  ck_ok(zke_queue_release(q[2], b, 0, "no paper\nleft"));
   zke_free(b);
   release(q[1], a);
   zke_free(claim(q[1], "a"));
@@ -2662,7 +2662,7 @@ TEST_LOOP(a_name_that_comes_again_is_another_item, 0, 3) {
   ck_rc(zke_multi(z[1], ops, ZKE_QUEUE_OPS, NULL), ZKE_NONODE);
   ck_rc(zke_queue_check(q[1], stale), ZKE_LOST);
   if (_i == 0) ck_rc(zke_queue_ack(q[1], stale, NULL, 0, NULL), ZKE_LOST);
-  if (_i == 1) ck_rc(zke_queue_release(q[1], stale), ZKE_LOST);
+  if (_i == 1) ck_rc(zke_queue_release(q[1], stale, 0, NULL), ZKE_LOST);
   if (_i == 2) zke_dispatch(z[1], NULL);
   if (_i == 2) ck_assert_str_eq(told[1], "3 entry-100-0000000001 token;");
   ck_ok(zke_queue_check(q[2], fresh));
@@ -2704,11 +2704,11 @@ static int end_claim(int how, zke_queue *queue, zke_queue_item *item) {
     case BY_ACK_ALL:
       return zke_queue_ack_all(queue, &item, 1, NULL, 0, NULL);
     case BY_DELAY:
-      return zke_queue_release_after(queue, item, 60000, "later");
+      return zke_queue_release(queue, item, 60000, "later");
     case BY_PROLONG:
       return zke_queue_prolong(queue, item, 60000);
     default:
-      return zke_queue_release(queue, item);
+      return zke_queue_release(queue, item, 0, NULL);
   }
 }
 
@@ -3230,7 +3230,7 @@ enum { DELAY_MS = 300 };
 
 static void claim_and_delay(zke *own) {
   zke_queue *queue = queue_of(own, NULL);
-  int rc = zke_queue_release_after(queue, claim_of(queue), DELAY_MS, NULL);
+  int rc = zke_queue_release(queue, claim_of(queue), DELAY_MS, NULL);
   if (rc != ZKE_OK) give_up("release", rc);
   raise(SIGKILL);
 }
@@ -3329,7 +3329,7 @@ static void work(zke *own) {
       continue;
     }
     if (rc == ZKE_OK && item->attempts == 1 && item->zxid % 7 == 0) {
-      rc = zke_queue_release(queue, item);
+      rc = zke_queue_release(queue, item, 0, NULL);
       zke_free(item);
     } else if (rc == ZKE_OK) {
       rc = work_on(queue, item);
@@ -3452,7 +3452,7 @@ static int use_claims(zke *user) {
   int rc = zke_queue_new(user, PATH, &o, &queue);
   if (rc == ZKE_OK) rc = zke_queue_put(queue, "x", 1, NULL, 0);
   if (rc == ZKE_OK) rc = zke_queue_claim(queue, 0, &item);
-  if (rc == ZKE_OK) rc = zke_queue_release(queue, item);
+  if (rc == ZKE_OK) rc = zke_queue_release(queue, item, 0, NULL);
   zke_free(item);
   item = NULL;
   if (rc == ZKE_OK) rc = zke_queue_claim(queue, 0, &item);
@@ -3466,7 +3466,7 @@ static int use_claims(zke *user) {
  * wait, and makes the changes of that, is not left to chance. */
 static int delay_shortly(zke *user, zke_queue *queue,
                          const zke_queue_item *item) {
-  int rc = zke_queue_release_after(queue, item, 1, NULL);
+  int rc = zke_queue_release(queue, item, 1, NULL);
   for (int64_t due = zke_wall(user) + 1; zke_wall(user) < due;) test_pause();
   return rc;
 }
@@ -3517,7 +3517,7 @@ static int use_letters(zke *user) {
   zke_queue_item *item = NULL;
   int rc = zke_queue_new(user, PATH, NULL, &queue);
   if (rc == ZKE_OK) rc = zke_queue_claim(queue, 0, &item);
-  if (rc == ZKE_OK) rc = zke_queue_release(queue, item);
+  if (rc == ZKE_OK) rc = zke_queue_release(queue, item, 0, NULL);
   zke_free(item);
   item = NULL;
   if (rc == ZKE_OK) rc = requeue_first(queue);

@@ -619,7 +619,7 @@ static void give_back(zke *z, void *arg) {
   if (!went(z, zke_queue_new(z, "/queue", NULL, &queue))) return;
   if (went(z, zke_queue_claim(queue, ZKE_FOREVER, &item))) {
     stay(item->data, 1);
-    went(z, zke_queue_release(queue, item));
+    went(z, zke_queue_release(queue, item, 0, NULL));
   }
   zke_free(item);
   zke_queue_free(queue);
@@ -1421,8 +1421,7 @@ static void claim_and_return(zke *z, void *later) {
   if (!was_late(rc) && went(z, rc)) {
     stay(item->data, 1);
     int64_t due = zke_wall(z) + 1000;
-    rc = later ? zke_queue_release_after(queue, item, 1000, NULL)
-               : zke_queue_release(queue, item);
+    rc = zke_queue_release(queue, item, later ? 1000 : 0, NULL);
     if (went(z, rc) && later) shared.run_ms = due;
     if (rc == ZKE_OK) zke_lab_reach("returned");
   }

@@ -229,7 +229,7 @@ static void work_on(worker *w, zke_queue *queue, const zke_queue_item *item) {
     if (rc == ZKE_OK) note(w, HISTORY_ACKED, number_of(item), 0);
     may_lose(w, rc);
   } else {
-    may_lose(w, zke_queue_release_after(queue, item, chance(w, 10), NULL));
+    may_lose(w, zke_queue_release(queue, item, chance(w, 10), NULL));
   }
 }
 
