@@ -27,7 +27,7 @@
  *             ZKE_BADVERSION, the round has begun: the party is inside.
  *   leave     1. Delete the own child of `ready`: together with a check that
  *                another member's is there, or, as the last one, together with
- *                `ready` (stay_depart_once).
+ *                `ready` (picture_depart).
  *             2. Sleep until `ready` has gone (all have left), or a member is
  *                seen dead (broken).
  *             3. Delete the own znode (stay_end).
@@ -121,15 +121,15 @@ struct zke_double_barrier {
 
 /* ---- lists of parties ---- */
 
-/* Copy parties, with their strings, into one block, for zke_free(); NULL
- * without memory. */
-static zke_party_list *list_pack(zke *z, const zke_party *p, int count) {
+/* Copy parties, with their strings, into one block, for zke_free(). */
+static int list_pack(zke *z, const zke_party *p, int count,
+                     zke_party_list **list_out) {
   size_t text = 0;
   for (int i = 0; i < count; i++)
     text += strlen(p[i].name) + strlen(p[i].identity) + (size_t)p[i].len + 3;
   zke_party_list *list =
       zke_alloc(z, sizeof *list + (size_t)count * sizeof *p + text);
-  if (!list) return NULL;
+  if (!list) return ZKE_NOMEM;
   zke_party *out = (zke_party *)(void *)(list + 1);
   char *at = (char *)(out + count);
   for (int i = 0; i < count; i++) {
@@ -144,7 +144,8 @@ static zke_party_list *list_pack(zke *z, const zke_party *p, int count) {
   }
   list->count = count;
   list->data = out;
-  return list;
+  *list_out = list;
+  return ZKE_OK;
 }
 
 /* "a (pid 12), b (pid 13)", as far as there is room. */
@@ -354,6 +355,8 @@ static int change_do(change *c) {
 
 /* `ready`, its children and those of the directory in one snapshot. */
 typedef struct picture {
+  zke *z;
+  const char *path, *ready; /* of the directory and of `ready`; borrowed */
   zke_op_result read[3];
   const zke_strings *inside; /* children of ready: those that have not left */
   const zke_strings *there;  /* those with a znode; other names among them */
@@ -410,7 +413,7 @@ static bool member_read(char *text, int len, int *at, zke_party *p) {
 /* Read ready's data; ZKE_OTHERKIND if it has another form. The records are
  * counted first, and then cut. A record that is malformed ends the list: what
  * is behind it was not written by a party. */
-static int picture_parse(picture *p, zke *z, const char *ready) {
+static int picture_parse(picture *p) {
   const zke_op_result *node = &p->read[0];
   int len = node->len, at, count = 0;
   const char *data = node->data;
@@ -418,12 +421,12 @@ static int picture_parse(picture *p, zke *z, const char *ready) {
   p->broken = len >= WORD && memcmp(data, word_broken, WORD) == 0;
   if (!running && !p->broken)
     return zke_recipe_fail(ZKE_OTHERKIND,
-                           "%s is not a round of a double barrier", ready);
-  p->text = zke_alloc(z, (size_t)len + 1);
+                           "%s is not a round of a double barrier", p->ready);
+  p->text = zke_alloc(p->z, (size_t)len + 1);
   if (!p->text) return ZKE_NOMEM;
   memcpy(p->text, data, (size_t)len);
   for (at = WORD; at < len && member_read(p->text, len, &at, NULL);) count++;
-  p->members = zke_alloc(z, (size_t)(count + 1) * sizeof *p->members);
+  p->members = zke_alloc(p->z, (size_t)(count + 1) * sizeof *p->members);
   if (!p->members) return ZKE_NOMEM;
   for (at = WORD; p->count < count; p->count++) {
     zke_party *m = &p->members[p->count];
@@ -440,7 +443,7 @@ static int picture_take(picture *p, zke *z, const char *path,
                         const char *ready) {
   static const zke_strings none;
   zke_op ops[3];
-  memset(p, 0, sizeof *p);
+  *p = (picture){.z = z, .path = path, .ready = ready};
   zke_op_get(&ops[0], ready);
   zke_op_children(&ops[1], ready);
   zke_op_children(&ops[2], path);
@@ -453,7 +456,7 @@ static int picture_take(picture *p, zke *z, const char *path,
   }
   p->inside = p->read[1].rc == ZKE_OK ? p->read[1].children : &none;
   p->there = p->read[2].rc == ZKE_OK ? p->read[2].children : &none;
-  return p->read[0].rc == ZKE_OK ? picture_parse(p, z, ready) : ZKE_OK;
+  return p->read[0].rc == ZKE_OK ? picture_parse(p) : ZKE_OK;
 }
 
 /* For bsearch(): a name beside those of a list. */
@@ -467,41 +470,21 @@ static bool names_have(const zke_strings *names, const char *name) {
                                  sizeof *names->data, name_order) != NULL;
 }
 
-/* Has the member not left yet?  Its child of `ready` tells. */
-static bool picture_inside(const picture *p, const zke_party *m) {
-  return names_have(p->inside, m->name);
+/* What the picture shows of a member (the table at the head). */
+enum member_state { MEMBER_GONE, MEMBER_INSIDE, MEMBER_LEAVING, MEMBER_DEAD };
+
+static enum member_state picture_state(const picture *p, const zke_party *m) {
+  bool inside = names_have(p->inside, m->name);
+  if (names_have(p->there, m->name))
+    return inside ? MEMBER_INSIDE : MEMBER_LEAVING;
+  return inside ? MEMBER_DEAD : MEMBER_GONE;
 }
 
-/* Is the member's own znode there? */
-static bool picture_there(const picture *p, const zke_party *m) {
-  return names_have(p->there, m->name);
-}
-
-/* A member that died inside, or NULL. */
-static const zke_party *picture_dead(const picture *p) {
+/* The first member in that state, or NULL. */
+static const zke_party *picture_first(const picture *p,
+                                      enum member_state state) {
   for (int i = 0; i < p->count; i++) {
-    const zke_party *m = &p->members[i];
-    if (picture_inside(p, m) && !picture_there(p, m)) return m;
-  }
-  return NULL;
-}
-
-/* A member of which there is a znode, or NULL: then the round is over for all,
- * and no member looks at `ready` any more. */
-static const zke_party *picture_living(const picture *p) {
-  for (int i = 0; i < p->count; i++) {
-    if (picture_there(p, &p->members[i])) return &p->members[i];
-  }
-  return NULL;
-}
-
-/* A member that lives and is inside, or NULL: then nothing can become of the
- * round any more, and the next one may begin.  Members in leave may be stopped:
- * nobody waits for them. */
-static const zke_party *picture_staying(const picture *p) {
-  for (int i = 0; i < p->count; i++) {
-    const zke_party *m = &p->members[i];
-    if (picture_inside(p, m) && picture_there(p, m)) return m;
+    if (picture_state(p, &p->members[i]) == state) return &p->members[i];
   }
   return NULL;
 }
@@ -511,30 +494,30 @@ enum { DEATH = 160 }; /* bytes of the sentence on who died */
 /* Tell the members that are in leave, in their own znodes, that the round was
  * broken: `ready` is about to go, and would be taken for a good end.  The word
  * is written into text, which has to live until the change is done. */
-static void picture_mark(const picture *p, change *c, const char *path,
-                         char text[DEATH]) {
-  const zke_party *dead = picture_dead(p);
+static void picture_mark(const picture *p, change *c, char text[DEATH]) {
+  const zke_party *dead = picture_first(p, MEMBER_DEAD);
   if (!dead) return;
   int len = snprintf(text, DEATH, "%s%.100s (pid %" PRId64 ")", own_broken,
                      dead->identity, dead->pid);
   for (int i = 0; i < p->count; i++) {
-    if (picture_there(p, &p->members[i]))
-      change_set(c, path, p->members[i].name, text, len, -1);
+    const zke_party *m = &p->members[i];
+    enum member_state state = picture_state(p, m);
+    if (state == MEMBER_INSIDE || state == MEMBER_LEAVING)
+      change_set(c, p->path, m->name, text, len, -1);
   }
 }
 
 /* Clear away a round in which nobody stays, in one step.  Its children have
  * names that never come again, and `ready` the version that was read: so this
  * does not hit a later round. */
-static int picture_remove(const picture *p, zke *z, const char *path,
-                          const char *ready) {
+static int picture_remove(const picture *p) {
   change c;
   char text[DEATH];
-  change_new(&c, z, p->inside->count + p->count + 1);
+  change_new(&c, p->z, p->inside->count + p->count + 1);
   for (int i = 0; i < p->inside->count; i++)
-    change_delete(&c, ready, p->inside->data[i], -1);
-  change_delete(&c, path, "ready", p->read[0].stat.version);
-  picture_mark(p, &c, path, text);
+    change_delete(&c, p->ready, p->inside->data[i], -1);
+  change_delete(&c, p->path, "ready", p->read[0].stat.version);
+  picture_mark(p, &c, text);
   return change_do(&c);
 }
 
@@ -609,15 +592,14 @@ static int gate_watch_party(zke_double_barrier *b, const char *directory,
   char *path = zke_recipe_path(b->r.z, directory, m->name);
   int rc = path ? gate_watch(b, path, NULL) : ZKE_NOMEM;
   zke_free(path);
-  return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
+  return zke_recipe_faster(rc);
 }
 
 /* Watch `ready` of a round.  ZKE_LOOK_AGAIN: it has gone, or is another
  * round's. */
 static int gate_watch_ready(zke_double_barrier *b, int64_t round) {
   zke_stat stat;
-  int rc = gate_watch(b, b->ready, &stat);
-  if (rc == ZKE_NONODE) return ZKE_LOOK_AGAIN;
+  int rc = zke_recipe_faster(gate_watch(b, b->ready, &stat));
   return rc == ZKE_OK && stat.czxid != round ? ZKE_LOOK_AGAIN : rc;
 }
 
@@ -701,47 +683,44 @@ static int gate_lost(const zke_double_barrier *b) {
  * known.  ZKE_LOOK_AGAIN: inside; look as one that is. */
 static int enter_round(zke_double_barrier *b, int64_t round) {
   picture p;
+  zke_party_list *members = NULL;
   int rc = picture_take(&p, b->r.z, b->r.path, b->ready);
   if (rc == ZKE_OK && p.round != round) {
     /* somebody deleted what nobody but members may */
     rc = gate_discard(b);
     gate_lose(b);
   } else if (rc == ZKE_OK) {
-    zke_party_list *members = list_pack(b->r.z, p.members, p.count);
-    if (members) {
-      zke_free(b->members);
-      b->members = members;
-      b->round = round;
-      b->broken = false;
-      b->dead[0] = '\0';
-      b->state = ZKE_DOUBLE_BARRIER_INSIDE;
-      gate_tell(b, ZKE_DOUBLE_BARRIER_ENTERED);
-    }
-    rc = members ? ZKE_LOOK_AGAIN : ZKE_NOMEM;
+    rc = list_pack(b->r.z, p.members, p.count, &members);
   }
   picture_clear(&p);
-  return rc;
+  if (!members) return rc;
+  zke_free(b->members);
+  b->members = members;
+  b->round = round;
+  b->broken = false;
+  b->dead[0] = '\0';
+  b->state = ZKE_DOUBLE_BARRIER_INSIDE;
+  gate_tell(b, ZKE_DOUBLE_BARRIER_ENTERED);
+  return ZKE_LOOK_AGAIN;
 }
 
 /* There are enough, but a round runs: wait for its end, or clear it away if no
- * living member is inside.  One that is inside is watched, for its death and
- * its leaving; then there may be another one to watch.  So a party behind a
- * round is woken N times or so at most, one after the other. */
+ * living member is inside, since nothing can become of it any more.  (Members
+ * in leave may be stopped: nobody waits for them.)  One that is inside is
+ * watched, for its death and its leaving; then there may be another one to
+ * watch.  So a party behind a round is woken N times or so at most, one after
+ * the other. */
 static int enter_behind(zke_double_barrier *b) {
   picture p;
   int rc = picture_take(&p, b->r.z, b->r.path, b->ready);
-  if (rc == ZKE_OK && !p.round) {
-    rc = ZKE_LOOK_AGAIN;
+  const zke_party *staying = picture_first(&p, MEMBER_INSIDE);
+  if (rc == ZKE_OK && !staying) {
+    if (p.round) rc = picture_remove(&p);
+    if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
   } else if (rc == ZKE_OK) {
-    const zke_party *staying = picture_staying(&p);
-    if (!staying) {
-      rc = picture_remove(&p, b->r.z, b->r.path, b->ready);
-      if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
-    } else {
-      rc = gate_watch_ready(b, p.round);
-      if (rc == ZKE_OK) rc = gate_watch_party(b, b->ready, staying);
-      if (rc == ZKE_OK) rc = gate_watch_party(b, b->r.path, staying);
-    }
+    rc = gate_watch_ready(b, p.round);
+    if (rc == ZKE_OK) rc = gate_watch_party(b, b->ready, staying);
+    if (rc == ZKE_OK) rc = gate_watch_party(b, b->r.path, staying);
   }
   picture_clear(&p);
   return rc;
@@ -780,17 +759,18 @@ static int enter_look(zke_double_barrier *b) {
  * inside is told that the round is broken, and stays until it leaves.
  */
 
-/* The last member that goes clears away a broken round; if it cannot, the next
- * round does. */
+/* The last member that goes clears away a broken round: no other looks at
+ * `ready` any more.  If it cannot, the next round does. */
 static void stay_tidy(zke_double_barrier *b) {
   picture p;
   if (picture_take(&p, b->r.z, b->r.path, b->ready) == ZKE_OK &&
-      p.round == b->round && !picture_living(&p))
-    picture_remove(&p, b->r.z, b->r.path, b->ready);
+      p.round == b->round && !picture_first(&p, MEMBER_INSIDE) &&
+      !picture_first(&p, MEMBER_LEAVING))
+    picture_remove(&p);
   picture_clear(&p);
 }
 
-/* Out of the round, with that outcome. */
+/* Out of the round, with that outcome.  Returns ZKE_OK. */
 static int stay_end(zke_double_barrier *b, int outcome) {
   gate_unwatch(b);
   gate_discard(b);
@@ -808,17 +788,16 @@ static int stay_end(zke_double_barrier *b, int outcome) {
  * The version alone would not do: `ready` of the next round begins with the
  * same ones.  So the step also checks that the dead member's child is there,
  * whose name never comes again. */
-static int stay_write_broken(zke_double_barrier *b, const picture *p,
-                             const zke_party *dead) {
+static int picture_break(const picture *p, const zke_party *dead) {
   const zke_op_result *node = &p->read[0];
   change c;
-  char *text = zke_alloc(b->r.z, (size_t)node->len);
+  char *text = zke_alloc(p->z, (size_t)node->len);
   if (!text) return ZKE_NOMEM;
   memcpy(text, node->data, (size_t)node->len);
   memcpy(text, word_broken, WORD);
-  change_new(&c, b->r.z, 2);
-  change_check(&c, b->ready, dead->name);
-  change_set(&c, b->r.path, "ready", text, node->len, node->stat.version);
+  change_new(&c, p->z, 2);
+  change_check(&c, p->ready, dead->name);
+  change_set(&c, p->path, "ready", text, node->len, node->stat.version);
   int rc = change_do(&c);
   zke_free(text);
   return rc;
@@ -828,9 +807,9 @@ static int stay_write_broken(zke_double_barrier *b, const picture *p,
  * it says so already; tell the listener once; and go out, if this party is in
  * leave. */
 static int stay_broken(zke_double_barrier *b, const picture *p) {
-  const zke_party *dead = picture_dead(p);
+  const zke_party *dead = picture_first(p, MEMBER_DEAD);
   if (p->round == b->round && !p->broken) {
-    int rc = stay_write_broken(b, p, dead);
+    int rc = picture_break(p, dead);
     if (rc != ZKE_OK) return rc;
   }
   if (!b->broken) gate_tell(b, ZKE_DOUBLE_BARRIER_BROKEN);
@@ -839,8 +818,7 @@ static int stay_broken(zke_double_barrier *b, const picture *p) {
              dead->pid);
   b->broken = true;
   if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) return stay_end(b, ZKE_BROKEN);
-  int rc = gate_watch(b, b->znode, NULL);
-  return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
+  return zke_recipe_faster(gate_watch(b, b->znode, NULL));
 }
 
 /* Watch the members behind the own place in the ring.  A party inside watches
@@ -853,9 +831,10 @@ static int stay_watch_ring(zke_double_barrier *b, const picture *p) {
   while (own < p->count && strcmp(p->members[own].name, b->name) != 0) own++;
   for (int i = 1; i < p->count && rc == ZKE_OK; i++) {
     const zke_party *m = &p->members[(own + i) % p->count];
-    if (!picture_there(p, m)) continue;
+    enum member_state state = picture_state(p, m);
+    if (state == MEMBER_GONE || state == MEMBER_DEAD) continue;
     rc = gate_watch_party(b, b->r.path, m);
-    if (b->state == ZKE_DOUBLE_BARRIER_INSIDE || !picture_inside(p, m)) break;
+    if (b->state == ZKE_DOUBLE_BARRIER_INSIDE || state == MEMBER_LEAVING) break;
   }
   return rc;
 }
@@ -865,8 +844,7 @@ static int stay_watch_ring(zke_double_barrier *b, const picture *p) {
  * the ring is stopped.  A call that does not wait needs none. */
 static int stay_watch(zke_double_barrier *b, const picture *p) {
   if (b->hasty) return ZKE_OK;
-  int rc = gate_watch(b, b->znode, NULL);
-  if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
+  int rc = zke_recipe_faster(gate_watch(b, b->znode, NULL));
   if (rc == ZKE_OK) rc = gate_watch_ready(b, b->round);
   if (rc == ZKE_OK && b->state == ZKE_DOUBLE_BARRIER_LEAVING)
     rc = zke_children(b->r.z, b->r.path, zke_recipe_watcher, &b->r, NULL, NULL);
@@ -880,8 +858,7 @@ static int stay_over(zke_double_barrier *b) {
   char *data = NULL;
   size_t word = sizeof own_broken - 1;
   int rc = zke_get(b->r.z, b->znode, NULL, NULL, &data, NULL, NULL);
-  if (rc == ZKE_NONODE) return ZKE_LOOK_AGAIN;
-  if (rc != ZKE_OK) return rc;
+  if (rc != ZKE_OK) return zke_recipe_faster(rc);
   bool broken = data && strncmp(data, own_broken, word) == 0;
   if (broken && !b->broken) {
     snprintf(b->dead, sizeof b->dead, "%s", data + word);
@@ -903,7 +880,7 @@ static int stay_look(zke_double_barrier *b) {
     gate_lose(b);
   } else if (p.round != b->round && b->state == ZKE_DOUBLE_BARRIER_LEAVING) {
     rc = stay_over(b);
-  } else if (p.round != b->round || picture_dead(&p)) {
+  } else if (p.round != b->round || picture_first(&p, MEMBER_DEAD)) {
     rc = stay_broken(b, &p);
   } else {
     rc = stay_watch(b, &p);
@@ -917,19 +894,19 @@ static int stay_look(zke_double_barrier *b) {
  * all that is in it goes in the same step.  So the last member's leaving is the
  * end: of two that leave at the same time one finds its check to fail, and
  * looks again. */
-static int stay_depart_once(zke_double_barrier *b, const picture *p) {
+static int picture_depart(const picture *p, const char *name) {
   const char *other = NULL;
   change c;
-  if (p->round != b->round || !names_have(p->inside, b->name)) return ZKE_OK;
+  if (!names_have(p->inside, name)) return ZKE_OK; /* it was made before */
   for (int i = 0; i < p->count && !other; i++) {
-    const zke_party *m = &p->members[i];
-    bool stays = picture_inside(p, m) && strcmp(m->name, b->name) != 0;
-    if (stays) other = m->name;
+    const char *member = p->members[i].name;
+    bool stays = names_have(p->inside, member) && strcmp(member, name) != 0;
+    if (stays) other = member;
   }
-  if (!other) return picture_remove(p, b->r.z, b->r.path, b->ready);
-  change_new(&c, b->r.z, 2);
-  change_check(&c, b->ready, other);
-  change_delete(&c, b->ready, b->name, -1);
+  if (!other) return picture_remove(p);
+  change_new(&c, p->z, 2);
+  change_check(&c, p->ready, other);
+  change_delete(&c, p->ready, name, -1);
   return change_do(&c);
 }
 
@@ -938,7 +915,7 @@ static int stay_depart(zke *z, void *arg) {
   zke_double_barrier *b = arg;
   picture p;
   int rc = picture_take(&p, z, b->r.path, b->ready);
-  if (rc == ZKE_OK) rc = stay_depart_once(b, &p);
+  if (rc == ZKE_OK) rc = picture_depart(&p, b->name);
   picture_clear(&p);
   return rc;
 }
@@ -1102,20 +1079,28 @@ static int enter_give_up(zke_double_barrier *b, int rc) {
 
 /* ---- who is missing ---- */
 
+/* Say in its kind what a member does; returns its state. */
+static enum member_state member_describe(const picture *p, zke_party *m) {
+  static const char *const kinds[] = {[MEMBER_GONE] = "gone",
+                                      [MEMBER_INSIDE] = "inside",
+                                      [MEMBER_LEAVING] = "leaving",
+                                      [MEMBER_DEAD] = "dead"};
+  enum member_state state = picture_state(p, m);
+  m->kind = kinds[state];
+  return state;
+}
+
 /* Those of the party's round that have not left. */
 static int missing_members(const zke_double_barrier *b, zke_party_list **out) {
   picture p;
   int count = 0;
   int rc = picture_take(&p, b->r.z, b->r.path, b->ready);
-  if (rc == ZKE_OK && p.round != b->round) p.count = 0;
-  for (int i = 0; rc == ZKE_OK && i < p.count; i++) {
-    if (!picture_inside(&p, &p.members[i])) continue;
+  for (int i = 0; p.round == b->round && i < p.count; i++) {
     zke_party m = p.members[i];
-    if (!picture_there(&p, &m)) m.kind = "dead";
-    p.members[count++] = m;
+    enum member_state state = member_describe(&p, &m);
+    if (state == MEMBER_INSIDE || state == MEMBER_DEAD) p.members[count++] = m;
   }
-  *out = rc == ZKE_OK ? list_pack(b->r.z, p.members, count) : NULL;
-  if (rc == ZKE_OK && !*out) rc = ZKE_NOMEM;
+  if (rc == ZKE_OK) rc = list_pack(b->r.z, p.members, count, out);
   picture_clear(&p);
   return rc;
 }
@@ -1124,40 +1109,30 @@ static int missing_members(const zke_double_barrier *b, zke_party_list **out) {
 static int missing_arrivals(const zke_double_barrier *b, zke_party_list **out) {
   arrivals a;
   int rc = arrivals_read(b->r.z, b->r.path, 0, &a);
-  *out = rc == ZKE_OK ? list_pack(b->r.z, a.waiting, a.count) : NULL;
-  if (rc == ZKE_OK && !*out) rc = ZKE_NOMEM;
+  if (rc == ZKE_OK) rc = list_pack(b->r.z, a.waiting, a.count, out);
   arrivals_clear(&a);
   return rc;
 }
 
-/* Explain why the party is still outside; the code stays. */
-static int enter_say(const zke_double_barrier *b, int rc) {
+/* Explain why the time was not enough: who is still inside, or died there; or
+ * who waits outside with this party.  The code stays. */
+static int gate_say_missing(const zke_double_barrier *b, int rc) {
+  bool leaving = b->state == ZKE_DOUBLE_BARRIER_LEAVING;
   char who[384];
   zke_sentence kept;
-  zke_recipe_keep(&kept);
   zke_party_list *list = NULL;
-  if (missing_arrivals(b, &list) != ZKE_OK)
-    return zke_recipe_restore(&kept, rc);
-  list_say(list, who, sizeof who);
-  rc = zke_recipe_fail(
-      rc, "%d of %d parties are at %s%s: %s", list->count, b->parties,
-      b->r.path, list->count >= b->parties ? ", where a round still runs" : "",
-      who);
-  zke_free(list);
-  return rc;
-}
-
-/* Explain who is still inside, or died there; the code stays. */
-static int stay_say(const zke_double_barrier *b, int rc) {
-  char who[384];
-  zke_sentence kept;
   zke_recipe_keep(&kept);
-  zke_party_list *list = NULL;
-  if (missing_members(b, &list) != ZKE_OK) return zke_recipe_restore(&kept, rc);
+  int found = leaving ? missing_members(b, &list) : missing_arrivals(b, &list);
+  if (found != ZKE_OK) return zke_recipe_restore(&kept, rc);
   list_say(list, who, sizeof who);
-  rc =
-      zke_recipe_fail(rc, "%d of the %d parties inside of %s have not left: %s",
-                      list->count, b->parties, b->r.path, who);
+  if (leaving)
+    zke_fail(rc, "%d of the %d parties inside of %s have not left: %s",
+             list->count, b->parties, b->r.path, who);
+  else
+    zke_fail(rc, "%d of %d parties are at %s%s: %s", list->count, b->parties,
+             b->r.path,
+             list->count >= b->parties ? ", where a round still runs" : "",
+             who);
   zke_free(list);
   return rc;
 }
@@ -1199,7 +1174,7 @@ static int gate_enter(zke_double_barrier *b, const void *data, int len,
     return gate_misuse(b, "this object is inside");
   }
   rc = zke_recipe_await(&b->r, entered, deadline_ms);
-  if (rc == ZKE_OPERATIONTIMEOUT) rc = enter_say(b, rc);
+  if (rc == ZKE_OPERATIONTIMEOUT) rc = gate_say_missing(b, rc);
   if (rc != ZKE_OK) rc = enter_give_up(b, rc);
   b->told_in = rc == ZKE_OK;
   return rc;
@@ -1279,12 +1254,12 @@ static int gate_leave(zke_double_barrier *b, int64_t deadline_ms) {
   if (rc == ZKE_OK) return stay_outcome(b);
   if (zke_recipe_has_ended(&b->r, rc) || b->r.ended) return rc; /* LOST */
   if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) {
-    if (rc == ZKE_OPERATIONTIMEOUT) rc = stay_say(b, rc);
+    if (rc == ZKE_OPERATIONTIMEOUT) rc = gate_say_missing(b, rc);
     zke_sentence kept;
     zke_recipe_keep(&kept);
-    int ended = stay_end(b, rc);
+    stay_end(b, rc);
     b->told_out = true;
-    return ended == ZKE_OK ? zke_recipe_restore(&kept, rc) : ended;
+    return zke_recipe_restore(&kept, rc);
   }
   if (b->state == ZKE_DOUBLE_BARRIER_LOST) b->state = ZKE_DOUBLE_BARRIER_OUT;
   return rc;
@@ -1308,26 +1283,23 @@ static int gate_meet(zke_double_barrier *b, const void *data, int len,
   int rc = gate_pass(b);
   if (rc == ZKE_OK) rc = gate_enter(b, data, len, deadline_ms);
   if (rc != ZKE_OK) return rc;
-  *list = list_pack(b->r.z, b->members->data, b->members->count);
+  list_pack(b->r.z, b->members->data, b->members->count, list);
   rc = gate_pass(b);
-  if (rc != ZKE_OK) {
-    zke_free(*list);
-    return rc;
-  }
-  return *list ? ZKE_OK : zke_recipe_fail(ZKE_NOMEM, "no memory for a list");
+  if (rc != ZKE_OK || *list) return rc;
+  return zke_recipe_fail(ZKE_NOMEM, "no memory for a list");
 }
 
 /* ---- the interface ---- */
 
-/* Begin a call, one at a time; deadline_ms: 0 for a call that does not wait. */
-static int gate_call(zke_double_barrier *b, int64_t deadline_ms) {
+/* Begin a call, one at a time; deadline_ms: NULL for one that does not wait. */
+static int gate_call(zke_double_barrier *b, const int64_t *deadline_ms) {
   zke_recipe *r = (zke_recipe *)b;
   int rc =
-      deadline_ms ? zke_recipe_enter_by(r, deadline_ms) : zke_recipe_enter(r);
+      deadline_ms ? zke_recipe_enter_by(r, *deadline_ms) : zke_recipe_enter(r);
   if (rc != ZKE_OK) return rc;
   if (b->calling)
     return zke_recipe_leave(&b->r, gate_misuse(b, "another call runs"));
-  b->calling = deadline_ms != 0;
+  b->calling = deadline_ms != NULL;
   return ZKE_OK;
 }
 
@@ -1377,22 +1349,20 @@ void zke_double_barrier_free(zke_double_barrier *barrier) {
   zke_recipe_free((zke_recipe *)barrier);
 }
 
-/* A deadline of 0 has passed; as gate_call()'s 0 it would mean a call that does
- * not block. */
+/* The token is read before the mutex is dropped. */
 int zke_double_barrier_enter(zke_double_barrier *barrier, const void *data,
                              int len, int64_t deadline_ms, int64_t *token_out) {
   int rc = check_data(data, len);
-  if (rc == ZKE_OK) rc = gate_call(barrier, deadline_ms ? deadline_ms : 1);
+  if (rc == ZKE_OK) rc = gate_call(barrier, &deadline_ms);
   if (rc != ZKE_OK) return rc;
   rc = gate_enter(barrier, data, len, deadline_ms);
   if (rc == ZKE_OK && token_out) *token_out = barrier->round;
   return gate_return(barrier, rc);
 }
 
-/* A deadline of 0 has passed already; so the call leaves, and waits for
- * nobody. */
+/* One whose deadline has passed leaves, and waits for nobody. */
 int zke_double_barrier_leave(zke_double_barrier *barrier, int64_t deadline_ms) {
-  int rc = gate_call(barrier, deadline_ms ? deadline_ms : 1);
+  int rc = gate_call(barrier, &deadline_ms);
   if (rc != ZKE_OK) return rc;
   return gate_return(barrier, gate_leave(barrier, deadline_ms));
 }
@@ -1404,14 +1374,14 @@ int zke_double_barrier_meet(zke_double_barrier *barrier, const void *data,
                             zke_party_list **list_out, int64_t *token_out) {
   zke_party_list *list = NULL;
   int rc = check_data(data, len);
-  if (rc == ZKE_OK) rc = gate_call(barrier, deadline_ms ? deadline_ms : 1);
+  if (rc == ZKE_OK) rc = gate_call(barrier, &deadline_ms);
   if (rc != ZKE_OK) return rc;
   rc = gate_meet(barrier, data, len, deadline_ms, &list);
   if (rc == ZKE_OK && token_out) *token_out = barrier->round;
   rc = gate_return(barrier, rc);
   if (rc == ZKE_OK && list_out)
     *list_out = list;
-  else if (rc == ZKE_OK)
+  else
     zke_free(list);
   return rc;
 }
@@ -1420,7 +1390,7 @@ int zke_double_barrier_meet(zke_double_barrier *barrier, const void *data,
 int zke_double_barrier_start(zke_double_barrier *barrier, const void *data,
                              int len) {
   int rc = check_data(data, len);
-  if (rc == ZKE_OK) rc = gate_call(barrier, 0);
+  if (rc == ZKE_OK) rc = gate_call(barrier, NULL);
   if (rc != ZKE_OK) return rc;
   if (barrier->state == ZKE_DOUBLE_BARRIER_LOST)
     barrier->state = ZKE_DOUBLE_BARRIER_OUT;
@@ -1439,7 +1409,7 @@ int zke_double_barrier_start(zke_double_barrier *barrier, const void *data,
 /* Withdraws, unless the round began first: then the others count on this party,
  * and it is told so by ZKE_HELD. */
 int zke_double_barrier_stop(zke_double_barrier *barrier) {
-  int rc = gate_call(barrier, 0);
+  int rc = gate_call(barrier, NULL);
   if (rc != ZKE_OK) return rc;
   if (barrier->state == ZKE_DOUBLE_BARRIER_WAITING) {
     rc = gate_withdraw(barrier);
@@ -1456,7 +1426,7 @@ int zke_double_barrier_stop(zke_double_barrier *barrier) {
 
 /* Departs, and leaves the end to dispatching. */
 int zke_double_barrier_leave_start(zke_double_barrier *barrier) {
-  int rc = gate_call(barrier, 0);
+  int rc = gate_call(barrier, NULL);
   if (rc != ZKE_OK) return rc;
   rc = gate_depart(barrier);
   if (rc == ZKE_OK) rc = zke_recipe_look(&barrier->r);
@@ -1465,7 +1435,7 @@ int zke_double_barrier_leave_start(zke_double_barrier *barrier) {
 
 /* For a program that has no dispatch. */
 int zke_double_barrier_step(zke_double_barrier *barrier) {
-  int rc = gate_call(barrier, 0);
+  int rc = gate_call(barrier, NULL);
   if (rc != ZKE_OK) return rc;
   return gate_return(barrier, zke_recipe_look(&barrier->r));
 }
@@ -1493,18 +1463,15 @@ int64_t zke_double_barrier_token(zke_double_barrier *barrier) {
   return round;
 }
 
-/* How the party's last round stands; to be called after a look. */
-static int gate_check(const zke_double_barrier *b) {
-  if (b->broken) return gate_say_broken(b);
-  return b->state == ZKE_DOUBLE_BARRIER_INSIDE ? ZKE_OK : gate_not_inside(b);
-}
-
 /* Looks first, so a round that was broken a moment ago is known as broken. */
 int zke_double_barrier_check(zke_double_barrier *barrier) {
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
   if (gate_engaged(barrier)) rc = zke_recipe_look(&barrier->r);
-  if (rc == ZKE_OK) rc = gate_check(barrier);
+  if (rc == ZKE_OK && barrier->broken)
+    rc = gate_say_broken(barrier);
+  else if (rc == ZKE_OK && barrier->state != ZKE_DOUBLE_BARRIER_INSIDE)
+    rc = gate_not_inside(barrier);
   return zke_recipe_leave(&barrier->r, rc);
 }
 
@@ -1515,10 +1482,9 @@ int zke_double_barrier_list(zke_double_barrier *barrier,
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
   const zke_party_list *members = barrier->members;
-  zke_party_list *list = list_pack(barrier->r.z, members ? members->data : NULL,
-                                   members ? members->count : 0);
-  if (list) *list_out = list;
-  return zke_recipe_leave(&barrier->r, list ? ZKE_OK : ZKE_NOMEM);
+  rc = list_pack(barrier->r.z, members ? members->data : NULL,
+                 members ? members->count : 0, list_out);
+  return zke_recipe_leave(&barrier->r, rc);
 }
 
 /* While waiting only the number is known of those who have not come; while
@@ -1543,33 +1509,23 @@ int zke_double_barrier_missing(zke_double_barrier *barrier,
   return zke_recipe_leave(&barrier->r, rc);
 }
 
-/* Say what a member of the round does, in its kind and in held.  false: it has
- * gone, and is not listed. */
-static bool gate_describe(const picture *p, zke_party *m) {
-  bool inside = picture_inside(p, m), there = picture_there(p, m);
-  m->held = inside && there;
-  if (!inside)
-    m->kind = "leaving";
-  else
-    m->kind = there ? "inside" : "dead";
-  return inside || there;
-}
-
-/* The members and those that wait, as one list, for zke_free(); NULL without
- * memory. */
-static zke_party_list *gate_list(zke *z, const picture *p, const arrivals *a) {
+/* The members and those that wait, as one list. */
+static int gate_list(zke *z, const picture *p, const arrivals *a,
+                     zke_party_list **list_out) {
   size_t most = (size_t)p->count + (size_t)a->count + 1;
   zke_party *all = zke_alloc(z, most * sizeof *all);
   int count = 0;
-  if (!all) return NULL;
+  if (!all) return ZKE_NOMEM;
   for (int i = 0; i < p->count; i++) {
     all[count] = p->members[i];
-    count += gate_describe(p, &all[count]);
+    enum member_state state = member_describe(p, &all[count]);
+    all[count].held = state == MEMBER_INSIDE;
+    count += state != MEMBER_GONE;
   }
   for (int i = 0; i < a->count; i++) all[count++] = a->waiting[i];
-  zke_party_list *list = list_pack(z, all, count);
+  int rc = list_pack(z, all, count, list_out);
   zke_free(all);
-  return list;
+  return rc;
 }
 
 /* Members first, then those that wait. */
@@ -1579,14 +1535,7 @@ static int gate_parties(zke *z, const char *path, const char *ready,
   arrivals a = {0};
   int rc = picture_take(&p, z, path, ready);
   if (rc == ZKE_OK) rc = arrivals_read(z, path, 0, &a);
-  if (rc == ZKE_NONODE) rc = ZKE_OK;
-  if (rc == ZKE_OK) {
-    zke_party_list *list = gate_list(z, &p, &a);
-    if (list)
-      *list_out = list;
-    else
-      rc = ZKE_NOMEM;
-  }
+  if (rc == ZKE_OK || rc == ZKE_NONODE) rc = gate_list(z, &p, &a, list_out);
   arrivals_clear(&a);
   picture_clear(&p);
   return rc;
