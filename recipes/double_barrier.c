@@ -16,18 +16,18 @@
  *             2. Watch it; if its version is above 0 the round has begun: take
  *                the list of its members from `ready` (enter_round).  Inside.
  *             3. Fewer than N wait: sleep until the own znode changes.
- *             4. N wait: begin the round for the first N of them (round_begin).
- *                In one step create `ready`, which lists them, a child of it
- *                for each, and write "inside" into each znode, at version 0.
- *                Go to 2.
+ *             4. N wait: begin the round for the first N of them
+ *                (zke_round_begin).  In one step create `ready`, which lists
+ *                them, a child of it for each, and write "inside" into each
+ *                znode, at version 0.  Go to 2.
  *             5. `ready` is there: a round runs.  If no member that lives is
- *                inside, clear it away (picture_remove) and go to 2; else watch
- *                one that is, and sleep (enter_behind).
+ *                inside, clear it away (zke_round_remove) and go to 2; else
+ *                watch one that is, and sleep (enter_behind).
  *   withdraw  Delete the own znode at version 0 (gate_withdraw).  If that is
  *             ZKE_BADVERSION, the round has begun: the party is inside.
  *   leave     1. Delete the own child of `ready`: together with a check that
  *                another member's is there, or, as the last one, together with
- *                `ready` (picture_depart).
+ *                `ready` (zke_round_depart).
  *             2. Sleep until `ready` has gone (all have left), or a member is
  *                seen dead (broken).
  *             3. Delete the own znode (stay_end).
@@ -58,10 +58,10 @@
  *  3. members, round, broken and dead are of one round: the present or the
  *     last.
  *
- * Names: arrivals_ those that wait; change_ a multi under way; picture_ one
- * snapshot; round_ its beginning; gate_ the object; enter_, stay_ a look while
- * waiting, and while inside or leaving.  Begin with enter_look(), then
- * stay_look(). */
+ * The reads and the transactions are in part/double_barrier_tree.c, lists and
+ * sentences for people in part/double_barrier_list.c.  Names here: gate_ the
+ * object; enter_, stay_ a look while waiting, and while inside or leaving.
+ * Begin with enter_look(), then stay_look(). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -69,36 +69,18 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "part/double_barrier_list.h"
+#include "part/double_barrier_tree.h"
 #include "part/limit.h"
 #include "part/object.h"
 #include "part/text.h"
 #include "part/znode.h"
 
-#define PLACE "double-barrier" /* the directory's kind */
-
-/* What stands before the number in a party's name. */
-static const char *const party_kinds[] = {"party-"};
-
-/* `ready` begins with one of these, of equal length. */
-static const char word_running[] = "running\n", word_broken[] = "broken \n";
-
-/* A member in leave finds this word in its own znode if its broken round was
- * cleared away before it looked.  The name of the dead member follows. */
-static const char own_broken[] = "broken ";
-
-/* The znode of a member: this, from its round's beginning on. */
-static const char word_inside[] = "inside\n";
-
-enum {
-  WORD = sizeof word_running - 1, /* bytes of either word */
-  PATIENCE = 250 /* ms that a step inside zke_dispatch() repeats itself */
-};
+enum { PATIENCE = 250 /* ms that a step in a dispatch repeats itself */ };
 
 /* One party. The mutex of r guards what changes: from state on. */
-
 struct zke_double_barrier {
   zke_recipe r;
   int parties; /* N */
@@ -118,458 +100,6 @@ struct zke_double_barrier {
   zke_party_list *members; /* of that round, or NULL */
   int outcome;             /* ZKE_… by which the last leave ended */
 };
-
-/* ---- lists of parties ---- */
-
-/* Copy parties, with their strings, into one block, for zke_free(). */
-static int list_pack(zke *z, const zke_party *p, int count,
-                     zke_party_list **list_out) {
-  size_t text = 0;
-  for (int i = 0; i < count; i++)
-    text += strlen(p[i].name) + strlen(p[i].identity) + (size_t)p[i].len + 3;
-  zke_party_list *list =
-      zke_alloc(z, sizeof *list + (size_t)count * sizeof *p + text);
-  if (!list) return ZKE_NOMEM;
-  zke_party *out = (zke_party *)(void *)(list + 1);
-  char *at = (char *)(out + count);
-  for (int i = 0; i < count; i++) {
-    out[i] = p[i];
-    out[i].name = at;
-    at = stpcpy(at, p[i].name) + 1;
-    out[i].identity = at;
-    at = stpcpy(at, p[i].identity) + 1;
-    out[i].data = at;
-    if (p[i].len) memcpy(at, p[i].data, (size_t)p[i].len);
-    at += p[i].len + 1;
-  }
-  list->count = count;
-  list->data = out;
-  *list_out = list;
-  return ZKE_OK;
-}
-
-/* "a (pid 12), b (pid 13)", as far as there is room. */
-static void list_say(const zke_party_list *list, char *text, size_t size) {
-  size_t used = 0;
-  text[0] = '\0';
-  for (int i = 0; i < list->count && used < size; i++) {
-    int n = snprintf(text + used, size - used, "%s%s (pid %" PRId64 ")%s",
-                     i ? ", " : "", list->data[i].identity, list->data[i].pid,
-                     strcmp(list->data[i].kind, "dead") == 0 ? " died" : "");
-    used += n > 0 ? (size_t)n : 0;
-  }
-}
-
-/* ---- a party's znode ---- */
-
-/* Cut the data of one that waits, "waiting <pid> <identity>\n<data>", into
- * strings. False: it does not wait (its version is above 0), or it was made by
- * other means. The strings are the result's own bytes, and end with it. */
-static bool party_read(zke_op_result *node, const char *name, zke_party *p) {
-  int64_t pid;
-  if (node->rc != ZKE_OK || node->len <= 0) return false;
-  if (node->stat.version != 0 || !node->stat.ephemeralOwner) return false;
-  char *end = memchr(node->data, '\n', (size_t)node->len);
-  if (!end) return false;
-  *end = '\0';
-  char *at = node->data;
-  if (!zke_recipe_read(&at, "waiting ", 10, &pid) || *at != ' ') return false;
-  *p = (zke_party){.name = name,
-                   .kind = "waiting",
-                   .session = node->stat.ephemeralOwner,
-                   .czxid = node->stat.czxid,
-                   .mzxid = node->stat.mzxid,
-                   .queued_ms = node->stat.ctime,
-                   .since_ms = node->stat.ctime,
-                   .identity = at + 1,
-                   .pid = pid,
-                   .data = end + 1,
-                   .len = node->len - (int)(end + 1 - node->data)};
-  return true;
-}
-
-/* Those that wait for a round, in order. */
-typedef struct arrivals {
-  zke_entries *entries; /* all parties' names, members' among them */
-  int read_count;       /* of ops and read */
-  zke_op *ops;
-  zke_op_result *read; /* their znodes; waiting points into these */
-  zke_party *waiting;
-  int count; /* of waiting */
-} arrivals;
-
-/* Release what was read. Any of the arrays may be missing, if memory was short.
- */
-static void arrivals_clear(arrivals *a) {
-  for (int i = 0; a->ops && i < a->read_count; i++)
-    zke_free((void *)(uintptr_t)a->ops[i].path);
-  if (a->read) zke_results_clear(a->read, a->read_count);
-  zke_free(a->ops);
-  zke_free(a->read);
-  zke_free(a->waiting);
-  zke_free(a->entries);
-}
-
-/* For bsearch(): a session's number beside the sessions of a list. */
-static int session_order(const void *key, const void *element) {
-  int64_t id = *(const int64_t *)key;
-  const zke_session_info *info = element;
-  return id < info->id ? -1 : id > info->id;
-}
-
-/* Drop those whose process has died, and whose znode nobody has removed yet: a
- * round that begins with them would be broken from the start.
- *
- * A session that is not listed is kept.  On an ensemble it may just not have
- * shown itself, and while it lives its znode is there.  In a file it has ended
- * since the znodes were read, and its znode has gone with it: so no round can
- * begin with it (round_begin()). */
-static int arrivals_drop_dead(zke *z, arrivals *a) {
-  zke_session_list *s = NULL;
-  int living = 0;
-  int rc = a->count ? zke_sessions(z, &s) : ZKE_OK;
-  for (int i = 0; rc == ZKE_OK && i < a->count; i++) {
-    const zke_session_info *info =
-        bsearch(&a->waiting[i].session, s->data, (size_t)s->count,
-                sizeof *s->data, session_order);
-    if (!info || info->alive) a->waiting[living++] = a->waiting[i];
-  }
-  if (rc == ZKE_OK) a->count = living;
-  zke_free(s);
-  return rc;
-}
-
-/* Read all parties' znodes in one snapshot, keep those that wait, and drop
- * those whose process has died. */
-static int arrivals_read_all(zke *z, const char *path, arrivals *a) {
-  size_t n = (size_t)a->entries->count;
-  a->ops = zke_alloc(z, n * sizeof *a->ops);
-  a->read = zke_alloc(z, n * sizeof *a->read);
-  a->waiting = zke_alloc(z, n * sizeof *a->waiting);
-  if (!a->ops || !a->read || !a->waiting) return ZKE_NOMEM;
-  for (int i = 0; i < a->entries->count; i++) {
-    char *node = zke_recipe_path(z, path, a->entries->data[i].name);
-    if (!node) return ZKE_NOMEM;
-    zke_op_get(&a->ops[i], node);
-    a->read_count++;
-  }
-  int rc = zke_recipe_multi_read(z, a->ops, a->read_count, a->read);
-  for (int i = 0; rc == ZKE_OK && i < a->read_count; i++) {
-    a->count += party_read(&a->read[i], a->entries->data[i].name,
-                           &a->waiting[a->count]);
-  }
-  return rc == ZKE_OK ? arrivals_drop_dead(z, a) : rc;
-}
-
-/* Read who waits.  If there are fewer than `least` parties of any sort, no
- * znode is read: so coming early costs one read.  To be cleared whatever is
- * returned. */
-static int arrivals_read(zke *z, const char *path, int least, arrivals *a) {
-  memset(a, 0, sizeof *a);
-  int rc = zke_recipe_entries(z, path, party_kinds, 1, NULL, NULL, &a->entries,
-                              NULL);
-  if (rc != ZKE_OK || a->entries->count < least) return rc;
-  return a->entries->count ? arrivals_read_all(z, path, a) : ZKE_OK;
-}
-
-/* ---- a multi under way ---- */
-
-/* Operations are added one by one; then change_do() makes them and releases
- * all.  A failure for want of memory is noted, and is what change_do() returns.
- */
-typedef struct change {
-  zke *z;
-  int count, room; /* operations that were added, and that fit */
-  bool no_memory;
-  zke_op *ops; /* their paths are the change's */
-} change;
-
-/* Begin a step of at most `room` operations. Without memory it goes on with
- * none, and change_do() tells. */
-static void change_new(change *c, zke *z, int room) {
-  *c = (change){.z = z, .room = room};
-  c->ops = zke_alloc(z, (size_t)room * sizeof *c->ops);
-  c->no_memory = !c->ops;
-}
-
-/* The next operation, with the path it is to have; NULL without memory. */
-static zke_op *change_op(change *c, const char *directory, const char *name,
-                         char **path) {
-  *path = c->no_memory || c->count == c->room
-              ? NULL
-              : zke_recipe_path(c->z, directory, name);
-  if (!*path) c->no_memory = true;
-  return *path ? &c->ops[c->count++] : NULL;
-}
-
-/* Add the making of a persistent node. */
-static void change_create(change *c, const char *directory, const char *name,
-                          const void *data, int len) {
-  char *path;
-  zke_op *op = change_op(c, directory, name, &path);
-  if (op) zke_op_create(op, path, data, len, ZKE_OPEN_ACL, ZKE_PERSISTENT);
-}
-
-/* Add a write.  The version makes the change fail if somebody else was faster;
- * -1 for any.  data lives until change_do(). */
-static void change_set(change *c, const char *directory, const char *name,
-                       const void *data, int len, int version) {
-  char *path;
-  zke_op *op = change_op(c, directory, name, &path);
-  if (op) zke_op_set(op, path, data, len, version);
-}
-
-/* Add a deletion, with the same use of the version. */
-static void change_delete(change *c, const char *directory, const char *name,
-                          int version) {
-  char *path;
-  zke_op *op = change_op(c, directory, name, &path);
-  if (op) zke_op_delete(op, path, version);
-}
-
-/* Add a check that a node is there, of any version: the change is made only as
- * long as what was seen still holds. */
-static void change_check(change *c, const char *directory, const char *name) {
-  char *path;
-  zke_op *op = change_op(c, directory, name, &path);
-  if (op) zke_op_check(op, path, -1);
-}
-
-/* Make the change, and release it.  ZKE_LOOK_AGAIN: the picture has changed.
- * (ZKE_NOTEMPTY is no such case: only a child that somebody has made by hand
- * has children, and it would stay so.) */
-static int change_do(change *c) {
-  int rc =
-      c->no_memory ? ZKE_NOMEM : zke_recipe_multi(c->z, c->ops, c->count, NULL);
-  for (int i = 0; i < c->count; i++)
-    zke_free((void *)(uintptr_t)c->ops[i].path);
-  zke_free(c->ops);
-  return rc == ZKE_NONODE || rc == ZKE_BADVERSION ? ZKE_LOOK_AGAIN : rc;
-}
-
-/* ---- the round ----
- *
- * `ready` is "running\n" or "broken \n", and behind it a record of each member.
- * Who they are and what they brought is so known to all as long as the round is
- * there, whatever has become of them. */
-
-/* `ready`, its children and those of the directory in one snapshot. */
-typedef struct picture {
-  zke *z;
-  const char *path, *ready; /* of the directory and of `ready`; borrowed */
-  zke_op_result read[3];
-  const zke_strings *inside; /* children of ready: those that have not left */
-  const zke_strings *there;  /* those with a znode; other names among them */
-  int64_t round;             /* czxid of `ready`; 0: there is none */
-  bool broken;               /* it has been said */
-  char *text;                /* a copy of ready's data, cut into strings */
-  zke_party *members;        /* its strings lie in text */
-  int count;                 /* of members */
-} picture;
-
-/* Release a picture, also one that could not be read whole. Its members'
- * strings go with it. */
-static void picture_clear(picture *p) {
-  zke_results_clear(p->read, 3);
-  zke_free(p->members);
-  zke_free(p->text);
-}
-
-/* The record of a member at text[*at]:
- *   "<name> <session> <czxid> <queued> <pid> <len> <identity>\n<data>\n"
- * With p it is cut into strings. */
-static bool member_read(char *text, int len, int *at, zke_party *p) {
-  int64_t session, czxid, queued, pid, size;
-  char *record = text + *at;
-  char *end = memchr(record, '\n', (size_t)(len - *at));
-  if (!end) return false;
-  char *head = record + strcspn(record, " \n");
-  if (head == record || !zke_recipe_read(&head, " ", 16, &session) ||
-      !zke_recipe_read(&head, " ", 10, &czxid) ||
-      !zke_recipe_read(&head, " ", 10, &queued) ||
-      !zke_recipe_read(&head, " ", 10, &pid) ||
-      !zke_recipe_read(&head, " ", 10, &size) || *head != ' ')
-    return false;
-  if (size < 0 || size >= text + len - (end + 1)) return false;
-  if (end[1 + size] != '\n') return false;
-  *at = (int)(end + 1 - text + size) + 1;
-  if (!p) return true;
-  *end = '\0';
-  end[1 + size] = '\0';
-  record[strcspn(record, " ")] = '\0';
-  *p = (zke_party){.name = record,
-                   .kind = "inside",
-                   .held = 1,
-                   .session = session,
-                   .czxid = czxid,
-                   .queued_ms = queued,
-                   .identity = head + 1,
-                   .pid = pid,
-                   .data = end + 1,
-                   .len = (int)size};
-  return true;
-}
-
-/* Read ready's data; ZKE_OTHERKIND if it has another form. The records are
- * counted first, and then cut. A record that is malformed ends the list: what
- * is behind it was not written by a party. */
-static int picture_parse(picture *p) {
-  const zke_op_result *node = &p->read[0];
-  int len = node->len, at, count = 0;
-  const char *data = node->data;
-  bool running = len >= WORD && memcmp(data, word_running, WORD) == 0;
-  p->broken = len >= WORD && memcmp(data, word_broken, WORD) == 0;
-  if (!running && !p->broken)
-    return zke_recipe_fail(ZKE_OTHERKIND,
-                           "%s is not a round of a double barrier", p->ready);
-  p->text = zke_alloc(p->z, (size_t)len + 1);
-  if (!p->text) return ZKE_NOMEM;
-  memcpy(p->text, data, (size_t)len);
-  for (at = WORD; at < len && member_read(p->text, len, &at, NULL);) count++;
-  p->members = zke_alloc(p->z, (size_t)(count + 1) * sizeof *p->members);
-  if (!p->members) return ZKE_NOMEM;
-  for (at = WORD; p->count < count; p->count++) {
-    zke_party *m = &p->members[p->count];
-    member_read(p->text, len, &at, m);
-    m->mzxid = node->stat.czxid;
-    m->since_ms = node->stat.ctime;
-  }
-  p->round = node->stat.czxid;
-  return ZKE_OK;
-}
-
-/* Read it all, in one snapshot.  To be cleared whatever is returned. */
-static int picture_take(picture *p, zke *z, const char *path,
-                        const char *ready) {
-  static const zke_strings none;
-  zke_op ops[3];
-  *p = (picture){.z = z, .path = path, .ready = ready};
-  zke_op_get(&ops[0], ready);
-  zke_op_children(&ops[1], ready);
-  zke_op_children(&ops[2], path);
-  int rc = zke_recipe_multi_read(z, ops, 3, p->read);
-  if (rc != ZKE_OK) return rc;
-  for (int i = 0; i < 3; i++) {
-    rc = p->read[i].rc;
-    if (rc != ZKE_OK && rc != ZKE_NONODE)
-      return zke_recipe_fail(rc, "cannot read the double barrier %s", path);
-  }
-  p->inside = p->read[1].rc == ZKE_OK ? p->read[1].children : &none;
-  p->there = p->read[2].rc == ZKE_OK ? p->read[2].children : &none;
-  return p->read[0].rc == ZKE_OK ? picture_parse(p) : ZKE_OK;
-}
-
-/* For bsearch(): a name beside those of a list. */
-static int name_order(const void *key, const void *element) {
-  return strcmp(key, *(char *const *)element);
-}
-
-/* Is this name in a list, which is sorted? */
-static bool names_have(const zke_strings *names, const char *name) {
-  return names->count && bsearch(name, names->data, (size_t)names->count,
-                                 sizeof *names->data, name_order) != NULL;
-}
-
-/* What the picture shows of a member (the table at the head). */
-enum member_state { MEMBER_GONE, MEMBER_INSIDE, MEMBER_LEAVING, MEMBER_DEAD };
-
-static enum member_state picture_state(const picture *p, const zke_party *m) {
-  bool inside = names_have(p->inside, m->name);
-  if (names_have(p->there, m->name))
-    return inside ? MEMBER_INSIDE : MEMBER_LEAVING;
-  return inside ? MEMBER_DEAD : MEMBER_GONE;
-}
-
-/* The first member in that state, or NULL. */
-static const zke_party *picture_first(const picture *p,
-                                      enum member_state state) {
-  for (int i = 0; i < p->count; i++) {
-    if (picture_state(p, &p->members[i]) == state) return &p->members[i];
-  }
-  return NULL;
-}
-
-enum { DEATH = 160 }; /* bytes of the sentence on who died */
-
-/* Tell the members that are in leave, in their own znodes, that the round was
- * broken: `ready` is about to go, and would be taken for a good end.  The word
- * is written into text, which has to live until the change is done. */
-static void picture_mark(const picture *p, change *c, char text[DEATH]) {
-  const zke_party *dead = picture_first(p, MEMBER_DEAD);
-  if (!dead) return;
-  int len = snprintf(text, DEATH, "%s%.100s (pid %" PRId64 ")", own_broken,
-                     dead->identity, dead->pid);
-  for (int i = 0; i < p->count; i++) {
-    const zke_party *m = &p->members[i];
-    enum member_state state = picture_state(p, m);
-    if (state == MEMBER_INSIDE || state == MEMBER_LEAVING)
-      change_set(c, p->path, m->name, text, len, -1);
-  }
-}
-
-/* Clear away a round in which nobody stays, in one step.  Its children have
- * names that never come again, and `ready` the version that was read: so this
- * does not hit a later round. */
-static int picture_remove(const picture *p) {
-  change c;
-  char text[DEATH];
-  change_new(&c, p->z, p->inside->count + p->count + 1);
-  for (int i = 0; i < p->inside->count; i++)
-    change_delete(&c, p->ready, p->inside->data[i], -1);
-  change_delete(&c, p->path, "ready", p->read[0].stat.version);
-  picture_mark(p, &c, text);
-  return change_do(&c);
-}
-
-/* ---- beginning a round ---- */
-
-/* What `ready` is to contain, in one block (member_read() has the form). */
-static char *round_text(zke *z, const zke_party *p, int count, int *len_out) {
-  size_t size = WORD + 1;
-  for (int i = 0; i < count; i++)
-    size += strlen(p[i].name) + strlen(p[i].identity) + (size_t)p[i].len + 128;
-  char *text = size <= INT32_MAX ? zke_alloc(z, size) : NULL;
-  if (!text) return NULL;
-  memcpy(text, word_running, WORD);
-  char *at = text + WORD;
-  for (int i = 0; i < count; i++) {
-    at += sprintf(at,
-                  "%s %" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64 " %d %s\n",
-                  p[i].name, (uint64_t)p[i].session, p[i].czxid, p[i].queued_ms,
-                  p[i].pid, p[i].len, p[i].identity);
-    if (p[i].len) memcpy(at, p[i].data, (size_t)p[i].len);
-    at += p[i].len;
-    *at++ = '\n';
-  }
-  *len_out = (int)(at - text);
-  return text;
-}
-
-/* Begin a round with these N, in one step, which fails if any of them is not as
- * its owner made it.  Any party may do this; the one that does may itself be
- * beyond the first N.  ZKE_NODEEXISTS: another round runs; ZKE_LOOK_AGAIN: a
- * party has gone, or somebody was faster. */
-static int round_begin(zke_double_barrier *b, const zke_party *p) {
-  zke *z = b->r.z;
-  change c;
-  int len = 0;
-  char *text = round_text(z, p, b->parties, &len);
-  if (!text) return ZKE_NOMEM;
-  change_new(&c, z, 2 * b->parties + 1);
-  change_create(&c, b->r.path, "ready", text, len);
-  for (int i = 0; i < b->parties; i++) {
-    change_set(&c, b->r.path, p[i].name, word_inside, sizeof word_inside - 1,
-               0);
-    change_create(&c, b->ready, p[i].name, "", 0);
-  }
-  int rc = change_do(&c);
-  zke_free(text);
-  if (rc == ZKE_BADARGUMENTS)
-    rc = zke_recipe_fail(
-        ZKE_LIMIT, "the data of the %d parties of %s, %d bytes, is too much",
-        b->parties, b->r.path, len);
-  return rc;
-}
 
 /* ---- watching ----
  *
@@ -603,16 +133,19 @@ static int gate_watch_ready(zke_double_barrier *b, int64_t round) {
   return rc == ZKE_OK && stat.czxid != round ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* Take back what is still watched of the round.  A watch that stays does no
- * harm but to wake this process for nothing: so failures do not matter. */
-static void gate_unwatch(zke_double_barrier *b) {
-  zke_remove_watch(b->r.z, b->ready, ZKE_WATCH_DATA, zke_recipe_watcher, &b->r);
-  zke_remove_watch(b->r.z, b->r.path, ZKE_WATCH_CHILD, zke_recipe_watcher,
-                   &b->r);
+/* Take back a watch.  One that stays does no harm but to wake this process for
+ * nothing: so failures do not matter. */
+static void gate_unwatch(zke_double_barrier *b, const char *path, int kind) {
+  zke_remove_watch(b->r.z, path, kind, zke_recipe_watcher, &b->r);
+}
+
+/* Take back what is still watched of the round. */
+static void gate_unwatch_round(zke_double_barrier *b) {
+  gate_unwatch(b, b->ready, ZKE_WATCH_DATA);
+  gate_unwatch(b, b->r.path, ZKE_WATCH_CHILD);
   for (int i = 0; b->members && i < b->members->count; i++) {
     char *path = zke_recipe_path(b->r.z, b->r.path, b->members->data[i].name);
-    if (path)
-      zke_remove_watch(b->r.z, path, ZKE_WATCH_DATA, zke_recipe_watcher, &b->r);
+    if (path) gate_unwatch(b, path, ZKE_WATCH_DATA);
     zke_free(path);
   }
 }
@@ -628,8 +161,6 @@ static void gate_unwatch(zke_double_barrier *b) {
  *                       call is over (stay_end)
  *   engaged -> LOST     the own znode or the session has gone (gate_lose)
  *   LOST -> OUT         a call has returned that, and a session is there still
- *
- * "Engaged" is WAITING, INSIDE or LEAVING.
  */
 
 /* Queue an event for the listener, with the round that it is about. */
@@ -656,7 +187,7 @@ static void gate_lose(zke_double_barrier *b) {
   gate_tell(b, ZKE_DOUBLE_BARRIER_LOST);
 }
 
-/* Does the object take part in a round, or wait for one? */
+/* Is it engaged: does it take part in a round, or wait for one? */
 static bool gate_engaged(const zke_double_barrier *b) {
   return b->state == ZKE_DOUBLE_BARRIER_WAITING ||
          b->state == ZKE_DOUBLE_BARRIER_INSIDE ||
@@ -682,17 +213,17 @@ static int gate_lost(const zke_double_barrier *b) {
  * short the step is made again; the state stays WAITING until the members are
  * known.  ZKE_LOOK_AGAIN: inside; look as one that is. */
 static int enter_round(zke_double_barrier *b, int64_t round) {
-  picture p;
+  zke_picture p;
   zke_party_list *members = NULL;
-  int rc = picture_take(&p, b->r.z, b->r.path, b->ready);
+  int rc = zke_picture_take(&p, b->r.z, b->r.path, b->ready);
   if (rc == ZKE_OK && p.round != round) {
     /* somebody deleted what nobody but members may */
     rc = gate_discard(b);
     gate_lose(b);
   } else if (rc == ZKE_OK) {
-    rc = list_pack(b->r.z, p.members, p.count, &members);
+    rc = zke_parties_copy(b->r.z, p.members, p.count, &members);
   }
-  picture_clear(&p);
+  zke_picture_clear(&p);
   if (!members) return rc;
   zke_free(b->members);
   b->members = members;
@@ -711,18 +242,18 @@ static int enter_round(zke_double_barrier *b, int64_t round) {
  * watch.  So a party behind a round is woken N times or so at most, one after
  * the other. */
 static int enter_behind(zke_double_barrier *b) {
-  picture p;
-  int rc = picture_take(&p, b->r.z, b->r.path, b->ready);
-  const zke_party *staying = picture_first(&p, MEMBER_INSIDE);
+  zke_picture p;
+  int rc = zke_picture_take(&p, b->r.z, b->r.path, b->ready);
+  const zke_party *staying = zke_picture_first(&p, ZKE_MEMBER_INSIDE);
   if (rc == ZKE_OK && !staying) {
-    if (p.round) rc = picture_remove(&p);
+    if (p.round) rc = zke_round_remove(&p);
     if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
   } else if (rc == ZKE_OK) {
     rc = gate_watch_ready(b, p.round);
     if (rc == ZKE_OK) rc = gate_watch_party(b, b->ready, staying);
     if (rc == ZKE_OK) rc = gate_watch_party(b, b->r.path, staying);
   }
-  picture_clear(&p);
+  zke_picture_clear(&p);
   return rc;
 }
 
@@ -730,7 +261,7 @@ static int enter_behind(zke_double_barrier *b) {
  * watched before the arrivals are read: a party that comes after that sees this
  * one, and begins the round, which fires the watch. */
 static int enter_look(zke_double_barrier *b) {
-  arrivals a;
+  zke_arrivals a;
   zke_stat own;
   int rc = gate_watch(b, b->znode, &own);
   if (rc == ZKE_NONODE) {
@@ -739,40 +270,40 @@ static int enter_look(zke_double_barrier *b) {
   }
   if (rc != ZKE_OK) return rc;
   if (own.version > 0) return enter_round(b, own.mzxid);
-  rc = arrivals_read(b->r.z, b->r.path, b->parties, &a);
+  rc = zke_arrivals_read(&a, b->r.z, b->r.path, b->parties);
   if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
   if (rc == ZKE_OK && a.count >= b->parties) {
-    rc = round_begin(b, a.waiting);
+    rc = zke_round_begin(&a, b->ready, b->parties);
     if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
     if (rc == ZKE_NODEEXISTS) rc = enter_behind(b);
   }
-  arrivals_clear(&a);
+  zke_arrivals_clear(&a);
   return rc;
 }
 
 /* ---- inside, and leaving ----
  *
- * A look of a member, and the step by which it leaves.  A member that is in
- * leave knows that all have left when `ready` has gone.  A round is broken if a
- * member's child is there without its znode, or if `ready` goes while this
- * party is inside.  Only a member in leave goes out by a look; one that is
- * inside is told that the round is broken, and stays until it leaves.
+ * A look of a member.  One that is in leave knows that all have left when
+ * `ready` has gone.  A round is broken if a member's child is there without its
+ * znode, or if `ready` goes while this party is inside.  Only a member in leave
+ * goes out by a look; one that is inside is told that the round is broken, and
+ * stays until it leaves.
  */
 
 /* The last member that goes clears away a broken round: no other looks at
  * `ready` any more.  If it cannot, the next round does. */
 static void stay_tidy(zke_double_barrier *b) {
-  picture p;
-  if (picture_take(&p, b->r.z, b->r.path, b->ready) == ZKE_OK &&
-      p.round == b->round && !picture_first(&p, MEMBER_INSIDE) &&
-      !picture_first(&p, MEMBER_LEAVING))
-    picture_remove(&p);
-  picture_clear(&p);
+  zke_picture p;
+  if (zke_picture_take(&p, b->r.z, b->r.path, b->ready) == ZKE_OK &&
+      p.round == b->round && !zke_picture_first(&p, ZKE_MEMBER_INSIDE) &&
+      !zke_picture_first(&p, ZKE_MEMBER_LEAVING))
+    zke_round_remove(&p);
+  zke_picture_clear(&p);
 }
 
 /* Out of the round, with that outcome.  Returns ZKE_OK. */
 static int stay_end(zke_double_barrier *b, int outcome) {
-  gate_unwatch(b);
+  gate_unwatch_round(b);
   gate_discard(b);
   gate_out(b, ZKE_DOUBLE_BARRIER_OUT);
   b->outcome = outcome;
@@ -783,33 +314,13 @@ static int stay_end(zke_double_barrier *b, int outcome) {
   return ZKE_OK;
 }
 
-/* Write into `ready` that the round is broken, which wakes all that watch it.
- *
- * The version alone would not do: `ready` of the next round begins with the
- * same ones.  So the step also checks that the dead member's child is there,
- * whose name never comes again. */
-static int picture_break(const picture *p, const zke_party *dead) {
-  const zke_op_result *node = &p->read[0];
-  change c;
-  char *text = zke_alloc(p->z, (size_t)node->len);
-  if (!text) return ZKE_NOMEM;
-  memcpy(text, node->data, (size_t)node->len);
-  memcpy(text, word_broken, WORD);
-  change_new(&c, p->z, 2);
-  change_check(&c, p->ready, dead->name);
-  change_set(&c, p->path, "ready", text, node->len, node->stat.version);
-  int rc = change_do(&c);
-  zke_free(text);
-  return rc;
-}
-
 /* A member has died, or `ready` has gone: write the first into `ready`, unless
  * it says so already; tell the listener once; and go out, if this party is in
  * leave. */
-static int stay_broken(zke_double_barrier *b, const picture *p) {
-  const zke_party *dead = picture_first(p, MEMBER_DEAD);
+static int stay_broken(zke_double_barrier *b, const zke_picture *p) {
+  const zke_party *dead = zke_picture_first(p, ZKE_MEMBER_DEAD);
   if (p->round == b->round && !p->broken) {
-    int rc = picture_break(p, dead);
+    int rc = zke_round_break(p, dead);
     if (rc != ZKE_OK) return rc;
   }
   if (!b->broken) gate_tell(b, ZKE_DOUBLE_BARRIER_BROKEN);
@@ -826,15 +337,16 @@ static int stay_broken(zke_double_barrier *b, const picture *p) {
  * one that is in leave, too, which watches on from there.  So each member that
  * is inside is watched by somebody in leave, and its death is told at once,
  * unless that one is stopped. */
-static int stay_watch_ring(zke_double_barrier *b, const picture *p) {
+static int stay_watch_ring(zke_double_barrier *b, const zke_picture *p) {
   int own = 0, rc = ZKE_OK;
   while (own < p->count && strcmp(p->members[own].name, b->name) != 0) own++;
   for (int i = 1; i < p->count && rc == ZKE_OK; i++) {
     const zke_party *m = &p->members[(own + i) % p->count];
-    enum member_state state = picture_state(p, m);
-    if (state == MEMBER_GONE || state == MEMBER_DEAD) continue;
+    enum zke_member_state state = zke_picture_state(p, m);
+    if (state == ZKE_MEMBER_GONE || state == ZKE_MEMBER_DEAD) continue;
     rc = gate_watch_party(b, b->r.path, m);
-    if (b->state == ZKE_DOUBLE_BARRIER_INSIDE || state == MEMBER_LEAVING) break;
+    if (b->state == ZKE_DOUBLE_BARRIER_INSIDE || state == ZKE_MEMBER_LEAVING)
+      break;
   }
   return rc;
 }
@@ -842,7 +354,7 @@ static int stay_watch_ring(zke_double_barrier *b, const picture *p) {
 /* Set the watches of a party that is inside or in leave.  In leave it also
  * watches the directory's children, so it sees a death even if its neighbour in
  * the ring is stopped.  A call that does not wait needs none. */
-static int stay_watch(zke_double_barrier *b, const picture *p) {
+static int stay_watch(zke_double_barrier *b, const zke_picture *p) {
   if (b->hasty) return ZKE_OK;
   int rc = zke_recipe_faster(gate_watch(b, b->znode, NULL));
   if (rc == ZKE_OK) rc = gate_watch_ready(b, b->round);
@@ -852,71 +364,38 @@ static int stay_watch(zke_double_barrier *b, const picture *p) {
 }
 
 /* `ready` has gone after this party had left: all have left, unless the own
- * znode tells that the round was broken (picture_mark()), or this party has
- * said so already while it was inside. */
+ * znode tells that the round was broken, or this party has said so already
+ * while it was inside. */
 static int stay_over(zke_double_barrier *b) {
-  char *data = NULL;
-  size_t word = sizeof own_broken - 1;
-  int rc = zke_get(b->r.z, b->znode, NULL, NULL, &data, NULL, NULL);
-  if (rc != ZKE_OK) return zke_recipe_faster(rc);
-  bool broken = data && strncmp(data, own_broken, word) == 0;
-  if (broken && !b->broken) {
-    snprintf(b->dead, sizeof b->dead, "%s", data + word);
+  char *dead = NULL;
+  int rc = zke_round_told(b->r.z, b->znode, &dead);
+  if (rc != ZKE_OK) return rc;
+  if (dead && !b->broken) {
+    snprintf(b->dead, sizeof b->dead, "%s", dead);
     gate_tell(b, ZKE_DOUBLE_BARRIER_BROKEN);
     b->broken = true;
   }
-  zke_free(data);
+  zke_free(dead);
   return stay_end(b, b->broken ? ZKE_BROKEN : ZKE_OK);
 }
 
 /* A look while inside or leaving.  In this order: has the own znode gone; is
  * the round over; is it broken; else watch. */
 static int stay_look(zke_double_barrier *b) {
-  picture p;
-  int rc = picture_take(&p, b->r.z, b->r.path, b->ready);
+  zke_picture p;
+  int rc = zke_picture_take(&p, b->r.z, b->r.path, b->ready);
   if (rc != ZKE_OK) {
     /* nothing can be said */
-  } else if (!names_have(p.there, b->name)) {
+  } else if (!zke_picture_has(&p, b->name)) {
     gate_lose(b);
   } else if (p.round != b->round && b->state == ZKE_DOUBLE_BARRIER_LEAVING) {
     rc = stay_over(b);
-  } else if (p.round != b->round || picture_first(&p, MEMBER_DEAD)) {
+  } else if (p.round != b->round || zke_picture_first(&p, ZKE_MEMBER_DEAD)) {
     rc = stay_broken(b, &p);
   } else {
     rc = stay_watch(b, &p);
   }
-  picture_clear(&p);
-  return rc;
-}
-
-/* One try to leave: delete the own child of `ready`.  If another member stays,
- * the same step checks that its child is still there; if none does, `ready` and
- * all that is in it goes in the same step.  So the last member's leaving is the
- * end: of two that leave at the same time one finds its check to fail, and
- * looks again. */
-static int picture_depart(const picture *p, const char *name) {
-  const char *other = NULL;
-  change c;
-  if (!names_have(p->inside, name)) return ZKE_OK; /* it was made before */
-  for (int i = 0; i < p->count && !other; i++) {
-    const char *member = p->members[i].name;
-    bool stays = names_have(p->inside, member) && strcmp(member, name) != 0;
-    if (stays) other = member;
-  }
-  if (!other) return picture_remove(p);
-  change_new(&c, p->z, 2);
-  change_check(&c, p->ready, other);
-  change_delete(&c, p->ready, name, -1);
-  return change_do(&c);
-}
-
-/* One step, made again while others leave at the same time. */
-static int stay_depart(zke *z, void *arg) {
-  zke_double_barrier *b = arg;
-  picture p;
-  int rc = picture_take(&p, z, b->r.path, b->ready);
-  if (rc == ZKE_OK) rc = picture_depart(&p, b->name);
-  picture_clear(&p);
+  zke_picture_clear(&p);
   return rc;
 }
 
@@ -983,48 +462,13 @@ static const zke_recipe_class gate_class = {.name = "double barrier",
  * stays behind to be counted in a round of which its program knows nothing.
  */
 
-/* The directory says for how many it is.  (Where it was made anew this very
- * moment it may not: then the first round decides.) */
-static int gate_check_parties(const zke_double_barrier *b) {
-  char *data = NULL;
-  int len = 0;
-  int64_t parties = b->parties;
-  int rc = zke_get(b->r.z, b->r.path, NULL, NULL, &data, &len, NULL);
-  char *line = data && len > 0 ? strstr(data, "\nparties ") : NULL;
-  if (line && !zke_recipe_read(&line, "\nparties ", 10, &parties)) parties = 0;
-  zke_free(data);
-  if (rc == ZKE_OK && parties != b->parties)
-    rc = zke_recipe_fail(ZKE_OTHERKIND,
-                         "%s is for %" PRId64 " parties, not for %d", b->r.path,
-                         parties, b->parties);
-  return zke_recipe_faster(rc);
-}
-
-/* One step: make the directory, and check that everybody means the same number
- * of parties: with two numbers a round would begin for some only. */
-static int gate_place(zke *z, void *arg) {
-  const zke_double_barrier *b = arg;
-  char more[32];
-  snprintf(more, sizeof more, "parties %d\n", b->parties);
-  int rc = zke_recipe_place(z, b->r.path, PLACE, ZKE_CONTAINER, more, 0);
-  return rc == ZKE_OK ? gate_check_parties(b) : rc;
-}
-
 /* Make the own znode.  From then on the step does what is due. */
 static int gate_join(zke_double_barrier *b, const void *data, int len,
                      int64_t deadline_ms) {
-  int text_len = 0;
-  char *text = NULL;
-  int rc = zke_recipe_do(b->r.z, gate_place, b, deadline_ms);
-  if (rc == ZKE_OK)
-    rc = zke_recipe_sign(b->r.z, "waiting ", data, len, &text, &text_len);
+  int rc = zke_round_join(b->r.z, b->r.path, b->parties, data, len, deadline_ms,
+                          &b->znode);
   if (rc != ZKE_OK) return rc;
-  rc = zke_recipe_create(b->r.z, b->r.path, PLACE, party_kinds[0], text,
-                         text_len, ZKE_EPHEMERAL_SEQUENTIAL, deadline_ms,
-                         &b->znode, NULL);
-  zke_free(text);
-  if (rc != ZKE_OK) return rc;
-  b->name = strrchr(b->znode, '/') + 1;
+  b->name = zke_recipe_name(b->znode);
   b->state = ZKE_DOUBLE_BARRIER_WAITING;
   b->told_in = false;
   b->told_out = true;
@@ -1032,22 +476,14 @@ static int gate_join(zke_double_barrier *b, const void *data, int len,
   return ZKE_OK;
 }
 
-/* One try to delete the own znode at version 0: while no round has it. */
-static int withdraw_once(zke *z, void *arg) {
-  const zke_double_barrier *b = arg;
-  int rc = zke_delete(z, b->znode, 0);
-  return rc == ZKE_NONODE ? ZKE_OK : rc;
-}
-
 /* Withdraw.  ZKE_BADVERSION: the round has begun, and the party is in it.
  * After any other failure the znode goes all the same: if the round begins
  * before that, a member dies inside. */
 static int gate_withdraw(zke_double_barrier *b) {
-  int rc = zke_retry(b->r.z, withdraw_once, b, ZKE_FOREVER);
+  int rc = zke_round_withdraw(b->r.z, b->znode);
   if (rc != ZKE_BADVERSION) {
     if (rc != ZKE_OK) rc = gate_discard(b);
-    zke_remove_watch(b->r.z, b->ready, ZKE_WATCH_DATA, zke_recipe_watcher,
-                     &b->r);
+    gate_unwatch(b, b->ready, ZKE_WATCH_DATA);
     gate_out(b, ZKE_DOUBLE_BARRIER_OUT);
   }
   return rc;
@@ -1062,9 +498,7 @@ static int enter_give_up(zke_double_barrier *b, int rc) {
   zke_recipe_keep(&kept);
   if (b->state == ZKE_DOUBLE_BARRIER_LOST) {
     b->state = ZKE_DOUBLE_BARRIER_OUT;
-    return zke_recipe_restore(&kept, rc);
-  }
-  if (b->state == ZKE_DOUBLE_BARRIER_WAITING) {
+  } else if (b->state == ZKE_DOUBLE_BARRIER_WAITING) {
     int64_t limit = zke_recipe_grace(b->r.z);
     if (gate_withdraw(b) == ZKE_BADVERSION &&
         zke_recipe_do(b->r.z, gate_look, b, ZKE_FOREVER) != ZKE_OK) {
@@ -1075,66 +509,6 @@ static int enter_give_up(zke_double_barrier *b, int rc) {
   }
   if (b->state == ZKE_DOUBLE_BARRIER_INSIDE) return ZKE_OK;
   return zke_recipe_restore(&kept, rc);
-}
-
-/* ---- who is missing ---- */
-
-/* Say in its kind what a member does; returns its state. */
-static enum member_state member_describe(const picture *p, zke_party *m) {
-  static const char *const kinds[] = {[MEMBER_GONE] = "gone",
-                                      [MEMBER_INSIDE] = "inside",
-                                      [MEMBER_LEAVING] = "leaving",
-                                      [MEMBER_DEAD] = "dead"};
-  enum member_state state = picture_state(p, m);
-  m->kind = kinds[state];
-  return state;
-}
-
-/* Those of the party's round that have not left. */
-static int missing_members(const zke_double_barrier *b, zke_party_list **out) {
-  picture p;
-  int count = 0;
-  int rc = picture_take(&p, b->r.z, b->r.path, b->ready);
-  for (int i = 0; p.round == b->round && i < p.count; i++) {
-    zke_party m = p.members[i];
-    enum member_state state = member_describe(&p, &m);
-    if (state == MEMBER_INSIDE || state == MEMBER_DEAD) p.members[count++] = m;
-  }
-  if (rc == ZKE_OK) rc = list_pack(b->r.z, p.members, count, out);
-  picture_clear(&p);
-  return rc;
-}
-
-/* Those that wait, this party among them. */
-static int missing_arrivals(const zke_double_barrier *b, zke_party_list **out) {
-  arrivals a;
-  int rc = arrivals_read(b->r.z, b->r.path, 0, &a);
-  if (rc == ZKE_OK) rc = list_pack(b->r.z, a.waiting, a.count, out);
-  arrivals_clear(&a);
-  return rc;
-}
-
-/* Explain why the time was not enough: who is still inside, or died there; or
- * who waits outside with this party.  The code stays. */
-static int gate_say_missing(const zke_double_barrier *b, int rc) {
-  bool leaving = b->state == ZKE_DOUBLE_BARRIER_LEAVING;
-  char who[384];
-  zke_sentence kept;
-  zke_party_list *list = NULL;
-  zke_recipe_keep(&kept);
-  int found = leaving ? missing_members(b, &list) : missing_arrivals(b, &list);
-  if (found != ZKE_OK) return zke_recipe_restore(&kept, rc);
-  list_say(list, who, sizeof who);
-  if (leaving)
-    zke_fail(rc, "%d of the %d parties inside of %s have not left: %s",
-             list->count, b->parties, b->r.path, who);
-  else
-    zke_fail(rc, "%d of %d parties are at %s%s: %s", list->count, b->parties,
-             b->r.path,
-             list->count >= b->parties ? ", where a round still runs" : "",
-             who);
-  zke_free(list);
-  return rc;
 }
 
 /* ---- the blocking calls ----
@@ -1174,7 +548,8 @@ static int gate_enter(zke_double_barrier *b, const void *data, int len,
     return gate_misuse(b, "this object is inside");
   }
   rc = zke_recipe_await(&b->r, entered, deadline_ms);
-  if (rc == ZKE_OPERATIONTIMEOUT) rc = gate_say_missing(b, rc);
+  if (rc == ZKE_OPERATIONTIMEOUT)
+    rc = zke_parties_say_waiting(b->r.z, rc, b->r.path, b->parties);
   if (rc != ZKE_OK) rc = enter_give_up(b, rc);
   b->told_in = rc == ZKE_OK;
   return rc;
@@ -1197,7 +572,7 @@ static int depart_give_up(zke_double_barrier *b, int rc) {
   if (rc == ZKE_INVALIDSTATE || rc == ZKE_SESSIONEXPIRED) return rc;
   zke_recipe_keep(&kept);
   int64_t limit = zke_recipe_grace(b->r.z);
-  gate_unwatch(b);
+  gate_unwatch_round(b);
   gate_discard(b);
   zke_limit(b->r.z, limit);
   gate_out(b, ZKE_DOUBLE_BARRIER_OUT);
@@ -1219,7 +594,7 @@ static int gate_depart(zke_double_barrier *b) {
   }
   if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) return ZKE_OK;
   if (b->state != ZKE_DOUBLE_BARRIER_INSIDE) return gate_not_inside(b);
-  int rc = zke_recipe_do(b->r.z, stay_depart, b, ZKE_FOREVER);
+  int rc = zke_round_depart(b->r.z, b->r.path, b->ready, b->name);
   if (rc != ZKE_OK) return depart_give_up(b, rc);
   b->state = ZKE_DOUBLE_BARRIER_LEAVING;
   b->told_out = false;
@@ -1254,7 +629,9 @@ static int gate_leave(zke_double_barrier *b, int64_t deadline_ms) {
   if (rc == ZKE_OK) return stay_outcome(b);
   if (zke_recipe_has_ended(&b->r, rc) || b->r.ended) return rc; /* LOST */
   if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) {
-    if (rc == ZKE_OPERATIONTIMEOUT) rc = gate_say_missing(b, rc);
+    if (rc == ZKE_OPERATIONTIMEOUT)
+      rc = zke_parties_say_inside(b->r.z, rc, b->r.path, b->ready, b->round,
+                                  b->parties);
     zke_sentence kept;
     zke_recipe_keep(&kept);
     stay_end(b, rc);
@@ -1283,7 +660,7 @@ static int gate_meet(zke_double_barrier *b, const void *data, int len,
   int rc = gate_pass(b);
   if (rc == ZKE_OK) rc = gate_enter(b, data, len, deadline_ms);
   if (rc != ZKE_OK) return rc;
-  list_pack(b->r.z, b->members->data, b->members->count, list);
+  zke_parties_copy(b->r.z, b->members->data, b->members->count, list);
   rc = gate_pass(b);
   if (rc != ZKE_OK || *list) return rc;
   return zke_recipe_fail(ZKE_NOMEM, "no memory for a list");
@@ -1482,8 +859,8 @@ int zke_double_barrier_list(zke_double_barrier *barrier,
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
   const zke_party_list *members = barrier->members;
-  rc = list_pack(barrier->r.z, members ? members->data : NULL,
-                 members ? members->count : 0, list_out);
+  rc = zke_parties_copy(barrier->r.z, members ? members->data : NULL,
+                        members ? members->count : 0, list_out);
   return zke_recipe_leave(&barrier->r, rc);
 }
 
@@ -1495,8 +872,9 @@ int zke_double_barrier_missing(zke_double_barrier *barrier,
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
   bool waits = barrier->state == ZKE_DOUBLE_BARRIER_WAITING;
-  rc = waits ? missing_arrivals(barrier, &list)
-             : missing_members(barrier, &list);
+  rc = waits ? zke_parties_waiting(barrier->r.z, barrier->r.path, &list)
+             : zke_parties_inside(barrier->r.z, barrier->r.path, barrier->ready,
+                                  barrier->round, &list);
   if (rc == ZKE_OK) {
     int missing = waits ? barrier->parties - list->count : list->count;
     if (count_out) *count_out = missing > 0 ? missing : 0;
@@ -1509,47 +887,11 @@ int zke_double_barrier_missing(zke_double_barrier *barrier,
   return zke_recipe_leave(&barrier->r, rc);
 }
 
-/* The members and those that wait, as one list. */
-static int gate_list(zke *z, const picture *p, const arrivals *a,
-                     zke_party_list **list_out) {
-  size_t most = (size_t)p->count + (size_t)a->count + 1;
-  zke_party *all = zke_alloc(z, most * sizeof *all);
-  int count = 0;
-  if (!all) return ZKE_NOMEM;
-  for (int i = 0; i < p->count; i++) {
-    all[count] = p->members[i];
-    enum member_state state = member_describe(p, &all[count]);
-    all[count].held = state == MEMBER_INSIDE;
-    count += state != MEMBER_GONE;
-  }
-  for (int i = 0; i < a->count; i++) all[count++] = a->waiting[i];
-  int rc = list_pack(z, all, count, list_out);
-  zke_free(all);
-  return rc;
-}
-
-/* Members first, then those that wait. */
-static int gate_parties(zke *z, const char *path, const char *ready,
-                        zke_party_list **list_out) {
-  picture p;
-  arrivals a = {0};
-  int rc = picture_take(&p, z, path, ready);
-  if (rc == ZKE_OK) rc = arrivals_read(z, path, 0, &a);
-  if (rc == ZKE_OK || rc == ZKE_NONODE) rc = gate_list(z, &p, &a, list_out);
-  arrivals_clear(&a);
-  picture_clear(&p);
-  return rc;
-}
-
 /* For a look from outside, without an object. */
 int zke_double_barrier_parties(zke *z, const char *path,
                                zke_party_list **list_out) {
   if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = zke_exists(z, path, NULL, NULL, NULL); /* checks the path */
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
-  char *ready = zke_recipe_path(z, path, "ready");
-  if (!ready) return ZKE_NOMEM;
-  rc = gate_parties(z, path, ready, list_out);
-  zke_free(ready);
-  return rc;
+  return zke_parties_all(z, path, list_out);
 }

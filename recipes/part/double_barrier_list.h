@@ -1,0 +1,46 @@
+/* double_barrier_list.h - for whoever writes a recipe: who is at a double
+ * barrier, for people
+ *
+ * Lists, and the sentences of a call whose time was not enough.  Nothing is
+ * decided by them.  A list is one block, for zke_free(); it is set only on
+ * success.  See double_barrier_tree.h. */
+#ifndef ZKEMBED_RECIPES_DOUBLE_BARRIER_LIST_H
+#define ZKEMBED_RECIPES_DOUBLE_BARRIER_LIST_H
+
+#include <stdint.h>
+
+#include "../support.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* zke_parties_copy    - a list of these parties, with copies of their strings
+ * zke_parties_all     - the members of the round that runs, and then those that
+ *                       wait
+ * zke_parties_waiting - those that wait
+ * zke_parties_inside  - those of a round that have not left, of kind "inside"
+ *                       or "dead"; none if the round has gone */
+int zke_parties_copy(zke *z, const zke_party *p, int count,
+                     zke_party_list **list_out);
+int zke_parties_all(zke *z, const char *path, zke_party_list **list_out);
+int zke_parties_waiting(zke *z, const char *path, zke_party_list **list_out);
+int zke_parties_inside(zke *z, const char *path, const char *ready,
+                       int64_t round, zke_party_list **list_out);
+
+/* zke_parties_say_waiting - explain that a round has not begun: who is there
+ * zke_parties_say_inside  - explain that it has not ended: who is inside
+ *
+ *   rc       what is returned
+ *   parties  how many a round has
+ *
+ * If the file cannot be read, the sentence stays as it was. */
+int zke_parties_say_waiting(zke *z, int rc, const char *path, int parties);
+int zke_parties_say_inside(zke *z, int rc, const char *path, const char *ready,
+                           int64_t round, int parties);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

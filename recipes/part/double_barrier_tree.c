@@ -1,0 +1,567 @@
+/* double_barrier_tree.c - the znodes of a double barrier
+ *
+ * It knows what each znode says, and which changes belong into one step.  It
+ * promises those above it: a step is made only while what it goes by is still
+ * so, and never hits a later round.
+ *
+ * The name of a party never comes again.  The name `ready` does, and with it
+ * its versions.  So each step that goes by a round names a party: it is refused
+ * if that party's znode, or its child of `ready`, is not as it was seen.
+ *
+ * Start reading at zke_picture_take() and zke_picture_state(); then
+ * zke_round_begin() and round_depart_once(). */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "double_barrier_tree.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "object.h"
+#include "text.h"
+
+#define PLACE "double-barrier" /* the directory's kind */
+
+/* What stands before the number in a party's name. */
+static const char *const party_kinds[] = {"party-"};
+
+/* The znode of a party begins with this until its round begins. */
+static const char word_waiting[] = "waiting ";
+
+/* `ready` begins with one of these, of equal length. */
+static const char word_running[] = "running\n", word_broken[] = "broken \n";
+enum { WORD = sizeof word_running - 1 /* bytes of either word */ };
+
+/* The znode of a member: this, from its round's beginning on. */
+static const char word_inside[] = "inside\n";
+
+/* A member in leave finds this word in its own znode if its broken round was
+ * cleared away before it looked.  Who died follows. */
+static const char own_broken[] = "broken ";
+
+/* ---- those that wait ---- */
+
+/* Cut the data of one that waits, "waiting <pid> <identity>\n<data>", into
+ * strings. False: it does not wait (its version is above 0), or it was made by
+ * other means. The strings are the result's own bytes, and end with it. */
+static bool party_read(zke_op_result *node, const char *name, zke_party *p) {
+  int64_t pid;
+  if (node->rc != ZKE_OK || node->len <= 0) return false;
+  if (node->stat.version != 0 || !node->stat.ephemeralOwner) return false;
+  char *end = memchr(node->data, '\n', (size_t)node->len);
+  if (!end) return false;
+  *end = '\0';
+  char *at = node->data;
+  if (!zke_recipe_read(&at, word_waiting, 10, &pid) || *at != ' ') return false;
+  *p = (zke_party){.name = name,
+                   .kind = "waiting",
+                   .session = node->stat.ephemeralOwner,
+                   .czxid = node->stat.czxid,
+                   .mzxid = node->stat.mzxid,
+                   .queued_ms = node->stat.ctime,
+                   .since_ms = node->stat.ctime,
+                   .identity = at + 1,
+                   .pid = pid,
+                   .data = end + 1,
+                   .len = node->len - (int)(end + 1 - node->data)};
+  return true;
+}
+
+/* Release what was read. Any of the arrays may be missing, if memory was short.
+ */
+void zke_arrivals_clear(zke_arrivals *a) {
+  for (int i = 0; a->ops && i < a->read_count; i++)
+    zke_free((void *)(uintptr_t)a->ops[i].path);
+  if (a->read) zke_results_clear(a->read, a->read_count);
+  zke_free(a->ops);
+  zke_free(a->read);
+  zke_free(a->waiting);
+  zke_free(a->entries);
+}
+
+/* For bsearch(): a session's number beside the sessions of a list. */
+static int session_order(const void *key, const void *element) {
+  int64_t id = *(const int64_t *)key;
+  const zke_session_info *info = element;
+  return id < info->id ? -1 : id > info->id;
+}
+
+/* Drop those whose process has died, and whose znode nobody has removed yet: a
+ * round that begins with them would be broken from the start.
+ *
+ * A session that is not listed is kept.  On an ensemble it may just not have
+ * shown itself, and while it lives its znode is there.  In a file it has ended
+ * since the znodes were read, and its znode has gone with it: so no round can
+ * begin with it (zke_round_begin()). */
+static int arrivals_drop_dead(zke_arrivals *a) {
+  zke_session_list *s = NULL;
+  int living = 0;
+  int rc = a->count ? zke_sessions(a->z, &s) : ZKE_OK;
+  for (int i = 0; rc == ZKE_OK && i < a->count; i++) {
+    const zke_session_info *info =
+        bsearch(&a->waiting[i].session, s->data, (size_t)s->count,
+                sizeof *s->data, session_order);
+    if (!info || info->alive) a->waiting[living++] = a->waiting[i];
+  }
+  if (rc == ZKE_OK) a->count = living;
+  zke_free(s);
+  return rc;
+}
+
+/* Read all parties' znodes in one snapshot, keep those that wait, and drop
+ * those whose process has died. */
+static int arrivals_read_all(zke_arrivals *a) {
+  zke *z = a->z;
+  size_t n = (size_t)a->entries->count;
+  a->ops = zke_alloc(z, n * sizeof *a->ops);
+  a->read = zke_alloc(z, n * sizeof *a->read);
+  a->waiting = zke_alloc(z, n * sizeof *a->waiting);
+  if (!a->ops || !a->read || !a->waiting) return ZKE_NOMEM;
+  for (int i = 0; i < a->entries->count; i++) {
+    char *node = zke_recipe_path(z, a->path, a->entries->data[i].name);
+    if (!node) return ZKE_NOMEM;
+    zke_op_get(&a->ops[i], node);
+    a->read_count++;
+  }
+  int rc = zke_recipe_multi_read(z, a->ops, a->read_count, a->read);
+  for (int i = 0; rc == ZKE_OK && i < a->read_count; i++) {
+    a->count += party_read(&a->read[i], a->entries->data[i].name,
+                           &a->waiting[a->count]);
+  }
+  return rc == ZKE_OK ? arrivals_drop_dead(a) : rc;
+}
+
+/* A directory without parties needs no second read. */
+int zke_arrivals_read(zke_arrivals *a, zke *z, const char *path, int least) {
+  *a = (zke_arrivals){.z = z, .path = path};
+  int rc = zke_recipe_entries(z, path, party_kinds, 1, NULL, NULL, &a->entries,
+                              NULL);
+  if (rc != ZKE_OK || a->entries->count < least) return rc;
+  return a->entries->count ? arrivals_read_all(a) : ZKE_OK;
+}
+
+/* ---- the picture ----
+ *
+ * `ready` is "running\n" or "broken \n", and behind it a record of each member.
+ * Who they are and what they brought is so known to all as long as the round is
+ * there, whatever has become of them. */
+
+/* Any part may be missing, if it could not be read. */
+void zke_picture_clear(zke_picture *p) {
+  zke_results_clear(p->read, 3);
+  zke_free(p->members);
+  zke_free(p->text);
+}
+
+/* The record of a member at text[*at]:
+ *   "<name> <session> <czxid> <queued> <pid> <len> <identity>\n<data>\n"
+ * With p it is cut into strings. */
+static bool member_read(char *text, int len, int *at, zke_party *p) {
+  int64_t session, czxid, queued, pid, size;
+  char *record = text + *at;
+  char *end = memchr(record, '\n', (size_t)(len - *at));
+  if (!end) return false;
+  char *head = record + strcspn(record, " \n");
+  if (head == record || !zke_recipe_read(&head, " ", 16, &session) ||
+      !zke_recipe_read(&head, " ", 10, &czxid) ||
+      !zke_recipe_read(&head, " ", 10, &queued) ||
+      !zke_recipe_read(&head, " ", 10, &pid) ||
+      !zke_recipe_read(&head, " ", 10, &size) || *head != ' ')
+    return false;
+  if (size < 0 || size >= text + len - (end + 1)) return false;
+  if (end[1 + size] != '\n') return false;
+  *at = (int)(end + 1 - text + size) + 1;
+  if (!p) return true;
+  *end = '\0';
+  end[1 + size] = '\0';
+  record[strcspn(record, " ")] = '\0';
+  *p = (zke_party){.name = record,
+                   .kind = "inside",
+                   .held = 1,
+                   .session = session,
+                   .czxid = czxid,
+                   .queued_ms = queued,
+                   .identity = head + 1,
+                   .pid = pid,
+                   .data = end + 1,
+                   .len = (int)size};
+  return true;
+}
+
+/* Read ready's data; ZKE_OTHERKIND if it has another form. The records are
+ * counted first, and then cut. A record that is malformed ends the list: what
+ * is behind it was not written by a party. */
+static int picture_parse(zke_picture *p) {
+  const zke_op_result *node = &p->read[0];
+  int len = node->len, at, count = 0;
+  const char *data = node->data;
+  bool running = len >= WORD && memcmp(data, word_running, WORD) == 0;
+  p->broken = len >= WORD && memcmp(data, word_broken, WORD) == 0;
+  if (!running && !p->broken)
+    return zke_recipe_fail(ZKE_OTHERKIND,
+                           "%s is not a round of a double barrier", p->ready);
+  p->text = zke_alloc(p->z, (size_t)len + 1);
+  if (!p->text) return ZKE_NOMEM;
+  memcpy(p->text, data, (size_t)len);
+  for (at = WORD; at < len && member_read(p->text, len, &at, NULL);) count++;
+  p->members = zke_alloc(p->z, (size_t)(count + 1) * sizeof *p->members);
+  if (!p->members) return ZKE_NOMEM;
+  for (at = WORD; p->count < count; p->count++) {
+    zke_party *m = &p->members[p->count];
+    member_read(p->text, len, &at, m);
+    m->mzxid = node->stat.czxid;
+    m->since_ms = node->stat.ctime;
+  }
+  p->round = node->stat.czxid;
+  return ZKE_OK;
+}
+
+/* A znode that is missing has no children. */
+int zke_picture_take(zke_picture *p, zke *z, const char *path,
+                     const char *ready) {
+  static const zke_strings none;
+  zke_op ops[3];
+  *p = (zke_picture){.z = z, .path = path, .ready = ready};
+  zke_op_get(&ops[0], ready);
+  zke_op_children(&ops[1], ready);
+  zke_op_children(&ops[2], path);
+  int rc = zke_recipe_multi_read(z, ops, 3, p->read);
+  if (rc != ZKE_OK) return rc;
+  for (int i = 0; i < 3; i++) {
+    rc = p->read[i].rc;
+    if (rc != ZKE_OK && rc != ZKE_NONODE)
+      return zke_recipe_fail(rc, "cannot read the double barrier %s", path);
+  }
+  p->inside = p->read[1].rc == ZKE_OK ? p->read[1].children : &none;
+  p->there = p->read[2].rc == ZKE_OK ? p->read[2].children : &none;
+  return p->read[0].rc == ZKE_OK ? picture_parse(p) : ZKE_OK;
+}
+
+/* For bsearch(): a name beside those of a list. */
+static int name_order(const void *key, const void *element) {
+  return strcmp(key, *(char *const *)element);
+}
+
+/* Is this name in a list, which is sorted? */
+static bool names_have(const zke_strings *names, const char *name) {
+  return names->count && bsearch(name, names->data, (size_t)names->count,
+                                 sizeof *names->data, name_order) != NULL;
+}
+
+/* Other znodes of the directory have names, too, but none of a party. */
+bool zke_picture_has(const zke_picture *p, const char *name) {
+  return names_have(p->there, name);
+}
+
+/* Two names tell it: of the own znode, and of the child of `ready`. */
+enum zke_member_state zke_picture_state(const zke_picture *p,
+                                        const zke_party *m) {
+  bool inside = names_have(p->inside, m->name);
+  if (names_have(p->there, m->name))
+    return inside ? ZKE_MEMBER_INSIDE : ZKE_MEMBER_LEAVING;
+  return inside ? ZKE_MEMBER_DEAD : ZKE_MEMBER_GONE;
+}
+
+/* Members are in the order in which they came. */
+const zke_party *zke_picture_first(const zke_picture *p,
+                                   enum zke_member_state state) {
+  for (int i = 0; i < p->count; i++) {
+    if (zke_picture_state(p, &p->members[i]) == state) return &p->members[i];
+  }
+  return NULL;
+}
+
+/* Who died is moved to the front of the block. */
+int zke_round_told(zke *z, const char *znode, char **dead_out) {
+  char *data = NULL;
+  size_t word = sizeof own_broken - 1;
+  *dead_out = NULL;
+  int rc = zke_get(z, znode, NULL, NULL, &data, NULL, NULL);
+  if (rc != ZKE_OK) return zke_recipe_faster(rc);
+  if (data && strncmp(data, own_broken, word) == 0) {
+    memmove(data, data + word, strlen(data + word) + 1);
+    *dead_out = data;
+  } else {
+    zke_free(data);
+  }
+  return ZKE_OK;
+}
+
+/* ---- a multi under way ---- */
+
+/* Operations are added one by one; then change_do() makes them and releases
+ * all.  A failure for want of memory is noted, and is what change_do() returns.
+ */
+typedef struct change {
+  zke *z;
+  int count, room; /* operations that were added, and that fit */
+  bool no_memory;
+  zke_op *ops; /* their paths are the change's */
+} change;
+
+/* Begin a step of at most `room` operations. Without memory it goes on with
+ * none, and change_do() tells. */
+static void change_new(change *c, zke *z, int room) {
+  *c = (change){.z = z, .room = room};
+  c->ops = zke_alloc(z, (size_t)room * sizeof *c->ops);
+  c->no_memory = !c->ops;
+}
+
+/* The next operation, with the path it is to have; NULL without memory. */
+static zke_op *change_op(change *c, const char *directory, const char *name,
+                         char **path) {
+  *path = c->no_memory || c->count == c->room
+              ? NULL
+              : zke_recipe_path(c->z, directory, name);
+  if (!*path) c->no_memory = true;
+  return *path ? &c->ops[c->count++] : NULL;
+}
+
+/* Add the making of a persistent node. */
+static void change_create(change *c, const char *directory, const char *name,
+                          const void *data, int len) {
+  char *path;
+  zke_op *op = change_op(c, directory, name, &path);
+  if (op) zke_op_create(op, path, data, len, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+}
+
+/* Add a write.  The version makes the change fail if somebody else was faster;
+ * -1 for any.  data lives until change_do(). */
+static void change_set(change *c, const char *directory, const char *name,
+                       const void *data, int len, int version) {
+  char *path;
+  zke_op *op = change_op(c, directory, name, &path);
+  if (op) zke_op_set(op, path, data, len, version);
+}
+
+/* Add a deletion, with the same use of the version. */
+static void change_delete(change *c, const char *directory, const char *name,
+                          int version) {
+  char *path;
+  zke_op *op = change_op(c, directory, name, &path);
+  if (op) zke_op_delete(op, path, version);
+}
+
+/* Add a check that a node is there, of any version: the change is made only as
+ * long as what was seen still holds. */
+static void change_check(change *c, const char *directory, const char *name) {
+  char *path;
+  zke_op *op = change_op(c, directory, name, &path);
+  if (op) zke_op_check(op, path, -1);
+}
+
+/* Make the change, and release it.  ZKE_LOOK_AGAIN: the picture has changed.
+ * (ZKE_NOTEMPTY is no such case: only a child that somebody has made by hand
+ * has children, and it would stay so.) */
+static int change_do(change *c) {
+  int rc =
+      c->no_memory ? ZKE_NOMEM : zke_recipe_multi(c->z, c->ops, c->count, NULL);
+  for (int i = 0; i < c->count; i++)
+    zke_free((void *)(uintptr_t)c->ops[i].path);
+  zke_free(c->ops);
+  return rc == ZKE_NONODE || rc == ZKE_BADVERSION ? ZKE_LOOK_AGAIN : rc;
+}
+
+/* ---- steps for any party ---- */
+
+/* What `ready` is to contain, in one block (member_read() has the form). */
+static char *round_text(zke *z, const zke_party *p, int count, int *len_out) {
+  size_t size = WORD + 1;
+  for (int i = 0; i < count; i++)
+    size += strlen(p[i].name) + strlen(p[i].identity) + (size_t)p[i].len + 128;
+  char *text = size <= INT32_MAX ? zke_alloc(z, size) : NULL;
+  if (!text) return NULL;
+  memcpy(text, word_running, WORD);
+  char *at = text + WORD;
+  for (int i = 0; i < count; i++) {
+    at += sprintf(at,
+                  "%s %" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64 " %d %s\n",
+                  p[i].name, (uint64_t)p[i].session, p[i].czxid, p[i].queued_ms,
+                  p[i].pid, p[i].len, p[i].identity);
+    if (p[i].len) memcpy(at, p[i].data, (size_t)p[i].len);
+    at += p[i].len;
+    *at++ = '\n';
+  }
+  *len_out = (int)(at - text);
+  return text;
+}
+
+/* One step, which fails if any of the parties is not as its owner made it. */
+int zke_round_begin(const zke_arrivals *a, const char *ready, int parties) {
+  const zke_party *p = a->waiting;
+  change c;
+  int len = 0;
+  char *text = round_text(a->z, p, parties, &len);
+  if (!text) return ZKE_NOMEM;
+  change_new(&c, a->z, 2 * parties + 1);
+  change_create(&c, a->path, "ready", text, len);
+  for (int i = 0; i < parties; i++) {
+    change_set(&c, a->path, p[i].name, word_inside, sizeof word_inside - 1, 0);
+    change_create(&c, ready, p[i].name, "", 0);
+  }
+  int rc = change_do(&c);
+  zke_free(text);
+  if (rc == ZKE_BADARGUMENTS)
+    rc = zke_recipe_fail(
+        ZKE_LIMIT, "the data of the %d parties of %s, %d bytes, is too much",
+        parties, a->path, len);
+  return rc;
+}
+
+enum { DEATH = 160 }; /* bytes of the sentence on who died */
+
+/* Tell the members that are in leave, in their own znodes, that the round was
+ * broken: `ready` is about to go, and would be taken for a good end.  The word
+ * is written into text, which has to live until the change is done. */
+static void picture_mark(const zke_picture *p, change *c, char text[DEATH]) {
+  const zke_party *dead = zke_picture_first(p, ZKE_MEMBER_DEAD);
+  if (!dead) return;
+  int len = snprintf(text, DEATH, "%s%.100s (pid %" PRId64 ")", own_broken,
+                     dead->identity, dead->pid);
+  for (int i = 0; i < p->count; i++) {
+    const zke_party *m = &p->members[i];
+    if (zke_picture_state(p, m) == ZKE_MEMBER_LEAVING)
+      change_set(c, p->path, m->name, text, len, -1);
+  }
+}
+
+/* The children have names that never come again, and `ready` the version that
+ * was read: so this does not hit a later round. */
+int zke_round_remove(const zke_picture *p) {
+  change c;
+  char text[DEATH];
+  change_new(&c, p->z, p->inside->count + p->count + 1);
+  for (int i = 0; i < p->inside->count; i++)
+    change_delete(&c, p->ready, p->inside->data[i], -1);
+  change_delete(&c, p->path, "ready", p->read[0].stat.version);
+  picture_mark(p, &c, text);
+  return change_do(&c);
+}
+
+/* The version alone would not do: `ready` of the next round begins with the
+ * same ones.  So the step also checks that the dead member's child is there,
+ * whose name never comes again. */
+int zke_round_break(const zke_picture *p, const zke_party *dead) {
+  const zke_op_result *node = &p->read[0];
+  change c;
+  char *text = zke_alloc(p->z, (size_t)node->len);
+  if (!text) return ZKE_NOMEM;
+  memcpy(text, node->data, (size_t)node->len);
+  memcpy(text, word_broken, WORD);
+  change_new(&c, p->z, 2);
+  change_check(&c, p->ready, dead->name);
+  change_set(&c, p->path, "ready", text, node->len, node->stat.version);
+  int rc = change_do(&c);
+  zke_free(text);
+  return rc;
+}
+
+/* ---- a party's own steps ---- */
+
+/* The directory says for how many it is.  (Where it was made anew this very
+ * moment it may not: then the first round decides.) */
+static int round_check_parties(zke *z, const char *path, int parties) {
+  char *data = NULL;
+  int len = 0;
+  int64_t stated = parties;
+  int rc = zke_get(z, path, NULL, NULL, &data, &len, NULL);
+  char *line = data && len > 0 ? strstr(data, "\nparties ") : NULL;
+  if (line && !zke_recipe_read(&line, "\nparties ", 10, &stated)) stated = 0;
+  zke_free(data);
+  if (rc == ZKE_OK && stated != parties)
+    rc = zke_recipe_fail(ZKE_OTHERKIND,
+                         "%s is for %" PRId64 " parties, not for %d", path,
+                         stated, parties);
+  return zke_recipe_faster(rc);
+}
+
+/* For zke_recipe_do(): where, and for how many. */
+typedef struct round_place {
+  const char *path;
+  int parties;
+} round_place;
+
+/* Make the directory, and check that everybody means the same number of
+ * parties: with two numbers a round would begin for some only. */
+static int round_make_place(zke *z, void *arg) {
+  const round_place *d = arg;
+  char more[32];
+  snprintf(more, sizeof more, "parties %d\n", d->parties);
+  int rc = zke_recipe_place(z, d->path, PLACE, ZKE_CONTAINER, more, 0);
+  return rc == ZKE_OK ? round_check_parties(z, d->path, d->parties) : rc;
+}
+
+/* The directory comes first, since it says for how many it is. */
+int zke_round_join(zke *z, const char *path, int parties, const void *data,
+                   int len, int64_t deadline_ms, char **znode_out) {
+  round_place d = {path, parties};
+  char *text = NULL;
+  int text_len = 0;
+  int rc = zke_recipe_do(z, round_make_place, &d, deadline_ms);
+  if (rc == ZKE_OK)
+    rc = zke_recipe_sign(z, word_waiting, data, len, &text, &text_len);
+  if (rc != ZKE_OK) return rc;
+  rc =
+      zke_recipe_create(z, path, PLACE, party_kinds[0], text, text_len,
+                        ZKE_EPHEMERAL_SEQUENTIAL, deadline_ms, znode_out, NULL);
+  zke_free(text);
+  return rc;
+}
+
+/* One try, at version 0: the step that begins a round raises it. */
+static int withdraw_once(zke *z, void *arg) {
+  const char *const *znode = arg;
+  int rc = zke_delete(z, *znode, 0);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+/* A znode that is missing was deleted by a try whose reply was lost. */
+int zke_round_withdraw(zke *z, const char *znode) {
+  return zke_retry(z, withdraw_once, &znode, ZKE_FOREVER);
+}
+
+/* Delete the own child of `ready`.  If another member stays, the same step
+ * checks that its child is still there; if none does, `ready` and all that is
+ * in it goes in the same step.  So the last member's leaving is the end: of two
+ * that leave at the same time one finds its check to fail, and looks again. */
+static int round_depart_once(const zke_picture *p, const char *name) {
+  const char *other = NULL;
+  change c;
+  if (!names_have(p->inside, name)) return ZKE_OK; /* it was made before */
+  for (int i = 0; i < p->count && !other; i++) {
+    const char *member = p->members[i].name;
+    bool stays = names_have(p->inside, member) && strcmp(member, name) != 0;
+    if (stays) other = member;
+  }
+  if (!other) return zke_round_remove(p);
+  change_new(&c, p->z, 2);
+  change_check(&c, p->ready, other);
+  change_delete(&c, p->ready, name, -1);
+  return change_do(&c);
+}
+
+/* For zke_recipe_do(): where, and who leaves. */
+typedef struct round_departure {
+  const char *path, *ready, *name;
+} round_departure;
+
+/* One step, made again while others leave at the same time. */
+static int round_depart(zke *z, void *arg) {
+  const round_departure *d = arg;
+  zke_picture p;
+  int rc = zke_picture_take(&p, z, d->path, d->ready);
+  if (rc == ZKE_OK) rc = round_depart_once(&p, d->name);
+  zke_picture_clear(&p);
+  return rc;
+}
+
+/* Each try takes a picture, which tells whether the one before was made. */
+int zke_round_depart(zke *z, const char *path, const char *ready,
+                     const char *name) {
+  round_departure d = {path, ready, name};
+  return zke_recipe_do(z, round_depart, &d, ZKE_FOREVER);
+}

@@ -1,0 +1,159 @@
+/* double_barrier_tree.h - for whoever writes a recipe: the znodes of a double
+ * barrier, and the steps that change them
+ *
+ * double_barrier.c is the double barrier that programs use: when which step is
+ * taken, and what is watched.  It stands on two files:
+ *
+ *   double_barrier_tree.c  what the znodes say, and each transaction
+ *   double_barrier_list.c  lists of parties, for people
+ *
+ * The algorithm and the table of what two znodes tell of a member stand at the
+ * head of double_barrier.c, the layout of the znodes in double_barrier.h.
+ *
+ * A path here is the directory's, and `ready` is the path of its child of that
+ * name; both are borrowed until what was read is cleared.  No function waits
+ * for other parties. */
+#ifndef ZKEMBED_RECIPES_DOUBLE_BARRIER_TREE_H
+#define ZKEMBED_RECIPES_DOUBLE_BARRIER_TREE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../support.h"
+#include "znode.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- what is read ---- */
+
+/* Those that wait for a round. */
+typedef struct zke_arrivals {
+  zke *z;
+  const char *path;
+  zke_party *waiting; /* in order; of kind "waiting" */
+  int count;          /* of waiting */
+  /* What they were read from, and point into. */
+  zke_entries *entries; /* all parties' names, members' among them */
+  int read_count;       /* of ops and read */
+  zke_op *ops;
+  zke_op_result *read; /* their znodes */
+} zke_arrivals;
+
+/* zke_arrivals_read  - read who waits, but those whose process has died
+ * zke_arrivals_clear - release it; to be called whatever the read has returned
+ *
+ *   least  if there are fewer parties of any sort, no znode is read: so coming
+ *          early costs one read */
+int zke_arrivals_read(zke_arrivals *a, zke *z, const char *path, int least);
+void zke_arrivals_clear(zke_arrivals *a);
+
+/* What a picture shows of a member (the table in double_barrier.c). */
+enum zke_member_state {
+  ZKE_MEMBER_GONE,
+  ZKE_MEMBER_INSIDE,
+  ZKE_MEMBER_LEAVING,
+  ZKE_MEMBER_DEAD
+};
+
+/* A picture: `ready`, its children and those of the directory in one
+ * snapshot. */
+typedef struct zke_picture {
+  zke *z;
+  const char *path, *ready;
+  int64_t round;      /* czxid of `ready`; 0: there is none */
+  bool broken;        /* it has been said */
+  zke_party *members; /* as they were when it began, of kind "inside" */
+  int count;          /* of members */
+  /* What that was read from. */
+  zke_op_result read[3];
+  const zke_strings *inside; /* children of ready: those that have not left */
+  const zke_strings *there;  /* those with a znode; other names among them */
+  char *text;                /* a copy of ready's data, cut into strings */
+} zke_picture;
+
+/* zke_picture_take  - read it all
+ * zke_picture_clear - release it with its members' strings; to be called
+ *                     whatever the taking has returned
+ *
+ * ZKE_OTHERKIND: `ready` is not a round.  A directory that is missing is
+ * empty. */
+int zke_picture_take(zke_picture *p, zke *z, const char *path,
+                     const char *ready);
+void zke_picture_clear(zke_picture *p);
+
+/* zke_picture_has   - is there a znode of that name in the directory?
+ * zke_picture_state - what has become of a member
+ * zke_picture_first - the first member in that state, or NULL */
+bool zke_picture_has(const zke_picture *p, const char *name);
+enum zke_member_state zke_picture_state(const zke_picture *p,
+                                        const zke_party *m);
+const zke_party *zke_picture_first(const zke_picture *p,
+                                   enum zke_member_state state);
+
+/* zke_round_told - does a member's own znode tell that its round, which has
+ * gone, was broken?
+ *
+ *   dead_out  out: who died, one block; NULL: it tells nothing
+ *
+ * ZKE_LOOK_AGAIN: the znode has gone. */
+int zke_round_told(zke *z, const char *znode, char **dead_out);
+
+/* ---- steps for any party ----
+ *
+ * Each is one transaction, tried once.  It fails with ZKE_LOOK_AGAIN, and
+ * changes nothing, if what it goes by is not so any more. */
+
+/* zke_round_begin - begin a round with the first of those that wait
+ *
+ * Any party may do this; the one that does may itself be beyond the first.
+ *
+ *   a        has so many parties, or more
+ *   parties  N
+ *
+ * ZKE_NODEEXISTS: another round runs.  ZKE_LIMIT: the data of the parties is
+ * too much for one znode. */
+int zke_round_begin(const zke_arrivals *a, const char *ready, int parties);
+
+/* zke_round_break - write into `ready` that this member died inside, which
+ * wakes all that watch it */
+int zke_round_break(const zke_picture *p, const zke_party *dead);
+
+/* zke_round_remove - clear away a round in which nobody stays
+ *
+ * If a member died inside, those in leave are told (zke_round_told()). */
+int zke_round_remove(const zke_picture *p);
+
+/* ---- a party's own steps ----
+ *
+ * Each is made until it is decided, also over lost replies. */
+
+/* zke_round_join - begin to wait: make the party's znode, ephemeral and
+ * sequential, and the directory if it is missing
+ *
+ *   parties    N; the directory says for how many it is
+ *   data,len   the party's own; len 0 or more
+ *   znode_out  out: the znode's path, one block
+ *
+ * ZKE_OTHERKIND: the path is another recipe's, or for another number.  Else
+ * returns as zke_recipe_create(). */
+int zke_round_join(zke *z, const char *path, int parties, const void *data,
+                   int len, int64_t deadline_ms, char **znode_out);
+
+/* zke_round_withdraw - delete the party's znode while no round has it.
+ * ZKE_BADVERSION: one has begun with it */
+int zke_round_withdraw(zke *z, const char *znode);
+
+/* zke_round_depart - let the member of that name leave
+ *
+ * The last one takes `ready` with it.  ZKE_OK also if it has left already, or
+ * its round has gone. */
+int zke_round_depart(zke *z, const char *path, const char *ready,
+                     const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
