@@ -83,8 +83,7 @@ enum { PATIENCE = 250 /* ms that a step in a dispatch repeats itself */ };
 /* One party. The mutex of r guards what changes: from state on. */
 struct zke_double_barrier {
   zke_recipe r;
-  int parties; /* N */
-  char *ready; /* path of `ready` */
+  zke_gate gate; /* z and path are those of r */
   zke_double_barrier_fn listener;
   void *context;
   int state;               /* ZKE_DOUBLE_BARRIER_… */
@@ -129,7 +128,7 @@ static int gate_watch_party(zke_double_barrier *b, const char *directory,
  * round's. */
 static int gate_watch_ready(zke_double_barrier *b, int64_t round) {
   zke_stat stat;
-  int rc = zke_recipe_faster(gate_watch(b, b->ready, &stat));
+  int rc = zke_recipe_faster(gate_watch(b, b->gate.ready, &stat));
   return rc == ZKE_OK && stat.czxid != round ? ZKE_LOOK_AGAIN : rc;
 }
 
@@ -141,7 +140,7 @@ static void gate_unwatch(zke_double_barrier *b, const char *path, int kind) {
 
 /* Take back what is still watched of the round. */
 static void gate_unwatch_round(zke_double_barrier *b) {
-  gate_unwatch(b, b->ready, ZKE_WATCH_DATA);
+  gate_unwatch(b, b->gate.ready, ZKE_WATCH_DATA);
   gate_unwatch(b, b->r.path, ZKE_WATCH_CHILD);
   for (int i = 0; b->members && i < b->members->count; i++) {
     char *path = zke_recipe_path(b->r.z, b->r.path, b->members->data[i].name);
@@ -215,7 +214,7 @@ static int gate_lost(const zke_double_barrier *b) {
 static int enter_round(zke_double_barrier *b, int64_t round) {
   zke_picture p;
   zke_party_list *members = NULL;
-  int rc = zke_picture_take(&p, b->r.z, b->r.path, b->ready);
+  int rc = zke_picture_take(&p, &b->gate);
   if (rc == ZKE_OK && p.round != round) {
     /* somebody deleted what nobody but members may */
     rc = gate_discard(b);
@@ -243,14 +242,14 @@ static int enter_round(zke_double_barrier *b, int64_t round) {
  * the other. */
 static int enter_behind(zke_double_barrier *b) {
   zke_picture p;
-  int rc = zke_picture_take(&p, b->r.z, b->r.path, b->ready);
+  int rc = zke_picture_take(&p, &b->gate);
   const zke_party *staying = zke_picture_first(&p, ZKE_MEMBER_INSIDE);
   if (rc == ZKE_OK && !staying) {
     if (p.round) rc = zke_round_remove(&p);
     if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
   } else if (rc == ZKE_OK) {
     rc = gate_watch_ready(b, p.round);
-    if (rc == ZKE_OK) rc = gate_watch_party(b, b->ready, staying);
+    if (rc == ZKE_OK) rc = gate_watch_party(b, b->gate.ready, staying);
     if (rc == ZKE_OK) rc = gate_watch_party(b, b->r.path, staying);
   }
   zke_picture_clear(&p);
@@ -270,10 +269,10 @@ static int enter_look(zke_double_barrier *b) {
   }
   if (rc != ZKE_OK) return rc;
   if (own.version > 0) return enter_round(b, own.mzxid);
-  rc = zke_arrivals_read(&a, b->r.z, b->r.path, b->parties);
+  rc = zke_arrivals_read(&a, &b->gate, b->gate.parties);
   if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
-  if (rc == ZKE_OK && a.count >= b->parties) {
-    rc = zke_round_begin(&a, b->ready, b->parties);
+  if (rc == ZKE_OK && a.count >= b->gate.parties) {
+    rc = zke_round_begin(&a);
     if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
     if (rc == ZKE_NODEEXISTS) rc = enter_behind(b);
   }
@@ -294,8 +293,8 @@ static int enter_look(zke_double_barrier *b) {
  * `ready` any more.  If it cannot, the next round does. */
 static void stay_tidy(zke_double_barrier *b) {
   zke_picture p;
-  if (zke_picture_take(&p, b->r.z, b->r.path, b->ready) == ZKE_OK &&
-      p.round == b->round && !zke_picture_first(&p, ZKE_MEMBER_INSIDE) &&
+  if (zke_picture_take(&p, &b->gate) == ZKE_OK && p.round == b->round &&
+      !zke_picture_first(&p, ZKE_MEMBER_INSIDE) &&
       !zke_picture_first(&p, ZKE_MEMBER_LEAVING))
     zke_round_remove(&p);
   zke_picture_clear(&p);
@@ -383,7 +382,7 @@ static int stay_over(zke_double_barrier *b) {
  * the round over; is it broken; else watch. */
 static int stay_look(zke_double_barrier *b) {
   zke_picture p;
-  int rc = zke_picture_take(&p, b->r.z, b->r.path, b->ready);
+  int rc = zke_picture_take(&p, &b->gate);
   if (rc != ZKE_OK) {
     /* nothing can be said */
   } else if (!zke_picture_has(&p, b->name)) {
@@ -443,7 +442,7 @@ static void gate_quit(zke_recipe *r) {
 /* No znode is left at this point: quit has discarded it. */
 static void gate_destroy(zke_recipe *r) {
   zke_double_barrier *b = (zke_double_barrier *)r;
-  zke_free(b->ready);
+  zke_free(b->gate.ready);
   zke_free(b->znode);
   zke_free(b->members);
 }
@@ -465,8 +464,7 @@ static const zke_recipe_class gate_class = {.name = "double barrier",
 /* Make the own znode.  From then on the step does what is due. */
 static int gate_join(zke_double_barrier *b, const void *data, int len,
                      int64_t deadline_ms) {
-  int rc = zke_round_join(b->r.z, b->r.path, b->parties, data, len, deadline_ms,
-                          &b->znode);
+  int rc = zke_round_join(&b->gate, data, len, deadline_ms, &b->znode);
   if (rc != ZKE_OK) return rc;
   b->name = zke_recipe_name(b->znode);
   b->state = ZKE_DOUBLE_BARRIER_WAITING;
@@ -483,7 +481,7 @@ static int gate_withdraw(zke_double_barrier *b) {
   int rc = zke_round_withdraw(b->r.z, b->znode);
   if (rc != ZKE_BADVERSION) {
     if (rc != ZKE_OK) rc = gate_discard(b);
-    gate_unwatch(b, b->ready, ZKE_WATCH_DATA);
+    gate_unwatch(b, b->gate.ready, ZKE_WATCH_DATA);
     gate_out(b, ZKE_DOUBLE_BARRIER_OUT);
   }
   return rc;
@@ -548,8 +546,7 @@ static int gate_enter(zke_double_barrier *b, const void *data, int len,
     return gate_misuse(b, "this object is inside");
   }
   rc = zke_recipe_await(&b->r, entered, deadline_ms);
-  if (rc == ZKE_OPERATIONTIMEOUT)
-    rc = zke_parties_say_waiting(b->r.z, rc, b->r.path, b->parties);
+  if (rc == ZKE_OPERATIONTIMEOUT) rc = zke_parties_say_waiting(&b->gate, rc);
   if (rc != ZKE_OK) rc = enter_give_up(b, rc);
   b->told_in = rc == ZKE_OK;
   return rc;
@@ -594,7 +591,7 @@ static int gate_depart(zke_double_barrier *b) {
   }
   if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) return ZKE_OK;
   if (b->state != ZKE_DOUBLE_BARRIER_INSIDE) return gate_not_inside(b);
-  int rc = zke_round_depart(b->r.z, b->r.path, b->ready, b->name);
+  int rc = zke_round_depart(&b->gate, b->name);
   if (rc != ZKE_OK) return depart_give_up(b, rc);
   b->state = ZKE_DOUBLE_BARRIER_LEAVING;
   b->told_out = false;
@@ -630,8 +627,7 @@ static int gate_leave(zke_double_barrier *b, int64_t deadline_ms) {
   if (zke_recipe_has_ended(&b->r, rc) || b->r.ended) return rc; /* LOST */
   if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) {
     if (rc == ZKE_OPERATIONTIMEOUT)
-      rc = zke_parties_say_inside(b->r.z, rc, b->r.path, b->ready, b->round,
-                                  b->parties);
+      rc = zke_parties_say_inside(&b->gate, rc, b->round);
     zke_sentence kept;
     zke_recipe_keep(&kept);
     stay_end(b, rc);
@@ -708,12 +704,13 @@ int zke_double_barrier_new(zke *z, const char *path, int parties,
   rc = zke_recipe_new(z, path, &gate_class, sizeof(zke_double_barrier), &r);
   if (rc != ZKE_OK) return rc;
   zke_double_barrier *b = (zke_double_barrier *)r;
-  b->parties = parties;
+  b->gate = (zke_gate){.z = z, .path = r->path};
+  b->gate.parties = parties;
   b->told_out = true;
   b->listener = o.listener;
   b->context = o.context;
-  b->ready = zke_recipe_path(z, path, "ready");
-  if (!b->ready) {
+  b->gate.ready = zke_recipe_path(z, path, "ready");
+  if (!b->gate.ready) {
     zke_recipe_free(r);
     return zke_recipe_fail(ZKE_NOMEM, "no memory for a double barrier");
   }
@@ -872,11 +869,10 @@ int zke_double_barrier_missing(zke_double_barrier *barrier,
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
   bool waits = barrier->state == ZKE_DOUBLE_BARRIER_WAITING;
-  rc = waits ? zke_parties_waiting(barrier->r.z, barrier->r.path, &list)
-             : zke_parties_inside(barrier->r.z, barrier->r.path, barrier->ready,
-                                  barrier->round, &list);
+  rc = waits ? zke_parties_waiting(&barrier->gate, &list)
+             : zke_parties_inside(&barrier->gate, barrier->round, &list);
   if (rc == ZKE_OK) {
-    int missing = waits ? barrier->parties - list->count : list->count;
+    int missing = waits ? barrier->gate.parties - list->count : list->count;
     if (count_out) *count_out = missing > 0 ? missing : 0;
     if (waits) list->count = 0;
     if (list_out)

@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "double_barrier_tree.h"
 #include "text.h"
 
 /* ---- lists ---- */
@@ -63,27 +62,28 @@ static enum zke_member_state member_describe(const zke_picture *p,
 }
 
 /* A member that has left is not missing. */
-int zke_parties_inside(zke *z, const char *path, const char *ready,
-                       int64_t round, zke_party_list **list_out) {
+int zke_parties_inside(const zke_gate *gate, int64_t round,
+                       zke_party_list **list_out) {
   zke_picture p;
   int count = 0;
-  int rc = zke_picture_take(&p, z, path, ready);
+  int rc = zke_picture_take(&p, gate);
   for (int i = 0; p.round == round && i < p.count; i++) {
     zke_party m = p.members[i];
     enum zke_member_state state = member_describe(&p, &m);
     if (state == ZKE_MEMBER_INSIDE || state == ZKE_MEMBER_DEAD)
       p.members[count++] = m;
   }
-  if (rc == ZKE_OK) rc = zke_parties_copy(z, p.members, count, list_out);
+  if (rc == ZKE_OK) rc = zke_parties_copy(gate->z, p.members, count, list_out);
   zke_picture_clear(&p);
   return rc;
 }
 
 /* In the order in which they came. */
-int zke_parties_waiting(zke *z, const char *path, zke_party_list **list_out) {
+int zke_parties_waiting(const zke_gate *gate, zke_party_list **list_out) {
   zke_arrivals a;
-  int rc = zke_arrivals_read(&a, z, path, 0);
-  if (rc == ZKE_OK) rc = zke_parties_copy(z, a.waiting, a.count, list_out);
+  int rc = zke_arrivals_read(&a, gate, 0);
+  if (rc == ZKE_OK)
+    rc = zke_parties_copy(gate->z, a.waiting, a.count, list_out);
   zke_arrivals_clear(&a);
   return rc;
 }
@@ -111,14 +111,15 @@ static int parties_join(zke *z, const zke_picture *p, const zke_arrivals *a,
 int zke_parties_all(zke *z, const char *path, zke_party_list **list_out) {
   zke_picture p;
   zke_arrivals a = {0};
-  char *ready = zke_recipe_path(z, path, "ready");
-  if (!ready) return ZKE_NOMEM;
-  int rc = zke_picture_take(&p, z, path, ready);
-  if (rc == ZKE_OK) rc = zke_arrivals_read(&a, z, path, 0);
+  zke_gate gate = {.z = z, .path = path};
+  gate.ready = zke_recipe_path(z, path, "ready");
+  if (!gate.ready) return ZKE_NOMEM;
+  int rc = zke_picture_take(&p, &gate);
+  if (rc == ZKE_OK) rc = zke_arrivals_read(&a, &gate, 0);
   if (rc == ZKE_OK || rc == ZKE_NONODE) rc = parties_join(z, &p, &a, list_out);
   zke_arrivals_clear(&a);
   zke_picture_clear(&p);
-  zke_free(ready);
+  zke_free(gate.ready);
   return rc;
 }
 
@@ -140,32 +141,33 @@ static void parties_name(const zke_party_list *list, char text[PARTIES_SAID]) {
 }
 
 /* With N there already, a round that runs keeps them out. */
-int zke_parties_say_waiting(zke *z, int rc, const char *path, int parties) {
+int zke_parties_say_waiting(const zke_gate *gate, int rc) {
   char who[PARTIES_SAID];
   zke_sentence kept;
   zke_party_list *list = NULL;
   zke_recipe_keep(&kept);
-  if (zke_parties_waiting(z, path, &list) != ZKE_OK)
+  if (zke_parties_waiting(gate, &list) != ZKE_OK)
     return zke_recipe_restore(&kept, rc);
   parties_name(list, who);
-  zke_fail(rc, "%d of %d parties are at %s%s: %s", list->count, parties, path,
-           list->count >= parties ? ", where a round still runs" : "", who);
+  zke_fail(rc, "%d of %d parties are at %s%s: %s", list->count, gate->parties,
+           gate->path,
+           list->count >= gate->parties ? ", where a round still runs" : "",
+           who);
   zke_free(list);
   return rc;
 }
 
 /* The dead are named, too: they have not left. */
-int zke_parties_say_inside(zke *z, int rc, const char *path, const char *ready,
-                           int64_t round, int parties) {
+int zke_parties_say_inside(const zke_gate *gate, int rc, int64_t round) {
   char who[PARTIES_SAID];
   zke_sentence kept;
   zke_party_list *list = NULL;
   zke_recipe_keep(&kept);
-  if (zke_parties_inside(z, path, ready, round, &list) != ZKE_OK)
+  if (zke_parties_inside(gate, round, &list) != ZKE_OK)
     return zke_recipe_restore(&kept, rc);
   parties_name(list, who);
   zke_fail(rc, "%d of the %d parties inside of %s have not left: %s",
-           list->count, parties, path, who);
+           list->count, gate->parties, gate->path, who);
   zke_free(list);
   return rc;
 }

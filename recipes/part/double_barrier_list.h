@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "../support.h"
+#include "double_barrier_tree.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,20 +24,18 @@ extern "C" {
 int zke_parties_copy(zke *z, const zke_party *p, int count,
                      zke_party_list **list_out);
 int zke_parties_all(zke *z, const char *path, zke_party_list **list_out);
-int zke_parties_waiting(zke *z, const char *path, zke_party_list **list_out);
-int zke_parties_inside(zke *z, const char *path, const char *ready,
-                       int64_t round, zke_party_list **list_out);
+int zke_parties_waiting(const zke_gate *gate, zke_party_list **list_out);
+int zke_parties_inside(const zke_gate *gate, int64_t round,
+                       zke_party_list **list_out);
 
 /* zke_parties_say_waiting - explain that a round has not begun: who is there
  * zke_parties_say_inside  - explain that it has not ended: who is inside
  *
- *   rc       what is returned
- *   parties  how many a round has
+ *   rc  what is returned
  *
  * If the file cannot be read, the sentence stays as it was. */
-int zke_parties_say_waiting(zke *z, int rc, const char *path, int parties);
-int zke_parties_say_inside(zke *z, int rc, const char *path, const char *ready,
-                           int64_t round, int parties);
+int zke_parties_say_waiting(const zke_gate *gate, int rc);
+int zke_parties_say_inside(const zke_gate *gate, int rc, int64_t round);
 
 #ifdef __cplusplus
 }

@@ -100,7 +100,7 @@ static int session_order(const void *key, const void *element) {
 static int arrivals_drop_dead(zke_arrivals *a) {
   zke_session_list *s = NULL;
   int living = 0;
-  int rc = a->count ? zke_sessions(a->z, &s) : ZKE_OK;
+  int rc = a->count ? zke_sessions(a->gate->z, &s) : ZKE_OK;
   for (int i = 0; rc == ZKE_OK && i < a->count; i++) {
     const zke_session_info *info =
         bsearch(&a->waiting[i].session, s->data, (size_t)s->count,
@@ -115,14 +115,14 @@ static int arrivals_drop_dead(zke_arrivals *a) {
 /* Read all parties' znodes in one snapshot, keep those that wait, and drop
  * those whose process has died. */
 static int arrivals_read_all(zke_arrivals *a) {
-  zke *z = a->z;
+  zke *z = a->gate->z;
   size_t n = (size_t)a->entries->count;
   a->ops = zke_alloc(z, n * sizeof *a->ops);
   a->read = zke_alloc(z, n * sizeof *a->read);
   a->waiting = zke_alloc(z, n * sizeof *a->waiting);
   if (!a->ops || !a->read || !a->waiting) return ZKE_NOMEM;
   for (int i = 0; i < a->entries->count; i++) {
-    char *node = zke_recipe_path(z, a->path, a->entries->data[i].name);
+    char *node = zke_recipe_path(z, a->gate->path, a->entries->data[i].name);
     if (!node) return ZKE_NOMEM;
     zke_op_get(&a->ops[i], node);
     a->read_count++;
@@ -136,10 +136,10 @@ static int arrivals_read_all(zke_arrivals *a) {
 }
 
 /* A directory without parties needs no second read. */
-int zke_arrivals_read(zke_arrivals *a, zke *z, const char *path, int least) {
-  *a = (zke_arrivals){.z = z, .path = path};
-  int rc = zke_recipe_entries(z, path, party_kinds, 1, NULL, NULL, &a->entries,
-                              NULL);
+int zke_arrivals_read(zke_arrivals *a, const zke_gate *gate, int least) {
+  *a = (zke_arrivals){.gate = gate};
+  int rc = zke_recipe_entries(gate->z, gate->path, party_kinds, 1, NULL, NULL,
+                              &a->entries, NULL);
   if (rc != ZKE_OK || a->entries->count < least) return rc;
   return a->entries->count ? arrivals_read_all(a) : ZKE_OK;
 }
@@ -202,13 +202,13 @@ static int picture_parse(zke_picture *p) {
   bool running = len >= WORD && memcmp(data, word_running, WORD) == 0;
   p->broken = len >= WORD && memcmp(data, word_broken, WORD) == 0;
   if (!running && !p->broken)
-    return zke_recipe_fail(ZKE_OTHERKIND,
-                           "%s is not a round of a double barrier", p->ready);
-  p->text = zke_alloc(p->z, (size_t)len + 1);
+    return zke_recipe_fail(
+        ZKE_OTHERKIND, "%s is not a round of a double barrier", p->gate->ready);
+  p->text = zke_alloc(p->gate->z, (size_t)len + 1);
   if (!p->text) return ZKE_NOMEM;
   memcpy(p->text, data, (size_t)len);
   for (at = WORD; at < len && member_read(p->text, len, &at, NULL);) count++;
-  p->members = zke_alloc(p->z, (size_t)(count + 1) * sizeof *p->members);
+  p->members = zke_alloc(p->gate->z, (size_t)(count + 1) * sizeof *p->members);
   if (!p->members) return ZKE_NOMEM;
   for (at = WORD; p->count < count; p->count++) {
     zke_party *m = &p->members[p->count];
@@ -221,20 +221,20 @@ static int picture_parse(zke_picture *p) {
 }
 
 /* A znode that is missing has no children. */
-int zke_picture_take(zke_picture *p, zke *z, const char *path,
-                     const char *ready) {
+int zke_picture_take(zke_picture *p, const zke_gate *gate) {
   static const zke_strings none;
   zke_op ops[3];
-  *p = (zke_picture){.z = z, .path = path, .ready = ready};
-  zke_op_get(&ops[0], ready);
-  zke_op_children(&ops[1], ready);
-  zke_op_children(&ops[2], path);
-  int rc = zke_recipe_multi_read(z, ops, 3, p->read);
+  *p = (zke_picture){.gate = gate};
+  zke_op_get(&ops[0], gate->ready);
+  zke_op_children(&ops[1], gate->ready);
+  zke_op_children(&ops[2], gate->path);
+  int rc = zke_recipe_multi_read(gate->z, ops, 3, p->read);
   if (rc != ZKE_OK) return rc;
   for (int i = 0; i < 3; i++) {
     rc = p->read[i].rc;
     if (rc != ZKE_OK && rc != ZKE_NONODE)
-      return zke_recipe_fail(rc, "cannot read the double barrier %s", path);
+      return zke_recipe_fail(rc, "cannot read the double barrier %s",
+                             gate->path);
   }
   p->inside = p->read[1].rc == ZKE_OK ? p->read[1].children : &none;
   p->there = p->read[2].rc == ZKE_OK ? p->read[2].children : &none;
@@ -391,24 +391,25 @@ static char *round_text(zke *z, const zke_party *p, int count, int *len_out) {
 }
 
 /* One step, which fails if any of the parties is not as its owner made it. */
-int zke_round_begin(const zke_arrivals *a, const char *ready, int parties) {
+int zke_round_begin(const zke_arrivals *a) {
+  const zke_gate *g = a->gate;
   const zke_party *p = a->waiting;
   change c;
   int len = 0;
-  char *text = round_text(a->z, p, parties, &len);
+  char *text = round_text(g->z, p, g->parties, &len);
   if (!text) return ZKE_NOMEM;
-  change_new(&c, a->z, 2 * parties + 1);
-  change_create(&c, a->path, "ready", text, len);
-  for (int i = 0; i < parties; i++) {
-    change_set(&c, a->path, p[i].name, word_inside, sizeof word_inside - 1, 0);
-    change_create(&c, ready, p[i].name, "", 0);
+  change_new(&c, g->z, 2 * g->parties + 1);
+  change_create(&c, g->path, "ready", text, len);
+  for (int i = 0; i < g->parties; i++) {
+    change_set(&c, g->path, p[i].name, word_inside, sizeof word_inside - 1, 0);
+    change_create(&c, g->ready, p[i].name, "", 0);
   }
   int rc = change_do(&c);
   zke_free(text);
   if (rc == ZKE_BADARGUMENTS)
     rc = zke_recipe_fail(
         ZKE_LIMIT, "the data of the %d parties of %s, %d bytes, is too much",
-        parties, a->path, len);
+        g->parties, g->path, len);
   return rc;
 }
 
@@ -425,7 +426,7 @@ static void picture_mark(const zke_picture *p, change *c, char text[DEATH]) {
   for (int i = 0; i < p->count; i++) {
     const zke_party *m = &p->members[i];
     if (zke_picture_state(p, m) == ZKE_MEMBER_LEAVING)
-      change_set(c, p->path, m->name, text, len, -1);
+      change_set(c, p->gate->path, m->name, text, len, -1);
   }
 }
 
@@ -434,10 +435,10 @@ static void picture_mark(const zke_picture *p, change *c, char text[DEATH]) {
 int zke_round_remove(const zke_picture *p) {
   change c;
   char text[DEATH];
-  change_new(&c, p->z, p->inside->count + p->count + 1);
+  change_new(&c, p->gate->z, p->inside->count + p->count + 1);
   for (int i = 0; i < p->inside->count; i++)
-    change_delete(&c, p->ready, p->inside->data[i], -1);
-  change_delete(&c, p->path, "ready", p->read[0].stat.version);
+    change_delete(&c, p->gate->ready, p->inside->data[i], -1);
+  change_delete(&c, p->gate->path, "ready", p->read[0].stat.version);
   picture_mark(p, &c, text);
   return change_do(&c);
 }
@@ -448,13 +449,13 @@ int zke_round_remove(const zke_picture *p) {
 int zke_round_break(const zke_picture *p, const zke_party *dead) {
   const zke_op_result *node = &p->read[0];
   change c;
-  char *text = zke_alloc(p->z, (size_t)node->len);
+  char *text = zke_alloc(p->gate->z, (size_t)node->len);
   if (!text) return ZKE_NOMEM;
   memcpy(text, node->data, (size_t)node->len);
   memcpy(text, word_broken, WORD);
-  change_new(&c, p->z, 2);
-  change_check(&c, p->ready, dead->name);
-  change_set(&c, p->path, "ready", text, node->len, node->stat.version);
+  change_new(&c, p->gate->z, 2);
+  change_check(&c, p->gate->ready, dead->name);
+  change_set(&c, p->gate->path, "ready", text, node->len, node->stat.version);
   int rc = change_do(&c);
   zke_free(text);
   return rc;
@@ -464,49 +465,43 @@ int zke_round_break(const zke_picture *p, const zke_party *dead) {
 
 /* The directory says for how many it is.  (Where it was made anew this very
  * moment it may not: then the first round decides.) */
-static int round_check_parties(zke *z, const char *path, int parties) {
+static int round_check_parties(const zke_gate *g) {
   char *data = NULL;
   int len = 0;
-  int64_t stated = parties;
-  int rc = zke_get(z, path, NULL, NULL, &data, &len, NULL);
+  int64_t stated = g->parties;
+  int rc = zke_get(g->z, g->path, NULL, NULL, &data, &len, NULL);
   char *line = data && len > 0 ? strstr(data, "\nparties ") : NULL;
   if (line && !zke_recipe_read(&line, "\nparties ", 10, &stated)) stated = 0;
   zke_free(data);
-  if (rc == ZKE_OK && stated != parties)
+  if (rc == ZKE_OK && stated != g->parties)
     rc = zke_recipe_fail(ZKE_OTHERKIND,
-                         "%s is for %" PRId64 " parties, not for %d", path,
-                         stated, parties);
+                         "%s is for %" PRId64 " parties, not for %d", g->path,
+                         stated, g->parties);
   return zke_recipe_faster(rc);
 }
-
-/* For zke_recipe_do(): where, and for how many. */
-typedef struct round_place {
-  const char *path;
-  int parties;
-} round_place;
 
 /* Make the directory, and check that everybody means the same number of
  * parties: with two numbers a round would begin for some only. */
 static int round_make_place(zke *z, void *arg) {
-  const round_place *d = arg;
+  const zke_gate *g = *(const zke_gate *const *)arg;
   char more[32];
-  snprintf(more, sizeof more, "parties %d\n", d->parties);
-  int rc = zke_recipe_place(z, d->path, PLACE, ZKE_CONTAINER, more, 0);
-  return rc == ZKE_OK ? round_check_parties(z, d->path, d->parties) : rc;
+  snprintf(more, sizeof more, "parties %d\n", g->parties);
+  int rc = zke_recipe_place(z, g->path, PLACE, ZKE_CONTAINER, more, 0);
+  return rc == ZKE_OK ? round_check_parties(g) : rc;
 }
 
 /* The directory comes first, since it says for how many it is. */
-int zke_round_join(zke *z, const char *path, int parties, const void *data,
-                   int len, int64_t deadline_ms, char **znode_out) {
-  round_place d = {path, parties};
+int zke_round_join(const zke_gate *gate, const void *data, int len,
+                   int64_t deadline_ms, char **znode_out) {
+  zke *z = gate->z;
   char *text = NULL;
   int text_len = 0;
-  int rc = zke_recipe_do(z, round_make_place, &d, deadline_ms);
+  int rc = zke_recipe_do(z, round_make_place, &gate, deadline_ms);
   if (rc == ZKE_OK)
     rc = zke_recipe_sign(z, word_waiting, data, len, &text, &text_len);
   if (rc != ZKE_OK) return rc;
   rc =
-      zke_recipe_create(z, path, PLACE, party_kinds[0], text, text_len,
+      zke_recipe_create(z, gate->path, PLACE, party_kinds[0], text, text_len,
                         ZKE_EPHEMERAL_SEQUENTIAL, deadline_ms, znode_out, NULL);
   zke_free(text);
   return rc;
@@ -538,30 +533,31 @@ static int round_depart_once(const zke_picture *p, const char *name) {
     if (stays) other = member;
   }
   if (!other) return zke_round_remove(p);
-  change_new(&c, p->z, 2);
-  change_check(&c, p->ready, other);
-  change_delete(&c, p->ready, name, -1);
+  change_new(&c, p->gate->z, 2);
+  change_check(&c, p->gate->ready, other);
+  change_delete(&c, p->gate->ready, name, -1);
   return change_do(&c);
 }
 
 /* For zke_recipe_do(): where, and who leaves. */
 typedef struct round_departure {
-  const char *path, *ready, *name;
+  const zke_gate *gate;
+  const char *name;
 } round_departure;
 
 /* One step, made again while others leave at the same time. */
 static int round_depart(zke *z, void *arg) {
   const round_departure *d = arg;
   zke_picture p;
-  int rc = zke_picture_take(&p, z, d->path, d->ready);
+  (void)z;
+  int rc = zke_picture_take(&p, d->gate);
   if (rc == ZKE_OK) rc = round_depart_once(&p, d->name);
   zke_picture_clear(&p);
   return rc;
 }
 
 /* Each try takes a picture, which tells whether the one before was made. */
-int zke_round_depart(zke *z, const char *path, const char *ready,
-                     const char *name) {
-  round_departure d = {path, ready, name};
-  return zke_recipe_do(z, round_depart, &d, ZKE_FOREVER);
+int zke_round_depart(const zke_gate *gate, const char *name) {
+  round_departure d = {gate, name};
+  return zke_recipe_do(gate->z, round_depart, &d, ZKE_FOREVER);
 }

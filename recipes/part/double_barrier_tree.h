@@ -10,9 +10,7 @@
  * The algorithm and the table of what two znodes tell of a member stand at the
  * head of double_barrier.c, the layout of the znodes in double_barrier.h.
  *
- * A path here is the directory's, and `ready` is the path of its child of that
- * name; both are borrowed until what was read is cleared.  No function waits
- * for other parties. */
+ * No function waits for other parties. */
 #ifndef ZKEMBED_RECIPES_DOUBLE_BARRIER_TREE_H
 #define ZKEMBED_RECIPES_DOUBLE_BARRIER_TREE_H
 
@@ -26,12 +24,21 @@
 extern "C" {
 #endif
 
-/* ---- what is read ---- */
+/* A double barrier.  The functions here borrow all of it. */
+typedef struct zke_gate {
+  zke *z;
+  const char *path; /* of the directory */
+  char *ready;      /* path of `ready` in it */
+  int parties;      /* N */
+} zke_gate;
+
+/* ---- what is read ----
+ *
+ * The gate lives until what was read is cleared. */
 
 /* Those that wait for a round. */
 typedef struct zke_arrivals {
-  zke *z;
-  const char *path;
+  const zke_gate *gate;
   zke_party *waiting; /* in order; of kind "waiting" */
   int count;          /* of waiting */
   /* What they were read from, and point into. */
@@ -46,7 +53,7 @@ typedef struct zke_arrivals {
  *
  *   least  if there are fewer parties of any sort, no znode is read: so coming
  *          early costs one read */
-int zke_arrivals_read(zke_arrivals *a, zke *z, const char *path, int least);
+int zke_arrivals_read(zke_arrivals *a, const zke_gate *gate, int least);
 void zke_arrivals_clear(zke_arrivals *a);
 
 /* What a picture shows of a member (the table in double_barrier.c). */
@@ -60,8 +67,7 @@ enum zke_member_state {
 /* A picture: `ready`, its children and those of the directory in one
  * snapshot. */
 typedef struct zke_picture {
-  zke *z;
-  const char *path, *ready;
+  const zke_gate *gate;
   int64_t round;      /* czxid of `ready`; 0: there is none */
   bool broken;        /* it has been said */
   zke_party *members; /* as they were when it began, of kind "inside" */
@@ -79,8 +85,7 @@ typedef struct zke_picture {
  *
  * ZKE_OTHERKIND: `ready` is not a round.  A directory that is missing is
  * empty. */
-int zke_picture_take(zke_picture *p, zke *z, const char *path,
-                     const char *ready);
+int zke_picture_take(zke_picture *p, const zke_gate *gate);
 void zke_picture_clear(zke_picture *p);
 
 /* zke_picture_has   - is there a znode of that name in the directory?
@@ -105,16 +110,15 @@ int zke_round_told(zke *z, const char *znode, char **dead_out);
  * Each is one transaction, tried once.  It fails with ZKE_LOOK_AGAIN, and
  * changes nothing, if what it goes by is not so any more. */
 
-/* zke_round_begin - begin a round with the first of those that wait
+/* zke_round_begin - begin a round with the first N of those that wait
  *
- * Any party may do this; the one that does may itself be beyond the first.
+ * Any party may do this; the one that does may itself be beyond the first N.
  *
- *   a        has so many parties, or more
- *   parties  N
+ *   a  has N parties or more
  *
  * ZKE_NODEEXISTS: another round runs.  ZKE_LIMIT: the data of the parties is
  * too much for one znode. */
-int zke_round_begin(const zke_arrivals *a, const char *ready, int parties);
+int zke_round_begin(const zke_arrivals *a);
 
 /* zke_round_break - write into `ready` that this member died inside, which
  * wakes all that watch it */
@@ -132,14 +136,13 @@ int zke_round_remove(const zke_picture *p);
 /* zke_round_join - begin to wait: make the party's znode, ephemeral and
  * sequential, and the directory if it is missing
  *
- *   parties    N; the directory says for how many it is
  *   data,len   the party's own; len 0 or more
  *   znode_out  out: the znode's path, one block
  *
- * ZKE_OTHERKIND: the path is another recipe's, or for another number.  Else
+ * ZKE_OTHERKIND: the path is another recipe's, or for another N.  Else
  * returns as zke_recipe_create(). */
-int zke_round_join(zke *z, const char *path, int parties, const void *data,
-                   int len, int64_t deadline_ms, char **znode_out);
+int zke_round_join(const zke_gate *gate, const void *data, int len,
+                   int64_t deadline_ms, char **znode_out);
 
 /* zke_round_withdraw - delete the party's znode while no round has it.
  * ZKE_BADVERSION: one has begun with it */
@@ -149,8 +152,7 @@ int zke_round_withdraw(zke *z, const char *znode);
  *
  * The last one takes `ready` with it.  ZKE_OK also if it has left already, or
  * its round has gone. */
-int zke_round_depart(zke *z, const char *path, const char *ready,
-                     const char *name);
+int zke_round_depart(const zke_gate *gate, const char *name);
 
 #ifdef __cplusplus
 }
