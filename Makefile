@@ -91,9 +91,9 @@ PUBLIC_HEADERS := zkembed.h $(wildcard recipes/*.h) recipes/engine/compose.h \
 # What recipes are made of, the lowest layer first.
 RECIPE_PARTS = part/text part/doubt part/limit support part/object part/znode \
   part/view part/entry part/deadlock part/party part/line part/queue_tree \
-  part/queue_item part/queue_list part/double_barrier_tree \
-  part/double_barrier_list part/queue_put part/queue_claim part/queue_wait \
-  part/phase_step part/phase_tree part/phase_look part/phase_list \
+  part/queue_item part/queue_list part/queue_put part/queue_claim \
+  part/queue_wait part/phase_step part/phase_tree part/phase_look \
+  part/phase_list part/double_barrier_tree part/double_barrier_list \
   part/partition_plan part/partition_item
 RECIPE_OBJECTS = $(RECIPE_SOURCES:%.c=$(BUILD)/%.o)
 RECIPE_ARCHIVE = $(BUILD)/libzkembed-recipes.a
