@@ -153,11 +153,20 @@ static void check_adrift(const known_call *c, int rc) {
               felt ? ", and the call that ran then had ended" : "");
 }
 
+/* Was a process stopped after that time?  It may have stood in the way of all
+ * others, with a lock of SQLite's. */
+static bool was_stopped(int64_t since) {
+  for (int i = 0; i < the_plan.k.processes; i++)
+    if (sched_lives(i) && sched_process_of(i)->stop_until > since) return true;
+  return false;
+}
+
 /* Has nothing failed that the call could still feel?  A store may be in doubt
  * for a while, and longer if faults of any kind come between. */
 static bool is_calm(const known_call *c) {
   const int64_t felt = c->at - FELT_MS * SIM_MS;
-  return sim.last_error < 0 || (sim.last_error < felt && sim.last_fault < felt);
+  if (sim.last_error < 0) return true;
+  return sim.last_error < felt && sim.last_fault < felt && !was_stopped(felt);
 }
 
 /* P2: a change that has found no room was not made, and its caller is told so.

@@ -48,6 +48,7 @@ typedef struct sched_process {
   int64_t felt;   /* when the last call ended that had begun before that, */
   int64_t felt_stopped_ns; /* and stopped_ns then */
   bool unsure;             /* it was opening them, and may have got either */
+  bool only_reads;         /* by a handle that can leave no word (vfs.c) */
 } sched_process;
 
 /* What the cancellation of a thread needs (threads.c). */

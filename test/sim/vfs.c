@@ -299,7 +299,8 @@ static int io_truncate(sqlite3_file *f, sqlite3_int64 size) {
 /* As systems report it: what a failed sync should have written counts as
  * written from then on, and each description that is open is told once, or that
  * alone by which it was asked for.  Those of other programs do not fail: the
- * engine would not hear of it, and promises nothing then. */
+ * engine would not hear of it, and promises nothing then.  Of a handle that
+ * cannot write all are told, for the same reason. */
 static int io_sync(sqlite3_file *f, int flags) {
   handle *h = handle_of(f);
   int error = sched_step(sync_call(h));
@@ -316,7 +317,7 @@ static int io_sync(sqlite3_file *f, int flags) {
   if (sim.verbose > 2) sim_say("  sync of %s: %d", h->path, error);
   disk_sync(h->n, mark, error != 0);
   for (handle *o = h->n->handles; o && error; o = o->next)
-    o->untold |= o == h || !(the_plan.k.medium & 4);
+    o->untold |= o == h || !(the_plan.k.medium & 4) || sched_self()->only_reads;
   if (h->untold) {
     h->untold = false;
     sim_error(sim.now);
