@@ -2433,7 +2433,7 @@ typedef struct txn_batch {
  *        |                                                   ^
  *        +---------------------------------------------------+
  *            failed sync of the log at any other time, as in a
- *            checkpoint (wal_sync)
+ *            checkpoint (wal_make_durable)
  *
  *     any of these three -- a file was removed or replaced (guard_give_up) -->
  *     REPLACED -- the host closed our descriptors (guard_is_intact) -->
@@ -3610,7 +3610,8 @@ static int wal_make_name(store *s) {
 enum { WAL_DOUBT_AT = 0 };
 
 /* Leave word whether a sync of the log has failed, or its process may die in
- * one, so that nobody can rely on the log until it was written once more. */
+ * one, so that nobody relies on the log until it was written once more.  With
+ * SQLite's lock of the one writer, or with the gate. */
 static void wal_note_doubt(store *s, bool doubt) {
   int64_t word = doubt;
   if (!s->memory && !s->readonly)
@@ -3634,8 +3635,8 @@ static bool wal_read_doubt(const store *s) {
  * The system takes for written then what is not on the disk, and tells the
  * error to nobody who opens the file later.  So there is a word before the
  * sync, in case the process dies before it has seen to that, and it stays where
- * the sync fails.  A word that was there before is another's: one sync does not
- * settle that (db_trust_log()). */
+ * the sync fails.  A word that was there before is not settled by a sync, and
+ * stays, too (db_trust_log()). */
 static int wal_make_durable(wal_log *l, int flags) {
   bool before = wal_read_doubt(l->s);
   wal_make_name(l->s);
@@ -3988,11 +3989,19 @@ static bool shm_grant(shm_index *x, int lock, int flags, int *rc) {
  * recover.  Whoever reads after that takes the commit for made, so it has to
  * be durable before (P8).  While the store is being opened sess_sync_log()
  * sees to it; `serving` says that it has.  A log whose sync has failed is not
- * to be trusted again, so then the store is as after a COMMIT that failed. */
+ * to be trusted again, so then the store is as after a COMMIT that failed.  If
+ * a process died in its sync, perhaps after that had failed, the log is written
+ * over itself before: all of SQLite's locks are had here.  No gate is, so the
+ * program's descriptors are looked at. */
 static int shm_recover(const shm_index *x) {
+  store *s = x->s;
   if (!x->serving || !x->log->file.f) return SQLITE_OK;
-  int rc = wal_make_durable(x->log, SQLITE_SYNC_NORMAL);
-  if (rc != SQLITE_OK) health_worsen(x->s, HEALTH_BROKEN);
+  if (!s->readonly && !host_fd_matches(s, s->live_fd, &s->live_id))
+    return SQLITE_IOERR; /* the program has closed it: no word for its file */
+  int rc = SQLITE_OK;
+  if (!s->readonly && wal_read_doubt(s)) rc = wal_renew(x->log, INT64_MAX);
+  if (rc == SQLITE_OK) rc = wal_make_durable(x->log, SQLITE_SYNC_NORMAL);
+  if (rc != SQLITE_OK) health_worsen(s, HEALTH_BROKEN);
   return rc;
 }
 
@@ -5463,31 +5472,38 @@ static int db_sync_log(store *s) {
 }
 
 /* The same for a log whose sync may have failed before, here or in a process
- * that has ended: all of it is written once more.  In a transaction that has
- * written nothing yet. */
+ * that has ended: all of it is written once more, and then all can rely on it
+ * again.  In a transaction that has written nothing yet: nobody else syncs the
+ * log or leaves word meanwhile. */
 static int db_renew_log(store *s) {
-  int rc = wal_renew(&s->wal_log, shm_log_end(s));
-  if (rc == SQLITE_OK) return db_sync_log(s);
-  return base_fail(sql_code(rc), "%s: renewing the log: %s (SQLite %d)",
-                   s->name, sqlite3_errstr(rc), rc);
-}
-
-/* The same, with the gate held and outside of a transaction; then all can rely
- * on the log again. */
-static int db_write_log_again(store *s) {
-  int rc = db_begin_write(s);
-  if (rc == ZKE_OK) rc = db_renew_log(s);
-  int ended = db_end(s);
-  if (rc == ZKE_OK) rc = ended;
+  int sqlite_rc = wal_renew(&s->wal_log, shm_log_end(s));
+  if (sqlite_rc != SQLITE_OK)
+    return base_fail(sql_code(sqlite_rc),
+                     "%s: renewing the log: %s (SQLite %d)", s->name,
+                     sqlite3_errstr(sqlite_rc), sqlite_rc);
+  int rc = db_sync_log(s);
   if (rc == ZKE_OK) wal_note_doubt(s, false);
   return rc;
 }
 
-/* Before a durable commit or a checkpoint relies on the log: if a process has
- * died in a sync of it, which may have failed, all of it is written once more.
- * The gate is held, so the word is of no process that still is in its sync. */
+/* A transaction for that alone, with the gate held. */
+static int db_renew_log_apart(store *s) {
+  int rc = db_begin_write(s);
+  if (rc == ZKE_OK) rc = db_renew_log(s);
+  int ended = db_end(s);
+  return rc == ZKE_OK ? ended : rc;
+}
+
+/* Before a durable commit relies on the log: if a process has died in a sync of
+ * it, which may have failed, or another store has a failed one to settle, it is
+ * written once more.  In a transaction that has written nothing yet. */
 static int db_trust_log(store *s) {
-  return wal_read_doubt(s) ? db_write_log_again(s) : ZKE_OK;
+  return wal_read_doubt(s) ? db_renew_log(s) : ZKE_OK;
+}
+
+/* The same before what is no transaction of this connection. */
+static int db_trust_log_apart(store *s) {
+  return wal_read_doubt(s) ? db_renew_log_apart(s) : ZKE_OK;
 }
 
 /* Copy the log into the database, so that the next writer begins the log
@@ -5508,14 +5524,14 @@ static int db_checkpoint(store *s, bool truncate) {
   if (s->deadline)
     s->deadline = host_now(s) + base_min(patience * ZKE_MS, s->busy);
   truncate = truncate || s->wal_pages > 2 * ZKE_CHECKPOINT_PAGES;
-  int rc = db_trust_log(s);
-  if (rc != ZKE_OK) return rc;
-  rc = sqlite3_wal_checkpoint_v2(
-      s->db, "main",
-      truncate ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_RESTART, NULL,
-      NULL);
+  int trusted = db_trust_log_apart(s), rc = SQLITE_OK;
+  if (trusted == ZKE_OK)
+    rc = sqlite3_wal_checkpoint_v2(
+        s->db, "main",
+        truncate ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_RESTART, NULL,
+        NULL);
   s->deadline = deadline;
-  if (rc == SQLITE_OK) {
+  if (trusted == ZKE_OK && rc == SQLITE_OK) {
     count_add(s, COUNT_CHECKPOINTS, 1);
     s->wal_pages = 0;
     s->wal_limit = ZKE_CHECKPOINT_PAGES;
@@ -5523,6 +5539,7 @@ static int db_checkpoint(store *s, bool truncate) {
   }
   s->wal_limit = s->wal_pages +
                  (int)base_max(ZKE_CHECKPOINT_RETRY_PAGES, s->wal_pages / 8);
+  if (trusted != ZKE_OK) return trusted;
   if ((rc & 0xff) != SQLITE_BUSY) return sql_error(s, rc, "checkpointing");
   host_log(s, ZKE_LOG_WARN,
            "%s: a reader, or a writer that is not zkembed's, keeps the "
@@ -5575,8 +5592,9 @@ static int db_vacuum(store *s) {
  * The liveness file's numbers are hints and never synced: when the last sweep
  * was, how far the zxids had come (a database that is behind was restored from
  * a backup), what was counted, when a session with a lease called in last.  A
- * process that cannot write one goes on without.  One number is more than a
- * hint, and synced: where the last epoch begins (side_note_epoch()).
+ * process that cannot write one goes on without.  Two numbers are more than
+ * hints: whether the log is in doubt (wal_note_doubt()), and where the last
+ * epoch begins, which is synced (side_note_epoch()).
  *
  * Files are opened so that nobody is led elsewhere: links are not followed,
  * and an existing file is never made anew.  They have the database's mode and,
@@ -5588,7 +5606,8 @@ static int db_vacuum(store *s) {
 enum { SIDE_GATE = 0 };
 #define SIDE_DUTY (INT64_C(1) << 62)
 
-/* Where the hints are in the liveness file. */
+/* Where the hints are in the liveness file; WAL_DOUBT_AT and WAL_NAME_AT are
+ * there, too. */
 enum {
   SIDE_SWEEP_AT = 8,   /* boottime of the last sweep, ns */
   SIDE_ZXID_AT = 16,   /* zxid of the last change */
@@ -7031,7 +7050,7 @@ static int txn_not_usable(const store *s) {
  * the log only the part before what was lost. */
 static int txn_settle_log(store *s) {
   int rc = db_set_synchronous(s, true);
-  if (rc == ZKE_OK) rc = db_write_log_again(s);
+  if (rc == ZKE_OK) rc = db_renew_log_apart(s);
   if (rc == ZKE_OK) health_mend(s, HEALTH_BROKEN, HEALTH_IN_DOUBT);
   if (rc == ZKE_OK) rc = db_checkpoint(s, true);
   if (rc == ZKE_OK) health_mend(s, HEALTH_IN_DOUBT, HEALTH_GOOD);
@@ -7182,8 +7201,8 @@ static int txn_start(txn *t, store *s, zke *z, bool full, bool guessed) {
   t->wake.a = t->overflowed.a = t->ended.a = t->kept.a = &s->a;
   s->quota_noted.len = s->quota_sure; /* what a failed one has noted goes */
   int rc = s->memory ? ZKE_OK : db_set_synchronous(s, full);
-  if (rc == ZKE_OK && full) rc = db_trust_log(s);
   if (rc == ZKE_OK) rc = db_begin_write(s);
+  if (rc == ZKE_OK && full) rc = db_trust_log(s);
   if (rc == ZKE_OK) rc = txn_read_meta(t);
   if (rc != ZKE_OK) txn_abort(t);
   return rc;
@@ -7325,8 +7344,7 @@ static int txn_finish_rows(txn *t) {
 /* Checkpoint where the log has grown long, with the gate held, since this is a
  * write like any other (P12).  The commit before it stands whatever comes of
  * this: a failure is logged, and the next commit tries again.  Where the log
- * could not be synced it is settled at once, before the gate is left: a process
- * that opens the file later would not hear of the failure. */
+ * could not be synced it is settled at once, before others rely on it. */
 static void txn_shorten_log(store *s) {
   if (s->wal_pages < s->wal_limit) return; /* in memory: no log, 0 pages */
   int rc = db_checkpoint(s, false);
@@ -7695,10 +7713,11 @@ static int txn_try(store *s, zke *z, enum txn_class want, txn_body body,
 
 /* ---- commits without a zxid ----
  *
- * Whoever opens the file after a process that died in the sync of its COMMIT
- * learns of that by the zxid (sess_sync_log()).  A compaction takes none, nor
- * does a transaction of the program's own connection or the removal of the
- * tables: they leave word before. */
+ * Whoever opens the file after a process that died between the last write of
+ * its COMMIT and the word of its sync learns of that by the zxid
+ * (sess_sync_log()).  A compaction takes none, nor does the removal of the
+ * tables or a transaction of the program's own connection, whose sync does not
+ * pass wal_ either: they leave word before. */
 
 /* Before such a COMMIT.  The program may have closed descriptors since its
  * transaction began. */
@@ -10599,8 +10618,8 @@ static void sess_unlink_orphan(void *arg, const char *name) {
  * is killed inside the sync of its COMMIT leaves a whole commit in the log.
  * While any process has the database open, nobody sees that commit.  The next
  * process to open the database recovers the log and takes the commit for made.
- * Its zxid is above the noted one.  A commit without a zxid leaves the doubt
- * mark instead (wal_note_doubt()).  The same mark is left after a failed sync.
+ * Its zxid is above the noted one, and there is the word of its sync
+ * (wal_note_doubt()).  A commit without a zxid leaves that word earlier.
  * The process that recovers may use SQLite alone, so every store compares when
  * it opens.
  *
@@ -10608,10 +10627,8 @@ static void sess_unlink_orphan(void *arg, const char *name) {
  * more (db_renew_log), which a read-only store cannot. */
 static int sess_sync_log(store *s, int64_t zxid, int64_t known) {
   int rc = ZKE_OK;
-  bool doubt = wal_read_doubt(s);
-  if (doubt || zxid > known)
+  if (wal_read_doubt(s) || zxid > known)
     rc = s->readonly ? db_sync_log(s) : db_renew_log(s);
-  if (rc == ZKE_OK && doubt && !s->readonly) wal_note_doubt(s, false);
   s->index.serving = rc == ZKE_OK; /* from here on see shm_recover() */
   return rc;
 }
@@ -14769,8 +14786,8 @@ static int store_may_drop(store *s) {
 /* When the last session of all processes has ended, the database file alone
  * holds everything: the log is emptied into it, synced. So a file that nobody
  * uses can be copied by itself. A failure is no matter: the next opening reads
- * the log. But a log that could not be synced is settled, as far as possible:
- * whoever opens the file next would not hear of the failure. */
+ * the log. But a log that could not be synced is settled, as far as possible.
+ */
 static void store_finish(store *s) {
   int64_t any = 1;
   if (s->memory || s->readonly || s->health >= HEALTH_BROKEN) return;
@@ -17734,8 +17751,8 @@ static int api_drop_history(store *s) {
 static int api_drop_tables(store *s) {
   int rc = db_set_synchronous(s, true);
   if (rc == ZKE_OK) rc = wal_make_name(s);
-  if (rc == ZKE_OK) rc = db_trust_log(s);
   if (rc == ZKE_OK) rc = db_begin_write(s);
+  if (rc == ZKE_OK) rc = db_trust_log(s);
   if (rc == ZKE_OK) rc = store_may_drop(s);
   if (rc == ZKE_OK) rc = api_drop_history(s);
   if (rc == ZKE_OK) rc = schema_drop_outbox(s);
@@ -17808,10 +17825,12 @@ int zke_sql_adopt(zke *z, struct sqlite3 *db) {
 }
 
 /* While the guest's transaction keeps all other writers out: has the session
- * not ended meanwhile?  The wait for the gate may have been long. */
-static int api_guest_session(zke *z, sqlite3 *db) {
+ * not ended meanwhile, since the wait for the gate may have been long?  And has
+ * no reader that recovered the log left it in doubt just before? */
+static int api_guest_may_go_on(zke *z, sqlite3 *db) {
   char cause[BASE_SENTENCE];
   int rc = api_session(z);
+  if (rc == ZKE_OK && wal_read_doubt(z->s)) rc = txn_not_usable(z->s);
   if (rc == ZKE_OK) return rc;
   base_keep(cause);
   if (!sqlite3_get_autocommit(db)) app_run_end(z->s->guest_rollback);
@@ -17829,12 +17848,12 @@ static int api_begin_guest(zke *z, sqlite3 *db) {
   if (rc == ZKE_OK) rc = gate_enter(s, z, true);
   if (rc != ZKE_OK) return rc;
   if (s->durability != ZKE_DURABLE_NONE) rc = wal_make_name(s);
-  if (rc == ZKE_OK) rc = db_trust_log(s);
+  if (rc == ZKE_OK && sqlite3_get_autocommit(db)) rc = db_trust_log_apart(s);
   int sqlite_rc = rc == ZKE_OK ? app_begin_guest(s, db) : SQLITE_OK;
   if (sqlite_rc != SQLITE_OK)
     rc = app_guest_error(s, db, sqlite_rc, "BEGIN");
   else if (rc == ZKE_OK)
-    rc = api_guest_session(z, db);
+    rc = api_guest_may_go_on(z, db);
   if (rc != ZKE_OK) {
     app_forget_ends(s);
     gate_leave(s);

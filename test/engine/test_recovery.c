@@ -909,8 +909,8 @@ static int rely_on_log(zke *z, sqlite3 *db, int way) {
   }
 }
 
-/* P8: a word that the log is in doubt is of a process that has died, perhaps
- * behind a sync that failed, of which nobody else hears.  So what relies on the
+/* P8: a word that the log is in doubt is of a process that died, perhaps after a
+ * failed sync, of which nobody else hears.  So what relies on the
  * log has it written again before, also where the word cannot be read (from 4
  * on).  Here the sync of that fails: the call is refused, not in doubt. */
 TEST_LOOP(a_doubt_of_the_dead_is_settled_first, 0, 8) {

@@ -610,7 +610,7 @@ static bool open_reader(corner *k, const ops_actor *a) {
   options_for(&o);
   o.flags = ZKE_OPEN_READONLY;
   known_call c = known_begin(a->slot, "corner: open, read-only");
-  sched_self()->only_reads = true;
+  sched_self()->only_reads = true; /* of what it opens (vfs.c) */
   int rc = zke_open(ops_file, &o, &k->z);
   sched_self()->only_reads = false;
   return expect(c, rc, ZKE_OK);

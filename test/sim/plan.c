@@ -230,9 +230,9 @@ static void chain_failed_sync(plan *p, plan_fault f, int slot, int64_t style) {
   add_after(p, 'C', -1, 3000, style);
 }
 
-/* The sync of a commit fails, and its process dies before it can see to that,
- * while others live, who mostly hear nothing of it; and a cut, when some of
- * them have committed behind it. */
+/* The sync of a commit fails, and its process dies before it can see to that.
+ * Others live, and mostly hear nothing of it.  Then a cut, when some of them
+ * have committed after it. */
 static void chain_unheard(plan *p) {
   plan_fault f = somewhere(p, 'e', NULL, 0);
   f.call = CALL_dsync;

@@ -62,7 +62,7 @@
   X('y', order, 0, 1000000)                /* 0: the seed's; another */     \
   X('f', foreign, 0, 2) /* the last process is another program */           \
   X('m', medium, 0, 7)  /* 1: no sync of directories, 2: padded commits, */ \
-                        /* 4: who has not asked hears of no failed sync */  \
+                        /* 4: a failed sync is told to one description */   \
   X('a', hosted, 0, 1)  /* the file is another program's, too */            \
   X('n', notices, 0, 9) /* notice_limit; 0: the engine's own */             \
   X('u', uses, 0, 99)   /* of recipes: 1 any, 2 the first of uses.h, ... */ \

@@ -33,6 +33,7 @@ typedef struct vfs_file {
   bool untold;     /* a sync has failed: Linux tells each description once */
   bool inherited;  /* by a forked child */
   bool foreign;    /* another program's */
+  bool only_reads; /* of a handle that cannot write */
   char path[DISK_PATH];
 } handle;
 
@@ -317,7 +318,7 @@ static int io_sync(sqlite3_file *f, int flags) {
   if (sim.verbose > 2) sim_say("  sync of %s: %d", h->path, error);
   disk_sync(h->n, mark, error != 0);
   for (handle *o = h->n->handles; o && error; o = o->next)
-    o->untold |= o == h || !(the_plan.k.medium & 4) || sched_self()->only_reads;
+    o->untold |= o == h || !(the_plan.k.medium & 4) || h->only_reads;
   if (h->untold) {
     h->untold = false;
     sim_error(sim.now);
@@ -591,7 +592,9 @@ static int vfs_open(sqlite3_vfs *v, const char *path, sqlite3_file *f,
       SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL | SQLITE_OPEN_WAL;
   handle *h = handle_of(f);
   int error = sched_step(CALL_dopen);
-  *h = (handle){.owner = sched_self()->files, .foreign = v->pAppData != NULL};
+  *h = (handle){.owner = sched_self()->files,
+                .foreign = v->pAppData != NULL,
+                .only_reads = sched_self()->only_reads};
   if (error) return fail(error, SQLITE_CANTOPEN);
   unsigned mode = 0644;
   if (flags & (SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_WAL)) {
