@@ -248,9 +248,10 @@ int zke_config_cancel(zke_config *config) {
  * without one, the change is made again, since the last one wins anyway.
  *
  * The deadline may end this before it is known what a try has done whose reply
- * was lost.  Then a change with a version has one more look (zke_recipe_settle()).
- * Where that does not tell, and for a change without a version, the call is
- * ZKE_CONNECTIONLOSS: never a code that says that nothing was changed. */
+ * was lost.  Then a change with a version has one more look
+ * (zke_recipe_settle()).  Where that does not tell, and for a change without a
+ * version, the call is ZKE_CONNECTIONLOSS: never a code that says that nothing
+ * was changed. */
 
 /* A change that is to be made; all but the last three members are borrowed. */
 typedef struct config_change {

@@ -242,7 +242,8 @@ ZKE_API int64_t zke_config_revision(zke_config *config);
  *
  *   name, since  NULL: until the revision is greater than this one; 0: until
  *                started, which is done where that is missing.
- *                A node: until its mzxid is not this one; 0: until it is there
+ *                A node, "" for the path itself: until its mzxid is not this
+ *                one; 0: until it is there.  Borrowed until the call returns
  *   deadline_ms  of zke_now(); ZKE_FOREVER
  *   now_out      out, may be NULL: the revision, or the mzxid, 0 where the node
  *                has gone

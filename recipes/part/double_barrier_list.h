@@ -20,7 +20,10 @@ extern "C" {
  *                       wait
  * zke_parties_waiting - those that wait
  * zke_parties_inside  - those of a round that have not left, of kind "inside"
- *                       or "dead"; none if the round has gone */
+ *                       or "dead"; none if the round has gone
+ *
+ * Return ZKE_OK, ZKE_NOMEM, or what a read says; a directory that is missing is
+ * ZKE_NONODE to zke_parties_waiting(), and empty to zke_parties_all(). */
 int zke_parties_copy(zke *z, const zke_party *p, int count,
                      zke_party_list **list_out);
 int zke_parties_all(zke *z, const char *path, zke_party_list **list_out);

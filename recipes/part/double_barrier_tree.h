@@ -144,14 +144,15 @@ int zke_round_remove(const zke_picture *p);
 int zke_round_join(const zke_gate *gate, const void *data, int len,
                    int64_t deadline_ms, char **znode_out);
 
-/* zke_round_withdraw - delete the party's znode while no round has it.
- * ZKE_BADVERSION: one has begun with it */
+/* zke_round_withdraw - delete the party's znode while no round has it.  ZKE_OK
+ * also if it has gone.  ZKE_BADVERSION: a round has begun with it */
 int zke_round_withdraw(zke *z, const char *znode);
 
 /* zke_round_depart - let the member of that name leave
  *
  * The last one takes `ready` with it.  ZKE_OK also if it has left already, or
- * its round has gone. */
+ * its round has gone: a name, which has a guid in it, never comes again.  Else
+ * as zke_recipe_do(). */
 int zke_round_depart(const zke_gate *gate, const char *name);
 
 #ifdef __cplusplus

@@ -332,7 +332,8 @@ int zke_recipe_do(zke *z, int (*fn)(zke *z, void *arg), void *arg,
                   int64_t deadline_ms);
 
 /* zke_recipe_settle - look a last time what has become of a change that failed
- * with rc behind a lost reply, though the deadline may have passed
+ * with rc behind a lost reply, though the deadline may have passed; only after
+ * one
  *
  *   rc    of the change, with its sentence; an answer of the tree is returned
  *         as it is, without a look
@@ -341,7 +342,7 @@ int zke_recipe_do(zke *z, int (*fn)(zke *z, void *arg), void *arg,
  *   path, what  for the sentence: "whether <path> was <what> is not known"
  *
  * Returns ZKE_OK, ZKE_BADVERSION, rc with its sentence where nothing was made,
- * or ZKE_CONNECTIONLOSS. */
+ * or ZKE_CONNECTIONLOSS, as also where the look has another code. */
 int zke_recipe_settle(zke *z, int rc, int (*look)(zke *z, void *arg), void *arg,
                       const char *path, const char *what);
 

@@ -57,8 +57,8 @@ typedef struct zke_phase_steps {
  *   room  for so many operations, the caller's among them
  *
  * One of the functions that do or read the step has to follow: it releases what
- * was collected.  Without memory it returns ZKE_NOMEM, and what stands between
- * does nothing. */
+ * was collected.  Without memory that one returns ZKE_NOMEM, and what stands
+ * between does nothing. */
 void zke_steps_begin(zke_phase_steps *s, zke *z, const char *tx, int room);
 
 /* zke_steps_check  - the step is made only while that child has this version;
@@ -84,7 +84,7 @@ void zke_steps_get(zke_phase_steps *s, const char *prefix, const char *name);
 zke_op *zke_steps_next(zke_phase_steps *s);
 
 /* zke_steps_do   - make the step; returns as zke_recipe_multi()
- * zke_steps_read - read what zke_steps_get() has added, in one snapshot;
+ * zke_steps_read - read what was added to be read, in one snapshot;
  *                  returns as zke_recipe_multi_read()
  *
  *   got  out: a result for each operation; untouched on failure.  NULL: there

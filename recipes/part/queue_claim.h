@@ -47,7 +47,7 @@ void zke_q_lose_claims(zke_queue *q);
 /* ---- ending ----
  *
  * Each is one step.  ZKE_LOST: the claim was not held any more, and the object
- * has forgotten it. */
+ * has forgotten it; but see zke_q_ack(). */
 
 /* zke_q_prolong - have a claim end at another time
  *
@@ -73,7 +73,8 @@ typedef struct zke_q_acks {
 } zke_q_acks;
 
 /* zke_q_ack - delete claims and items, and make the caller's changes, all or
- * nothing.  Of several items of which one is lost, the others stay claimed */
+ * nothing.  Of several items of which one is lost, all stay in the list, the
+ * lost one too: acknowledged one by one they tell which it is */
 int zke_q_ack(zke_queue *q, zke_q_acks *d);
 
 /* zke_q_give_up_claims - discard all claims, now or as soon as the session can

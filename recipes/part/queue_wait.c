@@ -390,9 +390,8 @@ int zke_q_tried(zke_q_wait *w, int need, int rc) {
   if (rc == ZKE_OK) {
     zke_q_leave(w);
   } else {
-    if (rc != ZKE_Q_NOTHING)
-      w->quiet = telling;
-    else if (w->state == ZKE_Q_WAIT_READY || telling)
+    w->quiet = telling && rc != ZKE_Q_NOTHING;
+    if (rc == ZKE_Q_NOTHING && (telling || w->state == ZKE_Q_WAIT_READY))
       w->need = need;
     w->state = ZKE_Q_WAIT_YES;
     if (zke_q_do(q, queue_look_again, w, 0) != ZKE_OK) q->r.changed = true;
