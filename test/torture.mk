@@ -44,7 +44,7 @@ programs: all test-programs $(OF_TORTURE_ENGINE) $(OF_ENGINE) $(BUILD)/bench \
 ##                 KILLS= SEED= SECONDS=
 ## torture-host-mistakes  mistakes planted in these examples are found
 ## torture-ensemble  recipes on a server that fails, over a bad network:
-##                 KILLS= SEED= SERVER=zookeeper SERVERS=3
+##                 KILLS= LOSSES= SEED= SERVER=zookeeper SERVERS=3
 ## powerloss       power cuts while fenced rows are written: CUTS=200 EVERY=30
 ##                 SEED=
 .PHONY: torture-recipes torture-serve torture-host torture-host-mistakes \
