@@ -2171,6 +2171,7 @@ typedef struct wal_log {
   bool lazy;    /* the COMMIT that is being made need not be synced */
   bool eager;   /* … but SQLite has asked for a sync in the midst of one */
   bool written; /* a commit's frame, since COMMIT began */
+  bool trusted; /* with the writers' lock: no word says that it is in doubt */
   int len;      /* bytes gathered */
   int64_t at;   /* where they belong */
   int64_t end;  /* of what the transaction has written; 0: nothing yet */
@@ -3418,6 +3419,7 @@ static int wal_flush(wal_log *l) {
 static void wal_forget(wal_log *l) {
   l->len = 0;
   l->end = 0;
+  l->trusted = false;
 }
 
 /* Learn the log's version and page size from its head, which is being written
@@ -3638,10 +3640,11 @@ static bool wal_read_doubt(const store *s) {
  * the sync fails.  A word that was there before is not settled by a sync, and
  * stays, too (db_trust_log()). */
 static int wal_make_durable(wal_log *l, int flags) {
-  bool before = wal_read_doubt(l->s);
+  bool before = !l->trusted && wal_read_doubt(l->s);
   wal_make_name(l->s);
   if (!before) wal_note_doubt(l->s, true);
   int rc = l->file.real->xSync(l->file.f, flags);
+  l->trusted = l->trusted && rc == SQLITE_OK;
   if (rc != SQLITE_OK) health_worsen(l->s, HEALTH_IN_DOUBT);
   if (rc == SQLITE_OK && !before) wal_note_doubt(l->s, false);
   return rc;
@@ -5498,7 +5501,9 @@ static int db_renew_log_apart(store *s) {
  * it, which may have failed, or another store has a failed one to settle, it is
  * written once more.  In a transaction that has written nothing yet. */
 static int db_trust_log(store *s) {
-  return wal_read_doubt(s) ? db_renew_log(s) : ZKE_OK;
+  int rc = wal_read_doubt(s) ? db_renew_log(s) : ZKE_OK;
+  s->wal_log.trusted = rc == ZKE_OK;
+  return rc;
 }
 
 /* The same before what is no transaction of this connection. */
