@@ -3992,18 +3992,15 @@ static bool shm_grant(shm_index *x, int lock, int flags, int *rc) {
  * recover.  Whoever reads after that takes the commit for made, so it has to
  * be durable before (P8).  While the store is being opened sess_sync_log()
  * sees to it; `serving` says that it has.  A log whose sync has failed is not
- * to be trusted again, so then the store is as after a COMMIT that failed.  If
- * a process died in its sync, perhaps after that had failed, the log is written
- * over itself before: all of SQLite's locks are had here.  No gate is, so the
- * program's descriptors are looked at. */
+ * to be trusted again, so then the store is as after a COMMIT that failed.  The
+ * gate is not had here: so the log is not written over itself, whatever its
+ * word says (P12), and the program's descriptors are looked at. */
 static int shm_recover(const shm_index *x) {
   store *s = x->s;
   if (!x->serving || !x->log->file.f) return SQLITE_OK;
   if (!s->readonly && !host_fd_matches(s, s->live_fd, &s->live_id))
     return SQLITE_IOERR; /* the program has closed it: no word for its file */
-  int rc = SQLITE_OK;
-  if (!s->readonly && wal_read_doubt(s)) rc = wal_renew(x->log, INT64_MAX);
-  if (rc == SQLITE_OK) rc = wal_make_durable(x->log, SQLITE_SYNC_NORMAL);
+  int rc = wal_make_durable(x->log, SQLITE_SYNC_NORMAL);
   if (rc != SQLITE_OK) health_worsen(s, HEALTH_BROKEN);
   return rc;
 }
