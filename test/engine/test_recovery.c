@@ -909,10 +909,10 @@ static int rely_on_log(zke *z, sqlite3 *db, int way) {
   }
 }
 
-/* P8: a word that the log is in doubt is of a process that died, perhaps after a
- * failed sync, of which nobody else hears.  So what relies on the
- * log has it written again before, also where the word cannot be read (from 4
- * on).  Here the sync of that fails: the call is refused, not in doubt. */
+/* P8: a word that the log is in doubt is of a process that died, perhaps
+ * after a failed sync, of which nobody else hears. So what relies on the log
+ * has it written again before, also where the word cannot be read (from 4
+ * on). Here the sync of that fails: the call is refused, not in doubt. */
 TEST_LOOP(a_doubt_of_the_dead_is_settled_first, 0, 8) {
   shim_os = sys_table();
   shim_flags = ZKE_OPEN_HOST;
