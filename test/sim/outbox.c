@@ -170,15 +170,27 @@ static bool make(const ops_actor *a) {
   return expect(c, rc, rc == ZKE_NODEEXISTS ? rc : ZKE_OK);
 }
 
-void outbox_any(const ops_actor *a) {
+/* Some rows, and looks that move them. */
+static void move_some(const ops_actor *a) {
   ext_connection k;
-  if (!make(a)) return;
   bool as_guest = sim_load(a->slot, 2), connected = connect(&k, a, as_guest);
   for (int i = 1 + (int)sim_load(a->slot, 3); i > 0 && connected; i--) {
     add_some(&k, a, as_guest);
     if (sim_load(a->slot, 2)) ext_outbox_look(&k);
   }
   disconnect(&k);
+}
+
+/* The queue's object discards its znodes.  If there is no memory to remember
+ * one, the session ends in that call or the next. */
+void outbox_any(const ops_actor *a) {
+  known_session *s = &known_of[a->slot];
+  int64_t at = sim.now;
+  if (!make(a)) return;
+  s->discards++;
+  move_some(a);
+  s->discards--;
+  if (sim.last_error >= at) s->may_end = true;
 }
 
 /* ---- at rest ---- */
