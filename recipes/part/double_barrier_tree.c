@@ -74,10 +74,7 @@ static bool party_read(zke_op_result *node, const char *name, zke_party *p) {
 /* Release what was read. Any of the arrays may be missing, if memory was short.
  */
 void zke_arrivals_clear(zke_arrivals *a) {
-  for (int i = 0; a->ops && i < a->read_count; i++)
-    zke_free((void *)(uintptr_t)a->ops[i].path);
-  if (a->read) zke_results_clear(a->read, a->read_count);
-  zke_free(a->ops);
+  if (a->read) zke_results_clear(a->read, a->entries->count);
   zke_free(a->read);
   zke_free(a->waiting);
   zke_free(a->entries);
@@ -115,20 +112,12 @@ static int arrivals_drop_dead(zke_arrivals *a) {
 /* Read all parties' znodes in one snapshot, keep those that wait, and drop
  * those whose process has died. */
 static int arrivals_read_all(zke_arrivals *a) {
-  zke *z = a->gate->z;
-  size_t n = (size_t)a->entries->count;
-  a->ops = zke_alloc(z, n * sizeof *a->ops);
-  a->read = zke_alloc(z, n * sizeof *a->read);
-  a->waiting = zke_alloc(z, n * sizeof *a->waiting);
-  if (!a->ops || !a->read || !a->waiting) return ZKE_NOMEM;
-  for (int i = 0; i < a->entries->count; i++) {
-    char *node = zke_recipe_path(z, a->gate->path, a->entries->data[i].name);
-    if (!node) return ZKE_NOMEM;
-    zke_op_get(&a->ops[i], node);
-    a->read_count++;
-  }
-  int rc = zke_recipe_multi_read(z, a->ops, a->read_count, a->read);
-  for (int i = 0; rc == ZKE_OK && i < a->read_count; i++) {
+  const zke_gate *gate = a->gate;
+  int n = a->entries->count;
+  a->waiting = zke_alloc(gate->z, (size_t)n * sizeof *a->waiting);
+  if (!a->waiting) return ZKE_NOMEM;
+  int rc = zke_recipe_read_entries(gate->z, gate->path, a->entries, &a->read);
+  for (int i = 0; rc == ZKE_OK && i < n; i++) {
     a->count += party_read(&a->read[i], a->entries->data[i].name,
                            &a->waiting[a->count]);
   }

@@ -34,7 +34,7 @@ typedef struct zke_gate {
 
 /* ---- what is read ----
  *
- * The gate lives until what was read is cleared. */
+ * The gate must stay until zke_arrivals_clear() and zke_picture_clear(). */
 
 /* Those that wait for a round. */
 typedef struct zke_arrivals {
@@ -43,9 +43,7 @@ typedef struct zke_arrivals {
   int count;          /* of waiting */
   /* What they were read from, and point into. */
   zke_entries *entries; /* all parties' names, members' among them */
-  int read_count;       /* of ops and read */
-  zke_op *ops;
-  zke_op_result *read; /* their znodes */
+  zke_op_result *read;  /* their znodes */
 } zke_arrivals;
 
 /* zke_arrivals_read  - read who waits, but those whose process has died

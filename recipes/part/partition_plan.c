@@ -72,39 +72,24 @@ int zke_pt_member_create(zke *z, const char *directory, const char *data,
 
 /* It may have been read half-way only. */
 void zke_pt_plan_free(zke_pt_plan *p) {
-  for (int i = 0; p->paths && i < p->entries->count; i++) zke_free(p->paths[i]);
   if (p->got) zke_results_clear(p->got, p->entries->count);
-  zke_free(p->paths);
-  zke_free(p->ops);
   zke_free(p->got);
   zke_free(p->members);
   zke_free(p->entries);
 }
 
-/* Read the data of all entries, as of one moment. */
-static int plan_read_data(zke *z, const char *directory, zke_pt_plan *p) {
-  size_t room = (size_t)p->entries->count + 1;
-  p->paths = zke_alloc(z, room * sizeof *p->paths);
-  p->ops = zke_alloc(z, room * sizeof *p->ops);
-  p->got = zke_alloc(z, room * sizeof *p->got);
-  p->members = zke_alloc(z, room * sizeof *p->members);
-  if (!p->paths || !p->ops || !p->got || !p->members) return ZKE_NOMEM;
-  for (int i = 0; i < p->entries->count; i++) {
-    p->paths[i] = zke_recipe_path(z, directory, p->entries->data[i].name);
-    if (!p->paths[i]) return ZKE_NOMEM;
-    zke_op_get(&p->ops[i], p->paths[i]);
-  }
-  return zke_recipe_multi_read(z, p->ops, p->entries->count, p->got);
-}
-
 /* Keep the members whose names were read; one that is missing has gone. They
  * stay in the order of their numbers, which is the same for every reader. */
-static void plan_keep_members(zke_pt_plan *p) {
+static int plan_keep_members(zke *z, zke_pt_plan *p) {
+  p->members =
+      zke_alloc(z, (size_t)(p->entries->count + 1) * sizeof *p->members);
+  if (!p->members) return ZKE_NOMEM;
   for (int i = 0; i < p->entries->count; i++) {
     if (p->got[i].rc != ZKE_OK || !p->got[i].data) continue;
     p->members[p->count++] =
         (zke_pt_member){p->entries->data[i].name, p->got[i].data, 0};
   }
+  return ZKE_OK;
 }
 
 /* Two readings: the names, which may be watched, and then the data. */
@@ -115,11 +100,10 @@ int zke_pt_plan_read(zke_recipe *r, const char *directory, bool watch,
   int rc = zke_recipe_entries(r->z, directory, &kind, 1,
                               watch ? zke_recipe_watcher : NULL, r, &p->entries,
                               NULL);
-  if (rc == ZKE_OK) rc = plan_read_data(r->z, directory, p);
   if (rc == ZKE_OK)
-    plan_keep_members(p);
-  else
-    zke_pt_plan_free(p);
+    rc = zke_recipe_read_entries(r->z, directory, p->entries, &p->got);
+  if (rc == ZKE_OK) rc = plan_keep_members(r->z, p);
+  if (rc != ZKE_OK) zke_pt_plan_free(p);
   return rc;
 }
 

@@ -34,8 +34,6 @@ typedef struct zke_pt_member {
 /* The members of one moment, and what the plan has given to each so far. */
 typedef struct zke_pt_plan {
   zke_entries *entries;   /* of the directory */
-  char **paths;           /* of their znodes */
-  zke_op *ops;            /* that read them */
   zke_op_result *got;     /* their data, in the same order */
   zke_pt_member *members; /* those of them that were there still, in the order
                              of their numbers */

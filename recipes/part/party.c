@@ -91,9 +91,7 @@ static char *party_fill(zke_party *p, const zke_entry *entry,
  * the line. */
 typedef struct party_roll {
   zke_entries *entries;
-  char **paths;           /* of the znodes */
-  zke_op *ops;            /* that read them */
-  zke_op_result *got;     /* what these found */
+  zke_op_result *got;     /* their znodes */
   zke_session_list **who; /* each owner's session, or NULL: it has ended */
   int count;
 } party_roll;
@@ -101,13 +99,8 @@ typedef struct party_roll {
 /* Release all that was read.  Any of the arrays may be missing, if memory was
  * short. */
 static void party_free_roll(party_roll *roll) {
-  for (int i = 0; i < roll->count; i++) {
-    if (roll->paths) zke_free(roll->paths[i]);
-    if (roll->who) zke_free(roll->who[i]);
-  }
+  for (int i = 0; roll->who && i < roll->count; i++) zke_free(roll->who[i]);
   if (roll->got) zke_results_clear(roll->got, roll->count);
-  zke_free(roll->paths);
-  zke_free(roll->ops);
   zke_free(roll->got);
   zke_free(roll->who);
   zke_free(roll->entries);
@@ -115,19 +108,11 @@ static void party_free_roll(party_roll *roll) {
 
 /* Read all the entries' znodes in one snapshot, and then who owns them. */
 static int party_call_roll(zke *z, const char *directory, party_roll *roll) {
-  int n = roll->entries->count, rc = ZKE_OK;
-  roll->paths = zke_alloc(z, (size_t)n * sizeof *roll->paths);
-  roll->ops = zke_alloc(z, (size_t)n * sizeof *roll->ops);
-  roll->got = zke_alloc(z, (size_t)n * sizeof *roll->got);
-  roll->who = zke_alloc(z, (size_t)n * sizeof(zke_session_list *));
+  int n = roll->entries->count;
   roll->count = n;
-  if (!roll->paths || !roll->ops || !roll->got || !roll->who) return ZKE_NOMEM;
-  for (int i = 0; i < n; i++) {
-    roll->paths[i] = zke_recipe_path(z, directory, roll->entries->data[i].name);
-    if (!roll->paths[i]) return ZKE_NOMEM;
-    zke_op_get(&roll->ops[i], roll->paths[i]);
-  }
-  rc = zke_recipe_multi_read(z, roll->ops, n, roll->got);
+  roll->who = zke_alloc(z, (size_t)n * sizeof(zke_session_list *));
+  if (!roll->who) return ZKE_NOMEM;
+  int rc = zke_recipe_read_entries(z, directory, roll->entries, &roll->got);
   for (int i = 0; i < n && rc == ZKE_OK; i++) {
     if (roll->got[i].rc != ZKE_OK) continue;
     rc = zke_session(z, roll->got[i].stat.ephemeralOwner, &roll->who[i]);

@@ -852,6 +852,30 @@ int zke_recipe_entries(zke *z, const char *directory, const char *const *kinds,
   return ZKE_OK;
 }
 
+/* One more of each, since a block has at least one byte. */
+int zke_recipe_read_entries(zke *z, const char *directory,
+                            const zke_entries *entries,
+                            zke_op_result **got_out) {
+  size_t room = (size_t)entries->count + 1;
+  zke_op *ops = zke_alloc(z, room * sizeof *ops);
+  zke_op_result *got = zke_alloc(z, room * sizeof *got);
+  int count = 0, rc = ops && got ? ZKE_OK : ZKE_NOMEM;
+  while (rc == ZKE_OK && count < entries->count) {
+    char *path = zke_recipe_path(z, directory, entries->data[count].name);
+    if (path) zke_op_get(&ops[count++], path);
+    rc = path ? ZKE_OK : ZKE_NOMEM;
+  }
+  if (rc == ZKE_OK) rc = zke_recipe_multi_read(z, ops, count, got);
+  while (count > 0) zke_free((void *)(uintptr_t)ops[--count].path);
+  zke_free(ops);
+  if (rc != ZKE_OK) {
+    zke_free(got);
+    got = NULL;
+  }
+  *got_out = got;
+  return rc;
+}
+
 /* Names differ by the guid, so the first that is equal is the one. */
 int zke_recipe_find(const zke_entries *entries, const char *name) {
   for (int i = 0; i < entries->count; i++) {

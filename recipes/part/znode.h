@@ -261,6 +261,19 @@ int zke_recipe_entries(zke *z, const char *directory, const char *const *kinds,
                        int count, zke_watch_fn fn, void *context,
                        zke_entries **entries_out, zke_stat *stat_out);
 
+/* zke_recipe_read_entries - read the znodes of a directory's entries, in one
+ * snapshot
+ *
+ *   entries  of zke_recipe_entries() of that directory
+ *   got_out  out: one result for each, in their order, ZKE_NONODE for one that
+ *            has gone since; for zke_results_clear(), and the array for
+ *            zke_free().  NULL after a failure
+ *
+ * Returns as zke_recipe_multi_read(), or ZKE_NOMEM. */
+int zke_recipe_read_entries(zke *z, const char *directory,
+                            const zke_entries *entries,
+                            zke_op_result **got_out);
+
 /* zke_recipe_foreign - whose entry is a child that no recipe has made?
  *
  * Other libraries have lines, too, and pass over the entries that have other
