@@ -1,7 +1,7 @@
-/* double_barrier_list.c - who is at a double barrier, for people
+/* double_barrier_list.c - lists of a double barrier's parties, and sentences
  *
- * It knows how to tell people of a round: who is inside, who has died, for whom
- * the rest waits.  Nothing here changes the tree.
+ * It makes the lists and the sentences that tell people of a round: the members
+ * inside, the dead, and those that are missing.  Nothing here changes the tree.
  *
  * A list of members or of those that wait is of one snapshot.  In one of both
  * (zke_parties_all()) the second part is read after the first: a party that
@@ -125,7 +125,7 @@ int zke_parties_all(zke *z, const char *path, zke_party_list **list_out) {
 
 /* ---- sentences ---- */
 
-enum { PARTIES_SAID = 384 /* bytes for who is named in a sentence */ };
+enum { PARTIES_SAID = 384 /* bytes of the names in a sentence */ };
 
 /* "a (pid 12), b (pid 13)", as far as there is room. */
 static void parties_name(const zke_party_list *list, char text[PARTIES_SAID]) {

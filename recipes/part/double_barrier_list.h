@@ -1,8 +1,8 @@
-/* double_barrier_list.h - for whoever writes a recipe: who is at a double
- * barrier, for people
+/* double_barrier_list.h - for whoever writes a recipe: lists of a double
+ * barrier's parties
  *
- * Lists, and the sentences of a call whose time was not enough.  Nothing is
- * decided by them.  A list is one block, for zke_free(); it is set only on
+ * Also the sentences of a call whose time was not enough.  Nothing is decided
+ * by them.  A list is one block, for zke_free(); it is set only on
  * success.  See double_barrier_tree.h. */
 #ifndef ZKEMBED_RECIPES_DOUBLE_BARRIER_LIST_H
 #define ZKEMBED_RECIPES_DOUBLE_BARRIER_LIST_H
@@ -31,8 +31,9 @@ int zke_parties_waiting(const zke_gate *gate, zke_party_list **list_out);
 int zke_parties_inside(const zke_gate *gate, int64_t round,
                        zke_party_list **list_out);
 
-/* zke_parties_say_waiting - explain that a round has not begun: who is there
- * zke_parties_say_inside  - explain that it has not ended: who is inside
+/* zke_parties_say_waiting - say that a round has not begun, and name those that
+ *                           wait
+ * zke_parties_say_inside  - say that it has not ended, and name those inside
  *
  *   rc  what is returned
  *

@@ -1,8 +1,8 @@
 /* partition_plan.c - which member of a partition is to have which item
  *
  * It knows what a member's znode says, and the rule of the division: each item
- * goes to the member with the highest hash among those that have room.  It
- * knows nothing of who has an item now.
+ * goes to the member with the highest hash among those that have room.  Which
+ * member has an item now it does not know.
  *
  * Invariant: the division follows from the items' and the members' names alone,
  * taken in the same order.  It does not depend on the process, on time, or on

@@ -197,14 +197,20 @@ static void plan_host(plan *p) {
   }
 }
 
-/* The first fault of a chain is where it is; the next comes soon after it. */
-static void add_after(plan *p, char kind, int slot, int64_t most, int64_t arg) {
+/* The first fault of a chain is where it is; the next comes so many steps or
+ * calls after it. */
+static void add_then(plan *p, char kind, int slot, int64_t at, int64_t arg) {
   add(p, (plan_fault){.kind = kind,
                       .slot = slot,
                       .call = CALL_any,
-                      .at = some(most),
+                      .at = at,
                       .arg = arg,
                       .follows = true});
+}
+
+/* It comes soon after it. */
+static void add_after(plan *p, char kind, int slot, int64_t most, int64_t arg) {
+  add_then(p, kind, slot, some(most), arg);
 }
 
 /* A fault of the host's at any step. */
@@ -240,17 +246,9 @@ static void chain_unheard(plan *p) {
   f.arg = EIO;
   if (!one_in(4)) p->k.medium |= 4;
   add(p, f);
-  add(p, (plan_fault){.kind = 'k',
-                      .slot = f.slot,
-                      .call = CALL_any,
-                      .at = 2 + below(3),
-                      .follows = true});
-  add(p, (plan_fault){.kind = 'C',
-                      .slot = -1,
-                      .call = CALL_any,
-                      .at = 300 + below(1500),
-                      .arg = below(CUT_STYLES),
-                      .follows = true});
+  add_then(p, 'k', f.slot, 2 + below(3), 0);
+  int64_t at = 300 + below(1500);
+  add_then(p, 'C', -1, at, below(CUT_STYLES));
 }
 
 /* A death inside a sync or a write, maybe of all, so that nobody has the file
@@ -264,12 +262,7 @@ static void chain_death(plan *p, int64_t style) {
   f.arg = 1 + below(999);
   add(p, f);
   if (!one_in(4)) add_after(p, 'M', -1, 4, 0);
-  add(p, (plan_fault){.kind = 'C',
-                      .slot = -1,
-                      .call = CALL_any,
-                      .at = one_in(4) ? some(3000) : 150 + below(450),
-                      .arg = style,
-                      .follows = true});
+  add_then(p, 'C', -1, one_in(4) ? some(3000) : 150 + below(450), style);
 }
 
 /* A cut, and an error or a death while the file is opened: at any call, or in a
