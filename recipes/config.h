@@ -253,7 +253,9 @@ ZKE_API int64_t zke_config_revision(zke_config *config);
  *                         change
  *   ZKE_CANCELLED         zke_config_cancel()
  *   ZKE_MISUSE            another thread waits with this object
+ *   ZKE_BADARGUMENTS      the object is NULL
  *   ZKE_INVALIDSTATE      the session has ended
+ * or what zke_config_start() returns.
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_config_wait(zke_config *config, const char *name, int64_t since,
                             int64_t deadline_ms, int64_t *now_out);

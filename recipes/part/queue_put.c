@@ -1,9 +1,10 @@
 /* queue_put.c - one put into a queue, with its limit and its keys
  *
  * It knows what a put rests on: the room that is left, whether the key is
- * free, and the name that the item will get.  It promises those above it: zke_q_try_put()
- * has made all items, the key and the caller's changes, or nothing.  Two puts
- * never both rely on the last place (Q2), and no two items have one key (Q8).
+ * free, and the name that the item will get.  It promises those above it:
+ * zke_q_try_put() has made all items, the key and the caller's changes, or
+ * nothing.  Two puts never both rely on the last place (Q2), and no two items
+ * have one key (Q8).
  *
  * A put reads the room that there is, and then makes one step with all items.
  * "entries" is written in that step, in a queue with a limit at the version at
