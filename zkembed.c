@@ -221,8 +221,7 @@ _Static_assert(sizeof(off_t) == 8, "session ids are file offsets");
  * base_: results, sentences, small arithmetic (private)
  *
  * Knows only results, texts and numbers.  Every function that can fail returns
- * a result of the API, or one of the two internal ones below, which no public
- * function lets out.  A function that makes a failing result also sets the
+ * a result of the API.  A function that makes a failing result also sets the
  * thread's sentence, and those above it hand both on: an error is described
  * once, where it is born.
  *
@@ -232,14 +231,10 @@ _Static_assert(sizeof(off_t) == 8, "session ids are file offsets");
  * Start reading at base_fail() and base_take().
  * ==================================================================== */
 
-/* Not results of the API: the transaction must be repeated as a durable one,
- * or need not be durable.  They travel from op_class() to txn_run() only. */
-enum { ZKE_NEEDS_FULL = 2, ZKE_NEEDS_NORMAL = 3 };
-
-/* How durable a transaction is to be: at least as said (NORMAL: COMMIT does
- * not sync, FULL: it does), or as the last one of its kind turned out to be
- * (GUESS for one operation, LEARN for a multi). */
-enum txn_class { TXN_NORMAL, TXN_FULL, TXN_GUESS, TXN_LEARN };
+/* Will COMMIT sync (FULL) or not, for all that one can tell before?  It is said
+ * for the line alone: what COMMIT does is decided by what was changed.  A
+ * handle's first change of a node, of which nothing is known, is FULL. */
+enum txn_class { TXN_FULL, TXN_NORMAL };
 
 /* A thread's last sentence.  Per thread, because a text in the handle could
  * be another thread's by the time it is read, and a failed zke_open() has no
@@ -2101,16 +2096,13 @@ struct zke {
   acl_identities who;
   buf path; /* chroot + path of the running call */
   int fail_when, fail_skip;
-  bool guess_light;     /* the last change of an existing node was not synced */
-  uint64_t learnt_full; /* the last multi without a persistent create, a bit
-                           for each shape */
-  unsigned shape;       /* of the running multi, by api_multi_shape() */
-  int64_t lease_at;     /* boottime ns of the last stamp */
-  int64_t lease_late;   /* … a later one, perhaps not in its own slot; or 0 */
-  int64_t lease_retry;  /* … nobody is woken for the next one before */
-  int64_t seen;         /* an era of the index in which its row was found */
-  int64_t joined;       /* number of the last batch that it was part of */
-  int64_t sync_next;    /* monotonic ns: zke_sync() is to look for it again */
+  enum txn_class last; /* what the last change of an old node was */
+  int64_t lease_at;    /* boottime ns of the last stamp */
+  int64_t lease_late;  /* … a later one, perhaps not in its own slot; or 0 */
+  int64_t lease_retry; /* … nobody is woken for the next one before */
+  int64_t seen;        /* an era of the index in which its row was found */
+  int64_t joined;      /* number of the last batch that it was part of */
+  int64_t sync_next;   /* monotonic ns: zke_sync() is to look for it again */
   int64_t discard_at, discard_pause; /* monotonic ns: the next try; ns */
   /* changed with the lock's mutex held: what is to be discarded, newest first,
    * and whether there is anything */
@@ -2169,7 +2161,6 @@ typedef struct wal_log {
   bool gather;  /* SQLite is known to write the log as is relied on */
   bool strange; /* … but has written otherwise since: gather no more */
   bool lazy;    /* the COMMIT that is being made need not be synced */
-  bool eager;   /* … but SQLite has asked for a sync in the midst of one */
   bool written; /* a commit's frame, since COMMIT began */
   bool trusted; /* with the writers' lock: no word says that it is in doubt */
   int len;      /* bytes gathered */
@@ -2316,8 +2307,7 @@ typedef struct store {
   sqlite3 *guest;    /* the program's connection that has the gate, or NULL */
   sqlite3_stmt *guest_commit, *guest_rollback; /* its ends, prepared */
   zke *guest_by;                               /* by which handle */
-  pthread_key_t guest_key; /* ends it with its thread: zke_sql_begin() */
-  int synchronous;         /* what the connection is set to: 1 NORMAL, 2 FULL */
+  pthread_key_t guest_key;  /* ends it with its thread: zke_sql_begin() */
   enum store_health health; /* changed by health_ alone */
   bool named_log;           /* a power cut leaves the -wal its name */
   int64_t named_salt;       /* of which log others know that */
@@ -2380,9 +2370,7 @@ typedef struct store {
 typedef struct txn {
   store *s;
   zke *z;            /* the acting session; NULL for the sweep */
-  bool full;         /* COMMIT syncs */
-  bool guessed;      /* full only by a guess */
-  bool needed;       /* it has to be full */
+  bool durable;      /* COMMIT has to sync; see txn_syncs() */
   bool numbered;     /* a zxid has been used */
   int64_t zxid, now; /* ms since 1970 */
   int64_t zxid_was;  /* of the state that it began in */
@@ -3651,20 +3639,18 @@ static int wal_make_durable(wal_log *l, int flags) {
 }
 
 /* A sync promises what was written before it, so what is gathered goes out
- * first.  That of a commit is left out where the commit need not be durable:
- * SQLite asks for it by what the connection was set to before the transaction,
- * when a batch does not know yet what it will change.  Any other sync, that of
- * the log's new head for one, is made.  A commit is not known where SQLite
- * fills sectors with frames, since it syncs before the last one, nor where a
- * savepoint was undone behind pages that were spilled, since it ends before
- * what was written: `eager` says that there are such commits. */
+ * first.  SQLite asks for one at each COMMIT, and it is left out where what was
+ * changed need not be durable (txn_syncs()).  Any other sync, that of the log's
+ * new head for one, is made.  So is a commit's that cannot be told from others:
+ * where SQLite fills sectors with frames it syncs before the last one, and
+ * where a savepoint was undone behind pages that were spilled the commit ends
+ * before what was written. */
 static int wal_sync(sqlite3_file *f, int flags) {
   wal_log *l = file_owner(f);
   int rc = wal_flush(l);
   if (rc != SQLITE_OK) return rc;
   bool commit = !l->strange && wal_is_commit(l);
   if (commit && l->lazy) return SQLITE_OK;
-  if (l->lazy && l->end > WAL_HEAD) l->eager = true;
   if (commit && l->gather) wal_grow(l);
   return wal_make_durable(l, flags);
 }
@@ -5380,9 +5366,8 @@ static int db_prepare_ends(store *s) {
 }
 
 /* What every connection is set to (doc/design.md 8).  Checkpoints are ours
- * alone, since SQLite would make them without the gate.  It begins as FULL: the
- * file may be in rollback-journal mode still, where a power cut in a
- * transaction of less may damage it. */
+ * alone, since SQLite would make them without the gate.  It is FULL, and stays
+ * so: wal_sync() leaves out what need not be synced. */
 static int db_configure(store *s) {
   char sql[320];
   sqlite3_wal_autocheckpoint(s->db, 0);
@@ -5392,7 +5377,6 @@ static int db_configure(store *s) {
            "PRAGMA secure_delete=OFF;PRAGMA mmap_size=0;"
            "PRAGMA synchronous=FULL;",
            s->cache_kib);
-  s->synchronous = 2;
   return sql_exec(s, sql, "configuring");
 }
 
@@ -5440,22 +5424,6 @@ static void db_disconnect(store *s) {
    * would close those */
   if (!health_lost_fds(s)) sqlite3_close(s->db);
   s->db = NULL;
-}
-
-/* Set what the next COMMIT syncs; outside of a transaction.  Where one that
- * need not be durable leaves out its sync by itself (wal_sync()), FULL stays:
- * else each turn from one kind to the other would cost a statement.  Of the
- * log SQLite syncs nothing else by this setting. */
-static int db_set_synchronous(store *s, bool full) {
-  int level = full ? 2 : 1;
-  if (s->synchronous == level) return ZKE_OK;
-  if (s->synchronous == 2 && s->wal_log.gather && !s->wal_log.eager)
-    return ZKE_OK;
-  int rc = sql_exec(
-      s, full ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL",
-      "configuring");
-  s->synchronous = rc == ZKE_OK ? level : 0; /* it may be set all the same */
-  return rc;
 }
 
 /* Sync the log as it is, through SQLite's own descriptor.  An empty one has
@@ -6955,11 +6923,9 @@ static void gate_leave(store *s) {
  *
  * A transaction is of one of two classes.  A full one is on the disk when
  * COMMIT returns; a normal one, which touches ephemeral state alone, need not
- * be, since a power cut ends its sessions anyway (P8).  The class has to be
- * chosen before BEGIN, but often only the body can tell it.  So it begins with
- * a guess, and a body that finds the guess wrong returns ZKE_NEEDS_FULL or
- * ZKE_NEEDS_NORMAL: it is rolled back and run again in the other class, with
- * the gate kept.
+ * be, since a power cut ends its sessions anyway (P8).  The body finds out as
+ * it changes things (txn.durable), and COMMIT leaves out its sync where it may
+ * (wal_sync()).
  *
  * A transaction begins with the meta row and the session's.  What the last one
  * of this store knew of them still holds if the header of the WAL-index is as
@@ -6975,9 +6941,7 @@ static void gate_leave(store *s) {
  * transaction, as an operation with a zxid of its own, which is undone alone
  * where it fails.  A savepoint of SQLite's does that.  It costs a fifth of a
  * create, so a body can see to it by itself (txn_run_guarded()): one that can
- * be refused only before its first write takes none.  The class need not be
- * guessed: it begins full, and the sync of its COMMIT is left out where none of
- * its operations needed it (wal_sync()).
+ * be refused only before its first write takes none.
  *
  * Start reading at txn_run(), then txn_commit().  Compaction, at the end, is
  * the one change that is no transaction of a body.
@@ -6989,7 +6953,7 @@ static void gate_leave(store *s) {
 typedef int (*txn_body)(txn *t, void *arg);
 
 /* txn_run() and txn_run_guarded(). */
-typedef int (*txn_runner)(store *s, zke *z, enum txn_class want, txn_body body,
+typedef int (*txn_runner)(store *s, zke *z, enum txn_class hint, txn_body body,
                           void *arg);
 
 /* Is the database still the file that was opened? */
@@ -7051,8 +7015,7 @@ static int txn_not_usable(const store *s) {
  * a power cut in the second could find some pages of the database new, and of
  * the log only the part before what was lost. */
 static int txn_settle_log(store *s) {
-  int rc = db_set_synchronous(s, true);
-  if (rc == ZKE_OK) rc = db_renew_log_apart(s);
+  int rc = db_renew_log_apart(s);
   if (rc == ZKE_OK) health_mend(s, HEALTH_BROKEN, HEALTH_IN_DOUBT);
   if (rc == ZKE_OK) rc = db_checkpoint(s, true);
   if (rc == ZKE_OK) health_mend(s, HEALTH_IN_DOUBT, HEALTH_GOOD);
@@ -7193,40 +7156,44 @@ static int txn_read_meta(txn *t) {
 
 /* Begin at SQLite, inside the gate.  On failure nothing is held, the gate is
  * left and t needs no end. */
-static int txn_start(txn *t, store *s, zke *z, bool full, bool guessed) {
+static int txn_start(txn *t, store *s, zke *z) {
   memset(t, 0, sizeof *t);
   t->s = s;
   t->z = z;
   t->kin = z != NULL; /* those of no session may end or attach one */
-  t->full = full;
-  t->guessed = guessed && full;
   t->wake.a = t->overflowed.a = t->ended.a = t->kept.a = &s->a;
   s->quota_noted.len = s->quota_sure; /* what a failed one has noted goes */
-  int rc = s->memory ? ZKE_OK : db_set_synchronous(s, full);
-  if (rc == ZKE_OK) rc = db_begin_write(s);
-  if (rc == ZKE_OK && full) rc = db_trust_log(s);
+  int rc = db_begin_write(s);
+  if (rc == ZKE_OK) rc = db_trust_log(s);
   if (rc == ZKE_OK) rc = txn_read_meta(t);
   if (rc != ZKE_OK) txn_abort(t);
   return rc;
 }
 
+/* Will it sync, for all that is known before? */
+static bool txn_expects_sync(const store *s, enum txn_class hint) {
+  if (s->durability == ZKE_DURABLE_BY_KIND) return hint == TXN_FULL;
+  return s->durability == ZKE_DURABLE_ALL;
+}
+
 /* Wait for the gate and begin.  A failure leaves as little as one of
  * txn_start(). */
-static int txn_begin(txn *t, store *s, zke *z, bool full, bool guessed) {
+static int txn_begin(txn *t, store *s, zke *z, enum txn_class hint) {
   if (health_needs_recovery(s)) {
     return base_fail(ZKE_CONNECTIONLOSS, "%s: a COMMIT or a sync failed before",
                      s->name);
   }
   int rc = db_end(s);
-  if (rc == ZKE_OK) rc = gate_enter(s, z, full);
-  return rc == ZKE_OK ? txn_start(t, s, z, full, guessed) : rc;
+  if (rc == ZKE_OK) rc = gate_enter(s, z, txn_expects_sync(s, hint));
+  return rc == ZKE_OK ? txn_start(t, s, z) : rc;
 }
 
-/* Is this transaction as durable as a change of persistent state must be? */
-static int txn_need_full(txn *t) {
-  t->needed = true;
-  bool enough = t->full || t->s->memory || t->s->durability == ZKE_DURABLE_NONE;
-  return enough ? ZKE_OK : ZKE_NEEDS_FULL;
+/* Does COMMIT sync?  The durability option may decide for all, else what was
+ * changed does. */
+static bool txn_syncs(const txn *t) {
+  int durability = t->s->durability;
+  if (durability == ZKE_DURABLE_BY_KIND) return t->durable;
+  return durability == ZKE_DURABLE_ALL;
 }
 
 /* Use a zxid: one a transaction, however often this is called.  A counter
@@ -7238,7 +7205,8 @@ static int txn_number(txn *t) {
     return base_fail(ZKE_CORRUPT, "%s: the zxids are used up", t->s->name);
   t->numbered = true;
   t->zxid++;
-  return (t->zxid & INT64_C(0xffffffff)) == 0 ? txn_need_full(t) : ZKE_OK;
+  t->durable |= (t->zxid & INT64_C(0xffffffff)) == 0;
+  return ZKE_OK;
 }
 
 /* Use a further zxid, for the next of several changes in one transaction. */
@@ -7291,11 +7259,10 @@ static int txn_outcome(store *s, int sqlite_rc, bool written,
   return rc;
 }
 
-/* COMMIT itself.  It is synced where the transaction is full; one that is not
- * may be so by a connection that would sync, as a batch's is. */
-static int txn_commit_sqlite(store *s, bool full) {
+/* COMMIT itself, synced or not. */
+static int txn_commit_sqlite(store *s, bool sync) {
   sqlite3_stmt *st = s->statement[SQL_COMMIT->id]; /* by db_prepare_ends() */
-  s->wal_log.lazy = !full;
+  s->wal_log.lazy = !sync;
   s->wal_log.written = false;
   s->writing = false;
   int sqlite_rc = sqlite3_step(st);
@@ -7372,7 +7339,7 @@ static void txn_keep_quotas(const txn *t) {
  *   - All that can still fail by a lack of memory or space is done before
  *     COMMIT, so a failure rolls everything back.  Only COMMIT itself can leave
  *     the outcome open (txn_outcome()).
- *   - A full commit is durable only if the directory knows the log's name, so
+ *   - A synced commit is durable only if the directory knows the log's name, so
  *     that is synced before.
  *   - The session's `trimmed` follows the commit.  To trim twice costs nothing;
  *     rows taken for trimmed that are still there would count as pending.
@@ -7384,9 +7351,10 @@ static int txn_commit(txn *t) {
   /* where memory is short at a statement's end, SQLite undoes all and yet calls
    * the statement done */
   if (rc == ZKE_OK && sqlite3_get_autocommit(s->db)) rc = base_nomem();
-  if (rc == ZKE_OK && t->full) rc = wal_make_name(s);
+  bool sync = txn_syncs(t);
+  if (rc == ZKE_OK && sync) rc = wal_make_name(s);
   s->index.kin = t->kin;
-  if (rc == ZKE_OK) rc = txn_commit_sqlite(s, t->full);
+  if (rc == ZKE_OK) rc = txn_commit_sqlite(s, sync);
   s->index.kin = false;
   if (rc != ZKE_OK) {
     txn_abort(t);
@@ -7404,34 +7372,6 @@ static int txn_commit(txn *t) {
   txn_tell(t);
   txn_release(t);
   return ZKE_OK;
-}
-
-/* Was the last multi of the running one's shape synced? */
-static bool txn_learnt(const zke *z) { return z->learnt_full >> z->shape & 1; }
-
-/* Keep for the next multi of this shape whether this one had to be synced. */
-static void txn_learn(zke *z, bool full) {
-  uint64_t bit = UINT64_C(1) << z->shape;
-  z->learnt_full &= ~bit;
-  if (full) z->learnt_full |= bit;
-}
-
-/* Is a transaction to be synced?  The durability option may decide for all;
- * else what the caller wants does, or what the last one like it needed. */
-static bool txn_wants_full(const store *s, const zke *z, enum txn_class want) {
-  if (s->durability != ZKE_DURABLE_BY_KIND)
-    return s->durability == ZKE_DURABLE_ALL;
-  switch (want) {
-    case TXN_GUESS:
-      return !z->guess_light;
-    case TXN_LEARN:
-      return txn_learnt(z);
-    case TXN_FULL:
-      return true;
-    case TXN_NORMAL:
-      break;
-  }
-  return false;
 }
 
 /* ---- batches ----
@@ -7483,7 +7423,7 @@ static int txn_judge(txn_batch *b, int rc) {
 
 /* What an operation that is undone takes back. */
 typedef struct txn_mark {
-  bool needed, history;
+  bool durable, history;
   int quotas;
   int changes; /* rows that SQLite has changed before it */
   int64_t zxid, recursive;
@@ -7493,7 +7433,7 @@ typedef struct txn_mark {
 /* What there is to take an operation back to, before it begins. */
 static txn_mark txn_set_mark(const txn_batch *b) {
   const txn *t = &b->t;
-  return (txn_mark){.needed = t->needed,
+  return (txn_mark){.durable = t->durable,
                     .history = t->history,
                     .quotas = t->quotas,
                     .changes = sqlite3_total_changes(t->s->db),
@@ -7531,7 +7471,7 @@ static int txn_undo_join(txn_batch *b, const txn_mark *to, int rc) {
   txn *t = &b->t;
   char cause[BASE_SENTENCE];
   base_keep(cause);
-  t->needed = to->needed;
+  t->durable = to->durable;
   t->history = to->history;
   t->quotas = to->quotas;
   t->s->quota_noted.len = to->quota_noted;
@@ -7616,7 +7556,7 @@ static int txn_begin_batch(txn_batch *b, zke *z) {
   memset(b, 0, sizeof *b);
   b->z = z;
   b->members.a = b->watches.a = &s->a;
-  int rc = txn_begin(&b->t, s, z, s->durability != ZKE_DURABLE_NONE, false);
+  int rc = txn_begin(&b->t, s, z, TXN_FULL);
   if (rc != ZKE_OK) return rc;
   s->batches++;
   s->batch = txn_here = b;
@@ -7629,7 +7569,7 @@ static int txn_begin_batch(txn_batch *b, zke *z) {
 }
 
 /* End a batch with what its function has returned: commit, or undo all of it.
- * The class is known now.  The function may have closed descriptors, so before
+ * The function may have closed descriptors, so before
  * COMMIT writes, or the gate is unlocked by its number, the guard is asked.
  * The caller concludes what the batch has collected, and frees it. */
 static int txn_end_batch(txn_batch *b, int rc) {
@@ -7646,7 +7586,6 @@ static int txn_end_batch(txn_batch *b, int rc) {
   }
   t->z = NULL; /* its members' events have been trimmed */
   t->numbered = t->zxid != t->zxid_was;
-  t->full = t->full && (t->needed || s->durability == ZKE_DURABLE_ALL);
   rc = txn_commit(t);
   if (rc != ZKE_OK) base_zxid = 0;
   for (size_t i = 0; i < count && rc == ZKE_OK; i++) {
@@ -7658,57 +7597,42 @@ static int txn_end_batch(txn_batch *b, int rc) {
 
 /* ---- a transaction ---- */
 
-/* Run a body in a transaction until its class is right: a guess, for which z
- * is not NULL, may be corrected once, then the class only rises.  The next try
- * keeps the gate: whoever guessed wrong does not wait for a second turn.  A
- * class that is learnt is taken from the last time: too much is committed as it
- * is.  For zke_zxid() a session's transaction leaves its zxid, or, where it is
- * refused, that of the state in which it was.  In a batch all this is decided
- * already. */
-static int txn_run(store *s, zke *z, enum txn_class want, txn_body body,
+/* Run a body in a transaction, or as an operation of the batch that is open.
+ * For zke_zxid() a session's transaction leaves its zxid, or, where it is
+ * refused, that of the state in which it was. */
+static int txn_run(store *s, zke *z, enum txn_class hint, txn_body body,
                    void *arg) {
-  bool guess = s->durability == ZKE_DURABLE_BY_KIND && want == TXN_GUESS;
-  bool full = txn_wants_full(s, z, want);
   txn t;
   if (s->batch) return txn_join(s->batch, z, false, body, arg);
-  int rc = txn_begin(&t, s, z, full, guess);
-  while (rc == ZKE_OK) {
-    rc = body(&t, arg);
-    if (rc == ZKE_OK) {
-      if (want == TXN_GUESS) z->guess_light = !full;
-      if (want == TXN_LEARN) txn_learn(z, t.needed);
-      rc = txn_commit(&t);
-      if (z) base_zxid = rc == ZKE_OK ? t.zxid : 0; /* no discard's before it */
-      return rc;
-    }
-    if (rc == ZKE_FORKED) return rc; /* the transaction is the parent's */
-    if (rc != ZKE_NEEDS_FULL && rc != ZKE_NEEDS_NORMAL) {
-      if (z) base_zxid = t.zxid_was;
-      txn_abort(&t);
-      return rc;
-    }
-    txn_rollback(&t);
-    full = rc == ZKE_NEEDS_FULL;
-    rc = txn_start(&t, s, z, full, false);
+  int rc = txn_begin(&t, s, z, hint);
+  if (rc != ZKE_OK) return rc;
+  rc = body(&t, arg);
+  if (rc == ZKE_FORKED) return rc; /* the transaction is the parent's */
+  if (rc == ZKE_OK) {
+    rc = txn_commit(&t);
+    if (z) base_zxid = rc == ZKE_OK ? t.zxid : 0; /* no discard's before it */
+  } else {
+    if (z) base_zxid = t.zxid_was;
+    txn_abort(&t);
   }
   return rc;
 }
 
 /* The same for a body that in a batch calls txn_save() before its first write,
  * unless nothing but SQLite's own failures can stop it from there on. */
-static int txn_run_guarded(store *s, zke *z, enum txn_class want, txn_body body,
+static int txn_run_guarded(store *s, zke *z, enum txn_class hint, txn_body body,
                            void *arg) {
   if (s->batch) return txn_join(s->batch, z, true, body, arg);
-  return txn_run(s, z, want, body, arg);
+  return txn_run(s, z, hint, body, arg);
 }
 
 /* txn_run() without waiting for anybody: ZKE_OPERATIONTIMEOUT when the gate is
  * taken. */
-static int txn_try(store *s, zke *z, enum txn_class want, txn_body body,
+static int txn_try(store *s, zke *z, enum txn_class hint, txn_body body,
                    void *arg) {
   int64_t deadline = s->deadline;
   s->deadline = 0;
-  int rc = txn_run(s, z, want, body, arg);
+  int rc = txn_run(s, z, hint, body, arg);
   s->deadline = deadline;
   return rc;
 }
@@ -7794,7 +7718,6 @@ static int txn_compact(store *s, zke *z) {
   if (rc == ZKE_OK) rc = gate_enter(s, z, true);
   if (rc != ZKE_OK) return rc;
   if (txn_is_late(z)) rc = txn_give_up(z);
-  if (rc == ZKE_OK) rc = db_set_synchronous(s, true);
   if (rc == ZKE_OK) rc = wal_make_name(s);
   if (rc == ZKE_OK) rc = db_checkpoint(s, true);
   if (rc == ZKE_OK) rc = txn_vacuum(s, z);
@@ -8209,8 +8132,8 @@ SQL_STATEMENT(HISTORY_LIMITS,
 /* Keep a history with these limits; 0 and 0: none any more. */
 static int history_keep(txn *t, int64_t rows, int64_t ms) {
   bool keep = rows > 0 || ms > 0;
-  int rc = txn_need_full(t);
-  if (rc == ZKE_OK) rc = txn_number(t);
+  t->durable = true;
+  int rc = txn_number(t);
   if (rc == ZKE_OK && keep && !t->history) rc = history_begin(t);
   if (rc == ZKE_OK && !keep && t->history) {
     rc = sql_exec(t->s, schema_drop_history, "dropping the history");
@@ -9470,10 +9393,6 @@ static void quota_tell(store *s) {
  * change needs, takes the transaction's zxid, changes the rows by node_, and
  * fires the watches.
  *
- * A function may return ZKE_NEEDS_FULL or ZKE_NEEDS_NORMAL: txn_run() has begun
- * the wrong kind of transaction.  It rolls back what was done and runs the
- * whole body again in the right kind.
- *
  * In a batch an operation that fails has to be undone alone, which takes a
  * savepoint.  A savepoint costs time.  So a create, a delete or a set calls
  * op_guard() before its first write, which makes one only where something but
@@ -9532,12 +9451,11 @@ static int op_load(store *s, const char *path, node *n, char **data) {
   return rc == ZKE_NONODE ? op_no_node(path) : rc;
 }
 
-/* Ask for the kind of transaction that a change of this node needs: a synced
- * one unless it is ephemeral (P8). A change of an ephemeral node need not be
- * synced, since the node does not outlive a power cut. */
-static int op_class(txn *t, const node *n) {
-  if (n->owner) return t->guessed ? ZKE_NEEDS_NORMAL : ZKE_OK;
-  return txn_need_full(t);
+/* A node that is there changes: COMMIT has to sync that unless it is ephemeral,
+ * and so does not outlive a power cut (P8). */
+static void op_class(txn *t, const node *n) {
+  t->durable |= !n->owner;
+  t->z->last = n->owner ? TXN_NORMAL : TXN_FULL;
 }
 
 /* Prepare what a change of one node runs after its first write, at its first
@@ -9698,7 +9616,7 @@ static int op_create(txn *t, const char *path, const zke_op *op, char **made,
   *made = NULL;
   int rc = acl_encode(&t->z->who, &t->s->schemes, op->acls, &acl, &open);
   t->acl_bytes += acl.len;
-  if (rc == ZKE_OK && !op_mode_is_ephemeral(op->mode)) rc = txn_need_full(t);
+  t->durable |= !op_mode_is_ephemeral(op->mode);
   /* the parent is all before the last '/', also of "/c/" */
   size_t slash = (size_t)(strrchr(path, '/') - path);
   path_key up = path_split(path, slash ? slash : 1);
@@ -9740,8 +9658,8 @@ static int op_delete_below(txn *t, const char *path, int version,
     rc = base_fail(ZKE_NOTEMPTY, "%s has %lld %s", path, (long long)n.nchild,
                    n.nchild == 1 ? "child" : "children");
   } else {
-    rc = op_class(t, &n);
-    if (rc == ZKE_OK) rc = txn_number(t);
+    op_class(t, &n);
+    rc = txn_number(t);
     if (rc == ZKE_OK) rc = op_guard(t, path, ZKE_EVENT_DELETED, false);
     if (rc == ZKE_OK) rc = node_remove(t, path, &n, parent);
   }
@@ -9784,8 +9702,8 @@ static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
     rc = op_bad_version(path, n.version, op->version);
   } else {
     int64_t was = base_max(n.len, 0);
-    rc = op_class(t, &n);
-    if (rc == ZKE_OK) rc = txn_number(t);
+    op_class(t, &n);
+    rc = txn_number(t);
     if (rc == ZKE_OK) rc = op_guard(t, path, ZKE_EVENT_CHANGED, false);
     if (rc == ZKE_OK)
       rc = node_set(t, path_split(path, strlen(path)), &n, op->data, op->len);
@@ -9814,8 +9732,8 @@ static int op_raise_sequence(txn *t, const char *path, int next,
   } else if (n.owner) {
     rc = base_fail(ZKE_NOCHILDRENFOREPHEMERALS, "%s is ephemeral", path);
   } else if (n.creates < next) {
-    rc = txn_need_full(t);
-    if (rc == ZKE_OK) rc = txn_number(t);
+    t->durable = true;
+    rc = txn_number(t);
     if (rc == ZKE_OK)
       rc = node_raise(t, path_split(path, strlen(path)), &n, next);
   }
@@ -9851,8 +9769,8 @@ static int op_set_acl_text(txn *t, const char *path, int version,
   } else if (version != -1 && version != n.aversion) {
     rc = op_bad_version(path, n.aversion, version);
   } else {
-    rc = op_class(t, &n);
-    if (rc == ZKE_OK) rc = txn_number(t);
+    op_class(t, &n);
+    rc = txn_number(t);
     if (rc == ZKE_OK)
       rc = node_set_acl(t, path_split(path, strlen(path)), &n, acl);
     if (rc == ZKE_OK) node_stat(&n, stat);
@@ -10434,14 +10352,13 @@ static int64_t sess_clock_zxid(const store *s) {
  * restore of the same backup. */
 static int sess_new_epoch(txn *t, int64_t known, const buf *sessions) {
   size_t n;
-  int rc = txn_need_full(t);
-  if (rc != ZKE_OK) return rc;
+  t->durable = true;
   if (base_max(t->zxid, known) >= TXN_LAST_ZXID)
     return base_fail(ZKE_CORRUPT, "%s: the zxids are used up", t->s->name);
   t->zxid = ((base_max(t->zxid, known) >> 32) + 1) * (INT64_C(1) << 32);
   if (known <= 0) t->zxid = base_max(t->zxid, sess_clock_zxid(t->s));
   t->numbered = true;
-  rc = side_note_epoch(t->s, t->zxid);
+  int rc = side_note_epoch(t->s, t->zxid);
   const sess_row *row = sess_rows(sessions, &n);
   for (size_t i = 0; i < n && rc == ZKE_OK; i++)
     rc = sess_remove(t, &row[i], SESS_DEAD);
@@ -10665,7 +10582,8 @@ static int sess_draw_conclusion(txn *t, const sess_judgment *j) {
       break;
     case SESS_MADE:
     case SESS_CONTAINER:
-      return txn_need_full(t);
+      t->durable = true;
+      break;
     case SESS_LOST_FILES:
       return base_fail(
           ZKE_REPLACED,
@@ -14796,8 +14714,7 @@ static void store_finish(store *s) {
   if (db_end(s) == ZKE_OK &&
       sql_fetch_ints(s, SQL_SESSION_ANY, 0, 1, &any) == ZKE_OK && !any &&
       gate_enter(s, NULL, true) == ZKE_OK) {
-    if (s->health == HEALTH_GOOD && db_set_synchronous(s, true) == ZKE_OK)
-      db_checkpoint(s, true);
+    if (s->health == HEALTH_GOOD) db_checkpoint(s, true);
     if (s->health == HEALTH_IN_DOUBT) txn_settle_log(s);
     gate_leave(s);
   }
@@ -15271,23 +15188,23 @@ static int api_lost(void) {
 /* Run a change as one transaction.  Where zke_test_fail() asked for it, the
  * reply is lost: before the change was made, or after.  In a batch nothing is
  * committed yet: api_batch() tells of quotas. */
-static int api_change_by(txn_runner run, zke *z, enum txn_class want,
+static int api_change_by(txn_runner run, zke *z, enum txn_class hint,
                          txn_body body, void *arg) {
   int fail = api_count_change(z);
   int rc =
-      fail == ZKE_TEST_FAIL_BEFORE ? ZKE_OK : run(z->s, z, want, body, arg);
+      fail == ZKE_TEST_FAIL_BEFORE ? ZKE_OK : run(z->s, z, hint, body, arg);
   if (rc == ZKE_OK && !z->s->batch) quota_tell(z->s);
   return fail ? api_lost() : rc;
 }
 
-static int api_change(zke *z, enum txn_class want, txn_body body, void *arg) {
-  return api_change_by(txn_run, z, want, body, arg);
+static int api_change(zke *z, enum txn_class hint, txn_body body, void *arg) {
+  return api_change_by(txn_run, z, hint, body, arg);
 }
 
 /* The same for the bodies that call op_guard(). */
-static int api_change_one(zke *z, enum txn_class want, txn_body body,
+static int api_change_one(zke *z, enum txn_class hint, txn_body body,
                           void *arg) {
-  return api_change_by(txn_run_guarded, z, want, body, arg);
+  return api_change_by(txn_run_guarded, z, hint, body, arg);
 }
 
 /* Fail if this is the read whose reply zke_test_fail() wants to be lost. */
@@ -15805,8 +15722,6 @@ int zke_create_ttl(zke *z, const char *path, const void *data, int len,
   return api_create(z, &op, path_out, stat_out);
 }
 
-/* Neither permission nor existence is known before the transaction, nor whether
- * a sync is needed: the class is guessed, as for zke_set(). */
 int zke_delete(zke *z, const char *path, int version) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, remove, z, path, version);
   zke_op op;
@@ -15814,7 +15729,7 @@ int zke_delete(zke *z, const char *path, int version) {
   api_single c = {NULL, &op, NULL, {0}};
   int rc = api_enter(z, path, API_CHANGE | API_BATCH, &c.path);
   if (rc != ZKE_OK) return rc;
-  return api_leave(z, api_change_one(z, TXN_GUESS, api_delete_body, &c));
+  return api_leave(z, api_change_one(z, z->last, api_delete_body, &c));
 }
 
 /* Note what is to be discarded, whatever state the handle is in.  The path gets
@@ -15897,9 +15812,6 @@ int zke_discard(zke *z, const char *path, int mode, int64_t czxid) {
   return api_count_out(z, rc);
 }
 
-/* By the last change of an existing node the class is guessed (TXN_GUESS): that
- * costs a second run only where a program changes from ephemeral nodes to
- * persistent ones or back. */
 int zke_set(zke *z, const char *path, const void *data, int len, int version,
             zke_stat *stat_out) {
   if (ENGINE_IS_OTHER(z))
@@ -15911,7 +15823,7 @@ int zke_set(zke *z, const char *path, const void *data, int len, int version,
   if (rc == ZKE_OK) rc = api_enter(z, path, API_CHANGE | API_BATCH, &c.path);
   if (rc != ZKE_OK) return rc;
   rc = api_limit(z, len);
-  if (rc == ZKE_OK) rc = api_change_one(z, TXN_GUESS, api_set_body, &c);
+  if (rc == ZKE_OK) rc = api_change_one(z, z->last, api_set_body, &c);
   if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
   return api_leave(z, rc);
 }
@@ -16521,8 +16433,8 @@ static int api_run_sql(store *s, enum app_mode mode, const zke_op *op,
 static int api_op_sql(txn *t, const char *path, const zke_op *op,
                       zke_op_result *r) {
   (void)path;
-  int rc = txn_need_full(t);
-  return rc == ZKE_OK ? api_run_sql(t->s, APP_WRITES, op, t->zxid, &r->rc) : rc;
+  t->durable = true;
+  return api_run_sql(t->s, APP_WRITES, op, t->zxid, &r->rc);
 }
 
 /* SQL in a snapshot.  Its function's refusal is its own; what is returned
@@ -16632,19 +16544,6 @@ static void api_multi_refuse(api_multi *m, int rc) {
     m->results[i].rc = i == m->refused ? rc : ZKE_RUNTIMEINCONSISTENCY;
 }
 
-/* The types of the first three operations, as a number from 0 to 63; a check
- * is like none.  A program repeats its multis, and those of one shape mostly
- * agree in what they change: the grant of a lock, or a check of the lock and
- * the set of what it protects. */
-static unsigned api_multi_shape(const zke_op *ops, int count) {
-  unsigned shape = 0;
-  for (int i = 0; i < 3; i++) {
-    shape <<= 2;
-    if (i < count) shape |= (unsigned)ops[i].type & 3;
-  }
-  return shape;
-}
-
 /* Can an operation be refused with this code?  Only with one that tells of the
  * operation, and not of what has become of the whole transaction. */
 static bool api_is_refusal(int rc) {
@@ -16691,19 +16590,20 @@ static int api_multi_check_op(zke *z, const zke_op *op, int i) {
   return rc == ZKE_OK ? api_limit(z, op->len) : rc;
 }
 
-/* Check all operations before anything is done; *full tells that a persistent
- * node is made. */
-static int api_multi_check(zke *z, const zke_op *ops, int count, bool *full) {
+/* Check all operations before anything is done.  *hint: TXN_FULL where what they
+ * make is persistent for certain. */
+static int api_multi_check(zke *z, const zke_op *ops, int count,
+                           enum txn_class *hint) {
   int64_t sum = 0;
-  *full = false;
+  *hint = TXN_NORMAL;
   for (int i = 0; i < count; i++) {
     const zke_op *op = &ops[i];
     int rc = api_multi_check_op(z, op, i);
     if (rc != ZKE_OK) return rc;
     sum += base_max(op->len, 0);
     if (op->type == ZKE_OP_CREATE && !op_mode_is_ephemeral(op->mode))
-      *full = true;
-    if (op->type == ZKE_OP_SQL) *full = true;
+      *hint = TXN_FULL;
+    if (op->type == ZKE_OP_SQL) *hint = TXN_FULL;
   }
   if (sum > z->s->data_limit) {
     return base_fail(ZKE_BADARGUMENTS,
@@ -16725,20 +16625,17 @@ static int api_enter_multi(zke *z, const zke_op *ops, int count,
   return ended ? ZKE_MARSHALLINGERROR : rc;
 }
 
-/* A multi that makes a persistent znode is synced from the start; of others the
- * shape tells what the last one like it needed (TXN_LEARN). */
 int zke_multi(zke *z, const zke_op *ops, int count, zke_op_result *results) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, multi, z, ops, count, results);
-  bool full;
+  enum txn_class hint;
   int rc = api_enter_multi(z, ops, count, API_CHANGE | API_BATCH);
   if (rc != ZKE_OK) return rc;
-  rc = api_multi_check(z, ops, count, &full);
+  rc = api_multi_check(z, ops, count, &hint);
   if (rc != ZKE_OK) return api_leave(z, rc);
   api_multi m = {ops, count, -1, ZKE_OK, NULL};
   m.results = mem_zero(&z->s->a, ((size_t)count + 1) * sizeof(zke_op_result));
   if (!m.results) return api_leave(z, base_nomem());
-  z->shape = api_multi_shape(ops, count);
-  rc = api_change(z, full ? TXN_FULL : TXN_LEARN, api_multi_body, &m);
+  rc = api_change(z, hint, api_multi_body, &m);
   if (rc == ZKE_SQL && m.code) rc = m.code;
   bool refused = rc != ZKE_OK && rc != ZKE_CONNECTIONLOSS && m.refused >= 0;
   if (refused) api_multi_refuse(&m, rc);
@@ -17017,7 +16914,7 @@ int zke_set_acl(zke *z, const char *path, int version, const zke_acls *acls,
   api_set_acl c = {NULL, version, acls, {0}};
   int rc = api_enter(z, path, API_CHANGE | API_BATCH, &c.path);
   if (rc != ZKE_OK) return rc;
-  rc = api_change(z, TXN_GUESS, api_set_acl_body, &c);
+  rc = api_change(z, z->last, api_set_acl_body, &c);
   if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
   return api_leave(z, rc);
 }
@@ -17751,8 +17648,7 @@ static int api_drop_history(store *s) {
 /* Drop the tables, with the gate held.  By hand, since a transaction of txn_
  * ends by writing the meta row. */
 static int api_drop_tables(store *s) {
-  int rc = db_set_synchronous(s, true);
-  if (rc == ZKE_OK) rc = wal_make_name(s);
+  int rc = wal_make_name(s);
   if (rc == ZKE_OK) rc = db_begin_write(s);
   if (rc == ZKE_OK) rc = db_trust_log(s);
   if (rc == ZKE_OK) rc = store_may_drop(s);
