@@ -3671,7 +3671,9 @@ static int wal_renew_piece(const wal_log *l, void *to, int64_t len,
  *
  * Behind `end` the log may have a commit that has failed.  Nobody sees it, and
  * the next commit takes its place; but if all processes died before, SQLite
- * would find it and take it for made.  So its first frame is made void.
+ * would find it and take it for made.  So its frames are made void.  One alone
+ * is not enough: the next commit may begin with the same page, and where a
+ * power cut leaves that frame and none behind it, the rest would be valid again.
  *
  * Only with SQLite's lock of the one writer, and before the transaction has
  * written. */
@@ -3693,7 +3695,7 @@ static int wal_renew(const wal_log *l, int64_t end) {
     rc = wal_renew_piece(l, to, WAL_FRAME, at);
     if (rc == SQLITE_OK) rc = wal_renew_piece(l, to, page, at + WAL_FRAME);
   }
-  if (rc == SQLITE_OK && at + frame <= size)
+  for (; at + frame <= size && rc == SQLITE_OK; at += frame)
     rc = l->file.real->xWrite(l->file.f, none, WAL_FRAME, at);
   mem_free(to);
   return rc;

@@ -904,6 +904,9 @@ static int rely_on_log(zke *z, sqlite3 *db, int way) {
       return zke_compact(z, ZKE_FOREVER);
     case 2:
       return zke_sql_begin(z, db);
+    case 3:
+      return zke_create(z, "/new", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
+                        NULL);
     default:
       return zke_remove_tables(z);
   }
@@ -911,9 +914,9 @@ static int rely_on_log(zke *z, sqlite3 *db, int way) {
 
 /* P8: a word that the log is in doubt is of a process that died, perhaps
  * after a failed sync, of which nobody else hears. So what relies on the log
- * has it written again before, also where the word cannot be read (from 4
+ * has it written again before, also where the word cannot be read (from 5
  * on). Here the sync of that fails: the call is refused, not in doubt. */
-TEST_LOOP(a_doubt_of_the_dead_is_settled_first, 0, 8) {
+TEST_LOOP(a_doubt_of_the_dead_is_settled_first, 0, 10) {
   shim_os = sys_table();
   shim_flags = ZKE_OPEN_HOST;
   zke *z = shim_open_handle(test_path("a.db"));
@@ -922,21 +925,52 @@ TEST_LOOP(a_doubt_of_the_dead_is_settled_first, 0, 8) {
   ck_ok(zke_sql_adopt(z, db));
   make(z, "/n", ZKE_PERSISTENT);
   ck_assert(!wal_read_doubt(z->s));
-  if (_i < 4) wal_note_doubt(z->s, true);
-  sys.no_doubt = _i >= 4;
+  int64_t word = _i < 5; /* as the dead process has left it */
+  z->s->os.pwrite(z->s->os.context, z->s->live_fd, &word, sizeof word,
+                  WAL_DOUBT_AT);
+  sys.no_doubt = _i >= 5;
   shim.failing = 1;
-  ck_rc(rely_on_log(z, db, _i % 4), ZKE_SYSTEMERROR);
+  ck_rc(rely_on_log(z, db, _i % 5), ZKE_SYSTEMERROR);
   ck_says("syncing the log");
   sys.no_doubt = false;
   ck_assert(wal_read_doubt(z->s) || z->s->health == HEALTH_GOOD);
   ck_rc(see(z, "/new"), ZKE_NONODE);
   ck_ok(change(z, "/n"));
   ck_assert(!wal_read_doubt(z->s));
-  ck_ok(rely_on_log(z, db, _i % 4));
-  if (_i % 4 == 2) ck_ok(zke_sql_commit(z, db));
+  ck_ok(rely_on_log(z, db, _i % 5));
+  if (_i % 5 == 2) ck_ok(zke_sql_commit(z, db));
   ck_assert(!wal_read_doubt(z->s));
   ck_ok(zke_close(z));
   ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+}
+
+/* P8: of a commit that a process has left behind the log's end, as it died in
+ * the sync, no frame stays. If only the first one were void, the next commit
+ * could begin with the same page; and if a power cut left that frame of it and
+ * no other, the old commit would be made after all. */
+TEST(no_frame_of_a_failed_commit_stays) {
+  enum { FRAME = 24 + 4096, LEFT = 3 };
+  char wal[300], frame[FRAME];
+  zke *z = test_open(test_path("a.db"));
+  make(z, "/n", ZKE_PERSISTENT);
+  snprintf(wal, sizeof wal, "%s-wal", test_path("a.db"));
+  int fd = open(wal, O_RDWR);
+  ck_assert_int_ge(fd, 0);
+  off_t end = 32 + (off_t)z->s->wal_pages * FRAME;
+  memset(frame, 1, sizeof frame);
+  for (int i = 0; i < LEFT; i++)
+    ck_assert_int_eq(pwrite(fd, frame, FRAME, end + i * FRAME), FRAME);
+  int64_t word = 1;
+  z->s->os.pwrite(z->s->os.context, z->s->live_fd, &word, sizeof word,
+                  WAL_DOUBT_AT);
+  ck_rc(zke_delete(z, "/none", -1), ZKE_NONODE); /* it writes nothing itself */
+  ck_assert(!wal_read_doubt(z->s));
+  for (int i = 0; i < LEFT; i++) {
+    ck_assert_int_eq(pread(fd, frame, 24, end + i * FRAME), 24);
+    for (int at = 0; at < 24; at++) ck_assert_int_eq(frame[at], 0);
+  }
+  ck_assert_int_eq(close(fd), 0);
+  ck_ok(zke_close(z));
 }
 
 /* A kept session on a handle's carrier. */
