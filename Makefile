@@ -75,7 +75,7 @@ COMMON_CFLAGS = -std=c11 $(SQLITE_CFLAGS) \
   $(if $(SAN),-DZKE_DEBUG) $(CPPFLAGS) $(CFLAGS) $(SAN_FLAGS)
 LIB_CFLAGS = $(COMMON_CFLAGS) -fvisibility=hidden $(WARNINGS) -Wswitch-enum
 PROGRAM_CFLAGS = $(COMMON_CFLAGS) -I. $(WARNINGS)
-TEST_CFLAGS = $(COMMON_CFLAGS) -D_GNU_SOURCE= -I. -I$(BUILD)/test \
+TEST_CFLAGS = $(COMMON_CFLAGS) -DZKE_DEBUG -D_GNU_SOURCE= -I. -I$(BUILD)/test \
   $(filter-out -Wconversion,$(WARNINGS))
 OWN_FLAGS =# of one object
 

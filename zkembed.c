@@ -288,6 +288,16 @@ static bool base_believe(bool holds, const char *text, int line) {
 #define NEVER(x) (x)
 #endif
 
+/* What a function relies on, at its top: its comment says it to the reader, and
+ * this to the machine.  There is no answer where it does not hold.  A debug
+ * build stops there; else it costs nothing.  What can be required is listed
+ * behind the types (LOCK_HELD and the like). */
+#if defined(ZKE_DEBUG) && !defined(ZKE_COVERAGE)
+#define REQUIRE(x) ((void)ALWAYS(x))
+#else
+#define REQUIRE(x) ((void)0)
+#endif
+
 /* What zke_zxid() gives: set by each call that reads or changes the tree, 0
  * while such a call has not seen a state of it.  A read looks for it only on a
  * thread that has asked before: where others write, that is one more page to be
@@ -2303,6 +2313,7 @@ typedef struct store {
   sqlite3 *db;
   sqlite3_stmt *statement[SQL_COUNT];
   enum app_mode app; /* what a function of the program's may do now */
+  bool gated;        /* it has the gate, or is in memory and wants none */
   bool writing;      /* a transaction is open that only its COMMIT may commit */
   sqlite3 *guest;    /* the program's connection that has the gate, or NULL */
   sqlite3_stmt *guest_commit, *guest_rollback; /* its ends, prepared */
@@ -2406,6 +2417,14 @@ typedef struct txn_batch {
   buf members; /* each zke * that has joined, once */
   buf watches; /* registrations, for the api_ section */
 } txn_batch;
+
+/* What REQUIRE() asks for, and who makes it true: lock_take_m() and
+ * lock_drop_m(), gate_enter() and gate_leave(), db_begin_write() and COMMIT or
+ * db_end().  MUTEX_HELD is for the functions whose names end in _m. */
+#define LOCK_HELD(s) ((s)->locked)
+#define GATE_HELD(s) ((s)->gated)
+#define WRITING(s) ((s)->writing)
+#define MUTEX_HELD(s) (pthread_mutex_trylock(&(s)->m) == EBUSY)
 
 /* ======================================================================
  * health_: how far a store can be relied on (private)
@@ -2727,6 +2746,7 @@ static bool lock_queue(store *s, int64_t deadline) {
 
 /* Take the lock with the mutex held; false: the deadline came first. */
 static bool lock_take_m(store *s, int64_t deadline) {
+  REQUIRE(MUTEX_HELD(s));
   bool got = (!s->locked && !s->passed) || lock_queue(s, deadline);
   if (got) s->locked = true;
   return got;
@@ -2735,6 +2755,8 @@ static bool lock_take_m(store *s, int64_t deadline) {
 /* Drop the lock with the mutex held, and wake the first of the queue.  What
  * belonged to the running call ends with it. */
 static void lock_drop_m(store *s) {
+  REQUIRE(MUTEX_HELD(s));
+  REQUIRE(LOCK_HELD(s));
   s->locked = false;
   s->caller = NULL;
   s->since = INT64_MAX;
@@ -2778,6 +2800,7 @@ static void lock_uncount_call(store *s, zke *z) {
  * lock again.  Whoever has looked under the same hold of the mutex whether to
  * wait at all loses no signal. */
 static void lock_wait_m(store *s, pthread_cond_t *c) {
+  REQUIRE(MUTEX_HELD(s));
   lock_drop_m(s);
   os_condition_wait(c, &s->m, INT64_MAX);
   lock_take_m(s, INT64_MAX);
@@ -2787,6 +2810,7 @@ static void lock_wait_m(store *s, pthread_cond_t *c) {
  * The count is looked at under the mutex that it is lowered under, so the last
  * call to leave cannot be missed. */
 static void lock_await_calls(store *s, zke *z) {
+  REQUIRE(LOCK_HELD(s));
   pthread_mutex_lock(&s->m);
   lock_drop_m(s);
   while (atomic_load(&z->calls)) pthread_cond_wait(&z->left, &s->m);
@@ -2796,6 +2820,7 @@ static void lock_await_calls(store *s, zke *z) {
 
 /* Wake all that wait for the condition; the lock is held. */
 static void lock_signal(store *s, pthread_cond_t *c) {
+  REQUIRE(LOCK_HELD(s));
   pthread_mutex_lock(&s->m);
   pthread_cond_broadcast(c);
   pthread_mutex_unlock(&s->m);
@@ -3603,6 +3628,7 @@ enum { WAL_DOUBT_AT = 0 };
  * one, so that nobody relies on the log until it was written once more.  With
  * SQLite's lock of the one writer, or with the gate. */
 static void wal_note_doubt(store *s, bool doubt) {
+  REQUIRE(s->memory || s->readonly || GATE_HELD(s) || s->index.alone);
   int64_t word = doubt;
   if (!s->memory && !s->readonly)
     s->os.pwrite(s->os.context, s->live_fd, &word, sizeof word, WAL_DOUBT_AT);
@@ -3678,6 +3704,7 @@ static int wal_renew_piece(const wal_log *l, void *to, int64_t len,
  * Only with SQLite's lock of the one writer, and before the transaction has
  * written. */
 static int wal_renew(const wal_log *l, int64_t end) {
+  REQUIRE(l->s->index.alone);
   static const char none[WAL_FRAME];
   unsigned char head[WAL_HEAD];
   sqlite3_int64 size = 0;
@@ -3870,6 +3897,7 @@ static bool shm_ends_log(const shm_head *head, const wal_log *l) {
  * with another one than the header has.  Under SQLite's lock of the one writer.
  */
 static int64_t shm_log_end(const store *s) {
+  REQUIRE(s->index.alone);
   shm_head copy[2];
   unsigned char salt[sizeof copy->salt];
   const wal_log *l = &s->wal_log;
@@ -3903,6 +3931,7 @@ static void shm_follow(shm_index *x, const uint32_t *header) {
 /* In a transaction that writes: does what was known of `left` hold in it?  The
  * header was looked at under the writers' lock. */
 static bool shm_knows_left(const store *s) {
+  REQUIRE(s->memory || s->index.alone);
   return !s->memory && s->index.trust == SHM_KNOWN;
 }
 
@@ -5261,6 +5290,7 @@ static int db_end(store *s) {
  * process that reads much.  Else the old one is ended, and the new one goes
  * without locks if it may. */
 static int db_begin_read(store *s) {
+  REQUIRE(LOCK_HELD(s));
   shm_index *x = &s->index;
   if (x->open && shm_is_current(s)) return ZKE_OK;
   int rc = db_end(s);
@@ -5299,6 +5329,7 @@ static void db_forget_schema(store *s) {
  * foreign program changed it in that moment, whatever came of it, begin again
  * under SQLite's read lock. */
 static int db_begin_write(store *s) {
+  REQUIRE(LOCK_HELD(s));
   shm_go_lockless(s);
   int rc = sql_do(s, SQL_BEGIN_WRITE);
   if (rc != ZKE_OK && s->index.lockless && !shm_is_current(s)) {
@@ -5446,6 +5477,7 @@ static int db_sync_log(store *s) {
  * again.  In a transaction that has written nothing yet: nobody else syncs the
  * log or leaves word meanwhile. */
 static int db_renew_log(store *s) {
+  REQUIRE(WRITING(s));
   int sqlite_rc = wal_renew(&s->wal_log, shm_log_end(s));
   if (sqlite_rc != SQLITE_OK)
     return base_fail(sql_code(sqlite_rc),
@@ -5458,6 +5490,7 @@ static int db_renew_log(store *s) {
 
 /* A transaction for that alone, with the gate held. */
 static int db_renew_log_apart(store *s) {
+  REQUIRE(GATE_HELD(s));
   int rc = db_begin_write(s);
   if (rc == ZKE_OK) rc = db_renew_log(s);
   int ended = db_end(s);
@@ -5468,6 +5501,7 @@ static int db_renew_log_apart(store *s) {
  * it, which may have failed, or another store has a failed one to settle, it is
  * written once more.  In a transaction that has written nothing yet. */
 static int db_trust_log(store *s) {
+  REQUIRE(WRITING(s));
   int rc = wal_read_doubt(s) ? db_renew_log(s) : ZKE_OK;
   s->wal_log.trusted = rc == ZKE_OK;
   return rc;
@@ -5490,6 +5524,7 @@ static int db_trust_log_apart(store *s) {
  * of 0 says no); then the log is left longer and the result is
  * ZKE_OPERATIONTIMEOUT. */
 static int db_checkpoint(store *s, bool truncate) {
+  REQUIRE(GATE_HELD(s));
   int64_t deadline = s->deadline;
   bool late = s->wal_pages > ZKE_CHECKPOINT_PAGES + ZKE_CHECKPOINT_RETRY_PAGES;
   int64_t patience = ZKE_CHECKPOINT_WAIT_MS * (late ? 4 : 1);
@@ -5531,6 +5566,7 @@ static int db_checkpoint(store *s, bool truncate) {
  * anew.  Only with the gate held.  An SQLite code; a quota that is used up is a
  * full disk to us, as for the log (wal_put()). */
 static int db_vacuum(store *s) {
+  REQUIRE(GATE_HELD(s));
   db_finalize(s);
   int rc = sqlite3_exec(s->db, "PRAGMA temp_store=FILE", NULL, NULL, NULL);
   if (rc != SQLITE_OK) return rc;
@@ -5784,6 +5820,7 @@ static bool carrier_is_light(const zke *z) { return z->carrier != 0; }
 
 /* Take a session out of the ready list, if it is in it. */
 static void carrier_unready_m(zke *z) {
+  REQUIRE(MUTEX_HELD(z->s));
   if (!z->ready_at) return;
   *z->ready_at = z->ready_next;
   if (z->ready_next)
@@ -5828,12 +5865,14 @@ static size_t carrier_count_ready(struct carrier *c) {
 
 /* Put a session at a place of the heap. */
 static void carrier_place_m(struct carrier *c, size_t at, zke *z) {
+  REQUIRE(MUTEX_HELD(c->s));
   c->due[at] = z;
   z->due_place = at;
 }
 
 /* Move a session, whose time was changed, to where it belongs. */
 static void carrier_sift_m(struct carrier *c, zke *z) {
+  REQUIRE(MUTEX_HELD(c->s));
   size_t at = z->due_place;
   while (at && c->due[(at - 1) / 2]->due_at > z->due_at) {
     carrier_place_m(c, at, c->due[(at - 1) / 2]);
@@ -5937,6 +5976,7 @@ static int64_t carrier_due_at(const zke *z) {
 
 /* A light session is to be looked at at this time, or sooner. */
 static void carrier_sooner_m(zke *z, int64_t at) {
+  REQUIRE(MUTEX_HELD(z->s));
   if (z->due_place == CARRIER_NO_PLACE || z->due_at <= at) return;
   z->due_at = at;
   carrier_sift_m(z->c, z);
@@ -6731,6 +6771,7 @@ static int gate_lock(store *s, const zke *z, bool *held) {
   int rc = s->os.lock_range(s->os.context, s->gate_fd, SIDE_GATE,
                             gate_number(s, z), ZKE_LOCK_EXCLUSIVE);
   *held = rc == -EAGAIN;
+  s->gated = rc == 0;
   return rc == 0 || *held ? ZKE_OK : host_fail(s, rc, "cannot lock", s->gate);
 }
 
@@ -6879,7 +6920,9 @@ static int gate_wait(store *s, zke *z, line_stay *at) {
  * as the first.  So it looks whether the gate is free, and hands the wake-up
  * on. */
 static int gate_enter(store *s, zke *z, bool full) {
+  REQUIRE(LOCK_HELD(s) && !GATE_HELD(s));
   bool held = true;
+  s->gated = s->memory;
   if (s->memory) return ZKE_OK;
   int rc = guard_check(s);
   if (rc != ZKE_OK) return rc;
@@ -6905,11 +6948,13 @@ static int gate_enter(store *s, zke *z, bool full) {
  * and nothing is unlocked.  A log in doubt is noted for the process that opens
  * the file next, since this one may end before it has settled it. */
 static void gate_leave(store *s) {
+  REQUIRE(GATE_HELD(s));
   lease_extend(s);
-  if (s->memory) return;
-  if (health_needs_recovery(s) && guard_is_intact(s)) wal_note_doubt(s, true);
+  if (!s->memory && health_needs_recovery(s) && guard_is_intact(s))
+    wal_note_doubt(s, true);
   if (s->counted && guard_is_intact(s)) side_write_counts(s);
-  if (health_lost_fds(s)) return;
+  s->gated = false;
+  if (s->memory || health_lost_fds(s)) return;
   s->os.lock_range(s->os.context, s->gate_fd, SIDE_GATE, SIDE_DUTY,
                    ZKE_LOCK_NONE);
   if (line_any(s, s->line_from, LINE_LAST_PLACE)) line_wake_first(s);
@@ -7017,6 +7062,7 @@ static int txn_not_usable(const store *s) {
  * a power cut in the second could find some pages of the database new, and of
  * the log only the part before what was lost. */
 static int txn_settle_log(store *s) {
+  REQUIRE(GATE_HELD(s));
   int rc = db_renew_log_apart(s);
   if (rc == ZKE_OK) health_mend(s, HEALTH_BROKEN, HEALTH_IN_DOUBT);
   if (rc == ZKE_OK) rc = db_checkpoint(s, true);
@@ -7028,6 +7074,7 @@ static int txn_settle_log(store *s) {
  * finds out, and settle the log.  A read-only store can do neither: another has
  * to be opened. */
 static int txn_recover(store *s) {
+  REQUIRE(LOCK_HELD(s));
   if (s->readonly) return txn_not_usable(s);
   int rc = health_is_broken(s) ? ZKE_OK : db_end(s);
   if (rc == ZKE_OK) rc = gate_enter(s, NULL, true);
@@ -7093,6 +7140,7 @@ static void txn_rollback(txn *t) {
 /* End a transaction of which nothing is to stay, and leave the gate.  The
  * sentence of the failure that led here outlives the rollback. */
 static void txn_abort(txn *t) {
+  REQUIRE(GATE_HELD(t->s));
   txn_rollback(t);
   gate_leave(t->s);
 }
@@ -7159,6 +7207,7 @@ static int txn_read_meta(txn *t) {
 /* Begin at SQLite, inside the gate.  On failure nothing is held, the gate is
  * left and t needs no end. */
 static int txn_start(txn *t, store *s, zke *z) {
+  REQUIRE(GATE_HELD(s));
   memset(t, 0, sizeof *t);
   t->s = s;
   t->z = z;
@@ -7181,6 +7230,7 @@ static bool txn_expects_sync(const store *s, enum txn_class hint) {
 /* Wait for the gate and begin.  A failure leaves as little as one of
  * txn_start(). */
 static int txn_begin(txn *t, store *s, zke *z, enum txn_class hint) {
+  REQUIRE(LOCK_HELD(s));
   if (health_needs_recovery(s)) {
     return base_fail(ZKE_CONNECTIONLOSS, "%s: a COMMIT or a sync failed before",
                      s->name);
@@ -7202,6 +7252,7 @@ static bool txn_syncs(const txn *t) {
  * that runs over into the epoch must be durable, or a power cut could bring
  * the same epoch again. */
 static int txn_number(txn *t) {
+  REQUIRE(WRITING(t->s));
   if (t->numbered) return ZKE_OK;
   if (t->zxid >= TXN_LAST_ZXID || t->zxid < 0)
     return base_fail(ZKE_CORRUPT, "%s: the zxids are used up", t->s->name);
@@ -7225,6 +7276,7 @@ SQL_STATEMENT(SESSION_SEEN, "UPDATE zkembed_session SET seen=?2 WHERE id=?1");
 /* Drop the acting session's delivered events, riding on its write, and note
  * the last one's number: the next is above it. */
 static int txn_trim(txn *t) {
+  REQUIRE(WRITING(t->s));
   zke *z = t->z;
   if (!z || z->cursor <= z->trimmed) return ZKE_OK;
   int64_t values[] = {z->id, z->cursor};
@@ -7317,6 +7369,7 @@ static int txn_finish_rows(txn *t) {
  * this: a failure is logged, and the next commit tries again.  Where the log
  * could not be synced it is settled at once, before others rely on it. */
 static void txn_shorten_log(store *s) {
+  REQUIRE(GATE_HELD(s));
   if (s->wal_pages < s->wal_limit) return; /* in memory: no log, 0 pages */
   int rc = db_checkpoint(s, false);
   if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT)
@@ -7348,6 +7401,7 @@ static void txn_keep_quotas(const txn *t) {
  *   - The zxid is noted before the gate is left, so notes never go backwards.
  *   - Nobody is woken before the gate is left. */
 static int txn_commit(txn *t) {
+  REQUIRE(WRITING(t->s) && GATE_HELD(t->s));
   store *s = t->s;
   int rc = txn_finish_rows(t);
   /* where memory is short at a statement's end, SQLite undoes all and yet calls
@@ -7495,6 +7549,7 @@ SQL_STATEMENT(JOIN, "SAVEPOINT zkembed_operation");
 /* From here on the rows of the running operation of a batch can be undone
  * alone.  Outside of a batch its transaction is. */
 static int txn_save(txn *t) {
+  REQUIRE(WRITING(t->s));
   if (!t->s->batch || t->saved) return ZKE_OK;
   int rc = sql_do(t->s, SQL_JOIN);
   t->saved = rc == ZKE_OK;
@@ -7689,6 +7744,7 @@ static int txn_give_up(const zke *z) {
  * log into it, also of what a failure has left there.  A reader that is in the
  * way by then has it done later. */
 static int txn_vacuum(store *s, zke *z) {
+  REQUIRE(GATE_HELD(s));
   txn_expect_death(s);
   sqlite3_progress_handler(s->db, TXN_STEPS, txn_is_late, z);
   int sqlite_rc = db_vacuum(s);
@@ -7716,6 +7772,7 @@ static int txn_vacuum(store *s, zke *z) {
  * leaves the old database: the new one becomes valid by the one COMMIT that
  * SQLite makes at the end of its VACUUM. */
 static int txn_compact(store *s, zke *z) {
+  REQUIRE(LOCK_HELD(s));
   int rc = db_end(s);
   if (rc == ZKE_OK) rc = gate_enter(s, z, true);
   if (rc != ZKE_OK) return rc;
@@ -7770,6 +7827,7 @@ SQL_STATEMENT(WATCH_REMOVE,
  *   by  what a row that was added or removed counts: 1 or -1 */
 static int watch_change(txn *t, const sql_text *sql, int by, const char *path,
                         int kind) {
+  REQUIRE(WRITING(t->s));
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, sql, &rc);
   if (!st) return rc;
@@ -7802,6 +7860,7 @@ SQL_STATEMENT(WATCH_END, "DELETE FROM zkembed_watch WHERE session=?1");
 /* Remove all rows of a session. Its recursive ones are counted out of the meta
  * row. */
 static int watch_end(txn *t, int64_t session) {
+  REQUIRE(WRITING(t->s));
   int64_t recursive = 0;
   int rc = ZKE_OK;
   if (t->recursive)
@@ -7854,6 +7913,7 @@ SQL_STATEMENT(EVENT_END, "DELETE FROM zkembed_event WHERE session=?1");
  * failure. */
 static int watch_queue(txn *t, int64_t session, int64_t zxid, int type,
                        const char *path, size_t len, const char *acl) {
+  REQUIRE(WRITING(t->s));
   int64_t seq, carrier;
   bool overflow;
   int rc = watch_next_seq(t, session, &seq, &overflow, &carrier);
@@ -7942,6 +8002,7 @@ SQL_STATEMENT(WATCH_DROP,
 /* Remove the rows of all sessions for a path and a kind: they have fired. They
  * go together, as one change fires all of them. */
 static int watch_drop(txn *t, const char *path, size_t len, int kind) {
+  REQUIRE(WRITING(t->s));
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_DROP, &rc);
   if (!st) return rc;
@@ -8092,6 +8153,7 @@ static int history_prune(txn *t, int64_t seq) {
  * an ephemeral node, where that is known; acl: who may read of it. */
 static int history_note(txn *t, const char *path, size_t len, int type,
                         int64_t owner, const char *acl) {
+  REQUIRE(WRITING(t->s));
   int rc;
   if (!t->history) return ZKE_OK;
   sqlite3_stmt *st = sql_statement(t->s, SQL_HISTORY_ADD, &rc);
@@ -8133,6 +8195,7 @@ SQL_STATEMENT(HISTORY_LIMITS,
 
 /* Keep a history with these limits; 0 and 0: none any more. */
 static int history_keep(txn *t, int64_t rows, int64_t ms) {
+  REQUIRE(WRITING(t->s));
   bool keep = rows > 0 || ms > 0;
   t->durable = true;
   int rc = txn_number(t);
@@ -8581,6 +8644,7 @@ SQL_STATEMENT(BLOB_REMOVE, "DELETE FROM zkembed_blob WHERE id=?1");
  * deletes a row calls it, since nothing in the tables does: a value without a
  * row would never go (I9). */
 static int node_drop_blob(txn *t, int64_t blob) {
+  REQUIRE(WRITING(t->s));
   return blob ? sql_do_int(t->s, SQL_BLOB_REMOVE, blob) : ZKE_OK;
 }
 
@@ -8596,6 +8660,7 @@ SQL_STATEMENT(
  * caller knows the path. The table's key decides, so no look before the insert
  * is needed. */
 static int node_insert(txn *t, path_key k, const node *n, const void *data) {
+  REQUIRE(WRITING(t->s));
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_ADD, &rc);
   if (!st) return rc;
@@ -8631,6 +8696,7 @@ SQL_STATEMENT(
  * own, run only where the time changes, so the counters of plain nodes touch no
  * index. */
 static int node_set_due(txn *t, path_key k, node *n, int64_t due) {
+  REQUIRE(WRITING(t->s));
   int rc;
   if (n->due == due) return ZKE_OK;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_SET_DUE, &rc);
@@ -8662,6 +8728,7 @@ SQL_STATEMENT(
  * stays too (semantics.md 2.3). A parent with a child is not due any more. The
  * copy gets the new numbers. */
 static int node_count_child(txn *t, path_key k, node *parent) {
+  REQUIRE(WRITING(t->s));
   int rc;
   node_doubt_quotas(t, k);
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_CHILD_ADDED, &rc);
@@ -8685,6 +8752,7 @@ SQL_STATEMENT(NODE_RAISE,
 /* Let a node's counter of children made rise to this number. The copy gets the
  * new numbers, since its Stat is the caller's answer. */
 static int node_raise(txn *t, path_key k, node *n, int64_t creates) {
+  REQUIRE(WRITING(t->s));
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_RAISE, &rc);
   if (!st) return rc;
@@ -8704,6 +8772,7 @@ SQL_STATEMENT(NODE_CHILD_GONE,
  * they were its last ones, a container or a TTL node begins to be due. */
 static int node_uncount_children(txn *t, path_key k, node *parent,
                                  int64_t count) {
+  REQUIRE(WRITING(t->s));
   int rc;
   node_doubt_quotas(t, k);
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_CHILD_GONE, &rc);
@@ -8724,6 +8793,7 @@ SQL_STATEMENT(NODE_REMOVE,
 /* Delete a node's row and its data. That the row is missing is damage: its
  * caller has just read it in the same transaction. */
 static int node_delete_row(txn *t, path_key k, int64_t blob) {
+  REQUIRE(WRITING(t->s));
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_REMOVE, &rc);
   if (!st) return rc;
@@ -8925,6 +8995,7 @@ SQL_STATEMENT(
  * its room twice. A TTL node's time begins anew, in the same statement. *n
  * becomes what is stored, but for `blob` and, of a TTL node, `due`. */
 static int node_set(txn *t, path_key k, node *n, const void *data, int len) {
+  REQUIRE(WRITING(t->s));
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_SET, &rc);
   if (!st) return rc;
@@ -8951,6 +9022,7 @@ SQL_STATEMENT(
 /* Replace a node's ACL; NULL: the open one.  Of *n only aversion becomes what
  * is stored. */
 static int node_set_acl(txn *t, path_key k, node *n, const char *acl) {
+  REQUIRE(WRITING(t->s));
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_SET_ACL, &rc);
   if (!st) return rc;
@@ -9612,6 +9684,7 @@ static int op_create_below(txn *t, const zke_op *op, const char *made,
  * block that the caller frees; NULL after a failure. */
 static int op_create(txn *t, const char *path, const zke_op *op, char **made,
                      zke_stat *stat) {
+  REQUIRE(WRITING(t->s));
   buf acl = {.a = &t->s->a};
   bool open = false;
   node parent;
@@ -9651,6 +9724,7 @@ static int op_create(txn *t, const char *path, const zke_op *op, char **made,
 /* The second half of a delete: the parent is loaded and may be written. */
 static int op_delete_below(txn *t, const char *path, int version,
                            node *parent) {
+  REQUIRE(WRITING(t->s));
   node n;
   int rc = op_load(t->s, path, &n, NULL);
   if (rc != ZKE_OK) return rc;
@@ -9694,6 +9768,7 @@ static int op_delete(txn *t, const char *path, int version) {
  * asked for only after the checks: a change that is refused does not make its
  * transaction a synced one. */
 static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
+  REQUIRE(WRITING(t->s));
   node n;
   if (!path_check_new(path)) return path_refuse("path", path, false);
   int rc = op_load(t->s, path, &n, NULL);
@@ -9725,6 +9800,7 @@ static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
  * child may have had is not given again. */
 static int op_raise_sequence(txn *t, const char *path, int next,
                              zke_stat *stat) {
+  REQUIRE(WRITING(t->s));
   node n;
   if (!path_check_new(path)) return path_refuse("path", path, false);
   int rc = op_load(t->s, path, &n, NULL);
@@ -9763,6 +9839,7 @@ static int op_check(txn *t, const char *path, int version) {
 /* The second half of a change of an ACL: the new one, encoded, is valid. */
 static int op_set_acl_text(txn *t, const char *path, int version,
                            const char *acl, zke_stat *stat) {
+  REQUIRE(WRITING(t->s));
   node n;
   int rc = op_load(t->s, path, &n, NULL);
   if (rc != ZKE_OK) return rc;
@@ -10008,6 +10085,7 @@ SQL_STATEMENT(SESSION_END, "DELETE FROM zkembed_session WHERE id=?1");
 /* Remove a session and all it owns.  Its watches go first, so that it gets no
  * event for its own end. */
 static int sess_remove(txn *t, const sess_row *r, enum sess_why why) {
+  REQUIRE(WRITING(t->s));
   int rc = txn_number(t);
   t->ending = r->id;
   if (rc == ZKE_OK) rc = watch_end(t, r->id);
@@ -10038,6 +10116,7 @@ SQL_STATEMENT(
  * being attached.  Its watches and events end with the attachment, its nodes
  * stay. */
 static int sess_detach(txn *t, const sess_row *r, enum sess_why why) {
+  REQUIRE(WRITING(t->s));
   int64_t values[] = {r->id, sess_stamp(t->s)};
   int rc = watch_end(t, r->id);
   if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_EVENT_END, r->id);
@@ -10353,6 +10432,7 @@ static int64_t sess_clock_zxid(const store *s) {
  * zxids grow more slowly than it, so it is above those given after an earlier
  * restore of the same backup. */
 static int sess_new_epoch(txn *t, int64_t known, const buf *sessions) {
+  REQUIRE(WRITING(t->s));
   size_t n;
   t->durable = true;
   if (base_max(t->zxid, known) >= TXN_LAST_ZXID)
@@ -10577,6 +10657,7 @@ static int sess_look_back(txn *t, sess_judgment *j) {
 
 /* Do what follows from what has happened to the files. */
 static int sess_draw_conclusion(txn *t, const sess_judgment *j) {
+  REQUIRE(WRITING(t->s));
   const store *s = t->s;
   const buf nobody = {.a = &s->a};
   switch (j->past) {
@@ -10604,6 +10685,7 @@ static int sess_draw_conclusion(txn *t, const sess_judgment *j) {
 /* Decide, with the gate held, what the file's sessions are: of this boot, of
  * an earlier one, or of another file (doc/design.md 7). */
 static int sess_judge_files(txn *t) {
+  REQUIRE(WRITING(t->s));
   store *s = t->s;
   sess_judgment j = {.sessions = {.a = &s->a}};
   int rc = sess_look_back(t, &j);
@@ -10626,6 +10708,7 @@ static int sess_judge_files(txn *t) {
  * description.  A byte that is taken belongs to a session of a database that
  * lay here before: leave its number out. */
 static int sess_take_life(txn *t, struct carrier *c) {
+  REQUIRE(WRITING(t->s));
   store *s = t->s;
   int rc = -EAGAIN;
   for (int tries = 0; tries < 10000 && rc == -EAGAIN; tries++) {
@@ -10696,6 +10779,7 @@ SQL_STATEMENT(
  * stamp is written before the row can be seen: a sweep that finds the row must
  * not find the stamp of the slot's former owner beside it. */
 static int sess_insert(txn *t, zke *z, const char *identity) {
+  REQUIRE(WRITING(t->s));
   int rc = ZKE_OK;
   z->slot = -1;
   if (z->lease) rc = sess_choose_slot(t, &z->slot);
@@ -10794,6 +10878,7 @@ SQL_STATEMENT(
 
 /* Make the row this handle's. */
 static int sess_write_attached(txn *t, const sess_attach_arg *a) {
+  REQUIRE(WRITING(t->s));
   int rc;
   const zke *z = a->z;
   t->kin = false;
@@ -11032,6 +11117,7 @@ SQL_STATEMENT(
  * permission is asked, as at the session's end. Any number of nodes goes, in
  * portions, since they are collected before they are removed. */
 static int discard_remove(txn *t, const discard *d) {
+  REQUIRE(WRITING(t->s));
   int rc;
   node_removal r = {.owner = d->session};
   do {
@@ -11096,6 +11182,7 @@ static void discard_free(discard *d) {
  * they are marked only, as it may still be undone: discard_end_batch().
  * Returns rc. */
 static int discard_conclude(zke *z, discard *first, int rc) {
+  REQUIRE(LOCK_HELD(z->s));
   if (rc == ZKE_OK && z->s->batch) {
     for (discard *d = first; d; d = d->next) d->batch = z->s->batches;
     return ZKE_OK;
@@ -11489,6 +11576,7 @@ static void sweep_unnote(store *s, const sweep *w, int64_t before) {
  * otherwise, or has put off a burial that failed before, gives the duty away,
  * since the cause may be its own. */
 static void sweep_now(store *s, int64_t patience) {
+  REQUIRE(LOCK_HELD(s));
   int64_t now = host_now(s), deadline = s->deadline;
   int64_t before = s->memory ? 0 : side_read_hint(s, SIDE_SWEEP_AT);
   s->sweep_began = host_boottime(s);
@@ -12751,6 +12839,7 @@ static int wait_read_batch(zke *z, int *count, int64_t *carrier) {
  * not looked into. A read without locks may have seen a writer's half: it is
  * thrown away and repeated until it stands. */
 static int wait_fetch(zke *z, bool *full) {
+  REQUIRE(LOCK_HELD(z->s));
   int rc, count;
   int64_t from = z->cursor, carrier = TXN_NO_ROW;
   *full = false;
@@ -13959,6 +14048,7 @@ static int view_check_texts(store *s, view_report *r) {
  * the number only.  A database that SQLite finds corrupt is told of in the same
  * way as a violation, and the code is ZKE_CORRUPT. */
 static int view_check(store *s, zke_check_fn fn, void *context) {
+  REQUIRE(LOCK_HELD(s));
   view_report r = {fn, context, 0};
   size_t n = sizeof view_invariants / sizeof *view_invariants;
   int rc = sql_do(s, SQL_BEGIN_READ);
@@ -14319,6 +14409,7 @@ static int store_roll_back(store *s, enum schema_kind *kind) {
  * hold them is known by now, but for an empty file, which a program may just
  * have filled. */
 static int store_create_hosted(store *s) {
+  REQUIRE(GATE_HELD(s));
   enum schema_kind kind = SCHEMA_STRANGER;
   int rc = db_enter_wal(s);
   if (rc == ZKE_OK) rc = schema_accept_host(s, &kind);
@@ -14339,6 +14430,7 @@ static int store_sync_empty(store *s) {
 
 /* With the gate held: make the tables, or accept what is there now. */
 static int store_ensure_schema(store *s) {
+  REQUIRE(GATE_HELD(s));
   enum schema_kind kind = SCHEMA_STRANGER;
   int rc = schema_recognise(s, &kind);
   if (rc == ZKE_OK) rc = schema_accept(s, kind);
@@ -14711,6 +14803,7 @@ static int store_may_drop(store *s) {
  * the log. But a log that could not be synced is settled, as far as possible.
  */
 static void store_finish(store *s) {
+  REQUIRE(LOCK_HELD(s));
   int64_t any = 1;
   if (s->memory || s->readonly || s->health >= HEALTH_BROKEN) return;
   if (db_end(s) == ZKE_OK &&
@@ -17138,6 +17231,7 @@ static bool api_needs_rows(const watcher_pair *pair) {
  * whatever becomes of the rows.  A row that stays makes events for which no
  * watcher is found. */
 static int api_forget_pair(zke *z, zke_watch_fn fn, void *context) {
+  REQUIRE(LOCK_HELD(z->s));
   api_watch w = {.fn = fn, .context = context};
   const watcher_pair *pair = watcher_find_pair(z, fn, context);
   int rc = ZKE_OK;
@@ -17650,6 +17744,7 @@ static int api_drop_history(store *s) {
 /* Drop the tables, with the gate held.  By hand, since a transaction of txn_
  * ends by writing the meta row. */
 static int api_drop_tables(store *s) {
+  REQUIRE(GATE_HELD(s));
   int rc = wal_make_name(s);
   if (rc == ZKE_OK) rc = db_begin_write(s);
   if (rc == ZKE_OK) rc = db_trust_log(s);

@@ -15,8 +15,8 @@ SIM_RECIPES := $(patsubst %.c,$(BUILD)/sim/%.o, \
 SIM_CFLAGS = $(COMMON_CFLAGS) -O1 -fno-lto -fexceptions -I. -I$(BUILD)/sim \
   -D_GNU_SOURCE= -DSQLITE_CORE= $(WARNINGS)
 # Few pages, so that checkpoints come often.
-SIM_ENGINE = -DZKE_CHECKPOINT_PAGES=40 -DZKE_CHECKPOINT_RETRY_PAGES=20 \
-  -fdata-sections
+SIM_ENGINE = -DZKE_DEBUG -DZKE_CHECKPOINT_PAGES=40 \
+  -DZKE_CHECKPOINT_RETRY_PAGES=20 -fdata-sections
 SIM_LIBS = $(or $(SQLITE_OBJECT),-l:libsqlite3.a) -lm -ldl -lpthread
 
 $(BUILD)/sim/%.o: test/sim/%.c | $(BUILD)/sim/function_list.h

@@ -48,16 +48,19 @@ CHECK_LIBS = $$(pkg-config --libs check)
 $(TEST_PROGRAMS) $(WORKER): %: %.o $(TEST_ARCHIVE)
 	$(program) $(TEST_LDFLAGS) $(CHECK_LIBS) $(LIBS)
 
-# Engines with other limits: one checkpoints after a few pages, one checkpoints
-# often and looks for the dead more often.
+# Engines that stop where one of their functions is called against what it
+# relies on (REQUIRE).  One has the usual limits, one checkpoints after a few
+# pages, one checkpoints often and looks for the dead more often.
+TEST_ENGINE = $T/zkembed.o
 POWER_ENGINE = $T/zkembed-power.o
 TORTURE_ENGINE = $T/zkembed-torture.o
-$(POWER_ENGINE): OWN_FLAGS = -O0 -DZKE_CHECKPOINT_PAGES=8 \
+$(TEST_ENGINE): OWN_FLAGS = -DZKE_DEBUG
+$(POWER_ENGINE): OWN_FLAGS = -DZKE_DEBUG -O0 -DZKE_CHECKPOINT_PAGES=8 \
   -DZKE_CHECKPOINT_RETRY_PAGES=2
-$(TORTURE_ENGINE): OWN_FLAGS = -DZKE_CHECKPOINT_PAGES=48 \
+$(TORTURE_ENGINE): OWN_FLAGS = -DZKE_DEBUG -DZKE_CHECKPOINT_PAGES=48 \
   -DZKE_CHECKPOINT_RETRY_PAGES=8 -DZKE_TICK_MS=100 -DZKE_DUTY_TICK_MS=50 \
   -DZKE_TRIM_EVENTS=16
-$(POWER_ENGINE) $(TORTURE_ENGINE): zkembed.c
+$(TEST_ENGINE) $(POWER_ENGINE) $(TORTURE_ENGINE): zkembed.c
 	$(cc) $(LIB_CFLAGS) $(OWN_FLAGS) -c -o $@ $<
 
 # The engine that a program is linked with: none if it is in the text, that of
@@ -72,7 +75,7 @@ LAB_FORKED_PROGRAMS := $(filter %_forked,$(LAB_PROGRAMS))
 $(filter-out $(LAB_PROGRAMS),$(TEST_PROGRAMS)) $(WORKER): \
   $(RECIPE_ARCHIVE) $(SQLITE_OBJECT)
 $(filter-out $(LAB_PROGRAMS) $(TEXT_PROGRAMS) $(POWER_PROGRAMS), \
-  $(TEST_PROGRAMS)) $(WORKER): $(BUILD)/zkembed.o
+  $(TEST_PROGRAMS)) $(WORKER): $(TEST_ENGINE)
 $(POWER_PROGRAMS): $(POWER_ENGINE)
 $(filter-out $(LAB_FORKED_PROGRAMS),$(LAB_PROGRAMS)): $(LAB_ARCHIVE)
 $(filter-out $(LAB_FORKED_PROGRAMS),$(LAB_PROGRAMS)): private LIBS = $(LAB_LIBS)

@@ -15,6 +15,7 @@
 #define _Thread_local __attribute__((section("sim_thread")))
 #define pthread_mutex_lock(m) threads_lock(m)
 #define pthread_mutex_unlock(m) threads_unlock(m)
+#define pthread_mutex_trylock(m) threads_try(m)
 #define pthread_mutex_destroy(m) threads_nothing()
 #define pthread_cond_wait(c, m) threads_wait(c, m)
 #define pthread_cond_timedwait(c, m, until) threads_timed_wait(c, m, until)

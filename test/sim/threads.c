@@ -42,6 +42,12 @@ int threads_unlock(pthread_mutex_t *m) {
   return 0;
 }
 
+/* For an assertion of the engine that its mutex is held: says whether it is, and
+ * takes nothing. */
+int threads_try(pthread_mutex_t *m) {
+  return !sched_self() || HOLDER(m) ? EBUSY : 0;
+}
+
 /* Give the mutex back, sleep, and take it again; a cancellation takes effect
  * only then. */
 static int wait_for(pthread_cond_t *c, pthread_mutex_t *m, int64_t until) {

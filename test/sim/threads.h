@@ -12,6 +12,7 @@
 
 int threads_lock(pthread_mutex_t *m);
 int threads_unlock(pthread_mutex_t *m);
+int threads_try(pthread_mutex_t *m);
 int threads_wait(pthread_cond_t *c, pthread_mutex_t *m);
 int threads_timed_wait(pthread_cond_t *c, pthread_mutex_t *m,
                        const struct timespec *until);
