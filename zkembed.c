@@ -2016,8 +2016,8 @@ typedef struct watcher_table {
 typedef struct wait_event {
   struct wait_event *next;
   int type;
-  int64_t zxid, seq; /* seq: of its row; 0: it has none */
-  const char *acl;   /* of the node, encoded, in the same block; NULL: open */
+  int64_t zxid;
+  const char *acl; /* of the node, encoded, in the same block; NULL: open */
   char path[];
 } wait_event;
 
@@ -7906,13 +7906,12 @@ SQL_STATEMENT(
 
 SQL_STATEMENT(EVENT_END, "DELETE FROM zkembed_event WHERE session=?1");
 
-/* Queue an event for a session, with the zxid of its change; or an overflow in
- * place of all of them, which also spends the session's one-shots (P4) and so
- * has a zxid above theirs. The session's carrier is noted to be woken behind
- * the COMMIT. A session that has ended meanwhile gets nothing, which is no
- * failure. */
-static int watch_queue(txn *t, int64_t session, int64_t zxid, int type,
-                       const char *path, size_t len, const char *acl) {
+/* Queue an event of the transaction's change for a session; or an overflow in
+ * place of all of them, which also spends the session's one-shots (P4). The
+ * session's carrier is noted to be woken behind the COMMIT. A session that has
+ * ended meanwhile gets nothing, which is no failure. */
+static int watch_queue(txn *t, int64_t session, int type, const char *path,
+                       size_t len, const char *acl) {
   REQUIRE(WRITING(t->s));
   int64_t seq, carrier;
   bool overflow;
@@ -7921,8 +7920,6 @@ static int watch_queue(txn *t, int64_t session, int64_t zxid, int type,
   if (overflow) {
     rc = sql_do_int(t->s, SQL_EVENT_END, session);
     if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_WATCH_SPEND, session);
-    if (rc == ZKE_OK) rc = txn_number(t);
-    zxid = t->zxid;
     type = ZKE_EVENT_OVERFLOW;
     len = 0;
     acl = NULL;
@@ -7934,7 +7931,7 @@ static int watch_queue(txn *t, int64_t session, int64_t zxid, int type,
   sql_bind_int(st, 2, ":seq", seq);
   sql_bind_int(st, 3, ":type", type);
   sql_bind_text(st, 4, ":path", path, (int)len);
-  sql_bind_int(st, 5, ":zxid", zxid);
+  sql_bind_int(st, 5, ":zxid", t->zxid);
   sql_bind_text(st, 6, ":acl", acl, -1);
   sql_bind_int(st, 7, ":carrier", carrier);
   buf_add_int(&t->wake, carrier ? carrier : session);
@@ -8044,7 +8041,7 @@ static int watch_fire_found(txn *t, const char *path, size_t len, int type,
   const int64_t *session = buf_ints(&sessions, &n);
   *found = n > 0;
   for (size_t i = 0; i < n && rc == ZKE_OK; i++)
-    rc = watch_queue(t, session[i], t->zxid, type, path, len, acl);
+    rc = watch_queue(t, session[i], type, path, len, acl);
   for (int table = 0; table < 2 && rc == ZKE_OK; table++) {
     if (fired[table])
       rc = watch_drop(t, path, len, watch_kind(WATCH_ONE_SHOT, table));
@@ -11674,9 +11671,8 @@ typedef struct watcher {
   unsigned tables; /* 1 << WATCH_TABLE_… */
   /* of the state that its registration has seen: later changes are for it */
   int64_t zxid;
-  int64_t from;  /* and events of rows from this number on; 0: of all */
-  int64_t owner; /* the carrier whose death it waits for */
   struct watcher_fired *fired; /* the event that it is owed; NULL: armed */
+  int64_t owner;               /* the carrier whose death it waits for */
   bool unsure; /* a registration behind it was in doubt: perhaps it has fired */
 } watcher;
 
@@ -12048,11 +12044,9 @@ static void watcher_list(zke *z, watcher_pair *pair, buf *calls) {
 
 /* Does an event, on the watcher's path itself or below it, speak to the
  * watcher?  Not if the watcher was registered after the change, or waits for
- * nothing any more.  Nor if it hears of the change by a later row: those of
- * zke_watch_since() have old zxids, and may come behind rows of the same
- * changes that other watches have made. */
+ * nothing any more. */
 static bool watcher_hears(const watcher *w, const wait_event *e, bool below) {
-  if (w->fired || w->zxid >= e->zxid || e->seq < w->from) return false;
+  if (w->fired || w->zxid >= e->zxid) return false;
   for (int table = 0; table < 2; table++) {
     if ((w->tables & 1u << table) &&
         watch_matches(w->mode, table, e->type, below)) {
@@ -12213,8 +12207,7 @@ static void watcher_doubt(watcher_spot *spot) {
 
 /* After the transaction, which has ended with rc: link, or forget.  A pair that
  * is there already and still armed is not noted twice.  It takes this one's
- * notice of the owner's death if there was no room for one of its own, and it
- * hears of the past from now on if this one is to. */
+ * notice of the owner's death if there was no room for one of its own. */
 static void watcher_conclude(zke *z, watcher_pending *entry, int rc) {
   bool committed = rc == ZKE_OK;
   watcher_spot *spot = entry->spot;
@@ -12228,10 +12221,6 @@ static void watcher_conclude(zke *z, watcher_pending *entry, int rc) {
   if (same && !same->owner) {
     same->owner = w->owner;
     watcher_count_notice(z, w->owner, 1);
-  }
-  if (same && w->from) {
-    same->zxid = w->zxid;
-    same->from = w->from;
   }
   if (committed && !same) {
     watcher_link(z, w);
@@ -12795,7 +12784,7 @@ static int wait_read_event(zke *z, sqlite3_stmt *st) {
   if (!e) return base_nomem();
   *z->queue_end = e;
   z->queue_end = &e->next;
-  z->cursor = e->seq = sqlite3_column_int64(st, 0);
+  z->cursor = sqlite3_column_int64(st, 0);
   return ZKE_OK;
 }
 
@@ -17039,22 +17028,11 @@ static int api_add_watch_body(txn *t, void *arg) {
   return rc;
 }
 
-/* Run a body that registers a watch that stays.  The rows are changed first,
- * then the watchers in memory: between the two no event can be dispatched, as
- * the lock is held. */
-static int api_register_persistent(zke *z, txn_body body, api_watch *w,
-                                   void *arg) {
-  w->other = w->mode == WATCH_PERSISTENT ? WATCH_RECURSIVE : WATCH_PERSISTENT;
-  int rc = txn_run(z->s, z, TXN_NORMAL, body, arg);
-  api_pending p = {z, w->entry, 0, w->other};
-  if (api_is_settled(z, rc)) api_conclude(&p, rc);
-  wait_arm(z);
-  return rc;
-}
-
 /* The mode is checked behind the state of the handle, as ZooKeeper's server
  * checks it. mode + 1: WATCH_PERSISTENT and WATCH_RECURSIVE follow
- * WATCH_ONE_SHOT, which this cannot set. */
+ * WATCH_ONE_SHOT, which this cannot set.  The rows are changed first, then the
+ * watchers in memory: between the two no event can be dispatched, as the lock
+ * is held. */
 int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
                   void *context) {
   if (ENGINE_IS_OTHER(z))
@@ -17067,7 +17045,12 @@ int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
     return api_leave(
         z, base_fail(ZKE_MARSHALLINGERROR, "unknown watch mode %d", mode));
   }
-  return api_leave(z, api_register_persistent(z, api_add_watch_body, &w, &w));
+  w.other = w.mode == WATCH_PERSISTENT ? WATCH_RECURSIVE : WATCH_PERSISTENT;
+  rc = txn_run(z->s, z, TXN_NORMAL, api_add_watch_body, &w);
+  api_pending p = {z, w.entry, 0, w.other};
+  if (api_is_settled(z, rc)) api_conclude(&p, rc);
+  wait_arm(z);
+  return api_leave(z, rc);
 }
 
 /* What a watch would have told of that was set at an earlier zxid; 0: nothing.
@@ -17605,93 +17588,6 @@ int zke_history(zke *z, const char *path, int64_t after, int most,
   rc = api_begin_locked(z);
   if (rc == ZKE_OK) rc = view_history(z, &h, most, list_out);
   api_end_locked(z);
-  return api_leave(z, rc);
-}
-
-/* A watch that is set with what it would have told since. */
-typedef struct api_resume {
-  api_watch w;
-  txn *t;
-  history_span h;
-  node parent;   /* that is watched, for its ACL */
-  bool is_there; /* it exists now */
-  int64_t from;  /* the number of the first event that is queued */
-} api_resume;
-
-/* What a row is to a watch of h->path: the event's type, or 0. */
-static int api_missed_type(const api_resume *m, const history_row *r) {
-  const char *below = r->path + (m->h.len == 1 ? 0 : m->h.len);
-  bool itself = strlen(r->path) == m->h.len;
-  if (itself || m->w.mode == WATCH_RECURSIVE) return r->type;
-  bool child = strchr(below + 1, '/') == NULL;
-  return child && r->type != ZKE_EVENT_CHANGED ? ZKE_EVENT_CHILD : 0;
-}
-
-/* Queue the event of a row, with the zxid that it had.  Who may hear of a child
- * is judged by the parent's ACL of now; where there is no parent any more, by
- * that of the child. */
-static int api_queue_missed(void *arg, const history_row *r) {
-  api_resume *m = arg;
-  txn *t = m->t;
-  int type = api_missed_type(m, r);
-  bool child = type == ZKE_EVENT_CHILD;
-  const char *path = child ? m->h.path : r->path;
-  const char *acl = child && m->is_there ? m->parent.acl : r->acl;
-  if (!type) return ZKE_OK;
-  return watch_queue(t, t->z->id, r->zxid, type, path, strlen(path), acl);
-}
-
-/* Queue the events of all rows since h->after.  A zxid that has not been yet is
- * of another database, or of this one before it was restored. */
-static int api_queue_past(txn *t, api_resume *m) {
-  int64_t carrier;
-  bool overflow;
-  if (m->h.after > t->zxid) {
-    return base_fail(ZKE_RUNTIMEINCONSISTENCY,
-                     "%s: zxid 0x%llx is later than its last change",
-                     t->s->name, (unsigned long long)m->h.after);
-  }
-  int rc = watch_next_seq(t, t->z->id, &m->from, &overflow, &carrier);
-  if (rc == ZKE_OK) rc = history_each(t->s, &m->h, api_queue_missed, m);
-  if (rc != ZKE_OK || m->h.whole) return rc;
-  return base_fail(ZKE_RUNTIMEINCONSISTENCY,
-                   "%s: the history does not reach back to zxid 0x%llx",
-                   t->s->name, (unsigned long long)m->h.after);
-}
-
-/* The rows of the watch are written and the past is read in one transaction, so
- * each change is told by the one or the other. */
-static int api_watch_since_body(txn *t, void *arg) {
-  api_resume *m = arg;
-  m->t = t;
-  memset(&m->parent, 0, sizeof m->parent);
-  int rc = node_load(t->s, path_split(m->h.path, m->h.len), &m->parent, NULL);
-  m->is_there = rc == ZKE_OK;
-  if (rc == ZKE_OK || rc == ZKE_NONODE) rc = api_queue_past(t, m);
-  node_free(&m->parent);
-  if (rc == ZKE_OK) rc = api_add_watch_body(t, &m->w);
-  if (rc != ZKE_OK) return rc;
-  m->w.entry.w->zxid = m->h.after; /* it hears from then on */
-  m->w.entry.w->from = m->from;
-  return rc;
-}
-
-/* A light session is woken for events that are newer than its carrier's last
- * look. The past ones may be older, so it is told to look. */
-int zke_watch_since(zke *z, const char *path, int mode, int64_t zxid,
-                    zke_watch_fn fn, void *context) {
-  if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
-  api_resume m = {.w = {.mode = mode + 1, .fn = fn, .context = context},
-                  .h = {.after = zxid}};
-  if (!fn) return api_refuse_arguments("fn is NULL");
-  if (mode != ZKE_WATCH_PERSISTENT && mode != ZKE_WATCH_PERSISTENT_RECURSIVE)
-    return api_refuse_arguments("unknown watch mode %d", mode);
-  int rc = api_enter(z, path, API_CHANGE | API_BATCH, &m.w.path);
-  if (rc != ZKE_OK) return rc;
-  m.h.path = m.w.path;
-  m.h.len = strlen(m.h.path);
-  rc = api_register_persistent(z, api_watch_since_body, &m.w, &m);
-  if (rc == ZKE_OK) carrier_ready(z);
   return api_leave(z, rc);
 }
 

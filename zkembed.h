@@ -1475,13 +1475,13 @@ ZKE_API int zke_multi_read(zke *z, const zke_op *ops, int count,
  *
  * What fn may call: create, create_ttl, delete, set, set_acl, raise_sequence,
  *   discard, multi, all that read (with a watch, too), add_watch, set_watch,
- *   watch_since, history_keep, and what blocks on nothing.  A watch is
- *   registered if the batch is committed, and hears of what the batch changes
- *   after it.  Identities that fn adds or takes stay as they are then.  All
- *   else is ZKE_MISUSE, and so is any call that would take the lock of another
- *   store: zke_batch, open, close, sync, wait, dispatch, sleep, expire,
- *   compact, check, forget, and removing watches.  So is each call on a
- *   recipe's object but for its state and token: what it told could be undone.
+ *   history_keep, and what blocks on nothing.  A watch is registered if the
+ *   batch is committed, and hears of what the batch changes after it.
+ *   Identities that fn adds or takes stay as they are then.  All else is
+ *   ZKE_MISUSE, and so is any call that would take the lock of another store:
+ *   zke_batch, open, close, sync, wait, dispatch, sleep, expire, compact,
+ *   check, forget, and removing watches.  So is each call on a recipe's object
+ *   but for its state and token: what it told could be undone.
  * While fn runs the store's lock and the writers' gate are held.  The calls of
  *   other threads on this store wait, and so do all changes by other processes,
  *   each at most its own busy timeout; reads there go on.  So fn is short: it
@@ -2105,9 +2105,7 @@ ZKE_API int zke_dispatch(zke *z, int *count_out);
  * When zke_dispatch_to() has returned, every event of a change up to that zxid
  * has been told, however many there are.  Later ones wait, and the descriptor
  * stays readable for them.  The session's end is told whatever its zxid, and
- * so are the alarms that are due (zke_call_at()): they are no changes.  Events
- * come in the order in which they were queued: past changes that
- * zke_watch_since() has queued behind later ones wait with these.
+ * so are the alarms that are due (zke_call_at()): they are no changes.
  *
  * So a server sends events and replies in ZooKeeper's order: what a reply shows
  * is told before it, and no event before the reply that registered its watch.
@@ -2302,37 +2300,6 @@ ZKE_API int zke_counters(zke *z, zke_counts *out);
  * when; it costs a row more for each change.  It is a matter of the database,
  * so it counts for all processes.  The values themselves are not kept.  The
  * same is readable by SQL in the view zke_history (doc/format.md).
- *
- * Example: a program that tells another one of all changes, across its own
- * restarts.  The events of a zke_multi() share a zxid, so all of them are known
- * to be told when one of a later zxid comes.  The program keeps `done`, and
- * begins with last = done.  After a restart it tells the last change once more,
- * as a whole.
- *
- *     struct place {
- *       int64_t done; // zxid of the last change that was told as a whole
- *       int64_t last; // of the last event that was told
- *     };
- *
- *     static void pass_on(zke *z, int type, int state, const char *path,
- *                         void *context) {
- *       struct place *place = context;
- *       int64_t zxid = zke_event_zxid(z);
- *       (void)state;
- *       if (type < 0) return; // the session's end, or ZKE_EVENT_OVERFLOW
- *       if (zxid != place->last) place->done = place->last;
- *       place->last = zxid;
- *       printf("event %d of %s\n", type, path);
- *     }
- *
- *     static int follow(zke *z, struct place *place) {
- *       int rc = zke_watch_since(z, "/orders", ZKE_WATCH_PERSISTENT_RECURSIVE,
- *                                place->done, pass_on, place);
- *       if (rc != ZKE_RUNTIMEINCONSISTENCY) return rc;
- *       puts("too long away: read everything");
- *       return zke_add_watch(z, "/orders", ZKE_WATCH_PERSISTENT_RECURSIVE,
- *                            pass_on, place);
- *     }
  * --------------------------------------------------------------------- */
 
 /* zke_history_keep - begin to keep a history, change its limits, or end it
@@ -2386,36 +2353,6 @@ typedef struct zke_change_list {
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_history(zke *z, const char *path, int64_t after, int most,
                         zke_change_list **list_out);
-
-/* zke_watch_since - a watch that stays, and that hears what it has missed
- *
- * As zke_add_watch(), and in the same step an event is queued for each change
- * since a zxid that the watch would have told of, with that change's zxid
- * (zke_event_zxid()).  So there is no gap between past and future: the watcher
- * hears each change after that zxid once, in their order.  If it was registered
- * in this mode before, it hears from that zxid on, once more what it has heard.
- * Other watchers of the session on the path, above it or below it that were
- * there before those changes hear of them once more, too.
- *
- * All rows of the history after that zxid are read while other writers wait.
- *
- *   zxid  of the state that was read, or of the last change whose events have
- *         all been heard: when one of a later zxid comes, or after
- *         zke_dispatch_to().  With that of a single event the rest of its
- *         multi would be missed.  Where the database may be replaced by a
- *         backup meanwhile, compare the upper 32 bits: they change then, and
- *         what the backup took back is not told
- *
- * Returns ZKE_OK, or
- *   ZKE_RUNTIMEINCONSISTENCY  the history does not reach back that far, or none
- *                             is kept, or the database has not come as far as
- *                             zxid; nothing was registered
- *   ZKE_BADARGUMENTS          fn is NULL, an unknown mode, a malformed path
- *   and what zke_add_watch() returns.  More events than options.event_limit
- *   are ZKE_EVENT_OVERFLOW, as always.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
-ZKE_API int zke_watch_since(zke *z, const char *path, int mode, int64_t zxid,
-                            zke_watch_fn fn, void *context);
 
 /* zke_overdue - is there anything that the next sweep removes?
  *

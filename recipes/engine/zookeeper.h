@@ -135,7 +135,7 @@
  *     zke_vouch, zke_clear_auth, zke_rearm, zke_keepalive_fd, zke_watches,
  *     zke_waiters, zke_overdue, zke_check, zke_compact.  A server has no
  *     request for them.  And what is about a file: zke_counters, the history,
- *     zke_watch_since, zke_remove_tables, zke_sql_adopt and its like.
+ *     zke_remove_tables, zke_sql_adopt and its like.
  *
  * Not offered: TLS (use a tunnel), SASL, and sessions on servers that have lost
  * their quorum (doc/ensemble.md says why).  Identities of zke_add_auth()

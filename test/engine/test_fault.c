@@ -1723,15 +1723,10 @@ static int call_history_end(void) { return zke_history_keep(t.z, 0, 0); }
 static void keep_history(void) { must_ok(zke_history_keep(t.z, 10000, 0)); }
 static void keep_none(void) { must_ok(zke_history_keep(t.z, 0, 0)); }
 
-static int64_t kept_from; /* a zxid that the history reaches back to */
-
 static void have_history(void) {
-  zke_stat stat;
   keep_none(); /* a point begins with a new one */
   keep_history();
-  must_ok(zke_set(t.z, "/t/dir", "x", 1, -1, &stat));
-  kept_from = stat.mzxid;
-  for (int i = 0; i < 8; i++) must_ok(zke_set(t.z, "/t/dir", "x", 1, -1, NULL));
+  for (int i = 0; i < 9; i++) must_ok(zke_set(t.z, "/t/dir", "x", 1, -1, NULL));
 }
 
 static int call_history(void) {
@@ -1760,11 +1755,6 @@ static int keep_and_set(zke *z, void *context) {
 
 static int call_batch_history(void) {
   return zke_batch(t.z, keep_and_set, NULL);
-}
-
-static int call_watch_since(void) {
-  return zke_watch_since(t.z, "/t/dir", ZKE_WATCH_PERSISTENT, kept_from, note,
-                         &t.seen);
 }
 
 /* ---- access control lists ---- */
@@ -2198,7 +2188,6 @@ static const fault_case cases[] = {
     {"counters", CALL(counters), .flags = FILE_ONLY},
     {"batch that begins a history", CALL(batch_history), .prepare = keep_none,
      .most = 300},
-    {"watch_since", CALL(watch_since), .prepare = have_history},
     {"history_keep, none", CALL(history_end), .prepare = keep_history,
      .most = 300},
     {"add_auth", CALL(add_auth), .prepare = identify},

@@ -188,14 +188,12 @@ static int refused(int which) {
     case 10:
       return zke_remove_watch(a, "/n", ZKE_WATCH_ANY, NULL, NULL);
     case 11:
-      return zke_watch_since(a, "/n", 99, 0, test_ignore, NULL);
-    case 12:
       return zke_history_keep(a, -1, 0);
-    case 13:
+    case 12:
       return zke_history(a, "/n", 0, 0, NULL);
-    case 14:
+    case 13:
       return zke_discard(a, "/n", ZKE_PERSISTENT, 0);
-    case 15:
+    case 14:
       return zke_get(NULL, "/n", NULL, NULL, NULL, NULL, NULL);
     default:
       return 1;

@@ -207,8 +207,8 @@ static bool is_of_tree(int rc) {
 /* Threads set and remove the same watch, and nobody knows in what order. */
 static bool is_of_threads(const noted *c) {
   return the_plan.k.threads > 1 &&
-         (c->kind == NOTES_add_watch || c->kind == NOTES_watch_since ||
-          c->kind == NOTES_remove_watch || c->kind == NOTES_forget);
+         (c->kind == NOTES_add_watch || c->kind == NOTES_remove_watch ||
+          c->kind == NOTES_forget);
 }
 
 /* Does it ask what its session was told of?  watchers.c judges that. */
@@ -596,13 +596,11 @@ static void explain_all(const rows *r) {
 
 /* ---- all of it ---- */
 
-/* A watch since a state begins there.  An identity has no zxid: it is added
- * after all that its session saw before; among several threads nobody knows
- * when. */
+/* An identity has no zxid: it is added after all that its session saw before;
+ * among several threads nobody knows when. */
 static int64_t place_of(int at) {
   const noted *c = notes_all[at];
   int64_t place = c->kind == NOTES_add_auth ? c->from : c->zxid;
-  if (c->kind == NOTES_watch_since) return c->wide;
   if (c->kind != NOTES_add_auth) return place;
   if (the_plan.k.threads > 1) return 0;
   for (int i = 0; i < at; i++)

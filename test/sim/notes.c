@@ -107,13 +107,6 @@ KIND(set_watch) {
   return e->set_watch(z, c->path, c->number, c->wide, c->fn, c->context);
 }
 
-/* No table of functions has it.  Elsewhere than in zkembed.c the state of that
- * zxid is the last one: it is an ordinary watch there. */
-KIND(watch_since) {
-  if (e != &plain) return do_add_watch(e, z, c, a);
-  return zke_watch_since(z, c->path, c->number, c->wide, c->fn, c->context);
-}
-
 /* The type is the note's number. */
 KIND(remove_watch) {
   (void)a;
@@ -552,13 +545,6 @@ int notes_zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
   return watch_and_give(z, c, type, zxid, fn, context);
 }
 
-/* See notes_zke_delete(). */
-int notes_zke_watch_since(zke *z, const char *path, int mode, int64_t zxid,
-                          zke_watch_fn fn, void *context) {
-  noted *c = begin(z, NOTES_watch_since, path);
-  return watch_and_give(z, c, mode, zxid, fn, context);
-}
-
 /* ---- events ---- */
 
 /* Does the call take watches back? */
@@ -613,7 +599,6 @@ void notes_told(const void *context, int type, const char *path, int64_t zxid) {
 void notes_cut(int64_t session, int64_t zxid) {
   for (int i = 0; i < notes_count; i++) {
     noted *c = notes_all[i];
-    /* a watch_since() may itself queue too many */
-    if (c->session == session && (!c->done || c->zxid <= zxid)) c->cut = zxid;
+    if (c->session == session && c->zxid <= zxid) c->cut = zxid;
   }
 }

@@ -38,7 +38,6 @@
   X(add_auth, 'R')                                                      \
   X(add_watch, 'R')                                                     \
   X(set_watch, 'R')                                                     \
-  X(watch_since, 'R')                                                   \
   X(remove_watch, 'R')                                                  \
   X(forget, 'R')                                                        \
   X(batch, 'R')
@@ -68,7 +67,7 @@ typedef struct noted {
   const void *data;
   int len;      /* of data or ops */
   int number;   /* version, mode, next number, type of a watch */
-  int64_t wide; /* TTL, czxid, session, zxid that a watch is told from */
+  int64_t wide; /* TTL, czxid, session, zxid of a state */
   zke_acls *acls;
   zke_op *ops;
   zke_watch_fn fn;
@@ -132,7 +131,6 @@ NOTED(batch);
 NOTED(add_auth);
 NOTED(add_watch);
 NOTED(set_watch);
-NOTED(watch_since);
 NOTED(remove_watch);
 NOTED(forget);
 #undef NOTED
@@ -157,7 +155,6 @@ NOTED(forget);
 #define zke_add_auth notes_zke_add_auth
 #define zke_add_watch notes_zke_add_watch
 #define zke_set_watch notes_zke_set_watch
-#define zke_watch_since notes_zke_watch_since
 #define zke_remove_watch notes_zke_remove_watch
 #define zke_forget notes_zke_forget
 #endif

@@ -19,7 +19,6 @@ typedef struct keeper {
   int64_t zxid;  /* of the last event, */
   char path[40]; /* what it was about */
   int type;
-  bool again;       /* another thread may be told of it once more */
   int calls;        /* of threads, that set it or take it back now */
   bool mixed;       /* nobody knows what these come to */
   int64_t alarm_ms; /* 0: none */
@@ -51,11 +50,10 @@ static void on_event(zke *z, int type, int state, const char *path,
   load_count.events++;
   if (!k->watches && is_alone())
     sim_found("P3: an event of %s for a watch that was taken back", path);
-  if (zxid < k->zxid && !k->again)
+  if (zxid < k->zxid)
     sim_found("P4: an event of zxid %llx comes after one of %llx",
               (long long)zxid, (long long)k->zxid);
-  if (zxid == k->zxid && type == k->type && strcmp(path, k->path) == 0 &&
-      !k->again)
+  if (zxid == k->zxid && type == k->type && strcmp(path, k->path) == 0)
     sim_found("P4: the event %d of %s, zxid %llx, comes twice", type, path,
               (long long)zxid);
   if (k->since && zxid <= k->since)
@@ -177,27 +175,6 @@ static void call_ends(keeper *k, bool watches, int64_t since) {
   if (--k->calls == 0) k->mixed = false;
 }
 
-/* What the watch has told of before is told once more. */
-static void watch_since(const ops_actor *a, keeper *k) {
-  known_call c = known_begin(a->slot, "exists");
-  if (known_end(c, zke_exists(a->z, "/q", NULL, NULL, NULL)) != ZKE_OK) return;
-  int64_t zxid = zke_zxid();
-  if (!zxid) return; /* a child that has not asked for it yet */
-  ops_wait(a, (int64_t)sim_load(a->slot, 50));
-  call_begins(k, true);
-  k->watches = true;
-  k->zxid = 0; /* what was told comes once more */
-  k->again = !is_alone();
-  c = known_begin(a->slot, "watch_since");
-  int rc = zke_watch_since(a->z, "/q", ZKE_WATCH_PERSISTENT_RECURSIVE, zxid,
-                           on_event, k);
-  bool refused = rc == ZKE_RUNTIMEINCONSISTENCY;
-  known_end(c, refused ? ZKE_OK : rc);
-  if (refused && the_plan.k.history)
-    sim_found("P3: watch_since: %s", zke_errmsg());
-  call_ends(k, !refused, rc == ZKE_OK ? zxid : 0);
-}
-
 /* A watch of what comes from now on. */
 static void watch_more(const ops_actor *a, keeper *k) {
   call_begins(k, true);
@@ -289,9 +266,6 @@ void watchers_any(const ops_actor *a) {
       dispatch_to(a, k);
       break;
     default:
-      if (!k->watches && sim_load(a->slot, 2))
-        watch_more(a, k);
-      else if (!k->watches)
-        watch_since(a, k);
+      if (!k->watches) watch_more(a, k);
   }
 }

@@ -1,10 +1,9 @@
 /* watchers.h - watches of the load that stay, and alarms
  *
  * A recursive watch of all that lies below the queue is told of each change
- * there, in order (P4), and of none twice (P3): from its registration on, or
- * from an earlier state.  If the history is kept, the events are counted
- * against it.  A watch that was taken back is told of nothing.  An alarm does
- * not come early.
+ * there, in order (P4), and of none twice (P3), from its registration on.  If
+ * the history is kept, the events are counted against it.  A watch that was
+ * taken back is told of nothing.  An alarm does not come early.
  */
 #ifndef ZKE_SIM_WATCHERS_H
 #define ZKE_SIM_WATCHERS_H
