@@ -4,7 +4,7 @@
  *
  *     reader_     a connection that cannot write
  *     snapshot_   one read transaction: all that it reads is of one moment
- *                 (export and dump, in transfer.c; backup)
+ *                 (export and dump, in transfer.c; history.c; backup)
  *     target_     a file that appears under its name when it is whole
  *     init, backup, restore, check, compact, sql, doctor: the commands
  *
@@ -32,6 +32,7 @@
 #include <unistd.h>
 
 #include "../recipes/part/znode.h"
+#include "changes.h"
 #include "database.h"
 #include "process.h"
 #include "work.h"
@@ -394,6 +395,45 @@ int snapshot_sessions(snapshot *s,
     status = info.identity ? fn(arg, &info) : no_memory(s->c);
   }
   sqlite3_finalize(stmt);
+  return status;
+}
+
+/* The path of a row as the handle sees it, below a chroot of `len` bytes. */
+static const char *path_shown(const char *path, size_t len) {
+  return path[len] ? path + len : "/";
+}
+
+/* Rows are read from the table, since the view has the time as a text. */
+int snapshot_changes(snapshot *s, const char *path, int64_t zxid,
+                     int (*fn)(void *arg, const past_change *change),
+                     void *arg) {
+  static const char sql[] =
+      "SELECT zxid,time,type,session,owner,pid,path,identity" CHANGES_SINCE;
+  size_t chroot = strlen(chroot_of(s->c));
+  sqlite3_stmt *stmt = NULL;
+  char *whole = path_whole(s->c, path);
+  if (!whole) return no_memory(s->c);
+  int status = snapshot_prepare(s, sql, "", whole[1] ? whole : "", &stmt);
+  if (!status) sqlite3_bind_int64(stmt, 1, zxid);
+  while (!status && snapshot_next(s, stmt, &status)) {
+    past_change change = {
+        .zxid = sqlite3_column_int64(stmt, 0),
+        .time_ms = sqlite3_column_int64(stmt, 1),
+        .type = sqlite3_column_int(stmt, 2),
+        .session = sqlite3_column_int64(stmt, 3),
+        .owner = sqlite3_column_int64(stmt, 4),
+        .pid = sqlite3_column_int64(stmt, 5),
+        .path = (const char *)sqlite3_column_text(stmt, 6),
+        .identity = (const char *)sqlite3_column_text(stmt, 7)};
+    if (!change.path || !change.identity) {
+      status = no_memory(s->c);
+    } else {
+      change.path = path_shown(change.path, chroot);
+      status = fn(arg, &change);
+    }
+  }
+  sqlite3_finalize(stmt);
+  free(whole);
   return status;
 }
 

@@ -1,4 +1,4 @@
-/* database.h - what database.c has for export and dump
+/* database.h - what database.c has for those who read the file
  *
  * A container's or a TTL node's kind is told by no function of zkembed.h but by
  * the file alone, and only a read transaction gives one picture of a tree of
@@ -9,6 +9,7 @@
 #ifndef ZKE_SHELL_DATABASE_H
 #define ZKE_SHELL_DATABASE_H
 
+#include "past.h"
 #include "shell.h"
 
 /* Before SQLite is used at all: it need not count its memory. */
@@ -49,6 +50,8 @@ typedef struct snapshot_sizes {
  * snapshot_sessions, snapshot_watches - call fn for what zke_sessions() and
  *                  zke_watches() list, or for zke_waiters()'s; who is alive the
  *                  file does not tell: 0
+ * snapshot_changes - call fn for each change of a node and of those below it,
+ *                  later than a zxid, that the history has; there has to be one
  * snapshot_number - the number that a statement reads; -1 where it reads no
  *                  row, or fails
  * snapshot_file  - sizes of the file and of its log
@@ -65,6 +68,9 @@ int snapshot_sessions(snapshot *s,
                       void *arg);
 int snapshot_watches(snapshot *s, bool waiters,
                      int (*fn)(void *arg, const snapshot_watch *watch),
+                     void *arg);
+int snapshot_changes(snapshot *s, const char *path, int64_t zxid,
+                     int (*fn)(void *arg, const past_change *change),
                      void *arg);
 int64_t snapshot_number(snapshot *s, const char *sql);
 snapshot_sizes snapshot_file(snapshot *s);

@@ -5,9 +5,9 @@
  *     held      who held a lock at a time in the past (past.c finds that out);
  *               without a name, what this session holds
  *
- * The engine keeps the history (zkembed.h, "History").  No call tells where it
- * begins, so that is read from the file.  Of the time before, these commands
- * say that it is not known; they never guess.
+ * The engine keeps the history (zkembed.h, "History"); it is read from the file
+ * (doc/format.md).  Of the time before it begins, these commands say that it is
+ * not known; they never guess.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,8 +21,7 @@
 /* ------------------------------------------------------------------------
  * history
  *
- * The history's own state: whether one is kept, its limits, its extent. The
- * file is read for it by SQL, in one snapshot.
+ * The history's own state: whether one is kept, its limits, its extent.
  * --------------------------------------------------------------------- */
 
 /* What the file says of its history. */
@@ -33,35 +32,21 @@ typedef struct extent {
   int64_t zxid, time_ms; /* from when on it is whole */
 } extent;
 
-/* Reads it, in one snapshot, since any change of others may move the beginning.
- * Where no history is kept all of it is zero. */
-static int extent_read(call *c, extent *e) {
-  snapshot *s = NULL;
-  int status = snapshot_open(c, &s);
-  *e = (extent){.kept = false};
-  if (status) return status;
-  e->keep = snapshot_number(s, "SELECT history_rows FROM zkembed_meta");
-  e->for_ms = snapshot_number(s, "SELECT history_ms FROM zkembed_meta");
-  e->kept = e->keep > 0 || e->for_ms > 0;
-  if (e->kept) {
-    e->rows = snapshot_number(
-        s, "SELECT count(*) FROM zkembed_history WHERE type<>0");
-    e->zxid = snapshot_number(
-        s, "SELECT zxid FROM zkembed_history ORDER BY seq LIMIT 1");
-    e->time_ms = snapshot_number(
-        s, "SELECT time FROM zkembed_history ORDER BY seq LIMIT 1");
-  }
-  snapshot_close(s);
-  return 0;
-}
-
-/* Fail where no history is kept. */
-static int extent_need(call *c, extent *e) {
-  int status = extent_read(c, e);
-  if (status || e->kept) return status;
-  return fail_with(c, STATUS_NO, "NOHISTORY",
-                   "no history is kept of %s; \"history on\" begins one",
-                   c->sh->file);
+/* Reads it in a snapshot: any change of others may move the beginning.  Where
+ * no history is kept all of it is zero. */
+static extent extent_of(snapshot *s) {
+  extent e = {
+      .keep = snapshot_number(s, "SELECT history_rows FROM zkembed_meta"),
+      .for_ms = snapshot_number(s, "SELECT history_ms FROM zkembed_meta")};
+  if (e.keep <= 0 && e.for_ms <= 0) return (extent){.kept = false};
+  e.kept = true;
+  e.rows =
+      snapshot_number(s, "SELECT count(*) FROM zkembed_history WHERE type<>0");
+  e.zxid = snapshot_number(
+      s, "SELECT zxid FROM zkembed_history ORDER BY seq LIMIT 1");
+  e.time_ms = snapshot_number(
+      s, "SELECT time FROM zkembed_history ORDER BY seq LIMIT 1");
+  return e;
 }
 
 /* A limit; null for none. */
@@ -72,9 +57,11 @@ static json_t *limit_of(int64_t limit) {
 /* history: whether there is one, its limits, how much there is and from when.
  */
 static int history_tell(call *c) {
-  extent e;
-  int status = extent_read(c, &e);
+  snapshot *s = NULL;
+  int status = snapshot_open(c, &s);
   if (status) return status;
+  extent e = extent_of(s);
+  snapshot_close(s);
   if (!e.kept) return emit_row(c, json_pack("{s:s}", "history", "off"));
   return emit_row(
       c, value_for_people(
@@ -136,6 +123,62 @@ static int history_run(call *c) {
 }
 
 /* ------------------------------------------------------------------------
+ * Changes
+ * --------------------------------------------------------------------- */
+
+/* The list that a call reads. */
+typedef struct changes_to {
+  call *c;
+  past_changes *list;
+} changes_to;
+
+/* Appends a copy of a change to a list, whose room is a power of two. */
+static int changes_add(void *arg, const past_change *change) {
+  const changes_to *reading = arg;
+  past_changes *list = reading->list;
+  size_t count = (size_t)list->count;
+  if ((count & (count - 1)) == 0) {
+    past_change *more = realloc(list->data, (2 * count + 1) * sizeof *more);
+    if (!more) return no_memory(reading->c);
+    list->data = more;
+  }
+  past_change *to = &list->data[count];
+  *to = *change;
+  to->path = strdup(change->path);
+  to->identity = strdup(change->identity);
+  list->count++;
+  return to->path && to->identity ? 0 : no_memory(reading->c);
+}
+
+static void changes_free(past_changes *list) {
+  for (int i = 0; i < list->count; i++) {
+    free((char *)(uintptr_t)list->data[i].path);
+    free((char *)(uintptr_t)list->data[i].identity);
+  }
+  free(list->data);
+}
+
+/* Reads what the history has of a node and of those below it, later than a
+ * zxid, and its extent, in one snapshot.  Fails where no history is kept.  What
+ * is in the list is for changes_free(), also after a failure. */
+static int changes_read(call *c, const char *path, int64_t zxid, extent *e,
+                        past_changes *list) {
+  snapshot *s = NULL;
+  changes_to reading = {c, list};
+  int status = snapshot_open(c, &s);
+  if (status) return status;
+  *e = extent_of(s);
+  if (!e->kept)
+    status = fail_with(c, STATUS_NO, "NOHISTORY",
+                       "no history is kept of %s; \"history on\" begins one",
+                       c->sh->file);
+  else
+    status = snapshot_changes(s, path, zxid, changes_add, &reading);
+  snapshot_close(s);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
  * log
  *
  * Rows come in the order of the changes. If the history begins later than what
@@ -145,7 +188,7 @@ static int history_run(call *c) {
 
 /* A row for a change.  A session that is not known is null: the sweep, that has
  * removed a container or a TTL node. */
-static json_t *change_row(const zke_change *h) {
+static json_t *change_row(const past_change *h) {
   static const char *const types[] = {"?", "created", "deleted", "changed"};
   int type = h->type >= 1 && h->type <= 3 ? h->type : 0;
   return json_pack(
@@ -170,9 +213,8 @@ static int since_of(call *c, int64_t *zxid, int64_t *ms) {
 }
 
 /* Say that what is asked for is not all there. */
-static void tell_begin(call *c, const extent *e, const zke_change_list *list,
-                       int64_t zxid, int64_t ms) {
-  bool gap = (zxid && !list->complete) || (ms && ms < e->time_ms);
+static void tell_begin(call *c, const extent *e, int64_t zxid, int64_t ms) {
+  bool gap = (zxid && zxid < e->zxid) || (ms && ms < e->time_ms);
   if (!gap || c->sh->quiet || c->id) return;
   char text[ZKE_RECIPE_WHEN];
   zke_recipe_when(e->time_ms, text);
@@ -183,7 +225,7 @@ static void tell_begin(call *c, const extent *e, const zke_change_list *list,
 }
 
 /* Emit the changes from a time on; of these the last `limit`. */
-static int log_rows(call *c, const zke_change_list *list, int64_t ms,
+static int log_rows(call *c, const past_changes *list, int64_t ms,
                     int64_t limit) {
   int status = 0, first = list->count;
   for (int64_t left = limit; first > 0 && left > 0; first--)
@@ -196,25 +238,28 @@ static int log_rows(call *c, const zke_change_list *list, int64_t ms,
   return status;
 }
 
+/* A malformed path fails: the engine has the rules. */
+static int path_check(call *c, const char *path) {
+  int rc = zke_exists(c->z, path, NULL, NULL, NULL);
+  return rc == ZKE_OK || rc == ZKE_NONODE ? 0 : fail_rc(c, rc);
+}
+
 /* The command: prints what has changed at a path and below.  Where a part of
  * what was asked for is no longer known, tell_begin() says so first. */
 static int log_run(call *c) {
   char *path = NULL;
   extent e;
   int64_t zxid, ms, limit;
-  zke_change_list *list = NULL;
+  past_changes list = {.count = 0};
   int status = since_of(c, &zxid, &ms);
   if (!status) status = option_number(c, 'n', 1, INT64_MAX, INT64_MAX, &limit);
   if (!status) status = refuse_memory(c);
   if (!status) status = arg_path(c, 0, &path);
-  if (!status) status = extent_need(c, &e);
-  if (!status) {
-    int rc = zke_history(c->z, path, zxid, 0, &list);
-    if (rc != ZKE_OK) status = fail_rc(c, rc);
-  }
-  if (!status) tell_begin(c, &e, list, zxid, ms);
-  if (!status) status = log_rows(c, list, ms, limit);
-  zke_free(list);
+  if (!status) status = path_check(c, path);
+  if (!status) status = changes_read(c, path, zxid, &e, &list);
+  if (!status) tell_begin(c, &e, zxid, ms);
+  if (!status) status = log_rows(c, &list, ms, limit);
+  changes_free(&list);
   free(path);
   return status;
 }
@@ -231,7 +276,7 @@ static int log_run(call *c) {
 typedef struct past {
   char *path;
   int64_t at;
-  zke_change_list *changes;
+  past_changes changes;
   zke_session_list *sessions; /* that there are now */
   past_node *now;             /* ephemeral nodes that there are now */
   int now_count;
@@ -245,7 +290,7 @@ static void past_free(past *p) {
     free((char *)(uintptr_t)p->now[i].path);
   free(p->now);
   free(p->lives);
-  zke_free(p->changes);
+  changes_free(&p->changes);
   zke_free(p->sessions);
   free(p->path);
 }
@@ -285,16 +330,27 @@ static int past_present(call *c, past *p) {
   return status;
 }
 
+/* The history does not reach back to the time. */
+static int fail_before(call *c, const extent *e) {
+  char text[ZKE_RECIPE_WHEN];
+  zke_recipe_when(e->time_ms, text);
+  return fail_with(
+      c, STATUS_NO, "NOHISTORY",
+      "the history begins at %s: who held anything before is not known", text);
+}
+
 /* Reads the nodes of now, the changes and the sessions, and works out the lives
  * of the nodes.  past_present() has to be the first. */
 static int past_read(call *c, past *p) {
+  extent e;
   int status = past_present(c, p);
+  if (!status) status = changes_read(c, p->path, 0, &e, &p->changes);
+  if (!status && p->at < e.time_ms) status = fail_before(c, &e);
   if (status) return status;
-  int rc = zke_history(c->z, p->path, 0, 0, &p->changes);
-  if (rc == ZKE_OK) rc = zke_sessions(c->z, &p->sessions);
+  int rc = zke_sessions(c->z, &p->sessions);
   if (rc != ZKE_OK) return fail_rc(c, rc);
   p->life_count =
-      past_lives(p->changes, p->path, p->now, p->now_count, &p->lives);
+      past_lives(&p->changes, p->path, p->now, p->now_count, &p->lives);
   return p->life_count < 0 ? no_memory(c) : 0;
 }
 
@@ -303,10 +359,10 @@ static int past_read(call *c, past *p) {
 static void past_name(const past *p, int64_t session, json_t *row) {
   const char *identity = NULL;
   int64_t pid = 0;
-  for (int i = 0; i < p->changes->count && !identity; i++) {
-    if (p->changes->data[i].session != session) continue;
-    identity = p->changes->data[i].identity;
-    pid = p->changes->data[i].pid;
+  for (int i = 0; i < p->changes.count && !identity; i++) {
+    if (p->changes.data[i].session != session) continue;
+    identity = p->changes.data[i].identity;
+    pid = p->changes.data[i].pid;
   }
   for (int i = 0; i < p->sessions->count && !identity; i++) {
     if (p->sessions->data[i].id != session) continue;
@@ -335,7 +391,7 @@ static int past_emit(call *c, const past *p, const past_holder *h) {
 static int past_tell(call *c, const past *p) {
   past_holder *holders = NULL;
   int status = 0;
-  int count = past_holders(p->changes, p->path, p->lives, p->life_count, p->at,
+  int count = past_holders(&p->changes, p->path, p->lives, p->life_count, p->at,
                            &holders);
   if (count < 0) status = no_memory(c);
   for (int i = 0; i < count && !status; i++)
@@ -348,20 +404,10 @@ static int past_tell(call *c, const past *p) {
       p->path);
 }
 
-/* The history does not reach back to the time. */
-static int fail_before(call *c, const extent *e) {
-  char text[ZKE_RECIPE_WHEN];
-  zke_recipe_when(e->time_ms, text);
-  return fail_with(
-      c, STATUS_NO, "NOHISTORY",
-      "the history begins at %s: who held anything before is not known", text);
-}
-
 /* "held --at": who held a place at a time of the past.  Refused where the
  * history does not reach so far back, rather than answered in part. */
 static int held_then(call *c) {
   past p = {.path = NULL};
-  extent e;
   int64_t now = clock_wall_ms();
   int status = option_time(c, 'a', now, &p.at);
   if (!status && p.at > now)
@@ -369,8 +415,6 @@ static int held_then(call *c) {
   if (!status) status = refuse_memory(c);
   if (!status) status = session_open(c, NEEDS_FILE | FILE_ONLY);
   if (!status) status = arg_place(c, 0, "locks", &p.path);
-  if (!status) status = extent_need(c, &e);
-  if (!status && p.at < e.time_ms) status = fail_before(c, &e);
   if (!status) status = past_read(c, &p);
   if (!status) status = past_tell(c, &p);
   past_free(&p);

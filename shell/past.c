@@ -30,7 +30,7 @@
 
 /* A change and its place in the list, for sorting by paths. */
 typedef struct past_step {
-  const zke_change *change;
+  const past_change *change;
   int index;
 } past_step;
 
@@ -55,7 +55,7 @@ static int lives_of(const past_step *steps, int count, past_life *to) {
   int n = 0;
   bool alive = false;
   for (int i = 0; i < count; i++) {
-    const zke_change *c = steps[i].change;
+    const past_change *c = steps[i].change;
     if (!alive) to[n] = (past_life){.path = c->path, .to = INT64_MAX};
     if (!alive && c->type == ZKE_EVENT_CREATED) {
       to[n].from = c->zxid;
@@ -104,7 +104,7 @@ static bool is_told(const past_step *steps, int count, const char *path) {
 
 /* Collect the lives that the changes show. A node that exists now and appears
  * in no change gets one life, from before the history until now. */
-int past_lives(const zke_change_list *changes, const char *path,
+int past_lives(const past_changes *changes, const char *path,
                const past_node *now, int count, past_life **lives_out) {
   size_t room = (size_t)changes->count + (size_t)count + 1;
   past_step *steps = calloc(room, sizeof *steps);
@@ -217,7 +217,7 @@ static int holder_compare(const void *a, const void *b) {
 }
 
 /* The zxid of the last change up to a time. */
-static int64_t zxid_at(const zke_change_list *changes, int64_t at) {
+static int64_t zxid_at(const past_changes *changes, int64_t at) {
   int64_t zxid = 0;
   for (int i = 0; i < changes->count; i++)
     if (changes->data[i].time_ms <= at) zxid = changes->data[i].zxid;
@@ -226,7 +226,7 @@ static int64_t zxid_at(const zke_change_list *changes, int64_t at) {
 
 /* The time becomes a zxid, since lives are compared by zxids: several changes
  * may have the same time. */
-int past_holders(const zke_change_list *changes, const char *path,
+int past_holders(const past_changes *changes, const char *path,
                  const past_life *lives, int count, int64_t at,
                  past_holder **holders_out) {
   past_holder *holders = calloc((size_t)count + 1, sizeof *holders);

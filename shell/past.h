@@ -6,6 +6,20 @@
 
 #include "../zkembed.h"
 
+/* A change of a node, as the history has it. */
+typedef struct past_change {
+  int64_t zxid, time_ms;
+  int type; /* ZKE_EVENT_CREATED, _DELETED or _CHANGED */
+  int64_t session, owner, pid;
+  const char *path, *identity; /* identity: "" without one */
+} past_change;
+
+/* Changes in their order. */
+typedef struct past_changes {
+  int count;
+  past_change *data;
+} past_changes;
+
 /* The life of an ephemeral node. */
 typedef struct past_life {
   const char *path; /* the change list's, or the present node's */
@@ -30,7 +44,7 @@ typedef struct past_holder {
 } past_holder;
 
 /* past_lives   - the lives of a node and of its children, sorted by path
- *   changes      of that node and those below it, as zke_history() gives them
+ *   changes      of that node and those below it
  *   path         of the node
  *   now, count   ephemeral nodes that are there now, at path and just below
  *   lives_out    out: for free(); the paths are those of changes and now
@@ -43,9 +57,9 @@ typedef struct past_holder {
  * Who holds is the node itself, where it was ephemeral; else the first of the
  * line among its children, with all readers that follow a reader.  Of a
  * semaphore it is all that stood in the line: its limit then is not known. */
-int past_lives(const zke_change_list *changes, const char *path,
+int past_lives(const past_changes *changes, const char *path,
                const past_node *now, int count, past_life **lives_out);
-int past_holders(const zke_change_list *changes, const char *path,
+int past_holders(const past_changes *changes, const char *path,
                  const past_life *lives, int count, int64_t at,
                  past_holder **holders_out);
 

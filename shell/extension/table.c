@@ -1,12 +1,15 @@
 /* table.c - table-valued functions: SELECT name FROM zke_children_of('/a')
  *
  * A table is a row of `tables`.  When a query begins to go through it, it reads
- * all that it shows.  Its arguments are hidden columns, behind the others.
+ * all that it shows, or has a statement that gives its rows.  Its arguments are
+ * hidden columns, behind the others.
  */
 #include "extension.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "../changes.h"
 
 enum { TABLE_ARGUMENTS = 2 };
 
@@ -16,7 +19,8 @@ typedef struct reading {
   const char *name;            /* of the function */
   char *text[TABLE_ARGUMENTS]; /* arguments; NULL: not given */
   void *list;                  /* of zkembed, for zke_free() */
-  int count;                   /* rows */
+  sqlite3_stmt *rows;          /* or its rows, the first of which it is at */
+  int count;                   /* rows; of a statement those that it was at */
 } reading;
 
 typedef struct table {
@@ -84,28 +88,52 @@ static void held_show(sqlite3_context *sql, const reading *r, int row,
 
 /* ---- zke_changes(since [, path]) ---- */
 
+/* What SQLite has said of the statement. */
+static int rows_fail(const reading *r) {
+  return zke_fail(ZKE_SYSTEMERROR, "%s(): %s", r->name,
+                  sqlite3_errmsg(r->k->db));
+}
+
+/* Go to the next row, if there is one. */
+static int rows_next(reading *r) {
+  int rc = sqlite3_step(r->rows);
+  r->count += rc == SQLITE_ROW;
+  return rc == SQLITE_ROW || rc == SQLITE_DONE ? ZKE_OK : rows_fail(r);
+}
+
+/* Is a history kept, and in this file? */
+static bool is_kept(sqlite3 *db) {
+  return sqlite3_table_column_metadata(db, "main", "zkembed_history", NULL,
+                                       NULL, NULL, NULL, NULL,
+                                       NULL) == SQLITE_OK;
+}
+
+/* A malformed path is refused by a call that says nothing else. */
 static int changes_read(reading *r) {
-  zke_change_list *list = NULL;
   const char *path = r->text[1] ? r->text[1] : "/";
   int64_t since = strtoll(r->text[0], NULL, 10);
-  int rc = zke_history(r->k->z, path, since, 0, &list);
-  r->list = list;
-  r->count = rc == ZKE_OK ? list->count : 0;
-  return rc;
+  int rc = zke_exists(r->k->z, path, NULL, NULL, NULL);
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  if (since < 0)
+    return zke_fail(ZKE_BADARGUMENTS, "%s(): after the zxid %lld", r->name,
+                    (long long)since);
+  if (!is_kept(r->k->db)) return ZKE_OK;
+  rc = sqlite3_prepare_v2(r->k->db,
+                          "SELECT zxid,time,session,pid,CASE type WHEN 1 THEN "
+                          "'created' WHEN 2 THEN 'deleted' ELSE 'changed' END,"
+                          "path,identity" CHANGES_SINCE,
+                          -1, &r->rows, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(r->rows, 1, since);
+  if (rc == SQLITE_OK)
+    rc = sqlite3_bind_text(r->rows, 2, path[1] ? path : "", -1,
+                           SQLITE_TRANSIENT);
+  return rc == SQLITE_OK ? rows_next(r) : rows_fail(r);
 }
 
 static void changes_show(sqlite3_context *sql, const reading *r, int row,
                          int column) {
-  const zke_change *x = &((const zke_change_list *)r->list)->data[row];
-  const char *type = x->type == ZKE_EVENT_CREATED   ? "created"
-                     : x->type == ZKE_EVENT_DELETED ? "deleted"
-                                                    : "changed";
-  const int64_t number[] = {x->zxid, x->time_ms, x->session, x->pid};
-  const char *text[] = {type, x->path, x->identity};
-  if (column < 4)
-    sqlite3_result_int64(sql, number[column]);
-  else
-    show_text(sql, text[column - 4]);
+  (void)row;
+  sqlite3_result_value(sql, sqlite3_column_value(r->rows, column));
 }
 
 /* ---- the tables ---- */
@@ -183,6 +211,7 @@ static int table_open(sqlite3_vtab *v, sqlite3_vtab_cursor **out) {
 static void clear(reading *r) {
   for (int i = 0; i < TABLE_ARGUMENTS; i++) sqlite3_free(r->text[i]);
   zke_free(r->list);
+  sqlite3_finalize(r->rows);
   *r = (reading){.k = r->k, .name = r->name};
 }
 
@@ -209,6 +238,14 @@ static int take_arguments(reading *r, const table *is, int given,
   return ZKE_OK;
 }
 
+/* A code of zkembed as SQLite's, with its sentence. */
+static int say(sqlite3_vtab_cursor *v, int rc) {
+  if (rc == ZKE_OK) return SQLITE_OK;
+  sqlite3_free(v->pVtab->zErrMsg);
+  v->pVtab->zErrMsg = ext_error_text(rc);
+  return SQLITE_ERROR;
+}
+
 static int table_filter(sqlite3_vtab_cursor *v, int given, const char *unused,
                         int argc, sqlite3_value **argv) {
   (void)unused, (void)argc;
@@ -219,15 +256,13 @@ static int table_filter(sqlite3_vtab_cursor *v, int given, const char *unused,
   int rc = take_arguments(&c->r, is, given, argv);
   if (rc == ZKE_OK) rc = ext_open(c->r.k);
   if (rc == ZKE_OK) rc = is->read(&c->r);
-  if (rc == ZKE_OK) return SQLITE_OK;
-  sqlite3_free(v->pVtab->zErrMsg);
-  v->pVtab->zErrMsg = ext_error_text(rc);
-  return SQLITE_ERROR;
+  return say(v, rc);
 }
 
 static int table_next(sqlite3_vtab_cursor *v) {
-  ((cursor *)v)->row++;
-  return SQLITE_OK;
+  cursor *c = (cursor *)v;
+  c->row++;
+  return c->r.rows ? say(v, rows_next(&c->r)) : SQLITE_OK;
 }
 
 static int table_eof(sqlite3_vtab_cursor *v) {

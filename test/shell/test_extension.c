@@ -280,6 +280,59 @@ TEST_LOOP(interrupted, 0, 5) {
   sql_close(a), sql_close(b);
 }
 
+/* ---- the history ---- */
+
+/* The command keeps the history; no function of the extension does. */
+static void command(const char *words) {
+  char line[1200];
+  snprintf(line, sizeof line, "%s '%s' %s >/dev/null", test_zke(),
+           test_path("a.db"), words);
+  ck_assert_int_eq(system(line), 0);
+}
+
+/* zke_changes(): each change after a zxid, at a path and below it, by whom; no
+ * rows where no history is kept, also if there has been one. */
+TEST(changes) {
+  sqlite3 *db = connect_here();
+  char sql[200];
+  expect(db, "SELECT zke_create('/a', '1')", "/a");
+  expect(db, "SELECT * FROM zke_changes(0)", "");
+  command("history on");
+  expect(db, "SELECT * FROM zke_changes(0)", "");
+  expect(db, "SELECT zke_create('/a/b'), zke_create('/ab')", "/a/b|/ab");
+  expect(db, "SELECT zke_set('/a', '2'), zke_delete('/a/b')", "1|1");
+  expect(db, "SELECT type, path FROM zke_changes(0)",
+         "created|/a/b\ncreated|/ab\nchanged|/a\ndeleted|/a/b");
+  expect(db, "SELECT type, path FROM zke_changes(0, '/a')",
+         "created|/a/b\nchanged|/a\ndeleted|/a/b");
+  expect(db, "SELECT type FROM zke_changes(0, '/a/b')", "created\ndeleted");
+  expect(db,
+         "SELECT count(*) FROM zke_changes(0) WHERE session = zke_session() "
+         "AND identity = 'test_extension' AND pid > 0 AND "
+         "abs(time_ms / 1000 - strftime('%s')) < 60",
+         "4");
+  long long zxid = number(
+      db, "SELECT zxid FROM zke_changes(0, '/ab') WHERE type = 'created'");
+  snprintf(sql, sizeof sql,
+           "SELECT min(zxid) > %lld, count(*) FROM "
+           "zke_changes(%lld)",
+           zxid, zxid);
+  expect(db, sql, "1|2");
+  refused(db, "SELECT * FROM zke_changes(-1)", "ZKE_BADARGUMENTS",
+          "zke_changes(): after the zxid -1");
+  refused(db, "SELECT * FROM zke_changes(0, 'a')", "ZKE_BADARGUMENTS",
+          "malformed path a");
+  expect(db, "BEGIN", ""); /* shows the tree as it was, and so its history */
+  expect(db, "SELECT count(*) FROM zke_changes(0)", "4");
+  command("create /c");
+  expect(db, "SELECT count(*) FROM zke_changes(0)", "4");
+  expect(db, "COMMIT", "");
+  expect(db, "SELECT count(*) FROM zke_changes(0)", "5");
+  command("history off");
+  expect(db, "SELECT count(*) FROM zke_changes(0)", "0");
+  sql_close(db);
+}
+
 /* ---- transactions ---- */
 
 /* What waits or protects is refused in a transaction, what changes is in one

@@ -6,17 +6,17 @@
 #include "test/test.h"
 
 /* A history that a test writes down: changes with their zxids and times. */
-static zke_change changes[64];
-static zke_change_list history = {.data = changes};
+static past_change changes[64];
+static past_changes history = {.data = changes};
 
 static void change(int type, const char *path, int64_t owner, int64_t time) {
-  changes[history.count] = (zke_change){.zxid = 100 + history.count,
-                                        .time_ms = time,
-                                        .type = type,
-                                        .path = path,
-                                        .session = owner,
-                                        .owner = owner,
-                                        .identity = ""};
+  changes[history.count] = (past_change){.zxid = 100 + history.count,
+                                         .time_ms = time,
+                                         .type = type,
+                                         .path = path,
+                                         .session = owner,
+                                         .owner = owner,
+                                         .identity = ""};
   history.count++;
 }
 

@@ -1,0 +1,19 @@
+/* changes.h - the changes of a history, as SQL for the statements that read
+ * them (doc/format.md, "history")
+ *
+ * Used behind a SELECT with its columns:
+ *
+ *   ?1  a zxid: what came later; 0: all
+ *   ?2  a whole path, "" for the root: this node and those below it
+ *
+ * The rows are in the order of the changes.  zxid and seq rise together, so the
+ * last row that is not later is looked for from the end of the table on. */
+#ifndef ZKE_SHELL_CHANGES_H
+#define ZKE_SHELL_CHANGES_H
+
+#define CHANGES_SINCE                                                    \
+  " FROM main.zkembed_history WHERE type<>0 AND seq>coalesce((SELECT "   \
+  "seq FROM main.zkembed_history WHERE zxid<=?1 ORDER BY seq DESC LIMIT" \
+  " 1),0) AND(path=?2 OR path>=?2||'/' AND path<?2||'0')ORDER BY seq"
+
+#endif
