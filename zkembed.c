@@ -8105,7 +8105,9 @@ static int watch_is_quiet(txn *t, const char *path, size_t len,
  *
  * What is too old goes a few rows at a time, with the rows that come.
  *
- * Start reading at history_note() and history_each().
+ * Nothing reads the rows here: programs do so by SQL (doc/format.md).
+ *
+ * Start reading at history_note().
  * ==================================================================== */
 
 enum {
@@ -8147,7 +8149,7 @@ static int history_prune(txn *t, int64_t seq) {
 }
 
 /* Note a change of a node in its transaction, if a history is kept.  owner: of
- * an ephemeral node, where that is known; acl: who may read of it. */
+ * an ephemeral node, where that is known; acl: the node's. */
 static int history_note(txn *t, const char *path, size_t len, int type,
                         int64_t owner, const char *acl) {
   REQUIRE(WRITING(t->s));
@@ -8203,132 +8205,6 @@ static int history_keep(txn *t, int64_t rows, int64_t ms) {
   }
   if (rc != ZKE_OK) return rc;
   return sql_do_ints(t->s, SQL_HISTORY_LIMITS, 2, (int64_t[]){rows, ms});
-}
-
-/* A row of the history.  The texts stay until the statement goes on. */
-typedef struct history_row {
-  int64_t zxid, time, session, owner, pid;
-  int type;
-  const char *path, *acl, *identity;
-} history_row;
-
-/* What is asked for, and whether it is all there. */
-typedef struct history_span {
-  const char *path; /* of the nodes: this one and those below it */
-  size_t len;
-  int64_t after; /* zxid: only what came later */
-  bool whole;    /* out: nothing that came later has gone */
-} history_span;
-
-/* The zxid of the first row from a number on; INT64_MAX: there is none. */
-static int history_zxid_from(store *s, sqlite3_stmt *st, int64_t seq,
-                             int64_t *seq_out, int64_t *zxid) {
-  bool row;
-  sqlite3_reset(st);
-  sqlite3_bind_int64(st, 1, seq);
-  int rc = sql_step(s, st, &row);
-  *zxid = INT64_MAX;
-  *seq_out = INT64_MAX;
-  if (rc != ZKE_OK || !row) return rc;
-  *seq_out = sqlite3_column_int64(st, 0);
-  *zxid = sqlite3_column_int64(st, 1);
-  sqlite3_reset(st);
-  return ZKE_OK;
-}
-
-/* Find the number of the first row that is later than a zxid, by halving: the
- * rows are in the order of both.  *whole: is there an earlier row, so that none
- * of the later ones can have gone? */
-static int history_find(store *s, int64_t after, int64_t *first, bool *whole) {
-  sqlite3_stmt *st = NULL;
-  int64_t low = 1, high = INT64_MAX, seq, zxid;
-  int sqlite_rc = sqlite3_prepare_v2(
-      s->db,
-      "SELECT seq,zxid FROM zkembed_history WHERE seq>=?1 ORDER BY seq LIMIT 1",
-      -1, &st, NULL);
-  if (sqlite_rc != SQLITE_OK) return sql_error(s, sqlite_rc, "reading");
-  int rc = history_zxid_from(s, st, low, &seq, &zxid);
-  *whole = rc == ZKE_OK && zxid <= after;
-  /* invariant: rows before `low` are not later; from `high` on all are */
-  while (rc == ZKE_OK && low < high) {
-    int64_t middle = low + (high - low) / 2;
-    rc = history_zxid_from(s, st, middle, &seq, &zxid);
-    if (seq == INT64_MAX || zxid > after)
-      high = middle;
-    else
-      low = seq + 1;
-  }
-  sqlite3_finalize(st);
-  *first = low;
-  return rc;
-}
-
-/* Is the row one of those that are asked for? */
-static bool history_is_asked(const history_span *h, const history_row *r) {
-  if (r->type == HISTORY_BEGINS) return false;
-  if (h->len == 1) return true; /* "/" */
-  if (strncmp(r->path, h->path, h->len) != 0) return false;
-  return r->path[h->len] == '\0' || r->path[h->len] == '/';
-}
-
-/* Fill in a row from the statement that is at it; false without memory. */
-static bool history_read(sqlite3_stmt *st, history_row *r) {
-  bool whole = true;
-  r->zxid = sqlite3_column_int64(st, 0);
-  r->time = sqlite3_column_int64(st, 1);
-  r->type = sqlite3_column_int(st, 2);
-  r->path = sql_read_text(st, 3, &whole);
-  r->session = sqlite3_column_int64(st, 4);
-  r->owner = sqlite3_column_int64(st, 5);
-  r->acl = sql_read_text(st, 6, &whole);
-  r->identity = sql_read_text(st, 7, &whole);
-  r->pid = sqlite3_column_int64(st, 8);
-  return whole && r->path && r->identity;
-}
-
-/* What is done with a row: ZKE_OK, HISTORY_ENOUGH, or what it fails with. */
-typedef int (*history_fn)(void *arg, const history_row *r);
-
-enum { HISTORY_ENOUGH = 4 }; /* no result of the API: no further rows */
-
-/* Call fn with the rows that are asked for, from the statement's on. */
-static int history_walk(store *s, sqlite3_stmt *st, const history_span *h,
-                        history_fn fn, void *arg) {
-  for (;;) {
-    bool more;
-    history_row r;
-    int rc = sql_step(s, st, &more);
-    if (rc != ZKE_OK || !more) return rc;
-    if (!history_read(st, &r)) return base_nomem();
-    if (!history_is_asked(h, &r)) continue;
-    rc = fn(arg, &r);
-    if (rc != ZKE_OK) return rc == HISTORY_ENOUGH ? ZKE_OK : rc;
-  }
-}
-
-SQL_STATEMENT(HISTORY_KEPT,
-              "SELECT history_rows>0 OR history_ms>0 FROM zkembed_meta");
-
-/* Call fn with each row that is asked for, in their order.  Where no history is
- * kept there are none, and nothing is whole. */
-static int history_each(store *s, history_span *h, history_fn fn, void *arg) {
-  sqlite3_stmt *st = NULL;
-  int64_t first = 1, kept = 0;
-  h->whole = false;
-  int rc = sql_fetch_ints(s, SQL_HISTORY_KEPT, 0, 1, &kept);
-  if (rc != ZKE_OK || !kept) return rc;
-  rc = history_find(s, h->after, &first, &h->whole);
-  if (rc != ZKE_OK) return rc;
-  int sqlite_rc = sqlite3_prepare_v2(
-      s->db,
-      "SELECT zxid,time,type,path,session,owner,acl,identity,pid FROM "
-      "zkembed_history WHERE seq>=?1 ORDER BY seq",
-      -1, &st, NULL);
-  if (sqlite_rc != SQLITE_OK) return sql_error(s, sqlite_rc, "reading");
-  sqlite3_bind_int64(st, 1, first);
-  rc = history_walk(s, st, h, fn, arg);
-  sqlite3_finalize(st);
-  return rc;
 }
 
 /* ======================================================================
@@ -13696,7 +13572,7 @@ static int wait_until(zke *z, uint64_t before, int64_t deadline) {
 /* A list under construction: what view_collect() fills and buf_block() makes
  * one block of. */
 typedef struct view_list {
-  buf records, texts; /* one text a record, and two of a change */
+  buf records, texts; /* one text a record */
   int count;
 } view_list;
 
@@ -13783,63 +13659,6 @@ static int view_sessions(store *s, int64_t from, int64_t to,
   }
   buf_free(&l.records);
   buf_free(&l.texts);
-  return rc == ZKE_OK && !list ? base_nomem() : rc;
-}
-
-/* The history that is being listed, for a session. */
-typedef struct view_changes {
-  view_list l;
-  const zke *z;
-  int most;
-  int64_t zxid; /* of the last record */
-} view_changes;
-
-/* Make a record of a change, if the session may read of it.  Enough are those
- * that were asked for, and the rest of their last zxid. */
-static int view_read_change(void *arg, const history_row *row) {
-  view_changes *v = arg;
-  zke_change r;
-  if (v->most && v->l.count >= v->most && row->zxid != v->zxid)
-    return HISTORY_ENOUGH;
-  if (!acl_allows(&v->z->who, row->acl, ZKE_PERM_READ)) return ZKE_OK;
-  memset(&r, 0, sizeof r);
-  r.zxid = v->zxid = row->zxid;
-  r.time_ms = row->time;
-  r.type = row->type;
-  r.session = row->session;
-  r.owner = row->owner;
-  r.pid = row->pid;
-  buf_add(&v->l.records, &r, sizeof r);
-  const char *path = row->path + v->z->chroot_len;
-  buf_add_string(&v->l.texts, *path ? path : "/");
-  buf_add_string(&v->l.texts, row->identity);
-  v->l.count++;
-  return v->l.records.failed || v->l.texts.failed ? base_nomem() : ZKE_OK;
-}
-
-/* The changes at a path and below it, in the state that is open. */
-static int view_history(zke *z, history_span *h, int most,
-                        zke_change_list **out) {
-  store *s = z->s;
-  view_changes v = {.z = z, .most = most};
-  char *records = NULL, *text = NULL;
-  v.l.records.a = v.l.texts.a = &s->a;
-  int rc = history_each(s, h, view_read_change, &v);
-  zke_change_list *list = NULL;
-  if (rc == ZKE_OK)
-    list = buf_block(&s->a, sizeof *list, &v.l.records, &v.l.texts, &records,
-                     &text);
-  if (list) {
-    zke_change *r = (zke_change *)(void *)records;
-    for (int i = 0; i < v.l.count; i++) {
-      r[i].path = buf_next_text(&text);
-      r[i].identity = buf_next_text(&text);
-    }
-    *list = (zke_change_list){v.l.count, h->whole, r};
-    *out = list;
-  }
-  buf_free(&v.l.records);
-  buf_free(&v.l.texts);
   return rc == ZKE_OK && !list ? base_nomem() : rc;
 }
 
@@ -17573,24 +17392,6 @@ int zke_history_keep(zke *z, int64_t rows, int64_t ms) {
   return api_leave(z, api_change(z, TXN_FULL, api_keep_body, &k));
 }
 
-/* Under SQLite's read lock: it takes several statements. */
-int zke_history(zke *z, const char *path, int64_t after, int most,
-                zke_change_list **list_out) {
-  if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
-  history_span h = {.after = after};
-  if (!list_out) return api_refuse_arguments("list_out is NULL");
-  if (most < 0) return api_refuse_arguments("at most %d", most);
-  if (after < 0)
-    return api_refuse_arguments("after the zxid %lld", (long long)after);
-  int rc = api_enter(z, path, API_READ | API_BATCH, &h.path);
-  if (rc != ZKE_OK) return rc;
-  h.len = strlen(h.path);
-  rc = api_begin_locked(z);
-  if (rc == ZKE_OK) rc = view_history(z, &h, most, list_out);
-  api_end_locked(z);
-  return api_leave(z, rc);
-}
-
 /* For a handle that may not sweep: the same look, without the removal. */
 int zke_overdue(zke *z, int *overdue_out) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, overdue, z, overdue_out);
@@ -17627,6 +17428,9 @@ int zke_compact(zke *z, int64_t deadline_ms) {
     rc = txn_compact(z->s, z);
   return api_leave(z, rc);
 }
+
+SQL_STATEMENT(HISTORY_KEPT,
+              "SELECT history_rows>0 OR history_ms>0 FROM zkembed_meta");
 
 /* Drop the history, where one is kept.  Where none is, a table of that name is
  * the program's: SQLite lets a table be renamed to any name. */

@@ -2298,8 +2298,9 @@ ZKE_API int zke_counters(zke *z, zke_counts *out);
  *
  * A database can keep which node was created, changed or deleted, by whom and
  * when; it costs a row more for each change.  It is a matter of the database,
- * so it counts for all processes.  The values themselves are not kept.  The
- * same is readable by SQL in the view zke_history (doc/format.md).
+ * so it counts for all processes.  The values themselves are not kept.  It is
+ * read by SQL, from the view zke_history or the table behind it
+ * (doc/format.md).
  * --------------------------------------------------------------------- */
 
 /* zke_history_keep - begin to keep a history, change its limits, or end it
@@ -2315,44 +2316,6 @@ ZKE_API int zke_counters(zke *z, zke_counts *out);
  * change returns.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_history_keep(zke *z, int64_t rows, int64_t ms);
-
-/* One change of one node. */
-typedef struct zke_change {
-  int64_t zxid;
-  int64_t time_ms;      /* ms since 1970, by the clock of whoever made it */
-  int type;             /* ZKE_EVENT_CREATED, _DELETED or _CHANGED */
-  const char *path;     /* as the handle names it, without its chroot */
-  int64_t session;      /* that made the change, or whose end made it; 0: the
-                           sweep, of a container or a TTL node */
-  int64_t owner;        /* of an ephemeral node, else 0 */
-  const char *identity; /* of the session; "" without one */
-  int64_t pid;          /* likewise; 0 without one */
-  int64_t reserved[2];
-} zke_change;
-
-typedef struct zke_change_list {
-  int count;
-  int complete; /* 1: what came after `after` is all there */
-  const zke_change *data;
-} zke_change_list;
-
-/* zke_history - read the history of a node and of those below it
- *
- * The changes are in their order; a multi's have one zxid.  Of a node whose ACL
- * does not let the session read nothing is told.
- *
- *   after     a zxid: what came later is told; 0: from the beginning
- *   most      about so many: what there is of a zxid is told whole or not at
- *             all (of the oldest some may have gone).  0: all.  To go on, ask
- *             again after the last one's zxid
- *   list_out  out, in one block; zke_free() releases it
- *
- * Returns ZKE_OK, with no changes and complete 0 where no history is kept;
- * ZKE_BADARGUMENTS for a malformed path or a negative number; or what a read
- * returns.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
-ZKE_API int zke_history(zke *z, const char *path, int64_t after, int most,
-                        zke_change_list **list_out);
 
 /* zke_overdue - is there anything that the next sweep removes?
  *

@@ -1729,14 +1729,6 @@ static void have_history(void) {
   for (int i = 0; i < 9; i++) must_ok(zke_set(t.z, "/t/dir", "x", 1, -1, NULL));
 }
 
-static int call_history(void) {
-  zke_change_list *list = NULL;
-  int rc = zke_history(t.z, "/t", 0, 0, &list);
-  if (rc == ZKE_OK) t.out.number = list->count;
-  zke_free(list);
-  return rc;
-}
-
 static int call_counters(void) {
   zke_counts now;
   int rc = zke_counters(t.z, &now);
@@ -2184,7 +2176,6 @@ static const fault_case cases[] = {
     {"multi_read with SQL", CALL(multi_read_sql), .flags = FILE_ONLY},
     {"history_keep", CALL(history_keep), .prepare = keep_none, .most = 300},
     {"set, with a history", CALL(set_small), .prepare = have_history, .len = 3},
-    {"history", CALL(history), .prepare = have_history},
     {"counters", CALL(counters), .flags = FILE_ONLY},
     {"batch that begins a history", CALL(batch_history), .prepare = keep_none,
      .most = 300},

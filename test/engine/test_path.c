@@ -86,7 +86,7 @@ static int answer_to_strange(const test_function *f) {
   const char *stores =
       " zke_create zke_create_ttl zke_raise_sequence zke_set zke_set_acl ";
   const char *any =
-      " zke_add_watch zke_check_watch zke_discard zke_history zke_remove_watch "
+      " zke_add_watch zke_check_watch zke_discard zke_remove_watch "
       "zke_set_watch ";
   if (test_is_among(f, stores)) return ZKE_BADARGUMENTS;
   if (test_is_among(f, any)) return ZKE_OK;
@@ -105,8 +105,6 @@ static void give_to_all(zke *z, const char *path, bool strange) {
     ck_assert_msg(rc == right, "%s of '%s': %s, not %s", f->name,
                   path ? path : "(NULL)", zke_error_name(rc),
                   zke_error_name(right));
-    if (rc == ZKE_OK && test_is_among(f, " zke_history "))
-      zke_free(*(void **)some_block);
   }
   ck_rc(create(z, path, ZKE_PERSISTENT), ZKE_BADARGUMENTS);
   ck_rc(create(z, path, ZKE_CONTAINER), ZKE_BADARGUMENTS);

@@ -1755,12 +1755,6 @@ static bool reads_event(store *s, sqlite3_stmt *st) {
   return wait_event_texts(st, &path, &acl);
 }
 
-static bool reads_history(store *s, sqlite3_stmt *st) {
-  history_row row;
-  (void)s;
-  return history_read(st, &row);
-}
-
 static bool reads_removal(store *s, sqlite3_stmt *st) {
   node_goers out = {.nodes = {.a = &s->a}, .texts = {.a = &s->a}};
   int rc = node_collect_row(st, &out);
@@ -1780,12 +1774,11 @@ static bool reads_node(store *s, sqlite3_stmt *st) {
  * one, though SQLite then says that the column is NULL.  It used to pass for
  * it, so an event was told to a session that may not read the node.  SQLite
  * needs memory to make a text of bytes. */
-TEST_LOOP(acl_without_memory_is_not_the_open_one, 0, 4) {
+TEST_LOOP(acl_without_memory_is_not_the_open_one, 0, 3) {
   static const struct {
     const char *row;
     bool (*reads)(store *s, sqlite3_stmt *st);
   } rows[] = {{"SELECT 1,3,'/n',7,x'61'", reads_event},
-              {"SELECT 1,1,3,'/n',7,0,x'61','me',1", reads_history},
               {"SELECT '/','n',x'61',0", reads_removal},
               {"SELECT 1,1,1,1,1,0,0,0,0,0,0,0,x'61',0,0,0", reads_node}};
   zke *z = test_open(":memory:");

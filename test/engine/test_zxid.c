@@ -190,10 +190,8 @@ static int refused(int which) {
     case 11:
       return zke_history_keep(a, -1, 0);
     case 12:
-      return zke_history(a, "/n", 0, 0, NULL);
-    case 13:
       return zke_discard(a, "/n", ZKE_PERSISTENT, 0);
-    case 14:
+    case 13:
       return zke_get(NULL, "/n", NULL, NULL, NULL, NULL, NULL);
     default:
       return 1;

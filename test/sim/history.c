@@ -1,14 +1,18 @@
 /* history.c - see history.h */
 #include "test/sim/history.h"
 
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "shell/changes.h"
 #include "test/sim/judge.h"
 #include "test/sim/outbox.h"
 #include "test/sim/plan.h"
 #include "test/sim/rounds.h"
+#include "test/sim/sched.h"
+#include "test/sim/vfs.h"
 
 enum { ROWS = 1000000, NOTES = 1 << 16, NODES = 1 << 13, PATH = 40 };
 
@@ -49,8 +53,8 @@ void history_note(int64_t zxid, int type, const char *path, bool lasting) {
   snprintf(n->path, sizeof n->path, "%s", path);
 }
 
-void history_change(known_call c, int64_t zxid, int type, const char *path,
-                    bool lasting) {
+void history_note_call(known_call c, int64_t zxid, int type, const char *path,
+                       bool lasting) {
   known_zxid(c, zxid);
   history_note(zxid, type, path, lasting);
 }
@@ -70,19 +74,85 @@ static const char *type_name(int type) {
   return type == ZKE_EVENT_DELETED ? "deleted" : "set";
 }
 
+/* ---- reading it ---- */
+
+/* Append the row that a statement is at. */
+static void add(history_changes *list, sqlite3_stmt *st) {
+  size_t size = (size_t)(list->count + 1) * sizeof *list->at;
+  const char *path = (const char *)sqlite3_column_text(st, 5);
+  if (!path) sim_bug("no memory for a path");
+  size_t len = strlen(path) + 1;
+  if ((list->count & (list->count - 1)) == 0)
+    list->at = sim_resize(list->at, 2 * size);
+  list->at[list->count++] =
+      (history_change){.zxid = sqlite3_column_int64(st, 0),
+                       .time_ms = sqlite3_column_int64(st, 1),
+                       .type = sqlite3_column_int(st, 2),
+                       .session = sqlite3_column_int64(st, 3),
+                       .owner = sqlite3_column_int64(st, 4),
+                       .path = memcpy(sim_zero(len), path, len)};
+}
+
+/* The rows of a statement; false: they cannot be read now. */
+static bool read_rows(sqlite3 *db, const char *sql, int64_t after,
+                      const char *path, history_changes *list) {
+  sqlite3_stmt *st = NULL;
+  int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(st, 1, after);
+  if (rc == SQLITE_OK)
+    rc = sqlite3_bind_text(st, 2, path, -1, SQLITE_TRANSIENT);
+  if (rc == SQLITE_OK) rc = sqlite3_step(st);
+  for (; rc == SQLITE_ROW; rc = sqlite3_step(st)) add(list, st);
+  sqlite3_finalize(st);
+  return rc == SQLITE_DONE;
+}
+
+/* Is there an earlier row, so that none of the later ones can have gone? */
+static bool reaches_back(sqlite3 *db, int64_t after) {
+  static const char sql[] =
+      "SELECT zxid<=?1 FROM zkembed_history ORDER BY seq LIMIT 1";
+  sqlite3_stmt *st = NULL;
+  int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+  if (rc == SQLITE_OK) rc = sqlite3_bind_int64(st, 1, after);
+  if (rc == SQLITE_OK) rc = sqlite3_step(st);
+  bool reaches = rc == SQLITE_ROW && sqlite3_column_int(st, 0);
+  sqlite3_finalize(st);
+  return reaches;
+}
+
+bool history_read(const char *path, int64_t after, history_changes *list) {
+  static const char sql[] =
+      "SELECT zxid,time,type,session,owner,path" CHANGES_SINCE;
+  sqlite3 *db = NULL;
+  int flags = SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX;
+  *list = (history_changes){.count = 0};
+  int rc = sqlite3_open_v2(ops_file, &db, flags, vfs_foreign_name);
+  if (rc == SQLITE_OK) rc = sqlite3_exec(db, "BEGIN", NULL, NULL, NULL);
+  bool is_read = rc == SQLITE_OK && read_rows(db, sql, after, path, list);
+  if (is_read) list->complete = reaches_back(db, after);
+  sqlite3_close(db);
+  return is_read;
+}
+
+void history_free(history_changes *list) {
+  for (int i = 0; i < list->count; i++)
+    free((char *)(uintptr_t)list->at[i].path);
+  free(list->at);
+}
+
 /* ---- what was acknowledged is in it ---- */
 
 /* Is the note among the changes of its zxid, which `from` begins with? */
-static bool is_in(const zke_change *from, const zke_change *end,
+static bool is_in(const history_change *from, const history_change *end,
                   const note *n) {
-  for (const zke_change *c = from; c < end && c->zxid == n->zxid; c++)
+  for (const history_change *c = from; c < end && c->zxid == n->zxid; c++)
     if (c->type == n->type && strcmp(c->path, n->path) == 0) return true;
   return false;
 }
 
 /* Both are in the order of zxids. */
-static void check_notes(const zke_change_list *list) {
-  const zke_change *at = list->data, *end = at + list->count;
+static void check_notes(const history_changes *list) {
+  const history_change *at = list->at, *end = at + list->count;
   qsort(notes, (size_t)note_count, sizeof *notes, by_zxid);
   for (int i = 0; i < note_count; i++) {
     const note *n = &notes[i];
@@ -111,7 +181,7 @@ static node *node_of(const char *path) {
 }
 
 /* A register's n-th set gives version n. */
-static void check_set(const zke_change *c, int sets) {
+static void check_set(const history_change *c, int sets) {
   int64_t known = 0;
   if (strncmp(c->path, "/r", 2) == 0 && strlen(c->path) == 3)
     known = known_mzxid(c->path[2] - '0', sets);
@@ -121,7 +191,7 @@ static void check_set(const zke_change *c, int sets) {
 }
 
 /* Make a change in `nodes`: it must be possible there (P2). */
-static void play_one(const zke_change *c) {
+static void play_one(const history_change *c) {
   static int last = -1;
   if (rounds_has(c->path) || outbox_has(c->path)) return;
   node *n = node_of(c->path);
@@ -138,11 +208,11 @@ static void play_one(const zke_change *c) {
 }
 
 /* Make all changes, in their order, which is that of zxids (P1). */
-static void play(const zke_change_list *list) {
+static void play(const history_changes *list) {
   for (int i = 0; i < list->count; i++) {
-    if (i && list->data[i].zxid < list->data[i - 1].zxid)
+    if (i && list->at[i].zxid < list->at[i - 1].zxid)
       sim_found("P1: the history is not in the order of zxids");
-    play_one(&list->data[i]);
+    play_one(&list->at[i]);
   }
 }
 
@@ -167,20 +237,31 @@ static void check_children(const ops_actor *a, const char *parent) {
   zke_free(names);
 }
 
+/* Read it, at rest; an error may come even now, and then the next try does. */
+static bool read_all(const ops_actor *a, history_changes *list) {
+  enum { TRIES = 5, PAUSE_MS = 1000 };
+  for (int i = 0; i < TRIES && !known_of[a->slot].lost; i++) {
+    if (history_read("", begun, list)) return true;
+    history_free(list);
+    sched_pause(PAUSE_MS * SIM_MS);
+  }
+  if (!known_of[a->slot].lost)
+    sim_found("P11: the history cannot be read at rest");
+  return false;
+}
+
 /* Read the history and compare it with all that is known. */
 void history_check(const ops_actor *a) {
-  zke_change_list *list = NULL;
+  history_changes list;
   if (!the_plan.k.history) return;
   judge_look(a);
-  known_call c = known_begin(a->slot, "history");
-  int rc = known_end(c, zke_history(a->z, "/", begun, 0, &list));
-  if (rc != ZKE_OK) return;
-  if (!list->complete) sim_found("P1: the history is not complete");
-  check_notes(list);
-  play(list);
+  if (!read_all(a, &list)) return;
+  if (!list.complete) sim_found("P1: the history is not complete");
+  check_notes(&list);
+  play(&list);
   check_children(a, "/q");
   check_children(a, "/l");
   check_children(a, "/line");
-  if (!the_plan.k.uses) judge(list); /* recipes are not noted */
-  zke_free(list);
+  if (!the_plan.k.uses) judge(&list); /* recipes are not noted */
+  history_free(&list);
 }

@@ -26,7 +26,7 @@ enum {
 
 /* Rows of the history, of one zxid. */
 typedef struct rows {
-  const zke_change *at;
+  const history_change *at;
   int count;
 } rows;
 
@@ -35,7 +35,7 @@ static zke *observer; /* is told of each change, as the history is */
 static notes_events made;
 static int64_t clock_ms; /* the model's */
 static int64_t playing;  /* the zxid */
-static const zke_change_list *history;
+static const history_changes *history;
 
 static struct {
   int64_t id;
@@ -262,7 +262,7 @@ static bool is_durable_alone(const noted *c) {
 
 /* The last zxid that is left of each epoch. */
 static void find_lasts(void) {
-  for (int i = 0; i < history->count; i++) note_last(history->data[i].zxid);
+  for (int i = 0; i < history->count; i++) note_last(history->at[i].zxid);
   for (int i = 0; i < notes_count; i++)
     if (is_durable_alone(notes_all[i])) note_last(notes_all[i]->zxid);
 }
@@ -509,7 +509,7 @@ static bool is_of_unknown(const rows *r) {
 }
 
 /* Has the session asked for the node's end, in a discard? */
-static bool is_discarded(const zke_change *row) {
+static bool is_discarded(const history_change *row) {
   for (int i = 0; i < notes_count; i++) {
     const noted *c = notes_all[i];
     if (c->kind == NOTES_discard && c->session == row->session &&
@@ -677,7 +677,7 @@ static int by_number(const void *a, const void *b) {
 
 /* Go through rows and calls, zxid by zxid: the change, then what saw it. */
 static void play(const placed *p, const placed *end) {
-  const zke_change *row = history->data, *last = row + history->count;
+  const history_change *row = history->at, *last = row + history->count;
   const rows none = {NULL, 0};
   while (!finding[0] && (p < end || row < last)) {
     rows r = {row, 0};
@@ -720,8 +720,8 @@ static bool is_told(int64_t session, int64_t zxid) {
     lives |= known_of[i].id == session && sched_lives(i) && !known_of[i].lost;
   if (!lives) return false;
   int64_t now = wait_clock(ZKE_CLOCK_REALTIME) / SIM_MS;
-  for (int i = history->count; i-- > 0 && history->data[i].zxid >= zxid;)
-    if (now - history->data[i].time_ms < PATIENCE_MS) return false;
+  for (int i = history->count; i-- > 0 && history->at[i].zxid >= zxid;)
+    if (now - history->at[i].time_ms < PATIENCE_MS) return false;
   return true;
 }
 
@@ -820,25 +820,25 @@ static void play_all(const placed *all, int count) {
 }
 
 /* Is it about what lies in a corner, or a set of the corner? */
-static bool is_of_a_corner(const zke_change *c) {
+static bool is_of_a_corner(const history_change *c) {
   const char *rest = notes_corner(c->path);
   return rest && (*rest || c->type == ZKE_EVENT_CHANGED);
 }
 
 /* What happens in a corner is judged there; the rest of the rows. */
-static zke_change_list *without_corners(const zke_change_list *list) {
-  size_t size = sizeof *list->data * (size_t)(list->count + 1);
-  zke_change_list *out = sim_zero(sizeof *out);
-  zke_change *to = sim_zero(size);
-  out->data = to;
+static history_changes *without_corners(const history_changes *list) {
+  size_t size = sizeof *list->at * (size_t)(list->count + 1);
+  history_changes *out = sim_zero(sizeof *out);
+  history_change *to = sim_zero(size);
+  out->at = to;
   for (int i = 0; i < list->count; i++)
-    if (!is_of_a_corner(&list->data[i])) to[out->count++] = list->data[i];
+    if (!is_of_a_corner(&list->at[i])) to[out->count++] = list->at[i];
   return out;
 }
 
 /* If something differs, what is not known may have been otherwise: play it
  * again with each other choice.  The first difference is told. */
-void judge(const zke_change_list *list) {
+void judge(const history_changes *list) {
   char first[sizeof finding];
   int count;
   /* a backup takes the tree back to a state that no zxid tells */
@@ -876,9 +876,8 @@ static void look_over(const ops_actor *a, const char *path) {
   zke_free(names);
 }
 
-/* As a session that may see all; of the history, also what rights.c made. */
+/* As a session that may see all. */
 void judge_look(const ops_actor *a) {
   zke_add_auth(a->z, "digest", OPS_USER, (int)strlen(OPS_USER));
   look_over(a, "/");
-  zke_vouch(a->z, "super", "judge");
 }

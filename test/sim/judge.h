@@ -19,11 +19,12 @@
 #ifndef ZKE_SIM_JUDGE_H
 #define ZKE_SIM_JUDGE_H
 
+#include "test/sim/history.h"
 #include "test/sim/ops.h"
 
-/* Read the whole tree, for the notes; before the history is read. */
+/* Read the whole tree, for the notes. */
 void judge_look(const ops_actor *a);
 /* All is at rest, and this is the history from the first node on. */
-void judge(const zke_change_list *history);
+void judge(const history_changes *history);
 
 #endif

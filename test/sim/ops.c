@@ -48,7 +48,7 @@ int ops_create(const ops_actor *a, const char *name, const char *path,
   else
     rc = zke_create(a->z, path, data, len, ZKE_OPEN_ACL, mode, &made, &stat);
   if (known_end(c, rc) == ZKE_OK)
-    history_change(c, stat.czxid, ZKE_EVENT_CREATED, made, lasting);
+    history_note_call(c, stat.czxid, ZKE_EVENT_CREATED, made, lasting);
   if (path_out)
     *path_out = made;
   else
@@ -62,7 +62,7 @@ static int delete_node(const ops_actor *a, const char *name, const char *path,
   known_call c = known_begin(a->slot, name);
   int rc = known_end(c, zke_delete(a->z, path, -1));
   if (rc == ZKE_OK)
-    history_change(c, zke_zxid(), ZKE_EVENT_DELETED, path, lasting);
+    history_note_call(c, zke_zxid(), ZKE_EVENT_DELETED, path, lasting);
   return rc;
 }
 
@@ -80,7 +80,7 @@ void ops_set(const ops_actor *a) {
   int rc = known_end(c, zke_set(a->z, path, text, len, expected, &stat));
   known_value_end(v, rc);
   if (rc != ZKE_OK) return;
-  history_change(c, stat.mzxid, ZKE_EVENT_CHANGED, path, true);
+  history_note_call(c, stat.mzxid, ZKE_EVENT_CHANGED, path, true);
   if (expected >= 0 && stat.version != expected + 1)
     sim_found("P1: a set of version %d gave %d", expected, stat.version);
   known_set(k, stat.version, v, stat.mzxid);
@@ -161,7 +161,7 @@ static void op_pair_set(const ops_actor *a) {
   int rc = known_end(c, zke_multi(a->z, ops, 2, r));
   known_value_end(v, rc);
   if (rc == ZKE_OK) {
-    history_change(c, zke_zxid(), ZKE_EVENT_CHANGED, "/m0", true);
+    history_note_call(c, zke_zxid(), ZKE_EVENT_CHANGED, "/m0", true);
     history_note(zke_zxid(), ZKE_EVENT_CHANGED, "/m1", true);
     if (r[0].stat.version != r[1].stat.version)
       sim_found("P2: half of a multi: versions %d and %d", r[0].stat.version,
@@ -342,7 +342,7 @@ static void set_later(const ops_actor *a, const char *path) {
   known_call c = known_begin(a->slot, "set, TTL");
   int rc = known_end(c, zke_set(a->z, path, "x", 1, -1, &stat));
   if (rc == ZKE_OK)
-    history_change(c, stat.mzxid, ZKE_EVENT_CHANGED, path, true);
+    history_note_call(c, stat.mzxid, ZKE_EVENT_CHANGED, path, true);
 }
 
 static void op_container(const ops_actor *a) {

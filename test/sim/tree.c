@@ -222,13 +222,6 @@ static int do_history_keep(const ops_actor *a) {
   return zke_history_keep(a->z, sim_load(a->slot, 3) ? 50 : 0, 0);
 }
 
-static int do_history(const ops_actor *a) {
-  zke_change_list *changes = NULL;
-  int rc = zke_history(a->z, "/", 0, 20, &changes);
-  zke_free(changes);
-  return rc;
-}
-
 static int do_pending(const ops_actor *a) {
   int pending = 0;
   return zke_pending(a->z, &pending);
@@ -330,7 +323,6 @@ void tree_around(const ops_actor *a) {
                              {"get_acl, set_acl", do_acl_again, 1},
                              {"compact", do_compact, 1},
                              {"history_keep", do_history_keep, 1},
-                             {"history", do_history, 1},
                              {"pending", do_pending, 1},
                              {"multi with a check", do_check, 1},
                              {"raise_sequence", do_raise_line, 1},

@@ -6,6 +6,7 @@
 
 #include "test/sim/expect.h"
 #include "test/sim/forked.h"
+#include "test/sim/history.h"
 #include "test/sim/known.h"
 #include "test/sim/load.h"
 #include "test/sim/plan.h"
@@ -84,16 +85,13 @@ static void on_alarm(zke *z, int type, int state, const char *path,
 
 /* How many changes below the queue the history has, after a zxid and up to
  * another; -1: that cannot be told now. */
-static int changes_between(const ops_actor *a, int64_t after, int64_t last) {
-  zke_change_list *list = NULL;
+static int changes_between(int64_t after, int64_t last) {
+  history_changes list;
   int count = 0;
-  known_call c = known_begin(a->slot, "history of /q");
-  int rc = known_end(c, zke_history(a->z, "/q", after, 0, &list));
-  if (rc != ZKE_OK) return -1;
-  for (int i = 0; i < list->count; i++)
-    count += list->data[i].zxid <= last &&
-             strncmp(list->data[i].path, "/q/", 3) == 0;
-  zke_free(list);
+  if (!history_read("/q", after, &list)) count = -1;
+  for (int i = 0; i < list.count && count >= 0; i++)
+    count += list.at[i].zxid <= last && list.at[i].path[2] == '/';
+  history_free(&list);
   return count;
 }
 
@@ -108,7 +106,7 @@ static bool counts(const keeper *k) {
 static void check_told(const ops_actor *a, const keeper *k, int64_t zxid,
                        int least, int most, const char *how) {
   int64_t since = k->since;
-  int changes = changes_between(a, since, zxid);
+  int changes = changes_between(since, zxid);
   if (changes < 0 || k->since != since || known_of[a->slot].lost) return;
   if (changes < least || changes > most)
     sim_found("P3: %s: %d to %d of the %d changes of /q up to %llx are told",
