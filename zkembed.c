@@ -16962,24 +16962,6 @@ static int api_find_watchers(const zke *z, const char *path, int type,
   return base_fail(ZKE_NOWATCHER, "no such watcher of %s", path);
 }
 
-/* Remove the watchers of a pair on a path, or all of the path where fn is NULL.
- * A row of the file stands for all watchers of one kind on the path, so it goes
- * only with the last of them. */
-static int api_remove_watches(zke *z, const char *path, int type,
-                              zke_watch_fn fn, const void *context) {
-  api_watch w = {.mode = 0};
-  api_watchers of;
-  int rc = api_enter(z, path, API_CHANGE | API_LOOK, &w.path);
-  if (rc != ZKE_OK) return rc;
-  rc = api_find_watchers(z, w.path, type, fn, context, &of);
-  if (rc != ZKE_OK) return api_leave(z, rc);
-  w.rows = watcher_unneeded(of.spot, of.tables, of.pair);
-  if (w.rows) rc = txn_run(z->s, z, TXN_NORMAL, api_remove_watch_body, &w);
-  if (rc == ZKE_OK) watcher_take(z, of.spot, of.tables, of.pair);
-  wait_arm(z);
-  return api_leave(z, rc);
-}
-
 /* What the handle knows: an event that has fired the watch, and is not
  * dispatched yet, has not ended it for the caller. */
 int zke_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
@@ -16993,20 +16975,23 @@ int zke_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
   return api_leave(z, api_find_watchers(z, full, type, fn, context, &of));
 }
 
-/* NULL would mean all watchers to api_remove_watches(). */
+/* A row of the file stands for all watchers of one kind on the path, so it goes
+ * only with the last of them. */
 int zke_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
                      void *context) {
   if (ENGINE_IS_OTHER(z))
     return ENGINE_CALL(z, remove_watch, z, path, type, fn, context);
-  if (!fn) return api_refuse_arguments("fn is NULL");
-  return api_remove_watches(z, path, type, fn, context);
-}
-
-/* This handle's only: other sessions' watches are theirs. */
-int zke_remove_all_watches(zke *z, const char *path, int type) {
-  if (ENGINE_IS_OTHER(z))
-    return ENGINE_CALL(z, remove_all_watches, z, path, type);
-  return api_remove_watches(z, path, type, NULL, NULL);
+  api_watch w = {.mode = 0};
+  api_watchers of;
+  int rc = api_enter(z, path, API_CHANGE | API_LOOK, &w.path);
+  if (rc != ZKE_OK) return rc;
+  rc = api_find_watchers(z, w.path, type, fn, context, &of);
+  if (rc != ZKE_OK) return api_leave(z, rc);
+  w.rows = watcher_unneeded(of.spot, of.tables, of.pair);
+  if (w.rows) rc = txn_run(z->s, z, TXN_NORMAL, api_remove_watch_body, &w);
+  if (rc == ZKE_OK) watcher_take(z, of.spot, of.tables, of.pair);
+  wait_arm(z);
+  return api_leave(z, rc);
 }
 
 /* Remove the rows that only this pair needs, of all paths. */

@@ -1901,24 +1901,17 @@ ZKE_API int zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
 ZKE_API int zke_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
                             void *context);
 
-/* zke_remove_watch - take back one watcher
+/* zke_remove_watch - take back one watcher of a path, or all of them
  *
  *   type        ZKE_WATCH_CHILD, _DATA or _ANY
- *   fn,context  the pair that was registered; others stay
+ *   fn,context  the pair that was registered; others stay.  fn NULL: all
+ *               watchers of this session
  *
- * Returns ZKE_OK, or ZKE_NOWATCHER where the pair is not registered for the
- * path and type.  The watcher gets no event for it.
+ * Returns ZKE_OK, or ZKE_NOWATCHER where none of them is registered for the
+ * path and type.  A watcher that was taken back gets no event for it.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_remove_watch(zke *z, const char *path, int type,
                              zke_watch_fn fn, void *context);
-
-/* zke_remove_all_watches - take back every watcher of a path and type
- *
- *   type  ZKE_WATCH_CHILD, _DATA or _ANY
- *
- * Returns as zke_remove_watch().
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
-ZKE_API int zke_remove_all_watches(zke *z, const char *path, int type);
 
 /* zke_forget - take back every watch of one watcher, on every path, and its
  * time of zke_call_at()
@@ -2718,7 +2711,6 @@ typedef struct zke_engine {
                      void *context);
   int (*remove_watch)(zke *z, const char *path, int type, zke_watch_fn fn,
                       void *context);
-  int (*remove_all_watches)(zke *z, const char *path, int type);
   int (*forget)(zke *z, zke_watch_fn fn, void *context);
   int (*call_at)(zke *z, int64_t when_ms, zke_watch_fn fn, void *context);
   int (*set_watcher)(zke *z, zke_watch_fn fn, void *context);

@@ -589,7 +589,8 @@ static int compose_check_watch(zke *z, const char *path, int type,
       &c, zke_check_watch(c.p->z, c.path, type, c.fn, c.context));
 }
 
-/* zke_remove_watch().  The pair itself stays noted until zke_forget(): it may
+/* zke_remove_watch(), on the part that the path lies in: a watch of that path
+ * is nowhere else.  The pair itself stays noted until zke_forget(): it may
  * watch other paths. */
 static int compose_remove_watch(zke *z, const char *path, int type,
                                 zke_watch_fn fn, void *context) {
@@ -598,15 +599,6 @@ static int compose_remove_watch(zke *z, const char *path, int type,
   if (rc != ZKE_OK) return rc;
   return zke_compose_call_end(
       &c, zke_remove_watch(c.p->z, c.path, type, c.fn, c.context));
-}
-
-/* zke_remove_all_watches(), on the part that the path lies in: a watch of that
- * path is nowhere else. */
-static int compose_remove_all_watches(zke *z, const char *path, int type) {
-  compose_call c;
-  int rc = zke_compose_call_begin(&c, z, path, 0);
-  if (rc != ZKE_OK) return rc;
-  return zke_compose_call_end(&c, zke_remove_all_watches(c.p->z, c.path, type));
 }
 
 /* In any state of the session. */
@@ -688,7 +680,6 @@ static const zke_engine compose_engine = {
     .set_watch = compose_set_watch,
     .check_watch = compose_check_watch,
     .remove_watch = compose_remove_watch,
-    .remove_all_watches = compose_remove_all_watches,
     .forget = compose_forget,
     .call_at = compose_call_at,
     .set_watcher = compose_set_watcher,

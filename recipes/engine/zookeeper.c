@@ -1555,40 +1555,28 @@ static int unneeded(const zk *z, const zk_watch_query *q) {
   return type & q->type;
 }
 
-/* Remove watches at the server first, where nobody else here needs them, and
- * then here. So where the server cannot be asked they stay, and the caller may
- * try again. ZKE_NOWATCHER of the server is no failure: the watch has fired
- * there, and its event is on the way. */
-static int remove_watches(zke *z, const zk_watch_query *q) {
+/* zke_remove_watch(). Remove watches at the server first, where nobody else
+ * here needs them, and then here. So where the server cannot be asked they
+ * stay, and the caller may try again. ZKE_NOWATCHER of the server is no
+ * failure: the watch has fired there, and its event is on the way. */
+static int zk_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
+                           void *context) {
   op c;
-  int rc = op_begin(&c, z, q->path, 0);
+  zk_watch_query q = {path, type, fn, context};
+  int rc = op_begin(&c, z, path, 0);
   if (rc != ZKE_OK) return rc;
-  rc = find_watch(&c, q);
-  int type = rc == ZKE_OK ? unneeded(c.z, q) : 0;
-  if (type) {
-    zke_jute_watches_request r = {c.whole, type};
+  rc = find_watch(&c, &q);
+  int servers = rc == ZKE_OK ? unneeded(c.z, &q) : 0;
+  if (servers) {
+    zke_jute_watches_request r = {c.whole, servers};
     c.r.type = ZKE_JUTE_REMOVE_WATCHES;
     c.r.reads = true;
     zke_jute_write(&c.r.body, &zke_jute_of_watches_request, &r);
     rc = op_run(&c);
     if (rc == ZKE_NOWATCHER) rc = ZKE_OK;
   }
-  if (rc == ZKE_OK) zke_watcher_remove(&c.z->watches, q);
+  if (rc == ZKE_OK) zke_watcher_remove(&c.z->watches, &q);
   return op_end(&c, rc);
-}
-
-/* zke_remove_watch(), of one pair. */
-static int zk_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
-                           void *context) {
-  zk_watch_query q = {path, type, fn, context};
-  if (!fn) return fail(ZKE_BADARGUMENTS, "fn is NULL");
-  return remove_watches(z, &q);
-}
-
-/* zke_remove_all_watches(), of all pairs of this handle. */
-static int zk_remove_all_watches(zke *z, const char *path, int type) {
-  zk_watch_query q = {path, type, NULL, NULL};
-  return remove_watches(z, &q);
 }
 
 /* For a request that nobody waits for: it releases itself when it is over, by a
@@ -2474,7 +2462,6 @@ const zke_engine zke_zookeeper = {
     .set_watch = zk_set_watch,
     .check_watch = zk_check_watch,
     .remove_watch = zk_remove_watch,
-    .remove_all_watches = zk_remove_all_watches,
     .forget = zk_forget,
     .call_at = zk_call_at,
     .set_watcher = zk_set_watcher,

@@ -151,7 +151,7 @@ static void many_watchers(void) {
     must(zke_exists(z, "/", ignore, &contexts[i], NULL), "zke_exists");
   report_one("register a watcher of the same node", one, subject_zke.name, "us",
              ms_since(since) * 1000 / one);
-  must(zke_remove_all_watches(z, "/", ZKE_WATCH_ANY), "remove");
+  must(zke_remove_watch(z, "/", ZKE_WATCH_ANY, NULL, NULL), "remove");
   for (int i = 0; i < pairs; i++) {
     snprintf(path, sizeof path, "/n%06d", i);
     if (zke_exists(z, path, ignore, &contexts[i], NULL) != ZKE_NONODE)

@@ -197,8 +197,8 @@ static void do_await(void *self, const raw_key *key, int count) {
 static void do_unwatch(void *self, const raw_key *key, int count) {
   connection *c = self;
   (void)count;
-  int rc = zke_remove_all_watches(c->z, key->path, ZKE_WATCH_ANY);
-  if (rc != ZKE_NOWATCHER) must(rc, "zke_remove_all_watches");
+  int rc = zke_remove_watch(c->z, key->path, ZKE_WATCH_ANY, NULL, NULL);
+  if (rc != ZKE_NOWATCHER) must(rc, "zke_remove_watch");
 }
 
 /* ---- recipes ---- */

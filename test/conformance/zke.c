@@ -284,8 +284,8 @@ static void call_multi(zke *z, const cf_op *op, cf_reply *r) {
 }
 
 static int call_remove_watch(cf_zke *z, const cf_op *op) {
-  if (!op->watch) return zke_remove_all_watches(z->z, op->path, op->type);
-  return zke_remove_watch(z->z, op->path, op->type, watcher, context_of(z, op));
+  return zke_remove_watch(z->z, op->path, op->type, op->watch ? watcher : NULL,
+                          op->watch ? context_of(z, op) : NULL);
 }
 
 /* What gives nothing but a code, or a Stat beside it. */

@@ -1004,7 +1004,7 @@ TEST(refused_read_registers_nothing) {
   ck_ok(set(bob, "/a", -1));
   make(bob, "/a/b");
   test_expect(z, &events, "");
-  ck_rc(zke_remove_all_watches(z, "/a", ZKE_WATCH_ANY), ZKE_NOWATCHER);
+  ck_rc(zke_remove_watch(z, "/a", ZKE_WATCH_ANY, NULL, NULL), ZKE_NOWATCHER);
   close_both(bob, z);
 }
 

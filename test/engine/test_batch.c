@@ -794,7 +794,7 @@ static int misuse(zke *z, void *context) {
   ck_rc(zke_check(z, NULL, NULL), ZKE_MISUSE);
   ck_rc(zke_forget(z, test_record, &events), ZKE_MISUSE);
   ck_rc(zke_sync(z, "/"), ZKE_MISUSE);
-  ck_rc(zke_remove_all_watches(z, "/", ZKE_WATCH_ANY), ZKE_MISUSE);
+  ck_rc(zke_remove_watch(z, "/", ZKE_WATCH_ANY, NULL, NULL), ZKE_MISUSE);
   ck_rc(make(foreign, "/a"), ZKE_MISUSE);
   ck_rc(exists(foreign, "/"), ZKE_MISUSE);
   ck_rc(zke_discard(foreign, "/e", ZKE_EPHEMERAL, 0), ZKE_MISUSE);

@@ -104,9 +104,11 @@ static int full_test_fail(zke *z, int when, int skip) {
   return zke_fail(ZKE_BADVERSION, "test_fail %d %d", when, skip);
 }
 
-static int full_remove_all(zke *z, const char *path, int type) {
+static int full_remove_watch(zke *z, const char *path, int type,
+                             zke_watch_fn fn, void *context) {
   (void)z;
-  return zke_fail(ZKE_BADVERSION, "remove_all %s %d", path, type);
+  return zke_fail(ZKE_BADVERSION, "remove_watch %s %d %d", path, type,
+                  fn == test_ignore && context == &only);
 }
 
 static int full_set_watch(zke *z, const char *path, int type, int64_t zxid,
@@ -143,7 +145,7 @@ static zke *open_full(void) {
   e.vouch = full_vouch;
   e.compact = full_compact;
   e.test_fail = full_test_fail;
-  e.remove_all_watches = full_remove_all;
+  e.remove_watch = full_remove_watch;
   e.set_watch = full_set_watch;
   e.raise_sequence = full_raise;
   e.set_acl = full_set_acl;
@@ -222,7 +224,8 @@ TEST(arguments_arrive_in_their_places) {
   ck_arrives(zke_vouch(z, "s", "i"), "vouch s i");
   ck_arrives(zke_compact(z, 4), "compact 4");
   ck_arrives(zke_test_fail(z, 2, 3), "test_fail 2 3");
-  ck_arrives(zke_remove_all_watches(z, "/a", 3), "remove_all /a 3");
+  ck_arrives(zke_remove_watch(z, "/a", 3, test_ignore, &only),
+             "remove_watch /a 3 1");
   ck_arrives(zke_set_watch(z, "/a", 2, 9, test_ignore, &only),
              "set_watch /a 2 9 1");
   ck_arrives(zke_raise_sequence(z, "/a", 8, NULL), "raise /a 8 1");

@@ -1807,7 +1807,7 @@ static void watch_dir(void) {
 }
 
 static int call_remove_all(void) {
-  return zke_remove_all_watches(t.z, "/t/dir", ZKE_WATCH_ANY);
+  return zke_remove_watch(t.z, "/t/dir", ZKE_WATCH_ANY, NULL, NULL);
 }
 
 static int call_set_watcher(void) {
@@ -2198,7 +2198,7 @@ static const fault_case cases[] = {
     {"set_watch", CALL(set_watch)},
     {"set_watch, missed", CALL(set_watch_missed)},
     {"remove_watch", CALL(remove_watch), .prepare = watch_dir},
-    {"remove_all_watches", CALL(remove_all), .prepare = watch_dir},
+    {"remove_watch_all", CALL(remove_all), .prepare = watch_dir},
     {"set_watcher", CALL(set_watcher)},
 
     {"fd", CALL(fd)},

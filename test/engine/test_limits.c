@@ -348,9 +348,6 @@ static int no_watches(void) { return zke_watches(some, NULL); }
 static int no_waiters(void) { return zke_waiters(some, NULL); }
 static int no_session(void) { return zke_open_session(some, NULL, NULL); }
 static int no_add(void) { return zke_add_watch(some, "/", 0, NULL, NULL); }
-static int no_remove(void) {
-  return zke_remove_watch(some, "/", ZKE_WATCH_ANY, NULL, NULL);
-}
 static int no_name(void) { return zke_open("", NULL, &(zke *){NULL}); }
 static int when_low(void) { return zke_test_fail(some, -1, 0); }
 static int when_high(void) {
@@ -367,9 +364,9 @@ static int memory_readonly(void) {
 }
 
 static int (*const bad_calls[])(void) = {
-    no_keepalive, no_fd,   no_deadline, no_sessions,    no_watches, no_waiters,
-    no_session,   no_add,  no_remove,   no_name,        when_low,   when_high,
-    skip_low,     no_cert, low_cert,    memory_readonly};
+    no_keepalive, no_fd,      no_deadline, no_sessions, no_watches,
+    no_waiters,   no_session, no_add,      no_name,     when_low,
+    when_high,    skip_low,   no_cert,     low_cert,    memory_readonly};
 enum { BAD_CALLS = sizeof bad_calls / sizeof bad_calls[0] };
 
 /* zkembed.h: what may not be NULL or out of range, with a sentence; the handle
@@ -1050,8 +1047,9 @@ TEST_LOOP(paths_of_one_hash_are_two, 0, 2) {
   test_expect(z1, &seen[_i],
               _i ? "CHANGED /fRO5elyjMp0" : "CHANGED /jynRMQSL-A9");
   ck_assert_int_eq(seen[!_i].count, 0);
-  ck_rc(zke_remove_all_watches(z1, path[_i], ZKE_WATCH_ANY), ZKE_NOWATCHER);
-  ck_ok(zke_remove_all_watches(z1, path[!_i], ZKE_WATCH_ANY));
+  ck_rc(zke_remove_watch(z1, path[_i], ZKE_WATCH_ANY, NULL, NULL),
+        ZKE_NOWATCHER);
+  ck_ok(zke_remove_watch(z1, path[!_i], ZKE_WATCH_ANY, NULL, NULL));
   ck_ok(zke_close(z1));
 }
 

@@ -90,7 +90,6 @@ static int answer_to_strange(const test_function *f) {
       "zke_set_watch ";
   if (test_is_among(f, stores)) return ZKE_BADARGUMENTS;
   if (test_is_among(f, any)) return ZKE_OK;
-  if (test_is_among(f, " zke_remove_all_watches ")) return ZKE_NOWATCHER;
   return ZKE_NONODE;
 }
 

@@ -125,7 +125,7 @@ static int death_takes(zke *z, const char *db, int moment) {
                ? zke_get(z, "/e", test_record, &events, NULL, NULL, NULL)
                : zke_exists(z, "/e", test_record, &events, NULL);
   if (rc == ZKE_NONODE && moment == BEFORE_THE_WATCH) {
-    ck_ok(zke_remove_all_watches(z, "/e", ZKE_WATCH_ANY));
+    ck_ok(zke_remove_watch(z, "/e", ZKE_WATCH_ANY, NULL, NULL));
     return 0;
   }
   ck_ok(rc);

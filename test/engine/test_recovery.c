@@ -2160,7 +2160,7 @@ static void watcher_step(zke *z, int *contexts) {
   else if (what < 14)
     zke_remove_watch(z, path, 1 + rand() % 3, test_ignore, context);
   else if (what == 14 && rand() % 4 == 0)
-    zke_remove_all_watches(z, path, 1 + rand() % 3);
+    zke_remove_watch(z, path, 1 + rand() % 3, NULL, NULL);
   else if (what == 15 && rand() % 4 == 0)
     ck_ok(zke_forget(z, test_ignore, context));
   if (rand() % 8 == 0) ck_ok(zke_dispatch(z, NULL));

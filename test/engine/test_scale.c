@@ -533,7 +533,7 @@ TEST(hundred_thousand_watchers_of_one_node) {
   expect_calls(z, l, n, 4, (n + 3) / 4);
   ck_assert_int_eq(watch_count(other), 0);
   listen_all(z, "/n", l, n);
-  ck_ok(zke_remove_all_watches(z, "/n", ZKE_WATCH_ANY));
+  ck_ok(zke_remove_watch(z, "/n", ZKE_WATCH_ANY, NULL, NULL));
   ck_assert_int_eq(watch_count(other), 0);
   for (int i = 0; i < n; i++)
     ck_ok(zke_add_watch(z, "/n", ZKE_WATCH_PERSISTENT, hear, &l[i]));

@@ -520,7 +520,7 @@ static int do_other_change(int which, zke *third) {
     case 3:
       return zke_compact(a, zke_now(a) + 5000);
     default:
-      return zke_remove_all_watches(a, "/n", ZKE_WATCH_ANY);
+      return zke_remove_watch(a, "/n", ZKE_WATCH_ANY, NULL, NULL);
   }
 }
 

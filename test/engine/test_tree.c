@@ -1283,7 +1283,7 @@ static void cost_watches(zke *z) {
   ck_ok(zke_get(z, "/a", test_record, &events, NULL, NULL, NULL));
   ck_ok(zke_children(z, "/a", test_record, &events, NULL, NULL));
   ck_ok(zke_add_watch(z, "/a", ZKE_WATCH_PERSISTENT, test_record, &events));
-  ck_ok(zke_remove_all_watches(z, "/a", ZKE_WATCH_ANY));
+  ck_ok(zke_remove_watch(z, "/a", ZKE_WATCH_ANY, NULL, NULL));
 }
 
 static void cost_auth(zke *z) { ck_ok(zke_add_auth(z, "digest", "a:b", 3)); }

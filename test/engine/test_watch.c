@@ -664,13 +664,15 @@ TEST_LOOP(removal_of_all_pairs, 0, WAYS) {
   on_data("/n", &seen);
   on_data("/n", &other);
   on_children("/n", &seen);
-  ck_ok(zke_remove_all_watches(watcher, "/n", ZKE_WATCH_DATA));
-  ck_rc(zke_remove_all_watches(watcher, "/n", ZKE_WATCH_DATA), ZKE_NOWATCHER);
+  ck_ok(zke_remove_watch(watcher, "/n", ZKE_WATCH_DATA, NULL, NULL));
+  ck_rc(zke_remove_watch(watcher, "/n", ZKE_WATCH_DATA, NULL, NULL),
+        ZKE_NOWATCHER);
   change("/n");
   make("/n/c");
   expect("CHILD /n");
   expect_other("");
-  ck_rc(zke_remove_all_watches(watcher, "/n", ZKE_WATCH_ANY), ZKE_NOWATCHER);
+  ck_rc(zke_remove_watch(watcher, "/n", ZKE_WATCH_ANY, NULL, NULL),
+        ZKE_NOWATCHER);
 }
 
 /* A removal after the change either takes the event back or says that there
@@ -693,7 +695,8 @@ TEST_LOOP(removal_is_of_one_session, 0, WAYS) {
   on_data("/n", &seen);
   ck_rc(zke_remove_watch(third, "/n", ZKE_WATCH_DATA, test_record, &seen),
         ZKE_NOWATCHER);
-  ck_rc(zke_remove_all_watches(third, "/n", ZKE_WATCH_ANY), ZKE_NOWATCHER);
+  ck_rc(zke_remove_watch(third, "/n", ZKE_WATCH_ANY, NULL, NULL),
+        ZKE_NOWATCHER);
   ck_ok(zke_close(third));
   change("/n");
   expect("CHANGED /n");

@@ -186,7 +186,7 @@ static int refused(int which) {
     case 9:
       return zke_set_watch(a, "/n", ZKE_WATCH_DATA, 0, NULL, NULL);
     case 10:
-      return zke_remove_watch(a, "/n", ZKE_WATCH_ANY, NULL, NULL);
+      return zke_set(a, "/n", "", -2, -1, NULL);
     case 11:
       return zke_history_keep(a, -1, 0);
     case 12:

@@ -491,8 +491,8 @@ static void do_watches(zke *z) {
   drain(z);
   say("remove %d\n", zke_remove_watch(z, "/w", 3, say_event, stays_));
   say("remove %d\n", zke_remove_watch(z, "/w", 3, say_event, stays_));
-  say("remove %d\n", zke_remove_all_watches(z, "/w", 3));
-  say("remove %d\n", zke_remove_all_watches(z, "/w", 3));
+  say("remove %d\n", zke_remove_watch(z, "/w", 3, NULL, NULL));
+  say("remove %d\n", zke_remove_watch(z, "/w", 3, NULL, NULL));
   say("%d\n", zke_exists(z, "/w", say_event, gone_, NULL));
   say("%d\n", zke_forget(z, say_event, gone_));
   say_set(z, "/w", "3", 1, -1);

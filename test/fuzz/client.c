@@ -437,7 +437,7 @@ static void client_watch(zke *z, unsigned which) {
           zke_set_watch(z, "/a", ZKE_WATCH_DATA, 5, client_watcher, &client));
       break;
     case 2:
-      fuzz_rc(zke_remove_all_watches(z, "/a", ZKE_WATCH_ANY));
+      fuzz_rc(zke_remove_watch(z, "/a", ZKE_WATCH_ANY, NULL, NULL));
       break;
     case 3:
       fuzz_rc(zke_forget(z, client_watcher, NULL));

@@ -540,7 +540,7 @@ static void file_work(file_run *r, zke *z, zke *other) {
     fuzz_rc(zke_dispatch(both[i], NULL));
     fuzz_rc(zke_wait(both[i], zke_now(z) + 10));
   }
-  fuzz_rc(zke_remove_all_watches(z, "/", ZKE_WATCH_ANY));
+  fuzz_rc(zke_remove_watch(z, "/", ZKE_WATCH_ANY, NULL, NULL));
   fuzz_rc(zke_expire(z, zke_session_id(other)));
   fuzz_rc(zke_dispatch(other, NULL));
 }

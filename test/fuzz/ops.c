@@ -119,7 +119,7 @@ static void ops_watcher(zke *z, int type, int state, const char *path,
       fuzz_rc(zke_dispatch(z, NULL));
       break;
     case 4:
-      fuzz_rc(zke_remove_all_watches(z, path, ZKE_WATCH_ANY));
+      fuzz_rc(zke_remove_watch(z, path, ZKE_WATCH_ANY, NULL, NULL));
       break;
     case 5:
       FUZZ_EXPECT(zke_close(z) == ZKE_MISUSE);
@@ -274,10 +274,8 @@ static void ops_vouch(ops_run *r, zke *z) {
 static void ops_remove_watch(ops_run *r, zke *z) {
   char *path = ops_path(r);
   unsigned type = fuzz_byte(&r->in);
-  if (type & 8)
-    fuzz_rc(zke_remove_all_watches(z, path, (int)(type % 5)));
-  else
-    fuzz_rc(zke_remove_watch(z, path, (int)(type % 5), ops_watcher, r));
+  fuzz_rc(zke_remove_watch(z, path, (int)(type % 5),
+                           type & 8 ? NULL : ops_watcher, r));
   free(path);
 }
 

@@ -248,7 +248,7 @@ static void do_watch(zke *z) {
       fold_int(zke_remove_watch(z, path, 1 + draw(3), on_event, NULL));
       break;
     case 2:
-      fold_int(zke_remove_all_watches(z, path, 1 + draw(3)));
+      fold_int(zke_remove_watch(z, path, 1 + draw(3), NULL, NULL));
       break;
     default:
       fold_int(zke_forget(z, on_event, NULL));

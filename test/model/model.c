@@ -1800,23 +1800,16 @@ static int model_check_watch(zke *z, const char *path, int type,
 }
 
 /* Remove watches of a type, of a pair or of all. */
-static int remove_any(zke *z, const char *path, int type, const pair *p) {
+static int model_remove_watch(zke *z, const char *path, int type,
+                              zke_watch_fn fn, void *context) {
+  const pair p = {fn, context};
   char *all = whole(z, path, ZKE_PERSISTENT);
   int rc = all ? enter(z, true) : ZKE_BADARGUMENTS;
   if (rc == ZKE_OK && (type < ZKE_WATCH_CHILD || type > ZKE_WATCH_ANY))
     rc = ZKE_BADARGUMENTS;
-  if (rc == ZKE_OK) rc = watch_remove(z, all, type, p);
+  if (rc == ZKE_OK) rc = watch_remove(z, all, type, fn ? &p : NULL);
   mem_free(z->m, all);
   return rc;
-}
-
-static int model_remove_watch(zke *z, const char *path, int type,
-                              zke_watch_fn fn, void *context) {
-  return remove_any(z, path, type, &(pair){fn, context});
-}
-
-static int model_remove_all_watches(zke *z, const char *path, int type) {
-  return remove_any(z, path, type, NULL);
 }
 
 static int model_forget(zke *z, zke_watch_fn fn, void *context) {
@@ -2121,7 +2114,6 @@ const zke_engine model_engine = {
     .set_watch = model_set_watch,
     .check_watch = model_check_watch,
     .remove_watch = model_remove_watch,
-    .remove_all_watches = model_remove_all_watches,
     .forget = model_forget,
     .call_at = model_call_at,
     .set_watcher = model_set_watcher,

@@ -131,7 +131,7 @@ static void side_dead_end(zke *z, const run_step *s, cf_reply *r) {
       zke_multi_read(z, &foreign, 1, &result),
       (reserved.reserved[1] = 1, zke_multi_read(z, &reserved, 1, &result)),
       zke_add_watch(z, path, 0, NULL, NULL),
-      zke_remove_all_watches(z, path, 0),
+      zke_remove_watch(z, path, 0, NULL, NULL),
       zke_add_auth(z, NULL, "", 0),
       zke_add_auth(z, "digest", "a\0b:c", 5),
       zke_call_at(z, 0, NULL, NULL),

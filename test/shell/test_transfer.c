@@ -485,7 +485,8 @@ static void *comings_and_goings(void *arg) {
     if (rc == ZKE_OK)
       rc =
           zke_add_watch(watcher, "/e", ZKE_WATCH_PERSISTENT, test_ignore, NULL);
-    if (rc == ZKE_OK) rc = zke_remove_all_watches(watcher, "/e", ZKE_WATCH_ANY);
+    if (rc == ZKE_OK)
+      rc = zke_remove_watch(watcher, "/e", ZKE_WATCH_ANY, NULL, NULL);
     if (rc == ZKE_OK) rc = zke_delete(m->z, "/e", -1);
   }
   zke_close(watcher);

@@ -233,8 +233,8 @@ static void replace(const ops_actor *a) {
   c = known_begin(a->slot, "check_watch");
   int rc = zke_check_watch(a->z, path, ZKE_WATCH_ANY, on_nothing, m);
   if (!expect(c, rc, ZKE_OK) || sim_load(a->slot, 2)) return;
-  c = known_begin(a->slot, "remove_all_watches");
-  rc = zke_remove_all_watches(a->z, path, ZKE_WATCH_ANY);
+  c = known_begin(a->slot, "remove_watch of all");
+  rc = zke_remove_watch(a->z, path, ZKE_WATCH_ANY, NULL, NULL);
   if (!expect(c, rc, ZKE_OK)) return;
   c = known_begin(a->slot, "check_watch, none");
   rc = zke_check_watch(a->z, path, ZKE_WATCH_ANY, NULL, NULL);
