@@ -17291,24 +17291,16 @@ int zke_wake(zke *z) {
 /* ---- inspection, tests ---- */
 
 /* A look for dead sessions is not made: `alive` says how each is found. */
-int zke_sessions(zke *z, zke_session_list **list_out) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, sessions, z, list_out);
-  if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
-  int rc = api_enter(z, NULL, API_BATCH, NULL);
-  if (rc != ZKE_OK) return rc;
-  return api_leave(z, view_sessions(z->s, INT64_MIN, INT64_MAX, list_out));
-}
-
-/* An unknown id is an error here, unlike in a list, so that a caller need not
- * count. */
-int zke_session(zke *z, int64_t session, zke_session_list **list_out) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, session, z, session, list_out);
+int zke_sessions(zke *z, int64_t session, zke_session_list **list_out) {
+  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, sessions, z, session, list_out);
   zke_session_list *list = NULL;
+  bool all = session == -1;
   if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = api_enter(z, NULL, API_BATCH, NULL);
   if (rc != ZKE_OK) return rc;
-  rc = view_sessions(z->s, session, session, &list);
-  if (rc == ZKE_OK && list->count == 0) {
+  rc = view_sessions(z->s, all ? INT64_MIN : session, all ? INT64_MAX : session,
+                     &list);
+  if (rc == ZKE_OK && !all && list->count == 0) {
     mem_free(list);
     rc = base_fail(ZKE_NONODE, "there is no session 0x%llx",
                    (unsigned long long)session);

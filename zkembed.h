@@ -2176,7 +2176,7 @@ ZKE_API int zke_wake(zke *z);
  * Example: who uses the database, and how much.
  *
  *     zke_session_list *list = NULL;
- *     rc = zke_sessions(z, &list);
+ *     rc = zke_sessions(z, -1, &list);
  *     for (int i = 0; rc == ZKE_OK && i < list->count; i++)
  *       printf("%s, process %lld: %d ephemerals\n", list->data[i].identity,
  *              (long long)list->data[i].pid, list->data[i].ephemerals);
@@ -2218,14 +2218,13 @@ typedef struct zke_watch_list {
   const zke_watch_info *data;
 } zke_watch_list;
 
-/* zke_sessions - all sessions, by id
- * zke_session  - one of them; ZKE_NONODE where there is none
+/* zke_sessions - one session, or all of them by id
  * zke_watches  - all watches, by path
  * zke_waiters  - watches on nodes that another session owns
+ *   session   its id, ZKE_NONODE where there is none; or -1 for all
  *   list_out  out, not NULL: one block
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
-ZKE_API int zke_sessions(zke *z, zke_session_list **list_out);
-ZKE_API int zke_session(zke *z, int64_t session, zke_session_list **list_out);
+ZKE_API int zke_sessions(zke *z, int64_t session, zke_session_list **list_out);
 ZKE_API int zke_watches(zke *z, zke_watch_list **list_out);
 ZKE_API int zke_waiters(zke *z, zke_watch_list **list_out);
 
@@ -2728,8 +2727,7 @@ typedef struct zke_engine {
   int64_t (*turn)(zke *z);
   int (*wait_turn)(zke *z, int64_t turn, int64_t deadline_ms);
   int (*wake)(zke *z);
-  int (*sessions)(zke *z, zke_session_list **list_out);
-  int (*session)(zke *z, int64_t session, zke_session_list **list_out);
+  int (*sessions)(zke *z, int64_t session, zke_session_list **list_out);
   int (*watches)(zke *z, zke_watch_list **list_out);
   int (*waiters)(zke *z, zke_watch_list **list_out);
   int (*overdue)(zke *z, int *overdue_out);

@@ -626,7 +626,7 @@ static int part_note(zke *z, const char *path, const char *item,
   zke_stat stat;
   zke_session_list *who = NULL;
   int rc = zke_exists(z, path, NULL, NULL, &stat);
-  if (rc == ZKE_OK) rc = zke_session(z, stat.ephemeralOwner, &who);
+  if (rc == ZKE_OK) rc = zke_sessions(z, stat.ephemeralOwner, &who);
   if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc; /* it has gone */
   roll->who[roll->count] = who;
   roll->data[roll->count++] =

@@ -369,7 +369,7 @@ static int job_begin_claim(zke_periodic *j) {
   zke_session_list *who = NULL;
   j->mine = (record){0};
   zke_recipe_guid(j->r.z, j->mine.id);
-  int rc = zke_session(j->r.z, zke_session_id(j->r.z), &who);
+  int rc = zke_sessions(j->r.z, zke_session_id(j->r.z), &who);
   if (rc != ZKE_OK) return rc;
   zke_free(j->identity);
   j->identity = zke_recipe_copy(j->r.z, who->data[0].identity,

@@ -1645,7 +1645,7 @@ static void doctor_leftovers(doctor *d, const zke_session_list *list) {
  * ended sessions have left. */
 static void doctor_sessions(doctor *d) {
   zke_session_list *list = NULL;
-  int rc = zke_sessions(d->z, &list), said = 0;
+  int rc = zke_sessions(d->z, -1, &list), said = 0;
   if (rc != ZKE_OK) {
     find(d, "sessions", PROBLEM, "%s", zke_errmsg());
     return;

@@ -347,7 +347,7 @@ static int past_read(call *c, past *p) {
   if (!status) status = changes_read(c, p->path, 0, &e, &p->changes);
   if (!status && p->at < e.time_ms) status = fail_before(c, &e);
   if (status) return status;
-  int rc = zke_sessions(c->z, &p->sessions);
+  int rc = zke_sessions(c->z, -1, &p->sessions);
   if (rc != ZKE_OK) return fail_rc(c, rc);
   p->life_count =
       past_lives(&p->changes, p->path, p->now, p->now_count, &p->lives);

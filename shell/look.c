@@ -230,7 +230,7 @@ static int look_place(call *c, look *l, const char *path) {
 static int look_take(call *c, look *l) {
   *l = (look){.holders = holders_begin(c->sh->file)};
   bool ensemble = store_of(c->sh) == STORE_ENSEMBLE;
-  int status = 0, rc = zke_sessions(c->z, &l->sessions);
+  int status = 0, rc = zke_sessions(c->z, -1, &l->sessions);
   if (rc != ZKE_OK) return fail_rc(c, rc);
   if (ensemble) status = look_everywhere(c, l);
   for (int i = 0; i < l->sessions->count && !ensemble && !status; i++) {
@@ -535,7 +535,7 @@ static int sessions_one(call *c, holders *h, const zke_session_info *s) {
 /* sessions: a row for each. */
 static int sessions_run(call *c) {
   zke_session_list *list;
-  int rc = zke_sessions(c->z, &list), status = 0;
+  int rc = zke_sessions(c->z, -1, &list), status = 0;
   if (rc != ZKE_OK) return fail_rc(c, rc);
   holders h = holders_begin(c->sh->file);
   for (int i = 0; i < list->count && !status; i++)
@@ -583,7 +583,7 @@ static int expire_one(call *c, const word *given) {
   zke_session_list *list = NULL;
   if (!word_session(given, &session))
     return fail_usage(c, "\"%s\" is not a session's id", given->text);
-  int rc = zke_session(c->z, session, &list);
+  int rc = zke_sessions(c->z, session, &list);
   json_t *row = rc == ZKE_OK ? session_row(c, &list->data[0]) : NULL;
   if (rc == ZKE_OK) rc = zke_expire(c->z, session);
   zke_free(list);

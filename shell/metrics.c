@@ -283,7 +283,7 @@ static int metrics_count(call *c, metrics *m) {
  * were stopped and numbers of the text may be missing. */
 static int metrics_run(call *c) {
   metrics m = {.sessions = NULL};
-  int rc = zke_sessions(c->z, &m.sessions);
+  int rc = zke_sessions(c->z, -1, &m.sessions);
   int status = rc == ZKE_OK ? snapshot_open(c, &m.file) : fail_rc(c, rc);
   if (!status) status = metrics_count(c, &m);
   if (!status) status = metrics_emit(c, &m);

@@ -1419,7 +1419,7 @@ static int dump_node(void *arg, const snapshot_node *n) {
 static int dump_session(void *arg, const zke_session_info *s) {
   call *c = arg;
   zke_session_list *now = NULL;
-  int rc = zke_session(c->z, s->id, &now);
+  int rc = zke_sessions(c->z, s->id, &now);
   if (rc != ZKE_OK && rc != ZKE_NONODE) return fail_rc(c, rc);
   bool alive = rc == ZKE_OK && now->data[0].alive;
   zke_free(now);

@@ -626,7 +626,7 @@ static int ephemerals_of_one(call *c, const word *name) {
   zke_session_list *found;
   if (!word_session(name, &session))
     return fail_usage(c, "\"%s\" is not a session's id", name->text);
-  int rc = zke_session(c->z, session, &found);
+  int rc = zke_sessions(c->z, session, &found);
   if (rc != ZKE_OK) return fail_rc(c, rc);
   zke_free(found);
   return ephemerals_of(c, session);
@@ -637,7 +637,7 @@ static int ephemerals_of_all(call *c) {
   zke_session_list *all;
   int status = 0;
   if (store_of(c->sh) == STORE_ENSEMBLE) return ephemerals_search(c, 0);
-  int rc = zke_sessions(c->z, &all);
+  int rc = zke_sessions(c->z, -1, &all);
   if (rc != ZKE_OK) return fail_rc(c, rc);
   for (int i = 0; !status && i < all->count; i++)
     if (all->data[i].ephemerals) status = ephemerals_of(c, all->data[i].id);

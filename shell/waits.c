@@ -49,7 +49,7 @@ static void graph_free(graph *g) {
 static int graph_take(call *c, graph *g) {
   *g = (graph){.holders = holders_begin(c->sh->file)};
   int rc = zke_line_waits(c->z, &g->waits);
-  if (rc == ZKE_OK) rc = zke_sessions(c->z, &g->sessions);
+  if (rc == ZKE_OK) rc = zke_sessions(c->z, -1, &g->sessions);
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 

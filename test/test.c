@@ -583,7 +583,7 @@ int test_ephemerals(zke *z, zke *other) {
 
 int test_session_count(zke *z) {
   zke_session_list *list;
-  ck_ok(zke_sessions(z, &list));
+  ck_ok(zke_sessions(z, -1, &list));
   int count = list->count;
   zke_free(list);
   return count;

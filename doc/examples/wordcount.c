@@ -671,7 +671,7 @@ static bool nothing_left(demo *d) {
   must(zke_dispatch(d->z, NULL), "dispatching"); /* hear of those gone home */
   must(zke_group_list(d->group, &members), "/workers");
   must(zke_election_parties(d->z, "/election", &candidates), "/election");
-  must(zke_sessions(d->z, &sessions), "sessions");
+  must(zke_sessions(d->z, -1, &sessions), "sessions");
   int others = sessions->count - 1; /* one is the demo's own */
   printf(
       "left behind: %d items, %d claims, %d members, %d candidates, "

@@ -351,7 +351,7 @@ static int compose_find_ephemerals(compose_call *c, compose_part *p,
   int64_t id = session ? zke_compose_part_take_id(p, session) : 0;
   zke *z = zke_compose_call_turn_to(c, p);
   int rc = zke_compose_order_read(p);
-  if (rc == ZKE_OK && id && id != p->own) rc = zke_session(z, id, &who);
+  if (rc == ZKE_OK && id && id != p->own) rc = zke_sessions(z, id, &who);
   if (rc == ZKE_OK) rc = zke_ephemerals(z, id, NULL, found);
   zke_free(who);
   zke_compose_call_unlimit(c, rc);
@@ -698,7 +698,6 @@ static const zke_engine compose_engine = {
     .wait_turn = zke_compose_wait_turn,
     .wake = zke_compose_wake,
     .sessions = zke_compose_sessions,
-    .session = zke_compose_session,
     .watches = zke_compose_watches,
     .waiters = zke_compose_waiters,
     .overdue = zke_compose_overdue,

@@ -55,8 +55,8 @@
  *     where the own session of any part owns the node: so recipes know what is
  *     theirs.  Another session's number on another part than the base
  *     is shown with a mark of the part in it, so that the same number of two
- *     services is two.  zke_session(), zke_expire() and zke_ephemerals() take
- *     what is shown.  zke_sessions() shows the own session once, as the base
+ *     services is two.  zke_sessions(), zke_expire() and zke_ephemerals() take
+ *     what is shown.  A list of all sessions has the own one once, as the base
  *     has it.
  *   - zxids (zke_zxid(), a Stat's) are the part's.  Those of one part compare,
  *     those of two do not.

@@ -267,48 +267,36 @@ static int session_join_out(const compose *h, zke_session_list *lists[],
   return *out ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* One part's sessions, or the one that is shown so, in the common order.
- * session: NULL for all. */
-static int session_find(compose_call *c, compose_part *p,
-                        const int64_t *session, zke_session_list **out) {
+/* One part's sessions (-1), or the one that is shown so, in the common order.
+ */
+static int session_find(compose_call *c, compose_part *p, int64_t session,
+                        zke_session_list **out) {
   zke *z = zke_compose_call_turn_to(c, p);
+  int64_t id = session == -1 ? -1 : zke_compose_part_take_id(p, session);
   int rc = zke_compose_order_read(p);
-  if (rc == ZKE_OK)
-    rc = session ? zke_session(z, zke_compose_part_take_id(p, *session), out)
-                 : zke_sessions(z, out);
+  if (rc == ZKE_OK) rc = zke_sessions(z, id, out);
   return zke_compose_call_unlimit(c, rc);
 }
 
-/* zke_sessions(), of all parts; where one cannot say, there is no list. */
-int zke_compose_sessions(zke *z, zke_session_list **list_out) {
+/* zke_sessions().  All: where one part cannot say, there is no list.  One: the
+ * own session is the base's; for another the parts are asked until one knows
+ * it. */
+int zke_compose_sessions(zke *z, int64_t session, zke_session_list **list_out) {
   compose_call c;
   zke_session_list *lists[ZKE_MOUNTS] = {NULL}, *out = NULL;
+  const int go_on = session == -1 ? ZKE_OK : ZKE_NONODE;
   if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = zke_compose_call_begin_all(&c, z);
   if (rc != ZKE_OK) return rc;
-  for (int i = 0; i < c.h->count && rc == ZKE_OK; i++)
-    rc = session_find(&c, c.h->parts[i], NULL, &lists[i]);
+  int count = session == zke_compose_id(c.h) ? 1 : c.h->count;
+  rc = go_on;
+  for (int i = 0; i < count && rc == go_on; i++)
+    rc = session_find(&c, c.h->parts[i], session, &lists[i]);
   if (rc == ZKE_OK) {
     rc = session_join_out(c.h, lists, &out);
   } else {
     for (int i = 0; i < c.h->count; i++) zke_free(lists[i]);
   }
-  if (rc == ZKE_OK) *list_out = out;
-  return zke_compose_call_leave(&c, rc);
-}
-
-/* The own session is the base's.  Of another each part is asked. */
-int zke_compose_session(zke *z, int64_t session, zke_session_list **list_out) {
-  compose_call c;
-  zke_session_list *lists[ZKE_MOUNTS] = {NULL}, *out = NULL;
-  if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
-  int rc = zke_compose_call_begin_all(&c, z);
-  if (rc != ZKE_OK) return rc;
-  int count = session == zke_compose_id(c.h) ? 1 : c.h->count;
-  rc = ZKE_NONODE;
-  for (int i = 0; i < count && rc == ZKE_NONODE; i++)
-    rc = session_find(&c, c.h->parts[i], &session, &lists[i]);
-  if (rc == ZKE_OK) rc = session_join_out(c.h, lists, &out);
   if (rc == ZKE_OK) *list_out = out;
   return zke_compose_call_leave(&c, rc);
 }

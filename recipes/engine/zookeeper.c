@@ -1943,20 +1943,15 @@ static int who_ask(op *c, int64_t session, who *out) {
   return out->text ? ZKE_OK : malformed(c);
 }
 
-/* zke_session(): this session is known here, others by their nodes. */
-static int zk_session(zke *h, int64_t session, zke_session_list **list_out) {
-  op c;
+/* One session: this one is known here, others by their nodes. */
+static int who_find(op *c, int64_t session, zke_session_list **out) {
   who one;
-  if (!list_out) return fail(ZKE_BADARGUMENTS, "list_out is NULL");
-  int rc = op_enter(&c, h, NULL, OP_READ);
-  if (rc != ZKE_OK) return rc;
-  if (session == zke_link_session(c.z->link))
-    return op_end(&c, who_own(c.z, list_out));
-  rc = who_ask(&c, session, &one);
-  if (rc == ZKE_OK) rc = who_list(c.z, &one, 1, list_out);
+  if (session == zke_link_session(c->z->link)) return who_own(c->z, out);
+  int rc = who_ask(c, session, &one);
+  if (rc == ZKE_OK) rc = who_list(c->z, &one, 1, out);
   if (rc == ZKE_NONODE)
     rc = fail(rc, "there is no session 0x%" PRIx64, (uint64_t)session);
-  return op_end(&c, rc);
+  return rc;
 }
 
 /* Each of the names, with a copy of its text.  One that has gone meanwhile is
@@ -1998,28 +1993,37 @@ static int who_names(op *c, zke_strings **out) {
   return *out ? ZKE_OK : no_memory("sessions");
 }
 
-/* zke_sessions(): one request for the names, and one for each of them. This is
+/* All sessions: one request for the names, and one for each of them. This is
  * no snapshot: a session that ends meanwhile is left out, one that begins may
  * be missing. */
-static int zk_sessions(zke *h, zke_session_list **list_out) {
-  op c;
+static int who_find_all(op *c, zke_session_list **out) {
   zke_strings *names = NULL;
   size_t count = 0;
-  if (!list_out) return fail(ZKE_BADARGUMENTS, "list_out is NULL");
-  int rc = op_enter(&c, h, NULL, OP_READ);
+  int rc = who_names(c, &names);
   if (rc != ZKE_OK) return rc;
-  rc = who_names(&c, &names);
-  if (rc != ZKE_OK) return op_end(&c, rc);
   who *all = calloc((size_t)names->count + 1, sizeof *all);
   if (!all) {
     zke_free(names);
-    return op_end(&c, no_memory("sessions"));
+    return no_memory("sessions");
   }
-  rc = who_ask_all(&c, names, all, &count);
-  if (rc == ZKE_OK) rc = who_list(c.z, all, count, list_out);
+  rc = who_ask_all(c, names, all, &count);
+  if (rc == ZKE_OK) rc = who_list(c->z, all, count, out);
   for (size_t i = 0; i < count; i++) zke_free((char *)(uintptr_t)all[i].text);
   free(all);
   zke_free(names);
+  return rc;
+}
+
+/* zke_sessions(), of one session or of all. */
+static int zk_sessions(zke *h, int64_t session, zke_session_list **list_out) {
+  op c;
+  if (!list_out) return fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = op_enter(&c, h, NULL, OP_READ);
+  if (rc != ZKE_OK) return rc;
+  if (session == -1)
+    rc = who_find_all(&c, list_out);
+  else
+    rc = who_find(&c, session, list_out);
   return op_end(&c, rc);
 }
 
@@ -2390,8 +2394,11 @@ static int expire_entered(zk *z) {
  * can be looked at, to tell ZKE_NONODE from ZKE_UNIMPLEMENTED, but not ended:
  * that takes its password. */
 static int expire_foreign(zke *h, int64_t session) {
+  op c;
   zke_session_list *list = NULL;
-  int rc = zk_session(h, session, &list);
+  int rc = op_enter(&c, h, NULL, OP_READ);
+  if (rc != ZKE_OK) return rc;
+  rc = op_end(&c, who_find(&c, session, &list));
   zke_free(list);
   if (rc != ZKE_OK) return rc;
   return fail(ZKE_UNIMPLEMENTED,
@@ -2480,6 +2487,5 @@ const zke_engine zke_zookeeper = {
     .wait_turn = zk_wait_turn,
     .wake = zk_wake,
     .sessions = zk_sessions,
-    .session = zk_session,
     .test_fail = zk_test_fail,
 };

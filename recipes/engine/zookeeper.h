@@ -87,8 +87,8 @@
  *     ephemerals and its locks, and learns it when it next reaches a server.
  *     So guard what a lock protects by zke_lock_op() or its token.
  *   - Each session shows itself by an ephemeral node /zke-sessions/<id>, which
- *     has its identity, process and timeout; zke_sessions() and zke_session()
- *     read these.  Where the ensemble does not allow the node, the session is
+ *     has its identity, process and timeout; zke_sessions() reads
+ *     these.  Where the ensemble does not allow the node, the session is
  *     not seen by others.  Children of "/" have this name, too.
  *   - zke_expire() ends this handle's session and those of other handles of
  *     this process whose names have the same servers.  Those of others are

@@ -516,7 +516,7 @@ static int graph_say_deadlock(const graph *g, int at) {
     const graph_wait *w = &g->waits[at], *next = &g->waits[w->next];
     bool me = next->actor == g->me;
     zke_session_list *who = NULL;
-    zke_session(g->z, next->session, &who);
+    zke_sessions(g->z, next->session, &who);
     const char *holder = who ? who->data[0].identity : "another";
     int n = snprintf(text + used, sizeof text - used, "%s%s%s held by %s",
                      used ? ", who waits for " : "", w->directory,
@@ -804,7 +804,7 @@ int zke_line_waits(zke *z, zke_wait_list **list_out) {
   zke_session_list *who = NULL;
   zke_wait_list *list = NULL;
   if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
-  int rc = zke_sessions(z, &who);
+  int rc = zke_sessions(z, -1, &who);
   for (int i = 0; rc == ZKE_OK && i < who->count; i++)
     rc = graph_find_waits(&g, who->data[i].id, 0);
   if (g.wait_count)

@@ -97,7 +97,7 @@ static int session_order(const void *key, const void *element) {
 static int arrivals_drop_dead(zke_arrivals *a) {
   zke_session_list *s = NULL;
   int living = 0;
-  int rc = a->count ? zke_sessions(a->gate->z, &s) : ZKE_OK;
+  int rc = a->count ? zke_sessions(a->gate->z, -1, &s) : ZKE_OK;
   for (int i = 0; rc == ZKE_OK && i < a->count; i++) {
     const zke_session_info *info =
         bsearch(&a->waiting[i].session, s->data, (size_t)s->count,

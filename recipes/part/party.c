@@ -115,7 +115,7 @@ static int party_call_roll(zke *z, const char *directory, party_roll *roll) {
   int rc = zke_recipe_read_entries(z, directory, roll->entries, &roll->got);
   for (int i = 0; i < n && rc == ZKE_OK; i++) {
     if (roll->got[i].rc != ZKE_OK) continue;
-    rc = zke_session(z, roll->got[i].stat.ephemeralOwner, &roll->who[i]);
+    rc = zke_sessions(z, roll->got[i].stat.ephemeralOwner, &roll->who[i]);
     if (rc == ZKE_NONODE) rc = ZKE_OK; /* it is about to go */
   }
   return rc;

@@ -63,7 +63,7 @@ static void phase_flatten(char *text) {
 void zke_phase_by(zke *z, char by[ZKE_PHASE_BY]) {
   zke_session_list *who = NULL;
   snprintf(by, ZKE_PHASE_BY, "session %" PRIx64, (uint64_t)zke_session_id(z));
-  if (zke_session(z, zke_session_id(z), &who) == ZKE_OK) {
+  if (zke_sessions(z, zke_session_id(z), &who) == ZKE_OK) {
     snprintf(by, ZKE_PHASE_BY, "%.60s (pid %" PRId64 ")", who->data[0].identity,
              who->data[0].pid);
   }

@@ -505,7 +505,7 @@ static int queue_death_text(zke_queue *q, const zke_queue_item *item,
   bool has_key = *item->key != '\0';
   zke_session_list *own = NULL;
   zke *z = q->r.z;
-  int rc = reason ? zke_session(z, zke_session_id(z), &own) : ZKE_OK;
+  int rc = reason ? zke_sessions(z, zke_session_id(z), &own) : ZKE_OK;
   if (rc != ZKE_OK) return rc;
   bool known = own && own->count > 0;
   const char *who = known ? own->data[0].identity : "";

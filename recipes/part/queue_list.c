@@ -191,7 +191,7 @@ static int queue_listing_read(zke_queue *q, queue_listing *l) {
   int rc = zke_recipe_multi_read(z, l->ops, (int)count, l->reads);
   for (int i = 1; l->letters && rc == ZKE_OK && i < reads; i += 2)
     zke_q_split_death(&l->reads[i]);
-  return rc == ZKE_OK ? zke_sessions(z, &l->who) : rc;
+  return rc == ZKE_OK ? zke_sessions(z, -1, &l->who) : rc;
 }
 
 /* Release what a list was made of, also where that failed half-way. The list

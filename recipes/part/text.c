@@ -112,7 +112,7 @@ void zke_recipe_when(int64_t ms, char text[ZKE_RECIPE_WHEN]) {
 int zke_recipe_sign(zke *z, const char *before, const void *data, int len,
                     char **text_out, int *len_out) {
   zke_session_list *who = NULL;
-  int rc = zke_session(z, zke_session_id(z), &who);
+  int rc = zke_sessions(z, zke_session_id(z), &who);
   if (rc != ZKE_OK) return rc;
   size_t room = strlen(before) + strlen(who->data[0].identity) + 32;
   char *text = zke_alloc(z, room + (size_t)len);

@@ -70,7 +70,7 @@ char *zke_recipe_escape(zke *z, const char *directory, const char *kind,
  *   data,len  the user's, which follow; len 0 or more
  *   text_out  out: one block; len_out: its length
  *
- * Returns ZKE_OK, ZKE_NOMEM, or what zke_session() says. */
+ * Returns ZKE_OK, ZKE_NOMEM, or what zke_sessions() says. */
 int zke_recipe_sign(zke *z, const char *before, const void *data, int len,
                     char **text_out, int *len_out);
 

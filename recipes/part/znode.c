@@ -906,7 +906,7 @@ static int znode_try_expire(zke *z, void *arg) {
  * returned. */
 static int znode_owner(zke *z, const char *path, int64_t session,
                        zke_session_list **who) {
-  int rc = zke_session(z, session, who);
+  int rc = zke_sessions(z, session, who);
   if (rc == ZKE_NONODE) return znode_ask_owner(z, path, session);
   if (rc != ZKE_OK || (*who)->data[0].alive || (*who)->data[0].timeout_ms)
     return rc;

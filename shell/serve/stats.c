@@ -130,7 +130,7 @@ static void count_all(server *s) {
   if (s->now_ms < k->sessions_until_ms) return;
   k->ephemerals = k->own_watches = 0;
   int64_t *ids = sorted_ids(s);
-  if (ids && zke_sessions(s->z, &list) == ZKE_OK) {
+  if (ids && zke_sessions(s->z, -1, &list) == ZKE_OK) {
     for (int i = 0; i < list->count; i++) {
       const zke_session_info *at = &list->data[i];
       rows += 1 + at->ephemerals + at->watches;

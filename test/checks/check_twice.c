@@ -111,7 +111,7 @@ static bool holds(const copy *c, zke *z, const char *path, const char *value) {
 /* How many sessions the file has, all of them alive; -1 where one is not. */
 static int living(const copy *c, zke *z) {
   zke_session_list *list = NULL;
-  if (c->sessions(z, &list) != ZKE_OK) return -1;
+  if (c->sessions(z, -1, &list) != ZKE_OK) return -1;
   int count = list->count;
   for (int i = 0; i < list->count; i++) {
     if (!list->data[i].alive) count = -1;

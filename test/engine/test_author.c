@@ -1,5 +1,5 @@
 /* test_author.c - what the library gives to authors of recipes: the turn,
- * zke_wake(), zke_forget(), zke_session(), zke_alloc(), zke_fail() */
+ * zke_wake(), zke_forget(), zke_sessions(), zke_alloc(), zke_fail() */
 #include "test/test.h"
 
 #include <pthread.h>
@@ -314,20 +314,22 @@ TEST(forget_after_the_end) {
 
 /* ---- small things ---- */
 
-/* zke_session() tells of one session of the file, and names the id of one that
- * is not there. */
+/* zke_sessions() tells of one session of the file, and names the id of one that
+ * is not there; 0, which is the owner of a node that is not ephemeral, is none.
+ */
 TEST(one_session) {
   zke_session_list *list = NULL;
   begin(":memory:");
   zke *other = test_session(z, NULL);
-  ck_ok(zke_session(z, zke_session_id(other), &list));
+  ck_ok(zke_sessions(z, zke_session_id(other), &list));
   ck_assert_int_eq(list->count, 1);
   ck_assert_int_eq(list->data[0].id, zke_session_id(other));
   zke_free(list);
-  ck_rc(zke_session(z, 12345, &list), ZKE_NONODE);
+  ck_rc(zke_sessions(z, 12345, &list), ZKE_NONODE);
   ck_says("0x3039");
-  ck_rc(zke_session(z, 1, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_session(NULL, 1, &list), ZKE_BADARGUMENTS);
+  ck_rc(zke_sessions(z, 0, &list), ZKE_NONODE);
+  ck_rc(zke_sessions(z, 1, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_sessions(NULL, 1, &list), ZKE_BADARGUMENTS);
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
 }

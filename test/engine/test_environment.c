@@ -224,7 +224,7 @@ static int peer_wait(const char *ms) {
 static int peer_sessions(const char *argument) {
   (void)argument;
   zke_session_list *list = NULL;
-  int alive = 0, rc = zke_sessions(mine, &list);
+  int alive = 0, rc = zke_sessions(mine, -1, &list);
   for (int i = 0; rc == ZKE_OK && i < list->count; i++)
     alive += list->data[i].alive;
   zke_free(list);
@@ -468,7 +468,7 @@ TEST(users_share_by_their_group) {
 /* How many sessions of the file are alive, as a peer sees them. */
 static int peer_alive(const char *argument) {
   zke_session_list *list = NULL;
-  int alive = 0, rc = zke_sessions(mine, &list);
+  int alive = 0, rc = zke_sessions(mine, -1, &list);
   (void)argument;
   for (int i = 0; rc == ZKE_OK && i < list->count; i++)
     alive += list->data[i].alive;

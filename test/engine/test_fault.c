@@ -911,7 +911,7 @@ static void look(text *x) {
   zke_watch_list *watches = NULL;
   x->len = 0;
   text_add_tree(x, "/");
-  must_ok(zke_sessions(other, &sessions));
+  must_ok(zke_sessions(other, -1, &sessions));
   must_ok(zke_watches(other, &watches));
   text_add_sessions(x, sessions);
   text_add_watches(x, watches);
@@ -1138,7 +1138,7 @@ static void check_other(void) {
   must(zke_state(other) == ZKE_STATE_CONNECTED, "the other session is lost");
   must_ok(zke_exists(other, "/o", NULL, NULL, &stat));
   must(stat.ephemeralOwner == zke_session_id(other), "whose is /o?");
-  must_ok(zke_sessions(other, &list));
+  must_ok(zke_sessions(other, -1, &list));
   must(list->count == 1, "%d sessions where one is open", list->count);
   zke_free(list);
 }
@@ -2019,7 +2019,9 @@ static void kept_is_over(void) {
 
 /* ---- inspection ---- */
 
-static int call_sessions(void) { return zke_sessions(t.z, &t.out.sessions); }
+static int call_sessions(void) {
+  return zke_sessions(t.z, -1, &t.out.sessions);
+}
 static int call_watches(void) { return zke_watches(t.z, &t.out.watches); }
 static int call_waiters(void) { return zke_waiters(t.z, &t.out.watches); }
 static int call_check(void) { return zke_check(t.z, NULL, NULL); }

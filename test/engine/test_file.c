@@ -1256,7 +1256,7 @@ TEST(readonly_sees_dead_sessions) {
   ck_ok(zke_open(path, &o, &z));
   ck_assert_int_eq(sql(path, "SELECT life FROM zkembed_session"),
                    (int64_t)live.st_ino);
-  ck_ok(zke_sessions(z, &list));
+  ck_ok(zke_sessions(z, -1, &list));
   ck_assert_int_eq(list->count, 1);
   ck_assert_int_eq(list->data[0].alive, 0);
   zke_free(list);

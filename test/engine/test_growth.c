@@ -301,7 +301,7 @@ TEST(reserved_members_come_as_zero) {
   ck_assert_mem_eq(result.reserved, zeros, sizeof zeros);
   zke_results_clear(&result, 1);
   ck_rc(zke_exists(z, "/a", test_ignore, NULL, NULL), ZKE_NONODE);
-  ck_ok(zke_sessions(z, &sessions));
+  ck_ok(zke_sessions(z, -1, &sessions));
   ck_ok(zke_watches(z, &watches));
   ck_assert_int_eq(watches->count, 1);
   ck_assert_mem_eq(sessions->data[0].reserved, zeros,

@@ -70,7 +70,7 @@ static int watch(zke *z, const char *path, test_events *events) {
 static zke_session_info info(zke *z, int64_t id) {
   zke_session_info found = {0};
   zke_session_list *list = NULL;
-  int rc = zke_session(z, id, &list);
+  int rc = zke_sessions(z, id, &list);
   if (rc == ZKE_OK)
     found = list->data[0];
   else

@@ -343,7 +343,7 @@ static zke *some; /* the handle of the calls below */
 static int no_keepalive(void) { return zke_keepalive_fd(some, NULL); }
 static int no_fd(void) { return zke_fd(some, NULL); }
 static int no_deadline(void) { return zke_next_deadline(some, NULL); }
-static int no_sessions(void) { return zke_sessions(some, NULL); }
+static int no_sessions(void) { return zke_sessions(some, -1, NULL); }
 static int no_watches(void) { return zke_watches(some, NULL); }
 static int no_waiters(void) { return zke_waiters(some, NULL); }
 static int no_session(void) { return zke_open_session(some, NULL, NULL); }

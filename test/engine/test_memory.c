@@ -177,7 +177,7 @@ TEST(results_outlive_the_handle) {
   ck_ok(zke_get(z, path, NULL, NULL, &data, NULL, NULL));
   ck_ok(zke_children(z, "/", NULL, NULL, &names, NULL));
   ck_ok(zke_get_acl(z, path, &acls, NULL));
-  ck_ok(zke_sessions(z, &sessions));
+  ck_ok(zke_sessions(z, -1, &sessions));
   ck_ok(zke_close(z));
   ck_assert_str_eq(path, "/n-0000000000");
   ck_assert_str_eq(data, "data");

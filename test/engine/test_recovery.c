@@ -1903,7 +1903,7 @@ static void touch_everything(zke *z) {
   zke_watch_list *watches = NULL;
   if (zke_children(z, "/", NULL, NULL, &names, NULL) == ZKE_OK) zke_free(names);
   if (zke_ephemerals(z, atoll(DEAD), NULL, &names) == ZKE_OK) zke_free(names);
-  if (zke_sessions(z, &sessions) == ZKE_OK) zke_free(sessions);
+  if (zke_sessions(z, -1, &sessions) == ZKE_OK) zke_free(sessions);
   if (zke_watches(z, &watches) == ZKE_OK) zke_free(watches);
   zke_dispatch(z, NULL);
   change(z, "/n");

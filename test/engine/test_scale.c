@@ -79,7 +79,7 @@ enum { EACH = 5 }; /* sessions of one process */
 static int living(zke *z) {
   zke_session_list *list = NULL;
   int alive = 0;
-  if (zke_sessions(z, &list) != ZKE_OK) return -1;
+  if (zke_sessions(z, -1, &list) != ZKE_OK) return -1;
   for (int i = 0; i < list->count; i++) alive += list->data[i].alive;
   if (alive != list->count) alive = -1;
   zke_free(list);

@@ -66,7 +66,7 @@ static int set(zke *z, const char *path) {
 static zke_session_info info(zke *z, int64_t id) {
   zke_session_info found = {0};
   zke_session_list *list = NULL;
-  ck_ok(zke_sessions(z, &list));
+  ck_ok(zke_sessions(z, -1, &list));
   for (int i = 0; i < list->count; i++) {
     if (list->data[i].id == id) found = list->data[i];
   }
@@ -459,10 +459,10 @@ static int do_read(int which) {
       zke_results_clear(&result, 1);
       return rc;
     case 10:
-      rc = zke_sessions(a, &sessions);
+      rc = zke_sessions(a, -1, &sessions);
       break;
     case 11:
-      rc = zke_session(a, zke_session_id(b), &sessions);
+      rc = zke_sessions(a, zke_session_id(b), &sessions);
       break;
     case 12:
       rc = zke_watches(a, &watches);
@@ -654,7 +654,7 @@ TEST_LOOP(sessions_are_listed_by_id, 0, WAYS) {
   begin(_i);
   zke *third = test_session(b, NULL);
   zke_session_list *list = NULL;
-  ck_ok(zke_sessions(a, &list));
+  ck_ok(zke_sessions(a, -1, &list));
   ck_assert_int_eq(list->count, 3);
   for (int i = 1; i < 3; i++)
     ck_assert_int_lt(list->data[i - 1].id, list->data[i].id);
@@ -707,7 +707,7 @@ static const char *identity(zke *z, int64_t id) {
   static char text[256];
   zke_session_list *list = NULL;
   text[0] = '\0';
-  ck_ok(zke_sessions(z, &list));
+  ck_ok(zke_sessions(z, -1, &list));
   for (int i = 0; i < list->count; i++) {
     if (list->data[i].id == id)
       snprintf(text, sizeof text, "%s", list->data[i].identity);

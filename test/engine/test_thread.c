@@ -774,7 +774,7 @@ TEST_LOOP(sessions_come_and_go_in_parallel, 0, WAYS) {
   zke_strings *names = NULL;
   zke_session_list *sessions = NULL;
   ck_ok(zke_children(writer, "/", NULL, NULL, &names, NULL));
-  ck_ok(zke_sessions(writer, &sessions));
+  ck_ok(zke_sessions(writer, -1, &sessions));
   ck_assert_int_eq(names->count, 2); /* /n and /zookeeper */
   ck_assert_int_eq(sessions->count, 2);
   zke_free(names);

@@ -1197,7 +1197,7 @@ static void begin_limited(int way) {
 /* Rows that wait for the watcher, as the database counts them. */
 static int pending(void) {
   zke_session_list *list = NULL;
-  ck_ok(zke_sessions(writer, &list));
+  ck_ok(zke_sessions(writer, -1, &list));
   int events = -1;
   for (int i = 0; i < list->count; i++) {
     if (list->data[i].id == zke_session_id(watcher))

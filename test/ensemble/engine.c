@@ -130,9 +130,9 @@ static int dispatch_some(zke *z, int64_t zxid, int *count_out, int *more_out) {
 }
 
 /* Check makes each test the leader of a group of processes. */
-static int own_sessions(zke *z, zke_session_list **list_out) {
-  int rc = zke_zookeeper.sessions(z, list_out);
-  if (rc != ZKE_OK) return rc;
+static int own_sessions(zke *z, int64_t session, zke_session_list **list_out) {
+  int rc = zke_zookeeper.sessions(z, session, list_out);
+  if (rc != ZKE_OK || session != -1) return rc;
   zke_session_list *list = *list_out;
   zke_session_info *data = (zke_session_info *)(uintptr_t)list->data;
   int count = 0;

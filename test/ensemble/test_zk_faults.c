@@ -575,7 +575,7 @@ TEST(watchers_hear_nothing_of_a_close) {
 static void *list_sessions(void *arg) {
   call_apart *c = apart(arg);
   zke_session_list *list;
-  c->rc = zke_sessions(c->z, &list);
+  c->rc = zke_sessions(c->z, -1, &list);
   return NULL;
 }
 

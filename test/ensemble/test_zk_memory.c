@@ -138,7 +138,7 @@ static void read_all(zke *z) {
   ck_allowed(zke_children(z, "/", test_ignore, NULL, &names, NULL));
   ck_allowed(zke_get_acl(z, "/a", &acls, NULL));
   ck_allowed(zke_ephemerals(z, 0, NULL, &own));
-  ck_allowed(zke_sessions(z, &sessions));
+  ck_allowed(zke_sessions(z, -1, &sessions));
   zke_free(data);
   zke_free(names);
   zke_free(acls);

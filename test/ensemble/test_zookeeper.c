@@ -570,21 +570,21 @@ TEST(sessions_show_themselves) {
   o.identity = "another one";
   ck_ok(zke_open_session(z, &o, &other));
   int64_t id = zke_session_id(other);
-  ck_ok(zke_session(z, id, &list));
+  ck_ok(zke_sessions(z, id, &list));
   ck_assert_int_eq(list->count, 1);
   ck_assert_str_eq(list->data[0].identity, "another one");
   ck_assert_int_eq(list->data[0].pid, getpid());
   zke_free(list);
-  ck_ok(zke_session(other, id, &list));
+  ck_ok(zke_sessions(other, id, &list));
   ck_assert_str_eq(list->data[0].identity, "another one");
   zke_free(list);
   bool seen = false;
-  ck_ok(zke_sessions(z, &list));
+  ck_ok(zke_sessions(z, -1, &list));
   for (int i = 0; i < list->count; i++) seen = seen || list->data[i].id == id;
   ck_assert(seen);
   zke_free(list);
   ck_ok(zke_close(other));
-  ck_rc(zke_session(z, id, &list), ZKE_NONODE);
+  ck_rc(zke_sessions(z, id, &list), ZKE_NONODE);
   zke_strings *paths;
   ck_rc(zke_ephemerals(z, id, NULL, &paths), ZKE_UNIMPLEMENTED);
   ck_ok(zke_close(z));
@@ -674,7 +674,7 @@ TEST(a_failed_attach_ends_nothing) {
 
 static int64_t timeout_of(zke *z) {
   zke_session_list *list;
-  ck_ok(zke_session(z, zke_session_id(z), &list));
+  ck_ok(zke_sessions(z, zke_session_id(z), &list));
   int64_t ms = list->data[0].lease_ms;
   zke_free(list);
   return ms;
@@ -715,7 +715,7 @@ TEST(a_hidden_node_hides_no_sessions) {
   const char *path = "/zke-sessions/0000000000000001";
   ck_ok(zke_create(z, path, "", 0, &hidden, ZKE_PERSISTENT, NULL, NULL));
   ck_rc(zke_get(z, path, NULL, NULL, NULL, NULL, NULL), ZKE_NOAUTH);
-  ck_ok(zke_sessions(z, &list));
+  ck_ok(zke_sessions(z, -1, &list));
   ck_assert_int_eq(list->count, 2);
   zke_free(list);
   ck_ok(zke_close(other));

@@ -372,7 +372,7 @@ static void client_read(zke *z, unsigned which) {
       fuzz_rc(zke_count(z, "/", &number));
       break;
     default:
-      fuzz_rc(zke_sessions(z, &sessions));
+      fuzz_rc(zke_sessions(z, -1, &sessions));
       break;
   }
   client_see(names);

@@ -324,7 +324,7 @@ static void ops_inspect(ops_run *r, zke *z) {
   zke_session_list *sessions = NULL;
   zke_watch_list *watches = NULL, *waiters = NULL;
   (void)r;
-  fuzz_rc(zke_sessions(z, &sessions));
+  fuzz_rc(zke_sessions(z, -1, &sessions));
   fuzz_rc(zke_watches(z, &watches));
   fuzz_rc(zke_waiters(z, &waiters));
   for (int i = 0; sessions && i < sessions->count; i++)

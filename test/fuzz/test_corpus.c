@@ -174,7 +174,7 @@ static int flip_read_rest(zke *z, buf *out) {
   zke_session_list *sessions = NULL;
   zke_watch_list *watches = NULL;
   char line[700];
-  int rc = zke_sessions(z, &sessions);
+  int rc = zke_sessions(z, -1, &sessions);
   for (int i = 0; rc == ZKE_OK && i < sessions->count; i++) {
     const zke_session_info *s = &sessions->data[i];
     zke_strings *own = NULL;

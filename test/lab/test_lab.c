@@ -609,7 +609,7 @@ static void see_queue(zke *z, void *arg) {
   zke_session_list *list = NULL;
   (void)arg;
   zke_lab_assert(zke_children(z, "/", NULL, NULL, &names, NULL) == ZKE_OK);
-  zke_lab_assert(zke_sessions(z, &list) == ZKE_OK);
+  zke_lab_assert(zke_sessions(z, -1, &list) == ZKE_OK);
   for (int i = 0; i < names->count; i++) {
     zke_stat stat;
     snprintf(path, sizeof path, "/%s", names->data[i]);

@@ -269,7 +269,7 @@ static void do_look(zke *z) {
   fold_int(bytes);
   fold_int(zke_ephemerals(z, 0, "/", &paths));
   fold_names(paths);
-  fold_int(zke_sessions(z, &sessions));
+  fold_int(zke_sessions(z, -1, &sessions));
   for (int i = 0; sessions && i < sessions->count; i++) {
     const zke_session_info *s = &sessions->data[i];
     fold_int(s->ephemerals + 100 * s->watches + 10000 * s->events);

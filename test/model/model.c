@@ -1966,8 +1966,8 @@ static void session_show(const zke *z, zke_session_info *i) {
   for (event *e = z->events; e; e = e->next) i->events++;
 }
 
-/* The sessions as a list, or the one that is asked for. */
-static int sessions_show(zke *z, int64_t only, zke_session_list **out) {
+/* All sessions as a list (-1), or the one that is asked for. */
+static int model_sessions(zke *z, int64_t session, zke_session_list **out) {
   int rc = enter(z, false), most = 0;
   if (rc != ZKE_OK) return rc;
   for (zke *s = z->m->sessions; s; s = s->next) most++;
@@ -1976,21 +1976,14 @@ static int sessions_show(zke *z, int64_t only, zke_session_list **out) {
   zke_session_info *at = (zke_session_info *)(void *)(l + 1);
   l->data = at;
   for (zke *s = z->m->sessions; s; s = s->next)
-    if (!s->gone && (!only || s->id == only)) session_show(s, &at[l->count++]);
-  if (!only || l->count) {
+    if (!s->gone && (session == -1 || s->id == session))
+      session_show(s, &at[l->count++]);
+  if (session == -1 || l->count) {
     *out = l;
     return ZKE_OK;
   }
   zke_free(l);
   return ZKE_NONODE;
-}
-
-static int model_sessions(zke *z, zke_session_list **list_out) {
-  return sessions_show(z, 0, list_out);
-}
-
-static int model_session(zke *z, int64_t session, zke_session_list **list_out) {
-  return sessions_show(z, session ? session : -1, list_out);
 }
 
 static int by_watch(const void *a, const void *b) {
@@ -2125,7 +2118,6 @@ const zke_engine model_engine = {
     .event_zxid = model_nothing,
     .turn = model_nothing,
     .sessions = model_sessions,
-    .session = model_session,
     .watches = model_watches,
     .waiters = model_waiters,
     .overdue = model_overdue,

@@ -70,10 +70,10 @@ static void side_read_one(zke *z, zke_op *op, cf_reply *r) {
   zke_results_clear(&result, 1);
 }
 
-/* The list of sessions as text. */
-static void side_sessions(zke *z, int64_t only, cf_reply *r) {
+/* The list of all sessions (-1), or of one, as text. */
+static void side_sessions(zke *z, int64_t session, cf_reply *r) {
   zke_session_list *l = NULL;
-  r->rc = only ? zke_session(z, only, &l) : zke_sessions(z, &l);
+  r->rc = zke_sessions(z, session, &l);
   if (r->rc != ZKE_OK) return;
   r->names.data = cf_alloc((size_t)l->count * sizeof *r->names.data + 1);
   r->names.count = l->count;
@@ -215,7 +215,7 @@ static void side_extra(cf_zke *c, const run_step *s, cf_reply *r) {
       break;
     case RUN_SESSIONS:
     case RUN_SESSION:
-      side_sessions(c->z, s->extra == RUN_SESSION ? s->number : 0, r);
+      side_sessions(c->z, s->extra == RUN_SESSION ? s->number : -1, r);
       break;
     case RUN_WATCHES:
     case RUN_WAITERS:

@@ -324,7 +324,7 @@ static void complain(void *context, const char *sentence) {
 
 static void look_at_sessions(zke *z) {
   zke_session_list *sessions = NULL;
-  demand(zke_sessions(z, &sessions), "sessions");
+  demand(zke_sessions(z, -1, &sessions), "sessions");
   if (sessions->count != 1) found("%d sessions of before", sessions->count - 1);
   zke_free(sessions);
 }

@@ -317,7 +317,7 @@ static void delete_below(const char *path) {
 /* End what a fault has kept from ending.  A dead session is not yet gone. */
 static void expire_all(void) {
   zke_session_list *list;
-  ck_ok(zke_sessions(other, &list));
+  ck_ok(zke_sessions(other, -1, &list));
   for (int i = 0; i < list->count; i++) {
     int64_t id = list->data[i].id;
     if (id != zke_session_id(other)) ck_ok(zke_expire(other, id));

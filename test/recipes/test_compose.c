@@ -247,8 +247,8 @@ static int call_tree(int which, zke *session, test_events *events) {
     rc = zke_create(session, "/global/e-", "", 0, ZKE_OPEN_ACL,
                     ZKE_EPHEMERAL_SEQUENTIAL, &path, NULL);
   if (which == 2) rc = zke_ephemerals(session, 0, NULL, &names);
-  if (which == 3) rc = zke_sessions(session, &who);
-  if (which == 4) rc = zke_session(session, zke_session_id(session), &who);
+  if (which == 3) rc = zke_sessions(session, -1, &who);
+  if (which == 4) rc = zke_sessions(session, zke_session_id(session), &who);
   zke_free(path);
   zke_free(names);
   zke_free(who);
@@ -454,7 +454,7 @@ TEST(owners_are_told_apart) {
   zke_stat other = test_stat(z[0], "/global/p1");
   ck_assert(test_stat(part, "/p1").ephemeralOwner == zke_session_id(z[0]));
   ck_assert(other.ephemeralOwner != zke_session_id(z[0]));
-  ck_ok(zke_session(z[0], other.ephemeralOwner, &who));
+  ck_ok(zke_sessions(z[0], other.ephemeralOwner, &who));
   ck_assert(who->data[0].id == other.ephemeralOwner);
   ck_assert_int_eq(who->data[0].ephemerals, 1);
   zke_free(who);
@@ -477,9 +477,9 @@ TEST(owners_are_told_apart) {
 TEST(sessions_are_listed_once) {
   zke_session_list *all, *of_base, *of_part;
   open_mounted();
-  ck_ok(zke_sessions(z[0], &all));
-  ck_ok(zke_sessions(base, &of_base));
-  ck_ok(zke_sessions(part, &of_part));
+  ck_ok(zke_sessions(z[0], -1, &all));
+  ck_ok(zke_sessions(base, -1, &of_base));
+  ck_ok(zke_sessions(part, -1, &of_part));
   ck_assert_int_eq(all->count, of_base->count + of_part->count - 1);
   for (int i = 0; i < all->count; i++)
     for (int j = 0; j < i; j++) ck_assert(all->data[i].id != all->data[j].id);
@@ -784,7 +784,7 @@ static int find_the_end(zke *session, int how) {
     case 2:
       return zke_ephemerals(session, 0, NULL, &paths);
     case 3:
-      return zke_sessions(session, &list);
+      return zke_sessions(session, -1, &list);
     case 4:
       return zke_overdue(session, &number);
     case 5:

@@ -786,7 +786,7 @@ static void ignore(zke_lock *l, int state, int64_t token, void *context) {
 /* How many events wait for a session. */
 static int pending(void) {
   zke_session_list *list = NULL;
-  ck_ok(zke_session(other, zke_session_id(z), &list));
+  ck_ok(zke_sessions(other, zke_session_id(z), &list));
   int events = list->data[0].events + list->data[0].watches;
   zke_free(list);
   return events;

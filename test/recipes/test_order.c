@@ -464,10 +464,10 @@ TEST(a_look_at_sessions_is_a_read) {
   open_pair();
   expect_get(z[0], 1);
   expect_get(z[1], 2);
-  ck_rc(zke_sessions(z[0], &list), ZKE_UNIMPLEMENTED);
+  ck_rc(zke_sessions(z[0], -1, &list), ZKE_UNIMPLEMENTED);
   ck_assert_int_eq(syncs, 3);
   expect_get(z[1], 4);
-  ck_rc(zke_session(z[0], 4711, &list), ZKE_UNIMPLEMENTED);
+  ck_rc(zke_sessions(z[0], 4711, &list), ZKE_UNIMPLEMENTED);
   ck_assert_int_eq(syncs, 5);
   expect_get(z[1], 6);
   ck_rc(zke_ephemerals(z[0], 0, NULL, &paths), ZKE_UNIMPLEMENTED);

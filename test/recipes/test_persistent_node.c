@@ -425,7 +425,7 @@ TEST(the_next_process_takes_a_dead_ones_place) {
   zke_session_list *who;
   for (int i = 0; i < 2; i++) {
     ck_until((zke_dispatch(z, NULL), strcmp(there(z), "none")) != 0, 10000);
-    ck_ok(zke_session(z, owner, &who));
+    ck_ok(zke_sessions(z, owner, &who));
     pid_t pid = (pid_t)who->data[0].pid;
     zke_free(who);
     if (i == 0) ck_until(all_watches(z) == 2, 10000); /* the other waits */

@@ -1366,7 +1366,7 @@ static void use_lowered(zke *z, void *arg) {
 
 static bool session_lives(zke *z, int64_t session) {
   zke_session_list *list = NULL;
-  bool lives = zke_session(z, session, &list) == ZKE_OK && list->count > 0;
+  bool lives = zke_sessions(z, session, &list) == ZKE_OK && list->count > 0;
   zke_free(list);
   return lives;
 }

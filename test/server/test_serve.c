@@ -620,7 +620,7 @@ TEST(an_undone_transaction_has_shown_nothing) {
 static int64_t own_session(zke *z, serving s) {
   zke_session_list *list;
   int64_t id = 0;
-  ck_ok(zke_sessions(z, &list));
+  ck_ok(zke_sessions(z, -1, &list));
   for (int i = 0; i < list->count; i++)
     if (list->data[i].pid == s.pid && !list->data[i].timeout_ms)
       id = list->data[i].id;

@@ -1144,7 +1144,7 @@ TEST_LOOP(lost_of_every_kind, 0, 3) {
   pid_t pid = start(kinds[_i], how[_i], "a", "--", "sh", "-c",
                     ": > $T/in; exec sleep 60", NULL);
   ck_until(exists("in"), 10000);
-  ck_ok(zke_sessions(z, &list));
+  ck_ok(zke_sessions(z, -1, &list));
   for (int i = 0; i < list->count; i++)
     if (list->data[i].id != zke_session_id(z))
       ck_ok(zke_expire(z, list->data[i].id));

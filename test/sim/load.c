@@ -52,7 +52,8 @@ static bool check_sessions(int slot) {
   zke_session_list *list = NULL;
   bool all_known = true;
   known_call c = known_begin(slot, "sessions");
-  if (known_end(c, zke_sessions(actors[slot].z, &list)) != ZKE_OK) return true;
+  if (known_end(c, zke_sessions(actors[slot].z, -1, &list)) != ZKE_OK)
+    return true;
   for (int i = 0; i < list->count; i++) {
     bool known = list->data[i].timeout_ms != 0; /* kept.c */
     for (int k = 0; k < SIM_SLOTS; k++)

@@ -186,7 +186,7 @@ static int do_sync(const ops_actor *a) { return zke_sync(a->z, "/"); }
 
 static int do_sessions(const ops_actor *a) {
   zke_session_list *list = NULL;
-  int rc = zke_sessions(a->z, &list);
+  int rc = zke_sessions(a->z, -1, &list);
   zke_free(list);
   return rc;
 }
