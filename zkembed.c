@@ -16176,14 +16176,10 @@ void zke_op_get(zke_op *op, const char *path) {
 
 /* Its two values stand in the members of other operations: data is the name
  * after which it begins, len the most names. */
-void zke_op_children_after(zke_op *op, const char *path, const char *after,
-                           int most) {
+void zke_op_children(zke_op *op, const char *path, const char *after,
+                     int most) {
   *op = (zke_op){
       .type = ZKE_OP_CHILDREN, .path = path, .data = after, .len = most};
-}
-
-void zke_op_children(zke_op *op, const char *path) {
-  zke_op_children_after(op, path, "", 0);
 }
 
 void zke_op_untold(zke_op *op, const char *path, int most) {

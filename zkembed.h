@@ -1105,7 +1105,7 @@ ZKE_API int32_t zke_next_version(int32_t version);
  *
  *   fn,context  watcher, or NULL
  *   names_out   out: names without the path; count 0 for a leaf.  All of them:
- *               of a node with very many zke_op_children_after() gives some
+ *               of a node with very many zke_op_children() gives some
  *   stat_out    out: the node's own Stat, of the same moment
  *
  * Returns ZKE_OK, or ZKE_NONODE or ZKE_NOAUTH (which register nothing).
@@ -1238,10 +1238,9 @@ ZKE_API void zke_op_set(zke_op *op, const char *path, const void *data, int len,
                         int version);
 ZKE_API void zke_op_check(zke_op *op, const char *path, int version);
 ZKE_API void zke_op_get(zke_op *op, const char *path);
-ZKE_API void zke_op_children(zke_op *op, const char *path);
 
-/* zke_op_children_after - as zke_op_children(), but some of them: the first
- * ones whose names stand behind a name
+/* zke_op_children - read the names of a node's children: all of them, or the
+ * first ones whose names stand behind a name
  *
  * Costs what it gives, however many children there are.  The Stat is that of
  * the whole node.
@@ -1251,10 +1250,10 @@ ZKE_API void zke_op_children(zke_op *op, const char *path);
  *
  *     zke_op op;
  *     zke_op_result page = {0}, next;
- *     const char *after = "";
+ *     const char *after = NULL;
  *     int count = 1000;
  *     while (count == 1000) {
- *       zke_op_children_after(&op, "/jobs", after, 1000);
+ *       zke_op_children(&op, "/jobs", after, 1000);
  *       rc = zke_multi_read(z, &op, 1, &next);
  *       if (rc != ZKE_OK) break;
  *       zke_results_clear(&page, 1);
@@ -1265,13 +1264,13 @@ ZKE_API void zke_op_children(zke_op *op, const char *path);
  *     }
  *     zke_results_clear(&page, 1);
  *
- *   after  any text, "" for the beginning; names are compared by bytes
+ *   after  any text, NULL for the beginning; names are compared by bytes
  *   most   so many names; 0: all that follow.  Below 0 zke_multi_read()
  *          returns ZKE_BADARGUMENTS
  *
  * Threads: any.  Blocks: no.  Since 0.1. */
-ZKE_API void zke_op_children_after(zke_op *op, const char *path,
-                                   const char *after, int most);
+ZKE_API void zke_op_children(zke_op *op, const char *path, const char *after,
+                             int most);
 
 /* zke_op_untold - read what the session's watchers have not been told yet
  *
@@ -1414,7 +1413,7 @@ ZKE_API int zke_multi(zke *z, const zke_op *ops, int count,
  *     zke_op ops[2];
  *     zke_op_result results[2];
  *     zke_op_get(&ops[0], "/epoch");
- *     zke_op_children(&ops[1], "/members");
+ *     zke_op_children(&ops[1], "/members", NULL, 0);
  *     rc = zke_multi_read(z, ops, 2, results);
  *     if (rc == ZKE_OK) {
  *       if (results[0].rc == ZKE_OK && results[1].rc == ZKE_OK)

@@ -314,12 +314,12 @@ static const char *keep_all(void *arg, const char *text) {
   return text;
 }
 
-/* What zke_op_children_after() asks for. */
+/* What zke_op_children() asks for. */
 typedef struct page {
   const char *after;
 } page;
 
-/* For zke_op_children_after(): names behind the last one of the page before. */
+/* For zke_op_children(): names behind the last one of the page before. */
 static const char *keep_after(void *arg, const char *text) {
   const page *p = arg;
   return strcmp(text, p->after) > 0 ? text : NULL;
@@ -1054,9 +1054,8 @@ static bool take_data(several *m, zke_op_result *out, bool whole) {
 }
 
 /* Take a list of names; false where it is malformed. The server gives all of
- * them. They are sorted here, and then cut to the page that
- * zke_op_children_after() asks for: those behind its name, and at most so many.
- */
+ * them. They are sorted here, and then cut to the page that zke_op_children()
+ * asks for: those behind its name, and at most so many. */
 static bool take_names(several *m, int i) {
   zke_jute_children_response all;
   page p = {m->ops[i].data ? m->ops[i].data : ""};

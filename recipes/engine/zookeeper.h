@@ -119,8 +119,8 @@
  *     multi's, ctime and mtime this host's clock.
  *   - zke_multi_read() is one request.  A server of 3.8 makes no change while
  *     it reads, so what it gives is one snapshot, as on a file; ZooKeeper does
- *     not promise that.  zke_op_children_after() fetches all names and gives
- *     some.
+ *     not promise that.  zke_op_children() fetches all names, and gives some
+ *     where some were asked for.
  *   - A server of 3.8 has versions of -1.  A set that asks for -2 leaves it
  *     out, as on a file; a watch that stays is told of it twice.  A set of any
  *     version may lead to -1 there, and zke_set_acl() to an aversion of -1.

@@ -215,8 +215,8 @@ int zke_picture_take(zke_picture *p, const zke_gate *gate) {
   zke_op ops[3];
   *p = (zke_picture){.gate = gate};
   zke_op_get(&ops[0], gate->ready);
-  zke_op_children(&ops[1], gate->ready);
-  zke_op_children(&ops[2], gate->path);
+  zke_op_children(&ops[1], gate->ready, NULL, 0);
+  zke_op_children(&ops[2], gate->path, NULL, 0);
   int rc = zke_recipe_multi_read(gate->z, ops, 3, p->read);
   if (rc != ZKE_OK) return rc;
   for (int i = 0; i < 3; i++) {

@@ -140,7 +140,7 @@ int zke_entry_survey(zke *z, const char *directory, zke_entries **out,
                      zke_stat *stat, int *limit) {
   zke_op ops[2];
   zke_op_result got[2] = {{0}};
-  zke_op_children(&ops[0], directory);
+  zke_op_children(&ops[0], directory, NULL, 0);
   zke_op_get(&ops[1], directory);
   int rc = zke_recipe_multi_read(z, ops, 2, got);
   for (int i = 0; i < 2 && rc == ZKE_OK; i++) rc = got[i].rc;

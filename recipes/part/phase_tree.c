@@ -248,7 +248,7 @@ static int phase_read_once(zke *z, const char *tx, zke_phase_view *v) {
   v->got = zke_alloc(z, (size_t)v->count * sizeof *v->got);
   zke_steps_begin(&s, z, tx, v->count);
   zke_op *names = zke_steps_next(&s);
-  if (names) zke_op_children(names, tx);
+  if (names) zke_op_children(names, tx, NULL, 0);
   zke_steps_get(&s, "decision", "");
   for (int i = 0; i < v->head.count; i++)
     zke_steps_get(&s, "vote-", v->head.sites[i]);

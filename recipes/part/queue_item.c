@@ -107,7 +107,7 @@ static int queue_read_page(zke_queue *q, zke_q_page *p, const char *after) {
     zke_op op;
     zke_op_result r = {0};
     int most = queue_page_size(q, rc);
-    zke_op_children_after(&op, q->entries, after, most);
+    zke_op_children(&op, q->entries, after, most);
     rc = zke_recipe_multi_read(q->r.z, &op, 1, &r);
     if (rc == ZKE_OK) rc = queue_keep_page(q, p, &r, most);
     zke_results_clear(&r, 1);
@@ -204,9 +204,9 @@ static int queue_try_look(zke_queue *q, int most) {
   zke_op_result r[3];
   memset(r, 0, sizeof r);
   q->due = ZKE_FOREVER;
-  zke_op_children_after(&ops[0], q->entries, q->entry.kind, most);
-  zke_op_children_after(&ops[1], q->entries, q->later.kind, most);
-  zke_op_children(&ops[2], q->taken);
+  zke_op_children(&ops[0], q->entries, q->entry.kind, most);
+  zke_op_children(&ops[1], q->entries, q->later.kind, most);
+  zke_op_children(&ops[2], q->taken, NULL, 0);
   int rc = zke_recipe_multi_read(q->r.z, ops, 3, r);
   if (rc == ZKE_OK) rc = zke_q_keep_claims(q, &r[2]);
   if (rc == ZKE_OK) rc = queue_keep_page(q, &q->entry, &r[0], most);

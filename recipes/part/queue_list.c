@@ -87,8 +87,8 @@ static int queue_read_all(zke_queue *q, const char *directory, queue_all *all) {
   zke_op ops[2];
   zke_op_result r[2];
   memset(r, 0, sizeof r);
-  zke_op_children(&ops[0], directory);
-  zke_op_children(&ops[1], q->taken);
+  zke_op_children(&ops[0], directory, NULL, 0);
+  zke_op_children(&ops[1], q->taken, NULL, 0);
   int rc = zke_recipe_multi_read(q->r.z, ops, 2, r);
   if (rc == ZKE_OK) rc = zke_q_keep_claims(q, &r[1]);
   if (rc == ZKE_OK) rc = queue_keep_all(q, directory, &r[0], all);
@@ -183,7 +183,8 @@ static int queue_listing_read(zke_queue *q, queue_listing *l) {
     l->paths[i] = queue_listing_path(q, l, i / l->each, read);
     if (!l->paths[i]) return ZKE_NOMEM;
     if (read == 0 || (!l->letters && read == 1))
-      zke_op_children(&l->ops[i], l->paths[i]); /* Stat without the data */
+      zke_op_children(&l->ops[i], l->paths[i], NULL,
+                      0); /* Stat without the data */
     else
       zke_op_get(&l->ops[i], l->paths[i]);
   }

@@ -263,7 +263,7 @@ static void op_of(zke_op *op, const char *path, bool data) {
   if (data)
     zke_op_get(op, path);
   else
-    zke_op_children_after(op, path, "", 1);
+    zke_op_children(op, path, NULL, 1);
 }
 
 /* Fill in the operations; how many. */
@@ -272,7 +272,7 @@ static int reader_ops(reader *r) {
     int what = scope_of(r->scope, name_below(r->root, r->paths[i]));
     op_of(&r->ops[i], r->paths[i], what & ZKE_CONFIG_INCLUDE);
     if (!(what & ZKE_CONFIG_DESCEND)) continue;
-    zke_op_children(&r->ops[r->count + r->parents], r->paths[i]);
+    zke_op_children(&r->ops[r->count + r->parents], r->paths[i], NULL, 0);
     r->of[r->parents++] = i;
   }
   int n = r->count + r->parents;
@@ -877,7 +877,7 @@ static int round_read(const zke_view *v, view_round *r) {
   r->count = r->paths;
   for (int i = 0; i < v->path_count; i++) {
     if (v->paths[i].list)
-      zke_op_children(&r->ops[r->count++], v->paths[i].path);
+      zke_op_children(&r->ops[r->count++], v->paths[i].path, NULL, 0);
   }
   zke_op_untold(&r->ops[r->count++], v->r.path, VIEW_MOST);
   int rc = zke_recipe_multi_read(v->r.z, r->ops, r->count, r->results);

@@ -705,7 +705,7 @@ static int read_look(request *q, int type, zke_op *op) {
   if (type == ZKE_JUTE_GET_DATA)
     zke_op_get(op, read_path(r.path));
   else
-    zke_op_children(op, read_path(r.path));
+    zke_op_children(op, read_path(r.path), NULL, 0);
   return ZKE_OK;
 }
 

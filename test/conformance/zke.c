@@ -250,7 +250,7 @@ static void fill_sub(const cf_op *op, zke_op *to) {
   else if (op->kind == CF_GET)
     zke_op_get(to, op->path);
   else
-    zke_op_children(to, op->path);
+    zke_op_children(to, op->path, NULL, 0);
 }
 
 static void keep_result(const cf_op *op, const zke_op_result *from, bool made,

@@ -1654,7 +1654,7 @@ static int call_batch_light(void) {
 static int call_multi_read(void) {
   zke_op ops[3];
   zke_op_get(&ops[0], "/t/large");
-  zke_op_children(&ops[1], "/t/dir");
+  zke_op_children(&ops[1], "/t/dir", NULL, 0);
   zke_op_get(&ops[2], "/t/none");
   return zke_multi_read(t.z, ops, 3, t.out.results);
 }
@@ -1662,7 +1662,7 @@ static int call_multi_read(void) {
 static int call_multi_read_secret(void) {
   zke_op ops[3];
   zke_op_get(&ops[0], "/t/secret");
-  zke_op_children(&ops[1], "/t/secret");
+  zke_op_children(&ops[1], "/t/secret", NULL, 0);
   zke_op_get(&ops[2], "/t/null");
   return zke_multi_read(t.z, ops, 3, t.out.results);
 }

@@ -228,7 +228,7 @@ TEST(multi_results_outlive_the_handle) {
   zke_op_create(&ops[1], "/n/c", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
   ck_ok(zke_multi(z, ops, 2, made));
   zke_op_get(&ops[0], "/n");
-  zke_op_children(&ops[1], "/n");
+  zke_op_children(&ops[1], "/n", NULL, 0);
   ck_ok(zke_multi_read(z, ops, 2, read));
   ck_ok(zke_close(z));
   ck_assert_str_eq(made[1].path, "/n/c");

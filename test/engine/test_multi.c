@@ -72,7 +72,7 @@ static void add_check(batch *b, const char *path, int version) {
 static void add_get(batch *b, const char *path) { zke_op_get(next(b), path); }
 
 static void add_children(batch *b, const char *path) {
-  zke_op_children(next(b), path);
+  zke_op_children(next(b), path, NULL, 0);
 }
 
 /* Results as no call would leave them. */
@@ -974,15 +974,15 @@ TEST(read_results) {
   ck_ok(zke_close(z));
 }
 
-/* zke_op_children_after(): so many of the children behind a name, by bytes; the
- * Stat is the whole node's. */
+/* zke_op_children(): so many of the children behind a name, by bytes; the Stat
+ * is the whole node's. */
 TEST(read_ranges) {
   static const struct {
     const char *after;
     int most;
     const char *names;
-  } cases[] = {{"", 0, "a b-1 b-2 c"}, {"", 2, "a b-1"}, {"a", 2, "b-1 b-2"},
-               {"b", 0, "b-1 b-2 c"},  {"b-2", 1, "c"},  {"b-~", 9, "c"},
+  } cases[] = {{"", 0, "a b-1 b-2 c"}, {NULL, 2, "a b-1"}, {"a", 2, "b-1 b-2"},
+               {"b", 0, "b-1 b-2 c"},  {"b-2", 1, "c"},    {"b-~", 9, "c"},
                {"c", 1, ""},           {"\xff", 0, ""}};
   enum { CASES = sizeof cases / sizeof *cases };
   zke *z = memory();
@@ -996,7 +996,7 @@ TEST(read_ranges) {
   run(z, &b, "0 0 0 0 0 0");
   clear(&b);
   for (int i = 0; i < CASES; i++)
-    zke_op_children_after(next(&b), "/d", cases[i].after, cases[i].most);
+    zke_op_children(next(&b), "/d", cases[i].after, cases[i].most);
   ck_ok(zke_multi_read(z, b.ops, b.count, b.results));
   for (int i = 0; i < CASES; i++) {
     ck_assert_int_eq(b.results[i].rc, ZKE_OK);
@@ -1004,7 +1004,7 @@ TEST(read_ranges) {
     ck_assert_int_eq(b.results[i].stat.numChildren, 4);
   }
   clear(&b);
-  zke_op_children_after(next(&b), "/d", "", -1);
+  zke_op_children(next(&b), "/d", NULL, -1);
   ck_rc(zke_multi_read(z, b.ops, b.count, b.results), ZKE_BADARGUMENTS);
   ck_says("at most -1");
   ck_ok(zke_close(z));
@@ -1168,7 +1168,7 @@ TEST(builders_write_what_the_header_says) {
   ck_assert_int_eq(op.type, ZKE_OP_UNTOLD);
   ck_assert_str_eq(op.path, "/u");
   ck_assert_int_eq(op.len, 5);
-  zke_op_children(&op, "/h");
+  zke_op_children(&op, "/h", NULL, 0);
   ck_assert_int_eq(op.type, ZKE_OP_CHILDREN);
   ck_assert_str_eq(op.path, "/h");
 }

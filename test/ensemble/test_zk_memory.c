@@ -161,7 +161,7 @@ static void change_all(zke *z) {
   ck_allowed(zke_multi(z, ops, 3, r));
   zke_results_clear(r, 3);
   zke_op_get(&ops[0], "/a");
-  zke_op_children(&ops[1], "/");
+  zke_op_children(&ops[1], "/", NULL, 0);
   zke_op_untold(&ops[2], "/", 100);
   ck_allowed(zke_multi_read(z, ops, 3, r));
   zke_results_clear(r, 3);

@@ -405,9 +405,9 @@ static void do_multis(zke *z) {
   zke_op_get(&o[1], "/m");
   say_results("multi", zke_multi(z, o, 2, r), r, 2);
   zke_op_get(&o[0], "/m");
-  zke_op_children(&o[1], "/m");
+  zke_op_children(&o[1], "/m", NULL, 0);
   zke_op_get(&o[2], "/nope");
-  zke_op_children(&o[3], "/nope");
+  zke_op_children(&o[3], "/nope", NULL, 0);
   zke_op_fail(&o[4], ZKE_UNIMPLEMENTED);
   zke_op_untold(&o[5], "/m", 10);
   say_results("read", zke_multi_read(z, o, 6, r), r, 6);
@@ -416,10 +416,10 @@ static void do_multis(zke *z) {
     snprintf(path, sizeof path, "/m/k%d", i);
     say_create(z, path, "", 0, ZKE_PERSISTENT);
   }
-  zke_op_children_after(&o[0], "/m", "k1", 2);
-  zke_op_children_after(&o[1], "/m", "z", 0);
+  zke_op_children(&o[0], "/m", "k1", 2);
+  zke_op_children(&o[1], "/m", "z", 0);
   say_results("page", zke_multi_read(z, o, 2, r), r, 2);
-  zke_op_children_after(&o[0], "/m", "k1", -1);
+  zke_op_children(&o[0], "/m", "k1", -1);
   say_results("page", zke_multi_read(z, o, 1, r), r, 1);
   zke_op_create(&o[0], "/q", "", 0, ZKE_OPEN_ACL, 0);
   say_results("read", zke_multi_read(z, o, 1, r), r, 1);

@@ -387,7 +387,7 @@ static void client_several(zke *z, bool reads) {
   zke_op_result results[3] = {{0}, {0}, {0}};
   if (reads) {
     zke_op_get(&ops[0], "/a");
-    zke_op_children(&ops[1], "/a");
+    zke_op_children(&ops[1], "/a", NULL, 0);
     zke_op_get(&ops[2], "/b");
     fuzz_rc(zke_multi_read(z, ops, 3, results));
   } else {

@@ -517,7 +517,7 @@ static void file_multi(zke *z) {
   fuzz_rc(zke_multi(z, ops, 4, results));
   zke_results_clear(results, 4);
   zke_op_get(&ops[0], "/a");
-  zke_op_children(&ops[1], "/");
+  zke_op_children(&ops[1], "/", NULL, 0);
   fuzz_rc(zke_multi_read(z, ops, 2, results));
   zke_results_clear(results, 2);
 }

@@ -227,7 +227,7 @@ static void ops_multi(ops_run *r, zke *z) {
         zke_op_get(&ops[i], paths[i]);
         break;
       case 5:
-        zke_op_children(&ops[i], paths[i]);
+        zke_op_children(&ops[i], paths[i], NULL, 0);
         break;
       case 6:
         zke_op_fail(&ops[i], codes[fuzz_byte(&r->in) % 4]);

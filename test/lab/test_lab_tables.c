@@ -204,7 +204,7 @@ static void do_multi_read(zke *z) {
   memset(ops, 0, sizeof ops);
   memset(results, 0, sizeof results);
   zke_op_get(&ops[0], some_path());
-  zke_op_children_after(&ops[1], some_path(), draw(2) ? "b" : "n-", draw(3));
+  zke_op_children(&ops[1], some_path(), draw(2) ? "b" : "n-", draw(3));
   zke_op_untold(&ops[2], some_path(), 3);
   fold_int(zke_multi_read(z, ops, 3, results));
   for (int i = 0; i < 3; i++) {

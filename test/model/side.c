@@ -199,7 +199,7 @@ static void side_read(zke *z, const run_step *s, cf_reply *r) {
   if (s->extra == RUN_UNTOLD)
     zke_op_untold(&op, s->op.path, s->op.len);
   else
-    zke_op_children_after(&op, s->op.path, s->op.data, s->op.len);
+    zke_op_children(&op, s->op.path, s->op.data, s->op.len);
   side_read_one(z, &op, r);
 }
 

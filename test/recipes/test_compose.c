@@ -186,7 +186,7 @@ TEST(several_operations_on_one_part) {
   ck_assert(results[0].stat.ephemeralOwner == zke_session_id(z[0]));
   zke_results_clear(results, 1);
   zke_op_get(&ops[0], "/global/e");
-  zke_op_children(&ops[1], "/global");
+  zke_op_children(&ops[1], "/global", NULL, 0);
   ck_ok(zke_multi_read(z[1], ops, 2, results));
   ck_assert(results[0].stat.ephemeralOwner != zke_session_id(z[1]));
   ck_assert_int_eq(results[1].children->count, 2);

@@ -2830,8 +2830,8 @@ static bool see_items(zke *other, bool *item, bool *key) {
   zke_op ops[2];
   zke_op_result r[2] = {{0}};
   *item = *key = false;
-  zke_op_children(&ops[0], PATH "/entries");
-  zke_op_children(&ops[1], PATH "/keys");
+  zke_op_children(&ops[0], PATH "/entries", NULL, 0);
+  zke_op_children(&ops[1], PATH "/keys", NULL, 0);
   bool seen = zke_multi_read(other, ops, 2, r) == ZKE_OK;
   for (int i = 0; r[0].children && i < r[0].children->count; i++)
     *item |= strcmp(r[0].children->data[i], "line") != 0;

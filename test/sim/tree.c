@@ -120,7 +120,10 @@ static int do_read(const ops_actor *a) {
   zke_op_result r[OPS] = {{0}};
   for (int i = 0; i < OPS; i++) {
     const char *path = a_path(a);
-    (sim_load(a->slot, 2) ? zke_op_get : zke_op_children)(&ops[i], path);
+    if (sim_load(a->slot, 2))
+      zke_op_get(&ops[i], path);
+    else
+      zke_op_children(&ops[i], path, NULL, 0);
   }
   int rc = zke_multi_read(a->z, ops, OPS, r);
   zke_results_clear(r, OPS);

@@ -139,12 +139,12 @@ static void untold(const ops_actor *a, keeper *k) {
   zke_op ops[2];
   zke_op_result r[2] = {{0}};
   zke_op_untold(&ops[0], "/q", 1000);
-  zke_op_children_after(&ops[1], "/q", "n-0000000003", 5);
+  zke_op_children(&ops[1], "/q", "n-0000000003", 5);
   known_call c = known_begin(a->slot, "untold");
   int rc = known_end(c, zke_multi_read(a->z, ops, 2, r));
   int64_t zxid = zke_zxid();
   if (rc == ZKE_OK && r[1].rc == ZKE_OK && r[1].children->count > 5)
-    sim_found("P1: children_after gave %d names, not 5", r[1].children->count);
+    sim_found("P1: a page gave %d names, not 5", r[1].children->count);
   int waiting = 0;
   if (rc == ZKE_OK && r[0].rc == ZKE_OK)
     for (int i = 0; i < r[0].children->count; i++)
