@@ -4888,15 +4888,13 @@ static const char schema_rows[] =
     "'1:world:anyone'||char(10),0,NULL,NULL),"
     "('/zookeeper','quota',0,0,0,0,0,0,0,0,0,0,0,0,0,NULL,0,NULL,NULL);";
 
-/* Watches on nodes that another session owns: who waits for whom.  The key of
- * the watched path is made by cutting it at its last '/'. */
-#define SCHEMA_WAITERS(columns)                                         \
-  "SELECT " columns                                                     \
-  " FROM zkembed_watch w JOIN zkembed_node n ON n.parent=CASE WHEN "    \
-  "length(rtrim(w.path,replace(w.path,'/','')))=1 THEN '/' ELSE "       \
-  "rtrim(rtrim(w.path,replace(w.path,'/','')),'/')END AND n.name="      \
-  "substr(w.path,length(rtrim(w.path,replace(w.path,'/','')))+1)WHERE " \
-  "n.owner<>0 AND n.owner<>w.session"
+/* In SQL: w is a watch of node n.  The key of the watched path is made by
+ * cutting it at its last '/'. */
+#define SCHEMA_WATCHED                                             \
+  "n.parent=CASE WHEN "                                            \
+  "length(rtrim(w.path,replace(w.path,'/','')))=1 THEN '/' ELSE "  \
+  "rtrim(rtrim(w.path,replace(w.path,'/','')),'/')END AND n.name=" \
+  "substr(w.path,length(rtrim(w.path,replace(w.path,'/','')))+1)"
 
 /* What the sqlite3 shell can read while processes work. */
 static const char schema_views[] =
@@ -4926,8 +4924,10 @@ static const char schema_views[] =
     "CREATE VIEW zke_events AS SELECT session,seq,CASE type WHEN 1 THEN "
     "'created' WHEN 2 THEN 'deleted' WHEN 3 THEN 'changed' WHEN 4 THEN "
     "'child' ELSE 'overflow' END AS type,path,zxid FROM zkembed_event;"
-    "CREATE VIEW zke_waiters AS " SCHEMA_WAITERS(
-        "w.session AS waiter,w.path AS path,n.owner AS owner") ";"
+    "CREATE VIEW zke_waiters AS SELECT w.session AS waiter,w.path AS path,"
+    "n.owner AS owner FROM zkembed_watch w JOIN zkembed_node n "
+    "ON " SCHEMA_WATCHED
+    "WHERE n.owner<>0 AND n.owner<>w.session;"
     "CREATE VIEW zke_tokens AS SELECT parent AS path,mzxid AS token,owner AS "
     "session,name FROM zkembed_node WHERE owner<>0;";
 
@@ -13662,9 +13662,8 @@ static int view_sessions(store *s, int64_t from, int64_t to,
   return rc == ZKE_OK && !list ? base_nomem() : rc;
 }
 
-/* Make a record of a watch's row, or of one of SCHEMA_WAITERS() with the
- * session that is waited for. The kind's two parts are the mode and the table
- * (watch_kind()). */
+/* Make a record of a watch's row. The kind's two parts are the mode and the
+ * table (watch_kind()). */
 static void view_read_watch(store *s, sqlite3_stmt *st, view_list *l) {
   zke_watch_info r;
   (void)s;
@@ -13678,15 +13677,15 @@ static void view_read_watch(store *s, sqlite3_stmt *st, view_list *l) {
   view_add_text(l, st, 0);
 }
 
-/* All watches, or those by which a session waits for an ephemeral node of
- * another. */
-static int view_watches(store *s, bool waiters, zke_watch_list **out) {
+/* All watches. One by which a session waits for an ephemeral node of another
+ * has the owner; in the other rows the join gives NULL, which is read as 0. */
+static int view_watches(store *s, zke_watch_list **out) {
   view_list l;
   char *records = NULL, *text = NULL;
   const char *sql =
-      "SELECT path,kind,session,0 FROM zkembed_watch ORDER BY 1,3,2";
-  if (waiters)
-    sql = SCHEMA_WAITERS("w.path,w.kind,w.session,n.owner") " ORDER BY 1,3";
+      "SELECT w.path,w.kind,w.session,n.owner FROM zkembed_watch w LEFT JOIN "
+      "zkembed_node n ON " SCHEMA_WATCHED
+      "AND n.owner<>w.session ORDER BY 1,3,2";
   int rc = view_collect(s, sql, 0, 0, view_read_watch, &l);
   zke_watch_list *list = NULL;
   if (rc == ZKE_OK)
@@ -17310,15 +17309,7 @@ int zke_watches(zke *z, zke_watch_list **list_out) {
   if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, watches, z, list_out);
   if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = api_enter(z, NULL, API_BATCH, NULL);
-  return rc == ZKE_OK ? api_leave(z, view_watches(z->s, false, list_out)) : rc;
-}
-
-/* As zke_watches(), joined with the nodes' owners. */
-int zke_waiters(zke *z, zke_watch_list **list_out) {
-  if (ENGINE_IS_OTHER(z)) return ENGINE_CALL(z, waiters, z, list_out);
-  if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
-  int rc = api_enter(z, NULL, API_BATCH, NULL);
-  return rc == ZKE_OK ? api_leave(z, view_watches(z->s, true, list_out)) : rc;
+  return rc == ZKE_OK ? api_leave(z, view_watches(z->s, list_out)) : rc;
 }
 
 /* What cannot be told is no failure of a batch that asks. */

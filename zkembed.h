@@ -2202,13 +2202,13 @@ typedef struct zke_session_list {
   const zke_session_info *data;
 } zke_session_list;
 
-/* One session that watches, and for a waiter the session that it waits for. */
+/* One session that watches, and the session that it waits for, if it does. */
 typedef struct zke_watch_info {
   int64_t session;
   const char *path;
   int type;      /* ZKE_WATCH_CHILD or ZKE_WATCH_DATA */
   int mode;      /* -1 one-shot, or ZKE_WATCH_PERSISTENT… */
-  int64_t owner; /* waiters: the session that owns the node; else 0 */
+  int64_t owner; /* the session that owns the node, if another; else 0 */
   int64_t reserved[4];
 } zke_watch_info;
 
@@ -2219,13 +2219,11 @@ typedef struct zke_watch_list {
 
 /* zke_sessions - one session, or all of them by id
  * zke_watches  - all watches, by path
- * zke_waiters  - watches on nodes that another session owns
  *   session   its id, ZKE_NONODE where there is none; or -1 for all
  *   list_out  out, not NULL: one block
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_sessions(zke *z, int64_t session, zke_session_list **list_out);
 ZKE_API int zke_watches(zke *z, zke_watch_list **list_out);
-ZKE_API int zke_waiters(zke *z, zke_watch_list **list_out);
 
 /* What all processes have counted together; see zke_counters(). */
 typedef struct zke_counts {
@@ -2728,7 +2726,6 @@ typedef struct zke_engine {
   int (*wake)(zke *z);
   int (*sessions)(zke *z, int64_t session, zke_session_list **list_out);
   int (*watches)(zke *z, zke_watch_list **list_out);
-  int (*waiters)(zke *z, zke_watch_list **list_out);
   int (*overdue)(zke *z, int *overdue_out);
   int (*check)(zke *z, zke_check_fn fn, void *context);
   int (*compact)(zke *z, int64_t deadline_ms);

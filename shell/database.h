@@ -48,8 +48,8 @@ typedef struct snapshot_sizes {
  * snapshot_read  - call fn for a node and all below it, parents first; what
  *                  is reserved is left out
  * snapshot_sessions, snapshot_watches - call fn for what zke_sessions() and
- *                  zke_watches() list, or for zke_waiters()'s; who is alive the
- *                  file does not tell: 0
+ *                  zke_watches() list, or the view zke_waiters; who is alive
+ *                  the file does not tell: 0
  * snapshot_changes - call fn for each change of a node and of those below it,
  *                  later than a zxid, that the history has; there has to be one
  * snapshot_number - the number that a statement reads; -1 where it reads no

@@ -699,7 +699,6 @@ static const zke_engine compose_engine = {
     .wake = zke_compose_wake,
     .sessions = zke_compose_sessions,
     .watches = zke_compose_watches,
-    .waiters = zke_compose_waiters,
     .overdue = zke_compose_overdue,
     .check = zke_compose_check,
     .compact = zke_compose_compact,

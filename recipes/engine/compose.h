@@ -66,7 +66,7 @@
  *     multi_read whose paths lie in two parts; zke_count(), zke_usage(), an
  *     operation of zke_op_untold() and a recursive watch above a mount point;
  *     and, with a mount, zke_batch(), zke_dispatch_to(), zke_keepalive_fd(),
- *     zke_watches(), zke_waiters() and a chroot for zke_open_session().
+ *     zke_watches() and a chroot for zke_open_session().
  *
  *   - A file that was opened with ZKE_OPEN_READONLY may be mounted.  It has no
  *     events, and waits for those of the other parts go on as without it.

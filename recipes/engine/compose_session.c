@@ -312,17 +312,6 @@ int zke_compose_watches(zke *z, zke_watch_list **list_out) {
   return zke_compose_call_end(&c, zke_watches(c.p->z, list_out));
 }
 
-/* zke_waiters(), for the same reason of one part only. */
-int zke_compose_waiters(zke *z, zke_watch_list **list_out) {
-  compose_call c;
-  int rc = zke_compose_call_begin_all(&c, z);
-  if (rc == ZKE_OK) rc = zke_compose_call_alone(&c, "zke_waiters()");
-  if (rc == ZKE_OK)
-    rc = zke_compose_call_begin_on(&c, c.h->parts[0], COMPOSE_READ);
-  if (rc != ZKE_OK) return rc;
-  return zke_compose_call_end(&c, zke_waiters(c.p->z, list_out));
-}
-
 /* zke_overdue(): what is overdue on any part. */
 int zke_compose_overdue(zke *z, int *overdue_out) {
   compose_call c;

@@ -35,7 +35,6 @@ int zke_compose_expire(zke *z, int64_t session);
 int zke_compose_keepalive_fd(zke *z, int *fd_out);
 int zke_compose_sessions(zke *z, int64_t session, zke_session_list **list_out);
 int zke_compose_watches(zke *z, zke_watch_list **list_out);
-int zke_compose_waiters(zke *z, zke_watch_list **list_out);
 int zke_compose_overdue(zke *z, int *overdue_out);
 
 /* Sessions that outlive their process: refused.  zke_compose_no_session() is

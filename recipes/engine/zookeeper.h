@@ -133,8 +133,8 @@
  *     through another session are not found (lock.h).
  *   - ZKE_UNIMPLEMENTED: zke_op_sql, zke_usage, zke_raise_sequence, zke_batch,
  *     zke_vouch, zke_clear_auth, zke_rearm, zke_keepalive_fd, zke_watches,
- *     zke_waiters, zke_overdue, zke_check, zke_compact.  A server has no
- *     request for them.  And what is about a file: zke_counters, the history,
+ *     zke_overdue, zke_check, zke_compact.  A server has no request for them.
+ *     And what is about a file: zke_counters, the history,
  *     zke_remove_tables, zke_sql_adopt and its like.
  *
  * Not offered: TLS (use a tunnel), SASL, and sessions on servers that have lost

@@ -2023,7 +2023,6 @@ static int call_sessions(void) {
   return zke_sessions(t.z, -1, &t.out.sessions);
 }
 static int call_watches(void) { return zke_watches(t.z, &t.out.watches); }
-static int call_waiters(void) { return zke_waiters(t.z, &t.out.watches); }
 static int call_check(void) { return zke_check(t.z, NULL, NULL); }
 static int call_test_fail(void) {
   return zke_test_fail(t.z, ZKE_TEST_FAIL_BEFORE, 100);
@@ -2238,7 +2237,6 @@ static const fault_case cases[] = {
 
     {"sessions", CALL(sessions)},
     {"watches", CALL(watches), .prepare = watch_ephemeral},
-    {"waiters", CALL(waiters), .prepare = watch_ephemeral},
     {"check", CALL(check), .flags = CHECKS},
     {"test_fail", CALL(test_fail)},
 };

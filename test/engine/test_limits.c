@@ -345,7 +345,6 @@ static int no_fd(void) { return zke_fd(some, NULL); }
 static int no_deadline(void) { return zke_next_deadline(some, NULL); }
 static int no_sessions(void) { return zke_sessions(some, -1, NULL); }
 static int no_watches(void) { return zke_watches(some, NULL); }
-static int no_waiters(void) { return zke_waiters(some, NULL); }
 static int no_session(void) { return zke_open_session(some, NULL, NULL); }
 static int no_add(void) { return zke_add_watch(some, "/", 0, NULL, NULL); }
 static int no_name(void) { return zke_open("", NULL, &(zke *){NULL}); }
@@ -364,9 +363,9 @@ static int memory_readonly(void) {
 }
 
 static int (*const bad_calls[])(void) = {
-    no_keepalive, no_fd,      no_deadline, no_sessions, no_watches,
-    no_waiters,   no_session, no_add,      no_name,     when_low,
-    when_high,    skip_low,   no_cert,     low_cert,    memory_readonly};
+    no_keepalive, no_fd,   no_deadline, no_sessions,    no_watches,
+    no_session,   no_add,  no_name,     when_low,       when_high,
+    skip_low,     no_cert, low_cert,    memory_readonly};
 enum { BAD_CALLS = sizeof bad_calls / sizeof bad_calls[0] };
 
 /* zkembed.h: what may not be NULL or out of range, with a sentence; the handle

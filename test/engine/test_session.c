@@ -426,7 +426,7 @@ TEST_LOOP(call_may_find_the_expiry, 0, WAYS) {
 }
 
 /* One read of a's, of what there is. */
-enum { READS = 15 };
+enum { READS = 14 };
 /* One of the reading calls. */
 static int do_read(int which) {
   zke_op op;
@@ -466,9 +466,6 @@ static int do_read(int which) {
       break;
     case 12:
       rc = zke_watches(a, &watches);
-      break;
-    case 13:
-      rc = zke_waiters(a, &watches);
       break;
     default:
       return zke_check(a, NULL, NULL);
@@ -770,26 +767,28 @@ TEST_LOOP(watches_are_listed_by_path, 0, WAYS) {
   ck_ok(zke_close(inside));
 }
 
-/* zkembed.h: waiters are watches on nodes that another session owns. */
-TEST_LOOP(waiters_name_the_owner, 0, WAYS) {
+/* zkembed.h: a watch has the owner of its node, if that is another session. */
+TEST_LOOP(watches_name_the_owner, 0, WAYS) {
   begin(_i);
   ck_ok(create(b, "/p", ZKE_PERSISTENT));
   ck_ok(create(a, "/p/e", ZKE_EPHEMERAL));
+  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
   ck_ok(watch(a, "/p/e", &seen));
   ck_ok(watch(b, "/p/e", &seen));
   ck_ok(watch(b, "/p", &seen));
+  ck_ok(watch(b, "/e", &seen));
+  ck_ok(watch(b, "/", &seen));
+  ck_rc(watch(b, "/none", &seen), ZKE_NONODE);
   ck_ok(zke_children(b, "/p/e", test_record, &seen, NULL, NULL));
   zke_watch_list *list = NULL;
-  ck_ok(zke_waiters(b, &list));
-  ck_assert_int_eq(list->count, 2);
-  for (int i = 0; i < 2; i++) {
-    ck_assert_int_eq(list->data[i].session, zke_session_id(b));
-    ck_assert_int_eq(list->data[i].owner, zke_session_id(a));
-    ck_assert_int_eq(list->data[i].mode, -1);
-    ck_assert_str_eq(list->data[i].path, "/p/e");
+  ck_ok(zke_watches(b, &list));
+  ck_assert_int_eq(list->count, 7);
+  for (int i = 0; i < list->count; i++) {
+    const zke_watch_info *w = &list->data[i];
+    bool waits = w->session == zke_session_id(b) && strstr(w->path, "/e");
+    ck_assert_int_eq(w->owner, waits ? zke_session_id(a) : 0);
+    ck_assert_int_eq(w->mode, -1);
   }
-  ck_assert_int_eq(list->data[0].type + list->data[1].type,
-                   ZKE_WATCH_DATA + ZKE_WATCH_CHILD);
   zke_free(list);
 }
 

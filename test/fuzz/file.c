@@ -467,11 +467,10 @@ static int file_walk(zke *z, const char *path, int depth, int left) {
 
 static void file_inspect(zke *z) {
   zke_session_list *sessions = NULL;
-  zke_watch_list *watches = NULL, *waiters = NULL;
+  zke_watch_list *watches = NULL;
   zke_strings *paths = NULL;
   fuzz_rc(zke_sessions(z, -1, &sessions));
   fuzz_rc(zke_watches(z, &watches));
-  fuzz_rc(zke_waiters(z, &waiters));
   for (int i = 0; sessions && i < sessions->count; i++) {
     FUZZ_EXPECT(strlen(sessions->data[i].identity) < 65536);
     if (fuzz_rc(zke_ephemerals(z, sessions->data[i].id, NULL, &paths)) != 0)
@@ -484,7 +483,6 @@ static void file_inspect(zke *z) {
     FUZZ_EXPECT(strlen(watches->data[i].path) < 65536);
   zke_free(sessions);
   zke_free(watches);
-  zke_free(waiters);
   fuzz_rc(zke_count(z, "/", &(int64_t){0}));
 }
 

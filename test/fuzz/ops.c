@@ -322,18 +322,16 @@ static void ops_acl(ops_run *r, zke *z) {
 
 static void ops_inspect(ops_run *r, zke *z) {
   zke_session_list *sessions = NULL;
-  zke_watch_list *watches = NULL, *waiters = NULL;
+  zke_watch_list *watches = NULL;
   (void)r;
   fuzz_rc(zke_sessions(z, -1, &sessions));
   fuzz_rc(zke_watches(z, &watches));
-  fuzz_rc(zke_waiters(z, &waiters));
   for (int i = 0; sessions && i < sessions->count; i++)
     FUZZ_EXPECT(sessions->data[i].identity && sessions->data[i].events >= 0);
   for (int i = 0; watches && i < watches->count; i++)
     FUZZ_EXPECT(watches->data[i].path[0] == '/');
   zke_free(sessions);
   zke_free(watches);
-  zke_free(waiters);
 }
 
 static void ops_count(ops_run *r, zke *z) {

@@ -275,7 +275,7 @@ static void do_look(zke *z) {
     fold_int(s->ephemerals + 100 * s->watches + 10000 * s->events);
     fold_text(s->identity);
   }
-  fold_int(draw(2) ? zke_watches(z, &watches) : zke_waiters(z, &watches));
+  fold_int(zke_watches(z, &watches));
   for (int i = 0; watches && i < watches->count; i++) {
     fold_text(watches->data[i].path);
     fold_int(watches->data[i].owner + watches->data[i].type);

@@ -2006,14 +2006,13 @@ static void watch_show(const zke *s, const row *r, int64_t owner, char **end,
                           .owner = owner};
 }
 
-/* Of waiters those whose node another session owns. */
+/* The session that owns the node, if it is another one; else 0. */
 static int64_t watch_owner(const zke *s, const row *r) {
   const node *n = node_find(s->m, r->path);
   return n && n->owner != s->id ? n->owner : 0;
 }
 
-/* The watches as a list, or those on other sessions' nodes. */
-static int watches_show(zke *z, bool waiters, zke_watch_list **out) {
+static int model_watches(zke *z, zke_watch_list **out) {
   int rc = enter(z, false);
   size_t most = 0;
   if (rc != ZKE_OK) return rc;
@@ -2025,21 +2024,11 @@ static int watches_show(zke *z, bool waiters, zke_watch_list **out) {
   char *end = (char *)(l + 1) + most;
   l->data = at;
   for (zke *s = z->m->sessions; s; s = s->next)
-    for (row *r = s->rows; r; r = r->next) {
-      int64_t owner = waiters ? watch_owner(s, r) : 0;
-      if (!waiters || owner) watch_show(s, r, owner, &end, &at[l->count++]);
-    }
+    for (row *r = s->rows; r; r = r->next)
+      watch_show(s, r, watch_owner(s, r), &end, &at[l->count++]);
   qsort(at, (size_t)l->count, sizeof *at, by_watch);
   *out = l;
   return ZKE_OK;
-}
-
-static int model_watches(zke *z, zke_watch_list **list_out) {
-  return watches_show(z, false, list_out);
-}
-
-static int model_waiters(zke *z, zke_watch_list **list_out) {
-  return watches_show(z, true, list_out);
 }
 
 static int model_test_fail(zke *z, int when, int skip) {
@@ -2119,7 +2108,6 @@ const zke_engine model_engine = {
     .turn = model_nothing,
     .sessions = model_sessions,
     .watches = model_watches,
-    .waiters = model_waiters,
     .overdue = model_overdue,
     .test_fail = model_test_fail,
 };

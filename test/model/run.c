@@ -467,7 +467,6 @@ static bool may_join(const run *r, const run_step *s, int result) {
     case RUN_SESSIONS:
     case RUN_SESSION:
     case RUN_WATCHES:
-    case RUN_WAITERS:
     case RUN_EPHEMERALS_OF:
       return true;
     default:

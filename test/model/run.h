@@ -19,7 +19,6 @@
   X(SESSIONS, 60)         \
   X(SESSION, 30)          \
   X(WATCHES, 150)         \
-  X(WAITERS, 60)          \
   X(OVERDUE, 60)          \
   X(WATCHER, 30)          \
   X(SET_WATCH, 200)       \

@@ -90,9 +90,9 @@ static void side_sessions(zke *z, int64_t session, cf_reply *r) {
 }
 
 /* The list of watches as text. */
-static void side_watches(zke *z, bool waiters, cf_reply *r) {
+static void side_watches(zke *z, cf_reply *r) {
   zke_watch_list *l = NULL;
-  r->rc = waiters ? zke_waiters(z, &l) : zke_watches(z, &l);
+  r->rc = zke_watches(z, &l);
   if (r->rc != ZKE_OK) return;
   r->names.data = cf_alloc((size_t)l->count * sizeof *r->names.data + 1);
   r->names.count = l->count;
@@ -218,8 +218,7 @@ static void side_extra(cf_zke *c, const run_step *s, cf_reply *r) {
       side_sessions(c->z, s->extra == RUN_SESSION ? s->number : -1, r);
       break;
     case RUN_WATCHES:
-    case RUN_WAITERS:
-      side_watches(c->z, s->extra == RUN_WAITERS, r);
+      side_watches(c->z, r);
       break;
     case RUN_OVERDUE:
       side_overdue(c->z, r);

@@ -196,8 +196,7 @@ static int do_sessions(const ops_actor *a) {
 
 static int do_watches(const ops_actor *a) {
   zke_watch_list *list = NULL;
-  int rc = sim_load(a->slot, 2) ? zke_watches(a->z, &list)
-                                : zke_waiters(a->z, &list);
+  int rc = zke_watches(a->z, &list);
   zke_free(list);
   return rc;
 }
