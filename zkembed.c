@@ -15730,8 +15730,6 @@ int zke_set(zke *z, const char *path, const void *data, int len, int version,
   return api_leave(z, rc);
 }
 
-int32_t zke_next_version(int32_t version) { return base_next_version(version); }
-
 /* zke_raise_sequence()'s. */
 typedef struct api_raise {
   const char *path;

@@ -360,7 +360,7 @@ typedef struct zke_stat {
   int64_t mzxid;          /* zxid of the create or the last set */
   int64_t ctime;          /* time of the create, ms since 1970 */
   int64_t mtime;          /* time of the create or the last set, ms */
-  int32_t version;        /* sets since the create: zke_next_version() */
+  int32_t version;        /* sets since the create; see zke_set() */
   int32_t cversion;       /* children created + deleted */
   int32_t aversion;       /* ACL changes, likewise */
   int64_t ephemeralOwner; /* session id, or 0 */
@@ -1078,6 +1078,10 @@ ZKE_API int zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
  *
  * The same bytes still count as a change and fire watches.
  *
+ * The version is one more than before.  It wraps: after 2147483647 comes
+ * -2147483648.  After -2 comes 0, since -1 means any: so what was read can
+ * always be asked for.  An aversion goes on likewise.
+ *
  *   data,len  as for zke_create()
  *   version   the version the node must have, or -1 for any
  *   stat_out  out: the Stat after the change
@@ -1087,15 +1091,6 @@ ZKE_API int zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_set(zke *z, const char *path, const void *data, int len,
                     int version, zke_stat *stat_out);
-
-/* zke_next_version - the version that one zke_set() makes of this one
- *
- * Versions wrap: after 2147483647 comes -2147483648.  After -2 comes 0, since
- * -1 means any: so what was read can always be asked for.  An aversion goes on
- * likewise.
- *
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
-ZKE_API int32_t zke_next_version(int32_t version);
 
 /* zke_children - names of a node's children, sorted by bytes, and a watch
  * for the coming and going of children or the node's own end

@@ -294,7 +294,7 @@ static int config_recognise(zke *z, void *arg) {
   }
   if (rc == ZKE_OK) rc = zke_get(z, c->path, NULL, NULL, &data, &len, &c->stat);
   bool next = rc == ZKE_OK && c->stat.czxid == c->czxid &&
-              c->stat.version == zke_next_version(c->version);
+              c->stat.version == zke_recipe_next_version(c->version);
   bool mine = next && len == c->len &&
               (len <= 0 || memcmp(data, c->data, (size_t)len) == 0);
   zke_free(data);

@@ -458,7 +458,7 @@ typedef struct job_end {
 static bool job_may_have_ended(const job_end *a, const record *c) {
   return a->unsure && c->stat.czxid == a->j->made &&
          c->stat.version != a->j->version &&
-         c->stat.version != zke_next_version(a->j->version);
+         c->stat.version != zke_recipe_next_version(a->j->version);
 }
 
 /* What has become of the run?  ZKE_NOT_YET: it goes on.  ZKE_OK: it has ended,

@@ -188,8 +188,9 @@ static zke_q_claim *queue_claim_new(zke_queue *q, const zke_queue_item *item) {
   if (!c) return NULL;
   c->path = memcpy(c + 1, item->claim_path, size);
   if (!q->o.claim_ms) return c;
-  c->until = zke_q_marker_path(q, false, zke_now(q->r.z) + q->o.claim_ms,
-                               zke_next_version(item->version), item->name);
+  c->until =
+      zke_q_marker_path(q, false, zke_now(q->r.z) + q->o.claim_ms,
+                        zke_recipe_next_version(item->version), item->name);
   if (c->until) return c;
   zke_free(c);
   return NULL;
@@ -237,7 +238,7 @@ static int queue_keep_batch(zke_queue *q, queue_batch *b, int64_t token) {
     c->token = item->token = token;
     q->claims = c;
     b->claims[i] = NULL;
-    item->attempts = item->version = zke_next_version(item->version);
+    item->attempts = item->version = zke_recipe_next_version(item->version);
     item->marker_path = "";
     item->over = 0;
     if (rc == ZKE_OK) rc = queue_watch_claim(q, c);

@@ -506,7 +506,7 @@ static int queue_try_step(zke_queue *q, zke_q_step *s) {
   }
   s->zxid = s->results[ZKE_Q_OP_USER].stat.mzxid;
   if (zke_recipe_is_lost(rc)) rc = queue_find_out(q, s);
-  if (rc == ZKE_OK) q->changes = zke_next_version(q->changes);
+  if (rc == ZKE_OK) q->changes = zke_recipe_next_version(q->changes);
   return rc;
 }
 

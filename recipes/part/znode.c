@@ -242,6 +242,12 @@ static bool znode_is_own(const char *path) {
          place <= __atomic_load_n(&znode_given.count, __ATOMIC_RELAXED);
 }
 
+/* Versions wrap, and leave -1 out, which would mean any. */
+int32_t zke_recipe_next_version(int32_t version) {
+  if (version == -2) return 0;
+  return version == INT32_MAX ? INT32_MIN : version + 1;
+}
+
 /* Two sessions differ by the session's id, two calls for one session by the
  * number.  The 8000 is where a UUID has its variant. */
 void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]) {

@@ -84,6 +84,9 @@ int zke_recipe_ensure_above(zke *z, const char *path, int mode,
 int zke_recipe_place_seen(zke *z, const char *path, const char *kind, int mode,
                           int64_t deadline_ms, int64_t *czxid);
 
+/* zke_recipe_next_version - the version that one zke_set() makes of this one */
+int32_t zke_recipe_next_version(int32_t version);
+
 /* zke_recipe_guid - a name that no other thing has: of this session and a
  * number that each process counts up from a random one.  In the form of a UUID;
  * ends with a NUL */

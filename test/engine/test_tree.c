@@ -726,8 +726,6 @@ TEST(version_leaves_minus_one_out) {
   set_to(z, -2, 0);
   ck_rc(zke_delete(z, "/c", -2), ZKE_BADVERSION);
   set_to(z, 0, 1);
-  ck_assert_int_eq(zke_next_version(INT_MAX), INT_MIN);
-  ck_assert_int_eq(zke_next_version(INT_MIN), INT_MIN + 1);
   ck_ok(zke_close(z));
 }
 

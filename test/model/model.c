@@ -905,13 +905,19 @@ static int op_find(zke *z, const char *path, int32_t perms, node **out) {
   return may(z, (*out)->acl, perms) ? ZKE_OK : ZKE_NOAUTH;
 }
 
+/* After -2 comes 0: a version of -1 would mean any. */
+static int32_t version_after(int32_t version) {
+  if (version == -2) return 0;
+  return version == INT32_MAX ? INT32_MIN : version + 1;
+}
+
 /* A set, likewise. */
 static int op_set(zke *z, const ask *a) {
   node *n;
   int rc = op_find(z, a->path, ZKE_PERM_WRITE, &n);
   if (rc != ZKE_OK) return rc;
   if (!version_fits(n->version, a->version)) return ZKE_BADVERSION;
-  n->version = zke_next_version(n->version);
+  n->version = version_after(n->version);
   n->mzxid = z->m->zxid;
   n->mtime = wall(z->m);
   node_data(z->m, n, a->data, a->len);
@@ -935,7 +941,7 @@ static int op_set_acl_of(zke *z, const ask *a, list *acl) {
   if (!version_fits(n->aversion, a->version)) return ZKE_BADVERSION;
   list_release(z->m, n->acl);
   n->acl = list_share(acl);
-  n->aversion = zke_next_version(n->aversion);
+  n->aversion = version_after(n->aversion);
   node_tell(n, a->stat);
   return ZKE_OK;
 }
