@@ -47,7 +47,6 @@
  *   watch_         registering, firing, queueing events
  *   history_       what has become of the nodes, where that is kept
  *   node_          rows of the tree: load, add, remove, change
- *   quota_         the logger is told of limits that are passed
  *   op_            create, delete, set, check, reads: ZooKeeper's checks
  *   sess_          beginning, ending and reaping sessions; new boots
  *   discard_       nodes that a session has yet to remove
@@ -2264,8 +2263,6 @@ enum count_kind {
   COUNTS
 };
 
-enum { QUOTA_MOST = 8 }; /* quotas that a store remembers; see quota_ */
-
 /* What the sessions of one zke_open() share: the connection, the files, the
  * lock.  The members are grouped by what guards them, as those of struct zke.
  */
@@ -2337,18 +2334,10 @@ typedef struct store {
   unsigned sweeps;     /* that did */
   int64_t recover_at;  /* not before: see wait_recover() */
   acl_schemes schemes; /* that this process vouches for */
-  buf put_off;        /* dead sessions, and when to try again: sess_put_off() */
-  int64_t phase;      /* of its ticks among those of other stores, ns */
-  int64_t lease;      /* the shortest one that a session has had, ns, or 0 */
-  int64_t quota_zxid; /* `quotas` is of the state of this zxid; or -1 */
-  int quotas;         /* are there quotas? */
-  buf quota_noted;    /* those that were grown into: see quota_keep() */
-  size_t quota_sure;  /* so much of it by changes that are committed */
-  struct {
-    uint64_t quota; /* the hash of its path */
-    int64_t next;   /* not looked at before, monotonic ns */
-  } quota_rest[QUOTA_MOST];
-  struct { /* what the meta row says, see index.left_meta */
+  buf put_off;   /* dead sessions, and when to try again: sess_put_off() */
+  int64_t phase; /* of its ticks among those of other stores, ns */
+  int64_t lease; /* the shortest one that a session has had, ns, or 0 */
+  struct {       /* what the meta row says, see index.left_meta */
     int64_t recursive, lost;
     bool history, watched;
   } meta;
@@ -2395,7 +2384,6 @@ typedef struct txn {
   int64_t joins;    /* operations of the batch so far, this one included */
   int64_t kept_by;  /* which of them has filled … */
   buf kept;         /* … this, for the next: see node_keep_parent() */
-  int quotas;       /* are there quotas? -1: nobody has looked yet */
   int64_t ending;   /* the session that ends, whose nodes go; or 0 */
   bool died;        /* a session ends since its process is dead */
   int64_t late;     /* one ends whose time was over so long ago, ns */
@@ -7199,7 +7187,6 @@ static int txn_read_meta(txn *t) {
   t->lost_was = t->lost;
   t->zxid_was = t->zxid;
   t->recursive_was = t->recursive;
-  t->quotas = t->zxid == t->s->quota_zxid ? t->s->quotas : -1;
   t->now = t->s->os.clock(t->s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
   return ZKE_OK;
 }
@@ -7213,7 +7200,6 @@ static int txn_start(txn *t, store *s, zke *z) {
   t->z = z;
   t->kin = z != NULL; /* those of no session may end or attach one */
   t->wake.a = t->overflowed.a = t->ended.a = t->kept.a = &s->a;
-  s->quota_noted.len = s->quota_sure; /* what a failed one has noted goes */
   int rc = db_begin_write(s);
   if (rc == ZKE_OK) rc = db_trust_log(s);
   if (rc == ZKE_OK) rc = txn_read_meta(t);
@@ -7378,17 +7364,6 @@ static void txn_shorten_log(store *s) {
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
 }
 
-/* What a transaction has found out about quotas is true, now that it is
- * committed.  Every change of nodes takes a zxid, so it is true in each later
- * state that has this one. */
-static void txn_keep_quotas(const txn *t) {
-  store *s = t->s;
-  s->quota_sure = s->quota_noted.len;
-  if (t->quotas < 0) return;
-  s->quota_zxid = t->zxid;
-  s->quotas = t->quotas;
-}
-
 /* Commit and tell whoever has to know.  Why this order is right:
  *
  *   - All that can still fail by a lack of memory or space is done before
@@ -7418,7 +7393,6 @@ static int txn_commit(txn *t) {
   }
   txn_keep_meta(t);
   if (t->z) t->z->trimmed = t->z->cursor;
-  txn_keep_quotas(t);
   if (t->numbered) txn_note_zxid(t);
   wal_note_name(s);
   if (t->died) count_add(s, COUNT_DEATHS, 1);
@@ -7480,10 +7454,9 @@ static int txn_judge(txn_batch *b, int rc) {
 /* What an operation that is undone takes back. */
 typedef struct txn_mark {
   bool durable, history;
-  int quotas;
   int changes; /* rows that SQLite has changed before it */
   int64_t zxid, recursive;
-  size_t wake, ended, watches, quota_noted;
+  size_t wake, ended, watches;
 } txn_mark;
 
 /* What there is to take an operation back to, before it begins. */
@@ -7491,14 +7464,12 @@ static txn_mark txn_set_mark(const txn_batch *b) {
   const txn *t = &b->t;
   return (txn_mark){.durable = t->durable,
                     .history = t->history,
-                    .quotas = t->quotas,
                     .changes = sqlite3_total_changes(t->s->db),
                     .zxid = t->zxid,
                     .recursive = t->recursive,
                     .wake = t->wake.len,
                     .ended = t->ended.len,
-                    .watches = b->watches.len,
-                    .quota_noted = t->s->quota_noted.len};
+                    .watches = b->watches.len};
 }
 
 SQL_STATEMENT(JOIN_END, "RELEASE zkembed_operation");
@@ -7529,8 +7500,6 @@ static int txn_undo_join(txn_batch *b, const txn_mark *to, int rc) {
   base_keep(cause);
   t->durable = to->durable;
   t->history = to->history;
-  t->quotas = to->quotas;
-  t->s->quota_noted.len = to->quota_noted;
   t->zxid = to->zxid;
   t->recursive = to->recursive;
   t->wake.len = to->wake;
@@ -8580,18 +8549,6 @@ static int node_set_due(txn *t, path_key k, node *n, int64_t due) {
   return sql_run(t->s, st);
 }
 
-/* The children of this node change.  Where it is the one that quotas lie below,
- * whether there are any is to be looked at anew. */
-static void node_doubt_quotas(txn *t, path_key k) {
-  static const char parent[] = "/zookeeper", name[] = "quota";
-  if (k.parent_len == (int)sizeof parent - 1 &&
-      k.name_len == (int)sizeof name - 1 &&
-      memcmp(k.parent, parent, sizeof parent - 1) == 0 &&
-      memcmp(k.name, name, sizeof name - 1) == 0) {
-    t->quotas = -1;
-  }
-}
-
 SQL_STATEMENT(
     NODE_CHILD_ADDED,
     "UPDATE zkembed_node SET creates=:creates,nchild=nchild+1,pzxid=:pzxid "
@@ -8603,7 +8560,6 @@ SQL_STATEMENT(
 static int node_count_child(txn *t, path_key k, node *parent) {
   REQUIRE(WRITING(t->s));
   int rc;
-  node_doubt_quotas(t, k);
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_CHILD_ADDED, &rc);
   if (!st) return rc;
   if (parent->creates < INT32_MAX) {
@@ -8647,7 +8603,6 @@ static int node_uncount_children(txn *t, path_key k, node *parent,
                                  int64_t count) {
   REQUIRE(WRITING(t->s));
   int rc;
-  node_doubt_quotas(t, k);
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_CHILD_GONE, &rc);
   if (!st) return rc;
   parent->nchild = base_wrap(parent->nchild, -count);
@@ -8994,344 +8949,6 @@ static int node_count(store *s, const char *path, int64_t *count) {
 }
 
 /* ======================================================================
- * quota_: the logger is told of limits that are passed (private)
- *
- * ZooKeeper keeps quotas as nodes: /zookeeper/quota/PATH/zookeeper_limits says
- * what the subtree of PATH may hold.  Here a quota refuses nothing.  After a
- * change that has made a subtree grow beyond its limits the host's logger is
- * told, if there is one.
- *
- * This is to cost nothing where there are no quotas: a transaction knows that
- * from the one before, as long as no other process has committed in between
- * (txn_read_meta()).  Else it is one look at a row.  Where there are some, a
- * change notes the deepest one that it falls under (quota_note()).  The subtree
- * is counted when the change is committed and the gate is free
- * (quota_tell()).  A count takes time by the size of the subtree, so a quota
- * then has rest for a multiple of that time.  What is due in a rest is done by
- * the first change, or the first tick, after it.
- *
- * The store's list of noted quotas has two parts.  Up to quota_sure it is of
- * changes that are committed.  What stands behind that is of the transaction
- * that runs, and is cut off where this, or an operation of a batch, is undone.
- *
- * Whatever fails here is dropped, and the change stands, unless SQLite has
- * undone it.  Start reading at quota_note().
- * ==================================================================== */
-
-#define QUOTA_ROOT "/zookeeper/quota"
-#define QUOTA_LIMITS "zookeeper_limits"
-
-/* What has grown, as bits. */
-enum { QUOTA_NODES = 1, QUOTA_BYTES = 2 };
-
-/* After a count a quota has rest for so many times what that took, and after a
- * warning for a minute.  No rest is longer: where the process was stopped in a
- * count, that took hours. */
-enum { QUOTA_REST = 20 };
-#define QUOTA_WARNED (60000 * ZKE_MS)
-
-/* So many bytes of a path are shown: numbers stand behind it, and a text for
- * the logger is cut at its end. */
-enum { QUOTA_SHOWN = 300 };
-
-/* The key of a quota's limits, below the first len bytes of a path. */
-static path_key quota_limits_key(const char *quota, size_t len) {
-  return (path_key){quota, QUOTA_LIMITS, (int)len, sizeof QUOTA_LIMITS - 1};
-}
-
-/* Look for a node; ZKE_NONODE where it is missing. */
-static int quota_seek(store *s, path_key k) {
-  node n;
-  int rc = node_load(s, k, &n, NULL);
-  if (rc == ZKE_OK) node_free(&n);
-  return rc;
-}
-
-/* Find out whether there are quotas at all.  Looks once in a transaction. */
-static int quota_any(txn *t) {
-  node n;
-  path_key k = path_split(QUOTA_ROOT, sizeof QUOTA_ROOT - 1);
-  if (t->quotas >= 0) return ZKE_OK;
-  int rc = node_load(t->s, k, &n, NULL);
-  if (rc != ZKE_OK) return rc;
-  t->quotas = n.nchild > 0;
-  node_free(&n);
-  return ZKE_OK;
-}
-
-/* The deepest quota over a path, which stands behind QUOTA_ROOT in `quota`: how
- * many bytes of the path it is of, into *found; 0: there is none.  It goes down
- * from the top, and stops where there are no quotas any more (ZKE_NONODE), or
- * where a node cannot be read. */
-static int quota_find(store *s, const char *quota, size_t *found) {
-  size_t root = sizeof QUOTA_ROOT - 1, at = root;
-  int rc = ZKE_OK;
-  *found = 0;
-  while (rc == ZKE_OK && quota[at] && quota[at + 1]) { /* "/" has none */
-    at += 1 + strcspn(quota + at + 1, "/");
-    rc = quota_seek(s, path_split(quota, at));
-    if (rc == ZKE_OK) {
-      rc = quota_seek(s, quota_limits_key(quota, at));
-      if (rc == ZKE_OK) *found = at - root;
-      if (rc == ZKE_NONODE) rc = ZKE_OK;
-    }
-  }
-  return rc;
-}
-
-/* Is the text at that place of the list the first one for its path? */
-static bool quota_is_first(const buf *noted, size_t place) {
-  const char *path = noted->data + place + 1;
-  size_t at = 0;
-  while (at < place && strcmp(noted->data + at + 1, path) != 0)
-    at += strlen(noted->data + at) + 1;
-  return at == place;
-}
-
-/* Keep a quota, of the first len bytes of a path, as one that was grown into.
- * The list has a text for each: a character with the bits of what has grown,
- * then the path.  A text is never changed in place, because undoing an
- * operation only cuts the list off.  If a path gains a bit, a second text is
- * appended for it; quota_merge() joins them after COMMIT.  Where the list is
- * full this quota is left to its next change. */
-static void quota_keep(store *s, const char *path, size_t len, unsigned grew) {
-  buf *noted = &s->quota_noted;
-  size_t end = noted->len;
-  unsigned has = 0;
-  int count = 0;
-  for (size_t at = 0; at < end;) {
-    const char *text = noted->data + at;
-    if (strncmp(text + 1, path, len) == 0 && !text[1 + len])
-      has |= (unsigned)text[0];
-    count += quota_is_first(noted, at);
-    at += strlen(text) + 1;
-  }
-  if ((has & grew) == grew || (!has && count >= QUOTA_MOST)) return;
-  buf_add(noted, &(char){(char)grew}, 1);
-  buf_add(noted, path, len);
-  buf_add(noted, "", 1);
-  if (noted->failed) noted->len = end;
-  noted->failed = false;
-}
-
-/* Keep the deepest quota over a path that has grown, if there is one.  The
- * nodes of quotas themselves count for none. */
-static int quota_keep_deepest(txn *t, const char *path, unsigned grew) {
-  static const char own[] = "/zookeeper";
-  size_t len = sizeof own - 1;
-  if (strncmp(path, own, len) == 0 && (!path[len] || path[len] == '/'))
-    return ZKE_OK;
-  int rc = quota_any(t);
-  if (rc != ZKE_OK || !t->quotas) return rc;
-  char *quota = mem_format(&t->s->a, QUOTA_ROOT "%s", path);
-  if (!quota) return base_nomem();
-  rc = quota_find(t->s, quota, &len);
-  if (len) quota_keep(t->s, path, len, grew);
-  mem_free(quota);
-  return rc;
-}
-
-/* A change has made the tree grow at this path, by a node or by bytes of data:
- * note the quota that it falls under.  Where that fails the change stands all
- * the same, and the caller's sentence with it, unless SQLite has undone the
- * whole transaction, as it may for want of memory or where it cannot read: then
- * the change fails, too. */
-static int quota_note(txn *t, const char *path, unsigned grew) {
-  char kept[BASE_SENTENCE];
-  if (!t->s->log || t->quotas == 0) return ZKE_OK;
-  base_keep(kept);
-  int rc = quota_keep_deepest(t, path, grew);
-  if (sqlite3_get_autocommit(t->s->db))
-    return rc == ZKE_OK || rc == ZKE_NONODE ? base_nomem() : rc;
-  base_say_again(kept);
-  return ZKE_OK;
-}
-
-/* Two limits of one thing; -1: none. */
-typedef struct quota_limit {
-  int64_t soft, hard;
-} quota_limit;
-
-/* A quota, and what its subtree holds. */
-typedef struct quota_state {
-  quota_limit count_limit, byte_limit;
-  int64_t count, bytes;
-} quota_state;
-
-/* Read one "name=number", up to a separator.  What is unknown or no number is
- * no limit. */
-static void quota_read_limit(quota_state *q, const char *text) {
-  const struct {
-    const char *name;
-    int64_t *value;
-  } known[] = {{"count=", &q->count_limit.soft},
-               {"bytes=", &q->byte_limit.soft},
-               {"countHardLimit=", &q->count_limit.hard},
-               {"byteHardLimit=", &q->byte_limit.hard}};
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-    size_t len = strlen(known[i].name);
-    char *end;
-    if (strncmp(text, known[i].name, len) != 0) continue;
-    long long value = strtoll(text + len, &end, 10);
-    *known[i].value = end == text + len ? -1 : value;
-  }
-}
-
-/* Read a text of limits: "count=5,bytes=-1=;countHardLimit=9". */
-static void quota_parse(quota_state *q, const char *text) {
-  q->count_limit = q->byte_limit = (quota_limit){-1, -1};
-  while (*text) {
-    quota_read_limit(q, text);
-    text += strcspn(text, ",;");
-    text += strspn(text, ",;");
-  }
-}
-
-/* Read the limits of a path.  They may have gone since they were noted. */
-static int quota_load(store *s, const char *path, quota_state *q) {
-  node n;
-  char *text = NULL;
-  char *quota = mem_format(&s->a, QUOTA_ROOT "%s", path);
-  if (!quota) return base_nomem();
-  path_key k = quota_limits_key(quota, strlen(quota));
-  int rc = node_load(s, k, &n, &text);
-  if (rc == ZKE_OK) {
-    quota_parse(q, text ? text : "");
-    node_free(&n);
-  }
-  mem_free(text);
-  mem_free(quota);
-  return rc;
-}
-
-/* Is there a limit that it is worth to count for? */
-static bool quota_is_limit(const quota_limit *l) {
-  return l->soft > -1 || l->hard > -1;
-}
-
-/* Read a quota, and count in its subtree what has grown and is limited; the
- * rest of that stays 0. */
-static int quota_measure(store *s, const char *path, unsigned grew,
-                         quota_state *q) {
-  node top;
-  int64_t below = 0;
-  int rc = quota_load(s, path, q);
-  if (rc == ZKE_OK)
-    rc = node_load(s, path_split(path, strlen(path)), &top, NULL);
-  if (rc != ZKE_OK) return rc;
-  node_free(&top);
-  if ((grew & QUOTA_NODES) && quota_is_limit(&q->count_limit)) {
-    rc = node_count(s, path, &below);
-    q->count = below + 1;
-  }
-  if (rc == ZKE_OK && (grew & QUOTA_BYTES) && quota_is_limit(&q->byte_limit)) {
-    rc = node_below(s, SQL_NODE_BYTES, path, &below);
-    q->bytes = below + base_max(top.len, 0);
-  }
-  return rc;
-}
-
-/* Tell the logger, in ZooKeeper's words, if a limit is passed: the hard one, or
- * else the soft one.  `what` and `kind` are the names of what is limited. */
-static bool quota_warn(store *s, const char *path, int64_t now,
-                       const quota_limit *l, const char *what,
-                       const char *kind) {
-  bool hard = l->hard > -1 && now > l->hard;
-  int64_t limit = hard ? l->hard : l->soft;
-  if (limit < 0 || now <= limit) return false;
-  int shown = path_shown(path, QUOTA_SHOWN);
-  host_log(s, ZKE_LOG_WARN,
-           "Quota exceeded: %.*s%s [current %s=%lld, %s%sLimit=%lld]", shown,
-           path, path[shown] ? "..." : "", what, (long long)now,
-           hard ? "hard" : "soft", kind, (long long)limit);
-  return true;
-}
-
-/* Look at a quota of the list, in a read of one state, and tell.  It waits for
- * nobody: where another process is in the way it is ZKE_OPERATIONTIMEOUT.
- * *next is until when the quota has rest. */
-static int quota_look(store *s, const char *noted, int64_t *next) {
-  quota_state q = {.count = 0};
-  const char *path = noted + 1;
-  int64_t began = host_now(s), deadline = s->deadline;
-  s->deadline = 0;
-  int rc = db_end(s);
-  if (rc == ZKE_OK) rc = sql_do(s, SQL_BEGIN_READ);
-  if (rc == ZKE_OK) rc = quota_measure(s, path, (unsigned)noted[0], &q);
-  db_end(s);
-  s->deadline = deadline;
-  int64_t now = host_now(s);
-  int64_t rest = base_min((now - began) * QUOTA_REST, QUOTA_WARNED);
-  if (rc == ZKE_OK) {
-    if (quota_warn(s, path, q.count, &q.count_limit, "count", "Count"))
-      rest = QUOTA_WARNED;
-    if (quota_warn(s, path, q.bytes, &q.byte_limit, "bytes", "Byte"))
-      rest = QUOTA_WARNED;
-  }
-  *next = base_later(now, rest);
-  return rc;
-}
-
-/* Where it stands until when a quota has rest, if that is over; else NULL.
- * Where all places are others' that rest, it waits for one of them. */
-static int64_t *quota_rested(store *s, const char *path, int64_t now) {
-  uint64_t quota = path_hash(PATH_HASH, path, strlen(path));
-  int place = -1;
-  for (int i = 0; i < QUOTA_MOST; i++) {
-    bool rests = s->quota_rest[i].next > now;
-    if (s->quota_rest[i].quota == quota)
-      return rests ? NULL : &s->quota_rest[i].next;
-    if (!rests) place = i;
-  }
-  if (place < 0) return NULL;
-  s->quota_rest[place].quota = quota;
-  return &s->quota_rest[place].next;
-}
-
-/* Make one text of those that the list has for a path: see quota_keep(). */
-static void quota_merge(store *s) {
-  char *list = s->quota_noted.data;
-  size_t stays = 0;
-  for (size_t at = 0, size; at < s->quota_sure; at += size) {
-    char *text = list + at, *first = list;
-    size = strlen(text) + 1;
-    while (first < list + stays && strcmp(first + 1, text + 1) != 0)
-      first += strlen(first) + 1;
-    if (first < list + stays) {
-      first[0] = (char)((unsigned)first[0] | (unsigned)text[0]);
-    } else {
-      memmove(first, text, size);
-      stays += size;
-    }
-  }
-  s->quota_noted.len = s->quota_sure = stays;
-}
-
-/* Look at each quota of the list, and tell the logger of those that are passed.
- * This is called after a commit, with the gate free, and at a tick that may
- * wait.  A quota that rests stays in the list, and so does one that another
- * process is in the way of.  The caller's result and sentence stay. */
-static void quota_tell(store *s) {
-  char kept[BASE_SENTENCE];
-  size_t stays = 0;
-  if (!s->quota_sure || health_is_broken(s) || health_is_replaced(s)) return;
-  base_keep(kept);
-  quota_merge(s);
-  for (size_t at = 0; at < s->quota_sure;) {
-    char *text = s->quota_noted.data + at;
-    size_t size = strlen(text) + 1;
-    int64_t *next = quota_rested(s, text + 1, host_now(s));
-    if (!next || quota_look(s, text, next) == ZKE_OPERATIONTIMEOUT) {
-      memmove(s->quota_noted.data + stays, text, size);
-      stays += size;
-    }
-    at += size;
-  }
-  s->quota_noted.len = s->quota_sure = stays;
-  base_say_again(kept);
-}
-
-/* ======================================================================
  * op_: create, delete, set, check, reads (private)
  *
  * What ZooKeeper's server does with a request.  Each function makes its checks
@@ -9544,9 +9161,6 @@ static int op_create_below(txn *t, const zke_op *op, const char *made,
   if (rc == ZKE_OK) rc = watch_fire(t, made, len, ZKE_EVENT_CREATED, acl);
   if (rc == ZKE_OK)
     rc = history_note(t, made, len, ZKE_EVENT_CREATED, n.owner, acl);
-  if (rc == ZKE_OK)
-    rc = quota_note(t, made,
-                    n.len > 0 ? QUOTA_NODES | QUOTA_BYTES : QUOTA_NODES);
   if (rc != ZKE_OK) return rc;
   node_stat(&n, stat);
   return watch_fire(t, k.parent, (size_t)k.parent_len, ZKE_EVENT_CHILD,
@@ -9651,7 +9265,6 @@ static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
   } else if (op->version != -1 && op->version != n.version) {
     rc = op_bad_version(path, n.version, op->version);
   } else {
-    int64_t was = base_max(n.len, 0);
     op_class(t, &n);
     rc = txn_number(t);
     if (rc == ZKE_OK) rc = op_guard(t, path, ZKE_EVENT_CHANGED, false);
@@ -9662,7 +9275,6 @@ static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
     if (rc == ZKE_OK)
       rc = history_note(t, path, strlen(path), ZKE_EVENT_CHANGED, n.owner,
                         n.acl);
-    if (rc == ZKE_OK && n.len > was) rc = quota_note(t, path, QUOTA_BYTES);
     if (rc == ZKE_OK) node_stat(&n, stat);
   }
   node_free(&n);
@@ -11467,20 +11079,17 @@ static void sweep_now(store *s, int64_t patience) {
   if (!sess_is_delayed(w.rc)) sweep_yield(s);
 }
 
-/* The tick, in four steps:
+/* The tick, in three steps:
  *
- *   1. Tell what is left to tell of quotas, but not in a call that waits for
- *      nothing (patience 0): a count may take long.
- *   2. Where another process has just done the duty, stop: it has found these
+ *   1. Where another process has just done the duty, stop: it has found these
  *      files in their places, and a thousand that wait need not all look.
- *   3. Verify the files.  Stop where they are others' by now, or where this
+ *   2. Verify the files.  Stop where they are others' by now, or where this
  *      store cannot write.
- *   4. Try for the duty, if somebody wants it.  Sweep with the duty, or without
+ *   3. Try for the duty, if somebody wants it.  Sweep with the duty, or without
  *      it where nobody has swept lately.  The sweep waits for the gate so many
  *      ns at most. */
 static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
   bool alone = s->duty || s->memory || s->readonly;
-  if (patience) quota_tell(s);
   int64_t age = alone || s->owes_end ? INT64_MAX : sweep_age(s);
   if (age < tick_duty_late()) return;
   sweep_verify_files(s);
@@ -12606,9 +12215,7 @@ static void wait_tick(struct carrier *c, int64_t now, bool waiting) {
     if ((wants || sweeps_for_store) && done)
       s->sweep_at = now + tick_sweep_rest();
   }
-  /* what is left of quotas: tick_next stays in the past, so the next call that
-   * may wait makes a tick and tells of them */
-  if (waiting || !s->quota_sure) s->tick_next = now + tick_plain();
+  s->tick_next = now + tick_plain();
   c->tick_at = sweep_next_tick(s, now, s->sweeper == c->id);
   c->timer_at = -1; /* it has run out: set it again */
 }
@@ -14007,7 +13614,6 @@ static void store_free(store *s) {
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) mem_free(names[i]);
   buf_free(&s->put_off);
   buf_free(&s->owed);
-  buf_free(&s->quota_noted);
   buf_free(&s->schemes.names);
   mem_free(s->fds);
   mem_free(s->sessions);
@@ -14053,9 +13659,7 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   atomic_init(&s->forked, false);
   pthread_mutex_init(&s->m, NULL);
   s->waiters_end = &s->waiters;
-  s->put_off.a = s->schemes.names.a = s->quota_noted.a = &s->a;
-  s->owed.a = &s->a;
-  s->quota_zxid = -1;
+  s->put_off.a = s->schemes.names.a = s->owed.a = &s->a;
   s->name = mem_copy(&s->a, name, strlen(name));
   if (o->vfs) s->vfs = mem_copy(&s->a, o->vfs, strlen(o->vfs));
   uint32_t random = 0;
@@ -15088,14 +14692,12 @@ static int api_lost(void) {
 }
 
 /* Run a change as one transaction.  Where zke_test_fail() asked for it, the
- * reply is lost: before the change was made, or after.  In a batch nothing is
- * committed yet: api_batch() tells of quotas. */
+ * reply is lost: before the change was made, or after. */
 static int api_change_by(txn_runner run, zke *z, enum txn_class hint,
                          txn_body body, void *arg) {
   int fail = api_count_change(z);
   int rc =
       fail == ZKE_TEST_FAIL_BEFORE ? ZKE_OK : run(z->s, z, hint, body, arg);
-  if (rc == ZKE_OK && !z->s->batch) quota_tell(z->s);
   return fail ? api_lost() : rc;
 }
 
@@ -16684,7 +16286,6 @@ static int api_batch(zke *z, zke_batch_fn fn, void *context) {
   if (fail == ZKE_TEST_FAIL_BEFORE) txn_break(&b, api_lost());
   rc = txn_end_batch(&b, rc);
   api_conclude_batch(&b, rc);
-  if (rc == ZKE_OK) quota_tell(z->s);
   return fail ? api_lost() : rc;
 }
 

@@ -477,29 +477,7 @@ typedef struct zke_allocator {
 /* Receives what happens without a caller to tell: a dead session reaped, a
  * write-ahead log that readers keep from being reset, an SQLite that is not as
  * expected.  Called with the store locked, and other processes may be waiting:
- * must not block, nor call zkembed.
- *
- * It is also told of quotas, as ZooKeeper's log is (ZKE_LOG_WARN).  Where the
- * node /zookeeper/quota/a/zookeeper_limits has the text "count=2,bytes=-1", and
- * a change by this store has left more than two nodes in the subtree of /a, it
- * gets
- *
- *     Quota exceeded: /a [current count=3, softCountLimit=2]
- *
- * Nothing is refused, not even by a hard limit.  Of quotas within each other
- * the deepest counts.  Paths are whole, whatever the chroot, and cut after 300
- * bytes.
- *
- * The subtree is counted after the change.  After a count that took a time t
- * the quota is not counted for 20 t, a minute at most, and after a warning for
- * a minute.  What is due meanwhile is told later, by another call or in
- * zke_wait(), but not by zke_dispatch().  A store remembers at most eight
- * quotas, those that the running transaction has grown into among them.  A
- * further one is looked at when it grows after that.
- *
- * Without a logger nothing is looked for.  Where the database has no quota, a
- * change reads one row if another process has written before it, and nothing
- * else. */
+ * must not block, nor call zkembed. */
 enum { ZKE_LOG_ERROR = 1, ZKE_LOG_WARN = 2, ZKE_LOG_INFO = 3 };
 typedef void (*zke_log_fn)(void *context, int level, const char *text);
 
@@ -1120,8 +1098,7 @@ ZKE_API int zke_count(zke *z, const char *path, int64_t *count_out);
 /* zke_usage - how much a node and all of its descendants hold
  *
  * What a quota of ZooKeeper counts.  It is calculated: the time grows with the
- * number of nodes, about 2 milliseconds for 10,000.  A logger is told of quotas
- * that are passed, see zke_log_fn.
+ * number of nodes, about 2 milliseconds for 10,000.
  *
  *   count_out  out, may be NULL; nodes, the node itself among them
  *   bytes_out  out, may be NULL; bytes of their data

@@ -9,11 +9,11 @@
  * are right whoever has changed the tree, and cost nothing where nobody reads
  * them.
  *
- * Hard limits refuse with --enforce-quota only, as with ZooKeeper's
+ * Limits are looked at with --enforce-quota only, as with ZooKeeper's
  * enforceQuota: before each create and set the quota of the path, if it has
- * one, is looked for and its subtree counted.  Of quotas within each other the
- * deepest counts.  Of a change that is done and passes a limit, a soft one
- * mostly, the library tells the handle's logger (serve_open()).
+ * one, is looked for and its subtree counted.  A hard limit refuses the change.
+ * A soft one, which counts if there is no hard one, is only told of.  Of quotas
+ * within each other the deepest counts.
  *
  * A count takes time by the size of the subtree, in which nobody else is
  * served.  So a request, which may be a multi of thousands of operations,
@@ -34,9 +34,14 @@
  * quota_counts keeps it for one request.
  * --------------------------------------------------------------------- */
 
-/* The hard limits; -1: none. */
+/* Two limits of one thing; -1: none. */
+typedef struct limit {
+  int64_t soft, hard;
+} limit;
+
+/* The limits of a quota. */
 typedef struct limits {
-  int64_t count, bytes;
+  limit count, bytes;
 } limits;
 
 /* Reads one "name=number", up to a separator. */
@@ -44,8 +49,10 @@ static void read_limit(limits *out, const char *text) {
   const struct {
     const char *name;
     int64_t *value;
-  } known[] = {{"countHardLimit=", &out->count},
-               {"byteHardLimit=", &out->bytes}};
+  } known[] = {{"count=", &out->count.soft},
+               {"bytes=", &out->bytes.soft},
+               {"countHardLimit=", &out->count.hard},
+               {"byteHardLimit=", &out->bytes.hard}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     size_t len = strlen(known[i].name);
     char *end;
@@ -57,7 +64,7 @@ static void read_limit(limits *out, const char *text) {
 
 /* A text of limits; it ends in a NUL. */
 static limits read_limits(const char *text) {
-  limits out = {-1, -1};
+  limits out = {{-1, -1}, {-1, -1}};
   while (*text) {
     read_limit(&out, text);
     text += strcspn(text, ",;");
@@ -157,8 +164,8 @@ char *quota_stats(server *s, quota_counts **counted, const char *node) {
 /* ------------------------------------------------------------------------
  * Enforcement
  *
- * Called before each create and set. It refuses only what it knows to be too
- * much.
+ * Called before each create and set. It refuses, or tells of, what it knows to
+ * be too much, and nothing else.
  * --------------------------------------------------------------------- */
 
 /* Finds the deepest quota over a path: how much of the path it is of; 0: there
@@ -178,13 +185,20 @@ static size_t find_quota(server *s, const char *path, limits *out) {
   return found;
 }
 
-/* Is the limit passed, so that the change has to be refused? */
-static bool is_passed(server *s, const char *path, const char *what,
-                      int64_t now, int64_t limit) {
-  if (limit < 0 || now <= limit) return false;
-  server_tell(s, TELL_QUOTA, path, "%" PRId64 " %s, hard limit %" PRId64, now,
-              what, limit);
-  return true;
+/* The limit that counts, or -1.  ZooKeeper does not look at the soft one if
+ * there is a hard one. */
+static int64_t limit_of(limit l) { return l.hard > -1 ? l.hard : l.soft; }
+
+/* Tell of a limit that the change would pass.  Is it a hard one, so that the
+ * change has to be refused? */
+static bool is_refused(server *s, const char *path, const char *what,
+                       int64_t now, limit l) {
+  bool hard = l.hard > -1;
+  int64_t most = limit_of(l);
+  if (most < 0 || now <= most) return false;
+  server_tell(s, TELL_QUOTA, path, "%" PRId64 " %s, %s limit %" PRId64, now,
+              what, hard ? "hard" : "soft", most);
+  return hard;
 }
 
 /* How many bytes of data a node has; 0 where there is none. */
@@ -197,14 +211,14 @@ static int64_t bytes_at(server *s, const char *path) {
 /* What cannot be found out is not refused: the change itself fails then. */
 bool quota_refuses(server *s, quota_counts **counted, const char *path,
                    bool is_create, int len) {
-  limits l = {0};
+  limits l = {{0, 0}, {0, 0}};
   size_t found = s->enforce_quota && *path == '/' ? find_quota(s, path, &l) : 0;
-  if (!found || (l.count < 0 && l.bytes < 0)) return false;
+  if (!found || (limit_of(l.count) < 0 && limit_of(l.bytes) < 0)) return false;
   const quota_counts *used = count_once(s, counted, path, found);
   if (!used || used->rc != ZKE_OK) return false;
   int64_t more = (len > 0 ? len : 0) - (is_create ? 0 : bytes_at(s, path));
   return (is_create &&
-          is_passed(s, used->path, "nodes", used->count + 1, l.count)) ||
+          is_refused(s, used->path, "nodes", used->count + 1, l.count)) ||
          (more != 0 &&
-          is_passed(s, used->path, "bytes", used->bytes + more, l.bytes));
+          is_refused(s, used->path, "bytes", used->bytes + more, l.bytes));
 }

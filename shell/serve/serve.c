@@ -81,17 +81,6 @@ static void store_ready(server *s, source *from, unsigned events) {
   server_unlimit(s);
 }
 
-/* A dispatch counts no quota's subtree, since it never waits.  So the store is
- * asked for something once a tick: the library then tells of quotas for which
- * no client's request came. */
-static void ask_store(server *s) {
-  if (s->now_ms < s->ask_ms) return;
-  s->ask_ms = s->now_ms + s->tick_ms;
-  server_limit(s, s->z);
-  zke_exists(s->z, "/", NULL, NULL, NULL);
-  server_unlimit(s);
-}
-
 /* A signal has come (cancel_by_fd()): this round is the last. The eventfd need
  * not be read, since nobody looks at it again. */
 static void wake_ready(server *s, source *from, unsigned events) {
@@ -344,7 +333,6 @@ static int serve_round(server *s) {
         "the server's own session has ended; its clients can go on "
         "with another server");
   follow_clock(s);
-  ask_store(s);
   for (int i = 0; i < n; i++) {
     source *from = events[i].data.ptr;
     from->ready(s, from, events[i].events);

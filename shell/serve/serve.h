@@ -139,7 +139,6 @@ struct server {
   int64_t timeout_min_ms; /* what a session's timeout is brought into */
   int64_t timeout_max_ms;
   int64_t tick_ms;    /* sessions end at multiples of it */
-  int64_t ask_ms;     /* when the store is to be asked next: ask_store() */
   int address_most;   /* connections from one address; 0: any number */
   bool enforce_quota; /* refuse what passes a hard limit */
   told told[TOLD_MOST];
@@ -199,8 +198,8 @@ struct server {
  *                      database cannot be read or written, with the sentence
  *                      of the call that has just failed; c may be NULL
  * server_log         - the store's logger; its context is the shell.  What the
- *                      library warns of, quotas above all, is kept, since it
- *                      may be called while other processes wait
+ *                      library warns of is kept, since it may be called while
+ *                      other processes wait
  * server_print       - print what was kept: call it while nobody waits
  * server_tell_free   - free what is remembered of that */
 void server_tell(server *s, int kind, const char *about, const char *format,

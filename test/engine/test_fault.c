@@ -1464,24 +1464,6 @@ static void break_commit(void) {
   vfs_sync_fails = false;
 }
 
-/* /t has a quota that it is beyond, and the handle a logger: the change counts
- * the subtree.  The next point finds the quota's nodes there. */
-static void limit_tree(void) {
-  static const char *const nodes[] = {"/zookeeper/quota/t",
-                                      "/zookeeper/quota/t/zookeeper_limits"};
-  for (int i = 0; i < 2; i++) {
-    int rc = zke_create(other, nodes[i], "count=0,bytes=0", 15, ZKE_OPEN_ACL,
-                        ZKE_PERSISTENT, NULL, NULL);
-    must(rc == ZKE_OK || rc == ZKE_NODEEXISTS, "%s: %d", nodes[i], rc);
-  }
-}
-
-static void tell_nobody(void *context, int level, const char *said) {
-  (void)context;
-  (void)level;
-  (void)said;
-}
-
 static void identify(void) { must_ok(zke_add_auth(t.z, "digest", "u:pw", 4)); }
 
 static int call_create_secret(void) {
@@ -2102,8 +2084,6 @@ static const fault_case cases[] = {
      .mode = ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL, .len = LARGE},
     {"create below a chroot", CALL(create), .mode = ZKE_PERSISTENT_SEQUENTIAL,
      .len = 5, .with = {.chroot = "/t"}, .flags = LOSES},
-    {"create beyond a quota", CALL(create), .prepare = limit_tree,
-     .mode = ZKE_PERSISTENT, .len = 5, .with = {.log = tell_nobody}},
     {"create with an acl", CALL(create_secret), .prepare = identify},
     {"create one that exists", CALL(create_taken), .rc = ZKE_NODEEXISTS},
     {"create, all durable", CALL(create), .mode = ZKE_EPHEMERAL, .len = 5,

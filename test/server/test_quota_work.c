@@ -106,14 +106,19 @@ TEST(statistics_are_counted_once_too) {
   end(&s);
 }
 
-/* A soft limit refuses nothing: nothing is counted for it here. */
-TEST(a_soft_limit_is_not_counted_for) {
+/* A soft limit refuses nothing.  A quota without limits is not counted for. */
+TEST(no_limit_is_not_counted_for) {
   server s = begin();
   quota_counts *counted = NULL;
-  ck_ok(zke_set(s.z, "/zookeeper/quota/a/zookeeper_limits", "count=1,bytes=1",
-                15, -1, NULL));
+  ck_ok(zke_set(s.z, "/zookeeper/quota/a/zookeeper_limits", "count=-1,bytes=-1",
+                17, -1, NULL));
   ck_assert(!quota_refuses(&s, &counted, "/a/c", true, 9));
   ck_assert_int_eq(usages, 0);
   ck_assert_ptr_null(counted);
+  ck_ok(zke_set(s.z, "/zookeeper/quota/a/zookeeper_limits", "count=1,bytes=1",
+                15, -1, NULL));
+  ck_assert(!quota_refuses(&s, &counted, "/a/c", true, 9));
+  ck_assert_int_eq(usages, 1);
+  quota_forget(&counted);
   end(&s);
 }

@@ -252,20 +252,6 @@ static int do_private(const ops_actor *a) {
   return rc == ZKE_INVALIDACL || rc == ZKE_NOAUTH ? ZKE_OK : rc;
 }
 
-/* A quota of the queue, which the log then is told of. */
-static int do_quota(const ops_actor *a) {
-  static const char limits[] = "count=3,bytes=-1";
-  const int len = (int)sizeof limits - 1;
-  int rc = zke_create(a->z, "/zookeeper/quota/q", NULL, -1, ZKE_OPEN_ACL,
-                      ZKE_PERSISTENT, NULL, NULL);
-  if (rc == ZKE_OK || rc == ZKE_NODEEXISTS)
-    rc = zke_create(a->z, "/zookeeper/quota/q/zookeeper_limits", limits, len,
-                    ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
-  if (rc == ZKE_NODEEXISTS && sim_load(a->slot, 2))
-    rc = zke_delete(a->z, "/zookeeper/quota/q/zookeeper_limits", -1);
-  return rc;
-}
-
 static int do_overdue(const ops_actor *a) {
   int overdue = 0;
   return zke_overdue(a->z, &overdue);
@@ -328,11 +314,10 @@ void tree_around(const ops_actor *a) {
                              {"pending", do_pending, 1},
                              {"multi with a check", do_check, 1},
                              {"raise_sequence", do_raise_line, 1},
-                             {"create with an ACL", do_private, 1},
-                             {"quota", do_quota, 1},
+                             {"create with an ACL", do_private, 2},
                              {"overdue", do_overdue, 1},
                              {"wait for a turn", do_turn, 1},
                              {"touch", do_touch, 1},
                              {"bad path", do_bad_path, 1}};
-  any(a, all, sizeof all / sizeof *all);
+  any(a, all, 20);
 }
