@@ -39,7 +39,7 @@
  *   carrier_       what sessions share: the ready ones, and when each is due
  *   life_          which sessions live
  *   wake_          FIFOs: waking a session
- *   guard_         are the files and descriptors still the store's own?
+ *   guard_         are the files still the store's own?
  *   lease_         stamps of sessions with a lease
  *   line_          the order in which writers come to the gate
  *   gate_          the one writer
@@ -2241,8 +2241,7 @@ enum store_health {
   HEALTH_GOOD,
   HEALTH_IN_DOUBT, /* connected; the log may hold what is not on the disk */
   HEALTH_BROKEN,   /* not connected: nobody knows what a COMMIT has done */
-  HEALTH_REPLACED, /* a file of the store is gone, or is another one now */
-  HEALTH_FDS_LOST  /* the host closed our descriptors: hands off them */
+  HEALTH_REPLACED  /* a file of the store is gone, or is another one now */
 };
 
 /* Is a function of the program's running, and what may its SQL do? */
@@ -2288,11 +2287,10 @@ typedef struct store {
   char vfs_name[40];
   wal_log wal_log; /* the write-ahead log's file, see there */
   shm_index index; /* reads without locks, see there */
-  zke_file file_id, gate_id, line_id, live_id, wal_id, shm_id, pipe_id;
+  zke_file file_id, gate_id, line_id, live_id, wal_id, shm_id;
   int gate_fd;         /* gate and duty bytes; -1 in a read-only store */
   int line_fd;         /* places before the gate; -1 in a read-only store */
   int live_fd;         /* hints; probes of the lives that are in this file */
-  int pipe_fd;         /* in memory, of the pipe that was made last; or -1 */
   int shard_fd;        /* of the file whose lives were probed last; or -1 */
   unsigned shard;      /* which one that is */
   int64_t shard_inode; /* … */
@@ -2432,8 +2430,7 @@ typedef struct txn_batch {
  *            checkpoint (wal_make_durable)
  *
  *     any of these three -- a file was removed or replaced (guard_give_up) -->
- *     REPLACED -- the host closed our descriptors (guard_is_intact) -->
- *     FDS_LOST, which every other state can also become at once.
+ *     REPLACED
  *
  * The first three are steps of one recovery.  A commit that failed by an I/O
  * error may have reached the log or not, and after a failed sync nobody knows
@@ -2453,14 +2450,13 @@ typedef struct txn_batch {
  * fails in the database's file is no reason for doubt: the log still has it
  * all, and the next checkpoint writes the pages again.
  *
- * REPLACED and FDS_LOST are never left.  All sessions of the store have expired
- * by them, so whether the log was in doubt before has no meaning any more, and
- * is forgotten.  They differ in one thing: by FDS_LOST no descriptor is used or
- * closed, since its number may be a file of the host's.
+ * REPLACED is never left.  All sessions of the store have expired by it, so
+ * whether the log was in doubt before has no meaning any more, and is
+ * forgotten.
  *
  * What a call answers:
  *
- *                    GOOD   IN_DOUBT        BROKEN          REPLACED, FDS_LOST
+ *                    GOOD   IN_DOUBT        BROKEN          REPLACED
  *   a read           goes   goes            recovers first  ZKE_REPLACED
  *   a change         goes   recovers first  recovers first  ZKE_REPLACED
  *   zke_wait()       goes   recovers aside  recovers first  tells the end
@@ -2473,7 +2469,7 @@ typedef struct txn_batch {
  * tried without waiting, once a duty tick (wait_recover()).  "Tells the end":
  * watchers are called with the session's end.  Calls that look at the handle
  * alone (API_LIGHT) go on in the first three states.  Those that work in any
- * state (API_ANY_STATE) go on in all five.
+ * state (API_ANY_STATE) go on in all four.
  * ==================================================================== */
 
 /* The store has got worse.  Nothing makes it better but health_mend(). */
@@ -2500,13 +2496,7 @@ static bool health_needs_recovery(const store *s) {
 
 /* Is what the store has open worth nothing any more? */
 static bool health_is_replaced(const store *s) {
-  return s->health >= HEALTH_REPLACED;
-}
-
-/* Did the host close descriptors of ours?  Their numbers may be its own by now,
- * so nothing may be closed or written by number any more. */
-static bool health_lost_fds(const store *s) {
-  return s->health == HEALTH_FDS_LOST;
+  return s->health == HEALTH_REPLACED;
 }
 
 /* The result and the sentence of every call on a store that was given up. */
@@ -2556,14 +2546,6 @@ static int host_fstat(const store *s, int fd, zke_file *out) {
 /* Are these two the same file?  Names do not tell: they can be moved. */
 static bool host_same_file(const zke_file *a, const zke_file *b) {
   return a->device == b->device && a->inode == b->inode;
-}
-
-/* Is a descriptor still the file that it was opened as?  An error other than
- * "not a descriptor" counts as yes: it says nothing about the number. */
-static bool host_fd_matches(const store *s, int fd, const zke_file *id) {
-  zke_file f;
-  int rc = host_fstat(s, fd, &f);
-  return rc == 0 ? host_same_file(&f, id) : rc != -EBADF;
 }
 
 /* What a system call's error means to a caller.  Only what a caller can act on
@@ -2847,36 +2829,15 @@ static int fork_error;
 static void fork_prepare(void) { pthread_mutex_lock(&fork_mutex); }
 static void fork_parent(void) { pthread_mutex_unlock(&fork_mutex); }
 
-/* Are the store's descriptors still its own, as far as it can be told?  A host
- * may have closed them, and have opened files under the same numbers.  Looks at
- * those that a store of its kind has for all of its life; in memory at the pipe
- * that was made last, while it is open. */
-static bool fork_knows_fds(const store *s) {
-  const struct {
-    int fd;
-    const zke_file *id;
-  } known[] = {{s->gate_fd, &s->gate_id},
-               {s->live_fd, &s->live_id},
-               {s->pipe_fd, &s->pipe_id}};
-  for (int i = 0; i < 3; i++) {
-    bool noted = known[i].fd >= 0 && known[i].id->inode;
-    if (noted && !host_fd_matches(s, known[i].fd, known[i].id)) return false;
-  }
-  return true;
-}
-
 /* In the child: refuse every call, and let go of what keeps the parent's
- * sessions alive.  Closing does not unlock; the parent's copies stay.  Where
- * the host has closed the descriptors before, none is touched. */
+ * sessions alive.  Closing does not unlock; the parent's copies stay. */
 static void fork_child(void) {
   for (store *s = fork_stores, *next; s; s = next) {
     next = s->fork_next;
     s->fork_next = fork_orphans;
     fork_orphans = s;
     atomic_store(&s->forked, true);
-    if (!fork_knows_fds(s)) health_worsen(s, HEALTH_FDS_LOST);
-    for (int i = 0; i < s->fd_count && !health_lost_fds(s); i++)
-      s->os.close(s->os.context, s->fds[i]);
+    for (int i = 0; i < s->fd_count; i++) s->os.close(s->os.context, s->fds[i]);
     s->fd_count = 0;
   }
   fork_stores = NULL;
@@ -2985,10 +2946,6 @@ static int fd_make(store *s, enum fd_kind kind, const char *path, int flags,
   if (!fd_lock_room(s, n)) return -ENOMEM;
   int rc = fd_ask(s, kind, path, flags, mode, fds);
   for (int i = 0; rc >= 0 && i < n; i++) s->fds[s->fd_count++] = fds[i];
-  if (rc >= 0 && kind == FD_PIPE) {
-    s->pipe_fd = fds[0];
-    host_fstat(s, s->pipe_fd, &s->pipe_id);
-  }
   pthread_mutex_unlock(&fork_mutex);
   return rc < 0 ? rc : 0;
 }
@@ -3000,9 +2957,7 @@ static int fd_open(store *s, const char *path, int flags, unsigned mode) {
   return rc < 0 ? rc : fd[0];
 }
 
-/* Close a descriptor and forget it; -1 is fine.  Where the host has closed our
- * descriptors the number may be a file of the host's by now, and is left
- * alone. */
+/* Close a descriptor and forget it; -1 is fine. */
 static void fd_close(store *s, int *fd) {
   if (*fd < 0) return;
   pthread_mutex_lock(&fork_mutex);
@@ -3013,10 +2968,9 @@ static void fd_close(store *s, int *fd) {
       break;
     }
   }
-  if (*fd == s->pipe_fd) s->pipe_fd = -1;
-  if (!health_lost_fds(s)) s->os.close(s->os.context, *fd);
-  *fd = -1; /* for fork_knows_fds() */
+  s->os.close(s->os.context, *fd);
   pthread_mutex_unlock(&fork_mutex);
+  *fd = -1;
 }
 
 /* ======================================================================
@@ -3999,12 +3953,10 @@ static bool shm_grant(shm_index *x, int lock, int flags, int *rc) {
  * sees to it; `serving` says that it has.  A log whose sync has failed is not
  * to be trusted again, so then the store is as after a COMMIT that failed.  The
  * gate is not had here: so the log is not written over itself, whatever its
- * word says (P12), and the program's descriptors are looked at. */
+ * word says (P12). */
 static int shm_recover(const shm_index *x) {
   store *s = x->s;
   if (!x->serving || !x->log->file.f) return SQLITE_OK;
-  if (!s->readonly && !host_fd_matches(s, s->live_fd, &s->live_id))
-    return SQLITE_IOERR; /* the program has closed it: no word for its file */
   int rc = wal_make_durable(x->log, SQLITE_SYNC_NORMAL);
   if (rc != SQLITE_OK) health_worsen(s, HEALTH_BROKEN);
   return rc;
@@ -5441,9 +5393,7 @@ static void db_finalize(store *s) {
  * connection's statements are prepared anew. */
 static void db_disconnect(store *s) {
   db_finalize(s);
-  /* one whose descriptors are the host's now is left as it is: closing it
-   * would close those */
-  if (!health_lost_fds(s)) sqlite3_close(s->db);
+  sqlite3_close(s->db);
   s->db = NULL;
 }
 
@@ -5669,12 +5619,8 @@ static int side_open_file(store *s, const char *path, int *fd, zke_file *id) {
     if (*fd >= 0) side_adopt(s, *fd, s->file_id.mode);
     if (*fd != -EEXIST) break;
   }
-  zke_file found = {.inode = 0};
-  int rc = *fd < 0 ? *fd : host_fstat(s, *fd, &found);
+  int rc = *fd < 0 ? *fd : host_fstat(s, *fd, id);
   if (rc < 0) return host_fail(s, rc, "cannot open", path);
-  pthread_mutex_lock(&fork_mutex); /* fork_knows_fds() sees all of it or none */
-  *id = found;
-  pthread_mutex_unlock(&fork_mutex);
   if (id->type == ZKE_FILE_REGULAR) return ZKE_OK;
   return base_fail(ZKE_CANTOPEN, "%s is not a file", path);
 }
@@ -6263,28 +6209,17 @@ static bool wake_write(const store *s, int fd, const char *byte) {
   return n >= 0 || n == -EAGAIN; /* full: it will wake anyway */
 }
 
-/* May our own descriptors be written to?  In memory nothing else asks before a
- * change whether they are still ours. */
-static bool wake_may_write(const store *s) {
-  return !health_lost_fds(s) && (!s->memory || fork_knows_fds(s));
-}
-
-/* Wake the thread that sleeps for this session of ours.  Never into a
- * descriptor that is the host's by now. */
+/* Wake the thread that sleeps for this session of ours. */
 static void wake_self(zke *z) {
   carrier_ready(z);
-  if (wake_may_write(z->s)) wake_write(z->s, z->c->wake_wfd, WAKE_EVENT);
+  wake_write(z->s, z->c->wake_wfd, WAKE_EVENT);
 }
 
 /* Wake the session's thread without the store's lock, which that thread may
  * hold itself: it sleeps at the gate.  So nothing is looked at but what is
- * fixed at open, and the pipe's number under its mutex. */
+ * fixed at open. */
 static void wake_sleeper(const zke *z) {
-  const store *s = z->s;
-  pthread_mutex_lock(&fork_mutex); /* for the pipe's number */
-  bool ours = !s->readonly && fork_knows_fds(s);
-  pthread_mutex_unlock(&fork_mutex);
-  if (ours) wake_write(s, z->c->wake_wfd, WAKE_EVENT);
+  if (!z->s->readonly) wake_write(z->s, z->c->wake_wfd, WAKE_EVENT);
 }
 
 /* The path of a session's FIFO; NULL without memory. */
@@ -6314,7 +6249,7 @@ static int wake_open(store *s, int64_t session) {
  * gone, or that its tick must do (P7). */
 static void wake_session(store *s, int64_t session, const char *byte) {
   const struct carrier *own = life_find_carrier(s, session);
-  if (own && wake_may_write(s)) wake_write(s, own->wake_wfd, WAKE_EVENT);
+  if (own) wake_write(s, own->wake_wfd, WAKE_EVENT);
   if (own || s->memory) return;
   int i = 0;
   while (i < s->wake_count && s->wake[i].session != session) i++;
@@ -6347,14 +6282,10 @@ static void wake_forget(store *s) {
 /* ======================================================================
  * guard_: are the files still the store's own? (private)
  *
- * Somebody may remove or replace the files of a store, and its host may close
- * its descriptors without knowing.  Then nothing that the store holds is worth
- * anything: its locks are on files that nobody looks at.  The store is given
- * up for good, and each of its sessions expires as it would by its lease's
- * end.
- *
- * Asked before anything is written to a descriptor that can lie unused for
- * long, and by the tick.
+ * Somebody may remove or replace the files of a store.  Then nothing that the
+ * store holds is worth anything: its locks are on files that nobody looks at.
+ * The store is given up for good, and each of its sessions expires as it would
+ * by its lease's end.  The tick looks (sweep_verify_files()).
  * ==================================================================== */
 
 /* Remember the inodes of SQLite's side files, for the tick.  Other files under
@@ -6387,25 +6318,6 @@ static void guard_end_store(store *s) {
 static void guard_give_up(store *s, const char *path) {
   host_log(s, ZKE_LOG_ERROR, "%s was removed or replaced", path);
   guard_end_store(s);
-}
-
-/* Are the descriptors still ours?  A host that closes all it does not know,
- * and opens files of its own under the same numbers, would have them written
- * to (P9).  Asked before anything is written. */
-static bool guard_is_intact(store *s) {
-  if (health_lost_fds(s)) return false;
-  if (fork_knows_fds(s)) return true;
-  health_worsen(s, HEALTH_FDS_LOST);
-  guard_give_up(s, s->memory ? s->name : s->gate);
-  return false;
-}
-
-/* The same, as a result: of a store in a file.  In memory nothing is written.
- */
-static int guard_check(store *s) {
-  if (s->memory || guard_is_intact(s)) return ZKE_OK;
-  return base_fail(ZKE_REPLACED, "%s: the descriptors of its files were closed",
-                   s->name);
 }
 
 /* ======================================================================
@@ -6493,9 +6405,7 @@ static void lease_trust(zke *z) {
 static void lease_stamp(zke *z) {
   if (!z->lease || z->state != SESS_ALIVE) return;
   int64_t now = host_boottime(z->s);
-  if (now - z->lease_at < tick_lease_renewal(z->lease) ||
-      !guard_is_intact(z->s))
-    return;
+  if (now - z->lease_at < tick_lease_renewal(z->lease)) return;
   lease_renew(z, now);
   if (z->lease_at != now)
     z->lease_retry = now + base_max(tick_lease_step(z->lease), ZKE_MS);
@@ -6522,8 +6432,7 @@ static void lease_begin_call(store *s, zke *z, int64_t deadline) {
  */
 static void lease_extend(store *s) {
   int64_t now = s->lease ? host_boottime(s) : 0, held = now - s->since;
-  if (!s->lease || held < tick_lease_step(s->lease) || !guard_is_intact(s))
-    return;
+  if (!s->lease || held < tick_lease_step(s->lease)) return;
   s->since = now;
   for (size_t i = 0; i < s->session_count; i++) {
     zke *z = s->sessions[i];
@@ -6675,7 +6584,6 @@ enum { LINE_AHEAD = 256, LINE_TRIES = 1024 };
  * A process that cannot get a place, which only an error can cause, goes on
  * without and waits wherever line_bars() says so. */
 static void line_join(store *s, line_stay *at) {
-  if (!host_fd_matches(s, s->line_fd, &s->line_id)) return;
   int64_t place = line_read(s) + 1;
   for (int i = 0; i < LINE_TRIES && place < LINE_LAST_PLACE; i++) {
     int rc = line_lock_place(s, place, true);
@@ -6912,11 +6820,9 @@ static int gate_enter(store *s, zke *z, bool full) {
   bool held = true;
   s->gated = s->memory;
   if (s->memory) return ZKE_OK;
-  int rc = guard_check(s);
-  if (rc != ZKE_OK) return rc;
   line_stay at = {.sleeper = z && z->id ? z : s->caller, .full = full};
   if (!at.sleeper && s->session_count) at.sleeper = s->sessions[0];
-  rc = gate_try(s, z, &at, &held);
+  int rc = gate_try(s, z, &at, &held);
   if (rc != ZKE_OK || !held) return rc;
   at.start = at.now = host_now(s);
   rc = gate_wait(s, z, &at);
@@ -6932,17 +6838,15 @@ static int gate_enter(store *s, zke *z, bool full) {
 /* Let the next one write, and wake the first in the line.  The leases of the
  * other sessions are moved on before: after that anybody may judge them.  The
  * counts are added while the gate is held, because two processes must not add
- * at once.  If the guard finds our descriptors closed, the gate is lost already
- * and nothing is unlocked.  A log in doubt is noted for the process that opens
- * the file next, since this one may end before it has settled it. */
+ * at once.  A log in doubt is noted for the process that opens the file next,
+ * since this one may end before it has settled it. */
 static void gate_leave(store *s) {
   REQUIRE(GATE_HELD(s));
   lease_extend(s);
-  if (!s->memory && health_needs_recovery(s) && guard_is_intact(s))
-    wal_note_doubt(s, true);
-  if (s->counted && guard_is_intact(s)) side_write_counts(s);
+  if (!s->memory && health_needs_recovery(s)) wal_note_doubt(s, true);
+  if (s->counted) side_write_counts(s);
   s->gated = false;
-  if (s->memory || health_lost_fds(s)) return;
+  if (s->memory) return;
   s->os.lock_range(s->os.context, s->gate_fd, SIDE_GATE, SIDE_DUTY,
                    ZKE_LOCK_NONE);
   if (line_any(s, s->line_from, LINE_LAST_PLACE)) line_wake_first(s);
@@ -7595,8 +7499,6 @@ static int txn_begin_batch(txn_batch *b, zke *z) {
 }
 
 /* End a batch with what its function has returned: commit, or undo all of it.
- * The function may have closed descriptors, so before
- * COMMIT writes, or the gate is unlocked by its number, the guard is asked.
  * The caller concludes what the batch has collected, and frees it. */
 static int txn_end_batch(txn_batch *b, int rc) {
   txn *t = &b->t;
@@ -7604,7 +7506,6 @@ static int txn_end_batch(txn_batch *b, int rc) {
   size_t count = b->members.len / sizeof(zke *);
   s->batch = txn_here = NULL;
   if (b->rc != ZKE_OK) rc = txn_say_broken(b);
-  if (guard_check(s) != ZKE_OK) rc = ZKE_REPLACED;
   base_zxid = rc == ZKE_OK ? t->zxid : t->zxid_was;
   if (rc != ZKE_OK) {
     txn_abort(t);
@@ -7671,15 +7572,12 @@ static int txn_try(store *s, zke *z, enum txn_class hint, txn_body body,
  * tables or a transaction of the program's own connection, whose sync does not
  * pass wal_ either: they leave word before. */
 
-/* Before such a COMMIT.  The program may have closed descriptors since its
- * transaction began. */
-static void txn_expect_death(store *s) {
-  if (guard_is_intact(s)) wal_note_doubt(s, true);
-}
+/* Before such a COMMIT. */
+static void txn_expect_death(store *s) { wal_note_doubt(s, true); }
 
 /* After it. */
 static void txn_outlive(store *s) {
-  if (s->health == HEALTH_GOOD && guard_is_intact(s)) wal_note_doubt(s, false);
+  if (s->health == HEALTH_GOOD) wal_note_doubt(s, false);
 }
 
 /* ---- compaction ----
@@ -10502,7 +10400,7 @@ static void sess_unlink_fifo(const struct carrier *c) {
 static void sess_close_carrier(struct carrier *c) {
   store *s = c->s;
   sess_unlink_fifo(c);
-  if (c->live_fd >= 0 && c->id && !health_lost_fds(s))
+  if (c->live_fd >= 0 && c->id)
     s->os.lock(s->os.context, c->live_fd, c->id, ZKE_LOCK_NONE);
   for (size_t i = 0; i < c->notice_count; i++) {
     s->notices -= c->notices[i].fd >= 0;
@@ -10787,7 +10685,7 @@ static void sweep_verify_file(store *s, const char *path, const zke_file *id) {
 
 /* Look whether the six files are still ours. */
 static void sweep_verify_files(store *s) {
-  if (s->memory || !guard_is_intact(s)) return;
+  if (s->memory) return;
   sweep_verify_file(s, s->file, &s->file_id);
   sweep_verify_file(s, s->gate, &s->gate_id);
   sweep_verify_file(s, s->line, &s->line_id);
@@ -11016,7 +10914,7 @@ static int64_t sweep_age(store *s) {
 
 /* Let somebody else have the duty. */
 static void sweep_yield(store *s) {
-  if (s->duty && !health_lost_fds(s)) side_lock_byte(s, SIDE_DUTY, false);
+  if (s->duty) side_lock_byte(s, SIDE_DUTY, false);
   s->duty = false;
 }
 
@@ -11996,7 +11894,7 @@ static void wait_follow(zke *z, const wait_frame *frame) {
 /* Close a notice's descriptor; the notice stays, to be probed. */
 static void wait_close_notice(struct carrier *c, wait_notice *n) {
   if (n->fd < 0) return;
-  if (c->poller >= 0 && !health_lost_fds(c->s))
+  if (c->poller >= 0)
     c->s->os.poller_remove(c->s->os.context, c->poller, n->fd);
   fd_close(c->s, &n->fd);
   c->s->notices--;
@@ -12172,7 +12070,7 @@ static int64_t wait_deadline(struct carrier *c, bool waiting) {
 /* Set the timer behind zke_fd(), where it is not set so already: 0 would disarm
  * it, so a time that has passed is 1. */
 static void wait_arm_carrier(struct carrier *c) {
-  if (c->timer < 0 || health_lost_fds(c->s)) return;
+  if (c->timer < 0) return;
   int64_t at = wait_deadline(c, false);
   if (at == INT64_MAX)
     at = 0;
@@ -12405,7 +12303,7 @@ static void wait_leave_callback(void *arg) {
   pthread_mutex_lock(&z->s->m);
   wait_count_turn(z);
   pthread_mutex_unlock(&z->s->m);
-  if (guard_is_intact(z->s)) wake_self(z); /* for what is not delivered yet */
+  wake_self(z); /* for what is not delivered yet */
   if (wait_frames->served) {
     wait_frames = wait_frames->outer;
     lock_uncount_call(z->s, z);
@@ -12948,7 +12846,7 @@ static int wait_dispatch(zke *z, bool waiting, wait_order *o) {
   int64_t now = host_now(s);
   wait_recover(s, now);
   if (health_is_broken(s)) wait_note(o, txn_not_usable(s));
-  if (guard_is_intact(s)) wait_drain(c);
+  wait_drain(c);
   carrier_advance(c, now);
   if (c->own == z) wait_keep(z, now, waiting);
   if (carrier_lives(c)) {
@@ -13483,13 +13381,10 @@ static int view_check(store *s, zke_check_fn fn, void *context) {
 }
 
 /* Tell what was counted, without what this store has not added to the file yet:
- * the numbers must not fall when another process is asked next.  The descriptor
- * may be the host's by now (see health_). */
+ * the numbers must not fall when another process is asked next. */
 static int view_counts(store *s, zke_counts *out) {
   int64_t since = 0, n[COUNTS] = {0};
-  bool there = s->live_fd >= 0;
-  if (there && !(host_fd_matches(s, s->live_fd, &s->live_id) &&
-                 side_read_counts(s, &since, n)))
+  if (s->live_fd >= 0 && !side_read_counts(s, &since, n))
     return base_fail(ZKE_SYSTEMERROR, "%s cannot be read", s->live);
   *out = (zke_counts){.since_ms = since,
                       .waits = n[COUNT_WAITS],
@@ -13649,7 +13544,7 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   store *s = mem_zero(&a, sizeof *s);
   if (!s) return base_nomem();
   s->a = a;
-  s->gate_fd = s->line_fd = s->live_fd = s->shard_fd = s->pipe_fd = -1;
+  s->gate_fd = s->line_fd = s->live_fd = s->shard_fd = -1;
   s->line_from = LINE_FIRST_PLACE;
   s->memory = strcmp(name, ":memory:") == 0;
   store_set_options(s, o);
@@ -13868,7 +13763,7 @@ static bool store_has_open(const file_wrapped *w) {
 static bool store_is_taken(const store *o) {
   const file_wrapped *db = &o->index.file, *log = &o->wal_log.file;
   char head[16];
-  if (!o->db || o->memory || health_lost_fds(o) || !db->f) return false;
+  if (!o->db || o->memory || !db->f) return false;
   bool open = store_has_open(db);
   if (log->f && store_has_open(log) != open) return true;
   if (!open) return false;
@@ -14979,7 +14874,6 @@ static int api_close(zke *z, enum sess_why why) {
   lock_signal(s, &z->c->done);
   lock_await_calls(s, z);
   lease_begin_call(s, NULL, lock_deadline(z, host_now(s)));
-  if (s->memory || s->readonly) guard_is_intact(s); /* else the gate asks */
   if (health_needs_recovery(s)) txn_recover(s);
   int rc = api_give_up_session(z, why);
   bool owes = rc != ZKE_OK && !z->lost_row && carrier_is_light(z);
@@ -15916,23 +15810,13 @@ static int api_op_untold(zke *z, const char *path, const zke_op *op,
   return rc;
 }
 
-/* Run a function of the program's.  It may have closed descriptors, so the
- * guard is asked before anything more is written. */
-static int api_run_sql(store *s, enum app_mode mode, const zke_op *op,
-                       int64_t zxid, int *code) {
-  int rc = app_run(s, mode, op->sql, op->context, zxid, code);
-  if (rc == ZKE_FORKED) return rc;
-  int intact = guard_check(s);
-  return intact == ZKE_OK ? rc : intact;
-}
-
 /* SQL in a multi.  The function's own code is in the result, for zke_multi().
  */
 static int api_op_sql(txn *t, const char *path, const zke_op *op,
                       zke_op_result *r) {
   (void)path;
   t->durable = true;
-  return api_run_sql(t->s, APP_WRITES, op, t->zxid, &r->rc);
+  return app_run(t->s, APP_WRITES, op->sql, op->context, t->zxid, &r->rc);
 }
 
 /* SQL in a snapshot.  Its function's refusal is its own; what is returned
@@ -15945,7 +15829,7 @@ static int api_op_sql_read(zke *z, const char *path, const zke_op *op,
   (void)path;
   int rc = b ? ZKE_OK : sql_fetch_ints(z->s, SQL_META, z->id, 4, meta);
   if (rc != ZKE_OK) return rc;
-  rc = api_run_sql(z->s, APP_READS, op, meta[0], &r->rc);
+  rc = app_run(z->s, APP_READS, op->sql, op->context, meta[0], &r->rc);
   return rc == ZKE_SQL ? ZKE_OK : rc;
 }
 

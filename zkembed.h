@@ -101,14 +101,11 @@
  *   open its handle before.  The library registers one atfork handler, which
  *   in the child sets a flag and closes descriptors; a raw clone() that runs
  *   no handlers leaves the parent's session alive until that child is gone.
- * - A host that closes descriptors it does not know (closefrom()) closes ours:
- *   the handles return ZKE_REPLACED from then on, write nothing any more, and
- *   leave the descriptors' numbers to the host.  Their SQLite connection is
- *   not closed then: that memory stays.  A handle on ":memory:" notices it at
- *   its next dispatch, by the store's newest session alone and while that is
- *   open; and a read-only one when it is closed: until then it reads what is
- *   there, and mostly finds it damaged.  A read-only handle of a file without
- *   its -zke directory does not notice it.
+ * - A program that closes descriptors it did not open (closefrom()) breaks the
+ *   library, as it breaks SQLite: what it opens next gets the same numbers, and
+ *   the handles write to it.  Close such descriptors before the first
+ *   zke_open(), or close the handles before.  exec closes the library's
+ *   descriptors without help.
  * - Never open() and close() the database, its -wal or its -shm by yourself
  *   while a handle is open: closing any descriptor drops SQLite's POSIX locks.
  *   Back up through SQLite's backup interface or with the sqlite3 shell from

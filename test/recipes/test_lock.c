@@ -1866,7 +1866,7 @@ static const recipe_use uses[] = {
     {"two locks", NULL, use_two, check_lock},
     {"grant", prepare_line, use_grant, check_line}};
 
-RECIPE_TESTS(uses, 20, 0);
+RECIPE_TESTS(uses, 18, 0);
 
 /* ---- rare moments ---- */
 
