@@ -281,10 +281,12 @@ typedef struct kind {
   int weight;
 } kind;
 
-/* Make one of the calls, by weight; `sum` is that of all.  What the tree
- * refuses is no failure of the call. */
-static void any(const ops_actor *a, const kind *all, uint64_t sum) {
-  int n = (int)sim_load(a->slot, sum);
+/* Make one of the calls, by weight.  What the tree refuses is no failure of the
+ * call. */
+static void any(const ops_actor *a, const kind *all, int count) {
+  int sum = 0;
+  for (int i = 0; i < count; i++) sum += all[i].weight;
+  int n = (int)sim_load(a->slot, (uint64_t)sum);
   while (n >= all->weight) n -= (all++)->weight;
   known_call c = known_begin(a->slot, all->name);
   int rc = all->fn(a);
@@ -297,7 +299,7 @@ void tree_any(const ops_actor *a) {
       {"tree: batch", do_batch, 1}, {"tree: read", do_read, 2},
       {"tree: count", do_count, 1}, {"tree: raise", do_raise, 1},
       {"tree: watch", do_watch, 4}, {"tree: set_acl", do_acl, 1}};
-  any(a, all, 18);
+  any(a, all, sizeof all / sizeof *all);
 }
 
 void tree_around(const ops_actor *a) {
@@ -319,5 +321,5 @@ void tree_around(const ops_actor *a) {
                              {"wait for a turn", do_turn, 1},
                              {"touch", do_touch, 1},
                              {"bad path", do_bad_path, 1}};
-  any(a, all, 20);
+  any(a, all, sizeof all / sizeof *all);
 }
