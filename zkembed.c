@@ -23,7 +23,6 @@
  *   (types)        the store, the session, the transaction
  *   health_        how far a store can be relied on
  *   host_          the host's clocks, logger and files, as a store sees them
- *   count_         what is counted for whoever watches over a database
  *   lock_          the store's lock
  *   fork_          the process's list of stores, for a forked child
  *   fd_            descriptors, noted where a forked child finds them
@@ -2247,20 +2246,6 @@ enum store_health {
 /* Is a function of the program's running, and what may its SQL do? */
 enum app_mode { APP_NONE, APP_READS, APP_WRITES };
 
-/* What is counted, in the order of the liveness file (doc/format.md 5).  Of
- * things that take time there are three numbers: how many, how many ns together
- * and the longest of them. */
-enum count_kind {
-  COUNT_WAITS, /* for the gate, in which the process slept */
-  COUNT_WAIT_NS,
-  COUNT_WAIT_MOST_NS,
-  COUNT_CHECKPOINTS, /* by zkembed, to their end */
-  COUNT_DEATHS,      /* sessions whose process was found dead */
-  COUNT_EXPIRIES,    /* of leases and timeouts */
-  COUNT_LATE_NS,     /* how long after their time they were ended */
-  COUNT_LATE_MOST_NS,
-  COUNTS
-};
 
 /* What the sessions of one zke_open() share: the connection, the files, the
  * lock.  The members are grouped by what guards them, as those of struct zke.
@@ -2319,8 +2304,6 @@ typedef struct store {
   int64_t named_salt;       /* of which log others know that */
   int wal_pages;            /* after the last commit */
   int wal_limit;            /* checkpoint when it is reached */
-  int64_t counts[COUNTS];   /* what the liveness file does not have yet */
-  bool counted;             /* there is something of that */
   int64_t line_from;        /* the line's first place, as far as it is known */
   bool duty;                /* we hold the duty byte */
   int64_t tick_next;        /* monotonic ns of the next look by a caller */
@@ -2383,8 +2366,6 @@ typedef struct txn {
   int64_t kept_by;  /* which of them has filled … */
   buf kept;         /* … this, for the next: see node_keep_parent() */
   int64_t ending;   /* the session that ends, whose nodes go; or 0 */
-  bool died;        /* a session ends since its process is dead */
-  int64_t late;     /* one ends whose time was over so long ago, ns */
   size_t acl_bytes; /* encoded by creates; a multi begins at 0 */
   buf wake;         /* sessions to wake after COMMIT */
   buf overflowed; /* parents whose counter stands at its end: key hash, used */
@@ -2585,48 +2566,6 @@ static void host_log(store *s, int level, const char *format, ...) {
   vsnprintf(text, sizeof text, format, ap);
   va_end(ap);
   s->log(s->log_context, level, text);
-}
-
-/* ======================================================================
- * count_: what is counted (private)
- *
- * Numbers for whoever watches over a database: waits for the gate, checkpoints,
- * deaths and expiries.  All of these are rare, or take a process long anyway.
- * So a store counts them in its memory, and adds that to the numbers of all
- * processes in the liveness file when it leaves the gate the next time.  The
- * holder of the gate is alone, so no addition is lost.  A change that did not
- * wait counts nothing, and writes nothing.
- *
- * The numbers are hints, as all that is in that file: they are never synced.
- * What a process has counted since it left the gate last is lost if it dies, or
- * never gets the gate again.
- * They begin anew with a new boot or another file, when no session of before
- * can be alive (sess_judge_files).
- *
- * In memory nothing is counted: no other process could look.
- * ==================================================================== */
-
-/* Count something. */
-static void count_add(store *s, enum count_kind kind, int64_t n) {
-  if (s->memory) return;
-  s->counts[kind] = base_wrap(s->counts[kind], n);
-  s->counted = true;
-}
-
-/* Count something that took so many ns; `first` of its three numbers. */
-static void count_time(store *s, enum count_kind first, int64_t ns) {
-  if (s->memory) return;
-  count_add(s, first, 1);
-  count_add(s, first + 1, ns);
-  s->counts[first + 2] = base_max(s->counts[first + 2], ns);
-}
-
-/* Add what was counted to the numbers of others. */
-static void count_merge(int64_t *to, const int64_t *from) {
-  for (int i = 0; i < COUNTS; i++) {
-    bool most = i == COUNT_WAIT_MOST_NS || i == COUNT_LATE_MOST_NS;
-    to[i] = most ? base_max(to[i], from[i]) : base_wrap(to[i], from[i]);
-  }
 }
 
 /* ======================================================================
@@ -4039,20 +3978,6 @@ static int shm_lock(sqlite3_file *f, int first, int n, int flags) {
     x->file.real->xShmLock(f, first, n,
                            SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE);
   return rc;
-}
-
-/* How many pages there are in the log, and how many of them are not in the
- * database yet: behind the header's copies stands how many are.  False: the
- * header is not known.  Others may be at work meanwhile. */
-static bool shm_count_pages(const shm_index *x, int64_t *log,
-                            int64_t *pending) {
-  shm_head copy[2];
-  shm_read_heads(x, copy);
-  if (!shm_is_ready(copy)) return false;
-  int64_t copied = x->head[2 * SHM_WORDS];
-  *log = copy->frames;
-  *pending = base_max(*log - copied, 0);
-  return true;
 }
 
 /* SQLite maps the WAL-index: note where its header is. */
@@ -5477,7 +5402,6 @@ static int db_checkpoint(store *s, bool truncate) {
         NULL);
   s->deadline = deadline;
   if (trusted == ZKE_OK && rc == SQLITE_OK) {
-    count_add(s, COUNT_CHECKPOINTS, 1);
     s->wal_pages = 0;
     s->wal_limit = ZKE_CHECKPOINT_PAGES;
     return ZKE_OK;
@@ -5526,8 +5450,8 @@ static int db_vacuum(store *s) {
  *
  *   gate     lock bytes: the gate (from SIDE_GATE), the duty (SIDE_DUTY)
  *   line     lock bytes: places of processes that wait for the gate; see line_
- *   live     numbers: last sweep, last zxid, what was counted, leases'
- *            stamps; lives as well, where no other file can carry them
+ *   live     numbers: last sweep, last zxid, leases' stamps; lives as well,
+ *            where no other file can carry them
  *   live.XX  lock bytes: lives of sessions, at offset = session id; see life_
  *   (16 hex digits)  the FIFO of that session; see wake_
  *
@@ -5537,10 +5461,10 @@ static int db_vacuum(store *s) {
  *
  * The liveness file's numbers are hints and never synced: when the last sweep
  * was, how far the zxids had come (a database that is behind was restored from
- * a backup), what was counted, when a session with a lease called in last.  A
- * process that cannot write one goes on without.  Two numbers are more than
- * hints: whether the log is in doubt (wal_note_doubt()), and where the last
- * epoch begins, which is synced (side_note_epoch()).
+ * a backup), when a session with a lease called in last.  A process that cannot
+ * write one goes on without.  Two numbers are more than hints: whether the log
+ * is in doubt (wal_note_doubt()), and where the last epoch begins, which is
+ * synced (side_note_epoch()).
  *
  * Files are opened so that nobody is led elsewhere: links are not followed,
  * and an existing file is never made anew.  They have the database's mode and,
@@ -5558,8 +5482,6 @@ enum {
   SIDE_SWEEP_AT = 8,   /* boottime of the last sweep, ns */
   SIDE_ZXID_AT = 16,   /* zxid of the last change */
   SIDE_FILES_AT = 24,  /* which files that sweep has looked at */
-  SIDE_SINCE_AT = 32,  /* ms since 1970, when the counts were 0 */
-  SIDE_COUNTS_AT = 40, /* see count_ */
   SIDE_EPOCH_AT = 112, /* zxid at which the last epoch begins; 0: the first */
   SIDE_SLOTS_AT = 4096 /* leases' stamps: see lease_ */
 };
@@ -5697,36 +5619,6 @@ static int side_note_epoch(store *s, int64_t zxid) {
   int rc = n < 0 ? (int)n : n < (int64_t)sizeof zxid ? -EIO : 0;
   if (rc == 0) rc = s->os.fsync(s->os.context, s->live_fd);
   return rc < 0 ? host_fail(s, rc, "cannot write", s->live) : ZKE_OK;
-}
-
-/* Read what was counted, and since when; what the file does not have is 0, and
- * so is what cannot be a count.  False: it cannot be read. */
-static bool side_read_counts(store *s, int64_t *since, int64_t *counts) {
-  int64_t words[1 + COUNTS] = {0};
-  int64_t n = side_read(s, words, sizeof words, SIDE_SINCE_AT);
-  if (n < 0) return false;
-  *since = base_max(words[0], 0);
-  for (int i = 0; i < COUNTS; i++) counts[i] = base_max(words[1 + i], 0);
-  return true;
-}
-
-/* Add what this store has counted, with the gate held.  Where that fails it is
- * kept for the next time. */
-static void side_write_counts(store *s) {
-  int64_t since, counts[COUNTS];
-  if (!side_read_counts(s, &since, counts)) return;
-  count_merge(counts, s->counts);
-  int64_t n = s->os.pwrite(s->os.context, s->live_fd, counts, sizeof counts,
-                           SIDE_COUNTS_AT);
-  if (n != (int64_t)sizeof counts) return;
-  memset(s->counts, 0, sizeof s->counts);
-  s->counted = false;
-}
-
-/* Let the numbers of all processes begin anew at this time, ms since 1970. */
-static void side_clear_counts(store *s, int64_t now) {
-  const int64_t words[1 + COUNTS] = {now};
-  s->os.pwrite(s->os.context, s->live_fd, words, sizeof words, SIDE_SINCE_AT);
 }
 
 /* ======================================================================
@@ -6826,7 +6718,6 @@ static int gate_enter(store *s, zke *z, bool full) {
   if (rc != ZKE_OK || !held) return rc;
   at.start = at.now = host_now(s);
   rc = gate_wait(s, z, &at);
-  if (at.now > at.start) count_time(s, COUNT_WAITS, at.now - at.start);
   bool left = rc != ZKE_OK && at.place;
   line_leave(s, &at);
   if (left && !gate_holder(s))
@@ -6836,15 +6727,13 @@ static int gate_enter(store *s, zke *z, bool full) {
 }
 
 /* Let the next one write, and wake the first in the line.  The leases of the
- * other sessions are moved on before: after that anybody may judge them.  The
- * counts are added while the gate is held, because two processes must not add
- * at once.  A log in doubt is noted for the process that opens the file next,
- * since this one may end before it has settled it. */
+ * other sessions are moved on before: after that anybody may judge them.  A log
+ * in doubt is noted for the process that opens the file next, since this one may
+ * end before it has settled it. */
 static void gate_leave(store *s) {
   REQUIRE(GATE_HELD(s));
   lease_extend(s);
   if (!s->memory && health_needs_recovery(s)) wal_note_doubt(s, true);
-  if (s->counted) side_write_counts(s);
   s->gated = false;
   if (s->memory) return;
   s->os.lock_range(s->os.context, s->gate_fd, SIDE_GATE, SIDE_DUTY,
@@ -7299,8 +7188,6 @@ static int txn_commit(txn *t) {
   if (t->z) t->z->trimmed = t->z->cursor;
   if (t->numbered) txn_note_zxid(t);
   wal_note_name(s);
-  if (t->died) count_add(s, COUNT_DEATHS, 1);
-  if (t->late) count_time(s, COUNT_EXPIRIES, t->late);
   txn_shorten_log(s);
   gate_leave(s);
   txn_tell(t);
@@ -9509,33 +9396,29 @@ static int sess_detach(txn *t, const sess_row *r, enum sess_why why) {
   return rc;
 }
 
-/* How long ago has the lease run out?  ns; 0: it has not, or nobody knows.  The
- * stamp is in memory for a session of ours.  The clock is read first: if this
- * process is stopped between the two, it takes the stamp for too young, never
- * for too old (P5). */
-static int64_t sess_lease_late(store *s, const sess_row *r) {
-  if (r->lease <= 0 || r->slot < 0 || r->slot > LEASE_SLOTS_MOST) return 0;
+/* Has the lease run out?  False if nobody knows.  The stamp is in memory for a
+ * session of ours.  The clock is read first: if this process is stopped between
+ * the two, it takes the stamp for too young, never for too old (P5). */
+static bool sess_lease_is_over(store *s, const sess_row *r) {
+  if (r->lease <= 0 || r->slot < 0 || r->slot > LEASE_SLOTS_MOST) return false;
   zke *own = life_find_own(s, r->id);
-  if (!own && s->strange_clock) return 0;
+  if (!own && s->strange_clock) return false;
   int64_t now = host_boottime(s);
   int64_t at = own ? own->lease_at : side_read_hint(s, lease_slot_at(r->slot));
-  bool over = at > 0 && now - at > r->lease; /* unknown is not over */
-  return over ? now - at - r->lease : 0;
+  return at > 0 && now - at > r->lease; /* unknown is not over */
 }
 
-/* How long ago was the time of a kept session over?  ns; 0: it is not, or it is
- * not this store's to judge.  While its host lives only the host judges, by its
- * own time; when nobody has it, anybody, by the stamp of its detachment.  A
- * sweep judges by the time at which it has begun, also in its transactions: for
- * how long it is stopped since does not count. */
-static int64_t sess_timeout_late(store *s, const sess_row *r) {
+/* Is the time of a kept session over, and is that this store's to judge?  While
+ * its host lives only the host judges, by its own time; when nobody has it,
+ * anybody, by the stamp of its detachment.  A sweep judges by the time at which
+ * it has begun, also in its transactions: for how long it is stopped since does
+ * not count. */
+static bool sess_timeout_is_over(store *s, const sess_row *r) {
   zke *own = sess_find_own(s, r);
-  if (own && !carrier_is_timed(own)) return 0;
-  if (own) return base_max(-carrier_left(own, host_now(s)), 0);
-  if (!sess_is_detached(r) || s->strange_clock) return 0;
+  if (own) return carrier_is_timed(own) && carrier_left(own, host_now(s)) < 0;
+  if (!sess_is_detached(r) || s->strange_clock) return false;
   int64_t now = s->sweep_began ? s->sweep_began : host_boottime(s);
-  if (r->heard < 0 || r->heard >= now) return 0;
-  return base_max(now - r->heard - r->timeout, 0);
+  return r->heard >= 0 && r->heard < now && now - r->heard > r->timeout;
 }
 
 /* Was the gate not had, or is the handle whose call waited for it being closed?
@@ -9624,26 +9507,22 @@ static bool sess_host_lives(const store *s, const sess_row *r) {
 }
 
 /* Does the reason for which a session is to end hold in the state that the
- * transaction sees?  A handle ends what its row still says is its own.  What is
- * counted of it is noted for the commit.  (A batch ends no session for one of
+ * transaction sees?  A handle ends what its row still says is its own.  Notes
+ * whether the session's process has died.  (A batch ends no session for one of
  * these reasons.) */
-static bool sess_reason_holds(txn *t, const sess_row *r,
-                              const sess_end_arg *end) {
-  store *s = t->s;
+static bool sess_reason_holds(store *s, const sess_row *r, sess_end_arg *end) {
   if (end->z && end->z->carrier != r->carrier) return false;
   switch (end->why) {
     case SESS_DEAD:
       if (sess_life(s, r) != LIFE_FREE) return false;
-      t->died = !sess_host_lives(s, r);
+      end->died = !sess_host_lives(s, r);
       return true;
     case SESS_LEASE:
-      t->late = sess_lease_late(s, r);
-      return t->late > 0;
+      return sess_lease_is_over(s, r);
     case SESS_TIMEOUT:
-      t->late = sess_timeout_late(s, r);
-      return t->late > 0;
+      return sess_timeout_is_over(s, r);
     case SESS_EXPIRE:
-      t->died = sess_life(s, r) == LIFE_FREE && !sess_host_lives(s, r);
+      end->died = sess_life(s, r) == LIFE_FREE && !sess_host_lives(s, r);
       return true;
     case SESS_CLOSE:
     case SESS_DETACH:
@@ -9691,9 +9570,8 @@ static int sess_end_body(txn *t, void *arg) {
   int rc = sess_read_row(t->s, end->session, &row, &found);
   if (rc != ZKE_OK || !found) return rc;
   life_forget(t->s); /* what counts is the file that is there now */
-  if (!sess_reason_holds(t, &row, end)) return ZKE_OK;
+  if (!sess_reason_holds(t->s, &row, end)) return ZKE_OK;
   end->ended = true;
-  end->died = t->died;
   end->carrier = row.carrier;
   t->ending = row.id;
   if (end->before) rc = end->before(t, end->before_arg);
@@ -9703,7 +9581,7 @@ static int sess_end_body(txn *t, void *arg) {
       end->why == SESS_DETACH ||
       (end->why == SESS_DEAD && row.timeout > 0 && !sess_is_owed(t->s, &row));
   return stays ? sess_detach(t, &row, end->why)
-               : sess_remove(t, &row, t->died ? SESS_DEAD : end->why);
+               : sess_remove(t, &row, end->died ? SESS_DEAD : end->why);
 }
 
 /* A session was ended that its handle has not closed: the handle has to know,
@@ -10077,8 +9955,6 @@ static int sess_judge_files(txn *t) {
   if (j.past == SESS_CONTAINER)
     memcpy(j.now.boot, j.was.boot, sizeof j.now.boot);
   if (rc == ZKE_OK && j.past != SESS_SAME) rc = sess_write_files(s, &j.now);
-  if (rc == ZKE_OK && (j.past == SESS_MADE || j.past == SESS_NEW_EPOCH))
-    side_clear_counts(s, t->now);
   /* FIFOs that killed processes left behind, when nobody has any */
   if (rc == ZKE_OK && (j.past == SESS_NEW_EPOCH || !j.any))
     s->os.list(s->os.context, s->dir, sess_unlink_orphan, s);
@@ -10772,9 +10648,9 @@ static int sweep_session(store *s, const sess_row *row, bool judges) {
   enum life_state life = sess_life(s, row);
   if (life == LIFE_FREE)
     return sess_end(s, row->id, NULL, SESS_DEAD, false, &ended);
-  if (sess_lease_late(s, row) > 0)
+  if (sess_lease_is_over(s, row))
     return sess_end(s, row->id, NULL, SESS_LEASE, false, &ended);
-  if (judges && life == LIFE_NONE && sess_timeout_late(s, row) > 0)
+  if (judges && life == LIFE_NONE && sess_timeout_is_over(s, row))
     return sess_end(s, row->id, NULL, SESS_TIMEOUT, false, &ended);
   return life == LIFE_BLIND ? life_say_blind(s) : ZKE_OK;
 }
@@ -10888,8 +10764,8 @@ static int sweep_overdue(store *s, bool *found) {
   const sess_row *row = sess_rows(&sessions, &n);
   for (size_t i = 0; rc == ZKE_OK && i < n && !*found; i++)
     *found = sess_life(s, &row[i]) == LIFE_FREE ||
-             sess_lease_late(s, &row[i]) > 0 ||
-             (sess_is_detached(&row[i]) && sess_timeout_late(s, &row[i]) > 0);
+             sess_lease_is_over(s, &row[i]) ||
+             (sess_is_detached(&row[i]) && sess_timeout_is_over(s, &row[i]));
   life_forget(s);
   buf_free(&sessions);
   for (int i = 0; rc == ZKE_OK && i < 2 && !*found; i++) {
@@ -13378,27 +13254,6 @@ static int view_check(store *s, zke_check_fn fn, void *context) {
   if (rc != ZKE_OK || !r.found) return rc;
   return base_fail(ZKE_DATAINCONSISTENCY, "%s: %d invariants violated", s->name,
                    r.found);
-}
-
-/* Tell what was counted, without what this store has not added to the file yet:
- * the numbers must not fall when another process is asked next. */
-static int view_counts(store *s, zke_counts *out) {
-  int64_t since = 0, n[COUNTS] = {0};
-  if (s->live_fd >= 0 && !side_read_counts(s, &since, n))
-    return base_fail(ZKE_SYSTEMERROR, "%s cannot be read", s->live);
-  *out = (zke_counts){.since_ms = since,
-                      .waits = n[COUNT_WAITS],
-                      .wait_ns = n[COUNT_WAIT_NS],
-                      .wait_most_ns = n[COUNT_WAIT_MOST_NS],
-                      .checkpoints = n[COUNT_CHECKPOINTS],
-                      .deaths = n[COUNT_DEATHS],
-                      .expiries = n[COUNT_EXPIRIES],
-                      .late_ns = n[COUNT_LATE_NS],
-                      .late_most_ns = n[COUNT_LATE_MOST_NS],
-                      .log_pages = -1,
-                      .log_pending = -1};
-  shm_count_pages(&s->index, &out->log_pages, &out->log_pending);
-  return ZKE_OK;
 }
 
 /* ======================================================================
@@ -16793,25 +16648,6 @@ int zke_watches(zke *z, zke_watch_list **list_out) {
   if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = api_enter(z, NULL, API_BATCH, NULL);
   return rc == ZKE_OK ? api_leave(z, view_watches(z->s, list_out)) : rc;
-}
-
-/* What cannot be told is no failure of a batch that asks. */
-int zke_counters(zke *z, zke_counts *out) {
-  char cause[BASE_SENTENCE];
-  int told;
-  if (ENGINE_IS_OTHER(z)) return engine_lacks(z->engine, __func__);
-  if (!out) return base_fail(ZKE_BADARGUMENTS, "out is NULL");
-  int rc = api_enter(z, NULL, API_BATCH, NULL);
-  if (rc != ZKE_OK) return rc;
-  if (z->s->memory)
-    told = base_fail(ZKE_UNIMPLEMENTED, "in memory nothing is counted");
-  else
-    told = view_counts(z->s, out);
-  base_keep(cause);
-  rc = api_leave(z, ZKE_OK);
-  if (rc != ZKE_OK || told == ZKE_OK) return rc;
-  base_say_again(cause);
-  return told;
 }
 
 /* ---- history ---- */

@@ -147,10 +147,9 @@
  *   older than the header: it would not do what is asked.
  * - A struct that stands in arrays, or that one side fills for the other, keeps
  *   its size; new members take the place of `reserved`.  These are zke_op,
- *   zke_op_result, zke_file, zke_session_info, zke_watch_info, zke_counts, and
- *   in the recipes' headers those that have such a member.  It is zero in what
- *   the library returns, and has to be in what it is given, else
- *   ZKE_BADARGUMENTS.
+ *   zke_op_result, zke_file, zke_session_info, zke_watch_info, and in the
+ *   recipes' headers those that have such a member.  It is zero in what the
+ *   library returns, and has to be in what it is given, else ZKE_BADARGUMENTS.
  * - A struct that a call returns as one block by itself may get new members at
  *   its end.
  * - All others never change: zke_stat, zke_acl, zke_acls, zke_strings,
@@ -2193,63 +2192,6 @@ typedef struct zke_watch_list {
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_sessions(zke *z, int64_t session, zke_session_list **list_out);
 ZKE_API int zke_watches(zke *z, zke_watch_list **list_out);
-
-/* What all processes have counted together; see zke_counters(). */
-typedef struct zke_counts {
-  int64_t since_ms;     /* when all were 0, ms since 1970; 0: not known */
-  int64_t waits;        /* for the writers' gate, also those given up */
-  int64_t wait_ns;      /* how long these took together */
-  int64_t wait_most_ns; /* the longest of them */
-  int64_t checkpoints;  /* the log was emptied into the database */
-  int64_t deaths;       /* sessions that others ended or detached, since nobody
-                           held their lock any more */
-  int64_t expiries;     /* leases and timeouts that ended a session */
-  int64_t late_ns;      /* how long after their time, together */
-  int64_t late_most_ns; /* the latest of them */
-  int64_t log_pages;    /* now, in the write-ahead log; -1: not known */
-  int64_t log_pending;  /* of these, not in the database yet; -1: not known */
-  int64_t reserved[5];
-} zke_counts;
-
-/* zke_counters - what has happened to the database's processes, in numbers
- *
- * For monitoring; `zke FILE metrics` prints them.  They are not in the database
- * and not in the views.  They begin at 0 with a new epoch (doc/design.md, 7):
- * when a process first opens the database for writing after the host has
- * booted, or after the file was made, copied or restored.  Until then they only
- * rise.
- *
- * A process adds what it has counted when it has finished its next change.  So
- * a wait that goes on is not told yet; one that was given up is told when that
- * process has changed something after it.  What a process has not added when it
- * ends is lost.
- *
- * A wait is counted where a process had to sleep, since another one was
- * writing; a call may do so more than once, as where it ends a dead session
- * first.  Not counted: waits of threads for each other that share a
- * zke_open(), and those for another program's own SQL.
- *
- * A death is counted once for each session.  Where a close or a detach could
- * not be written, the session is found without its process later, and counts
- * too.  Nobody notes when a process dies, so it cannot be told how late a death
- * was noticed.  Expiries are late by the time that the host was suspended.
- *
- * All are 0, with since_ms, where a read-only handle finds no file beside the
- * database that has them.
- *
- * Example: how long a change has waited at the longest.
- *
- *     zke_counts now;
- *     if (zke_counters(z, &now) == ZKE_OK)
- *       printf("%.3f s\n", (double)now.wait_most_ns / 1e9);
- *
- *   out  out, not NULL
- *
- * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_UNIMPLEMENTED for a database in memory
- * or a handle of another engine, or ZKE_SYSTEMERROR where the file beside the
- * database that has them cannot be read; a batch goes on after it.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
-ZKE_API int zke_counters(zke *z, zke_counts *out);
 
 /* ------------------------------------------------------------------------
  * History: what has become of the nodes

@@ -4,8 +4,7 @@
  * Prometheus' older text as well, which knows no type "info".  What the file
  * tells is read in one read transaction, so these numbers fit together.
  * Which sessions live only the kernel knows; it is asked right before.  What
- * the processes have counted is read right after.  What is not known is not
- * printed.
+ * is not known is not printed.
  *
  * The zxid is no count of changes: a new epoch, as after a copy of the file,
  * begins anywhere above all zxids before.  So it is two gauges, of 32 bits
@@ -24,22 +23,20 @@
 /* What one call has read. */
 typedef struct metrics {
   zke_session_list *sessions;
-  zke_counts counts;
   snapshot *file;
   FILE *out;
 } metrics;
 
 /* The head of a family: its samples follow. */
-static void family(metrics *m, const char *name, const char *type,
-                   const char *help) {
-  fprintf(m->out, "# HELP zkembed_%s %s\n# TYPE zkembed_%s %s\n", name, help,
-          name, type);
+static void family(metrics *m, const char *name, const char *help) {
+  fprintf(m->out, "# HELP zkembed_%s %s\n# TYPE zkembed_%s gauge\n", name, help,
+          name);
 }
 
 /* A family of one sample without labels. */
 static void gauge(metrics *m, const char *name, const char *help,
                   int64_t value) {
-  family(m, name, "gauge", help);
+  family(m, name, help);
   fprintf(m->out, "zkembed_%s %" PRId64 "\n", name, value);
 }
 
@@ -58,39 +55,10 @@ static void labelled(metrics *m, const char *name, const char *label,
           value);
 }
 
-/* A family of one number that only rises; it begins at 0 with the others. */
-static void counter(metrics *m, const char *name, const char *help,
-                    int64_t value) {
-  family(m, name, "counter", help);
-  fprintf(m->out, "zkembed_%s_total %" PRId64 "\n", name, value);
-}
-
-/* A sample in seconds, of a family with this stem. */
-static void seconds(metrics *m, const char *stem, const char *end, int64_t ns) {
-  const int64_t second = 1000000000;
-  fprintf(m->out, "zkembed_%s%s %" PRId64 ".%09" PRId64 "\n", stem, end,
-          ns / second, ns % second);
-}
-
-/* Two families: how many of something there were and how long they took
- * together, and the longest. */
-static void times(metrics *m, const char *stem, const char *help,
-                  const char *longest, int64_t count, int64_t ns,
-                  int64_t most) {
-  char name[64];
-  snprintf(name, sizeof name, "%s_seconds", stem);
-  family(m, name, "summary", help);
-  fprintf(m->out, "zkembed_%s_count %" PRId64 "\n", name, count);
-  seconds(m, name, "_sum", ns);
-  snprintf(name, sizeof name, "%s_longest_seconds", stem);
-  family(m, name, "gauge", longest);
-  seconds(m, name, "", most);
-}
-
 /* A point in time. */
 static void timestamp(metrics *m, const char *name, const char *help,
                       int64_t ms) {
-  family(m, name, "gauge", help);
+  family(m, name, help);
   fprintf(m->out, "zkembed_%s %" PRId64 ".%03" PRId64 "\n", name, ms / 1000,
           ms % 1000);
 }
@@ -122,7 +90,7 @@ static void write_sessions(metrics *m) {
     count[session_kind(s)]++;
     dead += !s->alive && !detached;
   }
-  family(m, "sessions", "gauge", "Sessions in the database, by kind.");
+  family(m, "sessions", "Sessions in the database, by kind.");
   for (int i = 0; i < SESSIONS; i++)
     labelled(m, "sessions", "kind", kinds[i], count[i]);
   gauge(m, "sessions_dead",
@@ -142,11 +110,11 @@ static void write_tree(metrics *m) {
       {"persistent",
        "SELECT count(*) FROM zke_watches WHERE mode='persistent'"},
       {"recursive", "SELECT count(*) FROM zke_watches WHERE mode='recursive'"}};
-  family(m, "nodes", "gauge", "Nodes in the tree, by kind.");
+  family(m, "nodes", "Nodes in the tree, by kind.");
   for (int i = 0; i < 4; i++)
     labelled(m, "nodes", "kind", kinds[i][0],
              snapshot_number(m->file, kinds[i][1]));
-  family(m, "watches", "gauge", "Watches that are set, by mode.");
+  family(m, "watches", "Watches that are set, by mode.");
   for (int i = 0; i < 3; i++)
     labelled(m, "watches", "mode", modes[i][0],
              snapshot_number(m->file, modes[i][1]));
@@ -186,38 +154,6 @@ static void write_file(metrics *m) {
   if (s.page_bytes > 0)
     gauge(m, "log_room_pages", "Pages that this length has room for.",
           log / frame);
-  if (m->counts.log_pending >= 0)
-    gauge(m, "log_pending_pages", "Pages in it that are not in the database.",
-          m->counts.log_pending);
-}
-
-/* Has nobody counted, or is it not known? */
-static bool nothing_counted(const zke_counts *c) {
-  return !(c->since_ms || c->waits || c->checkpoints || c->deaths ||
-           c->expiries);
-}
-
-/* What the processes have counted; zke_counters() says what that is. */
-static void write_counts(metrics *m) {
-  const zke_counts *c = &m->counts;
-  if (nothing_counted(c)) return;
-  if (c->since_ms)
-    timestamp(m, "counters_begin_timestamp_seconds",
-              "When counters and longest times began, since 1970.",
-              c->since_ms);
-  times(m, "write_wait",
-        "How long processes have waited that found another one writing.",
-        "The longest time that a process has waited so.", c->waits, c->wait_ns,
-        c->wait_most_ns);
-  counter(m, "checkpoints", "Times that the log was emptied into the database.",
-          c->checkpoints);
-  counter(m, "session_deaths",
-          "Sessions that others ended or detached: nobody held their lock.",
-          c->deaths);
-  times(m, "session_expiry_delay",
-        "How long after its lease or timeout a session was ended.",
-        "The longest time that a session was ended after it was due.",
-        c->expiries, c->late_ns, c->late_most_ns);
 }
 
 /* Of the history, where one is kept. */
@@ -237,12 +173,11 @@ static void write_history(metrics *m) {
 
 /* The whole text. */
 static void metrics_write(metrics *m) {
-  family(m, "build_info", "gauge", "The library that answers.");
+  family(m, "build_info", "The library that answers.");
   fprintf(m->out, "zkembed_build_info{version=\"%s\"} 1\n", zke_version());
   write_sessions(m);
   write_tree(m);
   write_changes(m);
-  write_counts(m);
   write_file(m);
   write_history(m);
   fputs("# EOF\n", m->out);
@@ -270,22 +205,12 @@ static int metrics_emit(call *c, metrics *m) {
   return status;
 }
 
-/* Read what was counted.  All else is told without it where its file cannot be
- * read. */
-static int metrics_count(call *c, metrics *m) {
-  int rc = zke_counters(c->z, &m->counts);
-  if (rc != ZKE_SYSTEMERROR) return rc == ZKE_OK ? 0 : fail_rc(c, rc);
-  m->counts = (zke_counts){.log_pending = -1};
-  return 0;
-}
-
 /* The command.  One that was cancelled meanwhile fails, since its statements
  * were stopped and numbers of the text may be missing. */
 static int metrics_run(call *c) {
   metrics m = {.sessions = NULL};
   int rc = zke_sessions(c->z, -1, &m.sessions);
   int status = rc == ZKE_OK ? snapshot_open(c, &m.file) : fail_rc(c, rc);
-  if (!status) status = metrics_count(c, &m);
   if (!status) status = metrics_emit(c, &m);
   if (!status && cancel_came(c)) status = fail_cancelled(c);
   snapshot_close(m.file);

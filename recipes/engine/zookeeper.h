@@ -134,8 +134,8 @@
  *   - ZKE_UNIMPLEMENTED: zke_op_sql, zke_usage, zke_raise_sequence, zke_batch,
  *     zke_vouch, zke_clear_auth, zke_rearm, zke_keepalive_fd, zke_watches,
  *     zke_overdue, zke_check, zke_compact.  A server has no request for them.
- *     And what is about a file: zke_counters, the history,
- *     zke_remove_tables, zke_sql_adopt and its like.
+ *     And what is about a file: zke_history_keep, zke_remove_tables,
+ *     zke_sql_adopt and its like.
  *
  * Not offered: TLS (use a tunnel), SASL, and sessions on servers that have lost
  * their quorum (doc/ensemble.md says why).  Identities of zke_add_auth()

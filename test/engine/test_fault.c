@@ -1711,13 +1711,6 @@ static void have_history(void) {
   for (int i = 0; i < 9; i++) must_ok(zke_set(t.z, "/t/dir", "x", 1, -1, NULL));
 }
 
-static int call_counters(void) {
-  zke_counts now;
-  int rc = zke_counters(t.z, &now);
-  if (rc == ZKE_OK) t.out.number = now.deaths;
-  return rc;
-}
-
 /* One that cannot begin for lack of memory is undone alone: the change after it
  * notes nothing. */
 static int keep_and_set(zke *z, void *context) {
@@ -2157,7 +2150,6 @@ static const fault_case cases[] = {
     {"multi_read with SQL", CALL(multi_read_sql), .flags = FILE_ONLY},
     {"history_keep", CALL(history_keep), .prepare = keep_none, .most = 300},
     {"set, with a history", CALL(set_small), .prepare = have_history, .len = 3},
-    {"counters", CALL(counters), .flags = FILE_ONLY},
     {"batch that begins a history", CALL(batch_history), .prepare = keep_none,
      .most = 300},
     {"history_keep, none", CALL(history_end), .prepare = keep_history,

@@ -177,6 +177,63 @@ TEST(dead_owners_nodes_go_at_once) {
   ck_ok(zke_close(z));
 }
 
+static int ends, deaths; /* of sessions, that the loggers heard of */
+
+static void count_ends(void *context, int level, const char *text) {
+  (void)context, (void)level;
+  ends += strstr(text, " ended: ") != NULL;
+  deaths += strstr(text, " ended: dead") != NULL;
+}
+
+/* Let each of these look once; is the node gone? */
+static bool gone_for(zke **z, int count, const char *path) {
+  for (int i = 0; i < count; i++) ck_ok(zke_dispatch(z[i], NULL));
+  return zke_exists(z[0], path, NULL, NULL, NULL) == ZKE_NONODE;
+}
+
+/* P6: several stores notice one death, by their notices and their sweeps.  The
+ * session is ended once, and one logger is told. */
+TEST(one_death_is_told_once) {
+  enum { OTHERS = 5 };
+  zke *z[OTHERS];
+  test_events events = {0};
+  zke_options o = {.size = sizeof o, .log = count_ends};
+  const char *db = test_path("a.db");
+  test_worker w = owner_of(db, "/e");
+  for (int i = 0; i < OTHERS; i++) {
+    ck_ok(zke_open(db, &o, &z[i]));
+    ck_ok(zke_exists(z[i], "/e", test_record, &events, NULL));
+  }
+  ck_assert_int_eq(ends, 0);
+  test_kill(&w, SIGKILL);
+  ck_until(gone_for(z, OTHERS, "/e"), 10000);
+  for (int i = 0; i < 20; i++) gone_for(z, OTHERS, "/e");
+  ck_assert_int_eq(deaths, 1);
+  ck_assert_int_eq(ends, 1);
+  ck_assert_int_eq(events.count, OTHERS);
+  ck_assert_int_eq(test_session_count(z[0]), OTHERS);
+  for (int i = 0; i < OTHERS; i++) ck_ok(zke_close(z[i]));
+}
+
+/* zke_expire() of a session whose process is dead removes its FIFO, too, which
+ * that process cannot do any more. */
+TEST(expiring_the_dead_leaves_no_fifo) {
+  zke_stat stat;
+  char fifo[PATH_MAX];
+  const char *db = test_path("a.db");
+  zke *z = test_open(db);
+  test_worker w = owner_of(db, "/e");
+  ck_ok(zke_exists(z, "/e", NULL, NULL, &stat));
+  snprintf(fifo, sizeof fifo, "%s-zke/%016llx", db,
+           (unsigned long long)stat.ephemeralOwner);
+  ck_assert_int_eq(access(fifo, F_OK), 0);
+  test_kill(&w, SIGKILL);
+  ck_ok(zke_expire(z, stat.ephemeralOwner));
+  ck_rc(zke_exists(z, "/e", NULL, NULL, NULL), ZKE_NONODE);
+  ck_assert_int_ne(access(fifo, F_OK), 0);
+  ck_ok(zke_close(z));
+}
+
 enum { TAKE_AWAY, PUT_EMPTY, PUT_DIRECTORY, PUT_LINK, TREATMENTS };
 
 /* Do something to each file with lives, which nobody should. */

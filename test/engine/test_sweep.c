@@ -1115,12 +1115,10 @@ static void keep_log(void *context, int level, const char *text) {
 }
 
 /* P5, P6: the end of a light session that could not be written is written
- * later, and is no death: its process lives.  It was counted as one, and the
- * logger was told so. */
+ * later, and is no death: its process lives.  The logger was told of one. */
 TEST(end_that_comes_late_is_no_death) {
   zke *light = NULL, *z = open_at(&seats[0], NULL);
   zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_LIGHT};
-  zke_counts counts;
   make(z, "/group", ZKE_PERSISTENT);
   ck_ok(zke_close(z));
   faulty_register();
@@ -1135,8 +1133,6 @@ TEST(end_that_comes_late_is_no_death) {
   live_on(ZKE_TICK_MS);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
   ck_assert_msg(strstr(logged, "ended: closed") != NULL, "%s", logged);
-  ck_ok(zke_counters(z, &counts));
-  ck_assert_int_eq(counts.deaths, 0);
   ck_ok(zke_close(z));
 }
 
