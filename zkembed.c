@@ -13,7 +13,6 @@
  *
  *   configuration  tunables and feature tests
  *   base_          results, the sentence of the last error, small arithmetic
- *   tick_          how often somebody looks, and how late is too late
  *   mem_           allocation through the handle's allocator
  *   buf_           growing buffer, lists in one block
  *   os_            every system call: the default table
@@ -207,6 +206,20 @@
 #define ZKE_FORMAT 4
 #define ZKE_MS INT64_C(1000000) /* nanoseconds */
 
+/* In nanoseconds: between two looks of a session that has no duty, and between
+ * two sweeps of the process that has it.  The sessions of a store tick at
+ * multiples of TICK_INSTANT, plus the store's phase, so that one wake-up of the
+ * process serves them all. */
+#define TICK_PLAIN (ZKE_TICK_MS * ZKE_MS)
+#define TICK_DUTY (ZKE_DUTY_TICK_MS * ZKE_MS)
+#define TICK_INSTANT (TICK_PLAIN / 20)
+
+/* A lease's stamp is renewed when a quarter of the lease has passed: three more
+ * chances are left before it is over.  Something is done about a step that has
+ * kept a session from renewing for a sixteenth of its lease, so that a step is
+ * never what makes a lease run out. */
+enum { LEASE_RENEWALS = 4, LEASE_STEPS = 16 };
+
 #if defined(__GNUC__)
 #define ZKE_PRINTF(a, b) __attribute__((format(printf, a, b)))
 #else
@@ -374,57 +387,6 @@ static int32_t base_int32(int64_t n) {
 static int32_t base_next_version(int32_t version) {
   return version == -2 ? 0 : base_int32((int64_t)version + 1);
 }
-
-/* ======================================================================
- * tick_: how often somebody looks, and how late is too late (private)
- *
- * Every interval that follows from the two ticks or from a lease has its name
- * and its reason here; all are in nanoseconds.  Three rules hang together:
- *
- *   - The process with the duty sweeps once a duty tick.  The others believe
- *     that it does until tick_duty_late() has passed.
- *   - A session without the duty looks once a tick.  It sweeps itself where
- *     nobody has done so for tick_duty_missed().
- *   - The ticks of a store's sessions fall on common instants, tick_instant()
- *     apart, so that one wake-up of the process serves them all.
- * ==================================================================== */
-
-/* Between two looks of a session that has no duty. */
-static int64_t tick_plain(void) { return ZKE_TICK_MS * ZKE_MS; }
-
-/* Between two sweeps of the process that has the duty. */
-static int64_t tick_duty(void) { return ZKE_DUTY_TICK_MS * ZKE_MS; }
-
-/* A sweep that is older than this is overdue: one duty tick, and a quarter of
- * one because the process with the duty may be scheduled late.  Before that
- * nobody else verifies files or tries for the duty. */
-static int64_t tick_duty_late(void) { return tick_duty() * 5 / 4; }
-
-/* A sweep that is older than this is made good by any process that looks, with
- * the duty or without.  It is less than one tick, because a session looks again
- * up to one tick_instant() before a whole tick has passed. */
-static int64_t tick_duty_missed(void) { return tick_plain() * 9 / 10; }
-
-/* Sweeps divide many sessions into rounds, one round a duty tick.  A pause that
- * is longer than this has left out a round, so the next sweep looks at all. */
-static int64_t tick_round_missed(void) { return tick_duty() * 3 / 2; }
-
-/* So long after a sweep no other session of the same store sweeps.  Half of the
- * duty tick lets the next regular sweep come early and stops all that tick at
- * the same instant. */
-static int64_t tick_sweep_rest(void) { return tick_duty() / 2; }
-
-/* The sessions of a store tick at multiples of this, plus the store's phase. */
-static int64_t tick_instant(void) { return tick_plain() / 20; }
-
-/* A lease's stamp is renewed when it is so old.  Three more chances are left
- * before the lease is over. */
-static int64_t tick_lease_renewal(int64_t lease) { return lease / 4; }
-
-/* How long a step may keep a session from renewing its lease before something
- * is done about it: a fraction of the renewal, so that it is never what makes a
- * lease run out. */
-static int64_t tick_lease_step(int64_t lease) { return lease / 16; }
 
 /* ======================================================================
  * mem_: allocation through the handle's allocator (private)
@@ -5737,7 +5699,7 @@ static bool carrier_room(struct carrier *c) {
 /* The longest that a host may take from one dispatch to the next: what is
  * beyond it is taken for a time in which the host stood still, and does not
  * count for its kept sessions.  A host that waits looks once a tick. */
-static int64_t carrier_step(void) { return tick_plain() * 3 / 2; }
+static int64_t carrier_step(void) { return TICK_PLAIN * 3 / 2; }
 
 /* The host's time, ns: it goes on while the host dispatches. */
 static int64_t carrier_clock(const struct carrier *c, int64_t now) {
@@ -5792,7 +5754,7 @@ static int64_t carrier_due_at(const zke *z) {
   if (atomic_load(&z->owes)) at = base_min(at, z->discard_at);
   if (z->lease) {
     int64_t due =
-        base_max(z->lease_at + tick_lease_renewal(z->lease), z->lease_retry);
+        base_max(z->lease_at + z->lease / LEASE_RENEWALS, z->lease_retry);
     at = base_min(at, now + base_max(due - host_boottime(z->s), 0));
   }
   return at;
@@ -6297,10 +6259,10 @@ static void lease_trust(zke *z) {
 static void lease_stamp(zke *z) {
   if (!z->lease || z->state != SESS_ALIVE) return;
   int64_t now = host_boottime(z->s);
-  if (now - z->lease_at < tick_lease_renewal(z->lease)) return;
+  if (now - z->lease_at < z->lease / LEASE_RENEWALS) return;
   lease_renew(z, now);
   if (z->lease_at != now)
-    z->lease_retry = now + base_max(tick_lease_step(z->lease), ZKE_MS);
+    z->lease_retry = now + base_max(z->lease / LEASE_STEPS, ZKE_MS);
 }
 
 /* A call that has the lock begins: note whose it is, until when it may take,
@@ -6324,7 +6286,7 @@ static void lease_begin_call(store *s, zke *z, int64_t deadline) {
  */
 static void lease_extend(store *s) {
   int64_t now = s->lease ? host_boottime(s) : 0, held = now - s->since;
-  if (!s->lease || held < tick_lease_step(s->lease)) return;
+  if (!s->lease || held < s->lease / LEASE_STEPS) return;
   s->since = now;
   for (size_t i = 0; i < s->session_count; i++) {
     zke *z = s->sessions[i];
@@ -6696,7 +6658,7 @@ static int gate_wait(store *s, zke *z, line_stay *at) {
     lease_extend(s);
     if (at->now >= s->deadline) return gate_say_late(s, at);
     int64_t pause = base_min(gate_pause(at), s->deadline - at->now);
-    if (s->lease) pause = base_min(pause, tick_lease_step(s->lease) + 1);
+    if (s->lease) pause = base_min(pause, s->lease / LEASE_STEPS + 1);
     gate_sleep(s, at, pause);
   }
 }
@@ -10521,7 +10483,7 @@ static void discard_try(zke *z, int64_t now, int64_t ms) {
  * file.  The others look at the stamp once a tick: where it is old they sweep
  * themselves, whatever the lock says, so one that is stopped with the duty
  * keeps nobody (P6).  Two sweeps at once do no harm, since each ending is
- * judged again in its transaction.  The intervals are in tick_.
+ * judged again in its transaction.
  *
  * A sweep never waits long: the gate for a short time only, and the removal of
  * nodes stops after a while.  What is left is for the next.
@@ -10804,8 +10766,8 @@ static int64_t sweep_idle(const store *s, int64_t before) {
   if (s->strange_clock) return 0; /* it does not judge them */
   if (before <= at) swept = base_max(swept, before);
   if (swept <= 0) return s->memory ? 0 : INT64_MAX;
-  int64_t idle = at - swept - tick_plain();
-  return idle > tick_duty() ? idle : 0;
+  int64_t idle = at - swept - TICK_PLAIN;
+  return idle > TICK_DUTY ? idle : 0;
 }
 
 /* A sweep has come to its end.  What closed sessions owe is written, unless it
@@ -10823,7 +10785,7 @@ static void sweep_count(store *s, const sweep *w, int64_t began) {
 static void sweep_unnote(store *s, const sweep *w, int64_t before) {
   bool busy = sess_is_delayed(w->rc);
   if (!w->noted) return;
-  before = base_max(before, s->counted_to - tick_plain());
+  before = base_max(before, s->counted_to - TICK_PLAIN);
   if (busy || !w->counted) side_write_hint(s, SIDE_SWEEP_AT, before);
   if (!busy) side_write_hint(s, SIDE_FILES_AT, 0);
 }
@@ -10842,8 +10804,9 @@ static void sweep_now(store *s, int64_t patience) {
   sweep w = {.idle = sweep_idle(s, before)};
   if (!w.idle) sweep_note(s, &w);
   s->deadline = patience ? base_min(deadline, base_later(now, patience)) : 0;
+  /* a pause that is longer than this has left out a part of the sessions */
   w.all = w.idle || !s->swept_at || s->owes_end ||
-          now - s->swept_at > tick_round_missed();
+          now - s->swept_at > TICK_DUTY * 3 / 2;
   sweep_run(s, &w);
   s->deadline = deadline;
   s->sweep_began = 0;
@@ -10863,9 +10826,14 @@ static void sweep_now(store *s, int64_t patience) {
  *      it where nobody has swept lately.  The sweep waits for the gate so many
  *      ns at most. */
 static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
+  /* A sweep older than `late` is overdue: the process with the duty may be
+   * scheduled late by a quarter of its tick.  One older than `missed` is made
+   * good by any process.  That is less than a whole tick, because a session
+   * looks again up to TICK_INSTANT before one has passed. */
+  const int64_t late = TICK_DUTY * 5 / 4, missed = TICK_PLAIN * 9 / 10;
   bool alone = s->duty || s->memory || s->readonly;
   int64_t age = alone || s->owes_end ? INT64_MAX : sweep_age(s);
-  if (age < tick_duty_late()) return;
+  if (age < late) return;
   sweep_verify_files(s);
   if (health_is_replaced(s) || s->readonly) return;
   if (health_needs_recovery(s)) {
@@ -10874,7 +10842,7 @@ static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
   }
   if (wants_duty && !s->duty && !s->memory)
     s->duty = side_lock_byte(s, SIDE_DUTY, true) == 0;
-  if (s->duty || age >= tick_duty_missed()) sweep_now(s, patience);
+  if (s->duty || age >= missed) sweep_now(s, patience);
 }
 
 /* When the next tick of a session is due, which sweeps for its store or does
@@ -10882,9 +10850,9 @@ static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
  * instants of a second, since what costs is to wake the process; those of
  * stores fall apart. */
 static int64_t sweep_next_tick(store *s, int64_t now, bool sweeps) {
-  if (sweeps && (s->duty || s->memory)) return now + tick_duty();
-  int64_t at = now + tick_plain();
-  return at - (at - s->phase) % tick_instant();
+  if (sweeps && (s->duty || s->memory)) return now + TICK_DUTY;
+  int64_t at = now + TICK_PLAIN;
+  return at - (at - s->phase) % TICK_INSTANT;
 }
 
 /* ======================================================================
@@ -11884,7 +11852,7 @@ static bool wait_probe_owner(store *s, wait_notice *n, int64_t now) {
   n->busy = busy;
   n->probe_at = now + n->pause;
   n->pause = busy ? base_min(n->pause + n->pause / 8, WAIT_BUSY_MS * ZKE_MS)
-                  : base_min(n->pause * 2, tick_plain());
+                  : base_min(n->pause * 2, TICK_PLAIN);
   return false;
 }
 
@@ -11981,15 +11949,16 @@ static void wait_tick(struct carrier *c, int64_t now, bool waiting) {
   bool wants = waiting || c->watcher_count > 0;
   bool sweeps_for_store = s->duty || s->memory;
   bool stands_by = sweeps_for_store && s->sweeper != c->id;
-  if (now >= s->sweep_at + (stands_by ? tick_duty() : 0)) {
+  if (now >= s->sweep_at + (stands_by ? TICK_DUTY : 0)) {
     sweep_tick(s, wants, waiting ? SWEEP_PATIENCE : 0);
     s->sweeper = c->id;
     /* where a dispatch found the gate busy, one that may wait is to try */
     bool done = waiting || !s->duty || s->swept_at >= now;
-    if ((wants || sweeps_for_store) && done)
-      s->sweep_at = now + tick_sweep_rest();
+    /* half of the time between sweeps: so the next regular one may come early,
+     * and all that tick at the same instant do not sweep */
+    if ((wants || sweeps_for_store) && done) s->sweep_at = now + TICK_DUTY / 2;
   }
-  s->tick_next = now + tick_plain();
+  s->tick_next = now + TICK_PLAIN;
   c->tick_at = sweep_next_tick(s, now, s->sweeper == c->id);
   c->timer_at = -1; /* it has run out: set it again */
 }
@@ -12540,7 +12509,7 @@ static int wait_deliver_all(zke *z, wait_order *o) {
 static void wait_recover(store *s, int64_t now) {
   int64_t deadline = s->deadline;
   if (!health_needs_recovery(s) || now < s->recover_at) return;
-  s->recover_at = now + tick_duty();
+  s->recover_at = now + TICK_DUTY;
   s->deadline = 0;
   txn_recover(s);
   s->deadline = deadline;
@@ -13414,11 +13383,11 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   if (o->vfs) s->vfs = mem_copy(&s->a, o->vfs, strlen(o->vfs));
   uint32_t random = 0;
   s->os.random(s->os.context, &random, sizeof random);
-  s->phase = random % tick_instant();
+  s->phase = random % TICK_INSTANT;
   s->strange_clock = s->os.boot_offset(s->os.context, &s->boot_offset) < 0;
   int64_t now = host_now(s);
   s->deadline = base_later(now, s->busy);
-  s->tick_next = base_later(now, tick_plain());
+  s->tick_next = base_later(now, TICK_PLAIN);
   int rc = s->name && (s->vfs || !o->vfs) ? fork_add(s) : base_nomem();
   if (rc == ZKE_OK) {
     *out = s;
@@ -14237,7 +14206,7 @@ static int64_t api_sweep_patience(const store *s, unsigned flags, int64_t now) {
  * its files are still the ones that it opened, and sweep if it is its duty. */
 static void api_tick(store *s, unsigned flags, int64_t now) {
   if (now < s->tick_next) return;
-  s->tick_next = base_later(now, tick_plain());
+  s->tick_next = base_later(now, TICK_PLAIN);
   sweep_tick(s, false, api_sweep_patience(s, flags, now));
 }
 
@@ -15468,7 +15437,7 @@ int zke_sync(zke *z, const char *path) {
   int64_t now = host_now(z->s);
   if (now >= z->sync_next) { /* recipes ask often: not each time in the file */
     rc = api_read_plain(z, NULL);
-    if (rc == ZKE_OK) z->sync_next = base_later(now, tick_plain());
+    if (rc == ZKE_OK) z->sync_next = base_later(now, TICK_PLAIN);
   }
   return api_leave(z, rc);
 }
@@ -16437,7 +16406,7 @@ int zke_sleep(zke *z, int64_t deadline_ms) {
         lock_drop(s);
       }
       /* the wait for the lock has taken some of it, or all */
-      left = base_min(until - host_now(s), tick_lease_renewal(z->lease) + 1);
+      left = base_min(until - host_now(s), z->lease / LEASE_RENEWALS + 1);
     }
     if (left > 0) s->os.sleep(s->os.context, left);
   }
@@ -16498,7 +16467,7 @@ int zke_next_deadline(zke *z, int64_t *deadline_out) {
   int64_t at = wait_deadline(z->c, false);
   if (z->c->poller < 0 && z->c->notice_count) {
     /* the descriptor does not show a death notice here: look for it */
-    at = base_min(at, host_now(z->s) + tick_duty());
+    at = base_min(at, host_now(z->s) + TICK_DUTY);
   }
   /* Rounded up: a caller that comes at that millisecond finds it due. */
   *deadline_out =
