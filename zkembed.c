@@ -336,13 +336,6 @@ static int64_t base_wrap(int64_t a, int64_t b) {
  * before anything is read by it. */
 enum { BASE_MOST_OPTIONS = 4096 };
 
-/* Where the caller's header is newer than this library: are the members that
- * the library does not have zero? */
-static bool base_is_zero(const unsigned char *from, const unsigned char *to) {
-  while (from < to && !*from) from++;
-  return from == to;
-}
-
 /* The one rule for structs that begin with their size (zkembed.h, How this
  * interface may grow): take the caller's, or NULL, as this version's. */
 static int base_take(const void *given, void *out, size_t size,
@@ -356,8 +349,11 @@ static int base_take(const void *given, void *out, size_t size,
                      "ZKE_INIT(%s)",
                      name, theirs, name);
   }
+  /* the members that a newer header has and this library has not must be 0 */
   const unsigned char *bytes = given;
-  if (theirs > size && !base_is_zero(bytes + size, bytes + theirs)) {
+  size_t known = size;
+  while (known < theirs && !bytes[known]) known++;
+  if (known < theirs) {
     return base_fail(ZKE_BADARGUMENTS,
                      "%s asks for something that zkembed " ZKE_VERSION
                      " does not have: the library is older than the header",
@@ -1223,23 +1219,6 @@ static bool path_check_new(const char *path) {
   return true;
 }
 
-/* What is wrong with the names of a path that begins with a slash; NULL:
- * nothing.  A sequential create may end like a prefix.  "/" is never refused,
- * so it is not asked about. */
-static const char *path_names_fault(const char *path, bool sequential) {
-  for (const char *at = path + 1;;) {
-    size_t len = strcspn(at, "/");
-    bool last = at[len] == '\0';
-    bool prefix = last && sequential;
-    if (len == 0 && !prefix)
-      return last ? "it ends with /" : "a name in it is empty";
-    if (path_is_dots(at, len) && !prefix)
-      return len == 1 ? "a name in it is ." : "a name in it is ..";
-    if (last) return NULL;
-    at += len + 1;
-  }
-}
-
 /* Does a UTF-8 character begin here that is outside of the Basic Multilingual
  * Plane?  It has four bytes. */
 static bool path_is_outside(const unsigned char *s) {
@@ -1249,10 +1228,25 @@ static bool path_is_outside(const unsigned char *s) {
          (s[2] & 0xc0) == 0x80 && (s[3] & 0xc0) == 0x80;
 }
 
-/* What is wrong with the characters of a path that path_check_new() refuses
- * and whose names are right.  There is such a character: the loop below refuses
- * all that path_check_new() refuses. */
-static const char *path_characters_fault(const char *path) {
+/* Why a path is refused that path_check() or path_check_new() has refused.
+ * They only say that it is: all calls ask them, and few need the reason.  "/"
+ * is never refused.  If the names are right a character is wrong: the last loop
+ * refuses all that path_check_new() refuses. */
+static const char *path_fault(const char *path, bool sequential) {
+  if (!path) return "it is NULL";
+  if (!*path) return "it is empty";
+  if (*path != '/') return "it does not begin with /";
+  if (strlen(path) > PATH_MOST) return "it has more than 1 MiB";
+  for (const char *name = path + 1; name;) {
+    size_t len = strcspn(name, "/");
+    bool last = name[len] == '\0';
+    bool prefix = last && sequential;
+    if (len == 0 && !prefix)
+      return last ? "it ends with /" : "a name in it is empty";
+    if (path_is_dots(name, len) && !prefix)
+      return len == 1 ? "a name in it is ." : "a name in it is ..";
+    name = last ? NULL : name + len + 1;
+  }
   for (const unsigned char *at = (const unsigned char *)path; ALWAYS(*at);) {
     bool outside = path_is_outside(at);
     unsigned c = path_decode(&at);
@@ -1265,17 +1259,6 @@ static const char *path_characters_fault(const char *path) {
     if (c >= 0xfff0) return "it has a character from U+FFF0 to U+FFFF";
   }
   return "it is not allowed";
-}
-
-/* Why a path is refused that path_check() or path_check_new() has refused.
- * They only say that it is: all calls ask them, and few need the reason. */
-static const char *path_fault(const char *path, bool sequential) {
-  if (!path) return "it is NULL";
-  if (!*path) return "it is empty";
-  if (*path != '/') return "it does not begin with /";
-  if (strlen(path) > PATH_MOST) return "it has more than 1 MiB";
-  const char *why = path_names_fault(path, sequential);
-  return why ? why : path_characters_fault(path);
 }
 
 /* How many bytes of a path are shown where something stands behind it: all, or
@@ -1421,25 +1404,21 @@ static void auth_sha1(const unsigned char *data, size_t len,
     out[i] = (unsigned char)(h[i / 4] >> (24 - 8 * (i % 4)));
 }
 
-/* Base64 of 20 bytes: 27 digits and a '=', as the last group lacks one byte. */
-static void auth_base64(const unsigned char in[20], char out[ZKE_DIGEST_SIZE]) {
+/* The hash of "user:password" in base64: 27 digits and a '=', as the last group
+ * of its 20 bytes lacks one. */
+static void auth_digest(const char *cert, size_t len,
+                        char out[ZKE_DIGEST_SIZE]) {
   static const char digits[] =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  unsigned char hash[20];
+  auth_sha1((const unsigned char *)cert, len, hash);
   for (int i = 0, o = 0; i < 20; i += 3) {
-    uint32_t v = (uint32_t)in[i] << 16 | (uint32_t)in[i + 1] << 8 |
-                 (i + 2 < 20 ? in[i + 2] : 0u);
+    uint32_t v = (uint32_t)hash[i] << 16 | (uint32_t)hash[i + 1] << 8 |
+                 (i + 2 < 20 ? hash[i + 2] : 0u);
     for (int k = 0; k < 4; k++) out[o++] = digits[v >> (18 - 6 * k) & 63];
   }
   out[27] = '=';
   out[28] = '\0';
-}
-
-/* The hash of "user:password". */
-static void auth_digest(const char *cert, size_t len,
-                        char out[ZKE_DIGEST_SIZE]) {
-  unsigned char hash[20];
-  auth_sha1((const unsigned char *)cert, len, hash);
-  auth_base64(hash, out);
 }
 
 /* The identity of "user:password"; without a colon all of it is the user. */
@@ -1526,20 +1505,14 @@ static int acl_add_texts(buf *row, int *count, const char *first,
   return base_nomem();
 }
 
-/* Has a session this identity already? */
-static bool acl_has_identity(const acl_identities *who, const char *scheme,
-                             const char *id) {
-  const char *at = who->texts.data;
-  for (int i = 0; i < who->count; i++, at = acl_after(acl_after(at))) {
-    if (strcmp(at, scheme) == 0 && strcmp(acl_after(at), id) == 0) return true;
-  }
-  return false;
-}
-
 /* Give a session an identity; given twice it counts once. */
 static int acl_add_identity(acl_identities *who, const char *scheme,
                             const char *id) {
-  if (acl_has_identity(who, scheme, id)) return ZKE_OK;
+  const char *at = who->texts.data;
+  for (int i = 0; i < who->count; i++, at = acl_after(acl_after(at))) {
+    if (strcmp(at, scheme) == 0 && strcmp(acl_after(at), id) == 0)
+      return ZKE_OK;
+  }
   return acl_add_texts(&who->texts, &who->count, scheme, id);
 }
 
@@ -1619,21 +1592,15 @@ static bool acl_digest_valid(const char *id) {
   return colons == 1;
 }
 
-/* The bytes of an id, escaped.  They are counted only until no list has room
- * for them. */
-static size_t acl_id_length(const char *id) {
-  size_t len = 0;
-  for (; *id && len <= ACL_MOST; id++)
-    len += *id == '\\' || *id == '\n' ? 2 : 1;
-  return len;
-}
-
 /* Append one entry's line, its id escaped, if the list has room for it. */
 static int acl_add_entry(buf *out, int32_t perms, const char *scheme,
                          const char *id) {
   char head[64];
   int n = snprintf(head, sizeof head, "%d:%s:", (int)perms, scheme);
-  if (out->len + (size_t)n + acl_id_length(id) + 1 > ACL_MOST) {
+  size_t size = (size_t)n + 1; /* counted until no list has room for it */
+  for (const char *at = id; *at && size <= ACL_MOST; at++)
+    size += *at == '\\' || *at == '\n' ? 2 : 1;
+  if (out->len + size > ACL_MOST) {
     return base_fail(ZKE_INVALIDACL, "the ACL has more than %d bytes",
                      (int)ACL_MOST);
   }
@@ -1742,17 +1709,20 @@ static int acl_encode_entry(const acl_identities *who, const acl_schemes *known,
   return acl_add_entry(out, e->perms, e->scheme, e->id);
 }
 
-/* Is a caller's list the open ACL, spelled out? Most lists are, and then no
- * text is made. */
-static bool acl_is_open(const zke_acls *acls) {
+/* Encode a caller's list.  *open_out tells that it is the open ACL, stored as
+ * NULL: most lists are, and then no text is made. */
+static int acl_encode(const acl_identities *who, const acl_schemes *known,
+                      const zke_acls *acls, buf *out, bool *open_out) {
+  if (!acls || acls->count <= 0 || !acls->data)
+    return base_fail(ZKE_INVALIDACL, "the ACL has no entry");
+  for (int i = 0; i < acls->count; i++) {
+    if (!acls->data[i].scheme)
+      return base_fail(ZKE_INVALIDACL, "ACL entry %d has no scheme", i);
+  }
   const zke_acl *e = acls->data;
-  return acls->count == 1 && e->perms == ZKE_PERM_ALL && e->id &&
-         strcmp(e->scheme, "world") == 0 && strcmp(e->id, "anyone") == 0;
-}
-
-/* Encode the entries of a caller's list that is not the open one. */
-static int acl_encode_list(const acl_identities *who, const acl_schemes *known,
-                           const zke_acls *acls, buf *out) {
+  *open_out = acls->count == 1 && e->perms == ZKE_PERM_ALL && e->id &&
+              strcmp(e->scheme, "world") == 0 && strcmp(e->id, "anyone") == 0;
+  if (*open_out) return ZKE_OK;
   buf entries = {.a = out->a};
   int rc = ZKE_OK;
   acl_collect(acls, &entries);
@@ -1764,20 +1734,6 @@ static int acl_encode_list(const acl_identities *who, const acl_schemes *known,
   if (rc == ZKE_OK && (entries.failed || out->failed)) rc = base_nomem();
   buf_free(&entries);
   return rc;
-}
-
-/* Encode a caller's list.  *open_out tells that it is the open ACL, stored as
- * NULL. */
-static int acl_encode(const acl_identities *who, const acl_schemes *known,
-                      const zke_acls *acls, buf *out, bool *open_out) {
-  if (!acls || acls->count <= 0 || !acls->data)
-    return base_fail(ZKE_INVALIDACL, "the ACL has no entry");
-  for (int i = 0; i < acls->count; i++) {
-    if (!acls->data[i].scheme)
-      return base_fail(ZKE_INVALIDACL, "ACL entry %d has no scheme", i);
-  }
-  *open_out = acl_is_open(acls);
-  return *open_out ? ZKE_OK : acl_encode_list(who, known, acls, out);
 }
 
 enum { ACL_SCHEME = 16 }; /* bytes of a scheme's name, with its NUL */
@@ -1835,21 +1791,16 @@ static bool acl_has_entry(const acl_identities *who, const acl_entry *e) {
   return false;
 }
 
-/* Is one of them the identity that passes every check? */
-static bool acl_is_super(const acl_identities *who) {
+/* May these identities do what needs one of the permissions?  text is an
+ * encoded ACL, NULL for the open one.  The identity super passes each. */
+static bool acl_allows(const acl_identities *who, const char *text,
+                       int32_t needed) {
+  acl_entry e;
+  if (!text) return true;
   const char *at = who->texts.data;
   for (int i = 0; i < who->count; i++, at = acl_after(acl_after(at))) {
     if (strcmp(at, "super") == 0) return true;
   }
-  return false;
-}
-
-/* May these identities do what needs one of the permissions?  text is an
- * encoded ACL, NULL for the open one. */
-static bool acl_allows(const acl_identities *who, const char *text,
-                       int32_t needed) {
-  acl_entry e;
-  if (!text || acl_is_super(who)) return true;
   while (acl_next(&text, &e)) {
     if ((e.perms & needed) &&
         (strcmp(e.scheme, "world") == 0 || acl_has_entry(who, &e))) {
@@ -2491,29 +2442,28 @@ static bool host_same_file(const zke_file *a, const zke_file *b) {
   return a->device == b->device && a->inode == b->inode;
 }
 
-/* What a system call's error means to a caller.  Only what a caller can act on
- * has a code of its own: no permission, no room, no memory. */
-static int host_meaning(int error) {
+/* Fail because of a system call: "cannot lock PATH: why".  `what` begins the
+ * sentence.  Only what a caller can act on has a code of its own: no
+ * permission, no room, no memory. */
+static int host_fail(store *s, int error, const char *what, const char *path) {
+  int rc = ZKE_SYSTEMERROR;
+  (void)s;
   switch (-error) {
     case EACCES:
     case EPERM:
     case EROFS:
-      return ZKE_READONLY;
+      rc = ZKE_READONLY;
+      break;
     case ENOSPC:
     case EDQUOT:
-      return ZKE_FULL;
+      rc = ZKE_FULL;
+      break;
     case ENOMEM:
-      return ZKE_NOMEM;
+      rc = ZKE_NOMEM;
+      break;
     default:
-      return ZKE_SYSTEMERROR;
+      break;
   }
-}
-
-/* Fail because of a system call: "cannot lock PATH: why".  `what` begins the
- * sentence. */
-static int host_fail(store *s, int error, const char *what, const char *path) {
-  int rc = host_meaning(error);
-  (void)s;
   return base_fail(rc, "%s %s: %s", what, path, strerror(-error));
 }
 
@@ -4139,32 +4089,10 @@ static int vfs_last_error(sqlite3_vfs *v, int size, char *out) {
   return vfs_base_of(v)->xGetLastError(vfs_base_of(v), size, out);
 }
 
-/* Fill in the store's VFS.  Version 1 is enough: later ones add a finer clock
- * and the replacement of system calls. */
-static void vfs_fill(store *s) {
-  sqlite3_vfs *v = &s->vfs_own;
-  memset(v, 0, sizeof *v);
-  v->iVersion = 1;
-  v->szOsFile = s->vfs_base->szOsFile;
-  v->mxPathname = s->vfs_base->mxPathname;
-  v->zName = s->vfs_name;
-  v->pAppData = s;
-  v->xOpen = vfs_open;
-  v->xDelete = vfs_delete;
-  v->xAccess = vfs_access;
-  v->xFullPathname = vfs_full_path;
-  v->xDlOpen = vfs_dl_open;
-  v->xDlError = vfs_dl_error;
-  v->xDlSym = vfs_dl_sym;
-  v->xDlClose = vfs_dl_close;
-  v->xRandomness = vfs_random;
-  v->xSleep = vfs_sleep;
-  v->xCurrentTime = vfs_time;
-  v->xGetLastError = vfs_last_error;
-}
-
 /* Open the connection through the store's VFS.  SQLite finds a VFS by name
- * only, so ours is in its list for just this moment. */
+ * only, so ours is in its list for just this moment.  It is of version 1, which
+ * is enough: later ones add a finer clock and the replacement of system calls.
+ */
 static int vfs_connect(store *s, int flags) {
   s->vfs_base = sqlite3_vfs_find(s->vfs);
   if (!s->vfs_base) {
@@ -4172,7 +4100,23 @@ static int vfs_connect(store *s, int flags) {
                      s->vfs ? s->vfs : "(default)");
   }
   snprintf(s->vfs_name, sizeof s->vfs_name, "zkembed-%p", (void *)s);
-  vfs_fill(s);
+  s->vfs_own = (sqlite3_vfs){.iVersion = 1,
+                             .szOsFile = s->vfs_base->szOsFile,
+                             .mxPathname = s->vfs_base->mxPathname,
+                             .zName = s->vfs_name,
+                             .pAppData = s,
+                             .xOpen = vfs_open,
+                             .xDelete = vfs_delete,
+                             .xAccess = vfs_access,
+                             .xFullPathname = vfs_full_path,
+                             .xDlOpen = vfs_dl_open,
+                             .xDlError = vfs_dl_error,
+                             .xDlSym = vfs_dl_sym,
+                             .xDlClose = vfs_dl_close,
+                             .xRandomness = vfs_random,
+                             .xSleep = vfs_sleep,
+                             .xCurrentTime = vfs_time,
+                             .xGetLastError = vfs_last_error};
   int rc = sqlite3_vfs_register(&s->vfs_own, 0);
   /* it fails only before SQLite is initialized; something found a VFS */
   if (ALWAYS(rc == SQLITE_OK))
@@ -5472,23 +5416,6 @@ static int side_enter(store *s, const char *path, int flags) {
   return fd_open(s, path, flags | O_NOFOLLOW, 0);
 }
 
-/* Make the side directory if it is missing.  A link to one is refused: its
- * owner could lead the files elsewhere.  Of those that come at once, only the
- * process that made it gives it a mode. */
-static int side_make_directory(store *s) {
-  unsigned mode = side_directory_mode(s->file_id.mode);
-  int made = s->os.mkdir(s->os.context, s->dir, mode);
-  bool there = made >= 0 || made == -EEXIST;
-  int fd = there ? side_enter(s, s->dir, O_RDONLY | O_DIRECTORY) : made;
-  int rc = fd < 0 ? fd : 0;
-  if (fd >= 0 && made == 0) rc = side_adopt(s, fd, mode);
-  fd_close(s, &fd);
-  if (rc == -ENOTDIR || rc == -ELOOP)
-    return base_fail(ZKE_CANTOPEN, "%s is not a directory", s->dir);
-  if (rc >= 0) return ZKE_OK;
-  return host_fail(s, rc, there ? "cannot open" : "cannot make", s->dir);
-}
-
 /* Open a side file, making it if it is missing.  First it is opened without
  * O_CREAT, and made with O_EXCL only where nothing is there: so we know that we
  * have made it and must give it its mode.  A symbolic link is not followed.
@@ -5509,10 +5436,22 @@ static int side_open_file(store *s, const char *path, int *fd, zke_file *id) {
   return base_fail(ZKE_CANTOPEN, "%s is not a file", path);
 }
 
-/* Open the side directory and the files in it. */
+/* Open the side directory, making it if it is missing, and the files in it.  A
+ * link to a directory is refused: its owner could lead the files elsewhere.  Of
+ * those that come at once, only the process that made it gives it a mode. */
 static int side_open(store *s) {
-  int rc = side_make_directory(s);
-  if (rc == ZKE_OK) rc = side_open_file(s, s->gate, &s->gate_fd, &s->gate_id);
+  unsigned mode = side_directory_mode(s->file_id.mode);
+  int made = s->os.mkdir(s->os.context, s->dir, mode);
+  bool there = made >= 0 || made == -EEXIST;
+  int fd = there ? side_enter(s, s->dir, O_RDONLY | O_DIRECTORY) : made;
+  int rc = fd < 0 ? fd : 0;
+  if (fd >= 0 && made == 0) rc = side_adopt(s, fd, mode);
+  fd_close(s, &fd);
+  if (rc == -ENOTDIR || rc == -ELOOP)
+    return base_fail(ZKE_CANTOPEN, "%s is not a directory", s->dir);
+  if (rc < 0)
+    return host_fail(s, rc, there ? "cannot open" : "cannot make", s->dir);
+  rc = side_open_file(s, s->gate, &s->gate_fd, &s->gate_id);
   if (rc == ZKE_OK) rc = side_open_file(s, s->line, &s->line_fd, &s->line_id);
   if (rc == ZKE_OK) rc = side_open_file(s, s->live, &s->live_fd, &s->live_id);
   return rc;
