@@ -145,12 +145,6 @@
 #error "ZKE_LOG_BYTES is out of range"
 #endif
 
-/* Most bytes of zeros that a durable commit writes behind the write-ahead log,
- * as room for later commits; 0: none. */
-#ifndef ZKE_LOG_AHEAD
-#define ZKE_LOG_AHEAD (1 << 20)
-#endif
-
 /* The safety tick of a session that waits, and of the one with the duty. */
 #ifndef ZKE_TICK_MS
 #define ZKE_TICK_MS 1000
@@ -3172,14 +3166,6 @@ static int file_close(file_wrapped *d) {
  * gathered over a VFS that is not SQLite's own: one that encrypts pages, or
  * adds checksums to them, knows a page by the length of the write.
  *
- * Room ahead.  The sync of a file that has grown has to commit the file
- * system's journal, too, and waits for a thread of the kernel that does it.  So
- * a durable commit that makes the log's file longer writes zeros behind it, and
- * the commits after it overwrite these (wal_grow).  SQLite ends a log at the
- * first frame whose salt or checksum is wrong, and zeros are no frame: it makes
- * no difference whether the file ends there, as after a checkpoint that left
- * its length, when frames of an older log follow.
- *
  * Start reading at wal_write().
  * ==================================================================== */
 
@@ -3330,33 +3316,6 @@ static int wal_truncate(sqlite3_file *f, sqlite3_int64 size) {
   return rc ? rc : l->file.real->xTruncate(f, size);
 }
 
-/* How long to make a log's file that the commit has made longer: up to twice as
- * long as it is, so that a short log does not take much room, and no longer
- * than the log becomes before a checkpoint. */
-static int64_t wal_room(const wal_log *l) {
-  int64_t frames = (int64_t)ZKE_CHECKPOINT_PAGES * (WAL_FRAME + l->page);
-  return base_min(l->end + base_min(l->end, ZKE_LOG_AHEAD), WAL_HEAD + frames);
-}
-
-/* Before the sync of a commit, when nothing is gathered: where the file ends
- * with the commit, write zeros behind it.  The disk may have no room for them:
- * then the file gets the length back that it had, and the commit stands. */
-static void wal_grow(wal_log *l) {
-  const sqlite3_io_methods *real = l->file.real;
-  sqlite3_int64 size = 0;
-  int64_t at = l->end, room = wal_room(l);
-  if (room <= at) return;
-  int rc = real->xFileSize(l->file.f, &size);
-  if (rc != SQLITE_OK || size > at) return;
-  memset(l->bytes, 0, ZKE_LOG_BYTES);
-  while (at < room && rc == SQLITE_OK) {
-    int len = (int)base_min(room - at, ZKE_LOG_BYTES);
-    rc = real->xWrite(l->file.f, l->bytes, len, at);
-    at += len;
-  }
-  if (rc != SQLITE_OK) real->xTruncate(l->file.f, l->end);
-}
-
 /* Where the liveness file has the salts of the log whose name is durable. */
 enum { WAL_NAME_AT = 104 };
 
@@ -3470,7 +3429,6 @@ static int wal_sync(sqlite3_file *f, int flags) {
   if (rc != SQLITE_OK) return rc;
   bool commit = !l->strange && wal_is_commit(l);
   if (commit && l->lazy) return SQLITE_OK;
-  if (commit && l->gather) wal_grow(l);
   return wal_make_durable(l, flags);
 }
 

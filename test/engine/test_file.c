@@ -1648,25 +1648,6 @@ static int64_t largest_wal(zke *z, const char *wal, int times) {
   return largest;
 }
 
-/* design.md 8: of many durable changes only a few make the log's file longer,
- * by one process or by two in turns. */
-TEST_LOOP(durable_changes_find_room_in_the_log, 0, 2) {
-  test_in_memory();
-  const char *path = sample(test_path("a.db")), *wal = joined(path, "-wal");
-  zke *z = test_open(path), *other = _i ? test_open(path) : z;
-  int64_t size = 0;
-  int longer = 0;
-  for (int i = 0; i < 300; i++) {
-    ck_ok(zke_set(i % 2 ? z : other, "/a", "x", 1, -1, NULL));
-    longer += file_size(wal) > size;
-    size = file_size(wal);
-  }
-  ck_assert_int_le(longer, 12);
-  if (other != z) ck_ok(zke_close(other));
-  ck_ok(zke_check(z, NULL, NULL));
-  ck_ok(zke_close(z));
-}
-
 /* design.md 8: the log stays under 16 MiB while no reader holds a snapshot,
  * grows and is reported while one does, and is short again afterwards. */
 TEST(wal_is_bounded) {

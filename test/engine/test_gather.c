@@ -10,10 +10,9 @@ enum { PAGE = 512, FRAME = WAL_FRAME + PAGE };
 
 /* The file below. */
 static struct {
-  char bytes[3 << 20];
+  char bytes[1 << 20];
   int64_t size;
   int writes, syncs, closed, asked, fail_writes;
-  int writes_before_full; /* the last of so many fails, and all after it */
 } disk;
 
 static int disk_close(sqlite3_file *f) {
@@ -35,8 +34,6 @@ static int disk_write(sqlite3_file *f, const void *data, int len,
                       sqlite3_int64 at) {
   (void)f;
   if (disk.fail_writes && disk.fail_writes--) return SQLITE_FULL;
-  if (disk.writes_before_full == 1) return SQLITE_FULL;
-  if (disk.writes_before_full) disk.writes_before_full--;
   memcpy(disk.bytes + at, data, (size_t)len);
   disk.size = base_max(disk.size, at + len);
   disk.writes++;
@@ -452,95 +449,6 @@ TEST(a_write_that_fails_is_told_and_leaves_no_gap) {
   write_frame(3, 0, 's');
   disk.fail_writes = 1;
   ck_assert_int_eq(f->pMethods->xTruncate(f, 0), SQLITE_FULL);
-}
-
-/* ---- room ahead ---- */
-
-static int sync_log(void) { return f->pMethods->xSync(f, 0); }
-
-/* Frame n, which commits, as a transaction of its own.  How much longer the
- * file has become. */
-static int64_t commit_frame(int n) {
-  int64_t before = disk.size;
-  ck_assert_int_eq(write_frame(n, 9, 's'), SQLITE_OK);
-  ck_assert_int_eq(sync_log(), SQLITE_OK);
-  end_transaction();
-  return disk.size - before;
-}
-
-/* design.md 8: a durable commit that makes the file longer leaves room for
- * those after it, whose syncs then find a file of the same length.  What lies
- * there is no frame. */
-TEST(durable_commits_find_room) {
-  open_log(true);
-  write_head();
-  int longer = 0;
-  for (int i = 0; i < 400; i++) {
-    longer += commit_frame(i) > 0;
-    for (int64_t at = WAL_HEAD + (i + 1) * FRAME; at < disk.size; at++)
-      ck_assert_int_eq(disk.bytes[at], 0);
-  }
-  ck_assert_int_le(longer, 12);
-  ck_assert_int_eq(disk.syncs, 400);
-  ck_assert_int_le(disk.size, 2 * (WAL_HEAD + 400 * FRAME));
-  expect_pages(400);
-}
-
-/* The room is that of the log before a checkpoint, and not more. */
-TEST(room_ends_where_a_checkpoint_comes) {
-  open_log(true);
-  write_head();
-  for (int i = 0; i < ZKE_CHECKPOINT_PAGES - 1; i++) {
-    write_frame(i, 9, 's');
-    end_transaction();
-  }
-  commit_frame(ZKE_CHECKPOINT_PAGES - 1);
-  ck_assert_int_eq(disk.size, WAL_HEAD + ZKE_CHECKPOINT_PAGES * FRAME);
-  ck_assert_int_eq(commit_frame(ZKE_CHECKPOINT_PAGES), FRAME);
-}
-
-/* No room is made for what is not synced, nor while the file is longer than the
- * log. */
-TEST(room_is_made_only_where_it_helps) {
-  open_log(true);
-  write_head();
-  s.wal_log.lazy = true;
-  ck_assert_int_eq(commit_frame(0), WAL_HEAD + FRAME); /* and the head */
-  s.wal_log.lazy = false;
-  ck_assert_int_gt(commit_frame(1), FRAME);
-  int64_t size = disk.size += 3 * FRAME; /* another process's room */
-  ck_assert_int_eq(commit_frame(2), 0);
-  ck_assert_int_eq(disk.size, size);
-}
-
-/* A log that is not gathered is left as SQLite writes it. */
-TEST(no_room_where_nothing_is_gathered) {
-  open_log(false);
-  write_head();
-  ck_assert_int_eq(commit_frame(0), FRAME);
-  ck_assert_int_eq(commit_frame(1), FRAME);
-}
-
-/* Where the disk has no room for more, the commit stands, and the file keeps no
- * part of the room. */
-TEST(full_disk_gives_no_room) {
-  open_log(true);
-  write_head();
-  for (int i = 0; i < 100; i++) {
-    write_frame(i, 9, 's');
-    end_transaction();
-  }
-  for (int written = 0; written < 2; written++) {
-    int n = 100 + written;
-    ck_assert_int_eq(write_frame(n, 9, 's'), SQLITE_OK);
-    disk.writes_before_full = 1 + written;
-    ck_assert_int_eq(sync_log(), SQLITE_OK);
-    disk.writes_before_full = 0;
-    end_transaction();
-    ck_assert_int_eq(disk.size, WAL_HEAD + (n + 1) * FRAME);
-  }
-  ck_assert_int_gt(commit_frame(102), FRAME);
-  expect_pages(103);
 }
 
 /* Without the buffer each piece is written by itself, and reads the same. */
