@@ -145,6 +145,25 @@
 #error "ZKE_LOG_BYTES is out of range"
 #endif
 
+/* Each of these, set to 1, leaves out a short cut around SQLite.  Neither short
+ * cut is taken before the first commit of a connection has shown that this
+ * SQLite does what it relies on; if it does not, the logger is told once
+ * (doc/design.md 8).
+ *
+ * ZKE_READ_LOCKS: each read takes SQLite's locks.  A get then costs three times
+ * as much, and a process that is stopped in it holds up checkpoints.
+ *
+ * ZKE_PLAIN_LOG: a page is written to the log at a time, as SQLite does it.  An
+ * ephemeral change then costs a seventh more.  It is always so if the name of
+ * the VFS does not begin with "unix", as those of SQLite's own do: a VFS that
+ * encrypts pages, or adds checksums, has to see each by itself. */
+#ifndef ZKE_READ_LOCKS
+#define ZKE_READ_LOCKS 0
+#endif
+#ifndef ZKE_PLAIN_LOG
+#define ZKE_PLAIN_LOG 0
+#endif
+
 /* The safety tick of a session that waits, and of the one with the duty. */
 #ifndef ZKE_TICK_MS
 #define ZKE_TICK_MS 1000
@@ -2166,7 +2185,7 @@ typedef struct store {
   bool memory, readonly;
   bool host;                  /* make the tables in a program's database */
   bool foreign_keys;          /* the program's SQL enforces them */
-  bool read_locks, plain_log; /* SQLite's own ways, by option */
+  bool read_locks, plain_log; /* ZKE_READ_LOCKS, ZKE_PLAIN_LOG */
   int durability, data_limit, cache_kib, notice_limit;
   int64_t busy, container;        /* ns, ms */
   int64_t boot_offset;            /* ns; see host_boottime() */
@@ -13182,7 +13201,6 @@ static int store_check_numbers(const zke_options *o) {
  * for something that would not be given. */
 static int store_check_choices(const zke_options *o) {
   const unsigned flags = ZKE_OPEN_READONLY | ZKE_OPEN_EXISTING |
-                         ZKE_OPEN_READ_LOCKS | ZKE_OPEN_PLAIN_LOG |
                          ZKE_OPEN_LIGHT | ZKE_OPEN_HOST | ZKE_OPEN_FOREIGN_KEYS;
   if (o->durability < ZKE_DURABLE_BY_KIND || o->durability > ZKE_DURABLE_NONE)
     return base_fail(ZKE_BADARGUMENTS,
@@ -13244,8 +13262,8 @@ static void store_set_options(store *s, const zke_options *o) {
   s->log = o->log;
   s->log_context = o->log_context;
   s->readonly = (o->flags & ZKE_OPEN_READONLY) != 0;
-  s->read_locks = (o->flags & ZKE_OPEN_READ_LOCKS) != 0;
-  s->plain_log = (o->flags & ZKE_OPEN_PLAIN_LOG) != 0;
+  s->read_locks = ZKE_READ_LOCKS;
+  s->plain_log = ZKE_PLAIN_LOG;
   s->host = (o->flags & ZKE_OPEN_HOST) != 0;
   s->foreign_keys = (o->flags & ZKE_OPEN_FOREIGN_KEYS) != 0;
   s->durability = o->durability;

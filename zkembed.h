@@ -483,22 +483,8 @@ enum {
   ZKE_OPEN_READONLY = 1, /* inspect: no session, no change; SQLite may make
                             its -wal and -shm */
   ZKE_OPEN_EXISTING = 2, /* ZKE_CANTOPEN where the file does not exist */
-
-  /* Two short cuts around SQLite, each of which can be left out.  Neither is
-   * taken before the first commit of a connection has shown that this SQLite
-   * does what they rely on; where it does not, the logger is told once
-   * (ZKE_LOG_WARN) and SQLite's own way is gone (doc/design.md 8). */
-  ZKE_OPEN_READ_LOCKS = 4, /* each read takes SQLite's locks: a get then costs
-                              three times as much, and a process that is
-                              stopped in it holds up checkpoints */
-  ZKE_OPEN_PLAIN_LOG = 8,  /* a page is written to the log at a time, as SQLite
-                              does it: an ephemeral change then costs a seventh
-                              more.  Always so where the name of the VFS does
-                              not begin with "unix", as those of SQLite's own
-                              do: one that encrypts pages, or adds checksums,
-                              has to see each by itself */
-  ZKE_OPEN_LIGHT = 16,     /* zke_open_session(): a session without descriptors
-                              of its own */
+  ZKE_OPEN_LIGHT = 16,   /* zke_open_session(): a session without descriptors
+                            of its own */
 
   /* For a database that has the program's own tables, too; see "The program's
    * own data". */

@@ -1748,12 +1748,11 @@ static void expect_rows(const char *path, char *before) {
 
 /* A compaction takes the space of what was removed and nothing else: each row,
  * the zxid among them, an event that is pending, watches, sessions, ephemerals
- * and the next number stay.  Also (1) without the short cuts around SQLite. */
-TEST_LOOP(compaction_shrinks_the_file, 0, 2) {
+ * and the next number stay. */
+TEST(compaction_shrinks_the_file) {
   const char *path = sparse(test_path("a.db"));
   test_events pending = {0}, later = {0};
   zke_options o = {.size = sizeof o, .log = count_warning};
-  if (_i) o.flags = ZKE_OPEN_READ_LOCKS | ZKE_OPEN_PLAIN_LOG;
   zke *z = NULL, *other = test_open(path);
   ck_ok(zke_open(path, &o, &z));
   ck_ok(zke_create_ttl(z, "/ttl", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL,

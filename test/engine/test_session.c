@@ -483,12 +483,11 @@ static int64_t standing_clock(void *context, int which) {
 
 /* zkembed.h, zke_expire: a read that begins after the session's end is refused,
  * in memory and on a file, beside another store or after a read that is still
- * open; and so with SQLite's own locks. */
-TEST_LOOP(no_read_after_the_end, 0, 3 * READS) {
+ * open. */
+TEST_LOOP(no_read_after_the_end, 0, 2 * READS) {
   int way = _i / READS;
   zke_os os = {.size = sizeof os, .clock = standing_clock};
   zke_options o = {.size = sizeof o, .os = &os};
-  if (way == 2) o.flags = ZKE_OPEN_READ_LOCKS;
   begin_with(way ? IN_FILE : IN_MEMORY, &o, NULL);
   ck_ok(create(b, "/n", ZKE_PERSISTENT));
   for (int i = 0; i < READS; i++) ck_ok(do_read(i));

@@ -1,9 +1,11 @@
 /* engine.c - zkembed.c, unchanged, for the processes of the simulated host
  *
  * instead.h says where its variables lie, and what it calls.  The linker knows
- * its functions as sim_real_zke_..., since calls.c has those of that name. */
+ * its functions as sim_real_zke_..., since calls.c has those of that name.  The
+ * plan says whether a host leaves out the short cuts around SQLite. */
 #define _GNU_SOURCE
 #include "test/sim/instead.h"
+#include "test/sim/plan.h"
 
 #include "zkembed.h"
 #define FUNCTION(name, path, parameters, arguments, samples) \
@@ -13,4 +15,6 @@
 int zke_open(const char *name, const zke_options *options,
              zke **z_out) __asm__("sim_real_zke_open");
 
+#define ZKE_READ_LOCKS (the_plan.k.readlocks != 0)
+#define ZKE_PLAIN_LOG (the_plan.k.plainlog != 0)
 #include "zkembed.c"

@@ -514,8 +514,6 @@ int ops_open(int slot, zke **z_out) {
   o.log = on_log;
   o.busy_timeout_ms = BUSY_MS;
   o.container_ms = ops_container_ms;
-  if (the_plan.k.readlocks) o.flags |= ZKE_OPEN_READ_LOCKS;
-  if (the_plan.k.plainlog) o.flags |= ZKE_OPEN_PLAIN_LOG;
   if (the_plan.k.hosted || the_plan.k.pages) o.flags |= ZKE_OPEN_HOST;
   o.cache_kib = (int)the_plan.k.cache;
   o.notice_limit = (int)the_plan.k.notices;
