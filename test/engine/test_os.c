@@ -562,22 +562,6 @@ TEST_LOOP(failed_rollback_is_made_up_for, 0, 2) {
   ck_ok(zke_close(z));
 }
 
-/* The same between the two halves of a change that was begun without and is
- * to be repeated with a sync. */
-TEST(failed_rollback_repeats_nothing) {
-  zke_op op;
-  zke_stat stat;
-  zke *z = open_denying(test_path("a.db"));
-  zke_op_set(&op, "/n", "x", 1, -1);
-  denied = "ROLLBACK";
-  ck_rc(zke_multi(z, &op, 1, NULL), ZKE_SYSTEMERROR);
-  denied = NULL;
-  ck_ok(zke_exists(z, "/n", NULL, NULL, &stat));
-  ck_assert_int_eq(stat.version, 0);
-  ck_ok(zke_multi(z, &op, 1, NULL));
-  ck_ok(zke_close(z));
-}
-
 /* What cannot begin gives nothing. */
 TEST_LOOP(read_that_cannot_begin, 0, 2) {
   zke_strings *names = NULL;

@@ -42,8 +42,8 @@ int threads_unlock(pthread_mutex_t *m) {
   return 0;
 }
 
-/* For an assertion of the engine that its mutex is held: says whether it is, and
- * takes nothing. */
+/* For an assertion of the engine that its mutex is held: says whether it is,
+ * and takes nothing. */
 int threads_try(pthread_mutex_t *m) {
   return !sched_self() || HOLDER(m) ? EBUSY : 0;
 }

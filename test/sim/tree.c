@@ -315,5 +315,5 @@ void tree_around(const ops_actor *a) {
                              {"wait for a turn", do_turn, 1},
                              {"touch", do_touch, 1},
                              {"bad path", do_bad_path, 1}};
-  any(a, all, 20);
+  any(a, all, sizeof all / sizeof *all);
 }
