@@ -2096,12 +2096,14 @@ typedef struct wal_log {
   bool strange; /* … but has written otherwise since: gather no more */
   bool lazy;    /* the COMMIT that is being made need not be synced */
   bool written; /* a commit's frame, since COMMIT began */
+  bool named;   /* a power cut leaves the file its name */
   bool trusted; /* with the writers' lock: no word says that it is in doubt */
   int len;      /* bytes gathered */
   int64_t at;   /* where they belong */
   int64_t end;  /* of what the transaction has written; 0: nothing yet */
   int64_t page; /* bytes of a page; 0: not known */
   int64_t salt; /* of the head that was last written or asked for; 0: none */
+  int64_t named_salt; /* the one that others know the name of; or 0 */
   unsigned char last[WAL_FRAME]; /* head of the transaction's last frame */
 } wal_log;
 
@@ -2172,10 +2174,10 @@ enum store_health {
 /* Is a function of the program's running, and what may its SQL do? */
 enum app_mode { APP_NONE, APP_READS, APP_WRITES };
 
-
 /* What the sessions of one zke_open() share: the connection, the files, the
  * lock.  The members are grouped by what guards them, as those of struct zke.
- */
+ * A struct in it that bears the name of a section is for that section alone
+ * (`make check-layers`), and for store_, which makes and ends it. */
 typedef struct store {
   /* fixed at open */
   zke_os os;
@@ -2199,18 +2201,16 @@ typedef struct store {
   wal_log wal_log; /* the write-ahead log's file, see there */
   shm_index index; /* reads without locks, see there */
   zke_file file_id, gate_id, line_id, live_id, wal_id, shm_id;
-  int gate_fd;         /* gate and duty bytes; -1 in a read-only store */
-  int line_fd;         /* places before the gate; -1 in a read-only store */
-  int live_fd;         /* hints; probes of the lives that are in this file */
-  int shard_fd;        /* of the file whose lives were probed last; or -1 */
-  unsigned shard;      /* which one that is */
-  int64_t shard_inode; /* … */
-  int blind;           /* the last error that was no answer: life_look() */
+  int gate_fd; /* gate and duty bytes; -1 in a read-only store */
+  int line_fd; /* places before the gate; -1 in a read-only store */
+  int live_fd; /* hints; probes of the lives that are in this file */
   /* the lock */
   pthread_mutex_t m;
-  struct lock_waiter *waiters, **waiters_end; /* for it, in order */
-  bool locked;
-  bool passed; /* the first of them was woken in vain: it is next */
+  struct {
+    struct lock_waiter *first, **end; /* who waits for it, in order */
+    bool taken;
+    bool passed; /* the first was woken in vain: it is next */
+  } lock;
   /* guarded by the lock */
   int64_t deadline; /* of the running call, monotonic ns */
   zke *caller;      /* whose call it is; NULL: that goes on without a lease */
@@ -2221,28 +2221,34 @@ typedef struct store {
   enum app_mode app; /* what a function of the program's may do now */
   bool gated;        /* it has the gate, or is in memory and wants none */
   bool writing;      /* a transaction is open that only its COMMIT may commit */
-  sqlite3 *guest;    /* the program's connection that has the gate, or NULL */
-  sqlite3_stmt *guest_commit, *guest_rollback; /* its ends, prepared */
-  zke *guest_by;                               /* by which handle */
-  pthread_key_t guest_key;  /* ends it with its thread: zke_sql_begin() */
+  struct {
+    sqlite3 *db; /* the program's connection that has the gate, or NULL */
+    sqlite3_stmt *commit, *rollback; /* its ends, prepared */
+    zke *by;                         /* by which handle */
+    pthread_key_t key; /* ends it with its thread: zke_sql_begin() */
+  } guest;
   enum store_health health; /* changed by health_ alone */
-  bool named_log;           /* a power cut leaves the -wal its name */
-  int64_t named_salt;       /* of which log others know that */
   int wal_pages;            /* after the last commit */
   int wal_limit;            /* checkpoint when it is reached */
   int64_t line_from;        /* the line's first place, as far as it is known */
-  bool duty;                /* we hold the duty byte */
-  int64_t tick_next;        /* monotonic ns of the next look by a caller */
-  int64_t sweep_at;    /* no session of ours looks after the sweep before */
   int64_t sweep_began; /* boottime ns, of the one that runs; 0: none does */
-  int64_t sweeper;     /* the one that did last: with the duty it goes on */
-  int64_t swept_at;    /* the last sweep that came to its end, or 0 */
-  int64_t counted_to;  /* boottime ns; time until then counts: sweep_idle() */
-  unsigned sweeps;     /* that did */
+  struct {
+    bool duty;          /* we hold the duty byte */
+    int64_t next;       /* monotonic ns of the next look by a caller */
+    int64_t at;         /* no session of ours looks after the sweep before */
+    int64_t by;         /* the session that did last */
+    int64_t ended;      /* the last sweep that came to its end, or 0 */
+    int64_t counted_to; /* boottime ns; time until then counts: sweep_idle() */
+    int64_t phase;      /* of its ticks among those of other stores, ns */
+    unsigned count;     /* sweeps that came to their end */
+  } sweep;
   int64_t recover_at;  /* not before: see wait_recover() */
   acl_schemes schemes; /* that this process vouches for */
-  buf put_off;   /* dead sessions, and when to try again: sess_put_off() */
-  int64_t phase; /* of its ticks among those of other stores, ns */
+  struct {
+    buf put_off; /* dead sessions, and when to try again: sess_put_off() */
+    bool owes;   /* the end of a light one could not be written: sweep */
+    buf owed;    /* those of them that are kept, and their carriers */
+  } sess;
   int64_t lease; /* the shortest one that a session has had, ns, or 0 */
   struct {       /* what the meta row says, see index.left_meta */
     int64_t recursive, lost;
@@ -2255,19 +2261,29 @@ typedef struct store {
   size_t session_count, session_cap;
   size_t handles;           /* these, and those whose sessions have moved */
   struct carrier *carriers; /* those whose own handle is closed */
-  bool owes_end; /* the end of a light session could not be written: sweep */
-  buf owed;      /* those of them that are kept, and their carriers */
-  int notices;   /* descriptors that tell of the deaths of others */
+  int notices;              /* descriptors that tell of the deaths of others */
   struct {
-    int64_t session;
-    int fd;
-  } wake[ZKE_WAKE_CACHE];
-  int wake_count;
+    int fd;         /* of the file whose lives were probed last; or -1 */
+    unsigned shard; /* which one that is */
+    int64_t inode;  /* … */
+    int blind;      /* the last error that was no answer: life_look() */
+  } life;
+  struct {
+    struct {
+      int64_t session;
+      int fd;
+    } kept[ZKE_WAKE_CACHE];
+    int count;
+  } wake;
   /* guarded by the fork mutex: every descriptor of ours, for the child */
-  atomic_bool forked;
-  int *fds;
-  int fd_count, fd_cap;
-  struct store *fork_next;
+  struct {
+    int *list;
+    int count, cap;
+  } fd;
+  struct {
+    atomic_bool child; /* this is a copy, in a child that was forked */
+    struct store *next;
+  } fork;
 } store;
 
 /* One transaction that changes the file, from txn_begin() to txn_commit() or
@@ -2314,7 +2330,7 @@ typedef struct txn_batch {
 /* What REQUIRE() asks for, and who makes it true: lock_take_m() and
  * lock_drop_m(), gate_enter() and gate_leave(), db_begin_write() and COMMIT or
  * db_end().  MUTEX_HELD is for the functions whose names end in _m. */
-#define LOCK_HELD(s) ((s)->locked)
+#define LOCK_HELD(s) ((s)->lock.taken)
 #define GATE_HELD(s) ((s)->gated)
 #define WRITING(s) ((s)->writing)
 #define MUTEX_HELD(s) (pthread_mutex_trylock(&(s)->m) == EBUSY)
@@ -2559,21 +2575,22 @@ static int64_t lock_deadline(const zke *z, int64_t now) {
 static bool lock_queue(store *s, int64_t deadline) {
   lock_waiter own = {.next = NULL};
   os_condition_init(&own.come);
-  *s->waiters_end = &own;
-  s->waiters_end = &own.next;
-  while (s->locked || s->waiters != &own) {
+  *s->lock.end = &own;
+  s->lock.end = &own.next;
+  while (s->lock.taken || s->lock.first != &own) {
     int64_t left = deadline == INT64_MAX ? INT64_MAX : deadline - host_now(s);
     if (left <= 0) break;
     os_condition_wait(&own.come, &s->m, left);
-    if (s->locked && s->waiters == &own) s->passed = true;
+    if (s->lock.taken && s->lock.first == &own) s->lock.passed = true;
   }
-  bool got = !s->locked && s->waiters == &own;
-  if (s->waiters == &own) s->passed = false;
-  lock_waiter **at = &s->waiters;
+  bool got = !s->lock.taken && s->lock.first == &own;
+  if (s->lock.first == &own) s->lock.passed = false;
+  lock_waiter **at = &s->lock.first;
   while (*at != &own) at = &(*at)->next;
   *at = own.next;
-  if (!*at) s->waiters_end = at;
-  if (!got && !s->locked && s->waiters) pthread_cond_signal(&s->waiters->come);
+  if (!*at) s->lock.end = at;
+  if (!got && !s->lock.taken && s->lock.first)
+    pthread_cond_signal(&s->lock.first->come);
   pthread_cond_destroy(&own.come);
   return got;
 }
@@ -2581,8 +2598,8 @@ static bool lock_queue(store *s, int64_t deadline) {
 /* Take the lock with the mutex held; false: the deadline came first. */
 static bool lock_take_m(store *s, int64_t deadline) {
   REQUIRE(MUTEX_HELD(s));
-  bool got = (!s->locked && !s->passed) || lock_queue(s, deadline);
-  if (got) s->locked = true;
+  bool got = (!s->lock.taken && !s->lock.passed) || lock_queue(s, deadline);
+  if (got) s->lock.taken = true;
   return got;
 }
 
@@ -2591,10 +2608,10 @@ static bool lock_take_m(store *s, int64_t deadline) {
 static void lock_drop_m(store *s) {
   REQUIRE(MUTEX_HELD(s));
   REQUIRE(LOCK_HELD(s));
-  s->locked = false;
+  s->lock.taken = false;
   s->caller = NULL;
   s->since = INT64_MAX;
-  if (s->waiters) pthread_cond_signal(&s->waiters->come);
+  if (s->lock.first) pthread_cond_signal(&s->lock.first->come);
 }
 
 /* Take the lock until the deadline (monotonic ns); false: not taken. */
@@ -2680,7 +2697,7 @@ static void lock_signal(store *s, pthread_cond_t *c) {
 /* Is this a child's copy, which refuses every call?  True also for a thread
  * that was inside a call when it forked, in a callback: it must touch nothing
  * any more, the locks least of all. */
-static bool fork_is_copy(const store *s) { return atomic_load(&s->forked); }
+static bool fork_is_copy(const store *s) { return atomic_load(&s->fork.child); }
 
 /* Held across fork() by the handlers, and while a descriptor is made and
  * noted, or closed and forgotten: see fd_. */
@@ -2697,12 +2714,13 @@ static void fork_parent(void) { pthread_mutex_unlock(&fork_mutex); }
  * sessions alive.  Closing does not unlock; the parent's copies stay. */
 static void fork_child(void) {
   for (store *s = fork_stores, *next; s; s = next) {
-    next = s->fork_next;
-    s->fork_next = fork_orphans;
+    next = s->fork.next;
+    s->fork.next = fork_orphans;
     fork_orphans = s;
-    atomic_store(&s->forked, true);
-    for (int i = 0; i < s->fd_count; i++) s->os.close(s->os.context, s->fds[i]);
-    s->fd_count = 0;
+    atomic_store(&s->fork.child, true);
+    for (int i = 0; i < s->fd.count; i++)
+      s->os.close(s->os.context, s->fd.list[i]);
+    s->fd.count = 0;
   }
   fork_stores = NULL;
   pthread_mutex_unlock(&fork_mutex);
@@ -2724,7 +2742,7 @@ static int fork_add(store *s) {
     pthread_mutex_unlock(&fork_mutex);
     return base_nomem();
   }
-  s->fork_next = fork_stores;
+  s->fork.next = fork_stores;
   fork_stores = s;
   pthread_mutex_unlock(&fork_mutex);
   return ZKE_OK;
@@ -2734,9 +2752,9 @@ static int fork_add(store *s) {
  * the orphans, which are never ended. */
 static void fork_remove(store *s) {
   pthread_mutex_lock(&fork_mutex);
-  for (store **at = &fork_stores; *at; at = &(*at)->fork_next) {
+  for (store **at = &fork_stores; *at; at = &(*at)->fork.next) {
     if (*at == s) {
-      *at = s->fork_next;
+      *at = s->fork.next;
       break;
     }
   }
@@ -2759,18 +2777,18 @@ static void fork_remove(store *s) {
  * has a fork handler and a lock of its own. */
 static bool fd_lock_room(store *s, int n) {
   pthread_mutex_lock(&fork_mutex);
-  while (s->fd_cap - s->fd_count < n) {
-    int cap = s->fd_cap + 16;
+  while (s->fd.cap - s->fd.count < n) {
+    int cap = s->fd.cap + 16;
     pthread_mutex_unlock(&fork_mutex);
     int *fds = mem_resize(&s->a, NULL, (size_t)cap * sizeof *fds);
     if (!fds) return false;
     pthread_mutex_lock(&fork_mutex);
     int *old = fds; /* not needed where another thread was first */
-    if (cap > s->fd_cap) {
-      old = s->fds;
-      if (old) memcpy(fds, old, (size_t)s->fd_count * sizeof *fds);
-      s->fds = fds;
-      s->fd_cap = cap;
+    if (cap > s->fd.cap) {
+      old = s->fd.list;
+      if (old) memcpy(fds, old, (size_t)s->fd.count * sizeof *fds);
+      s->fd.list = fds;
+      s->fd.cap = cap;
     }
     pthread_mutex_unlock(&fork_mutex);
     mem_free(old);
@@ -2809,7 +2827,7 @@ static int fd_make(store *s, enum fd_kind kind, const char *path, int flags,
   int n = kind == FD_PIPE ? 2 : 1;
   if (!fd_lock_room(s, n)) return -ENOMEM;
   int rc = fd_ask(s, kind, path, flags, mode, fds);
-  for (int i = 0; rc >= 0 && i < n; i++) s->fds[s->fd_count++] = fds[i];
+  for (int i = 0; rc >= 0 && i < n; i++) s->fd.list[s->fd.count++] = fds[i];
   pthread_mutex_unlock(&fork_mutex);
   return rc < 0 ? rc : 0;
 }
@@ -2826,9 +2844,9 @@ static void fd_close(store *s, int *fd) {
   if (*fd < 0) return;
   pthread_mutex_lock(&fork_mutex);
   /* fd_make() has noted it, most likely a moment ago */
-  for (int i = s->fd_count - 1; ALWAYS(i >= 0); i--) {
-    if (s->fds[i] == *fd) {
-      s->fds[i] = s->fds[--s->fd_count];
+  for (int i = s->fd.count - 1; ALWAYS(i >= 0); i--) {
+    if (s->fd.list[i] == *fd) {
+      s->fd.list[i] = s->fd.list[--s->fd.count];
       break;
     }
   }
@@ -3369,9 +3387,9 @@ static int64_t wal_read_salt(wal_log *l) {
  * word for other stores. */
 static void wal_note_name(store *s) {
   int64_t salt = s->wal_log.salt;
-  if (!s->named_log || s->named_salt == salt) return;
+  if (!s->wal_log.named || s->wal_log.named_salt == salt) return;
   s->os.pwrite(s->os.context, s->live_fd, &salt, sizeof salt, WAL_NAME_AT);
-  s->named_salt = salt;
+  s->wal_log.named_salt = salt;
 }
 
 /* Make the log's name durable, once a connection, so that a power cut cannot
@@ -3383,11 +3401,11 @@ static void wal_note_name(store *s) {
  * word again.  So a word that fits is of this file. */
 static int wal_make_name(store *s) {
   int64_t named = 0;
-  if (s->named_log || s->memory) return ZKE_OK;
+  if (s->wal_log.named || s->memory) return ZKE_OK;
   int64_t salt = wal_read_salt(&s->wal_log);
   s->os.pread(s->os.context, s->live_fd, &named, sizeof named, WAL_NAME_AT);
   int rc = salt && salt == named ? ZKE_OK : wal_sync_directory(s);
-  s->named_log = rc == ZKE_OK;
+  s->wal_log.named = rc == ZKE_OK;
   wal_note_name(s);
   return rc;
 }
@@ -3468,8 +3486,8 @@ static int wal_renew_piece(const wal_log *l, void *to, int64_t len,
  * Behind `end` the log may have a commit that has failed.  Nobody sees it, and
  * the next commit takes its place; but if all processes died before, SQLite
  * would find it and take it for made.  So its frames are made void.  One alone
- * is not enough: the next commit may begin with the same page, and where a
- * power cut leaves that frame and none behind it, the rest would be valid again.
+ * is not enough: the next commit may begin with the same page.  Where a power
+ * cut leaves that frame and none behind it, the rest would be valid again.
  *
  * Only with SQLite's lock of the one writer, and before the transaction has
  * written. */
@@ -3516,9 +3534,8 @@ static bool wal_vfs_is_plain(const store *s) {
  * watch only. */
 static void wal_wrap(store *s, sqlite3_file *f) {
   wal_log *l = &s->wal_log;
-  memset(l, 0, sizeof *l);
+  memset(l, 0, sizeof *l); /* its name, too, may be of another file by now */
   l->s = s;
-  s->named_log = false; /* other programs may have made it anew meanwhile */
   file_wrap(&l->file, f);
   if (!s->readonly && !s->plain_log && wal_vfs_is_plain(s))
     l->bytes = mem_resize(&s->a, NULL, ZKE_LOG_BYTES);
@@ -4349,17 +4366,17 @@ static int app_adopt(store *s, sqlite3 *db) {
  * could be, and the connection would keep SQLite's lock of the one writer after
  * the gate was left.  An SQLite code. */
 static int app_prepare_ends(store *s, sqlite3 *db) {
-  int rc = sqlite3_prepare_v2(db, "COMMIT", -1, &s->guest_commit, NULL);
+  int rc = sqlite3_prepare_v2(db, "COMMIT", -1, &s->guest.commit, NULL);
   if (rc == SQLITE_OK)
-    rc = sqlite3_prepare_v2(db, "ROLLBACK", -1, &s->guest_rollback, NULL);
+    rc = sqlite3_prepare_v2(db, "ROLLBACK", -1, &s->guest.rollback, NULL);
   return rc;
 }
 
 /* The transaction has ended, or did not begin. */
 static void app_forget_ends(store *s) {
-  sqlite3_finalize(s->guest_commit);
-  sqlite3_finalize(s->guest_rollback);
-  s->guest_commit = s->guest_rollback = NULL;
+  sqlite3_finalize(s->guest.commit);
+  sqlite3_finalize(s->guest.rollback);
+  s->guest.commit = s->guest.rollback = NULL;
 }
 
 /* Begin to write on a connection of the program's.  The line may have taken
@@ -4431,7 +4448,7 @@ static int app_end_guest(store *s, sqlite3 *db, bool commit) {
                      "%s: the transaction has ended before zke_sql_commit()",
                      s->name);
   }
-  if (commit) rc = app_run_commit(db, s->guest_commit);
+  if (commit) rc = app_run_commit(db, s->guest.commit);
   if (rc != SQLITE_OK) rc = app_guest_error(s, db, rc, "COMMIT");
   bool lost = commit && app_is_open(db, rc);
   if (lost) {
@@ -4439,7 +4456,7 @@ static int app_end_guest(store *s, sqlite3 *db, bool commit) {
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
     rc = ZKE_CONNECTIONLOSS;
   }
-  if (!sqlite3_get_autocommit(db)) app_run_end(s->guest_rollback);
+  if (!sqlite3_get_autocommit(db)) app_run_end(s->guest.rollback);
   return rc;
 }
 
@@ -5890,7 +5907,7 @@ static int life_open(store *s, int64_t session, int *fd, int64_t *life) {
 }
 
 /* Close the file whose lives were looked at last. */
-static void life_forget(store *s) { fd_close(s, &s->shard_fd); }
+static void life_forget(store *s) { fd_close(s, &s->life.fd); }
 
 /* A descriptor of the file that carries a session's life, or -errno; -ENOENT:
  * that file is not there any more, though another may be in its place.  It is
@@ -5900,22 +5917,22 @@ static int life_find(store *s, int64_t session, int64_t life) {
   zke_file id;
   unsigned shard = life_shard(session);
   if (life == (int64_t)s->live_id.inode) return s->live_fd;
-  if (s->shard_fd >= 0 && s->shard == shard && s->shard_inode == life)
-    return s->shard_fd;
+  if (s->life.fd >= 0 && s->life.shard == shard && s->life.inode == life)
+    return s->life.fd;
   life_forget(s);
   char *path = life_path(s, session);
   int fd = path ? fd_open(s, path, O_RDONLY | O_NOFOLLOW, 0) : -ENOMEM;
   mem_free(path);
   if (fd < 0) return fd == -ELOOP ? -ENOENT : fd;
-  s->shard_fd = fd;
+  s->life.fd = fd;
   int rc = host_fstat(s, fd, &id);
   if (rc == 0 && life && id.inode != (uint64_t)life) rc = -ENOENT;
   if (rc < 0) {
     life_forget(s);
     return rc;
   }
-  s->shard = shard;
-  s->shard_inode = (int64_t)id.inode;
+  s->life.shard = shard;
+  s->life.inode = (int64_t)id.inode;
   return fd;
 }
 
@@ -5940,14 +5957,14 @@ static enum life_state life_look(store *s, int64_t session, int64_t life) {
     if (fd == -ENOENT) return LIFE_LOST;
     held = fd < 0 ? fd : s->os.probe(c, fd, session);
   }
-  if (held < 0) s->blind = held;
+  if (held < 0) s->life.blind = held;
   if (held < 0) return LIFE_BLIND;
   return held ? LIFE_HELD : LIFE_FREE;
 }
 
 /* What a call is told that needs the answer which life_look() did not get. */
 static int life_say_blind(store *s) {
-  return host_fail(s, s->blind, "cannot see who lives, by", s->live);
+  return host_fail(s, s->life.blind, "cannot see who lives, by", s->live);
 }
 
 /* ======================================================================
@@ -6022,31 +6039,32 @@ static void wake_session(store *s, int64_t session, const char *byte) {
   if (own) wake_write(s, own->wake_wfd, WAKE_EVENT);
   if (own || s->memory) return;
   int i = 0;
-  while (i < s->wake_count && s->wake[i].session != session) i++;
-  if (i == s->wake_count) {
+  while (i < s->wake.count && s->wake.kept[i].session != session) i++;
+  if (i == s->wake.count) {
     int fd = wake_open(s, session);
     if (fd < 0) return;
-    if (s->wake_count < ZKE_WAKE_CACHE) {
-      s->wake_count++;
+    if (s->wake.count < ZKE_WAKE_CACHE) {
+      s->wake.count++;
     } else {
-      fd_close(s, &s->wake[--i].fd); /* the one least recently used */
+      fd_close(s, &s->wake.kept[--i].fd); /* the one least recently used */
     }
-    s->wake[i].session = session;
-    s->wake[i].fd = fd;
+    s->wake.kept[i].session = session;
+    s->wake.kept[i].fd = fd;
   }
-  int fd = s->wake[i].fd;
-  memmove(s->wake + 1, s->wake, (size_t)i * sizeof *s->wake);
-  s->wake[0].session = session;
-  s->wake[0].fd = fd;
+  int fd = s->wake.kept[i].fd;
+  memmove(s->wake.kept + 1, s->wake.kept, (size_t)i * sizeof *s->wake.kept);
+  s->wake.kept[0].session = session;
+  s->wake.kept[0].fd = fd;
   if (wake_write(s, fd, byte)) return;
-  fd_close(s, &s->wake[0].fd);
-  s->wake_count--;
-  memmove(s->wake, s->wake + 1, (size_t)s->wake_count * sizeof *s->wake);
+  fd_close(s, &s->wake.kept[0].fd);
+  s->wake.count--;
+  memmove(s->wake.kept, s->wake.kept + 1,
+          (size_t)s->wake.count * sizeof *s->wake.kept);
 }
 
 /* Close all writing ends that were kept. */
 static void wake_forget(store *s) {
-  while (s->wake_count) fd_close(s, &s->wake[--s->wake_count].fd);
+  while (s->wake.count) fd_close(s, &s->wake.kept[--s->wake.count].fd);
 }
 
 /* ======================================================================
@@ -6606,8 +6624,8 @@ static int gate_enter(store *s, zke *z, bool full) {
 
 /* Let the next one write, and wake the first in the line.  The leases of the
  * other sessions are moved on before: after that anybody may judge them.  A log
- * in doubt is noted for the process that opens the file next, since this one may
- * end before it has settled it. */
+ * in doubt is noted for the process that opens the file next, since this one
+ * may end before it has settled it. */
 static void gate_leave(store *s) {
   REQUIRE(GATE_HELD(s));
   lease_extend(s);
@@ -9317,22 +9335,22 @@ enum { SESS_REST = 16, SESS_REST_MOST_MS = 30000 };
 static void sess_put_off(store *s, int64_t session, int64_t now, int64_t took) {
   size_t n, kept = 0;
   int64_t rest = base_min(took, SESS_REST_MOST_MS * ZKE_MS / SESS_REST);
-  int64_t *at = buf_ints(&s->put_off, &n);
+  int64_t *at = buf_ints(&s->sess.put_off, &n);
   for (size_t i = 0; i < n; i += 2) { /* drop those whose time is over */
     if (at[i] == session || at[i + 1] <= now) continue;
     at[kept++] = at[i];
     at[kept++] = at[i + 1];
   }
-  s->put_off.len = kept * sizeof *at;
-  buf_add_int(&s->put_off, session);
-  buf_add_int(&s->put_off, base_later(now, rest * SESS_REST));
-  if (s->put_off.failed) buf_free(&s->put_off);
+  s->sess.put_off.len = kept * sizeof *at;
+  buf_add_int(&s->sess.put_off, session);
+  buf_add_int(&s->sess.put_off, base_later(now, rest * SESS_REST));
+  if (s->sess.put_off.failed) buf_free(&s->sess.put_off);
 }
 
 /* Is the burial of this session put off, or (0) of any? */
 static bool sess_is_put_off(store *s, int64_t session) {
   size_t n;
-  const int64_t *at = buf_ints(&s->put_off, &n);
+  const int64_t *at = buf_ints(&s->sess.put_off, &n);
   bool found = false;
   for (size_t i = 0; i < n && !found; i += 2)
     found = (!session || at[i] == session) && host_now(s) < at[i + 1];
@@ -9413,16 +9431,16 @@ static bool sess_reason_holds(store *s, const sess_row *r, sess_end_arg *end) {
  * memory for that the session is detached, as if its host had died. */
 static void sess_owe(store *s, const zke *z) {
   if (!z->timeout) return;
-  buf_add_int(&s->owed, z->id);
-  buf_add_int(&s->owed, z->carrier);
-  if (s->owed.failed) buf_free(&s->owed);
+  buf_add_int(&s->sess.owed, z->id);
+  buf_add_int(&s->sess.owed, z->carrier);
+  if (s->sess.owed.failed) buf_free(&s->sess.owed);
 }
 
 /* Was a kept session closed here, and not attached elsewhere since?  Then it is
  * ended and not detached. */
 static bool sess_is_owed(store *s, const sess_row *r) {
   size_t n;
-  const int64_t *at = buf_ints(&s->owed, &n);
+  const int64_t *at = buf_ints(&s->sess.owed, &n);
   bool found = false;
   for (size_t i = 0; i < n && !found; i += 2)
     found = at[i] == r->id && at[i + 1] == r->carrier;
@@ -9433,7 +9451,7 @@ static bool sess_is_owed(store *s, const sess_row *r) {
  * owed of it.  No session has the id 0. */
 static void sess_owe_no_more(store *s, int64_t session) {
   size_t n;
-  int64_t *at = buf_ints(&s->owed, &n);
+  int64_t *at = buf_ints(&s->sess.owed, &n);
   for (size_t i = 0; i < n; i += 2)
     if (at[i] == session) at[i] = 0;
 }
@@ -10065,7 +10083,7 @@ static int sess_attach(zke *z, int64_t session, const unsigned char *password,
                        const char *identity) {
   sess_attach_arg a = {z, session, password, identity};
   int rc = txn_run(z->s, NULL, TXN_NORMAL, sess_attach_body, &a);
-  if (rc == ZKE_CONNECTIONLOSS) z->s->owes_end = true;
+  if (rc == ZKE_CONNECTIONLOSS) z->s->sess.owes = true;
   if (rc == ZKE_OK || rc == ZKE_CONNECTIONLOSS) sess_owe_no_more(z->s, session);
   return rc;
 }
@@ -10133,7 +10151,7 @@ static int sess_begin(zke *z, const char *identity, bool first) {
   int rc = own && z->s->memory ? sess_make_pipe(z->c) : ZKE_OK;
   if (rc == ZKE_OK && z->timeout) rc = sess_make_password(z);
   if (rc == ZKE_OK) rc = txn_run(z->s, NULL, TXN_NORMAL, sess_begin_body, &b);
-  if (rc == ZKE_CONNECTIONLOSS && !own) z->s->owes_end = true;
+  if (rc == ZKE_CONNECTIONLOSS && !own) z->s->sess.owes = true;
   return rc == ZKE_OK && own ? sess_make_poller(z->c) : rc;
 }
 
@@ -10411,7 +10429,7 @@ static void discard_try(zke *z, int64_t now, int64_t ms) {
  * since it has swept, and takes back the files, so that the next process that
  * looks sweeps, too:
  *
- *   result                   stamp         files    duty        swept_at
+ *   result                   stamp         files    duty        ended
  *   done                     its own       its own  stays       its own
  *   done, a burial put off   its own       0        given away  its own
  *   the gate was busy        one before    its own  stays       as it was
@@ -10546,12 +10564,12 @@ static void sweep_sessions(store *s, sweep *w) {
   size_t n = 0;
   int rc = sql_fetch_ints(s, SQL_SESSION_FEW, SWEEP_FEW, 1, &few);
   if (w->all || few) parts = 1;
-  if (rc == ZKE_OK) rc = sess_list(s, parts, s->sweeps % parts, &sessions);
+  if (rc == ZKE_OK) rc = sess_list(s, parts, s->sweep.count % parts, &sessions);
   const sess_row *row = rc == ZKE_OK ? sess_rows(&sessions, &n) : NULL;
   if (sweep_must_stamp(s, w, row, n)) rc = sess_rearm(s, w->idle);
   w->counted = rc == ZKE_OK;
   if (w->counted && w->idle) sweep_note(s, w);
-  if (w->counted && !s->strange_clock) s->counted_to = s->sweep_began;
+  if (w->counted && !s->strange_clock) s->sweep.counted_to = s->sweep_began;
   sweep_note_step(s, w, rc);
   for (size_t i = 0; i < n && !w->over; i++) {
     bool rests = sess_is_put_off(s, row[i].id);
@@ -10668,8 +10686,8 @@ static int64_t sweep_age(store *s) {
 
 /* Let somebody else have the duty. */
 static void sweep_yield(store *s) {
-  if (s->duty) side_lock_byte(s, SIDE_DUTY, false);
-  s->duty = false;
+  if (s->sweep.duty) side_lock_byte(s, SIDE_DUTY, false);
+  s->sweep.duty = false;
 }
 
 /* How long nobody has swept who should have, before a sweep that begins now, in
@@ -10678,7 +10696,7 @@ static void sweep_yield(store *s) {
  * detached sessions.  `before` is the stamp in the note; what this store's own
  * sweeps have counted, it knows without. */
 static int64_t sweep_idle(const store *s, int64_t before) {
-  int64_t at = s->sweep_began, swept = s->counted_to;
+  int64_t at = s->sweep_began, swept = s->sweep.counted_to;
   if (s->strange_clock) return 0; /* it does not judge them */
   if (before <= at) swept = base_max(swept, before);
   if (swept <= 0) return s->memory ? 0 : INT64_MAX;
@@ -10690,10 +10708,10 @@ static int64_t sweep_idle(const store *s, int64_t before) {
  * has left out one of them. */
 static void sweep_count(store *s, const sweep *w, int64_t began) {
   bool left = w->skipped || w->over;
-  s->owes_end = sess_is_put_off(s, 0) || (s->owes_end && left);
-  if (!s->owes_end) buf_free(&s->owed);
-  s->swept_at = began;
-  s->sweeps++;
+  s->sess.owes = sess_is_put_off(s, 0) || (s->sess.owes && left);
+  if (!s->sess.owes) buf_free(&s->sess.owed);
+  s->sweep.ended = began;
+  s->sweep.count++;
 }
 
 /* A sweep has left something undone: change its note so that another process
@@ -10701,7 +10719,7 @@ static void sweep_count(store *s, const sweep *w, int64_t began) {
 static void sweep_unnote(store *s, const sweep *w, int64_t before) {
   bool busy = sess_is_delayed(w->rc);
   if (!w->noted) return;
-  before = base_max(before, s->counted_to - TICK_PLAIN);
+  before = base_max(before, s->sweep.counted_to - TICK_PLAIN);
   if (busy || !w->counted) side_write_hint(s, SIDE_SWEEP_AT, before);
   if (!busy) side_write_hint(s, SIDE_FILES_AT, 0);
 }
@@ -10721,8 +10739,8 @@ static void sweep_now(store *s, int64_t patience) {
   if (!w.idle) sweep_note(s, &w);
   s->deadline = patience ? base_min(deadline, base_later(now, patience)) : 0;
   /* a pause that is longer than this has left out a part of the sessions */
-  w.all = w.idle || !s->swept_at || s->owes_end ||
-          now - s->swept_at > TICK_DUTY * 3 / 2;
+  w.all = w.idle || !s->sweep.ended || s->sess.owes ||
+          now - s->sweep.ended > TICK_DUTY * 3 / 2;
   sweep_run(s, &w);
   s->deadline = deadline;
   s->sweep_began = 0;
@@ -10747,8 +10765,8 @@ static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
    * good by any process.  That is less than a whole tick, because a session
    * looks again up to TICK_INSTANT before one has passed. */
   const int64_t late = TICK_DUTY * 5 / 4, missed = TICK_PLAIN * 9 / 10;
-  bool alone = s->duty || s->memory || s->readonly;
-  int64_t age = alone || s->owes_end ? INT64_MAX : sweep_age(s);
+  bool alone = s->sweep.duty || s->memory || s->readonly;
+  int64_t age = alone || s->sess.owes ? INT64_MAX : sweep_age(s);
   if (age < late) return;
   sweep_verify_files(s);
   if (health_is_replaced(s) || s->readonly) return;
@@ -10756,9 +10774,9 @@ static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
     sweep_yield(s); /* it cannot bury anybody */
     return;
   }
-  if (wants_duty && !s->duty && !s->memory)
-    s->duty = side_lock_byte(s, SIDE_DUTY, true) == 0;
-  if (s->duty || age >= missed) sweep_now(s, patience);
+  if (wants_duty && !s->sweep.duty && !s->memory)
+    s->sweep.duty = side_lock_byte(s, SIDE_DUTY, true) == 0;
+  if (s->sweep.duty || age >= missed) sweep_now(s, patience);
 }
 
 /* When the next tick of a session is due, which sweeps for its store or does
@@ -10766,9 +10784,53 @@ static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
  * instants of a second, since what costs is to wake the process; those of
  * stores fall apart. */
 static int64_t sweep_next_tick(store *s, int64_t now, bool sweeps) {
-  if (sweeps && (s->duty || s->memory)) return now + TICK_DUTY;
+  if (sweeps && (s->sweep.duty || s->memory)) return now + TICK_DUTY;
   int64_t at = now + TICK_PLAIN;
-  return at - (at - s->phase) % TICK_INSTANT;
+  return at - (at - s->sweep.phase) % TICK_INSTANT;
+}
+
+/* The tick of a session that waits, or whose host is told of a deadline.  One
+ * carrier sweeps for all of its store, four times a second while the store has
+ * the duty.  Nobody knows which of them the host looks after, so each of the
+ * others wakes once a second, and takes over from one that is late.  Without
+ * the duty, too, what one has just looked at does for the others. */
+static void sweep_in_turn(struct carrier *c, int64_t now, bool waiting) {
+  if (now < c->tick_at) return;
+  store *s = c->s;
+  bool wants = waiting || c->watcher_count > 0;
+  bool sweeps_for_store = s->sweep.duty || s->memory;
+  bool stands_by = sweeps_for_store && s->sweep.by != c->id;
+  if (now >= s->sweep.at + (stands_by ? TICK_DUTY : 0)) {
+    sweep_tick(s, wants, waiting ? SWEEP_PATIENCE : 0);
+    s->sweep.by = c->id;
+    /* where a dispatch found the gate busy, one that may wait is to try */
+    bool done = waiting || !s->sweep.duty || s->sweep.ended >= now;
+    /* half of the time between sweeps: so the next regular one may come early,
+     * and all that tick at the same instant do not sweep */
+    if ((wants || sweeps_for_store) && done) s->sweep.at = now + TICK_DUTY / 2;
+  }
+  s->sweep.next = now + TICK_PLAIN;
+  c->tick_at = sweep_next_tick(s, now, s->sweep.by == c->id);
+  c->timer_at = -1; /* it has run out: set it again */
+}
+
+/* Is no look due yet, in a call of a program that does not wait? */
+static bool sweep_rests(const store *s, int64_t now) {
+  return now < s->sweep.next;
+}
+
+/* Do what each process does from time to time, whatever it calls: see whether
+ * its files are still the ones that it opened, and sweep if it is its duty.  The
+ * sweep waits for the gate so many ns at most. */
+static void sweep_in_call(store *s, int64_t now, int64_t patience) {
+  if (sweep_rests(s, now)) return;
+  s->sweep.next = base_later(now, TICK_PLAIN);
+  sweep_tick(s, false, patience);
+}
+
+/* Does the store look at the sessions of others, whoever calls? */
+static bool sweep_is_ours(const store *s) {
+  return s->sweep.duty || s->sess.owes;
 }
 
 /* ======================================================================
@@ -11819,7 +11881,7 @@ static int64_t wait_deadline(struct carrier *c, bool waiting) {
   at = base_min(at, carrier_first_due(c));
   if (!carrier_lives(c)) return at;
   bool lease = c->own && c->own->lease;
-  if (waiting || c->watcher_count || c->kept || lease || s->duty || s->owes_end)
+  if (waiting || c->watcher_count || c->kept || lease || sweep_is_ours(s))
     at = base_min(at, c->tick_at);
   for (size_t i = 0; i < c->notice_count; i++)
     at = base_min(at, c->notices[i].probe_at);
@@ -11853,32 +11915,6 @@ static void wait_arm_all(const store *s) {
   }
   for (struct carrier *c = s->carriers; c; c = c->next) wait_arm_carrier(c);
 }
-
-/* The tick of a session that waits, or whose host is told of a deadline.  One
- * carrier sweeps for all of its store, four times a second while the store has
- * the duty.  Nobody knows which of them the host looks after, so each of the
- * others wakes once a second, and takes over from one that is late.  Without
- * the duty, too, what one has just looked at does for the others. */
-static void wait_tick(struct carrier *c, int64_t now, bool waiting) {
-  if (now < c->tick_at) return;
-  store *s = c->s;
-  bool wants = waiting || c->watcher_count > 0;
-  bool sweeps_for_store = s->duty || s->memory;
-  bool stands_by = sweeps_for_store && s->sweeper != c->id;
-  if (now >= s->sweep_at + (stands_by ? TICK_DUTY : 0)) {
-    sweep_tick(s, wants, waiting ? SWEEP_PATIENCE : 0);
-    s->sweeper = c->id;
-    /* where a dispatch found the gate busy, one that may wait is to try */
-    bool done = waiting || !s->duty || s->swept_at >= now;
-    /* half of the time between sweeps: so the next regular one may come early,
-     * and all that tick at the same instant do not sweep */
-    if ((wants || sweeps_for_store) && done) s->sweep_at = now + TICK_DUTY / 2;
-  }
-  s->tick_next = now + TICK_PLAIN;
-  c->tick_at = sweep_next_tick(s, now, s->sweeper == c->id);
-  c->timer_at = -1; /* it has run out: set it again */
-}
-
 /* ---- events ---- */
 
 enum { WAIT_BATCH = 64, WAIT_BATCHES = 16 }; /* SQL_BATCH; of one dispatch */
@@ -12612,7 +12648,7 @@ static int wait_dispatch(zke *z, bool waiting, wait_order *o) {
   if (c->own == z) wait_keep(z, now, waiting);
   if (carrier_lives(c)) {
     wait_take_notices(c, now);
-    wait_tick(c, now, waiting);
+    sweep_in_turn(c, now, waiting);
   }
   int rc = wait_serve_own(z, now, waiting, o);
   if (rc != ZKE_FORKED && (c->ready || c->due_count))
@@ -13246,10 +13282,10 @@ static void store_free(store *s) {
   char *names[] = {s->name, s->vfs,  s->file, s->dir, s->gate,
                    s->line, s->live, s->wal,  s->shm};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) mem_free(names[i]);
-  buf_free(&s->put_off);
-  buf_free(&s->owed);
+  buf_free(&s->sess.put_off);
+  buf_free(&s->sess.owed);
   buf_free(&s->schemes.names);
-  mem_free(s->fds);
+  mem_free(s->fd.list);
   mem_free(s->sessions);
   mem_free(s->kept);
   mem_free(s);
@@ -13283,26 +13319,26 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   store *s = mem_zero(&a, sizeof *s);
   if (!s) return base_nomem();
   s->a = a;
-  s->gate_fd = s->line_fd = s->live_fd = s->shard_fd = -1;
+  s->gate_fd = s->line_fd = s->live_fd = s->life.fd = -1;
   s->line_from = LINE_FIRST_PLACE;
   s->memory = strcmp(name, ":memory:") == 0;
   store_set_options(s, o);
   s->wal_limit = ZKE_CHECKPOINT_PAGES;
-  s->locked = true; /* by the thread that opens */
+  s->lock.taken = true; /* by the thread that opens */
   s->since = INT64_MAX;
-  atomic_init(&s->forked, false);
+  atomic_init(&s->fork.child, false);
   pthread_mutex_init(&s->m, NULL);
-  s->waiters_end = &s->waiters;
-  s->put_off.a = s->schemes.names.a = s->owed.a = &s->a;
+  s->lock.end = &s->lock.first;
+  s->sess.put_off.a = s->schemes.names.a = s->sess.owed.a = &s->a;
   s->name = mem_copy(&s->a, name, strlen(name));
   if (o->vfs) s->vfs = mem_copy(&s->a, o->vfs, strlen(o->vfs));
   uint32_t random = 0;
   s->os.random(s->os.context, &random, sizeof random);
-  s->phase = random % TICK_INSTANT;
+  s->sweep.phase = random % TICK_INSTANT;
   s->strange_clock = s->os.boot_offset(s->os.context, &s->boot_offset) < 0;
   int64_t now = host_now(s);
   s->deadline = base_later(now, s->busy);
-  s->tick_next = base_later(now, TICK_PLAIN);
+  s->sweep.next = base_later(now, TICK_PLAIN);
   int rc = s->name && (s->vfs || !o->vfs) ? fork_add(s) : base_nomem();
   if (rc == ZKE_OK) {
     *out = s;
@@ -13519,12 +13555,12 @@ static bool store_is_taken(const store *o) {
 static int store_drop_orphans(store *s) {
   bool in_use = false, taken = false;
   pthread_mutex_lock(&fork_mutex);
-  for (const store *o = fork_orphans; o; o = o->fork_next) {
-    in_use = in_use || o->locked;
+  for (const store *o = fork_orphans; o; o = o->fork.next) {
+    in_use = in_use || o->lock.taken;
     taken = taken || (!in_use && store_is_taken(o));
   }
   bool keeps = in_use || taken;
-  for (; fork_orphans && !keeps; fork_orphans = fork_orphans->fork_next)
+  for (; fork_orphans && !keeps; fork_orphans = fork_orphans->fork.next)
     db_disconnect(fork_orphans);
   pthread_mutex_unlock(&fork_mutex);
   if (!keeps) return ZKE_OK;
@@ -13795,7 +13831,7 @@ static int store_add_session(store *s, const store_adding *a, zke **out) {
   if (rc == ZKE_OK) rc = store_begin_session(z, a);
   if (rc != ZKE_OK) {
     if (z) store_free_session(z);
-    if (s->owes_end) wait_arm_all(s); /* the row may be there */
+    if (s->sess.owes) wait_arm_all(s); /* the row may be there */
     return rc;
   }
   if (!a->c) z->c->tick_at = sweep_next_tick(s, host_now(s), true);
@@ -14094,7 +14130,7 @@ static int api_discard_first(zke *z, unsigned flags, int64_t now) {
 static bool api_reads_on(const zke *z, unsigned flags, int64_t now) {
   const store *s = z->s;
   return (flags & API_READ) && s->index.open && !health_is_broken(s) &&
-         now < s->tick_next && !atomic_load(&z->owes);
+         sweep_rests(s, now) && !atomic_load(&z->owes);
 }
 
 /* End a read that was left open, and recover the store as health_ says: before
@@ -14115,14 +14151,6 @@ static int api_recover(store *s, unsigned flags) {
 static int64_t api_sweep_patience(const store *s, unsigned flags, int64_t now) {
   int64_t half = flags & API_CHANGE ? (s->deadline - now) / 2 : 0;
   return base_max(half, SWEEP_PATIENCE);
-}
-
-/* Do what each process does from time to time, whatever it calls: see whether
- * its files are still the ones that it opened, and sweep if it is its duty. */
-static void api_tick(store *s, unsigned flags, int64_t now) {
-  if (now < s->tick_next) return;
-  s->tick_next = base_later(now, TICK_PLAIN);
-  sweep_tick(s, false, api_sweep_patience(s, flags, now));
 }
 
 /* May the call touch what the store has open?  A call that works in any state
@@ -14146,7 +14174,7 @@ static int api_admit_to_database(zke *z, unsigned flags, int64_t now) {
   int rc = api_recover(s, flags);
   if (health_is_replaced(s) && any_state) return ZKE_OK;
   if (rc != ZKE_OK) return rc;
-  api_tick(s, flags, now);
+  sweep_in_call(s, now, api_sweep_patience(s, flags, now));
   if (any_state) return ZKE_OK;
   if (health_is_replaced(s)) return health_say_replaced(s);
   bool later = flags & (API_READ | API_CHANGE) && !(flags & API_LOOK);
@@ -14617,7 +14645,7 @@ static int api_close(zke *z, enum sess_why why) {
   int rc = api_give_up_session(z, why);
   bool owes = rc != ZKE_OK && !z->lost_row && carrier_is_light(z);
   if (owes && why == SESS_CLOSE) sess_owe(s, z);
-  if (owes) s->owes_end = true;
+  if (owes) s->sess.owes = true;
   z->state = SESS_CLOSED;
   store_unlist_session(z);
   store_free_session(z);
@@ -15711,8 +15739,8 @@ static int api_multi_check_op(zke *z, const zke_op *op, int i) {
   return rc == ZKE_OK ? api_limit(z, op->len) : rc;
 }
 
-/* Check all operations before anything is done.  *hint: TXN_FULL where what they
- * make is persistent for certain. */
+/* Check all operations before anything is done.  *hint: TXN_FULL where what
+ * they make is persistent for certain. */
 static int api_multi_check(zke *z, const zke_op *ops, int count,
                            enum txn_class *hint) {
   int64_t sum = 0;
@@ -16695,7 +16723,7 @@ static int api_guest_may_go_on(zke *z, sqlite3 *db) {
   if (rc == ZKE_OK && wal_read_doubt(z->s)) rc = txn_not_usable(z->s);
   if (rc == ZKE_OK) return rc;
   base_keep(cause);
-  if (!sqlite3_get_autocommit(db)) app_run_end(z->s->guest_rollback);
+  if (!sqlite3_get_autocommit(db)) app_run_end(z->s->guest.rollback);
   base_say_again(cause);
   return rc;
 }
@@ -16728,7 +16756,7 @@ static int api_begin_guest(zke *z, sqlite3 *db) {
 static int api_end_guest(zke *z, sqlite3 *db, bool commit, const char *call) {
   if (z && fork_is_copy(z->s)) return api_forked(z->s);
   store *s = app_here;
-  if (!z || !s || z->s != s || s->guest_by != z || s->guest != db || s->app)
+  if (!z || !s || z->s != s || s->guest.by != z || s->guest.db != db || s->app)
     return base_fail(ZKE_MISUSE,
                      "%s() of what this thread has not begun by "
                      "zke_sql_begin()",
@@ -16741,10 +16769,10 @@ static int api_end_guest(zke *z, sqlite3 *db, bool commit, const char *call) {
   app_forget_ends(s);
   if (app_pages) shm_note_pages(s, app_pages);
   if (rc == ZKE_OK) txn_shorten_log(s);
-  s->guest = NULL;
-  s->guest_by = NULL;
+  s->guest.db = NULL;
+  s->guest.by = NULL;
   app_here = NULL;
-  pthread_key_delete(s->guest_key);
+  pthread_key_delete(s->guest.key);
   gate_leave(s);
   base_say_again(cause);
   return api_leave(z, rc);
@@ -16754,7 +16782,7 @@ static int api_end_guest(zke *z, sqlite3 *db, bool commit, const char *call) {
  * stays, and what it holds is given up. */
 static void api_leave_guest(void *arg) {
   zke *z = arg;
-  api_end_guest(z, z->s->guest, false, "zke_sql_rollback");
+  api_end_guest(z, z->s->guest.db, false, "zke_sql_rollback");
 }
 
 /* On success neither the lock nor the gate is given back: api_end_guest() does
@@ -16765,7 +16793,7 @@ int zke_sql_begin(zke *z, struct sqlite3 *db) {
   if (txn_batch_here()) return api_misuse("zke_sql_begin()");
   int rc = api_enter(z, NULL, API_CHANGE | API_LOOK, NULL);
   if (rc != ZKE_OK) return rc;
-  pthread_key_t *key = &z->s->guest_key;
+  pthread_key_t *key = &z->s->guest.key;
   if (pthread_key_create(key, api_leave_guest) != 0)
     return api_leave(z, base_nomem());
   rc =
@@ -16774,8 +16802,8 @@ int zke_sql_begin(zke *z, struct sqlite3 *db) {
     pthread_key_delete(*key);
     return api_leave(z, rc);
   }
-  z->s->guest = db;
-  z->s->guest_by = z;
+  z->s->guest.db = db;
+  z->s->guest.by = z;
   app_here = z->s;
   app_pages = 0;
   return ZKE_OK;

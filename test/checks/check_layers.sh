@@ -5,6 +5,9 @@
 # - No static function is declared ahead of its definition.  So the compiler
 #   itself refuses a call from one section into a later one.
 # - A function's name begins with its section's prefix.
+# - What struct store has in a struct by a section's name, that section uses
+#   alone, and store_, which makes and ends it.  The descriptors (fd) are fork_'s
+#   as well, and the program's connection (guest) is app_'s and api_'s.
 # - Functions that are not static are the public ones, in the last section, and
 #   called nowhere else.
 # - The system is called in the os_ section and nowhere else, the C library's
@@ -118,6 +121,23 @@ calls() {
 
 public_calls() { calls api_, 'zke_[a-z_]+'; }
 
+# data WHERE: uses of a section's data, "own" or "strange" ones
+data() {
+  awk -F '\t' -v where="$1" '
+    $3 !~ /^#define/ {
+      text = $3
+      gsub(/[ (&]t->/, " ", text) # a transaction has a list of that name
+      while (match(text, /->(lock|life|wake|fd|fork|sweep|guest)\.[a-z_]+/)) {
+        name = substr(text, RSTART + 2); sub(/\..*/, "", name)
+        home = name == "guest" ? "app_" : name "_"
+        own = $2 == home || $2 == "store_" ||
+          (name == "fd" && $2 == "fork_") || (name == "guest" && $2 == "api_,")
+        if (own == (where == "own")) print $1 ": " $3
+        text = substr(text, RSTART + RLENGTH)
+      }
+    }' "$work/code"
+}
+
 system_calls='open|openat|creat|close|dup|dup2|dup3|fcntl|flock|lockf|ioctl
   read|readv|pread|write|writev|pwrite|ftruncate|fsync|fdatasync|sync|mmap
   stat|fstat|lstat|fstatat|statfs|fstatfs|statvfs|access|readlink|realpath
@@ -196,6 +216,9 @@ expect "over a hundred functions are seen" \
   [ "$(functions | wc -l)" -gt 100 ]
 expect "no static function is declared ahead" nothing ahead
 expect "functions bear their section's prefix" nothing misnamed
+expect "fifty uses of sections' own data are seen" \
+  [ "$(data own | wc -l)" -ge 50 ]
+expect "a section's data is used by no other" nothing data strange
 expect "only the last section calls public functions" nothing public_calls
 expect "only os_ calls the system" nothing calls os_ "$system_calls"
 expect "recipes call the system by the handle's table" nothing recipes_call

@@ -1597,8 +1597,8 @@ static void live_on(int ms) {
 
 static void take_duty(void) {
   with_duty = open_watching(NULL);
-  for (int i = 0; i < 4 && !with_duty->s->duty; i++) live_on(ZKE_TICK_MS);
-  ck_assert(with_duty->s->duty);
+  for (int i = 0; i < 4 && !with_duty->s->sweep.duty; i++) live_on(ZKE_TICK_MS);
+  ck_assert(with_duty->s->sweep.duty);
 }
 
 static void begin_sweeping(void) {
@@ -1617,7 +1617,7 @@ static int count_others(bool (*is)(const store *)) {
   return count;
 }
 
-static bool has_duty(const store *s) { return s->duty; }
+static bool has_duty(const store *s) { return s->sweep.duty; }
 static bool is_replaced(const store *s) { return health_is_replaced(s); }
 
 enum { TICKS = ZKE_TICK_MS / ZKE_DUTY_TICK_MS };
@@ -1630,7 +1630,7 @@ TEST(fresh_stamp_spares_the_others) {
   sys.looks = 0;
   live_on(5 * ZKE_TICK_MS);
   ck_assert_int_eq(sys.looks, 0);
-  ck_assert(with_duty->s->duty);
+  ck_assert(with_duty->s->sweep.duty);
   ck_ok(zke_close(with_duty));
   with_duty = NULL;
   live_on(2 * ZKE_TICK_MS);
@@ -1694,12 +1694,12 @@ TEST_LOOP(many_dead_are_buried_in_a_tick, 1, 4) {
     ck_assert_int_eq(kill(pid[i], SIGKILL), 0);
     ck_assert_int_eq(waitpid(pid[i], NULL, 0), pid[i]);
   }
-  unsigned before = with_duty->s->sweeps;
+  unsigned before = with_duty->s->sweep.count;
   for (int i = 0; test_session_count(with_duty) > 1 + OTHERS && i < 4 * TICKS;
        i++)
     live_on(ZKE_DUTY_TICK_MS);
   ck_assert_int_eq(test_session_count(with_duty), 1 + OTHERS);
-  ck_assert_int_le((int)(with_duty->s->sweeps - before), TICKS + 1);
+  ck_assert_int_le((int)(with_duty->s->sweep.count - before), TICKS + 1);
   end_sweeping();
 }
 

@@ -566,7 +566,7 @@ TEST(a_sync_that_failed_is_no_look) {
   ck_ok(zke_sync(z, "/"));
   ck_ok(zke_expire(other, zke_session_id(z)));
   z->sync_next = 0;            /* it is time to look … */
-  z->s->tick_next = INT64_MAX; /* … and to do nothing else */
+  z->s->sweep.next = INT64_MAX; /* … and to do nothing else */
   shim.unread = 1;
   ck_rc(zke_sync(z, "/"), ZKE_SYSTEMERROR);
   ck_assert_int_eq(shim.unread, 0);
@@ -1021,13 +1021,13 @@ TEST(session_that_nobody_has_shows_at_the_descriptor) {
   ck_ok(zke_dispatch(z, NULL));
   shim.failing = 1;
   ck_rc(zke_open_session(z, &light, &x), ZKE_CONNECTIONLOSS);
-  ck_assert(z->s->owes_end);
-  for (int i = 0; i < 20 && z->s->owes_end; i++) {
+  ck_assert(z->s->sess.owes);
+  for (int i = 0; i < 20 && z->s->sess.owes; i++) {
     struct pollfd p = {fd, POLLIN, 0};
     ck_assert_int_eq(poll(&p, 1, 5000), 1);
     ck_ok(zke_dispatch(z, NULL));
   }
-  ck_assert(!z->s->owes_end);
+  ck_assert(!z->s->sess.owes);
   ck_assert_int_eq(test_session_count(z), 1);
   ck_ok(zke_close(z));
 }

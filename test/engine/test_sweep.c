@@ -245,7 +245,7 @@ static void take_duty(zke *z) {
   watch_group(z);
   looping[0] = z;
   live_on((int64_t)2 * ZKE_TICK_MS);
-  ck_assert(z->s->duty);
+  ck_assert(z->s->sweep.duty);
 }
 
 static zke *open_holder(const char *vfs) {
@@ -381,8 +381,8 @@ TEST(holder_in_doubt_gives_the_duty_away) {
   bring_in_doubt(holder);
   seats[0].stamps = 0;
   live_on((int64_t)2 * ZKE_TICK_MS);
-  ck_assert(!holder->s->duty);
-  ck_assert(other->s->duty);
+  ck_assert(!holder->s->sweep.duty);
+  ck_assert(other->s->sweep.duty);
   ck_assert_int_eq(seats[0].stamps, 0);
   kill_owner(pid);
   live_on((int64_t)2 * ZKE_DUTY_TICK_MS);
@@ -404,7 +404,7 @@ TEST_LOOP(failed_sweep_is_not_noted, 0, 2) {
   kill_owner(pid);
   seats[0].broken = !_i, seats[0].blind = _i;
   live_on(ZKE_TICK_MS);
-  ck_assert(!holder->s->duty);
+  ck_assert(!holder->s->sweep.duty);
   ck_assert(sweep_age(other->s) == INT64_MAX);
   watch_group(other);
   looping[1] = other;
@@ -534,7 +534,7 @@ TEST(burials_are_put_off_one_by_one) {
   kill_owner(first);
   kill_owner(second);
   live_on((int64_t)2 * SLOW + 4 * ZKE_TICK_MS);
-  ck_assert_uint_eq(z->s->put_off.len, 4 * sizeof(int64_t));
+  ck_assert_uint_eq(z->s->sess.put_off.len, 4 * sizeof(int64_t));
   int refused = faulty.refused;
   live_on((int64_t)4 * ZKE_TICK_MS);
   ck_assert_int_eq(faulty.refused, refused);
@@ -578,13 +578,13 @@ TEST(session_takes_the_sweep_over) {
   watch_group(z[1]);
   looping[1] = z[1];
   live_on((int64_t)2 * ZKE_TICK_MS);
-  int late = z[0]->s->sweeper == z[0]->id ? 0 : 1;
-  ck_assert_int_eq(z[0]->s->sweeper, z[late]->id);
+  int late = z[0]->s->sweep.by == z[0]->id ? 0 : 1;
+  ck_assert_int_eq(z[0]->s->sweep.by, z[late]->id);
   looping[late] = NULL;
   heard.count = 0;
   kill_owner(pid);
   live_on((int64_t)ZKE_TICK_MS + 2 * ZKE_DUTY_TICK_MS);
-  ck_assert_int_eq(z[0]->s->sweeper, z[!late]->id);
+  ck_assert_int_eq(z[0]->s->sweep.by, z[!late]->id);
   ck_rc(see(z[!late], "/group/m"), ZKE_NONODE);
   ck_assert_int_ge(heard.count, 1);
   seats[0].stamps = 0;
@@ -632,7 +632,7 @@ TEST_LOOP(every_tick_sweeps_for_an_idle_holder, 0, 2) {
   ck_assert_int_ge(seats[1].stamps, 19);
   ck_assert_int_le(seats[1].stamps, 22);
   ck_assert_int_eq(seats[0].stamps, 0);
-  ck_assert(holder->s->duty);
+  ck_assert(holder->s->sweep.duty);
   ck_ok(zke_close(holder));
   ck_ok(zke_close(z));
   kill_owner(pid);
@@ -746,7 +746,7 @@ TEST(busy_holder_hides_nothing) {
   live_on((int64_t)2 * ZKE_TICK_MS + ZKE_DUTY_TICK_MS);
   ck_assert_int_gt(seats[0].tries, 0);
   ck_assert_int_ge(heard.count, 1);
-  ck_assert(holder->s->duty);
+  ck_assert(holder->s->sweep.duty);
   seats[0].refused = 0;
   ck_ok(zke_close(holder));
   ck_ok(zke_close(z));
@@ -887,7 +887,7 @@ TEST_LOOP(time_counts_though_each_sweep_fails, 0, 2) {
   detach_one(z);
   for (int ms = 0; ms < TIMEOUT + 2 * ZKE_TICK_MS; ms += ZKE_TICK_MS) {
     live_on(ZKE_TICK_MS);
-    ck_assert(!z->s->duty); /* it failed */
+    ck_assert(!z->s->sweep.duty); /* it failed */
     if (_i) visit();
     ck_assert(ms > TIMEOUT - 2 * ZKE_TICK_MS || see(z, "/x") == ZKE_OK);
   }
