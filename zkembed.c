@@ -10820,8 +10820,8 @@ static bool sweep_rests(const store *s, int64_t now) {
 }
 
 /* Do what each process does from time to time, whatever it calls: see whether
- * its files are still the ones that it opened, and sweep if it is its duty.  The
- * sweep waits for the gate so many ns at most. */
+ * its files are still the ones that it opened, and sweep if it is its duty.
+ * The sweep waits for the gate so many ns at most. */
 static void sweep_in_call(store *s, int64_t now, int64_t patience) {
   if (sweep_rests(s, now)) return;
   s->sweep.next = base_later(now, TICK_PLAIN);

@@ -188,6 +188,17 @@ inline type zke_init_() {
 extern "C" {
 #endif
 
+/* ========================================================================
+ * PART 1: for every program
+ *
+ * Results, handles, nodes, watches, waiting, several operations at once, and
+ * permissions: what a program with a tree of its own needs.  What else there
+ * is, PART 2 has by who needs it: layers such as recipes; servers, which hold
+ * the sessions of others; programs with SQL of their own in the file;
+ * operators; tests; and whoever gives the library another system or stands
+ * behind it with another engine.
+ * ===================================================================== */
+
 /* ------------------------------------------------------------------------
  * Version and linkage
  * --------------------------------------------------------------------- */
@@ -289,59 +300,6 @@ ZKE_API const char *zke_error_text(int rc);
  *
  * Threads: any; each has its own text. */
 ZKE_API const char *zke_errmsg(void);
-
-/* zke_zxid - the zxid of this thread's last call that read or changed the tree
- *
- * Of a change: its own, which no other change has (the operations of a multi
- * share one).  Of a read, of a refused change, and of one that registers or
- * removes a watch: the zxid of the state that it saw, which is that of the last
- * change before it.  0: the call saw no state, since it was refused before (an
- * argument, the handle's state, a lock that was not had in time) or its reply
- * was lost; zke_sync() mostly looks at none.
- *
- * Reads record it only after the thread's first call of this function, and
- * leave 0 before: a read has to look at one page more for it where somebody has
- * committed meanwhile.  So a program that needs it calls this once at the start
- * of each of its threads.
- *
- * What a callback reads or changes counts as well, so a dispatch may leave
- * another value.  Calls that do not block leave it alone.
- *
- * A server, or any cache that puts replies and events into one order, needs it:
- * an event of a change up to a reply's zxid comes before the reply, a later one
- * after it; see zke_dispatch_to().
- *
- * Example: the zxid of a delete, which gives no Stat.
- *
- *     rc = zke_delete(z, "/jobs/7", -1);
- *     if (rc == ZKE_OK)
- *       printf("deleted by change %lld\n", (long long)zke_zxid());
- *
- * Threads: any; each has its own number.  In a callback: yes.  Blocks: no.
- * Since 0.1. */
-ZKE_API int64_t zke_zxid(void);
-
-/* zke_fail - set the sentence, return the code
- *
- * For what is built above the library, so that its failures are asked for in
- * the same way.
- *
- * Example: say at what a step failed, and keep why.
- *
- *     rc = zke_set(z, "/config", "on", 2, -1, NULL);
- *     if (rc != ZKE_OK)
- *       rc = zke_fail(rc, "switching on: %s", zke_errmsg());
- *
- *   rc      the code that the caller is about to return
- *   format  as for printf(); zke_errmsg() may be among the arguments.  A
- *           sentence of more than 511 bytes is cut
- *
- * Returns rc.  Threads: any.  Blocks: no.  Since 0.1. */
-ZKE_API int zke_fail(int rc, const char *format, ...)
-#if defined(__GNUC__)
-    __attribute__((format(printf, 2, 3)))
-#endif
-    ;
 
 /* ------------------------------------------------------------------------
  * Types
@@ -551,22 +509,6 @@ typedef struct zke_options {
                          a large node very often */
 } zke_options;
 
-/* zke_take_options - take a struct that begins with its size, as a caller gives
- * it, as this version's: for what is built above the library
- *
- *   given  the caller's, of whatever version; NULL: size set, all else zero
- *   out    out: this version's, size bytes
- *   name   of the struct, for the sentence
- *
- * Returns ZKE_OK, or ZKE_BADARGUMENTS
- *   where given->size is no version's: it was not set
- *   where a byte beyond this version's size is not zero: the caller's header is
- *   newer, and something is asked for that is not known here
- *
- * Threads: any.  Blocks: no.  Since 0.1. */
-ZKE_API int zke_take_options(const void *given, void *out, size_t size,
-                             const char *name);
-
 /* ------------------------------------------------------------------------
  * Opening and closing
  *
@@ -665,100 +607,6 @@ ZKE_API int zke_open(const char *name, const zke_options *options, zke **z_out);
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
 
-/* zke_attach   - take a kept session over, by its id and password
- * zke_detach   - release the handle of a kept session, which lives on
- * zke_password - the 16 bytes by which it can be attached
- * zke_touch    - the session was heard from
- * zke_rearm    - give every detached session its whole timeout again
- *
- * A kept session outlives its process, for a server whose clients come back to
- * it, or to another server on the same file.  zke_open_session() with
- * options.timeout_ms begins one; it is light.  What it owns stays while it
- * lives: its ephemerals.  Watches, pending events and identities belong to the
- * attachment, and end with it, as a connection's do in ZooKeeper.
- *
- * When it ends:
- * - Attached: when it was not heard from for timeout_ms, by its host's time:
- *   by zke_touch(), or a read or change by its handle.  Only its host judges
- *   while the host's process lives, in zke_dispatch() and zke_wait() of its
- *   carrier.  From one of these to the next at most 1.5 s count: a time in
- *   which the host stood still does not.
- * - Detached: timeout_ms after zke_detach(), or after another process found the
- *   host's process dead; whoever sweeps ends it.  A time in which no process
- *   swept does not count, so a server that was down alone finds its clients'
- *   sessions when it is back.  zke_rearm() is for one that was down while
- *   others went on.
- * - zke_close(), zke_expire(); and with all other sessions when the host has
- *   booted, or the file is a copy: a power cut may have taken back what it
- *   owned (P8).  A detached one also ends when files beside the database are
- *   removed (doc/format.md 1).
- *
- * - A handle whose authentication failed (zke_add_auth()) does not keep the
- *   session: it ends by its timeout, as above.
- *
- *   z         zke_attach(): any open handle of the store that is to be its
- *             host, not a read-only one; zke_rearm(): any with a session;
- *             the others: the session's own handle
- *   session   its id, above 0
- *   password  16 bytes, copied
- *   options   as for zke_open_session(), or NULL; timeout_ms 0 keeps the
- *             session's
- *   z_out     out, not NULL; NULL on failure.  The caller closes or detaches it
- *   out       out, not NULL: 16 bytes
- *
- * zke_attach() takes the session from whoever has it, without asking.  That
- * handle gets ZKE_EVENT_SESSION with ZKE_STATE_MOVED, and each of its calls
- * that begins after this one has returned gets ZKE_SESSIONMOVED, but those that
- * look at nothing: zke_touch() and zke_password().  It is to be closed; that
- * does not end the session.
- * zke_detach() releases the handle as zke_close() does, whatever is returned,
- * except for ZKE_MISUSE and ZKE_BADARGUMENTS.  What zke_discard() has not
- * removed yet goes in the same step.  Where the file could not be written the
- * session is detached later, and keeps what was discarded.
- *
- * Example: a session that the next process goes on with.
- *
- *     unsigned char password[16];
- *     zke_options kept = ZKE_INIT(zke_options);
- *     zke *client = NULL;
- *     kept.timeout_ms = 10000;
- *     rc = zke_open_session(z, &kept, &client);
- *     if (rc == ZKE_OK) rc = zke_password(client, password);
- *     int64_t id = zke_session_id(client);
- *     if (rc == ZKE_OK) rc = zke_detach(client);
- *     if (rc == ZKE_OK) rc = zke_attach(z, id, password, NULL, &client);
- *     if (rc == ZKE_OK) rc = zke_touch(client);
- *     zke_close(client);
- *
- * Returns ZKE_OK, or
- *   ZKE_SESSIONEXPIRED  there is no such session (any more); zke_touch() and
- *                       zke_password() do not look, and are ZKE_OK then;
- *                       zke_detach(): the session is over, as this call finds,
- *                       or there had been no memory to note what was discarded,
- *                       so it was ended
- *   ZKE_AUTHFAILED      it has another password, or none
- *   ZKE_BADARGUMENTS    the session of the handle is not a kept one, which
- *                       zke_touch() accepts; options.lease_ms; no password, or
- *                       an id that is none; z_out or out is NULL
- *   ZKE_CONNECTIONLOSS  zke_attach(): it is not known whether it was attached.
- *                       A handle of this store that had it has moved in either
- *                       case, unless nothing was tried, as the file cannot be
- *                       written; attach it again
- *   ZKE_MISUSE          zke_detach() in a callback of this very handle;
- *                       zke_attach(), zke_detach() and zke_rearm() in the
- *                       function of a batch
- *
- * Threads: any.  In a callback: yes, but for zke_detach() of its handle.
- * Blocks: zke_attach(), zke_detach() and zke_rearm() on the disk; the others do
- * not.  Since 0.1. */
-ZKE_API int zke_attach(zke *z, int64_t session,
-                       const unsigned char password[16],
-                       const zke_options *options, zke **z_out);
-ZKE_API int zke_detach(zke *z);
-ZKE_API int zke_password(zke *z, unsigned char out[16]);
-ZKE_API int zke_touch(zke *z);
-ZKE_API int zke_rearm(zke *z);
-
 /* zke_close - end the session and release the handle
  *
  * The session's ephemerals, watches and pending events go in one transaction
@@ -811,30 +659,16 @@ ZKE_API int zke_state(zke *z);
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_expire(zke *z, int64_t session);
 
-/* zke_keepalive_fd - a descriptor that keeps the session alive
+/* zke_free  - release what a call returned; NULL is fine
+ * zke_alloc - a block of zeros for zke_free(), from the handle's allocator
+ *             (which must allow calls from several threads then); NULL
+ *             without memory.  For what is built above the library.
  *
- * A duplicate, close-on-exec, that the caller owns and closes.  A child that
- * inherits it (clear FD_CLOEXEC there) keeps the session alive after its
- * parent's death until the child too is gone; zke_close() ends the session all
- * the same.
- *
- * Example: a program that does the work under the session's lock, and goes on
- * holding it should this process be killed.
- *
- *     int keep = -1;
- *     rc = zke_keepalive_fd(z, &keep);
- *     if (rc == ZKE_OK && fork() == 0) {
- *       fcntl(keep, F_SETFD, 0);
- *       execlp("worker", "worker", (char *)NULL);
- *       _exit(127);
- *     }
- *     if (rc == ZKE_OK) close(keep);
- *
- *   fd_out  out, not NULL
- *
- * Returns ZKE_OK, or ZKE_UNIMPLEMENTED for ":memory:".
+ * A block knows its allocator: it may be released after zke_close(), on any
+ * thread, and in any order.
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
-ZKE_API int zke_keepalive_fd(zke *z, int *fd_out);
+ZKE_API void zke_free(void *block);
+ZKE_API void *zke_alloc(zke *z, size_t size);
 
 /* ------------------------------------------------------------------------
  * Nodes
@@ -929,69 +763,6 @@ ZKE_API int zke_create_ttl(zke *z, const char *path, const void *data, int len,
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_delete(zke *z, const char *path, int version);
 
-/* zke_discard - see to it that an ephemeral node of this session goes
- *
- * Removes the node now, or as soon as that can be done.  What stands in the way
- * (a full disk, a writer that does not go on, a lost reply) delays it only: the
- * session remembers the node and tries again, at the beginning of each call
- * that reads or changes the tree and in each zke_dispatch() and zke_wait(),
- * until it is gone.  There is no pause between these tries: the first one after
- * the disk has room again removes the node.  Until then every call of the
- * session that changes anything fails as this one did, so that nothing the
- * session makes comes before, or is taken for, what it discarded.
- * zke_next_deadline() and the descriptor tell when the next try is due.  A
- * process that neither calls nor dispatches tries nothing.
- *
- * It is meant for the way out: for what a program has made and must not keep,
- * whatever happens.
- *
- * Example: the reply to a create was lost, so the node may be there or not, and
- * its number is not known.  Give it up in either case.
- *
- *     rc = zke_create(z, "/line/t-", NULL, -1, ZKE_OPEN_ACL,
- *                     ZKE_EPHEMERAL_SEQUENTIAL, NULL, NULL);
- *     if (rc == ZKE_CONNECTIONLOSS)
- *       zke_discard(z, "/line/t-", ZKE_EPHEMERAL_SEQUENTIAL, 0);
- *
- *   path    as it was given to zke_create().  That the node is missing, or
- *           belongs to another session, is fine: nothing is removed then.  No
- *           permission is needed, as for the session's end.  What goes at once
- *           uses one zxid, and a removal that finds nothing uses none.
- *   mode    ZKE_EPHEMERAL: the node at path.  ZKE_EPHEMERAL_SEQUENTIAL: all
- *           that were made with this path before their numbers, also by a
- *           create whose reply was lost.  (One of the session that was made
- *           without a number, but whose name ends like that, is among them.)
- *   czxid   the one incarnation that is meant, or 0 for whichever is there
- *
- * Returns ZKE_OK when it is gone, or
- *   ZKE_BADARGUMENTS  another mode, or a path that is not one
- *   other codes       what stands in the way.  All the same it will be removed,
- *                     by this session's next calls or at its end.  (Where there
- *                     is neither memory to remember it nor a way to remove it,
- *                     the session expires at its next call.)
- *
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
-ZKE_API int zke_discard(zke *z, const char *path, int mode, int64_t czxid);
-
-/* zke_raise_sequence - raise the number of a node's next sequential child
- *
- * For what makes a tree anew, from an export say: numbers that were given in
- * the old one are not given again.  The counter only ever rises, which is why
- * this is safe: a number that a child has had is never given to another.  One
- * that stands higher is left there, and nothing is changed then.  cversion and
- * pzxid become what they would be if children had come and gone; since none
- * has, no watch fires.
- *
- *   path      of the node, the parent-to-be
- *   next      the number of its next sequential child at least, from 0 on
- *   stat_out  out: the node's Stat afterwards
- *
- * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS (next is negative),
- * ZKE_NONODE, ZKE_NOAUTH (no ZKE_PERM_CREATE), ZKE_NOCHILDRENFOREPHEMERALS.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
-ZKE_API int zke_raise_sequence(zke *z, const char *path, int next,
-                               zke_stat *stat_out);
-
 /* zke_exists - a node's Stat, and a watch for its creation, change or end
  *
  * The watch is registered whether the node exists or not.
@@ -1077,19 +848,6 @@ ZKE_API int zke_children(zke *z, const char *path, zke_watch_fn fn,
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_count(zke *z, const char *path, int64_t *count_out);
 
-/* zke_usage - how much a node and all of its descendants hold
- *
- * What a quota of ZooKeeper counts.  It is calculated: the time grows with the
- * number of nodes, about 2 milliseconds for 10,000.
- *
- *   count_out  out, may be NULL; nodes, the node itself among them
- *   bytes_out  out, may be NULL; bytes of their data
- *
- * Returns ZKE_OK, ZKE_NONODE or ZKE_NOAUTH.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
-ZKE_API int zke_usage(zke *z, const char *path, int64_t *count_out,
-                      int64_t *bytes_out);
-
 /* zke_ephemerals - paths of a session's ephemeral nodes, sorted
  *
  *   session    a session id, or 0 for this handle's
@@ -1109,6 +867,186 @@ ZKE_API int zke_ephemerals(zke *z, int64_t session, const char *prefix,
  * Returns ZKE_OK, or what the handle's state asks for.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_sync(zke *z, const char *path);
+
+/* ------------------------------------------------------------------------
+ * Watches beside those of the reading calls
+ *
+ * A reading call sets a watch that fires once.  Those set here stay until they
+ * are removed.  In both cases a watcher is a function and a context, and the
+ * same pair is one watcher: it is called once for an event, however many of its
+ * watches match.
+ *
+ * Example: tell of every change below a path for a minute.  The context is not
+ * used any more once zke_forget() has returned.
+ *
+ *     static void tell(zke *z, int type, int state, const char *path,
+ *                      void *context) {
+ *       int *count = context;
+ *       if (type == ZKE_EVENT_SESSION)
+ *         printf("the session has ended (state %d)\n", state);
+ *       else
+ *         printf("change %d: %s\n", ++*count, path);
+ *       (void)z;
+ *     }
+ *
+ *     static void follow(zke *z) {
+ *       int count = 0;
+ *       int64_t end = zke_now(z) + 60000;
+ *       zke_add_watch(z, "/config", ZKE_WATCH_PERSISTENT_RECURSIVE, tell,
+ *                     &count);
+ *       while (zke_wait(z, end) == ZKE_OK) continue;
+ *       zke_forget(z, tell, &count);
+ *     }
+ * --------------------------------------------------------------------- */
+
+/* zke_add_watch - a watch that stays
+ *
+ *   path     need not exist
+ *   mode     ZKE_WATCH_PERSISTENT: CREATED, CHANGED, DELETED of the node and
+ *            CHILD; ZKE_WATCH_PERSISTENT_RECURSIVE: CREATED, CHANGED, DELETED
+ *            of the node and of all its descendants, never CHILD.  The later
+ *            mode on one path replaces the earlier, for all of the session's
+ *            watchers there.
+ *   fn       not NULL
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS (fn is NULL), or ZKE_MARSHALLINGERROR (a
+ * mode other than the two).  No permission is needed; what the session may
+ * not read is not delivered.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
+                          void *context);
+
+/* zke_remove_watch - take back one watcher of a path, or all of them
+ *
+ *   type        ZKE_WATCH_CHILD, _DATA or _ANY
+ *   fn,context  the pair that was registered; others stay.  fn NULL: all
+ *               watchers of this session
+ *
+ * Returns ZKE_OK, or ZKE_NOWATCHER where none of them is registered for the
+ * path and type.  A watcher that was taken back gets no event for it.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_remove_watch(zke *z, const char *path, int type,
+                             zke_watch_fn fn, void *context);
+
+/* zke_forget - take back every watch of one watcher, on every path, and its
+ * time of zke_call_at()
+ *
+ * What a context's owner calls before it frees the context: afterwards the
+ * pair is neither called nor running on another thread.  In a callback of
+ * this handle the call that is running goes on.  The caller must not hold a
+ * lock that the watcher takes.
+ *
+ *   fn,context  the pair, as registered
+ *
+ * Returns ZKE_OK, also where the pair was not registered.  With another code
+ * the pair is forgotten all the same (except for ZKE_FORKED and ZKE_CLOSING),
+ * only its rows could not be removed: they fire into the void.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk, and until the
+ * watcher has returned.  Since 0.1. */
+ZKE_API int zke_forget(zke *z, zke_watch_fn fn, void *context);
+
+/* ------------------------------------------------------------------------
+ * Waiting
+ *
+ * Alone:          zke_wait(z, zke_now(z) + 500);
+ * In a poll loop: poll {zke_fd, POLLIN}, at most until zke_next_deadline(),
+ *                 then zke_dispatch().  The descriptor alone suffices, since a
+ *                 timer stands behind it, unless options.os has no poller.
+ *
+ * Example: watch standard input and the session in one loop.
+ *
+ *     struct pollfd fds[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
+ *                             {.events = POLLIN}};
+ *     rc = zke_fd(z, &fds[1].fd);
+ *     while (rc == ZKE_OK && poll(fds, 2, -1) > 0 && !fds[0].revents)
+ *       rc = zke_dispatch(z, NULL);
+ * --------------------------------------------------------------------- */
+
+#define ZKE_FOREVER INT64_MAX
+
+/* zke_now  - the handle's monotonic clock, ms
+ * zke_wall - its wall clock, ms since 1970, as ctime and mtime have it; it may
+ *            be set meanwhile
+ *
+ * By options.os, so that a simulator's time is everybody's.  0 for NULL.
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int64_t zke_now(zke *z);
+ZKE_API int64_t zke_wall(zke *z);
+
+/* zke_fd - the descriptor that becomes readable when there is work
+ *
+ * Owned by the handle; poll it for reading, do nothing else with it.
+ *
+ *   fd_out  out, not NULL
+ *
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_fd(zke *z, int *fd_out);
+
+/* zke_next_deadline - when zke_dispatch() wants to be called at the latest
+ *
+ *   deadline_out  out, not NULL: ms of zke_now(), or ZKE_FOREVER
+ *
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_next_deadline(zke *z, int64_t *deadline_out);
+
+/* zke_dispatch - take what has arrived and call back; never waits
+ *
+ * Takes the events that are in the file, at most about a thousand; what comes
+ * meanwhile leaves the descriptor readable for the next call.  Where another
+ * thread is dispatching this session it returns at once.  Also removes what
+ * zke_discard() could not.
+ *
+ *   count_out  out: watchers called
+ *
+ * Returns ZKE_OK, also when it delivered the session's end; ZKE_CONNECTIONLOSS
+ * while the file cannot be opened again after an I/O error: what came stays.
+ * Threads: any.  In a callback: yes (it takes what came since).  A watcher that
+ * dispatches each time nests as deep as there are events; each level takes some
+ * 1.3 KiB of the stack beside what the watcher itself takes.  Blocks: no longer
+ * than a read does, unless it finds a session dead, nodes whose time is
+ * over, or what is to be discarded: then for the write that removes them, which
+ * is not synced.  To end a session takes some microseconds for each node that
+ * it owned.  Of the nodes whose time is over as many are removed as about 20 ms
+ * allow; later dispatches go on.  Another process's write is not waited for.
+ * Since 0.1. */
+ZKE_API int zke_dispatch(zke *z, int *count_out);
+
+/* zke_wait - sleep until something was dispatched, then return
+ *
+ * Of several threads that wait on a handle one sleeps in the kernel and
+ * dispatches.  The others return when it has.
+ *
+ *   deadline_ms  of zke_now(); in the past: as zke_dispatch()
+ *
+ * Returns ZKE_OK when at least one watcher ran, on this thread or another;
+ * ZKE_OPERATIONTIMEOUT at the deadline.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline.  It does not
+ * fail earlier because another thread's call on the same store takes long, but
+ * may return later than the deadline where that is running then.
+ * Since 0.1. */
+ZKE_API int zke_wait(zke *z, int64_t deadline_ms);
+
+/* zke_turn      - a number that changes when a watcher has run
+ * zke_wait_turn - as zke_wait(), but returns at once where it has changed
+ * zke_wake      - change it: every zke_wait() of this handle returns ZKE_OK
+ *
+ * Where several threads use a handle, what one of them looks at before it
+ * waits may have been changed by a watcher on another.  Take the turn, look,
+ * wait for the next turn: nothing is missed.
+ *
+ *     for (;;) {
+ *       int64_t turn = zke_turn(z);
+ *       if (done) break;
+ *       zke_wait_turn(z, turn, deadline);
+ *     }
+ *
+ *   turn  what zke_turn() gave
+ *
+ * zke_turn() is 0 for NULL.  Threads: any.  In a callback: yes.  Blocks:
+ * zke_wait_turn() until the deadline, the others do not.  Since 0.1. */
+ZKE_API int64_t zke_turn(zke *z);
+ZKE_API int zke_wait_turn(zke *z, int64_t turn, int64_t deadline_ms);
+ZKE_API int zke_wake(zke *z);
 
 /* ------------------------------------------------------------------------
  * Several operations at once
@@ -1225,113 +1163,6 @@ ZKE_API void zke_op_get(zke_op *op, const char *path);
  * Threads: any.  Blocks: no.  Since 0.1. */
 ZKE_API void zke_op_children(zke_op *op, const char *path, const char *after,
                              int most);
-
-/* zke_op_untold - read what the session's watchers have not been told yet
- *
- * For a cache that reads again only what has changed.  Its watch of mode
- * ZKE_WATCH_PERSISTENT_RECURSIVE tells it of a change after the change, so what
- * it reads may contain others that it was not told of.  This operation, in the
- * same snapshot, names these: what it does not name, and the watcher was not
- * called with, is as it was.
- *
- * The result's children are the paths of the session's events at the path and
- * below it that have not been delivered, in their order, one as often as it has
- * events.  An event whose watchers are being called is among them.
- * The result's len is how many events some watcher was not, or will not be,
- * told because the session may not read the node, or another watcher has ended
- * its thread: since the session's beginning, on all paths.  Only that it
- * differs from an earlier one says something.
- * The result's rc is ZKE_OK whether the path exists or not, or
- * ZKE_RUNTIMEINCONSISTENCY where it is not known: there are more than `most`,
- * or events were dropped (ZKE_EVENT_OVERFLOW is to be delivered).
- *
- *   most  so many paths, 0 or more
- *
- * Threads: any.  Blocks: no.  Since 0.1. */
-ZKE_API void zke_op_untold(zke_op *op, const char *path, int most);
-
-/* zke_op_fail - an operation that is refused, with this code
- *
- * For a program that passes on operations of others, above all a server.  An
- * operation that it cannot pass on, because it is malformed or unknown, would
- * make zke_multi() refuse the whole call; ZooKeeper refuses that operation
- * alone.  This one in its place gives ZooKeeper's results: zke_multi() judges
- * those before it first, and changes nothing; zke_multi_read() answers the
- * others.
- *
- *   rc  ZKE_BADARGUMENTS, ZKE_MARSHALLINGERROR, ZKE_UNIMPLEMENTED, or a code of
- *       ZooKeeper's from -100 on, down to -199.  It is not looked at here: with
- *       another one zke_multi() or zke_multi_read() is ZKE_BADARGUMENTS
- *
- * Threads: any.  Blocks: no.  Since 0.1. */
-ZKE_API void zke_op_fail(zke_op *op, int rc);
-
-/* zke_op_sql - the program's own SQL as an operation
- *
- * In zke_multi() fn is called in the transaction, in its turn: what it writes
- * into the program's own tables is committed with the other operations or not
- * at all, by one sync, and whoever is woken by them finds it.  In
- * zke_multi_read() it reads in the same snapshot.  "The program's own data"
- * below says how tables come into the file.
- *
- * Example: a row and the znode that announces it, in one commit.
- *
- *     static int add_order(struct sqlite3 *db, int64_t zxid, void *context) {
- *       char *sql = sqlite3_mprintf("INSERT INTO orders VALUES(%lld,%Q)",
- *                                   (long long)zxid, (const char *)context);
- *       int rc = sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
- *       sqlite3_free(sql);
- *       return rc;
- *     }
- *
- *     static int place_order(zke *z, const char *what) {
- *       zke_op ops[2];
- *       zke_op_sql(&ops[0], add_order, (void *)what);
- *       zke_op_create(&ops[1], "/orders/o-", NULL, -1, ZKE_OPEN_ACL,
- *                     ZKE_PERSISTENT_SEQUENTIAL);
- *       return zke_multi(z, ops, 2, NULL);
- *     }
- *
- *   fn  is given the engine's connection, the zxid of the transaction or of the
- *       snapshot, and context.  It returns ZKE_OK (which is SQLITE_OK), or a
- *       code of its own, and the transaction is undone: in zke_multi() that
- *       code is the result of the operation and of the call, in
- *       zke_multi_read() of the operation alone.  Codes above 0, such as
- *       SQLite's, ZooKeeper's from -100 to -199, and those from -300 down are
- *       handed on as they are; any other becomes ZKE_SQL.  zke_errmsg() is
- *       what fn said by zke_fail(), else SQLite's sentence.
- *
- * What fn may do.  Prepare, step and finalize statements of any kind that
- *   SQLite has, on all tables but ours: tables, indices and views whose names
- *   begin with "zkembed_" or "zke_" can be read and not written, but for the
- *   outbox, "zkembed_outbox", which is the programs' (doc/format.md).  BEGIN,
- *   COMMIT, ROLLBACK, ATTACH, DETACH and PRAGMA are refused (SQLITE_AUTH), and
- *   in zke_multi_read() whatever writes, and so are ANALYZE and REINDEX of all
- *   tables, and ALTER TABLE of a TEMP table; SAVEPOINTs are fine, and end with
- *   fn.  SQL functions and collations that its statements need fn registers
- *   itself, each time: the connection may be another one than the last time.
- * What fn cannot do.  Use virtual tables that keep statements of their own, as
- *   FTS and R-Tree do: they count as statements that were not finalized.  For
- *   those there is zke_sql_begin().
- * What fn must not do.  Keep the connection, or a statement: one that is not
- *   finalized when fn returns fails the operation with ZKE_MISUSE.  Set hooks,
- *   handlers, or an authorizer; limits (sqlite3_limit()) it may set, which
- *   end with fn.  Open a blob for writing, deserialize, or copy
- *   a backup into it: SQLite does not ask anybody about these.  Call the
- *   library on a handle, which is ZKE_MISUSE.  What needs no lock is fine:
- *   zke_fail(), zke_now(), zke_touch(), zke_wake(), zke_call_at() and the like,
- *   but not zke_state().  Wait for anything: the writers' gate is held, as in
- *   zke_batch().  End its thread.  A child that fn forks must not return from
- *   it.
- * fn is called once in a call of zke_multi().  But a recipe makes a call again
- *   whose reply was lost and that was not made, so fn may be called again; at
- *   most one of its calls has an effect in the database.
- *
- * A transaction with SQL in it is synced, as that of a persistent znode, unless
- * options.durability says that nothing is.
- *
- * Threads: any.  Blocks: no.  Since 0.1. */
-ZKE_API void zke_op_sql(zke_op *op, zke_sql_fn fn, void *context);
 
 /* zke_multi - create, delete, set and check, all or nothing
  *
@@ -1467,6 +1298,651 @@ ZKE_API int zke_batch(zke *z, zke_batch_fn fn, void *context);
 ZKE_API void zke_results_clear(zke_op_result *results, int count);
 
 /* ------------------------------------------------------------------------
+ * Access control lists
+ *
+ * For programs and tests that rely on ZooKeeper's; the file's permissions are
+ * the real boundary (doc/security.md).
+ *
+ * Example: a node that all may read, and only sessions with this password may
+ * change.  The scheme auth stands for the identities of the session that makes
+ * the node.
+ *
+ *     const zke_acl entries[] = {{ZKE_PERM_ALL, "auth", ""},
+ *                                {ZKE_PERM_READ, "world", "anyone"}};
+ *     const zke_acls acls = {2, entries};
+ *     rc = zke_add_auth(z, "digest", "ann:secret", 10);
+ *     if (rc == ZKE_OK)
+ *       rc = zke_create(z, "/ann", "", 0, &acls, ZKE_PERSISTENT, NULL, NULL);
+ * --------------------------------------------------------------------- */
+
+/* zke_add_auth - add an identity to this session
+ *
+ *   scheme   "digest"
+ *   cert     "user:password", any bytes
+ *   len      bytes of cert
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_BADARGUMENTS  scheme is NULL, len negative, a NUL in the user's name
+ *   ZKE_AUTHFAILED    unknown scheme; the handle is dead from here on
+ *                     (ZKE_STATE_AUTH_FAILED), as in ZooKeeper
+ *
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_add_auth(zke *z, const char *scheme, const char *cert, int len);
+
+/* zke_digest - the hash that names a user and a password in an ACL
+ *
+ * The base64 of the SHA-1 of "user:password".  Behind the user's name and a
+ * colon it is the id of an entry of scheme digest, for a user whose session
+ * this is not: ZooKeeper's DigestAuthenticationProvider.generateDigest().
+ *
+ * Example:
+ *
+ *     char hash[ZKE_DIGEST_SIZE], id[40];
+ *     zke_digest("ann:secret", 10, hash);
+ *     snprintf(id, sizeof id, "ann:%s", hash);
+ *     const zke_acl entry = {ZKE_PERM_READ, "digest", id};
+ *
+ *   cert  "user:password", any bytes
+ *   len   bytes of cert; below 1, or with cert NULL: none
+ *   out   out; 28 characters and a NUL
+ *
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+enum { ZKE_DIGEST_SIZE = 29 };
+ZKE_API void zke_digest(const char *cert, int len, char out[ZKE_DIGEST_SIZE]);
+
+/* zke_clear_auth - take all identities from this session
+ *
+ * Those of zke_add_auth() and those of zke_vouch(): from here on it may do what
+ * everybody may.  For a session that goes on for another user, or on another
+ * connection.  Which schemes are valid stays.  Events that are pending are told
+ * by the identities that the session has when they are dispatched.
+ *
+ * Returns ZKE_OK.
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_clear_auth(zke *z);
+
+/* zke_get_acl - a node's ACL
+ *
+ *   acls_out  out: one block.  Without ZKE_PERM_ADMIN digests read "user:x".
+ *   stat_out  out: the node's Stat; its aversion is what zke_set_acl() compares
+ *
+ * Returns ZKE_OK, ZKE_NONODE, or ZKE_NOAUTH (neither READ nor ADMIN).
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
+                        zke_stat *stat_out);
+
+/* zke_set_acl - replace a node's ACL
+ *
+ *   version  the aversion the node must have, or -1 for any
+ *   acls     not empty; copied.  Entries of scheme auth become the identities
+ *            that this session has now
+ *   stat_out out: the Stat after the change
+ *
+ * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS, ZKE_INVALIDACL (as
+ * zke_create()), ZKE_NONODE, ZKE_NOAUTH (no ADMIN), ZKE_BADVERSION.  Fires no
+ * watch.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_set_acl(zke *z, const char *path, int version,
+                        const zke_acls *acls, zke_stat *stat_out);
+
+/* ========================================================================
+ * PART 2: for those who need more
+ * ===================================================================== */
+
+/* ------------------------------------------------------------------------
+ * For layers between a program and the library, such as the recipes
+ *
+ * A layer has calls of its own, which fail with a sentence of their own, wait
+ * until a time of their own, and must leave nothing behind when a reply was
+ * lost or a caller gave up.
+ * --------------------------------------------------------------------- */
+
+/* zke_zxid - the zxid of this thread's last call that read or changed the tree
+ *
+ * Of a change: its own, which no other change has (the operations of a multi
+ * share one).  Of a read, of a refused change, and of one that registers or
+ * removes a watch: the zxid of the state that it saw, which is that of the last
+ * change before it.  0: the call saw no state, since it was refused before (an
+ * argument, the handle's state, a lock that was not had in time) or its reply
+ * was lost; zke_sync() mostly looks at none.
+ *
+ * Reads record it only after the thread's first call of this function, and
+ * leave 0 before: a read has to look at one page more for it where somebody has
+ * committed meanwhile.  So a program that needs it calls this once at the start
+ * of each of its threads.
+ *
+ * What a callback reads or changes counts as well, so a dispatch may leave
+ * another value.  Calls that do not block leave it alone.
+ *
+ * A server, or any cache that puts replies and events into one order, needs it:
+ * an event of a change up to a reply's zxid comes before the reply, a later one
+ * after it; see zke_dispatch_to().
+ *
+ * Example: the zxid of a delete, which gives no Stat.
+ *
+ *     rc = zke_delete(z, "/jobs/7", -1);
+ *     if (rc == ZKE_OK)
+ *       printf("deleted by change %lld\n", (long long)zke_zxid());
+ *
+ * Threads: any; each has its own number.  In a callback: yes.  Blocks: no.
+ * Since 0.1. */
+ZKE_API int64_t zke_zxid(void);
+
+/* zke_fail - set the sentence, return the code
+ *
+ * For what is built above the library, so that its failures are asked for in
+ * the same way.
+ *
+ * Example: say at what a step failed, and keep why.
+ *
+ *     rc = zke_set(z, "/config", "on", 2, -1, NULL);
+ *     if (rc != ZKE_OK)
+ *       rc = zke_fail(rc, "switching on: %s", zke_errmsg());
+ *
+ *   rc      the code that the caller is about to return
+ *   format  as for printf(); zke_errmsg() may be among the arguments.  A
+ *           sentence of more than 511 bytes is cut
+ *
+ * Returns rc.  Threads: any.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_fail(int rc, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+
+/* zke_take_options - take a struct that begins with its size, as a caller gives
+ * it, as this version's: for what is built above the library
+ *
+ *   given  the caller's, of whatever version; NULL: size set, all else zero
+ *   out    out: this version's, size bytes
+ *   name   of the struct, for the sentence
+ *
+ * Returns ZKE_OK, or ZKE_BADARGUMENTS
+ *   where given->size is no version's: it was not set
+ *   where a byte beyond this version's size is not zero: the caller's header is
+ *   newer, and something is asked for that is not known here
+ *
+ * Threads: any.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_take_options(const void *given, void *out, size_t size,
+                             const char *name);
+
+/* zke_discard - see to it that an ephemeral node of this session goes
+ *
+ * Removes the node now, or as soon as that can be done.  What stands in the way
+ * (a full disk, a writer that does not go on, a lost reply) delays it only: the
+ * session remembers the node and tries again, at the beginning of each call
+ * that reads or changes the tree and in each zke_dispatch() and zke_wait(),
+ * until it is gone.  There is no pause between these tries: the first one after
+ * the disk has room again removes the node.  Until then every call of the
+ * session that changes anything fails as this one did, so that nothing the
+ * session makes comes before, or is taken for, what it discarded.
+ * zke_next_deadline() and the descriptor tell when the next try is due.  A
+ * process that neither calls nor dispatches tries nothing.
+ *
+ * It is meant for the way out: for what a program has made and must not keep,
+ * whatever happens.
+ *
+ * Example: the reply to a create was lost, so the node may be there or not, and
+ * its number is not known.  Give it up in either case.
+ *
+ *     rc = zke_create(z, "/line/t-", NULL, -1, ZKE_OPEN_ACL,
+ *                     ZKE_EPHEMERAL_SEQUENTIAL, NULL, NULL);
+ *     if (rc == ZKE_CONNECTIONLOSS)
+ *       zke_discard(z, "/line/t-", ZKE_EPHEMERAL_SEQUENTIAL, 0);
+ *
+ *   path    as it was given to zke_create().  That the node is missing, or
+ *           belongs to another session, is fine: nothing is removed then.  No
+ *           permission is needed, as for the session's end.  What goes at once
+ *           uses one zxid, and a removal that finds nothing uses none.
+ *   mode    ZKE_EPHEMERAL: the node at path.  ZKE_EPHEMERAL_SEQUENTIAL: all
+ *           that were made with this path before their numbers, also by a
+ *           create whose reply was lost.  (One of the session that was made
+ *           without a number, but whose name ends like that, is among them.)
+ *   czxid   the one incarnation that is meant, or 0 for whichever is there
+ *
+ * Returns ZKE_OK when it is gone, or
+ *   ZKE_BADARGUMENTS  another mode, or a path that is not one
+ *   other codes       what stands in the way.  All the same it will be removed,
+ *                     by this session's next calls or at its end.  (Where there
+ *                     is neither memory to remember it nor a way to remove it,
+ *                     the session expires at its next call.)
+ *
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_discard(zke *z, const char *path, int mode, int64_t czxid);
+
+/* zke_raise_sequence - raise the number of a node's next sequential child
+ *
+ * For what makes a tree anew, from an export say: numbers that were given in
+ * the old one are not given again.  The counter only ever rises, which is why
+ * this is safe: a number that a child has had is never given to another.  One
+ * that stands higher is left there, and nothing is changed then.  cversion and
+ * pzxid become what they would be if children had come and gone; since none
+ * has, no watch fires.
+ *
+ *   path      of the node, the parent-to-be
+ *   next      the number of its next sequential child at least, from 0 on
+ *   stat_out  out: the node's Stat afterwards
+ *
+ * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS (next is negative),
+ * ZKE_NONODE, ZKE_NOAUTH (no ZKE_PERM_CREATE), ZKE_NOCHILDRENFOREPHEMERALS.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_raise_sequence(zke *z, const char *path, int next,
+                               zke_stat *stat_out);
+
+/* zke_op_untold - read what the session's watchers have not been told yet
+ *
+ * For a cache that reads again only what has changed.  Its watch of mode
+ * ZKE_WATCH_PERSISTENT_RECURSIVE tells it of a change after the change, so what
+ * it reads may contain others that it was not told of.  This operation, in the
+ * same snapshot, names these: what it does not name, and the watcher was not
+ * called with, is as it was.
+ *
+ * The result's children are the paths of the session's events at the path and
+ * below it that have not been delivered, in their order, one as often as it has
+ * events.  An event whose watchers are being called is among them.
+ * The result's len is how many events some watcher was not, or will not be,
+ * told because the session may not read the node, or another watcher has ended
+ * its thread: since the session's beginning, on all paths.  Only that it
+ * differs from an earlier one says something.
+ * The result's rc is ZKE_OK whether the path exists or not, or
+ * ZKE_RUNTIMEINCONSISTENCY where it is not known: there are more than `most`,
+ * or events were dropped (ZKE_EVENT_OVERFLOW is to be delivered).
+ *
+ *   most  so many paths, 0 or more
+ *
+ * Threads: any.  Blocks: no.  Since 0.1. */
+ZKE_API void zke_op_untold(zke_op *op, const char *path, int most);
+
+/* zke_op_fail - an operation that is refused, with this code
+ *
+ * For a program that passes on operations of others, above all a server.  An
+ * operation that it cannot pass on, because it is malformed or unknown, would
+ * make zke_multi() refuse the whole call; ZooKeeper refuses that operation
+ * alone.  This one in its place gives ZooKeeper's results: zke_multi() judges
+ * those before it first, and changes nothing; zke_multi_read() answers the
+ * others.
+ *
+ *   rc  ZKE_BADARGUMENTS, ZKE_MARSHALLINGERROR, ZKE_UNIMPLEMENTED, or a code of
+ *       ZooKeeper's from -100 on, down to -199.  It is not looked at here: with
+ *       another one zke_multi() or zke_multi_read() is ZKE_BADARGUMENTS
+ *
+ * Threads: any.  Blocks: no.  Since 0.1. */
+ZKE_API void zke_op_fail(zke_op *op, int rc);
+
+/* zke_call_at - have a watcher called when a time has come
+ *
+ * Once, with ZKE_EVENT_ALARM and the path "", in the first zke_dispatch() or
+ * zke_wait() at that time or later; after the events that are there then.  For
+ * what is to be tried again without a thread that waits for it.
+ * zke_next_deadline(), the descriptor and zke_wait() tell when the time has
+ * come.  Until then the pair is told of the session's end, as if it had a
+ * watch; after that it is not called any more.
+ *
+ *   when_ms     of zke_now(); in the past: in the next dispatch;
+ *               ZKE_FOREVER: never, as if it had not been asked for.  A pair
+ *               has one time: the later call replaces the earlier
+ *   fn,context  the pair; fn is not NULL.  zke_forget() takes it back and
+ *               releases its memory, which the pair's first call here has
+ *               allocated: later ones need none
+ *
+ * It waits neither for the file nor for another thread's call.
+ *
+ * Example: a watcher that is called once a second, from the first call of
+ * zke_call_at() on.
+ *
+ *     static void beat(zke *z, int type, int state, const char *path,
+ *                      void *context) {
+ *       (void)state, (void)path;
+ *       if (type != ZKE_EVENT_ALARM) return;
+ *       puts("a second has passed");
+ *       zke_call_at(z, zke_now(z) + 1000, beat, context);
+ *     }
+ *
+ * Returns ZKE_OK, also after the session's end, or
+ *   ZKE_BADARGUMENTS  fn is NULL
+ *   ZKE_READONLY      a read-only handle, which dispatches nothing
+ *   ZKE_NOMEM         at the pair's first call
+ *
+ * Threads: any.  In a callback: yes, in its own too.  Blocks: no.
+ * Since 0.1. */
+ZKE_API int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn,
+                        void *context);
+
+/* zke_sleep - sleep by options.os, and dispatch nothing
+ *
+ * For a pause between two tries; zke_wait() is for all else.  A lease is kept.
+ *
+ *   deadline_ms  of zke_now(); in the past: does not sleep
+ *
+ * Returns ZKE_OK.  Threads: any.  In a callback: yes.  Blocks: until the
+ * deadline, and zke_close() of another thread with it.  Since 0.1. */
+ZKE_API int zke_sleep(zke *z, int64_t deadline_ms);
+
+/* zke_limit - give this thread's calls on a handle one deadline together
+ *
+ * From here on none of them waits for other processes or threads beyond the
+ * deadline, nor longer than the busy timeout: it returns ZKE_OPERATIONTIMEOUT
+ * then, and nothing was changed.  What need not wait is done also after the
+ * deadline.  zke_wait() and its like have deadlines of their own; callbacks are
+ * not limited, nor are calls of which "Blocks: no" is said.  For what is built
+ * of several calls and has one deadline.
+ *
+ * Example: two changes that together wait no longer than 200 ms.
+ *
+ *     int64_t before = zke_limit(z, zke_now(z) + 200);
+ *     rc = zke_delete(z, "/a", -1);
+ *     if (rc == ZKE_OK) rc = zke_delete(z, "/b", -1);
+ *     zke_limit(z, before);
+ *
+ *   deadline_ms  of zke_now(); ZKE_FOREVER takes the limit back
+ *
+ * Returns the one before, to be given back; ZKE_FOREVER where there was none.
+ * A thread has a limit on one handle at a time.
+ * Threads: any; each has its own.  Blocks: no.  Since 0.1. */
+ZKE_API int64_t zke_limit(zke *z, int64_t deadline_ms);
+
+/* zke_busy_timeout - options.busy_timeout_ms of the handle's store, ms; 0 for
+ * ZKE_AT_ONCE and for NULL.  Threads: any.  Blocks: no.  Since 0.1. */
+ZKE_API int64_t zke_busy_timeout(zke *z);
+
+/* ------------------------------------------------------------------------
+ * For servers, which hold the sessions of others
+ *
+ * A server has a session for each of its clients on one store, light ones as a
+ * rule (ZKE_OPEN_LIGHT).  A client's session outlives its connection, and the
+ * server itself, by its timeout (options.timeout_ms): the server tells when the
+ * client was heard, and attaches the session again when it comes back, with the
+ * watches that it still has.  Who the client is, the server vouches for.  What
+ * a reply shows must have been told before it, so a server dispatches up to the
+ * reply's zxid.
+ * --------------------------------------------------------------------- */
+
+/* zke_attach   - take a kept session over, by its id and password
+ * zke_detach   - release the handle of a kept session, which lives on
+ * zke_password - the 16 bytes by which it can be attached
+ * zke_touch    - the session was heard from
+ * zke_rearm    - give every detached session its whole timeout again
+ *
+ * A kept session outlives its process, for a server whose clients come back to
+ * it, or to another server on the same file.  zke_open_session() with
+ * options.timeout_ms begins one; it is light.  What it owns stays while it
+ * lives: its ephemerals.  Watches, pending events and identities belong to the
+ * attachment, and end with it, as a connection's do in ZooKeeper.
+ *
+ * When it ends:
+ * - Attached: when it was not heard from for timeout_ms, by its host's time:
+ *   by zke_touch(), or a read or change by its handle.  Only its host judges
+ *   while the host's process lives, in zke_dispatch() and zke_wait() of its
+ *   carrier.  From one of these to the next at most 1.5 s count: a time in
+ *   which the host stood still does not.
+ * - Detached: timeout_ms after zke_detach(), or after another process found the
+ *   host's process dead; whoever sweeps ends it.  A time in which no process
+ *   swept does not count, so a server that was down alone finds its clients'
+ *   sessions when it is back.  zke_rearm() is for one that was down while
+ *   others went on.
+ * - zke_close(), zke_expire(); and with all other sessions when the host has
+ *   booted, or the file is a copy: a power cut may have taken back what it
+ *   owned (P8).  A detached one also ends when files beside the database are
+ *   removed (doc/format.md 1).
+ *
+ * - A handle whose authentication failed (zke_add_auth()) does not keep the
+ *   session: it ends by its timeout, as above.
+ *
+ *   z         zke_attach(): any open handle of the store that is to be its
+ *             host, not a read-only one; zke_rearm(): any with a session;
+ *             the others: the session's own handle
+ *   session   its id, above 0
+ *   password  16 bytes, copied
+ *   options   as for zke_open_session(), or NULL; timeout_ms 0 keeps the
+ *             session's
+ *   z_out     out, not NULL; NULL on failure.  The caller closes or detaches it
+ *   out       out, not NULL: 16 bytes
+ *
+ * zke_attach() takes the session from whoever has it, without asking.  That
+ * handle gets ZKE_EVENT_SESSION with ZKE_STATE_MOVED, and each of its calls
+ * that begins after this one has returned gets ZKE_SESSIONMOVED, but those that
+ * look at nothing: zke_touch() and zke_password().  It is to be closed; that
+ * does not end the session.
+ * zke_detach() releases the handle as zke_close() does, whatever is returned,
+ * except for ZKE_MISUSE and ZKE_BADARGUMENTS.  What zke_discard() has not
+ * removed yet goes in the same step.  Where the file could not be written the
+ * session is detached later, and keeps what was discarded.
+ *
+ * Example: a session that the next process goes on with.
+ *
+ *     unsigned char password[16];
+ *     zke_options kept = ZKE_INIT(zke_options);
+ *     zke *client = NULL;
+ *     kept.timeout_ms = 10000;
+ *     rc = zke_open_session(z, &kept, &client);
+ *     if (rc == ZKE_OK) rc = zke_password(client, password);
+ *     int64_t id = zke_session_id(client);
+ *     if (rc == ZKE_OK) rc = zke_detach(client);
+ *     if (rc == ZKE_OK) rc = zke_attach(z, id, password, NULL, &client);
+ *     if (rc == ZKE_OK) rc = zke_touch(client);
+ *     zke_close(client);
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_SESSIONEXPIRED  there is no such session (any more); zke_touch() and
+ *                       zke_password() do not look, and are ZKE_OK then;
+ *                       zke_detach(): the session is over, as this call finds,
+ *                       or there had been no memory to note what was discarded,
+ *                       so it was ended
+ *   ZKE_AUTHFAILED      it has another password, or none
+ *   ZKE_BADARGUMENTS    the session of the handle is not a kept one, which
+ *                       zke_touch() accepts; options.lease_ms; no password, or
+ *                       an id that is none; z_out or out is NULL
+ *   ZKE_CONNECTIONLOSS  zke_attach(): it is not known whether it was attached.
+ *                       A handle of this store that had it has moved in either
+ *                       case, unless nothing was tried, as the file cannot be
+ *                       written; attach it again
+ *   ZKE_MISUSE          zke_detach() in a callback of this very handle;
+ *                       zke_attach(), zke_detach() and zke_rearm() in the
+ *                       function of a batch
+ *
+ * Threads: any.  In a callback: yes, but for zke_detach() of its handle.
+ * Blocks: zke_attach(), zke_detach() and zke_rearm() on the disk; the others do
+ * not.  Since 0.1. */
+ZKE_API int zke_attach(zke *z, int64_t session,
+                       const unsigned char password[16],
+                       const zke_options *options, zke **z_out);
+ZKE_API int zke_detach(zke *z);
+ZKE_API int zke_password(zke *z, unsigned char out[16]);
+ZKE_API int zke_touch(zke *z);
+ZKE_API int zke_rearm(zke *z);
+
+/* zke_keepalive_fd - a descriptor that keeps the session alive
+ *
+ * A duplicate, close-on-exec, that the caller owns and closes.  A child that
+ * inherits it (clear FD_CLOEXEC there) keeps the session alive after its
+ * parent's death until the child too is gone; zke_close() ends the session all
+ * the same.
+ *
+ * Example: a program that does the work under the session's lock, and goes on
+ * holding it should this process be killed.
+ *
+ *     int keep = -1;
+ *     rc = zke_keepalive_fd(z, &keep);
+ *     if (rc == ZKE_OK && fork() == 0) {
+ *       fcntl(keep, F_SETFD, 0);
+ *       execlp("worker", "worker", (char *)NULL);
+ *       _exit(127);
+ *     }
+ *     if (rc == ZKE_OK) close(keep);
+ *
+ *   fd_out  out, not NULL
+ *
+ * Returns ZKE_OK, or ZKE_UNIMPLEMENTED for ":memory:".
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_keepalive_fd(zke *z, int *fd_out);
+
+/* zke_vouch - give this session an identity that the host has verified
+ *
+ * For a program that acts for others and knows by other means who they are: a
+ * server that has seen a client's address, Kerberos name or certificate.  The
+ * library asks for no proof and cannot: who may open the file may say anything
+ * (doc/security.md).
+ *
+ * From the first call on, the scheme is valid in the ACLs that this process
+ * writes by any handle of this store.  An entry of such a scheme matches a
+ * session that has the same scheme and the same id, as text.  In a process
+ * that does not vouch for it an entry matches nobody: zke_get_acl() shows it,
+ * and a list that has it cannot be written.  Two schemes are ZooKeeper's own:
+ *
+ *   ip      an entry's id is an IPv4 address "10.1.2.3", or with the number of
+ *           leading bits that count, "10.1.0.0/16"; a session's id is an
+ *           address.  Another text as an entry's id is ZKE_INVALIDACL, and one
+ *           as a session's id matches nothing
+ *   super   passes every check, whatever the id; no list can have it
+ *
+ * An entry of scheme auth stands for every identity of the session except those
+ * of ip and super.
+ *
+ * Example: a server's session for a client that came from an address and has
+ * shown a certificate.
+ *
+ *     rc = zke_vouch(z, "ip", "10.1.2.3");
+ *     if (rc == ZKE_OK) rc = zke_vouch(z, "x509", "CN=ann,O=example");
+ *
+ *   scheme  1 to 15 bytes without ':' and newline; not "world", nor "auth";
+ *           copied
+ *   id      any text, copied; of scheme digest "user:hash".  NULL: the session
+ *           gets no identity, and only the scheme becomes valid, for lists of
+ *           others.  One that the session has already is given once
+ *
+ * Returns ZKE_OK, or ZKE_BADARGUMENTS (scheme is NULL or not such a name; an id
+ * of scheme digest without its hash).
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_vouch(zke *z, const char *scheme, const char *id);
+
+/* zke_usage - how much a node and all of its descendants hold
+ *
+ * What a quota of ZooKeeper counts.  It is calculated: the time grows with the
+ * number of nodes, about 2 milliseconds for 10,000.
+ *
+ *   count_out  out, may be NULL; nodes, the node itself among them
+ *   bytes_out  out, may be NULL; bytes of their data
+ *
+ * Returns ZKE_OK, ZKE_NONODE or ZKE_NOAUTH.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_usage(zke *z, const char *path, int64_t *count_out,
+                      int64_t *bytes_out);
+
+/* zke_set_watch - a watch that was set before, once more
+ *
+ * ZooKeeper's setWatches, for one watch: what a client sends when it comes
+ * back, with the zxid of the last state that it has seen.  Where the node has
+ * changed since, the watcher gets its event at once, that is in the next
+ * dispatch; else the watch is registered, and fires once.  Of several changes
+ * only the last state is known: a node that was deleted and made again counts
+ * as changed.
+ *
+ *   type        ZKE_WATCH_DATA, of zke_get(), or zke_exists() of a node that
+ *               was there: DELETED where it is missing, CHANGED where it was
+ *               set after the zxid
+ *               ZKE_WATCH_EXIST, of zke_exists() of a missing node: CREATED
+ *               where it is there, whatever the zxid
+ *               ZKE_WATCH_CHILD, of zke_children(): DELETED where it is
+ *               missing, CHILD where a child has come or gone after the zxid
+ *   zxid        as zke_zxid() gave it
+ *   fn,context  the watcher; fn is not NULL
+ *
+ * No permission is needed, as in ZooKeeper: the watch had it when it was set,
+ * and the event at once tells no more than zke_exists().  What comes later is
+ * delivered only where the session may read the node then.  The zxid of the
+ * event (zke_event_zxid()) is that of the state that this call saw, which
+ * zke_zxid() gives afterwards.  A watch that stays is set anew by
+ * zke_add_watch(): it misses what happened between.
+ *
+ * Example: a cache of one node that was kept over a restart of the program,
+ * with the zxid of its last look.  If the node has changed since, the watcher
+ * is called, and reads it again.
+ *
+ *     static int follow(zke *z, int64_t last_look, zke_watch_fn read_again,
+ *                       void *cache) {
+ *       return zke_set_watch(z, "/config", ZKE_WATCH_DATA, last_look,
+ *                            read_again, cache);
+ *     }
+ *
+ * Returns ZKE_OK, or ZKE_BADARGUMENTS (fn is NULL, another type), with which
+ * nothing is registered.  The rules are those of semantics.md 5.9.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
+                          zke_watch_fn fn, void *context);
+
+/* zke_check_watch - is this watcher registered?
+ *
+ *   type        ZKE_WATCH_CHILD, _DATA or _ANY
+ *   fn,context  the pair; fn NULL: any watcher of this session
+ *
+ * Returns ZKE_OK, ZKE_NOWATCHER, or ZKE_BADARGUMENTS (another type).  One whose
+ * event is pending counts as registered until it has been dispatched.  Of this
+ * handle's watchers only; ZooKeeper's checkWatches also succeeds where another
+ * connection watches the path (semantics.md 5.6).
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
+                            void *context);
+
+/* zke_set_watcher - replace the handle's default watcher, or remove it (NULL)
+ *
+ * It is told of the session's end and of each ZKE_EVENT_OVERFLOW, whatever
+ * watches there are.  The one before may still be called by a dispatch that is
+ * running on another thread.
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_set_watcher(zke *z, zke_watch_fn fn, void *context);
+
+/* zke_pending - is there something to dispatch?
+ *
+ * There is where poll() would find the descriptor readable, or the deadline has
+ * come.  For a host that runs a loop of its own anyway and does not want to pay
+ * for a dispatch that finds nothing.
+ *
+ *   pending_out  out, not NULL: 1 where there is, though zke_dispatch() may
+ *                then find that nothing is left to call; else 0
+ *
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_pending(zke *z, int *pending_out);
+
+/* zke_dispatch_to - as zke_dispatch(), but only events of changes up to a zxid
+ * zke_event_zxid  - in a watcher: the zxid of the change it is told of
+ *
+ * When zke_dispatch_to() has returned, every event of a change up to that zxid
+ * has been told, however many there are.  Later ones wait, and the descriptor
+ * stays readable for them.  The session's end is told whatever its zxid, and
+ * so are the alarms that are due (zke_call_at()): they are no changes.
+ *
+ * So a server sends events and replies in ZooKeeper's order: what a reply shows
+ * is told before it, and no event before the reply that registered its watch.
+ *
+ * Example: answer a read for a client of a server.  send_reply() and the
+ * watcher, send_event(), write to one connection.
+ *
+ *     static void answer_get(zke *z, const char *path, zke_watch_fn send_event,
+ *                            void *client,
+ *                            void (*send_reply)(void *client, int rc,
+ *                                               int64_t zxid)) {
+ *       int rc = zke_get(z, path, send_event, client, NULL, NULL, NULL);
+ *       int64_t zxid = zke_zxid();
+ *       if (zxid) zke_dispatch_to(z, zxid, NULL, NULL);
+ *       send_reply(client, rc, zxid);
+ *     }
+ *
+ *   zxid       of a state that this process has seen, as zke_zxid() gives it
+ *   count_out  out: watchers called
+ *   more_out   out: 1 where events may be left, which are of later changes; or
+ *              where another thread is dispatching this session, which so has
+ *              not been done; else 0
+ *
+ * zke_event_zxid() is 0 where the watcher is told of no change (the session's
+ * end, an alarm), and outside of the watchers of this handle.
+ *
+ * Threads and the rest as zke_dispatch(); zke_event_zxid(): Blocks: no.
+ * Since 0.1. */
+ZKE_API int zke_dispatch_to(zke *z, int64_t zxid, int *count_out,
+                            int *more_out);
+ZKE_API int64_t zke_event_zxid(zke *z);
+
+/* ------------------------------------------------------------------------
  * The program's own data
  *
  * The tree may live in the same database as the program's own tables, and one
@@ -1500,6 +1976,73 @@ ZKE_API void zke_results_clear(zke_op_result *results, int count);
  *     options.flags = ZKE_OPEN_HOST;
  *     rc = zke_open("orders.db", &options, &z);
  * --------------------------------------------------------------------- */
+
+/* zke_op_sql - the program's own SQL as an operation
+ *
+ * In zke_multi() fn is called in the transaction, in its turn: what it writes
+ * into the program's own tables is committed with the other operations or not
+ * at all, by one sync, and whoever is woken by them finds it.  In
+ * zke_multi_read() it reads in the same snapshot.  The head of this
+ * section says how tables come into the file.
+ *
+ * Example: a row and the znode that announces it, in one commit.
+ *
+ *     static int add_order(struct sqlite3 *db, int64_t zxid, void *context) {
+ *       char *sql = sqlite3_mprintf("INSERT INTO orders VALUES(%lld,%Q)",
+ *                                   (long long)zxid, (const char *)context);
+ *       int rc = sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
+ *       sqlite3_free(sql);
+ *       return rc;
+ *     }
+ *
+ *     static int place_order(zke *z, const char *what) {
+ *       zke_op ops[2];
+ *       zke_op_sql(&ops[0], add_order, (void *)what);
+ *       zke_op_create(&ops[1], "/orders/o-", NULL, -1, ZKE_OPEN_ACL,
+ *                     ZKE_PERSISTENT_SEQUENTIAL);
+ *       return zke_multi(z, ops, 2, NULL);
+ *     }
+ *
+ *   fn  is given the engine's connection, the zxid of the transaction or of the
+ *       snapshot, and context.  It returns ZKE_OK (which is SQLITE_OK), or a
+ *       code of its own, and the transaction is undone: in zke_multi() that
+ *       code is the result of the operation and of the call, in
+ *       zke_multi_read() of the operation alone.  Codes above 0, such as
+ *       SQLite's, ZooKeeper's from -100 to -199, and those from -300 down are
+ *       handed on as they are; any other becomes ZKE_SQL.  zke_errmsg() is
+ *       what fn said by zke_fail(), else SQLite's sentence.
+ *
+ * What fn may do.  Prepare, step and finalize statements of any kind that
+ *   SQLite has, on all tables but ours: tables, indices and views whose names
+ *   begin with "zkembed_" or "zke_" can be read and not written, but for the
+ *   outbox, "zkembed_outbox", which is the programs' (doc/format.md).  BEGIN,
+ *   COMMIT, ROLLBACK, ATTACH, DETACH and PRAGMA are refused (SQLITE_AUTH), and
+ *   in zke_multi_read() whatever writes, and so are ANALYZE and REINDEX of all
+ *   tables, and ALTER TABLE of a TEMP table; SAVEPOINTs are fine, and end with
+ *   fn.  SQL functions and collations that its statements need fn registers
+ *   itself, each time: the connection may be another one than the last time.
+ * What fn cannot do.  Use virtual tables that keep statements of their own, as
+ *   FTS and R-Tree do: they count as statements that were not finalized.  For
+ *   those there is zke_sql_begin().
+ * What fn must not do.  Keep the connection, or a statement: one that is not
+ *   finalized when fn returns fails the operation with ZKE_MISUSE.  Set hooks,
+ *   handlers, or an authorizer; limits (sqlite3_limit()) it may set, which
+ *   end with fn.  Open a blob for writing, deserialize, or copy
+ *   a backup into it: SQLite does not ask anybody about these.  Call the
+ *   library on a handle, which is ZKE_MISUSE.  What needs no lock is fine:
+ *   zke_fail(), zke_now(), zke_touch(), zke_wake(), zke_call_at() and the like,
+ *   but not zke_state().  Wait for anything: the writers' gate is held, as in
+ *   zke_batch().  End its thread.  A child that fn forks must not return from
+ *   it.
+ * fn is called once in a call of zke_multi().  But a recipe makes a call again
+ *   whose reply was lost and that was not made, so fn may be called again; at
+ *   most one of its calls has an effect in the database.
+ *
+ * A transaction with SQL in it is synced, as that of a persistent znode, unless
+ * options.durability says that nothing is.
+ *
+ * Threads: any.  Blocks: no.  Since 0.1. */
+ZKE_API void zke_op_sql(zke_op *op, zke_sql_fn fn, void *context);
 
 /* zke_sql_adopt - prepare a connection of the program's to write to the file
  *
@@ -1623,503 +2166,6 @@ ZKE_API int zke_sql_rollback(zke *z, struct sqlite3 *db);
  *
  * Threads: any.  In a callback: no.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_remove_tables(zke *z);
-
-/* ------------------------------------------------------------------------
- * Access control lists
- *
- * For programs and tests that rely on ZooKeeper's; the file's permissions are
- * the real boundary (doc/security.md).
- *
- * Example: a node that all may read, and only sessions with this password may
- * change.  The scheme auth stands for the identities of the session that makes
- * the node.
- *
- *     const zke_acl entries[] = {{ZKE_PERM_ALL, "auth", ""},
- *                                {ZKE_PERM_READ, "world", "anyone"}};
- *     const zke_acls acls = {2, entries};
- *     rc = zke_add_auth(z, "digest", "ann:secret", 10);
- *     if (rc == ZKE_OK)
- *       rc = zke_create(z, "/ann", "", 0, &acls, ZKE_PERSISTENT, NULL, NULL);
- * --------------------------------------------------------------------- */
-
-/* zke_add_auth - add an identity to this session
- *
- *   scheme   "digest"
- *   cert     "user:password", any bytes
- *   len      bytes of cert
- *
- * Returns ZKE_OK, or
- *   ZKE_BADARGUMENTS  scheme is NULL, len negative, a NUL in the user's name
- *   ZKE_AUTHFAILED    unknown scheme; the handle is dead from here on
- *                     (ZKE_STATE_AUTH_FAILED), as in ZooKeeper
- *
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
-ZKE_API int zke_add_auth(zke *z, const char *scheme, const char *cert, int len);
-
-/* zke_digest - the hash that names a user and a password in an ACL
- *
- * The base64 of the SHA-1 of "user:password".  Behind the user's name and a
- * colon it is the id of an entry of scheme digest, for a user whose session
- * this is not: ZooKeeper's DigestAuthenticationProvider.generateDigest().
- *
- * Example:
- *
- *     char hash[ZKE_DIGEST_SIZE], id[40];
- *     zke_digest("ann:secret", 10, hash);
- *     snprintf(id, sizeof id, "ann:%s", hash);
- *     const zke_acl entry = {ZKE_PERM_READ, "digest", id};
- *
- *   cert  "user:password", any bytes
- *   len   bytes of cert; below 1, or with cert NULL: none
- *   out   out; 28 characters and a NUL
- *
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
-enum { ZKE_DIGEST_SIZE = 29 };
-ZKE_API void zke_digest(const char *cert, int len, char out[ZKE_DIGEST_SIZE]);
-
-/* zke_vouch - give this session an identity that the host has verified
- *
- * For a program that acts for others and knows by other means who they are: a
- * server that has seen a client's address, Kerberos name or certificate.  The
- * library asks for no proof and cannot: who may open the file may say anything
- * (doc/security.md).
- *
- * From the first call on, the scheme is valid in the ACLs that this process
- * writes by any handle of this store.  An entry of such a scheme matches a
- * session that has the same scheme and the same id, as text.  In a process
- * that does not vouch for it an entry matches nobody: zke_get_acl() shows it,
- * and a list that has it cannot be written.  Two schemes are ZooKeeper's own:
- *
- *   ip      an entry's id is an IPv4 address "10.1.2.3", or with the number of
- *           leading bits that count, "10.1.0.0/16"; a session's id is an
- *           address.  Another text as an entry's id is ZKE_INVALIDACL, and one
- *           as a session's id matches nothing
- *   super   passes every check, whatever the id; no list can have it
- *
- * An entry of scheme auth stands for every identity of the session except those
- * of ip and super.
- *
- * Example: a server's session for a client that came from an address and has
- * shown a certificate.
- *
- *     rc = zke_vouch(z, "ip", "10.1.2.3");
- *     if (rc == ZKE_OK) rc = zke_vouch(z, "x509", "CN=ann,O=example");
- *
- *   scheme  1 to 15 bytes without ':' and newline; not "world", nor "auth";
- *           copied
- *   id      any text, copied; of scheme digest "user:hash".  NULL: the session
- *           gets no identity, and only the scheme becomes valid, for lists of
- *           others.  One that the session has already is given once
- *
- * Returns ZKE_OK, or ZKE_BADARGUMENTS (scheme is NULL or not such a name; an id
- * of scheme digest without its hash).
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
-ZKE_API int zke_vouch(zke *z, const char *scheme, const char *id);
-
-/* zke_clear_auth - take all identities from this session
- *
- * Those of zke_add_auth() and those of zke_vouch(): from here on it may do what
- * everybody may.  For a session that goes on for another user, or on another
- * connection.  Which schemes are valid stays.  Events that are pending are told
- * by the identities that the session has when they are dispatched.
- *
- * Returns ZKE_OK.
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
-ZKE_API int zke_clear_auth(zke *z);
-
-/* zke_get_acl - a node's ACL
- *
- *   acls_out  out: one block.  Without ZKE_PERM_ADMIN digests read "user:x".
- *   stat_out  out: the node's Stat; its aversion is what zke_set_acl() compares
- *
- * Returns ZKE_OK, ZKE_NONODE, or ZKE_NOAUTH (neither READ nor ADMIN).
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
-ZKE_API int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
-                        zke_stat *stat_out);
-
-/* zke_set_acl - replace a node's ACL
- *
- *   version  the aversion the node must have, or -1 for any
- *   acls     not empty; copied.  Entries of scheme auth become the identities
- *            that this session has now
- *   stat_out out: the Stat after the change
- *
- * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS, ZKE_INVALIDACL (as
- * zke_create()), ZKE_NONODE, ZKE_NOAUTH (no ADMIN), ZKE_BADVERSION.  Fires no
- * watch.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
-ZKE_API int zke_set_acl(zke *z, const char *path, int version,
-                        const zke_acls *acls, zke_stat *stat_out);
-
-/* ------------------------------------------------------------------------
- * Watches beside those of the reading calls
- *
- * A reading call sets a watch that fires once.  Those set here stay until they
- * are removed.  In both cases a watcher is a function and a context, and the
- * same pair is one watcher: it is called once for an event, however many of its
- * watches match.
- *
- * Example: tell of every change below a path for a minute.  The context is not
- * used any more once zke_forget() has returned.
- *
- *     static void tell(zke *z, int type, int state, const char *path,
- *                      void *context) {
- *       int *count = context;
- *       if (type == ZKE_EVENT_SESSION)
- *         printf("the session has ended (state %d)\n", state);
- *       else
- *         printf("change %d: %s\n", ++*count, path);
- *       (void)z;
- *     }
- *
- *     static void follow(zke *z) {
- *       int count = 0;
- *       int64_t end = zke_now(z) + 60000;
- *       zke_add_watch(z, "/config", ZKE_WATCH_PERSISTENT_RECURSIVE, tell,
- *                     &count);
- *       while (zke_wait(z, end) == ZKE_OK) continue;
- *       zke_forget(z, tell, &count);
- *     }
- * --------------------------------------------------------------------- */
-
-/* zke_add_watch - a watch that stays
- *
- *   path     need not exist
- *   mode     ZKE_WATCH_PERSISTENT: CREATED, CHANGED, DELETED of the node and
- *            CHILD; ZKE_WATCH_PERSISTENT_RECURSIVE: CREATED, CHANGED, DELETED
- *            of the node and of all its descendants, never CHILD.  The later
- *            mode on one path replaces the earlier, for all of the session's
- *            watchers there.
- *   fn       not NULL
- *
- * Returns ZKE_OK, ZKE_BADARGUMENTS (fn is NULL), or ZKE_MARSHALLINGERROR (a
- * mode other than the two).  No permission is needed; what the session may
- * not read is not delivered.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
-ZKE_API int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
-                          void *context);
-
-/* zke_set_watch - a watch that was set before, once more
- *
- * ZooKeeper's setWatches, for one watch: what a client sends when it comes
- * back, with the zxid of the last state that it has seen.  Where the node has
- * changed since, the watcher gets its event at once, that is in the next
- * dispatch; else the watch is registered, and fires once.  Of several changes
- * only the last state is known: a node that was deleted and made again counts
- * as changed.
- *
- *   type        ZKE_WATCH_DATA, of zke_get(), or zke_exists() of a node that
- *               was there: DELETED where it is missing, CHANGED where it was
- *               set after the zxid
- *               ZKE_WATCH_EXIST, of zke_exists() of a missing node: CREATED
- *               where it is there, whatever the zxid
- *               ZKE_WATCH_CHILD, of zke_children(): DELETED where it is
- *               missing, CHILD where a child has come or gone after the zxid
- *   zxid        as zke_zxid() gave it
- *   fn,context  the watcher; fn is not NULL
- *
- * No permission is needed, as in ZooKeeper: the watch had it when it was set,
- * and the event at once tells no more than zke_exists().  What comes later is
- * delivered only where the session may read the node then.  The zxid of the
- * event (zke_event_zxid()) is that of the state that this call saw, which
- * zke_zxid() gives afterwards.  A watch that stays is set anew by
- * zke_add_watch(): it misses what happened between.
- *
- * Example: a cache of one node that was kept over a restart of the program,
- * with the zxid of its last look.  If the node has changed since, the watcher
- * is called, and reads it again.
- *
- *     static int follow(zke *z, int64_t last_look, zke_watch_fn read_again,
- *                       void *cache) {
- *       return zke_set_watch(z, "/config", ZKE_WATCH_DATA, last_look,
- *                            read_again, cache);
- *     }
- *
- * Returns ZKE_OK, or ZKE_BADARGUMENTS (fn is NULL, another type), with which
- * nothing is registered.  The rules are those of semantics.md 5.9.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
-ZKE_API int zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
-                          zke_watch_fn fn, void *context);
-
-/* zke_check_watch - is this watcher registered?
- *
- *   type        ZKE_WATCH_CHILD, _DATA or _ANY
- *   fn,context  the pair; fn NULL: any watcher of this session
- *
- * Returns ZKE_OK, ZKE_NOWATCHER, or ZKE_BADARGUMENTS (another type).  One whose
- * event is pending counts as registered until it has been dispatched.  Of this
- * handle's watchers only; ZooKeeper's checkWatches also succeeds where another
- * connection watches the path (semantics.md 5.6).
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
-ZKE_API int zke_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
-                            void *context);
-
-/* zke_remove_watch - take back one watcher of a path, or all of them
- *
- *   type        ZKE_WATCH_CHILD, _DATA or _ANY
- *   fn,context  the pair that was registered; others stay.  fn NULL: all
- *               watchers of this session
- *
- * Returns ZKE_OK, or ZKE_NOWATCHER where none of them is registered for the
- * path and type.  A watcher that was taken back gets no event for it.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
-ZKE_API int zke_remove_watch(zke *z, const char *path, int type,
-                             zke_watch_fn fn, void *context);
-
-/* zke_forget - take back every watch of one watcher, on every path, and its
- * time of zke_call_at()
- *
- * What a context's owner calls before it frees the context: afterwards the
- * pair is neither called nor running on another thread.  In a callback of
- * this handle the call that is running goes on.  The caller must not hold a
- * lock that the watcher takes.
- *
- *   fn,context  the pair, as registered
- *
- * Returns ZKE_OK, also where the pair was not registered.  With another code
- * the pair is forgotten all the same (except for ZKE_FORKED and ZKE_CLOSING),
- * only its rows could not be removed: they fire into the void.
- * Threads: any.  In a callback: yes.  Blocks: on the disk, and until the
- * watcher has returned.  Since 0.1. */
-ZKE_API int zke_forget(zke *z, zke_watch_fn fn, void *context);
-
-/* zke_call_at - have a watcher called when a time has come
- *
- * Once, with ZKE_EVENT_ALARM and the path "", in the first zke_dispatch() or
- * zke_wait() at that time or later; after the events that are there then.  For
- * what is to be tried again without a thread that waits for it.
- * zke_next_deadline(), the descriptor and zke_wait() tell when the time has
- * come.  Until then the pair is told of the session's end, as if it had a
- * watch; after that it is not called any more.
- *
- *   when_ms     of zke_now(); in the past: in the next dispatch;
- *               ZKE_FOREVER: never, as if it had not been asked for.  A pair
- *               has one time: the later call replaces the earlier
- *   fn,context  the pair; fn is not NULL.  zke_forget() takes it back and
- *               releases its memory, which the pair's first call here has
- *               allocated: later ones need none
- *
- * It waits neither for the file nor for another thread's call.
- *
- * Example: a watcher that is called once a second, from the first call of
- * zke_call_at() on.
- *
- *     static void beat(zke *z, int type, int state, const char *path,
- *                      void *context) {
- *       (void)state, (void)path;
- *       if (type != ZKE_EVENT_ALARM) return;
- *       puts("a second has passed");
- *       zke_call_at(z, zke_now(z) + 1000, beat, context);
- *     }
- *
- * Returns ZKE_OK, also after the session's end, or
- *   ZKE_BADARGUMENTS  fn is NULL
- *   ZKE_READONLY      a read-only handle, which dispatches nothing
- *   ZKE_NOMEM         at the pair's first call
- *
- * Threads: any.  In a callback: yes, in its own too.  Blocks: no.
- * Since 0.1. */
-ZKE_API int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn,
-                        void *context);
-
-/* zke_set_watcher - replace the handle's default watcher, or remove it (NULL)
- *
- * It is told of the session's end and of each ZKE_EVENT_OVERFLOW, whatever
- * watches there are.  The one before may still be called by a dispatch that is
- * running on another thread.
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
-ZKE_API int zke_set_watcher(zke *z, zke_watch_fn fn, void *context);
-
-/* ------------------------------------------------------------------------
- * Waiting
- *
- * Alone:          zke_wait(z, zke_now(z) + 500);
- * In a poll loop: poll {zke_fd, POLLIN}, at most until zke_next_deadline(),
- *                 then zke_dispatch().  The descriptor alone suffices, since a
- *                 timer stands behind it, unless options.os has no poller.
- *
- * Example: watch standard input and the session in one loop.
- *
- *     struct pollfd fds[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
- *                             {.events = POLLIN}};
- *     rc = zke_fd(z, &fds[1].fd);
- *     while (rc == ZKE_OK && poll(fds, 2, -1) > 0 && !fds[0].revents)
- *       rc = zke_dispatch(z, NULL);
- * --------------------------------------------------------------------- */
-
-#define ZKE_FOREVER INT64_MAX
-
-/* zke_now  - the handle's monotonic clock, ms
- * zke_wall - its wall clock, ms since 1970, as ctime and mtime have it; it may
- *            be set meanwhile
- *
- * By options.os, so that a simulator's time is everybody's.  0 for NULL.
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
-ZKE_API int64_t zke_now(zke *z);
-ZKE_API int64_t zke_wall(zke *z);
-
-/* zke_sleep - sleep by options.os, and dispatch nothing
- *
- * For a pause between two tries; zke_wait() is for all else.  A lease is kept.
- *
- *   deadline_ms  of zke_now(); in the past: does not sleep
- *
- * Returns ZKE_OK.  Threads: any.  In a callback: yes.  Blocks: until the
- * deadline, and zke_close() of another thread with it.  Since 0.1. */
-ZKE_API int zke_sleep(zke *z, int64_t deadline_ms);
-
-/* zke_busy_timeout - options.busy_timeout_ms of the handle's store, ms; 0 for
- * ZKE_AT_ONCE and for NULL.  Threads: any.  Blocks: no.  Since 0.1. */
-ZKE_API int64_t zke_busy_timeout(zke *z);
-
-/* zke_limit - give this thread's calls on a handle one deadline together
- *
- * From here on none of them waits for other processes or threads beyond the
- * deadline, nor longer than the busy timeout: it returns ZKE_OPERATIONTIMEOUT
- * then, and nothing was changed.  What need not wait is done also after the
- * deadline.  zke_wait() and its like have deadlines of their own; callbacks are
- * not limited, nor are calls of which "Blocks: no" is said.  For what is built
- * of several calls and has one deadline.
- *
- * Example: two changes that together wait no longer than 200 ms.
- *
- *     int64_t before = zke_limit(z, zke_now(z) + 200);
- *     rc = zke_delete(z, "/a", -1);
- *     if (rc == ZKE_OK) rc = zke_delete(z, "/b", -1);
- *     zke_limit(z, before);
- *
- *   deadline_ms  of zke_now(); ZKE_FOREVER takes the limit back
- *
- * Returns the one before, to be given back; ZKE_FOREVER where there was none.
- * A thread has a limit on one handle at a time.
- * Threads: any; each has its own.  Blocks: no.  Since 0.1. */
-ZKE_API int64_t zke_limit(zke *z, int64_t deadline_ms);
-
-/* zke_fd - the descriptor that becomes readable when there is work
- *
- * Owned by the handle; poll it for reading, do nothing else with it.
- *
- *   fd_out  out, not NULL
- *
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
-ZKE_API int zke_fd(zke *z, int *fd_out);
-
-/* zke_next_deadline - when zke_dispatch() wants to be called at the latest
- *
- *   deadline_out  out, not NULL: ms of zke_now(), or ZKE_FOREVER
- *
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
-ZKE_API int zke_next_deadline(zke *z, int64_t *deadline_out);
-
-/* zke_pending - is there something to dispatch?
- *
- * There is where poll() would find the descriptor readable, or the deadline has
- * come.  For a host that runs a loop of its own anyway and does not want to pay
- * for a dispatch that finds nothing.
- *
- *   pending_out  out, not NULL: 1 where there is, though zke_dispatch() may
- *                then find that nothing is left to call; else 0
- *
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
-ZKE_API int zke_pending(zke *z, int *pending_out);
-
-/* zke_dispatch - take what has arrived and call back; never waits
- *
- * Takes the events that are in the file, at most about a thousand; what comes
- * meanwhile leaves the descriptor readable for the next call.  Where another
- * thread is dispatching this session it returns at once.  Also removes what
- * zke_discard() could not.
- *
- *   count_out  out: watchers called
- *
- * Returns ZKE_OK, also when it delivered the session's end; ZKE_CONNECTIONLOSS
- * while the file cannot be opened again after an I/O error: what came stays.
- * Threads: any.  In a callback: yes (it takes what came since).  A watcher that
- * dispatches each time nests as deep as there are events; each level takes some
- * 1.3 KiB of the stack beside what the watcher itself takes.  Blocks: no longer
- * than a read does, unless it finds a session dead, nodes whose time is
- * over, or what is to be discarded: then for the write that removes them, which
- * is not synced.  To end a session takes some microseconds for each node that
- * it owned.  Of the nodes whose time is over as many are removed as about 20 ms
- * allow; later dispatches go on.  Another process's write is not waited for.
- * Since 0.1. */
-ZKE_API int zke_dispatch(zke *z, int *count_out);
-
-/* zke_dispatch_to - as zke_dispatch(), but only events of changes up to a zxid
- * zke_event_zxid  - in a watcher: the zxid of the change it is told of
- *
- * When zke_dispatch_to() has returned, every event of a change up to that zxid
- * has been told, however many there are.  Later ones wait, and the descriptor
- * stays readable for them.  The session's end is told whatever its zxid, and
- * so are the alarms that are due (zke_call_at()): they are no changes.
- *
- * So a server sends events and replies in ZooKeeper's order: what a reply shows
- * is told before it, and no event before the reply that registered its watch.
- *
- * Example: answer a read for a client of a server.  send_reply() and the
- * watcher, send_event(), write to one connection.
- *
- *     static void answer_get(zke *z, const char *path, zke_watch_fn send_event,
- *                            void *client,
- *                            void (*send_reply)(void *client, int rc,
- *                                               int64_t zxid)) {
- *       int rc = zke_get(z, path, send_event, client, NULL, NULL, NULL);
- *       int64_t zxid = zke_zxid();
- *       if (zxid) zke_dispatch_to(z, zxid, NULL, NULL);
- *       send_reply(client, rc, zxid);
- *     }
- *
- *   zxid       of a state that this process has seen, as zke_zxid() gives it
- *   count_out  out: watchers called
- *   more_out   out: 1 where events may be left, which are of later changes; or
- *              where another thread is dispatching this session, which so has
- *              not been done; else 0
- *
- * zke_event_zxid() is 0 where the watcher is told of no change (the session's
- * end, an alarm), and outside of the watchers of this handle.
- *
- * Threads and the rest as zke_dispatch(); zke_event_zxid(): Blocks: no.
- * Since 0.1. */
-ZKE_API int zke_dispatch_to(zke *z, int64_t zxid, int *count_out,
-                            int *more_out);
-ZKE_API int64_t zke_event_zxid(zke *z);
-
-/* zke_wait - sleep until something was dispatched, then return
- *
- * Of several threads that wait on a handle one sleeps in the kernel and
- * dispatches.  The others return when it has.
- *
- *   deadline_ms  of zke_now(); in the past: as zke_dispatch()
- *
- * Returns ZKE_OK when at least one watcher ran, on this thread or another;
- * ZKE_OPERATIONTIMEOUT at the deadline.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline.  It does not
- * fail earlier because another thread's call on the same store takes long, but
- * may return later than the deadline where that is running then.
- * Since 0.1. */
-ZKE_API int zke_wait(zke *z, int64_t deadline_ms);
-
-/* zke_turn      - a number that changes when a watcher has run
- * zke_wait_turn - as zke_wait(), but returns at once where it has changed
- * zke_wake      - change it: every zke_wait() of this handle returns ZKE_OK
- *
- * Where several threads use a handle, what one of them looks at before it
- * waits may have been changed by a watcher on another.  Take the turn, look,
- * wait for the next turn: nothing is missed.
- *
- *     for (;;) {
- *       int64_t turn = zke_turn(z);
- *       if (done) break;
- *       zke_wait_turn(z, turn, deadline);
- *     }
- *
- *   turn  what zke_turn() gave
- *
- * zke_turn() is 0 for NULL.  Threads: any.  In a callback: yes.  Blocks:
- * zke_wait_turn() until the deadline, the others do not.  Since 0.1. */
-ZKE_API int64_t zke_turn(zke *z);
-ZKE_API int zke_wait_turn(zke *z, int64_t turn, int64_t deadline_ms);
-ZKE_API int zke_wake(zke *z);
 
 /* ------------------------------------------------------------------------
  * Inspection.  The same is readable by SQL in the views zke_nodes,
@@ -2271,17 +2317,6 @@ ZKE_API int zke_check(zke *z, zke_check_fn fn, void *context);
  * Threads: any.  In a callback: not of this handle.  Blocks: see above.
  * Since 0.1. */
 ZKE_API int zke_compact(zke *z, int64_t deadline_ms);
-
-/* zke_free  - release what a call returned; NULL is fine
- * zke_alloc - a block of zeros for zke_free(), from the handle's allocator
- *             (which must allow calls from several threads then); NULL
- *             without memory.  For what is built above the library.
- *
- * A block knows its allocator: it may be released after zke_close(), on any
- * thread, and in any order.
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
-ZKE_API void zke_free(void *block);
-ZKE_API void *zke_alloc(zke *z, size_t size);
 
 /* ------------------------------------------------------------------------
  * For tests

@@ -80,5 +80,5 @@ open {
   if (exported) sub(/^        /, "")
   declared = declared escaped($0)
 }
-/^}/ || /\);$/ || (/;$/ && !/^ /) { open = 0 }
+/^}/ || /\);$/ || /^ *;$/ || (/;$/ && !/^ /) { open = 0 }
 END { end_header() }

@@ -565,7 +565,7 @@ TEST(a_sync_that_failed_is_no_look) {
   zke *z = shim_open_handle(db), *other = test_open(db);
   ck_ok(zke_sync(z, "/"));
   ck_ok(zke_expire(other, zke_session_id(z)));
-  z->sync_next = 0;            /* it is time to look … */
+  z->sync_next = 0;             /* it is time to look … */
   z->s->sweep.next = INT64_MAX; /* … and to do nothing else */
   shim.unread = 1;
   ck_rc(zke_sync(z, "/"), ZKE_SYSTEMERROR);
