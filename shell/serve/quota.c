@@ -108,18 +108,24 @@ static size_t stats_of(const char *node, const char **path_out) {
   return len - root - end;
 }
 
+/* A soft limit that the request passes: by how much there is then. */
+typedef struct passed {
+  int64_t now, most; /* now 0: none is passed */
+} passed;
+
 /* What the subtree of a path holds, where rc is ZKE_OK. */
 struct quota_counts {
   quota_counts *next;
   int rc;
   int64_t count, bytes;
+  passed soft_nodes, soft_bytes;
   char path[];
 };
 
 /* Counts it, unless the request has done so; NULL: without memory.  A path that
  * is not there holds nothing. */
-static const quota_counts *count_once(server *s, quota_counts **counted,
-                                      const char *path, size_t len) {
+static quota_counts *count_once(server *s, quota_counts **counted,
+                                const char *path, size_t len) {
   for (quota_counts *at = *counted; at; at = at->next)
     if (strncmp(at->path, path, len) == 0 && !at->path[len]) return at;
   quota_counts *new = calloc(1, sizeof *new + len + 1);
@@ -164,8 +170,8 @@ char *quota_stats(server *s, quota_counts **counted, const char *node) {
 /* ------------------------------------------------------------------------
  * Enforcement
  *
- * Called before each create and set. It refuses, or tells of, what it knows to
- * be too much, and nothing else.
+ * Called before each create and set. It refuses what it knows to be too much,
+ * and nothing else. A soft limit is told of when the change has been made.
  * --------------------------------------------------------------------- */
 
 /* Finds the deepest quota over a path: how much of the path it is of; 0: there
@@ -189,16 +195,31 @@ static size_t find_quota(server *s, const char *path, limits *out) {
  * there is a hard one. */
 static int64_t limit_of(limit l) { return l.hard > -1 ? l.hard : l.soft; }
 
-/* Tell of a limit that the change would pass.  Is it a hard one, so that the
- * change has to be refused? */
+static void tell(server *s, const char *path, const char *what, int64_t now,
+                 const char *kind, int64_t most) {
+  server_tell(s, TELL_QUOTA, path, "%" PRId64 " %s, %s limit %" PRId64, now,
+              what, kind, most);
+}
+
+/* Is the change to be refused, since it would pass a hard limit?  That is told.
+ * A soft one is noted. */
 static bool is_refused(server *s, const char *path, const char *what,
-                       int64_t now, limit l) {
-  bool hard = l.hard > -1;
+                       int64_t now, limit l, passed *soft) {
   int64_t most = limit_of(l);
   if (most < 0 || now <= most) return false;
-  server_tell(s, TELL_QUOTA, path, "%" PRId64 " %s, %s limit %" PRId64, now,
-              what, hard ? "hard" : "soft", most);
-  return hard;
+  if (l.hard > -1)
+    tell(s, path, what, now, "hard", most);
+  else
+    *soft = (passed){now, most};
+  return l.hard > -1;
+}
+
+void quota_tell_passed(server *s, const quota_counts *counted) {
+  for (const quota_counts *at = counted; at; at = at->next) {
+    const passed *nodes = &at->soft_nodes, *bytes = &at->soft_bytes;
+    if (nodes->now) tell(s, at->path, "nodes", nodes->now, "soft", nodes->most);
+    if (bytes->now) tell(s, at->path, "bytes", bytes->now, "soft", bytes->most);
+  }
 }
 
 /* How many bytes of data a node has; 0 where there is none. */
@@ -214,11 +235,11 @@ bool quota_refuses(server *s, quota_counts **counted, const char *path,
   limits l = {{0, 0}, {0, 0}};
   size_t found = s->enforce_quota && *path == '/' ? find_quota(s, path, &l) : 0;
   if (!found || (limit_of(l.count) < 0 && limit_of(l.bytes) < 0)) return false;
-  const quota_counts *used = count_once(s, counted, path, found);
+  quota_counts *used = count_once(s, counted, path, found);
   if (!used || used->rc != ZKE_OK) return false;
   int64_t more = (len > 0 ? len : 0) - (is_create ? 0 : bytes_at(s, path));
-  return (is_create &&
-          is_refused(s, used->path, "nodes", used->count + 1, l.count)) ||
-         (more != 0 &&
-          is_refused(s, used->path, "bytes", used->bytes + more, l.bytes));
+  return (is_create && is_refused(s, used->path, "nodes", used->count + 1,
+                                  l.count, &used->soft_nodes)) ||
+         (more != 0 && is_refused(s, used->path, "bytes", used->bytes + more,
+                                  l.bytes, &used->soft_bytes));
 }

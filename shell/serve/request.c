@@ -221,6 +221,7 @@ static int run_create(request *q) {
     rc = zke_create(q->z, op.path, op.data, op.len, op.acls, op.mode, &path,
                     &made.stat);
   if (rc != ZKE_OK) return rc;
+  quota_tell_passed(q->s, q->counted);
   made.path = path;
   if (q->type == ZKE_JUTE_CREATE)
     ANSWER(q, path_response, &made.path);
@@ -304,6 +305,7 @@ static int run_set_data(request *q) {
   }
   rc = zke_set(q->z, r.path, r.data.data, r.data.len, r.version, &stat.stat);
   if (rc != ZKE_OK) return rc;
+  quota_tell_passed(q->s, q->counted);
   ANSWER(q, stat_response, &stat);
   return ZKE_OK;
 }
@@ -838,6 +840,7 @@ static int run_multi(request *q) {
     refuse_malformed(q, &m, ZKE_BADARGUMENTS);
     rc = zke_multi(q->z, m.ops, m.count, m.results);
   }
+  if (rc == ZKE_OK) quota_tell_passed(q->s, q->counted);
   if (rc == ZKE_OK || (m.results && is_refused(&m, rc))) {
     put_results(q, &m, rc != ZKE_OK);
     rc = ZKE_OK;

@@ -140,7 +140,7 @@ struct server {
   int64_t timeout_max_ms;
   int64_t tick_ms;    /* sessions end at multiples of it */
   int address_most;   /* connections from one address; 0: any number */
-  bool enforce_quota; /* refuse what passes a hard limit */
+  bool enforce_quota; /* refuse what passes a hard limit, tell of a soft */
   told told[TOLD_MOST];
   char *lines[LINES_MOST]; /* not printed yet */
   int line_count;
@@ -446,11 +446,14 @@ typedef struct quota_counts quota_counts;
 /* quota_stats   - what stands in a node that has a quota's statistics, for
  *                 free(); NULL: it is none, its data is what it has
  * quota_refuses - does a hard limit refuse to create the path, or set its data,
- *                 with so many bytes?
+ *                 with so many bytes?  That is told; a soft limit that it would
+ *                 pass is noted
+ * quota_tell_passed - the changes were made: tell of the soft limits
  * quota_forget  - free what was counted, when the request is done */
 char *quota_stats(server *s, quota_counts **counted, const char *node);
 bool quota_refuses(server *s, quota_counts **counted, const char *path,
                    bool is_create, int len);
+void quota_tell_passed(server *s, const quota_counts *counted);
 void quota_forget(quota_counts **counted);
 
 /* ------------------------------------------------------------------------

@@ -270,7 +270,8 @@ static const char *content(const char *path) {
 }
 
 /* A soft limit refuses nothing.  With the option it is told on standard error,
- * once for many changes; without it nobody looks. */
+ * once for many changes, and not of a change that is refused for another
+ * reason; without it nobody looks. */
 TEST_LOOP(a_soft_limit_warns, 0, 2) {
   char options[600];
   const char *log = test_path("log");
@@ -284,6 +285,8 @@ TEST_LOOP(a_soft_limit_warns, 0, 2) {
   set_quota(&w, "/b", "count=-1,bytes=3");
   ck_assert_int_eq(create(&w, "/a/1", "", 0), 0);
   ck_assert_int_eq(set(&w, "/b", "123", -1), 0);
+  ck_assert_int_eq(create(&w, "/a/1", "", 0), ZKE_NODEEXISTS);
+  ck_assert_int_eq(set(&w, "/b", "1234", 9), ZKE_BADVERSION);
   ck_assert_int_eq(access(log, F_OK), 0);
   ck_assert_str_eq(content(log), "");
   for (int i = 2; i < 9; i++) {
