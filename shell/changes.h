@@ -11,9 +11,10 @@
 #ifndef ZKE_SHELL_CHANGES_H
 #define ZKE_SHELL_CHANGES_H
 
-#define CHANGES_SINCE                                                    \
-  " FROM main.zkembed_history WHERE type<>0 AND seq>coalesce((SELECT "   \
-  "seq FROM main.zkembed_history WHERE zxid<=?1 ORDER BY seq DESC LIMIT" \
-  " 1),0) AND(path=?2 OR path>=?2||'/' AND path<?2||'0')ORDER BY seq"
+#define CHANGES_SINCE                                                   \
+  " FROM main.zkembed_history WHERE type<>0 AND seq>coalesce((SELECT "  \
+  "seq FROM main.zkembed_history WHERE ?1>0 AND zxid<=?1 ORDER BY seq " \
+  "DESC LIMIT 1),0) AND(path=?2 OR path>=?2||'/' AND path<?2||'0')"     \
+  "ORDER BY seq"
 
 #endif

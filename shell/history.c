@@ -132,7 +132,8 @@ typedef struct changes_to {
   past_changes *list;
 } changes_to;
 
-/* Appends a copy of a change to a list, whose room is a power of two. */
+/* Appends a copy of a change to a list, whose room about doubles when it has
+ * to grow. */
 static int changes_add(void *arg, const past_change *change) {
   const changes_to *reading = arg;
   past_changes *list = reading->list;
@@ -158,11 +159,21 @@ static void changes_free(past_changes *list) {
   free(list->data);
 }
 
+/* The history does not reach back to the time. */
+static int fail_before(call *c, const extent *e) {
+  char text[ZKE_RECIPE_WHEN];
+  zke_recipe_when(e->time_ms, text);
+  return fail_with(
+      c, STATUS_NO, "NOHISTORY",
+      "the history begins at %s: who held anything before is not known", text);
+}
+
 /* Reads what the history has of a node and of those below it, later than a
- * zxid, and its extent, in one snapshot.  Fails where no history is kept.  What
- * is in the list is for changes_free(), also after a failure. */
-static int changes_read(call *c, const char *path, int64_t zxid, extent *e,
-                        past_changes *list) {
+ * zxid, and its extent, in one snapshot.  Fails where no history is kept, or
+ * none that reaches back to a time (0: whichever).  What is in the list is for
+ * changes_free(), also after a failure. */
+static int changes_read(call *c, const char *path, int64_t zxid, int64_t ms,
+                        extent *e, past_changes *list) {
   snapshot *s = NULL;
   changes_to reading = {c, list};
   int status = snapshot_open(c, &s);
@@ -172,6 +183,8 @@ static int changes_read(call *c, const char *path, int64_t zxid, extent *e,
     status = fail_with(c, STATUS_NO, "NOHISTORY",
                        "no history is kept of %s; \"history on\" begins one",
                        c->sh->file);
+  else if (ms && ms < e->time_ms)
+    status = fail_before(c, e);
   else
     status = snapshot_changes(s, path, zxid, changes_add, &reading);
   snapshot_close(s);
@@ -199,11 +212,11 @@ static json_t *change_row(const past_change *h) {
       h->pid ? json_integer(h->pid) : json_null());
 }
 
-/* --since: a zxid, which is a number without a unit, or a time. */
+/* --since: a zxid, which is a number from 0 on without a unit, or a time. */
 static int since_of(call *c, int64_t *zxid, int64_t *ms) {
   const word *w = option_word(c, 's');
   *zxid = *ms = 0;
-  if (!w || word_session(w, zxid)) return 0;
+  if (!w || (word_session(w, zxid) && *zxid >= 0)) return 0;
   if (word_time(w, clock_wall_ms(), ms)) return 0;
   return fail_usage(c,
                     "--since wants a zxid, a time such as "
@@ -256,7 +269,7 @@ static int log_run(call *c) {
   if (!status) status = refuse_memory(c);
   if (!status) status = arg_path(c, 0, &path);
   if (!status) status = path_check(c, path);
-  if (!status) status = changes_read(c, path, zxid, &e, &list);
+  if (!status) status = changes_read(c, path, zxid, 0, &e, &list);
   if (!status) tell_begin(c, &e, zxid, ms);
   if (!status) status = log_rows(c, &list, ms, limit);
   changes_free(&list);
@@ -330,22 +343,12 @@ static int past_present(call *c, past *p) {
   return status;
 }
 
-/* The history does not reach back to the time. */
-static int fail_before(call *c, const extent *e) {
-  char text[ZKE_RECIPE_WHEN];
-  zke_recipe_when(e->time_ms, text);
-  return fail_with(
-      c, STATUS_NO, "NOHISTORY",
-      "the history begins at %s: who held anything before is not known", text);
-}
-
 /* Reads the nodes of now, the changes and the sessions, and works out the lives
  * of the nodes.  past_present() has to be the first. */
 static int past_read(call *c, past *p) {
   extent e;
   int status = past_present(c, p);
-  if (!status) status = changes_read(c, p->path, 0, &e, &p->changes);
-  if (!status && p->at < e.time_ms) status = fail_before(c, &e);
+  if (!status) status = changes_read(c, p->path, 0, p->at, &e, &p->changes);
   if (status) return status;
   int rc = zke_sessions(c->z, -1, &p->sessions);
   if (rc != ZKE_OK) return fail_rc(c, rc);

@@ -581,7 +581,7 @@ static void sessions_human(call *c, json_t *row, FILE *out) {
 static int expire_one(call *c, const word *given) {
   int64_t session;
   zke_session_list *list = NULL;
-  if (!word_session(given, &session))
+  if (!word_session(given, &session) || session == -1) /* -1: all of them */
     return fail_usage(c, "\"%s\" is not a session's id", given->text);
   int rc = zke_sessions(c->z, session, &list);
   json_t *row = rc == ZKE_OK ? session_row(c, &list->data[0]) : NULL;

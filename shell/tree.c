@@ -624,7 +624,7 @@ static int ephemerals_of(call *c, int64_t session) {
 static int ephemerals_of_one(call *c, const word *name) {
   int64_t session;
   zke_session_list *found;
-  if (!word_session(name, &session))
+  if (!word_session(name, &session) || session == -1) /* -1: all of them */
     return fail_usage(c, "\"%s\" is not a session's id", name->text);
   int rc = zke_sessions(c->z, session, &found);
   if (rc != ZKE_OK) return fail_rc(c, rc);

@@ -243,7 +243,8 @@ static int say(sqlite3_vtab_cursor *v, int rc) {
   if (rc == ZKE_OK) return SQLITE_OK;
   sqlite3_free(v->pVtab->zErrMsg);
   v->pVtab->zErrMsg = ext_error_text(rc);
-  return SQLITE_ERROR;
+  bool interrupted = ext_is_interrupted(((const cursor *)v)->r.k->db);
+  return interrupted ? SQLITE_INTERRUPT : SQLITE_ERROR;
 }
 
 static int table_filter(sqlite3_vtab_cursor *v, int given, const char *unused,
