@@ -2095,6 +2095,7 @@ typedef struct wal_log {
   bool gather;  /* SQLite is known to write the log as is relied on */
   bool strange; /* … but has written otherwise since: gather no more */
   bool lazy;    /* the COMMIT that is being made need not be synced */
+  bool head;    /* what was written last is the log's head */
   bool written; /* a commit's frame, since COMMIT began */
   bool named;   /* a power cut leaves the file its name */
   bool trusted; /* with the writers' lock: no word says that it is in doubt */
@@ -2176,8 +2177,9 @@ enum app_mode { APP_NONE, APP_READS, APP_WRITES };
 
 /* What the sessions of one zke_open() share: the connection, the files, the
  * lock.  The members are grouped by what guards them, as those of struct zke.
- * A struct in it that bears the name of a section is for that section alone
- * (`make check-layers`), and for store_, which makes and ends it. */
+ * A struct in it that bears the name of a section is for that section alone,
+ * and for store_, which makes and ends it.  `make check-layers` sees to that,
+ * and knows the exceptions. */
 typedef struct store {
   /* fixed at open */
   zke_os os;
@@ -3306,7 +3308,7 @@ static int wal_gather(wal_log *l, const void *data, int len, int64_t at) {
 static int wal_write(sqlite3_file *f, const void *data, int len,
                      sqlite3_int64 at) {
   wal_log *l = file_owner(f);
-  bool head = at == 0 && len == WAL_HEAD;
+  bool head = l->head = at == 0 && len == WAL_HEAD;
   if (head) memcpy(&l->salt, (const char *)data + WAL_SALT_AT, sizeof l->salt);
   if (!l->strange && (l->page == 0 || head)) wal_learn(l, data, at);
   if (!l->strange && !wal_expects(l, len, at)) l->strange = true;
@@ -3455,17 +3457,12 @@ static int wal_make_durable(wal_log *l, int flags) {
 
 /* A sync promises what was written before it, so what is gathered goes out
  * first.  SQLite asks for one at each COMMIT, and it is left out where what was
- * changed need not be durable (txn_syncs()).  Any other sync, that of the log's
- * new head for one, is made.  So is a commit's that cannot be told from others:
- * where SQLite fills sectors with frames it syncs before the last one, and
- * where a savepoint was undone behind pages that were spilled the commit ends
- * before what was written. */
+ * changed need not be durable (txn_syncs()).  But that of a new head is made,
+ * which SQLite asks for at any level. */
 static int wal_sync(sqlite3_file *f, int flags) {
   wal_log *l = file_owner(f);
   int rc = wal_flush(l);
-  if (rc != SQLITE_OK) return rc;
-  bool commit = !l->strange && wal_is_commit(l);
-  if (commit && l->lazy) return SQLITE_OK;
+  if (rc != SQLITE_OK || (l->lazy && !l->head)) return rc;
   return wal_make_durable(l, flags);
 }
 
@@ -5015,8 +5012,8 @@ static int schema_accept(store *s, enum schema_kind kind) {
  * db_: the connection (private)
  *
  * The connection to the database: opening it, beginning to read and to write,
- * what a COMMIT syncs, checkpoints, compaction.  Nothing above the tables: no
- * rule of the tree is here.
+ * what a COMMIT relies on, checkpoints, compaction.  Nothing above the tables:
+ * no rule of the tree is here.
  *
  * At most one transaction is open on a store's connection.  Three states:
  *
@@ -5260,8 +5257,8 @@ static int db_renew_log_apart(store *s) {
   return rc == ZKE_OK ? ended : rc;
 }
 
-/* Before a durable commit relies on the log: if a process has died in a sync of
- * it, which may have failed, or another store has a failed one to settle, it is
+/* Before a commit relies on the log: if a process has died in a sync of it,
+ * which may have failed, or another store has a failed one to settle, it is
  * written once more.  In a transaction that has written nothing yet. */
 static int db_trust_log(store *s) {
   REQUIRE(WRITING(s));
@@ -6280,7 +6277,7 @@ typedef struct line_stay {
   int64_t first;      /* a place before ours, 0: there is none */
   int64_t free_since; /* the gate was seen free, 0: it was not … */
   int64_t free_first; /* … while this was the first */
-  bool full;          /* the transaction will be synced */
+  bool full;          /* the transaction will probably be synced */
   bool insists;       /* it was the first in vain: nobody passes it any more */
   bool took_event;    /* a byte was taken that was not for the line */
 } line_stay;
@@ -7231,6 +7228,8 @@ static int txn_join(txn_batch *b, zke *z, bool guarded, txn_body body,
   rc = body(t, arg);
   if (rc == ZKE_FORKED) return rc; /* the transaction is the parent's */
   bool failed = t->wake.failed || t->ended.failed || b->watches.failed;
+  /* as in txn_commit(): SQLite may have undone all */
+  failed = failed || sqlite3_get_autocommit(t->s->db);
   if (rc == ZKE_OK && failed) rc = base_nomem();
   if (rc == ZKE_OK && t->saved) rc = sql_do(t->s, SQL_JOIN_END);
   if (rc != ZKE_OK) rc = txn_undo_join(b, &mark, rc);
@@ -9731,10 +9730,8 @@ static void sess_same_files(const sess_files *was, const sess_files *now,
           sess_same_file(was->n + 4, now->n + 4, same_boot);
 }
 
-/* The table of doc/design.md 7, in its order: j->past.  A body that runs twice
- * judges twice, with the gate held throughout.  Nobody can begin to live
- * meanwhile, and each answer is the kernel's; so the second judgment is as good
- * as the first. */
+/* The table of doc/design.md 7, in its order: j->past.  With the gate held, so
+ * nobody can begin to live meanwhile, and each answer is the kernel's. */
 static int sess_compare_files(const txn *t, sess_judgment *j) {
   const sess_files *was = &j->was, *now = &j->now;
   bool same_boot = now->boot[0] && strcmp(now->boot, was->boot) == 0;
@@ -11915,6 +11912,7 @@ static void wait_arm_all(const store *s) {
   }
   for (struct carrier *c = s->carriers; c; c = c->next) wait_arm_carrier(c);
 }
+
 /* ---- events ---- */
 
 enum { WAIT_BATCH = 64, WAIT_BATCHES = 16 }; /* SQL_BATCH; of one dispatch */
@@ -14791,8 +14789,7 @@ typedef struct api_single {
   zke_stat stat;
 } api_single;
 
-/* The bodies of changes of one node, for txn_run(), which may run them twice:
- * each sets all that it gives, and leaves nothing else behind. */
+/* The bodies of changes of one node, for txn_run(). */
 static int api_create_body(txn *t, void *arg) {
   api_single *c = arg;
   return op_create(t, c->path, c->op, &c->made, &c->stat);
@@ -15006,7 +15003,8 @@ static int api_raise_body(txn *t, void *arg) {
   return op_raise_sequence(t, c->path, c->next, &c->stat);
 }
 
-/* Always synced: a number that a power cut took back could be given again. */
+/* Synced where it raises: a number that a power cut took back could be given
+ * again. */
 int zke_raise_sequence(zke *z, const char *path, int next, zke_stat *stat_out) {
   if (ENGINE_IS_OTHER(z))
     return ENGINE_CALL(z, raise_sequence, z, path, next, stat_out);
@@ -15669,17 +15667,14 @@ static int api_multi_step(txn *t, const zke_op *op, zke_op_result *r) {
                    (int)ACL_MULTI_MOST);
 }
 
-/* Do all operations of a multi, up to the first that is refused.  A transaction
- * may run its body twice (txn_run()), so what a first run has left goes. */
+/* Do all operations of a multi, up to the first that is refused. */
 static int api_multi_body(txn *t, void *arg) {
   api_multi *m = arg;
   int rc = txn_number(t); /* an empty multi has its zxid too */
-  zke_results_clear(m->results, m->count);
-  t->acl_bytes = 0;
-  m->refused = -1;
+  t->acl_bytes = 0;       /* a batch may have others' */
   for (int i = 0; i < m->count && rc == ZKE_OK; i++) {
     rc = api_multi_step(t, &m->ops[i], &m->results[i]);
-    if (rc < 0) m->refused = i; /* not when the class was wrong */
+    if (rc != ZKE_OK) m->refused = i;
     if (rc == ZKE_SQL) m->code = m->results[i].rc;
   }
   return rc;
@@ -15739,8 +15734,8 @@ static int api_multi_check_op(zke *z, const zke_op *op, int i) {
   return rc == ZKE_OK ? api_limit(z, op->len) : rc;
 }
 
-/* Check all operations before anything is done.  *hint: TXN_FULL where what
- * they make is persistent for certain. */
+/* Check all operations before anything is done.  *hint: will it sync, for all
+ * that can be known? */
 static int api_multi_check(zke *z, const zke_op *ops, int count,
                            enum txn_class *hint) {
   int64_t sum = 0;
@@ -15753,6 +15748,8 @@ static int api_multi_check(zke *z, const zke_op *ops, int count,
     if (op->type == ZKE_OP_CREATE && !op_mode_is_ephemeral(op->mode))
       *hint = TXN_FULL;
     if (op->type == ZKE_OP_SQL) *hint = TXN_FULL;
+    bool old = op->type == ZKE_OP_SET || op->type == ZKE_OP_DELETE;
+    if (old && z->last == TXN_FULL) *hint = TXN_FULL;
   }
   if (sum > z->s->data_limit) {
     return base_fail(ZKE_BADARGUMENTS,

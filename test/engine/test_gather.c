@@ -317,6 +317,26 @@ TEST(questions_to_the_file_find_it_written) {
   ck_assert_int_eq(disk.writes, 3);
 }
 
+/* A commit that need not be durable leaves out each sync but that of a new
+ * head, whatever SQLite has written. */
+TEST(only_a_head_is_synced_without_need) {
+  char page[PAGE] = "";
+  open_log(true);
+  s.wal_log.lazy = true;
+  write_head();
+  f->pMethods->xSync(f, 0);
+  ck_assert_int_eq(disk.syncs, 1);
+  write_frame(0, 9, 's');
+  f->pMethods->xSync(f, 0);
+  f->pMethods->xWrite(f, page, sizeof page, WAL_HEAD + 5); /* a strange one */
+  f->pMethods->xSync(f, 0);
+  ck_assert_int_eq(disk.syncs, 1);
+  ck_assert(s.wal_log.strange);
+  s.wal_log.lazy = false;
+  f->pMethods->xSync(f, 0);
+  ck_assert_int_eq(disk.syncs, 2);
+}
+
 /* Another process wrote frames, or began the log anew, since our last. */
 TEST(others_write_too) {
   open_log(true);
