@@ -195,10 +195,10 @@ static size_t find_quota(server *s, const char *path, limits *out) {
  * there is a hard one. */
 static int64_t limit_of(limit l) { return l.hard > -1 ? l.hard : l.soft; }
 
-static void tell(server *s, const char *path, const char *what, int64_t now,
-                 const char *kind, int64_t most) {
-  server_tell(s, TELL_QUOTA, path, "%" PRId64 " %s, %s limit %" PRId64, now,
-              what, kind, most);
+static void tell(server *s, int kind, const char *path, const char *what,
+                 int64_t now, int64_t most) {
+  server_tell(s, kind, path, "%" PRId64 " %s, %s limit %" PRId64, now, what,
+              kind == TELL_QUOTA ? "hard" : "soft", most);
 }
 
 /* Is the change to be refused, since it would pass a hard limit?  That is told.
@@ -208,7 +208,7 @@ static bool is_refused(server *s, const char *path, const char *what,
   int64_t most = limit_of(l);
   if (most < 0 || now <= most) return false;
   if (l.hard > -1)
-    tell(s, path, what, now, "hard", most);
+    tell(s, TELL_QUOTA, path, what, now, most);
   else
     *soft = (passed){now, most};
   return l.hard > -1;
@@ -217,8 +217,10 @@ static bool is_refused(server *s, const char *path, const char *what,
 void quota_tell_passed(server *s, const quota_counts *counted) {
   for (const quota_counts *at = counted; at; at = at->next) {
     const passed *nodes = &at->soft_nodes, *bytes = &at->soft_bytes;
-    if (nodes->now) tell(s, at->path, "nodes", nodes->now, "soft", nodes->most);
-    if (bytes->now) tell(s, at->path, "bytes", bytes->now, "soft", bytes->most);
+    if (nodes->now)
+      tell(s, TELL_SOFT_QUOTA, at->path, "nodes", nodes->now, nodes->most);
+    if (bytes->now)
+      tell(s, TELL_SOFT_QUOTA, at->path, "bytes", bytes->now, bytes->most);
   }
 }
 

@@ -75,7 +75,8 @@ enum {
   TELL_UNREAD, /* much was sent to a client that does not read */
   TELL_FAILED, /* the database cannot be read or written */
   TELL_BUSY,   /* another process has it for too long */
-  TELL_QUOTA,  /* the last: each path is a kind of its own */
+  TELL_QUOTA,  /* from here on each path is a kind of its own: a hard limit */
+  TELL_SOFT_QUOTA, /* a soft one */
   TELL_KINDS,
   TOLD_MOST = TELL_QUOTA + 8,
   LINES_MOST = 32 /* that wait to be printed */
@@ -83,6 +84,7 @@ enum {
 
 /* When a kind was told of. */
 typedef struct told {
+  int kind;         /* where each path has its own */
   char *path;       /* of a quota, for free(); else NULL */
   int64_t again_ms; /* server's clock: before that it is not told again */
   int64_t left_out; /* so often it was not */

@@ -41,7 +41,8 @@ static const struct {
                        [TELL_UNREAD] = {"client does not read", 10000},
                        [TELL_FAILED] = {"system error", 10000},
                        [TELL_BUSY] = {"database busy", 10000},
-                       [TELL_QUOTA] = {"quota exceeded", 60000}};
+                       [TELL_QUOTA] = {"quota exceeded", 60000},
+                       [TELL_SOFT_QUOTA] = {"quota exceeded", 60000}};
 
 /* The place where it is noted when the kind was last told.  Each path with a
  * quota has a place of its own.  A new path takes over a place that need not be
@@ -51,12 +52,12 @@ static told *find_place(server *s, int kind, const char *path) {
   if (kind < TELL_QUOTA) return &s->told[kind];
   for (int i = TELL_QUOTA; i < TOLD_MOST; i++) {
     told *at = &s->told[i];
-    if (at->path && strcmp(at->path, path) == 0) return at;
+    if (at->path && at->kind == kind && strcmp(at->path, path) == 0) return at;
     if (!found && s->now_ms >= at->again_ms) found = at;
   }
   if (!found) return NULL;
   free(found->path);
-  *found = (told){strdup(path), 0, 0};
+  *found = (told){kind, strdup(path), 0, 0};
   return found;
 }
 

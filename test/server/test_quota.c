@@ -283,6 +283,8 @@ TEST_LOOP(a_soft_limit_warns, 0, 2) {
   create(&w, "/b", "", 0);
   set_quota(&w, "/a", "count=2,bytes=-1");
   set_quota(&w, "/b", "count=-1,bytes=3");
+  create(&w, "/c", "", 0);
+  set_quota(&w, "/c", "count=-1,bytes=3=;countHardLimit=1");
   ck_assert_int_eq(create(&w, "/a/1", "", 0), 0);
   ck_assert_int_eq(set(&w, "/b", "123", -1), 0);
   ck_assert_int_eq(create(&w, "/a/1", "", 0), ZKE_NODEEXISTS);
@@ -295,12 +297,17 @@ TEST_LOOP(a_soft_limit_warns, 0, 2) {
     ck_assert_int_eq(create(&w, path, "", 0), 0);
   }
   ck_assert_int_eq(set(&w, "/b", "1234", -1), 0);
+  ck_assert_int_eq(set(&w, "/c", "1234", -1), 0);
+  /* what is refused is told, though the soft limit has just been */
+  ck_assert_int_eq(create(&w, "/c/1", "", 0), _i ? QUOTAEXCEEDED : 0);
   hang_up(&w);
   stop(s);
   ck_assert_str_eq(
       content(log),
       _i ? "zke: serve: quota exceeded: /a: 3 nodes, soft limit 2\n"
            "zke: serve: quota exceeded: /b: 4 bytes, soft limit 3\n"
+           "zke: serve: quota exceeded: /c: 4 bytes, soft limit 3\n"
+           "zke: serve: quota exceeded: /c: 2 nodes, hard limit 1\n"
          : "");
 }
 
