@@ -78,10 +78,11 @@ static bool begins_with(const known_call *c, const char *name) {
 }
 
 /* By how many ms a call may be late since other threads' calls are running: a
- * wait and a close return after them, before their watchers and after. */
+ * wait and a close return after them, before their watchers and after; and
+ * zke_sql_adopt() begins after them. */
 static int64_t behind_ms(const known_call *c) {
   bool is = begins_with(c, "wait") || begins_with(c, "dispatch") ||
-            strstr(c->name, "close");
+            strstr(c->name, "close") || strstr(c->name, "sql_adopt");
   return is ? 2 * BUSY_MS * (the_plan.k.threads - 1) : 0;
 }
 
