@@ -2091,19 +2091,21 @@ enum { WAL_HEAD = 32, WAL_FRAME = 24 };
 typedef struct wal_log {
   file_wrapped file;
   struct store *s;
-  char *bytes;  /* ZKE_LOG_BYTES, or NULL: nothing is ever gathered */
-  bool gather;  /* SQLite is known to write the log as is relied on */
-  bool strange; /* … but has written otherwise since: gather no more */
-  bool lazy;    /* the COMMIT that is being made need not be synced */
-  bool head;    /* what was written last is the log's head */
-  bool written; /* a commit's frame, since COMMIT began */
-  bool named;   /* a power cut leaves the file its name */
-  bool trusted; /* with the writers' lock: no word says that it is in doubt */
-  int len;      /* bytes gathered */
-  int64_t at;   /* where they belong */
-  int64_t end;  /* of what the transaction has written; 0: nothing yet */
-  int64_t page; /* bytes of a page; 0: not known */
-  int64_t salt; /* of the head that was last written or asked for; 0: none */
+  char *bytes;    /* ZKE_LOG_BYTES, or NULL: nothing is ever gathered */
+  bool gather;    /* SQLite is known to write the log as is relied on */
+  bool strange;   /* … but has written otherwise since: gather no more */
+  bool lazy;      /* the COMMIT that is being made need not be synced */
+  bool head;      /* what was written last is the log's head */
+  bool written;   /* a commit's frame, since COMMIT began */
+  bool named;     /* a power cut leaves the file its name */
+  bool trusted;   /* with the writers' lock: no word says that it is in doubt */
+  int len;        /* bytes gathered */
+  int64_t at;     /* where they belong */
+  int64_t end;    /* of what the transaction has written; 0: nothing yet */
+  int64_t commit; /* of its frame that commits, before `end` where a savepoint
+                     was undone behind pages that were spilled; or 0 */
+  int64_t page;   /* bytes of a page; 0: not known */
+  int64_t salt;   /* of the head that was last written or asked for; 0: none */
   int64_t named_salt; /* the one that others know the name of; or 0 */
   unsigned char last[WAL_FRAME]; /* head of the transaction's last frame */
 } wal_log;
@@ -3228,7 +3230,8 @@ static int wal_put(wal_log *l, const void *data, int len, int64_t at) {
   const sqlite3_io_methods *real = l->file.real;
   int error = 0;
   int rc = real->xWrite(l->file.f, data, len, at);
-  if (rc == SQLITE_OK) l->written |= l->strange || wal_is_commit(l);
+  bool ends = wal_is_commit(l) || (l->commit && at + len >= l->commit);
+  if (rc == SQLITE_OK) l->written |= l->strange || ends;
   if (rc != SQLITE_IOERR_WRITE) return rc;
   real->xFileControl(l->file.f, SQLITE_FCNTL_LAST_ERRNO, &error);
   return error == EDQUOT ? SQLITE_FULL : rc;
@@ -3249,7 +3252,7 @@ static int wal_flush(wal_log *l) {
 /* The writers' lock goes: what was not written will not be. */
 static void wal_forget(wal_log *l) {
   l->len = 0;
-  l->end = 0;
+  l->end = l->commit = 0;
   l->trusted = false;
 }
 
@@ -3289,6 +3292,9 @@ static void wal_note(wal_log *l, const void *data, int len, int64_t at) {
   int64_t in = wal_offset(l, at);
   bool last = at >= WAL_HEAD && at - in + WAL_FRAME + l->page >= l->end;
   if (last && in < WAL_FRAME) memcpy(l->last + in, data, (size_t)len);
+  bool head = at >= WAL_HEAD && in == 0 && len == WAL_FRAME;
+  if (head && base_big_endian((const unsigned char *)data + 4) != 0)
+    l->commit = at + WAL_FRAME + l->page;
 }
 
 /* Take a write that follows what is gathered.  The last one of a commit is

@@ -317,6 +317,23 @@ TEST(questions_to_the_file_find_it_written) {
   ck_assert_int_eq(disk.writes, 3);
 }
 
+/* P2: pages were spilled, a savepoint was undone behind some of them, and the
+ * commit ends before the others. Once its last page is written it may be found
+ * in the log, whatever SQLite says then. */
+TEST(a_commit_before_what_was_spilled_is_known) {
+  open_log(true);
+  write_head();
+  for (int i = 0; i < 6; i++) write_frame(i, 0, 's');
+  f->pMethods->xSync(f, 0);
+  s.wal_log.written = false; /* COMMIT begins */
+  write_frame(2, 0, 's');
+  ck_assert(!s.wal_log.written);
+  write_frame_head(3, 9, 's');
+  ck_assert(!s.wal_log.written);
+  write_page(3, 'b');
+  ck_assert(s.wal_log.written);
+}
+
 /* A commit that need not be durable leaves out each sync but that of a new
  * head, whatever SQLite has written. */
 TEST(only_a_head_is_synced_without_need) {
