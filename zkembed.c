@@ -8,6 +8,37 @@
  * liveness file (locks that the kernel drops when a process dies) and one FIFO
  * a session (how a committer wakes a sleeper).  There is no thread.
  *
+ * WORDS that are not ZooKeeper's, and those that mean several things:
+ *
+ * Store, gate, line.  A store is one connection of one process; a thread works
+ *   on it alone, by the store's lock.  The gate is a lock of the kernel: who
+ *   holds it is the one writer of all processes.  The line is the order in
+ *   which they come to it, and a place in it is a locked byte.
+ * Carrier, light.  A carrier is what a session lives by: a lock that the kernel
+ *   drops, a FIFO, a poller, a timer.  A light session has another one's.
+ * Kept.  A kept session has a timeout, and outlives its handle.  A kept znode
+ *   was read before and lies in memory.  A sentence is kept while a call that
+ *   cleans up may set another (base_keep()).
+ * Duty, sweep, tick.  One process of those that wait has the duty, and sweeps:
+ *   it looks for what nobody else ends.  A tick is the time between two looks.
+ * Full, normal; durable, lazy.  Of a transaction's class: COMMIT syncs, or does
+ *   not (P8).  A body says durable, and wal_ leaves out a lazy one's sync.
+ * Doubt, trusted, broken.  A log is in doubt after a sync that failed, or whose
+ *   process died: a word in the liveness file says so until the log was written
+ *   over itself, and then it is trusted.  A store is broken while nobody knows
+ *   what has become of a COMMIT of it (health_).
+ * Era.  It goes up where a session may have ended since.  A session that was
+ *   seen in an era need not be looked for again in that one.
+ * Left.  What this store's last transaction left in the WAL-index, by which the
+ *   next one knows whether anybody has written since (index.left_zxid).
+ * Lost.  A row that is gone for its handle (lost_row), which its watchers are
+ *   still to be told (lost_notice); the number of light sessions that another
+ *   handle ended or took (meta.lost); a reply, where the change may have been
+ *   made (ZKE_CONNECTIONLOSS).
+ * Guest.  The program's own connection while it has the gate.
+ * Spot, pair.  The watchers of one path, and those of one function and context.
+ * Untold.  Events that are in the file and no watcher has been called for.
+ *
  * CONTENTS.  A function may call its own section and those above it in this
  * list, never one below; no static function is declared ahead.
  *
