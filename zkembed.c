@@ -3328,20 +3328,9 @@ static void wal_note(wal_log *l, const void *data, int len, int64_t at) {
     l->commit = at + WAL_FRAME + l->page;
 }
 
-/* Take a write that follows what is gathered.  The last one of a commit is
- * written through with all before it. */
-static int wal_gather(wal_log *l, const void *data, int len, int64_t at) {
-  int rc = len > ZKE_LOG_BYTES - l->len ? wal_flush(l) : SQLITE_OK;
-  if (rc != SQLITE_OK) return rc;
-  if (l->len == 0) l->at = at;
-  memcpy(l->bytes + l->len, data, (size_t)len);
-  l->len += len;
-  wal_note(l, data, len, at);
-  return wal_is_commit(l) ? wal_flush(l) : SQLITE_OK;
-}
-
 /* SQLite writes to the log.  Learns the log's page size where it is not known,
- * watches whether SQLite writes as expected, and gathers or writes through. */
+ * watches whether SQLite writes as expected, and gathers or writes through.
+ * The last write of a commit goes out with all that is gathered before it. */
 static int wal_write(sqlite3_file *f, const void *data, int len,
                      sqlite3_int64 at) {
   wal_log *l = file_owner(f);
@@ -3350,12 +3339,19 @@ static int wal_write(sqlite3_file *f, const void *data, int len,
   if (!l->strange && (l->page == 0 || head)) wal_learn(l, data, at);
   if (!l->strange && !wal_expects(l, len, at)) l->strange = true;
   bool behind = l->end == 0 || at == l->end;
-  if (l->gather && !l->strange && behind && len <= ZKE_LOG_BYTES)
-    return wal_gather(l, data, len, at);
-  int rc = wal_flush(l);
+  bool gather = l->gather && !l->strange && behind && len <= ZKE_LOG_BYTES;
+  bool room = gather && len <= ZKE_LOG_BYTES - l->len;
+  int rc = room ? SQLITE_OK : wal_flush(l);
   if (rc != SQLITE_OK) return rc;
-  if (!l->strange) wal_note(l, data, len, at);
-  return wal_put(l, data, len, at);
+  if (!gather) {
+    if (!l->strange) wal_note(l, data, len, at);
+    return wal_put(l, data, len, at);
+  }
+  if (l->len == 0) l->at = at;
+  memcpy(l->bytes + l->len, data, (size_t)len);
+  l->len += len;
+  wal_note(l, data, len, at);
+  return wal_is_commit(l) ? wal_flush(l) : SQLITE_OK;
 }
 
 /* Close the log. */
@@ -3411,17 +3407,6 @@ static int wal_sync_directory(store *s) {
   return rc;
 }
 
-/* Read the salts of the log's head, which tell the log from any other; 0: it
- * has no head, or none that is known. */
-static int64_t wal_read_salt(wal_log *l) {
-  unsigned char head[WAL_HEAD];
-  l->salt = 0;
-  if (l->file.f && wal_read(l->file.f, head, sizeof head, 0) == SQLITE_OK &&
-      (base_big_endian(head) & ~1u) == WAL_MAGIC)
-    memcpy(&l->salt, head + WAL_SALT_AT, sizeof l->salt);
-  return l->salt;
-}
-
 /* If the log's name is known to be durable, and its head has changed: leave
  * word for other stores. */
 static void wal_note_name(store *s) {
@@ -3439,12 +3424,18 @@ static void wal_note_name(store *s) {
  * again in the same file has other ones, too: the store that begins it leaves
  * word again.  So a word that fits is of this file. */
 static int wal_make_name(store *s) {
+  wal_log *l = &s->wal_log;
+  unsigned char head[WAL_HEAD];
   int64_t named = 0;
-  if (s->wal_log.named || s->memory) return ZKE_OK;
-  int64_t salt = wal_read_salt(&s->wal_log);
+  if (l->named || s->memory) return ZKE_OK;
+  l->salt = 0; /* it stays so if the log has no head, or none that is known */
+  if (l->file.f && wal_read(l->file.f, head, sizeof head, 0) == SQLITE_OK &&
+      (base_big_endian(head) & ~1u) == WAL_MAGIC)
+    memcpy(&l->salt, head + WAL_SALT_AT, sizeof l->salt);
+  int64_t salt = l->salt;
   s->os.pread(s->os.context, s->live_fd, &named, sizeof named, WAL_NAME_AT);
   int rc = salt && salt == named ? ZKE_OK : wal_sync_directory(s);
-  s->wal_log.named = rc == ZKE_OK;
+  l->named = rc == ZKE_OK;
   wal_note_name(s);
   return rc;
 }
@@ -3557,12 +3548,6 @@ static int wal_size(sqlite3_file *f, sqlite3_int64 *out) {
   return rc ? rc : l->file.real->xFileSize(f, out);
 }
 
-/* Is it a VFS of SQLite's own, which writes what it is given?  On Unix their
- * names all begin alike. */
-static bool wal_vfs_is_plain(const store *s) {
-  return strncmp(s->vfs_base->zName, "unix", 4) == 0;
-}
-
 /* The log was opened: give it the methods above.  Without memory for the
  * buffer, or where nothing is to be gathered, they pass everything on and
  * watch only. */
@@ -3571,7 +3556,9 @@ static void wal_wrap(store *s, sqlite3_file *f) {
   memset(l, 0, sizeof *l); /* its name, too, may be of another file by now */
   l->s = s;
   file_wrap(&l->file, f);
-  if (!s->readonly && !s->plain_log && wal_vfs_is_plain(s))
+  /* SQLite's own VFSs, on Unix all named so, write what they are given */
+  bool own_vfs = strncmp(s->vfs_base->zName, "unix", 4) == 0;
+  if (!s->readonly && !s->plain_log && own_vfs)
     l->bytes = mem_resize(&s->a, NULL, ZKE_LOG_BYTES);
   l->file.own.xClose = wal_close;
   l->file.own.xRead = wal_read;
@@ -3854,29 +3841,6 @@ static int shm_lock_writers(shm_index *x, int flags) {
   return SQLITE_OK;
 }
 
-/* Note which read locks SQLite has of the kernel, by a bit each. */
-static void shm_note_read(shm_index *x, int lock, int flags) {
-  if (!(flags & SQLITE_SHM_SHARED)) return;
-  unsigned bit = 1u << lock;
-  x->held &= ~bit;
-  if (flags & SQLITE_SHM_LOCK) x->held |= bit;
-}
-
-/* Does SQLite take the locks that a recovery needs?  They are exclusive, and
- * the one that is named for it is among them. */
-static bool shm_is_recovery(int first, int n, int flags) {
-  return (flags & SQLITE_SHM_LOCK) && (flags & SQLITE_SHM_EXCLUSIVE) &&
-         first <= SHM_RECOVER && first + n > SHM_RECOVER;
-}
-
-/* Note for which marks of readers SQLite wanted the lock for itself and did not
- * get it.  It tries again, and goes on without the lock in the end. */
-static void shm_note_missed(shm_index *x, int lock, int rc) {
-  unsigned bit = 1u << lock;
-  x->missed &= ~bit;
-  if (rc == SQLITE_BUSY && lock > SHM_READ) x->missed |= bit;
-}
-
 /* Would a checkpoint copy pages now that it must not copy?  Without the first
  * read lock it copies none, and notes none as copied.
  *
@@ -3890,18 +3854,14 @@ static bool shm_must_not_copy(const shm_index *x, int lock) {
   return x->copying && (!x->alone || (lock == SHM_READ && x->missed));
 }
 
-/* A checkpoint begins or ends. */
-static void shm_begin_copy(shm_index *x, bool begins) {
-  x->copying = begins;
-  x->missed = 0;
-}
-
 /* SQLite takes or drops locks of the -shm.  Read locks may be granted without
  * the kernel, the writers' lock is watched, a checkpoint copies all or nothing,
  * and a recovery that has got its locks first makes the log durable; where that
  * fails the locks are dropped again and SQLite is told of the error. */
 static int shm_lock(sqlite3_file *f, int first, int n, int flags) {
   shm_index *x = file_owner(f);
+  unsigned bit = 1u << first;
+  bool lock = flags & SQLITE_SHM_LOCK;
   bool read = n == 1 && first >= SHM_READ;
   bool wanted = read && flags == (SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE);
   int rc;
@@ -3909,11 +3869,23 @@ static int shm_lock(sqlite3_file *f, int first, int n, int flags) {
   if (wanted && shm_must_not_copy(x, first)) return SQLITE_BUSY;
   if (n == 1 && first == SHM_WRITE) return shm_lock_writers(x, flags);
   rc = x->file.real->xShmLock(f, first, n, flags);
-  if (wanted) shm_note_missed(x, first, rc);
+  if (wanted) { /* refused, SQLite tries again, and then goes on without it */
+    x->missed &= ~bit;
+    if (rc == SQLITE_BUSY && first > SHM_READ) x->missed |= bit;
+  }
   if (rc != SQLITE_OK) return rc;
-  if (read) shm_note_read(x, first, flags);
-  if (n == 1 && first == SHM_COPY) shm_begin_copy(x, flags & SQLITE_SHM_LOCK);
-  if (shm_is_recovery(first, n, flags)) rc = shm_recover(x);
+  if (read && (flags & SQLITE_SHM_SHARED)) {
+    x->held &= ~bit;
+    if (lock) x->held |= bit;
+  }
+  if (n == 1 && first == SHM_COPY) { /* a checkpoint begins or ends */
+    x->copying = lock;
+    x->missed = 0;
+  }
+  /* the locks for a recovery are exclusive, its own is among them */
+  bool recovers = lock && (flags & SQLITE_SHM_EXCLUSIVE) &&
+                  first <= SHM_RECOVER && first + n > SHM_RECOVER;
+  if (recovers) rc = shm_recover(x);
   if (rc != SQLITE_OK)
     x->file.real->xShmLock(f, first, n,
                            SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE);
@@ -4236,23 +4208,20 @@ static int app_deny(const char *what, const char *name) {
   return SQLITE_DENY;
 }
 
-/* The action on a table that comes first where a statement makes or drops
- * something: SQLite asks for its own table of all of them, and then by name.
- * With writable_schema a statement may change that table itself. */
-static bool app_asks_again(sqlite3 *db, const char *table) {
-  int writable = 1;
-  if (!table || (strcmp(table, "sqlite_master") != 0 &&
-                 strcmp(table, "sqlite_temp_master") != 0))
-    return false;
-  sqlite3_db_config(db, SQLITE_DBCONFIG_WRITABLE_SCHEMA, -1, &writable);
-  return !writable;
-}
-
 /* A function may only read: SQLite's name for what it would change.  Of ALTER
- * TABLE it gives the database first. */
+ * TABLE it gives the database first.
+ *
+ * If a statement makes or drops something, SQLite first asks for its own table
+ * of all of them, and then by name: only the second time it is refused.  With
+ * writable_schema a statement may change that table itself. */
 static int app_deny_change(const store *s, int action, const char *a,
                            const char *b) {
-  if (app_asks_again(s->db, a)) return SQLITE_OK;
+  bool schema = a && (strcmp(a, "sqlite_master") == 0 ||
+                      strcmp(a, "sqlite_temp_master") == 0);
+  int writable = 1;
+  if (schema)
+    sqlite3_db_config(s->db, SQLITE_DBCONFIG_WRITABLE_SCHEMA, -1, &writable);
+  if (!writable) return SQLITE_OK;
   return app_deny("a change where fn may only read, of",
                   action == SQLITE_ALTER_TABLE ? b : a);
 }
@@ -4396,16 +4365,6 @@ static int app_adopt(store *s, sqlite3 *db) {
   return rc == SQLITE_OK ? ZKE_OK : app_guest_error(s, db, rc, "adopting");
 }
 
-/* Prepare what ends a transaction of the program's: without memory neither
- * could be, and the connection would keep SQLite's lock of the one writer after
- * the gate was left.  An SQLite code. */
-static int app_prepare_ends(store *s, sqlite3 *db) {
-  int rc = sqlite3_prepare_v2(db, "COMMIT", -1, &s->guest.commit, NULL);
-  if (rc == SQLITE_OK)
-    rc = sqlite3_prepare_v2(db, "ROLLBACK", -1, &s->guest.rollback, NULL);
-  return rc;
-}
-
 /* The transaction has ended, or did not begin. */
 static void app_forget_ends(store *s) {
   sqlite3_finalize(s->guest.commit);
@@ -4417,7 +4376,11 @@ static void app_forget_ends(store *s) {
  * most of the call's time, so SQLite waits for what is left of it.  A busy
  * handler of the program's own, whose timeout is told as 0, could not be put
  * back and stays.  The WAL hook is set here since the program may have set
- * another, and PRAGMA wal_autocheckpoint sets one too.  An SQLite code. */
+ * another, and PRAGMA wal_autocheckpoint sets one too.
+ *
+ * What ends the transaction is prepared before it begins.  If that failed later
+ * for want of memory, the connection would keep SQLite's lock of the one writer
+ * after the gate was left.  An SQLite code. */
 static int app_begin_guest(store *s, sqlite3 *db) {
   int usual = 0;
   sqlite3_exec(db, "PRAGMA busy_timeout", app_note_setting, &usual, NULL);
@@ -4425,7 +4388,9 @@ static int app_begin_guest(store *s, sqlite3 *db) {
   bool less = left < usual;
   sqlite3_wal_hook(db, app_note_pages, NULL);
   if (less) sqlite3_busy_timeout(db, (int)left);
-  int rc = app_prepare_ends(s, db);
+  int rc = sqlite3_prepare_v2(db, "COMMIT", -1, &s->guest.commit, NULL);
+  if (rc == SQLITE_OK)
+    rc = sqlite3_prepare_v2(db, "ROLLBACK", -1, &s->guest.rollback, NULL);
   if (rc == SQLITE_OK)
     rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
   if (less) sqlite3_busy_timeout(db, usual);
@@ -4504,19 +4469,14 @@ static int app_configure(store *s) {
   return rc == SQLITE_OK ? ZKE_OK : sql_error(s, rc, "connecting");
 }
 
-/* Is the statement one of the engine's own? */
-static bool app_is_own_statement(const store *s, const sqlite3_stmt *st) {
-  for (int i = 0; i < SQL_COUNT; i++)
-    if (s->statement[i] == st) return true;
-  return false;
-}
-
 /* End the statements that a function has left open, which is ZKE_MISUSE.  Where
  * the function has refused (rc), that and its sentence stay the result. */
 static int app_end_statements(store *s, int rc) {
   sqlite3_stmt *st = NULL;
   while ((st = sqlite3_next_stmt(s->db, st))) {
-    if (app_is_own_statement(s, st)) continue;
+    bool own = false; /* it is one of the engine's */
+    for (int i = 0; i < SQL_COUNT; i++) own |= s->statement[i] == st;
+    if (own) continue;
     sqlite3_reset(st);
     if (rc != ZKE_OK) continue;
     const char *text = sqlite3_sql(st);
@@ -4526,17 +4486,14 @@ static int app_end_statements(store *s, int rc) {
   return rc;
 }
 
-/* May a function's own code be the result of a call?  The codes of the library
- * itself say what has become of the database, which the function cannot. */
-static bool app_is_result(int code) {
-  return code > 0 || (code <= -100 && code > -200) || code <= -300;
-}
-
 /* The result of a function that has refused: the code that the call is to
- * return is in *code.  What the function has said by zke_fail() is its
- * sentence; without that it is SQLite's. */
+ * return is in *code.  The codes of the library itself say what has become of
+ * the database, which the function cannot: in their place it is ZKE_SQL.  What
+ * the function has said by zke_fail() is its sentence; without that it is
+ * SQLite's. */
 static int app_refused(store *s, int *code) {
-  if (!app_is_result(*code)) *code = ZKE_SQL;
+  bool allowed = *code > 0 || (*code <= -100 && *code > -200) || *code <= -300;
+  if (!allowed) *code = ZKE_SQL;
   if (base_sentence[0]) return ZKE_SQL;
   if (*code > 0 && sqlite3_errcode(s->db) != SQLITE_OK) {
     bool denied = sqlite3_errcode(s->db) == SQLITE_AUTH && app_denied[0];
@@ -4569,18 +4526,9 @@ static int app_end_savepoint(store *s, bool guarded) {
 
 /* Limits of a connection, by number.  SQLite 3.54 has 13, a later one may have
  * more; a number that it does not know is -1, and setting that changes
- * nothing. */
+ * nothing.  They are put back after a function, which may have set some by
+ * sqlite3_limit(): the engine's statements must not fail by them. */
 enum { APP_LIMITS = 32 };
-
-/* Keep the connection's limits, or put them back: a function may have set some
- * by sqlite3_limit(), and the engine's statements are not to fail by them. */
-static void app_keep_limits(sqlite3 *db, int *limits) {
-  for (int i = 0; i < APP_LIMITS; i++) limits[i] = sqlite3_limit(db, i, -1);
-}
-
-static void app_restore_limits(sqlite3 *db, const int *limits) {
-  for (int i = 0; i < APP_LIMITS; i++) sqlite3_limit(db, i, limits[i]);
-}
 
 /* Call a function of the program's in the transaction that is open.  ZKE_OK, or
  * what the transaction has to be undone for; ZKE_SQL means that the function
@@ -4593,7 +4541,7 @@ static int app_run(store *s, enum app_mode mode, zke_sql_fn fn, void *context,
   int rc = guarded ? sql_do(s, SQL_APP_BEGIN) : ZKE_OK;
   if (rc != ZKE_OK) return rc;
   int limits[APP_LIMITS];
-  app_keep_limits(s->db, limits);
+  for (int i = 0; i < APP_LIMITS; i++) limits[i] = sqlite3_limit(s->db, i, -1);
   base_sentence[0] = '\0';
   app_denied[0] = '\0';
   s->app = mode;
@@ -4604,7 +4552,7 @@ static int app_run(store *s, enum app_mode mode, zke_sql_fn fn, void *context,
   if (app_here == s) app_here = NULL;     /* a child may be in one of its own */
   if (fork_is_copy(s)) return ZKE_FORKED; /* the connection is the parent's */
   s->app = APP_NONE;
-  app_restore_limits(s->db, limits);
+  for (int i = 0; i < APP_LIMITS; i++) sqlite3_limit(s->db, i, limits[i]);
   rc = *code ? app_refused(s, code) : ZKE_OK;
   rc = app_end_statements(s, rc);
   if (rc != ZKE_OK && (mode == APP_WRITES || !guarded)) return rc;
@@ -4811,27 +4759,6 @@ static int schema_is_unfinished(store *s, bool *yes) {
   return ZKE_OK;
 }
 
-/* What a header of 100 bytes says.  A power cut in a creation can leave
- * anything there, zeros or what the disk had before.  So if a header is not
- * SQLite's, the journal decides. */
-static int schema_judge(store *s, const unsigned char *head,
-                        enum schema_kind *kind) {
-  uint32_t format = base_big_endian(head + 60);
-  if (memcmp(head, "SQLite format 3", 16) != 0) {
-    bool unfinished;
-    int rc = schema_is_unfinished(s, &unfinished);
-    *kind = unfinished ? SCHEMA_UNFINISHED : SCHEMA_NO_DATABASE;
-    return rc;
-  }
-  if (base_big_endian(head + 68) != ZKE_APPLICATION_ID)
-    *kind = SCHEMA_STRANGER;
-  else if (format != ZKE_FORMAT)
-    *kind = format > ZKE_FORMAT ? SCHEMA_NEWER : SCHEMA_OLDER;
-  else
-    *kind = SCHEMA_OURS;
-  return ZKE_OK;
-}
-
 /* Read our meta row in a database whose header is another program's, as any
  * program would that reads it.  The format, or 0 where there is no such row;
  * only an answer of SQLite's says so, and not an error that any read may meet.
@@ -4874,7 +4801,10 @@ static int schema_look_inside(store *s, enum schema_kind *kind) {
 }
 
 /* Look at the file's header once.  If the file is truncated between the reading
- * of its length and of its header, the answer is SCHEMA_NO_DATABASE. */
+ * of its length and of its header, the answer is SCHEMA_NO_DATABASE.
+ *
+ * A power cut in a creation can leave anything there, zeros or what the disk
+ * had before.  So if a header is not SQLite's, the journal decides. */
 static int schema_look_at_header(store *s, sqlite3_file *file,
                                  enum schema_kind *kind) {
   sqlite3_int64 size = 0;
@@ -4886,7 +4816,20 @@ static int schema_look_at_header(store *s, sqlite3_file *file,
   rc = file->pMethods->xRead(file, head, sizeof head, 0);
   if (rc == SQLITE_IOERR_SHORT_READ) return ZKE_OK;
   if (rc != SQLITE_OK) return sql_error(s, rc, "reading the header");
-  return schema_judge(s, head, kind);
+  uint32_t format = base_big_endian(head + 60);
+  if (memcmp(head, "SQLite format 3", 16) != 0) {
+    bool unfinished;
+    rc = schema_is_unfinished(s, &unfinished);
+    *kind = unfinished ? SCHEMA_UNFINISHED : SCHEMA_NO_DATABASE;
+    return rc;
+  }
+  if (base_big_endian(head + 68) != ZKE_APPLICATION_ID)
+    *kind = SCHEMA_STRANGER;
+  else if (format != ZKE_FORMAT)
+    *kind = format > ZKE_FORMAT ? SCHEMA_NEWER : SCHEMA_OLDER;
+  else
+    *kind = SCHEMA_OURS;
+  return ZKE_OK;
 }
 
 /* Look at the file's header through SQLite's own descriptor: reading the
@@ -5663,15 +5606,14 @@ static bool carrier_room(struct carrier *c) {
 
 /* ---- the host's time ---- */
 
-/* The longest that a host may take from one dispatch to the next: what is
- * beyond it is taken for a time in which the host stood still, and does not
- * count for its kept sessions.  A host that waits looks once a tick. */
-static int64_t carrier_step(void) { return TICK_PLAIN * 3 / 2; }
-
-/* The host's time, ns: it goes on while the host dispatches. */
+/* The host's time, ns: it goes on while the host dispatches.  If there is more
+ * than `longest` between two dispatches, the host stood still: the rest of that
+ * time does not count for its kept sessions.  A host that waits looks once a
+ * tick. */
 static int64_t carrier_clock(const struct carrier *c, int64_t now) {
+  int64_t longest = TICK_PLAIN * 3 / 2;
   int64_t passed = now - atomic_load(&c->clock_at);
-  return atomic_load(&c->clock) + base_max(base_min(passed, carrier_step()), 0);
+  return atomic_load(&c->clock) + base_max(base_min(passed, longest), 0);
 }
 
 /* The host dispatches: let its time go on.  In this order a zke_touch() of
@@ -5907,23 +5849,14 @@ static void life_follow_mode(store *s) {
   }
 }
 
-/* Open the liveness file once more, for a lock of its own description. */
-static int life_open_again(store *s, int *fd) {
-  zke_file now;
-  *fd = fd_open(s, s->live, O_RDWR | O_NOFOLLOW, 0);
-  int rc = *fd < 0 ? *fd : host_fstat(s, *fd, &now);
-  if (rc < 0) return host_fail(s, rc, "cannot open", s->live);
-  if (host_same_file(&now, &s->live_id)) return ZKE_OK;
-  return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
-}
-
 /* Open the file that is to carry the life of a new session, with the gate
  * held; the first session to need it makes it. *life is its inode, for the
  * session's row.
  *
  * A file that did not get the database's group would hide this life from that
  * group, and one that another user made so cannot be opened here: then the
- * liveness file itself carries the life. */
+ * liveness file itself carries the life.  It is opened once more, for a lock of
+ * its own description. */
 static int life_open(store *s, int64_t session, int *fd, int64_t *life) {
   zke_file id = {.mode = 0};
   char *path = life_path(s, session);
@@ -5937,7 +5870,11 @@ static int life_open(store *s, int64_t session, int *fd, int64_t *life) {
   if (rc != ZKE_READONLY && (rc != ZKE_OK || shared)) return rc;
   fd_close(s, fd);
   *life = (int64_t)s->live_id.inode;
-  return life_open_again(s, fd);
+  *fd = fd_open(s, s->live, O_RDWR | O_NOFOLLOW, 0);
+  rc = *fd < 0 ? *fd : host_fstat(s, *fd, &id);
+  if (rc < 0) return host_fail(s, rc, "cannot open", s->live);
+  if (host_same_file(&id, &s->live_id)) return ZKE_OK;
+  return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
 }
 
 /* Close the file whose lives were looked at last. */
@@ -6475,19 +6412,16 @@ static void line_pass_over(store *s, line_stay *at) {
  * Start reading at gate_enter() and gate_wait().
  * ==================================================================== */
 
-/* The length of the gate's lock, by which others know the holder: the session
- * that writes, or one of the store's.  A store that has none yet gives the
- * process id, which is smaller than any session's. */
-static int64_t gate_number(const store *s, const zke *z) {
-  if (!z && s->session_count) z = s->sessions[0];
-  int64_t n = z && z->id ? z->id : s->os.pid(s->os.context);
-  return base_min(base_max(n, 1), SIDE_DUTY);
-}
-
-/* Try for the gate itself; *held tells that another has it. */
+/* Try for the gate itself; *held tells that another has it.  The length of the
+ * lock is the number by which others know the holder: the session that writes,
+ * or one of the store's.  A store that has none yet gives the process id, which
+ * is smaller than any session's. */
 static int gate_lock(store *s, const zke *z, bool *held) {
+  if (!z && s->session_count) z = s->sessions[0];
+  int64_t number = z && z->id ? z->id : s->os.pid(s->os.context);
   int rc = s->os.lock_range(s->os.context, s->gate_fd, SIDE_GATE,
-                            gate_number(s, z), ZKE_LOCK_EXCLUSIVE);
+                            base_min(base_max(number, 1), SIDE_DUTY),
+                            ZKE_LOCK_EXCLUSIVE);
   *held = rc == -EAGAIN;
   s->gated = rc == 0;
   return rc == 0 || *held ? ZKE_OK : host_fail(s, rc, "cannot lock", s->gate);
