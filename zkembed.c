@@ -10554,23 +10554,19 @@ typedef struct sweep_nodes_arg {
   node_removal removal; /* of one transaction */
 } sweep_nodes_arg;
 
-/* The latest `due` of nodes that are to go at this time. */
-static int64_t sweep_due_by(const store *s, int kind, int64_t now) {
-  return kind == NODE_CONTAINER ? now - s->container : now - 1;
-}
-
 SQL_STATEMENT(
     NODE_DUE,
     "SELECT parent,name,acl,blob FROM zkembed_node WHERE kind=:kind AND due<>0 "
     "AND due<=:now AND nchild=0 AND ttl>=0 ORDER BY due,parent,name "
     "LIMIT " SQL_REMOVAL);
 
-/* Bind the statement that finds them. */
+/* Bind the statement that finds the nodes that are to go at this time. */
 static sqlite3_stmt *sweep_find(store *s, int kind, int64_t now, int *rc) {
   sqlite3_stmt *st = sql_statement(s, SQL_NODE_DUE, rc);
+  int64_t latest = kind == NODE_CONTAINER ? now - s->container : now - 1;
   if (!st) return NULL;
   sql_bind_int(st, 1, ":kind", kind);
-  sql_bind_int(st, 2, ":now", sweep_due_by(s, kind, now));
+  sql_bind_int(st, 2, ":now", latest);
   return st;
 }
 
@@ -10672,16 +10668,6 @@ static int64_t sweep_idle(const store *s, int64_t before) {
   return idle > TICK_DUTY ? idle : 0;
 }
 
-/* A sweep has come to its end.  What closed sessions owe is written, unless it
- * has left out one of them. */
-static void sweep_count(store *s, const sweep *w, int64_t began) {
-  bool left = w->skipped || w->over;
-  s->sess.owes = sess_is_put_off(s, 0) || (s->sess.owes && left);
-  if (!s->sess.owes) buf_free(&s->sess.owed);
-  s->sweep.ended = began;
-  s->sweep.count++;
-}
-
 /* A sweep has left something undone: change its note so that another process
  * sweeps, by the table above.  `before` is the stamp that it found. */
 static void sweep_unnote(store *s, const sweep *w, int64_t before) {
@@ -10712,7 +10698,14 @@ static void sweep_now(store *s, int64_t patience) {
   sweep_run(s, &w);
   s->deadline = deadline;
   s->sweep_began = 0;
-  if (w.rc == ZKE_OK) sweep_count(s, &w, now);
+  if (w.rc == ZKE_OK) {
+    /* what closed sessions owe is written, unless one of them was left out */
+    bool left = w.skipped || w.over;
+    s->sess.owes = sess_is_put_off(s, 0) || (s->sess.owes && left);
+    if (!s->sess.owes) buf_free(&s->sess.owed);
+    s->sweep.ended = now;
+    s->sweep.count++;
+  }
   if (w.rc == ZKE_OK && !sess_is_put_off(s, 0)) return;
   sweep_unnote(s, &w, before);
   if (!sess_is_delayed(w.rc)) sweep_yield(s);
@@ -11018,12 +11011,6 @@ static watcher_pair *watcher_find_pair(const zke *z, zke_watch_fn fn,
   return watcher_find_keyed(&z->pairs, fn, context);
 }
 
-/* The pair of a function and a context, made if need be; NULL without memory.
- */
-static watcher_pair *watcher_need_pair(zke *z, zke_watch_fn fn, void *context) {
-  return watcher_need_keyed(z, &z->pairs, fn, context, sizeof(watcher_pair));
-}
-
 /* Forget a pair that has no watchers, and is to get none. */
 static void watcher_drop_pair(zke *z, watcher_pair *pair) {
   if (pair && !pair->newest && !pair->pending)
@@ -11137,8 +11124,13 @@ static void watcher_link(zke *z, watcher *w) {
   if (w->fired) watcher_link_fired(z, w->fired);
 }
 
-/* Take a watcher out of its spot's list, oldest first. */
-static void watcher_leave_spot(watcher_spot *spot, const watcher *w) {
+/* Unlink and free a watcher, and its pair where it was the last one; the spot
+ * stays. */
+static void watcher_remove(zke *z, watcher *w) {
+  watcher_spot *spot = w->spot;
+  watcher_pair *pair = w->pair;
+  watcher_count_kinds(z, w, -1);
+  watcher_count_notice(z, w->owner, -1);
   if (w->prev)
     w->prev->next = w->next;
   else
@@ -11148,26 +11140,12 @@ static void watcher_leave_spot(watcher_spot *spot, const watcher *w) {
   else
     spot->last = w->prev;
   spot->count--;
-}
-
-/* Take a watcher out of its pair's list, newest first. */
-static void watcher_leave_pair(watcher_pair *pair, const watcher *w) {
   if (w->newer)
     w->newer->older = w->older;
   else
     pair->newest = w->older;
   if (w->older) w->older->newer = w->newer;
   pair->count--;
-}
-
-/* Unlink and free a watcher, and its pair where it was the last one; the spot
- * stays. */
-static void watcher_remove(zke *z, watcher *w) {
-  watcher_pair *pair = w->pair;
-  watcher_count_kinds(z, w, -1);
-  watcher_count_notice(z, w->owner, -1);
-  watcher_leave_spot(w->spot, w);
-  watcher_leave_pair(pair, w);
   z->watcher_count--;
   if (w->fired) watcher_drop_fired(z, w->fired);
   z->c->watcher_count--;
@@ -11329,7 +11307,8 @@ static int watcher_make(txn *t, const char *path, int mode, unsigned tables,
                         zke_watch_fn fn, void *context, watcher_pending *out) {
   out->spot = watcher_need_spot(t->z, path);
   if (out->spot) out->spot->pending++;
-  out->pair = watcher_need_pair(t->z, fn, context);
+  out->pair =
+      watcher_need_keyed(t->z, &t->z->pairs, fn, context, sizeof(watcher_pair));
   if (out->pair) out->pair->pending++;
   out->w = mem_zero(&t->s->a, sizeof *out->w);
   if (!out->spot || !out->pair || !out->w) return base_nomem();
@@ -11506,12 +11485,6 @@ typedef struct alarm_call {
   struct alarm_call *next; /* of those that are set, the earliest first */
 } alarm_call;
 
-/* The alarm of a pair, or NULL; with the mutex held. */
-static alarm_call *alarm_find(const zke *z, zke_watch_fn fn,
-                              const void *context) {
-  return watcher_find_keyed(&z->alarms, fn, context);
-}
-
 /* Set an alarm to another time, monotonic ns.  Of two with the same time that
  * one rings first which was set first. */
 static void alarm_move(zke *z, alarm_call *a, int64_t at) {
@@ -11587,7 +11560,7 @@ static void alarm_list(zke *z, buf *calls) {
 /* Forget the alarm of a pair, set or not. */
 static void alarm_forget(zke *z, zke_watch_fn fn, const void *context) {
   pthread_mutex_lock(&z->s->m);
-  alarm_call *a = alarm_find(z, fn, context);
+  alarm_call *a = watcher_find_keyed(&z->alarms, fn, context);
   if (a) {
     alarm_move(z, a, INT64_MAX);
     watcher_free_item(&z->alarms, &a->key.item);
@@ -11688,13 +11661,6 @@ static void wait_close_notice(struct carrier *c, wait_notice *n) {
     c->s->os.poller_remove(c->s->os.context, c->poller, n->fd);
   fd_close(c->s, &n->fd);
   c->s->notices--;
-}
-
-/* Forget a notice of death.  The last one takes its place, so a loop that drops
- * goes backwards. */
-static void wait_drop_notice(struct carrier *c, size_t i) {
-  wait_close_notice(c, &c->notices[i]);
-  c->notices[i] = c->notices[--c->notice_count];
 }
 
 /* Room for one more notice; without memory the sweep must do. */
@@ -11824,20 +11790,15 @@ static void wait_take_notices(struct carrier *c, int64_t now) {
   wait_poll_notices(c);
   for (size_t i = c->notice_count; i-- > 0;) {
     wait_notice *n = &c->notices[i];
-    if (n->refs <= 0 || (n->probe_at <= now && wait_probe_owner(c->s, n, now)))
-      wait_drop_notice(c, i);
+    if (n->refs <= 0 ||
+        (n->probe_at <= now && wait_probe_owner(c->s, n, now))) {
+      wait_close_notice(c, n);
+      *n = c->notices[--c->notice_count];
+    }
   }
 }
 
 /* ---- deadlines ---- */
-
-/* When the session that a carrier was made for wants to be looked after for
- * its own sake. */
-static int64_t wait_own_deadline(const struct carrier *c) {
-  const zke *z = c->own;
-  if (!z) return INT64_MAX;
-  return z->lost_notice ? 0 : carrier_due_at(z);
-}
 
 /* When the sessions of a carrier want to be looked after, monotonic ns;
  * INT64_MAX: never. A session inside zke_wait() always ticks. It is the
@@ -11845,10 +11806,12 @@ static int64_t wait_own_deadline(const struct carrier *c) {
  * of notices to be probed, and of a recovery that is due. */
 static int64_t wait_deadline(struct carrier *c, bool waiting) {
   store *s = c->s;
-  int64_t at = wait_own_deadline(c);
+  const zke *own = c->own;
+  int64_t at = INT64_MAX;
+  if (own) at = own->lost_notice ? 0 : carrier_due_at(own);
   at = base_min(at, carrier_first_due(c));
   if (!carrier_lives(c)) return at;
-  bool lease = c->own && c->own->lease;
+  bool lease = own && own->lease;
   if (waiting || c->watcher_count || c->kept || lease || sweep_is_ours(s))
     at = base_min(at, c->tick_at);
   for (size_t i = 0; i < c->notice_count; i++)
@@ -12080,17 +12043,14 @@ static void wait_leave_callback(void *arg) {
   os_cancel_back();
 }
 
-/* May the next call of a batch be made? A handle that is being closed makes
- * none, and a forked child none of its parent's. */
-static bool wait_calls_on(const wait_batch *b) {
-  return b->next < b->count && !atomic_load(&b->z->closing) &&
-         !fork_is_copy(b->z->s);
-}
-
-/* Make the calls of a batch, with no lock held. */
+/* Make the calls of a batch, with no lock held.  A handle that is being closed
+ * makes no more, and a forked child none of its parent's. */
 static void wait_call_all(wait_batch *b) {
   pthread_cleanup_push(wait_leave_callback, b);
-  while (wait_calls_on(b)) wait_call_next(b);
+  while (b->next < b->count && !atomic_load(&b->z->closing) &&
+         !fork_is_copy(b->z->s)) {
+    wait_call_next(b);
+  }
   pthread_cleanup_pop(0);
 }
 
@@ -12189,16 +12149,6 @@ static int wait_deliver_fired(zke *z, int *count) {
   return rc;
 }
 
-/* Events come from two places: the list z->fired, which zke_set_watch() fills,
- * and the queue.  Does the next event come from the list?  *zxid: that of the
- * next event; INT64_MAX where there is none. */
-static bool wait_next_is_fired(const zke *z, int64_t *zxid) {
-  int64_t queued = z->queue ? z->queue->zxid : INT64_MAX;
-  bool fired = z->fired && z->state == SESS_ALIVE && z->fired->w->zxid < queued;
-  *zxid = fired ? z->fired->w->zxid : queued;
-  return fired;
-}
-
 /* What the session's watchers have not been told of a path and what is below
  * it: those events, in their order, and how many it may not see. */
 typedef struct wait_untold {
@@ -12271,17 +12221,6 @@ static int wait_untold_all(wait_untold *u) {
   return rc == ZKE_OK && u->paths.failed ? base_nomem() : rc;
 }
 
-/* Drop the events that watchers are owed since they were set, and with them
- * these watchers, which wait for nothing else. */
-static void wait_clear_fired(zke *z) {
-  while (z->fired) {
-    watcher *w = z->fired->w;
-    watcher_spot *spot = w->spot;
-    watcher_remove(z, w);
-    watcher_drop_spot(z, spot);
-  }
-}
-
 /* Deliver the session's end: to everybody, once; what was queued or is owed is
  * void: were it left there, the session would seem to have work for ever.
  * Without memory nothing was told yet, and the next dispatch comes here again.
@@ -12295,7 +12234,13 @@ static int wait_deliver_end(zke *z, int *count) {
     buf_free(&calls);
     return base_nomem();
   }
-  wait_clear_fired(z);
+  /* what is owed goes with its watchers, which wait for nothing else */
+  while (z->fired) {
+    watcher *w = z->fired->w;
+    watcher_spot *spot = w->spot;
+    watcher_remove(z, w);
+    watcher_drop_spot(z, spot);
+  }
   z->lost_notice = false;
   int rc = wait_call(z, &calls, NULL, count);
   buf_free(&calls);
@@ -12387,7 +12332,6 @@ static int wait_outcome(const wait_order *o) {
  * o->more, the rest is for another dispatch.  Without a bound a dispatch reads
  * so many batches and no more, lest a fast writer keep the caller here. */
 static bool wait_deliver_next(zke *z, wait_order *o, int *rc) {
-  int64_t next;
   if (z->lost_notice) {
     *rc = wait_deliver_end(z, &o->count);
     return true;
@@ -12397,7 +12341,11 @@ static bool wait_deliver_next(zke *z, wait_order *o, int *rc) {
     if (!o->more) *rc = wait_fetch(z, &z->unread);
     return !o->more;
   }
-  bool fired = wait_next_is_fired(z, &next);
+  /* events come from two places: the list z->fired, which zke_set_watch()
+   * fills, and the queue */
+  int64_t queued = z->queue ? z->queue->zxid : INT64_MAX;
+  bool fired = z->fired && z->state == SESS_ALIVE && z->fired->w->zxid < queued;
+  int64_t next = fired ? z->fired->w->zxid : queued;
   o->more = next > o->zxid && next < INT64_MAX;
   if (o->more || next == INT64_MAX) return false;
   *rc = fired ? wait_deliver_fired(z, &o->count) : wait_deliver(z, &o->count);
@@ -12581,16 +12529,6 @@ static int wait_serve_ready(struct carrier *c, int64_t now, bool waiting,
   return ZKE_OK;
 }
 
-/* Serve the session that a carrier was made for, where its handle is open. By a
- * call on another handle of the carrier it is served as a light one is. */
-static int wait_serve_own(const zke *z, int64_t now, bool waiting,
-                          wait_order *o) {
-  zke *own = z->c->own;
-  if (!own) return ZKE_OK;
-  return own == z ? wait_serve(own, now, o)
-                  : wait_serve_other(own, now, waiting, o);
-}
-
 /* Tell one light session what there is up to a zxid, and no other: what comes
  * for the others stays, and so does what wakes them. */
 static int wait_dispatch_alone(zke *z, wait_order *o) {
@@ -12604,12 +12542,15 @@ static int wait_dispatch_alone(zke *z, wait_order *o) {
 }
 
 /* One dispatch by the thread that has the role: of all sessions of the carrier
- * of the handle z.  What is in the file waits while the store is cut off; it is
- * said when that was so before.  The first failure is returned. */
+ * of the handle z.  By a call on another handle of it, the session that the
+ * carrier was made for is served as a light one is.  What is in the file waits
+ * while the store is cut off; it is said when that was so before.  The first
+ * failure is returned. */
 static int wait_dispatch(zke *z, bool waiting, wait_order *o) {
   store *s = z->s;
   struct carrier *c = z->c;
   int64_t now = host_now(s);
+  int rc = ZKE_OK;
   wait_recover(s, now);
   if (health_is_broken(s)) wait_note(o, txn_not_usable(s));
   wait_drain(c);
@@ -12619,7 +12560,10 @@ static int wait_dispatch(zke *z, bool waiting, wait_order *o) {
     wait_take_notices(c, now);
     sweep_in_turn(c, now, waiting);
   }
-  int rc = wait_serve_own(z, now, waiting, o);
+  if (c->own == z)
+    rc = wait_serve(z, now, o);
+  else if (c->own)
+    rc = wait_serve_other(c->own, now, waiting, o);
   if (rc != ZKE_FORKED && (c->ready || c->due_count))
     rc = wait_serve_ready(c, now, waiting, o);
   if (rc == ZKE_FORKED) return rc;
@@ -13202,35 +13146,32 @@ static int store_check_numbers(const zke_options *o) {
                    (long long)o->timeout_ms, (long long)o->lease_ms);
 }
 
-/* Does this version know the durability and every flag? An unknown flag asks
- * for something that would not be given. */
-static int store_check_choices(const zke_options *o) {
-  const unsigned flags = ZKE_OPEN_READONLY | ZKE_OPEN_EXISTING |
-                         ZKE_OPEN_LIGHT | ZKE_OPEN_HOST | ZKE_OPEN_FOREIGN_KEYS;
-  if (o->durability < ZKE_DURABLE_BY_KIND || o->durability > ZKE_DURABLE_NONE)
-    return base_fail(ZKE_BADARGUMENTS,
-                     "options.durability is %d, which is no ZKE_DURABLE_...",
-                     o->durability);
-  if (o->flags & ~flags)
-    return base_fail(ZKE_BADARGUMENTS,
-                     "options.flags has 0x%x, which this version does not know",
-                     o->flags & ~flags);
-  return ZKE_OK;
-}
-
 /* The caller's options as this version knows them, with a whole table of system
  * calls in *os. A caller of an older header has shorter structs: what is
  * missing is zero, which means the default. */
 static int store_options(const zke_options *given, zke_options *out,
                          zke_os *os) {
+  const unsigned known = ZKE_OPEN_READONLY | ZKE_OPEN_EXISTING |
+                         ZKE_OPEN_LIGHT | ZKE_OPEN_HOST | ZKE_OPEN_FOREIGN_KEYS;
   int rc = base_take(given, out, sizeof *out, "zke_options");
   if (rc == ZKE_OK) rc = base_take(out->os, os, sizeof *os, "zke_os");
   if (rc != ZKE_OK) return rc;
   os_fill(os, sizeof *os);
   out->os = os;
   rc = store_check_numbers(out);
-  if (rc == ZKE_OK) rc = store_check_choices(out);
   if (rc != ZKE_OK) return rc;
+  if (out->durability < ZKE_DURABLE_BY_KIND ||
+      out->durability > ZKE_DURABLE_NONE) {
+    return base_fail(ZKE_BADARGUMENTS,
+                     "options.durability is %d, which is no ZKE_DURABLE_...",
+                     out->durability);
+  }
+  /* a flag that is not known asks for something that would not be given */
+  if (out->flags & ~known) {
+    return base_fail(ZKE_BADARGUMENTS,
+                     "options.flags has 0x%x, which this version does not know",
+                     out->flags & ~known);
+  }
   if (out->chroot && *out->chroot && !path_check(out->chroot, false))
     return path_refuse("chroot", out->chroot, false);
   return ZKE_OK;
@@ -13565,21 +13506,6 @@ static int store_open_file(store *s, bool exists) {
   return rc;
 }
 
-/* Open the liveness file only to probe the lives in it; it may be missing. */
-static void store_open_lives(store *s) {
-  s->live_fd = fd_open(s, s->live, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
-  if (s->live_fd >= 0 && host_fstat(s, s->live_fd, &s->live_id) < 0)
-    fd_close(s, &s->live_fd);
-  if (s->live_fd < 0) s->live_fd = -1;
-}
-
-/* Refuse what is not ours, and what would have to be made first. */
-static int store_accept_readonly(store *s, enum schema_kind kind) {
-  bool nothing =
-      kind <= SCHEMA_UNFINISHED || (kind == SCHEMA_STRANGER && s->host);
-  return schema_accept(s, nothing ? SCHEMA_NO_DATABASE : kind);
-}
-
 /* What a read-only handle is told whose first reads gave this code: where they
  * failed because something would have to be written, it was the -shm. */
 static int store_tell_shm(store *s, int rc) {
@@ -13610,10 +13536,17 @@ static int store_open_readonly(store *s) {
   if (rc != ZKE_OK) return rc;
   rc = schema_recognise(s, &kind);
   if (rc != ZKE_OK) return store_tell_shm(s, rc);
-  rc = store_accept_readonly(s, kind);
+  /* refuse what is not ours, and what would have to be made first */
+  bool nothing =
+      kind <= SCHEMA_UNFINISHED || (kind == SCHEMA_STRANGER && s->host);
+  rc = schema_accept(s, nothing ? SCHEMA_NO_DATABASE : kind);
   if (rc == ZKE_OK) rc = store_name_files(s);
   if (rc != ZKE_OK) return rc;
-  store_open_lives(s);
+  /* the liveness file, only to probe the lives in it; it may be missing */
+  s->live_fd = fd_open(s, s->live, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+  if (s->live_fd >= 0 && host_fstat(s, s->live_fd, &s->live_id) < 0)
+    fd_close(s, &s->live_fd);
+  if (s->live_fd < 0) s->live_fd = -1;
   return store_tell_shm(s, store_begin_reading(s));
 }
 
@@ -14007,17 +13940,6 @@ enum {
   API_BATCH = 256     /* can be part of a batch */
 };
 
-/* Say what is wrong with a path that path_check() refuses.  One that is too
- * long would fill the sentence. */
-static int api_refuse_path(const char *path, bool sequential) {
-  size_t len = path ? strlen(path) : 0;
-  if (len > PATH_MOST) {
-    return base_fail(ZKE_BADARGUMENTS, "a path of %zu bytes, the limit is %d",
-                     len, (int)PATH_MOST);
-  }
-  return path_refuse("path", path, sequential);
-}
-
 /* Check a path and put the chroot before it; *full lives until the handle's
  * next call. Without a chroot it is the caller's own. Below one, "/" is the
  * chroot's node, so no whole path ends in a slash; a sequential create of it
@@ -14025,7 +13947,13 @@ static int api_refuse_path(const char *path, bool sequential) {
 static int api_path(zke *z, const char *path, unsigned flags,
                     const char **full) {
   bool sequential = (flags & API_SEQUENTIAL) != 0;
-  if (!path_check(path, sequential)) return api_refuse_path(path, sequential);
+  if (!path_check(path, sequential)) {
+    size_t len = path ? strlen(path) : 0;
+    if (len <= PATH_MOST) return path_refuse("path", path, sequential);
+    /* a longer one would fill the sentence */
+    return base_fail(ZKE_BADARGUMENTS, "a path of %zu bytes, the limit is %d",
+                     len, (int)PATH_MOST);
+  }
   *full = path;
   if (!z->chroot_len) return ZKE_OK;
   bool root = path[1] == '\0';
@@ -14113,25 +14041,6 @@ static int api_recover(store *s, unsigned flags) {
   return first ? txn_recover(s) : ZKE_OK;
 }
 
-/* How long the sweep that a call makes waits for the gate, ns.  Where many
- * write without pause, standing in the line is the only way to it.  A call that
- * changes something stands there anyway, so half of its time is for the
- * sweep. */
-static int64_t api_sweep_patience(const store *s, unsigned flags, int64_t now) {
-  int64_t half = flags & API_CHANGE ? (s->deadline - now) / 2 : 0;
-  return base_max(half, SWEEP_PATIENCE);
-}
-
-/* May the call touch what the store has open?  A call that works in any state
- * is let in to files that were replaced, since it is to tell of that. */
-static int api_admit_to_store(const store *s, unsigned flags) {
-  if ((flags & API_CHANGE) && s->readonly)
-    return base_fail(ZKE_READONLY, "%s was opened read-only", s->name);
-  if (health_is_replaced(s) && !(flags & API_ANY_STATE))
-    return health_say_replaced(s);
-  return ZKE_OK;
-}
-
 /* Make the database fit for the call, do what is due in it, and look whether
  * the session lives.  The recovery and the tick may find that the files were
  * replaced, so that is judged again.  A change looks at the session's row in
@@ -14143,7 +14052,11 @@ static int api_admit_to_database(zke *z, unsigned flags, int64_t now) {
   int rc = api_recover(s, flags);
   if (health_is_replaced(s) && any_state) return ZKE_OK;
   if (rc != ZKE_OK) return rc;
-  sweep_in_call(s, now, api_sweep_patience(s, flags, now));
+  /* Where many write without pause, standing in the line is the only way to
+   * the gate.  A call that changes something stands there anyway, so half of
+   * its time is for the sweep. */
+  int64_t half = flags & API_CHANGE ? (s->deadline - now) / 2 : 0;
+  sweep_in_call(s, now, base_max(half, SWEEP_PATIENCE));
   if (any_state) return ZKE_OK;
   if (health_is_replaced(s)) return health_say_replaced(s);
   bool later = flags & (API_READ | API_CHANGE) && !(flags & API_LOOK);
@@ -14164,8 +14077,12 @@ static int api_admit(zke *z, const char *path, unsigned flags,
                      const char **full, int64_t now) {
   store *s = z->s;
   int rc = full ? api_path(z, path, flags, full) : ZKE_OK;
-  if (rc == ZKE_OK) rc = api_admit_to_store(s, flags);
   if (rc != ZKE_OK) return rc;
+  if ((flags & API_CHANGE) && s->readonly)
+    return base_fail(ZKE_READONLY, "%s was opened read-only", s->name);
+  /* a call that works in any state is let in, since it is to tell of that */
+  if (health_is_replaced(s) && !(flags & API_ANY_STATE))
+    return health_say_replaced(s);
   if (!(flags & API_LIGHT)) lease_trust(z);
   lease_stamp(z);
   if (!(flags & (API_LIGHT | API_DISPATCH))) carrier_touch(z);
@@ -15099,12 +15016,6 @@ static int api_watch_by(zke *z, txn_body body, api_reading *r) {
   return ZKE_OK;
 }
 
-/* exists, get and children with a watch. */
-static int api_read_watching(zke *z, api_reading *r) {
-  int rc = api_watch_by(z, api_watch_body, r);
-  return rc == ZKE_OK && r->missing ? op_no_node(r->path) : rc;
-}
-
 /* One try of api_read_plain(), without a batch.  False: what was read does not
  * stand, and r->answer is to be thrown away. */
 static bool api_try_read(zke *z, api_reading *r, int *rc) {
@@ -15177,7 +15088,9 @@ static int api_read(zke *z, const char *path, api_reading *r) {
   int rc = api_enter(z, path, flags, &r->path);
   if (rc != ZKE_OK) return rc;
   rc = api_lose_read(z);
-  if (rc == ZKE_OK) rc = r->fn ? api_read_watching(z, r) : api_read_plain(z, r);
+  if (rc == ZKE_OK)
+    rc = r->fn ? api_watch_by(z, api_watch_body, r) : api_read_plain(z, r);
+  if (rc == ZKE_OK && r->missing) rc = op_no_node(r->path);
   return rc == ZKE_OK ? ZKE_OK : api_leave(z, rc);
 }
 
@@ -15651,14 +15564,6 @@ static int api_multi_body(txn *t, void *arg) {
   return rc;
 }
 
-/* The results of a multi that was refused (semantics.md 4). Those before the
- * refused one have 0: they would have gone well. */
-static void api_multi_refuse(api_multi *m, int rc) {
-  zke_results_clear(m->results, m->count);
-  for (int i = m->refused; i < m->count; i++)
-    m->results[i].rc = i == m->refused ? rc : ZKE_RUNTIMEINCONSISTENCY;
-}
-
 /* Can an operation be refused with this code?  Only with one that tells of the
  * operation, and not of what has become of the whole transaction. */
 static bool api_is_refusal(int rc) {
@@ -15755,7 +15660,13 @@ int zke_multi(zke *z, const zke_op *ops, int count, zke_op_result *results) {
   rc = api_change(z, hint, api_multi_body, &m);
   if (rc == ZKE_SQL && m.code) rc = m.code;
   bool refused = rc != ZKE_OK && rc != ZKE_CONNECTIONLOSS && m.refused >= 0;
-  if (refused) api_multi_refuse(&m, rc);
+  if (refused) {
+    /* those before the refused one have 0: they would have gone well
+     * (semantics.md 4) */
+    zke_results_clear(m.results, count);
+    for (int i = m.refused; i < count; i++)
+      m.results[i].rc = i == m.refused ? rc : ZKE_RUNTIMEINCONSISTENCY;
+  }
   if (results && (rc == ZKE_OK || refused)) {
     if (count) memcpy(results, m.results, (size_t)count * sizeof *results);
   } else {
@@ -16220,13 +16131,6 @@ static int api_forget_body(txn *t, void *arg) {
   return rc;
 }
 
-/* Has the file a row that only this pair needs? */
-static bool api_needs_rows(const watcher_pair *pair) {
-  const watcher *w = pair ? pair->newest : NULL;
-  while (w && !watcher_unneeded_rows(w)) w = w->older;
-  return w != NULL;
-}
-
 /* Remove the rows that only this pair needs, and take the pair out of memory,
  * whatever becomes of the rows.  A row that stays makes events for which no
  * watcher is found. */
@@ -16234,8 +16138,11 @@ static int api_forget_pair(zke *z, zke_watch_fn fn, void *context) {
   REQUIRE(LOCK_HELD(z->s));
   api_watch w = {.fn = fn, .context = context};
   const watcher_pair *pair = watcher_find_pair(z, fn, context);
+  const watcher *at = NULL; /* one whose rows only this pair needs */
   int rc = ZKE_OK;
-  if (z->state == SESS_ALIVE && api_needs_rows(pair)) {
+  if (z->state == SESS_ALIVE && pair) at = pair->newest;
+  while (at && !watcher_unneeded_rows(at)) at = at->older;
+  if (at) {
     rc = db_end(z->s);
     if (rc == ZKE_OK && health_needs_recovery(z->s)) rc = txn_recover(z->s);
     if (rc == ZKE_OK) rc = txn_run(z->s, z, TXN_NORMAL, api_forget_body, &w);
