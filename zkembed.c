@@ -6773,20 +6773,15 @@ static void txn_release(txn *t) {
   buf_free(&t->kept);
 }
 
-/* Undo what was done, and keep the sentence of why. */
-static void txn_rollback(txn *t) {
+/* End a transaction of which nothing is to stay, and leave the gate.  The
+ * sentence of the failure that led here outlives the rollback. */
+static void txn_abort(txn *t) {
+  REQUIRE(GATE_HELD(t->s));
   char cause[BASE_SENTENCE];
   base_keep(cause);
   db_end(t->s);
   base_say_again(cause);
   txn_release(t);
-}
-
-/* End a transaction of which nothing is to stay, and leave the gate.  The
- * sentence of the failure that led here outlives the rollback. */
-static void txn_abort(txn *t) {
-  REQUIRE(GATE_HELD(t->s));
-  txn_rollback(t);
   gate_leave(t->s);
 }
 
@@ -6821,47 +6816,26 @@ static void txn_keep_meta(const txn *t) {
   s->index.left_meta = true;
 }
 
-/* Read the meta row, and check that the acting session still exists. */
-static int txn_fetch_meta(txn *t) {
-  int64_t meta[6] = {0};
-  int64_t id = t->z ? t->z->id : 0;
-  int rc = sql_fetch_ints(t->s, SQL_META, id, 6, meta);
-  if (rc == ZKE_OK && t->z) rc = txn_session_stands(t->z, meta[3]);
-  if (rc != ZKE_OK) return rc;
-  t->lost = meta[2];
-  t->zxid = meta[0];
-  t->recursive = meta[1];
-  t->history = meta[4] != 0;
-  t->watched = meta[5] != 0;
-  if (t->z) t->z->seen = t->s->index.era;
-  return ZKE_OK;
-}
-
 /* Know what the meta row says, and that the acting session still exists. */
 static int txn_read_meta(txn *t) {
-  int rc = txn_recall_meta(t) ? ZKE_OK : txn_fetch_meta(t);
-  if (rc != ZKE_OK) return rc;
+  if (!txn_recall_meta(t)) {
+    int64_t meta[6] = {0};
+    int64_t id = t->z ? t->z->id : 0;
+    int rc = sql_fetch_ints(t->s, SQL_META, id, 6, meta);
+    if (rc == ZKE_OK && t->z) rc = txn_session_stands(t->z, meta[3]);
+    if (rc != ZKE_OK) return rc;
+    t->lost = meta[2];
+    t->zxid = meta[0];
+    t->recursive = meta[1];
+    t->history = meta[4] != 0;
+    t->watched = meta[5] != 0;
+    if (t->z) t->z->seen = t->s->index.era;
+  }
   t->lost_was = t->lost;
   t->zxid_was = t->zxid;
   t->recursive_was = t->recursive;
   t->now = t->s->os.clock(t->s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
   return ZKE_OK;
-}
-
-/* Begin at SQLite, inside the gate.  On failure nothing is held, the gate is
- * left and t needs no end. */
-static int txn_start(txn *t, store *s, zke *z) {
-  REQUIRE(GATE_HELD(s));
-  memset(t, 0, sizeof *t);
-  t->s = s;
-  t->z = z;
-  t->kin = z != NULL; /* those of no session may end or attach one */
-  t->wake.a = t->overflowed.a = t->ended.a = t->kept.a = &s->a;
-  int rc = db_begin_write(s);
-  if (rc == ZKE_OK) rc = db_trust_log(s);
-  if (rc == ZKE_OK) rc = txn_read_meta(t);
-  if (rc != ZKE_OK) txn_abort(t);
-  return rc;
 }
 
 /* Will it sync, for all that is known before? */
@@ -6870,8 +6844,8 @@ static bool txn_expects_sync(const store *s, enum txn_class hint) {
   return s->durability == ZKE_DURABLE_ALL;
 }
 
-/* Wait for the gate and begin.  A failure leaves as little as one of
- * txn_start(). */
+/* Wait for the gate and begin.  On failure nothing is held, the gate is left
+ * and t needs no end. */
 static int txn_begin(txn *t, store *s, zke *z, enum txn_class hint) {
   REQUIRE(LOCK_HELD(s));
   if (health_needs_recovery(s)) {
@@ -6880,7 +6854,17 @@ static int txn_begin(txn *t, store *s, zke *z, enum txn_class hint) {
   }
   int rc = db_end(s);
   if (rc == ZKE_OK) rc = gate_enter(s, z, txn_expects_sync(s, hint));
-  return rc == ZKE_OK ? txn_start(t, s, z) : rc;
+  if (rc != ZKE_OK) return rc;
+  memset(t, 0, sizeof *t);
+  t->s = s;
+  t->z = z;
+  t->kin = z != NULL; /* those of no session may end or attach one */
+  t->wake.a = t->overflowed.a = t->ended.a = t->kept.a = &s->a;
+  rc = db_begin_write(s);
+  if (rc == ZKE_OK) rc = db_trust_log(s);
+  if (rc == ZKE_OK) rc = txn_read_meta(t);
+  if (rc != ZKE_OK) txn_abort(t);
+  return rc;
 }
 
 /* Does COMMIT sync?  The durability option may decide for all, else what was
@@ -6927,28 +6911,23 @@ static int txn_trim(txn *t) {
   return rc == ZKE_OK ? sql_do_ints(t->s, SQL_SESSION_SEEN, 2, values) : rc;
 }
 
-/* Does the code of a COMMIT, or a compaction, leave its outcome open?  An I/O
- * error does.  So does what fails after the commit's frame was written.  SQLite
- * may need memory then, to enter the frames in the WAL-index.  If the VFS does
- * not promise powersafe overwriting, it fills the sector with more frames, and
- * the disk may have no room for them.  It takes the commit back; but the frames
- * are there, and whoever recovers the log before others overwrite them finds
- * the commit. */
-static bool txn_is_open(int sqlite_rc, bool written) {
-  int primary = sqlite_rc & 0xff;
-  bool late = primary == SQLITE_NOMEM || primary == SQLITE_FULL;
-  return primary == SQLITE_IOERR || (late && written);
-}
-
-/* The result of what committed, or failed to, by its SQLite code.  `written`:
- * it may have left a commit in the log. */
+/* The result of a COMMIT or a compaction, by its SQLite code.  `written`: it
+ * may have left a commit in the log.
+ *
+ * An I/O error leaves the outcome open.  So does what fails after the commit's
+ * frame was written.  SQLite may need memory then, to enter the frames in the
+ * WAL-index.  If the VFS does not promise powersafe overwriting, it fills the
+ * sector with more frames, and the disk may have no room for them.  It takes
+ * the commit back; but the frames are there, and whoever recovers the log
+ * before others overwrite them finds the commit. */
 static int txn_outcome(store *s, int sqlite_rc, bool written,
                        const char *doing) {
   if (sqlite_rc == SQLITE_OK) return ZKE_OK;
   int rc = sql_error(s, sqlite_rc, doing);
-  if ((sqlite_rc & 0xff) == SQLITE_CONSTRAINT)
-    rc = ZKE_SQL; /* a deferred one */
-  if (txn_is_open(sqlite_rc, written)) {
+  int primary = sqlite_rc & 0xff;
+  if (primary == SQLITE_CONSTRAINT) rc = ZKE_SQL; /* a deferred one */
+  bool late = primary == SQLITE_NOMEM || primary == SQLITE_FULL;
+  if (primary == SQLITE_IOERR || (late && written)) {
     health_worsen(s, HEALTH_BROKEN);
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
     rc = ZKE_CONNECTIONLOSS;
@@ -7498,24 +7477,6 @@ SQL_STATEMENT(
     "zkembed_session "
     "WHERE id=?1),(SELECT carrier FROM zkembed_session WHERE id=?1)");
 
-/* The next number for a session's event, and what carries it; *overflow when
- * too many wait. A number is never given again, so it is one above the last
- * that was seen, also where all rows are trimmed. Rows that the session has
- * seen but not trimmed yet count as waiting. 0 for a session that does not
- * exist. */
-static int watch_next_seq(txn *t, int64_t session, int64_t *seq, bool *overflow,
-                          int64_t *carrier) {
-  /* least and greatest number, last one seen, limit, carrier */
-  int64_t b[5] = {0};
-  int rc = sql_fetch_ints(t->s, SQL_EVENT_BOUNDS, session, 5, b);
-  if (rc != ZKE_OK) return rc;
-  *carrier = b[4];
-  *seq = b[3] ? base_wrap(base_max(b[1], b[2]), 1) : 0;
-  int64_t waiting = base_wrap(b[1], (int64_t)(1 - (uint64_t)b[0]));
-  *overflow = b[1] && waiting >= b[3];
-  return ZKE_OK;
-}
-
 SQL_STATEMENT(WATCH_SPEND,
               "DELETE FROM zkembed_watch WHERE session=?1 AND kind<2");
 
@@ -7533,11 +7494,18 @@ SQL_STATEMENT(EVENT_END, "DELETE FROM zkembed_event WHERE session=?1");
 static int watch_queue(txn *t, int64_t session, int type, const char *path,
                        size_t len, const char *acl) {
   REQUIRE(WRITING(t->s));
-  int64_t seq, carrier;
-  bool overflow;
-  int rc = watch_next_seq(t, session, &seq, &overflow, &carrier);
-  if (rc != ZKE_OK || !seq) return rc;
-  if (overflow) {
+  /* least and greatest number, last one seen, limit, carrier */
+  int64_t b[5] = {0};
+  int rc = sql_fetch_ints(t->s, SQL_EVENT_BOUNDS, session, 5, b);
+  if (rc != ZKE_OK) return rc;
+  /* A number is never given again.  So it is above the last one that was seen,
+   * even if all rows are trimmed. */
+  int64_t seq = b[3] ? base_wrap(base_max(b[1], b[2]), 1) : 0;
+  int64_t carrier = b[4];
+  if (!seq) return ZKE_OK; /* there is no such session */
+  /* rows that were seen but are not trimmed yet count as waiting */
+  int64_t waiting = base_wrap(b[1], (int64_t)(1 - (uint64_t)b[0]));
+  if (b[1] && waiting >= b[3]) {
     rc = sql_do_int(t->s, SQL_EVENT_END, session);
     if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_WATCH_SPEND, session);
     type = ZKE_EVENT_OVERFLOW;
@@ -7761,13 +7729,6 @@ static int history_prepare(store *s) {
   return rc;
 }
 
-/* Let the oldest rows go, if it is time to look. */
-static int history_prune(txn *t, int64_t seq) {
-  if (seq % HISTORY_EVERY) return ZKE_OK;
-  return sql_do_ints(t->s, SQL_HISTORY_PRUNE, 3,
-                     (int64_t[]){seq, t->now, HISTORY_GOES});
-}
-
 /* Note a change of a node in its transaction, if a history is kept.  owner: of
  * an ephemeral node, where that is known; acl: the node's. */
 static int history_note(txn *t, const char *path, size_t len, int type,
@@ -7788,7 +7749,10 @@ static int history_note(txn *t, const char *path, size_t len, int type,
   sql_bind_text(st, 7, ":acl", acl, -1);
   rc = sql_run(t->s, st);
   if (rc != ZKE_OK) return rc;
-  return history_prune(t, sqlite3_last_insert_rowid(t->s->db));
+  int64_t seq = sqlite3_last_insert_rowid(t->s->db);
+  if (seq % HISTORY_EVERY) return ZKE_OK;
+  return sql_do_ints(t->s, SQL_HISTORY_PRUNE, 3,
+                     (int64_t[]){seq, t->now, HISTORY_GOES});
 }
 
 /* Make the table, with the row that says when it began. */
@@ -8173,13 +8137,6 @@ static int node_insert(txn *t, path_key k, const node *n, const void *data) {
   return rc;
 }
 
-/* When a node without children is due to be removed; 0: never.  A container
- * is from when its last child leaves, now; a TTL node by its own time. */
-static int64_t node_due_when_empty(const txn *t, const node *n) {
-  if (n->kind == NODE_CONTAINER) return t->now;
-  return n->kind == NODE_TTL ? base_wrap(n->mtime, n->ttl) : 0;
-}
-
 SQL_STATEMENT(
     NODE_SET_DUE,
     "UPDATE zkembed_node SET due=:due WHERE parent=:parent AND name=:name");
@@ -8249,7 +8206,8 @@ SQL_STATEMENT(NODE_CHILD_GONE,
               "WHERE parent=:parent AND name=:name");
 
 /* Count so many children out of their parent, and out of the copy of it. Where
- * they were its last ones, a container or a TTL node begins to be due. */
+ * they were its last ones, a container is due now and a TTL node after its
+ * own time. */
 static int node_uncount_children(txn *t, path_key k, node *parent,
                                  int64_t count) {
   REQUIRE(WRITING(t->s));
@@ -8263,7 +8221,10 @@ static int node_uncount_children(txn *t, path_key k, node *parent,
   sql_bind_key(st, 3, k);
   rc = sql_run(t->s, st);
   if (rc != ZKE_OK || parent->nchild > 0) return rc;
-  return node_set_due(t, k, parent, node_due_when_empty(t, parent));
+  int64_t due = 0;
+  if (parent->kind == NODE_CONTAINER) due = t->now;
+  if (parent->kind == NODE_TTL) due = base_wrap(parent->mtime, parent->ttl);
+  return node_set_due(t, k, parent, due);
 }
 
 SQL_STATEMENT(NODE_REMOVE,
@@ -8728,30 +8689,24 @@ static int64_t op_overflow(txn *t, path_key parent) {
   return 0;
 }
 
-/* A path with a number of ten digits behind it, in a block of the caller's.
- * Each sequential create makes one, and mem_format() would take twenty times
- * as long. */
-static char *op_numbered_path(txn *t, const char *path, int32_t number) {
+/* The path to be created, in a block of the caller's: as given, or with the
+ * parent's counter appended in ten digits. */
+static char *op_created_path(txn *t, const char *path, int mode,
+                             path_key parent_key, const node *parent) {
   size_t len = strlen(path);
-  if (number < 0) return mem_format(&t->s->a, "%s%010d", path, (int)number);
+  int64_t number = parent->creates;
+  if (number >= INT32_MAX) number += op_overflow(t, parent_key);
+  if (!op_mode_is_sequential(mode)) return mem_copy(&t->s->a, path, len);
+  int32_t shown = base_int32(number);
+  if (shown < 0) return mem_format(&t->s->a, "%s%010d", path, (int)shown);
+  /* written by hand: mem_format() would take twenty times as long */
   char *made = mem_resize(&t->s->a, NULL, len + OP_DIGITS + 1);
   if (!made) return NULL;
   memcpy(made, path, len);
-  for (int i = OP_DIGITS - 1; i >= 0; i--, number /= 10)
-    made[len + (size_t)i] = (char)('0' + number % 10);
+  for (int i = OP_DIGITS - 1; i >= 0; i--, shown /= 10)
+    made[len + (size_t)i] = (char)('0' + shown % 10);
   made[len + OP_DIGITS] = '\0';
   return made;
-}
-
-/* The path to be created, in a block of the caller's: as given, or with the
- * parent's counter appended. */
-static char *op_created_path(txn *t, const char *path, int mode,
-                             path_key parent_key, const node *parent) {
-  int64_t number = parent->creates;
-  if (number >= INT32_MAX) number += op_overflow(t, parent_key);
-  if (!op_mode_is_sequential(mode))
-    return mem_copy(&t->s->a, path, strlen(path));
-  return op_numbered_path(t, path, base_int32(number));
 }
 
 /* Fill in the row of a node that is being created. Its ACL is the caller's to
@@ -8972,13 +8927,22 @@ static int op_check(txn *t, const char *path, int version) {
   return rc;
 }
 
-/* The second half of a change of an ACL: the new one, encoded, is valid. */
-static int op_set_acl_text(txn *t, const char *path, int version,
-                           const char *acl, zke_stat *stat) {
+/* Replace a node's ACL; *stat is what it is afterwards.  The list is judged
+ * before the node is loaded, so a malformed one is refused whatever the path.
+ */
+static int op_set_acl(txn *t, const char *path, int version,
+                      const zke_acls *acls, zke_stat *stat) {
   REQUIRE(WRITING(t->s));
   node n;
-  int rc = op_load(t->s, path, &n, NULL);
-  if (rc != ZKE_OK) return rc;
+  buf acl = {.a = &t->s->a};
+  bool open = false;
+  if (!path_check_new(path)) return path_refuse("path", path, false);
+  int rc = acl_encode(&t->z->who, &t->s->schemes, acls, &acl, &open);
+  if (rc == ZKE_OK) rc = op_load(t->s, path, &n, NULL);
+  if (rc != ZKE_OK) {
+    buf_free(&acl);
+    return rc;
+  }
   if (!op_allows(t->z, &n, ZKE_PERM_ADMIN)) {
     rc = op_no_permission("administer", path, (int)strlen(path));
   } else if (version != -1 && version != n.aversion) {
@@ -8987,24 +8951,11 @@ static int op_set_acl_text(txn *t, const char *path, int version,
     op_class(t, &n);
     rc = txn_number(t);
     if (rc == ZKE_OK)
-      rc = node_set_acl(t, path_split(path, strlen(path)), &n, acl);
+      rc = node_set_acl(t, path_split(path, strlen(path)), &n,
+                        open ? NULL : acl.data);
     if (rc == ZKE_OK) node_stat(&n, stat);
   }
   node_free(&n);
-  return rc;
-}
-
-/* Replace a node's ACL; *stat is what it is afterwards.  The list is judged
- * before the node is loaded, so a malformed one is refused whatever the path.
- */
-static int op_set_acl(txn *t, const char *path, int version,
-                      const zke_acls *acls, zke_stat *stat) {
-  buf acl = {.a = &t->s->a};
-  bool open = false;
-  if (!path_check_new(path)) return path_refuse("path", path, false);
-  int rc = acl_encode(&t->z->who, &t->s->schemes, acls, &acl, &open);
-  if (rc == ZKE_OK)
-    rc = op_set_acl_text(t, path, version, open ? NULL : acl.data, stat);
   buf_free(&acl);
   return rc;
 }
@@ -9031,25 +8982,6 @@ static void op_answer_free(op_answer *a) {
  * OP_STAT is the same for whoever may read the node. */
 enum op_wish { OP_EXISTS, OP_STAT, OP_GET, OP_CHILDREN, OP_ACL };
 
-/* Refuse a session that may not have what a read asks for.  A node's ACL may be
- * seen by whoever may read the node or set that list. */
-static int op_check_read(const zke *acting, enum op_wish wish, const char *path,
-                         const node *n) {
-  bool acl = wish == OP_ACL;
-  int32_t needed = acl ? ZKE_PERM_READ | ZKE_PERM_ADMIN : ZKE_PERM_READ;
-  if (wish == OP_EXISTS || op_allows(acting, n, needed)) return ZKE_OK;
-  return op_no_permission(acl ? "read the ACL of" : "read", path,
-                          (int)strlen(path));
-}
-
-/* A node's ACL as this session may see it: only whoever may administer the node
- * sees digests, which are what a password is checked against. */
-static int op_show_acl(const zke *acting, const node *n, zke_acls **out) {
-  bool masked = !op_allows(acting, n, ZKE_PERM_ADMIN);
-  *out = acl_decode(&acting->s->a, n->acl, masked);
-  return *out ? ZKE_OK : base_nomem();
-}
-
 /* Read a node inside any transaction.  range says which children are wanted,
  * and means nothing to the other wishes.  *out is to be freed by
  * op_answer_free(); it is empty after a failure. */
@@ -9060,10 +8992,21 @@ static int op_read(const zke *acting, enum op_wish wish, const char *path,
   memset(out, 0, sizeof *out);
   int rc = op_load(s, path, &n, wish == OP_GET ? &out->data : NULL);
   if (rc != ZKE_OK) return rc;
-  rc = op_check_read(acting, wish, path, &n);
+  bool acl = wish == OP_ACL;
+  /* whoever may read a node, or set its ACL, may see the ACL */
+  int32_t needed = acl ? ZKE_PERM_READ | ZKE_PERM_ADMIN : ZKE_PERM_READ;
+  if (wish != OP_EXISTS && !op_allows(acting, &n, needed))
+    rc = op_no_permission(acl ? "read the ACL of" : "read", path,
+                          (int)strlen(path));
   if (rc == ZKE_OK && wish == OP_CHILDREN)
     rc = node_names(s, path, range, &out->names);
-  if (rc == ZKE_OK && wish == OP_ACL) rc = op_show_acl(acting, &n, &out->acls);
+  if (rc == ZKE_OK && acl) {
+    /* Only whoever may administer the node sees digests, which are what a
+     * password is checked against. */
+    bool masked = !op_allows(acting, &n, ZKE_PERM_ADMIN);
+    out->acls = acl_decode(&s->a, n.acl, masked);
+    if (!out->acls) rc = base_nomem();
+  }
   node_stat(&n, &out->stat);
   out->len = (int)n.len;
   out->owner = n.owner;
@@ -9332,26 +9275,21 @@ SQL_STATEMENT(
     "SELECT id,lease,slot,life,carrier,timeout,heard FROM zkembed_session "
     "WHERE id=:session");
 
-/* Take the columns of a row that a statement is at. */
-static void sess_take_row(sqlite3_stmt *st, sess_row *out) {
-  int64_t column[SESS_COLUMNS];
-  _Static_assert(sizeof column == sizeof *out, "a member for each column");
-  for (int i = 0; i < SESS_COLUMNS; i++)
-    column[i] = sqlite3_column_int64(st, i);
-  memcpy(out, column, sizeof column);
-}
-
 /* Read a session's row; *found: is there one? */
 static int sess_read_row(store *s, int64_t session, sess_row *out,
                          bool *found) {
   int rc;
+  int64_t column[SESS_COLUMNS];
+  _Static_assert(sizeof column == sizeof *out, "a member for each column");
   *found = false;
   sqlite3_stmt *st = sql_statement(s, SQL_SESSION_HAS, &rc);
   if (!st) return rc;
   sql_bind_int(st, 1, ":session", session);
   rc = sql_step(s, st, found);
   if (rc != ZKE_OK || !*found) return rc;
-  sess_take_row(st, out);
+  for (int i = 0; i < SESS_COLUMNS; i++)
+    column[i] = sqlite3_column_int64(st, i);
+  memcpy(out, column, sizeof column);
   sqlite3_reset(st);
   return ZKE_OK;
 }
@@ -9450,22 +9388,11 @@ static int sess_end_body(txn *t, void *arg) {
                : sess_remove(t, &row, end->died ? SESS_DEAD : end->why);
 }
 
-/* A session was ended that its handle has not closed: the handle has to know,
- * unless another one had the session. */
-static void sess_tell_end(store *s, const sess_end_arg *end) {
-  static const char *const reason[] = {"closed",  "dead",    "lease over",
-                                       "expired", "timeout", "detached"};
-  zke *own = life_find_own(s, end->session);
-  bool closed = end->why == SESS_DEAD && !end->died;
-  if (own && own->carrier == end->carrier) txn_session_gone(own);
-  host_log(s, ZKE_LOG_INFO, "%s: session 0x%llx ended: %s", s->name,
-           (unsigned long long)end->session,
-           reason[closed ? SESS_CLOSE : end->why]);
-}
-
 /* End a session as it is said in *end, whose `ended` then tells whether this
  * call did it.  When trying, the gate is not waited for. */
 static int sess_end_as(store *s, sess_end_arg *end, bool trying) {
+  static const char *const reason[] = {"closed",  "dead",    "lease over",
+                                       "expired", "timeout", "detached"};
   int rc =
       (trying ? txn_try : txn_run)(s, NULL, TXN_NORMAL, sess_end_body, end);
   end->ended = rc == ZKE_OK && end->ended;
@@ -9473,8 +9400,16 @@ static int sess_end_as(store *s, sess_end_arg *end, bool trying) {
     int64_t now = host_now(s);
     sess_put_off(s, end->session, now, end->began ? now - end->began : 0);
   }
-  if (end->ended && end->why != SESS_CLOSE && end->why != SESS_DETACH)
-    sess_tell_end(s, end);
+  if (!end->ended || end->why == SESS_CLOSE || end->why == SESS_DETACH)
+    return rc;
+  /* The handle has not closed the session, so it has to be told, unless another
+   * handle had the session. */
+  zke *own = life_find_own(s, end->session);
+  bool closed = end->why == SESS_DEAD && !end->died;
+  if (own && own->carrier == end->carrier) txn_session_gone(own);
+  host_log(s, ZKE_LOG_INFO, "%s: session 0x%llx ended: %s", s->name,
+           (unsigned long long)end->session,
+           reason[closed ? SESS_CLOSE : end->why]);
   return rc;
 }
 
@@ -9693,21 +9628,15 @@ static bool sess_is_plain(const txn *t, const sess_judgment *j) {
          t->zxid >= j->known;
 }
 
-/* Are the database and the side files the ones that the meta row names? */
-static void sess_same_files(const sess_files *was, const sess_files *now,
-                            bool same_boot, bool *db, bool *side) {
-  *db = sess_same_file(was->n, now->n, same_boot);
-  *side = sess_same_file(was->n + 2, now->n + 2, same_boot) &&
-          sess_same_file(was->n + 4, now->n + 4, same_boot);
-}
-
 /* The table of doc/design.md 7, in its order: j->past.  With the gate held, so
  * nobody can begin to live meanwhile, and each answer is the kernel's. */
 static int sess_compare_files(const txn *t, sess_judgment *j) {
   const sess_files *was = &j->was, *now = &j->now;
   bool same_boot = now->boot[0] && strcmp(now->boot, was->boot) == 0;
-  bool same_db, same_side, alive;
-  sess_same_files(was, now, same_boot, &same_db, &same_side);
+  bool same_db = sess_same_file(was->n, now->n, same_boot);
+  bool same_side = sess_same_file(was->n + 2, now->n + 2, same_boot) &&
+                   sess_same_file(was->n + 4, now->n + 4, same_boot);
+  bool alive;
   j->past = SESS_MADE;
   if (was->n[1] == 0 && t->zxid >= j->known) return ZKE_OK;
   j->past = SESS_NEW_EPOCH;
@@ -9764,22 +9693,6 @@ SQL_STATEMENT(SESSION_ANY,
               "SELECT EXISTS(SELECT 1 FROM zkembed_session WHERE timeout=0 OR "
               "carrier<>0)");
 
-/* Find out what has happened to the files. */
-static int sess_look_back(txn *t, sess_judgment *j) {
-  store *s = t->s;
-  j->past = SESS_SAME;
-  int64_t epoch;
-  int rc = side_read_known(s, &j->known, &epoch);
-  if (rc == ZKE_OK) rc = sess_current_files(s, &j->now);
-  if (rc == ZKE_OK) rc = sess_read_files(s, &j->was);
-  if (rc == ZKE_OK) rc = sess_sync_log(s, t->zxid, j->known);
-  j->known = base_max(j->known, epoch);
-  if (rc == ZKE_OK) rc = sql_fetch_ints(s, SQL_SESSION_ANY, 0, 1, &j->any);
-  if (rc != ZKE_OK || sess_is_plain(t, j)) return rc;
-  rc = sess_list(s, 1, 0, &j->sessions);
-  return rc == ZKE_OK ? sess_compare_files(t, j) : rc;
-}
-
 /* Do what follows from what has happened to the files. */
 static int sess_draw_conclusion(txn *t, const sess_judgment *j) {
   REQUIRE(WRITING(t->s));
@@ -9812,8 +9725,18 @@ static int sess_draw_conclusion(txn *t, const sess_judgment *j) {
 static int sess_judge_files(txn *t) {
   REQUIRE(WRITING(t->s));
   store *s = t->s;
-  sess_judgment j = {.sessions = {.a = &s->a}};
-  int rc = sess_look_back(t, &j);
+  sess_judgment j = {.sessions = {.a = &s->a}, .past = SESS_SAME};
+  int64_t epoch;
+  int rc = side_read_known(s, &j.known, &epoch);
+  if (rc == ZKE_OK) rc = sess_current_files(s, &j.now);
+  if (rc == ZKE_OK) rc = sess_read_files(s, &j.was);
+  if (rc == ZKE_OK) rc = sess_sync_log(s, t->zxid, j.known);
+  j.known = base_max(j.known, epoch);
+  if (rc == ZKE_OK) rc = sql_fetch_ints(s, SQL_SESSION_ANY, 0, 1, &j.any);
+  if (rc == ZKE_OK && !sess_is_plain(t, &j)) {
+    rc = sess_list(s, 1, 0, &j.sessions);
+    if (rc == ZKE_OK) rc = sess_compare_files(t, &j);
+  }
   if (rc == ZKE_OK) rc = sess_draw_conclusion(t, &j);
   /* in a container with a boot id of its own, the first one's counts */
   if (j.past == SESS_CONTAINER)
@@ -9999,28 +9922,10 @@ SQL_STATEMENT(
     "carrier=:carrier,event_limit=:event_limit,seen=:seen,"
     "timeout=:timeout WHERE id=:id");
 
-/* Make the row this handle's. */
-static int sess_write_attached(txn *t, const sess_attach_arg *a) {
-  REQUIRE(WRITING(t->s));
-  int rc;
-  const zke *z = a->z;
-  t->kin = false;
-  sqlite3_stmt *st = sql_statement(t->s, SQL_SESSION_ATTACH, &rc);
-  if (!st) return rc;
-  sql_bind_text(st, 1, ":identity", a->identity, -1);
-  sql_bind_int(st, 2, ":pid", t->s->os.pid(t->s->os.context));
-  sql_bind_int(st, 3, ":life", z->c->life);
-  sql_bind_int(st, 4, ":carrier", z->carrier);
-  sql_bind_int(st, 5, ":event_limit", z->event_limit);
-  sql_bind_int(st, 6, ":seen", z->cursor);
-  sql_bind_int(st, 7, ":timeout", z->timeout);
-  sql_bind_int(st, 8, ":id", z->id);
-  return sql_run(t->s, st);
-}
-
 /* Take a kept session over, whoever has it.  Watches and events end with the
  * attachment before; its host is told. */
 static int sess_attach_body(txn *t, void *arg) {
+  REQUIRE(WRITING(t->s));
   sess_attach_arg *a = arg;
   zke *z = a->z;
   sess_row row;
@@ -10042,7 +9947,19 @@ static int sess_attach_body(txn *t, void *arg) {
   sess_wake_host(t, &row);
   rc = watch_end(t, z->id);
   if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_EVENT_END, z->id);
-  return rc == ZKE_OK ? sess_write_attached(t, a) : rc;
+  if (rc != ZKE_OK) return rc;
+  t->kin = false;
+  sqlite3_stmt *st = sql_statement(t->s, SQL_SESSION_ATTACH, &rc);
+  if (!st) return rc;
+  sql_bind_text(st, 1, ":identity", a->identity, -1);
+  sql_bind_int(st, 2, ":pid", t->s->os.pid(t->s->os.context));
+  sql_bind_int(st, 3, ":life", z->c->life);
+  sql_bind_int(st, 4, ":carrier", z->carrier);
+  sql_bind_int(st, 5, ":event_limit", z->event_limit);
+  sql_bind_int(st, 6, ":seen", z->cursor);
+  sql_bind_int(st, 7, ":timeout", z->timeout);
+  sql_bind_int(st, 8, ":id", z->id);
+  return sql_run(t->s, st);
 }
 
 /* Attach a kept session to a prepared handle.  Where nobody knows whether the
@@ -10123,23 +10040,17 @@ static int sess_begin(zke *z, const char *identity, bool first) {
   return rc == ZKE_OK && own ? sess_make_poller(z->c) : rc;
 }
 
-/* Unlink the session's FIFO, if the name still means it: a stale handle must
- * not take a newer database's. */
-static void sess_unlink_fifo(const struct carrier *c) {
-  const store *s = c->s;
+/* Unlink a carrier's FIFO and close its descriptors.  The life lock is dropped
+ * by name, since a child may share its description (zke_keepalive_fd). */
+static void sess_close_carrier(struct carrier *c) {
+  store *s = c->s;
   zke_file named, ours;
-  if (!c->fifo || c->wake_rfd < 0) return;
-  if (host_stat(s, c->fifo, &named) == 0 &&
+  /* only if the name still means it: a stale handle must not take the FIFO of
+   * a newer database */
+  if (c->fifo && c->wake_rfd >= 0 && host_stat(s, c->fifo, &named) == 0 &&
       host_fstat(s, c->wake_rfd, &ours) == 0 && host_same_file(&named, &ours)) {
     s->os.unlink(s->os.context, c->fifo);
   }
-}
-
-/* Close a carrier's descriptors.  The life lock is dropped by name, since a
- * child may share its description (zke_keepalive_fd). */
-static void sess_close_carrier(struct carrier *c) {
-  store *s = c->s;
-  sess_unlink_fifo(c);
   if (c->live_fd >= 0 && c->id)
     s->os.lock(s->os.context, c->live_fd, c->id, ZKE_LOCK_NONE);
   for (size_t i = 0; i < c->notice_count; i++) {
@@ -10167,13 +10078,6 @@ static struct carrier *sess_new_carrier(store *s) {
   return c;
 }
 
-/* Take a carrier out of the store's list of those without a handle. */
-static void sess_unlist_carrier(struct carrier *c) {
-  struct carrier **at = &c->s->carriers;
-  while (*at && *at != c) at = &(*at)->next;
-  if (*at) *at = c->next;
-}
-
 /* A handle lets go of its carrier, which stays while another has it. */
 static void sess_release(zke *z) {
   struct carrier *c = z->c;
@@ -10189,7 +10093,9 @@ static void sess_release(zke *z) {
     z->s->carriers = c;
     return;
   }
-  sess_unlist_carrier(c);
+  struct carrier **at = &c->s->carriers; /* of those without a handle */
+  while (*at && *at != c) at = &(*at)->next;
+  if (*at) *at = c->next;
   sess_close_carrier(c);
   mem_free(c->fifo);
   mem_free(c->notices);
