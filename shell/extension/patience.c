@@ -1,18 +1,17 @@
 /* patience.c - calls that wait can be interrupted */
 #include "extension.h"
 
-/* A statement that is stepped is told of an interruption; only from 3.41 on
- * SQLite says it otherwise.  Without a transaction of the program's around it,
- * in which it would begin to read, it can tell of others' commits as well. */
-static sqlite3_stmt *prepare_look(sqlite3 *db, bool commits) {
-  sqlite3_stmt *look = NULL;
-  sqlite3_prepare_v2(db, commits ? "PRAGMA main.data_version" : "SELECT -1", -1,
-                     &look, NULL);
-  return look;
+/* A statement that is prepared or stepped is told of an interruption; only from
+ * 3.41 on SQLite says it otherwise.  Without a transaction of the program's
+ * around it, in which it would begin to read, it can tell of others' commits as
+ * well. */
+static int prepare_look(sqlite3 *db, bool commits, sqlite3_stmt **look) {
+  return sqlite3_prepare_v2(
+      db, commits ? "PRAGMA main.data_version" : "SELECT -1", -1, look, NULL);
 }
 
-/* Is the call interrupted?  Not without memory for the statement.  It says a
- * number, which is another one after a commit by somebody else, or -1. */
+/* Is the call interrupted?  It says a number, which is another one after a
+ * commit by somebody else, or -1. */
 static bool tells(sqlite3_stmt *look, int64_t *commits) {
   int rc = look ? sqlite3_step(look) : SQLITE_NOMEM;
   *commits = rc == SQLITE_ROW ? sqlite3_column_int64(look, 0) : -1;
@@ -22,8 +21,9 @@ static bool tells(sqlite3_stmt *look, int64_t *commits) {
 
 bool ext_is_interrupted(sqlite3 *db) {
   int64_t commits;
-  sqlite3_stmt *look = prepare_look(db, false);
-  bool is = tells(look, &commits);
+  sqlite3_stmt *look = NULL;
+  int rc = prepare_look(db, false, &look);
+  bool is = rc == SQLITE_OK ? tells(look, &commits) : rc == SQLITE_INTERRUPT;
   sqlite3_finalize(look);
   return is;
 }
@@ -61,9 +61,11 @@ static void patience_looks(zke *z, int type, int state, const char *path,
 int ext_patience_begin(ext_patience *p) {
   sqlite3 *db = p->c->k->db;
   p->begun_ms = zke_now(p->c->k->z);
-  p->look = prepare_look(db, sqlite3_get_autocommit(db));
+  p->look = NULL;
   p->seen = -1;
-  return p->look ? look_later(p) : ext_nomem();
+  int rc = prepare_look(db, sqlite3_get_autocommit(db), &p->look);
+  if (rc == SQLITE_OK) return look_later(p);
+  return ext_nomem(); /* or interrupted: whoever tells it asks for that */
 }
 
 int ext_patience_end(ext_patience *p) {
