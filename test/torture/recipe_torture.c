@@ -856,13 +856,15 @@ static bool check_permits(history_case *c) {
   return history_exclusive(c, PERMITS) && history_progress(c, PROGRESS_NS);
 }
 
-/* When a setting was over: somebody went to remove it, or its setter died. */
+/* When a setting was over: somebody went to remove it, or its setter died.  The
+ * note of a death comes before the signal, so the setter may still write one
+ * behind it. */
 static int64_t gate_end(const history *h, int at) {
   const history_record *set = &h->at[at];
   for (int i = 0; i < h->count; i++) {
     const history_record *r = &h->at[i];
     bool removes = r->event == HISTORY_LEAVING && r->number == set->number;
-    bool dies = r->event == HISTORY_DYING && r->who == set->who && i > at;
+    bool dies = r->event == HISTORY_DYING && r->who == set->who;
     if (removes || dies) return r->when;
   }
   return INT64_MAX;
