@@ -15,14 +15,16 @@
  *   holds it is the one writer of all processes.  The line is the order in
  *   which they come to it, and a place in it is a locked byte.
  * Carrier, light.  A carrier is what a session lives by: a lock that the kernel
- *   drops, a FIFO, a poller, a timer.  A light session has another one's.
+ *   drops, a FIFO, a poller and a timer.  A light session shares the carrier of
+ *   another session.
  * Kept.  A kept session has a timeout, and outlives its handle.  A kept znode
  *   was read before and lies in memory.  A sentence is kept while a call that
  *   cleans up may set another (base_keep()).
  * Duty, sweep, tick.  One process of those that wait has the duty, and sweeps:
  *   it looks for what nobody else ends.  A tick is the time between two looks.
- * Full, normal; durable, lazy.  Of a transaction's class: COMMIT syncs, or does
- *   not (P8).  A body says durable, and wal_ leaves out a lazy one's sync.
+ * Full, normal; durable, lazy.  The COMMIT of a full transaction syncs, that of
+ *   a normal one does not (P8).  A body that changes what has to last marks its
+ *   transaction as durable.  Else the COMMIT is lazy: wal_ leaves out its sync.
  * Doubt, trusted, broken.  A log is in doubt after a sync that failed, or whose
  *   process died: a word in the liveness file says so until the log was written
  *   over itself, and then it is trusted.  A store is broken while nobody knows
@@ -2242,7 +2244,7 @@ typedef struct store {
   /* the lock */
   pthread_mutex_t m;
   struct {
-    struct lock_waiter *first, **end; /* who waits for it, in order */
+    struct lock_waiter *first, **end; /* the waiting threads, in order */
     bool taken;
     bool passed; /* the first was woken in vain: it is next */
   } lock;
@@ -3334,9 +3336,10 @@ static void wal_note(wal_log *l, const void *data, int len, int64_t at) {
 static int wal_write(sqlite3_file *f, const void *data, int len,
                      sqlite3_int64 at) {
   wal_log *l = file_owner(f);
-  bool head = l->head = at == 0 && len == WAL_HEAD;
-  if (head) memcpy(&l->salt, (const char *)data + WAL_SALT_AT, sizeof l->salt);
-  if (!l->strange && (l->page == 0 || head)) wal_learn(l, data, at);
+  l->head = at == 0 && len == WAL_HEAD;
+  if (l->head)
+    memcpy(&l->salt, (const char *)data + WAL_SALT_AT, sizeof l->salt);
+  if (!l->strange && (l->page == 0 || l->head)) wal_learn(l, data, at);
   if (!l->strange && !wal_expects(l, len, at)) l->strange = true;
   bool behind = l->end == 0 || at == l->end;
   bool gather = l->gather && !l->strange && behind && len <= ZKE_LOG_BYTES;
@@ -6838,9 +6841,10 @@ static int txn_read_meta(txn *t) {
   return ZKE_OK;
 }
 
-/* Will it sync, for all that is known before? */
-static bool txn_expects_sync(const store *s, enum txn_class hint) {
-  if (s->durability == ZKE_DURABLE_BY_KIND) return hint == TXN_FULL;
+/* Does COMMIT sync?  The durability option may decide for all; else it does
+ * where what is changed has to be durable, or probably has. */
+static bool txn_syncs(const store *s, bool durable) {
+  if (s->durability == ZKE_DURABLE_BY_KIND) return durable;
   return s->durability == ZKE_DURABLE_ALL;
 }
 
@@ -6853,7 +6857,7 @@ static int txn_begin(txn *t, store *s, zke *z, enum txn_class hint) {
                      s->name);
   }
   int rc = db_end(s);
-  if (rc == ZKE_OK) rc = gate_enter(s, z, txn_expects_sync(s, hint));
+  if (rc == ZKE_OK) rc = gate_enter(s, z, txn_syncs(s, hint == TXN_FULL));
   if (rc != ZKE_OK) return rc;
   memset(t, 0, sizeof *t);
   t->s = s;
@@ -6865,14 +6869,6 @@ static int txn_begin(txn *t, store *s, zke *z, enum txn_class hint) {
   if (rc == ZKE_OK) rc = txn_read_meta(t);
   if (rc != ZKE_OK) txn_abort(t);
   return rc;
-}
-
-/* Does COMMIT sync?  The durability option may decide for all, else what was
- * changed does. */
-static bool txn_syncs(const txn *t) {
-  int durability = t->s->durability;
-  if (durability == ZKE_DURABLE_BY_KIND) return t->durable;
-  return durability == ZKE_DURABLE_ALL;
 }
 
 /* Use a zxid: one a transaction, however often this is called.  A counter
@@ -7018,7 +7014,7 @@ static int txn_commit(txn *t) {
   /* where memory is short at a statement's end, SQLite undoes all and yet calls
    * the statement done */
   if (rc == ZKE_OK && sqlite3_get_autocommit(s->db)) rc = base_nomem();
-  bool sync = txn_syncs(t);
+  bool sync = txn_syncs(s, t->durable);
   if (rc == ZKE_OK && sync) rc = wal_make_name(s);
   s->index.kin = t->kin;
   if (rc == ZKE_OK) rc = txn_commit_sqlite(s, sync);

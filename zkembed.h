@@ -922,8 +922,9 @@ ZKE_API int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
  *   fn,context  the pair that was registered; others stay.  fn NULL: all
  *               watchers of this session
  *
- * Returns ZKE_OK, or ZKE_NOWATCHER where none of them is registered for the
- * path and type.  A watcher that was taken back gets no event for it.
+ * Returns ZKE_OK, ZKE_BADARGUMENTS for another type, or ZKE_NOWATCHER where
+ * none of them is registered for the path and type.  A watcher that was taken
+ * back gets no event for it.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_remove_watch(zke *z, const char *path, int type,
                              zke_watch_fn fn, void *context);
@@ -2219,8 +2220,11 @@ typedef struct zke_watch_list {
 
 /* zke_sessions - one session, or all of them by id
  * zke_watches  - all watches, by path
- *   session   its id, ZKE_NONODE where there is none; or -1 for all
+ *   session   its id, or -1 for all
  *   list_out  out, not NULL: one block
+ *
+ * Returns ZKE_OK, ZKE_NONODE (there is no session of that id), or
+ * ZKE_BADARGUMENTS (list_out is NULL).
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_sessions(zke *z, int64_t session, zke_session_list **list_out);
 ZKE_API int zke_watches(zke *z, zke_watch_list **list_out);
