@@ -212,6 +212,11 @@ char *path_whole(const call *c, const char *path) {
   return whole;
 }
 
+const char *path_below(const call *c, const char *whole) {
+  const char *path = whole + strlen(chroot_of(c));
+  return *path ? path : "/";
+}
+
 /* Compares whole components: /ab is not below /a. */
 static bool is_below(const char *path, const char *top) {
   size_t len = strlen(top);
@@ -398,18 +403,12 @@ int snapshot_sessions(snapshot *s,
   return status;
 }
 
-/* The path of a row as the handle sees it, below a chroot of `len` bytes. */
-static const char *path_shown(const char *path, size_t len) {
-  return path[len] ? path + len : "/";
-}
-
 /* Rows are read from the table, since the view has the time as a text. */
 int snapshot_changes(snapshot *s, const char *path, int64_t zxid,
                      int (*fn)(void *arg, const past_change *change),
                      void *arg) {
   static const char sql[] =
       "SELECT zxid,time,type,session,owner,pid,path,identity" CHANGES_SINCE;
-  size_t chroot = strlen(chroot_of(s->c));
   sqlite3_stmt *stmt = NULL;
   char *whole = path_whole(s->c, path);
   if (!whole) return no_memory(s->c);
@@ -428,7 +427,7 @@ int snapshot_changes(snapshot *s, const char *path, int64_t zxid,
     if (!change.path || !change.identity) {
       status = no_memory(s->c);
     } else {
-      change.path = path_shown(change.path, chroot);
+      change.path = path_below(s->c, change.path);
       status = fn(arg, &change);
     }
   }

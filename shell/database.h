@@ -48,8 +48,8 @@ typedef struct snapshot_sizes {
  * snapshot_read  - call fn for a node and all below it, parents first; what
  *                  is reserved is left out
  * snapshot_sessions, snapshot_watches - call fn for what zke_sessions() and
- *                  zke_watches() list, or the view zke_waiters; who is alive
- *                  the file does not tell: 0
+ *                  zke_watches() list, or for the rows of the view zke_waiters.
+ *                  The file does not tell which sessions are alive: 0
  * snapshot_changes - call fn for each change of a node and of those below it,
  *                  later than a zxid, that the history has; there has to be one
  * snapshot_number - the number that a statement reads; -1 where it reads no
@@ -77,8 +77,10 @@ snapshot_sizes snapshot_file(snapshot *s);
 void snapshot_close(snapshot *s);
 
 /* path_whole - the path in the database of one that the handle sees, for
- *              free(); NULL without memory */
+ *              free(); NULL without memory
+ * path_below - the other way round, within the text that is given */
 char *path_whole(const call *c, const char *path);
+const char *path_below(const call *c, const char *whole);
 
 /* The reserved nodes, as the handle sees paths. */
 bool path_is_reserved(const call *c, const char *path);

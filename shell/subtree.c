@@ -257,12 +257,10 @@ static void copied_free(void *owned) {
  * Stat does not, which is why cp reads the file at all. */
 static int copying_kind(void *arg, const snapshot_node *node) {
   copying *k = arg;
-  const char *chroot = k->batch.c->sh->options.chroot;
   bool ttl = strcmp(node->kind, "ttl") == 0;
   if (cancel_came(k->batch.c)) return fail_cancelled(k->batch.c);
   if (!ttl && strcmp(node->kind, "container") != 0) return 0;
-  const char *path = node->path + (chroot ? strlen(chroot) : 0);
-  int failed = json_object_set_new(k->kinds, *path ? path : "/",
+  int failed = json_object_set_new(k->kinds, path_below(k->batch.c, node->path),
                                    json_integer(ttl ? node->ttl_ms : 0));
   return failed ? no_memory(k->batch.c) : 0;
 }
