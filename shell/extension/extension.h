@@ -149,10 +149,13 @@ int64_t ext_until(const ext_call *c, int at);
 /* ext_done - the end of a function whose result is 1 if it was successful
  * ext_wake - a watcher that does nothing: zke_fd() becomes readable, which is
  *            all that it is for
- * ext_file - the connection's file; NULL: it is in memory, or temporary */
+ * ext_file - the connection's file; NULL: it is in memory, or temporary
+ * ext_is_missing - is there no such table in it?  What cannot be found out is
+ *                  no */
 int ext_done(ext_call *c, int rc);
 void ext_wake(zke *z, int type, int state, const char *path, void *context);
 const char *ext_file(const ext_connection *k);
+bool ext_is_missing(sqlite3 *db, const char *table);
 
 /* ext_is_interrupted - was sqlite3_interrupt() called since the statement
  *                      began? */
@@ -213,8 +216,6 @@ typedef struct ext_hold {
 ext_hold ext_held_at(const ext_connection *k, int at);
 
 /* ext_outbox_tables     - the SQL that makes the outbox
- * ext_outbox_is_missing - a statement on it could not be prepared: is there
- *                         none?
  * ext_outbox_hook       - have it looked at after each commit.  It looks
  *                         whether somebody has taken the hook away, and takes
  *                         it back.  ZKE_MISUSE if it was a hook of the
@@ -226,7 +227,6 @@ ext_hold ext_held_at(const ext_connection *k, int at);
  *                         there were none or all are moved
  * ext_outbox_move       - move all that are there */
 extern const char ext_outbox_tables[];
-bool ext_outbox_is_missing(sqlite3 *db);
 int ext_outbox_hook(ext_connection *k);
 int64_t ext_outbox_gap(const ext_connection *k);
 bool ext_outbox_look(ext_connection *k);

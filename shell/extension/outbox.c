@@ -149,9 +149,9 @@ static row *read_row(sqlite3_stmt *st) {
 
 /* ---- SQL on the engine's connection ---- */
 
-bool ext_outbox_is_missing(sqlite3 *db) {
-  return sqlite3_table_column_metadata(db, "main", "zkembed_outbox", NULL, NULL,
-                                       NULL, NULL, NULL, NULL) == SQLITE_ERROR;
+bool ext_is_missing(sqlite3 *db, const char *table) {
+  return sqlite3_table_column_metadata(db, "main", table, NULL, NULL, NULL,
+                                       NULL, NULL, NULL) == SQLITE_ERROR;
 }
 
 /* For zke_op_sql(): read the first rows.  Without the table there are none. */
@@ -165,7 +165,7 @@ static int read_rows(sqlite3 *db, int64_t zxid, void *context) {
                               "SELECT id,operation,path,data,guid FROM "
                               "main.zkembed_outbox ORDER BY id",
                               -1, &st, NULL);
-  m->none = rc != SQLITE_OK && ext_outbox_is_missing(db);
+  m->none = rc != SQLITE_OK && ext_is_missing(db, "zkembed_outbox");
   if (rc != SQLITE_OK) return m->none ? ZKE_OK : rc;
   int most = m->singly ? 1 : MOVED_TOGETHER;
   while (m->count < most && bytes < MOVED_BYTES) {

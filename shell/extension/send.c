@@ -34,7 +34,7 @@ static int add_row(ext_call *c, const char *operation) {
                               "INSERT INTO main.zkembed_outbox(operation,path,"
                               "data,guid)VALUES(?1,?2,?3,?4)",
                               -1, &st, NULL);
-  if (rc != SQLITE_OK && ext_outbox_is_missing(db))
+  if (rc != SQLITE_OK && ext_is_missing(db, "zkembed_outbox"))
     return zke_fail(ZKE_MISUSE,
                     "%s(): the database has no outbox: call zke_outbox() once, "
                     "before BEGIN",

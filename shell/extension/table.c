@@ -101,13 +101,6 @@ static int rows_next(reading *r) {
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? ZKE_OK : rows_fail(r);
 }
 
-/* Is a history kept, and in this file? */
-static bool is_kept(sqlite3 *db) {
-  return sqlite3_table_column_metadata(db, "main", "zkembed_history", NULL,
-                                       NULL, NULL, NULL, NULL,
-                                       NULL) == SQLITE_OK;
-}
-
 /* A malformed path is refused by a call that says nothing else. */
 static int changes_read(reading *r) {
   const char *path = r->text[1] ? r->text[1] : "/";
@@ -117,7 +110,7 @@ static int changes_read(reading *r) {
   if (since < 0)
     return zke_fail(ZKE_BADARGUMENTS, "%s(): after the zxid %lld", r->name,
                     (long long)since);
-  if (!is_kept(r->k->db)) return ZKE_OK;
+  if (ext_is_missing(r->k->db, "zkembed_history")) return ZKE_OK;
   rc = sqlite3_prepare_v2(r->k->db,
                           "SELECT zxid,time,session,pid,CASE type WHEN 1 THEN "
                           "'created' WHEN 2 THEN 'deleted' ELSE 'changed' END,"

@@ -298,7 +298,7 @@ TEST_LOOP(a_soft_limit_warns, 0, 2) {
   }
   ck_assert_int_eq(set(&w, "/b", "1234", -1), 0);
   ck_assert_int_eq(set(&w, "/c", "1234", -1), 0);
-  /* what is refused is told, though the soft limit has just been */
+  /* the refusal is told although the soft limit was told a moment ago */
   ck_assert_int_eq(create(&w, "/c/1", "", 0), _i ? QUOTAEXCEEDED : 0);
   hang_up(&w);
   stop(s);

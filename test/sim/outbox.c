@@ -281,7 +281,7 @@ static void check_tables(sqlite3 *db) {
       "SELECT data,'left' FROM zkembed_outbox";
   sqlite3_stmt *st = NULL;
   int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
-  if (rc != SQLITE_OK && ext_outbox_is_missing(db)) return;
+  if (rc != SQLITE_OK && ext_is_missing(db, "zkembed_outbox")) return;
   if (rc == SQLITE_OK) rc = sqlite3_step(st);
   for (; rc == SQLITE_ROW; rc = sqlite3_step(st)) {
     const char *data = (const char *)sqlite3_column_text(st, 0);
