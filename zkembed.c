@@ -7468,10 +7468,8 @@ static int watch_end(txn *t, int64_t session) {
 SQL_STATEMENT(
     EVENT_BOUNDS,
     "SELECT(SELECT min(seq)FROM zkembed_event WHERE session=?1),"
-    "(SELECT max(seq)FROM zkembed_event WHERE session=?1),(SELECT seen "
-    "FROM zkembed_session WHERE id=?1),(SELECT event_limit FROM "
-    "zkembed_session "
-    "WHERE id=?1),(SELECT carrier FROM zkembed_session WHERE id=?1)");
+    "(SELECT max(seq)FROM zkembed_event WHERE session=?1),seen,event_limit,"
+    "carrier FROM zkembed_meta LEFT JOIN zkembed_session ON id=?1");
 
 SQL_STATEMENT(WATCH_SPEND,
               "DELETE FROM zkembed_watch WHERE session=?1 AND kind<2");

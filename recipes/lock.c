@@ -13,12 +13,14 @@
  *     4. Nobody before it: it holds (line_take_office).  Unless it was first
  *        already when it was made, or the holder before has marked it, it
  *        writes "held" into its znode.
- *     5. Else watch the entry just before it, sleep until that one has gone,
- *        and go back to 2 (line_wait_on, zke_recipe_await).
+ *     5. Else watch the entry just before it and the own znode, and sleep until
+ *        one of them changes (line_wait_on, zke_recipe_await).  If the own data
+ *        is "held" then, it holds (line_take_grant); else go back to 2.
  *
  *   release
- *     Delete the own znode and write "held" into the next one's, in one
- *     transaction (line_grant).  Where that fails, only delete.
+ *     Read the names of the line.  Delete the own znode and write "held" into
+ *     the next one's, in one transaction (line_grant).  If there is none, or
+ *     that fails, only delete.
  *
  *   token
  *     The zxid at which the entry began to hold: of its creation if it was

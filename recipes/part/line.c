@@ -29,7 +29,6 @@
  *     own znode; or `changed` is set, and a look is due.
  *  3. token is the zxid of the write, or of the creation, by which it holds: it
  *     is greater than that of any holder before it.
- *  4. heir and grant are set only while state is HELD.
  *
  * Sections, each using those above it: an entry's text; states; watching; what
  * kinds do differently (the hooks); going on (a look); in and out; another
@@ -114,14 +113,6 @@ static void line_change(zke_line *l, int state, int64_t token) {
   if (news) zke_recipe_tell(&l->r, state, token, NULL, 0);
 }
 
-/* Without an heir the office is left by deleting the znode, and not granted. */
-static void line_forget_heir(zke_line *l) {
-  zke_free(l->heir);
-  zke_free(l->grant);
-  l->heir = NULL;
-  l->grant = NULL;
-}
-
 /* Keep the own znode's path in `gone`, for a program's operation that still
  * names it: such an operation must fail, not read freed memory.  The oldest of
  * the former paths goes instead. */
@@ -134,7 +125,6 @@ static void line_keep_path(zke_line *l) {
 
 /* The own znode is not the object's any more. */
 static void line_forget_own(zke_line *l) {
-  line_forget_heir(l);
   line_keep_path(l);
   zke_free(l->own);
   l->znode = NULL;
@@ -393,23 +383,29 @@ static int line_make_one(zke_line *l, const char *text, int len,
   return rc;
 }
 
-/* Mark the own znode as one that holds.  stat->mzxid becomes the token.
+/* Does the own znode say "held"?  Then the holder before has granted the
+ * office, and the zxid of that write is the token: nobody else writes this word
+ * into a znode that waits. */
+static int line_read_grant(const zke_line *l, zke_stat *stat, bool *granted) {
+  char *data = NULL;
+  int len;
+  int rc = zke_get(l->r.z, l->znode, NULL, NULL, &data, &len, stat);
+  *granted = rc == ZKE_OK && zke_entry_read(data, len).held;
+  zke_free(data);
+  return rc == ZKE_NOAUTH ? ZKE_OK : rc;
+}
+
+/* Mark the own znode as one that holds, unless a grant has done so.
+ * stat->mzxid becomes the token.
  *
  * No mark is needed if the directory's pzxid is the znode's czxid: then no
  * entry has come or gone since it was made, so it was first already when it was
- * made, and its czxid is the token.
- *
- * A grant by the previous holder has written the mark already; its zxid is the
- * token then.  Nobody else writes "held" into a znode that waits. */
+ * made, and its czxid is the token. */
 static int line_mark(zke_line *l, const zke_stat *directory, zke_stat *stat) {
-  char *data = NULL;
-  int len;
+  bool granted;
   if (directory->pzxid == l->czxid) return ZKE_OK;
-  int rc = zke_get(l->r.z, l->znode, NULL, NULL, &data, &len, stat);
-  bool granted = rc == ZKE_OK && zke_entry_read(data, len).held;
-  zke_free(data);
-  if (granted || (rc != ZKE_OK && rc != ZKE_NOAUTH)) return rc;
-  return line_set(l, "held", -1, stat);
+  int rc = line_read_grant(l, stat, &granted);
+  return rc == ZKE_OK && !granted ? line_set(l, "held", -1, stat) : rc;
 }
 
 static const line_hooks line_of_locks = {.read = line_read,
@@ -530,59 +526,24 @@ static const line_hooks *line_does(const zke_line *l) {
  * the own entry has gone (line_lose), nobody keeps it out (line_take_office),
  * somebody does (line_wait_on). */
 
-/* The index of the first entry that the one at index i keeps out, or -1 if
- * there is none or if another one keeps it out too.  Of several readers behind
- * a writer it is the first; the others mark themselves. */
-static int line_find_heir(const zke_entries *e, int i) {
-  int j = i + 1;
-  while (j < e->count && !zke_entry_keeps_out(&e->data[i], &e->data[j])) j++;
-  return j < e->count && zke_entry_keepers(e, j) == 1 ? j : -1;
+/* Hold, by this token. */
+static void line_hold(zke_line *l, int64_t token) {
+  /* other kinds: the entry that was watched has gone, and the watch with it */
+  if (line_does(l)->unwatch_on_hold) line_unwatch(l);
+  zke_free(l->watched);
+  l->watched = NULL;
+  line_change(l, ZKE_LINE_HELD, token);
+  if (line_does(l)->tidy) line_does(l)->tidy(l);
 }
 
-/* Prepare the grant of the office to an entry that waits: its data as it will
- * be when it holds, which is what it is now, but for the state.  If memory is
- * short or the entry says anything else, there will be no grant; then the heir
- * marks itself, which costs it one write. */
-static void line_prepare_grant(zke_line *l, const char *name) {
-  char *data = NULL;
-  int len;
-  zke_stat stat;
-  l->heir = zke_recipe_path(l->r.z, l->r.path, name);
-  if (!l->heir) return;
-  if (zke_get(l->r.z, l->heir, NULL, NULL, &data, &len, &stat) != ZKE_OK)
-    return;
-  zke_entry_words w = zke_entry_read(data, len);
-  if (w.waiting || w.queued) {
-    l->grant = zke_line_text(l->r.z, "held", w.actor, data + w.head,
-                             len - w.head, &l->grant_len);
-  }
-  l->heir_version = stat.version;
-  zke_free(data);
-}
-
-/* Note who is next in line, for line_grant().  The one at index i of these
- * entries takes office.  While its znode exists nobody comes between it and
- * the heir: those that join stand behind, and a thief deletes the holder's.
+/* Nobody keeps out the own entry: take office.
  *
- * Leases and elections are left out: how many leases may hold is for the next
- * one to find out, and in an election the heir may be named (zke_line_yield).
- */
-static void line_note_heir(zke_line *l, const zke_entries *e, int i) {
-  line_forget_heir(l);
-  if (!line_does(l)->grants) return;
-  int heir = line_find_heir(e, i);
-  if (heir >= 0) line_prepare_grant(l, e->data[heir].name);
-}
-
-/* Nobody keeps out the entry at index i, which is the own one: take office.
- *
- * The order: mark the znode, which fixes the token; note the heir; then change
- * the state, which is told.  If the process dies after the mark the znode goes
- * with the session, mark and all.
+ * The order: mark the znode, which fixes the token; then change the state,
+ * which is told.  If the process dies after the mark the znode goes with the
+ * session, mark and all.
  *
  * ZKE_LOOK_AGAIN: the limit has changed meanwhile. */
-static int line_take_office(zke_line *l, const zke_entries *e, int i,
-                            const zke_stat *directory) {
+static int line_take_office(zke_line *l, const zke_stat *directory) {
   zke_stat stat = {.mzxid = l->czxid};
   int rc = line_does(l)->mark(l, directory, &stat);
   if (rc == ZKE_NONODE) {
@@ -590,15 +551,21 @@ static int line_take_office(zke_line *l, const zke_entries *e, int i,
     return ZKE_OK;
   }
   if (rc == ZKE_BADVERSION) return ZKE_LOOK_AGAIN;
-  if (rc != ZKE_OK) return rc;
-  /* other kinds: the entry that was watched has gone, and the watch with it */
-  if (line_does(l)->unwatch_on_hold) line_unwatch(l);
-  zke_free(l->watched);
-  l->watched = NULL;
-  line_note_heir(l, e, i);
-  line_change(l, ZKE_LINE_HELD, stat.mzxid);
-  if (line_does(l)->tidy) line_does(l)->tidy(l);
-  return ZKE_OK;
+  if (rc == ZKE_OK) line_hold(l, stat.mzxid);
+  return rc;
+}
+
+/* The watch of the own znode has fired: if that was a grant, the object holds,
+ * and the line need not be read.  For a grant is written in the step in which
+ * the only entry that kept this one out goes; and whoever takes the place of a
+ * holder deletes its znode. */
+static int line_take_grant(zke_line *l) {
+  zke_stat stat;
+  bool granted;
+  int rc = line_read_grant(l, &stat, &granted);
+  if (rc == ZKE_NONODE) line_lose(l);
+  if (rc == ZKE_OK && granted) line_hold(l, stat.mzxid);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
 /* The entry is kept out: watch for the end of that.  ZKE_LIMIT: there is no end
@@ -630,13 +597,12 @@ static int line_check_place(zke_line *l, int64_t czxid) {
   return l->seen == czxid ? ZKE_OK : ZKE_LOOK_AGAIN;
 }
 
-/* One look while waiting.  The own entry has to be there with its whole group:
- * of a lease whose first znode was deleted the last one would stand too far
- * ahead.  A missing directory means a missing entry.
+/* Read the line.  The own entry has to be there with its whole group: of a
+ * lease whose first znode was deleted the last one would stand too far ahead.
+ * A missing directory means a missing entry.
  *
- * Where something has gone between two reads it is ZKE_LOOK_AGAIN.  At the end
- * the own znode is watched, so that its loss is heard. */
-static int line_look(zke_line *l) {
+ * Where something has gone between two reads it is ZKE_LOOK_AGAIN. */
+static int line_look_around(zke_line *l) {
   zke_entries *e = NULL;
   zke_stat directory;
   int rc = line_does(l)->read(l, &e, &directory);
@@ -650,12 +616,21 @@ static int line_look(zke_line *l) {
     rc = ZKE_OK;
   } else if (rc == ZKE_OK) {
     if (zke_entry_keepers(e, i) < l->limit)
-      rc = line_take_office(l, e, i, &directory);
+      rc = line_take_office(l, &directory);
     else
       rc = line_wait_on(l, e, i, &directory);
     if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
   }
   zke_free(e);
+  return rc;
+}
+
+/* One look while waiting.  At the end the own znode is watched, so that its
+ * loss is heard. */
+static int line_look(zke_line *l) {
+  bool told = line_does(l)->grants && l->watched && !l->own_watched;
+  int rc = told ? line_take_grant(l) : ZKE_OK;
+  if (rc == ZKE_OK && l->state == ZKE_LINE_WAITING) rc = line_look_around(l);
   if (rc == ZKE_OK && (l->state == ZKE_LINE_WAITING ||
                        (l->state == ZKE_LINE_HELD && l->watch_own))) {
     rc = line_watch_own(l);
@@ -705,16 +680,75 @@ int zke_line_step(zke_line *l) {
  * grant the office to the next in line.  Neither waits for others in the line.
  */
 
-/* Leave and grant the office to the heir, in one step.  The step asks for the
- * version of the heir's data that was seen, so it cannot write over anything
- * else that the heir has written since.  On failure nothing has changed, or the
- * reply was lost: the znode is to be deleted then. */
-static int line_grant(zke_line *l) {
+/* The first entry that the one at index i keeps out, or NULL if there is none
+ * or if another one keeps it out too.  Of several readers behind a writer it is
+ * the first; the others mark themselves. */
+static const zke_entry *line_heir_of(const zke_entries *e, int i) {
+  int j = i + 1;
+  while (j < e->count && !zke_entry_keeps_out(&e->data[i], &e->data[j])) j++;
+  bool next = j < e->count && zke_entry_keepers(e, j) == 1;
+  return next ? &e->data[j] : NULL;
+}
+
+/* The path of the entry that is next in line, in one block; ZKE_NONODE: nobody
+ * is.  An own entry that has gone keeps out nobody.
+ *
+ * While the own znode exists nobody comes between it and the heir: those that
+ * join stand behind, and a thief deletes the holder's.  Beside another
+ * library's entries nobody is granted anything: the next in line has to refuse
+ * them (zke_entry_refuse()).
+ *
+ * Leases and elections have none: how many leases may hold is for the next one
+ * to find out, and in an election the heir may be named (zke_line_yield()). */
+static int line_find_heir(const zke_line *l, char **heir) {
+  zke_entries *e = NULL;
+  zke_stat stat;
+  if (l->state != ZKE_LINE_HELD || !line_does(l)->grants) return ZKE_NONODE;
+  int rc = zke_exists(l->r.z, l->r.path, NULL, NULL, &stat);
+  if (rc != ZKE_OK) return rc;
+  if (stat.numChildren < 2) return ZKE_NONODE; /* the own one is alone */
+  rc = zke_entry_list(l->r.z, l->r.path, &e, &stat);
+  if (rc != ZKE_OK) return rc;
+  int i = e->others ? -1 : zke_recipe_find(e, zke_recipe_name(l->znode));
+  const zke_entry *next = i < 0 ? NULL : line_heir_of(e, i);
+  rc = next ? ZKE_OK : ZKE_NONODE;
+  if (next) *heir = zke_recipe_path(l->r.z, l->r.path, next->name);
+  zke_free(e);
+  return next && !*heir ? ZKE_NOMEM : rc;
+}
+
+/* Leave, and mark the heir, which waits, as the holder, in one step.  Its data
+ * stays what it is but for the state; the step asks for the version that was
+ * read, so it cannot write over anything else that the heir has written since.
+ */
+static int line_bestow(const zke_line *l, const char *heir) {
   zke_op ops[2];
-  if (l->state != ZKE_LINE_HELD || !l->grant) return ZKE_NONODE;
-  zke_op_set(&ops[0], l->heir, l->grant, l->grant_len, l->heir_version);
+  zke_stat stat;
+  char *data = NULL, *mark = NULL;
+  int len, rc = zke_get(l->r.z, heir, NULL, NULL, &data, &len, &stat);
+  if (rc != ZKE_OK) return rc;
+  zke_entry_words w = zke_entry_read(data, len);
+  bool waits = w.waiting || w.queued;
+  if (waits)
+    mark = zke_line_text(l->r.z, "held", w.actor, data + w.head, len - w.head,
+                         &len);
+  zke_free(data);
+  if (!mark) return waits ? ZKE_NOMEM : ZKE_NONODE;
+  zke_op_set(&ops[0], heir, mark, len, stat.version);
   zke_op_delete(&ops[1], l->znode, -1);
-  return zke_recipe_multi(l->r.z, ops, 2, NULL);
+  rc = zke_recipe_multi(l->r.z, ops, 2, NULL);
+  zke_free(mark);
+  return rc;
+}
+
+/* Leave, and grant the office to the next in line.  On failure nothing has
+ * changed, or the reply was lost: the znode is to be deleted then. */
+static int line_grant(const zke_line *l) {
+  char *heir = NULL;
+  int rc = line_find_heir(l, &heir);
+  if (rc == ZKE_OK) rc = line_bestow(l, heir);
+  zke_free(heir);
+  return rc;
 }
 
 /* Leave together with what goes with the office, in one step.  On failure as

@@ -35,9 +35,8 @@
  * Either of two processes writes the mark:
  *
  * - The holder that leaves, in the transaction that deletes its znode (a
- *   grant).  It does so for the next in line of a lock or read/write lock, if
- *   it saw that one when it took office itself.  The next one then wakes up as
- *   the holder, and needs no write of its own.
+ *   grant).  It does so for the next in line of a lock or read/write lock.  The
+ *   next one then wakes up as the holder, and needs no write of its own.
  * - Otherwise the next in line, when it finds that nobody keeps it out.
  *
  * A grant is one step, so there is no moment with two holders, nor with a mark
@@ -105,12 +104,6 @@ typedef struct zke_line {
                            or NULL; borrowed from the recipe (the election's
                            znode "leader") */
   zke_strings *watched; /* paths of the entries that are watched, or NULL */
-  char *heir;           /* path of the entry that the office will be granted to,
-                           or NULL */
-  char *grant;          /* the heir's data as it is to be when it holds; NULL:
-                           no grant */
-  int grant_len;        /* bytes of it */
-  int heir_version;     /* of the heir's data as it was seen */
 } zke_line;
 
 /* ------------------------------------------------------------------------

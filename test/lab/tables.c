@@ -956,7 +956,7 @@ static const known statements[] = {
     {"WATCH_RECURSIVE", 0xa17dc1e3, 1, run_watch_recursive, 0, {0}},
     {"WATCH_END", 0x5a5afa80, 1, run_watch_end, 0, {0}},
     {"WATCH_SPEND", 0x3a42beff, 1, run_watch_spend, 0, {0}},
-    {"EVENT_BOUNDS", 0x289f63c3, 1, run_event_bounds, 0, {0}},
+    {"EVENT_BOUNDS", 0xafdcc2d5, 1, run_event_bounds, 0, {0}},
     {"EVENT_ADD", 0x040b555b, 7, run_event_add, 0, {0}},
     {"EVENT_NEXT", 0x041c19b5, 2, run_event_next, EVENT, {1, 2, 3, 4, 5}},
     {"EVENT_TRIM", 0x4a7a6d89, 2, run_event_trim, 0, {0}},

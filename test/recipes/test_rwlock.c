@@ -1414,8 +1414,8 @@ static const char *marks(void) {
  * that keeps it out. */
 TEST(a_release_grants_the_first_behind_it) {
   line_up("WWRR");
-  ck_ok(zke_rwlock_release(rw[0])); /* came alone: has seen nobody */
-  ck_assert_str_eq(marks(), "---");
+  ck_ok(zke_rwlock_release(rw[0])); /* it came before all others */
+  ck_assert_str_eq(marks(), "?--");
   dispatch_all();
   ck_assert_str_eq(marks(), "+--");
   ck_ok(zke_rwlock_release(rw[1]));
