@@ -4,8 +4,9 @@
 #
 # A header's first comment becomes zkembed(3) or, of a recipe, zkembed-lock(3),
 # which ends with the header's functions and structs.  A comment right before
-# functions or a struct becomes the page of each of them.  The text stays as it
-# stands in the header.
+# functions or a struct becomes the page of each of them.  A comment between
+# rules begins a group; its text, which holds for all of the group, is a section
+# of each of the group's pages.  The text stays as it stands in the header.
 
 function escaped(text) {
   gsub(/\\/, "\\e", text)
@@ -31,19 +32,32 @@ function write(names, declared, text, more, list, what, of, i) {
     printf ".SH NAME\n%s \\- %s\n", names, what >page
     section("SYNOPSIS", "#include <" include ">\n" declared)
     section("DESCRIPTION", text)
+    if (group) section(toupper(title), group)
     section(more, list)
     close(page)
   }
   all = all names "\n"
 }
 
-# Ends a comment and the declarations behind it.
+# Takes the title and the text of a group from the comment that begins it.
+function begin_group() {
+  group = comment
+  gsub(/(^|\n)(=|\\-)+\n/, "\n", group)
+  sub(/^\n/, "", group)
+  title = group
+  sub(/\n.*/, "", title)
+  sub(/^[^\n]*\n+/, "", group)
+}
+
+# Ends a comment and the declarations after it.
 function flush() {
   if (names) write(names, "\n" declared, comment, "SEE ALSO", header "(3)\n")
+  else if (comment ~ /^(=|\\-)+\n/) begin_group()
   names = declared = comment = ""
 }
 function end_header() {
   flush()
+  group = ""
   if (header) write(header, "", overview, "FUNCTIONS AND STRUCTS", all)
   overview = all = ""
 }
