@@ -4,7 +4,7 @@
  * sessions, one-shot and persistent watches and multi, with ZooKeeper's exact
  * results, in one database file.  Every process of the host that opens the
  * file sees the same tree.  There is no server and no thread: the library
- * acts when it is called, and while a caller waits the kernel wakes it.
+ * works inside the calls, and the kernel wakes a caller that waits.
  *
  *     #include <stdio.h>
  *     #include "zkembed.h"
@@ -35,128 +35,123 @@
  *
  * RULES, stated once
  *
+ * Comments.  A group of functions begins with what holds for all of them, such
+ *   as their threads.  A function's own comment gives the exceptions.
+ *   Everything is since 0.1.  P1 to P12 are the promises in doc/design.md.
  * Results.  Every call that can fail returns ZKE_OK (0) or a negative code;
  *   ZooKeeper's codes have ZooKeeper's numbers.  zke_errmsg() gives the
- *   sentence of the last call of this thread that failed.  On success all
- *   outputs are set; on failure none is touched (a handle is set to NULL).
- *   Any output pointer may be NULL where its comment does not say otherwise.
+ *   sentence of this thread's last failed call.  Success sets all outputs;
+ *   failure touches none, except that a new handle is set to NULL.  Any output
+ *   pointer may be NULL unless its comment says otherwise.
  * Ownership.  Inputs are copied before a call returns.  What a call returns
- *   through a pointer is one block and belongs to the caller, who releases it
- *   with zke_free(); it stays valid after zke_close().
- * Paths.  UTF-8, absolute, NUL-terminated; semantics as in ZooKeeper 3.8's C
- *   client and server together.  Lengths and counts are int, as there.
+ *   through a pointer is one block.  It belongs to the caller, who releases it
+ *   with zke_free(), and stays valid after zke_close().
+ * Paths.  UTF-8, absolute, NUL-terminated, at most 1 MiB; semantics as in
+ *   ZooKeeper 3.8's C client and server together.  Lengths and counts are int,
+ *   as there; a length is in bytes.
  * Time.  Deadlines are absolute milliseconds of zke_now(), a monotonic clock;
  *   ZKE_FOREVER never comes.  ctime and mtime are milliseconds since 1970.
- * Threads.  Any function may be called from any thread, on one handle too.
- *   "Blocks: on the disk" means: on SQLite's I/O and on other processes'
- *   transactions, at most options.busy_timeout_ms, then
- *   ZKE_OPERATIONTIMEOUT and nothing was changed.  Such a call also does the
- *   sweep (dead sessions, expired nodes) when it is due and nobody waits
- *   anywhere.  "Blocks: no" means: no longer than another thread's call on the
- *   same store, and it never fails because that takes long.
- * Callbacks.  Run only inside zke_dispatch() and zke_wait(), on the thread
- *   that called them, with no lock held.  A callback may call anything but
- *   zke_close() and zke_compact() on the handle that is dispatching.  It must
- *   return: where one ends its thread (pthread_exit()), the handle stays
- *   usable, but the other watchers of the same event are not called.
- * Cancellation.  pthread_cancel() is held off while its thread is inside the
- *   library, callbacks included.  Only the sleep of zke_wait() and
- *   zke_wait_turn() is a cancellation point, unless they are called in a
- *   callback: nothing is lost there, and the handle stays as it was.  No other
- *   call is one, so that the caller gets what it returns.  A thread that makes
- *   only such calls is not cancelled before it calls pthread_testcancel().
- *   PTHREAD_CANCEL_ASYNCHRONOUS may be set during calls that take a handle:
- *   then a cancellation takes effect at the end of the call, and what the call
- *   returns is lost.
+ * Threads.  "Any": from any thread, on one handle too.
+ * Blocks.  "On the disk": on SQLite's I/O and on other processes' transactions,
+ *   for at most options.busy_timeout_ms.  Then the call returns
+ *   ZKE_OPERATIONTIMEOUT and has changed nothing.  Such a call also does the
+ *   sweep, which removes dead sessions and expired nodes, if it is due and
+ *   nobody is in zke_wait().  "No": no longer than another thread's call on the
+ *   same store, and the function never fails because that call takes long.
+ * Callbacks.  They run only inside zke_dispatch() and zke_wait() and their
+ *   variants, on the thread that called, with no lock held.  "In a callback:
+ *   yes" holds for the handle that is dispatching, too.  Not allowed on it are
+ *   zke_close(), zke_detach(), zke_compact() and zke_remove_tables().  A
+ *   callback must return.  If it ends its thread (pthread_exit()), the handle
+ *   stays usable, but the other watchers of the same event are not called.
+ * Cancellation.  pthread_cancel() is held off inside the library, callbacks
+ *   included.  The only cancellation points are the sleeps of zke_wait() and
+ *   zke_wait_turn() outside of callbacks.  Nothing is lost there, and the
+ *   handle stays as it was.  Any other call gives its caller what it returns; a
+ *   thread that makes only such calls is cancelled by pthread_testcancel().
+ *   PTHREAD_CANCEL_ASYNCHRONOUS may be set during calls that take a handle: the
+ *   cancellation takes effect at the call's end, and what it returns is lost.
  *
  * Each function can also return what its handle's state asks for:
- *   ZKE_BADARGUMENTS   a NULL handle or a path that is not one
- *   ZKE_INVALIDSTATE   the session has expired (its event has been or will be
- *                      dispatched), or authentication failed
+ *   ZKE_BADARGUMENTS   a NULL handle, or a path that is malformed or too long
+ *   ZKE_INVALIDSTATE   authentication failed, or the session has expired (its
+ *                      event has been or will be dispatched)
+ *   ZKE_SESSIONEXPIRED this call was the first to find that it has expired
  *   ZKE_SESSIONMOVED   another handle has attached the session
- *   ZKE_SESSIONEXPIRED this call found the session gone; later ones get
- *                      ZKE_INVALIDSTATE
  *   ZKE_CLOSING        another thread is closing the handle
- *   ZKE_FORKED         the handle was opened before a fork() and belongs to
- *                      the parent
- *   ZKE_READONLY       a change was asked of a read-only handle, or there is no
- *                      permission for what it needs
- *   ZKE_REPLACED       the database or a file beside it was removed or replaced
- *                      under the open handle
- *   ZKE_OPERATIONTIMEOUT, ZKE_NOMEM, ZKE_SYSTEMERROR, ZKE_CORRUPT, ZKE_FULL
+ *   ZKE_FORKED         the handle was opened before a fork(), by the parent
+ *   ZKE_READONLY       a change on a read-only handle, or no permission for it
+ *   ZKE_REPLACED       the database, or a file beside it, was removed or
+ *                      replaced while the handle was open
  *   ZKE_CONNECTIONLOSS an I/O error at COMMIT, or no memory for its last step:
  *                      whether the change was made is unknown until the next
  *                      call (P2)
+ *   ZKE_OPERATIONTIMEOUT, ZKE_NOMEM, ZKE_SYSTEMERROR, ZKE_CORRUPT, ZKE_FULL
  *
  * CAVEATS, each with its cure
  *
- * - After fork() the child's copy of a handle refuses every call.  A child
- *   that was forked in a callback may return from it: no other callback runs
- *   there, and the call it returns into gives ZKE_FORKED.  One that was forked
- *   in an allocator, a logger or the function of zke_check() has to exec or
- *   _exit() there.  Open the child's own; where another thread of the parent
- *   was inside a call at the fork, that is ZKE_FORKED too, and the child has
- *   to exec.  So it is where the child has closed descriptors that it does
- *   not know (closefrom()) and has opened files under the same numbers: let it
- *   open its handle before.  The library registers one atfork handler, which
- *   in the child sets a flag and closes descriptors; a raw clone() that runs
- *   no handlers leaves the parent's session alive until that child is gone.
+ * - After fork() the child's copy of a handle refuses every call; the child
+ *   opens its own.  It cannot, and gets ZKE_FORKED, if another thread of the
+ *   parent was inside a call at the fork: then it must exec.  The same holds if
+ *   the child has closed descriptors that it does not know (closefrom()) and
+ *   opened files under their numbers: let it open its handle before that.
+ * - A child that was forked in a callback may return from it: no other callback
+ *   runs there, and the call that it returns into gives ZKE_FORKED.  A child
+ *   that was forked in an allocator, a logger or the function of zke_check()
+ *   must exec or _exit() there.
+ * - The library registers one atfork handler, which in the child sets a flag
+ *   and closes descriptors.  A raw clone() runs no handlers, so it keeps the
+ *   parent's session alive until that child is gone.
  * - A program that closes descriptors it did not open (closefrom()) breaks the
- *   library, as it breaks SQLite: what it opens next gets the same numbers, and
- *   the handles write to it.  Close such descriptors before the first
- *   zke_open(), or close the handles before.  exec closes the library's
- *   descriptors without help.
- * - Never open() and close() the database, its -wal or its -shm by yourself
- *   while a handle is open: closing any descriptor drops SQLite's POSIX locks.
- *   Back up through SQLite's backup interface or with the sqlite3 shell from
- *   another process.
+ *   library, as it breaks SQLite: the next files it opens get the same numbers,
+ *   and the handles write to them.  Do it before the first zke_open(), or
+ *   close the handles before.  exec closes the library's descriptors itself.
+ * - Never open() and close() the database, its -wal or its -shm yourself while
+ *   a handle is open: closing any descriptor drops SQLite's POSIX locks.  Back
+ *   up by SQLite's backup interface, or the sqlite3 shell in another process.
  * - Two copies of SQLite in one process on the same file lose locks the same
  *   way.  Two copies of zkembed over one SQLite are fine.
  * - The file must be on a local file system, of one kernel.  Network file
- *   systems are refused where their type tells.  It does not for those behind
- *   FUSE, such as sshfs, GlusterFS and virtiofs, nor for vmhgfs and OrangeFS:
- *   these are not refused, and two hosts on one file damage it.
+ *   systems are refused if their type tells.  Those behind FUSE, such as sshfs,
+ *   GlusterFS and virtiofs, and vmhgfs and OrangeFS are not recognised: two
+ *   hosts on one file damage it there.
  * - Every process must reach the file by one name in one directory, since the
  *   files beside it are found by its name.  Symbolic links are resolved.  A
- *   file with two hard links, and one that is mounted by itself as a volume of
- *   a container, are refused: mount its directory.  A hard link that is made
- *   while the file is open ends no handle, but nobody can open the file until
- *   the link is removed; so back up by another means than `cp -l`.
- * - The sqlite3 shell may read the database at any time.  Do not write nodes by
- *   it: it knows neither the queue of writers nor the watches.  Tables of the
- *   program's own, in a file that both share, any program may write, once its
- *   connection has done "PRAGMA wal_autocheckpoint=0" (doc/format.md).
- * - The files beside the database, in "<database>-zke/", are part of it while
- *   any process has it open.  Do not remove them then.
+ *   file with two hard links, or mounted by itself as a volume of a container,
+ *   is refused: mount its directory.  A hard link made while the file is open
+ *   ends no handle, but nobody can open the file until the link is removed; so
+ *   do not back up with `cp -l`.
+ * - The sqlite3 shell may read the database at any time.  It must not write
+ *   nodes: it knows neither the line of writers nor the watches.  Any program
+ *   may write tables of its own in a file that both share, once its connection
+ *   has done "PRAGMA wal_autocheckpoint=0" (doc/format.md).
+ * - The files in "<database>-zke/" are part of the database while any process
+ *   has it open.  Do not remove them then.
  *
  * HOW THIS INTERFACE MAY GROW
  *
- * From 1.0 on, and until the major version changes, a program works with the
+ * From 1.0 on, and until the major version changes, a program works with a
  * library of another version than its header's.  This holds for the headers of
- * the recipes too.
+ * the recipes too, but in recipes/part and recipes/engine only for zookeeper.h
+ * and compose.h: the rest there is for code of the same version.
  *
- * - Names, numbers and signatures stay.  New functions, codes, types of events
- *   and flags may come, so a program has to expect a code or an event that it
- *   does not know.
+ * - Names, numbers and signatures stay.  New functions, codes, events and flags
+ *   may come, so a program must expect codes and events that it does not know.
  * - A struct whose first member is its size (zke_options, the options of each
- *   recipe, zke_os) may get new members at its end, where zero means what was
- *   before.  The caller sets its size by ZKE_INIT() or with sizeof.  Any
- *   version's size is accepted: members that the caller's header does not have
- *   are zero, and those that the library does not have must be.  Where one of
- *   them is not, the call is ZKE_BADARGUMENTS and says that the library is
- *   older than the header: it would not do what is asked.
+ *   recipe, zke_os, zke_engine) may get new members at its end; zero means the
+ *   old behaviour.  The caller sets the size by ZKE_INIT() or with sizeof, and
+ *   any version's size is accepted.  Members that the caller's header lacks are
+ *   zero.  Members that the library lacks must be zero, else the call returns
+ *   ZKE_BADARGUMENTS and says that the library is older than the header: it
+ *   would not do what is asked.
  * - A struct that stands in arrays, or that one side fills for the other, keeps
  *   its size; new members take the place of `reserved`.  These are zke_op,
  *   zke_op_result, zke_file, zke_session_info, zke_watch_info, and in the
  *   recipes' headers those that have such a member.  It is zero in what the
- *   library returns, and has to be in what it is given, else ZKE_BADARGUMENTS.
- * - A struct that a call returns as one block by itself may get new members at
- *   its end.
+ *   library returns, and must be in what it is given, else ZKE_BADARGUMENTS.
+ * - A struct that a call returns as one block may get new members at its end.
  * - All others never change: zke_stat, zke_acl, zke_acls, zke_strings,
  *   zke_allocator, and the lists of a count and data.
- *
- * What stands in recipes/part and recipes/engine, but for zookeeper.h and
- * compose.h, is for code of the same version only.
  */
 #ifndef ZKEMBED_H
 #define ZKEMBED_H
@@ -164,8 +159,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ZKE_INIT - the initialiser of a struct that begins with its size: the size is
- * set, all else is zero.  For C and C++, without a warning in either.
+/* ZKE_INIT - the initialiser of a struct that begins with its size: sets the
+ * size, and all else to zero.  For C and C++, without a warning in either.
  *
  *     zke_options o = ZKE_INIT(zke_options);
  *     o.lease_ms = 10000;
@@ -191,12 +186,10 @@ extern "C" {
 /* ========================================================================
  * PART 1: for every program
  *
- * Results, handles, nodes, watches, waiting, several operations at once, and
- * permissions: what a program with a tree of its own needs.  What else there
- * is, PART 2 has by who needs it: layers such as recipes; servers, which hold
- * the sessions of others; programs with SQL of their own in the file;
- * operators; tests; and whoever gives the library another system or stands
- * behind it with another engine.
+ * What a program with a tree of its own needs.  PART 2 has the rest, by who
+ * needs it: layers such as recipes; servers; programs with SQL of their own in
+ * the file; operators; tests; and whoever gives the library another operating
+ * system, or puts another engine behind this interface.
  * ===================================================================== */
 
 /* ------------------------------------------------------------------------
@@ -545,7 +538,6 @@ typedef struct zke_options {
  *   name     a path, or ":memory:" for a private tree without any file
  *   options  NULL for the defaults
  *   z_out    out, not NULL; NULL on failure
- *
  * Returns ZKE_OK, or
  *   ZKE_BADARGUMENTS  an option or the chroot is malformed; name is NULL
  *   ZKE_CANTOPEN      a name like "zk://…" whose engine is not registered;
@@ -566,7 +558,6 @@ typedef struct zke_options {
  *   ZKE_FORKED        a child, whose parent's other thread was inside a call
  *   ZKE_SQLITEVERSION SQLite older than 3.37.2 or built without threads
  *   ZKE_CORRUPT, ZKE_FULL, ZKE_NOMEM, ZKE_SYSTEMERROR, ZKE_OPERATIONTIMEOUT
- *
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_open(const char *name, const zke_options *options, zke **z_out);
 
@@ -623,7 +614,6 @@ ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
  *                the host see to that in their calls and dispatches.  Where
  *                the host dies before that, or closes the last of them, a
  *                kept one is detached instead
- *
  * Threads: any.  In a callback: not of this handle; and two threads must not
  * close each other's handles from callbacks.  Blocks: on the disk, and until
  * running callbacks and calls of other threads on the store have returned; only
@@ -654,7 +644,6 @@ ZKE_API int zke_state(zke *z);
  * that made this call, ZKE_INVALIDSTATE.  Meant for tests and for operators.
  *
  *   session  id of any session of this database, this handle's too
- *
  * Returns ZKE_OK, or ZKE_NONODE where there is no such session.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_expire(zke *z, int64_t session);
@@ -716,7 +705,6 @@ ZKE_API void *zke_alloc(zke *z, size_t size);
  *   mode      ZKE_PERSISTENT to ZKE_CONTAINER
  *   path_out  out: the path created, with its sequence number
  *   stat_out  out: the new node's Stat
- *
  * Returns ZKE_OK, or in this order of checks (semantics.md 2.2)
  *   ZKE_BADARGUMENTS   mode, ttl, path, len below -1, len over the data limit,
  *                      NULL data with len above 0; the path also where it has
@@ -729,7 +717,6 @@ ZKE_API void *zke_alloc(zke *z, size_t size);
  *   ZKE_NOAUTH         no ZKE_PERM_CREATE on the parent
  *   ZKE_NODEEXISTS     (for a sequential one: the number's name is taken)
  *   ZKE_NOCHILDRENFOREPHEMERALS
- *
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_create(zke *z, const char *path, const void *data, int len,
                        const zke_acls *acls, int mode, char **path_out,
@@ -752,14 +739,12 @@ ZKE_API int zke_create_ttl(zke *z, const char *path, const void *data, int len,
 /* zke_delete - remove a node without children
  *
  *   version  the version the node must have, or -1 for any
- *
  * Returns ZKE_OK, or in this order
  *   ZKE_BADARGUMENTS  the path; "/" and the /zookeeper nodes
  *   ZKE_NONODE        parent or node missing
  *   ZKE_NOAUTH        no ZKE_PERM_DELETE on the parent
  *   ZKE_BADVERSION    the node has another version
  *   ZKE_NOTEMPTY      it has children
- *
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_delete(zke *z, const char *path, int version);
 
@@ -785,7 +770,6 @@ ZKE_API int zke_delete(zke *z, const char *path, int version);
  *
  *   fn,context  watcher, or NULL
  *   stat_out    out, untouched where the node is missing
- *
  * Returns ZKE_OK, or ZKE_NONODE (which registers the watch all the same).
  * No permission is needed.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
@@ -799,7 +783,6 @@ ZKE_API int zke_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
  *               a text can be used as it is; NULL for NULL data
  *   len_out     out: bytes, or -1 for NULL data
  *   stat_out    out: the Stat of the same moment
- *
  * Returns ZKE_OK, or ZKE_NONODE or ZKE_NOAUTH (which register nothing).
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
@@ -816,7 +799,6 @@ ZKE_API int zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
  *   data,len  as for zke_create()
  *   version   the version the node must have, or -1 for any
  *   stat_out  out: the Stat after the change
- *
  * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS, ZKE_NONODE, ZKE_NOAUTH
  * (no ZKE_PERM_WRITE), ZKE_BADVERSION.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
@@ -833,7 +815,6 @@ ZKE_API int zke_set(zke *z, const char *path, const void *data, int len,
  *   names_out   out: names without the path; count 0 for a leaf.  All of them:
  *               of a node with very many zke_op_children() gives some
  *   stat_out    out: the node's own Stat, of the same moment
- *
  * Returns ZKE_OK, or ZKE_NONODE or ZKE_NOAUTH (which register nothing).
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_children(zke *z, const char *path, zke_watch_fn fn,
@@ -843,7 +824,6 @@ ZKE_API int zke_children(zke *z, const char *path, zke_watch_fn fn,
 /* zke_count - the number of all descendants of a node
  *
  *   count_out  out; 0 for a leaf; of "/" it counts /zookeeper's nodes too
- *
  * Returns ZKE_OK, ZKE_NONODE or ZKE_NOAUTH.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_count(zke *z, const char *path, int64_t *count_out);
@@ -908,7 +888,6 @@ ZKE_API int zke_sync(zke *z, const char *path);
  *            mode on one path replaces the earlier, for all of the session's
  *            watchers there.
  *   fn       not NULL
- *
  * Returns ZKE_OK, ZKE_BADARGUMENTS (fn is NULL), or ZKE_MARSHALLINGERROR (a
  * mode other than the two).  No permission is needed; what the session may
  * not read is not delivered.
@@ -921,7 +900,6 @@ ZKE_API int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
  *   type        ZKE_WATCH_CHILD, _DATA or _ANY
  *   fn,context  the pair that was registered; others stay.  fn NULL: all
  *               watchers of this session
- *
  * Returns ZKE_OK, ZKE_BADARGUMENTS for another type, or ZKE_NOWATCHER where
  * none of them is registered for the path and type.  A watcher that was taken
  * back gets no event for it.
@@ -938,7 +916,6 @@ ZKE_API int zke_remove_watch(zke *z, const char *path, int type,
  * lock that the watcher takes.
  *
  *   fn,context  the pair, as registered
- *
  * Returns ZKE_OK, also where the pair was not registered.  With another code
  * the pair is forgotten all the same (except for ZKE_FORKED and ZKE_CLOSING),
  * only its rows could not be removed: they fire into the void.
@@ -979,14 +956,12 @@ ZKE_API int64_t zke_wall(zke *z);
  * Owned by the handle; poll it for reading, do nothing else with it.
  *
  *   fd_out  out, not NULL
- *
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_fd(zke *z, int *fd_out);
 
 /* zke_next_deadline - when zke_dispatch() wants to be called at the latest
  *
  *   deadline_out  out, not NULL: ms of zke_now(), or ZKE_FOREVER
- *
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_next_deadline(zke *z, int64_t *deadline_out);
 
@@ -998,7 +973,6 @@ ZKE_API int zke_next_deadline(zke *z, int64_t *deadline_out);
  * zke_discard() could not.
  *
  *   count_out  out: watchers called
- *
  * Returns ZKE_OK, also when it delivered the session's end; ZKE_CONNECTIONLOSS
  * while the file cannot be opened again after an I/O error: what came stays.
  * Threads: any.  In a callback: yes (it takes what came since).  A watcher that
@@ -1018,7 +992,6 @@ ZKE_API int zke_dispatch(zke *z, int *count_out);
  * dispatches.  The others return when it has.
  *
  *   deadline_ms  of zke_now(); in the past: as zke_dispatch()
- *
  * Returns ZKE_OK when at least one watcher ran, on this thread or another;
  * ZKE_OPERATIONTIMEOUT at the deadline.
  * Threads: any.  In a callback: yes.  Blocks: until the deadline.  It does not
@@ -1160,7 +1133,6 @@ ZKE_API void zke_op_get(zke_op *op, const char *path);
  *   after  any text, NULL for the beginning; names are compared by bytes
  *   most   so many names; 0: all that follow.  Below 0 zke_multi_read()
  *          returns ZKE_BADARGUMENTS
- *
  * Threads: any.  Blocks: no.  Since 0.1. */
 ZKE_API void zke_op_children(zke_op *op, const char *path, const char *after,
                              int most);
@@ -1175,7 +1147,6 @@ ZKE_API void zke_op_children(zke_op *op, const char *path, const char *after,
  *   results     out, count of them, or NULL; set also when an operation is
  *               refused: 0 for those before, its code, ZKE_RUNTIMEINCONSISTENCY
  *               for those after.  Release with zke_results_clear().
- *
  * Returns ZKE_OK, or the code of the first operation refused (ZKE_INVALIDACL
  *   also where the ACLs of the creates up to it have more than 16 MiB), or
  *   ZKE_MARSHALLINGERROR  a path in any operation that the client refuses, or
@@ -1185,7 +1156,6 @@ ZKE_API void zke_op_children(zke_op *op, const char *path, const char *after,
  *                         limit, in one value or in sum; the results are
  *                         untouched.  (A name that only the server refuses is
  *                         an operation refused: results are set.)
- *
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_multi(zke *z, const zke_op *ops, int count,
                       zke_op_result *results);
@@ -1212,7 +1182,6 @@ ZKE_API int zke_multi(zke *z, const zke_op *ops, int count,
  *   results     out, count of them, not NULL unless count is 0; each has its
  *               own rc.  Release with zke_results_clear().  Untouched where the
  *               call fails
- *
  * Returns ZKE_OK whatever the results, ZKE_MARSHALLINGERROR as zke_multi() and
  * for an operation of another type, or ZKE_BADARGUMENTS for reserved members
  * that are not zero, and for results over options.read_limit.  Those are read
@@ -1281,12 +1250,10 @@ ZKE_API int zke_multi_read(zke *z, const zke_op *ops, int count,
  *   return from it and gets ZKE_FORKED; it cannot open a store until it execs.
  *
  *   fn       called with z and context.  Any result but ZKE_OK undoes all
- *
  * Returns ZKE_OK, what fn has returned, or what has broken the transaction; or
  *   ZKE_BADARGUMENTS    fn is NULL
  *   ZKE_MISUSE          called in the function of a batch
  *   ZKE_CONNECTIONLOSS  an I/O error at COMMIT: all of it was made or nothing
- *
  * Threads: any.  In a callback: yes.  Blocks: on the disk, until fn is called;
  * the busy timeout does not bound fn.  Since 0.1. */
 typedef int (*zke_batch_fn)(zke *z, void *context);
@@ -1321,12 +1288,10 @@ ZKE_API void zke_results_clear(zke_op_result *results, int count);
  *   scheme   "digest"
  *   cert     "user:password", any bytes
  *   len      bytes of cert
- *
  * Returns ZKE_OK, or
  *   ZKE_BADARGUMENTS  scheme is NULL, len negative, a NUL in the user's name
  *   ZKE_AUTHFAILED    unknown scheme; the handle is dead from here on
  *                     (ZKE_STATE_AUTH_FAILED), as in ZooKeeper
- *
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_add_auth(zke *z, const char *scheme, const char *cert, int len);
 
@@ -1346,7 +1311,6 @@ ZKE_API int zke_add_auth(zke *z, const char *scheme, const char *cert, int len);
  *   cert  "user:password", any bytes
  *   len   bytes of cert; below 1, or with cert NULL: none
  *   out   out; 28 characters and a NUL
- *
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 enum { ZKE_DIGEST_SIZE = 29 };
 ZKE_API void zke_digest(const char *cert, int len, char out[ZKE_DIGEST_SIZE]);
@@ -1366,7 +1330,6 @@ ZKE_API int zke_clear_auth(zke *z);
  *
  *   acls_out  out: one block.  Without ZKE_PERM_ADMIN digests read "user:x".
  *   stat_out  out: the node's Stat; its aversion is what zke_set_acl() compares
- *
  * Returns ZKE_OK, ZKE_NONODE, or ZKE_NOAUTH (neither READ nor ADMIN).
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
@@ -1378,7 +1341,6 @@ ZKE_API int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
  *   acls     not empty; copied.  Entries of scheme auth become the identities
  *            that this session has now
  *   stat_out out: the Stat after the change
- *
  * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS, ZKE_INVALIDACL (as
  * zke_create()), ZKE_NONODE, ZKE_NOAUTH (no ADMIN), ZKE_BADVERSION.  Fires no
  * watch.
@@ -1443,7 +1405,6 @@ ZKE_API int64_t zke_zxid(void);
  *   rc      the code that the caller is about to return
  *   format  as for printf(); zke_errmsg() may be among the arguments.  A
  *           sentence of more than 511 bytes is cut
- *
  * Returns rc.  Threads: any.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_fail(int rc, const char *format, ...)
 #if defined(__GNUC__)
@@ -1457,12 +1418,10 @@ ZKE_API int zke_fail(int rc, const char *format, ...)
  *   given  the caller's, of whatever version; NULL: size set, all else zero
  *   out    out: this version's, size bytes
  *   name   of the struct, for the sentence
- *
  * Returns ZKE_OK, or ZKE_BADARGUMENTS
  *   where given->size is no version's: it was not set
  *   where a byte beyond this version's size is not zero: the caller's header is
  *   newer, and something is asked for that is not known here
- *
  * Threads: any.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_take_options(const void *given, void *out, size_t size,
                              const char *name);
@@ -1500,14 +1459,12 @@ ZKE_API int zke_take_options(const void *given, void *out, size_t size,
  *           create whose reply was lost.  (One of the session that was made
  *           without a number, but whose name ends like that, is among them.)
  *   czxid   the one incarnation that is meant, or 0 for whichever is there
- *
  * Returns ZKE_OK when it is gone, or
  *   ZKE_BADARGUMENTS  another mode, or a path that is not one
  *   other codes       what stands in the way.  All the same it will be removed,
  *                     by this session's next calls or at its end.  (Where there
  *                     is neither memory to remember it nor a way to remove it,
  *                     the session expires at its next call.)
- *
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_discard(zke *z, const char *path, int mode, int64_t czxid);
 
@@ -1523,7 +1480,6 @@ ZKE_API int zke_discard(zke *z, const char *path, int mode, int64_t czxid);
  *   path      of the node, the parent-to-be
  *   next      the number of its next sequential child at least, from 0 on
  *   stat_out  out: the node's Stat afterwards
- *
  * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS (next is negative),
  * ZKE_NONODE, ZKE_NOAUTH (no ZKE_PERM_CREATE), ZKE_NOCHILDRENFOREPHEMERALS.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
@@ -1550,7 +1506,6 @@ ZKE_API int zke_raise_sequence(zke *z, const char *path, int next,
  * or events were dropped (ZKE_EVENT_OVERFLOW is to be delivered).
  *
  *   most  so many paths, 0 or more
- *
  * Threads: any.  Blocks: no.  Since 0.1. */
 ZKE_API void zke_op_untold(zke_op *op, const char *path, int most);
 
@@ -1566,7 +1521,6 @@ ZKE_API void zke_op_untold(zke_op *op, const char *path, int most);
  *   rc  ZKE_BADARGUMENTS, ZKE_MARSHALLINGERROR, ZKE_UNIMPLEMENTED, or a code of
  *       ZooKeeper's from -100 on, down to -199.  It is not looked at here: with
  *       another one zke_multi() or zke_multi_read() is ZKE_BADARGUMENTS
- *
  * Threads: any.  Blocks: no.  Since 0.1. */
 ZKE_API void zke_op_fail(zke_op *op, int rc);
 
@@ -1603,7 +1557,6 @@ ZKE_API void zke_op_fail(zke_op *op, int rc);
  *   ZKE_BADARGUMENTS  fn is NULL
  *   ZKE_READONLY      a read-only handle, which dispatches nothing
  *   ZKE_NOMEM         at the pair's first call
- *
  * Threads: any.  In a callback: yes, in its own too.  Blocks: no.
  * Since 0.1. */
 ZKE_API int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn,
@@ -1614,7 +1567,6 @@ ZKE_API int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn,
  * For a pause between two tries; zke_wait() is for all else.  A lease is kept.
  *
  *   deadline_ms  of zke_now(); in the past: does not sleep
- *
  * Returns ZKE_OK.  Threads: any.  In a callback: yes.  Blocks: until the
  * deadline, and zke_close() of another thread with it.  Since 0.1. */
 ZKE_API int zke_sleep(zke *z, int64_t deadline_ms);
@@ -1636,7 +1588,6 @@ ZKE_API int zke_sleep(zke *z, int64_t deadline_ms);
  *     zke_limit(z, before);
  *
  *   deadline_ms  of zke_now(); ZKE_FOREVER takes the limit back
- *
  * Returns the one before, to be given back; ZKE_FOREVER where there was none.
  * A thread has a limit on one handle at a time.
  * Threads: any; each has its own.  Blocks: no.  Since 0.1. */
@@ -1740,7 +1691,6 @@ ZKE_API int64_t zke_busy_timeout(zke *z);
  *   ZKE_MISUSE          zke_detach() in a callback of this very handle;
  *                       zke_attach(), zke_detach() and zke_rearm() in the
  *                       function of a batch
- *
  * Threads: any.  In a callback: yes, but for zke_detach() of its handle.
  * Blocks: zke_attach(), zke_detach() and zke_rearm() on the disk; the others do
  * not.  Since 0.1. */
@@ -1772,7 +1722,6 @@ ZKE_API int zke_rearm(zke *z);
  *     if (rc == ZKE_OK) close(keep);
  *
  *   fd_out  out, not NULL
- *
  * Returns ZKE_OK, or ZKE_UNIMPLEMENTED for ":memory:".
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_keepalive_fd(zke *z, int *fd_out);
@@ -1810,7 +1759,6 @@ ZKE_API int zke_keepalive_fd(zke *z, int *fd_out);
  *   id      any text, copied; of scheme digest "user:hash".  NULL: the session
  *           gets no identity, and only the scheme becomes valid, for lists of
  *           others.  One that the session has already is given once
- *
  * Returns ZKE_OK, or ZKE_BADARGUMENTS (scheme is NULL or not such a name; an id
  * of scheme digest without its hash).
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
@@ -1823,7 +1771,6 @@ ZKE_API int zke_vouch(zke *z, const char *scheme, const char *id);
  *
  *   count_out  out, may be NULL; nodes, the node itself among them
  *   bytes_out  out, may be NULL; bytes of their data
- *
  * Returns ZKE_OK, ZKE_NONODE or ZKE_NOAUTH.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_usage(zke *z, const char *path, int64_t *count_out,
@@ -1875,7 +1822,6 @@ ZKE_API int zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
  *
  *   type        ZKE_WATCH_CHILD, _DATA or _ANY
  *   fn,context  the pair; fn NULL: any watcher of this session
- *
  * Returns ZKE_OK, ZKE_NOWATCHER, or ZKE_BADARGUMENTS (another type).  One whose
  * event is pending counts as registered until it has been dispatched.  Of this
  * handle's watchers only; ZooKeeper's checkWatches also succeeds where another
@@ -1900,7 +1846,6 @@ ZKE_API int zke_set_watcher(zke *z, zke_watch_fn fn, void *context);
  *
  *   pending_out  out, not NULL: 1 where there is, though zke_dispatch() may
  *                then find that nothing is left to call; else 0
- *
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_pending(zke *z, int *pending_out);
 
@@ -2074,13 +2019,11 @@ ZKE_API void zke_op_sql(zke_op *op, zke_sql_fn fn, void *context);
  *   db  a connection that the program has opened, in no transaction; it stays
  *       the program's.  It must not set automatic checkpoints afterwards, and
  *       zke_sql_begin() replaces its WAL hook
- *
  * Returns ZKE_OK, or
  *   ZKE_BADARGUMENTS  db is NULL, or to another file; z is NULL
  *   ZKE_SYSTEMERROR   db is in a transaction, so that its PRAGMA synchronous,
  *                     which is below FULL, cannot be raised
  *   ZKE_NOMEM, or what a read returns
- *
  * Threads: any that may use db.  In a callback: yes.  Blocks: on the disk, and
  * for the busy timeout where another connection has locked the file; calls of
  * other threads on the store of z wait meanwhile.  Since 0.1. */
@@ -2115,7 +2058,6 @@ ZKE_API int zke_sql_adopt(zke *z, struct sqlite3 *db);
  *     }
  *
  *   db  as zke_sql_adopt() was given it
- *
  * Returns ZKE_OK, or, with nothing begun,
  *   ZKE_BADARGUMENTS      as zke_sql_adopt()
  *   ZKE_OPERATIONTIMEOUT  others kept it waiting for the busy timeout, in the
@@ -2125,7 +2067,6 @@ ZKE_API int zke_sql_adopt(zke *z, struct sqlite3 *db);
  *   ZKE_SESSIONEXPIRED    the session of z has ended
  *   ZKE_MISUSE            in a batch, or begun already
  *   and what a change returns whose transaction cannot begin
- *
  * Threads: any that may use db.  In a callback: yes, and it is ended there.
  * Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_sql_begin(zke *z, struct sqlite3 *db);
@@ -2135,7 +2076,6 @@ ZKE_API int zke_sql_begin(zke *z, struct sqlite3 *db);
  * Both end it whatever they return: where COMMIT fails, it is rolled back.
  *
  *   z, db  those of zke_sql_begin()
- *
  * Returns ZKE_OK, or
  *   ZKE_MISUSE          this thread has not begun anything by that pair
  *   ZKE_SQL             a deferred constraint; all is undone
@@ -2146,7 +2086,6 @@ ZKE_API int zke_sql_begin(zke *z, struct sqlite3 *db);
  *                       change is acknowledged
  *   ZKE_FORKED          in a child of the thread; nothing is done
  *   ZKE_FULL, …         all is undone
- *
  * Threads: that of zke_sql_begin().  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_sql_commit(zke *z, struct sqlite3 *db);
 ZKE_API int zke_sql_rollback(zke *z, struct sqlite3 *db);
@@ -2164,7 +2103,6 @@ ZKE_API int zke_sql_rollback(zke *z, struct sqlite3 *db);
  *                     triggers or views of the program's use the tables
  *   ZKE_MISUSE        in a batch or a callback of the handle
  *   and what any change returns
- *
  * Threads: any.  In a callback: no.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_remove_tables(zke *z);
 
@@ -2222,7 +2160,6 @@ typedef struct zke_watch_list {
  * zke_watches  - all watches, by path
  *   session   its id, or -1 for all
  *   list_out  out, not NULL: one block
- *
  * Returns ZKE_OK, ZKE_NONODE (there is no session of that id), or
  * ZKE_BADARGUMENTS (list_out is NULL).
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
@@ -2247,7 +2184,6 @@ ZKE_API int zke_watches(zke *z, zke_watch_list **list_out);
  *   ms    keep rows for about so long; 0: for ever.  Both 0: no history, and
  *         all that there is of it is dropped at once, in this change: the more
  *         rows there are, the longer other writers wait
- *
  * Returns ZKE_OK, ZKE_BADARGUMENTS for a negative limit, or what any durable
  * change returns.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
@@ -2261,7 +2197,6 @@ ZKE_API int zke_history_keep(zke *z, int64_t rows, int64_t ms);
  * session is enough.
  *
  *   overdue_out  out, not NULL: 1 or 0
- *
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_overdue(zke *z, int *overdue_out);
 
@@ -2281,7 +2216,6 @@ ZKE_API int zke_overdue(zke *z, int *overdue_out);
  *
  *   fn       called for each violation with a sentence that begins with the
  *            invariant's name; may be NULL
- *
  * Returns ZKE_OK, or ZKE_DATAINCONSISTENCY or ZKE_CORRUPT where something is
  * wrong.  Never changes anything.
  * Threads: any; fn must not call zkembed.  Blocks: on the disk.  Since 0.1. */
@@ -2308,7 +2242,6 @@ ZKE_API int zke_check(zke *z, zke_check_fn fn, void *context);
  *   deadline_ms  of zke_now(): looked at while this waits for others, and
  *                while the content is copied into the temporary file.  Once it
  *                is written into the log, the rest goes to its end
- *
  * Returns ZKE_OK, or
  *   ZKE_OPERATIONTIMEOUT  the deadline came, and nothing was changed; or a
  *                         reader (a zke_check(), a backup, a foreign program)
@@ -2317,7 +2250,6 @@ ZKE_API int zke_check(zke *z, zke_check_fn fn, void *context);
  *   ZKE_FULL              one of the two places; nothing was changed
  *   ZKE_MISUSE            called from a callback of this very handle
  *   ZKE_UNIMPLEMENTED     ":memory:"
- *
  * Threads: any.  In a callback: not of this handle.  Blocks: see above.
  * Since 0.1. */
 ZKE_API int zke_compact(zke *z, int64_t deadline_ms);
@@ -2357,7 +2289,6 @@ enum {
  *
  *   when  ZKE_TEST_FAIL_BEFORE, _AFTER or _READ; 0 takes a pending one back
  *   skip  changes, or reads, that go through first
- *
  * Threads: any.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_test_fail(zke *z, int when, int skip);
 
@@ -2672,12 +2603,10 @@ typedef struct zke_engine {
  *
  *   engine  copied.  Where its prefix is registered already, nothing changes;
  *           of two prefixes that fit a name the longer one counts
- *
  * Returns ZKE_OK, or
  *   ZKE_BADARGUMENTS  engine is NULL, of a size that no version has, or lacks a
  *                     required member
  *   ZKE_MISUSE        there are eight engines already
- *
  * Threads: any.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_register_engine(const zke_engine *engine);
 
