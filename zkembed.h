@@ -210,18 +210,20 @@ extern "C" {
 #endif
 
 /* The version of the library at run time: the string, and the number to
- * compare with ZKE_VERSION_NUMBER.  Threads: any. */
+ * compare with ZKE_VERSION_NUMBER.  Threads: any.  In a callback: yes. */
 ZKE_API const char *zke_version(void);
 ZKE_API int zke_version_number(void);
 
 /* ------------------------------------------------------------------------
  * Results
+ *
+ * Threads: any.  In a callback: yes.  Blocks: no.
  * --------------------------------------------------------------------- */
 
-/* One list makes the enum, zke_error_name() and zke_error_text().  Numbers
- * down to -127 and their texts are those of ZooKeeper's C client
- * (semantics.md 10); from -200 on they are zkembed's own, and from -300 on
- * those of what is built above it: the library never returns them. */
+/* One list makes the enum, zke_error_name() and zke_error_text().  Down to
+ * -127, numbers and texts are those of ZooKeeper's C client (semantics.md 10).
+ * From -200 on they are zkembed's own.  From -300 on they belong to what is
+ * built above the library, which never returns them. */
 #define ZKE_RESULT_LIST(X)                                       \
   X(OK, 0, "ok")                                                 \
   X(SYSTEMERROR, -1, "system error")                             \
@@ -273,25 +275,23 @@ ZKE_API int zke_version_number(void);
 enum zke_result { ZKE_RESULT_LIST(ZKE_RESULT_ENUM_) ZKE_RESULT_END_ = 1 };
 #undef ZKE_RESULT_ENUM_
 
-/* zke_error_name - "ZKE_NONODE" for -101; "ZKE_UNKNOWN" for a stranger
- * zke_error_text - "no node" for -101; "unknown error" for a stranger
- * Never NULL, never freed.  Threads: any. */
+/* zke_error_name - "ZKE_NONODE" for -101; "ZKE_UNKNOWN" for an unknown code
+ * zke_error_text - "no node" for -101; "unknown error" likewise
+ * Never NULL, never freed. */
 ZKE_API const char *zke_error_name(int rc);
 ZKE_API const char *zke_error_text(int rc);
 
 /* zke_errmsg - the sentence of this thread's last failed call
  *
- * Names the culprit: the path, the file, the limit, the system's error.  The
- * text stays until this thread's next zkembed call that can fail; never NULL.
- * It is for people: programs go by the code.
+ * Names the path, the file, the limit or the system's error.  It is for people;
+ * programs use the code.
  *
  * Example: one message for whatever goes wrong.
- *
  *     rc = zke_delete(z, "/jobs", -1);
  *     if (rc != ZKE_OK)
  *       fprintf(stderr, "%s: %s\n", zke_error_name(rc), zke_errmsg());
  *
- * Threads: any; each has its own text. */
+ * Never NULL.  The text stays until this thread's next call that can fail. */
 ZKE_API const char *zke_errmsg(void);
 
 /* ------------------------------------------------------------------------
@@ -366,9 +366,9 @@ enum {
 enum {
   ZKE_EVENT_CREATED = 1,
   ZKE_EVENT_DELETED = 2,
-  ZKE_EVENT_CHANGED = 3,   /* its data was set, to the same bytes maybe */
+  ZKE_EVENT_CHANGED = 3,   /* its data was set, maybe to the same bytes */
   ZKE_EVENT_CHILD = 4,     /* a child has come or gone; not that one was set */
-  ZKE_EVENT_SESSION = -1,  /* the session's state is another; "" as path */
+  ZKE_EVENT_SESSION = -1,  /* the session's state has changed; "" as path */
   ZKE_EVENT_OVERFLOW = -3, /* zkembed's own: events were dropped, see P4 */
   ZKE_EVENT_ALARM = -4     /* zkembed's own: a time has come, zke_call_at() */
 };
@@ -376,33 +376,31 @@ enum {
   ZKE_STATE_EXPIRED = -112,     /* it is over; what it owned has gone */
   ZKE_STATE_AUTH_FAILED = -113, /* zke_add_auth() with an unknown scheme */
   ZKE_STATE_MOVED = -118,       /* another handle has attached the session */
-  ZKE_STATE_CONNECTING = 1,     /* it may live: an engine's connection is lost,
-                                   and looked for again.  Never on a file */
+  ZKE_STATE_CONNECTING = 1,     /* it may live: an engine looks for its lost
+                                   connection.  Never on a file */
   ZKE_STATE_CONNECTED = 3,      /* it lives */
   ZKE_STATE_READONLY = 5,       /* a handle that has no session */
-  ZKE_STATE_CLOSED = 0          /* NULL, being closed, the parent's, or asked
-                                   for where no call may be made */
+  ZKE_STATE_CLOSED = 0          /* NULL, being closed, the parent's, or a call
+                                   from a place where none is allowed */
 };
 enum {
   ZKE_WATCH_CHILD = 1,
   ZKE_WATCH_DATA = 2,
   ZKE_WATCH_ANY = 3,
-  ZKE_WATCH_EXIST = 4 /* for zke_set_watch() alone: a data watch of a node that
-                         did not exist */
+  ZKE_WATCH_EXIST = 4 /* zke_set_watch() only: of a node that did not exist */
 };
 enum { ZKE_WATCH_PERSISTENT = 0, ZKE_WATCH_PERSISTENT_RECURSIVE = 1 };
 
 /* A watcher: called from zke_dispatch() or zke_wait() with the event's type,
  * the session's state, and the path it is about ("" for session events).
  *
- * A one-shot watch is gone when its watcher runs.  A session event
- * (ZKE_EVENT_SESSION with ZKE_STATE_EXPIRED, _MOVED or _AUTH_FAILED) goes to
- * every registered pair of function and context and to the handle's default
- * watcher.
+ * A one-shot watch is gone when its watcher runs.  ZKE_EVENT_SESSION, with
+ * ZKE_STATE_EXPIRED, _MOVED or _AUTH_FAILED, goes to every registered pair of
+ * function and context and to the handle's default watcher.
  * ZKE_EVENT_OVERFLOW goes to the same: more events were pending than
- * options.event_limit, all pending ones were dropped, and every one-shot watch
- * registered before is gone; read again and register again.
- * ZKE_EVENT_ALARM goes to a pair that has asked for it, zke_call_at(). */
+ * options.event_limit, all of them were dropped, and every one-shot watch
+ * registered before is gone.  Read again, and register again.
+ * ZKE_EVENT_ALARM goes to a pair that has asked for it by zke_call_at(). */
 typedef void (*zke_watch_fn)(zke *z, int type, int state, const char *path,
                              void *context);
 
