@@ -408,37 +408,32 @@ typedef void (*zke_watch_fn)(zke *z, int type, int state, const char *path,
  * Options: what belongs to a handle
  * --------------------------------------------------------------------- */
 
-/* One function allocates, grows and releases, like realloc(); size 0
- * releases and returns NULL.  A NULL function means the C library's.
- * Calls that have the store do so one at a time.  zke_free(), zke_alloc(),
- * zke_discard() and zke_call_at() do not wait for that: a program in which
- * several threads use a store, or release its results, needs a function that
- * they may call at the same time. */
+/* One function allocates, grows and releases, like realloc(); size 0 releases
+ * and returns NULL.  A NULL function means the C library's.  The calls of a
+ * store use it one at a time, except for zke_free(), zke_alloc(), zke_discard()
+ * and zke_call_at().  So if several threads use a store or release its results,
+ * the function must allow calls at the same time. */
 typedef struct zke_allocator {
   void *(*resize)(void *context, void *block, size_t size);
   void *context;
 } zke_allocator;
 
-/* Receives what happens without a caller to tell: a dead session reaped, a
- * write-ahead log that readers keep from being reset, an SQLite that is not as
- * expected.  Called with the store locked, and other processes may be waiting:
- * must not block, nor call zkembed. */
+/* Receives what no caller can be told: a dead session was reaped, readers keep
+ * a write-ahead log from being reset, an SQLite is not as expected.  Must not
+ * block, nor call zkembed: the store is locked, and processes may wait. */
 enum { ZKE_LOG_ERROR = 1, ZKE_LOG_WARN = 2, ZKE_LOG_INFO = 3 };
 typedef void (*zke_log_fn)(void *context, int level, const char *text);
 
 struct zke_os;
 
 enum {
-  ZKE_OPEN_READONLY = 1, /* inspect: no session, no change; SQLite may make
-                            its -wal and -shm */
-  ZKE_OPEN_EXISTING = 2, /* ZKE_CANTOPEN where the file does not exist */
-  ZKE_OPEN_LIGHT = 16,   /* zke_open_session(): a session without descriptors
-                            of its own */
+  ZKE_OPEN_READONLY = 1, /* no session, no change; SQLite may make -wal, -shm */
+  ZKE_OPEN_EXISTING = 2, /* ZKE_CANTOPEN if the file does not exist */
+  ZKE_OPEN_LIGHT = 16,   /* zke_open_session(): no descriptors of its own */
 
-  /* For a database that has the program's own tables, too; see "The program's
-   * own data". */
-  ZKE_OPEN_HOST = 32,        /* where the database is another program's, or
-                                 empty: make our tables beside its own */
+  /* See "The program's own data". */
+  ZKE_OPEN_HOST = 32,        /* if the database is another program's, or empty:
+                                make our tables beside its own */
   ZKE_OPEN_FOREIGN_KEYS = 64 /* SQL of zke_op_sql() enforces foreign keys */
 };
 #define ZKE_MAX_TIMEOUT INT64_C(0xffffffffff) /* ms */
@@ -448,36 +443,31 @@ enum {
   ZKE_DURABLE_NONE = 2     /* nothing is; a power cut may take the latest */
 };
 
-/* As a number of milliseconds where 0 means the default. */
+/* In members that take it: no time at all, since 0 means the default. */
 enum { ZKE_AT_ONCE = -1 };
 
-/* Begin with ZKE_INIT(zke_options): each member left zero has the default said
- * here, so that what is forgotten is safe.
- * Where no time at all is meant, say ZKE_AT_ONCE; the members that take it say
- * so.  Strings are copied. */
+/* Begin with ZKE_INIT(zke_options): zero means the default given here.
+ * Strings are copied. */
 typedef struct zke_options {
   size_t size;
   unsigned flags;          /* ZKE_OPEN_… */
   int durability;          /* ZKE_DURABLE_… */
-  int data_limit;          /* bytes of a value, of a multi's sum; 1048576; never
-                              more than SQLite's limit of a row allows, which
-                              is 1,000,000,000 by default */
-  int cache_kib;           /* SQLite's page cache, KiB; 256. From the first read
-                              without locks on the store has a quarter of it
-                              more, at most 2 MiB, for short nodes it read */
+  int data_limit;          /* bytes of a value, and of a multi's sum; 1048576.
+                              At most SQLite's limit of a row (usually 10^9) */
+  int cache_kib;           /* SQLite's page cache, KiB; 256.  The store keeps up
+                              to a quarter of it more, at most 2 MiB, of short
+                              nodes, from its first read without locks on */
   int event_limit;         /* pending events of a session (P4), those not yet
                               trimmed included; 10000 */
-  int notice_limit;        /* descriptors for being told at once that the owner
-                              of a watched node has died, one an owner and
-                              session, of all sessions of the store together
-                              (P6); beyond it such a death is told within about
-                              a second; 128 */
+  int notice_limit;        /* descriptors of the store by which its sessions
+                              learn at once that the owner of a watched node has
+                              died, one for each owner and session (P6); 128.
+                              Other deaths are told within about a second */
   int64_t busy_timeout_ms; /* longest wait of a call for others; 5000.
                               ZKE_AT_ONCE: it does not wait */
-  int64_t lease_ms;        /* lose the session when not calling in for this
-                              long; 0: never.  Time in which another session's
-                              call on the same store waits for other processes
-                              does not count */
+  int64_t lease_ms;        /* lose the session after so long without a call; 0:
+                              never.  While another session's call on the same
+                              store waits for other processes it does not run */
   int64_t container_ms;    /* how long a container stays empty; 60000.
                               ZKE_AT_ONCE: until the next sweep */
   const char *identity;    /* shown to others; the process's name */
@@ -491,13 +481,12 @@ typedef struct zke_options {
   zke_allocator allocator; /* the C library's */
   const struct zke_os *os; /* system calls; the library's own; copied */
   int64_t timeout_ms;      /* for zke_open_session() and zke_attach(): a kept
-                         session, which ends when it was not heard from for
-                         this long; 0: none.  At most ZKE_MAX_TIMEOUT, and not
-                         together with lease_ms */
+                         session, which ends if not heard from for so long; 0:
+                         none.  At most ZKE_MAX_TIMEOUT, not with lease_ms */
   int64_t read_limit;      /* bytes of memory that the values and names of one
-                         zke_multi_read() take; any number.  For a program
-                         that reads what others ask for: a short list can name
-                         a large node very often */
+                         zke_multi_read() take; any number.  For a program that
+                         reads for others: a short list can name a large node
+                         very often */
 } zke_options;
 
 /* ------------------------------------------------------------------------
