@@ -492,147 +492,126 @@ typedef struct zke_options {
 /* ------------------------------------------------------------------------
  * Opening and closing
  *
- * zke_open() makes a store (a SQLite connection and what hangs on it) with
+ * zke_open() makes a store (an SQLite connection and what belongs to it) with
  * one session.  zke_open_session() puts a further session on the same store;
  * for ":memory:" this is the only way to share the tree.
  *
- * Example: open with a lease of ten seconds, and put a second session, which
- * has none, on the same store.  After a failure the handle is NULL, which
- * zke_close() accepts.
- *
+ * Example: open with a lease of ten seconds.  After a failure the handle is
+ * NULL, which zke_close() accepts.
  *     zke_options options = ZKE_INIT(zke_options);
- *     zke *other = NULL;
  *     options.lease_ms = 10000;
  *     options.identity = "indexer";
  *     rc = zke_open("app.db", &options, &z);
- *     if (rc == ZKE_OK) rc = zke_open_session(z, NULL, &other);
- *     if (rc != ZKE_OK)
- *       fprintf(stderr, "%s: %s\n", zke_error_name(rc), zke_errmsg());
- *     zke_close(other);
  *     zke_close(z);
+ *
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.
  * --------------------------------------------------------------------- */
 
 /* zke_open - open or create a database and begin a session
  *
- * Creates the file where it does not exist or is empty.  Beside it live
+ * Creates the file if it does not exist or is empty.  Beside it live
  * "<name>-wal" and "<name>-shm" (SQLite's) and the directory "<name>-zke"
- * (gate, line and liveness files, wake-up FIFOs); they have the database's
- * mode and group, which the umask and the directory give a new one.  After a
+ * (gate, line and liveness files, wake-up FIFOs).  They have the database's
+ * mode and group, which the umask and the directory give a new one; after a
  * chmod or chgrp they follow when their owner opens the database next.
  * A file that is not zkembed's is left exactly as it was, and so is a log that
  * its program has left beside it.
- *
  *   name     a path, or ":memory:" for a private tree without any file
  *   options  NULL for the defaults
- *   z_out    out, not NULL; NULL on failure
+ *   z_out    out, not NULL
  * Returns ZKE_OK, or
  *   ZKE_BADARGUMENTS  an option or the chroot is malformed; name is NULL
- *   ZKE_CANTOPEN      a name like "zk://…" whose engine is not registered;
- *                     missing directory, a directory, no permission; the file
- *                     has a second hard link, or is mounted by itself, apart
- *                     from its directory; a path that SQLite does not take,
- *                     made absolute: more than 504 bytes with its usual VFS;
- *                     with ZKE_OPEN_READONLY also: the -shm cannot be used
- *   ZKE_NOTADB        not an SQLite database, or another application's, or of
- *                     a format from before the first release; with
+ *   ZKE_CANTOPEN      missing directory, a directory, no permission; a second
+ *                     hard link, or a mount of the file alone; a path too long
+ *                     for SQLite once made absolute: over 504 bytes with its
+ *                     usual VFS; with ZKE_OPEN_READONLY: an unusable -shm; a
+ *                     name like "zk://…" whose engine is not registered
+ *   ZKE_NOTADB        not an SQLite database, another application's, or of a
+ *                     format from before the first release; with
  *                     ZKE_OPEN_HOST: a database that cannot hold the tables
  *   ZKE_NEWERFORMAT   written by a later version of zkembed
  *   ZKE_READONLY      the file or its directory cannot be written
- *   ZKE_NETWORKFS     on a network file system (write-ahead logging needs
- *                     one kernel)
- *   ZKE_REPLACED      the gate file or the liveness file is not the one its
- *                     sessions use
- *   ZKE_FORKED        a child, whose parent's other thread was inside a call
+ *   ZKE_NETWORKFS     a network file system: WAL mode needs one kernel
+ *   ZKE_REPLACED      the gate or liveness file is not the one its sessions use
+ *   ZKE_FORKED        a child that cannot open it, see CAVEATS
  *   ZKE_SQLITEVERSION SQLite older than 3.37.2 or built without threads
- *   ZKE_CORRUPT, ZKE_FULL, ZKE_NOMEM, ZKE_SYSTEMERROR, ZKE_OPERATIONTIMEOUT
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *   ZKE_CORRUPT, ZKE_FULL, ZKE_NOMEM, ZKE_SYSTEMERROR, ZKE_OPERATIONTIMEOUT */
 ZKE_API int zke_open(const char *name, const zke_options *options, zke **z_out);
 
 /* zke_open_session - a further session on an open handle's store
  *
  * Of the options only flags (ZKE_OPEN_LIGHT), lease_ms, timeout_ms,
  * event_limit, read_limit, identity, chroot, watcher and watcher_context count;
- * the rest is the store's.  Each session is closed by itself, in any order; the
+ * the rest is the store's.  Close each session by itself, in any order; the
  * last one closes the store.
  *
- * ZKE_OPEN_LIGHT: the session has no descriptors of its own, so that a program
- *   can have very many.  It lives by the lock of its carrier, and is woken and
- *   dispatched with it: z, or, where z is light, the carrier of z.
- *   - zke_fd() of any of them is the same descriptor, and zke_next_deadline()
- *     the same time.  zke_dispatch() and zke_wait() of any of them call the
- *     watchers of all; zke_dispatch_to() of a light one calls its own only.
+ * ZKE_OPEN_LIGHT: the session has no descriptors of its own, so a program can
+ *   have very many.  It lives by the lock of its carrier, and is woken and
+ *   dispatched with it: z, or the carrier of z if z is light.
+ *   - zke_fd() and zke_next_deadline() are the same for all of them.
+ *     zke_dispatch() and zke_wait() of any of them call the watchers of all;
+ *     zke_dispatch_to() of a light one calls its own only.
  *   - One thread at a time dispatches them.
- *   - The carrier's session may end before the light ones, by zke_close() too:
- *     these live on by what it has left, until the last of them is closed.
- *   - A descriptor of zke_keepalive_fd() of the carrier keeps all of them
- *     alive; a light session has none.
+ *   - The carrier's session may end first, by zke_close() too.  The light ones
+ *     live on by what it leaves, until the last of them is closed.
+ *   - zke_keepalive_fd() of the carrier keeps all alive; a light one has none.
  * options.timeout_ms: a kept session, see zke_attach().
- *
  *   z        any open handle of the store; not a read-only one
  *   options  NULL for the defaults
- *   z_out    out, not NULL; NULL on failure
+ *   z_out    out, not NULL
  *
  * Example: a session for each client of a server, dispatched by one call.
- *
  *     zke *clients[100];
  *     zke_options light = ZKE_INIT(zke_options);
  *     light.flags = ZKE_OPEN_LIGHT;
- *     for (int i = 0; i < 100; i++)
- *       if (zke_open_session(z, &light, &clients[i]) != ZKE_OK)
- *         puts(zke_errmsg());
+ *     for (int i = 0; i < 100; i++) zke_open_session(z, &light, &clients[i]);
  *     rc = zke_dispatch(z, NULL);
- *
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ */
 ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
 
 /* zke_close - end the session and release the handle
  *
  * The session's ephemerals, watches and pending events go in one transaction
- * with one zxid.  Calls of other threads on the handle return ZKE_CLOSING
- * and are waited for; watchers get no event.  The handle is gone afterwards
- * whatever is returned, except for ZKE_MISUSE.
+ * with one zxid.  Other threads' calls on the handle return ZKE_CLOSING and are
+ * waited for; watchers get no event.  The handle is gone afterwards whatever is
+ * returned, except for ZKE_MISUSE.
  *
  * Returns ZKE_OK (also for NULL and for an expired session), or
  *   ZKE_MISUSE   called from a callback of this very handle; nothing is done
  *   ZKE_FORKED   a child's copy; only the flag is looked at
- *   other codes  the end could not be written; the other processes will find
- *                the session dead and remove what it owned, or, where it is
- *                a light or kept one, whose host lives, the other handles of
- *                the host see to that in their calls and dispatches.  Where
- *                the host dies before that, or closes the last of them, a
- *                kept one is detached instead
- * Threads: any.  In a callback: not of this handle; and two threads must not
- * close each other's handles from callbacks.  Blocks: on the disk, and until
- * running callbacks and calls of other threads on the store have returned; only
- * then for other processes, as any change does.  Since 0.1. */
+ *   other codes  the end could not be written.  Other processes will find the
+ *                session dead and remove what it owned.  If it is light or
+ *                kept and its host lives, the host's other handles do this in
+ *                their calls and dispatches.  If the host dies or closes the
+ *                last of them before that, a kept one is detached instead
+ * In a callback: not of this handle; and two threads must not close each
+ * other's handles from callbacks.  Blocks: also until running callbacks, and
+ * calls of other threads on the store, have returned; only then on the disk. */
 ZKE_API int zke_close(zke *z);
 
 /* zke_session_id - the session's id, unique in the life of the database; 0
- * for NULL and for a read-only handle.  Shown by Stat's ephemeralOwner.
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ * for NULL and for a read-only handle
+ *
+ * Stat's ephemeralOwner shows it.  Blocks: no. */
 ZKE_API int64_t zke_session_id(zke *z);
 
 /* zke_state - ZKE_STATE_… as this handle knows it, without asking the file
  *
- * So a session that another process has ended is still ZKE_STATE_CONNECTED
- * until a call or a dispatch of this handle has found that out.  It is
- * ZKE_STATE_CLOSED, whatever the handle's state, where other calls are
- * ZKE_MISUSE: in a function of zke_op_sql(), between zke_sql_begin() and its
- * end, and in a batch of another store.
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ * After another process has ended the session it is still ZKE_STATE_CONNECTED,
+ * until a call or a dispatch of this handle has found that out.  If other calls
+ * are ZKE_MISUSE it is ZKE_STATE_CLOSED: in a function of zke_op_sql(), between
+ * zke_sql_begin() and its end, in a batch of another store.  Blocks: no. */
 ZKE_API int zke_state(zke *z);
 
 /* zke_expire - end a session now, as ZooKeeper does on a missed timeout
  *
- * Its ephemerals go at once; its owner gets ZKE_EVENT_SESSION with
- * ZKE_STATE_EXPIRED at its next dispatch.  Each read and each change that its
- * owner begins after this call has returned is refused: on a file the first of
- * them says ZKE_SESSIONEXPIRED, the others, and all in the process and store
- * that made this call, ZKE_INVALIDSTATE.  Meant for tests and for operators.
- *
+ * For tests and operators.  The session's ephemerals go at once; its owner gets
+ * ZKE_EVENT_SESSION with ZKE_STATE_EXPIRED at its next dispatch.  Each read and
+ * change that the owner begins after this call has returned is refused: on a
+ * file the first with ZKE_SESSIONEXPIRED, the others with ZKE_INVALIDSTATE, and
+ * in the process and store that made this call all with ZKE_INVALIDSTATE.
  *   session  id of any session of this database, this handle's too
- * Returns ZKE_OK, or ZKE_NONODE where there is no such session.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK, or ZKE_NONODE if there is no such session. */
 ZKE_API int zke_expire(zke *z, int64_t session);
 
 /* zke_free  - release what a call returned; NULL is fine
@@ -640,9 +619,8 @@ ZKE_API int zke_expire(zke *z, int64_t session);
  *             (which must allow calls from several threads then); NULL
  *             without memory.  For what is built above the library.
  *
- * A block knows its allocator: it may be released after zke_close(), on any
- * thread, and in any order.
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ * A block knows its allocator: release it on any thread, in any order, also
+ * after zke_close().  Blocks: no. */
 ZKE_API void zke_free(void *block);
 ZKE_API void *zke_alloc(zke *z, size_t size);
 
