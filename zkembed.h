@@ -627,19 +627,24 @@ ZKE_API void *zke_alloc(zke *z, size_t size);
 /* ------------------------------------------------------------------------
  * Nodes
  *
- * Changes of persistent state are on the disk when the call returns; what
- * touches only ephemerals, sessions and watches is not synced, since it dies
- * with the host anyway (P8).  Reads are linearizable.  Permissions are
- * checked as in ZooKeeper.
+ * Changes of persistent state are on the disk when the call returns.  Changes
+ * of ephemerals, sessions and watches alone are not synced, since these die
+ * with the host anyway (P8).  Reads are linearizable.  Permissions are checked
+ * as in ZooKeeper.  Registering a watch and reading are one transaction, so no
+ * change falls between them (P3).
  *
- * Reading calls take a watcher and its context; a NULL function registers
- * nothing.  Registration and reading are one transaction, so no change falls
- * between them (P3).
+ * Parameters and results that mean the same in each function:
+ *   data,len    a value; len -1 for NULL data, which is not empty data
+ *   version     the version that the node must have, or -1 for any
+ *   fn,context  a watcher; fn NULL registers nothing
+ *   stat_out    out: the node's Stat after the change, or as it was read
+ *   ZKE_NONODE      there is no such node; for a create, no parent
+ *   ZKE_NOAUTH      the session lacks the permission: ZKE_PERM_READ for a read
+ *   ZKE_BADVERSION  the node has another version
  *
- * Example: raise a number that other processes raise, too.  Where one of them
- * came between the read and the write, the version is another one, and the
+ * Example: raise a number that other processes raise, too.  If one of them
+ * writes between the read and the write, the version is another one, and the
  * write is refused: read again.
- *
  *     zke_stat stat;
  *     char *text, number[32];
  *     do {
@@ -651,38 +656,31 @@ ZKE_API void *zke_alloc(zke *z, size_t size);
  *                    NULL);
  *     } while (rc == ZKE_BADVERSION);
  *
- * Example: let others see that this process lives.  The node goes when the
- * session is closed, and when the process dies.
- *
- *     char *path = NULL;
- *     rc = zke_create(z, "/members/m-", NULL, -1, ZKE_OPEN_ACL,
- *                     ZKE_EPHEMERAL_SEQUENTIAL, &path, NULL);
- *     if (rc == ZKE_OK) printf("others see this process as %s\n", path);
- *     zke_free(path);
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.
  * --------------------------------------------------------------------- */
 
 /* zke_create - make a node, in any mode but those with a TTL
  *
- *   path      of the new node; sequential modes append ten digits and may end
- *             in '/'
- *   data,len  the value: len -1 for NULL data, which is not empty data
+ *   path      of the new node; sequential: may end in '/', gets ten digits
  *   acls      not empty; usually ZKE_OPEN_ACL
  *   mode      ZKE_PERSISTENT to ZKE_CONTAINER
  *   path_out  out: the path created, with its sequence number
- *   stat_out  out: the new node's Stat
+ *
+ * Example: let others see that this process lives.  The node goes when the
+ * session is closed, and when the process dies.
+ *     rc = zke_create(z, "/members/m-", NULL, -1, ZKE_OPEN_ACL,
+ *                     ZKE_EPHEMERAL_SEQUENTIAL, NULL, NULL);
+ *
  * Returns ZKE_OK, or in this order of checks (semantics.md 2.2)
- *   ZKE_BADARGUMENTS   mode, ttl, path, len below -1, len over the data limit,
- *                      NULL data with len above 0; the path also where it has
- *                      more than 1 MiB, here and in all other calls
- *   ZKE_INVALIDACL     no entry, or one that is not valid
- *                      (ZKE_MARSHALLINGERROR: scheme world with a NULL id); an
- *                      ACL of more than 1 MiB, as format.md has it, with the
- *                      identities that entries of scheme auth become
- *   ZKE_NONODE         the parent does not exist
+ *   ZKE_BADARGUMENTS   mode, ttl, path; len below -1, over the data limit, or
+ *                      above 0 with NULL data
+ *   ZKE_INVALIDACL     no entry, or an invalid one (ZKE_MARSHALLINGERROR:
+ *                      scheme world with a NULL id); over 1 MiB in the form
+ *                      of format.md, with what entries of scheme auth become
+ *   ZKE_NONODE
  *   ZKE_NOAUTH         no ZKE_PERM_CREATE on the parent
  *   ZKE_NODEEXISTS     (for a sequential one: the number's name is taken)
- *   ZKE_NOCHILDRENFOREPHEMERALS
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *   ZKE_NOCHILDRENFOREPHEMERALS */
 ZKE_API int zke_create(zke *z, const char *path, const void *data, int len,
                        const zke_acls *acls, int mode, char **path_out,
                        zke_stat *stat_out);
@@ -690,12 +688,10 @@ ZKE_API int zke_create(zke *z, const char *path, const void *data, int len,
 /* zke_create_ttl - make a node that expires
  *
  * As zke_create() with a mode of ZKE_PERSISTENT_WITH_TTL or
- * ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL.  The node is removed by the sweep of
- * any process that waits or makes calls, once it has no children and its
- * mtime is more than ttl_ms ago.  That removal is not synced: after a power cut
- * the node may be there again until the next sweep.  The same holds for a
- * container.
- *
+ * ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL.  The sweep of any process that waits or
+ * makes calls removes the node once it has no children and its mtime is more
+ * than ttl_ms ago.  That removal, like a container's, is not synced: after a
+ * power cut the node may be there again until the next sweep.
  *   ttl_ms  1 to ZKE_MAX_TTL, else ZKE_BADARGUMENTS */
 ZKE_API int zke_create_ttl(zke *z, const char *path, const void *data, int len,
                            const zke_acls *acls, int mode, int64_t ttl_ms,
@@ -703,23 +699,20 @@ ZKE_API int zke_create_ttl(zke *z, const char *path, const void *data, int len,
 
 /* zke_delete - remove a node without children
  *
- *   version  the version the node must have, or -1 for any
  * Returns ZKE_OK, or in this order
  *   ZKE_BADARGUMENTS  the path; "/" and the /zookeeper nodes
  *   ZKE_NONODE        parent or node missing
  *   ZKE_NOAUTH        no ZKE_PERM_DELETE on the parent
- *   ZKE_BADVERSION    the node has another version
- *   ZKE_NOTEMPTY      it has children
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *   ZKE_BADVERSION
+ *   ZKE_NOTEMPTY      it has children */
 ZKE_API int zke_delete(zke *z, const char *path, int version);
 
 /* zke_exists - a node's Stat, and a watch for its creation, change or end
  *
- * The watch is registered whether the node exists or not.
+ * Needs no permission.
  *
  * Example: wait until a node is there, ten seconds at most.  Each look sets the
  * watch that ends the next sleep, so the node cannot come unseen.
- *
  *     static void come(zke *z, int type, int state, const char *path,
  *                      void *context) {
  *       (void)z, (void)type, (void)state, (void)path, (void)context;
@@ -733,23 +726,16 @@ ZKE_API int zke_delete(zke *z, const char *path, int version);
  *       return rc;
  *     }
  *
- *   fn,context  watcher, or NULL
- *   stat_out    out, untouched where the node is missing
- * Returns ZKE_OK, or ZKE_NONODE (which registers the watch all the same).
- * No permission is needed.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK, or ZKE_NONODE, which registers the watch all the same. */
 ZKE_API int zke_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
                        zke_stat *stat_out);
 
 /* zke_get - a node's data and Stat, and a watch for its change or end
  *
- *   fn,context  watcher, or NULL
- *   data_out    out: the bytes, followed by a NUL that is not counted, so that
- *               a text can be used as it is; NULL for NULL data
+ *   data_out    out: the bytes, and a NUL that is not counted, so that a text
+ *               can be used as it is; NULL for NULL data
  *   len_out     out: bytes, or -1 for NULL data
- *   stat_out    out: the Stat of the same moment
- * Returns ZKE_OK, or ZKE_NONODE or ZKE_NOAUTH (which register nothing).
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK, or ZKE_NONODE or ZKE_NOAUTH (which register nothing). */
 ZKE_API int zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
                     char **data_out, int *len_out, zke_stat *stat_out);
 
@@ -757,31 +743,22 @@ ZKE_API int zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
  *
  * The same bytes still count as a change and fire watches.
  *
- * The version is one more than before.  It wraps: after 2147483647 comes
- * -2147483648.  After -2 comes 0, since -1 means any: so what was read can
+ * The version is raised by one.  It wraps: 2147483647 is followed by
+ * -2147483648, and -2 by 0, since -1 means any.  So a version that was read can
  * always be asked for.  An aversion goes on likewise.
  *
- *   data,len  as for zke_create()
- *   version   the version the node must have, or -1 for any
- *   stat_out  out: the Stat after the change
- * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS, ZKE_NONODE, ZKE_NOAUTH
- * (no ZKE_PERM_WRITE), ZKE_BADVERSION.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS (as zke_create()),
+ * ZKE_NONODE, ZKE_NOAUTH (no ZKE_PERM_WRITE), ZKE_BADVERSION. */
 ZKE_API int zke_set(zke *z, const char *path, const void *data, int len,
                     int version, zke_stat *stat_out);
 
 /* zke_children - names of a node's children, sorted by bytes, and a watch
  * for the coming and going of children or the node's own end
  *
- * The watch is not told that a child was set, nor of what happens further
- * below: that takes zke_add_watch().
- *
- *   fn,context  watcher, or NULL
- *   names_out   out: names without the path; count 0 for a leaf.  All of them:
- *               of a node with very many zke_op_children() gives some
- *   stat_out    out: the node's own Stat, of the same moment
- * Returns ZKE_OK, or ZKE_NONODE or ZKE_NOAUTH (which register nothing).
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * To hear of changes of children, or further below, take zke_add_watch().
+ *   names_out   out: all names, without the path; count 0 for a leaf.
+ *               zke_op_children() gives some names of very many
+ * Returns ZKE_OK, or ZKE_NONODE or ZKE_NOAUTH (which register nothing). */
 ZKE_API int zke_children(zke *z, const char *path, zke_watch_fn fn,
                          void *context, zke_strings **names_out,
                          zke_stat *stat_out);
@@ -789,28 +766,23 @@ ZKE_API int zke_children(zke *z, const char *path, zke_watch_fn fn,
 /* zke_count - the number of all descendants of a node
  *
  *   count_out  out; 0 for a leaf; of "/" it counts /zookeeper's nodes too
- * Returns ZKE_OK, ZKE_NONODE or ZKE_NOAUTH.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK, ZKE_NONODE or ZKE_NOAUTH. */
 ZKE_API int zke_count(zke *z, const char *path, int64_t *count_out);
 
 /* zke_ephemerals - paths of a session's ephemeral nodes, sorted
  *
  *   session    a session id, or 0 for this handle's
- *   prefix     what the path begins with, as a string ("/t/e" finds "/t/eph");
- *              NULL, "" or "/" for all
- *   paths_out  out; count 0 for an unknown session or prefix
- *
- * With a chroot only paths below it are given, without it.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *   prefix     how the paths begin: "/t/e" finds "/t/eph"; NULL, "", "/": all
+ *   paths_out  out; count 0 for an unknown session or prefix.  With a chroot,
+ *              only paths below it, without its own part */
 ZKE_API int zke_ephemerals(zke *z, int64_t session, const char *prefix,
                            zke_strings **paths_out);
 
-/* zke_sync - ZooKeeper's sync: reads here are linearizable, so this only
- * reports the handle's state, and looks in the file once a second whether the
- * session has ended.  The path need not exist, nor be one.
+/* zke_sync - the handle's state, in place of ZooKeeper's sync
  *
- * Returns ZKE_OK, or what the handle's state asks for.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Reads here are linearizable, so there is nothing to wait for.  It looks in
+ * the file once a second whether the session has ended.  The path need not
+ * exist, nor be valid. */
 ZKE_API int zke_sync(zke *z, const char *path);
 
 /* ------------------------------------------------------------------------
