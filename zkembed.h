@@ -786,24 +786,18 @@ ZKE_API int zke_ephemerals(zke *z, int64_t session, const char *prefix,
 ZKE_API int zke_sync(zke *z, const char *path);
 
 /* ------------------------------------------------------------------------
- * Watches beside those of the reading calls
+ * Watches besides those of the reading calls
  *
  * A reading call sets a watch that fires once.  Those set here stay until they
- * are removed.  In both cases a watcher is a function and a context, and the
- * same pair is one watcher: it is called once for an event, however many of its
- * watches match.
+ * are removed.  In both cases a watcher is a pair of function and context: it
+ * is called once for an event, however many of its watches match.
  *
- * Example: tell of every change below a path for a minute.  The context is not
- * used any more once zke_forget() has returned.
- *
+ * Example: tell of every change below a path for a minute.  After zke_forget()
+ * has returned the context is not used any more.
  *     static void tell(zke *z, int type, int state, const char *path,
  *                      void *context) {
- *       int *count = context;
- *       if (type == ZKE_EVENT_SESSION)
- *         printf("the session has ended (state %d)\n", state);
- *       else
- *         printf("change %d: %s\n", ++*count, path);
- *       (void)z;
+ *       printf("change %d: %s\n", ++*(int *)context, path);
+ *       (void)z, (void)type, (void)state;
  *     }
  *
  *     static void follow(zke *z) {
@@ -814,50 +808,44 @@ ZKE_API int zke_sync(zke *z, const char *path);
  *       while (zke_wait(z, end) == ZKE_OK) continue;
  *       zke_forget(z, tell, &count);
  *     }
+ *
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.
  * --------------------------------------------------------------------- */
 
 /* zke_add_watch - a watch that stays
  *
- *   path     need not exist
- *   mode     ZKE_WATCH_PERSISTENT: CREATED, CHANGED, DELETED of the node and
- *            CHILD; ZKE_WATCH_PERSISTENT_RECURSIVE: CREATED, CHANGED, DELETED
- *            of the node and of all its descendants, never CHILD.  The later
- *            mode on one path replaces the earlier, for all of the session's
- *            watchers there.
- *   fn       not NULL
- * Returns ZKE_OK, ZKE_BADARGUMENTS (fn is NULL), or ZKE_MARSHALLINGERROR (a
- * mode other than the two).  No permission is needed; what the session may
- * not read is not delivered.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Needs no permission; what the session may not read is not delivered.
+ *   path        need not exist
+ *   mode        ZKE_WATCH_PERSISTENT: CREATED, CHANGED, DELETED and CHILD of
+ *               the node.  ZKE_WATCH_PERSISTENT_RECURSIVE: CREATED, CHANGED,
+ *               DELETED of it and of all its descendants, never CHILD.  The
+ *               later mode on one path replaces the earlier, for all of the
+ *               session's watchers there
+ *   fn,context  the watcher; fn is not NULL
+ * Returns ZKE_OK, ZKE_BADARGUMENTS (fn), or ZKE_MARSHALLINGERROR (mode). */
 ZKE_API int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
                           void *context);
 
 /* zke_remove_watch - take back one watcher of a path, or all of them
  *
+ * A watcher that was taken back gets no event for it.
  *   type        ZKE_WATCH_CHILD, _DATA or _ANY
- *   fn,context  the pair that was registered; others stay.  fn NULL: all
- *               watchers of this session
- * Returns ZKE_OK, ZKE_BADARGUMENTS for another type, or ZKE_NOWATCHER where
- * none of them is registered for the path and type.  A watcher that was taken
- * back gets no event for it.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *   fn,context  the pair as registered; fn NULL: all of this session
+ * Returns ZKE_OK, ZKE_BADARGUMENTS (another type), or ZKE_NOWATCHER if none of
+ * them is registered for the path and type. */
 ZKE_API int zke_remove_watch(zke *z, const char *path, int type,
                              zke_watch_fn fn, void *context);
 
-/* zke_forget - take back every watch of one watcher, on every path, and its
- * time of zke_call_at()
+/* zke_forget - take back all watches of a watcher, and its zke_call_at()
  *
- * What a context's owner calls before it frees the context: afterwards the
- * pair is neither called nor running on another thread.  In a callback of
- * this handle the call that is running goes on.  The caller must not hold a
- * lock that the watcher takes.
- *
+ * Call it before you free a context: afterwards the pair is neither called nor
+ * running on another thread.  In a callback of this handle the running call
+ * goes on.  The caller must not hold a lock that the watcher takes.
  *   fn,context  the pair, as registered
- * Returns ZKE_OK, also where the pair was not registered.  With another code
- * the pair is forgotten all the same (except for ZKE_FORKED and ZKE_CLOSING),
- * only its rows could not be removed: they fire into the void.
- * Threads: any.  In a callback: yes.  Blocks: on the disk, and until the
- * watcher has returned.  Since 0.1. */
+ * Returns ZKE_OK, also if the pair was not registered.  Another code, except
+ * for ZKE_FORKED and ZKE_CLOSING, means that the pair is forgotten but its rows
+ * could not be removed: they fire into the void.
+ * Blocks: also until the watcher has returned. */
 ZKE_API int zke_forget(zke *z, zke_watch_fn fn, void *context);
 
 /* ------------------------------------------------------------------------
