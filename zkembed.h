@@ -854,84 +854,73 @@ ZKE_API int zke_forget(zke *z, zke_watch_fn fn, void *context);
  * Alone:          zke_wait(z, zke_now(z) + 500);
  * In a poll loop: poll {zke_fd, POLLIN}, at most until zke_next_deadline(),
  *                 then zke_dispatch().  The descriptor alone suffices, since a
- *                 timer stands behind it, unless options.os has no poller.
+ *                 timer is part of it, unless options.os has no poller.
  *
  * Example: watch standard input and the session in one loop.
- *
  *     struct pollfd fds[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
  *                             {.events = POLLIN}};
  *     rc = zke_fd(z, &fds[1].fd);
  *     while (rc == ZKE_OK && poll(fds, 2, -1) > 0 && !fds[0].revents)
  *       rc = zke_dispatch(z, NULL);
+ *
+ * Threads: any.  In a callback: yes.  Blocks: no.
  * --------------------------------------------------------------------- */
 
 #define ZKE_FOREVER INT64_MAX
 
 /* zke_now  - the handle's monotonic clock, ms
- * zke_wall - its wall clock, ms since 1970, as ctime and mtime have it; it may
- *            be set meanwhile
+ * zke_wall - its wall clock, ms since 1970, as ctime has it; it may be set
  *
- * By options.os, so that a simulator's time is everybody's.  0 for NULL.
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ * Both go by options.os, so a simulator's time is everybody's.  0 for NULL. */
 ZKE_API int64_t zke_now(zke *z);
 ZKE_API int64_t zke_wall(zke *z);
 
 /* zke_fd - the descriptor that becomes readable when there is work
  *
- * Owned by the handle; poll it for reading, do nothing else with it.
- *
- *   fd_out  out, not NULL
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ *   fd_out  out, not NULL.  The handle owns it; only poll it for reading */
 ZKE_API int zke_fd(zke *z, int *fd_out);
 
 /* zke_next_deadline - when zke_dispatch() wants to be called at the latest
  *
- *   deadline_out  out, not NULL: ms of zke_now(), or ZKE_FOREVER
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ *   deadline_out  out, not NULL: ms of zke_now(), or ZKE_FOREVER */
 ZKE_API int zke_next_deadline(zke *z, int64_t *deadline_out);
 
 /* zke_dispatch - take what has arrived and call back; never waits
  *
  * Takes the events that are in the file, at most about a thousand; what comes
- * meanwhile leaves the descriptor readable for the next call.  Where another
- * thread is dispatching this session it returns at once.  Also removes what
- * zke_discard() could not.
- *
+ * meanwhile leaves the descriptor readable.  Returns at once if another thread
+ * is dispatching this session.  Also removes what zke_discard() could not.
  *   count_out  out: watchers called
  * Returns ZKE_OK, also when it delivered the session's end; ZKE_CONNECTIONLOSS
  * while the file cannot be opened again after an I/O error: what came stays.
- * Threads: any.  In a callback: yes (it takes what came since).  A watcher that
- * dispatches each time nests as deep as there are events; each level takes some
- * 1.3 KiB of the stack beside what the watcher itself takes.  Blocks: no longer
- * than a read does, unless it finds a session dead, nodes whose time is
- * over, or what is to be discarded: then for the write that removes them, which
- * is not synced.  To end a session takes some microseconds for each node that
- * it owned.  Of the nodes whose time is over as many are removed as about 20 ms
- * allow; later dispatches go on.  Another process's write is not waited for.
- * Since 0.1. */
+ *
+ * In a callback: yes, it takes what came since.  A watcher that always
+ * dispatches nests as deep as there are events; a level takes some 1.3 KiB of
+ * the stack besides what the watcher takes.  Blocks: no longer than a read,
+ * unless there are dead sessions, nodes whose time is over, or what is to be
+ * discarded.  Then it makes the write that removes them, which is not synced
+ * and does not wait for another process's write.  To end a session takes some
+ * microseconds for each node that it owned.  Overdue nodes are removed for
+ * about 20 ms; later dispatches go on. */
 ZKE_API int zke_dispatch(zke *z, int *count_out);
 
 /* zke_wait - sleep until something was dispatched, then return
  *
- * Of several threads that wait on a handle one sleeps in the kernel and
- * dispatches.  The others return when it has.
- *
+ * If several threads wait on a handle, one sleeps in the kernel and dispatches.
+ * The others return when it has.
  *   deadline_ms  of zke_now(); in the past: as zke_dispatch()
  * Returns ZKE_OK when at least one watcher ran, on this thread or another;
  * ZKE_OPERATIONTIMEOUT at the deadline.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline.  It does not
- * fail earlier because another thread's call on the same store takes long, but
- * may return later than the deadline where that is running then.
- * Since 0.1. */
+ * Blocks: until the deadline.  A long call of another thread on the same store
+ * does not make it fail earlier, but may delay its return. */
 ZKE_API int zke_wait(zke *z, int64_t deadline_ms);
 
-/* zke_turn      - a number that changes when a watcher has run
- * zke_wait_turn - as zke_wait(), but returns at once where it has changed
+/* zke_turn      - a number that changes when a watcher has run; 0 for NULL
+ * zke_wait_turn - as zke_wait(), but returns at once if it has changed
  * zke_wake      - change it: every zke_wait() of this handle returns ZKE_OK
  *
- * Where several threads use a handle, what one of them looks at before it
- * waits may have been changed by a watcher on another.  Take the turn, look,
- * wait for the next turn: nothing is missed.
+ * If several threads use a handle, a watcher on one may change what another
+ * looks at before it waits.  So take the turn, look, then wait for the next.
  *
  *     for (;;) {
  *       int64_t turn = zke_turn(z);
@@ -940,9 +929,7 @@ ZKE_API int zke_wait(zke *z, int64_t deadline_ms);
  *     }
  *
  *   turn  what zke_turn() gave
- *
- * zke_turn() is 0 for NULL.  Threads: any.  In a callback: yes.  Blocks:
- * zke_wait_turn() until the deadline, the others do not.  Since 0.1. */
+ * Blocks: zke_wait_turn() until the deadline. */
 ZKE_API int64_t zke_turn(zke *z);
 ZKE_API int zke_wait_turn(zke *z, int64_t turn, int64_t deadline_ms);
 ZKE_API int zke_wake(zke *z);
