@@ -941,10 +941,8 @@ ZKE_API int zke_wake(zke *z);
  * give an array of results that is as long.  An operation points to the strings
  * and data that it was given: they must live until the call returns.
  *
- * Example: move a job, but only if nobody has changed it since it was read in
- * version 3.  The results are zeroed first, since some refusals leave them
- * untouched.
- *
+ * Example: move a job if nobody has changed it since it was read in version 3.
+ * The results are zeroed first, since some refusals leave them untouched.
  *     zke_op ops[2];
  *     zke_op_result results[2] = {{0}};
  *     zke_op_delete(&ops[0], "/todo/job", 3);
@@ -954,6 +952,9 @@ ZKE_API int zke_wake(zke *z);
  *     for (int i = 0; i < 2 && rc != ZKE_OK; i++)
  *       printf("%s: %s\n", ops[i].path, zke_error_text(results[i].rc));
  *     zke_results_clear(results, 2);
+ *
+ * Threads: any.  In a callback: yes.  Blocks: no, except for zke_multi() and
+ * zke_multi_read(): on the disk.
  * --------------------------------------------------------------------- */
 
 enum zke_op_type {
@@ -998,14 +999,11 @@ typedef struct zke_op_result {
   int64_t reserved[4];
 } zke_op_result;
 
-/* zke_op_create and the like - fill an operation as the call of that name would
- * have it
+/* zke_op_create and the like - fill an operation as a call of that name
  *
- * They only fill *op: what is wrong in it is found by zke_multi(), for creates,
- * delete, set and check, or by zke_multi_read(), for get and children.  A check
- * changes nothing; it is there to have the others refused.
- *
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ * Errors are found by zke_multi(), for creates, delete, set and check, or by
+ * zke_multi_read(), for get and children.  A check changes nothing; it is there
+ * to have the others refused. */
 ZKE_API void zke_op_create(zke_op *op, const char *path, const void *data,
                            int len, const zke_acls *acls, int mode);
 ZKE_API void zke_op_create_ttl(zke_op *op, const char *path, const void *data,
@@ -1017,58 +1015,46 @@ ZKE_API void zke_op_set(zke_op *op, const char *path, const void *data, int len,
 ZKE_API void zke_op_check(zke_op *op, const char *path, int version);
 ZKE_API void zke_op_get(zke_op *op, const char *path);
 
-/* zke_op_children - read the names of a node's children: all of them, or the
- * first ones whose names stand behind a name
+/* zke_op_children - read the names of a node's children, all or some of them
  *
- * Costs what it gives, however many children there are.  The Stat is that of
- * the whole node.
+ * Costs what it gives, however many there are.  The Stat is the whole node's.
  *
  * Example: a directory of any size, a thousand names at a time.  Each page is
- * of a moment of its own; a name that comes or goes meanwhile may be missed.
- *
+ * of its own moment; a name that comes or goes meanwhile may be missed.
  *     zke_op op;
  *     zke_op_result page = {0}, next;
  *     const char *after = NULL;
- *     int count = 1000;
- *     while (count == 1000) {
+ *     for (int count = 1000; count == 1000;) {
  *       zke_op_children(&op, "/jobs", after, 1000);
- *       rc = zke_multi_read(z, &op, 1, &next);
- *       if (rc != ZKE_OK) break;
+ *       if (zke_multi_read(z, &op, 1, &next) != ZKE_OK) break;
  *       zke_results_clear(&page, 1);
  *       page = next;
  *       count = page.children ? page.children->count : 0;
- *       for (int i = 0; i < count; i++) puts(page.children->data[i]);
- *       if (count) after = page.children->data[count - 1];
+ *       for (int i = 0; i < count; i++) puts(after = page.children->data[i]);
  *     }
  *     zke_results_clear(&page, 1);
  *
- *   after  any text, NULL for the beginning; names are compared by bytes
- *   most   so many names; 0: all that follow.  Below 0 zke_multi_read()
- *          returns ZKE_BADARGUMENTS
- * Threads: any.  Blocks: no.  Since 0.1. */
+ *   after  begin after this text, compared by bytes; NULL: at the beginning
+ *   most   so many names; 0: all; below 0 the read is ZKE_BADARGUMENTS */
 ZKE_API void zke_op_children(zke_op *op, const char *path, const char *after,
                              int most);
 
 /* zke_multi - create, delete, set and check, all or nothing
  *
  * One transaction, one zxid, one timestamp; each operation sees what those
- * before it did (semantics.md 4).  check wants the node to exist, to be
+ * before it did (semantics.md 4).  A check wants the node to exist, to be
  * readable, and to have the version, or any for -1.
- *
  *   ops, count  the operations; 0 is allowed
  *   results     out, count of them, or NULL; set also when an operation is
  *               refused: 0 for those before, its code, ZKE_RUNTIMEINCONSISTENCY
- *               for those after.  Release with zke_results_clear().
- * Returns ZKE_OK, or the code of the first operation refused (ZKE_INVALIDACL
- *   also where the ACLs of the creates up to it have more than 16 MiB), or
- *   ZKE_MARSHALLINGERROR  a path in any operation that the client refuses, or
- *                         the session has expired; the results are untouched
+ *               for those after.  Release with zke_results_clear()
+ * Returns ZKE_OK, the code of the first operation refused (ZKE_INVALIDACL also
+ *   if the ACLs of the creates up to it exceed 16 MiB), or, results untouched,
+ *   ZKE_MARSHALLINGERROR  the session has expired, or the client refuses a path
  *   ZKE_BADARGUMENTS      an operation that does not belong into this call, or
- *                         whose reserved members are not zero, or data over the
- *                         limit, in one value or in sum; the results are
- *                         untouched.  (A name that only the server refuses is
- *                         an operation refused: results are set.)
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *                         whose reserved members are not zero; data over the
+ *                         limit, in one value or in sum.  (A name that only the
+ *                         server refuses is an operation refused.) */
 ZKE_API int zke_multi(zke *z, const zke_op *ops, int count,
                       zke_op_result *results);
 
@@ -1076,105 +1062,29 @@ ZKE_API int zke_multi(zke *z, const zke_op *ops, int count,
  *
  * Each operation has its own result; one that fails does not touch the others.
  *
- * Example: a value and who is there, of the same moment.
- *
+ * Example: a value and the members, of the same moment.
  *     zke_op ops[2];
- *     zke_op_result results[2];
+ *     zke_op_result results[2] = {{0}};
  *     zke_op_get(&ops[0], "/epoch");
  *     zke_op_children(&ops[1], "/members", NULL, 0);
  *     rc = zke_multi_read(z, ops, 2, results);
- *     if (rc == ZKE_OK) {
- *       if (results[0].rc == ZKE_OK && results[1].rc == ZKE_OK)
- *         printf("%d members in epoch %s\n", results[1].children->count,
- *                results[0].data ? results[0].data : "");
- *       zke_results_clear(results, 2);
- *     }
+ *     if (rc == ZKE_OK && results[1].rc == ZKE_OK)
+ *       printf("%d members\n", results[1].children->count);
+ *     zke_results_clear(results, 2);
  *
  *   ops, count  the operations; 0 is allowed
  *   results     out, count of them, not NULL unless count is 0; each has its
- *               own rc.  Release with zke_results_clear().  Untouched where the
- *               call fails
+ *               own rc.  Release with zke_results_clear()
  * Returns ZKE_OK whatever the results, ZKE_MARSHALLINGERROR as zke_multi() and
  * for an operation of another type, or ZKE_BADARGUMENTS for reserved members
- * that are not zero, and for results over options.read_limit.  Those are read
- * one by one, no further than to the one that passes it.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * that are not zero and for results over options.read_limit.  Those are read
+ * one by one, no further than to the one that passes it. */
 ZKE_API int zke_multi_read(zke *z, const zke_op *ops, int count,
                            zke_op_result *results);
 
-/* zke_batch - several calls, each with its own result, in one transaction
- *
- * Calls fn once, on this thread.  The calls that fn makes there, on this handle
- * and on others of the same store, are the operations of the batch.  Each has
- * its own result, its own time, and its own zxid in their order, exactly as if
- * it stood alone; each sees what those before it did.  One that is refused
- * (ZKE_NONODE, ZKE_BADVERSION, …) has changed nothing, and the others stand.  A
- * zke_multi() is all or nothing by itself.  Nobody else sees any of it until fn
- * has returned ZKE_OK and all of it was committed at once, with one sync if one
- * of its changes needs a sync.  Where fn returns anything else nothing of it is
- * left, as after the death of the process or a power cut.
- *
- * It costs one transaction, where the calls alone would cost one each: for
- * durable changes about a sync each.
- *
- * Example: five jobs, or as many as are not there yet, by one sync.
- *
- *     static int put_jobs(zke *z, void *context) {
- *       int *count = context;
- *       for (int i = 0; i < 5; i++) {
- *         char path[32];
- *         snprintf(path, sizeof path, "/jobs/%d", i);
- *         int rc = zke_create(z, path, "run", 3, ZKE_OPEN_ACL, ZKE_PERSISTENT,
- *                             NULL, NULL);
- *         if (rc == ZKE_OK) ++*count;
- *         if (rc != ZKE_OK && rc != ZKE_NODEEXISTS) return rc;
- *       }
- *       return ZKE_OK;
- *     }
- *
- *     static int put_five(zke *z) {
- *       int count = 0;
- *       int rc = zke_batch(z, put_jobs, &count);
- *       if (rc == ZKE_OK) printf("%d were new\n", count);
- *       return rc;
- *     }
- *
- * What fn may call: create, create_ttl, delete, set, set_acl, raise_sequence,
- *   discard, multi, all that read (with a watch, too), add_watch, set_watch,
- *   history_keep, and what blocks on nothing.  A watch is registered if the
- *   batch is committed, and hears of what the batch changes after it.
- *   Identities that fn adds or takes stay as they are then.  All else is
- *   ZKE_MISUSE, and so is any call that would take the lock of another store:
- *   zke_batch, open, close, sync, wait, dispatch, sleep, expire, compact,
- *   check, forget, and removing watches.  So is each call on a recipe's object
- *   but for its state and token: what it told could be undone.
- * While fn runs the store's lock and the writers' gate are held.  The calls of
- *   other threads on this store wait, and so do all changes by other processes,
- *   each at most its own busy timeout; reads there go on.  So fn is short: it
- *   must not wait for anything, least of all for a thread that uses the store.
- *   Leases of the store's other sessions do not run meanwhile.
- * What breaks the transaction (an I/O error, a full disk, mostly also a lack of
- *   memory in SQLite) is the result of the call that met it, of all later ones,
- *   and of zke_batch(), whatever fn returns.  The results that fn got before
- *   are then void.
- * fn must return.  Where it ends its thread (pthread_exit()) nothing of the
- *   batch is left, and the handle stays usable.  A child that fn forks may
- *   return from it and gets ZKE_FORKED; it cannot open a store until it execs.
- *
- *   fn       called with z and context.  Any result but ZKE_OK undoes all
- * Returns ZKE_OK, what fn has returned, or what has broken the transaction; or
- *   ZKE_BADARGUMENTS    fn is NULL
- *   ZKE_MISUSE          called in the function of a batch
- *   ZKE_CONNECTIONLOSS  an I/O error at COMMIT: all of it was made or nothing
- * Threads: any.  In a callback: yes.  Blocks: on the disk, until fn is called;
- * the busy timeout does not bound fn.  Since 0.1. */
-typedef int (*zke_batch_fn)(zke *z, void *context);
-ZKE_API int zke_batch(zke *z, zke_batch_fn fn, void *context);
-
 /* zke_results_clear - release what results own and set them to zero
  *
- * Results of zeros are fine, so it may be called twice; so is NULL.
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ * NULL and results of zeros are fine, so it may be called twice. */
 ZKE_API void zke_results_clear(zke_op_result *results, int count);
 
 /* ------------------------------------------------------------------------
@@ -1263,6 +1173,64 @@ ZKE_API int zke_set_acl(zke *z, const char *path, int version,
 /* ========================================================================
  * PART 2: for those who need more
  * ===================================================================== */
+
+/* ------------------------------------------------------------------------
+ * Several calls by one sync
+ * --------------------------------------------------------------------- */
+
+/* zke_batch - several calls, each with its own result, in one transaction
+ *
+ * Calls fn once, on this thread.  The calls that fn makes, on this handle and
+ * on others of the same store, are the operations of the batch.  Each has its
+ * own result, its own time, and its own zxid in their order, exactly as if it
+ * stood alone; each sees what those before it did.  One that is refused
+ * (ZKE_NONODE, ZKE_BADVERSION, …) has changed nothing, and the others stand.  A
+ * zke_multi() is all or nothing by itself.  Nobody else sees any of it until fn
+ * has returned ZKE_OK and all was committed at once.  If fn returns anything
+ * else, the process dies or the power fails, nothing of it is left.
+ *
+ * The batch costs one transaction, with one sync if any change in it needs one;
+ * alone, durable changes cost about a sync each.
+ *
+ * Example: for `zke_batch(z, put_jobs, NULL)`: the missing ones of five jobs.
+ *     static int put_jobs(zke *z, void *context) {
+ *       for (char path[] = "/jobs/0"; path[6] < '5'; path[6]++) {
+ *         int rc = zke_create(z, path, "run", 3, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+ *                             NULL, NULL);
+ *         if (rc != ZKE_OK && rc != ZKE_NODEEXISTS) return rc;
+ *       }
+ *       return (void)context, ZKE_OK;
+ *     }
+ *
+ * fn may call create, create_ttl, delete, set, set_acl, raise_sequence,
+ *   discard, multi, all that read (with a watch, too), add_watch, set_watch,
+ *   history_keep, and what blocks on nothing.  A watch is registered if the
+ *   batch is committed, and hears of what the batch changes after it.
+ *   Identities that fn adds or takes stay so in any case.  All else is
+ *   ZKE_MISUSE: zke_batch, open, close, sync, wait, dispatch, sleep, expire,
+ *   compact, check, forget, removing watches, and any call that would take the
+ *   lock of another store.  So is each call on a recipe's object, except for
+ *   its state and token: what it told could be undone.
+ * fn must be short, and must not wait for anything, least of all for a thread
+ *   that uses the store.  While it runs, other threads' calls on this store and
+ *   all changes by other processes wait, each at most its own busy timeout;
+ *   their reads go on.  Leases of the store's other sessions do not run.
+ * fn must return.  If it ends its thread (pthread_exit()) nothing of the batch
+ *   is left, and the handle stays usable.  A child that fn forks may return
+ *   from it and gets ZKE_FORKED; it cannot open a store until it execs.
+ * What breaks the transaction (an I/O error, a full disk, mostly also a lack of
+ *   memory in SQLite) is the result of the call that met it, of all later ones,
+ *   and of zke_batch(), whatever fn returns.  Earlier results are then void.
+ *
+ *   fn  called with z and context.  Any result but ZKE_OK undoes all
+ * Returns ZKE_OK, what fn has returned, or what has broken the transaction; or
+ *   ZKE_BADARGUMENTS    fn is NULL
+ *   ZKE_MISUSE          called in the function of a batch
+ *   ZKE_CONNECTIONLOSS  an I/O error at COMMIT: all of it was made or nothing
+ * Threads: any.  In a callback: yes.  Blocks: on the disk, until fn is called;
+ * the busy timeout does not bound fn. */
+typedef int (*zke_batch_fn)(zke *z, void *context);
+ZKE_API int zke_batch(zke *z, zke_batch_fn fn, void *context);
 
 /* ------------------------------------------------------------------------
  * For layers between a program and the library, such as the recipes
