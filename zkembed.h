@@ -1095,78 +1095,43 @@ ZKE_API void zke_results_clear(zke_op_result *results, int count);
  *
  * Example: a node that all may read, and only sessions with this password may
  * change.  The scheme auth stands for the identities of the session that makes
- * the node.
- *
+ * the node; zke_digest() makes the id of another user.
  *     const zke_acl entries[] = {{ZKE_PERM_ALL, "auth", ""},
  *                                {ZKE_PERM_READ, "world", "anyone"}};
  *     const zke_acls acls = {2, entries};
  *     rc = zke_add_auth(z, "digest", "ann:secret", 10);
  *     if (rc == ZKE_OK)
  *       rc = zke_create(z, "/ann", "", 0, &acls, ZKE_PERSISTENT, NULL, NULL);
+ *
+ * Threads: any.  In a callback: yes.  Blocks: no, except for zke_get_acl() and
+ * zke_set_acl(): on the disk.
  * --------------------------------------------------------------------- */
 
 /* zke_add_auth - add an identity to this session
  *
- *   scheme   "digest"
- *   cert     "user:password", any bytes
- *   len      bytes of cert
+ *   scheme    "digest"
+ *   cert,len  "user:password", any bytes
  * Returns ZKE_OK, or
  *   ZKE_BADARGUMENTS  scheme is NULL, len negative, a NUL in the user's name
  *   ZKE_AUTHFAILED    unknown scheme; the handle is dead from here on
- *                     (ZKE_STATE_AUTH_FAILED), as in ZooKeeper
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ *                     (ZKE_STATE_AUTH_FAILED), as in ZooKeeper */
 ZKE_API int zke_add_auth(zke *z, const char *scheme, const char *cert, int len);
-
-/* zke_digest - the hash that names a user and a password in an ACL
- *
- * The base64 of the SHA-1 of "user:password".  Behind the user's name and a
- * colon it is the id of an entry of scheme digest, for a user whose session
- * this is not: ZooKeeper's DigestAuthenticationProvider.generateDigest().
- *
- * Example:
- *
- *     char hash[ZKE_DIGEST_SIZE], id[40];
- *     zke_digest("ann:secret", 10, hash);
- *     snprintf(id, sizeof id, "ann:%s", hash);
- *     const zke_acl entry = {ZKE_PERM_READ, "digest", id};
- *
- *   cert  "user:password", any bytes
- *   len   bytes of cert; below 1, or with cert NULL: none
- *   out   out; 28 characters and a NUL
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
-enum { ZKE_DIGEST_SIZE = 29 };
-ZKE_API void zke_digest(const char *cert, int len, char out[ZKE_DIGEST_SIZE]);
-
-/* zke_clear_auth - take all identities from this session
- *
- * Those of zke_add_auth() and those of zke_vouch(): from here on it may do what
- * everybody may.  For a session that goes on for another user, or on another
- * connection.  Which schemes are valid stays.  Events that are pending are told
- * by the identities that the session has when they are dispatched.
- *
- * Returns ZKE_OK.
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
-ZKE_API int zke_clear_auth(zke *z);
 
 /* zke_get_acl - a node's ACL
  *
- *   acls_out  out: one block.  Without ZKE_PERM_ADMIN digests read "user:x".
+ *   acls_out  out: one block.  Without ZKE_PERM_ADMIN digests read "user:x"
  *   stat_out  out: the node's Stat; its aversion is what zke_set_acl() compares
- * Returns ZKE_OK, ZKE_NONODE, or ZKE_NOAUTH (neither READ nor ADMIN).
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK, ZKE_NONODE, or ZKE_NOAUTH (neither READ nor ADMIN). */
 ZKE_API int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
                         zke_stat *stat_out);
 
-/* zke_set_acl - replace a node's ACL
+/* zke_set_acl - replace a node's ACL; fires no watch
  *
- *   version  the aversion the node must have, or -1 for any
- *   acls     not empty; copied.  Entries of scheme auth become the identities
- *            that this session has now
- *   stat_out out: the Stat after the change
+ *   version   the aversion that the node must have, or -1 for any
+ *   acls      not empty.  Scheme auth stands for the identities of the session
+ *   stat_out  out: the Stat after the change
  * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS, ZKE_INVALIDACL (as
- * zke_create()), ZKE_NONODE, ZKE_NOAUTH (no ADMIN), ZKE_BADVERSION.  Fires no
- * watch.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * zke_create()), ZKE_NONODE, ZKE_NOAUTH (no ADMIN), ZKE_BADVERSION. */
 ZKE_API int zke_set_acl(zke *z, const char *path, int version,
                         const zke_acls *acls, zke_stat *stat_out);
 
@@ -1480,13 +1445,14 @@ ZKE_API int64_t zke_busy_timeout(zke *z);
 /* ------------------------------------------------------------------------
  * For servers, which hold the sessions of others
  *
- * A server has a session for each of its clients on one store, light ones as a
- * rule (ZKE_OPEN_LIGHT).  A client's session outlives its connection, and the
- * server itself, by its timeout (options.timeout_ms): the server tells when the
- * client was heard, and attaches the session again when it comes back, with the
- * watches that it still has.  Who the client is, the server vouches for.  What
- * a reply shows must have been told before it, so a server dispatches up to the
- * reply's zxid.
+ * A server has a session for each of its clients on one store, usually a light
+ * one (ZKE_OPEN_LIGHT).  A client's session outlives its connection, and the
+ * server, by its timeout (options.timeout_ms).  The server reports each sign of
+ * life, attaches the session again when the client comes back, sets the watches
+ * that the client still has, and vouches for who it is.  Before a reply it
+ * dispatches up to the reply's zxid.
+ *
+ * Threads: any.  In a callback: yes.  Blocks: no, unless a function says so.
  * --------------------------------------------------------------------- */
 
 /* zke_attach   - take a kept session over, by its id and password
@@ -1497,83 +1463,71 @@ ZKE_API int64_t zke_busy_timeout(zke *z);
  *
  * A kept session outlives its process, for a server whose clients come back to
  * it, or to another server on the same file.  zke_open_session() with
- * options.timeout_ms begins one; it is light.  What it owns stays while it
- * lives: its ephemerals.  Watches, pending events and identities belong to the
- * attachment, and end with it, as a connection's do in ZooKeeper.
+ * options.timeout_ms begins one; it is light.  Its ephemerals stay while it
+ * lives.  Watches, pending events and identities belong to the attachment and
+ * end with it, as a connection's do in ZooKeeper.
  *
- * When it ends:
- * - Attached: when it was not heard from for timeout_ms, by its host's time:
- *   by zke_touch(), or a read or change by its handle.  Only its host judges
- *   while the host's process lives, in zke_dispatch() and zke_wait() of its
- *   carrier.  From one of these to the next at most 1.5 s count: a time in
- *   which the host stood still does not.
- * - Detached: timeout_ms after zke_detach(), or after another process found the
- *   host's process dead; whoever sweeps ends it.  A time in which no process
- *   swept does not count, so a server that was down alone finds its clients'
- *   sessions when it is back.  zke_rearm() is for one that was down while
- *   others went on.
- * - zke_close(), zke_expire(); and with all other sessions when the host has
- *   booted, or the file is a copy: a power cut may have taken back what it
- *   owned (P8).  A detached one also ends when files beside the database are
- *   removed (doc/format.md 1).
+ * An attached session ends if its host does not hear from it for timeout_ms: by
+ *   zke_touch(), or a read or change by its handle.  While the host's process
+ *   lives only it judges, in zke_dispatch() and zke_wait() of the carrier.
+ *   Between these at most 1.5 s count, however long the host stood still.
+ * A detached session ends timeout_ms after zke_detach(), or after another
+ *   process found the host dead; whoever sweeps ends it.  A time in which no
+ *   process swept does not count, so a server that was down alone finds its
+ *   clients' sessions again; zke_rearm() is for one that was down while others
+ *   went on.
+ * Both end by zke_close() and zke_expire(); and with all other sessions when
+ *   the host has booted or the file is a copy, since a power cut may have taken
+ *   back what they owned (P8).  A detached one also ends when files beside the
+ *   database are removed (doc/format.md 1).  A handle whose authentication
+ *   failed (zke_add_auth()) does not keep the session: its timeout runs.
  *
- * - A handle whose authentication failed (zke_add_auth()) does not keep the
- *   session: it ends by its timeout, as above.
- *
- *   z         zke_attach(): any open handle of the store that is to be its
- *             host, not a read-only one; zke_rearm(): any with a session;
- *             the others: the session's own handle
+ *   z         zke_attach(): any handle of the store that will be its host, not
+ *             a read-only one; zke_rearm(): any with a session; the others: the
+ *             session's own handle
  *   session   its id, above 0
- *   password  16 bytes, copied
- *   options   as for zke_open_session(), or NULL; timeout_ms 0 keeps the
- *             session's
- *   z_out     out, not NULL; NULL on failure.  The caller closes or detaches it
+ *   password  16 bytes
+ *   options   as for zke_open_session(), or NULL; timeout_ms 0: as it was
+ *   z_out     out, not NULL.  The caller closes or detaches it
  *   out       out, not NULL: 16 bytes
  *
- * zke_attach() takes the session from whoever has it, without asking.  That
- * handle gets ZKE_EVENT_SESSION with ZKE_STATE_MOVED, and each of its calls
- * that begins after this one has returned gets ZKE_SESSIONMOVED, but those that
- * look at nothing: zke_touch() and zke_password().  It is to be closed; that
- * does not end the session.
- * zke_detach() releases the handle as zke_close() does, whatever is returned,
+ * zke_attach() takes the session from whoever has it, without asking.  The old
+ * handle gets ZKE_EVENT_SESSION with ZKE_STATE_MOVED, and ZKE_SESSIONMOVED from
+ * each call that begins after this one has returned, except zke_touch() and
+ * zke_password(), which look at nothing.  Close it; that ends no session.
+ * zke_detach() releases the handle as zke_close() does, whatever is returned
  * except for ZKE_MISUSE and ZKE_BADARGUMENTS.  What zke_discard() has not
- * removed yet goes in the same step.  Where the file could not be written the
+ * removed yet goes in the same step.  If the file could not be written the
  * session is detached later, and keeps what was discarded.
  *
- * Example: a session that the next process goes on with.
- *
+ * Example: a client's session, whose id and password another process can use.
  *     unsigned char password[16];
  *     zke_options kept = ZKE_INIT(zke_options);
  *     zke *client = NULL;
  *     kept.timeout_ms = 10000;
  *     rc = zke_open_session(z, &kept, &client);
- *     if (rc == ZKE_OK) rc = zke_password(client, password);
  *     int64_t id = zke_session_id(client);
+ *     if (rc == ZKE_OK) rc = zke_password(client, password);
  *     if (rc == ZKE_OK) rc = zke_detach(client);
  *     if (rc == ZKE_OK) rc = zke_attach(z, id, password, NULL, &client);
- *     if (rc == ZKE_OK) rc = zke_touch(client);
- *     zke_close(client);
  *
  * Returns ZKE_OK, or
  *   ZKE_SESSIONEXPIRED  there is no such session (any more); zke_touch() and
  *                       zke_password() do not look, and are ZKE_OK then;
- *                       zke_detach(): the session is over, as this call finds,
- *                       or there had been no memory to note what was discarded,
- *                       so it was ended
+ *                       zke_detach(): or it was ended now, since there had been
+ *                       no memory to note what was discarded
  *   ZKE_AUTHFAILED      it has another password, or none
- *   ZKE_BADARGUMENTS    the session of the handle is not a kept one, which
- *                       zke_touch() accepts; options.lease_ms; no password, or
- *                       an id that is none; z_out or out is NULL
+ *   ZKE_BADARGUMENTS    the handle's session is not a kept one (zke_touch()
+ *                       accepts that); options.lease_ms; no password, or an
+ *                       invalid id; z_out or out is NULL
  *   ZKE_CONNECTIONLOSS  zke_attach(): it is not known whether it was attached.
  *                       A handle of this store that had it has moved in either
- *                       case, unless nothing was tried, as the file cannot be
- *                       written; attach it again
+ *                       case, unless nothing was tried, since the file cannot
+ *                       be written; attach it again
  *   ZKE_MISUSE          zke_detach() in a callback of this very handle;
- *                       zke_attach(), zke_detach() and zke_rearm() in the
- *                       function of a batch
- * Threads: any.  In a callback: yes, but for zke_detach() of its handle.
- * Blocks: zke_attach(), zke_detach() and zke_rearm() on the disk; the others do
- * not.  Since 0.1. */
+ *                       zke_attach(), zke_detach(), zke_rearm() in a batch
+ * In a callback: zke_detach() not of its handle.  Blocks: zke_attach(),
+ * zke_detach() and zke_rearm() on the disk. */
 ZKE_API int zke_attach(zke *z, int64_t session,
                        const unsigned char password[16],
                        const zke_options *options, zke **z_out);
@@ -1584,117 +1538,95 @@ ZKE_API int zke_rearm(zke *z);
 
 /* zke_keepalive_fd - a descriptor that keeps the session alive
  *
- * A duplicate, close-on-exec, that the caller owns and closes.  A child that
- * inherits it (clear FD_CLOEXEC there) keeps the session alive after its
- * parent's death until the child too is gone; zke_close() ends the session all
- * the same.
- *
- * Example: a program that does the work under the session's lock, and goes on
- * holding it should this process be killed.
- *
- *     int keep = -1;
- *     rc = zke_keepalive_fd(z, &keep);
- *     if (rc == ZKE_OK && fork() == 0) {
- *       fcntl(keep, F_SETFD, 0);
- *       execlp("worker", "worker", (char *)NULL);
- *       _exit(127);
- *     }
- *     if (rc == ZKE_OK) close(keep);
- *
- *   fd_out  out, not NULL
- * Returns ZKE_OK, or ZKE_UNIMPLEMENTED for ":memory:".
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ * A child that inherits it (clear FD_CLOEXEC there) keeps the session alive
+ * after its parent's death, until the child too is gone: for a program that
+ * works under the session's lock.  zke_close() ends the session all the same.
+ *   fd_out  out, not NULL: a duplicate, close-on-exec, for the caller to close
+ * Returns ZKE_OK, or ZKE_UNIMPLEMENTED for ":memory:". */
 ZKE_API int zke_keepalive_fd(zke *z, int *fd_out);
 
 /* zke_vouch - give this session an identity that the host has verified
  *
- * For a program that acts for others and knows by other means who they are: a
- * server that has seen a client's address, Kerberos name or certificate.  The
- * library asks for no proof and cannot: who may open the file may say anything
+ * For a program that knows by other means for whom it acts: a server that has
+ * seen a client's address, Kerberos name or certificate.  The library asks for
+ * no proof and cannot: whoever may open the file may say anything
  * (doc/security.md).
  *
  * From the first call on, the scheme is valid in the ACLs that this process
  * writes by any handle of this store.  An entry of such a scheme matches a
- * session that has the same scheme and the same id, as text.  In a process
- * that does not vouch for it an entry matches nobody: zke_get_acl() shows it,
- * and a list that has it cannot be written.  Two schemes are ZooKeeper's own:
- *
+ * session that has the same scheme and the same id, as text.  In a process that
+ * does not vouch for the scheme, an entry matches nobody: zke_get_acl() shows
+ * it, and a list that has it cannot be written.  An entry of scheme auth stands
+ * for every identity of the session except those of ip and super, which are
+ * ZooKeeper's own:
  *   ip      an entry's id is an IPv4 address "10.1.2.3", or with the number of
- *           leading bits that count, "10.1.0.0/16"; a session's id is an
- *           address.  Another text as an entry's id is ZKE_INVALIDACL, and one
- *           as a session's id matches nothing
+ *           leading bits that count, "10.1.0.0/16", else ZKE_INVALIDACL; a
+ *           session's id is an address; another text matches nothing
  *   super   passes every check, whatever the id; no list can have it
  *
- * An entry of scheme auth stands for every identity of the session except those
- * of ip and super.
- *
- * Example: a server's session for a client that came from an address and has
- * shown a certificate.
- *
- *     rc = zke_vouch(z, "ip", "10.1.2.3");
- *     if (rc == ZKE_OK) rc = zke_vouch(z, "x509", "CN=ann,O=example");
- *
- *   scheme  1 to 15 bytes without ':' and newline; not "world", nor "auth";
- *           copied
- *   id      any text, copied; of scheme digest "user:hash".  NULL: the session
- *           gets no identity, and only the scheme becomes valid, for lists of
- *           others.  One that the session has already is given once
+ *   scheme  1 to 15 bytes without ':' and newline; not "world", nor "auth"
+ *   id      any text; of scheme digest "user:hash".  One that the session has
+ *           already changes nothing.  NULL: the session gets no identity, and
+ *           only the scheme becomes valid, for lists of others
  * Returns ZKE_OK, or ZKE_BADARGUMENTS (scheme is NULL or not such a name; an id
- * of scheme digest without its hash).
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ * of scheme digest without its hash). */
 ZKE_API int zke_vouch(zke *z, const char *scheme, const char *id);
+
+/* zke_digest - the hash that names a user and a password in an ACL
+ *
+ * The base64 of the SHA-1 of "user:password", as ZooKeeper's
+ * DigestAuthenticationProvider.generateDigest() makes it.  "user:hash" is the
+ * id of an entry of scheme digest, for another user than this session's.
+ *   cert,len  "user:password", any bytes; len below 1, or cert NULL: none
+ *   out       out; 28 characters and a NUL */
+enum { ZKE_DIGEST_SIZE = 29 };
+ZKE_API void zke_digest(const char *cert, int len, char out[ZKE_DIGEST_SIZE]);
+
+/* zke_clear_auth - take all identities from this session
+ *
+ * Those of zke_add_auth() and of zke_vouch(): from here on it may do what
+ * everybody may.  For a session that goes on for another user, or on another
+ * connection.  Valid schemes stay valid.  Pending events are told by the
+ * identities that the session has when they are dispatched.
+ *
+ * Returns ZKE_OK. */
+ZKE_API int zke_clear_auth(zke *z);
 
 /* zke_usage - how much a node and all of its descendants hold
  *
  * What a quota of ZooKeeper counts.  It is calculated: the time grows with the
  * number of nodes, about 2 milliseconds for 10,000.
- *
- *   count_out  out, may be NULL; nodes, the node itself among them
- *   bytes_out  out, may be NULL; bytes of their data
- * Returns ZKE_OK, ZKE_NONODE or ZKE_NOAUTH.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *   count_out  out: nodes, the node itself among them
+ *   bytes_out  out: bytes of their data
+ * Returns ZKE_OK, ZKE_NONODE or ZKE_NOAUTH.  Blocks: on the disk. */
 ZKE_API int zke_usage(zke *z, const char *path, int64_t *count_out,
                       int64_t *bytes_out);
 
 /* zke_set_watch - a watch that was set before, once more
  *
  * ZooKeeper's setWatches, for one watch: what a client sends when it comes
- * back, with the zxid of the last state that it has seen.  Where the node has
- * changed since, the watcher gets its event at once, that is in the next
- * dispatch; else the watch is registered, and fires once.  Of several changes
- * only the last state is known: a node that was deleted and made again counts
- * as changed.
- *
- *   type        ZKE_WATCH_DATA, of zke_get(), or zke_exists() of a node that
- *               was there: DELETED where it is missing, CHANGED where it was
- *               set after the zxid
+ * back, with the zxid of the last state that it has seen.  If the node has
+ * changed since, the watcher gets its event in the next dispatch; else the
+ * watch is registered, and fires once.  Of several changes only the last state
+ * is known: a node that was deleted and made again counts as changed.
+ *   type        ZKE_WATCH_DATA, of zke_get(), or zke_exists() of a node there:
+ *               DELETED if it is missing, CHANGED if it was set after the zxid
  *               ZKE_WATCH_EXIST, of zke_exists() of a missing node: CREATED
- *               where it is there, whatever the zxid
- *               ZKE_WATCH_CHILD, of zke_children(): DELETED where it is
- *               missing, CHILD where a child has come or gone after the zxid
+ *               if it is there, whatever the zxid
+ *               ZKE_WATCH_CHILD, of zke_children(): DELETED if it is missing,
+ *               CHILD if a child has come or gone after the zxid
  *   zxid        as zke_zxid() gave it
  *   fn,context  the watcher; fn is not NULL
  *
- * No permission is needed, as in ZooKeeper: the watch had it when it was set,
- * and the event at once tells no more than zke_exists().  What comes later is
- * delivered only where the session may read the node then.  The zxid of the
- * event (zke_event_zxid()) is that of the state that this call saw, which
- * zke_zxid() gives afterwards.  A watch that stays is set anew by
- * zke_add_watch(): it misses what happened between.
+ * Needs no permission, as in ZooKeeper: the watch had it when it was set, and
+ * an event in the next dispatch tells no more than zke_exists().  Its
+ * zke_event_zxid() is that of the state that this call saw, which zke_zxid()
+ * gives afterwards.  Later events are delivered only if the session may read
+ * the node then.  A watch that stays is set again by zke_add_watch(), and
+ * misses what happened between.
  *
- * Example: a cache of one node that was kept over a restart of the program,
- * with the zxid of its last look.  If the node has changed since, the watcher
- * is called, and reads it again.
- *
- *     static int follow(zke *z, int64_t last_look, zke_watch_fn read_again,
- *                       void *cache) {
- *       return zke_set_watch(z, "/config", ZKE_WATCH_DATA, last_look,
- *                            read_again, cache);
- *     }
- *
- * Returns ZKE_OK, or ZKE_BADARGUMENTS (fn is NULL, another type), with which
- * nothing is registered.  The rules are those of semantics.md 5.9.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK, or ZKE_BADARGUMENTS (fn is NULL, another type), which
+ * registers nothing.  See semantics.md 5.9.  Blocks: on the disk. */
 ZKE_API int zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
                           zke_watch_fn fn, void *context);
 
@@ -1702,31 +1634,25 @@ ZKE_API int zke_set_watch(zke *z, const char *path, int type, int64_t zxid,
  *
  *   type        ZKE_WATCH_CHILD, _DATA or _ANY
  *   fn,context  the pair; fn NULL: any watcher of this session
- * Returns ZKE_OK, ZKE_NOWATCHER, or ZKE_BADARGUMENTS (another type).  One whose
- * event is pending counts as registered until it has been dispatched.  Of this
- * handle's watchers only; ZooKeeper's checkWatches also succeeds where another
- * connection watches the path (semantics.md 5.6).
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ * Returns ZKE_OK, ZKE_NOWATCHER, or ZKE_BADARGUMENTS (another type).  A watcher
+ * counts as registered until its pending event has been dispatched.  Only this
+ * handle's watchers count; ZooKeeper's checkWatches also succeeds if another
+ * connection watches the path (semantics.md 5.6). */
 ZKE_API int zke_check_watch(zke *z, const char *path, int type, zke_watch_fn fn,
                             void *context);
 
 /* zke_set_watcher - replace the handle's default watcher, or remove it (NULL)
  *
  * It is told of the session's end and of each ZKE_EVENT_OVERFLOW, whatever
- * watches there are.  The one before may still be called by a dispatch that is
- * running on another thread.
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ * watches there are.  A dispatch on another thread may still call the old one.
+ */
 ZKE_API int zke_set_watcher(zke *z, zke_watch_fn fn, void *context);
 
 /* zke_pending - is there something to dispatch?
  *
- * There is where poll() would find the descriptor readable, or the deadline has
- * come.  For a host that runs a loop of its own anyway and does not want to pay
- * for a dispatch that finds nothing.
- *
- *   pending_out  out, not NULL: 1 where there is, though zke_dispatch() may
- *                then find that nothing is left to call; else 0
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ * Cheaper than a dispatch that finds nothing, for a program with its own loop.
+ *   pending_out  out, not NULL: 1 if the descriptor is readable or the deadline
+ *                has come, even if a dispatch finds nothing to call; else 0 */
 ZKE_API int zke_pending(zke *z, int *pending_out);
 
 /* zke_dispatch_to - as zke_dispatch(), but only events of changes up to a zxid
@@ -1734,36 +1660,24 @@ ZKE_API int zke_pending(zke *z, int *pending_out);
  *
  * When zke_dispatch_to() has returned, every event of a change up to that zxid
  * has been told, however many there are.  Later ones wait, and the descriptor
- * stays readable for them.  The session's end is told whatever its zxid, and
- * so are the alarms that are due (zke_call_at()): they are no changes.
+ * stays readable for them.  The session's end and the alarms that are due
+ * (zke_call_at()) are no changes, and are told whatever the zxid.
  *
  * So a server sends events and replies in ZooKeeper's order: what a reply shows
- * is told before it, and no event before the reply that registered its watch.
+ * is told before it, and no event before the reply that registered its watch:
  *
- * Example: answer a read for a client of a server.  send_reply() and the
- * watcher, send_event(), write to one connection.
- *
- *     static void answer_get(zke *z, const char *path, zke_watch_fn send_event,
- *                            void *client,
- *                            void (*send_reply)(void *client, int rc,
- *                                               int64_t zxid)) {
- *       int rc = zke_get(z, path, send_event, client, NULL, NULL, NULL);
- *       int64_t zxid = zke_zxid();
- *       if (zxid) zke_dispatch_to(z, zxid, NULL, NULL);
- *       send_reply(client, rc, zxid);
- *     }
+ *     rc = zke_get(z, path, send_event, client, NULL, NULL, NULL);
+ *     if (zke_zxid()) zke_dispatch_to(z, zke_zxid(), NULL, NULL);
+ *     send_reply(client, rc);
  *
  *   zxid       of a state that this process has seen, as zke_zxid() gives it
  *   count_out  out: watchers called
- *   more_out   out: 1 where events may be left, which are of later changes; or
- *              where another thread is dispatching this session, which so has
- *              not been done; else 0
+ *   more_out   out: 1 if later events may be left, or if nothing was done, as
+ *              another thread is dispatching this session; else 0
  *
- * zke_event_zxid() is 0 where the watcher is told of no change (the session's
- * end, an alarm), and outside of the watchers of this handle.
- *
- * Threads and the rest as zke_dispatch(); zke_event_zxid(): Blocks: no.
- * Since 0.1. */
+ * zke_event_zxid() is 0 if the watcher is told of no change (the session's end,
+ * an alarm), and outside of the watchers of this handle.
+ * Blocks: as zke_dispatch(); zke_event_zxid() does not. */
 ZKE_API int zke_dispatch_to(zke *z, int64_t zxid, int *count_out,
                             int *more_out);
 ZKE_API int64_t zke_event_zxid(zke *z);
