@@ -1200,246 +1200,187 @@ ZKE_API int zke_batch(zke *z, zke_batch_fn fn, void *context);
 /* ------------------------------------------------------------------------
  * For layers between a program and the library, such as the recipes
  *
- * A layer has calls of its own, which fail with a sentence of their own, wait
- * until a time of their own, and must leave nothing behind when a reply was
- * lost or a caller gave up.
+ * A layer's calls fail with sentences of their own, have deadlines of their
+ * own, and must leave nothing if a reply was lost or a caller gave up.
+ *
+ * Threads: any.  In a callback: yes.  Blocks: no, unless a function says so.
  * --------------------------------------------------------------------- */
 
 /* zke_zxid - the zxid of this thread's last call that read or changed the tree
  *
  * Of a change: its own, which no other change has (the operations of a multi
- * share one).  Of a read, of a refused change, and of one that registers or
- * removes a watch: the zxid of the state that it saw, which is that of the last
- * change before it.  0: the call saw no state, since it was refused before (an
- * argument, the handle's state, a lock that was not had in time) or its reply
- * was lost; zke_sync() mostly looks at none.
+ * share one).  Of a read, a refused change, and a call that registers or
+ * removes a watch: that of the last change in the state that it saw.  0: it saw
+ * none.  It was refused before (an argument, the handle's state, a lock not had
+ * in time), or its reply was lost; zke_sync() mostly looks at none.
  *
  * Reads record it only after the thread's first call of this function, and
- * leave 0 before: a read has to look at one page more for it where somebody has
- * committed meanwhile.  So a program that needs it calls this once at the start
- * of each of its threads.
- *
+ * leave 0 before, since after another process's commit they look at one more
+ * page for it.  So call it once at the start of each thread that needs it.
  * What a callback reads or changes counts as well, so a dispatch may leave
  * another value.  Calls that do not block leave it alone.
  *
- * A server, or any cache that puts replies and events into one order, needs it:
- * an event of a change up to a reply's zxid comes before the reply, a later one
- * after it; see zke_dispatch_to().
- *
- * Example: the zxid of a delete, which gives no Stat.
- *
- *     rc = zke_delete(z, "/jobs/7", -1);
- *     if (rc == ZKE_OK)
- *       printf("deleted by change %lld\n", (long long)zke_zxid());
- *
- * Threads: any; each has its own number.  In a callback: yes.  Blocks: no.
- * Since 0.1. */
+ * Servers and caches put replies and events into one order by it: events up to
+ * a reply's zxid come before the reply, others after it (zke_dispatch_to()). */
 ZKE_API int64_t zke_zxid(void);
 
-/* zke_fail - set the sentence, return the code
- *
- * For what is built above the library, so that its failures are asked for in
- * the same way.
- *
- * Example: say at what a step failed, and keep why.
- *
- *     rc = zke_set(z, "/config", "on", 2, -1, NULL);
- *     if (rc != ZKE_OK)
- *       rc = zke_fail(rc, "switching on: %s", zke_errmsg());
+/* zke_fail - set the sentence of zke_errmsg(), return the code
  *
  *   rc      the code that the caller is about to return
  *   format  as for printf(); zke_errmsg() may be among the arguments.  A
  *           sentence of more than 511 bytes is cut
- * Returns rc.  Threads: any.  Blocks: no.  Since 0.1. */
+ * Returns rc. */
 ZKE_API int zke_fail(int rc, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))
 #endif
     ;
 
-/* zke_take_options - take a struct that begins with its size, as a caller gives
- * it, as this version's: for what is built above the library
+/* zke_take_options - take a struct that begins with its size, as a caller of
+ * any version gives it, as this version's
  *
- *   given  the caller's, of whatever version; NULL: size set, all else zero
+ *   given  the caller's; NULL: size set, all else zero
  *   out    out: this version's, size bytes
  *   name   of the struct, for the sentence
- * Returns ZKE_OK, or ZKE_BADARGUMENTS
- *   where given->size is no version's: it was not set
- *   where a byte beyond this version's size is not zero: the caller's header is
- *   newer, and something is asked for that is not known here
- * Threads: any.  Blocks: no.  Since 0.1. */
+ * Returns ZKE_OK, or ZKE_BADARGUMENTS: given->size is no version's, so it was
+ * not set; or a byte beyond this version's size is not zero, so the caller's
+ * header is newer and asks for something that is not known here. */
 ZKE_API int zke_take_options(const void *given, void *out, size_t size,
                              const char *name);
 
 /* zke_discard - see to it that an ephemeral node of this session goes
  *
- * Removes the node now, or as soon as that can be done.  What stands in the way
- * (a full disk, a writer that does not go on, a lost reply) delays it only: the
- * session remembers the node and tries again, at the beginning of each call
- * that reads or changes the tree and in each zke_dispatch() and zke_wait(),
- * until it is gone.  There is no pause between these tries: the first one after
- * the disk has room again removes the node.  Until then every call of the
- * session that changes anything fails as this one did, so that nothing the
- * session makes comes before, or is taken for, what it discarded.
+ * For what a program has made and must not keep, whatever happens.  Removes the
+ * node now or as soon as possible.  An obstacle (a full disk, a writer that
+ * does not go on, a lost reply) only delays it: the session remembers the node
+ * and tries again, without a pause, at the beginning of each call that reads or
+ * changes the tree and in each zke_dispatch() and zke_wait(), until it is gone.
+ * Until then each change by the session fails as this one did, so nothing that
+ * the session makes comes before what it discarded, or is taken for it.
  * zke_next_deadline() and the descriptor tell when the next try is due.  A
  * process that neither calls nor dispatches tries nothing.
  *
- * It is meant for the way out: for what a program has made and must not keep,
- * whatever happens.
- *
  * Example: the reply to a create was lost, so the node may be there or not, and
  * its number is not known.  Give it up in either case.
- *
  *     rc = zke_create(z, "/line/t-", NULL, -1, ZKE_OPEN_ACL,
  *                     ZKE_EPHEMERAL_SEQUENTIAL, NULL, NULL);
  *     if (rc == ZKE_CONNECTIONLOSS)
  *       zke_discard(z, "/line/t-", ZKE_EPHEMERAL_SEQUENTIAL, 0);
  *
- *   path    as it was given to zke_create().  That the node is missing, or
- *           belongs to another session, is fine: nothing is removed then.  No
- *           permission is needed, as for the session's end.  What goes at once
- *           uses one zxid, and a removal that finds nothing uses none.
- *   mode    ZKE_EPHEMERAL: the node at path.  ZKE_EPHEMERAL_SEQUENTIAL: all
- *           that were made with this path before their numbers, also by a
- *           create whose reply was lost.  (One of the session that was made
- *           without a number, but whose name ends like that, is among them.)
- *   czxid   the one incarnation that is meant, or 0 for whichever is there
+ *   path   as it was given to zke_create().  It is fine if the node is missing
+ *          or another session's: nothing is removed, and no zxid used.  What
+ *          goes at once uses one.  Needs no permission, like a session's end
+ *   mode   ZKE_EPHEMERAL: the node at path.  ZKE_EPHEMERAL_SEQUENTIAL: all that
+ *          were made with this path before their numbers, also by a create
+ *          whose reply was lost.  (So is a node of the session that was made
+ *          without a number, but whose name ends like that.)
+ *   czxid  the one incarnation that is meant, or 0 for whichever is there
  * Returns ZKE_OK when it is gone, or
- *   ZKE_BADARGUMENTS  another mode, or a path that is not one
- *   other codes       what stands in the way.  All the same it will be removed,
- *                     by this session's next calls or at its end.  (Where there
- *                     is neither memory to remember it nor a way to remove it,
- *                     the session expires at its next call.)
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *   ZKE_BADARGUMENTS  another mode, or a malformed path
+ *   other codes       the obstacle.  This session's next calls, or its end,
+ *                     will remove the node all the same.  If there is no memory
+ *                     to remember it, the session expires at its next call
+ * Blocks: on the disk. */
 ZKE_API int zke_discard(zke *z, const char *path, int mode, int64_t czxid);
 
 /* zke_raise_sequence - raise the number of a node's next sequential child
  *
- * For what makes a tree anew, from an export say: numbers that were given in
- * the old one are not given again.  The counter only ever rises, which is why
- * this is safe: a number that a child has had is never given to another.  One
- * that stands higher is left there, and nothing is changed then.  cversion and
- * pzxid become what they would be if children had come and gone; since none
- * has, no watch fires.
- *
+ * For a program that makes a tree again, from an export say: no number of the
+ * old one is given again.  The counter only ever rises; if it is higher already
+ * nothing is changed.  cversion and pzxid become what they would be if children
+ * had come and gone.  Since none has, no watch fires.
  *   path      of the node, the parent-to-be
- *   next      the number of its next sequential child at least, from 0 on
+ *   next      the least number of its next sequential child, from 0 on
  *   stat_out  out: the node's Stat afterwards
  * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS (next is negative),
  * ZKE_NONODE, ZKE_NOAUTH (no ZKE_PERM_CREATE), ZKE_NOCHILDRENFOREPHEMERALS.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Blocks: on the disk. */
 ZKE_API int zke_raise_sequence(zke *z, const char *path, int next,
                                zke_stat *stat_out);
 
 /* zke_op_untold - read what the session's watchers have not been told yet
  *
  * For a cache that reads again only what has changed.  Its watch of mode
- * ZKE_WATCH_PERSISTENT_RECURSIVE tells it of a change after the change, so what
- * it reads may contain others that it was not told of.  This operation, in the
- * same snapshot, names these: what it does not name, and the watcher was not
- * called with, is as it was.
+ * ZKE_WATCH_PERSISTENT_RECURSIVE hears of a change after the change, so what it
+ * reads may have changes that it was not told of.  This operation, in the same
+ * snapshot, names these: what it does not name, and the watcher was not called
+ * with, is unchanged.
  *
- * The result's children are the paths of the session's events at the path and
- * below it that have not been delivered, in their order, one as often as it has
- * events.  An event whose watchers are being called is among them.
- * The result's len is how many events some watcher was not, or will not be,
- * told because the session may not read the node, or another watcher has ended
- * its thread: since the session's beginning, on all paths.  Only that it
- * differs from an earlier one says something.
- * The result's rc is ZKE_OK whether the path exists or not, or
- * ZKE_RUNTIMEINCONSISTENCY where it is not known: there are more than `most`,
- * or events were dropped (ZKE_EVENT_OVERFLOW is to be delivered).
+ * The result's children are the paths of the session's undelivered events at
+ *   the path and below it, in order, one for each event; those whose watchers
+ *   are being called are among them.
+ * Its len counts the events that some watcher was not, or will not be, told,
+ *   because the session may not read the node or another watcher has ended its
+ *   thread: since the session's beginning, on all paths.  Only a difference
+ *   from an earlier count says something.
+ * Its rc is ZKE_OK whether the path exists or not, or
+ *   ZKE_RUNTIMEINCONSISTENCY if it is not known: there are more than `most`, or
+ *   events were dropped (ZKE_EVENT_OVERFLOW will be delivered).
  *
- *   most  so many paths, 0 or more
- * Threads: any.  Blocks: no.  Since 0.1. */
+ *   most  so many paths, 0 or more */
 ZKE_API void zke_op_untold(zke_op *op, const char *path, int most);
 
 /* zke_op_fail - an operation that is refused, with this code
  *
- * For a program that passes on operations of others, above all a server.  An
- * operation that it cannot pass on, because it is malformed or unknown, would
- * make zke_multi() refuse the whole call; ZooKeeper refuses that operation
- * alone.  This one in its place gives ZooKeeper's results: zke_multi() judges
- * those before it first, and changes nothing; zke_multi_read() answers the
- * others.
- *
+ * For a program that passes on the operations of others, such as a server.  A
+ * malformed or unknown operation would make zke_multi() refuse the whole call,
+ * but ZooKeeper refuses that operation alone.  This one in its place gives
+ * ZooKeeper's results: zke_multi() judges those before it first, and changes
+ * nothing; zke_multi_read() answers the others.
  *   rc  ZKE_BADARGUMENTS, ZKE_MARSHALLINGERROR, ZKE_UNIMPLEMENTED, or a code of
- *       ZooKeeper's from -100 on, down to -199.  It is not looked at here: with
- *       another one zke_multi() or zke_multi_read() is ZKE_BADARGUMENTS
- * Threads: any.  Blocks: no.  Since 0.1. */
+ *       ZooKeeper's from -100 to -199; for another code zke_multi() and
+ *       zke_multi_read() return ZKE_BADARGUMENTS */
 ZKE_API void zke_op_fail(zke_op *op, int rc);
 
 /* zke_call_at - have a watcher called when a time has come
  *
  * Once, with ZKE_EVENT_ALARM and the path "", in the first zke_dispatch() or
- * zke_wait() at that time or later; after the events that are there then.  For
- * what is to be tried again without a thread that waits for it.
- * zke_next_deadline(), the descriptor and zke_wait() tell when the time has
- * come.  Until then the pair is told of the session's end, as if it had a
+ * zke_wait() at that time or later, after the events that are there then.  So a
+ * program can try again without a thread that waits for it.
+ * zke_next_deadline(), the descriptor and zke_wait() take the time into
+ * account.  Until then the pair is told of the session's end, as if it had a
  * watch; after that it is not called any more.
- *
- *   when_ms     of zke_now(); in the past: in the next dispatch;
- *               ZKE_FOREVER: never, as if it had not been asked for.  A pair
- *               has one time: the later call replaces the earlier
- *   fn,context  the pair; fn is not NULL.  zke_forget() takes it back and
- *               releases its memory, which the pair's first call here has
- *               allocated: later ones need none
- *
- * It waits neither for the file nor for another thread's call.
- *
- * Example: a watcher that is called once a second, from the first call of
- * zke_call_at() on.
- *
- *     static void beat(zke *z, int type, int state, const char *path,
- *                      void *context) {
- *       (void)state, (void)path;
- *       if (type != ZKE_EVENT_ALARM) return;
- *       puts("a second has passed");
- *       zke_call_at(z, zke_now(z) + 1000, beat, context);
- *     }
- *
+ *   when_ms     of zke_now(); in the past: in the next dispatch; ZKE_FOREVER:
+ *               never, as if it had not been asked for.  A pair has one time:
+ *               the later call replaces the earlier
+ *   fn,context  the pair; fn is not NULL.  Only its first call here allocates
+ *               memory; zke_forget() takes the pair back and releases it
  * Returns ZKE_OK, also after the session's end, or
  *   ZKE_BADARGUMENTS  fn is NULL
  *   ZKE_READONLY      a read-only handle, which dispatches nothing
  *   ZKE_NOMEM         at the pair's first call
- * Threads: any.  In a callback: yes, in its own too.  Blocks: no.
- * Since 0.1. */
+ * Blocks: no, neither for the file nor for another thread's call. */
 ZKE_API int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn,
                         void *context);
 
 /* zke_sleep - sleep by options.os, and dispatch nothing
  *
  * For a pause between two tries; zke_wait() is for all else.  A lease is kept.
- *
  *   deadline_ms  of zke_now(); in the past: does not sleep
- * Returns ZKE_OK.  Threads: any.  In a callback: yes.  Blocks: until the
- * deadline, and zke_close() of another thread with it.  Since 0.1. */
+ * Returns ZKE_OK.  Blocks: until the deadline; zke_close() waits for it. */
 ZKE_API int zke_sleep(zke *z, int64_t deadline_ms);
 
 /* zke_limit - give this thread's calls on a handle one deadline together
  *
  * From here on none of them waits for other processes or threads beyond the
  * deadline, nor longer than the busy timeout: it returns ZKE_OPERATIONTIMEOUT
- * then, and nothing was changed.  What need not wait is done also after the
- * deadline.  zke_wait() and its like have deadlines of their own; callbacks are
- * not limited, nor are calls of which "Blocks: no" is said.  For what is built
- * of several calls and has one deadline.
+ * then, and has changed nothing.  After the deadline, calls still do what needs
+ * no waiting.  Not limited are zke_wait() and its like, which have their own
+ * deadlines, callbacks, and calls of which "Blocks: no" is said.
  *
  * Example: two changes that together wait no longer than 200 ms.
- *
  *     int64_t before = zke_limit(z, zke_now(z) + 200);
  *     rc = zke_delete(z, "/a", -1);
  *     if (rc == ZKE_OK) rc = zke_delete(z, "/b", -1);
  *     zke_limit(z, before);
  *
  *   deadline_ms  of zke_now(); ZKE_FOREVER takes the limit back
- * Returns the one before, to be given back; ZKE_FOREVER where there was none.
- * A thread has a limit on one handle at a time.
- * Threads: any; each has its own.  Blocks: no.  Since 0.1. */
+ * Returns the one before, so that it can be given back; ZKE_FOREVER if there
+ * was none.  Each thread has its own, on one handle at a time. */
 ZKE_API int64_t zke_limit(zke *z, int64_t deadline_ms);
 
 /* zke_busy_timeout - options.busy_timeout_ms of the handle's store, ms; 0 for
- * ZKE_AT_ONCE and for NULL.  Threads: any.  Blocks: no.  Since 0.1. */
+ * ZKE_AT_ONCE and for NULL */
 ZKE_API int64_t zke_busy_timeout(zke *z);
 
 /* ------------------------------------------------------------------------
