@@ -1629,8 +1629,7 @@ ZKE_API int64_t zke_event_zxid(zke *z);
  * The tree may live in the same database as the program's own tables, and one
  * transaction may change both: an order and the item that announces it, a
  * result and the end of the job, a row that only the holder of a lock may
- * write.  There are three ways to it, from the inside out:
- *
+ * write.  There are three ways, from the inside out:
  *   zke_op_sql()      the program's statements in the engine's transaction
  *   zke_sql_begin()   a transaction on a connection of the program's own, which
  *                     stands in the writers' line with all others
@@ -1639,46 +1638,35 @@ ZKE_API int64_t zke_event_zxid(zke *z);
  *
  * zke_open() with ZKE_OPEN_HOST makes the tables of zkembed in a database that
  * is there, or leaves the header of a new one to the program: application_id
- * and user_version are the program's.  Its texts must be UTF-8, and no name of
- * its tables, indices and views may begin with "zkembed_" or "zke_"; another is
- * refused before anything in it is changed (ZKE_NOTADB).  Do not give a table
- * such a name later: SQLite lets it be renamed so.  The database is
- * switched to write-ahead logging and stays so.  Once the tables are there,
- * no flag is needed.  zke_compact() is SQLite's VACUUM, of the whole file:
- * rowids of tables without an INTEGER PRIMARY KEY may change.
+ * and user_version are the program's.  The database's texts must be UTF-8, and
+ * no name of its tables, indices and views may begin with "zkembed_" or "zke_";
+ * another database is refused before anything in it is changed (ZKE_NOTADB).
+ * Do not rename a table so later, though SQLite lets you.  The database is
+ * switched to write-ahead logging and stays so.  Once the tables are there, no
+ * flag is needed.  zke_compact() is SQLite's VACUUM, of the whole file: rowids
+ * of tables without an INTEGER PRIMARY KEY may change.
  *
- * Not offered is a second file by ATTACH: in WAL mode SQLite commits to each of
- * the files by itself, and a process that is killed in between leaves one
- * changed and the other not.
+ * A second file by ATTACH is not offered: in WAL mode SQLite commits to each
+ * file by itself, and a kill in between leaves one changed and the other not.
+ * doc/recipes.md (fence) and doc/examples/jobs.c have examples.
  *
- * Example: the tables beside the program's own.
- *
- *     zke_options options = ZKE_INIT(zke_options);
- *     options.flags = ZKE_OPEN_HOST;
- *     rc = zke_open("orders.db", &options, &z);
+ * Threads: any, and for a db any that may use it.
  * --------------------------------------------------------------------- */
 
 /* zke_op_sql - the program's own SQL as an operation
  *
- * In zke_multi() fn is called in the transaction, in its turn: what it writes
- * into the program's own tables is committed with the other operations or not
- * at all, by one sync, and whoever is woken by them finds it.  In
- * zke_multi_read() it reads in the same snapshot.  The head of this
- * section says how tables come into the file.
+ * zke_multi() calls fn in its turn: what fn writes into the program's own
+ * tables is committed with the other operations or not at all, by one sync, and
+ * whoever they wake finds it.  In zke_multi_read() fn reads the same snapshot.
  *
  * Example: a row and the znode that announces it, in one commit.
- *
- *     static int add_order(struct sqlite3 *db, int64_t zxid, void *context) {
- *       char *sql = sqlite3_mprintf("INSERT INTO orders VALUES(%lld,%Q)",
- *                                   (long long)zxid, (const char *)context);
- *       int rc = sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
- *       sqlite3_free(sql);
- *       return rc;
+ *     static int add_order(struct sqlite3 *db, int64_t zxid, void *sql) {
+ *       return (void)zxid, sqlite3_exec(db, sql, NULL, NULL, NULL);
  *     }
  *
- *     static int place_order(zke *z, const char *what) {
+ *     static int place_order(zke *z, char *sql) {
  *       zke_op ops[2];
- *       zke_op_sql(&ops[0], add_order, (void *)what);
+ *       zke_op_sql(&ops[0], add_order, sql);
  *       zke_op_create(&ops[1], "/orders/o-", NULL, -1, ZKE_OPEN_ACL,
  *                     ZKE_PERSISTENT_SEQUENTIAL);
  *       return zke_multi(z, ops, 2, NULL);
@@ -1686,151 +1674,118 @@ ZKE_API int64_t zke_event_zxid(zke *z);
  *
  *   fn  is given the engine's connection, the zxid of the transaction or of the
  *       snapshot, and context.  It returns ZKE_OK (which is SQLITE_OK), or a
- *       code of its own, and the transaction is undone: in zke_multi() that
- *       code is the result of the operation and of the call, in
- *       zke_multi_read() of the operation alone.  Codes above 0, such as
- *       SQLite's, ZooKeeper's from -100 to -199, and those from -300 down are
- *       handed on as they are; any other becomes ZKE_SQL.  zke_errmsg() is
- *       what fn said by zke_fail(), else SQLite's sentence.
+ *       code of its own.  Then zke_multi() undoes the transaction, and that
+ *       code is the result of the operation and of the call; in
+ *       zke_multi_read() it is the result of the operation alone.  Codes above
+ *       0, such as SQLite's, ZooKeeper's from -100 to -199, and those from -300
+ *       down are handed on as they are; any other becomes ZKE_SQL.
+ *       zke_errmsg() is what fn said by zke_fail(), else SQLite's sentence.
  *
- * What fn may do.  Prepare, step and finalize statements of any kind that
- *   SQLite has, on all tables but ours: tables, indices and views whose names
- *   begin with "zkembed_" or "zke_" can be read and not written, but for the
- *   outbox, "zkembed_outbox", which is the programs' (doc/format.md).  BEGIN,
- *   COMMIT, ROLLBACK, ATTACH, DETACH and PRAGMA are refused (SQLITE_AUTH), and
- *   in zke_multi_read() whatever writes, and so are ANALYZE and REINDEX of all
- *   tables, and ALTER TABLE of a TEMP table; SAVEPOINTs are fine, and end with
- *   fn.  SQL functions and collations that its statements need fn registers
- *   itself, each time: the connection may be another one than the last time.
- * What fn cannot do.  Use virtual tables that keep statements of their own, as
- *   FTS and R-Tree do: they count as statements that were not finalized.  For
- *   those there is zke_sql_begin().
- * What fn must not do.  Keep the connection, or a statement: one that is not
- *   finalized when fn returns fails the operation with ZKE_MISUSE.  Set hooks,
- *   handlers, or an authorizer; limits (sqlite3_limit()) it may set, which
- *   end with fn.  Open a blob for writing, deserialize, or copy
- *   a backup into it: SQLite does not ask anybody about these.  Call the
- *   library on a handle, which is ZKE_MISUSE.  What needs no lock is fine:
- *   zke_fail(), zke_now(), zke_touch(), zke_wake(), zke_call_at() and the like,
- *   but not zke_state().  Wait for anything: the writers' gate is held, as in
- *   zke_batch().  End its thread.  A child that fn forks must not return from
- *   it.
- * fn is called once in a call of zke_multi().  But a recipe makes a call again
- *   whose reply was lost and that was not made, so fn may be called again; at
- *   most one of its calls has an effect in the database.
+ * fn may prepare, step and finalize statements of any kind that SQLite has, on
+ *   all tables but ours: tables, indices and views named "zkembed_…" or "zke_…"
+ *   can only be read, except for the programs' outbox, "zkembed_outbox"
+ *   (doc/format.md).  Refused (SQLITE_AUTH) are BEGIN, COMMIT, ROLLBACK,
+ *   ATTACH, DETACH, PRAGMA, ANALYZE and REINDEX of all tables, and ALTER TABLE
+ *   of a TEMP table; in zke_multi_read() whatever writes.  SAVEPOINTs are fine,
+ *   and end with fn.  fn registers the SQL functions and collations that it
+ *   needs each time: the connection may be another one than the last time.
+ * fn cannot use virtual tables that keep statements of their own, as FTS and
+ *   R-Tree do: these count as not finalized.  Take zke_sql_begin() for them.
+ * fn must not keep the connection or a statement: one that is not finalized
+ *   when fn returns fails the operation with ZKE_MISUSE.  It must not set
+ *   hooks, handlers, or an authorizer; limits (sqlite3_limit()) end with fn.
+ *   It must not open a blob for writing, deserialize, or copy a backup into the
+ *   connection: SQLite does not ask anybody about these.  Calls of the library
+ *   on a handle are ZKE_MISUSE, except for those that need no lock: zke_fail(),
+ *   zke_now(), zke_touch(), zke_wake(), zke_call_at() and the like, but not
+ *   zke_state().  It must not wait for anything, as in zke_batch(), nor end its
+ *   thread.  A child that fn forks must not return from it.
+ * zke_multi() calls fn once.  But a recipe repeats a call that was not made and
+ *   whose reply was lost; at most one of them changes the database.
  *
- * A transaction with SQL in it is synced, as that of a persistent znode, unless
- * options.durability says that nothing is.
- *
- * Threads: any.  Blocks: no.  Since 0.1. */
+ * A transaction with SQL is synced like that of a persistent znode, unless
+ * options.durability says that nothing is.  In a callback: yes.  Blocks: no. */
 ZKE_API void zke_op_sql(zke_op *op, zke_sql_fn fn, void *context);
 
 /* zke_sql_adopt - prepare a connection of the program's to write to the file
  *
- * SQLite's own checkpoints run without the writers' gate, and SQLite up to
- * 3.51.2 can lose a commit by that (P12); so the connection makes none any
- * more, neither after a commit nor when it is closed.  Its commits are synced:
- * its PRAGMA synchronous becomes FULL, whatever SQLite was built with, unless
- * it is EXTRA or options.durability is ZKE_DURABLE_NONE.  The program may set
- * it to less afterwards; a power cut can take the latest commits then.
+ * Call it for every connection that this process opens to the file.
+ *
+ * The connection makes no more checkpoints, neither after a commit nor when it
+ * is closed: SQLite's own run beside other writers, and SQLite up to 3.51.2 can
+ * lose a commit by that (P12).  Its commits are synced: its PRAGMA synchronous
+ * becomes FULL, whatever SQLite was built with, unless it is EXTRA or
+ * options.durability is ZKE_DURABLE_NONE.  The program may set it to less
+ * afterwards; a power cut can take the latest commits then.
  *
  * Write by zke_sql_begin() and zke_sql_commit().  Any other write on the
  * connection, which commits by itself or by the program's own COMMIT, does not
- * stand in the writers' line.  And where its sync fails, zkembed does not learn
- * of it and does not recover: a power cut can then take commits that came
- * later, of other writers and acknowledged, too.
+ * stand in the writers' line.  And zkembed does not learn that its sync failed,
+ * so it does not recover: then a power cut can take others' later commits, too.
  *
  * It gets the handle's busy timeout, and an SQL function: zke_claim(path,
- * token) is 1 where the token is in office at the path, as in the view
- * zke_tokens, and fails the statement otherwise.  It refuses the readers of a
- * read/write lock, which may not write.  Called at the beginning of a
- * transaction it costs less than a trigger does for each row.
- *
- * Do this with every connection that this process opens to the file.  The
- * connection must be one of the same SQLite library as zkembed's: two copies of
- * SQLite in one process drop each other's locks.  A language that brings its
- * own uses the file from another process, or by the command zke.
- *
+ * token) is 1 if the token is in office at the path, as in the view zke_tokens,
+ * and fails the statement otherwise.  It refuses the readers of a read/write
+ * lock, which may not write.  Called once at the beginning of a transaction it
+ * costs less than a trigger does for each row.
  *   db  a connection that the program has opened, in no transaction; it stays
- *       the program's.  It must not set automatic checkpoints afterwards, and
- *       zke_sql_begin() replaces its WAL hook
+ *       the program's.  It must be of zkembed's SQLite library (see CAVEATS; a
+ *       language that brings its own uses the file from another process, or by
+ *       the command zke).  The program must not set automatic checkpoints
+ *       afterwards; zke_sql_begin() replaces its WAL hook
  * Returns ZKE_OK, or
  *   ZKE_BADARGUMENTS  db is NULL, or to another file; z is NULL
- *   ZKE_SYSTEMERROR   db is in a transaction, so that its PRAGMA synchronous,
- *                     which is below FULL, cannot be raised
+ *   ZKE_SYSTEMERROR   db is in a transaction, and synchronous below FULL
  *   ZKE_NOMEM, or what a read returns
- * Threads: any that may use db.  In a callback: yes.  Blocks: on the disk, and
- * for the busy timeout where another connection has locked the file; calls of
- * other threads on the store of z wait meanwhile.  Since 0.1. */
+ * In a callback: yes.  Blocks: on the disk, and for the busy timeout if another
+ * connection has locked the file; other threads' calls on z's store wait. */
 ZKE_API int zke_sql_adopt(zke *z, struct sqlite3 *db);
 
 /* zke_sql_begin - begin a transaction that writes, in the writers' line
  *
- * BEGIN IMMEDIATE of a connection of the program's beside zkembed's writers
- * waits by chance, and may starve.  This waits in their line, then begins.  The
- * program then works with db as it likes, and ends by zke_sql_commit() or
- * zke_sql_rollback(), on the same thread and soon: until then nobody else can
- * write, calls of other threads on the store of z wait, and this thread's
- * cancellation is held off.  If the thread ends before, all is undone and the
- * handle stays usable.  Calls of the library on this thread are ZKE_MISUSE
- * until then, but for those that need no lock, which zke_op_sql() names.  The
- * commit is synced, as zke_sql_adopt() says.  db has two statements of ours
- * meanwhile, which the program must not finalize.
- *
- * Example: a row that only the holder of the lock may write.
- *
- *     static int pay(zke *z, struct sqlite3 *db, long long token) {
- *       int rc = zke_sql_begin(z, db);
- *       if (rc != ZKE_OK) return rc;
- *       char sql[160];
- *       snprintf(sql, sizeof sql,
- *                "SELECT zke_claim('/locks/pay',%lld);"
- *                "UPDATE account SET sum=sum+1", token);
- *       if (sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK)
- *         return zke_sql_commit(z, db);
- *       fprintf(stderr, "%s\n", sqlite3_errmsg(db));
- *       return zke_sql_rollback(z, db);
- *     }
- *
+ * BEGIN IMMEDIATE of a connection beside zkembed's writers waits by chance, and
+ * may starve.  This waits in their line, then begins.  The program then works
+ * with db as it likes, and ends by zke_sql_commit() or zke_sql_rollback(), on
+ * the same thread and soon: until then nobody else can write, calls of other
+ * threads on the store of z wait, and this thread's cancellation is held off.
+ * If the thread ends before, all is undone and the handle stays usable.  Calls
+ * of the library on this thread are ZKE_MISUSE until then, except for those
+ * that need no lock, which zke_op_sql() names.  The commit is synced, as
+ * zke_sql_adopt() says.  Do not finalize the two statements of ours in db.
  *   db  as zke_sql_adopt() was given it
  * Returns ZKE_OK, or, with nothing begun,
  *   ZKE_BADARGUMENTS      as zke_sql_adopt()
  *   ZKE_OPERATIONTIMEOUT  others kept it waiting for the busy timeout, in the
- *                         line and by SQLite's lock together.  A busy handler
- *                         that the program has set on db waits as long as it
- *                         likes for the lock
+ *                         line and by SQLite's lock together.  (A busy handler
+ *                         that the program has set on db may wait longer.)
  *   ZKE_SESSIONEXPIRED    the session of z has ended
  *   ZKE_MISUSE            in a batch, or begun already
  *   and what a change returns whose transaction cannot begin
- * Threads: any that may use db.  In a callback: yes, and it is ended there.
- * Blocks: on the disk.  Since 0.1. */
+ * In a callback: yes, and it is ended there.  Blocks: on the disk. */
 ZKE_API int zke_sql_begin(zke *z, struct sqlite3 *db);
 
 /* zke_sql_commit, zke_sql_rollback - end what zke_sql_begin() began
  *
- * Both end it whatever they return: where COMMIT fails, it is rolled back.
- *
+ * Both end it whatever they return: if COMMIT fails, it is rolled back.
  *   z, db  those of zke_sql_begin()
  * Returns ZKE_OK, or
  *   ZKE_MISUSE          this thread has not begun anything by that pair
  *   ZKE_SQL             a deferred constraint; all is undone
  *   ZKE_SYSTEMERROR     SQLite, or the program, has ended it before
- *   ZKE_CONNECTIONLOSS  an I/O error, or want of memory, at COMMIT; also a full
+ *   ZKE_CONNECTIONLOSS  an I/O error, or no memory, at COMMIT; also a full
  *                       disk, if the VFS has no powersafe overwriting.  It was
- *                       made, or was not.  The store recovers before the next
- *                       change is acknowledged
+ *                       made or not; the store recovers before the next change
  *   ZKE_FORKED          in a child of the thread; nothing is done
  *   ZKE_FULL, …         all is undone
- * Threads: that of zke_sql_begin().  Blocks: on the disk.  Since 0.1. */
+ * Threads: that of zke_sql_begin().  Blocks: on the disk. */
 ZKE_API int zke_sql_commit(zke *z, struct sqlite3 *db);
 ZKE_API int zke_sql_rollback(zke *z, struct sqlite3 *db);
 
 /* zke_remove_tables - take zkembed out of a database of the program's
  *
  * Drops all that ZKE_OPEN_HOST has made, with the tree in it.  The program's
- * tables stay, and so does write-ahead logging.  The handle is as one whose
- * file was removed afterwards: close it.  The directory "<name>-zke" may then
- * be deleted.
+ * tables stay, and so does write-ahead logging.  Close the handle, which is
+ * like one whose file was removed; then "<name>-zke" may be deleted.
  *
  * Returns ZKE_OK, or, with nothing changed,
  *   ZKE_BADARGUMENTS  the file is zkembed's own
@@ -1838,7 +1793,7 @@ ZKE_API int zke_sql_rollback(zke *z, struct sqlite3 *db);
  *                     triggers or views of the program's use the tables
  *   ZKE_MISUSE        in a batch or a callback of the handle
  *   and what any change returns
- * Threads: any.  In a callback: no.  Blocks: on the disk.  Since 0.1. */
+ * Threads: any.  In a callback: no.  Blocks: on the disk. */
 ZKE_API int zke_remove_tables(zke *z);
 
 /* ------------------------------------------------------------------------
