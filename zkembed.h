@@ -1797,18 +1797,13 @@ ZKE_API int zke_sql_rollback(zke *z, struct sqlite3 *db);
 ZKE_API int zke_remove_tables(zke *z);
 
 /* ------------------------------------------------------------------------
- * Inspection.  The same is readable by SQL in the views zke_nodes,
- * zke_sessions, zke_watches, zke_events and zke_waiters (doc/format.md).
- * Paths are whole here, whatever the chroot.
+ * Inspection
  *
- * Example: who uses the database, and how much.
+ * The same is readable by SQL in the views zke_nodes, zke_sessions,
+ * zke_watches, zke_events and zke_waiters (doc/format.md).  Paths are whole
+ * here, whatever the chroot.
  *
- *     zke_session_list *list = NULL;
- *     rc = zke_sessions(z, -1, &list);
- *     for (int i = 0; rc == ZKE_OK && i < list->count; i++)
- *       printf("%s, process %lld: %d ephemerals\n", list->data[i].identity,
- *              (long long)list->data[i].pid, list->data[i].ephemerals);
- *     zke_free(list);
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.
  * --------------------------------------------------------------------- */
 
 typedef struct zke_session_info {
@@ -1851,87 +1846,65 @@ typedef struct zke_watch_list {
  *   session   its id, or -1 for all
  *   list_out  out, not NULL: one block
  * Returns ZKE_OK, ZKE_NONODE (there is no session of that id), or
- * ZKE_BADARGUMENTS (list_out is NULL).
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * ZKE_BADARGUMENTS (list_out is NULL). */
 ZKE_API int zke_sessions(zke *z, int64_t session, zke_session_list **list_out);
 ZKE_API int zke_watches(zke *z, zke_watch_list **list_out);
 
 /* ------------------------------------------------------------------------
- * History: what has become of the nodes
+ * History and upkeep
  *
  * A database can keep which node was created, changed or deleted, by whom and
  * when; it costs a row more for each change.  It is a matter of the database,
- * so it counts for all processes.  The values themselves are not kept.  It is
- * read by SQL, from the view zke_history or the table behind it
- * (doc/format.md).
+ * so it counts for all processes.  Values are not kept.  It is read by SQL,
+ * from the view zke_history or the table behind it (doc/format.md).
+ *
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.
  * --------------------------------------------------------------------- */
 
 /* zke_history_keep - begin to keep a history, change its limits, or end it
  *
  * What is beyond either limit goes, the oldest first, some with each change.
- *
  *   rows  keep about so many rows; 0: any number
  *   ms    keep rows for about so long; 0: for ever.  Both 0: no history, and
  *         all that there is of it is dropped at once, in this change: the more
  *         rows there are, the longer other writers wait
- * Returns ZKE_OK, ZKE_BADARGUMENTS for a negative limit, or what any durable
- * change returns.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK, ZKE_BADARGUMENTS (below 0), or what a durable change does. */
 ZKE_API int zke_history_keep(zke *z, int64_t rows, int64_t ms);
 
 /* zke_overdue - is there anything that the next sweep removes?
  *
  * A session whose process has died or whose lease is over, a node whose time is
- * over.  A read-only handle shows them until another process has removed them,
- * and where no other process is at work nobody does: opening a handle with a
- * session is enough.
- *
- *   overdue_out  out, not NULL: 1 or 0
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * over.  A read-only handle shows them until another process has removed them;
+ * if no other process is at work, open a handle with a session.
+ *   overdue_out  out, not NULL: 1 or 0 */
 ZKE_API int zke_overdue(zke *z, int *overdue_out);
 
-/* zke_check - verify the database against its numbered invariants
+/* zke_check - verify the database against its numbered invariants; only reads
  *
- * SQLite's own quick check, then those of doc/format.md, in one snapshot.
- *
- * Example: what is wrong with the database, a line each.
- *
- *     static void report(void *context, const char *sentence) {
- *       fprintf(context, "%s\n", sentence);
- *     }
- *
- *     static int is_sound(zke *z) {
- *       return zke_check(z, report, stderr) == ZKE_OK;
- *     }
- *
- *   fn       called for each violation with a sentence that begins with the
- *            invariant's name; may be NULL
- * Returns ZKE_OK, or ZKE_DATAINCONSISTENCY or ZKE_CORRUPT where something is
- * wrong.  Never changes anything.
- * Threads: any; fn must not call zkembed.  Blocks: on the disk.  Since 0.1. */
+ * SQLite's quick check, then those of doc/format.md, in one snapshot.
+ *   fn  called for each violation with a sentence that begins with the
+ *       invariant's name; may be NULL.  It must not call zkembed
+ * Returns ZKE_OK, or for violations ZKE_DATAINCONSISTENCY or ZKE_CORRUPT. */
 typedef void (*zke_check_fn)(void *context, const char *sentence);
 ZKE_API int zke_check(zke *z, zke_check_fn fn, void *context);
 
 /* zke_compact - give the space of what was removed back to the file system
  *
- * The file keeps the pages that removed nodes leave, and uses them for new
- * ones; by itself it never gets shorter.  This writes all of it anew without
- * them.  No node, Stat, zxid, session or watch changes, and no watcher is
- * called.  A process that is killed in it leaves the database as it was, or
- * compacted.
+ * By itself the file never gets shorter: it keeps the pages of removed nodes
+ * for new ones.  This writes all of it again without them.  No node, Stat,
+ * zxid, session or watch changes, and no watcher is called.  A process that is
+ * killed in it leaves the database as it was, or compacted.
  *
- * Space: for the time of the call twice the size of the new file, once beside
- *   the database (the -wal), once in SQLite's directory for temporary files:
- *   the first of SQLITE_TMPDIR, TMPDIR, /var/tmp, /usr/tmp and /tmp that can be
- *   written.
- * Others: until it is done each change by another process waits, at most its
- *   own busy_timeout_ms, and then fails with ZKE_OPERATIONTIMEOUT; reads there
- *   go on.  Other calls on handles of this store wait as well, reads too; their
+ * Space: during the call the size of the new file beside the database (the
+ *   -wal), and again in SQLite's directory for temporary files: the first of
+ *   SQLITE_TMPDIR, TMPDIR, /var/tmp, /usr/tmp and /tmp that can be written.
+ * Others: each change by another process waits, at most its own
+ *   busy_timeout_ms, and then fails with ZKE_OPERATIONTIMEOUT; reads there go
+ *   on.  Other calls on handles of this store wait as well, reads too; their
  *   leases do not run out by it.
  *
- *   deadline_ms  of zke_now(): looked at while this waits for others, and
- *                while the content is copied into the temporary file.  Once it
- *                is written into the log, the rest goes to its end
+ *   deadline_ms  of zke_now(): bounds the wait for others and the copying into
+ *                the temporary file, but not the writing into the log after it
  * Returns ZKE_OK, or
  *   ZKE_OPERATIONTIMEOUT  the deadline came, and nothing was changed; or a
  *                         reader (a zke_check(), a backup, a foreign program)
@@ -1940,8 +1913,7 @@ ZKE_API int zke_check(zke *z, zke_check_fn fn, void *context);
  *   ZKE_FULL              one of the two places; nothing was changed
  *   ZKE_MISUSE            called from a callback of this very handle
  *   ZKE_UNIMPLEMENTED     ":memory:"
- * Threads: any.  In a callback: not of this handle.  Blocks: see above.
- * Since 0.1. */
+ * In a callback: not of this handle.  Blocks: see above. */
 ZKE_API int zke_compact(zke *z, int64_t deadline_ms);
 
 /* ------------------------------------------------------------------------
@@ -1957,29 +1929,17 @@ enum {
 /* zke_test_fail - lose the reply of a coming change, or of a coming read
  *
  * The session's change number skip+1 from now (create, delete, set, multi,
- * set_acl, discard, raise_sequence, batch) returns ZKE_CONNECTIONLOSS: before
- * it took effect, or after, as a client of a server sees it when the connection
- * breaks.  A change that would have been refused loses its reply as well.
- * A batch counts as one change; the calls inside do not count, neither as
- * changes nor as reads.  Where the batch is lost before it took effect, its
- * function is called and all is undone.
- * Of reads those of ZooKeeper count (exists, get, children, with a watch and
- * without, count, ephemerals, get_acl, multi_read): the one that loses its
- * reply registers no watch.
- *
- * Example: a create whose reply is lost.  The node is there, and the caller
- * has to look.
- *
- *     zke_test_fail(z, ZKE_TEST_FAIL_AFTER, 0);
- *     rc = zke_create(z, "/a", NULL, -1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
- *                     NULL);
- *     if (rc == ZKE_CONNECTIONLOSS)
- *       rc = zke_exists(z, "/a", NULL, NULL, NULL);
- *     if (rc == ZKE_OK) puts("it was made all the same");
- *
+ * set_acl, discard, raise_sequence, batch) returns ZKE_CONNECTIONLOSS, before
+ * or after it took effect, as if the connection to a server breaks.  A change
+ * that would have been refused loses its reply as well.  A batch counts as one
+ * change; the calls inside count neither as changes nor as reads.  If a batch
+ * is lost before it took effect, its function is called and all is undone.
+ * Of reads, ZooKeeper's count (exists, get, children, with a watch and without,
+ * count, ephemerals, get_acl, multi_read): the one that loses its reply
+ * registers no watch.  doc/start.md has an example.
  *   when  ZKE_TEST_FAIL_BEFORE, _AFTER or _READ; 0 takes a pending one back
  *   skip  changes, or reads, that go through first
- * Threads: any.  Blocks: no.  Since 0.1. */
+ * Threads: any.  In a callback: yes.  Blocks: no. */
 ZKE_API int zke_test_fail(zke *z, int when, int skip);
 
 /* ------------------------------------------------------------------------
