@@ -1945,99 +1945,20 @@ ZKE_API int zke_test_fail(zke *z, int when, int skip);
 /* ------------------------------------------------------------------------
  * The operating system, as a table
  *
- * Every system call of the library's own goes through these, so that tests
- * can fail the n-th and simulators can keep the clock.  Functions return a
- * value >= 0, or the negative of an errno.  Set the members that are to be
- * other than the library's own, and put the table into zke_options.os: those
- * left NULL are the library's own, and so are those that the caller's header
- * does not have.  SQLite's own calls go through its VFS.
+ * Every system call of the library's own goes through this table, so that tests
+ * can make the n-th fail and simulators can keep the clock (doc/start.md has an
+ * example).  SQLite's calls go through its VFS.  Put the table into
+ * zke_options.os.  Members left NULL are the library's own, and so are those
+ * that the caller's header does not have.
  *
- * Example: a clock that moves only when the program would sleep, so that an
- * hour takes a moment.  All deadlines, leases and times of nodes go by it.
+ * Functions return a value >= 0, or the negative of an errno.  Only poll may be
+ * interrupted by a signal; only poll, sleep and the disk may wait.
  *
- *     static int64_t now_ns = INT64_C(1800000000000000000);  // January 2027
+ * With a clock of its own, a program waits by zke_wait(), or polls until
+ * zke_next_deadline(): the timer of zke_fd() is the system's.  Threads that
+ * wait for one another on one handle sleep by the system's clock, too.
  *
- *     static int64_t my_clock(void *context, int which) {
- *       return (void)context, (void)which, now_ns;
- *     }
- *     static void my_sleep(void *context, int64_t ns) {
- *       (void)context, now_ns += ns;
- *     }
- *     static int my_poll(void *context, struct pollfd *fds, unsigned count,
- *                        int timeout_ms) {
- *       int ready = poll(fds, count, 0);
- *       (void)context;
- *       if (!ready && timeout_ms > 0) now_ns += timeout_ms * INT64_C(1000000);
- *       return ready;
- *     }
- *     static int my_timer_set(void *context, int fd, int64_t when_ns) {
- *       return (void)context, (void)fd, (void)when_ns, 0;
- *     }
- *
- *     static int open_with_my_clock(zke **z_out) {
- *       zke_os os = ZKE_INIT(zke_os);
- *       zke_options options = ZKE_INIT(zke_options);
- *       os.clock = my_clock, os.sleep = my_sleep;
- *       os.poll = my_poll, os.timer_set = my_timer_set;
- *       options.os = &os;
- *       return zke_open(":memory:", &options, z_out);
- *     }
- *
- * There the program waits by zke_wait(), or polls until zke_next_deadline():
- * the timer behind zke_fd() is the system's.  Threads that wait for one another
- * on one handle sleep by the system's clock, too.
- *
- * What each member has to do, beside what its name says.  None of them is
- * interrupted by a signal, except for poll; none waits, except for poll, sleep,
- * and the disk.
- *
- *   open              flags as for open(2); every descriptor that the table
- *                     makes closes on exec
- *   close             the descriptor is gone, whatever is returned
- *   dup               not below 3
- *   read, write       may do a part; write raises no SIGPIPE in the host
- *   pread, pwrite     at an offset, without the descriptor's position
- *   stat, fstat       fill in all of *out; stat follows links
- *   fsync             of a directory: the names in it
- *   adopt             give an open file this mode exactly, whatever the umask,
- *                     and this owner and group as far as is allowed
- *   mkdir, mkfifo     as the umask has it; -EEXIST where something is there
- *   mkfile            an empty file likewise, not opened: closing it would drop
- *                     SQLite's locks on it
- *   share             give a file this group and then this mode, not following
- *                     a link, nor opening it; no mode where the group cannot be
- *                     given.  -EOPNOTSUPP where a mode cannot be given so, as
- *                     by glibc before 2.32: side files keep theirs then
- *   list              call entry for each name, "." and ".." among them
- *   network           1: the path is on a network file system; 0: it is not;
- *                     -ENOSYS, -EPERM: this cannot be asked.  After any other
- *                     error the opening fails
- *   pipe              non-blocking
- *   lock              one byte, exclusive, of the open file description:
- *                     -EAGAIN where another has it; ZKE_LOCK_NONE drops it
- *   lock_range        the same for count bytes from an offset on
- *   probe             1: another open file description has the byte; 0: none
- *   find_lock         where another's lock in the range begins, and its length;
- *                     -ENOENT: there is none
- *   poll              as poll(2); -EINTR lets the caller look at its deadline
- *   poller            a descriptor that is readable when one added to it has
- *                     something; -ENOSYS: zke_fd() is then the FIFO itself
- *   poller_add        without for_reading it is told of errors only
- *   timer, timer_set  a descriptor, readable from when_ns on (monotonic; 0:
- *                     never); -ENOSYS: the caller goes by zke_next_deadline()
- *   clock             ns of the clock that is asked for
- *   sleep             for ns, or shorter
- *   random            fill the buffer; a failure costs chance, and no kept
- *                     session can begin
- *   boot_id           another text after each boot of the host; -ENOENT,
- *                     -ENOSYS, -EACCES, -EPERM: there is none to be had.  After
- *                     any other error the opening fails
- *   pid               for display, and the lock that tells who is the writer
- *   process_name      what a session is called without options.identity
- *   boot_offset       ns by which clock() of ZKE_CLOCK_BOOTTIME is ahead of the
- *                     host's, in a time namespace; asked once, when a store is
- *                     opened.  An error: not known; then no session judges
- *                     the leases of others
+ * Threads: any.  In a callback: yes.  Blocks: no.
  * --------------------------------------------------------------------- */
 
 enum {
@@ -2069,52 +1990,83 @@ struct pollfd;
 typedef struct zke_os {
   size_t size;
   void *context; /* first argument of each */
+  /* flags as for open(2).  Each descriptor of the table closes on exec */
   int (*open)(void *, const char *path, int flags, unsigned mode);
-  int (*close)(void *, int fd);
-  int (*dup)(void *, int fd);
+  int (*close)(void *, int fd); /* fd is gone, whatever is returned */
+  int (*dup)(void *, int fd);   /* not below 3 */
+  /* May do a part; write raises no SIGPIPE in the host */
   int64_t (*read)(void *, int fd, void *buffer, size_t size);
   int64_t (*write)(void *, int fd, const void *buffer, size_t size);
+  /* At an offset, without the descriptor's position */
   int64_t (*pread)(void *, int fd, void *buffer, size_t size, int64_t at);
   int64_t (*pwrite)(void *, int fd, const void *buffer, size_t size,
                     int64_t at);
+  /* Fill in all of *out; stat follows links */
   int (*stat)(void *, const char *path, zke_file *out);
   int (*fstat)(void *, int fd, zke_file *out);
-  int (*fsync)(void *, int fd);
+  int (*fsync)(void *, int fd); /* of a directory: the names in it */
+  /* Give an open file this mode exactly, whatever the umask, and this owner and
+   * group as far as is allowed */
   int (*adopt)(void *, int fd, unsigned mode, unsigned uid, unsigned gid);
+  /* As the umask has it; -EEXIST if something is there */
   int (*mkdir)(void *, const char *path, unsigned mode);
   int (*mkfifo)(void *, const char *path, unsigned mode);
   int (*unlink)(void *, const char *path);
+  /* Calls entry for each name, "." and ".." among them */
   int (*list)(void *, const char *path,
               void (*entry)(void *arg, const char *name), void *arg);
+  /* 1: on a network file system; 0: not; -ENOSYS, -EPERM: this cannot be asked.
+   * After any other error the opening fails */
   int (*network)(void *, const char *path);
-  int (*pipe)(void *, int fds[2]);
+  int (*pipe)(void *, int fds[2]); /* non-blocking */
+  /* One byte, exclusive, of the open file description: -EAGAIN if another has
+   * it; ZKE_LOCK_NONE drops it */
   int (*lock)(void *, int fd, int64_t offset, int how); /* ZKE_LOCK_… */
+  /* 1: another open file description has the byte; 0: none */
   int (*probe)(void *, int fd, int64_t offset);
+  /* As poll(2); -EINTR lets the caller look at its deadline */
   int (*poll)(void *, struct pollfd *fds, unsigned count, int timeout_ms);
+  /* A descriptor that is readable if one added to it has something; added
+   * without for_reading: errors only.  -ENOSYS: zke_fd() is the FIFO itself */
   int (*poller)(void *);
   int (*poller_add)(void *, int poller, int fd, int for_reading);
   int (*poller_remove)(void *, int poller, int fd);
+  /* A descriptor, readable from when_ns on (monotonic; 0: never); -ENOSYS: the
+   * caller goes by zke_next_deadline() */
   int (*timer)(void *);
   int (*timer_set)(void *, int fd, int64_t when_ns);
-  int64_t (*clock)(void *, int which); /* ZKE_CLOCK_… */
-  void (*sleep)(void *, int64_t ns);
+  int64_t (*clock)(void *, int which); /* ns; ZKE_CLOCK_… */
+  void (*sleep)(void *, int64_t ns);   /* or shorter */
+  /* Fills the buffer; a failure costs chance, and no kept session can begin */
   int (*random)(void *, void *buffer, size_t size);
+  /* Another text after each boot of the host; -ENOENT, -ENOSYS, -EACCES,
+   * -EPERM: there is none.  After any other error the opening fails */
   int (*boot_id)(void *, char *buffer, size_t size); /* NUL-terminated */
-  int64_t (*pid)(void *);
+  int64_t (*pid)(void *); /* for display, and the writer's lock */
+  /* What a session is called without options.identity */
   int (*process_name)(void *, char *buffer, size_t size);
+  /* ns by which ZKE_CLOCK_BOOTTIME is ahead of the host's, in a time namespace;
+   * asked once for a store.  An error: not known, and no session judges the
+   * leases of others */
   int (*boot_offset)(void *, int64_t *out);
+  /* As lock, for count bytes */
   int (*lock_range)(void *, int fd, int64_t from, int64_t count, int how);
+  /* Where another's lock in the range begins, and its length; -ENOENT: none */
   int64_t (*find_lock)(void *, int fd, int64_t from, int64_t count,
                        int64_t *count_out);
+  /* As mkdir, an empty file.  It must not be opened: closing it would drop
+   * SQLite's locks on it */
   int (*mkfile)(void *, const char *path, unsigned mode);
+  /* Give a file this group, then this mode, without opening it or following a
+   * link; no mode if the group cannot be given.  -EOPNOTSUPP: a mode cannot be
+   * given so, as by glibc before 2.32; side files keep theirs then */
   int (*share)(void *, const char *path, unsigned mode, unsigned gid);
 } zke_os;
 
 /* zke_os_fill    - give each NULL member, as far as os->size goes, the
  *                  library's own function
  * zke_os_default - all of them, for functions that call them in turn
- * os and out are not NULL; os->size is set, as ZKE_INIT(zke_os) does.
- * Threads: any.  Blocks: no.  Since 0.1. */
+ * os and out are not NULL; os->size is set, as ZKE_INIT(zke_os) does. */
 ZKE_API void zke_os_fill(zke_os *os);
 static inline void zke_os_default(zke_os *out) {
   const zke_os own = ZKE_INIT(zke_os);
