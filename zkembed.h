@@ -2077,43 +2077,31 @@ static inline void zke_os_default(zke_os *out) {
 /* ------------------------------------------------------------------------
  * Other engines behind this interface
  *
- * A program that outgrows one host, or a test, can have handles that are no
- * file's: zke_open() gives a name to the engine that has registered its
- * beginning, and every function of this header hands a call with such a handle
- * on to the engine's table.  What is built above this header, the recipes and
- * the command, does not see the difference.  recipes/engine/zookeeper.h is one,
- * for a ZooKeeper ensemble.
+ * A handle need not be a file's: zke_open() gives a name to the engine that has
+ * registered the name's beginning, and every function of this header hands a
+ * call with such a handle on to the engine's table.  Recipes and the command do
+ * not see the difference.  recipes/engine/zookeeper.h is for an ensemble.
  *
- * Example: a program that opens a file or an ensemble, whatever its argument
- * names.
+ * To write an engine: a handle points to a struct of the engine's that begins
+ * with a zke_handle.  The engine makes results by zke_alloc(), sentences by
+ * zke_fail(), and sets the thread's zxid by zke_set_zxid(); functions without a
+ * handle are the library's for every engine.  When the library calls an engine
+ * it holds no lock, does not hold off cancellation, and does not look whether
+ * the process has forked: the engine must keep the RULES of this header.
  *
- *     static int open_any(const zke_engine *ensemble, const char *name,
- *                         zke **z_out) {
- *       int rc = zke_register_engine(ensemble);
- *       return rc == ZKE_OK ? zke_open(name, NULL, z_out) : rc;
- *     }
- *
- * For whoever writes an engine.  A handle points to a struct of the engine's
- * that begins with a zke_handle.  Results are made by zke_alloc(), sentences by
- * zke_fail(), and the thread's zxid is set by zke_set_zxid(); all functions
- * without a handle are the library's for every engine.  The library holds no
- * lock and does not hold off cancellation when it calls an engine, and it does
- * not look whether the process has forked: the RULES of this header are the
- * engine's to keep.
+ * Threads: any.  In a callback: yes.  Blocks: no.
  * --------------------------------------------------------------------- */
 
-/* The beginning of a handle; the engine fills it in before it gives the handle
- * out. */
+/* The beginning of a handle; the engine fills it in before it gives it out. */
 typedef struct zke_handle {
   const struct zke_engine *engine; /* as open() was given it */
   zke_allocator allocator;         /* options.allocator, likewise */
 } zke_handle;
 
-/* Each function has the name of the public one (but remove, which is
- * zke_delete(): a word of C++), its arguments and its results; the handle is
- * never NULL.  A call whose member is NULL is ZKE_UNIMPLEMENTED.  Required are
- * prefix and open, and close, session_id, state, now, wall, busy_timeout,
- * limit, event_zxid and turn. */
+/* Each function has the public one's name (but remove for zke_delete(): delete
+ * is a word of C++), arguments and results; the handle is never NULL.  A call
+ * whose member is NULL is ZKE_UNIMPLEMENTED.  Required are prefix, open, close,
+ * session_id, state, now, wall, busy_timeout, limit, event_zxid and turn. */
 typedef struct zke_engine {
   size_t size;
   const char *prefix; /* of the names that it opens, "zk://"; "": of all that no
@@ -2203,17 +2191,14 @@ typedef struct zke_engine {
 
 /* zke_register_engine - from now on zke_open() gives the engine its names
  *
- *   engine  copied.  Where its prefix is registered already, nothing changes;
- *           of two prefixes that fit a name the longer one counts
+ *   engine  copied, except for prefix.  If its prefix is registered already,
+ *           nothing changes; of two prefixes that fit a name the longer counts
  * Returns ZKE_OK, or
- *   ZKE_BADARGUMENTS  engine is NULL, of a size that no version has, or lacks a
- *                     required member
- *   ZKE_MISUSE        there are eight engines already
- * Threads: any.  Blocks: no.  Since 0.1. */
+ *   ZKE_BADARGUMENTS  engine is NULL, of no version's size, or lacks a member
+ *   ZKE_MISUSE        there are eight engines already */
 ZKE_API int zke_register_engine(const zke_engine *engine);
 
-/* zke_set_zxid - for an engine: what zke_zxid() gives on this thread
- * Threads: any.  Blocks: no.  Since 0.1. */
+/* zke_set_zxid - for an engine: what zke_zxid() gives on this thread */
 ZKE_API void zke_set_zxid(int64_t zxid);
 
 #ifdef __cplusplus
