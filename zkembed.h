@@ -47,8 +47,8 @@
  *   through a pointer is one block.  It belongs to the caller, who releases it
  *   with zke_free(), and stays valid after zke_close().
  * Paths.  UTF-8, absolute, NUL-terminated, at most 1 MiB; semantics as in
- *   ZooKeeper 3.8's C client and server together.  Lengths and counts are int,
- *   as there; a length is in bytes.
+ *   ZooKeeper 3.8's C client and server together.  Lengths, in bytes, and
+ *   counts are int, as there.
  * Time.  Deadlines are absolute milliseconds of zke_now(), a monotonic clock;
  *   ZKE_FOREVER never comes.  ctime and mtime are milliseconds since 1970.
  * Threads.  "Any": from any thread, on one handle too.
@@ -95,10 +95,9 @@
  *   parent was inside a call at the fork: then it must exec.  The same holds if
  *   the child has closed descriptors that it does not know (closefrom()) and
  *   opened files under their numbers: let it open its handle before that.
- * - A child that was forked in a callback may return from it: no other callback
- *   runs there, and the call that it returns into gives ZKE_FORKED.  A child
- *   that was forked in an allocator, a logger or the function of zke_check()
- *   must exec or _exit() there.
+ * - A child forked in a callback may return from it: no other callback runs
+ *   there, and the call that it returns into gives ZKE_FORKED.  A child forked
+ *   in an allocator, a logger or zke_check()'s function must exec or _exit().
  * - The library registers one atfork handler, which in the child sets a flag
  *   and closes descriptors.  A raw clone() runs no handlers, so it keeps the
  *   parent's session alive until that child is gone.
@@ -112,15 +111,13 @@
  * - Two copies of SQLite in one process on the same file lose locks the same
  *   way.  Two copies of zkembed over one SQLite are fine.
  * - The file must be on a local file system, of one kernel.  Network file
- *   systems are refused if their type tells.  Those behind FUSE, such as sshfs,
- *   GlusterFS and virtiofs, and vmhgfs and OrangeFS are not recognised: two
- *   hosts on one file damage it there.
+ *   systems are refused if their type tells.  It does not for FUSE (sshfs,
+ *   GlusterFS, virtiofs), vmhgfs and OrangeFS: two hosts damage a file there.
  * - Every process must reach the file by one name in one directory, since the
  *   files beside it are found by its name.  Symbolic links are resolved.  A
  *   file with two hard links, or mounted by itself as a volume of a container,
- *   is refused: mount its directory.  A hard link made while the file is open
- *   ends no handle, but nobody can open the file until the link is removed; so
- *   do not back up with `cp -l`.
+ *   is refused: mount its directory.  Do not back up with `cp -l`: a hard link
+ *   ends no open handle, but nobody can open the file until it is removed.
  * - The sqlite3 shell may read the database at any time.  It must not write
  *   nodes: it knows neither the line of writers nor the watches.  Any program
  *   may write tables of its own in a file that both share, once its connection
@@ -141,9 +138,8 @@
  *   recipe, zke_os, zke_engine) may get new members at its end; zero means the
  *   old behaviour.  The caller sets the size by ZKE_INIT() or with sizeof, and
  *   any version's size is accepted.  Members that the caller's header lacks are
- *   zero.  Members that the library lacks must be zero, else the call returns
- *   ZKE_BADARGUMENTS and says that the library is older than the header: it
- *   would not do what is asked.
+ *   zero.  Members that the library lacks must be zero: else it would not do
+ *   what is asked, so it returns ZKE_BADARGUMENTS and says that it is older.
  * - A struct that stands in arrays, or that one side fills for the other, keeps
  *   its size; new members take the place of `reserved`.  These are zke_op,
  *   zke_op_result, zke_file, zke_session_info, zke_watch_info, and in the
@@ -284,14 +280,8 @@ ZKE_API const char *zke_error_text(int rc);
 /* zke_errmsg - the sentence of this thread's last failed call
  *
  * Names the path, the file, the limit or the system's error.  It is for people;
- * programs use the code.
- *
- * Example: one message for whatever goes wrong.
- *     rc = zke_delete(z, "/jobs", -1);
- *     if (rc != ZKE_OK)
- *       fprintf(stderr, "%s: %s\n", zke_error_name(rc), zke_errmsg());
- *
- * Never NULL.  The text stays until this thread's next call that can fail. */
+ * programs use the code.  It is never NULL, and stays until this thread's next
+ * call that can fail. */
 ZKE_API const char *zke_errmsg(void);
 
 /* ------------------------------------------------------------------------
@@ -446,8 +436,7 @@ enum {
 /* In members that take it: no time at all, since 0 means the default. */
 enum { ZKE_AT_ONCE = -1 };
 
-/* Begin with ZKE_INIT(zke_options): zero means the default given here.
- * Strings are copied. */
+/* Begin with ZKE_INIT(zke_options): zero means the default given here. */
 typedef struct zke_options {
   size_t size;
   unsigned flags;          /* ZKE_OPEN_… */
@@ -514,8 +503,7 @@ typedef struct zke_options {
  * (gate, line and liveness files, wake-up FIFOs).  They have the database's
  * mode and group, which the umask and the directory give a new one; after a
  * chmod or chgrp they follow when their owner opens the database next.
- * A file that is not zkembed's is left exactly as it was, and so is a log that
- * its program has left beside it.
+ * A file that is not zkembed's, and a log beside it, are left as they were.
  *   name     a path, or ":memory:" for a private tree without any file
  *   options  NULL for the defaults
  *   z_out    out, not NULL
@@ -573,8 +561,8 @@ ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
  *
  * The session's ephemerals, watches and pending events go in one transaction
  * with one zxid.  Other threads' calls on the handle return ZKE_CLOSING and are
- * waited for; watchers get no event.  The handle is gone afterwards whatever is
- * returned, except for ZKE_MISUSE.
+ * waited for; watchers get no event.  The handle is gone afterwards, whatever
+ * is returned except for ZKE_MISUSE.
  *
  * Returns ZKE_OK (also for NULL and for an expired session), or
  *   ZKE_MISUSE   called from a callback of this very handle; nothing is done
@@ -619,8 +607,8 @@ ZKE_API int zke_expire(zke *z, int64_t session);
  *             (which must allow calls from several threads then); NULL
  *             without memory.  For what is built above the library.
  *
- * A block knows its allocator: release it on any thread, in any order, also
- * after zke_close().  Blocks: no. */
+ * A block may be released on any thread, in any order, also after zke_close().
+ * Blocks: no. */
 ZKE_API void zke_free(void *block);
 ZKE_API void *zke_alloc(zke *z, size_t size);
 
@@ -642,9 +630,8 @@ ZKE_API void *zke_alloc(zke *z, size_t size);
  *   ZKE_NOAUTH      the session lacks the permission: ZKE_PERM_READ for a read
  *   ZKE_BADVERSION  the node has another version
  *
- * Example: raise a number that other processes raise, too.  If one of them
- * writes between the read and the write, the version is another one, and the
- * write is refused: read again.
+ * Example: raise a number that other processes raise, too.  If one writes after
+ * the read, the version is another one, and the write is refused: read again.
  *     zke_stat stat;
  *     char *text, number[32];
  *     do {
@@ -711,14 +698,9 @@ ZKE_API int zke_delete(zke *z, const char *path, int version);
  *
  * Needs no permission.
  *
- * Example: wait until a node is there, ten seconds at most.  Each look sets the
- * watch that ends the next sleep, so the node cannot come unseen.
- *     static void come(zke *z, int type, int state, const char *path,
- *                      void *context) {
- *       (void)z, (void)type, (void)state, (void)path, (void)context;
- *     }
- *
- *     static int await(zke *z, const char *path) {
+ * Example: wait until a node is there, ten seconds at most, with any watcher.
+ * Each look sets the watch that ends the next sleep, so nothing is missed.
+ *     static int await(zke *z, const char *path, zke_watch_fn come) {
  *       int64_t end = zke_now(z) + 10000;
  *       int rc;
  *       do rc = zke_exists(z, path, come, NULL, NULL);
@@ -780,9 +762,8 @@ ZKE_API int zke_ephemerals(zke *z, int64_t session, const char *prefix,
 
 /* zke_sync - the handle's state, in place of ZooKeeper's sync
  *
- * Reads here are linearizable, so there is nothing to wait for.  It looks in
- * the file once a second whether the session has ended.  The path need not
- * exist, nor be valid. */
+ * Reads here are linearizable, so there is nothing to wait for.  Looks once a
+ * second whether the session has ended.  The path may be missing or invalid. */
 ZKE_API int zke_sync(zke *z, const char *path);
 
 /* ------------------------------------------------------------------------
@@ -906,8 +887,7 @@ ZKE_API int zke_dispatch(zke *z, int *count_out);
 
 /* zke_wait - sleep until something was dispatched, then return
  *
- * If several threads wait on a handle, one sleeps in the kernel and dispatches.
- * The others return when it has.
+ * If several threads wait on a handle, one dispatches; the others then return.
  *   deadline_ms  of zke_now(); in the past: as zke_dispatch()
  * Returns ZKE_OK when at least one watcher ran, on this thread or another;
  * ZKE_OPERATIONTIMEOUT at the deadline.
@@ -1002,8 +982,7 @@ typedef struct zke_op_result {
 /* zke_op_create and the like - fill an operation as a call of that name
  *
  * Errors are found by zke_multi(), for creates, delete, set and check, or by
- * zke_multi_read(), for get and children.  A check changes nothing; it is there
- * to have the others refused. */
+ * zke_multi_read(), for get and children.  A check only has others refused. */
 ZKE_API void zke_op_create(zke_op *op, const char *path, const void *data,
                            int len, const zke_acls *acls, int mode);
 ZKE_API void zke_op_create_ttl(zke_op *op, const char *path, const void *data,
@@ -1061,17 +1040,6 @@ ZKE_API int zke_multi(zke *z, const zke_op *ops, int count,
 /* zke_multi_read - get, children and untold of several paths in one snapshot
  *
  * Each operation has its own result; one that fails does not touch the others.
- *
- * Example: a value and the members, of the same moment.
- *     zke_op ops[2];
- *     zke_op_result results[2] = {{0}};
- *     zke_op_get(&ops[0], "/epoch");
- *     zke_op_children(&ops[1], "/members", NULL, 0);
- *     rc = zke_multi_read(z, ops, 2, results);
- *     if (rc == ZKE_OK && results[1].rc == ZKE_OK)
- *       printf("%d members\n", results[1].children->count);
- *     zke_results_clear(results, 2);
- *
  *   ops, count  the operations; 0 is allowed
  *   results     out, count of them, not NULL unless count is 0; each has its
  *               own rc.  Release with zke_results_clear()
@@ -1303,12 +1271,11 @@ ZKE_API int zke_raise_sequence(zke *z, const char *path, int next,
  * For a cache that reads again only what has changed.  Its watch of mode
  * ZKE_WATCH_PERSISTENT_RECURSIVE hears of a change after the change, so what it
  * reads may have changes that it was not told of.  This operation, in the same
- * snapshot, names these: what it does not name, and the watcher was not called
- * with, is unchanged.
+ * snapshot, names these.  What no event names, told or not, is unchanged.
  *
  * The result's children are the paths of the session's undelivered events at
- *   the path and below it, in order, one for each event; those whose watchers
- *   are being called are among them.
+ *   the path and below it, in order, one for each event; an event whose
+ *   watchers are being called is among them.
  * Its len counts the events that some watcher was not, or will not be, told,
  *   because the session may not read the node or another watcher has ended its
  *   thread: since the session's beginning, on all paths.  Only a difference
@@ -1367,20 +1334,12 @@ ZKE_API int zke_sleep(zke *z, int64_t deadline_ms);
  * then, and has changed nothing.  After the deadline, calls still do what needs
  * no waiting.  Not limited are zke_wait() and its like, which have their own
  * deadlines, callbacks, and calls of which "Blocks: no" is said.
- *
- * Example: two changes that together wait no longer than 200 ms.
- *     int64_t before = zke_limit(z, zke_now(z) + 200);
- *     rc = zke_delete(z, "/a", -1);
- *     if (rc == ZKE_OK) rc = zke_delete(z, "/b", -1);
- *     zke_limit(z, before);
- *
  *   deadline_ms  of zke_now(); ZKE_FOREVER takes the limit back
- * Returns the one before, so that it can be given back; ZKE_FOREVER if there
- * was none.  Each thread has its own, on one handle at a time. */
+ * Returns the one before, to give back afterwards; ZKE_FOREVER if there was
+ * none.  Each thread has its own, on one handle at a time. */
 ZKE_API int64_t zke_limit(zke *z, int64_t deadline_ms);
 
-/* zke_busy_timeout - options.busy_timeout_ms of the handle's store, ms; 0 for
- * ZKE_AT_ONCE and for NULL */
+/* zke_busy_timeout - the store's busy_timeout_ms; 0 for ZKE_AT_ONCE and NULL */
 ZKE_API int64_t zke_busy_timeout(zke *z);
 
 /* ------------------------------------------------------------------------
@@ -1389,9 +1348,8 @@ ZKE_API int64_t zke_busy_timeout(zke *z);
  * A server has a session for each of its clients on one store, usually a light
  * one (ZKE_OPEN_LIGHT).  A client's session outlives its connection, and the
  * server, by its timeout (options.timeout_ms).  The server reports each sign of
- * life, attaches the session again when the client comes back, sets the watches
- * that the client still has, and vouches for who it is.  Before a reply it
- * dispatches up to the reply's zxid.
+ * life, attaches the session again when the client comes back, sets its watches
+ * again, vouches for it, and dispatches up to a reply's zxid before the reply.
  *
  * Threads: any.  In a callback: yes.  Blocks: no, unless a function says so.
  * --------------------------------------------------------------------- */
@@ -1489,17 +1447,15 @@ ZKE_API int zke_keepalive_fd(zke *z, int *fd_out);
 /* zke_vouch - give this session an identity that the host has verified
  *
  * For a program that knows by other means for whom it acts: a server that has
- * seen a client's address, Kerberos name or certificate.  The library asks for
- * no proof and cannot: whoever may open the file may say anything
- * (doc/security.md).
+ * seen a client's address, Kerberos name or certificate.  The library can ask
+ * for no proof: whoever may open the file may say anything (doc/security.md).
  *
  * From the first call on, the scheme is valid in the ACLs that this process
  * writes by any handle of this store.  An entry of such a scheme matches a
  * session that has the same scheme and the same id, as text.  In a process that
  * does not vouch for the scheme, an entry matches nobody: zke_get_acl() shows
  * it, and a list that has it cannot be written.  An entry of scheme auth stands
- * for every identity of the session except those of ip and super, which are
- * ZooKeeper's own:
+ * for all identities of the session but those of ZooKeeper's own two schemes:
  *   ip      an entry's id is an IPv4 address "10.1.2.3", or with the number of
  *           leading bits that count, "10.1.0.0/16", else ZKE_INVALIDACL; a
  *           session's id is an address; another text matches nothing
@@ -1563,8 +1519,8 @@ ZKE_API int zke_usage(zke *z, const char *path, int64_t *count_out,
  * an event in the next dispatch tells no more than zke_exists().  Its
  * zke_event_zxid() is that of the state that this call saw, which zke_zxid()
  * gives afterwards.  Later events are delivered only if the session may read
- * the node then.  A watch that stays is set again by zke_add_watch(), and
- * misses what happened between.
+ * the node then.  A watch that stays misses what happened before
+ * zke_add_watch() sets it again.
  *
  * Returns ZKE_OK, or ZKE_BADARGUMENTS (fn is NULL, another type), which
  * registers nothing.  See semantics.md 5.9.  Blocks: on the disk. */
@@ -1648,7 +1604,7 @@ ZKE_API int64_t zke_event_zxid(zke *z);
  *
  * A second file by ATTACH is not offered: in WAL mode SQLite commits to each
  * file by itself, and a kill in between leaves one changed and the other not.
- * doc/recipes.md (fence) and doc/examples/jobs.c have examples.
+ * See doc/recipes.md (fence), and jobs.c and outbox.c in doc/examples.
  *
  * Threads: any, and for a db any that may use it.
  * --------------------------------------------------------------------- */
@@ -1659,17 +1615,9 @@ ZKE_API int64_t zke_event_zxid(zke *z);
  * tables is committed with the other operations or not at all, by one sync, and
  * whoever they wake finds it.  In zke_multi_read() fn reads the same snapshot.
  *
- * Example: a row and the znode that announces it, in one commit.
- *     static int add_order(struct sqlite3 *db, int64_t zxid, void *sql) {
- *       return (void)zxid, sqlite3_exec(db, sql, NULL, NULL, NULL);
- *     }
- *
- *     static int place_order(zke *z, char *sql) {
- *       zke_op ops[2];
- *       zke_op_sql(&ops[0], add_order, sql);
- *       zke_op_create(&ops[1], "/orders/o-", NULL, -1, ZKE_OPEN_ACL,
- *                     ZKE_PERSISTENT_SEQUENTIAL);
- *       return zke_multi(z, ops, 2, NULL);
+ * Example: run a text, such as `zke_op_sql(&ops[0], run, "DELETE FROM t")`.
+ *     static int run(struct sqlite3 *db, int64_t zxid, void *text) {
+ *       return (void)zxid, sqlite3_exec(db, text, NULL, NULL, NULL);
  *     }
  *
  *   fn  is given the engine's connection, the zxid of the transaction or of the
@@ -1900,8 +1848,7 @@ ZKE_API int zke_check(zke *z, zke_check_fn fn, void *context);
  *   SQLITE_TMPDIR, TMPDIR, /var/tmp, /usr/tmp and /tmp that can be written.
  * Others: each change by another process waits, at most its own
  *   busy_timeout_ms, and then fails with ZKE_OPERATIONTIMEOUT; reads there go
- *   on.  Other calls on handles of this store wait as well, reads too; their
- *   leases do not run out by it.
+ *   on.  Other calls on this store wait, reads too; its leases do not run out.
  *
  *   deadline_ms  of zke_now(): bounds the wait for others and the copying into
  *                the temporary file, but not the writing into the log after it
