@@ -803,7 +803,7 @@ ZKE_API int zke_sync(zke *z, const char *path);
  *               later mode on one path replaces the earlier, for all of the
  *               session's watchers there
  *   fn,context  the watcher; fn is not NULL
- * Returns ZKE_OK, ZKE_BADARGUMENTS (fn), or ZKE_MARSHALLINGERROR (mode). */
+ * Returns ZKE_OK, ZKE_BADARGUMENTS (no fn), or ZKE_MARSHALLINGERROR (mode). */
 ZKE_API int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
                           void *context);
 
@@ -1096,7 +1096,7 @@ ZKE_API int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
 /* zke_set_acl - replace a node's ACL; fires no watch
  *
  *   version   the aversion that the node must have, or -1 for any
- *   acls      not empty.  Scheme auth stands for the identities of the session
+ *   acls      not empty.  Scheme auth becomes the session's identities of now
  *   stat_out  out: the Stat after the change
  * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS, ZKE_INVALIDACL (as
  * zke_create()), ZKE_NONODE, ZKE_NOAUTH (no ADMIN), ZKE_BADVERSION. */
@@ -1120,10 +1120,9 @@ ZKE_API int zke_set_acl(zke *z, const char *path, int version,
  * (ZKE_NONODE, ZKE_BADVERSION, …) has changed nothing, and the others stand.  A
  * zke_multi() is all or nothing by itself.  Nobody else sees any of it until fn
  * has returned ZKE_OK and all was committed at once.  If fn returns anything
- * else, the process dies or the power fails, nothing of it is left.
- *
- * The batch costs one transaction, with one sync if any change in it needs one;
- * alone, durable changes cost about a sync each.
+ * else, the process dies or the power fails, nothing of it is left.  The batch
+ * costs one transaction, with one sync if any change in it needs one; alone,
+ * durable changes cost about a sync each.
  *
  * Example: for `zke_batch(z, put_jobs, NULL)`: the missing ones of five jobs.
  *     static int put_jobs(zke *z, void *context) {
@@ -1368,8 +1367,8 @@ ZKE_API int64_t zke_busy_timeout(zke *z);
  *
  * An attached session ends if its host does not hear from it for timeout_ms: by
  *   zke_touch(), or a read or change by its handle.  While the host's process
- *   lives only it judges, in zke_dispatch() and zke_wait() of the carrier.
- *   Between these at most 1.5 s count, however long the host stood still.
+ *   lives only it judges, in zke_dispatch() and zke_wait() of the carrier;
+ *   from one to the next at most 1.5 s count, however long it stood still.
  * A detached session ends timeout_ms after zke_detach(), or after another
  *   process found the host dead; whoever sweeps ends it.  A time in which no
  *   process swept does not count, so a server that was down alone finds its
@@ -1660,7 +1659,7 @@ ZKE_API void zke_op_sql(zke_op *op, zke_sql_fn fn, void *context);
  * Call it for every connection that this process opens to the file.
  *
  * The connection makes no more checkpoints, neither after a commit nor when it
- * is closed: SQLite's own run beside other writers, and SQLite up to 3.51.2 can
+ * is closed: SQLite's own run while others write, and SQLite up to 3.51.2 can
  * lose a commit by that (P12).  Its commits are synced: its PRAGMA synchronous
  * becomes FULL, whatever SQLite was built with, unless it is EXTRA or
  * options.durability is ZKE_DURABLE_NONE.  The program may set it to less
@@ -1691,11 +1690,11 @@ ZKE_API int zke_sql_adopt(zke *z, struct sqlite3 *db);
 
 /* zke_sql_begin - begin a transaction that writes, in the writers' line
  *
- * BEGIN IMMEDIATE of a connection beside zkembed's writers waits by chance, and
- * may starve.  This waits in their line, then begins.  The program then works
- * with db as it likes, and ends by zke_sql_commit() or zke_sql_rollback(), on
- * the same thread and soon: until then nobody else can write, calls of other
- * threads on the store of z wait, and this thread's cancellation is held off.
+ * A plain BEGIN IMMEDIATE waits for our writers by chance, and may starve.
+ * This waits in their line, then begins.  The program then works with db as it
+ * likes, and ends by zke_sql_commit() or zke_sql_rollback(), on the same thread
+ * and soon: until then nobody else can write, calls of other threads on the
+ * store of z wait, and this thread's cancellation is held off.
  * If the thread ends before, all is undone and the handle stays usable.  Calls
  * of the library on this thread are ZKE_MISUSE until then, except for those
  * that need no lock, which zke_op_sql() names.  The commit is synced, as
@@ -1804,7 +1803,7 @@ ZKE_API int zke_watches(zke *z, zke_watch_list **list_out);
  * A database can keep which node was created, changed or deleted, by whom and
  * when; it costs a row more for each change.  It is a matter of the database,
  * so it counts for all processes.  Values are not kept.  It is read by SQL,
- * from the view zke_history or the table behind it (doc/format.md).
+ * from the view zke_history or its table (doc/format.md).
  *
  * Threads: any.  In a callback: yes.  Blocks: on the disk.
  * --------------------------------------------------------------------- */
