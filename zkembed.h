@@ -60,10 +60,9 @@
  *   same store, and the function never fails because that call takes long.
  * Callbacks.  They run only inside zke_dispatch() and zke_wait() and their
  *   variants, on the thread that called, with no lock held.  "In a callback:
- *   yes" holds for the handle that is dispatching, too.  Not allowed on it are
- *   zke_close(), zke_detach(), zke_compact() and zke_remove_tables().  A
- *   callback must return.  If it ends its thread (pthread_exit()), the handle
- *   stays usable, but the other watchers of the same event are not called.
+ *   yes" holds for the handle that is dispatching, too; "no" means not on this
+ *   handle.  A callback must return.  If it ends its thread (pthread_exit()),
+ *   the handle stays usable, but other watchers of the event are not called.
  * Cancellation.  pthread_cancel() is held off inside the library, callbacks
  *   included.  The only cancellation points are the sleeps of zke_wait() and
  *   zke_wait_turn() outside of callbacks.  Nothing is lost there, and the
@@ -79,6 +78,8 @@
  *   ZKE_SESSIONEXPIRED this call was the first to find that it has expired
  *   ZKE_SESSIONMOVED   another handle has attached the session
  *   ZKE_CLOSING        another thread is closing the handle
+ *   ZKE_MISUSE         not allowed in this callback, or in the function of
+ *                      zke_batch() or zke_op_sql(); nothing is done
  *   ZKE_FORKED         the handle was opened before a fork(), by the parent
  *   ZKE_READONLY       a change on a read-only handle, or no permission for it
  *   ZKE_REPLACED       the database, or a file beside it, was removed or
@@ -565,16 +566,15 @@ ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
  * is returned except for ZKE_MISUSE.
  *
  * Returns ZKE_OK (also for NULL and for an expired session), or
- *   ZKE_MISUSE   called from a callback of this very handle; nothing is done
  *   ZKE_FORKED   a child's copy; only the flag is looked at
  *   other codes  the end could not be written.  Other processes will find the
  *                session dead and remove what it owned.  If it is light or
  *                kept and its host lives, the host's other handles do this in
  *                their calls and dispatches.  If the host dies or closes the
  *                last of them before that, a kept one is detached instead
- * In a callback: not of this handle; and two threads must not close each
- * other's handles from callbacks.  Blocks: also until running callbacks, and
- * calls of other threads on the store, have returned; only then on the disk. */
+ * In a callback: no; and two threads must not close each other's handles from
+ * callbacks.  Blocks: also until running callbacks, and calls of other threads
+ * on the store, have returned; only then on the disk. */
 ZKE_API int zke_close(zke *z);
 
 /* zke_session_id - the session's id, unique in the life of the database; 0
@@ -1140,9 +1140,9 @@ ZKE_API int zke_set_acl(zke *z, const char *path, int version,
  *   batch is committed, and hears of what the batch changes after it.
  *   Identities that fn adds or takes stay so in any case.  All else is
  *   ZKE_MISUSE: zke_batch, open, close, sync, wait, dispatch, sleep, expire,
- *   compact, check, forget, removing watches, and any call that would take the
- *   lock of another store.  So is each call on a recipe's object, except for
- *   its state and token: what it told could be undone.
+ *   attach, detach, rearm, compact, check, forget, removing watches, and any
+ *   call that would take the lock of another store.  So is each call on a
+ *   recipe's object, but for state and token: what it told could be undone.
  * fn must be short, and must not wait for anything, least of all for a thread
  *   that uses the store.  While it runs, other threads' calls on this store and
  *   all changes by other processes wait, each at most its own busy timeout;
@@ -1157,7 +1157,6 @@ ZKE_API int zke_set_acl(zke *z, const char *path, int version,
  *   fn  called with z and context.  Any result but ZKE_OK undoes all
  * Returns ZKE_OK, what fn has returned, or what has broken the transaction; or
  *   ZKE_BADARGUMENTS    fn is NULL
- *   ZKE_MISUSE          called in the function of a batch
  *   ZKE_CONNECTIONLOSS  an I/O error at COMMIT: all of it was made or nothing
  * Threads: any.  In a callback: yes.  Blocks: on the disk, until fn is called;
  * the busy timeout does not bound fn. */
@@ -1323,7 +1322,7 @@ ZKE_API int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn,
  *
  * For a pause between two tries; zke_wait() is for all else.  A lease is kept.
  *   deadline_ms  of zke_now(); in the past: does not sleep
- * Returns ZKE_OK.  Blocks: until the deadline; zke_close() waits for it. */
+ * Blocks: until the deadline; zke_close() waits for it. */
 ZKE_API int zke_sleep(zke *z, int64_t deadline_ms);
 
 /* zke_limit - give this thread's calls on a handle one deadline together
@@ -1422,10 +1421,8 @@ ZKE_API int64_t zke_busy_timeout(zke *z);
  *                       A handle of this store that had it has moved in either
  *                       case, unless nothing was tried, since the file cannot
  *                       be written; attach it again
- *   ZKE_MISUSE          zke_detach() in a callback of this very handle;
- *                       zke_attach(), zke_detach(), zke_rearm() in a batch
- * In a callback: zke_detach() not of its handle.  Blocks: zke_attach(),
- * zke_detach() and zke_rearm() on the disk. */
+ * In a callback: yes, zke_detach() no.  Blocks: no, zke_attach(), zke_detach()
+ * and zke_rearm() on the disk. */
 ZKE_API int zke_attach(zke *z, int64_t session,
                        const unsigned char password[16],
                        const zke_options *options, zke **z_out);
@@ -1483,9 +1480,7 @@ ZKE_API void zke_digest(const char *cert, int len, char out[ZKE_DIGEST_SIZE]);
  * Those of zke_add_auth() and of zke_vouch(): from here on it may do what
  * everybody may.  For a session that goes on for another user, or on another
  * connection.  Valid schemes stay valid.  Pending events are told by the
- * identities that the session has when they are dispatched.
- *
- * Returns ZKE_OK. */
+ * identities that the session has when they are dispatched. */
 ZKE_API int zke_clear_auth(zke *z);
 
 /* zke_usage - how much a node and all of its descendants hold
@@ -1738,7 +1733,6 @@ ZKE_API int zke_sql_rollback(zke *z, struct sqlite3 *db);
  *   ZKE_BADARGUMENTS  the file is zkembed's own
  *   ZKE_NOTEMPTY      other sessions live, of whatever process, or are kept; or
  *                     triggers or views of the program's use the tables
- *   ZKE_MISUSE        in a batch or a callback of the handle
  *   and what any change returns
  * Threads: any.  In a callback: no.  Blocks: on the disk. */
 ZKE_API int zke_remove_tables(zke *z);
@@ -1857,9 +1851,8 @@ ZKE_API int zke_check(zke *z, zke_check_fn fn, void *context);
  *                         keeps the log from being emptied, and the file gets
  *                         shorter at a later checkpoint, if at all
  *   ZKE_FULL              one of the two places; nothing was changed
- *   ZKE_MISUSE            called from a callback of this very handle
  *   ZKE_UNIMPLEMENTED     ":memory:"
- * In a callback: not of this handle.  Blocks: see above. */
+ * In a callback: no.  Blocks: see above. */
 ZKE_API int zke_compact(zke *z, int64_t deadline_ms);
 
 /* ------------------------------------------------------------------------
