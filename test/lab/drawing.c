@@ -6,7 +6,7 @@
 
 /* Is the line a fault, or another thing that the world has done? */
 static bool is_event(const drawing_line *line) {
-  return !strchr("cn()[]bef.", line->kind);
+  return !strchr("cn()[]bef.-", line->kind);
 }
 
 /* Does a lane end with it? */
@@ -99,8 +99,8 @@ static void text_line(const drawing *d, const drawing_line *line,
   int left = text_gutter(d, line, gutter, sizeof gutter);
   int lane = line->lane < 0 ? 0 : line->lane;
   memset(row, ' ', ROW);
-  row_put(row, 0, gutter);
-  for (int i = 0; i < d->lanes && line->kind != 'f'; i++) {
+  if (line->kind != '-') row_put(row, 0, gutter);
+  for (int i = 0; i < d->lanes && !strchr("f-", line->kind); i++) {
     const lane_state *s = &states[i];
     if (s->alive || (is_end(line) && is_of(line, i)))
       row_put(row, left + i * lane_width(d),
@@ -110,6 +110,9 @@ static void text_line(const drawing *d, const drawing_line *line,
   if (line->kind == 'f') {
     row_put(row, left, "! ");
     row_put(row, left + 2, cell);
+  } else if (line->kind == '-') {
+    row_put(row, left, "- - ");
+    row_put(row, left + 4, strcat(cell, " - -"));
   } else {
     strcat(cell, " ");
     row_put(row, left + lane * lane_width(d) + 2, cell);
@@ -216,10 +219,11 @@ static void svg_line(const drawing *d, int number, FILE *out) {
     svg_label(out, "less", svg_left(d) + 8, y + 4, cell);
   } else if (line->lane < 0) {
     fprintf(out,
-            "<line class=\"time\" x1=\"%d\" y1=\"%d\" x2=\"100%%\" "
+            "<line class=\"%s\" x1=\"%d\" y1=\"%d\" x2=\"100%%\" "
             "y2=\"%d\"/>\n",
-            svg_left(d) - 10, y, y);
-    svg_label(out, "event", svg_left(d) + 8, y + 4, cell);
+            line->kind == '-' ? "bound" : "time", svg_left(d) - 10, y, y);
+    svg_label(out, line->kind == '-' ? "wrong" : "event", svg_left(d) + 8,
+              y + 4, cell);
   } else if (is_event(line)) {
     fprintf(out, "<path class=\"fault\" d=\"M%d %dl8 8m0 -8l-8 8\"/>\n", x - 4,
             y - 4);
@@ -247,13 +251,18 @@ void drawing_svg(const drawing *d, FILE *out) {
       "fill:#456}"
       ".call{fill:#9bb7d4}.held{fill:#7fb069;fill-opacity:.75}"
       ".fault{stroke:#b00020;stroke-width:2.5;fill:none}"
-      ".time{stroke:#999;stroke-dasharray:4 4}</style>\n"
+      ".time{stroke:#999;stroke-dasharray:4 4}"
+      ".bound{stroke:#b00020;stroke-dasharray:8 4}</style>\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
       out);
   for (int i = 0; i < d->lanes; i++) {
     svg_label(out, "name", lane_x(d, i) - 5, TOP - 16, d->name[i]);
     svg_lane(d, i, out);
   }
-  for (int i = 0; i < d->count; i++) svg_line(d, i, out);
+  for (int i = 0; i < d->count; i++) {
+    svg_line(d, i, out);
+    if (d->lines[i].kind == 'f') /* what it is all about, at the top, too */
+      svg_label(out, "wrong", svg_left(d) - 5, TOP - 38, d->lines[i].text);
+  }
   fputs("</svg>\n", out);
 }

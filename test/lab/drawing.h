@@ -19,6 +19,7 @@ enum { DRAWING_TEXT = 240, DRAWING_LANES = 64 };
  *   b    a lane begins                e    it ends by itself
  *   A    its process dies             X    all die
  *   .    some lines are left out      f    what is wrong
+ *   -    from here on it must go wrong
  *
  * Any other letter is a fault, or something else that the world does. */
 typedef struct drawing_line {

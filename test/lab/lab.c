@@ -379,6 +379,46 @@ int zke_lab_replay(zke_lab *lab, const char *schedule, zke_lab_result *out) {
   return rc;
 }
 
+/* Of lab->taken, which are all steps of a schedule that has failed. */
+static int run_endings(zke_lab *lab) {
+  char steps[LAB_SCHEDULE];
+  int count = lab->length;
+  memcpy(steps, lab->taken, (size_t)count);
+  lab->on_sqlite = !keep_has_pictures;
+  int rc = world_open(lab);
+  if (rc != ZKE_OK) return rc;
+  lab->no_return = search_point_of_no_return(lab, steps, count);
+  world_close(lab);
+  return ZKE_OK;
+}
+
+/* Draw where the finding became inevitable: before the first line of a later
+ * step.  What is wrong in the end is the last line. */
+static void mark_no_return(zke_lab *lab) {
+  int at = 0;
+  if (lab->line_count == 0 || lab->line_count == LAB_LINES) return;
+  while (at < lab->line_count - 1 && lab->lines[at].step <= lab->no_return)
+    at++;
+  memmove(&lab->lines[at + 1], &lab->lines[at],
+          (size_t)(lab->line_count++ - at) * sizeof *lab->lines);
+  lab->lines[at].kind = '-';
+  lab->lines[at].lane = -1;
+  snprintf(lab->lines[at].text, sizeof lab->lines[at].text,
+           "from here on it fails, however it goes on (%d tries)",
+           SEARCH_ENDINGS);
+}
+
+/* Parties outside are not asked to go so many ways. */
+static int find_no_return(zke_lab *lab) {
+  drawing_line *lines = lab->lines;
+  if (!lab->is_found || lab->stale || lab->has_outside) return ZKE_OK;
+  lab->lines = NULL;
+  int rc = keep_run(lab, run_endings);
+  lab->lines = lines;
+  if (rc == ZKE_OK) mark_no_return(lab);
+  return rc;
+}
+
 static int picture_write(const zke_lab *lab, const char *file) {
   size_t length = strlen(file);
   bool svg = length > 4 && strcmp(file + length - 4, ".svg") == 0;
@@ -399,6 +439,7 @@ int zke_lab_picture(zke_lab *lab, const char *schedule, const char *file) {
   if (!lab->lines) lab->lines = keep_alloc(LAB_LINES * sizeof *lab->lines);
   if (!lab->lines) return zke_fail(ZKE_NOMEM, "out of memory");
   int rc = zke_lab_replay(lab, schedule, NULL);
+  if (rc == ZKE_OK) rc = find_no_return(lab);
   if (rc == ZKE_OK) rc = picture_write(lab, file);
   keep_free(lab->lines, LAB_LINES * sizeof *lab->lines);
   lab->lines = NULL;

@@ -111,6 +111,7 @@ struct zke_lab {
   bool clean[LAB_CLEAN]; /* by bytes in use at a return: nothing was left */
   /* the last result */
   char found[2 * LAB_SCHEDULE], found_why[LAB_WHY];
+  int no_return; /* steps of a picture's schedule, after which all fails */
   /* lines, where they are wanted */
   drawing_line *lines;
   int line_count;

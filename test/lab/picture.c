@@ -32,12 +32,16 @@ static void shorten(const void *context, const drawing_line *line, char *text) {
   if (lab->has_outside) shorten_guids(text);
 }
 
-/* What is drawn of the lab's lines. */
+enum { WIDTH = 79, LANE_LEAST = 37 }; /* for a call with its result */
+
+/* What is drawn of the lab's lines.  Many lanes are wider than a terminal of
+ * old: a result that is cut off tells nothing. */
 static drawing drawing_of(const zke_lab *lab) {
+  int least = LANE_LEAST * lab->count + 5;
   drawing d = {.lanes = lab->count,
                .lines = lab->lines,
                .count = lab->line_count,
-               .width = 79,
+               .width = least > WIDTH ? least : WIDTH,
                .lane = 300,
                .shorten = shorten,
                .context = lab};

@@ -639,6 +639,45 @@ void search_shrink(zke_lab *lab) {
   munmap(s, sizeof *s);
 }
 
+/* ---- where it became inevitable ---- */
+
+/* Steps that are given, and then others by chance. */
+typedef struct ending {
+  replay_steps given;
+  chance chance;
+} ending;
+
+static int choose_ending(zke_lab *lab, void *arg, const char *steps,
+                         int count) {
+  ending *e = arg;
+  int at = world_step_count();
+  if (at >= e->given.count) return choose_random(lab, &e->chance, steps, count);
+  const char *given = memchr(steps, e->given.steps[at], (size_t)count);
+  return given ? (int)(given - steps) : 0;
+}
+
+/* Does an ending of these steps not fail? */
+static bool ends_well(zke_lab *lab, const char *steps, int count) {
+  ending e = {.given = {steps, count}, .chance = {.length = 1}};
+  for (int i = 0; i < SEARCH_ENDINGS; i++) {
+    if (!search_once(lab, choose_ending, &e)) return true;
+  }
+  return false;
+}
+
+/* What no ending of the first steps can avert, none of more steps can. */
+int search_point_of_no_return(zke_lab *lab, const char *steps, int count) {
+  int least = 0, most = count;
+  while (least < most) {
+    int middle = (least + most) / 2;
+    if (ends_well(lab, steps, middle))
+      least = middle + 1;
+    else
+      most = middle;
+  }
+  return most;
+}
+
 /* ---- schedules as text ---- */
 
 unsigned search_check(const zke_lab *lab) {

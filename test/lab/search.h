@@ -15,6 +15,11 @@ void search_shrink(zke_lab *lab);
  * end.  True: it has failed.  lab->kept are the steps that were possible. */
 bool search_replay(zke_lab *lab, const char *steps, int count);
 
+/* After how many of these steps does all fail that can follow?  What follows is
+ * tried by chance, SEARCH_ENDINGS times, without another fault. */
+enum { SEARCH_ENDINGS = 64 };
+int search_point_of_no_return(zke_lab *lab, const char *steps, int count);
+
 /* A schedule as text: letters, repeated ones counted, a point and a check
  * number of what it does.  search_parse() returns how many steps, or -1. */
 void search_print(const zke_lab *lab, const char *steps, int count, char *out,

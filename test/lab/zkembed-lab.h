@@ -280,7 +280,9 @@ int zke_lab_replay(zke_lab *lab, const char *schedule, zke_lab_result *out);
 
 /* zke_lab_picture - replay a schedule and draw it into a file
  * Each process is a lane, time goes downwards, each step is a line: text for a
- * terminal, or SVG where the file's name ends in .svg; "-" is standard output.
+ * terminal, or SVG if the file's name ends in .svg; "-" is standard output.  If
+ * the schedule fails, a mark tells after which step it failed however it went
+ * on, as far as 64 tries by chance tell (not with a party outside).
  * Errors: as zke_lab_replay(); ZKE_SYSTEMERROR, the file cannot be written. */
 int zke_lab_picture(zke_lab *lab, const char *schedule, const char *file);
 
