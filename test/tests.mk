@@ -41,7 +41,7 @@ TEST_ARCHIVE = $T/help.a
 $(TEST_ARCHIVE): $(patsubst %,$T/%.o,test recipes/recipes recipes/crew \
   recipes/sessions recipes/one_order recipes/uses server/wire server/peer \
   ensemble/proxy ensemble/services ensemble/stub power/powervfs shell/sql \
-  torture/recipe_history)
+  torture/recipe_history program)
 	$(ar)
 
 CHECK_LIBS = $$(pkg-config --libs check)

@@ -34,7 +34,6 @@
 #define _GNU_SOURCE
 #endif
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -42,8 +41,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -56,6 +53,7 @@
 #include "recipes/two_phase.h"
 #include "recipes/engine/zookeeper.h"
 #include "test/ensemble/proxy.h"
+#include "test/program.h"
 #include "test/torture/recipe_history.h"
 
 enum {
@@ -358,9 +356,8 @@ static void live(worker *w) {
 }
 
 static pid_t start_worker(int slot, const char *hosts, unsigned seed) {
-  pid_t pid = fork();
+  pid_t pid = program_fork();
   if (pid != 0) return pid;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   worker w = {.history = history_of(),
               .slot = slot,
               .who = slot + 1,
@@ -453,15 +450,8 @@ static _Noreturn void become_server(int i) {
 
 static void start_server(int i) {
   scene.begun++;
-  scene.server[i].pid = fork();
-  if (scene.server[i].pid != 0) return;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  become_server(i);
-}
-
-static void kill_server(int i) {
-  kill(scene.server[i].pid, SIGKILL);
-  waitpid(scene.server[i].pid, NULL, 0);
+  scene.server[i].pid = program_fork();
+  if (scene.server[i].pid == 0) become_server(i);
 }
 
 /* Is this server the ensemble's leader, as it says itself? */
@@ -518,7 +508,7 @@ static void do_harm(void) {
   proxy *p = &scene.way[among(scene.proxies)];
   int n = among(100), i = n < 17 ? some_server() : 0;
   if (n < 12) {
-    kill_server(i);
+    program_kill(scene.server[i].pid);
     poll(NULL, 0, outage_ms());
     start_server(i);
   } else if (n < 17) {
@@ -587,17 +577,13 @@ static void calm_down(void) {
 
 /* The workers end by themselves. */
 static void settle(void) {
-  int64_t end = history_now() + SETTLE_MS * INT64_C(1000000);
+  int64_t end = program_ms() + SETTLE_MS;
   atomic_store(&shared->stop, 1);
   for (int i = 0; i < WORKERS; i++) {
     int status = 0;
-    while (waitpid(scene.worker[i], &status, WNOHANG) == 0) {
-      poll(NULL, 0, 5);
-      if (history_now() < end) continue;
+    if (!program_await(scene.worker[i], end, &status)) {
       complain("a worker does not end", i);
-      kill(scene.worker[i], SIGKILL);
-      waitpid(scene.worker[i], &status, 0);
-      break;
+      program_kill(scene.worker[i]);
     }
     if (status != 0) complain("a worker ended by itself", status);
   }
@@ -617,9 +603,9 @@ static const char *direct_hosts(void) {
  * slow the machine is, it goes on. */
 static zke *open_directly(void) {
   zke *z = NULL;
-  int64_t end = history_now() + SETTLE_MS * INT64_C(1000000);
+  int64_t end = program_ms() + SETTLE_MS;
   while (open_session(direct_hosts(), SETTLE_MS, SETTLE_MS, &z) != ZKE_OK) {
-    if (history_now() > end) {
+    if (program_ms() > end) {
       fprintf(stderr, "the server does not answer: %s\n", zke_errmsg());
       exit(2);
     }
@@ -710,15 +696,10 @@ static void judge(void) {
   judge_history();
 }
 
-static long setting(const char *name, long otherwise) {
-  const char *text = getenv(name);
-  return text && text[0] ? strtol(text, NULL, 0) : otherwise;
-}
-
 /* The servers: their kind, directories and ports. */
 static void set_servers(void) {
   const char *kind = getenv("SERVER");
-  long servers = setting("SERVERS", 1);
+  long servers = program_setting("SERVERS", 1);
   scene.kind = kind && kind[0] ? kind : "zke";
   if (servers > 1) scene.kind = "zookeeper";
   scene.servers = servers < 1 || servers > SERVERS ? 1 : (int)servers;
@@ -748,9 +729,8 @@ static const char *worker_hosts(int slot) {
 
 /* The directory, the servers, the tree, the proxies and the workers. */
 static void set_scene(const char *disk, unsigned seed) {
-  snprintf(directory, sizeof directory, "%s/ensemble-torture-XXXXXX",
-           access("/dev/shm", W_OK) == 0 ? "/dev/shm" : disk);
-  if (!mkdtemp(directory)) abort();
+  program_directory(directory, sizeof directory, "ensemble-torture", disk,
+                    true);
   snprintf(history_path, sizeof history_path, "%s/history", directory);
   scene.random = seed;
   set_servers();
@@ -767,27 +747,18 @@ static void set_scene(const char *disk, unsigned seed) {
 }
 
 static void clean_up(bool good) {
-  char command[500];
-  for (int i = 0; i < scene.servers; i++) kill_server(i);
+  for (int i = 0; i < scene.servers; i++) program_kill(scene.server[i].pid);
   for (int i = 0; i < scene.proxies; i++) proxy_end(&scene.way[i]);
-  snprintf(command, sizeof command, "rm -rf '%s'", directory);
-  if (!good)
-    printf("kept: %s\n", directory);
-  else if (system(command) != 0)
-    printf("not removed: %s\n", directory);
+  program_clean_up(directory, good);
 }
 
 int main(int argc, char **argv) {
-  unsigned seed = (unsigned)setting("SEED", 0);
-  long faults = setting("KILLS", 200);
-  while (!seed) seed = (unsigned)history_now() % 1000000;
-  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
-                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (shared == MAP_FAILED) return 2;
-  printf("SEED=%u\n", seed);
+  unsigned seed = program_seed();
+  long faults = program_setting("KILLS", 200);
+  shared = program_share(sizeof *shared);
   set_scene(argc > 1 ? argv[1] : "/tmp", seed);
   do_harms(faults);
-  faults += lose_many(setting("LOSSES", 0));
+  faults += lose_many(program_setting("LOSSES", 0));
   calm_down();
   settle();
   judge();

@@ -25,12 +25,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "recipes/engine/compose.h"
 #include "recipes/engine/zookeeper.h"
 #include "test/ensemble/services.h"
+#include "test/program.h"
 #include "test/recipes/one_order.h"
 
 enum { CLIENTS = 3, STEPS = 24, DELAY_MS = 5, MOST_PROGRAMS = 5000 };
@@ -264,11 +264,6 @@ static bool check_ordered(unsigned *dice, long programs) {
 
 /* ---- main ---- */
 
-static long setting(const char *name, long otherwise) {
-  const char *text = getenv(name);
-  return text && text[0] ? strtol(text, NULL, 0) : otherwise;
-}
-
 static void set_scene(const char *base) {
   must(zke_register_engine(&zke_zookeeper), "zke_register_engine");
   if (!services_start(&servers, "zke", base)) exit(2);
@@ -285,11 +280,8 @@ static void set_scene(const char *base) {
 }
 
 int main(int argc, char **argv) {
-  long programs = setting("PROGRAMS", 200);
-  unsigned seed = (unsigned)setting("SEED", 0);
-  if (!seed) seed = (unsigned)(time(NULL) % 1000000);
-  printf("SEED=%u\n", seed);
-  fflush(stdout);
+  long programs = program_setting("PROGRAMS", 200);
+  unsigned seed = program_seed();
   set_scene(access("/dev/shm", W_OK) == 0 || argc < 2 ? "/dev/shm" : argv[1]);
   unsigned dice = seed;
   int good = check_never_sync(&dice);

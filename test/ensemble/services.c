@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -16,9 +15,9 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "test/program.h"
 #include "zkembed.h"
 
 enum { START_MS = 60000 };
@@ -70,12 +69,6 @@ static void start(services *s, service_server which, const char *kind,
     become_server(kind, directory, s->port[which], number, leader, observer);
 }
 
-static int64_t now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* Has a server ended by itself? */
 static bool has_ended(services *s, service_server which) {
   if (waitpid(s->pid[which], NULL, WNOHANG) == 0) return false;
@@ -87,10 +80,10 @@ static bool has_ended(services *s, service_server which) {
 static bool answers(services *s, service_server which) {
   char name[64];
   zke *z = NULL;
-  int64_t end = now_ms() + START_MS;
+  int64_t end = program_ms() + START_MS;
   services_name(s, which, "", name, sizeof name);
   while (zke_open(name, NULL, &z) != ZKE_OK) {
-    if (has_ended(s, which) || now_ms() > end) {
+    if (has_ended(s, which) || program_ms() > end) {
       fprintf(stderr, "services: %s does not answer: %s\n", name, zke_errmsg());
       return false;
     }
@@ -138,20 +131,13 @@ bool services_start(services *s, const char *near, const char *base) {
   return false;
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type,
-                        struct FTW *ftw) {
-  (void)st, (void)type, (void)ftw;
-  return remove(path);
-}
-
 void services_stop(services *s) {
   for (int i = 0; i < SERVICES_SERVERS; i++) {
     if (s->pid[i] <= 0) continue;
-    kill(s->pid[i], SIGKILL);
-    waitpid(s->pid[i], NULL, 0);
+    program_kill(s->pid[i]);
   }
   proxy_end(&s->way);
-  nftw(s->directory, remove_entry, 32, FTW_DEPTH | FTW_PHYS);
+  program_remove(s->directory);
 }
 
 void services_delay(services *s, int ms) { proxy_delay(&s->way, ms, ms); }

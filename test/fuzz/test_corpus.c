@@ -15,6 +15,7 @@
 #include "file.c"
 #include "ops.c"
 #include "path.c"
+#include "test/program.h"
 #include "test/test.h"
 
 /* Linked: names of the command's meet with statics of zkembed.c. */
@@ -313,11 +314,6 @@ static void flip_at(const flip_base *b, long at, int mask, int counts[4]) {
   b->image[at] ^= (unsigned char)mask;
 }
 
-static long flip_setting(const char *name, long otherwise) {
-  const char *text = getenv(name);
-  return text && *text ? strtol(text, NULL, 10) : otherwise;
-}
-
 LIMIT(1000);
 /* Each of PARTS tests takes its share of the bytes. */
 enum { FLIP_PARTS = 8 };
@@ -326,8 +322,8 @@ enum { FLIP_PARTS = 8 };
  * crashes. */
 TEST_LOOP(a_flipped_byte_is_reported_or_harmless, 0, FLIP_PARTS) {
   flip_base b = flip_begin();
-  long stride = flip_setting("FLIP_STRIDE", 53);
-  long only = flip_setting("FLIP_AT", -1);
+  long stride = program_setting("FLIP_STRIDE", 53);
+  long only = program_setting("FLIP_AT", -1);
   int counts[4] = {0};
   for (long at = _i * stride; at < b.size; at += FLIP_PARTS * stride) {
     if (only >= 0) at = only;

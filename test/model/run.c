@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test/program.h"
+
 enum { A_SEED = 1000, LAST = 12, CONTAINER_MS = 4000 };
 
 static int64_t steps_done, events_compared;
@@ -705,13 +707,9 @@ static bool run_seed(uint64_t seed, int length) {
   return at < 0;
 }
 
-static int64_t asked(const char *name, int64_t otherwise) {
-  const char *text = getenv(name);
-  return text && *text ? strtoll(text, NULL, 10) : otherwise;
-}
-
 int main(void) {
-  int64_t ops = asked("OPS", 50000), first = asked("SEED", 1);
+  int64_t ops = program_setting("OPS", 50000);
+  int64_t first = program_setting("SEED", 1);
   int64_t seeds = (ops + A_SEED - 1) / A_SEED, bad = 0;
   int64_t began = cf_now_ms();
   for (int64_t i = 0; i < seeds && bad < 3; i++)

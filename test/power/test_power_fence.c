@@ -34,6 +34,7 @@
 #include "powervfs.h"
 #include "recipes/fence.h"
 #include "recipes/lock.h"
+#include "test/program.h"
 #include "test/test.h"
 
 enum {
@@ -463,20 +464,15 @@ static void begin_tally(void) {
   ck_assert(sum != MAP_FAILED);
 }
 
-static long setting(const char *name, long otherwise) {
-  const char *value = getenv(name);
-  return value && *value ? atol(value) : otherwise;
-}
-
 /* ---- the tests ---- */
 
 LIMIT(getenv("CUTS") ? 0 : 120);
 
 /* Cuts at any moment. */
 TEST(what_was_acknowledged_survives) {
-  uint64_t seed = (uint64_t)setting("SEED", 1);
-  long cuts = setting("CUTS", test_sample(60, 20 / test_stride(2)));
-  long every = setting("EVERY", 40 * test_stride(2));
+  uint64_t seed = (uint64_t)program_setting("SEED", 1);
+  long cuts = program_setting("CUTS", test_sample(60, 20 / test_stride(2)));
+  long every = program_setting("EVERY", 40 * test_stride(2));
   begin_tally();
   printf("fences: SEED=%llu EVERY=%ld\n", (unsigned long long)seed, every);
   do run_once(seed++, every, ZKE_DURABLE_BY_KIND, false);

@@ -14,10 +14,10 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "peer.h"
+#include "test/program.h"
 
 /* ---- the server ---- */
 
@@ -92,12 +92,6 @@ bool peer_send(peer *p) {
   return sent;
 }
 
-static int64_t now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* Room for so many bytes behind what is there; false without memory. */
 static bool make_room(peer *p, size_t more) {
   if (p->at) memmove(p->in, p->in + p->at, p->len - p->at);
@@ -114,7 +108,7 @@ static bool make_room(peer *p, size_t more) {
 /* Reads once; waits for it until then. */
 static int read_more(peer *p, int64_t until_ms) {
   enum { READ_ONCE = 65536 };
-  int64_t left = until_ms - now_ms();
+  int64_t left = until_ms - program_ms();
   struct pollfd ready = {.fd = p->fd, .events = POLLIN};
   int n = poll(&ready, 1, left > 0 ? (int)left : 0);
   if (n == 0) return PEER_SILENT;
@@ -128,7 +122,7 @@ static int read_more(peer *p, int64_t until_ms) {
 }
 
 int peer_next(peer *p, int timeout_ms, zke_jute_reader *frame) {
-  int64_t until = now_ms() + timeout_ms;
+  int64_t until = program_ms() + timeout_ms;
   for (;;) {
     size_t have = p->len - p->at;
     int32_t len = have < 4 ? 0 : zke_jute_length(p->in + p->at);

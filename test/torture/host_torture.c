@@ -28,7 +28,6 @@
 #endif
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -37,13 +36,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "test/program.h"
 #include "zkembed.h"
 
 enum {
@@ -58,12 +56,6 @@ static char directory[4000], database[4100], errors[4100];
 static const char *examples, *command, *ledger;
 static volatile int *deposed; /* shared: how many acts */
 static pid_t deposer;         /* 0: it has ended */
-
-static int64_t now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static void give_up(const char *what, const char *why) {
   fprintf(stderr, "host_torture: %s: %s\n", what, why);
@@ -230,7 +222,6 @@ static void become(const role *r) {
   char *arguments[WORDS + 1] = {NULL};
   int out = open(errors, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (out >= 0) dup2(out, 2);
   for (int i = 0; i < WORDS && r->words[i]; i++) {
     bool script = i > 0 && strcmp(r->words[i - 1], "python3") == 0;
@@ -242,8 +233,7 @@ static void become(const role *r) {
 }
 
 static void start(int i) {
-  slots[i] = (slot){.pid = fork()};
-  if (slots[i].pid < 0) give_up("fork", strerror(errno));
+  slots[i] = (slot){.pid = program_fork()};
   if (slots[i].pid == 0) become(&roles[i]);
   setpgid(slots[i].pid, slots[i].pid); /* whoever is first */
   started++;
@@ -398,14 +388,12 @@ static void depose(zke *z, const place *p, bool expire) {
 
 /* A process of its own, since this one opens the database by plain SQLite. */
 static pid_t start_deposer(unsigned seed) {
-  pid_t pid = fork();
-  if (pid < 0) give_up("fork", strerror(errno));
+  pid_t pid = program_fork();
   if (pid) return pid;
   zke *z;
   zke_options o = ZKE_INIT(zke_options);
   o.flags = ZKE_OPEN_HOST;
   o.busy_timeout_ms = SETTLE_MS;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (zke_open(database, &o, &z) != ZKE_OK) give_up(database, zke_errmsg());
   zke_op notes;
   zke_op_sql(&notes, make_notes, NULL);
@@ -419,11 +407,6 @@ static pid_t start_deposer(unsigned seed) {
 
 /* ---- a run ---- */
 
-static long number_from(const char *name, long otherwise) {
-  const char *text = getenv(name);
-  return text && text[0] ? strtol(text, NULL, 0) : otherwise;
-}
-
 /* What is left to do: orders without a mail, and jobs. */
 static int64_t left_to_do(sqlite3 *db) {
   return number(db,
@@ -436,7 +419,7 @@ static int64_t left_to_do(sqlite3 *db) {
 static bool tend(bool add) {
   if (!see_ends()) return false;
   for (int i = 0; i < SLOTS; i++) {
-    if (slots[i].stopped && slots[i].go_on < now_ms()) go_on(&slots[i]);
+    if (slots[i].stopped && slots[i].go_on < program_ms()) go_on(&slots[i]);
     if (!slots[i].pid && (add || !roles[i].adds)) start(i);
   }
   return true;
@@ -452,7 +435,7 @@ static bool harass(unsigned *random) {
   if (rand_r(random) % 3 == 0) {
     kill(-s->pid, SIGSTOP);
     s->stopped = true;
-    s->go_on = now_ms() + rand_r(random) % 100;
+    s->go_on = program_ms() + rand_r(random) % 100;
     return false;
   }
   kill_slot(s, rand_r(random) % 2);
@@ -462,17 +445,17 @@ static bool harass(unsigned *random) {
 /* Until it is enough.  Returns the kills, or -1: something was wrong. */
 static long torment(sqlite3 *db, unsigned seed, long kills) {
   unsigned random = seed;
-  long done = 0, seconds = number_from("SECONDS", 0);
-  int64_t began = now_ms(), look = began + CHECK_MS;
+  long done = 0, seconds = program_setting("SECONDS", 0);
+  int64_t began = program_ms(), look = began + CHECK_MS;
   bool add = true;
-  while (done < kills && !(seconds && now_ms() - began > seconds * 1000)) {
+  while (done < kills && !(seconds && program_ms() - began > seconds * 1000)) {
     if (!tend(add)) return -1;
     poll(NULL, 0, 5 + rand_r(&random) % 40);
     done += harass(&random);
-    if (now_ms() < look) continue;
+    if (program_ms() < look) continue;
     if (!check_tables(db)) return -1;
     add = left_to_do(db) < BACKLOG;
-    look = now_ms() + CHECK_MS;
+    look = program_ms() + CHECK_MS;
   }
   return done;
 }
@@ -499,18 +482,19 @@ static bool has_notes(sqlite3 *db) {
 /* All are dead, those too that have outlived their parents. */
 static void end_all(void) {
   for (int i = 0; i < SLOTS; i++) kill_slot(&slots[i], true);
-  int64_t end = now_ms() + SETTLE_MS;
-  while (waitpid(-1, NULL, WNOHANG) >= 0 && now_ms() < end) poll(NULL, 0, 5);
+  int64_t end = program_ms() + SETTLE_MS;
+  while (waitpid(-1, NULL, WNOHANG) >= 0 && program_ms() < end)
+    poll(NULL, 0, 5);
 }
 
 /* Whatever the dead have left is done by one of each kind.  False: it is
  * not. */
 static bool settle(sqlite3 *db) {
-  int64_t end = now_ms() + SETTLE_MS;
+  int64_t end = program_ms() + SETTLE_MS;
   bool good = true;
   for (int i = 0; i < SLOTS; i++)
     if (!roles[i].adds && !roles[i].nested) start(i);
-  while (left_to_do(db) != 0 && good && now_ms() < end) {
+  while (left_to_do(db) != 0 && good && program_ms() < end) {
     poll(NULL, 0, 5);
     good = see_ends();
   }
@@ -522,9 +506,8 @@ static bool settle(sqlite3 *db) {
 
 /* zke FILE check */
 static bool is_whole(void) {
-  pid_t pid = fork();
+  pid_t pid = program_fork();
   int status = -1;
-  if (pid < 0) give_up("fork", strerror(errno));
   if (pid == 0) execl(command, command, database, "check", (char *)NULL);
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
   return status == 0;
@@ -549,27 +532,9 @@ static void count_done(sqlite3 *db) {
 }
 
 static void choose_directory(const char *given) {
-  const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : given;
-  snprintf(directory, sizeof directory, "%s/zke-host-XXXXXX", base);
-  if (!mkdtemp(directory)) give_up(directory, strerror(errno));
+  program_directory(directory, sizeof directory, "zke-host", given, true);
   snprintf(database, sizeof database, "%s/shop.db", directory);
   snprintf(errors, sizeof errors, "%s/errors", directory);
-}
-
-/* Remove one thing below the run's directory, the deepest first. */
-static int remove_one(const char *path, const struct stat *info, int kind,
-                      struct FTW *where) {
-  (void)info, (void)kind, (void)where;
-  return remove(path);
-}
-
-/* What a run leaves is kept where it failed. */
-static void clean_up(bool good) {
-  enum { AT_ONCE = 16 }; /* descriptors */
-  if (!good)
-    printf("kept: %s\n", directory);
-  else if (nftw(directory, remove_one, AT_ONCE, FTW_DEPTH | FTW_PHYS) != 0)
-    printf("not removed: %s\n", directory);
 }
 
 /* Orphans become children of this process, so that it can wait for them. */
@@ -579,23 +544,18 @@ static void prepare(char **argv) {
   ledger = argv[3];
   choose_directory(argv[4]);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  deposed = mmap(NULL, sizeof *deposed, PROT_READ | PROT_WRITE,
-                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (deposed == MAP_FAILED) give_up("mmap", strerror(errno));
+  deposed = program_share(sizeof *deposed);
 }
 
 int main(int argc, char **argv) {
-  unsigned seed = (unsigned)number_from("SEED", 0);
   if (argc != 5) give_up("usage", "PREFIX ZKE LEDGER DIRECTORY");
-  while (!seed) seed = (unsigned)now_ms() * 2654435761u % 1000000;
+  unsigned seed = program_seed();
   prepare(argv);
-  printf("SEED=%u\n", seed);
-  if (fflush(stdout) != 0) give_up("standard output", strerror(errno));
   deposer = start_deposer(seed);
   while (see_ends() && access(database, F_OK) != 0) poll(NULL, 0, 5);
   if (!deposer) give_up(database, "was not made");
   sqlite3 *db = open_tables();
-  long kills = torment(db, seed, number_from("KILLS", 300));
+  long kills = torment(db, seed, program_setting("KILLS", 300));
   bool good = end_deposer() && kills >= 0;
   end_all();
   good = good && settle(db) && check_tables(db) && has_notes(db);
@@ -603,6 +563,6 @@ int main(int argc, char **argv) {
   sqlite3_close(db);
   good = is_whole() && good;
   printf("host_torture: %ld kills, %s\n", kills, good ? "good" : "BAD");
-  clean_up(good);
+  program_clean_up(directory, good);
   return good ? 0 : 1;
 }

@@ -31,8 +31,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,6 +52,7 @@
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
 #include "recipes/two_phase.h"
+#include "test/program.h"
 
 enum {
   WORKERS = 6,
@@ -1178,7 +1177,6 @@ static void lose_a_reply(worker *w) {
 
 static void work(int32_t who, unsigned seed) {
   worker w = {.who = who, .random = seed * 2654435761u + (unsigned)who};
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   open_worker(&w);
   while (!*stop) {
     int recipe = choose_recipe(&w);
@@ -1209,15 +1207,13 @@ static void note_about(const slot *s, int event) {
 
 static void start(slot *s, unsigned seed) {
   *s = (slot){.who = ++people};
-  s->pid = fork();
-  if (s->pid < 0) abort();
+  s->pid = program_fork();
   if (s->pid == 0) work(s->who, seed);
 }
 
 static void kill_one(slot *s) {
   note_about(s, HISTORY_DYING);
-  kill(s->pid, SIGKILL);
-  while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR) continue;
+  program_kill(s->pid);
 }
 
 static void stop_one(slot *s, int64_t ns) {
@@ -1243,15 +1239,10 @@ static bool has_ended(slot *s) {
   return true;
 }
 
-static long number_from(const char *name, long otherwise) {
-  const char *text = getenv(name);
-  return text && text[0] ? strtol(text, NULL, 0) : otherwise;
-}
-
 /* Stop, continue and kill until it is enough.  Returns the kills, or -1. */
 static long torment(unsigned seed, long kills) {
   unsigned random = seed;
-  long done = 0, seconds = number_from("SECONDS", 0);
+  long done = 0, seconds = program_setting("SECONDS", 0);
   int64_t began = history_now();
   for (int i = 0; i < WORKERS; i++) start(&slots[i], seed);
   while (done < kills) {
@@ -1276,16 +1267,12 @@ static long torment(unsigned seed, long kills) {
 
 /* Let all end by themselves.  False: one does not. */
 static bool settle(void) {
-  int64_t end = history_now() + SETTLE_MS * INT64_C(1000000);
+  int64_t end = program_ms() + SETTLE_MS;
   bool good = true;
   *stop = 1;
   for (int i = 0; i < WORKERS; i++) continue_one(&slots[i]);
   for (int i = 0; i < WORKERS; i++) {
-    pid_t gone = 0;
-    while ((gone = waitpid(slots[i].pid, NULL, WNOHANG)) == 0 &&
-           history_now() < end)
-      poll(NULL, 0, 5);
-    if (gone) continue;
+    if (program_await(slots[i].pid, end, NULL)) continue;
     fprintf(stderr, "process %d does not end\n", slots[i].who);
     good = false;
     kill_one(&slots[i]);
@@ -1367,39 +1354,22 @@ static bool check_all(void) {
 }
 
 static void choose_directory(const char *given) {
-  const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : given;
-  snprintf(directory, sizeof directory, "%s/zke-recipes-XXXXXX", base);
-  if (!mkdtemp(directory)) abort();
+  program_directory(directory, sizeof directory, "zke-recipes", given, true);
   snprintf(database, sizeof database, "%s/db", directory);
   snprintf(history_path, sizeof history_path, "%s/history", directory);
 }
 
-/* What a run leaves is kept where it failed. */
-static void clean_up(bool good) {
-  char command[4200];
-  snprintf(command, sizeof command, "rm -rf '%s'", directory);
-  if (!good)
-    printf("kept: %s\n", directory);
-  else if (system(command) != 0)
-    printf("not removed: %s\n", directory);
-}
-
 int main(int argc, char **argv) {
-  unsigned seed = (unsigned)number_from("SEED", 0);
-  while (!seed) seed = (unsigned)history_now() * 2654435761u % 1000000;
+  unsigned seed = program_seed();
   choose_directory(argc > 1 ? argv[1] : "/tmp");
-  stop = mmap(NULL, sizeof *stop, PROT_READ | PROT_WRITE,
-              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (stop == MAP_FAILED) return 1;
+  stop = program_share(sizeof *stop);
   killer.history = open(history_path, O_WRONLY | O_APPEND | O_CREAT, 0600);
-  printf("SEED=%u\n", seed);
-  fflush(stdout);
-  long kills = torment(seed, number_from("KILLS", 2000));
+  long kills = torment(seed, program_setting("KILLS", 2000));
   bool good = kills >= 0;
   if (!settle()) good = false;
   inspect();
   if (!check_all()) good = false;
   printf("recipe_torture: %ld kills, %s\n", kills, good ? "good" : "BAD");
-  clean_up(good);
+  program_clean_up(directory, good);
   return good ? 0 : 1;
 }

@@ -34,7 +34,6 @@
 #define _GNU_SOURCE
 #endif
 #include <errno.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
@@ -43,15 +42,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "recipes/engine/jute.h"
 #include "recipes/lock.h"
+#include "test/program.h"
 #include "test/server/peer.h"
 #include "zkembed.h"
 
@@ -97,12 +93,6 @@ static volatile sig_atomic_t stopped; /* by SIGTERM or SIGINT */
 static const char *program;
 enum { NO_MISTAKE, NOT_FIRST, NOT_LOCKED };
 static long mistake;
-
-static int64_t now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static void pause_ms(int ms) { poll(NULL, 0, ms); }
 
@@ -175,7 +165,7 @@ static void note_zxid(client *c, int64_t zxid) {
 static int finish(client *c, zke_jute_reader *r) {
   zke_jute_reply_header head;
   peer_end(&c->peer);
-  c->sent_ms = now_ms();
+  c->sent_ms = program_ms();
   if (!peer_send(&c->peer)) return LOST;
   int outcome = peer_next(&c->peer, ANSWER_MS, r);
   if (outcome == PEER_SILENT)
@@ -213,7 +203,7 @@ static int greet(client *c) {
   PUT(c, connect_request, 0, c->zxid, timeout_ms, c->id, {16, c->password});
   PUT(c, read_only, 0);
   peer_end(&c->peer);
-  int64_t sent_ms = now_ms();
+  int64_t sent_ms = program_ms();
   if (!peer_send(&c->peer)) return LOST;
   if (peer_next(&c->peer, ANSWER_MS, &r) != PEER_FRAME) return LOST;
   if (!GET(&r, connect_response, &a) || a.passwd.len != 16) return LOST;
@@ -291,7 +281,7 @@ static int make_own(client *c) {
 
 /* The session was refused: it must have been silent for its timeout. */
 static void judge_refusal(client *c) {
-  int64_t silent_ms = now_ms() - c->heard_ms;
+  int64_t silent_ms = program_ms() - c->heard_ms;
   atomic_fetch_add(&shared->refusals, 1);
   if (silent_ms < c->timeout_ms)
     complain("client %d: session %" PRIx64 " was ended after %" PRId64
@@ -588,7 +578,8 @@ static void wire_lock_and_raise(user *u) {
   char path[TEXT];
   if (!enter_line(u, path)) return;
   int place = WAITING;
-  for (int64_t end = now_ms() + 5000; now_ms() < end && !is_stopping();) {
+  for (int64_t end = program_ms() + 5000;
+       program_ms() < end && !is_stopping();) {
     place = place_in_line(u, path);
     if (place != WAITING) break;
     pause_ms(1 + below(&u->random, 4));
@@ -714,11 +705,8 @@ static void be_direct(int number, int life) {
 }
 
 static pid_t start_user(int number, int life) {
-  fflush(stdout);
-  pid_t pid = fork();
-  if (pid < 0) must(ZKE_SYSTEMERROR, strerror(errno));
+  pid_t pid = program_fork();
   if (pid != 0) return pid;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (number < CLIENTS)
     be_client(number, life);
   else
@@ -749,8 +737,7 @@ static void start_server(int i) {
 static void kill_server(int i) {
   if (!scene.server[i]) return;
   atomic_store(&shared->port[i], 0);
-  kill(scene.server[i], SIGKILL);
-  waitpid(scene.server[i], NULL, 0);
+  program_kill(scene.server[i]);
   scene.server[i] = 0;
 }
 
@@ -760,8 +747,7 @@ static void kill_user(void) {
   bool direct = below(&scene.random, 3);
   int i = direct ? CLIENTS + below(&scene.random, DIRECT)
                  : below(&scene.random, CLIENTS);
-  kill(scene.user[i], SIGKILL);
-  waitpid(scene.user[i], NULL, 0);
+  program_kill(scene.user[i]);
   scene.user[i] = start_user(i, ++scene.lives);
 }
 
@@ -808,19 +794,16 @@ static void make_tree(void) {
 
 /* The users end in order, within the time. */
 static void stop_users(void) {
-  int64_t end = now_ms() + SETTLE_MS;
+  int64_t end = program_ms() + SETTLE_MS;
   atomic_store(&shared->stop, 1);
   for (int i = 0; i < USERS; i++) {
     int status = 0;
-    while (waitpid(scene.user[i], &status, WNOHANG) == 0) {
-      if (now_ms() > end + 5000) {
+    if (!program_await(scene.user[i], end, &status)) {
+      atomic_store(&shared->stop, 2);
+      if (!program_await(scene.user[i], end + 5000, &status)) {
         complain("user %d does not end", i);
-        kill(scene.user[i], SIGKILL);
-        waitpid(scene.user[i], &status, 0);
-        break;
+        program_kill(scene.user[i]);
       }
-      if (now_ms() > end) atomic_store(&shared->stop, 2);
-      pause_ms(5);
     }
     if (status != 0) complain("user %d has ended with %#x", i, status);
   }
@@ -846,12 +829,12 @@ static void violated(void *context, const char *sentence) {
 
 /* What ended sessions owned is gone, at once or when they time out. */
 static void await_empty(zke *z, const char *path) {
-  int64_t end = now_ms() + SETTLE_MS;
+  int64_t end = program_ms() + SETTLE_MS;
   for (;;) {
     zke_stat stat;
     must(zke_exists(z, path, NULL, NULL, &stat), path);
     if (stat.numChildren == 0) return;
-    if (now_ms() > end) {
+    if (program_ms() > end) {
       complain("%s has %d nodes of sessions that are over", path,
                stat.numChildren);
       return;
@@ -930,21 +913,13 @@ static void judge(void) {
   if (system(command) != 0) complain("zke check fails");
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type,
-                        struct FTW *ftw) {
-  (void)st, (void)type, (void)ftw;
-  return remove(path);
-}
-
 /* One file, from an empty one to its end; how many were killed. */
 static int play(int kills, const char *disk, bool on_disk) {
   int killed = 0;
   memset(shared, 0, sizeof *shared);
   scene = (struct scene){.random = round_seed};
-  bool memory = !on_disk && access("/dev/shm", W_OK) == 0;
-  snprintf(directory, sizeof directory, "%s/serve-torture-XXXXXX",
-           memory ? "/dev/shm" : disk);
-  if (!mkdtemp(directory)) must(ZKE_SYSTEMERROR, directory);
+  program_directory(directory, sizeof directory, "serve-torture", disk,
+                    !on_disk);
   snprintf(database, sizeof database, "%s/db", directory);
   make_tree();
   for (int i = 0; i < SERVERS; i++) start_server(i);
@@ -958,13 +933,8 @@ static int play(int kills, const char *disk, bool on_disk) {
   if (atomic_load(&shared->complaints))
     printf("SEED=%" PRIu64 ": files kept in %s\n", round_seed, directory);
   else
-    nftw(directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    program_remove(directory);
   return killed;
-}
-
-static long setting(const char *name, long otherwise) {
-  const char *value = getenv(name);
-  return value && *value ? atol(value) : otherwise;
 }
 
 static struct totals {
@@ -999,13 +969,11 @@ static void listen_to_signals(void) {
 }
 
 int main(int argc, char **argv) {
-  long kills = setting("KILLS", 200), seed = setting("SEED", 1);
-  int64_t began = now_ms();
-  mistake = setting("MISTAKE", NO_MISTAKE);
+  long kills = program_setting("KILLS", 200), seed = program_setting("SEED", 1);
+  int64_t began = program_ms();
+  mistake = program_setting("MISTAKE", NO_MISTAKE);
   program = argc > 1 ? argv[1] : "build/zke";
-  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
-                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (shared == MAP_FAILED) return 2;
+  shared = program_share(sizeof *shared);
   listen_to_signals();
   while (totals.kills < kills && totals.bad < 3 && !stopped) {
     long left = kills - totals.kills;
@@ -1019,7 +987,7 @@ int main(int argc, char **argv) {
       "direct users, %ld steps, %ld items; %.1f s\n%ld passed, %ld failed\n",
       totals.kills, totals.rounds, totals.answers, totals.returns,
       totals.refusals, totals.locks, totals.direct_locks, totals.steps,
-      totals.items, (double)(now_ms() - began) / 1e3,
+      totals.items, (double)(program_ms() - began) / 1e3,
       totals.rounds - totals.bad, totals.bad);
   return totals.bad || stopped ? 1 : 0;
 }
