@@ -396,12 +396,21 @@ static int find_floats(const noted *c, noted *out[FLOATS]) {
   return count;
 }
 
+/* The pzxid by which a call has seen what another did; else the zxid that is
+ * played. */
+static int64_t seen_of(const noted *c, const noted *f) {
+  for (int i = 0; c->pzxids && i < c->len; i++)
+    if (c->pzxids[i] && f->path && strcmp(c->ops[i].path, f->path) == 0)
+      return c->pzxids[i];
+  return c->stat.pzxid ? c->stat.pzxid : playing;
+}
+
 /* Make some of them: those whose bits are set.  A session that made one may
  * have ended since; the observer may do the same. */
 static void make_floats(noted *floats[], int count, int set, const noted *c) {
-  int64_t before = (c->stat.pzxid ? c->stat.pzxid : playing) - 1;
   for (int i = 0; i < count; i++) {
     noted *f = floats[i];
+    int64_t before = seen_of(c, f) - 1;
     zke *z = f->kind == NOTES_add_auth ? session_of(f->session) : observer;
     if (!(set >> i & 1)) continue;
     f->used = true;

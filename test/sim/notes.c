@@ -322,6 +322,13 @@ static noted *with_watch(noted *c, zke_watch_fn fn, void *context) {
   return c;
 }
 
+/* The pzxids that the results of a multi_read tell. */
+static int64_t *pzxids_of(const noted *c, const zke_op_result *results) {
+  int64_t *all = sim_zero(sizeof *all * (size_t)(c->len + 1));
+  for (int i = 0; i < c->len; i++) all[i] = results[i].stat.pzxid;
+  return all;
+}
+
 /* The call has come back: note what it has answered (P8). */
 static void end(noted *c, const answer *a) {
   c->zxid = c->kind == NOTES_forget ? 0 : zke_zxid(); /* it sees no state */
@@ -435,6 +442,8 @@ static int several(zke *z, notes_kind kind, const zke_op *ops, int count,
   c->len = count;
   answer a = {.results = results};
   a.rc = kinds[kind].fn(&plain, z, c, &a);
+  if (kind == NOTES_multi_read && a.rc == ZKE_OK)
+    c->pzxids = pzxids_of(c, results);
   end(c, &a);
   return a.rc;
 }

@@ -82,6 +82,7 @@ typedef struct noted {
   int64_t zxid;
   const char *text; /* all of the answer */
   zke_stat stat;
+  int64_t *pzxids; /* of a multi_read's operations; 0: it has answered none */
   /* of a watch */
   notes_events told, owed; /* by the engine, by the model */
   int64_t cut; /* events up to this zxid were too many, and were dropped */
