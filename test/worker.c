@@ -11,8 +11,8 @@
  *                        and says "child PID" (or "skip" where not permitted)
  *
  * The commands stand in a table at the end.  All calls of the library to the
- * system and all of SQLite's to its VFS pass through counters here, so that the
- * process can die at the n-th of them ("arm") or one be made to fail.
+ * system, and all of SQLite's to its VFS, pass through a seam.  So the process
+ * can die at the n-th of them ("arm"), and syncs can be made to fail.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -31,209 +31,40 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "zkembed.h"
+#include "seam.h"
 
 extern char **environ;
 
 /* ---- faults ---- */
 
-/* A fault point is a call by which other processes, or the next one to open
- * the file, can tell the difference.  Reading ones are none: to die before a
- * read is to die before the change that follows it. */
-static struct {
-  long countdown; /* points until it is killed; 0: off */
-  long syncs;     /* of SQLite's, so far */
-  int sync_skip;  /* syncs that go through before … */
-  int sync_fail;  /* … this many that fail */
-} fault;
+/* Which calls are fault points: those whose effect other processes see, or the
+ * next one that opens the file.  To die before a call that only reads is to die
+ * before the next change. */
+static const bool is_point[SEAM_KINDS] = {
+    [SEAM_open] = true,        [SEAM_close] = true,      [SEAM_write] = true,
+    [SEAM_pwrite] = true,      [SEAM_fsync] = true,      [SEAM_adopt] = true,
+    [SEAM_mkdir] = true,       [SEAM_mkfifo] = true,     [SEAM_unlink] = true,
+    [SEAM_lock] = true,        [SEAM_lock_range] = true, [SEAM_xOpen] = true,
+    [SEAM_xDelete] = true,     [SEAM_xClose] = true,     [SEAM_xWrite] = true,
+    [SEAM_xTruncate] = true,   [SEAM_xSync] = true,      [SEAM_xLock] = true,
+    [SEAM_xUnlock] = true,     [SEAM_xShmMap] = true,    [SEAM_xShmLock] = true,
+    [SEAM_xShmBarrier] = true, [SEAM_xShmUnmap] = true};
 
-static void fault_point(void) {
-  if (fault.countdown > 0 && --fault.countdown == 0) raise(SIGKILL);
-}
-
-/* Does this sync fail?  The chosen number of them does, after those that are to
- * be skipped. */
-static bool fault_sync(void) {
-  if (fault.sync_fail == 0) return false;
-  if (fault.sync_skip > 0) {
-    fault.sync_skip--;
-    return false;
-  }
-  fault.sync_fail--;
-  return true;
-}
-
-/* ---- the library's system calls ---- */
-
-static zke_os os_real, os_table;
+static long countdown;   /* points until it is killed; 0: off */
 static char os_boot[64]; /* the boot id to pretend; "": the real one */
 
-#define OS_POINT(name, parameters, arguments) \
-  static int os_##name parameters {           \
-    fault_point();                            \
-    return os_real.name arguments;            \
-  }
-
-OS_POINT(open, (void *c, const char *path, int flags, unsigned mode),
-         (c, path, flags, mode))
-OS_POINT(close, (void *c, int fd), (c, fd))
-OS_POINT(fsync, (void *c, int fd), (c, fd))
-OS_POINT(adopt, (void *c, int fd, unsigned mode, unsigned uid, unsigned gid),
-         (c, fd, mode, uid, gid))
-OS_POINT(mkdir, (void *c, const char *path, unsigned mode), (c, path, mode))
-OS_POINT(mkfifo, (void *c, const char *path, unsigned mode), (c, path, mode))
-OS_POINT(unlink, (void *c, const char *path), (c, path))
-OS_POINT(lock, (void *c, int fd, int64_t offset, int how), (c, fd, offset, how))
-OS_POINT(lock_range, (void *c, int fd, int64_t from, int64_t count, int how),
-         (c, fd, from, count, how))
-
-static int64_t os_pwrite(void *c, int fd, const void *data, size_t size,
-                         int64_t at) {
-  fault_point();
-  return os_real.pwrite(c, fd, data, size, at);
+static void pass_point(seam_call *c) {
+  if (is_point[c->kind] && countdown > 0 && --countdown == 0) raise(SIGKILL);
 }
 
-static int64_t os_write(void *c, int fd, const void *data, size_t size) {
-  fault_point();
-  return os_real.write(c, fd, data, size);
+static void pretend_boot(seam_call *c) {
+  if (os_boot[0]) seam_refuse(c, snprintf(c->data, c->size, "%s", os_boot));
 }
 
-static int os_boot_id(void *c, char *buffer, size_t size) {
-  if (!os_boot[0]) return os_real.boot_id(c, buffer, size);
-  return snprintf(buffer, size, "%s", os_boot);
-}
-
-/* The library's table of system calls: each that others can see the effect of
- * passes fault_point(). */
-static void os_prepare(void) {
-  zke_os_default(&os_real);
-  os_table = os_real;
-  os_table.open = os_open;
-  os_table.close = os_close;
-  os_table.write = os_write;
-  os_table.pwrite = os_pwrite;
-  os_table.fsync = os_fsync;
-  os_table.adopt = os_adopt;
-  os_table.mkdir = os_mkdir;
-  os_table.mkfifo = os_mkfifo;
-  os_table.unlink = os_unlink;
-  os_table.lock = os_lock;
-  os_table.lock_range = os_lock_range;
-  os_table.boot_id = os_boot_id;
-}
-
-/* ---- SQLite's system calls: a VFS around the default one ---- */
-
-typedef struct shim_file {
-  sqlite3_file base;
-  sqlite3_file *real; /* lies behind this structure */
-} shim_file;
-
-static sqlite3_vfs *shim_under, shim_vfs;
-
-#define SHIM_REAL(f) (((shim_file *)(f))->real)
-
-#define SHIM_PASS(method, parameters, arguments)     \
-  static int shim_##method parameters {              \
-    return SHIM_REAL(f)->pMethods->method arguments; \
-  }
-#define SHIM_POINT(method, parameters, arguments)    \
-  static int shim_##method parameters {              \
-    fault_point();                                   \
-    return SHIM_REAL(f)->pMethods->method arguments; \
-  }
-
-SHIM_PASS(xRead, (sqlite3_file * f, void *buffer, int size, sqlite3_int64 at),
-          (SHIM_REAL(f), buffer, size, at))
-SHIM_PASS(xFileSize, (sqlite3_file * f, sqlite3_int64 *size),
-          (SHIM_REAL(f), size))
-SHIM_PASS(xCheckReservedLock, (sqlite3_file * f, int *held),
-          (SHIM_REAL(f), held))
-SHIM_PASS(xFileControl, (sqlite3_file * f, int op, void *arg),
-          (SHIM_REAL(f), op, arg))
-SHIM_PASS(xSectorSize, (sqlite3_file * f), (SHIM_REAL(f)))
-SHIM_PASS(xDeviceCharacteristics, (sqlite3_file * f), (SHIM_REAL(f)))
-SHIM_POINT(xClose, (sqlite3_file * f), (SHIM_REAL(f)))
-SHIM_POINT(xTruncate, (sqlite3_file * f, sqlite3_int64 size),
-           (SHIM_REAL(f), size))
-SHIM_POINT(xLock, (sqlite3_file * f, int level), (SHIM_REAL(f), level))
-SHIM_POINT(xUnlock, (sqlite3_file * f, int level), (SHIM_REAL(f), level))
-SHIM_POINT(xShmMap,
-           (sqlite3_file * f, int page, int size, int extend,
-            void volatile **out),
-           (SHIM_REAL(f), page, size, extend, out))
-SHIM_POINT(xShmLock, (sqlite3_file * f, int offset, int n, int flags),
-           (SHIM_REAL(f), offset, n, flags))
-SHIM_POINT(xShmUnmap, (sqlite3_file * f, int unlink_it),
-           (SHIM_REAL(f), unlink_it))
-
-static void shim_xShmBarrier(sqlite3_file *f) {
-  fault_point();
-  SHIM_REAL(f)->pMethods->xShmBarrier(SHIM_REAL(f));
-}
-
-SHIM_POINT(xWrite,
-           (sqlite3_file * f, const void *data, int size, sqlite3_int64 at),
-           (SHIM_REAL(f), data, size, at))
-
-/* Syncs are counted, and can be made to fail. */
-static int shim_xSync(sqlite3_file *f, int flags) {
-  fault_point();
-  fault.syncs++;
-  if (fault_sync()) return SQLITE_IOERR_FSYNC;
-  return SHIM_REAL(f)->pMethods->xSync(SHIM_REAL(f), flags);
-}
-
-static const sqlite3_io_methods shim_methods = {
-    .iVersion = 2,
-    .xClose = shim_xClose,
-    .xRead = shim_xRead,
-    .xWrite = shim_xWrite,
-    .xTruncate = shim_xTruncate,
-    .xSync = shim_xSync,
-    .xFileSize = shim_xFileSize,
-    .xLock = shim_xLock,
-    .xUnlock = shim_xUnlock,
-    .xCheckReservedLock = shim_xCheckReservedLock,
-    .xFileControl = shim_xFileControl,
-    .xSectorSize = shim_xSectorSize,
-    .xDeviceCharacteristics = shim_xDeviceCharacteristics,
-    .xShmMap = shim_xShmMap,
-    .xShmLock = shim_xShmLock,
-    .xShmBarrier = shim_xShmBarrier,
-    .xShmUnmap = shim_xShmUnmap,
-};
-
-/* A file of the VFS below with the shim's methods around it. */
-static int shim_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f,
-                     int flags, int *flags_out) {
-  shim_file *file = (shim_file *)f;
-  (void)vfs;
-  fault_point();
-  file->base.pMethods = NULL;
-  file->real = (sqlite3_file *)(file + 1);
-  int rc = shim_under->xOpen(shim_under, name, file->real, flags, flags_out);
-  if (file->real->pMethods) file->base.pMethods = &shim_methods;
-  return rc;
-}
-
-static int shim_delete(sqlite3_vfs *vfs, const char *name, int sync) {
-  (void)vfs;
-  fault_point();
-  return shim_under->xDelete(shim_under, name, sync);
-}
-
-/* Register the VFS "unix-shim", by which the worker opens databases. */
-static void shim_prepare(void) {
-  shim_under = sqlite3_vfs_find(NULL);
-  shim_vfs = *shim_under;
-  shim_vfs.zName = "unix-shim";
-  shim_vfs.pNext = NULL;
-  shim_vfs.szOsFile += (int)sizeof(shim_file);
-  shim_vfs.xOpen = shim_open;
-  shim_vfs.xDelete = shim_delete;
-  sqlite3_vfs_register(&shim_vfs, 0);
-}
+static seam host = {.vfs = "unix-shim",
+                    .each = pass_point,
+                    .before = {[SEAM_boot_id] = pretend_boot},
+                    .fail = {[SEAM_xSync] = {SQLITE_IOERR_FSYNC}}};
 
 /* ---- answers and events ---- */
 
@@ -309,8 +140,10 @@ static bool has_value(const char *word, const char *name, const char **value) {
 
 /* open DB [busy=MS] [boot=ID] [lease=MS] [durable=N] [readonly] [existing] */
 static void cmd_open(char **word) {
-  zke_options o = {
-      .size = sizeof o, .vfs = "unix-shim", .os = &os_table, .watcher = note};
+  zke_options o = {.size = sizeof o,
+                   .vfs = seam_vfs(&host),
+                   .os = seam_os(&host),
+                   .watcher = note};
   const char *value;
   char *rest = word[1] ? word[1] : (char[]){""};
   for (char *w = strtok(rest, " "); w; w = strtok(NULL, " ")) {
@@ -551,21 +384,21 @@ static void cmd_exit(char **word) { exit(number(word[0])); }
 /* arm N: die at the n-th point from here on */
 static void cmd_arm(char **word) {
   answer_code(ZKE_OK);
-  fault.countdown = number(word[0]);
+  countdown = number(word[0]);
 }
 
 /* failsync SKIP COUNT: fail this many of SQLite's syncs */
 static void cmd_failsync(char **word) {
-  fault.sync_skip = number(word[0]);
-  fault.sync_fail = number(word[1]);
+  host.fail[SEAM_xSync].skip = number(word[0]);
+  host.fail[SEAM_xSync].times = number(word[1]);
   answer_code(ZKE_OK);
 }
 
 /* syncs: how many SQLite has made since the last time this was asked */
 static void cmd_syncs(char **word) {
   (void)word;
-  answer(ZKE_OK, "%ld", fault.syncs);
-  fault.syncs = 0;
+  answer(ZKE_OK, "%ld", host.calls[SEAM_xSync]);
+  host.calls[SEAM_xSync] = 0;
 }
 
 /* ---- plain SQLite ---- */
@@ -695,8 +528,10 @@ static int talk(char **args) {
 /* The role that opens the database with an ephemeral node, says so, and then
  * talks. */
 static int hold(char **args) {
-  zke_options o = {
-      .size = sizeof o, .vfs = "unix-shim", .os = &os_table, .watcher = note};
+  zke_options o = {.size = sizeof o,
+                   .vfs = seam_vfs(&host),
+                   .os = seam_os(&host),
+                   .watcher = note};
   if (zke_open(args[0], &o, &handle) != ZKE_OK ||
       zke_create(handle, args[1], "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
                  NULL) != ZKE_OK) {
@@ -733,8 +568,6 @@ static const struct {
 } roles[] = {{"talk", 0, talk}, {"hold", 2, hold}, {"namespace", 1, namespace}};
 
 int main(int argc, char **argv) {
-  os_prepare();
-  shim_prepare();
   for (size_t i = 0; argc > 1 && i < sizeof roles / sizeof roles[0]; i++) {
     if (strcmp(argv[1], roles[i].name) == 0 && argc - 2 >= roles[i].args) {
       return roles[i].run(argv + 2);
