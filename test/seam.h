@@ -85,9 +85,9 @@ typedef struct seam_fault {
 
 enum { SEAM_ALWAYS = -1 };
 
-/* A call comes to each(), then to the hook before its kind, then to its fault.
- * If none of them has refused it, it is made.  The hook after its kind sees its
- * result, and may change it. */
+/* A call comes to each(), to the hook before its kind, and to its fault, until
+ * one of them refuses or belies it.  The hook after its kind sees its result in
+ * any case, and may change it. */
 struct seam {
   const char *vfs; /* the name of the VFS; set before seam_vfs() */
   void *context;   /* of the test */

@@ -43,13 +43,13 @@
  * step only; all is tried by FAULT_ALIKE=0.  Without FULL a case tries each
  * fifth of its steps, at least one; neighbours try others.
  */
+#include "test/seam.h"
 #include "test/test.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <sqlite3.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -81,12 +81,12 @@ static struct fault {
   bool armed; /* only while the call under test runs */
   long at;    /* this step, 0: none */
   enum spread spread;
-  int variant;          /* which of the step's errors */
-  int variants;         /* out: how many it has */
-  long steps;           /* out: steps so far */
-  bool reached;         /* out */
-  const char *function; /* out: the step's */
-  long calls; /* system calls of all kinds, to notice an endless loop */
+  int variant;        /* which of the step's errors */
+  int variants;       /* out: how many it has */
+  long steps;         /* out: steps so far */
+  bool reached;       /* out */
+  seam_kind function; /* out: the step's */
+  long calls;         /* of all kinds, to notice an endless loop */
 } fault;
 
 enum { ENDLESS = 200000 }; /* calls */
@@ -165,7 +165,7 @@ static void note_step(enum kind kind, long step) {
 
 /* Does this step, a call of a function, go wrong, and with which error of a
  * list that ends by 0?  0: it does not. */
-static int fault_pick(enum kind kind, const char *function, const int *errors) {
+static int fault_pick(enum kind kind, seam_kind function, const int *errors) {
   if (!fault.armed || fault.kind != kind) return 0;
   long step = ++fault.steps;
   if (!fault.at) note_step(kind, step);
@@ -177,12 +177,9 @@ static int fault_pick(enum kind kind, const char *function, const int *errors) {
     return errors[fault.variant % fault.variants];
   }
   if (fault.spread == ALL) return errors[0];
-  bool same = fault.spread == SAME && strcmp(function, fault.function) == 0;
+  bool same = fault.spread == SAME && function == fault.function;
   return same ? errors[fault.variant % fault.variants] : 0;
 }
-
-#define FAULT(kind, ...) \
-  fault_pick(kind, __func__, (const int[]){__VA_ARGS__, 0})
 
 /* End the test, with the point at which it stands. */
 __attribute__((format(printf, 1, 2), noreturn)) static void stop_at(
@@ -237,14 +234,19 @@ __attribute__((format(printf, 2, 3))) static void text_add(text *t,
 static sqlite3_mem_methods mem_real;
 static long mem_live;
 
+/* Any allocation is the same function to the fault. */
+static bool mem_fails(void) {
+  return fault_pick(SQLITE, SEAM_KINDS, (const int[]){1, 0}) != 0;
+}
+
 static void *mem_malloc(int size) {
-  void *block = FAULT(SQLITE, 1) ? NULL : mem_real.xMalloc(size);
+  void *block = mem_fails() ? NULL : mem_real.xMalloc(size);
   mem_live += block != NULL;
   return block;
 }
 
 static void *mem_realloc(void *block, int size) {
-  return FAULT(SQLITE, 1) ? NULL : mem_real.xRealloc(block, size);
+  return mem_fails() ? NULL : mem_real.xRealloc(block, size);
 }
 
 static void mem_free(void *block) {
@@ -265,492 +267,160 @@ static void mem_install(void) {
 }
 
 /* ------------------------------------------------------------------------
- * The clock
- * --------------------------------------------------------------------- */
-
-static int64_t clock_ns = INT64_C(1000000000000);
-
-static void clock_advance(int64_t ms) { clock_ns += ms * 1000000; }
-
-/* ------------------------------------------------------------------------
- * Kind system: the table of system calls
+ * Kinds system and disk: the calls that go through seams
  *
- * Calls that cannot fail for the kernel (unlocking, closing, the clock) do not
- * fail here; close() reports an error and has closed all the same.
+ * Calls that cannot fail for the kernel (unlocking, the clock) do not fail
+ * here; close() reports an error and has closed all the same.
  * --------------------------------------------------------------------- */
 
-/* Who makes the calls. */
+enum { PART = 10000 }; /* no error: only a part of it is done */
+
+static const int errors_of[SEAM_KINDS][6] = {
+    [SEAM_open] = {-EMFILE, -EACCES, -EIO, -ENOMEM, -ENOSPC},
+    [SEAM_close] = {-EIO, -EINTR},
+    [SEAM_dup] = {-EMFILE},
+    [SEAM_read] = {-EIO, -EINTR, PART},
+    [SEAM_write] = {-EIO, -EPIPE, -EAGAIN, PART},
+    [SEAM_pread] = {-EIO, -EINTR, PART},
+    [SEAM_pwrite] = {-ENOSPC, -EIO, PART},
+    [SEAM_stat] = {-EACCES, -EIO, -ENOMEM},
+    [SEAM_fstat] = {-EIO, -ENOMEM},
+    [SEAM_fsync] = {-EIO, -ENOSPC, -EINVAL},
+    [SEAM_adopt] = {-EPERM, -EIO, -EROFS},
+    [SEAM_mkdir] = {-EACCES, -ENOSPC, -EIO},
+    [SEAM_mkfifo] = {-ENOSPC, -EACCES, -EIO},
+    [SEAM_mkfile] = {-ENOSPC, -EACCES, -EIO},
+    [SEAM_share] = {-EPERM, -EIO, -EROFS},
+    [SEAM_unlink] = {-EACCES, -EIO},
+    [SEAM_list] = {-EACCES, -EMFILE, -EIO},
+    [SEAM_network] = {-EIO, -ENOSYS},
+    [SEAM_pipe] = {-EMFILE, -ENFILE},
+    [SEAM_lock] = {-ENOLCK, -EIO, -EINTR, -EAGAIN},
+    [SEAM_lock_range] = {-ENOLCK, -EIO, -EINTR, -EAGAIN},
+    [SEAM_probe] = {-EIO, -EINTR, -ENOLCK},
+    [SEAM_find_lock] = {-EIO, -EINTR, -ENOLCK},
+    [SEAM_poll] = {-EINTR, -ENOMEM},
+    [SEAM_poller] = {-EMFILE, -ENOMEM},
+    [SEAM_poller_add] = {-ENOSPC, -ENOMEM},
+    [SEAM_poller_remove] = {-ENOENT, -EBADF},
+    [SEAM_timer] = {-EMFILE, -ENOMEM},
+    [SEAM_timer_set] = {-EINVAL, -ECANCELED},
+    [SEAM_random] = {-EIO},
+    [SEAM_boot_id] = {-EACCES, -EIO},
+    [SEAM_process_name] = {-EACCES, -EIO},
+    [SEAM_boot_offset] = {-EIO, -EINTR},
+    [SEAM_xOpen] = {SQLITE_CANTOPEN, SQLITE_IOERR},
+    [SEAM_xDelete] = {SQLITE_IOERR_DELETE},
+    [SEAM_xAccess] = {SQLITE_IOERR_ACCESS},
+    [SEAM_xFullPathname] = {SQLITE_CANTOPEN},
+    [SEAM_xRead] = {SQLITE_IOERR_READ},
+    [SEAM_xWrite] = {SQLITE_FULL, SQLITE_IOERR_WRITE, PART},
+    [SEAM_xTruncate] = {SQLITE_IOERR_TRUNCATE},
+    [SEAM_xSync] = {SQLITE_IOERR_FSYNC},
+    [SEAM_xFileSize] = {SQLITE_IOERR_FSTAT},
+    [SEAM_xLock] = {SQLITE_IOERR_LOCK, SQLITE_BUSY},
+    [SEAM_xCheckReservedLock] = {SQLITE_IOERR_CHECKRESERVEDLOCK},
+    [SEAM_xShmMap] = {SQLITE_IOERR_SHMMAP, SQLITE_IOERR_SHMSIZE, SQLITE_NOMEM},
+    [SEAM_xShmLock] = {SQLITE_IOERR_SHMLOCK, SQLITE_BUSY},
+};
+
+static bool unlocks(const seam_call *c) {
+  if (c->kind == SEAM_lock || c->kind == SEAM_lock_range)
+    return c->how == ZKE_LOCK_NONE;
+  return c->kind == SEAM_xShmLock && !(c->how & SQLITE_SHM_LOCK);
+}
+
+/* Do only a part.  SQLite hears of it, the library has to see it. */
+static void do_a_part(seam_call *c) {
+  if (c->kind == SEAM_write) seam_refuse(c, 0);
+  if (c->kind == SEAM_xWrite) seam_belie(c, SQLITE_IOERR_WRITE);
+  c->size = c->kind == SEAM_read ? 1 : c->size / 2;
+}
+
+/* Each call: does it fail?  It also notices a loop that never ends. */
+static void break_call(seam_call *c) {
+  enum kind kind = c->kind < SEAM_xOpen ? SYSTEM : DISK;
+  const int *errors = errors_of[c->kind];
+  must(!fault.armed || ++fault.calls < ENDLESS, "an endless loop");
+  int error = !errors[0] || unlocks(c) ? 0 : fault_pick(kind, c->kind, errors);
+  if (error == PART)
+    do_a_part(c);
+  else if (error && c->kind == SEAM_close)
+    seam_belie(c, error);
+  else if (error)
+    seam_refuse(c, error);
+}
+
+/* ---- who makes system calls ---- */
+
 typedef struct side {
-  int fds;  /* open now */
+  seam calls;
   int life; /* the descriptor whose lock is the session's life */
   int fifo[2];
 } side;
 
-static zke_os os_real;
-
-enum { SHORT = 10000 }; /* not an errno: do a part of it */
-
-#define OS_FAULT(...)                      \
-  do {                                     \
-    int error_ = os_fault(__VA_ARGS__, 0); \
-    if (error_) return -error_;            \
-  } while (0)
-
-/* The same, and notice a call that never ends. */
-static int os_pick(const char *function, const int *errors) {
-  must(!fault.armed || ++fault.calls < ENDLESS, "an endless loop");
-  return fault_pick(SYSTEM, function, errors);
-}
-#define os_fault(...) os_pick(__func__, (const int[]){__VA_ARGS__})
-
-/* Count a new descriptor. */
-static int os_made(void *c, int fd) {
-  ((side *)c)->fds += fd >= 0;
-  return fd;
-}
-
 /* The first two FIFOs that are opened are noted: they wake the handle. */
-static int os_open(void *c, const char *path, int flags, unsigned mode) {
-  side *s = c;
-  OS_FAULT(EMFILE, EACCES, EIO, ENOMEM, ENOSPC);
-  int fd = os_made(c, os_real.open(NULL, path, flags, mode));
-  if (fd >= 0 && (flags & O_NONBLOCK) && s->fifo[1] == 0)
-    s->fifo[s->fifo[0] != 0] = fd;
-  return fd;
+static void note_fifo(seam_call *c) {
+  side *s = c->seam->context;
+  if (c->result >= 0 && (c->how & O_NONBLOCK) && s->fifo[1] == 0)
+    s->fifo[s->fifo[0] != 0] = (int)c->result;
 }
 
-static int os_close(void *c, int fd) {
-  ((side *)c)->fds--;
-  int rc = os_real.close(NULL, fd);
-  OS_FAULT(EIO, EINTR);
-  return rc;
+static void note_life(seam_call *c) {
+  side *s = c->seam->context;
+  bool locked = c->result == 0 && c->how != ZKE_LOCK_NONE;
+  if (locked && c->at >> 32) s->life = c->fd;
 }
 
-static int os_dup(void *c, int fd) {
-  OS_FAULT(EMFILE);
-  return os_made(c, os_real.dup(NULL, fd));
-}
-
-static int64_t os_read(void *c, int fd, void *buffer, size_t size) {
-  (void)c;
-  int error = os_fault(EIO, EINTR, SHORT, 0);
-  if (error == SHORT) return os_real.read(NULL, fd, buffer, 1);
-  return error ? -error : os_real.read(NULL, fd, buffer, size);
-}
-
-static int64_t os_write(void *c, int fd, const void *buffer, size_t size) {
-  (void)c;
-  int error = os_fault(EIO, EPIPE, EAGAIN, SHORT, 0);
-  if (error == SHORT) return 0;
-  return error ? -error : os_real.write(NULL, fd, buffer, size);
-}
-
-static int64_t os_pread(void *c, int fd, void *buffer, size_t size,
-                        int64_t at) {
-  (void)c;
-  int error = os_fault(EIO, EINTR, SHORT, 0);
-  if (error == SHORT) return os_real.pread(NULL, fd, buffer, size / 2, at);
-  return error ? -error : os_real.pread(NULL, fd, buffer, size, at);
-}
-
-static int64_t os_pwrite(void *c, int fd, const void *buffer, size_t size,
-                         int64_t at) {
-  (void)c;
-  int error = os_fault(ENOSPC, EIO, SHORT, 0);
-  if (error == SHORT) return os_real.pwrite(NULL, fd, buffer, size / 2, at);
-  return error ? -error : os_real.pwrite(NULL, fd, buffer, size, at);
-}
-
-static int os_stat(void *c, const char *path, zke_file *out) {
-  (void)c;
-  OS_FAULT(EACCES, EIO, ENOMEM);
-  return os_real.stat(NULL, path, out);
-}
-
-static int os_fstat(void *c, int fd, zke_file *out) {
-  (void)c;
-  OS_FAULT(EIO, ENOMEM);
-  return os_real.fstat(NULL, fd, out);
-}
-
-static int os_fsync(void *c, int fd) {
-  (void)c;
-  OS_FAULT(EIO, ENOSPC, EINVAL);
-  return os_real.fsync(NULL, fd);
-}
-
-static int os_adopt(void *c, int fd, unsigned mode, unsigned uid,
-                    unsigned gid) {
-  (void)c;
-  OS_FAULT(EPERM, EIO, EROFS);
-  return os_real.adopt(NULL, fd, mode, uid, gid);
-}
-
-static int os_mkdir(void *c, const char *path, unsigned mode) {
-  (void)c;
-  OS_FAULT(EACCES, ENOSPC, EIO);
-  return os_real.mkdir(NULL, path, mode);
-}
-
-static int os_mkfifo(void *c, const char *path, unsigned mode) {
-  (void)c;
-  OS_FAULT(ENOSPC, EACCES, EIO);
-  return os_real.mkfifo(NULL, path, mode);
-}
-
-static int os_mkfile(void *c, const char *path, unsigned mode) {
-  (void)c;
-  OS_FAULT(ENOSPC, EACCES, EIO);
-  return os_real.mkfile(NULL, path, mode);
-}
-
-static int os_share(void *c, const char *path, unsigned mode, unsigned gid) {
-  (void)c;
-  OS_FAULT(EPERM, EIO, EROFS);
-  return os_real.share(NULL, path, mode, gid);
-}
-
-static int os_unlink(void *c, const char *path) {
-  (void)c;
-  OS_FAULT(EACCES, EIO);
-  return os_real.unlink(NULL, path);
-}
-
-static int os_list(void *c, const char *path,
-                   void (*entry)(void *arg, const char *name), void *arg) {
-  (void)c;
-  OS_FAULT(EACCES, EMFILE, EIO);
-  return os_real.list(NULL, path, entry, arg);
-}
-
-static int os_network(void *c, const char *path) {
-  (void)c;
-  OS_FAULT(EIO, ENOSYS);
-  return os_real.network(NULL, path);
-}
-
-static int os_pipe(void *c, int fds[2]) {
-  OS_FAULT(EMFILE, ENFILE);
-  int rc = os_real.pipe(NULL, fds);
-  ((side *)c)->fds += rc < 0 ? 0 : 2;
-  return rc;
-}
-
-static int os_lock(void *c, int fd, int64_t offset, int how) {
-  if (how == ZKE_LOCK_NONE) return os_real.lock(NULL, fd, offset, how);
-  OS_FAULT(ENOLCK, EIO, EINTR, EAGAIN);
-  int rc = os_real.lock(NULL, fd, offset, how);
-  if (rc == 0 && offset >> 32) ((side *)c)->life = fd;
-  return rc;
-}
-
-static int os_boot_offset(void *c, int64_t *out) {
-  (void)c;
-  OS_FAULT(EIO, EINTR);
-  return os_real.boot_offset(NULL, out);
-}
-
-/* Unlocking does not fail. */
-static int os_lock_range(void *c, int fd, int64_t from, int64_t count,
-                         int how) {
-  if (how == ZKE_LOCK_NONE)
-    return os_real.lock_range(NULL, fd, from, count, how);
-  OS_FAULT(ENOLCK, EIO, EINTR, EAGAIN);
-  (void)c;
-  return os_real.lock_range(NULL, fd, from, count, how);
-}
-
-static int64_t os_find_lock(void *c, int fd, int64_t from, int64_t count,
-                            int64_t *count_out) {
-  (void)c;
-  OS_FAULT(EIO, EINTR, ENOLCK);
-  return os_real.find_lock(NULL, fd, from, count, count_out);
-}
-
-static int os_probe(void *c, int fd, int64_t offset) {
-  (void)c;
-  OS_FAULT(EIO, EINTR, ENOLCK);
-  return os_real.probe(NULL, fd, offset);
-}
-
-/* Waiting is advancing the clock. */
-static int os_poll(void *c, struct pollfd *fds, unsigned count, int timeout) {
-  (void)c;
-  clock_advance(timeout > 0);
-  OS_FAULT(EINTR, ENOMEM);
-  int rc = os_real.poll(NULL, fds, count, 0);
-  must(rc || timeout >= 0, "it waits for ever");
-  if (rc == 0) clock_advance(timeout);
-  return rc;
-}
-
-static int os_poller(void *c) {
-  OS_FAULT(EMFILE, ENOMEM);
-  return os_made(c, os_real.poller(NULL));
-}
-
-static int os_poller_add(void *c, int poller, int fd, int for_reading) {
-  (void)c;
-  OS_FAULT(ENOSPC, ENOMEM);
-  return os_real.poller_add(NULL, poller, fd, for_reading);
-}
-
-static int os_poller_remove(void *c, int poller, int fd) {
-  (void)c;
-  OS_FAULT(ENOENT, EBADF);
-  return os_real.poller_remove(NULL, poller, fd);
-}
-
-static int os_timer(void *c) {
-  OS_FAULT(EMFILE, ENOMEM);
-  return os_made(c, os_real.timer(NULL));
-}
-
-/* The kernel's clock is not ours: the timer never runs out. */
-static int os_timer_set(void *c, int fd, int64_t when) {
-  (void)c, (void)when;
-  OS_FAULT(EINVAL, ECANCELED);
-  return os_real.timer_set(NULL, fd, 0);
-}
-
-static int64_t os_clock(void *c, int which) {
-  (void)c;
-  must(!fault.armed || ++fault.calls < ENDLESS, "an endless loop");
+/* The clock goes on by itself a little at each look. */
+static void tell_time(seam_call *c) {
   int64_t epoch =
-      which == ZKE_CLOCK_REALTIME ? INT64_C(1700000000000000000) : 0;
-  return epoch + (clock_ns += 100);
+      c->how == ZKE_CLOCK_REALTIME ? INT64_C(1700000000000000000) : 0;
+  seam_refuse(c, epoch + (seam_ahead += 100));
 }
 
-static void os_sleep(void *c, int64_t ns) {
-  (void)c;
-  clock_ns += ns;
+/* Time passes in a poll that fails, too. */
+static void end_poll(seam_call *c) {
+  seam_pass(c->time > 0);
+  must(c->result || c->time >= 0, "it waits for ever");
 }
 
 /* Always the same, so that a case takes the same steps each time. */
-static int os_random(void *c, void *buffer, size_t size) {
-  (void)c;
-  OS_FAULT(EIO);
-  memset(buffer, 42, size);
-  return 0;
+static void no_chance(seam_call *c) {
+  memset(c->data, 42, c->size);
+  seam_refuse(c, 0);
 }
 
-static int os_boot_id(void *c, char *buffer, size_t size) {
-  (void)c;
-  OS_FAULT(EACCES, EIO);
-  return os_real.boot_id(NULL, buffer, size);
+static const zke_os *begin_side(side *s) {
+  *s = (side){
+      .calls = {.context = s,
+                .each = break_call,
+                .before = {[SEAM_clock] = tell_time, [SEAM_random] = no_chance},
+                .after = {[SEAM_open] = note_fifo,
+                          [SEAM_lock] = note_life,
+                          [SEAM_poll] = end_poll}}};
+  return seam_os(&s->calls);
 }
 
-static int os_process_name(void *c, char *buffer, size_t size) {
-  (void)c;
-  OS_FAULT(EACCES, EIO);
-  return os_real.process_name(NULL, buffer, size);
+/* ---- the disk ---- */
+
+static long wal_syncs;
+static long snapshots; /* read locks taken */
+
+static void count_sync(seam_call *c) {
+  wal_syncs += c->result == SQLITE_OK && (c->opened_as & SQLITE_OPEN_WAL);
 }
 
-static zke_os os_table(side *context) {
-  zke_os os = {
-      sizeof(zke_os),   context,        os_open,       os_close,
-      os_dup,           os_read,        os_write,      os_pread,
-      os_pwrite,        os_stat,        os_fstat,      os_fsync,
-      os_adopt,         os_mkdir,       os_mkfifo,     os_unlink,
-      os_list,          os_network,     os_pipe,       os_lock,
-      os_probe,         os_poll,        os_poller,     os_poller_add,
-      os_poller_remove, os_timer,       os_timer_set,  os_clock,
-      os_sleep,         os_random,      os_boot_id,    os_real.pid,
-      os_process_name,  os_boot_offset, os_lock_range, os_find_lock,
-      os_mkfile,        os_share,
-  };
-  return os;
-}
-
-/* ------------------------------------------------------------------------
- * Kind disk: a VFS between SQLite and its own
- * --------------------------------------------------------------------- */
-
-static sqlite3_vfs *vfs_real;
-static long vfs_open_files, vfs_wal_syncs;
-static long vfs_snapshots;  /* read locks taken */
-static bool vfs_sync_fails; /* for a case's preparation */
-
-enum { TORN = SQLITE_IOERR_WRITE | 1 << 24 }; /* half of it reaches the file */
-
-typedef struct vfs_file {
-  sqlite3_file base;
-  bool wal;
-  sqlite3_file *real; /* behind this struct */
-} vfs_file;
-
-static sqlite3_file *vfs_of(sqlite3_file *f) { return ((vfs_file *)f)->real; }
-
-#define DISK_FAULT(...)                    \
-  do {                                     \
-    int error_ = FAULT(DISK, __VA_ARGS__); \
-    if (error_) return error_;             \
-  } while (0)
-
-static int vfs_close(sqlite3_file *f) {
-  vfs_open_files--;
-  return vfs_of(f)->pMethods->xClose(vfs_of(f));
-}
-
-static int vfs_read(sqlite3_file *f, void *buffer, int size, sqlite3_int64 at) {
-  DISK_FAULT(SQLITE_IOERR_READ);
-  return vfs_of(f)->pMethods->xRead(vfs_of(f), buffer, size, at);
-}
-
-/* A write can fail half-way. */
-static int vfs_write(sqlite3_file *f, const void *buffer, int size,
-                     sqlite3_int64 at) {
-  int error = FAULT(DISK, SQLITE_FULL, SQLITE_IOERR_WRITE, TORN);
-  if (error == TORN)
-    vfs_of(f)->pMethods->xWrite(vfs_of(f), buffer, size / 2, at);
-  if (error) return error == TORN ? SQLITE_IOERR_WRITE : error;
-  return vfs_of(f)->pMethods->xWrite(vfs_of(f), buffer, size, at);
-}
-
-static int vfs_truncate(sqlite3_file *f, sqlite3_int64 size) {
-  DISK_FAULT(SQLITE_IOERR_TRUNCATE);
-  return vfs_of(f)->pMethods->xTruncate(vfs_of(f), size);
-}
-
-static int vfs_sync(sqlite3_file *f, int flags) {
-  DISK_FAULT(SQLITE_IOERR_FSYNC);
-  if (vfs_sync_fails) return SQLITE_IOERR_FSYNC;
-  vfs_wal_syncs += ((vfs_file *)f)->wal;
-  return vfs_of(f)->pMethods->xSync(vfs_of(f), flags);
-}
-
-static int vfs_size(sqlite3_file *f, sqlite3_int64 *size) {
-  DISK_FAULT(SQLITE_IOERR_FSTAT);
-  return vfs_of(f)->pMethods->xFileSize(vfs_of(f), size);
-}
-
-static int vfs_lock(sqlite3_file *f, int level) {
-  DISK_FAULT(SQLITE_IOERR_LOCK, SQLITE_BUSY);
-  return vfs_of(f)->pMethods->xLock(vfs_of(f), level);
-}
-
-static int vfs_unlock(sqlite3_file *f, int level) {
-  return vfs_of(f)->pMethods->xUnlock(vfs_of(f), level);
-}
-
-static int vfs_reserved(sqlite3_file *f, int *out) {
-  DISK_FAULT(SQLITE_IOERR_CHECKRESERVEDLOCK);
-  return vfs_of(f)->pMethods->xCheckReservedLock(vfs_of(f), out);
-}
-
-static int vfs_control(sqlite3_file *f, int op, void *arg) {
-  return vfs_of(f)->pMethods->xFileControl(vfs_of(f), op, arg);
-}
-
-static int vfs_sector(sqlite3_file *f) {
-  return vfs_of(f)->pMethods->xSectorSize(vfs_of(f));
-}
-
-static int vfs_traits(sqlite3_file *f) {
-  return vfs_of(f)->pMethods->xDeviceCharacteristics(vfs_of(f));
-}
-
-static int vfs_shm_map(sqlite3_file *f, int page, int size, int extend,
-                       void volatile **out) {
-  DISK_FAULT(SQLITE_IOERR_SHMMAP, SQLITE_IOERR_SHMSIZE, SQLITE_NOMEM);
-  return vfs_of(f)->pMethods->xShmMap(vfs_of(f), page, size, extend, out);
-}
-
-static int vfs_shm_lock(sqlite3_file *f, int from, int n, int flags) {
+static void count_snapshot(seam_call *c) {
   int read_lock = SQLITE_SHM_LOCK | SQLITE_SHM_SHARED;
-  if (flags & SQLITE_SHM_LOCK) DISK_FAULT(SQLITE_IOERR_SHMLOCK, SQLITE_BUSY);
-  vfs_snapshots += (flags & read_lock) == read_lock;
-  return vfs_of(f)->pMethods->xShmLock(vfs_of(f), from, n, flags);
+  snapshots += c->fate == SEAM_MADE && (c->how & read_lock) == read_lock;
 }
 
-static void vfs_shm_barrier(sqlite3_file *f) {
-  vfs_of(f)->pMethods->xShmBarrier(vfs_of(f));
-}
-
-static int vfs_shm_unmap(sqlite3_file *f, int delete) {
-  return vfs_of(f)->pMethods->xShmUnmap(vfs_of(f), delete);
-}
-
-static const sqlite3_io_methods vfs_methods = {
-    2,
-    vfs_close,
-    vfs_read,
-    vfs_write,
-    vfs_truncate,
-    vfs_sync,
-    vfs_size,
-    vfs_lock,
-    vfs_unlock,
-    vfs_reserved,
-    vfs_control,
-    vfs_sector,
-    vfs_traits,
-    vfs_shm_map,
-    vfs_shm_lock,
-    vfs_shm_barrier,
-    vfs_shm_unmap,
-    NULL,
-    NULL,
-};
-
-/* Open files are counted; the log is known as such. */
-static int vfs_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
-                    int flags, int *out) {
-  (void)v;
-  f->pMethods = NULL;
-  DISK_FAULT(SQLITE_CANTOPEN, SQLITE_IOERR);
-  vfs_file *mine = (vfs_file *)f;
-  mine->real = (sqlite3_file *)(void *)(mine + 1);
-  mine->wal = (flags & SQLITE_OPEN_WAL) != 0;
-  int rc = vfs_real->xOpen(vfs_real, name, mine->real, flags, out);
-  if (rc != SQLITE_OK) return rc;
-  f->pMethods = &vfs_methods;
-  vfs_open_files++;
-  return SQLITE_OK;
-}
-
-static int vfs_delete(sqlite3_vfs *v, const char *name, int sync_dir) {
-  (void)v;
-  DISK_FAULT(SQLITE_IOERR_DELETE);
-  return vfs_real->xDelete(vfs_real, name, sync_dir);
-}
-
-static int vfs_access(sqlite3_vfs *v, const char *name, int flags, int *out) {
-  (void)v;
-  DISK_FAULT(SQLITE_IOERR_ACCESS);
-  return vfs_real->xAccess(vfs_real, name, flags, out);
-}
-
-static int vfs_full_name(sqlite3_vfs *v, const char *name, int size,
-                         char *out) {
-  (void)v;
-  DISK_FAULT(SQLITE_CANTOPEN);
-  return vfs_real->xFullPathname(vfs_real, name, size, out);
-}
-
-/* SQLite's pauses advance the clock too. */
-static int vfs_sleep(sqlite3_vfs *v, int us) {
-  (void)v;
-  must(!fault.armed || ++fault.calls < ENDLESS, "an endless loop");
-  clock_ns += (int64_t)us * 1000;
-  return us;
-}
-
-/* Register the VFS "unix-fault" over the default one. */
-static void vfs_install(void) {
-  static sqlite3_vfs mine;
-  vfs_real = sqlite3_vfs_find(NULL);
-  mine = *vfs_real;
-  mine.pNext = NULL;
-  mine.zName = "unix-fault";
-  mine.szOsFile = (int)sizeof(vfs_file) + vfs_real->szOsFile;
-  mine.xOpen = vfs_open;
-  mine.xDelete = vfs_delete;
-  mine.xAccess = vfs_access;
-  mine.xFullPathname = vfs_full_name;
-  mine.xSleep = vfs_sleep;
-  ck_assert_int_eq(sqlite3_vfs_register(&mine, 0), SQLITE_OK);
-}
+static seam disk = {
+    .vfs = "unix-fault",
+    .each = break_call,
+    .after = {[SEAM_xSync] = count_sync, [SEAM_xShmLock] = count_snapshot},
+    .fail = {[SEAM_xSync] = {SQLITE_IOERR_FSYNC}}};
 
 /* ------------------------------------------------------------------------
  * The case and its surroundings
@@ -815,7 +485,6 @@ static zke *other;
 static int64_t kept_id; /* a session to be ended with the case; or 0 */
 
 static side side_z, side_other, side_dead;
-static zke_os os_z, os_other, os_dead;
 static test_heap heap;
 
 static void note(zke *z, int type, int state, const char *path, void *context) {
@@ -981,11 +650,12 @@ enum { LARGE = 300 };
 static char bytes[1 << 20]; /* what is stored; "small" is its beginning */
 
 /* A handle whose allocations, system calls and files can fail. */
-static zke *open_with(const char *name, side *context, zke_os *os) {
-  zke_options o = {.size = sizeof o, .vfs = "unix-fault", .lease_ms = 600000};
+static zke *open_with(const char *name, side *s) {
+  zke_options o = {.size = sizeof o,
+                   .vfs = seam_vfs(&disk),
+                   .os = begin_side(s),
+                   .lease_ms = 600000};
   zke *z = NULL;
-  *os = os_table(context);
-  o.os = os;
   must_ok(zke_open(name, &o, &z));
   return z;
 }
@@ -1073,7 +743,7 @@ static bool has(unsigned flag) { return (t.c->flags & flag) != 0; }
 
 static void open_other(void) {
   if (!t.memory)
-    other = open_with(t.name, &side_other, &os_other);
+    other = open_with(t.name, &side_other);
   else
     must_ok(zke_open_session(t.z, NULL, &other));
   settle_other();
@@ -1082,19 +752,17 @@ static void open_other(void) {
 /* Handles and nodes as the case wants them. */
 static void begin(const fault_case *c, bool memory, const char *name) {
   memset(&t, 0, sizeof t);
-  memset(&side_z, 0, sizeof side_z);
   memset(&heap, 0, sizeof heap);
-  os_z = os_table(&side_z);
   t.c = c;
   t.memory = memory;
   t.name = memory ? ":memory:" : name;
   t.options = c->with;
   t.options.size = sizeof t.options;
-  t.options.vfs = "unix-fault";
+  t.options.vfs = seam_vfs(&disk);
   if (!t.options.busy_timeout_ms) t.options.busy_timeout_ms = 200;
-  t.options.os = &os_z;
+  t.options.os = begin_side(&side_z);
   t.options.allocator = (zke_allocator){test_heap_resize, &heap};
-  clock_advance(2000);
+  seam_pass(2000);
   bool alone = has(FRESH) || (memory && has(FIRST));
   if (!memory && !alone) {
     if (!other) open_other();
@@ -1150,7 +818,7 @@ static void close_one(zke **z) {
 
 /* Let the other session find who died. */
 static void sweep(void) {
-  clock_advance(1100);
+  seam_pass(1100);
   must_ok(zke_dispatch(other, NULL));
 }
 
@@ -1172,7 +840,8 @@ static void end(void) {
   }
   if (other && !stays) close_one(&other);
   must(heap.live == 0, "%ld blocks are left", heap.live);
-  must(side_z.fds == 0, "%d descriptors are left", side_z.fds);
+  must(side_z.calls.descriptors == 0, "%ld descriptors are left",
+       side_z.calls.descriptors);
   if (has(FRESH) && !t.memory) remove_database(t.name);
 }
 
@@ -1243,7 +912,7 @@ static void judge_answer(int rc) {
 /* Call again until what was put off is done. */
 static void try_again(text *now) {
   for (int i = 0; i < 8; i++) {
-    clock_advance(1100);
+    seam_pass(1100);
     t.c->call();
     outputs_reset();
     look(now);
@@ -1289,7 +958,7 @@ static void judge_handle(int rc) {
     return;
   }
   if (other) sweep(); /* if the other one thinks it dead, it will not work */
-  long syncs = vfs_wal_syncs;
+  long syncs = wal_syncs;
   int got = zke_create(t.z, "/after", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT,
                        NULL, NULL);
   if (has(ENDS) && (has(TRIES) || rc == t.c->rc || rc == ZKE_CONNECTIONLOSS) &&
@@ -1297,7 +966,7 @@ static void judge_handle(int rc) {
     return;
   }
   must(got == ZKE_OK, "a create afterwards: %s", zke_errmsg());
-  must(t.memory || vfs_wal_syncs > syncs, "a create afterwards is not synced");
+  must(t.memory || wal_syncs > syncs, "a create afterwards is not synced");
   must_ok(zke_get(t.z, "/after", NULL, NULL, &data, NULL, NULL));
   must(strcmp(data, "x") == 0, "a get afterwards: %s", data);
   zke_free(data);
@@ -1318,7 +987,7 @@ __attribute__((noinline)) static int call_with_fault(void) {
   outputs_reset();
   if (has(OPENS)) t.opened = untouched;
   zke_create(NULL, "/", NULL, 0, NULL, 0, NULL, NULL); /* sets a sentence */
-  long snapshots = vfs_snapshots;
+  long before = snapshots;
   fault.steps = fault.calls = 0;
   fault.reached = false;
   fault.variants = 1;
@@ -1339,7 +1008,7 @@ __attribute__((noinline)) static int call_with_fault(void) {
        "the handle after %s", zke_error_name(rc));
   must(fault.reached || rc == t.c->rc, "undisturbed: %s: %s",
        zke_error_name(rc), t.sentence);
-  judge_snapshots(rc, vfs_snapshots - snapshots);
+  judge_snapshots(rc, snapshots - before);
   return rc;
 }
 
@@ -1384,7 +1053,7 @@ static int call_compact(void) { return zke_compact(t.z, zke_now(t.z) + 50); }
 
 static int call_keepalive(void) {
   int rc = zke_keepalive_fd(t.z, &t.out.fd);
-  if (rc == ZKE_OK) os_close(&side_z, t.out.fd);
+  if (rc == ZKE_OK) side_z.calls.own_os.close(&side_z.calls, t.out.fd);
   return rc;
 }
 
@@ -1457,11 +1126,11 @@ static int call_create(void) {
 
 /* A COMMIT that fails: the next call opens the database anew. */
 static void break_commit(void) {
-  vfs_sync_fails = true;
+  disk.fail[SEAM_xSync].times = SEAM_ALWAYS;
   must_rc(zke_create(t.z, "/t/lost", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
                      NULL),
           ZKE_CONNECTIONLOSS);
-  vfs_sync_fails = false;
+  disk.fail[SEAM_xSync].times = 0;
 }
 
 static void identify(void) { must_ok(zke_add_auth(t.z, "digest", "u:pw", 4)); }
@@ -1525,7 +1194,7 @@ static int call_exists(void) {
 
 /* The tick is due, and a look whether the session still is. */
 static int call_exists_late(void) {
-  clock_advance(2000);
+  seam_pass(2000);
   return call_exists();
 }
 
@@ -1804,7 +1473,7 @@ static int call_dispatch(void) { return zke_dispatch(t.z, &t.out.count); }
 
 /* The tick is due: files are verified, sessions probed, the sweep is made. */
 static int call_dispatch_late(void) {
-  clock_advance(2000);
+  seam_pass(2000);
   return call_dispatch();
 }
 
@@ -1858,8 +1527,7 @@ static void expire_me(void) {
 
 /* A session of another store, whose node is watched. */
 static void watch_the_dying(void) {
-  memset(&side_dead, 0, sizeof side_dead);
-  t.dead = open_with(t.name, &side_dead, &os_dead);
+  t.dead = open_with(t.name, &side_dead);
   make(t.dead, "/t/dead", 1, ZKE_EPHEMERAL);
   watch("/t/dead");
 }
@@ -1935,7 +1603,7 @@ static int settle(int rc) {
   fault.armed = false;
   heap.fail_at = heap.fail_all = 0;
   for (int i = 0; i < 3; i++) {
-    clock_advance(1100);
+    seam_pass(1100);
     zke_dispatch(t.z, NULL);
   }
   return zke_fail(rc, "%s", why);
@@ -1989,7 +1657,7 @@ static void kept_is_over(void) {
   open_light_on(t.z, 1000);
   must_ok(zke_exists(t.victim, "/t/small", note, &t.seen, NULL));
   must_ok(zke_dispatch(t.z, NULL));
-  clock_advance(1400);
+  seam_pass(1400);
 }
 
 /* ---- inspection ---- */
@@ -2320,7 +1988,6 @@ static void run_loop(enum kind kind, int number) {
   if (only && !strstr(c->name, only)) return;
   point = shared->stands[kind][number];
   fault.kind = kind;
-  vfs_install();
   int fds = test_fd_count();
   bool file = !(c->flags & MEMORY_ONLY);
   bool memory = !(c->flags & FILE_ONLY) && kind != DISK;
@@ -2328,7 +1995,7 @@ static void run_loop(enum kind kind, int number) {
     run_case(c, false, test_path("fault.db"));
   if (other) close_one(&other);
   if (memory && (!file || takes(kind, number, true))) run_case(c, true, NULL);
-  must(vfs_open_files == 0, "%ld files are open", vfs_open_files);
+  must(disk.files == 0, "%ld files are open", disk.files);
   must(test_fd_count() == fds, "descriptors are left");
   sqlite3_shutdown();
   must(mem_live == 0, "%ld blocks of SQLite's are left", mem_live);
@@ -2363,7 +2030,7 @@ int main(int argc, char **argv) {
   if (shared == MAP_FAILED) return 1;
   each = getenv("FAULT_EACH") != NULL;
   for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (char)('a' + i % 23);
-  zke_os_default(&os_real);
+  seam_stands = true;
   mem_install();
   int status = test_main(argc, argv);
   report();
