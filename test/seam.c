@@ -11,6 +11,9 @@
 
 /* ---- a call's way ---- */
 
+#define CALL(from, of, ...) \
+  seam_call c = {.seam = (from), .kind = SEAM_##of, .name = #of, __VA_ARGS__}
+
 /* Does the fault take this call?  Threads may ask at once. */
 static bool fault_takes(seam_fault *f, const seam_call *c) {
   if (!__atomic_load_n(&f->times, __ATOMIC_RELAXED)) return false;
@@ -30,7 +33,7 @@ static bool enter(seam_call *c) {
   if (c->fate == SEAM_MADE && s->before[c->kind]) s->before[c->kind](c);
   if (c->fate == SEAM_MADE && fault_takes(fault, c))
     seam_refuse(c, fault->result);
-  return c->fate != SEAM_REFUSED;
+  return c->fate != SEAM_REFUSED || c->kind == SEAM_close;
 }
 
 /* Note which descriptors and files there are now. */
@@ -48,7 +51,7 @@ static void count_open(const seam_call *c) {
       more = c->result < 0 ? 0 : 2;
       break;
     case SEAM_close:
-      more = c->fate == SEAM_REFUSED ? 0 : -1;
+      more = -1;
       break;
     case SEAM_xOpen:
       __atomic_fetch_add(&s->files, c->result == SQLITE_OK, __ATOMIC_RELAXED);
@@ -77,6 +80,12 @@ void seam_refuse(seam_call *c, int64_t result) {
 void seam_belie(seam_call *c, int64_t result) {
   c->fate = SEAM_BELIED;
   c->result = result;
+}
+
+bool seam_unlocks(const seam_call *c) {
+  if (c->kind == SEAM_lock || c->kind == SEAM_lock_range)
+    return c->how == ZKE_LOCK_NONE;
+  return c->kind == SEAM_xShmLock && !(c->how & SQLITE_SHM_LOCK);
 }
 
 /* ---- time ---- */
@@ -125,10 +134,10 @@ static int set_timer(const seam_call *c) {
 
 /* A member of the table: its parameters, the call below it, and what a hook
  * sees of it. */
-#define OS(type, name, parameters, call, ...)                          \
-  static type os_##name parameters {                                   \
-    seam_call c = {.seam = context, .kind = SEAM_##name, __VA_ARGS__}; \
-    return (type)leave(&c, enter(&c) ? (call) : 0);                    \
+#define OS(type, name, parameters, call, ...)       \
+  static type os_##name parameters {                \
+    CALL(context, name, __VA_ARGS__);               \
+    return (type)leave(&c, enter(&c) ? (call) : 0); \
   }
 
 OS(int, open, (void *context, const char *path, int flags, unsigned mode),
@@ -200,7 +209,7 @@ OS(int64_t, clock, (void *context, int which), look_at_clock(c.how),
    .how = which)
 
 static void os_sleep(void *context, int64_t ns) {
-  seam_call c = {.seam = context, .kind = SEAM_sleep, .time = ns};
+  CALL(context, sleep, .time = ns);
   if (enter(&c)) sleep_by_clock(c.time);
   leave(&c, 0);
 }
@@ -241,13 +250,9 @@ typedef struct seam_file {
 
 static sqlite3_vfs *under; /* the default VFS */
 
-#define FILE_CALL(name, ...)                  \
-  seam_file *own = (seam_file *)f;            \
-  seam_call c = {.seam = own->seam,           \
-                 .kind = SEAM_##name,         \
-                 .file = f,                   \
-                 .opened_as = own->opened_as, \
-                 __VA_ARGS__}
+#define FILE_CALL(name, ...)       \
+  seam_file *own = (seam_file *)f; \
+  CALL(own->seam, name, .file = f, .opened_as = own->opened_as, __VA_ARGS__)
 
 /* A method of a file, as OS() has it. */
 #define FILE_METHOD(name, parameters, arguments, ...)                       \
@@ -327,10 +332,10 @@ static int open_below(seam_file *own, const char *path, int flags, int *out) {
 }
 
 /* A method of the VFS, as OS() has it. */
-#define VFS_METHOD(name, parameters, call, ...)                            \
-  static int vfs_##name parameters {                                       \
-    seam_call c = {.seam = v->pAppData, .kind = SEAM_##name, __VA_ARGS__}; \
-    return (int)leave(&c, enter(&c) ? (call) : 0);                         \
+#define VFS_METHOD(name, parameters, call, ...)    \
+  static int vfs_##name parameters {               \
+    CALL(v->pAppData, name, __VA_ARGS__);          \
+    return (int)leave(&c, enter(&c) ? (call) : 0); \
   }
 
 VFS_METHOD(xDelete, (sqlite3_vfs * v, const char *path, int sync),
@@ -348,12 +353,8 @@ VFS_METHOD(xSleep, (sqlite3_vfs * v, int us),
 static int vfs_xOpen(sqlite3_vfs *v, const char *path, sqlite3_file *f,
                      int flags, int *out) {
   seam_file *own = (seam_file *)f;
-  seam_call c = {.seam = v->pAppData,
-                 .kind = SEAM_xOpen,
-                 .file = f,
-                 .opened_as = flags,
-                 .path = path,
-                 .how = flags};
+  CALL(v->pAppData, xOpen, .file = f, .opened_as = flags, .path = path,
+       .how = flags);
   *own = (seam_file){.seam = c.seam,
                      .opened_as = flags,
                      .real = (sqlite3_file *)(void *)(own + 1)};

@@ -57,6 +57,7 @@ typedef struct seam seam;
 typedef struct seam_call {
   seam *seam;
   seam_kind kind;
+  const char *name; /* of the kind: "pread" */
   const char *path;
   int fd;
   int how;       /* flags, a level, ZKE_LOCK_…, ZKE_CLOCK_…, an opcode */
@@ -108,10 +109,13 @@ struct seam {
 const zke_os *seam_os(seam *s);
 const char *seam_vfs(seam *s);
 
-/* For a hook before a call: it is not made, and gives this; or it is made, and
- * gives this all the same. */
+/* For a hook before a call: it is not made, and gives this (a descriptor is
+ * closed all the same); or it is made, and gives this in place of its result. */
 void seam_refuse(seam_call *c, int64_t result);
 void seam_belie(seam_call *c, int64_t result);
+
+/* Is it one that gives a lock back?  The kernel does not let these fail. */
+bool seam_unlocks(const seam_call *c);
 
 /* The type of an open file: ZKE_FILE_… */
 int seam_type(int fd);

@@ -324,12 +324,6 @@ static const int errors_of[SEAM_KINDS][6] = {
     [SEAM_xShmLock] = {SQLITE_IOERR_SHMLOCK, SQLITE_BUSY},
 };
 
-static bool unlocks(const seam_call *c) {
-  if (c->kind == SEAM_lock || c->kind == SEAM_lock_range)
-    return c->how == ZKE_LOCK_NONE;
-  return c->kind == SEAM_xShmLock && !(c->how & SQLITE_SHM_LOCK);
-}
-
 /* Do only a part.  SQLite hears of it, the library has to see it. */
 static void do_a_part(seam_call *c) {
   if (c->kind == SEAM_write) seam_refuse(c, 0);
@@ -342,11 +336,10 @@ static void break_call(seam_call *c) {
   enum kind kind = c->kind < SEAM_xOpen ? SYSTEM : DISK;
   const int *errors = errors_of[c->kind];
   must(!fault.armed || ++fault.calls < ENDLESS, "an endless loop");
-  int error = !errors[0] || unlocks(c) ? 0 : fault_pick(kind, c->kind, errors);
+  int error =
+      errors[0] && !seam_unlocks(c) ? fault_pick(kind, c->kind, errors) : 0;
   if (error == PART)
     do_a_part(c);
-  else if (error && c->kind == SEAM_close)
-    seam_belie(c, error);
   else if (error)
     seam_refuse(c, error);
 }

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #endif
 #include "recipes.h"
+#include "test/seam.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,122 +34,57 @@ static struct place {
   long kill_at;         /* this one raises SIGKILL; 0: none */
   long fail_at;         /* this one fails; 0: none */
   bool fail_all;        /* and every one after it */
-  const char *function; /* the one that did */
+  const char *function; /* the one that does */
   long looks;           /* at a clock that only goes forward */
   long expire_at;       /* at this one the session ends; 0: never */
   bool expired;
-  int64_t ahead_ns; /* of the true time */
-  int rc;           /* of a use in a child */
+  int rc; /* of a use in a child */
 } * place;
 
 static char where[200]; /* for messages */
 
-/* One system call: does it fail, and with which error of a list that ends by
- * 0?  Each place takes another error of the list. */
-static int pass(const char *function, const int *errors) {
-  if (!place || !place->armed) return 0;
-  long call = __atomic_add_fetch(&place->calls, 1, __ATOMIC_SEQ_CST);
-  if (call == place->kill_at || call == place->fail_at) {
-    place->function = function;
-  }
-  if (call == place->kill_at) raise(SIGKILL);
-  if (!place->fail_at || call < place->fail_at) return 0;
-  if (call > place->fail_at && !place->fail_all) return 0;
+/* The system calls that count, with their errors.  None is one that asks to be
+ * tried again: for ever would take too long, once is nothing. */
+static const int errors_of[SEAM_KINDS][5] = {
+    [SEAM_open] = {-EMFILE, -EIO, -ENOSPC, -ENOMEM},
+    [SEAM_close] = {-EIO},
+    [SEAM_dup] = {-EMFILE},
+    [SEAM_read] = {-EIO},
+    [SEAM_write] = {-EIO, -EPIPE},
+    [SEAM_pread] = {-EIO},
+    [SEAM_pwrite] = {-ENOSPC, -EIO},
+    [SEAM_stat] = {-EIO, -EACCES, -ENOMEM},
+    [SEAM_fstat] = {-EIO},
+    [SEAM_fsync] = {-EIO, -ENOSPC},
+    [SEAM_adopt] = {-EPERM, -EIO},
+    [SEAM_mkdir] = {-ENOSPC, -EACCES},
+    [SEAM_mkfifo] = {-ENOSPC, -EACCES},
+    [SEAM_unlink] = {-EIO, -EACCES},
+    [SEAM_list] = {-EMFILE, -EIO},
+    [SEAM_network] = {-EIO},
+    [SEAM_pipe] = {-EMFILE, -ENFILE},
+    [SEAM_lock] = {-EIO},
+    [SEAM_probe] = {-EIO, -ENOLCK},
+    [SEAM_poll] = {-ENOMEM},
+    [SEAM_poller] = {-EMFILE, -ENOMEM},
+    [SEAM_poller_add] = {-ENOSPC, -ENOMEM},
+    [SEAM_poller_remove] = {-ENOENT},
+    [SEAM_timer] = {-EMFILE, -ENOMEM},
+    [SEAM_timer_set] = {-EINVAL}};
+
+/* One system call: it is the last one, or fails, or neither.  Each place takes
+ * another error.  Unlocking does not fail. */
+static void pass(seam_call *c) {
+  const int *errors = errors_of[c->kind];
   int count = 0;
   while (errors[count]) count++;
-  return count ? errors[place->fail_at % count] : 0;
-}
-
-/* ------------------------------------------------------------------------
- * The system calls: each passes its place, then goes on to the real one
- * --------------------------------------------------------------------- */
-
-static zke_os os_real, os_table;
-
-/* Those that may fail, with their errors.  None is one that asks to be tried
- * again: for ever would take too long, once is nothing. */
-#define OS_FAILS(type, name, parameters, arguments, ...)    \
-  static type os_##name parameters {                        \
-    int error = pass(#name, (const int[]){__VA_ARGS__, 0}); \
-    return error ? (type)-error : os_real.name arguments;   \
-  }
-
-/* Those that make a descriptor. */
-static long descriptors; /* that are open */
-
-static int opened(int fd) {
-  if (fd >= 0) __atomic_add_fetch(&descriptors, 1, __ATOMIC_SEQ_CST);
-  return fd;
-}
-
-#define OS_OPENS(name, parameters, arguments, ...)          \
-  static int os_##name parameters {                         \
-    int error = pass(#name, (const int[]){__VA_ARGS__, 0}); \
-    return error ? -error : opened(os_real.name arguments); \
-  }
-
-OS_OPENS(open, (void *c, const char *path, int flags, unsigned mode),
-         (c, path, flags, mode), EMFILE, EIO, ENOSPC, ENOMEM)
-OS_OPENS(dup, (void *c, int fd), (c, fd), EMFILE)
-OS_OPENS(poller, (void *c), (c), EMFILE, ENOMEM)
-OS_OPENS(timer, (void *c), (c), EMFILE, ENOMEM)
-OS_FAILS(int64_t, read, (void *c, int fd, void *buffer, size_t size),
-         (c, fd, buffer, size), EIO)
-OS_FAILS(int64_t, write, (void *c, int fd, const void *data, size_t size),
-         (c, fd, data, size), EIO, EPIPE)
-OS_FAILS(int64_t, pread,
-         (void *c, int fd, void *buffer, size_t size, int64_t at),
-         (c, fd, buffer, size, at), EIO)
-OS_FAILS(int64_t, pwrite,
-         (void *c, int fd, const void *data, size_t size, int64_t at),
-         (c, fd, data, size, at), ENOSPC, EIO)
-OS_FAILS(int, stat, (void *c, const char *path, zke_file *out), (c, path, out),
-         EIO, EACCES, ENOMEM)
-OS_FAILS(int, fstat, (void *c, int fd, zke_file *out), (c, fd, out), EIO)
-OS_FAILS(int, fsync, (void *c, int fd), (c, fd), EIO, ENOSPC)
-OS_FAILS(int, adopt,
-         (void *c, int fd, unsigned mode, unsigned uid, unsigned gid),
-         (c, fd, mode, uid, gid), EPERM, EIO)
-OS_FAILS(int, mkdir, (void *c, const char *path, unsigned mode),
-         (c, path, mode), ENOSPC, EACCES)
-OS_FAILS(int, mkfifo, (void *c, const char *path, unsigned mode),
-         (c, path, mode), ENOSPC, EACCES)
-OS_FAILS(int, unlink, (void *c, const char *path), (c, path), EIO, EACCES)
-OS_FAILS(int, list,
-         (void *c, const char *path, void (*entry)(void *arg, const char *name),
-          void *arg),
-         (c, path, entry, arg), EMFILE, EIO)
-OS_FAILS(int, network, (void *c, const char *path), (c, path), EIO)
-OS_FAILS(int, probe, (void *c, int fd, int64_t offset), (c, fd, offset), EIO,
-         ENOLCK)
-OS_FAILS(int, poll, (void *c, struct pollfd *fds, unsigned count, int timeout),
-         (c, fds, count, timeout), ENOMEM)
-OS_FAILS(int, poller_add, (void *c, int poller, int fd, int for_reading),
-         (c, poller, fd, for_reading), ENOSPC, ENOMEM)
-OS_FAILS(int, poller_remove, (void *c, int poller, int fd), (c, poller, fd),
-         ENOENT)
-OS_FAILS(int, timer_set, (void *c, int fd, int64_t when_ns),
-         (c, fd, when_ns ? when_ns - place->ahead_ns : 0), EINVAL)
-
-static int os_pipe(void *c, int fds[2]) {
-  int error = pass("pipe", (const int[]){EMFILE, ENFILE, 0});
-  int rc = error ? -error : os_real.pipe(c, fds);
-  for (int i = 0; i < 2 && rc == 0; i++) opened(fds[i]);
-  return rc;
-}
-
-/* Closing and unlocking are done whatever they say. */
-static int os_close(void *c, int fd) {
-  int error = pass("close", (const int[]){EIO, 0});
-  __atomic_sub_fetch(&descriptors, 1, __ATOMIC_SEQ_CST);
-  int rc = os_real.close(c, fd);
-  return error ? -error : rc;
-}
-
-static int os_lock(void *c, int fd, int64_t offset, int how) {
-  int none = how == ZKE_LOCK_NONE;
-  int error = pass("lock", none ? (const int[]){0} : (const int[]){EIO, 0});
-  return error ? -error : os_real.lock(c, fd, offset, how);
+  if (!place->armed || !count) return;
+  long call = __atomic_add_fetch(&place->calls, 1, __ATOMIC_SEQ_CST);
+  if (call == place->kill_at) raise(SIGKILL);
+  if (!place->fail_at || call < place->fail_at) return;
+  if (call == place->fail_at) place->function = c->name;
+  if (call > place->fail_at && !place->fail_all) return;
+  if (!seam_unlocks(c)) seam_refuse(c, errors[place->fail_at % count]);
 }
 
 /* Each call of the library begins with a look at the clock, before it takes a
@@ -165,49 +101,14 @@ static void look_at_clock(void) {
   if (__atomic_exchange_n(&place->expired, true, __ATOMIC_SEQ_CST)) return;
   place->expired = zke_expire(expirer, victim) == ZKE_OK;
   /* So far that what is looked at now and then is looked at next. */
-  if (place->expired) place->ahead_ns = INT64_C(1000000001);
+  if (place->expired) seam_ahead = INT64_C(1000000001);
 }
 
-static int64_t os_clock(void *c, int which) {
-  bool forward = which != ZKE_CLOCK_REALTIME;
-  if (place && place->armed && forward) look_at_clock();
-  return os_real.clock(c, which) + (place && forward ? place->ahead_ns : 0);
+static void pass_clock(seam_call *c) {
+  if (place->armed && c->how != ZKE_CLOCK_REALTIME) look_at_clock();
 }
 
-/* The table of system calls that a use runs on: the real one, but for those
- * above. */
-static void os_prepare(void) {
-  zke_os_default(&os_real);
-  os_table = os_real;
-#define OS_MINE(name) os_table.name = os_##name
-  OS_MINE(open);
-  OS_MINE(close);
-  OS_MINE(dup);
-  OS_MINE(read);
-  OS_MINE(write);
-  OS_MINE(pread);
-  OS_MINE(pwrite);
-  OS_MINE(stat);
-  OS_MINE(fstat);
-  OS_MINE(fsync);
-  OS_MINE(adopt);
-  OS_MINE(mkdir);
-  OS_MINE(mkfifo);
-  OS_MINE(unlink);
-  OS_MINE(list);
-  OS_MINE(network);
-  OS_MINE(pipe);
-  OS_MINE(lock);
-  OS_MINE(probe);
-  OS_MINE(poll);
-  OS_MINE(poller);
-  OS_MINE(poller_add);
-  OS_MINE(poller_remove);
-  OS_MINE(timer);
-  OS_MINE(timer_set);
-  OS_MINE(clock);
-#undef OS_MINE
-}
+static seam calls = {.each = pass, .before = {[SEAM_clock] = pass_clock}};
 
 /* ------------------------------------------------------------------------
  * A round
@@ -239,11 +140,11 @@ static void begin(const char *name, const char *what, long n) {
     place = mmap(NULL, sizeof *place, PROT_READ | PROT_WRITE,
                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(place, MAP_FAILED);
-    os_prepare();
   }
   snprintf(where, sizeof where, "%s: %s %ld", name, what, n);
   if (getenv("RECIPE_SAY")) fprintf(stderr, "%s\n", where);
   *place = (struct place){.rc = KILLED};
+  seam_ahead = 0;
   heap = (test_heap){.live = 0};
   signal(SIGALRM, too_long);
   const char *limit = getenv("RECIPE_ROUND");
@@ -287,7 +188,7 @@ static void prepare_next(const recipe_use *u) {
 static int open_user(zke **z_out) {
   zke_options options = {.size = sizeof options,
                          .identity = "user",
-                         .os = &os_table,
+                         .os = seam_os(&calls),
                          .allocator = {test_heap_resize, &heap}};
   return zke_open(database, &options, z_out);
 }
@@ -540,8 +441,8 @@ static long fail_at(const recipe_use *u, enum fault_kind kind, bool all,
   }
   ck_ok(zke_close(user));
   ck_assert_msg(heap.live == 0, "%s: %ld blocks are left", where, heap.live);
-  ck_assert_msg(descriptors == 0, "%s: %ld descriptors are left", where,
-                descriptors);
+  ck_assert_msg(calls.descriptors == 0, "%s: %ld descriptors are left", where,
+                calls.descriptors);
   check_and_clear(u, rc);
   return steps;
 }
