@@ -6,6 +6,7 @@
  * zke_close() returns (P9, P10).  The same for recipes.
  */
 #define _GNU_SOURCE
+#include "test/seam.h"
 #include "test/test.h"
 
 #include <pthread.h>
@@ -30,7 +31,6 @@
 
 /* ---- a system whose n-th call cancels the thread that makes it ---- */
 
-static zke_os os_default;
 static _Thread_local bool armed; /* this thread's calls are counted */
 static long calls, cancel_at;    /* 0: never */
 static atomic_int sleeps;        /* polls that may sleep */
@@ -47,87 +47,16 @@ static void cancel_here(void) {
     pthread_cancel(pthread_self());
 }
 
-static void count_call(void) {
+static void count_call(seam_call *c) {
+  if (c->kind == SEAM_poll && c->time) atomic_fetch_add(&sleeps, 1);
   if (armed && ++calls == cancel_at) cancel_here();
-}
-
-static int os_open(void *c, const char *path, int flags, unsigned mode) {
-  count_call();
-  return os_default.open(c, path, flags, mode);
-}
-static int os_close(void *c, int fd) {
-  count_call();
-  return os_default.close(c, fd);
-}
-static int64_t os_read(void *c, int fd, void *buffer, size_t size) {
-  count_call();
-  return os_default.read(c, fd, buffer, size);
-}
-static int64_t os_write(void *c, int fd, const void *buffer, size_t size) {
-  count_call();
-  return os_default.write(c, fd, buffer, size);
-}
-static int64_t os_pread(void *c, int fd, void *to, size_t size, int64_t at) {
-  count_call();
-  return os_default.pread(c, fd, to, size, at);
-}
-static int64_t os_pwrite(void *c, int fd, const void *from, size_t size,
-                         int64_t at) {
-  count_call();
-  return os_default.pwrite(c, fd, from, size, at);
-}
-static int os_stat(void *c, const char *path, zke_file *out) {
-  count_call();
-  return os_default.stat(c, path, out);
-}
-static int os_lock(void *c, int fd, int64_t offset, int how) {
-  count_call();
-  return os_default.lock(c, fd, offset, how);
-}
-static int os_lock_range(void *c, int fd, int64_t from, int64_t count,
-                         int how) {
-  count_call();
-  return os_default.lock_range(c, fd, from, count, how);
-}
-static int64_t os_find_lock(void *c, int fd, int64_t from, int64_t count,
-                            int64_t *count_out) {
-  count_call();
-  return os_default.find_lock(c, fd, from, count, count_out);
-}
-static int os_probe(void *c, int fd, int64_t offset) {
-  count_call();
-  return os_default.probe(c, fd, offset);
-}
-static int os_poll(void *c, struct pollfd *fds, unsigned n, int timeout_ms) {
-  if (timeout_ms) atomic_fetch_add(&sleeps, 1);
-  count_call();
-  return os_default.poll(c, fds, n, timeout_ms);
-}
-static int64_t os_clock(void *c, int which) {
-  count_call();
-  return os_default.clock(c, which);
 }
 
 /* A handle whose system calls are counted, and at a chosen one of which the
  * thread is cancelled. */
 static int open_with(const char *name, test_heap *heap, zke **out) {
-  zke_os os;
-  zke_os_default(&os_default);
-  os = os_default;
-  os.open = os_open;
-  os.close = os_close;
-  os.read = os_read;
-  os.write = os_write;
-  os.pread = os_pread;
-  os.pwrite = os_pwrite;
-  os.stat = os_stat;
-  os.lock = os_lock;
-  os.lock_range = os_lock_range;
-  os.find_lock = os_find_lock;
-  os.probe = os_probe;
-  os.poll = os_poll;
-  os.clock = os_clock;
-  zke_options o = {.size = sizeof o, .os = &os};
+  static seam counted = {.each = count_call};
+  zke_options o = {.size = sizeof o, .os = seam_os(&counted)};
   if (heap) o.allocator = (zke_allocator){test_heap_resize, heap};
   return zke_open(name, &o, out);
 }

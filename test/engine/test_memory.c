@@ -1,4 +1,5 @@
 /* test_memory.c - ":memory:": a private tree that leaves nothing behind */
+#include "test/seam.h"
 #include "test/test.h"
 
 #include <dirent.h>
@@ -269,66 +270,20 @@ TEST(inputs_are_copied) {
 
 /* ---- no file ---- */
 
-static zke_os os_default;
-static int file_calls; /* calls that make, lock or list files */
+/* Calls that make, lock, sync or remove files. */
+static const seam_kind file_kinds[] = {
+    SEAM_mkdir, SEAM_mkfifo,     SEAM_mkfile, SEAM_unlink,
+    SEAM_lock,  SEAM_lock_range, SEAM_fsync};
+static int made; /* files that were to be */
 
-static int count_open(void *context, const char *path, int flags,
-                      unsigned mode) {
-  file_calls += (flags & O_CREAT) != 0;
-  return os_default.open(context, path, flags, mode);
-}
-
-static int count_mkdir(void *context, const char *path, unsigned mode) {
-  file_calls++;
-  return os_default.mkdir(context, path, mode);
-}
-
-static int count_mkfifo(void *context, const char *path, unsigned mode) {
-  file_calls++;
-  return os_default.mkfifo(context, path, mode);
-}
-
-static int count_mkfile(void *context, const char *path, unsigned mode) {
-  file_calls++;
-  return os_default.mkfile(context, path, mode);
-}
-
-static int count_unlink(void *context, const char *path) {
-  file_calls++;
-  return os_default.unlink(context, path);
-}
-
-static int count_lock(void *context, int fd, int64_t offset, int how) {
-  file_calls++;
-  return os_default.lock(context, fd, offset, how);
-}
-
-static int count_range(void *context, int fd, int64_t from, int64_t count,
-                       int how) {
-  file_calls++;
-  return os_default.lock_range(context, fd, from, count, how);
-}
-
-static int count_fsync(void *context, int fd) {
-  file_calls++;
-  return os_default.fsync(context, fd);
-}
+static void count_made(seam_call *c) { made += (c->how & O_CREAT) != 0; }
 
 /* Issue, "In memory": not a file is made, locked, synced or removed, not even
  * for a moment. */
 TEST(no_file_is_touched) {
   static test_events events;
-  zke_os_default(&os_default);
-  zke_os os = os_default;
-  os.open = count_open;
-  os.mkdir = count_mkdir;
-  os.mkfifo = count_mkfifo;
-  os.mkfile = count_mkfile;
-  os.unlink = count_unlink;
-  os.lock = count_lock;
-  os.lock_range = count_range;
-  os.fsync = count_fsync;
-  zke_options options = {.size = sizeof options, .os = &os};
+  static seam counted = {.before = {[SEAM_open] = count_made}};
+  zke_options options = {.size = sizeof options, .os = seam_os(&counted)};
   zke *z = NULL;
   enter_directory();
   ck_ok(zke_open(":memory:", &options, &z));
@@ -339,7 +294,9 @@ TEST(no_file_is_touched) {
   ck_assert_int_eq(count_files(), 0);
   ck_ok(zke_close(further));
   ck_ok(zke_close(z));
-  ck_assert_int_eq(file_calls, 0);
+  ck_assert_int_eq(made, 0);
+  for (size_t i = 0; i < sizeof file_kinds / sizeof *file_kinds; i++)
+    ck_assert_int_eq(counted.calls[file_kinds[i]], 0);
   ck_assert_int_eq(count_files(), 0);
 }
 

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #endif
 #include "crew.h"
+#include "test/seam.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -108,8 +109,6 @@ struct shared *shared;
 int self;
 int64_t crew_container_ms;
 
-static zke_os os_real;
-
 int load(const int *value) { return __atomic_load_n(value, __ATOMIC_SEQ_CST); }
 
 void store(int *value, int to) {
@@ -138,23 +137,18 @@ void share(void) {
 
 /* Counts what woke this process for an event.  A 't' only says that the gate is
  * free, to whoever stands in the line of the writers. */
-static int64_t counting_read(void *c, int fd, void *buffer, size_t size) {
-  zke_file file;
-  int64_t n = os_real.read(c, fd, buffer, size);
-  if (n > 0 && os_real.fstat(c, fd, &file) == 0 && file.type == ZKE_FILE_FIFO) {
-    for (int64_t i = 0; i < n; i++)
-      shared->bytes[self] += ((const char *)buffer)[i] != 't';
-  }
-  return n;
+static void count_bytes(seam_call *c) {
+  if (c->result <= 0 || seam_type(c->fd) != ZKE_FILE_FIFO) return;
+  for (int64_t i = 0; i < c->result; i++)
+    shared->bytes[self] += ((const char *)c->data)[i] != 't';
 }
 
 static zke *open_counting(void) {
-  zke_os_default(&os_real);
-  zke_os os = os_real;
-  zke_options o = {
-      .size = sizeof o, .os = &os, .container_ms = crew_container_ms};
+  static seam reads = {.after = {[SEAM_read] = count_bytes}};
+  zke_options o = {.size = sizeof o,
+                   .os = seam_os(&reads),
+                   .container_ms = crew_container_ms};
   zke *own = NULL;
-  os.read = counting_read;
   int rc = zke_open(test_path("db"), &o, &own);
   if (rc != ZKE_OK) give_up("open", rc);
   return own;

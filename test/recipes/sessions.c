@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "recipes/rwlock.h"
+#include "test/seam.h"
 
 /* ------------------------------------------------------------------------
  * One store in memory
@@ -87,7 +88,6 @@ void flood(zke *session) {
 
 zke *caller, *intruder;
 
-static zke_os os_real;
 static int places_left; /* before it acts */
 static bool between;    /* places are looks at the clock, not locks */
 static int held;        /* locks of the caller's store since then */
@@ -103,38 +103,37 @@ static void pass_place(void) {
   acting = false;
 }
 
-static int acting_lock(void *c, int fd, int64_t offset, int64_t count,
-                       int how) {
-  if (how == ZKE_LOCK_EXCLUSIVE && !between) pass_place();
-  int rc = os_real.lock_range(c, fd, offset, count, how);
-  if (rc == 0) held += how == ZKE_LOCK_EXCLUSIVE ? 1 : -1;
-  return rc;
+static void before_lock(seam_call *c) {
+  if (c->how == ZKE_LOCK_EXCLUSIVE && !between) pass_place();
 }
 
-static int64_t acting_clock(void *c, int which) {
+static void after_lock(seam_call *c) {
+  if (c->result == 0) held += c->how == ZKE_LOCK_EXCLUSIVE ? 1 : -1;
+}
+
+static void before_look(seam_call *c) {
+  (void)c;
   if (between && held <= 0) pass_place();
-  return os_real.clock(c, which);
 }
 
 void (*caller_pauses)(void *context, int64_t ns);
 
-static void acting_sleep(void *c, int64_t ns) {
-  if (caller_pauses) caller_pauses(c, ns);
-  os_real.sleep(c, ns);
+static void before_sleep(seam_call *c) {
+  if (caller_pauses) caller_pauses(NULL, c->time);
 }
+
+static seam acting_seam = {.before = {[SEAM_lock_range] = before_lock,
+                                      [SEAM_clock] = before_look,
+                                      [SEAM_sleep] = before_sleep},
+                           .after = {[SEAM_lock_range] = after_lock}};
 
 void open_two(void) { open_two_patient(0); }
 
 void open_two_patient(int busy_timeout_ms) {
-  zke_os_default(&os_real);
-  zke_os os = os_real;
   zke_options o = {.size = sizeof o,
-                   .os = &os,
+                   .os = seam_os(&acting_seam),
                    .identity = "caller",
                    .busy_timeout_ms = busy_timeout_ms};
-  os.lock_range = acting_lock;
-  os.clock = acting_clock;
-  os.sleep = acting_sleep;
   ck_ok(zke_open(test_path("db"), &o, &caller));
   o = (zke_options){.size = sizeof o, .identity = "intruder"};
   ck_ok(zke_open(test_path("db"), &o, &intruder));

@@ -21,6 +21,7 @@
 #include "recipes/queue.h"
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
+#include "test/seam.h"
 #include "test/test.h"
 
 static zke *z, *other;
@@ -29,41 +30,13 @@ static zke *z, *other;
 
 static sqlite3 *writer;
 
-/* A VFS whose disk is full while that is asked for. */
-static struct {
-  sqlite3_vfs vfs, *under;
-  sqlite3_io_methods log;
-  int (*write)(sqlite3_file *f, const void *data, int len, sqlite3_int64 at);
-  bool full;
-} disk;
+/* The disk is full, for the log, while that is asked for. */
+static seam disk = {
+    .vfs = "disk",
+    .fail = {[SEAM_xWrite] = {SQLITE_FULL, .opened_as = SQLITE_OPEN_WAL}}};
 
-static int disk_write(sqlite3_file *f, const void *data, int len,
-                      sqlite3_int64 at) {
-  return disk.full ? SQLITE_FULL : disk.write(f, data, len, at);
-}
-
-/* The VFS's open: of the log it keeps the methods, but for the write, which can
- * find the disk full. */
-static int disk_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
-                     int flags, int *out_flags) {
-  (void)v;
-  int rc = disk.under->xOpen(disk.under, name, f, flags, out_flags);
-  if (rc != SQLITE_OK || !(flags & SQLITE_OPEN_WAL)) return rc;
-  disk.log = *f->pMethods;
-  disk.write = disk.log.xWrite;
-  disk.log.xWrite = disk_write;
-  f->pMethods = &disk.log;
-  return rc;
-}
-
-/* Register the VFS "disk" over the default one. */
-static void disk_register(void) {
-  disk.under = sqlite3_vfs_find(NULL);
-  disk.vfs = *disk.under;
-  disk.vfs.zName = "disk";
-  disk.vfs.pNext = NULL;
-  disk.vfs.xOpen = disk_open;
-  ck_assert_int_eq(sqlite3_vfs_register(&disk.vfs, 0), SQLITE_OK);
+static void fill_disk(bool full) {
+  disk.fail[SEAM_xWrite].times = full ? SEAM_ALWAYS : 0;
 }
 
 enum { WRITER, DISK, READ, OBSTACLES };
@@ -72,7 +45,7 @@ enum { WRITER, DISK, READ, OBSTACLES };
  * lost, or a writer that has begun. */
 static void obstruct(int obstacle) {
   if (obstacle == DISK) {
-    disk.full = true;
+    fill_disk(true);
   } else if (obstacle == READ) {
     ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_READ, 0));
   } else {
@@ -82,7 +55,7 @@ static void obstruct(int obstacle) {
 }
 
 static void clear(int obstacle) {
-  disk.full = false;
+  fill_disk(false);
   ck_ok(zke_test_fail(z, 0, 0));
   if (obstacle != WRITER) return;
   ck_assert_int_eq(sqlite3_exec(writer, "ROLLBACK", 0, 0, 0), SQLITE_OK);
@@ -90,8 +63,8 @@ static void clear(int obstacle) {
 
 /* z waits for others so many ms; the other has no obstacle but the writer. */
 static void begin(int64_t busy_ms) {
-  disk_register();
-  zke_options o = {.size = sizeof o, .busy_timeout_ms = busy_ms, .vfs = "disk"};
+  zke_options o = {
+      .size = sizeof o, .busy_timeout_ms = busy_ms, .vfs = seam_vfs(&disk)};
   ck_ok(zke_open(test_path("a.db"), &o, &z));
   other = test_open(test_path("a.db"));
   ck_assert_int_eq(sqlite3_open(test_path("a.db"), &writer), SQLITE_OK);
@@ -642,7 +615,7 @@ TEST(session_ends_between_two_tries) {
   ck_ok(zke_dispatch(z, NULL));
   ck_ok(zke_expire(other, zke_session_id(z)));
   ck_until(zke_dispatch(z, NULL) <= 0 && state == ZKE_LOCK_LOST, 20000);
-  disk.full = false;
+  fill_disk(false);
   lock_end();
   end();
 }
