@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "test/seam.h"
 #include "test/test.h"
 
 /* ---- a database of the program's ---- */
@@ -1176,27 +1177,18 @@ TEST(a_default_that_is_enough_is_set_all_the_same) {
 }
 
 static int synced_directories;
-static int count_fsync(void *context, int fd) {
-  zke_os os;
-  zke_file f;
-  (void)context;
-  zke_os_default(&os);
-  if (os.fstat(os.context, fd, &f) >= 0 && f.type == ZKE_FILE_DIRECTORY)
-    synced_directories++;
-  return os.fsync(os.context, fd);
+static void count_directory(seam_call *c) {
+  synced_directories += seam_type(c->fd) == ZKE_FILE_DIRECTORY;
 }
 
 /* P8: the log that the engine's connection has made is known to the directory
  * before a commit of the program's: without its name a power cut would take
  * the synced commit with it. */
 TEST(the_log_has_a_synced_name_before_a_guest_commits) {
-  zke_os os;
-  zke_options options = {.size = sizeof options, .os = &os};
+  static seam s = {.before = {[SEAM_fsync] = count_directory}};
+  zke_options options = {.size = sizeof options, .os = seam_os(&s)};
   zke *z = open_shop(0);
   ck_ok(zke_close(z));
-  zke_os_default(&os);
-  os.fsync = count_fsync;
-  synced_directories = 0;
   ck_ok(zke_open(shop, &options, &z));
   sqlite3 *db = plain(shop);
   ck_ok(zke_sql_adopt(z, db));
@@ -1242,42 +1234,11 @@ TEST_LOOP(a_functions_limits_end_with_it, 0, 2) {
 
 /* ---- a commit of its own that fails ---- */
 
-/* SQLite's default VFS, but for the syncs and writes of the log. */
-static struct {
-  sqlite3_vfs vfs, *real;
-  sqlite3_io_methods methods; /* of the log */
-  int (*sync)(sqlite3_file *f, int flags);
-  int (*write)(sqlite3_file *f, const void *data, int len, sqlite3_int64 at);
-  int syncs;
-  bool fails;
-  int room; /* writes until the disk is full; 0: it never is */
-} disk;
-
-static int disk_write(sqlite3_file *f, const void *data, int len,
-                      sqlite3_int64 at) {
-  if (disk.room == 1) return SQLITE_FULL;
-  if (disk.room) disk.room--;
-  return disk.write(f, data, len, at);
-}
-
-static int disk_sync(sqlite3_file *f, int flags) {
-  disk.syncs++;
-  return disk.fails ? SQLITE_IOERR_FSYNC : disk.sync(f, flags);
-}
-
-static int disk_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
-                     int flags, int *out_flags) {
-  (void)v;
-  int rc = disk.real->xOpen(disk.real, name, f, flags, out_flags);
-  if (rc != SQLITE_OK || !(flags & SQLITE_OPEN_WAL)) return rc;
-  disk.methods = *f->pMethods;
-  disk.sync = disk.methods.xSync;
-  disk.methods.xSync = disk_sync;
-  disk.write = disk.methods.xWrite;
-  disk.methods.xWrite = disk_write;
-  f->pMethods = &disk.methods;
-  return rc;
-}
+/* The log's syncs can fail, or its disk have no room. */
+static seam disk = {
+    .vfs = "disk",
+    .fail = {[SEAM_xSync] = {SQLITE_IOERR_FSYNC, .opened_as = SQLITE_OPEN_WAL},
+             [SEAM_xWrite] = {SQLITE_FULL, .opened_as = SQLITE_OPEN_WAL}}};
 
 /* A connection to the shop by that VFS, adopted. */
 static sqlite3 *open_by_disk(zke *z, const char *parameters) {
@@ -1285,13 +1246,8 @@ static sqlite3 *open_by_disk(zke *z, const char *parameters) {
   char uri[400];
   int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI;
   snprintf(uri, sizeof uri, "file:%s?%s", shop, parameters);
-  disk.real = sqlite3_vfs_find(NULL);
-  disk.vfs = *disk.real;
-  disk.vfs.zName = "disk";
-  disk.vfs.pNext = NULL;
-  disk.vfs.xOpen = disk_open;
-  ck_assert_int_eq(sqlite3_vfs_register(&disk.vfs, 0), SQLITE_OK);
-  ck_assert_int_eq(sqlite3_open_v2(uri, &db, flags, "disk"), SQLITE_OK);
+  ck_assert_int_eq(sqlite3_open_v2(uri, &db, flags, seam_vfs(&disk)),
+                   SQLITE_OK);
   ck_ok(zke_sql_adopt(z, db));
   return db;
 }
@@ -1325,12 +1281,12 @@ TEST(a_failed_sync_of_a_guest_puts_the_log_in_doubt) {
   sqlite3 *db = open_by_disk(z, "");
   ck_ok(zke_sql_begin(z, db));
   must(db, "INSERT INTO orders VALUES(2,'b')");
-  disk.syncs = 0;
-  disk.fails = true;
+  disk.calls[SEAM_xSync] = 0;
+  disk.fail[SEAM_xSync].times = SEAM_ALWAYS;
   ck_rc(zke_sql_commit(z, db), ZKE_CONNECTIONLOSS);
   ck_says("COMMIT");
-  disk.fails = false;
-  ck_assert_int_gt(disk.syncs, 0);
+  disk.fail[SEAM_xSync].times = 0;
+  ck_assert_int_gt(disk.calls[SEAM_xSync], 0);
   ck_assert_int_eq(errors, 1);
   ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
   ck_assert_int_eq(log_size(), 0); /* what was in it is in the database */
@@ -1344,7 +1300,6 @@ TEST(a_failed_sync_of_a_guest_puts_the_log_in_doubt) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
   sqlite3_close(db);
-  sqlite3_vfs_unregister(&disk.vfs);
 }
 
 /* How many orders there were if all processes died now. */
@@ -1372,9 +1327,10 @@ TEST_LOOP(a_guest_that_finds_no_room, 0, 2) {
     int before = orders(shop);
     ck_ok(zke_sql_begin(z, db));
     must(db, "INSERT INTO orders DEFAULT VALUES");
-    disk.room = n;
+    disk.fail[SEAM_xWrite].skip = n - 1;
+    disk.fail[SEAM_xWrite].times = SEAM_ALWAYS;
     rc = zke_sql_commit(z, db);
-    disk.room = 0;
+    disk.fail[SEAM_xWrite].times = 0;
     if (rc == ZKE_FULL) ck_assert_int_eq(orders_after_a_death(), before);
     if (rc == ZKE_OK || rc == ZKE_FULL) continue;
     ck_rc(rc, ZKE_CONNECTIONLOSS);
@@ -1387,7 +1343,6 @@ TEST_LOOP(a_guest_that_finds_no_room, 0, 2) {
   ck_assert_int_eq(made > 0, _i == 1);
   ck_ok(zke_close(z));
   sqlite3_close(db);
-  sqlite3_vfs_unregister(&disk.vfs);
 }
 
 /* ---- the program's own transactions ---- */
@@ -1572,23 +1527,17 @@ TEST(a_transaction_needs_a_key) {
 }
 
 static int stat_error; /* of the shop, or 0 */
-static int stat_failing(void *context, const char *path, zke_file *out) {
-  zke_os os;
-  (void)context;
-  zke_os_default(&os);
-  if (stat_error && strcmp(path, shop) == 0) return stat_error;
-  return os.stat(os.context, path, out);
+static void fail_stat(seam_call *c) {
+  if (stat_error && strcmp(c->path, shop) == 0) seam_refuse(c, stat_error);
 }
 
 /* P11: if the system does not tell which file a connection has, the program is
  * not told that it has given the wrong one. */
 TEST(a_guest_is_not_refused_for_a_passing_error) {
   zke *z = open_shop(0);
-  zke_os os;
-  zke_options options = {.size = sizeof options, .os = &os};
+  static seam s = {.before = {[SEAM_stat] = fail_stat}};
+  zke_options options = {.size = sizeof options, .os = seam_os(&s)};
   ck_ok(zke_close(z));
-  zke_os_default(&os);
-  os.stat = stat_failing;
   ck_ok(zke_open(shop, &options, &z));
   sqlite3 *db = plain(shop);
   stat_error = -EIO;
@@ -1604,40 +1553,33 @@ TEST(a_guest_is_not_refused_for_a_passing_error) {
   ck_ok(zke_close(z));
 }
 
-/* A clock that goes on by 10 ms at each look. */
-static int64_t hurried_clock(void *context, int which) {
-  static int64_t looks;
-  zke_os os;
-  (void)context;
-  zke_os_default(&os);
-  return os.clock(os.context, which) + ++looks * 10000000;
+/* The clock goes on by 10 ms at each look. */
+static void hurry_clock(seam_call *c) {
+  (void)c;
+  seam_pass(10);
 }
 
 /* How long SQLite wanted to sleep, ms; it does not. */
 static int slept_ms;
-static int note_sleep(sqlite3_vfs *vfs, int us) {
-  (void)vfs;
-  slept_ms += us / 1000;
-  return us;
+static void note_sleep(seam_call *c) {
+  slept_ms += (int)c->time / 1000;
+  seam_refuse(c, c->time);
 }
 
 /* A call waits for the busy timeout in all, not for that long in the line and
  * then once more for SQLite's lock; the connection's own timeout stays. */
 TEST(a_begin_waits_for_one_timeout) {
-  zke_os os;
-  zke_os_default(&os);
-  os.clock = hurried_clock;
+  static seam s = {
+      .vfs = "wakeful",
+      .before = {[SEAM_clock] = hurry_clock, [SEAM_xSleep] = note_sleep}};
   zke_options options = {
-      .size = sizeof options, .busy_timeout_ms = 2000, .os = &os};
+      .size = sizeof options, .busy_timeout_ms = 2000, .os = seam_os(&s)};
   zke *z = open_shop(0), *other;
   ck_ok(zke_open(shop, &options, &other));
-  sqlite3_vfs vfs = *sqlite3_vfs_find(NULL);
-  vfs.zName = "wakeful";
-  vfs.xSleep = note_sleep;
-  ck_assert_int_eq(sqlite3_vfs_register(&vfs, 0), SQLITE_OK);
   sqlite3 *db, *rude = plain(shop);
-  ck_assert_int_eq(sqlite3_open_v2(shop, &db, SQLITE_OPEN_READWRITE, "wakeful"),
-                   SQLITE_OK);
+  ck_assert_int_eq(
+      sqlite3_open_v2(shop, &db, SQLITE_OPEN_READWRITE, seam_vfs(&s)),
+      SQLITE_OK);
   ck_ok(zke_sql_adopt(other, db));
   must(rude, "BEGIN IMMEDIATE");
   ck_rc(zke_sql_begin(other, db), ZKE_OPERATIONTIMEOUT);
@@ -1649,7 +1591,6 @@ TEST(a_begin_waits_for_one_timeout) {
   ck_ok(zke_sql_commit(other, db));
   sqlite3_close(db);
   sqlite3_close(rude);
-  sqlite3_vfs_unregister(&vfs);
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
 }
@@ -1660,9 +1601,9 @@ static int gate = -1; /* held by the test */
 static int64_t ending;
 
 /* The handle waits: end its session, as another process would, and let go. */
-static void end_meanwhile(void) {
+static void end_meanwhile(seam_call *c) {
   char sql[100];
-  if (gate < 0) return;
+  if (gate < 0 || c->time == 0) return;
   snprintf(sql, sizeof sql, "DELETE FROM zkembed_session WHERE id=%lld",
            (long long)ending);
   sqlite3 *db = plain(shop);
@@ -1670,19 +1611,6 @@ static void end_meanwhile(void) {
   sqlite3_close(db);
   close(gate);
   gate = -1;
-}
-
-static void ending_sleep(void *context, int64_t ns) {
-  (void)context, (void)ns;
-  end_meanwhile();
-}
-
-static int ending_poll(void *context, struct pollfd *fds, unsigned count,
-                       int timeout) {
-  zke_os os;
-  zke_os_default(&os);
-  if (timeout > 0) end_meanwhile();
-  return os.poll(context, fds, count, 0);
 }
 
 static void hold_gate(void) {
@@ -1696,13 +1624,11 @@ static void hold_gate(void) {
 
 /* zke_sql_begin() does not begin then. */
 TEST(a_session_that_ends_meanwhile_begins_nothing) {
-  static zke_os os;
+  static seam s = {
+      .before = {[SEAM_sleep] = end_meanwhile, [SEAM_poll] = end_meanwhile}};
   zke_options o = ZKE_INIT(zke_options);
   zke *z = open_shop(0), *other;
-  zke_os_default(&os);
-  os.sleep = ending_sleep;
-  os.poll = ending_poll;
-  o.os = &os;
+  o.os = seam_os(&s);
   ck_ok(zke_open(shop, &o, &other));
   ending = zke_session_id(other);
   sqlite3 *db = plain(shop);
