@@ -5,6 +5,7 @@
  * notice, between two calls of one dispatch.  An instant is brought about by a
  * table of system calls that does something just before a call.
  */
+#include "test/seam.h"
 #include "test/test.h"
 
 #include <errno.h>
@@ -28,9 +29,6 @@
 enum { GATE = 0 }; /* its byte in the liveness file */
 
 static struct {
-  zke_os real;
-  int64_t skew;             /* ns by which all clocks are ahead */
-  bool stands;              /* the clocks stand, but for the skew */
   void (*at_gate)(void);    /* done once, before the gate is locked */
   void (*after_gate)(void); /* … after it was unlocked */
   void (*asleep)(void);     /* … before it sleeps in the kernel */
@@ -38,10 +36,7 @@ static struct {
   int gate_error;           /* … then this happens; 0: nothing */
   int live_error;           /* of opening the liveness file */
   int directory_error;      /* of opening the side directory */
-  int mkdir_error;          /* of making it */
   bool no_fstat;            /* fstat of a FIFO fails */
-  bool no_stamps;           /* nothing can be written into the liveness file */
-  bool no_poller;           /* as on a system without epoll */
 } sys;
 
 static void sys_do(void (**what)(void)) {
@@ -50,24 +45,20 @@ static void sys_do(void (**what)(void)) {
   if (now) now();
 }
 
-static int64_t sys_clock(void *c, int which) {
-  int64_t now = sys.real.clock(c, which);
-  return (sys.stands ? test_stood(which, now) : now) + sys.skew;
+/* At the gate another one may act, keep it, or let it fail. */
+static void before_lock(seam_call *c) {
+  if (c->at != GATE || c->how != ZKE_LOCK_EXCLUSIVE) return;
+  sys_do(&sys.at_gate);
+  if (sys.busy_gates > 0) {
+    sys.busy_gates--;
+    seam_refuse(c, -EAGAIN);
+  } else if (sys.gate_error) {
+    seam_refuse(c, -sys.gate_error);
+  }
 }
 
-/* At the gate another one may act, keep it, or let it fail. */
-static int sys_lock(void *c, int fd, int64_t offset, int64_t count, int how) {
-  if (offset == GATE && how == ZKE_LOCK_EXCLUSIVE) {
-    sys_do(&sys.at_gate);
-    if (sys.busy_gates > 0) {
-      sys.busy_gates--;
-      return -EAGAIN;
-    }
-    if (sys.gate_error) return -sys.gate_error;
-  }
-  int rc = sys.real.lock_range(c, fd, offset, count, how);
-  if (offset == GATE && how == ZKE_LOCK_NONE) sys_do(&sys.after_gate);
-  return rc;
+static void after_lock(seam_call *c) {
+  if (c->at == GATE && c->how == ZKE_LOCK_NONE) sys_do(&sys.after_gate);
 }
 
 static bool sys_is(const char *path, const char *end) {
@@ -75,55 +66,31 @@ static bool sys_is(const char *path, const char *end) {
   return n >= m && strcmp(path + n - m, end) == 0;
 }
 
-static int sys_open(void *c, const char *path, int flags, unsigned mode) {
-  if (sys.live_error && sys_is(path, "/live"))
-    return flags & O_CREAT ? -EEXIST : -sys.live_error;
-  if (sys.directory_error && (flags & O_DIRECTORY)) return -sys.directory_error;
-  return sys.real.open(c, path, flags, mode);
+static void before_open(seam_call *c) {
+  if (sys.live_error && sys_is(c->path, "/live"))
+    seam_refuse(c, c->how & O_CREAT ? -EEXIST : -sys.live_error);
+  if (sys.directory_error && (c->how & O_DIRECTORY))
+    seam_refuse(c, -sys.directory_error);
 }
 
-static int sys_mkdir(void *c, const char *path, unsigned mode) {
-  return sys.mkdir_error ? -sys.mkdir_error : sys.real.mkdir(c, path, mode);
+static void after_fstat(seam_call *c) {
+  if (sys.no_fstat && c->out->type == ZKE_FILE_FIFO) c->result = -EIO;
 }
 
-static int sys_fstat(void *c, int fd, zke_file *out) {
-  int rc = sys.real.fstat(c, fd, out);
-  return sys.no_fstat && out->type == ZKE_FILE_FIFO ? -EIO : rc;
+static void before_poll(seam_call *c) {
+  if (c->time) sys_do(&sys.asleep);
 }
 
-static int64_t sys_pwrite(void *c, int fd, const void *bytes, size_t size,
-                          int64_t at) {
-  return sys.no_stamps ? -EIO : sys.real.pwrite(c, fd, bytes, size, at);
-}
-
-static int sys_poll(void *c, struct pollfd *fds, unsigned count, int timeout) {
-  if (timeout) sys_do(&sys.asleep);
-  return sys.real.poll(c, fds, count, timeout);
-}
-
-static int sys_poller(void *c) {
-  return sys.no_poller ? -ENOSYS : sys.real.poller(c);
-}
-
-static const zke_os *sys_table(void) {
-  static zke_os table;
-  zke_os_default(&sys.real);
-  table = sys.real;
-  table.clock = sys_clock;
-  table.lock_range = sys_lock;
-  table.open = sys_open;
-  table.mkdir = sys_mkdir;
-  table.fstat = sys_fstat;
-  table.pwrite = sys_pwrite;
-  table.poll = sys_poll;
-  table.poller = sys_poller;
-  return &table;
-}
+static seam host = {
+    .before = {[SEAM_lock_range] = before_lock,
+               [SEAM_open] = before_open,
+               [SEAM_poll] = before_poll},
+    .after = {[SEAM_lock_range] = after_lock, [SEAM_fstat] = after_fstat}};
 
 /* Options with the table, to be changed before they are used. */
 static zke_options *sys_options(void) {
   static zke_options options;
-  options = (zke_options){.size = sizeof options, .os = sys_table()};
+  options = (zke_options){.size = sizeof options, .os = seam_os(&host)};
   return &options;
 }
 
@@ -132,8 +99,6 @@ static zke *sys_handle(const char *name) {
   ck_ok(zke_open(name, sys_options(), &z));
   return z;
 }
-
-static void sys_pass(int64_t ms) { sys.skew += ms * 1000000; }
 
 /* ---- small things ---- */
 
@@ -238,32 +203,21 @@ TEST_LOOP(bad_option_is_refused, 0, BAD_OPTIONS) {
   ck_ok(zke_close(z));
 }
 
-static int64_t slept;
-
-static void count_sleep(void *context, int64_t ns) {
-  zke_os os;
-  zke_os_default(&os);
-  slept += ns;
-  os.sleep(context, ns);
-}
-
 /* zkembed.h: with ZKE_AT_ONCE a change waits for nobody, and a read is not
  * disturbed; afterwards all works. */
 TEST(at_once_does_not_wait) {
   zke *z;
-  zke_os os;
   sqlite3 *db;
-  zke_os_default(&os);
-  os.sleep = count_sleep;
-  zke_options o = {.size = sizeof o, .busy_timeout_ms = ZKE_AT_ONCE, .os = &os};
+  zke_options o = {
+      .size = sizeof o, .busy_timeout_ms = ZKE_AT_ONCE, .os = seam_os(&host)};
   ck_ok(zke_open(test_path("a.db"), &o, &z));
   ck_assert_int_eq(sqlite3_open(test_path("a.db"), &db), SQLITE_OK);
   ck_assert_int_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
                    SQLITE_OK);
-  slept = 0;
+  host.calls[SEAM_sleep] = 0;
   ck_rc(zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL),
         ZKE_OPERATIONTIMEOUT);
-  ck_assert_int_eq(slept, 0);
+  ck_assert_int_eq(host.calls[SEAM_sleep], 0);
   ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
   ck_assert_int_eq(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
   ck_ok(zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
@@ -480,25 +434,18 @@ TEST(uri_of_memory_is_refused) {
   ck_assert_int_ne(access("a.db", F_OK), 0);
 }
 
-static sqlite3_vfs relative, *usual;
-
-static int relative_name(sqlite3_vfs *v, const char *name, int size,
-                         char *out) {
-  (void)v;
-  snprintf(out, (size_t)size, "%s", name);
-  return SQLITE_OK;
+static void name_as_given(seam_call *c) {
+  snprintf(c->data, c->size, "%s", c->path);
+  seam_refuse(c, SQLITE_OK);
 }
 
 /* A VFS may call the file what the host calls it: it lies where the process
  * is, and that directory is synced. */
 TEST(vfs_with_relative_names) {
   zke *z = NULL;
-  zke_options o = {.size = sizeof o, .vfs = "relative"};
-  usual = sqlite3_vfs_find(NULL);
-  relative = *usual;
-  relative.zName = "relative";
-  relative.xFullPathname = relative_name;
-  ck_assert_int_eq(sqlite3_vfs_register(&relative, 0), SQLITE_OK);
+  static seam relative = {.vfs = "relative",
+                          .before = {[SEAM_xFullPathname] = name_as_given}};
+  zke_options o = {.size = sizeof o, .vfs = seam_vfs(&relative)};
   ck_assert_int_eq(chdir(test_path(".")), 0);
   ck_ok(zke_open("a.db", &o, &z));
   make(z, "/n", ZKE_PERSISTENT);
@@ -550,7 +497,8 @@ enum { MKDIR_ERRORS = sizeof mkdir_errors / sizeof mkdir_errors[0] };
 
 /* zkembed.h: which result tells of which failure of the system. */
 TEST_LOOP(system_errors_have_their_results, 0, MKDIR_ERRORS) {
-  sys.mkdir_error = mkdir_errors[_i].error;
+  host.fail[SEAM_mkdir] =
+      (seam_fault){-mkdir_errors[_i].error, .times = SEAM_ALWAYS};
   refused(test_path("a.db"), sys_options(), mkdir_errors[_i].rc, "a.db-zke");
 }
 
@@ -577,7 +525,7 @@ TEST(further_session_with_another_live_file) {
   put(live);
   ck_rc(zke_open_session(z, NULL, &further), ZKE_REPLACED);
   ck_assert_ptr_null(further);
-  sys_pass(2000); /* now it has been noticed */
+  seam_pass(2000); /* now it has been noticed */
   ck_rc(see(z, "/"), ZKE_REPLACED);
   ck_rc(zke_open_session(z, NULL, &further), ZKE_REPLACED);
   ck_assert_ptr_null(further);
@@ -591,7 +539,7 @@ TEST(closing_after_refusal_and_replacement) {
   zke *z = sys_handle(db), *other = test_session(z, NULL);
   ck_rc(zke_add_auth(z, "no-such-scheme", "x", 1), ZKE_AUTHFAILED);
   ck_assert_int_eq(unlink(db), 0);
-  sys_pass(2000);
+  seam_pass(2000);
   ck_ok(zke_dispatch(other, NULL)); /* it notices, and tells of the end */
   ck_rc(see(other, "/"), ZKE_REPLACED);
   ck_ok(zke_close(z));
@@ -638,11 +586,11 @@ TEST(readonly_handle_sweeps_nothing) {
   zke *z = read_only(db);
   test_kill(&w, SIGKILL);
   for (int i = 0; i < 3; i++) {
-    sys_pass(5000);
+    seam_pass(5000);
     ck_ok(see(z, "/e"));
   }
   ck_assert_int_eq(unlink(db), 0);
-  sys_pass(5000);
+  seam_pass(5000);
   ck_rc(see(z, "/e"), ZKE_REPLACED);
   ck_ok(zke_close(z));
 }
@@ -714,15 +662,15 @@ enum { REPRIEVES = sizeof reprieves / sizeof reprieves[0] };
  * more when the gate is its own, stays.  The clocks stand, lest who comes
  * between sweeps as well. */
 TEST_LOOP(node_no_longer_due_stays, 0, REPRIEVES) {
-  sys.stands = true;
+  seam_stands = true;
   begin_two();
   reprieves[_i].plant();
-  sys_pass(3 * STAY);
+  seam_pass(3 * STAY);
   sys.at_gate = reprieves[_i].between;
   ck_ok(see(z1, "/c"));
   ck_assert(sys.at_gate == NULL); /* the sweep has come to the gate */
   ck_ok(see(z1, "/c"));
-  sys_pass(STAY / 2);
+  seam_pass(STAY / 2);
   ck_ok(see(z1, "/c"));
   end_two();
 }
@@ -732,13 +680,13 @@ static void renew(void) { ck_ok(see(z2, "/")); }
 /* P5: nor does a lease that was renewed in that instant end. */
 TEST(lease_renewed_at_the_gate) {
   const char *db = test_path("a.db");
-  sys.stands = true;
+  seam_stands = true;
   z1 = sys_handle(db);
   zke_options *o = sys_options();
   o->lease_ms = 1000;
   ck_ok(zke_open(db, o, &z2));
   make(z2, "/e", ZKE_EPHEMERAL);
-  sys_pass(5000);
+  seam_pass(5000);
   sys.at_gate = renew;
   ck_ok(see(z1, "/e"));
   ck_assert(sys.at_gate == NULL);
@@ -756,12 +704,12 @@ TEST(stamp_is_tried_again) {
   o->lease_ms = 10000;
   ck_ok(zke_open(db, o, &z2));
   make(z2, "/e", ZKE_EPHEMERAL);
-  sys_pass(6000);
-  sys.no_stamps = true;
+  seam_pass(6000);
+  host.fail[SEAM_pwrite] = (seam_fault){-EIO, .times = SEAM_ALWAYS};
   ck_ok(see(z2, "/e"));
-  sys.no_stamps = false;
+  host.fail[SEAM_pwrite].times = 0;
   ck_ok(see(z2, "/e"));
-  sys_pass(6000); /* 12 s after the first stamp, 6 s after the second */
+  seam_pass(6000); /* 12 s after the first stamp, 6 s after the second */
   ck_ok(see(z1, "/e"));
   end_two();
 }
@@ -968,7 +916,7 @@ TEST(close_ends_a_wait_that_sweeps) {
   ck_ok(zke_open(db, o, &z1));
   z2 = sys_handle(db);
   make_ttl(z2, "/c");
-  sys_pass(3 * STAY);
+  seam_pass(3 * STAY);
   closed_twice = z1;
   sys.at_gate = close_twice; /* z1's sweep is inside zke_wait() */
   ck_rc(zke_wait(z1, zke_now(z1) + 20000), ZKE_CLOSING);
@@ -1008,7 +956,7 @@ TEST_LOOP(call_that_finds_the_expiry, 0, 2) {
   zke_op_result answer = {.rc = 77};
   begin_two();
   ck_ok(zke_expire(z2, zke_session_id(z1)));
-  sys_pass(2000);
+  seam_pass(2000);
   zke_op_get(&op, "/");
   if (_i == 0)
     ck_rc(see(z1, "/"), ZKE_SESSIONEXPIRED);
@@ -1106,7 +1054,8 @@ TEST_LOOP(many_owners_die, 0, 4) {
   test_events seen = {0}, more = {0};
   zke_options *o = sys_options();
   o->allocator = (zke_allocator){test_heap_resize, &heap};
-  sys.no_poller = _i & 1;
+  if (_i & 1)
+    host.fail[SEAM_poller] = (seam_fault){-ENOSYS, .times = SEAM_ALWAYS};
   ck_ok(zke_open(db, o, &z1));
   for (int i = 0; i < OWNERS; i++) {
     char id[32], fifo[PATH_MAX];
@@ -1170,7 +1119,7 @@ TEST(negative_ttl_is_never_over) {
   begin_two();
   make_ttl(z2, "/c");
   sql(test_path("a.db"), "UPDATE zkembed_node SET ttl=-5,due=1 WHERE name='c'");
-  sys_pass(5000);
+  seam_pass(5000);
   ck_ok(see(z1, "/c"));
   ck_ok(see(z1, "/c"));
   ck_rc(zke_check(z1, NULL, NULL), ZKE_DATAINCONSISTENCY);
@@ -1192,7 +1141,7 @@ TEST(sweep_without_zxids) {
   ck_ok(zke_open(db, o, &z1));
   make_ttl(z1, "/c");
   sql(db, "UPDATE zkembed_meta SET zxid=9223372036854775807");
-  sys_pass(3 * STAY);
+  seam_pass(3 * STAY);
   ck_ok(see(z1, "/c"));
   ck_assert_int_eq(errors, 1);
   ck_ok(see(z1, "/c"));
