@@ -30,9 +30,9 @@ static bool enter(seam_call *c) {
   seam_fault *fault = &s->fail[c->kind];
   __atomic_fetch_add(&s->calls[c->kind], 1, __ATOMIC_RELAXED);
   if (s->each) s->each(c);
-  if (c->fate == SEAM_MADE && s->before[c->kind]) s->before[c->kind](c);
   if (c->fate == SEAM_MADE && fault_takes(fault, c))
     seam_refuse(c, fault->result);
+  if (c->fate == SEAM_MADE && s->before[c->kind]) s->before[c->kind](c);
   return c->fate != SEAM_REFUSED || c->kind == SEAM_close;
 }
 

@@ -86,7 +86,7 @@ typedef struct seam_fault {
 
 enum { SEAM_ALWAYS = -1 };
 
-/* A call comes to each(), to the hook before its kind, and to its fault, until
+/* A call comes to each(), to its fault, and to the hook before its kind, until
  * one of them refuses or belies it.  The hook after its kind sees its result in
  * any case, and may change it. */
 struct seam {

@@ -4,6 +4,7 @@
  * replaced files, the write-ahead log).
  */
 #define _GNU_SOURCE
+#include "test/seam.h"
 #include "test/test.h"
 
 #include <dirent.h>
@@ -455,21 +456,17 @@ static struct {
   int fd;         /* of the journal */
 } unlucky;
 
-static int unlucky_open(void *context, const char *path, int flags,
-                        unsigned mode) {
-  zke_os os;
-  zke_os_default(&os);
-  if (!ends_in(path, "-journal")) return os.open(context, path, flags, mode);
-  if (unlucky.open) return unlucky.open;
-  return unlucky.fd = os.open(context, path, flags, mode);
+static void before_open(seam_call *c) {
+  if (unlucky.open && ends_in(c->path, "-journal"))
+    seam_refuse(c, unlucky.open);
 }
 
-static int64_t unlucky_pread(void *context, int fd, void *data, size_t size,
-                             int64_t at) {
-  zke_os os;
-  zke_os_default(&os);
-  if (fd == unlucky.fd && unlucky.read) return unlucky.read;
-  return os.pread(context, fd, data, size, at);
+static void after_open(seam_call *c) {
+  if (ends_in(c->path, "-journal")) unlucky.fd = (int)c->result;
+}
+
+static void before_pread(seam_call *c) {
+  if (c->fd == unlucky.fd && unlucky.read) seam_refuse(c, unlucky.read);
 }
 
 /* P11: if the journal cannot be read, the file is not called a stranger's, and
@@ -481,11 +478,10 @@ TEST_LOOP(unreadable_journal_is_no_answer, 0, 3) {
                {-ENOMEM, 0, ZKE_NOMEM},
                {0, -EIO, ZKE_SYSTEMERROR}};
   const char *where = directory("d"), *path = test_path("d/a.db");
-  zke_os os;
-  zke_os_default(&os);
-  os.open = unlucky_open;
-  os.pread = unlucky_pread;
-  zke_options options = {.size = sizeof options, .os = &os};
+  static seam s = {
+      .before = {[SEAM_open] = before_open, [SEAM_pread] = before_pread},
+      .after = {[SEAM_open] = after_open}};
+  zke_options options = {.size = sizeof options, .os = seam_os(&s)};
   leave_unfinished(path);
   unlucky.open = cases[_i].open;
   unlucky.read = cases[_i].read;
@@ -494,85 +490,50 @@ TEST_LOOP(unreadable_journal_is_no_answer, 0, 3) {
   ck_ok(zke_close(test_open(path)));
 }
 
-static struct {
-  sqlite3_vfs vfs, *under;
-  sqlite3_io_methods methods;
-  int (*size)(sqlite3_file *, sqlite3_int64 *);
-  const char *path;
-} racing;
+static const char *raced; /* the file */
 
 /* Another process rolls the creation back. */
 static void race_roll_back(void) {
-  ck_assert_int_eq(truncate(racing.path, 0), 0);
-  test_remove(joined(racing.path, "-journal"));
+  ck_assert_int_eq(truncate(raced, 0), 0);
+  test_remove(joined(raced, "-journal"));
 }
 
 /* After its length was read, and before its header is. */
-static int racing_size(sqlite3_file *f, sqlite3_int64 *size) {
-  int rc = racing.size(f, size);
-  if (present(joined(racing.path, "-journal"))) race_roll_back();
-  return rc;
-}
-
-static int racing_vfs_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
-                           int flags, int *out_flags) {
-  (void)v;
-  int rc = racing.under->xOpen(racing.under, name, f, flags, out_flags);
-  if (rc != SQLITE_OK || !(flags & SQLITE_OPEN_MAIN_DB)) return rc;
-  racing.methods = *f->pMethods;
-  racing.size = racing.methods.xFileSize;
-  racing.methods.xFileSize = racing_size;
-  f->pMethods = &racing.methods;
-  return rc;
+static void roll_back_at_length(seam_call *c) {
+  bool database = (c->opened_as & SQLITE_OPEN_MAIN_DB) != 0;
+  if (database && present(joined(raced, "-journal"))) race_roll_back();
 }
 
 /* After its header was read, and before its journal is. */
-static int racing_open(void *context, const char *path, int flags,
-                       unsigned mode) {
-  zke_os os;
-  zke_os_default(&os);
-  if (ends_in(path, "-journal") && present(path)) race_roll_back();
-  return os.open(context, path, flags, mode);
+static void roll_back_at_journal(seam_call *c) {
+  if (ends_in(c->path, "-journal") && present(c->path)) race_roll_back();
 }
 
 /* P11: another process rolls the creation back while this one looks at the
  * file: at its header, or at its journal. */
 TEST_LOOP(rolled_back_meanwhile, 0, 2) {
   zke *z = NULL;
-  zke_os os;
-  zke_os_default(&os);
-  zke_options options = {.size = sizeof options, .os = &os};
-  racing.path = test_path("a.db");
-  racing.under = sqlite3_vfs_find(NULL);
-  racing.vfs = *racing.under;
-  racing.vfs.zName = "racing";
-  racing.vfs.xOpen = racing_vfs_open;
-  ck_assert_int_eq(sqlite3_vfs_register(&racing.vfs, 0), SQLITE_OK);
+  static seam s = {.vfs = "racing",
+                   .before = {[SEAM_open] = roll_back_at_journal},
+                   .after = {[SEAM_xFileSize] = roll_back_at_length}};
+  zke_options options = {.size = sizeof options};
+  raced = test_path("a.db");
   if (_i)
-    os.open = racing_open;
+    options.os = seam_os(&s);
   else
-    options.vfs = "racing";
-  leave_unfinished(racing.path);
-  ck_ok(zke_open(racing.path, &options, &z));
-  ck_assert(!present(joined(racing.path, "-journal")));
+    options.vfs = seam_vfs(&s);
+  leave_unfinished(raced);
+  ck_ok(zke_open(raced, &options, &z));
+  ck_assert(!present(joined(raced, "-journal")));
   ck_ok(zke_close(z));
-}
-
-static int on_network(void *kind, const char *path) {
-  (void)path;
-  return *(int *)kind;
 }
 
 /* P11: a network file system is refused, for a new and an existing file, and
  * one of which the system does not tell (1). */
 TEST_LOOP(network_file_system_is_refused, 0, 2) {
-  int kind = _i ? -EIO : 1;
   const char *where = directory("d"), *path = test_path("d/a.db");
-  zke_os os;
-  zke_os_default(&os);
-  os.network = on_network;
-  os.context = &kind;
-  zke_options options = {.size = sizeof options, .os = &os};
+  seam s = {.fail = {[SEAM_network] = {_i ? -EIO : 1, .times = SEAM_ALWAYS}}};
+  zke_options options = {.size = sizeof options, .os = seam_os(&s)};
   refused_by(where, path, &options, _i ? ZKE_SYSTEMERROR : ZKE_NETWORKFS);
   copy_file(sample(test_path("a.db")), path);
   refused_by(where, path, &options, _i ? ZKE_SYSTEMERROR : ZKE_NETWORKFS);
@@ -580,25 +541,12 @@ TEST_LOOP(network_file_system_is_refused, 0, 2) {
 
 static int filled_before; /* structs that were not empty when given */
 
-static void expect_empty(const zke_file *f) {
+static void expect_empty(seam_call *c) {
+  const zke_file *f = c->out;
   bool empty = !f->device && !f->inode && !f->size && !f->mode && !f->uid &&
                !f->gid && !f->type && !f->links && !f->mount;
   for (int i = 0; i < 4; i++) empty = empty && !f->reserved[i];
   filled_before += !empty;
-}
-
-static int stat_empty(void *context, const char *path, zke_file *out) {
-  zke_os os;
-  zke_os_default(&os);
-  expect_empty(out);
-  return os.stat(context, path, out);
-}
-
-static int fstat_empty(void *context, int fd, zke_file *out) {
-  zke_os os;
-  zke_os_default(&os);
-  expect_empty(out);
-  return os.fstat(context, fd, out);
 }
 
 /* zkembed.h: a table of an older header does not know all members of zke_file,
@@ -606,11 +554,9 @@ static int fstat_empty(void *context, int fd, zke_file *out) {
  * held: a file could have any number of hard links. */
 TEST(table_is_given_empty_structs) {
   zke *z = NULL;
-  zke_os os;
-  zke_os_default(&os);
-  os.stat = stat_empty;
-  os.fstat = fstat_empty;
-  zke_options o = {.size = sizeof o, .os = &os};
+  static seam s = {
+      .before = {[SEAM_stat] = expect_empty, [SEAM_fstat] = expect_empty}};
+  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
   for (int i = 0; i < 2; i++) {
     ck_ok(zke_open(test_path("a.db"), &o, &z));
     ck_ok(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
@@ -778,23 +724,14 @@ TEST(readonly_leaves_the_file_alone) {
   ck_assert_int_eq(file_size(joined(path, "-wal")), 0);
 }
 
-static int64_t pread_of_open(void *context, int fd, void *data, size_t size,
-                             int64_t at) {
-  zke_os os;
-  (void)context;
-  zke_os_default(&os);
-  ck_assert_int_ge(fd, 0);
-  return os.pread(os.context, fd, data, size, at);
-}
+static void expect_file(seam_call *c) { ck_assert_int_ge(c->fd, 0); }
 
 /* P9: a read-only handle of a database without side files asks for none. */
 TEST(readonly_reads_no_file_that_is_missing) {
   zke *r;
-  zke_os os;
-  zke_os_default(&os);
-  os.pread = pread_of_open;
+  static seam s = {.before = {[SEAM_pread] = expect_file}};
   zke_options options = {
-      .size = sizeof options, .flags = ZKE_OPEN_READONLY, .os = &os};
+      .size = sizeof options, .flags = ZKE_OPEN_READONLY, .os = seam_os(&s)};
   copy_file(sample(test_path("b.db")), test_path("a.db"));
   ck_ok(zke_open(test_path("a.db"), &options, &r));
   expect_data(r, "/a", "one");
@@ -1052,22 +989,14 @@ static int count_open_directory(const char *path, int *fd) {
   return open_directory(path, fd);
 }
 
-static int count_fsync(void *context, int fd) {
-  zke_os os;
-  zke_file f;
-  (void)context;
-  zke_os_default(&os);
-  ck_assert_int_eq(os.fstat(os.context, fd, &f), 0);
-  directory_syncs += f.type == ZKE_FILE_DIRECTORY;
-  return os.fsync(os.context, fd);
+static void count_fsync(seam_call *c) {
+  directory_syncs += seam_type(c->fd) == ZKE_FILE_DIRECTORY;
 }
 
 static zke *open_counting(const char *path) {
+  static seam s = {.before = {[SEAM_fsync] = count_fsync}};
   zke *z;
-  zke_os os;
-  zke_options o = {.size = sizeof o, .os = &os};
-  zke_os_default(&os);
-  os.fsync = count_fsync;
+  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
   ck_ok(zke_open(path, &o, &z));
   return z;
 }
@@ -1198,26 +1127,21 @@ TEST(file_of_lives_gets_its_mode) {
 /* The kernel says that a file with lives is of another group, as where its
  * maker is not a member of the database's: then the liveness file carries the
  * life. */
-static int life_elsewhere(void *context, int fd, zke_file *out) {
-  zke_os os;
+static void move_life(seam_call *c) {
   char link[64], name[PATH_MAX] = "";
-  zke_os_default(&os);
-  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  if (readlink(link, name, sizeof name - 1) < 0) return -errno;
-  int rc = os.fstat(context, fd, out);
-  out->gid += strstr(name, "-zke/live.") != NULL;
-  return rc;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", c->fd);
+  ck_assert_int_gt(readlink(link, name, sizeof name - 1), 0);
+  c->out->gid += strstr(name, "-zke/live.") != NULL;
 }
+
+static seam life_elsewhere = {.after = {[SEAM_fstat] = move_life}};
 
 /* P5: no life is put into a liveness file that is not the neighbours'. */
 TEST(life_in_a_replaced_file_is_refused) {
   const char *path = sample(test_path("a.db"));
   const char *live = joined(path, "-zke/live");
-  zke_os os;
   zke *z, *further = NULL;
-  zke_os_default(&os);
-  os.fstat = life_elsewhere;
-  zke_options o = {.size = sizeof o, .os = &os};
+  zke_options o = {.size = sizeof o, .os = seam_os(&life_elsewhere)};
   ck_assert_int_eq(chmod(path, 0660), 0);
   ck_ok(zke_open(path, &o, &z));
   ck_assert_int_eq(rename(live, test_path("elsewhere")), 0);
@@ -1231,11 +1155,8 @@ TEST(life_in_a_replaced_file_is_refused) {
 
 /* A process that dies; its session's life is in the liveness file. */
 static int die_with_life_elsewhere(void *path) {
-  zke_os os;
   zke *z;
-  zke_os_default(&os);
-  os.fstat = life_elsewhere;
-  zke_options o = {.size = sizeof o, .os = &os};
+  zke_options o = {.size = sizeof o, .os = seam_os(&life_elsewhere)};
   if (zke_open(path, &o, &z) != ZKE_OK) return 1;
   return 0; /* without zke_close() */
 }
@@ -1373,19 +1294,16 @@ TEST_LOOP(no_umask_locks_its_user_out, 0, 2) {
 
 static const char *boot; /* "": none can be had */
 
-static int pretended_boot(void *context, char *buffer, size_t size) {
-  (void)context;
-  if (!boot[0]) return -ENOENT;
-  return snprintf(buffer, size, "%s", boot);
+static void pretend_boot(seam_call *c) {
+  seam_refuse(c, boot[0] ? snprintf(c->data, c->size, "%s", boot) : -ENOENT);
 }
 
-/* Open on a kernel that says it has this boot id. */
+/* A kernel that says it has this boot id. */
+static seam booted = {.before = {[SEAM_boot_id] = pretend_boot}};
+
 static zke *open_booted(const char *path, const char *id) {
-  zke_os os;
-  zke_os_default(&os);
-  os.boot_id = pretended_boot;
   boot = id;
-  zke_options options = {.size = sizeof options, .os = &os};
+  zke_options options = {.size = sizeof options, .os = seam_os(&booted)};
   zke *z = NULL;
   ck_ok(zke_open(path, &options, &z));
   return z;
@@ -1437,69 +1355,32 @@ TEST_LOOP(reboot_reissues_nothing, 0, 3) {
   ck_ok(zke_close(z));
 }
 
-/* One call of the system fails, or that and those like it after it. */
-enum missed { MISS_OPEN, MISS_STAT, MISS_FSTAT, MISS_PREAD, MISS_PROBE };
-enum { MISS_BOOT = MISS_PROBE + 1, MISSES };
-static zke_os not_missed;
-static int miss, miss_in; /* which call, and the how manieth from here on */
-static int miss_error;
-static bool miss_lasts;
+/* Calls that an opening needs answers from. */
+static const seam_kind asked[] = {SEAM_open,  SEAM_stat,  SEAM_fstat,
+                                  SEAM_pread, SEAM_probe, SEAM_boot_id};
+enum { ASKED = sizeof asked / sizeof *asked };
 
-static bool misses(int call) {
-  return call == miss && (--miss_in == 0 || (miss_lasts && miss_in < 0));
-}
-
-static int miss_open(void *c, const char *path, int flags, unsigned mode) {
-  if (misses(MISS_OPEN)) return -miss_error;
-  return not_missed.open(c, path, flags, mode);
-}
-
-static int miss_stat(void *c, const char *path, zke_file *out) {
-  return misses(MISS_STAT) ? -miss_error : not_missed.stat(c, path, out);
-}
-
-static int miss_fstat(void *c, int fd, zke_file *out) {
-  return misses(MISS_FSTAT) ? -miss_error : not_missed.fstat(c, fd, out);
-}
-
-static int64_t miss_pread(void *c, int fd, void *to, size_t size, int64_t at) {
-  if (misses(MISS_PREAD)) return -miss_error;
-  return not_missed.pread(c, fd, to, size, at);
-}
-
-static int miss_probe(void *c, int fd, int64_t at) {
-  return misses(MISS_PROBE) ? -miss_error : not_missed.probe(c, fd, at);
-}
-
-static int miss_boot_id(void *c, char *buffer, size_t size) {
-  return misses(MISS_BOOT) ? -miss_error : pretended_boot(c, buffer, size);
-}
-
-/* Open while the n-th call fails, and again without if that is told.  False:
- * there were fewer calls. */
-static bool open_missing(const char *path, int call, int n, zke **z) {
-  zke_os_default(&not_missed);
-  zke_os os = not_missed;
-  os.open = miss_open, os.stat = miss_stat, os.fstat = miss_fstat;
-  os.pread = miss_pread, os.probe = miss_probe, os.boot_id = miss_boot_id;
-  zke_options options = {.size = sizeof options, .os = &os};
-  miss = call, miss_in = n;
+/* Open while the n-th call of a kind fails, alone or with all after it, and
+ * again without if that is told.  False: there were fewer calls. */
+static bool open_missing(const char *path, seam_kind kind, seam_fault fault,
+                         zke **z) {
+  zke_options options = {.size = sizeof options, .os = seam_os(&booted)};
+  booted.calls[kind] = 0;
+  booted.fail[kind] = fault;
   int rc = zke_open(path, &options, z);
-  miss = MISSES;
-  ck_assert(rc == ZKE_OK || miss_in <= 0);
+  booted.fail[kind].times = 0;
+  bool failed = booted.calls[kind] > fault.skip;
+  ck_assert(rc == ZKE_OK || failed);
   if (rc != ZKE_OK) ck_ok(zke_open(path, &options, z));
-  return miss_in <= 0;
+  return failed;
 }
 
 /* A process that dies with an ephemeral node; before that it has detached a
  * kept session. */
 static int die_with_a_lock(void *path) {
-  zke_os os;
   zke *z, *kept;
-  zke_os_default(&os);
-  os.boot_id = pretended_boot;
   boot = "one";
-  zke_options o = {.size = sizeof o, .os = &os};
+  zke_options o = {.size = sizeof o, .os = seam_os(&booted)};
   zke_options k = {.size = sizeof k, .timeout_ms = 600000};
   return zke_open(path, &o, &z) || zke_open_session(z, &k, &kept) ||
          zke_detach(kept) ||
@@ -1511,10 +1392,11 @@ static int die_with_a_lock(void *path) {
  * boot; one that took the side files along; no boot, when nobody has the file
  * but a detached session is in it; a living process that has another boot id.
  */
-TEST_LOOP(no_answer_decides_nothing, 0, 4 * MISSES) {
+TEST_LOOP(no_answer_decides_nothing, 0, 4 * ASKED) {
   test_in_memory();
   const char *path = sample(test_path("a.db"));
-  const int errors[] = {EIO, EMFILE, _i / 4 == MISS_BOOT ? ENFILE : EACCES};
+  seam_kind kind = asked[_i / 4];
+  const int errors[] = {EIO, EMFILE, kind == SEAM_boot_id ? ENFILE : EACCES};
   bool more = true, again = _i % 4 < 2;
   for (int n = 1; more; n++) {
     for (int e = 0; e < 6; e++) {
@@ -1527,8 +1409,9 @@ TEST_LOOP(no_answer_decides_nothing, 0, 4 * MISSES) {
       if (_i % 4 == 3) mine = open_booted(path, "one");
       if (mine) make_ephemeral(mine, "/mine");
       boot = _i % 4 == 2 ? "one" : "two";
-      miss_error = errors[e / 2], miss_lasts = e % 2;
-      more = open_missing(path, _i / 4, n, &z);
+      seam_fault fault = {-errors[e / 2], n - 1,
+                          .times = e % 2 ? SEAM_ALWAYS : 1};
+      more = open_missing(path, kind, fault, &z);
       if (again) ck_rc(zke_exists(z, "/e", NULL, NULL, NULL), ZKE_NONODE);
       if (mine) ck_ok(zke_exists(z, "/mine", NULL, NULL, NULL));
       ck_assert_int_eq(zke_session_id(z) >> 32 > epoch, again);
@@ -1821,36 +1704,29 @@ TEST(compaction_that_cannot_be) {
   ck_ok(zke_close(z));
 }
 
-/* A clock that goes an hour on when it is looked at for the n-th time, or lets
- * a foreign reader begin then. */
+/* When the clock is looked at for the n-th time an hour passes, or a foreign
+ * reader begins. */
 static struct {
   int countdown; /* 0: off */
   int looks;
   sqlite3 *reader; /* NULL: the hour */
-  int64_t ahead;
 } leap;
 
-/* At the chosen look an hour passes, or a reader begins. */
-static int64_t leaping_clock(void *context, int which) {
-  zke_os os;
-  zke_os_default(&os);
+static void leap_at_look(seam_call *c) {
+  (void)c;
   leap.looks++;
-  if (leap.countdown > 0 && --leap.countdown == 0) {
-    if (leap.reader)
-      sqlite3_exec(leap.reader, "BEGIN;SELECT * FROM zkembed_meta", NULL, NULL,
-                   NULL);
-    else
-      leap.ahead += INT64_C(3600000000000);
-  }
-  return os.clock(context, which) + leap.ahead;
+  if (leap.countdown == 0 || --leap.countdown > 0) return;
+  if (leap.reader)
+    sqlite3_exec(leap.reader, "BEGIN;SELECT * FROM zkembed_meta", NULL, NULL,
+                 NULL);
+  else
+    seam_pass(3600000);
 }
 
 static zke *open_leaping(const char *path) {
-  static zke_os os;
+  static seam s = {.before = {[SEAM_clock] = leap_at_look}};
   zke *z = NULL;
-  zke_os_default(&os);
-  os.clock = leaping_clock;
-  zke_options o = {.size = sizeof o, .os = &os};
+  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
   ck_ok(zke_open(path, &o, &z));
   return z;
 }
