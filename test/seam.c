@@ -7,8 +7,6 @@
 #include <poll.h>
 #include <stdlib.h>
 
-#include "test.h"
-
 /* ---- a call's way ---- */
 
 #define CALL(from, of, ...) \
@@ -93,7 +91,8 @@ bool seam_unlocks(const seam_call *c) {
 static zke_os real;
 
 int64_t seam_ahead;
-bool seam_stands;
+static bool stands;
+static int64_t stood[3]; /* where each clock does, without seam_ahead */
 
 static void pass_ns(int64_t ns) {
   __atomic_fetch_add(&seam_ahead, ns, __ATOMIC_SEQ_CST);
@@ -101,14 +100,21 @@ static void pass_ns(int64_t ns) {
 
 void seam_pass(int64_t ms) { pass_ns(ms * 1000000); }
 
+void seam_stand(void) {
+  if (stands) return;
+  zke_os_default(&real);
+  for (int i = 0; i < 3; i++)
+    stood[i] = real.clock(NULL, i) / 1000000 * 1000000;
+  stands = true;
+}
+
 static int64_t look_at_clock(int which) {
-  int64_t now = real.clock(NULL, which);
-  if (seam_stands) now = test_stood(which, now) / 1000000 * 1000000;
+  int64_t now = stands ? stood[which] : real.clock(NULL, which);
   return now + __atomic_load_n(&seam_ahead, __ATOMIC_SEQ_CST);
 }
 
 static void sleep_by_clock(int64_t ns) {
-  if (seam_stands)
+  if (stands)
     pass_ns(ns);
   else
     real.sleep(NULL, ns);
@@ -116,7 +122,7 @@ static void sleep_by_clock(int64_t ns) {
 
 static int poll_by_clock(const seam_call *c) {
   unsigned count = (unsigned)c->size;
-  if (!seam_stands) return real.poll(NULL, c->data, count, (int)c->time);
+  if (!stands) return real.poll(NULL, c->data, count, (int)c->time);
   int n = real.poll(NULL, c->data, count, 0);
   if (n == 0 && c->time > 0) seam_pass(c->time);
   return n;
@@ -124,7 +130,7 @@ static int poll_by_clock(const seam_call *c) {
 
 /* The kernel's timer goes by the kernel's clock. */
 static int set_timer(const seam_call *c) {
-  int64_t when = c->time && !seam_stands ? c->time - seam_ahead : 0;
+  int64_t when = c->time && !stands ? c->time - seam_ahead : 0;
   return real.timer_set(NULL, c->fd, when);
 }
 

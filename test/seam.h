@@ -120,11 +120,12 @@ bool seam_unlocks(const seam_call *c);
 /* The type of an open file: ZKE_FILE_… */
 int seam_type(int fd);
 
-/* Time, as all seams tell it.  All clocks are ahead by so many ns.  If they
- * stand, only sleeping puts them forward: nothing waits, and no timer runs
+/* Time, as all seams tell it: their clocks are ahead by so many ns.
+ * seam_stand(): from now on, and in children, they stand at a full millisecond.
+ * Nothing waits then, but what it waits for passes at once, and no timer runs
  * out. */
 extern int64_t seam_ahead;
-extern bool seam_stands;
 void seam_pass(int64_t ms);
+void seam_stand(void);
 
 #endif

@@ -2023,7 +2023,7 @@ int main(int argc, char **argv) {
   if (shared == MAP_FAILED) return 1;
   each = getenv("FAULT_EACH") != NULL;
   for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (char)('a' + i % 23);
-  seam_stands = true;
+  seam_stand();
   mem_install();
   int status = test_main(argc, argv);
   report();

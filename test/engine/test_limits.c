@@ -662,7 +662,7 @@ enum { REPRIEVES = sizeof reprieves / sizeof reprieves[0] };
  * more when the gate is its own, stays.  The clocks stand, lest who comes
  * between sweeps as well. */
 TEST_LOOP(node_no_longer_due_stays, 0, REPRIEVES) {
-  seam_stands = true;
+  seam_stand();
   begin_two();
   reprieves[_i].plant();
   seam_pass(3 * STAY);
@@ -680,7 +680,7 @@ static void renew(void) { ck_ok(see(z2, "/")); }
 /* P5: nor does a lease that was renewed in that instant end. */
 TEST(lease_renewed_at_the_gate) {
   const char *db = test_path("a.db");
-  seam_stands = true;
+  seam_stand();
   z1 = sys_handle(db);
   zke_options *o = sys_options();
   o->lease_ms = 1000;

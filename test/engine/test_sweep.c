@@ -7,6 +7,7 @@
  * them. */
 #define _GNU_SOURCE
 #include "zkembed.c"
+#include "test/seam.h"
 #include "test/test.h"
 
 #include <sys/wait.h>
@@ -35,147 +36,91 @@ typedef struct seat {
 enum { STOP = 3600 * 1000 }; /* ms */
 
 static seat seats[2];
-static int64_t skew;     /* ns by which time went on */
 static int64_t clinging; /* a session whose lock the kernel holds, or 0 */
 
-static zke_os sys_real(void) {
-  zke_os os;
-  zke_os_default(&os);
-  return os;
-}
-
-/* From the same hour, of whole milliseconds, in all processes of a test. */
-static int64_t sys_clock(void *context, int which) {
-  static int64_t start;
-  (void)context, (void)which;
-  if (!start) start = sys_real().clock(NULL, ZKE_CLOCK_BOOTTIME) / ZKE_MS;
-  return start * ZKE_MS + skew;
-}
-
-static void sys_pass(int64_t ms) { skew += ms * ZKE_MS; }
-
-static void sys_sleep(void *context, int64_t ns) {
-  seat *at = context;
+static void before_sleep(seam_call *c) {
+  seat *at = c->seam->context;
   at->sleeps++;
-  skew += ns;
-}
-
-/* Where nothing has come, time goes by. */
-static int sys_poll(void *context, struct pollfd *fds, unsigned count,
-                    int timeout) {
-  (void)context;
-  int rc = sys_real().poll(NULL, fds, count, 0);
-  if (rc == 0 && timeout > 0) sys_pass(timeout);
-  return rc;
-}
-
-/* The kernel's timer knows another time. */
-static int sys_timer_set(void *context, int fd, int64_t when) {
-  (void)context, (void)fd, (void)when;
-  return 0;
 }
 
 /* The gate: counts at how many moments of the clock it was tried for. */
-static int sys_lock(void *context, int fd, int64_t offset, int64_t count,
-                    int how) {
-  seat *at = context;
-  if (offset == SIDE_GATE && how == ZKE_LOCK_EXCLUSIVE) {
-    int64_t now = sys_clock(NULL, ZKE_CLOCK_MONOTONIC);
-    at->instants += at->tried_at != now;
-    at->tried_at = now;
-    at->tries++;
-    sys_pass(at->slow);
-    if (at->broken || (at->failing > 0 && at->failing--)) return -EIO;
-    if (at->refused > 0 && --at->granted < 0) {
-      at->refused--;
-      return -EAGAIN;
-    }
+static void try_gate(seam_call *c) {
+  seat *at = c->seam->context;
+  if (c->at != SIDE_GATE || c->how != ZKE_LOCK_EXCLUSIVE) return;
+  at->instants += at->tried_at != seam_ahead;
+  at->tried_at = seam_ahead;
+  at->tries++;
+  seam_pass(at->slow);
+  if (at->broken || (at->failing > 0 && at->failing--)) {
+    seam_refuse(c, -EIO);
+  } else if (at->refused > 0 && --at->granted < 0) {
+    at->refused--;
+    seam_refuse(c, -EAGAIN);
   }
-  return sys_real().lock_range(NULL, fd, offset, count, how);
 }
 
-static int sys_probe(void *context, int fd, int64_t offset) {
-  seat *at = context;
-  sys_pass(at->work);
-  if (at->blind) return -EIO;
-  if (offset == clinging && clinging) return 1;
-  return sys_real().probe(NULL, fd, offset);
+static void before_probe(seam_call *c) {
+  seat *at = c->seam->context;
+  seam_pass(at->work);
+  if (at->blind)
+    seam_refuse(c, -EIO);
+  else if (clinging && c->at == clinging)
+    seam_refuse(c, 1);
 }
 
-static int64_t sys_pwrite(void *context, int fd, const void *bytes, size_t size,
-                          int64_t at) {
-  seat *whose = context;
-  if (whose->full && at >= LEASE_SLOTS_AT) return -ENOSPC;
-  whose->stamps += at == SIDE_SWEEP_AT;
-  bool stops = whose->stops_at && at == whose->stops_at;
-  if (stops && !whose->late) sys_pass(STOP);
-  int64_t n = sys_real().pwrite(NULL, fd, bytes, size, at);
-  if (at == SIDE_SWEEP_AT && whose->dies) _exit(7);
-  if (stops && whose->late) sys_pass(STOP);
-  if (stops) whose->stops_at = 0;
-  return n;
+static void before_pwrite(seam_call *c) {
+  seat *at = c->seam->context;
+  if (at->full && c->at >= LEASE_SLOTS_AT) seam_refuse(c, -ENOSPC);
+  at->stamps += c->at == SIDE_SWEEP_AT;
+  if (at->stops_at && c->at == at->stops_at && !at->late) seam_pass(STOP);
+}
+
+static void after_pwrite(seam_call *c) {
+  seat *at = c->seam->context;
+  if (at->dies && c->at == SIDE_SWEEP_AT) _exit(7);
+  if (!at->stops_at || c->at != at->stops_at) return;
+  if (at->late) seam_pass(STOP);
+  at->stops_at = 0;
 }
 
 /* The ticks' jitter is the same in each run. */
-static int sys_random(void *context, void *bytes, size_t size) {
-  (void)context;
-  memset(bytes, 0x5a, size);
-  return 0;
+static void no_chance(seam_call *c) {
+  memset(c->data, 0x5a, c->size);
+  seam_refuse(c, 0);
 }
 
-/* ---- a VFS whose syncs fail, or whose disk is full ---- */
-
-static struct {
-  sqlite3_vfs vfs, *under;
-  sqlite3_io_methods methods[2]; /* of the database, of its log */
-  int (*sync)(sqlite3_file *f, int flags);
-  int (*write)(sqlite3_file *f, const void *data, int len, sqlite3_int64 at);
-  bool fails;
-  bool full;       /* nothing can be written to the log */
-  int64_t full_ms; /* that go by until that is found */
-  int syncs, refused;
-} faulty;
-
-static int faulty_sync(sqlite3_file *f, int flags) {
-  faulty.syncs++;
-  return faulty.fails ? SQLITE_IOERR_FSYNC : faulty.sync(f, flags);
-}
-
-static int faulty_write(sqlite3_file *f, const void *data, int len,
-                        sqlite3_int64 at) {
-  if (!faulty.full) return faulty.write(f, data, len, at);
-  faulty.refused++;
-  sys_pass(faulty.full_ms);
-  return SQLITE_FULL;
-}
-
-/* The VFS's open: syncs and writes can fail. */
-static int faulty_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
-                       int flags, int *out_flags) {
-  (void)v;
-  int rc = faulty.under->xOpen(faulty.under, name, f, flags, out_flags);
-  bool database = (flags & SQLITE_OPEN_MAIN_DB) != 0;
-  if (rc != SQLITE_OK || !(database || (flags & SQLITE_OPEN_WAL))) return rc;
-  sqlite3_io_methods *m = &faulty.methods[!database];
-  *m = *f->pMethods;
-  faulty.sync = m->xSync;
-  m->xSync = faulty_sync;
-  if (!database) {
-    faulty.write = m->xWrite;
-    m->xWrite = faulty_write;
+#define SYSTEM_OF(seat)                       \
+  {                                           \
+    .context = (seat),                        \
+    .before = {[SEAM_sleep] = before_sleep,   \
+               [SEAM_lock_range] = try_gate,  \
+               [SEAM_probe] = before_probe,   \
+               [SEAM_pwrite] = before_pwrite, \
+               [SEAM_random] = no_chance},    \
+    .after = {[SEAM_pwrite] = after_pwrite},  \
   }
-  f->pMethods = m;
-  return rc;
+static seam systems[] = {SYSTEM_OF(&seats[0]), SYSTEM_OF(&seats[1])};
+
+/* ---- a disk whose syncs fail, or that is full ---- */
+
+static int64_t full_ms; /* that go by until it is found full */
+
+static int refused; /* writes */
+
+static void find_full(seam_call *c) {
+  if (c->result != SQLITE_FULL) return;
+  refused++;
+  seam_pass(full_ms);
 }
 
-/* Register the VFS "faulty" over the default one. */
-static void faulty_register(void) {
-  faulty.under = sqlite3_vfs_find(NULL);
-  faulty.vfs = *faulty.under;
-  faulty.vfs.zName = "faulty";
-  faulty.vfs.pNext = NULL;
-  faulty.vfs.xOpen = faulty_open;
-  ck_assert_int_eq(sqlite3_vfs_register(&faulty.vfs, 0), SQLITE_OK);
+static seam disk = {
+    .vfs = "faulty",
+    .after = {[SEAM_xWrite] = find_full},
+    .fail = {[SEAM_xSync] = {SQLITE_IOERR_FSYNC},
+             [SEAM_xWrite] = {SQLITE_FULL, .opened_as = SQLITE_OPEN_WAL}}};
+
+static void set_fault(seam_kind kind, bool fails) {
+  disk.fail[kind].times = fails ? SEAM_ALWAYS : 0;
 }
 
 /* ---- handles in poll loops ---- */
@@ -186,21 +131,12 @@ static test_events heard;
 /* A handle on the clock that the test sets. */
 static zke *open_named(const char *name, seat *at, const char *vfs) {
   zke *z = NULL;
-  zke_os os = sys_real();
-  os.context = at;
-  os.clock = sys_clock;
-  os.sleep = sys_sleep;
-  os.poll = sys_poll;
-  os.timer_set = sys_timer_set;
-  os.lock_range = sys_lock;
-  os.probe = sys_probe;
-  os.pwrite = sys_pwrite;
-  os.random = sys_random;
+  seam_stand();
   zke_options o = {.size = sizeof o,
                    .vfs = vfs,
                    .durability = vfs ? ZKE_DURABLE_ALL : ZKE_DURABLE_NONE,
                    .container_ms = 1,
-                   .os = &os};
+                   .os = seam_os(&systems[at - seats])};
   ck_ok(zke_open(name, &o, &z));
   return z;
 }
@@ -230,10 +166,10 @@ static int64_t wants(zke *z) {
 
 /* Time goes by, and each is dispatched when it wants to be. */
 static void live_on(int64_t ms) {
-  int64_t end = skew + ms * ZKE_MS;
-  while (skew < end) {
+  int64_t end = seam_ahead + ms * ZKE_MS;
+  while (seam_ahead < end) {
     int64_t left = base_min(wants(looping[0]), wants(looping[1]));
-    sys_pass(base_max(base_min(left, (end - skew) / ZKE_MS), 1));
+    seam_pass(base_max(base_min(left, (end - seam_ahead) / ZKE_MS), 1));
     for (int i = 0; i < 2; i++)
       if (wants(looping[i]) <= 0) zke_dispatch(looping[i], NULL);
   }
@@ -284,8 +220,8 @@ static pid_t start_owner_by(void (*owns)(const char *path, int sessions),
                             const char *path, int sessions) {
   int ready[2];
   char byte;
-  test_path("a.db");                    /* the directory is the parent's */
-  sys_clock(NULL, ZKE_CLOCK_MONOTONIC); /* and the hour */
+  test_path("a.db"); /* the directory is the parent's */
+  seam_stand();      /* and the hour */
   ck_assert_int_eq(pipe(ready), 0);
   fflush(NULL);
   pid_t pid = fork();
@@ -325,9 +261,9 @@ static void run_sql(const char *text) {
  * moved into the database. */
 static void bring_in_doubt(zke *z) {
   run_sql("BEGIN; SELECT * FROM zkembed_meta");
-  faulty.fails = true;
+  set_fault(SEAM_xSync, true);
   ck_rc(zke_set(z, "/group", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
-  faulty.fails = false;
+  set_fault(SEAM_xSync, false);
   ck_ok(zke_dispatch(z, NULL)); /* opened anew */
   ck_assert_int_eq(z->s->health, HEALTH_IN_DOUBT);
 }
@@ -345,8 +281,7 @@ TEST_LOOP(new_session_recovers_first, 0, 2) {
   unsigned char password[16];
   make(z, "/group", ZKE_PERSISTENT);
   ck_ok(zke_close(z));
-  faulty_register();
-  z = open_at(&seats[0], "faulty");
+  z = open_at(&seats[0], seam_vfs(&disk));
   zke_options o = ZKE_INIT(zke_options);
   o.timeout_ms = 60000;
   ck_ok(zke_open_session(z, &o, &kept));
@@ -372,8 +307,7 @@ TEST_LOOP(new_session_recovers_first, 0, 2) {
  * its reader was there. */
 TEST(holder_in_doubt_gives_the_duty_away) {
   pid_t pid = start_owner("/group/m", 1);
-  faulty_register();
-  zke *holder = open_holder("faulty");
+  zke *holder = open_holder(seam_vfs(&disk));
   zke *other = open_at(&seats[1], NULL);
   watch_group(other);
   looping[1] = other;
@@ -422,14 +356,13 @@ TEST_LOOP(failed_sweep_is_not_noted, 0, 2) {
  * reader to go. */
 TEST(store_in_doubt_recovers_once_a_tick) {
   pid_t pid = start_owner("/group/m", 1);
-  faulty_register();
-  zke *z = open_holder("faulty");
+  zke *z = open_holder(seam_vfs(&disk));
   bring_in_doubt(z);
-  sys_pass(ZKE_DUTY_TICK_MS);
+  seam_pass(ZKE_DUTY_TICK_MS);
   seats[0] = (seat){0};
   for (int i = 0; i < 100; i++) {
     ck_ok(zke_dispatch(z, NULL));
-    sys_pass(2);
+    seam_pass(2);
   }
   ck_assert_int_eq(seats[0].tries, 1);
   ck_assert_int_eq(seats[0].sleeps, 0);
@@ -448,11 +381,10 @@ TEST(store_in_doubt_recovers_once_a_tick) {
  * take the store's busy timeout. */
 TEST(broken_store_is_not_waited_for) {
   pid_t pid = start_owner("/group/m", 1);
-  faulty_register();
-  zke *z = open_holder("faulty");
-  faulty.fails = true;
+  zke *z = open_holder(seam_vfs(&disk));
+  set_fault(SEAM_xSync, true);
   ck_rc(zke_set(z, "/group", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
-  faulty.fails = false;
+  set_fault(SEAM_xSync, false);
   ck_assert_int_eq(z->s->health, HEALTH_BROKEN);
   seats[0] = (seat){.refused = INT_MAX};
   ck_rc(zke_dispatch(z, NULL), ZKE_CONNECTIONLOSS);
@@ -461,7 +393,7 @@ TEST(broken_store_is_not_waited_for) {
   ck_rc(zke_wait(z, before + 50), ZKE_OPERATIONTIMEOUT);
   ck_assert_int_le(zke_now(z), before + 60);
   seats[0].refused = 0;
-  sys_pass(ZKE_DUTY_TICK_MS);
+  seam_pass(ZKE_DUTY_TICK_MS);
   ck_ok(zke_dispatch(z, NULL));
   ck_assert_int_lt(z->s->health, HEALTH_BROKEN);
   ck_ok(see(z, "/group/m"));
@@ -503,14 +435,13 @@ TEST(a_session_that_cannot_be_removed_holds_up_no_other) {
 TEST(put_off_burial_is_left_to_another) {
   enum { SLOW = 1000 };
   pid_t pid = start_owner("/group/m", 1);
-  faulty_register();
-  zke *holder = open_holder("faulty"), *other = open_at(&seats[1], NULL);
-  faulty.full = true;
-  faulty.full_ms = SLOW;
+  zke *holder = open_holder(seam_vfs(&disk)), *other = open_at(&seats[1], NULL);
+  set_fault(SEAM_xWrite, true);
+  full_ms = SLOW;
   kill_owner(pid);
   live_on((int64_t)SLOW + 4 * ZKE_TICK_MS);
-  ck_assert_int_ge(faulty.refused, 1);
-  faulty.full = false; /* the holder could, but has put it off */
+  ck_assert_int_ge(refused, 1);
+  set_fault(SEAM_xWrite, false); /* the holder could, but has put it off */
   ck_ok(see(holder, "/group/m"));
   watch_group(other);
   looping[1] = other;
@@ -527,18 +458,17 @@ TEST(put_off_burial_is_left_to_another) {
 TEST(burials_are_put_off_one_by_one) {
   enum { SLOW = 1000 };
   pid_t first = start_owner("/group/m", 1), second = start_owner("/group/n", 1);
-  faulty_register();
-  zke *z = open_holder("faulty");
-  faulty.full = true;
-  faulty.full_ms = SLOW;
+  zke *z = open_holder(seam_vfs(&disk));
+  set_fault(SEAM_xWrite, true);
+  full_ms = SLOW;
   kill_owner(first);
   kill_owner(second);
   live_on((int64_t)2 * SLOW + 4 * ZKE_TICK_MS);
   ck_assert_uint_eq(z->s->sess.put_off.len, 4 * sizeof(int64_t));
-  int refused = faulty.refused;
+  int before = refused;
   live_on((int64_t)4 * ZKE_TICK_MS);
-  ck_assert_int_eq(faulty.refused, refused);
-  faulty.full = false;
+  ck_assert_int_eq(refused, before);
+  set_fault(SEAM_xWrite, false);
   live_on((int64_t)SESS_REST * SLOW + 4 * ZKE_TICK_MS);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
   ck_rc(see(z, "/group/n"), ZKE_NONODE);
@@ -559,7 +489,7 @@ TEST(busy_gate_ends_the_sweep) {
   run_sql("DELETE FROM zkembed_node WHERE parent='/' AND name='bad'");
   ck_assert_int_eq(sqlite3_close(foreign), SQLITE_OK);
   for (int i = 0; i < DEAD; i++) kill_owner(pid[i]);
-  sys_pass(ZKE_DUTY_TICK_MS);
+  seam_pass(ZKE_DUTY_TICK_MS);
   seats[0] = (seat){.granted = 1, .refused = INT_MAX};
   ck_ok(zke_dispatch(z, NULL));
   int one = 1 + 2 * ZKE_GATE_SPINS;
@@ -602,12 +532,12 @@ TEST_LOOP(late_sweep_probes_all, 0, 4) {
   pid_t pid = start_owner("/group/m", CROWD);
   zke *z = open_holder(NULL);
   for (int i = 0; i <= _i; i++) {
-    sys_pass(SLOW_MS);
+    seam_pass(SLOW_MS);
     ck_ok(zke_dispatch(z, NULL));
   }
   ck_assert_int_eq(test_session_count(z), CROWD + 1);
   kill_owner(pid);
-  sys_pass(SLOW_MS);
+  seam_pass(SLOW_MS);
   ck_ok(zke_dispatch(z, NULL));
   ck_assert_int_eq(test_session_count(z), 1);
   ck_ok(zke_close(z));
@@ -651,8 +581,8 @@ TEST_LOOP(sweep_stands_in_line, 0, 2) {
   ck_assert_int_gt(BUSY, ZKE_GATE_SPINS + 1);
   heard.count = 0;
   kill_owner(pid);
-  sys_pass(_i ? ZKE_TICK_MS : ZKE_DUTY_TICK_MS);
-  int64_t before = skew;
+  seam_pass(_i ? ZKE_TICK_MS : ZKE_DUTY_TICK_MS);
+  int64_t before = seam_ahead;
   seats[0] = (seat){.refused = BUSY};
   if (_i == 0)
     ck_ok(zke_wait(z, zke_now(z) + ZKE_DUTY_TICK_MS / 2));
@@ -660,7 +590,7 @@ TEST_LOOP(sweep_stands_in_line, 0, 2) {
     ck_rc(see(z, "/group/m"), ZKE_NONODE);
   ck_assert_int_eq(seats[0].refused, 0);
   ck_assert_int_gt(seats[0].sleeps, 0);
-  ck_assert_int_le(skew - before, SWEEP_PATIENCE);
+  ck_assert_int_le(seam_ahead - before, SWEEP_PATIENCE);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
   test_expect(z, &heard, "CHILD /group");
   ck_ok(zke_close(z));
@@ -671,11 +601,11 @@ TEST(sweep_leaves_the_line) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_holder(NULL);
   kill_owner(pid);
-  sys_pass((int64_t)2 * ZKE_TICK_MS);
-  int64_t before = skew;
+  seam_pass((int64_t)2 * ZKE_TICK_MS);
+  int64_t before = seam_ahead;
   seats[0] = (seat){.refused = INT_MAX};
   ck_ok(see(z, "/group/m"));
-  ck_assert_int_eq(skew - before, SWEEP_PATIENCE);
+  ck_assert_int_eq(seam_ahead - before, SWEEP_PATIENCE);
   seats[0].refused = 0;
   live_on(ZKE_TICK_MS);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
@@ -688,7 +618,7 @@ TEST(busy_sweep_is_left_to_the_next) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_at(&seats[0], NULL), *other = open_at(&seats[1], NULL);
   kill_owner(pid);
-  sys_pass((int64_t)2 * ZKE_TICK_MS);
+  seam_pass((int64_t)2 * ZKE_TICK_MS);
   seats[0] = (seat){.refused = INT_MAX};
   ck_ok(see(z, "/group/m"));
   ck_assert_int_gt(seats[0].tries, 0);
@@ -704,11 +634,11 @@ TEST(change_waits_longer_to_sweep) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_at(&seats[0], NULL);
   kill_owner(pid);
-  sys_pass((int64_t)2 * ZKE_TICK_MS);
-  int64_t before = skew;
+  seam_pass((int64_t)2 * ZKE_TICK_MS);
+  int64_t before = seam_ahead;
   seats[0] = (seat){.refused = 20 * BUSY};
   ck_ok(zke_set(z, "/group", "x", 1, -1, NULL));
-  ck_assert_int_gt(skew - before, 2 * SWEEP_PATIENCE);
+  ck_assert_int_gt(seam_ahead - before, 2 * SWEEP_PATIENCE);
   ck_assert_int_eq(seats[0].refused, 0);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
   ck_ok(zke_close(z));
@@ -719,13 +649,13 @@ TEST(change_keeps_time_for_itself) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_at(&seats[0], NULL);
   kill_owner(pid);
-  sys_pass((int64_t)2 * ZKE_TICK_MS);
-  int64_t before = skew;
+  seam_pass((int64_t)2 * ZKE_TICK_MS);
+  int64_t before = seam_ahead;
   seats[0] = (seat){.refused = INT_MAX};
   zke_limit(z, zke_now(z) + 1000);
   ck_rc(zke_set(z, "/group", "x", 1, -1, NULL), ZKE_OPERATIONTIMEOUT);
   ck_says("within 500 ms");
-  ck_assert_int_le(skew - before, 1010 * ZKE_MS);
+  ck_assert_int_le(seam_ahead - before, 1010 * ZKE_MS);
   zke_limit(z, ZKE_FOREVER);
   seats[0].refused = 0;
   ck_ok(zke_close(z));
@@ -760,14 +690,14 @@ TEST_LOOP(sweep_of_a_dispatch_does_not_wait, 0, 2) {
   heard.count = 0;
   kill_owner(pid);
   seats[0] = (seat){.refused = BUSY};
-  sys_pass(_i ? ZKE_TICK_MS : ZKE_DUTY_TICK_MS);
+  seam_pass(_i ? ZKE_TICK_MS : ZKE_DUTY_TICK_MS);
   ck_ok(zke_dispatch(z, NULL));
   ck_assert_int_eq(seats[0].sleeps, 0);
   ck_assert_int_gt(seats[0].refused, 0);
   ck_assert_int_gt(seats[0].tries, 0);
   ck_assert_int_eq(heard.count, 0);
   seats[0].refused = 0;
-  sys_pass(ZKE_DUTY_TICK_MS);
+  seam_pass(ZKE_DUTY_TICK_MS);
   ck_ok(zke_dispatch(z, NULL));
   ck_assert_int_eq(seats[0].sleeps, 0);
   ck_assert_int_eq(heard.count, 1);
@@ -804,7 +734,7 @@ TEST(no_timeout_is_judged_before_it_is_stamped) {
   make(z, "/group", ZKE_PERSISTENT);
   detach_one(z);
   take_duty(z);
-  sys_pass(HOUR);
+  seam_pass(HOUR);
   seats[0].failing = 1;
   ck_ok(zke_dispatch(z, NULL));
   ck_assert_int_eq(seats[0].failing, 0);
@@ -819,7 +749,7 @@ TEST(note_of_a_sweep_comes_after_the_stamps) {
   make(z, "/group", ZKE_PERSISTENT);
   detach_one(z);
   take_duty(z);
-  sys_pass(HOUR);
+  seam_pass(HOUR);
   pid_t pid = fork();
   ck_assert_int_ge(pid, 0);
   if (pid == 0) {
@@ -949,16 +879,16 @@ TEST(no_room_for_a_lease_is_told) {
 TEST(no_lease_is_renewed_in_anothers_slot) {
   zke *z = open_at(&seats[0], NULL), *other = open_at(&seats[1], NULL);
   zke *over = lease(z, 4000);
-  sys_pass(HOUR); /* it is stopped */
+  seam_pass(HOUR); /* it is stopped */
   ck_ok(see(other, "/"));
   ck_assert_int_eq(test_session_count(other), 2);
   zke *young = lease(other, 2000);
   int64_t began = young->lease_at;
   ck_assert_int_eq(young->slot, over->slot);
-  sys_pass(1);
+  seam_pass(1);
   ck_ok(zke_sleep(over, zke_now(over) + 1500));
   ck_assert_int_eq(stamp_of(over), began);
-  sys_pass(1000);
+  seam_pass(1000);
   ck_ok(see(other, "/"));
   ck_assert_int_eq(test_session_count(other), 2); /* it hangs: over as well */
   ck_rc(see(over, "/"), ZKE_SESSIONEXPIRED);
@@ -974,14 +904,14 @@ TEST(no_lease_is_renewed_in_anothers_slot) {
 TEST(late_stamp_is_written_over) {
   zke *z = open_at(&seats[0], NULL), *other = open_at(&seats[1], NULL);
   zke *over = lease(z, 4000);
-  sys_pass(1000);
+  seam_pass(1000);
   seats[0].stops_at = lease_slot_at(over->slot);
   ck_ok(zke_dispatch(over, NULL)); /* it is stopped in this */
   ck_assert_int_eq(seats[0].stops_at, 0);
   ck_ok(see(other, "/"));
   zke *young = lease(other, 8000);
   ck_assert_int_eq(young->slot, over->slot);
-  sys_pass(2000);
+  seam_pass(2000);
   side_write_hint(z->s, lease_slot_at(young->slot), young->lease_at - HOUR);
   lease_stamp(over);
   ck_assert_int_lt(stamp_of(young), young->lease_at);
@@ -998,14 +928,14 @@ TEST(late_stamp_is_written_over) {
  * of his own slot: the next call renews it. */
 TEST(a_session_that_wrote_a_late_stamp_lives_on) {
   zke *z = open_at(&seats[0], NULL), *late = lease(z, 4000);
-  sys_pass(1000);
+  seam_pass(1000);
   seats[0].stops_at = lease_slot_at(late->slot);
   lease_stamp(late);
   ck_assert_int_eq(seats[0].stops_at, 0);
   for (int i = 0; i < 5; i++) {
     ck_ok(see(late, "/"));
     ck_assert_int_eq(test_session_count(z), 2);
-    sys_pass(3000);
+    seam_pass(3000);
   }
   ck_ok(see(late, "/"));
   ck_ok(zke_close(late));
@@ -1018,9 +948,9 @@ TEST(a_session_that_wrote_a_late_stamp_lives_on) {
 TEST(no_lease_is_extended_in_anothers_slot) {
   zke *z = open_at(&seats[0], NULL), *other = open_at(&seats[1], NULL);
   zke *over = lease(z, 4000);
-  sys_pass(3000);
+  seam_pass(3000);
   z->s->since = host_boottime(z->s); /* it waits … */
-  sys_pass(HOUR);                    /* … and is stopped */
+  seam_pass(HOUR);                   /* … and is stopped */
   ck_ok(see(other, "/"));
   ck_assert_int_eq(test_session_count(other), 2);
   zke *young = lease(other, 1000);
@@ -1041,7 +971,7 @@ TEST(no_lease_is_extended_in_anothers_slot) {
 static int hold_gate(zke *z) {
   int fd = open(z->s->gate, O_RDWR | O_CLOEXEC);
   ck_assert_int_ge(fd, 0);
-  ck_assert_int_eq(sys_real().lock(NULL, fd, SIDE_GATE, ZKE_LOCK_EXCLUSIVE), 0);
+  ck_assert_int_eq(os_lock(NULL, fd, SIDE_GATE, ZKE_LOCK_EXCLUSIVE), 0);
   return fd;
 }
 
@@ -1098,7 +1028,7 @@ TEST(light_session_that_fails_stops_no_other) {
   ck_assert_int_eq(heard.count, 1);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
   ck_ok(see(z, "/bad/m"));
-  sys_pass(5);
+  seam_pass(5);
   seats[1].tries = 0;
   ck_ok(zke_dispatch(z, NULL));
   ck_assert_int_eq(seats[1].tries, 0);
@@ -1121,13 +1051,12 @@ TEST(end_that_comes_late_is_no_death) {
   zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_LIGHT};
   make(z, "/group", ZKE_PERSISTENT);
   ck_ok(zke_close(z));
-  faulty_register();
-  z = open_holder("faulty");
+  z = open_holder(seam_vfs(&disk));
   ck_ok(zke_open_session(z, &o, &light));
   make(light, "/group/m", ZKE_EPHEMERAL);
-  faulty.full = true;
+  set_fault(SEAM_xWrite, true);
   ck_rc(zke_close(light), ZKE_FULL);
-  faulty.full = false;
+  set_fault(SEAM_xWrite, false);
   ck_ok(see(z, "/group/m"));
   z->s->log = keep_log;
   live_on(ZKE_TICK_MS);
@@ -1393,7 +1322,7 @@ TEST_LOOP(families_are_removed_as_row_by_row, 0, 2) {
       ck_ok(zke_close(t[i].z[member]));
       twin_member(&t[i], member);
     }
-    sys_pass(12);
+    seam_pass(12);
     with_store(t[0].z[0], sweep_by_families);
     with_store(t[1].z[0], sweep_row_by_row);
     twins_compare(t, round, "a sweep");
@@ -1499,7 +1428,7 @@ TEST(overdue_parents_are_not_looked_at) {
     make(z, path, i % 2 ? ZKE_PERSISTENT : ZKE_EPHEMERAL);
     if (i % 3 == 0) ck_ok(zke_set(z, "/t/000000", "x", 1, -1, NULL));
   }
-  sys_pass(100);
+  seam_pass(100);
   count_for(z, true);
   with_store(z, sweep_by_families);
   ck_assert_int_le(instructions, none + 10);
@@ -1519,22 +1448,21 @@ TEST(overdue_parents_are_not_looked_at) {
 TEST(due_nodes_go_in_unsynced_batches) {
   enum { MANY = NODE_REMOVAL * 5 };
   pid_t pid = start_owner("/group/m", 1);
-  faulty_register();
-  zke *z = open_holder("faulty");
+  zke *z = open_holder(seam_vfs(&disk));
   z->s->durability = ZKE_DURABLE_BY_KIND;
   make(z, "/t", ZKE_PERSISTENT);
   make_many(z, "/t", MANY, ZKE_PERSISTENT_WITH_TTL);
-  sys_pass(ZKE_DUTY_TICK_MS);
+  seam_pass(ZKE_DUTY_TICK_MS);
   seats[0] = (seat){.slow = SWEEP_REMOVAL_MS / 2};
-  faulty.syncs = 0;
+  disk.calls[SEAM_xSync] = 0;
   ck_ok(zke_dispatch(z, NULL));
   ck_assert_int_eq(children(z, "/t"), MANY - 2 * NODE_REMOVAL);
   ck_assert_int_eq(seats[0].tries, 2);
   seats[0].slow = 0;
-  sys_pass(ZKE_DUTY_TICK_MS);
+  seam_pass(ZKE_DUTY_TICK_MS);
   ck_ok(zke_dispatch(z, NULL));
   ck_assert_int_eq(children(z, "/t"), 0);
-  ck_assert_int_eq(faulty.syncs, 0);
+  ck_assert_int_eq(disk.calls[SEAM_xSync], 0);
   ck_ok(zke_close(z));
   kill_owner(pid);
 }
@@ -1546,35 +1474,34 @@ TEST(due_nodes_go_in_unsynced_batches) {
 TEST_LOOP(full_disk_leaves_all_and_is_tried_seldom, 0, 2) {
   enum { SLOW = 100, SECONDS = 20 };
   pid_t pid = start_owner("/group/m", 1);
-  faulty_register();
-  zke *z = open_holder("faulty");
+  zke *z = open_holder(seam_vfs(&disk));
   make(z, "/t", ZKE_PERSISTENT);
   make_many(z, "/t", 10, ZKE_PERSISTENT_WITH_TTL);
   zke_stat stat;
   if (_i) ck_ok(zke_exists(z, "/group/m", test_record, &heard, &stat));
-  faulty.full = true;
-  faulty.full_ms = SLOW;
-  faulty.refused = 0;
+  set_fault(SEAM_xWrite, true);
+  full_ms = SLOW;
+  refused = 0;
   heard.count = 0;
   kill_owner(pid);
   ck_ok(zke_dispatch(z, NULL));
-  sys_pass(ZKE_DUTY_TICK_MS);
-  int64_t end = skew + SECONDS * 1000 * ZKE_MS;
+  seam_pass(ZKE_DUTY_TICK_MS);
+  int64_t end = seam_ahead + SECONDS * 1000 * ZKE_MS;
   int nodes = 0;
-  while (skew < end) {
-    int before = faulty.refused;
+  while (seam_ahead < end) {
+    int before = refused;
     ck_ok(zke_dispatch(z, NULL));
-    sys_pass(ZKE_DUTY_TICK_MS);
-    nodes += faulty.refused > before;
+    seam_pass(ZKE_DUTY_TICK_MS);
+    nodes += refused > before;
   }
   ck_assert_int_gt(nodes, 1);
   ck_ok(see(z, "/group/m"));
   ck_assert_int_eq(children(z, "/t"), 10);
   ck_assert_int_eq(heard.count, 0);
   ck_ok(zke_check(z, NULL, NULL));
-  printf("full disk: %d writes refused in %d s\n", faulty.refused, SECONDS);
-  ck_assert_int_le(faulty.refused, 60);
-  faulty.full = false;
+  printf("full disk: %d writes refused in %d s\n", refused, SECONDS);
+  ck_assert_int_le(refused, 60);
+  set_fault(SEAM_xWrite, false);
   live_on((int64_t)SESS_REST * SLOW * 2 + (int64_t)2 * ZKE_TICK_MS);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
   ck_assert_int_eq(children(z, "/t"), 0);
@@ -1585,20 +1512,19 @@ TEST_LOOP(full_disk_leaves_all_and_is_tried_seldom, 0, 2) {
  * the host used to try every 10 ms to end it. */
 TEST(full_disk_is_tried_seldom_by_a_host) {
   enum { SLOW = 100, SECONDS = 20 };
-  faulty_register();
-  zke *z = open_at(&seats[0], "faulty"), *kept = NULL;
+  zke *z = open_at(&seats[0], seam_vfs(&disk)), *kept = NULL;
   zke_options o = {.size = sizeof o, .timeout_ms = 1000};
   make(z, "/group", ZKE_PERSISTENT);
   ck_ok(zke_open_session(z, &o, &kept));
   make(kept, "/group/m", ZKE_EPHEMERAL);
   looping[0] = z;
-  faulty.full = true;
-  faulty.full_ms = SLOW;
+  set_fault(SEAM_xWrite, true);
+  full_ms = SLOW;
   live_on((int64_t)SECONDS * 1000);
   ck_ok(see(z, "/group/m"));
-  ck_assert_int_ge(faulty.refused, 2);
-  ck_assert_int_le(faulty.refused, 60);
-  faulty.full = false;
+  ck_assert_int_ge(refused, 2);
+  ck_assert_int_le(refused, 60);
+  set_fault(SEAM_xWrite, false);
   live_on((int64_t)SESS_REST * SLOW * 2 + (int64_t)2 * ZKE_TICK_MS);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
   ck_ok(zke_close(kept));
