@@ -17,59 +17,40 @@ static int step_lock(pthread_mutex_t *m);
 #include "zkembed.c"
 #undef pthread_mutex_lock
 
+#include "test/seam.h"
 #include "test/test.h"
 
 #include <semaphore.h>
 #include <sys/wait.h>
 
-/* ---- the table of system calls, with what can be made to go wrong ---- */
+/* ---- what can be made to go wrong ---- */
 
 enum slot_fault { SLOTS_FINE, SLOTS_FAIL, SLOTS_SHORT };
 
 static struct {
-  zke_os real;
-  int64_t skew;         /* ns by which all clocks are ahead */
   enum slot_fault read; /* of the leases' stamps */
   enum slot_fault write;
   int gates;            /* so often the gate can be had; -1: always */
   bool stop_at_gate;    /* stop at it, saying so */
   sem_t inside, leave;  /* … and until told to go on */
   const char *far;      /* files below this are on a network file system */
-  bool stands;          /* the clocks stand, and sleeping puts them forward */
   void (*asleep)(void); /* done at the end of each sleep */
   int stamps, polls;    /* writes of a lease's stamp; sleeps in the kernel */
   int no_fifos;         /* so often no FIFO of another can be opened */
   bool no_doubt;        /* the word that the log is in doubt cannot be read */
-} sys;
+  int no_write;         /* the errno by which writes to the log fail, or 0 */
+  bool short_of_memory; /* to map more than the WAL-index's first page */
+} sys = {.gates = -1};
 
-static int64_t sys_clock(void *c, int which) {
-  int64_t now = sys.real.clock(c, which);
-  return (sys.stands ? test_stood(which, now) : now) + sys.skew;
+static void after_sleep(seam_call *c) {
+  if (c->time && sys.asleep) sys.asleep();
 }
 
-/* So much later: a second makes every tick due. */
-static void sys_pass(int64_t ms) { sys.skew += ms * ZKE_MS; }
+static void count_poll(seam_call *c) { sys.polls += c->time != 0; }
 
-static void sys_sleep(void *c, int64_t ns) {
-  if (sys.stands)
-    sys.skew += ns;
-  else
-    sys.real.sleep(c, ns);
-  if (sys.asleep) sys.asleep();
-}
-
-static int sys_poll(void *c, struct pollfd *fds, unsigned count, int timeout) {
-  sys.polls += timeout != 0;
-  if (!sys.stands) return sys.real.poll(c, fds, count, timeout);
-  if (timeout > 0) sys_pass(timeout);
-  if (timeout && sys.asleep) sys.asleep();
-  return sys.real.poll(c, fds, count, 0);
-}
-
-static int sys_file(void *c, const char *path, int flags, unsigned mode) {
-  bool fifo = (flags & O_NONBLOCK) && (flags & O_ACCMODE) == O_WRONLY;
-  if (fifo && sys.no_fifos > 0 && sys.no_fifos--) return -EMFILE;
-  return sys.real.open(c, path, flags, mode);
+static void before_open(seam_call *c) {
+  bool fifo = (c->how & O_NONBLOCK) && (c->how & O_ACCMODE) == O_WRONLY;
+  if (fifo && sys.no_fifos > 0 && sys.no_fifos--) seam_refuse(c, -EMFILE);
 }
 
 static int64_t slot_result(enum slot_fault fault, int64_t n) {
@@ -77,168 +58,99 @@ static int64_t slot_result(enum slot_fault fault, int64_t n) {
   return fault == SLOTS_SHORT ? n / 2 : n;
 }
 
-static int64_t sys_pread(void *c, int fd, void *buffer, size_t size,
-                         int64_t at) {
-  if (sys.no_doubt && at == WAL_DOUBT_AT) return -EIO;
-  int64_t n = sys.real.pread(c, fd, buffer, size, at);
-  return at >= LEASE_SLOTS_AT ? slot_result(sys.read, n) : n;
+static void before_pread(seam_call *c) {
+  if (sys.no_doubt && c->at == WAL_DOUBT_AT) seam_refuse(c, -EIO);
+}
+
+static void after_pread(seam_call *c) {
+  if (c->at >= LEASE_SLOTS_AT) c->result = slot_result(sys.read, c->result);
 }
 
 /* Counts the stamps of leases, and can let them fail. */
-static int64_t sys_pwrite(void *c, int fd, const void *buffer, size_t size,
-                          int64_t at) {
-  if (at >= LEASE_SLOTS_AT) {
-    sys.stamps++;
-    if (sys.stands) sys_pass(1); /* who tries without pause comes to an end */
-    if (sys.write != SLOTS_FINE) return slot_result(sys.write, (int64_t)size);
-  }
-  return sys.real.pwrite(c, fd, buffer, size, at);
+static void before_pwrite(seam_call *c) {
+  if (c->at < LEASE_SLOTS_AT) return;
+  sys.stamps++;
+  seam_pass(1); /* who tries without pause comes to an end */
+  if (sys.write != SLOTS_FINE)
+    seam_refuse(c, slot_result(sys.write, (int64_t)c->size));
 }
 
 /* The gate, at which a thread can be held up or refused; and no patience in the
  * line. */
-static int sys_lock(void *c, int fd, int64_t offset, int64_t count, int how) {
-  if (offset > LINE_INSIST && how == ZKE_LOCK_EXCLUSIVE && sys.gates == 0)
-    return -EAGAIN; /* the sweeper may pass one that is inside its sleep */
-  if (offset != SIDE_GATE || how != ZKE_LOCK_EXCLUSIVE)
-    return sys.real.lock_range(c, fd, offset, count, how);
-  if (sys.stop_at_gate) {
+static void before_lock(seam_call *c) {
+  bool gate = c->at == SIDE_GATE;
+  if (c->how != ZKE_LOCK_EXCLUSIVE) return;
+  if (gate && sys.stop_at_gate) {
     sys.stop_at_gate = false;
     sem_post(&sys.inside);
     sem_wait(&sys.leave);
   }
-  if (sys.gates == 0) return -EAGAIN;
-  if (sys.gates > 0) sys.gates--;
-  return sys.real.lock_range(c, fd, offset, count, how);
+  /* the sweeper may pass one that is inside its sleep */
+  if ((gate || c->at > LINE_INSIST) && sys.gates == 0) seam_refuse(c, -EAGAIN);
+  if (gate && sys.gates > 0) sys.gates--;
 }
 
-static int sys_network(void *c, const char *path) {
+static void before_network(seam_call *c) {
   char whole[PATH_MAX];
-  (void)c;
-  return realpath(path, whole) && strstr(whole, sys.far) != NULL;
+  if (sys.far)
+    seam_refuse(c, realpath(c->path, whole) && strstr(whole, sys.far));
 }
 
-static zke_os *sys_table(void) {
-  static zke_os table;
-  zke_os_default(&sys.real);
-  table = sys.real;
-  table.clock = sys_clock;
-  table.pread = sys_pread;
-  table.pwrite = sys_pwrite;
-  table.lock_range = sys_lock;
-  table.sleep = sys_sleep;
-  table.poll = sys_poll;
-  table.open = sys_file;
-  if (sys.far) table.network = sys_network;
-  sys.gates = -1;
-  return &table;
+/* The disk under the log does not take a write, and the system says why. */
+static void before_write(seam_call *c) {
+  if (sys.no_write && (c->opened_as & SQLITE_OPEN_WAL))
+    seam_refuse(c, SQLITE_IOERR_WRITE);
 }
+
+static void tell_why(seam_call *c) {
+  if (!sys.no_write || c->how != SQLITE_FCNTL_LAST_ERRNO) return;
+  *(int *)c->data = sys.no_write;
+  seam_refuse(c, SQLITE_OK);
+}
+
+static void before_map(seam_call *c) {
+  if (sys.short_of_memory && c->at > 0) seam_refuse(c, SQLITE_IOERR_NOMEM);
+}
+
+enum { OF_DATABASE = SQLITE_OPEN_MAIN_DB, OF_LOG = SQLITE_OPEN_WAL };
+
+static seam host = {
+    .vfs = "regress",
+    .fail = {[SEAM_xSync] = {SQLITE_IOERR_FSYNC},
+             [SEAM_xRead] = {SQLITE_IOERR_READ,
+                             .opened_as = OF_DATABASE | OF_LOG},
+             [SEAM_xOpen] = {SQLITE_CANTOPEN, .opened_as = OF_DATABASE}},
+    .before = {[SEAM_poll] = count_poll,
+               [SEAM_open] = before_open,
+               [SEAM_pread] = before_pread,
+               [SEAM_pwrite] = before_pwrite,
+               [SEAM_lock_range] = before_lock,
+               [SEAM_network] = before_network,
+               [SEAM_xWrite] = before_write,
+               [SEAM_xFileControl] = tell_why,
+               [SEAM_xShmMap] = before_map},
+    .after = {[SEAM_sleep] = after_sleep,
+              [SEAM_poll] = after_sleep,
+              [SEAM_pread] = after_pread}};
 
 static zke *sys_open(const char *name) {
   zke *z = NULL;
-  zke_options options = {.size = sizeof options, .os = sys_table()};
+  zke_options options = {.size = sizeof options, .os = seam_os(&host)};
   ck_ok(zke_open(name, &options, &z));
   return z;
 }
 
-/* ---- a VFS: SQLite's default one with two methods changed ---- */
-
-static struct {
-  sqlite3_vfs vfs, *real;
-  sqlite3_io_methods methods[2]; /* of the database, of its log */
-  int (*sync)(sqlite3_file *f, int flags);
-  int (*map)(sqlite3_file *f, int page, int size, int extend,
-             void volatile **out);
-  int (*write)(sqlite3_file *f, const void *data, int len, sqlite3_int64 at);
-  int (*read)(sqlite3_file *f, void *buffer, int n, sqlite3_int64 at);
-  int (*control)(sqlite3_file *f, int op, void *arg);
-  int failing;    /* so many syncs fail */
-  int unread;     /* so many reads fail … */
-  int read_first; /* … after so many */
-  int unopened;   /* so many opens of the database fail */
-  int no_write;   /* the errno by which writes to the log fail; 0: none do */
-  bool short_of_memory; /* to map more than the WAL-index's first page */
-  bool no_shm;          /* no shared memory: such a VFS cannot do WAL */
-} shim;
-
-static int shim_sync(sqlite3_file *f, int flags) {
-  if (shim.failing > 0 && shim.failing--) return SQLITE_IOERR_FSYNC;
-  return shim.sync(f, flags);
-}
-
-static int shim_write(sqlite3_file *f, const void *data, int len,
-                      sqlite3_int64 at) {
-  return shim.no_write ? SQLITE_IOERR_WRITE : shim.write(f, data, len, at);
-}
-
-static int shim_control(sqlite3_file *f, int op, void *arg) {
-  if (op != SQLITE_FCNTL_LAST_ERRNO) return shim.control(f, op, arg);
-  *(int *)arg = shim.no_write;
-  return SQLITE_OK;
-}
-
-/* The two of the log. */
-static void shim_wrap_log(sqlite3_io_methods *m) {
-  shim.write = m->xWrite;
-  shim.control = m->xFileControl;
-  m->xWrite = shim_write;
-  m->xFileControl = shim_control;
-}
-
-static int shim_map(sqlite3_file *f, int page, int size, int extend,
-                    void volatile **out) {
-  if (shim.short_of_memory && page > 0) return SQLITE_IOERR_NOMEM;
-  return shim.map(f, page, size, extend, out);
-}
-
-static int shim_read(sqlite3_file *f, void *buffer, int n, sqlite3_int64 at) {
-  bool now = shim.unread > 0 && --shim.read_first < 0;
-  if (now && shim.unread--) return SQLITE_IOERR_READ;
-  return shim.read(f, buffer, n, at);
-}
-
-static int shim_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
-                     int flags, int *out_flags) {
-  (void)v;
-  bool database = (flags & SQLITE_OPEN_MAIN_DB) != 0;
-  f->pMethods = NULL;
-  if (database && shim.unopened > 0 && shim.unopened--) return SQLITE_CANTOPEN;
-  int rc = shim.real->xOpen(shim.real, name, f, flags, out_flags);
-  if (rc != SQLITE_OK || !(database || (flags & SQLITE_OPEN_WAL))) return rc;
-  sqlite3_io_methods *m = &shim.methods[!database];
-  *m = *f->pMethods;
-  shim.sync = m->xSync;
-  shim.read = m->xRead;
-  m->xSync = shim_sync;
-  m->xRead = shim_read;
-  shim.map = database ? m->xShmMap : shim.map;
-  if (database)
-    m->xShmMap = shim_map;
-  else
-    shim_wrap_log(m);
-  if (shim.no_shm) m->iVersion = 1;
-  f->pMethods = m;
-  return rc;
-}
-
-/* Of options; without a table the host's. */
+/* Of options. */
 static int shim_durability, shim_cache_kib, shim_flags;
-static const zke_os *shim_os;
 
-/* Open by a VFS whose syncs can fail, or that cannot share memory. */
+/* Open by a VFS whose calls can fail, or that cannot share memory. */
 static int shim_try(const char *name, zke **z) {
   zke_options options = {.size = sizeof options,
-                         .vfs = "regress",
+                         .vfs = seam_vfs(&host),
                          .durability = shim_durability,
                          .cache_kib = shim_cache_kib,
                          .flags = shim_flags,
-                         .os = shim_os};
-  shim.real = sqlite3_vfs_find(NULL);
-  shim.vfs = *shim.real;
-  shim.vfs.zName = "regress";
-  shim.vfs.pNext = NULL;
-  shim.vfs.xOpen = shim_open;
-  ck_assert_int_eq(sqlite3_vfs_register(&shim.vfs, 0), SQLITE_OK);
+                         .os = seam_os(&host)};
   return zke_open(name, &options, z);
 }
 
@@ -567,9 +479,9 @@ TEST(a_sync_that_failed_is_no_look) {
   ck_ok(zke_expire(other, zke_session_id(z)));
   z->sync_next = 0;             /* it is time to look … */
   z->s->sweep.next = INT64_MAX; /* … and to do nothing else */
-  shim.unread = 1;
+  host.fail[SEAM_xRead].times = 1;
   ck_rc(zke_sync(z, "/"), ZKE_SYSTEMERROR);
-  ck_assert_int_eq(shim.unread, 0);
+  ck_assert_int_eq(host.fail[SEAM_xRead].times, 0);
   ck_rc(zke_sync(z, "/"), ZKE_SESSIONEXPIRED);
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
@@ -586,13 +498,14 @@ TEST_LOOP(an_unread_page_is_no_damage, 0, 2) {
   if (_i) ck_ok(zke_compact(z, ZKE_FOREVER));
   int failed = 0, rc;
   do {
-    shim.unread = 1, shim.read_first = failed;
+    host.fail[SEAM_xRead].times = 1;
+    host.fail[SEAM_xRead].skip = failed;
     rc = zke_check(z, NULL, NULL);
-    if (!shim.unread) ck_rc(rc, ZKE_SYSTEMERROR);
+    if (!host.fail[SEAM_xRead].times) ck_rc(rc, ZKE_SYSTEMERROR);
     failed++;
-  } while (!shim.unread);
+  } while (!host.fail[SEAM_xRead].times);
   ck_assert_int_ge(failed, 10);
-  shim.unread = 0;
+  host.fail[SEAM_xRead].times = 0;
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
@@ -615,7 +528,7 @@ TEST(recovers_the_same_file_elsewhere) {
   zke *z = shim_open_handle("app.db");
   make(z, "/mine", ZKE_PERSISTENT);
   ck_assert_int_eq(chdir(test_path("two")), 0);
-  shim.failing = 1;
+  host.fail[SEAM_xSync].times = 1;
   ck_rc(change(z, "/mine"), ZKE_CONNECTIONLOSS);
   ck_ok(see(z, "/mine"));
   ck_rc(see(z, "/other"), ZKE_NONODE);
@@ -633,13 +546,13 @@ TEST(a_disk_quota_is_a_full_disk) {
   const char *db = test_path("a.db");
   zke *z = shim_open_handle(db);
   make(z, "/n", ZKE_PERSISTENT);
-  shim.no_write = EDQUOT;
+  sys.no_write = EDQUOT;
   for (int i = 0; i < 3; i++) ck_rc(change(z, "/n"), ZKE_FULL);
-  shim.no_write = 0;
+  sys.no_write = 0;
   ck_ok(change(z, "/n"));
-  shim.no_write = EIO;
+  sys.no_write = EIO;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
-  shim.no_write = 0;
+  sys.no_write = 0;
   ck_ok(change(z, "/n"));
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
@@ -667,7 +580,7 @@ static int commit_short_of_memory(const char *db) {
   if (pid == 0) {
     shim_cache_kib = 65536; /* so all is written by COMMIT */
     zke *z = shim_open_handle(db);
-    shim.short_of_memory = true;
+    sys.short_of_memory = true;
     _exit(zke_batch(z, make_many, NULL) == ZKE_CONNECTIONLOSS);
   }
   int status;
@@ -699,7 +612,7 @@ TEST_LOOP(recovers_no_other_file, 0, 2) {
   zke *z = shim_open_handle(one);
   ck_ok(zke_set_watcher(z, test_record, &events));
   make(z, "/mine", ZKE_PERSISTENT);
-  shim.failing = 1;
+  host.fail[SEAM_xSync].times = 1;
   ck_rc(change(z, "/mine"), ZKE_CONNECTIONLOSS);
   ck_assert_int_eq(rename(one, test_path("one/moved.db")), 0);
   if (_i == 0) ck_assert_int_eq(rename(test_path("two/app.db"), one), 0);
@@ -722,7 +635,7 @@ TEST_LOOP(the_log_may_go_while_nobody_has_it, 0, 2) {
   zke *z = shim_open_handle(db);
   ck_ok(zke_set_watcher(z, test_record, &events));
   make(z, "/n", ZKE_PERSISTENT);
-  shim.failing = 1, shim.unopened = 1;
+  host.fail[SEAM_xSync].times = host.fail[SEAM_xOpen].times = 1;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
   z->s->recover_at = 0;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
@@ -759,7 +672,7 @@ TEST(reader_in_the_way_of_recovery) {
   zke *z = shim_open_handle(db);
   make(z, "/n", ZKE_PERSISTENT);
   sqlite3 *reader = begin_reading(db);
-  shim.failing = 1;
+  host.fail[SEAM_xSync].times = 1;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
   for (int i = 0; i < 3; i++) {
     ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
@@ -786,7 +699,7 @@ TEST_LOOP(forgets_after_a_failed_commit, 0, 2) {
   make(z, "/n", ZKE_PERSISTENT);
   ck_ok(zke_get(z, "/n", test_record, &events, NULL, NULL, NULL));
   sqlite3 *reader = _i ? begin_reading(db) : NULL;
-  shim.failing = 1;
+  host.fail[SEAM_xSync].times = 1;
   ck_rc(zke_delete(z, "/n", -1), ZKE_CONNECTIONLOSS);
   ck_rc(zke_forget(z, test_record, &events), _i ? ZKE_CONNECTIONLOSS : ZKE_OK);
   ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
@@ -812,7 +725,7 @@ TEST_LOOP(a_watch_in_doubt_is_not_the_one_before, 0, 2) {
   make(z, "/n", ZKE_PERSISTENT);
   ck_ok(zke_get(x, "/n", test_record, &events, NULL, NULL, NULL));
   ck_ok(change(z, "/n"));
-  shim.failing = 1;
+  host.fail[SEAM_xSync].times = 1;
   test_events *first = _i ? &others : &events;
   ck_rc(zke_get(x, "/n", test_record, first, NULL, NULL, NULL),
         ZKE_CONNECTIONLOSS);
@@ -839,7 +752,7 @@ TEST(closed_before_it_has_recovered) {
   zke *z = shim_open_handle(db);
   make(z, "/n", ZKE_PERSISTENT);
   sqlite3 *reader = begin_reading(db);
-  shim.failing = 1;
+  host.fail[SEAM_xSync].times = 1;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
   ck_ok(see(z, "/n")); /* opened anew, but in doubt */
@@ -878,12 +791,12 @@ TEST_LOOP(what_is_seen_of_a_failed_commit_stays, 0, 2) {
   zke *z = shim_open_handle(db), *other = test_open(db);
   make(z, "/n", ZKE_PERSISTENT);
   sqlite3 *reader = begin_reading(db);
-  shim.failing = 1;
+  host.fail[SEAM_xSync].times = 1;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
-  shim.no_write = _i ? EIO : 0;
+  sys.no_write = _i ? EIO : 0;
   ck_rc(see(z, "/n"), ZKE_CONNECTIONLOSS); /* it recovers, but not wholly */
   for (int i = 0; _i && i < 3; i++) ck_rc(see(z, "/n"), ZKE_CONNECTIONLOSS);
-  shim.no_write = 0;
+  sys.no_write = 0;
   if (_i) ck_rc(see(z, "/n"), ZKE_CONNECTIONLOSS);
   ck_ok(zke_exists(z, "/n", NULL, NULL, &stat));
   ck_assert_int_eq(version_in_copy(db, "/n"), stat.version);
@@ -917,7 +830,6 @@ static int rely_on_log(zke *z, sqlite3 *db, int way) {
  * has it written again before, also where the word cannot be read (from 5
  * on). Here the sync of that fails: the call is refused, not in doubt. */
 TEST_LOOP(a_doubt_of_the_dead_is_settled_first, 0, 10) {
-  shim_os = sys_table();
   shim_flags = ZKE_OPEN_HOST;
   zke *z = shim_open_handle(test_path("a.db"));
   sqlite3 *db = NULL;
@@ -929,7 +841,7 @@ TEST_LOOP(a_doubt_of_the_dead_is_settled_first, 0, 10) {
   z->s->os.pwrite(z->s->os.context, z->s->live_fd, &word, sizeof word,
                   WAL_DOUBT_AT);
   sys.no_doubt = _i >= 5;
-  shim.failing = 1;
+  host.fail[SEAM_xSync].times = 1;
   ck_rc(rely_on_log(z, db, _i % 5), ZKE_SYSTEMERROR);
   ck_says("syncing the log");
   sys.no_doubt = false;
@@ -994,7 +906,7 @@ TEST(attachment_whose_commit_fails_moves_the_session) {
   make(x, "/e", ZKE_EPHEMERAL);
   ck_rc(zke_exists(x, "/n", test_record, &events, NULL), ZKE_NONODE);
   int64_t id = zke_session_id(x);
-  shim.failing = 1;
+  host.fail[SEAM_xSync].times = 1;
   ck_rc(zke_attach(z, id, password, NULL, &y), ZKE_CONNECTIONLOSS);
   ck_says("COMMIT");
   make(z, "/n", ZKE_PERSISTENT);
@@ -1019,7 +931,7 @@ TEST(session_that_nobody_has_shows_at_the_descriptor) {
   zke *z = shim_open_handle(test_path("a.db"));
   ck_ok(zke_fd(z, &fd));
   ck_ok(zke_dispatch(z, NULL));
-  shim.failing = 1;
+  host.fail[SEAM_xSync].times = 1;
   ck_rc(zke_open_session(z, &light, &x), ZKE_CONNECTIONLOSS);
   ck_assert(z->s->sess.owes);
   for (int i = 0; i < 20 && z->s->sess.owes; i++) {
@@ -1042,7 +954,7 @@ TEST(end_is_told_by_a_broken_store) {
   shim_durability = ZKE_DURABLE_ALL;
   zke *z = shim_open_handle(test_path("a.db")), *x = kept_session(z, password);
   ck_ok(zke_set_watcher(x, test_record, &events));
-  shim.failing = 1;
+  host.fail[SEAM_xSync].times = 1;
   ck_rc(zke_attach(z, zke_session_id(x), password, NULL, &y),
         ZKE_CONNECTIONLOSS);
   z->s->recover_at = INT64_MAX; /* it has just been tried */
@@ -1065,7 +977,7 @@ TEST_LOOP(detachment_removes_what_was_discarded, 0, 2) {
   unsigned char password[16];
   zke_options kept = {.size = sizeof kept, .timeout_ms = 600000};
   zke *x = NULL, *y = NULL;
-  sys.stands = true;
+  seam_stand();
   zke *z = sys_open(test_path("a.db"));
   ck_ok(zke_open_session(z, &kept, &x));
   ck_ok(zke_password(x, password));
@@ -1273,7 +1185,7 @@ TEST_LOOP(watcher_without_notice_takes_none_along, 0, 2) {
   ck_assert_int_eq(pipe(say_owner), 0);
   pid_t owner = test_child(own_two, db);
   ck_assert_int_eq(read(say_owner[0], &ready, 1), 1);
-  sys.stands = true;
+  seam_stand();
   zke *z = sys_open(db);
   sys.no_fifos = 1;
   ck_ok(zke_exists(z, "/e0", test_record, &first, NULL));
@@ -1441,7 +1353,7 @@ TEST(network_is_where_the_file_is) {
   ck_assert_int_eq(symlink("../near/b.db", test_path("far/b.db")), 0);
   come_and_go(test_path("near/b.db"), 1);
   sys.far = "/far/";
-  zke_options options = {.size = sizeof options, .os = sys_table()};
+  zke_options options = {.size = sizeof options, .os = seam_os(&host)};
   ck_rc(zke_open(test_path("near/a.db"), &options, &z), ZKE_NETWORKFS);
   ck_ok(zke_open(test_path("far/b.db"), &options, &z));
   ck_ok(zke_close(z));
@@ -1451,7 +1363,7 @@ TEST(network_is_where_the_file_is) {
  * and not found out by the second process. */
 TEST(vfs_without_shared_memory_is_refused) {
   zke *z = NULL;
-  shim.no_shm = true;
+  host.no_shm = true;
   ck_rc(shim_try(test_path("a.db"), &z), ZKE_CANTOPEN);
   ck_assert_ptr_null(z);
   ck_says("write-ahead");
@@ -1460,15 +1372,15 @@ TEST(vfs_without_shared_memory_is_refused) {
 /* P10: where SQLite sleeps before it tries for a lock again, it does not sleep
  * beyond the call's deadline. */
 TEST(sqlite_sleeps_until_the_deadline) {
-  sys.stands = true;
+  seam_stand();
   zke *z = sys_open(test_path("a.db"));
-  int64_t before = sys.skew;
+  int64_t before = seam_ahead;
   sqlite3_vfs *v = &z->s->vfs_own;
   z->s->deadline = host_now(z->s) + 2 * ZKE_MS;
   v->xSleep(v, 1000);
-  ck_assert_int_eq(sys.skew - before, ZKE_MS);
+  ck_assert_int_eq(seam_ahead - before, ZKE_MS);
   v->xSleep(v, 5000);
-  ck_assert_int_eq(sys.skew - before, 2 * ZKE_MS);
+  ck_assert_int_eq(seam_ahead - before, 2 * ZKE_MS);
   ck_ok(zke_close(z));
 }
 
@@ -1489,11 +1401,11 @@ TEST_LOOP(unreadable_stamp_ends_no_lease, 0, 2) {
   zke *z = sys_open(db);
   sys.read = _i ? SLOTS_SHORT : SLOTS_FAIL;
   for (int i = 0; i < 3; i++) {
-    sys_pass(5000);
+    seam_pass(5000);
     ck_ok(see(z, "/e"));
   }
   sys.read = SLOTS_FINE;
-  sys_pass(70000); /* and one that can be read does */
+  seam_pass(70000); /* and one that can be read does */
   ck_rc(see(z, "/e"), ZKE_NONODE);
   ck_ok(zke_close(z));
   ck_ok(zke_close(w));
@@ -1505,7 +1417,7 @@ TEST_LOOP(lease_without_a_stamp_is_not_begun, 0, 2) {
   const char *db = test_path("a.db");
   zke *other = test_open(db), *z = NULL;
   zke_options options = {
-      .size = sizeof options, .lease_ms = 60000, .os = sys_table()};
+      .size = sizeof options, .lease_ms = 60000, .os = seam_os(&host)};
   sys.write = _i ? SLOTS_SHORT : SLOTS_FAIL;
   ck_rc(zke_open(db, &options, &z), _i ? ZKE_FULL : ZKE_SYSTEMERROR);
   ck_assert_ptr_null(z);
@@ -1520,13 +1432,13 @@ TEST_LOOP(lease_without_a_stamp_is_not_begun, 0, 2) {
 TEST_LOOP(late_caller_renews, 0, 2) {
   zke *z = NULL;
   zke_options options = {
-      .size = sizeof options, .lease_ms = 1000, .os = sys_table()};
+      .size = sizeof options, .lease_ms = 1000, .os = seam_os(&host)};
   ck_ok(zke_open(_i ? test_path("a.db") : ":memory:", &options, &z));
   make(z, "/e", ZKE_EPHEMERAL);
   for (int i = 0; i < 3; i++) {
-    sys_pass(10000);
+    seam_pass(10000);
     ck_ok(change(z, "/e"));
-    sys_pass(10000);
+    seam_pass(10000);
     ck_ok(see(z, "/e"));
   }
   ck_ok(zke_close(z));
@@ -1535,7 +1447,7 @@ TEST_LOOP(late_caller_renews, 0, 2) {
 static zke *sys_open_with_lease(const char *db, int64_t ms) {
   zke *z = NULL;
   zke_options options = {
-      .size = sizeof options, .lease_ms = ms, .os = sys_table()};
+      .size = sizeof options, .lease_ms = ms, .os = seam_os(&host)};
   ck_ok(zke_open(db, &options, &z));
   return z;
 }
@@ -1545,10 +1457,10 @@ static zke *sys_open_with_lease(const char *db, int64_t ms) {
 TEST_LOOP(failing_stamp_is_tried_with_pauses, 0, 2) {
   enum { LEASE = 8000, WAIT = 500, MOST = 10 };
   const char *db = test_path("a.db");
-  sys.stands = true;
+  seam_stand();
   zke *z = sys_open_with_lease(db, LEASE), *other = sys_open(db);
   make(z, "/e", ZKE_EPHEMERAL);
-  sys_pass(LEASE / 4);
+  seam_pass(LEASE / 4);
   sys.write = _i ? SLOTS_SHORT : SLOTS_FAIL;
   sys.stamps = sys.polls = 0;
   ck_rc(zke_wait(z, zke_now(z) + WAIT), ZKE_OPERATIONTIMEOUT);
@@ -1557,9 +1469,10 @@ TEST_LOOP(failing_stamp_is_tried_with_pauses, 0, 2) {
   ck_assert_int_le(sys.polls, MOST);
   sys.write = SLOTS_FINE;
   ck_rc(zke_wait(z, zke_now(z) + LEASE / 8), ZKE_OPERATIONTIMEOUT);
-  sys_pass(LEASE * 7 / 8); /* that is more than a lease since the first stamp */
+  seam_pass(LEASE * 7 /
+            8); /* that is more than a lease since the first stamp */
   ck_ok(see(other, "/e"));
-  sys_pass(LEASE); /* and it would have ended it */
+  seam_pass(LEASE); /* and it would have ended it */
   ck_rc(see(other, "/e"), ZKE_NONODE);
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
@@ -1574,7 +1487,7 @@ static struct {
 } after_wait;
 
 static void free_gate(void) {
-  if (sys.skew < INT64_C(3) * SHORT_LEASE * ZKE_MS) return;
+  if (seam_ahead < INT64_C(3) * SHORT_LEASE * ZKE_MS) return;
   sys.asleep = NULL;
   sys.gates = -1;
   if (after_wait.inside) ck_ok(see(after_wait.sweeper, "/e"));
@@ -1587,7 +1500,7 @@ TEST_LOOP(lease_outlasts_the_wait_for_the_gate, 0, 2) {
   const char *db = test_path("a.db");
   zke_options leased = {.size = sizeof leased, .lease_ms = SHORT_LEASE};
   zke *silent = NULL;
-  sys.stands = true;
+  seam_stand();
   zke *z = sys_open_with_lease(db, SHORT_LEASE), *other = sys_open(db);
   ck_ok(zke_open_session(other, &leased, &silent));
   make(z, "/e", ZKE_EPHEMERAL);
@@ -1726,9 +1639,9 @@ TEST_LOOP(lack_of_memory_is_not_lack_of_rights, 0, 2) {
   test_heap heap = {0};
   zke *z = NULL;
   zke_options options = {.size = sizeof options,
-                         .os = sys_table(),
+                         .os = seam_os(&host),
                          .allocator = {test_heap_resize, &heap}};
-  sys.stands = true;
+  seam_stand();
   ck_ok(zke_open(":memory:", &options, &z));
   ck_ok(zke_add_auth(z, "digest", "u:p", 3));
   ck_ok(zke_create(z, "/n", "data", 4, ZKE_CREATOR_ALL_ACL, 0, NULL, NULL));
@@ -1810,7 +1723,7 @@ TEST(multi_that_could_not_begin) {
   zke_op op;
   zke_op_result result, before;
   zke_options options = {
-      .size = sizeof options, .os = sys_table(), .busy_timeout_ms = 100};
+      .size = sizeof options, .os = seam_os(&host), .busy_timeout_ms = 100};
   ck_ok(zke_open(test_path("a.db"), &options, &z));
   make(z, "/n", ZKE_PERSISTENT);
   memset(&result, 0x5a, sizeof result);
@@ -1934,7 +1847,7 @@ TEST_LOOP(damaged_rows_do_no_harm, 0,
   zke *again = NULL, *z = open_good_tree(db, &events);
   sql(db, hostile[_i]);
   touch_everything(z);
-  sys_pass(5000);
+  seam_pass(5000);
   touch_everything(z);
   if (zke_open(db, NULL, &again) == ZKE_OK) {
     touch_everything(again);
@@ -1982,7 +1895,7 @@ TEST_LOOP(hostile_slot_ends_no_session, 0, 3) {
   make(w, "/e", ZKE_EPHEMERAL);
   sql(db, text_of("UPDATE zkembed_session SET lease=1,slot=%s WHERE id=%lld",
                   slots[_i], (long long)zke_session_id(w)));
-  sys_pass(5000);
+  seam_pass(5000);
   ck_ok(see(z, "/e"));
   ck_ok(see(w, "/e"));
   ck_ok(zke_close(w));
@@ -2027,7 +1940,7 @@ TEST_LOOP(impossible_times_in_the_liveness_file, 0, 4) {
   make(w, "/e", ZKE_EPHEMERAL);
   put_stamp(db, SIDE_SWEEP_AT, stamps[_i]);
   put_stamp(db, LEASE_SLOTS_AT, stamps[_i]);
-  sys_pass(5000);
+  seam_pass(5000);
   ck_ok(see(z, "/e"));
   ck_ok(change(w, "/e"));
   ck_ok(zke_close(w));
