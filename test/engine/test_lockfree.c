@@ -12,6 +12,7 @@ static int read_locks, plain_log; /* of stores that are opened from now on */
 #define ZKE_READ_LOCKS read_locks
 #define ZKE_PLAIN_LOG plain_log
 #include "zkembed.c"
+#include "test/seam.h"
 #include "test/test.h"
 
 #include <sys/mman.h>
@@ -21,12 +22,7 @@ static int read_locks, plain_log; /* of stores that are opened from now on */
 /* ---- a VFS that calls back ---- */
 
 static struct {
-  sqlite3_vfs vfs, *under;
-  sqlite3_io_methods methods[2]; /* of the database, of its log */
-  sqlite3_io_methods real;       /* what both had, or the database alone */
-  bool no_shm;                   /* its files cannot share memory */
-  bool fail_syncs;               /* of what is opened by it */
-  bool page_1_only;              /* no other can be written */
+  bool page_1_only; /* no other page of the database can be written */
   bool armed;
   int calls;        /* since it was armed */
   int first, times; /* the call to act before, and so many after it */
@@ -40,7 +36,8 @@ static struct {
 
 /* One call of the reader's to its files: at the chosen one the test acts, but
  * while a writer is inside, for which it would wait. */
-static void spy_call(void) {
+static void spy_call(seam_call *c) {
+  (void)c;
   if (!spy.armed) return;
   int call = ++spy.calls;
   if (call < spy.first || call >= spy.first + spy.times) return;
@@ -50,71 +47,43 @@ static void spy_call(void) {
   spy.armed = true;
 }
 
-static int spy_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
-  spy_call();
-  return spy.real.xRead(f, to, len, at);
-}
-
 /* Counts the locks that a read takes, which should be none. */
-static int spy_shm_lock(sqlite3_file *f, int first, int n, int flags) {
-  spy_call();
-  if (n == 1 && first >= SHM_READ && (flags & SQLITE_SHM_LOCK)) {
-    spy.read_locks += (flags & SQLITE_SHM_SHARED) != 0;
-    spy.mark_locks += (flags & SQLITE_SHM_EXCLUSIVE) != 0;
+static void spy_lock(seam_call *c) {
+  spy_call(c);
+  if (c->at < SHM_READ) return;
+  if (c->size == 1 && (c->how & SQLITE_SHM_LOCK)) {
+    spy.read_locks += (c->how & SQLITE_SHM_SHARED) != 0;
+    spy.mark_locks += (c->how & SQLITE_SHM_EXCLUSIVE) != 0;
   }
-  if (first >= SHM_READ) spy.unlocks += (flags & SQLITE_SHM_UNLOCK) != 0;
-  int rc = spy.real.xShmLock(f, first, n, flags);
-  if (first == 0 && rc == SQLITE_OK)
-    spy.writing = (flags & SQLITE_SHM_LOCK) != 0;
-  return rc;
+  spy.unlocks += (c->how & SQLITE_SHM_UNLOCK) != 0;
 }
 
-static void spy_shm_barrier(sqlite3_file *f) {
-  spy_call();
-  if (spy.see_otherwise) spy.see_otherwise(file_owner(f));
-  spy.real.xShmBarrier(f);
+static void spy_locked(seam_call *c) {
+  if (c->at == 0 && c->result == SQLITE_OK)
+    spy.writing = (c->how & SQLITE_SHM_LOCK) != 0;
 }
 
-static int spy_sync(sqlite3_file *f, int flags) {
-  return spy.fail_syncs ? SQLITE_IOERR_FSYNC : spy.real.xSync(f, flags);
+static void spy_barrier(seam_call *c) {
+  spy_call(c);
+  if (spy.see_otherwise) spy.see_otherwise(file_owner(c->file));
 }
 
-static int spy_write(sqlite3_file *f, const void *from, int len,
-                     sqlite3_int64 at) {
-  if (spy.page_1_only && at > 0) return SQLITE_IOERR_WRITE;
-  return spy.real.xWrite(f, from, len, at);
+static void spy_write(seam_call *c) {
+  bool database = (c->opened_as & SQLITE_OPEN_MAIN_DB) != 0;
+  if (spy.page_1_only && database && c->at > 0)
+    seam_refuse(c, SQLITE_IOERR_WRITE);
 }
 
-/* The VFS's open: the database's and the log's calls are spied upon. */
-static int spy_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
-                    int flags, int *out_flags) {
-  (void)v;
-  int rc = spy.under->xOpen(spy.under, name, f, flags, out_flags);
-  if (rc != SQLITE_OK || !(flags & (SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_WAL)))
-    return rc;
-  bool database = (flags & SQLITE_OPEN_MAIN_DB) != 0;
-  sqlite3_io_methods *m = &spy.methods[!database];
-  *m = *f->pMethods;
-  if (database) spy.real = *m;
-  m->xRead = spy_read;
-  if (database) m->xWrite = spy_write;
-  m->xSync = spy_sync;
-  m->xShmLock = spy_shm_lock; /* never asked of the log */
-  m->xShmBarrier = spy_shm_barrier;
-  if (spy.no_shm) m->iVersion = 1;
-  f->pMethods = m;
-  return rc;
-}
+static seam spied = {.vfs = "unix-spy",
+                     .fail = {[SEAM_xSync] = {SQLITE_IOERR_FSYNC}},
+                     .before = {[SEAM_xRead] = spy_call,
+                                [SEAM_xWrite] = spy_write,
+                                [SEAM_xShmLock] = spy_lock,
+                                [SEAM_xShmBarrier] = spy_barrier},
+                     .after = {[SEAM_xShmLock] = spy_locked}};
 
-/* Register the VFS "unix-spy" over the default one. */
-static void spy_register(void) {
-  if (spy.under) return;
-  spy.under = sqlite3_vfs_find(NULL);
-  spy.vfs = *spy.under;
-  spy.vfs.zName = "unix-spy";
-  spy.vfs.pNext = NULL;
-  spy.vfs.xOpen = spy_open;
-  ck_assert_int_eq(sqlite3_vfs_register(&spy.vfs, 0), SQLITE_OK);
+static void fail_syncs(bool fail) {
+  spied.fail[SEAM_xSync].times = fail ? SEAM_ALWAYS : 0;
 }
 
 /* From now on: act before the call of that number, and so many in all. */
@@ -134,41 +103,8 @@ static bool spy_disarm(void) {
 
 /* ---- a clock that stands, files that are looked at ---- */
 
-static struct {
-  bool real; /* the clock goes */
-  int64_t skew;
-  int looks; /* stat() of a database by one that has the context */
-} sys;
-
-/* A clock that stands, so that no tick makes a read look at the files, and that
- * the test can set forward. */
-static int64_t sys_clock(void *context, int which) {
-  static int64_t start;
-  zke_os os;
-  zke_os_default(&os);
-  (void)context;
-  if (sys.real) return os.clock(os.context, which);
-  if (!start) start = os.clock(os.context, ZKE_CLOCK_BOOTTIME);
-  return start + sys.skew;
-}
-
-static int sys_stat(void *context, const char *path, zke_file *out) {
-  zke_os os;
-  zke_os_default(&os);
-  if (context) sys.looks++;
-  return os.stat(os.context, path, out);
-}
-
-/* Who waits for another in vain gives up when its time is over. */
-static void sys_sleep(void *context, int64_t ns) {
-  zke_os os;
-  zke_os_default(&os);
-  if (sys.real) os.sleep(os.context, ns);
-  sys.skew += ns;
-  (void)context;
-}
-
-static void sys_pass(int64_t ms) { sys.skew += ms * ZKE_MS; }
+static bool clock_goes;
+static seam looking; /* its stat() of a database is counted */
 
 /* Warnings that the log cannot be moved into the database, and that SQLite is
  * not the one that is known. */
@@ -186,17 +122,12 @@ static void warn(void *context, int level, const char *text) {
  * test says so. */
 static zke *open_with(const char *vfs, const char *counted, unsigned flags) {
   zke *z = NULL;
-  zke_os os;
-  zke_os_default(&os);
-  os.clock = sys_clock;
-  os.sleep = sys_sleep;
-  os.stat = sys_stat;
-  os.context = counted ? &sys : NULL;
+  if (!clock_goes) seam_stand();
   zke_options o = {.size = sizeof o,
                    .vfs = vfs,
                    .flags = flags,
                    .durability = ZKE_DURABLE_NONE,
-                   .os = &os,
+                   .os = seam_os(counted ? &looking : &spied),
                    .log = warn};
   ck_ok(zke_open(test_path("a.db"), &o, &z));
   return z;
@@ -338,10 +269,9 @@ static void open_plain(const char *vfs) {
 
 /* A writer, a reader whose calls are spied upon, and the plain connection. */
 static void begin(void) {
-  spy_register();
   writer = open_with(NULL, NULL, 0);
   first_generation(writer);
-  reader = open_with("unix-spy", NULL, 0);
+  reader = open_with(seam_vfs(&spied), NULL, 0);
   open_plain(NULL);
 }
 
@@ -537,8 +467,8 @@ static void share(void) {
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ck_assert_ptr_ne(shared, MAP_FAILED);
-  test_path("a.db");                    /* the directory is the parent's */
-  sys_clock(NULL, ZKE_CLOCK_MONOTONIC); /* and the hour */
+  test_path("a.db");             /* the directory is the parent's */
+  if (!clock_goes) seam_stand(); /* and the hour */
 }
 
 /* A process that writes a hundred generations while the reader sleeps. */
@@ -825,7 +755,7 @@ static bool disturb_by_index(int where, int n) {
 TEST(definitions_of_a_discarded_read) {
   begin();
   ck_assert_int_eq(sqlite3_close(plain), SQLITE_OK);
-  open_plain("unix-spy");
+  open_plain(seam_vfs(&spied));
   keep_log();
   make(reader, "/own");
   for (int i = 0; i < 40; i++) {
@@ -918,12 +848,11 @@ static void leave_a_log(void) {
  * before the first read without locks. */
 TEST_LOOP(reading_after_a_recovery, 0, 2) {
   share();
-  spy_register();
   end_child(start_child(leave_a_log));
   generation = 7;
   ck_assert_int_gt(log_bytes(), 0);
   if (_i) ck_assert_int_eq(unlink(test_path("a.db-shm")), 0);
-  reader = open_with("unix-spy", NULL, 0);
+  reader = open_with(seam_vfs(&spied), NULL, 0);
   ck_assert_int_eq(read_value(reader), generation);
   advance(reader, 1);
   writer = open_with(NULL, NULL, 0);
@@ -947,9 +876,9 @@ TEST(events_after_a_reconnection) {
   ck_assert_int_gt(fetched, 0);
   ck_assert_int_eq(told_value, 0);
   reader->s->durability = ZKE_DURABLE_ALL;
-  spy.fail_syncs = true;
+  fail_syncs(true);
   ck_rc(zke_set(reader, "/c", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
-  spy.fail_syncs = false;
+  fail_syncs(false);
   ck_assert_int_eq(reader->s->health, HEALTH_BROKEN);
   advance(writer, 1);
   ck_assert_int_eq(read_value(reader), generation);
@@ -1098,7 +1027,7 @@ TEST_LOOP(another_layout_is_noticed, 0, KINDS) {
   ck_assert_int_eq(strange, 0);
   fake.kind = _i;
   spy.see_otherwise = see_fake;
-  reader = open_with("unix-spy", NULL, 0);
+  reader = open_with(seam_vfs(&spied), NULL, 0);
   ck_assert_int_eq(reader->s->index.trust, SHM_STRANGE);
   ck_assert(!reader->s->wal_log.gather);
   for (int i = 0; i < 5; i++) {
@@ -1131,9 +1060,9 @@ TEST(trust_is_earned) {
   read_value(reader);
   ck_assert(reader->s->index.open);
   reader->s->durability = ZKE_DURABLE_ALL;
-  spy.fail_syncs = true;
+  fail_syncs(true);
   ck_rc(zke_set(reader, "/c", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
-  spy.fail_syncs = false;
+  fail_syncs(false);
   read_value(reader);
   ck_assert_int_eq(reader->s->index.trust, SHM_UNTRIED);
   ck_assert(!reader->s->index.open && !reader->s->wal_log.gather);
@@ -1155,9 +1084,9 @@ TEST(trust_needs_a_commit) {
   ck_ok(sql_do(reader->s, SQL_COMMIT));
   ck_assert_int_eq(reader->s->index.trust, SHM_UNTRIED);
   reader->s->durability = ZKE_DURABLE_ALL;
-  spy.fail_syncs = true;
+  fail_syncs(true);
   ck_rc(zke_set(reader, "/c", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
-  spy.fail_syncs = false;
+  fail_syncs(false);
   ck_assert_int_eq(read_value(reader), generation);
   ck_assert_int_eq(reader->s->index.trust, SHM_UNTRIED);
   advance(reader, 1);
@@ -1190,7 +1119,7 @@ TEST_LOOP(pages_of_all_sizes, 0, PAGE_KINDS) {
   run_plainly(text);
   ck_assert_int_eq(sqlite3_close(plain), SQLITE_OK);
   plain = NULL;
-  reader = open_with("unix-spy", NULL, 0);
+  reader = open_with(seam_vfs(&spied), NULL, 0);
   writer = open_with(NULL, NULL, 0);
   for (int i = 0; i < 8; i++) {
     ck_assert_int_eq(read_value(reader), generation);
@@ -1210,7 +1139,7 @@ TEST_LOOP(short_cuts_are_left_out, 0, 4) {
   ck_ok(zke_close(reader));
   read_locks = _i & 1;
   plain_log = _i >> 1;
-  reader = open_with("unix-spy", NULL, 0);
+  reader = open_with(seam_vfs(&spied), NULL, 0);
   ck_assert(reader->s->wal_log.gather == !plain_log);
   for (int i = 0; i < 4; i++) {
     advance(i == 1 ? reader : writer, 1);
@@ -1238,34 +1167,18 @@ static void veil(char *bytes, int len, int64_t at) {
   }
 }
 
-static int veil_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
-  int rc = spy.real.xRead(f, to, len, at);
-  if (rc == SQLITE_OK) veil(to, len, at);
-  return rc;
+static void unveil(seam_call *c) {
+  if (c->result == SQLITE_OK && (c->opened_as & SQLITE_OPEN_WAL))
+    veil(c->data, (int)c->size, c->at);
 }
 
 /* As VFSs that encrypt do it: what has the length of a page is one. */
-static int veil_write(sqlite3_file *f, const void *from, int len,
-                      sqlite3_int64 at) {
-  char page[VEILED];
-  if (len != VEILED) return spy.real.xWrite(f, from, len, at);
-  memcpy(page, from, sizeof page);
-  veil(page, len, at);
-  return spy.real.xWrite(f, page, len, at);
-}
-
-/* The open of a VFS that encrypts the log. */
-static int veil_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
-                     int flags, int *out_flags) {
-  static sqlite3_io_methods veiled;
-  (void)v;
-  int rc = spy.under->xOpen(spy.under, name, f, flags, out_flags);
-  if (rc != SQLITE_OK || !(flags & SQLITE_OPEN_WAL)) return rc;
-  spy.real = veiled = *f->pMethods;
-  veiled.xRead = veil_read;
-  veiled.xWrite = veil_write;
-  f->pMethods = &veiled;
-  return rc;
+static void veil_page(seam_call *c) {
+  static char page[VEILED];
+  if (c->size != VEILED || !(c->opened_as & SQLITE_OPEN_WAL)) return;
+  memcpy(page, c->data, sizeof page);
+  veil(page, VEILED, c->at);
+  c->data = page;
 }
 
 /* Is the text somewhere in the log as it lies on the disk? */
@@ -1282,15 +1195,12 @@ static bool log_shows(const char *what) {
 /* One that encrypts knows a page by the length of its write: gathered, they
  * came to the disk as they were, and were read as rubbish. */
 TEST(pages_that_a_vfs_encrypts) {
-  sqlite3_vfs crypt;
-  spy.under = sqlite3_vfs_find(NULL);
-  crypt = *spy.under;
-  crypt.zName = "crypt";
-  crypt.xOpen = veil_open;
-  ck_assert_int_eq(sqlite3_vfs_register(&crypt, 0), SQLITE_OK);
-  writer = open_with("crypt", NULL, 0);
+  static seam crypt = {.vfs = "crypt",
+                       .before = {[SEAM_xWrite] = veil_page},
+                       .after = {[SEAM_xRead] = unveil}};
+  writer = open_with(seam_vfs(&crypt), NULL, 0);
   first_generation(writer);
-  reader = open_with("crypt", NULL, 0);
+  reader = open_with(seam_vfs(&crypt), NULL, 0);
   for (int i = 0; i < 6; i++) {
     advance(i % 2 ? reader : writer, 1);
     ck_assert_int_eq(read_value(reader), generation);
@@ -1299,7 +1209,6 @@ TEST(pages_that_a_vfs_encrypts) {
   }
   ck_assert(!log_shows("still-"));
   finish();
-  sqlite3_vfs_unregister(&crypt);
 }
 
 /* ---- where there is nothing to be seen ---- */
@@ -1327,13 +1236,13 @@ TEST(get_after_a_burial_that_failed) {
   ck_assert_int_eq(kill(owner, SIGKILL), 0);
   ck_assert_int_eq(waitpid(owner, NULL, 0), owner);
   reader->s->durability = ZKE_DURABLE_ALL;
-  spy.fail_syncs = true;
+  fail_syncs(true);
   ck_ok(zke_dispatch(reader, NULL));
-  spy.fail_syncs = false;
+  fail_syncs(false);
   ck_assert_int_eq(reader->s->health, HEALTH_BROKEN);
   ck_assert_int_eq(read_value(reader), generation);
   ck_assert_int_lt(reader->s->health, HEALTH_BROKEN);
-  sys_pass(1000);
+  seam_pass(1000);
   test_expect(reader, &events, "DELETED /e");
   finish();
 }
@@ -1341,13 +1250,12 @@ TEST(get_after_a_burial_that_failed) {
 /* P11: a VFS that cannot share memory between processes is refused by name. */
 TEST(vfs_without_shared_memory) {
   zke *z = NULL;
-  zke_options o = {.size = sizeof o, .vfs = "unix-spy"};
-  spy_register();
-  spy.no_shm = true;
+  zke_options o = {.size = sizeof o, .vfs = seam_vfs(&spied)};
+  spied.no_shm = true;
   ck_rc(zke_open(test_path("a.db"), &o, &z), ZKE_CANTOPEN);
   ck_assert_ptr_null(z);
   ck_says("its SQLite VFS cannot do write-ahead logging");
-  spy.no_shm = false;
+  spied.no_shm = false;
   ck_ok(zke_open(test_path("a.db"), &o, &z));
   ck_ok(zke_close(z));
 }
@@ -1356,7 +1264,7 @@ TEST(vfs_without_shared_memory) {
 TEST(read_only_handle) {
   begin();
   ck_ok(zke_close(reader));
-  reader = open_with("unix-spy", NULL, ZKE_OPEN_READONLY);
+  reader = open_with(seam_vfs(&spied), NULL, ZKE_OPEN_READONLY);
   for (int i = 0; i < 4; i++) {
     ck_assert_int_eq(read_value(reader), generation);
     ck_assert_int_eq(read_names(reader), generation);
@@ -1396,7 +1304,7 @@ static void stop_self(void) { raise(SIGSTOP); }
 
 /* Exits with 2 when it makes fewer calls than that. */
 static void read_and_stop(void) {
-  zke *z = open_with("unix-spy", NULL, 0);
+  zke *z = open_with(seam_vfs(&spied), NULL, 0);
   read_value(z);
   make_cold(z);
   spy_arm(stop_before, 1, stop_self);
@@ -1448,7 +1356,6 @@ static void prepare(void) {
  * checkpoint all the same, and it goes on right afterwards. */
 TEST(stopped_reader_hinders_nobody) {
   share();
-  spy_register();
   for (stop_before = 1;; stop_before++) {
     end_child(start_child(prepare));
     if (!stop_and_go_on()) break;
@@ -1541,8 +1448,8 @@ TEST(all_at_once) {
   enum { ROLES = sizeof roles / sizeof *roles };
   pid_t pid[ROLES];
   unsigned long first = test_seed();
+  clock_goes = true;
   share();
-  sys.real = true;
   end_child(start_child(prepare));
   atomic_store(&shared->committed, 3);
   go_until = test_now() + 1000;
@@ -1585,11 +1492,11 @@ static void dispatch_due(zke *z) {
 
 /* Time goes by in poll loops: each is dispatched when it wants to be. */
 static void live_on(int ms) {
-  int64_t end = sys.skew + ms * ZKE_MS;
-  while (sys.skew < end) {
-    int64_t left = base_min((end - sys.skew) / ZKE_MS, wants(with_duty));
+  int64_t end = seam_ahead + ms * ZKE_MS;
+  while (seam_ahead < end) {
+    int64_t left = base_min((end - seam_ahead) / ZKE_MS, wants(with_duty));
     for (int i = 0; i < OTHERS; i++) left = base_min(left, wants(others[i]));
-    sys_pass(base_max(left, 1));
+    seam_pass(base_max(left, 1));
     dispatch_due(with_duty);
     for (int i = 0; i < OTHERS; i++) dispatch_due(others[i]);
   }
@@ -1627,14 +1534,14 @@ enum { TICKS = ZKE_TICK_MS / ZKE_DUTY_TICK_MS };
 TEST(fresh_stamp_spares_the_others) {
   begin_sweeping();
   live_on(ZKE_TICK_MS);
-  sys.looks = 0;
+  looking.calls[SEAM_stat] = 0;
   live_on(5 * ZKE_TICK_MS);
-  ck_assert_int_eq(sys.looks, 0);
+  ck_assert_int_eq(looking.calls[SEAM_stat], 0);
   ck_assert(with_duty->s->sweep.duty);
   ck_ok(zke_close(with_duty));
   with_duty = NULL;
   live_on(2 * ZKE_TICK_MS);
-  ck_assert_int_gt(sys.looks, 0);
+  ck_assert_int_gt(looking.calls[SEAM_stat], 0);
   ck_assert_int_eq(count_others(has_duty), 1);
   end_sweeping();
 }
