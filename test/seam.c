@@ -90,9 +90,9 @@ bool seam_unlocks(const seam_call *c) {
 
 static zke_os real;
 
-int64_t seam_ahead;
+int64_t seam_ahead, seam_apart[3];
 static bool stands;
-static int64_t stood[3]; /* where each clock does, without seam_ahead */
+static int64_t stood[3]; /* where each clock does, if neither is set */
 
 static void pass_ns(int64_t ns) {
   __atomic_fetch_add(&seam_ahead, ns, __ATOMIC_SEQ_CST);
@@ -108,9 +108,10 @@ void seam_stand(void) {
   stands = true;
 }
 
-static int64_t look_at_clock(int which) {
+int64_t seam_clock(int which) {
   int64_t now = stands ? stood[which] : real.clock(NULL, which);
-  return now + __atomic_load_n(&seam_ahead, __ATOMIC_SEQ_CST);
+  return now + __atomic_load_n(&seam_ahead, __ATOMIC_SEQ_CST) +
+         seam_apart[which];
 }
 
 static void sleep_by_clock(int64_t ns) {
@@ -211,8 +212,7 @@ OS(int, poller_remove, (void *context, int poller, int fd),
 OS(int, timer, (void *context), real.timer(NULL), )
 OS(int, timer_set, (void *context, int fd, int64_t when_ns), set_timer(&c),
    .fd = fd, .time = when_ns)
-OS(int64_t, clock, (void *context, int which), look_at_clock(c.how),
-   .how = which)
+OS(int64_t, clock, (void *context, int which), seam_clock(c.how), .how = which)
 
 static void os_sleep(void *context, int64_t ns) {
   CALL(context, sleep, .time = ns);

@@ -120,12 +120,13 @@ bool seam_unlocks(const seam_call *c);
 /* The type of an open file: ZKE_FILE_… */
 int seam_type(int fd);
 
-/* Time, as all seams tell it: their clocks are ahead by so many ns.
- * seam_stand(): from now on, and in children, they stand at a full millisecond.
- * Nothing waits then, but what it waits for passes at once, and no timer runs
- * out. */
-extern int64_t seam_ahead;
+/* Time, as all seams tell it: their clocks are ahead by so many ns, all of them
+ * or one (ZKE_CLOCK_…) apart from the others.  seam_stand(): from now on, and in
+ * children, they stand at a full millisecond.  Nothing waits then, but what it
+ * waits for passes at once, and no timer runs out. */
+extern int64_t seam_ahead, seam_apart[3];
 void seam_pass(int64_t ms);
 void seam_stand(void);
+int64_t seam_clock(int which); /* what it says now */
 
 #endif

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "test/seam.h"
 #include "test/test.h"
 
 static int create(zke *z, const char *path, int mode, zke_stat *stat) {
@@ -831,11 +832,6 @@ TEST_LOOP(calls_that_are_refused, 0, PLACES) {
 
 /* ---- what fails without touching the batch ---- */
 
-static int no_dup(void *context, int fd) {
-  (void)context, (void)fd;
-  return -EMFILE;
-}
-
 /* A call that looks at the handle alone, between two changes. */
 static int fail_beside(zke *z, void *context) {
   int fd = -1;
@@ -849,11 +845,9 @@ static int fail_beside(zke *z, void *context) {
 /* A descriptor that is not to be had says nothing about the batch. */
 TEST(failure_beside_a_batch_breaks_nothing) {
   zke *z = NULL;
-  zke_os os;
-  zke_os_default(&os);
-  os.dup = no_dup;
+  seam s = {.fail = {[SEAM_dup] = {-EMFILE, .times = SEAM_ALWAYS}}};
   zke_options o = ZKE_INIT(zke_options);
-  o.os = &os;
+  o.os = seam_os(&s);
   ck_ok(zke_open(test_path("db"), &o, &z));
   ck_ok(zke_batch(z, fail_beside, NULL));
   ck_ok(exists(z, "/a"));

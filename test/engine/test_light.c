@@ -3,6 +3,7 @@
  * A carrier a has light sessions; b is another store on the same file, or
  * another session of the store in memory.  Kept sessions move between the two.
  */
+#include "test/seam.h"
 #include "test/test.h"
 
 #include <errno.h>
@@ -446,29 +447,20 @@ TEST(death_of_a_carrier_is_told_at_once) {
 
 static bool no_locks; /* none is granted, and bytes that wake get lost */
 
-static int64_t lose_write(void *context, int fd, const void *bytes,
-                          size_t size) {
-  zke_os os;
-  zke_os_default(&os);
-  return no_locks ? (int64_t)size : os.write(context, fd, bytes, size);
+static void lose_write(seam_call *c) {
+  if (no_locks) seam_refuse(c, (int64_t)c->size);
 }
 
-static int fail_lock(void *context, int fd, int64_t from, int64_t count,
-                     int how) {
-  zke_os os;
-  zke_os_default(&os);
-  if (no_locks && how != ZKE_LOCK_NONE) return -EIO;
-  return os.lock_range(context, fd, from, count, how);
+static void fail_lock(seam_call *c) {
+  if (no_locks && c->how != ZKE_LOCK_NONE) seam_refuse(c, -EIO);
 }
 
 /* Handle a, whose locks and writes may fail, and b of another store. */
 static void open_failing(void) {
-  zke_os os;
-  zke_os_default(&os);
-  os.lock_range = fail_lock;
-  os.write = lose_write;
+  static seam s = {
+      .before = {[SEAM_lock_range] = fail_lock, [SEAM_write] = lose_write}};
   zke_options o = ZKE_INIT(zke_options);
-  o.os = &os;
+  o.os = seam_os(&s);
   ck_ok(zke_open(test_path("light.db"), &o, &a));
   ck_ok(zke_open(test_path("light.db"), NULL, &b));
 }
@@ -680,9 +672,10 @@ TEST_LOOP(what_is_owed_ends_with_the_session, 0, 2 * WAYS) {
 
 /* a and b on a clock that stands still until it is moved. */
 static void begin_driven(int way) {
-  zke_os os = test_driven_os();
+  static seam s;
   zke_options o = ZKE_INIT(zke_options);
-  o.os = &os;
+  o.os = seam_os(&s);
+  seam_stand();
   const char *name = way == IN_MEMORY ? ":memory:" : test_path("light.db");
   ck_ok(zke_open(name, &o, &a));
   ck_ok(way == IN_MEMORY ? zke_open_session(a, NULL, &b)
@@ -693,7 +686,7 @@ static void begin_driven(int way) {
  * unless it is NULL. */
 static void pass(zke *z, zke *z2, int64_t ms) {
   for (; ms > 0; ms -= 100) {
-    test_pass_ns(NULL, 100 * INT64_C(1000000));
+    seam_pass(100);
     ck_ok(zke_dispatch(z, NULL));
     if (z2) ck_ok(zke_dispatch(z2, NULL));
   }
@@ -804,7 +797,7 @@ TEST_LOOP(time_in_which_nobody_sweeps_does_not_count, 0, 2) {
     ck_ok(zke_rearm(a));
   } else {
     pass(a, b, 500);
-    test_pass_ns(NULL, 3600 * INT64_C(1000000000));
+    seam_pass(3600000);
   }
   ck_ok(zke_dispatch(b, NULL));
   pass(a, b, TIMEOUT - 1700);
@@ -858,15 +851,8 @@ TEST_LOOP(failed_handle_does_not_end_a_moved_session, 0, WAYS) {
 }
 
 /* A host in a time namespace whose offset it does not know: an hour behind. */
-static int64_t strange_clock(void *context, int which) {
-  int64_t hour = 3600 * INT64_C(1000000000);
-  return test_driven_clock(context, which) -
-         (which == ZKE_CLOCK_BOOTTIME ? hour : 0);
-}
-
-static int no_boot_offset(void *context, int64_t *out) {
-  (void)context, (void)out;
-  return -EIO;
+static void strange_clock(seam_call *c) {
+  if (c->how == ZKE_CLOCK_BOOTTIME) c->result -= 3600 * INT64_C(1000000000);
 }
 
 /* What such a host detaches, or gives its whole timeout again, has it by the
@@ -874,14 +860,11 @@ static int no_boot_offset(void *context, int64_t *out) {
 TEST_LOOP(stamps_of_a_host_with_a_strange_clock, 0, 2) {
   unsigned char password[16];
   zke *strange = NULL;
-  zke_os os;
+  static seam s = {.fail = {[SEAM_boot_offset] = {-EIO, .times = SEAM_ALWAYS}},
+                   .after = {[SEAM_clock] = strange_clock}};
   zke_options o = ZKE_INIT(zke_options);
   begin_driven(IN_FILE);
-  zke_os_default(&os);
-  os.clock = strange_clock;
-  os.sleep = test_pass_ns;
-  os.boot_offset = no_boot_offset;
-  o.os = &os;
+  o.os = seam_os(&s);
   ck_ok(zke_open(test_path("light.db"), &o, &strange));
   zke *x = kept(_i ? a : strange, TIMEOUT, password);
   ck_ok(create(x, "/x", ZKE_EPHEMERAL));

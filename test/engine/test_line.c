@@ -7,6 +7,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "test/seam.h"
 #include "test/test.h"
 
 #include <errno.h>
@@ -78,25 +79,23 @@ typedef struct writer {
 static atomic_bool sleeps_long; /* a poll waits longer than it was asked to */
 static atomic_bool slept_out;   /* … and nothing has come */
 
-/* poll() that sleeps longer than it was asked to, if the test says so: only a
- * wake-up ends it in time. */
-static int long_poll(void *context, struct pollfd *fds, unsigned count,
-                     int timeout) {
-  zke_os os;
-  zke_os_default(&os);
-  bool longer = sleeps_long && timeout > 0;
-  int rc = os.poll(context, fds, count, longer ? PATIENT_MS / 3 : timeout);
-  if (longer && rc == 0) slept_out = true;
-  return rc;
+/* A poll sleeps longer than it was asked to, if the test says so: only a wake-up
+ * ends it in time. */
+enum { LONG_MS = PATIENT_MS / 3 };
+
+static void poll_long(seam_call *c) {
+  if (sleeps_long && c->time > 0) c->time = LONG_MS;
+}
+
+static void after_poll(seam_call *c) {
+  if (c->time == LONG_MS && c->result == 0) slept_out = true;
 }
 
 static bool slept_outside; /* where nobody in the line can be told its turn */
 
-static void outside_sleep(void *context, int64_t ns) {
-  zke_os os;
-  zke_os_default(&os);
+static void before_sleep(seam_call *c) {
+  (void)c;
   slept_outside = true;
-  os.sleep(context, ns);
 }
 
 /* How much slower time passes for handles that are opened from now on, by the
@@ -105,23 +104,20 @@ static void outside_sleep(void *context, int64_t ns) {
 enum { SLOW = 50 };
 static int slowness = SLOW;
 
-static int64_t slow_clock(void *context, int which) {
-  zke_os os;
-  zke_os_default(&os);
-  int64_t now = os.clock(NULL, which);
-  return which == ZKE_CLOCK_MONOTONIC ? now / (intptr_t)context : now;
+static void slow_clock(seam_call *c) {
+  if (c->how == ZKE_CLOCK_MONOTONIC) c->result /= (intptr_t)c->seam->context;
 }
 
-/* A handle on these system calls, with much patience; NULL if it fails. */
+/* A handle on these system calls, with much patience; NULL if it fails.  A
+ * process has those of one slowness. */
 static zke *open_patient(void) {
+  static seam s = {
+      .before = {[SEAM_poll] = poll_long, [SEAM_sleep] = before_sleep},
+      .after = {[SEAM_poll] = after_poll, [SEAM_clock] = slow_clock}};
   zke *own = NULL;
-  zke_os os;
-  zke_os_default(&os);
-  os.poll = long_poll;
-  os.sleep = outside_sleep;
-  os.clock = slow_clock;
-  os.context = (void *)(intptr_t)slowness;
-  zke_options o = {.size = sizeof o, .busy_timeout_ms = PATIENT_MS, .os = &os};
+  zke_options o = {
+      .size = sizeof o, .busy_timeout_ms = PATIENT_MS, .os = seam_os(&s)};
+  s.context = (void *)(intptr_t)slowness;
   return zke_open(db, &o, &own) == ZKE_OK ? own : NULL;
 }
 

@@ -5,6 +5,7 @@
  * be gone: either the handle outlives the thread, or a callback that the test
  * holds keeps zke_close() from finishing.
  */
+#include "test/seam.h"
 #include "test/test.h"
 
 #include <pthread.h>
@@ -22,16 +23,6 @@ enum { THREADS = 4 };
 static zke *shared, *writer; /* two sessions on one tree */
 static int busy_ms;          /* shared's busy timeout, 0: the default */
 static atomic_bool stop;     /* asks the threads of a test to come back */
-
-/* The library's poll(), counting how often a thread went to sleep in it. */
-static zke_os os_default;
-static atomic_int sleeps;
-
-static int told_poll(void *context, struct pollfd *fds, unsigned count,
-                     int timeout_ms) {
-  atomic_fetch_add(&sleeps, 1);
-  return os_default.poll(context, fds, count, timeout_ms);
-}
 
 /* A thread that is greedy keeps the store's lock in each of its changes until
  * another has looked at the clock since the change before, or nobody is left to
@@ -66,23 +57,25 @@ static void keep_on(void) {
 
 /* The clock at which greedy threads and keepers keep the lock; the looks of all
  * others are counted. */
-static int64_t told_clock(void *context, int which) {
-  if (keeper && which == ZKE_CLOCK_REALTIME) keep_on();
+static void told_clock(seam_call *c) {
+  if (keeper && c->how == ZKE_CLOCK_REALTIME) keep_on();
   if (!greedy)
     atomic_fetch_add(&looks, 1);
-  else if (which == ZKE_CLOCK_REALTIME)
+  else if (c->how == ZKE_CLOCK_REALTIME)
     keep_lock();
-  return os_default.clock(context, which);
+}
+
+static seam telling = {.before = {[SEAM_clock] = told_clock}};
+
+/* How often a thread went to sleep in the kernel. */
+static long sleeps(void) {
+  return __atomic_load_n(&telling.calls[SEAM_poll], __ATOMIC_SEQ_CST);
 }
 
 /* A shared handle and another one, in one of the ways to share a tree. */
 static void begin(int way) {
-  zke_os_default(&os_default);
-  zke_os os = os_default;
-  os.poll = told_poll;
-  os.clock = told_clock;
   zke_options options = {
-      .size = sizeof options, .busy_timeout_ms = busy_ms, .os = &os};
+      .size = sizeof options, .busy_timeout_ms = busy_ms, .os = seam_os(&telling)};
   const char *name = way == IN_MEMORY ? ":memory:" : test_path("thread.db");
   ck_ok(zke_open(name, &options, &shared));
   writer = way == IN_MEMORY ? test_session(shared, NULL) : test_open(name);
@@ -216,7 +209,7 @@ TEST_LOOP(event_ends_every_wait, 0, WAYS) {
 static int wait_short(worker *w) {
   int rc;
   do rc = zke_wait(w->z, zke_now(w->z) + 100);
-  while (rc == ZKE_OPERATIONTIMEOUT && !sleeps);
+  while (rc == ZKE_OPERATIONTIMEOUT && sleeps() == 0);
   return rc;
 }
 
@@ -227,7 +220,7 @@ TEST_LOOP(another_takes_over_the_sleep, 0, WAYS) {
   watch(shared, count_call, NULL);
   worker first, second;
   start(&first, wait_short, shared, 0);
-  ck_until(sleeps > 0, 5000);
+  ck_until(sleeps() > 0, 5000);
   start(&second, wait_long, shared, 1);
   ck_rc(join(&first), ZKE_OPERATIONTIMEOUT);
   ck_ok(change(writer));
@@ -418,7 +411,7 @@ TEST_LOOP(close_wakes_the_sleeper, 0, WAYS) {
   watch(shared, count_call, NULL);
   worker sleeper;
   start(&sleeper, wait_long, shared, 0);
-  ck_until(sleeps > 0, 5000);
+  ck_until(sleeps() > 0, 5000);
   ck_ok(zke_close(shared));
   shared = NULL;
   ck_rc(join(&sleeper), ZKE_CLOSING);
@@ -431,7 +424,7 @@ TEST_LOOP(close_leaves_sleeping_neighbour, 0, WAYS) {
   watch(shared, count_call, NULL);
   worker sleeper;
   start(&sleeper, wait_long, shared, 0);
-  ck_until(sleeps > 0, 5000);
+  ck_until(sleeps() > 0, 5000);
   zke *neighbour = test_session(shared, NULL);
   ck_ok(zke_close(neighbour));
   ck_assert(!sleeper.done);
@@ -455,7 +448,7 @@ TEST_LOOP(callback_closes_a_sleeping_handle, 0, WAYS) {
   ck_rc(zke_exists(writer, "/gone", close_other, shared, NULL), ZKE_NONODE);
   worker sleeper;
   start(&sleeper, wait_long, shared, 0);
-  ck_until(sleeps > 0, 5000);
+  ck_until(sleeps() > 0, 5000);
   ck_ok(zke_create(writer, "/gone", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
                    NULL));
   ck_ok(zke_dispatch(writer, NULL));

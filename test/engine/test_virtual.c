@@ -6,7 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <poll.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,56 +14,29 @@
 #include "recipes/periodic.h"
 #include "recipes/queue.h"
 #include "recipes/two_phase.h"
+#include "test/seam.h"
 #include "test/test.h"
 
 #define SPAN (INT64_C(300) * 1000)             /* more than a test may take */
 #define BEGINNING (INT64_C(1000000000) * 1000) /* September 2001, ms */
 #define NS INT64_C(1000000)                    /* of a ms */
 
-static int64_t now_ns;
-
-static int64_t virtual_clock(void *context, int which) {
-  (void)context;
-  return which == ZKE_CLOCK_REALTIME ? now_ns : now_ns - BEGINNING / 2 * NS;
-}
-
-static void virtual_sleep(void *context, int64_t ns) {
-  (void)context;
-  now_ns += ns;
-}
-
-static int virtual_poll(void *context, struct pollfd *fds, unsigned count,
-                        int timeout_ms) {
-  (void)context;
-  int n = poll(fds, count, 0);
-  if (n == 0 && timeout_ms > 0) now_ns += timeout_ms * NS;
-  return n;
-}
-
-static int virtual_timer_set(void *context, int fd, int64_t when_ns) {
-  (void)context, (void)fd, (void)when_ns;
-  return 0;
+/* Its clocks stand, so that sleeping is what moves them. */
+static void virtual_clock(seam_call *c) {
+  int64_t beginning = c->how == ZKE_CLOCK_REALTIME ? BEGINNING : BEGINNING / 2;
+  seam_refuse(c, beginning * NS + seam_ahead);
 }
 
 /* A handle in virtual time; where 0 is BY_POLL, one without epoll. */
 enum { BY_EPOLL, BY_POLL, WAYS };
 
-static int no_poller(void *context) {
-  (void)context;
-  return -38; /* ENOSYS */
-}
-
-/* A handle in virtual time, by the table's calls that are needed for it. */
 static zke *begin(const char *name, int way) {
-  zke_os os = {.size = sizeof os,
-               .clock = virtual_clock,
-               .sleep = virtual_sleep,
-               .poll = virtual_poll,
-               .timer_set = virtual_timer_set};
-  zke_options o = {.size = sizeof o, .os = &os};
+  static seam s = {.before = {[SEAM_clock] = virtual_clock}};
+  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
   zke *z;
-  if (way == BY_POLL) os.poller = no_poller;
-  now_ns = BEGINNING * NS;
+  if (way == BY_POLL)
+    s.fail[SEAM_poller] = (seam_fault){-ENOSYS, .times = SEAM_ALWAYS};
+  seam_stand();
   ck_ok(zke_open(name, &o, &z));
   ck_assert_int_eq(zke_wall(z), BEGINNING);
   ck_assert_int_eq(zke_now(z), BEGINNING / 2);

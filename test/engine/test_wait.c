@@ -5,6 +5,7 @@
  * sleeps, a second thread does it as soon as the OS table has seen the
  * waiter go to sleep.
  */
+#include "test/seam.h"
 #include "test/test.h"
 
 #include <dirent.h>
@@ -31,38 +32,32 @@ static test_events seen;
 
 static atomic_int asleep; /* threads inside the waiter's poll() */
 static atomic_bool mute;  /* the writer's wake-ups get lost */
-static zke_os os_default; /* filled by begin() */
 
-static int told_poll(void *context, struct pollfd *fds, unsigned count,
-                     int timeout_ms) {
+static void fall_asleep(seam_call *c) {
+  (void)c;
   atomic_fetch_add(&asleep, 1);
-  int n = os_default.poll(context, fds, count, timeout_ms);
+}
+
+static void wake_up(seam_call *c) {
+  (void)c;
   atomic_fetch_sub(&asleep, 1);
-  return n;
 }
 
-static int64_t mute_write(void *context, int fd, const void *buffer,
-                          size_t size) {
-  if (mute) return (int64_t)size;
-  return os_default.write(context, fd, buffer, size);
-}
-
-static int no_poller(void *context) {
-  (void)context;
-  return -ENOSYS;
+static void lose_bytes(seam_call *c) {
+  if (mute) seam_refuse(c, (int64_t)c->size);
 }
 
 static void begin(int way) {
-  zke_os_default(&os_default);
-  zke_os telling = os_default, losing = os_default;
-  telling.poll = told_poll;
-  if (way == BY_POLL) telling.poller = no_poller;
-  losing.write = mute_write;
+  static seam telling = {.before = {[SEAM_poll] = fall_asleep},
+                         .after = {[SEAM_poll] = wake_up}},
+              losing = {.before = {[SEAM_write] = lose_bytes}};
+  if (way == BY_POLL)
+    telling.fail[SEAM_poller] = (seam_fault){-ENOSYS, .times = SEAM_ALWAYS};
   zke_options waits = {.size = sizeof waits,
-                       .os = &telling,
+                       .os = seam_os(&telling),
                        .watcher = test_record,
                        .watcher_context = &seen};
-  zke_options writes = {.size = sizeof writes, .os = &losing};
+  zke_options writes = {.size = sizeof writes, .os = seam_os(&losing)};
   const char *name = way == IN_MEMORY ? ":memory:" : test_path("wait.db");
   ck_ok(zke_open(name, &waits, &waiter));
   if (way == IN_MEMORY) {
@@ -318,20 +313,17 @@ TEST(deadline_of_a_watcher_is_near) {
   }
 }
 
-static int64_t stopped_ns; /* what the clock below says */
+static int64_t stopped_ns; /* what all but the wall clock say */
 
-static int64_t stopped_clock(void *context, int which) {
-  return which == ZKE_CLOCK_REALTIME ? os_default.clock(context, which)
-                                     : stopped_ns;
+static void stop_clock(seam_call *c) {
+  if (c->how != ZKE_CLOCK_REALTIME) seam_refuse(c, stopped_ns);
 }
 
 /* zkembed.h: a dispatch at the deadline, in the units of zke_now(), does what
  * was due, or a host's loop would spin until the millisecond is over. */
 TEST_LOOP(dispatch_at_the_deadline_moves_it, 0, WAYS) {
-  zke_os_default(&os_default);
-  zke_os os = os_default;
-  os.clock = stopped_clock;
-  zke_options options = {.size = sizeof options, .os = &os};
+  static seam s = {.before = {[SEAM_clock] = stop_clock}};
+  zke_options options = {.size = sizeof options, .os = seam_os(&s)};
   stopped_ns = INT64_C(5000700000); /* 0.7 ms after a full one */
   ck_ok(zke_open(_i == IN_MEMORY ? ":memory:" : test_path("wait.db"), &options,
                  &waiter));
@@ -470,25 +462,21 @@ enum { LEASE = 2500, SWEPT = 1500 };
 /* The time of leases, in which a pause between two looks of this process is no
  * longer than a second: so whichever thread goes on first after it has stood
  * still, the other's lease is not over. */
-static int64_t lease_clock(void *context, int which) {
+static void lease_clock(seam_call *c) {
   static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   static int64_t looked, lost;
-  int64_t now = os_default.clock(context, which);
-  if (which != ZKE_CLOCK_BOOTTIME) return now;
+  if (c->how != ZKE_CLOCK_BOOTTIME) return;
   pthread_mutex_lock(&mutex);
-  now = os_default.clock(context, which);
+  int64_t now = seam_clock(c->how);
   if (looked && now - looked > 1000000000) lost += now - looked - 1000000000;
   looked = now;
-  now -= lost;
+  seam_refuse(c, now - lost);
   pthread_mutex_unlock(&mutex);
-  return now;
 }
 
 static void begin_leased(int way) {
-  zke_os_default(&os_default);
-  zke_os os = os_default;
-  os.clock = lease_clock;
-  zke_options usual = {.size = sizeof usual, .os = &os}, leased = usual;
+  static seam s = {.before = {[SEAM_clock] = lease_clock}};
+  zke_options usual = {.size = sizeof usual, .os = seam_os(&s)}, leased = usual;
   leased.lease_ms = LEASE;
   const char *name = way == IN_MEMORY ? ":memory:" : test_path("wait.db");
   ck_ok(zke_open(name, &usual, &writer));
