@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "test/seam.h"
 #include "test/test.h"
 
 static int make(zke *z, const char *path, int mode) {
@@ -200,15 +201,16 @@ TEST(a_limit_is_reached_in_steps) {
 
 /* Limits of time, by the wall clock, which is moved here. */
 TEST(rows_go_by_their_age) {
-  zke_os os = test_driven_os();
-  zke_options options = {.size = sizeof options, .os = &os};
+  static seam s;
+  zke_options options = {.size = sizeof options, .os = seam_os(&s)};
   zke *z;
+  seam_stand();
   ck_ok(zke_open(test_path("db"), &options, &z));
   ck_ok(zke_history_keep(z, 0, 60000));
   ck_ok(make(z, "/a", ZKE_PERSISTENT));
   for (int i = 0; i < 50; i++) ck_ok(change(z, "/a"));
   ck_assert_int_ge(number("SELECT count(*)FROM zke_history"), 50);
-  test_pass_ns(NULL, INT64_C(61000000000));
+  seam_pass(61000);
   for (int i = 0; i < 16; i++) ck_ok(change(z, "/a"));
   int64_t count = number("SELECT count(*)FROM zke_history");
   ck_assert_int_ge(count, 16);
@@ -220,18 +222,19 @@ TEST(rows_go_by_their_age) {
  * set back do not go before those of that while.  There is never a gap. */
 TEST(a_clock_that_goes_back_makes_no_gap) {
   const int64_t ahead = INT64_C(120000000000);
-  zke_os os = test_driven_os();
-  zke_options options = {.size = sizeof options, .os = &os};
+  static seam s;
+  zke_options options = {.size = sizeof options, .os = seam_os(&s)};
   zke *z;
+  seam_stand();
   ck_ok(zke_open(test_path("db"), &options, &z));
   ck_ok(zke_history_keep(z, 0, 60000));
-  test_clock_ns[ZKE_CLOCK_REALTIME] += ahead;
+  seam_apart[ZKE_CLOCK_REALTIME] += ahead;
   ck_ok(make(z, "/a", ZKE_PERSISTENT));
   for (int i = 0; i < 10; i++) ck_ok(change(z, "/a"));
-  test_clock_ns[ZKE_CLOCK_REALTIME] -= ahead;
+  seam_apart[ZKE_CLOCK_REALTIME] -= ahead;
   for (int i = 0; i < 10; i++) ck_ok(change(z, "/a"));
   for (int minute = 0; minute < 4; minute++) {
-    test_pass_ns(NULL, INT64_C(61000000000));
+    seam_pass(61000);
     for (int i = 0; i < 16; i++) ck_ok(change(z, "/a"));
     ck_assert_int_eq(
         number("SELECT max(seq)-min(seq)+1-count(*)FROM zke_history"), 0);

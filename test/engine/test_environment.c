@@ -6,6 +6,7 @@
  * What needs root is skipped by others, with a sentence.
  */
 #define _GNU_SOURCE
+#include "test/seam.h"
 #include "test/test.h"
 
 #include <dirent.h>
@@ -632,25 +633,19 @@ TEST(umask_of_everything_harms_nobody) {
 
 #define YEARS(n) (INT64_C(n) * 365 * 86400 * 1000)
 
-static zke_os os_real;
 static int64_t wall_ms;    /* what the wall clock is off by */
 static bool wall_wavers;   /* … and the other way at every second look */
 static int64_t wall_looks; /* how often it was looked at */
-static int64_t steady_ms;  /* what the other clocks are ahead by */
 
-static int64_t jumping_clock(void *context, int which) {
-  int64_t now = os_real.clock(context, which);
-  if (which != ZKE_CLOCK_REALTIME) return now + steady_ms * 1000000;
+static void jump(seam_call *c) {
+  if (c->how != ZKE_CLOCK_REALTIME) return;
   bool other_way = wall_wavers && wall_looks++ % 2;
-  return now + (other_way ? -wall_ms : wall_ms) * 1000000;
+  c->result += (other_way ? -wall_ms : wall_ms) * 1000000;
 }
 
 static int try_jumping(const char *db, int64_t lease_ms, zke **z) {
-  zke_os os;
-  zke_os_default(&os_real);
-  os = os_real;
-  os.clock = jumping_clock;
-  zke_options o = {.size = sizeof o, .os = &os, .lease_ms = lease_ms};
+  static seam s = {.after = {[SEAM_clock] = jump}};
+  zke_options o = {.size = sizeof o, .os = seam_os(&s), .lease_ms = lease_ms};
   return zke_open(db, &o, z);
 }
 
@@ -662,7 +657,7 @@ static zke *open_jumping(const char *db, int64_t lease_ms) {
 }
 
 static int64_t wall_now(void) {
-  return os_real.clock(os_real.context, ZKE_CLOCK_REALTIME) / 1000000 + wall_ms;
+  return seam_clock(ZKE_CLOCK_REALTIME) / 1000000 + wall_ms;
 }
 
 static void expect_near(int64_t got, int64_t expected) {
@@ -736,7 +731,7 @@ TEST(deadlines_ignore_the_wall_clock) {
   wall_wavers = true;
   for (int i = 0; i < WAITS; i++) {
     int64_t before = test_now();
-    steady_ms += LEASE / 4;
+    seam_pass(LEASE / 4);
     ck_rc(zke_wait(z, zke_now(z) + 150), ZKE_OPERATIONTIMEOUT);
     ck_assert_int_ge(test_now() - before, 149);
     ck_assert_int_lt(test_now() - before, 149 + 10000);
@@ -1101,7 +1096,7 @@ static int peer_open_leaping(const char *db) {
 /* A third of a lease passes. */
 static int peer_leap(const char *argument) {
   (void)argument;
-  steady_ms += SHIFTED_LEASE / 3;
+  seam_pass(SHIFTED_LEASE / 3);
   return ZKE_OK;
 }
 
@@ -1207,22 +1202,13 @@ TEST(directory_mounted_is_shared) {
 
 /* A system that does not tell how many links a file has, and on what it is
  * mounted. */
-static int unknowing_stat(void *context, const char *path, zke_file *out) {
-  zke_os os;
-  zke_os_default(&os);
-  int rc = os.stat(context, path, out);
-  if (rc == 0) out->links = 0;
-  if (rc == 0) out->mount = 0;
-  return rc;
-}
+static void forget_links(seam_call *c) { c->out->links = c->out->mount = 0; }
 
 /* A table that knows neither links nor mounts refuses nothing. */
 TEST(unknown_links_are_accepted) {
   const char *db = test_path("a.db");
-  zke_os os;
-  zke_os_default(&os);
-  os.stat = unknowing_stat;
-  zke_options o = {.size = sizeof o, .os = &os};
+  static seam s = {.after = {[SEAM_stat] = forget_links}};
+  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
   zke *z;
   ck_ok(zke_close(test_open(db)));
   ck_assert_int_eq(link(db, test_path("b.db")), 0);
@@ -1231,21 +1217,16 @@ TEST(unknown_links_are_accepted) {
 }
 
 /* The directory of the link is on another mount than all else. */
-static int stat_apart(void *context, const char *path, zke_file *out) {
-  zke_os os;
-  zke_os_default(&os);
-  int rc = os.stat(context, path, out);
-  if (rc == 0) out->mount = strcmp(path, test_path("links")) == 0 ? 2 : 1;
-  return rc;
+static void mount_apart_links(seam_call *c) {
+  bool links = strcmp(c->path, test_path("links")) == 0;
+  c->out->mount = links ? 2 : 1;
 }
 
 /* What counts is where the file lies, not the link that leads there. */
 TEST(link_into_another_mount_is_resolved) {
   const char *db = test_path("a.db"), *name = test_path("links/b.db");
-  zke_os os;
-  zke_os_default(&os);
-  os.stat = stat_apart;
-  zke_options o = {.size = sizeof o, .os = &os};
+  static seam s = {.after = {[SEAM_stat] = mount_apart_links}};
+  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
   zke *z;
   ck_ok(zke_close(test_open(db)));
   ck_assert_int_eq(mkdir(test_path("links"), 0700), 0);

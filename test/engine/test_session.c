@@ -4,6 +4,7 @@
  * on one file.  Leases run on a clock that the test drives.
  */
 #include "test/functions.h"
+#include "test/seam.h"
 #include "test/test.h"
 
 #include <errno.h>
@@ -838,15 +839,14 @@ TEST(keepalive_descriptor_needs_a_file) {
 
 enum { LEASE = 1000 };
 
-static void move(int which, int64_t ms) {
-  test_clock_ns[which] += ms * 1000000;
-}
+static void move(int which, int64_t ms) { seam_apart[which] += ms * 1000000; }
 
 /* a with a lease and an ephemeral /e, b without. */
 static void begin_leased(int way) {
-  zke_os os = test_driven_os();
-  zke_options leased = {.size = sizeof leased, .lease_ms = LEASE, .os = &os};
-  zke_options plain = {.size = sizeof plain, .os = &os};
+  static seam s;
+  zke_options plain = {.size = sizeof plain, .os = seam_os(&s)}, leased = plain;
+  leased.lease_ms = LEASE;
+  seam_stand();
   begin_with(way, &leased, &plain);
   ck_ok(create(a, "/e", ZKE_EPHEMERAL));
 }
@@ -854,7 +854,7 @@ static void begin_leased(int way) {
 /* Let time pass while z calls in every 50 ms and sweeps what is due. */
 static void pass_with(zke *z, int64_t ms) {
   for (; ms > 0; ms -= 50) {
-    test_pass_ns(NULL, 50 * 1000000);
+    seam_pass(50);
     ck_ok(exists(z, "/"));
     ck_ok(zke_dispatch(z, NULL));
   }
@@ -947,10 +947,10 @@ TEST_LOOP(session_without_lease_is_never_late, 0, WAYS) {
   ck_ok(create(b, "/b", ZKE_EPHEMERAL));
   for (int i = 0; i < 10; i++) {
     pass_with(a, 500);
-    test_pass_ns(NULL, INT64_C(1000000) * (LEASE - 550));
+    seam_pass(LEASE - 550);
   }
   ck_assert(lives(a, id));
-  test_pass_ns(NULL, INT64_C(86400) * 365 * 1000000000);
+  seam_pass(INT64_C(86400) * 365 * 1000);
   ck_ok(exists(b, "/b"));
   ck_ok(zke_dispatch(b, NULL));
   ck_assert_int_eq(zke_state(b), ZKE_STATE_CONNECTED);
@@ -992,29 +992,25 @@ TEST(watcher_makes_a_session_tick) {
 
 static int sweeps; /* stamps of a sweep that were written */
 
-static int64_t counting_pwrite(void *context, int fd, const void *data,
-                               size_t size, int64_t at) {
-  zke_os os;
-  zke_os_default(&os);
-  sweeps += at == 8 && size == 8; /* doc/format.md, the liveness file */
-  return os.pwrite(context, fd, data, size, at);
+static void count_sweep(seam_call *c) {
+  sweeps += c->at == 8 && c->size == 8; /* doc/format.md, the liveness file */
 }
 
 /* The sweep looks at every session; so many sessions of one store must not
  * each do it at each tick. */
 TEST(one_sweep_serves_all_sessions_of_a_store) {
   enum { MANY = 20, TICKS = 8 };
-  zke_os os = test_driven_os();
-  os.pwrite = counting_pwrite;
-  zke_options o = {.size = sizeof o, .os = &os};
+  static seam s = {.before = {[SEAM_pwrite] = count_sweep}};
+  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
   zke *all[MANY];
+  seam_stand();
   ck_ok(zke_open(test_path("a.db"), &o, &all[0]));
   for (int i = 1; i < MANY; i++) ck_ok(zke_open_session(all[0], NULL, &all[i]));
   for (int i = 0; i < MANY; i++) ck_ok(watch(all[i], "/", &other));
   pass_with(all[0], 1500); /* takes the duty */
   sweeps = 0;
   for (int tick = 0; tick < TICKS; tick++) {
-    test_pass_ns(NULL, INT64_C(250000000));
+    seam_pass(250);
     for (int i = 0; i < MANY; i++) ck_ok(zke_dispatch(all[i], NULL));
   }
   ck_assert_int_ge(sweeps, TICKS - 1);
@@ -1058,49 +1054,29 @@ static int leases;     /* stamps in it */
 static int64_t oldest; /* of those that were there at a look */
 
 /* How old is the oldest stamp of a lease? */
-static void look_at_leases(void) {
+static void look_at_leases(seam_call *c) {
   int64_t stamp;
+  (void)c;
   for (int i = 0; i < leases; i++) {
     ck_assert_int_eq(pread(live_file, &stamp, sizeof stamp, 4096 + 8 * i),
                      sizeof stamp);
-    int64_t age = test_clock_ns[ZKE_CLOCK_BOOTTIME] - stamp;
+    int64_t age = seam_clock(ZKE_CLOCK_BOOTTIME) - stamp;
     if (age > oldest) oldest = age;
   }
 }
 
-/* Where nothing has come, time goes by. */
-static int driven_poll(void *context, struct pollfd *fds, unsigned count,
-                       int timeout) {
-  zke_os os;
-  zke_os_default(&os);
-  int rc = os.poll(context, fds, count, 0);
-  if (rc == 0 && timeout > 0) test_pass_ns(NULL, INT64_C(1000000) * timeout);
-  look_at_leases();
-  return rc;
-}
-
-static void sleep_and_look(void *context, int64_t ns) {
-  test_pass_ns(context, ns);
-  look_at_leases();
-}
-
 /* The gate is about to be left: others may judge from here on. */
-static int look_at_the_gate(void *context, int fd, int64_t from, int64_t count,
-                            int how) {
-  zke_os os;
-  zke_os_default(&os);
-  if (how == ZKE_LOCK_NONE && from == 0) look_at_leases();
-  return os.lock_range(context, fd, from, count, how);
+static void look_at_the_gate(seam_call *c) {
+  if (c->how == ZKE_LOCK_NONE && c->at == 0) look_at_leases(c);
 }
 
 /* a with the usual lease, and another session of its store with its own. */
-static zke *begin_siblings(zke_os *os, int busy, int64_t lease) {
-  zke_options leased = {.size = sizeof leased,
-                        .busy_timeout_ms = busy,
-                        .lease_ms = LEASE,
-                        .os = os};
-  zke_options plain = {.size = sizeof plain, .os = os};
+static zke *begin_siblings(seam *s, int busy, int64_t lease) {
+  zke_options plain = {.size = sizeof plain, .os = seam_os(s)}, leased = plain;
+  leased.busy_timeout_ms = busy;
+  leased.lease_ms = LEASE;
   zke *sibling = NULL;
+  seam_stand();
   begin_with(IN_FILE, &leased, &plain);
   leased.lease_ms = lease;
   ck_ok(zke_open_session(a, &leased, &sibling));
@@ -1115,9 +1091,8 @@ static zke *begin_siblings(zke_os *os, int busy, int64_t lease) {
  * call in meanwhile, do not run out either: they did.  The store goes by its
  * shortest lease, although a session with a longer one began last. */
 TEST_LOOP(waiting_call_keeps_the_leases, 0, 3) {
-  zke_os os = test_driven_os();
-  os.poll = driven_poll;
-  zke *z = NULL, *sibling = begin_siblings(&os, 0, 10 * LEASE);
+  static seam s = {.after = {[SEAM_poll] = look_at_leases}};
+  zke *z = NULL, *sibling = begin_siblings(&s, 0, 10 * LEASE);
   int gate = hold_gate();
   if (_i == 0) ck_rc(zke_expire(a, 4711), ZKE_OPERATIONTIMEOUT);
   if (_i == 1) ck_rc(zke_open_session(a, NULL, &z), ZKE_OPERATIONTIMEOUT);
@@ -1131,9 +1106,8 @@ TEST_LOOP(waiting_call_keeps_the_leases, 0, 3) {
 
 /* The same of a call that has the gate, and waits for a foreign writer. */
 TEST(foreign_writer_keeps_the_leases) {
-  zke_os os = test_driven_os();
-  os.lock_range = look_at_the_gate;
-  zke *sibling = begin_siblings(&os, 0, LEASE);
+  static seam s = {.before = {[SEAM_lock_range] = look_at_the_gate}};
+  zke *sibling = begin_siblings(&s, 0, LEASE);
   sqlite3 *db = NULL;
   ck_assert_int_eq(sqlite3_open(test_path("session.db"), &db), SQLITE_OK);
   ck_assert_int_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", 0, 0, 0), SQLITE_OK);
@@ -1150,9 +1124,8 @@ TEST(foreign_writer_keeps_the_leases) {
 /* … but one that does not call in where it could loses its lease, however long
  * the calls of its siblings wait. */
 TEST(siblings_keep_no_lease) {
-  zke_os os = test_driven_os();
-  os.poll = driven_poll;
-  zke *sibling = begin_siblings(&os, 2 * LEASE, LEASE);
+  static seam s = {.after = {[SEAM_poll] = look_at_leases}};
+  zke *sibling = begin_siblings(&s, 2 * LEASE, LEASE);
   int64_t id = zke_session_id(sibling);
   for (int i = 0; i < 12; i++) {
     int gate = hold_gate();
@@ -1168,9 +1141,8 @@ TEST(siblings_keep_no_lease) {
 
 /* zkembed.h: so does zke_sleep() keep it; it did not. */
 TEST(sleep_keeps_the_lease) {
-  zke_os os = test_driven_os();
-  os.sleep = sleep_and_look;
-  zke *sibling = begin_siblings(&os, 0, LEASE);
+  static seam s = {.after = {[SEAM_sleep] = look_at_leases}};
+  zke *sibling = begin_siblings(&s, 0, LEASE);
   leases = 1;
   int64_t until = zke_now(a) + 5 * LEASE;
   ck_ok(zke_sleep(a, until));
@@ -1183,20 +1155,18 @@ TEST(sleep_keeps_the_lease) {
 /* ms by which the clock of the leases goes on when the other is looked at */
 static int creeping;
 
-static int64_t creeping_clock(void *context, int which) {
-  (void)context;
-  if (which == ZKE_CLOCK_MONOTONIC) move(ZKE_CLOCK_BOOTTIME, creeping);
-  return test_clock_ns[which];
+static void creep(seam_call *c) {
+  if (c->how == ZKE_CLOCK_MONOTONIC) move(ZKE_CLOCK_BOOTTIME, creeping);
 }
 
 /* P5: a compaction that takes longer than the leases of its store ends none of
  * them: nobody could call in. */
 TEST(compaction_keeps_the_leases) {
-  zke_os os = test_driven_os();
-  os.clock = creeping_clock;
-  zke_options leased = {.size = sizeof leased, .lease_ms = LEASE, .os = &os};
-  zke_options plain = {.size = sizeof plain, .os = &os};
+  static seam s = {.before = {[SEAM_clock] = creep}};
+  zke_options plain = {.size = sizeof plain, .os = seam_os(&s)}, leased = plain;
+  leased.lease_ms = LEASE;
   zke *sibling = NULL;
+  seam_stand();
   begin_with(IN_FILE, &leased, &plain);
   ck_ok(zke_open_session(a, &leased, &sibling));
   creeping = LEASE;
