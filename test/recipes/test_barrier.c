@@ -14,6 +14,7 @@
 
 #include "crew.h"
 #include "recipes.h"
+#include "test/seam.h"
 
 #define PATH "/barriers/b"
 #define NODE PATH "/barrier"
@@ -183,7 +184,6 @@ TEST_LOOP(lost_setting_is_not_set_twice, 0, 2) {
 /* ---- in the middle of a removal ---- */
 
 static struct {
-  zke_os os; /* the real one */
   zke_barrier *other;
   zke *session; /* the other's */
   int looks;    /* at the clock, until the other acts; 0: it has, or will not */
@@ -192,28 +192,25 @@ static struct {
 /* Each call of the library begins with a look at the clock: before the chosen
  * one the other removes the barrier and sets it again.  Where the caller has
  * the gate at that look, the other acts before the next. */
-static int64_t meddling_clock(void *context, int which) {
-  if (meddler.looks && --meddler.looks == 0) {
-    int rc = zke_barrier_remove(meddler.other, 0, zke_now(meddler.session));
-    if (rc == ZKE_OPERATIONTIMEOUT)
-      meddler.looks = 1;
-    else
-      set(meddler.other, meddler.session);
-  }
-  return meddler.os.clock(context, which);
+static void meddle_at_look(seam_call *c) {
+  (void)c;
+  if (!meddler.looks || --meddler.looks > 0) return;
+  int rc = zke_barrier_remove(meddler.other, 0, zke_now(meddler.session));
+  if (rc == ZKE_OPERATIONTIMEOUT)
+    meddler.looks = 1;
+  else
+    set(meddler.other, meddler.session);
 }
 
 /* While one removes the barrier, another removes it before and sets the next
  * one, at every place: with a token that one stays, and in any case its two
  * znodes stay or go together. */
 TEST_LOOP(a_removal_spares_the_next_setting, 0, 2) {
-  zke_os_default(&meddler.os);
-  zke_os os = meddler.os;
-  zke_options o = {.size = sizeof o, .os = &os};
+  static seam s = {.before = {[SEAM_clock] = meddle_at_look}};
+  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
   zke *z, *y = test_open(test_path("db"));
   zke_stat stat;
   int n = 1;
-  os.clock = meddling_clock;
   ck_ok(zke_open(test_path("db"), &o, &z));
   zke_barrier *a = make(z), *b = make(y);
   meddler.other = b;

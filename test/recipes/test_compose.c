@@ -20,6 +20,7 @@
 #include "recipes/lock.h"
 #include "recipes/queue.h"
 #include "recipes/two_phase.h"
+#include "test/seam.h"
 
 /* The two stores, each by a session of the test's own, and two composed
  * handles, whose sessions have different numbers in the two stores. */
@@ -1183,10 +1184,11 @@ TEST(a_limit_ends_with_its_handle) {
 
 /* A sleep keeps the lease of each part, on a clock of the test's. */
 TEST_LOOP(a_sleep_keeps_all_leases, 0, 2) {
-  zke_os os = test_driven_os();
-  zke_options plain = {.size = sizeof plain, .os = &os};
-  zke_options leased = {.size = sizeof leased, .os = &os, .lease_ms = 1000};
+  static seam s;
+  zke_options plain = {.size = sizeof plain, .os = seam_os(&s)}, leased = plain;
+  leased.lease_ms = 1000;
   zke *other = NULL;
+  seam_stand();
   ck_ok(zke_open(":memory:", &plain, &base));
   ck_ok(zke_open(":memory:", &plain, &part));
   make(base, "/global");

@@ -19,6 +19,7 @@
 
 #include "crew.h"
 #include "recipes.h"
+#include "test/seam.h"
 
 #define ROOT "/app/config"
 
@@ -348,32 +349,20 @@ TEST(list_of_a_part) {
   ck_ok(zke_close(z));
 }
 
-/* Reading asks nobody: what others change is not seen before it is
- * dispatched, and the system is not called. */
-static long calls;
-static int (*real_lock)(void *, int, int64_t, int64_t, int);
-static int count_lock(void *c, int fd, int64_t offset, int64_t count, int how) {
-  calls++;
-  return real_lock(c, fd, offset, count, how);
-}
-
 /* A read of the cache takes no lock of any file, also after another process has
  * changed a node: the news comes by the next wait. */
 TEST(reads_without_io) {
-  zke_os os;
   zke *z;
-  zke_os_default(&os);
-  real_lock = os.lock_range;
-  os.lock_range = count_lock;
-  zke_options o = {.size = sizeof o, .os = &os};
+  static seam s;
+  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
   ck_ok(zke_open(test_path("db"), &o, &z));
   plant(z);
   zke_config *c = started(z, 0, NULL);
   zke *other = test_open(test_path("db"));
   put(other, ROOT "/db/host", "b");
-  long before = calls;
+  long before = s.calls[SEAM_lock_range];
   for (int i = 0; i < 1000; i++) ck_assert_str_eq(in_memory(c, "db/host"), "a");
-  ck_assert_int_eq(calls, before);
+  ck_assert_int_eq(s.calls[SEAM_lock_range], before);
   ck_ok(zke_wait(z, soon(z)));
   ck_assert_str_eq(in_memory(c, "db/host"), "b");
   zke_config_free(c);

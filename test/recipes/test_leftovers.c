@@ -26,6 +26,7 @@
 #include "recipes/queue.h"
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
+#include "test/seam.h"
 #include "test/test.h"
 
 static zke *z, *other;
@@ -558,14 +559,6 @@ TEST(released_behind_an_obstacle) {
   end();
 }
 
-static zke_os os_default;
-static bool clock_stands;
-
-static int64_t standing_clock(void *c, int which) {
-  int64_t now = os_default.clock(c, which);
-  return clock_stands ? test_stood(which, now) : now;
-}
-
 static int only_read(void) { return zke_exists(z, "/l", NULL, NULL, NULL); }
 static int only_dispatch(void) { return zke_dispatch(z, NULL) < 0; }
 static int only_wait(void) {
@@ -582,15 +575,13 @@ static int check_only(void) {
 static void release_in_vain(void) {
   begin();
   ck_ok(zke_close(z));
-  zke_os_default(&os_default);
-  zke_os os = os_default;
-  os.clock = standing_clock;
-  zke_options o = {.size = sizeof o, .busy_timeout_ms = 20, .os = &os};
+  static seam s;
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = 20, .os = seam_os(&s)};
   ck_ok(zke_open(test_path("a.db"), &o, &z));
   lock_hold();
   obstruct();
   ck_rc(zke_lock_release(lock), ZKE_OPERATIONTIMEOUT);
-  clock_stands = true;
+  seam_stand();
 }
 
 /* zke_discard(): each call of the session tries again, however soon after the
@@ -605,7 +596,6 @@ TEST_LOOP(gone_with_the_next_call, 0, 5) {
   clear();
   ck_ok(calls[_i]());
   ck_ok(zke_lock_try(second));
-  clock_stands = false;
   zke_lock_free(second);
   zke_lock_free(lock);
   end();
@@ -623,7 +613,6 @@ TEST(reads_do_not_put_off_the_next_try) {
   ck_ok(zke_next_deadline(z, &later));
   ck_assert_int_eq(later, due);
   clear();
-  clock_stands = false;
   zke_lock_free(lock);
   end();
 }
@@ -702,23 +691,20 @@ static struct {
 
 /* A clock that lets an obstacle come at the chosen look; what comes between
  * looks at the clock itself. */
-static int64_t os_clock(void *c, int which) {
+static void before_look(seam_call *c) {
   const obstacle *o = coming.o;
-  if (o && --coming.calls <= 0) {
-    coming.o = NULL; /* it asks for the time, too */
-    coming.came = come_between(o);
-    if (!coming.came) coming.o = o;
-  }
-  return os_default.clock(c, which);
+  (void)c;
+  if (!o || --coming.calls > 0) return;
+  coming.o = NULL; /* it asks for the time, too */
+  coming.came = come_between(o);
+  if (!coming.came) coming.o = o;
 }
 
 /* A handle on that clock, with little patience. */
 static zke *open_watched_clock(const char *db) {
   zke *opened = NULL;
-  zke_os_default(&os_default);
-  zke_os os = os_default;
-  os.clock = os_clock;
-  zke_options o = {.size = sizeof o, .busy_timeout_ms = 20, .os = &os};
+  static seam s = {.before = {[SEAM_clock] = before_look}};
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = 20, .os = seam_os(&s)};
   ck_ok(zke_open(test_path(db), &o, &opened));
   return opened;
 }

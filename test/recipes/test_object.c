@@ -44,6 +44,7 @@
 #include "recipes/rwlock.h"
 #include "recipes/semaphore.h"
 #include "recipes/two_phase.h"
+#include "test/seam.h"
 #include "test/test.h"
 
 #define TEST_FUNCTION_LIST "recipe_list.h"
@@ -110,12 +111,10 @@ static void heap_check(void) {
 /* ---- sessions ---- */
 
 static zke *z, *other;
-static zke_os os_default;
 static atomic_int sleeps; /* how often z's threads began to sleep */
 
-static int os_poll(void *c, struct pollfd *fds, unsigned n, int timeout_ms) {
-  if (timeout_ms) atomic_fetch_add(&sleeps, 1);
-  return os_default.poll(c, fds, n, timeout_ms);
+static void count_sleep(seam_call *c) {
+  if (c->time) atomic_fetch_add(&sleeps, 1);
 }
 
 /* Each time on another database. */
@@ -123,11 +122,9 @@ static void begin(void) {
   static int databases;
   char name[32];
   snprintf(name, sizeof name, "%d.db", databases++);
-  zke_os_default(&os_default);
-  zke_os os = os_default;
-  os.poll = os_poll;
+  static seam s = {.before = {[SEAM_poll] = count_sleep}};
   zke_options o = {
-      .size = sizeof o, .os = &os, .allocator = {heap_resize, NULL}};
+      .size = sizeof o, .os = seam_os(&s), .allocator = {heap_resize, NULL}};
   ck_ok(zke_open(test_path(name), &o, &z));
   other = test_open(test_path(name));
 }

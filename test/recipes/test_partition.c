@@ -19,6 +19,7 @@
 
 #include "crew.h"
 #include "recipes.h"
+#include "test/seam.h"
 
 #define PATH "/shards"
 enum { MANY = 4, ITEMS = 10 };
@@ -518,22 +519,20 @@ TEST(an_item_that_was_got_unseen_and_deleted_leaves_no_twin) {
   }
 }
 
-static zke_os os_real;
 static zke *loser; /* what it reads after the next pause is lost */
 
-static void losing_sleep(void *context, int64_t ns) {
+static void lose_a_read(seam_call *c) {
+  (void)c;
   if (loser) ck_ok(zke_test_fail(loser, ZKE_TEST_FAIL_READ, 0));
   loser = NULL;
-  os_real.sleep(context, ns);
 }
 
 /* The n-th change of a member that takes items loses its reply, and so does the
  * look after it.  Then the member leaves, and another read is lost: no twin
  * stays behind. */
 TEST_LOOP(an_item_that_was_got_unseen_leaves_no_twin, 0, 6) {
-  zke_os os = {.size = sizeof os, .sleep = losing_sleep};
-  zke_options o = {.size = sizeof o, .os = &os};
-  zke_os_default(&os_real);
+  static seam s = {.before = {[SEAM_sleep] = lose_a_read}};
+  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
   for (int m = 0; m < 12; m++) {
     ck_ok(zke_open(":memory:", &o, &admin));
     begin_sessions();

@@ -13,6 +13,7 @@
 
 #include "crew.h"
 #include "recipes.h"
+#include "test/seam.h"
 
 #define BASE "/jobs"
 #define JOB "/jobs/j"
@@ -23,11 +24,8 @@ static zke_periodic *job[MANY];
 static int64_t wall; /* ms since 1970 to the objects; 0: as it is */
 static int lost[MANY];
 
-static zke_os os_real;
-
-static int64_t fake_clock(void *context, int which) {
-  if (wall && which == ZKE_CLOCK_REALTIME) return wall * 1000000;
-  return os_real.clock(context, which);
+static void set_wall(seam_call *c) {
+  if (wall && c->how == ZKE_CLOCK_REALTIME) seam_refuse(c, wall * 1000000);
 }
 
 /* The job that is claimed while another object pauses between two tries, and
@@ -35,8 +33,9 @@ static int64_t fake_clock(void *context, int which) {
 static zke_periodic *meanwhile;
 static const char *deleted[2];
 
-static void fake_sleep(void *context, int64_t ns) {
+static void act_meanwhile(seam_call *c) {
   zke_periodic *next = meanwhile;
+  (void)c;
   meanwhile = NULL;
   for (int i = 0; i < 2 && deleted[i]; i++) {
     int rc = zke_delete(admin, deleted[i], -1);
@@ -44,15 +43,14 @@ static void fake_sleep(void *context, int64_t ns) {
     deleted[i] = NULL;
   }
   if (next) ck_ok(zke_periodic_force(next));
-  os_real.sleep(context, ns);
 }
 
 /* A handle, by whose wall clock its sessions go. */
 static zke *open_fake(const char *name) {
-  zke_os os = {.size = sizeof os, .clock = fake_clock, .sleep = fake_sleep};
-  zke_options o = {.size = sizeof o, .os = &os};
+  static seam s = {
+      .before = {[SEAM_clock] = set_wall, [SEAM_sleep] = act_meanwhile}};
+  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
   zke *opened;
-  zke_os_default(&os_real);
   ck_ok(zke_open(name, &o, &opened));
   return opened;
 }
@@ -579,28 +577,26 @@ static zke *there, *runner; /* another process, and the session that runs it */
 static bool changing;
 
 /* At each look at the clock the runner ends, and another one begins. */
-static int64_t changing_clock(void *context, int which) {
-  if (changing) {
-    changing = false;
-    ck_ok(zke_close(runner));
-    runner = test_session(there, NULL);
-    ck_ok(zke_create(runner, JOB "/running", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
-                     NULL, NULL));
-    changing = true;
-  }
-  return os_real.clock(context, which);
+static void change_runner(seam_call *c) {
+  (void)c;
+  if (!changing) return;
+  changing = false;
+  ck_ok(zke_close(runner));
+  runner = test_session(there, NULL);
+  ck_ok(zke_create(runner, JOB "/running", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
+                   NULL, NULL));
+  changing = true;
 }
 
 /* A look from outside, whose runner has ended each time: it has the time that
  * any call has, though it has no deadline. */
 TEST(a_look_ends_while_runners_change) {
-  zke_os os = {.size = sizeof os, .clock = changing_clock};
-  zke_options o = {.size = sizeof o, .os = &os, .busy_timeout_ms = 200};
+  static seam s = {.before = {[SEAM_clock] = change_runner}};
+  zke_options o = {.size = sizeof o, .os = seam_os(&s), .busy_timeout_ms = 200};
   zke_periodic_options po = options(0, 0);
   zke_periodic *j;
   zke_periodic_record *r = NULL;
   zke *own;
-  zke_os_default(&os_real);
   there = test_open(test_path("db"));
   ck_ok(zke_open(test_path("db"), &o, &own));
   ck_ok(zke_periodic_new(there, BASE, "j", &po, &j));

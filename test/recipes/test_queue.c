@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "recipes/queue.h"
+#include "test/seam.h"
 
 #define PATH "/jobs"
 
@@ -809,38 +810,33 @@ TEST(the_bound_holds_under_concurrency) {
 
 /* One session reads the clock again and again in a call; at the n-th time
  * another one, on a store of its own, does something. */
-static zke_os clock_real;
 static long meddle_at; /* 0: not, or no more */
 static int (*meddle)(zke *other);
 static zke *meddler;
 static int meddled; /* what came of it; 1: nothing */
 static bool slept;  /* before the n-th time */
 
-static int64_t meddling_clock(void *context, int which) {
+static void meddle_at_look(seam_call *c) {
+  (void)c;
   if (meddle_at > 0 && --meddle_at == 0) meddled = meddle(meddler);
-  return clock_real.clock(context, which);
 }
 
 /* Going to sleep before the n-th reading is the last moment. */
-static int meddling_poll(void *context, struct pollfd *fds, unsigned count,
-                         int timeout_ms) {
-  while (meddle_at > 0 && timeout_ms != 0) {
+static void meddle_at_sleep(seam_call *c) {
+  while (meddle_at > 0 && c->time != 0) {
     slept = true;
     meddle_at = 0;
     meddled = meddle(meddler);
   }
-  return clock_real.poll(context, fds, count, timeout_ms);
 }
 
 static zke *open_meddled(void) {
+  static seam s = {
+      .before = {[SEAM_clock] = meddle_at_look, [SEAM_poll] = meddle_at_sleep}};
   zke_options o = {.size = sizeof o, .busy_timeout_ms = 1};
   zke *own;
-  zke_os_default(&clock_real);
-  zke_os os = clock_real;
-  os.clock = meddling_clock;
-  os.poll = meddling_poll;
   ck_ok(zke_open(test_path("db"), &o, &meddler));
-  o = (zke_options){.size = sizeof o, .os = &os};
+  o = (zke_options){.size = sizeof o, .os = seam_os(&s)};
   ck_ok(zke_open(test_path("db"), &o, &own));
   return own;
 }
@@ -2550,12 +2546,11 @@ TEST(one_shot_queues_leave_nothing) {
   ck_ok(zke_close(own));
 }
 
-static zke_os dying_os;
 static long dies_at; /* that reading of a clock is the last; 0: none is */
 
-static int64_t dying_clock(void *context, int which) {
+static void die_at_look(seam_call *c) {
+  (void)c;
   if (dies_at > 0 && --dies_at == 0) _exit(1);
-  return dying_os.clock(context, which);
 }
 
 /* Look for an item at a queue of its own, and die at the n-th reading of a
@@ -2566,10 +2561,8 @@ static int die_at_a_queue(void *context) {
   zke_queue_item *item;
   zke *own;
   char path[100];
-  zke_os_default(&dying_os);
-  zke_os os = dying_os;
-  os.clock = dying_clock;
-  zke_options o = {.size = sizeof o, .os = &os};
+  static seam s = {.before = {[SEAM_clock] = die_at_look}};
+  zke_options o = {.size = sizeof o, .os = seam_os(&s)};
   snprintf(path, sizeof path, "/replies/%ld", n);
   if (zke_open(test_path("db"), &o, &own) != ZKE_OK) return 2;
   dies_at = n;

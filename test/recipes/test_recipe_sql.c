@@ -18,6 +18,7 @@
 #include "recipes/queue.h"
 #include "recipes/two_phase.h"
 #include "recipes/part/znode.h"
+#include "test/seam.h"
 
 /* What a function does, and how often it was called. */
 typedef struct job {
@@ -154,20 +155,20 @@ TEST_LOOP(a_put_takes_sql_along_once, 0, 6) {
 
 /* The time is over when the step has been made. */
 static int work_long(sqlite3 *db, int64_t zxid, void *context) {
-  test_pass_ns(NULL, INT64_C(60000000000));
+  seam_pass(60000);
   return work(db, zxid, context);
 }
 
 /* A reply that is lost when the time is over is looked into all the same. */
 TEST(a_late_lost_reply_is_looked_into) {
-  static zke_os os;
+  static seam s;
   zke_options o = ZKE_INIT(zke_options);
   job make = {"CREATE TABLE own(id INTEGER PRIMARY KEY)", 0, 0}, j = adds(0);
   zke_queue_value value = {"x", 1};
   zke *z;
   zke_op op;
-  os = test_driven_os();
-  o.os = &os;
+  seam_stand();
+  o.os = seam_os(&s);
   ck_ok(zke_open(":memory:", &o, &z));
   zke_op_sql(&op, work, &make);
   ck_ok(zke_multi(z, &op, 1, NULL));
