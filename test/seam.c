@@ -251,14 +251,16 @@ typedef struct seam_file {
   sqlite3_file base;
   seam *seam;
   int opened_as;
+  void *note;         /* of the test */
   sqlite3_file *real; /* lies behind this structure */
 } seam_file;
 
 static sqlite3_vfs *under; /* the default VFS */
 
-#define FILE_CALL(name, ...)       \
-  seam_file *own = (seam_file *)f; \
-  CALL(own->seam, name, .file = f, .opened_as = own->opened_as, __VA_ARGS__)
+#define FILE_CALL(name, ...)                                    \
+  seam_file *own = (seam_file *)f;                              \
+  CALL(own->seam, name, .file = f, .opened_as = own->opened_as, \
+       .own = &own->note, __VA_ARGS__)
 
 /* A method of a file, as OS() has it. */
 #define FILE_METHOD(name, parameters, arguments, ...)                       \
@@ -359,8 +361,8 @@ VFS_METHOD(xSleep, (sqlite3_vfs * v, int us),
 static int vfs_xOpen(sqlite3_vfs *v, const char *path, sqlite3_file *f,
                      int flags, int *out) {
   seam_file *own = (seam_file *)f;
-  CALL(v->pAppData, xOpen, .file = f, .opened_as = flags, .path = path,
-       .how = flags);
+  CALL(v->pAppData, xOpen, .file = f, .opened_as = flags, .own = &own->note,
+       .path = path, .how = flags);
   *own = (seam_file){.seam = c.seam,
                      .opened_as = flags,
                      .real = (sqlite3_file *)(void *)(own + 1)};

@@ -69,6 +69,7 @@ typedef struct seam_call {
 
   sqlite3_file *file;
   int opened_as; /* the file's flags, such as SQLITE_OPEN_WAL */
+  void **own;    /* what the test notes with the file; NULL at first */
 
   int64_t result; /* after the call */
   enum { SEAM_MADE, SEAM_REFUSED, SEAM_BELIED } fate;

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #endif
 #include "powervfs.h"
+#include "test/seam.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -402,61 +403,21 @@ void power_image(const char *directory, power_style style, uint64_t *random,
 
 /* ---- the VFS ---- */
 
+/* What is noted of an open file; none if it is not modelled. */
 typedef struct power_file {
-  sqlite3_file base;
-  inode *inode;       /* NULL: not modelled */
-  bool syncs_names;   /* its next sync is one of the directory too */
-  sqlite3_file *real; /* lies behind this structure */
+  inode *inode;
+  bool syncs_names; /* its next sync is one of the directory too */
 } power_file;
 
-static sqlite3_vfs *under, vfs;
-
-#define REAL(f) (((power_file *)(f))->real)
-#define PASS(method, parameters, arguments)     \
-  static int vfs_##method parameters {          \
-    return REAL(f)->pMethods->method arguments; \
-  }
-
-PASS(xClose, (sqlite3_file * f), (REAL(f)))
-PASS(xRead, (sqlite3_file * f, void *to, int size, sqlite3_int64 at),
-     (REAL(f), to, size, at))
-PASS(xFileSize, (sqlite3_file * f, sqlite3_int64 *size), (REAL(f), size))
-PASS(xLock, (sqlite3_file * f, int level), (REAL(f), level))
-PASS(xUnlock, (sqlite3_file * f, int level), (REAL(f), level))
-PASS(xCheckReservedLock, (sqlite3_file * f, int *held), (REAL(f), held))
-PASS(xFileControl, (sqlite3_file * f, int op, void *arg), (REAL(f), op, arg))
-PASS(xSectorSize, (sqlite3_file * f), (REAL(f)))
-PASS(xDeviceCharacteristics, (sqlite3_file * f), (REAL(f)))
-PASS(xShmMap,
-     (sqlite3_file * f, int page, int size, int extend, void volatile **out),
-     (REAL(f), page, size, extend, out))
-PASS(xShmUnmap, (sqlite3_file * f, int remove), (REAL(f), remove))
-
-static void vfs_xShmBarrier(sqlite3_file *f) {
-  REAL(f)->pMethods->xShmBarrier(REAL(f));
+static void before_write(seam_call *c) {
+  if (*c->own) tell(c->kind == SEAM_xWrite ? POWER_WRITE : POWER_TRUNCATE);
 }
 
-static int vfs_xShmLock(sqlite3_file *f, int offset, int n, int flags) {
-  int unlock = SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE;
-  if (offset == 0 && flags == unlock) tell(POWER_PUBLISH);
-  return REAL(f)->pMethods->xShmLock(REAL(f), offset, n, flags);
-}
-
-static int vfs_xWrite(sqlite3_file *f, const void *data, int size,
-                      sqlite3_int64 at) {
-  inode *i = ((power_file *)f)->inode;
-  if (i) tell(POWER_WRITE);
-  int rc = REAL(f)->pMethods->xWrite(REAL(f), data, size, at);
-  if (i && rc == SQLITE_OK) inode_change(i, false, at, data, size);
-  return rc;
-}
-
-static int vfs_xTruncate(sqlite3_file *f, sqlite3_int64 size) {
-  inode *i = ((power_file *)f)->inode;
-  if (i) tell(POWER_TRUNCATE);
-  int rc = REAL(f)->pMethods->xTruncate(REAL(f), size);
-  if (i && rc == SQLITE_OK) inode_change(i, true, size, NULL, 0);
-  return rc;
+static void after_write(seam_call *c) {
+  const power_file *file = *c->own;
+  if (file && c->result == SQLITE_OK)
+    inode_change(file->inode, c->kind == SEAM_xTruncate, c->at, c->data,
+                 (int)c->size);
 }
 
 /* Does this sync fail?  Then the changes are lost to the disk. */
@@ -471,83 +432,134 @@ static bool fails_for(inode *i) {
 
 /* The unix VFS syncs the directory with the first sync of a journal or log
  * that it may have made. */
-static int vfs_xSync(sqlite3_file *f, int flags) {
-  power_file *file = (power_file *)f;
-  if (!file->inode) return REAL(f)->pMethods->xSync(REAL(f), flags);
+static void before_sync(seam_call *c) {
+  power_file *file = *c->own;
+  if (!file) return;
   tell(POWER_SYNC);
-  if (fails_for(file->inode)) return SQLITE_IOERR_FSYNC;
+  seam_refuse(c, fails_for(file->inode) ? SQLITE_IOERR_FSYNC : SQLITE_OK);
+  if (c->result != SQLITE_OK) return;
   inode_sync(file->inode);
   if (file->syncs_names) sync_names();
   file->syncs_names = false;
-  return SQLITE_OK;
 }
 
-static const sqlite3_io_methods methods = {
-    .iVersion = 2, /* without memory mapping */
-    .xClose = vfs_xClose,
-    .xRead = vfs_xRead,
-    .xWrite = vfs_xWrite,
-    .xTruncate = vfs_xTruncate,
-    .xSync = vfs_xSync,
-    .xFileSize = vfs_xFileSize,
-    .xLock = vfs_xLock,
-    .xUnlock = vfs_xUnlock,
-    .xCheckReservedLock = vfs_xCheckReservedLock,
-    .xFileControl = vfs_xFileControl,
-    .xSectorSize = vfs_xSectorSize,
-    .xDeviceCharacteristics = vfs_xDeviceCharacteristics,
-    .xShmMap = vfs_xShmMap,
-    .xShmLock = vfs_xShmLock,
-    .xShmBarrier = vfs_xShmBarrier,
-    .xShmUnmap = vfs_xShmUnmap,
-};
+static void before_lock(seam_call *c) {
+  int unlock = SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE;
+  if (c->at == 0 && c->how == unlock) tell(POWER_PUBLISH);
+}
 
-/* Open a file, which is noted if it lies in the directory. */
-static int vfs_open(sqlite3_vfs *v, const char *path, sqlite3_file *f,
-                    int flags, int *flags_out) {
-  power_file *file = (power_file *)f;
-  const char *text = name_within(path);
-  name *n = text ? name_make(text) : NULL;
-  bool making = n && !name_now(n) && (flags & SQLITE_OPEN_CREATE);
+/* Is this open to make a file in the directory? */
+static bool makes(const seam_call *c) {
+  const char *text = name_within(c->path);
+  return text && !name_now(name_make(text)) && (c->how & SQLITE_OPEN_CREATE);
+}
+
+static void before_open(seam_call *c) {
+  if (makes(c)) tell(POWER_CREATE);
+}
+
+/* Note a file that lies in the directory. */
+static void after_open(seam_call *c) {
+  const char *text = name_within(c->path);
   int logs = SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_WAL;
-  (void)v;
-  if (making) tell(POWER_CREATE);
-  *file = (power_file){.real = (sqlite3_file *)(file + 1)};
-  int rc = under->xOpen(under, path, file->real, flags, flags_out);
-  if (file->real->pMethods) file->base.pMethods = &methods;
-  if (rc != SQLITE_OK || !n) return rc;
-  if (making) name_move(n, inode_new());
-  file->inode = name_now(n);
-  file->syncs_names = (flags & SQLITE_OPEN_CREATE) && (flags & logs);
-  return rc;
+  if (c->result != SQLITE_OK || !text) return;
+  if (makes(c)) name_move(name_make(text), inode_new());
+  inode *i = name_now(name_make(text));
+  if (!i) return;
+  power_file *file = malloc(sizeof *file);
+  insist(file != NULL, "out of memory");
+  file->inode = i;
+  file->syncs_names = (c->how & SQLITE_OPEN_CREATE) && (c->how & logs);
+  *c->own = file;
 }
 
-/* Delete a file: its name goes, and until a sync of the directory it can come
- * back. */
-static int vfs_delete(sqlite3_vfs *v, const char *path, int sync) {
-  const char *text = name_within(path);
+static void before_close(seam_call *c) { free(*c->own); }
+
+/* A file that is deleted: its name goes, and until a sync of the directory it
+ * can come back. */
+static name *name_to_delete(const seam_call *c) {
+  const char *text = name_within(c->path);
   name *n = text ? name_find(text) : NULL;
-  (void)v;
-  if (!n || !name_now(n)) return under->xDelete(under, path, sync);
-  tell(POWER_DELETE);
-  int rc = under->xDelete(under, path, 0);
-  if (rc == SQLITE_OK) name_move(n, NULL);
-  if (rc == SQLITE_OK && sync) sync_names();
-  return rc;
+  return n && name_now(n) ? n : NULL;
 }
 
-/* Register the VFS "unix-power" over the default one. */
-static void vfs_register(void) {
-  if (under) return;
-  under = sqlite3_vfs_find(NULL);
-  vfs = *under;
-  vfs.zName = "unix-power";
-  vfs.pNext = NULL;
-  vfs.szOsFile += (int)sizeof(power_file);
-  vfs.xOpen = vfs_open;
-  vfs.xDelete = vfs_delete;
-  sqlite3_vfs_register(&vfs, 0);
+static void before_delete(seam_call *c) {
+  if (name_to_delete(c)) tell(POWER_DELETE);
 }
+
+static void after_delete(seam_call *c) {
+  name *n = name_to_delete(c);
+  if (!n || c->result != SQLITE_OK) return;
+  name_move(n, NULL);
+  if (c->how) sync_names();
+}
+
+/* ---- the machine ---- */
+
+static uint64_t side_inode = 2000; /* the first one in the side directory */
+
+static bool ends_with(const char *text, const char *end) {
+  size_t len = strlen(text), tail = strlen(end);
+  return len >= tail && strcmp(text + len - tail, end) == 0;
+}
+
+/* Files but those in the side directory keep their inodes through a cut, though
+ * a disk that is looked at is made anew. */
+static uint64_t inode_of(const char *path) {
+  const char *shard = strstr(path, "/live.");
+  if (shard) return side_inode + 100 + strtoul(shard + 6, NULL, 16);
+  if (ends_with(path, "/live")) return side_inode;
+  if (ends_with(path, "/gate")) return side_inode + 1;
+  if (ends_with(path, "-wal")) return 3;
+  return ends_with(path, "-shm") ? 4 : 1;
+}
+
+static void tell_inode(seam_call *c) {
+  char link[64], path[4096] = "";
+  if (c->result < 0 || c->out->type != ZKE_FILE_REGULAR) return;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", c->fd);
+  if (!c->path && readlink(link, path, sizeof path - 1) < 0) abort();
+  c->out->device = 1;
+  c->out->inode = inode_of(c->path ? c->path : path);
+}
+
+static void sync_directory(seam_call *c) {
+  if (seam_type(c->fd) == ZKE_FILE_DIRECTORY) sync_names();
+  seam_refuse(c, 0);
+}
+
+static void tell_pid(seam_call *c) { seam_refuse(c, 1000); }
+
+/* The real one looks into /proc/thread-self.  Those looks cost much when a
+ * thread and then its process end at once, as children here do: the parent's
+ * waitpid() spins in the kernel while the thread's part of /proc is thrown
+ * away. */
+static void no_offset(seam_call *c) {
+  *(int64_t *)c->data = 0;
+  seam_refuse(c, 0);
+}
+
+static seam machine = {.vfs = "unix-power",
+                       .before = {[SEAM_pid] = tell_pid,
+                                  [SEAM_fsync] = sync_directory,
+                                  [SEAM_boot_offset] = no_offset,
+                                  [SEAM_xOpen] = before_open,
+                                  [SEAM_xDelete] = before_delete,
+                                  [SEAM_xClose] = before_close,
+                                  [SEAM_xWrite] = before_write,
+                                  [SEAM_xTruncate] = before_write,
+                                  [SEAM_xSync] = before_sync,
+                                  [SEAM_xShmLock] = before_lock},
+                       .after = {[SEAM_stat] = tell_inode,
+                                 [SEAM_fstat] = tell_inode,
+                                 [SEAM_xOpen] = after_open,
+                                 [SEAM_xDelete] = after_delete,
+                                 [SEAM_xWrite] = after_write,
+                                 [SEAM_xTruncate] = after_write}};
+
+void power_machine(zke_os *os) { *os = *seam_os(&machine); }
+
+void power_lose_side(void) { side_inode += 1000; }
 
 /* ---- beginning ---- */
 
@@ -572,7 +584,7 @@ static bool is_modelled(const struct dirent *e) {
 void power_begin(const char *directory, power_hook hook) {
   const struct dirent *e;
   disk_clear();
-  vfs_register();
+  seam_vfs(&machine);
   insist(realpath(directory, disk.directory) != NULL, "no such directory");
   DIR *d = opendir(directory);
   insist(d != NULL, "no such directory");
@@ -596,80 +608,3 @@ void power_doubt(const char *text) {
   inode_change(n->durable, false, 0, all.data, (int)all.size);
   free(all.data);
 }
-
-/* ---- the machine ---- */
-
-static struct {
-  zke_os real;
-  uint64_t side; /* the first inode in the side directory */
-} machine;
-
-static bool ends_with(const char *text, const char *end) {
-  size_t len = strlen(text), tail = strlen(end);
-  return len >= tail && strcmp(text + len - tail, end) == 0;
-}
-
-/* Files but those in the side directory keep their inodes through a cut, though
- * a disk that is looked at is made anew. */
-static uint64_t inode_of(const char *path) {
-  const char *shard = strstr(path, "/live.");
-  if (shard) return machine.side + 100 + strtoul(shard + 6, NULL, 16);
-  if (ends_with(path, "/live")) return machine.side;
-  if (ends_with(path, "/gate")) return machine.side + 1;
-  if (ends_with(path, "-wal")) return 3;
-  return ends_with(path, "-shm") ? 4 : 1;
-}
-
-static int os_stat(void *c, const char *path, zke_file *out) {
-  int rc = machine.real.stat(c, path, out);
-  if (rc < 0 || out->type != ZKE_FILE_REGULAR) return rc;
-  out->device = 1;
-  out->inode = inode_of(path);
-  return rc;
-}
-
-static int os_fstat(void *c, int fd, zke_file *out) {
-  char link[64], path[4096] = "";
-  int rc = machine.real.fstat(c, fd, out);
-  if (rc < 0 || out->type != ZKE_FILE_REGULAR) return rc;
-  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  if (readlink(link, path, sizeof path - 1) < 0) abort();
-  out->device = 1;
-  out->inode = inode_of(path);
-  return rc;
-}
-
-static int os_fsync(void *c, int fd) {
-  zke_file f;
-  int rc = machine.real.fstat(c, fd, &f);
-  if (rc >= 0 && f.type == ZKE_FILE_DIRECTORY) sync_names();
-  return rc;
-}
-
-static int64_t os_pid(void *c) {
-  (void)c;
-  return 1000;
-}
-
-/* The real one looks into /proc/thread-self.  Those looks cost much when a
- * thread and then its process end at once, as children here do: the parent's
- * waitpid() spins in the kernel while the thread's part of /proc is thrown
- * away. */
-static int os_boot_offset(void *c, int64_t *out) {
-  (void)c;
-  *out = 0;
-  return 0;
-}
-
-void power_machine(zke_os *os) {
-  zke_os_default(&machine.real);
-  machine.side = 2000;
-  *os = machine.real;
-  os->pid = os_pid;
-  os->stat = os_stat;
-  os->fstat = os_fstat;
-  os->fsync = os_fsync;
-  os->boot_offset = os_boot_offset;
-}
-
-void power_lose_side(void) { machine.side += 1000; }

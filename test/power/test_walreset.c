@@ -32,27 +32,22 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "test/seam.h"
 #include "test/test.h"
 
 /* ---- a VFS that calls back in the middle of checkpoints ---- */
 
-typedef struct pause_file {
-  sqlite3_file base;
-  bool database;
-  bool writing;       /* holds the log's write lock */
-  sqlite3_file *real; /* lies behind this structure */
-} pause_file;
-
 enum { WRITE_LOCK = 0, CHECKPOINT_LOCK = 1 }; /* offsets in the -shm */
 
 static struct {
-  void (*at_call)(void);  /* before each call of a checkpoint */
-  void (*between)(void);  /* between the two readings */
-  pause_file *checkpoint; /* the connection that is checkpointing */
-  bool inside;            /* a callback: what it does is not looked at */
-  long checkpoints;       /* begun */
-  long alone;             /* pages copied with the write lock */
-  long beside;            /* pages copied without it */
+  void (*at_call)(void);    /* before each call of a checkpoint */
+  void (*between)(void);    /* between the two readings */
+  sqlite3_file *writer;     /* of the connection that has the write lock */
+  sqlite3_file *checkpoint; /* of the one that is checkpointing */
+  bool inside;              /* a callback: what it does is not looked at */
+  long checkpoints;         /* begun */
+  long alone;               /* pages copied with the write lock */
+  long beside;              /* pages copied without it */
 } paused;
 
 static void callback(void (*fn)(void)) {
@@ -62,120 +57,37 @@ static void callback(void (*fn)(void)) {
   paused.inside = false;
 }
 
-static sqlite3_vfs *under, vfs;
-
-#define REAL(f) (((pause_file *)(f))->real)
-#define PASS(method, parameters, arguments)     \
-  static int vfs_##method parameters {          \
-    callback(paused.at_call);                   \
-    return REAL(f)->pMethods->method arguments; \
-  }
-
-PASS(xClose, (sqlite3_file * f), (REAL(f)))
-PASS(xRead, (sqlite3_file * f, void *to, int size, sqlite3_int64 at),
-     (REAL(f), to, size, at))
-PASS(xTruncate, (sqlite3_file * f, sqlite3_int64 size), (REAL(f), size))
-PASS(xSync, (sqlite3_file * f, int flags), (REAL(f), flags))
-PASS(xFileSize, (sqlite3_file * f, sqlite3_int64 *size), (REAL(f), size))
-PASS(xLock, (sqlite3_file * f, int level), (REAL(f), level))
-PASS(xUnlock, (sqlite3_file * f, int level), (REAL(f), level))
-PASS(xCheckReservedLock, (sqlite3_file * f, int *held), (REAL(f), held))
-PASS(xFileControl, (sqlite3_file * f, int op, void *arg), (REAL(f), op, arg))
-PASS(xSectorSize, (sqlite3_file * f), (REAL(f)))
-PASS(xDeviceCharacteristics, (sqlite3_file * f), (REAL(f)))
-PASS(xShmMap,
-     (sqlite3_file * f, int page, int size, int extend, void volatile **out),
-     (REAL(f), page, size, extend, out))
-PASS(xShmUnmap, (sqlite3_file * f, int remove), (REAL(f), remove))
-
-static void vfs_xShmBarrier(sqlite3_file *f) {
-  callback(paused.at_call);
-  REAL(f)->pMethods->xShmBarrier(REAL(f));
+static void before_call(seam_call *c) {
+  if (c->file && c->kind != SEAM_xOpen) callback(paused.at_call);
 }
 
-/* No memory is mapped; only the call is wanted. */
-static int vfs_xFetch(sqlite3_file *f, sqlite3_int64 at, int size, void **out) {
-  (void)f, (void)at, (void)size;
-  *out = NULL;
-  return SQLITE_OK;
-}
-
-static int vfs_xUnfetch(sqlite3_file *f, sqlite3_int64 at, void *page) {
-  (void)f, (void)at, (void)page;
-  callback(paused.at_call);
+static void before_unfetch(seam_call *c) {
+  (void)c;
   callback(paused.between);
-  return SQLITE_OK;
 }
 
-static int vfs_xWrite(sqlite3_file *f, const void *data, int size,
-                      sqlite3_int64 at) {
-  callback(paused.at_call);
-  if (paused.checkpoint && !paused.inside && ((pause_file *)f)->database) {
-    *(paused.checkpoint->writing ? &paused.alone : &paused.beside) += 1;
-  }
-  return REAL(f)->pMethods->xWrite(REAL(f), data, size, at);
+static void before_write(seam_call *c) {
+  bool database = (c->opened_as & SQLITE_OPEN_MAIN_DB) != 0;
+  if (!paused.checkpoint || paused.inside || !database) return;
+  *(paused.checkpoint == paused.writer ? &paused.alone : &paused.beside) += 1;
 }
 
-/* Notes which handle has the writers' lock; the test may act before. */
-static int vfs_xShmLock(sqlite3_file *f, int offset, int n, int flags) {
-  pause_file *file = (pause_file *)f;
-  callback(paused.at_call);
-  int rc = REAL(f)->pMethods->xShmLock(REAL(f), offset, n, flags);
-  if (rc != SQLITE_OK || !(flags & SQLITE_SHM_EXCLUSIVE)) return rc;
-  bool on = (flags & SQLITE_SHM_LOCK) != 0;
-  if (offset == WRITE_LOCK) file->writing = on;
-  if (offset == CHECKPOINT_LOCK && !paused.inside) {
-    paused.checkpoint = on ? file : NULL;
+/* Notes which handle has the writers' lock, and which one checkpoints. */
+static void after_lock(seam_call *c) {
+  bool on = (c->how & SQLITE_SHM_LOCK) != 0;
+  if (c->result != SQLITE_OK || !(c->how & SQLITE_SHM_EXCLUSIVE)) return;
+  if (c->at == WRITE_LOCK) paused.writer = on ? c->file : NULL;
+  if (c->at == CHECKPOINT_LOCK && !paused.inside) {
+    paused.checkpoint = on ? c->file : NULL;
     paused.checkpoints += on;
   }
-  return rc;
 }
 
-static const sqlite3_io_methods methods = {
-    .iVersion = 3,
-    .xClose = vfs_xClose,
-    .xRead = vfs_xRead,
-    .xWrite = vfs_xWrite,
-    .xTruncate = vfs_xTruncate,
-    .xSync = vfs_xSync,
-    .xFileSize = vfs_xFileSize,
-    .xLock = vfs_xLock,
-    .xUnlock = vfs_xUnlock,
-    .xCheckReservedLock = vfs_xCheckReservedLock,
-    .xFileControl = vfs_xFileControl,
-    .xSectorSize = vfs_xSectorSize,
-    .xDeviceCharacteristics = vfs_xDeviceCharacteristics,
-    .xShmMap = vfs_xShmMap,
-    .xShmLock = vfs_xShmLock,
-    .xShmBarrier = vfs_xShmBarrier,
-    .xShmUnmap = vfs_xShmUnmap,
-    .xFetch = vfs_xFetch,
-    .xUnfetch = vfs_xUnfetch,
-};
-
-/* Open a file whose calls can be paused. */
-static int vfs_open(sqlite3_vfs *v, const char *path, sqlite3_file *f,
-                    int flags, int *flags_out) {
-  pause_file *file = (pause_file *)f;
-  (void)v;
-  *file = (pause_file){.real = (sqlite3_file *)(file + 1),
-                       .database = (flags & SQLITE_OPEN_MAIN_DB) != 0};
-  int rc = under->xOpen(under, path, file->real, flags, flags_out);
-  if (file->real->pMethods) file->base.pMethods = &methods;
-  return rc;
-}
-
-/* Register the VFS "unix-pause" over the default one. */
-static void vfs_prepare(void) {
-  under = sqlite3_vfs_find(NULL);
-  vfs = *under;
-  vfs.zName = "unix-pause";
-  vfs.pNext = NULL;
-  vfs.szOsFile += (int)sizeof(pause_file);
-  vfs.xOpen = vfs_open;
-  sqlite3_vfs_register(&vfs, 0);
-  memset(&paused, 0, sizeof paused);
-}
+static seam pausing = {
+    .vfs = "unix-pause",
+    .each = before_call,
+    .before = {[SEAM_xUnfetch] = before_unfetch, [SEAM_xWrite] = before_write},
+    .after = {[SEAM_xShmLock] = after_lock}};
 
 /* ---- plain SQLite ---- */
 
@@ -189,7 +101,8 @@ static struct {
 static sqlite3 *plain_open(const char *file) {
   sqlite3 *db = NULL;
   int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
-  ck_assert_int_eq(sqlite3_open_v2(file, &db, flags, "unix-pause"), SQLITE_OK);
+  ck_assert_int_eq(sqlite3_open_v2(file, &db, flags, seam_vfs(&pausing)),
+                   SQLITE_OK);
   ck_assert_int_eq(
       sqlite3_exec(db, "PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;", NULL,
                    NULL, NULL),
@@ -231,8 +144,6 @@ static int plain_checkpoint(sqlite3 *db) {
 
 /* The schedule, once.  Returns how many acknowledged rows are missing. */
 static int plain_schedule(const char *file) {
-  vfs_prepare();
-  memset(&plain, 0, sizeof plain);
   plain.writer = plain_open(file);
   sqlite3_exec(plain.writer, "CREATE TABLE t(x INTEGER PRIMARY KEY)", NULL,
                NULL, NULL);
@@ -270,7 +181,6 @@ TEST(plain_sqlite_loses_commits) {
 /* ---- the same through zkembed ---- */
 
 static struct {
-  zke_os os, real;
   const char *file;
   zke *writer;
   long tries, kept_out; /* of the writer while another checkpoints */
@@ -280,7 +190,7 @@ static struct {
 
 static int open_paused(zke **out, const zke_os *os, int busy_ms) {
   zke_options o = {.size = sizeof o,
-                   .vfs = "unix-pause",
+                   .vfs = seam_vfs(&pausing),
                    .os = os,
                    .busy_timeout_ms = busy_ms};
   return zke_open(ours.file, &o, out);
@@ -319,23 +229,11 @@ static void expect_nodes(void) {
 /* The closing handle has seen that no session is left and is about to pass the
  * gate for the last checkpoint.  Now somebody comes, writes, and checkpoints,
  * so the header that the closing one knows is old and the log fully copied. */
-static int lock_gate_late(void *c, int fd, int64_t offset, int64_t count,
-                          int how) {
-  if (offset == 0 && how == ZKE_LOCK_EXCLUSIVE && ours.gates &&
-      --ours.gates == 0) {
-    ck_ok(open_paused(&ours.writer, NULL, 5));
-    make_until_checkpoint(ours.writer);
-  }
-  return ours.real.lock_range(c, fd, offset, count, how);
-}
-
-static void begin_ours(const char *name) {
-  vfs_prepare();
-  memset(&ours, 0, sizeof ours);
-  ours.file = test_path(name);
-  zke_os_default(&ours.real);
-  ours.os = ours.real;
-  ours.os.lock_range = lock_gate_late;
+static void before_gate(seam_call *c) {
+  bool gate = c->at == 0 && c->how == ZKE_LOCK_EXCLUSIVE;
+  if (!gate || !ours.gates || --ours.gates > 0) return;
+  ck_ok(open_paused(&ours.writer, NULL, 5));
+  make_until_checkpoint(ours.writer);
 }
 
 /* The schedule that loses plain SQLite's commits: a checkpoint that finds
@@ -343,8 +241,9 @@ static void begin_ours(const char *name) {
  * two readings. */
 TEST(zkembed_loses_none_in_that_schedule) {
   zke *closing = NULL;
-  begin_ours("schedule.db");
-  ck_ok(open_paused(&closing, &ours.os, 5000));
+  static seam late = {.before = {[SEAM_lock_range] = before_gate}};
+  ours.file = test_path("schedule.db");
+  ck_ok(open_paused(&closing, seam_os(&late), 5000));
   ck_ok(make_node(closing));
   ours.gates = 2; /* the session's end, then the last checkpoint */
   paused.between = try_to_write;
@@ -372,7 +271,7 @@ static void foreign_begins(void) {
 /* SQLite would go on without the write lock when its wait was in vain. */
 TEST(no_page_is_copied_beside_a_foreign_writer) {
   zke *z = NULL;
-  begin_ours("foreign.db");
+  ours.file = test_path("foreign.db");
   ck_ok(open_paused(&z, NULL, 5000));
   plain.writer = plain_open(ours.file);
   paused.at_call = foreign_begins;
@@ -392,7 +291,7 @@ TEST(no_page_is_copied_beside_a_foreign_writer) {
  * those pages again (P8). */
 TEST(no_part_of_the_log_is_copied_beside_a_reader) {
   zke *z = NULL;
-  begin_ours("reader.db");
+  ours.file = test_path("reader.db");
   ck_ok(open_paused(&z, NULL, 5000));
   ck_ok(make_node(z));
   sqlite3 *reader = plain_open(ours.file);
@@ -413,7 +312,7 @@ TEST(no_part_of_the_log_is_copied_beside_a_reader) {
 /* Wherever in a checkpoint a writer comes, it has to wait. */
 TEST(no_writer_during_a_checkpoint) {
   zke *z = NULL;
-  begin_ours("calls.db");
+  ours.file = test_path("calls.db");
   ck_ok(open_paused(&z, NULL, 5000));
   ck_ok(open_paused(&ours.writer, NULL, 1));
   paused.at_call = try_to_write;
