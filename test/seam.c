@@ -22,19 +22,18 @@ static bool fault_takes(seam_fault *f, const seam_call *c) {
   return __atomic_fetch_sub(&f->times, 1, __ATOMIC_RELAXED) > 0;
 }
 
-/* All that comes before the call.  Returns whether it is to be made. */
+/* Do what comes before a call.  Returns whether to make it. */
 static bool enter(seam_call *c) {
   seam *s = c->seam;
   seam_fault *fault = &s->fail[c->kind];
   __atomic_fetch_add(&s->calls[c->kind], 1, __ATOMIC_RELAXED);
   if (s->each) s->each(c);
-  if (c->fate == SEAM_MADE && fault_takes(fault, c))
-    seam_refuse(c, fault->result);
-  if (c->fate == SEAM_MADE && s->before[c->kind]) s->before[c->kind](c);
-  return c->fate != SEAM_REFUSED || c->kind == SEAM_close;
+  if (!c->refused && fault_takes(fault, c)) seam_refuse(c, fault->result);
+  if (!c->refused && s->before[c->kind]) s->before[c->kind](c);
+  return !c->refused || c->kind == SEAM_close;
 }
 
-/* Note which descriptors and files there are now. */
+/* Count the descriptors and files that are open. */
 static void count_open(const seam_call *c) {
   seam *s = c->seam;
   long more = 0;
@@ -61,22 +60,17 @@ static void count_open(const seam_call *c) {
   if (more) __atomic_fetch_add(&s->descriptors, more, __ATOMIC_RELAXED);
 }
 
-/* All that comes after a call that gave `result`, if it was made.  Returns what
- * the caller is told. */
+/* Do what comes after a call, which returned `result` if it was made.  Returns
+ * what its caller gets. */
 static int64_t leave(seam_call *c, int64_t result) {
-  if (c->fate == SEAM_MADE) c->result = result;
+  if (!c->refused) c->result = result;
   count_open(c);
   if (c->seam->after[c->kind]) c->seam->after[c->kind](c);
   return c->result;
 }
 
 void seam_refuse(seam_call *c, int64_t result) {
-  c->fate = SEAM_REFUSED;
-  c->result = result;
-}
-
-void seam_belie(seam_call *c, int64_t result) {
-  c->fate = SEAM_BELIED;
+  c->refused = true;
   c->result = result;
 }
 
@@ -88,11 +82,15 @@ bool seam_unlocks(const seam_call *c) {
 
 /* ---- time ---- */
 
-static zke_os real;
+static zke_os real; /* the library's own table, once a seam is used */
+
+static void find_real(void) {
+  if (!real.size) zke_os_default(&real);
+}
 
 int64_t seam_ahead, seam_apart[3];
 static bool stands;
-static int64_t stood[3]; /* where each clock does, if neither is set */
+static int64_t stood[3]; /* where each clock stands, if neither is set */
 
 static void pass_ns(int64_t ns) {
   __atomic_fetch_add(&seam_ahead, ns, __ATOMIC_SEQ_CST);
@@ -102,7 +100,7 @@ void seam_pass(int64_t ms) { pass_ns(ms * 1000000); }
 
 void seam_stand(void) {
   if (stands) return;
-  zke_os_default(&real);
+  find_real();
   for (int i = 0; i < 3; i++)
     stood[i] = real.clock(NULL, i) / 1000000 * 1000000;
   stands = true;
@@ -231,7 +229,7 @@ OS(int, boot_offset, (void *context, int64_t *out),
    real.boot_offset(NULL, c.data), .data = out)
 
 const zke_os *seam_os(seam *s) {
-  zke_os_default(&real);
+  find_real();
 #define MEMBER(name) .name = os_##name,
   s->own_os =
       (zke_os){.size = sizeof(zke_os), .context = s, SEAM_OF_OS(MEMBER)};
@@ -239,10 +237,8 @@ const zke_os *seam_os(seam *s) {
 }
 
 int seam_type(int fd) {
-  zke_os os;
   zke_file f = {0};
-  zke_os_default(&os);
-  return os.fstat(NULL, fd, &f) < 0 ? -1 : f.type;
+  return real.fstat(NULL, fd, &f) < 0 ? -1 : f.type;
 }
 
 /* ---- the VFS ---- */
@@ -308,8 +304,8 @@ static void file_xShmBarrier(sqlite3_file *f) {
   leave(&c, SQLITE_OK);
 }
 
-/* Nothing is mapped, so that every read is a call.  But SQLite tells by
- * xUnfetch that the database may have changed. */
+/* No page is mapped, so each read is a call.  But SQLite also calls xUnfetch to
+ * say that the database may have changed. */
 static int file_xFetch(sqlite3_file *f, sqlite3_int64 at, int size,
                        void **out) {
   (void)f, (void)at, (void)size;
@@ -324,14 +320,14 @@ static int file_xUnfetch(sqlite3_file *f, sqlite3_int64 at, void *page) {
   return (int)leave(&c, SQLITE_OK);
 }
 
-/* A file's methods; those behind version 1 are for shared memory. */
+/* A file's methods.  Those for shared memory came with version 2. */
 #define METHOD(name) .name = file_##name,
 #define METHODS(version) \
   { .iVersion = version, .xFetch = file_xFetch, SEAM_OF_FILE(METHOD) }
 
 static const sqlite3_io_methods methods = METHODS(3), no_shm = METHODS(1);
 
-/* Open a file below, and put its methods behind the seam's. */
+/* Open the file below.  It has methods if it must be closed. */
 static int open_below(seam_file *own, const char *path, int flags, int *out) {
   int rc = under->xOpen(under, path, own->real, flags, out);
   if (own->real->pMethods)
@@ -371,7 +367,7 @@ static int vfs_xOpen(sqlite3_vfs *v, const char *path, sqlite3_file *f,
 
 const char *seam_vfs(seam *s) {
   if (s->own_vfs.zName) return s->vfs;
-  zke_os_default(&real);
+  find_real();
   under = sqlite3_vfs_find(NULL);
   s->own_vfs = *under;
   s->own_vfs.pNext = NULL;

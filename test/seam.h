@@ -71,8 +71,8 @@ typedef struct seam_call {
   int opened_as; /* the file's flags, such as SQLITE_OPEN_WAL */
   void **own;    /* what the test notes with the file; NULL at first */
 
+  bool refused;
   int64_t result; /* after the call */
-  enum { SEAM_MADE, SEAM_REFUSED, SEAM_BELIED } fate;
 } seam_call;
 
 typedef void seam_hook(seam_call *c);
@@ -88,8 +88,8 @@ typedef struct seam_fault {
 enum { SEAM_ALWAYS = -1 };
 
 /* A call comes to each(), to its fault, and to the hook before its kind, until
- * one of them refuses or belies it.  The hook after its kind sees its result in
- * any case, and may change it. */
+ * one of them refuses it; else it is made.  The hook after its kind sees the
+ * result in any case, and may change it. */
 struct seam {
   const char *vfs; /* the name of the VFS; set before seam_vfs() */
   void *context;   /* of the test */
@@ -110,24 +110,23 @@ struct seam {
 const zke_os *seam_os(seam *s);
 const char *seam_vfs(seam *s);
 
-/* For a hook before a call: it is not made, and gives this (a descriptor is
- * closed all the same); or it is made, and gives this in place of its result. */
+/* For a hook before a call: do not make it, it returns this.  (A descriptor is
+ * closed all the same.) */
 void seam_refuse(seam_call *c, int64_t result);
-void seam_belie(seam_call *c, int64_t result);
 
-/* Is it one that gives a lock back?  The kernel does not let these fail. */
+/* Does the call give a lock back?  The kernel lets none of these fail. */
 bool seam_unlocks(const seam_call *c);
 
 /* The type of an open file: ZKE_FILE_… */
 int seam_type(int fd);
 
-/* Time, as all seams tell it: their clocks are ahead by so many ns, all of them
- * or one (ZKE_CLOCK_…) apart from the others.  seam_stand(): from now on, and in
- * children, they stand at a full millisecond.  Nothing waits then, but what it
- * waits for passes at once, and no timer runs out. */
+/* The clocks of all seams are ahead of the kernel's by seam_ahead ns, and each
+ * by seam_apart[ZKE_CLOCK_…] more.  After seam_stand() they stand, in children,
+ * too, at a full millisecond: a sleep or a poll returns at once and puts them
+ * forward, and no timer runs out. */
 extern int64_t seam_ahead, seam_apart[3];
-void seam_pass(int64_t ms);
+void seam_pass(int64_t ms); /* puts them forward */
 void seam_stand(void);
-int64_t seam_clock(int which); /* what it says now */
+int64_t seam_clock(int which); /* what it says, ns */
 
 #endif

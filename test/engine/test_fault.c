@@ -324,10 +324,12 @@ static const int errors_of[SEAM_KINDS][6] = {
     [SEAM_xShmLock] = {SQLITE_IOERR_SHMLOCK, SQLITE_BUSY},
 };
 
-/* Do only a part.  SQLite hears of it, the library has to see it. */
+static bool torn; /* the write that is made */
+
+/* Do only a part.  SQLite is told of an error; the library has to notice. */
 static void do_a_part(seam_call *c) {
   if (c->kind == SEAM_write) seam_refuse(c, 0);
-  if (c->kind == SEAM_xWrite) seam_belie(c, SQLITE_IOERR_WRITE);
+  torn = c->kind == SEAM_xWrite;
   c->size = c->kind == SEAM_read ? 1 : c->size / 2;
 }
 
@@ -400,20 +402,26 @@ static const zke_os *begin_side(side *s) {
 static long wal_syncs;
 static long snapshots; /* read locks taken */
 
+static void end_write(seam_call *c) {
+  if (torn) c->result = SQLITE_IOERR_WRITE;
+  torn = false;
+}
+
 static void count_sync(seam_call *c) {
   wal_syncs += c->result == SQLITE_OK && (c->opened_as & SQLITE_OPEN_WAL);
 }
 
 static void count_snapshot(seam_call *c) {
   int read_lock = SQLITE_SHM_LOCK | SQLITE_SHM_SHARED;
-  snapshots += c->fate == SEAM_MADE && (c->how & read_lock) == read_lock;
+  snapshots += !c->refused && (c->how & read_lock) == read_lock;
 }
 
-static seam disk = {
-    .vfs = "unix-fault",
-    .each = break_call,
-    .after = {[SEAM_xSync] = count_sync, [SEAM_xShmLock] = count_snapshot},
-    .fail = {[SEAM_xSync] = {SQLITE_IOERR_FSYNC}}};
+static seam disk = {.vfs = "unix-fault",
+                    .each = break_call,
+                    .after = {[SEAM_xWrite] = end_write,
+                              [SEAM_xSync] = count_sync,
+                              [SEAM_xShmLock] = count_snapshot},
+                    .fail = {[SEAM_xSync] = {SQLITE_IOERR_FSYNC}}};
 
 /* ------------------------------------------------------------------------
  * The case and its surroundings
