@@ -64,7 +64,7 @@ static void pretend_boot(seam_call *c) {
 static seam host = {.vfs = "unix-shim",
                     .each = pass_point,
                     .before = {[SEAM_boot_id] = pretend_boot},
-                    .fail = {[SEAM_xSync] = {SQLITE_IOERR_FSYNC}}};
+                    .fail = {[SEAM_xSync] = {.result = SQLITE_IOERR_FSYNC}}};
 
 /* ---- answers and events ---- */
 

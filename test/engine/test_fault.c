@@ -421,7 +421,7 @@ static seam disk = {.vfs = "unix-fault",
                     .after = {[SEAM_xWrite] = end_write,
                               [SEAM_xSync] = count_sync,
                               [SEAM_xShmLock] = count_snapshot},
-                    .fail = {[SEAM_xSync] = {SQLITE_IOERR_FSYNC}}};
+                    .fail = {[SEAM_xSync] = {.result = SQLITE_IOERR_FSYNC}}};
 
 /* ------------------------------------------------------------------------
  * The case and its surroundings

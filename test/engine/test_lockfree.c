@@ -75,7 +75,7 @@ static void spy_write(seam_call *c) {
 }
 
 static seam spied = {.vfs = "unix-spy",
-                     .fail = {[SEAM_xSync] = {SQLITE_IOERR_FSYNC}},
+                     .fail = {[SEAM_xSync] = {.result = SQLITE_IOERR_FSYNC}},
                      .before = {[SEAM_xRead] = spy_call,
                                 [SEAM_xWrite] = spy_write,
                                 [SEAM_xShmLock] = spy_lock,

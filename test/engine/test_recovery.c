@@ -116,7 +116,7 @@ enum { OF_DATABASE = SQLITE_OPEN_MAIN_DB, OF_LOG = SQLITE_OPEN_WAL };
 
 static seam host = {
     .vfs = "regress",
-    .fail = {[SEAM_xSync] = {SQLITE_IOERR_FSYNC},
+    .fail = {[SEAM_xSync] = {.result = SQLITE_IOERR_FSYNC},
              [SEAM_xRead] = {SQLITE_IOERR_READ,
                              .opened_as = OF_DATABASE | OF_LOG},
              [SEAM_xOpen] = {SQLITE_CANTOPEN, .opened_as = OF_DATABASE}},

@@ -116,7 +116,7 @@ static void find_full(seam_call *c) {
 static seam disk = {
     .vfs = "faulty",
     .after = {[SEAM_xWrite] = find_full},
-    .fail = {[SEAM_xSync] = {SQLITE_IOERR_FSYNC},
+    .fail = {[SEAM_xSync] = {.result = SQLITE_IOERR_FSYNC},
              [SEAM_xWrite] = {SQLITE_FULL, .opened_as = SQLITE_OPEN_WAL}}};
 
 static void set_fault(seam_kind kind, bool fails) {
