@@ -10,7 +10,8 @@
  *     }
  *     static seam s = {.vfs = "disk", .before = {[SEAM_pwrite] = no_room}};
  *
- *     zke_options o = {.size = sizeof o, .os = seam_os(&s), .vfs = seam_vfs(&s)};
+ *     zke_options o = {
+ *         .size = sizeof o, .os = seam_os(&s), .vfs = seam_vfs(&s)};
  *     ...
  *     s.fail[SEAM_xSync] = (seam_fault){SQLITE_IOERR_FSYNC, .times = 1};
  *

@@ -79,8 +79,8 @@ typedef struct writer {
 static atomic_bool sleeps_long; /* a poll waits longer than it was asked to */
 static atomic_bool slept_out;   /* … and nothing has come */
 
-/* A poll sleeps longer than it was asked to, if the test says so: only a wake-up
- * ends it in time. */
+/* A poll sleeps longer than it was asked to, if the test says so: then only a
+ * wake-up ends it in time. */
 enum { LONG_MS = PATIENT_MS / 3 };
 
 static void poll_long(seam_call *c) {

@@ -74,8 +74,9 @@ static long sleeps(void) {
 
 /* A shared handle and another one, in one of the ways to share a tree. */
 static void begin(int way) {
-  zke_options options = {
-      .size = sizeof options, .busy_timeout_ms = busy_ms, .os = seam_os(&telling)};
+  zke_options options = {.size = sizeof options,
+                         .busy_timeout_ms = busy_ms,
+                         .os = seam_os(&telling)};
   const char *name = way == IN_MEMORY ? ":memory:" : test_path("thread.db");
   ck_ok(zke_open(name, &options, &shared));
   writer = way == IN_MEMORY ? test_session(shared, NULL) : test_open(name);
