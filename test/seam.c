@@ -74,6 +74,11 @@ void seam_refuse(seam_call *c, int64_t result) {
   c->result = result;
 }
 
+void seam_fail(seam *s, seam_kind kind, bool fails) {
+  __atomic_store_n(&s->fail[kind].times, fails ? SEAM_ALWAYS : 0,
+                   __ATOMIC_RELAXED);
+}
+
 bool seam_unlocks(const seam_call *c) {
   if (c->kind == SEAM_lock || c->kind == SEAM_lock_range)
     return c->how == ZKE_LOCK_NONE;

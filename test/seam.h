@@ -115,6 +115,9 @@ const char *seam_vfs(seam *s);
  * closed all the same.) */
 void seam_refuse(seam_call *c, int64_t result);
 
+/* From now on let every call of a kind fail with its fault's result, or none. */
+void seam_fail(seam *s, seam_kind kind, bool fails);
+
 /* Does the call give a lock back?  The kernel lets none of these fail. */
 bool seam_unlocks(const seam_call *c);
 

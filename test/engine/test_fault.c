@@ -1127,11 +1127,11 @@ static int call_create(void) {
 
 /* A COMMIT that fails: the next call opens the database anew. */
 static void break_commit(void) {
-  disk.fail[SEAM_xSync].times = SEAM_ALWAYS;
+  seam_fail(&disk, SEAM_xSync, true);
   must_rc(zke_create(t.z, "/t/lost", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
                      NULL),
           ZKE_CONNECTIONLOSS);
-  disk.fail[SEAM_xSync].times = 0;
+  seam_fail(&disk, SEAM_xSync, false);
 }
 
 static void identify(void) { must_ok(zke_add_auth(t.z, "digest", "u:pw", 4)); }

@@ -1282,10 +1282,10 @@ TEST(a_failed_sync_of_a_guest_puts_the_log_in_doubt) {
   ck_ok(zke_sql_begin(z, db));
   must(db, "INSERT INTO orders VALUES(2,'b')");
   disk.calls[SEAM_xSync] = 0;
-  disk.fail[SEAM_xSync].times = SEAM_ALWAYS;
+  seam_fail(&disk, SEAM_xSync, true);
   ck_rc(zke_sql_commit(z, db), ZKE_CONNECTIONLOSS);
   ck_says("COMMIT");
-  disk.fail[SEAM_xSync].times = 0;
+  seam_fail(&disk, SEAM_xSync, false);
   ck_assert_int_gt(disk.calls[SEAM_xSync], 0);
   ck_assert_int_eq(errors, 1);
   ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
@@ -1328,9 +1328,9 @@ TEST_LOOP(a_guest_that_finds_no_room, 0, 2) {
     ck_ok(zke_sql_begin(z, db));
     must(db, "INSERT INTO orders DEFAULT VALUES");
     disk.fail[SEAM_xWrite].skip = n - 1;
-    disk.fail[SEAM_xWrite].times = SEAM_ALWAYS;
+    seam_fail(&disk, SEAM_xWrite, true);
     rc = zke_sql_commit(z, db);
-    disk.fail[SEAM_xWrite].times = 0;
+    seam_fail(&disk, SEAM_xWrite, false);
     if (rc == ZKE_FULL) ck_assert_int_eq(orders_after_a_death(), before);
     if (rc == ZKE_OK || rc == ZKE_FULL) continue;
     ck_rc(rc, ZKE_CONNECTIONLOSS);

@@ -85,7 +85,9 @@ static seam host = {
     .before = {[SEAM_lock_range] = before_lock,
                [SEAM_open] = before_open,
                [SEAM_poll] = before_poll},
-    .after = {[SEAM_lock_range] = after_lock, [SEAM_fstat] = after_fstat}};
+    .after = {[SEAM_lock_range] = after_lock, [SEAM_fstat] = after_fstat},
+    .fail = {
+        [SEAM_pwrite] = {.result = -EIO}, [SEAM_poller] = {.result = -ENOSYS}}};
 
 /* Options with the table, to be changed before they are used. */
 static zke_options *sys_options(void) {
@@ -705,9 +707,9 @@ TEST(stamp_is_tried_again) {
   ck_ok(zke_open(db, o, &z2));
   make(z2, "/e", ZKE_EPHEMERAL);
   seam_pass(6000);
-  host.fail[SEAM_pwrite] = (seam_fault){-EIO, .times = SEAM_ALWAYS};
+  seam_fail(&host, SEAM_pwrite, true);
   ck_ok(see(z2, "/e"));
-  host.fail[SEAM_pwrite].times = 0;
+  seam_fail(&host, SEAM_pwrite, false);
   ck_ok(see(z2, "/e"));
   seam_pass(6000); /* 12 s after the first stamp, 6 s after the second */
   ck_ok(see(z1, "/e"));
@@ -1054,8 +1056,7 @@ TEST_LOOP(many_owners_die, 0, 4) {
   test_events seen = {0}, more = {0};
   zke_options *o = sys_options();
   o->allocator = (zke_allocator){test_heap_resize, &heap};
-  if (_i & 1)
-    host.fail[SEAM_poller] = (seam_fault){-ENOSYS, .times = SEAM_ALWAYS};
+  seam_fail(&host, SEAM_poller, _i & 1);
   ck_ok(zke_open(db, o, &z1));
   for (int i = 0; i < OWNERS; i++) {
     char id[32], fifo[PATH_MAX];

@@ -82,10 +82,6 @@ static seam spied = {.vfs = "unix-spy",
                                 [SEAM_xShmBarrier] = spy_barrier},
                      .after = {[SEAM_xShmLock] = spy_locked}};
 
-static void fail_syncs(bool fail) {
-  spied.fail[SEAM_xSync].times = fail ? SEAM_ALWAYS : 0;
-}
-
 /* From now on: act before the call of that number, and so many in all. */
 static void spy_arm(int first, int times, void (*act)(void)) {
   spy.calls = spy.read_locks = spy.mark_locks = spy.unlocks = 0;
@@ -876,9 +872,9 @@ TEST(events_after_a_reconnection) {
   ck_assert_int_gt(fetched, 0);
   ck_assert_int_eq(told_value, 0);
   reader->s->durability = ZKE_DURABLE_ALL;
-  fail_syncs(true);
+  seam_fail(&spied, SEAM_xSync, true);
   ck_rc(zke_set(reader, "/c", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
-  fail_syncs(false);
+  seam_fail(&spied, SEAM_xSync, false);
   ck_assert_int_eq(reader->s->health, HEALTH_BROKEN);
   advance(writer, 1);
   ck_assert_int_eq(read_value(reader), generation);
@@ -1060,9 +1056,9 @@ TEST(trust_is_earned) {
   read_value(reader);
   ck_assert(reader->s->index.open);
   reader->s->durability = ZKE_DURABLE_ALL;
-  fail_syncs(true);
+  seam_fail(&spied, SEAM_xSync, true);
   ck_rc(zke_set(reader, "/c", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
-  fail_syncs(false);
+  seam_fail(&spied, SEAM_xSync, false);
   read_value(reader);
   ck_assert_int_eq(reader->s->index.trust, SHM_UNTRIED);
   ck_assert(!reader->s->index.open && !reader->s->wal_log.gather);
@@ -1084,9 +1080,9 @@ TEST(trust_needs_a_commit) {
   ck_ok(sql_do(reader->s, SQL_COMMIT));
   ck_assert_int_eq(reader->s->index.trust, SHM_UNTRIED);
   reader->s->durability = ZKE_DURABLE_ALL;
-  fail_syncs(true);
+  seam_fail(&spied, SEAM_xSync, true);
   ck_rc(zke_set(reader, "/c", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
-  fail_syncs(false);
+  seam_fail(&spied, SEAM_xSync, false);
   ck_assert_int_eq(read_value(reader), generation);
   ck_assert_int_eq(reader->s->index.trust, SHM_UNTRIED);
   advance(reader, 1);
@@ -1236,9 +1232,9 @@ TEST(get_after_a_burial_that_failed) {
   ck_assert_int_eq(kill(owner, SIGKILL), 0);
   ck_assert_int_eq(waitpid(owner, NULL, 0), owner);
   reader->s->durability = ZKE_DURABLE_ALL;
-  fail_syncs(true);
+  seam_fail(&spied, SEAM_xSync, true);
   ck_ok(zke_dispatch(reader, NULL));
-  fail_syncs(false);
+  seam_fail(&spied, SEAM_xSync, false);
   ck_assert_int_eq(reader->s->health, HEALTH_BROKEN);
   ck_assert_int_eq(read_value(reader), generation);
   ck_assert_int_lt(reader->s->health, HEALTH_BROKEN);

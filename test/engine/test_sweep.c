@@ -119,10 +119,6 @@ static seam disk = {
     .fail = {[SEAM_xSync] = {.result = SQLITE_IOERR_FSYNC},
              [SEAM_xWrite] = {SQLITE_FULL, .opened_as = SQLITE_OPEN_WAL}}};
 
-static void set_fault(seam_kind kind, bool fails) {
-  disk.fail[kind].times = fails ? SEAM_ALWAYS : 0;
-}
-
 /* ---- handles in poll loops ---- */
 
 static zke *looping[2];
@@ -261,9 +257,9 @@ static void run_sql(const char *text) {
  * moved into the database. */
 static void bring_in_doubt(zke *z) {
   run_sql("BEGIN; SELECT * FROM zkembed_meta");
-  set_fault(SEAM_xSync, true);
+  seam_fail(&disk, SEAM_xSync, true);
   ck_rc(zke_set(z, "/group", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
-  set_fault(SEAM_xSync, false);
+  seam_fail(&disk, SEAM_xSync, false);
   ck_ok(zke_dispatch(z, NULL)); /* opened anew */
   ck_assert_int_eq(z->s->health, HEALTH_IN_DOUBT);
 }
@@ -382,9 +378,9 @@ TEST(store_in_doubt_recovers_once_a_tick) {
 TEST(broken_store_is_not_waited_for) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_holder(seam_vfs(&disk));
-  set_fault(SEAM_xSync, true);
+  seam_fail(&disk, SEAM_xSync, true);
   ck_rc(zke_set(z, "/group", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
-  set_fault(SEAM_xSync, false);
+  seam_fail(&disk, SEAM_xSync, false);
   ck_assert_int_eq(z->s->health, HEALTH_BROKEN);
   seats[0] = (seat){.refused = INT_MAX};
   ck_rc(zke_dispatch(z, NULL), ZKE_CONNECTIONLOSS);
@@ -436,12 +432,13 @@ TEST(put_off_burial_is_left_to_another) {
   enum { SLOW = 1000 };
   pid_t pid = start_owner("/group/m", 1);
   zke *holder = open_holder(seam_vfs(&disk)), *other = open_at(&seats[1], NULL);
-  set_fault(SEAM_xWrite, true);
+  seam_fail(&disk, SEAM_xWrite, true);
   full_ms = SLOW;
   kill_owner(pid);
   live_on((int64_t)SLOW + 4 * ZKE_TICK_MS);
   ck_assert_int_ge(refused, 1);
-  set_fault(SEAM_xWrite, false); /* the holder could, but has put it off */
+  seam_fail(&disk, SEAM_xWrite,
+            false); /* the holder could, but has put it off */
   ck_ok(see(holder, "/group/m"));
   watch_group(other);
   looping[1] = other;
@@ -459,7 +456,7 @@ TEST(burials_are_put_off_one_by_one) {
   enum { SLOW = 1000 };
   pid_t first = start_owner("/group/m", 1), second = start_owner("/group/n", 1);
   zke *z = open_holder(seam_vfs(&disk));
-  set_fault(SEAM_xWrite, true);
+  seam_fail(&disk, SEAM_xWrite, true);
   full_ms = SLOW;
   kill_owner(first);
   kill_owner(second);
@@ -468,7 +465,7 @@ TEST(burials_are_put_off_one_by_one) {
   int before = refused;
   live_on((int64_t)4 * ZKE_TICK_MS);
   ck_assert_int_eq(refused, before);
-  set_fault(SEAM_xWrite, false);
+  seam_fail(&disk, SEAM_xWrite, false);
   live_on((int64_t)SESS_REST * SLOW + 4 * ZKE_TICK_MS);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
   ck_rc(see(z, "/group/n"), ZKE_NONODE);
@@ -1054,9 +1051,9 @@ TEST(end_that_comes_late_is_no_death) {
   z = open_holder(seam_vfs(&disk));
   ck_ok(zke_open_session(z, &o, &light));
   make(light, "/group/m", ZKE_EPHEMERAL);
-  set_fault(SEAM_xWrite, true);
+  seam_fail(&disk, SEAM_xWrite, true);
   ck_rc(zke_close(light), ZKE_FULL);
-  set_fault(SEAM_xWrite, false);
+  seam_fail(&disk, SEAM_xWrite, false);
   ck_ok(see(z, "/group/m"));
   z->s->log = keep_log;
   live_on(ZKE_TICK_MS);
@@ -1479,7 +1476,7 @@ TEST_LOOP(full_disk_leaves_all_and_is_tried_seldom, 0, 2) {
   make_many(z, "/t", 10, ZKE_PERSISTENT_WITH_TTL);
   zke_stat stat;
   if (_i) ck_ok(zke_exists(z, "/group/m", test_record, &heard, &stat));
-  set_fault(SEAM_xWrite, true);
+  seam_fail(&disk, SEAM_xWrite, true);
   full_ms = SLOW;
   refused = 0;
   heard.count = 0;
@@ -1501,7 +1498,7 @@ TEST_LOOP(full_disk_leaves_all_and_is_tried_seldom, 0, 2) {
   ck_ok(zke_check(z, NULL, NULL));
   printf("full disk: %d writes refused in %d s\n", refused, SECONDS);
   ck_assert_int_le(refused, 60);
-  set_fault(SEAM_xWrite, false);
+  seam_fail(&disk, SEAM_xWrite, false);
   live_on((int64_t)SESS_REST * SLOW * 2 + (int64_t)2 * ZKE_TICK_MS);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
   ck_assert_int_eq(children(z, "/t"), 0);
@@ -1518,13 +1515,13 @@ TEST(full_disk_is_tried_seldom_by_a_host) {
   ck_ok(zke_open_session(z, &o, &kept));
   make(kept, "/group/m", ZKE_EPHEMERAL);
   looping[0] = z;
-  set_fault(SEAM_xWrite, true);
+  seam_fail(&disk, SEAM_xWrite, true);
   full_ms = SLOW;
   live_on((int64_t)SECONDS * 1000);
   ck_ok(see(z, "/group/m"));
   ck_assert_int_ge(refused, 2);
   ck_assert_int_le(refused, 60);
-  set_fault(SEAM_xWrite, false);
+  seam_fail(&disk, SEAM_xWrite, false);
   live_on((int64_t)SESS_REST * SLOW * 2 + (int64_t)2 * ZKE_TICK_MS);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
   ck_ok(zke_close(kept));

@@ -31,11 +31,11 @@ static void virtual_clock(seam_call *c) {
 enum { BY_EPOLL, BY_POLL, WAYS };
 
 static zke *begin(const char *name, int way) {
-  static seam s = {.before = {[SEAM_clock] = virtual_clock}};
+  static seam s = {.before = {[SEAM_clock] = virtual_clock},
+                   .fail = {[SEAM_poller] = {.result = -ENOSYS}}};
   zke_options o = {.size = sizeof o, .os = seam_os(&s)};
   zke *z;
-  if (way == BY_POLL)
-    s.fail[SEAM_poller] = (seam_fault){-ENOSYS, .times = SEAM_ALWAYS};
+  seam_fail(&s, SEAM_poller, way == BY_POLL);
   seam_stand();
   ck_ok(zke_open(name, &o, &z));
   ck_assert_int_eq(zke_wall(z), BEGINNING);

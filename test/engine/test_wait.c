@@ -49,10 +49,10 @@ static void lose_bytes(seam_call *c) {
 
 static void begin(int way) {
   static seam telling = {.before = {[SEAM_poll] = fall_asleep},
-                         .after = {[SEAM_poll] = wake_up}},
+                         .after = {[SEAM_poll] = wake_up},
+                         .fail = {[SEAM_poller] = {.result = -ENOSYS}}},
               losing = {.before = {[SEAM_write] = lose_bytes}};
-  if (way == BY_POLL)
-    telling.fail[SEAM_poller] = (seam_fault){-ENOSYS, .times = SEAM_ALWAYS};
+  seam_fail(&telling, SEAM_poller, way == BY_POLL);
   zke_options waits = {.size = sizeof waits,
                        .os = seam_os(&telling),
                        .watcher = test_record,

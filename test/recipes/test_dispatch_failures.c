@@ -35,17 +35,13 @@ static seam disk = {
     .vfs = "disk",
     .fail = {[SEAM_xWrite] = {SQLITE_FULL, .opened_as = SQLITE_OPEN_WAL}}};
 
-static void fill_disk(bool full) {
-  disk.fail[SEAM_xWrite].times = full ? SEAM_ALWAYS : 0;
-}
-
 enum { WRITER, DISK, READ, OBSTACLES };
 
 /* From now on nothing can be written, or read: by a full disk, a reply that is
  * lost, or a writer that has begun. */
 static void obstruct(int obstacle) {
   if (obstacle == DISK) {
-    fill_disk(true);
+    seam_fail(&disk, SEAM_xWrite, true);
   } else if (obstacle == READ) {
     ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_READ, 0));
   } else {
@@ -55,7 +51,7 @@ static void obstruct(int obstacle) {
 }
 
 static void clear(int obstacle) {
-  fill_disk(false);
+  seam_fail(&disk, SEAM_xWrite, false);
   ck_ok(zke_test_fail(z, 0, 0));
   if (obstacle != WRITER) return;
   ck_assert_int_eq(sqlite3_exec(writer, "ROLLBACK", 0, 0, 0), SQLITE_OK);
@@ -615,7 +611,7 @@ TEST(session_ends_between_two_tries) {
   ck_ok(zke_dispatch(z, NULL));
   ck_ok(zke_expire(other, zke_session_id(z)));
   ck_until(zke_dispatch(z, NULL) <= 0 && state == ZKE_LOCK_LOST, 20000);
-  fill_disk(false);
+  seam_fail(&disk, SEAM_xWrite, false);
   lock_end();
   end();
 }
