@@ -107,7 +107,7 @@ void seam_stand(void) {
   if (stands) return;
   find_real();
   for (int i = 0; i < 3; i++)
-    stood[i] = real.clock(NULL, i) / 1000000 * 1000000;
+    stood[i] = (real.clock(NULL, i) / 1000000 + 1) * 1000000;
   stands = true;
 }
 

@@ -126,8 +126,8 @@ int seam_type(int fd);
 
 /* The clocks of all seams are ahead of the kernel's by seam_ahead ns, and each
  * by seam_apart[ZKE_CLOCK_…] more.  After seam_stand() they stand, in children,
- * too, at a full millisecond: a sleep or a poll returns at once and puts them
- * forward, and no timer runs out. */
+ * too, at the next full millisecond: a sleep or a poll returns at once and puts
+ * them forward, and no timer runs out. */
 extern int64_t seam_ahead, seam_apart[3];
 void seam_pass(int64_t ms); /* puts them forward */
 void seam_stand(void);

@@ -21,7 +21,7 @@
 #define BEGINNING (INT64_C(1000000000) * 1000) /* September 2001, ms */
 #define NS INT64_C(1000000)                    /* of a ms */
 
-/* Its clocks stand, so that sleeping is what moves them. */
+/* The seam's clocks stand, so only sleeping moves these. */
 static void virtual_clock(seam_call *c) {
   int64_t beginning = c->how == ZKE_CLOCK_REALTIME ? BEGINNING : BEGINNING / 2;
   seam_refuse(c, beginning * NS + seam_ahead);
