@@ -328,7 +328,7 @@ static int file_xUnfetch(sqlite3_file *f, sqlite3_int64 at, void *page) {
 /* A file's methods.  Those for shared memory came with version 2. */
 #define METHOD(name) .name = file_##name,
 #define METHODS(version) \
-  { .iVersion = version, .xFetch = file_xFetch, SEAM_OF_FILE(METHOD) }
+  { .iVersion = (version), .xFetch = file_xFetch, SEAM_OF_FILE(METHOD) }
 
 static const sqlite3_io_methods methods = METHODS(3), no_shm = METHODS(1);
 

@@ -115,7 +115,7 @@ const char *seam_vfs(seam *s);
  * closed all the same.) */
 void seam_refuse(seam_call *c, int64_t result);
 
-/* From now on let every call of a kind fail with its fault's result, or none. */
+/* From now on every call of a kind fails, with its fault's result, or none. */
 void seam_fail(seam *s, seam_kind kind, bool fails);
 
 /* Does the call give a lock back?  The kernel lets none of these fail. */
