@@ -3,7 +3,7 @@
 
 TEST_OPTIMIZE = -O0# of test_*.c: most take longer to compile than to run
 FAST_TESTS = file watch tree fork thread session path multi acl memory growth \
-  virtual
+  virtual semantics
 
 # AddressSanitizer does not know the end of a thread by unwinding: it takes the
 # marks of frames that are gone for those of its own.
@@ -87,6 +87,10 @@ ENSEMBLE_PROGRAMS := $(patsubst test/recipes/%.c,$T/%,$(filter-out \
   %/test_order.c %/test_compose.c %/test_fence.c %/test_recipe_sql.c, \
   $(wildcard test/recipes/test_*.c)))
 $(ENSEMBLE_PROGRAMS): $T/ensemble/engine.o
+
+# The texts of test/semantics run on the model, too.
+$T/test_semantics $(BUILD)/mutate/test_semantics: $(patsubst %,$T/%.o, \
+  semantics/text semantics/verbs semantics/stage model/model)
 
 EXAMPLES := $(patsubst doc/examples/%.c,$(BUILD)/%,$(wildcard doc/examples/*.c))
 $(BUILD)/doc/%.o: doc/%.c
@@ -241,7 +245,7 @@ coverage:
 # counters for states of its programs, and users without rights cannot write
 # them.
 COVERAGE_TESTS = $(patsubst %.c,$T/%,$(notdir $(wildcard \
-  $(patsubst %,test/%/test_*.c,engine power recipes))))
+  $(patsubst %,test/%/test_*.c,engine power recipes semantics))))
 coverage-here: $(COVERAGE_TESTS) $(WORKER)
 	@AT_LEAST_LINES=$(AT_LEAST_LINES) AT_LEAST_BRANCHES=$(AT_LEAST_BRANCHES) \
 	  sh test/checks/coverage.sh $(COVERAGE_TESTS)

@@ -1,0 +1,131 @@
+/* semantics.h - calls of zkembed.h as text, and what they answer
+ *
+ * Used by test_semantics.c alone, whose head says how the texts are written.
+ */
+#ifndef ZKE_SEMANTICS_H
+#define ZKE_SEMANTICS_H
+
+#include <stdbool.h>
+
+#include "test/test.h"
+
+/* ---- what a block runs on ---- */
+
+typedef enum subject { MEMORY, A_FILE, MODEL, ALONE, SERVER, SUBJECTS } subject;
+
+/* The line that runs.  line_fails(): its test has failed, with this sentence.
+ * must(): so it has if the condition does not hold. */
+typedef struct place {
+  const char *file;
+  int line;
+  subject on;
+} place;
+extern place here;
+void line_fails(const char *format, ...)
+    __attribute__((format(printf, 1, 2), noreturn));
+#define must(condition, ...)                   \
+  do {                                         \
+    if (!(condition)) line_fails(__VA_ARGS__); \
+  } while (0)
+
+/* A text that grows up to a limit; the rest of what is said is a failure. */
+enum { ANSWER = 20000 };
+typedef struct answer {
+  char text[ANSWER];
+  size_t length;
+  bool refused; /* a code in it is none of success */
+} answer;
+void say(answer *to, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* What a pair of function and context was told: the context. */
+typedef struct listener {
+  char label[32];
+  answer told;
+} listener;
+
+enum { MOST_SESSIONS = 16, MOST_LABELS = 4 };
+
+/* A session of the block; it keeps its place when it was closed, since Stats
+ * may still name it. */
+typedef struct session {
+  char name[32];
+  zke *z; /* NULL: closed */
+  int64_t id;
+  listener listeners[MOST_LABELS];
+} session;
+
+/* What a block has while it runs. */
+typedef struct stage {
+  subject on;
+  session sessions[MOST_SESSIONS]; /* the first is "main" */
+  int count;
+  int64_t first_zxid, first_ms; /* zxids and times are told from here on */
+  test_heap heap;
+} stage;
+
+/* The session of that name, which is open or was; NULL: there is none. */
+session *stage_session(stage *s, const char *name);
+/* Open a session by "open NAME OPTION=VALUE..."; end one.  The answer is a
+ * result code. */
+struct call;
+int stage_open(stage *s, const struct call *c);
+int stage_close(stage *s, const char *name);
+/* Let this time pass, and remove what is due by then. */
+void stage_pass(stage *s, int64_t ms);
+/* The zxid of the last change, as zke_zxid() has it. */
+int64_t stage_zxid(stage *s, zke *z);
+/* Close what is open; zke_check() finds nothing, and no memory is left. */
+void stage_end(stage *s);
+
+/* ---- a call that was read ---- */
+
+enum { MOST_WORDS = 24, MOST_PARTS = 40 };
+
+typedef struct word {
+  char *text; /* with its escapes resolved */
+  size_t length;
+  bool quoted;
+  long times, shown; /* of "x"*TIMES, else 1; of "x"/SHOWN, else LONG_MIN */
+} word;
+
+typedef struct call {
+  char *verb;
+  char *path; /* NULL where the text says NULL */
+  const char *data;
+  int len;
+  int64_t number; /* a version, mostly; -1 without */
+  int mode;
+  bool has_ttl;
+  int64_t ttl_ms;
+  const zke_acls *acls;
+  const char *label; /* of a watch; NULL: none is set */
+  word words[MOST_WORDS];
+  int word_count;
+  zke_acl entries[8];
+  zke_acls list;
+} call;
+
+/* Read one call, up to the end of the text or to a ';' outside of quotes;
+ * returns what follows, or NULL at the end.  call_free() releases it. */
+const char *call_read(call *c, const char *text);
+void call_free(call *c);
+/* The value of "key=value"; NULL: there is no such word. */
+const char *call_option(const call *c, const char *key);
+bool call_has(const call *c, const char *flag);
+
+/* ---- values as text ---- */
+
+void say_code(answer *to, int rc);
+void say_name(answer *to, const char *name); /* quoted if it has to be */
+void say_data(answer *to, const char *data, int len);
+void say_names(answer *to, const zke_strings *names);
+void say_acls(answer *to, const zke_acls *acls);
+void say_stat(answer *to, stage *s, const zke_stat *stat);
+
+/* ---- doing it ---- */
+
+/* Do what a line says, by a session; false: there is no such verb. */
+bool verb_run(stage *s, session *by, const char *line, answer *to);
+
+#endif

@@ -1,0 +1,119 @@
+/* stage.c - a fresh tree and its sessions for each block: see semantics.h */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/model/model.h"
+#include "test/semantics/semantics.h"
+
+session *stage_session(stage *s, const char *name) {
+  for (int i = 0; i < s->count; i++)
+    if (!strcmp(s->sessions[i].name, name)) return &s->sessions[i];
+  return NULL;
+}
+
+/* Any session that can be asked; NULL: there is none. */
+static session *living(stage *s) {
+  for (int i = 0; i < s->count; i++) {
+    session *one = &s->sessions[i];
+    if (one->z && zke_state(one->z) == ZKE_STATE_CONNECTED) return one;
+  }
+  return NULL;
+}
+
+int64_t stage_zxid(stage *s, zke *z) {
+  if (s->on == MODEL) return model_zxid(model_of(z));
+  zke_zxid(); /* from the first call on the thread is told of them */
+  zke_exists(z, "/", NULL, NULL, NULL);
+  return zke_zxid();
+}
+
+/* ---- opening ---- */
+
+static int64_t number_of(const call *c, const char *key) {
+  const char *text = call_option(c, key);
+  return text ? strtoll(text, NULL, 10) : 0;
+}
+
+/* Time stands still unless a block lets it pass; a server has its own. */
+static zke_options options_of(stage *s, const call *c, const zke_os *os) {
+  zke_options o = ZKE_INIT(zke_options);
+  o.data_limit = (int)number_of(c, "data_limit");
+  o.event_limit = (int)number_of(c, "event_limit");
+  o.container_ms = number_of(c, "container_ms");
+  o.read_limit = number_of(c, "read_limit");
+  o.chroot = call_option(c, "chroot");
+  if (s->on != SERVER) o.os = os;
+  o.allocator = (zke_allocator){test_heap_resize, &s->heap};
+  return o;
+}
+
+/* The first one opens the tree; a file each opens by itself. */
+static int open_handle(stage *s, const zke_options *o, zke **z_out) {
+  session *other = living(s);
+  if (s->on == A_FILE) return zke_open(test_path("a.db"), o, z_out);
+  if (other) return zke_open_session(other->z, o, z_out);
+  return zke_open(s->on == MODEL ? "model:" : ":memory:", o, z_out);
+}
+
+/* A session of that name, an earlier one or a new one. */
+static session *place_of(stage *s, const char *name) {
+  session *at = stage_session(s, name);
+  if (!at) {
+    must(s->count < MOST_SESSIONS, "too many sessions");
+    at = &s->sessions[s->count++];
+    snprintf(at->name, sizeof at->name, "%s", name);
+  }
+  must(!at->z, "%s is open", name);
+  return at;
+}
+
+int stage_open(stage *s, const call *c) {
+  static zke_os os; /* its clock begins at the first opening */
+  if (!os.clock) os = test_driven_os();
+  zke_options o = options_of(s, c, &os);
+  session *at = place_of(s, c->path);
+  bool first = s->count == 1 && !at->id;
+  int rc = ZKE_OK;
+  if (s->on == ALONE && !first)
+    at->z = s->sessions[0].z;
+  else
+    rc = open_handle(s, &o, &at->z);
+  if (rc != ZKE_OK) return rc;
+  at->id = zke_session_id(at->z);
+  if (first) {
+    s->first_zxid = stage_zxid(s, at->z);
+    s->first_ms = test_clock_ns[ZKE_CLOCK_REALTIME] / 1000000;
+  }
+  return ZKE_OK;
+}
+
+/* ---- its course and its end ---- */
+
+void stage_pass(stage *s, int64_t ms) {
+  session *one = living(s);
+  test_pass_ns(NULL, ms * 1000000);
+  must(one != NULL, "nobody is there to look what is due");
+  if (s->on == MODEL)
+    model_sweep(model_of(one->z));
+  else
+    ck_ok(zke_dispatch(one->z, NULL));
+}
+
+int stage_close(stage *s, const char *name) {
+  session *one = stage_session(s, name);
+  must(one && one->z, "no session %s is open", name);
+  zke *z = one->z;
+  one->z = NULL;
+  return s->on == ALONE && one != s->sessions ? ZKE_OK : zke_close(z);
+}
+
+void stage_end(stage *s) {
+  session *one = living(s);
+  model *m = s->on == MODEL && s->count ? model_of(s->sessions[0].z) : NULL;
+  if (one && s->on != MODEL) ck_ok(zke_check(one->z, NULL, NULL));
+  for (int i = s->count - 1; i >= 0; i--)
+    if (s->sessions[i].z) ck_ok(stage_close(s, s->sessions[i].name));
+  if (m) model_end(m);
+  ck_assert_int_eq(s->heap.live, 0);
+}

@@ -1,0 +1,346 @@
+/* test_semantics.c - what each operation answers, told as text
+ *
+ *   test_semantics [NAME]      all blocks, or the one of this name
+ *   ANSWERS=1                  prints what is answered, and compares nothing
+ *   SUBJECT=model              on this one only
+ *
+ * A block of the texts in this directory is a test.  It runs once on each
+ * subject: a tree in memory, a file that each session opens for itself, and the
+ * model of test/model.  All must answer the same.  At its end zke_check() finds
+ * nothing, and all memory has been given back.
+ *
+ *     == a_name -model                  not on this subject; why, says the head
+ *     # what it shows
+ *     create /a "x" -> /a {czxid=1 length=1}
+ *     open bob chroot=/a                another session
+ *     bob: get / -> "x"
+ *     set /a "y" 7 -> BADVERSION        a version is a bare number
+ *     +60s                              so much time passes
+ *     multi create /b; delete /nope
+ *       -> ok; NONODE                   a line goes on behind two blanks
+ *     5x set /a "z"                     five times
+ *     create /a {ephemeral mode=7} -> NODEEXISTS
+ *                                       once for each word in the braces
+ *
+ * A call without an arrow must succeed, and its outputs are not looked at.
+ * After an arrow stands all that it answers, but a Stat may be left out.  After
+ * a refusal, says "TEXT" is a part of zke_errmsg().  The verbs and their words
+ * are in verbs.c.
+ *
+ * A Stat tells what is not as at the creation of an empty node: a member that
+ * is left out is 0, mzxid and pzxid are as czxid, mtime as ctime.  Zxids and
+ * times count from the opening of the block's first session, "main", so the
+ * first change has 1; "old" is before that.  No time passes unless a block says
+ * so.
+ *
+ * Words: "text in quotes" is data, with \xNN for a byte; "x"*1000 repeats,
+ * "x"/5 is told to be 5 bytes long; NULL is no data, no path, or no list.
+ * acl= takes open, read, creator, none (an empty list) or SCHEME:ID:PERMS,...
+ */
+#include <glob.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/model/model.h"
+#include "test/semantics/semantics.h"
+
+static const char *const subject_names[SUBJECTS] = {[MEMORY] = "memory",
+                                                    [A_FILE] = "file",
+                                                    [MODEL] = "model",
+                                                    [ALONE] = "alone",
+                                                    [SERVER] = "server"};
+
+place here;
+
+void line_fails(const char *format, ...) {
+  char text[ANSWER];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  _ck_assert_failed(here.file, here.line, "Assertion failed", "on %s: %s",
+                    subject_names[here.on], text);
+}
+
+/* ---- the texts ---- */
+
+typedef struct line {
+  char *text;
+  int number;
+} line;
+
+typedef struct block {
+  const char *file;
+  char *name;
+  int number;
+  bool runs_on[SUBJECTS];
+  line *lines;
+  int count;
+  test_item items[SUBJECTS];
+} block;
+
+static block *blocks;
+static int block_count;
+
+/* Memory that lasts as long as the program. */
+static void *lasting(void *old, size_t size) {
+  void *grown = realloc(old, size);
+  if (!grown) abort();
+  return grown;
+}
+
+static void bad_text(const char *file, int number, const char *why) {
+  fprintf(stderr, "%s:%d: %s\n", file, number, why);
+  exit(2);
+}
+
+static subject subject_of(const char *name) {
+  int i = 0;
+  while (i < SUBJECTS && strcmp(subject_names[i], name) != 0) i++;
+  return (subject)i;
+}
+
+/* What every block runs on: the server, where the environment names one. */
+static void usual_subjects(bool runs_on[SUBJECTS]) {
+  const char *server = getenv("ZKE_TEST_SERVER");
+  bool there = server && *server;
+  runs_on[SERVER] = there;
+  runs_on[MEMORY] = runs_on[A_FILE] = runs_on[MODEL] = !there;
+}
+
+static void drop_others(bool runs_on[SUBJECTS]) {
+  const char *only = getenv("SUBJECT");
+  for (int i = 0; only && i < SUBJECTS; i++)
+    runs_on[i] = runs_on[i] && i == (int)subject_of(only);
+}
+
+/* "== NAME -SUBJECT +SUBJECT..." */
+static void begin_block(const char *file, int number, char *text) {
+  blocks = lasting(blocks, (size_t)++block_count * sizeof *blocks);
+  block *b = &blocks[block_count - 1];
+  *b = (block){.file = file, .name = strtok(text, " "), .number = number};
+  usual_subjects(b->runs_on);
+  for (char *w; (w = strtok(NULL, " "));) {
+    subject which = subject_of(w + 1);
+    if (which == SUBJECTS || !strchr("+-", *w))
+      bad_text(file, number, "no subject");
+    b->runs_on[which] = *w == '+' && !b->runs_on[SERVER];
+  }
+  drop_others(b->runs_on);
+}
+
+static void add_line(const char *file, int number, char *text) {
+  block *b = &blocks[block_count - 1];
+  if (!block_count) bad_text(file, number, "no block has begun");
+  if (*text == ' ') { /* it goes on */
+    if (!b->count) bad_text(file, number, "no line goes on here");
+    line *l = &b->lines[b->count - 1];
+    text += strspn(text, " ");
+    l->text = lasting(l->text, strlen(l->text) + strlen(text) + 2);
+    strcat(strcat(l->text, " "), text);
+    return;
+  }
+  b->lines = lasting(b->lines, (size_t)++b->count * sizeof *b->lines);
+  b->lines[b->count - 1] = (line){strdup(text), number};
+}
+
+static void read_file(const char *name) {
+  FILE *f = fopen(name, "r");
+  char text[1000];
+  if (!f) bad_text(name, 0, "cannot be read");
+  for (int number = 1; fgets(text, sizeof text, f); number++) {
+    size_t length = strcspn(text, "\n");
+    while (length && text[length - 1] == ' ') length--;
+    text[length] = '\0';
+    if (!strncmp(text, "== ", 3))
+      begin_block(name, number, strdup(text + 3));
+    else if (*text && *text != '#')
+      add_line(name, number, text);
+  }
+  fclose(f);
+}
+
+/* ---- a line ---- */
+
+/* What a line is made of. */
+typedef struct parts_of_line {
+  long times;
+  session *by;
+  const char *call;
+  char *expected, *says; /* NULL: it does not say */
+} parts_of_line;
+
+/* Cut the text at the first place where `mark` stands outside of quotes; what
+ * follows it, or NULL. */
+static char *cut(char *text, const char *mark) {
+  bool quoted = false;
+  for (char *at = text; *at; at++) {
+    if (*at == '\\' && at[1]) {
+      at++;
+    } else if (*at == '"') {
+      quoted = !quoted;
+    } else if (!quoted && !strncmp(at, mark, strlen(mark))) {
+      *at = '\0';
+      return at + strlen(mark);
+    }
+  }
+  return NULL;
+}
+
+static parts_of_line dissect(stage *s, char *text) {
+  parts_of_line p = {.times = 1, .call = text};
+  char name[32], *end;
+  int length = 0;
+  p.expected = cut(text, " -> ");
+  if (p.expected && (p.says = cut(p.expected, " says \"")))
+    p.says[strcspn(p.says, "\"")] = '\0';
+  long times = strtol(p.call, &end, 10);
+  if (end != p.call && !strncmp(end, "x ", 2))
+    p.times = times, p.call = end + 2;
+  if (sscanf(p.call, "%31[a-z0-9]: %n", name, &length) == 1 && length)
+    p.call += length;
+  p.by = stage_session(s, length ? name : "main");
+  must(p.by != NULL, "no session of the name: %s", text);
+  return p;
+}
+
+/* Is the answer as expected?  A Stat that is not expected is left out. */
+static bool matches(const char *got, const char *expected) {
+  static const char stat[] = " {czxid=";
+  size_t length = sizeof stat - 1;
+  while (*got) {
+    if (!strncmp(got, stat, length) && strncmp(expected, " {", 2) != 0)
+      got = strchr(got, '}') + 1;
+    else if (*got++ != *expected++)
+      return false;
+  }
+  return !*expected;
+}
+
+static void judge(const parts_of_line *p, const char *text, const answer *got) {
+  if (getenv("ANSWERS"))
+    printf("%s: %s -> %s\n", p->by->name, text, got->text);
+  else if (!p->expected)
+    must(!got->refused, "%s\n  expected: success\n  got:      %s", text,
+         got->text);
+  else
+    must(matches(got->text, p->expected), "%s\n  expected: %s\n  got:      %s",
+         text, p->expected, got->text);
+}
+
+static void run_call(stage *s, const parts_of_line *p, const char *text) {
+  static answer got;
+  memset(&got, 0, sizeof got);
+  must(verb_run(s, p->by, text, &got), "no such call: %s", text);
+  const char *sentence = zke_errmsg();
+  judge(p, text, &got);
+  if (p->says && s->on != MODEL && s->on != SERVER)
+    must(strstr(sentence, p->says), "%s\n  does not say \"%s\": %s", text,
+         p->says, sentence);
+}
+
+/* Once for each of the words in the first braces, and so on with the next. */
+static void run_each(stage *s, const parts_of_line *p, const char *text) {
+  const char *open = strchr(text, '{'), *end = strchr(text, '}');
+  if (!open) {
+    run_call(s, p, text);
+    return;
+  }
+  must(end > open, "a brace is not closed: %s", text);
+  for (const char *at = open + 1; at < end; at += strspn(at, " ")) {
+    char one[1000];
+    int length = (int)strcspn(at, " }");
+    snprintf(one, sizeof one, "%.*s%.*s%s", (int)(open - text), text, length,
+             at, end + 1);
+    run_each(s, p, one);
+    at += length;
+  }
+}
+
+static void run_line(stage *s, const char *text) {
+  char *copy = strdup(text);
+  ck_assert_ptr_nonnull(copy);
+  parts_of_line p = dissect(s, copy);
+  while (p.times-- > 0) run_each(s, &p, p.call);
+  free(copy);
+}
+
+/* "+60s", "+5ms" */
+static void run_pause(stage *s, const char *text) {
+  char *unit;
+  long amount = strtol(text, &unit, 10);
+  stage_pass(s, strcmp(unit, "s") ? amount : 1000 * amount);
+}
+
+/* ---- a block ---- */
+
+/* Unless the block opens it in a way of its own. */
+static void open_main(stage *s, const block *b) {
+  call c;
+  if (!strncmp(b->lines[0].text, "open main", strlen("open main"))) return;
+  call_read(&c, "open main");
+  ck_ok(stage_open(s, &c));
+  call_free(&c);
+}
+
+/* A block's first line may open the session that the others are made by. */
+static void run_opening(stage *s, const char *text) {
+  call c;
+  call_read(&c, text);
+  ck_ok(stage_open(s, &c));
+  call_free(&c);
+}
+
+static void run_block(int which) {
+  static stage s;
+  const block *b = &blocks[which / SUBJECTS];
+  s.on = here.on = (subject)(which % SUBJECTS);
+  here.file = b->file;
+  here.line = b->number;
+  open_main(&s, b);
+  for (int i = 0; i < b->count; i++) {
+    const char *text = b->lines[i].text;
+    here.line = b->lines[i].number;
+    test_mark(here.file, here.line);
+    if (*text == '+')
+      run_pause(&s, text);
+    else if (!strncmp(text, "open main", strlen("open main")))
+      run_opening(&s, text);
+    else
+      run_line(&s, text);
+  }
+  stage_end(&s);
+}
+
+/* ---- all of them ---- */
+
+static void register_block(int which) {
+  block *b = &blocks[which];
+  for (int i = 0; i < which; i++)
+    if (!strcmp(blocks[i].name, b->name))
+      bad_text(b->file, b->number, "another block has this name");
+  if (!b->count) bad_text(b->file, b->number, "the block is empty");
+  for (int on = 0; on < SUBJECTS; on++) {
+    if (!b->runs_on[on]) continue;
+    int number = which * SUBJECTS + on;
+    b->items[on] = (test_item){.name = b->name,
+                               .file = b->file,
+                               .line = b->number,
+                               .function = run_block,
+                               .first = number,
+                               .end = number + 1};
+    test_register(&b->items[on]);
+  }
+}
+
+int main(int argc, char **argv) {
+  glob_t files;
+  if (zke_register_engine(&model_engine) != ZKE_OK ||
+      glob("test/semantics/*.txt", 0, NULL, &files) != 0)
+    bad_text("test/semantics", 0, "no texts, or no model");
+  for (size_t i = 0; i < files.gl_pathc; i++) read_file(files.gl_pathv[i]);
+  for (int i = 0; i < block_count; i++) register_block(i);
+  return test_main(argc, argv);
+}
