@@ -414,6 +414,11 @@ static void parts_read(parts *p, const char *text) {
   memset(p->results, UNTOUCHED, sizeof p->results);
 }
 
+/* How many blocks a result has. */
+static int owned(const zke_op_result *r) {
+  return (r->path != NULL) + (r->data != NULL) + (r->children != NULL);
+}
+
 /* What a result has, with the Stat if the operation gives one. */
 static void say_part(turn *t, const zke_op *op, const zke_op_result *r) {
   if (op->type == ZKE_OP_CREATE)
@@ -430,10 +435,6 @@ static void say_part(turn *t, const zke_op *op, const zke_op_result *r) {
     say_stat(t->to, t->s, &r->stat);
 }
 
-static bool owns_nothing(const zke_op_result *r) {
-  return !r->path && !r->data && !r->children;
-}
-
 /* An answer for each operation; where the call was refused as a whole the code
  * alone, and the results are as they were. */
 static void say_parts(turn *t, const parts *p, int rc, bool all_or_none) {
@@ -445,7 +446,7 @@ static void say_parts(turn *t, const parts *p, int rc, bool all_or_none) {
   for (int i = 0; i < p->count; i++) {
     const zke_op_result *r = &p->results[i];
     bool empty = r->rc != ZKE_OK || (all_or_none && rc != ZKE_OK);
-    must(!empty || owns_nothing(r), "a result owns something");
+    must(owned(r) <= !empty, "a result owns more than it says");
     if (i) say(t->to, "; ");
     if (r->rc == ZKE_RUNTIMEINCONSISTENCY && all_or_none)
       say(t->to, "untried");
