@@ -39,7 +39,9 @@ void say(answer *to, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* What a pair of function and context was told: the context. */
+struct session;
 typedef struct listener {
+  const struct session *of;
   char label[32];
   answer told;
 } listener;
@@ -50,7 +52,8 @@ enum { MOST_SESSIONS = 16, MOST_LABELS = 4 };
  * may still name it. */
 typedef struct session {
   char name[32];
-  zke *z; /* NULL: closed */
+  zke *z;     /* NULL: closed */
+  zke *spare; /* what was opened for "w", where that is "main" itself */
   int64_t id;
   listener listeners[MOST_LABELS];
 } session;

@@ -74,12 +74,12 @@ int stage_open(stage *s, const call *c) {
   zke_options o = options_of(s, c, &os);
   session *at = place_of(s, c->path);
   bool first = s->count == 1 && !at->id;
-  int rc = ZKE_OK;
-  if (s->on == ALONE && !first)
-    at->z = s->sessions[0].z;
-  else
-    rc = open_handle(s, &o, &at->z);
+  int rc = open_handle(s, &o, &at->z);
   if (rc != ZKE_OK) return rc;
+  if (s->on == ALONE && !strcmp(at->name, "w")) {
+    at->spare = at->z; /* so zxids are as on other subjects */
+    at->z = s->sessions[0].z;
+  }
   at->id = zke_session_id(at->z);
   if (first) {
     s->first_zxid = stage_zxid(s, at->z);
@@ -103,14 +103,14 @@ void stage_pass(stage *s, int64_t ms) {
 int stage_close(stage *s, const char *name) {
   session *one = stage_session(s, name);
   must(one && one->z, "no session %s is open", name);
-  zke *z = one->z;
-  one->z = NULL;
-  return s->on == ALONE && one != s->sessions ? ZKE_OK : zke_close(z);
+  zke *own = one->spare ? one->spare : one->z;
+  one->z = one->spare = NULL;
+  return zke_close(own);
 }
 
 void stage_end(stage *s) {
   session *one = living(s);
-  model *m = s->on == MODEL && s->count ? model_of(s->sessions[0].z) : NULL;
+  model *m = s->on == MODEL && one ? model_of(one->z) : NULL;
   if (one && s->on != MODEL) ck_ok(zke_check(one->z, NULL, NULL));
   for (int i = s->count - 1; i >= 0; i--)
     if (s->sessions[i].z) ck_ok(stage_close(s, s->sessions[i].name));

@@ -6,14 +6,15 @@
  *
  * A block of the texts in this directory is a test.  It runs once on each
  * subject: a tree in memory, a file that each session opens for itself, and the
- * model of test/model.  All must answer the same.  At its end zke_check() finds
- * nothing, and all memory has been given back.
+ * model of test/model.  In a file that says so it runs "alone", too, where the
+ * session "w" is "main" itself.  All must answer the same.  At a block's end
+ * zke_check() finds nothing, and all memory has been given back.
  *
  *     == a_name -model                  not on this subject; why, says the head
  *     # what it shows
  *     create /a "x" -> /a {czxid=1 length=1}
- *     open bob chroot=/a                another session
- *     bob: get / -> "x"
+ *     bob: get /a -> "x"                another session, which is opened here
+ *     open eve chroot=/a                or by itself
  *     set /a "y" 7 -> BADVERSION        a version is a bare number
  *     +60s                              so much time passes
  *     multi create /b; delete /nope
@@ -102,12 +103,16 @@ static subject subject_of(const char *name) {
   return (subject)i;
 }
 
-/* What every block runs on: the server, where the environment names one. */
+/* "also alone": the file's blocks run on this subject, too */
+static bool also_alone;
+
+/* What a block runs on: the server, where the environment names one. */
 static void usual_subjects(bool runs_on[SUBJECTS]) {
   const char *server = getenv("ZKE_TEST_SERVER");
   bool there = server && *server;
   runs_on[SERVER] = there;
   runs_on[MEMORY] = runs_on[A_FILE] = runs_on[MODEL] = !there;
+  runs_on[ALONE] = also_alone && !there;
 }
 
 static void drop_others(bool runs_on[SUBJECTS]) {
@@ -116,7 +121,7 @@ static void drop_others(bool runs_on[SUBJECTS]) {
     runs_on[i] = runs_on[i] && i == (int)subject_of(only);
 }
 
-/* "== NAME -SUBJECT +SUBJECT..." */
+/* "== NAME -SUBJECT..." */
 static void begin_block(const char *file, int number, char *text) {
   blocks = lasting(blocks, (size_t)++block_count * sizeof *blocks);
   block *b = &blocks[block_count - 1];
@@ -124,9 +129,8 @@ static void begin_block(const char *file, int number, char *text) {
   usual_subjects(b->runs_on);
   for (char *w; (w = strtok(NULL, " "));) {
     subject which = subject_of(w + 1);
-    if (which == SUBJECTS || !strchr("+-", *w))
-      bad_text(file, number, "no subject");
-    b->runs_on[which] = *w == '+' && !b->runs_on[SERVER];
+    if (which == SUBJECTS || *w != '-') bad_text(file, number, "no subject");
+    b->runs_on[which] = false;
   }
   drop_others(b->runs_on);
 }
@@ -150,12 +154,15 @@ static void read_file(const char *name) {
   FILE *f = fopen(name, "r");
   char text[1000];
   if (!f) bad_text(name, 0, "cannot be read");
+  also_alone = false;
   for (int number = 1; fgets(text, sizeof text, f); number++) {
     size_t length = strcspn(text, "\n");
     while (length && text[length - 1] == ' ') length--;
     text[length] = '\0';
     if (!strncmp(text, "== ", 3))
       begin_block(name, number, strdup(text + 3));
+    else if (!strcmp(text, "also alone"))
+      also_alone = true;
     else if (*text && *text != '#')
       add_line(name, number, text);
   }
@@ -189,6 +196,25 @@ static char *cut(char *text, const char *mark) {
   return NULL;
 }
 
+/* "open NAME OPTION=VALUE..."; "main" is always the first. */
+static void run_opening(stage *s, const char *text) {
+  call c;
+  call_read(&c, text);
+  if (!s->count && strcmp(c.path, "main") != 0) run_opening(s, "open main");
+  ck_ok(stage_open(s, &c));
+  call_free(&c);
+}
+
+/* A session is opened when it is named for the first time. */
+static session *session_named(stage *s, const char *name) {
+  char opening[64];
+  snprintf(opening, sizeof opening, "open %s", name);
+  if (!stage_session(s, name)) run_opening(s, opening);
+  session *by = stage_session(s, name);
+  must(by->z != NULL, "%s is closed", name);
+  return by;
+}
+
 static parts_of_line dissect(stage *s, char *text) {
   parts_of_line p = {.times = 1, .call = text};
   char name[32], *end;
@@ -201,8 +227,7 @@ static parts_of_line dissect(stage *s, char *text) {
     p.times = times, p.call = end + 2;
   if (sscanf(p.call, "%31[a-z0-9]: %n", name, &length) == 1 && length)
     p.call += length;
-  p.by = stage_session(s, length ? name : "main");
-  must(p.by != NULL, "no session of the name: %s", text);
+  p.by = session_named(s, length ? name : "main");
   return p;
 }
 
@@ -276,37 +301,19 @@ static void run_pause(stage *s, const char *text) {
 
 /* ---- a block ---- */
 
-/* Unless the block opens it in a way of its own. */
-static void open_main(stage *s, const block *b) {
-  call c;
-  if (!strncmp(b->lines[0].text, "open main", strlen("open main"))) return;
-  call_read(&c, "open main");
-  ck_ok(stage_open(s, &c));
-  call_free(&c);
-}
-
-/* A block's first line may open the session that the others are made by. */
-static void run_opening(stage *s, const char *text) {
-  call c;
-  call_read(&c, text);
-  ck_ok(stage_open(s, &c));
-  call_free(&c);
-}
-
 static void run_block(int which) {
   static stage s;
   const block *b = &blocks[which / SUBJECTS];
   s.on = here.on = (subject)(which % SUBJECTS);
   here.file = b->file;
   here.line = b->number;
-  open_main(&s, b);
   for (int i = 0; i < b->count; i++) {
     const char *text = b->lines[i].text;
     here.line = b->lines[i].number;
     test_mark(here.file, here.line);
     if (*text == '+')
       run_pause(&s, text);
-    else if (!strncmp(text, "open main", strlen("open main")))
+    else if (!strncmp(text, "open ", strlen("open ")))
       run_opening(&s, text);
     else
       run_line(&s, text);

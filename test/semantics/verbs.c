@@ -43,7 +43,9 @@ static const char *state_name(int state) {
 /* The function of all watches; its context tells them apart. */
 static void hear(zke *z, int type, int state, const char *path, void *context) {
   answer *told = &((listener *)context)->told;
-  (void)z;
+  must(z == ((listener *)context)->of->z, "told with another handle");
+  must(type == ZKE_EVENT_SESSION || state == ZKE_STATE_CONNECTED,
+       "told in the state %s", state_name(state));
   say(told, "%s%s", told->length ? "; " : "", event_name(type));
   if (type == ZKE_EVENT_SESSION) {
     say(told, " %s", state_name(state));
@@ -58,6 +60,7 @@ static listener *label_of(session *by, const char *label) {
     listener *l = &by->listeners[i];
     if (!l->label[0] || !strcmp(l->label + 1, label)) {
       snprintf(l->label, sizeof l->label, "=%s", label);
+      l->of = by;
       return l;
     }
   }
@@ -271,7 +274,7 @@ static void do_checkwatch(turn *t) {
 }
 
 /* rewatch PATH data|child|exist ZXID: zke_set_watch(); the zxid counts from the
- * block's beginning. */
+ * block's beginning, but for the least and the greatest number. */
 static void do_rewatch(turn *t) {
   const char *label = t->c->label ? t->c->label : "";
   int64_t zxid = t->c->number;
@@ -297,6 +300,15 @@ static void do_events(turn *t) {
   }
   say(t->to, "%s", l->told.length ? l->told.text : "none");
   memset(&l->told, 0, sizeof l->told);
+}
+
+/* dispatch: how many events were told */
+static void do_dispatch(turn *t) {
+  int count = -1, rc = zke_dispatch(t->z, &count);
+  if (rc == ZKE_OK)
+    say(t->to, "%d", count);
+  else
+    say_code(t->to, rc);
 }
 
 /* Watches that are registered: of how many paths, by anybody. */
@@ -503,6 +515,7 @@ static const struct {
              {"rewatch", do_rewatch},
              {"forget", do_forget},
              {"events", do_events},
+             {"dispatch", do_dispatch},
              {"watches", do_watches},
              {"open", do_open},
              {"close", do_close},
