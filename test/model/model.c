@@ -1735,7 +1735,7 @@ static void auth_add(zke *z, char *id) {
 
 static int model_add_auth(zke *z, const char *scheme, const char *cert,
                           int len) {
-  if (!scheme || len < 0) return ZKE_BADARGUMENTS;
+  if (!scheme || len < 0 || (!cert && len)) return ZKE_BADARGUMENTS;
   int rc = enter(z, false);
   if (rc != ZKE_OK) return rc;
   if (strcmp(scheme, "digest") != 0) {

@@ -36,6 +36,7 @@
  *
  * Words: "text in quotes" is data, with \xNN for a byte; "x"*1000 repeats,
  * "x"/5 is told to be 5 bytes long; NULL is no data, no path, or no list.
+ * A file's "let NAME = VALUE" gives $NAME a meaning.
  * acl= takes open, read, creator, none (an empty list) or SCHEME:ID:PERMS,...
  */
 #include <glob.h>
@@ -135,6 +136,37 @@ static void begin_block(const char *file, int number, char *text) {
   drop_others(b->runs_on);
 }
 
+/* "let NAME = VALUE", up to the end of the file: $NAME in a line. */
+static struct let { char name[16], value[200]; } lets[8];
+static size_t let_count;
+
+static void add_let(const char *file, int number, const char *text) {
+  struct let *l = &lets[let_count++];
+  if (let_count > sizeof lets / sizeof *lets ||
+      sscanf(text, "let %15[A-Z] = %199s", l->name, l->value) != 2)
+    bad_text(file, number, "no definition");
+}
+
+static const struct let *let_of(const char *name) {
+  size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+  for (size_t i = 0; i < let_count; i++)
+    if (strlen(lets[i].name) == length && !strncmp(lets[i].name, name, length))
+      return &lets[i];
+  return NULL;
+}
+
+/* Replace each $NAME of a text, which has the room. */
+static void use_lets(char *text, size_t room) {
+  for (char *at = text; (at = strchr(at, '$')); at++) {
+    const struct let *l = let_of(at + 1);
+    if (!l) continue;
+    size_t name = strlen(l->name) + 1, value = strlen(l->value);
+    if (strlen(text) + value >= room) abort();
+    memmove(at + value, at + name, strlen(at + name) + 1);
+    memcpy(at, l->value, value);
+  }
+}
+
 static void add_line(const char *file, int number, char *text) {
   block *b = &blocks[block_count - 1];
   if (!block_count) bad_text(file, number, "no block has begun");
@@ -155,14 +187,18 @@ static void read_file(const char *name) {
   char text[1000];
   if (!f) bad_text(name, 0, "cannot be read");
   also_alone = false;
+  let_count = 0;
   for (int number = 1; fgets(text, sizeof text, f); number++) {
     size_t length = strcspn(text, "\n");
     while (length && text[length - 1] == ' ') length--;
     text[length] = '\0';
+    use_lets(text, sizeof text);
     if (!strncmp(text, "== ", 3))
       begin_block(name, number, strdup(text + 3));
     else if (!strcmp(text, "also alone"))
       also_alone = true;
+    else if (!strncmp(text, "let ", 4))
+      add_let(name, number, text);
     else if (*text && *text != '#')
       add_line(name, number, text);
   }
@@ -174,8 +210,7 @@ static void read_file(const char *name) {
 /* What a line is made of. */
 typedef struct parts_of_line {
   long times;
-  session *by;
-  const char *call;
+  const char *call;      /* with the name of its session */
   char *expected, *says; /* NULL: it does not say */
 } parts_of_line;
 
@@ -215,19 +250,14 @@ static session *session_named(stage *s, const char *name) {
   return by;
 }
 
-static parts_of_line dissect(stage *s, char *text) {
+static parts_of_line dissect(char *text) {
   parts_of_line p = {.times = 1, .call = text};
-  char name[32], *end;
-  int length = 0;
+  char *end;
   p.expected = cut(text, " -> ");
   if (p.expected && (p.says = cut(p.expected, " says \"")))
     p.says[strcspn(p.says, "\"")] = '\0';
-  long times = strtol(p.call, &end, 10);
-  if (end != p.call && !strncmp(end, "x ", 2))
-    p.times = times, p.call = end + 2;
-  if (sscanf(p.call, "%31[a-z0-9]: %n", name, &length) == 1 && length)
-    p.call += length;
-  p.by = session_named(s, length ? name : "main");
+  long times = strtol(text, &end, 10);
+  if (end != text && !strncmp(end, "x ", 2)) p.times = times, p.call = end + 2;
   return p;
 }
 
@@ -246,7 +276,7 @@ static bool matches(const char *got, const char *expected) {
 
 static void judge(const parts_of_line *p, const char *text, const answer *got) {
   if (getenv("ANSWERS"))
-    printf("%s: %s -> %s\n", p->by->name, text, got->text);
+    printf("%s -> %s\n", text, got->text);
   else if (!p->expected)
     must(!got->refused, "%s\n  expected: success\n  got:      %s", text,
          got->text);
@@ -255,10 +285,16 @@ static void judge(const parts_of_line *p, const char *text, const answer *got) {
          text, p->expected, got->text);
 }
 
+/* "SESSION: CALL", or of main. */
 static void run_call(stage *s, const parts_of_line *p, const char *text) {
   static answer got;
+  char name[32] = "main";
+  int length = 0;
   memset(&got, 0, sizeof got);
-  must(verb_run(s, p->by, text, &got), "no such call: %s", text);
+  if (sscanf(text, "%31[a-z0-9]: %n", name, &length) != 1 || !length)
+    strcpy(name, "main");
+  session *by = session_named(s, name);
+  must(verb_run(s, by, text + length, &got), "no such call: %s", text);
   const char *sentence = zke_errmsg();
   judge(p, text, &got);
   if (p->says && s->on != MODEL && s->on != SERVER)
@@ -287,7 +323,7 @@ static void run_each(stage *s, const parts_of_line *p, const char *text) {
 static void run_line(stage *s, const char *text) {
   char *copy = strdup(text);
   ck_assert_ptr_nonnull(copy);
-  parts_of_line p = dissect(s, copy);
+  parts_of_line p = dissect(copy);
   while (p.times-- > 0) run_each(s, &p, p.call);
   free(copy);
 }

@@ -30,10 +30,7 @@ static void read_suffix(word *w, const char **at) {
   w->times = 1;
   w->shown = LONG_MIN;
   if (w->quoted && *end == '*') w->times = strtol(end + 1, &end, 10);
-  if (w->quoted && *end == '/') {
-    w->shown = strtol(end + 1, &end, 10);
-    w->length = 0; /* it is told to be so long, whatever it is */
-  }
+  if (w->quoted && *end == '/') w->shown = strtol(end + 1, &end, 10);
   *at = end;
 }
 
@@ -156,6 +153,10 @@ static int32_t read_perms(const char *text) {
   return perms;
 }
 
+static const char *unless_null(const char *text) {
+  return strcmp(text, "NULL") ? text : NULL;
+}
+
 /* "SCHEME:ID:PERMS,..."; the text is cut into these. */
 static void read_entries(call *c, char *text) {
   while (text) {
@@ -165,7 +166,8 @@ static void read_entries(call *c, char *text) {
     must(id && perms > id, "an ACL entry: %s", text);
     *id++ = *perms++ = '\0';
     ck_assert_int_lt(c->list.count, (int)(sizeof c->entries / sizeof(zke_acl)));
-    c->entries[c->list.count++] = (zke_acl){read_perms(perms), text, id};
+    c->entries[c->list.count++] =
+        (zke_acl){read_perms(perms), unless_null(text), unless_null(id)};
     text = comma;
   }
 }
@@ -291,7 +293,9 @@ static void say_perms(answer *to, int32_t perms) {
 void say_acls(answer *to, const zke_acls *acls) {
   for (int i = 0; i < acls->count; i++) {
     const zke_acl *entry = &acls->data[i];
-    say(to, "%s%s:%s:", i ? "," : "", entry->scheme, entry->id);
+    say(to, "%s%s:", i ? "," : "", entry->scheme);
+    say_bytes(to, entry->id, strlen(entry->id));
+    say(to, ":");
     say_perms(to, entry->perms);
   }
 }

@@ -227,6 +227,13 @@ static void do_auth(turn *t) {
   say_only_code(t, zke_add_auth(t->z, c->path, c->data, c->len));
 }
 
+/* vouch SCHEME "ID" */
+static void do_vouch(turn *t) {
+  say_only_code(t, zke_vouch(t->z, t->c->path, t->c->data));
+}
+
+static void do_clearauth(turn *t) { say_only_code(t, zke_clear_auth(t->z)); }
+
 /* ---- watches ---- */
 
 /* watch PATH persistent|recursive|mode=N [watch=LABEL] */
@@ -509,6 +516,8 @@ static const struct {
              {"getacl", do_getacl},
              {"setacl", do_setacl},
              {"auth", do_auth},
+             {"vouch", do_vouch},
+             {"clearauth", do_clearauth},
              {"watch", do_watch},
              {"unwatch", do_unwatch},
              {"checkwatch", do_checkwatch},
