@@ -176,13 +176,14 @@ static int path_decode(const unsigned char **at) {
   *at += 1;
   if (more < 0) return 0xfffd;
   if (more == 0) return s[0];
+  static const int least[] = {0, 0x80, 0x800, 0x10000};
   int c = s[0] & (0x3f >> more);
   for (int i = 1; i <= more; i++) {
     if ((s[i] & 0xc0) != 0x80) return 0xfffd;
     c = c << 6 | (s[i] & 0x3f);
   }
   *at += more;
-  return more == 2 && c < 0x800 ? 0xfffd : c;
+  return c < least[more] ? 0xfffd : c;
 }
 
 static bool path_character(int c) {
