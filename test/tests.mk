@@ -90,7 +90,7 @@ $(ENSEMBLE_PROGRAMS): $T/ensemble/engine.o
 
 # The texts of test/semantics run on the model, too.
 $T/test_semantics $(BUILD)/mutate/test_semantics: $(patsubst %,$T/%.o, \
-  semantics/text semantics/verbs semantics/stage model/model)
+  semantics/text semantics/verbs semantics/stage model/model ensemble/engine)
 
 EXAMPLES := $(patsubst doc/examples/%.c,$(BUILD)/%,$(wildcard doc/examples/*.c))
 $(BUILD)/doc/%.o: doc/%.c
@@ -126,7 +126,8 @@ SIMULATION = $(if $(LAB),$(BUILD)/simulation $(BUILD)/calibrate)
 ## test-NAME       one program, such as test-watch
 ## test-programs   makes them, and runs none
 ## test-tsan       the thread tests under ThreadSanitizer
-## test-ensemble   the recipes' tests on `zke serve` and on a ZooKeeper server:
+## test-ensemble   the recipes' tests and test/semantics on `zke serve` and on a
+##                 ZooKeeper server:
 ##                 SERVER=zke ONLY=NAME SHORT=1
 ## transcripts     what doc/ and test/shell say that zke prints, it prints
 ## demo            counts the words of this checkout with several processes
@@ -156,8 +157,8 @@ test-tsan:
 	@$(MAKE) --no-print-directory SAN=thread EXAMPLES= test-thread \
 	  test-coprocess test-lab_forked
 
-test-ensemble: $(ENSEMBLE_PROGRAMS) $(BUILD)/zke
-	@sh test/ensemble/recipes.sh $(ENSEMBLE_PROGRAMS)
+test-ensemble: $(ENSEMBLE_PROGRAMS) $T/test_semantics $(BUILD)/zke
+	@sh test/ensemble/recipes.sh $(ENSEMBLE_PROGRAMS) $T/test_semantics
 
 transcripts: $(TEST_NEEDS)
 	@sh test/run.sh test/shell/transcripts.sh

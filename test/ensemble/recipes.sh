@@ -1,9 +1,11 @@
 #!/bin/sh
-# recipes.sh - the recipes' tests, unchanged, on ZooKeeper servers
+# recipes.sh - the recipes' tests and test/semantics, unchanged, on ZooKeeper
+# servers
 #
 #   recipes.sh PROGRAM...
 #
-# Each PROGRAM is a test program of test/recipes.  Each of its tests runs as a
+# Each PROGRAM is a test program of test/recipes, or test_semantics, whose texts
+# say by themselves what is not for a server.  Each of its tests runs as a
 # process of its own, with a time limit, on a server: first all on `zke serve`,
 # then all on a standalone ZooKeeper (engine.c says how).  Tests that are about
 # the file, and not about what a recipe promises on an ensemble, stand in the
@@ -77,7 +79,7 @@ start() {
     $tied sh $here/server.sh "$1" "$directory/$1" "$port" \
       >"$directory/$1/log" 2>&1 </dev/null &
     servers=$!
-    export ZKE_TEST_SERVER="127.0.0.1:$port"
+    export ZKE_TEST_SERVER="127.0.0.1:$port" ZKE_TEST_KIND="$1"
     answers "$2" && return
     kill -0 $servers 2>/dev/null && break
   done

@@ -325,9 +325,7 @@ static void say_owner(answer *to, const stage *s, int64_t id) {
   say(to, " owner=unknown");
 }
 
-/* A server has a clock of its own. */
 static void say_times(answer *to, const stage *s, const zke_stat *stat) {
-  if (s->on == SERVER) return;
   if (stat->ctime != s->first_ms)
     say_since(to, "ctime", stat->ctime, s->first_ms);
   if (stat->mtime != stat->ctime)
