@@ -1,4 +1,6 @@
-/* test_session.c - sessions: their begin, end, lease and what others see
+/* test_session.c - sessions: their begin, end and lease, the process that others
+ * see, and replies that are lost.  test/semantics/session.txt has what is only
+ * asked and answered.
  *
  * Two sessions a and b share a tree: of one store in memory, or of two stores
  * on one file.  Leases run on a clock that the test drives.
@@ -78,7 +80,7 @@ static zke_session_info info(zke *z, int64_t id) {
 
 static bool lives(zke *asker, int64_t id) { return info(asker, id).id != 0; }
 
-/* ---- begin and identity ---- */
+/* ---- begin and end ---- */
 
 /* zke_overdue() tells of what a sweep would remove, a read-only handle too: a
  * node whose time is over, and a session whose process was killed. */
@@ -111,18 +113,6 @@ TEST(overdue_is_told) {
   ck_ok(zke_close(looker));
 }
 
-/* Section 6: each session has an id of its own, shown by its ephemerals. */
-TEST_LOOP(id_is_unique_and_owns_ephemerals, 0, WAYS) {
-  begin(_i);
-  zke_stat stat;
-  ck_assert_int_ne(zke_session_id(a), 0);
-  ck_assert_int_ne(zke_session_id(a), zke_session_id(b));
-  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
-  ck_ok(zke_exists(b, "/e", NULL, NULL, &stat));
-  ck_assert_int_eq(stat.ephemeralOwner, zke_session_id(a));
-  ck_assert_int_eq(zke_session_id(NULL), 0);
-}
-
 /* P8: no id is issued twice, also when the file was closed in between. */
 TEST(ids_are_never_issued_twice) {
   enum { TIMES = 8 };
@@ -133,14 +123,6 @@ TEST(ids_are_never_issued_twice) {
     ck_ok(zke_close(z));
     for (int k = 0; k < i; k++) ck_assert_int_ne(ids[k], ids[i]);
   }
-}
-
-/* An open session is CONNECTED, whichever way it shares the file with
- * another. */
-TEST_LOOP(state_is_connected, 0, WAYS) {
-  begin(_i);
-  ck_assert_int_eq(zke_state(a), ZKE_STATE_CONNECTED);
-  ck_assert_int_eq(zke_state(b), ZKE_STATE_CONNECTED);
 }
 
 /* zkembed.h: a NULL handle is ZKE_BADARGUMENTS, and no handle comes of it. */
@@ -188,88 +170,7 @@ TEST_LOOP(own_close_calls_no_watcher, 0, WAYS) {
   ck_assert_int_eq(seen.count, 0);
 }
 
-/* zkembed.h: closing removes ephemerals, watches and pending events. */
-TEST_LOOP(close_leaves_nothing_of_the_session, 0, WAYS) {
-  begin(_i);
-  int64_t id = zke_session_id(a);
-  ck_ok(create(b, "/n", ZKE_PERSISTENT));
-  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
-  ck_ok(watch(a, "/n", &seen));
-  ck_ok(set(b, "/n"));
-  ck_ok(watch(a, "/n", &seen));
-  ck_ok(zke_close(a));
-  a = NULL;
-  ck_rc(exists(b, "/e"), ZKE_NONODE);
-  ck_assert(!lives(b, id));
-  zke_watch_list *list = NULL;
-  ck_ok(zke_watches(b, &list));
-  ck_assert_int_eq(list->count, 0);
-  zke_free(list);
-  ck_ok(zke_check(b, NULL, NULL));
-}
-
 /* ---- ephemerals ---- */
-
-/* 12 #73: another session may set and delete an ephemeral, and one that was
- * made anew by another survives the first owner's end. */
-TEST_LOOP(recreated_ephemeral_survives_first_owner, 0, 2 * WAYS) {
-  begin(_i / 2);
-  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
-  ck_ok(set(b, "/e"));
-  ck_ok(zke_delete(b, "/e", -1));
-  ck_ok(create(b, "/e", ZKE_EPHEMERAL));
-  if (_i % 2) ck_ok(zke_expire(b, zke_session_id(a)));
-  ck_ok(zke_close(a));
-  a = NULL;
-  zke_stat stat;
-  ck_ok(zke_exists(b, "/e", NULL, NULL, &stat));
-  ck_assert_int_eq(stat.ephemeralOwner, zke_session_id(b));
-}
-
-/* The paths of a session's ephemerals as one text. */
-static const char *ephemerals(zke *z, int64_t session, const char *prefix) {
-  static char text[256];
-  zke_strings *paths = NULL;
-  ck_ok(zke_ephemerals(z, session, prefix, &paths));
-  text[0] = '\0';
-  for (int i = 0; i < paths->count; i++) {
-    size_t used = strlen(text);
-    snprintf(text + used, sizeof text - used, "%s%s", i ? " " : "",
-             paths->data[i]);
-  }
-  zke_free(paths);
-  return text;
-}
-
-static void make_ephemerals(void) {
-  ck_ok(create(b, "/t", ZKE_PERSISTENT));
-  ck_ok(create(a, "/t/eph", ZKE_EPHEMERAL));
-  ck_ok(create(a, "/t/a", ZKE_EPHEMERAL));
-  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
-  ck_ok(create(b, "/t/b", ZKE_EPHEMERAL));
-}
-
-/* 12 #79: the prefix is one of the text; "", "/" and NULL are for all. */
-TEST_LOOP(ephemerals_are_found_by_prefix, 0, WAYS) {
-  begin(_i);
-  make_ephemerals();
-  ck_assert_str_eq(ephemerals(a, 0, "/t/e"), "/t/eph");
-  ck_assert_str_eq(ephemerals(a, 0, "/t"), "/t/a /t/eph");
-  ck_assert_str_eq(ephemerals(a, 0, "/t/%"), "");
-  ck_assert_str_eq(ephemerals(a, 0, "/missing"), "");
-  ck_assert_str_eq(ephemerals(a, 0, ""), "/e /t/a /t/eph");
-  ck_assert_str_eq(ephemerals(a, 0, "/"), "/e /t/a /t/eph");
-  ck_assert_str_eq(ephemerals(a, 0, NULL), "/e /t/a /t/eph");
-}
-
-/* zkembed.h: of any session, by its id; none of an unknown one. */
-TEST_LOOP(ephemerals_are_found_by_session, 0, WAYS) {
-  begin(_i);
-  make_ephemerals();
-  ck_assert_str_eq(ephemerals(b, zke_session_id(a), NULL), "/e /t/a /t/eph");
-  ck_assert_str_eq(ephemerals(b, 0, NULL), "/t/b");
-  ck_assert_str_eq(ephemerals(b, 12345, NULL), "");
-}
 
 /* All of them, however many a removal takes at a time. */
 TEST_LOOP(ephemerals_are_all_found, 0, WAYS) {
@@ -283,29 +184,6 @@ TEST_LOOP(ephemerals_are_all_found, 0, WAYS) {
   ck_ok(zke_ephemerals(b, zke_session_id(a), NULL, &paths));
   ck_assert_int_eq(paths->count, 300);
   zke_free(paths);
-}
-
-/* zkembed.h: with a chroot only those below it, without it. */
-TEST(ephemerals_are_those_below_the_chroot) {
-  begin(IN_MEMORY);
-  make_ephemerals();
-  zke *inside = test_session(b, "/t");
-  ck_assert_str_eq(ephemerals(inside, zke_session_id(a), NULL), "/a /eph");
-  ck_assert_str_eq(ephemerals(inside, zke_session_id(a), "/e"), "/eph");
-  ck_ok(zke_close(inside));
-}
-
-/* 12 #79, #84c: a count of the root has /zookeeper's three nodes in it. */
-TEST_LOOP(count_of_root_includes_reserved_nodes, 0, WAYS) {
-  begin(_i);
-  int64_t count = 0;
-  ck_ok(zke_count(a, "/", &count));
-  ck_assert_int_eq(count, 3);
-  make_ephemerals();
-  ck_ok(zke_count(a, "/", &count));
-  ck_assert_int_eq(count, 8);
-  ck_ok(zke_count(a, "/t", &count));
-  ck_assert_int_eq(count, 3);
 }
 
 /* ---- expiry ---- */
@@ -388,29 +266,6 @@ TEST_LOOP(expired_session_does_nothing, 0, WAYS) {
   ck_assert(lives(b, zke_session_id(b)));
   ck_ok(set(b, "/n"));
   test_expect(a, &seen, "");
-}
-
-/* 12 #64: multi says ZKE_MARSHALLINGERROR and leaves the results alone. */
-TEST_LOOP(expired_multi_is_a_marshalling_error, 0, WAYS) {
-  begin_expired(_i);
-  zke_op op;
-  zke_op_result result = {.rc = 77};
-  zke_op_set(&op, "/n", "x", 1, -1);
-  ck_rc(zke_multi(a, &op, 1, &result), ZKE_MARSHALLINGERROR);
-  ck_assert_int_eq(result.rc, 77);
-  zke_op_get(&op, "/n");
-  ck_rc(zke_multi_read(a, &op, 1, &result), ZKE_MARSHALLINGERROR);
-  ck_assert_int_eq(result.rc, 77);
-}
-
-/* 12 #64, 1.3: a bad path is found before the state. */
-TEST_LOOP(bad_path_beats_expiry, 0, WAYS) {
-  begin_expired(_i);
-  ck_rc(create(a, "/x/", ZKE_PERSISTENT), ZKE_BADARGUMENTS);
-  ck_rc(exists(a, "x"), ZKE_BADARGUMENTS);
-  ck_rc(zke_delete(a, "//", -1), ZKE_BADARGUMENTS);
-  ck_rc(set(a, ""), ZKE_BADARGUMENTS);
-  ck_rc(zke_get(a, NULL, NULL, NULL, NULL, NULL, NULL), ZKE_BADARGUMENTS);
 }
 
 /* zkembed.h: the call that finds the session gone may say so in its own way;
@@ -549,118 +404,7 @@ TEST_LOOP(reads_go_on_between_changes, 0, WAYS) {
   }
 }
 
-/* zkembed.h: a session may expire itself. */
-TEST_LOOP(session_expires_itself, 0, WAYS) {
-  begin(_i);
-  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
-  ck_ok(watch(a, "/e", &seen));
-  ck_ok(zke_expire(a, zke_session_id(a)));
-  ck_rc(exists(b, "/e"), ZKE_NONODE);
-  ck_rc(exists(a, "/e"), ZKE_INVALIDSTATE);
-  test_expect(a, &seen, "SESSION -112");
-  ck_assert_int_eq(zke_state(a), ZKE_STATE_EXPIRED);
-}
-
-/* 5.9: changes after the expiry are never told. */
-TEST_LOOP(expired_session_hears_no_change, 0, WAYS) {
-  begin(_i);
-  ck_ok(create(b, "/n", ZKE_PERSISTENT));
-  ck_ok(watch(a, "/n", &seen));
-  ck_ok(zke_expire(b, zke_session_id(a)));
-  ck_ok(set(b, "/n"));
-  test_expect(a, &seen, "SESSION -112");
-}
-
-/* zkembed.h: there must be such a session. */
-TEST_LOOP(expiry_of_nobody_is_nonode, 0, WAYS) {
-  begin(_i);
-  int64_t id = zke_session_id(a);
-  ck_rc(zke_expire(b, id + 1000), ZKE_NONODE);
-  ck_rc(zke_expire(b, 0), ZKE_NONODE);
-  ck_rc(zke_expire(b, -1), ZKE_NONODE);
-  ck_ok(zke_expire(b, id));
-  ck_rc(zke_expire(b, id), ZKE_NONODE);
-  ck_assert(!lives(b, id));
-}
-
-/* Section 6: one session's expiry leaves its neighbour on the store alone,
- * even where it is the one the store was opened with. */
-TEST_LOOP(expiry_leaves_neighbours, 0, WAYS) {
-  begin(_i);
-  zke *neighbour = test_session(_i == IN_MEMORY ? b : a, NULL);
-  zke *gone = _i == IN_MEMORY ? b : a;
-  ck_ok(create(neighbour, "/e", ZKE_EPHEMERAL));
-  ck_ok(zke_expire(neighbour, zke_session_id(gone)));
-  ck_ok(exists(neighbour, "/e"));
-  ck_rc(zke_dispatch(gone, NULL), ZKE_OK);
-  ck_ok(exists(neighbour, "/e"));
-  ck_assert_int_eq(zke_state(neighbour), ZKE_STATE_CONNECTED);
-  ck_ok(zke_close(neighbour));
-}
-
-/* ---- the default watcher ---- */
-
-/* zkembed.h: of two default watchers the later one counts; NULL is none. */
-TEST_LOOP(default_watcher_is_replaced, 0, WAYS) {
-  zke_options options = {
-      .size = sizeof options, .watcher = test_record, .watcher_context = &seen};
-  begin_with(_i, &options, NULL);
-  zke *third = test_session(b, NULL);
-  ck_ok(zke_set_watcher(third, test_record, &other));
-  ck_ok(zke_set_watcher(third, NULL, NULL));
-  ck_ok(zke_expire(b, zke_session_id(third)));
-  test_expect(third, &other, "");
-  ck_ok(zke_close(third));
-  ck_ok(zke_set_watcher(a, test_record, &other));
-  ck_ok(zke_expire(b, zke_session_id(a)));
-  test_expect(a, &other, "SESSION -112");
-  ck_assert_int_eq(seen.count, 0);
-}
-
-/* The one given at opening is told; node events are not its business. */
-TEST_LOOP(default_watcher_of_the_options, 0, WAYS) {
-  zke_options options = {
-      .size = sizeof options, .watcher = test_record, .watcher_context = &seen};
-  begin_with(_i, &options, NULL);
-  ck_rc(watch(a, "/n", &other), ZKE_NONODE);
-  ck_ok(create(b, "/n", ZKE_PERSISTENT));
-  test_expect(a, &other, "CREATED /n");
-  test_expect(a, &seen, "");
-  ck_ok(zke_expire(b, zke_session_id(a)));
-  test_expect(a, &seen, "SESSION -112");
-}
-
-/* 12 #66: a failed authentication kills the handle and tells every watcher. */
-TEST_LOOP(failed_authentication_ends_the_handle, 0, WAYS) {
-  begin(_i);
-  ck_ok(zke_set_watcher(a, test_record, &other));
-  ck_rc(watch(a, "/n", &seen), ZKE_NONODE);
-  ck_rc(zke_add_auth(a, "foo", "x", 1), ZKE_AUTHFAILED);
-  ck_assert_int_eq(zke_state(a), ZKE_STATE_AUTH_FAILED);
-  test_expect(a, &seen, "SESSION -113");
-  test_expect(a, &other, "SESSION -113");
-  ck_rc(exists(a, "/n"), ZKE_INVALIDSTATE);
-  ck_rc(create(a, "/n", ZKE_PERSISTENT), ZKE_INVALIDSTATE);
-  ck_ok(exists(b, "/"));
-}
-
 /* ---- what others see ---- */
-
-/* zkembed.h: every session is listed, by id, with what it has. */
-TEST_LOOP(sessions_are_listed_by_id, 0, WAYS) {
-  begin(_i);
-  zke *third = test_session(b, NULL);
-  zke_session_list *list = NULL;
-  ck_ok(zke_sessions(a, -1, &list));
-  ck_assert_int_eq(list->count, 3);
-  for (int i = 1; i < 3; i++)
-    ck_assert_int_lt(list->data[i - 1].id, list->data[i].id);
-  zke_free(list);
-  ck_assert(lives(a, zke_session_id(a)));
-  ck_assert(lives(a, zke_session_id(b)));
-  ck_assert(lives(a, zke_session_id(third)));
-  ck_ok(zke_close(third));
-}
 
 /* zkembed.h: pid, start and liveness. */
 TEST_LOOP(session_shows_its_process, 0, WAYS) {
@@ -672,31 +416,6 @@ TEST_LOOP(session_shows_its_process, 0, WAYS) {
   ck_assert_int_le(i.started_ms, test_wall());
   ck_assert_int_eq(i.lease_ms, 0);
   ck_assert_int_eq(i.alive, 1);
-}
-
-/* zkembed.h: what it owns, watches and has not been told. */
-TEST_LOOP(session_shows_its_rows, 0, WAYS) {
-  begin(_i);
-  int64_t id = zke_session_id(a);
-  ck_ok(create(b, "/n", ZKE_PERSISTENT));
-  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
-  ck_ok(create(a, "/n/e", ZKE_EPHEMERAL));
-  ck_ok(watch(a, "/n", &seen));
-  ck_ok(watch(a, "/n", &other));
-  ck_ok(zke_children(a, "/n", test_record, &seen, NULL, NULL));
-  zke_session_info i = info(b, id);
-  ck_assert_int_eq(i.ephemerals, 2);
-  ck_assert_int_eq(i.watches, 2);
-  ck_assert_int_eq(i.events, 0);
-  ck_ok(set(b, "/n"));
-  i = info(b, id);
-  ck_assert_int_eq(i.watches, 1);
-  ck_assert_int_eq(i.events, 1);
-  test_expect(a, &seen, "CHANGED /n");
-  ck_ok(zke_delete(a, "/e", -1));
-  i = info(b, id);
-  ck_assert_int_eq(i.ephemerals, 1);
-  ck_assert_int_eq(i.events, 0);
 }
 
 /* The identity of a session, as the other sees it. */
@@ -729,67 +448,6 @@ TEST_LOOP(identity_defaults_to_the_process_name, 0, WAYS) {
   prctl(PR_SET_NAME, "a name that is long");
   begin(_i);
   ck_assert_str_eq(identity(b, zke_session_id(a)), "a name that is ");
-}
-
-/* The mode of a watch in a list, or -99. */
-static int listed(const zke_watch_list *list, int64_t session, const char *path,
-                  int type) {
-  for (int i = 0; i < list->count; i++) {
-    const zke_watch_info *w = &list->data[i];
-    if (w->session == session && w->type == type && !strcmp(w->path, path))
-      return w->mode;
-  }
-  return -99;
-}
-
-/* zkembed.h: every watch is listed by path, whole whatever the chroot. */
-TEST_LOOP(watches_are_listed_by_path, 0, WAYS) {
-  begin(_i);
-  zke *inside = test_session(a, "/c");
-  ck_ok(create(b, "/n", ZKE_PERSISTENT));
-  ck_ok(watch(a, "/n", &seen));
-  ck_ok(zke_children(b, "/n", test_record, &seen, NULL, NULL));
-  ck_ok(zke_add_watch(b, "/r", ZKE_WATCH_PERSISTENT_RECURSIVE, test_record,
-                      &seen));
-  ck_rc(watch(inside, "/x", &seen), ZKE_NONODE);
-  zke_watch_list *list = NULL;
-  ck_ok(zke_watches(inside, &list));
-  for (int i = 1; i < list->count; i++)
-    ck_assert_int_le(strcmp(list->data[i - 1].path, list->data[i].path), 0);
-  ck_assert_int_eq(listed(list, zke_session_id(a), "/n", ZKE_WATCH_DATA), -1);
-  ck_assert_int_eq(listed(list, zke_session_id(b), "/n", ZKE_WATCH_CHILD), -1);
-  ck_assert_int_eq(listed(list, zke_session_id(b), "/r", ZKE_WATCH_DATA),
-                   ZKE_WATCH_PERSISTENT_RECURSIVE);
-  ck_assert_int_eq(listed(list, zke_session_id(inside), "/c/x", ZKE_WATCH_DATA),
-                   -1);
-  ck_assert_int_eq(list->data[0].owner, 0);
-  zke_free(list);
-  ck_ok(zke_close(inside));
-}
-
-/* zkembed.h: a watch has the owner of its node, if that is another session. */
-TEST_LOOP(watches_name_the_owner, 0, WAYS) {
-  begin(_i);
-  ck_ok(create(b, "/p", ZKE_PERSISTENT));
-  ck_ok(create(a, "/p/e", ZKE_EPHEMERAL));
-  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
-  ck_ok(watch(a, "/p/e", &seen));
-  ck_ok(watch(b, "/p/e", &seen));
-  ck_ok(watch(b, "/p", &seen));
-  ck_ok(watch(b, "/e", &seen));
-  ck_ok(watch(b, "/", &seen));
-  ck_rc(watch(b, "/none", &seen), ZKE_NONODE);
-  ck_ok(zke_children(b, "/p/e", test_record, &seen, NULL, NULL));
-  zke_watch_list *list = NULL;
-  ck_ok(zke_watches(b, &list));
-  ck_assert_int_eq(list->count, 7);
-  for (int i = 0; i < list->count; i++) {
-    const zke_watch_info *w = &list->data[i];
-    bool waits = w->session == zke_session_id(b) && strstr(w->path, "/e");
-    ck_assert_int_eq(w->owner, waits ? zke_session_id(a) : 0);
-    ck_assert_int_eq(w->mode, -1);
-  }
-  zke_free(list);
 }
 
 /* ---- the keep-alive descriptor ---- */

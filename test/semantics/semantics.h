@@ -69,6 +69,7 @@ typedef struct stage {
 
 /* The session of that name, which is open or was; NULL: there is none. */
 session *stage_session(stage *s, const char *name);
+const char *stage_name(const stage *s, int64_t id);
 /* Open a session by "open NAME OPTION=VALUE..."; end one.  The answer is a
  * result code. */
 struct call;
@@ -127,6 +128,10 @@ void say_acls(answer *to, const zke_acls *acls);
 void say_stat(answer *to, stage *s, const zke_stat *stat);
 
 /* ---- doing it ---- */
+
+/* The function of all watchers, and its context for a label of a session. */
+void hear(zke *z, int type, int state, const char *path, void *context);
+listener *label_of(session *by, const char *label);
 
 /* Do what a line says, by a session; false: there is no such verb. */
 bool verb_run(stage *s, session *by, const char *line, answer *to);

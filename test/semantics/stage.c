@@ -12,6 +12,12 @@ session *stage_session(stage *s, const char *name) {
   return NULL;
 }
 
+const char *stage_name(const stage *s, int64_t id) {
+  for (int i = 0; i < s->count; i++)
+    if (s->sessions[i].id == id) return s->sessions[i].name;
+  return "unknown";
+}
+
 /* Any session that can be asked; NULL: there is none. */
 static session *living(stage *s) {
   for (int i = 0; i < s->count; i++) {
@@ -73,7 +79,12 @@ int stage_open(stage *s, const call *c) {
   if (!os.clock) os = test_driven_os();
   zke_options o = options_of(s, c, &os);
   session *at = place_of(s, c->path);
+  const char *watcher = call_option(c, "watcher");
   bool first = s->count == 1 && !at->id;
+  if (watcher) {
+    o.watcher = hear;
+    o.watcher_context = label_of(at, watcher);
+  }
   int rc = open_handle(s, &o, &at->z);
   if (rc != ZKE_OK) return rc;
   if (s->on == ALONE && !strcmp(at->name, "w")) {

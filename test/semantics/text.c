@@ -316,13 +316,7 @@ static void say_number(answer *to, const char *name, int64_t value) {
 }
 
 static void say_owner(answer *to, const stage *s, int64_t id) {
-  if (!id) return;
-  for (int i = 0; i < s->count; i++) {
-    if (s->sessions[i].id != id) continue;
-    say(to, " owner=%s", s->sessions[i].name);
-    return;
-  }
-  say(to, " owner=unknown");
+  if (id) say(to, " owner=%s", stage_name(s, id));
 }
 
 static void say_times(answer *to, const stage *s, const zke_stat *stat) {

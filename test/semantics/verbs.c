@@ -40,8 +40,7 @@ static const char *state_name(int state) {
   return "?";
 }
 
-/* The function of all watches; its context tells them apart. */
-static void hear(zke *z, int type, int state, const char *path, void *context) {
+void hear(zke *z, int type, int state, const char *path, void *context) {
   answer *told = &((listener *)context)->told;
   must(z == ((listener *)context)->of->z, "told with another handle");
   must(type == ZKE_EVENT_SESSION || state == ZKE_STATE_CONNECTED,
@@ -55,7 +54,7 @@ static void hear(zke *z, int type, int state, const char *path, void *context) {
   }
 }
 
-static listener *label_of(session *by, const char *label) {
+listener *label_of(session *by, const char *label) {
   for (int i = 0; i < MOST_LABELS; i++) {
     listener *l = &by->listeners[i];
     if (!l->label[0] || !strcmp(l->label + 1, label)) {
@@ -187,11 +186,16 @@ static void do_usage(turn *t) {
     say(t->to, "%" PRId64 " %" PRId64, o->count, o->bytes);
 }
 
+/* The session of a name, or of a number. */
+static int64_t id_of(const turn *t, const char *text) {
+  const session *whose = stage_session(t->s, text);
+  return whose ? whose->id : strtoll(text, NULL, 10);
+}
+
 /* ephemerals PREFIX [of=SESSION] */
 static void do_ephemerals(turn *t) {
   const char *of = call_option(t->c, "of");
-  const session *owner = of ? stage_session(t->s, of) : NULL;
-  int64_t id = owner ? owner->id : of ? strtoll(of, NULL, 10) : 0;
+  int64_t id = of ? id_of(t, of) : 0;
   int rc = zke_ephemerals(t->z, id, t->c->path, &t->o.names);
   if (!succeeded(t->to, rc, &t->o)) return;
   say_names(t->to, t->o.names);
@@ -318,14 +322,35 @@ static void do_dispatch(turn *t) {
     say_code(t->to, rc);
 }
 
-/* Watches that are registered: of how many paths, by anybody. */
+/* watcher [LABEL]: the default watcher; none without a label. */
+static void do_watcher(turn *t) {
+  const char *label = t->c->path;
+  say_only_code(t, zke_set_watcher(t->z, label ? hear : NULL,
+                                   label ? label_of(t->by, label) : NULL));
+}
+
+static void say_watch(turn *t, const zke_watch_info *w) {
+  static const char *const types[] = {"?", "child", "data", "any"};
+  static const char *const modes[] = {"", " persistent", " recursive"};
+  say(t->to, "%s ", stage_name(t->s, w->session));
+  say_name(t->to, w->path);
+  say(t->to, " %s%s", types[w->type], modes[w->mode + 1]);
+  if (w->owner) say(t->to, " owner=%s", stage_name(t->s, w->owner));
+}
+
+/* watches: those that are registered, by anybody. */
 static void do_watches(turn *t) {
   zke_watch_list *list = NULL;
   int rc = zke_watches(t->z, &list);
-  if (rc == ZKE_OK)
-    say(t->to, "%d", list->count);
-  else
+  if (rc != ZKE_OK) {
     say_code(t->to, rc);
+    return;
+  }
+  if (!list->count) say(t->to, "none");
+  for (int i = 0; i < list->count; i++) {
+    if (i) say(t->to, "; ");
+    say_watch(t, &list->data[i]);
+  }
   zke_free(list);
 }
 
@@ -338,9 +363,30 @@ static void do_close(turn *t) {
 }
 
 static void do_expire(turn *t) {
-  const session *whose = stage_session(t->s, t->c->path);
-  must(whose != NULL, "no session %s", t->c->path);
-  say_only_code(t, zke_expire(t->z, whose->id));
+  say_only_code(t, zke_expire(t->z, id_of(t, t->c->path)));
+}
+
+static void say_session(turn *t, const zke_session_info *i) {
+  say(t->to, "%s", stage_name(t->s, i->id));
+  if (i->ephemerals) say(t->to, " ephemerals=%d", i->ephemerals);
+  if (i->watches) say(t->to, " watches=%d", i->watches);
+  if (i->events) say(t->to, " events=%d", i->events);
+  if (!i->alive) say(t->to, " dead");
+}
+
+/* sessions: those that live, and what each has. */
+static void do_sessions(turn *t) {
+  zke_session_list *list = NULL;
+  int rc = zke_sessions(t->z, -1, &list);
+  if (rc != ZKE_OK) {
+    say_code(t->to, rc);
+    return;
+  }
+  for (int i = 0; i < list->count; i++) {
+    if (i) say(t->to, "; ");
+    say_session(t, &list->data[i]);
+  }
+  zke_free(list);
 }
 
 static void do_state(turn *t) { say(t->to, "%s", state_name(zke_state(t->z))); }
@@ -525,7 +571,9 @@ static const struct {
              {"forget", do_forget},
              {"events", do_events},
              {"dispatch", do_dispatch},
+             {"watcher", do_watcher},
              {"watches", do_watches},
+             {"sessions", do_sessions},
              {"open", do_open},
              {"close", do_close},
              {"expire", do_expire},
