@@ -11,7 +11,15 @@
 
 /* ---- what a block runs on ---- */
 
-typedef enum subject { MEMORY, A_FILE, MODEL, ALONE, SERVER, SUBJECTS } subject;
+typedef enum subject {
+  MEMORY,
+  A_FILE,
+  MODEL,
+  BATCH,
+  ALONE,
+  SERVER,
+  SUBJECTS
+} subject;
 
 /* The line that runs.  line_fails(): its test has failed, with this sentence.
  * must(): so it has if the condition does not hold. */
@@ -69,6 +77,8 @@ typedef struct stage {
 
 /* The session of that name, which is open or was; NULL: there is none. */
 session *stage_session(stage *s, const char *name);
+/* Any session that can be asked; NULL: there is none. */
+session *stage_living(stage *s);
 const char *stage_name(const stage *s, int64_t id);
 /* Open a session by "open NAME OPTION=VALUE..."; end one.  The answer is a
  * result code. */

@@ -18,8 +18,7 @@ const char *stage_name(const stage *s, int64_t id) {
   return "unknown";
 }
 
-/* Any session that can be asked; NULL: there is none. */
-static session *living(stage *s) {
+session *stage_living(stage *s) {
   for (int i = 0; i < s->count; i++) {
     session *one = &s->sessions[i];
     if (one->z && zke_state(one->z) == ZKE_STATE_CONNECTED) return one;
@@ -56,7 +55,7 @@ static zke_options options_of(stage *s, const call *c, const zke_os *os) {
 
 /* The first one opens the tree; a file each opens by itself. */
 static int open_handle(stage *s, const zke_options *o, zke **z_out) {
-  session *other = living(s);
+  session *other = stage_living(s);
   if (s->on == A_FILE) return zke_open(test_path("a.db"), o, z_out);
   if (other) return zke_open_session(other->z, o, z_out);
   return zke_open(s->on == MODEL ? "model:" : ":memory:", o, z_out);
@@ -102,7 +101,7 @@ int stage_open(stage *s, const call *c) {
 /* ---- its course and its end ---- */
 
 void stage_pass(stage *s, int64_t ms) {
-  session *one = living(s);
+  session *one = stage_living(s);
   test_pass_ns(NULL, ms * 1000000);
   must(one != NULL, "nobody is there to look what is due");
   if (s->on == MODEL)
@@ -120,7 +119,7 @@ int stage_close(stage *s, const char *name) {
 }
 
 void stage_end(stage *s) {
-  session *one = living(s);
+  session *one = stage_living(s);
   model *m = s->on == MODEL && one ? model_of(one->z) : NULL;
   if (one && s->on != MODEL) ck_ok(zke_check(one->z, NULL, NULL));
   for (int i = s->count - 1; i >= 0; i--)

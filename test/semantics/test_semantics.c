@@ -6,12 +6,19 @@
  *   ZKE_TEST_SERVER=HOST:PORT  on this server, in place of all others
  *
  * A block of the texts in this directory is a test.  It runs once on each
- * subject: a tree in memory, a file that each session opens for itself, and the
- * model of test/model.  In a file that says so it runs "alone", too, where the
- * session "w" is "main" itself.  All must answer the same.  At a block's end
- * zke_check() finds nothing, and all memory has been given back.  `make
- * test-ensemble` runs the blocks on servers (test/ensemble/engine.c): there
- * zxids and times are not compared, and blocks in which time passes do not run.
+ * subject, and all must answer the same:
+ *
+ *   memory   a tree in memory
+ *   file     a file that each session opens for itself
+ *   model    the model of test/model
+ *   batch    in memory, with as many calls as can be in each zke_batch()
+ *   alone    in a file that says so: in memory, "w" and "main" are one session
+ *   server   by `make test-ensemble`: `zke serve` and ZooKeeper, through the
+ *            engine for ensembles (test/ensemble/engine.c).  Zxids and times
+ *            are not compared, and blocks in which time passes do not run
+ *
+ * At a block's end zke_check() finds nothing, and all memory has been given
+ * back.
  *
  *     == a_name -model                  not on this subject; why, says the head
  *     # what it shows
@@ -51,11 +58,9 @@
 #include "test/model/model.h"
 #include "test/semantics/semantics.h"
 
-static const char *const subject_names[SUBJECTS] = {[MEMORY] = "memory",
-                                                    [A_FILE] = "file",
-                                                    [MODEL] = "model",
-                                                    [ALONE] = "alone",
-                                                    [SERVER] = "server"};
+static const char *const subject_names[SUBJECTS] = {
+    [MEMORY] = "memory", [A_FILE] = "file", [MODEL] = "model",
+    [BATCH] = "batch",   [ALONE] = "alone", [SERVER] = "server"};
 
 place here;
 
@@ -116,6 +121,7 @@ static void usual_subjects(bool runs_on[SUBJECTS]) {
   bool there = server && *server;
   runs_on[SERVER] = there;
   runs_on[MEMORY] = runs_on[A_FILE] = runs_on[MODEL] = !there;
+  runs_on[BATCH] = !there;
   runs_on[ALONE] = also_alone && !there;
 }
 
@@ -145,6 +151,7 @@ static void begin_block(const char *file, int number, char *text) {
     subject which = subject_of(w + 1);
     if (which == SUBJECTS || *w != '-') bad_text(file, number, "no subject");
     b->runs_on[which] = false;
+    if (which == MEMORY) b->runs_on[BATCH] = b->runs_on[ALONE] = false;
   }
   drop_others(b->runs_on);
 }
@@ -373,23 +380,74 @@ static void run_pause(stage *s, const char *text) {
 
 /* ---- a block ---- */
 
+/* Lines of a block that is running. */
+typedef struct run {
+  stage *s;
+  const block *b;
+  int at, end;
+} run;
+
+static void run_lines(run *r) {
+  for (; r->at < r->end; r->at++) {
+    const char *text = r->b->lines[r->at].text;
+    here.line = r->b->lines[r->at].number;
+    test_mark(here.file, here.line);
+    if (*text == '+')
+      run_pause(r->s, text);
+    else if (begins(text, "open "))
+      run_opening(r->s, text);
+    else
+      run_line(r->s, text);
+  }
+}
+
+static int run_inside(zke *z, void *context) {
+  (void)z;
+  run_lines(context);
+  return ZKE_OK;
+}
+
+/* Can the line stand in a batch?  No time passes there, nothing is told or
+ * taken back, and no session begins or ends. */
+static bool fits_a_batch(stage *s, const char *text) {
+  static const char *const others[] = {
+      "open ",   "close ",     "expire ", "events", "dispatch",
+      "unwatch", "checkwatch", "forget",  "sync",   "read untold"};
+  char name[32] = "main";
+  int length = 0;
+  if (strchr("+{123456789", *text)) return false;
+  if (sscanf(text, "%31[a-z0-9]: %n", name, &length) != 1 || !length)
+    strcpy(name, "main");
+  if (!stage_session(s, name)) return false;
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (begins(text + length, others[i])) return false;
+  return true;
+}
+
+/* As many lines at a time as fit into one batch. */
+static void run_in_batches(stage *s, const block *b) {
+  run r = {.s = s, .b = b};
+  while (r.at < b->count) {
+    r.end = r.at;
+    while (r.end < b->count && fits_a_batch(s, b->lines[r.end].text)) r.end++;
+    session *one = stage_living(s);
+    if (r.end > r.at && one) ck_ok(zke_batch(one->z, run_inside, &r));
+    if (r.end < b->count) r.end++;
+    run_lines(&r);
+  }
+}
+
 static void run_block(int which) {
   static stage s;
   const block *b = &blocks[which / SUBJECTS];
+  run r = {.s = &s, .b = b, .end = b->count};
   s.on = here.on = (subject)(which % SUBJECTS);
   here.file = b->file;
   here.line = b->number;
-  for (int i = 0; i < b->count; i++) {
-    const char *text = b->lines[i].text;
-    here.line = b->lines[i].number;
-    test_mark(here.file, here.line);
-    if (*text == '+')
-      run_pause(&s, text);
-    else if (!strncmp(text, "open ", strlen("open ")))
-      run_opening(&s, text);
-    else
-      run_line(&s, text);
-  }
+  if (s.on == BATCH)
+    run_in_batches(&s, b);
+  else
+    run_lines(&r);
   stage_end(&s);
 }
 
