@@ -473,7 +473,7 @@ static void register_block(int which) {
 }
 
 int main(int argc, char **argv) {
-  glob_t files;
+  static glob_t files; /* the blocks have its names */
   if (zke_register_engine(&model_engine) != ZKE_OK ||
       glob("test/semantics/*.txt", 0, NULL, &files) != 0)
     bad_text("test/semantics", 0, "no texts, or no model");
