@@ -20,7 +20,7 @@
  *     zke_dispatch() is what a wait does once it is awake
  *   zke_zxid, zke_event_zxid, zke_dispatch_to: test_zxid has the order of
  *     replies and events with a model of its own
- *   zke_vouch, zke_clear_auth: test_acl
+ *   zke_vouch, zke_clear_auth: test_acl, test/semantics/acl.txt
  *   zke_errmsg, zke_fail, zke_error_name, zke_error_text: sentences
  *   zke_version, zke_take_options, zke_os_fill, zke_alloc: not about the tree
  *   zke_op_create and the others that fill a zke_op: the engine's own are used
