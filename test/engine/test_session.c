@@ -1,6 +1,6 @@
-/* test_session.c - sessions: their begin, end and lease, the process that others
- * see, and replies that are lost.  test/semantics/session.txt has what is only
- * asked and answered.
+/* test_session.c - sessions: their begin, end and lease, the process that
+ * others see, and replies that are lost.  test/semantics/session.txt has what
+ * is only asked and answered.
  *
  * Two sessions a and b share a tree: of one store in memory, or of two stores
  * on one file.  Leases run on a clock that the test drives.
