@@ -53,11 +53,13 @@ static zke_options options_of(stage *s, const call *c, const zke_os *os) {
   return o;
 }
 
-/* The first one opens the tree; a file each opens by itself. */
+/* The first one opens the tree, in a file for batches; as A_FILE each opens the
+ * file by itself. */
 static int open_handle(stage *s, const zke_options *o, zke **z_out) {
   session *other = stage_living(s);
   if (s->on == A_FILE) return zke_open(test_path("a.db"), o, z_out);
   if (other) return zke_open_session(other->z, o, z_out);
+  if (s->on == BATCH) return zke_open(test_path("a.db"), o, z_out);
   return zke_open(s->on == MODEL ? "model:" : ":memory:", o, z_out);
 }
 

@@ -11,7 +11,8 @@
  *   memory   a tree in memory
  *   file     a file that each session opens for itself
  *   model    the model of test/model
- *   batch    in memory, with as many calls as can be in each zke_batch()
+ *   batch    one store on a file, with as many calls as can be in each
+ *            zke_batch()
  *   alone    in a file that says so: in memory, "w" and "main" are one session
  *   server   by `make test-ensemble`: `zke serve` and ZooKeeper, through the
  *            engine for ensembles (test/ensemble/engine.c).  Zxids and times
