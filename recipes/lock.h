@@ -12,11 +12,10 @@
  *       fprintf(stderr, "%s\n", zke_errmsg());  // who holds it, since when
  *     zke_lock_free(lock);
  *
- * The rules that every recipe keeps stand in support.h: deadlines, listeners,
- * cancellation, what a failed call leaves, the end of the session, fork().
- * The algorithm stands at the head of lock.c.  It is the lock of ZooKeeper's
- * page "Recipes and Solutions", with its GUID for recoverable errors; steal,
- * break, tokens and the search for deadlocks are additions.
+ * support.h has the rules of all recipes (threads, time, failure, errors).
+ * lock.c has the algorithm at its head.  It is the lock of ZooKeeper's page
+ * "Recipes and Solutions", with its GUID for recoverable errors.  Steal, break,
+ * tokens and the search for deadlocks are additions.
  *
  * LAYOUT, as Curator's InterProcessMutex:
  *
@@ -26,21 +25,22 @@
  *       _c_<guid>-front-0000000002      stole it: before all others
  *
  * IF THE PROCESS DIES after making its znode, holding or waiting, the znode
- * goes with its session: the process that waits behind it is told by the kernel
- * and goes on.  Before that nothing was left behind; after the release nothing
- * is.  A release is one step: the znode goes and, if the holder saw the next in
- * line when it took the lock, that one is marked as the holder.  If the next
- * one dies before it looks, its znode goes like any holder's; if it is stopped,
- * it holds from the release on; if it gives up at its deadline, it releases.
+ * goes with its session.  The kernel tells the process that waits for it, and
+ * that goes on.  A death before the znode was made, or after the release,
+ * leaves nothing.  A release is one step: the znode goes and, if the holder saw
+ * the next in line when it took the lock, that one is marked as the holder.  If
+ * the next one dies before it looks, its znode goes like any holder's.  If it
+ * is stopped, it holds from the release on.  If it gives up at its deadline, it
+ * releases.
  *
- * WHO IS WOKEN: a release wakes the next in line and nobody else.
+ * WHO IS WOKEN: a release wakes only the next in line.
  *
  * COSTS, in transactions of the database: a free lock takes one write and one
  * read (the znode is made, the line is read); the first use of an object takes
  * one more read, and the first use of a path makes the directory.  A release is
- * one write, and a small one more where the own znode is watched.  A call that
- * has to wait also sets two watches, which are small writes, looks for
- * deadlocks (one read, more where the session has other entries in lines), and
+ * one write, and a small one more if the object watches its own znode.  A call
+ * that has to wait also sets two watches, which are small writes, looks for
+ * deadlocks (one read, more if the session has other entries in lines), and
  * writes its mark if the release has not done so.  Only making the directory is
  * synced to the disk: a lock does not outlive the host.
  *
@@ -52,14 +52,14 @@
  *
  * FENCING: zke_lock_token() is the zxid at which the lock was taken: of the
  * release that granted it, or of the holder's own write.  It is greater than
- * the token of every holder before.  Whatever is protected remembers the
- * greatest token it has seen and refuses smaller ones; then a process that was
+ * the token of every earlier holder.  Let the protected thing remember the
+ * greatest token it has seen and refuse smaller ones.  Then a process that was
  * stopped, and believes that it still holds, does no harm.
  *
- * DEADLOCKS: where locks, read/write locks, semaphores and multi-locks block
- * each other in a circle, the call that closes the circle fails with
- * ZKE_DEADLOCK and a sentence that describes it.  The holder, in this search,
- * is the thread that acquired.  A circle is found if
+ * DEADLOCKS: if locks, read/write locks, semaphores and multi-locks block each
+ * other in a circle, the call that closes the circle fails with ZKE_DEADLOCK
+ * and a sentence that describes it.  The holder, in this search, is the thread
+ * that acquired.  A circle is found if
  * - its members are threads of one process or of several, each of which holds
  *   and waits by one handle; a single thread that waits for what it holds
  *   itself is a circle too;
@@ -68,42 +68,40 @@
  * - the session of the closing call can see all of it.  A session that was
  *   opened on a part of the tree (zke_options.chroot) sees that part alone, and
  *   an object with no_deadlock_check does not look;
- * - all of it is there at one moment.  So no call fails for a circle that never
+ * - all of it exists at one moment.  So no call fails for a circle that never
  *   was.
  * A circle is not found, and only a deadline ends it, if
- * - a thread waits by another handle than the one by which it holds: one thread
- *   with two handles that waits for itself, or two processes that each hold by
- *   one handle and wait by another.  Use one handle for locks that are held
+ * - a thread holds by one handle and waits by another: one thread with two
+ *   handles that waits for itself, or two processes that each hold by one
+ *   handle and wait by another.  Use one handle for locks that are held
  *   together.  The sentence of a timeout says if the holder is another handle
  *   of the same process;
  * - the last to wait is a session of a part of the tree, and waits for what
  *   another session holds outside of that part;
  * - a thread waits for something else, such as an election, a queue or another
- *   program's lock, or one thread acquires what another one is to release.
+ *   program's lock, or one thread acquires what another one should release.
  *
- * OTHER LIBRARIES: Curator's and go-zookeeper's locks are of the same line.  A
- * lock of kazoo's own names, or of another library, is not, so each of the two
- * would hold: acquire, try, start and steal refuse with ZKE_OTHERKIND if an
+ * OTHER LIBRARIES: Curator's and go-zookeeper's locks stand in the same line.
+ * Locks with kazoo's own names, or of another library, do not: both sides would
+ * hold.  So acquire, try, start and steal refuse with ZKE_OTHERKIND if an
  * ephemeral of such a name (zke_recipe_foreign()) stands in the directory, and
  * so does a wait when its turn comes.  One that comes while this lock is held
  * is not noticed: neither the holder nor zke_lock_check() tells of it, and the
  * other library holds as well.  doc/server.md says how to share a line.
  *
  * ON AN ENSEMBLE (zookeeper.h): at most one holds by the ensemble's order of
- * changes. A holder that was silent for the session's timeout has lost it,
- * though it may not know: guard by zke_lock_op() or the token. Circles between
+ * changes.  A holder that was silent for the session's timeout has lost it, and
+ * may not know it: guard by zke_lock_op() or the token.  Circles between
  * sessions are not found there: acquire with a deadline.
  *
  * MISTAKES, and what they come to:
  * - Two threads share an object and both acquire: the second gets ZKE_MISUSE.
  *   The object is the contender, so each of them needs its own.
  * - Acquiring what the object holds: ZKE_MISUSE, unless options.reentrant.
- * - Releasing twice, or what was lost: ZKE_LOST.  No other holder is hit, since
- *   each holding has a znode of its own.
- * - fork() while holding: the parent holds on.  In the child the object's calls
- *   return ZKE_FORKED, its state is LOST and its token 0.
- * - zke_close() before zke_lock_free(): the object points to a handle that is
- *   gone, so this is undefined.
+ * - Releasing twice, or what was lost: ZKE_LOST.  This affects no other holder,
+ *   since each holding has a znode of its own.
+ * - fork() while holding: the parent holds on.  In the child the object's state
+ *   is LOST and its token 0; support.h has the rest.
  */
 #ifndef ZKEMBED_RECIPES_LOCK_H
 #define ZKEMBED_RECIPES_LOCK_H
@@ -116,10 +114,11 @@ extern "C" {
 
 typedef struct zke_lock zke_lock;
 
-/* What zke_lock_state() returns, and, but for WAITING, what a listener hears.
+/* What zke_lock_state() returns, and, except for WAITING, what a listener
+ * hears.
  *
  *     OUT -> WAITING        acquire, try, start: the znode is made
- *     WAITING -> HELD       nobody is in front any more
+ *     WAITING -> HELD       no one is in front any more
  *     HELD -> OUT           release, free
  *     WAITING -> OUT        the same; a deadline, cancel, any other failure
  *     WAITING, HELD -> LOST the znode or the session has gone
@@ -135,13 +134,13 @@ enum {
 
 /* Called when the lock's state changes to ZKE_LOCK_HELD (acquired; with its
  * token), ZKE_LOCK_OUT (released, or the wait was given up, also by a try; or
- * what was lost is given up by the next call) or ZKE_LOCK_LOST.
+ * the next call gives up what was lost) or ZKE_LOCK_LOST.
  *
- * It runs inside zke_dispatch(), zke_wait() or a call on the object, before
- * that returns, and may call the lock or free it (support.h).  With a listener
- * an acquisition costs one more small write: the watch of the object's own
- * znode, by which a loss is noticed.  Without one a holder notices a loss only
- * when it asks (check, op, release).
+ * It may call the lock or free it (support.h).  A call on the object runs it
+ * before that call returns.  With a listener an acquisition costs one more
+ * small write: the watch of the object's own znode, by which a loss is noticed.
+ * Without a listener a holder notices a loss only when it asks (check, op,
+ * release).
  *
  * Example: a program with an event loop.  It joins the line once, goes on with
  * other work, and does the protected work when its turn comes.
@@ -175,8 +174,8 @@ typedef struct zke_lock_options {
                        without this option, that is ZKE_MISUSE */
   int no_deadlock_check; /* 1: do not look for circles; saves a read or more
                             when a call waits */
-  zke_lock_fn listener;  /* or NULL */
-  void *context;         /* for the listener; borrowed */
+  zke_lock_fn listener;
+  void *context;
 } zke_lock_options;
 
 /* ------------------------------------------------------------------------
@@ -187,24 +186,16 @@ typedef struct zke_lock_options {
  *
  *   path      of the lock; made as a container when first needed
  *   options   NULL for the defaults; copied
- *   lock_out  out, not NULL; NULL on failure.  For zke_lock_free()
+ *   lock_out  out; for zke_lock_free()
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS (the path is "/" or malformed, lock_out is
- * NULL, options.len is negative), ZKE_NOMEM, or what the handle's state asks
- * for.
- * One object is one contender: two threads that are to exclude each other
- * need one each.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK, or ZKE_BADARGUMENTS also for a negative options.len.  One
+ * object is one contender: two threads that must exclude each other need one
+ * each. */
 ZKE_API int zke_lock_new(zke *z, const char *path,
                          const zke_lock_options *options, zke_lock **lock_out);
 
 /* zke_lock_free - release what it holds, or give up its wait, and release the
- * object; NULL is fine
- *
- * Afterwards the listener does not run on any thread.  In the listener of this
- * very lock the memory stays until that has returned.
- * Threads: any, while no other call on it runs.  In a callback: yes.
- * Blocks: on the disk, and until a listener on another thread has returned. */
+ * object */
 ZKE_API void zke_lock_free(zke_lock *lock);
 
 /* ------------------------------------------------------------------------
@@ -225,71 +216,59 @@ ZKE_API void zke_lock_free(zke_lock *lock);
  *
  * After zke_lock_start() it waits in the place already taken.
  *
- *   deadline_ms  of zke_now(); ZKE_FOREVER.  One that has passed: hold the lock
- *                if it is free, else ZKE_OPERATIONTIMEOUT
+ *   deadline_ms  one that has passed: hold the lock if it is free, else
+ *                ZKE_OPERATIONTIMEOUT
  *
  * Returns ZKE_OK, or, without a place in the line any more,
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names the holder
- *   ZKE_CANCELLED         zke_lock_cancel() by another thread or a callback
  *   ZKE_DEADLOCK          this wait closed a circle
- *   ZKE_LOST              the object's znode was deleted by somebody, or
- *                         another thread released or freed the object
- *   ZKE_LIMIT             the directory has given 2147483647 numbers
- *   ZKE_OTHERKIND         the path is not a lock's: it has data of its own,
- *                         belongs to another recipe, or another library's lock
- *                         stands there
- *   ZKE_INVALIDSTATE      the session has ended
+ *   ZKE_LOST              somebody deleted the object's znode, or another
+ *                         thread released or freed the object.  It can be used
+ *                         again
+ *   ZKE_OTHERKIND         also if another library's lock stands there
+ *   ZKE_CANCELLED, ZKE_LIMIT, ZKE_INVALIDSTATE
  * or, and then nothing has changed,
  *   ZKE_MISUSE            held already (not reentrant, or by another thread),
  *                         or waited for by another thread's call
- * After ZKE_LOST the object can be used again.
  *
- * Where this thread holds a reentrant lock already, the call only asks the file
+ * If this thread already holds a reentrant lock, the call only asks the file
  * whether that is still so.  ZKE_LOST and ZKE_INVALIDSTATE: not any more; any
- * other code: it is held as before, and not once more.
- *
- * Threads: any.  In a callback: yes, and then other callbacks run inside it.
- * Blocks: until the deadline.  Since 0.1. */
+ * other code: it is held as before, and not once more.  In a callback: yes, and
+ * then other callbacks run inside it. */
 ZKE_API int zke_lock_acquire(zke_lock *lock, int64_t deadline_ms);
 
 /* zke_lock_try - hold it now or not at all
  *
- * It joins the line to see whether anybody is in front, and leaves at once if
- * so.  In this moment a newcomer may queue behind it, and is woken when it
- * leaves.  Of a reentrant lock that this thread holds it counts once more, as
- * zke_lock_acquire() and zke_lock_start() do.
+ * It joins the line to see whether anybody is in front, and if so leaves at
+ * once.  In this moment a newcomer may queue after it, and is woken when it
+ * leaves.  A reentrant lock that this thread holds is counted once more, as by
+ * zke_lock_acquire() and zke_lock_start().
  *
  * Returns ZKE_OK; ZKE_HELD, and the sentence names the holder; ZKE_MISUSE also
- * where the object waits since zke_lock_start(); else as zke_lock_acquire().
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * if the object waits since zke_lock_start(); else as zke_lock_acquire(). */
 ZKE_API int zke_lock_try(zke_lock *lock);
 
 /* zke_lock_start - join the line and go on
  *
- * The listener is told, or zke_lock_state() tells, once zke_dispatch() has seen
- * that the turn has come.  It may have come when this returns.
+ * The turn may have come when this returns.  Otherwise zke_dispatch() sees when
+ * it comes: then the listener is told, and zke_lock_state() tells.
  *
- * Returns ZKE_OK: the object waits or holds; else as zke_lock_acquire().
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK: the object waits or holds; else as zke_lock_acquire(). */
 ZKE_API int zke_lock_start(zke_lock *lock);
 
-/* zke_lock_step - look again now, as dispatches do by themselves
+/* zke_lock_step - look again now
  *
- * For a program that does not dispatch.  Returns ZKE_OK when the look
- * succeeded, whatever it found: zke_lock_state() tells.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * For a program that does not dispatch. */
 ZKE_API int zke_lock_step(zke_lock *lock);
 
 /* zke_lock_release - give it up; or the wait, after zke_lock_start()
  *
- * Of a reentrant lock only the last release does; those before it count down,
+ * The last release of a reentrant lock gives it up; those before it count down,
  * without a look at the file.  Any thread may release.
  *
- * Returns ZKE_OK, ZKE_LOST where the lock is neither held nor waited for, or
- * was lost, or what stood in the way.  After a failure of the deletion it is
- * not held any more either: the session deletes the znode as soon as it can
- * (zke_discard()).
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK, or ZKE_LOST if the lock is neither held nor waited for, or
+ * was lost.  If the deletion fails the lock is not held any more either: the
+ * session deletes the znode as soon as it can (zke_discard()). */
 ZKE_API int zke_lock_release(zke_lock *lock);
 
 /* zke_lock_cancel - another thread's blocking call returns ZKE_CANCELLED
@@ -298,15 +277,15 @@ ZKE_API int zke_lock_release(zke_lock *lock);
  * lock is held.  In a callback it also ends the call in which the callback
  * runs.
  *
- * Returns ZKE_OK, or ZKE_IDLE where no call with a deadline runs; a later call
- * is not affected.  Threads: any.  In a callback: yes.  Blocks: no. */
+ * Returns ZKE_OK, or ZKE_IDLE if no call with a deadline runs; a later call is
+ * not affected. */
 ZKE_API int zke_lock_cancel(zke_lock *lock);
 
 /* ------------------------------------------------------------------------
  * Looking
  *
- * Example: change the tree only while the lock is held.  Where it was lost
- * before the multi, the multi changes nothing.
+ * Example: change the tree only while the lock is held.  If it was lost before
+ * the multi, the multi changes nothing.
  *
  *     zke_op ops[2];
  *     rc = zke_lock_op(lock, &ops[0]);
@@ -314,21 +293,18 @@ ZKE_API int zke_lock_cancel(zke_lock *lock);
  *     if (rc == ZKE_OK) rc = zke_multi(z, ops, 2, NULL);
  * --------------------------------------------------------------------- */
 
-/* zke_lock_state - ZKE_LOCK_…, as known without asking the file; LOST when the
- *                  session has ended or the object cannot be used
- * zke_lock_token - the fencing value, or 0 when not held; from memory too
- * zke_lock_check - ask the file: ZKE_OK when held, else ZKE_LOST
+/* zke_lock_state - ZKE_LOCK_…, from memory; LOST after the session's end, and
+ *                  if the object cannot be used
+ * zke_lock_token - the fencing value, or 0 if it is not held; from memory
+ * zke_lock_check - ask the file: ZKE_OK if it is held, else ZKE_LOST
  * zke_lock_op    - fill *op with an operation for a zke_multi() of the program,
  *                  which fails with ZKE_NONODE unless the lock is held.
- *                  Returns ZKE_OK; ZKE_LOST where not held; ZKE_BADARGUMENTS
- *                  for a NULL op
+ *                  Returns ZKE_OK; ZKE_LOST if it is not held;
+ *                  ZKE_BADARGUMENTS for a NULL op
  *
  * What is known from memory is as old as the last dispatch: a holder that was
  * stopped for a while asks the file, or uses the op.  An op points into the
- * object: it is valid until the next call that acquires, releases or frees.
- * Threads: any.  In a callback: yes.  Blocks: state and token no longer than
- * another call's work on the object, or in the handle's store, which is the
- * busy timeout at most; the others on the disk. */
+ * object: it is valid until the next call that acquires, releases or frees. */
 ZKE_API int zke_lock_state(zke_lock *lock);
 ZKE_API int64_t zke_lock_token(zke_lock *lock);
 ZKE_API int zke_lock_check(zke_lock *lock);
@@ -338,59 +314,51 @@ ZKE_API int zke_lock_op(zke_lock *lock, zke_op *op);
  * By force
  *
  * These take the lock from a holder that may still be at work.  They are for
- * people and for supervisors that know that it hangs; the protected thing has
- * to check tokens.
+ * people and supervisors that know that it hangs.  The protected thing must
+ * check tokens.
  *
  * Example: break the lock of a holder that has had it for an hour.  The token
- * makes sure that a holder that came meanwhile is not hit.
+ * makes sure that a later holder keeps it.
  *
  *     zke_party_list *list = NULL;
  *     rc = zke_lock_parties(z, "/locks/backup", &list);
  *     bool held = rc == ZKE_OK && list->count > 0 && list->data[0].held;
  *     if (held)
- *       printf("held by %s (pid %lld)\n", list->data[0].identity,
- *              (long long)list->data[0].pid);
- *     if (held)
  *       rc = zke_lock_break(z, "/locks/backup", list->data[0].mzxid);
  *     zke_free(list);
  * --------------------------------------------------------------------- */
 
-/* zke_lock_steal - hold it now: the holder loses it, those waiting stay behind
+/* zke_lock_steal - hold it now: the holder loses it, the others wait on
  *
- * One step: there is no moment at which a third could get it.  Without a
- * holder it is zke_lock_try().  An object that waits since zke_lock_start()
- * leaves that place for the front, and has none after a failure.
+ * One step: there is no moment at which a third could get it.  Without a holder
+ * it is zke_lock_try().  An object that waits since zke_lock_start() leaves
+ * that place for the front, and has none after a failure.
  *
- * Returns ZKE_OK; ZKE_MISUSE where this object holds it already or another
- * thread's call waits with it; ZKE_LOST, and out of the line, where another
- * thief has robbed it in turn; else as zke_lock_try(), but for ZKE_HELD.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK; ZKE_MISUSE if this object holds it already or another
+ * thread's call waits with it; ZKE_LOST, and out of the line, if another thief
+ * has robbed it in turn; else as zke_lock_try(), except for ZKE_HELD. */
 ZKE_API int zke_lock_steal(zke_lock *lock);
 
 /* zke_lock_break - take the lock from its holder; the next in line has it
  *
  * Deletes the holder's znode.  It does not look whether the path is a lock's.
  *
- *   token  the holder's mzxid as zke_lock_parties() showed it, so that nobody
- *          else is hit; 0: whoever holds it
+ *   token  the holder's mzxid from zke_lock_parties(), so that only this holder
+ *          loses it; 0: any holder
  *
- * Returns ZKE_OK; ZKE_NONODE where it is not held, or not by that one;
- * ZKE_MARSHALLINGERROR for a malformed path.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK; ZKE_NONODE if it is not held, or not by that holder;
+ * ZKE_MARSHALLINGERROR for a malformed path. */
 ZKE_API int zke_lock_break(zke *z, const char *path, int64_t token);
 
-/* zke_lock_parties - the holder and those that wait, in order
+/* zke_lock_parties - the holder and the waiting ones, in order
  *
- *   list_out  out, not NULL: one block, for zke_free(); count 0 for a lock that
- *             nobody uses, also where the path does not exist
+ *   list_out  count 0 for an unused lock, and if the path does not exist
  *
  * A znode that goes while the list is made, or that its ACL does not let this
- * session read, is left out, the holder's too: `held` says who holds, not the
- * place in the list.
+ * session read, is left out, the holder's too: `held` says which one holds, not
+ * the place in the list.
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_MARSHALLINGERROR for a malformed path,
- * or what the handle's state asks for.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK, or ZKE_MARSHALLINGERROR for a malformed path. */
 ZKE_API int zke_lock_parties(zke *z, const char *path,
                              zke_party_list **list_out);
 
@@ -422,13 +390,12 @@ typedef int (*zke_lock_do_fn)(zke *z, int64_t token, void *arg);
  *   arg          for fn
  *
  * The lock is released however fn ends, also by the cancellation of its thread.
- * It is not reentrant: fn must not ask for the same lock in this way, else it
- * gets ZKE_DEADLOCK.
+ * It is not reentrant: if fn asks for the same lock in this way it gets
+ * ZKE_DEADLOCK.
  *
  * Returns what fn returned, if that is not ZKE_OK; else as zke_lock_acquire()
- * and zke_lock_release(); ZKE_BADARGUMENTS for a NULL fn.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline, and as long
- * as fn. */
+ * and zke_lock_release(); ZKE_BADARGUMENTS for a NULL fn.  Blocks: until the
+ * deadline, and as long as fn. */
 ZKE_API int zke_lock_do(zke *z, const char *path, int64_t deadline_ms,
                         zke_lock_do_fn fn, void *arg);
 
