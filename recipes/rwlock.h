@@ -10,10 +10,10 @@
  *     }
  *     zke_rwlock_free(rw);
  *
- * The rules that every recipe keeps stand in support.h, the algorithm of a line
- * in lock.c, and what is special here in rwlock.c.  It is the shared lock of
- * ZooKeeper's page "Recipes and Solutions", with its "recoverable shared
- * locks": downgrade and upgrade are additions.
+ * support.h has the rules of all recipes (threads, time, failure, errors).
+ * lock.c has the algorithm of a line, and rwlock.c what is special here.  It is
+ * the shared lock of ZooKeeper's page "Recipes and Solutions", with its
+ * "recoverable shared locks".  Downgrade and upgrade are additions.
  *
  * LAYOUT, as Curator's InterProcessReadWriteLock:
  *
@@ -26,20 +26,20 @@
  * A reader waits for the nearest writer before it, a writer for everything
  * before it.
  *
- * REVOKING: the word "unlock" in the place of the state in a holder's data asks
- * it to release (`set <znode> unlock` by hand does too).  Its listener hears
+ * REVOKING: the word "unlock" instead of the state in a holder's data asks it
+ * to release (the command `set <znode> unlock` does too).  Its listener hears
  * ZKE_RWLOCK_ASKED and is free to comply; without a listener it does not
  * notice.  A revoker that insists deletes the znode when its deadline has
  * come, and the victim hears ZKE_RWLOCK_LOST.  Changing the mode is no
  * release: the new znode is asked, and taken away, like the old one.
  *
  * IF THE PROCESS DIES its znode goes with its session, and the kernel tells the
- * processes that wait for it.  Downgrade and upgrade put one znode in the place
- * of another in one step: a death there leaves neither.  A revoker that dies
+ * processes that wait for it.  Downgrade and upgrade replace one znode by
+ * another in one step: a death there leaves neither.  A revoker that dies
  * leaves the word.
  *
- * WHO IS WOKEN: a writer's release wakes the readers right behind it, or the
- * next writer; a reader's wakes nobody but a writer right behind it.
+ * WHO IS WOKEN: a writer's release wakes the readers right after it, or the
+ * next writer; a reader's release wakes only a writer right after it.
  *
  * COSTS: as for lock.h.  A downgrade is one write and one read, an upgrade one
  * write and three reads; both make a new znode.  A revocation is one write for
@@ -48,8 +48,8 @@
  * LOSING THE SESSION, or the znode, loses the lock: as for lock.h.
  *
  * FENCING: zke_rwlock_token() is the zxid at which the lock was taken in its
- * present mode.  That of a writer is greater than that of every holder before
- * it; that of a reader is greater than that of every writer before it.
+ * present mode.  A writer's is greater than that of every earlier holder; a
+ * reader's is greater than that of every earlier writer.
  *
  * DEADLOCKS are found as for lock.h.
  *
@@ -60,9 +60,9 @@
  * - Acquiring to write by a second object, while the thread reads by the first:
  *   ZKE_DEADLOCK.  Use zke_rwlock_upgrade().
  * - Relying on an upgrade: while two objects read, each of them gets ZKE_HELD.
- *   One of them has to release, to acquire for writing, and to read again what
- *   it has read.
- * - fork(), closing the handle first, threads: as for lock.h.
+ *   One of them must release, acquire for writing, and read again what it has
+ *   read.
+ * - Threads that share an object, fork(): as for lock.h.
  */
 #ifndef ZKEMBED_RECIPES_RWLOCK_H
 #define ZKEMBED_RECIPES_RWLOCK_H
@@ -87,12 +87,10 @@ enum {
   ZKE_RWLOCK_ASKED = 16 /* an event only: somebody asks for the release */
 };
 
-/* Called when the state changes to HELD, OUT or LOST, and when the lock is
- * asked for.  With a listener an acquisition costs the watch of its own znode,
- * a small write, and one more read.
- *
- * Runs inside zke_dispatch(), zke_wait() or a call on the object, and may call
- * the object or free it.
+/* Called when the state changes to HELD, OUT or LOST, and when somebody asks
+ * for the lock.  It may call the object or free it.  With a listener an
+ * acquisition costs the watch of its own znode, a small write, and one more
+ * read.
  *
  * Example: a reader that gives way when it is asked to.
  *
@@ -114,15 +112,15 @@ typedef void (*zke_rwlock_fn)(zke_rwlock *rw, int event, int64_t token,
 
 typedef struct zke_rwlock_options {
   size_t size;
-  const void *data;       /* shown to others by zke_rwlock_parties(); copied */
-  int len;                /* bytes of it */
-  int no_deadlock_check;  /* 1: do not look for circles */
-  zke_rwlock_fn listener; /* or NULL */
-  void *context;          /* for the listener; borrowed */
+  const void *data;      /* shown to others by zke_rwlock_parties(); copied */
+  int len;               /* bytes of it */
+  int no_deadlock_check; /* 1: do not look for circles */
+  zke_rwlock_fn listener;
+  void *context;
 } zke_rwlock_options;
 
 /* zke_rwlock_new  - an object for one contender; writes nothing
- * zke_rwlock_free - release what it holds and the object; NULL is fine
+ * zke_rwlock_free - release what it holds and the object
  * As zke_lock_new() and zke_lock_free(). */
 ZKE_API int zke_rwlock_new(zke *z, const char *path,
                            const zke_rwlock_options *options,
@@ -147,18 +145,15 @@ ZKE_API void zke_rwlock_free(zke_rwlock *rw);
  * zke_rwlock_try     - hold it now, or ZKE_HELD naming the one in front.  For a
  *                      reader that is a writer that holds, or waits before it
  * zke_rwlock_start   - join the line and go on
- * zke_rwlock_step    - look again now, as dispatches do by themselves
+ * zke_rwlock_step    - look again now
  * zke_rwlock_release - give it up, or the wait
  * zke_rwlock_cancel  - end another thread's blocking call, acquire or revoke
  *
  *   mode         ZKE_RWLOCK_READ or _WRITE, else ZKE_BADARGUMENTS; another
  *                mode than the one that the object waits for: ZKE_MISUSE
- *   deadline_ms  of zke_now()
  *
- * Return as their namesakes in lock.h.  Not reentrant: ZKE_MISUSE where it is
- * held already, or where the object revokes.
- * Threads: any.  In a callback: yes.  Blocks: acquire until the deadline,
- * cancel not, the others on the disk. */
+ * Return as their namesakes in lock.h.  Not reentrant: ZKE_MISUSE if it is held
+ * already, or if the object revokes. */
 ZKE_API int zke_rwlock_acquire(zke_rwlock *rw, int mode, int64_t deadline_ms);
 ZKE_API int zke_rwlock_try(zke_rwlock *rw, int mode);
 ZKE_API int zke_rwlock_start(zke_rwlock *rw, int mode);
@@ -169,7 +164,7 @@ ZKE_API int zke_rwlock_cancel(zke_rwlock *rw);
 /* ------------------------------------------------------------------------
  * Changing the mode
  *
- * Example: read, and write only if something is wrong.  Where others read too,
+ * Example: read, and write only if something is wrong.  If others read too,
  * give the place up, queue as a writer, and look again: what was read may have
  * changed by then.
  *
@@ -182,24 +177,23 @@ ZKE_API int zke_rwlock_cancel(zke_rwlock *rw);
 
 /* zke_rwlock_downgrade - from writing to reading, in the same place
  *
- * No writer that waits gets in between; readers that wait behind come in.
- * The token is new.
+ * No writer that waits gets in between; the readers that wait right after it
+ * come in.  The token is new.
  *
- * Returns ZKE_OK, ZKE_MISUSE where it is not held for writing, ZKE_LOST or
- * ZKE_INVALIDSTATE where it is not held any more; after any other code it
- * writes as before, or has lost it: zke_rwlock_check() tells.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK, ZKE_MISUSE if it is not held for writing, ZKE_LOST or
+ * ZKE_INVALIDSTATE if it is not held any more.  After any other code it writes
+ * as before, or has lost it: zke_rwlock_check() tells. */
 ZKE_API int zke_rwlock_downgrade(zke_rwlock *rw);
 
 /* zke_rwlock_upgrade - from reading to writing, at once or not at all
  *
- * To wait for the other readers would be a deadlock as soon as two did it: so
+ * Waiting for the other readers would be a deadlock as soon as two did it.  So
  * if there is any other reader it is ZKE_HELD, naming one, and the object goes
- * on reading.  Those that queue meanwhile stay behind.  The token is new.
+ * on reading.  Participants that queue meanwhile stay after it.  The token is
+ * new.
  *
- * Returns ZKE_OK, ZKE_HELD, ZKE_MISUSE where it is not held for reading,
- * ZKE_LOST; after any code but ZKE_OK it is not held for writing.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK, ZKE_HELD, ZKE_MISUSE if it is not held for reading, ZKE_LOST;
+ * after any code except ZKE_OK it is not held for writing. */
 ZKE_API int zke_rwlock_upgrade(zke_rwlock *rw);
 
 /* zke_rwlock_state, _token, _check, _op - as in lock.h.  An op from before
@@ -220,33 +214,30 @@ ZKE_API int zke_rwlock_op(zke_rwlock *rw, zke_op *op);
 
 /* zke_rwlock_revoke - ask all present holders to release, and wait for it
  *
- * The object that asks must be out of the line, and does not join it.  Only
- * those that hold at the call are asked; one that comes later is not.
+ * The object that asks must be out of the line, and does not join it.  Only the
+ * holders at the time of the call are asked; a later one is not.
  *
  * Example: ten seconds for the holders to give way, then it is taken away.
  *
  *     rc = zke_rwlock_revoke(rw, zke_now(z) + 10000, 1);
  *
- *   deadline_ms  of zke_now(): the grace period
+ *   deadline_ms  the grace period
  *   insist       1: what is still held at the deadline is taken away
  *
- * Returns ZKE_OK once all that held the lock at the call have gone (others
- * may hold it by then), ZKE_OPERATIONTIMEOUT naming one that has stayed,
+ * Returns ZKE_OK once all that held the lock at the call have gone (others may
+ * hold it by then), ZKE_OPERATIONTIMEOUT naming one that has stayed,
  * ZKE_CANCELLED (in both cases the request stays, unless the holder was just
- * taking office and wrote over it), ZKE_MISUSE where the object is in the line
- * or revokes already, ZKE_OTHERKIND, ZKE_INVALIDSTATE.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ * taking office and wrote over it), ZKE_MISUSE if the object is in the line or
+ * revokes already, ZKE_OTHERKIND, ZKE_INVALIDSTATE. */
 ZKE_API int zke_rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, int insist);
 
-/* zke_rwlock_parties - holders and those that wait, in order; kind is
+/* zke_rwlock_parties - holders and the waiting ones, in order; kind is
  * "__READ__" or "__WRIT__".  Of a holder that was asked to release, mzxid is
  * that of the request, and since_ms is when it joined the line.
  *
- *   list_out  out, not NULL: one block, for zke_free(); count 0 for a lock that
- *             nobody uses
+ *   list_out  count 0 for an unused lock
  *
- * Returns as zke_lock_parties().
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns as zke_lock_parties(). */
 ZKE_API int zke_rwlock_parties(zke *z, const char *path,
                                zke_party_list **list_out);
 
