@@ -17,10 +17,10 @@
  * They are the very locks of lock.h and rwlock.h: a process that uses one of
  * these by itself and a process that uses a multi-lock exclude each other.
  *
- * The rules that every recipe keeps stand in support.h, the algorithm in
- * multilock.c.  ZooKeeper's page has no such recipe.  Curator's
- * InterProcessMultiLock takes its locks one after the other, so that two of
- * them can wait for each other; here all places are taken in one step.
+ * support.h has the rules of all recipes (threads, time, failure, errors).
+ * multilock.c has the algorithm.  ZooKeeper's page has no such recipe.
+ * Curator's InterProcessMultiLock takes its locks one after the other, and so
+ * two of them can wait for each other; here all places are taken in one step.
  *
  * LAYOUT: in each lock's directory an entry, all made in one step, with one
  * guid and one czxid:
@@ -33,40 +33,39 @@
  * It holds when the turn of each entry has come, and then says so in all of
  * them in one step.  Until then it holds none: a wait that ends otherwise, by
  * the deadline, cancel, an error or a death, takes back all entries in one
- * step.  Each line stays first come first served: an entry keeps those behind
- * it waiting while it waits for the others, so that a multi-lock is never
- * starved by single ones.  Of two multi-locks the one that came first stands
- * before the other in every line they share: whatever the order in which they
- * name the locks, they cannot block each other.
+ * step.  Each line stays first come first served: while an entry waits for the
+ * others, the later entries of its line wait too.  So single locks never starve
+ * a multi-lock.  Of two multi-locks the earlier one stands before the other in
+ * every line they share.  So they cannot block each other, whatever the order
+ * in which they name the locks.
  *
  * IF THE PROCESS DIES, holding or waiting, all entries go with its session in
- * one step, and the kernel tells those that wait behind any of them.  Before
- * they were made nothing but empty directories is left behind; after the
- * release nothing is.
+ * one step, and the kernel tells the processes that wait for any of them.  A
+ * death before they were made leaves at most empty directories; a death after
+ * the release leaves nothing.
  *
  * WHO IS WOKEN: a release wakes the next in each of the lines.
  *
  * COSTS, for N locks that are free: one write, and two reads for each lock (its
- * directory, its line); a release is one write.  One that has to wait sets a
- * watch for each lock whose turn has not come and for each of its entries, and
- * marks all its entries in one more write.
+ * directory, its line); a release is one write.  A multi-lock that has to wait
+ * sets a watch for each lock that it does not have yet and for each of its
+ * entries, and marks all its entries in one more write.
  *
  * LOSING THE SESSION, or one of the entries to zke_lock_break(),
  * zke_lock_steal() or a revoker, loses the multi-lock: the listener hears
  * ZKE_MULTILOCK_LOST, zke_multilock_check() fails, and so does a multi that
  * contains zke_multilock_ops().  If it was held, the other locks stay taken
- * until zke_multilock_release() or _free(), so that nobody enters while the
- * holder may still be at work on them.  If it waited, it gives up its other
- * entries at once.
+ * until zke_multilock_release() or _free(), since the holder may still be at
+ * work on them.  If it waited, it gives up its other entries at once.
  *
  * FENCING: zke_multilock_token() is one value for all the locks, the zxid at
  * which they were taken.  In each of them it is greater than that of every
- * holder before.
+ * earlier holder.
  *
- * DEADLOCKS: two multi-locks whose threads hold nothing else cannot block each
- * other.  A thread that holds any lock while it asks for a multi-lock, or holds
- * a multi-lock while it asks for another lock, can still be in a circle.  That
- * is found as for lock.h.
+ * DEADLOCKS: two multi-locks cannot block each other if their threads hold
+ * nothing else.  A thread that holds any lock while it asks for a multi-lock,
+ * or holds a multi-lock while it asks for another lock, can still be in a
+ * circle.  That is found as for lock.h.
  *
  * ON AN ENSEMBLE (zookeeper.h): as for lock.h, for each of its locks.
  *
@@ -75,7 +74,7 @@
  * - Asking for a multi-lock while the thread holds one of its locks:
  *   ZKE_DEADLOCK.  Name all locks in one multi-lock.
  * - Acquiring what the object holds: ZKE_MISUSE; it is not reentrant.
- * - fork(), closing the handle first, threads: as for lock.h.
+ * - Threads that share an object, fork(): as for lock.h.
  */
 #ifndef ZKEMBED_RECIPES_MULTILOCK_H
 #define ZKEMBED_RECIPES_MULTILOCK_H
@@ -88,7 +87,7 @@ extern "C" {
 
 typedef struct zke_multilock zke_multilock;
 
-/* What a path is, and how it is to be held. */
+/* What a path is, and how to hold it. */
 enum {
   ZKE_MULTILOCK_LOCK = 0,  /* a lock of lock.h */
   ZKE_MULTILOCK_WRITE = 1, /* one of rwlock.h, for writing */
@@ -110,48 +109,43 @@ enum {
 };
 
 /* Called when the state changes to ZKE_MULTILOCK_HELD (with the token),
- * ZKE_MULTILOCK_OUT (released, or the wait was given up) or
- * ZKE_MULTILOCK_LOST.
+ * ZKE_MULTILOCK_OUT (released, or the wait was given up) or ZKE_MULTILOCK_LOST.
  *
- * Runs inside zke_dispatch(), zke_wait() or a call on the object, and may call
- * the object or free it.  With a listener an acquisition also watches its
- * entries while it holds. */
+ * It may call the object or free it.  With a listener an acquisition also
+ * watches its entries while it holds. */
 typedef void (*zke_multilock_fn)(zke_multilock *ml, int state, int64_t token,
                                  void *context);
 
 typedef struct zke_multilock_options {
   size_t size;
-  const void *data;          /* shown by the locks' lists of parties; copied */
-  int len;                   /* bytes of it */
-  int no_deadlock_check;     /* 1: do not look for circles */
-  zke_multilock_fn listener; /* or NULL */
-  void *context;             /* for the listener; borrowed */
+  const void *data;      /* shown by the locks' lists of parties; copied */
+  int len;               /* bytes of it */
+  int no_deadlock_check; /* 1: do not look for circles */
+  zke_multilock_fn listener;
+  void *context;
 } zke_multilock_options;
 
 /* zke_multilock_new - an object for one contender; writes nothing
  *
  *   items,count  the locks, at least one, no path twice; copied
  *   options      NULL for the defaults; copied
- *   ml_out       out, not NULL; NULL on failure.  For zke_multilock_free()
+ *   ml_out       out; for zke_multilock_free()
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS (no item, a path or a mode that is none, a
- * path twice, a negative len), ZKE_NOMEM, or what the handle's state asks for.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK, or ZKE_BADARGUMENTS also for no item, an unknown mode, a path
+ * twice, a negative len. */
 ZKE_API int zke_multilock_new(zke *z, const zke_multilock_item *items,
                               int count, const zke_multilock_options *options,
                               zke_multilock **ml_out);
 
 /* zke_multilock_free - release what it holds, or give up its wait, and release
- * the object; NULL is fine
- * Threads: any, while no other call on it runs.  In a callback: yes.
- * Blocks: on the disk, and until a listener on another thread has returned. */
+ * the object */
 ZKE_API void zke_multilock_free(zke_multilock *ml);
 
 /* ------------------------------------------------------------------------
  * In and out
  *
- * Example: a transfer between two accounts, while nobody else books on either.
- * The order in which they are named does not matter.
+ * Example: a transfer between two accounts, which are both locked.  The order
+ * in which they are named does not matter.
  *
  *     zke_multilock_item accounts[] = {{"/accounts/ann", ZKE_MULTILOCK_LOCK},
  *                                      {"/accounts/ben", ZKE_MULTILOCK_LOCK}};
@@ -165,61 +159,47 @@ ZKE_API void zke_multilock_free(zke_multilock *ml);
  *
  * After zke_multilock_start() it waits in the places already taken.
  *
- *   deadline_ms  of zke_now(); ZKE_FOREVER
- *
  * Returns ZKE_OK, or, in none of the lines any more,
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names the first lock
  *                         that is missing, and its holder
- *   ZKE_CANCELLED         zke_multilock_cancel()
  *   ZKE_DEADLOCK          this wait closed a circle
- *   ZKE_LOST              one of its znodes was deleted by somebody, or another
- *                         thread released or freed the object
- *   ZKE_LIMIT             the directory has given 2147483647 numbers
- *   ZKE_OTHERKIND         a path is not what its mode says, or
- *                         another library's (lock.h)
- *   ZKE_INVALIDSTATE      the session has ended
+ *   ZKE_LOST              somebody deleted one of its znodes, or another thread
+ *                         released or freed the object
+ *   ZKE_OTHERKIND         a path is not what its mode says, or another
+ *                         library's (lock.h)
+ *   ZKE_CANCELLED, ZKE_LIMIT, ZKE_INVALIDSTATE
+ *
  * or, and then nothing has changed,
  *   ZKE_MISUSE            held already, or waited for by another thread's call
- *
- * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
  */
 ZKE_API int zke_multilock_acquire(zke_multilock *ml, int64_t deadline_ms);
 
 /* zke_multilock_try - hold all now or none
  *
  * Returns ZKE_OK; ZKE_HELD, naming the first lock that is missing, and its
- * holder; else as zke_multilock_acquire().
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * holder; else as zke_multilock_acquire(). */
 ZKE_API int zke_multilock_try(zke_multilock *ml);
 
 /* zke_multilock_start - stand in all lines and go on
  *
- * The listener is told, or zke_multilock_state() tells, once zke_dispatch() has
- * seen that all turns have come.
+ * When all turns have come, zke_dispatch() sees it: then the listener is told,
+ * and zke_multilock_state() tells.
  *
- * Returns as zke_multilock_acquire(), and ZKE_OK also where it waits.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns as zke_multilock_acquire(), and ZKE_OK also if it waits. */
 ZKE_API int zke_multilock_start(zke_multilock *ml);
 
-/* zke_multilock_step - look again now, as dispatches do by themselves
- *
- * Returns ZKE_OK when the look succeeded, whatever it found.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+/* zke_multilock_step - look again now */
 ZKE_API int zke_multilock_step(zke_multilock *ml);
 
 /* zke_multilock_release - give up all, in one step; or the wait
  *
- * Returns ZKE_OK; ZKE_LOST where it was lost, or neither holds nor waits; or
- * what stood in the way.  After any of these none is held any more: the session
- * deletes the znodes that are left as soon as it can (zke_discard()).
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK, or ZKE_LOST if it was lost, or neither holds nor waits.
+ * After any code none is held any more: the session deletes the znodes that are
+ * left as soon as it can (zke_discard()). */
 ZKE_API int zke_multilock_release(zke_multilock *ml);
 
 /* zke_multilock_cancel - another thread's blocking call returns ZKE_CANCELLED,
- * unless it has succeeded just before
- *
- * Returns ZKE_OK, or ZKE_IDLE where none runs.
- * Threads: any.  In a callback: yes.  Blocks: no. */
+ * unless it has succeeded just before; ZKE_IDLE if none runs */
 ZKE_API int zke_multilock_cancel(zke_multilock *ml);
 
 /* ------------------------------------------------------------------------
@@ -234,20 +214,18 @@ ZKE_API int zke_multilock_cancel(zke_multilock *ml);
  *     if (rc == ZKE_OK) rc = zke_multi(z, ops, 4, NULL);
  * --------------------------------------------------------------------- */
 
-/* zke_multilock_state - ZKE_MULTILOCK_…, without asking the file
- * zke_multilock_token - the fencing value, or 0 when not held
- * zke_multilock_check - ask the file: ZKE_OK when all are held, else ZKE_LOST
+/* zke_multilock_state - ZKE_MULTILOCK_…, from memory
+ * zke_multilock_token - the fencing value, or 0 if not held; from memory
+ * zke_multilock_check - ask the file: ZKE_OK if all are held, else ZKE_LOST
  * zke_multilock_ops   - as many operations as there are locks, for a multi of
  *                       the program, which fails with ZKE_NONODE unless all
  *                       are held; valid until the next call that changes the
- *                       object.  ZKE_LOST where not held
+ *                       object.  ZKE_LOST if not held.  From memory
  *
  *   count  room in ops: the number of locks, else ZKE_BADARGUMENTS
  *
- * After the session's end, and where the object cannot be used, state is LOST
- * and token 0.
- * Threads: any.  In a callback: yes.  Blocks: check on the disk; the others no
- * longer than another call's work on the object. */
+ * After the session's end, and if the object cannot be used, state is LOST and
+ * token 0. */
 ZKE_API int zke_multilock_state(zke_multilock *ml);
 ZKE_API int64_t zke_multilock_token(zke_multilock *ml);
 ZKE_API int zke_multilock_check(zke_multilock *ml);
