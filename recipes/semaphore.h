@@ -26,29 +26,28 @@
  * before its last one: so it has all of its permits or none, and no small
  * acquisition overtakes a large one.
  *
- * The rules that every recipe keeps stand in support.h, the algorithm in
- * semaphore.c.  Curator's InterProcessSemaphoreV2 does the same with a lock in
- * front of the leases; here the place in the line is enough.  Use a lock
- * (lock.h) for a limit of 1: it costs one write less.
+ * support.h has the rules of all recipes (threads, time, failure, errors).
+ * semaphore.c has the algorithm.  Curator's InterProcessSemaphoreV2 does the
+ * same with a lock in front of the leases; here the place in the line is
+ * enough.  Use a lock (lock.h) for a limit of 1: it costs one write less.
  *
  * THE LIMIT is in the directory, the same for all.  An object that states
- * another limit is refused; one that states none takes what is there.
+ * another limit is refused; an object that states none takes the existing one.
  * zke_semaphore_resize() changes it: acquisitions that wait go on under the new
- * limit, and those that hold keep what they have.  One whose turn had come
- * under the old limit, but which has not looked yet, may still come in.  A
- * container goes when it has been empty for a while, and a changed limit with
- * it; if the limit has to stay, make the semaphore by zke_semaphore_resize()
- * before anybody uses it.
+ * limit, and holders keep what they have.  An acquisition that could have held
+ * under the old limit, but has not looked yet, may still come in.  A container
+ * goes when it has been empty for a while, and a changed limit with it; if the
+ * limit must stay, make the semaphore by zke_semaphore_resize() before anybody
+ * uses it.
  *
  * IF THE PROCESS DIES, holding or waiting, all its permits go with its session,
- * in one step, and the kernel tells those that wait for them.  Before they were
- * made nothing is left behind; after the release nothing is.  Dying inside
+ * in one step, and the kernel tells the processes that wait for them.  A death
+ * before they were made, or after the release, leaves nothing.  Dying inside
  * zke_semaphore_resize() leaves the old limit or the new one.
  *
- * WHO IS WOKEN: a release wakes those acquisitions that it can bring nearer to
- * their turn, at most as many as the limit.  Those further behind sleep on, and
- * one that is stopped keeps none of the others waiting.  A change of the limit
- * wakes all that wait.
+ * WHO IS WOKEN: a release wakes the acquisitions that it can bring nearer to
+ * their turn, at most as many as the limit.  Later ones sleep on, and a stopped
+ * one keeps no other waiting.  A change of the limit wakes all that wait.
  *
  * COSTS: acquiring permits that are free takes two writes (the znodes are made,
  * in one step; the last one is marked) and two reads; a release is one write.
@@ -65,7 +64,7 @@
  * and so does a multi that contains zke_semaphore_op().
  *
  * FENCING: zke_semaphore_token() is the zxid at which the permits were taken,
- * greater than that of every acquisition before.
+ * greater than that of every earlier acquisition.
  *
  * DEADLOCKS are found as for lock.h.  An acquisition is stuck if threads that
  * are stuck hold so many permits that the rest is not enough for it.
@@ -79,7 +78,7 @@
  * - Giving back a part of the permits: there is no such call.  Acquire them
  *   with several objects.
  * - Two programs that state different limits: the second gets ZKE_LIMIT.
- * - fork(), closing the handle first, threads: as for lock.h.
+ * - Threads that share an object, fork(): as for lock.h.
  */
 #ifndef ZKEMBED_RECIPES_SEMAPHORE_H
 #define ZKEMBED_RECIPES_SEMAPHORE_H
@@ -101,12 +100,10 @@ enum {
 };
 
 /* Called when the state changes to ZKE_SEMAPHORE_HELD (with the token),
- * ZKE_SEMAPHORE_OUT (released, or the wait was given up) or
- * ZKE_SEMAPHORE_LOST.
+ * ZKE_SEMAPHORE_OUT (released, or the wait was given up) or ZKE_SEMAPHORE_LOST.
  *
- * Runs inside zke_dispatch(), zke_wait() or a call on the object, and may call
- * the object or free it.  With a listener an acquisition also watches its own
- * znodes while it holds.
+ * It may call the object or free it.  With a listener an acquisition also
+ * watches its own znodes while it holds.
  *
  * Example: an encoder in an event loop.  It starts when a permit is there.
  *
@@ -131,7 +128,7 @@ typedef void (*zke_semaphore_fn)(zke_semaphore *sem, int state, int64_t token,
 
 typedef struct zke_semaphore_options {
   size_t size;
-  int limit;        /* permits in all; 0: what the semaphore there has */
+  int limit;        /* permits in all; 0: what the existing semaphore has */
   const void *data; /* shown to others by zke_semaphore_parties(); copied */
   int len;          /* bytes of it */
   int no_deadlock_check; /* 1: do not look for circles */
@@ -139,26 +136,21 @@ typedef struct zke_semaphore_options {
   void *context;
 } zke_semaphore_options;
 
-/* zke_semaphore_new - an object for one acquisition at a time; writes
- *                     nothing
+/* zke_semaphore_new - an object for one acquisition at a time; writes nothing
  *
- *   path     of the semaphore; made as a container when first needed, where
- *            a limit is stated
+ *   path     of the semaphore; made as a container when first needed, if a
+ *            limit is stated
  *   options  NULL for the defaults; copied
- *   sem_out  out, not NULL; NULL on failure.  For zke_semaphore_free()
+ *   sem_out  out; for zke_semaphore_free()
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS (the path, a limit or a len below 0),
- * ZKE_NOMEM, or what the handle's state asks for.  The limit is compared with
- * the directory's when permits are first asked for.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK, or ZKE_BADARGUMENTS also for a limit or a len below 0.  The
+ * limit is compared with the directory's when permits are first asked for. */
 ZKE_API int zke_semaphore_new(zke *z, const char *path,
                               const zke_semaphore_options *options,
                               zke_semaphore **sem_out);
 
 /* zke_semaphore_free - release what it holds, or give up its wait, and release
- * the object; NULL is fine
- * Threads: any, while no other call on it runs.  In a callback: yes.
- * Blocks: on the disk, and until a listener on another thread has returned. */
+ * the object */
 ZKE_API void zke_semaphore_free(zke_semaphore *sem);
 
 /* ------------------------------------------------------------------------
@@ -181,68 +173,55 @@ ZKE_API void zke_semaphore_free(zke_semaphore *sem);
  * permits asked for then.
  *
  *   permits      1 or more, all or none of them
- *   deadline_ms  of zke_now(); ZKE_FOREVER
  *
  * Returns ZKE_OK, or, holding none and waiting no more,
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names a holder
- *   ZKE_CANCELLED         zke_semaphore_cancel()
  *   ZKE_DEADLOCK          this wait closed a circle
- *   ZKE_LIMIT             more permits than the limit, also where it was
- *                         lowered while waiting; or, at the object's first
- *                         use, options.limit is not the one there; or the
- *                         directory has given 2147483647 numbers
+ *   ZKE_LIMIT             more permits than the limit, also if it was lowered
+ *                         while waiting; or, at the object's first use,
+ *                         options.limit is not the existing one; or the
+ *                         directory has given all its numbers
  *   ZKE_NONODE            no limit stated and no semaphore there
- *   ZKE_LOST              one of its znodes was deleted by somebody, or another
- *                         thread released or freed the object
- *   ZKE_OTHERKIND         the path is not a semaphore's, or
- *                         another library's (lock.h)
- *   ZKE_INVALIDSTATE      the session has ended
+ *   ZKE_LOST              somebody deleted one of its znodes, or another thread
+ *                         released or freed the object
+ *   ZKE_OTHERKIND         the path is not a semaphore's, or another library's
+ *                         (lock.h)
+ *   ZKE_CANCELLED, ZKE_INVALIDSTATE
+ *
  * or, and then nothing has changed,
  *   ZKE_MISUSE            the object holds permits, or waits in another call
- *   ZKE_BADARGUMENTS      permits below 1
- *
- * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
- */
+ *   ZKE_BADARGUMENTS      permits below 1 */
 ZKE_API int zke_semaphore_acquire(zke_semaphore *sem, int permits,
                                   int64_t deadline_ms);
 
 /* zke_semaphore_try - hold them now or not at all
  *
  * Returns ZKE_OK; ZKE_HELD, and the sentence names a holder; else as
- * zke_semaphore_acquire().
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * zke_semaphore_acquire(). */
 ZKE_API int zke_semaphore_try(zke_semaphore *sem, int permits);
 
 /* zke_semaphore_start - join the line and go on
  *
- * The listener is told, or zke_semaphore_state() tells, once zke_dispatch() has
- * seen that the turn has come.  If the limit is lowered below what was asked
- * for the wait ends by itself: ZKE_SEMAPHORE_OUT.
+ * When the turn has come, zke_dispatch() sees it: then the listener is told,
+ * and zke_semaphore_state() tells.  If the limit is lowered below what was
+ * asked for the wait ends by itself: ZKE_SEMAPHORE_OUT.
  *
- * Returns as zke_semaphore_acquire(), and ZKE_OK also where it waits.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns as zke_semaphore_acquire(), and ZKE_OK also if it waits. */
 ZKE_API int zke_semaphore_start(zke_semaphore *sem, int permits);
 
-/* zke_semaphore_step - look again now, as dispatches do by themselves
- *
- * Returns ZKE_OK when the look succeeded, whatever it found.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+/* zke_semaphore_step - look again now */
 ZKE_API int zke_semaphore_step(zke_semaphore *sem);
 
 /* zke_semaphore_release - give back all permits of the object; or the wait
  *
- * Returns ZKE_OK; ZKE_LOST where it neither holds nor waits, or was lost, and
- * nothing is given back; or what stood in the way: then none is held any more
- * either, and the session gives them back as soon as it can (zke_discard()).
- * Threads: any, also another than the one that acquired.  In a callback: yes.
- * Blocks: on the disk. */
+ * Returns ZKE_OK; ZKE_LOST if it neither holds nor waits, or was lost, and
+ * nothing is given back.  After any other code none is held any more either,
+ * and the session gives them back as soon as it can (zke_discard()).  Another
+ * thread than the one that acquired may release, too. */
 ZKE_API int zke_semaphore_release(zke_semaphore *sem);
 
 /* zke_semaphore_cancel - another thread's blocking call returns ZKE_CANCELLED,
- * unless it has succeeded just before
- *
- * Returns ZKE_OK, or ZKE_IDLE where none runs.
- * Threads: any.  In a callback: yes.  Blocks: no. */
+ * unless it has succeeded just before; ZKE_IDLE if none runs */
 ZKE_API int zke_semaphore_cancel(zke_semaphore *sem);
 
 /* ------------------------------------------------------------------------
@@ -256,21 +235,18 @@ ZKE_API int zke_semaphore_cancel(zke_semaphore *sem);
  *     if (rc == ZKE_OK) rc = zke_multi(z, ops, 2, NULL);
  * --------------------------------------------------------------------- */
 
-/* zke_semaphore_state   - ZKE_SEMAPHORE_…, without asking the file
- * zke_semaphore_token   - the fencing value, or 0 when not held
- * zke_semaphore_permits - how many are held, or 0
- * zke_semaphore_check   - ask the file: ZKE_OK when all are held, else
- *                         ZKE_LOST
+/* zke_semaphore_state   - ZKE_SEMAPHORE_…, from memory
+ * zke_semaphore_token   - the fencing value, or 0 if not held; from memory
+ * zke_semaphore_permits - how many are held, or 0; from memory
+ * zke_semaphore_check   - ask the file: ZKE_OK if all are held, else ZKE_LOST
  * zke_semaphore_op      - fill *op with an operation for a zke_multi() of the
  *                         program, which fails with ZKE_NONODE unless they are
- *                         held (it looks at the last one); valid until the next
- *                         call that changes the object.  ZKE_LOST where not
- *                         held, ZKE_BADARGUMENTS for a NULL op
+ *                         held (it looks at the last one); valid until the
+ *                         next call that changes the object.  ZKE_LOST if not
+ *                         held, ZKE_BADARGUMENTS for a NULL op.  From memory
  *
- * After the session's end, and where the object cannot be used, state is LOST,
- * token and permits are 0.
- * Threads: any.  In a callback: yes.  Blocks: check on the disk; the others no
- * longer than another call's work on the object. */
+ * After the session's end, and if the object cannot be used, state is LOST,
+ * token and permits are 0. */
 ZKE_API int zke_semaphore_state(zke_semaphore *sem);
 ZKE_API int64_t zke_semaphore_token(zke_semaphore *sem);
 ZKE_API int zke_semaphore_permits(zke_semaphore *sem);
@@ -281,22 +257,22 @@ ZKE_API int zke_semaphore_op(zke_semaphore *sem, zke_op *op);
  * The limit, and who holds; without an object
  * --------------------------------------------------------------------- */
 
-/* zke_semaphore_resize - change the limit; make the semaphore, to stay, where
- *                        there is none
+/* zke_semaphore_resize - change the limit; make the semaphore, to stay, if
+ * there is none
  *
- * Under a lowered limit nobody whose turn had not come before comes in until
- * enough have released.  Costs one read and one write, which is synced.
+ * Under a lowered limit, acquisitions that could not have held before come in
+ * only when enough have released.  Costs one read and one write, which is
+ * synced.
  *
- * Example: a second graphics card.  Whoever waits may come in at once.
+ * Example: a second graphics card.  Waiting acquisitions may come in at once.
  *
  *     rc = zke_semaphore_resize(z, "/limits/encoder", 6, deadline);
  *
  *   limit        1 or more, else ZKE_BADARGUMENTS
- *   deadline_ms  of zke_now(), for repeating what got no reply
+ *   deadline_ms  for repeating what got no reply
  *
- * Returns ZKE_OK, also where it was the limit already; ZKE_OTHERKIND; or as
- * zke_set().  Repeating it is safe.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ * Returns ZKE_OK, also if it was the limit already; ZKE_OTHERKIND; or as
+ * zke_set().  Repeating it is safe. */
 ZKE_API int zke_semaphore_resize(zke *z, const char *path, int limit,
                                  int64_t deadline_ms);
 
@@ -304,19 +280,15 @@ ZKE_API int zke_semaphore_resize(zke *z, const char *path, int limit,
  *
  *   limit_out  out, not NULL
  *
- * Returns ZKE_OK, ZKE_NONODE where there is none, ZKE_OTHERKIND, or
- * ZKE_BADARGUMENTS.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK, ZKE_NONODE if there is none, or ZKE_OTHERKIND. */
 ZKE_API int zke_semaphore_limit(zke *z, const char *path, int *limit_out);
 
-/* zke_semaphore_parties - those that hold permits and those that wait, in
+/* zke_semaphore_parties - the holders of permits and the waiting ones, in
  * order, one each with its number of permits
  *
- *   list_out  out, not NULL: one block, for zke_free(); count 0 for one that
- *             nobody uses
+ *   list_out  count 0 for an unused semaphore
  *
- * Returns as zke_lock_parties().
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns as zke_lock_parties(). */
 ZKE_API int zke_semaphore_parties(zke *z, const char *path,
                                   zke_party_list **list_out);
 
