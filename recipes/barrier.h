@@ -1,4 +1,4 @@
-/* barrier.h - a znode that keeps everybody waiting until it is removed
+/* barrier.h - a znode that keeps all others waiting until it is removed
  *
  *     zke_barrier *barrier;
  *     zke_barrier_new(z, "/barriers/maintenance", NULL, &barrier);
@@ -13,59 +13,56 @@
  *
  *     zke_barrier_free(barrier);
  *
- * The rules that every recipe keeps stand in support.h, the algorithm in
- * barrier.c.  It is the barrier of ZooKeeper's page "Recipes and Solutions";
- * tokens, and the twin that makes removal exact, are additions.
+ * support.h has the rules of all recipes (threads, time, failure, errors).
+ * barrier.c has the algorithm.  It is the barrier of ZooKeeper's page "Recipes
+ * and Solutions".  Tokens, and the twin that makes removal exact, are
+ * additions.
  *
  * LAYOUT, as Curator's DistributedBarrier at /barriers/maintenance/barrier:
  *
  *     /barriers/maintenance             container, data "zkembed barrier"
  *       barrier                         while it exists, it blocks
- *       set-<id>                        the same setting, so that a removal
- *                                       that was meant for it hits no later
- *                                       one
+ *       set-<id>                        the same setting: a removal of this one
+ *                                       needs it, so it removes no later one
  *
  * The data of `barrier` is a line "<id> <session> <pid> <identity>" and then
  * the setter's own.  A node `barrier` that somebody made by other means blocks
- * just as well.  Where `barrier` alone is deleted, as Curator does it,
- * `set-<id>` stays until somebody deletes it, or its session ends; it blocks
- * nobody.
+ * just as well.  If `barrier` alone is deleted, as Curator does it, `set-<id>`
+ * stays until somebody deletes it, or its session ends; it blocks no one.
  *
  * IF THE PROCESS DIES: both nodes come and go in one step, so a barrier is set
  * or not.  If the process that has set it dies, it stands until somebody
- * removes it, unless options.ephemeral asked that it goes with the setter's
- * session.  A process that waits leaves nothing behind.
+ * removes it, or, with options.ephemeral, goes with the setter's session.  A
+ * process that waits leaves nothing.
  *
- * WHO IS WOKEN: a setting wakes the objects with a listener; a removal wakes
- * these and all that wait, which is what a barrier is for.  A barrier that is
- * removed and set again lets those pass that waited for the former setting.
+ * WHO IS WOKEN: a setting wakes the objects with a listener.  A removal wakes
+ * these and all that wait, which is what a barrier is for.  If a barrier is
+ * removed and set again, the processes that waited for the former setting pass.
  *
  * COSTS: a setting is three reads and one write, a removal four reads and one
- * write, both synced to the disk unless the barrier is ephemeral.  A wait at a
- * barrier that does not stand is three reads (two where the directory is
- * missing); at one that stands it is a watch more, and a read when it wakes.
+ * write, both synced to the disk unless the barrier is ephemeral.  A wait is
+ * three reads if no barrier stands (two if the directory is missing).  If one
+ * stands, it is a watch more, and a read when it wakes.
  *
  * LOSING THE SESSION: waiting ends with ZKE_INVALIDSTATE, a listener hears
  * ZKE_BARRIER_LOST and nothing more.  A barrier that is not ephemeral stands.
  *
  * FENCING: the token of a setting is the zxid of its znode, greater than those
- * of all before.
+ * of all earlier ones.
  *
  * ON AN ENSEMBLE (zookeeper.h): an ephemeral barrier is gone when the process
- * that set it was silent for the session's timeout, though that lives; all else
+ * that set it was silent for the session's timeout, even if it lives; all else
  * is the same.
  *
  * MISTAKES, and what they come to:
- * - Setting what stands already: ZKE_HELD.  A barrier is set by one process;
- *   for a count of those that are not ready use a double barrier or a
+ * - Setting what stands already: ZKE_HELD.  A barrier is set by one process.
+ *   To count the participants that are not ready, use a double barrier or a
  *   semaphore.
  * - Removing with token 0 what another process has set meanwhile: it is
- *   removed.  Keep the token of the own setting and remove that one.
+ *   removed.  Keep the token of your own setting and remove that one.
  * - Waiting and relying on it that the barrier is down afterwards: it may have
  *   been set again.  The wait was for the setting that stood at the call.
- * - Two threads that wait with one object: the second gets ZKE_MISUSE.
- * - fork(), closing the handle first: as for every recipe (support.h).
- */
+ * - Two threads that wait with one object: the second gets ZKE_MISUSE. */
 #ifndef ZKEMBED_RECIPES_BARRIER_H
 #define ZKEMBED_RECIPES_BARRIER_H
 
@@ -88,9 +85,8 @@ enum {
 /* Called after zke_barrier_start() with ZKE_BARRIER_…; token: of the setting
  * that came or went.
  *
- * Runs inside zke_dispatch(), zke_wait() or a call on the object, and may call
- * the object or free it.  A setting that came and went between two dispatches
- * is not heard of.
+ * It may call the object or free it.  A setting that came and went between two
+ * dispatches is not heard of.
  *
  * Example: a worker in an event loop that pauses while the barrier stands.
  *
@@ -116,35 +112,29 @@ typedef struct zke_barrier_options {
   size_t size;
   int ephemeral; /* 1: a barrier set through this object goes with its session;
                     else it stands until it is removed */
-  zke_barrier_fn listener; /* or NULL */
-  void *context;           /* for the listener; borrowed */
+  zke_barrier_fn listener;
+  void *context;
 } zke_barrier_options;
 
 /* zke_barrier_new - an object for one path; writes nothing
  *
  *   path         of the barrier; made as a container when it is first set
  *   options      NULL for the defaults; copied
- *   barrier_out  out, not NULL; NULL on failure.  For zke_barrier_free()
- *
- * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_NOMEM, or what the handle's state asks
- * for.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *   barrier_out  out; for zke_barrier_free() */
 ZKE_API int zke_barrier_new(zke *z, const char *path,
                             const zke_barrier_options *options,
                             zke_barrier **barrier_out);
 
-/* zke_barrier_free - release the object; NULL is fine
+/* zke_barrier_free - release the object
  *
- * A barrier that was set stands.
- * Threads: any, while no other call on it runs.  In a callback: yes.
- * Blocks: on the disk, and until a listener on another thread has returned. */
+ * A barrier that was set stands. */
 ZKE_API void zke_barrier_free(zke_barrier *barrier);
 
 /* ------------------------------------------------------------------------
  * Setting and removing
  *
  * Example: set it, work, and remove this very setting.  If a person has removed
- * it by hand meanwhile, and another process has set it, that one stays.
+ * it meanwhile, and another process has set it, that one stays.
  *
  *     int64_t token = 0;
  *     rc = zke_barrier_set(barrier, "moving files", 12, deadline, &token);
@@ -155,34 +145,33 @@ ZKE_API void zke_barrier_free(zke_barrier *barrier);
  *     if (rc == ZKE_NONODE) rc = ZKE_OK;  // it was removed by another
  * --------------------------------------------------------------------- */
 
-/* zke_barrier_set - from now on everybody waits
+/* zke_barrier_set - from now on all others wait
  *
- * Makes the directory where it is missing.
+ * Makes the directory if it is missing.
  *
  *   data,len     shown to others, for instance why; NULL and 0 for none
- *   deadline_ms  of zke_now(), for repeating what got no reply
+ *   deadline_ms  for repeating what got no reply
  *   token_out    out: this setting's token
  *
  * Returns ZKE_OK, or
  *   ZKE_HELD          it is set already; the sentence says by whom, since when
  *   ZKE_OTHERKIND     the path is not a barrier's
  *   ZKE_BADARGUMENTS  len is negative, or data is NULL with len above 0
- * or what stood in the way.  A setting whose reply was lost is recognised, and
- * is ZKE_OK.  After ZKE_CONNECTIONLOSS it may stand, or may have stood until
- * another process has removed it; zke_barrier_parties() tells by whom.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ *
+ * A setting that lost its reply is recognised, and is ZKE_OK.  After
+ * ZKE_CONNECTIONLOSS it may stand, or may have stood until another process has
+ * removed it; zke_barrier_parties() tells by whom. */
 ZKE_API int zke_barrier_set(zke_barrier *barrier, const void *data, int len,
                             int64_t deadline_ms, int64_t *token_out);
 
-/* zke_barrier_remove - let everybody go on
+/* zke_barrier_remove - let all others go on
  *
- *   token        of the setting to remove; 0 for whichever it is
- *   deadline_ms  of zke_now(), for repeating what got no reply
+ *   token        of the setting to remove; 0: any
+ *   deadline_ms  for repeating what got no reply
  *
- * Returns ZKE_OK; ZKE_NONODE where no barrier stands, or not of that token;
- * ZKE_OTHERKIND where the path is not a barrier's; or what stood in the way.
- * Any process may remove it, not only the one that has set it.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ * Returns ZKE_OK; ZKE_NONODE if no barrier stands, or not of that token; or
+ * ZKE_OTHERKIND if the path is not a barrier's.  Any process may remove it, not
+ * only the one that has set it. */
 ZKE_API int zke_barrier_remove(zke_barrier *barrier, int64_t token,
                                int64_t deadline_ms);
 
@@ -197,33 +186,25 @@ ZKE_API int zke_barrier_remove(zke_barrier *barrier, int64_t token,
 
 /* zke_barrier_wait - until the barrier that stands now does so no more
  *
- *   deadline_ms  of zke_now(); ZKE_FOREVER
- *
- * Returns ZKE_OK, at once where none stands, or
- *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence says who set it
- *   ZKE_CANCELLED         zke_barrier_cancel()
- *   ZKE_OTHERKIND         the path is not a barrier's
- *   ZKE_MISUSE            another thread waits with this object
- *   ZKE_INVALIDSTATE      the session has ended
- * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ * Returns ZKE_OK, at once if none stands, or ZKE_OPERATIONTIMEOUT, when the
+ * sentence says who set it, ZKE_CANCELLED, ZKE_OTHERKIND, ZKE_MISUSE,
+ * ZKE_INVALIDSTATE. */
 ZKE_API int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms);
 
 /* zke_barrier_start  - tell the listener from now on; first of all that the
  *                      barrier stands, if it does
- * zke_barrier_step   - look again now, as dispatches do by themselves
+ * zke_barrier_step   - look again now
  * zke_barrier_get    - ask the file: *token_out, or NULL, becomes the token of
  *                      the barrier that stands; 0: none does
  * zke_barrier_cancel - zke_barrier_wait() on it returns ZKE_CANCELLED; set and
- *                      remove go on.  ZKE_IDLE where none of the three runs.
- *                      Blocks: no
+ *                      remove go on.  ZKE_IDLE if none of the three runs
  *
- * The first four return ZKE_OK, or
+ * The first three return ZKE_OK, or
  *   ZKE_OTHERKIND         start: the path is not a barrier's
- *   ZKE_INVALIDSTATE      the session has ended
+ *   ZKE_INVALIDSTATE      the session has ended; cancel too
  *   ZKE_OPERATIONTIMEOUT, ZKE_CONNECTIONLOSS, ZKE_NOAUTH
- *                         start, step and get, as zke_exists(): start has to be
- *                         called again; a step is repeated by dispatches
- * Threads: any.  In a callback: yes. */
+ *                         as zke_exists(): start must be called again; a step
+ *                         is repeated by dispatches */
 ZKE_API int zke_barrier_start(zke_barrier *barrier);
 ZKE_API int zke_barrier_step(zke_barrier *barrier);
 ZKE_API int zke_barrier_get(zke_barrier *barrier, int64_t *token_out);
@@ -231,13 +212,11 @@ ZKE_API int zke_barrier_cancel(zke_barrier *barrier);
 
 /* zke_barrier_parties - who set it, since when
  *
- *   list_out  out, not NULL: one block, for zke_free(); count 0 where none
- *             stands, else one party: czxid is the token; session and pid are
- *             the setter's, which may be gone; pid 0 and an empty identity: set
- *             by other means
+ *   list_out  count 0 if none stands, else one party: czxid is the token;
+ *             session and pid are the setter's, which may be gone; pid 0 and
+ *             an empty identity: set by other means
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_NOMEM, or as zke_get().
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK, or as zke_get(). */
 ZKE_API int zke_barrier_parties(zke *z, const char *path,
                                 zke_party_list **list_out);
 
