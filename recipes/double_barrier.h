@@ -12,11 +12,11 @@
  *     }
  *     zke_double_barrier_free(barrier);
  *
- * The rules that every recipe keeps stand in support.h, the algorithm in
- * double_barrier.c.  It is the double barrier of ZooKeeper's page "Recipes and
- * Solutions"; rounds, their members' names, and BROKEN are additions, because
- * there a party that dies inside is taken for one that has left, and a `ready`
- * that a crash has left lets the next party pass alone.
+ * support.h has the rules of all recipes (threads, time, failure, errors).
+ * double_barrier.c has the algorithm.  It is the double barrier of ZooKeeper's
+ * page "Recipes and Solutions".  Rounds, their members' names, and BROKEN are
+ * additions: with that page's algorithm a party that dies inside looks as if it
+ * had left, and a `ready` that a crash has left lets the next party pass alone.
  *
  * LAYOUT
  *
@@ -29,49 +29,49 @@
  *       ready                           a round: the list of its members
  *         _c_<guid>-party-0000000004    one for each member that has not left
  *
- * A ROUND is begun by the party with which N are there, in one step: it makes
+ * A ROUND is begun by the party that makes them N, in one step: it makes
  * `ready` with N children and writes "inside" into the N znodes, each of which
- * must be as its owner made it.  A party is inside when that was written
- * into its own znode, and not because there is a `ready`: that of a round
- * whose processes have died lets nobody pass.  The zxid of that step is the
- * round's number.  A member leaves by deleting its child of `ready`, the last
- * one, in the same step, `ready` as well.  There is never more than one round
- * at a time.  A party that comes while one runs waits for the next, and so do
- * those beyond N.
+ * must be as its owner made it.  A party is inside when that was written into
+ * its own znode.  That there is a `ready` does not suffice: it may be left of a
+ * round whose processes have died, and lets no party pass.  The zxid of that
+ * step is the round's number.  A member leaves by deleting its child of
+ * `ready`; the last one, in the same step, deletes `ready` as well.  There is
+ * never more than one round at a time.  A party that comes while one runs waits
+ * for the next, and so do parties beyond N.
  *
  * IF A PROCESS DIES, or frees its object, or loses its session,
  * - before its round begins, it is just not there: the others go on waiting;
  * - inside, its znode goes and its child of `ready` stays: the round is broken.
  *   All members that are in leave, or come there later, get ZKE_BROKEN;
- * - in leave: it had left.  Nobody is disturbed.
+ * - in leave, it had left.  The others are not disturbed.
  *
  * If all members die, `ready` stays, and the next round clears it away.
- * Nothing else is left behind.
+ * Nothing else is left.
  *
  * WHO IS WOKEN: all N when the round begins, since each watches its own znode;
  * and all that are in leave when it ends or breaks.  A leaving that is not the
- * last wakes only parties that wait behind the round.  A party that comes wakes
- * only those in leave: they watch the directory's children, so that a death
- * inside reaches each of them whatever the others do.  A death is told at once
- * by the member before it in the ring that is in leave (and by the one before
- * it that is inside, if it dispatches); if that one is stopped, within about a
+ * last wakes only parties that wait for the next round.  A party that comes
+ * wakes only the members in leave: they watch the directory's children, so a
+ * death inside reaches each of them whatever the others do.  A death is told at
+ * once by the nearest member before it in the ring that is in leave (and by the
+ * nearest one inside, if it dispatches); if that one is stopped, within about a
  * second.
- * Where N parties wait behind a round, the one that came last of them, and each
- * that comes later, watches `ready` and one member that is inside.
+ * If N parties wait for the next round, the last of them, and each that comes
+ * later, watches `ready` and one member that is inside.
  *
  * COSTS, for a party: entering is one write for its znode, leaving one for its
  * child of `ready` and one for the znode; the party that begins the round makes
  * one write more.  Each party reads some ten times and sets about five watches
  * on the way in.  In leave it watches its own znode, `ready`, the directory,
- * and the members behind it in the ring up to the next one in leave: so the
+ * and the members after it in the ring up to the next one in leave: so the
  * first that leaves watches all others, and takes these watches back at the
  * end.  The round's beginning and each leaving are synced to the disk.  With W
  * members in leave, a death, and a party that comes meanwhile, makes each of
  * them look again: a snapshot, and the setting of its watches.
  *
  * IF A PROCESS IS STOPPED (SIGSTOP) inside, the others wait for it in leave: it
- * lives, and has not left.  In leave, or out, it holds up nobody, neither its
- * own round nor the next one.
+ * lives, and has not left.  In leave, or out, it delays neither its own round
+ * nor the next one.
  *
  * A WITHDRAWAL (deadline or cancel in enter) deletes the party's znode only if
  * it is as the party made it: so no party is counted for a round and yet out.
@@ -81,7 +81,7 @@
  * round.
  *
  * ON AN ENSEMBLE (zookeeper.h): a party that was silent for the session's
- * timeout counts as gone, though it may be at work.
+ * timeout counts as gone, even if it is at work.
  *
  * MISTAKES, and what they come to:
  * - Different N on one path: the second party gets ZKE_OTHERKIND.
@@ -93,7 +93,6 @@
  *   ZKE_MISUSE.
  * - A listener that calls enter, leave or stop while a blocking call runs:
  *   ZKE_MISUSE.
- * - fork(), closing the handle first: as for every recipe (support.h).
  */
 #ifndef ZKEMBED_RECIPES_DOUBLE_BARRIER_H
 #define ZKEMBED_RECIPES_DOUBLE_BARRIER_H
@@ -127,9 +126,8 @@ enum {
                                      told to the listener, too */
 };
 
-/* What a listener hears, and ZKE_DOUBLE_BARRIER_LOST.  token: the round.  While
- * a blocking call runs it may run inside of it: there enter, leave and stop are
- * ZKE_MISUSE.
+/* What a listener hears, and ZKE_DOUBLE_BARRIER_LOST.  token: the round.  It
+ * may run inside a blocking call: there enter, leave and stop are ZKE_MISUSE.
  *
  * Example: steps in an event loop.  The party computes when its round has
  * begun, and comes again when the round has ended.
@@ -166,8 +164,8 @@ typedef void (*zke_double_barrier_fn)(zke_double_barrier *barrier, int event,
 
 typedef struct zke_double_barrier_options {
   size_t size;
-  zke_double_barrier_fn listener; /* or NULL */
-  void *context;                  /* for the listener; borrowed */
+  zke_double_barrier_fn listener;
+  void *context;
 } zke_double_barrier_options;
 
 enum { ZKE_DOUBLE_BARRIER_MOST = 1000 }; /* parties */
@@ -177,22 +175,16 @@ enum { ZKE_DOUBLE_BARRIER_MOST = 1000 }; /* parties */
  *   path         of the barrier; made as a container when first needed
  *   parties      N, 1 to ZKE_DOUBLE_BARRIER_MOST; the same for all
  *   options      NULL for the defaults; copied
- *   barrier_out  out, not NULL; NULL on failure.  For zke_double_barrier_free()
- *
- * Returns ZKE_OK, ZKE_BADARGUMENTS (the path, parties), ZKE_NOMEM, or what the
- * handle's state asks for.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *   barrier_out  out; for zke_double_barrier_free() */
 ZKE_API int zke_double_barrier_new(zke *z, const char *path, int parties,
                                    const zke_double_barrier_options *options,
                                    zke_double_barrier **barrier_out);
 
 /* zke_double_barrier_free - give up waiting, or break the round that the party
- * is inside of, and release the object; NULL is fine
+ * is inside of, and release the object
  *
- * Leave first: a party that frees its object inside is to the others like one
- * that has died.
- * Threads: any, while no other call on it runs.  In a callback: yes.
- * Blocks: on the disk, and until a listener on another thread has returned. */
+ * Leave first: if a party frees its object inside, the others see it as a
+ * death. */
 ZKE_API void zke_double_barrier_free(zke_double_barrier *barrier);
 
 /* ------------------------------------------------------------------------
@@ -213,28 +205,26 @@ ZKE_API void zke_double_barrier_free(zke_double_barrier *barrier);
 
 /* zke_double_barrier_enter - wait until N parties are there
  *
- * After zke_double_barrier_start() it waits in the place already taken,
- * with the data given there, and returns at once where that round has begun.
+ * After zke_double_barrier_start() it waits in the place already taken, with
+ * the data given there, and returns at once if that round has begun.
  *
  *   data,len     shown to the others of the round; NULL and 0 for none
- *   deadline_ms  of zke_now(); ZKE_FOREVER
  *   token_out    out: the round's number
  *
  * Returns ZKE_OK: inside, or, without being counted,
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence says how many are
  *                         missing and who is there
- *   ZKE_CANCELLED         zke_double_barrier_cancel()
- *   ZKE_LOST              its znode was deleted by somebody
+ *   ZKE_LOST              somebody deleted its znode
  *   ZKE_OTHERKIND         the path is another recipe's, or has another N
  *   ZKE_LIMIT             the data of N parties is more than fits one value, or
- *                         the directory has given 2147483647 numbers
+ *                         the directory has given all its numbers
  *   ZKE_MISUSE            inside already, or in leave, or another thread's call
  *                         runs
- *   ZKE_INVALIDSTATE      the session has ended
- * Where even the withdrawal fails, the code is the same: the party is out, and
- * the session deletes its znode as soon as it can.  If a round begins with it
- * before that, it is to the others a member that died inside.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ *   ZKE_CANCELLED, ZKE_INVALIDSTATE
+ *
+ * If even the withdrawal fails, the code is the same: the party is out, and the
+ * session deletes its znode as soon as it can.  If a round begins with it
+ * before that, the others see a member that died inside. */
 ZKE_API int zke_double_barrier_enter(zke_double_barrier *barrier,
                                      const void *data, int len,
                                      int64_t deadline_ms, int64_t *token_out);
@@ -243,30 +233,29 @@ ZKE_API int zke_double_barrier_enter(zke_double_barrier *barrier,
  *
  * After zke_double_barrier_leave_start() it tells how that ended.
  *
- *   deadline_ms  of zke_now(); in the past: leave and do not wait
+ *   deadline_ms  in the past: leave and do not wait
  *
  * Returns ZKE_OK, or, out as well and to the others like any that left,
  *   ZKE_BROKEN            a member died inside; the sentence names it
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names who is inside
- *   ZKE_CANCELLED         zke_double_barrier_cancel()
- *   ZKE_LOST              not inside, or its znode was deleted by somebody
+ *   ZKE_LOST              not inside, or somebody deleted its znode
  *   ZKE_MISUSE            another thread's call runs
- *   ZKE_INVALIDSTATE      the session has ended
- * Where the leaving itself fails (a full disk, another writer that stands still
- * until the deadline), its code, of any kind, ZKE_OPERATIONTIMEOUT among them:
- * the party is out, but to the others like one that died inside, so they get
- * ZKE_BROKEN.  They do as soon as its znode has gone; where that cannot be
- * deleted now, the session does so as soon as it can.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ *   ZKE_CANCELLED, ZKE_INVALIDSTATE
+ *
+ * If the leaving itself fails (a full disk, another writer that stands still
+ * until the deadline), it returns that code, of any kind, ZKE_OPERATIONTIMEOUT
+ * among them.  The party is out then, but the others see it as a death inside,
+ * and get ZKE_BROKEN as soon as its znode has gone.  If the znode cannot be
+ * deleted now, the session does so as soon as it can. */
 ZKE_API int zke_double_barrier_leave(zke_double_barrier *barrier,
                                      int64_t deadline_ms);
 
-/* zke_double_barrier_meet - enter and leave at once, waiting for nobody to
- * leave: a rendezvous
+/* zke_double_barrier_meet - enter and leave at once, without waiting for others
+ * to leave: a rendezvous
  *
- * Where the leaving fails the party is out all the same, and it has met.
+ * If the leaving fails the party is out all the same, and it has met.
  *
- *   list_out  out: one block, for zke_free(): as zke_double_barrier_list()
+ *   list_out  out, may be NULL: as zke_double_barrier_list()
  *
  * The rest is as for zke_double_barrier_enter(). */
 ZKE_API int zke_double_barrier_meet(zke_double_barrier *barrier,
@@ -278,13 +267,12 @@ ZKE_API int zke_double_barrier_meet(zke_double_barrier *barrier,
 /* Without blocking: zke_dispatch() does the rest, listener and state tell.
  *
  * zke_double_barrier_start       - take a place
- * zke_double_barrier_stop        - give it up; ZKE_HELD where the round has
- *                                  begun: it is inside; ZKE_LOST: it was not
- *                                  there
+ * zke_double_barrier_stop        - give it up; ZKE_HELD if the round has begun:
+ *                                  it is inside; ZKE_LOST: it was not there
  * zke_double_barrier_leave_start - leave
- * zke_double_barrier_step        - look again now, as dispatches do by
- *                                  themselves
- * Codes as above.  Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * zke_double_barrier_step        - look again now
+ *
+ * Codes as above. */
 ZKE_API int zke_double_barrier_start(zke_double_barrier *barrier,
                                      const void *data, int len);
 ZKE_API int zke_double_barrier_stop(zke_double_barrier *barrier);
@@ -292,28 +280,23 @@ ZKE_API int zke_double_barrier_leave_start(zke_double_barrier *barrier);
 ZKE_API int zke_double_barrier_step(zke_double_barrier *barrier);
 
 /* zke_double_barrier_cancel - another thread's blocking call returns
- * ZKE_CANCELLED, unless it has succeeded just before
- *
- * Returns ZKE_OK, or ZKE_IDLE where none runs.
- * Threads: any.  In a callback: yes.  Blocks: no. */
+ * ZKE_CANCELLED, unless it has succeeded just before; ZKE_IDLE if none runs */
 ZKE_API int zke_double_barrier_cancel(zke_double_barrier *barrier);
 
-/* zke_double_barrier_state - ZKE_DOUBLE_BARRIER_OUT …, without asking the file
+/* zke_double_barrier_state - ZKE_DOUBLE_BARRIER_OUT …, from memory
  * zke_double_barrier_token - the number of the round the party is or was last
  *                            in, 0 before the first
- * zke_double_barrier_check - ask the file: ZKE_OK inside a round of which all
- *                            live; ZKE_BROKEN where a member of its last round
- *                            died inside; else ZKE_LOST: it is in none
- * Threads: any.  In a callback: yes.  Blocks: check on the disk; the others no
- * longer than another call's work on the object. */
+ * zke_double_barrier_check - ask the file: ZKE_OK inside a round in which all
+ *                            live; ZKE_BROKEN if a member of its last round
+ *                            died inside; else ZKE_LOST: it is in none */
 ZKE_API int zke_double_barrier_state(zke_double_barrier *barrier);
 ZKE_API int64_t zke_double_barrier_token(zke_double_barrier *barrier);
 ZKE_API int zke_double_barrier_check(zke_double_barrier *barrier);
 
 /* zke_double_barrier_list - who is, or was, of the party's last round
  *
- * In the order in which they came, with their data.  The file is not asked, so
- * it does not matter what has become of them.  mzxid is the round's number,
+ * In the order in which they came, with their data.  It is from memory, so it
+ * does not matter what has become of them.  mzxid is the round's number,
  * since_ms its beginning.
  *
  * Example: who computes with this party, and which part.
@@ -324,24 +307,17 @@ ZKE_API int zke_double_barrier_check(zke_double_barrier *barrier);
  *       printf("%s: %s\n", list->data[i].identity, list->data[i].data);
  *     zke_free(list);
  *
- *   list_out  out, not NULL: one block, for zke_free(); count 0 before the
- *             first round
- *
- * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_NOMEM.
- * Threads: any.  In a callback: yes.  Blocks: no longer than another call's
- * work on the object. */
+ *   list_out  count 0 before the first round */
 ZKE_API int zke_double_barrier_list(zke_double_barrier *barrier,
                                     zke_party_list **list_out);
 
 /* zke_double_barrier_missing - for whom does the party wait?
  *
- *   list_out   out: one block, for zke_free(): those of its round that have not
- *              left, kind "inside" or "dead"; none while the round has not
- *              begun
- *   count_out  out: their number; before the round: how many have to come yet
+ *   list_out   out, may be NULL: the members of its round that have not left,
+ *              kind "inside" or "dead"; none while the round has not begun
+ *   count_out  out: their number; before the round: how many must come yet
  *
- * Returns ZKE_OK, or as zke_get().
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK, or as zke_get(). */
 ZKE_API int zke_double_barrier_missing(zke_double_barrier *barrier,
                                        zke_party_list **list_out,
                                        int *count_out);
@@ -349,13 +325,11 @@ ZKE_API int zke_double_barrier_missing(zke_double_barrier *barrier,
 /* zke_double_barrier_parties - who is at a barrier
  *
  * First the members of the round that runs: kind "inside" (held is 1), "dead"
- * or "leaving"; then those that wait, in order: kind "waiting".
+ * or "leaving"; then the waiting ones, in order: kind "waiting".
  *
- *   list_out  out, not NULL: one block, for zke_free(); count 0 for one that
- *             nobody uses
+ *   list_out  count 0 for an unused barrier
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_NOMEM, or as zke_get().
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK, or as zke_get(). */
 ZKE_API int zke_double_barrier_parties(zke *z, const char *path,
                                        zke_party_list **list_out);
 
