@@ -17,25 +17,24 @@
  *     zke_wait(z, deadline);  // and the listener is called
  *     zke_config_free(config);
  *
- * The rules that every recipe keeps stand in support.h: deadlines, listeners,
- * cancellation, what a failed call leaves, the end of the session, fork().
+ * support.h has the rules of all recipes (threads, time, failure, errors).
  * This is the cache recipe: what Curator calls NodeCache is levels -1,
  * PathChildrenCache levels 1, CuratorCache and TreeCache (kazoo's too) levels
  * 0.  A cache of the members of a group is group.h.
  *
- * LAYOUT: whatever is there.  Any tree of plain nodes can be watched; nothing
- * is marked, nothing is made but by zke_config_set().
+ * LAYOUT: any tree of plain nodes can be watched.  Nothing is marked, and only
+ * zke_config_set() makes anything.
  *
- * WHAT IS SEEN is one moment of the file, never a mixture of two: what a
- * multi changes is seen changed together.  Several changes in a row may be
- * seen as one.  Nodes are compared by mzxid, so a node that was deleted and
- * made again is a change (its czxid tells).  The root may be missing, come,
- * go and come again.
+ * WHAT IS SEEN is one moment of the file, never a mixture of two: what a multi
+ * changes is seen changed together.  Several changes in a row may be seen as
+ * one.  Nodes are compared by mzxid, so a node that was deleted and made again
+ * is a change (its czxid tells).  The root may be missing, come, go and come
+ * again.
  *
  * COST.  A change costs the reading of what has changed, however many nodes are
- * watched; where several have come the first one's reading does for all.
- * Everything is read at the start, 5 to 25 us a node, and where it is not known
- * what has changed: events were dropped (event_limit), a look failed, a
+ * watched.  If several have come, the first one's reading serves all.
+ * Everything is read at the start, 5 to 25 us a node, and again if it is not
+ * known what has changed: events were dropped (event_limit), a look failed, a
  * thousand changes have come together, or one of a node that may not be read.
  * All of it is in memory.  All levels together cost one watch.
  *
@@ -50,32 +49,31 @@
  *
  * What it leaves out is not read; its events are taken from the file.
  *
- * IF THE PROCESS DIES nothing is left behind: the watch is the session's.  A
- * set is one step, or several where parents are missing: these stay.
+ * IF THE PROCESS DIES nothing is left: the watch is the session's.  A set is
+ * one step, or several if parents are missing: these stay.
  *
  * WHO IS WOKEN: all that watch, by every change: that is its purpose.
  *
- * LOSING THE SESSION: the listener hears ZKE_CONFIG_LOST, every call but free
- * returns ZKE_INVALIDSTATE: what is in memory is not current any more.
+ * LOSING THE SESSION: the listener hears ZKE_CONFIG_LOST, every call except
+ * free returns ZKE_INVALIDSTATE: what is in memory is not current any more.
  *
- * FENCING: a node's mzxid, greater with every change; and what only the holder
- * of something may set, by zke_config_set_guarded().
+ * FENCING: a node's mzxid, greater with every change.  What only the holder of
+ * something may set is set by zke_config_set_guarded().
  *
  * LIMITS.  A watch of mode ZKE_WATCH_PERSISTENT on the same path by the same
- * session takes this one's place (zke_add_watch()): do not register one.
- * Nodes that the session may not read are not seen, nor what is below them.  A
- * change of an ACL is no event: what it hides or shows is hidden or shown at
- * the node's next change at the latest.
+ * session replaces this one (zke_add_watch()): do not register one.  Nodes that
+ * the session may not read are not seen, nor what is below them.  A change of
+ * an ACL is no event: what it hides or shows is hidden or shown at the node's
+ * next change at the latest.
  *
- * ON AN ENSEMBLE (zookeeper.h): nothing differs, but that after a lost
- * connection it reads all again, and tells what it then finds changed as one
- * change.
+ * ON AN ENSEMBLE (zookeeper.h): after a lost connection it reads all again, and
+ * tells what it then finds changed as one change.  Nothing else differs.
  *
  * MISTAKES, and what they come to:
  * - Never dispatching: the memory stays as it was at the start.  The blocking
  *   calls of any recipe on the handle dispatch, too.
- * - Reading two settings by two zke_config_get(): a change may come between
- *   them.  zke_config_list() gives both as of one moment.
+ * - Reading two settings by two calls of zke_config_get(): a change may come
+ *   between them.  zke_config_list() gives both as of one moment.
  * - Keeping `before` or `now` after the listener has returned: they are gone.
  * - Starting at a root with a million nodes: all of them are in memory.  Set
  *   levels, or a filter.
@@ -109,22 +107,21 @@ typedef struct zke_config_tree {
 /* What the listener hears. */
 enum {
   ZKE_CONFIG_ADDED = 1,   /* before is NULL */
-  ZKE_CONFIG_CHANGED = 2, /* mzxid differs; czxid as well: made anew */
+  ZKE_CONFIG_CHANGED = 2, /* mzxid differs; czxid as well: made again */
   ZKE_CONFIG_REMOVED = 3, /* now is NULL */
   ZKE_CONFIG_READY = 4,   /* all that was there at the start has been told;
                              both are NULL */
   ZKE_CONFIG_LOST = 5     /* the session has ended; both are NULL */
 };
 
-/* before and now are the recipe's, and live until the listener returns.  It is
- * called inside zke_dispatch(), zke_wait() or a call on the object, with no
- * lock held, and may call the object or free it. */
+/* before and now are the recipe's, and live until the listener returns.  It may
+ * call the object or free it. */
 typedef void (*zke_config_fn)(zke_config *config, int event,
                               const zke_config_node *before,
                               const zke_config_node *now, void *context);
 
-/* What becomes of a node: a sum of these, 0: neither it nor what is below it is
- * kept, read or told of. */
+/* What becomes of a node: a sum of these.  0: neither it nor what is below it
+ * is kept, read or told of. */
 enum {
   ZKE_CONFIG_INCLUDE = 1, /* it is kept and told of */
   ZKE_CONFIG_DESCEND = 2 /* its children are looked at, each asked for itself */
@@ -139,8 +136,8 @@ typedef struct zke_config_options {
   size_t size;
   int levels; /* below the root that are watched; 0: all, -1: none, that is
                  the node alone */
-  zke_config_fn listener;      /* or NULL */
-  void *context;               /* the listener's and the filter's; borrowed */
+  zke_config_fn listener;
+  void *context;               /* the listener's and the filter's */
   zke_config_select_fn select; /* NULL: everything; its bounds add to levels */
 } zke_config_options;
 
@@ -155,21 +152,16 @@ typedef struct zke_config_options {
  *
  *   path        of the root, which need not exist; not "/"
  *   options     NULL for the defaults; copied
- *   config_out  out, not NULL; NULL on failure.  For zke_config_free()
+ *   config_out  out; for zke_config_free()
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS (the path, levels below -1, config_out is
- * NULL), ZKE_NOMEM, or what the handle's state asks for.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK, or ZKE_BADARGUMENTS also for levels below -1. */
 ZKE_API int zke_config_new(zke *z, const char *path,
                            const zke_config_options *options,
                            zke_config **config_out);
 
-/* zke_config_free - take back the watch, release the object; NULL is fine
+/* zke_config_free - take back the watch, release the object
  *
- * Afterwards the listener does not run on any thread.  Copies that the object
- * gave stay valid.
- * Threads: any, while no other call on it runs.  In a callback: yes.
- * Blocks: on the disk. */
+ * Copies that the object gave stay valid. */
 ZKE_API void zke_config_free(zke_config *config);
 
 /* zke_config_start - read all and keep it current from now on
@@ -177,15 +169,11 @@ ZKE_API void zke_config_free(zke_config *config);
  * The listener hears of every node first, then ZKE_CONFIG_READY; later of each
  * change, on the thread that calls zke_dispatch() or zke_wait().
  *
- * Returns ZKE_OK, also where the root is missing, or why the file could not be
- * read: then the call can be repeated.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK, also if the root is missing, or why the file could not be
+ * read: then the call can be repeated. */
 ZKE_API int zke_config_start(zke_config *config);
 
-/* zke_config_step - look again now, as dispatches do by themselves
- *
- * Returns ZKE_OK, or why it could not look: then it is to be called again.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+/* zke_config_step - look again now */
 ZKE_API int zke_config_step(zke_config *config);
 
 /* zke_config_get - a node out of memory
@@ -201,12 +189,12 @@ ZKE_API int zke_config_step(zke_config *config);
  *     zke_free(host);
  *
  *   name      below the root, or ""
- *   data_out  out: one block for zke_free(), with a NUL behind the data; NULL
+ *   data_out  out: one block for zke_free(), with a NUL after the data; NULL
  *             for NULL data; len_out: -1 then
  *
- * Returns ZKE_OK, ZKE_NONODE, or ZKE_MISUSE before the start.
- * Threads: any.  In a callback: yes.  Blocks: on no I/O but that of another
- * thread which is just bringing the memory up to date. */
+ * Returns ZKE_OK, ZKE_NONODE, or ZKE_MISUSE before the start.  Blocks: on no
+ * I/O except that of another thread which is just bringing the memory up to
+ * date. */
 ZKE_API int zke_config_get(zke_config *config, const char *name,
                            char **data_out, int *len_out, zke_stat *stat_out);
 
@@ -221,14 +209,14 @@ ZKE_API int zke_config_get(zke_config *config, const char *name,
  *     if (rc == ZKE_OK) zke_free(all);
  *
  *   name      below the root; "" for everything
- *   tree_out  out, not NULL: one block; count 0 where nothing is there
+ *   tree_out  count 0 if nothing is there
  *
  * Returns and blocks as zke_config_get(), but never ZKE_NONODE. */
 ZKE_API int zke_config_list(zke_config *config, const char *name,
                             zke_config_tree **tree_out);
 
 /* zke_config_revision - how often it has changed: 0 before the start, 1 after
- * it, more with every change seen.  Of this object only.  Threads: any. */
+ * it, more with every change seen.  Of this object only.  Blocks: no. */
 ZKE_API int64_t zke_config_revision(zke_config *config);
 
 /* zke_config_wait - wait until something has changed
@@ -241,36 +229,26 @@ ZKE_API int64_t zke_config_revision(zke_config *config);
  *       printf("revision %lld\n", (long long)revision);
  *
  *   name, since  NULL: until the revision is greater than this one; 0: until
- *                started, which is done where that is missing.
+ *                started, which this call does if it has not been done.
  *                A node, "" for the path itself: until its mzxid is not this
  *                one; 0: until it is there.  Borrowed until the call returns
- *   deadline_ms  of zke_now(); ZKE_FOREVER
- *   now_out      out, may be NULL: the revision, or the mzxid, 0 where the node
- *                has gone
+ *   now_out      out: the revision, or the mzxid, 0 if the node has gone
  *
- * Returns ZKE_OK, or
- *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence says what did not
- *                         change
- *   ZKE_CANCELLED         zke_config_cancel()
- *   ZKE_MISUSE            another thread waits with this object
- *   ZKE_BADARGUMENTS      the object is NULL
- *   ZKE_INVALIDSTATE      the session has ended
- * or what zke_config_start() returns.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ * Returns ZKE_OK, or ZKE_OPERATIONTIMEOUT, when the sentence says what did not
+ * change, ZKE_CANCELLED, ZKE_MISUSE, ZKE_INVALIDSTATE, or what
+ * zke_config_start() returns. */
 ZKE_API int zke_config_wait(zke_config *config, const char *name, int64_t since,
                             int64_t deadline_ms, int64_t *now_out);
 
-/* zke_config_cancel - the call with a deadline that another thread has running
- *                     on the object returns ZKE_CANCELLED, or what it has come
- *                     to; ZKE_IDLE where none runs
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+/* zke_config_cancel - another thread's call with a deadline returns
+ * ZKE_CANCELLED, or what it has come to; ZKE_IDLE if none runs */
 ZKE_API int zke_config_cancel(zke_config *config);
 
 /* zke_config_set - change a node in the file
  *
  * Memory follows when the event is dispatched.  Survives lost replies.  Costs
- * one write, with a version one small read before it, and one more write where
- * the node has to be made.
+ * one write, with a version one small read before it, and one more write if the
+ * node must be made.
  *
  * Example: change what was read, and nothing else.
  *
@@ -283,9 +261,9 @@ ZKE_API int zke_config_cancel(zke_config *config);
  *
  *   name         below the root, or ""
  *   data,len     as for zke_create()
- *   version      as for zke_set(); -1 also makes the node and its parents
- *                where they are missing
- *   deadline_ms  of zke_now(), for repeating what got no reply
+ *   version      as for zke_set(); -1 also makes the node and its parents if
+ *                they are missing
+ *   deadline_ms  for repeating what got no reply
  *   stat_out     out: the Stat after the change
  *
  * Returns ZKE_OK, or as zke_set() and zke_create().  With a version, after a
@@ -293,12 +271,12 @@ ZKE_API int zke_config_cancel(zke_config *config);
  * data over that version: if it matters who did, write data that differ.
  * ZKE_BADVERSION says that the change was not made.  ZKE_CONNECTIONLOSS says
  * that the reply was lost, and one of these:
- * - others have changed or deleted the node since, or made it anew, so that it
- *   does not tell whether the change was made.  What others have made anew is
- *   not set then
- * - no time was left to try again.  With a version a last look found the node
+ * - others have since changed or deleted the node, or made it again, so it does
+ *   not tell whether the change was made.  If others have made it again, it is
+ *   not set
+ * - no time was left to try again.  With a version, a last look found the node
  *   as it was before, or could not read it; without one there is no such look
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ */
 ZKE_API int zke_config_set(zke_config *config, const char *name,
                            const void *data, int len, int version,
                            int64_t deadline_ms, zke_stat *stat_out);
@@ -316,7 +294,7 @@ ZKE_API int zke_config_set(zke_config *config, const char *name,
  *                                 deadline, NULL);
  *     if (rc == ZKE_LOST) printf("%s\n", zke_errmsg());
  *
- * A guard that writes would do so again where a reply was lost and the change
+ * A guard that writes would write again if a reply was lost and the change
  * repeated.  So only checks are guards, and zke_op_sql() is none: for a row and
  * a setting in one step use zke_multi().
  *
@@ -330,8 +308,7 @@ ZKE_API int zke_config_set(zke_config *config, const char *name,
  *   ZKE_CONNECTIONLOSS  as zke_config_set(); or a reply was lost, and then a
  *                       guard did not hold any more: whether it was set is not
  *                       known
- *   ZKE_BADARGUMENTS    a guard that changes something
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *   ZKE_BADARGUMENTS    a guard that changes something */
 ZKE_API int zke_config_set_guarded(zke_config *config, const char *name,
                                    const void *data, int len, int version,
                                    const zke_op *guards, int count,
