@@ -9,10 +9,9 @@
  *       fprintf(stderr, "%s\n", zke_errmsg());  // it is not 1 but ...
  *     zke_counter_free(hits);
  *
- * The rules that every recipe keeps stand in support.h: deadlines, listeners,
- * cancellation, what a failed call leaves, the end of the session, fork().
- * Others have it as Curator's DistributedAtomicLong and SharedCount, and as
- * kazoo's Counter.  That a lost reply leaves no doubt is an addition.
+ * support.h has the rules of all recipes (threads, time, failure, errors).
+ * Others have this recipe as Curator's DistributedAtomicLong and SharedCount,
+ * and as kazoo's Counter.  That a lost reply leaves no doubt is an addition.
  *
  * LAYOUT:
  *
@@ -22,9 +21,9 @@
  *                                 changed the number: its version counts
  *                                 these changes
  *
- * EXACTLY ONCE.  The number and the version of the writer's own znode change
- * in one multi.  When a reply was lost, that version says whether the change
- * had been made, whatever others have counted since.
+ * EXACTLY ONCE.  The number and the version of the writer's own znode change in
+ * one multi.  When a reply was lost, that version says whether the change had
+ * been made, whatever others have counted since.
  *
  * IF THE PROCESS DIES before a change, it was not made; after it, it was; there
  * is nothing in between.  Its writer's znode goes with its session.
@@ -32,21 +31,22 @@
  * WHO IS WOKEN: objects that listen or wait, by every change.
  *
  * COSTS, in transactions of the database: a change is one read and one write,
- * and as many again as often as another writer was faster.  An object's first
+ * and as many again each time another writer was faster.  An object's first
  * change makes its writer's znode (one write and one read more), and the first
  * change of all makes the counter.  A get is one read.
  *
- * LOSING THE SESSION: nothing is held; every call but free returns
- * ZKE_INVALIDSTATE, a listener hears ZKE_COUNTER_LOST.  Where that happens
- * while a reply is missing, it stays unknown whether the change was made.
+ * LOSING THE SESSION: nothing is held; every call except free returns
+ * ZKE_INVALIDSTATE, a listener hears ZKE_COUNTER_LOST.  If that happens while a
+ * reply is missing, it stays unknown whether the change was made.
  *
- * FENCING: a change's token is its zxid, greater than those of all changes
- * before.
+ * FENCING: a change's token is its zxid, greater than those of all earlier
+ * changes.
  *
- * A change is synced to the disk, like every change of persistent state (P8):
- * for a number that need not survive a power cut that is dear.
+ * A change is synced to the disk, like every change of persistent state (P8).
+ * That is expensive for a number that need not survive a power cut.
  *
- * ON AN ENSEMBLE (zookeeper.h): nothing differs but the time that a call takes.
+ * ON AN ENSEMBLE (zookeeper.h): nothing differs except the time that a call
+ * takes.
  *
  * MISTAKES, and what they come to:
  * - get and then set: a change in between is overwritten.  Add, or compare and
@@ -55,8 +55,7 @@
  * - Deleting the counter while objects that have changed it live: ZKE_NOTEMPTY,
  *   since their znodes are below it.
  * - A counter for each event of a busy program: each change is a transaction.
- *   Add up in memory, and add the sum from time to time.
- */
+ *   Add up in memory, and add the sum from time to time. */
 #ifndef ZKEMBED_RECIPES_COUNTER_H
 #define ZKEMBED_RECIPES_COUNTER_H
 
@@ -102,38 +101,31 @@ typedef struct zke_counter_options {
   size_t size;
   int64_t initial; /* the number of a counter that does not exist; all objects
                       of a counter should name the same */
-  zke_counter_fn listener; /* or NULL */
-  void *context;           /* for the listener; borrowed */
+  zke_counter_fn listener;
+  void *context;
 } zke_counter_options;
 
 /* zke_counter_new - an object that counts; writes nothing
  *
  *   path         of the counter; made with the first change
  *   options      NULL for the defaults; copied
- *   counter_out  out, not NULL; NULL on failure.  For zke_counter_free()
+ *   counter_out  out; for zke_counter_free()
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS (the path, counter_out is NULL), ZKE_NOMEM,
- * or what the handle's state asks for.
- * Threads: any; several may use one object, and count one after the other.
- * In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Several threads may use one object, and count one after the other. */
 ZKE_API int zke_counter_new(zke *z, const char *path,
                             const zke_counter_options *options,
                             zke_counter **counter_out);
 
-/* zke_counter_free - release the object; NULL is fine.  The number stays.
- * Threads: any, while no other call on it runs.  In a callback: yes.
- * Blocks: on the disk. */
+/* zke_counter_free - release the object.  The number stays. */
 ZKE_API void zke_counter_free(zke_counter *counter);
 
 /* zke_counter_get - ask the file
  *
- *   value_out  out: the number; options.initial where the counter does not
- *              exist
+ *   value_out  out: the number; options.initial if the counter does not exist
  *   token_out  out: the zxid of its last change; 0: it does not exist
  *
- * Returns ZKE_OK, ZKE_OTHERKIND, or ZKE_DATAINCONSISTENCY where the znode
- * holds no number.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK, ZKE_OTHERKIND, or ZKE_DATAINCONSISTENCY if the znode holds no
+ * number. */
 ZKE_API int zke_counter_get(zke_counter *counter, int64_t *value_out,
                             int64_t *token_out);
 
@@ -152,7 +144,7 @@ ZKE_API int zke_counter_get(zke_counter *counter, int64_t *value_out,
  *     } while (rc == ZKE_BADVERSION);
  *
  *   delta        may be negative
- *   deadline_ms  of zke_now(), for repeating what got no reply
+ *   deadline_ms  for repeating what got no reply
  *   token_out    out: the change's token
  *
  * Return ZKE_OK, or, nothing having changed,
@@ -161,10 +153,9 @@ ZKE_API int zke_counter_get(zke_counter *counter, int64_t *value_out,
  *   ZKE_LIMIT              the sum does not fit into 64 bits
  *   ZKE_OTHERKIND          the path is not a counter's
  *   ZKE_DATAINCONSISTENCY  the znode holds no number
- * or ZKE_CONNECTIONLOSS where no reply came again and again, or somebody
- * deleted the counter while a reply was missing: whether it has changed is
- * unknown.
- * Threads: any.  In a callback: yes.  Block: on the disk.  Since 0.1. */
+ *
+ * or ZKE_CONNECTIONLOSS if no reply came again and again, or somebody deleted
+ * the counter while a reply was missing: whether it has changed is unknown. */
 ZKE_API int zke_counter_set(zke_counter *counter, int64_t value,
                             int64_t deadline_ms, int64_t *token_out);
 ZKE_API int zke_counter_compare_and_set(zke_counter *counter, int64_t expected,
@@ -175,16 +166,15 @@ ZKE_API int zke_counter_add_and_get(zke_counter *counter, int64_t delta,
                                     int64_t *token_out);
 
 /* zke_counter_start - tell the listener from now on; first of all what the
- *                     number is, where the counter exists
- * zke_counter_step  - look again now, as dispatches do by themselves
+ *                     number is, if the counter exists
+ * zke_counter_step  - look again now
  *
  * Return ZKE_OK, ZKE_OTHERKIND, ZKE_DATAINCONSISTENCY, or why the file could
- * not be read: then the call can be repeated.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * not be read: then the call can be repeated. */
 ZKE_API int zke_counter_start(zke_counter *counter);
 ZKE_API int zke_counter_step(zke_counter *counter);
 
-/* zke_counter_wait - wait until the last change is another one
+/* zke_counter_wait - wait until the last change is a different one
  *
  * Example: follow a counter.
  *
@@ -196,23 +186,18 @@ ZKE_API int zke_counter_step(zke_counter *counter);
  *     }
  *
  *   token        as zke_counter_get() gave it; 0: until it exists
- *   deadline_ms  of zke_now(); ZKE_FOREVER
- *   value_out    out: the number; token_out: its change, 0 where it has been
+ *   value_out    out: the number; token_out: its change, 0 if it has been
  *                deleted
  *
- * Returns ZKE_OK, or
- *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence says what it is
- *   ZKE_CANCELLED         zke_counter_cancel()
- *   ZKE_MISUSE            another thread waits with this object
- *   ZKE_INVALIDSTATE      the session has ended
- *   ZKE_OTHERKIND, ZKE_DATAINCONSISTENCY as above
- * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ * Returns ZKE_OK, or ZKE_OPERATIONTIMEOUT, when the sentence says what the
+ * number is, ZKE_CANCELLED, ZKE_MISUSE, ZKE_INVALIDSTATE, or as
+ * zke_counter_get(). */
 ZKE_API int zke_counter_wait(zke_counter *counter, int64_t token,
                              int64_t deadline_ms, int64_t *value_out,
                              int64_t *token_out);
 
-/* zke_counter_cancel - the blocking call on it returns ZKE_CANCELLED;
- * ZKE_IDLE where none runs.  Threads: any.  Blocks: no. */
+/* zke_counter_cancel - another thread's blocking call returns ZKE_CANCELLED;
+ * ZKE_IDLE if none runs */
 ZKE_API int zke_counter_cancel(zke_counter *counter);
 
 #ifdef __cplusplus
