@@ -1,4 +1,4 @@
-/* election.h - one leader among candidates, and everybody knows who
+/* election.h - one leader among candidates, and all know which one
  *
  *     static void heard(zke_election *e, int event, int64_t token, void *c) {
  *       if (event == ZKE_ELECTION_ELECTED_COMPLETE) zke_election_ready(e);
@@ -14,10 +14,10 @@
  *     zke_election_resign(e);
  *     zke_election_free(e);
  *
- * The rules that every recipe keeps stand in support.h, the algorithm of a line
- * in lock.c, and what is special here in election.c.  It is the leader election
- * of ZooKeeper's page "Recipes and Solutions", with the states and events of
- * its LeaderElectionSupport.
+ * support.h has the rules of all recipes (threads, time, failure, errors).
+ * lock.c has the algorithm of a line, and election.c what is special here.  It
+ * is the leader election of ZooKeeper's page "Recipes and Solutions", with the
+ * states and events of its LeaderElectionSupport.
  *
  * LAYOUT, as Curator's LeaderLatch, and the acknowledgement of ZooKeeper's
  * text:
@@ -27,7 +27,7 @@
  *       _c_<guid>-latch-0000000001      comes next, watching the one before it
  *       _c_<guid>-next-0000000001       the leader has handed over to ...01
  *       leader                          ephemeral: has taken office; its data
- *                                       is "<token> <name>", and behind a
+ *                                       is "<token> <name>", and after a
  *                                       newline the leader's value
  *
  * Being first makes a leader.  The znode "leader", which zke_election_ready()
@@ -38,19 +38,20 @@
  *
  * IF THE PROCESS DIES its znodes go with its session: the kernel tells the next
  * candidate, which leads, and observers hear "no leader".  Resigning and
- * handing over are one step: after a death before it the session's end does the
- * same; after it the next one, or the successor, leads.  A successor that dies
- * is passed over; its mark ("next-") may stay until somebody else leads.
+ * handing over are one step each.  After a death before that step the session's
+ * end does the same; after it the next one, or the successor, leads.  A
+ * successor that dies is passed over; its mark ("next-") may stay until another
+ * candidate leads.
  *
- * WHO IS WOKEN: a leader's end wakes the next candidate and the observers, and
- * where it hands over also the candidate that it names.
+ * WHO IS WOKEN: a leader's end wakes the next candidate and the observers, and,
+ * if it hands over, also the candidate that it names.
  *
  * COSTS: a candidacy is one write and three reads, one of which sets a watch
- * (two of them where it has to wait); "leader" is one write and a watch more,
- * and each change of its value one write; resigning is one write.  Taking a
- * watch back is a small write.  None but the making of the directory is synced.
- * An observer is three reads, one of which sets a watch, and one read and a
- * watch for each change.
+ * (two of them if it has to wait); "leader" is one write and a watch more, and
+ * each change of its value one write; resigning is one write.  Taking a watch
+ * back is a small write.  Only the making of the directory is synced.  An
+ * observer is three reads, one of which sets a watch, and one read and a watch
+ * for each change.
  *
  * LOSING THE SESSION, or the znode, ends the candidacy: the listener hears
  * ZKE_ELECTION_FAILURE, zke_election_check() fails, and so does a multi that
@@ -58,21 +59,21 @@
  * back.
  *
  * FENCING: zke_election_token() is the zxid of taking office, greater than
- * that of every leader before.
+ * that of every earlier leader.
  *
- * ON AN ENSEMBLE (zookeeper.h): one leads by the ensemble's order of changes. A
- * leader that was silent for the session's timeout is succeeded, though it may
- * not know: guard by zke_election_op() or the token.
+ * ON AN ENSEMBLE (zookeeper.h): one leads by the ensemble's order of changes.
+ * The next one replaces a leader that was silent for the session's timeout,
+ * which may not know it: guard by zke_election_op() or the token.
  *
  * MISTAKES, and what they come to:
- * - Two objects for one candidate: they are two candidates, one behind the
+ * - Two objects for one candidate: they are two candidates, one after the
  *   other.
- * - Leading without zke_election_ready(): observers hear that nobody leads.
+ * - Leading without zke_election_ready(): observers hear that there is no
+ *   leader.
  * - Leading on after a FAILURE: nothing stops the process.  Guard changes in
  *   the same database with zke_election_op(), anything else with the token.
  * - zke_election_hand_over() to a name that several candidates have: the first
  *   of them in the line leads.
- * - fork(), closing the handle first: as for every recipe (support.h).
  */
 #ifndef ZKEMBED_RECIPES_ELECTION_H
 #define ZKEMBED_RECIPES_ELECTION_H
@@ -86,7 +87,7 @@ extern "C" {
 typedef struct zke_election zke_election;
 
 /* States, as ZooKeeper's LeaderElectionSupport has them.  START, OFFER and
- * DETERMINE are passed within one call: only the listener sees them, for which
+ * DETERMINE are passed within one call.  Only the listener sees them: there
  * zke_election_state() gives the state that goes with the event it hears.
  *
  *     STOP -> START -> OFFER -> DETERMINE -> ELECTED  or  READY
@@ -127,10 +128,7 @@ enum {
   ZKE_ELECTION_STOP_COMPLETE
 };
 
-/* token: of ELECTED events, else 0.
- *
- * Runs inside zke_dispatch(), zke_wait() or a call on the object, and may call
- * the object or free it.
+/* token: of ELECTED events, else 0.  It may call the object or free it.
  *
  * Example: a program that is a candidate for as long as it runs.
  *
@@ -158,21 +156,17 @@ typedef void (*zke_election_fn)(zke_election *e, int event, int64_t token,
 typedef struct zke_election_options {
   size_t size;
   const char *name; /* of the candidate, shown to others; NULL is ""; copied */
-  zke_election_fn listener; /* or NULL */
-  void *context;            /* for the listener; borrowed */
+  zke_election_fn listener;
+  void *context;
 } zke_election_options;
 
 /* zke_election_new  - an object for one candidate; writes nothing
- * zke_election_free - resign and release the object; NULL is fine
+ * zke_election_free - resign and release the object
  *
  *   path     of the election; made as a container when first needed
- *   options  NULL for the defaults; copied.  A name has no newline
- *   e_out    out, not NULL; NULL on failure.  For zke_election_free()
- *
- * New returns ZKE_OK, ZKE_BADARGUMENTS (the path, a newline in the name),
- * ZKE_NOMEM, or what the handle's state asks for.
- * Threads: any; free while no other call on it runs.  In a callback: yes.
- * Blocks: on the disk.  Since 0.1. */
+ *   options  NULL for the defaults; copied.  A name has no newline, else
+ *            ZKE_BADARGUMENTS
+ *   e_out    out; for zke_election_free() */
 ZKE_API int zke_election_new(zke *z, const char *path,
                              const zke_election_options *options,
                              zke_election **e_out);
@@ -194,74 +188,63 @@ ZKE_API void zke_election_free(zke_election *e);
 
 /* zke_election_start - become a candidate and go on; the listener is told
  *
- * Returns ZKE_OK; ZKE_MISUSE where it is one already; ZKE_OTHERKIND where the
- * path is not an election's; or what stood in the way.  After a failure but
- * ZKE_MISUSE it is none.  The listener hears FAILURE if it has heard STARTED.
- * If the directory could not be made or read, it hears nothing.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK; ZKE_MISUSE if it is one already; or ZKE_OTHERKIND if the path
+ * is not an election's.  After a failure except ZKE_MISUSE it is none.  The
+ * listener hears FAILURE if it has heard STARTED.  If the directory could not
+ * be made or read, it hears nothing. */
 ZKE_API int zke_election_start(zke_election *e);
 
 /* zke_election_lead - wait until this candidate leads; it becomes one if it is
  * none
  *
- * If it leads already it asks the file whether that is still so.  ZKE_LOST and
+ * If it already leads, it asks the file whether that is still so.  ZKE_LOST and
  * ZKE_INVALIDSTATE: not any more; any other code: it leads as before.
- *
- *   deadline_ms  of zke_now(); ZKE_FOREVER
  *
  * Returns ZKE_OK, or, a candidate no more unless it led already,
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names the leader
- *   ZKE_CANCELLED         zke_election_cancel()
  *   ZKE_LOST              the znode was deleted, or another thread resigned
- *   ZKE_LIMIT             the directory has given 2147483647 numbers
- *   ZKE_OTHERKIND         the path is not an election's, or
- *                         another library's (lock.h)
- *   ZKE_INVALIDSTATE      the session has ended
+ *   ZKE_OTHERKIND         the path is not an election's, or another library's
+ *                         (lock.h)
+ *   ZKE_CANCELLED, ZKE_LIMIT, ZKE_INVALIDSTATE
+ *
  * or ZKE_MISUSE: another thread's call waits with this object; nothing has
- * changed.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ * changed. */
 ZKE_API int zke_election_lead(zke_election *e, int64_t deadline_ms);
 
-/* zke_election_ready - tell everybody that this candidate has taken office
+/* zke_election_ready - tell all others that this candidate has taken office
  *
  * Writes the znode "leader", in one step with a check that the candidate leads.
  *
- * Returns ZKE_OK, also where it was told already; ZKE_LOST where it does not
- * lead; after any other code the next step tries again.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK, also if it was told already, or ZKE_LOST if it does not lead.
+ * After any other code the next step tries again. */
 ZKE_API int zke_election_ready(zke_election *e);
 
 /* zke_election_set - give the office a value that observers hear, such as where
  * the leader can be reached
  *
- * Shown from zke_election_ready() on, in the znode "leader"; changed at once
- * where that was called.  The object keeps it for its next office.
+ * Shown from zke_election_ready() on, in the znode "leader"; changed at once if
+ * that was called.  The object keeps it for its next office.
  *
- * Example: where this leader is to be reached.
+ * Example: the address at which this leader can be reached.
  *
  *     rc = zke_election_set(e, "10.0.0.7:631", 12, deadline);
  *
  *   data,len     copied; NULL and 0 for none
- *   deadline_ms  of zke_now(), for repeating what got no reply
+ *   deadline_ms  for repeating what got no reply
  *
- * Returns ZKE_OK; ZKE_LOST where the office was lost meanwhile,
- * ZKE_BADARGUMENTS where len is negative.  After any other code this can be
- * repeated.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since
- * 0.1. */
+ * Returns ZKE_OK; ZKE_LOST if the office was lost meanwhile; ZKE_BADARGUMENTS
+ * if len is negative.  After any other code this can be repeated. */
 ZKE_API int zke_election_set(zke_election *e, const void *data, int len,
                              int64_t deadline_ms);
 
 /* zke_election_resign - a candidate or leader no more
  *
  * The next candidate leads.  The object can become a candidate again, at the
- * end of the line.
+ * end of the line.  zke_election_lead() of another thread returns ZKE_LOST.
  *
- * Returns ZKE_OK; ZKE_LOST where it was none, or had lost its place.  After any
+ * Returns ZKE_OK, or ZKE_LOST if it was none, or had lost its place.  After any
  * other code it is none any more either, and the session deletes its znodes as
- * soon as it can.
- * Threads: any; zke_election_lead() of another thread returns ZKE_LOST.  In a
- * callback: yes.  Blocks: on the disk. */
+ * soon as it can. */
 ZKE_API int zke_election_resign(zke_election *e);
 
 /* zke_election_hand_over - resign in favour of a candidate
@@ -271,48 +254,40 @@ ZKE_API int zke_election_resign(zke_election *e);
  *
  *   name  as the candidate's options had it; of several the first in line
  *
- * Returns ZKE_OK; ZKE_NONODE where there is no such candidate, ZKE_LOST where
- * this one does not lead, ZKE_BADARGUMENTS for NULL: then nothing has changed.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK; ZKE_NONODE if there is no such candidate, ZKE_LOST if this
+ * one does not lead, ZKE_BADARGUMENTS for NULL: then nothing has changed. */
 ZKE_API int zke_election_hand_over(zke_election *e, const char *name);
 
 /* zke_election_cancel - another thread's blocking call returns ZKE_CANCELLED,
- * unless it has succeeded just before
- *
- * Returns ZKE_OK, or ZKE_IDLE where none runs.
- * Threads: any.  In a callback: yes.  Blocks: no. */
+ * unless it has succeeded just before; ZKE_IDLE if none runs */
 ZKE_API int zke_election_cancel(zke_election *e);
 
-/* zke_election_step  - look again now, as dispatches do by themselves
- * zke_election_state - ZKE_ELECTION_…, as known without asking the file: STOP,
- *                      ELECTED, READY or FAILED; in the listener the state
- *                      that goes with the event
- * zke_election_token - the fencing value, 0 unless it leads
- * zke_election_check - ask the file: ZKE_OK when it leads, else ZKE_LOST
+/* zke_election_step  - look again now
+ * zke_election_state - ZKE_ELECTION_…, from memory: STOP, ELECTED, READY or
+ *                      FAILED; in the listener the state that goes with the
+ *                      event
+ * zke_election_token - the fencing value, 0 unless it leads; from memory
+ * zke_election_check - ask the file: ZKE_OK if it leads, else ZKE_LOST
  * zke_election_op    - fill *op with an operation for a zke_multi() of the
  *                      program, which fails with ZKE_NONODE unless the
  *                      candidate leads; valid until the next call that changes
- *                      the candidacy.  ZKE_LOST where it does not lead,
- *                      ZKE_BADARGUMENTS for a NULL op
+ *                      the candidacy.  ZKE_LOST if it does not lead,
+ *                      ZKE_BADARGUMENTS for a NULL op.  From memory
  *
- * After the session's end, and where the object cannot be used, state is FAILED
- * and token 0.
- * Threads: any.  In a callback: yes.  Blocks: step and check on the disk; the
- * others no longer than another call's work on the object. */
+ * After the session's end, and if the object cannot be used, state is FAILED
+ * and token 0. */
 ZKE_API int zke_election_step(zke_election *e);
 ZKE_API int zke_election_state(zke_election *e);
 ZKE_API int64_t zke_election_token(zke_election *e);
 ZKE_API int zke_election_check(zke_election *e);
 ZKE_API int zke_election_op(zke_election *e, zke_op *op);
 
-/* zke_election_parties - the leader and those that come next, in order; data is
- * the candidate's name, held is 1 for the leader
+/* zke_election_parties - the leader and the next ones, in order; data is the
+ * candidate's name, held is 1 for the leader
  *
- *   list_out  out, not NULL: one block, for zke_free(); count 0 without a
- *             candidate
+ *   list_out  count 0 without a candidate
  *
- * Returns as zke_lock_parties().
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns as zke_lock_parties(). */
 ZKE_API int zke_election_parties(zke *z, const char *path,
                                  zke_party_list **list_out);
 
@@ -331,9 +306,9 @@ ZKE_API int zke_election_parties(zke *z, const char *path,
 typedef struct zke_observer zke_observer;
 
 /* Called for each leader that has taken office, again when it changes its
- * value, and with name and value NULL and token 0 when there is none; first
- * with what is the case at the start.  Leaders that come and go between two
- * dispatches are not heard of.  name and value live until the listener
+ * value, and with name and value NULL and token 0 when there is none.  It is
+ * first called with what is so at the start.  Leaders that come and go between
+ * two dispatches are not heard of.  name and value live until the listener
  * returns. */
 typedef void (*zke_observer_fn)(zke_observer *o, const char *name,
                                 int64_t token, const char *value, int len,
@@ -346,29 +321,26 @@ typedef struct zke_observer_options {
 } zke_observer_options;
 
 /* zke_observer_new    - an object for one observer; writes nothing
- * zke_observer_free   - NULL is fine
+ * zke_observer_free   - release it
  * zke_observer_start  - begin to observe: the listener is told inside this call
  *                       and inside zke_dispatch()
- * zke_observer_step   - look again now, as dispatches do by themselves
- * zke_observer_leader - who leads as of the last look; ZKE_MISUSE before start
+ * zke_observer_step   - look again now
+ * zke_observer_leader - who leads as of the last look, from memory; ZKE_MISUSE
+ *                       before start
  *
- *   name_out   out: the name, one block, or NULL for nobody
+ *   name_out   out: the name, one block, or NULL if there is no leader
  *   token_out  out: its fencing value, or 0
- *   value_out  out: what the leader has set, one block, followed by a NUL;
- *              NULL for nobody.  len_out: its bytes
+ *   value_out  out: what the leader has set, one block, followed by a NUL; NULL
+ *              if there is no leader.  len_out: its bytes
  *
- * zke_observer_wait   - wait until somebody leads (want 1) or nobody (want 0);
- *                       starts where that has not been done
- * zke_observer_cancel - end another thread's wait
+ * zke_observer_wait   - wait until there is a leader (want 1) or none (want 0);
+ *                       starts if that has not been done
+ * zke_observer_cancel - end another thread's wait; ZKE_IDLE if there is none
  *
- * Return ZKE_OK, ZKE_OTHERKIND from start and wait, ZKE_OPERATIONTIMEOUT and
- * ZKE_CANCELLED from wait, ZKE_MISUSE from wait where another thread waits with
- * this object, ZKE_IDLE from cancel where no wait runs,
- * ZKE_INVALIDSTATE when the session has ended: then nobody is known to lead.  A
- * znode "leader" that no candidate wrote is nobody.
- * Threads: any; free while no other call on it runs.  In a callback: yes.
- * Blocks: wait until the deadline, cancel and leader not, the others on the
- * disk. */
+ * Return ZKE_OK; ZKE_OTHERKIND from start and wait; ZKE_OPERATIONTIMEOUT,
+ * ZKE_CANCELLED and ZKE_MISUSE from wait; ZKE_INVALIDSTATE when the session has
+ * ended: then no leader is known.  A znode "leader" that no candidate wrote
+ * does not count. */
 ZKE_API int zke_observer_new(zke *z, const char *path,
                              const zke_observer_options *options,
                              zke_observer **o_out);
