@@ -1,4 +1,4 @@
-/* fence.h - the database itself refuses rows of whoever has lost the lock
+/* fence.h - the database itself refuses rows of a process that lost the lock
  *
  *     zke_fence_options o = ZKE_INIT(zke_fence_options);
  *     o.column = "token";
@@ -18,16 +18,18 @@
  * with SQLite, in whatever language, and for the shell of SQLite itself.  Each
  * such connection begins by "PRAGMA wal_autocheckpoint=0" (doc/format.md).
  *
+ * support.h has the rules of all recipes (threads, time, failure, errors).
+ *
  * LAYOUT: two triggers of the table, for INSERT and for UPDATE, named
  * fence_zke_<zxid>_insert and _update.  They ask the view zke_tokens
  * (doc/format.md).  Nothing else is kept.  ALTER TABLE may rename the table or
  * the column; DROP TABLE takes the triggers with it.
  *
- * WHICH PATHS FIT: those of recipes whose participants are ephemeral children
- * of the path itself: lock, multilock (each of its paths), semaphore,
- * election (its candidates), and rwlock, of which the writers alone may write.
- * At any other path no token is in office, and every row is refused.  The path
- * is the database's, whatever the handle's chroot, as in the view.
+ * WHICH PATHS FIT: the participants must be ephemeral children of the path
+ * itself, as in lock, multilock (each of its paths), semaphore, election (its
+ * candidates), and rwlock, where only the writers may write.  At any other path
+ * no token is in office, and every row is refused.  The path is the database's,
+ * whatever the handle's chroot, as in the view.
  *
  * WHAT IT DOES NOT COVER:
  * - A DELETE brings no token with it.  Update the row's column first, in the
@@ -37,32 +39,32 @@
  * - An UPDATE that does not set the column keeps the row's: it passes while the
  *   last writer of that row is in office, whoever makes it.  So let each
  *   statement set it.
- * - What fires no trigger, or one without the writer's token: writing into a
- *   blob in place, a connection whose triggers are turned off, and rows that a
+ * - What fires no trigger, or one without the writer's token: writing directly
+ *   into a blob, a connection with its triggers turned off, and rows that a
  *   foreign key changes or deletes after a change of another table.
  * - Whoever may write to the file can drop a trigger, and can read others'
- *   tokens.  A fence is there for processes that are late, not for enemies.
+ *   tokens.  A fence protects from processes that are late, not from enemies.
  *
  * IF THE PROCESS DIES in one of these calls, all of it is done or nothing.
  * After the death of a holder its token is out of office as soon as its session
- * is removed, which the next of the line does before it holds.
+ * is removed.  The next in line removes it before it holds.
  *
- * WHO IS WOKEN: nobody.
+ * WHO IS WOKEN: no one.
  *
  * COSTS: zke_fence_set() and zke_fence_remove() are one synced write each; it
- * changes the schema, so that every connection prepares its statements again.
- * Each row that is written costs one more search among the path's children.
- * SQLite reads them until it finds the holder's: half of them on average, and
- * all of them for a token that it refuses (doc/performance.md has the figures).
- * If the line is long and a transaction writes many rows, zke_claim() (see
- * zke_sql_adopt()) searches once at its beginning; but it guards that
- * transaction alone.
+ * changes the schema, and so every connection prepares its statements again.
+ * Each written row costs one more search among the path's children.  SQLite
+ * reads them until it finds the holder's: half of them on average, and all of
+ * them for a token that it refuses (doc/performance.md has the figures).  If
+ * the line is long and a transaction writes many rows, zke_claim() (see
+ * zke_sql_adopt()) searches once at its beginning; but it guards only that
+ * transaction.
  *
  * MISTAKES, and what they come to:
  * - A second lock for one table: ZKE_NODEEXISTS, unless options.replace.
  * - zke_remove_tables() while there is a fence: ZKE_NOTEMPTY.  Remove it first.
- * - INSERT OR REPLACE and UPDATE OR REPLACE delete the row in their way without
- *   asking any trigger; the row that comes is asked for.
+ * - INSERT OR REPLACE and UPDATE OR REPLACE delete the conflicting row without
+ *   any trigger.  The new row is checked.
  */
 #ifndef ZKEMBED_RECIPES_FENCE_H
 #define ZKEMBED_RECIPES_FENCE_H
@@ -76,7 +78,7 @@ extern "C" {
 typedef struct zke_fence_options {
   size_t size;
   const char *column; /* of the table; NULL: "fence" */
-  int replace;        /* 1: in the place of the table's other fence */
+  int replace;        /* 1: replace the table's other fence */
   int reserved;       /* 0 */
 } zke_fence_options;
 
@@ -88,7 +90,7 @@ typedef struct zke_fence_options {
  *            the handle's chroot
  *   options  NULL for the defaults
  *
- * Returns ZKE_OK, also where that fence was there before; or, with nothing
+ * Returns ZKE_OK, also if that fence was there before; or, with nothing
  * changed,
  *   ZKE_NODEEXISTS     the table has another fence; the sentence says which
  *   ZKE_BADARGUMENTS   a malformed path, "/"; no table of that name; a view, a
@@ -99,18 +101,17 @@ typedef struct zke_fence_options {
  *                      SQLite that zkembed uses (a shared library with one
  *                      compiled in)
  *   ZKE_NOMEM, or what a durable change returns
+ *
  * After ZKE_CONNECTIONLOSS it may have been set.  If others have changed the
  * table's fence since the reply was lost, theirs stays.  But a first fence that
- * they have removed by then is set again.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * they have removed by then is set again. */
 ZKE_API int zke_fence_set(zke *z, const char *table, const char *path,
                           const zke_fence_options *options);
 
 /* zke_fence_remove - let the table be written without a token again
  *
- * Returns ZKE_OK; ZKE_NONODE where the table has no fence, or is not there;
- * ZKE_BADARGUMENTS for NULL; or as zke_fence_set().
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK; ZKE_NONODE if the table has no fence, or is not there; or as
+ * zke_fence_set(). */
 ZKE_API int zke_fence_remove(zke *z, const char *table);
 
 /* A fence.  Its strings are in the list's block. */
@@ -128,7 +129,7 @@ typedef struct zke_fence_infos {
 
 /* zke_fence_list - all fences of the database, in the order of the tables
  *
- * Example: what is fenced by what.
+ * Example: which path fences which table.
  *
  *     zke_fence_infos *list = NULL;
  *     rc = zke_fence_list(z, &list);
@@ -136,11 +137,7 @@ typedef struct zke_fence_infos {
  *       printf("%s by %s\n", list->data[i].table, list->data[i].path);
  *     zke_free(list);
  *
- *   list_out  out, in one block; zke_free() releases it
- *
- * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_NOMEM, ZKE_UNIMPLEMENTED, or what a
- * read returns.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK, ZKE_UNIMPLEMENTED, or what a read returns. */
 ZKE_API int zke_fence_list(zke *z, zke_fence_infos **list_out);
 
 #ifdef __cplusplus
