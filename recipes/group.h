@@ -16,12 +16,11 @@
  *     zke_group_list(group, &list);
  *     zke_group_free(group);  // and out
  *
- * The rules that every recipe keeps stand in support.h: deadlines, listeners,
- * cancellation, what a failed call leaves, the end of the session, fork().
- * The recipe is the group membership of ZooKeeper's page "Recipes and
- * Solutions": each member is an ephemeral znode.  What is kept in memory is a
- * cache of the members, for which others take kazoo's ChildrenWatch and Party
- * or Curator's GroupMember.  A cache of any other nodes is config.h.
+ * support.h has the rules of all recipes (threads, time, failure, errors).  The
+ * recipe is the group membership of ZooKeeper's page "Recipes and Solutions":
+ * each member is an ephemeral znode.  The object keeps a cache of the members
+ * in memory, for which others take kazoo's ChildrenWatch and Party or Curator's
+ * GroupMember.  A cache of any other nodes is config.h.
  *
  * LAYOUT:
  *
@@ -33,8 +32,8 @@
  * a name of another form, or a persistent one, is not a member.
  *
  * IF THE PROCESS DIES its membership goes with its session, and the others
- * hear that it left.  Joining and leaving are one step each; before and after
- * nothing is left behind.
+ * hear that it left.  Joining and leaving are one step each; a death before or
+ * after leaves nothing.
  *
  * WHO IS WOKEN: all that watch, by each coming, going and change of data: that
  * is its purpose.  Objects that only joined are not.
@@ -50,9 +49,9 @@
  * LOSING THE SESSION, or the member's znode to a process that deletes it: the
  * listener hears ZKE_GROUP_LOST, and zke_group_update() and zke_group_leave()
  * return ZKE_LOST.  After a delete the object can join again; after the end of
- * the session every call but free returns ZKE_INVALIDSTATE.
+ * the session every call except free returns ZKE_INVALIDSTATE.
  *
- * FENCING: nothing is held that would need it.  A member's czxid is its number
+ * FENCING: nothing is held, so none is needed.  A member's czxid is its number
  * in all of history.
  *
  * ON AN ENSEMBLE (zookeeper.h): a member that was silent for the session's
@@ -85,7 +84,7 @@ typedef struct zke_group zke_group;
  *     OUT -> JOINED    zke_group_join()
  *     JOINED -> OUT    zke_group_leave()
  *     JOINED -> LOST   the znode or the session has gone
- *     LOST -> JOINED   zke_group_join(), where the session lives
+ *     LOST -> JOINED   zke_group_join(), if the session lives
  */
 enum {
   ZKE_GROUP_OUT = 0,     /* a state only: the object is not a member */
@@ -121,29 +120,22 @@ typedef void (*zke_group_fn)(zke_group *group, int event, const zke_party *who,
 
 typedef struct zke_group_options {
   size_t size;
-  zke_group_fn listener; /* or NULL */
-  void *context;         /* for the listener; borrowed */
+  zke_group_fn listener;
+  void *context;
 } zke_group_options;
 
 /* zke_group_new - an object for one member or onlooker; touches nothing
  *
  *   path       of the group; the first member makes it, as a container
  *   options    NULL for the defaults; copied
- *   group_out  out, not NULL; NULL on failure.  For zke_group_free()
- *
- * Returns ZKE_OK, ZKE_BADARGUMENTS (the path is "/" or malformed, group_out is
- * NULL), ZKE_NOMEM, or what the handle's state asks for.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *   group_out  out; for zke_group_free() */
 ZKE_API int zke_group_new(zke *z, const char *path,
                           const zke_group_options *options,
                           zke_group **group_out);
 
-/* zke_group_free - leave, and release the object; NULL is fine
+/* zke_group_free - leave, and release the object
  *
- * Afterwards the listener does not run on any thread.  Lists that the object
- * gave stay valid.
- * Threads: any, while no other call on it runs.  In a callback: yes.
- * Blocks: on the disk. */
+ * Lists that the object gave stay valid. */
 ZKE_API void zke_group_free(zke_group *group);
 
 /* ------------------------------------------------------------------------
@@ -164,35 +156,31 @@ ZKE_API void zke_group_free(zke_group *group);
  * object is not a member, and a znode that may have been made is deleted.
  *
  *   data,len     shown to others, copied; NULL and 0 for nothing
- *   deadline_ms  of zke_now(), for repeating what got no reply
+ *   deadline_ms  for repeating what got no reply
  *
  * Returns ZKE_OK, or
  *   ZKE_MISUSE        the object is a member already
- *   ZKE_OTHERKIND     the path belongs to another recipe, or has data of its
- *                     own
  *   ZKE_BADARGUMENTS  len is negative, or positive without data
  *   ZKE_LOST          the znode was deleted at once by another process
- *   ZKE_INVALIDSTATE  the session has ended
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *   ZKE_OTHERKIND, ZKE_INVALIDSTATE */
 ZKE_API int zke_group_join(zke_group *group, const void *data, int len,
                            int64_t deadline_ms);
 
 /* zke_group_update - replace the member's data; its place in the list stays
  * zke_group_leave  - be a member no more
  *
- * Return ZKE_OK, or ZKE_LOST where the object is not a member.  After another
+ * Return ZKE_OK, or ZKE_LOST if the object is not a member.  After another
  * failure of update it still is, and the call can be repeated.  After another
  * failure of leave it is not a member, and the session deletes the znode as
- * soon as it can.
- * Threads: any.  In a callback: yes.  Block: on the disk.  Since 0.1. */
+ * soon as it can. */
 ZKE_API int zke_group_update(zke_group *group, const void *data, int len,
                              int64_t deadline_ms);
 ZKE_API int zke_group_leave(zke_group *group);
 
-/* zke_group_state - ZKE_GROUP_OUT, _JOINED or _LOST, as known without asking
- *                   the file: as of the last event that was dispatched
- * zke_group_self  - the name of the member's znode, in one block for
- *                   zke_free(); ZKE_LOST where the object is not a member
+/* zke_group_state - ZKE_GROUP_OUT, _JOINED or _LOST, from memory: as of the
+ *                   last event that was dispatched
+ * zke_group_self  - the name of the member's znode, from memory, in one block
+ *                   for zke_free(); ZKE_LOST if the object is not a member
  *
  * Example: which of the members is this process?
  *
@@ -204,8 +192,7 @@ ZKE_API int zke_group_leave(zke_group *group);
  *       if (!strcmp(all->data[i].name, self)) printf("the %dth\n", i + 1);
  *     zke_free(all);
  *     zke_free(self);
- *
- * Threads: any.  In a callback: yes.  Block: no. */
+ */
 ZKE_API int zke_group_state(zke_group *group);
 ZKE_API int zke_group_self(zke_group *group, char **name_out);
 
@@ -214,21 +201,17 @@ ZKE_API int zke_group_self(zke_group *group, char **name_out);
  * --------------------------------------------------------------------- */
 
 /* zke_group_start - keep the members in memory, and tell the listener from now
- *                   on
+ * on
  *
  * The listener hears of all members that are there, in no certain order, then
  * ZKE_GROUP_READY.  A member that came and went between two dispatches is not
  * told.  A second start does nothing.
  *
- * Returns ZKE_OK, or ZKE_OTHERKIND: the path belongs to another recipe.  After
- * a failure the call can be repeated.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * Returns ZKE_OK, or ZKE_OTHERKIND.  After a failure the call can be repeated.
+ */
 ZKE_API int zke_group_start(zke_group *group);
 
-/* zke_group_step - look again now, as dispatches do by themselves
- *
- * Returns ZKE_OK, or why it could not look: then it is to be called again.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+/* zke_group_step - look again now */
 ZKE_API int zke_group_step(zke_group *group);
 
 /* zke_group_list - all members in the order of their coming
@@ -236,17 +219,13 @@ ZKE_API int zke_group_step(zke_group *group);
  * After zke_group_start() from memory, without I/O: as of the last event that
  * was dispatched.  Before it from the file, all of one moment.
  *
- *   list_out  out, not NULL: one block for zke_free(); count 0 where there are
- *             no members
- *
- * Returns ZKE_OK, ZKE_NOMEM, or what the handle's state asks for.
- * Threads: any.  In a callback: yes.  Blocks: on the disk before the start. */
+ *   list_out  count 0 if there are no members */
 ZKE_API int zke_group_list(zke_group *group, zke_party_list **list_out);
 
 /* zke_group_wait - until at least so many members are there
  *
- * Starts where that has not been done, and looks into the file first.  Whatever
- * it returns, the object stays what it was: a member or not.
+ * Starts if that has not been done, and looks into the file first.  Whatever it
+ * returns, the object stays what it was: a member or not.
  *
  * Example: begin when three are there.
  *
@@ -254,21 +233,13 @@ ZKE_API int zke_group_list(zke_group *group, zke_party_list **list_out);
  *     if (rc == ZKE_OPERATIONTIMEOUT) printf("%s\n", zke_errmsg());
  *
  *   members      0 or more; this object counts if it is a member
- *   deadline_ms  of zke_now(); ZKE_FOREVER
  *
- * Returns ZKE_OK, or
- *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence says who is there
- *   ZKE_CANCELLED         zke_group_cancel()
- *   ZKE_OTHERKIND         the path is not a group's
- *   ZKE_MISUSE            another thread waits with this object
- *   ZKE_INVALIDSTATE      the session has ended
- * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ * Returns ZKE_OK, or ZKE_OPERATIONTIMEOUT, when the sentence says who is there,
+ * ZKE_CANCELLED, ZKE_OTHERKIND, ZKE_MISUSE, ZKE_INVALIDSTATE. */
 ZKE_API int zke_group_wait(zke_group *group, int members, int64_t deadline_ms);
 
-/* zke_group_cancel - the call with a deadline that another thread has running
- *                    on the object returns ZKE_CANCELLED, or what it has come
- *                    to; ZKE_IDLE where none runs
- * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+/* zke_group_cancel - another thread's call with a deadline returns
+ * ZKE_CANCELLED, or what it has come to; ZKE_IDLE if none runs */
 ZKE_API int zke_group_cancel(zke_group *group);
 
 #ifdef __cplusplus
