@@ -21,9 +21,8 @@
  *     zke_partition_wait(p, deadline);  // until all are divided
  *     zke_partition_free(p);
  *
- * The rules that every recipe keeps stand in support.h: deadlines, listeners,
- * cancellation, what a failed call leaves, the end of the session, fork().
- * Others have it as kazoo's SetPartitioner, which lets go of everything at each
+ * support.h has the rules of all recipes (threads, time, failure, errors).
+ * kazoo has this recipe as SetPartitioner, which lets go of everything at each
  * change of members; here an item that stays with its member is not touched.
  *
  * LAYOUT:
@@ -37,18 +36,18 @@
  *         own-<guid>                      ephemeral: the twin of an item
  *
  * WHO GETS WHAT: each item, in the order of bytes, goes to the member with the
- * highest hash of item and member's name, among those that have not got
- * ceil(items / members) yet.  So it follows from the items and the members'
- * names alone, a name gets the same back when it comes again, and a change
- * moves little more than it must.
+ * highest hash of item and member's name, among the members that have fewer
+ * than ceil(items / members) so far.  So the division follows from the items
+ * and the members' names alone, a name gets the same back when it comes again,
+ * and a change moves little more than it must.
  *
- * AT MOST ONE OWNER: an item is owned by the member that made its znode.  One
- * that is to go to another member is released by its owner first, when that has
- * heard ZKE_PARTITION_RELEASE and calls zke_partition_release().  If it does
- * not within release_ms, the next owner takes the item, in one step, and the
- * old owner hears ZKE_PARTITION_LOST.  If the item goes to a third member
- * meanwhile, that one has release_ms as well.  An item that stays with its
- * member goes on undisturbed.
+ * AT MOST ONE OWNER: an item is owned by the member that made its znode.
+ * Before an item goes to another member its owner hears ZKE_PARTITION_RELEASE,
+ * and must call zke_partition_release().  If it does not within release_ms, the
+ * next owner takes the item, in one step, and the old owner hears
+ * ZKE_PARTITION_LOST.  If the item goes to a third member meanwhile, that one
+ * has release_ms as well.  The work on an item that stays with its member is
+ * not disturbed.
  *
  *     not owned --- ACQUIRED ---> owned --- RELEASE ---> asked for
  *         ^                         |                        |
@@ -61,39 +60,39 @@
  * it just then: it stays with that one, and the others go one by one.
  *
  * THE TWIN: all owners of an item use the same path for its znode.  So each
- * makes a second znode with it, in the same step, whose name never comes again,
- * and taking, releasing and leaving delete both.  A step that comes too late
- * does not find the twin, and leaves the item to the owner that it has by then.
- * Two things are not that safe.  A twin that somebody deletes by hand protects
- * no more.  And where the step of a member that gives up got no reply, on an
- * ensemble, the znode is looked at and then deleted by its version.
+ * makes a second znode with it, in the same step, under a name that never comes
+ * again; and taking, releasing and leaving delete both.  A step that comes too
+ * late does not find the twin, and leaves the item to the owner that it has by
+ * then.  Two things are not that safe.  If somebody deletes a twin, it protects
+ * no more.  And on an ensemble, if a member gives up and its step gets no
+ * reply, the znode is looked at and then deleted by its version.
  *
- * A twin may stay until its session ends where a member has made it by a step
- * that got no reply, has tried again, and finds that somebody has deleted the
- * item's znode by hand.  The same holds where the member gives up and can read
- * nothing at all.  Such a twin keeps nobody from the item.
+ * A twin may stay until its session ends if a member has made it by a step that
+ * got no reply, has tried again, and finds that somebody has deleted the item's
+ * znode.  The same holds if the member gives up and can read nothing at all.
+ * Such a twin keeps no member from the item.
  *
  * WHO IS WOKEN: all members when a member joins or goes; by a released item
- * only its next owner.  Each member also watches one other, in a ring, so that
- * a death is noticed at once.
+ * only its next owner.  Each member also watches one other, in a ring, so a
+ * death is noticed at once.
  *
  * COSTS, in transactions of the database: when members change, each member
  * reads their names twice (the list; the data), and makes one write and one
  * watch for each item that it gets.  It sets the watch of the list again, and
- * one of its neighbour where that is another one now.  A watch is a small write
- * of its own, and so is taking it back.  Releasing an item is one read and two
- * writes: its watch, its znodes.  Leaving looks at each item, takes their
- * watches back, and deletes all znodes in one write.  While nothing changes
- * nothing is read.
+ * that of its neighbour if it has a new one.  A watch is a small write of its
+ * own, and so is taking it back.  Releasing an item is one read and two writes:
+ * its watch, its znodes.  Leaving looks at each item, takes their watches back,
+ * and deletes all znodes in one write.  While nothing changes nothing is read.
  *
  * LOSING THE SESSION, or the member's znode, loses every item: the listener
- * hears ZKE_PARTITION_LOST for each that it knows of.  Where the session lives
- * the object deletes the items' znodes, as soon as it has noticed.
+ * hears ZKE_PARTITION_LOST for each that it knows of.  If the session lives the
+ * object deletes the items' znodes, as soon as it has noticed.
  *
  * FENCING: zke_partition_token() is the zxid of taking an item, greater than
- * that of every owner before.  zke_partition_op() makes a zke_multi() fail
- * where another member has taken the item by then.  A member that finds it
- * deleted by hand takes it unseen: against that guard by the token.
+ * that of every earlier owner.  zke_partition_op() makes a zke_multi() fail if
+ * another member has taken the item by then.  But if somebody deletes the
+ * item's znode, a member that finds this takes the item unseen: against that
+ * guard by the token.
  *
  * ON AN ENSEMBLE (zookeeper.h): a member that was silent for the session's
  * timeout has lost its items, and may not know: guard by the token.
@@ -126,8 +125,8 @@ enum {
                                  or the session was */
 };
 
-/* item is the recipe's, and lives until the listener returns.  The listener may
- * call the partition, zke_partition_release() above all, or free it. */
+/* item is the recipe's, and lives until the listener returns.  It may call the
+ * partition, zke_partition_release() above all, or free it. */
 typedef void (*zke_partition_fn)(zke_partition *p, int event, const char *item,
                                  int64_t token, void *context);
 
@@ -142,8 +141,8 @@ typedef void (*zke_partition_fn)(zke_partition *p, int event, const char *item,
  */
 enum {
   ZKE_PARTITION_OUT = 0,        /* not a member */
-  ZKE_PARTITION_ALLOCATING = 1, /* others still have items that it is to have */
-  ZKE_PARTITION_SETTLED = 2,    /* has all that it is to have */
+  ZKE_PARTITION_ALLOCATING = 1, /* others still have items of its share */
+  ZKE_PARTITION_SETTLED = 2,    /* has all of its share */
   ZKE_PARTITION_RELEASING = 4   /* has to let go of an item */
 };
 
@@ -152,29 +151,25 @@ typedef struct zke_partition_options {
   const char *name;   /* of the member: the same name gets the same items again;
                          no newline; copied.  NULL: that of its znode, which
                          is new each time */
-  int64_t release_ms; /* how long this member waits for an item that another one
-                         is to release, before it takes it; 0 and
-                         ZKE_FOREVER: for ever */
-  zke_partition_fn listener; /* or NULL */
-  void *context;             /* for the listener; borrowed */
+  int64_t release_ms; /* how long this member waits for another one to release
+                         an item, before it takes it; 0 and ZKE_FOREVER: for
+                         ever */
+  zke_partition_fn listener;
+  void *context;
 } zke_partition_options;
 
 /* zke_partition_new  - an object for one member; writes nothing
- * zke_partition_free - leave, and release the object; NULL is fine
+ * zke_partition_free - leave, and release the object
  *
- * Free gives all up as leaving does, and the others have the items at once;
- * after it the listener does not run on any thread.
+ * Free gives all up as leaving does, and the others have the items at once.
  *
  *   path         made as a container when first needed
  *   items,count  the same for all members, in any order; copied
  *   options      NULL for the defaults; copied
- *   p_out        out, not NULL; NULL on failure.  For zke_partition_free()
+ *   p_out        out; for zke_partition_free()
  *
- * new returns ZKE_OK, ZKE_BADARGUMENTS (an item is empty or there twice, there
- * are none, a bad path or option), ZKE_NOMEM, or what the handle's state asks
- * for.
- * Threads: any; free while no other call on it runs.  In a callback: yes.
- * Block: on the disk.  Since 0.1. */
+ * new returns ZKE_OK, or ZKE_BADARGUMENTS also if an item is empty or there
+ * twice, or there are none. */
 ZKE_API int zke_partition_new(zke *z, const char *path,
                               const char *const *items, int count,
                               const zke_partition_options *options,
@@ -198,10 +193,10 @@ ZKE_API void zke_partition_free(zke_partition *p);
  *   ZKE_MISUSE     it is a member already, and stays one
  *   ZKE_LOST       somebody has deleted its znode before its first look
  *   or why the file could not be written.
- * leave returns ZKE_OK, or ZKE_LOST where the object is not a member, or no
- * more; after another code the session deletes the znodes as soon as it can.  A
- * wait of another thread ends with ZKE_LOST.
- * Threads: any.  In a callback: yes.  Block: on the disk.  Since 0.1. */
+ *
+ * leave returns ZKE_OK, or ZKE_LOST if the object is not a member, or no more;
+ * after another code the session deletes the znodes as soon as it can.  A wait
+ * of another thread ends with ZKE_LOST. */
 ZKE_API int zke_partition_start(zke_partition *p);
 ZKE_API int zke_partition_leave(zke_partition *p);
 
@@ -215,17 +210,14 @@ ZKE_API int zke_partition_leave(zke_partition *p);
  *     rc = zke_partition_release(p, "a");
  *     if (rc == ZKE_LOST) printf("it took too long\n");
  *
- * Returns ZKE_OK, or ZKE_MISUSE where it was not asked for, ZKE_LOST where this
- * member does not have it any more; the listener hears that, too, if it had
+ * Returns ZKE_OK, or ZKE_MISUSE if it was not asked for, ZKE_LOST if this
+ * member does not have it any more.  The listener hears that, too, if it had
  * not yet.  After any other code the member does not have it either, and the
- * session deletes the znode as soon as it can.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ * session deletes the znode as soon as it can. */
 ZKE_API int zke_partition_release(zke_partition *p, const char *item);
 
-/* zke_partition_wait - wait until the member has what it is to have, and no
- *                      more: until the state is SETTLED
- *
- *   deadline_ms  of zke_now(); ZKE_FOREVER
+/* zke_partition_wait - wait until the member has its share and no more, which
+ * is the state SETTLED
  *
  * Returns ZKE_OK, or
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names an item and the
@@ -233,30 +225,32 @@ ZKE_API int zke_partition_release(zke_partition *p, const char *item);
  *   ZKE_CANCELLED         zke_partition_cancel(); it stays a member
  *   ZKE_LOST              the object is not a member, or no more
  *   ZKE_INVALIDSTATE      the session has ended
- * Threads: any; several may wait.  In a callback: yes.
- * Blocks: until the deadline.  Since 0.1. */
+ *
+ * Threads: any; several may wait. */
 ZKE_API int zke_partition_wait(zke_partition *p, int64_t deadline_ms);
 
 /* zke_partition_cancel - the blocking call on it returns ZKE_CANCELLED;
- *                        ZKE_IDLE where none runs
+ *                        ZKE_IDLE if none runs
  * zke_partition_step   - look again: at the deadline below
  * zke_partition_due    - when to call step, of zke_now(), or ZKE_FOREVER: when
  *                        this member has waited release_ms for an item
- * zke_partition_state  - ZKE_PARTITION_…, as known without asking the file
+ * zke_partition_state  - ZKE_PARTITION_…, from memory
  * zke_partition_token  - an item's fencing value, 0 unless this member has it
  * zke_partition_check  - ask the file: ZKE_OK while this member has the item,
  *                        else ZKE_LOST; the listener hears that, too, if it had
  *                        not yet
  * zke_partition_op     - for a zke_multi() of the program: fails with
- *                        ZKE_NONODE where this member's znode of the item has
+ *                        ZKE_NONODE if this member's znode of the item has
  *                        gone with its twin: it was taken or released, or the
- *                        session has ended.  ZKE_LOST where this member does
- *                        not have the item.  An op points into the object: it
- *                        is valid until the next call that takes or gives up
+ *                        session has ended.  ZKE_LOST if this member does not
+ *                        have the item.  An op points into the object: it is
+ *                        valid until the next call that takes or gives up
  *                        items, or frees; dispatching is one, also on another
  *                        thread
  * zke_partition_list   - the member's items, sorted, those to release as well;
  *                        one block for zke_free()
+ *
+ * Only check and step read the file; the others answer from memory.
  *
  * Example: work through the items that this member has.
  *
@@ -266,8 +260,7 @@ ZKE_API int zke_partition_wait(zke_partition *p, int64_t deadline_ms);
  *       if (zke_partition_check(p, mine->data[i]) == ZKE_OK)
  *         printf("a round of %s\n", mine->data[i]);
  *     if (rc == ZKE_OK) zke_free(mine);
- *
- * Threads: any.  In a callback: yes.  Check and step block on the disk. */
+ */
 ZKE_API int zke_partition_cancel(zke_partition *p);
 ZKE_API int zke_partition_step(zke_partition *p);
 ZKE_API int zke_partition_due(zke_partition *p, int64_t *deadline_out);
@@ -295,7 +288,7 @@ typedef struct zke_partition_owners {
 } zke_partition_owners;
 
 /* zke_partition_parties - which item is whose, sorted by the znodes' names; an
- * item that nobody owns is not in it
+ * item without an owner is not in it
  *
  * Items are read one after the other: an item that changes hands meanwhile is
  * told as it was when it was read.
@@ -308,10 +301,7 @@ typedef struct zke_partition_owners {
  *       printf("%s: %s\n", all->data[i].item, all->data[i].identity);
  *     if (rc == ZKE_OK) zke_free(all);
  *
- *   list_out  out, not NULL: one block; count 0 where the path is missing
- *
- * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
- * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ *   list_out  count 0 if the path is missing */
 ZKE_API int zke_partition_parties(zke *z, const char *path,
                                   zke_partition_owners **list_out);
 
